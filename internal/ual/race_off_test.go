@@ -1,0 +1,5 @@
+//go:build !race
+
+package ual
+
+const raceEnabled = false
