@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/floedb/floe/internal/codec"
+)
+
+// MachineID names a state machine in the log and in the state's keys; the numbers are part of the format on disk.
+type MachineID uint8
+
+// The machines of floe.
+const (
+	machineEngine     MachineID = 0 // transactions, timers, outbox, namespaces
+	MachineKV         MachineID = 1
+	MachineStream     MachineID = 2
+	MachineQueue      MachineID = 3
+	MachineTS         MachineID = 4
+	MachineAction     MachineID = 5
+	MachineWorkflow   MachineID = 6
+	MachineProcessing MachineID = 7
+	MachineTest       MachineID = 15 // toy machines of tests
+	maxMachines                 = 16
+)
+
+// LSN is a log sequence number: it counts, per shard, the state changes applied so far. Every command, every operation inside a
+// transaction and every timer handed out takes the next one, so no two changes of a shard share an LSN and none is reused.
+type LSN uint64
+
+// ShardID numbers the shards of a node from 0.
+type ShardID uint16
+
+// commandVersion is the layout of an encoded command, not the behaviour of a machine: that is the Kind.
+const commandVersion = 1
+
+// Command is one write of one machine, as it stands in the log:
+//
+//	version u8 | machine u8 | kind u8 | flags u8 (1: spread) | namespace (uvarint length, bytes) | body ...
+//
+// A machine whose behaviour changes gets a new Kind and keeps the old one for old logs.
+type Command struct {
+	Machine   MachineID
+	Kind      uint8
+	Spread    bool   // routed by name over all shards: the sender believes the namespace to be a spread one
+	Namespace string // empty only for commands of the engine itself
+	Body      []byte
+}
+
+// AppendTo appends the encoded command.
+func (c Command) AppendTo(dst []byte) []byte {
+	dst = append(dst, commandVersion, byte(c.Machine), c.Kind)
+	dst = codec.AppendBool(dst, c.Spread)
+	dst = codec.AppendString(dst, c.Namespace)
+	return append(dst, c.Body...)
+}
+
+// Size returns the number of bytes AppendTo appends, rounded up.
+func (c Command) Size() int { return 6 + len(c.Namespace) + len(c.Body) }
+
+// DecodeCommand reads what AppendTo wrote; Body aliases b.
+func DecodeCommand(b []byte) (Command, error) {
+	r := codec.NewReader(b)
+	if v := r.Byte(); v != commandVersion && r.Err() == nil {
+		return Command{}, fmt.Errorf("%w: command version %d, this program knows %d", codec.ErrCorrupt, v, commandVersion)
+	}
+	c := Command{Machine: MachineID(r.Byte()), Kind: r.Byte(), Spread: r.Bool()}
+	c.Namespace = r.String()
+	c.Body = r.Rest()
+	if err := r.Err(); err != nil {
+		return Command{}, fmt.Errorf("command: %w", err)
+	}
+	return c, nil
+}
+
+// Op is an operation of a transaction: a command, the name that routes it in a spread namespace, and how to read its result.
+type Op struct {
+	Command Command
+	Route   string // key, queue, stream ...: what is hashed in a spread namespace
+	Payload int    // bytes of the value or payload, for the node's max_value_size
+	Err     error  // set when the arguments were invalid: Commit returns it and proposes nothing
+	Decode  func(result []byte) (any, error)
+}
+
+// Entry is the content of one log entry: commands that were proposed together and share the leader's time stamp.
+//
+//	version u8 | origin uvarint | sequence uvarint | stamp varint (ms) | command (uvarint length, bytes) ...
+//
+// Origin and Sequence let the proposing node find the callers that wait for the outcomes.
+type Entry struct {
+	Origin   uint64 // node that proposed it
+	Sequence uint64 // unique per origin since it started
+	Stamp    int64  // leader's time, ms since the epoch
+	Commands [][]byte
+}
+
+const entryVersion = 1
+
+// AppendHeader appends everything before the commands.
+func (e *Entry) AppendHeader(dst []byte) []byte {
+	dst = append(dst, entryVersion)
+	dst = codec.AppendUvarint(dst, e.Origin)
+	dst = codec.AppendUvarint(dst, e.Sequence)
+	return codec.AppendVarint(dst, e.Stamp)
+}
+
+// AppendTo appends the encoded entry.
+func (e *Entry) AppendTo(dst []byte) []byte {
+	dst = e.AppendHeader(dst)
+	for _, c := range e.Commands {
+		dst = codec.AppendBytes(dst, c)
+	}
+	return dst
+}
+
+// Decode reads an entry, reusing e.Commands; the commands alias b.
+func (e *Entry) Decode(b []byte) error {
+	r := codec.NewReader(b)
+	if v := r.Byte(); v != entryVersion && r.Err() == nil {
+		return fmt.Errorf("%w: entry version %d, this program knows %d", codec.ErrCorrupt, v, entryVersion)
+	}
+	e.Origin, e.Sequence, e.Stamp = r.Uvarint(), r.Uvarint(), r.Varint()
+	e.Commands = e.Commands[:0]
+	for r.Len() > 0 {
+		e.Commands = append(e.Commands, r.Bytes())
+	}
+	if err := r.Err(); err != nil {
+		return fmt.Errorf("entry: %w", err)
+	}
+	return nil
+}

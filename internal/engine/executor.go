@@ -1,0 +1,425 @@
+package engine
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/key"
+)
+
+// Kinds of the engine's own commands.
+const (
+	kindTxn uint8 = iota + 1
+	kindFire
+	kindDeliver
+	kindForget
+	kindSkip
+	kindCreateNamespace
+	numEngineKinds = kindCreateNamespace
+)
+
+// Applied is how far a shard's state has come. It is a row of the state, written with every batch, so the state always
+// knows which part of the log it holds.
+type Applied struct {
+	Index uint64 // raft index of the last applied entry
+	Term  uint64 // its term
+	LSN   LSN    // last LSN given out
+	Stamp int64  // time of the last entry, ms
+	Hash  uint64 // chained over every write since the shard began: equal on replicas of equal index
+}
+
+// Executor applies the log of one shard to its part of the state.
+//
+// State rows are keyed: shard (u16) | machine (u8) | the machine's own key. Apply, Commit and Restore are called by one
+// goroutine; queries run concurrently and see what Commit made visible.
+//
+// Entries are applied into an overlay and reach Pebble in Commit, together with Applied, as one batch without WAL: after a
+// crash the state is that of some earlier entry and the log brings it forward.
+type Executor struct {
+	shard    ShardID
+	shards   int
+	db       *pebble.DB
+	machines [maxMachines]Machine
+
+	applied Applied
+	over    *overlay
+	digest  xxhash.Digest
+	tx      Tx
+	entry   Entry
+	wakes   []wake
+	hooks   []func()
+	changes []pendingChange // in order; those of one machine are handed over together
+
+	dir     directory
+	hub     *hub
+	timers  timerIndex
+	outbox  outboxIndex
+	visible atomic.Uint64 // applied index that queries see
+	refused atomic.Int64  // messages of other shards that were refused here
+	nextDue atomic.Int64  // copy of timers.next for the shard's leader
+}
+
+// Config says what an Executor works on.
+type Config struct {
+	Shard    ShardID
+	Shards   int
+	DB       *pebble.DB
+	Machines []Machine
+}
+
+// NewExecutor returns an executor whose state still has to be read with Restore.
+func NewExecutor(c Config) *Executor {
+	x := &Executor{shard: c.Shard, shards: c.Shards, db: c.DB, over: newOverlay(), hub: newHub()}
+	for _, m := range c.Machines {
+		x.machines[m.ID()] = m
+	}
+	x.tx.x = x
+	return x
+}
+
+// Bounds returns the key range of a shard's state: everything a snapshot of it has to hold.
+func Bounds(shard ShardID) (lower, upper []byte) {
+	return binary.BigEndian.AppendUint16(nil, uint16(shard)), binary.BigEndian.AppendUint16(nil, uint16(shard)+1)
+}
+
+// rowKey starts the key of a row of machine m.
+func (x *Executor) rowKey(dst []byte, m MachineID) []byte {
+	return append(binary.BigEndian.AppendUint16(dst, uint16(x.shard)), byte(m))
+}
+
+func (x *Executor) machine(id MachineID) Machine {
+	if id >= maxMachines {
+		return nil
+	}
+	return x.machines[id]
+}
+
+// Restore reads what the state says into memory, after opening and after a snapshot has replaced the shard's rows.
+func (x *Executor) Restore() error {
+	x.over.reset()
+	x.wakes, x.hooks, x.changes = nil, nil, nil
+	var err error
+	if x.applied, err = readApplied(x.db, x.shard); err != nil {
+		return err
+	}
+	if err := x.restoreNamespaces(); err != nil {
+		return err
+	}
+	if err := x.restoreTimers(); err != nil {
+		return err
+	}
+	if err := x.restoreOutbox(); err != nil {
+		return err
+	}
+	for _, m := range x.machines {
+		if m == nil {
+			continue
+		}
+		v := &View{x: x, machine: m.ID(), now: func() int64 { return x.applied.Stamp }}
+		err := m.Restore(v)
+		v.release()
+		if err != nil {
+			return fmt.Errorf("shard %d: restore machine %d: %w", x.shard, m.ID(), err)
+		}
+	}
+	x.publish()
+	return nil
+}
+
+func (x *Executor) restoreNamespaces() error {
+	x.dir.mu.Lock()
+	x.dir.byName, x.dir.byID, x.dir.dirty = make(map[string]*namespace), nil, nil
+	x.dir.mu.Unlock()
+	return x.scanRows([]byte{'n'}, func(k, value []byte) error {
+		info, err := decodeNamespace(value)
+		if err != nil {
+			return err
+		}
+		ns := &namespace{
+			id: uint32(len(x.dir.byID)), name: info.Name, spread: info.Spread, createdAt: info.CreatedAt, counts: info.Counts,
+		}
+		if len(k) != 5 || binary.BigEndian.Uint32(k[1:]) != ns.id {
+			return fmt.Errorf("namespace row %x out of order, want number %d", k, ns.id)
+		}
+		x.dir.add(ns)
+		return nil
+	})
+}
+
+// scanRows calls f for every row of the engine's own that starts with prefix.
+func (x *Executor) scanRows(prefix []byte, f func(k, value []byte) error) error {
+	it, err := newIter(x.db, x.rowKey(nil, machineEngine), prefix, key.PrefixEnd(prefix), nil)
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		if err := f(it.Key(), it.Value()); err != nil {
+			it.Close()
+			return fmt.Errorf("shard %d: %w", x.shard, err)
+		}
+	}
+	return it.Close()
+}
+
+// Outcome is what became of one command.
+type Outcome struct {
+	Result []byte
+	Err    error
+}
+
+// Apply carries out the log entry at index. data is empty for entries that raft itself made. The outcomes, one per command
+// in the order of the entry, are appended to out; they may be told to callers after Commit. header gives the entry's origin.
+func (x *Executor) Apply(term, index uint64, data []byte, out []Outcome) (header Entry, outcomes []Outcome) {
+	if index != x.applied.Index+1 {
+		panic(fmt.Sprintf("shard %d: entry %d applied after %d", x.shard, index, x.applied.Index))
+	}
+	x.applied.Index, x.applied.Term = index, term
+	x.startHash()
+	if len(data) > 0 {
+		if err := x.entry.Decode(data); err != nil {
+			panic(fmt.Sprintf("shard %d, index %d: %v", x.shard, index, err))
+		}
+		x.applied.Stamp = max(x.applied.Stamp, x.entry.Stamp)
+		x.tx.now, x.tx.term, x.tx.index = x.applied.Stamp, term, index
+		for _, c := range x.entry.Commands {
+			result, err := x.tx.runTop(c)
+			out = append(out, Outcome{result, err})
+		}
+		header = Entry{Origin: x.entry.Origin, Sequence: x.entry.Sequence}
+	}
+	x.endEntry()
+	return header, out
+}
+
+// endEntry writes the rows that sum up the entry. They are rewritten in the overlay by the next entry of the batch.
+func (x *Executor) endEntry() {
+	x.over.undo = x.over.undo[:0]
+	for _, ns := range x.dir.dirty {
+		ns.dirty = false
+		x.tx.setRow(namespaceRow(x.tx.rowKey(machineEngine), ns.id), ns.encode(nil))
+	}
+	x.dir.dirty = x.dir.dirty[:0]
+	x.hashWrites()
+	x.applied.Hash = x.digest.Sum64()
+	x.tx.setRow(appliedRow(x.tx.rowKey(machineEngine)), x.applied.encode(nil))
+	x.over.undo = x.over.undo[:0]
+}
+
+func (x *Executor) startHash() {
+	x.digest.Reset()
+	var prev [8]byte
+	binary.LittleEndian.PutUint64(prev[:], x.applied.Hash)
+	x.digest.Write(prev[:])
+}
+
+// hashWrites chains the writes since the last undo mark into the state hash and makes them final.
+func (x *Executor) hashWrites() {
+	for _, u := range x.over.undo {
+		op := &x.over.ops[u.op]
+		x.digest.Write(op.key)
+		x.digest.Write(op.value)
+	}
+	x.over.undo = x.over.undo[:0]
+}
+
+// Pending returns the size of the writes that wait for Commit.
+func (x *Executor) Pending() int { return x.over.bytes }
+
+// Commit makes everything applied since the last Commit visible and wakes who waits for it.
+func (x *Executor) Commit() error {
+	if len(x.over.ops) > 0 {
+		b := x.db.NewBatchWithSize(x.over.bytes + 16*len(x.over.ops))
+		if err := x.over.writeTo(b); err != nil {
+			return fmt.Errorf("shard %d: write state: %w", x.shard, err)
+		}
+		if err := x.db.Apply(b, pebble.NoSync); err != nil {
+			return fmt.Errorf("shard %d: write state: %w", x.shard, err)
+		}
+		b.Close()
+	}
+	x.observe()
+	x.over.reset()
+	for _, f := range x.hooks {
+		f()
+	}
+	clear(x.hooks)
+	x.hooks = x.hooks[:0]
+	x.publish()
+	for _, w := range x.wakes {
+		x.hub.notify(w.topic, w.n)
+	}
+	x.wakes = x.wakes[:0]
+	return nil
+}
+
+// observe hands the changes to the machines that want them, before the overlay gives up the memory of their keys.
+func (x *Executor) observe() {
+	waiting := x.hub.count.Load() > 0
+	var batch []Change
+	for start := 0; start < len(x.changes); {
+		id := x.changes[start].machine
+		batch = batch[:0]
+		for start < len(x.changes) && x.changes[start].machine == id {
+			batch = append(batch, x.changes[start].change)
+			start++
+		}
+		if o, ok := x.machines[id].(Observer); ok {
+			o.Committed(batch, waiting, x.hub.notify)
+		}
+	}
+	clear(x.changes)
+	x.changes = x.changes[:0]
+}
+
+func (x *Executor) publish() {
+	x.visible.Store(x.applied.Index)
+	x.nextDue.Store(x.timers.next)
+	x.outbox.publish()
+}
+
+// Applied returns how far the executor has come; only for the goroutine that applies.
+func (x *Executor) Applied() Applied { return x.applied }
+
+// Visible returns the index of the last entry whose effects queries see.
+func (x *Executor) Visible() uint64 { return x.visible.Load() }
+
+// Refused returns how many messages of other shards this replica has refused since it started.
+func (x *Executor) Refused() int64 { return x.refused.Load() }
+
+// Waiting returns how many queries wait for topics.
+func (x *Executor) Waiting() int { return int(x.hub.count.Load()) }
+
+// Check refuses a command that no machine of this node knows, before it gets into the log.
+func (x *Executor) Check(cmd Command) error {
+	if cmd.Machine == machineEngine {
+		if cmd.Kind == 0 || cmd.Kind > numEngineKinds {
+			return Errorf(ErrInvalid, "unknown command: engine kind %d", cmd.Kind)
+		}
+		if cmd.Kind != kindTxn {
+			return nil
+		}
+		parts, _, err := decodeTxn(cmd.Body)
+		if err != nil {
+			return err
+		}
+		for _, part := range parts {
+			if err := x.checkKind(part); err != nil {
+				return err
+			}
+		}
+		return CheckName("namespace", cmd.Namespace)
+	}
+	if err := x.checkKind(cmd); err != nil {
+		return err
+	}
+	return CheckName("namespace", cmd.Namespace)
+}
+
+func (x *Executor) checkKind(cmd Command) error {
+	m := x.machine(cmd.Machine)
+	if m == nil || cmd.Kind == 0 || cmd.Kind > m.Kinds() {
+		return Errorf(ErrInvalid, "unknown command: machine %d kind %d", cmd.Machine, cmd.Kind)
+	}
+	return nil
+}
+
+func (tx *Tx) applyEngine(cmd Command) ([]byte, error) {
+	tx.machine = machineEngine
+	switch cmd.Kind {
+	case kindTxn:
+		return tx.applyTxn(cmd)
+	case kindFire:
+		return tx.applyFire()
+	case kindDeliver:
+		return nil, tx.applyDeliver(cmd.Body)
+	case kindForget:
+		return nil, tx.applyForget(cmd.Body)
+	case kindSkip:
+		return nil, tx.applySkip(cmd.Body)
+	case kindCreateNamespace:
+		return tx.applyCreateNamespace(cmd)
+	}
+	panic(fmt.Sprintf("shard %d, index %d: unknown command: engine kind %d", tx.x.shard, tx.index, cmd.Kind))
+}
+
+// Skip is the command that moves the LSN past to, so that numbers given out in a lost tail of the log are not used again.
+func Skip(to LSN) Command {
+	return Command{Machine: machineEngine, Kind: kindSkip, Body: codec.AppendUvarint(nil, uint64(to))}
+}
+
+func (tx *Tx) applySkip(body []byte) error {
+	r := codec.NewReader(body)
+	to := LSN(r.Uvarint())
+	if err := r.Done(); err != nil {
+		return Errorf(ErrInvalid, "skip: %v", err)
+	}
+	tx.x.applied.LSN = max(tx.x.applied.LSN, to)
+	return nil
+}
+
+func appliedRow(dst []byte) []byte { return append(dst, 'a') }
+
+// encode lays the row out: version u8 | index | term | LSN (uvarints) | stamp (varint) | hash u64 little-endian.
+func (a Applied) encode(dst []byte) []byte {
+	dst = append(dst, 1)
+	dst = codec.AppendUvarint(dst, a.Index)
+	dst = codec.AppendUvarint(dst, a.Term)
+	dst = codec.AppendUvarint(dst, uint64(a.LSN))
+	dst = codec.AppendVarint(dst, a.Stamp)
+	return binary.LittleEndian.AppendUint64(dst, a.Hash)
+}
+
+func decodeApplied(row []byte) (Applied, error) {
+	r := codec.NewReader(row)
+	if v := r.Byte(); v != 1 {
+		return Applied{}, fmt.Errorf("applied row: %w: version %d", codec.ErrCorrupt, v)
+	}
+	a := Applied{Index: r.Uvarint(), Term: r.Uvarint(), LSN: LSN(r.Uvarint()), Stamp: r.Varint()}
+	hash := r.Rest()
+	if err := r.Err(); err != nil || len(hash) != 8 {
+		return Applied{}, fmt.Errorf("applied row: %w", codec.ErrCorrupt)
+	}
+	a.Hash = binary.LittleEndian.Uint64(hash)
+	return a, nil
+}
+
+func readApplied(r pebble.Reader, shard ShardID) (Applied, error) {
+	lower, _ := Bounds(shard)
+	row, ok, err := getRow(r, appliedRow(append(lower, byte(machineEngine))))
+	if err != nil || !ok {
+		return Applied{}, err
+	}
+	a, err := decodeApplied(row)
+	if err != nil {
+		return Applied{}, fmt.Errorf("shard %d: %w", shard, err)
+	}
+	return a, nil
+}
+
+// ReadApplied returns how far the state in r has come, zero if it holds nothing of the shard.
+func ReadApplied(r pebble.Reader, shard ShardID) (Applied, error) { return readApplied(r, shard) }
+
+// DurableApplied returns the part of Applied that would survive a power failure now: what Pebble has flushed.
+func DurableApplied(db *pebble.DB, shard ShardID) (Applied, error) {
+	lower, _ := Bounds(shard)
+	row := appliedRow(append(lower, byte(machineEngine)))
+	it, err := db.NewIter(&pebble.IterOptions{
+		LowerBound: row, UpperBound: append(row[:len(row):len(row)], 0), OnlyReadGuaranteedDurable: true,
+	})
+	if err != nil {
+		return Applied{}, fmt.Errorf("shard %d: read durable state: %w", shard, err)
+	}
+	var a Applied
+	if it.First() {
+		a, err = decodeApplied(it.Value())
+	}
+	if closeErr := it.Close(); err == nil {
+		err = closeErr
+	}
+	return a, err
+}

@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Iter walks forward over rows of a machine, with keys as the machine wrote them.
+//
+//	for ok := it.First(); ok; ok = it.Next() { use(it.Key(), it.Value()) }
+//	err := it.Close()
+//
+// An iterator made inside Apply sees the rows as they were when it was made, uncommitted ones of the batch included.
+type Iter struct {
+	db      *pebble.Iterator
+	prefix  int // bytes in front of the machine's keys
+	dbValid bool
+	over    []overlayOp // rows of the batch being applied, the next one first; nil in a View
+	onOver  bool        // the current row is over[0], not the one of db
+	err     error
+}
+
+func newIter(r pebble.Reader, prefix, lower, upper []byte, o *overlay) (*Iter, error) {
+	lo := append(prefix[:len(prefix):len(prefix)], lower...)
+	hi := append(prefix[:len(prefix):len(prefix)], upper...)
+	db, err := r.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})
+	if err != nil {
+		return nil, fmt.Errorf("read state: %w", err)
+	}
+	it := &Iter{db: db, prefix: len(prefix)}
+	if o != nil && len(o.ops) > 0 {
+		it.over = o.scan(lo, hi)
+	}
+	return it, nil
+}
+
+// First moves to the first row.
+func (it *Iter) First() bool {
+	it.dbValid = it.db.First()
+	return it.settle()
+}
+
+// Next moves to the next row.
+func (it *Iter) Next() bool {
+	if it.onOver {
+		it.over = it.over[1:]
+	} else {
+		it.dbValid = it.db.Next()
+	}
+	return it.settle()
+}
+
+// settle chooses the smaller of the two next rows; of equal keys the batch's is the newer one, and its deletes hide rows.
+func (it *Iter) settle() bool {
+	for len(it.over) > 0 {
+		order := -1
+		if it.dbValid {
+			order = bytes.Compare(it.over[0].key, it.db.Key())
+		}
+		if order > 0 {
+			break
+		}
+		if order == 0 {
+			it.dbValid = it.db.Next()
+		}
+		if !it.over[0].deleted {
+			it.onOver = true
+			return true
+		}
+		it.over = it.over[1:]
+	}
+	it.onOver = false
+	return it.dbValid
+}
+
+// Key returns the row's key, valid until the next step.
+func (it *Iter) Key() []byte {
+	if it.onOver {
+		return it.over[0].key[it.prefix:]
+	}
+	return it.db.Key()[it.prefix:]
+}
+
+// Value returns the row's value, valid until the next step.
+func (it *Iter) Value() []byte {
+	if it.onOver {
+		return it.over[0].value
+	}
+	v, err := it.db.ValueAndErr()
+	if err != nil {
+		it.err = err
+	}
+	return v
+}
+
+// Close releases the iterator and returns the first error met.
+func (it *Iter) Close() error {
+	if err := it.db.Close(); err != nil {
+		it.err = err
+	}
+	if it.err != nil {
+		return fmt.Errorf("read state: %w", it.err)
+	}
+	return nil
+}

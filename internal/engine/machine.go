@@ -1,0 +1,67 @@
+// Package engine is what every primitive of floe plugs into: machines, transactions over them, durable timers, the outbox
+// between shards, namespaces, waiters on topics, and the door through which all reads and writes go.
+//
+// A Machine is the deterministic core of one primitive. The log of a shard holds its commands; an Executor applies them in
+// order, through a Tx, to the shard's part of the state in Pebble. Nothing in Apply may depend on anything but the log: time
+// is Tx.Now (the leader's stamp of the entry), identity is Tx.LSN. Reads are Queries against a View of the applied state; a
+// query that finds nothing yet can wait for a topic that Apply notifies.
+//
+// The package does no I/O but Pebble's and starts no goroutine; internal/shard drives it.
+package engine
+
+import "context"
+
+// Machine is the state machine of one primitive in one shard. Each shard has its own instance.
+//
+// Apply and OnTimer are called from one goroutine at a time and must be functions of the state and their arguments alone: no
+// clock, no randomness, no map order, no other shard. In-memory indexes may change only in a Tx.OnCommit hook, because a
+// command inside a transaction may succeed and yet be taken back. Query is called from many goroutines at once, also while Apply runs.
+type Machine interface {
+	// ID names the machine in the log; it never changes.
+	ID() MachineID
+	// Kinds returns the highest command kind; kinds count from 1. The door refuses others.
+	Kinds() uint8
+	// Apply carries out a command: it checks first and then changes. On error nothing it did remains. The result is
+	// kept by the caller. Errors must be definite refusals (see Errorf); an impossible state panics.
+	Apply(tx *Tx, cmd Command) (result []byte, err error)
+	// OnTimer handles a token that tx.Schedule stored. It must cope with tokens that no longer mean anything.
+	OnTimer(tx *Tx, token []byte)
+	// Query answers q, one of the machine's own query types, by filling its result fields. ErrWait, after
+	// View.WaitOn, asks to be run again when the topic has been notified.
+	Query(v *View, q Query) error
+	// Restore rebuilds in-memory indexes from the state, after opening and after a snapshot was installed.
+	Restore(v *View) error
+}
+
+// Observer is a Machine that wants to hear what has become visible.
+type Observer interface {
+	// Committed is called by the applying goroutine with what Apply and OnTimer reported through Tx.Changed, in order,
+	// after it has become visible. It may change in-memory indexes and wake queries; n < 0 wakes all of a topic.
+	// The keys are valid only during the call. waiting is false when no query waits, so there is nobody to wake.
+	Committed(changes []Change, waiting bool, wake func(t Topic, n int))
+}
+
+// Change is a change of one row as an Observer hears of it.
+type Change struct {
+	Namespace uint32 // as in row keys
+	Name      string // of the namespace
+	LSN       LSN
+	Key       []byte
+}
+
+// Query is a read: a struct with arguments and result fields, filled in place when it is answered locally.
+type Query interface {
+	Machine() MachineID
+}
+
+// Door is the one way to the shards: a local node, a forwarding one, or a remote client.
+type Door interface {
+	// Shards returns the number of shards, which never changes.
+	Shards() int
+	// Propose makes the shard apply the command and returns its result once the write is as durable as configured and
+	// visible. An error that matches ErrUnknownOutcome, or a ctx error after the command was handed over, leaves open
+	// whether it took effect; every other error means it did not.
+	Propose(ctx context.Context, shard ShardID, cmd Command) ([]byte, error)
+	// Query fills q's result from the applied state, waiting within ctx if the query waits.
+	Query(ctx context.Context, shard ShardID, q Query) error
+}

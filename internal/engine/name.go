@@ -1,0 +1,36 @@
+package engine
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MaxNameBytes is the longest name of a namespace, stream, queue, action, ...
+const MaxNameBytes = 255
+
+// DefaultNamespace always exists.
+const DefaultNamespace = "default"
+
+// CheckName returns ErrInvalid unless name is 1 to 255 bytes of UTF-8 without control characters. Line and paragraph
+// separators and bidirectional controls are refused too: they make one name look like another. The message starts with what
+// the name is for, such as "namespace".
+func CheckName(what, name string) error {
+	switch {
+	case name == "":
+		return Errorf(ErrInvalid, "%s name is empty", what)
+	case len(name) > MaxNameBytes:
+		return Errorf(ErrInvalid, "%s name of %d bytes exceeds %d", what, len(name), MaxNameBytes)
+	case !utf8.ValidString(name):
+		return Errorf(ErrInvalid, "%s name %q is not valid UTF-8", what, name)
+	}
+	for _, r := range name {
+		if unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control) {
+			return Errorf(ErrInvalid, "%s name %q holds the control character %U", what, name, r)
+		}
+	}
+	return nil
+}
+
+// IsSystem reports whether a namespace belongs to floe itself and refuses writes of users.
+func IsSystem(namespace string) bool { return strings.HasPrefix(namespace, "_") }

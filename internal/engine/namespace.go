@@ -1,0 +1,277 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/key"
+)
+
+// MaxNamespaces is how many namespaces a shard holds: each costs about 300 bytes of memory on every replica.
+const MaxNamespaces = 100_000
+
+// Counter is a number a machine keeps per namespace, so that nothing is ever scanned to be counted.
+type Counter uint8
+
+// The counters; their order is part of the format on disk, new ones go to the end.
+const (
+	CountKeys Counter = iota
+	CountKeyBytes
+	CountKeySets
+	CountKeyDeletes
+	CountDeadKeys
+	CountStreams
+	CountQueues
+	CountMeasurements
+	CountActions
+	CountWorkflows
+	CountJobs
+	numCounters
+)
+
+// Counts holds the counters of a namespace.
+type Counts [numCounters]int64
+
+func (c *Counts) add(d *Counts) {
+	for i := range c {
+		c[i] += d[i]
+	}
+}
+
+// NamespaceInfo describes a namespace as one shard or, after merging, the whole node knows it.
+type NamespaceInfo struct {
+	Name      string
+	Spread    bool
+	CreatedAt int64 // ms since the epoch
+	Counts    Counts
+	Reads     int64 // KV reads answered by this node since it started
+}
+
+// namespace is what a shard knows of a namespace. Row keys carry its small number instead of its name; the number is the
+// shard's own, given in the order in which the shard first saw the names.
+//
+// The record of a namespace, with its placement, is in its home shard. A shard that holds a part of a spread namespace has
+// a row too, for the number and its share of the counts.
+type namespace struct {
+	id        uint32
+	name      string
+	spread    bool
+	createdAt int64
+	counts    Counts // owned by the executor
+	dirty     bool   // counts differ from the row
+	reads     atomic.Int64
+}
+
+// encode lays a namespace row out:
+//
+//	version u8 | name (uvarint length, bytes) | spread u8 | created at (varint ms) | n uvarint | n counters (varint)
+func (n *namespace) encode(dst []byte) []byte {
+	dst = append(dst, 1)
+	dst = codec.AppendString(dst, n.name)
+	dst = codec.AppendBool(dst, n.spread)
+	dst = codec.AppendVarint(dst, n.createdAt)
+	dst = codec.AppendUvarint(dst, uint64(numCounters))
+	for _, c := range n.counts {
+		dst = codec.AppendVarint(dst, c)
+	}
+	return dst
+}
+
+func decodeNamespace(row []byte) (NamespaceInfo, error) {
+	r := codec.NewReader(row)
+	if v := r.Byte(); v != 1 {
+		return NamespaceInfo{}, fmt.Errorf("namespace row: %w: version %d", codec.ErrCorrupt, v)
+	}
+	info := NamespaceInfo{Name: r.String(), Spread: r.Bool(), CreatedAt: r.Varint()}
+	for i := range r.Uvarint() {
+		c := r.Varint()
+		if r.Err() != nil {
+			break
+		}
+		if i < uint64(numCounters) {
+			info.Counts[i] = c
+		}
+	}
+	if err := r.Done(); err != nil {
+		return NamespaceInfo{}, fmt.Errorf("namespace row: %w", err)
+	}
+	return info, nil
+}
+
+// directory is a shard's namespaces in memory. The executor alone changes it; queries look names up.
+type directory struct {
+	mu     sync.RWMutex
+	byName map[string]*namespace
+	byID   []*namespace // byID[i].id == i
+	dirty  []*namespace // owned by the executor
+}
+
+func (d *directory) lookup(name string) *namespace {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.byName[name]
+}
+
+func (d *directory) get(id uint32) *namespace {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if int(id) >= len(d.byID) {
+		return nil
+	}
+	return d.byID[id]
+}
+
+func (d *directory) add(n *namespace) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.byName[n.name] = n
+	d.byID = append(d.byID, n)
+}
+
+// removeLast takes back the latest add, when the command that caused it is rolled back.
+func (d *directory) removeLast() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	last := len(d.byID) - 1
+	delete(d.byName, d.byID[last].name)
+	d.byID = d.byID[:last]
+}
+
+func (d *directory) markDirty(n *namespace) {
+	if !n.dirty {
+		n.dirty = true
+		d.dirty = append(d.dirty, n)
+	}
+}
+
+// Rows of the engine's own space: 'n' | namespace number (u32).
+func namespaceRow(dst []byte, id uint32) []byte { return key.AppendUint32(append(dst, 'n'), id) }
+
+// admit makes the namespace of a command the current one. The first write creates it; a command that believes in another
+// placement than the record says is refused, because the sender would look for the data elsewhere. Only the home shard
+// can tell, and only there it matters: a namespace never changes its placement.
+func (tx *Tx) admit(cmd Command) error {
+	x := tx.x
+	home := HomeShard(cmd.Namespace, x.shards) == x.shard
+	ns := x.dir.lookup(cmd.Namespace)
+	switch {
+	case ns == nil && cmd.Spread && home:
+		return errMisrouted
+	case ns == nil && !cmd.Spread && !home:
+		return errMisrouted
+	case ns == nil:
+		var err error
+		if ns, err = tx.createNamespace(cmd.Namespace, cmd.Spread); err != nil {
+			return err
+		}
+	case ns.spread != cmd.Spread:
+		return errMisrouted
+	}
+	tx.ns = ns
+	return nil
+}
+
+func (tx *Tx) createNamespace(name string, spread bool) (*namespace, error) {
+	x := tx.x
+	if n := len(x.dir.byID); n >= MaxNamespaces {
+		return nil, Errorf(ErrInvalid, "namespace %q: the shard holds %d namespaces, the limit is %d", name, n, MaxNamespaces)
+	}
+	ns := &namespace{id: uint32(len(x.dir.byID)), name: name, spread: spread, createdAt: tx.now}
+	x.dir.add(ns)
+	tx.onRollback = append(tx.onRollback, x.dir.removeLast)
+	tx.setRow(namespaceRow(tx.rowKey(machineEngine), ns.id), ns.encode(nil))
+	return ns, nil
+}
+
+// applyCreateNamespace carries out kindCreateNamespace in the home shard. Body: spread u8.
+func (tx *Tx) applyCreateNamespace(cmd Command) ([]byte, error) {
+	if err := CheckName("namespace", cmd.Namespace); err != nil {
+		return nil, err
+	}
+	r := codec.NewReader(cmd.Body)
+	spread := r.Bool()
+	if err := r.Done(); err != nil {
+		return nil, Errorf(ErrInvalid, "create namespace: %v", err)
+	}
+	if tx.x.dir.lookup(cmd.Namespace) != nil {
+		return nil, Errorf(ErrExists, "namespace %q already exists", cmd.Namespace)
+	}
+	_, err := tx.createNamespace(cmd.Namespace, spread)
+	return nil, err
+}
+
+// CreateNamespace is the command that creates a namespace explicitly.
+func CreateNamespace(name string, spread bool) Command {
+	return Command{Machine: machineEngine, Kind: kindCreateNamespace, Namespace: name, Body: codec.AppendBool(nil, spread)}
+}
+
+// NamespaceQuery asks a shard for one namespace.
+type NamespaceQuery struct {
+	Name  string
+	Info  NamespaceInfo // result
+	Found bool          // result
+}
+
+// Machine returns the engine's own machine.
+func (*NamespaceQuery) Machine() MachineID { return machineEngine }
+
+// NamespacesQuery asks a shard for its namespaces after a name, in order of their names.
+type NamespacesQuery struct {
+	After string
+	Limit int
+	Infos []NamespaceInfo // result
+}
+
+// Machine returns the engine's own machine.
+func (*NamespacesQuery) Machine() MachineID { return machineEngine }
+
+func (v *View) queryNamespace(q *NamespaceQuery) error {
+	ns := v.x.dir.lookup(q.Name)
+	if ns == nil {
+		return nil
+	}
+	var err error
+	q.Info, q.Found, err = v.namespaceInfo(ns)
+	return err
+}
+
+func (v *View) queryNamespaces(q *NamespacesQuery) error {
+	d := &v.x.dir
+	d.mu.RLock()
+	all := slices.Clone(d.byID)
+	d.mu.RUnlock()
+	slices.SortFunc(all, func(a, b *namespace) int { return strings.Compare(a.name, b.name) })
+	for _, ns := range all {
+		if ns.name <= q.After {
+			continue
+		}
+		if len(q.Infos) == q.Limit {
+			break
+		}
+		info, found, err := v.namespaceInfo(ns)
+		if err != nil {
+			return err
+		}
+		if found {
+			q.Infos = append(q.Infos, info)
+		}
+	}
+	return nil
+}
+
+// namespaceInfo reads the row, not memory: memory runs ahead of what is committed.
+func (v *View) namespaceInfo(ns *namespace) (info NamespaceInfo, found bool, err error) {
+	row, found, err := v.getRow(namespaceRow(v.rowKey(machineEngine), ns.id))
+	if err != nil || !found {
+		return info, false, err
+	}
+	if info, err = decodeNamespace(row); err != nil {
+		return info, false, err
+	}
+	info.Reads = ns.reads.Load()
+	return info, true, nil
+}

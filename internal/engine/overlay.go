@@ -1,0 +1,190 @@
+package engine
+
+import (
+	"bytes"
+	"slices"
+	"sort"
+	"unsafe"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// overlay holds the writes of the entries being applied until they go to Pebble in one batch.
+//
+// Reads inside Apply look here first, so a command sees what earlier commands of the same batch wrote; a key written many
+// times reaches Pebble once; and the batch is sorted, which halves the cost of the memtable insert. An indexed Pebble batch
+// would do the same job, but pays a skip-list insert for every write and cannot take back a single command.
+//
+// A command's writes are undone by replaying undo backwards to a mark. Keys and values live in the arena: slices handed out
+// stay valid until reset.
+type overlay struct {
+	index map[string]int32 // key -> position in ops; the strings alias the arena
+	ops   []overlayOp
+	undo  []overlayUndo
+
+	sorted []int32 // positions ordered by key, covering ops[:len(sorted)]; built when an iterator asks
+	arena  arena
+	bytes  int
+}
+
+type overlayOp struct {
+	key, value []byte
+	deleted    bool
+}
+
+type overlayUndo struct {
+	op      int32
+	fresh   bool // the op did not exist before
+	deleted bool
+	value   []byte
+}
+
+func newOverlay() *overlay { return &overlay{index: make(map[string]int32)} }
+
+func (o *overlay) get(key []byte) (op overlayOp, ok bool) {
+	i, ok := o.index[unsafe.String(unsafe.SliceData(key), len(key))]
+	if !ok {
+		return overlayOp{}, false
+	}
+	return o.ops[i], true
+}
+
+// set records a write (or a delete); it copies key and value.
+func (o *overlay) set(key, value []byte, deleted bool) {
+	value = o.arena.copy(value)
+	o.bytes += len(key) + len(value)
+	if i, ok := o.index[unsafe.String(unsafe.SliceData(key), len(key))]; ok {
+		op := &o.ops[i]
+		o.undo = append(o.undo, overlayUndo{op: i, deleted: op.deleted, value: op.value})
+		op.value, op.deleted = value, deleted
+		return
+	}
+	key = o.arena.copy(key)
+	i := int32(len(o.ops))
+	o.ops = append(o.ops, overlayOp{key: key, value: value, deleted: deleted})
+	o.index[unsafe.String(unsafe.SliceData(key), len(key))] = i
+	o.undo = append(o.undo, overlayUndo{op: i, fresh: true})
+}
+
+// rollback takes back everything after the first mark entries of undo.
+func (o *overlay) rollback(mark int) {
+	for i := len(o.undo) - 1; i >= mark; i-- {
+		u := o.undo[i]
+		op := &o.ops[u.op]
+		if !u.fresh {
+			op.value, op.deleted = u.value, u.deleted
+			continue
+		}
+		// Fresh ops were appended in this order, so the one to remove is the last.
+		delete(o.index, unsafe.String(unsafe.SliceData(op.key), len(op.key)))
+		o.ops = o.ops[:u.op]
+	}
+	o.undo = o.undo[:mark]
+	if len(o.sorted) > len(o.ops) {
+		o.sorted = o.sorted[:0]
+	}
+}
+
+// sort brings sorted up to date. Few new ops are inserted one by one, so alternating writes and iterations stay cheap.
+func (o *overlay) sort() {
+	const fewNew = 16
+	if len(o.ops)-len(o.sorted) > fewNew {
+		o.sorted = o.sorted[:0]
+		for i := range o.ops {
+			o.sorted = append(o.sorted, int32(i))
+		}
+		slices.SortFunc(o.sorted, func(a, b int32) int { return bytes.Compare(o.ops[a].key, o.ops[b].key) })
+		return
+	}
+	for i := len(o.sorted); i < len(o.ops); i++ {
+		o.sorted = slices.Insert(o.sorted, o.seek(o.ops[i].key), int32(i))
+	}
+}
+
+// seek returns the first position in sorted whose key is at or after key.
+func (o *overlay) seek(key []byte) int {
+	return sort.Search(len(o.sorted), func(i int) bool { return bytes.Compare(o.ops[o.sorted[i]].key, key) >= 0 })
+}
+
+// scan returns the ops with lower <= key < upper in key order, as they are now.
+func (o *overlay) scan(lower, upper []byte) []overlayOp {
+	o.sort()
+	var ops []overlayOp
+	for _, i := range o.sorted[o.seek(lower):] {
+		if op := o.ops[i]; bytes.Compare(op.key, upper) < 0 {
+			ops = append(ops, op)
+			continue
+		}
+		break
+	}
+	return ops
+}
+
+// writeTo adds the final value of every key to the batch, in key order.
+func (o *overlay) writeTo(b *pebble.Batch) error {
+	o.sort()
+	for _, i := range o.sorted {
+		op := &o.ops[i]
+		var err error
+		if op.deleted {
+			err = b.Delete(op.key, nil)
+		} else {
+			err = b.Set(op.key, op.value, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *overlay) reset() {
+	clear(o.index)
+	clear(o.ops)
+	clear(o.undo)
+	o.ops, o.undo, o.sorted, o.bytes = o.ops[:0], o.undo[:0], o.sorted[:0], 0
+	o.arena.reset()
+}
+
+// arena hands out byte slices that live until reset.
+type arena struct {
+	chunks [][]byte // chunks[:used] are full, the last of them is being filled
+	used   int
+}
+
+// arenaChunk holds the writes of a typical batch; larger slices get memory of their own.
+const arenaChunk = 256 << 10
+
+func (a *arena) copy(b []byte) []byte {
+	if len(b) == 0 {
+		return nil
+	}
+	if len(b) > arenaChunk/4 {
+		return bytes.Clone(b)
+	}
+	if a.used == 0 || cap(a.chunks[a.used-1])-len(a.chunks[a.used-1]) < len(b) {
+		a.grow()
+	}
+	chunk := &a.chunks[a.used-1]
+	start := len(*chunk)
+	*chunk = append(*chunk, b...)
+	return (*chunk)[start:len(*chunk):len(*chunk)]
+}
+
+func (a *arena) grow() {
+	if a.used == len(a.chunks) {
+		a.chunks = append(a.chunks, make([]byte, 0, arenaChunk))
+	}
+	a.chunks[a.used] = a.chunks[a.used][:0]
+	a.used++
+}
+
+// reset keeps a few chunks, so that one huge batch does not hold its memory for ever.
+func (a *arena) reset() {
+	const keep = 8
+	if len(a.chunks) > keep {
+		clear(a.chunks[keep:])
+		a.chunks = a.chunks[:keep]
+	}
+	a.used = 0
+}

@@ -1,0 +1,117 @@
+package engine
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/key"
+)
+
+// NoTimer is the due time of a shard without timers.
+const NoTimer = math.MaxInt64
+
+// maxFire bounds what one Fire command does, so that a million timers due at once do not stop everything else.
+const maxFire = 1000
+
+// timerIndex knows where the timers of a shard begin. No timer is due before next: iterating from there never walks over
+// the remains of timers that have fired.
+//
+// Rows: 't' | due (i64) | machine (u8) | namespace number (u32) | token
+type timerIndex struct{ next int64 }
+
+func (x *Executor) restoreTimers() error {
+	x.timers.next = NoTimer
+	it, err := newIter(x.db, x.rowKey(nil, machineEngine), []byte{'t'}, []byte{'t' + 1}, nil)
+	if err != nil {
+		return err
+	}
+	if it.First() {
+		t, err := parseTimer(it.Key())
+		if err != nil {
+			it.Close()
+			return fmt.Errorf("shard %d: %w", x.shard, err)
+		}
+		x.timers.next = t.due
+	}
+	return it.Close()
+}
+
+// NextDue returns when the earliest timer is due, in ms since the epoch, or NoTimer. It may be too early, never too late.
+func (x *Executor) NextDue() int64 { return x.nextDue.Load() }
+
+// Schedule stores a durable timer: at due (ms) or soon after, the machine's OnTimer gets the token, in the command's
+// namespace. The same due and token scheduled twice is one timer.
+func (tx *Tx) Schedule(due int64, token []byte) {
+	tx.setRow(tx.timerRow(due, token), nil)
+	tx.x.timers.next = min(tx.x.timers.next, due)
+}
+
+// Unschedule removes a timer; it need not exist.
+func (tx *Tx) Unschedule(due int64, token []byte) { tx.deleteRow(tx.timerRow(due, token)) }
+
+func (tx *Tx) timerRow(due int64, token []byte) []byte {
+	k := key.AppendInt64(append(tx.rowKey(machineEngine), 't'), due)
+	k = key.AppendUint32(append(k, byte(tx.machine)), tx.ns.id)
+	return append(k, token...)
+}
+
+type timer struct {
+	due     int64
+	machine MachineID
+	ns      uint32
+	token   []byte
+}
+
+func parseTimer(k []byte) (timer, error) {
+	if len(k) < 14 {
+		return timer{}, fmt.Errorf("timer row %x is too short", k)
+	}
+	return timer{key.Int64(k[1:]), MachineID(k[9]), binary.BigEndian.Uint32(k[10:]), k[14:]}, nil
+}
+
+// Fire is the command that hands out the timers due at the entry's time stamp. Its result is the number handed out.
+func Fire() Command { return Command{Machine: machineEngine, Kind: kindFire} }
+
+func (tx *Tx) applyFire() ([]byte, error) {
+	due, next := tx.dueTimers()
+	for _, t := range due {
+		tx.ns = tx.x.dir.get(t.ns)
+		m := tx.x.machine(t.machine)
+		if tx.ns == nil || m == nil {
+			panic(fmt.Sprintf("shard %d: timer of unknown machine %d or namespace %d", tx.x.shard, t.machine, t.ns))
+		}
+		tx.machine = t.machine
+		tx.deleteRow(tx.timerRow(t.due, t.token))
+		tx.Step()
+		m.OnTimer(tx, t.token)
+	}
+	// Timers that OnTimer scheduled itself are part of the minimum already.
+	tx.x.timers.next = min(next, tx.x.timers.next)
+	return codec.AppendUvarint(nil, uint64(len(due))), nil
+}
+
+// dueTimers returns up to maxFire timers due now, and the due time of the first one left. It moves timers.next out of the way.
+func (tx *Tx) dueTimers() (due []timer, next int64) {
+	x := tx.x
+	next = NoTimer
+	lower := key.AppendInt64([]byte{'t'}, x.timers.next)
+	x.timers.next = NoTimer
+	it := tx.Iter(lower, []byte{'t' + 1})
+	for ok := it.First(); ok; ok = it.Next() {
+		t, err := parseTimer(append([]byte(nil), it.Key()...))
+		if err != nil {
+			panic(fmt.Sprintf("shard %d: %v", x.shard, err))
+		}
+		if t.due > tx.now || len(due) == maxFire {
+			next = t.due
+			break
+		}
+		due = append(due, t)
+	}
+	if err := it.Close(); err != nil {
+		panic(storageFailure{err})
+	}
+	return due, next
+}

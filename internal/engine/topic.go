@@ -1,0 +1,104 @@
+package engine
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Topic is what a query waits for and Apply notifies: a hash of machine, namespace and name. Two names with one hash wake
+// each other's waiters, which then find nothing and wait again.
+type Topic uint64
+
+// TopicOf returns the topic of a name within a machine and namespace.
+func TopicOf(machine MachineID, namespace string, name []byte) Topic {
+	var d xxhash.Digest
+	d.ResetWithSeed(uint64(machine))
+	d.WriteString(namespace)
+	d.Write([]byte{0})
+	d.Write(name)
+	return Topic(d.Sum64())
+}
+
+// MaxWaiters is how many queries may wait in one shard; each costs about a kilobyte with its goroutine's wait.
+const MaxWaiters = 100_000
+
+// hub wakes the queries that wait for topics. A waiter stays subscribed until its query is answered, so nothing that
+// happens while it looks again is missed.
+type hub struct {
+	count atomic.Int32 // waiters; lets notify skip the lock when there are none
+
+	mu      sync.Mutex // guards waiters; nothing is called under it
+	waiters map[Topic][]*waiter
+}
+
+type waiter struct {
+	c      chan struct{} // capacity 1: holds a wake-up that has not been looked at
+	topics []Topic
+}
+
+func newHub() *hub { return &hub{waiters: make(map[Topic][]*waiter)} }
+
+// subscribe adds w to the topic, once. Waiters of a topic are woken in the order in which they came.
+func (h *hub) subscribe(w *waiter, t Topic) error {
+	for _, have := range w.topics {
+		if have == t {
+			return nil
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(w.topics) == 0 {
+		if h.count.Load() >= MaxWaiters {
+			return Errorf(ErrBusy, "%d queries wait in this shard, the limit is %d", h.count.Load(), MaxWaiters)
+		}
+		h.count.Add(1)
+	}
+	w.topics = append(w.topics, t)
+	h.waiters[t] = append(h.waiters[t], w)
+	return nil
+}
+
+func (h *hub) unsubscribe(w *waiter) {
+	if len(w.topics) == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, t := range w.topics {
+		list := h.waiters[t]
+		for i, have := range list {
+			if have == w {
+				list = append(list[:i:i], list[i+1:]...)
+				break
+			}
+		}
+		if len(list) == 0 {
+			delete(h.waiters, t)
+		} else {
+			h.waiters[t] = list
+		}
+	}
+	w.topics = nil
+	h.count.Add(-1)
+}
+
+// notify wakes up to n waiters of the topic that are not awake already; n < 0 wakes all.
+func (h *hub) notify(t Topic, n int) {
+	if h.count.Load() == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range h.waiters[t] {
+		if n == 0 {
+			return
+		}
+		select {
+		case w.c <- struct{}{}:
+			n--
+		default:
+		}
+	}
+}

@@ -1,0 +1,280 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/floedb/floe/internal/codec"
+)
+
+// Tx is what Apply and OnTimer see of the world: the machine's rows, the entry's time, and what they may set going. All its
+// effects happen together or, when Apply returns an error, not at all.
+//
+// Byte slices returned by a Tx are valid until the batch is committed: copy what goes into memory or into a result.
+type Tx struct {
+	x          *Executor
+	machine    MachineID
+	ns         *namespace
+	now        int64
+	lsn        LSN
+	term       uint64
+	index      uint64
+	scratch    []byte
+	counts     []countChange
+	onRollback []func()
+}
+
+type countChange struct {
+	ns      *namespace
+	counter Counter
+	delta   int64
+}
+
+// Now returns the time of the entry in ms since the epoch, stamped by the leader; within a shard it never goes back.
+func (tx *Tx) Now() int64 { return tx.now }
+
+// Time returns Now as a time.Time.
+func (tx *Tx) Time() time.Time { return time.UnixMilli(tx.now) }
+
+// LSN returns the number of the change being made.
+func (tx *Tx) LSN() LSN { return tx.lsn }
+
+// Step takes the next LSN, for a command that makes more than one change.
+func (tx *Tx) Step() LSN {
+	tx.x.applied.LSN++
+	tx.lsn = tx.x.applied.LSN
+	return tx.lsn
+}
+
+// Term returns the raft term of the entry.
+func (tx *Tx) Term() uint64 { return tx.term }
+
+// Shards returns the number of shards of the node.
+func (tx *Tx) Shards() int { return tx.x.shards }
+
+// Namespace returns the number that stands for the command's namespace in row keys.
+func (tx *Tx) Namespace() uint32 { return tx.ns.id }
+
+// NamespaceName returns the name of the command's namespace.
+func (tx *Tx) NamespaceName() string { return tx.ns.name }
+
+// Spread reports whether the command's namespace is spread over all shards.
+func (tx *Tx) Spread() bool { return tx.ns.spread }
+
+// Get returns the value of a row.
+func (tx *Tx) Get(k []byte) (value []byte, ok bool) {
+	return tx.getRow(append(tx.rowKey(tx.machine), k...))
+}
+
+// Set writes a row; k and value are copied.
+func (tx *Tx) Set(k, value []byte) { tx.setRow(append(tx.rowKey(tx.machine), k...), value) }
+
+// Delete removes a row, which need not exist.
+func (tx *Tx) Delete(k []byte) { tx.deleteRow(append(tx.rowKey(tx.machine), k...)) }
+
+// Iter iterates over the rows with lower <= key < upper as they are now; later writes do not show. Close it.
+func (tx *Tx) Iter(lower, upper []byte) *Iter {
+	it, err := newIter(tx.x.db, tx.x.rowKey(nil, tx.machine), lower, upper, tx.x.over)
+	if err != nil {
+		panic(storageFailure{err})
+	}
+	return it
+}
+
+// Count adds delta to a counter of the command's namespace.
+func (tx *Tx) Count(c Counter, delta int64) {
+	if delta != 0 {
+		tx.counts = append(tx.counts, countChange{tx.ns, c, delta})
+	}
+}
+
+// Counted returns the value of a counter of the command's namespace in this shard, this command's changes included.
+func (tx *Tx) Counted(c Counter) int64 {
+	n := tx.ns.counts[c]
+	for _, ch := range tx.counts {
+		if ch.ns == tx.ns && ch.counter == c {
+			n += ch.delta
+		}
+	}
+	return n
+}
+
+// Changed reports a change with the present LSN to the machine itself, once it has become visible (see Observer). k is copied.
+func (tx *Tx) Changed(k []byte) {
+	tx.x.changes = append(tx.x.changes, pendingChange{tx.machine, Change{tx.ns.id, tx.ns.name, tx.lsn, tx.x.over.arena.copy(k)}})
+}
+
+type pendingChange struct {
+	machine MachineID
+	change  Change
+}
+
+// Notify wakes up to n queries that wait for the topic once the change is visible; n < 0 wakes all.
+func (tx *Tx) Notify(t Topic, n int) { tx.x.wakes = append(tx.x.wakes, wake{t, n}) }
+
+// OnCommit runs f after the change has become visible. f may change in-memory indexes of the machine and nothing else.
+func (tx *Tx) OnCommit(f func()) { tx.x.hooks = append(tx.x.hooks, f) }
+
+type wake struct {
+	topic Topic
+	n     int
+}
+
+// storageFailure is the panic of a Tx whose reads fail: there is no way to go on, and Apply has no errors of this kind.
+type storageFailure struct{ err error }
+
+func (f storageFailure) Error() string { return f.err.Error() }
+
+// Unwrap returns the error of the storage.
+func (f storageFailure) Unwrap() error { return f.err }
+
+// rowKey starts the key of one of the machine's rows in a buffer that is valid until the next call.
+func (tx *Tx) rowKey(m MachineID) []byte {
+	tx.scratch = tx.x.rowKey(tx.scratch[:0], m)
+	return tx.scratch
+}
+
+func (tx *Tx) getRow(k []byte) (value []byte, ok bool) {
+	tx.scratch = k[:0]
+	if op, ok := tx.x.over.get(k); ok {
+		return op.value, !op.deleted
+	}
+	b, closer, err := tx.x.db.Get(k)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, false
+	}
+	if err != nil {
+		panic(storageFailure{fmt.Errorf("read state: %w", err)})
+	}
+	value = tx.x.over.arena.copy(b)
+	closer.Close()
+	return value, true
+}
+
+func (tx *Tx) setRow(k, value []byte) {
+	tx.scratch = k[:0]
+	tx.x.over.set(k, value, false)
+}
+
+func (tx *Tx) deleteRow(k []byte) {
+	tx.scratch = k[:0]
+	tx.x.over.set(k, nil, true)
+}
+
+// begin starts the next command; everything since can be taken back until it ends.
+func (tx *Tx) begin() savepoint {
+	x := tx.x
+	x.over.undo = x.over.undo[:0]
+	tx.counts, tx.onRollback, tx.ns = tx.counts[:0], tx.onRollback[:0], nil
+	return savepoint{lsn: x.applied.LSN, wakes: len(x.wakes), hooks: len(x.hooks), changes: len(x.changes)}
+}
+
+type savepoint struct {
+	lsn                   LSN
+	wakes, hooks, changes int
+}
+
+func (tx *Tx) rollback(s savepoint) {
+	x := tx.x
+	for i := len(tx.onRollback) - 1; i >= 0; i-- {
+		tx.onRollback[i]()
+	}
+	x.over.rollback(0)
+	x.applied.LSN = s.lsn
+	clear(x.hooks[s.hooks:])
+	x.wakes, x.hooks, x.changes = x.wakes[:s.wakes], x.hooks[:s.hooks], x.changes[:s.changes]
+}
+
+// commit makes the command's changes final within the batch: counters take effect and the state hash moves on.
+func (tx *Tx) commit() {
+	x := tx.x
+	for _, c := range tx.counts {
+		c.ns.counts[c.counter] += c.delta
+		x.dir.markDirty(c.ns)
+	}
+	x.hashWrites()
+}
+
+// runTop applies one command of an entry (or of a delivery) as a whole.
+func (tx *Tx) runTop(encoded []byte) (result []byte, err error) {
+	cmd, err := DecodeCommand(encoded)
+	if err != nil {
+		// The door encodes every command itself, so this was written by another version or never was a command.
+		panic(fmt.Sprintf("shard %d, index %d: %v", tx.x.shard, tx.index, err))
+	}
+	s := tx.begin()
+	if cmd.Machine == machineEngine {
+		result, err = tx.applyEngine(cmd)
+	} else if err = tx.admit(cmd); err == nil {
+		result, err = tx.run(cmd)
+	}
+	if err != nil {
+		tx.rollback(s)
+		return nil, err
+	}
+	tx.commit()
+	return result, nil
+}
+
+// run hands a command to its machine, in the namespace admitted before.
+func (tx *Tx) run(cmd Command) ([]byte, error) {
+	m := tx.x.machine(cmd.Machine)
+	if m == nil || cmd.Kind == 0 || cmd.Kind > m.Kinds() {
+		panic(fmt.Sprintf("shard %d, index %d: unknown command: machine %d kind %d", tx.x.shard, tx.index, cmd.Machine, cmd.Kind))
+	}
+	tx.Step()
+	tx.machine = cmd.Machine
+	return m.Apply(tx, cmd)
+}
+
+// applyTxn carries out a transaction: all conditions and operations succeed, or nothing happens.
+//
+//	conditions uvarint | operations uvarint | command (uvarint length, bytes) ...
+//	result: result (uvarint length, bytes) of each operation
+func (tx *Tx) applyTxn(cmd Command) ([]byte, error) {
+	parts, conditions, err := decodeTxn(cmd.Body)
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.admit(cmd); err != nil {
+		return nil, err
+	}
+	var result []byte
+	for i, part := range parts {
+		out, err := tx.run(part)
+		switch {
+		case err != nil && i < conditions:
+			return nil, &TxnError{Index: i, Condition: true, Err: err}
+		case err != nil:
+			return nil, &TxnError{Index: i - conditions, Err: err}
+		case i >= conditions:
+			result = codec.AppendBytes(result, out)
+		}
+	}
+	return result, nil
+}
+
+func decodeTxn(body []byte) (parts []Command, conditions int, err error) {
+	r := codec.NewReader(body)
+	nc, no := r.Uvarint(), r.Uvarint()
+	if nc+no > MaxTxnOps || nc > MaxTxnOps {
+		return nil, 0, Errorf(ErrInvalid, "transaction: %d conditions and %d operations exceed %d", nc, no, MaxTxnOps)
+	}
+	for range nc + no {
+		part, err := DecodeCommand(r.Bytes())
+		if err != nil {
+			return nil, 0, Errorf(ErrInvalid, "transaction: %v", err)
+		}
+		if part.Machine == machineEngine {
+			return nil, 0, Errorf(ErrInvalid, "transaction: an operation of the engine itself")
+		}
+		parts = append(parts, part)
+	}
+	if err := r.Done(); err != nil {
+		return nil, 0, Errorf(ErrInvalid, "transaction: %v", err)
+	}
+	return parts, int(nc), nil
+}

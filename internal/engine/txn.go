@@ -1,0 +1,172 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/floedb/floe/internal/codec"
+)
+
+// Limits of a transaction.
+const (
+	MaxTxnOps   = 1000    // conditions and operations together
+	MaxTxnBytes = 4 << 20 // encoded
+)
+
+// Condition is what If takes: an operation that changes nothing and is refused when it does not hold.
+type Condition Op
+
+// Txn collects the parts of a transaction over the primitives of one namespace.
+//
+//	res, err := node.Txn("shop").
+//		If(kv.RevisionIs("order:42", rev)).
+//		Do(kv.PutOp("order:42", v), kv.IncrOp("orders", 1)).
+//		Commit(ctx)
+//
+// All conditions hold and all operations succeed, in order and in one log entry, or nothing happens. In a spread namespace
+// every part has to live in one shard, that is, their names must have a common {tag}.
+type Txn struct {
+	router     *Router
+	namespace  string
+	maxPayload int
+	conditions []Op
+	ops        []Op
+}
+
+// NewTxn starts a transaction in a namespace whose values and payloads are at most maxPayload bytes; hosts call
+// floe.Node.Txn instead.
+func NewTxn(router *Router, namespace string, maxPayload int) *Txn {
+	return &Txn{router: router, namespace: namespace, maxPayload: maxPayload}
+}
+
+// If adds conditions; they are checked before the first operation.
+func (t *Txn) If(conditions ...Condition) *Txn {
+	for _, c := range conditions {
+		t.conditions = append(t.conditions, Op(c))
+	}
+	return t
+}
+
+// Do adds operations. Each sees what the ones before it did.
+func (t *Txn) Do(ops ...Op) *Txn {
+	t.ops = append(t.ops, ops...)
+	return t
+}
+
+// TxnResult holds what a transaction's operations returned.
+type TxnResult struct {
+	// Values has one value per operation of Do, in order; each operation's documentation names its type.
+	Values []any
+}
+
+// Commit carries the transaction out. When it returns nil, all of it is committed (see floe.Config.Durability) and visible.
+// After a ctx error or ErrUnknownOutcome it may or may not have happened, as a whole.
+//
+// Errors: *TxnError naming the condition or operation that was refused, which unwraps to its reason (ErrConflict,
+// ErrNotFound, ...); ErrInvalid if it is empty, exceeds 1,000 parts or 4 MiB, or has names of several shards.
+func (t *Txn) Commit(ctx context.Context) (*TxnResult, error) {
+	cmd, err := t.command()
+	if err != nil {
+		return nil, err
+	}
+	spread, err := t.router.Spread(ctx, t.namespace)
+	if err != nil {
+		return nil, err
+	}
+	route, err := t.route(spread)
+	if err != nil {
+		return nil, err
+	}
+	result, err := t.router.Propose(ctx, route, cmd)
+	if err != nil {
+		return nil, err
+	}
+	return t.decode(result)
+}
+
+func (t *Txn) command() (Command, error) {
+	none := Command{}
+	if err := CheckWritable(t.namespace); err != nil {
+		return none, err
+	}
+	if n := len(t.conditions) + len(t.ops); n > MaxTxnOps {
+		return none, Errorf(ErrInvalid, "transaction: %d conditions and operations exceed %d", n, MaxTxnOps)
+	}
+	if len(t.ops) == 0 && len(t.conditions) == 0 {
+		return none, Errorf(ErrInvalid, "transaction: nothing to do")
+	}
+	body := codec.AppendUvarint(nil, uint64(len(t.conditions)))
+	body = codec.AppendUvarint(body, uint64(len(t.ops)))
+	var err error
+	if body, err = t.appendParts(body, t.conditions, true); err != nil {
+		return none, err
+	}
+	if body, err = t.appendParts(body, t.ops, false); err != nil {
+		return none, err
+	}
+	return Command{Machine: machineEngine, Kind: kindTxn, Namespace: t.namespace, Body: body}, nil
+}
+
+func (t *Txn) appendParts(body []byte, ops []Op, conditions bool) ([]byte, error) {
+	var part []byte
+	for i, op := range ops {
+		if op.Err != nil {
+			return nil, &TxnError{Index: i, Condition: conditions, Err: op.Err}
+		}
+		if op.Payload > t.maxPayload {
+			err := Errorf(ErrInvalid, "value of %d bytes exceeds max_value_size (%d bytes)", op.Payload, t.maxPayload)
+			return nil, &TxnError{Index: i, Condition: conditions, Err: err}
+		}
+		cmd := op.Command
+		cmd.Namespace = "" // the transaction's own
+		part = cmd.AppendTo(part[:0])
+		body = codec.AppendBytes(body, part)
+		if len(body) > MaxTxnBytes {
+			return nil, Errorf(ErrInvalid, "transaction: more than %d bytes", MaxTxnBytes)
+		}
+	}
+	return body, nil
+}
+
+// route returns a name that leads to the shard of all parts.
+func (t *Txn) route(spread bool) (string, error) {
+	parts := append(t.conditions[:len(t.conditions):len(t.conditions)], t.ops...)
+	first := parts[0].Route
+	if !spread {
+		return first, nil
+	}
+	shards := t.router.Door().Shards()
+	for _, p := range parts[1:] {
+		if NameShard(t.namespace, p.Route, shards) != NameShard(t.namespace, first, shards) {
+			return "", Errorf(ErrInvalid, "transaction: %q and %q live in different shards of the spread namespace %q: "+
+				"give the names a common {tag}", first, p.Route, t.namespace)
+		}
+	}
+	return first, nil
+}
+
+func (t *Txn) decode(result []byte) (*TxnResult, error) {
+	r := codec.NewReader(result)
+	res := &TxnResult{Values: make([]any, len(t.ops))}
+	for i, op := range t.ops {
+		part := r.Bytes()
+		if r.Err() != nil || op.Decode == nil {
+			continue
+		}
+		var err error
+		if res.Values[i], err = op.Decode(part); err != nil {
+			return nil, err
+		}
+	}
+	return res, r.Done()
+}
+
+// CheckWritable returns ErrInvalid for names that no namespace can have and for system namespaces.
+func CheckWritable(namespace string) error {
+	if err := CheckName("namespace", namespace); err != nil {
+		return err
+	}
+	if IsSystem(namespace) {
+		return Errorf(ErrInvalid, "namespace %q is a system namespace and can not be written", namespace)
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// ErrWait is returned by a machine's Query that has nothing to answer yet, after it called View.WaitOn.
+var ErrWait = errors.New("wait for the topic")
+
+// View is what a query reads: the applied state of one shard, restricted to the machine's own rows.
+type View struct {
+	x       *Executor
+	machine MachineID
+	now     func() int64
+	frozen  *pebble.Snapshot
+	scratch []byte
+	waiter  *waiter
+}
+
+// Now returns the shard's present time in ms since the epoch: never before the stamp of anything applied.
+func (v *View) Now() int64 { return v.now() }
+
+// Shard returns the shard the query runs in.
+func (v *View) Shard() ShardID { return v.x.shard }
+
+// Namespace returns the number that stands for the namespace in the shard's row keys, or false if the shard holds
+// nothing of it.
+func (v *View) Namespace(name string) (id uint32, ok bool) {
+	ns := v.x.dir.lookup(name)
+	if ns == nil {
+		return 0, false
+	}
+	return ns.id, true
+}
+
+// CountRead counts a read of the namespace for its statistics.
+func (v *View) CountRead(name string) {
+	if ns := v.x.dir.lookup(name); ns != nil {
+		ns.reads.Add(1)
+	}
+}
+
+// Freeze makes all further reads of this view see one state.
+func (v *View) Freeze() {
+	if v.frozen == nil {
+		v.frozen = v.x.db.NewSnapshot()
+	}
+}
+
+// LSN returns the LSN of the last change the view sees; it freezes the view.
+func (v *View) LSN() (LSN, error) {
+	v.Freeze()
+	a, err := readApplied(v.reader(), v.x.shard)
+	return a.LSN, err
+}
+
+// WaitOn subscribes the query to a topic before it returns ErrWait.
+func (v *View) WaitOn(t Topic) error {
+	if v.waiter == nil {
+		v.waiter = &waiter{c: make(chan struct{}, 1)}
+	}
+	return v.x.hub.subscribe(v.waiter, t)
+}
+
+// Get returns a copy of the row's value.
+func (v *View) Get(k []byte) (value []byte, ok bool, err error) {
+	return v.getRow(append(v.rowKey(v.machine), k...))
+}
+
+// Iter iterates over the rows with lower <= key < upper in key order. Close it.
+func (v *View) Iter(lower, upper []byte) (*Iter, error) {
+	return newIter(v.reader(), v.x.rowKey(nil, v.machine), lower, upper, nil)
+}
+
+func (v *View) reader() pebble.Reader {
+	if v.frozen != nil {
+		return v.frozen
+	}
+	return v.x.db
+}
+
+func (v *View) rowKey(m MachineID) []byte {
+	v.scratch = v.x.rowKey(v.scratch[:0], m)
+	return v.scratch
+}
+
+func (v *View) getRow(k []byte) (value []byte, ok bool, err error) {
+	return getRow(v.reader(), k)
+}
+
+func getRow(r pebble.Reader, k []byte) (value []byte, ok bool, err error) {
+	b, closer, err := r.Get(k)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read state: %w", err)
+	}
+	value = append(make([]byte, 0, len(b)), b...)
+	return value, true, closer.Close()
+}
+
+func (v *View) release() {
+	if v.frozen != nil {
+		v.frozen.Close()
+		v.frozen = nil
+	}
+}
+
+// Query answers q, waiting within ctx and until stop is closed when the machine asks to wait. now gives the shard's time.
+func (x *Executor) Query(ctx context.Context, q Query, now func() int64, stop <-chan struct{}) error {
+	v := View{x: x, machine: q.Machine(), now: now}
+	defer func() {
+		if v.waiter != nil {
+			x.hub.unsubscribe(v.waiter)
+		}
+	}()
+	for {
+		subscribed := v.waiter != nil
+		err := x.answer(&v, q)
+		v.release()
+		if !errors.Is(err, ErrWait) {
+			return err
+		}
+		// What happened between looking and subscribing has woken nobody: look once more after the first time.
+		if !subscribed {
+			continue
+		}
+		select {
+		case <-v.waiter.c:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-stop:
+			return Errorf(ErrClosed, "shard %d: closed while a query waited", x.shard)
+		}
+	}
+}
+
+func (x *Executor) answer(v *View, q Query) error {
+	switch q := q.(type) {
+	case *NamespaceQuery:
+		return v.queryNamespace(q)
+	case *NamespacesQuery:
+		return v.queryNamespaces(q)
+	}
+	m := x.machine(q.Machine())
+	if m == nil {
+		return Errorf(ErrInvalid, "no machine %d on this node", q.Machine())
+	}
+	return m.Query(v, q)
+}
