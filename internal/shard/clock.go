@@ -1,0 +1,53 @@
+package shard
+
+import (
+	"sync"
+	"time"
+)
+
+// Clock is where time comes from. Wall may jump in either direction; Mono never goes back and counts on while Wall does.
+type Clock struct {
+	Source interface {
+		Wall() int64 // ms since the epoch
+		Mono() time.Duration
+	}
+}
+
+// SystemClock returns the machine's clock.
+func SystemClock() Clock { return Clock{systemClock{time.Now()}} }
+
+type systemClock struct{ start time.Time }
+
+func (c systemClock) Wall() int64         { return time.Now().UnixMilli() }
+func (c systemClock) Mono() time.Duration { return time.Since(c.start) }
+
+// shardClock tells a shard's time: the wall clock, but never before what it has told or what the log says, and never standing still
+// when the wall clock is set back.
+type shardClock struct {
+	clock Clock
+
+	mu   sync.Mutex // guards last and at
+	last int64      // the latest time told, or seen in the log
+	at   time.Duration
+}
+
+// now returns the time in ms since the epoch.
+func (c *shardClock) now() int64 {
+	wall, mono := c.clock.Source.Wall(), c.clock.Source.Mono()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t := max(wall, c.last+(mono-c.at).Milliseconds()); t > c.last {
+		c.last, c.at = t, mono
+	}
+	return c.last
+}
+
+// observe makes the clock never tell a time before stamp.
+func (c *shardClock) observe(stamp int64) {
+	mono := c.clock.Source.Mono()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if stamp > c.last {
+		c.last, c.at = stamp, mono
+	}
+}

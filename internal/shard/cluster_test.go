@@ -1,0 +1,409 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.uber.org/goleak"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// noLeaks fails the test if it leaves goroutines behind. Tests whose disks fail can not use it: Pebble's goroutines are
+// parked then, for good.
+func noLeaks(t *testing.T) {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, before) })
+}
+
+var seedFlag = flag.Uint64("seed", 0, "seed of randomised tests; 0 chooses one")
+
+// seed returns the seed of a randomised test and prints how to repeat it.
+func seed(t *testing.T) uint64 {
+	s := *seedFlag
+	if s == 0 {
+		s = rand.Uint64()
+	}
+	t.Logf("repeat with: go test ./internal/shard -run '^%s$' -seed %d", t.Name(), s)
+	return s
+}
+
+// cluster is three hosts of one process, each with a file system in memory.
+type cluster struct {
+	t      *testing.T
+	net    *Network
+	fs     map[uint64]*vfs.MemFS
+	config func(*Config)
+
+	mu    sync.Mutex // guards hosts
+	hosts map[uint64]*Host
+}
+
+func (c *cluster) host(id uint64) *Host {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hosts[id]
+}
+
+func (c *cluster) setHost(id uint64, h *Host) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hosts[id] = h
+}
+
+func newCluster(t *testing.T, seed uint64, config func(*Config)) *cluster {
+	c := &cluster{t: t, net: NewNetwork(seed), hosts: map[uint64]*Host{}, fs: map[uint64]*vfs.MemFS{}, config: config}
+	t.Cleanup(func() {
+		for id := uint64(1); id <= 3; id++ {
+			c.stop(id)
+		}
+		c.net.Close()
+	})
+	for id := uint64(1); id <= 3; id++ {
+		c.fs[id] = vfs.NewMem()
+		c.start(id)
+	}
+	return c
+}
+
+func (c *cluster) start(id uint64) {
+	cfg := Config{
+		Dir: "node", Shards: 2, FS: c.fs[id], NodeID: id, Voters: []uint64{1, 2, 3}, Transport: c.net.Transport(id), Door: c,
+		TickInterval: 10 * time.Millisecond, Machines: []func() engine.Machine{newToy},
+	}
+	if c.config != nil {
+		c.config(&cfg)
+	}
+	h, err := Open(cfg)
+	if err != nil {
+		c.t.Fatalf("open node %d: %v", id, err)
+	}
+	c.setHost(id, h)
+	c.net.Join(id, h)
+}
+
+func (c *cluster) stop(id uint64) {
+	h := c.host(id)
+	if h == nil {
+		return
+	}
+	c.net.Join(id, nil)
+	c.setHost(id, nil)
+	if err := h.Close(); err != nil {
+		c.t.Errorf("close node %d: %v", id, err)
+	}
+}
+
+// Shards and the other methods make the cluster a Door that follows the leaders.
+func (c *cluster) Shards() int { return 2 }
+
+func (c *cluster) Propose(ctx context.Context, shard engine.ShardID, cmd engine.Command) ([]byte, error) {
+	var result []byte
+	err := c.onLeader(ctx, shard, func(h *Host) (err error) {
+		result, err = h.Propose(ctx, shard, cmd)
+		return err
+	})
+	return result, err
+}
+
+func (c *cluster) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
+	return c.onLeader(ctx, shard, func(h *Host) error { return h.Query(ctx, shard, q) })
+}
+
+// onLeader tries the nodes until one leads, or ctx is done. An unknown outcome is passed on.
+func (c *cluster) onLeader(ctx context.Context, shard engine.ShardID, do func(*Host) error) error {
+	retry := time.NewTicker(5 * time.Millisecond)
+	defer retry.Stop()
+	for {
+		for id := uint64(1); id <= 3; id++ {
+			h := c.host(id)
+			if h == nil || !h.Leads(shard) {
+				continue
+			}
+			err := do(h)
+			if !errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrUnknownOutcome) {
+				return err
+			}
+		}
+		select {
+		case <-retry.C:
+		case <-ctx.Done():
+			return fmt.Errorf("no leader of shard %d: %w", shard, ctx.Err())
+		}
+	}
+}
+
+// settle waits until all replicas have applied the same and compares them byte for byte.
+func (c *cluster) settle(ctx context.Context) {
+	c.t.Helper()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for shard := range engine.ShardID(c.Shards()) {
+		for {
+			if _, err := c.Propose(ctx, shard, engine.Skip(0)); err != nil && !errors.Is(err, engine.ErrUnknownOutcome) {
+				c.t.Fatalf("settle: %v", err)
+			}
+			if c.level(shard) {
+				break
+			}
+			select {
+			case <-poll.C:
+			case <-ctx.Done():
+				c.t.Fatalf("shard %d: replicas did not come level: %d %d %d", shard,
+					c.host(1).Applied(shard), c.host(2).Applied(shard), c.host(3).Applied(shard))
+			}
+		}
+		want := dump(c.t, c.host(1).db, shard)
+		for id := uint64(2); id <= 3; id++ {
+			if got := dump(c.t, c.host(id).db, shard); got != want {
+				c.t.Errorf("shard %d: node %d holds\n%s\nnode 1\n%s", shard, id, got, want)
+			}
+		}
+	}
+}
+
+func (c *cluster) level(shard engine.ShardID) bool {
+	at := c.host(1).Applied(shard)
+	return c.host(2).Applied(shard) == at && c.host(3).Applied(shard) == at && c.host(1).Applied(shard) == at
+}
+
+func dump(t *testing.T, db *pebble.DB, shard engine.ShardID) string {
+	t.Helper()
+	lower, upper := engine.Bounds(shard)
+	it, err := db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for ok := it.First(); ok; ok = it.Next() {
+		fmt.Fprintf(&b, "%x = %x\n", it.Key(), it.Value())
+	}
+	if err := it.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// TestReplicasAreEqual runs all commands of the toy machine, namespaces, timers, transactions and the outbox on three
+// nodes, through lost, repeated, delayed and reordered messages, partitions, restarts and a snapshot.
+func TestReplicasAreEqual(t *testing.T) {
+	noLeaks(t)
+	s := seed(t)
+	rng := rand.New(rand.NewPCG(s, 1))
+	// Tiny limits make flushes, truncation and so snapshots happen.
+	c := newCluster(t, s, func(c *Config) { c.MemTableBytes, c.SegmentBytes, c.KeepEntries = 256<<10, 64<<10, 20 })
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	c.net.SetFaults(Faults{Lose: 0.02, Repeat: 0.05, Delay: 0.1, MaxDelay: 20 * time.Millisecond})
+
+	w := workload{door: c, rng: rng}
+	w.create(ctx, t)
+	for round := range 6 {
+		w.run(ctx, t, 150)
+		victim := rng.Uint64N(3) + 1
+		if round%2 == 0 {
+			c.net.Isolate(victim)
+			w.run(ctx, t, 150)
+			c.net.Heal()
+			continue
+		}
+		c.stop(victim)
+		w.run(ctx, t, 150)
+		if round == 3 {
+			w.fill(ctx, t, 2<<20) // far enough that the log is truncated before the victim returns
+			c.flushAll()
+		}
+		c.start(victim)
+	}
+	c.net.SetFaults(Faults{})
+	w.drained(ctx, t)
+	c.settle(ctx)
+	w.check(ctx, t)
+}
+
+func (c *cluster) flushAll() {
+	for id := uint64(1); id <= 3; id++ {
+		h := c.host(id)
+		if h == nil {
+			continue
+		}
+		if err := h.db.Flush(); err != nil {
+			c.t.Fatal(err)
+		}
+		if err := h.truncate(); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// TestSnapshotBringsEmptyReplicaLevel checks that a node whose log and state are far behind really gets a snapshot.
+func TestSnapshotBringsEmptyReplicaLevel(t *testing.T) {
+	noLeaks(t)
+	s := seed(t)
+	c := newCluster(t, s, func(c *Config) { c.MemTableBytes, c.SegmentBytes, c.KeepEntries = 256<<10, 64<<10, 20 })
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	w := workload{door: c, rng: rand.New(rand.NewPCG(s, 2))}
+	w.create(ctx, t)
+	c.stop(3)
+	w.run(ctx, t, 300)
+	c.flushAll()
+	for shard := range engine.ShardID(2) {
+		if first := c.host(1).shards[shard].log.FirstIndex(); first < 10 {
+			t.Fatalf("shard %d: log begins at %d, want it truncated", shard, first)
+		}
+	}
+	c.start(3)
+	w.run(ctx, t, 50)
+	w.drained(ctx, t)
+	c.settle(ctx)
+	w.check(ctx, t)
+	for shard := range engine.ShardID(2) {
+		if first := c.host(3).shards[shard].log.FirstIndex(); first < 10 {
+			t.Errorf("shard %d: node 3's log begins at %d: it was not given a snapshot", shard, first)
+		}
+	}
+}
+
+// workload moves credit between toy counters of a spread and a plain namespace and knows the sum there has to be.
+type workload struct {
+	door    engine.Door
+	rng     *rand.Rand
+	unknown int64 // credit of adds whose outcome is unknown
+	added   int64
+	large   int
+}
+
+const (
+	toyCounters   = 20
+	toyCredit     = 1000
+	toySpread     = "spread"
+	toyNamespaces = 2
+)
+
+func (w *workload) create(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if err := engine.NewNamespaces(engine.NewRouter(w.door)).Create(ctx, toySpread, engine.Spread()); err != nil && !errors.Is(err, engine.ErrExists) {
+		t.Fatalf("create namespace: %v", err)
+	}
+	for i := range toyCounters {
+		w.add(ctx, t, toyCommand{kind: toyAdd, name: name(i), delta: toyCredit})
+	}
+}
+
+func name(i int) string { return fmt.Sprintf("counter-%d", i) }
+
+func (w *workload) do(ctx context.Context, ns string, c toyCommand) error {
+	_, err := engine.NewRouter(w.door).Propose(ctx, c.name, c.command(ns))
+	return err
+}
+
+func (w *workload) add(ctx context.Context, t *testing.T, c toyCommand) {
+	t.Helper()
+	switch err := w.do(ctx, toySpread, c); {
+	case err == nil:
+		w.added += c.delta
+	case errors.Is(err, engine.ErrUnknownOutcome):
+		w.unknown += c.delta
+	case errors.Is(err, engine.ErrConflict):
+	default:
+		t.Fatalf("%+v: %v", c, err)
+	}
+}
+
+func (w *workload) run(ctx context.Context, t *testing.T, steps int) {
+	t.Helper()
+	for range steps {
+		a, b := name(w.rng.IntN(toyCounters)), name(w.rng.IntN(toyCounters))
+		amount := w.rng.Int64N(100)
+		switch w.rng.IntN(5) {
+		case 0:
+			w.add(ctx, t, toyCommand{kind: toyAdd, name: a, delta: amount})
+		case 1:
+			w.add(ctx, t, toyCommand{kind: toyLater, name: a, delta: amount, delay: w.rng.Int64N(200)})
+		case 2, 3:
+			err := w.do(ctx, toySpread, toyCommand{kind: toySend, name: a, target: b, delta: amount})
+			if err != nil && !errors.Is(err, engine.ErrConflict) && !errors.Is(err, engine.ErrUnknownOutcome) {
+				t.Fatalf("send: %v", err)
+			}
+		case 4:
+			w.transfer(ctx, t, a, b, amount)
+		}
+	}
+}
+
+// transfer moves credit within a plain namespace by a transaction, often one that fails half way.
+func (w *workload) transfer(ctx context.Context, t *testing.T, a, b string, amount int64) {
+	t.Helper()
+	part := func(name string, delta int64) engine.Op {
+		return engine.Op{Command: toyCommand{kind: toyAdd, name: name, delta: delta}.command(""), Route: name}
+	}
+	_, err := engine.NewTxn(engine.NewRouter(w.door), "plain", 1<<20).Do(part(b, amount), part(a, -amount)).Commit(ctx)
+	if err != nil && !errors.Is(err, engine.ErrConflict) && !errors.Is(err, engine.ErrUnknownOutcome) {
+		t.Fatalf("transfer: %v", err)
+	}
+}
+
+// fill writes incompressible names until so many bytes have gone through the log.
+func (w *workload) fill(ctx context.Context, t *testing.T, bytes int) {
+	t.Helper()
+	for written := 0; written < bytes; {
+		w.large++
+		c := toyCommand{kind: toyAdd, name: fmt.Sprintf("large-%d-%s", w.large, strings.Repeat("x", 16<<10))}
+		w.add(ctx, t, c)
+		written += len(c.name)
+	}
+}
+
+// drained waits until all messages between shards have arrived and all timers have fired.
+func (w *workload) drained(ctx context.Context, t *testing.T) {
+	t.Helper()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		if sum, _ := w.sum(ctx, t, toySpread); sum >= w.added && sum <= w.added+w.unknown {
+			return
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			sum, _ := w.sum(context.Background(), t, toySpread)
+			t.Fatalf("sum of all counters = %d, want %d to %d: credit was lost or made", sum, w.added, w.added+w.unknown)
+		}
+	}
+}
+
+func (w *workload) sum(ctx context.Context, t *testing.T, ns string) (sum, count int64) {
+	t.Helper()
+	for shard := range w.door.Shards() {
+		q := toySum{namespace: ns}
+		if err := w.door.Query(ctx, engine.ShardID(shard), &q); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("sum: %v", err)
+		}
+		sum, count = sum+q.sum, count+q.count
+	}
+	return sum, count
+}
+
+// check compares the sums and counts with what they have to be.
+func (w *workload) check(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if sum, _ := w.sum(ctx, t, "plain"); sum != 0 {
+		t.Errorf("sum of the counters moved by transactions = %d, want 0", sum)
+	}
+	namespaces := engine.NewNamespaces(engine.NewRouter(w.door))
+	_, count := w.sum(ctx, t, toySpread)
+	if info, err := namespaces.Get(ctx, toySpread); err != nil || info.Counts[engine.CountKeys] != count {
+		t.Errorf("namespace %q counts %d counters, %v; there are %d", toySpread, info.Counts[engine.CountKeys], err, count)
+	}
+}

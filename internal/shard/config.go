@@ -1,0 +1,127 @@
+package shard
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Durability says when a write is acknowledged.
+type Durability uint8
+
+// The durabilities; see package floe.
+const (
+	Sync Durability = iota
+	Async
+)
+
+func (d Durability) String() string {
+	switch d {
+	case Sync:
+		return "sync"
+	case Async:
+		return "async"
+	}
+	return fmt.Sprintf("Durability(%d)", uint8(d))
+}
+
+// Limits and defaults of Config.
+const (
+	MaxShards           = 256
+	DefaultShards       = 4
+	DefaultSyncInterval = 100 * time.Millisecond
+	DefaultMaxValue     = 1 << 20
+	LargestMaxValue     = 16 << 20
+	defaultCache        = 256 << 20
+	defaultMemoryCache  = 16 << 20
+)
+
+// Config says how to open a Host. What reaches the world is injected, so that a simulator can take its place: FS, Clock,
+// Random and Transport (disk usage comes from FS).
+type Config struct {
+	Dir          string // "" : in memory
+	Shards       int    // 0: as the directory says, or DefaultShards
+	Durability   Durability
+	SyncInterval time.Duration // 0: DefaultSyncInterval
+	CacheBytes   int64         // 0: 256 MiB, in memory 16 MiB
+	MaxValue     int           // 0: DefaultMaxValue
+	Logger       *slog.Logger
+	Machines     []func() engine.Machine // one instance each is made per shard
+
+	NodeID    uint64      // 0: 1
+	Voters    []uint64    // members of every shard's raft group; nil: this node alone
+	Transport Transport   // nil: none, for a node alone
+	Door      engine.Door // to shards that other nodes lead, for deliveries between shards; nil: this host alone
+
+	FS            vfs.FS        // nil: the operating system's, or memory if Dir is ""
+	Clock         Clock         // zero: the real one
+	Random        io.Reader     // nil: crypto/rand
+	TickInterval  time.Duration // 0: 100 ms; an election takes 10 to 20 ticks
+	MemTableBytes uint64        // 0: 64 MiB
+	SegmentBytes  int64         // 0: 64 MiB
+	MaxLogBytes   int64         // log kept behind the last flush of the state before one is forced; 0: 512 MiB
+	KeepEntries   uint64        // entries kept for followers that lag; 0: 10,000, none for a node alone
+}
+
+// withDefaults fills in what is zero and returns ErrInvalid listing everything that is out of range.
+func (c Config) withDefaults() (Config, error) {
+	var bad []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			bad = append(bad, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.Shards >= 0 && c.Shards <= MaxShards, "shards %d is not in 1-%d", c.Shards, MaxShards)
+	check(c.Durability <= Async, "durability %v is neither sync nor async", c.Durability)
+	check(c.SyncInterval >= 0, "sync interval %v is negative", c.SyncInterval)
+	check(c.CacheBytes >= 0, "cache size %d is negative", c.CacheBytes)
+	check(c.MaxValue >= 0 && c.MaxValue <= LargestMaxValue, "max value size %d is not in 1-%d bytes", c.MaxValue, LargestMaxValue)
+	if len(bad) > 0 {
+		return c, engine.Errorf(engine.ErrInvalid, "floe: configuration: %v", errors.Join(bad...))
+	}
+	orDefault(&c.SyncInterval, DefaultSyncInterval)
+	orDefault(&c.MaxValue, DefaultMaxValue)
+	orDefault(&c.NodeID, 1)
+	orDefault(&c.TickInterval, 100*time.Millisecond)
+	orDefault(&c.MemTableBytes, 64<<20)
+	orDefault(&c.SegmentBytes, 64<<20)
+	orDefault(&c.MaxLogBytes, 512<<20)
+	if c.Dir == "" && c.FS == nil {
+		orDefault(&c.CacheBytes, defaultMemoryCache)
+		c.FS = vfs.NewMem()
+	}
+	orDefault(&c.CacheBytes, defaultCache)
+	if c.FS == nil {
+		c.FS = vfs.Default
+	}
+	if c.Voters == nil {
+		c.Voters = []uint64{c.NodeID}
+	}
+	if len(c.Voters) > 1 {
+		orDefault(&c.KeepEntries, 10_000)
+	}
+	if c.Clock == (Clock{}) {
+		c.Clock = SystemClock()
+	}
+	if c.Random == nil {
+		c.Random = rand.Reader
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}
+
+func orDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

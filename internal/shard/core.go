@@ -1,0 +1,365 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/ual"
+)
+
+// Sizes of the core.
+const (
+	maxEntryBytes    = 1 << 20 // commands of one entry; a larger command has an entry of its own
+	maxStepBytes     = 4 << 20 // commands proposed by one step
+	maxAppends       = 4       // appends in flight before proposals wait and gather
+	maxUncommitted   = 64 << 20
+	maxApplyingBytes = 8 << 20
+	electionTicks    = 10
+)
+
+// core is a shard's raft group as a step function: it has no goroutine, no lock and no clock, and does no I/O but reads of the
+// log that raft asks for. Thin loops, or a simulator, carry out what Step returns and hand the outcome to the next Step.
+type core struct {
+	node  uint64
+	shard engine.ShardID
+	rn    *raft.RawNode
+	clock *shardClock
+
+	leader   uint64
+	term     uint64
+	isLeader bool
+	appends  int // outputs with entries that have not come back
+
+	queue      []*proposal // waiting for a place in an entry
+	queueBytes int
+	sequence   uint64
+	skipTo     engine.LSN // see Config.Durability: proposed first when this node becomes leader
+
+	firing bool
+	term0  uint64 // term and vote as last written to the log
+	vote0  uint64
+}
+
+// input is what happened since the last step.
+type input struct {
+	ticks     int
+	messages  []*raftpb.Message // of peers
+	responses []*raftpb.Message // of appends and applies that are done
+	appended  int               // appends with entries that are done
+	proposals []*proposal
+	fired     bool // the Fire command has been applied or refused
+	nextDue   int64
+	campaign  bool
+	reports   []snapshotReport
+	installed bool // the state holds the snapshot of an append; for the loop
+}
+
+type snapshotReport struct {
+	to uint64
+	ok bool
+}
+
+// output is what has to be done; all of it may be done concurrently, but appends in their order and applies in theirs.
+type output struct {
+	send     []*raftpb.Message
+	append   *appendTask
+	apply    *applyTask
+	proposed []proposedEntry // to be expected from apply
+	refused  []refusal       // definite: not in the log
+	lost     bool            // leadership is lost: what has been proposed may or may not be applied
+	changed  bool            // leader or term are new
+}
+
+// appendTask is for the log. The responses are delivered to their targets once the update is as durable as it must be.
+type appendTask struct {
+	update    ual.Update
+	snapshot  *raftpb.Snapshot // to be installed first, by the applying side
+	mustSync  bool             // term or vote changed: durable before any response, whatever the durability
+	entries   bool
+	responses []*raftpb.Message
+}
+
+// applyTask is for the state machine.
+type applyTask struct {
+	entries   []*raftpb.Entry
+	responses []*raftpb.Message
+}
+
+// proposal is a command on its way into the log.
+type proposal struct {
+	ctx  context.Context     // of the caller; nil for the shard's own
+	data []byte              // encoded command
+	done chan engine.Outcome // capacity 1, gets exactly one outcome; nil if nobody waits
+	fire bool                // the shard's own Fire
+}
+
+type proposedEntry struct {
+	sequence  uint64
+	proposals []*proposal
+}
+
+type refusal struct {
+	p   *proposal
+	err error
+}
+
+func newCore(c coreConfig) (*core, error) {
+	rn, err := raft.NewRawNode(&raft.Config{
+		ID:                        c.node,
+		ElectionTick:              electionTicks,
+		HeartbeatTick:             1,
+		Storage:                   c.storage,
+		Applied:                   c.applied,
+		AsyncStorageWrites:        true,
+		MaxSizePerMsg:             maxEntryBytes,
+		MaxCommittedSizePerReady:  maxApplyingBytes,
+		MaxUncommittedEntriesSize: maxUncommitted,
+		MaxInflightMsgs:           256,
+		MaxInflightBytes:          16 << 20,
+		CheckQuorum:               true,
+		PreVote:                   true,
+		DisableProposalForwarding: true,
+		Logger:                    c.logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("shard %d: start raft: %w", c.shard, err)
+	}
+	hs, _, err := c.storage.InitialState()
+	if err != nil {
+		return nil, err
+	}
+	return &core{
+		node: c.node, shard: c.shard, rn: rn, clock: c.clock, sequence: c.sequence, skipTo: c.skipTo,
+		term: hs.GetTerm(), term0: hs.GetTerm(), vote0: hs.GetVote(),
+	}, nil
+}
+
+type coreConfig struct {
+	node     uint64
+	shard    engine.ShardID
+	storage  raft.Storage
+	applied  uint64
+	clock    *shardClock
+	sequence uint64 // entries of this process are numbered from here; random, so that those of an earlier one never match
+	skipTo   engine.LSN
+	logger   raft.Logger
+}
+
+// Step takes what happened and returns what is to be done.
+func (c *core) Step(in input) output {
+	var out output
+	c.feed(in)
+	if in.fired {
+		c.firing = false
+	}
+	c.appends -= in.appended
+	c.queue = append(c.queue, in.proposals...)
+	for _, p := range in.proposals {
+		c.queueBytes += len(p.data)
+	}
+	c.observeState(&out)
+	c.lead(in.nextDue, &out)
+	for c.rn.HasReady() {
+		c.take(c.rn.Ready(), &out)
+	}
+	c.observeState(&out)
+	return out
+}
+
+func (c *core) feed(in input) {
+	// Raft reports messages it has no use for as errors; they are its own to ignore.
+	for _, m := range in.responses {
+		_ = c.rn.Step(m)
+	}
+	for _, m := range in.messages {
+		_ = c.rn.Step(m)
+	}
+	for range in.ticks {
+		c.rn.Tick()
+	}
+	for _, r := range in.reports {
+		status := raft.SnapshotFailure
+		if r.ok {
+			status = raft.SnapshotFinish
+		}
+		c.rn.ReportSnapshot(r.to, status)
+	}
+	if in.campaign {
+		_ = c.rn.Campaign()
+	}
+}
+
+// observeState notices changes of leader and term.
+func (c *core) observeState(out *output) {
+	st := c.rn.BasicStatus()
+	isLeader := st.RaftState == raft.StateLeader
+	if st.Lead != c.leader || st.GetTerm() != c.term || isLeader != c.isLeader {
+		out.changed = true
+	}
+	if c.isLeader && (!isLeader || st.GetTerm() != c.term) {
+		out.lost, c.firing = true, false
+	}
+	c.leader, c.term, c.isLeader = st.Lead, st.GetTerm(), isLeader
+}
+
+// lead does what only a leader may: it proposes what is queued, and its own duties.
+func (c *core) lead(nextDue int64, out *output) {
+	if !c.isLeader {
+		c.refuseAll(out)
+		return
+	}
+	if c.appends >= maxAppends {
+		return
+	}
+	if c.skipTo > 0 {
+		c.propose([]*proposal{{data: engine.Skip(c.skipTo).AppendTo(nil)}}, out)
+		c.skipTo = 0
+	}
+	if !c.firing && nextDue <= c.clock.now() {
+		c.firing = true
+		c.propose([]*proposal{{data: engine.Fire().AppendTo(nil), fire: true}}, out)
+	}
+	for budget := maxStepBytes; len(c.queue) > 0 && budget > 0; {
+		batch, size := c.nextBatch(out)
+		if len(batch) > 0 {
+			c.propose(batch, out)
+		}
+		budget -= size
+	}
+}
+
+func (c *core) refuseAll(out *output) {
+	if len(c.queue) == 0 {
+		return
+	}
+	err := engine.Errorf(engine.ErrUnavailable, "shard %d: node %d is not its leader (%s)", c.shard, c.node, c.leaderName())
+	for _, p := range c.queue {
+		out.refused = append(out.refused, refusal{p, err})
+	}
+	c.queue, c.queueBytes = c.queue[:0], 0
+}
+
+func (c *core) leaderName() string {
+	if c.leader == 0 {
+		return "none is known"
+	}
+	return fmt.Sprintf("node %d is", c.leader)
+}
+
+// nextBatch takes the proposals of the next entry off the queue, dropping those whose callers have given up.
+func (c *core) nextBatch(out *output) (batch []*proposal, size int) {
+	n := 0
+	for _, p := range c.queue {
+		if len(batch) > 0 && size+len(p.data) > maxEntryBytes {
+			break
+		}
+		n++
+		if p.ctx != nil && p.ctx.Err() != nil {
+			out.refused = append(out.refused, refusal{p, p.ctx.Err()})
+			continue
+		}
+		batch = append(batch, p)
+		size += len(p.data)
+	}
+	for _, p := range c.queue[:n] {
+		c.queueBytes -= len(p.data)
+	}
+	c.queue = append(c.queue[:0], c.queue[n:]...)
+	return batch, size
+}
+
+func (c *core) propose(batch []*proposal, out *output) {
+	c.sequence++
+	e := engine.Entry{Origin: c.node, Sequence: c.sequence, Stamp: c.clock.now()}
+	size := 32
+	for _, p := range batch {
+		size += len(p.data) + 5
+	}
+	// raft keeps the slice: it can not be a reused buffer.
+	data := e.AppendHeader(make([]byte, 0, size))
+	for _, p := range batch {
+		data = codec.AppendBytes(data, p.data)
+	}
+	err := c.rn.Propose(data)
+	if err == nil {
+		out.proposed = append(out.proposed, proposedEntry{c.sequence, batch})
+		return
+	}
+	kind := engine.ErrUnavailable
+	if errors.Is(err, raft.ErrProposalDropped) {
+		kind = engine.ErrBusy // the leader's log is full of uncommitted entries
+	}
+	for _, p := range batch {
+		out.refused = append(out.refused, refusal{p, engine.Errorf(kind, "shard %d: %v", c.shard, err)})
+	}
+}
+
+// take turns raft's Ready into tasks. Several Readys of one step become one append and one apply.
+func (c *core) take(rd raft.Ready, out *output) {
+	for _, m := range rd.Messages {
+		switch m.GetTo() {
+		case raft.LocalAppendThread:
+			c.takeAppend(m, out)
+		case raft.LocalApplyThread:
+			if out.apply == nil {
+				out.apply = &applyTask{}
+			}
+			out.apply.entries = append(out.apply.entries, m.GetEntries()...)
+			out.apply.responses = append(out.apply.responses, m.GetResponses()...)
+		default:
+			out.send = append(out.send, m)
+		}
+	}
+}
+
+func (c *core) takeAppend(m *raftpb.Message, out *output) {
+	if out.append == nil {
+		out.append = &appendTask{update: ual.Update{Shard: uint16(c.shard)}}
+	}
+	t := out.append
+	// A changed commit index alone is not written: raft finds it out again, and apply remembers how far it came.
+	if m.Term != nil && (m.GetTerm() != c.term0 || m.GetVote() != c.vote0) {
+		c.term0, c.vote0 = m.GetTerm(), m.GetVote()
+		t.update.HardState = &raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
+		t.mustSync = true
+	}
+	if s := m.GetSnapshot(); !raft.IsEmptySnap(s) {
+		t.snapshot = s
+		t.update.Reset = &ual.Position{Index: s.GetMetadata().GetIndex(), Term: s.GetMetadata().GetTerm()}
+		t.update.Entries = nil
+	}
+	if es := m.GetEntries(); len(es) > 0 {
+		if !t.entries {
+			t.entries = true
+			c.appends++
+		}
+		t.update.Entries = mergeEntries(t.update.Entries, es)
+	}
+	t.responses = append(t.responses, m.GetResponses()...)
+}
+
+// mergeEntries appends more to es, or replaces what more overwrites.
+func mergeEntries(es, more []*raftpb.Entry) []*raftpb.Entry {
+	if len(es) == 0 {
+		return more
+	}
+	if keep := int(more[0].GetIndex()) - int(es[0].GetIndex()); keep < len(es) {
+		es = es[:max(keep, 0)]
+	}
+	return append(es[:len(es):len(es)], more...)
+}
+
+// wakeAt returns when the leader has to be stepped for its timers, in shard time, or NoTimer.
+func (c *core) wakeAt(nextDue int64) int64 {
+	if !c.isLeader || c.firing {
+		return math.MaxInt64
+	}
+	return nextDue
+}

@@ -1,0 +1,152 @@
+package shard
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// formatVersion is the layout of a data directory: FORMAT, LOCK, log/ (internal/ual) and state/ (Pebble).
+const formatVersion = 1
+
+// format is the content of the file FORMAT, written last when a directory is created: what can not change afterwards.
+type format struct {
+	Version int      `json:"floe_format"`
+	Shards  int      `json:"shards"`
+	NodeID  uint64   `json:"node_id"`
+	Voters  []uint64 `json:"voters"`
+}
+
+// lockDir makes sure that no other Host, of this or another process, works in dir.
+func lockDir(fsys vfs.FS, dir string) (io.Closer, error) {
+	if err := makeDir(fsys, dir); err != nil {
+		return nil, fmt.Errorf("create data directory: %w", err)
+	}
+	lock, err := fsys.Lock(fsys.PathJoin(dir, "LOCK"))
+	if err != nil {
+		return nil, engine.Errorf(engine.ErrUnavailable, "data directory %s is in use by another node: %v", dir, err)
+	}
+	return lock, nil
+}
+
+// makeDir creates dir and what is missing above it, durably: a directory is an entry in its parent.
+func makeDir(fsys vfs.FS, dir string) error {
+	info, err := fsys.Stat(dir)
+	if err == nil && !info.IsDir() {
+		return &fs.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR}
+	}
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	parent := fsys.PathDir(dir)
+	if parent != dir && parent != "." {
+		if err := makeDir(fsys, parent); err != nil {
+			return err
+		}
+	}
+	if err := fsys.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return syncDir(fsys, parent)
+}
+
+// absolute makes the lock of one directory the same lock whatever it is called.
+func absolute(fsys vfs.FS, dir string) (string, error) {
+	if fsys != vfs.Default {
+		return dir, nil
+	}
+	return filepath.Abs(dir)
+}
+
+// readFormat returns the directory's format, or nil if it has not been created yet.
+func readFormat(fsys vfs.FS, dir string) (*format, error) {
+	name := fsys.PathJoin(dir, "FORMAT")
+	f, err := fsys.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read format: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(f)
+	if err != nil {
+		return nil, fmt.Errorf("read format: %w", err)
+	}
+	got := new(format)
+	if err := json.Unmarshal(b, got); err != nil {
+		return nil, fmt.Errorf("%s is damaged: %w", name, err)
+	}
+	if got.Version > formatVersion {
+		return nil, fmt.Errorf("%s: data directory has format %d, this program knows up to %d: use a newer floe", name, got.Version, formatVersion)
+	}
+	if got.Version < 1 || got.Shards < 1 || got.Shards > MaxShards || len(got.Voters) == 0 {
+		return nil, fmt.Errorf("%s is damaged: format %d, %d shards, %d voters", name, got.Version, got.Shards, len(got.Voters))
+	}
+	return got, nil
+}
+
+// agree checks the configuration against what the directory was created with.
+func (f *format) agree(c *Config) error {
+	if c.Shards != 0 && c.Shards != f.Shards {
+		return engine.Errorf(engine.ErrInvalid, "data directory %s was created with %d shards, not %d: the number can not be changed", c.Dir, f.Shards, c.Shards)
+	}
+	if c.NodeID != f.NodeID {
+		return engine.Errorf(engine.ErrInvalid, "data directory %s belongs to node %d, not %d", c.Dir, f.NodeID, c.NodeID)
+	}
+	return nil
+}
+
+// writeFormat creates FORMAT durably and as a whole.
+func writeFormat(fsys vfs.FS, dir string, want format) error {
+	b, err := json.MarshalIndent(want, "", "  ")
+	if err != nil {
+		return err
+	}
+	name := fsys.PathJoin(dir, "FORMAT")
+	if err := writeFile(fsys, name+".tmp", append(b, '\n')); err != nil {
+		return fmt.Errorf("write format: %w", err)
+	}
+	if err := fsys.Rename(name+".tmp", name); err != nil {
+		return fmt.Errorf("write format: %w", err)
+	}
+	return syncDir(fsys, dir)
+}
+
+func writeFile(fsys vfs.FS, name string, b []byte) error {
+	f, err := fsys.Create(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+func syncDir(fsys vfs.FS, dir string) error {
+	d, err := fsys.OpenDir(dir)
+	if err != nil {
+		return fmt.Errorf("sync directory: %w", err)
+	}
+	err = d.Sync()
+	if closeErr := d.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("sync directory %s: %w", dir, err)
+	}
+	return nil
+}

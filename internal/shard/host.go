@@ -1,0 +1,519 @@
+package shard
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/ual"
+)
+
+// Host is all shards of a node with what they share: the data directory, the log and its writer, the state database. It is
+// the local engine.Door.
+type Host struct {
+	cfg      Config
+	fs       vfs.FS
+	stateDir string
+	log      *slog.Logger
+	lock     io.Closer
+	ual      *ual.Log
+	db       *pebble.DB
+	writer   *logWriter
+	shards   []*shard
+	started  time.Time
+	rate     rate
+
+	ctx     context.Context // done when the host is closed or has failed; all background work ends with it
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	flushed chan struct{} // capacity 1
+
+	users   atomic.Int64  // calls that may be reading the state
+	idle    chan struct{} // capacity 1: users may have reached zero
+	closing atomic.Bool
+
+	mu      sync.Mutex // guards failure
+	failure error
+	failed  chan struct{} // closed with the first failure
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+var (
+	_ engine.Door = (*Host)(nil)
+	_ Receiver    = (*Host)(nil)
+)
+
+// Open opens or creates a host. With this node as the only voter it returns when every shard can be written to.
+func Open(c Config) (*Host, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if c.Dir, err = absolute(c.FS, c.Dir); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	if c.Dir == "" {
+		c.Dir = "floe" // in a memory of its own
+	}
+	h := &Host{
+		cfg: c, log: c.Logger, flushed: make(chan struct{}, 1), idle: make(chan struct{}, 1), failed: make(chan struct{}),
+		started: time.UnixMilli(c.Clock.Source.Wall()),
+	}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.fs = &watchedFS{c.FS, h.fail, false}
+	if h.lock, err = lockDir(c.FS, c.Dir); err != nil {
+		return nil, err
+	}
+	if err := h.open(); err != nil {
+		h.stopOnce()
+		h.running.Wait()
+		return nil, errors.Join(err, h.releaseAfterFailedOpen())
+	}
+	return h, nil
+}
+
+func (h *Host) open() error {
+	f, err := readFormat(h.cfg.FS, h.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	if f != nil {
+		if err := f.agree(&h.cfg); err != nil {
+			return err
+		}
+		h.cfg.Shards, h.cfg.Voters = f.Shards, f.Voters
+	} else if h.cfg.Shards == 0 {
+		h.cfg.Shards = DefaultShards
+	}
+	if err := h.openStores(f != nil); err != nil {
+		return err
+	}
+	for id := range h.cfg.Shards {
+		s, err := h.openShard(engine.ShardID(id))
+		if err != nil {
+			return err
+		}
+		h.shards = append(h.shards, s)
+	}
+	if f == nil {
+		f = &format{Version: formatVersion, Shards: h.cfg.Shards, NodeID: h.cfg.NodeID, Voters: h.cfg.Voters}
+		if err := writeFormat(h.fs, h.cfg.Dir, *f); err != nil {
+			return err
+		}
+	}
+	h.start()
+	return h.awaitLeaders()
+}
+
+// openStores opens log and state. A directory that was created has a trace of every shard in its log.
+func (h *Host) openStores(created bool) error {
+	fsys, dir := h.fs, h.cfg.Dir
+	h.stateDir = fsys.PathJoin(dir, "state")
+	var err error
+	h.ual, err = ual.Open(ual.Options{FS: fsys, Dir: fsys.PathJoin(dir, "log"), SegmentSize: h.cfg.SegmentBytes, Logger: h.log})
+	if err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	switch found := len(h.ual.Shards()); {
+	case created && found != h.cfg.Shards:
+		return fmt.Errorf("data directory %s: the log holds %d of %d shards: part of it has been lost", dir, found, h.cfg.Shards)
+	case !created && found > 0 && h.hasEntries():
+		return fmt.Errorf("data directory %s holds a log but no FORMAT file: it has been lost", dir)
+	case !created:
+		if err := h.createLog(); err != nil {
+			return fmt.Errorf("create log: %w", err)
+		}
+	}
+	if h.db, err = h.openState(h.stateDir); err != nil {
+		return err
+	}
+	return h.removeSpools()
+}
+
+func (h *Host) hasEntries() bool {
+	for _, id := range h.ual.Shards() {
+		if h.ual.Shard(id).LastIndex() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// createLog leaves a trace of every shard, so that a log that gets lost later is missed.
+func (h *Host) createLog() error {
+	updates := make([]ual.Update, h.cfg.Shards)
+	for i := range updates {
+		updates[i] = ual.Update{Shard: uint16(i), HardState: &raftpb.HardState{Term: new(uint64(1)), Vote: new(uint64(0)), Commit: new(uint64(0))}}
+	}
+	if err := h.ual.Write(updates); err != nil {
+		return err
+	}
+	return h.ual.Sync()
+}
+
+// removeSpools removes snapshots that were being received when the node stopped.
+func (h *Host) removeSpools() error {
+	names, err := h.fs.List(h.stateDir)
+	if err != nil {
+		return fmt.Errorf("list state: %w", err)
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, "snapshot-") {
+			if err := h.fs.Remove(h.fs.PathJoin(h.stateDir, name)); err != nil {
+				return fmt.Errorf("remove left-over snapshot: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+func (h *Host) openShard(id engine.ShardID) (*shard, error) {
+	s := &shard{
+		host: h, id: id, log: h.ual.Shard(uint16(id)), pending: make(map[uint64][]*proposal),
+		applyWake: make(chan struct{}, 1), led: make(chan struct{}), mail: mailbox{wake: make(chan struct{}, 1)},
+		clock: shardClock{clock: h.cfg.Clock},
+	}
+	s.exports.ready = make(map[uint64]*export)
+	s.courier = courier{shard: s, wake: make(chan struct{}, 1), active: make(map[engine.ShardID]bool)}
+	var machines []engine.Machine
+	for _, make := range h.cfg.Machines {
+		machines = append(machines, make())
+	}
+	s.exec = engine.NewExecutor(engine.Config{Shard: id, Shards: h.cfg.Shards, DB: h.db, Machines: machines})
+	if err := s.exec.Restore(); err != nil {
+		return nil, err
+	}
+	applied := s.exec.Applied()
+	s.visibleLSN.Store(uint64(applied.LSN))
+	s.clock.observe(applied.Stamp)
+	if err := s.reconcile(applied); err != nil {
+		return nil, err
+	}
+	sequence, err := randomSequence(h.cfg.Random)
+	if err != nil {
+		return nil, err
+	}
+	s.core, err = newCore(coreConfig{
+		node: h.cfg.NodeID, shard: id, applied: applied.Index, clock: &s.clock, sequence: sequence,
+		skipTo:  s.lostTail(applied),
+		storage: &storage{Shard: s.log, conf: s.confState(), applied: applied.Index, export: s.prepareExport},
+		logger:  raftLogger{h.log.With("shard", id)},
+	})
+	return s, err
+}
+
+func (s *shard) confState() *raftpb.ConfState { return &raftpb.ConfState{Voters: s.host.cfg.Voters} }
+
+// reconcile makes log and state fit. With Async a flush may have made the state durable beyond what survived of the log: the
+// log then goes on behind the state. Any other gap means that something durable has been lost.
+func (s *shard) reconcile(applied engine.Applied) error {
+	first, last := s.log.FirstIndex(), s.log.LastIndex()
+	if applied.Index+1 < first {
+		return fmt.Errorf("shard %d: the state ends at index %d, but the log begins at %d: part of the state has been lost", s.id, applied.Index, first)
+	}
+	if applied.Index <= last {
+		return nil
+	}
+	if s.log.Reserved() == 0 {
+		return fmt.Errorf("shard %d: the log ends at index %d, but the state is at %d: part of the log has been lost", s.id, last, applied.Index)
+	}
+	hs := s.log.HardState()
+	hs.Term = new(max(hs.GetTerm(), applied.Term))
+	hs.Commit = new(applied.Index)
+	err := s.host.ual.Write([]ual.Update{{Shard: uint16(s.id), Reset: &ual.Position{Index: applied.Index, Term: applied.Term}, HardState: hs}})
+	if err == nil {
+		err = s.host.ual.Sync()
+	}
+	if err != nil {
+		return fmt.Errorf("shard %d: continue the log at %d: %w", s.id, applied.Index, err)
+	}
+	return nil
+}
+
+// lostTail returns the LSN to skip to because LSNs up to it may have been given out in a tail of the log that is gone, else 0. Only
+// a node that ran with Async has reserved any. A clean Close loses nothing, but telling it apart would gain nothing either.
+func (s *shard) lostTail(applied engine.Applied) engine.LSN {
+	if reserved := engine.LSN(s.log.Reserved()); reserved > applied.LSN {
+		return reserved
+	}
+	return 0
+}
+
+func randomSequence(r io.Reader) (uint64, error) {
+	var b [8]byte
+	if _, err := io.ReadFull(r, b[:]); err != nil {
+		return 0, fmt.Errorf("read random numbers: %w", err)
+	}
+	return binary.LittleEndian.Uint64(b[:]) >> 1, nil
+}
+
+func (h *Host) start() {
+	h.writer = newLogWriter(h.ual, &h.cfg, h.fail, h.pokeCouriers)
+	for _, s := range h.shards {
+		h.running.Add(3)
+		go s.loop()
+		go s.applier()
+		go s.courier.run()
+	}
+	h.running.Add(1)
+	go h.maintain()
+}
+
+func (h *Host) pokeCouriers() {
+	for _, s := range h.shards {
+		s.courier.poke()
+	}
+}
+
+// awaitLeaders makes a node that is alone lead its shards and waits until they have caught up with the log.
+func (h *Host) awaitLeaders() error {
+	if len(h.cfg.Voters) > 1 {
+		return nil
+	}
+	for _, s := range h.shards {
+		s.mail.put(func(in *input) { in.campaign = true })
+	}
+	for _, s := range h.shards {
+		select {
+		case <-s.led:
+		case <-h.ctx.Done():
+			return h.stopError()
+		}
+		// A command behind everything in the log has seen all of it applied.
+		if _, err := s.propose(h.ctx, engine.Skip(0)); err != nil {
+			return err
+		}
+	}
+	return h.createDefault(h.ctx)
+}
+
+// createDefault makes the namespace that always exists.
+func (h *Host) createDefault(ctx context.Context) error {
+	home := engine.HomeShard(engine.DefaultNamespace, h.Shards())
+	q := engine.NamespaceQuery{Name: engine.DefaultNamespace}
+	if err := h.Query(ctx, home, &q); err != nil || q.Found {
+		return err
+	}
+	_, err := h.Propose(ctx, home, engine.CreateNamespace(engine.DefaultNamespace, false))
+	if errors.Is(err, engine.ErrExists) {
+		return nil
+	}
+	return err
+}
+
+// Shards returns the number of shards.
+func (h *Host) Shards() int { return h.cfg.Shards }
+
+// MaxValue returns the limit for values and payloads.
+func (h *Host) MaxValue() int { return h.cfg.MaxValue }
+
+// Leads reports whether this node leads the shard.
+func (h *Host) Leads(id engine.ShardID) bool { return h.shards[id].leading.Load() }
+
+// Applied returns the raft index up to which this node's replica of a shard has come.
+func (h *Host) Applied(id engine.ShardID) uint64 { return h.shards[id].exec.Visible() }
+
+// Propose makes the shard apply a command; see engine.Door.
+func (h *Host) Propose(ctx context.Context, id engine.ShardID, cmd engine.Command) ([]byte, error) {
+	if err := h.enter(); err != nil {
+		return nil, err
+	}
+	defer h.leave()
+	if int(id) >= len(h.shards) {
+		return nil, engine.Errorf(engine.ErrInvalid, "no shard %d: the node has %d", id, len(h.shards))
+	}
+	h.rate.count.Add(1)
+	return h.shards[id].propose(ctx, cmd)
+}
+
+// Query answers from the shard's state; see engine.Door.
+func (h *Host) Query(ctx context.Context, id engine.ShardID, q engine.Query) error {
+	if err := h.enter(); err != nil {
+		return err
+	}
+	defer h.leave()
+	if int(id) >= len(h.shards) {
+		return engine.Errorf(engine.ErrInvalid, "no shard %d: the node has %d", id, len(h.shards))
+	}
+	h.rate.count.Add(1)
+	return h.shards[id].query(ctx, q)
+}
+
+// Receive takes raft messages of other nodes.
+func (h *Host) Receive(id uint16, msgs []*raftpb.Message) {
+	if int(id) < len(h.shards) {
+		h.shards[id].mail.put(func(in *input) { in.messages = append(in.messages, msgs...) })
+	}
+}
+
+// enter admits a call that may read the state, which stays open until it leaves.
+func (h *Host) enter() error {
+	h.users.Add(1)
+	if !h.closing.Load() {
+		return nil
+	}
+	h.leave()
+	return h.stopError()
+}
+
+func (h *Host) leave() {
+	if h.users.Add(-1) == 0 && h.closing.Load() {
+		select {
+		case h.idle <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// fail stops the node for good: nothing is acknowledged any more and nothing more is written. It may be called from
+// anywhere, also from inside a file operation.
+func (h *Host) fail(err error) {
+	h.mu.Lock()
+	first := h.failure == nil
+	if first {
+		h.failure = err
+		close(h.failed)
+	}
+	h.mu.Unlock()
+	if first {
+		h.log.Error("node failed", "error", err)
+		h.stopOnce()
+	}
+}
+
+// Err returns what made the host fail, or nil.
+func (h *Host) Err() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.failure
+}
+
+func (h *Host) stopOnce() {
+	h.closing.Store(true)
+	h.cancel()
+}
+
+// stopError is what calls get once the host is closing or has failed.
+func (h *Host) stopError() error {
+	if err := h.Err(); err != nil {
+		return engine.Errorf(engine.ErrUnavailable, "node has failed: %v", err)
+	}
+	return engine.Errorf(engine.ErrClosed, "node is closed")
+}
+
+// drainTime is how long Close waits for proposals in flight; without a quorum they never end.
+const drainTime = 5 * time.Second
+
+// Close ends the host: calls that wait get ErrClosed, what was acknowledged is flushed, so that the next Open replays nothing.
+func (h *Host) Close() error {
+	h.closeOnce.Do(func() { h.closeErr = h.close() })
+	return h.closeErr
+}
+
+func (h *Host) close() error {
+	h.closing.Store(true)
+	h.drain()
+	h.stopOnce()
+	if err := h.Err(); err != nil {
+		return h.closeFailed(err)
+	}
+	h.running.Wait()
+	h.awaitUsers()
+	h.writer.close()
+	if err := h.Err(); err != nil {
+		return h.closeFailed(err)
+	}
+	for _, s := range h.shards {
+		s.exports.close()
+	}
+	if err := h.unlessFailed(func() error { return errors.Join(h.db.Flush(), h.db.Close()) }); err != nil {
+		return fmt.Errorf("close state: %w", err)
+	}
+	return errors.Join(h.ual.Close(), h.lock.Close())
+}
+
+// closeFailed leaves the directory as it is, and locked until the process ends: Pebble may be stuck in the operation that
+// failed, and with it the applier, so nothing of it is called and the goroutines are given some time, not all time.
+func (h *Host) closeFailed(reason error) error {
+	done := make(chan struct{})
+	go func() {
+		h.running.Wait()
+		h.writer.close()
+		close(done)
+	}()
+	t := time.NewTimer(drainTime)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-t.C:
+	}
+	return fmt.Errorf("node had failed: %w", reason)
+}
+
+// drain waits until the proposals in flight have their outcome.
+func (h *Host) drain() {
+	deadline := time.NewTimer(drainTime)
+	defer deadline.Stop()
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	for {
+		busy := false
+		for _, s := range h.shards {
+			busy = busy || s.queued.Load() > 0
+		}
+		if !busy {
+			return
+		}
+		select {
+		case <-poll.C:
+		case <-deadline.C:
+			return
+		case <-h.ctx.Done():
+			return
+		}
+	}
+}
+
+func (h *Host) awaitUsers() {
+	for h.users.Load() > 0 {
+		<-h.idle
+	}
+}
+
+// unlessFailed runs f, which may never come back if the disk fails meanwhile, because Pebble's goroutines are parked then.
+func (h *Host) unlessFailed(f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-h.failed:
+		return h.stopError()
+	}
+}
+
+func (h *Host) releaseAfterFailedOpen() error {
+	if h.writer != nil {
+		h.writer.close()
+	}
+	var errs []error
+	if h.db != nil && h.Err() == nil {
+		errs = append(errs, h.unlessFailed(h.db.Close))
+	}
+	// Not Close: that would mark as clean what could not be opened.
+	return errors.Join(append(errs, h.lock.Close())...)
+}

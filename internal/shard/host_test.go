@@ -1,0 +1,338 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+func config(fsys vfs.FS) Config {
+	return Config{Dir: "node", Shards: 2, FS: fsys, Machines: []func() engine.Machine{newToy}}
+}
+
+func open(t *testing.T, c Config) *Host {
+	t.Helper()
+	h, err := Open(c)
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	return h
+}
+
+func closeHost(t *testing.T, h *Host) {
+	t.Helper()
+	if err := h.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+// crash returns what a crash leaves of the file system: what was synced, and part of the rest.
+func crash(m *vfs.MemFS, rng *rand.Rand, unsyncedPercent int) *vfs.MemFS {
+	return m.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: unsyncedPercent, RNG: rng})
+}
+
+func TestWorkloadThroughRestarts(t *testing.T) {
+	noLeaks(t)
+	s := seed(t)
+	fsys := vfs.NewMem()
+	ctx := context.Background()
+	var w workload
+	for range 4 {
+		c := config(fsys)
+		c.MemTableBytes, c.SegmentBytes = 256<<10, 64<<10
+		h := open(t, c)
+		w.door, w.rng = h, rand.New(rand.NewPCG(s, 3))
+		w.create(ctx, t)
+		w.run(ctx, t, 300)
+		w.drained(ctx, t)
+		w.check(ctx, t)
+		closeHost(t, h)
+	}
+}
+
+// TestCrashKeepsAcknowledged takes a crash clone of the file system while writers are at work and checks that everything
+// acknowledged before is in it, over and over.
+func TestCrashKeepsAcknowledged(t *testing.T) {
+	noLeaks(t)
+	for _, percent := range []int{0, 50, 100} {
+		t.Run(fmt.Sprintf("unsynced=%d", percent), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed(t), 4))
+			fsys := vfs.NewCrashableMem()
+			want := make([]int64, 4)
+			for range 8 {
+				fsys = crashUnderLoad(t, fsys, rng, percent, want)
+			}
+		})
+	}
+}
+
+// crashUnderLoad checks that the counters are at least at want, counts on until the moment of the crash, and returns what
+// it leaves. A counter may be one ahead of what was acknowledged per writer.
+func crashUnderLoad(t *testing.T, fsys *vfs.MemFS, rng *rand.Rand, percent int, want []int64) *vfs.MemFS {
+	t.Helper()
+	ctx := context.Background()
+	c := config(fsys)
+	c.MemTableBytes, c.SegmentBytes = 256<<10, 16<<10
+	h := open(t, c)
+	for i, n := range want {
+		q := toyQuery{namespace: "default", name: name(i)}
+		if err := h.Query(ctx, engine.HomeShard("default", 2), &q); err != nil || q.value < n || q.value > n+1 {
+			t.Fatalf("after the crash counter %d = %d, %v; %d were acknowledged", i, q.value, err, n)
+		}
+		want[i] = q.value
+	}
+	var acked [4]atomic.Int64
+	for i, n := range want {
+		acked[i].Store(n)
+	}
+	stop := make(chan struct{})
+	var writers sync.WaitGroup
+	for i := range want {
+		writers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				cmd := toyCommand{kind: toyAdd, name: name(i), delta: 1}.command("default")
+				if _, err := h.Propose(ctx, engine.HomeShard("default", 2), cmd); err != nil {
+					t.Errorf("add: %v", err)
+					return
+				}
+				acked[i].Add(1)
+			}
+		})
+	}
+	// The crash comes after a random number of further acknowledgements.
+	for goal := acked[0].Load() + rng.Int64N(60); acked[0].Load() < goal; {
+		if err := h.Query(ctx, 0, &toyQuery{namespace: "default"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range want {
+		want[i] = acked[i].Load()
+	}
+	left := crash(fsys, rng, percent)
+	close(stop)
+	writers.Wait()
+	// Counters went on after the crash: only what it left counts.
+	for i := range want {
+		if n := acked[i].Load(); n < want[i] {
+			t.Fatalf("counter %d went back", i)
+		}
+	}
+	closeHost(t, h)
+	return left
+}
+
+// TestOutboxSurvivesCrash crashes between the sending and the delivery of messages, again and again: nothing is lost and
+// nothing arrives twice.
+func TestOutboxSurvivesCrash(t *testing.T) {
+	noLeaks(t)
+	rng := rand.New(rand.NewPCG(seed(t), 5))
+	ctx := context.Background()
+	fsys := vfs.NewCrashableMem()
+	w := workload{rng: rng}
+	for round := range 12 {
+		h := open(t, config(fsys))
+		w.door = h
+		if round == 0 {
+			w.create(ctx, t)
+		}
+		for range 30 {
+			a, b := name(rng.IntN(toyCounters)), name(rng.IntN(toyCounters))
+			if err := w.do(ctx, toySpread, toyCommand{kind: toySend, name: a, target: b, delta: 5}); err != nil && !errors.Is(err, engine.ErrConflict) {
+				t.Fatalf("send: %v", err)
+			}
+		}
+		fsys = crash(fsys, rng, rng.IntN(101))
+		closeHost(t, h)
+	}
+	h := open(t, config(fsys))
+	defer closeHost(t, h)
+	w.door = h
+	w.drained(ctx, t)
+	w.check(ctx, t)
+	for _, s := range h.shards {
+		if n := s.exec.Refused(); n != 0 {
+			t.Errorf("shard %d refused %d messages, want 0", s.id, n)
+		}
+	}
+}
+
+func TestTimersFireAfterRestart(t *testing.T) {
+	noLeaks(t)
+	ctx := context.Background()
+	fsys := vfs.NewMem()
+	clock := &fakeClock{wall: 1_000_000}
+	c := config(fsys)
+	c.Clock = Clock{clock}
+	h := open(t, c)
+	for i := range 3 {
+		cmd := toyCommand{kind: toyLater, name: name(i), delta: 7, delay: 60_000}.command("default")
+		if _, err := h.Propose(ctx, engine.HomeShard("default", 2), cmd); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q := toySum{namespace: "default"}
+	if err := h.Query(ctx, engine.HomeShard("default", 2), &q); err != nil || q.sum != 0 {
+		t.Fatalf("before they are due the sum is %d, %v; want 0", q.sum, err)
+	}
+	closeHost(t, h)
+	clock.advance(time.Minute)
+	h = open(t, c)
+	defer closeHost(t, h)
+	for i := range 3 {
+		q := toyQuery{namespace: "default", name: name(i), min: 7}
+		if err := h.Query(ctx, engine.HomeShard("default", 2), &q); err != nil || q.value != 7 {
+			t.Errorf("timer %d after the restart: value %d, %v; want 7", i, q.value, err)
+		}
+	}
+}
+
+// fakeClock stands still until it is told otherwise.
+type fakeClock struct {
+	mu   sync.Mutex
+	wall int64
+	mono time.Duration
+}
+
+func (c *fakeClock) Wall() int64 { c.mu.Lock(); defer c.mu.Unlock(); return c.wall }
+
+func (c *fakeClock) Mono() time.Duration { c.mu.Lock(); defer c.mu.Unlock(); return c.mono }
+
+func (c *fakeClock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wall += d.Milliseconds()
+	c.mono += d
+}
+
+func TestShardTimeNeverGoesBack(t *testing.T) {
+	source := &fakeClock{wall: 5000}
+	c := shardClock{clock: Clock{source}}
+	if got := c.now(); got != 5000 {
+		t.Fatalf("now() = %d, want 5000", got)
+	}
+	source.wall = 1000 // the wall clock is set back ...
+	source.mono += 30 * time.Millisecond
+	if got := c.now(); got != 5030 {
+		t.Errorf("after the wall clock went back now() = %d, want 5030: it goes on by monotonic time", got)
+	}
+	c.observe(9000)
+	if got := c.now(); got != 9000 {
+		t.Errorf("after the log said 9000 now() = %d, want 9000", got)
+	}
+	source.wall = 20_000 // ... and jumps forward
+	if got := c.now(); got != 20_000 {
+		t.Errorf("after a jump forward now() = %d, want 20000", got)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	noLeaks(t)
+	ctx := context.Background()
+	create := func(t *testing.T) *vfs.MemFS {
+		fsys := vfs.NewMem()
+		h := open(t, config(fsys))
+		if _, err := h.Propose(ctx, 0, toyCommand{kind: toyAdd, name: "a", delta: 1}.command(homed(0))); err != nil {
+			t.Fatal(err)
+		}
+		closeHost(t, h)
+		return fsys
+	}
+	for _, c := range []struct {
+		name   string
+		change func(t *testing.T, fsys *vfs.MemFS, c *Config)
+		want   string
+	}{
+		{"other number of shards", func(t *testing.T, fsys *vfs.MemFS, c *Config) { c.Shards = 3 }, "was created with 2 shards, not 3"},
+		{"other node", func(t *testing.T, fsys *vfs.MemFS, c *Config) { c.NodeID = 7 }, "belongs to node 1, not 7"},
+		{"newer format", func(t *testing.T, fsys *vfs.MemFS, c *Config) {
+			must(t, writeFormat(fsys, "node", format{Version: 2, Shards: 2, NodeID: 1, Voters: []uint64{1}}))
+		}, "has format 2, this program knows up to 1"},
+		{"damaged format", func(t *testing.T, fsys *vfs.MemFS, c *Config) {
+			must(t, writeFile(fsys, "node/FORMAT", []byte("{")))
+		}, "FORMAT is damaged"},
+		{"no format", func(t *testing.T, fsys *vfs.MemFS, c *Config) { must(t, fsys.Remove("node/FORMAT")) }, "no FORMAT file"},
+		{"no log", func(t *testing.T, fsys *vfs.MemFS, c *Config) { must(t, fsys.RemoveAll("node/log")) }, "the log holds 0 of 2 shards"},
+		{"no state", func(t *testing.T, fsys *vfs.MemFS, c *Config) { must(t, fsys.RemoveAll("node/state")) }, "part of the state has been lost"},
+		{"bad values", func(t *testing.T, fsys *vfs.MemFS, c *Config) { c.Shards, c.MaxValue = -1, 1<<30 }, "shards -1 is not in 1-256"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fsys := create(t)
+			cfg := config(fsys)
+			if c.name == "no state" {
+				truncated(t, cfg)
+			}
+			c.change(t, fsys, &cfg)
+			h, err := Open(cfg)
+			if err == nil {
+				closeHost(t, h)
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("Open = %v, want an error with %q", err, c.want)
+			}
+			// The refusal has let go of the directory.
+			lock, err := lockDir(fsys, "node")
+			if err != nil {
+				t.Fatalf("lock after the refusal: %v", err)
+			}
+			must(t, lock.Close())
+		})
+	}
+}
+
+// truncated makes the log begin behind a flush of the state.
+func truncated(t *testing.T, c Config) {
+	t.Helper()
+	h := open(t, c)
+	must(t, h.db.Flush())
+	must(t, h.truncate())
+	closeHost(t, h)
+}
+
+// homed returns a namespace that lives in the shard, of two.
+func homed(shard engine.ShardID) string {
+	for i := 0; ; i++ {
+		if ns := fmt.Sprintf("ns%d", i); engine.HomeShard(ns, 2) == shard {
+			return ns
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDirectoryIsLocked(t *testing.T) {
+	noLeaks(t)
+	dir := t.TempDir()
+	c := Config{Dir: dir, Machines: []func() engine.Machine{newToy}}
+	h := open(t, c)
+	_, err := Open(c)
+	if !errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), "in use by another node") {
+		t.Errorf("second Open = %v, want ErrUnavailable saying who has the directory", err)
+	}
+	c.Dir = dir + "/../" + dir[strings.LastIndex(dir, "/")+1:]
+	if _, err := Open(c); !errors.Is(err, engine.ErrUnavailable) {
+		t.Errorf("second Open by another name = %v, want ErrUnavailable", err)
+	}
+	closeHost(t, h)
+	h = open(t, c)
+	closeHost(t, h)
+}

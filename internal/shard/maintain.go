@@ -1,0 +1,129 @@
+package shard
+
+import (
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// maintain truncates the log behind flushes of the state, forces a flush when the log grows without one, and samples rates.
+func (h *Host) maintain() {
+	defer h.running.Done()
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	for {
+		select {
+		case <-h.flushed:
+			if err := h.truncate(); err != nil {
+				h.fail(err)
+				return
+			}
+		case <-second.C:
+			h.rate.sample()
+			if h.ual.Size() > h.cfg.MaxLogBytes {
+				if _, err := h.db.AsyncFlush(); err != nil {
+					h.fail(fmt.Errorf("flush state: %w", err))
+					return
+				}
+			}
+		case <-h.ctx.Done():
+			return
+		}
+	}
+}
+
+// signalFlushed is called by Pebble, which must not be called back from there.
+func (h *Host) signalFlushed() {
+	select {
+	case h.flushed <- struct{}{}:
+	default:
+	}
+}
+
+// truncate forgets the part of the log that nobody needs: what the durable state holds, less what followers may ask for.
+func (h *Host) truncate() error {
+	upTo := make(map[uint16]uint64)
+	for _, s := range h.shards {
+		durable, err := engine.DurableApplied(h.db, s.id)
+		if err != nil {
+			return err
+		}
+		if durable.Index > h.cfg.KeepEntries && durable.Index-h.cfg.KeepEntries >= s.log.FirstIndex() {
+			upTo[uint16(s.id)] = durable.Index - h.cfg.KeepEntries
+		}
+	}
+	if len(upTo) == 0 {
+		return nil
+	}
+	if err := h.ual.Truncate(upTo); err != nil {
+		return fmt.Errorf("truncate log: %w", err)
+	}
+	return nil
+}
+
+// rateWindow is over how many seconds the rate of calls is averaged.
+const rateWindow = 10
+
+// rate counts calls and remembers the count of the last seconds.
+type rate struct {
+	count   atomic.Int64
+	past    [rateWindow]atomic.Int64
+	samples atomic.Int64
+}
+
+// sample is called once a second by one goroutine.
+func (r *rate) sample() {
+	n := r.samples.Load()
+	r.past[n%rateWindow].Store(r.count.Load())
+	r.samples.Store(n + 1)
+}
+
+// perSecond returns the average rate since the oldest sample.
+func (r *rate) perSecond() int64 {
+	n := r.samples.Load()
+	if n == 0 {
+		return 0
+	}
+	oldest, seconds := n, min(n, rateWindow)
+	if n < rateWindow {
+		oldest = 0
+	}
+	return (r.count.Load() - r.past[oldest%rateWindow].Load()) / seconds
+}
+
+// Stats returns figures about the host.
+func (h *Host) Stats() Stats {
+	st := Stats{Started: h.started, State: h.state(), Commands: h.rate.count.Load(), Rate: h.rate.perSecond()}
+	for _, s := range h.shards {
+		sh := ShardStats{
+			ID: int(s.id), Leader: s.leader.Load(), Term: s.term.Load(), Applied: s.exec.Visible(),
+			LSN: s.visibleLSN.Load(), Queued: int(s.queued.Load()), Waiting: s.exec.Waiting(),
+		}
+		st.Waiting += sh.Waiting
+		st.Shards = append(st.Shards, sh)
+	}
+	status := "healthy"
+	if st.State == "failed" {
+		status = "unhealthy"
+	}
+	st.Nodes = []NodeStats{{ID: strconv.FormatUint(h.cfg.NodeID, 10), Status: status, Role: "active"}}
+	return st
+}
+
+func (h *Host) state() string {
+	if h.Err() != nil {
+		return "failed"
+	}
+	if h.closing.Load() {
+		return "stopping"
+	}
+	for _, s := range h.shards {
+		if s.leader.Load() == 0 {
+			return "no quorum"
+		}
+	}
+	return "ok"
+}

@@ -1,0 +1,465 @@
+// Package shard runs shards: a raft group each over the node's shared log, whose committed entries an engine.Executor applies
+// to the state in Pebble.
+//
+// A write takes this way: Host.Propose puts the command into the shard's bounded queue; the shard's loop drains the queue
+// into one raft entry (core.Step); the host's logWriter appends entries of all shards with one write and one fsync; raft
+// commits; the shard's applier runs the commands, commits the batch to Pebble and answers the callers. The stages overlap:
+// while one entry is being applied the next is being appended and a third gathers commands.
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/ual"
+)
+
+// Bounds of a shard's proposal queue. A queue is full long before callers would give up waiting.
+const (
+	maxQueued      = 16384
+	maxQueuedBytes = 64 << 20
+)
+
+// shard is one replica: the goroutines around a core and an executor.
+type shard struct {
+	host  *Host
+	id    engine.ShardID
+	log   *ual.Shard
+	core  *core // owned by loop
+	exec  *engine.Executor
+	clock shardClock
+
+	mail mailbox
+
+	queued      atomic.Int64 // proposals accepted and not finished
+	queuedBytes atomic.Int64
+
+	pendingMu sync.Mutex // guards pending; nothing is called under it
+	pending   map[uint64][]*proposal
+
+	visibleLSN atomic.Uint64 // last LSN that queries see
+	reserved   uint64        // owned by loop
+	held       []*appendTask // owned by loop: a snapshot being installed and what follows it
+
+	leader  atomic.Uint64
+	term    atomic.Uint64
+	leading atomic.Bool
+	hasLed  bool          // owned by loop
+	led     chan struct{} // closed when this node leads for the first time
+
+	applyMu   sync.Mutex // guards applyTasks
+	applyWork []applyWork
+	applyWake chan struct{}
+
+	exports exports
+	courier courier
+}
+
+// applyWork is what the applier does, in order: apply entries or install a snapshot.
+type applyWork struct {
+	apply   *applyTask
+	install *appendTask
+}
+
+// mailbox gathers input for the loop.
+type mailbox struct {
+	mu   sync.Mutex
+	in   input
+	wake chan struct{} // capacity 1
+}
+
+func (m *mailbox) put(f func(*input)) {
+	m.mu.Lock()
+	f(&m.in)
+	m.mu.Unlock()
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take returns what has gathered; the slices of the input it got before are used again.
+func (m *mailbox) take(spare input) input {
+	clear(spare.messages)
+	clear(spare.responses)
+	clear(spare.proposals)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	in := m.in
+	m.in = input{
+		messages: spare.messages[:0], responses: spare.responses[:0], proposals: spare.proposals[:0], reports: spare.reports[:0],
+	}
+	return in
+}
+
+// loop owns the core.
+func (s *shard) loop() {
+	defer s.host.running.Done()
+	defer s.guard()
+	tick := time.NewTicker(s.host.cfg.TickInterval)
+	defer tick.Stop()
+	due := time.NewTimer(time.Hour)
+	defer due.Stop()
+	var in input
+	for {
+		ticks := 0
+		select {
+		case <-s.mail.wake:
+		case <-due.C:
+		case <-tick.C:
+			ticks = 1
+		case <-s.host.ctx.Done():
+			return
+		}
+		if in = s.mail.take(in); in.installed {
+			s.release()
+		}
+		in.ticks, in.nextDue = ticks, s.exec.NextDue()
+		s.carryOut(s.core.Step(in))
+		if wake := s.core.wakeAt(s.exec.NextDue()); wake != engine.NoTimer {
+			due.Reset(time.Duration(max(wake-s.clock.now(), 0)) * time.Millisecond)
+		} else {
+			due.Stop()
+		}
+	}
+}
+
+// guard turns a panic into a failed host: a bug in floe must neither skip a command nor end a process that is not ours.
+func (s *shard) guard() {
+	if r := recover(); r != nil {
+		err, ok := r.(error)
+		if !ok {
+			err = fmt.Errorf("%v", r)
+		}
+		s.host.fail(fmt.Errorf("shard %d at index %d: %w\n%s", s.id, s.exec.Visible(), err, debug.Stack()))
+	}
+}
+
+func (s *shard) carryOut(out output) {
+	if out.changed {
+		s.leader.Store(s.core.leader)
+		s.term.Store(s.core.term)
+		s.leading.Store(s.core.isLeader)
+		if s.core.isLeader && !s.hasLed {
+			s.hasLed = true
+			close(s.led)
+		}
+		s.courier.poke()
+	}
+	if out.lost {
+		s.abandon()
+	}
+	for _, r := range out.refused {
+		s.finish(r.p, engine.Outcome{Err: r.err})
+	}
+	if len(out.proposed) > 0 {
+		s.pendingMu.Lock()
+		for _, e := range out.proposed {
+			s.pending[e.sequence] = e.proposals
+		}
+		s.pendingMu.Unlock()
+	}
+	s.send(out.send)
+	if out.append != nil {
+		s.startAppend(out.append)
+	}
+	if out.apply != nil {
+		s.queueApply(applyWork{apply: out.apply})
+	}
+}
+
+// abandon ends the proposals in flight when leadership is lost: they may be applied by the next leader, or never.
+func (s *shard) abandon() {
+	s.pendingMu.Lock()
+	pending := s.pending
+	s.pending = make(map[uint64][]*proposal)
+	s.pendingMu.Unlock()
+	err := engine.Errorf(engine.ErrUnknownOutcome, "outcome unknown: shard %d: leadership was lost", s.id)
+	for _, batch := range pending {
+		for _, p := range batch {
+			s.finish(p, engine.Outcome{Err: err})
+		}
+	}
+}
+
+// finish answers the caller of a proposal.
+func (s *shard) finish(p *proposal, o engine.Outcome) {
+	if p.fire {
+		s.mail.put(func(in *input) { in.fired = true })
+	}
+	if p.done == nil {
+		return
+	}
+	s.queued.Add(-1)
+	s.queuedBytes.Add(-int64(len(p.data)))
+	p.done <- o
+}
+
+func (s *shard) send(msgs []*raftpb.Message) {
+	if s.host.cfg.Transport == nil || len(msgs) == 0 {
+		return
+	}
+	plain := msgs[:0]
+	for _, m := range msgs {
+		if m.GetType() == raftpb.MsgSnap {
+			s.sendSnapshot(m)
+			continue
+		}
+		plain = append(plain, m)
+	}
+	s.host.cfg.Transport.Send(uint16(s.id), plain)
+}
+
+func (s *shard) startAppend(t *appendTask) {
+	// The state has to hold a snapshot before the log begins behind it, and what follows in the log has to wait as well.
+	if t.snapshot != nil || len(s.held) > 0 {
+		s.held = append(s.held, t)
+		if t.snapshot != nil && len(s.held) == 1 {
+			s.queueApply(applyWork{install: t})
+		}
+		return
+	}
+	s.enqueueAppend(t)
+}
+
+// release lets the appends behind an installed snapshot go on, up to the next snapshot.
+func (s *shard) release() {
+	held := s.held
+	s.held = nil
+	s.enqueueAppend(held[0])
+	for _, t := range held[1:] {
+		s.startAppend(t)
+	}
+}
+
+func (s *shard) enqueueAppend(t *appendTask) {
+	a := s.queuedAppend(t)
+	s.reserve(&t.update, &a)
+	s.host.writer.enqueue(a)
+}
+
+func (s *shard) queuedAppend(t *appendTask) queuedAppend {
+	a := queuedAppend{mustSync: t.mustSync, done: func() { s.appended(t) }}
+	if t.update.HardState != nil || len(t.update.Entries) > 0 || t.update.Reset != nil {
+		a.update = &t.update
+	}
+	return a
+}
+
+// reserveAhead is how many LSNs an Async node reserves at a time. What is in flight never takes more than half of them: a
+// command has at least ten bytes and at most maxUncommitted bytes are in flight.
+const reserveAhead = 1 << 24
+
+// reserve keeps the durable high-water mark ahead of the LSNs given out, so that those of a lost tail are never used again.
+func (s *shard) reserve(u *ual.Update, a *queuedAppend) {
+	if s.host.cfg.Durability != Async || a.update == nil {
+		return
+	}
+	if lsn := uint64(s.visibleLSN.Load()); lsn+reserveAhead/2 >= s.reserved {
+		s.reserved = lsn + reserveAhead
+		u.Reserve, a.mustSync = s.reserved, true
+	}
+}
+
+// appended delivers the responses of an append: to peers, and to the core itself.
+func (s *shard) appended(t *appendTask) {
+	var own, others []*raftpb.Message
+	for _, m := range t.responses {
+		if m.GetTo() == s.host.cfg.NodeID {
+			own = append(own, m)
+		} else {
+			others = append(others, m)
+		}
+	}
+	s.send(others)
+	s.mail.put(func(in *input) {
+		in.responses = append(in.responses, own...)
+		if t.entries {
+			in.appended++
+		}
+	})
+}
+
+func (s *shard) queueApply(w applyWork) {
+	s.applyMu.Lock()
+	s.applyWork = append(s.applyWork, w)
+	s.applyMu.Unlock()
+	select {
+	case s.applyWake <- struct{}{}:
+	default:
+	}
+}
+
+// applier owns the executor.
+func (s *shard) applier() {
+	defer s.host.running.Done()
+	defer s.guard()
+	a := applier{shard: s}
+	var work []applyWork
+	for {
+		select {
+		case <-s.applyWake:
+		case <-s.host.ctx.Done():
+			return
+		}
+		s.applyMu.Lock()
+		work, s.applyWork = s.applyWork, work[:0]
+		s.applyMu.Unlock()
+		for _, w := range work {
+			var err error
+			if w.install != nil {
+				err = s.install(w.install)
+			} else {
+				err = a.apply(w.apply)
+			}
+			if err != nil {
+				s.host.fail(err)
+				return
+			}
+		}
+		clear(work)
+	}
+}
+
+// maxApplyBytes bounds the writes that gather before they are committed to Pebble.
+const maxApplyBytes = 4 << 20
+
+// applier carries out applyTasks.
+type applier struct {
+	shard    *shard
+	outcomes []engine.Outcome
+	answers  []answer // outcomes that become known with the next commit
+}
+
+type answer struct {
+	proposals []*proposal
+	from      int // first of their outcomes
+}
+
+func (a *applier) apply(t *applyTask) error {
+	s := a.shard
+	for _, e := range t.entries {
+		if e.GetType() != raftpb.EntryNormal {
+			return fmt.Errorf("shard %d: entry %d is a change of membership, which this version does not know", s.id, e.GetIndex())
+		}
+		from := len(a.outcomes)
+		var header engine.Entry
+		header, a.outcomes = s.exec.Apply(e.GetTerm(), e.GetIndex(), e.GetData(), a.outcomes)
+		if header.Origin == s.host.cfg.NodeID {
+			if p := s.takePending(header.Sequence); p != nil {
+				a.answers = append(a.answers, answer{p, from})
+			}
+		}
+		if s.exec.Pending() > maxApplyBytes {
+			if err := a.commit(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := a.commit(); err != nil {
+		return err
+	}
+	s.mail.put(func(in *input) { in.responses = append(in.responses, t.responses...) })
+	return nil
+}
+
+// commit makes what was applied visible and then answers.
+func (a *applier) commit() error {
+	s := a.shard
+	if err := s.exec.Commit(); err != nil {
+		return err
+	}
+	applied := s.exec.Applied()
+	s.visibleLSN.Store(uint64(applied.LSN))
+	s.clock.observe(applied.Stamp)
+	for _, ans := range a.answers {
+		for i, p := range ans.proposals {
+			s.finish(p, a.outcomes[ans.from+i])
+		}
+	}
+	clear(a.outcomes)
+	clear(a.answers)
+	a.outcomes, a.answers = a.outcomes[:0], a.answers[:0]
+	if len(s.exec.PendingTargets()) > 0 {
+		s.courier.poke()
+	}
+	return nil
+}
+
+func (s *shard) takePending(sequence uint64) []*proposal {
+	s.pendingMu.Lock()
+	defer s.pendingMu.Unlock()
+	p := s.pending[sequence]
+	delete(s.pending, sequence)
+	return p
+}
+
+// propose queues a command and waits for its outcome.
+func (s *shard) propose(ctx context.Context, cmd engine.Command) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := s.exec.Check(cmd); err != nil {
+		return nil, err
+	}
+	p := &proposal{ctx: ctx, data: cmd.AppendTo(make([]byte, 0, cmd.Size())), done: make(chan engine.Outcome, 1)}
+	size := int64(len(p.data))
+	n, bytes := s.queued.Add(1), s.queuedBytes.Add(size)
+	if n > maxQueued || bytes > maxQueuedBytes {
+		s.queued.Add(-1)
+		s.queuedBytes.Add(-size)
+		return nil, engine.Errorf(engine.ErrBusy, "shard %d: %d proposals with %d bytes wait, the limits are %d and %d",
+			s.id, n, bytes, maxQueued, maxQueuedBytes)
+	}
+	s.mail.put(func(in *input) { in.proposals = append(in.proposals, p) })
+	select {
+	case o := <-p.done:
+		return o.Result, o.Err
+	case <-ctx.Done():
+		return nil, s.unknown(ctx.Err())
+	case <-s.host.ctx.Done():
+	}
+	// The host stops: an outcome may have come just before.
+	select {
+	case o := <-p.done:
+		return o.Result, o.Err
+	default:
+		return nil, s.unknown(s.host.stopError())
+	}
+}
+
+// unknown is the error of a write whose caller stops waiting: it matches ErrUnknownOutcome and the reason.
+func (s *shard) unknown(reason error) error {
+	return &unknownOutcome{shard: s.id, reason: reason}
+}
+
+type unknownOutcome struct {
+	shard  engine.ShardID
+	reason error
+}
+
+func (e *unknownOutcome) Error() string {
+	return fmt.Sprintf("outcome unknown: shard %d: %v", e.shard, e.reason)
+}
+
+func (e *unknownOutcome) Unwrap() []error { return []error{engine.ErrUnknownOutcome, e.reason} }
+
+// query answers from this replica, which has to be the leader's: others may lag.
+func (s *shard) query(ctx context.Context, q engine.Query) error {
+	if !s.leading.Load() {
+		return engine.Errorf(engine.ErrUnavailable, "shard %d: node %d is not its leader", s.id, s.host.cfg.NodeID)
+	}
+	err := s.exec.Query(ctx, q, s.clock.now, s.host.ctx.Done())
+	if errors.Is(err, engine.ErrClosed) {
+		return s.host.stopError()
+	}
+	return err
+}

@@ -1,0 +1,303 @@
+package shard
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// A snapshot of a shard is all rows of its key range, in order:
+//
+//	magic "floesnp1"
+//	block ...   length u32 | CRC-32C u32 | (key length uvarint, key, value length uvarint, value) ...
+//	end         length 0 u32 | CRC-32C u32 of the following | number of rows u64
+//
+// All integers are little-endian. The row that says how far the state has come is one of them.
+const snapshotMagic = "floesnp1"
+
+const (
+	snapshotBlock    = 64 << 10 // a block ends with the row that reaches this
+	maxSnapshotBlock = 64 << 20 // no honest block is larger
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// exports are the states that raft has announced to followers and that have not been sent yet.
+type exports struct {
+	mu    sync.Mutex // guards all; no I/O under it
+	next  uint64
+	ready map[uint64]*export
+}
+
+type export struct {
+	rows  *pebble.Snapshot
+	index uint64
+}
+
+// maxExports bounds how many states are held for followers at once.
+const maxExports = 8
+
+// prepare takes the state as it is and announces it as a raft snapshot; the data of the announcement names the export.
+func (s *shard) prepareExport() (*raftpb.Snapshot, error) {
+	x := &s.exports
+	rows := s.host.db.NewSnapshot()
+	applied, err := engine.ReadApplied(rows, s.id)
+	if err != nil {
+		rows.Close()
+		return nil, err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.ready) >= maxExports {
+		rows.Close()
+		return nil, raft.ErrSnapshotTemporarilyUnavailable
+	}
+	x.next++
+	x.ready[x.next] = &export{rows, applied.Index}
+	return &raftpb.Snapshot{
+		Data: binary.LittleEndian.AppendUint64(nil, x.next),
+		Metadata: &raftpb.SnapshotMetadata{
+			Index: new(applied.Index), Term: new(applied.Term), ConfState: s.confState(),
+		},
+	}, nil
+}
+
+func (x *exports) take(id uint64) *export {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e := x.ready[id]
+	delete(x.ready, id)
+	return e
+}
+
+func (x *exports) close() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for id, e := range x.ready {
+		e.rows.Close()
+		delete(x.ready, id)
+	}
+}
+
+// sendSnapshot streams the export that the message announces.
+func (s *shard) sendSnapshot(m *raftpb.Message) {
+	to := m.GetTo()
+	report := func(err error) {
+		if err != nil {
+			s.host.log.Warn("snapshot not delivered", "shard", s.id, "to", to, "error", err)
+		}
+		s.mail.put(func(in *input) { in.reports = append(in.reports, snapshotReport{to, err == nil}) })
+	}
+	data := m.GetSnapshot().GetData()
+	if len(data) != 8 {
+		report(fmt.Errorf("announcement without export"))
+		return
+	}
+	e := s.exports.take(binary.LittleEndian.Uint64(data))
+	if e == nil {
+		report(errors.New("the announced state is gone"))
+		return
+	}
+	s.host.log.Info("sending snapshot", "shard", s.id, "to", to, "index", e.index)
+	r, w := io.Pipe()
+	s.host.running.Add(1)
+	go func() {
+		defer s.host.running.Done()
+		err := writeSnapshot(w, e.rows, s.id)
+		if closeErr := e.rows.Close(); err == nil {
+			err = closeErr
+		}
+		w.CloseWithError(err)
+	}()
+	s.host.cfg.Transport.SendSnapshot(uint16(s.id), m, r, report)
+}
+
+// writeSnapshot writes the rows of a shard.
+func writeSnapshot(dst io.Writer, rows pebble.Reader, shard engine.ShardID) error {
+	w := bufio.NewWriter(dst)
+	w.WriteString(snapshotMagic)
+	lower, upper := engine.Bounds(shard)
+	it, err := rows.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return fmt.Errorf("shard %d: write snapshot: %w", shard, err)
+	}
+	var block []byte
+	count := uint64(0)
+	for ok := it.First(); ok; ok = it.Next() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			it.Close()
+			return fmt.Errorf("shard %d: write snapshot: %w", shard, err)
+		}
+		block = codec.AppendBytes(codec.AppendBytes(block, it.Key()), value)
+		count++
+		if len(block) >= snapshotBlock {
+			writeBlock(w, uint32(len(block)), block)
+			block = block[:0]
+		}
+	}
+	if err := it.Close(); err != nil {
+		return fmt.Errorf("shard %d: write snapshot: %w", shard, err)
+	}
+	if len(block) > 0 {
+		writeBlock(w, uint32(len(block)), block)
+	}
+	writeBlock(w, 0, binary.LittleEndian.AppendUint64(nil, count))
+	return w.Flush()
+}
+
+// writeBlock leaves errors to Flush: a bufio.Writer keeps its first one.
+func writeBlock(w *bufio.Writer, length uint32, b []byte) {
+	var head [8]byte
+	binary.LittleEndian.PutUint32(head[:], length)
+	binary.LittleEndian.PutUint32(head[4:], crc32.Checksum(b, castagnoli))
+	w.Write(head[:])
+	w.Write(b)
+}
+
+// errSnapshot is matched by every defect that readSnapshot finds.
+var errSnapshot = errors.New("malformed snapshot")
+
+// readSnapshot reads what writeSnapshot wrote and calls row for every row, in order, checking that all are of the shard.
+// What it is given is not trusted.
+func readSnapshot(src io.Reader, shard engine.ShardID, row func(key, value []byte) error) error {
+	r := bufio.NewReader(src)
+	magic := make([]byte, len(snapshotMagic))
+	if _, err := io.ReadFull(r, magic); err != nil || string(magic) != snapshotMagic {
+		return fmt.Errorf("%w: no snapshot begins here", errSnapshot)
+	}
+	lower, _ := engine.Bounds(shard)
+	var last []byte
+	count := uint64(0)
+	for {
+		length, block, err := readBlock(r)
+		if err != nil {
+			return err
+		}
+		if length == 0 {
+			if got := binary.LittleEndian.Uint64(block); got != count {
+				return fmt.Errorf("%w: %d rows, its end says %d", errSnapshot, count, got)
+			}
+			return nil
+		}
+		rows := codec.NewReader(block)
+		for rows.Len() > 0 {
+			k, v := rows.Bytes(), rows.Bytes()
+			if rows.Err() != nil {
+				return fmt.Errorf("%w: %w", errSnapshot, rows.Err())
+			}
+			if !bytes.HasPrefix(k, lower) || bytes.Compare(k, last) <= 0 {
+				return fmt.Errorf("%w: row %x of another shard or out of order", errSnapshot, k)
+			}
+			last = append(last[:0], k...)
+			count++
+			if err := row(k, v); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func readBlock(r io.Reader) (length uint32, b []byte, err error) {
+	var head [8]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return 0, nil, fmt.Errorf("%w: %w", errSnapshot, err)
+	}
+	length = binary.LittleEndian.Uint32(head[:])
+	if length > maxSnapshotBlock {
+		return 0, nil, fmt.Errorf("%w: block of %d bytes", errSnapshot, length)
+	}
+	n := int64(length)
+	if length == 0 {
+		n = 8
+	}
+	// Memory grows with what really comes, not with what the length claims.
+	var buf bytes.Buffer
+	if _, err := io.CopyN(&buf, r, n); err != nil {
+		return 0, nil, fmt.Errorf("%w: %w", errSnapshot, err)
+	}
+	if sum := crc32.Checksum(buf.Bytes(), castagnoli); sum != binary.LittleEndian.Uint32(head[4:]) {
+		return 0, nil, fmt.Errorf("%w: checksum %08x does not match", errSnapshot, sum)
+	}
+	return length, buf.Bytes(), nil
+}
+
+// ReceiveSnapshot spools the rows into a table beside the state and then hands the message to raft, which decides whether
+// the snapshot is of use.
+func (h *Host) ReceiveSnapshot(id uint16, m *raftpb.Message, body io.Reader) error {
+	if int(id) >= len(h.shards) || raft.IsEmptySnap(m.GetSnapshot()) {
+		return fmt.Errorf("snapshot for unknown shard %d", id)
+	}
+	if err := h.enter(); err != nil {
+		return err
+	}
+	defer h.leave()
+	s := h.shards[id]
+	name := h.spoolName(s.id, m.GetSnapshot().GetMetadata().GetIndex())
+	if err := h.spool(name, s.id, body); err != nil {
+		_ = h.fs.Remove(name)
+		return err
+	}
+	s.mail.put(func(in *input) { in.messages = append(in.messages, m) })
+	return nil
+}
+
+func (h *Host) spoolName(shard engine.ShardID, index uint64) string {
+	return h.fs.PathJoin(h.stateDir, fmt.Sprintf("snapshot-%d-%d.tmp", shard, index))
+}
+
+func (h *Host) spool(name string, shard engine.ShardID, body io.Reader) error {
+	f, err := h.fs.Create(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return fmt.Errorf("shard %d: receive snapshot: %w", shard, err)
+	}
+	// The writer owns the file from here on.
+	w := sstable.NewWriter(objstorageprovider.NewFileWritable(f), sstable.WriterOptions{TableFormat: h.db.TableFormat()})
+	err = readSnapshot(body, shard, w.Set)
+	if closeErr := w.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("shard %d: receive snapshot: %w", shard, err)
+	}
+	return nil
+}
+
+// install replaces the shard's rows by those of a received snapshot and lets the log begin behind it. It runs on the
+// applier, so everything applied before is done.
+func (s *shard) install(t *appendTask) error {
+	index := t.snapshot.GetMetadata().GetIndex()
+	name := s.host.spoolName(s.id, index)
+	lower, upper := engine.Bounds(s.id)
+	_, err := s.host.db.IngestAndExcise(context.Background(), []string{name}, nil, nil, pebble.KeyRange{Start: lower, End: upper})
+	if err != nil {
+		return fmt.Errorf("shard %d: install snapshot at %d: %w", s.id, index, err)
+	}
+	if err := s.exec.Restore(); err != nil {
+		return err
+	}
+	if got := s.exec.Applied().Index; got != index {
+		return fmt.Errorf("shard %d: snapshot announced for index %d holds %d", s.id, index, got)
+	}
+	s.visibleLSN.Store(uint64(s.exec.Applied().LSN))
+	s.clock.observe(s.exec.Applied().Stamp)
+	s.host.log.Info("installed snapshot", "shard", s.id, "index", index)
+	s.mail.put(func(in *input) { in.installed = true })
+	return nil
+}

@@ -1,0 +1,25 @@
+package shard
+
+import (
+	"io"
+
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// Transport carries raft messages and snapshots to other nodes. Messages may be lost, delayed, repeated and reordered; what
+// arrives is unchanged.
+type Transport interface {
+	// Send hands over messages for a shard, each to the node it names; it does not wait.
+	Send(shard uint16, msgs []*raftpb.Message)
+	// SendSnapshot streams body with the message that announces it and calls done once, with nil when the receiver has
+	// accepted all of it. It does not wait, and closes body.
+	SendSnapshot(shard uint16, msg *raftpb.Message, body io.ReadCloser, done func(error))
+}
+
+// Receiver is what a Transport delivers to. A Host is one.
+type Receiver interface {
+	// Receive takes messages for a shard.
+	Receive(shard uint16, msgs []*raftpb.Message)
+	// ReceiveSnapshot reads body to its end and takes the message that announced it.
+	ReceiveSnapshot(shard uint16, msg *raftpb.Message, body io.Reader) error
+}
