@@ -1,0 +1,148 @@
+// Package floe is an embeddable data node: key-value, and later streams, queues, time series, actions, stream processing and
+// workflows, over one replicated log stored in Pebble.
+//
+//	node, err := floe.Open(floe.Config{DataDir: "data"})
+//	if err != nil { ... }
+//	defer node.Close()
+//	store := node.KV("default")
+//	_, err = store.Put(ctx, "greeting", []byte("hello"))
+//	entry, err := store.Get(ctx, "greeting")
+//
+// Every write is a command in the log of one of the node's shards; what is acknowledged is durable and visible. A transaction
+// (Node.Txn) changes any keys of a namespace together or not at all. The errors of all packages are the values below.
+package floe
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/shard"
+	"github.com/floedb/floe/kv"
+)
+
+// Version is the version of this program, as /cluster/stats reports it.
+const Version = "0.1.0"
+
+// The errors of floe; the same values in every package. Use errors.Is.
+var (
+	ErrNotFound       = engine.ErrNotFound
+	ErrConflict       = engine.ErrConflict
+	ErrExists         = engine.ErrExists
+	ErrInvalid        = engine.ErrInvalid
+	ErrBusy           = engine.ErrBusy
+	ErrUnavailable    = engine.ErrUnavailable
+	ErrUnknownOutcome = engine.ErrUnknownOutcome // a write that may or may not have happened; also ErrUnavailable
+	ErrClosed         = engine.ErrClosed
+	ErrUnauthorized   = engine.ErrUnauthorized
+)
+
+// Durability says when a write is acknowledged.
+type Durability = shard.Durability
+
+// The durabilities.
+const (
+	// Sync acknowledges what has been fsynced on a quorum: nothing acknowledged is lost, not even in a power failure of all nodes.
+	Sync = shard.Sync
+	// Async acknowledges what has been written, and fsyncs within Config.SyncInterval: a crash of the process loses nothing
+	// that was acknowledged, a power failure at most the last interval.
+	Async = shard.Async
+)
+
+// Config says how to open a node. The zero value is a node in memory.
+type Config struct {
+	// DataDir is the directory of the node, created when missing and locked while the node is open. "" keeps everything in
+	// memory, for tests.
+	DataDir string
+	// Shards is the number of shards, 1 to 256. It is fixed when the directory is created: 0 takes what is there, or 4.
+	Shards int
+	// Durability is Sync unless set to Async.
+	Durability Durability
+	// SyncInterval is how late an Async write may be fsynced. 0 means 100 ms.
+	SyncInterval time.Duration
+	// CacheSize is the memory for cached blocks of the state, in bytes. 0 means 256 MiB with a DataDir and 16 MiB without.
+	CacheSize int64
+	// MaxValueSize is the largest value or payload in bytes, at most 16 MiB. 0 means 1 MiB.
+	MaxValueSize int
+	// Logger hears of changes of state and background failures, not of requests. nil means no log.
+	Logger *slog.Logger
+}
+
+// Node is an open data node. Its methods may be used by many goroutines at once.
+type Node struct {
+	host     *shard.Host
+	router   *engine.Router
+	maxValue int
+}
+
+// Open opens the node of a data directory, or creates it, and returns once all its shards can be written to. It brings the state
+// forward from the log, so after a crash it takes up to a few seconds.
+//
+// Errors: ErrInvalid naming every bad field; ErrUnavailable if another process holds the directory; an error naming what it found
+// if the directory is of a newer format, has another number of shards, or is damaged (nothing is changed then).
+func Open(c Config) (*Node, error) {
+	host, err := shard.Open(shard.Config{
+		Dir:          c.DataDir,
+		Shards:       c.Shards,
+		Durability:   c.Durability,
+		SyncInterval: c.SyncInterval,
+		CacheBytes:   c.CacheSize,
+		MaxValue:     c.MaxValueSize,
+		Logger:       c.Logger,
+		Machines:     []func() engine.Machine{kv.NewMachine},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Node{host: host, router: engine.NewRouter(host), maxValue: host.MaxValue()}, nil
+}
+
+// KV returns the key-value store of a namespace.
+func (n *Node) KV(namespace string) *kv.Store { return kv.New(n.router, namespace, n.maxValue) }
+
+// Txn starts a transaction in a namespace.
+func (n *Node) Txn(namespace string) *Txn { return engine.NewTxn(n.router, namespace, n.maxValue) }
+
+// Namespaces creates and lists namespaces.
+func (n *Node) Namespaces() *Namespaces { return engine.NewNamespaces(n.router) }
+
+// MaxValueSize returns the configured limit for values and payloads, in bytes.
+func (n *Node) MaxValueSize() int { return n.maxValue }
+
+// Stats returns figures about the node.
+func (n *Node) Stats(context.Context) (Stats, error) {
+	s := n.host.Stats()
+	s.Version = Version
+	return s, nil
+}
+
+// Err returns what made the node fail, or nil. A failed node answers nothing but ErrUnavailable until it is opened again.
+func (n *Node) Err() error { return n.host.Err() }
+
+// Close writes what is in memory to disk, releases the directory and returns when all goroutines have ended. Calls that wait get
+// ErrClosed. A second Close does nothing.
+func (n *Node) Close() error { return n.host.Close() }
+
+// Names of types that live in internal packages.
+type (
+	// Stats is what Node.Stats returns.
+	Stats = shard.Stats
+	// Txn collects the conditions and operations of a transaction.
+	Txn = engine.Txn
+	// TxnResult holds what the operations of a transaction returned.
+	TxnResult = engine.TxnResult
+	// TxnError names the condition or operation that made a transaction fail.
+	TxnError = engine.TxnError
+	// Op is an operation of a transaction, made by kv.PutOp and its siblings.
+	Op = engine.Op
+	// Condition is a condition of a transaction, made by kv.RevisionIs and its siblings.
+	Condition = engine.Condition
+	// Namespaces creates and lists namespaces.
+	Namespaces = engine.Namespaces
+	// NamespaceInfo describes a namespace.
+	NamespaceInfo = engine.NamespaceInfo
+)
+
+// Spread is the option of Namespaces.Create for a namespace that outgrows one shard.
+var Spread = engine.Spread

@@ -1,0 +1,34 @@
+package kv
+
+import (
+	"context"
+	"time"
+)
+
+// Version is one version of a key.
+type Version struct {
+	Version   uint64
+	Revision  uint64
+	Term      uint64 // raft term in which it was written
+	Time      time.Time
+	Size      int // bytes of the value
+	Tombstone bool
+	Expired   bool   // a tombstone left by expiry, not by Delete
+	Value     []byte // nil for a tombstone
+}
+
+// History returns the versions of key that are kept, newest first, tombstones included: at most 64. ErrNotFound if it never
+// existed or was deleted long ago (see the package comment).
+func (s *Store) History(ctx context.Context, key string) ([]Version, error) {
+	if err := checkKey(key); err != nil {
+		return nil, err
+	}
+	q := historyQuery{namespace: s.namespace, key: key}
+	if err := s.router.Query(ctx, s.namespace, key, &q); err != nil {
+		return nil, err
+	}
+	if len(q.versions) == 0 {
+		return nil, notFound(key)
+	}
+	return q.versions, nil
+}

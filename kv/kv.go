@@ -1,0 +1,202 @@
+package kv
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// MaxKeyBytes is the longest key.
+const MaxKeyBytes = 4096
+
+// DefaultMaxValueBytes is the longest value unless configured otherwise.
+const DefaultMaxValueBytes = 1 << 20
+
+// MaxVersions is how many versions of a key its history keeps, the present one included.
+const MaxVersions = 64
+
+// The errors of the store; the same values as in package floe.
+var (
+	ErrNotFound = engine.ErrNotFound
+	ErrConflict = engine.ErrConflict
+	ErrInvalid  = engine.ErrInvalid
+)
+
+// ConflictError is the ErrConflict of a condition that does not hold.
+type ConflictError struct {
+	Key      string
+	Revision uint64 // the key's present revision, 0 if it does not exist
+	Want     string // the condition, such as "absent" or "revision 7"
+}
+
+func (e *ConflictError) Error() string {
+	present := "absent"
+	if e.Revision != 0 {
+		present = fmt.Sprintf("at revision %d", e.Revision)
+	}
+	return fmt.Sprintf("kv: key %q is %s, want %s", e.Key, present, e.Want)
+}
+
+// Unwrap returns ErrConflict.
+func (e *ConflictError) Unwrap() error { return ErrConflict }
+
+// Entry is a key with its present value.
+type Entry struct {
+	Key       string
+	Value     []byte // the caller's to keep
+	Revision  uint64 // log sequence number of its last write; use it with IfRevision
+	Version   uint64 // how many versions the key has had, 1 for a new key
+	UpdatedAt time.Time
+	ExpiresAt time.Time // zero: never
+}
+
+// Written says what a write made.
+type Written struct {
+	Revision uint64
+	Version  uint64
+}
+
+// Store is the key-value store of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
+type Store struct {
+	router    *engine.Router
+	namespace string
+	maxValue  int
+}
+
+// New returns the store of a namespace behind a router; hosts call floe.Node.KV instead. maxValueBytes of 0 means
+// DefaultMaxValueBytes.
+func New(router *engine.Router, namespace string, maxValueBytes int) *Store {
+	if maxValueBytes == 0 {
+		maxValueBytes = DefaultMaxValueBytes
+	}
+	return &Store{router: router, namespace: namespace, maxValue: maxValueBytes}
+}
+
+// Namespace returns the namespace of the store.
+func (s *Store) Namespace() string { return s.namespace }
+
+// Put stores value at key. A plain Put replaces whatever is there and clears an earlier expiry. value may be reused on return.
+// When Put returns nil, the value is committed (see floe.Config.Durability) and visible to every reader. After a ctx error or
+// ErrUnknownOutcome it may or may not have been stored.
+//
+// Options: TTL, IfAbsent, IfPresent, IfRevision. Errors: *ConflictError if a condition does not hold; ErrInvalid for a key
+// that is not 1-4096 bytes, a value over the limit, a TTL that is not positive, contradicting conditions.
+func (s *Store) Put(ctx context.Context, key string, value []byte, opts ...PutOption) (Written, error) {
+	return propose(ctx, s, putCommand(key, value, opts), decodeWritten)
+}
+
+// Get returns the entry at key, or ErrNotFound.
+func (s *Store) Get(ctx context.Context, key string) (Entry, error) {
+	if err := checkKey(key); err != nil {
+		return Entry{}, err
+	}
+	q := getQuery{namespace: s.namespace, keys: []string{key}}
+	if err := s.router.Query(ctx, s.namespace, key, &q); err != nil {
+		return Entry{}, err
+	}
+	if len(q.entries) == 0 {
+		return Entry{}, notFound(key)
+	}
+	return q.entries[0], nil
+}
+
+// GetMany returns the entries of those keys that exist, in no particular order, with one round trip per shard.
+func (s *Store) GetMany(ctx context.Context, keys ...string) (map[string]Entry, error) {
+	byShard := make(map[engine.ShardID][]string)
+	for _, k := range keys {
+		if err := checkKey(k); err != nil {
+			return nil, err
+		}
+		shard, err := s.router.Shard(ctx, s.namespace, k)
+		if err != nil {
+			return nil, err
+		}
+		byShard[shard] = append(byShard[shard], k)
+	}
+	found := make(map[string]Entry, len(keys))
+	for shard, part := range byShard {
+		q := getQuery{namespace: s.namespace, keys: part}
+		if err := s.router.Door().Query(ctx, shard, &q); err != nil {
+			return nil, err
+		}
+		for _, e := range q.entries {
+			found[e.Key] = e
+		}
+	}
+	return found, nil
+}
+
+// Exists reports whether key has a value.
+func (s *Store) Exists(ctx context.Context, key string) (bool, error) {
+	if err := checkKey(key); err != nil {
+		return false, err
+	}
+	q := getQuery{namespace: s.namespace, keys: []string{key}, withoutValues: true}
+	err := s.router.Query(ctx, s.namespace, key, &q)
+	return len(q.entries) > 0, err
+}
+
+// Delete removes key and leaves a tombstone in its history.
+//
+// Options: IfRevision. Errors: ErrNotFound if it does not exist, *ConflictError.
+func (s *Store) Delete(ctx context.Context, key string, opts ...DeleteOption) (Written, error) {
+	return propose(ctx, s, deleteCommand(key, opts), decodeWritten)
+}
+
+// Touch makes key expire ttl from now. Value, revision and version stay; watchers are not told.
+//
+// Options: IfRevision. Errors: ErrNotFound, *ConflictError, ErrInvalid if ttl is not positive.
+func (s *Store) Touch(ctx context.Context, key string, ttl time.Duration, opts ...TouchOption) error {
+	_, err := propose(ctx, s, touchCommand(key, ttl, opts), decodeWritten)
+	return err
+}
+
+// Persist removes the expiry of key. Errors: ErrNotFound.
+func (s *Store) Persist(ctx context.Context, key string) error {
+	_, err := propose(ctx, s, persistCommand(key), decodeWritten)
+	return err
+}
+
+// Incr adds delta to the decimal integer stored at key and returns the new value; a missing key counts as 0. An expiry stays.
+// When Incr returns nil, the value is committed and visible to every reader. After a ctx error the increment may or may not
+// have happened.
+//
+// Options: Min, Max. Errors: ErrInvalid if the stored value is not a decimal integer, or the sum leaves the int64 range or
+// the bounds (nothing is written).
+func (s *Store) Incr(ctx context.Context, key string, delta int64, opts ...IncrOption) (int64, error) {
+	return propose(ctx, s, incrCommand(key, delta, opts), decodeInt)
+}
+
+// propose sends one operation of the store.
+func propose[T any](ctx context.Context, s *Store, op engine.Op, decode func([]byte) (T, error)) (T, error) {
+	var zero T
+	if op.Err != nil {
+		return zero, op.Err
+	}
+	if op.Payload > s.maxValue {
+		return zero, engine.Errorf(ErrInvalid, "kv: value of %d bytes exceeds max_value_size (%d bytes)", op.Payload, s.maxValue)
+	}
+	if err := engine.CheckWritable(s.namespace); err != nil {
+		return zero, err
+	}
+	op.Command.Namespace = s.namespace
+	result, err := s.router.Propose(ctx, op.Route, op.Command)
+	if err != nil {
+		return zero, err
+	}
+	return decode(result)
+}
+
+func checkKey(key string) error {
+	if key == "" {
+		return engine.Errorf(ErrInvalid, "kv: key is empty")
+	}
+	if len(key) > MaxKeyBytes {
+		return engine.Errorf(ErrInvalid, "kv: key of %d bytes exceeds %d", len(key), MaxKeyBytes)
+	}
+	return nil
+}
+
+func notFound(key string) error { return engine.Errorf(ErrNotFound, "kv: key %q not found", key) }

@@ -1,0 +1,73 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+func isNotFound(err error) bool { return errors.Is(err, ErrNotFound) }
+
+// Lock is a lease on a key. It protects nothing by itself once its time is up: make the writes that need it conditional
+// with Held, or hand Token to what you write to.
+type Lock struct {
+	store *Store
+	key   string
+	token uint64
+}
+
+// Lock takes the lock key for ttl, waiting within ctx while somebody else holds it. Holders that do not Renew lose it when
+// ttl is over.
+//
+// Errors: ErrInvalid for a ttl that is not positive; ctx's error. After ErrUnknownOutcome the lock may be taken until ttl ends.
+func (s *Store) Lock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
+	for {
+		l, err := s.TryLock(ctx, key, ttl)
+		var held *ConflictError
+		if !errors.As(err, &held) {
+			return l, err
+		}
+		if _, err := s.WaitChange(ctx, key, held.Revision); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// TryLock takes the lock key for ttl, or returns a *ConflictError at once if it is held.
+func (s *Store) TryLock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
+	w, err := s.Put(ctx, key, nil, IfAbsent(), TTL(ttl))
+	if err != nil {
+		return nil, err
+	}
+	return &Lock{store: s, key: key, token: w.Revision}, nil
+}
+
+// Key returns the key of the lock.
+func (l *Lock) Key() string { return l.key }
+
+// Token returns the fencing token: the revision at which the lock was taken. A later holder has a greater one.
+func (l *Lock) Token() uint64 { return l.token }
+
+// Held is the condition that the lock is still held, for a transaction in the same namespace.
+func (l *Lock) Held() engine.Condition { return RevisionIs(l.key, l.token) }
+
+// Renew makes the lock end ttl from now. ErrConflict if it has been lost.
+func (l *Lock) Renew(ctx context.Context, ttl time.Duration) error {
+	return lost(l.store.Touch(ctx, l.key, ttl, IfRevision(l.token)))
+}
+
+// Unlock gives the lock back. ErrConflict if it had been lost.
+func (l *Lock) Unlock(ctx context.Context) error {
+	_, err := l.store.Delete(ctx, l.key, IfRevision(l.token))
+	return lost(err)
+}
+
+// lost turns the absence of the key into the conflict that it is for a holder.
+func lost(err error) error {
+	if isNotFound(err) {
+		return engine.Errorf(ErrConflict, "%v: the lock has been lost", err)
+	}
+	return err
+}

@@ -1,0 +1,366 @@
+package kv
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// How long the history of a deleted key stays, and for how many deleted keys of a namespace in one shard.
+const (
+	tombstoneMillis = 24 * 60 * 60 * 1000
+	maxTombstones   = 100_000
+	maxForget       = 1000 // keys forgotten by one firing of the timer
+)
+
+// Timer tokens.
+const (
+	tokenExpire = 'e' // followed by the key
+	tokenForget = 'f' // scheduled while the namespace has tombstones, and sometimes longer
+)
+
+// Machine is the key-value state machine of one shard.
+type Machine struct {
+	recent recentChanges
+	buf    []byte // of the applying goroutine
+	row    []byte // likewise
+}
+
+// NewMachine returns a machine for a shard.
+func NewMachine() engine.Machine { return &Machine{} }
+
+// ID returns engine.MachineKV.
+func (m *Machine) ID() engine.MachineID { return engine.MachineKV }
+
+// Kinds returns the highest command kind.
+func (m *Machine) Kinds() uint8 { return numKinds }
+
+// Apply carries out a command.
+func (m *Machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+	c, err := decodeCommand(cmd.Kind, cmd.Body)
+	if err != nil {
+		return nil, err
+	}
+	cur := m.load(tx, c.key)
+	if err := c.check(&cur); err != nil {
+		return nil, err
+	}
+	switch cmd.Kind {
+	case kindCheck:
+		return nil, nil
+	case kindPut:
+		return m.put(tx, &c, cur), nil
+	case kindIncr:
+		return m.incr(tx, &c, cur)
+	case kindJSONSet:
+		return m.jsonSet(tx, &c, cur)
+	}
+	if cur.tombstone() || !cur.exists() {
+		return nil, notFound(string(c.key))
+	}
+	switch cmd.Kind {
+	case kindDelete:
+		return m.delete(tx, &c, cur), nil
+	case kindTouch:
+		return m.touch(tx, &c, cur), nil
+	case kindJSONDelete:
+		return m.jsonDelete(tx, &c, cur)
+	}
+	panic(fmt.Sprintf("kv: unknown command kind %d", cmd.Kind))
+}
+
+// check compares the condition with the present row; a tombstone counts as absent.
+func (c *command) check(cur *row) error {
+	revision := cur.revision
+	if cur.tombstone() {
+		revision = 0
+	}
+	holds := true
+	switch c.o.cond {
+	case absent:
+		holds = revision == 0
+	case present:
+		holds = revision != 0
+	case atRevision:
+		holds = revision == c.o.revision
+	}
+	if holds {
+		return nil
+	}
+	return &ConflictError{Key: string(c.key), Revision: revision, Want: c.o.want()}
+}
+
+// load returns the present row of a key. A key whose time has come expires first, as its timer would have done.
+func (m *Machine) load(tx *engine.Tx, k []byte) row {
+	m.buf = currentKey(m.buf[:0], tx.Namespace(), k)
+	b, ok := tx.Get(m.buf)
+	if !ok {
+		return row{}
+	}
+	cur := mustDecode(b)
+	if !cur.tombstone() && cur.expiredAt(tx.Now()) {
+		cur = m.expire(tx, k, cur)
+		tx.Step()
+	}
+	return cur
+}
+
+func mustDecode(b []byte) row {
+	w, err := decodeRow(b)
+	if err != nil {
+		panic(err)
+	}
+	return w
+}
+
+func (m *Machine) put(tx *engine.Tx, c *command, cur row) []byte {
+	next := row{value: c.value}
+	if c.o.ttlMillis > 0 {
+		next.flags, next.expiresAt = flagExpires, tx.Now()+c.o.ttlMillis
+	}
+	tx.Count(engine.CountKeySets, 1)
+	return encodeWritten(m.replace(tx, c.key, cur, next))
+}
+
+// update writes a new value and keeps the expiry.
+func (m *Machine) update(tx *engine.Tx, k []byte, cur row, value []byte) Written {
+	tx.Count(engine.CountKeySets, 1)
+	return m.replace(tx, k, cur, row{flags: cur.flags & flagExpires, expiresAt: cur.expiresAt, value: value})
+}
+
+func (m *Machine) incr(tx *engine.Tx, c *command, cur row) ([]byte, error) {
+	var old int64
+	if cur.exists() && !cur.tombstone() {
+		var err error
+		if old, err = strconv.ParseInt(string(cur.value), 10, 64); err != nil {
+			return nil, engine.Errorf(ErrInvalid, "kv: value of key %q is not a decimal integer", c.key)
+		}
+	}
+	sum := old + c.delta
+	if (sum > old) != (c.delta > 0) && c.delta != 0 {
+		return nil, engine.Errorf(ErrInvalid, "kv: key %q: %d + %d leaves the int64 range", c.key, old, c.delta)
+	}
+	if sum < c.o.minV || sum > c.o.maxV {
+		return nil, engine.Errorf(ErrInvalid, "kv: key %q: %d + %d = %d is not in [%d, %d]", c.key, old, c.delta, sum, c.o.minV, c.o.maxV)
+	}
+	m.update(tx, c.key, cur, strconv.AppendInt(nil, sum, 10))
+	return codec.AppendVarint(nil, sum), nil
+}
+
+func (m *Machine) delete(tx *engine.Tx, c *command, cur row) []byte {
+	tx.Count(engine.CountKeyDeletes, 1)
+	return encodeWritten(m.replace(tx, c.key, cur, row{flags: flagTombstone}))
+}
+
+func (m *Machine) expire(tx *engine.Tx, k []byte, cur row) row {
+	m.replace(tx, k, cur, row{flags: flagTombstone | flagExpired})
+	b, _ := tx.Get(currentKey(m.buf[:0], tx.Namespace(), k))
+	return mustDecode(b)
+}
+
+// touch changes the expiry of the present version in place.
+func (m *Machine) touch(tx *engine.Tx, c *command, cur row) []byte {
+	m.unscheduleExpiry(tx, c.key, &cur)
+	cur.flags, cur.expiresAt = cur.flags&^flagExpires, 0
+	if c.o.ttlMillis > 0 {
+		cur.flags, cur.expiresAt = cur.flags|flagExpires, tx.Now()+c.o.ttlMillis
+	}
+	m.scheduleExpiry(tx, c.key, &cur)
+	m.setCurrent(tx, c.key, &cur)
+	return encodeWritten(cur.written())
+}
+
+// replace is the one way in which a key gets a new version: next's value, flags and expiry are given, the rest follows
+// from cur. It keeps history, timers, tombstones, counters and watchers in step.
+func (m *Machine) replace(tx *engine.Tx, k []byte, cur, next row) Written {
+	next.revision, next.version, next.previous = uint64(tx.LSN()), cur.version+1, cur.revision
+	next.term, next.updatedAt = tx.Term(), tx.Now()
+
+	if cur.exists() {
+		m.row = cur.encode(m.row[:0])
+		m.buf = historyKey(m.buf[:0], tx.Namespace(), k, cur.version)
+		tx.Set(m.buf, m.row)
+	}
+	if next.version > MaxVersions {
+		m.buf = historyKey(m.buf[:0], tx.Namespace(), k, next.version-MaxVersions)
+		tx.Delete(m.buf)
+	}
+	m.leave(tx, k, &cur)
+	m.enter(tx, k, &next)
+	m.setCurrent(tx, k, &next)
+	tx.Changed(k)
+	return next.written()
+}
+
+func (m *Machine) setCurrent(tx *engine.Tx, k []byte, w *row) {
+	m.buf, m.row = currentKey(m.buf[:0], tx.Namespace(), k), w.encode(m.row[:0])
+	tx.Set(m.buf, m.row)
+}
+
+// leave undoes what stands beside a version that stops being the present one.
+func (m *Machine) leave(tx *engine.Tx, k []byte, cur *row) {
+	switch {
+	case !cur.exists():
+	case cur.tombstone():
+		m.buf = deadKey(m.buf[:0], tx.Namespace(), cur.revision)
+		tx.Delete(m.buf)
+		tx.Count(engine.CountDeadKeys, -1)
+	default:
+		m.unscheduleExpiry(tx, k, cur)
+		tx.Count(engine.CountKeys, -1)
+		tx.Count(engine.CountKeyBytes, -int64(len(k)+len(cur.value)))
+	}
+}
+
+// enter does what has to stand beside a version that becomes the present one.
+func (m *Machine) enter(tx *engine.Tx, k []byte, next *row) {
+	if !next.tombstone() {
+		m.scheduleExpiry(tx, k, next)
+		tx.Count(engine.CountKeys, 1)
+		tx.Count(engine.CountKeyBytes, int64(len(k)+len(next.value)))
+		return
+	}
+	dead := tx.Counted(engine.CountDeadKeys)
+	if dead == 0 {
+		m.scheduleForget(tx, next.updatedAt+tombstoneMillis)
+	}
+	if dead >= maxTombstones {
+		m.forget(tx, 1, next.updatedAt)
+	}
+	m.buf = deadKey(m.buf[:0], tx.Namespace(), next.revision)
+	tx.Set(m.buf, append(codec.AppendVarint(nil, next.updatedAt), k...))
+	tx.Count(engine.CountDeadKeys, 1)
+}
+
+// scheduleForget sets the namespace's timer, if it is not set: a key that comes and goes must not leave a timer each time.
+func (m *Machine) scheduleForget(tx *engine.Tx, due int64) {
+	m.buf = forgetTimerKey(m.buf[:0], tx.Namespace())
+	if _, set := tx.Get(m.buf); set {
+		return
+	}
+	tx.Set(m.buf, nil)
+	tx.Schedule(due, []byte{tokenForget})
+}
+
+func (m *Machine) scheduleExpiry(tx *engine.Tx, k []byte, w *row) {
+	if w.flags&flagExpires != 0 {
+		tx.Schedule(w.expiresAt, append([]byte{tokenExpire}, k...))
+	}
+}
+
+func (m *Machine) unscheduleExpiry(tx *engine.Tx, k []byte, w *row) {
+	if w.flags&flagExpires != 0 {
+		tx.Unschedule(w.expiresAt, append([]byte{tokenExpire}, k...))
+	}
+}
+
+// OnTimer expires a key or forgets old tombstones.
+func (m *Machine) OnTimer(tx *engine.Tx, token []byte) {
+	switch token[0] {
+	case tokenExpire:
+		k := token[1:]
+		b, ok := tx.Get(currentKey(m.buf[:0], tx.Namespace(), k))
+		if !ok {
+			return
+		}
+		if cur := mustDecode(b); !cur.tombstone() && cur.expiredAt(tx.Now()) {
+			m.expire(tx, k, cur)
+		}
+	case tokenForget:
+		tx.Delete(forgetTimerKey(nil, tx.Namespace()))
+		if next := m.forget(tx, maxForget, tx.Now()-tombstoneMillis); next != 0 {
+			m.scheduleForget(tx, max(next+tombstoneMillis, tx.Now()))
+		}
+	default:
+		panic(fmt.Sprintf("kv: unknown timer token %q", token))
+	}
+}
+
+// forget removes tombstones of keys deleted up to the given time, at most limit, oldest first, with the keys' histories. It
+// returns when the oldest one left was deleted, 0 if none is left.
+func (m *Machine) forget(tx *engine.Tx, limit int, deletedBefore int64) (next int64) {
+	ns := tx.Namespace()
+	it := tx.Iter(m.recent.deadFrom(ns), key.PrefixEnd(deadPrefix(nil, ns)))
+	var from []byte
+	forgotten := uint64(0)
+	for ok := it.First(); ok; ok = it.Next() {
+		r := codec.NewReader(it.Value())
+		deletedAt, k := r.Varint(), r.Rest()
+		from = append(from[:0], it.Key()...)
+		if deletedAt > deletedBefore || limit == 0 {
+			next = deletedAt
+			break
+		}
+		limit--
+		forgotten = binary.BigEndian.Uint64(from[len(from)-8:])
+		m.forgetKey(tx, k, from)
+	}
+	if err := it.Close(); err != nil {
+		panic(err)
+	}
+	if forgotten > 0 {
+		tx.Set(forgottenKey(nil, ns), codec.AppendUvarint(nil, forgotten))
+	}
+	tx.OnCommit(func() { m.recent.setDeadFrom(ns, from) })
+	return next
+}
+
+func (m *Machine) forgetKey(tx *engine.Tx, k, dead []byte) {
+	ns := tx.Namespace()
+	b, ok := tx.Get(currentKey(nil, ns, k))
+	if !ok {
+		panic(fmt.Sprintf("kv: tombstone of %q has no row", k))
+	}
+	cur := mustDecode(b)
+	for v := oldestVersion(cur.version); v < cur.version; v++ {
+		tx.Delete(historyKey(nil, ns, k, v))
+	}
+	tx.Delete(currentKey(nil, ns, k))
+	tx.Delete(dead)
+	tx.Count(engine.CountDeadKeys, -1)
+}
+
+// oldestVersion returns the first version that the history still holds.
+func oldestVersion(newest uint64) uint64 {
+	if newest <= MaxVersions {
+		return 1
+	}
+	return newest - MaxVersions + 1
+}
+
+// Restore forgets what was in memory: it is rebuilt by use.
+func (m *Machine) Restore(v *engine.View) error {
+	lsn, err := v.LSN()
+	if err != nil {
+		return err
+	}
+	m.recent.reset(lsn)
+	return nil
+}
+
+// Committed remembers what changed, for watchers, and wakes those who wait.
+func (m *Machine) Committed(changes []engine.Change, waiting bool, wake func(engine.Topic, int)) {
+	m.recent.add(changes)
+	if !waiting {
+		return
+	}
+	for i, c := range changes {
+		wake(keyTopic(c.Name, c.Key), -1)
+		if i == 0 || changes[i-1].Namespace != c.Namespace {
+			wake(namespaceTopic(c.Name), -1)
+		}
+	}
+}
+
+func keyTopic(namespace string, k []byte) engine.Topic {
+	return engine.TopicOf(engine.MachineKV, namespace, k)
+}
+
+// namespaceTopic is woken by any change of the namespace. No key is empty, so it is nobody's own topic.
+func namespaceTopic(namespace string) engine.Topic {
+	return engine.TopicOf(engine.MachineKV, namespace, nil)
+}

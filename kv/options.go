@@ -1,0 +1,121 @@
+package kv
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// condition is what must hold for a command to take effect.
+type condition uint8
+
+const (
+	always condition = iota
+	absent
+	present
+	atRevision
+	numConditions
+)
+
+// writeOptions collects the options of all writing operations; the option types say which operation takes which.
+type writeOptions struct {
+	cond       condition
+	revision   uint64
+	ttlMillis  int64 // 0: none
+	minV, maxV int64
+	err        error
+}
+
+func (o *writeOptions) require(c condition, revision uint64) {
+	if o.cond != always && (o.cond != c || o.revision != revision) {
+		o.err = engine.Errorf(ErrInvalid, "kv: contradicting conditions: %s and %s", o.want(), (&writeOptions{cond: c, revision: revision}).want())
+		return
+	}
+	o.cond, o.revision = c, revision
+}
+
+// want words the condition for a ConflictError.
+func (o *writeOptions) want() string {
+	switch o.cond {
+	case absent:
+		return "absent"
+	case present:
+		return "present"
+	}
+	return fmt.Sprintf("revision %d", o.revision)
+}
+
+// PutOption changes what Put does.
+type PutOption interface{ applyPut(*writeOptions) }
+
+// DeleteOption changes what Delete does.
+type DeleteOption interface{ applyDelete(*writeOptions) }
+
+// TouchOption changes what Touch does.
+type TouchOption interface{ applyTouch(*writeOptions) }
+
+// IncrOption changes what Incr does.
+type IncrOption interface{ applyIncr(*writeOptions) }
+
+type putOption func(*writeOptions)
+
+func (f putOption) applyPut(o *writeOptions) { f(o) }
+
+// TTL makes the entry expire d from now. It is counted in milliseconds, rounded up.
+func TTL(d time.Duration) PutOption {
+	return putOption(func(o *writeOptions) { o.ttlMillis, o.err = checkTTL(d, o.err) })
+}
+
+func checkTTL(d time.Duration, prev error) (int64, error) {
+	if d <= 0 {
+		return 0, engine.Errorf(ErrInvalid, "kv: ttl %v is not positive", d)
+	}
+	return int64((d-1)/time.Millisecond) + 1, prev
+}
+
+// IfAbsent stores only if the key does not exist.
+func IfAbsent() PutOption { return putOption(func(o *writeOptions) { o.require(absent, 0) }) }
+
+// IfPresent stores only if the key exists.
+func IfPresent() PutOption { return putOption(func(o *writeOptions) { o.require(present, 0) }) }
+
+// RevisionOption is the option of IfRevision; Put, Delete and Touch take it.
+type RevisionOption struct{ revision uint64 }
+
+// IfRevision makes the operation take effect only if the key's present revision is r. 0 means that it must not exist.
+func IfRevision(r uint64) RevisionOption { return RevisionOption{r} }
+
+func (r RevisionOption) apply(o *writeOptions) {
+	if r.revision == 0 {
+		o.require(absent, 0)
+		return
+	}
+	o.require(atRevision, r.revision)
+}
+
+func (r RevisionOption) applyPut(o *writeOptions)    { r.apply(o) }
+func (r RevisionOption) applyDelete(o *writeOptions) { r.apply(o) }
+func (r RevisionOption) applyTouch(o *writeOptions)  { r.apply(o) }
+
+type incrOption func(*writeOptions)
+
+func (f incrOption) applyIncr(o *writeOptions) { f(o) }
+
+// Min refuses an increment whose result would be less than v.
+func Min(v int64) IncrOption { return incrOption(func(o *writeOptions) { o.minV = v }) }
+
+// Max refuses an increment whose result would be greater than v.
+func Max(v int64) IncrOption { return incrOption(func(o *writeOptions) { o.maxV = v }) }
+
+func incrOptions(opts []IncrOption) writeOptions {
+	o := writeOptions{minV: math.MinInt64, maxV: math.MaxInt64}
+	for _, opt := range opts {
+		opt.applyIncr(&o)
+	}
+	if o.minV > o.maxV {
+		o.err = engine.Errorf(ErrInvalid, "kv: min %d is greater than max %d", o.minV, o.maxV)
+	}
+	return o
+}

@@ -1,0 +1,408 @@
+package kv
+
+import (
+	"bytes"
+	"container/heap"
+	"fmt"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// The queries of the machine: arguments first, results after the blank line.
+
+type getQuery struct {
+	namespace     string
+	keys          []string
+	withoutValues bool
+
+	entries []Entry
+}
+
+type scanQuery struct {
+	namespace string
+	prefix    string
+	after     string // keys after this one; "" for all
+	limit     int
+	keysOnly  bool
+
+	items []Item
+	more  bool
+	lsn   uint64 // of the state that was read
+}
+
+type historyQuery struct {
+	namespace string
+	key       string
+
+	versions []Version
+}
+
+// waitQuery waits until the key exists (after 0) or its latest change is later than the revision after.
+type waitQuery struct {
+	namespace string
+	key       string
+	after     uint64
+	exists    bool // wait for a value, whatever its revision
+
+	event Event
+}
+
+// changesQuery waits for changes of keys with a prefix after a revision.
+type changesQuery struct {
+	namespace string
+	prefix    string
+	after     uint64
+	limit     int
+
+	events    []Event
+	next      uint64 // revision to go on from
+	compacted bool   // some of the changes are no longer in the history
+}
+
+func (*getQuery) Machine() engine.MachineID     { return engine.MachineKV }
+func (*scanQuery) Machine() engine.MachineID    { return engine.MachineKV }
+func (*historyQuery) Machine() engine.MachineID { return engine.MachineKV }
+func (*waitQuery) Machine() engine.MachineID    { return engine.MachineKV }
+func (*changesQuery) Machine() engine.MachineID { return engine.MachineKV }
+
+// Query answers a query of the store.
+func (m *Machine) Query(v *engine.View, q engine.Query) error {
+	switch q := q.(type) {
+	case *getQuery:
+		return m.queryGet(v, q)
+	case *scanQuery:
+		return m.queryScan(v, q)
+	case *historyQuery:
+		return m.queryHistory(v, q)
+	case *waitQuery:
+		return m.queryWait(v, q)
+	case *changesQuery:
+		return m.queryChanges(v, q)
+	}
+	return engine.Errorf(ErrInvalid, "kv: unknown query %T", q)
+}
+
+func (m *Machine) queryGet(v *engine.View, q *getQuery) error {
+	ns, ok := v.Namespace(q.namespace)
+	if !ok {
+		return nil
+	}
+	v.CountRead(q.namespace)
+	if len(q.keys) > 1 {
+		v.Freeze()
+	}
+	for _, k := range q.keys {
+		w, err := current(v, ns, []byte(k))
+		if err != nil {
+			return err
+		}
+		if !w.exists() || w.tombstone() || w.flags&flagExpires != 0 && !w.live(v.Now()) {
+			continue
+		}
+		if q.withoutValues {
+			w.value = nil
+		}
+		q.entries = append(q.entries, w.entry(k))
+	}
+	return nil
+}
+
+func current(v *engine.View, ns uint32, k []byte) (row, error) {
+	b, ok, err := v.Get(currentKey(nil, ns, k))
+	if err != nil || !ok {
+		return row{}, err
+	}
+	return decodeRow(b)
+}
+
+// maxPageBytes bounds the values of one page, so that a page of large ones stays small.
+const maxPageBytes = 4 << 20
+
+func (m *Machine) queryScan(v *engine.View, q *scanQuery) error {
+	lsn, err := v.LSN()
+	if err != nil {
+		return err
+	}
+	q.lsn = uint64(lsn)
+	ns, ok := v.Namespace(q.namespace)
+	if !ok {
+		return nil
+	}
+	v.CountRead(q.namespace)
+	lower := currentKey(nil, ns, []byte(q.prefix))
+	upper := key.PrefixEnd(lower)
+	if q.after >= q.prefix {
+		lower = append(currentKey(nil, ns, []byte(q.after)), 0)
+	}
+	if bytes.Compare(lower, upper) >= 0 {
+		return nil
+	}
+	it, err := v.Iter(lower, upper)
+	if err != nil {
+		return err
+	}
+	err = q.collect(it, v.Now())
+	if closeErr := it.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+func (q *scanQuery) collect(it *engine.Iter, now int64) error {
+	const keyAt = 5 // behind 'c' and the namespace
+	size := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		w, err := decodeRow(it.Value())
+		if err != nil {
+			return err
+		}
+		if !w.live(now) {
+			continue
+		}
+		if len(q.items) == q.limit || size > maxPageBytes {
+			q.more = true
+			return nil
+		}
+		item := Item{Entry: w.entry(string(it.Key()[keyAt:])), Size: len(w.value)}
+		if q.keysOnly {
+			item.Value = nil
+		} else {
+			item.Value = bytes.Clone(w.value)
+			size += len(w.value)
+		}
+		q.items = append(q.items, item)
+	}
+	return nil
+}
+
+func (m *Machine) queryHistory(v *engine.View, q *historyQuery) error {
+	ns, ok := v.Namespace(q.namespace)
+	if !ok {
+		return nil
+	}
+	v.CountRead(q.namespace)
+	v.Freeze()
+	cur, err := current(v, ns, []byte(q.key))
+	if err != nil || !cur.exists() {
+		return err
+	}
+	q.versions = append(q.versions, cur.describe())
+	prefix := historyPrefix(nil, ns, []byte(q.key))
+	it, err := v.Iter(prefix, key.PrefixEnd(prefix))
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		w, err := decodeRow(bytes.Clone(it.Value()))
+		if err != nil {
+			it.Close()
+			return err
+		}
+		q.versions = append(q.versions, w.describe())
+	}
+	return it.Close()
+}
+
+func (w *row) describe() Version {
+	return Version{
+		Version: w.version, Revision: w.revision, Term: w.term, Time: time.UnixMilli(w.updatedAt),
+		Size: len(w.value), Tombstone: w.tombstone(), Expired: w.flags&flagExpired != 0, Value: w.value,
+	}
+}
+
+func (w *row) event(k []byte) Event {
+	e := Event{Type: EventPut, Key: string(k), Value: w.value, Revision: w.revision, Version: w.version, Time: time.UnixMilli(w.updatedAt)}
+	switch {
+	case w.flags&flagExpired != 0:
+		e.Type = EventExpire
+	case w.tombstone():
+		e.Type = EventDelete
+	}
+	return e
+}
+
+func (m *Machine) queryWait(v *engine.View, q *waitQuery) error {
+	if err := v.WaitOn(keyTopic(q.namespace, []byte(q.key))); err != nil {
+		return err
+	}
+	ns, ok := v.Namespace(q.namespace)
+	if !ok {
+		return engine.ErrWait
+	}
+	lsn, err := v.LSN()
+	if err != nil {
+		return err
+	}
+	w, err := current(v, ns, []byte(q.key))
+	if err != nil {
+		return err
+	}
+	switch {
+	case q.exists && w.live(v.Now()), !q.exists && w.revision > q.after:
+		q.event = w.event([]byte(q.key))
+	case !q.exists && !w.exists() && q.after > 0 && q.after <= uint64(lsn):
+		// It had a revision and has no row: deleted, and the tombstone forgotten since.
+		q.event = Event{Type: EventDelete, Key: q.key, Revision: uint64(lsn)}
+	default:
+		return engine.ErrWait
+	}
+	return nil
+}
+
+func (m *Machine) queryChanges(v *engine.View, q *changesQuery) error {
+	if err := v.WaitOn(namespaceTopic(q.namespace)); err != nil {
+		return err
+	}
+	ns, ok := v.Namespace(q.namespace)
+	if !ok {
+		return engine.ErrWait
+	}
+	changes, upTo, ok := m.recent.since(engine.LSN(q.after), ns, []byte(q.prefix), q.limit)
+	lsn, err := v.LSN() // after the ring, so that the view holds all that the ring names
+	if err != nil {
+		return err
+	}
+	if q.after > uint64(lsn) {
+		return engine.Errorf(ErrInvalid, "kv: revision %d is ahead of the shard, which is at %d", q.after, lsn)
+	}
+	if !ok {
+		upTo = lsn
+		if changes, upTo, err = m.scanChanges(v, ns, q, upTo); err != nil || q.compacted {
+			return err
+		}
+	}
+	q.next = uint64(upTo)
+	if len(changes) == 0 {
+		q.after = q.next
+		return engine.ErrWait
+	}
+	return m.fetch(v, ns, q, changes)
+}
+
+// fetch reads the versions that the changes name.
+func (m *Machine) fetch(v *engine.View, ns uint32, q *changesQuery, changes []recentKey) error {
+	for _, c := range changes {
+		w, found, err := versionAt(v, ns, c)
+		if err != nil {
+			return err
+		}
+		if !found {
+			q.events, q.compacted = nil, true
+			return nil
+		}
+		q.events = append(q.events, w.event(c.key))
+	}
+	return nil
+}
+
+// versionAt walks a key's versions back to the one with the revision.
+func versionAt(v *engine.View, ns uint32, c recentKey) (w row, found bool, err error) {
+	if w, err = current(v, ns, c.key); err != nil || w.revision == c.revision && w.exists() {
+		return w, err == nil, err
+	}
+	for version := w.version; version > 1 && w.previous >= c.revision; {
+		version--
+		b, ok, err := v.Get(historyKey(nil, ns, c.key, version))
+		if err != nil || !ok {
+			return row{}, false, err
+		}
+		if w, err = decodeRow(b); err != nil || w.revision == c.revision {
+			return w, err == nil, err
+		}
+	}
+	return row{}, false, nil
+}
+
+// scanChanges finds the changes after q.after by looking at every key with the prefix. It keeps only the q.limit oldest.
+func (m *Machine) scanChanges(v *engine.View, ns uint32, q *changesQuery, upTo engine.LSN) ([]recentKey, engine.LSN, error) {
+	if gone, err := forgottenAfter(v, ns, q.after); err != nil || gone {
+		q.compacted = gone
+		return nil, 0, err
+	}
+	lower := currentKey(nil, ns, []byte(q.prefix))
+	it, err := v.Iter(lower, key.PrefixEnd(lower))
+	if err != nil {
+		return nil, 0, err
+	}
+	oldest := oldestChanges{limit: q.limit}
+	for ok := it.First(); ok && !q.compacted; ok = it.Next() {
+		w, err := decodeRow(it.Value())
+		if err == nil && w.revision > q.after {
+			q.compacted, err = oldest.addKey(v, ns, bytes.Clone(it.Key()[5:]), w, q.after)
+		}
+		if err != nil {
+			it.Close()
+			return nil, 0, err
+		}
+	}
+	if err := it.Close(); err != nil {
+		return nil, 0, err
+	}
+	if oldest.cut {
+		upTo = engine.LSN(oldest.keys[0].revision)
+	}
+	return oldest.sorted(), upTo, nil
+}
+
+// forgottenAfter reports whether a tombstone newer than the revision was forgotten: its key can no longer be told.
+func forgottenAfter(v *engine.View, ns uint32, after uint64) (bool, error) {
+	b, ok, err := v.Get(forgottenKey(nil, ns))
+	if err != nil || !ok {
+		return false, err
+	}
+	r := codec.NewReader(b)
+	revision := r.Uvarint()
+	if err := r.Done(); err != nil {
+		return false, fmt.Errorf("kv: forgotten row: %w", err)
+	}
+	return revision > after, nil
+}
+
+// oldestChanges keeps the limit oldest changes: a heap with the newest of them in front.
+type oldestChanges struct {
+	keys  []recentKey
+	limit int
+	cut   bool // some were left out
+}
+
+func (o *oldestChanges) Len() int           { return len(o.keys) }
+func (o *oldestChanges) Less(i, j int) bool { return o.keys[i].revision > o.keys[j].revision }
+func (o *oldestChanges) Swap(i, j int)      { o.keys[i], o.keys[j] = o.keys[j], o.keys[i] }
+func (o *oldestChanges) Push(x any)         { o.keys = append(o.keys, x.(recentKey)) }
+func (o *oldestChanges) Pop() any {
+	last := o.keys[len(o.keys)-1]
+	o.keys = o.keys[:len(o.keys)-1]
+	return last
+}
+
+// addKey adds all changes of a key after a revision; compacted means that one of them has left the key's history.
+func (o *oldestChanges) addKey(v *engine.View, ns uint32, k []byte, w row, after uint64) (compacted bool, err error) {
+	for {
+		heap.Push(o, recentKey{w.revision, k})
+		if len(o.keys) > o.limit {
+			heap.Pop(o)
+			o.cut = true
+		}
+		if w.version == 1 || w.previous <= after {
+			return false, nil
+		}
+		b, ok, err := v.Get(historyKey(nil, ns, k, w.version-1))
+		if err != nil || !ok {
+			return !ok, err
+		}
+		if w, err = decodeRow(b); err != nil {
+			return false, err
+		}
+	}
+}
+
+func (o *oldestChanges) sorted() []recentKey {
+	keys := make([]recentKey, len(o.keys))
+	for i := len(keys) - 1; i >= 0; i-- {
+		keys[i] = heap.Pop(o).(recentKey)
+	}
+	return keys
+}

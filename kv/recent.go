@@ -1,0 +1,153 @@
+package kv
+
+import (
+	"bytes"
+	"sync"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Bounds of recentChanges: together about 1.5 MiB per shard.
+const (
+	maxRecent      = 16384
+	maxRecentBytes = 1 << 20
+)
+
+// recentChanges is what a shard remembers of its latest changes: which key changed at which LSN. A watcher that keeps up
+// finds the changes it has not seen here, without a look at any other key; one that fell behind has to scan. The memory
+// is two rings, so remembering costs no allocation.
+//
+// It also holds, per namespace, where the tombstones begin, so that forgetting the oldest never walks over the remains of
+// forgotten ones. Both are only hints: what they hold follows from the state.
+type recentChanges struct {
+	mu      sync.Mutex // guards everything below; no I/O under it
+	ring    []recentChange
+	first   uint64 // number of the oldest change in the ring
+	next    uint64 // number of the next change
+	keys    []byte
+	written uint64     // bytes ever written to keys
+	floor   engine.LSN // every change after floor ...
+	covered engine.LSN // ... up to covered is in the ring
+
+	dead map[uint32][]byte // owned by the applying goroutine, not guarded by mu
+}
+
+type recentChange struct {
+	lsn    engine.LSN
+	ns     uint32
+	length uint32
+	offset uint64 // of the key, counted in bytes ever written
+}
+
+func (r *recentChanges) reset(lsn engine.LSN) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.first, r.next, r.written, r.floor, r.covered = 0, 0, 0, lsn, lsn
+	r.dead = make(map[uint32][]byte)
+}
+
+func (r *recentChanges) add(changes []engine.Change) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ring == nil {
+		r.ring, r.keys = make([]recentChange, maxRecent), make([]byte, maxRecentBytes)
+	}
+	for _, c := range changes {
+		if r.next-r.first == maxRecent {
+			r.dropFirst()
+		}
+		for r.first < r.next && r.written+uint64(len(c.Key))-r.at(r.first).offset > maxRecentBytes {
+			r.dropFirst()
+		}
+		*r.at(r.next) = recentChange{c.LSN, c.Namespace, uint32(len(c.Key)), r.written}
+		r.next++
+		for k := c.Key; len(k) > 0; {
+			n := copy(r.keys[r.written%maxRecentBytes:], k)
+			r.written += uint64(n)
+			k = k[n:]
+		}
+		r.covered = c.LSN
+	}
+}
+
+func (r *recentChanges) at(number uint64) *recentChange { return &r.ring[number%maxRecent] }
+
+func (r *recentChanges) dropFirst() {
+	r.floor = r.at(r.first).lsn
+	r.first++
+}
+
+// recentKey is a key that changed and the revision it got.
+type recentKey struct {
+	revision uint64
+	key      []byte
+}
+
+// since returns up to limit changes of keys with the prefix after an LSN, oldest first, and how far it has looked. ok is
+// false when the ring no longer reaches back that far.
+func (r *recentChanges) since(after engine.LSN, ns uint32, prefix []byte, limit int) (changes []recentKey, upTo engine.LSN, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if after < r.floor {
+		return nil, 0, false
+	}
+	upTo = max(after, r.covered)
+	for n := r.search(after); n < r.next; n++ {
+		c := r.at(n)
+		if c.ns != ns || !r.hasPrefix(c, prefix) {
+			continue
+		}
+		if len(changes) == limit {
+			return changes, engine.LSN(changes[limit-1].revision), true
+		}
+		changes = append(changes, recentKey{uint64(c.lsn), r.copyKey(c)})
+	}
+	return changes, upTo, true
+}
+
+// search returns the number of the first change after an LSN.
+func (r *recentChanges) search(after engine.LSN) uint64 {
+	lo, hi := r.first, r.next
+	for lo < hi {
+		mid := lo + (hi-lo)/2
+		if r.at(mid).lsn > after {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	return lo
+}
+
+func (r *recentChanges) hasPrefix(c *recentChange, prefix []byte) bool {
+	if int(c.length) < len(prefix) {
+		return false
+	}
+	start := c.offset % maxRecentBytes
+	if end := start + uint64(len(prefix)); end <= maxRecentBytes {
+		return bytes.Equal(r.keys[start:end], prefix)
+	}
+	return bytes.HasPrefix(r.copyKey(c), prefix)
+}
+
+func (r *recentChanges) copyKey(c *recentChange) []byte {
+	k := make([]byte, 0, c.length)
+	start := c.offset % maxRecentBytes
+	head := r.keys[start:min(start+uint64(c.length), maxRecentBytes)]
+	k = append(k, head...)
+	return append(k, r.keys[:int(c.length)-len(head)]...)
+}
+
+// deadFrom returns where to look for the oldest tombstone of a namespace.
+func (r *recentChanges) deadFrom(ns uint32) []byte {
+	if from := r.dead[ns]; from != nil {
+		return from
+	}
+	return deadPrefix(nil, ns)
+}
+
+func (r *recentChanges) setDeadFrom(ns uint32, from []byte) {
+	if from != nil {
+		r.dead[ns] = from
+	}
+}

@@ -1,0 +1,178 @@
+package kv
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"hash/crc32"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// MaxPageItems is the largest page of Page.
+const MaxPageItems = 1000
+
+// Item is an entry of a listing. Value is nil with KeysOnly; Size is its length all the same.
+type Item struct {
+	Entry
+	Size int
+}
+
+// Page is a part of a listing in key order.
+type Page struct {
+	Items  []Item
+	Cursor string // continues behind the last item; "" if that was the last page
+}
+
+// ScanOption changes what Scan and Page return.
+type ScanOption func(*scanOptions)
+
+type scanOptions struct {
+	keysOnly bool
+	limit    int
+	cursor   string
+	after    string
+}
+
+// KeysOnly leaves the values out.
+func KeysOnly() ScanOption { return func(o *scanOptions) { o.keysOnly = true } }
+
+// Limit sets how many items a page holds, 1 to 1000; the default is 100. Scan reads pages of this size.
+func Limit(n int) ScanOption { return func(o *scanOptions) { o.limit = n } }
+
+// Cursor continues a listing of the same namespace and prefix behind an earlier page. Keys written or deleted meanwhile
+// show or not, depending on where they are; others are neither skipped nor repeated.
+func Cursor(c string) ScanOption { return func(o *scanOptions) { o.cursor = c } }
+
+// After begins behind a key, which need not exist. A Cursor goes before it.
+func After(key string) ScanOption { return func(o *scanOptions) { o.after = key } }
+
+// Scan iterates in key order over the entries whose keys start with prefix, across all shards. Each pair is an item and nil, or
+// a zero Item and an error, after which iteration ends; nothing runs before the first step, and break or a done ctx releases
+// everything. It reads page by page: each page is one consistent state per shard, the whole is not.
+func (s *Store) Scan(ctx context.Context, prefix string, opts ...ScanOption) iter.Seq2[Item, error] {
+	return engine.Paginate(func(cursor string) ([]Item, string, bool, error) {
+		pageOpts := slices.Clip(opts)
+		if cursor != "" {
+			pageOpts = append(pageOpts, Cursor(cursor))
+		}
+		page, err := s.Page(ctx, prefix, pageOpts...)
+		return page.Items, page.Cursor, page.Cursor != "", err
+	})
+}
+
+// Page returns one page of a Scan. A page ends early when its values exceed 4 MiB.
+//
+// Errors: ErrInvalid for a limit out of range or a cursor that is not of this listing.
+func (s *Store) Page(ctx context.Context, prefix string, opts ...ScanOption) (Page, error) {
+	o := scanOptions{limit: 100}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.limit < 1 || o.limit > MaxPageItems {
+		return Page{}, engine.Errorf(ErrInvalid, "kv: limit %d is not in 1-%d", o.limit, MaxPageItems)
+	}
+	after, err := s.decodeCursor(prefix, o.cursor)
+	if err != nil {
+		return Page{}, err
+	}
+	if after == "" {
+		after = o.after
+	}
+	q := scanQuery{namespace: s.namespace, prefix: prefix, after: after, limit: o.limit, keysOnly: o.keysOnly}
+	parts, err := s.fanOut(ctx, q)
+	if err != nil {
+		return Page{}, err
+	}
+	return s.mergePages(prefix, o.limit, parts), nil
+}
+
+// fanOut asks all shards of the namespace at once.
+func (s *Store) fanOut(ctx context.Context, q scanQuery) ([]*scanQuery, error) {
+	shards, err := s.router.Shards(ctx, s.namespace)
+	if err != nil {
+		return nil, err
+	}
+	parts := make([]*scanQuery, len(shards))
+	for i := range parts {
+		parts[i] = new(q)
+	}
+	if len(shards) == 1 {
+		return parts, s.router.Door().Query(ctx, shards[0], parts[0])
+	}
+	errs := make(chan error, len(shards))
+	for i, shard := range shards {
+		go func() { errs <- s.router.Door().Query(ctx, shard, parts[i]) }()
+	}
+	for range shards {
+		if e := <-errs; e != nil {
+			err = e
+		}
+	}
+	return parts, err
+}
+
+// mergePages keeps the first limit items. A shard that has more than it returned ends the page at its last item: what
+// others have behind it may come after items that were not returned.
+func (s *Store) mergePages(prefix string, limit int, parts []*scanQuery) Page {
+	var page Page
+	end, more := "", false
+	for _, part := range parts {
+		page.Items = append(page.Items, part.items...)
+		if part.more {
+			last := part.items[len(part.items)-1].Key
+			if !more || last < end {
+				end = last
+			}
+			more = true
+		}
+	}
+	if len(parts) > 1 {
+		slices.SortFunc(page.Items, func(a, b Item) int { return cmp.Compare(a.Key, b.Key) })
+	}
+	if more {
+		n, found := slices.BinarySearchFunc(page.Items, end, func(it Item, k string) int { return strings.Compare(it.Key, k) })
+		if found {
+			n++
+		}
+		page.Items = page.Items[:n]
+	}
+	if len(page.Items) > limit {
+		page.Items, more = page.Items[:limit], true
+	}
+	if more {
+		page.Cursor = s.encodeCursor(prefix, page.Items[len(page.Items)-1].Key)
+	}
+	return page
+}
+
+// A cursor is base64url of: version u8 | CRC-32 (IEEE, big-endian) of namespace, prefix and key | key.
+const cursorVersion = 1
+
+func (s *Store) encodeCursor(prefix, k string) string {
+	b := []byte{cursorVersion}
+	sum := s.cursorSum(prefix, k)
+	b = append(b, byte(sum>>24), byte(sum>>16), byte(sum>>8), byte(sum))
+	return base64.RawURLEncoding.EncodeToString(append(b, k...))
+}
+
+func (s *Store) cursorSum(prefix, k string) uint32 {
+	return crc32.ChecksumIEEE([]byte(s.namespace + "\x00" + prefix + "\x00" + k))
+}
+
+func (s *Store) decodeCursor(prefix, cursor string) (after string, err error) {
+	if cursor == "" {
+		return "", nil
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
+	if err == nil && len(b) > 5 && b[0] == cursorVersion {
+		k := string(b[5:])
+		if sum := uint32(b[1])<<24 | uint32(b[2])<<16 | uint32(b[3])<<8 | uint32(b[4]); sum == s.cursorSum(prefix, k) {
+			return k, nil
+		}
+	}
+	return "", engine.Errorf(ErrInvalid, "kv: cursor %.64q is not one of this listing", cursor)
+}

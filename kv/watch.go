@@ -1,0 +1,248 @@
+package kv
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// EventType says what happened to a key.
+type EventType uint8
+
+// The types of events.
+const (
+	EventPut       EventType = iota + 1 // it has a new value
+	EventDelete                         // it was deleted
+	EventExpire                         // its time to live ended
+	EventCompacted                      // changes were missed: forget everything, a snapshot follows
+)
+
+func (t EventType) String() string {
+	switch t {
+	case EventPut:
+		return "put"
+	case EventDelete:
+		return "delete"
+	case EventExpire:
+		return "expire"
+	case EventCompacted:
+		return "compacted"
+	}
+	return "unknown"
+}
+
+// Event is a change of a key. A Compacted event has no key.
+type Event struct {
+	Type     EventType
+	Key      string
+	Value    []byte // of a put
+	Revision uint64
+	Version  uint64
+	Time     time.Time
+}
+
+// WatchOption changes where Watch begins.
+type WatchOption func(*watchOptions)
+
+type watchOptions struct {
+	from    uint64
+	resumed bool
+}
+
+// FromRevision makes Watch begin with the first change after revision r instead of a snapshot. It needs a namespace that
+// is not spread: revisions of different shards have nothing to do with each other.
+func FromRevision(r uint64) WatchOption {
+	return func(o *watchOptions) { o.from, o.resumed = r, true }
+}
+
+// watchPage is how many changes or entries one look fetches.
+const watchPage = 256
+
+// Watch iterates over the keys that start with prefix: first a put event for every key that exists, then every change, in order
+// per key, none missed and none twice, until ctx is done. Each pair is an event and nil, or a zero Event and an error (in the
+// end ctx's), after which iteration ends. If the consumer is so slow that changes left the history, an EventCompacted is
+// followed by a fresh snapshot. Between two looks the node keeps no state for the watcher.
+//
+// Options: FromRevision. Errors: ErrInvalid for FromRevision in a spread namespace or ahead of the shard.
+func (s *Store) Watch(ctx context.Context, prefix string, opts ...WatchOption) iter.Seq2[Event, error] {
+	var o watchOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return func(yield func(Event, error) bool) {
+		shards, err := s.watchedShards(ctx)
+		if err == nil && o.resumed && len(shards) > 1 {
+			err = engine.Errorf(ErrInvalid, "kv: namespace %q is spread: its revisions can not be resumed from", s.namespace)
+		}
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		if len(shards) == 1 {
+			w := shardWatch{store: s, shard: shards[0], prefix: prefix, after: o.from, live: o.resumed}
+			w.run(ctx, yield)
+			return
+		}
+		s.watchAll(ctx, prefix, shards, yield)
+	}
+}
+
+// watchedShards waits for nothing: a namespace that does not exist yet is watched in its home shard.
+func (s *Store) watchedShards(ctx context.Context) ([]engine.ShardID, error) {
+	if err := engine.CheckName("namespace", s.namespace); err != nil {
+		return nil, err
+	}
+	return s.router.Shards(ctx, s.namespace)
+}
+
+// watchAll runs one watch per shard of a spread namespace and passes on what comes.
+func (s *Store) watchAll(ctx context.Context, prefix string, shards []engine.ShardID, yield func(Event, error) bool) {
+	type pair struct {
+		event Event
+		err   error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	pairs, done := make(chan pair), make(chan struct{})
+	for _, shard := range shards {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			w := shardWatch{store: s, shard: shard, prefix: prefix}
+			w.run(ctx, func(e Event, err error) bool {
+				select {
+				case pairs <- pair{e, err}:
+					return true
+				case <-ctx.Done():
+					return false
+				}
+			})
+		}()
+	}
+	defer func() {
+		cancel()
+		for range shards {
+			<-done
+		}
+	}()
+	for {
+		select {
+		case p := <-pairs:
+			if !yield(p.event, p.err) || p.err != nil {
+				return
+			}
+		case <-ctx.Done():
+			yield(Event{}, ctx.Err())
+			return
+		}
+	}
+}
+
+// shardWatch is a watch of one shard: a position, and during and just after a snapshot the keys that are ahead of it.
+type shardWatch struct {
+	store  *Store
+	shard  engine.ShardID
+	prefix string
+	after  uint64
+	live   bool              // past the snapshot
+	ahead  map[string]uint64 // key -> revision the snapshot showed, where later than after
+}
+
+func (w *shardWatch) run(ctx context.Context, yield func(Event, error) bool) {
+	for {
+		if !w.live {
+			if !w.snapshot(ctx, yield) {
+				return
+			}
+			w.live = true
+		}
+		q := changesQuery{namespace: w.store.namespace, prefix: w.prefix, after: w.after, limit: watchPage}
+		if err := w.store.router.Door().Query(ctx, w.shard, &q); err != nil {
+			yield(Event{}, err)
+			return
+		}
+		if q.compacted {
+			w.live = false
+			if !yield(Event{Type: EventCompacted}, nil) {
+				return
+			}
+			continue
+		}
+		for _, e := range q.events {
+			if e.Revision > w.ahead[e.Key] && !yield(e, nil) {
+				return
+			}
+		}
+		w.advance(q.next)
+	}
+}
+
+// snapshot yields all entries, page by page. The position is that of the first page; what later pages showed of newer
+// states is remembered, so that it is not told again.
+func (w *shardWatch) snapshot(ctx context.Context, yield func(Event, error) bool) bool {
+	w.ahead = make(map[string]uint64)
+	q := &scanQuery{namespace: w.store.namespace, prefix: w.prefix, limit: watchPage}
+	for first := true; ; first = false {
+		if err := w.store.router.Door().Query(ctx, w.shard, q); err != nil {
+			yield(Event{}, err)
+			return false
+		}
+		if first {
+			w.after = q.lsn
+		}
+		for _, it := range q.items {
+			if it.Revision > w.after {
+				w.ahead[it.Key] = it.Revision
+			}
+			e := Event{Type: EventPut, Key: it.Key, Value: it.Value, Revision: it.Revision, Version: it.Version, Time: it.UpdatedAt}
+			if !yield(e, nil) {
+				return false
+			}
+		}
+		if !q.more {
+			return true
+		}
+		q = &scanQuery{namespace: q.namespace, prefix: q.prefix, limit: q.limit, after: q.items[len(q.items)-1].Key}
+	}
+}
+
+func (w *shardWatch) advance(next uint64) {
+	w.after = next
+	for k, r := range w.ahead {
+		if r <= next {
+			delete(w.ahead, k)
+		}
+	}
+}
+
+// Wait returns the entry at key as soon as it exists, or ctx's error.
+func (s *Store) Wait(ctx context.Context, key string) (Entry, error) {
+	if err := checkKey(key); err != nil {
+		return Entry{}, err
+	}
+	for {
+		q := waitQuery{namespace: s.namespace, key: key, exists: true}
+		if err := s.router.Query(ctx, s.namespace, key, &q); err != nil {
+			return Entry{}, err
+		}
+		// The event has no expiry; read the entry, which may be gone again.
+		e, err := s.Get(ctx, key)
+		if err == nil {
+			return e, nil
+		}
+		if !isNotFound(err) {
+			return Entry{}, err
+		}
+	}
+}
+
+// WaitChange returns the latest change of key as soon as it is later than revision after: a put, delete or expiry. Changes in
+// between are skipped. With after 0 it waits for the first one.
+func (s *Store) WaitChange(ctx context.Context, key string, after uint64) (Event, error) {
+	if err := checkKey(key); err != nil {
+		return Event{}, err
+	}
+	q := waitQuery{namespace: s.namespace, key: key, after: after}
+	err := s.router.Query(ctx, s.namespace, key, &q)
+	return q.event, err
+}
