@@ -1,0 +1,186 @@
+package dashboard
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+const (
+	// maxDepth is how deeply a body may nest.
+	maxDepth = 128
+	// maxMembers is how many members the object of a body may have: in memory each takes far more than the few bytes it is
+	// written with.
+	maxMembers = 64
+)
+
+// object is a body, taken apart member by member. A member of another type than asked for is a problem, null included, and so is
+// one that is not asked for.
+type object struct {
+	in      *input
+	members map[string]json.RawMessage
+	asked   []string
+}
+
+func (o *object) member(name string) (raw json.RawMessage, given bool) {
+	o.asked = append(o.asked, name)
+	raw, given = o.members[name]
+	delete(o.members, name)
+	return raw, given
+}
+
+// text returns a member that is a string and must be there.
+func (o *object) text(name string) string {
+	raw, given := o.member(name)
+	if !given {
+		o.in.invalid("body lacks the member %q, a string", name)
+		return ""
+	}
+	var s string
+	if raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
+		o.in.invalid("member %q of the body must be a string", name)
+	}
+	return s
+}
+
+// integer returns a member that is an integer, written without fraction and exponent.
+func (o *object) integer(name string, s span) int64 {
+	raw, given := o.member(name)
+	if !given {
+		return s.absent
+	}
+	n, ok := s.parse(string(raw))
+	if !ok {
+		o.in.invalid("member %q of the body is %.64s, it takes an integer from %d to %d", name, raw, s.min, s.max)
+	}
+	return n
+}
+
+// boolean returns a member that is true or false, and false if it is not there.
+func (o *object) boolean(name string) bool {
+	raw, given := o.member(name)
+	if given && string(raw) != "true" && string(raw) != "false" {
+		o.in.invalid("member %q of the body is %.64s, it takes true or false", name, raw)
+	}
+	return string(raw) == "true"
+}
+
+func (o *object) finish() {
+	for name := range o.members {
+		o.in.invalid("body has an unknown member %.64q: it takes %s", name, strings.Join(o.asked, ", "))
+	}
+}
+
+// parseObject returns the members of a JSON object. It is stricter than encoding/json, so that no two readers of a body can
+// disagree about it: no byte order mark, only valid UTF-8, no lone surrogates, no member twice, names are as they are written.
+// All errors are ErrInvalid.
+func parseObject(body []byte) (map[string]json.RawMessage, error) {
+	if err := checkText(body); err != nil {
+		return nil, err
+	}
+	if err := checkSyntax(body); err != nil {
+		return nil, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+		return nil, engine.Errorf(engine.ErrInvalid, "body is not a JSON object")
+	}
+	members := make(map[string]json.RawMessage)
+	for dec.More() {
+		token, err := dec.Token()
+		name, ok := token.(string)
+		if err != nil || !ok {
+			return nil, engine.Errorf(engine.ErrInvalid, "body is not a JSON object: %v", err)
+		}
+		if _, twice := members[name]; twice {
+			return nil, engine.Errorf(engine.ErrInvalid, "body has the member %.64q twice", name)
+		}
+		var raw json.RawMessage
+		if err := dec.Decode(&raw); err != nil {
+			return nil, engine.Errorf(engine.ErrInvalid, "member %.64q of the body: %v", name, err)
+		}
+		members[name] = raw
+		if len(members) > maxMembers {
+			return nil, engine.Errorf(engine.ErrInvalid, "body has more than %d members", maxMembers)
+		}
+	}
+	return members, nil
+}
+
+func checkText(body []byte) error {
+	const byteOrderMark = "\xef\xbb\xbf"
+	switch {
+	case len(bytes.TrimSpace(body)) == 0:
+		return engine.Errorf(engine.ErrInvalid, "body is empty, a JSON object is needed")
+	case bytes.HasPrefix(body, []byte(byteOrderMark)):
+		return engine.Errorf(engine.ErrInvalid, "body begins with a byte order mark")
+	case !utf8.Valid(body):
+		return engine.Errorf(engine.ErrInvalid, "body is not valid UTF-8")
+	}
+	return nil
+}
+
+// checkSyntax refuses what is not one JSON value, nests too deeply or holds half a surrogate pair.
+func checkSyntax(body []byte) error {
+	if err := json.Unmarshal(body, new(json.RawMessage)); err != nil {
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			return engine.Errorf(engine.ErrInvalid, "body is not valid JSON at byte %d: %v", syntax.Offset, err)
+		}
+		return engine.Errorf(engine.ErrInvalid, "body is not valid JSON: %v", err)
+	}
+	depth, inString := 0, false
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case inString && c == '\\':
+			n := escapeLength(body[i:])
+			if n == 0 {
+				return engine.Errorf(engine.ErrInvalid, "body has half a surrogate pair at byte %d", i)
+			}
+			i += n - 1
+		case c == '"':
+			inString = !inString
+		case !inString && (c == '{' || c == '['):
+			if depth++; depth > maxDepth {
+				return engine.Errorf(engine.ErrInvalid, "body nests deeper than %d", maxDepth)
+			}
+		case !inString && (c == '}' || c == ']'):
+			depth--
+		}
+	}
+	return nil
+}
+
+// escapeLength returns the length of the escape sequence, valid as such, at the start of s; a surrogate pair counts as one. It is
+// 0 for half a pair.
+func escapeLength(s []byte) int {
+	const short, long = len(`\n`), len(`\u0000`)
+	if s[1] != 'u' {
+		return short
+	}
+	first := codeUnit(s[short:long])
+	if !utf16.IsSurrogate(first) {
+		return long
+	}
+	rest := s[long:]
+	if len(rest) >= long && slices.Equal(rest[:short], []byte(`\u`)) &&
+		utf16.DecodeRune(first, codeUnit(rest[short:long])) != utf8.RuneError {
+		return 2 * long
+	}
+	return 0
+}
+
+func codeUnit(hex []byte) rune {
+	n, err := strconv.ParseUint(string(hex), 16, 16)
+	if err != nil {
+		return 0
+	}
+	return rune(n)
+}

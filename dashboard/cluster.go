@@ -1,0 +1,123 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/engine"
+)
+
+var clusterRoutes = []route{
+	endpoint("GET /api/v1/cluster/stats", (*handler).clusterStats, "Throughput, connections and members of the cluster."),
+	endpoint("GET /api/v1/metrics", (*handler).metrics, "Counters of the server and of each primitive."),
+}
+
+// clusterStats is the body of /cluster/stats.
+type clusterStats struct {
+	RPS               int64       `json:"rps"`
+	ActiveConnections int64       `json:"active_connections"`
+	Uptime            string      `json:"uptime"`
+	Version           string      `json:"version"`
+	NumShards         int         `json:"num_shards"`
+	CommandsTotal     int64       `json:"commands_total"`
+	BytesReceived     int64       `json:"bytes_received"`
+	BytesSent         int64       `json:"bytes_sent"`
+	Subscriptions     int         `json:"subscriptions"`
+	Nodes             []nodeStats `json:"nodes"`
+}
+
+type nodeStats struct {
+	ID     string `json:"id"`
+	Status string `json:"status"`
+	Role   string `json:"role"`
+}
+
+func (h *handler) clusterStats(ctx context.Context, _ nothing) (clusterStats, error) {
+	s, err := h.backend.Stats(ctx)
+	if err != nil {
+		return clusterStats{}, err
+	}
+	nodes := make([]nodeStats, 0, len(s.Nodes))
+	for _, n := range s.Nodes {
+		nodes = append(nodes, nodeStats{ID: n.ID, Status: n.Status, Role: n.Role})
+	}
+	return clusterStats{
+		RPS:               s.Rate,
+		ActiveConnections: h.traffic.inFlight.Load(),
+		Uptime:            uptime(h.now().Sub(s.Started)),
+		Version:           s.Version,
+		NumShards:         len(s.Shards),
+		CommandsTotal:     s.Commands,
+		BytesReceived:     h.traffic.received.Load(),
+		BytesSent:         h.traffic.sent.Load(),
+		Subscriptions:     s.Waiting,
+		Nodes:             nodes,
+	}, nil
+}
+
+// uptime renders a duration as <d>d <h>h <m>m.
+func uptime(d time.Duration) string {
+	minutes := max(0, int64(d/time.Minute))
+	return fmt.Sprintf("%dd %dh %dm", minutes/(24*60), minutes/60%24, minutes%60)
+}
+
+// metrics is the body of /metrics.
+type metrics struct {
+	Server       serverMetrics   `json:"server"`
+	Streams      int64           `json:"streams"`
+	Queues       int64           `json:"queues"`
+	KVNamespaces int64           `json:"kv_namespaces"`
+	Workflows    workflowMetrics `json:"workflows"`
+}
+
+type serverMetrics struct {
+	Connections   int64 `json:"connections"`
+	Subscriptions int   `json:"subscriptions"`
+	CommandsTotal int64 `json:"commands_total"`
+	BytesReceived int64 `json:"bytes_received"`
+	BytesSent     int64 `json:"bytes_sent"`
+	UptimeSeconds int64 `json:"uptime_seconds"`
+}
+
+type workflowMetrics struct {
+	ActiveRuns            int64 `json:"active_runs"`
+	StartedTotal          int64 `json:"started_total"`
+	CompletedTotal        int64 `json:"completed_total"`
+	FailedTotal           int64 `json:"failed_total"`
+	CancelledTotal        int64 `json:"cancelled_total"`
+	TimedOutTotal         int64 `json:"timed_out_total"`
+	SignalsDeliveredTotal int64 `json:"signals_delivered_total"`
+	TimersFiredTotal      int64 `json:"timers_fired_total"`
+	StepsExecutedTotal    int64 `json:"steps_executed_total"`
+	ActiveSchedules       int64 `json:"active_schedules"`
+}
+
+func (h *handler) metrics(ctx context.Context, _ nothing) (metrics, error) {
+	s, err := h.backend.Stats(ctx)
+	if err != nil {
+		return metrics{}, err
+	}
+	m := metrics{Server: h.serverMetrics(s)}
+	for info, err := range h.backend.Namespaces().All(ctx) {
+		if err != nil {
+			return metrics{}, err
+		}
+		m.KVNamespaces++
+		m.Streams += info.Counts[engine.CountStreams]
+		m.Queues += info.Counts[engine.CountQueues]
+	}
+	return m, nil
+}
+
+func (h *handler) serverMetrics(s floe.Stats) serverMetrics {
+	return serverMetrics{
+		Connections:   h.traffic.inFlight.Load(),
+		Subscriptions: s.Waiting,
+		CommandsTotal: s.Commands,
+		BytesReceived: h.traffic.received.Load(),
+		BytesSent:     h.traffic.sent.Load(),
+		UptimeSeconds: max(0, int64(h.now().Sub(s.Started)/time.Second)),
+	}
+}

@@ -1,0 +1,29 @@
+package dashboard
+
+import "github.com/floedb/floe"
+
+var healthContract = []contractRow{
+	{"GET /health", "/health", "", 200, fields{"status": is{"ok"}}},
+	{"GET /health", "/health?probe=7", "", 200, fields{"status": is{"ok"}}},
+}
+
+var clusterContract = []contractRow{
+	{"GET /api/v1/cluster/stats", "/api/v1/cluster/stats", "", 200, fields{
+		"rps": integer, "active_connections": is{1}, "uptime": is{"0d 0h 0m"}, "version": is{floe.Version}, "num_shards": is{4},
+		"commands_total": integer, "bytes_received": integer, "bytes_sent": integer, "subscriptions": is{0},
+		"nodes": list{fields{"id": text, "status": is{"healthy"}, "role": is{"active"}}},
+	}},
+	{"GET /api/v1/cluster/stats", "/api/v1/cluster/stats?a=1;b=2", "", 400, failure},
+	{"GET /api/v1/metrics", "/api/v1/metrics?namespace=shop&unknown=1", "", 200, fields{
+		"server": fields{
+			"connections": is{1}, "subscriptions": integer, "commands_total": integer, "bytes_received": integer, "bytes_sent": integer,
+			"uptime_seconds": integer,
+		},
+		"streams": is{0}, "queues": is{0}, "kv_namespaces": is{3},
+		"workflows": fields{
+			"active_runs": integer, "started_total": integer, "completed_total": integer, "failed_total": integer,
+			"cancelled_total": integer, "timed_out_total": integer, "signals_delivered_total": integer, "timers_fired_total": integer,
+			"steps_executed_total": integer, "active_schedules": integer,
+		},
+	}},
+}

@@ -1,0 +1,71 @@
+// Package dashboard serves a node's JSON API for monitoring, management and ad-hoc operations as an http.Handler.
+//
+//	node, err := floe.Open(floe.Config{DataDir: "data"})
+//	...
+//	mux := http.NewServeMux()
+//	mux.Handle("/admin/floe/", http.StripPrefix("/admin/floe", dashboard.New(node)))
+//
+// The handler works at "/" and under any prefix, opens no listener, starts no goroutine, needs no Close and never redirects.
+// Its paths are /health and /api/v1/...; whatever it answers is JSON, errors are {"error": "..."}.
+//
+// # Limits
+//
+// Timeouts are the server's: set ReadHeaderTimeout, ReadTimeout and IdleTimeout of the http.Server that carries the handler.
+// The handler itself bounds bodies (Options.MaxBodyBytes), what all of them hold in memory together, and the number of
+// requests (Options.MaxConcurrent).
+//
+// # Security
+//
+// Anybody who can reach the handler can read and write: put it behind the host's own authentication, or bind it to loopback.
+// Writes sent by another web site through a visitor's browser are refused (net/http.CrossOriginProtection).
+package dashboard
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/kv"
+)
+
+// Backend is the node that a dashboard shows and changes; *floe.Node is one. Its methods are called by many goroutines at once,
+// also after the node was closed: they then return floe.ErrClosed.
+type Backend interface {
+	KV(namespace string) *kv.Store
+	Namespaces() *floe.Namespaces
+	Stats(ctx context.Context) (floe.Stats, error)
+	// MaxValueSize is the limit for values in bytes. It does not change.
+	MaxValueSize() int
+}
+
+// Options changes what New makes. The zero value is fit for a handler behind a server that does its own access control.
+type Options struct {
+	// MaxBodyBytes is the largest body of a request; a larger one is answered with 413. 0 or less means what the largest value
+	// needs in its longest JSON spelling: six times Backend.MaxValueSize, and 64 KiB for the rest.
+	MaxBodyBytes int64
+	// MaxConcurrent is how many requests are served at once; more are answered with 429, except those for /health.
+	// 0 means 1024, less than 0 no limit.
+	MaxConcurrent int
+	// Logger hears of panics and of errors that are not the client's, never of plain requests. nil means no log.
+	Logger *slog.Logger
+	// LoopbackOnly says that the handler is meant for this machine alone: bound to a loopback address, without authentication.
+	// A request whose Host header is neither "localhost", nor a loopback address, nor in Hosts is then answered with 421,
+	// because a web site could point its own name at 127.0.0.1 and read everything (DNS rebinding).
+	LoopbackOnly bool
+	// Hosts are further names or addresses, without port, by which clients may call the handler if LoopbackOnly is set.
+	Hosts []string
+}
+
+// New returns the handler of a node's dashboard. At most one Options may be given; New panics if there are more.
+func New(backend Backend, opts ...Options) http.Handler {
+	var o Options
+	switch len(opts) {
+	case 0:
+	case 1:
+		o = opts[0]
+	default:
+		panic("dashboard: New takes at most one Options")
+	}
+	return newHandler(backend, o)
+}

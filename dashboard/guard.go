@@ -1,0 +1,45 @@
+package dashboard
+
+import (
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// hostSet returns the names as checkHost looks them up.
+func hostSet(hosts []string) map[string]bool {
+	set := make(map[string]bool, len(hosts))
+	for _, host := range hosts {
+		set[canonicalHost(host)] = true
+	}
+	return set
+}
+
+// checkHost returns errMisdirected unless the Host header names a loopback address or one of the hosts. nil allows all.
+//
+// A browser that is led to 127.0.0.1 by a foreign name (DNS rebinding) sends that name, and considers the answer to be of the
+// foreign site; so all methods need the check.
+func checkHost(hosts map[string]bool, header string) error {
+	if hosts == nil {
+		return nil
+	}
+	host := canonicalHost((&url.URL{Host: header}).Hostname())
+	if isLoopback(host) || hosts[host] {
+		return nil
+	}
+	return engine.Errorf(errMisdirected, "host %.255q is not served here: use localhost, or add it to the hosts of the dashboard", host)
+}
+
+func canonicalHost(host string) string {
+	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+}
+
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}

@@ -1,0 +1,266 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/kv"
+)
+
+var kvRoutes = []route{
+	endpoint("GET /api/v1/kv/namespaces", (*handler).kvNamespaces, "All namespaces with their keys, bytes and operations."),
+	endpoint("GET /api/v1/kv/namespaces/:namespace/keys", (*handler).keys, "A page of keys with a prefix."),
+	endpoint("GET /api/v1/kv/namespaces/:namespace/keys/:key", (*handler).key, "A key with its value."),
+	endpoint("PUT /api/v1/kv/namespaces/:namespace/keys/:key", (*handler).putKey, "Store a value."),
+	endpoint("DELETE /api/v1/kv/namespaces/:namespace/keys/:key", (*handler).deleteKey, "Delete a key."),
+	endpoint("GET /api/v1/kv/namespaces/:namespace/keys/:key/history", (*handler).keyHistory, "The versions of a key, newest first."),
+}
+
+// kvNamespace is an item of /kv/namespaces.
+type kvNamespace struct {
+	Name        string `json:"name"`
+	KeyCount    int64  `json:"key_count"`
+	BytesStored int64  `json:"bytes_stored"`
+	GetOps      int64  `json:"get_ops"`
+	SetOps      int64  `json:"set_ops"`
+	DeleteOps   int64  `json:"delete_ops"`
+}
+
+func (h *handler) kvNamespaces(ctx context.Context, q namespacesRequest) ([]kvNamespace, error) {
+	return listNamespaces(ctx, h, q, func(info floe.NamespaceInfo) kvNamespace {
+		return kvNamespace{
+			Name:        info.Name,
+			KeyCount:    info.Counts[engine.CountKeys],
+			BytesStored: info.Counts[engine.CountKeyBytes],
+			GetOps:      info.Reads,
+			SetOps:      info.Counts[engine.CountKeySets],
+			DeleteOps:   info.Counts[engine.CountKeyDeletes],
+		}
+	})
+}
+
+// keysRequest asks for a page of keys. The cursor is that of the page before, with the same prefix.
+type keysRequest struct {
+	namespace string
+	prefix    string
+	limit     int
+	cursor    string
+	encoding  encoding
+}
+
+func (q *keysRequest) parse(in *input) {
+	q.namespace = in.namespace()
+	q.prefix = in.text("prefix")
+	q.limit = int(in.integer("limit", pageLimit))
+	q.cursor = in.text("cursor")
+	q.encoding = in.encoding()
+}
+
+// keyPage is a page of keys; Cursor is "" if there are no more.
+type keyPage struct {
+	Keys      []scanItem `json:"keys"`
+	Count     int        `json:"count"` // of this page
+	HasMore   bool       `json:"has_more"`
+	Cursor    string     `json:"cursor"`
+	Namespace string     `json:"namespace"`
+}
+
+// scanItem is a key in a listing.
+type scanItem struct {
+	Key     string `json:"key"`
+	Size    int    `json:"size"`
+	Version uint64 `json:"version"` // log sequence number of the last write
+}
+
+func (e encoding) item(item kv.Item) scanItem {
+	return scanItem{Key: e.encoded(item.Key), Size: item.Size, Version: item.Revision}
+}
+
+func (h *handler) keys(ctx context.Context, q keysRequest) (keyPage, error) {
+	page, err := h.backend.KV(q.namespace).Page(ctx, q.prefix, kv.KeysOnly(), kv.Limit(q.limit), kv.Cursor(q.cursor))
+	if err != nil {
+		return keyPage{}, err
+	}
+	keys := make([]scanItem, 0, len(page.Items))
+	for _, item := range page.Items {
+		keys = append(keys, q.encoding.item(item))
+	}
+	return keyPage{Keys: keys, Count: len(keys), HasMore: page.Cursor != "", Cursor: page.Cursor, Namespace: q.namespace}, nil
+}
+
+// keyRequest names a key.
+type keyRequest struct{ namespace, key string }
+
+func (q *keyRequest) parse(in *input) {
+	q.namespace = in.namespace()
+	q.key = in.segment("key")
+}
+
+// keyDetailRequest asks for a key and its value.
+type keyDetailRequest struct {
+	keyRequest
+	encoding encoding
+}
+
+func (q *keyDetailRequest) parse(in *input) {
+	q.keyRequest.parse(in)
+	q.encoding = in.encoding()
+}
+
+// keyDetail is a key with its value.
+type keyDetail struct {
+	Found     bool   `json:"found"`
+	Key       string `json:"key"`
+	Namespace string `json:"namespace"`
+	Value     string `json:"value"`
+	Version   uint64 `json:"version"` // how many versions the key has had
+	Size      int    `json:"size"`    // bytes of the value
+	UpdatedAt int64  `json:"updated_at"`
+	TTLMillis *int64 `json:"ttl_ms"` // what is left; nil: does not expire
+}
+
+// missingKey is the ErrNotFound of a key's detail.
+type missingKey struct {
+	keyRequest
+	err error
+}
+
+func (e *missingKey) Error() string { return e.err.Error() }
+
+// Unwrap returns the store's error.
+func (e *missingKey) Unwrap() error { return e.err }
+
+func (e *missingKey) body() any {
+	return missingKeyBody{Error: e.Error(), Key: e.key, Namespace: e.namespace}
+}
+
+type missingKeyBody struct {
+	Error     string `json:"error"`
+	Found     bool   `json:"found"` // false
+	Key       string `json:"key"`
+	Namespace string `json:"namespace"`
+}
+
+func (h *handler) key(ctx context.Context, q keyDetailRequest) (keyDetail, error) {
+	entry, err := h.backend.KV(q.namespace).Get(ctx, q.key)
+	if errors.Is(err, kv.ErrNotFound) {
+		err = &missingKey{q.keyRequest, err}
+	}
+	if err != nil {
+		return keyDetail{}, err
+	}
+	return keyDetail{
+		Found:     true,
+		Key:       entry.Key,
+		Namespace: q.namespace,
+		Value:     q.encoding.encoded(string(entry.Value)),
+		Version:   entry.Version,
+		Size:      len(entry.Value),
+		UpdatedAt: entry.UpdatedAt.UnixMilli(),
+		TTLMillis: h.ttlMillis(entry),
+	}, nil
+}
+
+func (h *handler) ttlMillis(entry kv.Entry) *int64 {
+	if entry.ExpiresAt.IsZero() {
+		return nil
+	}
+	// The shard that found the entry alive may be a moment behind this clock.
+	return new(max(0, entry.ExpiresAt.Sub(h.now()).Milliseconds()))
+}
+
+// ttlSeconds is what ttl_seconds may be: 0 is none, the most is a hundred years.
+var ttlSeconds = span{absent: 0, min: 0, max: 100 * 365 * 24 * 60 * 60}
+
+// putKeyRequest is a key and the body {"value": "...", "ttl_seconds": 60, "nx": true}, of which value is required.
+type putKeyRequest struct {
+	keyRequest
+	value  []byte
+	ttl    time.Duration // 0: none
+	absent bool          // only if there is no such key
+}
+
+func (q *putKeyRequest) parse(in *input) {
+	q.keyRequest.parse(in)
+	encoding := in.encoding()
+	body := in.body()
+	value, err := encoding.decoded(`member "value" of the body`, body.text("value"))
+	in.check(err)
+	q.value = []byte(value)
+	q.ttl = time.Duration(body.integer("ttl_seconds", ttlSeconds)) * time.Second
+	q.absent = body.boolean("nx")
+}
+
+// keyWritten is the answer to a PUT.
+type keyWritten struct {
+	OK        bool   `json:"ok"`
+	Key       string `json:"key"`
+	Namespace string `json:"namespace"`
+	Version   uint64 `json:"version"` // how many versions the key has had
+	LSN       uint64 `json:"lsn"`
+}
+
+func (h *handler) putKey(ctx context.Context, q putKeyRequest) (keyWritten, error) {
+	if limit := h.backend.MaxValueSize(); len(q.value) > limit {
+		return keyWritten{}, engine.Errorf(errTooLarge, "value of %d bytes exceeds max_value_size (%d bytes)", len(q.value), limit)
+	}
+	var opts []kv.PutOption
+	if q.ttl > 0 {
+		opts = append(opts, kv.TTL(q.ttl))
+	}
+	if q.absent {
+		opts = append(opts, kv.IfAbsent())
+	}
+	written, err := h.backend.KV(q.namespace).Put(ctx, q.key, q.value, opts...)
+	if err != nil {
+		return keyWritten{}, err
+	}
+	return keyWritten{OK: true, Key: q.key, Namespace: q.namespace, Version: written.Version, LSN: written.Revision}, nil
+}
+
+// keyDeleted is the answer to a DELETE.
+type keyDeleted struct {
+	OK        bool   `json:"ok"`
+	Key       string `json:"key"`
+	Namespace string `json:"namespace"`
+}
+
+func (h *handler) deleteKey(ctx context.Context, q keyRequest) (keyDeleted, error) {
+	if _, err := h.backend.KV(q.namespace).Delete(ctx, q.key); err != nil {
+		return keyDeleted{}, err
+	}
+	return keyDeleted{OK: true, Key: q.key, Namespace: q.namespace}, nil
+}
+
+// keyHistory is the body of a key's history.
+type keyHistory struct {
+	Key          string       `json:"key"`
+	Namespace    string       `json:"namespace"`
+	VersionCount int          `json:"version_count"` // of those listed
+	Versions     []keyVersion `json:"versions"`      // newest first
+}
+
+type keyVersion struct {
+	Version         uint64 `json:"version"`
+	Term            uint64 `json:"term"`
+	TimestampMillis int64  `json:"timestamp_ms"`
+	Size            int    `json:"size"`
+	Tombstone       bool   `json:"tombstone"`
+}
+
+func (h *handler) keyHistory(ctx context.Context, q keyRequest) (keyHistory, error) {
+	history, err := h.backend.KV(q.namespace).History(ctx, q.key)
+	if err != nil {
+		return keyHistory{}, err
+	}
+	versions := make([]keyVersion, 0, len(history))
+	for _, v := range history {
+		versions = append(versions, keyVersion{
+			Version: v.Version, Term: v.Term, TimestampMillis: v.Time.UnixMilli(), Size: v.Size, Tombstone: v.Tombstone,
+		})
+	}
+	return keyHistory{Key: q.key, Namespace: q.namespace, VersionCount: len(versions), Versions: versions}, nil
+}

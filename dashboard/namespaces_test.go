@@ -1,0 +1,81 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// summaryOf is the summary of a namespace with so many keys.
+func summaryOf(name string, keys int) fields {
+	return fields{
+		"name": is{name}, "stream_count": is{0}, "queue_count": is{0}, "kv_count": is{keys}, "workflow_count": is{0},
+		"processing_count": is{0}, "action_count": is{0}, "is_system": is{false},
+	}
+}
+
+var namespaceContract = []contractRow{
+	{"GET /api/v1/namespaces", "/api/v1/namespaces", "", 200, items{summaryOf("default", 0), summaryOf("shop", 6), summaryOf("wide", 3)}},
+	{"GET /api/v1/namespaces", "/api/v1/namespaces?limit=1&after=default", "", 200, items{summaryOf("shop", 6)}},
+	{"GET /api/v1/namespaces", "/api/v1/namespaces?after=zz", "", 200, items{}},
+	{"GET /api/v1/namespaces", "/api/v1/namespaces?limit=0", "", 400, failure},
+	{"GET /api/v1/namespaces/:namespace", "/api/v1/namespaces/shop", "", 200, fields{
+		"name": is{"shop"}, "stream_count": is{0}, "queue_count": is{0}, "kv_count": is{6}, "workflow_count": is{0},
+		"processing_count": is{0}, "action_count": is{0}, "is_system": is{false}, "created_at": integer,
+	}},
+	{"GET /api/v1/namespaces/:namespace", "/api/v1/namespaces/nowhere", "", 404, failure},
+	{"GET /api/v1/namespaces/:namespace", "/api/v1/namespaces/shop?namespace=wide", "", 400, failure},
+	{"GET /api/v1/namespaces/:namespace/streams", "/api/v1/namespaces/shop/streams", "", 200, items{}},
+	{"GET /api/v1/namespaces/:namespace/streams", "/api/v1/namespaces/nowhere/streams", "", 200, items{}},
+	{"GET /api/v1/namespaces/:namespace/queues", "/api/v1/namespaces/shop/queues", "", 200, items{}},
+	{"GET /api/v1/namespaces/:namespace/kv", "/api/v1/namespaces/wide/kv", "", 200, list{scanItemShape}},
+	{"GET /api/v1/namespaces/:namespace/kv", "/api/v1/namespaces/wide/kv?limit=1&after=w1", "", 200, items{
+		fields{"key": is{"w2"}, "size": is{1}, "version": integer},
+	}},
+	{"GET /api/v1/namespaces/:namespace/kv", "/api/v1/namespaces/wide/kv?limit=1&after=dzE%3D&encoding=base64", "", 200, items{
+		fields{"key": is{"dzI="}, "size": is{1}, "version": integer},
+	}},
+	{"GET /api/v1/namespaces/:namespace/kv", "/api/v1/namespaces/wide/kv?after=w1&encoding=base64", "", 400, failure},
+	{"GET /api/v1/namespaces/:namespace/kv", "/api/v1/namespaces/nowhere/kv", "", 200, items{}},
+	{"POST /api/v1/namespaces", "/api/v1/namespaces?unknown=1", `{"name":"new"}`, 200, fields{"ok": is{true}, "name": is{"new"}}},
+	{"POST /api/v1/namespaces", "/api/v1/namespaces", `{"name":"new"}`, 409, failure},
+	{"POST /api/v1/namespaces", "/api/v1/namespaces", `{"name":"_floe"}`, 400, failure},
+	{"POST /api/v1/namespaces", "/api/v1/namespaces", `{"name":""}`, 400, failure},
+	{"POST /api/v1/namespaces", "/api/v1/namespaces", `{}`, 400, failure},
+	{"GET /api/v1/namespaces/:namespace", "/api/v1/namespaces/new", "", 200, fields{
+		"name": is{"new"}, "stream_count": is{0}, "queue_count": is{0}, "kv_count": is{0}, "workflow_count": is{0},
+		"processing_count": is{0}, "action_count": is{0}, "is_system": is{false}, "created_at": integer,
+	}},
+}
+
+// TestNamespaceKeysContinue pages through the keys of a namespace with the last key of each page.
+func TestNamespaceKeysContinue(t *testing.T) {
+	node := openNode(t)
+	base := serve(t, New(node))
+	var want, got []string
+	for i := range 25 {
+		key := fmt.Sprintf("key-%02d", i)
+		want = append(want, key)
+		if _, err := node.KV("default").Put(t.Context(), key, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for after := ""; ; {
+		var page []scanItem
+		a := send(t, "GET "+base+"/api/v1/namespaces/default/kv?limit=10&after="+after, "")
+		if err := json.Unmarshal(a.body, &page); err != nil {
+			t.Fatalf("%v: %v", a, err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		for _, item := range page {
+			got = append(got, item.Key)
+		}
+		after = got[len(got)-1]
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

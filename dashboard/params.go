@@ -1,0 +1,100 @@
+package dashboard
+
+import (
+	"encoding/base64"
+	"strconv"
+	"strings"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// span is what an integer may be.
+type span struct {
+	absent   int64 // its value when it is not given
+	min, max int64
+}
+
+// pageLimit is what limit may be in a listing.
+var pageLimit = span{absent: 100, min: 1, max: 1000}
+
+// parse reads a decimal integer: digits, perhaps a minus, nothing else.
+func (s span) parse(text string) (n int64, ok bool) {
+	if strings.HasPrefix(text, "+") {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil && s.min <= n && n <= s.max
+}
+
+// param returns a query parameter, which may be given once.
+func (in *input) param(name string) (value string, given bool) {
+	in.asked = append(in.asked, name)
+	values := in.query[name]
+	if len(values) == 0 {
+		return "", false
+	}
+	if len(values) > 1 {
+		in.invalid("parameter %s is given %d times, it takes one value", name, len(values))
+	}
+	return values[0], true
+}
+
+// text returns a parameter of any bytes, "" if it is not given.
+func (in *input) text(name string) string {
+	value, _ := in.param(name)
+	return value
+}
+
+// integer returns a parameter that is an integer.
+func (in *input) integer(name string, s span) int64 {
+	value, given := in.param(name)
+	if !given {
+		return s.absent
+	}
+	n, ok := s.parse(value)
+	if !ok {
+		in.invalid("parameter %s is %.64q, it takes an integer from %d to %d", name, value, s.min, s.max)
+	}
+	return n
+}
+
+// encoding is how JSON carries the bytes of keys and values.
+type encoding string
+
+const (
+	utf8Text   encoding = "utf8"   // as text; bytes that are not UTF-8 are shown as U+FFFD
+	base64Text encoding = "base64" // as standard base64 with padding (RFC 4648, section 4): any bytes, unchanged
+)
+
+// encoding returns the parameter of this name.
+func (in *input) encoding() encoding {
+	value, given := in.param("encoding")
+	if !given {
+		return utf8Text
+	}
+	if e := encoding(value); e == utf8Text || e == base64Text {
+		return e
+	}
+	in.invalid("parameter encoding is %.64q, it takes utf8 or base64", value)
+	return utf8Text
+}
+
+// encoded returns bytes as they stand in JSON.
+func (e encoding) encoded(bytes string) string {
+	if e == base64Text {
+		return base64.StdEncoding.EncodeToString([]byte(bytes))
+	}
+	return bytes
+}
+
+// decoded returns the bytes that text stands for; what names where the text is from.
+func (e encoding) decoded(what, text string) (string, error) {
+	if e != base64Text {
+		return text, nil
+	}
+	bytes, err := base64.StdEncoding.Strict().DecodeString(text)
+	if err != nil {
+		return "", engine.Errorf(engine.ErrInvalid, "%s is not base64: %v", what, err)
+	}
+	return string(bytes), nil
+}

@@ -1,0 +1,144 @@
+package dashboard
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// input is what a request struct parses itself from: path segments, query parameters and a JSON body. Its methods return zero
+// values after the first problem, which finish returns.
+type input struct {
+	handler  *handler
+	request  *http.Request
+	path     httprouter.Params
+	query    url.Values
+	asked    []string // names of the parameters the endpoint takes
+	object   *object
+	held     int64 // bytes of the body in memory
+	bodyRead bool
+	err      error
+}
+
+func newInput(h *handler, r *http.Request, path httprouter.Params) *input {
+	in := &input{handler: h, request: r, path: path, asked: []string{"namespace"}}
+	var err error
+	if in.query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
+		in.invalid("query: %v", err)
+	}
+	return in
+}
+
+// invalid notes that the request is malformed.
+func (in *input) invalid(format string, args ...any) {
+	in.check(engine.Errorf(engine.ErrInvalid, format, args...))
+}
+
+// check notes err unless it is nil or there is one already.
+func (in *input) check(err error) {
+	if in.err == nil {
+		in.err = err
+	}
+}
+
+// finish returns the first problem. On what removes data an unknown parameter is one: it may be a mistyped condition.
+func (in *input) finish() error {
+	if in.object != nil {
+		in.object.finish()
+	}
+	if in.request.Method == http.MethodDelete {
+		in.refuseUnknown()
+	}
+	return in.err
+}
+
+func (in *input) refuseUnknown() {
+	for name := range in.query {
+		if !slices.Contains(in.asked, name) {
+			in.invalid("unknown parameter %.64q: this endpoint takes %s", name, strings.Join(in.asked, ", "))
+		}
+	}
+}
+
+// release gives up the memory of the body.
+func (in *input) release() { in.handler.traffic.held.Add(-in.held) }
+
+// segment returns a segment of the path, unescaped.
+func (in *input) segment(name string) string {
+	s, err := url.PathUnescape(in.path.ByName(name))
+	if err != nil {
+		in.invalid("path segment %s: %v", name, err)
+	}
+	return s
+}
+
+// namespace returns the namespace that the path names, else the parameter, else the default one. If both name one, they must
+// agree.
+func (in *input) namespace() string {
+	name, given := in.param("namespace")
+	if in.path.ByName("namespace") != "" {
+		segment := in.segment("namespace")
+		if given && name != segment {
+			in.invalid("parameter namespace %.64q contradicts the path, which names %.64q", name, segment)
+		}
+		name = segment
+	} else if !given {
+		name = engine.DefaultNamespace
+	}
+	in.check(engine.CheckName("namespace", name))
+	return name
+}
+
+// body returns the JSON object that is the body.
+func (in *input) body() *object {
+	in.object = &object{in: in}
+	if in.err != nil {
+		return in.object
+	}
+	raw, err := in.readBody()
+	if err == nil {
+		in.object.members, err = parseObject(raw)
+	}
+	in.check(err)
+	return in.object
+}
+
+func (in *input) readBody() ([]byte, error) {
+	if in.request.ContentLength > in.handler.maxBody {
+		return nil, bodyTooLarge(in.handler.maxBody)
+	}
+	raw, err := io.ReadAll(bodyReader{in})
+	in.bodyRead = err == nil
+	if err != nil && statusOf(err) == http.StatusInternalServerError {
+		err = engine.Errorf(engine.ErrInvalid, "read body: %v", err)
+	}
+	return raw, err
+}
+
+func bodyTooLarge(limit int64) error {
+	return engine.Errorf(errTooLarge, "body exceeds the limit of %d bytes", limit)
+}
+
+// bodyReader reads the body of a request within its limits.
+type bodyReader struct{ in *input }
+
+func (b bodyReader) Read(p []byte) (int, error) {
+	h := b.in.handler
+	n, err := b.in.request.Body.Read(p)
+	b.in.held += int64(n)
+	h.traffic.received.Add(int64(n))
+	held := h.traffic.held.Add(int64(n))
+	switch {
+	case b.in.held > h.maxBody:
+		return n, bodyTooLarge(h.maxBody)
+	case held > h.maxHeld:
+		return n, engine.Errorf(engine.ErrBusy, "bodies of %d bytes are being read, the limit is %d", held, h.maxHeld)
+	}
+	return n, err
+}

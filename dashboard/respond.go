@@ -1,0 +1,158 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Refusals of HTTP itself; the others are the errors of package floe.
+var (
+	errForbidden   = errors.New("forbidden")
+	errMethod      = errors.New("method not allowed")
+	errTooLarge    = errors.New("too large")
+	errMisdirected = errors.New("misdirected request")
+)
+
+// statuses maps errors to statuses; the first that matches counts. What is not in it is 500.
+var statuses = []struct {
+	err    error
+	status int
+}{
+	{engine.ErrInvalid, http.StatusBadRequest},
+	{engine.ErrUnauthorized, http.StatusUnauthorized},
+	{errForbidden, http.StatusForbidden},
+	{engine.ErrNotFound, http.StatusNotFound},
+	{errMethod, http.StatusMethodNotAllowed},
+	{engine.ErrConflict, http.StatusConflict},
+	{engine.ErrExists, http.StatusConflict},
+	{errTooLarge, http.StatusRequestEntityTooLarge},
+	{errMisdirected, http.StatusMisdirectedRequest},
+	{engine.ErrBusy, http.StatusTooManyRequests},
+	{engine.ErrUnavailable, http.StatusServiceUnavailable}, // and ErrUnknownOutcome
+	{engine.ErrClosed, http.StatusServiceUnavailable},
+	{context.Canceled, http.StatusServiceUnavailable},
+	{context.DeadlineExceeded, http.StatusServiceUnavailable},
+}
+
+func statusOf(err error) int {
+	for _, s := range statuses {
+		if errors.Is(err, s.err) {
+			return s.status
+		}
+	}
+	return http.StatusInternalServerError
+}
+
+// retryAfterSeconds goes with 429 and 503: a node gets over both within moments or not by itself.
+const retryAfterSeconds = "1"
+
+// errorBody is the body of an error.
+type errorBody struct {
+	Error string `json:"error"`
+}
+
+// bodyError is an error that has a body of its own.
+type bodyError interface {
+	error
+	body() any
+}
+
+// fail answers with an error. What is not the client's doing is logged, and its text is kept from the client.
+func (h *handler) fail(out *reply, err error) {
+	status := statusOf(err)
+	var body any = errorBody{err.Error()}
+	var own bodyError
+	switch {
+	case errors.As(err, &own):
+		body = own.body()
+	case status == http.StatusInternalServerError:
+		h.log.Error("dashboard: request failed", "method", out.request.Method, "path", out.request.URL.Path, "err", err)
+		body = errorBody{"internal error"}
+	}
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		out.Header().Set("Retry-After", retryAfterSeconds)
+	}
+	h.send(out, status, body)
+}
+
+// recoverPanic turns a panic into 500, or breaks the connection off if the answer has been begun.
+func (h *handler) recoverPanic(out *reply) {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	err := fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
+	if out.begun {
+		h.log.Error("dashboard: answer broken off", "err", err)
+		panic(http.ErrAbortHandler)
+	}
+	h.fail(out, err)
+}
+
+// send writes the answer. It is encoded before the first byte goes out, so that what cannot be encoded is a clean 500. Bytes that
+// are not UTF-8 become U+FFFD, as encoding/json has it.
+func (h *handler) send(out *reply, status int, body any) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(body); err != nil {
+		h.fail(out, fmt.Errorf("encode %T: %w", body, err))
+		return
+	}
+	header := out.Header()
+	header.Set("Content-Type", "application/json; charset=utf-8")
+	header.Set("Content-Length", strconv.Itoa(b.Len()))
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	if out.leavesBody() {
+		header.Set("Connection", "close")
+	}
+	out.WriteHeader(status)
+	// The only error is a client that has gone.
+	_, _ = out.Write(b.Bytes())
+}
+
+// reply is the way back to the client. It counts what it carries.
+type reply struct {
+	http.ResponseWriter
+	request  *http.Request
+	traffic  *traffic
+	bodyRead bool // the body of the request was read to its end
+	begun    bool
+}
+
+// WriteHeader begins the answer.
+func (out *reply) WriteHeader(status int) {
+	out.begun = true
+	out.ResponseWriter.WriteHeader(status)
+}
+
+// Write sends a part of the body, which an answer to HEAD does not have.
+func (out *reply) Write(p []byte) (int, error) {
+	out.begun = true
+	if out.request.Method == http.MethodHead {
+		return len(p), nil
+	}
+	n, err := out.ResponseWriter.Write(p)
+	out.traffic.sent.Add(int64(n))
+	return n, err
+}
+
+// Unwrap lets http.ResponseController find the writer below.
+func (out *reply) Unwrap() http.ResponseWriter { return out.ResponseWriter }
+
+// leavesBody reports whether so much of the body may be unread that the connection should rather be closed: net/http would wait
+// for the rest before it answers.
+func (out *reply) leavesBody() bool {
+	const worthReading = 64 << 10
+	r := out.request
+	return r.ProtoMajor == 1 && !out.bodyRead && (r.ContentLength < 0 || r.ContentLength > worthReading)
+}
