@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/toy"
 )
 
 // noLeaks fails the test if it leaves goroutines behind. Tests whose disks fail can not use it: Pebble's goroutines are
@@ -79,7 +80,7 @@ func newCluster(t *testing.T, seed uint64, config func(*Config)) *cluster {
 func (c *cluster) start(id uint64) {
 	cfg := Config{
 		Dir: "node", Shards: 2, FS: c.fs[id], NodeID: id, Voters: []uint64{1, 2, 3}, Transport: c.net.Transport(id), Door: c,
-		TickInterval: 10 * time.Millisecond, Machines: []func() engine.Machine{newToy},
+		TickInterval: 10 * time.Millisecond, Machines: []func() engine.Machine{toy.New},
 	}
 	if c.config != nil {
 		c.config(&cfg)
@@ -305,24 +306,24 @@ func (w *workload) create(ctx context.Context, t *testing.T) {
 		t.Fatalf("create namespace: %v", err)
 	}
 	for i := range toyCounters {
-		w.add(ctx, t, toyCommand{kind: toyAdd, name: name(i), delta: toyCredit})
+		w.add(ctx, t, toy.Command{Kind: toy.Add, Name: name(i), Delta: toyCredit})
 	}
 }
 
 func name(i int) string { return fmt.Sprintf("counter-%d", i) }
 
-func (w *workload) do(ctx context.Context, ns string, c toyCommand) error {
-	_, err := engine.NewRouter(w.door).Propose(ctx, c.name, c.command(ns))
+func (w *workload) do(ctx context.Context, ns string, c toy.Command) error {
+	_, err := engine.NewRouter(w.door).Propose(ctx, c.Name, c.In(ns))
 	return err
 }
 
-func (w *workload) add(ctx context.Context, t *testing.T, c toyCommand) {
+func (w *workload) add(ctx context.Context, t *testing.T, c toy.Command) {
 	t.Helper()
 	switch err := w.do(ctx, toySpread, c); {
 	case err == nil:
-		w.added += c.delta
+		w.added += c.Delta
 	case errors.Is(err, engine.ErrUnknownOutcome):
-		w.unknown += c.delta
+		w.unknown += c.Delta
 	case errors.Is(err, engine.ErrConflict):
 	default:
 		t.Fatalf("%+v: %v", c, err)
@@ -336,11 +337,11 @@ func (w *workload) run(ctx context.Context, t *testing.T, steps int) {
 		amount := w.rng.Int64N(100)
 		switch w.rng.IntN(5) {
 		case 0:
-			w.add(ctx, t, toyCommand{kind: toyAdd, name: a, delta: amount})
+			w.add(ctx, t, toy.Command{Kind: toy.Add, Name: a, Delta: amount})
 		case 1:
-			w.add(ctx, t, toyCommand{kind: toyLater, name: a, delta: amount, delay: w.rng.Int64N(200)})
+			w.add(ctx, t, toy.Command{Kind: toy.Later, Name: a, Delta: amount, Delay: w.rng.Int64N(200)})
 		case 2, 3:
-			err := w.do(ctx, toySpread, toyCommand{kind: toySend, name: a, target: b, delta: amount})
+			err := w.do(ctx, toySpread, toy.Command{Kind: toy.Send, Name: a, Target: b, Delta: amount})
 			if err != nil && !errors.Is(err, engine.ErrConflict) && !errors.Is(err, engine.ErrUnknownOutcome) {
 				t.Fatalf("send: %v", err)
 			}
@@ -354,7 +355,7 @@ func (w *workload) run(ctx context.Context, t *testing.T, steps int) {
 func (w *workload) transfer(ctx context.Context, t *testing.T, a, b string, amount int64) {
 	t.Helper()
 	part := func(name string, delta int64) engine.Op {
-		return engine.Op{Command: toyCommand{kind: toyAdd, name: name, delta: delta}.command(""), Route: name}
+		return toy.Command{Kind: toy.Add, Name: name, Delta: delta}.Op()
 	}
 	_, err := engine.NewTxn(engine.NewRouter(w.door), "plain", 1<<20).Do(part(b, amount), part(a, -amount)).Commit(ctx)
 	if err != nil && !errors.Is(err, engine.ErrConflict) && !errors.Is(err, engine.ErrUnknownOutcome) {
@@ -367,9 +368,9 @@ func (w *workload) fill(ctx context.Context, t *testing.T, bytes int) {
 	t.Helper()
 	for written := 0; written < bytes; {
 		w.large++
-		c := toyCommand{kind: toyAdd, name: fmt.Sprintf("large-%d-%s", w.large, strings.Repeat("x", 16<<10))}
+		c := toy.Command{Kind: toy.Add, Name: fmt.Sprintf("large-%d-%s", w.large, strings.Repeat("x", 16<<10))}
 		w.add(ctx, t, c)
-		written += len(c.name)
+		written += len(c.Name)
 	}
 }
 
@@ -394,11 +395,11 @@ func (w *workload) drained(ctx context.Context, t *testing.T) {
 func (w *workload) sum(ctx context.Context, t *testing.T, ns string) (sum, count int64) {
 	t.Helper()
 	for shard := range w.door.Shards() {
-		q := toySum{namespace: ns}
+		q := toy.Sum{Namespace: ns}
 		if err := w.door.Query(ctx, engine.ShardID(shard), &q); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("sum: %v", err)
 		}
-		sum, count = sum+q.sum, count+q.count
+		sum, count = sum+q.Sum, count+q.Count
 	}
 	return sum, count
 }

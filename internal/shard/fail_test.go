@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/toy"
 )
 
 // TestFailedSyncStopsTheNode checks that after a failed fsync of the log nothing is acknowledged any more, that every call says
@@ -25,7 +26,7 @@ func TestFailedSyncStopsTheNode(t *testing.T) {
 	failing := &failingFS{FS: memory, budget: -1, err: syscall.EIO}
 	h := open(t, config(failing))
 	ns := homed(0)
-	cmd := toyCommand{kind: toyAdd, name: "a", delta: 1}.command(ns)
+	cmd := toy.Command{Kind: toy.Add, Name: "a", Delta: 1}.In(ns)
 	if _, err := h.Propose(ctx, 0, cmd); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func TestFailedSyncStopsTheNode(t *testing.T) {
 	<-h.failed
 	for name, err := range map[string]error{
 		"Propose": func() error { _, err := h.Propose(ctx, 1, cmd); return err }(),
-		"Query":   h.Query(ctx, 0, &toyQuery{namespace: ns, name: "a"}),
+		"Query":   h.Query(ctx, 0, &toy.Counter{Namespace: ns, Name: "a"}),
 	} {
 		if !errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), "input/output error") {
 			t.Errorf("%s after the failure = %v, want ErrUnavailable with the cause", name, err)
@@ -50,9 +51,9 @@ func TestFailedSyncStopsTheNode(t *testing.T) {
 	}
 	h = open(t, config(crash(memory, rand.New(rand.NewPCG(1, 1)), 0)))
 	defer closeHost(t, h)
-	q := toyQuery{namespace: ns, name: "a"}
-	if err := h.Query(ctx, 0, &q); err != nil || q.value != 1 {
-		t.Errorf("on a healthy disk the counter is %d, %v; want the acknowledged 1", q.value, err)
+	q := toy.Counter{Namespace: ns, Name: "a"}
+	if err := h.Query(ctx, 0, &q); err != nil || q.Value != 1 {
+		t.Errorf("on a healthy disk the counter is %d, %v; want the acknowledged 1", q.Value, err)
 	}
 }
 
@@ -61,7 +62,7 @@ func TestPanicInApplyStopsTheNode(t *testing.T) {
 	ctx := context.Background()
 	fsys := vfs.NewMem()
 	h := open(t, config(fsys))
-	if _, err := h.Propose(ctx, 0, toyCommand{kind: toyPanic}.command(homed(0))); !errors.Is(err, engine.ErrUnavailable) {
+	if _, err := h.Propose(ctx, 0, toy.Command{Kind: toy.Panic}.In(homed(0))); !errors.Is(err, engine.ErrUnavailable) {
 		t.Errorf("Propose of a command that panics = %v, want ErrUnavailable", err)
 	}
 	<-h.failed
@@ -82,13 +83,13 @@ func TestAsyncLosesOnlyATail(t *testing.T) {
 		c := config(fsys)
 		c.Durability, c.SyncInterval, c.MemTableBytes = Async, time.Hour, 256<<10
 		h := open(t, c)
-		q := toyQuery{namespace: ns, name: "a"}
-		if err := h.Query(ctx, 0, &q); err != nil || q.value > value {
-			t.Fatalf("round %d: counter %d, %v; only %d were ever added", round, q.value, err, value)
+		q := toy.Counter{Namespace: ns, Name: "a"}
+		if err := h.Query(ctx, 0, &q); err != nil || q.Value > value {
+			t.Fatalf("round %d: counter %d, %v; only %d were ever added", round, q.Value, err, value)
 		}
-		value = q.value
+		value = q.Value
 		for range rng.IntN(50) {
-			if _, err := h.Propose(ctx, 0, toyCommand{kind: toyAdd, name: "a", delta: 1}.command(ns)); err != nil {
+			if _, err := h.Propose(ctx, 0, toy.Command{Kind: toy.Add, Name: "a", Delta: 1}.In(ns)); err != nil {
 				t.Fatal(err)
 			}
 			value++

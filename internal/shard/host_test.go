@@ -14,10 +14,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/toy"
 )
 
 func config(fsys vfs.FS) Config {
-	return Config{Dir: "node", Shards: 2, FS: fsys, Machines: []func() engine.Machine{newToy}}
+	return Config{Dir: "node", Shards: 2, FS: fsys, Machines: []func() engine.Machine{toy.New}}
 }
 
 func open(t *testing.T, c Config) *Host {
@@ -85,11 +86,11 @@ func crashUnderLoad(t *testing.T, fsys *vfs.MemFS, rng *rand.Rand, percent int, 
 	c.MemTableBytes, c.SegmentBytes = 256<<10, 16<<10
 	h := open(t, c)
 	for i, n := range want {
-		q := toyQuery{namespace: "default", name: name(i)}
-		if err := h.Query(ctx, engine.HomeShard("default", 2), &q); err != nil || q.value < n || q.value > n+1 {
-			t.Fatalf("after the crash counter %d = %d, %v; %d were acknowledged", i, q.value, err, n)
+		q := toy.Counter{Namespace: "default", Name: name(i)}
+		if err := h.Query(ctx, engine.HomeShard("default", 2), &q); err != nil || q.Value < n || q.Value > n+1 {
+			t.Fatalf("after the crash counter %d = %d, %v; %d were acknowledged", i, q.Value, err, n)
 		}
-		want[i] = q.value
+		want[i] = q.Value
 	}
 	var acked [4]atomic.Int64
 	for i, n := range want {
@@ -105,7 +106,7 @@ func crashUnderLoad(t *testing.T, fsys *vfs.MemFS, rng *rand.Rand, percent int, 
 					return
 				default:
 				}
-				cmd := toyCommand{kind: toyAdd, name: name(i), delta: 1}.command("default")
+				cmd := toy.Command{Kind: toy.Add, Name: name(i), Delta: 1}.In("default")
 				if _, err := h.Propose(ctx, engine.HomeShard("default", 2), cmd); err != nil {
 					t.Errorf("add: %v", err)
 					return
@@ -116,7 +117,7 @@ func crashUnderLoad(t *testing.T, fsys *vfs.MemFS, rng *rand.Rand, percent int, 
 	}
 	// The crash comes after a random number of further acknowledgements.
 	for goal := acked[0].Load() + rng.Int64N(60); acked[0].Load() < goal; {
-		if err := h.Query(ctx, 0, &toyQuery{namespace: "default"}); err != nil {
+		if err := h.Query(ctx, 0, &toy.Counter{Namespace: "default"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -152,7 +153,7 @@ func TestOutboxSurvivesCrash(t *testing.T) {
 		}
 		for range 30 {
 			a, b := name(rng.IntN(toyCounters)), name(rng.IntN(toyCounters))
-			if err := w.do(ctx, toySpread, toyCommand{kind: toySend, name: a, target: b, delta: 5}); err != nil && !errors.Is(err, engine.ErrConflict) {
+			if err := w.do(ctx, toySpread, toy.Command{Kind: toy.Send, Name: a, Target: b, Delta: 5}); err != nil && !errors.Is(err, engine.ErrConflict) {
 				t.Fatalf("send: %v", err)
 			}
 		}
@@ -180,23 +181,23 @@ func TestTimersFireAfterRestart(t *testing.T) {
 	c.Clock = Clock{clock}
 	h := open(t, c)
 	for i := range 3 {
-		cmd := toyCommand{kind: toyLater, name: name(i), delta: 7, delay: 60_000}.command("default")
+		cmd := toy.Command{Kind: toy.Later, Name: name(i), Delta: 7, Delay: 60_000}.In("default")
 		if _, err := h.Propose(ctx, engine.HomeShard("default", 2), cmd); err != nil {
 			t.Fatal(err)
 		}
 	}
-	q := toySum{namespace: "default"}
-	if err := h.Query(ctx, engine.HomeShard("default", 2), &q); err != nil || q.sum != 0 {
-		t.Fatalf("before they are due the sum is %d, %v; want 0", q.sum, err)
+	q := toy.Sum{Namespace: "default"}
+	if err := h.Query(ctx, engine.HomeShard("default", 2), &q); err != nil || q.Sum != 0 {
+		t.Fatalf("before they are due the sum is %d, %v; want 0", q.Sum, err)
 	}
 	closeHost(t, h)
 	clock.advance(time.Minute)
 	h = open(t, c)
 	defer closeHost(t, h)
 	for i := range 3 {
-		q := toyQuery{namespace: "default", name: name(i), min: 7}
-		if err := h.Query(ctx, engine.HomeShard("default", 2), &q); err != nil || q.value != 7 {
-			t.Errorf("timer %d after the restart: value %d, %v; want 7", i, q.value, err)
+		q := toy.Counter{Namespace: "default", Name: name(i), Min: 7}
+		if err := h.Query(ctx, engine.HomeShard("default", 2), &q); err != nil || q.Value != 7 {
+			t.Errorf("timer %d after the restart: value %d, %v; want 7", i, q.Value, err)
 		}
 	}
 }
@@ -246,7 +247,7 @@ func TestOpenRefuses(t *testing.T) {
 	create := func(t *testing.T) *vfs.MemFS {
 		fsys := vfs.NewMem()
 		h := open(t, config(fsys))
-		if _, err := h.Propose(ctx, 0, toyCommand{kind: toyAdd, name: "a", delta: 1}.command(homed(0))); err != nil {
+		if _, err := h.Propose(ctx, 0, toy.Command{Kind: toy.Add, Name: "a", Delta: 1}.In(homed(0))); err != nil {
 			t.Fatal(err)
 		}
 		closeHost(t, h)
@@ -322,7 +323,7 @@ func must(t *testing.T, err error) {
 func TestDirectoryIsLocked(t *testing.T) {
 	noLeaks(t)
 	dir := t.TempDir()
-	c := Config{Dir: dir, Machines: []func() engine.Machine{newToy}}
+	c := Config{Dir: dir, Machines: []func() engine.Machine{toy.New}}
 	h := open(t, c)
 	_, err := Open(c)
 	if !errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), "in use by another node") {

@@ -1,0 +1,667 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/toy"
+)
+
+func addTo(name string, delta int64) toy.Command {
+	return toy.Command{Kind: toy.Add, Name: name, Delta: delta}
+}
+
+func TestCommandsOfOneBatchSeeEachOther(t *testing.T) {
+	r := newRig(t, 1)
+	r.applyOnly(0, addTo("a", 1).In("n"), addTo("a", 2).In("n"))
+	r.applyOnly(0, addTo("a", 4).In("n"))
+	if got := r.counter(0, "n", "a"); got != 0 {
+		t.Errorf("before Commit a query sees %d, want 0", got)
+	}
+	r.commit(0)
+	if got := r.counter(0, "n", "a"); got != 7 {
+		t.Errorf("after Commit a query sees %d, want 7", got)
+	}
+}
+
+func TestFailedCommandLeavesNothing(t *testing.T) {
+	r := newRig(t, 1)
+	r.apply(0, addTo("a", 5).In("n"))
+	before := r.execs[0].Applied()
+	out := r.apply(0, addTo("a", -6).In("n"), addTo("b", -1).In("fresh"))
+	for i, o := range out {
+		if !errors.Is(o.Err, engine.ErrConflict) {
+			t.Errorf("command %d: error %v, want ErrConflict", i, o.Err)
+		}
+	}
+	if after := r.execs[0].Applied(); after.LSN != before.LSN {
+		t.Errorf("LSN went from %d to %d over refused commands", before.LSN, after.LSN)
+	}
+	q := engine.NamespaceQuery{Name: "fresh"}
+	if err := r.Query(context.Background(), 0, &q); err != nil || q.Found {
+		t.Errorf("a refused command has created its namespace: %+v, %v", q.Info, err)
+	}
+	// The number of the namespace that was taken back goes to the next one.
+	r.apply(0, addTo("c", 1).In("other"))
+	r.restart()
+	if got := r.counter(0, "other", "c"); got != 1 {
+		t.Errorf("after a restart the counter is %d, want 1", got)
+	}
+}
+
+func TestTransaction(t *testing.T) {
+	r := newRig(t, 1)
+	ctx := context.Background()
+	router := engine.NewRouter(r)
+	txn := func() *engine.Txn { return engine.NewTxn(router, "n", 1<<20) }
+
+	res, err := txn().Do(addTo("a", 3).Op(), addTo("b", 4).Op(), addTo("a", 1).Op()).Commit(ctx)
+	if err != nil || !slices.Equal(res.Values, []any{int64(3), int64(4), int64(4)}) {
+		t.Fatalf("Commit = %v, %v; want the counters 3, 4, 4", res, err)
+	}
+	_, err = txn().Do(addTo("a", 10).Op(), addTo("b", -5).Op(), addTo("c", 1).Op()).Commit(ctx)
+	var te *engine.TxnError
+	if !errors.As(err, &te) || te.Index != 1 || te.Condition || !errors.Is(err, engine.ErrConflict) {
+		t.Errorf("Commit with a failing second operation = %v, want a TxnError naming operation 1", err)
+	}
+	_, err = txn().If(engine.Condition(addTo("b", -5).Op())).Do(addTo("a", 1).Op()).Commit(ctx)
+	if !errors.As(err, &te) || te.Index != 0 || !te.Condition {
+		t.Errorf("Commit with a failing condition = %v, want a TxnError naming condition 0", err)
+	}
+	if a, b, c := r.counter(0, "n", "a"), r.counter(0, "n", "b"), r.counter(0, "n", "c"); a != 4 || b != 4 || c != 0 {
+		t.Errorf("counters %d, %d, %d after failed transactions, want 4, 4, 0", a, b, c)
+	}
+
+	many := make([]engine.Op, engine.MaxTxnOps+1)
+	for i := range many {
+		many[i] = addTo("a", 0).Op()
+	}
+	big := addTo("a", 1).Op()
+	big.Payload = 2 << 20
+	huge := addTo(strings.Repeat("x", engine.MaxTxnBytes), 1).Op()
+	for name, c := range map[string]struct {
+		txn  *engine.Txn
+		want string
+	}{
+		"empty":         {txn(), "nothing to do"},
+		"too many":      {txn().Do(many...), "1001 conditions and operations exceed 1000"},
+		"large value":   {txn().Do(big), "exceeds max_value_size"},
+		"too large":     {txn().Do(huge), "more than 4194304 bytes"},
+		"system":        {engine.NewTxn(router, "_sys", 1).Do(addTo("a", 1).Op()), "system namespace"},
+		"bad name":      {engine.NewTxn(router, "a\nb", 1).Do(addTo("a", 1).Op()), "control character"},
+		"bad operation": {txn().Do(engine.Op{Err: engine.Errorf(engine.ErrInvalid, "no good")}), "operation 0: no good"},
+	} {
+		if _, err := c.txn.Commit(ctx); !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: Commit = %v, want ErrInvalid with %q", name, err, c.want)
+		}
+	}
+}
+
+func TestTransactionInSpreadNamespaceNeedsOneShard(t *testing.T) {
+	r := newRig(t, 4)
+	ctx := context.Background()
+	router := engine.NewRouter(r)
+	if err := engine.NewNamespaces(router).Create(ctx, "s", engine.Spread()); err != nil {
+		t.Fatal(err)
+	}
+	var apart []engine.Op // names of two shards
+	for i := range 20 {
+		apart = append(apart, addTo(fmt.Sprint("k", i), 1).Op())
+	}
+	if _, err := engine.NewTxn(router, "s", 1).Do(apart...).Commit(ctx); !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), "common {tag}") {
+		t.Errorf("Commit over several shards = %v, want ErrInvalid that tells of {tag}", err)
+	}
+	if _, err := engine.NewTxn(router, "s", 1).Do(addTo("{t}a", 1).Op(), addTo("b{t}", 1).Op()).Commit(ctx); err != nil {
+		t.Errorf("Commit with a common tag: %v", err)
+	}
+}
+
+func TestNameShardHashesTheTag(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{"{u1}a", "b{u1}c", true}, {"{u1}", "u1", true}, {"{}a", "a", false}, {"{", "{", true}, {"{a", "a", false}, {"}{a}", "a", true},
+	} {
+		// One of 256 shards: equal shards of unequal hashes are a matter of these very names, which stay.
+		if got := engine.NameShard("n", c.a, 256) == engine.NameShard("n", c.b, 256); got != c.same {
+			t.Errorf("%q and %q in one shard: %v, want %v", c.a, c.b, got, c.same)
+		}
+	}
+}
+
+func TestTimers(t *testing.T) {
+	r := newRig(t, 1)
+	later := func(name string, delay int64) engine.Command {
+		return toy.Command{Kind: toy.Later, Name: name, Delta: 1, Delay: delay}.In("n")
+	}
+	x := r.execs[0]
+	if x.NextDue() != engine.NoTimer {
+		t.Fatalf("NextDue = %d without timers, want NoTimer", x.NextDue())
+	}
+	r.apply(0, later("b", 50), later("a", 20), later("c", 20))
+	if x.NextDue() != 1020 {
+		t.Errorf("NextDue = %d, want 1020", x.NextDue())
+	}
+	r.now = 1019
+	r.apply(0, engine.Fire())
+	if got := r.counter(0, "n", "a"); got != 0 {
+		t.Errorf("the timer has fired %d ms too early", 1)
+	}
+	r.restart()
+	if x.NextDue() != 1020 {
+		t.Errorf("after a restart NextDue = %d, want 1020", x.NextDue())
+	}
+	r.now = 1020
+	r.apply(0, engine.Fire())
+	if a, b, c := r.counter(0, "n", "a"), r.counter(0, "n", "b"), r.counter(0, "n", "c"); a != 1 || b != 0 || c != 1 {
+		t.Errorf("at 1020 the counters are %d %d %d, want 1 0 1", a, b, c)
+	}
+	if x.NextDue() != 1050 {
+		t.Errorf("NextDue = %d, want 1050", x.NextDue())
+	}
+	// One that is due earlier than those already there moves NextDue back; a refused command does not matter.
+	r.apply(0, later("d", 10))
+	if x.NextDue() != 1030 {
+		t.Errorf("NextDue = %d, want 1030", x.NextDue())
+	}
+	r.now = 2000
+	r.apply(0, engine.Fire(), engine.Fire())
+	if b, d := r.counter(0, "n", "b"), r.counter(0, "n", "d"); b != 1 || d != 1 || x.NextDue() != engine.NoTimer {
+		t.Errorf("after all have fired: %d %d, NextDue %d", b, d, x.NextDue())
+	}
+}
+
+// TestManyTimersFireInParts checks that a million timers due at once would not be one command, and that none is left out or fires twice.
+func TestManyTimersFireInParts(t *testing.T) {
+	r := newRig(t, 1)
+	const n = 2500
+	for range n / 100 {
+		var cmds []engine.Command
+		for range 100 {
+			cmds = append(cmds, toy.Command{Kind: toy.Later, Name: "a", Delta: 1, Delay: 10}.In("n"))
+		}
+		r.apply(0, cmds...)
+	}
+	r.now += 10
+	for fired := 0; r.execs[0].NextDue() <= r.now; fired++ {
+		if fired > n {
+			t.Fatal("timers never end")
+		}
+		before := r.counter(0, "n", "a")
+		r.apply(0, engine.Fire())
+		if got := r.counter(0, "n", "a") - before; got > 1000 {
+			t.Errorf("one Fire handed out %d timers, want at most 1000", got)
+		}
+	}
+	if got := r.counter(0, "n", "a"); got != n {
+		t.Errorf("%d timers have fired, want %d", got, n)
+	}
+}
+
+// TestOutboxDeliversOnce repeats, overlaps and reorders deliveries, with restarts of both sides in between: every message takes effect once.
+func TestOutboxDeliversOnce(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	r := newRig(t, 2)
+	ctx := context.Background()
+	router := engine.NewRouter(r)
+	if err := engine.NewNamespaces(router).Create(ctx, "s", engine.Spread()); err != nil {
+		t.Fatal(err)
+	}
+	name := func(shard engine.ShardID) string {
+		for i := 0; ; i++ {
+			if n := fmt.Sprint("k", i); engine.NameShard("s", n, 2) == shard {
+				return n
+			}
+		}
+	}
+	from, to := name(0), name(1)
+	if _, err := router.Propose(ctx, from, addTo(from, 1000).In("s")); err != nil {
+		t.Fatal(err)
+	}
+	sent := int64(0)
+	var old []engine.Command
+	for round := range 40 {
+		for range rng.IntN(5) {
+			amount := 1 + rng.Int64N(5)
+			send := toy.Command{Kind: toy.Send, Name: from, Delta: amount, Target: to}.In("s")
+			if _, err := router.Propose(ctx, from, send); err != nil {
+				t.Fatal(err)
+			}
+			sent += amount
+		}
+		if round%7 == 3 {
+			r.restart()
+		}
+		d, ok, err := r.execs[0].NextDelivery(1, 0, r.execs[0].Applied().Index)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok {
+			old = append(old, d.Command)
+			r.apply(1, d.Command)
+			if rng.IntN(2) == 0 { // the acknowledgement is lost: delivered again later, with what was sent since
+				r.apply(0, engine.Forget(1, d.Last))
+			}
+		}
+		if len(old) > 0 { // an old delivery turns up again
+			r.apply(1, old[rng.IntN(len(old))])
+		}
+	}
+	for {
+		d, ok, err := r.execs[0].NextDelivery(1, 0, r.execs[0].Applied().Index)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			break
+		}
+		r.apply(1, d.Command)
+		r.apply(0, engine.Forget(1, d.Last))
+	}
+	if got := r.counter(1, "s", to); got != sent {
+		t.Errorf("%d have arrived of %d sent", got, sent)
+	}
+	if targets := r.execs[0].PendingTargets(); len(targets) != 0 {
+		t.Errorf("PendingTargets = %v after everything was forgotten, want none", targets)
+	}
+	if n := r.execs[1].Refused(); n != 0 {
+		t.Errorf("%d messages were refused", n)
+	}
+}
+
+// TestOutboxHoldsBackWhatIsNotDurable checks that a message is delivered only when the entry that sent it is.
+func TestOutboxHoldsBackWhatIsNotDurable(t *testing.T) {
+	r := newRig(t, 1)
+	send := toy.Command{Kind: toy.Send, Name: "a", Delta: 1, Target: "b"}.In("n")
+	r.apply(0, addTo("a", 10).In("n"))
+	r.apply(0, send) // index 2
+	r.apply(0, send) // index 3
+	if _, ok, err := r.execs[0].NextDelivery(0, 0, 1); ok || err != nil {
+		t.Errorf("NextDelivery with 1 durable = %v, %v; want nothing", ok, err)
+	}
+	d, ok, err := r.execs[0].NextDelivery(0, 0, 2)
+	if !ok || err != nil || d.Index != 2 {
+		t.Errorf("NextDelivery with 2 durable = %+v, %v, %v; want the message of index 2", d, ok, err)
+	}
+	r.apply(0, d.Command)
+	if got := r.counter(0, "n", "b"); got != 1 {
+		t.Errorf("after the delivery b = %d, want 1", got)
+	}
+}
+
+// TestRolledBackSendDoesNotHideMessages is about a transaction that sends and then fails: its LSNs are given out again, to
+// messages with smaller numbers than the one that was taken back.
+func TestRolledBackSendDoesNotHideMessages(t *testing.T) {
+	r := newRig(t, 1)
+	ctx := context.Background()
+	r.apply(0, addTo("a", 100).In("n"))
+	send := toy.Command{Kind: toy.Send, Name: "a", Delta: 1, Target: "b"}
+	_, err := engine.NewTxn(engine.NewRouter(r), "n", 1).
+		Do(addTo("a", 1).Op(), addTo("a", 1).Op(), addTo("a", 1).Op(), send.Op(), addTo("a", -1000).Op()).Commit(ctx)
+	if !errors.Is(err, engine.ErrConflict) {
+		t.Fatalf("Commit = %v, want ErrConflict", err)
+	}
+	r.apply(0, send.In("n"))
+	d, ok, err := r.execs[0].NextDelivery(0, 0, r.execs[0].Applied().Index)
+	if err != nil || !ok {
+		t.Fatalf("NextDelivery = %v, %v; want the message", ok, err)
+	}
+	r.apply(0, d.Command)
+	if got := r.counter(0, "n", "b"); got != 1 {
+		t.Errorf("b = %d, want 1", got)
+	}
+}
+
+// TestGroupingDoesNotMatter applies one log with different groupings of entries into batches, and a restart: the state is the same, byte for byte.
+func TestGroupingDoesNotMatter(t *testing.T) {
+	var dumps []string
+	var hashes []uint64
+	for _, every := range []int{1, 3, 1000} {
+		rng := rand.New(rand.NewPCG(11, 11))
+		r := newRig(t, 1)
+		for i := range 300 {
+			r.now += rng.Int64N(20)
+			var cmds []engine.Command
+			for range rng.IntN(4) {
+				name, amount := fmt.Sprint("c", rng.IntN(5)), rng.Int64N(20)
+				switch rng.IntN(5) {
+				case 0:
+					cmds = append(cmds, addTo(name, -amount).In(fmt.Sprint("n", rng.IntN(3))))
+				case 1:
+					cmds = append(cmds, toy.Command{Kind: toy.Later, Name: name, Delta: amount, Delay: rng.Int64N(50)}.In("n0"))
+				case 2:
+					cmds = append(cmds, engine.Fire())
+				case 3:
+					cmds = append(cmds, toy.Command{Kind: toy.Send, Name: name, Delta: amount, Target: "c0"}.In("n0"))
+				default:
+					cmds = append(cmds, addTo(name, amount).In(fmt.Sprint("n", rng.IntN(3))))
+				}
+			}
+			r.applyOnly(0, cmds...)
+			if i%every == every-1 {
+				r.commit(0)
+			}
+			if i == 150 && every == 3 {
+				r.commit(0)
+				r.restart()
+			}
+		}
+		r.commit(0)
+		dumps, hashes = append(dumps, r.dump(0)), append(hashes, r.execs[0].Applied().Hash)
+	}
+	for i := range dumps[1:] {
+		if dumps[i+1] != dumps[0] || hashes[i+1] != hashes[0] {
+			t.Errorf("grouping %d gives another state: hash %x, want %x", i+1, hashes[i+1], hashes[0])
+		}
+	}
+}
+
+func TestTimeNeverGoesBackInALog(t *testing.T) {
+	r := newRig(t, 1)
+	r.apply(0, addTo("a", 1).In("n"))
+	r.now = 500 // a new leader whose clock is behind
+	r.apply(0, addTo("a", 1).In("n"))
+	if got := r.execs[0].Applied().Stamp; got != 1000 {
+		t.Errorf("stamp = %d after an entry of 500, want 1000", got)
+	}
+}
+
+func TestQueryWaits(t *testing.T) {
+	r := newRig(t, 1)
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // the rig's Apply and Query are not for concurrent use of its own fields
+		done := make(chan int64, 2)
+		for range 2 {
+			go func() {
+				q := toy.Counter{Namespace: "n", Name: "a", Min: 3}
+				if err := r.Query(t.Context(), 0, &q); err != nil {
+					t.Error(err)
+				}
+				done <- q.Value
+			}()
+		}
+		for i := range 3 {
+			synctest.Wait()
+			if len(done) != 0 {
+				t.Fatalf("a query has been answered at %d, want 3", i)
+			}
+			mu.Lock()
+			r.apply(0, addTo("a", 1).In("n"))
+			mu.Unlock()
+		}
+		if a, b := <-done, <-done; a != 3 || b != 3 {
+			t.Errorf("queries were answered with %d and %d, want 3", a, b)
+		}
+		synctest.Wait()
+		if n := r.execs[0].Waiting(); n != 0 {
+			t.Errorf("%d waiters are left", n)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := r.Query(ctx, 0, &toy.Counter{Namespace: "n", Name: "a", Min: 9}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Query past its deadline = %v, want DeadlineExceeded", err)
+		}
+		if n := r.execs[0].Waiting(); n != 0 {
+			t.Errorf("%d waiters are left after a deadline", n)
+		}
+	})
+}
+
+func TestNamespaces(t *testing.T) {
+	r := newRig(t, 3)
+	ctx := context.Background()
+	router := engine.NewRouter(r)
+	ns := engine.NewNamespaces(router)
+	if err := ns.Create(ctx, "spread", engine.Spread()); err != nil {
+		t.Fatal(err)
+	}
+	if err := ns.Create(ctx, "plain"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"spread", "plain"} {
+		if err := ns.Create(ctx, name); !errors.Is(err, engine.ErrExists) {
+			t.Errorf("Create(%q) again = %v, want ErrExists", name, err)
+		}
+	}
+	for _, name := range []string{"", "_system", "a\x00", "a\u202eb", "a\u2028", "\xff", strings.Repeat("x", 256)} {
+		if err := ns.Create(ctx, name); !errors.Is(err, engine.ErrInvalid) {
+			t.Errorf("Create(%q) = %v, want ErrInvalid", name, err)
+		}
+	}
+	if err := ns.Create(ctx, strings.Repeat("é", 127)); err != nil {
+		t.Errorf("Create with 254 bytes: %v", err)
+	}
+	for i := range 30 {
+		if _, err := router.Propose(ctx, fmt.Sprint(i), addTo(fmt.Sprint(i), 1).In("spread")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := router.Propose(ctx, "x", addTo("x", 1).In("by writing")); err != nil {
+		t.Fatal(err)
+	}
+	r.restart()
+	info, err := ns.Get(ctx, "spread")
+	if err != nil || !info.Spread || info.Counts[engine.CountKeys] != 30 || info.CreatedAt != 1000 {
+		t.Errorf("Get(spread) = %+v, %v; want 30 counters, created at 1000", info, err)
+	}
+	if _, err := ns.Get(ctx, "none"); !errors.Is(err, engine.ErrNotFound) {
+		t.Errorf("Get(none) = %v, want ErrNotFound", err)
+	}
+	var names []string
+	for info, err := range ns.All(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, info.Name)
+	}
+	if want := []string{"by writing", "plain", "spread", strings.Repeat("é", 127)}; !slices.Equal(names, want) {
+		t.Errorf("All = %q, want %q", names, want)
+	}
+	page, err := ns.Page(ctx, "by writing", 1)
+	if err != nil || len(page) != 1 || page[0].Name != "plain" {
+		t.Errorf("Page(after by writing, 1) = %+v, %v; want plain", page, err)
+	}
+}
+
+// TestPlacementIsAskedAgain is about a namespace that is created as spread after a router has looked for it in vain.
+func TestPlacementIsAskedAgain(t *testing.T) {
+	r := newRig(t, 4)
+	ctx := context.Background()
+	stale := &stalePlacement{rig: r}
+	router := engine.NewRouter(stale)
+	if err := engine.NewNamespaces(engine.NewRouter(r)).Create(ctx, "s", engine.Spread()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 {
+		name := fmt.Sprint("k", i)
+		if _, err := router.Propose(ctx, name, addTo(name, 1).In("s")); err != nil {
+			t.Fatalf("Propose(%s): %v", name, err)
+		}
+		if got := r.counter(engine.NameShard("s", name, 4), "s", name); got != 1 {
+			t.Errorf("%s is not in its shard", name)
+		}
+	}
+	if stale.asked < 2 {
+		t.Errorf("the placement was asked %d times, want again after the first refusal", stale.asked)
+	}
+}
+
+// stalePlacement denies at first that a namespace exists.
+type stalePlacement struct {
+	*rig
+	asked int
+}
+
+func (s *stalePlacement) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
+	if _, ok := q.(*engine.NamespaceQuery); ok {
+		if s.asked++; s.asked == 1 {
+			return nil
+		}
+	}
+	return s.rig.Query(ctx, shard, q)
+}
+
+func TestCheckRefusesUnknownCommands(t *testing.T) {
+	x := newRig(t, 1).execs[0]
+	for name, c := range map[string]engine.Command{
+		"machine":      {Machine: 9, Kind: 1, Namespace: "n"},
+		"out of range": {Machine: 200, Kind: 1, Namespace: "n"},
+		"kind":         {Machine: engine.MachineTest, Kind: toy.Panic + 1, Namespace: "n"},
+		"kind 0":       {Machine: engine.MachineTest, Namespace: "n"},
+		"engine kind":  {Kind: 99},
+		"no namespace": {Machine: engine.MachineTest, Kind: 1},
+		"transaction":  {Kind: 1, Namespace: "n", Body: []byte{0xff}},
+	} {
+		if err := x.Check(c); !errors.Is(err, engine.ErrInvalid) {
+			t.Errorf("%s: Check = %v, want ErrInvalid", name, err)
+		}
+	}
+}
+
+func TestPanicsNameThePlace(t *testing.T) {
+	for name, c := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"no entry":        {[]byte{9, 9}, "entry version 9"},
+		"no command":      {(&engine.Entry{Commands: [][]byte{{7}}}).AppendTo(nil), "command version 7"},
+		"unknown machine": {(&engine.Entry{Commands: [][]byte{engine.Command{Machine: 9, Kind: 1, Namespace: "n"}.AppendTo(nil)}}).AppendTo(nil), "machine 9 kind 1"},
+		"unknown kind":    {(&engine.Entry{Commands: [][]byte{engine.Command{Kind: 77}.AppendTo(nil)}}).AppendTo(nil), "engine kind 77"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1)
+			defer func() {
+				if got := fmt.Sprint(recover()); !strings.Contains(got, c.want) || !strings.Contains(got, "shard 0, index 1") {
+					t.Errorf("panic %q, want shard, index and %q", got, c.want)
+				}
+			}()
+			r.execs[0].Apply(1, 1, c.data, nil)
+		})
+	}
+}
+
+func TestPaginate(t *testing.T) {
+	fail := errors.New("no more")
+	pages := func(after int) ([]int, int, bool, error) {
+		if after == 6 {
+			return nil, 0, false, fail
+		}
+		return []int{after + 1, after + 2, after + 3}, after + 3, true, nil
+	}
+	var got []int
+	var last error
+	for v, err := range engine.Paginate(pages) {
+		if last = err; err == nil {
+			got = append(got, v)
+		} else if v != 0 {
+			t.Errorf("value %d beside an error", v)
+		}
+	}
+	if !slices.Equal(got, []int{1, 2, 3, 4, 5, 6}) || last != fail {
+		t.Errorf("Paginate = %v, %v; want 1 to 6 and then the error", got, last)
+	}
+	for v := range engine.Paginate(pages) {
+		if v == 2 {
+			break
+		}
+	}
+}
+
+func FuzzCommand(f *testing.F) {
+	f.Add(addTo("a", 1).In("n").AppendTo(nil))
+	f.Add([]byte{1, 0, 1, 0, 0, 1, 1})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := engine.DecodeCommand(b)
+		if err != nil {
+			return
+		}
+		if back := c.AppendTo(nil); string(back) != string(b) {
+			t.Errorf("DecodeCommand(%x) encodes back to %x", b, back)
+		}
+	})
+}
+
+func FuzzEntry(f *testing.F) {
+	f.Add((&engine.Entry{Origin: 1, Sequence: 300, Stamp: -5, Commands: [][]byte{{1}, nil}}).AppendTo(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var e engine.Entry
+		if e.Decode(b) != nil {
+			return
+		}
+		if back := e.AppendTo(nil); string(back) != string(b) {
+			t.Errorf("Decode(%x) encodes back to %x", b, back)
+		}
+	})
+}
+
+// FuzzTxn feeds arbitrary bodies of the engine's own commands to Check and, where it lets them pass, to Apply: no panic.
+func FuzzTxn(f *testing.F) {
+	f.Add(uint8(1), []byte{0, 1, 7, 1, 15, 1, 0, 0, 1, 1})
+	f.Add(uint8(4), []byte{0, 0})
+	f.Add(uint8(5), []byte{1})
+	f.Fuzz(func(t *testing.T, kind uint8, body []byte) {
+		if kind == 3 {
+			return // deliveries are made by the engine and never come from outside
+		}
+		r := newRig(t, 1)
+		cmd := engine.Command{Kind: kind, Namespace: "n", Body: body}
+		if r.execs[0].Check(cmd) != nil || slicesContainPanic(body) {
+			return
+		}
+		r.apply(0, cmd)
+	})
+}
+
+// slicesContainPanic keeps the toy's own Panic command out of the fuzzer's hands.
+func slicesContainPanic(body []byte) bool {
+	return slices.Contains(body, toy.Panic) && slices.Contains(body, byte(engine.MachineTest))
+}
+
+func TestDurableApplied(t *testing.T) {
+	r := newRig(t, 1)
+	r.apply(0, addTo("a", 1).In("n"))
+	if a, err := engine.DurableApplied(r.db, 0); err != nil || a.Index != 0 {
+		t.Errorf("DurableApplied before a flush = %+v, %v; want index 0", a, err)
+	}
+	if err := r.db.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	want := r.execs[0].Applied()
+	if a, err := engine.DurableApplied(r.db, 0); err != nil || a != want {
+		t.Errorf("DurableApplied after a flush = %+v, %v; want %+v", a, err, want)
+	}
+	if a, err := engine.ReadApplied(r.db, 0); err != nil || a != want {
+		t.Errorf("ReadApplied = %+v, %v; want %+v", a, err, want)
+	}
+}
+
+// TestDamagedRowsAreErrors checks that a row that can not be read fails Restore by name instead of being taken for something else.
+func TestDamagedRowsAreErrors(t *testing.T) {
+	for _, c := range []struct{ name, key, value, want string }{
+		{"applied", "a", "\x07", "applied row"},
+		{"namespace", "n\x00\x00\x00\x00", "\x01\xff", "namespace row"},
+		{"namespace number", "n\x00\x00\x00\x09", "\x01\x01a\x00\x00\x00", "out of order"},
+		{"timer", "t", "", "timer row"},
+	} {
+		r := newRig(t, 1)
+		lower, _ := engine.Bounds(0)
+		if err := r.db.Set(append(append(lower, 0), c.key...), []byte(c.value), pebble.NoSync); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.execs[0].Restore(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: Restore = %v, want an error with %q", c.name, err, c.want)
+		}
+	}
+}

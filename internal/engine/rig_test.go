@@ -1,0 +1,144 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.uber.org/goleak"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/toy"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a node without a log: executors over one database in memory, whose entries the test makes itself. It is a Door,
+// which applies a command at once, at the rig's time.
+type rig struct {
+	t     *testing.T
+	db    *pebble.DB
+	execs []*engine.Executor
+	now   int64
+	index []uint64
+	fail  error // what Propose returns instead of applying, if set
+}
+
+func newRig(t *testing.T, shards int) *rig {
+	t.Helper()
+	db, err := pebble.Open("state", &pebble.Options{FS: vfs.NewMem(), DisableWAL: true, Logger: quiet{t}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	r := &rig{t: t, db: db, now: 1000, index: make([]uint64, shards)}
+	for i := range shards {
+		r.execs = append(r.execs, engine.NewExecutor(engine.Config{
+			Shard: engine.ShardID(i), Shards: shards, DB: db, Machines: []engine.Machine{toy.New()},
+		}))
+	}
+	r.restart()
+	return r
+}
+
+type quiet struct{ t *testing.T }
+
+func (quiet) Infof(string, ...any)             {}
+func (quiet) Errorf(string, ...any)            {}
+func (q quiet) Fatalf(format string, a ...any) { q.t.Errorf(format, a...) }
+
+// restart forgets what is in memory.
+func (r *rig) restart() {
+	r.t.Helper()
+	for _, x := range r.execs {
+		if err := x.Restore(); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// apply carries out one entry with the commands, commits it and returns the outcomes.
+func (r *rig) apply(shard engine.ShardID, cmds ...engine.Command) []engine.Outcome {
+	r.t.Helper()
+	out := r.applyOnly(shard, cmds...)
+	r.commit(shard)
+	return out
+}
+
+func (r *rig) applyOnly(shard engine.ShardID, cmds ...engine.Command) []engine.Outcome {
+	e := engine.Entry{Origin: 1, Sequence: 1, Stamp: r.now}
+	for _, c := range cmds {
+		e.Commands = append(e.Commands, c.AppendTo(nil))
+	}
+	x := r.execs[shard]
+	_, out := x.Apply(1, x.Applied().Index+1, e.AppendTo(nil), nil)
+	return out
+}
+
+func (r *rig) commit(shard engine.ShardID) {
+	r.t.Helper()
+	if err := r.execs[shard].Commit(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) Shards() int { return len(r.execs) }
+
+func (r *rig) Propose(_ context.Context, shard engine.ShardID, cmd engine.Command) ([]byte, error) {
+	if r.fail != nil {
+		return nil, r.fail
+	}
+	if err := r.execs[shard].Check(cmd); err != nil {
+		return nil, err
+	}
+	o := r.apply(shard, cmd)[0]
+	return o.Result, o.Err
+}
+
+func (r *rig) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
+	return r.execs[shard].Query(ctx, q, func() int64 { return r.now }, nil)
+}
+
+// counter returns the value of a toy counter.
+func (r *rig) counter(shard engine.ShardID, namespace, name string) int64 {
+	r.t.Helper()
+	q := toy.Counter{Namespace: namespace, Name: name}
+	if err := r.Query(context.Background(), shard, &q); err != nil {
+		r.t.Fatal(err)
+	}
+	return q.Value
+}
+
+// dump returns all rows of a shard, in order.
+func (r *rig) dump(shard engine.ShardID) string {
+	r.t.Helper()
+	lower, upper := engine.Bounds(shard)
+	it, err := r.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var b bytes.Buffer
+	for ok := it.First(); ok; ok = it.Next() {
+		fmt.Fprintf(&b, "%x = %x\n", it.Key(), it.Value())
+	}
+	if err := it.Close(); err != nil {
+		r.t.Fatal(err)
+	}
+	return b.String()
+}
+
+// in returns a namespace whose home is the shard.
+func (r *rig) in(shard engine.ShardID) string {
+	for i := 0; ; i++ {
+		if ns := fmt.Sprintf("ns%d", i); engine.HomeShard(ns, len(r.execs)) == shard {
+			return ns
+		}
+	}
+}
