@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -337,3 +338,5 @@ func TestDirectoryIsLocked(t *testing.T) {
 	h = open(t, c)
 	closeHost(t, h)
 }
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -1,0 +1,314 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/toy"
+	"github.com/floedb/floe/internal/ual"
+)
+
+// stepper drives a core by hand, in one goroutine, against a real log in memory: what a simulator does.
+type stepper struct {
+	t     *testing.T
+	core  *core
+	log   *ual.Log
+	clock *fakeClock
+
+	appends  []*appendTask // not done yet
+	applied  []*raftpb.Entry
+	proposed []proposedEntry
+	refused  []refusal
+	due      int64
+}
+
+func newStepper(t *testing.T) *stepper {
+	t.Helper()
+	log, err := ual.Open(ual.Options{FS: vfs.NewMem(), Dir: "log"})
+	must(t, err)
+	t.Cleanup(func() { must(t, log.Close()) })
+	s := &stepper{t: t, log: log, clock: &fakeClock{wall: 1000}, due: engine.NoTimer}
+	s.core, err = newCore(coreConfig{
+		node: 1, clock: &shardClock{clock: Clock{s.clock}}, logger: raftLogger{discard()},
+		storage: &storage{Shard: log.Shard(0), conf: &raftpb.ConfState{Voters: []uint64{1}}},
+	})
+	must(t, err)
+	return s
+}
+
+// step feeds the core once and keeps what it wants done.
+func (s *stepper) step(in input) {
+	s.t.Helper()
+	in.nextDue = s.due
+	out := s.core.Step(in)
+	if out.append != nil {
+		s.appends = append(s.appends, out.append)
+	}
+	s.proposed = append(s.proposed, out.proposed...)
+	s.refused = append(s.refused, out.refused...)
+	if out.apply != nil {
+		s.applied = append(s.applied, out.apply.entries...)
+		s.step(input{responses: out.apply.responses})
+	}
+}
+
+// finish writes the oldest append and tells the core.
+func (s *stepper) finish() {
+	s.t.Helper()
+	a := s.appends[0]
+	s.appends = s.appends[1:]
+	must(s.t, s.log.Write([]ual.Update{a.update}))
+	must(s.t, s.log.Sync())
+	in := input{responses: a.responses}
+	if a.entries {
+		in.appended = 1
+	}
+	s.step(in)
+}
+
+func (s *stepper) settle() {
+	s.t.Helper()
+	for len(s.appends) > 0 {
+		s.finish()
+	}
+}
+
+func (s *stepper) lead() {
+	s.t.Helper()
+	s.step(input{campaign: true})
+	s.settle()
+	if !s.core.isLeader {
+		s.t.Fatal("the only voter does not lead")
+	}
+	s.applied, s.proposed = nil, nil
+}
+
+func proposals(n, size int) (ps []*proposal) {
+	for range n {
+		ps = append(ps, &proposal{data: make([]byte, size)})
+	}
+	return ps
+}
+
+func TestProposalsOfOneStepShareAnEntry(t *testing.T) {
+	s := newStepper(t)
+	s.lead()
+	s.step(input{proposals: proposals(100, 10)})
+	if len(s.proposed) != 1 || len(s.proposed[0].proposals) != 100 {
+		t.Fatalf("100 proposals became %d entries", len(s.proposed))
+	}
+	if len(s.applied) != 0 {
+		t.Error("an entry was applied before it was durable")
+	}
+	s.settle()
+	if len(s.applied) != 1 {
+		t.Errorf("%d entries were applied, want 1", len(s.applied))
+	}
+}
+
+func TestLargeProposalsAreSplitOverEntries(t *testing.T) {
+	s := newStepper(t)
+	s.lead()
+	s.step(input{proposals: proposals(5, 400<<10)})
+	var sizes []int
+	for _, e := range s.proposed {
+		sizes = append(sizes, len(e.proposals))
+	}
+	if fmt.Sprint(sizes) != "[2 2 1]" {
+		t.Errorf("5 proposals of 400 KiB became entries of %v, want [2 2 1]", sizes)
+	}
+	s.settle()
+	s.step(input{proposals: proposals(1, 3<<20)})
+	if n := len(s.proposed); n != 4 {
+		t.Errorf("a proposal of 3 MiB: %d entries, want one of its own", n-3)
+	}
+}
+
+// TestProposalsGatherBehindAppends checks that with maxAppends appends in flight further proposals wait and then share one entry.
+func TestProposalsGatherBehindAppends(t *testing.T) {
+	s := newStepper(t)
+	s.lead()
+	for range maxAppends + 10 {
+		s.step(input{proposals: proposals(1, 10)})
+	}
+	if len(s.proposed) != maxAppends || len(s.appends) != maxAppends {
+		t.Fatalf("%d entries in %d appends are in flight, want %d", len(s.proposed), len(s.appends), maxAppends)
+	}
+	s.finish()
+	if last := s.proposed[len(s.proposed)-1]; len(s.proposed) != maxAppends+1 || len(last.proposals) != 10 {
+		t.Errorf("after one append was done the next entry has %d proposals, want the 10 that waited", len(last.proposals))
+	}
+	s.settle()
+	if len(s.applied) != maxAppends+1 {
+		t.Errorf("%d entries were applied, want %d", len(s.applied), maxAppends+1)
+	}
+}
+
+func TestAbandonedProposalIsNotProposed(t *testing.T) {
+	s := newStepper(t)
+	s.lead()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	given := &proposal{ctx: ctx, data: []byte{1}}
+	s.step(input{proposals: append(proposals(1, 1), given)})
+	if len(s.refused) != 1 || s.refused[0].p != given || !errors.Is(s.refused[0].err, context.Canceled) {
+		t.Errorf("refused %+v, want the abandoned proposal", s.refused)
+	}
+	if len(s.proposed) != 1 || len(s.proposed[0].proposals) != 1 {
+		t.Errorf("proposed %+v, want the other one", s.proposed)
+	}
+}
+
+func TestFollowerRefusesProposals(t *testing.T) {
+	s := newStepper(t)
+	s.step(input{proposals: proposals(2, 1)})
+	if len(s.refused) != 2 || !errors.Is(s.refused[0].err, engine.ErrUnavailable) || !strings.Contains(s.refused[0].err.Error(), "not its leader") {
+		t.Errorf("refused %+v, want both with ErrUnavailable", s.refused)
+	}
+}
+
+func TestLeaderFiresDueTimersOnce(t *testing.T) {
+	s := newStepper(t)
+	s.lead()
+	s.due = 1500
+	s.step(input{})
+	if len(s.proposed) != 0 || s.core.wakeAt(s.due) != 1500 {
+		t.Errorf("before the time: %d proposals, wake at %d; want none, 1500", len(s.proposed), s.core.wakeAt(s.due))
+	}
+	s.clock.advance(500 * time.Millisecond)
+	s.step(input{})
+	s.step(input{})
+	if len(s.proposed) != 1 || !s.proposed[0].proposals[0].fire {
+		t.Fatalf("proposed %+v, want one Fire", s.proposed)
+	}
+	if at := s.core.wakeAt(s.due); at != engine.NoTimer {
+		t.Errorf("while it is in flight: wake at %d, want never", at)
+	}
+	s.settle()
+	s.due = engine.NoTimer
+	s.step(input{fired: true})
+	s.due = 1600
+	s.clock.advance(time.Second)
+	s.step(input{})
+	if len(s.proposed) != 2 {
+		t.Errorf("%d proposals after the next timer, want 2", len(s.proposed))
+	}
+}
+
+func TestMergeEntries(t *testing.T) {
+	entries := func(term uint64, from, to uint64) (es []*raftpb.Entry) {
+		for i := from; i <= to; i++ {
+			es = append(es, &raftpb.Entry{Index: new(i), Term: new(term)})
+		}
+		return es
+	}
+	text := func(es []*raftpb.Entry) string {
+		var b strings.Builder
+		for _, e := range es {
+			fmt.Fprintf(&b, "%d/%d ", e.GetIndex(), e.GetTerm())
+		}
+		return b.String()
+	}
+	for _, c := range []struct {
+		a, b []*raftpb.Entry
+		want string
+	}{
+		{nil, entries(1, 5, 6), "5/1 6/1 "},
+		{entries(1, 3, 4), entries(1, 5, 6), "3/1 4/1 5/1 6/1 "},
+		{entries(1, 3, 6), entries(2, 5, 5), "3/1 4/1 5/2 "},
+		{entries(1, 3, 6), entries(2, 2, 3), "2/2 3/2 "},
+	} {
+		if got := text(mergeEntries(c.a, c.b)); got != c.want {
+			t.Errorf("mergeEntries(%s, %s) = %s, want %s", text(c.a), text(c.b), got, c.want)
+		}
+	}
+}
+
+// TestFullQueueIsBusy checks that proposals beyond the bound are refused at once, and accepted again when there is room.
+func TestFullQueueIsBusy(t *testing.T) {
+	noLeaks(t)
+	h := open(t, config(vfs.NewMem()))
+	defer closeHost(t, h)
+	ctx := context.Background()
+	cmd := toy.Command{Kind: toy.Add, Name: "a", Delta: 1}.In(homed(0))
+	s := h.shards[0]
+	for name, fill := range map[string]func(sign int64){
+		"count": func(sign int64) { s.queued.Add(sign * maxQueued) },
+		"bytes": func(sign int64) { s.queuedBytes.Add(sign * maxQueuedBytes) },
+	} {
+		fill(1)
+		if _, err := h.Propose(ctx, 0, cmd); !errors.Is(err, engine.ErrBusy) || !strings.Contains(err.Error(), "the limits are 16384") {
+			t.Errorf("%s: Propose to a full queue = %v, want ErrBusy naming the limits", name, err)
+		}
+		fill(-1)
+		if _, err := h.Propose(ctx, 0, cmd); err != nil {
+			t.Errorf("%s: Propose when there is room: %v", name, err)
+		}
+	}
+}
+
+func TestCloseEndsWaiters(t *testing.T) {
+	noLeaks(t)
+	h := open(t, config(vfs.NewMem()))
+	ctx := context.Background()
+	waiting := make(chan error, 2)
+	for range 2 {
+		go func() {
+			waiting <- h.Query(ctx, 0, &toy.Counter{Namespace: homed(0), Name: "a", Min: 1})
+		}()
+	}
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	for h.Stats().Waiting < 2 {
+		<-poll.C
+	}
+	closeHost(t, h)
+	for range 2 {
+		if err := <-waiting; !errors.Is(err, engine.ErrClosed) {
+			t.Errorf("waiting query = %v, want ErrClosed", err)
+		}
+	}
+	if err := h.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+	if _, err := h.Propose(ctx, 0, engine.Skip(0)); !errors.Is(err, engine.ErrClosed) {
+		t.Errorf("Propose after Close = %v, want ErrClosed", err)
+	}
+	if err := h.Query(ctx, 0, &toy.Counter{}); !errors.Is(err, engine.ErrClosed) {
+		t.Errorf("Query after Close = %v, want ErrClosed", err)
+	}
+}
+
+// TestLogIsBounded checks that the log does not grow without a flush of the state, even if the state hardly changes.
+func TestLogIsBounded(t *testing.T) {
+	noLeaks(t)
+	c := config(vfs.NewMem())
+	c.SegmentBytes, c.MaxLogBytes = 64<<10, 256<<10
+	h := open(t, c)
+	defer closeHost(t, h)
+	ctx := context.Background()
+	refused := toy.Command{Kind: toy.Add, Name: strings.Repeat("x", 4096), Delta: -1}.In(homed(0))
+	deadline, largest := time.After(30*time.Second), int64(0)
+	for h.shards[0].log.FirstIndex() < 100 {
+		if _, err := h.Propose(ctx, 0, refused); !errors.Is(err, engine.ErrConflict) {
+			t.Fatal(err)
+		}
+		largest = max(largest, h.ual.Size())
+		select {
+		case <-deadline:
+			t.Fatalf("the log has grown to %d bytes and was never truncated", largest)
+		default:
+		}
+	}
+	if largest < c.MaxLogBytes {
+		t.Errorf("the log was truncated at %d bytes already, want %d to be the reason", largest, c.MaxLogBytes)
+	}
+}
