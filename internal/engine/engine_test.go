@@ -493,6 +493,15 @@ func TestPlacementIsAskedAgain(t *testing.T) {
 			t.Errorf("%s is not in its shard", name)
 		}
 	}
+	// A transaction whose names are apart must not be squeezed into one shard on the second try.
+	stale.asked = 0
+	var apart []engine.Op
+	for i := range 20 {
+		apart = append(apart, addTo(fmt.Sprint("k", i), 1).Op())
+	}
+	if _, err := engine.NewTxn(engine.NewRouter(stale), "s", 1).Do(apart...).Commit(ctx); !errors.Is(err, engine.ErrInvalid) {
+		t.Errorf("Commit over several shards = %v, want ErrInvalid", err)
+	}
 	if stale.asked < 2 {
 		t.Errorf("the placement was asked %d times, want again after the first refusal", stale.asked)
 	}

@@ -113,20 +113,30 @@ func (r *Router) Query(ctx context.Context, namespace, name string, q Query) err
 	return r.door.Query(ctx, shard, q)
 }
 
-// Propose routes the command by the name and proposes it. A namespace that does not exist yet is written as not spread; if
-// it has been created as a spread one meanwhile, the shard refuses and the command is routed again.
+// Propose routes the command by the name and proposes it.
 func (r *Router) Propose(ctx context.Context, name string, cmd Command) ([]byte, error) {
+	return r.propose(ctx, cmd, func(spread bool) (string, error) { return name, nil })
+}
+
+// propose routes the command by the name that route returns for the namespace's placement. A namespace that does not exist yet
+// is written as not spread; if it has been created as a spread one meanwhile, the shard refuses and it is routed again.
+func (r *Router) propose(ctx context.Context, cmd Command, route func(spread bool) (string, error)) ([]byte, error) {
 	spread, err := r.Spread(ctx, cmd.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	cmd.Spread = spread
-	result, err := r.door.Propose(ctx, r.place(cmd.Namespace, name, spread), cmd)
-	if !errors.Is(err, errMisrouted) {
-		return result, err
+	for again := false; ; again = true {
+		name, err := route(spread)
+		if err != nil {
+			return nil, err
+		}
+		cmd.Spread = spread
+		result, err := r.door.Propose(ctx, r.place(cmd.Namespace, name, spread), cmd)
+		if again || !errors.Is(err, errMisrouted) {
+			return result, err
+		}
+		if spread, err = r.askPlacement(ctx, cmd.Namespace); err != nil {
+			return nil, err
+		}
 	}
-	if cmd.Spread, err = r.askPlacement(ctx, cmd.Namespace); err != nil {
-		return nil, err
-	}
-	return r.door.Propose(ctx, r.place(cmd.Namespace, name, cmd.Spread), cmd)
 }

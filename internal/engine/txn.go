@@ -68,15 +68,7 @@ func (t *Txn) Commit(ctx context.Context) (*TxnResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	spread, err := t.router.Spread(ctx, t.namespace)
-	if err != nil {
-		return nil, err
-	}
-	route, err := t.route(spread)
-	if err != nil {
-		return nil, err
-	}
-	result, err := t.router.Propose(ctx, route, cmd)
+	result, err := t.router.propose(ctx, cmd, t.route)
 	if err != nil {
 		return nil, err
 	}

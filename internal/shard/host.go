@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,6 +38,7 @@ type Host struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	flushed chan struct{} // capacity 1
+	spooled atomic.Int64  // numbers received snapshots
 
 	users   atomic.Int64  // calls that may be reading the state
 	idle    chan struct{} // capacity 1: users may have reached zero
@@ -141,7 +141,7 @@ func (h *Host) openStores(created bool) error {
 	if h.db, err = h.openState(h.stateDir); err != nil {
 		return err
 	}
-	return h.removeSpools()
+	return h.removeSpools(spoolPrefix)
 }
 
 func (h *Host) hasEntries() bool {
@@ -163,22 +163,6 @@ func (h *Host) createLog() error {
 		return err
 	}
 	return h.ual.Sync()
-}
-
-// removeSpools removes snapshots that were being received when the node stopped.
-func (h *Host) removeSpools() error {
-	names, err := h.fs.List(h.stateDir)
-	if err != nil {
-		return fmt.Errorf("list state: %w", err)
-	}
-	for _, name := range names {
-		if strings.HasPrefix(name, "snapshot-") {
-			if err := h.fs.Remove(h.fs.PathJoin(h.stateDir, name)); err != nil {
-				return fmt.Errorf("remove left-over snapshot: %w", err)
-			}
-		}
-	}
-	return nil
 }
 
 func (h *Host) openShard(id engine.ShardID) (*shard, error) {

@@ -51,8 +51,9 @@ func (h *Host) truncate() error {
 		if err != nil {
 			return err
 		}
-		if durable.Index > h.cfg.KeepEntries && durable.Index-h.cfg.KeepEntries >= s.log.FirstIndex() {
-			upTo[uint16(s.id)] = durable.Index - h.cfg.KeepEntries
+		index := min(durable.Index, s.acknowledged.Load())
+		if index > h.cfg.KeepEntries && index-h.cfg.KeepEntries >= s.log.FirstIndex() {
+			upTo[uint16(s.id)] = index - h.cfg.KeepEntries
 		}
 	}
 	if len(upTo) == 0 {

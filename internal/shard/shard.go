@@ -49,11 +49,13 @@ type shard struct {
 	reserved   uint64        // owned by loop
 	held       []*appendTask // owned by loop: a snapshot being installed and what follows it
 
-	leader  atomic.Uint64
-	term    atomic.Uint64
-	leading atomic.Bool
-	hasLed  bool          // owned by loop
-	led     chan struct{} // closed when this node leads for the first time
+	leader       atomic.Uint64
+	term         atomic.Uint64
+	leading      atomic.Bool
+	acknowledged atomic.Uint64 // what raft knows to be applied; it may still look at entries behind that
+
+	hasLed bool          // owned by loop
+	led    chan struct{} // closed when this node leads for the first time
 
 	applyMu   sync.Mutex // guards applyTasks
 	applyWork []applyWork
@@ -124,6 +126,7 @@ func (s *shard) loop() {
 		}
 		in.ticks, in.nextDue = ticks, s.exec.NextDue()
 		s.carryOut(s.core.Step(in))
+		s.acknowledged.Store(s.core.rn.BasicStatus().Applied)
 		if wake := s.core.wakeAt(s.exec.NextDue()); wake != engine.NoTimer {
 			due.Reset(time.Duration(max(wake-s.clock.now(), 0)) * time.Millisecond)
 		} else {

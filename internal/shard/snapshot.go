@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"strings"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -249,21 +250,38 @@ func (h *Host) ReceiveSnapshot(id uint16, m *raftpb.Message, body io.Reader) err
 	}
 	defer h.leave()
 	s := h.shards[id]
-	name := h.spoolName(s.id, m.GetSnapshot().GetMetadata().GetIndex())
+	name := fmt.Sprintf("%s%d-%d", spoolPrefix, s.id, h.spooled.Add(1))
 	if err := h.spool(name, s.id, body); err != nil {
-		_ = h.fs.Remove(name)
+		_ = h.fs.Remove(h.fs.PathJoin(h.stateDir, name))
 		return err
 	}
+	// From here on the announcement names the spooled table.
+	m.Snapshot.Data = []byte(name)
 	s.mail.put(func(in *input) { in.messages = append(in.messages, m) })
 	return nil
 }
 
-func (h *Host) spoolName(shard engine.ShardID, index uint64) string {
-	return h.fs.PathJoin(h.stateDir, fmt.Sprintf("snapshot-%d-%d.tmp", shard, index))
+// spoolPrefix begins the names of received snapshots. One that raft has no use for stays until the node restarts.
+const spoolPrefix = "snapshot-"
+
+// removeSpools removes received snapshots whose names begin with prefix.
+func (h *Host) removeSpools(prefix string) error {
+	names, err := h.fs.List(h.stateDir)
+	if err != nil {
+		return fmt.Errorf("list state: %w", err)
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, prefix) {
+			if err := h.fs.Remove(h.fs.PathJoin(h.stateDir, name)); err != nil {
+				return fmt.Errorf("remove left-over snapshot: %w", err)
+			}
+		}
+	}
+	return nil
 }
 
 func (h *Host) spool(name string, shard engine.ShardID, body io.Reader) error {
-	f, err := h.fs.Create(name, vfs.WriteCategoryUnspecified)
+	f, err := h.fs.Create(h.fs.PathJoin(h.stateDir, name), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return fmt.Errorf("shard %d: receive snapshot: %w", shard, err)
 	}
@@ -283,7 +301,7 @@ func (h *Host) spool(name string, shard engine.ShardID, body io.Reader) error {
 // applier, so everything applied before is done.
 func (s *shard) install(t *appendTask) error {
 	index := t.snapshot.GetMetadata().GetIndex()
-	name := s.host.spoolName(s.id, index)
+	name := s.host.fs.PathJoin(s.host.stateDir, string(t.snapshot.GetData()))
 	lower, upper := engine.Bounds(s.id)
 	_, err := s.host.db.IngestAndExcise(context.Background(), []string{name}, nil, nil, pebble.KeyRange{Start: lower, End: upper})
 	if err != nil {

@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// run carries out one command line that ends by itself.
+func run(t *testing.T, env map[string]string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = Run(t.Context(), Process{Args: args, Stdout: &out, Stderr: &errs, LookupEnv: lookup(env)})
+	return code, out.String(), errs.String()
+}
+
+func lookup(env map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		v, given := env[name]
+		return v, given
+	}
+}
+
+func TestRun(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		args   string // by spaces
+		env    map[string]string
+		code   int
+		stdout string // parts, by |
+		stderr string // the whole
+	}{
+		{name: "no command", stdout: "Usage:|server|version"},
+		{name: "help", args: "--help", stdout: "Usage:"},
+		{name: "help of a command", args: "help server start", stdout: "--data-dir|--no-dashboard|FLOE_DATA_DIR|Nothing listens on it yet"},
+		{name: "group", args: "server", stdout: "start"},
+		{name: "version", args: "version", stdout: "floe 0."},
+		{name: "completion", args: "completion bash", stdout: "__floe"},
+		{name: "unknown command", args: "bogus", code: 2,
+			stderr: "floe: error: unknown command \"bogus\" of floe\nfloe: hint: see floe --help\n"},
+		{name: "mistyped command", args: "servr", code: 2,
+			stderr: "floe: error: unknown command \"servr\" of floe\nfloe: hint: did you mean floe server?\n"},
+		{name: "mistyped command of a group", args: "server strt", code: 2,
+			stderr: "floe: error: unknown command \"strt\" of floe server\nfloe: hint: did you mean floe server start?\n"},
+		{name: "unknown flag", args: "server start --colour red", code: 2,
+			stderr: "floe: error: unknown flag: --colour\nfloe: hint: see floe server start --help\n"},
+		{name: "flag without value", args: "server start --port", code: 2,
+			stderr: "floe: error: flag needs an argument: --port\nfloe: hint: see floe server start --help\n"},
+		{name: "unexpected argument", args: "server start now", code: 2,
+			stderr: "floe: error: unexpected argument \"now\"\nfloe: hint: see floe server start --help\n"},
+		{name: "version takes nothing", args: "version 1", code: 2,
+			stderr: "floe: error: unexpected argument \"1\"\nfloe: hint: see floe version --help\n"},
+		{name: "all bad values at once", code: 2,
+			args: "server start --port 0 --dashboard-port 65536 --shards 257 --durability fast --log-level loud --log-format xml --bind here --dashboard-bind 1.2.3 --data-dir= --no-dashboard=perhaps",
+			stderr: `floe: error: --data-dir=: is empty
+floe: error: --shards=257: not a number of shards: it takes 1 to 256
+floe: error: --durability=fast: not one of async, sync
+floe: error: --port=0: not a port: it takes 1 to 65535
+floe: error: --bind=here: not an IP address
+floe: error: --no-dashboard=perhaps: not one of 0, 1, false, true
+floe: error: --dashboard-port=65536: not a port: it takes 1 to 65535
+floe: error: --dashboard-bind=1.2.3: not an IP address
+floe: error: --log-level=loud: not one of debug, error, info, warn
+floe: error: --log-format=xml: not one of json, text
+floe: hint: see floe server start --help
+`},
+		{name: "bad numbers", args: "server start --port 1e3 --shards 0 --dashboard-port -1", code: 2,
+			stderr: `floe: error: --shards=0: not a number of shards: it takes 1 to 256
+floe: error: --port=1e3: not a port: it takes 1 to 65535
+floe: error: --dashboard-port=-1: not a port: it takes 1 to 65535
+floe: hint: see floe server start --help
+`},
+		{name: "bad environment", args: "server start", env: map[string]string{"FLOE_SHARDS": "many", "FLOE_NO_DASHBOARD": "yes"}, code: 2,
+			stderr: `floe: error: FLOE_SHARDS=many: not a number of shards: it takes 1 to 256
+floe: error: FLOE_NO_DASHBOARD=yes: not one of 0, 1, false, true
+floe: hint: see floe server start --help
+`},
+		{name: "flag goes before environment", args: "server start --shards 0", env: map[string]string{"FLOE_SHARDS": "many"}, code: 2,
+			stderr: "floe: error: --shards=0: not a number of shards: it takes 1 to 256\nfloe: hint: see floe server start --help\n"},
+		{name: "no port two above", args: "server start --port 65534", code: 2,
+			stderr: "floe: error: --port=65534: the dashboard would be at port 65536, but ports end at 65535: choose one with --dashboard-port\nfloe: hint: see floe server start --help\n"},
+		{name: "a port twice", args: "server start --port 7000 --dashboard-port 7000", code: 2,
+			stderr: "floe: error: --dashboard-port=7000: is the port for clients and peers already (--port=7000)\nfloe: hint: see floe server start --help\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			code, stdout, stderr := run(t, tc.env, strings.Fields(tc.args)...)
+			if code != tc.code || stderr != tc.stderr {
+				t.Errorf("floe %s: exit code %d, stderr\n%swant %d,\n%s", tc.args, code, stderr, tc.code, tc.stderr)
+			}
+			if (stdout == "") != (tc.stdout == "") {
+				t.Errorf("floe %s: stdout\n%s", tc.args, stdout)
+			}
+			for part := range strings.SplitSeq(tc.stdout, "|") {
+				if !strings.Contains(stdout, part) {
+					t.Errorf("floe %s: stdout lacks %q:\n%s", tc.args, part, stdout)
+				}
+			}
+		})
+	}
+}
+
+func TestConfig(t *testing.T) {
+	kubernetes := map[string]string{"FLOE_PORT": "tcp://10.0.0.1:9000"}
+	for _, tc := range []struct {
+		args          string
+		env           map[string]string
+		dashboardAddr string
+		local         bool
+	}{
+		{args: "", dashboardAddr: "127.0.0.1:9002", local: true},
+		{args: "--port 7000", dashboardAddr: "127.0.0.1:7002", local: true},
+		{args: "--port 65535 --dashboard-port 1", dashboardAddr: "127.0.0.1:1", local: true},
+		{args: "--dashboard-bind ::1", dashboardAddr: "[::1]:9002", local: true},
+		{args: "--dashboard-bind localhost", dashboardAddr: "localhost:9002", local: true},
+		{args: "--dashboard-bind 0.0.0.0", dashboardAddr: "0.0.0.0:9002"},
+		{args: "--bind 0.0.0.0", dashboardAddr: "127.0.0.1:9002", local: true},
+		{args: "--port 7000", env: map[string]string{"FLOE_PORT": "8000"}, dashboardAddr: "127.0.0.1:7002", local: true},
+		{env: map[string]string{"FLOE_PORT": "8000", "FLOE_DASHBOARD_BIND": "127.0.0.2"}, dashboardAddr: "127.0.0.2:8002", local: true},
+		{env: map[string]string{"FLOE_PORT": ""}, dashboardAddr: "127.0.0.1:9002", local: true},
+		{env: kubernetes, dashboardAddr: "127.0.0.1:9002", local: true},
+	} {
+		p := Process{LookupEnv: lookup(tc.env)}
+		cmd := startCommand(p)
+		if err := cmd.ParseFlags(strings.Fields(tc.args)); err != nil {
+			t.Fatal(err)
+		}
+		c, err := readConfig(cmd, p)
+		if err != nil {
+			t.Errorf("%q with %v: %v", tc.args, tc.env, err)
+			continue
+		}
+		if c.dashboardAddr() != tc.dashboardAddr || c.dashboardIsLocal() != tc.local {
+			t.Errorf("%q with %v: dashboard at %s, local %v, want %s, %v",
+				tc.args, tc.env, c.dashboardAddr(), c.dashboardIsLocal(), tc.dashboardAddr, tc.local)
+		}
+	}
+}
+
+// TestStartRefused has what is only wrong with the world.
+func TestStartRefused(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	takenPort := strconv.Itoa(taken.Addr().(*net.TCPAddr).Port)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("no directory"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	newer := t.TempDir()
+	if err := os.WriteFile(filepath.Join(newer, "FORMAT"), []byte(`{"floe_format":1000}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	made := t.TempDir()
+	if s := start(t, "--data-dir", made, "--shards", "2"); s.stop() != 0 {
+		t.Fatalf("create directory: %s", s.stderr())
+	}
+	for _, tc := range []struct {
+		args   []string
+		stderr string // parts, by |
+	}{
+		{[]string{"--dashboard-port", takenPort}, "--dashboard-port=" + takenPort + ": |address already in use|hint: another node may be running"},
+		{[]string{"--dashboard-bind", "192.0.2.1"}, "192.0.2.1:9002|hint: choose an address of this machine with --dashboard-bind"},
+		{[]string{"--no-dashboard", "--data-dir", file}, "--data-dir=" + file + ": |not a directory|hint: choose another directory"},
+		{[]string{"--no-dashboard", "--data-dir", filepath.Join(file, "below")}, "not a directory"},
+		{[]string{"--no-dashboard", "--data-dir", newer}, "has format 1000|use a newer floe"},
+		{[]string{"--no-dashboard", "--data-dir", made, "--shards", "3"}, "--shards=3: |was created with 2 shards, not 3|hint: leave out --shards"},
+	} {
+		code, stdout, stderr := run(t, map[string]string{"FLOE_DATA_DIR": t.TempDir()}, append([]string{"server", "start"}, tc.args...)...)
+		if code != exitFailure || stdout != "" {
+			t.Errorf("start %v: exit code %d, want 1; stdout %q", tc.args, code, stdout)
+		}
+		for part := range strings.SplitSeq(tc.stderr, "|") {
+			if !strings.Contains(stderr, part) {
+				t.Errorf("start %v: stderr lacks %q:\n%s", tc.args, part, stderr)
+			}
+		}
+	}
+}
+
+func TestStartWithoutDashboard(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, errs bytes.Buffer
+	code := Run(ctx, Process{
+		Args: []string{"server", "start", "--no-dashboard"}, Stdout: &out, Stderr: &errs,
+		LookupEnv: lookup(map[string]string{"FLOE_DATA_DIR": t.TempDir()}),
+	})
+	if code != 0 || !strings.Contains(out.String(), "dashboard  off") {
+		t.Errorf("start: exit code %d, stdout\n%sstderr\n%s", code, &out, &errs)
+	}
+}

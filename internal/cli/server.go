@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/dashboard"
+)
+
+// closeTime is how long the node may take to close. A disk that hangs would keep it for ever.
+const closeTime = 6 * time.Second
+
+func serverCommand(p Process) *cobra.Command {
+	return group("server", "Run a node", startCommand(p))
+}
+
+func startCommand(p Process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "start",
+		Short: "Run a node until it gets SIGINT or SIGTERM",
+		Long: `Run a node until it gets SIGINT or SIGTERM.
+
+It then answers 503, /health included, finishes the requests it has, closes the data
+directory and exits with 0, within 10 seconds; a second signal ends it at once. It
+exits with 1 if it can not start or the node fails, and with 2 if it was told nonsense.
+
+Each flag can also be an environment variable, --data-dir as FLOE_DATA_DIR and so on.
+A flag goes before the environment.`,
+		Example: `  floe server start
+  floe server start --data-dir /var/lib/floe --durability async
+  floe server start --dashboard-port 8080 --log-format json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := readConfig(cmd, p)
+			if err != nil {
+				return err
+			}
+			return runServer(cmd.Context(), c, p)
+		},
+	}
+	addSettings(cmd)
+	return cmd
+}
+
+// server is a node and what it serves.
+type server struct {
+	config    *config
+	log       *slog.Logger
+	node      *floe.Node
+	dashboard *site // nil: none
+}
+
+// runServer runs a server until ctx is done or it fails.
+func runServer(ctx context.Context, c *config, p Process) error {
+	s := &server{config: c, log: c.logger(p)}
+	if err := s.open(); err != nil {
+		return err
+	}
+	s.announce(p)
+	err := s.wait(ctx)
+	s.log.Info("stopping")
+	return s.stop(err)
+}
+
+// open listens before it opens the node, which may take seconds: a port in use is known at once, and /health answers meanwhile.
+func (s *server) open() (err error) {
+	if !s.config.noDashboard {
+		if s.dashboard, err = listen(s.config.dashboardAddr(), s.log); err != nil {
+			return listenError(s.config.spelled["dashboard-port"], err)
+		}
+	}
+	if s.node, err = openNode(s.config, s.log); err != nil {
+		if s.dashboard != nil {
+			s.dashboard.close()
+		}
+		return err
+	}
+	if s.dashboard != nil {
+		s.dashboard.gate.open(dashboard.New(s.node, dashboard.Options{Logger: s.log, LoopbackOnly: s.config.dashboardIsLocal()}))
+	}
+	return nil
+}
+
+func openNode(c *config, log *slog.Logger) (*floe.Node, error) {
+	if err := c.checkDataDir(); err != nil {
+		return nil, err
+	}
+	node, err := floe.Open(floe.Config{DataDir: c.dataDir, Shards: c.shards, Durability: c.durability, Logger: log})
+	switch {
+	case errors.Is(err, floe.ErrUnavailable):
+		err = &hintedError{err, "stop the other node, or choose another directory with --data-dir"}
+	case errors.Is(err, floe.ErrInvalid) && c.shards != 0:
+		err = &hintedError{fmt.Errorf("%s: %w", c.spelled["shards"], err), "leave out --shards to take what the directory has"}
+	}
+	return node, err
+}
+
+// announce says what runs and where.
+func (s *server) announce(p Process) {
+	// Nobody may be reading; that is no reason not to serve.
+	say := func(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
+	shards := 0
+	if stats, err := s.node.Stats(context.Background()); err == nil {
+		shards = len(stats.Shards)
+	}
+	say(p.Stdout, "floe %s is ready", floe.Version)
+	say(p.Stdout, "  data       %s (shards: %d, durability: %v)", s.config.shownDir(), shards, s.config.durability)
+	if s.config.noDashboard {
+		say(p.Stdout, "  dashboard  off: nothing listens")
+		return
+	}
+	say(p.Stdout, "  dashboard  http://%s", s.config.dashboardAddr())
+	if !s.config.dashboardIsLocal() {
+		say(p.Stderr, "floe: warning: other machines can reach the dashboard, which lets everybody read and write everything")
+	}
+}
+
+// wait returns when ctx is done, or why the server can not go on.
+func (s *server) wait(ctx context.Context) error {
+	var failed <-chan error
+	if s.dashboard != nil {
+		failed = s.dashboard.failed
+	}
+	// The node has no signal for it, and a second more of 503 harms nobody.
+	check := time.NewTicker(time.Second)
+	defer check.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			return err
+		case <-check.C:
+			if err := s.node.Err(); err != nil {
+				return fmt.Errorf("node has failed: %w", err)
+			}
+		}
+	}
+}
+
+// stop ends everything and returns cause, or else what went wrong.
+func (s *server) stop(cause error) error {
+	if s.dashboard != nil {
+		s.dashboard.drain()
+	}
+	if err := closeNode(s.node); cause == nil {
+		return err
+	}
+	return cause
+}
+
+// closeNode closes the node within closeTime.
+func closeNode(node *floe.Node) error {
+	closed := make(chan error, 1)
+	go func() { closed <- node.Close() }()
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(closeTime):
+		return fmt.Errorf("the node did not close within %v; what it acknowledged is in its log", closeTime)
+	}
+}

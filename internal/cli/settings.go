@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floedb/floe"
+)
+
+// setting is a thing that a server can be told. Its environment variable is FLOE_ and the name of its flag.
+type setting struct {
+	flag   string
+	kind   string // what a value is, as the help shows it; "" for a switch
+	preset string
+	help   string
+	set    func(c *config, value string) error // the error says what is wrong with the value
+}
+
+// settings are all of them, in the order of their help.
+var settings = []setting{
+	{"data-dir", "dir", "./floe-data", "directory of the data, created when missing", func(c *config, v string) error {
+		c.dataDir = v
+		return notEmpty(v)
+	}},
+	{"shards", "n", "", "number of shards, 1 to 256, fixed when the directory is created (default 4, or what the directory has)",
+		func(c *config, v string) (err error) {
+			c.shards, err = integer(v, "number of shards", 256)
+			return err
+		}},
+	{"durability", "when", "sync", "when a write is acknowledged: sync (it is on the disk) or async (it is written, and on the disk within 100 ms)",
+		func(c *config, v string) error {
+			return choose(&c.durability, v, map[string]floe.Durability{"sync": floe.Sync, "async": floe.Async})
+		}},
+	{"port", "port", "9000", "port for clients and peers. Nothing listens on it yet: it only sets where the dashboard is, two above",
+		func(c *config, v string) (err error) {
+			c.port, err = integer(v, "port", maxPort)
+			return err
+		}},
+	{"bind", "ip", "127.0.0.1", "address for clients and peers. Nothing listens on it yet", func(c *config, v string) error {
+		c.bind = v
+		return address(v)
+	}},
+	{"no-dashboard", "", "", "serve no dashboard and no HTTP API", func(c *config, v string) error {
+		return choose(&c.noDashboard, v, map[string]bool{"true": true, "1": true, "false": false, "0": false})
+	}},
+	{"dashboard-port", "port", "", "port of the dashboard (default --port + 2)", func(c *config, v string) (err error) {
+		c.dashboardPort, err = integer(v, "port", maxPort)
+		return err
+	}},
+	{"dashboard-bind", "ip", "127.0.0.1", "address of the dashboard; whoever can reach it can read and write everything", func(c *config, v string) error {
+		c.dashboardBind = v
+		return address(v)
+	}},
+	{"log-level", "level", "info", "least level that is logged: debug, info, warn or error", func(c *config, v string) error {
+		return choose(&c.logLevel, v, map[string]slog.Level{
+			"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+		})
+	}},
+	{"log-format", "format", "text", "format of the log on stderr: text or json", func(c *config, v string) error {
+		return choose(&c.logFormat, v, map[string]string{"text": "text", "json": "json"})
+	}},
+}
+
+func (s *setting) env() string {
+	return "FLOE_" + strings.ToUpper(strings.ReplaceAll(s.flag, "-", "_"))
+}
+
+// text is the value of a flag. It takes anything: settings are checked together, wherever they come from.
+type text struct{ value, kind string }
+
+func (t *text) String() string     { return t.value }
+func (t *text) Set(v string) error { t.value = v; return nil }
+func (t *text) Type() string       { return t.kind }
+
+func addSettings(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	for _, s := range settings {
+		flag := flags.VarPF(&text{s.preset, s.kind}, s.flag, "", s.help)
+		if s.kind == "" {
+			flag.NoOptDefVal = "true"
+		}
+	}
+}
+
+// find returns the value of a setting and how it was spelled, "" if it has none.
+func (s *setting) find(cmd *cobra.Command, p Process) (value, spelled string) {
+	if flag := cmd.Flags().Lookup(s.flag); flag.Changed {
+		return flag.Value.String(), "--" + s.flag + "=" + flag.Value.String()
+	}
+	// Kubernetes sets FLOE_PORT=tcp://10.0.0.1:9000 where a service is called floe. That was not meant for us.
+	if v, _ := p.LookupEnv(s.env()); v != "" && !strings.HasPrefix(v, "tcp://") {
+		return v, s.env() + "=" + v
+	}
+	if s.preset == "" {
+		return "", ""
+	}
+	return s.preset, "--" + s.flag + "=" + s.preset
+}
+
+const maxPort = 1<<16 - 1
+
+func integer(v, what string, most int) (int, error) {
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 1 || n > most {
+		return 0, fmt.Errorf("not a %s: it takes 1 to %d", what, most)
+	}
+	return n, nil
+}
+
+func address(v string) error {
+	if _, err := netip.ParseAddr(v); err != nil && v != "localhost" {
+		return errors.New("not an IP address")
+	}
+	return nil
+}
+
+func notEmpty(v string) error {
+	if v == "" {
+		return errors.New("is empty")
+	}
+	return nil
+}
+
+// choose sets *to to what value names.
+func choose[T any](to *T, value string, of map[string]T) error {
+	chosen, known := of[value]
+	if !known {
+		return fmt.Errorf("not one of %s", strings.Join(slices.Sorted(maps.Keys(of)), ", "))
+	}
+	*to = chosen
+	return nil
+}

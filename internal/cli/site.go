@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+)
+
+// The limits of an HTTP server. Together with closeTime, the drain stays under the 10 s after which supervisors lose patience.
+const (
+	readHeaderTimeout = 5 * time.Second
+	idleTimeout       = 60 * time.Second
+	transferTimeout   = 30 * time.Second // see deadlines
+	maxHeaderBytes    = 32 << 10
+
+	// noticeTime is how long a stopping server goes on answering 503, so that clients with an open connection get that instead of
+	// a reset.
+	noticeTime = 250 * time.Millisecond
+	// graceTime is how long requests in flight may take. Then they are cancelled.
+	graceTime = 3 * time.Second
+	// cutTime is how long the answers to cancelled requests may take. Then connections are cut.
+	cutTime = 500 * time.Millisecond
+)
+
+// site is an HTTP server on one address. It answers from the moment it listens: 503 until it is opened, and again while it
+// drains.
+type site struct {
+	gate   *gate
+	server *http.Server
+	cancel context.CancelFunc // of all requests
+	failed chan error         // capacity 1: why it does not serve any more
+	ended  chan struct{}      // closed when its goroutine has ended
+}
+
+// listen starts a site. The caller has to drain or close it.
+func listen(addr string, log *slog.Logger) (*site, error) {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &site{gate: newGate(), cancel: cancel, failed: make(chan error, 1), ended: make(chan struct{})}
+	s.server = &http.Server{
+		Handler:           deadlines{body: transferTimeout, write: transferTimeout}.wrap(s.gate),
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+	}
+	go s.serve(listener)
+	return s, nil
+}
+
+func (s *site) serve(listener net.Listener) {
+	defer close(s.ended)
+	if err := s.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		s.failed <- fmt.Errorf("serve %s: %w", listener.Addr(), err)
+	}
+}
+
+// drain ends the site: it refuses new requests, gives those in flight graceTime, and cuts off who has not taken his answer then.
+func (s *site) drain() {
+	s.gate.stop()
+	notice := time.After(noticeTime)
+	select {
+	case <-s.gate.idle:
+		<-notice
+	case <-time.After(graceTime):
+	}
+	s.cancel()
+	ctx, cancel := context.WithTimeout(context.Background(), cutTime)
+	defer cancel()
+	if s.server.Shutdown(ctx) != nil {
+		s.close()
+	}
+	<-s.ended
+}
+
+// close ends the site at once.
+func (s *site) close() {
+	s.cancel()
+	// The listener's error, of no use to anybody.
+	_ = s.server.Close()
+	<-s.ended
+}
+
+// listenError says what to do when a site can not listen at an address that was spelled so.
+func listenError(spelled string, err error) error {
+	hint := ""
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		hint = "another node may be running; choose another port with --dashboard-port, or --no-dashboard"
+	case errors.Is(err, syscall.EACCES):
+		hint = "ports below 1024 may need privileges; choose another with --dashboard-port"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		hint = "choose an address of this machine with --dashboard-bind"
+	}
+	return &hintedError{fmt.Errorf("%s: %w", spelled, err), hint}
+}

@@ -1,0 +1,128 @@
+package lint
+
+import (
+	"go/ast"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// unfinished matches what a program says that is not finished; the words are taken apart so that this file does not match.
+var unfinished = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|X` + `XX)\b|(?i:not ` + `implemented)`)
+
+func TestNothingUnfinished(t *testing.T) {
+	for _, s := range sources(t) {
+		text, err := os.ReadFile(filepath.Join(root, s.name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if word := unfinished.FindString(line); word != "" {
+				t.Errorf("%s:%d: %q: finish it, or leave it out and say so in the README", s.name, i+1, word)
+			}
+		}
+	}
+}
+
+// longSuites are the packages with tests that may be left out with -short, and what takes them so long.
+var longSuites = map[string]string{
+	"examples/gosrc":    "loads over 100 MB",
+	"internal/exercise": "kills processes many times",
+	"internal/sim":      "runs many seeds",
+	"internal/shard":    "simulates a cluster",
+	"internal/ual":      "crashes at every file operation",
+}
+
+func TestNoSleepAndNoSkip(t *testing.T) {
+	for _, s := range sources(t) {
+		long := longSuites[s.dir()] != ""
+		var stack []ast.Node
+		ast.Inspect(s.ast, func(n ast.Node) bool {
+			if n == nil {
+				stack = stack[:len(stack)-1]
+				return true
+			}
+			stack = append(stack, n)
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			switch called := selector(call.Fun); {
+			case called == "time.Sleep":
+				t.Errorf("%s: time.Sleep: wait for what is to happen, with a channel, a deadline or testing/synctest", s.at(n))
+			case called == "testing.Short" && !long:
+				t.Errorf("%s: testing.Short: only long suites have a short form, see internal/lint/code_test.go", s.at(n))
+			case s.isTest() && isSkip(called) && !(long && underShort(stack)):
+				t.Errorf("%s: %s: a test that is skipped proves nothing; make it run everywhere", s.at(n), called)
+			}
+			return true
+		})
+	}
+}
+
+// selector returns x.Name as text, "" for everything else.
+func selector(e ast.Expr) string {
+	if sel, ok := e.(*ast.SelectorExpr); ok {
+		if x, ok := sel.X.(*ast.Ident); ok {
+			return x.Name + "." + sel.Sel.Name
+		}
+	}
+	return ""
+}
+
+// isSkip reports whether a call is one of a test, benchmark or fuzz target that skips it.
+func isSkip(called string) bool {
+	on, name, _ := strings.Cut(called, ".")
+	return strings.Contains("t b f tb", on) && (name == "Skip" || name == "Skipf" || name == "SkipNow")
+}
+
+// underShort reports whether the innermost if around a node is `if testing.Short()`.
+func underShort(stack []ast.Node) bool {
+	for i := len(stack) - 1; i >= 0; i-- {
+		if cond, ok := stack[i].(*ast.IfStmt); ok {
+			call, ok := cond.Cond.(*ast.CallExpr)
+			return ok && selector(call.Fun) == "testing.Short"
+		}
+	}
+	return false
+}
+
+// mustBeDeterministic reports whether a file runs inside Apply.
+func mustBeDeterministic(s *source) bool {
+	return !s.isTest() && (s.dir() == "internal/engine" || strings.HasPrefix(path.Base(s.name), "machine"))
+}
+
+func TestMachinesAreDeterministic(t *testing.T) {
+	const why = "every replica that applied the same log must have the same state, byte by byte: "
+	forbidden := map[string]string{
+		"time.Now": "take the stamp of the entry", "time.Since": "take the stamp of the entry", "time.Until": "take the stamp of the entry",
+		"time.After": "schedule a timer of the shard", "time.NewTimer": "schedule a timer of the shard", "time.NewTicker": "schedule a timer of the shard",
+		"os.Getenv": "take it from the command",
+	}
+	random := map[string]bool{"math/rand": true, "math/rand/v2": true, "crypto/rand": true}
+	for _, s := range sources(t) {
+		if !mustBeDeterministic(s) {
+			continue
+		}
+		for _, spec := range s.ast.Imports {
+			if name, _ := strconv.Unquote(spec.Path.Value); random[name] {
+				t.Errorf("%s: %s: %stake the LSN for an identity", s.at(spec), name, why)
+			}
+		}
+		ast.Inspect(s.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				t.Errorf("%s: go statement: %sdo it in order", s.at(n), why)
+			case *ast.SelectorExpr:
+				if instead := forbidden[selector(n)]; instead != "" {
+					t.Errorf("%s: %s: %s%s", s.at(n), selector(n), why, instead)
+				}
+			}
+			return true
+		})
+	}
+}

@@ -1,0 +1,77 @@
+package lint
+
+import (
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Groups of packages in the table below.
+const (
+	primitives = "kv stream stream/processing queue ts floql action workflow"
+	helpers    = "internal/key internal/codec"
+)
+
+// imports is what the packages of floe may import of floe, test files aside:
+//
+//	cmd -> internal/cli -> dashboard -> floe (root) -> primitives -> internal/engine
+//
+// A folder that is not listed is looked up by the folder above it.
+var imports = map[string]struct{ allowed, reason string }{
+	"cmd":               {"internal/cli", "cmd is a doorway: what it does belongs into internal/cli, where it can be tested"},
+	"examples":          {". dashboard " + primitives, "examples show what a user can do, and a user has no internal packages"},
+	"internal/cli":      {". dashboard internal/peer " + primitives, "the command line is written against the public API"},
+	"dashboard":         {". internal/engine " + primitives, "the dashboard must work on a node as well as on a remote client"},
+	".":                 {"internal/engine internal/shard internal/peer " + primitives, "the root puts primitives and shards together; it knows nothing of what serves it"},
+	"kv":                {"internal/engine " + helpers, "primitives know the engine, not each other"},
+	"stream":            {"internal/engine " + helpers, "primitives know the engine, not each other"},
+	"stream/processing": {"stream kv queue ts internal/engine " + helpers, "processing takes only command types of its sources and sinks"},
+	"queue":             {"internal/engine " + helpers, "primitives know the engine, not each other"},
+	"ts":                {"floql internal/engine " + helpers, "primitives know the engine, not each other; ts carries out FloQL"},
+	"floql":             {"", "FloQL knows nothing of storage"},
+	"action":            {"internal/engine " + helpers, "primitives know the engine, not each other"},
+	"workflow":          {"action internal/engine " + helpers, "a workflow invokes actions; it knows no other primitive"},
+	"internal/engine":   {helpers, "the engine knows no primitive and no shard, so that machines stay deterministic and testable alone"},
+	"internal/shard":    {"internal/engine internal/ual " + helpers, "a shard knows machines only through the engine"},
+	"internal/peer":     {"internal/engine internal/shard " + helpers, "the transport carries what shards say, whatever it means"},
+	"internal/ual":      {"", "the log store must be provable alone"},
+	"internal/key":      {"", "helpers depend on nothing"},
+	"internal/codec":    {"", "helpers depend on nothing"},
+	"internal/lint":     {"", "the rules apply to the project, they are no part of it"},
+	// Suites for tests; nothing but tests imports them.
+	"internal/exercise": {". dashboard internal/engine internal/shard " + primitives, "the command line is exercised as a process"},
+	"internal/sim":      {". internal/engine internal/shard internal/ual internal/peer " + helpers + " " + primitives, "the simulator replaces the world around shards"},
+}
+
+func TestImports(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.isTest() {
+			continue
+		}
+		row := s.dir()
+		for imports[row].reason == "" && row != "." {
+			row = path.Dir(row)
+		}
+		if row == "." && s.dir() != "." {
+			t.Errorf("%s: add a row for the package to the table in internal/lint/imports_test.go: what may it import, and why no more?", s.name)
+			continue
+		}
+		allowed := strings.Fields(imports[row].allowed)
+		for _, spec := range s.ast.Imports {
+			name, _ := strconv.Unquote(spec.Path.Value)
+			imported, own := strings.CutPrefix(name, module)
+			if !own {
+				continue
+			}
+			imported = strings.TrimPrefix(imported, "/")
+			if imported == "" {
+				imported = "."
+			}
+			if !slices.Contains(allowed, imported) {
+				t.Errorf("%s: %s must not import %s: %s", s.at(spec), row, name, imports[row].reason)
+			}
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package lint
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// root is the root of the repository, as seen from here.
+const root = "../.."
+
+// module is the path of the module.
+const module = "github.com/floedb/floe"
+
+// source is a Go file of the project.
+type source struct {
+	name string // path below root, with slashes
+	ast  *ast.File
+	set  *token.FileSet
+}
+
+// dir is the folder of the file, "." for the root.
+func (s *source) dir() string { return path.Dir(s.name) }
+
+func (s *source) isTest() bool { return strings.HasSuffix(s.name, "_test.go") }
+
+// at returns where a node is, for messages.
+func (s *source) at(n ast.Node) string {
+	p := s.set.Position(n.Pos())
+	p.Filename = s.name
+	return p.String()
+}
+
+// sources parses all Go files of the project.
+func sources(t *testing.T) []*source {
+	t.Helper()
+	var found []*source
+	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if name := entry.Name(); file != root && (name[0] == '.' || name == "testdata" || name == "node_modules") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if path.Ext(entry.Name()) != ".go" {
+			return nil
+		}
+		name, err := filepath.Rel(root, file)
+		if err != nil {
+			return err
+		}
+		s := &source{name: filepath.ToSlash(name), set: token.NewFileSet()}
+		s.ast, err = parser.ParseFile(s.set, file, nil, parser.ParseComments)
+		found = append(found, s)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// topLevel is all that the top level of the repository may hold, besides files that start with a dot.
+const topLevel = "floe.go kv stream queue ts floql action workflow dashboard cmd examples internal " +
+	"go.mod go.sum README.md LICENSE CHANGELOG.md Makefile"
+
+func TestTopLevel(t *testing.T) {
+	allowed := make(map[string]bool)
+	for _, name := range strings.Fields(topLevel) {
+		allowed[name] = true
+	}
+	for _, name := range topLevelNames(t) {
+		if !allowed[name] && name[0] != '.' {
+			t.Errorf("%s: the top level is the first page that a reader sees: put it below one of %s", name, topLevel)
+		}
+	}
+}
+
+// topLevelNames returns what git knows or would add. Without git it is what is there.
+func topLevelNames(t *testing.T) (names []string) {
+	t.Helper()
+	git := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	git.Dir = root
+	if out, err := git.Output(); err == nil {
+		for file := range bytes.SplitSeq(bytes.TrimSuffix(out, []byte{0}), []byte{0}) {
+			name, _, _ := strings.Cut(string(file), "/")
+			names = append(names, name)
+		}
+		return names
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
