@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -146,6 +147,10 @@ func (h *Host) openState(dir string) (*pebble.DB, error) {
 		L0CompactionThreshold:       2,
 		L0StopWritesThreshold:       1000,
 		Logger:                      pebbleLogger{h.log, h.fail},
+	}
+	// Most writes look for an earlier version of their key first, and most of them find none.
+	for i := range opts.Levels {
+		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
 	opts.Experimental.DisableIngestAsFlushable = func() bool { return true }
 	opts.EventListener = &pebble.EventListener{
