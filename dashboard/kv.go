@@ -252,7 +252,7 @@ type keyVersion struct {
 }
 
 func (h *handler) keyHistory(ctx context.Context, q keyRequest) (keyHistory, error) {
-	history, err := h.backend.KV(q.namespace).History(ctx, q.key)
+	history, err := h.backend.KV(q.namespace).History(ctx, q.key, kv.WithoutValues())
 	if err != nil {
 		return keyHistory{}, err
 	}

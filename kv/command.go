@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"math"
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
@@ -95,6 +96,9 @@ func checkCommand(key string, c condition, revision uint64) engine.Condition {
 	return engine.Condition(op(kindCheck, key, nil, body(key, writeOptions{cond: c, revision: revision}, 0), nil))
 }
 
+// maxTTLMillis is what a time.Duration can hold, rounded up: added to any time of this age it does not overflow.
+const maxTTLMillis = math.MaxInt64/int64(time.Millisecond) + 1
+
 // command is a decoded body.
 type command struct {
 	key      []byte
@@ -124,7 +128,7 @@ func decodeCommand(kind uint8, b []byte) (c command, err error) {
 	if err := r.Done(); err != nil {
 		return c, engine.Errorf(ErrInvalid, "kv: command: %v", err)
 	}
-	if c.o.cond >= numConditions || c.o.ttlMillis < 0 || c.maxBytes < 0 {
+	if c.o.cond >= numConditions || c.o.ttlMillis < 0 || c.o.ttlMillis > maxTTLMillis || c.maxBytes < 0 {
 		return c, engine.Errorf(ErrInvalid, "kv: command out of range")
 	}
 	return c, checkKey(string(c.key))

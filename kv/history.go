@@ -14,16 +14,27 @@ type Version struct {
 	Size      int // bytes of the value
 	Tombstone bool
 	Expired   bool   // a tombstone left by expiry, not by Delete
-	Value     []byte // nil for a tombstone
+	Value     []byte // nil for a tombstone, and with WithoutValues
 }
 
-// History returns the versions of key that are kept, newest first, tombstones included: at most 64. ErrNotFound if it never
-// existed or was deleted long ago (see the package comment).
-func (s *Store) History(ctx context.Context, key string) ([]Version, error) {
+// HistoryOption changes what History returns.
+type HistoryOption func(*historyQuery)
+
+// WithoutValues leaves the values out: a history may hold 64 of the largest.
+func WithoutValues() HistoryOption { return func(q *historyQuery) { q.withoutValues = true } }
+
+// History returns the versions of key that are kept, newest first, tombstones included: at most 64. The tombstone of an
+// expired key is made when its timer fires, soon after it has become invisible.
+//
+// Options: WithoutValues. Errors: ErrNotFound if the key never existed or was deleted long ago (see the package comment).
+func (s *Store) History(ctx context.Context, key string, opts ...HistoryOption) ([]Version, error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
 	}
 	q := historyQuery{namespace: s.namespace, key: key}
+	for _, opt := range opts {
+		opt(&q)
+	}
 	if err := s.router.Query(ctx, s.namespace, key, &q); err != nil {
 		return nil, err
 	}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
-	"github.com/tidwall/sjson"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
@@ -37,7 +37,7 @@ func (s *Store) JSONGet(ctx context.Context, key, path string) ([]byte, error) {
 // Errors: ErrInvalid if raw or the value is not JSON, the path is malformed, leads through a number or string, or past the end of
 // an array, or the result exceeds the limit for values.
 func (s *Store) JSONSet(ctx context.Context, key, path string, raw []byte) (Written, error) {
-	return propose(ctx, s, jsonSetCommand(key, path, raw, s.maxValue), decodeWritten)
+	return propose(ctx, s, jsonSetCommand(key, path, raw), decodeWritten)
 }
 
 // JSONDelete removes what is at a path of the document at key, atomically. Errors: as JSONSet, and ErrNotFound if there is nothing.
@@ -45,24 +45,24 @@ func (s *Store) JSONDelete(ctx context.Context, key, path string) (Written, erro
 	return propose(ctx, s, jsonDeleteCommand(key, path), decodeWritten)
 }
 
-// JSONSetOp is JSONSet as an operation of a transaction; its value in the result is a Written. The document may grow to 1 MiB.
-func JSONSetOp(key, path string, raw []byte) engine.Op {
-	return jsonSetCommand(key, path, raw, DefaultMaxValueBytes)
-}
+// JSONSetOp is JSONSet as an operation of a transaction; its value in the result is a Written.
+func JSONSetOp(key, path string, raw []byte) engine.Op { return jsonSetCommand(key, path, raw) }
 
 // JSONDeleteOp is JSONDelete as an operation of a transaction; its value in the result is a Written.
 func JSONDeleteOp(key, path string) engine.Op { return jsonDeleteCommand(key, path) }
 
 // jsonSetCommand carries the limit for the result: Apply must not look at a node's configuration.
-func jsonSetCommand(key, path string, raw []byte, maxBytes int) engine.Op {
+func jsonSetCommand(key, path string, raw []byte) engine.Op {
 	_, err := parsePath(path)
 	if err == nil {
 		err = checkJSON("kv: the JSON to set", raw)
 	}
-	b := codec.AppendUvarint(body(key, writeOptions{}, len(path)+len(raw)), uint64(maxBytes))
-	b = append(codec.AppendString(b, path), raw...)
-	set := op(kindJSONSet, key, err, b, anyWritten)
+	set := op(kindJSONSet, key, err, nil, anyWritten)
 	set.Payload = len(raw)
+	set.Limited = func(maxBytes int) []byte {
+		b := codec.AppendUvarint(body(key, writeOptions{}, len(path)+len(raw)), uint64(maxBytes))
+		return append(codec.AppendString(b, path), raw...)
+	}
 	return set
 }
 
@@ -112,7 +112,28 @@ func getJSON(key string, doc []byte, path string) ([]byte, error) {
 		at, _ := follow(gjson.ParseBytes(doc), segments)
 		return rawJSON(key, path, at)
 	}
+	if err := checkQuery(path); err != nil {
+		return nil, err
+	}
 	return rawJSON(key, path, gjson.GetBytes(doc, path))
+}
+
+// checkQuery refuses what makes gjson build new JSON out of the document: modifiers (@, !) and multipaths ({ and [). A few
+// of them, one behind the other, grow a document without bound.
+func checkQuery(path string) error {
+	start := true // of a part
+	for i := 0; i < len(path); i++ {
+		switch c := path[i]; {
+		case c == '\\':
+			i++
+			start = false
+		case c == '@' || c == '!' && start || start && (c == '{' || c == '['):
+			return engine.Errorf(ErrInvalid, "kv: path %.64q: %q must be escaped with a backslash: modifiers and multipaths are not supported", path, c)
+		default:
+			start = c == '.' || c == '|'
+		}
+	}
+	return nil
 }
 
 func rawJSON(key, path string, at gjson.Result) ([]byte, error) {
@@ -123,35 +144,22 @@ func rawJSON(key, path string, at gjson.Result) ([]byte, error) {
 }
 
 func setJSON(key string, doc []byte, path string, raw []byte, maxBytes int) ([]byte, error) {
-	segments, err := parsePath(path)
-	if err != nil {
-		return nil, err
-	}
 	if err := checkJSON("kv: the JSON to set", raw); err != nil {
 		return nil, err
 	}
-	if err := checkDocument(key, doc); err != nil {
-		return nil, err
+	out, err := editJSON(key, doc, path, string(raw))
+	if err == nil && len(out) > maxBytes {
+		err = engine.Errorf(ErrInvalid, "kv: key %q: document of %d bytes exceeds max_value_size (%d bytes)", key, len(out), maxBytes)
 	}
-	_, dialect, err := locate(key, doc, segments)
-	if err != nil {
-		return nil, err
-	}
-	if len(segments) == 0 {
-		return raw, nil
-	}
-	// locate has bounded what can be added: the parts of the path that are missing, and at most one array element.
-	out, err := sjson.SetRawBytes(doc, dialect, raw)
-	if err != nil {
-		return nil, engine.Errorf(ErrInvalid, "kv: key %q: set %q: %v", key, path, err)
-	}
-	if len(out) > maxBytes {
-		return nil, engine.Errorf(ErrInvalid, "kv: key %q: document of %d bytes exceeds max_value_size (%d bytes)", key, len(out), maxBytes)
-	}
-	return out, checkDocument(key, out)
+	return out, err
 }
 
 func deleteJSON(key string, doc []byte, path string) ([]byte, error) {
+	return editJSON(key, doc, path, "")
+}
+
+// editJSON returns the document with raw at the path, or without what is there if raw is "".
+func editJSON(key string, doc []byte, path, raw string) ([]byte, error) {
 	segments, err := parsePath(path)
 	if err != nil {
 		return nil, err
@@ -159,18 +167,135 @@ func deleteJSON(key string, doc []byte, path string) ([]byte, error) {
 	if err := checkDocument(key, doc); err != nil {
 		return nil, err
 	}
-	at, dialect, err := locate(key, doc, segments)
-	if err != nil {
-		return nil, err
+	if len(segments) == 0 {
+		return []byte(raw), nil
 	}
-	if !at.Exists() || len(segments) == 0 {
-		return nil, engine.Errorf(ErrNotFound, "kv: key %q has nothing at %q", key, path)
+	e := editor{key: key, path: path, raw: raw}
+	if e.edit(gjson.ParseBytes(doc), segments); e.err != nil {
+		return nil, e.err
 	}
-	out, err := sjson.DeleteBytes(doc, dialect)
-	if err != nil {
-		return nil, engine.Errorf(ErrInvalid, "kv: key %q: delete %q: %v", key, path, err)
+	return e.out, checkDocument(key, e.out)
+}
+
+// editor rewrites the objects and arrays along a path, member by member; everything beside the path is copied as it is.
+// What it adds is bounded by the length of the path and of raw. (sjson, for comparison, fills an array with nulls up to
+// whatever index it is given, and takes a neighbour with it when it deletes a name that begins with a quote.)
+type editor struct {
+	key, path string
+	raw       string // "": delete
+	out       []byte
+	err       error
+}
+
+func (e *editor) fail(kind error, format string, args ...any) {
+	e.err = engine.Errorf(kind, "kv: key %q: "+format, append([]any{e.key}, args...)...)
+}
+
+// edit appends the container at, changed at the segments.
+func (e *editor) edit(at gjson.Result, segments []string) {
+	switch {
+	case at.IsObject():
+		e.editObject(at, segments)
+	case at.IsArray():
+		e.editArray(at, segments)
+	default:
+		e.fail(ErrInvalid, "path %.64q leads through a %s at %.64q", e.path, strings.ToLower(at.Type.String()), segments[0])
 	}
-	return out, nil
+}
+
+// editMember appends the changed form of an existing value, or nothing if it is deleted.
+func (e *editor) editMember(v gjson.Result, rest []string) {
+	if len(rest) > 0 {
+		e.edit(v, rest)
+		return
+	}
+	e.out = append(e.out, e.raw...)
+}
+
+func (e *editor) editObject(at gjson.Result, segments []string) {
+	name, rest := segments[0], segments[1:]
+	deletes := e.raw == "" && len(rest) == 0
+	found := 0
+	e.out = append(e.out, '{')
+	at.ForEach(func(k, v gjson.Result) bool {
+		match := k.Str == name
+		if match {
+			found++
+		}
+		if match && deletes {
+			return true
+		}
+		e.separate()
+		e.out = append(append(e.out, k.Raw...), ':')
+		if match {
+			e.editMember(v, rest)
+		} else {
+			e.out = append(e.out, v.Raw...)
+		}
+		return e.err == nil
+	})
+	switch {
+	case e.err != nil:
+	case found > 1:
+		e.fail(ErrInvalid, "the document holds the name %.64q %d times", name, found)
+	case found == 0 && e.raw == "":
+		e.fail(ErrNotFound, "there is nothing at %.64q", e.path)
+	case found == 0:
+		e.separate()
+		e.out = append(gjson.AppendJSONString(e.out, name), ':')
+		e.build(rest)
+	}
+	e.out = append(e.out, '}')
+}
+
+// build appends raw inside the objects that the rest of the path names.
+func (e *editor) build(rest []string) {
+	for _, name := range rest {
+		e.out = append(gjson.AppendJSONString(append(e.out, '{'), name), ':')
+	}
+	e.out = append(e.out, e.raw...)
+	for range rest {
+		e.out = append(e.out, '}')
+	}
+}
+
+func (e *editor) editArray(at gjson.Result, segments []string) {
+	index, err := strconv.Atoi(segments[0])
+	rest := segments[1:]
+	n := 0
+	e.out = append(e.out, '[')
+	at.ForEach(func(_, v gjson.Result) bool {
+		if n == index && e.raw == "" && len(rest) == 0 {
+			n++
+			return true
+		}
+		e.separate()
+		if n == index {
+			e.editMember(v, rest)
+		} else {
+			e.out = append(e.out, v.Raw...)
+		}
+		n++
+		return e.err == nil
+	})
+	switch {
+	case e.err != nil:
+	case err != nil || index < -1 || index > n || segments[0] != strconv.Itoa(index):
+		e.fail(ErrInvalid, "%.64q is no index of an array of length %d", segments[0], n)
+	case (index == n || index == -1) && e.raw == "":
+		e.fail(ErrNotFound, "there is nothing at %.64q", e.path)
+	case index == n || index == -1:
+		e.separate()
+		e.build(rest)
+	}
+	e.out = append(e.out, ']')
+}
+
+// separate appends a comma unless a container has just begun.
+func (e *editor) separate() {
+	if c := e.out[len(e.out)-1]; c != '{' && c != '[' {
+		e.out = append(e.out, ',')
+	}
 }
 
 // parsePath splits a path of names and indexes. In "a.b.0" a backslash takes the next character as it is; "$.a['b c'][0]"
@@ -178,6 +303,9 @@ func deleteJSON(key string, doc []byte, path string) ([]byte, error) {
 func parsePath(path string) ([]string, error) {
 	if len(path) > maxJSONPath {
 		return nil, engine.Errorf(ErrInvalid, "kv: path of %d bytes exceeds %d", len(path), maxJSONPath)
+	}
+	if !utf8.ValidString(path) {
+		return nil, engine.Errorf(ErrInvalid, "kv: path %.64q is not valid UTF-8", path)
 	}
 	p := pathParser{path: path, rest: path}
 	if strings.HasPrefix(path, "$") {
@@ -244,21 +372,24 @@ func (p *pathParser) jsonPathStep() {
 		if end := strings.IndexAny(name, ".["); end >= 0 {
 			name = name[:end]
 		}
-		if strings.ContainsAny(name, "*?#@|") {
+		if strings.ContainsAny(name, "*?#@|]") {
 			p.fail("%q names no single place", name)
 			return
 		}
 		p.add(name)
 		p.rest = p.rest[1+len(name):]
 	case '[':
-		inside, after, ok := strings.Cut(p.rest[1:], "]")
+		end, quote := "]", ""
+		if strings.HasPrefix(p.rest[1:], "'") || strings.HasPrefix(p.rest[1:], `"`) {
+			quote = p.rest[1:2]
+			end = quote + "]"
+		}
+		inside, after, ok := strings.Cut(p.rest[1+len(quote):], end)
 		if !ok {
-			p.fail("[ without ]")
+			p.fail("[ without %s", end)
 			return
 		}
-		if q := len(inside) - 1; q > 0 && (inside[0] == '\'' || inside[0] == '"') && inside[q] == inside[0] {
-			inside = inside[1:q]
-		} else if _, err := strconv.Atoi(inside); err != nil {
+		if _, err := strconv.Atoi(inside); err != nil && quote == "" {
 			p.fail("[%.16s] is neither an index nor a quoted name", inside)
 			return
 		}
@@ -297,30 +428,6 @@ func child(at gjson.Result, segment string) gjson.Result {
 		return true
 	})
 	return found
-}
-
-// locate returns what the segments lead to, if it exists, and the path in sjson's dialect. It refuses paths whose result
-// would be surprising or without bound: sjson fills an array with nulls up to whatever index it is given.
-func locate(key string, doc []byte, segments []string) (at gjson.Result, dialect string, err error) {
-	at = gjson.ParseBytes(doc)
-	parts := make([]string, len(segments))
-	for i, segment := range segments {
-		switch {
-		case at.IsArray():
-			n := int(at.Get("#").Int())
-			index, err := strconv.Atoi(segment)
-			if err != nil || index < -1 || index > n || segment != strconv.Itoa(index) {
-				return at, "", engine.Errorf(ErrInvalid, "kv: key %q: %.64q is no index of an array of length %d", key, segment, n)
-			}
-			parts[i] = segment
-		case at.IsObject() || !at.Exists():
-			parts[i] = ":" + gjson.Escape(segment)
-		default:
-			return at, "", engine.Errorf(ErrInvalid, "kv: key %q: the path leads through a %s at %.64q", key, strings.ToLower(at.Type.String()), segment)
-		}
-		at = child(at, segment)
-	}
-	return at, strings.Join(parts, "."), nil
 }
 
 func checkDocument(key string, doc []byte) error {

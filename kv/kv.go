@@ -172,17 +172,15 @@ func (s *Store) Incr(ctx context.Context, key string, delta int64, opts ...IncrO
 // propose sends one operation of the store.
 func propose[T any](ctx context.Context, s *Store, op engine.Op, decode func([]byte) (T, error)) (T, error) {
 	var zero T
-	if op.Err != nil {
-		return zero, op.Err
-	}
-	if op.Payload > s.maxValue {
-		return zero, engine.Errorf(ErrInvalid, "kv: value of %d bytes exceeds max_value_size (%d bytes)", op.Payload, s.maxValue)
+	cmd, err := op.Limit(s.maxValue)
+	if err != nil {
+		return zero, err
 	}
 	if err := engine.CheckWritable(s.namespace); err != nil {
 		return zero, err
 	}
-	op.Command.Namespace = s.namespace
-	result, err := s.router.Propose(ctx, op.Route, op.Command)
+	cmd.Namespace = s.namespace
+	result, err := s.router.Propose(ctx, op.Route, cmd)
 	if err != nil {
 		return zero, err
 	}

@@ -8,8 +8,6 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-func isNotFound(err error) bool { return errors.Is(err, ErrNotFound) }
-
 // Lock is a lease on a key. It protects nothing by itself once its time is up: make the writes that need it conditional
 // with Held, or hand Token to what you write to.
 type Lock struct {
@@ -55,19 +53,11 @@ func (l *Lock) Held() engine.Condition { return RevisionIs(l.key, l.token) }
 
 // Renew makes the lock end ttl from now. ErrConflict if it has been lost.
 func (l *Lock) Renew(ctx context.Context, ttl time.Duration) error {
-	return lost(l.store.Touch(ctx, l.key, ttl, IfRevision(l.token)))
+	return l.store.Touch(ctx, l.key, ttl, IfRevision(l.token))
 }
 
 // Unlock gives the lock back. ErrConflict if it had been lost.
 func (l *Lock) Unlock(ctx context.Context) error {
 	_, err := l.store.Delete(ctx, l.key, IfRevision(l.token))
-	return lost(err)
-}
-
-// lost turns the absence of the key into the conflict that it is for a holder.
-func lost(err error) error {
-	if isNotFound(err) {
-		return engine.Errorf(ErrConflict, "%v: the lock has been lost", err)
-	}
 	return err
 }

@@ -29,6 +29,13 @@ type writeOptions struct {
 }
 
 func (o *writeOptions) require(c condition, revision uint64) {
+	// A key at a revision is present: the two conditions together are the stronger one.
+	if o.cond == present && c == atRevision {
+		o.cond = always
+	}
+	if o.cond == atRevision && c == present {
+		return
+	}
 	if o.cond != always && (o.cond != c || o.revision != revision) {
 		o.err = engine.Errorf(ErrInvalid, "kv: contradicting conditions: %s and %s", o.want(), (&writeOptions{cond: c, revision: revision}).want())
 		return

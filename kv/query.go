@@ -27,6 +27,7 @@ type scanQuery struct {
 	after     string // keys after this one; "" for all
 	limit     int
 	keysOnly  bool
+	maxBytes  int // of values; the page ends with the one that exceeds it
 
 	items []Item
 	more  bool
@@ -34,8 +35,9 @@ type scanQuery struct {
 }
 
 type historyQuery struct {
-	namespace string
-	key       string
+	namespace     string
+	key           string
+	withoutValues bool
 
 	versions []Version
 }
@@ -50,12 +52,16 @@ type waitQuery struct {
 	event Event
 }
 
-// changesQuery waits for changes of keys with a prefix after a revision.
+// changesQuery waits for changes of keys with a prefix after a revision. A look at all keys finds more changes than one answer
+// holds; which ones is given back in queue, for the next query, so that a watcher that is far behind does not cause as many looks
+// as it needs answers.
 type changesQuery struct {
 	namespace string
 	prefix    string
 	after     uint64
 	limit     int
+	queue     []recentKey // also a result: changes that were found and not told, oldest first
+	queueEnd  uint64      // also a result: with the queue everything up to here is told
 
 	events    []Event
 	next      uint64 // revision to go on from
@@ -162,7 +168,7 @@ func (q *scanQuery) collect(it *engine.Iter, now int64) error {
 		if !w.live(now) {
 			continue
 		}
-		if len(q.items) == q.limit || size > maxPageBytes {
+		if len(q.items) == q.limit || size > q.maxBytes {
 			q.more = true
 			return nil
 		}
@@ -189,21 +195,31 @@ func (m *Machine) queryHistory(v *engine.View, q *historyQuery) error {
 	if err != nil || !cur.exists() {
 		return err
 	}
-	q.versions = append(q.versions, cur.describe())
+	q.add(cur)
 	prefix := historyPrefix(nil, ns, []byte(q.key))
 	it, err := v.Iter(prefix, key.PrefixEnd(prefix))
 	if err != nil {
 		return err
 	}
 	for ok := it.First(); ok; ok = it.Next() {
-		w, err := decodeRow(bytes.Clone(it.Value()))
+		w, err := decodeRow(it.Value())
 		if err != nil {
 			it.Close()
 			return err
 		}
-		q.versions = append(q.versions, w.describe())
+		q.add(w)
 	}
 	return it.Close()
+}
+
+func (q *historyQuery) add(w row) {
+	v := w.describe()
+	if q.withoutValues {
+		v.Value = nil
+	} else {
+		v.Value = bytes.Clone(v.Value)
+	}
+	q.versions = append(q.versions, v)
 }
 
 func (w *row) describe() Version {
@@ -232,23 +248,27 @@ func (m *Machine) queryWait(v *engine.View, q *waitQuery) error {
 	if !ok {
 		return engine.ErrWait
 	}
-	lsn, err := v.LSN()
-	if err != nil {
-		return err
-	}
+	v.Freeze()
 	w, err := current(v, ns, []byte(q.key))
 	if err != nil {
 		return err
 	}
-	switch {
-	case q.exists && w.live(v.Now()), !q.exists && w.revision > q.after:
+	if q.exists && w.live(v.Now()) || !q.exists && w.revision > q.after {
 		q.event = w.event([]byte(q.key))
-	case !q.exists && !w.exists() && q.after > 0 && q.after <= uint64(lsn):
-		// It had a revision and has no row: deleted, and the tombstone forgotten since.
-		q.event = Event{Type: EventDelete, Key: q.key, Revision: uint64(lsn)}
-	default:
+		return nil
+	}
+	if q.exists || w.exists() || q.after == 0 {
 		return engine.ErrWait
 	}
+	// It had a revision and has no row: if tombstones were forgotten since, one of them may have been its own.
+	forgotten, err := forgottenUpTo(v, ns)
+	if err != nil {
+		return err
+	}
+	if forgotten <= q.after {
+		return engine.ErrWait
+	}
+	q.event = Event{Type: EventDelete, Key: q.key, Revision: forgotten}
 	return nil
 }
 
@@ -260,6 +280,20 @@ func (m *Machine) queryChanges(v *engine.View, q *changesQuery) error {
 	if !ok {
 		return engine.ErrWait
 	}
+	if len(q.queue) == 0 {
+		if err := m.findChanges(v, ns, q); err != nil || q.compacted {
+			return err
+		}
+	}
+	if len(q.queue) == 0 {
+		q.after = q.queueEnd
+		return engine.ErrWait
+	}
+	return m.fetch(v, ns, q)
+}
+
+// findChanges fills the queue, from memory if that reaches back far enough.
+func (m *Machine) findChanges(v *engine.View, ns uint32, q *changesQuery) error {
 	changes, upTo, ok := m.recent.since(engine.LSN(q.after), ns, []byte(q.prefix), q.limit)
 	lsn, err := v.LSN() // after the ring, so that the view holds all that the ring names
 	if err != nil {
@@ -268,32 +302,32 @@ func (m *Machine) queryChanges(v *engine.View, q *changesQuery) error {
 	if q.after > uint64(lsn) {
 		return engine.Errorf(ErrInvalid, "kv: revision %d is ahead of the shard, which is at %d", q.after, lsn)
 	}
-	if !ok {
-		upTo = lsn
-		if changes, upTo, err = m.scanChanges(v, ns, q, upTo); err != nil || q.compacted {
-			return err
-		}
+	if ok {
+		q.queue, q.queueEnd = changes, uint64(upTo)
+		return nil
 	}
-	q.next = uint64(upTo)
-	if len(changes) == 0 {
-		q.after = q.next
-		return engine.ErrWait
-	}
-	return m.fetch(v, ns, q, changes)
+	return m.scanChanges(v, ns, q, uint64(lsn))
 }
 
-// fetch reads the versions that the changes name.
-func (m *Machine) fetch(v *engine.View, ns uint32, q *changesQuery, changes []recentKey) error {
-	for _, c := range changes {
+// fetch reads the versions that come next in the queue, until the answer is full.
+func (m *Machine) fetch(v *engine.View, ns uint32, q *changesQuery) error {
+	v.Freeze()
+	for size := 0; len(q.queue) > 0 && len(q.events) < q.limit && size <= maxPageBytes; q.queue = q.queue[1:] {
+		c := q.queue[0]
 		w, found, err := versionAt(v, ns, c)
 		if err != nil {
 			return err
 		}
 		if !found {
-			q.events, q.compacted = nil, true
+			q.events, q.queue, q.compacted = nil, nil, true
 			return nil
 		}
 		q.events = append(q.events, w.event(c.key))
+		q.next = c.revision
+		size += len(w.value)
+	}
+	if len(q.queue) == 0 {
+		q.next = q.queueEnd
 	}
 	return nil
 }
@@ -316,18 +350,22 @@ func versionAt(v *engine.View, ns uint32, c recentKey) (w row, found bool, err e
 	return row{}, false, nil
 }
 
-// scanChanges finds the changes after q.after by looking at every key with the prefix. It keeps only the q.limit oldest.
-func (m *Machine) scanChanges(v *engine.View, ns uint32, q *changesQuery, upTo engine.LSN) ([]recentKey, engine.LSN, error) {
-	if gone, err := forgottenAfter(v, ns, q.after); err != nil || gone {
-		q.compacted = gone
-		return nil, 0, err
+// maxScanned is how many changes one look at all keys keeps: about a MiB.
+const maxScanned = 8192
+
+// scanChanges fills the queue with the oldest changes after q.after by looking at every key with the prefix.
+func (m *Machine) scanChanges(v *engine.View, ns uint32, q *changesQuery, lsn uint64) error {
+	forgotten, err := forgottenUpTo(v, ns)
+	if err != nil || forgotten > q.after {
+		q.compacted = err == nil
+		return err
 	}
 	lower := currentKey(nil, ns, []byte(q.prefix))
 	it, err := v.Iter(lower, key.PrefixEnd(lower))
 	if err != nil {
-		return nil, 0, err
+		return err
 	}
-	oldest := oldestChanges{limit: q.limit}
+	oldest := oldestChanges{limit: maxScanned}
 	for ok := it.First(); ok && !q.compacted; ok = it.Next() {
 		w, err := decodeRow(it.Value())
 		if err == nil && w.revision > q.after {
@@ -335,30 +373,32 @@ func (m *Machine) scanChanges(v *engine.View, ns uint32, q *changesQuery, upTo e
 		}
 		if err != nil {
 			it.Close()
-			return nil, 0, err
+			return err
 		}
 	}
-	if err := it.Close(); err != nil {
-		return nil, 0, err
+	if err := it.Close(); err != nil || q.compacted {
+		return err
 	}
+	q.queueEnd = lsn
 	if oldest.cut {
-		upTo = engine.LSN(oldest.keys[0].revision)
+		q.queueEnd = oldest.keys[0].revision
 	}
-	return oldest.sorted(), upTo, nil
+	q.queue = oldest.sorted()
+	return nil
 }
 
-// forgottenAfter reports whether a tombstone newer than the revision was forgotten: its key can no longer be told.
-func forgottenAfter(v *engine.View, ns uint32, after uint64) (bool, error) {
+// forgottenUpTo returns the highest revision of any tombstone that was forgotten: deletes up to it can no longer be told.
+func forgottenUpTo(v *engine.View, ns uint32) (uint64, error) {
 	b, ok, err := v.Get(forgottenKey(nil, ns))
 	if err != nil || !ok {
-		return false, err
+		return 0, err
 	}
 	r := codec.NewReader(b)
 	revision := r.Uvarint()
 	if err := r.Done(); err != nil {
-		return false, fmt.Errorf("kv: forgotten row: %w", err)
+		return 0, fmt.Errorf("kv: forgotten row: %w", err)
 	}
-	return revision > after, nil
+	return revision, nil
 }
 
 // oldestChanges keeps the limit oldest changes: a heap with the newest of them in front.

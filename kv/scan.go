@@ -97,6 +97,7 @@ func (s *Store) fanOut(ctx context.Context, q scanQuery) ([]*scanQuery, error) {
 		return nil, err
 	}
 	parts := make([]*scanQuery, len(shards))
+	q.maxBytes = maxPageBytes / len(shards)
 	for i := range parts {
 		parts[i] = new(q)
 	}
@@ -116,7 +117,8 @@ func (s *Store) fanOut(ctx context.Context, q scanQuery) ([]*scanQuery, error) {
 }
 
 // mergePages keeps the first limit items. A shard that has more than it returned ends the page at its last item: what
-// others have behind it may come after items that were not returned.
+// others have behind it may come after items that were not returned. The shards share the bound for values, so the page exceeds
+// it by at most one value of each.
 func (s *Store) mergePages(prefix string, limit int, parts []*scanQuery) Page {
 	var page Page
 	end, more := "", false

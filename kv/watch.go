@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -17,6 +18,7 @@ const (
 	EventDelete                         // it was deleted
 	EventExpire                         // its time to live ended
 	EventCompacted                      // changes were missed: forget everything, a snapshot follows
+	EventProgress                       // everything up to Revision has been told; see Progress
 )
 
 func (t EventType) String() string {
@@ -29,11 +31,13 @@ func (t EventType) String() string {
 		return "expire"
 	case EventCompacted:
 		return "compacted"
+	case EventProgress:
+		return "progress"
 	}
 	return "unknown"
 }
 
-// Event is a change of a key. A Compacted event has no key.
+// Event is a change of a key. Compacted and Progress events have no key.
 type Event struct {
 	Type     EventType
 	Key      string
@@ -47,8 +51,9 @@ type Event struct {
 type WatchOption func(*watchOptions)
 
 type watchOptions struct {
-	from    uint64
-	resumed bool
+	from     uint64
+	resumed  bool
+	progress bool
 }
 
 // FromRevision makes Watch begin with the first change after revision r instead of a snapshot. It needs a namespace that
@@ -56,6 +61,11 @@ type watchOptions struct {
 func FromRevision(r uint64) WatchOption {
 	return func(o *watchOptions) { o.from, o.resumed = r, true }
 }
+
+// Progress adds EventProgress events: after the snapshot, and whenever the watch has told all it found. A watch that is
+// resumed from the revision of one misses nothing and repeats nothing; the revision of a snapshot's event would not do,
+// because a snapshot comes in the order of keys. In a spread namespace they come per shard and are of no use.
+func Progress() WatchOption { return func(o *watchOptions) { o.progress = true } }
 
 // watchPage is how many changes or entries one look fetches.
 const watchPage = 256
@@ -65,7 +75,7 @@ const watchPage = 256
 // end ctx's), after which iteration ends. If the consumer is so slow that changes left the history, an EventCompacted is
 // followed by a fresh snapshot. Between two looks the node keeps no state for the watcher.
 //
-// Options: FromRevision. Errors: ErrInvalid for FromRevision in a spread namespace or ahead of the shard.
+// Options: FromRevision, Progress. Errors: ErrInvalid for FromRevision in a spread namespace or ahead of the shard.
 func (s *Store) Watch(ctx context.Context, prefix string, opts ...WatchOption) iter.Seq2[Event, error] {
 	var o watchOptions
 	for _, opt := range opts {
@@ -81,7 +91,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, opts ...WatchOption) i
 			return
 		}
 		if len(shards) == 1 {
-			w := shardWatch{store: s, shard: shards[0], prefix: prefix, after: o.from, live: o.resumed}
+			w := shardWatch{store: s, shard: shards[0], prefix: prefix, after: o.from, live: o.resumed, progress: o.progress}
 			w.run(ctx, yield)
 			return
 		}
@@ -89,12 +99,19 @@ func (s *Store) Watch(ctx context.Context, prefix string, opts ...WatchOption) i
 	}
 }
 
-// watchedShards waits for nothing: a namespace that does not exist yet is watched in its home shard.
+// watchedShards waits until the namespace exists: only then it is known whether it is spread.
 func (s *Store) watchedShards(ctx context.Context) ([]engine.ShardID, error) {
-	if err := engine.CheckName("namespace", s.namespace); err != nil {
+	if err := s.await(ctx); err != nil {
 		return nil, err
 	}
 	return s.router.Shards(ctx, s.namespace)
+}
+
+func (s *Store) await(ctx context.Context) error {
+	if err := engine.CheckName("namespace", s.namespace); err != nil {
+		return err
+	}
+	return s.router.Await(ctx, s.namespace)
 }
 
 // watchAll runs one watch per shard of a spread namespace and passes on what comes.
@@ -146,6 +163,10 @@ type shardWatch struct {
 	after  uint64
 	live   bool              // past the snapshot
 	ahead  map[string]uint64 // key -> revision the snapshot showed, where later than after
+
+	queue    []recentKey // see changesQuery
+	queueEnd uint64
+	progress bool
 }
 
 func (w *shardWatch) run(ctx context.Context, yield func(Event, error) bool) {
@@ -155,12 +176,18 @@ func (w *shardWatch) run(ctx context.Context, yield func(Event, error) bool) {
 				return
 			}
 			w.live = true
+			if len(w.ahead) == 0 && !w.tellProgress(yield) {
+				return
+			}
 		}
-		q := changesQuery{namespace: w.store.namespace, prefix: w.prefix, after: w.after, limit: watchPage}
+		q := changesQuery{
+			namespace: w.store.namespace, prefix: w.prefix, after: w.after, limit: watchPage, queue: w.queue, queueEnd: w.queueEnd,
+		}
 		if err := w.store.router.Door().Query(ctx, w.shard, &q); err != nil {
 			yield(Event{}, err)
 			return
 		}
+		w.queue, w.queueEnd = q.queue, q.queueEnd
 		if q.compacted {
 			w.live = false
 			if !yield(Event{Type: EventCompacted}, nil) {
@@ -174,14 +201,21 @@ func (w *shardWatch) run(ctx context.Context, yield func(Event, error) bool) {
 			}
 		}
 		w.advance(q.next)
+		if len(w.queue) == 0 && len(w.ahead) == 0 && !w.tellProgress(yield) {
+			return
+		}
 	}
+}
+
+func (w *shardWatch) tellProgress(yield func(Event, error) bool) bool {
+	return !w.progress || yield(Event{Type: EventProgress, Revision: w.after}, nil)
 }
 
 // snapshot yields all entries, page by page. The position is that of the first page; what later pages showed of newer
 // states is remembered, so that it is not told again.
 func (w *shardWatch) snapshot(ctx context.Context, yield func(Event, error) bool) bool {
 	w.ahead = make(map[string]uint64)
-	q := &scanQuery{namespace: w.store.namespace, prefix: w.prefix, limit: watchPage}
+	q := &scanQuery{namespace: w.store.namespace, prefix: w.prefix, limit: watchPage, maxBytes: maxPageBytes}
 	for first := true; ; first = false {
 		if err := w.store.router.Door().Query(ctx, w.shard, q); err != nil {
 			yield(Event{}, err)
@@ -202,7 +236,7 @@ func (w *shardWatch) snapshot(ctx context.Context, yield func(Event, error) bool
 		if !q.more {
 			return true
 		}
-		q = &scanQuery{namespace: q.namespace, prefix: q.prefix, limit: q.limit, after: q.items[len(q.items)-1].Key}
+		q = &scanQuery{namespace: q.namespace, prefix: q.prefix, limit: q.limit, maxBytes: q.maxBytes, after: q.items[len(q.items)-1].Key}
 	}
 }
 
@@ -220,6 +254,9 @@ func (s *Store) Wait(ctx context.Context, key string) (Entry, error) {
 	if err := checkKey(key); err != nil {
 		return Entry{}, err
 	}
+	if err := s.await(ctx); err != nil {
+		return Entry{}, err
+	}
 	for {
 		q := waitQuery{namespace: s.namespace, key: key, exists: true}
 		if err := s.router.Query(ctx, s.namespace, key, &q); err != nil {
@@ -230,16 +267,20 @@ func (s *Store) Wait(ctx context.Context, key string) (Entry, error) {
 		if err == nil {
 			return e, nil
 		}
-		if !isNotFound(err) {
+		if !errors.Is(err, ErrNotFound) {
 			return Entry{}, err
 		}
 	}
 }
 
 // WaitChange returns the latest change of key as soon as it is later than revision after: a put, delete or expiry. Changes in
-// between are skipped. With after 0 it waits for the first one.
+// between are skipped. With after 0 it waits for the first one. If the history of deleted keys has been forgotten since after and
+// key does not exist, that counts as a delete: it may have been one.
 func (s *Store) WaitChange(ctx context.Context, key string, after uint64) (Event, error) {
 	if err := checkKey(key); err != nil {
+		return Event{}, err
+	}
+	if err := s.await(ctx); err != nil {
 		return Event{}, err
 	}
 	q := waitQuery{namespace: s.namespace, key: key, after: after}

@@ -77,8 +77,24 @@ type Op struct {
 	Command Command
 	Route   string // key, queue, stream ...: what is hashed in a spread namespace
 	Payload int    // bytes of the value or payload, for the node's max_value_size
+	// Limited returns the command's body if it has to carry the node's max_value_size; else it is nil.
+	Limited func(maxPayload int) []byte
 	Err     error  // set when the arguments were invalid: Commit returns it and proposes nothing
 	Decode  func(result []byte) (any, error)
+}
+
+// Limit returns the command for a node with the given max_value_size, or ErrInvalid if the payload exceeds it.
+func (op Op) Limit(maxPayload int) (Command, error) {
+	if op.Err != nil {
+		return Command{}, op.Err
+	}
+	if op.Payload > maxPayload {
+		return Command{}, Errorf(ErrInvalid, "value of %d bytes exceeds max_value_size (%d bytes)", op.Payload, maxPayload)
+	}
+	if op.Limited != nil {
+		op.Command.Body = op.Limited(maxPayload)
+	}
+	return op.Command, nil
 }
 
 // Entry is the content of one log entry: commands that were proposed together and share the leader's time stamp.

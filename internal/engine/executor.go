@@ -116,6 +116,7 @@ func (x *Executor) Restore() error {
 	if err := x.restoreOutbox(); err != nil {
 		return err
 	}
+	x.publish()
 	for _, m := range x.machines {
 		if m == nil {
 			continue
@@ -242,6 +243,7 @@ func (x *Executor) Commit() error {
 		}
 		b.Close()
 	}
+	x.publish()
 	x.observe()
 	x.over.reset()
 	for _, f := range x.hooks {
@@ -249,7 +251,6 @@ func (x *Executor) Commit() error {
 	}
 	clear(x.hooks)
 	x.hooks = x.hooks[:0]
-	x.publish()
 	for _, w := range x.wakes {
 		x.hub.notify(w.topic, w.n)
 	}
@@ -277,6 +278,7 @@ func (x *Executor) observe() {
 }
 
 func (x *Executor) publish() {
+	x.dir.committed.Store(int64(len(x.dir.byID)))
 	x.visible.Store(x.applied.Index)
 	x.nextDue.Store(x.timers.next)
 	x.outbox.publish()

@@ -103,17 +103,29 @@ func decodeNamespace(row []byte) (NamespaceInfo, error) {
 }
 
 // directory is a shard's namespaces in memory. The executor alone changes it; queries look names up.
+//
+// A namespace whose creation is rolled back gives its number to the next one. So queries see only numbers below committed.
 type directory struct {
-	mu     sync.RWMutex
-	byName map[string]*namespace
-	byID   []*namespace // byID[i].id == i
-	dirty  []*namespace // owned by the executor
+	mu        sync.RWMutex
+	byName    map[string]*namespace
+	byID      []*namespace // byID[i].id == i
+	committed atomic.Int64 // how many of them are in the committed state
+	dirty     []*namespace // owned by the executor
 }
 
 func (d *directory) lookup(name string) *namespace {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.byName[name]
+}
+
+// visible returns the namespace if its creation is committed.
+func (d *directory) visible(name string) *namespace {
+	ns := d.lookup(name)
+	if ns == nil || int64(ns.id) >= d.committed.Load() {
+		return nil
+	}
+	return ns
 }
 
 func (d *directory) get(id uint32) *namespace {
@@ -184,6 +196,7 @@ func (tx *Tx) createNamespace(name string, spread bool) (*namespace, error) {
 	x.dir.add(ns)
 	tx.onRollback = append(tx.onRollback, x.dir.removeLast)
 	tx.setRow(namespaceRow(tx.rowKey(machineEngine), ns.id), ns.encode(nil))
+	tx.Notify(TopicOf(machineEngine, name, nil), -1)
 	return ns, nil
 }
 
@@ -212,6 +225,7 @@ func CreateNamespace(name string, spread bool) Command {
 // NamespaceQuery asks a shard for one namespace.
 type NamespaceQuery struct {
 	Name  string
+	Wait  bool          // until it exists
 	Info  NamespaceInfo // result
 	Found bool          // result
 }
@@ -230,19 +244,27 @@ type NamespacesQuery struct {
 func (*NamespacesQuery) Machine() MachineID { return machineEngine }
 
 func (v *View) queryNamespace(q *NamespaceQuery) error {
-	ns := v.x.dir.lookup(q.Name)
-	if ns == nil {
-		return nil
+	if q.Wait {
+		if err := v.WaitOn(TopicOf(machineEngine, q.Name, nil)); err != nil {
+			return err
+		}
 	}
-	var err error
-	q.Info, q.Found, err = v.namespaceInfo(ns)
-	return err
+	if ns := v.x.dir.visible(q.Name); ns != nil {
+		var err error
+		if q.Info, q.Found, err = v.namespaceInfo(ns); err != nil || q.Found {
+			return err
+		}
+	}
+	if q.Wait {
+		return ErrWait
+	}
+	return nil
 }
 
 func (v *View) queryNamespaces(q *NamespacesQuery) error {
 	d := &v.x.dir
 	d.mu.RLock()
-	all := slices.Clone(d.byID)
+	all := slices.Clone(d.byID[:min(int(d.committed.Load()), len(d.byID))])
 	d.mu.RUnlock()
 	slices.SortFunc(all, func(a, b *namespace) int { return strings.Compare(a.name, b.name) })
 	for _, ns := range all {

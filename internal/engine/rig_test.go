@@ -133,12 +133,3 @@ func (r *rig) dump(shard engine.ShardID) string {
 	}
 	return b.String()
 }
-
-// in returns a namespace whose home is the shard.
-func (r *rig) in(shard engine.ShardID) string {
-	for i := 0; ; i++ {
-		if ns := fmt.Sprintf("ns%d", i); engine.HomeShard(ns, len(r.execs)) == shard {
-			return ns
-		}
-	}
-}

@@ -75,6 +75,18 @@ func (r *Router) askPlacement(ctx context.Context, namespace string) (bool, erro
 	return q.Found && q.Info.Spread, nil
 }
 
+// Await waits until the namespace exists: before that nobody can say in which shard what is waited for will be.
+func (r *Router) Await(ctx context.Context, namespace string) error {
+	r.mu.RLock()
+	_, known := r.spread[namespace]
+	r.mu.RUnlock()
+	if known {
+		return nil
+	}
+	q := NamespaceQuery{Name: namespace, Wait: true}
+	return r.door.Query(ctx, HomeShard(namespace, r.door.Shards()), &q)
+}
+
 // Shard returns where name of the namespace lives.
 func (r *Router) Shard(ctx context.Context, namespace, name string) (ShardID, error) {
 	spread, err := r.Spread(ctx, namespace)

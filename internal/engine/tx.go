@@ -260,7 +260,7 @@ func (tx *Tx) applyTxn(cmd Command) ([]byte, error) {
 func decodeTxn(body []byte) (parts []Command, conditions int, err error) {
 	r := codec.NewReader(body)
 	nc, no := r.Uvarint(), r.Uvarint()
-	if nc+no > MaxTxnOps || nc > MaxTxnOps {
+	if nc > MaxTxnOps || no > MaxTxnOps || nc+no > MaxTxnOps {
 		return nil, 0, Errorf(ErrInvalid, "transaction: %d conditions and %d operations exceed %d", nc, no, MaxTxnOps)
 	}
 	for range nc + no {

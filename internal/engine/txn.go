@@ -101,14 +101,10 @@ func (t *Txn) command() (Command, error) {
 func (t *Txn) appendParts(body []byte, ops []Op, conditions bool) ([]byte, error) {
 	var part []byte
 	for i, op := range ops {
-		if op.Err != nil {
-			return nil, &TxnError{Index: i, Condition: conditions, Err: op.Err}
-		}
-		if op.Payload > t.maxPayload {
-			err := Errorf(ErrInvalid, "value of %d bytes exceeds max_value_size (%d bytes)", op.Payload, t.maxPayload)
+		cmd, err := op.Limit(t.maxPayload)
+		if err != nil {
 			return nil, &TxnError{Index: i, Condition: conditions, Err: err}
 		}
-		cmd := op.Command
 		cmd.Namespace = "" // the transaction's own
 		part = cmd.AppendTo(part[:0])
 		body = codec.AppendBytes(body, part)

@@ -30,7 +30,7 @@ func (v *View) Shard() ShardID { return v.x.shard }
 // Namespace returns the number that stands for the namespace in the shard's row keys, or false if the shard holds
 // nothing of it.
 func (v *View) Namespace(name string) (id uint32, ok bool) {
-	ns := v.x.dir.lookup(name)
+	ns := v.x.dir.visible(name)
 	if ns == nil {
 		return 0, false
 	}
@@ -39,7 +39,7 @@ func (v *View) Namespace(name string) (id uint32, ok bool) {
 
 // CountRead counts a read of the namespace for its statistics.
 func (v *View) CountRead(name string) {
-	if ns := v.x.dir.lookup(name); ns != nil {
+	if ns := v.x.dir.visible(name); ns != nil {
 		ns.reads.Add(1)
 	}
 }

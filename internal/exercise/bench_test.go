@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/floedb/floe"
 )
@@ -68,7 +67,7 @@ func BenchmarkPut(b *testing.B) {
 
 // groupCommit is the physical limit of a durable write: appends to one file, as many as have gathered with one fdatasync.
 type groupCommit struct {
-	f    *os.File
+	f    vfs.File
 	mu   sync.Mutex
 	cond *sync.Cond
 	buf  []byte
@@ -78,11 +77,15 @@ type groupCommit struct {
 }
 
 func newGroupCommit(b *testing.B) *groupCommit {
-	f, err := os.Create(filepath.Join(b.TempDir(), "log"))
+	f, err := vfs.Default.Create(filepath.Join(b.TempDir(), "log"), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { f.Close() })
+	b.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			b.Error(err)
+		}
+	})
 	g := &groupCommit{f: f}
 	g.cond = sync.NewCond(&g.mu)
 	return g
@@ -103,9 +106,14 @@ func (g *groupCommit) append(p []byte) {
 		buf, upTo := g.buf, g.seq
 		g.buf = nil
 		g.mu.Unlock()
-		g.f.Write(buf)
-		unix.Fdatasync(int(g.f.Fd()))
+		_, err := g.f.Write(buf)
+		if err == nil {
+			err = g.f.SyncData()
+		}
 		g.mu.Lock()
+		if err != nil {
+			panic(err)
+		}
 		g.busy, g.done = false, upTo
 		g.cond.Broadcast()
 	}

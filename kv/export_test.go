@@ -1,0 +1,96 @@
+package kv
+
+import (
+	"context"
+	"math"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// What the tests, which are users of the package, need to see of its inside.
+
+// Numbers of the machine.
+const (
+	NumKinds        = numKinds
+	KindPut         = kindPut
+	KindJSONSet     = kindJSONSet
+	TombstoneMillis = tombstoneMillis
+	MaxTombstones   = maxTombstones
+	MaxRecent       = maxRecent
+	MaxPageBytes    = maxPageBytes
+)
+
+// Functions of the machine.
+var (
+	ParsePath  = parsePath
+	CheckJSON  = checkJSON
+	SetJSON    = setJSON
+	DeleteJSON = deleteJSON
+	GetJSON    = getJSON
+)
+
+// Row is a decoded version row.
+type Row struct {
+	Flags                             uint8
+	Revision, Version, Previous, Term uint64
+	UpdatedAt, ExpiresAt              int64
+	Value                             []byte
+}
+
+// Tombstone reports whether the row is one.
+func (r Row) Tombstone() bool { return r.Flags&flagTombstone != 0 }
+
+// Expired reports whether the row is the tombstone of an expiry.
+func (r Row) Expired() bool { return r.Flags&flagExpired != 0 }
+
+// Expires reports whether the row has a time to live.
+func (r Row) Expires() bool { return r.Flags&flagExpires != 0 }
+
+// DecodeRow reads a version row.
+func DecodeRow(b []byte) (Row, error) {
+	w, err := decodeRow(b)
+	return Row{w.flags, w.revision, w.version, w.previous, w.term, w.updatedAt, w.expiresAt, w.value}, err
+}
+
+// Encode is the inverse of DecodeRow.
+func (r Row) Encode() []byte {
+	w := row{r.Flags, r.Revision, r.Version, r.Previous, r.Term, r.UpdatedAt, r.ExpiresAt, r.Value}
+	return w.encode(nil)
+}
+
+// DecodeBody decodes a command's body and says whether that worked.
+func DecodeBody(kind uint8, b []byte) error {
+	_, err := decodeCommand(kind, b)
+	return err
+}
+
+// PutCommandBody is the body of a put whose time to live is any number of milliseconds.
+func PutCommandBody(key string, ttlMillis uint64) []byte {
+	o := writeOptions{minV: math.MinInt64, maxV: math.MaxInt64, ttlMillis: int64(ttlMillis)}
+	b := body(key, o, 0)
+	for ; ttlMillis >= 0x80; ttlMillis >>= 7 {
+		b = append(b, byte(ttlMillis)|0x80)
+	}
+	return append(b, byte(ttlMillis))
+}
+
+// DecodeCursor returns the key a cursor of the listing continues behind.
+func (s *Store) DecodeCursor(prefix, cursor string) (string, error) {
+	return s.decodeCursor(prefix, cursor)
+}
+
+// EncodeCursor is the inverse of DecodeCursor.
+func (s *Store) EncodeCursor(prefix, key string) string { return s.encodeCursor(prefix, key) }
+
+// ChangesBytes asks a shard once for the changes after a revision and returns the bytes of their values.
+func (s *Store) ChangesBytes(ctx context.Context, shard engine.ShardID, after uint64) (int, error) {
+	q := changesQuery{namespace: s.namespace, after: after, limit: watchPage}
+	if err := s.router.Door().Query(ctx, shard, &q); err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, e := range q.events {
+		n += len(e.Value)
+	}
+	return n, nil
+}

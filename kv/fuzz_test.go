@@ -1,0 +1,264 @@
+package kv_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/kv"
+)
+
+// command returns an operation's command for namespace n.
+func command(tb testing.TB, op engine.Op) engine.Command {
+	tb.Helper()
+	cmd, err := op.Limit(kv.DefaultMaxValueBytes)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cmd.Namespace = "n"
+	return cmd
+}
+
+// FuzzApplyCommand applies bodies that nobody encoded: each is refused or carried out, nothing panics, and all counts still
+// equal a recount. The machine begins with a key of every kind, and time goes by between the commands.
+func FuzzApplyCommand(f *testing.F) {
+	for _, op := range someOps() {
+		cmd := command(f, op)
+		f.Add(cmd.Kind, cmd.Body, uint16(0))
+		f.Add(cmd.Kind, cmd.Body, uint16(2000))
+		for kind := uint8(1); kind <= kv.NumKinds; kind++ {
+			f.Add(kind, cmd.Body, uint16(1))
+		}
+	}
+	f.Add(kv.KindPut, kv.PutCommandBody("k", math.MaxInt64), uint16(1))
+	f.Add(kv.KindPut, kv.PutCommandBody("k", math.MaxUint64), uint16(1))
+	f.Add(uint8(0), []byte{}, uint16(0))
+	f.Fuzz(func(t *testing.T, kind uint8, body []byte, wait uint16) {
+		r := newRig(t, 1)
+		for _, op := range someOps() {
+			r.entry(0, command(t, op))
+		}
+		r.verify()
+		r.advance(int64(wait))
+		cmd := engine.Command{Machine: engine.MachineKV, Kind: kind, Namespace: "n", Body: body}
+		for range 2 {
+			out := r.entry(0, cmd)[0]
+			var refused *engine.Error
+			var conflict *kv.ConflictError
+			if out.Err != nil && !errors.As(out.Err, &refused) && !errors.As(out.Err, &conflict) {
+				t.Errorf("kind %d, body %q: %v is no definite refusal", kind, body, out.Err)
+			}
+			if out.Err == nil && kv.DecodeBody(kind, body) != nil {
+				t.Errorf("kind %d, body %q was carried out and does not decode", kind, body)
+			}
+			r.verify()
+			r.fire()
+			r.verify()
+		}
+	})
+}
+
+// someOps are operations that succeed one after the other in an empty namespace.
+func someOps() []engine.Op {
+	return []engine.Op{
+		kv.PutOp("k", []byte("v")),
+		kv.PutOp("k", []byte("w"), kv.TTL(time.Second), kv.IfPresent()),
+		kv.PutOp("n\x00", []byte("7"), kv.IfAbsent()),
+		kv.IncrOp("n\x00", -3, kv.Min(-5), kv.Max(5)),
+		kv.JSONSetOp("j", `a.b\.c`, []byte(`[1,{"d":null}]`)),
+		kv.JSONSetOp("j", `a.b\.c.1.-1`, []byte(`"x"`)),
+		kv.JSONDeleteOp("j", `a.b\.c.0`),
+		kv.TouchOp("j", time.Minute),
+		kv.PersistOp("j"),
+		kv.PutOp("d", nil),
+		kv.DeleteOp("d"),
+		engine.Op(kv.Absent("d")),
+	}
+}
+
+func FuzzDecodeRow(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{1})
+	f.Add([]byte{2, 0, 1, 1, 0, 1, 0})
+	f.Add(kv.Row{Revision: 7, Version: 2, Previous: 3, Term: 1, UpdatedAt: epoch, Value: []byte("v")}.Encode())
+	f.Add(kv.Row{Flags: 2, Revision: math.MaxUint64, Version: 1, ExpiresAt: -1}.Encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		w, err := kv.DecodeRow(b)
+		if err != nil {
+			return
+		}
+		if again := w.Encode(); !bytes.Equal(again, b) {
+			t.Errorf("row %x decodes and encodes as %x", b, again)
+		}
+	})
+}
+
+func FuzzCursor(f *testing.F) {
+	s := kv.New(engine.NewRouter(nil), "n", 0)
+	f.Add("a/", "", "a/1")
+	f.Add("", s.EncodeCursor("a/", "a/1"), "\x00")
+	f.Add("a/", s.EncodeCursor("a/", "a/1"), "\xff")
+	f.Add("a/", "AQAAAAA", "")
+	f.Fuzz(func(t *testing.T, prefix, cursor, key string) {
+		if after, err := s.DecodeCursor(prefix, cursor); err == nil && cursor != "" {
+			clean := strings.NewReplacer("\r", "", "\n", "").Replace(cursor) // which base64 skips
+			if again := s.EncodeCursor(prefix, after); again != clean {
+				t.Errorf("cursor %q of prefix %q stands at %q, whose cursor is %q", cursor, prefix, after, again)
+			}
+		} else if err != nil && !errors.Is(err, kv.ErrInvalid) {
+			t.Errorf("cursor %q: got %v, want ErrInvalid", cursor, err)
+		}
+		if key == "" {
+			return
+		}
+		if after, err := s.DecodeCursor(prefix, s.EncodeCursor(prefix, key)); err != nil || after != key {
+			t.Errorf("the cursor at %q decodes as %q, %v", key, after, err)
+		}
+	})
+}
+
+func FuzzParsePath(f *testing.F) {
+	for _, p := range []string{"", "$", "a.b.0", `a\.b`, "$.a['b c'][0]", `$["x"]`, "a..b", `\`, "$[", "a.#", "-1", ":a", "$.a]"} {
+		f.Add(p)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		segments, err := kv.ParsePath(path)
+		if err != nil {
+			if !errors.Is(err, kv.ErrInvalid) {
+				t.Errorf("path %q: got %v, want ErrInvalid", path, err)
+			}
+			return
+		}
+		if len(segments) > kv.MaxJSONDepth || len(segments) == 0 && path != "" && path != "$" {
+			t.Errorf("path %q has %d parts", path, len(segments))
+		}
+		quoted := make([]string, len(segments))
+		for i, s := range segments {
+			if s == "" {
+				t.Errorf("path %q has an empty part", path)
+			}
+			quoted[i] = quote(s)
+		}
+		if again, err := kv.ParsePath(strings.Join(quoted, ".")); err != nil && len(path) < 2000 || err == nil && !reflect.DeepEqual(again, segments) {
+			t.Errorf("path %q is %q, which is read back as %q, %v", path, segments, again, err)
+		}
+	})
+}
+
+func FuzzCheckJSON(f *testing.F) {
+	for _, s := range []string{"", "{}", `{"a":[1,2.5e-3,"\u00e9",null,true]}`, "[", `"\ud800"`, "1e400", " 1 ", "\"\xff\"", "[1,]", "00"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if got, want := kv.CheckJSON("b", b) == nil, json.Valid(b); got != want && bytes.Count(b, []byte("["))+bytes.Count(b, []byte("{")) < kv.MaxJSONDepth {
+			t.Errorf("%q is valid JSON: got %v, want %v", b, got, want)
+		}
+	})
+}
+
+// FuzzJSONSet compares setting, getting and deleting with the same on values decoded by encoding/json.
+func FuzzJSONSet(f *testing.F) {
+	for _, doc := range []string{"{}", "[]", `{"a":{"b":[1,2,3]},"0":1}`, ` [ {"a":1} , 2 ] `, `{"\u0061":1,"b":"\"}"}`, "null", `{"a":1,"a":2}`, `{"":1}`, `{"\"":1,"b":2}`} {
+		for _, path := range []string{"a", "a.b", "0", "a.b.3", "a.b.-1", "0.a", ":a", `a\.b`, `\\`, `"`, "$['x y']"} {
+			f.Add([]byte(doc), path, []byte(`{"new":[true]}`))
+		}
+	}
+	f.Fuzz(func(t *testing.T, doc []byte, path string, raw []byte) {
+		segments, err := kv.ParsePath(path)
+		var before, value any
+		if err != nil || len(segments) == 0 || json.Unmarshal(doc, &before) != nil || json.Unmarshal(raw, &value) != nil || ambiguous(doc) || ambiguous(raw) {
+			kv.SetJSON("k", doc, path, raw, math.MaxInt32)
+			kv.DeleteJSON("k", doc, path)
+			kv.GetJSON("k", doc, path)
+			return
+		}
+		original := bytes.Clone(doc)
+		out, err := kv.SetJSON("k", doc, path, raw, math.MaxInt32)
+		want, wantErr := setAt(clone(before), segments, clone(value))
+		if !bytes.Equal(doc, original) {
+			t.Errorf("setting %q in %q changed it to %q", path, original, doc)
+		}
+		if wantErr == nil && !utf8.ValidString(path) {
+			return // TestJSONInvalidUTF8
+		}
+		if wantErr == nil && tooDeep(want) {
+			wantErr = kv.ErrInvalid
+		}
+		if !errors.Is(err, wantErr) || wantErr == nil && err != nil {
+			t.Fatalf("set %q in %q: got error %v, want %v", path, doc, err, wantErr)
+		}
+		if err == nil {
+			equal(t, "set", doc, path, out, want)
+		}
+		out, err = kv.DeleteJSON("k", doc, path)
+		want, wantErr = removeAt(clone(before), segments)
+		if wantErr != nil {
+			if !errors.Is(err, kv.ErrNotFound) && !errors.Is(err, kv.ErrInvalid) {
+				t.Errorf("delete %q from %q: got error %v, want %v", path, doc, err, wantErr)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatalf("delete %q from %q: %v", path, doc, err)
+		}
+		equal(t, "delete", doc, path, out, want)
+	})
+}
+
+// ambiguous reports whether an object has a name twice, or bytes that encoding/json replaces.
+func ambiguous(doc []byte) bool {
+	if !utf8.Valid(doc) || bytes.Contains(doc, []byte(`\ud`)) || bytes.Contains(doc, []byte(`\uD`)) || bytes.Contains(doc, []byte(`\uf`)) || bytes.Contains(doc, []byte(`\uF`)) {
+		return true
+	}
+	d := json.NewDecoder(bytes.NewReader(doc))
+	d.UseNumber()
+	return repeated(d)
+}
+
+func repeated(d *json.Decoder) bool {
+	token, err := d.Token()
+	if err != nil {
+		return true
+	}
+	open, ok := token.(json.Delim)
+	if !ok {
+		return false
+	}
+	names := make(map[string]bool)
+	for d.More() {
+		if open == '{' {
+			name, err := d.Token()
+			if err != nil || names[name.(string)] {
+				return true
+			}
+			names[name.(string)] = true
+		}
+		if repeated(d) {
+			return true
+		}
+	}
+	_, err = d.Token()
+	return err != nil
+}
+
+func clone(v any) (c any) {
+	must(0, json.Unmarshal(must(json.Marshal(v)), &c))
+	return c
+}
+
+func tooDeep(v any) bool { return kv.CheckJSON("v", must(json.Marshal(v))) != nil }
+
+func equal(t *testing.T, what string, doc []byte, path string, out []byte, want any) {
+	t.Helper()
+	var got any
+	if err := json.Unmarshal(out, &got); err != nil || !reflect.DeepEqual(got, want) {
+		t.Fatalf("%s %q in %q: got %q, %v, want %s", what, path, doc, out, err, must(json.Marshal(want)))
+	}
+}
