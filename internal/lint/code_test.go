@@ -28,9 +28,10 @@ func TestNothingUnfinished(t *testing.T) {
 	}
 }
 
-// longSuites are the packages with tests that may be left out with -short, and what takes them so long.
+// longSuites are the packages whose tests may be shortened or left out with -short, and what takes them so long.
 var longSuites = map[string]string{
 	"examples/gosrc":    "loads over 100 MB",
+	"kv":                "runs random histories against a model",
 	"internal/exercise": "kills processes many times",
 	"internal/sim":      "runs many seeds",
 	"internal/shard":    "simulates a cluster",

@@ -42,6 +42,7 @@ var imports = map[string]struct{ allowed, reason string }{
 	"internal/lint":     {"", "the rules apply to the project, they are no part of it"},
 	// Suites for tests; nothing but tests imports them.
 	"internal/exercise": {". dashboard internal/engine internal/shard " + primitives, "the command line is exercised as a process"},
+	"internal/toy":      {"internal/engine " + helpers, "a machine for tests is written like any other"},
 	"internal/sim":      {". internal/engine internal/shard internal/ual internal/peer " + helpers + " " + primitives, "the simulator replaces the world around shards"},
 }
 

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -125,6 +126,35 @@ func curl(t *testing.T, line string) string {
 	}
 	return strings.TrimSpace(string(answer))
 }
+
+// TestExampleSnippets checks that the Go code in the READMEs of examples is cut from the program, which has tests.
+func TestExampleSnippets(t *testing.T) {
+	readmes, err := filepath.Glob(filepath.Join(root, "examples/*/README.md"))
+	if err != nil || len(readmes) == 0 {
+		t.Fatalf("READMEs of examples: %v, %v", readmes, err)
+	}
+	for _, readme := range readmes {
+		code := ""
+		files, err := filepath.Glob(filepath.Join(filepath.Dir(readme), "*.go"))
+		for _, file := range files {
+			text, readErr := os.ReadFile(file)
+			err = errors.Join(err, readErr)
+			code += unindented(string(text))
+		}
+		name, relErr := filepath.Rel(root, readme)
+		if err := errors.Join(err, relErr); err != nil {
+			t.Fatal(err)
+		}
+		for _, snippet := range blocks(t, name, "go") {
+			if !strings.Contains(code, unindented(snippet)) {
+				t.Errorf("%s shows code that is not in the program:\n%s", name, snippet)
+			}
+		}
+	}
+}
+
+// unindented removes the white space in front of each line.
+func unindented(s string) string { return regexp.MustCompile(`(?m)^[ \t]+`).ReplaceAllString(s, "") }
 
 // TestDependencies compares go.mod with the table of the README. A dependency is paid for by all who embed floe; the table
 // says what for.

@@ -31,6 +31,9 @@ func lockDir(fsys vfs.FS, dir string) (io.Closer, error) {
 		return nil, fmt.Errorf("create data directory: %w", err)
 	}
 	lock, err := fsys.Lock(fsys.PathJoin(dir, "LOCK"))
+	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
+		return nil, fmt.Errorf("lock data directory: %w", err)
+	}
 	if err != nil {
 		return nil, engine.Errorf(engine.ErrUnavailable, "data directory %s is in use by another node: %v", dir, err)
 	}

@@ -1,0 +1,82 @@
+# Everything needs Go, git, make and gcc (for the race detector), and nothing else that make does not fetch itself.
+
+GO         ?= go
+FUZZTIME   ?= 5s
+LONG       ?= 5m
+BENCH      ?= .
+PACKAGES   ?= ./...
+STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# All checks of staticcheck but these:
+#   ST1000, ST1020-ST1022  comments of packages and exported names: internal/lint checks them, with groups understood
+#   QF*                    quick fixes for editors: suggestions of taste
+CHECKS = all,-ST1000,-ST1020,-ST1021,-ST1022,-QF*
+
+.DEFAULT_GOAL = help
+.PHONY: help build check test test-long bench fmt format vet staticcheck mod unit race fuzz
+
+banner = @printf '\n== %s\n'
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build the program, as ./floe: static, so that it runs anywhere
+	CGO_ENABLED=0 $(GO) build -o floe ./cmd/floe
+
+check: format vet staticcheck mod ## what must pass before every commit, in a minute or two
+	$(banner) 'go test -short'
+	$(GO) test -short ./...
+
+test: format vet staticcheck mod unit race fuzz ## everything, as CI runs it
+
+test-long: ## randomised suites for LONG (5m) each, races in full; for the night
+	$(banner) 'models, long'
+	$(GO) test -count=1 -timeout 60m -run 'TestModel' ./kv -long
+	$(banner) 'kills, long'
+	$(GO) test -count=1 -timeout 60m -run 'TestKill' ./internal/exercise -kills 1000
+	$(banner) 'go test -race'
+	CGO_ENABLED=1 $(GO) test -count=1 -race -timeout 60m ./...
+	@$(MAKE) --no-print-directory fuzz FUZZTIME=$(LONG)
+
+bench: ## all benchmarks, or those of PACKAGES that BENCH matches
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem $(PACKAGES)
+
+fmt: ## format all Go files
+	gofmt -w .
+
+format:
+	$(banner) 'gofmt'
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "run make fmt, these are not formatted:"; echo "$$unformatted"; exit 1; fi
+
+vet:
+	$(banner) 'go vet'
+	$(GO) vet ./...
+
+staticcheck:
+	$(banner) 'staticcheck'
+	$(STATICCHECK) -checks '$(CHECKS)' ./...
+
+mod:
+	$(banner) 'go.mod is tidy, modules are what go.sum says'
+	$(GO) mod tidy -diff
+	$(GO) mod verify
+
+unit:
+	$(banner) 'go test'
+	$(GO) test ./...
+
+race:
+	$(banner) 'go test -race -short'
+	CGO_ENABLED=1 $(GO) test -race -short ./...
+
+# go test takes one fuzz target at a time. It sometimes reports the end of its own -fuzztime as a failure; a real one names its input.
+fuzz: ## every fuzz target for FUZZTIME (5s)
+	$(banner) 'fuzz, $(FUZZTIME) each'
+	@out=$$(mktemp); trap 'rm -f "$$out"' EXIT; \
+	grep -rn --include='*_test.go' '^func Fuzz' . | sed -E 's|/[^/]*:[0-9]+:func (Fuzz[A-Za-z0-9_]*).*| \1|' | sort | \
+	while read -r package target; do \
+		echo "$$package $$target"; \
+		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null >"$$out" 2>&1 && continue; \
+		grep -q 'context deadline exceeded' "$$out" && ! grep -q 'Failing input' "$$out" && continue; \
+		cat "$$out"; exit 1; \
+	done
