@@ -79,7 +79,7 @@ type Op struct {
 	Payload int    // bytes of the value or payload, for the node's max_value_size
 	// Limited returns the command's body if it has to carry the node's max_value_size; else it is nil.
 	Limited func(maxPayload int) []byte
-	Err     error  // set when the arguments were invalid: Commit returns it and proposes nothing
+	Err     error // set when the arguments were invalid: Commit returns it and proposes nothing
 	Decode  func(result []byte) (any, error)
 }
 
