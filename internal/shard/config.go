@@ -68,6 +68,8 @@ type Config struct {
 	SegmentBytes  int64         // 0: 64 MiB
 	MaxLogBytes   int64         // log kept behind the last flush of the state before one is forced; 0: 512 MiB
 	KeepEntries   uint64        // entries kept for followers that lag; 0: 10,000, none for a node alone
+
+	manual bool // no goroutine is started: a simulator takes each step itself
 }
 
 // withDefaults fills in what is zero and returns ErrInvalid listing everything that is out of range.

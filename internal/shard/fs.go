@@ -146,6 +146,7 @@ func (h *Host) openState(dir string) (*pebble.DB, error) {
 		MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold:       2,
 		L0StopWritesThreshold:       1000,
+		DisableAutomaticCompactions: h.cfg.manual,
 		Logger:                      pebbleLogger{h.log, h.fail},
 	}
 	// Most writes look for an earlier version of their key first, and most of them find none.

@@ -30,6 +30,7 @@ type Host struct {
 	ual      *ual.Log
 	db       *pebble.DB
 	writer   *logWriter
+	launched bool // the goroutines have been started
 	shards   []*shard
 	started  time.Time
 	rate     rate
@@ -115,6 +116,9 @@ func (h *Host) open() error {
 			return err
 		}
 	}
+	if h.cfg.manual {
+		return nil
+	}
 	h.start()
 	return h.awaitLeaders()
 }
@@ -141,6 +145,7 @@ func (h *Host) openStores(created bool) error {
 	if h.db, err = h.openState(h.stateDir); err != nil {
 		return err
 	}
+	h.writer = newLogWriter(h.ual, &h.cfg, h.fail, h.pokeCouriers)
 	return h.removeSpools(spoolPrefix)
 }
 
@@ -171,6 +176,7 @@ func (h *Host) openShard(id engine.ShardID) (*shard, error) {
 		applyWake: make(chan struct{}, 1), led: make(chan struct{}), mail: mailbox{wake: make(chan struct{}, 1)},
 		clock: shardClock{clock: h.cfg.Clock},
 	}
+	s.applier.shard = s
 	s.exports.ready = make(map[uint64]*export)
 	s.courier = courier{shard: s, wake: make(chan struct{}, 1), active: make(map[engine.ShardID]bool)}
 	var machines []engine.Machine
@@ -202,8 +208,9 @@ func (h *Host) openShard(id engine.ShardID) (*shard, error) {
 
 func (s *shard) confState() *raftpb.ConfState { return &raftpb.ConfState{Voters: s.host.cfg.Voters} }
 
-// reconcile makes log and state fit. With Async a flush may have made the state durable beyond what survived of the log: the
-// log then goes on behind the state. Any other gap means that something durable has been lost.
+// reconcile makes log and state fit. The state may be ahead of the log: with Async, if a flush has made it durable beyond what
+// survived of the log, and after a crash in the middle of installing a snapshot. The log then goes on behind the state. Any
+// other gap means that something durable has been lost.
 func (s *shard) reconcile(applied engine.Applied) error {
 	first, last := s.log.FirstIndex(), s.log.LastIndex()
 	if applied.Index+1 < first {
@@ -212,13 +219,17 @@ func (s *shard) reconcile(applied engine.Applied) error {
 	if applied.Index <= last {
 		return nil
 	}
-	if s.log.Reserved() == 0 {
+	installed, err := s.installed(applied.Index)
+	if err != nil {
+		return err
+	}
+	if s.log.Reserved() == 0 && !installed {
 		return fmt.Errorf("shard %d: the log ends at index %d, but the state is at %d: part of the log has been lost", s.id, last, applied.Index)
 	}
 	hs := s.log.HardState()
 	hs.Term = new(max(hs.GetTerm(), applied.Term))
 	hs.Commit = new(applied.Index)
-	err := s.host.ual.Write([]ual.Update{{Shard: uint16(s.id), Reset: &ual.Position{Index: applied.Index, Term: applied.Term}, HardState: hs}})
+	err = s.host.ual.Write([]ual.Update{{Shard: uint16(s.id), Reset: &ual.Position{Index: applied.Index, Term: applied.Term}, HardState: hs}})
 	if err == nil {
 		err = s.host.ual.Sync()
 	}
@@ -246,11 +257,12 @@ func randomSequence(r io.Reader) (uint64, error) {
 }
 
 func (h *Host) start() {
-	h.writer = newLogWriter(h.ual, &h.cfg, h.fail, h.pokeCouriers)
+	h.launched = true
+	go h.writer.run()
 	for _, s := range h.shards {
 		h.running.Add(3)
 		go s.loop()
-		go s.applier()
+		go s.applyLoop()
 		go s.courier.run()
 	}
 	h.running.Add(1)
@@ -491,7 +503,7 @@ func (h *Host) unlessFailed(f func() error) error {
 }
 
 func (h *Host) releaseAfterFailedOpen() error {
-	if h.writer != nil {
+	if h.launched {
 		h.writer.close()
 	}
 	var errs []error

@@ -47,6 +47,7 @@ type shard struct {
 
 	visibleLSN atomic.Uint64 // last LSN that queries see
 	reserved   uint64        // owned by loop
+	in         input         // owned by loop: the last one taken from the mailbox
 	held       []*appendTask // owned by loop: a snapshot being installed and what follows it
 
 	leader       atomic.Uint64
@@ -60,6 +61,9 @@ type shard struct {
 	applyMu   sync.Mutex // guards applyTasks
 	applyWork []applyWork
 	applyWake chan struct{}
+
+	applier    applier // owned by applyLoop, as is applySpare
+	applySpare []applyWork
 
 	exports exports
 	courier courier
@@ -110,7 +114,6 @@ func (s *shard) loop() {
 	defer tick.Stop()
 	due := time.NewTimer(time.Hour)
 	defer due.Stop()
-	var in input
 	for {
 		ticks := 0
 		select {
@@ -121,18 +124,24 @@ func (s *shard) loop() {
 		case <-s.host.ctx.Done():
 			return
 		}
-		if in = s.mail.take(in); in.installed {
-			s.release()
-		}
-		in.ticks, in.nextDue = ticks, s.exec.NextDue()
-		s.carryOut(s.core.Step(in))
-		s.acknowledged.Store(s.core.rn.BasicStatus().Applied)
-		if wake := s.core.wakeAt(s.exec.NextDue()); wake != engine.NoTimer {
+		if wake := s.step(ticks); wake != engine.NoTimer {
 			due.Reset(time.Duration(max(wake-s.clock.now(), 0)) * time.Millisecond)
 		} else {
 			due.Stop()
 		}
 	}
+}
+
+// step lets the core take what has gathered in the mailbox and sets going what it asks for. It returns when, in shard
+// time, it has to be called again even if nothing comes, or NoTimer.
+func (s *shard) step(ticks int) (wakeAt int64) {
+	if s.in = s.mail.take(s.in); s.in.installed {
+		s.release()
+	}
+	s.in.ticks, s.in.nextDue = ticks, s.exec.NextDue()
+	s.carryOut(s.core.Step(s.in))
+	s.acknowledged.Store(s.core.rn.BasicStatus().Applied)
+	return s.core.wakeAt(s.exec.NextDue())
 }
 
 // guard turns a panic into a failed host: a bug in floe must neither skip a command nor end a process that is not ours.
@@ -301,35 +310,43 @@ func (s *shard) queueApply(w applyWork) {
 	}
 }
 
-// applier owns the executor.
-func (s *shard) applier() {
+// applyLoop owns the executor.
+func (s *shard) applyLoop() {
 	defer s.host.running.Done()
 	defer s.guard()
-	a := applier{shard: s}
-	var work []applyWork
 	for {
 		select {
 		case <-s.applyWake:
 		case <-s.host.ctx.Done():
 			return
 		}
-		s.applyMu.Lock()
-		work, s.applyWork = s.applyWork, work[:0]
-		s.applyMu.Unlock()
-		for _, w := range work {
-			var err error
-			if w.install != nil {
-				err = s.install(w.install)
-			} else {
-				err = a.apply(w.apply)
-			}
-			if err != nil {
-				s.host.fail(err)
-				return
-			}
+		if err := s.applyQueued(); err != nil {
+			s.host.fail(err)
+			return
 		}
-		clear(work)
 	}
+}
+
+// applyQueued does the work that has been queued, in order.
+func (s *shard) applyQueued() error {
+	s.applyMu.Lock()
+	work := s.applyWork
+	s.applyWork = s.applySpare[:0]
+	s.applyMu.Unlock()
+	for _, w := range work {
+		var err error
+		if w.install != nil {
+			err = s.install(w.install)
+		} else {
+			err = s.applier.apply(w.apply)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	clear(work)
+	s.applySpare = work
+	return nil
 }
 
 // maxApplyBytes bounds the writes that gather before they are committed to Pebble.
@@ -407,6 +424,28 @@ func (s *shard) takePending(sequence uint64) []*proposal {
 
 // propose queues a command and waits for its outcome.
 func (s *shard) propose(ctx context.Context, cmd engine.Command) ([]byte, error) {
+	p, err := s.submit(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case o := <-p.done:
+		return o.Result, o.Err
+	case <-ctx.Done():
+		return nil, s.unknown(ctx.Err())
+	case <-s.host.ctx.Done():
+	}
+	// The host stops: an outcome may have come just before.
+	select {
+	case o := <-p.done:
+		return o.Result, o.Err
+	default:
+		return nil, s.unknown(s.host.stopError())
+	}
+}
+
+// submit queues a command, unless the queue is full.
+func (s *shard) submit(ctx context.Context, cmd engine.Command) (*proposal, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -423,20 +462,7 @@ func (s *shard) propose(ctx context.Context, cmd engine.Command) ([]byte, error)
 			s.id, n, bytes, maxQueued, maxQueuedBytes)
 	}
 	s.mail.put(func(in *input) { in.proposals = append(in.proposals, p) })
-	select {
-	case o := <-p.done:
-		return o.Result, o.Err
-	case <-ctx.Done():
-		return nil, s.unknown(ctx.Err())
-	case <-s.host.ctx.Done():
-	}
-	// The host stops: an outcome may have come just before.
-	select {
-	case o := <-p.done:
-		return o.Result, o.Err
-	default:
-		return nil, s.unknown(s.host.stopError())
-	}
+	return p, nil
 }
 
 // unknown is the error of a write whose caller stops waiting: it matches ErrUnknownOutcome and the reason.

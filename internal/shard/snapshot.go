@@ -302,6 +302,9 @@ func (h *Host) spool(name string, shard engine.ShardID, body io.Reader) error {
 func (s *shard) install(t *appendTask) error {
 	index := t.snapshot.GetMetadata().GetIndex()
 	name := s.host.fs.PathJoin(s.host.stateDir, string(t.snapshot.GetData()))
+	if err := s.announceInstall(index); err != nil {
+		return fmt.Errorf("shard %d: install snapshot at %d: %w", s.id, index, err)
+	}
 	lower, upper := engine.Bounds(s.id)
 	_, err := s.host.db.IngestAndExcise(context.Background(), []string{name}, nil, nil, pebble.KeyRange{Start: lower, End: upper})
 	if err != nil {
@@ -318,4 +321,33 @@ func (s *shard) install(t *appendTask) error {
 	s.host.log.Info("installed snapshot", "shard", s.id, "index", index)
 	s.mail.put(func(in *input) { in.installed = true })
 	return nil
+}
+
+// installKey is the key of the node's own row, outside of all shards, that says which snapshot was installed last: index u64,
+// little-endian. A crash before the log begins behind the snapshot leaves the state ahead of the log, and only this row tells
+// that from a log that has lost its end.
+func (s *shard) installKey() []byte {
+	return binary.BigEndian.AppendUint16([]byte{0xff, 0xff, 'i'}, uint16(s.id))
+}
+
+// announceInstall makes the row durable.
+func (s *shard) announceInstall(index uint64) error {
+	if err := s.host.db.Set(s.installKey(), binary.LittleEndian.AppendUint64(nil, index), pebble.NoSync); err != nil {
+		return err
+	}
+	return s.host.db.Flush()
+}
+
+// installed reports whether the state is exactly that of the last installed snapshot: nothing can be applied behind one before
+// the log begins there.
+func (s *shard) installed(index uint64) (bool, error) {
+	row, closer, err := s.host.db.Get(s.installKey())
+	if errors.Is(err, pebble.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("shard %d: read state: %w", s.id, err)
+	}
+	defer closer.Close()
+	return len(row) == 8 && binary.LittleEndian.Uint64(row) == index, nil
 }

@@ -21,6 +21,11 @@ type logWriter struct {
 	pending []queuedAppend
 	closed  bool
 
+	// Owned by the goroutine.
+	batch   []queuedAppend
+	updates []ual.Update
+	dirty   bool // something is written and not synced
+
 	wake chan struct{} // capacity 1
 	done chan struct{}
 }
@@ -33,12 +38,10 @@ type queuedAppend struct {
 }
 
 func newLogWriter(log *ual.Log, c *Config, failed func(error), synced func()) *logWriter {
-	w := &logWriter{
+	return &logWriter{
 		log: log, durability: c.Durability, interval: c.SyncInterval, failed: failed, synced: synced,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	go w.run()
-	return w
 }
 
 func (w *logWriter) enqueue(a queuedAppend) {
@@ -65,69 +68,79 @@ func (w *logWriter) close() {
 
 func (w *logWriter) run() {
 	defer close(w.done)
-	var dirty bool // written but not synced
 	var later <-chan time.Time
 	timer := time.NewTimer(w.interval)
 	timer.Stop()
 	defer timer.Stop()
-	var batch []queuedAppend
-	var updates []ual.Update
 	for {
 		select {
 		case <-w.wake:
 		case <-later:
 			later = nil
-			if err := w.log.Sync(); err != nil {
+			if err := w.sync(); err != nil {
 				w.failed(err)
 				return
 			}
-			dirty = false
 			w.synced()
 		}
 		w.mu.Lock()
-		batch, w.pending = w.pending, batch[:0]
 		closed := w.closed
 		w.mu.Unlock()
 		if closed {
 			return
 		}
-		var mustSync, wrote bool
-		var err error
-		if updates, mustSync, wrote, err = w.write(batch, updates[:0]); err != nil {
+		if err := w.round(); err != nil {
 			w.failed(err)
 			return
 		}
-		dirty = dirty || wrote
-		if dirty && mustSync {
-			if err := w.log.Sync(); err != nil {
-				w.failed(err)
-				return
-			}
-			dirty = false
-		}
-		if dirty && later == nil {
+		if w.dirty && later == nil {
 			timer.Reset(w.interval)
 			later = timer.C
 		}
-		for _, a := range batch {
-			a.done()
-		}
-		clear(batch)
 	}
 }
 
-// write hands all updates to the log at once.
-func (w *logWriter) write(batch []queuedAppend, updates []ual.Update) (_ []ual.Update, mustSync, wrote bool, err error) {
-	for _, a := range batch {
+// round writes everything that is queued, syncs it if it has to be durable now, and then says so.
+func (w *logWriter) round() error {
+	w.mu.Lock()
+	w.batch, w.pending = w.pending, w.batch[:0]
+	w.mu.Unlock()
+	mustSync, err := w.write()
+	if err == nil && mustSync {
+		err = w.sync()
+	}
+	if err != nil {
+		return err
+	}
+	for _, a := range w.batch {
+		a.done()
+	}
+	clear(w.batch)
+	return nil
+}
+
+func (w *logWriter) sync() error {
+	if !w.dirty {
+		return nil
+	}
+	w.dirty = false
+	return w.log.Sync()
+}
+
+// write hands all updates of the batch to the log at once.
+func (w *logWriter) write() (mustSync bool, err error) {
+	w.updates = w.updates[:0]
+	for _, a := range w.batch {
 		if a.update != nil {
-			updates = append(updates, *a.update)
+			w.updates = append(w.updates, *a.update)
 			mustSync = mustSync || a.mustSync || w.durability == Sync
 		}
 	}
-	if len(updates) == 0 {
-		return updates, false, false, nil
+	if len(w.updates) == 0 {
+		return false, nil
 	}
-	err = w.log.Write(updates)
-	clear(updates)
-	return updates, mustSync, true, err
+	w.dirty = true
+	err = w.log.Write(w.updates)
+	clear(w.updates)
+	return mustSync, err
 }
