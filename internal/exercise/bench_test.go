@@ -118,3 +118,23 @@ func (g *groupCommit) append(p []byte) {
 		g.cond.Broadcast()
 	}
 }
+
+// BenchmarkPutInMemory shows what a write costs beside the disk: with one caller, the way through all stages.
+func BenchmarkPutInMemory(b *testing.B) {
+	for _, n := range []int{1, 64} {
+		b.Run(fmt.Sprintf("callers=%d", n), func(b *testing.B) {
+			node, err := floe.Open(floe.Config{Shards: 1})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer node.Close()
+			store, value := node.KV("bench"), make([]byte, 256)
+			b.ReportAllocs()
+			callers(b, n, func(_, i int) {
+				if _, err := store.Put(context.Background(), fmt.Sprintf("key-%d", i%1000), value); err != nil {
+					b.Error(err)
+				}
+			})
+		})
+	}
+}
