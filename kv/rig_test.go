@@ -120,7 +120,7 @@ func (r *rig) Query(ctx context.Context, shard engine.ShardID, q engine.Query) e
 	r.mu.Lock()
 	x := r.execs[shard]
 	r.mu.Unlock()
-	return x.Query(ctx, q, r.time, nil)
+	return x.Query(ctx, q, engine.Replica{Now: r.time})
 }
 
 func (r *rig) time() int64 {

@@ -48,6 +48,7 @@ type Executor struct {
 
 	applied Applied
 	over    *overlay
+	reads   arena // what the command being applied has read from the database
 	digest  xxhash.Digest
 	tx      Tx
 	entry   Entry

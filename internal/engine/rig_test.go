@@ -103,7 +103,7 @@ func (r *rig) Propose(_ context.Context, shard engine.ShardID, cmd engine.Comman
 }
 
 func (r *rig) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
-	return r.execs[shard].Query(ctx, q, func() int64 { return r.now }, nil)
+	return r.execs[shard].Query(ctx, q, engine.Replica{Now: func() int64 { return r.now }})
 }
 
 // counter returns the value of a toy counter.

@@ -85,6 +85,7 @@ func (tx *Tx) applyFire() ([]byte, error) {
 		tx.machine = t.machine
 		tx.deleteRow(tx.timerRow(t.due, t.token))
 		tx.Step()
+		tx.x.reads.reset()
 		m.OnTimer(tx, t.token)
 	}
 	// Timers that OnTimer scheduled itself are part of the minimum already.

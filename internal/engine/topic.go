@@ -80,6 +80,14 @@ func (h *hub) unsubscribe(w *waiter) {
 			h.waiters[t] = list
 		}
 	}
+	// A wake-up meant for one waiter must not go with him unless he looked.
+	select {
+	case <-w.c:
+		for _, t := range w.topics {
+			h.notifyLocked(t, 1)
+		}
+	default:
+	}
 	w.topics = nil
 	h.count.Add(-1)
 }
@@ -91,6 +99,19 @@ func (h *hub) notify(t Topic, n int) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.notifyLocked(t, n)
+}
+
+// notifyAll wakes everybody: the state has been replaced as a whole, or this replica may no longer answer.
+func (h *hub) notifyAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for t := range h.waiters {
+		h.notifyLocked(t, -1)
+	}
+}
+
+func (h *hub) notifyLocked(t Topic, n int) {
 	for _, w := range h.waiters[t] {
 		if n == 0 {
 			return

@@ -13,7 +13,7 @@ import (
 // Tx is what Apply and OnTimer see of the world: the machine's rows, the entry's time, and what they may set going. All its
 // effects happen together or, when Apply returns an error, not at all.
 //
-// Byte slices returned by a Tx are valid until the batch is committed: copy what goes into memory or into a result.
+// Byte slices returned by a Tx are valid until Apply or OnTimer returns: copy what goes into memory or into a result.
 type Tx struct {
 	x          *Executor
 	machine    MachineID
@@ -149,7 +149,7 @@ func (tx *Tx) getRow(k []byte) (value []byte, ok bool) {
 	if err != nil {
 		panic(storageFailure{fmt.Errorf("read state: %w", err)})
 	}
-	value = tx.x.over.arena.copy(b)
+	value = tx.x.reads.copy(b)
 	closer.Close()
 	return value, true
 }
@@ -227,6 +227,7 @@ func (tx *Tx) run(cmd Command) ([]byte, error) {
 	}
 	tx.Step()
 	tx.machine = cmd.Machine
+	tx.x.reads.reset()
 	return m.Apply(tx, cmd)
 }
 

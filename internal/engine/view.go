@@ -111,9 +111,19 @@ func (v *View) release() {
 	}
 }
 
-// Query answers q, waiting within ctx and until stop is closed when the machine asks to wait. now gives the shard's time.
-func (x *Executor) Query(ctx context.Context, q Query, now func() int64, stop <-chan struct{}) error {
-	v := View{x: x, machine: q.Machine(), now: now}
+// WakeAll makes all queries that wait look again.
+func (x *Executor) WakeAll() { x.hub.notifyAll() }
+
+// Replica is what a query needs to know of the replica that answers it.
+type Replica struct {
+	Now  func() int64    // the shard's time
+	May  func() error    // whether it may (still) answer; nil: always. WakeAll makes waiting queries ask again
+	Stop <-chan struct{} // closed when the replica stops
+}
+
+// Query answers q, waiting within ctx when the machine asks to wait.
+func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
+	v := View{x: x, machine: q.Machine(), now: r.Now}
 	defer func() {
 		if v.waiter != nil {
 			x.hub.unsubscribe(v.waiter)
@@ -121,6 +131,11 @@ func (x *Executor) Query(ctx context.Context, q Query, now func() int64, stop <-
 	}()
 	for {
 		subscribed := v.waiter != nil
+		if r.May != nil {
+			if err := r.May(); err != nil {
+				return err
+			}
+		}
 		err := x.answer(&v, q)
 		v.release()
 		if !errors.Is(err, ErrWait) {
@@ -134,7 +149,7 @@ func (x *Executor) Query(ctx context.Context, q Query, now func() int64, stop <-
 		case <-v.waiter.c:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-stop:
+		case <-r.Stop:
 			return Errorf(ErrClosed, "shard %d: closed while a query waited", x.shard)
 		}
 	}

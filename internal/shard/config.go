@@ -46,9 +46,9 @@ const (
 // Config says how to open a Host. What reaches the world is injected, so that a simulator can take its place: FS, Clock,
 // Random and Transport (disk usage comes from FS).
 type Config struct {
-	Dir          string // "" : in memory
-	Shards       int    // 0: as the directory says, or DefaultShards
-	Durability   Durability
+	Dir          string        // "" : in memory
+	Shards       int           // 0: as the directory says, or DefaultShards
+	Durability   Durability    // Async with several voters is Sync: raft counts on what a voter has acknowledged
 	SyncInterval time.Duration // 0: DefaultSyncInterval
 	CacheBytes   int64         // 0: 256 MiB, in memory 16 MiB
 	MaxValue     int           // 0: DefaultMaxValue
@@ -107,6 +107,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Voters = []uint64{c.NodeID}
 	}
 	if len(c.Voters) > 1 {
+		c.Durability = Sync
 		orDefault(&c.KeepEntries, 10_000)
 	}
 	if c.Clock == (Clock{}) {

@@ -2,9 +2,11 @@ package shard
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -17,6 +19,7 @@ import (
 // Sizes of the core.
 const (
 	maxEntryBytes    = 1 << 20 // commands of one entry; a larger command has an entry of its own
+	maxEntryCommands = 256     // a small command can rewrite a large row, and an entry is applied as a whole
 	maxStepBytes     = 4 << 20 // commands proposed by one step
 	maxAppends       = 4       // appends in flight before proposals wait and gather
 	maxUncommitted   = 64 << 20
@@ -37,14 +40,19 @@ type core struct {
 	isLeader bool
 	appends  int // outputs with entries that have not come back
 
+	reading   map[uint64][]*read // by round
+	readRound uint64
+
 	queue      []*proposal // waiting for a place in an entry
 	queueBytes int
 	sequence   uint64
 	skipTo     engine.LSN // see Config.Durability: proposed first when this node becomes leader
 
-	firing bool
-	term0  uint64 // term and vote as last written to the log
-	vote0  uint64
+	firing      bool   // a Fire is under way
+	fireRefused bool   // raft would not take it
+	skipped     bool   // skipTo has been proposed since this node leads
+	term0       uint64 // term and vote as last written to the log
+	vote0       uint64
 }
 
 // input is what happened since the last step.
@@ -54,11 +62,12 @@ type input struct {
 	responses []*raftpb.Message // of appends and applies that are done
 	appended  int               // appends with entries that are done
 	proposals []*proposal
-	fired     bool // the Fire command has been applied or refused
+	fired     bool // the Fire command has been applied
 	nextDue   int64
 	campaign  bool
 	reports   []snapshotReport
-	installed bool // the state holds the snapshot of an append; for the loop
+	reads     []*read // that want to see everything acknowledged before
+	installed bool    // the state holds the snapshot of an append; for the loop
 }
 
 type snapshotReport struct {
@@ -75,6 +84,17 @@ type output struct {
 	refused  []refusal       // definite: not in the log
 	lost     bool            // leadership is lost: what has been proposed may or may not be applied
 	changed  bool            // leader or term are new
+	readable []readable      // may go on
+	unread   []*read         // may not: this node is not, or no longer, known to lead
+}
+
+// read is a query on its way; done gets nil when the state may answer it.
+type read struct{ done chan error }
+
+// readable are reads that may be answered from the state at an index, or any later one.
+type readable struct {
+	index uint64
+	reads []*read
 }
 
 // appendTask is for the log. The responses are delivered to their targets once the update is as durable as it must be.
@@ -137,7 +157,7 @@ func newCore(c coreConfig) (*core, error) {
 	}
 	return &core{
 		node: c.node, shard: c.shard, rn: rn, clock: c.clock, sequence: c.sequence, skipTo: c.skipTo,
-		term: hs.GetTerm(), term0: hs.GetTerm(), vote0: hs.GetVote(),
+		reading: make(map[uint64][]*read), term: hs.GetTerm(), term0: hs.GetTerm(), vote0: hs.GetVote(),
 	}, nil
 }
 
@@ -156,8 +176,8 @@ type coreConfig struct {
 func (c *core) Step(in input) output {
 	var out output
 	c.feed(in)
-	if in.fired {
-		c.firing = false
+	if in.fired || in.ticks > 0 && c.fireRefused {
+		c.firing, c.fireRefused = false, false
 	}
 	c.appends -= in.appended
 	c.queue = append(c.queue, in.proposals...)
@@ -165,6 +185,7 @@ func (c *core) Step(in input) output {
 		c.queueBytes += len(p.data)
 	}
 	c.observeState(&out)
+	c.read(in.reads, &out)
 	c.lead(in.nextDue, &out)
 	for c.rn.HasReady() {
 		c.take(c.rn.Ready(), &out)
@@ -204,9 +225,27 @@ func (c *core) observeState(out *output) {
 		out.changed = true
 	}
 	if c.isLeader && (!isLeader || st.GetTerm() != c.term) {
-		out.lost, c.firing = true, false
+		out.lost, c.firing, c.skipped = true, false, false
+		for _, reads := range c.reading {
+			out.unread = append(out.unread, reads...)
+		}
+		clear(c.reading)
 	}
 	c.leader, c.term, c.isLeader = st.Lead, st.GetTerm(), isLeader
+}
+
+// read asks the other voters whether this node still leads, once for all reads of a step (raft thesis, section 6.4). Heartbeats
+// repeat the question until it is answered or leadership is lost.
+func (c *core) read(reads []*read, out *output) {
+	switch {
+	case len(reads) == 0:
+	case !c.isLeader:
+		out.unread = append(out.unread, reads...)
+	default:
+		c.readRound++
+		c.reading[c.readRound] = slices.Clone(reads)
+		c.rn.ReadIndex(binary.LittleEndian.AppendUint64(nil, c.readRound))
+	}
 }
 
 // lead does what only a leader may: it proposes what is queued, and its own duties.
@@ -218,9 +257,9 @@ func (c *core) lead(nextDue int64, out *output) {
 	if c.appends >= maxAppends {
 		return
 	}
-	if c.skipTo > 0 {
+	if c.skipTo > 0 && !c.skipped {
+		c.skipped = true
 		c.propose([]*proposal{{data: engine.Skip(c.skipTo).AppendTo(nil)}}, out)
-		c.skipTo = 0
 	}
 	if !c.firing && nextDue <= c.clock.now() {
 		c.firing = true
@@ -257,7 +296,7 @@ func (c *core) leaderName() string {
 func (c *core) nextBatch(out *output) (batch []*proposal, size int) {
 	n := 0
 	for _, p := range c.queue {
-		if len(batch) > 0 && size+len(p.data) > maxEntryBytes {
+		if len(batch) == maxEntryCommands || len(batch) > 0 && size+len(p.data) > maxEntryBytes {
 			break
 		}
 		n++
@@ -297,12 +336,20 @@ func (c *core) propose(batch []*proposal, out *output) {
 		kind = engine.ErrBusy // the leader's log is full of uncommitted entries
 	}
 	for _, p := range batch {
+		c.fireRefused = c.fireRefused || p.fire // tried again with the next tick
 		out.refused = append(out.refused, refusal{p, engine.Errorf(kind, "shard %d: %v", c.shard, err)})
 	}
 }
 
 // take turns raft's Ready into tasks. Several Readys of one step become one append and one apply.
 func (c *core) take(rd raft.Ready, out *output) {
+	for _, rs := range rd.ReadStates {
+		round := binary.LittleEndian.Uint64(rs.RequestCtx)
+		if reads, ok := c.reading[round]; ok {
+			out.readable = append(out.readable, readable{rs.Index, reads})
+			delete(c.reading, round)
+		}
+	}
 	for _, m := range rd.Messages {
 		switch m.GetTo() {
 		case raft.LocalAppendThread:
@@ -358,7 +405,7 @@ func mergeEntries(es, more []*raftpb.Entry) []*raftpb.Entry {
 
 // wakeAt returns when the leader has to be stepped for its timers, in shard time, or NoTimer.
 func (c *core) wakeAt(nextDue int64) int64 {
-	if !c.isLeader || c.firing {
+	if !c.isLeader || c.firing || c.appends >= maxAppends {
 		return math.MaxInt64
 	}
 	return nextDue

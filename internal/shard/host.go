@@ -81,7 +81,6 @@ func Open(c Config) (*Host, error) {
 	}
 	if err := h.open(); err != nil {
 		h.stopOnce()
-		h.running.Wait()
 		return nil, errors.Join(err, h.releaseAfterFailedOpen())
 	}
 	return h, nil
@@ -216,15 +215,18 @@ func (s *shard) reconcile(applied engine.Applied) error {
 	if applied.Index+1 < first {
 		return fmt.Errorf("shard %d: the state ends at index %d, but the log begins at %d: part of the state has been lost", s.id, applied.Index, first)
 	}
-	if applied.Index <= last {
+	// A tail that was never committed may reach past an installed snapshot: the terms tell.
+	if term, err := s.log.Term(applied.Index); applied.Index == 0 || err == nil && term == applied.Term {
 		return nil
 	}
 	installed, err := s.installed(applied.Index)
 	if err != nil {
 		return err
 	}
-	if s.log.Reserved() == 0 && !installed {
-		return fmt.Errorf("shard %d: the log ends at index %d, but the state is at %d: part of the log has been lost", s.id, last, applied.Index)
+	lostTail := s.log.Reserved() > 0 && len(s.host.cfg.Voters) == 1
+	if !lostTail && !installed {
+		return fmt.Errorf("shard %d: the log ends at index %d, but the state is at %d of term %d: part of the log has been lost",
+			s.id, last, applied.Index, applied.Term)
 	}
 	hs := s.log.HardState()
 	hs.Term = new(max(hs.GetTerm(), applied.Term))
@@ -345,15 +347,25 @@ func (h *Host) Query(ctx context.Context, id engine.ShardID, q engine.Query) err
 	if int(id) >= len(h.shards) {
 		return engine.Errorf(engine.ErrInvalid, "no shard %d: the node has %d", id, len(h.shards))
 	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	h.rate.count.Add(1)
 	return h.shards[id].query(ctx, q)
 }
 
 // Receive takes raft messages of other nodes.
 func (h *Host) Receive(id uint16, msgs []*raftpb.Message) {
-	if int(id) < len(h.shards) {
-		h.shards[id].mail.put(func(in *input) { in.messages = append(in.messages, msgs...) })
+	if int(id) >= len(h.shards) || h.closing.Load() {
+		return
 	}
+	h.shards[id].mail.put(func(in *input) {
+		for _, m := range msgs {
+			if m.GetType() != raftpb.MsgSnap { // those come with their rows, by ReceiveSnapshot
+				in.messages = append(in.messages, m)
+			}
+		}
+	})
 }
 
 // enter admits a call that may read the state, which stays open until it leaves.
@@ -424,14 +436,8 @@ func (h *Host) close() error {
 	h.closing.Store(true)
 	h.drain()
 	h.stopOnce()
-	if err := h.Err(); err != nil {
-		return h.closeFailed(err)
-	}
-	h.running.Wait()
-	h.awaitUsers()
-	h.writer.close()
-	if err := h.Err(); err != nil {
-		return h.closeFailed(err)
+	if err := h.awaitGoroutines(); err != nil {
+		return err
 	}
 	for _, s := range h.shards {
 		s.exports.close()
@@ -442,22 +448,33 @@ func (h *Host) close() error {
 	return errors.Join(h.ual.Close(), h.lock.Close())
 }
 
-// closeFailed leaves the directory as it is, and locked until the process ends: Pebble may be stuck in the operation that
-// failed, and with it the applier, so nothing of it is called and the goroutines are given some time, not all time.
-func (h *Host) closeFailed(reason error) error {
+// awaitGoroutines returns when all goroutines and callers have ended, or an error if the node has failed. Pebble may then be
+// stuck in the operation that failed, and with it the applier, so they are given some time, not all time; the directory is left as
+// it is, and locked until the process ends.
+func (h *Host) awaitGoroutines() error {
 	done := make(chan struct{})
 	go func() {
+		defer close(done)
 		h.running.Wait()
-		h.writer.close()
-		close(done)
+		h.awaitUsers()
+		if h.launched {
+			h.writer.close()
+		}
 	}()
-	t := time.NewTimer(drainTime)
-	defer t.Stop()
 	select {
 	case <-done:
-	case <-t.C:
+	case <-h.failed:
+		t := time.NewTimer(drainTime)
+		defer t.Stop()
+		select {
+		case <-done:
+		case <-t.C:
+		}
 	}
-	return fmt.Errorf("node had failed: %w", reason)
+	if err := h.Err(); err != nil {
+		return fmt.Errorf("node had failed: %w", err)
+	}
+	return nil
 }
 
 // drain waits until the proposals in flight have their outcome.
@@ -503,13 +520,13 @@ func (h *Host) unlessFailed(f func() error) error {
 }
 
 func (h *Host) releaseAfterFailedOpen() error {
-	if h.launched {
-		h.writer.close()
+	if h.awaitGoroutines() != nil {
+		return nil // the reason is known
 	}
 	var errs []error
-	if h.db != nil && h.Err() == nil {
+	if h.db != nil {
 		errs = append(errs, h.unlessFailed(h.db.Close))
 	}
-	// Not Close: that would mark as clean what could not be opened.
+	// Not the log's Close: that would mark as clean what could not be opened.
 	return errors.Join(append(errs, h.lock.Close())...)
 }

@@ -45,6 +45,12 @@ func (h *Host) signalFlushed() {
 
 // truncate forgets the part of the log that nobody needs: what the durable state holds, less what followers may ask for.
 func (h *Host) truncate() error {
+	// Beyond its bound the log is no place for followers that lag: they get a snapshot. One shard's few entries must not keep
+	// the segments of all others either.
+	keep := h.cfg.KeepEntries
+	if h.ual.Size() > h.cfg.MaxLogBytes {
+		keep = 0
+	}
 	upTo := make(map[uint16]uint64)
 	for _, s := range h.shards {
 		durable, err := engine.DurableApplied(h.db, s.id)
@@ -52,8 +58,8 @@ func (h *Host) truncate() error {
 			return err
 		}
 		index := min(durable.Index, s.acknowledged.Load())
-		if index > h.cfg.KeepEntries && index-h.cfg.KeepEntries >= s.log.FirstIndex() {
-			upTo[uint16(s.id)] = index - h.cfg.KeepEntries
+		if index > keep && index-keep >= s.log.FirstIndex() {
+			upTo[uint16(s.id)] = index - keep
 		}
 	}
 	if len(upTo) == 0 {

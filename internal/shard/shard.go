@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,6 +59,9 @@ type shard struct {
 	hasLed bool          // owned by loop
 	led    chan struct{} // closed when this node leads for the first time
 
+	readMu  sync.Mutex // guards waiting; nothing is called under it
+	waiting []readable // whose index is not visible yet
+
 	applyMu   sync.Mutex // guards applyTasks
 	applyWork []applyWork
 	applyWake chan struct{}
@@ -97,11 +101,12 @@ func (m *mailbox) take(spare input) input {
 	clear(spare.messages)
 	clear(spare.responses)
 	clear(spare.proposals)
+	clear(spare.reads)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	in := m.in
 	m.in = input{
-		messages: spare.messages[:0], responses: spare.responses[:0], proposals: spare.proposals[:0], reports: spare.reports[:0],
+		messages: spare.messages[:0], reads: spare.reads[:0], responses: spare.responses[:0], proposals: spare.proposals[:0], reports: spare.reports[:0],
 	}
 	return in
 }
@@ -141,6 +146,7 @@ func (s *shard) step(ticks int) (wakeAt int64) {
 	s.in.ticks, s.in.nextDue = ticks, s.exec.NextDue()
 	s.carryOut(s.core.Step(s.in))
 	s.acknowledged.Store(s.core.rn.BasicStatus().Applied)
+	s.dropUnused(s.in.messages)
 	return s.core.wakeAt(s.exec.NextDue())
 }
 
@@ -168,7 +174,12 @@ func (s *shard) carryOut(out output) {
 	}
 	if out.lost {
 		s.abandon()
+		s.exec.WakeAll() // queries that wait ask the next leader
 	}
+	for _, r := range out.unread {
+		r.done <- s.notLeader()
+	}
+	s.admit(out.readable)
 	for _, r := range out.refused {
 		s.finish(r.p, engine.Outcome{Err: r.err})
 	}
@@ -204,7 +215,7 @@ func (s *shard) abandon() {
 
 // finish answers the caller of a proposal.
 func (s *shard) finish(p *proposal, o engine.Outcome) {
-	if p.fire {
+	if p.fire && o.Err == nil {
 		s.mail.put(func(in *input) { in.fired = true })
 	}
 	if p.done == nil {
@@ -275,7 +286,7 @@ func (s *shard) reserve(u *ual.Update, a *queuedAppend) {
 	if s.host.cfg.Durability != Async || a.update == nil {
 		return
 	}
-	if lsn := uint64(s.visibleLSN.Load()); lsn+reserveAhead/2 >= s.reserved {
+	if lsn := max(s.visibleLSN.Load(), uint64(s.core.skipTo)); lsn+reserveAhead/2 >= s.reserved {
 		s.reserved = lsn + reserveAhead
 		u.Reserve, a.mustSync = s.reserved, true
 	}
@@ -400,6 +411,7 @@ func (a *applier) commit() error {
 	applied := s.exec.Applied()
 	s.visibleLSN.Store(uint64(applied.LSN))
 	s.clock.observe(applied.Stamp)
+	s.admitVisible()
 	for _, ans := range a.answers {
 		for i, p := range ans.proposals {
 			s.finish(p, a.outcomes[ans.from+i])
@@ -483,12 +495,66 @@ func (e *unknownOutcome) Unwrap() []error { return []error{engine.ErrUnknownOutc
 
 // query answers from this replica, which has to be the leader's: others may lag.
 func (s *shard) query(ctx context.Context, q engine.Query) error {
-	if !s.leading.Load() {
-		return engine.Errorf(engine.ErrUnavailable, "shard %d: node %d is not its leader", s.id, s.host.cfg.NodeID)
+	if err := s.mayAnswer(); err != nil {
+		return err
 	}
-	err := s.exec.Query(ctx, q, s.clock.now, s.host.ctx.Done())
+	if len(s.host.cfg.Voters) > 1 {
+		if err := s.linearize(ctx); err != nil {
+			return err
+		}
+	}
+	err := s.exec.Query(ctx, q, engine.Replica{Now: s.clock.now, May: s.mayAnswer, Stop: s.host.ctx.Done()})
 	if errors.Is(err, engine.ErrClosed) {
 		return s.host.stopError()
 	}
 	return err
+}
+
+func (s *shard) mayAnswer() error {
+	if s.leading.Load() {
+		return nil
+	}
+	return s.notLeader()
+}
+
+func (s *shard) notLeader() error {
+	return engine.Errorf(engine.ErrUnavailable, "shard %d: node %d is not its leader", s.id, s.host.cfg.NodeID)
+}
+
+// linearize waits until this replica is known to lead, and to have applied everything that was acknowledged before. A leader that
+// was cut off or paused learns here that there is another.
+func (s *shard) linearize(ctx context.Context) error {
+	r := &read{done: make(chan error, 1)}
+	s.mail.put(func(in *input) { in.reads = append(in.reads, r) })
+	select {
+	case err := <-r.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.host.ctx.Done():
+		return s.host.stopError()
+	}
+}
+
+// admit lets reads go on whose index queries can see; the others wait for the applier.
+func (s *shard) admit(reads []readable) {
+	s.readMu.Lock()
+	s.waiting = append(s.waiting, reads...)
+	s.readMu.Unlock()
+	s.admitVisible()
+}
+
+func (s *shard) admitVisible() {
+	s.readMu.Lock()
+	defer s.readMu.Unlock()
+	visible := s.exec.Visible()
+	s.waiting = slices.DeleteFunc(s.waiting, func(r readable) bool {
+		if r.index > visible {
+			return false
+		}
+		for _, one := range r.reads {
+			one.done <- nil
+		}
+		return true
+	})
 }

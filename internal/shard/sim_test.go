@@ -541,7 +541,7 @@ func (s *sim) sumIsRight() bool {
 			return false
 		}
 		q := toy.Sum{Namespace: toySpread}
-		must(s.t, sh.exec.Query(context.Background(), &q, h.shards[id].clock.now, nil))
+		must(s.t, sh.exec.Query(context.Background(), &q, engine.Replica{Now: h.shards[id].clock.now}))
 		sum += q.Sum
 	}
 	if sum < s.added || sum > s.added+s.unknown {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
@@ -46,8 +47,9 @@ type exports struct {
 	ready map[uint64]*export
 }
 
+// export holds an iterator, not a snapshot of the database: installing a snapshot here would empty that under it.
 type export struct {
-	rows  *pebble.Snapshot
+	rows  *pebble.Iterator
 	index uint64
 }
 
@@ -57,17 +59,14 @@ const maxExports = 8
 // prepare takes the state as it is and announces it as a raft snapshot; the data of the announcement names the export.
 func (s *shard) prepareExport() (*raftpb.Snapshot, error) {
 	x := &s.exports
-	rows := s.host.db.NewSnapshot()
-	applied, err := engine.ReadApplied(rows, s.id)
-	if err != nil {
-		rows.Close()
-		return nil, err
-	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if len(x.ready) >= maxExports {
-		rows.Close()
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
+	}
+	rows, applied, err := s.stateRows()
+	if err != nil {
+		return nil, err
 	}
 	x.next++
 	x.ready[x.next] = &export{rows, applied.Index}
@@ -77,6 +76,22 @@ func (s *shard) prepareExport() (*raftpb.Snapshot, error) {
 			Index: new(applied.Index), Term: new(applied.Term), ConfState: s.confState(),
 		},
 	}, nil
+}
+
+// stateRows returns an iterator over all rows of the shard, and how far they have come.
+func (s *shard) stateRows() (*pebble.Iterator, engine.Applied, error) {
+	state := s.host.db.NewSnapshot()
+	defer state.Close()
+	applied, err := engine.ReadApplied(state, s.id)
+	if err != nil {
+		return nil, applied, err
+	}
+	lower, upper := engine.Bounds(s.id)
+	rows, err := state.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return nil, applied, fmt.Errorf("shard %d: read state: %w", s.id, err)
+	}
+	return rows, applied, nil
 }
 
 func (x *exports) take(id uint64) *export {
@@ -120,7 +135,10 @@ func (s *shard) sendSnapshot(m *raftpb.Message) {
 	s.host.running.Add(1)
 	go func() {
 		defer s.host.running.Done()
-		err := writeSnapshot(w, e.rows, s.id)
+		// A receiver that does not read must not keep the host from closing.
+		stop := context.AfterFunc(s.host.ctx, func() { w.CloseWithError(engine.ErrClosed) })
+		defer stop()
+		err := writeSnapshot(w, e.rows)
 		if closeErr := e.rows.Close(); err == nil {
 			err = closeErr
 		}
@@ -129,22 +147,16 @@ func (s *shard) sendSnapshot(m *raftpb.Message) {
 	s.host.cfg.Transport.SendSnapshot(uint16(s.id), m, r, report)
 }
 
-// writeSnapshot writes the rows of a shard.
-func writeSnapshot(dst io.Writer, rows pebble.Reader, shard engine.ShardID) error {
+// writeSnapshot writes the rows of a shard; the iterator stays the caller's.
+func writeSnapshot(dst io.Writer, it *pebble.Iterator) error {
 	w := bufio.NewWriter(dst)
 	w.WriteString(snapshotMagic)
-	lower, upper := engine.Bounds(shard)
-	it, err := rows.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
-	if err != nil {
-		return fmt.Errorf("shard %d: write snapshot: %w", shard, err)
-	}
 	var block []byte
 	count := uint64(0)
 	for ok := it.First(); ok; ok = it.Next() {
 		value, err := it.ValueAndErr()
 		if err != nil {
-			it.Close()
-			return fmt.Errorf("shard %d: write snapshot: %w", shard, err)
+			return fmt.Errorf("write snapshot: %w", err)
 		}
 		block = codec.AppendBytes(codec.AppendBytes(block, it.Key()), value)
 		count++
@@ -153,8 +165,8 @@ func writeSnapshot(dst io.Writer, rows pebble.Reader, shard engine.ShardID) erro
 			block = block[:0]
 		}
 	}
-	if err := it.Close(); err != nil {
-		return fmt.Errorf("shard %d: write snapshot: %w", shard, err)
+	if err := it.Error(); err != nil {
+		return fmt.Errorf("write snapshot: %w", err)
 	}
 	if len(block) > 0 {
 		writeBlock(w, uint32(len(block)), block)
@@ -261,7 +273,23 @@ func (h *Host) ReceiveSnapshot(id uint16, m *raftpb.Message, body io.Reader) err
 	return nil
 }
 
-// spoolPrefix begins the names of received snapshots. One that raft has no use for stays until the node restarts.
+// dropUnused removes the tables of snapshots that the core was given in this step and has no use for.
+func (s *shard) dropUnused(messages []*raftpb.Message) {
+	for _, m := range messages {
+		if m.GetType() != raftpb.MsgSnap {
+			continue
+		}
+		name := string(m.GetSnapshot().GetData())
+		used := slices.ContainsFunc(s.held, func(t *appendTask) bool {
+			return t.snapshot != nil && string(t.snapshot.GetData()) == name
+		})
+		if !used {
+			_ = s.host.fs.Remove(s.host.fs.PathJoin(s.host.stateDir, name))
+		}
+	}
+}
+
+// spoolPrefix begins the names of received snapshots.
 const spoolPrefix = "snapshot-"
 
 // removeSpools removes received snapshots whose names begin with prefix.
@@ -319,6 +347,8 @@ func (s *shard) install(t *appendTask) error {
 	s.visibleLSN.Store(uint64(s.exec.Applied().LSN))
 	s.clock.observe(s.exec.Applied().Stamp)
 	s.host.log.Info("installed snapshot", "shard", s.id, "index", index)
+	s.exec.WakeAll()
+	s.admitVisible()
 	s.mail.put(func(in *input) { in.installed = true })
 	return nil
 }

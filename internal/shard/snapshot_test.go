@@ -30,7 +30,12 @@ func exported(t testing.TB, counters int) []byte {
 		}
 	}
 	var b bytes.Buffer
-	if err := writeSnapshot(&b, h.db, 0); err != nil {
+	rows, _, err := h.shards[0].stateRows()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	if err := writeSnapshot(&b, rows); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
