@@ -33,6 +33,7 @@ var (
 	ErrInvalid        = engine.ErrInvalid
 	ErrBusy           = engine.ErrBusy
 	ErrUnavailable    = engine.ErrUnavailable
+	ErrInUse          = engine.ErrInUse          // another node has the data directory; also ErrUnavailable
 	ErrUnknownOutcome = engine.ErrUnknownOutcome // a write that may or may not have happened; also ErrUnavailable
 	ErrClosed         = engine.ErrClosed
 	ErrUnauthorized   = engine.ErrUnauthorized
@@ -79,7 +80,7 @@ type Node struct {
 // Open opens the node of a data directory, or creates it, and returns once all its shards can be written to. It brings the state
 // forward from the log, so after a crash it takes up to a few seconds.
 //
-// Errors: ErrInvalid naming every bad field; ErrUnavailable if another process holds the directory; an error naming what it found
+// Errors: ErrInvalid naming every bad field; ErrInUse if another node, of this or another process, has the directory; an error naming what it found
 // if the directory is of a newer format, has another number of shards, or is damaged (nothing is changed then).
 func Open(c Config) (*Node, error) {
 	host, err := shard.Open(shard.Config{
@@ -110,11 +111,11 @@ func (n *Node) Namespaces() *Namespaces { return engine.NewNamespaces(n.router) 
 // MaxValueSize returns the configured limit for values and payloads, in bytes.
 func (n *Node) MaxValueSize() int { return n.maxValue }
 
-// Stats returns figures about the node.
+// Stats returns figures about the node. ErrClosed once it is being closed; a node that has failed still tells them.
 func (n *Node) Stats(context.Context) (Stats, error) {
-	s := n.host.Stats()
+	s, err := n.host.Stats()
 	s.Version = Version
-	return s, nil
+	return s, err
 }
 
 // Err returns what made the node fail, or nil. A failed node answers nothing but ErrUnavailable until it is opened again.
@@ -126,21 +127,39 @@ func (n *Node) Close() error { return n.host.Close() }
 
 // Names of types that live in internal packages.
 type (
-	// Stats is what Node.Stats returns.
+	// Stats is what Node.Stats returns: version, start, state ("ok", "no quorum", "failed"), calls so far and per second,
+	// waiting queries, and a list each of nodes and of shards.
 	Stats = shard.Stats
-	// Txn collects the conditions and operations of a transaction.
+	// Txn collects the parts of a transaction over one namespace, up to 1,000 of them and 4 MiB. All conditions hold and all
+	// operations succeed, in order and in one log entry, or nothing happens:
+	//
+	//	(*Txn) If(conditions ...Condition) *Txn           checked before the first operation
+	//	(*Txn) Do(ops ...Op) *Txn                         each sees what the ones before it did
+	//	(*Txn) Commit(ctx) (*TxnResult, error)
+	//
+	// When Commit returns nil, all of it is committed and visible. After a ctx error or ErrUnknownOutcome it may or may not have
+	// happened, as a whole. Errors: *TxnError; ErrInvalid if it is empty, exceeds the limits, or its names live in several
+	// shards of a spread namespace (names with a common {tag} share one).
 	Txn = engine.Txn
-	// TxnResult holds what the operations of a transaction returned.
+	// TxnResult holds in Values what each operation of Do returned, in order; the operation's documentation names the type.
 	TxnResult = engine.TxnResult
-	// TxnError names the condition or operation that made a transaction fail.
+	// TxnError says which part was refused: Index counts from 0 among the conditions (Condition is true) or the operations. It
+	// unwraps to the reason, such as a *kv.ConflictError.
 	TxnError = engine.TxnError
 	// Op is an operation of a transaction, made by kv.PutOp and its siblings.
 	Op = engine.Op
 	// Condition is a condition of a transaction, made by kv.RevisionIs and its siblings.
 	Condition = engine.Condition
-	// Namespaces creates and lists namespaces.
+	// Namespaces creates and lists namespaces:
+	//
+	//	(*Namespaces) Create(ctx, name, opts ...) error                   Spread() is the one option; ErrExists
+	//	(*Namespaces) Get(ctx, name) (NamespaceInfo, error)               ErrNotFound
+	//	(*Namespaces) Page(ctx, after, limit) ([]NamespaceInfo, error)    in order of names
+	//	(*Namespaces) All(ctx) iter.Seq2[NamespaceInfo, error]
+	//
+	// A first write creates a namespace too, not spread. "default" always exists; names that begin with "_" are floe's own.
 	Namespaces = engine.Namespaces
-	// NamespaceInfo describes a namespace.
+	// NamespaceInfo has Name, Spread, CreatedAt, and Counts: how many keys, bytes, streams, queues ... it holds.
 	NamespaceInfo = engine.NamespaceInfo
 )
 

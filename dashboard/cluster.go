@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
-	"github.com/floedb/floe/internal/engine"
 )
 
 var clusterRoutes = []route{
@@ -105,8 +104,8 @@ func (h *handler) metrics(ctx context.Context, _ nothing) (metrics, error) {
 			return metrics{}, err
 		}
 		m.KVNamespaces++
-		m.Streams += info.Counts[engine.CountStreams]
-		m.Queues += info.Counts[engine.CountQueues]
+		m.Streams += info.Counts.Streams
+		m.Queues += info.Counts.Queues
 	}
 	return m, nil
 }

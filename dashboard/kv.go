@@ -33,11 +33,11 @@ func (h *handler) kvNamespaces(ctx context.Context, q namespacesRequest) ([]kvNa
 	return listNamespaces(ctx, h, q, func(info floe.NamespaceInfo) kvNamespace {
 		return kvNamespace{
 			Name:        info.Name,
-			KeyCount:    info.Counts[engine.CountKeys],
-			BytesStored: info.Counts[engine.CountKeyBytes],
-			GetOps:      info.Reads,
-			SetOps:      info.Counts[engine.CountKeySets],
-			DeleteOps:   info.Counts[engine.CountKeyDeletes],
+			KeyCount:    info.Counts.Keys,
+			BytesStored: info.Counts.KeyBytes,
+			GetOps:      info.Counts.KeyReads,
+			SetOps:      info.Counts.KeySets,
+			DeleteOps:   info.Counts.KeyDeletes,
 		}
 	})
 }

@@ -33,12 +33,12 @@ type namespaceSummary struct {
 func summarizeNamespace(info floe.NamespaceInfo) namespaceSummary {
 	return namespaceSummary{
 		Name:            info.Name,
-		StreamCount:     info.Counts[engine.CountStreams],
-		QueueCount:      info.Counts[engine.CountQueues],
-		KVCount:         info.Counts[engine.CountKeys],
-		WorkflowCount:   info.Counts[engine.CountWorkflows],
-		ProcessingCount: info.Counts[engine.CountJobs],
-		ActionCount:     info.Counts[engine.CountActions],
+		StreamCount:     info.Counts.Streams,
+		QueueCount:      info.Counts.Queues,
+		KVCount:         info.Counts.Keys,
+		WorkflowCount:   info.Counts.Workflows,
+		ProcessingCount: info.Counts.Jobs,
+		ActionCount:     info.Counts.Actions,
 		IsSystem:        engine.IsSystem(info.Name),
 	}
 }
@@ -108,7 +108,20 @@ func (h *handler) namespace(ctx context.Context, q namespaceRequest) (namespaceD
 	if err != nil {
 		return namespaceDetail{}, err
 	}
-	return namespaceDetail{summarizeNamespace(info), info.CreatedAt}, nil
+	return namespaceDetail{summarizeNamespace(info), info.CreatedAt.UnixMilli()}, nil
+}
+
+// listRequest asks for limit items of a namespace whose names come after one.
+type listRequest struct {
+	namespace string
+	after     string
+	limit     int
+}
+
+func (q *listRequest) parse(in *input) {
+	q.namespace = in.namespace()
+	q.after = in.text("after")
+	q.limit = int(in.integer("limit", pageLimit))
 }
 
 // streamSummary is an item of a listing of streams.
@@ -122,7 +135,7 @@ type streamSummary struct {
 }
 
 // namespaceStreams answers for a node that has no streams yet.
-func (h *handler) namespaceStreams(context.Context, namespaceRequest) ([]streamSummary, error) {
+func (h *handler) namespaceStreams(context.Context, listRequest) ([]streamSummary, error) {
 	return []streamSummary{}, nil
 }
 
@@ -140,7 +153,7 @@ type queueSummary struct {
 }
 
 // namespaceQueues answers for a node that has no queues yet.
-func (h *handler) namespaceQueues(context.Context, namespaceRequest) ([]queueSummary, error) {
+func (h *handler) namespaceQueues(context.Context, listRequest) ([]queueSummary, error) {
 	return []queueSummary{}, nil
 }
 

@@ -28,7 +28,9 @@ var namespaceContract = []contractRow{
 	{"GET /api/v1/namespaces/:namespace", "/api/v1/namespaces/shop?namespace=wide", "", 400, failure},
 	{"GET /api/v1/namespaces/:namespace/streams", "/api/v1/namespaces/shop/streams", "", 200, items{}},
 	{"GET /api/v1/namespaces/:namespace/streams", "/api/v1/namespaces/nowhere/streams", "", 200, items{}},
+	{"GET /api/v1/namespaces/:namespace/streams", "/api/v1/namespaces/shop/streams?limit=1001", "", 400, failure},
 	{"GET /api/v1/namespaces/:namespace/queues", "/api/v1/namespaces/shop/queues", "", 200, items{}},
+	{"GET /api/v1/namespaces/:namespace/queues", "/api/v1/namespaces/shop/queues?after=x&after=y", "", 400, failure},
 	{"GET /api/v1/namespaces/:namespace/kv", "/api/v1/namespaces/wide/kv", "", 200, list{scanItemShape}},
 	{"GET /api/v1/namespaces/:namespace/kv", "/api/v1/namespaces/wide/kv?limit=1&after=w1", "", 200, items{
 		fields{"key": is{"w2"}, "size": is{1}, "version": integer},

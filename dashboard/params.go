@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"encoding/base64"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,7 +29,9 @@ func (s span) parse(text string) (n int64, ok bool) {
 
 // param returns a query parameter, which may be given once.
 func (in *input) param(name string) (value string, given bool) {
-	in.asked = append(in.asked, name)
+	if !slices.Contains(in.asked, name) {
+		in.asked = append(in.asked, name)
+	}
 	values := in.query[name]
 	if len(values) == 0 {
 		return "", false

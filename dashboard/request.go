@@ -23,7 +23,9 @@ type input struct {
 	object   *object
 	held     int64 // bytes of the body in memory
 	bodyRead bool
-	err      error
+
+	namespaced bool // namespace has been called
+	err        error
 }
 
 func newInput(h *handler, r *http.Request, path httprouter.Params) *input {
@@ -51,6 +53,9 @@ func (in *input) check(err error) {
 func (in *input) finish() error {
 	if in.object != nil {
 		in.object.finish()
+	}
+	if !in.namespaced { // the parameter is accepted everywhere, and checked everywhere
+		in.namespace()
 	}
 	if in.request.Method == http.MethodDelete {
 		in.refuseUnknown()
@@ -81,6 +86,7 @@ func (in *input) segment(name string) string {
 // namespace returns the namespace that the path names, else the parameter, else the default one. If both name one, they must
 // agree.
 func (in *input) namespace() string {
+	in.namespaced = true
 	name, given := in.param("namespace")
 	if in.path.ByName("namespace") != "" {
 		segment := in.segment("namespace")

@@ -387,8 +387,8 @@ func TestManyTombstones(t *testing.T) {
 		}
 	}
 	q := engine.NamespaceQuery{Name: "n"}
-	if err := r.Query(ctx, 0, &q); err != nil || q.Info.Counts[engine.CountDeadKeys] != int64(kept) {
-		t.Errorf("there are %d tombstones, %v, want %d", q.Info.Counts[engine.CountDeadKeys], err, kept)
+	if err := r.Query(ctx, 0, &q); err != nil || q.Info.Counts.DeadKeys != int64(kept) {
+		t.Errorf("there are %d tombstones, %v, want %d", q.Info.Counts.DeadKeys, err, kept)
 	}
 	for _, i := range []int{0, 1, 499, 500, 501, total - 1} {
 		forgotten := i < total-kept

@@ -31,8 +31,8 @@ func (s *Store) JSONGet(ctx context.Context, key, path string) ([]byte, error) {
 }
 
 // JSONSet stores raw JSON at a path of the document at key, atomically; an expiry stays. Missing objects on the way are
-// created, as is the document itself; an array is extended by the index that equals its length, or by -1. Paths are as for
-// JSONGet, but of names and indexes only.
+// created (always objects: set an empty array first where one is wanted), as is the document itself; an array is extended by the
+// index that equals its length, or by -1. Paths are as for JSONGet, but of names and indexes only.
 //
 // Errors: ErrInvalid if raw or the value is not JSON, the path is malformed, leads through a number or string, or past the end of
 // an array, or the result exceeds the limit for values.

@@ -390,8 +390,8 @@ func (s *script) counts() {
 		return
 	}
 	c := q.Info.Counts
-	s.printf("counts: keys %d, bytes %d, sets %d, deletes %d, tombstones %d", c[engine.CountKeys], c[engine.CountKeyBytes],
-		c[engine.CountKeySets], c[engine.CountKeyDeletes], c[engine.CountDeadKeys])
+	s.printf("counts: keys %d, bytes %d, sets %d, deletes %d, tombstones %d", c.Keys, c.KeyBytes,
+		c.KeySets, c.KeyDeletes, c.DeadKeys)
 }
 
 func (s *script) timers() {

@@ -94,7 +94,7 @@ func openNode(c *config, log *slog.Logger) (*floe.Node, error) {
 	}
 	node, err := floe.Open(floe.Config{DataDir: c.dataDir, Shards: c.shards, Durability: c.durability, Logger: log})
 	switch {
-	case errors.Is(err, floe.ErrUnavailable):
+	case errors.Is(err, floe.ErrInUse):
 		err = &hintedError{err, "stop the other node, or choose another directory with --data-dir"}
 	case errors.Is(err, floe.ErrInvalid) && c.shards != 0:
 		err = &hintedError{fmt.Errorf("%s: %w", c.spelled["shards"], err), "leave out --shards to take what the directory has"}

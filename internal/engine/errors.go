@@ -29,6 +29,8 @@ var (
 	ErrClosed = errors.New("closed")
 	// ErrUnavailable: the shard has no leader here or the node has failed; the message says which.
 	ErrUnavailable = errors.New("unavailable")
+	// ErrInUse: another node has the data directory. It also matches ErrUnavailable.
+	ErrInUse = fmt.Errorf("in use: %w", ErrUnavailable)
 	// ErrUnknownOutcome: the write may or may not have taken effect, for example because leadership was lost meanwhile.
 	// It also matches ErrUnavailable.
 	ErrUnknownOutcome = fmt.Errorf("outcome unknown: %w", ErrUnavailable)

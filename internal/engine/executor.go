@@ -138,13 +138,11 @@ func (x *Executor) restoreNamespaces() error {
 	x.dir.byName, x.dir.byID, x.dir.dirty = make(map[string]*namespace), nil, nil
 	x.dir.mu.Unlock()
 	return x.scanRows([]byte{'n'}, func(k, value []byte) error {
-		info, err := decodeNamespace(value)
+		ns, err := decodeNamespace(value)
 		if err != nil {
 			return err
 		}
-		ns := &namespace{
-			id: uint32(len(x.dir.byID)), name: info.Name, spread: info.Spread, createdAt: info.CreatedAt, counts: info.Counts,
-		}
+		ns.id = uint32(len(x.dir.byID))
 		if len(k) != 5 || binary.BigEndian.Uint32(k[1:]) != ns.id {
 			return fmt.Errorf("namespace row %x out of order, want number %d", k, ns.id)
 		}

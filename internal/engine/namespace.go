@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/key"
@@ -33,22 +34,47 @@ const (
 	numCounters
 )
 
-// Counts holds the counters of a namespace.
-type Counts [numCounters]int64
+// counters holds the counters of a namespace in one shard.
+type counters [numCounters]int64
 
-func (c *Counts) add(d *Counts) {
-	for i := range c {
-		c[i] += d[i]
+// Counts says what is in a namespace. The numbers are kept by the machines; nothing is scanned.
+type Counts struct {
+	Keys         int64 // KV: keys that exist
+	KeyBytes     int64 // KV: bytes of their keys and values
+	KeyReads     int64 // KV: reads answered by this node since it started
+	KeySets      int64 // KV: values written, ever
+	KeyDeletes   int64 // KV: keys deleted, ever; not those that expired
+	DeadKeys     int64 // KV: deleted and expired keys whose history is still kept
+	Streams      int64
+	Queues       int64
+	Measurements int64
+	Actions      int64
+	Workflows    int64
+	Jobs         int64
+}
+
+func (c *counters) public(reads int64) Counts {
+	return Counts{
+		Keys: c[CountKeys], KeyBytes: c[CountKeyBytes], KeyReads: reads, KeySets: c[CountKeySets], KeyDeletes: c[CountKeyDeletes],
+		DeadKeys: c[CountDeadKeys], Streams: c[CountStreams], Queues: c[CountQueues], Measurements: c[CountMeasurements],
+		Actions: c[CountActions], Workflows: c[CountWorkflows], Jobs: c[CountJobs],
 	}
 }
 
-// NamespaceInfo describes a namespace as one shard or, after merging, the whole node knows it.
+func (c Counts) plus(d Counts) Counts {
+	return Counts{
+		c.Keys + d.Keys, c.KeyBytes + d.KeyBytes, c.KeyReads + d.KeyReads, c.KeySets + d.KeySets, c.KeyDeletes + d.KeyDeletes,
+		c.DeadKeys + d.DeadKeys, c.Streams + d.Streams, c.Queues + d.Queues, c.Measurements + d.Measurements, c.Actions + d.Actions,
+		c.Workflows + d.Workflows, c.Jobs + d.Jobs,
+	}
+}
+
+// NamespaceInfo describes a namespace.
 type NamespaceInfo struct {
 	Name      string
-	Spread    bool
-	CreatedAt int64 // ms since the epoch
+	Spread    bool // its contents are spread over all shards
+	CreatedAt time.Time
 	Counts    Counts
-	Reads     int64 // KV reads answered by this node since it started
 }
 
 // namespace is what a shard knows of a namespace. Row keys carry its small number instead of its name; the number is the
@@ -61,8 +87,8 @@ type namespace struct {
 	name      string
 	spread    bool
 	createdAt int64
-	counts    Counts // owned by the executor
-	dirty     bool   // counts differ from the row
+	counts    counters // owned by the executor
+	dirty     bool     // counts differ from the row
 	reads     atomic.Int64
 }
 
@@ -81,25 +107,25 @@ func (n *namespace) encode(dst []byte) []byte {
 	return dst
 }
 
-func decodeNamespace(row []byte) (NamespaceInfo, error) {
+func decodeNamespace(row []byte) (*namespace, error) {
 	r := codec.NewReader(row)
 	if v := r.Byte(); v != 1 {
-		return NamespaceInfo{}, fmt.Errorf("namespace row: %w: version %d", codec.ErrCorrupt, v)
+		return nil, fmt.Errorf("namespace row: %w: version %d", codec.ErrCorrupt, v)
 	}
-	info := NamespaceInfo{Name: r.String(), Spread: r.Bool(), CreatedAt: r.Varint()}
+	ns := &namespace{name: r.String(), spread: r.Bool(), createdAt: r.Varint()}
 	for i := range r.Uvarint() {
 		c := r.Varint()
 		if r.Err() != nil {
 			break
 		}
 		if i < uint64(numCounters) {
-			info.Counts[i] = c
+			ns.counts[i] = c
 		}
 	}
 	if err := r.Done(); err != nil {
-		return NamespaceInfo{}, fmt.Errorf("namespace row: %w", err)
+		return nil, fmt.Errorf("namespace row: %w", err)
 	}
-	return info, nil
+	return ns, nil
 }
 
 // directory is a shard's namespaces in memory. The executor alone changes it; queries look names up.
@@ -291,9 +317,11 @@ func (v *View) namespaceInfo(ns *namespace) (info NamespaceInfo, found bool, err
 	if err != nil || !found {
 		return info, false, err
 	}
-	if info, err = decodeNamespace(row); err != nil {
+	got, err := decodeNamespace(row)
+	if err != nil {
 		return info, false, err
 	}
-	info.Reads = ns.reads.Load()
-	return info, true, nil
+	return NamespaceInfo{
+		Name: got.name, Spread: got.spread, CreatedAt: time.UnixMilli(got.createdAt), Counts: got.counts.public(ns.reads.Load()),
+	}, true, nil
 }

@@ -66,14 +66,11 @@ func (n *Namespaces) Get(ctx context.Context, name string) (NamespaceInfo, error
 
 // merge adds one shard's knowledge; the home shard's record says when the namespace was created.
 func merge(into *NamespaceInfo, part NamespaceInfo, home bool) {
-	counts, reads := into.Counts, into.Reads
+	sum := into.Counts.plus(part.Counts)
 	if home || into.Name == "" {
 		*into = part
-	} else {
-		into.Counts, into.Reads = part.Counts, part.Reads
 	}
-	into.Counts.add(&counts)
-	into.Reads += reads
+	into.Counts = sum
 }
 
 // Page returns up to limit namespaces whose names come after the given one, in order of their names.

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
-	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/kv"
 )
 
@@ -298,8 +297,8 @@ func checkCounts(t *testing.T, node *floe.Node) {
 		}
 		keys, bytes = keys+1, bytes+int64(len(it.Key)+it.Size)
 	}
-	if info.Counts[engine.CountKeys] != keys || info.Counts[engine.CountKeyBytes] != bytes {
-		t.Errorf("counted %d keys with %d bytes, there are %d with %d", info.Counts[engine.CountKeys],
-			info.Counts[engine.CountKeyBytes], keys, bytes)
+	if info.Counts.Keys != keys || info.Counts.KeyBytes != bytes {
+		t.Errorf("counted %d keys with %d bytes, there are %d with %d", info.Counts.Keys,
+			info.Counts.KeyBytes, keys, bytes)
 	}
 }

@@ -267,7 +267,7 @@ func TestCloseEndsWaiters(t *testing.T) {
 	}
 	poll := time.NewTicker(time.Millisecond)
 	defer poll.Stop()
-	for h.Stats().Waiting < 2 {
+	for stats(t, h).Waiting < 2 {
 		<-poll.C
 	}
 	closeHost(t, h)

@@ -43,7 +43,7 @@ func TestFailedSyncStopsTheNode(t *testing.T) {
 			t.Errorf("%s after the failure = %v, want ErrUnavailable with the cause", name, err)
 		}
 	}
-	if st := h.Stats(); st.State != "failed" || h.Err() == nil {
+	if st := stats(t, h); st.State != "failed" || h.Err() == nil {
 		t.Errorf("state %q, Err %v; want failed", st.State, h.Err())
 	}
 	if err := h.Close(); err == nil {
@@ -93,7 +93,7 @@ func TestAsyncLosesOnlyATail(t *testing.T) {
 				t.Fatal(err)
 			}
 			value++
-			if lsn := h.Stats().Shards[0].LSN; lsn <= highest {
+			if lsn := stats(t, h).Shards[0].LSN; lsn <= highest {
 				t.Fatalf("round %d: LSN %d was given out before, up to %d", round, lsn, highest)
 			} else {
 				highest = lsn

@@ -35,7 +35,7 @@ func lockDir(fsys vfs.FS, dir string) (io.Closer, error) {
 		return nil, fmt.Errorf("lock data directory: %w", err)
 	}
 	if err != nil {
-		return nil, engine.Errorf(engine.ErrUnavailable, "data directory %s is in use by another node: %v", dir, err)
+		return nil, engine.Errorf(engine.ErrInUse, "data directory %s is in use by another node: %v", dir, err)
 	}
 	return lock, nil
 }

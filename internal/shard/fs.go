@@ -158,6 +158,10 @@ func (h *Host) openState(dir string) (*pebble.DB, error) {
 		FlushEnd:       func(pebble.FlushInfo) { h.signalFlushed() },
 		DataCorruption: func(i pebble.DataCorruptionInfo) { h.fail(fmt.Errorf("state database: %s: %w", i.Path, i.Details)) },
 	}
+	// Pebble would create the directory for everybody to read.
+	if err := makeDir(h.fs, dir); err != nil {
+		return nil, fmt.Errorf("open state: %w", err)
+	}
 	opened := make(chan *pebble.DB, 1)
 	err := h.unlessFailed(func() error {
 		db, err := pebble.Open(dir, opts)

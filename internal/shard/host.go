@@ -80,6 +80,9 @@ func Open(c Config) (*Host, error) {
 		return nil, err
 	}
 	if err := h.open(); err != nil {
+		if cause := h.Err(); cause != nil {
+			err = cause
+		}
 		h.stopOnce()
 		return nil, errors.Join(err, h.releaseAfterFailedOpen())
 	}

@@ -340,3 +340,10 @@ func TestDirectoryIsLocked(t *testing.T) {
 }
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func stats(t *testing.T, h *Host) Stats {
+	t.Helper()
+	st, err := h.Stats()
+	must(t, err)
+	return st
+}

@@ -101,8 +101,11 @@ func (r *rate) perSecond() int64 {
 	return (r.count.Load() - r.past[oldest%rateWindow].Load()) / seconds
 }
 
-// Stats returns figures about the host.
-func (h *Host) Stats() Stats {
+// Stats returns figures about the host, ErrClosed once it is being closed.
+func (h *Host) Stats() (Stats, error) {
+	if h.closing.Load() && h.Err() == nil {
+		return Stats{}, h.stopError()
+	}
 	st := Stats{Started: h.started, State: h.state(), Commands: h.rate.count.Load(), Rate: h.rate.perSecond()}
 	for _, s := range h.shards {
 		sh := ShardStats{
@@ -117,15 +120,12 @@ func (h *Host) Stats() Stats {
 		status = "unhealthy"
 	}
 	st.Nodes = []NodeStats{{ID: strconv.FormatUint(h.cfg.NodeID, 10), Status: status, Role: "active"}}
-	return st
+	return st, nil
 }
 
 func (h *Host) state() string {
 	if h.Err() != nil {
 		return "failed"
-	}
-	if h.closing.Load() {
-		return "stopping"
 	}
 	for _, s := range h.shards {
 		if s.leader.Load() == 0 {

@@ -152,7 +152,7 @@ func TestQueryEndsWithLeadership(t *testing.T) {
 	old := c.leaderOf(ctx, 0, 0)
 	answered := make(chan error, 1)
 	go func() { answered <- c.host(old).Query(ctx, 0, &toy.Counter{Namespace: homed(0), Name: "a", Min: 2}) }()
-	until(ctx, t, "a waiting query", func() bool { return c.host(old).Stats().Waiting > 0 })
+	until(ctx, t, "a waiting query", func() bool { return stats(t, c.host(old)).Waiting > 0 })
 	c.net.Isolate(old)
 	if err := <-answered; !errors.Is(err, engine.ErrUnavailable) {
 		t.Errorf("the query ended with %v, want ErrUnavailable", err)

@@ -6,7 +6,7 @@ import "time"
 type Stats struct {
 	Version  string
 	Started  time.Time
-	State    string // "ok", "starting", "stopping", "no quorum", "failed"
+	State    string // "ok", "no quorum", "failed"
 	Commands int64  // reads and writes since the start
 	Rate     int64  // reads and writes a second, over the last 10 s
 	Waiting  int    // queries that wait: long polls and watches
