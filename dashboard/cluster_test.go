@@ -14,6 +14,8 @@ var clusterContract = []contractRow{
 		"nodes": list{fields{"id": text, "status": is{"healthy"}, "role": is{"active"}}},
 	}},
 	{"GET /api/v1/cluster/stats", "/api/v1/cluster/stats?a=1;b=2", "", 400, failure},
+	{"GET /api/v1/metrics", "/api/v1/metrics?namespace=a&namespace=b", "", 400, failure},
+	{"GET /api/v1/metrics", "/api/v1/metrics?namespace=%00", "", 400, failure},
 	{"GET /api/v1/metrics", "/api/v1/metrics?namespace=shop&unknown=1", "", 200, fields{
 		"server": fields{
 			"connections": is{1}, "subscriptions": integer, "commands_total": integer, "bytes_received": integer, "bytes_sent": integer,
