@@ -96,9 +96,6 @@ func TestServe(t *testing.T) {
 
 // TestWholeTree loads what the README has figures of.
 func TestWholeTree(t *testing.T) {
-	if testing.Short() {
-		t.Skip("loads over 100 MB")
-	}
 	var out bytes.Buffer
 	if err := run(t.Context(), []string{"-once", "-data-dir", t.TempDir()}, &out, io.Discard); err != nil {
 		t.Fatalf("run: %v, stdout\n%s", err, &out)
