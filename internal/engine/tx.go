@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -35,9 +34,6 @@ type countChange struct {
 
 // Now returns the time of the entry in ms since the epoch, stamped by the leader; within a shard it never goes back.
 func (tx *Tx) Now() int64 { return tx.now }
-
-// Time returns Now as a time.Time.
-func (tx *Tx) Time() time.Time { return time.UnixMilli(tx.now) }
 
 // LSN returns the number of the change being made.
 func (tx *Tx) LSN() LSN { return tx.lsn }

@@ -43,10 +43,9 @@ type core struct {
 	reading   map[uint64][]*read // by round
 	readRound uint64
 
-	queue      []*proposal // waiting for a place in an entry
-	queueBytes int
-	sequence   uint64
-	skipTo     engine.LSN // see Config.Durability: proposed first when this node becomes leader
+	queue    []*proposal // waiting for a place in an entry
+	sequence uint64
+	skipTo   engine.LSN // see Config.Durability: proposed first when this node becomes leader
 
 	firing      bool   // a Fire is under way
 	fireRefused bool   // raft would not take it
@@ -181,9 +180,6 @@ func (c *core) Step(in input) output {
 	}
 	c.appends -= in.appended
 	c.queue = append(c.queue, in.proposals...)
-	for _, p := range in.proposals {
-		c.queueBytes += len(p.data)
-	}
 	c.observeState(&out)
 	c.read(in.reads, &out)
 	c.lead(in.nextDue, &out)
@@ -282,7 +278,7 @@ func (c *core) refuseAll(out *output) {
 	for _, p := range c.queue {
 		out.refused = append(out.refused, refusal{p, err})
 	}
-	c.queue, c.queueBytes = c.queue[:0], 0
+	c.queue = c.queue[:0]
 }
 
 func (c *core) leaderName() string {
@@ -306,9 +302,6 @@ func (c *core) nextBatch(out *output) (batch []*proposal, size int) {
 		}
 		batch = append(batch, p)
 		size += len(p.data)
-	}
-	for _, p := range c.queue[:n] {
-		c.queueBytes -= len(p.data)
 	}
 	c.queue = append(c.queue[:0], c.queue[n:]...)
 	return batch, size

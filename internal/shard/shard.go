@@ -62,7 +62,7 @@ type shard struct {
 	readMu  sync.Mutex // guards waiting; nothing is called under it
 	waiting []readable // whose index is not visible yet
 
-	applyMu   sync.Mutex // guards applyTasks
+	applyMu   sync.Mutex // guards applyWork
 	applyWork []applyWork
 	applyWake chan struct{}
 
