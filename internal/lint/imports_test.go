@@ -11,7 +11,7 @@ import (
 // Groups of packages in the table below.
 const (
 	primitives = "kv stream stream/processing queue ts floql action workflow"
-	helpers    = "internal/key internal/codec"
+	helpers    = "internal/key internal/codec internal/plant"
 )
 
 // imports is what the packages of floe may import of floe, test files aside:
@@ -36,14 +36,17 @@ var imports = map[string]struct{ allowed, reason string }{
 	"internal/engine":   {helpers, "the engine knows no primitive and no shard, so that machines stay deterministic and testable alone"},
 	"internal/shard":    {"internal/engine internal/ual " + helpers, "a shard knows machines only through the engine"},
 	"internal/peer":     {"internal/engine internal/shard " + helpers, "the transport carries what shards say, whatever it means"},
-	"internal/ual":      {"", "the log store must be provable alone"},
+	"internal/ual":      {"internal/plant", "the log store must be provable alone"},
 	"internal/key":      {"", "helpers depend on nothing"},
 	"internal/codec":    {"", "helpers depend on nothing"},
+	"internal/plant":    {"", "helpers depend on nothing"},
 	"internal/lint":     {"", "the rules apply to the project, they are no part of it"},
 	// Suites for tests; nothing but tests imports them.
-	"internal/exercise": {". dashboard internal/engine internal/shard " + primitives, "the command line is exercised as a process"},
+	"internal/check":    {". internal/engine internal/shard internal/toy " + helpers + " " + primitives, "checkers compare what nodes answer with what they promise"},
+	"internal/bench":    {". internal/engine internal/shard internal/ual " + helpers + " " + primitives, "benchmarks measure nodes beside bare files and databases"},
+	"internal/exercise": {". dashboard internal/engine internal/shard internal/check " + primitives, "the command line is exercised as a process"},
 	"internal/toy":      {"internal/engine " + helpers, "a machine for tests is written like any other"},
-	"internal/sim":      {". internal/engine internal/shard internal/ual internal/peer " + helpers + " " + primitives, "the simulator replaces the world around shards"},
+	"internal/sim":      {". internal/engine internal/shard internal/ual internal/peer internal/check internal/toy " + helpers + " " + primitives, "the simulator replaces the world around shards"},
 }
 
 func TestImports(t *testing.T) {

@@ -1,0 +1,183 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Stepper is a Host without goroutines: whoever holds it takes every step, in any order that the goroutines of a Host could take
+// them. With a clock, a file system, a transport and random numbers that are functions of a seed, a run is one too. It is for
+// simulators and offline checks, and for one goroutine.
+type Stepper struct{ host *Host }
+
+// OpenStepper opens a host that does nothing by itself. It has neither brought the state forward from the log nor stood for
+// election.
+func OpenStepper(c Config) (*Stepper, error) {
+	c.manual = true
+	h, err := Open(c)
+	if err != nil {
+		return nil, err
+	}
+	return &Stepper{h}, nil
+}
+
+// Host returns the host, for what does not wait: figures, and what other nodes send.
+func (s *Stepper) Host() *Host { return s.host }
+
+// Shards returns the number of shards.
+func (s *Stepper) Shards() int { return len(s.host.shards) }
+
+// Campaign makes the shard stand for election in its next Step, without waiting for the election timeout.
+func (s *Stepper) Campaign(id engine.ShardID) {
+	s.host.shards[id].mail.put(func(in *input) { in.campaign = true })
+}
+
+// Step lets the shard's core take its input, and the ticks of its election clock. It returns the shard time by which it has to
+// be called again at the latest, or engine.NoTimer.
+func (s *Stepper) Step(id engine.ShardID, ticks int) (wakeAt int64) {
+	return s.host.shards[id].step(ticks)
+}
+
+// Apply carries out what the shard has committed.
+func (s *Stepper) Apply(id engine.ShardID) error { return s.host.shards[id].applyQueued() }
+
+// WriteLog writes what all shards want in the log, and syncs it if it has to be durable now.
+func (s *Stepper) WriteLog() error { return s.host.writer.round() }
+
+// SyncLog syncs what is in the log, as an Async host does from time to time.
+func (s *Stepper) SyncLog() error { return s.host.writer.sync() }
+
+// Flush makes the state durable.
+func (s *Stepper) Flush() error { return s.host.db.Flush() }
+
+// Compact rewrites all of the state.
+func (s *Stepper) Compact() error {
+	return s.host.db.Compact(context.Background(), []byte{0}, []byte{0xff, 0xff, 0xff}, false)
+}
+
+// Truncate forgets the part of the log that the durable state holds.
+func (s *Stepper) Truncate() error { return s.host.truncate() }
+
+// Submit queues a command, as Propose does, and returns where its outcome will be found.
+func (s *Stepper) Submit(id engine.ShardID, cmd engine.Command) (*Ticket, error) {
+	p, err := s.host.shards[id].submit(context.Background(), cmd)
+	if err != nil {
+		return nil, err
+	}
+	return &Ticket{p}, nil
+}
+
+// Ticket is a command on its way.
+type Ticket struct{ p *proposal }
+
+// Outcome returns what became of the command, once, when that is known.
+func (t *Ticket) Outcome() (engine.Outcome, bool) {
+	select {
+	case o := <-t.p.done:
+		return o, true
+	default:
+		return engine.Outcome{}, false
+	}
+}
+
+// Read asks for a linearizable read, and returns where the permission will be found.
+func (s *Stepper) Read(id engine.ShardID) *ReadTicket {
+	sh := s.host.shards[id]
+	r := &read{done: make(chan error, 1)}
+	sh.mail.put(func(in *input) { in.reads = append(in.reads, r) })
+	return &ReadTicket{r}
+}
+
+// ReadTicket is a read on its way.
+type ReadTicket struct{ r *read }
+
+// Ready reports whether the read is decided: with a nil error, Query sees everything that was acknowledged before Read.
+func (t *ReadTicket) Ready() (ready bool, err error) {
+	select {
+	case err := <-t.r.done:
+		return true, err
+	default:
+		return false, nil
+	}
+}
+
+// Query answers from this replica's state, whoever leads. It does not wait: what would is answered by the context's error.
+func (s *Stepper) Query(id engine.ShardID, q engine.Query) error {
+	sh := s.host.shards[id]
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return sh.exec.Query(ctx, q, engine.Replica{Now: sh.clock.now})
+}
+
+// NextDelivery returns the next message that the shard has for another, if it may be delivered yet. Its command is to be
+// submitted to the target's leader, and engine.Forget to this shard once that has been applied.
+func (s *Stepper) NextDelivery(id, target engine.ShardID, after engine.LSN) (engine.Delivery, bool, error) {
+	sh := s.host.shards[id]
+	return sh.exec.NextDelivery(target, after, sh.log.Durable())
+}
+
+// ShardState is where a replica stands.
+type ShardState struct {
+	Leads        bool
+	Leader, Term uint64
+	Applied      engine.Applied
+	First, Last  uint64           // entries in the log
+	Durable      uint64           // last entry of the log that would survive a power failure
+	NextDue      int64            // shard time of the next timer, or engine.NoTimer
+	Targets      []engine.ShardID // shards that messages wait for
+	Installing   bool             // the state holds a snapshot that the log does not begin behind yet
+}
+
+// State returns where the shard's replica stands.
+func (s *Stepper) State(id engine.ShardID) ShardState {
+	sh := s.host.shards[id]
+	return ShardState{
+		Leads: sh.core.isLeader, Leader: sh.core.leader, Term: sh.core.term, Applied: sh.exec.Applied(),
+		First: sh.log.FirstIndex(), Last: sh.log.LastIndex(), Durable: sh.log.Durable(),
+		NextDue: sh.exec.NextDue(), Targets: sh.exec.PendingTargets(), Installing: sh.exec.Applied().Index > sh.log.LastIndex(),
+	}
+}
+
+// Now returns the shard's time.
+func (s *Stepper) Now(id engine.ShardID) int64 { return s.host.shards[id].clock.now() }
+
+// Entry returns an entry of the shard's log.
+func (s *Stepper) Entry(id engine.ShardID, index uint64) (*raftpb.Entry, error) {
+	es, err := s.host.shards[id].log.Entries(index, index+1, 0)
+	if err != nil {
+		return nil, err
+	}
+	return es[0], nil
+}
+
+// WriteState writes all rows of the shard, in order, in the form of a snapshot: equal replicas write equal bytes.
+func (s *Stepper) WriteState(id engine.ShardID, dst io.Writer) error {
+	rows, _, err := s.host.shards[id].stateRows()
+	if err != nil {
+		return err
+	}
+	if err := writeSnapshot(dst, rows); err != nil {
+		rows.Close()
+		return err
+	}
+	return rows.Close()
+}
+
+// Crash leaves everything as it is. What the file system holds is for a clone of it to tell: Pebble ends properly here.
+func (s *Stepper) Crash() error {
+	for _, sh := range s.host.shards {
+		sh.exports.close()
+	}
+	if err := s.host.db.Close(); err != nil {
+		return fmt.Errorf("close state: %w", err)
+	}
+	return nil
+}
+
+// Close ends the host as Host.Close does.
+func (s *Stepper) Close() error { return s.host.Close() }
