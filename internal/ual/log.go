@@ -33,11 +33,14 @@
 package ual
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -59,8 +62,15 @@ type Options struct {
 	// one Write whatever its size. Negative is an error.
 	SegmentSize int64
 
+	// Spares is how many files of dropped segments are kept to be used again; 0 means 3, negative none. With none the log
+	// does not write ahead either, which only a file system in memory does not need.
+	Spares int
+
 	// CacheBytes is the budget of recent entries kept in memory, over all shards; 0 means 32 MiB, negative none.
 	CacheBytes int64
+
+	// Random gives a log that begins the mark of its records; nil means crypto/rand.
+	Random io.Reader
 
 	// Logger gets a line when a torn tail is cut; nil discards it.
 	Logger *slog.Logger
@@ -72,6 +82,12 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.CacheBytes == 0 {
 		o.CacheBytes = defaultCacheBytes
+	}
+	if o.Spares == 0 {
+		o.Spares = defaultSpares
+	}
+	if o.Random == nil {
+		o.Random = rand.Reader
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -101,7 +117,13 @@ type Log struct {
 	dir         string
 	segmentSize int64
 	cacheBytes  int64
+	maxSpares   int
+	random      io.Reader
 	logger      *slog.Logger
+
+	// prepareMu makes its holder the only one who writes spare files. It is taken before writeMu.
+	prepareMu sync.Mutex
+	closing   atomic.Bool // whoever holds prepareMu shall let go
 
 	// writeMu makes its holder the only one who appends; files are written under it. It is taken before syncMu, and syncMu
 	// before mu. Fields of shards that change only under writeMu and mu together may be read under either.
@@ -111,32 +133,46 @@ type Log struct {
 	slots   []slot   // where its entries will lie
 	targets []*Shard // the shards of its updates
 	epoch   uint64   // its number, see Shard.plan
-	garbage []uint32 // segments below oldest whose removal has failed
+	mark    uint32   // of all records; 0 until the first segment is begun, never changed then
+
+	begun     uint32   // highest number that a file has or had
+	spares    []spare  // files that may become segments
+	lastSpare uint32   // number in the last name given to a spare file
+	released  bool     // ReleaseSpare was called, and Prepare not since
+	garbage   []string // files to remove
 
 	// syncMu makes its holder the only one who calls SyncData and replaces or closes the tail's file.
 	syncMu  sync.Mutex
 	syncing []*Shard // shards with records that the SyncData in flight covers
 
 	// mu guards what follows and the state of every Shard. No I/O under it.
-	mu      sync.RWMutex
-	err     error // why the log is broken for good
-	closed  bool
-	shards  map[uint16]*Shard
-	tail    tail
-	oldest  uint32   // oldest live segment
-	sizes   []int64  // valid bytes of the segments from oldest on
-	dirty   []*Shard // shards with records that no SyncData covers yet
-	inCache int64    // bytes of cached entries over all shards
+	mu       sync.RWMutex
+	err      error // why the log is broken for good
+	closed   bool
+	shards   map[uint16]*Shard
+	tail     tail
+	oldest   uint32    // oldest live segment
+	segments []segment // from oldest on
+	dirty    []*Shard  // shards with records that no SyncData covers yet
+	inCache  int64     // bytes of cached entries over all shards
+}
+
+// segment is a live segment.
+type segment struct {
+	size    int64 // of its valid records
+	written int64 // how far its file was ever written; 0 for one of an earlier life of the log, and for the tail
 }
 
 // tail is the segment that records are appended to.
 type tail struct {
-	number uint32
-	file   vfs.File // nil until the first Write after Open: number is then a segment of an earlier life
-	head   int64    // end of start record and checkpoint
-	end    int64    // of the valid records
-	synced int64    // what is known durable
-	sealed bool     // nothing may be appended any more: a write has failed, or a successor was begun
+	number  uint32
+	file    vfs.File // nil until the first Write after Open: number is then a segment of an earlier life
+	head    int64    // end of start record and checkpoint
+	end     int64    // of the valid records
+	synced  int64    // what is known durable
+	written int64    // how far the file was ever written, in this life or before
+	ahead   int64    // how far it was last written ahead
+	sealed  bool     // nothing may be appended any more: a write has failed, or a successor was begun
 }
 
 // Open opens the log in o.Dir, or begins an empty one. It reads all live segments, in bounded memory, and returns when
@@ -154,6 +190,8 @@ func Open(o Options) (*Log, error) {
 		dir:         o.Dir,
 		segmentSize: o.SegmentSize,
 		cacheBytes:  o.CacheBytes,
+		maxSpares:   max(0, o.Spares),
+		random:      o.Random,
 		logger:      o.Logger,
 		shards:      make(map[uint16]*Shard),
 		oldest:      1,
@@ -204,13 +242,13 @@ func (l *Log) Shards() []uint16 {
 	return ids
 }
 
-// Size returns the number of bytes of valid records in all live segments.
+// Size returns the number of bytes of valid records in all live segments. What is written ahead and spare files are not counted.
 func (l *Log) Size() int64 {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	var n int64
-	for _, size := range l.sizes {
-		n += size
+	for _, s := range l.segments {
+		n += s.size
 	}
 	return n
 }
@@ -280,12 +318,18 @@ func (l *Log) usableLocked() error {
 // Close makes everything durable, marks the log as cleanly closed and closes it. A second Close returns nil. Reads still
 // work afterwards.
 func (l *Log) Close() error {
+	l.closing.Store(true)
+	l.prepareMu.Lock()
+	defer l.prepareMu.Unlock()
 	l.writeMu.Lock()
 	defer l.writeMu.Unlock()
 	if l.usable() == ErrClosed {
 		return nil
 	}
 	err := l.writeEnd()
+	if err == nil {
+		err = l.removeSpares()
+	}
 
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
