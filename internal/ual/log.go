@@ -16,9 +16,25 @@
 // last index. So a segment is only kept for the entries in it. Start and checkpoint are durable, and so is all of the
 // previous segment, before the first record is added behind them.
 //
-// Files are never cut. When the valid records of a segment end before the file does (a failed or short write, a torn
-// tail after a crash), the log goes on in a new segment whose start record says where the previous one ends; what lies
-// beyond is ignored for ever. Open therefore never appends to a segment it found: the first Write starts the next one.
+// Files are never cut. When the valid records of a segment end early (a failed or short write, a torn tail after a crash), the log
+// goes on in a new segment whose start record says where the previous one ends; what lies beyond is ignored for ever. Open therefore
+// never appends to a segment it found: the first Write starts the next one.
+//
+// # Blocks that exist
+//
+// A sync of a file that grows has to make its metadata durable too, which takes up to three times as long as one of blocks that
+// were written before. So the length of a file says nothing about where its records end. Write fills its last block up with
+// zeros, and where the file ends it writes zeros ahead. Prepare writes a whole spare file, and Truncate makes spare files (%08d.spare)
+// of segments that are no longer needed. A spare file becomes a segment by being renamed. What then lies behind the records are
+// zeros or records of an earlier life of the file. They read as the end, whatever a crash has mixed: the checksum of a record covers
+// the number of its segment and its offset, a number is never used twice in the same file, and the mark that every record
+// bears is a secret of the log, so that no entry can contain a record. Each state that a crash leaves is one that was there before:
+//
+//   - Dropped segment, renamed or not: its number is below the oldest live one, which was durable before the renaming, or it is
+//     a spare file. Open removes both, whatever they contain.
+//   - Spare file renamed to a segment, its start not written or torn: a newest segment without a complete head was never used. Its
+//     number is used again, in a new file.
+//   - Start durable, name not: no record behind the start counts before the directory was synced.
 //
 // # Torn or corrupt
 //
@@ -40,7 +56,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -110,7 +125,7 @@ func (o Options) withDefaults() (Options, error) {
 // What is in memory is the state of each shard and, for each entry, where it lies (24 bytes); the data of recent entries is
 // cached within a budget, other entries are read back from their segment and verified.
 //
-// Write, Truncate and Close exclude each other. Sync may run while a Write does, and reads never wait for the disk unless
+// Write, Truncate and Close exclude each other. Sync may run while a Write does, Prepare beside everything but Close, and reads never wait for the disk unless
 // they need an entry that is not cached.
 type Log struct {
 	fs          vfs.FS
@@ -123,7 +138,6 @@ type Log struct {
 
 	// prepareMu makes its holder the only one who writes spare files. It is taken before writeMu.
 	prepareMu sync.Mutex
-	closing   atomic.Bool // whoever holds prepareMu shall let go
 
 	// writeMu makes its holder the only one who appends; files are written under it. It is taken before syncMu, and syncMu
 	// before mu. Fields of shards that change only under writeMu and mu together may be read under either.
@@ -171,12 +185,11 @@ type tail struct {
 	end     int64    // of the valid records
 	synced  int64    // what is known durable
 	written int64    // how far the file was ever written, in this life or before
-	ahead   int64    // how far it was last written ahead
 	sealed  bool     // nothing may be appended any more: a write has failed, or a successor was begun
 }
 
 // Open opens the log in o.Dir, or begins an empty one. It reads all live segments, in bounded memory, and returns when
-// everything it found is durable. Leftovers of segments that were dropped before are removed; else no file is changed.
+// everything it found is durable. Leftovers of segments that were dropped before and spare files are removed; else no file is changed.
 //
 // Errors: ErrCorrupt (a *CorruptionError naming file and offset) if something durable is damaged or missing, ErrNewer if a newer
 // version has written the log: neither touches a file. Else an error of FS.
@@ -315,10 +328,9 @@ func (l *Log) usableLocked() error {
 	return l.err
 }
 
-// Close makes everything durable, marks the log as cleanly closed and closes it. A second Close returns nil. Reads still
-// work afterwards.
+// Close makes everything durable, marks the log as cleanly closed, removes spare files and closes it. It waits for a Prepare to end. A
+// second Close returns nil. Reads still work afterwards.
 func (l *Log) Close() error {
-	l.closing.Store(true)
 	l.prepareMu.Lock()
 	defer l.prepareMu.Unlock()
 	l.writeMu.Lock()

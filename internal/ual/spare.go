@@ -1,8 +1,11 @@
 package ual
 
 import (
+	"context"
 	"errors"
 	"fmt"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 const (
@@ -14,24 +17,24 @@ const (
 	// blockSize is the unit in which the kernel keeps files in memory.
 	blockSize = 4096
 
-	// minAhead and maxAhead bound how far the log writes zeros ahead of its records. The first step is small, as most logs are.
-	minAhead = 256 << 10
-	maxAhead = 4 << 20
+	// ahead is how far the log writes zeros ahead of its records. With larger steps the mean of what a Sync takes is no better,
+	// and its worst case is worse.
+	ahead = 256 << 10
 
-	// prepareChunk is how much of a spare file is written between two syncs: few enough bytes that the log's own syncs do not
-	// wait long for them.
-	prepareChunk = 1 << 20
+	// prepareChunk is how much of a spare file is written between two syncs. Smaller is slower, larger lets the log's own syncs
+	// wait.
+	prepareChunk = 64 << 10
 )
 
 // zeros is what is written where there is no record yet.
-var zeros [256 << 10]byte
+var zeros [ahead]byte
 
 func alignBlock(n int64) int64 {
 	return (n + blockSize - 1) &^ (blockSize - 1)
 }
 
-// spare is a file that may become a segment: one of zeros, or a segment that nobody needs any more. In the directory it lasts
-// only as long as the Log.
+// spare is a file that may become a segment: one of zeros, or a segment that nobody needs any more. It does not outlast the Log: on a
+// file system that may have kept both names of a renamed file after a crash, it could be a segment too.
 type spare struct {
 	name string
 	size int64
@@ -44,12 +47,8 @@ func (l *Log) writeAhead(t *tail) {
 	if l.lean() || t.written >= limit {
 		return
 	}
-	t.ahead = min(max(minAhead, 2*t.ahead), maxAhead)
-	for to := min(t.written+t.ahead, limit); t.written < to; {
-		b := zeros[:min(to-t.written, int64(len(zeros)))]
-		if err := writeAt(t.file, b, t.written); err != nil {
-			return
-		}
+	b := zeros[:min(ahead, limit-t.written)]
+	if err := writeAt(t.file, b, t.written); err == nil {
 		t.written += int64(len(b))
 	}
 }
@@ -63,16 +62,16 @@ func (l *Log) lean() bool {
 // take as long as writing a segment takes, and runs beside all other calls: whoever owns the log calls it from time to
 // time, in the background. A log that nobody prepares is slower, and else the same.
 //
-// After an error there is no spare file. Errors: those of FS, among them that of a full disk; the first error of a failed Sync,
-// ErrClosed.
-func (l *Log) Prepare() error {
+// After an error, also that of a done ctx, there is no spare file. Errors: those of FS, among them that of a full disk; the first error
+// of a failed Sync, ErrClosed.
+func (l *Log) Prepare(ctx context.Context) error {
 	l.prepareMu.Lock()
 	defer l.prepareMu.Unlock()
 	name, err := l.planSpare()
 	if err != nil || name == "" {
 		return err
 	}
-	err = l.writeSpare(name)
+	err = l.writeSpare(ctx, name)
 	l.writeMu.Lock()
 	defer l.writeMu.Unlock()
 	if err != nil {
@@ -103,29 +102,33 @@ func (l *Log) spareName() string {
 	return fmt.Sprintf("%08d%s", l.lastSpare, spareSuffix)
 }
 
-func (l *Log) writeSpare(name string) error {
+func (l *Log) writeSpare(ctx context.Context, name string) error {
 	path := l.fs.PathJoin(l.dir, name)
 	file, err := l.fs.Create(path, writeCategory)
 	if err != nil {
 		return fmt.Errorf("ual: create %s: %w", path, err)
 	}
+	if err := closeAfter(file, l.writeZeros(ctx, file)); err != nil {
+		return fmt.Errorf("ual: write zeros to %s: %w", path, err)
+	}
+	return nil
+}
+
+// writeZeros fills file, syncing as it goes: the log's own syncs would wait for what has gathered.
+func (l *Log) writeZeros(ctx context.Context, file vfs.File) error {
 	size := alignBlock(l.segmentSize)
-	for off := int64(0); off < size && err == nil; {
-		if l.closing.Load() {
-			err = ErrClosed
-			break
+	for off := int64(0); off < size; {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		b := zeros[:min(size-off, int64(len(zeros)))]
-		if err = writeAt(file, b, off); err != nil {
-			break
+		b := zeros[:min(prepareChunk, size-off)]
+		if err := writeAt(file, b, off); err != nil {
+			return err
+		}
+		if err := file.SyncData(); err != nil {
+			return err
 		}
 		off += int64(len(b))
-		if off == size || off%prepareChunk == 0 {
-			err = file.SyncData()
-		}
-	}
-	if err = closeAfter(file, err); err != nil {
-		return fmt.Errorf("ual: write zeros to %s: %w", path, err)
 	}
 	return nil
 }
