@@ -83,7 +83,7 @@ func faultAt(t *testing.T, what string, seed uint64, k int) (faulted bool) {
 		if n-1 != k {
 			return nil
 		}
-		faulted, syncFailed = true, isSync(op)
+		faulted, syncFailed = true, isSync(op) && !strings.HasSuffix(op.Path, spareSuffix)
 		return errorfs.ErrInjected
 	})
 	l := mustOpen(t, small(fs))
