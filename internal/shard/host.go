@@ -130,7 +130,10 @@ func (h *Host) openStores(created bool) error {
 	fsys, dir := h.fs, h.cfg.Dir
 	h.stateDir = fsys.PathJoin(dir, "state")
 	var err error
-	h.ual, err = ual.Open(ual.Options{FS: fsys, Dir: fsys.PathJoin(dir, "log"), SegmentSize: h.cfg.SegmentBytes, Logger: h.log})
+	h.ual, err = ual.Open(ual.Options{
+		FS: fsys, Dir: fsys.PathJoin(dir, "log"), SegmentSize: h.cfg.SegmentBytes, Spares: h.cfg.logSpares,
+		Random: h.cfg.Random, Logger: h.log,
+	})
 	if err != nil {
 		return fmt.Errorf("open log: %w", err)
 	}

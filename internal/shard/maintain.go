@@ -1,15 +1,19 @@
 package shard
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
 )
 
-// maintain truncates the log behind flushes of the state, forces a flush when the log grows without one, and samples rates.
+// maintain truncates the log behind flushes of the state, forces a flush when the log grows without one, prepares files for the
+// log, and samples rates.
 func (h *Host) maintain() {
 	defer h.running.Done()
 	second := time.NewTicker(time.Second)
@@ -29,6 +33,10 @@ func (h *Host) maintain() {
 					return
 				}
 			}
+			if err := h.prepareLog(h.ctx); err != nil {
+				h.fail(err)
+				return
+			}
 		case <-h.ctx.Done():
 			return
 		}
@@ -41,6 +49,15 @@ func (h *Host) signalFlushed() {
 	case h.flushed <- struct{}{}:
 	default:
 	}
+}
+
+// prepareLog writes a file for the log to go on in. Without one, as on a full disk, the log is only slower.
+func (h *Host) prepareLog(ctx context.Context) error {
+	err := h.ual.Prepare(ctx)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("prepare log: %w", err)
+	}
+	return nil
 }
 
 // truncate forgets the part of the log that nobody needs: what the durable state holds, less what followers may ask for.

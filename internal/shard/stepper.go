@@ -66,6 +66,9 @@ func (s *Stepper) Compact() error {
 // Truncate forgets the part of the log that the durable state holds.
 func (s *Stepper) Truncate() error { return s.host.truncate() }
 
+// PrepareLog writes a file for the log to go on in, if it will soon need one.
+func (s *Stepper) PrepareLog() error { return s.host.prepareLog(context.Background()) }
+
 // Submit queues a command, as Propose does, and returns where its outcome will be found.
 func (s *Stepper) Submit(id engine.ShardID, cmd engine.Command) (*Ticket, error) {
 	p, err := s.host.shards[id].submit(context.Background(), cmd)
