@@ -37,7 +37,7 @@ func (b *bench) openings(prepare func() (string, error)) (result, error) {
 		if err := n.Close(); err != nil {
 			return result{}, err
 		}
-		b.logf("  round %d: %v", i+1, short(took))
+		b.log("  round %d: %v", i+1, short(took))
 		times = append(times, took.Seconds()*1000)
 	}
 	return result{value: median(times)}, nil
@@ -96,7 +96,7 @@ func (b *bench) crashImage(dir, image string) error {
 	if err != nil {
 		return err
 	}
-	b.logf("writing a log of %d commands", b.settings.tail)
+	b.log("writing a log of %d commands", b.settings.tail)
 	router := engine.NewRouter(host)
 	store := kv.New(router, namespace, host.MaxValue())
 	err = engine.NewNamespaces(router).Create(context.Background(), namespace, floe.Spread())
@@ -153,14 +153,14 @@ func (memory) measure(b *bench) (res result, err error) {
 	return res, errors.Join(err, stdin.Close(), child.Wait())
 }
 
-// idle is the child: it ends when its standard input does.
-func idle(dir string) error {
+// idle is the child: it ends when its input does.
+func idle(dir string, until io.Reader) error {
 	n, err := floe.Open(floe.Config{DataDir: dir})
 	if err != nil {
 		return err
 	}
 	fmt.Println("open")
-	_, err = io.Copy(io.Discard, os.Stdin)
+	_, err = io.Copy(io.Discard, until)
 	return errors.Join(err, n.Close())
 }
 

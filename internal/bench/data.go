@@ -20,7 +20,7 @@ import (
 func (b *bench) stored(n int) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		dir := filepath.Join(b.dir, fmt.Sprintf("stored-%d", n))
-		b.logf("storing %d keys", n)
+		b.log("storing %d keys", n)
 		s := setup{shards: 1, durability: floe.Async}
 		node, err := s.open(dir)
 		if err != nil {

@@ -43,8 +43,8 @@ func (d duel) measure(b *bench) (result, error) {
 			}
 			limit.rate = (limit.rate + again.rate) / 2
 		}
-		b.logf("  round %d: limit %v", i+1, limit)
-		b.logf("  round %d: floe  %v, ratio %.3f", i+1, floe, floe.rate/limit.rate)
+		b.log("  round %d: limit %v", i+1, limit)
+		b.log("  round %d: floe  %v, ratio %.3f", i+1, floe, floe.rate/limit.rate)
 		all, limits, ratios = append(all, floe), append(limits, limit), append(ratios, floe.rate/limit.rate)
 	}
 	f, l := medians(all), medians(limits)
@@ -79,11 +79,13 @@ func (b *bench) round(open side, l load) (f figures, err error) {
 			return f, errors.Join(err, s.close())
 		}
 	}
-	written := bytesWritten()
+	written, device := bytesWritten(), b.deviceWritten()
 	f, err = b.observed(func() (figures, error) { return l.run(s, b.seed) })
 	err = errors.Join(err, s.close())
 	if f.bytes > 0 {
 		f.written = float64(bytesWritten()-written) / float64(f.bytes)
+		syscall.Sync()
+		f.device = float64(b.deviceWritten()-device) / float64(f.bytes)
 	}
 	return f, err
 }
@@ -116,7 +118,7 @@ func medians(all []figures) figures {
 func (f figures) String() string {
 	s := fmt.Sprintf("%.0f/s, p50 %v, p99 %v, %.1f allocs", f.rate, short(f.p50), short(f.p99), f.allocs)
 	if f.written > 0 {
-		s += fmt.Sprintf(", %.2f bytes written a user byte", f.written)
+		s += fmt.Sprintf(", %.2f bytes written a user byte, %.2f by the device", f.written, f.device)
 	}
 	return s
 }

@@ -17,8 +17,8 @@ import (
 // groupCommit is the physical limit of a durable write, L1: callers add their bytes to a batch, and the first of each batch
 // writes and syncs it when the one before is done. A caller returns when its bytes are synced.
 //
-// After a batch all its callers come back at once. The first of them lets the others go ahead before it closes its batch:
-// else batches of one and of all others would take turns, and the limit would be half of what the disk can do.
+// After a batch all its callers come back at once. The first of them lets the others go ahead before it closes its batch, so
+// that batches are as large as they can be: without that the limit is 20 % lower at 64 callers and the same at 1 and 256.
 type groupCommit struct {
 	file vfs.File
 	size int64 // where the file is begun again; 0: it grows
@@ -104,8 +104,10 @@ func (b *bench) recycledFile(delay time.Duration) side {
 		if err != nil {
 			return nil, err
 		}
-		for at := int64(0); at < recycledBytes; at += int64(len(b.values)) {
-			if _, err := f.WriteAt(b.values, at); err != nil {
+		// Not in larger pieces: the page cache would hold them in large folios, and a write into one counts as writing all of it.
+		const piece = 4 << 10
+		for at := int64(0); at < recycledBytes; at += piece {
+			if _, err := f.WriteAt(b.values[:piece], at); err != nil {
 				return nil, err
 			}
 		}

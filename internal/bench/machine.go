@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -21,7 +22,7 @@ func thisMachine(dir string, now time.Time) machine {
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	return machine{
 		cpu: cpuModel(string(info)), cores: runtime.NumCPU(), kernel: strings.TrimSpace(string(kernel)),
-		fs: fileSystem(string(mounts), dir), goVersion: runtime.Version(), date: now.UTC().Format(time.DateOnly),
+		fs: mountOf(string(mounts), dir).kind, goVersion: runtime.Version(), date: now.UTC().Format(time.DateOnly),
 	}
 }
 
@@ -38,23 +39,25 @@ func cpuModel(cpuinfo string) string {
 	return runtime.GOARCH
 }
 
-// fileSystem returns the type of the file system that holds dir, from the text of /proc/self/mountinfo: the mount with the
-// longest path, the last one of several on the same path.
-func fileSystem(mountinfo, dir string) string {
-	best, kind := "", "unknown file system"
+// mount is a line of /proc/self/mountinfo.
+type mount struct{ device, point, kind string }
+
+// mountOf returns the mount that holds dir: the one with the longest path, the last one of several on the same path.
+func mountOf(mountinfo, dir string) (best mount) {
+	best.kind = "unknown file system"
 	for line := range strings.Lines(mountinfo) {
-		mount, source, found := strings.Cut(line, " - ")
-		fields, kinds := strings.Fields(mount), strings.Fields(source)
+		left, right, found := strings.Cut(line, " - ")
+		fields, kinds := strings.Fields(left), strings.Fields(right)
 		if !found || len(fields) < 5 || len(kinds) == 0 {
 			continue
 		}
-		point := fields[4]
-		rel, err := filepath.Rel(point, dir)
-		if err == nil && rel != ".." && !strings.HasPrefix(rel, "../") && len(point) >= len(best) {
-			best, kind = point, kinds[0]
+		m := mount{device: fields[2], point: fields[4], kind: kinds[0]}
+		rel, err := filepath.Rel(m.point, dir)
+		if err == nil && rel != ".." && !strings.HasPrefix(rel, "../") && len(m.point) >= len(best.point) {
+			best = m
 		}
 	}
-	return kind
+	return best
 }
 
 // bytesWritten returns what this process has caused to be written to disk: the kernel counts whole pages when they become
@@ -69,4 +72,17 @@ func bytesWritten() int64 {
 		return 0
 	}
 	return n
+}
+
+// deviceWritten returns what has been written to the disk that holds the data, by all processes, or 0 if it does not tell.
+func (b *bench) deviceWritten() int64 {
+	const sectorBytes = 512
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	stat, err := os.ReadFile("/sys/dev/block/" + mountOf(string(mounts), b.dir).device + "/stat")
+	fields := strings.Fields(string(stat))
+	if err != nil || len(fields) < 7 {
+		return 0
+	}
+	sectors, _ := strconv.ParseInt(fields[6], 10, 64)
+	return sectors * sectorBytes
 }

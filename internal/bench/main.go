@@ -47,6 +47,7 @@ type bench struct {
 	dir       string // for data; removed at the end
 	profiles  string
 	profiling string // the row of which profiles are made, "" if none
+	log       func(format string, args ...any)
 }
 
 // options are the flags that are not settings.
@@ -61,9 +62,9 @@ func run(args []string) error {
 		return err
 	}
 	if o.idle != "" {
-		return idle(o.idle)
+		return idle(o.idle, os.Stdin)
 	}
-	b := &bench{settings: s, seed: rand.Uint64(), profiles: o.profiles}
+	b := &bench{settings: s, seed: rand.Uint64(), profiles: o.profiles, log: progress}
 	b.values = newValues(b.seed)
 	rows := choose(b.rows(), o)
 	switch {
@@ -205,7 +206,7 @@ func (b *bench) report(rows []row, o options) error {
 }
 
 func (b *bench) measure(r row) (measured, error) {
-	b.logf("%s, %s", r.name, r.wants())
+	b.log("%s, %s", r.name, r.wants())
 	res, err := r.work.measure(b)
 	if err != nil {
 		return measured{}, fmt.Errorf("%s: %w", r.name, err)
@@ -224,7 +225,7 @@ func (r row) wants() string {
 	return fmt.Sprintf("at least %.2f of %s", r.bar, r.against)
 }
 
-// logf tells how far the run is, on standard error: the table alone goes to standard output.
-func (b *bench) logf(format string, args ...any) {
+// progress tells how far the run is, on standard error: the table alone goes to standard output.
+func progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", args...)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/floedb/floe"
@@ -153,7 +154,8 @@ func (b *bench) otherWrites() (rows []row) {
 
 func (b *bench) reads() []row {
 	hot, all := b.stored(hotKeys), b.stored(b.settings.keys)
-	hotLoad := load{callers: 64, last: b.settings.last, sample: perSample, existing: hotKeys}
+	// More callers than processors would only measure how long they wait for one.
+	hotLoad := load{callers: runtime.GOMAXPROCS(0), last: b.settings.last, sample: perSample, existing: hotKeys}
 	allLoad := hotLoad
 	allLoad.existing = b.settings.keys
 	scanLoad := allLoad
