@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/floedb/floe"
@@ -81,7 +80,7 @@ func (openReplay) measure(b *bench) (result, error) {
 		n++
 		dir := filepath.Join(parent, strconv.Itoa(n))
 		err := os.CopyFS(dir, os.DirFS(image))
-		syscall.Sync()
+		b.sync()
 		return dir, err
 	})
 	return res, errors.Join(err, b.remove(parent))

@@ -18,7 +18,7 @@ import (
 func tiny(t *testing.T) *bench {
 	return &bench{
 		settings: settings{rounds: 1, last: 10 * time.Millisecond, shards: []int{2}, fsync: time.Millisecond, keys: 2000, puts: 500, tail: 500},
-		values:   newValues(1), seed: 1, dir: t.TempDir(), log: t.Logf,
+		values:   newValues(1), seed: 1, dir: t.TempDir(), log: t.Logf, sync: func() {},
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
 	"time"
 )
 
@@ -84,7 +83,7 @@ func (b *bench) round(open side, l load) (f figures, err error) {
 	err = errors.Join(err, s.close())
 	if f.bytes > 0 {
 		f.written = float64(bytesWritten()-written) / float64(f.bytes)
-		syscall.Sync()
+		b.sync()
 		f.device = float64(b.deviceWritten()-device) / float64(f.bytes)
 	}
 	return f, err
@@ -94,7 +93,7 @@ func (b *bench) round(open side, l load) (f figures, err error) {
 // written not be written back, at the cost of the next round.
 func (b *bench) remove(dir string) error {
 	err := os.RemoveAll(dir)
-	syscall.Sync()
+	b.sync()
 	return err
 }
 

@@ -29,6 +29,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -48,6 +49,7 @@ type bench struct {
 	profiles  string
 	profiling string // the row of which profiles are made, "" if none
 	log       func(format string, args ...any)
+	sync      func() // returns when the disk has nothing left to do
 }
 
 // options are the flags that are not settings.
@@ -64,7 +66,7 @@ func run(args []string) error {
 	if o.idle != "" {
 		return idle(o.idle, os.Stdin)
 	}
-	b := &bench{settings: s, seed: rand.Uint64(), profiles: o.profiles, log: progress}
+	b := &bench{settings: s, seed: rand.Uint64(), profiles: o.profiles, log: progress, sync: syscall.Sync}
 	b.values = newValues(b.seed)
 	rows := choose(b.rows(), o)
 	switch {

@@ -88,8 +88,12 @@ func (b *bench) puts(s setup) side {
 	}
 }
 
-// txnOps is how many operations a transaction has: a comparison and puts.
-const txnOps = 5
+// A transaction is a comparison and puts; their keys are a tag and one to four letters.
+const (
+	txnOps   = 5
+	tagBytes = keyBytes + 2
+	txnBytes = (txnOps-1)*(tagBytes+valueBytes) + 1 + 2 + 3 + 4
+)
 
 // txns is floe committing transactions over new keys, which a common tag keeps in one shard.
 func (b *bench) txns(s setup) side {
@@ -100,12 +104,12 @@ func (b *bench) txns(s setup) side {
 		}
 		ctx := context.Background()
 		return &subject{
-			ops: txnOps, bytes: (txnOps - 1) * (keyBytes + 3 + valueBytes), close: n.close,
+			ops: txnOps, bytes: txnBytes, close: n.close,
 			call: func(w *worker) error {
-				key := "{" + w.keys.take() + "}"
-				txn := n.txn().If(kv.Absent(key))
-				for _, suffix := range [txnOps - 1]string{"a", "b", "c", "d"} {
-					txn.Do(kv.PutOp(key+suffix, b.values.cut(w.rng)))
+				key := "{" + w.keys.take() + "}abcd"
+				txn := n.txn().If(kv.Absent(key[:tagBytes]))
+				for i := range txnOps - 1 {
+					txn.Do(kv.PutOp(key[:tagBytes+1+i], b.values.cut(w.rng)))
 				}
 				_, err := txn.Commit(ctx)
 				return err
