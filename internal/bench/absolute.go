@@ -100,10 +100,11 @@ func (b *bench) crashImage(dir, image string) error {
 	store := kv.New(router, namespace, host.MaxValue())
 	err = engine.NewNamespaces(router).Create(context.Background(), namespace, floe.Spread())
 	if err == nil {
-		_, err = load{callers: 256, last: time.Hour, sample: 1, calls: int64(b.settings.tail)}.run(&subject{ops: 1, call: func(w *worker) error {
+		l := load{callers: 256, last: time.Hour, sample: 1, calls: int64(b.settings.tail)}
+		_, err = l.run(&subject{ops: 1, call: func(w *worker) error {
 			_, err := store.Put(context.Background(), w.keys.take(), b.values.cut(w.rng))
 			return err
-		}}, b.seed)
+		}}, l.workers(b.seed))
 	}
 	if err == nil {
 		err = os.CopyFS(image, os.DirFS(dir))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 )
 
 // baseline is what the rows measured when it was written: ratios, or the values of absolute rows. It is compared with figures
@@ -56,7 +57,8 @@ func (m measured) figure() float64 {
 	if m.absolute {
 		f = m.value
 	}
-	return float64(int64(f*1000+0.5)) / 1000
+	f, _ = strconv.ParseFloat(strconv.FormatFloat(f, 'g', 4, 64), 64)
+	return f
 }
 
 // check returns an error that names the row and both figures if the row has become slower, or the baseline lacks it.

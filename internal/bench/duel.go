@@ -78,8 +78,9 @@ func (b *bench) round(open side, l load) (f figures, err error) {
 			return f, errors.Join(err, s.close())
 		}
 	}
+	ws := l.workers(b.seed)
 	written, device := bytesWritten(), b.deviceWritten()
-	f, err = b.observed(func() (figures, error) { return l.run(s, b.seed) })
+	f, err = b.observed(func() (figures, error) { return l.run(s, ws) })
 	err = errors.Join(err, s.close())
 	if f.bytes > 0 {
 		f.written = float64(bytesWritten()-written) / float64(f.bytes)

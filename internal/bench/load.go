@@ -79,8 +79,7 @@ func (l load) workers(seed uint64) []*worker {
 }
 
 // run puts the load on a subject. It ends when every call has returned, so that all are counted.
-func (l load) run(s *subject, seed uint64) (figures, error) {
-	ws := l.workers(seed)
+func (l load) run(s *subject, ws []*worker) (figures, error) {
 	left := l.calls
 	if left == 0 {
 		left = 1 << 62

@@ -24,7 +24,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"runtime"
 	"strconv"
@@ -56,6 +55,7 @@ type bench struct {
 type options struct {
 	only, readme, baseline, dir, profiles, idle string
 	short, check, list                          bool
+	seed                                        uint64
 }
 
 func run(args []string) error {
@@ -66,8 +66,8 @@ func run(args []string) error {
 	if o.idle != "" {
 		return idle(o.idle, os.Stdin)
 	}
-	b := &bench{settings: s, seed: rand.Uint64(), profiles: o.profiles, log: progress, sync: syscall.Sync}
-	b.values = newValues(b.seed)
+	b := &bench{settings: s, seed: o.seed, profiles: o.profiles, log: progress, sync: syscall.Sync}
+	b.values = newValues(o.seed)
 	rows := choose(b.rows(), o)
 	switch {
 	case len(rows) == 0:
@@ -101,6 +101,7 @@ func parse(args []string) (o options, s settings, err error) {
 	f.BoolVar(&o.check, "check", false, "fail if a ratio is below 0.85 of the baseline's")
 	f.StringVar(&o.profiles, "profile", "", "write CPU, allocs, block and mutex profiles of each row into this directory")
 	f.StringVar(&o.dir, "dir", "", "directory for data, on the disk that is to be measured; the system's for temporary files if empty")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of values and of the order of reads")
 	f.StringVar(&o.idle, idleFlag, "", "open an empty node on this directory and wait; for the row memory/empty")
 	f.IntVar(&s.rounds, "rounds", 0, "rounds of each row; 0: 5, or 3 in the short form")
 	f.DurationVar(&s.last, "time", 0, "length of a round; 0: 10s, or 1.5s in the short form")
