@@ -201,13 +201,12 @@ func field(text, name string) (int64, error) {
 // allocs counts the allocations of the process per call, of all goroutines, while nothing else is measured.
 type allocs struct {
 	callers int
-	calls   int64
 	reads   bool
 }
 
 func (a allocs) measure(b *bench) (result, error) {
 	s := setup{shards: 1}
-	l := load{callers: a.callers, last: time.Minute, calls: a.calls, sample: 1 << 30}
+	l := load{callers: a.callers, last: time.Minute, calls: int64(a.callers) * b.settings.counted, sample: 1 << 30}
 	open := b.puts(s)
 	if a.reads {
 		open, l.existing = b.gets(s, b.stored(hotKeys)), hotKeys

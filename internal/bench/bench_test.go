@@ -17,7 +17,7 @@ import (
 // tiny is a bench whose rounds are as short as can be.
 func tiny(t *testing.T) *bench {
 	return &bench{
-		settings: settings{rounds: 1, last: 10 * time.Millisecond, shards: []int{2}, fsync: time.Millisecond, keys: 2000, puts: 500, tail: 500},
+		settings: settings{rounds: 1, last: 10 * time.Millisecond, shards: []int{2}, fsync: time.Millisecond, keys: 2000, puts: 500, tail: 500, counted: 10},
 		values:   newValues(1), seed: 1, dir: t.TempDir(), log: t.Logf, sync: func() {},
 	}
 }
