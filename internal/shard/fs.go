@@ -141,7 +141,7 @@ func (c Config) StateOptions() *pebble.Options {
 	orDefault(&c.CacheBytes, defaultCache)
 	orDefault(&c.MemTableBytes, defaultMemTable)
 	opts := &pebble.Options{
-		CacheSize:                   c.CacheBytes,
+		CacheSize:                   c.CacheBytes - c.CacheBytes/rowCachePart,
 		DisableWAL:                  true,
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                c.MemTableBytes,
