@@ -164,11 +164,11 @@ func (b *bench) reads() []row {
 	return []row{
 		{
 			name: "get/hot", against: limitL3, bar: 0.5, short: true,
-			work: duel{load: hotLoad, floe: b.gets(setup{shards: 1}, hot), limit: b.mapGets(hotKeys)},
+			work: duel{load: hotLoad, floe: b.gets(setup{shards: 1}, hot, heat), limit: b.mapGets(hotKeys)},
 		},
 		{
 			name: "get/cached", against: limitBare, bar: 0.9, short: true,
-			work: duel{load: allLoad, floe: b.gets(cached, all), limit: b.bareGets(bigCache, all)},
+			work: duel{load: allLoad, floe: b.gets(cached, all, drain), limit: b.bareGets(bigCache, all)},
 		},
 		{
 			name: "scan/100", against: limitBare, bar: 0.6, short: true,
