@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -179,7 +180,7 @@ func (s *Stepper) Crash() error {
 	for _, sh := range s.host.shards {
 		sh.exports.close()
 	}
-	if err := s.host.db.Close(); err != nil {
+	if err := errors.Join(s.host.release(), s.host.db.Close()); err != nil {
 		return fmt.Errorf("close state: %w", err)
 	}
 	return nil
