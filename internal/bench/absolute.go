@@ -19,8 +19,8 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// openings measures how long floe.Open takes on directories that prepare makes.
-func (b *bench) openings(prepare func() (string, error)) (result, error) {
+// openings measures how long floe.Open takes on directories that prepare makes, and checks that a number of keys is there then.
+func (b *bench) openings(keys int, prepare func() (string, error)) (result, error) {
 	var times []float64
 	for i := range b.settings.rounds {
 		dir, err := prepare()
@@ -33,13 +33,24 @@ func (b *bench) openings(prepare func() (string, error)) (result, error) {
 		if err != nil {
 			return result{}, err
 		}
-		if err := n.Close(); err != nil {
+		if err := errors.Join(holds(n, keys), n.Close()); err != nil {
 			return result{}, err
 		}
 		b.log("  round %d: %v", i+1, short(took))
 		times = append(times, took.Seconds()*1000)
 	}
 	return result{value: median(times)}, nil
+}
+
+func holds(n *floe.Node, keys int) error {
+	if keys == 0 {
+		return nil
+	}
+	info, err := n.Namespaces().Get(context.Background(), namespace)
+	if err == nil && info.Counts.Keys != int64(keys) {
+		err = fmt.Errorf("the opened node has %d keys, want %d", info.Counts.Keys, keys)
+	}
+	return err
 }
 
 // openEmpty creates nodes.
@@ -51,7 +62,7 @@ func (openEmpty) measure(b *bench) (result, error) {
 		return result{}, err
 	}
 	n := 0
-	res, err := b.openings(func() (string, error) {
+	res, err := b.openings(0, func() (string, error) {
 		n++
 		return filepath.Join(parent, strconv.Itoa(n)), nil
 	})
@@ -61,7 +72,7 @@ func (openEmpty) measure(b *bench) (result, error) {
 // openStored opens a node that holds many keys and was closed.
 type openStored struct{ prepared func() (string, error) }
 
-func (o openStored) measure(b *bench) (result, error) { return b.openings(o.prepared) }
+func (o openStored) measure(b *bench) (result, error) { return b.openings(b.settings.keys, o.prepared) }
 
 // openReplay opens copies of a directory whose state has nothing of its log, as a crash leaves it at the worst.
 type openReplay struct{}
@@ -76,7 +87,7 @@ func (openReplay) measure(b *bench) (result, error) {
 		return result{}, errors.Join(err, b.remove(parent))
 	}
 	n := 0
-	res, err := b.openings(func() (string, error) {
+	res, err := b.openings(b.settings.tail, func() (string, error) {
 		n++
 		dir := filepath.Join(parent, strconv.Itoa(n))
 		err := os.CopyFS(dir, os.DirFS(image))
@@ -108,6 +119,9 @@ func (b *bench) crashImage(dir, image string) error {
 	}
 	if err == nil {
 		err = os.CopyFS(image, os.DirFS(dir))
+	}
+	if tables, _ := filepath.Glob(filepath.Join(stateDir(image), "*.sst")); len(tables) > 0 {
+		err = errors.Join(err, fmt.Errorf("the state has %d tables, want none: not all commands would be replayed", len(tables)))
 	}
 	return errors.Join(err, host.Close(), os.RemoveAll(dir))
 }
@@ -187,16 +201,15 @@ func field(text, name string) (int64, error) {
 // allocs counts the allocations of the process per call, of all goroutines, while nothing else is measured.
 type allocs struct {
 	callers int
-	calls   int64
 	reads   bool
 }
 
 func (a allocs) measure(b *bench) (result, error) {
 	s := setup{shards: 1}
-	l := load{callers: a.callers, last: time.Minute, calls: a.calls, sample: 1 << 30}
+	l := load{callers: a.callers, last: time.Minute, calls: int64(a.callers) * b.settings.counted, sample: 1 << 30}
 	open := b.puts(s)
 	if a.reads {
-		open, l.existing = b.gets(s, b.stored(hotKeys)), hotKeys
+		open, l.existing = b.gets(s, b.stored(hotKeys), heat), hotKeys
 	}
 	f, err := b.round(open, l)
 	return result{value: f.allocs}, err

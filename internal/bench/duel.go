@@ -79,13 +79,12 @@ func (b *bench) round(open side, l load) (f figures, err error) {
 		}
 	}
 	ws := l.workers(b.seed)
-	written, device := bytesWritten(), b.deviceWritten()
+	written := b.bytesWritten()
 	f, err = b.observed(func() (figures, error) { return l.run(s, ws) })
 	err = errors.Join(err, s.close())
 	if f.bytes > 0 {
-		f.written = float64(bytesWritten()-written) / float64(f.bytes)
 		b.sync()
-		f.device = float64(b.deviceWritten()-device) / float64(f.bytes)
+		f.written = float64(b.bytesWritten()-written) / float64(f.bytes)
 	}
 	return f, err
 }
@@ -118,7 +117,7 @@ func medians(all []figures) figures {
 func (f figures) String() string {
 	s := fmt.Sprintf("%.0f/s, p50 %v, p99 %v, %.1f allocs", f.rate, short(f.p50), short(f.p99), f.allocs)
 	if f.written > 0 {
-		s += fmt.Sprintf(", %.2f bytes written a user byte, %.2f by the device", f.written, f.device)
+		s += fmt.Sprintf(", %.2f bytes written a user byte", f.written)
 	}
 	return s
 }

@@ -104,10 +104,8 @@ func (b *bench) recycledFile(delay time.Duration) side {
 		if err != nil {
 			return nil, err
 		}
-		// Not in larger pieces: the page cache would hold them in large folios, and a write into one counts as writing all of it.
-		const piece = 4 << 10
-		for at := int64(0); at < recycledBytes; at += piece {
-			if _, err := f.WriteAt(b.values[:piece], at); err != nil {
+		for at := int64(0); at < recycledBytes; at += int64(len(b.values)) {
+			if _, err := f.WriteAt(b.values, at); err != nil {
 				return nil, err
 			}
 		}

@@ -55,8 +55,7 @@ type figures struct {
 	rate     float64 // operations per second
 	p50, p99 time.Duration
 	allocs   float64 // per operation, of the whole process
-	written  float64 // by this process, bytes per byte of keys and values
-	device   float64 // by the disk for all processes, likewise
+	written  float64 // bytes per byte of keys and values, by the disk for all processes
 	bytes    int64   // of keys and values
 }
 

@@ -16,8 +16,9 @@
 // and, where a bar compares with them, floe's own put and a bare Pebble over the tables of the same node. The rows "recycled"
 // compare L1 on a file that is written again, block by block, with L1 on one that grows: how much of the limit is the growing.
 //
-// Bytes written are write_bytes of /proc/self/io: whole pages, when they become dirty, until the node is closed. Allocations are
-// those of the process, of all goroutines, per operation.
+// Bytes written are what the disk that holds the data was told to write, as /sys/dev/block counts it, until the node is closed. The
+// file system's journal is in it, and what other programs write: leave the machine alone meanwhile. Allocations are those of the
+// process, of all goroutines, per operation.
 package main
 
 import (
@@ -130,6 +131,7 @@ func (s *settings) fill(short bool) {
 	if short {
 		full = settings{rounds: 3, last: 1500 * time.Millisecond, keys: 300_000}
 	}
+	s.counted = 2000
 	if s.rounds == 0 {
 		s.rounds = full.rounds
 	}
@@ -180,6 +182,17 @@ func wanted(name, list string) bool {
 
 // report measures the rows and prints, stores and checks what the flags ask for. The table is printed whatever fails then.
 func (b *bench) report(rows []row, o options) error {
+	form := b.settings.form()
+	var base baseline
+	if o.check {
+		var err error
+		if base, err = readBaseline(o.baseline); err != nil {
+			return err
+		}
+		if base.Form != form {
+			return fmt.Errorf("the baseline %s was measured with %s, this is to be %s", o.baseline, base.Form, form)
+		}
+	}
 	var all []measured
 	for _, r := range rows {
 		m, err := b.measure(r)
@@ -188,7 +201,6 @@ func (b *bench) report(rows []row, o options) error {
 		}
 		all = append(all, m)
 	}
-	form := b.settings.form()
 	table := render(thisMachine(b.dir, time.Now()), strings.ToUpper(form[:1])+form[1:]+".", all)
 	fmt.Println(table)
 	var errs []error
@@ -197,11 +209,7 @@ func (b *bench) report(rows []row, o options) error {
 	}
 	switch {
 	case o.check:
-		base, err := readBaseline(o.baseline)
-		if err == nil {
-			err = base.compare(all, form, func(m measured) (measured, error) { return b.measure(m.row) })
-		}
-		errs = append(errs, err)
+		errs = append(errs, base.compare(all, func(m measured) (measured, error) { return b.measure(m.row) }))
 	case o.baseline != "":
 		errs = append(errs, baseline{Form: form}.write(o.baseline, all))
 	}

@@ -118,8 +118,8 @@ func (b *bench) txns(s setup) side {
 	}
 }
 
-// gets is floe reading keys that exist, in a directory that holds them.
-func (b *bench) gets(s setup, prepared func() (string, error)) side {
+// gets is floe reading keys that exist, in a directory that holds them, after warm.
+func (b *bench) gets(s setup, prepared func() (string, error), warm func(*kv.Store) error) side {
 	return func(string) (*subject, error) {
 		dir, err := prepared()
 		if err != nil {
@@ -131,7 +131,7 @@ func (b *bench) gets(s setup, prepared func() (string, error)) side {
 		}
 		ctx := context.Background()
 		return &subject{
-			ops: 1, close: n.close, warm: func() error { return drain(n.store) },
+			ops: 1, close: n.close, warm: func() error { return warm(n.store) },
 			call: func(w *worker) error {
 				e, err := n.store.Get(ctx, w.pick())
 				if err == nil && len(e.Value) != valueBytes {
@@ -148,6 +148,18 @@ func drain(s *kv.Store) error {
 	for _, err := range s.Scan(context.Background(), "", kv.Limit(kv.MaxPageItems)) {
 		if err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// heat reads the hot keys until floe knows that they are read often.
+func heat(s *kv.Store) error {
+	for range 5 {
+		for i := range uint64(hotKeys) {
+			if _, err := s.Get(context.Background(), keyOf(i)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -34,26 +34,26 @@ type result struct {
 
 // settings are how much is measured.
 type settings struct {
-	rounds int
-	last   time.Duration // of a round
-	shards []int
-	fsync  time.Duration // added to each sync in the rows that have a slower disk
-	keys   int           // stored keys that reads find
-	puts   int64         // of the sustained row
-	tail   int           // commands that the slowest open replays
+	rounds  int
+	last    time.Duration // of a round
+	shards  []int
+	fsync   time.Duration // added to each sync in the rows that have a slower disk
+	keys    int           // stored keys that reads find
+	puts    int64         // of the sustained row
+	tail    int           // commands that the slowest open replays
+	counted int64         // calls whose allocations are counted, of each caller
 }
 
 const (
-	hotKeys    = 10_000
-	bigCache   = 6 << 30 // holds 10 million keys of the table's size
-	perSample  = 64      // reads of which the latency of one is measured
-	memoryBar  = 60      // MiB
-	limitL1    = "L1"
-	limitL2    = "L2"
-	limitL3    = "L3"
-	limitPut   = "floe put"
-	limitBare  = "Pebble"
-	microBatch = 20_000
+	hotKeys   = 10_000
+	bigCache  = 6 << 30 // holds 10 million keys of the table's size
+	perSample = 64      // reads of which the latency of one is measured
+	memoryBar = 60      // MiB
+	limitL1   = "L1"
+	limitL2   = "L2"
+	limitL3   = "L3"
+	limitPut  = "floe put"
+	limitBare = "Pebble"
 )
 
 // rows returns the table, from performance.md.
@@ -164,11 +164,11 @@ func (b *bench) reads() []row {
 	return []row{
 		{
 			name: "get/hot", against: limitL3, bar: 0.5, short: true,
-			work: duel{load: hotLoad, floe: b.gets(setup{shards: 1}, hot), limit: b.mapGets(hotKeys)},
+			work: duel{load: hotLoad, floe: b.gets(setup{shards: 1}, hot, heat), limit: b.mapGets(hotKeys)},
 		},
 		{
 			name: "get/cached", against: limitBare, bar: 0.9, short: true,
-			work: duel{load: allLoad, floe: b.gets(cached, all), limit: b.bareGets(bigCache, all)},
+			work: duel{load: allLoad, floe: b.gets(cached, all, drain), limit: b.bareGets(bigCache, all)},
 		},
 		{
 			name: "scan/100", against: limitBare, bar: 0.6, short: true,
@@ -183,8 +183,8 @@ func (b *bench) absolute() []row {
 		{name: "open/empty", bar: 100, unit: "ms", absolute: true, work: openEmpty{}},
 		{name: "open/replay", bar: 2000, unit: "ms", absolute: true, work: openReplay{}},
 		{name: "memory/empty", bar: memoryBar, unit: "MiB", absolute: true, short: true, work: memory{}},
-		{name: "allocs/get", bar: 0, unit: "allocs", absolute: true, short: true, work: allocs{callers: 1, calls: microBatch, reads: true}},
-		{name: "allocs/put/1", bar: 6, unit: "allocs", absolute: true, short: true, work: allocs{callers: 1, calls: microBatch / 4}},
-		{name: "allocs/put/64", bar: 6, unit: "allocs", absolute: true, short: true, work: allocs{callers: 64, calls: 5 * microBatch}},
+		{name: "allocs/get", bar: 0, unit: "allocs", absolute: true, short: true, work: allocs{callers: 1, reads: true}},
+		{name: "allocs/put/1", bar: 6, unit: "allocs", absolute: true, short: true, work: allocs{callers: 1}},
+		{name: "allocs/put/64", bar: 6, unit: "allocs", absolute: true, short: true, work: allocs{callers: 64}},
 	}
 }
