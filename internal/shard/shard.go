@@ -35,7 +35,7 @@ type shard struct {
 	host  *Host
 	id    engine.ShardID
 	log   *ual.Shard
-	core  *core // owned by loop
+	core  *core // guarded by stepMu
 	exec  *engine.Executor
 	clock shardClock
 
@@ -48,16 +48,19 @@ type shard struct {
 	pending   map[uint64][]*proposal
 
 	visibleLSN atomic.Uint64 // last LSN that queries see
-	reserved   uint64        // owned by loop
-	in         input         // owned by loop: the last one taken from the mailbox
-	held       []*appendTask // owned by loop: a snapshot being installed and what follows it
+
+	stepMu   sync.Mutex // guards the core and the fields below
+	reserved uint64
+	in       input         // the last one taken from the mailbox
+	held     []*appendTask // a snapshot being installed and what follows it
+	armed    int64         // when the loop will step at the latest
 
 	leader       atomic.Uint64
 	term         atomic.Uint64
 	leading      atomic.Bool
 	acknowledged atomic.Uint64 // what raft knows to be applied; it may still look at entries behind that
 
-	hasLed bool          // owned by loop
+	hasLed bool          // guarded by stepMu
 	led    chan struct{} // closed when this node leads for the first time
 
 	readMu  sync.Mutex // guards waiting; nothing is called under it
@@ -71,9 +74,9 @@ type shard struct {
 	applier    applier
 	applySpare []applyWork
 
-	through   bool // owned by loop: it takes the round of the writer for the append of this step
-	crowd     int  // owned by loop: commands of the last appends, the latest counting most
-	applyHere bool // owned by loop: it applies what is committed in this step
+	through   bool // guarded by stepMu: the loop takes the round of the writer for the append of this step
+	crowd     int  // guarded by stepMu: commands of the last appends, the latest counting most
+	applyHere bool // guarded by stepMu: the loop applies what is committed in this step
 
 	exports exports
 	courier courier
@@ -87,15 +90,26 @@ type applyWork struct {
 
 // mailbox gathers input for the loop.
 type mailbox struct {
-	mu   sync.Mutex
-	in   input
-	wake chan struct{} // capacity 1
+	mu     sync.Mutex
+	in     input
+	filled atomic.Bool
+	wake   chan struct{} // capacity 1
 }
 
 func (m *mailbox) put(f func(*input)) {
+	m.leave(f)
+	m.poke()
+}
+
+// leave puts something in for whoever steps next.
+func (m *mailbox) leave(f func(*input)) {
 	m.mu.Lock()
 	f(&m.in)
+	m.filled.Store(true)
 	m.mu.Unlock()
+}
+
+func (m *mailbox) poke() {
 	select {
 	case m.wake <- struct{}{}:
 	default:
@@ -110,6 +124,7 @@ func (m *mailbox) take(spare input) input {
 	clear(spare.reads)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.filled.Store(false)
 	in := m.in
 	m.in = input{
 		messages: spare.messages[:0], reads: spare.reads[:0], responses: spare.responses[:0], proposals: spare.proposals[:0], reports: spare.reports[:0],
@@ -117,7 +132,7 @@ func (m *mailbox) take(spare input) input {
 	return in
 }
 
-// loop owns the core.
+// loop steps the core when something comes or time has passed.
 func (s *shard) loop() {
 	defer s.host.running.Done()
 	defer s.guard()
@@ -135,15 +150,47 @@ func (s *shard) loop() {
 		case <-s.host.ctx.Done():
 			return
 		}
-		wake := s.step(ticks)
-		for s.through {
-			wake = s.goThrough(wake)
-		}
-		if wake != engine.NoTimer {
+		if wake := s.advance(ticks); wake != engine.NoTimer {
 			due.Reset(time.Duration(max(wake-s.clock.now(), 0)) * time.Millisecond)
 		} else {
 			due.Stop()
 		}
+	}
+}
+
+// advance takes a step of the loop, and all that follow if it goes through.
+func (s *shard) advance(ticks int) (wakeAt int64) {
+	s.stepMu.Lock()
+	defer s.stepMu.Unlock()
+	s.armed = s.step(ticks)
+	for s.through {
+		s.armed = s.goThrough(s.armed)
+	}
+	return s.armed
+}
+
+// goOn takes a step after a round of the log's writer, in its goroutine.
+func (s *shard) goOn() {
+	if !s.mail.filled.Load() {
+		return
+	}
+	defer s.guard()
+	s.stepMu.Lock()
+	defer s.stepMu.Unlock()
+	s.mail.leave(func(in *input) { in.gather = true })
+	wakeAt := s.step(0)
+	s.through = false
+	if wakeAt < s.armed {
+		s.mail.poke()
+	}
+}
+
+// hand puts something in that may wait for the end of a round, if one is under way: with few words to the core the rounds are
+// large. Where others wait for what this node sends, they do not wait for its disk too.
+func (s *shard) hand(f func(*input)) {
+	s.mail.leave(f)
+	if !s.host.writer.busy.Load() || len(s.host.cfg.Voters) > 1 {
+		s.mail.poke()
 	}
 }
 
@@ -157,7 +204,6 @@ func (s *shard) step(ticks int) (wakeAt int64) {
 	out := s.core.Step(s.in)
 	s.through = s.goesThrough(&out)
 	s.carryOut(out)
-	s.host.writer.settle(s.in.written)
 	s.acknowledged.Store(s.core.rn.BasicStatus().Applied)
 	s.dropUnused(s.in.messages)
 	return s.core.wakeAt(s.exec.NextDue())
@@ -167,7 +213,7 @@ func (s *shard) step(ticks int) (wakeAt int64) {
 // goroutine to wake up at each stage, which takes longer than the work. With more callers, stages that overlap gain more.
 const maxThrough = 2
 
-// goesThrough reports whether an append holds every command that is under way, and few of them.
+// goesThrough, asked by the loop, reports whether an append holds every command that is under way, and few of them.
 func (s *shard) goesThrough(out *output) bool {
 	if !s.host.launched || len(s.host.cfg.Voters) > 1 || out.append == nil || out.append.snapshot != nil || len(s.held) > 0 || s.core.appends != 1 {
 		return false
@@ -327,7 +373,7 @@ func (s *shard) enqueueAppend(t *appendTask) {
 	s.reserve(&t.update, &a)
 	s.host.writer.enqueue(a)
 	if !s.through {
-		s.host.writer.offer()
+		s.host.writer.poke()
 	}
 }
 
@@ -365,26 +411,12 @@ func (s *shard) appended(t *appendTask) {
 		}
 	}
 	s.send(others)
-	s.mail.put(func(in *input) {
+	s.hand(func(in *input) {
 		in.responses = append(in.responses, own...)
-		in.written++
 		if t.entries {
 			in.appended++
 		}
 	})
-}
-
-// gather makes every shard propose what is queued, whatever is in flight.
-func (h *Host) gather() int {
-	n := 0
-	for _, s := range h.shards {
-		if s.queued.Load() > 0 {
-			n++
-			h.writer.owed.Add(1)
-			s.mail.put(func(in *input) { in.written++ })
-		}
-	}
-	return n
 }
 
 func (s *shard) queueApply(w applyWork) {
@@ -486,7 +518,7 @@ func (a *applier) apply(t *applyTask) error {
 	if err := a.commit(); err != nil {
 		return err
 	}
-	s.mail.put(func(in *input) { in.responses = append(in.responses, t.responses...) })
+	s.hand(func(in *input) { in.responses = append(in.responses, t.responses...) })
 	return nil
 }
 
@@ -561,7 +593,7 @@ func (s *shard) submit(ctx context.Context, cmd engine.Command) (*proposal, erro
 		return nil, engine.Errorf(engine.ErrBusy, "shard %d: %d proposals with %d bytes wait, the limits are %d and %d",
 			s.id, n, bytes, maxQueued, maxQueuedBytes)
 	}
-	s.mail.put(func(in *input) { in.proposals = append(in.proposals, p) })
+	s.hand(func(in *input) { in.proposals = append(in.proposals, p) })
 	return p, nil
 }
 

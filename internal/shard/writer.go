@@ -9,9 +9,9 @@ import (
 )
 
 // logWriter appends to the log, for all shards of the host. While it writes and syncs, appends gather; the next round takes them
-// all with one write and one fsync, so a busy disk makes batches larger and an idle one adds no delay. A round begins when all
-// shards that were in the one before have proposed what has been queued there meanwhile. Rounds are the work of a goroutine,
-// but a shard that has nothing else to do may run one itself.
+// all with one write and one fsync, so a busy disk makes batches larger and an idle one adds no delay. Rounds are the work of a
+// goroutine. After each it lets the shards propose what has been queued meanwhile, itself: another goroutine would have to wait
+// behind all the callers that have their answers. A shard that has nothing else to do may run a round instead.
 type logWriter struct {
 	log        *ual.Log
 	durability Durability
@@ -19,14 +19,14 @@ type logWriter struct {
 	failed     func(error)
 	synced     func() // called after a sync that was not part of a round, in Async
 
-	gather func() int // makes all shards propose what is queued, and returns how many there are to be waited for
+	next func() // lets shards go on after a round, and propose what has been queued meanwhile
 
 	mu      sync.Mutex // guards the fields below; no I/O under it
 	pending []queuedAppend
 	closed  bool
 
 	waiting atomic.Int64 // len(pending)
-	owed    atomic.Int64 // steps that shards have yet to take, before the next round is worth while
+	busy    atomic.Bool  // the goroutine is in a round, and lets shards go on afterwards
 
 	roundMu sync.Mutex // guards the fields below, and rounds against each other
 	batch   []queuedAppend
@@ -59,20 +59,6 @@ func (w *logWriter) enqueue(a queuedAppend) {
 	w.pending = append(w.pending, a)
 	w.mu.Unlock()
 	w.waiting.Add(1)
-}
-
-// settle tells that a shard has taken n steps that were owed.
-func (w *logWriter) settle(n int) {
-	if n > 0 && w.owed.Add(-int64(n)) == 0 && w.waiting.Load() > 0 {
-		w.poke()
-	}
-}
-
-// offer pokes the writer, unless there is more to come.
-func (w *logWriter) offer() {
-	if w.owed.Load() == 0 {
-		w.poke()
-	}
 }
 
 func (w *logWriter) poke() {
@@ -128,17 +114,20 @@ func (w *logWriter) run() {
 		if closed {
 			return
 		}
-		if w.owed.Load() > 0 || w.linger() {
-			continue // the last step pokes
-		}
-		arm, err := w.round()
-		if err != nil {
-			w.failed(err)
-			return
-		}
-		if arm {
-			timer.Reset(w.interval)
-			later = timer.C
+		for more := true; more; more = w.waiting.Load() > 0 {
+			w.busy.Store(true)
+			w.linger()
+			arm, err := w.round()
+			w.busy.Store(false)
+			if err != nil {
+				w.failed(err)
+				return
+			}
+			if arm {
+				timer.Reset(w.interval)
+				later = timer.C
+			}
+			w.next()
 		}
 	}
 }
@@ -150,22 +139,21 @@ const (
 	lingerPart = 5
 )
 
-// linger waits for more commands if syncs are slow, and reports whether shards have been asked for them.
-func (w *logWriter) linger() bool {
+// linger waits for more commands if syncs are slow.
+func (w *logWriter) linger() {
 	if w.waiting.Load() == 0 {
-		return false
+		return
 	}
 	w.roundMu.Lock()
 	took := w.took
 	w.took = 0 // once a round
 	w.roundMu.Unlock()
 	if took < slowSync {
-		return false
+		return
 	}
 	t := time.NewTimer(min(took/lingerPart, slowSync))
 	<-t.C
-	n := w.gather()
-	return n > 0
+	w.next()
 }
 
 // round is a round of the goroutine's. It reports whether a sync has to follow that nobody has been told of yet.
@@ -200,7 +188,6 @@ func (w *logWriter) roundLocked() error {
 	if err != nil {
 		return err
 	}
-	w.owed.Add(int64(len(w.batch)))
 	for _, a := range w.batch {
 		a.done()
 	}
