@@ -58,13 +58,20 @@ func (c Command) AppendTo(dst []byte) []byte {
 func (c Command) Size() int { return 6 + len(c.Namespace) + len(c.Body) }
 
 // DecodeCommand reads what AppendTo wrote; Body aliases b.
-func DecodeCommand(b []byte) (Command, error) {
+func DecodeCommand(b []byte) (Command, error) { return decodeCommand(b, "") }
+
+// decodeCommand is DecodeCommand for one who has the namespace's name already, perhaps.
+func decodeCommand(b []byte, namespace string) (Command, error) {
 	r := codec.NewReader(b)
 	if v := r.Byte(); v != commandVersion && r.Err() == nil {
 		return Command{}, fmt.Errorf("%w: command version %d, this program knows %d", codec.ErrCorrupt, v, commandVersion)
 	}
 	c := Command{Machine: MachineID(r.Byte()), Kind: r.Byte(), Spread: r.Bool()}
-	c.Namespace = r.String()
+	if name := r.Bytes(); string(name) == namespace {
+		c.Namespace = namespace
+	} else {
+		c.Namespace = string(name)
+	}
 	c.Body = r.Rest()
 	if err := r.Err(); err != nil {
 		return Command{}, fmt.Errorf("command: %w", err)

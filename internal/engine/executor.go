@@ -445,7 +445,7 @@ func (x *Executor) Check(cmd Command) error {
 		if cmd.Kind != kindTxn {
 			return nil
 		}
-		parts, _, err := decodeTxn(cmd.Body)
+		parts, _, err := decodeTxn(cmd.Body, cmd.Namespace)
 		if err != nil {
 			return err
 		}

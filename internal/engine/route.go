@@ -218,6 +218,13 @@ func (r *Router) Query(ctx context.Context, namespace, name string, q Query) err
 
 // Propose routes the command by the name and proposes it.
 func (r *Router) Propose(ctx context.Context, name string, cmd Command) ([]byte, error) {
+	r.mu.RLock()
+	spread, known := r.spread[cmd.Namespace]
+	r.mu.RUnlock()
+	if known {
+		cmd.Spread = spread
+		return r.door.Propose(ctx, r.place(cmd.Namespace, name, spread), cmd)
+	}
 	return r.propose(ctx, cmd, func(spread bool) (string, error) { return name, nil })
 }
 

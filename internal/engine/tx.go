@@ -11,16 +11,17 @@ import (
 //
 // Byte slices returned by a Tx are valid until Apply or OnTimer returns: copy what goes into memory or into a result.
 type Tx struct {
-	x          *Executor
-	machine    MachineID
-	ns         *namespace
-	now        int64
-	lsn        LSN
-	term       uint64
-	index      uint64
-	scratch    []byte
-	counts     []countChange
-	onRollback []func()
+	x             *Executor
+	machine       MachineID
+	ns            *namespace
+	now           int64
+	lsn           LSN
+	term          uint64
+	index         uint64
+	scratch       []byte
+	lastNamespace string // its name, as a string that need not be made again
+	counts        []countChange
+	onRollback    []func()
 }
 
 type countChange struct {
@@ -188,7 +189,8 @@ func (tx *Tx) commit() {
 
 // runTop applies one command of an entry (or of a delivery) as a whole.
 func (tx *Tx) runTop(encoded []byte) (result []byte, err error) {
-	cmd, err := DecodeCommand(encoded)
+	cmd, err := decodeCommand(encoded, tx.lastNamespace)
+	tx.lastNamespace = cmd.Namespace
 	if err != nil {
 		// The door encodes every command itself, so this was written by another version or never was a command.
 		panic(fmt.Sprintf("shard %d, index %d: %v", tx.x.shard, tx.index, err))
@@ -224,7 +226,7 @@ func (tx *Tx) run(cmd Command) ([]byte, error) {
 //	conditions uvarint | operations uvarint | command (uvarint length, bytes) ...
 //	result: result (uvarint length, bytes) of each operation
 func (tx *Tx) applyTxn(cmd Command) ([]byte, error) {
-	parts, conditions, err := decodeTxn(cmd.Body)
+	parts, conditions, err := decodeTxn(cmd.Body, cmd.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -246,14 +248,14 @@ func (tx *Tx) applyTxn(cmd Command) ([]byte, error) {
 	return result, nil
 }
 
-func decodeTxn(body []byte) (parts []Command, conditions int, err error) {
+func decodeTxn(body []byte, namespace string) (parts []Command, conditions int, err error) {
 	r := codec.NewReader(body)
 	nc, no := r.Uvarint(), r.Uvarint()
 	if nc > MaxTxnOps || no > MaxTxnOps || nc+no > MaxTxnOps {
 		return nil, 0, Errorf(ErrInvalid, "transaction: %d conditions and %d operations exceed %d", nc, no, MaxTxnOps)
 	}
 	for range nc + no {
-		part, err := DecodeCommand(r.Bytes())
+		part, err := decodeCommand(r.Bytes(), namespace)
 		if err != nil {
 			return nil, 0, Errorf(ErrInvalid, "transaction: %v", err)
 		}

@@ -562,6 +562,7 @@ func (s *shard) propose(ctx context.Context, cmd engine.Command) ([]byte, error)
 	}
 	select {
 	case o := <-p.done:
+		p.recycle()
 		return o.Result, o.Err
 	case <-ctx.Done():
 		return nil, s.unknown(ctx.Err())
@@ -576,6 +577,19 @@ func (s *shard) propose(ctx context.Context, cmd engine.Command) ([]byte, error)
 	}
 }
 
+// idleProposals are proposals whose outcome has been received: nobody else knows them any more.
+var idleProposals = sync.Pool{New: func() any { return &proposal{done: make(chan engine.Outcome, 1)} }}
+
+// keepProposal is the largest buffer that a proposal keeps for the next one.
+const keepProposal = 4 << 10
+
+func (p *proposal) recycle() {
+	p.ctx = nil
+	if cap(p.data) <= keepProposal {
+		idleProposals.Put(p)
+	}
+}
+
 // submit queues a command, unless the queue is full.
 func (s *shard) submit(ctx context.Context, cmd engine.Command) (*proposal, error) {
 	if err := ctx.Err(); err != nil {
@@ -584,7 +598,8 @@ func (s *shard) submit(ctx context.Context, cmd engine.Command) (*proposal, erro
 	if err := s.exec.Check(cmd); err != nil {
 		return nil, err
 	}
-	p := &proposal{ctx: ctx, data: cmd.AppendTo(make([]byte, 0, cmd.Size())), done: make(chan engine.Outcome, 1)}
+	p := idleProposals.Get().(*proposal)
+	p.ctx, p.data = ctx, cmd.AppendTo(slices.Grow(p.data[:0], cmd.Size()))
 	size := int64(len(p.data))
 	n, bytes := s.queued.Add(1), s.queuedBytes.Add(size)
 	if n > maxQueued || bytes > maxQueuedBytes {
