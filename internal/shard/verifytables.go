@@ -167,10 +167,10 @@ func (t *tables) verifyRows() error {
 			continue
 		}
 		rows, err := x.Verify(t.ctx, t.report.add)
-		if err != nil {
+		t.report.Rows[id] = rows
+		if err := errors.Join(err, x.Release()); err != nil {
 			return err
 		}
-		t.report.Rows[id] = rows
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func Verify(o Options, report func(*CorruptionError)) (Summary, error) {
 // verification looks at one segment after the other.
 type verification struct {
 	Summary
-	log     *Log // knows where the log lies and its mark
+	log     *Log     // knows where the log lies and its mark
 	numbers []uint32 // of the files that are there
 	report  func(*CorruptionError)
 	seen    []CorruptionError
