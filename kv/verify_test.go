@@ -246,6 +246,11 @@ func TestVerifyReportsWhatMemoryMissed(t *testing.T) {
 func TestVerifyReportsStaleMemory(t *testing.T) {
 	r := newRig(t, 1)
 	r.execs[0] = engine.NewExecutor(engine.Config{DB: r.db, Shards: 1, Machines: []engine.Machine{kv.NewMachine()}, RowCache: 16 << 20})
+	t.Cleanup(func() {
+		if err := r.execs[0].Release(); err != nil {
+			t.Error(err)
+		}
+	})
 	if err := r.execs[0].Restore(); err != nil {
 		t.Fatal(err)
 	}
