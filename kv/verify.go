@@ -38,7 +38,6 @@ type tally struct {
 	deadRows          int64
 	forgetTimers      int
 	forgetRow         bool
-	forgotten         uint64
 }
 
 // problem reports a problem of a key.

@@ -46,6 +46,11 @@ func (x *Executor) Verify(ctx context.Context, report func(problem string)) (row
 	if rows, err = a.verifyRows(); err != nil {
 		return rows, err
 	}
+	for _, check := range []func() error{a.verifyCache, a.verifyFresh} {
+		if err := check(); err != nil {
+			return rows, fmt.Errorf("shard %d: %w", x.shard, err)
+		}
+	}
 	for _, m := range x.machines {
 		if v, ok := m.(Verifier); ok {
 			a.machine = m.ID()
@@ -87,11 +92,8 @@ func (a *Audit) Scan(lower, upper []byte, f func(k, value []byte) error) error {
 		hi = append(a.x.rowKey(nil, a.machine), upper...)
 	}
 	lo := append(a.x.rowKey(nil, a.machine), lower...)
-	return a.scan(lo, hi, func(k, value []byte) error { return f(k[rowKeySize:], value) })
+	return a.scan(lo, hi, func(k, value []byte) error { return f(k[rowPrefix:], value) })
 }
-
-// rowKeySize is the length of what rowKey puts in front of a machine's key.
-const rowKeySize = 3
 
 // Tick returns the error of the context, now and then. Loops over rows that do not use Scan call it for each.
 func (a *Audit) Tick() error {
@@ -133,7 +135,7 @@ func (a *Audit) Timers(f func(due int64, ns uint32, token []byte) error) error {
 	lower := append(a.x.rowKey(nil, machineEngine), 't')
 	upper := append(a.x.rowKey(nil, machineEngine), 't'+1)
 	return a.scan(lower, upper, func(k, _ []byte) error {
-		t, err := parseTimer(k[rowKeySize:])
+		t, err := parseTimer(k[rowPrefix:])
 		if err != nil || t.machine != a.machine {
 			return nil // reported with the engine's rows, or not ours
 		}
@@ -146,14 +148,14 @@ func (a *Audit) verifyRows() (rows int64, err error) {
 	own := &ownRows{Audit: a, heads: make(map[ShardID]LSN), firstDue: NoTimer}
 	foreign := make(map[MachineID]int)
 	lower, _ := Bounds(a.x.shard)
-	upper := append(bytes.Clone(lower), bytes.Repeat([]byte{0xff}, rowKeySize)...)
+	upper := append(bytes.Clone(lower), bytes.Repeat([]byte{0xff}, rowPrefix)...)
 	err = a.scan(lower, upper, func(k, value []byte) error {
 		rows++
 		switch id, short := machineOf(k); {
 		case short:
 			a.Reportf("row %x is too short", k)
 		case id == machineEngine:
-			own.row(k[rowKeySize:], value)
+			own.row(k[rowPrefix:], value)
 		case a.x.machine(id) == nil:
 			foreign[id]++
 		}
@@ -176,10 +178,10 @@ func (a *Audit) verifyRows() (rows int64, err error) {
 }
 
 func machineOf(k []byte) (id MachineID, short bool) {
-	if len(k) <= rowKeySize {
+	if len(k) <= rowPrefix {
 		return 0, true
 	}
-	return MachineID(k[rowKeySize-1]), false
+	return MachineID(k[rowPrefix-1]), false
 }
 
 // ownRows checks the engine's own rows. They come in the order of their kinds: namespaces before what names them.

@@ -140,6 +140,8 @@ func (h *Host) openStores(created bool) error {
 	switch found := len(h.ual.Shards()); {
 	case created && found < h.cfg.Shards:
 		return fmt.Errorf("data directory %s: the log holds %d of %d shards: part of it has been lost", dir, found, h.cfg.Shards)
+	case created && found > h.cfg.Shards:
+		return fmt.Errorf("data directory %s: the log holds %d shards, but FORMAT says %d: it is damaged", dir, found, h.cfg.Shards)
 	case !created && found > 0 && h.hasEntries():
 		return fmt.Errorf("data directory %s holds a log but no FORMAT file: it has been lost", dir)
 	case !created:

@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// verifyCache reports rows in memory that are not those of the state: queries, and Apply, would answer from them.
+func (a *Audit) verifyCache() error {
+	for i := range a.x.rows.buckets {
+		for _, r := range a.x.rows.buckets[i].all() {
+			k := r.b[:r.key]
+			value, ok, err := getRow(a.reader(), k)
+			switch {
+			case err != nil:
+				return err
+			case !ok:
+				a.Reportf("row %x is in memory, but not in the state", k)
+			case !bytes.Equal(value, r.value()):
+				a.Reportf("row %x is another one in memory than in the state", k)
+			}
+		}
+	}
+	return nil
+}
+
+func (b *rowBucket) all() (rows []cachedRow) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, generation := range []map[uint64]cachedRow{b.young, b.old} {
+		for _, r := range generation {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// verifyFresh reports rows that Apply would not find as they are: it looks for them in the tables only, unless they are known to have
+// been written since the last flush.
+func (a *Audit) verifyFresh() error {
+	if err := a.x.openTables(); err != nil {
+		return err
+	}
+	lower, upper := Bounds(a.x.shard)
+	state, err := a.reader().NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return fmt.Errorf("read state: %w", err)
+	}
+	tables := a.x.tables
+	inTables := func(ok bool) bool { return ok && bytes.Compare(tables.Key(), upper) < 0 }
+	more, flushed := state.First(), inTables(tables.SeekGE(lower))
+	for err == nil && (more || flushed) {
+		order := 1
+		if more && !flushed {
+			order = -1
+		} else if more {
+			order = bytes.Compare(state.Key(), tables.Key())
+		}
+		switch {
+		case order < 0:
+			a.verifyKnown(state.Key())
+		case order > 0:
+			a.verifyKnown(tables.Key())
+		case !bytes.Equal(state.Value(), tables.Value()):
+			a.verifyKnown(state.Key())
+		}
+		if order <= 0 {
+			more = state.Next()
+		}
+		if order >= 0 {
+			flushed = inTables(tables.Next())
+		}
+		err = a.Tick()
+	}
+	if closeErr := state.Close(); err == nil && closeErr != nil {
+		err = fmt.Errorf("read state: %w", closeErr)
+	}
+	if tablesErr := tables.Error(); err == nil && tablesErr != nil {
+		err = fmt.Errorf("read state: %w", tablesErr)
+	}
+	return err
+}
+
+// verifyKnown checks that memory knows of the change of a row since the last flush.
+func (a *Audit) verifyKnown(k []byte) {
+	if len(k) > rowPrefix && k[rowPrefix-1] < maxMachines && a.x.caches(k) && !a.x.fresh.may(hashRow(k), a.x.durable) {
+		a.Reportf("row %x has changed since the last flush, and memory does not know", k)
+	}
+}
