@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"testing"
+
+	"go.uber.org/goleak"
 )
 
 var seedFlag = flag.Uint64("seed", 0, "seed of randomised tests; 0 chooses one")
@@ -15,7 +17,7 @@ func TestMain(m *testing.M) {
 		runChild(text)
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // seed returns the seed of a randomised test and prints how to repeat it.
