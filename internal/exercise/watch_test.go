@@ -26,7 +26,7 @@ type gallery struct {
 
 const (
 	gallerySpace = "watched"
-	galleryKeys  = 8
+	galleryKeys  = 600 // more than two pages of a snapshot
 )
 
 func newGallery(c *cluster) *gallery { return &gallery{Watch: check.NewWatch(), cluster: c} }
