@@ -41,6 +41,7 @@ const (
 	LargestMaxValue     = 16 << 20
 	defaultCache        = 256 << 20
 	defaultMemoryCache  = 16 << 20
+	rowCachePart        = 4 // the cache for rows is a fourth of the cache, the rest is for blocks of the state
 )
 
 // Config says how to open a Host. What reaches the world is injected, so that a simulator can take its place: FS, Clock,

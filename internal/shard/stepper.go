@@ -47,10 +47,13 @@ func (s *Stepper) Step(id engine.ShardID, ticks int) (wakeAt int64) {
 func (s *Stepper) Apply(id engine.ShardID) error { return s.host.shards[id].applyQueued() }
 
 // WriteLog writes what all shards want in the log, and syncs it if it has to be durable now.
-func (s *Stepper) WriteLog() error { return s.host.writer.round() }
+func (s *Stepper) WriteLog() error {
+	_, err := s.host.writer.round()
+	return err
+}
 
 // SyncLog syncs what is in the log, as an Async host does from time to time.
-func (s *Stepper) SyncLog() error { return s.host.writer.sync() }
+func (s *Stepper) SyncLog() error { return s.host.writer.syncLate() }
 
 // Flush makes the state durable.
 func (s *Stepper) Flush() error { return s.host.db.Flush() }
