@@ -28,6 +28,7 @@ const (
 	linearSlots   = 8                       // keys in use at a time
 	keyOperations = check.MaxOperations - 2 // of one key, before the next one takes its slot; the rest is for the read at the end
 	callTime      = 500 * time.Millisecond  // after which a client gives up
+	healTime      = 30 * time.Second        // in which a cluster that is well does what it is asked for
 	linearSpace   = "linear"
 )
 
@@ -40,8 +41,10 @@ func TestLinear(t *testing.T) {
 		operations, faults = 5000, 12
 	}
 	s, start := seed(t), time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	tooLong := time.AfterFunc(healTime, cancel)
+	defer tooLong.Stop()
 	c := newCluster(t, s, linearShards)
 	l := &linear{t: t, cluster: c, history: check.NewHistory(), start: start, stop: make(chan struct{})}
 	l.history.Dir = t.ArtifactDir()
@@ -50,6 +53,7 @@ func TestLinear(t *testing.T) {
 	if err := errors.Join(spaces.Create(ctx, linearSpace, engine.Spread()), bank.open(ctx)); err != nil {
 		t.Fatal(err)
 	}
+	tooLong.Stop()
 	failed := func(err error) {
 		if err != nil {
 			t.Error(err)
@@ -63,6 +67,7 @@ func TestLinear(t *testing.T) {
 		nemesis.strike(i)
 	}
 	close(l.stop)
+	tooLong.Reset(healTime)
 	clients.Wait()
 	l.readAll(ctx)
 	failed(gallery.Check())

@@ -109,11 +109,14 @@ func (g *gallery) finish(ctx context.Context) error {
 func (g *gallery) view(ctx context.Context, store *kv.Store, resuming bool) error {
 	v, at := g.View(), uint64(0)
 	for {
-		done, err := g.look(ctx, store, v, &at)
-		switch {
-		case done:
+		// The end may have been told before it was known to be one.
+		if end := g.end.Load(); end != 0 && at >= end {
 			return v.Check(at)
-		case err == nil || !isDoubt(err) || ctx.Err() != nil:
+		}
+		err := g.look(ctx, store, v, &at)
+		switch {
+		case err == nil:
+		case !isDoubt(err) || ctx.Err() != nil:
 			return fmt.Errorf("watch: %w", err)
 		case resuming && at > 0:
 			g.resumed.Add(1)
@@ -126,8 +129,9 @@ func (g *gallery) view(ctx context.Context, store *kv.Store, resuming bool) erro
 	}
 }
 
-// look is one watch, from a revision on or, with 0, from a snapshot. It gives up now and then, as if the connection were lost.
-func (g *gallery) look(ctx context.Context, store *kv.Store, v *check.Viewer, at *uint64) (done bool, err error) {
+// look is one watch, from a revision on or, with 0, from a snapshot, until the end. It gives up now and then, as if the connection
+// were lost.
+func (g *gallery) look(ctx context.Context, store *kv.Store, v *check.Viewer, at *uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	opts := []kv.WatchOption{kv.Progress()}
@@ -136,10 +140,10 @@ func (g *gallery) look(ctx context.Context, store *kv.Store, v *check.Viewer, at
 	}
 	for e, err := range store.Watch(ctx, "key/", opts...) {
 		if err != nil {
-			return false, err
+			return err
 		}
 		if err := v.Event(e); err != nil {
-			return false, err
+			return err
 		}
 		g.events.Add(1)
 		switch e.Type {
@@ -149,9 +153,9 @@ func (g *gallery) look(ctx context.Context, store *kv.Store, v *check.Viewer, at
 		case kv.EventProgress:
 			*at = e.Revision
 			if end := g.end.Load(); end != 0 && e.Revision >= end {
-				return true, nil
+				return nil
 			}
 		}
 	}
-	return false, errors.New("the watch ended by itself")
+	return errors.New("the watch ended by itself")
 }
