@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/floedb/floe/internal/check"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/kv"
@@ -169,6 +170,9 @@ func newSteppedModel(t *testing.T, rng *rand.Rand, shards int, spread bool) *mod
 	m := &model{spread: spread, store: kv.New(router, "n", 0), now: d.Wall, async: d.config.Durability == shard.Async}
 	m.txn = func() *engine.Txn { return engine.NewTxn(router, "n", kv.DefaultMaxValueBytes) }
 	m.counts = func() engine.Counts {
+		if err := check.Replica(d.node); err != nil {
+			m.errorf("%v", err)
+		}
 		info, err := engine.NewNamespaces(router).Get(t.Context(), "n")
 		if err != nil {
 			t.Fatalf("Get namespace: %v", err)

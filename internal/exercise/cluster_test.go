@@ -155,6 +155,9 @@ func (c *cluster) agree(ctx context.Context) {
 		if err != nil {
 			c.t.Fatalf("open node %d: %v", node, err)
 		}
+		if err := check.Replica(s); err != nil {
+			c.t.Errorf("node %d: %v", node, err)
+		}
 		for id := range engine.ShardID(c.shards) {
 			if err := seen.Applied(id, node, s.State(id).Applied); err != nil {
 				c.t.Error(err)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/kv"
 )
 
@@ -24,9 +26,10 @@ type place struct {
 
 // examiner opens what a crash has left and checks that it is the state of exactly the steps up to some position of each writer.
 type examiner struct {
-	t       *testing.T
-	folds   [writers]fold
-	slowest time.Duration
+	t        *testing.T
+	folds    [writers]fold
+	slowest  time.Duration
+	verified int64 // rows
 }
 
 // examine checks a copy of dir, so that the next child finds it as the crash has left it. It returns where the writers stand.
@@ -42,6 +45,7 @@ func (x *examiner) examine(dir string, spaces map[string]bool) [writers]place {
 	if err != nil {
 		x.t.Fatal(err)
 	}
+	x.verify(copied)
 	start := time.Now()
 	node, err := floe.Open(floe.Config{DataDir: copied, Shards: shards})
 	if err != nil {
@@ -61,10 +65,29 @@ func (x *examiner) examine(dir string, spaces map[string]bool) [writers]place {
 	if err := node.Close(); err != nil {
 		x.t.Fatalf("close: %v", err)
 	}
+	x.verify(copied)
 	if err := os.RemoveAll(copied); err != nil {
 		x.t.Fatal(err)
 	}
 	return places
+}
+
+// verify reads all files of the directory, as a crash or a clean Close has left them, and every row that replaying the log makes.
+func (x *examiner) verify(dir string) {
+	x.t.Helper()
+	report, err := shard.Verify(x.t.Context(), shard.VerifyConfig{Dir: dir, Machines: []func() engine.Machine{kv.NewMachine}})
+	if errors.Is(err, engine.ErrInvalid) {
+		return // killed before anything was in it
+	}
+	if err != nil {
+		x.t.Errorf("verify: %v", err)
+	}
+	for _, problem := range report.Problems {
+		x.t.Errorf("verify: %s", problem)
+	}
+	for _, rows := range report.Rows {
+		x.verified += rows
+	}
 }
 
 func (x *examiner) checkWriter(node *floe.Node, w int) place {

@@ -102,7 +102,7 @@ func (p *parent) kill(o order, m moment) life {
 		time.AfterFunc(time.Duration(p.rng.Int64N(int64(d))), func() { _ = f() })
 	}
 	if m == atStart {
-		within(p.starting+time.Millisecond, cmd.Process.Kill)
+		within(p.starting*3/4+time.Millisecond, cmd.Process.Kill)
 	}
 	l := p.listen(out, func(s said, l life) {
 		took := time.Since(started)
@@ -110,7 +110,7 @@ func (p *parent) kill(o order, m moment) life {
 		case s.what == saysOpening:
 			p.starting, started = took, time.Now()
 			if m == inOpen {
-				within(p.opening+time.Millisecond, cmd.Process.Kill)
+				within(p.opening*3/4+time.Millisecond, cmd.Process.Kill)
 			}
 		case s.what == saysOpen:
 			p.opening = took
