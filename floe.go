@@ -91,13 +91,29 @@ func Open(c Config) (*Node, error) {
 		CacheBytes:   c.CacheSize,
 		MaxValue:     c.MaxValueSize,
 		Logger:       c.Logger,
-		Machines:     []func() engine.Machine{kv.NewMachine},
+		Machines:     machines(),
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &Node{host: host, router: engine.NewRouter(host), maxValue: host.MaxValue()}, nil
 }
+
+// Verify reads all of a node's data directory and reports what is damaged or does not fit together: every record of the log, every
+// block of the state's tables, and, with the log replayed in memory as Open would do it, every row. It changes nothing in the
+// directory, keeps nodes from opening it meanwhile, and needs memory for what a replay writes: about as much as the log holds behind
+// the last flush of the state.
+//
+// A report without Problems means that Open will succeed and find everything that was ever acknowledged, as far as the directory
+// itself can tell: it can not know of a newest write that never got there, nor that all of it was replaced by an older copy.
+//
+// Errors: ErrInUse if a node has the directory; ErrInvalid if it is no data directory; ctx's, and those of reading.
+func Verify(ctx context.Context, dir string) (VerifyReport, error) {
+	return shard.Verify(ctx, shard.VerifyConfig{Dir: dir, Machines: machines()})
+}
+
+// machines are the primitives that every shard has.
+func machines() []func() engine.Machine { return []func() engine.Machine{kv.NewMachine} }
 
 // KV returns the key-value store of a namespace.
 func (n *Node) KV(namespace string) *kv.Store { return kv.New(n.router, namespace, n.maxValue) }
@@ -130,6 +146,9 @@ type (
 	// Stats is what Node.Stats returns: version, start, state ("ok", "no quorum", "failed"), calls so far and per second,
 	// waiting queries, and a list each of nodes and of shards.
 	Stats = shard.Stats
+	// VerifyReport is what Verify returns: Problems, of which each names a file and offset or a shard and row, and how much was
+	// read: segments, bytes and entries of the log, tables and their bytes, rows by shard.
+	VerifyReport = shard.VerifyReport
 	// Txn collects the parts of a transaction over one namespace, up to 1,000 of them and 4 MiB. All conditions hold and all
 	// operations succeed, in order and in one log entry, or nothing happens:
 	//

@@ -97,4 +97,17 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return &usageError{fmt.Errorf("unexpected argument %q", args[0]), helpHint(cmd)}
 }
 
+// oneArg is the Args of a command that takes exactly one, called what the help calls it.
+func oneArg(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return &usageError{fmt.Errorf("%s is missing", name), helpHint(cmd)}
+		case len(args) > 1:
+			return &usageError{fmt.Errorf("unexpected argument %q", args[1]), helpHint(cmd)}
+		}
+		return nil
+	}
+}
+
 func helpHint(cmd *cobra.Command) string { return "see " + cmd.CommandPath() + " --help" }

@@ -18,7 +18,7 @@ import (
 const closeTime = 6 * time.Second
 
 func serverCommand(p Process) *cobra.Command {
-	return group("server", "Run a node", startCommand(p))
+	return group("server", "Run a node, and look after its data", startCommand(p), verifyCommand(p))
 }
 
 func startCommand(p Process) *cobra.Command {

@@ -551,6 +551,7 @@ func TestPanicsNameThePlace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 1)
+			r.tampered = true
 			defer func() {
 				if got := fmt.Sprint(recover()); !strings.Contains(got, c.want) || !strings.Contains(got, "shard 0, index 1") {
 					t.Errorf("panic %q, want shard, index and %q", got, c.want)
@@ -665,6 +666,7 @@ func TestDamagedRowsAreErrors(t *testing.T) {
 		{"timer", "t", "", "timer row"},
 	} {
 		r := newRig(t, 1)
+		r.tampered = true
 		lower, _ := engine.Bounds(0)
 		if err := r.db.Set(append(append(lower, 0), c.key...), []byte(c.value), pebble.NoSync); err != nil {
 			t.Fatal(err)

@@ -130,13 +130,18 @@ func (h *Host) openStores(created bool) error {
 	fsys, dir := h.fs, h.cfg.Dir
 	h.stateDir = fsys.PathJoin(dir, "state")
 	var err error
-	h.ual, err = ual.Open(ual.Options{FS: fsys, Dir: fsys.PathJoin(dir, "log"), SegmentSize: h.cfg.SegmentBytes, Logger: h.log})
+	h.ual, err = ual.Open(ual.Options{
+		FS: fsys, Dir: fsys.PathJoin(dir, "log"), SegmentSize: h.cfg.SegmentBytes, Spares: h.cfg.logSpares,
+		Random: h.cfg.Random, Logger: h.log,
+	})
 	if err != nil {
 		return fmt.Errorf("open log: %w", err)
 	}
 	switch found := len(h.ual.Shards()); {
 	case created && found < h.cfg.Shards:
 		return fmt.Errorf("data directory %s: the log holds %d of %d shards: part of it has been lost", dir, found, h.cfg.Shards)
+	case created && found > h.cfg.Shards:
+		return fmt.Errorf("data directory %s: the log holds %d shards, but FORMAT says %d: it is damaged", dir, found, h.cfg.Shards)
 	case !created && found > 0 && h.hasEntries():
 		return fmt.Errorf("data directory %s holds a log but no FORMAT file: it has been lost", dir)
 	case !created:
@@ -459,7 +464,7 @@ func (h *Host) close() error {
 	for _, s := range h.shards {
 		s.exports.close()
 	}
-	if err := h.unlessFailed(func() error { return errors.Join(h.db.Flush(), h.db.Close()) }); err != nil {
+	if err := h.unlessFailed(func() error { return errors.Join(h.release(), h.db.Flush(), h.db.Close()) }); err != nil {
 		return fmt.Errorf("close state: %w", err)
 	}
 	return errors.Join(h.ual.Close(), h.lock.Close())
@@ -542,7 +547,7 @@ func (h *Host) releaseAfterFailedOpen() error {
 	}
 	var errs []error
 	if h.db != nil {
-		errs = append(errs, h.unlessFailed(h.db.Close))
+		errs = append(errs, h.unlessFailed(func() error { return errors.Join(h.release(), h.db.Close()) }))
 	}
 	// Not the log's Close: that would mark as clean what could not be opened.
 	return errors.Join(append(errs, h.lock.Close())...)

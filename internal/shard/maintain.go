@@ -1,15 +1,19 @@
 package shard
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
 )
 
-// maintain truncates the log behind flushes of the state, forces a flush when the log grows without one, and samples rates.
+// maintain truncates the log behind flushes of the state, forces a flush when the log grows without one, prepares files for the
+// log, and samples rates.
 func (h *Host) maintain() {
 	defer h.running.Done()
 	second := time.NewTicker(time.Second)
@@ -23,11 +27,19 @@ func (h *Host) maintain() {
 			}
 		case <-second.C:
 			h.rate.sample(h.calls())
+			if err := h.release(); err != nil {
+				h.fail(err)
+				return
+			}
 			if h.ual.Size() > h.cfg.MaxLogBytes {
 				if _, err := h.db.AsyncFlush(); err != nil {
 					h.fail(fmt.Errorf("flush state: %w", err))
 					return
 				}
+			}
+			if err := h.prepareLog(h.ctx); err != nil {
+				h.fail(err)
+				return
 			}
 		case <-h.ctx.Done():
 			return
@@ -35,12 +47,37 @@ func (h *Host) maintain() {
 	}
 }
 
+// release lets go of old tables of the state that shards still look rows up in.
+func (h *Host) release() error {
+	for _, s := range h.shards {
+		s.applyRun.Lock()
+		err := s.exec.Release()
+		s.applyRun.Unlock()
+		if err != nil {
+			return fmt.Errorf("shard %d: read state: %w", s.id, err)
+		}
+	}
+	return nil
+}
+
 // signalFlushed is called by Pebble, which must not be called back from there.
 func (h *Host) signalFlushed() {
+	for _, s := range h.shards {
+		s.exec.Flushed()
+	}
 	select {
 	case h.flushed <- struct{}{}:
 	default:
 	}
+}
+
+// prepareLog writes a file for the log to go on in. Without one, as on a full disk, the log is only slower.
+func (h *Host) prepareLog(ctx context.Context) error {
+	err := h.ual.Prepare(ctx)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("prepare log: %w", err)
+	}
+	return nil
 }
 
 // truncate forgets the part of the log that nobody needs: what the durable state holds, less what followers may ask for.

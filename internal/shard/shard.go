@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -194,10 +195,13 @@ func (s *shard) goThrough(wakeAt int64) int64 {
 		s.pokeApplier()
 		return wakeAt
 	}
-	defer s.applyRun.Unlock()
-	if err := s.applyLocked(); err != nil {
+	err = s.applyLocked()
+	s.applyRun.Unlock()
+	if err != nil {
 		s.host.fail(err)
+		return wakeAt
 	}
+	runtime.Gosched() // to the caller, who has the outcome
 	return wakeAt
 }
 

@@ -226,11 +226,6 @@ func (v *verification) verifyReplayed() (err error) {
 	if v.format == nil {
 		return nil // a directory whose creation was interrupted: Open goes on with it
 	}
-	for _, id := range s.host.ual.Shards() {
-		if int(id) >= v.format.Shards {
-			v.problemf("%s: the log holds a shard %d, but there are %d", v.path("FORMAT"), id, v.format.Shards)
-		}
-	}
 	for id := range s.host.shards {
 		st := s.State(engine.ShardID(id))
 		v.report.Entries += st.Last + 1 - st.First

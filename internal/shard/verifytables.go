@@ -90,14 +90,40 @@ func (t *tables) verify() error {
 	if err := t.db.CheckLevels(nil); err != nil {
 		t.problemf("%s: %v", t.dir, err)
 	}
-	return t.tellComplaints()
+	t.tellComplaints()
+	return t.verifyApplied()
 }
 
-func (t *tables) tellComplaints() error {
+func (t *tables) tellComplaints() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, what := range t.corrupted {
 		t.problemf("%s: %s", t.dir, what)
+	}
+}
+
+// verifyApplied reports shards with rows of which nobody knows how far they have come. A Host would replay the whole log over them.
+func (t *tables) verifyApplied() error {
+	if t.format == nil {
+		return nil
+	}
+	for id := range engine.ShardID(t.format.Shards) {
+		applied, err := engine.ReadApplied(t.db, id)
+		if err != nil {
+			t.problemf("%v", err)
+			continue
+		}
+		lower, upper := engine.Bounds(id)
+		it, err := t.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+		if err != nil {
+			return fmt.Errorf("read state: %w", err)
+		}
+		if applied.Index == 0 && it.First() {
+			t.problemf("shard %d: has rows, but none says how far they have come", id)
+		}
+		if err := it.Close(); err != nil {
+			return fmt.Errorf("read state: %w", err)
+		}
 	}
 	return nil
 }

@@ -20,27 +20,32 @@ func Verify(o Options, report func(*CorruptionError)) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
-	v := &verification{open: func(oldest uint32) *Log {
-		return &Log{fs: o.FS, dir: o.Dir, logger: o.Logger, shards: make(map[uint16]*Shard), oldest: oldest}
-	}, report: report}
-	v.log = v.open(1)
-	if v.numbers, err = v.log.listSegments(); err != nil || len(v.numbers) == 0 {
-		return v.Summary, err
-	}
-	return v.Summary, v.run()
+	v := &verification{log: &Log{fs: o.FS, dir: o.Dir, logger: o.Logger, shards: make(map[uint16]*Shard), oldest: 1}, report: report}
+	err = v.run()
+	return v.Summary, err
 }
 
 // verification looks at one segment after the other.
 type verification struct {
 	Summary
-	open    func(oldest uint32) *Log
-	log     *Log
+	log     *Log // knows where the log lies and its mark
 	numbers []uint32 // of the files that are there
 	report  func(*CorruptionError)
 	seen    []CorruptionError
 }
 
-func (v *verification) run() error {
+func (v *verification) run() (err error) {
+	var spares []string
+	if v.numbers, spares, err = v.log.listFiles(); err != nil || len(v.numbers)+len(spares) == 0 {
+		return err
+	}
+	if len(v.numbers) == 0 {
+		v.report(&CorruptionError{File: v.log.fs.PathJoin(v.log.dir, spares[0]), Reason: "all segments are missing"})
+		return nil
+	}
+	if err := v.log.learnMark(v.numbers); v.damaged(&err) || err != nil {
+		return err
+	}
 	last, err := v.log.findLast(v.numbers)
 	whole := !v.damaged(&err)
 	if err != nil || whole && last.number == 0 {
@@ -73,7 +78,8 @@ func (v *verification) segment(n uint32, last survey) error {
 	if v.damaged(&err) || err != nil {
 		return err
 	}
-	err = v.open(n).replaySegment(n, end)
+	alone := &Log{fs: v.log.fs, dir: v.log.dir, logger: v.log.logger, shards: make(map[uint16]*Shard), oldest: n, mark: v.log.mark}
+	err = alone.replaySegment(n, end)
 	if !v.damaged(&err) && err == nil {
 		v.Bytes += end
 	}

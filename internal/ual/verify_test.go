@@ -59,7 +59,7 @@ func TestVerifyFindsWhatOpenFinds(t *testing.T) {
 	fs, _ := closedLog(t)
 	refused := 0
 	for _, name := range segmentFiles(t, fs) {
-		for i := 0; i < len(fileBytes(t, fs, name)); i += 3 {
+		for i := 0; i < len(usedBytes(t, fs, name)); i += 3 {
 			damaged := copyFS(t, fs)
 			fileBytes(t, damaged, name)[i] ^= 1 << (i % 8)
 			files, _ := verified(t, damaged)

@@ -1,0 +1,171 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/toy"
+)
+
+// newFilledRig has two shards with namespaces, timers, and messages that were sent and that were delivered.
+func newFilledRig(t *testing.T) *rig {
+	t.Helper()
+	r := newRig(t, 2)
+	ns := homeOf(t, 0, 2)
+	r.apply(0, addTo("a", 50).In(ns))
+	r.apply(0, toy.Command{Kind: toy.Later, Name: "later", Delta: 5, Delay: 1000}.In(ns))
+	spread := func(c toy.Command) engine.Command {
+		cmd := c.In("wide")
+		cmd.Spread = true
+		return cmd
+	}
+	r.apply(engine.HomeShard("wide", 2), engine.CreateNamespace("wide", true))
+	for range 3 {
+		r.apply(0, spread(addTo("x", 5)), spread(toy.Command{Kind: toy.Send, Name: "x", Delta: 2, Target: "away"}))
+	}
+	if d, ok, err := r.execs[0].NextDelivery(engine.NameShard("wide", "away", 2), 0, 1<<40); ok && err == nil {
+		r.apply(d.Target, d.Command)
+	}
+	r.now += 10
+	r.apply(0, toy.Command{Kind: toy.Send, Name: "a", Delta: 1, Target: "b"}.In(ns))
+	return r
+}
+
+// homeOf returns the name of a namespace whose home is the shard.
+func homeOf(t *testing.T, shard engine.ShardID, shards int) string {
+	t.Helper()
+	for _, name := range []string{"n", "m", "o", "p", "q", "r"} {
+		if engine.HomeShard(name, shards) == shard {
+			return name
+		}
+	}
+	t.Fatal("no name has that home")
+	return ""
+}
+
+// row returns the first row of shard 0 whose key begins so.
+func (r *rig) row(prefix string) (k, value []byte) {
+	r.t.Helper()
+	it, err := r.db.NewIter(&pebble.IterOptions{LowerBound: []byte(prefix)})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer it.Close()
+	if !it.First() || !bytes.HasPrefix(it.Key(), []byte(prefix)) {
+		r.t.Fatalf("no row begins with %x", prefix)
+	}
+	return slices.Clone(it.Key()), slices.Clone(it.Value())
+}
+
+func (r *rig) set(k string, value []byte) {
+	r.t.Helper()
+	if err := r.db.Set([]byte(k), value, pebble.NoSync); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) delete(prefix string) {
+	r.t.Helper()
+	k, _ := r.row(prefix)
+	if err := r.db.Delete(k, pebble.NoSync); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+const own = "\x00\x00\x00" // rows of the engine in shard 0
+
+func TestVerifyReports(t *testing.T) {
+	for name, c := range map[string]struct {
+		tamper func(r *rig)
+		want   string
+	}{
+		"applied missing":      {func(r *rig) { r.delete(own + "a") }, "no row says how far the state has come"},
+		"applied garbage":      {func(r *rig) { r.set(own+"a", []byte("x")) }, "applied row"},
+		"applied differs":      {func(r *rig) { k, v := r.row(own + "a"); v[1]++; r.set(string(k), v) }, "memory at"},
+		"namespace missing":    {func(r *rig) { r.delete(own + "n") }, "1 namespaces before number 1 have no row"},
+		"namespace far":        {func(r *rig) { r.set(own+"n\x7f\x00\x00\x00", nil) }, "numbers end at 99999"},
+		"namespace garbage":    {func(r *rig) { k, _ := r.row(own + "n"); r.set(string(k), []byte{1, 200}) }, "namespace 0: namespace row"},
+		"namespace changed":    {func(r *rig) { k, v := r.row(own + "n"); v[len(v)-1] = 2; r.set(string(k), v) }, "memory differs from the row"},
+		"namespace below zero": {func(r *rig) { k, v := r.row(own + "n"); v[len(v)-1] = 1; r.set(string(k), v) }, "counter 10 is -1"},
+		"namespace twice":      {func(r *rig) { _, v := r.row(own + "n"); r.set(own+"n\x00\x00\x00\x02", v) }, "namespaces 0 and 2 are both"},
+		"namespace elsewhere":  {func(r *rig) { k, v := r.row(own + "n"); v[2] = homeOf(r.t, 1, 2)[0]; r.set(string(k), v) }, "belongs to shard 1"},
+		"namespace without a name": {func(r *rig) {
+			k, v := r.row(own + "n")
+			r.set(string(k), append([]byte{1, 0}, v[3:]...))
+		}, "namespace name is empty"},
+		"timer earlier than memory knows": {func(r *rig) {
+			r.set(own+"t\x00\x00\x00\x00\x00\x00\x00\x00\x0f\x00\x00\x00\x00x", nil)
+		}, "the first timer is due at -9223372036854775808"},
+		"timer with a value":    {func(r *rig) { k, _ := r.row(own + "t"); r.set(string(k), []byte("x")) }, "holds 1 bytes"},
+		"timer of a machine":    {func(r *rig) { k, _ := r.row(own + "t"); k[12] = 9; r.set(string(k), nil) }, "of machine 9, which this program does not know"},
+		"timer of no namespace": {func(r *rig) { k, _ := r.row(own + "t"); k[16] = 9; r.set(string(k), nil) }, "of namespace 9, of which there are 2"},
+		"short timer":           {func(r *rig) { r.set(own+"t\x00", nil) }, "is of no known kind"},
+		"message garbage":       {func(r *rig) { k, _ := r.row(own + "o"); r.set(string(k), []byte{1, 99}) }, "message"},
+		"message of tomorrow":   {func(r *rig) { k, v := r.row(own + "o"); k[6] = 1; r.set(string(k), v) }, "the shard's last LSN is"},
+		"message for nobody":    {func(r *rig) { k, v := r.row(own + "o"); k[4], k[5] = 0, 7; r.set(string(k), v) }, "for shard 7: there are 2 shards"},
+		"message from afar":     {func(r *rig) { k, v := r.row(own + "o"); v[0] = 99; r.set(string(k), v) }, "was sent by entry 99, the last one is"},
+		"message astray": {func(r *rig) {
+			cmd := addTo("a", 1).In(homeOf(r.t, 0, 2))
+			r.set(own+"o\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01", cmd.AppendTo([]byte{1}))
+		}, "is in shard 0"},
+		"message before memory begins": {func(r *rig) {
+			k, v := r.row(own + "o")
+			r.set(string(k[:6])+"\x00\x00\x00\x00\x00\x00\x00\x01", append([]byte{1}, v[1:]...))
+		}, "memory begins at"},
+		"mark garbage":      {func(r *rig) { r.set(own+"s\x00\x01", []byte{0x80}) }, "mark of messages seen of shard 1"},
+		"mark of nobody":    {func(r *rig) { r.set(own+"s\x00\x05", []byte{1}) }, "of shard 5: there are 2 shards"},
+		"unknown kind":      {func(r *rig) { r.set(own+"zz", nil) }, "is of no known kind"},
+		"unknown machine":   {func(r *rig) { r.set("\x00\x00\x03zz", nil) }, "1 rows of machine 3, which this program does not know"},
+		"impossible number": {func(r *rig) { r.set("\x00\x00\x63zz", nil) }, "1 rows of machine 99, which can not be"},
+		"short row":         {func(r *rig) { r.set("\x00\x00", nil) }, "row 0000 is too short"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newFilledRig(t)
+			r.verify(r.execs[0], func(p string) { t.Errorf("before anything is changed: %s", p) })
+			r.tampered = true
+			c.tamper(r)
+			var found []string
+			r.verify(r.execs[0], func(p string) { found = append(found, p) })
+			if !strings.Contains(strings.Join(found, "\n"), c.want) {
+				t.Errorf("Verify reports\n%s\nwant %q", strings.Join(found, "\n"), c.want)
+			}
+		})
+	}
+}
+
+func TestVerifyPairs(t *testing.T) {
+	r := newFilledRig(t)
+	var found []string
+	report := func(p string) { found = append(found, p) }
+	if err := engine.VerifyPairs(r.execs, report); err != nil || len(found) > 0 {
+		t.Fatalf("good shards: %q, %v", found, err)
+	}
+	r.tampered = true
+	r.set("\x00\x01\x00s\x00\x00", binary.AppendUvarint(nil, 1000))
+	if err := engine.VerifyPairs(r.execs, report); err != nil || len(found) != 1 || !strings.Contains(found[0], "shard 1: has seen message 1000 of shard 0") {
+		t.Errorf("VerifyPairs reports %q, %v", found, err)
+	}
+}
+
+func TestVerifyEndsWithItsContext(t *testing.T) {
+	r := newRig(t, 1)
+	for range 300 {
+		r.apply(0, addTo("a", 1).In("n"), toy.Command{Kind: toy.Later, Name: "b", Delta: 1, Delay: 1000}.In("n"),
+			toy.Command{Kind: toy.Later, Name: "c", Delta: 1, Delay: 1000}.In("n"),
+			toy.Command{Kind: toy.Later, Name: "d", Delta: 1, Delay: 1000}.In("n"),
+			toy.Command{Kind: toy.Later, Name: "e", Delta: 1, Delay: 1000}.In("n"))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := r.execs[0].Verify(ctx, func(string) {}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Verify: %v, want context.Canceled", err)
+	}
+}
