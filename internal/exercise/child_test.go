@@ -228,10 +228,14 @@ func (f *toldFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs
 	return f.file(name)(f.FS.OpenReadWrite(name, c, opts...))
 }
 
-// file wraps the files of the log.
+func (f *toldFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return f.file(newname)(f.FS.ReuseForWrite(oldname, newname, c))
+}
+
+// file wraps the segments of the log. Its other files hold nothing that anybody has been told of.
 func (f *toldFS) file(name string) func(vfs.File, error) (vfs.File, error) {
 	return func(file vfs.File, err error) (vfs.File, error) {
-		if err != nil || filepath.Base(filepath.Dir(name)) != "log" {
+		if err != nil || filepath.Ext(name) != ".ual" {
 			return file, err
 		}
 		return &toldFile{file, f.child}, nil
