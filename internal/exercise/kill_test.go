@@ -30,7 +30,7 @@ func TestKill(t *testing.T) {
 
 func killMany(t *testing.T, async bool, kills int) {
 	start := time.Now()
-	p := &parent{t: t, rng: rand.New(rand.NewPCG(seed(t), 1))}
+	p := &parent{t: t, rng: rand.New(rand.NewPCG(seed(t), 1)), writing: 150 * time.Millisecond}
 	x := &examiner{t: t}
 	dir := filepath.Join(t.TempDir(), "data")
 	spaces := make(map[string]bool)

@@ -68,8 +68,9 @@ func (l life) hit(m moment) bool {
 
 // parent runs children and kills them.
 type parent struct {
-	t   *testing.T
-	rng *rand.Rand
+	t       *testing.T
+	rng     *rand.Rand
+	writing time.Duration // how long a child is left under load, at most
 
 	starting time.Duration // how long the last ones took, to hit what is going on
 	opening  time.Duration
@@ -116,7 +117,7 @@ func (p *parent) kill(o order, m moment) life {
 			p.opening = took
 			switch m {
 			case inWrites, inFlushes, atStart, inOpen:
-				within(150*time.Millisecond, cmd.Process.Kill)
+				within(p.writing, cmd.Process.Kill)
 			case inClose:
 				within(50*time.Millisecond, in.Close)
 			}

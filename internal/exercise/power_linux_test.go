@@ -31,7 +31,7 @@ func TestPower(t *testing.T) {
 
 func cutMany(t *testing.T, async bool, cuts int) {
 	start := time.Now()
-	p := &parent{t: t, rng: rand.New(rand.NewPCG(seed(t), 2))}
+	p := &parent{t: t, rng: rand.New(rand.NewPCG(seed(t), 2)), writing: 15 * powerInterval}
 	disk, x := newExt4(t), &examiner{t: t}
 	dir := filepath.Join(disk.root, "data")
 	var lg ledger
