@@ -79,6 +79,9 @@ func TestLinear(t *testing.T) {
 		took.Round(time.Millisecond), l.doubts.Load(), time.Since(checking).Round(time.Millisecond), nemesis)
 	t.Logf("%d transfers, %d audits; %d watched changes, %d events, %d times resumed, %d times begun anew, %d times compacted", bank.transfers.Load(),
 		bank.audits.Load(), gallery.changes.Load(), gallery.events.Load(), gallery.resumed.Load(), gallery.restarted.Load(), gallery.compacted.Load())
+	if testing.Short() {
+		return // too short for luck to even out
+	}
 	if l.doubts.Load() == 0 || bank.transfers.Load() < 100 || bank.audits.Load() < 100 || gallery.changes.Load() < 100 || gallery.resumed.Load() == 0 {
 		t.Error("nothing was ever in doubt, or hardly anything happened: the test has not tested what it should")
 	}

@@ -58,7 +58,7 @@ func cutMany(t *testing.T, async bool, cuts int) {
 	t.Logf("%d cuts in %v, %d of them seen to lose what nobody had synced: %d transactions survived, %d acknowledged ones were lost in %d cuts, "+
 		"at most %v before the kill, %d rows verified, slowest open %v", cuts, time.Since(start).Round(time.Millisecond), seen, steps, lg.lost, lg.losing, lg.longest, x.verified, x.slowest)
 	// A file system commits by itself every five seconds, also just before a cut.
-	if seen < cuts*3/4 || steps < cuts || x.verified == 0 || async && lg.losing == 0 {
+	if seen < cuts*3/4 || steps < cuts || x.verified == 0 || async && lg.losing == 0 && !testing.Short() {
 		t.Error("hardly any cut has lost anything, or there was hardly any transaction: the test has not tested what it should")
 	}
 	if x.slowest > slowestOpen {
