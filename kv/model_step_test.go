@@ -31,9 +31,10 @@ func (m *model) step() {
 		m.last = "pass"
 		m.pass()
 	case n == 98:
-		if m.rng.IntN(5) == 0 {
+		if m.rng.IntN(2) == 0 {
 			m.last = "restart"
 			m.restart()
+			m.total.restarts++
 			m.compareAll()
 		}
 	case n == 99:

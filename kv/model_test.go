@@ -17,7 +17,14 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestModel does random operations and compares every result, error, count and history with those of a map.
+// What TestModel does at least, short form aside.
+const (
+	modelRuns  = 300
+	modelSteps = 1000
+)
+
+// TestModel does random operations on nodes of random configurations, which restart and crash at random, and compares every
+// result, error, count and history with those of a map.
 //
 //	go test -run TestModel -seed 7 -long ./kv
 func TestModel(t *testing.T) {
@@ -25,24 +32,48 @@ func TestModel(t *testing.T) {
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	steps := 1500
-	if testing.Short() {
-		steps = 400
+	t.Logf("repeat with: go test -run '^TestModel$' -seed %d ./kv", seed)
+	runs, steps := modelRuns, modelSteps
+	switch {
+	case testing.Short():
+		runs, steps = 12, 400
+	case *longFlag:
+		runs = 20 * modelRuns
 	}
-	if *longFlag {
-		steps = 50_000
-	}
-	for _, shards := range []int{1, 5} {
-		for _, spread := range []bool{false, true} {
-			t.Run(fmt.Sprintf("on=disk/shards=%d/spread=%v", shards, spread), func(t *testing.T) {
-				runModel(t, seed, steps, newDiskModel(t, shards, spread))
-			})
-			t.Run(fmt.Sprintf("on=rig/shards=%d/spread=%v", shards, spread), func(t *testing.T) {
-				runModel(t, seed, steps, newRigModel(t, shards, spread))
-			})
+	var total modelTotal
+	for i := range runs {
+		runSeed := seed + uint64(i)
+		rng := rand.New(rand.NewPCG(runSeed, 1))
+		shards, spread := 1+rng.IntN(5), rng.IntN(2) == 0
+		name, newModel := "steps", newSteppedModel
+		switch i % 6 {
+		case 0:
+			name, newModel = "disk", newDiskModel
+		case 1, 2:
+			name, newModel = "rig", newRigModel
+		}
+		if i >= 24 && name == "disk" {
+			name, newModel = "steps", newSteppedModel // real disks take long, and these are files in memory
+		}
+		ok := t.Run(fmt.Sprintf("%d/on=%s/shards=%d/spread=%v", i, name, shards, spread), func(t *testing.T) {
+			m := newModel(t, rng, shards, spread)
+			if m.async {
+				total.async++
+			}
+			runModel(t, runSeed, steps, m, &total)
+		})
+		if !ok {
+			t.Fatalf("repeat it with: go test -run '^TestModel$/^%d$' -seed %d ./kv", i, seed)
 		}
 	}
+	t.Logf("%d runs with %d operations, %d restarts, %d of them crashes, %d nodes async", runs, total.steps, total.restarts, total.crashes, total.async)
+	if !testing.Short() && (total.steps < modelRuns*modelSteps || total.restarts < runs || total.crashes < runs || total.async == 0) {
+		t.Error("too few operations, restarts or crashes: the test has not tested what it should")
+	}
 }
+
+// modelTotal counts what all runs did.
+type modelTotal struct{ steps, restarts, crashes, async int }
 
 // model is a namespace as a map. Revisions that an operation does not return are 0 until a read shows them.
 type model struct {
@@ -54,6 +85,8 @@ type model struct {
 	now           func() int64
 	pass          func() // lets time go by, which may expire and forget; nil: time plays no part
 	restart       func()
+	async         bool
+	total         *modelTotal
 	spread        bool
 	keys          map[string]*modelKey
 	sets, deletes int64
@@ -67,13 +100,14 @@ type modelKey struct {
 
 func (k *modelKey) current() *kv.Version { return &k.versions[len(k.versions)-1] }
 
-func newDiskModel(t *testing.T, shards int, spread bool) *model {
+func newDiskModel(t *testing.T, rng *rand.Rand, shards int, spread bool) *model {
 	dir := t.TempDir()
+	config := floe.Config{DataDir: dir, Shards: shards, CacheSize: 4 << 20, Durability: []floe.Durability{floe.Sync, floe.Async}[rng.IntN(2)]}
 	var node *floe.Node
-	m := &model{spread: spread}
+	m := &model{spread: spread, async: config.Durability == floe.Async}
 	connect := func() {
 		var err error
-		if node, err = floe.Open(floe.Config{DataDir: dir, Shards: shards, CacheSize: 4 << 20}); err != nil {
+		if node, err = floe.Open(config); err != nil {
 			t.Fatalf("Open: %v", err)
 		}
 		m.store = node.KV("n")
@@ -103,7 +137,7 @@ func newDiskModel(t *testing.T, shards int, spread bool) *model {
 	return m
 }
 
-func newRigModel(t *testing.T, shards int, spread bool) *model {
+func newRigModel(t *testing.T, _ *rand.Rand, shards int, spread bool) *model {
 	r := newRig(t, shards)
 	m := &model{spread: spread, store: r.store("n"), txn: func() *engine.Txn { return r.txn("n") }, now: r.time, restart: r.restart}
 	m.counts = func() engine.Counts {
@@ -134,20 +168,16 @@ func newRigModel(t *testing.T, shards int, spread bool) *model {
 	return m
 }
 
-func runModel(t *testing.T, seed uint64, steps int, m *model) {
-	m.t, m.rng, m.keys = t, rand.New(rand.NewPCG(seed, 0)), make(map[string]*modelKey)
+func runModel(t *testing.T, seed uint64, steps int, m *model, total *modelTotal) {
+	m.total, m.t, m.rng, m.keys = total, t, rand.New(rand.NewPCG(seed, 0)), make(map[string]*modelKey)
 	must(m.store.Put(t.Context(), "first", nil)) // so that the namespace exists
 	must(m.store.Delete(t.Context(), "first"))
 	m.keys["first"] = &modelKey{versions: []kv.Version{{Version: 1}, {Version: 2, Tombstone: true}}}
 	m.sets, m.deletes = 1, 1
 	m.stamp("first")
-	defer func() {
-		if t.Failed() {
-			t.Logf("repeat it with: go test -run '%s' -seed %d ./kv", t.Name(), seed)
-		}
-	}()
 	for range steps {
 		m.step()
+		total.steps++
 		if t.Failed() {
 			return
 		}

@@ -2,6 +2,8 @@ package lint
 
 import (
 	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path"
 	"path/filepath"
@@ -32,7 +34,7 @@ func TestNothingUnfinished(t *testing.T) {
 var longSuites = map[string]string{
 	"examples/gosrc":    "loads over 100 MB",
 	"kv":                "runs random histories against a model",
-	"internal/exercise": "kills processes many times",
+	"internal/exercise": "kills processes and cuts the power many times, runs clusters",
 	"internal/sim":      "runs many seeds",
 	"internal/shard":    "simulates a cluster",
 	"internal/ual":      "crashes at every file operation",
@@ -57,7 +59,7 @@ func TestNoSleepAndNoSkip(t *testing.T) {
 				t.Errorf("%s: time.Sleep: wait for what is to happen, with a channel, a deadline or testing/synctest", s.at(n))
 			case called == "testing.Short" && !long:
 				t.Errorf("%s: testing.Short: only long suites have a short form, see internal/lint/code_test.go", s.at(n))
-			case s.isTest() && isSkip(called) && !(long && underShort(stack)):
+			case s.isTest() && isSkip(called) && !(long && (underShort(stack) || forPrivileges(stack))):
 				t.Errorf("%s: %s: a test that is skipped proves nothing; make it run everywhere", s.at(n), called)
 			}
 			return true
@@ -90,6 +92,81 @@ func underShort(stack []ast.Node) bool {
 		}
 	}
 	return false
+}
+
+// forPrivileges reports whether a node is in a function needPrivileges that fails the test, before it may skip it, when the
+// environment variable CI is set: mounting a file system takes rights that a laptop need not give and CI has to.
+func forPrivileges(stack []ast.Node) bool {
+	skip := stack[len(stack)-1]
+	for _, n := range stack {
+		f, ok := n.(*ast.FuncDecl)
+		if !ok || f.Name.Name != "needPrivileges" || f.Recv != nil {
+			continue
+		}
+		for _, stmt := range f.Body.List {
+			if cond, ok := stmt.(*ast.IfStmt); ok && cond.End() < skip.Pos() && isSetInCI(cond.Cond) && endsInFatal(cond.Body) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isSetInCI reports whether a condition is `os.Getenv("CI") != ""`.
+func isSetInCI(cond ast.Expr) bool {
+	not, ok := cond.(*ast.BinaryExpr)
+	if !ok || not.Op != token.NEQ || !isString(not.Y, "") {
+		return false
+	}
+	call, ok := not.X.(*ast.CallExpr)
+	return ok && selector(call.Fun) == "os.Getenv" && len(call.Args) == 1 && isString(call.Args[0], "CI")
+}
+
+func isString(e ast.Expr, want string) bool {
+	lit, ok := e.(*ast.BasicLit)
+	return ok && lit.Kind == token.STRING && lit.Value == strconv.Quote(want)
+}
+
+func endsInFatal(body *ast.BlockStmt) bool {
+	if len(body.List) == 0 {
+		return false
+	}
+	last, ok := body.List[len(body.List)-1].(*ast.ExprStmt)
+	if !ok {
+		return false
+	}
+	call, ok := last.X.(*ast.CallExpr)
+	return ok && strings.HasPrefix(selector(call.Fun), "t.Fatal")
+}
+
+func TestSkipForPrivileges(t *testing.T) {
+	const before = `package p; func needPrivileges(t *testing.T, missing string) { if missing == "" { return }; `
+	const ci = `if os.Getenv("CI") != "" { t.Fatalf("missing: %s", missing) }; `
+	for text, want := range map[string]bool{
+		before + ci + `t.Skip(missing) }`:                                        true,
+		before + `t.Skip(missing) }`:                                             false,
+		before + `t.Skip(missing); ` + ci + `}`:                                  false,
+		before + strings.Replace(ci, "!=", "==", 1) + `t.Skip(missing) }`:        false,
+		before + strings.Replace(ci, "Fatalf", "Logf", 1) + `t.Skip(missing) }`:  false,
+		strings.Replace(before, "needPrivileges", "need", 1) + ci + `t.Skip() }`: false,
+	} {
+		file, err := parser.ParseFile(token.NewFileSet(), "p.go", text, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var stack []ast.Node
+		ast.Inspect(file, func(n ast.Node) bool {
+			if n == nil {
+				stack = stack[:len(stack)-1]
+				return true
+			}
+			stack = append(stack, n)
+			if call, ok := n.(*ast.CallExpr); ok && isSkip(selector(call.Fun)) && forPrivileges(stack) != want {
+				t.Errorf("%s: may skip: %v, want %v", text, !want, want)
+			}
+			return true
+		})
+	}
 }
 
 // mustBeDeterministic reports whether a file runs inside Apply.

@@ -1,0 +1,201 @@
+package exercise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/kv"
+)
+
+// slowestOpen is what opening after a crash may take: the promise of the design, with room for machines that do much else.
+const slowestOpen = 10 * time.Second
+
+// place is where a writer stands: its position and the revision of the transaction that wrote it.
+type place struct {
+	position int
+	revision uint64
+}
+
+// examiner opens what a crash has left and checks that it is the state of exactly the steps up to some position of each writer.
+type examiner struct {
+	t       *testing.T
+	folds   [writers]fold
+	slowest time.Duration
+}
+
+// examine checks a copy of dir, so that the next child finds it as the crash has left it. It returns where the writers stand.
+func (x *examiner) examine(dir string, spaces map[string]bool) [writers]place {
+	x.t.Helper()
+	copied, err := os.MkdirTemp(x.t.TempDir(), "copy")
+	if err == nil {
+		err = os.CopyFS(copied, os.DirFS(dir))
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return [writers]place{} // killed before it made its directory
+	}
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	start := time.Now()
+	node, err := floe.Open(floe.Config{DataDir: copied, Shards: shards})
+	if err != nil {
+		x.t.Fatalf("open after the crash: %v", err)
+	}
+	x.slowest = max(x.slowest, time.Since(start))
+	var places [writers]place
+	for w := range writers {
+		places[w] = x.checkWriter(node, w)
+	}
+	x.checkCounts(node)
+	for name := range spaces {
+		if _, err := node.Namespaces().Get(x.t.Context(), name); err != nil {
+			x.t.Errorf("namespace %s, whose creation was acknowledged: %v", name, err)
+		}
+	}
+	if err := node.Close(); err != nil {
+		x.t.Fatalf("close: %v", err)
+	}
+	if err := os.RemoveAll(copied); err != nil {
+		x.t.Fatal(err)
+	}
+	return places
+}
+
+func (x *examiner) checkWriter(node *floe.Node, w int) place {
+	x.t.Helper()
+	ctx, store := x.t.Context(), node.KV(space)
+	var at place
+	e, err := store.Get(ctx, positionKey(w))
+	if err == nil {
+		at.revision = e.Revision
+		at.position, err = strconv.Atoi(string(e.Value))
+	}
+	if err != nil && !errors.Is(err, floe.ErrNotFound) {
+		x.t.Fatal(err)
+	}
+	if err == nil {
+		checkHistory(x.t, store, positionKey(w), e.Revision)
+	}
+	f := x.folds[w].to(w, at.position)
+	x.folds[w] = f
+	found := 0
+	for it, err := range store.Scan(ctx, dataPrefix(w)) {
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		found++
+		if n, ok := f.data[it.Key]; !ok || string(it.Value) != string(stepValue(w, n)) {
+			x.t.Errorf("writer %d at step %d: %s = %.40q, want what step %d wrote: %v", w, at.position, it.Key, it.Value, n, ok)
+		}
+		checkHistory(x.t, store, it.Key, it.Revision)
+	}
+	if found != len(f.data) {
+		x.t.Errorf("writer %d at step %d: %d keys, want %d", w, at.position, found, len(f.data))
+	}
+	counter := int64(0)
+	if e, err := store.Get(ctx, counterKey(w)); err == nil {
+		counter, _ = strconv.ParseInt(string(e.Value), 10, 64)
+	}
+	if counter != f.counter {
+		x.t.Errorf("writer %d at step %d: counter %d, want %d", w, at.position, counter, f.counter)
+	}
+	for key, n := range f.leases {
+		if err := checkLease(ctx, store, key, w, n); err != nil {
+			x.t.Errorf("writer %d at step %d: %v", w, at.position, err)
+		}
+	}
+	return at
+}
+
+// checkLease checks that a key which step n wrote to expire soon is there until it expires and no longer.
+func checkLease(ctx context.Context, store *kv.Store, key string, w, n int) error {
+	e, getErr := store.Get(ctx, key)
+	versions, err := store.History(ctx, key)
+	if err != nil {
+		return err
+	}
+	put, gone := versions[0], versions[0].Expired
+	if gone {
+		put = versions[1]
+	}
+	due := put.Time.Add(leaseTime(n))
+	switch {
+	case string(put.Value) != string(stepValue(w, n)):
+		return fmt.Errorf("%s was %.40q, want what step %d wrote", key, put.Value, n)
+	case gone && versions[0].Time.Before(due):
+		return fmt.Errorf("%s expired at %v, that is before %v", key, versions[0].Time, due)
+	case getErr == nil && !e.ExpiresAt.Equal(due):
+		return fmt.Errorf("%s expires at %v, want %v", key, e.ExpiresAt, due)
+	case errors.Is(getErr, floe.ErrNotFound) && time.Now().Before(due):
+		return fmt.Errorf("%s is gone before %v", key, due)
+	case getErr != nil && !errors.Is(getErr, floe.ErrNotFound):
+		return getErr
+	}
+	return nil
+}
+
+// checkHistory checks that versions and revisions fall without a gap in the versions, from the present one.
+func checkHistory(t *testing.T, store *kv.Store, key string, revision uint64) {
+	t.Helper()
+	versions, err := store.History(context.Background(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if versions[0].Revision != revision {
+		t.Errorf("history of %s begins at revision %d, the key is at %d", key, versions[0].Revision, revision)
+	}
+	if want := min(int(versions[0].Version), kv.MaxVersions); len(versions) != want {
+		t.Errorf("history of %s at version %d has %d versions, want %d", key, versions[0].Version, len(versions), want)
+	}
+	for i := 1; i < len(versions); i++ {
+		if a, b := versions[i-1], versions[i]; b.Version != a.Version-1 || b.Revision >= a.Revision {
+			t.Errorf("history of %s: version %d at revision %d follows version %d at %d", key, a.Version, a.Revision, b.Version, b.Revision)
+		}
+	}
+}
+
+// checkCounts compares the counters kept for the namespace with a recount. Leases that run out between the two are counted
+// again.
+func (x *examiner) checkCounts(node *floe.Node) {
+	x.t.Helper()
+	ctx, cancel := context.WithTimeout(x.t.Context(), 10*time.Second)
+	defer cancel()
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for {
+		info, err := node.Namespaces().Get(ctx, space)
+		if errors.Is(err, floe.ErrNotFound) {
+			return // killed before it was made
+		}
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		keys, bytes := recount(x.t, node)
+		if info.Counts.Keys == keys && info.Counts.KeyBytes == bytes {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			x.t.Errorf("counted %d keys with %d bytes, there are %d with %d", info.Counts.Keys, info.Counts.KeyBytes, keys, bytes)
+			return
+		}
+	}
+}
+
+func recount(t *testing.T, node *floe.Node) (keys, bytes int64) {
+	t.Helper()
+	for it, err := range node.KV(space).Scan(t.Context(), "", kv.KeysOnly(), kv.Limit(kv.MaxPageItems)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys, bytes = keys+1, bytes+int64(len(it.Key)+it.Size)
+	}
+	return keys, bytes
+}

@@ -1,0 +1,119 @@
+package exercise
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/kv"
+)
+
+// What the writers of a child write: into a namespace spread over all shards, each writer with a tag of its own and so in one
+// of the shards.
+const (
+	writers    = 8
+	writerKeys = 20
+	leaseKeys  = 10
+	space      = "written"
+	shards     = 4
+)
+
+// kind is what a step of a writer does.
+type kind uint8
+
+const (
+	putStep kind = iota
+	deleteStep
+	incrStep
+	expiringStep // a put that expires in an hour
+	leaseStep    // a put that expires soon
+)
+
+// kindOf says what writer w does as its n-th step: always the same, if the key exists or not as it did. A step is committed
+// together with the writer's position, so that after a crash the state has to be that of exactly the steps up to the position.
+func kindOf(n int, exists bool) kind {
+	switch {
+	case n%7 == 3 && exists:
+		return deleteStep
+	case n%5 == 2:
+		return incrStep
+	case n%11 == 4:
+		return expiringStep
+	case n%13 == 6:
+		return leaseStep
+	}
+	return putStep
+}
+
+// step is the operation of a step, beside the new position.
+func step(w, n int, exists bool) floe.Op {
+	key, value := stepKey(w, n), stepValue(w, n)
+	switch kindOf(n, exists) {
+	case deleteStep:
+		return kv.DeleteOp(key)
+	case incrStep:
+		return kv.IncrOp(counterKey(w), int64(n))
+	case expiringStep:
+		return kv.PutOp(key, value, kv.TTL(time.Hour))
+	case leaseStep:
+		return kv.PutOp(leaseKey(w, n), value, kv.TTL(leaseTime(n)))
+	}
+	return kv.PutOp(key, value)
+}
+
+func dataPrefix(w int) string          { return fmt.Sprintf("data/{%d}/", w) }
+func stepKey(w, n int) string          { return fmt.Sprint(dataPrefix(w), n%writerKeys) }
+func leaseKey(w, n int) string         { return fmt.Sprintf("lease/{%d}/%d", w, n/13%leaseKeys) }
+func leaseTime(n int) time.Duration    { return time.Duration(5+n*37%200) * time.Millisecond }
+func counterKey(w int) string          { return fmt.Sprintf("counter/{%d}", w) }
+func positionKey(w int) string         { return positionPrefix + fmt.Sprintf("{%d}", w) }
+func writerShard(w int) engine.ShardID { return engine.NameShard(space, positionKey(w), shards) }
+
+const positionPrefix = "position/"
+
+// stepValue is mostly short, and sometimes long enough that the state has something to flush.
+func stepValue(w, n int) []byte {
+	times := n * n % 300
+	if n%61 == 0 {
+		times = 8000
+	}
+	return []byte(strings.Repeat(fmt.Sprintf("%d.%d ", w, n), times))
+}
+
+// fold is the state that a writer's steps up to its position make.
+type fold struct {
+	position int
+	data     map[string]int // the step that wrote the key
+	leases   map[string]int
+	counter  int64
+}
+
+// foldTo returns the state at a position; it goes on from f, or begins anew if f is ahead.
+func (f fold) to(w, position int) fold {
+	if f.data == nil || position < f.position {
+		f = fold{data: make(map[string]int), leases: make(map[string]int)}
+	}
+	for f.position < position {
+		f.position++
+		f.advance(w, f.position)
+	}
+	return f
+}
+
+// advance is the model of step.
+func (f *fold) advance(w, n int) {
+	key := stepKey(w, n)
+	_, exists := f.data[key]
+	switch kindOf(n, exists) {
+	case deleteStep:
+		delete(f.data, key)
+	case incrStep:
+		f.counter += int64(n)
+	case leaseStep:
+		f.leases[leaseKey(w, n)] = n
+	default:
+		f.data[key] = n
+	}
+}
