@@ -34,6 +34,7 @@ var (
 	ErrBusy           = engine.ErrBusy
 	ErrUnavailable    = engine.ErrUnavailable
 	ErrInUse          = engine.ErrInUse          // another node has the data directory; also ErrUnavailable
+	ErrReadOnly       = engine.ErrReadOnly       // the disk is full: reads and what frees space go on; also ErrUnavailable
 	ErrUnknownOutcome = engine.ErrUnknownOutcome // a write that may or may not have happened; also ErrUnavailable
 	ErrClosed         = engine.ErrClosed
 	ErrUnauthorized   = engine.ErrUnauthorized
@@ -128,7 +129,7 @@ func (n *Node) Close() error { return n.host.Close() }
 // Names of types that live in internal packages.
 type (
 	// Stats is what Node.Stats returns: version, start, state ("ok", "no quorum", "failed"), calls so far and per second,
-	// waiting queries, and a list each of nodes and of shards.
+	// waiting queries, the disk with whether it is so full that the node is read-only, and a list each of nodes and of shards.
 	Stats = shard.Stats
 	// Txn collects the parts of a transaction over one namespace, up to 1,000 of them and 4 MiB. All conditions hold and all
 	// operations succeed, in order and in one log entry, or nothing happens:

@@ -552,6 +552,9 @@ func (s *shard) submit(ctx context.Context, cmd engine.Command) (*proposal, erro
 	if err := s.exec.Check(cmd); err != nil {
 		return nil, err
 	}
+	if err := s.host.space.admit(ctx, s.exec, cmd); err != nil {
+		return nil, err
+	}
 	p := &proposal{ctx: ctx, data: cmd.AppendTo(make([]byte, 0, cmd.Size())), done: make(chan engine.Outcome, 1)}
 	size := int64(len(p.data))
 	n, bytes := s.queued.Add(1), s.queuedBytes.Add(size)
