@@ -34,6 +34,7 @@ var (
 	ErrBusy           = engine.ErrBusy
 	ErrUnavailable    = engine.ErrUnavailable
 	ErrInUse          = engine.ErrInUse          // another node has the data directory; also ErrUnavailable
+	ErrReadOnly       = engine.ErrReadOnly       // the disk is full: reads and what frees space go on; also ErrUnavailable
 	ErrUnknownOutcome = engine.ErrUnknownOutcome // a write that may or may not have happened; also ErrUnavailable
 	ErrClosed         = engine.ErrClosed
 	ErrUnauthorized   = engine.ErrUnauthorized
@@ -144,7 +145,7 @@ func (n *Node) Close() error { return n.host.Close() }
 // Names of types that live in internal packages.
 type (
 	// Stats is what Node.Stats returns: version, start, state ("ok", "no quorum", "failed"), calls so far and per second,
-	// waiting queries, and a list each of nodes and of shards.
+	// waiting queries, the disk with whether it is so full that the node is read-only, and a list each of nodes and of shards.
 	Stats = shard.Stats
 	// VerifyReport is what Verify returns: Problems, of which each names a file and offset or a shard and row, and how much was
 	// read: segments, bytes and entries of the log, tables and their bytes, rows by shard.

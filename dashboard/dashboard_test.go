@@ -20,6 +20,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/shard"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -146,6 +147,7 @@ func TestErrorToStatus(t *testing.T) {
 		{floe.ErrClosed, 503, "closed"},
 		{context.Canceled, 503, "canceled"},
 		{context.DeadlineExceeded, 503, "deadline"},
+		{floe.ErrReadOnly, 503, "read-only: unavailable"},
 		{engine.Errorf(floe.ErrBusy, "shard 3: 1024 proposals wait"), 429, "shard 3: 1024 proposals wait"},
 		{&floe.TxnError{Index: 1, Err: floe.ErrConflict}, 409, "operation 1"},
 		{fmt.Errorf("list: %w", floe.ErrUnavailable), 503, "list: unavailable"},
@@ -210,6 +212,15 @@ func TestHealth(t *testing.T) {
 		if got.status != tt.status || string(bytes.TrimSpace(got.body)) != tt.want {
 			t.Errorf("state %q, error %v: GET /health = %v, want %d %s", tt.state, tt.err, got, tt.status, tt.want)
 		}
+	}
+}
+
+func TestHealthOnFullDisk(t *testing.T) {
+	full := floe.Stats{State: "ok", Disk: shard.DiskStats{ReadOnly: true}}
+	h := New(backend{openNode(t), func(context.Context) (floe.Stats, error) { return full, nil }})
+	const want = `{"status":"ok","read_only":true}`
+	if got := get(h, "/health"); got.status != 200 || string(bytes.TrimSpace(got.body)) != want {
+		t.Errorf("GET /health = %v, want 200 %s: a restart would not help", got, want)
 	}
 }
 

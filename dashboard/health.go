@@ -24,7 +24,8 @@ func (*nothing) parse(*input) {}
 
 // healthState is the body of /health, whether it is 200 or 503.
 type healthState struct {
-	Status string `json:"status"`
+	Status   string `json:"status"`
+	ReadOnly bool   `json:"read_only,omitempty"` // the disk is full; a restart would not help, so the status stays ok
 }
 
 // notReady is the error of a node that does not serve.
@@ -35,7 +36,7 @@ func (e *notReady) Error() string { return fmt.Sprintf("node is not ready: %s", 
 // Unwrap makes it 503.
 func (*notReady) Unwrap() error { return engine.ErrUnavailable }
 
-func (e *notReady) body() any { return healthState{e.status} }
+func (e *notReady) body() any { return healthState{Status: e.status} }
 
 // health answers without touching any shard, so it works when nothing else does.
 func (h *handler) health(ctx context.Context, _ nothing) (healthState, error) {
@@ -48,5 +49,5 @@ func (h *handler) health(ctx context.Context, _ nothing) (healthState, error) {
 	case stats.State != stateOK:
 		return healthState{}, &notReady{stats.State}
 	}
-	return healthState{stats.State}, nil
+	return healthState{Status: stats.State, ReadOnly: stats.Disk.ReadOnly}, nil
 }

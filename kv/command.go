@@ -134,6 +134,13 @@ func decodeCommand(kind uint8, b []byte) (c command, err error) {
 	return c, checkKey(string(c.key))
 }
 
+// Shrinks reports which commands are for a full disk. A delete keeps the value in the history, so it frees space only when the
+// tombstone is forgotten; but it takes next to none either, and a key that is deleted can not be deleted again. A touch rewrites its row, and
+// locks would get lost without it. Deleting from a JSON value leaves a whole new version behind.
+func (m *Machine) Shrinks(kind uint8) bool {
+	return kind == kindDelete || kind == kindTouch || kind == kindCheck
+}
+
 func encodeWritten(w Written) []byte {
 	b := codec.AppendUvarint(make([]byte, 0, 12), w.Revision)
 	return codec.AppendUvarint(b, w.Version)

@@ -31,6 +31,9 @@ var (
 	ErrUnavailable = errors.New("unavailable")
 	// ErrInUse: another node has the data directory. It also matches ErrUnavailable.
 	ErrInUse = fmt.Errorf("in use: %w", ErrUnavailable)
+	// ErrReadOnly: the node's disk is full, so it takes only reads and commands that free space, until it has space again. It also
+	// matches ErrUnavailable.
+	ErrReadOnly = fmt.Errorf("read-only: %w", ErrUnavailable)
 	// ErrUnknownOutcome: the write may or may not have taken effect, for example because leadership was lost meanwhile.
 	// It also matches ErrUnavailable.
 	ErrUnknownOutcome = fmt.Errorf("outcome unknown: %w", ErrUnavailable)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
@@ -468,6 +469,20 @@ func (x *Executor) checkKind(cmd Command) error {
 		return Errorf(ErrInvalid, "unknown command: machine %d kind %d", cmd.Machine, cmd.Kind)
 	}
 	return nil
+}
+
+// Shrinks reports whether a command may be applied while the disk is full; it has passed Check. Of the engine's own, only a new namespace
+// may not: messages between shards are on their way already, and each makes room where it comes from.
+func (x *Executor) Shrinks(cmd Command) bool {
+	if cmd.Machine != machineEngine {
+		m, ok := x.machine(cmd.Machine).(Shrinker)
+		return ok && m.Shrinks(cmd.Kind)
+	}
+	if cmd.Kind != kindTxn {
+		return cmd.Kind != kindCreateNamespace
+	}
+	parts, _, err := decodeTxn(cmd.Body, cmd.Namespace)
+	return err == nil && !slices.ContainsFunc(parts, func(part Command) bool { return !x.Shrinks(part) })
 }
 
 func (tx *Tx) applyEngine(cmd Command) ([]byte, error) {

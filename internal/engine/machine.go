@@ -41,6 +41,13 @@ type Observer interface {
 	Committed(changes []Change, waiting bool, wake func(t Topic, n int))
 }
 
+// Shrinker is a Machine that has commands for a node whose disk is full.
+type Shrinker interface {
+	// Shrinks reports whether commands of a kind free space, or take so little that what a node keeps in reserve is enough for
+	// as many of them as there can be.
+	Shrinks(kind uint8) bool
+}
+
 // RowCacher is a Machine some of whose rows are read again and again, by their keys.
 type RowCacher interface {
 	// Caches reports whether the row k is one of them: it is kept in memory when it is. Its key has to be at least 5 bytes long,

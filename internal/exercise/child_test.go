@@ -32,6 +32,7 @@ type order struct {
 	Interval time.Duration // between two syncs of an Async child
 	Small    bool          // tiny memtables and segments: flushes, compactions and truncation never pause
 	Life     int           // numbers the children on a directory
+	Fill     bool          // only fill the disk, see child.fill
 }
 
 // A child says what happens in lines, which have these first words.
@@ -83,6 +84,9 @@ func (c *child) run(text string) error {
 		return err
 	}
 	c.say(saysOpening)
+	if c.Fill {
+		return c.fill()
+	}
 	if err := c.open(); err != nil {
 		return err
 	}

@@ -56,8 +56,8 @@ func needPrivileges(t *testing.T, missing string) {
 	t.Skipf("missing: %s", missing)
 }
 
-// missingForExt4 names what keeps this process from mounting a file, or "".
-func missingForExt4() string {
+// missingToMount names what keeps this process from mounting anything, or "".
+func missingToMount() string {
 	const capSysAdmin = 21
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -67,6 +67,14 @@ func missingForExt4() string {
 	line, _, _ := strings.Cut(after, "\n")
 	if caps, err := strconv.ParseUint(line, 16, 64); err != nil || caps>>capSysAdmin&1 == 0 {
 		return "root, or rather the right to mount (CAP_SYS_ADMIN)"
+	}
+	return ""
+}
+
+// missingForExt4 names what keeps this process from mounting a file, or "".
+func missingForExt4() string {
+	if missing := missingToMount(); missing != "" {
+		return missing
 	}
 	if f, err := os.Open("/dev/loop-control"); err != nil {
 		return "loop devices: " + err.Error()

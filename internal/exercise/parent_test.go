@@ -24,10 +24,12 @@ const (
 	inFlushes                 // under load with tiny limits, so that it flushes, compacts and truncates all the time
 	inClose                   // while it closes
 	momentCount int    = iota
+
+	whenFull = moment(momentCount) // some time after a child that fills its disk has been refused
 )
 
 func (m moment) String() string {
-	return [...]string{"start", "open", "first ack", "writes", "flushes", "close"}[m]
+	return [...]string{"start", "open", "first ack", "writes", "flushes", "close", "full disk"}[m]
 }
 
 // said is a line of a child.
@@ -123,6 +125,8 @@ func (p *parent) kill(o order, m moment) life {
 			}
 		case s.what == saysAck && m == atFirstAck:
 			_ = cmd.Process.Kill()
+		case s.what == saysClosing && m == whenFull:
+			within(100*time.Millisecond, cmd.Process.Kill)
 		case s.what == saysClosing:
 			started = time.Now()
 			within(p.closing+time.Millisecond, cmd.Process.Kill)

@@ -66,10 +66,16 @@ type Config struct {
 	Clock         Clock         // zero: the real one
 	Random        io.Reader     // nil: crypto/rand
 	TickInterval  time.Duration // 0: 100 ms; an election takes 10 to 20 ticks
-	MemTableBytes uint64        // 0: 64 MiB
-	SegmentBytes  int64         // 0: 64 MiB
-	MaxLogBytes   int64         // log kept behind the last flush of the state before one is forced; 0: 512 MiB
+	MemTableBytes uint64        // 0: 64 MiB, on a small volume less
+	SegmentBytes  int64         // 0: 64 MiB, on a small volume less
+	MaxLogBytes   int64         // log kept behind the last flush of the state before one is forced; 0: 512 MiB, on a small volume less
 	KeepEntries   uint64        // entries kept for followers that lag; 0: 10,000, none for a node alone
+
+	MinFreeBytes int64         // with less free on the disk the node is read-only; 0: 256 MiB or 2 % of the volume
+	BallastBytes int64         // files given up when the disk is full; 0: 64 MiB or 1 % of the volume, negative: none
+	DiskInterval time.Duration // between looks at the disk; 0: 1 s
+	SlowDisk     time.Duration // a write or fsync that takes longer is told in the log; 0: 2 s
+	StuckDisk    time.Duration // one that takes longer fails the host; 0: 20 s
 
 	manual    bool // no goroutine is started: a simulator takes each step itself
 	logSpares int  // files that the log keeps to use again; negative in memory, where nothing is gained
@@ -86,6 +92,7 @@ func (c Config) withDefaults() (Config, error) {
 	check(c.Shards >= 0 && c.Shards <= MaxShards, "shards %d is not in 1-%d", c.Shards, MaxShards)
 	check(c.Durability <= Async, "durability %v is neither sync nor async", c.Durability)
 	check(c.SyncInterval >= 0, "sync interval %v is negative", c.SyncInterval)
+	check(c.MinFreeBytes >= 0, "min free %d is negative", c.MinFreeBytes)
 	check(c.CacheBytes >= 0, "cache size %d is negative", c.CacheBytes)
 	check(c.MaxValue >= 0 && c.MaxValue <= LargestMaxValue, "max value size %d is not in 1-%d bytes", c.MaxValue, LargestMaxValue)
 	if len(bad) > 0 {
@@ -95,9 +102,9 @@ func (c Config) withDefaults() (Config, error) {
 	orDefault(&c.MaxValue, DefaultMaxValue)
 	orDefault(&c.NodeID, 1)
 	orDefault(&c.TickInterval, 100*time.Millisecond)
-	orDefault(&c.MemTableBytes, defaultMemTable)
-	orDefault(&c.SegmentBytes, 64<<20)
-	orDefault(&c.MaxLogBytes, 512<<20)
+	orDefault(&c.DiskInterval, defaultDiskInterval)
+	orDefault(&c.SlowDisk, defaultSlowDisk)
+	orDefault(&c.StuckDisk, defaultStuckDisk)
 	if c.Dir == "" && c.FS == nil {
 		orDefault(&c.CacheBytes, defaultMemoryCache)
 		c.FS, c.logSpares = vfs.NewMem(), -1
@@ -123,6 +130,20 @@ func (c Config) withDefaults() (Config, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c, nil
+}
+
+// fit fills in the sizes that depend on the volume the data is on, 0 stands for one of unknown size. What is in memory and not flushed yet, up
+// to four memtables, fits into what is kept free.
+func (c *Config) fit(volume, minFree int64) {
+	share := func(n, available int64) int64 {
+		if volume == 0 {
+			return n
+		}
+		return max(min(n, available), 256<<10)
+	}
+	orDefault(&c.MemTableBytes, uint64(share(defaultMemTable, minFree/4)))
+	orDefault(&c.SegmentBytes, share(64<<20, minFree/4))
+	orDefault(&c.MaxLogBytes, share(512<<20, volume/8))
 }
 
 func orDefault[T comparable](field *T, value T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -16,10 +17,16 @@ import (
 //
 // Pebble does not hear of it at all: it would panic, end the process, or try a failed flush again 24,000 times a second. So
 // the goroutine is parked, for good; nothing else of Pebble is called afterwards.
+//
+// A full disk is no failure, unless it shows in a sync. The log hears of it and is written again later (see space.retry). Of Pebble's
+// operations those are done again here until there is space; but a table that a flush or a compaction writes is given up, because what
+// it has taken so far is needed meanwhile.
 type watchedFS struct {
 	vfs.FS
 	failed func(error)
-	park   bool
+	park   bool // the caller is Pebble
+	space  *space
+	slow   *slowness
 }
 
 // Unwrap returns the file system below.
@@ -39,62 +46,138 @@ func (w *watchedFS) check(op, name string, err error) error {
 // park never returns.
 func park() { select {} }
 
+// do carries out an operation that may be done again after it has found no space.
+func (w *watchedFS) do(op, name string, f func() error) error {
+	for {
+		err := f()
+		if !noSpace(err) {
+			return w.check(op, name, err)
+		}
+		if !w.park {
+			w.space.noticed()
+			return w.giveUp(op, name, false, err)
+		}
+		if !w.space.full() && !w.space.await(w.space.closed) {
+			return w.giveUp(op, name, false, err)
+		}
+	}
+}
+
+// giveUp leaves it to the caller to do the operation again, or to do without when the host closes. It is a failure where nobody waits any
+// more: in a simulator, and when Open has waited long enough for Pebble.
+func (w *watchedFS) giveUp(op, name string, table bool, err error) error {
+	if w.space.closing.Err() == nil && (!table || w.space.database.Load()) && (!w.space.patient || w.park && !w.space.worthWaiting()) {
+		return w.check(op, name, err)
+	}
+	return err
+}
+
 func (w *watchedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	return w.file(name)(w.FS.Create(name, c))
+	table := w.tableOf(c)
+	if table != nil && !table.await() {
+		return nil, w.giveUp("open", name, true, &fs.PathError{Op: "create", Path: name, Err: syscall.ENOSPC})
+	}
+	return w.open(name, table, func() (vfs.File, error) { return w.FS.Create(name, c) })
+}
+
+// tableOf returns what the tables that Pebble writes under a category are part of, nil for other files.
+func (w *watchedFS) tableOf(c vfs.DiskWriteCategory) *tableGate {
+	switch {
+	case !w.park:
+	case c == "pebble-memtable-flush":
+		return &w.space.flush
+	case c == "pebble-compaction":
+		return &w.space.compaction
+	}
+	return nil
 }
 
 func (w *watchedFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
-	return w.file(name)(w.FS.OpenReadWrite(name, c, opts...))
+	return w.open(name, nil, func() (vfs.File, error) { return w.FS.OpenReadWrite(name, c, opts...) })
 }
 
 func (w *watchedFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	return w.file(newname)(w.FS.ReuseForWrite(oldname, newname, c))
+	return w.open(newname, nil, func() (vfs.File, error) { return w.FS.ReuseForWrite(oldname, newname, c) })
 }
 
 func (w *watchedFS) OpenDir(name string) (vfs.File, error) {
-	return w.file(name)(w.FS.OpenDir(name))
+	return w.open(name, nil, func() (vfs.File, error) { return w.FS.OpenDir(name) })
 }
 
 func (w *watchedFS) Rename(oldname, newname string) error {
-	return w.check("rename", oldname, w.FS.Rename(oldname, newname))
+	return w.do("rename", oldname, func() error { return w.FS.Rename(oldname, newname) })
 }
 
 func (w *watchedFS) Link(oldname, newname string) error {
-	return w.check("link", oldname, w.FS.Link(oldname, newname))
+	return w.do("link", oldname, func() error { return w.FS.Link(oldname, newname) })
 }
 
 func (w *watchedFS) Remove(name string) error {
 	return w.check("remove", name, w.FS.Remove(name))
 }
 
-func (w *watchedFS) file(name string) func(vfs.File, error) (vfs.File, error) {
-	return func(f vfs.File, err error) (vfs.File, error) {
-		if err != nil {
-			return nil, w.check("open", name, err)
-		}
-		return &watchedFile{File: f, name: name, fs: w}, nil
+func (w *watchedFS) open(name string, table *tableGate, f func() (vfs.File, error)) (file vfs.File, err error) {
+	err = w.do("open", name, func() error {
+		file, err = f()
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
+	return &watchedFile{File: file, name: name, table: table, fs: w}, nil
 }
 
 type watchedFile struct {
 	vfs.File
-	name string
-	fs   *watchedFS
+	name  string
+	table *tableGate // that it is part of, or nil
+	fs    *watchedFS
 }
 
-func (f *watchedFile) Write(p []byte) (int, error) {
-	n, err := f.File.Write(p)
+func (f *watchedFile) Write(p []byte) (n int, err error) {
+	if f.table != nil {
+		return f.writeTable(p)
+	}
+	return f.writeAll(p, func(p []byte, _ int) (int, error) { return f.File.Write(p) })
+}
+
+func (f *watchedFile) WriteAt(p []byte, off int64) (n int, err error) {
+	return f.writeAll(p, func(p []byte, n int) (int, error) { return f.File.WriteAt(p, off+int64(n)) })
+}
+
+// writeAll goes on behind what was written before there was no space; n is how much that is.
+func (f *watchedFile) writeAll(p []byte, write func(p []byte, n int) (int, error)) (n int, err error) {
+	err = f.fs.do("write", f.name, func() error {
+		defer f.fs.slow.begin("write", f.name).end()
+		m, err := write(p[n:], n)
+		n += m
+		return err
+	})
+	f.fs.space.wrote(n)
+	return n, err
+}
+
+func (f *watchedFile) writeTable(p []byte) (int, error) {
+	n, err := f.table.write(p, f.File.Write)
+	if noSpace(err) {
+		f.table.failed()
+		return n, f.fs.giveUp("write", f.name, true, err)
+	}
 	return n, f.fs.check("write", f.name, err)
 }
 
-func (f *watchedFile) WriteAt(p []byte, off int64) (int, error) {
-	n, err := f.File.WriteAt(p, off)
-	return n, f.fs.check("write", f.name, err)
+func (f *watchedFile) Sync() error {
+	defer f.fs.slow.begin("sync", f.name).end()
+	return f.fs.check("sync", f.name, f.File.Sync())
 }
 
-func (f *watchedFile) Sync() error     { return f.fs.check("sync", f.name, f.File.Sync()) }
-func (f *watchedFile) SyncData() error { return f.fs.check("sync", f.name, f.File.SyncData()) }
+func (f *watchedFile) SyncData() error {
+	defer f.fs.slow.begin("sync", f.name).end()
+	return f.fs.check("sync", f.name, f.File.SyncData())
+}
+
 func (f *watchedFile) SyncTo(length int64) (bool, error) {
+	defer f.fs.slow.begin("sync", f.name).end()
 	full, err := f.File.SyncTo(length)
 	return full, f.fs.check("sync", f.name, err)
 }
@@ -161,11 +244,21 @@ func (c Config) StateOptions() *pebble.Options {
 // openState opens the state database.
 func (h *Host) openState(dir string) (*pebble.DB, error) {
 	opts := h.cfg.StateOptions()
-	opts.FS = &watchedFS{h.cfg.FS, h.fail, true}
+	opts.FS = &watchedFS{FS: h.cfg.FS, failed: h.fail, park: true, space: h.space, slow: h.slow}
 	opts.Logger = pebbleLogger{h.log, h.fail}
+	if h.space.readOnly() {
+		// What is replayed has to find a place though nothing can be flushed. A command may write more to the state than to the log.
+		opts.MemTableStopWritesThreshold += 2 * int(h.ual.Size()/int64(h.cfg.MemTableBytes)+1)
+	}
 	opts.EventListener = &pebble.EventListener{
-		FlushEnd:       func(pebble.FlushInfo) { h.signalFlushed() },
-		DataCorruption: func(i pebble.DataCorruptionInfo) { h.fail(fmt.Errorf("state database: %s: %w", i.Path, i.Details)) },
+		FlushBegin: func(pebble.FlushInfo) { h.space.flush.begin() },
+		FlushEnd: func(i pebble.FlushInfo) {
+			h.space.flush.end(i.Err)
+			h.signalFlushed()
+		},
+		CompactionBegin: func(pebble.CompactionInfo) { h.space.compaction.begin() },
+		CompactionEnd:   func(i pebble.CompactionInfo) { h.space.compaction.end(i.Err) },
+		DataCorruption:  func(i pebble.DataCorruptionInfo) { h.fail(fmt.Errorf("state database: %s: %w", i.Path, i.Details)) },
 	}
 	// Pebble would create the directory for everybody to read.
 	if err := makeDir(h.fs, dir); err != nil {
@@ -180,5 +273,8 @@ func (h *Host) openState(dir string) (*pebble.DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open state: %w", err)
 	}
-	return <-opened, nil
+	db := <-opened
+	h.space.crowded = func() bool { return db.Metrics().MemTable.Count >= int64(opts.MemTableStopWritesThreshold)-1 }
+	h.space.database.Store(true)
+	return db, nil
 }

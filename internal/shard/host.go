@@ -34,6 +34,8 @@ type Host struct {
 	shards   []*shard
 	started  time.Time
 	rate     rate
+	space    *space
+	slow     *slowness
 
 	ctx     context.Context // done when the host is closed or has failed; all background work ends with it
 	cancel  context.CancelFunc
@@ -75,7 +77,8 @@ func Open(c Config) (*Host, error) {
 		started: time.UnixMilli(c.Clock.Source.Wall()),
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	h.fs = &watchedFS{c.FS, h.fail, false}
+	h.space, h.slow = newSpace(h.ctx, &h.cfg), newSlowness(&h.cfg, h.fail)
+	h.fs = &watchedFS{FS: c.FS, failed: h.fail, space: h.space, slow: h.slow}
 	if h.lock, err = lockDir(c.FS, c.Dir); err != nil {
 		return nil, err
 	}
@@ -102,6 +105,7 @@ func (h *Host) open() error {
 	} else if h.cfg.Shards == 0 {
 		h.cfg.Shards = DefaultShards
 	}
+	h.cfg.fit(h.space.open(h.cfg.BallastBytes), h.space.minFree.Load())
 	if err := h.openStores(f != nil); err != nil {
 		return err
 	}
@@ -114,15 +118,18 @@ func (h *Host) open() error {
 	}
 	if f == nil {
 		f = &format{Version: formatVersion, Shards: h.cfg.Shards, NodeID: h.cfg.NodeID, Voters: h.cfg.Voters}
-		if err := writeFormat(h.fs, h.cfg.Dir, *f); err != nil {
+		if err := h.space.retry(func() error { return writeFormat(h.fs, h.cfg.Dir, *f) }); err != nil {
 			return err
 		}
 	}
-	if h.cfg.manual {
-		return nil
+	if !h.cfg.manual {
+		h.start()
+		if err := h.awaitLeaders(); err != nil {
+			return err
+		}
 	}
-	h.start()
-	return h.awaitLeaders()
+	h.space.opened.Store(true)
+	return nil
 }
 
 // openStores opens log and state. A directory that was created has a trace of every shard in its log.
@@ -134,6 +141,9 @@ func (h *Host) openStores(created bool) error {
 		FS: fsys, Dir: fsys.PathJoin(dir, "log"), SegmentSize: h.cfg.SegmentBytes, Spares: h.cfg.logSpares,
 		Random: h.cfg.Random, Logger: h.log,
 	})
+	if err == nil && h.space.readOnly() {
+		err = h.ual.ReleaseSpare() // nothing is written ahead
+	}
 	if err != nil {
 		return fmt.Errorf("open log: %w", err)
 	}
@@ -153,7 +163,7 @@ func (h *Host) openStores(created bool) error {
 		return err
 	}
 	h.writer = newLogWriter(h.ual, &h.cfg, h.fail, h.pokeCouriers)
-	h.writer.next = h.goOn
+	h.writer.next, h.writer.retry = h.goOn, h.space.retry
 	return h.removeSpools(spoolPrefix)
 }
 
@@ -172,7 +182,12 @@ func (h *Host) createLog() error {
 	for i := range updates {
 		updates[i] = ual.Update{Shard: uint16(i), HardState: &raftpb.HardState{Term: new(uint64(1)), Vote: new(uint64(0)), Commit: new(uint64(0))}}
 	}
-	if err := h.ual.Write(updates); err != nil {
+	return h.writeLog(updates...)
+}
+
+// writeLog writes to the log while there is no logWriter.
+func (h *Host) writeLog(updates ...ual.Update) error {
+	if err := h.space.retry(func() error { return h.ual.Write(updates) }); err != nil {
 		return err
 	}
 	return h.ual.Sync()
@@ -242,11 +257,7 @@ func (s *shard) reconcile(applied engine.Applied) error {
 	hs := s.log.HardState()
 	hs.Term = new(max(hs.GetTerm(), applied.Term))
 	hs.Commit = new(applied.Index)
-	err = s.host.ual.Write([]ual.Update{{Shard: uint16(s.id), Reset: &ual.Position{Index: applied.Index, Term: applied.Term}, HardState: hs}})
-	if err == nil {
-		err = s.host.ual.Sync()
-	}
-	if err != nil {
+	if err := s.host.writeLog(ual.Update{Shard: uint16(s.id), Reset: &ual.Position{Index: applied.Index, Term: applied.Term}, HardState: hs}); err != nil {
 		return fmt.Errorf("shard %d: continue the log at %d: %w", s.id, applied.Index, err)
 	}
 	return nil
@@ -278,8 +289,9 @@ func (h *Host) start() {
 		go s.applyLoop()
 		go s.courier.run()
 	}
-	h.running.Add(1)
+	h.running.Add(2)
 	go h.maintain()
+	go h.watchSpace()
 }
 
 // goOn lets all shards take a step after a round of the log.
@@ -420,6 +432,9 @@ func (h *Host) leave() {
 // fail stops the node for good: nothing is acknowledged any more and nothing more is written. It may be called from
 // anywhere, also from inside a file operation.
 func (h *Host) fail(err error) {
+	if errors.Is(err, errStopping) {
+		return
+	}
 	h.mu.Lock()
 	first := h.failure == nil
 	if first {
@@ -466,16 +481,17 @@ func (h *Host) close() error {
 	h.closing.Store(true)
 	h.drain()
 	h.stopOnce()
+	defer h.boundClose().Stop()
 	if err := h.awaitGoroutines(); err != nil {
 		return err
 	}
 	for _, s := range h.shards {
 		s.exports.close()
 	}
-	if err := h.unlessFailed(func() error { return errors.Join(h.release(), h.db.Flush(), h.db.Close()) }); err != nil {
+	if err := h.unlessFailed(func() error { return errors.Join(h.release(), h.flushState(), h.closeState()) }); err != nil {
 		return fmt.Errorf("close state: %w", err)
 	}
-	return errors.Join(h.ual.Close(), h.lock.Close())
+	return errors.Join(h.closeLog(), h.lock.Close())
 }
 
 // awaitGoroutines returns when all goroutines and callers have ended, or an error if the node has failed. Pebble may then be
@@ -555,7 +571,7 @@ func (h *Host) releaseAfterFailedOpen() error {
 	}
 	var errs []error
 	if h.db != nil {
-		errs = append(errs, h.unlessFailed(func() error { return errors.Join(h.release(), h.db.Close()) }))
+		errs = append(errs, h.unlessFailed(func() error { return errors.Join(h.release(), h.closeState()) }))
 	}
 	// Not the log's Close: that would mark as clean what could not be opened.
 	return errors.Join(append(errs, h.lock.Close())...)

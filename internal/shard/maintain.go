@@ -2,11 +2,9 @@ package shard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
@@ -21,7 +19,7 @@ func (h *Host) maintain() {
 	for {
 		select {
 		case <-h.flushed:
-			if err := h.truncate(); err != nil {
+			if err := h.truncateFull(); err != nil {
 				h.fail(err)
 				return
 			}
@@ -31,7 +29,14 @@ func (h *Host) maintain() {
 				h.fail(err)
 				return
 			}
-			if h.ual.Size() > h.cfg.MaxLogBytes {
+			if h.space.readOnly() {
+				h.signalFlushed() // there may have been no space to truncate the log
+				if err := h.ual.ReleaseSpare(); err != nil {
+					h.fail(err)
+					return
+				}
+			}
+			if h.logIsLong() {
 				if _, err := h.db.AsyncFlush(); err != nil {
 					h.fail(fmt.Errorf("flush state: %w", err))
 					return
@@ -45,6 +50,16 @@ func (h *Host) maintain() {
 			return
 		}
 	}
+}
+
+// logIsLong reports whether the state is to be flushed for the sake of the log. While the disk is full the log has to be short, if the
+// flush finds the space for what is in memory.
+func (h *Host) logIsLong() bool {
+	size := h.ual.Size()
+	if h.space.readOnly() && size > 2*h.cfg.SegmentBytes && size < h.space.free.Load()/2 {
+		return true
+	}
+	return size > h.cfg.MaxLogBytes && h.space.flush.waiting.Load() == 0
 }
 
 // release lets go of old tables of the state that shards still look rows up in.
@@ -71,13 +86,28 @@ func (h *Host) signalFlushed() {
 	}
 }
 
-// prepareLog writes a file for the log to go on in. Without one, as on a full disk, the log is only slower.
+// prepareLog writes a file for the log to go on in. Without one, as on a disk that is nearly full, the log is only slower.
 func (h *Host) prepareLog(ctx context.Context) error {
+	if h.space.readOnly() || h.space.free.Load()-h.cfg.SegmentBytes < h.space.leaveAt() {
+		return nil
+	}
 	err := h.ual.Prepare(ctx)
-	if err != nil && ctx.Err() == nil && !errors.Is(err, syscall.ENOSPC) {
+	if err != nil && ctx.Err() == nil && !noSpace(err) {
 		return fmt.Errorf("prepare log: %w", err)
 	}
 	return nil
+}
+
+// truncateFull is truncate on a disk that may be full: that frees space, but begins with a record.
+func (h *Host) truncateFull() error {
+	err := h.truncate()
+	if noSpace(err) && h.space.full() {
+		err = h.truncate()
+	}
+	if noSpace(err) {
+		return nil // tried again every second
+	}
+	return err
 }
 
 // truncate forgets the part of the log that nobody needs: what the durable state holds, less what followers may ask for.
@@ -85,7 +115,7 @@ func (h *Host) truncate() error {
 	// Beyond its bound the log is no place for followers that lag: they get a snapshot. One shard's few entries must not keep
 	// the segments of all others either.
 	keep := h.cfg.KeepEntries
-	if h.ual.Size() > h.cfg.MaxLogBytes {
+	if h.ual.Size() > h.cfg.MaxLogBytes || h.space.readOnly() {
 		keep = 0
 	}
 	upTo := make(map[uint16]uint64)
@@ -153,9 +183,16 @@ func (h *Host) Stats() (Stats, error) {
 		st.Waiting += sh.Waiting
 		st.Shards = append(st.Shards, sh)
 	}
+	st.Disk = DiskStats{
+		ReadOnly: h.space.readOnly(), FreeBytes: h.space.freeBytes(), MinFreeBytes: h.space.minFree.Load(),
+		Full: h.space.errors.Load(), Slow: h.slow.count.Load(),
+	}
 	status := "healthy"
-	if st.State == "failed" {
+	switch {
+	case st.State == "failed":
 		status = "unhealthy"
+	case st.Disk.ReadOnly:
+		status = "read-only"
 	}
 	st.Nodes = []NodeStats{{ID: strconv.FormatUint(h.cfg.NodeID, 10), Status: status, Role: "active"}}
 	return st, nil

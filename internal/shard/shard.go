@@ -598,6 +598,9 @@ func (s *shard) submit(ctx context.Context, cmd engine.Command) (*proposal, erro
 	if err := s.exec.Check(cmd); err != nil {
 		return nil, err
 	}
+	if err := s.host.space.admit(ctx, s.exec, cmd); err != nil {
+		return nil, err
+	}
 	p := idleProposals.Get().(*proposal)
 	p.ctx, p.data = ctx, cmd.AppendTo(slices.Grow(p.data[:0], cmd.Size()))
 	size := int64(len(p.data))

@@ -261,6 +261,9 @@ func (h *Host) ReceiveSnapshot(id uint16, m *raftpb.Message, body io.Reader) err
 		return err
 	}
 	defer h.leave()
+	if h.space.readOnly() {
+		return engine.Errorf(engine.ErrReadOnly, "no space for a snapshot of shard %d: %d bytes are free", id, h.space.freeBytes())
+	}
 	s := h.shards[id]
 	name := fmt.Sprintf("%s%d-%d", spoolPrefix, s.id, h.spooled.Add(1))
 	if err := h.spool(name, s.id, body); err != nil {

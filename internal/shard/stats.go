@@ -10,14 +10,24 @@ type Stats struct {
 	Commands int64  // reads and writes since the start
 	Rate     int64  // reads and writes a second, over the last 10 s
 	Waiting  int    // queries that wait: long polls and watches
+	Disk     DiskStats
 	Nodes    []NodeStats
 	Shards   []ShardStats
+}
+
+// DiskStats describe the disk under the data directory. The bytes are 0 in memory, and where the file system does not tell them.
+type DiskStats struct {
+	ReadOnly     bool  // the disk is full: commands that take space are refused
+	FreeBytes    int64 // at the last look, at most a second ago
+	MinFreeBytes int64 // with less free the node is read-only, up to one and a half times as much
+	Full         int64 // operations that have found no space since the start
+	Slow         int64 // writes and fsyncs that took longer than 2 s since the start
 }
 
 // NodeStats describe a member of the cluster as this node sees it.
 type NodeStats struct {
 	ID     string
-	Status string // "healthy", "unhealthy"
+	Status string // "healthy", "read-only", "unhealthy"
 	Role   string // "active"
 }
 

@@ -17,7 +17,8 @@ type logWriter struct {
 	durability Durability
 	interval   time.Duration
 	failed     func(error)
-	synced     func() // called after a sync that was not part of a round, in Async
+	synced     func()                   // called after a sync that was not part of a round, in Async
+	retry      func(func() error) error // see space.retry
 
 	next func() // lets shards go on after a round, and propose what has been queued meanwhile
 
@@ -219,7 +220,7 @@ func (w *logWriter) write() (mustSync bool, err error) {
 		return false, nil
 	}
 	w.dirty = true
-	err = w.log.Write(w.updates)
+	err = w.retry(func() error { return w.log.Write(w.updates) })
 	clear(w.updates)
 	return mustSync, err
 }

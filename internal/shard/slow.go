@@ -1,0 +1,74 @@
+package shard
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Defaults of slowness.
+const (
+	defaultSlowDisk  = 2 * time.Second
+	defaultStuckDisk = 20 * time.Second
+)
+
+// slowness watches operations on the disk while they run: of one that takes long it tells the log, and of one that does not come back it
+// fails the host, because callers wait for it without end, and other nodes for this one.
+type slowness struct {
+	slow, stuck time.Duration
+	log         *slog.Logger
+	failed      func(error)
+	count       atomic.Int64 // slow operations
+}
+
+func newSlowness(c *Config, failed func(error)) *slowness {
+	return &slowness{slow: c.SlowDisk, stuck: c.StuckDisk, log: c.Logger, failed: failed}
+}
+
+// operation is one that is under way. A timer is all it takes as long as the disk is quick.
+type operation struct {
+	*slowness
+	what, name string
+	start      time.Time
+
+	mu    sync.Mutex // guards the fields below
+	timer *time.Timer
+	late  bool
+	ended bool
+}
+
+func (s *slowness) begin(what, name string) *operation {
+	o := &operation{slowness: s, what: what, name: name, start: time.Now()}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.timer = time.AfterFunc(s.slow, o.overdue)
+	return o
+}
+
+// overdue is called when the operation has taken as long as a slow one, and again when it is stuck.
+func (o *operation) overdue() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.ended:
+	case !o.late:
+		o.late = true
+		o.count.Add(1)
+		o.log.Warn("disk: slow", "operation", o.what, "file", o.name, "since", o.slow)
+		o.timer.Reset(o.stuck - o.slow)
+	default:
+		o.failed(fmt.Errorf("%s %s: the disk has not answered for %v", o.what, o.name, o.stuck))
+	}
+}
+
+func (o *operation) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = true
+	o.timer.Stop()
+	if o.late {
+		o.log.Warn("disk: slow operation has ended", "operation", o.what, "file", o.name, "took", time.Since(o.start))
+	}
+}
