@@ -1,0 +1,281 @@
+package sim
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// pointOp is a file operation about to happen.
+type pointOp struct {
+	kind string // create, write, sync, ...
+	name string
+	read bool // it changes nothing
+}
+
+func (op pointOp) String() string { return op.kind + " " + op.name }
+
+// pointFault is what becomes of an operation instead of success.
+type pointFault struct {
+	err   error
+	short bool // of a write: half of it reaches the file
+}
+
+// pointFS counts the file operations of a node and asks before each one what is to become of it. Operations come from several
+// goroutines, because Pebble has its own; they are counted, and before is called, one at a time.
+type pointFS struct {
+	vfs.FS
+	before func(op pointOp) *pointFault // nil: nothing is asked
+
+	mu     sync.Mutex // guards what follows, and is held by before
+	usage  vfs.DiskUsage
+	failed bool
+	first  pointOp // that failed
+
+	struck chan struct{} // closed with the first failure
+}
+
+func newPointFS(fsys vfs.FS) *pointFS {
+	usage := vfs.DiskUsage{AvailBytes: 1 << 40, TotalBytes: 1 << 41, UsedBytes: 1 << 40}
+	return &pointFS{FS: fsys, usage: usage, struck: make(chan struct{})}
+}
+
+// grace is how long a call gets to come back after a failure. What Pebble asked for is parked for ever; all else comes back.
+func (p *pointFS) grace() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.first.read && strings.HasPrefix(p.first.name, rigDir+"/state/") {
+		return 3 * time.Millisecond
+	}
+	return 10 * time.Second
+}
+
+// Unwrap returns the file system below.
+func (p *pointFS) Unwrap() vfs.FS { return p.FS }
+
+// GetDiskUsage returns what the test has set.
+func (p *pointFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.usage, nil
+}
+
+// at counts an operation.
+func (p *pointFS) at(read bool, kind, name string) *pointFault {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.before == nil {
+		return nil
+	}
+	op := pointOp{kind, name, read}
+	f := p.before(op)
+	if f == nil {
+		return nil
+	}
+	if !p.failed {
+		p.failed, p.first = true, op
+		close(p.struck)
+	}
+	f.err = &os.PathError{Op: kind, Path: name, Err: f.err}
+	return f
+}
+
+// fails is at for operations that happen as a whole or not at all.
+func (p *pointFS) fails(kind, name string) error {
+	if f := p.at(false, kind, name); f != nil {
+		return f.err
+	}
+	return nil
+}
+
+func (p *pointFS) readFails(kind, name string) error {
+	if f := p.at(true, kind, name); f != nil {
+		return f.err
+	}
+	return nil
+}
+
+// open returns a file that counts, or the error that opening it is to have.
+func (p *pointFS) open(name string, fault error, open func() (vfs.File, error)) (vfs.File, error) {
+	if fault != nil {
+		return nil, fault
+	}
+	f, err := open()
+	if err != nil {
+		return nil, err
+	}
+	return &pointFile{f, p, name}, nil
+}
+
+// Create counts as create.
+func (p *pointFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return p.open(name, p.fails("create", name), func() (vfs.File, error) { return p.FS.Create(name, c) })
+}
+
+// Open counts as open, which changes nothing.
+func (p *pointFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	return p.open(name, p.readFails("open", name), func() (vfs.File, error) { return p.FS.Open(name, opts...) })
+}
+
+// OpenReadWrite counts as open for writing, which may create the file.
+func (p *pointFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	return p.open(name, p.fails("open-write", name), func() (vfs.File, error) { return p.FS.OpenReadWrite(name, c, opts...) })
+}
+
+// OpenDir counts as open, which changes nothing.
+func (p *pointFS) OpenDir(name string) (vfs.File, error) {
+	return p.open(name, p.readFails("open-dir", name), func() (vfs.File, error) { return p.FS.OpenDir(name) })
+}
+
+// ReuseForWrite counts as one operation.
+func (p *pointFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return p.open(newname, p.fails("reuse", oldname), func() (vfs.File, error) { return p.FS.ReuseForWrite(oldname, newname, c) })
+}
+
+// Link counts as link.
+func (p *pointFS) Link(oldname, newname string) error {
+	if err := p.fails("link", oldname); err != nil {
+		return err
+	}
+	return p.FS.Link(oldname, newname)
+}
+
+// Remove counts as remove.
+func (p *pointFS) Remove(name string) error {
+	if err := p.fails("remove", name); err != nil {
+		return err
+	}
+	return p.FS.Remove(name)
+}
+
+// RemoveAll counts as remove.
+func (p *pointFS) RemoveAll(name string) error {
+	if err := p.fails("remove-all", name); err != nil {
+		return err
+	}
+	return p.FS.RemoveAll(name)
+}
+
+// Rename counts as rename.
+func (p *pointFS) Rename(oldname, newname string) error {
+	if err := p.fails("rename", oldname); err != nil {
+		return err
+	}
+	return p.FS.Rename(oldname, newname)
+}
+
+// MkdirAll counts as mkdir.
+func (p *pointFS) MkdirAll(dir string, perm os.FileMode) error {
+	if err := p.fails("mkdir", dir); err != nil {
+		return err
+	}
+	return p.FS.MkdirAll(dir, perm)
+}
+
+// Lock counts as lock.
+func (p *pointFS) Lock(name string) (io.Closer, error) {
+	if err := p.fails("lock", name); err != nil {
+		return nil, err
+	}
+	return p.FS.Lock(name)
+}
+
+// List counts as list, which changes nothing.
+func (p *pointFS) List(dir string) ([]string, error) {
+	if err := p.readFails("list", dir); err != nil {
+		return nil, err
+	}
+	return p.FS.List(dir)
+}
+
+// Stat counts as stat, which changes nothing.
+func (p *pointFS) Stat(name string) (vfs.FileInfo, error) {
+	if err := p.readFails("stat", name); err != nil {
+		return nil, err
+	}
+	return p.FS.Stat(name)
+}
+
+type pointFile struct {
+	vfs.File
+	fs   *pointFS
+	name string
+}
+
+func (f *pointFile) Write(b []byte) (int, error) {
+	fault := f.fs.at(false, "write", f.name)
+	if fault == nil {
+		return f.File.Write(b)
+	}
+	if !fault.short {
+		return 0, fault.err
+	}
+	n, err := f.File.Write(b[:len(b)/2])
+	return n, orFault(err, fault)
+}
+
+func (f *pointFile) WriteAt(b []byte, off int64) (int, error) {
+	fault := f.fs.at(false, "write", f.name)
+	if fault == nil {
+		return f.File.WriteAt(b, off)
+	}
+	if !fault.short {
+		return 0, fault.err
+	}
+	n, err := f.File.WriteAt(b[:len(b)/2], off)
+	return n, orFault(err, fault)
+}
+
+func orFault(err error, fault *pointFault) error {
+	if err != nil {
+		return fmt.Errorf("write of a half: %w", err)
+	}
+	return fault.err
+}
+
+func (f *pointFile) Preallocate(off, length int64) error {
+	if err := f.fs.fails("preallocate", f.name); err != nil {
+		return err
+	}
+	return f.File.Preallocate(off, length)
+}
+
+func (f *pointFile) Sync() error {
+	if err := f.fs.fails("sync", f.name); err != nil {
+		return err
+	}
+	return f.File.Sync()
+}
+
+func (f *pointFile) SyncData() error {
+	if err := f.fs.fails("sync", f.name); err != nil {
+		return err
+	}
+	return f.File.SyncData()
+}
+
+func (f *pointFile) SyncTo(length int64) (bool, error) {
+	if err := f.fs.fails("sync", f.name); err != nil {
+		return false, err
+	}
+	return f.File.SyncTo(length)
+}
+
+func (f *pointFile) Read(b []byte) (int, error) {
+	if err := f.fs.readFails("read", f.name); err != nil {
+		return 0, err
+	}
+	return f.File.Read(b)
+}
+
+func (f *pointFile) ReadAt(b []byte, off int64) (int, error) {
+	if err := f.fs.readFails("read", f.name); err != nil {
+		return 0, err
+	}
+	return f.File.ReadAt(b, off)
+}
