@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -40,6 +41,13 @@ func (w *watchedFS) check(op, name string, err error) error {
 func park() { select {} }
 
 func (w *watchedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	// Pebble syncs a new manifest, but not its directory, before it creates the marker that points to it. A file system may keep
+	// the marker's name and lose the manifest's.
+	if strings.HasPrefix(w.PathBase(name), "marker.") {
+		if err := syncDir(w.FS, w.PathDir(name)); err != nil {
+			return nil, w.check("sync", w.PathDir(name), err)
+		}
+	}
 	return w.file(name)(w.FS.Create(name, c))
 }
 

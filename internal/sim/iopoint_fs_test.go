@@ -1,12 +1,12 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -34,8 +34,10 @@ type pointFS struct {
 
 	mu     sync.Mutex // guards what follows, and is held by before
 	usage  vfs.DiskUsage
+	locks  []io.Closer // closing one twice is no error
 	failed bool
 	first  pointOp // that failed
+	parked bool    // one of Pebble's has
 
 	struck chan struct{} // closed with the first failure
 }
@@ -45,14 +47,11 @@ func newPointFS(fsys vfs.FS) *pointFS {
 	return &pointFS{FS: fsys, usage: usage, struck: make(chan struct{})}
 }
 
-// grace is how long a call gets to come back after a failure. What Pebble asked for is parked for ever; all else comes back.
-func (p *pointFS) grace() time.Duration {
+// parks reports whether a failure may have parked a goroutine of Pebble.
+func (p *pointFS) parks() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.first.read && strings.HasPrefix(p.first.name, rigDir+"/state/") {
-		return 3 * time.Millisecond
-	}
-	return 10 * time.Second
+	return p.parked
 }
 
 // Unwrap returns the file system below.
@@ -77,6 +76,7 @@ func (p *pointFS) at(read bool, kind, name string) *pointFault {
 	if f == nil {
 		return nil
 	}
+	p.parked = p.parked || !read && strings.HasPrefix(name, rigDir+"/state/")
 	if !p.failed {
 		p.failed, p.first = true, op
 		close(p.struck)
@@ -182,7 +182,13 @@ func (p *pointFS) Lock(name string) (io.Closer, error) {
 	if err := p.fails("lock", name); err != nil {
 		return nil, err
 	}
-	return p.FS.Lock(name)
+	lock, err := p.FS.Lock(name)
+	if err == nil {
+		p.mu.Lock()
+		p.locks = append(p.locks, lock)
+		p.mu.Unlock()
+	}
+	return lock, err
 }
 
 // List counts as list, which changes nothing.
@@ -278,4 +284,39 @@ func (f *pointFile) ReadAt(b []byte, off int64) (int, error) {
 		return 0, err
 	}
 	return f.File.ReadAt(b, off)
+}
+
+// take returns what before has gathered, and empties it.
+func (p *pointFS) take(points *[]*crashPoint) []*crashPoint {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	taken := *points
+	*points = nil
+	return taken
+}
+
+// unlock lets go of what a killed process had locked.
+func (p *pointFS) unlock() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var err error
+	for _, lock := range p.locks {
+		err = errors.Join(err, lock.Close())
+	}
+	p.locks = nil
+	return err
+}
+
+// calm ends all failures.
+func (p *pointFS) calm() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.before = nil
+	p.usage.AvailBytes = 1 << 40
+}
+
+func (p *pointFS) hasFailed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed
 }

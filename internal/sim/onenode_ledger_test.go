@@ -45,7 +45,7 @@ type rigShardLedger struct {
 	acked  atomic.Int64
 	issued atomic.Int64
 
-	highest uint64 // revision ever seen, also of acts that a crash took back
+	highest atomic.Uint64 // revision ever seen, also of acts that a crash took back
 }
 
 // rigAct is one command of a client.
@@ -106,34 +106,37 @@ func (l *rigLedger) synced() {
 // newRevision notes a revision that was given out and checks that it is new.
 func (l *rigLedger) newRevision(id engine.ShardID, revision uint64) error {
 	s := &l.shards[id]
-	if revision <= s.highest {
-		return fmt.Errorf("shard %d gives out revision %d, and had given out %d before", id, revision, s.highest)
+	if highest := s.highest.Load(); revision <= highest {
+		return fmt.Errorf("shard %d gives out revision %d, and had given out %d before", id, revision, highest)
 	}
-	s.highest = revision
+	s.highest.Store(revision)
 	return nil
 }
 
-// rigCut is how far a shard's acts have come, and how far they may have.
-type rigCut struct{ least, most int }
-
-// floor returns how many acts of each shard a crash now must leave: what was acknowledged, or, if the unsynced may be lost, what
-// was synced.
-func (l *rigLedger) floor(onlySynced bool) (least [rigShards]int) {
-	for i := range l.shards {
-		least[i] = int(l.shards[i].acked.Load())
-		if onlySynced {
-			least[i] = int(l.shards[i].synced.Load())
-		}
-	}
-	return least
+// rigCut is how far a shard's acts have come at least, and may have come, and the highest revision that was given out.
+type rigCut struct {
+	least, most int
+	highest     uint64
 }
 
-// cuts joins a floor with what has been issued by now.
-func (l *rigLedger) cuts(least [rigShards]int) (cs [rigShards]rigCut) {
+// floor returns what a crash now must leave: what was acknowledged, or, if the unsynced may be lost, what was synced.
+func (l *rigLedger) floor(onlySynced bool) (cuts [rigShards]rigCut) {
 	for i := range l.shards {
-		cs[i] = rigCut{least[i], int(l.shards[i].issued.Load())}
+		s := &l.shards[i]
+		cuts[i] = rigCut{least: int(s.acked.Load()), highest: s.highest.Load()}
+		if onlySynced {
+			cuts[i].least = int(s.synced.Load())
+		}
 	}
-	return cs
+	return cuts
+}
+
+// upToNow completes a floor by what has been issued by now.
+func (l *rigLedger) upToNow(cuts [rigShards]rigCut) [rigShards]rigCut {
+	for i := range l.shards {
+		cuts[i].most = int(l.shards[i].issued.Load())
+	}
+	return cuts
 }
 
 // at returns the key's value after the first upTo acts of its shard, and whether it has one at a time.

@@ -159,7 +159,7 @@ func (w *rigLoad) putIf() error {
 	case 1:
 		holds, cond = exists && cur.revision != 0, kv.IfRevision(max(cur.revision, 1))
 	default:
-		holds, cond = false, kv.IfRevision(w.ledger.shards[rigShardOf(name)].highest+1000)
+		holds, cond = false, kv.IfRevision(w.ledger.shards[rigShardOf(name)].highest.Load()+1000)
 	}
 	if !holds {
 		return w.do(rigShardOf(name), kv.ErrConflict, func() (uint64, error) {

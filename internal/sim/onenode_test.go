@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -36,7 +37,7 @@ func (c *rigClock) Mono() time.Duration { return time.Duration(c.ms) * time.Mill
 func rigConfig(fsys vfs.FS, d shard.Durability, clock *rigClock) shard.Config {
 	return shard.Config{
 		Dir: rigDir, Shards: rigShards, Durability: d, FS: fsys, Clock: shard.Clock{Source: clock},
-		CacheBytes: 64 << 10, MemTableBytes: 128 << 10, SegmentBytes: 12 << 10,
+		CacheBytes: 2 << 20, MemTableBytes: 128 << 10, SegmentBytes: 12 << 10,
 		Machines: []func() engine.Machine{kv.NewMachine, toy.New},
 	}
 }
@@ -46,8 +47,8 @@ func rigConfig(fsys vfs.FS, d shard.Durability, clock *rigClock) shard.Config {
 type rig struct {
 	stepper *shard.Stepper
 	clock   *rigClock
-	disk    *pointFS // may fail, and what is called then may never come back; nil: it is sound
-	parked  bool     // a call has not come back: nothing may be called any more
+	disk    *pointFS    // may fail, and what is called then may never come back; nil: it is sound
+	parked  atomic.Bool // a call has not come back: nothing may be called any more
 	router  *engine.Router
 }
 
@@ -61,14 +62,16 @@ func openRig(c shard.Config, disk *pointFS) (*rig, error) {
 	clock := c.Clock.Source.(*rigClock)
 	r := &rig{clock: clock, disk: disk}
 	r.router = engine.NewRouter(r)
-	err := r.call(func() (err error) {
-		r.stepper, err = shard.OpenStepper(c)
+	opened := make(chan *shard.Stepper, 1)
+	err := r.call(func() error {
+		s, err := shard.OpenStepper(c)
+		opened <- s
 		return err
 	})
 	if err != nil {
-		r.stepper = nil // it may still come, after the disk has failed
 		return nil, err
 	}
+	r.stepper = <-opened
 	for id := range engine.ShardID(rigShards) {
 		r.stepper.Campaign(id)
 		for n := 0; n < 10 && !r.stepper.State(id).Leads; n++ {
@@ -84,14 +87,30 @@ func openRig(c shard.Config, disk *pointFS) (*rig, error) {
 	return r, nil
 }
 
-// call runs f. On a disk that has failed f may never come back, because what Pebble asked for is parked; it gets a little time.
+// call runs f, unless the node has failed. On a disk that has failed f may never come back, because what Pebble asked for is parked;
+// it gets a little time.
 func (r *rig) call(f func() error) error {
 	if r.disk == nil {
 		return f()
 	}
-	if r.parked {
+	if r.parked.Load() {
 		return errParked
 	}
+	if err := r.failure(); err != nil {
+		return err
+	}
+	return r.attempt(f)
+}
+
+// failure returns why the node has stopped, or nil.
+func (r *rig) failure() error {
+	if r.stepper == nil {
+		return nil
+	}
+	return r.stepper.Host().Err()
+}
+
+func (r *rig) attempt(f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- rigGuarded(f) }()
 	select {
@@ -99,15 +118,20 @@ func (r *rig) call(f func() error) error {
 		return err
 	case <-r.disk.struck:
 	}
-	grace := time.NewTimer(r.disk.grace())
-	defer grace.Stop()
-	select {
-	case err := <-done:
-		return err
-	case <-grace.C:
-		r.parked = true
-		return errParked
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	for n := 0; n < 5; {
+		select {
+		case err := <-done:
+			return err
+		case <-poll.C:
+			if r.disk.parks() || r.failure() != nil {
+				n++
+			}
+		}
 	}
+	r.parked.Store(true)
+	return errParked
 }
 
 // rigGuarded runs f as the goroutines of a Host run: a panic is the end of the node, not of the process.
@@ -223,10 +247,13 @@ func rigMissing(ok bool, format string, args ...any) error {
 
 // crash ends the node without a word to its directory.
 func (r *rig) crash() error {
-	if r.stepper == nil || r.parked {
+	if r.stepper == nil || r.parked.Load() {
 		return nil
 	}
-	return r.call(r.stepper.Crash)
+	if r.disk == nil {
+		return r.stepper.Crash()
+	}
+	return r.attempt(r.stepper.Crash)
 }
 
 // close ends the node as its user would.
