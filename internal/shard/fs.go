@@ -3,6 +3,7 @@ package shard
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"strings"
@@ -19,8 +20,9 @@ import (
 // the goroutine is parked, for good; nothing else of Pebble is called afterwards.
 type watchedFS struct {
 	vfs.FS
-	failed func(error)
-	park   bool
+	failed  func(error)
+	stopped func() bool // whether it was told
+	park    bool
 }
 
 // Unwrap returns the file system below.
@@ -49,6 +51,39 @@ func (w *watchedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, erro
 		}
 	}
 	return w.file(name)(w.FS.Create(name, c))
+}
+
+// Open watches Pebble's reads as well. Whoever asked for one hears of the error, but not everybody asks: excising the rows of a shard
+// takes a block that can not be read for the end of the table, and drops the rows of all shards behind it.
+func (w *watchedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	f, err := w.FS.Open(name, opts...)
+	if err != nil || !w.park {
+		return f, err
+	}
+	return &watchedReads{f, name, w}, nil
+}
+
+type watchedReads struct {
+	vfs.File
+	name string
+	fs   *watchedFS
+}
+
+func (f *watchedReads) Read(p []byte) (int, error) {
+	n, err := f.File.Read(p)
+	return n, f.check(err)
+}
+
+func (f *watchedReads) ReadAt(p []byte, off int64) (int, error) {
+	n, err := f.File.ReadAt(p, off)
+	return n, f.check(err)
+}
+
+func (f *watchedReads) check(err error) error {
+	if err != nil && err != io.EOF {
+		f.fs.failed(fmt.Errorf("read %s: %w", f.name, err))
+	}
+	return err
 }
 
 func (w *watchedFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
@@ -91,6 +126,10 @@ type watchedFile struct {
 }
 
 func (f *watchedFile) Write(p []byte) (int, error) {
+	// What Pebble makes of an error may be wrong, so nothing it concludes after one may become its state.
+	if f.fs.park && f.fs.stopped() && strings.HasPrefix(f.fs.PathBase(f.name), "MANIFEST") {
+		park()
+	}
 	n, err := f.File.Write(p)
 	return n, f.fs.check("write", f.name, err)
 }
@@ -146,7 +185,7 @@ func (l raftLogger) Panicf(format string, v ...any)   { panic(fmt.Sprintf(format
 // openState opens the state database: without WAL, because the log of the shards is one.
 func (h *Host) openState(dir string) (*pebble.DB, error) {
 	opts := &pebble.Options{
-		FS:                          &watchedFS{h.cfg.FS, h.fail, true},
+		FS:                          &watchedFS{h.cfg.FS, h.fail, h.hasFailed, true},
 		CacheSize:                   h.cfg.CacheBytes,
 		DisableWAL:                  true,
 		FormatMajorVersion:          pebble.FormatNewest,

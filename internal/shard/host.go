@@ -75,7 +75,7 @@ func Open(c Config) (*Host, error) {
 		started: time.UnixMilli(c.Clock.Source.Wall()),
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	h.fs = &watchedFS{c.FS, h.fail, false}
+	h.fs = &watchedFS{c.FS, h.fail, h.hasFailed, false}
 	if h.lock, err = lockDir(c.FS, c.Dir); err != nil {
 		return nil, err
 	}
@@ -412,6 +412,8 @@ func (h *Host) Err() error {
 	defer h.mu.Unlock()
 	return h.failure
 }
+
+func (h *Host) hasFailed() bool { return h.Err() != nil }
 
 func (h *Host) stopOnce() {
 	h.closing.Store(true)

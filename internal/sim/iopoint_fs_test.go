@@ -320,3 +320,10 @@ func (p *pointFS) hasFailed() bool {
 	defer p.mu.Unlock()
 	return p.failed
 }
+
+// watch begins to ask.
+func (p *pointFS) watch(before func(op pointOp) *pointFault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.before = before
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -366,23 +367,36 @@ func (w *rigLoad) burst() error {
 		}
 		open = append(open, command{id, ticket})
 	}
+	var outcomes [rigShards]struct{ open, ok int }
+	for _, c := range open {
+		outcomes[c.id].open++
+	}
 	var failed error
-	for id := range engine.ShardID(rigShards) {
-		err := w.rig.round(id)
-		for _, c := range open {
-			if o, ok := c.ticket.Outcome(); c.id == id && (!ok || o.Err != nil) {
-				err = errors.Join(err, fmt.Errorf("outcome %v, known %v", o.Err, ok))
+	for n := 0; n < 20 && failed == nil && len(open) > 0; n++ {
+		for id := range engine.ShardID(rigShards) {
+			if failed = w.rig.turn(id); failed != nil {
+				break
 			}
 		}
-		if err == nil {
-			err = w.ackBurst(id, before)
+		open = slices.DeleteFunc(open, func(c command) bool {
+			o, known := c.ticket.Outcome()
+			if known && o.Err == nil {
+				outcomes[c.id].ok++
+			}
+			return known
+		})
+	}
+	for id, o := range outcomes {
+		if o.ok < o.open {
+			failed = errors.Join(failed, fmt.Errorf("shard %d: %d of %d known", id, o.ok, o.open))
+		} else if err := w.ackBurst(engine.ShardID(id), before); err != nil {
+			return err
 		}
-		failed = errors.Join(failed, err)
 	}
-	if failed != nil && w.faulty {
-		return engine.Errorf(engine.ErrUnknownOutcome, "outcome unknown: %v", failed)
+	if failed != nil {
+		return engine.Errorf(engine.ErrUnknownOutcome, "outcome unknown: act %d: burst: %v", w.number, failed)
 	}
-	return failed
+	return nil
 }
 
 // ackBurst acknowledges the acts of a shard from the given count on.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,9 @@ type rig struct {
 	disk    *pointFS    // may fail, and what is called then may never come back; nil: it is sound
 	parked  atomic.Bool // a call has not come back: nothing may be called any more
 	router  *engine.Router
+	broken  error // of a round
+
+	turn func(engine.ShardID) error // lets a shard go on: a round, unless others take part
 }
 
 var _ engine.Door = (*rig)(nil)
@@ -59,9 +63,17 @@ var errParked = errors.New("the call does not come back")
 
 // openRig opens a node and brings it to where Host.Open would return. A disk that may fail is to be given.
 func openRig(c shard.Config, disk *pointFS) (*rig, error) {
-	clock := c.Clock.Source.(*rigClock)
-	r := &rig{clock: clock, disk: disk}
-	r.router = engine.NewRouter(r)
+	r, err := openStill(c, disk)
+	if err != nil {
+		return nil, err
+	}
+	return r, r.comeUp()
+}
+
+// openStill opens a node that has not taken a step yet.
+func openStill(c shard.Config, disk *pointFS) (*rig, error) {
+	r := &rig{clock: c.Clock.Source.(*rigClock), disk: disk}
+	r.router, r.turn = engine.NewRouter(r), r.round
 	opened := make(chan *shard.Stepper, 1)
 	err := r.call(func() error {
 		s, err := shard.OpenStepper(c)
@@ -72,19 +84,24 @@ func openRig(c shard.Config, disk *pointFS) (*rig, error) {
 		return nil, err
 	}
 	r.stepper = <-opened
+	return r, nil
+}
+
+// comeUp makes the node lead all its shards and catch up with its log.
+func (r *rig) comeUp() error {
 	for id := range engine.ShardID(rigShards) {
 		r.stepper.Campaign(id)
-		for n := 0; n < 10 && !r.stepper.State(id).Leads; n++ {
-			if err := r.round(id); err != nil {
-				return r, err
+		for n := 0; n < 20 && !r.stepper.State(id).Leads; n++ {
+			if err := r.turn(id); err != nil {
+				return err
 			}
 		}
 		// A command behind everything in the log has seen all of it applied.
 		if _, err := r.Propose(context.Background(), id, engine.Skip(0)); err != nil {
-			return r, fmt.Errorf("shard %d does not come up: %w", id, err)
+			return fmt.Errorf("shard %d does not come up: %w", id, err)
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // call runs f, unless the node has failed. On a disk that has failed f may never come back, because what Pebble asked for is parked;
@@ -107,7 +124,7 @@ func (r *rig) failure() error {
 	if r.stepper == nil {
 		return nil
 	}
-	return r.stepper.Host().Err()
+	return cmp.Or(r.stepper.Host().Err(), r.broken)
 }
 
 func (r *rig) attempt(f func() error) error {
@@ -144,9 +161,10 @@ func rigGuarded(f func() error) (err error) {
 	return f()
 }
 
-// round takes one turn of a shard: what it was given goes into the log, is committed and applied.
+// round takes one turn of a shard: what it was given goes into the log, is committed and applied. After an error the node is not stepped
+// again: the goroutines of a Host would have failed it.
 func (r *rig) round(id engine.ShardID) error {
-	return r.call(func() error {
+	err := r.call(func() error {
 		r.stepper.Step(id, 0)
 		if err := r.stepper.WriteLog(); err != nil {
 			return err
@@ -154,6 +172,10 @@ func (r *rig) round(id engine.ShardID) error {
 		r.stepper.Step(id, 0)
 		return r.stepper.Apply(id)
 	})
+	if err != nil && r.broken == nil {
+		r.broken = err
+	}
+	return err
 }
 
 // Shards returns the number of shards.
@@ -166,7 +188,7 @@ func (r *rig) Propose(_ context.Context, id engine.ShardID, cmd engine.Command) 
 		return nil, err
 	}
 	for range 20 {
-		if err = r.round(id); err != nil {
+		if err = r.turn(id); err != nil {
 			break
 		}
 		if o, ok := ticket.Outcome(); ok {
@@ -206,7 +228,7 @@ func (r *rig) fire() (any bool, err error) {
 	for id := range engine.ShardID(rigShards) {
 		if r.stepper.State(id).NextDue <= r.clock.ms {
 			any = true
-			if err := r.round(id); err != nil {
+			if err := r.turn(id); err != nil {
 				return any, err
 			}
 		}
