@@ -32,12 +32,14 @@ type pointFS struct {
 	vfs.FS
 	before func(op pointOp) *pointFault // nil: nothing is asked
 
-	mu     sync.Mutex // guards what follows, and is held by before
-	usage  vfs.DiskUsage
-	locks  []io.Closer // closing one twice is no error
-	failed bool
-	first  pointOp // that failed
-	parked bool    // one of Pebble's has
+	mu      sync.Mutex // guards what follows, and is held by before
+	usage   vfs.DiskUsage
+	locks   []io.Closer // closing one twice is no error
+	failed  bool
+	logName string  // the newest segment that was written to ...
+	logEnd  int64   // ... and where that ends
+	first   pointOp // that failed
+	parked  bool    // one of Pebble's has
 
 	struck chan struct{} // closed with the first failure
 }
@@ -109,7 +111,7 @@ func (p *pointFS) open(name string, fault error, open func() (vfs.File, error)) 
 	if err != nil {
 		return nil, err
 	}
-	return &pointFile{f, p, name}, nil
+	return &pointFile{File: f, fs: p, name: name}, nil
 }
 
 // Create counts as create.
@@ -211,12 +213,15 @@ type pointFile struct {
 	vfs.File
 	fs   *pointFS
 	name string
+	end  int64 // of what was written; only of the log
 }
 
 func (f *pointFile) Write(b []byte) (int, error) {
 	fault := f.fs.at(false, "write", f.name)
 	if fault == nil {
-		return f.File.Write(b)
+		n, err := f.File.Write(b)
+		f.wrote(n, f.end)
+		return n, err
 	}
 	if !fault.short {
 		return 0, fault.err
@@ -225,10 +230,24 @@ func (f *pointFile) Write(b []byte) (int, error) {
 	return n, orFault(err, fault)
 }
 
+// wrote notes where the log ends.
+func (f *pointFile) wrote(n int, at int64) {
+	if !strings.HasPrefix(f.name, rigDir+"/log/") {
+		return
+	}
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if f.end = max(f.end, at+int64(n)); f.name >= f.fs.logName {
+		f.fs.logName, f.fs.logEnd = f.name, f.end
+	}
+}
+
 func (f *pointFile) WriteAt(b []byte, off int64) (int, error) {
 	fault := f.fs.at(false, "write", f.name)
 	if fault == nil {
-		return f.File.WriteAt(b, off)
+		n, err := f.File.WriteAt(b, off)
+		f.wrote(n, off)
+		return n, err
 	}
 	if !fault.short {
 		return 0, fault.err
@@ -327,3 +346,12 @@ func (p *pointFS) watch(before func(op pointOp) *pointFault) {
 	defer p.mu.Unlock()
 	p.before = before
 }
+
+func (p *pointFS) lastLogWrite() (name string, end int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.logName, p.logEnd
+}
+
+// suspect says that what is on the disk may be damaged: calls may not come back.
+func (p *pointFS) suspect() { close(p.struck) }
