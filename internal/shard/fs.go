@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"strings"
+	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -23,6 +24,38 @@ type watchedFS struct {
 	failed  func(error)
 	stopped func() bool // whether it was told
 	park    bool
+	held    *heldRemovals // nil: none are
+}
+
+// heldRemovals are removals that wait until all of the node is open: what Pebble takes for obsolete may be all that is left, when its
+// manifest has lost its end.
+type heldRemovals struct {
+	mu       sync.Mutex // guards all; no I/O under it
+	names    []string
+	released bool
+}
+
+func (r *heldRemovals) hold(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.released {
+		r.names = append(r.names, name)
+	}
+	return !r.released
+}
+
+// release carries out what was held back.
+func (r *heldRemovals) release(fsys vfs.FS) error {
+	r.mu.Lock()
+	names := r.names
+	r.names, r.released = nil, true
+	r.mu.Unlock()
+	for _, name := range names {
+		if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove what is obsolete: %w", err)
+		}
+	}
+	return nil
 }
 
 // Unwrap returns the file system below.
@@ -107,6 +140,9 @@ func (w *watchedFS) Link(oldname, newname string) error {
 }
 
 func (w *watchedFS) Remove(name string) error {
+	if w.held != nil && w.held.hold(name) {
+		return nil
+	}
 	return w.check("remove", name, w.FS.Remove(name))
 }
 
@@ -183,11 +219,12 @@ func (l raftLogger) Panic(v ...any)                   { panic(fmt.Sprint(v...)) 
 func (l raftLogger) Panicf(format string, v ...any)   { panic(fmt.Sprintf(format, v...)) }
 
 // openState opens the state database: without WAL, because the log of the shards is one.
-func (h *Host) openState(dir string) (*pebble.DB, error) {
+func (h *Host) openState(dir string, created bool) (*pebble.DB, error) {
 	opts := &pebble.Options{
-		FS:                          &watchedFS{h.cfg.FS, h.fail, h.hasFailed, true},
+		FS:                          &watchedFS{h.cfg.FS, h.fail, h.hasFailed, true, &h.held},
 		CacheSize:                   h.cfg.CacheBytes,
 		DisableWAL:                  true,
+		ErrorIfNotExists:            created,
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                h.cfg.MemTableBytes,
 		MemTableStopWritesThreshold: 4,
@@ -215,8 +252,11 @@ func (h *Host) openState(dir string) (*pebble.DB, error) {
 		opened <- db
 		return err
 	})
+	if errors.Is(err, pebble.ErrDBDoesNotExist) {
+		err = fmt.Errorf("part of the state has been lost: %w", err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("open state: %w", err)
+		return nil, fmt.Errorf("open state in %s: %w", dir, err)
 	}
 	return <-opened, nil
 }

@@ -32,6 +32,8 @@ type trioNode struct {
 	mem  *vfs.MemFS
 	disk *pointFS
 	cut  bool
+
+	stopped error // why it had failed when it was taken down
 }
 
 type trioMessage struct {
@@ -103,7 +105,7 @@ func (t *trio) down(i int) error {
 		return nil
 	}
 	r := n.rig
-	n.rig = nil
+	n.rig, n.stopped = nil, r.failure()
 	return errors.Join(r.crash(), n.disk.unlock())
 }
 
