@@ -276,6 +276,7 @@ func (b *corruptBase) judge(left *vfs.MemFS, d *corruptDamage) (string, error) {
 	}
 	disk := newPointFS(left)
 	disk.suspect()
+	defer disk.freeze()
 	r, err := openRig(b.config(disk), disk)
 	if r == nil {
 		return "not opened", errors.Join(d.named(err), rigUntouched(left, before))
@@ -378,7 +379,6 @@ func (r *trioRun) corrupted(disks [3]*vfs.MemFS, left *vfs.MemFS, d *corruptDama
 	}
 	clock := *r.clock
 	t := &trio{clock: &clock}
-	defer t.end()
 	for i := range disks {
 		mem := left
 		if i != trioVictim {
@@ -390,6 +390,8 @@ func (r *trioRun) corrupted(disks [3]*vfs.MemFS, left *vfs.MemFS, d *corruptDama
 	}
 	victim := t.nodes[trioVictim]
 	victim.disk.suspect()
+	defer victim.disk.freeze()
+	defer t.end()
 	if err := errors.Join(t.start(0), t.start(1)); err != nil {
 		return "", err
 	}

@@ -355,3 +355,7 @@ func (p *pointFS) lastLogWrite() (name string, end int64) {
 
 // suspect says that what is on the disk may be damaged: calls may not come back.
 func (p *pointFS) suspect() { close(p.struck) }
+
+// freeze lets no file operation come back any more: Pebble tries some again and again, without a pause, when they have failed, and who
+// has failed to open it can not close it.
+func (p *pointFS) freeze() { p.watch(func(pointOp) *pointFault { select {} }) }
