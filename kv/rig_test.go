@@ -69,6 +69,11 @@ func newExecutor(t testing.TB, db *pebble.DB, shard, shards int) *engine.Executo
 	if err := x.Restore(); err != nil {
 		t.Fatalf("Restore: %v", err)
 	}
+	t.Cleanup(func() {
+		if err := x.Release(); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+	})
 	return x
 }
 
@@ -151,6 +156,14 @@ func (r *rig) fire() (n uint64) {
 		}
 	}
 	return n
+}
+
+// problems asks an executor what is wrong with its rows.
+func problems(t testing.TB, x *engine.Executor, report func(string)) {
+	t.Helper()
+	if _, err := x.Verify(t.Context(), report); err != nil {
+		t.Errorf("Verify: %v", err)
+	}
 }
 
 // stateRow is a row of the state without shard and machine.
@@ -340,6 +353,7 @@ func (r *rig) verify() {
 			}
 		}
 		r.compareCounts(id, c)
+		problems(r.t, r.execs[shard], func(p string) { r.t.Errorf("Verify reports: %s", p) })
 		for _, err := range c.errs {
 			r.t.Errorf("shard %d: %v", shard, err)
 		}

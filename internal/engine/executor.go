@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -45,9 +46,15 @@ type Executor struct {
 	shards   int
 	db       *pebble.DB
 	machines [maxMachines]Machine
+	cachers  [maxMachines]RowCacher // those machines that are one
 
 	applied Applied
 	over    *overlay
+	points  *pebble.Iterator // over the committed state, for lookups of this batch; made by the first
+	tables  *pebble.Iterator // over the part of it that has been flushed, for lookups until more is
+	durable uint64           // index that tables has come to
+	flushed atomic.Bool      // tables is out of date
+	fresh   freshRows
 	reads   arena // what the command being applied has read from the database
 	digest  xxhash.Digest
 	tx      Tx
@@ -55,6 +62,8 @@ type Executor struct {
 	wakes   []wake
 	hooks   []func()
 	changes []pendingChange // in order; those of one machine are handed over together
+	rows    *rowCache
+	changed []int32 // ops of the batch being committed whose rows the cache had
 
 	dir     directory
 	hub     *hub
@@ -71,13 +80,17 @@ type Config struct {
 	Shards   int
 	DB       *pebble.DB
 	Machines []Machine
+	RowCache int64 // bytes of memory for rows that are read often
 }
 
 // NewExecutor returns an executor whose state still has to be read with Restore.
 func NewExecutor(c Config) *Executor {
-	x := &Executor{shard: c.Shard, shards: c.Shards, db: c.DB, over: newOverlay(), hub: newHub()}
+	x := &Executor{
+		shard: c.Shard, shards: c.Shards, db: c.DB, over: newOverlay(), hub: newHub(), rows: newRowCache(c.RowCache),
+	}
 	for _, m := range c.Machines {
 		x.machines[m.ID()] = m
+		x.cachers[m.ID()], _ = m.(RowCacher)
 	}
 	x.tx.x = x
 	return x
@@ -100,14 +113,23 @@ func (x *Executor) machine(id MachineID) Machine {
 	return x.machines[id]
 }
 
+// Suspend has to be called before a snapshot replaces the shard's rows, and Restore afterwards.
+func (x *Executor) Suspend() { x.rows.suspend() }
+
 // Restore reads what the state says into memory, after opening and after a snapshot has replaced the shard's rows.
 func (x *Executor) Restore() error {
+	x.rows.suspend()
+	defer x.rows.resume()
+	if err := x.Release(); err != nil {
+		return fmt.Errorf("shard %d: read state: %w", x.shard, err)
+	}
 	x.over.reset()
 	x.wakes, x.hooks, x.changes = nil, nil, nil
 	var err error
 	if x.applied, err = readApplied(x.db, x.shard); err != nil {
 		return err
 	}
+	x.fresh.reset(x.applied.Index)
 	if err := x.restoreNamespaces(); err != nil {
 		return err
 	}
@@ -137,6 +159,7 @@ func (x *Executor) restoreNamespaces() error {
 	x.dir.mu.Lock()
 	x.dir.byName, x.dir.byID, x.dir.dirty = make(map[string]*namespace), nil, nil
 	x.dir.mu.Unlock()
+	x.dir.restored.Add(1)
 	return x.scanRows([]byte{'n'}, func(k, value []byte) error {
 		ns, err := decodeNamespace(value)
 		if err != nil {
@@ -196,6 +219,109 @@ func (x *Executor) Apply(term, index uint64, data []byte, out []Outcome) (header
 	return header, out
 }
 
+// caches reports whether the row cache holds rows like this one.
+func (x *Executor) caches(row []byte) bool {
+	c := x.cachers[row[2]]
+	return c != nil && c.Caches(row[rowPrefix:])
+}
+
+// rowPrefix is how many bytes of a row's key stand before the machine's own.
+const rowPrefix = 3
+
+// lookup returns the value of a row of the committed state, valid until the next lookup.
+func (x *Executor) lookup(k []byte) (value []byte, ok bool, err error) {
+	if !x.caches(k) {
+		return x.seekAll(k)
+	}
+	if value, ok := x.rows.get(k); ok {
+		return value, true, nil
+	}
+	if err := x.openTables(); err != nil {
+		return nil, false, err
+	}
+	if x.fresh.may(hashRow(k), x.durable) {
+		value, ok, err = x.seekAll(k)
+	} else {
+		value, ok, err = seek(x.tables, k)
+	}
+	if ok {
+		x.rows.add(k, value)
+	}
+	return value, ok, err
+}
+
+// seekAll looks a row up in the whole state. One iterator serves a batch: that is cheaper than a Get each.
+func (x *Executor) seekAll(k []byte) (value []byte, ok bool, err error) {
+	if x.points == nil {
+		if x.points, err = x.db.NewIter(&pebble.IterOptions{UseL6Filters: true}); err != nil {
+			return nil, false, err
+		}
+	}
+	return seek(x.points, k)
+}
+
+// openTables brings tables up to date. Its bloom filters are asked at the lowest level too, where most rows are.
+func (x *Executor) openTables() (err error) {
+	if x.flushed.Swap(false) {
+		if err := x.closeTables(); err != nil {
+			return err
+		}
+	}
+	if x.tables != nil {
+		return nil
+	}
+	if x.tables, err = x.db.NewIter(&pebble.IterOptions{OnlyReadGuaranteedDurable: true, UseL6Filters: true}); err != nil {
+		return err
+	}
+	row, ok, err := seek(x.tables, appliedRow(x.rowKey(nil, machineEngine)))
+	if err != nil {
+		return err
+	}
+	var a Applied
+	if ok {
+		if a, err = decodeApplied(row); err != nil {
+			return err
+		}
+	}
+	x.durable = a.Index
+	x.fresh.flushed(a.Index)
+	return nil
+}
+
+func seek(it *pebble.Iterator, k []byte) (value []byte, ok bool, err error) {
+	if !it.SeekPrefixGE(k) {
+		return nil, false, it.Error()
+	}
+	value, err = it.ValueAndErr()
+	return value, err == nil, err
+}
+
+// endBatch closes what lookups of a batch have opened.
+func (x *Executor) endBatch() error {
+	if x.points == nil {
+		return nil
+	}
+	err := x.points.Close()
+	x.points = nil
+	return err
+}
+
+func (x *Executor) closeTables() error {
+	if x.tables == nil {
+		return nil
+	}
+	err := x.tables.Close()
+	x.tables = nil
+	return err
+}
+
+// Flushed tells that more of the state has been flushed. Any goroutine may call it.
+func (x *Executor) Flushed() { x.flushed.Store(true) }
+
+// Release gives back what the executor holds of the database, which is not kept from removing old tables any more: from time to
+// time, and before the database is closed. Only for the goroutine that applies.
+func (x *Executor) Release() error { return errors.Join(x.endBatch(), x.closeTables()) }
+
 // endEntry writes the rows that sum up the entry. They are rewritten in the overlay by the next entry of the batch.
 func (x *Executor) endEntry() {
 	x.over.undo = x.over.undo[:0]
@@ -232,14 +358,20 @@ func (x *Executor) Pending() int { return x.over.bytes }
 
 // Commit makes everything applied since the last Commit visible and wakes who waits for it.
 func (x *Executor) Commit() error {
+	if err := x.endBatch(); err != nil {
+		return fmt.Errorf("shard %d: read state: %w", x.shard, err)
+	}
 	if len(x.over.ops) > 0 {
 		b := x.db.NewBatchWithSize(x.over.bytes + 16*len(x.over.ops))
 		if err := x.over.writeTo(b); err != nil {
 			return fmt.Errorf("shard %d: write state: %w", x.shard, err)
 		}
+		x.noteFresh()
+		x.changed = x.rows.begin(x.over.ops, x.caches, x.changed[:0])
 		if err := x.db.Apply(b, pebble.NoSync); err != nil {
 			return fmt.Errorf("shard %d: write state: %w", x.shard, err)
 		}
+		x.rows.end(x.over.ops, x.changed)
 		b.Close()
 	}
 	x.publish()
@@ -255,6 +387,15 @@ func (x *Executor) Commit() error {
 	}
 	x.wakes = x.wakes[:0]
 	return nil
+}
+
+// noteFresh notes which rows the batch writes.
+func (x *Executor) noteFresh() {
+	for i := range x.over.ops {
+		if k := x.over.ops[i].key; x.caches(k) {
+			x.fresh.add(hashRow(k), x.applied.Index)
+		}
+	}
 }
 
 // observe hands the changes to the machines that want them, before the overlay gives up the memory of their keys.

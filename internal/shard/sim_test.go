@@ -124,6 +124,7 @@ func newSim(t *testing.T, seed uint64, nodes int) *sim {
 		for _, n := range s.nodes {
 			if n.host != nil {
 				n.host.exportsClose()
+				must(t, n.host.release())
 				must(t, n.host.db.Close())
 			}
 		}
@@ -298,7 +299,7 @@ func (s *sim) apply(n *simNode) {
 }
 
 func (s *sim) round(n *simNode) {
-	if err := n.host.writer.round(); err != nil {
+	if _, err := n.host.writer.round(); err != nil {
 		s.t.Errorf("node %d: write log: %v", n.id, err)
 	}
 }
@@ -339,6 +340,7 @@ func (s *sim) flush(n *simNode) {
 func (s *sim) crash(n *simNode) {
 	left := n.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: s.rng.IntN(101), RNG: s.rng})
 	n.host.exportsClose()
+	must(s.t, n.host.release())
 	must(s.t, n.host.db.Close())
 	n.host, n.fs = nil, left
 	s.counts["crash"]++

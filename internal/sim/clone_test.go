@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/floedb/floe/internal/check"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/shard"
 )
@@ -192,6 +193,9 @@ func (l *rigLedger) reopen(config shard.Config, disk *pointFS, cuts [rigShards]r
 // verify brings a node that was just opened to rest and compares it with the ledger.
 func (l *rigLedger) verify(r *rig, cuts [rigShards]rigCut) (upTo [rigShards]int, err error) {
 	if err := r.settle(); err != nil {
+		return upTo, err
+	}
+	if err := r.call(func() error { return check.Replica(r.stepper) }); err != nil {
 		return upTo, err
 	}
 	o, err := observeRig(r, l)

@@ -170,6 +170,9 @@ func (r *rig) round(id engine.ShardID) error {
 			return err
 		}
 		r.stepper.Step(id, 0)
+		if err := r.stepper.PrepareLog(); err != nil {
+			return err
+		}
 		return r.stepper.Apply(id)
 	})
 	if err != nil && r.broken == nil {

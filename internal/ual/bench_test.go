@@ -2,8 +2,10 @@ package ual
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.etcd.io/raft/v3/raftpb"
@@ -65,6 +67,102 @@ func benchmarkLog(b *testing.B, size, callers int, sync bool) {
 		}
 	}
 	b.ReportMetric(float64(b.N*callers)/b.Elapsed().Seconds(), "appends/s")
+}
+
+// BenchmarkFiles measures Write and Sync of one batch by what the bytes go into: a bare file that grows with each, and the log in a
+// file that grows too, in blocks written ahead, in files prepared in the background, in those of dropped segments. All take turns, so
+// that noise is shared; the figures are medians, in microseconds.
+func BenchmarkFiles(b *testing.B) {
+	for _, size := range []int{300, 20_000, 80_000} {
+		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) { benchmarkFiles(b, size) })
+	}
+}
+
+func benchmarkFiles(b *testing.B, size int) {
+	kinds := []struct {
+		name string
+		open func(b *testing.B, size int) (round, between func())
+	}{
+		{"bare", bareRounds}, {"growing", growingRounds}, {"ahead", aheadRounds}, {"prepared", preparedRounds}, {"recycled", recycledRounds},
+	}
+	rounds, between := make([]func(), len(kinds)), make([]func(), len(kinds))
+	for i, k := range kinds {
+		rounds[i], between[i] = k.open(b, size)
+	}
+	times := make([][]float64, len(kinds))
+	for b.Loop() {
+		for i, round := range rounds {
+			start := time.Now()
+			round()
+			times[i] = append(times[i], float64(time.Since(start).Nanoseconds())/1000)
+			between[i]()
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	median := func(i int) float64 {
+		slices.Sort(times[i])
+		return times[i][len(times[i])/2]
+	}
+	for i, k := range kinds {
+		b.ReportMetric(median(i), k.name+"-us")
+		if i > 1 {
+			b.ReportMetric(median(i)/median(0), k.name+"/bare")
+		}
+	}
+}
+
+func bareRounds(b *testing.B, size int) (round, between func()) {
+	f, err := vfs.Default.Create(b.TempDir()+"/bare", writeCategory)
+	must(b, "Create", err)
+	b.Cleanup(func() { _ = f.Close() })
+	buf := make([]byte, recordSize(size))
+	return func() {
+		_, err := f.Write(buf)
+		must(b, "Write", err)
+		must(b, "SyncData", f.SyncData())
+	}, func() {}
+}
+
+func growingRounds(b *testing.B, size int) (round, between func()) {
+	l := mustOpen(b, Options{FS: vfs.Default, Dir: b.TempDir(), CacheBytes: -1, Spares: -1})
+	return logRound(b, l, size), func() {}
+}
+
+func aheadRounds(b *testing.B, size int) (round, between func()) {
+	l := mustOpen(b, Options{FS: vfs.Default, Dir: b.TempDir(), CacheBytes: -1})
+	return logRound(b, l, size), func() {}
+}
+
+func preparedRounds(b *testing.B, size int) (round, between func()) {
+	l := mustOpen(b, Options{FS: vfs.Default, Dir: b.TempDir(), CacheBytes: -1, SegmentSize: 8 << 20})
+	between = func() { must(b, "Prepare", l.Prepare(b.Context())) }
+	for ; l.tail.number < 2; between() {
+		logRound(b, l, 1<<20)()
+	}
+	return logRound(b, l, size), between
+}
+
+func recycledRounds(b *testing.B, size int) (round, between func()) {
+	l := mustOpen(b, Options{FS: vfs.Default, Dir: b.TempDir(), CacheBytes: -1, SegmentSize: 8 << 20})
+	between = func() {
+		if l.Size() > l.segmentSize {
+			must(b, "Truncate", l.Truncate(map[uint16]uint64{1: l.Shard(1).LastIndex()}))
+		}
+	}
+	for ; l.tail.number < 4; between() {
+		logRound(b, l, 1<<20)()
+	}
+	return logRound(b, l, size), between
+}
+
+// logRound returns what writes and syncs one entry.
+func logRound(b *testing.B, l *Log, size int) func() {
+	data := strings.Repeat("x", size)
+	return func() {
+		e := entry(l.Shard(1).LastIndex()+1, 1, data)
+		must(b, "Write", l.Write([]Update{{Shard: 1, Entries: []*raftpb.Entry{e}}}))
+		must(b, "Sync", l.Sync())
+	}
 }
 
 // BenchmarkEntries measures reads of 64 entries, from the cache and from the disk.
