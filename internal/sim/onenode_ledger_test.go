@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -299,10 +298,7 @@ func (l *rigLedger) explain(o rigState, id engine.ShardID, c rigCut, now int64) 
 	return errors.Join(errs...)
 }
 
-// keys returns the names of the model's rows in order: what is chosen by a seed may not depend on a map.
-func (l *rigLedger) keys() []string { return slices.Sorted(maps.Keys(l.rows)) }
-
-func decimal(s string) int64 {
+func rigDecimal(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
 		panic(err)

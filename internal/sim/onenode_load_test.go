@@ -190,7 +190,7 @@ func (w *rigLoad) incr() error {
 	cur, exists := w.now(name)
 	sum := delta
 	if exists {
-		sum += decimal(cur.value)
+		sum += rigDecimal(cur.value)
 	}
 	if w.rng.IntN(6) == 0 {
 		return w.do(rigShardOf(name), kv.ErrInvalid, func() (uint64, error) {
@@ -233,7 +233,7 @@ func (w *rigLoad) transaction() error {
 	}
 	sum := int64(w.number)
 	if v, ok := w.now(n); ok {
-		sum += decimal(v.value)
+		sum += rigDecimal(v.value)
 	}
 	one := rigVersion{value: w.value()}
 	id := w.write(a, one)
