@@ -156,6 +156,7 @@ func (h *Host) openStores(created bool) error {
 		return err
 	}
 	h.writer = newLogWriter(h.ual, &h.cfg, h.fail, h.pokeCouriers)
+	h.writer.gather = h.gather
 	return nil
 }
 

@@ -72,6 +72,7 @@ type shard struct {
 	applySpare []applyWork
 
 	through   bool // owned by loop: it takes the round of the writer for the append of this step
+	crowd     int  // owned by loop: commands of the last appends, the latest counting most
 	applyHere bool // owned by loop: it applies what is committed in this step
 
 	exports exports
@@ -156,6 +157,7 @@ func (s *shard) step(ticks int) (wakeAt int64) {
 	out := s.core.Step(s.in)
 	s.through = s.goesThrough(&out)
 	s.carryOut(out)
+	s.host.writer.settle(s.in.written)
 	s.acknowledged.Store(s.core.rn.BasicStatus().Applied)
 	s.dropUnused(s.in.messages)
 	return s.core.wakeAt(s.exec.NextDue())
@@ -174,7 +176,9 @@ func (s *shard) goesThrough(out *output) bool {
 	for _, e := range out.proposed {
 		n += len(e.proposals)
 	}
-	return n > 0 && n <= maxThrough && s.queued.Load() <= int64(n)
+	// Of many callers who have just been answered one comes back first: it is not alone.
+	s.crowd = max(n, s.crowd/2)
+	return n > 0 && s.crowd <= maxThrough && s.queued.Load() <= int64(n)
 }
 
 // goThrough writes the append of the last step to the log, commits it and applies it. Like step, whose result it is given, it returns
@@ -323,7 +327,7 @@ func (s *shard) enqueueAppend(t *appendTask) {
 	s.reserve(&t.update, &a)
 	s.host.writer.enqueue(a)
 	if !s.through {
-		s.host.writer.poke()
+		s.host.writer.offer()
 	}
 }
 
@@ -363,10 +367,24 @@ func (s *shard) appended(t *appendTask) {
 	s.send(others)
 	s.mail.put(func(in *input) {
 		in.responses = append(in.responses, own...)
+		in.written++
 		if t.entries {
 			in.appended++
 		}
 	})
+}
+
+// gather makes every shard propose what is queued, whatever is in flight.
+func (h *Host) gather() int {
+	n := 0
+	for _, s := range h.shards {
+		if s.queued.Load() > 0 {
+			n++
+			h.writer.owed.Add(1)
+			s.mail.put(func(in *input) { in.written++ })
+		}
+	}
+	return n
 }
 
 func (s *shard) queueApply(w applyWork) {

@@ -2,14 +2,16 @@ package shard
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/floedb/floe/internal/ual"
 )
 
 // logWriter appends to the log, for all shards of the host. While it writes and syncs, appends gather; the next round takes them
-// all with one write and one fsync, so a busy disk makes batches larger and an idle one adds no delay. Rounds are the work of a
-// goroutine, but a shard that has nothing else to do may run one itself.
+// all with one write and one fsync, so a busy disk makes batches larger and an idle one adds no delay. A round begins when all
+// shards that were in the one before have proposed what has been queued there meanwhile. Rounds are the work of a goroutine,
+// but a shard that has nothing else to do may run one itself.
 type logWriter struct {
 	log        *ual.Log
 	durability Durability
@@ -17,15 +19,21 @@ type logWriter struct {
 	failed     func(error)
 	synced     func() // called after a sync that was not part of a round, in Async
 
+	gather func() int // makes all shards propose what is queued, and returns how many there are to be waited for
+
 	mu      sync.Mutex // guards the fields below; no I/O under it
 	pending []queuedAppend
 	closed  bool
 
+	waiting atomic.Int64 // len(pending)
+	owed    atomic.Int64 // steps that shards have yet to take, before the next round is worth while
+
 	roundMu sync.Mutex // guards the fields below, and rounds against each other
 	batch   []queuedAppend
 	updates []ual.Update
-	dirty   bool // something is written and not synced
-	armed   bool // the goroutine knows that it has to sync
+	dirty   bool          // something is written and not synced
+	took    time.Duration // the last sync
+	armed   bool          // the goroutine knows that it has to sync
 
 	wake chan struct{} // capacity 1
 	done chan struct{}
@@ -50,6 +58,21 @@ func (w *logWriter) enqueue(a queuedAppend) {
 	w.mu.Lock()
 	w.pending = append(w.pending, a)
 	w.mu.Unlock()
+	w.waiting.Add(1)
+}
+
+// settle tells that a shard has taken n steps that were owed.
+func (w *logWriter) settle(n int) {
+	if n > 0 && w.owed.Add(-int64(n)) == 0 && w.waiting.Load() > 0 {
+		w.poke()
+	}
+}
+
+// offer pokes the writer, unless there is more to come.
+func (w *logWriter) offer() {
+	if w.owed.Load() == 0 {
+		w.poke()
+	}
 }
 
 func (w *logWriter) poke() {
@@ -105,6 +128,9 @@ func (w *logWriter) run() {
 		if closed {
 			return
 		}
+		if w.owed.Load() > 0 || w.linger() {
+			continue // the last step pokes
+		}
 		arm, err := w.round()
 		if err != nil {
 			w.failed(err)
@@ -115,6 +141,31 @@ func (w *logWriter) run() {
 			later = timer.C
 		}
 	}
+}
+
+// A sync that takes slowSync or longer is worth waiting for those whose commands were in the round before and are being applied
+// now: else they and the others take turns, each in every other round. The wait is a part of what the sync takes.
+const (
+	slowSync   = time.Millisecond
+	lingerPart = 5
+)
+
+// linger waits for more commands if syncs are slow, and reports whether shards have been asked for them.
+func (w *logWriter) linger() bool {
+	if w.waiting.Load() == 0 {
+		return false
+	}
+	w.roundMu.Lock()
+	took := w.took
+	w.took = 0 // once a round
+	w.roundMu.Unlock()
+	if took < slowSync {
+		return false
+	}
+	t := time.NewTimer(min(took/lingerPart, slowSync))
+	<-t.C
+	n := w.gather()
+	return n > 0
 }
 
 // round is a round of the goroutine's. It reports whether a sync has to follow that nobody has been told of yet.
@@ -141,6 +192,7 @@ func (w *logWriter) roundLocked() error {
 	w.mu.Lock()
 	w.batch, w.pending = w.pending, w.batch[:0]
 	w.mu.Unlock()
+	w.waiting.Add(-int64(len(w.batch)))
 	mustSync, err := w.write()
 	if err == nil && mustSync {
 		err = w.sync()
@@ -148,6 +200,7 @@ func (w *logWriter) roundLocked() error {
 	if err != nil {
 		return err
 	}
+	w.owed.Add(int64(len(w.batch)))
 	for _, a := range w.batch {
 		a.done()
 	}
@@ -160,7 +213,10 @@ func (w *logWriter) sync() error {
 		return nil
 	}
 	w.dirty = false
-	return w.log.Sync()
+	start := time.Now()
+	err := w.log.Sync()
+	w.took = time.Since(start)
+	return err
 }
 
 // write hands all updates of the batch to the log at once.
