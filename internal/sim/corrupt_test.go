@@ -320,7 +320,7 @@ func (d *corruptDamage) named(err error) error {
 			return nil
 		case strings.HasPrefix(name, rigDir+"/log/") && strings.Contains(err.Error(), "part of") && strings.Contains(err.Error(), " log "):
 			return nil
-		case strings.HasPrefix(name, rigDir+"/log/") && strings.Contains(err.Error(), "all segments are missing"):
+		case strings.HasPrefix(name, rigDir+"/log/") && strings.Contains(err.Error(), rigDir+"/log/0") && strings.Contains(err.Error(), "missing"):
 			return nil
 		}
 	}
