@@ -282,7 +282,7 @@ func (l *rigLedger) differs(o rigState, id engine.ShardID, upTo int, now int64) 
 func (l *rigLedger) explain(o rigState, id engine.ShardID, c rigCut, now int64) error {
 	var errs []error
 	s := &l.shards[id]
-	for _, p := range slices.Compact([]int{c.least, c.most}) {
+	for p := c.least; p <= c.most; p++ {
 		last := "none"
 		if p > 0 {
 			last = s.acts[p-1].what
