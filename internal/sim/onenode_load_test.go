@@ -51,7 +51,7 @@ func (w *rigLoad) step() error {
 	w.number++
 	acts := []func() error{
 		w.put, w.put, w.put, w.putIf, w.putIf, w.delete, w.incr, w.incr, w.touch, w.transaction, w.transaction, w.refusedTransaction,
-		w.toyAdd, w.toyAdd, w.toySend, w.toySend, w.toyLater, w.mixed, w.mixed, w.burst,
+		w.toyAdd, w.toyAdd, w.toySend, w.toySend, w.mixed, w.mixed, w.mixed, w.burst,
 	}
 	if err := acts[w.rng.IntN(len(acts))](); err != nil {
 		return err
@@ -207,19 +207,26 @@ func (w *rigLoad) incr() error {
 	})
 }
 
-// touch changes when a key expires, and nothing else.
+// touch changes when a key expires, and a second key: what an act changes has to be seen at once, or nobody could say whether a crash has
+// taken it back.
 func (w *rigLoad) touch() error {
-	ns, key := w.key()
-	name, ttl := ns+"/"+key, 1+w.rng.Int64N(1500)
+	key := "key " + strconv.Itoa(w.rng.IntN(10))
+	name, mark, ttl := nsSolo+"/"+key, nsSolo+"/touched", 1+w.rng.Int64N(1500)
+	v := rigVersion{value: w.value()}
 	touch := func() (uint64, error) {
-		return 0, w.rig.store(ns).Touch(context.Background(), key, time.Duration(ttl)*time.Millisecond)
+		_, err := engine.NewTxn(w.rig.router, nsSolo, math.MaxInt32).
+			Do(kv.TouchOp(key, time.Duration(ttl)*time.Millisecond), kv.PutOp("touched", []byte(v.value))).Commit(context.Background())
+		return 0, err
 	}
 	cur, exists := w.now(name)
 	if !exists {
 		return w.do(rigShardOf(name), kv.ErrNotFound, touch)
 	}
 	cur.expires = w.clock.ms + ttl
-	return w.do(w.write(name, cur), nil, touch)
+	id := w.write(name, cur)
+	v.act = w.ledger.rows[name][len(w.ledger.rows[name])-1].act
+	w.ledger.set(mark, v)
+	return w.do(id, nil, touch)
 }
 
 // transaction changes two keys and a number of one tag, all or none.
@@ -302,14 +309,6 @@ func (w *rigLoad) toySend() error {
 	a := w.ledger.issue(id, "act %d: send %d from %s to %s", w.number, c.Delta, name, c.Target)
 	w.ledger.credit(name, rigEntry{act: a, delta: -c.Delta})
 	w.ledger.credit(c.Target, rigEntry{act: a, delta: c.Delta})
-	return w.toy(c, nil, id)
-}
-
-func (w *rigLoad) toyLater() error {
-	name, id := w.purse()
-	c := toy.Command{Kind: toy.Later, Name: name + "late", Delta: 1 + w.rng.Int64N(1<<30), Delay: 1 + w.rng.Int64N(2000)}
-	a := w.ledger.issue(id, "act %d: add %d to %s in %d ms", w.number, c.Delta, c.Name, c.Delay)
-	w.ledger.credit(c.Name, rigEntry{act: a, delta: c.Delta, due: w.clock.ms + c.Delay})
 	return w.toy(c, nil, id)
 }
 
