@@ -7,15 +7,18 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Bounds of recentChanges: together about 1.5 MiB per shard.
+// Bounds of recentChanges: together about 1.5 MiB per shard. It begins with 1/256 of them and doubles when it is full, because most
+// shards of most nodes see few changes. All are powers of two.
 const (
 	maxRecent      = 16384
 	maxRecentBytes = 1 << 20
+	minRecent      = maxRecent / 256
+	minRecentBytes = maxRecentBytes / 256
 )
 
 // recentChanges is what a shard remembers of its latest changes: which key changed at which LSN. A watcher that keeps up
 // finds the changes it has not seen here, without a look at any other key; one that fell behind has to scan. The memory
-// is two rings, so remembering costs no allocation.
+// is two rings, so once they have grown remembering costs no allocation.
 //
 // It also holds, per namespace, where the tombstones begin, so that forgetting the oldest never walks over the remains of
 // forgotten ones. Both are only hints: what they hold follows from the state.
@@ -49,28 +52,69 @@ func (r *recentChanges) reset(lsn engine.LSN) {
 func (r *recentChanges) add(changes []engine.Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ring == nil {
-		r.ring, r.keys = make([]recentChange, maxRecent), make([]byte, maxRecentBytes)
-	}
 	for _, c := range changes {
-		if r.next-r.first == maxRecent {
-			r.dropFirst()
-		}
-		for r.first < r.next && r.written+uint64(len(c.Key))-r.at(r.first).offset > maxRecentBytes {
-			r.dropFirst()
-		}
+		r.makeRoom(uint64(len(c.Key)))
 		*r.at(r.next) = recentChange{c.LSN, c.Namespace, uint32(len(c.Key)), r.written}
 		r.next++
-		for k := c.Key; len(k) > 0; {
-			n := copy(r.keys[r.written%maxRecentBytes:], k)
-			r.written += uint64(n)
-			k = k[n:]
-		}
+		r.written = copyRing(r.keys, r.written, c.Key)
 		r.covered = c.LSN
 	}
 }
 
-func (r *recentChanges) at(number uint64) *recentChange { return &r.ring[number%maxRecent] }
+// makeRoom makes one more change with a key of n bytes fit: the rings grow up to their bounds, then the oldest changes go.
+func (r *recentChanges) makeRoom(n uint64) {
+	for r.next-r.first == uint64(len(r.ring)) {
+		if len(r.ring) == maxRecent {
+			r.dropFirst()
+		} else {
+			r.growRing()
+		}
+	}
+	for r.held()+n > uint64(len(r.keys)) {
+		if len(r.keys) == maxRecentBytes {
+			r.dropFirst()
+		} else {
+			r.growKeys()
+		}
+	}
+}
+
+// held returns the bytes of the keys in the ring.
+func (r *recentChanges) held() uint64 {
+	if r.first == r.next {
+		return 0
+	}
+	return r.written - r.at(r.first).offset
+}
+
+func (r *recentChanges) growRing() {
+	ring := make([]recentChange, max(2*len(r.ring), minRecent))
+	for n := r.first; n < r.next; n++ {
+		ring[n%uint64(len(ring))] = *r.at(n)
+	}
+	r.ring = ring
+}
+
+func (r *recentChanges) growKeys() {
+	keys := make([]byte, max(2*len(r.keys), minRecentBytes))
+	for n := r.first; n < r.next; n++ {
+		c := r.at(n)
+		copyRing(keys, c.offset, r.copyKey(c))
+	}
+	r.keys = keys
+}
+
+// copyRing copies k to an offset, counted in bytes ever written, and returns the offset behind it.
+func copyRing(ring []byte, offset uint64, k []byte) uint64 {
+	for len(k) > 0 {
+		n := copy(ring[offset%uint64(len(ring)):], k)
+		offset += uint64(n)
+		k = k[n:]
+	}
+	return offset
+}
+
+func (r *recentChanges) at(number uint64) *recentChange { return &r.ring[number%uint64(len(r.ring))] }
 
 func (r *recentChanges) dropFirst() {
 	r.floor = r.at(r.first).lsn
@@ -123,8 +167,8 @@ func (r *recentChanges) hasPrefix(c *recentChange, prefix []byte) bool {
 	if int(c.length) < len(prefix) {
 		return false
 	}
-	start := c.offset % maxRecentBytes
-	if end := start + uint64(len(prefix)); end <= maxRecentBytes {
+	start := c.offset % uint64(len(r.keys))
+	if end := start + uint64(len(prefix)); end <= uint64(len(r.keys)) {
 		return bytes.Equal(r.keys[start:end], prefix)
 	}
 	return bytes.HasPrefix(r.copyKey(c), prefix)
@@ -132,8 +176,8 @@ func (r *recentChanges) hasPrefix(c *recentChange, prefix []byte) bool {
 
 func (r *recentChanges) copyKey(c *recentChange) []byte {
 	k := make([]byte, 0, c.length)
-	start := c.offset % maxRecentBytes
-	head := r.keys[start:min(start+uint64(c.length), maxRecentBytes)]
+	start := c.offset % uint64(len(r.keys))
+	head := r.keys[start:min(start+uint64(c.length), uint64(len(r.keys)))]
 	k = append(k, head...)
 	return append(k, r.keys[:int(c.length)-len(head)]...)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"path/filepath"
@@ -23,6 +24,17 @@ type format struct {
 	Shards  int      `json:"shards"`
 	NodeID  uint64   `json:"node_id"`
 	Voters  []uint64 `json:"voters"`
+	Sum     string   `json:"crc32c"` // of the rest, see sum
+}
+
+// sum returns the checksum of the other fields, in hexadecimal: a changed digit would be another node, or another cluster.
+func (f format) sum() string {
+	f.Sum = ""
+	b, err := json.Marshal(f)
+	if err != nil {
+		panic(err)
+	}
+	return fmt.Sprintf("%08x", crc32.Checksum(b, castagnoli))
 }
 
 // lockDir makes sure that no other Host, of this or another process, works in dir.
@@ -93,6 +105,9 @@ func readFormat(fsys vfs.FS, dir string) (*format, error) {
 	}
 	if got.Version < 1 || got.Shards < 1 || got.Shards > MaxShards || len(got.Voters) == 0 {
 		return nil, fmt.Errorf("%s is damaged: format %d, %d shards, %d voters", name, got.Version, got.Shards, len(got.Voters))
+	}
+	if got.Sum != got.sum() {
+		return nil, fmt.Errorf("%s is damaged: its checksum is %q, want %q", name, got.Sum, got.sum())
 	}
 	return got, nil
 }

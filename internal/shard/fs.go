@@ -3,8 +3,11 @@ package shard
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
+	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -23,10 +26,43 @@ import (
 // it has taken so far is needed meanwhile.
 type watchedFS struct {
 	vfs.FS
-	failed func(error)
-	park   bool // the caller is Pebble
-	space  *space
-	slow   *slowness
+	failed  func(error)
+	stopped func() bool   // whether it was told
+	park    bool          // the caller is Pebble
+	held    *heldRemovals // nil: none are
+	space   *space
+	slow    *slowness
+}
+
+// heldRemovals are removals that wait until all of the node is open: what Pebble takes for obsolete may be all that is left, when its
+// manifest has lost its end.
+type heldRemovals struct {
+	mu       sync.Mutex // guards all; no I/O under it
+	names    []string
+	released bool
+}
+
+func (r *heldRemovals) hold(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.released {
+		r.names = append(r.names, name)
+	}
+	return !r.released
+}
+
+// release carries out what was held back.
+func (r *heldRemovals) release(fsys vfs.FS) error {
+	r.mu.Lock()
+	names := r.names
+	r.names, r.released = nil, true
+	r.mu.Unlock()
+	for _, name := range names {
+		if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove what is obsolete: %w", err)
+		}
+	}
+	return nil
 }
 
 // Unwrap returns the file system below.
@@ -73,6 +109,13 @@ func (w *watchedFS) giveUp(op, name string, table bool, err error) error {
 }
 
 func (w *watchedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	// Pebble syncs a new manifest, but not its directory, before it creates the marker that points to it. A file system may keep
+	// the marker's name and lose the manifest's.
+	if strings.HasPrefix(w.PathBase(name), "marker.") {
+		if err := syncDir(w.FS, w.PathDir(name)); err != nil {
+			return nil, w.check("sync", w.PathDir(name), err)
+		}
+	}
 	table := w.tableOf(c)
 	if table != nil && !table.await() {
 		return nil, w.giveUp("open", name, true, &fs.PathError{Op: "create", Path: name, Err: syscall.ENOSPC})
@@ -90,6 +133,39 @@ func (w *watchedFS) tableOf(c vfs.DiskWriteCategory) *tableGate {
 		return &w.space.compaction
 	}
 	return nil
+}
+
+// Open watches Pebble's reads as well. Whoever asked for one hears of the error, but not everybody asks: excising the rows of a shard
+// takes a block that can not be read for the end of the table, and drops the rows of all shards behind it.
+func (w *watchedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	f, err := w.FS.Open(name, opts...)
+	if err != nil || !w.park {
+		return f, err
+	}
+	return &watchedReads{f, name, w}, nil
+}
+
+type watchedReads struct {
+	vfs.File
+	name string
+	fs   *watchedFS
+}
+
+func (f *watchedReads) Read(p []byte) (int, error) {
+	n, err := f.File.Read(p)
+	return n, f.check(err)
+}
+
+func (f *watchedReads) ReadAt(p []byte, off int64) (int, error) {
+	n, err := f.File.ReadAt(p, off)
+	return n, f.check(err)
+}
+
+func (f *watchedReads) check(err error) error {
+	if err != nil && err != io.EOF {
+		f.fs.failed(fmt.Errorf("read %s: %w", f.name, err))
+	}
+	return err
 }
 
 func (w *watchedFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
@@ -113,6 +189,9 @@ func (w *watchedFS) Link(oldname, newname string) error {
 }
 
 func (w *watchedFS) Remove(name string) error {
+	if w.held != nil && w.held.hold(name) {
+		return nil
+	}
 	return w.check("remove", name, w.FS.Remove(name))
 }
 
@@ -135,6 +214,10 @@ type watchedFile struct {
 }
 
 func (f *watchedFile) Write(p []byte) (n int, err error) {
+	// What Pebble makes of an error may be wrong, so nothing it concludes after one may become its state.
+	if f.fs.park && f.fs.stopped() && strings.HasPrefix(f.fs.PathBase(f.name), "MANIFEST") {
+		park()
+	}
 	if f.table != nil {
 		return f.writeTable(p)
 	}
@@ -242,9 +325,12 @@ func (c Config) StateOptions() *pebble.Options {
 }
 
 // openState opens the state database.
-func (h *Host) openState(dir string) (*pebble.DB, error) {
+func (h *Host) openState(dir string, created bool) (*pebble.DB, error) {
 	opts := h.cfg.StateOptions()
-	opts.FS = &watchedFS{FS: h.cfg.FS, failed: h.fail, park: true, space: h.space, slow: h.slow}
+	opts.FS = &watchedFS{
+		FS: h.cfg.FS, failed: h.fail, stopped: h.hasFailed, park: true, held: &h.held, space: h.space, slow: h.slow,
+	}
+	opts.ErrorIfNotExists = created
 	opts.Logger = pebbleLogger{h.log, h.fail}
 	if h.space.readOnly() {
 		// What is replayed has to find a place though nothing can be flushed. A command may write more to the state than to the log.
@@ -270,8 +356,11 @@ func (h *Host) openState(dir string) (*pebble.DB, error) {
 		opened <- db
 		return err
 	})
+	if errors.Is(err, pebble.ErrDBDoesNotExist) {
+		err = fmt.Errorf("part of the state has been lost: %w", err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("open state: %w", err)
+		return nil, fmt.Errorf("open state in %s: %w", dir, err)
 	}
 	db := <-opened
 	h.space.crowded = func() bool { return db.Metrics().MemTable.Count >= int64(opts.MemTableStopWritesThreshold)-1 }

@@ -25,6 +25,7 @@ type Host struct {
 	cfg      Config
 	fs       vfs.FS
 	stateDir string
+	held     heldRemovals
 	log      *slog.Logger
 	lock     io.Closer
 	ual      *ual.Log
@@ -78,7 +79,7 @@ func Open(c Config) (*Host, error) {
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.space, h.slow = newSpace(h.ctx, &h.cfg), newSlowness(&h.cfg, h.fail)
-	h.fs = &watchedFS{FS: c.FS, failed: h.fail, space: h.space, slow: h.slow}
+	h.fs = &watchedFS{FS: c.FS, failed: h.fail, stopped: h.hasFailed, space: h.space, slow: h.slow}
 	if h.lock, err = lockDir(c.FS, c.Dir); err != nil {
 		return nil, err
 	}
@@ -115,6 +116,10 @@ func (h *Host) open() error {
 			return err
 		}
 		h.shards = append(h.shards, s)
+	}
+	// Only now it is clear that nothing is missing which what is left over could help to mend.
+	if err := errors.Join(h.removeSpools(spoolPrefix), h.held.release(h.fs)); err != nil {
+		return err
 	}
 	if f == nil {
 		f = &format{Version: formatVersion, Shards: h.cfg.Shards, NodeID: h.cfg.NodeID, Voters: h.cfg.Voters}
@@ -159,12 +164,12 @@ func (h *Host) openStores(created bool) error {
 			return fmt.Errorf("create log: %w", err)
 		}
 	}
-	if h.db, err = h.openState(h.stateDir); err != nil {
+	if h.db, err = h.openState(h.stateDir, created); err != nil {
 		return err
 	}
 	h.writer = newLogWriter(h.ual, &h.cfg, h.fail, h.pokeCouriers)
 	h.writer.next, h.writer.retry = h.goOn, h.space.retry
-	return h.removeSpools(spoolPrefix)
+	return nil
 }
 
 func (h *Host) hasEntries() bool {
@@ -239,7 +244,8 @@ func (s *shard) confState() *raftpb.ConfState { return &raftpb.ConfState{Voters:
 func (s *shard) reconcile(applied engine.Applied) error {
 	first, last := s.log.FirstIndex(), s.log.LastIndex()
 	if applied.Index+1 < first {
-		return fmt.Errorf("shard %d: the state ends at index %d, but the log begins at %d: part of the state has been lost", s.id, applied.Index, first)
+		return fmt.Errorf("shard %d: the state in %s ends at index %d, but the log begins at %d: part of the state has been lost",
+			s.id, s.host.stateDir, applied.Index, first)
 	}
 	// A tail that was never committed may reach past an installed snapshot: the terms tell.
 	if term, err := s.log.Term(applied.Index); applied.Index == 0 || err == nil && term == applied.Term {
@@ -251,8 +257,8 @@ func (s *shard) reconcile(applied engine.Applied) error {
 	}
 	lostTail := s.log.Reserved() > 0 && len(s.host.cfg.Voters) == 1
 	if !lostTail && !installed {
-		return fmt.Errorf("shard %d: the log ends at index %d, but the state is at %d of term %d: part of the log has been lost",
-			s.id, last, applied.Index, applied.Term)
+		return fmt.Errorf("shard %d: the log in %s ends at index %d, but the state is at %d of term %d: part of the log has been lost",
+			s.id, s.host.fs.PathJoin(s.host.cfg.Dir, "log"), last, applied.Index, applied.Term)
 	}
 	hs := s.log.HardState()
 	hs.Term = new(max(hs.GetTerm(), applied.Term))
@@ -454,6 +460,8 @@ func (h *Host) Err() error {
 	defer h.mu.Unlock()
 	return h.failure
 }
+
+func (h *Host) hasFailed() bool { return h.Err() != nil }
 
 func (h *Host) stopOnce() {
 	h.closing.Store(true)

@@ -174,7 +174,8 @@ func (v *verification) verifyFormat() error {
 	return nil
 }
 
-func (f *format) encode() ([]byte, error) {
+func (f format) encode() ([]byte, error) {
+	f.Sum = f.sum()
 	b, err := json.MarshalIndent(f, "", "  ")
 	return append(b, '\n'), err
 }
