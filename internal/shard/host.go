@@ -44,6 +44,8 @@ type Host struct {
 	flushed chan struct{} // capacity 1
 	spooled atomic.Int64  // numbers received snapshots
 
+	proposals sync.Pool // of *proposal, not in use
+
 	users   atomic.Int64  // calls that may be reading the state
 	idle    chan struct{} // capacity 1: users may have reached zero
 	closing atomic.Bool

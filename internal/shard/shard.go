@@ -562,7 +562,7 @@ func (s *shard) propose(ctx context.Context, cmd engine.Command) ([]byte, error)
 	}
 	select {
 	case o := <-p.done:
-		p.recycle()
+		s.host.recycle(p)
 		return o.Result, o.Err
 	case <-ctx.Done():
 		return nil, s.unknown(ctx.Err())
@@ -577,17 +577,22 @@ func (s *shard) propose(ctx context.Context, cmd engine.Command) ([]byte, error)
 	}
 }
 
-// idleProposals are proposals whose outcome has been received: nobody else knows them any more.
-var idleProposals = sync.Pool{New: func() any { return &proposal{done: make(chan engine.Outcome, 1)} }}
-
 // keepProposal is the largest buffer that a proposal keeps for the next one.
 const keepProposal = 4 << 10
 
-func (p *proposal) recycle() {
+// recycle takes a proposal whose outcome has been received: nobody else knows it any more.
+func (h *Host) recycle(p *proposal) {
 	p.ctx = nil
 	if cap(p.data) <= keepProposal {
-		idleProposals.Put(p)
+		h.proposals.Put(p)
 	}
+}
+
+func (h *Host) newProposal() *proposal {
+	if p, ok := h.proposals.Get().(*proposal); ok {
+		return p
+	}
+	return &proposal{done: make(chan engine.Outcome, 1)}
 }
 
 // submit queues a command, unless the queue is full.
@@ -601,7 +606,7 @@ func (s *shard) submit(ctx context.Context, cmd engine.Command) (*proposal, erro
 	if err := s.host.space.admit(ctx, s.exec, cmd); err != nil {
 		return nil, err
 	}
-	p := idleProposals.Get().(*proposal)
+	p := s.host.newProposal()
 	p.ctx, p.data = ctx, cmd.AppendTo(slices.Grow(p.data[:0], cmd.Size()))
 	size := int64(len(p.data))
 	n, bytes := s.queued.Add(1), s.queuedBytes.Add(size)
