@@ -23,6 +23,7 @@ func OpenStepper(c Config) (*Stepper, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.db.TestOnlyWaitForCleaning()
 	return &Stepper{h}, nil
 }
 
@@ -44,7 +45,16 @@ func (s *Stepper) Step(id engine.ShardID, ticks int) (wakeAt int64) {
 }
 
 // Apply carries out what the shard has committed.
-func (s *Stepper) Apply(id engine.ShardID) error { return s.host.shards[id].applyQueued() }
+func (s *Stepper) Apply(id engine.ShardID) error {
+	return s.cleaned(s.host.shards[id].applyQueued())
+}
+
+// cleaned returns when Pebble has removed the files it has no use for, which it does in the background: a crash must not find more
+// of them or less, depending on its luck.
+func (s *Stepper) cleaned(err error) error {
+	s.host.db.TestOnlyWaitForCleaning()
+	return err
+}
 
 // WriteLog writes what all shards want in the log, and syncs it if it has to be durable now.
 func (s *Stepper) WriteLog() error { return s.host.writer.round() }
@@ -53,11 +63,11 @@ func (s *Stepper) WriteLog() error { return s.host.writer.round() }
 func (s *Stepper) SyncLog() error { return s.host.writer.sync() }
 
 // Flush makes the state durable.
-func (s *Stepper) Flush() error { return s.host.db.Flush() }
+func (s *Stepper) Flush() error { return s.cleaned(s.host.db.Flush()) }
 
 // Compact rewrites all of the state.
 func (s *Stepper) Compact() error {
-	return s.host.db.Compact(context.Background(), []byte{0}, []byte{0xff, 0xff, 0xff}, false)
+	return s.cleaned(s.host.db.Compact(context.Background(), []byte{0}, []byte{0xff, 0xff, 0xff}, false))
 }
 
 // Truncate forgets the part of the log that the durable state holds.
