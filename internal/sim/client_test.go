@@ -17,12 +17,13 @@ type client struct {
 	id     int
 	router *engine.Router
 
-	ready func() bool // what it waits for
-	next  func() (struct{}, bool)
-	stop  func()
-	yield func(struct{}) bool
-	over  bool // its work is done
-	ended bool // it was stopped: nothing may wait any more
+	ready   func() bool // what it waits for
+	next    func() (struct{}, bool)
+	stop    func()
+	yield   func(struct{}) bool
+	over    bool // its work is done
+	auditor bool // it works while others wait
+	ended   bool // it was stopped: nothing may wait any more
 }
 
 // patience is how long a client waits for an outcome. It is longer than elections, so that most outcomes become known.
@@ -87,9 +88,35 @@ type call struct {
 	deadline time.Duration
 }
 
-// dial chooses a node for a shard: one that believes to lead it, or, now and then, any.
+// dial chooses a node for a shard, waiting for one that believes to lead it. Now and then it takes any.
 func (c *client) dial(id engine.ShardID) (call, error) {
 	s := c.sim
+	hasty := s.rng.IntN(30) == 0
+	var nodes []*node
+	c.waitUntil(s.now+patience, func() bool {
+		nodes = c.reachable(id)
+		return len(nodes) > 0 && (hasty || nodes[0].host.State(id).Leads)
+	})
+	if len(nodes) == 0 || c.ended {
+		return call{}, engine.Errorf(engine.ErrUnavailable, "no node answers")
+	}
+	n := nodes[s.rng.IntN(len(nodes))]
+	return call{c, n, n.host, s.now + patience}, nil
+}
+
+// waitUntil waits until ready, or for so long.
+func (c *client) waitUntil(deadline time.Duration, ready func() bool) {
+	if !ready() {
+		c.await(func() bool { return ready() || c.sim.now >= deadline })
+	}
+}
+
+// reachable returns the nodes that the client can ask: those that believe to lead the shard, and now and then all.
+func (c *client) reachable(id engine.ShardID) []*node {
+	s := c.sim
+	if s.verdict.looking && !c.auditor {
+		return nil
+	}
 	var up, leading []*node
 	for _, n := range s.nodes {
 		if !n.serves(id) {
@@ -101,14 +128,9 @@ func (c *client) dial(id engine.ShardID) (call, error) {
 		}
 	}
 	if len(leading) > 0 && s.rng.IntN(50) > 0 {
-		up = leading
+		return leading
 	}
-	if len(up) == 0 {
-		c.sleep(s.random(100 * time.Millisecond))
-		return call{}, engine.Errorf(engine.ErrUnavailable, "no node answers")
-	}
-	n := up[s.rng.IntN(len(up))]
-	return call{c, n, n.host, s.now + patience}, nil
+	return up
 }
 
 // await waits for an answer; false if none can come any more.
@@ -180,10 +202,14 @@ func (c *client) Query(_ context.Context, id engine.ShardID, q engine.Query) err
 		// The query waits for a change: it is asked again with the next one.
 		at := call.host.State(id).Applied.Index
 		call.deadline = c.sim.now + patience
-		if !call.await(func() bool {
+		changed := call.await(func() bool {
 			st := call.host.State(id)
 			return !st.Leads || st.Applied.Index != at || c.sim.resting
-		}) || !call.host.State(id).Leads || c.sim.resting {
+		})
+		if c.sim.resting && changed && call.host.State(id).Applied.Index == at {
+			return errAllTold
+		}
+		if !changed || !call.host.State(id).Leads {
 			return engine.Errorf(engine.ErrUnavailable, "the node does not lead any more")
 		}
 	}

@@ -43,7 +43,7 @@ func TestCluster(t *testing.T) { cluster.run(t) }
 // run runs the seeds that once failed, and then new ones.
 func (u suite) run(t *testing.T) {
 	if *seedFlag != 0 {
-		u.seed(t, *seedFlag)
+		t.Logf("%v", u.seed(t, *seedFlag).counts)
 		return
 	}
 	for _, s := range u.kept(t) {
@@ -56,21 +56,23 @@ func (u suite) run(t *testing.T) {
 	if *seedsFlag != 0 {
 		want = *seedsFlag
 	}
-	first, began, n := rand.Uint64()>>20+1, time.Now(), 0
+	first, began, n, counts := rand.Uint64()>>20+1, time.Now(), 0, make(map[string]int)
 	for ; (n < want || time.Since(began) < *forFlag) && !t.Failed(); n++ {
-		u.seed(t, first+uint64(n))
+		for what, times := range u.seed(t, first+uint64(n)).counts {
+			counts[what] += times
+		}
 	}
-	t.Logf("seeds %d to %d: %d in %v", first, first+uint64(n)-1, n, time.Since(began).Round(time.Millisecond))
+	t.Logf("seeds %d to %d: %d in %v\n%v", first, first+uint64(n)-1, n, time.Since(began).Round(time.Millisecond), counts)
 }
 
 // seed runs a seed and says how to run it again if it fails.
-func (u suite) seed(t *testing.T, seed uint64) {
+func (u suite) seed(t *testing.T, seed uint64) report {
 	r := u.simulate(t, seed)
 	if r.err == nil {
 		if *traceFlag {
 			t.Logf("%v\n%v\n%s", r.plan, r.counts, r.tail)
 		}
-		return
+		return r
 	}
 	path := filepath.Join(t.ArtifactDir(), fmt.Sprintf("%s-%d.txt", u.test, seed))
 	if err := os.WriteFile(path, []byte(fmt.Sprintf("%v\n%v\n%v\n%s", r.plan, r.counts, r.err, r.tail)), 0o600); err != nil {
@@ -78,6 +80,7 @@ func (u suite) seed(t *testing.T, seed uint64) {
 	}
 	t.Errorf("seed %d%s\n%v\n%v\n%v\nthe last of %d steps are in %s\nrepeat with: go test ./internal/sim -run '^%s$' -seed %d%s",
 		seed, commit(), r.plan, r.counts, r.err, r.steps, path, u.test, seed, u.flags())
+	return r
 }
 
 func (u suite) flags() string {

@@ -21,9 +21,13 @@ import (
 
 // verdict is all that is known of a run, and what is wrong with it.
 type verdict struct {
-	sim     *sim
-	history *check.History
-	cluster *check.Cluster
+	sim      *sim
+	history  *check.History
+	cluster  *check.Cluster
+	watch    *check.Watch
+	watchers []*watcher
+	suffix   *check.Suffix // of an async node
+	looking  bool          // an auditor looks at what survived a power failure; all others wait
 
 	uses   map[string]int // of keys
 	names  map[string]bool
@@ -41,12 +45,11 @@ type verdict struct {
 type ledger struct {
 	entries map[uint64]uint64 // index -> hash of term and data
 	credits map[uint64]int64  // index -> credit that it gives to toy counters
-	last    uint64
 }
 
 func newVerdict(s *sim) *verdict {
 	v := &verdict{
-		sim: s, history: check.NewHistory(), cluster: check.NewCluster(), uses: make(map[string]int), names: make(map[string]bool),
+		sim: s, history: check.NewHistory(), cluster: check.NewCluster(), watch: check.NewWatch(), suffix: check.NewSuffix(), uses: make(map[string]int), names: make(map[string]bool),
 		mortal: make(map[[2]string]bool), seen: make(map[uint64][]uint64), ledgers: make([]ledger, s.plan.shards),
 	}
 	for id := range v.ledgers {
@@ -71,7 +74,7 @@ func (v *verdict) applied(n *node, id engine.ShardID) {
 	a := n.host.State(id).Applied
 	if from := v.seen[n.id][id]; from != a.Index {
 		v.sim.trace.add(v.sim.now, "applied", n.id<<8|uint64(id), a.Index, a.Hash)
-		v.commit(n, id, from, a.Index)
+		v.commit(n, id, from, a)
 		v.seen[n.id][id] = a.Index
 	}
 	if err := v.cluster.Applied(id, n.id, a); err != nil {
@@ -80,9 +83,13 @@ func (v *verdict) applied(n *node, id engine.ShardID) {
 }
 
 // commit notes entries that a node has applied: they are committed, and never change.
-func (v *verdict) commit(n *node, id engine.ShardID, after, upTo uint64) {
+func (v *verdict) commit(n *node, id engine.ShardID, after uint64, a engine.Applied) {
+	// Behind an installed snapshot the log may hold entries that were never committed, until it is made to begin there.
+	if last, err := n.host.Entry(id, a.Index); err != nil || last.GetTerm() != a.Term {
+		return
+	}
 	l := &v.ledgers[id]
-	for i := after + 1; i <= upTo; i++ {
+	for i := after + 1; i <= a.Index; i++ {
 		e, err := n.host.Entry(id, i)
 		if errors.Is(err, raft.ErrCompacted) || errors.Is(err, raft.ErrUnavailable) {
 			continue // it came in a snapshot
@@ -95,7 +102,7 @@ func (v *verdict) commit(n *node, id engine.ShardID, after, upTo uint64) {
 		if other, ok := l.entries[i]; ok && other != h {
 			v.sim.failf("node %d: shard %d: entry %d of term %d is not the one that was committed", n.id, id, i, e.GetTerm())
 		}
-		l.entries[i], l.last = h, max(l.last, i)
+		l.entries[i] = h
 		if l.credits[i], err = credit(e.GetData()); err != nil {
 			v.sim.failf("shard %d: entry %d: %v", id, i, err)
 		}
@@ -142,6 +149,9 @@ func (v *verdict) started(n *node) {
 			v.sim.failf("after a restart: %w", err)
 		}
 	}
+	if v.looking {
+		v.sim.spawn(func(c *client) { v.lookForSuffix(c, n.life) })
+	}
 }
 
 // lose forgets what a node that was alone has lost with the power.
@@ -167,6 +177,7 @@ func (v *verdict) powerLost(n *node) {
 		return
 	}
 	v.lossy = true
+	v.looking = true
 	if !n.disk.stopped() {
 		v.promise(n)
 	}
@@ -180,31 +191,31 @@ func (v *verdict) promise(n *node) {
 	}
 }
 
-// refused looks at an error that a client got: most are known.
-func (v *verdict) refused(err error) {
+// note looks at what became of a client's call: most errors are known ones.
+func (v *verdict) note(err error) {
+	if err == nil {
+		v.sim.counts["done"]++
+		return
+	}
 	for _, known := range []error{engine.ErrUnavailable, engine.ErrUnknownOutcome, engine.ErrBusy, kv.ErrConflict, kv.ErrNotFound, kv.ErrInvalid} {
 		if errors.Is(err, known) {
+			v.sim.counts[known.Error()]++
 			return
 		}
 	}
 	v.sim.failf("a client got the error %w", err)
 }
 
-func (v *verdict) acknowledged(namespace, k string, revision uint64) {}
-
 // told notes the outcome of a toy command.
 func (v *verdict) told(c toy.Command, err error) {
-	if c.Kind == toy.Send {
-		return
-	}
 	switch {
+	case c.Kind == toy.Send:
 	case err == nil:
 		v.added += c.Delta
 	case errors.Is(err, engine.ErrUnknownOutcome):
 		v.unknown += c.Delta
-	default:
-		v.refused(err)
 	}
+	v.note(err)
 }
 
 // audit is the work of the last client: it reads everything once more.
@@ -214,7 +225,10 @@ func (v *verdict) audit(c *client) {
 		ns, key, _ := strings.Cut(name, "/")
 		k.get(k.stores[ns], key)
 	}
-	(&bankClient{client: c}).look()
+	lookAtBank(c)
+	for _, w := range v.watchers {
+		w.finish(c)
+	}
 	for _, name := range slices.SortedFunc(maps.Keys(v.mortal), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
 		v.expired(k, k.stores[name[0]], name[1])
 	}
@@ -263,10 +277,14 @@ func (v *verdict) final() {
 			s.failf("%w", err)
 		}
 	}
-	if !v.lossy {
-		if err := v.history.Check(); err != nil {
-			s.failf("%w", err)
-		}
+	if v.lossy {
+		return // what is lost, and only that, has been looked at after each power failure
+	}
+	if err := v.watch.Check(); err != nil {
+		s.failf("%w", err)
+	}
+	if err := v.history.Check(); err != nil {
+		s.failf("%w", err)
 	}
 }
 
