@@ -178,7 +178,8 @@ func (s *Stepper) WriteState(id engine.ShardID, dst io.Writer) error {
 	return rows.Close()
 }
 
-// Crash leaves everything as it is. What the file system holds is for a clone of it to tell: Pebble ends properly here.
+// Crash leaves everything as it is, but gives up its lock, as the end of a process does. What a power failure leaves is for a clone
+// of the file system to tell, made before.
 func (s *Stepper) Crash() error {
 	for _, sh := range s.host.shards {
 		sh.exports.close()
@@ -186,7 +187,7 @@ func (s *Stepper) Crash() error {
 	if err := s.host.db.Close(); err != nil {
 		return fmt.Errorf("close state: %w", err)
 	}
-	return nil
+	return s.host.lock.Close()
 }
 
 // Close ends the host as Host.Close does.

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"slices"
+	"strings"
+	"sync"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -21,6 +23,9 @@ type disk struct {
 	stopAt  int
 	synced  *vfs.MemFS // set once the disk has stopped, as is written
 	written *vfs.MemFS
+
+	mu      sync.Mutex // guards removed; no I/O under it
+	removed []string   // files of the state that are gone for good with the end of the step
 }
 
 func newDisk(mem *vfs.MemFS) *disk { return &disk{mem: mem} }
@@ -47,10 +52,19 @@ func (d *disk) stop() {
 
 var everything = vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(0, 0))}
 
-// afterKill returns the disk as the next process finds it when this one was killed: all that was written.
-func (d *disk) afterKill() *disk {
-	d.stop()
-	return newDisk(d.written)
+// sweep ends a step. Pebble removes files in the background, before or after its directory happens to be synced: here it is always
+// after.
+func (d *disk) sweep() error {
+	d.mu.Lock()
+	removed := d.removed
+	d.removed = nil
+	d.mu.Unlock()
+	slices.Sort(removed)
+	var errs []error
+	for _, name := range removed {
+		errs = append(errs, d.mem.Remove(name))
+	}
+	return errors.Join(errs...)
 }
 
 // afterPowerLoss returns the disk when the power failed: what was synced, and every 4 KiB block and name of the rest with a
@@ -213,8 +227,20 @@ func (f *diskFS) Rename(oldname, newname string) error {
 }
 
 func (f *diskFS) Remove(name string) error {
-	f.disk.operation()
-	return f.FS.Remove(name)
+	if !strings.Contains(name, "/state/") {
+		f.disk.operation()
+		return f.FS.Remove(name)
+	}
+	if _, err := f.FS.Stat(name); err != nil {
+		return err
+	}
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	if slices.Contains(f.disk.removed, name) {
+		return &fs.PathError{Op: "remove", Path: name, Err: fs.ErrNotExist}
+	}
+	f.disk.removed = append(f.disk.removed, name)
+	return nil
 }
 
 func (f *diskFS) file(file vfs.File, err error) (vfs.File, error) {

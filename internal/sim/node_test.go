@@ -68,6 +68,7 @@ func (n *node) start() {
 		n.sim.failf("node %d: open: %v", n.id, err)
 		return
 	}
+	n.sweep()
 	n.host, n.open, n.nextTick = host, 0, n.sim.now
 	n.paused, n.stalled, n.lagging = 0, 0, 0
 	n.sim.verdict.started(n)
@@ -108,6 +109,7 @@ func (n *node) end(left *disk, why string) {
 	if err := n.host.Crash(); err != nil {
 		s.failf("node %d: %v", n.id, err)
 	}
+	n.sweep()
 	s.verdict.ended(n)
 	n.host, n.disk = nil, left
 	n.upAt = s.now + time.Duration(s.rng.Int64N(int64(2*time.Second)))
@@ -115,7 +117,15 @@ func (n *node) end(left *disk, why string) {
 	s.trace.add(s.now, why, n.id)
 }
 
-func (n *node) kill() { n.end(n.disk.afterKill(), kill.String()) }
+// kill ends the process. What it has written stays, synced or not.
+func (n *node) kill() { n.end(n.disk, kill.String()) }
+
+// sweep ends every step that may remove files.
+func (n *node) sweep() {
+	if err := n.disk.sweep(); err != nil {
+		n.sim.failf("node %d: remove files: %v", n.id, err)
+	}
+}
 
 func (n *node) losePower(why fault) {
 	percent := []int{0, 100, n.sim.rng.IntN(101)}[n.sim.rng.IntN(3)]
@@ -136,6 +146,7 @@ func (n *node) close() {
 	if err := n.host.Close(); err != nil {
 		n.sim.failf("node %d: close: %v", n.id, err)
 	}
+	n.sweep()
 	n.sim.verdict.ended(n)
 	n.host = nil
 	n.upAt = n.sim.now + time.Duration(n.sim.rng.Int64N(int64(time.Second)))
@@ -160,6 +171,7 @@ func (n *node) apply(id engine.ShardID) {
 		n.sim.failf("node %d: apply: %v", n.id, err)
 		return
 	}
+	n.sweep()
 	n.sim.verdict.applied(n, id)
 }
 
@@ -171,6 +183,7 @@ func (n *node) file(what string, step func() error) {
 	if err := step(); err != nil {
 		n.sim.failf("node %d: %s: %v", n.id, what, err)
 	}
+	n.sweep()
 	if n.disk.stopped() {
 		n.losePower(tornStep)
 	}
@@ -191,6 +204,7 @@ func (n *node) compact() {
 	if err := n.host.Compact(); err != nil {
 		n.sim.failf("node %d: compact: %v", n.id, err)
 	}
+	n.sweep()
 }
 
 func (n *node) String() string {

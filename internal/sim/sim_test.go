@@ -43,7 +43,8 @@ func TestCluster(t *testing.T) { cluster.run(t) }
 // run runs the seeds that once failed, and then new ones.
 func (u suite) run(t *testing.T) {
 	if *seedFlag != 0 {
-		t.Logf("%v", u.seed(t, *seedFlag).counts)
+		r := u.seed(t, *seedFlag)
+		t.Logf("%v\n%v\n%s", r.plan, r.counts, r.signature())
 		return
 	}
 	for _, s := range u.kept(t) {
