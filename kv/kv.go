@@ -61,6 +61,7 @@ type Written struct {
 // Store is the key-value store of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
 type Store struct {
 	router    *engine.Router
+	place     *engine.Place
 	namespace string
 	maxValue  int
 }
@@ -71,7 +72,7 @@ func New(router *engine.Router, namespace string, maxValueBytes int) *Store {
 	if maxValueBytes == 0 {
 		maxValueBytes = DefaultMaxValueBytes
 	}
-	return &Store{router: router, namespace: namespace, maxValue: maxValueBytes}
+	return &Store{router: router, place: router.Place(namespace), namespace: namespace, maxValue: maxValueBytes}
 }
 
 // Namespace returns the namespace of the store.
@@ -88,10 +89,23 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, opts ...PutOp
 }
 
 // Get returns the entry at key, or ErrNotFound.
-func (s *Store) Get(ctx context.Context, key string) (Entry, error) {
+func (s *Store) Get(ctx context.Context, key string) (Entry, error) { return s.GetInto(ctx, key, nil) }
+
+// GetInto is Get for who reads often and has a buffer: the value is appended to buf[:0], which the entry then shares with the
+// caller, and is only somewhere else if it does not fit.
+func (s *Store) GetInto(ctx context.Context, key string, buf []byte) (Entry, error) {
 	if err := checkKey(key); err != nil {
 		return Entry{}, err
 	}
+	if b, ok := s.router.Cached(s.place, engine.MachineKV, 'c', key); ok && ctx.Err() == nil {
+		if e, ok := plainEntry(key, b, buf); ok {
+			return e, nil
+		}
+	}
+	return s.query(ctx, key, buf)
+}
+
+func (s *Store) query(ctx context.Context, key string, buf []byte) (Entry, error) {
 	q := getQuery{namespace: s.namespace, keys: []string{key}}
 	if err := s.router.Query(ctx, s.namespace, key, &q); err != nil {
 		return Entry{}, err
@@ -99,7 +113,11 @@ func (s *Store) Get(ctx context.Context, key string) (Entry, error) {
 	if len(q.entries) == 0 {
 		return Entry{}, notFound(key)
 	}
-	return q.entries[0], nil
+	e := q.entries[0]
+	if cap(buf) > 0 {
+		e.Value = append(buf[:0], e.Value...)
+	}
+	return e, nil
 }
 
 // GetMany returns the entries of those keys that exist, in no particular order, with one round trip per shard.

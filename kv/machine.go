@@ -39,6 +39,9 @@ func (m *Machine) ID() engine.MachineID { return engine.MachineKV }
 // Kinds returns the highest command kind.
 func (m *Machine) Kinds() uint8 { return numKinds }
 
+// Caches reports whether the row is a present version: those are read for every Get and every write.
+func (m *Machine) Caches(k []byte) bool { return k[0] == 'c' }
+
 // Apply carries out a command.
 func (m *Machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	c, err := decodeCommand(cmd.Kind, cmd.Body)

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -85,6 +86,27 @@ func (w *row) entry(k string) Entry {
 		e.ExpiresAt = time.UnixMilli(w.expiresAt)
 	}
 	return e
+}
+
+// plainEntry returns the entry of a row that needs neither the shard's time, for an expiry, nor words for being gone. Its value is
+// appended to buf[:0]. It does in one go, and quickly, what decodeRow and entry do.
+func plainEntry(k string, b, buf []byte) (e Entry, ok bool) {
+	if len(b) < 2 || b[0] != 1 || b[1] != 0 {
+		return e, false
+	}
+	var fields [5]uint64 // revision, version, previous, term, updated at
+	at := 2
+	for i := range fields {
+		v, n := binary.Uvarint(b[at:])
+		if n <= 0 {
+			return e, false
+		}
+		fields[i], at = v, at+n
+	}
+	updated := int64(fields[4]>>1) ^ -int64(fields[4]&1)
+	return Entry{
+		Key: k, Value: append(buf[:0], b[at:]...), Revision: fields[0], Version: fields[1], UpdatedAt: time.UnixMilli(updated),
+	}, true
 }
 
 func currentKey(dst []byte, ns uint32, k []byte) []byte {

@@ -45,16 +45,20 @@ type Executor struct {
 	shards   int
 	db       *pebble.DB
 	machines [maxMachines]Machine
+	cachers  [maxMachines]RowCacher // those machines that are one
 
 	applied Applied
 	over    *overlay
-	reads   arena // what the command being applied has read from the database
+	points  *pebble.Iterator // of the batch's lookups, made by the first
+	reads   arena            // what the command being applied has read from the database
 	digest  xxhash.Digest
 	tx      Tx
 	entry   Entry
 	wakes   []wake
 	hooks   []func()
 	changes []pendingChange // in order; those of one machine are handed over together
+	rows    *rowCache
+	changed []int32 // ops of the batch being committed whose rows the cache had
 
 	dir     directory
 	hub     *hub
@@ -71,13 +75,17 @@ type Config struct {
 	Shards   int
 	DB       *pebble.DB
 	Machines []Machine
+	RowCache int64 // bytes of memory for rows that are read often
 }
 
 // NewExecutor returns an executor whose state still has to be read with Restore.
 func NewExecutor(c Config) *Executor {
-	x := &Executor{shard: c.Shard, shards: c.Shards, db: c.DB, over: newOverlay(), hub: newHub()}
+	x := &Executor{
+		shard: c.Shard, shards: c.Shards, db: c.DB, over: newOverlay(), hub: newHub(), rows: newRowCache(c.RowCache),
+	}
 	for _, m := range c.Machines {
 		x.machines[m.ID()] = m
+		x.cachers[m.ID()], _ = m.(RowCacher)
 	}
 	x.tx.x = x
 	return x
@@ -100,8 +108,16 @@ func (x *Executor) machine(id MachineID) Machine {
 	return x.machines[id]
 }
 
+// Suspend has to be called before a snapshot replaces the shard's rows, and Restore afterwards.
+func (x *Executor) Suspend() { x.rows.suspend() }
+
 // Restore reads what the state says into memory, after opening and after a snapshot has replaced the shard's rows.
 func (x *Executor) Restore() error {
+	x.rows.suspend()
+	defer x.rows.resume()
+	if err := x.endLookups(); err != nil {
+		return fmt.Errorf("shard %d: read state: %w", x.shard, err)
+	}
 	x.over.reset()
 	x.wakes, x.hooks, x.changes = nil, nil, nil
 	var err error
@@ -137,6 +153,7 @@ func (x *Executor) restoreNamespaces() error {
 	x.dir.mu.Lock()
 	x.dir.byName, x.dir.byID, x.dir.dirty = make(map[string]*namespace), nil, nil
 	x.dir.mu.Unlock()
+	x.dir.restored.Add(1)
 	return x.scanRows([]byte{'n'}, func(k, value []byte) error {
 		ns, err := decodeNamespace(value)
 		if err != nil {
@@ -196,6 +213,55 @@ func (x *Executor) Apply(term, index uint64, data []byte, out []Outcome) (header
 	return header, out
 }
 
+// caches reports whether the row cache holds rows like this one.
+func (x *Executor) caches(row []byte) bool {
+	c := x.cachers[row[2]]
+	return c != nil && c.Caches(row[rowPrefix:])
+}
+
+// rowPrefix is how many bytes of a row's key stand before the machine's own.
+const rowPrefix = 3
+
+// lookup returns the value of a row of the committed state, valid until the next lookup.
+func (x *Executor) lookup(k []byte) (value []byte, ok bool, err error) {
+	cached := x.caches(k)
+	if cached {
+		if value, ok := x.rows.get(k); ok {
+			return value, true, nil
+		}
+	}
+	value, ok, err = x.seek(k)
+	if ok && cached {
+		x.rows.add(k, value)
+	}
+	return value, ok, err
+}
+
+// seek looks a row up in the database. Its value is valid until the next one. One iterator serves a whole batch: that is cheaper
+// than a Get each, and, unlike Get, it asks the bloom filters of the lowest level too, where most tables are and most keys
+// that are written for the first time would be looked for.
+func (x *Executor) seek(k []byte) (value []byte, ok bool, err error) {
+	if x.points == nil {
+		if x.points, err = x.db.NewIter(&pebble.IterOptions{UseL6Filters: true}); err != nil {
+			return nil, false, err
+		}
+	}
+	if !x.points.SeekPrefixGE(k) {
+		return nil, false, x.points.Error()
+	}
+	value, err = x.points.ValueAndErr()
+	return value, err == nil, err
+}
+
+func (x *Executor) endLookups() error {
+	if x.points == nil {
+		return nil
+	}
+	err := x.points.Close()
+	x.points = nil
+	return err
+}
+
 // endEntry writes the rows that sum up the entry. They are rewritten in the overlay by the next entry of the batch.
 func (x *Executor) endEntry() {
 	x.over.undo = x.over.undo[:0]
@@ -232,14 +298,19 @@ func (x *Executor) Pending() int { return x.over.bytes }
 
 // Commit makes everything applied since the last Commit visible and wakes who waits for it.
 func (x *Executor) Commit() error {
+	if err := x.endLookups(); err != nil {
+		return fmt.Errorf("shard %d: read state: %w", x.shard, err)
+	}
 	if len(x.over.ops) > 0 {
 		b := x.db.NewBatchWithSize(x.over.bytes + 16*len(x.over.ops))
 		if err := x.over.writeTo(b); err != nil {
 			return fmt.Errorf("shard %d: write state: %w", x.shard, err)
 		}
+		x.changed = x.rows.begin(x.over.ops, x.caches, x.changed[:0])
 		if err := x.db.Apply(b, pebble.NoSync); err != nil {
 			return fmt.Errorf("shard %d: write state: %w", x.shard, err)
 		}
+		x.rows.end(x.over.ops, x.changed)
 		b.Close()
 	}
 	x.publish()

@@ -41,6 +41,13 @@ type Observer interface {
 	Committed(changes []Change, waiting bool, wake func(t Topic, n int))
 }
 
+// RowCacher is a Machine some of whose rows are read again and again, by their keys.
+type RowCacher interface {
+	// Caches reports whether the row k is one of them: it is kept in memory when it is. Its key has to be at least 5 bytes long,
+	// best kind, number of the namespace (u32) and name.
+	Caches(k []byte) bool
+}
+
 // Change is a change of one row as an Observer hears of it.
 type Change struct {
 	Namespace uint32 // as in row keys
@@ -64,4 +71,12 @@ type Door interface {
 	Propose(ctx context.Context, shard ShardID, cmd Command) ([]byte, error)
 	// Query fills q's result from the applied state, waiting within ctx if the query waits.
 	Query(ctx context.Context, shard ShardID, q Query) error
+}
+
+// CachingDoor is a Door that can answer some reads from memory at once.
+type CachingDoor interface {
+	Door
+	// Cached returns a row of the machine whose key is kind, the number of the namespace (u32) and name, exactly as a query
+	// would read it now; ok is false if only a query can tell. hash is the XXH64 of the name. The row must not be changed.
+	Cached(shard ShardID, p *Place, m MachineID, kind byte, name string, hash uint64) (row []byte, ok bool)
 }

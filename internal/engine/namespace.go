@@ -137,6 +137,7 @@ type directory struct {
 	byID      []*namespace // byID[i].id == i
 	committed atomic.Int64 // how many of them are in the committed state
 	dirty     []*namespace // owned by the executor
+	restored  atomic.Int64 // how often it was read anew: namespaces found before are others
 }
 
 func (d *directory) lookup(name string) *namespace {
@@ -321,6 +322,7 @@ func (v *View) namespaceInfo(ns *namespace) (info NamespaceInfo, found bool, err
 	if err != nil {
 		return info, false, err
 	}
+	v.x.rows.flushReads()
 	return NamespaceInfo{
 		Name: got.name, Spread: got.spread, CreatedAt: time.UnixMilli(got.createdAt), Counts: got.counts.public(ns.reads.Load()),
 	}, true, nil

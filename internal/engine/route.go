@@ -3,8 +3,10 @@ package engine
 import (
 	"context"
 	"errors"
+	"math/bits"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -18,23 +20,28 @@ func HomeShard(namespace string, shards int) ShardID {
 // what stands between the first brace and the next closing one is hashed, so names with a common tag share a shard (the
 // rule is that of Redis Cluster; an empty {} counts as no tag).
 func NameShard(namespace, name string, shards int) ShardID {
+	return shardOf(xxhash.Sum64String(namespace), xxhash.Sum64String(tagOf(name)), shards)
+}
+
+func tagOf(name string) string {
 	if _, after, ok := strings.Cut(name, "{"); ok {
 		if tag, _, ok := strings.Cut(after, "}"); ok && tag != "" {
-			name = tag
+			return tag
 		}
 	}
-	var d xxhash.Digest
-	d.Reset()
-	d.WriteString(namespace)
-	d.Write([]byte{0})
-	d.WriteString(name)
-	return ShardID(d.Sum64() % uint64(shards))
+	return name
+}
+
+// shardOf places a name by its hash and that of its namespace, so that equal names of several namespaces are not together.
+func shardOf(namespace, name uint64, shards int) ShardID {
+	return ShardID((name ^ bits.RotateLeft64(namespace, 32)) % uint64(shards))
 }
 
 // Router finds the shards of a namespace and passes commands and queries through a Door to them. It remembers what can not
 // change: the placement of namespaces that exist.
 type Router struct {
-	door Door
+	door    Door
+	caching CachingDoor // door, if it is one
 
 	mu     sync.RWMutex
 	spread map[string]bool // namespaces known to exist; at most maxRemembered
@@ -44,7 +51,11 @@ type Router struct {
 const maxRemembered = 10_000
 
 // NewRouter returns a Router over door.
-func NewRouter(door Door) *Router { return &Router{door: door, spread: make(map[string]bool)} }
+func NewRouter(door Door) *Router {
+	r := &Router{door: door, spread: make(map[string]bool)}
+	r.caching, _ = door.(CachingDoor)
+	return r
+}
 
 // Door returns the door below.
 func (r *Router) Door() Door { return r.door }
@@ -114,6 +125,86 @@ func (r *Router) Shards(ctx context.Context, namespace string) ([]ShardID, error
 		all[i] = ShardID(i)
 	}
 	return all, nil
+}
+
+// Place is what can be remembered about where a namespace is, for one who reads from it often. It is safe for concurrent use.
+type Place struct {
+	namespace string
+	placement atomic.Int32             // unknown until the namespace exists
+	hash      uint64                   // of the namespace
+	shards    []atomic.Pointer[placed] // by shard
+}
+
+// Placements of a namespace.
+const (
+	unknownPlacement = iota
+	atHome
+	spreadOut
+)
+
+// placed is the namespace as one executor has it.
+type placed struct {
+	x        *Executor
+	restored int64
+	ns       *namespace
+}
+
+// Place returns the place of a namespace.
+func (r *Router) Place(namespace string) *Place {
+	p := &Place{namespace: namespace}
+	if r.caching != nil {
+		p.hash, p.shards = xxhash.Sum64String(namespace), make([]atomic.Pointer[placed], r.door.Shards())
+	}
+	return p
+}
+
+// at returns the namespace in x, or nil if it is not there.
+func (p *Place) at(x *Executor) *namespace {
+	ref := &p.shards[x.shard]
+	if at := ref.Load(); at != nil && at.x == x && at.restored == x.dir.restored.Load() {
+		return at.ns
+	}
+	restored := x.dir.restored.Load()
+	ns := x.dir.visible(p.namespace)
+	if ns != nil {
+		ref.Store(&placed{x, restored, ns})
+	}
+	return ns
+}
+
+// Cached returns a row from memory, see CachingDoor, or false if a query has to be asked.
+func (r *Router) Cached(p *Place, m MachineID, kind byte, name string) (row []byte, ok bool) {
+	if r.caching == nil {
+		return nil, false
+	}
+	hash := xxhash.Sum64String(name)
+	var shard ShardID
+	switch p.placement.Load() {
+	case unknownPlacement:
+		r.remember(p)
+		return nil, false
+	case atHome:
+		shard = ShardID(p.hash % uint64(len(p.shards)))
+	case spreadOut:
+		tagged := hash
+		if tag := tagOf(name); len(tag) != len(name) {
+			tagged = xxhash.Sum64String(tag)
+		}
+		shard = shardOf(p.hash, tagged, len(p.shards))
+	}
+	return r.caching.Cached(shard, p, m, kind, name, hash)
+}
+
+// remember notes the placement of the namespace, if it is known to exist.
+func (r *Router) remember(p *Place) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	switch spread, known := r.spread[p.namespace]; {
+	case known && spread:
+		p.placement.Store(spreadOut)
+	case known:
+		p.placement.Store(atHome)
+	}
 }
 
 // Query sends q to the shard of name.

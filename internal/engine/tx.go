@@ -1,10 +1,7 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
-
-	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/floedb/floe/internal/codec"
 )
@@ -138,16 +135,11 @@ func (tx *Tx) getRow(k []byte) (value []byte, ok bool) {
 	if op, ok := tx.x.over.get(k); ok {
 		return op.value, !op.deleted
 	}
-	b, closer, err := tx.x.db.Get(k)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, false
-	}
+	value, ok, err := tx.x.lookup(k)
 	if err != nil {
 		panic(storageFailure{fmt.Errorf("read state: %w", err)})
 	}
-	value = tx.x.reads.copy(b)
-	closer.Close()
-	return value, true
+	return tx.x.reads.copy(value), ok
 }
 
 func (tx *Tx) setRow(k, value []byte) {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -89,8 +90,34 @@ func (v *View) rowKey(m MachineID) []byte {
 }
 
 func (v *View) getRow(k []byte) (value []byte, ok bool, err error) {
-	return getRow(v.reader(), k)
+	x := v.x
+	if v.frozen != nil || !x.caches(k) {
+		return getRow(v.reader(), k)
+	}
+	if value, ok := x.rows.get(k); ok {
+		return bytes.Clone(value), true, nil
+	}
+	seq := x.rows.seq.Load()
+	value, ok, err = getRow(x.db, k)
+	if ok {
+		x.rows.offer(seq, k, value)
+	}
+	return value, ok, err
 }
+
+// Cached returns a row of the machine whose key is kind, the number of the namespace (u32) and name, if it is in memory; hash is
+// that of the name. It must not be changed. Unlike a query it does not wait, allocates nothing and does not say that there is no
+// such row.
+func (x *Executor) Cached(p *Place, m MachineID, kind byte, name string, hash uint64) (row []byte, ok bool) {
+	ns := p.at(x)
+	if ns == nil {
+		return nil, false
+	}
+	return x.rows.getNamed(m, kind, ns, name, hash)
+}
+
+// CachedReads returns how many reads Cached has answered.
+func (x *Executor) CachedReads() int64 { return x.rows.hits() }
 
 func getRow(r pebble.Reader, k []byte) (value []byte, ok bool, err error) {
 	b, closer, err := r.Get(k)

@@ -41,6 +41,7 @@ const (
 	LargestMaxValue     = 16 << 20
 	defaultCache        = 256 << 20
 	defaultMemoryCache  = 16 << 20
+	rowCachePart        = 4 // the cache for rows is a fourth of the cache, the rest is for blocks of the state
 )
 
 // Config says how to open a Host. What reaches the world is injected, so that a simulator can take its place: FS, Clock,
@@ -69,7 +70,8 @@ type Config struct {
 	MaxLogBytes   int64         // log kept behind the last flush of the state before one is forced; 0: 512 MiB
 	KeepEntries   uint64        // entries kept for followers that lag; 0: 10,000, none for a node alone
 
-	manual bool // no goroutine is started: a simulator takes each step itself
+	manual    bool // no goroutine is started: a simulator takes each step itself
+	logSpares int  // files that the log keeps to use again; negative in memory, where nothing is gained
 }
 
 // withDefaults fills in what is zero and returns ErrInvalid listing everything that is out of range.
@@ -97,7 +99,7 @@ func (c Config) withDefaults() (Config, error) {
 	orDefault(&c.MaxLogBytes, 512<<20)
 	if c.Dir == "" && c.FS == nil {
 		orDefault(&c.CacheBytes, defaultMemoryCache)
-		c.FS = vfs.NewMem()
+		c.FS, c.logSpares = vfs.NewMem(), -1
 	}
 	orDefault(&c.CacheBytes, defaultCache)
 	if c.FS == nil {

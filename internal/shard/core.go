@@ -105,6 +105,11 @@ type appendTask struct {
 	responses []*raftpb.Message
 }
 
+// empty reports whether there is nothing to write and nobody to tell: raft asks for that when only the commit index has moved.
+func (t *appendTask) empty() bool {
+	return t.update.Reset == nil && t.update.HardState == nil && len(t.update.Entries) == 0 && len(t.responses) == 0
+}
+
 // applyTask is for the state machine.
 type applyTask struct {
 	entries   []*raftpb.Entry
@@ -185,6 +190,9 @@ func (c *core) Step(in input) output {
 	c.lead(in.nextDue, &out)
 	for c.rn.HasReady() {
 		c.take(c.rn.Ready(), &out)
+	}
+	if out.append != nil && out.append.empty() {
+		out.append = nil
 	}
 	c.observeState(&out)
 	return out

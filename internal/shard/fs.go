@@ -139,7 +139,7 @@ func (l raftLogger) Panicf(format string, v ...any)   { panic(fmt.Sprintf(format
 func (h *Host) openState(dir string) (*pebble.DB, error) {
 	opts := &pebble.Options{
 		FS:                          &watchedFS{h.cfg.FS, h.fail, true},
-		CacheSize:                   h.cfg.CacheBytes,
+		CacheSize:                   h.cfg.CacheBytes - h.cfg.CacheBytes/rowCachePart,
 		DisableWAL:                  true,
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                h.cfg.MemTableBytes,

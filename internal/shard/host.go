@@ -54,8 +54,8 @@ type Host struct {
 }
 
 var (
-	_ engine.Door = (*Host)(nil)
-	_ Receiver    = (*Host)(nil)
+	_ engine.CachingDoor = (*Host)(nil)
+	_ Receiver           = (*Host)(nil)
 )
 
 // Open opens or creates a host. With this node as the only voter it returns when every shard can be written to.
@@ -130,7 +130,10 @@ func (h *Host) openStores(created bool) error {
 	fsys, dir := h.fs, h.cfg.Dir
 	h.stateDir = fsys.PathJoin(dir, "state")
 	var err error
-	h.ual, err = ual.Open(ual.Options{FS: fsys, Dir: fsys.PathJoin(dir, "log"), SegmentSize: h.cfg.SegmentBytes, Logger: h.log})
+	h.ual, err = ual.Open(ual.Options{
+		FS: fsys, Dir: fsys.PathJoin(dir, "log"), SegmentSize: h.cfg.SegmentBytes, Spares: h.cfg.logSpares,
+		Random: h.cfg.Random, Logger: h.log,
+	})
 	if err != nil {
 		return fmt.Errorf("open log: %w", err)
 	}
@@ -185,7 +188,9 @@ func (h *Host) openShard(id engine.ShardID) (*shard, error) {
 	for _, make := range h.cfg.Machines {
 		machines = append(machines, make())
 	}
-	s.exec = engine.NewExecutor(engine.Config{Shard: id, Shards: h.cfg.Shards, DB: h.db, Machines: machines})
+	s.exec = engine.NewExecutor(engine.Config{
+		Shard: id, Shards: h.cfg.Shards, DB: h.db, Machines: machines, RowCache: h.cfg.CacheBytes / rowCachePart / int64(h.cfg.Shards),
+	})
 	if err := s.exec.Restore(); err != nil {
 		return nil, err
 	}
@@ -355,6 +360,18 @@ func (h *Host) Query(ctx context.Context, id engine.ShardID, q engine.Query) err
 	}
 	h.rate.count.Add(1)
 	return h.shards[id].query(ctx, q)
+}
+
+// Cached answers some reads from memory; see engine.CachingDoor. With several voters a read has to ask whether this node still leads.
+func (h *Host) Cached(id engine.ShardID, p *engine.Place, m engine.MachineID, kind byte, name string, hash uint64) (row []byte, ok bool) {
+	if h.closing.Load() || len(h.cfg.Voters) > 1 {
+		return nil, false
+	}
+	s := h.shards[id]
+	if !s.leading.Load() {
+		return nil, false
+	}
+	return s.exec.Cached(p, m, kind, name, hash)
 }
 
 // Receive takes raft messages of other nodes.

@@ -1,15 +1,19 @@
 package shard
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
 )
 
-// maintain truncates the log behind flushes of the state, forces a flush when the log grows without one, and samples rates.
+// maintain truncates the log behind flushes of the state, forces a flush when the log grows without one, prepares files for the
+// log, and samples rates.
 func (h *Host) maintain() {
 	defer h.running.Done()
 	second := time.NewTicker(time.Second)
@@ -22,12 +26,16 @@ func (h *Host) maintain() {
 				return
 			}
 		case <-second.C:
-			h.rate.sample()
+			h.rate.sample(h.calls())
 			if h.ual.Size() > h.cfg.MaxLogBytes {
 				if _, err := h.db.AsyncFlush(); err != nil {
 					h.fail(fmt.Errorf("flush state: %w", err))
 					return
 				}
+			}
+			if err := h.prepareLog(h.ctx); err != nil {
+				h.fail(err)
+				return
 			}
 		case <-h.ctx.Done():
 			return
@@ -41,6 +49,15 @@ func (h *Host) signalFlushed() {
 	case h.flushed <- struct{}{}:
 	default:
 	}
+}
+
+// prepareLog writes a file for the log to go on in. Without one, as on a full disk, the log is only slower.
+func (h *Host) prepareLog(ctx context.Context) error {
+	err := h.ual.Prepare(ctx)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("prepare log: %w", err)
+	}
+	return nil
 }
 
 // truncate forgets the part of the log that nobody needs: what the durable state holds, less what followers may ask for.
@@ -81,15 +98,15 @@ type rate struct {
 	samples atomic.Int64
 }
 
-// sample is called once a second by one goroutine.
-func (r *rate) sample() {
+// sample is called once a second by one goroutine, with the number of calls so far.
+func (r *rate) sample(calls int64) {
 	n := r.samples.Load()
-	r.past[n%rateWindow].Store(r.count.Load())
+	r.past[n%rateWindow].Store(calls)
 	r.samples.Store(n + 1)
 }
 
-// perSecond returns the average rate since the oldest sample.
-func (r *rate) perSecond() int64 {
+// perSecond returns the average rate since the oldest sample, with the number of calls so far.
+func (r *rate) perSecond(calls int64) int64 {
 	n := r.samples.Load()
 	if n == 0 {
 		return 0
@@ -98,7 +115,7 @@ func (r *rate) perSecond() int64 {
 	if n < rateWindow {
 		oldest = 0
 	}
-	return (r.count.Load() - r.past[oldest%rateWindow].Load()) / seconds
+	return (calls - r.past[oldest%rateWindow].Load()) / seconds
 }
 
 // Stats returns figures about the host, ErrClosed once it is being closed.
@@ -106,7 +123,8 @@ func (h *Host) Stats() (Stats, error) {
 	if h.closing.Load() && h.Err() == nil {
 		return Stats{}, h.stopError()
 	}
-	st := Stats{Started: h.started, State: h.state(), Commands: h.rate.count.Load(), Rate: h.rate.perSecond()}
+	calls := h.calls()
+	st := Stats{Started: h.started, State: h.state(), Commands: calls, Rate: h.rate.perSecond(calls)}
 	for _, s := range h.shards {
 		sh := ShardStats{
 			ID: int(s.id), Leader: s.leader.Load(), Term: s.term.Load(), Applied: s.exec.Visible(),
@@ -121,6 +139,15 @@ func (h *Host) Stats() (Stats, error) {
 	}
 	st.Nodes = []NodeStats{{ID: strconv.FormatUint(h.cfg.NodeID, 10), Status: status, Role: "active"}}
 	return st, nil
+}
+
+// calls returns the number of commands and queries so far.
+func (h *Host) calls() int64 {
+	n := h.rate.count.Load()
+	for _, s := range h.shards {
+		n += s.exec.CachedReads()
+	}
+	return n
 }
 
 func (h *Host) state() string {

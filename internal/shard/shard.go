@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -66,8 +67,12 @@ type shard struct {
 	applyWork []applyWork
 	applyWake chan struct{}
 
-	applier    applier // owned by applyLoop, as is applySpare
+	applyRun   sync.Mutex // guards the executor, for its one writer at a time, and the fields below
+	applier    applier
 	applySpare []applyWork
+
+	through   bool // owned by loop: it takes the round of the writer for the append of this step
+	applyHere bool // owned by loop: it applies what is committed in this step
 
 	exports exports
 	courier courier
@@ -129,7 +134,11 @@ func (s *shard) loop() {
 		case <-s.host.ctx.Done():
 			return
 		}
-		if wake := s.step(ticks); wake != engine.NoTimer {
+		wake := s.step(ticks)
+		for s.through {
+			wake = s.goThrough(wake)
+		}
+		if wake != engine.NoTimer {
 			due.Reset(time.Duration(max(wake-s.clock.now(), 0)) * time.Millisecond)
 		} else {
 			due.Stop()
@@ -144,10 +153,56 @@ func (s *shard) step(ticks int) (wakeAt int64) {
 		s.release()
 	}
 	s.in.ticks, s.in.nextDue = ticks, s.exec.NextDue()
-	s.carryOut(s.core.Step(s.in))
+	out := s.core.Step(s.in)
+	s.through = s.goesThrough(&out)
+	s.carryOut(out)
 	s.acknowledged.Store(s.core.rn.BasicStatus().Applied)
 	s.dropUnused(s.in.messages)
 	return s.core.wakeAt(s.exec.NextDue())
+}
+
+// maxThrough is how many commands at most are taken through all stages by the loop alone. A caller that is alone would wait for a
+// goroutine to wake up at each stage, which takes longer than the work. With more callers, stages that overlap gain more.
+const maxThrough = 2
+
+// goesThrough reports whether an append holds every command that is under way, and few of them.
+func (s *shard) goesThrough(out *output) bool {
+	if !s.host.launched || len(s.host.cfg.Voters) > 1 || out.append == nil || out.append.snapshot != nil || len(s.held) > 0 || s.core.appends != 1 {
+		return false
+	}
+	n := 0
+	for _, e := range out.proposed {
+		n += len(e.proposals)
+	}
+	return n > 0 && n <= maxThrough && s.queued.Load() <= int64(n)
+}
+
+// goThrough writes the append of the last step to the log, commits it and applies it. Like step, whose result it is given, it returns
+// when it has to be called again.
+func (s *shard) goThrough(wakeAt int64) int64 {
+	s.through = false
+	taken, err := s.host.writer.tryRound()
+	if err != nil {
+		s.host.fail(err)
+	}
+	if !taken || err != nil {
+		return wakeAt
+	}
+	s.applyHere = true
+	wakeAt = s.step(0)
+	s.applyHere = false
+	if !s.applyRun.TryLock() {
+		s.pokeApplier()
+		return wakeAt
+	}
+	err = s.applyLocked()
+	s.applyRun.Unlock()
+	if err != nil {
+		s.host.fail(err)
+		return wakeAt
+	}
+	runtime.Gosched() // to the caller, who has the outcome
+	return wakeAt
 }
 
 // guard turns a panic into a failed host: a bug in floe must neither skip a command nor end a process that is not ours.
@@ -267,6 +322,9 @@ func (s *shard) enqueueAppend(t *appendTask) {
 	a := s.queuedAppend(t)
 	s.reserve(&t.update, &a)
 	s.host.writer.enqueue(a)
+	if !s.through {
+		s.host.writer.poke()
+	}
 }
 
 func (s *shard) queuedAppend(t *appendTask) queuedAppend {
@@ -315,13 +373,19 @@ func (s *shard) queueApply(w applyWork) {
 	s.applyMu.Lock()
 	s.applyWork = append(s.applyWork, w)
 	s.applyMu.Unlock()
+	if !s.applyHere {
+		s.pokeApplier()
+	}
+}
+
+func (s *shard) pokeApplier() {
 	select {
 	case s.applyWake <- struct{}{}:
 	default:
 	}
 }
 
-// applyLoop owns the executor.
+// applyLoop applies what is committed, unless the loop has done it.
 func (s *shard) applyLoop() {
 	defer s.host.running.Done()
 	defer s.guard()
@@ -340,6 +404,12 @@ func (s *shard) applyLoop() {
 
 // applyQueued does the work that has been queued, in order.
 func (s *shard) applyQueued() error {
+	s.applyRun.Lock()
+	defer s.applyRun.Unlock()
+	return s.applyLocked()
+}
+
+func (s *shard) applyLocked() error {
 	s.applyMu.Lock()
 	work := s.applyWork
 	s.applyWork = s.applySpare[:0]

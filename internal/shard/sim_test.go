@@ -298,7 +298,7 @@ func (s *sim) apply(n *simNode) {
 }
 
 func (s *sim) round(n *simNode) {
-	if err := n.host.writer.round(); err != nil {
+	if _, err := n.host.writer.round(); err != nil {
 		s.t.Errorf("node %d: write log: %v", n.id, err)
 	}
 }

@@ -334,6 +334,7 @@ func (s *shard) install(t *appendTask) error {
 		return fmt.Errorf("shard %d: install snapshot at %d: %w", s.id, index, err)
 	}
 	lower, upper := engine.Bounds(s.id)
+	s.exec.Suspend()
 	_, err := s.host.db.IngestAndExcise(context.Background(), []string{name}, nil, nil, pebble.KeyRange{Start: lower, End: upper})
 	if err != nil {
 		return fmt.Errorf("shard %d: install snapshot at %d: %w", s.id, index, err)

@@ -57,10 +57,13 @@ func (s *Stepper) cleaned(err error) error {
 }
 
 // WriteLog writes what all shards want in the log, and syncs it if it has to be durable now.
-func (s *Stepper) WriteLog() error { return s.host.writer.round() }
+func (s *Stepper) WriteLog() error {
+	_, err := s.host.writer.round()
+	return err
+}
 
 // SyncLog syncs what is in the log, as an Async host does from time to time.
-func (s *Stepper) SyncLog() error { return s.host.writer.sync() }
+func (s *Stepper) SyncLog() error { return s.host.writer.syncLate() }
 
 // Flush makes the state durable.
 func (s *Stepper) Flush() error { return s.cleaned(s.host.db.Flush()) }
@@ -72,6 +75,9 @@ func (s *Stepper) Compact() error {
 
 // Truncate forgets the part of the log that the durable state holds.
 func (s *Stepper) Truncate() error { return s.host.truncate() }
+
+// PrepareLog writes a file for the log to go on in, if it will soon need one.
+func (s *Stepper) PrepareLog() error { return s.host.prepareLog(context.Background()) }
 
 // Submit queues a command, as Propose does, and returns where its outcome will be found.
 func (s *Stepper) Submit(id engine.ShardID, cmd engine.Command) (*Ticket, error) {

@@ -7,9 +7,9 @@ import (
 	"github.com/floedb/floe/internal/ual"
 )
 
-// logWriter is the one goroutine that appends to the log, for all shards of the host. While it writes and syncs, appends
-// gather; the next round takes them all with one write and one fsync, so a busy disk makes batches larger and an idle one
-// adds no delay.
+// logWriter appends to the log, for all shards of the host. While it writes and syncs, appends gather; the next round takes them
+// all with one write and one fsync, so a busy disk makes batches larger and an idle one adds no delay. Rounds are the work of a
+// goroutine, but a shard that has nothing else to do may run one itself.
 type logWriter struct {
 	log        *ual.Log
 	durability Durability
@@ -21,10 +21,11 @@ type logWriter struct {
 	pending []queuedAppend
 	closed  bool
 
-	// Owned by the goroutine.
+	roundMu sync.Mutex // guards the fields below, and rounds against each other
 	batch   []queuedAppend
 	updates []ual.Update
 	dirty   bool // something is written and not synced
+	armed   bool // the goroutine knows that it has to sync
 
 	wake chan struct{} // capacity 1
 	done chan struct{}
@@ -44,14 +45,32 @@ func newLogWriter(log *ual.Log, c *Config, failed func(error), synced func()) *l
 	}
 }
 
+// enqueue adds an append to the next round. Somebody has to poke the writer, or to take the round.
 func (w *logWriter) enqueue(a queuedAppend) {
 	w.mu.Lock()
 	w.pending = append(w.pending, a)
 	w.mu.Unlock()
+}
+
+func (w *logWriter) poke() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
+}
+
+// tryRound takes a round in the caller's goroutine, or leaves it to the writer's if one is under way. It reports whether it did.
+func (w *logWriter) tryRound() (bool, error) {
+	if !w.roundMu.TryLock() {
+		w.poke()
+		return false, nil
+	}
+	defer w.roundMu.Unlock()
+	err := w.roundLocked()
+	if w.dirty && !w.armed {
+		w.poke()
+	}
+	return true, err
 }
 
 // close returns when the goroutine has ended. Appends that are still queued are dropped: nobody has been told of them.
@@ -59,10 +78,7 @@ func (w *logWriter) close() {
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	w.poke()
 	<-w.done
 }
 
@@ -77,7 +93,7 @@ func (w *logWriter) run() {
 		case <-w.wake:
 		case <-later:
 			later = nil
-			if err := w.sync(); err != nil {
+			if err := w.syncLate(); err != nil {
 				w.failed(err)
 				return
 			}
@@ -89,19 +105,39 @@ func (w *logWriter) run() {
 		if closed {
 			return
 		}
-		if err := w.round(); err != nil {
+		arm, err := w.round()
+		if err != nil {
 			w.failed(err)
 			return
 		}
-		if w.dirty && later == nil {
+		if arm {
 			timer.Reset(w.interval)
 			later = timer.C
 		}
 	}
 }
 
-// round writes everything that is queued, syncs it if it has to be durable now, and then says so.
-func (w *logWriter) round() error {
+// round is a round of the goroutine's. It reports whether a sync has to follow that nobody has been told of yet.
+func (w *logWriter) round() (arm bool, err error) {
+	w.roundMu.Lock()
+	defer w.roundMu.Unlock()
+	if err := w.roundLocked(); err != nil {
+		return false, err
+	}
+	arm = w.dirty && !w.armed
+	w.armed = w.dirty
+	return arm, nil
+}
+
+func (w *logWriter) syncLate() error {
+	w.roundMu.Lock()
+	defer w.roundMu.Unlock()
+	w.armed = false
+	return w.sync()
+}
+
+// roundLocked writes everything that is queued, syncs it if it has to be durable now, and then says so.
+func (w *logWriter) roundLocked() error {
 	w.mu.Lock()
 	w.batch, w.pending = w.pending, w.batch[:0]
 	w.mu.Unlock()

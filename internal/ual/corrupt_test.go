@@ -57,6 +57,29 @@ func fileBytes(t testing.TB, fs *vfs.MemFS, name string) []byte {
 	return b
 }
 
+// usedBytes returns the bytes of a segment that hold records.
+func usedBytes(t testing.TB, fs *vfs.MemFS, name string) []byte {
+	t.Helper()
+	b := fileBytes(t, fs, name)
+	number, ok := parseFileName(name)
+	if !ok {
+		t.Fatalf("%s is no segment", name)
+	}
+	l := &Log{fs: fs, dir: testDir, mark: testMark}
+	err := l.withSegment(number, func(file vfs.File, size int64) error {
+		sc := l.newScanner(file, number, size)
+		for {
+			ok, err := sc.scan()
+			if !ok || err != nil {
+				b = b[:sc.next]
+				return err
+			}
+		}
+	})
+	must(t, "scan", err)
+	return b
+}
+
 func putFile(t testing.TB, fs vfs.FS, name string, b []byte) {
 	t.Helper()
 	must(t, "MkdirAll", fs.MkdirAll(testDir, 0o755))
@@ -115,7 +138,7 @@ func TestEveryBitFlip(t *testing.T) {
 		step = 5
 	}
 	for _, name := range segmentFiles(t, fs) {
-		b := fileBytes(t, fs, name)
+		b := usedBytes(t, fs, name)
 		for bit := 0; bit < 8*len(b); bit += step {
 			b[bit/8] ^= 1 << (bit % 8)
 			what := fmt.Sprintf("%s bit %d of byte %d", name, bit%8, bit/8)
@@ -139,7 +162,7 @@ func TestZeroedBlocks(t *testing.T) {
 	fs, want := closedLog(t)
 	files := segmentFiles(t, fs)
 	for k, name := range files {
-		size := len(fileBytes(t, fs, name))
+		size := len(usedBytes(t, fs, name))
 		for block := 0; block < size; block += 64 {
 			damaged := copyFS(t, fs)
 			clear(fileBytes(t, damaged, name)[block:min(block+64, size)])
@@ -159,7 +182,7 @@ func TestTruncatedFiles(t *testing.T) {
 	fs, want := closedLog(t)
 	files := segmentFiles(t, fs)
 	for k, name := range files {
-		b := fileBytes(t, fs, name)
+		b := usedBytes(t, fs, name)
 		end := len(b)
 		if k < len(files)-1 {
 			end = int(validEnd(t, fs, files[k+1]))
@@ -298,12 +321,12 @@ func TestDamageBeforeSyncedRecords(t *testing.T) {
 
 func TestDamageWhileOpen(t *testing.T) {
 	fs := vfs.NewMem()
-	o := Options{FS: fs, Dir: testDir, CacheBytes: -1}
+	o := Options{FS: fs, Dir: testDir, CacheBytes: -1, Random: sameMark{}}
 	l := mustOpen(t, o)
 	us := []Update{{Shard: 1, Entries: entries(1, 4, 1)}}
 	must(t, "Write", l.Write(us))
 	want := state{}.apply(effectsOf(us)...).String()
-	b := fileBytes(t, fs, "00000001.ual")
+	b := usedBytes(t, fs, "00000001.ual")
 	caught := 0
 	for i := range b {
 		b[i] ^= 0x10
@@ -331,9 +354,9 @@ func TestDamageWhileOpen(t *testing.T) {
 
 // buildRecord encodes one record as it would lie at off of segment.
 func buildRecord(h header, segment uint32, off int64, data []byte) []byte {
-	h.segment = segment
+	h.mark = testMark
 	b := appendHeader(nil, h)
-	return sealRecord(append(b, data...), 0, off)
+	return sealRecord(append(b, data...), 0, place(segment, off))
 }
 
 func startOf(segment uint32, info startInfo) []byte {

@@ -30,14 +30,21 @@ func TestCrashAtEveryIOPoint(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		seeds = 1
 	}
+	reused := 0
 	for range seeds {
 		seed := rand.Uint64()
-		t.Run(fmt.Sprintf("segments=small/seed=%d", seed), func(t *testing.T) { crashEverywhere(t, seed, small) })
-		t.Run(fmt.Sprintf("segments=large/seed=%d", seed), func(t *testing.T) { crashEverywhere(t, seed, large) })
+		for name, options := range map[string]func(vfs.FS) Options{"small": small, "reusing": reusing, "large": large} {
+			t.Run(fmt.Sprintf("segments=%s/seed=%d", name, seed), func(t *testing.T) { reused += crashEverywhere(t, seed, options) })
+		}
 	}
+	if reused < seeds {
+		t.Errorf("%d spare files used in all, want at least %d", reused, seeds)
+	}
+	t.Logf("%d spare files used", reused)
 }
 
-func crashEverywhere(t *testing.T, seed uint64, options func(vfs.FS) Options) {
+// crashEverywhere returns how many spare files became segments.
+func crashEverywhere(t *testing.T, seed uint64, options func(vfs.FS) Options) (reused int) {
 	fs := vfs.NewCrashableMem()
 	var d *driver
 	points := 0
@@ -54,15 +61,18 @@ func crashEverywhere(t *testing.T, seed uint64, options func(vfs.FS) Options) {
 			must(t, "Close", l.Close())
 		}
 	}
-	o := options(beforeWrites(fs, func(errorfs.Op) error {
+	o := options(beforeWrites(fs, func(op errorfs.Op) error {
 		if d != nil {
 			crash()
+		}
+		if op.Kind == errorfs.OpReuseForWrite {
+			reused++
 		}
 		return nil
 	}))
 	l := mustOpen(t, o)
 	d = newDriver(seed, l, 4)
-	for range 40 {
+	for range 50 {
 		must(t, "step", d.step())
 		checkState(t, fmt.Sprintf("seed %d", seed), l, d.now)
 	}
@@ -72,6 +82,7 @@ func crashEverywhere(t *testing.T, seed uint64, options func(vfs.FS) Options) {
 	if points < 20 {
 		t.Errorf("seed %d: %d crash points, want at least 20", seed, points)
 	}
+	return reused
 }
 
 // crashInRecovery recovers from a crash that left fs, and crashes again before each operation of the recovery and of what

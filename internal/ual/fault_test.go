@@ -26,17 +26,25 @@ func (s shortWriteFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, er
 	return shortWriteFile{f, s.inject}, nil
 }
 
+func (s shortWriteFS) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := s.FS.ReuseForWrite(from, to, c)
+	if err != nil {
+		return nil, err
+	}
+	return shortWriteFile{f, s.inject}, nil
+}
+
 type shortWriteFile struct {
 	vfs.File
 	inject func() error
 }
 
-func (s shortWriteFile) Write(p []byte) (int, error) {
+func (s shortWriteFile) WriteAt(p []byte, off int64) (int, error) {
 	err := s.inject()
 	if err == nil {
-		return s.File.Write(p)
+		return s.File.WriteAt(p, off)
 	}
-	n, writeErr := s.File.Write(p[:len(p)/2])
+	n, writeErr := s.File.WriteAt(p[:len(p)/2], off)
 	if errors.Is(err, errShort) {
 		err = nil // As some file systems do on a full disk: fewer bytes, no error.
 	}
@@ -75,7 +83,7 @@ func faultAt(t *testing.T, what string, seed uint64, k int) (faulted bool) {
 		if n-1 != k {
 			return nil
 		}
-		faulted, syncFailed = true, isSync(op)
+		faulted, syncFailed = true, isSync(op) && !strings.HasSuffix(op.Path, spareSuffix)
 		return errorfs.ErrInjected
 	})
 	l := mustOpen(t, small(fs))
@@ -248,8 +256,8 @@ type failAfterWriteFile struct {
 	fail *bool
 }
 
-func (f failAfterWriteFile) Write(p []byte) (int, error) {
-	n, err := f.File.Write(p)
+func (f failAfterWriteFile) WriteAt(p []byte, off int64) (int, error) {
+	n, err := f.File.WriteAt(p, off)
 	if *f.fail {
 		return n, syscall.EIO
 	}

@@ -9,9 +9,9 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden log of the current format version anew")
 
-// TestFormat1 keeps format version 1 readable, and written as it was: testdata/format-1 is the log of closedLog.
-func TestFormat1(t *testing.T) {
-	const golden = "testdata/format-1"
+// TestFormat2 keeps format version 2 readable, and written as it was: testdata/format-2 is the log of closedLog.
+func TestFormat2(t *testing.T) {
+	const golden = "testdata/format-2"
 	fs, want := closedLog(t)
 	if *rewrite {
 		must(t, "RemoveAll", vfs.Default.RemoveAll(golden))

@@ -43,7 +43,7 @@ func FuzzSegment(f *testing.F) {
 	})
 }
 
-// mendChecksums returns b with each record it can be read as belonging to segment and given the right checksum.
+// mendChecksums returns b with each record it can be read as bearing the mark and given the right checksum for segment.
 func mendChecksums(b []byte, segment uint32) []byte {
 	b = append([]byte(nil), b...)
 	for off := 0; off+headerSize <= len(b); {
@@ -52,8 +52,8 @@ func mendChecksums(b []byte, segment uint32) []byte {
 		if end > len(b) {
 			break
 		}
-		le.PutUint32(b[off+8:], segment)
-		next := sealRecord(append([]byte(nil), b[off:end]...), 0, int64(off))
+		le.PutUint32(b[off+8:], testMark)
+		next := sealRecord(append([]byte(nil), b[off:end]...), 0, place(segment, int64(off)))
 		copy(b[off:], next)
 		off += len(next)
 	}

@@ -2,6 +2,7 @@ package ual
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"hash/crc32"
 	"maps"
@@ -24,12 +25,29 @@ const testDir = "node/ual"
 
 // large makes segments of a few blocks of the crashing file system, so that a crash can tear holes into them.
 func large(fs vfs.FS) Options {
-	return Options{FS: fs, Dir: testDir, SegmentSize: 50_000, CacheBytes: 10_000}
+	return Options{FS: fs, Dir: testDir, SegmentSize: 50_000, CacheBytes: 10_000, Random: sameMark{}}
+}
+
+// reusing makes segments of three blocks, which a driver that drops them early uses again and again.
+func reusing(fs vfs.FS) Options {
+	return Options{FS: fs, Dir: testDir, SegmentSize: 12_000, CacheBytes: 10_000, Random: sameMark{}}
 }
 
 // small makes segments of a few records and a cache of a few entries, so that short tests see many of both.
 func small(fs vfs.FS) Options {
-	return Options{FS: fs, Dir: testDir, SegmentSize: 700, CacheBytes: 1000}
+	return Options{FS: fs, Dir: testDir, SegmentSize: 700, CacheBytes: 1000, Random: sameMark{}}
+}
+
+// sameMark gives every log the same mark, so that runs can be repeated.
+type sameMark struct{}
+
+const testMark = 0x73737373
+
+func (sameMark) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 0x73
+	}
+	return len(p), nil
 }
 
 func mustOpen(t testing.TB, o Options) *Log {
@@ -254,15 +272,26 @@ func newDriver(seed uint64, l *Log, shards int) *driver {
 	return &driver{rng: rand.New(rand.NewPCG(seed, 1)), log: l, shards: shards, base: state{}, now: state{}}
 }
 
-// step does one operation and returns its error.
+// step does one operation and returns its error. A log of several segments is cut to one now and then.
 func (d *driver) step() error {
-	switch n := d.rng.IntN(10); {
-	case n < 6:
+	if d.log.Size() > 2*d.log.segmentSize && d.rng.IntN(3) == 0 {
+		upTo := map[uint16]uint64{}
+		for id, sh := range d.now {
+			upTo[id] = sh.last()
+		}
+		return d.cut(upTo)
+	}
+	switch n := d.rng.IntN(24); {
+	case n < 13:
 		return d.write(d.updates())
-	case n < 9:
+	case n < 20:
 		return d.sync()
-	default:
+	case n < 22:
 		return d.truncate()
+	case n < 23 || d.rng.IntN(4) > 0:
+		return d.log.Prepare(context.Background())
+	default:
+		return d.log.ReleaseSpare()
 	}
 }
 
@@ -302,6 +331,10 @@ func (d *driver) truncate() error {
 			upTo[id] = sh.compacted.Index + uint64(d.rng.IntN(len(sh.entries)+2))
 		}
 	}
+	return d.cut(upTo)
+}
+
+func (d *driver) cut(upTo map[uint16]uint64) error {
 	cuts := d.now.cutsOf(upTo)
 	err := d.attempt(cuts, func() error { return d.log.Truncate(upTo) })
 	if err == nil && len(cuts) > 0 {

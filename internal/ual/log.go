@@ -16,9 +16,25 @@
 // last index. So a segment is only kept for the entries in it. Start and checkpoint are durable, and so is all of the
 // previous segment, before the first record is added behind them.
 //
-// Files are never cut. When the valid records of a segment end before the file does (a failed or short write, a torn
-// tail after a crash), the log goes on in a new segment whose start record says where the previous one ends; what lies
-// beyond is ignored for ever. Open therefore never appends to a segment it found: the first Write starts the next one.
+// Files are never cut. When the valid records of a segment end early (a failed or short write, a torn tail after a crash), the log
+// goes on in a new segment whose start record says where the previous one ends; what lies beyond is ignored for ever. Open therefore
+// never appends to a segment it found: the first Write starts the next one.
+//
+// # Blocks that exist
+//
+// A sync of a file that grows has to make its metadata durable too, which takes up to three times as long as one of blocks that
+// were written before. So the length of a file says nothing about where its records end. Write fills its last block up with
+// zeros, and where the file ends it writes zeros ahead. Prepare writes a whole spare file, and Truncate makes spare files (%08d.spare)
+// of segments that are no longer needed. A spare file becomes a segment by being renamed. What then lies behind the records are
+// zeros or records of an earlier life of the file. They read as the end, whatever a crash has mixed: the checksum of a record covers
+// the number of its segment and its offset, a number is never used twice in the same file, and the mark that every record
+// bears is a secret of the log, so that no entry can contain a record. Each state that a crash leaves is one that was there before:
+//
+//   - Dropped segment, renamed or not: its number is below the oldest live one, which was durable before the renaming, or it is
+//     a spare file. Open removes both, whatever they contain.
+//   - Spare file renamed to a segment, its start not written or torn: a newest segment without a complete head was never used. Its
+//     number is used again, in a new file.
+//   - Start durable, name not: no record behind the start counts before the directory was synced.
 //
 // # Torn or corrupt
 //
@@ -33,8 +49,10 @@
 package ual
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"sync"
@@ -59,8 +77,15 @@ type Options struct {
 	// one Write whatever its size. Negative is an error.
 	SegmentSize int64
 
+	// Spares is how many files of dropped segments are kept to be used again; 0 means 3, negative none. With none the log
+	// does not write ahead either, which only a file system in memory does not need.
+	Spares int
+
 	// CacheBytes is the budget of recent entries kept in memory, over all shards; 0 means 32 MiB, negative none.
 	CacheBytes int64
+
+	// Random gives a log that begins the mark of its records; nil means crypto/rand.
+	Random io.Reader
 
 	// Logger gets a line when a torn tail is cut; nil discards it.
 	Logger *slog.Logger
@@ -72,6 +97,12 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.CacheBytes == 0 {
 		o.CacheBytes = defaultCacheBytes
+	}
+	if o.Spares == 0 {
+		o.Spares = defaultSpares
+	}
+	if o.Random == nil {
+		o.Random = rand.Reader
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -94,14 +125,19 @@ func (o Options) withDefaults() (Options, error) {
 // What is in memory is the state of each shard and, for each entry, where it lies (24 bytes); the data of recent entries is
 // cached within a budget, other entries are read back from their segment and verified.
 //
-// Write, Truncate and Close exclude each other. Sync may run while a Write does, and reads never wait for the disk unless
+// Write, Truncate and Close exclude each other. Sync may run while a Write does, Prepare beside everything but Close, and reads never wait for the disk unless
 // they need an entry that is not cached.
 type Log struct {
 	fs          vfs.FS
 	dir         string
 	segmentSize int64
 	cacheBytes  int64
+	maxSpares   int
+	random      io.Reader
 	logger      *slog.Logger
+
+	// prepareMu makes its holder the only one who writes spare files. It is taken before writeMu.
+	prepareMu sync.Mutex
 
 	// writeMu makes its holder the only one who appends; files are written under it. It is taken before syncMu, and syncMu
 	// before mu. Fields of shards that change only under writeMu and mu together may be read under either.
@@ -111,36 +147,49 @@ type Log struct {
 	slots   []slot   // where its entries will lie
 	targets []*Shard // the shards of its updates
 	epoch   uint64   // its number, see Shard.plan
-	garbage []uint32 // segments below oldest whose removal has failed
+	mark    uint32   // of all records; 0 until the first segment is begun, never changed then
+
+	begun     uint32   // highest number that a file has or had
+	spares    []spare  // files that may become segments
+	lastSpare uint32   // number in the last name given to a spare file
+	released  bool     // ReleaseSpare was called, and Prepare not since
+	garbage   []string // files to remove
 
 	// syncMu makes its holder the only one who calls SyncData and replaces or closes the tail's file.
 	syncMu  sync.Mutex
 	syncing []*Shard // shards with records that the SyncData in flight covers
 
 	// mu guards what follows and the state of every Shard. No I/O under it.
-	mu      sync.RWMutex
-	err     error // why the log is broken for good
-	closed  bool
-	shards  map[uint16]*Shard
-	tail    tail
-	oldest  uint32   // oldest live segment
-	sizes   []int64  // valid bytes of the segments from oldest on
-	dirty   []*Shard // shards with records that no SyncData covers yet
-	inCache int64    // bytes of cached entries over all shards
+	mu       sync.RWMutex
+	err      error // why the log is broken for good
+	closed   bool
+	shards   map[uint16]*Shard
+	tail     tail
+	oldest   uint32    // oldest live segment
+	segments []segment // from oldest on
+	dirty    []*Shard  // shards with records that no SyncData covers yet
+	inCache  int64     // bytes of cached entries over all shards
+}
+
+// segment is a live segment.
+type segment struct {
+	size    int64 // of its valid records
+	written int64 // how far its file was ever written; 0 for one of an earlier life of the log, and for the tail
 }
 
 // tail is the segment that records are appended to.
 type tail struct {
-	number uint32
-	file   vfs.File // nil until the first Write after Open: number is then a segment of an earlier life
-	head   int64    // end of start record and checkpoint
-	end    int64    // of the valid records
-	synced int64    // what is known durable
-	sealed bool     // nothing may be appended any more: a write has failed, or a successor was begun
+	number  uint32
+	file    vfs.File // nil until the first Write after Open: number is then a segment of an earlier life
+	head    int64    // end of start record and checkpoint
+	end     int64    // of the valid records
+	synced  int64    // what is known durable
+	written int64    // how far the file was ever written, in this life or before
+	sealed  bool     // nothing may be appended any more: a write has failed, or a successor was begun
 }
 
 // Open opens the log in o.Dir, or begins an empty one. It reads all live segments, in bounded memory, and returns when
-// everything it found is durable. Leftovers of segments that were dropped before are removed; else no file is changed.
+// everything it found is durable. Leftovers of segments that were dropped before and spare files are removed; else no file is changed.
 //
 // Errors: ErrCorrupt (a *CorruptionError naming file and offset) if something durable is damaged or missing, ErrNewer if a newer
 // version has written the log: neither touches a file. Else an error of FS.
@@ -154,6 +203,8 @@ func Open(o Options) (*Log, error) {
 		dir:         o.Dir,
 		segmentSize: o.SegmentSize,
 		cacheBytes:  o.CacheBytes,
+		maxSpares:   max(0, o.Spares),
+		random:      o.Random,
 		logger:      o.Logger,
 		shards:      make(map[uint16]*Shard),
 		oldest:      1,
@@ -204,13 +255,13 @@ func (l *Log) Shards() []uint16 {
 	return ids
 }
 
-// Size returns the number of bytes of valid records in all live segments.
+// Size returns the number of bytes of valid records in all live segments. What is written ahead and spare files are not counted.
 func (l *Log) Size() int64 {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	var n int64
-	for _, size := range l.sizes {
-		n += size
+	for _, s := range l.segments {
+		n += s.size
 	}
 	return n
 }
@@ -277,15 +328,20 @@ func (l *Log) usableLocked() error {
 	return l.err
 }
 
-// Close makes everything durable, marks the log as cleanly closed and closes it. A second Close returns nil. Reads still
-// work afterwards.
+// Close makes everything durable, marks the log as cleanly closed, removes spare files and closes it. It waits for a Prepare to end. A
+// second Close returns nil. Reads still work afterwards.
 func (l *Log) Close() error {
+	l.prepareMu.Lock()
+	defer l.prepareMu.Unlock()
 	l.writeMu.Lock()
 	defer l.writeMu.Unlock()
 	if l.usable() == ErrClosed {
 		return nil
 	}
 	err := l.writeEnd()
+	if err == nil {
+		err = l.removeSpares()
+	}
 
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()

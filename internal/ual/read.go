@@ -84,12 +84,12 @@ func (sl slot) end() int64 {
 func (s *Shard) decodeEntry(i uint64, sl slot, b []byte) (*raftpb.Entry, error) {
 	h, sum := parseHeader(b)
 	crc := crc32.Checksum(b[4:headerSize+int(sl.length)], castagnoli)
-	got := header{length: h.length, segment: h.segment, shard: h.shard, kind: h.kind, term: h.term, index: h.index}
-	want := header{length: sl.length, segment: sl.segment, shard: s.id, kind: kindEntry, term: sl.term, index: i}
+	got := header{length: h.length, mark: h.mark, shard: h.shard, kind: h.kind, term: h.term, index: h.index}
+	want := header{length: sl.length, mark: s.log.mark, shard: s.id, kind: kindEntry, term: sl.term, index: i}
 	switch {
 	case got != want:
 		return nil, s.misread(sl, fmt.Sprintf("record is not entry %d of shard %d", i, s.id))
-	case finishChecksum(crc, sl.offset) != sum:
+	case finishChecksum(crc, place(sl.segment, sl.offset)) != sum:
 		return nil, s.misread(sl, "checksum does not match")
 	}
 	e := &raftpb.Entry{Term: new(h.term), Index: new(i), Type: raftpb.EntryType(h.sub).Enum()}

@@ -5,8 +5,8 @@ import (
 	"hash/crc32"
 )
 
-// formatVersion is written into the start record of every segment. A log with a higher one is refused untouched.
-const formatVersion = 1
+// formatVersion is written into the start record of every segment. A log with another one is refused untouched.
+const formatVersion = 2
 
 // kind says what a record means. The numbers are part of the format.
 type kind uint8
@@ -21,7 +21,7 @@ const (
 	kindEnd       kind = 7  // clean marker: the log was closed here
 	kindOldest    kind = 8  // index is the number of the oldest live segment
 	kindState     kind = 9  // checkpoint of one shard, see checkpoint
-	kindNext      kind = 10 // index is the number of the successor, which exists for sure; lies beyond the segment's end
+	kindNext      kind = 10 // index is the number of the successor, which exists for sure; lies at the segment's end
 	kindMax            = kindNext
 )
 
@@ -44,9 +44,9 @@ var (
 
 // header is the fixed part of a record. On disk, little endian:
 //
-//	 0 crc     u32  CRC-32C of bytes [4, 40+length) followed by the record's own file offset as u64
+//	 0 crc     u32  CRC-32C of bytes [4, 40+length) followed by the record's place as u64
 //	 4 length  u32  of data
-//	 8 segment u32  number of the segment the record belongs to
+//	 8 mark    u32  of the log
 //	12 shard   u16
 //	14 kind    u8
 //	15 sub     u8   for entries the raft entry type, else 0
@@ -55,17 +55,25 @@ var (
 //	32 synced  u64  offset in this segment that was known durable when the record was written
 //	40 data, zero padded to a multiple of 8
 //
-// Segment and offset are under the checksum, so a record that shows up in another place is as bad as a flipped bit.
+// Segment and offset are under the checksum, so a record that shows up in another place is as bad as a flipped bit: one left from
+// an earlier life of the file, too. The mark is a number that the log draws when it begins and never tells: nobody can
+// put bytes into an entry that would be taken for records when the file is used again.
 // synced is what tells a torn tail from corruption: see [Log] and lookAhead.
 type header struct {
-	length  uint32
-	segment uint32
-	shard   uint16
-	kind    kind
-	sub     uint8
-	term    uint64
-	index   uint64
-	synced  uint64
+	length uint32
+	mark   uint32
+	shard  uint16
+	kind   kind
+	sub    uint8
+	term   uint64
+	index  uint64
+	synced uint64
+}
+
+// place names offset off of a segment in one number. Of two records at the same offset of different segments, otherwise equal,
+// the checksums always differ.
+func place(segment uint32, off int64) uint64 {
+	return uint64(off) ^ uint64(segment)<<32
 }
 
 // recordSize is the number of bytes a record with n bytes of data takes in the file.
@@ -80,7 +88,7 @@ func align(n int64) int64 {
 // appendHeader begins a record: the caller appends the data and calls sealRecord. Checksum and length are still zero.
 func appendHeader(b []byte, h header) []byte {
 	b = le.AppendUint64(b, 0)
-	b = le.AppendUint32(b, h.segment)
+	b = le.AppendUint32(b, h.mark)
 	b = le.AppendUint16(b, h.shard)
 	b = append(b, byte(h.kind), h.sub)
 	b = le.AppendUint64(b, h.term)
@@ -88,11 +96,11 @@ func appendHeader(b []byte, h header) []byte {
 	return le.AppendUint64(b, h.synced)
 }
 
-// sealRecord completes the record that begins at b[begin] and will be stored at offset off of its segment.
-func sealRecord(b []byte, begin int, off int64) []byte {
+// sealRecord completes the record that begins at b[begin] and will be stored at the given place.
+func sealRecord(b []byte, begin int, at uint64) []byte {
 	end := len(b)
 	le.PutUint32(b[begin+4:], uint32(end-begin-headerSize))
-	b = le.AppendUint64(b, uint64(off))
+	b = le.AppendUint64(b, at)
 	le.PutUint32(b[begin:], crc32.Checksum(b[begin+4:], castagnoli))
 	b = b[:end]
 	for len(b)-begin < int(align(int64(end-begin))) {
@@ -104,24 +112,24 @@ func sealRecord(b []byte, begin int, off int64) []byte {
 // parseHeader decodes the header in b, which is at least headerSize long, and returns the stored checksum with it.
 func parseHeader(b []byte) (header, uint32) {
 	return header{
-		length:  le.Uint32(b[4:]),
-		segment: le.Uint32(b[8:]),
-		shard:   le.Uint16(b[12:]),
-		kind:    kind(b[14]),
-		sub:     b[15],
-		term:    le.Uint64(b[16:]),
-		index:   le.Uint64(b[24:]),
-		synced:  le.Uint64(b[32:]),
+		length: le.Uint32(b[4:]),
+		mark:   le.Uint32(b[8:]),
+		shard:  le.Uint16(b[12:]),
+		kind:   kind(b[14]),
+		sub:    b[15],
+		term:   le.Uint64(b[16:]),
+		index:  le.Uint64(b[24:]),
+		synced: le.Uint64(b[32:]),
 	}, le.Uint32(b)
 }
 
-// finishChecksum folds the record's offset into crc, which covers its bytes from 4 on. It allocates nothing: the table is
+// finishChecksum folds the record's place into crc, which covers its bytes from 4 on. It allocates nothing: the table is
 // walked here, as a slice given to crc32 escapes.
-func finishChecksum(crc uint32, off int64) uint32 {
+func finishChecksum(crc uint32, at uint64) uint32 {
 	crc = ^crc
 	for range 8 {
-		crc = castagnoli[byte(crc)^byte(off)] ^ crc>>8
-		off >>= 8
+		crc = castagnoli[byte(crc)^byte(at)] ^ crc>>8
+		at >>= 8
 	}
 	return ^crc
 }

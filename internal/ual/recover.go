@@ -9,10 +9,17 @@ import (
 
 // recover reads the log from the directory. Nothing is changed before all of it was found good.
 func (l *Log) recover() error {
-	numbers, err := l.listSegments()
-	if err != nil || len(numbers) == 0 {
+	numbers, spares, err := l.listFiles()
+	if err != nil || len(numbers)+len(spares) == 0 {
 		return err
 	}
+	if len(numbers) == 0 {
+		return &CorruptionError{File: l.fs.PathJoin(l.dir, spares[0]), Reason: "all segments are missing"}
+	}
+	if err := l.learnMark(numbers); err != nil {
+		return err
+	}
+	l.begun = numbers[len(numbers)-1]
 	last, err := l.findLast(numbers)
 	if err != nil || last.number == 0 {
 		return err
@@ -25,10 +32,31 @@ func (l *Log) recover() error {
 	}
 	for _, n := range numbers {
 		if n < l.oldest {
-			l.garbage = append(l.garbage, n)
+			l.garbage = append(l.garbage, fileName(n))
 		}
 	}
+	l.garbage = append(l.garbage, spares...)
 	return l.removeSegments(l.oldest)
+}
+
+// learnMark takes the mark of the log from the newest segment whose start can be read: without it nothing could be told about one
+// that has lost its start.
+func (l *Log) learnMark(numbers []uint32) error {
+	for _, n := range slices.Backward(numbers) {
+		err := l.withSegment(n, func(file vfs.File, size int64) error {
+			sc := l.newScanner(file, n, size)
+			if ok, err := sc.scan(); !ok || err != nil {
+				return err
+			}
+			_, err := sc.startInfo()
+			l.mark = sc.header.mark
+			return err
+		})
+		if err != nil || l.mark != 0 {
+			return err
+		}
+	}
+	return nil
 }
 
 // survey is what a look at the last segment tells.
@@ -37,8 +65,8 @@ type survey struct {
 	start     startInfo
 	oldest    uint32 // oldest live segment
 	end       int64  // of its valid records
-	size      int64  // of the file
 	bad       string // why there is no record at end
+	torn      bool   // there was to be one, or one behind it
 	successor bool   // there must be a further segment
 }
 
@@ -92,8 +120,7 @@ func (l *Log) lost(number uint32, numbers []uint32) error {
 func (l *Log) survey(number uint32) (survey, error) {
 	v := survey{number: number}
 	err := l.withSegment(number, func(file vfs.File, size int64) error {
-		v.size = size
-		return v.read(newScanner(file, l.path(number), number, size))
+		return v.read(l.newScanner(file, number, size))
 	})
 	return v, err
 }
@@ -127,14 +154,15 @@ func (v *survey) read(sc *scanner) error {
 	}
 	v.end = sc.next
 	v.bad = sc.bad
-	if sc.bad == "" {
-		return nil
+	if sc.bad == "" || sc.header.kind == kindEnd {
+		return nil // Nothing is written behind an end record.
 	}
-	proof, found, err := sc.lookAhead()
-	if found && proof.kind != kindNext {
+	behind, err := sc.lookAhead()
+	if behind.proof && behind.record.kind != kindNext {
 		return sc.corrupt()
 	}
-	v.successor = v.successor || found
+	v.torn = behind.torn || sc.bad != blank
+	v.successor = v.successor || behind.proof
 	return err
 }
 
@@ -193,7 +221,7 @@ func (l *Log) replayAll(last survey, numbers []uint32) error {
 		if err := l.replaySegment(n, end); err != nil {
 			return err
 		}
-		l.sizes = append(l.sizes, end)
+		l.segments = append(l.segments, segment{size: end})
 	}
 	return l.checkGaps()
 }
@@ -204,7 +232,7 @@ func (l *Log) endOf(n uint32, last survey) (end int64, err error) {
 		return last.end, nil
 	}
 	err = l.withSegment(n+1, func(file vfs.File, size int64) error {
-		sc := newScanner(file, l.path(n+1), n+1, size)
+		sc := l.newScanner(file, n+1, size)
 		ok, err := sc.scan()
 		if err != nil {
 			return err
@@ -225,7 +253,7 @@ func (l *Log) replaySegment(number uint32, end int64) error {
 			reason := fmt.Sprintf("file ends here, its records went on to %d", end)
 			return &CorruptionError{File: l.path(number), Offset: size, Reason: reason}
 		}
-		r := replay{log: l, scanner: newScanner(file, l.path(number), number, end), first: number == l.oldest}
+		r := replay{log: l, scanner: l.newScanner(file, number, end), first: number == l.oldest}
 		return r.run()
 	})
 }
@@ -376,9 +404,8 @@ func (l *Log) checkGaps() error {
 // settle makes what was read durable and takes it as the state of the log: a process that was killed may have left it in the
 // page cache, and a later power cut must not take it back once it was served.
 func (l *Log) settle(last survey) error {
-	if last.end < last.size {
-		l.logger.Warn("log: torn tail cut", "file", l.path(last.number), "offset", last.end,
-			"bytes", last.size-last.end, "reason", last.bad)
+	if last.torn {
+		l.logger.Warn("log: torn tail cut", "file", l.path(last.number), "offset", last.end, "reason", last.bad)
 	}
 	file, err := l.fs.OpenReadWrite(l.path(last.number), writeCategory)
 	if err != nil {

@@ -3,6 +3,7 @@ package ual
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -25,20 +26,23 @@ func (l *Log) path(number uint32) string {
 	return l.fs.PathJoin(l.dir, fileName(number))
 }
 
-// listSegments returns the numbers of the segment files in the directory, ascending. Other files are not ours.
-func (l *Log) listSegments() ([]uint32, error) {
+// listFiles returns the numbers of the segment files in the directory, ascending, and the names of the spare files. Other files
+// are not ours.
+func (l *Log) listFiles() (numbers []uint32, spares []string, err error) {
 	names, err := l.fs.List(l.dir)
 	if err != nil {
-		return nil, fmt.Errorf("ual: list %s: %w", l.dir, err)
+		return nil, nil, fmt.Errorf("ual: list %s: %w", l.dir, err)
 	}
-	var numbers []uint32
 	for _, name := range names {
 		if n, ok := parseFileName(name); ok {
 			numbers = append(numbers, n)
+		} else if strings.HasSuffix(name, spareSuffix) {
+			spares = append(spares, name)
 		}
 	}
 	slices.Sort(numbers)
-	return numbers, nil
+	slices.Sort(spares)
+	return numbers, spares, nil
 }
 
 func parseFileName(name string) (number uint32, ok bool) {
@@ -105,12 +109,14 @@ func (l *Log) startSegment() error {
 			return err
 		}
 	}
-	l.encodeHead(old.number + 1)
-	file, err := l.createSegment(old.number + 1)
-	if err != nil {
+	t := tail{number: old.number + 1}
+	if err := l.encodeHead(t.number); err != nil {
 		return err
 	}
-	l.setTail(tail{number: old.number + 1, file: file, head: int64(len(l.buf))})
+	if err := l.createSegment(&t); err != nil {
+		return err
+	}
+	l.setTail(t)
 	if old.number == 0 {
 		return nil
 	}
@@ -118,7 +124,10 @@ func (l *Log) startSegment() error {
 }
 
 // encodeHead fills l.buf with the start record and the checkpoint of a segment.
-func (l *Log) encodeHead(number uint32) {
+func (l *Log) encodeHead(number uint32) error {
+	if err := l.drawMark(); err != nil {
+		return err
+	}
 	l.beginRecords()
 	states := l.knownShards()
 	info := startInfo{
@@ -127,16 +136,29 @@ func (l *Log) encodeHead(number uint32) {
 		prevEnd: l.tail.end,
 		head:    recordSize(startSize) + int64(len(states))*recordSize(checkpointSize),
 	}
-	l.buf = appendHeader(l.buf, header{segment: number, kind: kindStart})
+	l.buf = appendHeader(l.buf, header{mark: l.mark, kind: kindStart})
 	l.buf = appendStart(l.buf, info)
-	l.buf = sealRecord(l.buf, 0, 0)
+	l.buf = sealRecord(l.buf, 0, place(number, 0))
 	for _, s := range states {
 		begin := len(l.buf)
-		h := header{segment: number, shard: s.id, kind: kindState, term: s.compacted.Term, index: s.compacted.Index}
+		h := header{mark: l.mark, shard: s.id, kind: kindState, term: s.compacted.Term, index: s.compacted.Index}
 		l.buf = appendHeader(l.buf, h)
 		l.buf = appendCheckpoint(l.buf, checkpoint{hard: s.hard, reserved: s.reserved, last: s.lastIndex()})
-		l.buf = sealRecord(l.buf, begin, int64(begin))
+		l.buf = sealRecord(l.buf, begin, place(number, int64(begin)))
 	}
+	return nil
+}
+
+// drawMark gives a log that begins its mark.
+func (l *Log) drawMark() error {
+	for l.mark == 0 {
+		var b [4]byte
+		if _, err := io.ReadFull(l.random, b[:]); err != nil {
+			return fmt.Errorf("ual: draw the mark of the log: %w", err)
+		}
+		l.mark = le.Uint32(b[:])
+	}
+	return nil
 }
 
 // knownShards returns the shards that have any record, ordered by id.
@@ -151,23 +173,45 @@ func (l *Log) knownShards() []*Shard {
 	return states
 }
 
-// createSegment writes a new segment that holds l.buf, and makes it and its name durable.
-func (l *Log) createSegment(number uint32) (vfs.File, error) {
-	path := l.path(number)
-	file, err := l.fs.Create(path, writeCategory)
-	if err != nil {
-		return nil, fmt.Errorf("ual: create %s: %w", path, err)
+// createSegment makes t a new segment that holds l.buf, and makes it and its name durable.
+func (l *Log) createSegment(t *tail) error {
+	path := l.path(t.number)
+	if err := l.openNew(t); err != nil {
+		return err
 	}
-	if err := writeAll(file, l.buf); err != nil {
-		return nil, closeAfter(file, fmt.Errorf("ual: write start of %s: %w", path, err))
+	if err := l.writeBlocks(t); err != nil {
+		return closeAfter(t.file, fmt.Errorf("ual: write start of %s: %w", path, err))
 	}
-	if err := file.SyncData(); err != nil {
-		return nil, closeAfter(file, l.fail(fmt.Errorf("ual: sync %s: %w", path, err)))
+	t.head = int64(len(l.buf))
+	if err := t.file.SyncData(); err != nil {
+		return closeAfter(t.file, l.fail(fmt.Errorf("ual: sync %s: %w", path, err)))
 	}
 	if err := l.syncDir(l.dir); err != nil {
-		return nil, closeAfter(file, l.fail(err))
+		return closeAfter(t.file, l.fail(err))
 	}
-	return file, nil
+	return nil
+}
+
+// openNew opens a file for segment t: a spare one if there is any. What a failed attempt at the same segment has left is
+// never used again: its records would be of the right place.
+func (l *Log) openNew(t *tail) (err error) {
+	path := l.path(t.number)
+	first := t.number > l.begun
+	l.begun = t.number
+	if n := len(l.spares); n > 0 && first {
+		sp := l.spares[n-1]
+		l.spares = l.spares[:n-1]
+		t.written = sp.size
+		if t.file, err = l.fs.ReuseForWrite(l.fs.PathJoin(l.dir, sp.name), path, writeCategory); err != nil {
+			l.garbage = append(l.garbage, sp.name)
+			return fmt.Errorf("ual: rename %s to %s: %w", sp.name, path, err)
+		}
+		return nil
+	}
+	if t.file, err = l.fs.Create(path, writeCategory); err != nil {
+		return fmt.Errorf("ual: create %s: %w", path, err)
+	}
+	return nil
 }
 
 // setTail makes t, a durable head, the tail.
@@ -175,61 +219,73 @@ func (l *Log) setTail(t tail) {
 	t.end, t.synced = t.head, t.head
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if n := len(l.segments); n > 0 {
+		l.segments[n-1].written = l.tail.written
+	}
 	l.tail = t
-	l.sizes = append(l.sizes, t.head)
+	l.segments = append(l.segments, segment{size: t.head})
 }
 
 // retire closes the segment before the tail and adds the next record to it, which makes the loss of the tail's file
-// visible. The record lies beyond the end that the tail's start record gives, so it changes nothing else, and a log without it
+// visible. The record lies at the end that the tail's start record gives, so it changes nothing else, and a log without it
 // is complete: it is not synced, and failing to write it is no error.
 func (l *Log) retire(old tail) error {
-	if old.file != nil {
-		if err := old.file.Close(); err != nil {
-			return fmt.Errorf("ual: close %s: %w", l.path(old.number), err)
+	file := old.file
+	if file == nil {
+		var err error
+		if file, err = l.fs.OpenReadWrite(l.path(old.number), writeCategory); err != nil {
+			return nil
 		}
 	}
-	file, err := l.fs.OpenReadWrite(l.path(old.number), writeCategory)
-	if err != nil {
-		return nil
+	b := appendHeader(nil, header{mark: l.mark, kind: kindNext, index: uint64(old.number + 1), synced: uint64(old.end)})
+	_, _ = file.WriteAt(sealRecord(b, 0, place(old.number, old.end)), old.end)
+	if err := file.Close(); err != nil {
+		return fmt.Errorf("ual: close %s: %w", l.path(old.number), err)
 	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil
-	}
-	off := align(info.Size())
-	b := appendHeader(nil, header{segment: old.number, kind: kindNext, index: uint64(old.number + 1), synced: uint64(old.end)})
-	_, _ = file.WriteAt(sealRecord(b, 0, off), off)
 	return nil
 }
 
-// removeSegments drops the segments below oldest, which is durably recorded, from memory and disk. Files that can not be
-// removed are tried again the next time.
+// removeSegments drops the segments below oldest, which is durably recorded, from memory, and removes their files or keeps
+// them as spare ones. Files that can not be removed are tried again the next time.
 func (l *Log) removeSegments(oldest uint32) error {
-	l.mu.Lock()
-	for l.oldest < oldest {
-		l.garbage = append(l.garbage, l.oldest)
-		l.sizes = l.sizes[1:]
-		l.oldest++
+	var errs []error
+	dropped := l.dropSegments(oldest)
+	for i, s := range dropped {
+		name := fileName(oldest - uint32(len(dropped)-i))
+		if err := l.recycle(name, s); err != nil {
+			errs = append(errs, err)
+		}
 	}
-	l.mu.Unlock()
-	if len(l.garbage) == 0 {
+	if len(dropped)+len(l.garbage) == 0 {
 		return nil
 	}
-	var errs []error
-	l.garbage = slices.DeleteFunc(l.garbage, func(n uint32) bool {
-		err := l.fs.Remove(l.path(n))
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			return true
-		}
-		errs = append(errs, fmt.Errorf("ual: remove %s: %w", l.path(n), err))
-		return false
-	})
+	errs = append(errs, l.sweep()...)
 	if err := l.syncDir(l.dir); err != nil {
 		errs = append(errs, l.fail(err))
 	}
-	if len(errs) == 1 {
-		return errs[0]
-	}
-	return errors.Join(errs...)
+	return joined(errs)
+}
+
+// dropSegments takes the segments below oldest out of memory and returns them.
+func (l *Log) dropSegments(oldest uint32) []segment {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := oldest - l.oldest
+	dropped := l.segments[:n]
+	l.segments, l.oldest = l.segments[n:], oldest
+	return dropped
+}
+
+// sweep removes the files that nobody needs.
+func (l *Log) sweep() (errs []error) {
+	l.garbage = slices.DeleteFunc(l.garbage, func(name string) bool {
+		path := l.fs.PathJoin(l.dir, name)
+		err := l.fs.Remove(path)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return true
+		}
+		errs = append(errs, fmt.Errorf("ual: remove %s: %w", path, err))
+		return false
+	})
+	return errs
 }

@@ -1,8 +1,6 @@
 package ual
 
 import (
-	"errors"
-	"io/fs"
 	"math"
 	"math/bits"
 	"slices"
@@ -116,17 +114,29 @@ func (s *Shard) Term(i uint64) (uint64, error) {
 // Entries that are not cached are read from their segment and verified. Errors: raft.ErrCompacted, raft.ErrUnavailable, ErrCorrupt (a
 // *CorruptionError) if an entry is not what was written, an error of FS.
 func (s *Shard) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
-	es, cold, err := s.lookUp(lo, hi, maxSize)
-	if err != nil || len(cold) == 0 {
-		return es, err
-	}
-	if err := s.readEntries(lo, cold, es); err != nil {
-		if errors.Is(err, fs.ErrNotExist) && lo < s.FirstIndex() {
-			return nil, raft.ErrCompacted // Truncated, and the segment removed, since lookUp.
+	for {
+		es, cold, err := s.lookUp(lo, hi, maxSize)
+		if err != nil || len(cold) == 0 {
+			return es, err
 		}
-		return nil, err
+		if err = s.readEntries(lo, cold, es); err == nil {
+			return es, nil
+		}
+		if s.holds(lo, cold) {
+			return nil, err
+		}
 	}
-	return es, nil
+}
+
+// holds reports whether the entries from index lo on still lie at slots. If not, reading them may have failed only because their
+// segment was removed or used again.
+func (s *Shard) holds(lo uint64, slots []slot) bool {
+	s.log.mu.RLock()
+	defer s.log.mu.RUnlock()
+	if lo < s.first || lo+uint64(len(slots))-1 > s.lastIndex() {
+		return false
+	}
+	return slices.Equal(s.slots[lo-s.first:][:len(slots)], slots)
 }
 
 // lookUp returns the entries as far as they are cached, and for a prefix of them where to read them.

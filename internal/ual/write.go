@@ -160,21 +160,26 @@ func (l *Log) beginRecords() {
 func (l *Log) addRecord(h header, data []byte) {
 	begin := l.addHeader(h)
 	l.buf = append(l.buf, data...)
-	l.buf = sealRecord(l.buf, begin, l.tail.end+int64(begin))
+	l.seal(begin)
 }
 
 func (l *Log) addHeader(h header) (begin int) {
-	h.segment = l.tail.number
+	h.mark = l.mark
 	h.synced = l.stamp
 	begin = len(l.buf)
 	l.buf = appendHeader(l.buf, h)
 	return begin
 }
 
+// seal completes the record that begins at l.buf[begin].
+func (l *Log) seal(begin int) {
+	l.buf = sealRecord(l.buf, begin, place(l.tail.number, l.tail.end+int64(begin)))
+}
+
 func (l *Log) addHardState(shard uint16, h *raftpb.HardState) {
 	begin := l.addHeader(header{kind: kindHardState, shard: shard, term: h.GetTerm(), index: h.GetCommit()})
 	l.buf = le.AppendUint64(l.buf, h.GetVote())
-	l.buf = sealRecord(l.buf, begin, l.tail.end+int64(begin))
+	l.seal(begin)
 }
 
 func (l *Log) addEntry(shard uint16, e *raftpb.Entry) {
@@ -191,16 +196,31 @@ func (l *Log) addEntry(shard uint16, e *raftpb.Entry) {
 // flushRecords writes l.buf behind the tail's records. After an error nobody knows what the file has got, so nothing more is
 // written to it.
 func (l *Log) flushRecords() error {
-	n := len(l.buf)
-	if err := writeAll(l.tail.file, l.buf); err != nil {
-		l.tail.sealed = true
-		return fmt.Errorf("ual: write %d bytes to %s at offset %d: %w", n, l.path(l.tail.number), l.tail.end, err)
+	t := &l.tail
+	if err := l.writeBlocks(t); err != nil {
+		t.sealed = true
+		return fmt.Errorf("ual: write %d bytes to %s at offset %d: %w", len(l.buf), l.path(t.number), t.end, err)
 	}
 	return nil
 }
 
-func writeAll(w io.Writer, b []byte) error {
-	n, err := w.Write(b)
+// writeBlocks writes l.buf at t.end, filled up with zeros to whole blocks: the kernel would have to read the rest of the last
+// one if it is no longer in memory.
+func (l *Log) writeBlocks(t *tail) error {
+	n := len(l.buf)
+	end := alignBlock(t.end + int64(n))
+	l.buf = append(l.buf, zeros[:end-t.end-int64(n)]...)
+	err := writeAt(t.file, l.buf, t.end)
+	l.buf = l.buf[:n]
+	if err == nil && end > t.written {
+		t.written = end
+		l.writeAhead(t)
+	}
+	return err
+}
+
+func writeAt(w io.WriterAt, b []byte, off int64) error {
+	n, err := w.WriteAt(b, off)
 	if err == nil && n < len(b) {
 		err = io.ErrShortWrite
 	}
@@ -211,7 +231,7 @@ func writeAll(w io.Writer, b []byte) error {
 func (l *Log) advanceLocked() {
 	n := int64(len(l.buf))
 	l.tail.end += n
-	l.sizes[len(l.sizes)-1] += n
+	l.segments[len(l.segments)-1].size += n
 	if cap(l.buf) > keepBuffer {
 		l.buf = nil
 	}

@@ -1,0 +1,148 @@
+package exercise
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/kv"
+)
+
+// TestReadsNeverGoBack increments a few counters while readers look at them in every way there is, by turns: one finds the row in
+// memory, another in the database, another in a snapshot of it. What one has seen no later one may miss.
+func TestReadsNeverGoBack(t *testing.T) {
+	ctx := context.Background()
+	node, err := floe.Open(floe.Config{Shards: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := node.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	store := node.KV("counters")
+	const keys, writes = 2, 12_000
+	name := func(i int) string { return fmt.Sprint("counter/", i) }
+	var seen [keys]atomic.Uint64 // the highest revision anybody has been shown, or has been told was written
+	for i := range keys {
+		if _, err := store.Incr(ctx, name(i), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done, cancel := context.WithCancel(ctx)
+	var readers, writers sync.WaitGroup
+	for way, read := range readWays(store) {
+		readers.Go(func() {
+			for n := 0; done.Err() == nil; n++ {
+				i := n % keys
+				floor := seen[i].Load()
+				got, err := read(ctx, name(i))
+				if err != nil || got < floor {
+					t.Errorf("%s of %s: revision %d, %v, after somebody had seen %d", way, name(i), got, err, floor)
+					return
+				}
+				raise(&seen[i], got)
+			}
+		})
+	}
+	for i := range keys {
+		writers.Go(func() {
+			for range writes / keys {
+				w, err := store.Put(ctx, name(i), []byte("value"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				raise(&seen[i], w.Revision)
+			}
+		})
+	}
+	writers.Wait()
+	cancel()
+	readers.Wait()
+}
+
+// readWays returns the ways to learn a key's revision.
+func readWays(store *kv.Store) map[string]func(context.Context, string) (uint64, error) {
+	return map[string]func(context.Context, string) (uint64, error){
+		"Get": func(ctx context.Context, key string) (uint64, error) {
+			e, err := store.Get(ctx, key)
+			return e.Revision, err
+		},
+		"GetInto": func(ctx context.Context, key string) (uint64, error) {
+			e, err := store.GetInto(ctx, key, make([]byte, 0, 64))
+			return e.Revision, err
+		},
+		"GetMany": func(ctx context.Context, key string) (uint64, error) {
+			es, err := store.GetMany(ctx, key, "counter/0", "counter/1")
+			return es[key].Revision, err
+		},
+		"Scan": func(ctx context.Context, key string) (uint64, error) {
+			for item, err := range store.Scan(ctx, key) {
+				return item.Revision, err
+			}
+			return 0, nil
+		},
+		"History": func(ctx context.Context, key string) (uint64, error) {
+			versions, err := store.History(ctx, key)
+			if err != nil {
+				return 0, err
+			}
+			return versions[0].Revision, nil
+		},
+	}
+}
+
+func raise(a *atomic.Uint64, to uint64) {
+	for old := a.Load(); old < to && !a.CompareAndSwap(old, to); old = a.Load() {
+	}
+}
+
+// TestCachedReads: reads from memory are what reads from the state would be, are counted, and end with the node.
+func TestCachedReads(t *testing.T) {
+	ctx := context.Background()
+	node, err := floe.Open(floe.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := node.KV("default")
+	if _, err := store.Put(ctx, "k", []byte("value")); err != nil {
+		t.Fatal(err)
+	}
+	const reads = 1000
+	buf := make([]byte, 0, 16)
+	for range reads {
+		e, err := store.GetInto(ctx, "k", buf)
+		if err != nil || string(e.Value) != "value" || e.Key != "k" || e.Version != 1 || &e.Value[0] != &buf[:1][0] {
+			t.Fatalf("GetInto: %+v, %v", e, err)
+		}
+	}
+	info, err := node.Namespaces().Get(ctx, "default")
+	if err != nil || info.Counts.KeyReads != reads {
+		t.Errorf("%d reads are counted, want %d (%v)", info.Counts.KeyReads, reads, err)
+	}
+	if st, err := node.Stats(ctx); err != nil || st.Commands < reads {
+		t.Errorf("%d calls are counted, want at least %d (%v)", st.Commands, reads, err)
+	}
+	if n := testing.AllocsPerRun(200, func() { _, _ = store.GetInto(ctx, "k", buf) }); n != 0 {
+		t.Errorf("a read from memory into a buffer takes %v allocations, want 0", n)
+	}
+	mine, err := store.Get(ctx, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine.Value[0] = 'X'
+	if e, err := store.Get(ctx, "k"); err != nil || string(e.Value) != "value" {
+		t.Errorf("after the caller has changed its own bytes: %q, %v", e.Value, err)
+	}
+	if err := node.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Get(ctx, "k"); err == nil {
+		t.Error("a closed node still answers")
+	}
+}
