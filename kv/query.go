@@ -158,7 +158,6 @@ func (m *Machine) queryScan(v *engine.View, q *scanQuery) error {
 }
 
 func (q *scanQuery) collect(it *engine.Iter, now int64) error {
-	const keyAt = 5 // behind 'c' and the namespace
 	size := 0
 	for ok := it.First(); ok; ok = it.Next() {
 		w, err := decodeRow(it.Value())

@@ -122,5 +122,6 @@ func replay(t *testing.T, log [][]byte, n int, restart bool) replica {
 			i = int(x.Applied().Index) - 1
 		}
 	}
+	problems(t, x, func(p string) { t.Errorf("Verify reports: %s", p) })
 	return replica{fmt.Sprintf("commit every %d, restart %v", n, restart), x.Applied(), rows(t, db, 0)}
 }

@@ -153,6 +153,14 @@ func (r *rig) fire() (n uint64) {
 	return n
 }
 
+// problems asks an executor what is wrong with its rows.
+func problems(t testing.TB, x *engine.Executor, report func(string)) {
+	t.Helper()
+	if _, err := x.Verify(t.Context(), report); err != nil {
+		t.Errorf("Verify: %v", err)
+	}
+}
+
 // stateRow is a row of the state without shard and machine.
 type stateRow struct {
 	machine    byte
@@ -340,6 +348,7 @@ func (r *rig) verify() {
 			}
 		}
 		r.compareCounts(id, c)
+		problems(r.t, r.execs[shard], func(p string) { r.t.Errorf("Verify reports: %s", p) })
 		for _, err := range c.errs {
 			r.t.Errorf("shard %d: %v", shard, err)
 		}

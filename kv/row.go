@@ -27,6 +27,9 @@ const (
 	flagExpired // with flagTombstone: removed because it expired
 )
 
+// keyAt is where the key begins in a row's, behind its kind and namespace.
+const keyAt = 5
+
 type row struct {
 	flags     uint8
 	revision  uint64

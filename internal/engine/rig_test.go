@@ -45,7 +45,22 @@ func newRig(t *testing.T, shards int) *rig {
 		}))
 	}
 	r.restart()
+	t.Cleanup(func() {
+		for _, x := range r.execs {
+			if !t.Failed() && x.Pending() == 0 {
+				r.verify(x, func(p string) { t.Errorf("Verify reports: %s", p) })
+			}
+		}
+	})
 	return r
+}
+
+// verify reports what is wrong with the rows of a shard.
+func (r *rig) verify(x *engine.Executor, report func(string)) {
+	r.t.Helper()
+	if _, err := x.Verify(context.Background(), report); err != nil {
+		r.t.Errorf("Verify: %v", err)
+	}
 }
 
 type quiet struct{ t *testing.T }

@@ -52,9 +52,13 @@ func (tx *Tx) Schedule(due int64, token []byte) {
 func (tx *Tx) Unschedule(due int64, token []byte) { tx.deleteRow(tx.timerRow(due, token)) }
 
 func (tx *Tx) timerRow(due int64, token []byte) []byte {
-	k := key.AppendInt64(append(tx.rowKey(machineEngine), 't'), due)
-	k = key.AppendUint32(append(k, byte(tx.machine)), tx.ns.id)
-	return append(k, token...)
+	return timerRow(tx.rowKey(machineEngine), timer{due, tx.machine, tx.ns.id, token})
+}
+
+func timerRow(dst []byte, t timer) []byte {
+	dst = key.AppendInt64(append(dst, 't'), t.due)
+	dst = key.AppendUint32(append(dst, byte(t.machine)), t.ns)
+	return append(dst, t.token...)
 }
 
 type timer struct {

@@ -1,0 +1,349 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/floedb/floe/internal/codec"
+)
+
+// Verifier is a Machine that can say whether its rows make sense. It is asked offline and after every crash in tests, so it may read
+// all rows, but must hold only a bounded part of them in memory.
+type Verifier interface {
+	// Verify reports everything that no sequence of commands can have made. The error is for rows that can not be read.
+	Verify(a *Audit) error
+}
+
+// Audit is what a Verifier reads, a frozen state of one shard, and where it reports.
+type Audit struct {
+	View
+	Applied Applied
+
+	ctx        context.Context
+	report     func(problem string)
+	namespaces []*namespace // by number, as the rows say; nil for one that can not be read
+	scanned    int64        // rows read since the context was looked at
+}
+
+// Verify reads all rows of the shard and reports what can not be: of the engine's own, of its machines', and where memory differs
+// from them. Nothing may be applied meanwhile. It returns the number of rows. Errors: ctx's, and those of Pebble.
+func (x *Executor) Verify(ctx context.Context, report func(problem string)) (rows int64, err error) {
+	a := &Audit{View: View{x: x, now: func() int64 { return x.applied.Stamp }}, ctx: ctx}
+	a.report = func(problem string) { report(fmt.Sprintf("shard %d: %s", x.shard, problem)) }
+	a.Freeze()
+	defer a.release()
+	if a.Applied, err = readApplied(a.reader(), x.shard); err != nil {
+		a.Reportf("%v", err)
+		a.Applied = x.applied
+	}
+	if a.Applied != x.applied {
+		a.Reportf("the state is at %+v, memory at %+v", a.Applied, x.applied)
+	}
+	if rows, err = a.verifyRows(); err != nil {
+		return rows, err
+	}
+	for _, m := range x.machines {
+		if v, ok := m.(Verifier); ok {
+			a.machine = m.ID()
+			if err := v.Verify(a); err != nil {
+				return rows, fmt.Errorf("shard %d: machine %d: %w", x.shard, m.ID(), err)
+			}
+		}
+	}
+	return rows, nil
+}
+
+// Reportf reports a problem.
+func (a *Audit) Reportf(format string, args ...any) { a.report(fmt.Sprintf(format, args...)) }
+
+// Names returns the names of the shard's namespaces by their number; "" for one whose row can not be read.
+func (a *Audit) Names() []string {
+	names := make([]string, len(a.namespaces))
+	for i, ns := range a.namespaces {
+		if ns != nil {
+			names[i] = ns.name
+		}
+	}
+	return names
+}
+
+// Counted returns the counter of a namespace as its row has it; known is false if that can not be read.
+func (a *Audit) Counted(id uint32, c Counter) (n int64, known bool) {
+	if int(id) >= len(a.namespaces) || a.namespaces[id] == nil {
+		return 0, false
+	}
+	return a.namespaces[id].counts[c], true
+}
+
+// Scan calls f for the machine's rows with lower <= key < upper, in order; upper nil is the end of all. The slices are valid during
+// the call.
+func (a *Audit) Scan(lower, upper []byte, f func(k, value []byte) error) error {
+	hi := a.x.rowKey(nil, a.machine+1)
+	if upper != nil {
+		hi = append(a.x.rowKey(nil, a.machine), upper...)
+	}
+	lo := append(a.x.rowKey(nil, a.machine), lower...)
+	return a.scan(lo, hi, func(k, value []byte) error { return f(k[rowKeySize:], value) })
+}
+
+// rowKeySize is the length of what rowKey puts in front of a machine's key.
+const rowKeySize = 3
+
+// Tick returns the error of the context, now and then. Loops over rows that do not use Scan call it for each.
+func (a *Audit) Tick() error {
+	const every = 1024
+	if a.scanned++; a.scanned%every != 0 {
+		return nil
+	}
+	return a.ctx.Err()
+}
+
+func (a *Audit) scan(lower, upper []byte, f func(k, value []byte) error) error {
+	it, err := a.reader().NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return fmt.Errorf("read state: %w", err)
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		var value []byte
+		if value, err = it.ValueAndErr(); err == nil {
+			err = f(it.Key(), value)
+		}
+		if err == nil {
+			err = a.Tick()
+		}
+	}
+	if closeErr := it.Close(); err == nil && closeErr != nil {
+		err = fmt.Errorf("read state: %w", closeErr)
+	}
+	return err
+}
+
+// HasTimer reports whether the machine has a timer with the due time, namespace and token.
+func (a *Audit) HasTimer(due int64, ns uint32, token []byte) (bool, error) {
+	_, ok, err := a.getRow(timerRow(a.rowKey(machineEngine), timer{due, a.machine, ns, token}))
+	return ok, err
+}
+
+// Timers calls f for every timer of the machine, in the order in which they are due. The token is valid during the call.
+func (a *Audit) Timers(f func(due int64, ns uint32, token []byte) error) error {
+	lower := append(a.x.rowKey(nil, machineEngine), 't')
+	upper := append(a.x.rowKey(nil, machineEngine), 't'+1)
+	return a.scan(lower, upper, func(k, _ []byte) error {
+		t, err := parseTimer(k[rowKeySize:])
+		if err != nil || t.machine != a.machine {
+			return nil // reported with the engine's rows, or not ours
+		}
+		return f(t.due, t.ns, t.token)
+	})
+}
+
+// verifyRows looks at every row of the shard once: the engine's own in full, of the others only whose they are.
+func (a *Audit) verifyRows() (rows int64, err error) {
+	own := &ownRows{Audit: a, heads: make(map[ShardID]LSN), firstDue: NoTimer}
+	foreign := make(map[MachineID]int)
+	lower, _ := Bounds(a.x.shard)
+	upper := append(bytes.Clone(lower), bytes.Repeat([]byte{0xff}, rowKeySize)...)
+	err = a.scan(lower, upper, func(k, value []byte) error {
+		rows++
+		switch id, short := machineOf(k); {
+		case short:
+			a.Reportf("row %x is too short", k)
+		case id == machineEngine:
+			own.row(k[rowKeySize:], value)
+		case a.x.machine(id) == nil:
+			foreign[id]++
+		}
+		return nil
+	})
+	if err != nil {
+		return rows, fmt.Errorf("shard %d: %w", a.x.shard, err)
+	}
+	for id := range MachineID(maxMachines) {
+		if foreign[id] > 0 {
+			a.Reportf("%d rows of machine %d, which this program does not know", foreign[id], id)
+			delete(foreign, id)
+		}
+	}
+	for id, n := range foreign {
+		a.Reportf("%d rows of machine %d, which can not be", n, id)
+	}
+	own.end(rows)
+	return rows, nil
+}
+
+func machineOf(k []byte) (id MachineID, short bool) {
+	if len(k) <= rowKeySize {
+		return 0, true
+	}
+	return MachineID(k[rowKeySize-1]), false
+}
+
+// ownRows checks the engine's own rows. They come in the order of their kinds: namespaces before what names them.
+type ownRows struct {
+	*Audit
+	applied  bool
+	names    map[string]uint32
+	heads    map[ShardID]LSN // first message for each target
+	last     ShardID         // target of the last message
+	index    uint64          // raft index of the last message
+	firstDue int64
+}
+
+func (o *ownRows) row(k, value []byte) {
+	switch {
+	case k[0] == 'a' && len(k) == 1:
+		o.applied = true // decoded before all others
+	case k[0] == 'n' && len(k) == 5:
+		o.namespace(binary.BigEndian.Uint32(k[1:]), value)
+	case k[0] == 'o' && len(k) == 11:
+		o.message(ShardID(binary.BigEndian.Uint16(k[1:])), outboxNumber(k), value)
+	case k[0] == 's' && len(k) == 3:
+		o.seen(ShardID(binary.BigEndian.Uint16(k[1:])), value)
+	case k[0] == 't' && len(k) >= 14:
+		o.timer(k, value)
+	default:
+		o.Reportf("row %x is of no known kind", k)
+	}
+}
+
+func (o *ownRows) namespace(id uint32, value []byte) {
+	if id >= MaxNamespaces {
+		o.Reportf("namespace %d: numbers end at %d", id, MaxNamespaces-1)
+		return
+	}
+	if missing := int(id) - len(o.namespaces); missing > 0 {
+		o.Reportf("%d namespaces before number %d have no row", missing, id)
+		o.namespaces = append(o.namespaces, make([]*namespace, missing)...)
+	}
+	ns, err := decodeNamespace(value)
+	o.namespaces = append(o.namespaces, ns)
+	if err != nil {
+		o.Reportf("namespace %d: %v", id, err)
+		return
+	}
+	ns.id = id
+	if err := CheckName("namespace", ns.name); err != nil {
+		o.Reportf("namespace %d: %v", id, err)
+	}
+	if home := HomeShard(ns.name, o.x.shards); !ns.spread && home != o.x.shard {
+		o.Reportf("namespace %d, %q, belongs to shard %d", id, ns.name, home)
+	}
+	if ns.createdAt > o.Applied.Stamp {
+		o.Reportf("namespace %d, %q, was created at %d, after all there is, which ends at %d", id, ns.name, ns.createdAt, o.Applied.Stamp)
+	}
+	for c, n := range ns.counts {
+		if n < 0 {
+			o.Reportf("namespace %d, %q: counter %d is %d", id, ns.name, c, n)
+		}
+	}
+	o.compare(ns)
+}
+
+// compare compares a namespace's row with what the executor has in memory.
+func (o *ownRows) compare(ns *namespace) {
+	if o.names == nil {
+		o.names = make(map[string]uint32)
+	}
+	if other, twice := o.names[ns.name]; twice {
+		o.Reportf("namespaces %d and %d are both %q", other, ns.id, ns.name)
+	}
+	o.names[ns.name] = ns.id
+	known := o.x.dir.get(ns.id)
+	if known == nil || known.name != ns.name || known.spread != ns.spread || known.createdAt != ns.createdAt || known.counts != ns.counts {
+		o.Reportf("namespace %d, %q: memory differs from the row", ns.id, ns.name)
+	}
+}
+
+func (o *ownRows) message(target ShardID, number LSN, value []byte) {
+	r := codec.NewReader(value)
+	index := r.Uvarint()
+	cmd, err := DecodeCommand(r.Rest())
+	if err == nil {
+		err = o.x.Check(cmd)
+	}
+	first := o.heads[target] == 0
+	if first {
+		o.heads[target] = number
+	}
+	switch {
+	case err != nil:
+		o.Reportf("message %d for shard %d: %v", number, target, err)
+	case int(target) >= o.x.shards:
+		o.Reportf("message %d for shard %d: there are %d shards", number, target, o.x.shards)
+	case !cmd.Spread && HomeShard(cmd.Namespace, o.x.shards) != target:
+		o.Reportf("message %d for shard %d: its namespace %q is in shard %d", number, target, cmd.Namespace, HomeShard(cmd.Namespace, o.x.shards))
+	case number == 0 || number > o.Applied.LSN:
+		o.Reportf("message %d for shard %d: the shard's last LSN is %d", number, target, o.Applied.LSN)
+	case index == 0 || index > o.Applied.Index:
+		o.Reportf("message %d for shard %d: was sent by entry %d, the last one is %d", number, target, index, o.Applied.Index)
+	case !first && o.last == target && index < o.index:
+		o.Reportf("message %d for shard %d: was sent by entry %d, the one before by entry %d", number, target, index, o.index)
+	}
+	o.last, o.index = target, index
+}
+
+func (o *ownRows) seen(sender ShardID, value []byte) {
+	r := codec.NewReader(value)
+	r.Uvarint()
+	if err := r.Done(); err != nil {
+		o.Reportf("mark of messages seen of shard %d: %v", sender, err)
+	}
+	if int(sender) >= o.x.shards {
+		o.Reportf("mark of messages seen of shard %d: there are %d shards", sender, o.x.shards)
+	}
+}
+
+func (o *ownRows) timer(k, value []byte) {
+	t, err := parseTimer(k)
+	switch {
+	case err != nil:
+		o.Reportf("%v", err)
+	case o.x.machine(t.machine) == nil:
+		o.Reportf("timer %x of machine %d, which this program does not know", k, t.machine)
+	case int(t.ns) >= len(o.namespaces):
+		o.Reportf("timer %x of namespace %d, of which there are %d", k, t.ns, len(o.namespaces))
+	case len(value) > 0:
+		o.Reportf("timer %x holds %d bytes", k, len(value))
+	}
+	o.firstDue = min(o.firstDue, t.due)
+}
+
+// end compares the indexes in memory with the rows.
+func (o *ownRows) end(rows int64) {
+	if !o.applied && rows > 0 {
+		o.Reportf("no row says how far the state has come")
+	}
+	if memory := len(o.x.dir.byID); memory != len(o.namespaces) {
+		o.Reportf("%d namespaces have rows, memory has %d", len(o.namespaces), memory)
+	}
+	if next := o.x.timers.next; next > o.firstDue || o.x.NextDue() != next {
+		o.Reportf("the first timer is due at %d, memory waits until %d, and its leader until %d", o.firstDue, next, o.x.NextDue())
+	}
+	for target := range ShardID(o.x.shards) {
+		if head, ok := o.heads[target]; ok && (o.x.outbox.heads[target] == 0 || o.x.outbox.heads[target] > head) {
+			o.Reportf("the first message for shard %d is %d, memory begins at %d", target, head, o.x.outbox.heads[target])
+		}
+	}
+}
+
+// VerifyPairs reports where one shard has seen messages of another that this one has not sent. It takes all shards of a node whose
+// state is complete, in order.
+func VerifyPairs(all []*Executor, report func(problem string)) error {
+	for _, receiver := range all {
+		for _, sender := range all {
+			row, ok, err := getRow(receiver.db, seenRow(receiver.rowKey(nil, machineEngine), sender.shard))
+			if err != nil {
+				return err
+			}
+			r := codec.NewReader(row)
+			if seen := LSN(r.Uvarint()); ok && r.Err() == nil && seen > sender.applied.LSN {
+				report(fmt.Sprintf("shard %d: has seen message %d of shard %d, whose last LSN is %d", receiver.shard, seen, sender.shard, sender.applied.LSN))
+			}
+		}
+	}
+	return nil
+}

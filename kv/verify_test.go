@@ -1,0 +1,222 @@
+package kv_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/kv"
+)
+
+// newFilledRig has keys of every kind: of one version and of more than the history keeps, that expire, were deleted, have
+// expired and were forgotten, in two namespaces, of which "n" is number 0.
+func newFilledRig(t *testing.T) *rig {
+	t.Helper()
+	r := newRig(t, 1)
+	s, other, ctx := r.store("n"), r.store("other"), t.Context()
+	must(s.Put(ctx, "forgotten", []byte("x")))
+	must(s.Delete(ctx, "forgotten"))
+	r.advance(kv.TombstoneMillis)
+	r.fire()
+	for i := range kv.MaxVersions + 10 {
+		must(s.Put(ctx, "many", fmt.Append(nil, i)))
+	}
+	must(s.Put(ctx, "one", []byte("1")))
+	must(s.Put(ctx, "ttl", []byte("short"), kv.TTL(time.Hour)))
+	must(s.Put(ctx, "ended", []byte("short"), kv.TTL(time.Minute)))
+	must(s.Put(ctx, "gone", []byte("x")))
+	must(s.Delete(ctx, "gone"))
+	must(s.Put(ctx, "back", []byte("x")))
+	must(s.Delete(ctx, "back"))
+	must(s.Put(ctx, "back\x00again", []byte("y")))
+	must(s.Put(ctx, "back", []byte("y")))
+	must(other.Incr(ctx, "n", 5))
+	r.advance(time.Minute.Milliseconds())
+	r.fire()
+	problems(t, r.execs[0], func(p string) { t.Errorf("before anything is changed: %s", p) })
+	return r
+}
+
+// tamperer changes rows behind the machine's back.
+type tamperer struct {
+	t  *testing.T
+	db *pebble.DB
+}
+
+const (
+	engineRow = "\x00\x00\x00"
+	kvRow     = "\x00\x00\x01"
+	inN       = "\x00\x00\x00\x00" // namespace 0
+)
+
+func (w tamperer) set(row string, value []byte) {
+	w.t.Helper()
+	if err := w.db.Set([]byte(row), value, pebble.NoSync); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w tamperer) delete(row string) {
+	w.t.Helper()
+	w.get(row)
+	if err := w.db.Delete([]byte(row), pebble.NoSync); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// get returns a row, which has to be there.
+func (w tamperer) get(row string) []byte {
+	w.t.Helper()
+	value, closer, err := w.db.Get([]byte(row))
+	if err != nil {
+		w.t.Fatalf("row %q: %v", row, err)
+	}
+	defer closer.Close()
+	return bytes.Clone(value)
+}
+
+func current(k string) string { return kvRow + "c" + inN + k }
+
+func history(k string, version uint64) string {
+	return kvRow + "h" + inN + string(key.AppendUint64(key.AppendString(nil, []byte(k)), ^version))
+}
+
+func (w tamperer) dead(k string) string {
+	return kvRow + "d" + inN + string(key.AppendUint64(nil, w.version(current(k)).Revision))
+}
+
+func (w tamperer) expiryTimer(k string) string {
+	due := key.AppendInt64(nil, w.version(current(k)).ExpiresAt)
+	return engineRow + "t" + string(due) + "\x01" + inN + "e" + k
+}
+
+func (w tamperer) version(row string) kv.Row {
+	w.t.Helper()
+	v, err := kv.DecodeRow(w.get(row))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return v
+}
+
+func (w tamperer) change(row string, f func(*kv.Row)) {
+	w.t.Helper()
+	v := w.version(row)
+	f(&v)
+	w.set(row, v.Encode())
+}
+
+// timer returns the one timer row whose key ends so.
+func (w tamperer) timer(end string) string {
+	w.t.Helper()
+	for _, r := range rows(w.t, w.db, 0) {
+		if r.machine == 0 && r.key[0] == 't' && strings.HasSuffix(string(r.key), end) {
+			return engineRow + string(r.key)
+		}
+	}
+	w.t.Fatalf("no timer ends with %q", end)
+	return ""
+}
+
+func TestVerifyReports(t *testing.T) {
+	counter := func(w tamperer, from, to string) {
+		row := engineRow + "n" + inN
+		changed := bytes.Replace(w.get(row), []byte(from), []byte(to), 1)
+		if bytes.Equal(changed, w.get(row)) {
+			w.t.Fatalf("namespace row %x lacks %x", changed, from)
+		}
+		w.set(row, changed)
+	}
+	for name, c := range map[string]struct {
+		tamper func(tamperer)
+		want   string
+	}{
+		"lost key":                {func(w tamperer) { w.delete(current("one")) }, `namespace "n": its row counts 5 keys, there are 4`},
+		"key of nobody":           {func(w tamperer) { w.set(current("two"), w.get(current("one"))) }, `revision`},
+		"lost value":              {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Value = nil }) }, "bytes, there are"},
+		"key counter":             {func(w tamperer) { counter(w, "\x0a\x44", "\x0c\x44") }, `its row counts 6 keys, there are 5`},
+		"byte counter":            {func(w tamperer) { counter(w, "\x0a\x44", "\x0a\x46") }, `its row counts 35 bytes, there are 34`},
+		"no row but garbage":      {func(w tamperer) { w.set(current("one"), []byte("garbage")) }, `key "one": kv row`},
+		"cut row":                 {func(w tamperer) { w.set(current("one"), w.get(current("one"))[:4]) }, `key "one": kv row`},
+		"flags":                   {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Flags = 8 }) }, "has flags 0x8"},
+		"tombstone with a value":  {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Flags = 1 }) }, "has flags 0x1 and 1 bytes"},
+		"expired without a grave": {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Flags = 4 }) }, "has flags 0x4"},
+		"version 0":               {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Version = 0 }) }, "has version 0"},
+		"revision ahead":          {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Revision = 1 << 40 }) }, "has revision 1099511627776, the shard's last LSN is"},
+		"revision twice": {func(w tamperer) {
+			w.change(current("one"), func(v *kv.Row) { v.Revision = w.version(current("many")).Revision })
+		}, "is that of two versions"},
+		"term ahead":          {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Term = 9 }) }, "is of term 9"},
+		"time ahead":          {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.UpdatedAt = 1 << 60 }) }, "after all there is"},
+		"predecessor":         {func(w tamperer) { w.change(current("one"), func(v *kv.Row) { v.Previous = 3 }) }, "follows revision 3"},
+		"gap in history":      {func(w tamperer) { w.delete(history("many", 50)) }, "version 49 comes before version 51"},
+		"history too short":   {func(w tamperer) { w.delete(history("many", 11)) }, "version 12 is the oldest of its history, which has to reach back to 11"},
+		"history too long":    {func(w tamperer) { w.set(history("many", 10), w.get(history("many", 11))) }, "the row of version 10 holds version 11"},
+		"history lost":        {func(w tamperer) { w.delete(history("gone", 1)) }, `key "gone": version 2 is the oldest`},
+		"history mixed up":    {func(w tamperer) { w.set(history("many", 50), w.get(history("many", 49))) }, "the row of version 50 holds version 49"},
+		"history rewritten":   {func(w tamperer) { w.change(history("many", 50), func(v *kv.Row) { v.Revision += 100 }) }, "but the next one follows revision"},
+		"history garbage":     {func(w tamperer) { w.set(history("many", 50), []byte{7}) }, "version 50: kv row"},
+		"history of nobody":   {func(w tamperer) { w.set(history("nobody", 1), w.get(history("many", 50))) }, "is an earlier version of no key"},
+		"history of the last": {func(w tamperer) { w.set(history("zzz", 1), w.get(history("many", 50))) }, "is an earlier version of no key"},
+		"version beyond the limit": {func(w tamperer) {
+			v := w.version(history("many", 11))
+			v.Version, v.Revision, v.Previous = 10, v.Previous, v.Previous-1
+			w.set(history("many", 10), v.Encode())
+		}, "still has version 10"},
+		"expiry without a timer": {func(w tamperer) { w.delete(w.expiryTimer("ttl")) }, `key "ttl": expires at`},
+		"expiry changed":         {func(w tamperer) { w.change(current("ttl"), func(v *kv.Row) { v.ExpiresAt++ }) }, "but has no timer"},
+		"timer without expiry":   {func(w tamperer) { w.set(w.expiryTimer("ttl")+"x", nil) }, `key "ttlx": has a timer to expire at`},
+		"timer of no meaning":    {func(w tamperer) { w.set(engineRow+"t\xff\xff\xff\xff\xff\xff\xff\xff\x01"+inN+"z", nil) }, `token "z"`},
+		"tombstone not queued":   {func(w tamperer) { w.delete(w.dead("gone")) }, "is not queued to be forgotten"},
+		"tombstone queued twice": {func(w tamperer) {
+			w.set(kvRow+"d"+inN+"\x00\x00\x00\x00\x00\x00\x00\x63", w.get(w.dead("gone")))
+		}, "is queued to be forgotten as deleted at revision 99"},
+		"living key queued": {func(w tamperer) {
+			w.set(kvRow+"d"+inN+string(key.AppendUint64(nil, w.version(current("one")).Revision)), []byte("\x00one"))
+		}, `key "one": is queued to be forgotten`},
+		"no timer to forget":     {func(w tamperer) { w.delete(w.timer("\x01" + inN + "f")) }, "0 timers will forget its 2 deleted keys"},
+		"no mark of that timer":  {func(w tamperer) { w.delete(kvRow + "q" + inN) }, "its mark of one is there: false"},
+		"mark with a value":      {func(w tamperer) { w.set(kvRow+"q"+inN, []byte("x")) }, "is no mark of a timer"},
+		"forgotten out of order": {func(w tamperer) { w.set(kvRow+"w"+inN, binary.AppendUvarint(nil, 95)) }, "was left when those up to 95 were forgotten"},
+		"forgotten ahead":        {func(w tamperer) { w.set(kvRow+"w"+inN, binary.AppendUvarint(nil, 1<<40)) }, "tombstones up to revision 1099511627776"},
+		"forgotten garbage":      {func(w tamperer) { w.set(kvRow+"w"+inN, []byte{0x80}) }, "is no mark of what was forgotten"},
+		"unknown kind":           {func(w tamperer) { w.set(kvRow+"e"+inN+"x", nil) }, "is of no known kind"},
+		"unknown kind at last":   {func(w tamperer) { w.set(kvRow+"\xff\xff\xff", nil) }, "is of no known kind"},
+		"unknown namespace":      {func(w tamperer) { w.set(kvRow+"c\x00\x00\x00\x09k", w.get(current("one"))) }, `namespace 9, key "k": the shard has 2 namespaces`},
+		"empty key":              {func(w tamperer) { w.set(current(""), w.get(current("one"))) }, "has no key"},
+		"long key":               {func(w tamperer) { w.set(current(strings.Repeat("k", 4097)), w.get(current("one"))) }, "one that is too long"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newFilledRig(t)
+			c.tamper(tamperer{t, r.db})
+			var found []string
+			problems(t, r.execs[0], func(p string) { found = append(found, p) })
+			if !strings.Contains(strings.Join(found, "\n"), c.want) {
+				t.Errorf("Verify reports\n%s\nwant %q", strings.Join(found, "\n"), c.want)
+			}
+		})
+	}
+}
+
+// TestVerifyFarApart has revisions that do not fit into one window of the search for those used twice.
+func TestVerifyFarApart(t *testing.T) {
+	r := newFilledRig(t)
+	r.entry(0, engine.Skip(3<<30))
+	must(r.store("n").Put(t.Context(), "far", []byte("1")))
+	must(r.store("n").Put(t.Context(), "further", []byte("2")))
+	problems(t, r.execs[0], func(p string) { t.Errorf("before anything is changed: %s", p) })
+	w := tamperer{t, r.db}
+	w.change(current("further"), func(v *kv.Row) { v.Revision = w.version(current("far")).Revision })
+	var found []string
+	problems(t, r.execs[0], func(p string) { found = append(found, p) })
+	if want := "shard 0: kv: revision 3221225473 is that of two versions"; len(found) != 1 || found[0] != want {
+		t.Errorf("Verify reports %q, want %q", found, want)
+	}
+}
