@@ -189,8 +189,9 @@ func (n *node) file(what string, step func() error) {
 	}
 }
 
-func (n *node) writeLog() { n.file("write log", n.host.WriteLog) }
-func (n *node) syncLog()  { n.file("sync log", n.host.SyncLog) }
+func (n *node) writeLog()   { n.file("write log", n.host.WriteLog) }
+func (n *node) syncLog()    { n.file("sync log", n.host.SyncLog) }
+func (n *node) prepareLog() { n.file("prepare log", n.host.PrepareLog) }
 func (n *node) flush() {
 	n.sim.trace.add(n.sim.now, "flush", n.id)
 	n.file("flush", n.host.Flush)

@@ -144,6 +144,8 @@ func (s *sim) act() {
 		n.compact()
 	case s.rng.IntN(s.plan.syncEvery) == 0:
 		n.syncLog()
+	case s.rng.IntN(40) == 0:
+		n.prepareLog()
 	case r < 25:
 		n.step(id, 0)
 	case r < 43 && n.lagging <= s.now:
