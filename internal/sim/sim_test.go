@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/cryptotest"
 	"time"
@@ -113,8 +115,26 @@ func (u suite) simulate(t *testing.T, seed uint64) report {
 	if *commandsFlag != 0 {
 		commands = *commandsFlag
 	}
-	return run(seed, newPlan(rng, u.sizes[rng.IntN(len(u.sizes))], commands), rng)
+	return run(newPlan(rng, u.sizes[rng.IntN(len(u.sizes))], commands), rng)
 }
 
-// kept returns the seeds in testdata/seeds: each failed once.
-func (u suite) kept(t *testing.T) []uint64 { return nil }
+// kept returns the seeds in testdata/seeds: each has failed once.
+func (u suite) kept(t *testing.T) (seeds []uint64) {
+	path := filepath.Join("testdata", "seeds", u.test)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(string(text), "\n") {
+		number, _, _ := strings.Cut(line, "#")
+		if number = strings.TrimSpace(number); number == "" {
+			continue
+		}
+		seed, err := strconv.ParseUint(number, 10, 64)
+		if err != nil {
+			t.Fatalf("%s:%d: %v", path, i+1, err)
+		}
+		seeds = append(seeds, seed)
+	}
+	return seeds
+}

@@ -276,6 +276,11 @@ func (v *verdict) final() {
 		if err := v.identical(engine.ShardID(id)); err != nil {
 			s.failf("%w", err)
 		}
+		for _, n := range s.nodes {
+			if err := n.host.Verify(engine.ShardID(id)); err != nil {
+				s.failf("node %d: %w", n.id, err)
+			}
+		}
 	}
 	if v.lossy {
 		return // what is lost, and only that, has been looked at after each power failure

@@ -44,22 +44,33 @@ type report struct {
 
 // run carries a plan out. All randomness comes from the seed, and that of raft from crypto/rand, which the caller has to have
 // made a function of the seed, too.
-func run(seed uint64, p plan, rng *rand.Rand) (r report) {
+func run(p plan, rng *rand.Rand) report {
+	s := newSim(p, rng)
+	return s.complete(s.work)
+}
+
+func newSim(p plan, rng *rand.Rand) *sim {
 	s := &sim{plan: p, rng: rng, trace: newTrace(), counts: make(map[string]int)}
 	s.net = network{cut: make(map[[2]uint64]time.Duration), quiet: make(map[[2]uint64]time.Duration)}
 	s.verdict = newVerdict(s)
+	return s
+}
+
+// complete does what comes before the work, the work, and what comes after it.
+func (s *sim) complete(work func()) (r report) {
 	defer func() {
 		if v := recover(); v != nil {
 			s.failf("panic: %v\n%s", v, debug.Stack())
 		}
 		s.close()
-		r = report{plan: p, hash: s.trace.hash(), steps: s.trace.steps, counts: s.counts, err: s.err}
+		r = report{plan: s.plan, hash: s.trace.hash(), steps: s.trace.steps, counts: s.counts, err: s.err}
 		if s.err != nil {
 			r.tail = s.trace.tail()
 		}
 	}()
 	s.setUp()
-	s.work()
+	s.populate()
+	work()
 	s.heal()
 	if s.err == nil {
 		s.verdict.final()
@@ -118,7 +129,6 @@ func (s *sim) setUp() {
 
 // work lets clients and faults loose until enough commands have been issued.
 func (s *sim) work() {
-	s.populate()
 	for s.err == nil && s.issued < s.plan.commands {
 		for len(s.plan.happenings) > 0 && s.plan.happenings[0].command <= s.issued {
 			s.happen(s.plan.happenings[0].fault)
