@@ -3,6 +3,8 @@ package engine
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
 )
 
 // Kinds of the engine's own commands.
@@ -265,6 +268,9 @@ func (x *Executor) endLookups() error {
 // endEntry writes the rows that sum up the entry. They are rewritten in the overlay by the next entry of the batch.
 func (x *Executor) endEntry() {
 	x.over.undo = x.over.undo[:0]
+	if plant.On(plant.MapOrder) {
+		x.dir.dirty = slices.Collect(maps.Values(maps.Collect(slices.All(x.dir.dirty))))
+	}
 	for _, ns := range x.dir.dirty {
 		ns.dirty = false
 		x.tx.setRow(namespaceRow(x.tx.rowKey(machineEngine), ns.id), ns.encode(nil))
@@ -272,7 +278,9 @@ func (x *Executor) endEntry() {
 	x.dir.dirty = x.dir.dirty[:0]
 	x.hashWrites()
 	x.applied.Hash = x.digest.Sum64()
-	x.tx.setRow(appliedRow(x.tx.rowKey(machineEngine)), x.applied.encode(nil))
+	if !plant.On(plant.AppliedLate) || x.applied.Index%8 == 0 {
+		x.tx.setRow(appliedRow(x.tx.rowKey(machineEngine)), x.applied.encode(nil))
+	}
 	x.over.undo = x.over.undo[:0]
 }
 

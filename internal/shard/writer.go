@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/ual"
 )
 
@@ -142,7 +143,7 @@ func (w *logWriter) roundLocked() error {
 	w.batch, w.pending = w.pending, w.batch[:0]
 	w.mu.Unlock()
 	mustSync, err := w.write()
-	if err == nil && mustSync {
+	if err == nil && mustSync && !plant.On(plant.AckBeforeSync) {
 		err = w.sync()
 	}
 	if err != nil {
@@ -169,6 +170,9 @@ func (w *logWriter) write() (mustSync bool, err error) {
 	for _, a := range w.batch {
 		if a.update != nil {
 			w.updates = append(w.updates, *a.update)
+			if plant.On(plant.VoteUnsynced) && len(a.update.Entries) == 0 {
+				continue
+			}
 			mustSync = mustSync || a.mustSync || w.durability == Sync
 		}
 	}

@@ -127,9 +127,18 @@ func (s *sim) setUp() {
 	s.healed = false
 }
 
+// stuckTime is longer than any fault takes together with what clients wait for an answer.
+const stuckTime = time.Minute
+
 // work lets clients and faults loose until enough commands have been issued.
 func (s *sim) work() {
+	issued, at := 0, s.now
 	for s.err == nil && s.issued < s.plan.commands {
+		if issued != s.issued {
+			issued, at = s.issued, s.now
+		} else if s.now > at+stuckTime {
+			s.failf("no client could go on for %v", stuckTime)
+		}
 		for len(s.plan.happenings) > 0 && s.plan.happenings[0].command <= s.issued {
 			s.happen(s.plan.happenings[0].fault)
 			s.plan.happenings = s.plan.happenings[1:]
