@@ -64,6 +64,7 @@ func (s *sim) send(m *message) {
 		s.drop(m)
 		return
 	}
+	s.verdict.sent(m)
 	m.due = s.now
 	if s.faulty(delay) && s.rng.IntN(20) == 0 {
 		m.due += time.Duration(s.rng.Int64N(int64(400 * time.Millisecond)))

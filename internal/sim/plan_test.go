@@ -56,14 +56,15 @@ type plan struct {
 	commands int // that clients issue before everything heals
 	faults   [numFaults]bool
 
-	shards       int
-	durability   shard.Durability
-	segmentBytes int64
-	keepEntries  uint64
-	maxLogBytes  int64
-	flushEvery   int // steps of the world, on average, as are the next two
-	compactEvery int
-	syncEvery    int // of an async log
+	shards        int
+	durability    shard.Durability
+	segmentBytes  int64
+	keepEntries   uint64
+	maxLogBytes   int64
+	flushEvery    int // steps of the world, on average, as are the next three
+	truncateEvery int // beside the one behind every flush
+	compactEvery  int
+	syncEvery     int // of an async log
 
 	clients    int
 	keys       int
@@ -85,10 +86,10 @@ func newPlan(rng *rand.Rand, nodes, commands int) plan {
 	p := plan{
 		nodes: nodes, commands: commands, shards: 1 + rng.IntN(3),
 		segmentBytes: 1 << (9 + rng.IntN(9)), keepEntries: uint64(1 + rng.IntN(8)*rng.IntN(8)), maxLogBytes: 1 << (12 + rng.IntN(14)),
-		flushEvery: 300 << rng.IntN(5), compactEvery: 5000 << rng.IntN(4), syncEvery: 20 << rng.IntN(5),
+		flushEvery: 300 << rng.IntN(5), truncateEvery: 300 << rng.IntN(5), compactEvery: 5000 << rng.IntN(4), syncEvery: 20 << rng.IntN(9),
 		clients: 3 + rng.IntN(6), keys: 2 + rng.IntN(8), lossPct: 1 + rng.IntN(8), repeatPct: 1 + rng.IntN(8),
 		pace:  time.Duration(50+rng.IntN(350)) * time.Microsecond,
-		think: time.Duration(1+rng.IntN(20)) * time.Millisecond,
+		think: 200 * time.Microsecond << rng.IntN(7),
 	}
 	if nodes == 1 && rng.IntN(2) == 0 {
 		p.durability = shard.Async

@@ -31,7 +31,7 @@ var planted = []struct {
 	{plant.ForgetMore, &oneNode},
 	{plant.LoseOutbox, &oneNode},
 	{plant.LoseTimers, &oneNode},
-	{plant.MapOrder, &oneNode},
+	{plant.MapOrder, &cluster},
 	{plant.AppliedLate, &oneNode},
 	{plant.HalfTxn, &oneNode},
 	{plant.CountRefused, &oneNode},

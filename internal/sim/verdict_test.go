@@ -11,6 +11,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/floedb/floe/internal/check"
 	"github.com/floedb/floe/internal/engine"
@@ -35,8 +36,9 @@ type verdict struct {
 
 	ledgers []ledger // by shard
 	seen    map[uint64][]uint64
-	durable []uint64 // by shard: the index up to which the log has to survive
-	lossy   bool     // acknowledged writes may have been lost
+	terms   map[[2]uint64]uint64 // node and shard -> what the others have its word for
+	durable []uint64             // by shard: the index up to which the log has to survive
+	lossy   bool                 // acknowledged writes may have been lost
 	added   int64
 	unknown int64
 }
@@ -50,7 +52,7 @@ type ledger struct {
 func newVerdict(s *sim) *verdict {
 	v := &verdict{
 		sim: s, history: check.NewHistory(), cluster: check.NewCluster(), watch: check.NewWatch(), suffix: check.NewSuffix(), uses: make(map[string]int), names: make(map[string]bool),
-		mortal: make(map[[2]string]bool), seen: make(map[uint64][]uint64), ledgers: make([]ledger, s.plan.shards),
+		mortal: make(map[[2]string]bool), seen: make(map[uint64][]uint64), terms: make(map[[2]uint64]uint64), ledgers: make([]ledger, s.plan.shards),
 	}
 	for id := range v.ledgers {
 		v.ledgers[id] = ledger{entries: make(map[uint64]uint64), credits: make(map[uint64]int64)}
@@ -67,6 +69,21 @@ func (v *verdict) stepped(n *node, id engine.ShardID) {
 	if err := v.cluster.Leader(id, st.Term, n.id); err != nil {
 		v.sim.failf("%w", err)
 	}
+}
+
+// sent looks at a message: with some of them a node gives its word that it knows the term, and whom it has voted for.
+func (v *verdict) sent(m *message) {
+	switch m.raft.GetType() {
+	case raftpb.MsgVoteResp, raftpb.MsgAppResp:
+		if m.raft.GetReject() {
+			return
+		}
+	case raftpb.MsgApp, raftpb.MsgHeartbeat, raftpb.MsgSnap:
+	default:
+		return
+	}
+	of := [2]uint64{m.from, uint64(m.shard)}
+	v.terms[of] = max(v.terms[of], m.raft.GetTerm())
 }
 
 // applied looks at a shard after entries have been applied.
@@ -142,6 +159,9 @@ func (v *verdict) started(n *node) {
 		id := engine.ShardID(id)
 		st := n.host.State(id)
 		v.seen[n.id][id] = st.Applied.Index
+		if told := v.terms[[2]uint64{n.id, uint64(id)}]; st.Term < told {
+			v.sim.failf("node %d: shard %d: it has given its word in term %d, and comes back in term %d", n.id, id, told, st.Term)
+		}
 		if v.lossy {
 			v.lose(id, max(st.Last, st.Applied.Index))
 		}

@@ -159,6 +159,8 @@ func (s *sim) act() {
 	switch r := s.rng.IntN(100); {
 	case s.rng.IntN(s.plan.flushEvery) == 0:
 		n.flush()
+	case s.rng.IntN(s.plan.truncateEvery) == 0:
+		n.truncate()
 	case s.rng.IntN(s.plan.compactEvery) == 0:
 		n.compact()
 	case s.rng.IntN(s.plan.syncEvery) == 0:
