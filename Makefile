@@ -3,8 +3,7 @@
 GO         ?= go
 FUZZTIME   ?= 5s
 LONG       ?= 5m
-BENCH      ?= .
-PACKAGES   ?= ./...
+BENCH      ?=
 STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # All checks of staticcheck but these:
@@ -13,7 +12,7 @@ STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 CHECKS = all,-ST1000,-ST1020,-ST1021,-ST1022,-QF*
 
 .DEFAULT_GOAL = help
-.PHONY: help build check test test-long bench fmt format vet staticcheck mod unit race fuzz
+.PHONY: help build check test test-long bench bench-check bench-baseline profile fmt format vet staticcheck mod unit race fuzz
 
 banner = @printf '\n== %s\n'
 
@@ -38,8 +37,17 @@ test-long: ## randomised suites for LONG (5m) each, races in full; for the night
 	CGO_ENABLED=1 $(GO) test -count=1 -race -timeout 60m ./...
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=$(LONG)
 
-bench: ## all benchmarks, or those of PACKAGES that BENCH matches
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem $(PACKAGES)
+bench: ## floe beside the limits of this machine, in an hour, with the README's table; or the rows that begin with BENCH, without
+	$(GO) run ./internal/bench $(if $(BENCH),-only '$(BENCH)',-write README.md)
+
+bench-check: ## a short bench, fails if floe has become slower than internal/bench/baseline.json
+	$(GO) run ./internal/bench -short -baseline internal/bench/baseline.json -check
+
+bench-baseline: ## measures the baseline of bench-check again
+	$(GO) run ./internal/bench -short -baseline internal/bench/baseline.json
+
+profile: ## CPU, allocs, block and mutex profiles of the main workloads, or of the rows that begin with BENCH, in ./profiles
+	$(GO) run ./internal/bench -profile profiles $(if $(BENCH),-only '$(BENCH)',-short)
 
 fmt: ## format all Go files
 	gofmt -w .

@@ -69,6 +69,11 @@ func newExecutor(t testing.TB, db *pebble.DB, shard, shards int) *engine.Executo
 	if err := x.Restore(); err != nil {
 		t.Fatalf("Restore: %v", err)
 	}
+	t.Cleanup(func() {
+		if err := x.Release(); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+	})
 	return x
 }
 

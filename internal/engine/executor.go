@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -52,8 +53,12 @@ type Executor struct {
 
 	applied Applied
 	over    *overlay
-	points  *pebble.Iterator // of the batch's lookups, made by the first
-	reads   arena            // what the command being applied has read from the database
+	points  *pebble.Iterator // over the committed state, for lookups of this batch; made by the first
+	tables  *pebble.Iterator // over the part of it that has been flushed, for lookups until more is
+	durable uint64           // index that tables has come to
+	flushed atomic.Bool      // tables is out of date
+	fresh   freshRows
+	reads   arena // what the command being applied has read from the database
 	digest  xxhash.Digest
 	tx      Tx
 	entry   Entry
@@ -118,7 +123,7 @@ func (x *Executor) Suspend() { x.rows.suspend() }
 func (x *Executor) Restore() error {
 	x.rows.suspend()
 	defer x.rows.resume()
-	if err := x.endLookups(); err != nil {
+	if err := x.Release(); err != nil {
 		return fmt.Errorf("shard %d: read state: %w", x.shard, err)
 	}
 	x.over.reset()
@@ -127,6 +132,7 @@ func (x *Executor) Restore() error {
 	if x.applied, err = readApplied(x.db, x.shard); err != nil {
 		return err
 	}
+	x.fresh.reset(x.applied.Index)
 	if err := x.restoreNamespaces(); err != nil {
 		return err
 	}
@@ -227,36 +233,74 @@ const rowPrefix = 3
 
 // lookup returns the value of a row of the committed state, valid until the next lookup.
 func (x *Executor) lookup(k []byte) (value []byte, ok bool, err error) {
-	cached := x.caches(k)
-	if cached {
-		if value, ok := x.rows.get(k); ok {
-			return value, true, nil
-		}
+	if !x.caches(k) {
+		return x.seekAll(k)
 	}
-	value, ok, err = x.seek(k)
-	if ok && cached {
+	if value, ok := x.rows.get(k); ok {
+		return value, true, nil
+	}
+	if err := x.openTables(); err != nil {
+		return nil, false, err
+	}
+	if x.fresh.may(hashRow(k), x.durable) {
+		value, ok, err = x.seekAll(k)
+	} else {
+		value, ok, err = seek(x.tables, k)
+	}
+	if ok {
 		x.rows.add(k, value)
 	}
 	return value, ok, err
 }
 
-// seek looks a row up in the database. Its value is valid until the next one. One iterator serves a whole batch: that is cheaper
-// than a Get each, and, unlike Get, it asks the bloom filters of the lowest level too, where most tables are and most keys
-// that are written for the first time would be looked for.
-func (x *Executor) seek(k []byte) (value []byte, ok bool, err error) {
+// seekAll looks a row up in the whole state. One iterator serves a batch: that is cheaper than a Get each.
+func (x *Executor) seekAll(k []byte) (value []byte, ok bool, err error) {
 	if x.points == nil {
 		if x.points, err = x.db.NewIter(&pebble.IterOptions{UseL6Filters: true}); err != nil {
 			return nil, false, err
 		}
 	}
-	if !x.points.SeekPrefixGE(k) {
-		return nil, false, x.points.Error()
+	return seek(x.points, k)
+}
+
+// openTables brings tables up to date. Its bloom filters are asked at the lowest level too, where most rows are.
+func (x *Executor) openTables() (err error) {
+	if x.flushed.Swap(false) {
+		if err := x.closeTables(); err != nil {
+			return err
+		}
 	}
-	value, err = x.points.ValueAndErr()
+	if x.tables != nil {
+		return nil
+	}
+	if x.tables, err = x.db.NewIter(&pebble.IterOptions{OnlyReadGuaranteedDurable: true, UseL6Filters: true}); err != nil {
+		return err
+	}
+	row, ok, err := seek(x.tables, appliedRow(x.rowKey(nil, machineEngine)))
+	if err != nil {
+		return err
+	}
+	var a Applied
+	if ok {
+		if a, err = decodeApplied(row); err != nil {
+			return err
+		}
+	}
+	x.durable = a.Index
+	x.fresh.flushed(a.Index)
+	return nil
+}
+
+func seek(it *pebble.Iterator, k []byte) (value []byte, ok bool, err error) {
+	if !it.SeekPrefixGE(k) {
+		return nil, false, it.Error()
+	}
+	value, err = it.ValueAndErr()
 	return value, err == nil, err
 }
 
-func (x *Executor) endLookups() error {
+// endBatch closes what lookups of a batch have opened.
+func (x *Executor) endBatch() error {
 	if x.points == nil {
 		return nil
 	}
@@ -264,6 +308,22 @@ func (x *Executor) endLookups() error {
 	x.points = nil
 	return err
 }
+
+func (x *Executor) closeTables() error {
+	if x.tables == nil {
+		return nil
+	}
+	err := x.tables.Close()
+	x.tables = nil
+	return err
+}
+
+// Flushed tells that more of the state has been flushed. Any goroutine may call it.
+func (x *Executor) Flushed() { x.flushed.Store(true) }
+
+// Release gives back what the executor holds of the database, which is not kept from removing old tables any more: from time to
+// time, and before the database is closed. Only for the goroutine that applies.
+func (x *Executor) Release() error { return errors.Join(x.endBatch(), x.closeTables()) }
 
 // endEntry writes the rows that sum up the entry. They are rewritten in the overlay by the next entry of the batch.
 func (x *Executor) endEntry() {
@@ -306,7 +366,7 @@ func (x *Executor) Pending() int { return x.over.bytes }
 
 // Commit makes everything applied since the last Commit visible and wakes who waits for it.
 func (x *Executor) Commit() error {
-	if err := x.endLookups(); err != nil {
+	if err := x.endBatch(); err != nil {
 		return fmt.Errorf("shard %d: read state: %w", x.shard, err)
 	}
 	if len(x.over.ops) > 0 {
@@ -314,6 +374,7 @@ func (x *Executor) Commit() error {
 		if err := x.over.writeTo(b); err != nil {
 			return fmt.Errorf("shard %d: write state: %w", x.shard, err)
 		}
+		x.noteFresh()
 		x.changed = x.rows.begin(x.over.ops, x.caches, x.changed[:0])
 		if err := x.db.Apply(b, pebble.NoSync); err != nil {
 			return fmt.Errorf("shard %d: write state: %w", x.shard, err)
@@ -334,6 +395,15 @@ func (x *Executor) Commit() error {
 	}
 	x.wakes = x.wakes[:0]
 	return nil
+}
+
+// noteFresh notes which rows the batch writes.
+func (x *Executor) noteFresh() {
+	for i := range x.over.ops {
+		if k := x.over.ops[i].key; x.caches(k) {
+			x.fresh.add(hashRow(k), x.applied.Index)
+		}
+	}
 }
 
 // observe hands the changes to the machines that want them, before the overlay gives up the memory of their keys.

@@ -44,6 +44,13 @@ func newRig(t *testing.T, shards int) *rig {
 			Shard: engine.ShardID(i), Shards: shards, DB: db, Machines: []engine.Machine{toy.New()},
 		}))
 	}
+	t.Cleanup(func() {
+		for _, x := range r.execs {
+			if err := x.Release(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	r.restart()
 	t.Cleanup(func() {
 		for _, x := range r.execs {

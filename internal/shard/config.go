@@ -41,6 +41,7 @@ const (
 	LargestMaxValue     = 16 << 20
 	defaultCache        = 256 << 20
 	defaultMemoryCache  = 16 << 20
+	defaultMemTable     = 64 << 20
 	rowCachePart        = 4 // the cache for rows is a fourth of the cache, the rest is for blocks of the state
 )
 
@@ -94,7 +95,7 @@ func (c Config) withDefaults() (Config, error) {
 	orDefault(&c.MaxValue, DefaultMaxValue)
 	orDefault(&c.NodeID, 1)
 	orDefault(&c.TickInterval, 100*time.Millisecond)
-	orDefault(&c.MemTableBytes, 64<<20)
+	orDefault(&c.MemTableBytes, defaultMemTable)
 	orDefault(&c.SegmentBytes, 64<<20)
 	orDefault(&c.MaxLogBytes, 512<<20)
 	if c.Dir == "" && c.FS == nil {

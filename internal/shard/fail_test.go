@@ -186,6 +186,13 @@ func (f *failingFile) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
+func (f *failingFile) WriteAt(p []byte, off int64) (int, error) {
+	if err := f.fs.op(); err != nil {
+		return 0, err
+	}
+	return f.File.WriteAt(p, off)
+}
+
 func (f *failingFile) Sync() error {
 	if err := f.fs.op(); err != nil {
 		return err

@@ -30,12 +30,12 @@ func lockDir(fsys vfs.FS, dir string) (io.Closer, error) {
 	if err := makeDir(fsys, dir); err != nil {
 		return nil, fmt.Errorf("create data directory: %w", err)
 	}
-	lock, err := fsys.Lock(fsys.PathJoin(dir, "LOCK"))
+	lock, err := lockFile(fsys, fsys.PathJoin(dir, "LOCK"))
 	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
 		return nil, fmt.Errorf("lock data directory: %w", err)
 	}
 	if err != nil {
-		return nil, engine.Errorf(engine.ErrInUse, "data directory %s is in use by another node: %v", dir, err)
+		return nil, inUse(dir, err)
 	}
 	return lock, nil
 }
@@ -110,12 +110,12 @@ func (f *format) agree(c *Config) error {
 
 // writeFormat creates FORMAT durably and as a whole.
 func writeFormat(fsys vfs.FS, dir string, want format) error {
-	b, err := json.MarshalIndent(want, "", "  ")
+	b, err := want.encode()
 	if err != nil {
 		return err
 	}
 	name := fsys.PathJoin(dir, "FORMAT")
-	if err := writeFile(fsys, name+".tmp", append(b, '\n')); err != nil {
+	if err := writeFile(fsys, name+".tmp", b); err != nil {
 		return fmt.Errorf("write format: %w", err)
 	}
 	if err := fsys.Rename(name+".tmp", name); err != nil {

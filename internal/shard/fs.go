@@ -135,25 +135,34 @@ func (l raftLogger) Fatalf(format string, v ...any)   { panic(fmt.Sprintf(format
 func (l raftLogger) Panic(v ...any)                   { panic(fmt.Sprint(v...)) }
 func (l raftLogger) Panicf(format string, v ...any)   { panic(fmt.Sprintf(format, v...)) }
 
-// openState opens the state database: without WAL, because the log of the shards is one.
-func (h *Host) openState(dir string) (*pebble.DB, error) {
+// StateOptions returns the options that make the state database what it is, so that a bare one of the same kind can be measured
+// beside it. There is no WAL, because the log of the shards is one.
+func (c Config) StateOptions() *pebble.Options {
+	orDefault(&c.CacheBytes, defaultCache)
+	orDefault(&c.MemTableBytes, defaultMemTable)
 	opts := &pebble.Options{
-		FS:                          &watchedFS{h.cfg.FS, h.fail, true},
-		CacheSize:                   h.cfg.CacheBytes - h.cfg.CacheBytes/rowCachePart,
+		CacheSize:                   c.CacheBytes - c.CacheBytes/rowCachePart,
 		DisableWAL:                  true,
 		FormatMajorVersion:          pebble.FormatNewest,
-		MemTableSize:                h.cfg.MemTableBytes,
+		MemTableSize:                c.MemTableBytes,
 		MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold:       2,
 		L0StopWritesThreshold:       1000,
-		DisableAutomaticCompactions: h.cfg.manual,
-		Logger:                      pebbleLogger{h.log, h.fail},
+		DisableAutomaticCompactions: c.manual,
 	}
 	// Most writes look for an earlier version of their key first, and most of them find none.
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
 	opts.Experimental.DisableIngestAsFlushable = func() bool { return true }
+	return opts
+}
+
+// openState opens the state database.
+func (h *Host) openState(dir string) (*pebble.DB, error) {
+	opts := h.cfg.StateOptions()
+	opts.FS = &watchedFS{h.cfg.FS, h.fail, true}
+	opts.Logger = pebbleLogger{h.log, h.fail}
 	opts.EventListener = &pebble.EventListener{
 		FlushEnd:       func(pebble.FlushInfo) { h.signalFlushed() },
 		DataCorruption: func(i pebble.DataCorruptionInfo) { h.fail(fmt.Errorf("state database: %s: %w", i.Path, i.Details)) },

@@ -463,7 +463,7 @@ func (h *Host) close() error {
 	for _, s := range h.shards {
 		s.exports.close()
 	}
-	if err := h.unlessFailed(func() error { return errors.Join(h.db.Flush(), h.db.Close()) }); err != nil {
+	if err := h.unlessFailed(func() error { return errors.Join(h.release(), h.db.Flush(), h.db.Close()) }); err != nil {
 		return fmt.Errorf("close state: %w", err)
 	}
 	return errors.Join(h.ual.Close(), h.lock.Close())
@@ -546,7 +546,7 @@ func (h *Host) releaseAfterFailedOpen() error {
 	}
 	var errs []error
 	if h.db != nil {
-		errs = append(errs, h.unlessFailed(h.db.Close))
+		errs = append(errs, h.unlessFailed(func() error { return errors.Join(h.release(), h.db.Close()) }))
 	}
 	// Not the log's Close: that would mark as clean what could not be opened.
 	return errors.Join(append(errs, h.lock.Close())...)

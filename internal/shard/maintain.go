@@ -28,6 +28,10 @@ func (h *Host) maintain() {
 			}
 		case <-second.C:
 			h.rate.sample(h.calls())
+			if err := h.release(); err != nil {
+				h.fail(err)
+				return
+			}
 			if h.ual.Size() > h.cfg.MaxLogBytes {
 				if _, err := h.db.AsyncFlush(); err != nil {
 					h.fail(fmt.Errorf("flush state: %w", err))
@@ -44,8 +48,24 @@ func (h *Host) maintain() {
 	}
 }
 
+// release lets go of old tables of the state that shards still look rows up in.
+func (h *Host) release() error {
+	for _, s := range h.shards {
+		s.applyRun.Lock()
+		err := s.exec.Release()
+		s.applyRun.Unlock()
+		if err != nil {
+			return fmt.Errorf("shard %d: read state: %w", s.id, err)
+		}
+	}
+	return nil
+}
+
 // signalFlushed is called by Pebble, which must not be called back from there.
 func (h *Host) signalFlushed() {
+	for _, s := range h.shards {
+		s.exec.Flushed()
+	}
 	select {
 	case h.flushed <- struct{}{}:
 	default:

@@ -200,7 +200,7 @@ func (s *Stepper) Crash() error {
 	for _, sh := range s.host.shards {
 		sh.exports.close()
 	}
-	if err := s.host.db.Close(); err != nil {
+	if err := errors.Join(s.host.release(), s.host.db.Close()); err != nil {
 		return fmt.Errorf("close state: %w", err)
 	}
 	return s.host.lock.Close()

@@ -79,75 +79,90 @@ func BenchmarkFiles(b *testing.B) {
 }
 
 func benchmarkFiles(b *testing.B, size int) {
-	bare, err := vfs.Default.Create(b.TempDir()+"/bare", writeCategory)
-	must(b, "Create", err)
-	defer bare.Close()
-	buf := make([]byte, recordSize(size))
-	names := []string{"bare", "growing", "ahead", "prepared", "recycled"}
-	rounds := []func(){func() {
-		_, err := bare.Write(buf)
-		must(b, "Write", err)
-		must(b, "SyncData", bare.SyncData())
-	}}
-	var between []func()
-	for _, files := range names[1:] {
-		o := Options{FS: vfs.Default, Dir: b.TempDir(), SegmentSize: 64 << 20, CacheBytes: -1}
-		if files == "growing" {
-			o.Spares = -1
-		}
-		if files == "prepared" || files == "recycled" {
-			o.SegmentSize = 8 << 20
-		}
-		l := mustOpen(b, o)
-		next, data := uint64(0), strings.Repeat("x", size)
-		round := func() {
-			next++
-			must(b, "Write", l.Write([]Update{{Shard: 1, Entries: []*raftpb.Entry{entry(next, 1, data)}}}))
-			must(b, "Sync", l.Sync())
-		}
-		if files == "prepared" || files == "recycled" {
-			for l.Size() < 17<<20 {
-				next++
-				must(b, "Write", l.Write([]Update{{Shard: 1, Entries: []*raftpb.Entry{entry(next, 1, strings.Repeat("x", 1<<20))}}}))
-				must(b, "Prepare", l.Prepare(b.Context()))
-			}
-		}
-		rounds = append(rounds, round)
-		switch files {
-		case "prepared":
-			between = append(between, func() { must(b, "Prepare", l.Prepare(b.Context())) })
-		case "recycled":
-			between = append(between, func() {
-				if l.Size() > 9<<20 {
-					must(b, "Truncate", l.Truncate(map[uint16]uint64{1: next}))
-				}
-			})
-		}
+	kinds := []struct {
+		name string
+		open func(b *testing.B, size int) (round, between func())
+	}{
+		{"bare", bareRounds}, {"growing", growingRounds}, {"ahead", aheadRounds}, {"prepared", preparedRounds}, {"recycled", recycledRounds},
 	}
-	times := make([][]time.Duration, len(rounds))
+	rounds, between := make([]func(), len(kinds)), make([]func(), len(kinds))
+	for i, k := range kinds {
+		rounds[i], between[i] = k.open(b, size)
+	}
+	times := make([][]float64, len(kinds))
 	for b.Loop() {
 		for i, round := range rounds {
 			start := time.Now()
 			round()
-			times[i] = append(times[i], time.Since(start))
-		}
-		for _, f := range between {
-			f()
+			times[i] = append(times[i], float64(time.Since(start).Nanoseconds())/1000)
+			between[i]()
 		}
 	}
 	b.ReportMetric(0, "ns/op")
-	medians := make([]float64, len(rounds))
-	for i, name := range names {
+	median := func(i int) float64 {
 		slices.Sort(times[i])
-		medians[i] = float64(times[i][len(times[i])/2].Nanoseconds()) / 1000
-		mean := 0.0
-		for _, d := range times[i] {
-			mean += float64(d.Nanoseconds()) / 1000
-		}
-		b.ReportMetric(mean/float64(len(times[i])), name+"-mean")
-		b.ReportMetric(medians[i], name+"-us")
+		return times[i][len(times[i])/2]
 	}
-	b.ReportMetric(medians[4]/medians[0], "recycled/bare")
+	for i, k := range kinds {
+		b.ReportMetric(median(i), k.name+"-us")
+		if i > 1 {
+			b.ReportMetric(median(i)/median(0), k.name+"/bare")
+		}
+	}
+}
+
+func bareRounds(b *testing.B, size int) (round, between func()) {
+	f, err := vfs.Default.Create(b.TempDir()+"/bare", writeCategory)
+	must(b, "Create", err)
+	b.Cleanup(func() { _ = f.Close() })
+	buf := make([]byte, recordSize(size))
+	return func() {
+		_, err := f.Write(buf)
+		must(b, "Write", err)
+		must(b, "SyncData", f.SyncData())
+	}, func() {}
+}
+
+func growingRounds(b *testing.B, size int) (round, between func()) {
+	l := mustOpen(b, Options{FS: vfs.Default, Dir: b.TempDir(), CacheBytes: -1, Spares: -1})
+	return logRound(b, l, size), func() {}
+}
+
+func aheadRounds(b *testing.B, size int) (round, between func()) {
+	l := mustOpen(b, Options{FS: vfs.Default, Dir: b.TempDir(), CacheBytes: -1})
+	return logRound(b, l, size), func() {}
+}
+
+func preparedRounds(b *testing.B, size int) (round, between func()) {
+	l := mustOpen(b, Options{FS: vfs.Default, Dir: b.TempDir(), CacheBytes: -1, SegmentSize: 8 << 20})
+	between = func() { must(b, "Prepare", l.Prepare(b.Context())) }
+	for ; l.tail.number < 2; between() {
+		logRound(b, l, 1<<20)()
+	}
+	return logRound(b, l, size), between
+}
+
+func recycledRounds(b *testing.B, size int) (round, between func()) {
+	l := mustOpen(b, Options{FS: vfs.Default, Dir: b.TempDir(), CacheBytes: -1, SegmentSize: 8 << 20})
+	between = func() {
+		if l.Size() > l.segmentSize {
+			must(b, "Truncate", l.Truncate(map[uint16]uint64{1: l.Shard(1).LastIndex()}))
+		}
+	}
+	for ; l.tail.number < 4; between() {
+		logRound(b, l, 1<<20)()
+	}
+	return logRound(b, l, size), between
+}
+
+// logRound returns what writes and syncs one entry.
+func logRound(b *testing.B, l *Log, size int) func() {
+	data := strings.Repeat("x", size)
+	return func() {
+		e := entry(l.Shard(1).LastIndex()+1, 1, data)
+		must(b, "Write", l.Write([]Update{{Shard: 1, Entries: []*raftpb.Entry{e}}}))
+		must(b, "Sync", l.Sync())
+	}
 }
 
 // BenchmarkEntries measures reads of 64 entries, from the cache and from the disk.

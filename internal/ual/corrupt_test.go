@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.etcd.io/raft/v3/raftpb"
 )
 
 // closedLog returns the files of a small log that went through everything a log can, and what it contains.
@@ -20,8 +21,38 @@ func closedLog(t testing.TB) (*vfs.MemFS, state) {
 	fs := vfs.NewMem()
 	o := small(fs)
 	o.SegmentSize = 350
+	return fs, writeHistory(t, mustOpen(t, o), fs)
+}
+
+// reusedLog is closedLog in files that were full of other records before.
+func reusedLog(t testing.TB) (*vfs.MemFS, state) {
+	t.Helper()
+	fs := vfs.NewMem()
+	o := small(fs)
+	o.SegmentSize, o.Spares = 350, 10
 	l := mustOpen(t, o)
-	want := state{}
+	for i := uint64(1); i <= 10; i++ {
+		e := entry(i, 1, strings.Repeat(fmt.Sprintf("%07d ", i), 900))
+		must(t, "Write", l.Write([]Update{{Shard: 2, Entries: []*raftpb.Entry{e}}}))
+	}
+	must(t, "Truncate", l.Truncate(map[uint16]uint64{2: 10}))
+	if len(l.spares) < 9 {
+		t.Fatalf("%d spare files, want at least 9", len(l.spares))
+	}
+	want := writeHistory(t, l, fs)
+	for _, name := range segmentFiles(t, fs)[1:] {
+		if b := fileBytes(t, fs, name); !bytes.Contains(b, []byte("00000")) {
+			t.Fatalf("%s was not used before", name)
+		}
+	}
+	return fs, want
+}
+
+// writeHistory writes to l, which has no entries, closes it, and returns what is in it then.
+func writeHistory(t testing.TB, l *Log, fs vfs.FS) state {
+	t.Helper()
+	want, err := read(l)
+	must(t, "read", err)
 	for _, us := range [][]Update{
 		{{Shard: 1, HardState: hard(1, 1, 0), Entries: entries(1, 3, 1)}},
 		{{Shard: 2, Reset: &Position{Index: 9, Term: 1}, Entries: entries(10, 11, 2), Reserve: 50}},
@@ -39,8 +70,11 @@ func closedLog(t testing.TB) (*vfs.MemFS, state) {
 	if got := segmentFiles(t, fs); len(got) < 3 {
 		t.Fatalf("files = %v, want at least 3", got)
 	}
-	return fs, want.settled()
+	return want.settled()
 }
+
+// logs are what damage is done to.
+var logs = map[string]func(testing.TB) (*vfs.MemFS, state){"new files": closedLog, "files used again": reusedLog}
 
 func copyFS(t testing.TB, fs vfs.FS) *vfs.MemFS {
 	t.Helper()
@@ -130,11 +164,17 @@ func dump(t testing.TB, fs vfs.FS) string {
 }
 
 func TestEveryBitFlip(t *testing.T) {
-	fs, want := closedLog(t)
+	for name, log := range logs {
+		t.Run(name, func(t *testing.T) { flipEveryBit(t, log) })
+	}
+}
+
+func flipEveryBit(t *testing.T, log func(testing.TB) (*vfs.MemFS, state)) {
+	fs, want := log(t)
 	text := want.String()
 	caught, total := 0, 0
 	step := 1
-	if raceEnabled {
+	if testing.Short() || raceEnabled {
 		step = 5
 	}
 	for _, name := range segmentFiles(t, fs) {
@@ -158,19 +198,28 @@ func TestEveryBitFlip(t *testing.T) {
 	}
 }
 
-func TestZeroedBlocks(t *testing.T) {
-	fs, want := closedLog(t)
+// TestLostBlocks: part of a segment is zero, or what an earlier life of its file had there, as if it had never been written.
+func TestLostBlocks(t *testing.T) {
+	for name, log := range logs {
+		for lost, b := range map[string][]byte{"zeroed": make([]byte, blockSize), "as it was": oldFile(blockSize)} {
+			t.Run(name+" "+lost, func(t *testing.T) { loseEveryBlock(t, log, b) })
+		}
+	}
+}
+
+func loseEveryBlock(t *testing.T, log func(testing.TB) (*vfs.MemFS, state), before []byte) {
+	fs, want := log(t)
 	files := segmentFiles(t, fs)
 	for k, name := range files {
 		size := len(usedBytes(t, fs, name))
 		for block := 0; block < size; block += 64 {
 			damaged := copyFS(t, fs)
-			clear(fileBytes(t, damaged, name)[block:min(block+64, size)])
-			what := fmt.Sprintf("%s: block at %d zeroed", name, block)
-			got, ok := detected(t, what, damaged)
+			end := min(block+64, size)
+			copy(fileBytes(t, damaged, name)[block:end], before[block:end])
+			got, ok := detected(t, fmt.Sprintf("%s: block at %d lost", name, block), damaged)
 			// The end record, and what it alone protects, is the only thing in the log whose loss looks like a torn tail.
 			if !ok && (k < len(files)-1 || block < size-128) && got.String() != want.String() {
-				t.Errorf("%s: not detected, got\n%swant\n%s", what, got, want)
+				t.Errorf("%s: block at %d lost: not detected, got\n%swant\n%s", name, block, got, want)
 			}
 		}
 	}
@@ -361,6 +410,23 @@ func buildRecord(h header, segment uint32, off int64, data []byte) []byte {
 
 func startOf(segment uint32, info startInfo) []byte {
 	return buildRecord(header{kind: kindStart}, segment, 0, appendStart(nil, info))
+}
+
+// TestOldVersionIsRefused: a log of format version 1, whose checksums were made otherwise, is neither damaged nor empty.
+func TestOldVersionIsRefused(t *testing.T) {
+	fs := vfs.NewMem()
+	b := appendHeader(nil, header{mark: 1, kind: kindStart})
+	b = appendStart(b, startInfo{version: 1, oldest: 1, head: recordSize(startSize)})
+	putFile(t, fs, fileName(1), sealRecord(b, 0, 0))
+	before := dump(t, fs)
+	_, err := Open(small(fs))
+	want := "ual: " + testDir + "/00000001.ual: format version 1 is no longer read, this version knows 2"
+	if err == nil || err.Error() != want {
+		t.Errorf("Open = %v, want %s", err, want)
+	}
+	if after := dump(t, fs); after != before {
+		t.Errorf("Open has changed the files")
+	}
 }
 
 // TestNewerVersionIsRefused: an unknown kind of record or format version, with a good checksum, is not damage.

@@ -33,7 +33,7 @@
 //   - Dropped segment, renamed or not: its number is below the oldest live one, which was durable before the renaming, or it is
 //     a spare file. Open removes both, whatever they contain.
 //   - Spare file renamed to a segment, its start not written or torn: a newest segment without a complete head was never used. Its
-//     number is used again, in a new file.
+//     number is used again, in another file.
 //   - Start durable, name not: no record behind the start counts before the directory was synced.
 //
 // # Torn or corrupt
@@ -149,7 +149,6 @@ type Log struct {
 	epoch   uint64   // its number, see Shard.plan
 	mark    uint32   // of all records; 0 until the first segment is begun, never changed then
 
-	begun     uint32   // highest number that a file has or had
 	spares    []spare  // files that may become segments
 	lastSpare uint32   // number in the last name given to a spare file
 	released  bool     // ReleaseSpare was called, and Prepare not since

@@ -66,7 +66,7 @@ func checkReads(t *testing.T, what string, rng *rand.Rand, d *driver) {
 	}
 }
 
-// TestConcurrentUse writes, syncs, truncates and reads at once. Readers see each entry as it was written, or that it was
+// TestConcurrentUse writes, syncs, truncates, prepares and reads at once. Readers see each entry as it was written, or that it was
 // compacted; what Durable says never exceeds what was written.
 func TestConcurrentUse(t *testing.T) {
 	const shards, rounds = 4, 400
@@ -92,6 +92,17 @@ func TestConcurrentUse(t *testing.T) {
 	loop(func(uint16) {
 		if err := l.Sync(); err != nil {
 			t.Errorf("Sync: %v", err)
+		}
+	})
+	loop(func(id uint16) {
+		if err := l.Prepare(t.Context()); err != nil {
+			t.Errorf("Prepare: %v", err)
+		}
+		if id > 0 {
+			return
+		}
+		if err := l.ReleaseSpare(); err != nil {
+			t.Errorf("ReleaseSpare: %v", err)
 		}
 	})
 	for i := uint64(1); i <= rounds; i++ {

@@ -19,7 +19,6 @@ func (l *Log) recover() error {
 	if err := l.learnMark(numbers); err != nil {
 		return err
 	}
-	l.begun = numbers[len(numbers)-1]
 	last, err := l.findLast(numbers)
 	if err != nil || last.number == 0 {
 		return err

@@ -197,13 +197,11 @@ func (l *Log) createSegment(t *tail) error {
 	return nil
 }
 
-// openNew opens a file for segment t: a spare one if there is any. What a failed attempt at the same segment has left is
-// never used again: its records would be of the right place.
+// openNew opens a file for segment t: a spare one if there is any. Either replaces what a failed attempt at the same segment has
+// left, whose records would be of the right place.
 func (l *Log) openNew(t *tail) (err error) {
 	path := l.path(t.number)
-	first := t.number > l.begun
-	l.begun = t.number
-	if n := len(l.spares); n > 0 && first {
+	if n := len(l.spares); n > 0 {
 		sp := l.spares[n-1]
 		l.spares = l.spares[:n-1]
 		t.written = sp.size

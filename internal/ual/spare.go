@@ -150,7 +150,7 @@ func (l *Log) recycle(name string, s segment) error {
 	return nil
 }
 
-// ReleaseSpare removes all spare files, to give their space to others. Until the next Prepare no file becomes spare, and nothing is
+// ReleaseSpare removes all spare files, to give their space to others; it waits for a Prepare to end. Until the next Prepare no file becomes spare, and nothing is
 // written ahead. Errors: those of FS, the first error of a failed Sync, ErrClosed; files that could not be removed are tried again later.
 func (l *Log) ReleaseSpare() error {
 	l.prepareMu.Lock()

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/shard"
+	"github.com/floedb/floe/kv"
+)
+
+// setup says what node a row measures.
+type setup struct {
+	shards     int
+	durability floe.Durability
+	fsync      time.Duration // added to each sync
+	cacheBytes int64
+}
+
+// node is a floe node with one namespace, which is spread if there are several shards.
+type node struct {
+	store *kv.Store
+	txn   func() *floe.Txn
+	close func() error
+}
+
+const namespace = "bench"
+
+// open opens a node the way a user does. Only a slower disk has to be put below it by hand.
+func (s setup) open(dir string) (*node, error) {
+	if s.fsync > 0 {
+		return s.openSlow(dir)
+	}
+	n, err := floe.Open(floe.Config{DataDir: dir, Shards: s.shards, Durability: s.durability, CacheSize: s.cacheBytes})
+	if err != nil {
+		return nil, err
+	}
+	opened := &node{store: n.KV(namespace), txn: func() *floe.Txn { return n.Txn(namespace) }, close: n.Close}
+	return opened, s.create(n.Namespaces())
+}
+
+func (s setup) openSlow(dir string) (*node, error) {
+	host, err := shard.Open(shard.Config{
+		Dir: dir, Shards: s.shards, Durability: s.durability, CacheBytes: s.cacheBytes,
+		FS: newFS(s.fsync), Machines: []func() engine.Machine{kv.NewMachine},
+	})
+	if err != nil {
+		return nil, err
+	}
+	router := engine.NewRouter(host)
+	opened := &node{
+		store: kv.New(router, namespace, host.MaxValue()),
+		txn:   func() *floe.Txn { return engine.NewTxn(router, namespace, host.MaxValue()) },
+		close: host.Close,
+	}
+	return opened, s.create(engine.NewNamespaces(router))
+}
+
+// create makes the namespace unless an earlier open has.
+func (s setup) create(namespaces *floe.Namespaces) error {
+	ctx := context.Background()
+	if _, err := namespaces.Get(ctx, namespace); err == nil {
+		return nil
+	}
+	if s.shards > 1 {
+		return namespaces.Create(ctx, namespace, floe.Spread())
+	}
+	return namespaces.Create(ctx, namespace)
+}
+
+// puts is floe storing values at new keys.
+func (b *bench) puts(s setup) side {
+	return func(dir string) (*subject, error) {
+		n, err := s.open(dir)
+		if err != nil {
+			return nil, err
+		}
+		ctx := context.Background()
+		return &subject{
+			ops: 1, bytes: keyBytes + valueBytes, close: n.close,
+			call: func(w *worker) error {
+				_, err := n.store.Put(ctx, w.keys.take(), b.values.cut(w.rng))
+				return err
+			},
+		}, nil
+	}
+}
+
+// A transaction is a comparison and puts; their keys are a tag and one to four letters.
+const (
+	txnOps   = 5
+	tagBytes = keyBytes + 2
+	txnBytes = (txnOps-1)*(tagBytes+valueBytes) + 1 + 2 + 3 + 4
+)
+
+// txns is floe committing transactions over new keys, which a common tag keeps in one shard.
+func (b *bench) txns(s setup) side {
+	return func(dir string) (*subject, error) {
+		n, err := s.open(dir)
+		if err != nil {
+			return nil, err
+		}
+		ctx := context.Background()
+		return &subject{
+			ops: txnOps, bytes: txnBytes, close: n.close,
+			call: func(w *worker) error {
+				key := "{" + w.keys.take() + "}abcd"
+				txn := n.txn().If(kv.Absent(key[:tagBytes]))
+				for i := range txnOps - 1 {
+					txn.Do(kv.PutOp(key[:tagBytes+1+i], b.values.cut(w.rng)))
+				}
+				_, err := txn.Commit(ctx)
+				return err
+			},
+		}, nil
+	}
+}
+
+// gets is floe reading keys that exist, in a directory that holds them, after warm.
+func (b *bench) gets(s setup, prepared func() (string, error), warm func(*kv.Store) error) side {
+	return func(string) (*subject, error) {
+		dir, err := prepared()
+		if err != nil {
+			return nil, err
+		}
+		n, err := s.open(dir)
+		if err != nil {
+			return nil, err
+		}
+		ctx := context.Background()
+		return &subject{
+			ops: 1, close: n.close, warm: func() error { return warm(n.store) },
+			call: func(w *worker) error {
+				e, err := n.store.Get(ctx, w.pick())
+				if err == nil && len(e.Value) != valueBytes {
+					err = fmt.Errorf("get: a value of %d bytes, want %d", len(e.Value), valueBytes)
+				}
+				return err
+			},
+		}, nil
+	}
+}
+
+// drain reads everything once, so that it is cached.
+func drain(s *kv.Store) error {
+	for _, err := range s.Scan(context.Background(), "", kv.Limit(kv.MaxPageItems)) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// heat reads the hot keys until floe knows that they are read often.
+func heat(s *kv.Store) error {
+	for range 5 {
+		for i := range uint64(hotKeys) {
+			if _, err := s.Get(context.Background(), keyOf(i)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// scanned is how many rows a scan returns.
+const scanned = 100
+
+// scans is floe reading pages behind keys that exist.
+func (b *bench) scans(s setup, prepared func() (string, error)) side {
+	return func(string) (*subject, error) {
+		dir, err := prepared()
+		if err != nil {
+			return nil, err
+		}
+		n, err := s.open(dir)
+		if err != nil {
+			return nil, err
+		}
+		ctx := context.Background()
+		return &subject{
+			ops: 1, close: n.close, warm: func() error { return drain(n.store) },
+			call: func(w *worker) error {
+				_, err := n.store.Page(ctx, "", kv.After(w.pick()), kv.Limit(scanned))
+				return err
+			},
+		}, nil
+	}
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// The table stands between these lines of the README.
+const (
+	beginMark = "<!-- bench: begin -->\n"
+	endMark   = "<!-- bench: end -->\n"
+)
+
+// replaceTable returns the text with the table between the marks.
+func replaceTable(text, table string) (string, error) {
+	before, rest, found := strings.Cut(text, beginMark)
+	if !found {
+		return "", fmt.Errorf("no line %q", strings.TrimSpace(beginMark))
+	}
+	_, after, found := strings.Cut(rest, endMark)
+	if !found {
+		return "", fmt.Errorf("no line %q behind %q", strings.TrimSpace(endMark), strings.TrimSpace(beginMark))
+	}
+	return before + beginMark + "\n" + strings.TrimSpace(table) + "\n\n" + endMark + after, nil
+}
+
+func writeReadme(name, table string) error {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	replaced, err := replaceTable(string(text), table)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return os.WriteFile(name, []byte(replaced), 0o644)
+}

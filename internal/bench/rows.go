@@ -1,0 +1,190 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/floedb/floe"
+)
+
+// row is a line of the table: a work with its bar, and how it is measured.
+type row struct {
+	name     string
+	against  string  // what the ratio is to; "" if the figure is absolute
+	bar      float64 // at least this ratio (0: only shown), or at most this value
+	absolute bool    // the figure is a value, not a ratio
+	unit     string  // of the value
+	short    bool    // measured in the short form too
+	work     work
+}
+
+// work is what a row measures.
+type work interface {
+	measure(b *bench) (result, error)
+}
+
+// result is what a row has measured.
+type result struct {
+	ratio float64
+	value float64 // of rows whose figure is absolute
+	figures
+	limit figures
+}
+
+// settings are how much is measured.
+type settings struct {
+	rounds  int
+	last    time.Duration // of a round
+	shards  []int
+	fsync   time.Duration // added to each sync in the rows that have a slower disk
+	keys    int           // stored keys that reads find
+	puts    int64         // of the sustained row
+	tail    int           // commands that the slowest open replays
+	counted int64         // calls whose allocations are counted, of each caller
+}
+
+const (
+	hotKeys   = 10_000
+	bigCache  = 6 << 30 // holds 10 million keys of the table's size
+	perSample = 64      // reads of which the latency of one is measured
+	memoryBar = 60      // MiB
+	limitL1   = "L1"
+	limitL2   = "L2"
+	limitL3   = "L3"
+	limitPut  = "floe put"
+	limitBare = "Pebble"
+)
+
+// rows returns the table, from performance.md.
+func (b *bench) rows() []row {
+	var rows []row
+	for _, shards := range b.settings.shards {
+		rows = append(rows, b.durable(shards)...)
+	}
+	rows = append(rows, b.recycled()...)
+	for _, shards := range b.settings.shards {
+		rows = append(rows, b.slowDisk(shards)...)
+	}
+	rows = append(rows, b.otherWrites()...)
+	rows = append(rows, b.reads()...)
+	return append(rows, b.absolute()...)
+}
+
+// putBars are the bars of durable puts by the number of callers.
+var putBars = []struct {
+	callers int
+	bar     float64
+}{{1, 0.95}, {64, 0.70}, {256, 0.50}, {1024, 0.40}}
+
+func (b *bench) durable(shards int) (rows []row) {
+	for _, p := range putBars {
+		rows = append(rows, row{
+			name: fmt.Sprintf("put/%d/shards=%d", p.callers, shards), against: limitL1, bar: p.bar, short: shards <= 4 && p.callers != 1024,
+			work: duel{load: b.writes(p.callers), floe: b.puts(setup{shards: shards}), limit: b.bareFile(0)},
+		})
+	}
+	return rows
+}
+
+// recycled shows the other physical limit: a log that writes into the blocks of segments it no longer needs.
+func (b *bench) recycled() (rows []row) {
+	for _, delay := range []time.Duration{0, b.settings.fsync} {
+		for _, p := range putBars {
+			if delay > 0 && !slowCallers(p.callers) {
+				continue
+			}
+			rows = append(rows, row{
+				name: fmt.Sprintf("recycled/%d%s", p.callers, slower(delay)), against: limitL1,
+				work: duel{load: b.writes(p.callers), floe: b.recycledFile(delay), limit: b.bareFile(delay)},
+			})
+		}
+	}
+	return rows
+}
+
+func slowCallers(n int) bool { return n == 64 || n == 256 }
+
+func slower(delay time.Duration) string {
+	if delay == 0 {
+		return ""
+	}
+	return fmt.Sprintf("/fsync+%v", delay)
+}
+
+func (b *bench) slowDisk(shards int) (rows []row) {
+	for _, p := range putBars {
+		if !slowCallers(p.callers) {
+			continue
+		}
+		delay := b.settings.fsync
+		rows = append(rows, row{
+			name: fmt.Sprintf("put/%d/shards=%d%s", p.callers, shards, slower(delay)), against: limitL1, bar: p.bar,
+			short: shards == 4 && p.callers == 64,
+			work:  duel{load: b.writes(p.callers), floe: b.puts(setup{shards: shards, fsync: delay}), limit: b.bareFile(delay)},
+		})
+	}
+	return rows
+}
+
+func (b *bench) writes(callers int) load {
+	return load{callers: callers, last: b.settings.last, sample: 1}
+}
+
+func (b *bench) otherWrites() (rows []row) {
+	rows = append(rows, row{
+		name: "sustained/256/shards=4", against: limitL1, bar: 0.35,
+		work: duel{load: b.writes(256), floe: b.puts(setup{shards: 4}), limit: b.bareFile(0), once: true, calls: b.settings.puts},
+	})
+	for _, shards := range b.settings.shards {
+		rows = append(rows, row{
+			name: fmt.Sprintf("async/64/shards=%d", shards), against: limitL2, bar: 0.6, short: shards == 4,
+			work: duel{load: b.writes(64), floe: b.puts(setup{shards: shards, durability: floe.Async}), limit: b.barePebble()},
+		})
+	}
+	for _, shards := range b.settings.shards {
+		s := setup{shards: shards}
+		rows = append(rows, row{
+			name: fmt.Sprintf("txn/64/shards=%d", shards), against: limitPut, bar: 0.5, short: shards == 4,
+			work: duel{load: b.writes(64), floe: b.txns(s), limit: b.puts(s)},
+		})
+	}
+	return rows
+}
+
+func (b *bench) reads() []row {
+	hot, all := b.stored(hotKeys), b.stored(b.settings.keys)
+	// More callers than processors would only measure how long they wait for one.
+	hotLoad := load{callers: runtime.GOMAXPROCS(0), last: b.settings.last, sample: perSample, existing: hotKeys}
+	allLoad := hotLoad
+	allLoad.existing = b.settings.keys
+	scanLoad := allLoad
+	scanLoad.sample = 1
+	cached := setup{shards: 1, cacheBytes: bigCache}
+	return []row{
+		{
+			name: "get/hot", against: limitL3, bar: 0.5, short: true,
+			work: duel{load: hotLoad, floe: b.gets(setup{shards: 1}, hot, heat), limit: b.mapGets(hotKeys)},
+		},
+		{
+			name: "get/cached", against: limitBare, bar: 0.9, short: true,
+			work: duel{load: allLoad, floe: b.gets(cached, all, drain), limit: b.bareGets(bigCache, all)},
+		},
+		{
+			name: "scan/100", against: limitBare, bar: 0.6, short: true,
+			work: duel{load: scanLoad, floe: b.scans(cached, all), limit: b.bareScans(bigCache, all)},
+		},
+		{name: "open/keys", bar: 1000, unit: "ms", absolute: true, work: openStored{all}},
+	}
+}
+
+func (b *bench) absolute() []row {
+	return []row{
+		{name: "open/empty", bar: 100, unit: "ms", absolute: true, work: openEmpty{}},
+		{name: "open/replay", bar: 2000, unit: "ms", absolute: true, work: openReplay{}},
+		{name: "memory/empty", bar: memoryBar, unit: "MiB", absolute: true, short: true, work: memory{}},
+		{name: "allocs/get", bar: 0, unit: "allocs", absolute: true, short: true, work: allocs{callers: 1, reads: true}},
+		{name: "allocs/put/1", bar: 6, unit: "allocs", absolute: true, short: true, work: allocs{callers: 1}},
+		{name: "allocs/put/64", bar: 6, unit: "allocs", absolute: true, short: true, work: allocs{callers: 64}},
+	}
+}

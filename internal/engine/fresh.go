@@ -1,0 +1,103 @@
+package engine
+
+// freshRows tells which rows may have been written since the state was last flushed. Any other row is in the tables or nowhere,
+// and the tables say quickly, by their bloom filters, that they do not have it; a memtable has to be searched, which takes several
+// times as long. Most rows that are written are new ones.
+//
+// It is a list of bloom filters, each for the writes of some entries; one goes when everything in it has been flushed.
+type freshRows struct {
+	floor   uint64 // index up to which nothing is known: rows written since may be anywhere
+	filters []*freshFilter
+}
+
+// freshFilter is a blocked bloom filter: all bits of a row are in one block, the size of a cache line.
+type freshFilter struct {
+	last   uint64 // index of the latest entry in it
+	rows   int
+	room   int
+	blocks []freshBlock
+}
+
+type freshBlock [8]uint64
+
+// Sizes of filters. With 14 bits a row, one in a hundred lookups of other rows is misled.
+const (
+	minFreshRows    = 1 << 10
+	maxFreshRows    = 1 << 18
+	maxFreshFilters = 16 // beyond it flushing is stuck
+	freshRowBits    = 14
+)
+
+// reset forgets everything, when the state holds the entries up to index.
+func (f *freshRows) reset(index uint64) { *f = freshRows{floor: index} }
+
+// add notes that the entries up to index have written the row with a hash.
+func (f *freshRows) add(hash, index uint64) {
+	filter := f.open()
+	filter.rows++
+	filter.last = index
+	block, bits := filter.place(hash)
+	for range 6 {
+		block[bits>>6&7] |= 1 << (bits & 63)
+		bits >>= 9
+	}
+}
+
+// open returns the filter that has room, a new one of twice the size if the last is full.
+func (f *freshRows) open() *freshFilter {
+	room := minFreshRows
+	if n := len(f.filters); n > 0 {
+		last := f.filters[n-1]
+		if last.rows < last.room {
+			return last
+		}
+		room = min(2*last.room, maxFreshRows)
+		if n == maxFreshFilters {
+			f.reset(last.last)
+		}
+	}
+	filter := &freshFilter{room: room, blocks: make([]freshBlock, room*freshRowBits/512)}
+	f.filters = append(f.filters, filter)
+	return filter
+}
+
+// place returns the block of a row and six numbers of nine bits.
+func (f *freshFilter) place(hash uint64) (block *freshBlock, bits uint64) {
+	return &f.blocks[(hash>>32*uint64(len(f.blocks)))>>32], hash * 0x9e3779b97f4a7c15 >> 10
+}
+
+// flushed forgets what is in the tables: the entries up to index.
+func (f *freshRows) flushed(index uint64) {
+	keep := f.filters[:0]
+	for _, filter := range f.filters {
+		if filter.last > index {
+			keep = append(keep, filter)
+		}
+	}
+	clear(f.filters[len(keep):])
+	f.filters = keep
+}
+
+// may reports whether the row may have been written by an entry behind durable, the last that is in the tables.
+func (f *freshRows) may(hash, durable uint64) bool {
+	if durable < f.floor {
+		return true
+	}
+	for _, filter := range f.filters {
+		if filter.has(hash) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *freshFilter) has(hash uint64) bool {
+	block, bits := f.place(hash)
+	for range 6 {
+		if block[bits>>6&7]&(1<<(bits&63)) == 0 {
+			return false
+		}
+		bits >>= 9
+	}
+	return true
+}

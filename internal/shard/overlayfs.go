@@ -1,0 +1,313 @@
+package shard
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// overlayFS (always a pointer) shows a file system that can be changed at will, while the one below is only ever read: a data
+// directory can be opened, and its log replayed, without touching it.
+//
+// Memory holds what was changed, in pages: a large file of which a few bytes are written costs a few pages, and one that is filled
+// with zeros beforehand costs nothing. A file that was opened once is known by its node from then on, whatever it is renamed
+// to. Nothing survives the overlayFS, so syncing and locking do nothing.
+type overlayFS struct {
+	base vfs.FS
+
+	mu    sync.Mutex // guards nodes; I/O under it is only to look at names below
+	nodes map[string]*overlayNode
+}
+
+var _ vfs.FS = (*overlayFS)(nil)
+
+// overlayNode is a file or directory that is new, changed or known; a nil one stands for a name that was removed.
+type overlayNode struct {
+	dir       bool
+	below     string // name of the file below that the pages lie over; "" if there is none
+	belowSize int64
+
+	mu       sync.RWMutex // guards what follows
+	size     int64
+	pages    map[int64]*overlayPage
+	modified time.Time
+}
+
+const overlayPageSize = 32 << 10
+
+type overlayPage [overlayPageSize]byte
+
+// newOverlayFS returns an overlayFS over base in which nothing is changed yet.
+func newOverlayFS(base vfs.FS) *overlayFS {
+	return &overlayFS{base: base, nodes: make(map[string]*overlayNode)}
+}
+
+// Unwrap returns nil: what asks for the file system below would write to it.
+func (o *overlayFS) Unwrap() vfs.FS { return nil }
+
+func notExist(op, name string) error { return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist} }
+
+// findLocked returns the node of a name, made from the file below if there is none yet.
+func (o *overlayFS) findLocked(op, name string) (*overlayNode, error) {
+	if n, known := o.nodes[name]; known {
+		if n == nil {
+			return nil, notExist(op, name)
+		}
+		return n, nil
+	}
+	info, err := o.base.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	n := &overlayNode{dir: info.IsDir(), below: name, belowSize: info.Size(), size: info.Size(), modified: info.ModTime()}
+	o.nodes[name] = n
+	return n, nil
+}
+
+// addLocked makes a name stand for a node. Its directory has to exist.
+func (o *overlayFS) addLocked(op, name string, n *overlayNode) error {
+	dir, err := o.findLocked(op, o.PathDir(name))
+	if err != nil {
+		return err
+	}
+	if old, err := o.findLocked(op, name); !dir.dir || err == nil && old.dir {
+		return &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
+	}
+	o.nodes[name] = n
+	return nil
+}
+
+// Create makes an empty file.
+func (o *overlayFS) Create(name string, _ vfs.DiskWriteCategory) (vfs.File, error) {
+	name = o.clean(name)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := &overlayNode{modified: time.Now()}
+	if err := o.addLocked("create", name, n); err != nil {
+		return nil, err
+	}
+	return o.open(name, n, true)
+}
+
+// clean makes two spellings of a name the same.
+func (o *overlayFS) clean(name string) string { return o.PathJoin(name) }
+
+// Link makes newname another name of a file.
+func (o *overlayFS) Link(oldname, newname string) error {
+	oldname, newname = o.clean(oldname), o.clean(newname)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n, err := o.findLocked("link", oldname)
+	if err != nil {
+		return err
+	}
+	if _, err := o.findLocked("link", newname); err == nil {
+		return &fs.PathError{Op: "link", Path: newname, Err: fs.ErrExist}
+	}
+	return o.addLocked("link", newname, n)
+}
+
+// Open opens a file or directory for reading.
+func (o *overlayFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	name = o.clean(name)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n, err := o.findLocked("open", name)
+	if err != nil {
+		return nil, err
+	}
+	return o.open(name, n, false)
+}
+
+// OpenReadWrite opens a file, or makes an empty one.
+func (o *overlayFS) OpenReadWrite(name string, _ vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	name = o.clean(name)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n, err := o.findLocked("open", name)
+	if errors.Is(err, fs.ErrNotExist) {
+		n = &overlayNode{modified: time.Now()}
+		err = o.addLocked("open", name, n)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return o.open(name, n, true)
+}
+
+// OpenDir opens a directory, to be synced.
+func (o *overlayFS) OpenDir(name string) (vfs.File, error) { return o.Open(name) }
+
+func (o *overlayFS) open(name string, n *overlayNode, write bool) (vfs.File, error) {
+	f := &overlayFile{name: name, node: n, write: write && !n.dir}
+	if n.below == "" || n.dir {
+		return f, nil
+	}
+	var err error
+	if f.below, err = o.base.Open(n.below); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Remove removes a file or an empty directory.
+func (o *overlayFS) Remove(name string) error {
+	name = o.clean(name)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n, err := o.findLocked("remove", name)
+	if err != nil {
+		return err
+	}
+	if n.dir {
+		if names, err := o.listLocked(name); err != nil || len(names) > 0 {
+			return errors.Join(err, &fs.PathError{Op: "remove", Path: name, Err: errors.New("directory not empty")})
+		}
+	}
+	o.nodes[name] = nil
+	return nil
+}
+
+// RemoveAll removes a file, or a directory with all that is in it.
+func (o *overlayFS) RemoveAll(name string) error {
+	name = o.clean(name)
+	if names, err := o.List(name); err == nil {
+		for _, child := range names {
+			if err := o.RemoveAll(o.PathJoin(name, child)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := o.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Rename gives a file another name. Directories keep theirs: nothing in floe renames one.
+func (o *overlayFS) Rename(oldname, newname string) error {
+	oldname, newname = o.clean(oldname), o.clean(newname)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n, err := o.findLocked("rename", oldname)
+	if err != nil {
+		return err
+	}
+	if n.dir {
+		return &fs.PathError{Op: "rename", Path: oldname, Err: errors.ErrUnsupported}
+	}
+	if oldname == newname {
+		return nil
+	}
+	if err := o.addLocked("rename", newname, n); err != nil {
+		return err
+	}
+	o.nodes[oldname] = nil
+	return nil
+}
+
+// ReuseForWrite renames a file and opens it.
+func (o *overlayFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := o.Rename(oldname, newname); err != nil {
+		return nil, err
+	}
+	return o.OpenReadWrite(newname, c)
+}
+
+// MkdirAll makes a directory and those above it.
+func (o *overlayFS) MkdirAll(dir string, perm os.FileMode) error {
+	dir = o.clean(dir)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.mkdirLocked(dir)
+}
+
+func (o *overlayFS) mkdirLocked(dir string) error {
+	n, err := o.findLocked("mkdir", dir)
+	switch {
+	case err == nil && n.dir:
+		return nil
+	case err == nil:
+		return &fs.PathError{Op: "mkdir", Path: dir, Err: fs.ErrExist}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if parent := o.PathDir(dir); parent != dir {
+		if err := o.mkdirLocked(parent); err != nil {
+			return err
+		}
+	}
+	o.nodes[dir] = &overlayNode{dir: true, modified: time.Now()}
+	return nil
+}
+
+// Lock locks nothing: nobody else can see what is changed here.
+func (o *overlayFS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
+
+// List returns the names in a directory, sorted.
+func (o *overlayFS) List(dir string) ([]string, error) {
+	dir = o.clean(dir)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.listLocked(dir)
+}
+
+func (o *overlayFS) listLocked(dir string) ([]string, error) {
+	n, err := o.findLocked("list", dir)
+	if err != nil {
+		return nil, err
+	}
+	if !n.dir {
+		return nil, &fs.PathError{Op: "list", Path: dir, Err: fs.ErrInvalid}
+	}
+	var names []string
+	if n.below != "" {
+		if names, err = o.base.List(n.below); err != nil {
+			return nil, err
+		}
+	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		_, known := o.nodes[o.PathJoin(dir, name)]
+		return known
+	})
+	for name, n := range o.nodes {
+		if n != nil && name != dir && o.PathDir(name) == dir {
+			names = append(names, o.PathBase(name))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Stat describes a file or directory.
+func (o *overlayFS) Stat(name string) (vfs.FileInfo, error) {
+	name = o.clean(name)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n, err := o.findLocked("stat", name)
+	if err != nil {
+		return nil, err
+	}
+	return n.info(o.PathBase(name)), nil
+}
+
+// PathBase is that of the file system below, as are all that have to do with names.
+func (o *overlayFS) PathBase(path string) string { return o.base.PathBase(path) }
+
+// PathJoin joins names.
+func (o *overlayFS) PathJoin(elem ...string) string { return o.base.PathJoin(elem...) }
+
+// PathDir returns the directory of a name.
+func (o *overlayFS) PathDir(path string) string { return o.base.PathDir(path) }
+
+// GetDiskUsage says that there is enough space: nothing goes to a disk.
+func (o *overlayFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	const plenty = 1 << 50
+	return vfs.DiskUsage{AvailBytes: plenty, TotalBytes: plenty}, nil
+}

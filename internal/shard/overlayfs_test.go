@@ -1,0 +1,252 @@
+package shard
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// TestOverlayFS does random operations on an overlay and on a file system in memory that began as a copy of the one below, and
+// compares every result. What lies below must not change.
+func TestOverlayFS(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	for round := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, round))
+		base, model := vfs.NewMem(), vfs.NewMem()
+		fill(t, rng, base, model)
+		before := contents(t, base)
+		m := &overlayModel{t: t, rng: rng, overlay: newOverlayFS(base), model: model, open: make(map[string][2]vfs.File)}
+		for range 300 {
+			m.step()
+		}
+		m.close()
+		if got, want := contents(t, m.overlay), contents(t, model); got != want {
+			t.Fatalf("round %d: the overlay shows\n%.2000s\nwant\n%.2000s", round, got, want)
+		}
+		if after := contents(t, base); after != before {
+			t.Fatalf("round %d: the file system below has changed", round)
+		}
+	}
+}
+
+// fill gives both file systems the same files.
+func fill(t *testing.T, rng *rand.Rand, both ...vfs.FS) {
+	t.Helper()
+	for _, dir := range []string{"d", "d/e"} {
+		for i := range 3 {
+			content := make([]byte, rng.IntN(3*overlayPageSize))
+			for k := range content {
+				content[k] = byte(rng.Uint32())
+			}
+			for _, fsys := range both {
+				must(t, fsys.MkdirAll(dir, 0o700))
+				must(t, writeFile(fsys, fmt.Sprintf("%s/f%d", dir, i), bytes.Clone(content)))
+			}
+		}
+	}
+}
+
+// contents returns all files below "d" with what is in them.
+func contents(t *testing.T, fsys vfs.FS) string {
+	t.Helper()
+	var all bytes.Buffer
+	for _, dir := range []string{"d", "d/e", "d/new"} {
+		names, err := fsys.List(dir)
+		slices.Sort(names)
+		fmt.Fprintln(&all, dir, errors.Is(err, fs.ErrNotExist), names)
+		for _, name := range names {
+			if name = dir + "/" + name; name == "d/e" || name == "d/new" {
+				continue
+			}
+			f, err := fsys.Open(name)
+			must(t, err)
+			b, err := io.ReadAll(f)
+			must(t, err)
+			must(t, f.Close())
+			fmt.Fprintf(&all, "%s %d %08x\n", name, len(b), crc32.Checksum(b, castagnoli))
+		}
+	}
+	return all.String()
+}
+
+// overlayModel does each operation twice.
+type overlayModel struct {
+	t              *testing.T
+	rng            *rand.Rand
+	overlay, model vfs.FS
+	open           map[string][2]vfs.File // for writing, by the name they were opened by
+	last           string
+}
+
+func (m *overlayModel) name() string {
+	return []string{"d/", "d/e/", "d/new/"}[m.rng.IntN(3)] + fmt.Sprint("f", m.rng.IntN(5))
+}
+
+// both does an operation on both file systems. Of errors it compares what kind they are.
+func (m *overlayModel) both(what string, op func(vfs.FS) error) (ok bool) {
+	m.t.Helper()
+	m.last = what
+	got, want := op(m.overlay), op(m.model)
+	if (got == nil) != (want == nil) || errors.Is(got, fs.ErrNotExist) != errors.Is(want, fs.ErrNotExist) {
+		m.t.Fatalf("%s: %v, want %v", what, got, want)
+	}
+	return got == nil
+}
+
+func (m *overlayModel) step() {
+	a, b := m.name(), m.name()
+	if _, err := m.model.Stat(m.model.PathDir(b)); err != nil {
+		b = "d/other" // a MemFS loses a file that is renamed into a directory that is not there
+	}
+	switch m.rng.IntN(9) {
+	case 0:
+		m.use(a, "create", func(fsys vfs.FS) (vfs.File, error) { return fsys.Create(a, "") })
+	case 1, 2:
+		m.use(a, "open", func(fsys vfs.FS) (vfs.File, error) { return fsys.OpenReadWrite(a, "") })
+	case 3:
+		m.both("remove "+a, func(fsys vfs.FS) error { return fsys.Remove(a) })
+	case 4:
+		if a != b {
+			m.both("rename "+a+" "+b, func(fsys vfs.FS) error { return fsys.Rename(a, b) })
+		}
+	case 5:
+		m.both("link "+a+" "+b, func(fsys vfs.FS) error { return fsys.Link(a, b) })
+	case 6:
+		if a != b {
+			m.use(b, "reuse "+a, func(fsys vfs.FS) (vfs.File, error) { return fsys.ReuseForWrite(a, b, "") })
+		}
+	case 7:
+		if m.rng.IntN(4) == 0 {
+			m.both("mkdir", func(fsys vfs.FS) error { return fsys.MkdirAll("d/new", 0o700) })
+		} else if m.rng.IntN(10) == 0 {
+			m.both("remove all", func(fsys vfs.FS) error { return fsys.RemoveAll("d/e") })
+			m.both("mkdir", func(fsys vfs.FS) error { return fsys.MkdirAll("d/e", 0o700) })
+		}
+	case 8:
+		m.stat(a)
+	}
+	for name, pair := range m.open {
+		m.write(name, pair)
+		break
+	}
+	m.read(a)
+}
+
+// use opens a file on both sides and keeps it for a while.
+func (m *overlayModel) use(name, what string, open func(vfs.FS) (vfs.File, error)) {
+	m.t.Helper()
+	var pair [2]vfs.File
+	ok := m.both(what+" "+name, func(fsys vfs.FS) error {
+		f, err := open(fsys)
+		if fsys == m.overlay {
+			pair[0] = f
+		} else {
+			pair[1] = f
+		}
+		return err
+	})
+	if !ok {
+		return
+	}
+	if old, open := m.open[name]; open {
+		must(m.t, errors.Join(old[0].Close(), old[1].Close()))
+	}
+	m.open[name] = pair
+}
+
+func (m *overlayModel) write(name string, pair [2]vfs.File) {
+	m.t.Helper()
+	b := make([]byte, m.rng.IntN(2*overlayPageSize))
+	if m.rng.IntN(3) > 0 {
+		for i := range b {
+			b[i] = byte(m.rng.Uint32())
+		}
+	}
+	off := m.rng.Int64N(3 * overlayPageSize)
+	for _, f := range pair {
+		if n, err := f.WriteAt(bytes.Clone(b), off); n != len(b) || err != nil {
+			m.t.Fatalf("write %d bytes to %s at %d: %d, %v", len(b), name, off, n, err)
+		}
+	}
+}
+
+func (m *overlayModel) read(name string) {
+	m.t.Helper()
+	off, size := m.rng.Int64N(5*overlayPageSize), 1+m.rng.IntN(2*overlayPageSize)
+	var read [2][]byte
+	m.both(fmt.Sprintf("read %d bytes of %s at %d", size, name, off), func(fsys vfs.FS) error {
+		f, err := fsys.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		b := make([]byte, size)
+		n, err := f.ReadAt(b, off)
+		if fsys == m.overlay {
+			read[0] = b[:n]
+			if (err == io.EOF) != (n < size) {
+				m.t.Fatalf("read %d of %d bytes of %s at %d: %v", n, size, name, off, err)
+			}
+		} else {
+			read[1] = b[:n]
+		}
+		if err == io.EOF {
+			return nil
+		}
+		return err
+	})
+	if !bytes.Equal(read[0], read[1]) {
+		m.t.Fatalf("after %s: %d bytes, want %d, or others", m.last, len(read[0]), len(read[1]))
+	}
+}
+
+func (m *overlayModel) stat(name string) {
+	m.t.Helper()
+	var sizes [2]int64
+	m.both("stat "+name, func(fsys vfs.FS) error {
+		info, err := fsys.Stat(name)
+		if err == nil && fsys == m.overlay {
+			sizes[0] = info.Size()
+		} else if err == nil {
+			sizes[1] = info.Size()
+		}
+		return err
+	})
+	if sizes[0] != sizes[1] {
+		m.t.Fatalf("%s has %d bytes, want %d", name, sizes[0], sizes[1])
+	}
+}
+
+func (m *overlayModel) close() {
+	for _, pair := range m.open {
+		must(m.t, errors.Join(pair[0].Close(), pair[1].Close()))
+	}
+}
+
+// TestOverlayFSZeros fills a large file beforehand: it must not take memory.
+func TestOverlayFSZeros(t *testing.T) {
+	o := newOverlayFS(vfs.NewMem())
+	must(t, o.MkdirAll("d", 0o700))
+	f, err := o.Create("d/f", "")
+	must(t, err)
+	zeros := make([]byte, 1<<20)
+	for range 64 {
+		if _, err := f.Write(zeros); err != nil {
+			t.Fatal(err)
+		}
+	}
+	info, err := f.Stat()
+	must(t, err)
+	if pages := len(f.(*overlayFile).node.pages); info.Size() != 64<<20 || pages > 0 {
+		t.Errorf("%d bytes in %d pages, want 64 MiB in none", info.Size(), pages)
+	}
+}

@@ -1,0 +1,369 @@
+package shard
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/ual"
+	"github.com/floedb/floe/kv"
+)
+
+func kvConfig(fsys vfs.FS, d Durability) Config {
+	return Config{
+		Dir: "node", Shards: 3, FS: fsys, Durability: d, Machines: []func() engine.Machine{kv.NewMachine},
+		MemTableBytes: 256 << 10, SegmentBytes: 64 << 10,
+	}
+}
+
+// verify returns what Verify says of the directory that kvConfig describes.
+func verify(t *testing.T, fsys vfs.FS) VerifyReport {
+	t.Helper()
+	r, err := Verify(t.Context(), VerifyConfig{Dir: "node", FS: fsys, Machines: []func() engine.Machine{kv.NewMachine}})
+	if err != nil {
+		t.Fatalf("Verify: %v", err)
+	}
+	return r
+}
+
+// load opens a host and does random operations on it.
+func load(t *testing.T, c Config, rng *rand.Rand, steps int) *Host {
+	t.Helper()
+	h := open(t, c)
+	w := kvWorkload{t: t, rng: rng, router: engine.NewRouter(h), done: make(map[string]int)}
+	err := engine.NewNamespaces(w.router).Create(t.Context(), toySpread, engine.Spread())
+	if err != nil && !errors.Is(err, engine.ErrExists) {
+		t.Fatal(err)
+	}
+	w.run(t.Context(), steps)
+	return h
+}
+
+// TestVerifyCrashed verifies what crashes leave, with the node at work and closed, and what becomes of it.
+func TestVerifyCrashed(t *testing.T) {
+	noLeaks(t)
+	s := seed(t)
+	for _, d := range []Durability{Sync, Async} {
+		t.Run(d.String(), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(s, uint64(d)))
+			fsys := vfs.NewCrashableMem()
+			for round := range 6 {
+				h := load(t, kvConfig(fsys, d), rng, 150)
+				if round%2 == 0 {
+					must(t, h.db.Flush())
+				}
+				crashed := crash(fsys, rng, 50*(round%3))
+				closeHost(t, h)
+				for what, left := range map[string]*vfs.MemFS{"crashed": crashed, "closed": fsys} {
+					r := verify(t, left)
+					if len(r.Problems) > 0 || r.Shards != 3 || len(r.Rows) != 3 || r.Segments == 0 {
+						t.Fatalf("round %d, %s: %+v", round, what, r)
+					}
+				}
+				fsys = crashed
+			}
+		})
+	}
+}
+
+// image is a directory as files of bytes.
+type image map[string][]byte
+
+// take reads all files of the directory.
+func take(t *testing.T, fsys vfs.FS) image {
+	t.Helper()
+	files := make(image)
+	for _, dir := range []string{"node", "node/log", "node/state"} {
+		names, err := fsys.List(dir)
+		must(t, err)
+		for _, name := range names {
+			name = dir + "/" + name
+			if info, err := fsys.Stat(name); err != nil || info.IsDir() {
+				continue
+			}
+			b, err := readFile(fsys, name)
+			must(t, err)
+			files[name] = b
+		}
+	}
+	return files
+}
+
+// put returns a file system with the image's files.
+func (i image) put(t *testing.T) *vfs.MemFS {
+	t.Helper()
+	fsys := vfs.NewMem()
+	for _, dir := range []string{"node/log", "node/state"} {
+		must(t, fsys.MkdirAll(dir, 0o700))
+	}
+	for name, b := range i {
+		must(t, writeFile(fsys, name, slices.Clone(b)))
+	}
+	return fsys
+}
+
+// names returns the files with a suffix, in order.
+func (i image) names(suffix string) (names []string) {
+	for name := range i {
+		if strings.HasSuffix(name, suffix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// crashedImage is a directory with several segments and tables, and a log to replay.
+func crashedImage(t *testing.T) image {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed(t), 0))
+	fsys := vfs.NewCrashableMem()
+	h := load(t, kvConfig(fsys, Sync), rng, 200)
+	for i := range 40 {
+		_, err := kv.New(engine.NewRouter(h), "other", 0).Put(t.Context(), fmt.Sprintf("big-%d", i), make([]byte, 5000))
+		must(t, err)
+	}
+	must(t, h.db.Flush())
+	for i := range 40 {
+		_, err := kv.New(engine.NewRouter(h), "default", 0).Put(t.Context(), fmt.Sprintf("big-%d", i), make([]byte, 5000))
+		must(t, err)
+	}
+	crashed := crash(fsys, rng, 0)
+	closeHost(t, h)
+	i := take(t, crashed)
+	if len(i.names(".ual")) < 2 || len(i.names(".sst")) < 1 {
+		t.Fatalf("%d segments and %d tables, want more", len(i.names(".ual")), len(i.names(".sst")))
+	}
+	if r := verify(t, i.put(t)); len(r.Problems) > 0 {
+		t.Fatalf("before anything is damaged: %q", r.Problems)
+	}
+	return i
+}
+
+// TestVerifyReportsDamage damages files one after the other.
+func TestVerifyReportsDamage(t *testing.T) {
+	noLeaks(t)
+	whole := crashedImage(t)
+	segments, sstables := whole.names(".ual"), whole.names(".sst")
+	segment, table := segments[0], sstables[len(sstables)-1]
+	flip := func(name string, at int) func(image) {
+		return func(i image) { i[name][at] ^= 0x10 }
+	}
+	remove := func(name string) func(image) {
+		return func(i image) { delete(i, name) }
+	}
+	for name, c := range map[string]struct {
+		damage func(image)
+		want   []string
+	}{
+		"record of the log":      {flip(segment, len(whole[segment])/2), []string{segment + ": offset "}},
+		"start of a segment":     {flip(segments[1], 20), []string{segments[1]}},
+		"segment missing":        {remove(segments[1]), []string{segments[1], "missing"}},
+		"segment cut":            {func(i image) { i[segment] = i[segment][:len(i[segment])/2] }, []string{segment}},
+		"log missing":            {func(i image) { dropAll(i, ".ual") }, []string{"the log holds 0 of 3 shards"}},
+		"block of a table":       {flip(table, 100), []string{table, "checksum"}},
+		"end of a table":         {flip(table, len(whole[table])-20), []string{table}},
+		"table cut":              {func(i image) { i[table] = i[table][:len(i[table])-1] }, []string{"node/state: "}},
+		"table missing":          {remove(table), []string{"node/state: "}},
+		"tables missing":         {func(i image) { dropAll(i, ".sst") }, []string{"node/state: "}},
+		"state missing":          {func(i image) { dropPrefix(i, "node/state/") }, []string{"node/state: "}},
+		"FORMAT missing":         {remove("node/FORMAT"), []string{"holds a log but no FORMAT file"}},
+		"FORMAT empty":           {func(i image) { i["node/FORMAT"] = nil }, []string{"FORMAT is damaged"}},
+		"FORMAT with more":       {func(i image) { i["node/FORMAT"] = append(i["node/FORMAT"], ' ') }, []string{"is not what was written"}},
+		"number of shards less":  {replace(`"shards": 3`, `"shards": 2`), []string{"the log holds a shard 2, but there are 2", "belongs to none of the 2 shards"}},
+		"number of shards more":  {replace(`"shards": 3`, `"shards": 5`), []string{"the log holds 3 of 5 shards"}},
+		"other node":             {replace(`"node_id": 1`, `"node_id": 3`), []string{"node 3 is not among the voters [1]"}},
+		"newer":                  {replace(`"floe_format": 1`, `"floe_format": 9`), []string{"use a newer floe"}},
+		"two things":             {func(i image) { flip(segment, 300)(i); flip(table, 100)(i) }, []string{segment, table}},
+		"log, and a counter too": {func(i image) { flip(segment, 300)(i); replace(`"node_id": 1`, `"node_id": 3`)(i) }, []string{segment, "FORMAT"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			damaged := make(image)
+			for name, b := range whole {
+				damaged[name] = slices.Clone(b)
+			}
+			c.damage(damaged)
+			all := strings.Join(verify(t, damaged.put(t)).Problems, "\n")
+			for _, want := range c.want {
+				if !strings.Contains(all, want) {
+					t.Errorf("reported\n%s\nwant %q", all, want)
+				}
+			}
+		})
+	}
+}
+
+func dropAll(i image, suffix string) {
+	for _, name := range i.names(suffix) {
+		delete(i, name)
+	}
+}
+
+func dropPrefix(i image, prefix string) {
+	for name := range i {
+		if strings.HasPrefix(name, prefix) {
+			delete(i, name)
+		}
+	}
+}
+
+func replace(old, new string) func(image) {
+	return func(i image) {
+		if !strings.Contains(string(i["node/FORMAT"]), old) {
+			panic("FORMAT lacks " + old)
+		}
+		i["node/FORMAT"] = []byte(strings.Replace(string(i["node/FORMAT"]), old, new, 1))
+	}
+}
+
+// TestVerifyReportsRows changes rows with Pebble, so that all checksums are right.
+func TestVerifyReportsRows(t *testing.T) {
+	noLeaks(t)
+	fsys := vfs.NewMem()
+	h := load(t, kvConfig(fsys, Sync), rand.New(rand.NewPCG(seed(t), 0)), 200)
+	store := kv.New(engine.NewRouter(h), "default", 0)
+	_, err := store.Put(t.Context(), "expires", []byte("v"), kv.TTL(1<<40))
+	must(t, err)
+	home := engine.HomeShard("default", 3)
+	closeHost(t, h)
+	whole := take(t, fsys)
+	own, rowsOfKV := string([]byte{0, byte(home), 0}), string([]byte{0, byte(home), 1})
+	for name, c := range map[string]struct {
+		change func(t *testing.T, db *pebble.DB)
+		want   string
+	}{
+		"nothing":       {func(*testing.T, *pebble.DB) {}, ""},
+		"missing timer": {func(t *testing.T, db *pebble.DB) { deleteLast(t, db, own+"t", "eexpires") }, `key "expires": expires at`},
+		"missing key":   {func(t *testing.T, db *pebble.DB) { deleteLast(t, db, rowsOfKV+"c", "") }, "its row counts"},
+		"missing past":  {func(t *testing.T, db *pebble.DB) { deleteLast(t, db, rowsOfKV+"h", "") }, "history"},
+		"row of a shard that is not there": {func(t *testing.T, db *pebble.DB) {
+			must(t, db.Set([]byte("\x00\x07\x00x"), nil, pebble.NoSync))
+		}, "row 00070078 belongs to none of the 3 shards"},
+		"row of an unknown machine": {func(t *testing.T, db *pebble.DB) {
+			must(t, db.Set([]byte(own[:2]+"\x0ex"), nil, pebble.NoSync))
+		}, "1 rows of machine 14, which this program does not know"},
+		"messages from the future": {func(t *testing.T, db *pebble.DB) {
+			must(t, db.Set([]byte(own+"s\x00\x00"), binary.AppendUvarint(nil, 1<<40), pebble.NoSync))
+		}, "has seen message 1099511627776 of shard 0"},
+		"state of another log": {func(t *testing.T, db *pebble.DB) { deleteLast(t, db, own+"a", "") }, "is that of two versions"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed := whole.put(t)
+			db, err := pebble.Open("node/state", &pebble.Options{
+				FS: changed, FormatMajorVersion: pebble.FormatNewest, DisableWAL: true, Logger: pebbleLogger{discard(), func(err error) { t.Error(err) }},
+			})
+			must(t, err)
+			c.change(t, db)
+			must(t, errors.Join(db.Flush(), db.Close()))
+			found := verify(t, changed).Problems
+			all := strings.Join(found, "\n")
+			if c.want == "" && len(found) > 0 || !strings.Contains(all, c.want) {
+				t.Errorf("reported\n%s\nwant %q", all, c.want)
+			}
+		})
+	}
+}
+
+// deleteLast deletes the last row with a prefix and a suffix.
+func deleteLast(t *testing.T, db *pebble.DB, prefix, suffix string) {
+	t.Helper()
+	it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte(prefix), UpperBound: append([]byte(prefix), 0xff, 0xff, 0xff, 0xff)})
+	must(t, err)
+	ok := it.Last()
+	for ok && !strings.HasSuffix(string(it.Key()), suffix) {
+		ok = it.Prev()
+	}
+	if !ok {
+		t.Fatalf("no row begins with %x and ends with %q", prefix, suffix)
+	}
+	k := slices.Clone(it.Key())
+	must(t, it.Close())
+	must(t, db.Delete(k, pebble.NoSync))
+}
+
+// TestVerifyReportsEntries has what only a fault of the program can write into a log.
+func TestVerifyReportsEntries(t *testing.T) {
+	noLeaks(t)
+	fsys := vfs.NewMem()
+	closeHost(t, load(t, kvConfig(fsys, Sync), rand.New(rand.NewPCG(seed(t), 0)), 50))
+	whole := take(t, fsys)
+	unknown := engine.Entry{Commands: [][]byte{engine.Command{Machine: engine.MachineQueue, Kind: 1, Namespace: "n"}.AppendTo(nil)}}
+	for name, c := range map[string]struct {
+		entry *raftpb.Entry
+		want  string
+	}{
+		"garbage":         {&raftpb.Entry{Data: []byte("garbage")}, "entry version 103"},
+		"unknown machine": {&raftpb.Entry{Data: unknown.AppendTo(nil)}, "unknown command: machine 3 kind 1"},
+		"membership":      {&raftpb.Entry{Type: raftpb.EntryConfChange.Enum()}, "change of membership"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed := whole.put(t)
+			log, err := ual.Open(ual.Options{FS: changed, Dir: "node/log"})
+			must(t, err)
+			last := log.Shard(1).LastIndex()
+			term, err := log.Shard(1).Term(last)
+			must(t, err)
+			c.entry.Index, c.entry.Term = new(last+1), new(term)
+			must(t, log.Write([]ual.Update{{Shard: 1, Entries: []*raftpb.Entry{c.entry}}}))
+			must(t, log.Close())
+			if all := strings.Join(verify(t, changed).Problems, "\n"); !strings.Contains(all, c.want) {
+				t.Errorf("reported\n%s\nwant %q", all, c.want)
+			}
+		})
+	}
+}
+
+// TestVerifyAtEveryBeginning verifies what is left when the creation of a directory is interrupted.
+func TestVerifyAtEveryBeginning(t *testing.T) {
+	full := vfs.NewCrashableMem()
+	counter := &failingFS{FS: full, budget: -1}
+	closeHost(t, open(t, kvConfig(counter, Sync)))
+	for k := int64(0); k < counter.ops.Load(); k++ {
+		fsys := vfs.NewCrashableMem()
+		if h, err := Open(kvConfig(&failingFS{FS: fsys, budget: k, err: errors.New("broken")}, Sync)); err == nil {
+			_ = h.Close() // the operation may come only here
+		}
+		left := fsys.CrashClone(vfs.CrashCloneCfg{})
+		r, err := Verify(t.Context(), VerifyConfig{Dir: "node", FS: left, Machines: []func() engine.Machine{kv.NewMachine}})
+		if err != nil && !errors.Is(err, engine.ErrInvalid) && !strings.Contains(err.Error(), "not exist") || len(r.Problems) > 0 {
+			t.Fatalf("after a crash at operation %d of the creation: %v, %q", k, err, r.Problems)
+		}
+	}
+}
+
+func TestVerifyRefuses(t *testing.T) {
+	noLeaks(t)
+	fsys := vfs.NewMem()
+	c := VerifyConfig{Dir: "node", FS: fsys, Machines: []func() engine.Machine{kv.NewMachine}}
+	if _, err := Verify(t.Context(), c); err == nil || !strings.Contains(err.Error(), "not exist") {
+		t.Errorf("no directory: %v", err)
+	}
+	must(t, fsys.MkdirAll("node", 0o700))
+	must(t, writeFile(fsys, "node/other", []byte("x")))
+	if _, err := Verify(t.Context(), c); !errors.Is(err, engine.ErrInvalid) {
+		t.Errorf("another directory: %v, want ErrInvalid", err)
+	}
+	h := open(t, kvConfig(fsys, Sync))
+	if _, err := Verify(t.Context(), c); !errors.Is(err, engine.ErrInUse) {
+		t.Errorf("directory in use: %v, want ErrInUse", err)
+	}
+	closeHost(t, h)
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Verify(done, c); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if r := verify(t, fsys); len(r.Problems) > 0 {
+		t.Errorf("closed: %q", r.Problems)
+	}
+}

@@ -1,0 +1,176 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// tableCache is the memory for cached blocks while everything is read once or twice.
+const tableCache = 32 << 20
+
+// tables is the state database of a directory that is verified, open for reading.
+type tables struct {
+	*verification
+	fs   vfs.FS
+	dir  string
+	opts *pebble.Options
+	db   *pebble.DB
+
+	mu        sync.Mutex // guards corrupted
+	corrupted []string   // what Pebble itself complained of
+}
+
+func (v *verification) openTables() (*tables, error) {
+	t := &tables{verification: v, fs: newOverlayFS(v.base), dir: v.path("state")}
+	t.opts = &pebble.Options{
+		FS: t.fs, ReadOnly: true, CacheSize: tableCache, FormatMajorVersion: pebble.FormatNewest,
+		Logger: pebbleLogger{discardLog, func(err error) { t.complain(err.Error()) }},
+	}
+	t.opts.EventListener = &pebble.EventListener{DataCorruption: func(i pebble.DataCorruptionInfo) {
+		t.complain(fmt.Sprintf("%s: %v", i.Path, i.Details))
+	}}
+	t.opts.EnsureDefaults()
+	var err error
+	t.db, err = pebble.Open(t.dir, t.opts)
+	return t, err
+}
+
+func (t *tables) complain(what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.corrupted) < maxProblems {
+		t.corrupted = append(t.corrupted, what)
+	}
+}
+
+func (t *tables) close() error {
+	if err := t.db.Close(); err != nil {
+		return fmt.Errorf("close state: %w", err)
+	}
+	return nil
+}
+
+// verify reads every block of every table, and, if all are whole, checks that the levels of the tables agree.
+func (t *tables) verify() error {
+	levels, err := t.db.SSTables()
+	if err != nil {
+		return fmt.Errorf("list tables: %w", err)
+	}
+	seen, damaged := make(map[string]bool), false
+	for _, level := range levels {
+		for _, table := range level {
+			// Several tables may be parts of one file.
+			name := t.fs.PathJoin(t.dir, fmt.Sprintf("%06d.sst", uint64(table.BackingSSTNum)))
+			if seen[name] {
+				continue
+			}
+			seen[name] = true
+			if err := t.ctx.Err(); err != nil {
+				return err
+			}
+			if err := t.verifyTable(name); err != nil {
+				t.problemf("%s: %v", name, err)
+				damaged = true
+			}
+		}
+	}
+	t.report.Tables = len(seen)
+	if damaged {
+		return nil
+	}
+	if err := t.db.CheckLevels(nil); err != nil {
+		t.problemf("%s: %v", t.dir, err)
+	}
+	return t.tellComplaints()
+}
+
+func (t *tables) tellComplaints() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, what := range t.corrupted {
+		t.problemf("%s: %s", t.dir, what)
+	}
+	return nil
+}
+
+func (t *tables) verifyTable(name string) error {
+	f, err := t.fs.Open(name)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	t.report.TableBytes += info.Size()
+	readable, err := sstable.NewSimpleReadable(f)
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	// The reader owns the file from here on.
+	r, err := sstable.NewReader(t.ctx, readable, t.opts.MakeReaderOptions())
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.ValidateBlockChecksums(), r.Close())
+}
+
+// verifyRows looks at the rows as they are on disk: when the log is damaged, nothing can be replayed.
+func (t *tables) verifyRows() error {
+	if t.format == nil {
+		return nil
+	}
+	t.report.Rows = make([]int64, t.format.Shards)
+	for id := range t.report.Rows {
+		var machines []engine.Machine
+		for _, make := range t.machines {
+			machines = append(machines, make())
+		}
+		x := engine.NewExecutor(engine.Config{Shard: engine.ShardID(id), Shards: t.format.Shards, DB: t.db, Machines: machines})
+		if err := x.Restore(); err != nil {
+			t.problemf("%v", err)
+			continue
+		}
+		rows, err := x.Verify(t.ctx, t.report.add)
+		if err != nil {
+			return err
+		}
+		t.report.Rows[id] = rows
+	}
+	return nil
+}
+
+// Verify reports what can not be in the logs and states of the shards, and between them. It returns the number of rows of each
+// shard. Errors: ctx's, and those of reading.
+func (s *Stepper) Verify(ctx context.Context, report func(problem string)) (rows []int64, err error) {
+	var all []*engine.Executor
+	for _, sh := range s.host.shards {
+		all = append(all, sh.exec)
+		if err := sh.verifyLog(ctx, report); err != nil {
+			return rows, err
+		}
+		n, err := sh.exec.Verify(ctx, report)
+		rows = append(rows, n)
+		if err != nil {
+			return rows, err
+		}
+	}
+	if len(s.host.cfg.Voters) == 1 {
+		if err := engine.VerifyPairs(all, report); err != nil {
+			return rows, err
+		}
+	}
+	return rows, s.host.verifyForeignRows(report)
+}
+
+// discardLog is for what Pebble tells while it is verified: what matters is reported.
+var discardLog = slog.New(slog.DiscardHandler)
