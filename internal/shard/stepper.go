@@ -185,15 +185,6 @@ func (s *Stepper) WriteState(id engine.ShardID, dst io.Writer) error {
 	return rows.Close()
 }
 
-// Verify returns an error that lists what does not fit together in the shard's rows.
-func (s *Stepper) Verify(id engine.ShardID) error {
-	var problems []error
-	_, err := s.host.shards[id].exec.Verify(context.Background(), func(problem string) {
-		problems = append(problems, errors.New(problem))
-	})
-	return errors.Join(append(problems, err)...)
-}
-
 // Crash leaves everything as it is, but gives up its lock, as the end of a process does. What a power failure leaves is for a clone
 // of the file system to tell, made before.
 func (s *Stepper) Crash() error {

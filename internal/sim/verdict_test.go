@@ -296,10 +296,10 @@ func (v *verdict) final() {
 		if err := v.identical(engine.ShardID(id)); err != nil {
 			s.failf("%w", err)
 		}
-		for _, n := range s.nodes {
-			if err := n.host.Verify(engine.ShardID(id)); err != nil {
-				s.failf("node %d: %w", n.id, err)
-			}
+	}
+	for _, n := range s.nodes {
+		if err := check.Replica(n.host); err != nil {
+			s.failf("node %d: %w", n.id, err)
 		}
 	}
 	if v.lossy {

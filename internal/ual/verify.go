@@ -24,7 +24,7 @@ func Verify(o Options, report func(*CorruptionError)) (Summary, error) {
 		return &Log{fs: o.FS, dir: o.Dir, logger: o.Logger, shards: make(map[uint16]*Shard), oldest: oldest}
 	}, report: report}
 	v.log = v.open(1)
-	if v.numbers, err = v.log.listSegments(); err != nil || len(v.numbers) == 0 {
+	if v.numbers, _, err = v.log.listFiles(); err != nil || len(v.numbers) == 0 {
 		return v.Summary, err
 	}
 	return v.Summary, v.run()
