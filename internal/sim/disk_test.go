@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -72,7 +73,7 @@ func (d *disk) sweep() error {
 func (d *disk) afterPowerLoss(rng *rand.Rand, percent int) (*disk, error) {
 	d.stop()
 	left := vfs.NewCrashableMem()
-	m := mixer{synced: d.synced, written: d.written, left: left, rng: rng, percent: percent}
+	m := mixer{synced: d.synced, written: d.written, left: left, seed: rng.Uint64(), percent: percent}
 	if err := m.dir("/"); err != nil {
 		return nil, fmt.Errorf("crash: %w", err)
 	}
@@ -81,11 +82,16 @@ func (d *disk) afterPowerLoss(rng *rand.Rand, percent int) (*disk, error) {
 
 type mixer struct {
 	synced, written, left *vfs.MemFS
-	rng                   *rand.Rand
+	seed                  uint64
 	percent               int
 }
 
-func (m *mixer) survives() bool { return m.rng.IntN(100) < m.percent }
+// luck returns what decides about a file. It depends on nothing but the name: Pebble removes files that it has no use for sooner
+// or later, and what happens to the others must not depend on that.
+func (m *mixer) luck(path string) func() bool {
+	rng := rand.New(rand.NewPCG(m.seed, xxhash.Sum64String(path)))
+	return func() bool { return rng.IntN(100) < m.percent }
+}
 
 func (m *mixer) dir(path string) error {
 	durable, err := list(m.synced, path)
@@ -100,7 +106,7 @@ func (m *mixer) dir(path string) error {
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		kept := slices.Contains(durable, name)
-		if there := slices.Contains(visible, name); kept != there && m.survives() {
+		if there := slices.Contains(visible, name); kept != there && m.luck(m.left.PathJoin(path, name))() {
 			kept = there // the change of the directory has reached the disk
 		}
 		if !kept {
@@ -140,8 +146,9 @@ func (m *mixer) file(path string) error {
 		return err
 	}
 	const block = 4096
+	survives := m.luck(path + " content")
 	for i := 0; i < len(written); i += block {
-		if !m.survives() {
+		if !survives() {
 			continue
 		}
 		end := min(i+block, len(written))
