@@ -29,9 +29,6 @@ type client struct {
 // patience is how long a client waits for an outcome. It is longer than elections, so that most outcomes become known.
 const patience = 5 * time.Second
 
-// errStopped ends what a client does when the run ends.
-var errStopped = errors.New("the run is over")
-
 // spawn starts a client that does work once it is its turn.
 func (s *sim) spawn(work func(*client)) {
 	c := &client{sim: s, id: len(s.clients)}

@@ -13,7 +13,7 @@ import (
 func TestReplay(t *testing.T) {
 	seeds := uint64(8)
 	if testing.Short() {
-		seeds = 2
+		seeds = 1
 	}
 	if *seedsFlag != 0 {
 		seeds = uint64(*seedsFlag)

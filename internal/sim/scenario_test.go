@@ -12,7 +12,11 @@ import (
 // TestCrashBetweenSnapshotAndLog crashes a node when its state holds an installed snapshot and its log does not yet begin behind
 // it: the node has to open again, and must not take this for a log that has lost its end.
 func TestCrashBetweenSnapshotAndLog(t *testing.T) {
-	for seed := uint64(1); seed <= 10; seed++ {
+	seeds := uint64(10)
+	if testing.Short() {
+		seeds = 2
+	}
+	for seed := uint64(1); seed <= seeds; seed++ {
 		cryptotest.SetGlobalRandom(t, seed)
 		rng := rand.New(rand.NewPCG(seed, 99))
 		p := newPlan(rng, 3, 400)

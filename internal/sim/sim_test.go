@@ -26,7 +26,7 @@ var (
 type suite struct {
 	test     string // its name
 	seeds    int    // how many a change has to pass
-	short    int    // how many with -short
+	short    int    // how many with -short, and a quarter of the commands
 	commands int
 	sizes    []int // numbers of nodes: one of them is the seed's
 }
@@ -44,6 +44,12 @@ func TestCluster(t *testing.T) { cluster.run(t) }
 
 // run runs the seeds that once failed, and then new ones.
 func (u suite) run(t *testing.T) {
+	if testing.Short() {
+		u.seeds, u.commands = u.short, u.commands/4
+	}
+	if *commandsFlag != 0 {
+		u.commands = *commandsFlag
+	}
 	if *seedFlag != 0 {
 		r := u.seed(t, *seedFlag)
 		t.Logf("%v\n%v\n%s", r.plan, r.counts, r.signature())
@@ -53,9 +59,6 @@ func (u suite) run(t *testing.T) {
 		u.seed(t, s)
 	}
 	want := u.seeds
-	if testing.Short() {
-		want = u.short
-	}
 	if *seedsFlag != 0 {
 		want = *seedsFlag
 	}
@@ -81,16 +84,9 @@ func (u suite) seed(t *testing.T, seed uint64) report {
 	if err := os.WriteFile(path, []byte(fmt.Sprintf("%v\n%v\n%v\n%s", r.plan, r.counts, r.err, r.tail)), 0o600); err != nil {
 		t.Error(err)
 	}
-	t.Errorf("seed %d%s\n%v\n%v\n%v\nthe last of %d steps are in %s\nrepeat with: go test ./internal/sim -run '^%s$' -seed %d%s",
-		seed, commit(), r.plan, r.counts, r.err, r.steps, path, u.test, seed, u.flags())
+	t.Errorf("seed %d%s\n%v\n%v\n%v\nthe last of %d steps are in %s\nrepeat with: go test ./internal/sim -run '^%s$' -seed %d -commands %d",
+		seed, commit(), r.plan, r.counts, r.err, r.steps, path, u.test, seed, u.commands)
 	return r
-}
-
-func (u suite) flags() string {
-	if *commandsFlag == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" -commands %d", *commandsFlag)
 }
 
 // commit names the commit of the program, where it is known.
@@ -111,11 +107,7 @@ func commit() string {
 func (u suite) simulate(t *testing.T, seed uint64) report {
 	cryptotest.SetGlobalRandom(t, seed)
 	rng := rand.New(rand.NewPCG(seed, 99))
-	commands := u.commands
-	if *commandsFlag != 0 {
-		commands = *commandsFlag
-	}
-	return run(newPlan(rng, u.sizes[rng.IntN(len(u.sizes))], commands), rng)
+	return run(newPlan(rng, u.sizes[rng.IntN(len(u.sizes))], u.commands), rng)
 }
 
 // kept returns the seeds in testdata/seeds: each has failed once.
