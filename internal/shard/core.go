@@ -61,6 +61,7 @@ type input struct {
 	messages  []*raftpb.Message // of peers
 	responses []*raftpb.Message // of appends and applies that are done
 	appended  int               // appends with entries that are done
+	gather    bool              // propose whatever is queued, however much is in flight
 	proposals []*proposal
 	fired     bool // the Fire command has been applied
 	nextDue   int64
@@ -188,7 +189,7 @@ func (c *core) Step(in input) output {
 	c.queue = append(c.queue, in.proposals...)
 	c.observeState(&out)
 	c.read(in.reads, &out)
-	c.lead(in.nextDue, &out)
+	c.lead(in.nextDue, in.gather, &out)
 	for c.rn.HasReady() {
 		c.take(c.rn.Ready(), &out)
 	}
@@ -256,12 +257,12 @@ func (c *core) read(reads []*read, out *output) {
 }
 
 // lead does what only a leader may: it proposes what is queued, and its own duties.
-func (c *core) lead(nextDue int64, out *output) {
+func (c *core) lead(nextDue int64, gather bool, out *output) {
 	if !c.isLeader {
 		c.refuseAll(out)
 		return
 	}
-	if c.appends >= maxAppends {
+	if c.appends >= maxAppends && !gather {
 		return
 	}
 	if c.skipTo > 0 && !c.skipped {

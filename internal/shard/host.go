@@ -152,6 +152,7 @@ func (h *Host) openStores(created bool) error {
 		return err
 	}
 	h.writer = newLogWriter(h.ual, &h.cfg, h.fail, h.pokeCouriers)
+	h.writer.next = h.goOn
 	return h.removeSpools(spoolPrefix)
 }
 
@@ -278,6 +279,13 @@ func (h *Host) start() {
 	}
 	h.running.Add(1)
 	go h.maintain()
+}
+
+// goOn lets all shards take a step after a round of the log.
+func (h *Host) goOn() {
+	for _, s := range h.shards {
+		s.goOn()
+	}
 }
 
 func (h *Host) pokeCouriers() {

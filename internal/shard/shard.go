@@ -36,7 +36,7 @@ type shard struct {
 	host  *Host
 	id    engine.ShardID
 	log   *ual.Shard
-	core  *core // owned by loop
+	core  *core // guarded by stepMu
 	exec  *engine.Executor
 	clock shardClock
 
@@ -49,16 +49,19 @@ type shard struct {
 	pending   map[uint64][]*proposal
 
 	visibleLSN atomic.Uint64 // last LSN that queries see
-	reserved   uint64        // owned by loop
-	in         input         // owned by loop: the last one taken from the mailbox
-	held       []*appendTask // owned by loop: a snapshot being installed and what follows it
+
+	stepMu   sync.Mutex // guards the core and the fields below
+	reserved uint64
+	in       input         // the last one taken from the mailbox
+	held     []*appendTask // a snapshot being installed and what follows it
+	armed    int64         // when the loop will step at the latest
 
 	leader       atomic.Uint64
 	term         atomic.Uint64
 	leading      atomic.Bool
 	acknowledged atomic.Uint64 // what raft knows to be applied; it may still look at entries behind that
 
-	hasLed bool          // owned by loop
+	hasLed bool          // guarded by stepMu
 	led    chan struct{} // closed when this node leads for the first time
 
 	readMu  sync.Mutex // guards waiting; nothing is called under it
@@ -72,8 +75,9 @@ type shard struct {
 	applier    applier
 	applySpare []applyWork
 
-	through   bool // owned by loop: it takes the round of the writer for the append of this step
-	applyHere bool // owned by loop: it applies what is committed in this step
+	through   bool // guarded by stepMu: the loop takes the round of the writer for the append of this step
+	crowd     int  // guarded by stepMu: commands of the last appends, the latest counting most
+	applyHere bool // guarded by stepMu: the loop applies what is committed in this step
 
 	exports exports
 	courier courier
@@ -87,15 +91,26 @@ type applyWork struct {
 
 // mailbox gathers input for the loop.
 type mailbox struct {
-	mu   sync.Mutex
-	in   input
-	wake chan struct{} // capacity 1
+	mu     sync.Mutex
+	in     input
+	filled atomic.Bool
+	wake   chan struct{} // capacity 1
 }
 
 func (m *mailbox) put(f func(*input)) {
+	m.leave(f)
+	m.poke()
+}
+
+// leave puts something in for whoever steps next.
+func (m *mailbox) leave(f func(*input)) {
 	m.mu.Lock()
 	f(&m.in)
+	m.filled.Store(true)
 	m.mu.Unlock()
+}
+
+func (m *mailbox) poke() {
 	select {
 	case m.wake <- struct{}{}:
 	default:
@@ -110,6 +125,7 @@ func (m *mailbox) take(spare input) input {
 	clear(spare.reads)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.filled.Store(false)
 	in := m.in
 	m.in = input{
 		messages: spare.messages[:0], reads: spare.reads[:0], responses: spare.responses[:0], proposals: spare.proposals[:0], reports: spare.reports[:0],
@@ -117,7 +133,7 @@ func (m *mailbox) take(spare input) input {
 	return in
 }
 
-// loop owns the core.
+// loop steps the core when something comes or time has passed.
 func (s *shard) loop() {
 	defer s.host.running.Done()
 	defer s.guard()
@@ -135,15 +151,47 @@ func (s *shard) loop() {
 		case <-s.host.ctx.Done():
 			return
 		}
-		wake := s.step(ticks)
-		for s.through {
-			wake = s.goThrough(wake)
-		}
-		if wake != engine.NoTimer {
+		if wake := s.advance(ticks); wake != engine.NoTimer {
 			due.Reset(time.Duration(max(wake-s.clock.now(), 0)) * time.Millisecond)
 		} else {
 			due.Stop()
 		}
+	}
+}
+
+// advance takes a step of the loop, and all that follow if it goes through.
+func (s *shard) advance(ticks int) (wakeAt int64) {
+	s.stepMu.Lock()
+	defer s.stepMu.Unlock()
+	s.armed = s.step(ticks)
+	for s.through {
+		s.armed = s.goThrough(s.armed)
+	}
+	return s.armed
+}
+
+// goOn takes a step after a round of the log's writer, in its goroutine.
+func (s *shard) goOn() {
+	if !s.mail.filled.Load() {
+		return
+	}
+	defer s.guard()
+	s.stepMu.Lock()
+	defer s.stepMu.Unlock()
+	s.mail.leave(func(in *input) { in.gather = true })
+	wakeAt := s.step(0)
+	s.through = false
+	if wakeAt < s.armed {
+		s.mail.poke()
+	}
+}
+
+// hand puts something in that may wait for the end of a round, if one is under way: with few words to the core the rounds are
+// large. Where others wait for what this node sends, they do not wait for its disk too.
+func (s *shard) hand(f func(*input)) {
+	s.mail.leave(f)
+	if !s.host.writer.busy.Load() || len(s.host.cfg.Voters) > 1 {
+		s.mail.poke()
 	}
 }
 
@@ -166,7 +214,7 @@ func (s *shard) step(ticks int) (wakeAt int64) {
 // goroutine to wake up at each stage, which takes longer than the work. With more callers, stages that overlap gain more.
 const maxThrough = 2
 
-// goesThrough reports whether an append holds every command that is under way, and few of them.
+// goesThrough, asked by the loop, reports whether an append holds every command that is under way, and few of them.
 func (s *shard) goesThrough(out *output) bool {
 	if !s.host.launched || len(s.host.cfg.Voters) > 1 || out.append == nil || out.append.snapshot != nil || len(s.held) > 0 || s.core.appends != 1 {
 		return false
@@ -175,7 +223,9 @@ func (s *shard) goesThrough(out *output) bool {
 	for _, e := range out.proposed {
 		n += len(e.proposals)
 	}
-	return n > 0 && n <= maxThrough && s.queued.Load() <= int64(n)
+	// Of many callers who have just been answered one comes back first: it is not alone.
+	s.crowd = max(n, s.crowd/2)
+	return n > 0 && s.crowd <= maxThrough && s.queued.Load() <= int64(n)
 }
 
 // goThrough writes the append of the last step to the log, commits it and applies it. Like step, whose result it is given, it returns
@@ -362,7 +412,7 @@ func (s *shard) appended(t *appendTask) {
 		}
 	}
 	s.send(others)
-	s.mail.put(func(in *input) {
+	s.hand(func(in *input) {
 		in.responses = append(in.responses, own...)
 		if t.entries {
 			in.appended++
@@ -469,7 +519,7 @@ func (a *applier) apply(t *applyTask) error {
 	if err := a.commit(); err != nil {
 		return err
 	}
-	s.mail.put(func(in *input) { in.responses = append(in.responses, t.responses...) })
+	s.hand(func(in *input) { in.responses = append(in.responses, t.responses...) })
 	return nil
 }
 
@@ -544,7 +594,7 @@ func (s *shard) submit(ctx context.Context, cmd engine.Command) (*proposal, erro
 		return nil, engine.Errorf(engine.ErrBusy, "shard %d: %d proposals with %d bytes wait, the limits are %d and %d",
 			s.id, n, bytes, maxQueued, maxQueuedBytes)
 	}
-	s.mail.put(func(in *input) { in.proposals = append(in.proposals, p) })
+	s.hand(func(in *input) { in.proposals = append(in.proposals, p) })
 	return p, nil
 }
 

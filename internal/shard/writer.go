@@ -2,6 +2,7 @@ package shard
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/floedb/floe/internal/plant"
@@ -10,7 +11,8 @@ import (
 
 // logWriter appends to the log, for all shards of the host. While it writes and syncs, appends gather; the next round takes them
 // all with one write and one fsync, so a busy disk makes batches larger and an idle one adds no delay. Rounds are the work of a
-// goroutine, but a shard that has nothing else to do may run one itself.
+// goroutine. After each it lets the shards propose what has been queued meanwhile, itself: another goroutine would have to wait
+// behind all the callers that have their answers. A shard that has nothing else to do may run a round instead.
 type logWriter struct {
 	log        *ual.Log
 	durability Durability
@@ -18,15 +20,21 @@ type logWriter struct {
 	failed     func(error)
 	synced     func() // called after a sync that was not part of a round, in Async
 
+	next func() // lets shards go on after a round, and propose what has been queued meanwhile
+
 	mu      sync.Mutex // guards the fields below; no I/O under it
 	pending []queuedAppend
 	closed  bool
 
+	waiting atomic.Int64 // len(pending)
+	busy    atomic.Bool  // the goroutine is in a round, and lets shards go on afterwards
+
 	roundMu sync.Mutex // guards the fields below, and rounds against each other
 	batch   []queuedAppend
 	updates []ual.Update
-	dirty   bool // something is written and not synced
-	armed   bool // the goroutine knows that it has to sync
+	dirty   bool          // something is written and not synced
+	took    time.Duration // the last sync
+	armed   bool          // the goroutine knows that it has to sync
 
 	wake chan struct{} // capacity 1
 	done chan struct{}
@@ -51,6 +59,7 @@ func (w *logWriter) enqueue(a queuedAppend) {
 	w.mu.Lock()
 	w.pending = append(w.pending, a)
 	w.mu.Unlock()
+	w.waiting.Add(1)
 }
 
 func (w *logWriter) poke() {
@@ -106,16 +115,46 @@ func (w *logWriter) run() {
 		if closed {
 			return
 		}
-		arm, err := w.round()
-		if err != nil {
-			w.failed(err)
-			return
-		}
-		if arm {
-			timer.Reset(w.interval)
-			later = timer.C
+		for more := true; more; more = w.waiting.Load() > 0 {
+			w.busy.Store(true)
+			w.linger()
+			arm, err := w.round()
+			w.busy.Store(false)
+			if err != nil {
+				w.failed(err)
+				return
+			}
+			if arm {
+				timer.Reset(w.interval)
+				later = timer.C
+			}
+			w.next()
 		}
 	}
+}
+
+// A sync that takes slowSync or longer is worth waiting for those whose commands were in the round before and are being applied
+// now: else they and the others take turns, each in every other round. The wait is a part of what the sync takes.
+const (
+	slowSync   = time.Millisecond
+	lingerPart = 5
+)
+
+// linger waits for more commands if syncs are slow.
+func (w *logWriter) linger() {
+	if w.waiting.Load() == 0 {
+		return
+	}
+	w.roundMu.Lock()
+	took := w.took
+	w.took = 0 // once a round
+	w.roundMu.Unlock()
+	if took < slowSync {
+		return
+	}
+	t := time.NewTimer(min(took/lingerPart, slowSync))
+	<-t.C
+	w.next()
 }
 
 // round is a round of the goroutine's. It reports whether a sync has to follow that nobody has been told of yet.
@@ -142,6 +181,7 @@ func (w *logWriter) roundLocked() error {
 	w.mu.Lock()
 	w.batch, w.pending = w.pending, w.batch[:0]
 	w.mu.Unlock()
+	w.waiting.Add(-int64(len(w.batch)))
 	mustSync, err := w.write()
 	if err == nil && mustSync && !plant.On(plant.AckBeforeSync) {
 		err = w.sync()
@@ -161,7 +201,10 @@ func (w *logWriter) sync() error {
 		return nil
 	}
 	w.dirty = false
-	return w.log.Sync()
+	start := time.Now()
+	err := w.log.Sync()
+	w.took = time.Since(start)
+	return err
 }
 
 // write hands all updates of the batch to the log at once.
