@@ -8,6 +8,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
 )
 
 // How long the history of a deleted key stays, and for how many deleted keys of a namespace in one shard.
@@ -89,7 +90,7 @@ func (c *command) check(cur *row) error {
 	case present:
 		holds = revision != 0
 	case atRevision:
-		holds = revision == c.o.revision
+		holds = revision == c.o.revision || plant.On(plant.AnyRevision) && revision != 0
 	}
 	if holds {
 		return nil
@@ -172,7 +173,9 @@ func (m *Machine) touch(tx *engine.Tx, c *command, cur row) []byte {
 	if c.o.ttlMillis > 0 {
 		cur.flags, cur.expiresAt = cur.flags|flagExpires, tx.Now()+c.o.ttlMillis
 	}
-	m.scheduleExpiry(tx, c.key, &cur)
+	if !plant.On(plant.EternalExpiry) {
+		m.scheduleExpiry(tx, c.key, &cur)
+	}
 	m.setCurrent(tx, c.key, &cur)
 	return encodeWritten(cur.written())
 }
@@ -183,7 +186,7 @@ func (m *Machine) replace(tx *engine.Tx, k []byte, cur, next row) Written {
 	next.revision, next.version, next.previous = uint64(tx.LSN()), cur.version+1, cur.revision
 	next.term, next.updatedAt = tx.Term(), tx.Now()
 
-	if cur.exists() {
+	if cur.exists() && !plant.On(plant.LostVersion) {
 		m.row = cur.encode(m.row[:0])
 		m.buf = historyKey(m.buf[:0], tx.Namespace(), k, cur.version)
 		tx.Set(m.buf, m.row)
@@ -347,6 +350,9 @@ func (m *Machine) Restore(v *engine.View) error {
 
 // Committed remembers what changed, for watchers, and wakes those who wait.
 func (m *Machine) Committed(changes []engine.Change, waiting bool, wake func(engine.Topic, int)) {
+	if plant.On(plant.MissedChange) && len(changes) > 1 {
+		changes = changes[1:]
+	}
 	m.recent.add(changes)
 	if !waiting {
 		return

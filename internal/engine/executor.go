@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
 )
 
 // Kinds of the engine's own commands.
@@ -326,6 +328,9 @@ func (x *Executor) Release() error { return errors.Join(x.endBatch(), x.closeTab
 // endEntry writes the rows that sum up the entry. They are rewritten in the overlay by the next entry of the batch.
 func (x *Executor) endEntry() {
 	x.over.undo = x.over.undo[:0]
+	if plant.On(plant.MapOrder) {
+		x.dir.dirty = slices.Collect(maps.Values(maps.Collect(slices.All(x.dir.dirty))))
+	}
 	for _, ns := range x.dir.dirty {
 		ns.dirty = false
 		x.tx.setRow(namespaceRow(x.tx.rowKey(machineEngine), ns.id), ns.encode(nil))
@@ -333,7 +338,9 @@ func (x *Executor) endEntry() {
 	x.dir.dirty = x.dir.dirty[:0]
 	x.hashWrites()
 	x.applied.Hash = x.digest.Sum64()
-	x.tx.setRow(appliedRow(x.tx.rowKey(machineEngine)), x.applied.encode(nil))
+	if !plant.On(plant.AppliedLate) || x.applied.Index%8 == 0 {
+		x.tx.setRow(appliedRow(x.tx.rowKey(machineEngine)), x.applied.encode(nil))
+	}
 	x.over.undo = x.over.undo[:0]
 }
 

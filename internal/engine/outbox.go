@@ -7,6 +7,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
 )
 
 // The outbox carries commands from one shard to another with exactly-once effect.
@@ -54,7 +55,7 @@ func (x *Executor) restoreOutbox() error {
 		if err != nil {
 			return err
 		}
-		if it.First() {
+		if it.First() && !plant.On(plant.LoseOutbox) {
 			x.outbox.heads[ShardID(target)] = outboxNumber(it.Key())
 		}
 		if err := it.Close(); err != nil {
@@ -156,7 +157,7 @@ func (tx *Tx) applyDeliver(body []byte) error {
 		if r.Err() != nil {
 			break
 		}
-		if number <= seen {
+		if number <= seen && !plant.On(plant.DeliverTwice) {
 			continue
 		}
 		seen = number
@@ -208,7 +209,7 @@ func (tx *Tx) applyForget(body []byte) error {
 	it := tx.Iter(outboxRow(nil, target, head), key.PrefixEnd(outboxPrefix(nil, target)))
 	for ok := it.First(); ok; ok = it.Next() {
 		n := outboxNumber(it.Key())
-		if n > upTo {
+		if n > upTo && !plant.On(plant.ForgetMore) {
 			o.heads[target] = n
 			break
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
 )
 
 // NoTimer is the due time of a shard without timers.
@@ -27,7 +28,7 @@ func (x *Executor) restoreTimers() error {
 	if err != nil {
 		return err
 	}
-	if it.First() {
+	if it.First() && !plant.On(plant.LoseTimers) {
 		t, err := parseTimer(it.Key())
 		if err != nil {
 			it.Close()

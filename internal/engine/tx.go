@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/plant"
 )
 
 // Tx is what Apply and OnTimer see of the world: the machine's rows, the entry's time, and what they may set going. All its
@@ -157,7 +158,10 @@ func (tx *Tx) deleteRow(k []byte) {
 func (tx *Tx) begin() savepoint {
 	x := tx.x
 	x.over.undo = x.over.undo[:0]
-	tx.counts, tx.onRollback, tx.ns = tx.counts[:0], tx.onRollback[:0], nil
+	if !plant.On(plant.CountRefused) {
+		tx.counts = tx.counts[:0]
+	}
+	tx.onRollback, tx.ns = tx.onRollback[:0], nil
 	return savepoint{lsn: x.applied.LSN, wakes: len(x.wakes), hooks: len(x.hooks), changes: len(x.changes)}
 }
 
@@ -200,6 +204,9 @@ func (tx *Tx) runTop(encoded []byte) (result []byte, err error) {
 		result, err = tx.applyEngine(cmd)
 	} else if err = tx.admit(cmd); err == nil {
 		result, err = tx.run(cmd)
+	}
+	if plant.On(plant.HalfTxn) && cmd.Machine == machineEngine && cmd.Kind == kindTxn {
+		s, tx.onRollback = tx.begin(), nil
 	}
 	if err != nil {
 		tx.rollback(s)

@@ -6,3 +6,36 @@ package plant
 
 // Bug names a planted bug, by what the code does wrong.
 type Bug string
+
+// The bugs in the log and in how it is written.
+const (
+	AckBeforeSync   Bug = "ack-before-sync"  // appends are answered before they are synced
+	VoteUnsynced    Bug = "vote-unsynced"    // term and vote are answered before they are synced
+	DirUnsynced     Bug = "dir-unsynced"     // the directory is not synced when a segment has been created
+	TruncateTooFar  Bug = "truncate-too-far" // the log is truncated up to what is applied, durable or not
+	ReviseRevisions Bug = "revise-revisions" // revisions of a lost tail are given out again
+	InstallSilently Bug = "install-silently" // the log may have lost its end, for all one can tell after a crash
+	KeepOldRows     Bug = "keep-old-rows"    // a snapshot is added to the rows that it should replace
+	ReadUnasked     Bug = "read-unasked"     // a leader answers reads without asking whether it still leads
+	ReadEarly       Bug = "read-early"       // a read is answered before what it has to see is applied
+)
+
+// The bugs in the engine.
+const (
+	DeliverTwice Bug = "deliver-twice" // a message that was seen is applied again
+	ForgetMore   Bug = "forget-more"   // messages behind the delivered ones are forgotten with them
+	LoseOutbox   Bug = "lose-outbox"   // a restart forgets that messages wait
+	LoseTimers   Bug = "lose-timers"   // a restart forgets the earliest timer
+	MapOrder     Bug = "map-order"     // rows are written in the order of a map
+	AppliedLate  Bug = "applied-late"  // the state does not say that it holds the newest entry
+	HalfTxn      Bug = "half-txn"      // a transaction that is refused keeps what it has done before
+	CountRefused Bug = "count-refused" // what a refused command counted is counted with the next one
+)
+
+// The bugs in the key-value store.
+const (
+	AnyRevision   Bug = "any-revision"   // the condition on a revision holds for every one
+	MissedChange  Bug = "missed-change"  // watchers are not told of the first of several changes
+	EternalExpiry Bug = "eternal-expiry" // a key gets no timer when its expiry is changed
+	LostVersion   Bug = "lost-version"   // an overwritten version does not get into the history
+)

@@ -24,6 +24,7 @@ func OpenStepper(c Config) (*Stepper, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.db.TestOnlyWaitForCleaning()
 	return &Stepper{h}, nil
 }
 
@@ -45,7 +46,16 @@ func (s *Stepper) Step(id engine.ShardID, ticks int) (wakeAt int64) {
 }
 
 // Apply carries out what the shard has committed.
-func (s *Stepper) Apply(id engine.ShardID) error { return s.host.shards[id].applyQueued() }
+func (s *Stepper) Apply(id engine.ShardID) error {
+	return s.cleaned(s.host.shards[id].applyQueued())
+}
+
+// cleaned returns when Pebble has removed the files it has no use for, which it does in the background: a crash must not find more
+// of them or less, depending on its luck.
+func (s *Stepper) cleaned(err error) error {
+	s.host.db.TestOnlyWaitForCleaning()
+	return err
+}
 
 // WriteLog writes what all shards want in the log, and syncs it if it has to be durable now.
 func (s *Stepper) WriteLog() error {
@@ -57,11 +67,11 @@ func (s *Stepper) WriteLog() error {
 func (s *Stepper) SyncLog() error { return s.host.writer.syncLate() }
 
 // Flush makes the state durable.
-func (s *Stepper) Flush() error { return s.host.db.Flush() }
+func (s *Stepper) Flush() error { return s.cleaned(s.host.db.Flush()) }
 
 // Compact rewrites all of the state.
 func (s *Stepper) Compact() error {
-	return s.host.db.Compact(context.Background(), []byte{0}, []byte{0xff, 0xff, 0xff}, false)
+	return s.cleaned(s.host.db.Compact(context.Background(), []byte{0}, []byte{0xff, 0xff, 0xff}, false))
 }
 
 // Truncate forgets the part of the log that the durable state holds.
@@ -175,7 +185,8 @@ func (s *Stepper) WriteState(id engine.ShardID, dst io.Writer) error {
 	return rows.Close()
 }
 
-// Crash leaves everything as it is. What the file system holds is for a clone of it to tell: Pebble ends properly here.
+// Crash leaves everything as it is, but gives up its lock, as the end of a process does. What a power failure leaves is for a clone
+// of the file system to tell, made before.
 func (s *Stepper) Crash() error {
 	for _, sh := range s.host.shards {
 		sh.exports.close()
@@ -183,7 +194,7 @@ func (s *Stepper) Crash() error {
 	if err := errors.Join(s.host.release(), s.host.db.Close()); err != nil {
 		return fmt.Errorf("close state: %w", err)
 	}
-	return nil
+	return s.host.lock.Close()
 }
 
 // Close ends the host as Host.Close does.

@@ -134,7 +134,7 @@ func (v *verification) run() error {
 // hasState reports whether there ever was a state database.
 func (v *verification) hasState() bool {
 	names, _ := v.base.List(v.path("state"))
-	return slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "MANIFEST") })
+	return slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "marker.manifest") })
 }
 
 // path names a file as it is called in reports.
@@ -144,7 +144,7 @@ func (v *verification) problemf(format string, args ...any) {
 	v.report.add(fmt.Sprintf(format, args...))
 }
 
-// verifyFormat reads FORMAT, which has no checksum: it must be exactly what this program writes.
+// verifyFormat reads FORMAT, which must be exactly what this program writes.
 func (v *verification) verifyFormat() error {
 	f, err := readFormat(v.base, v.dir)
 	switch {

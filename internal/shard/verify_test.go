@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -170,7 +171,7 @@ func TestVerifyReportsDamage(t *testing.T) {
 		"start of a segment":     {flip(segments[1], 20), []string{segments[1]}},
 		"segment missing":        {remove(segments[1]), []string{segments[1], "missing"}},
 		"segment cut":            {func(i image) { i[segment] = i[segment][:len(i[segment])/2] }, []string{segment}},
-		"log missing":            {func(i image) { dropAll(i, ".ual") }, []string{"the log holds 0 of 3 shards"}},
+		"log missing":            {func(i image) { dropAll(i, ".ual") }, []string{"all segments are missing"}},
 		"block of a table":       {flip(table, 100), []string{table, "checksum"}},
 		"end of a table":         {flip(table, len(whole[table])-20), []string{table}},
 		"table cut":              {func(i image) { i[table] = i[table][:len(i[table])-1] }, []string{"node/state: "}},
@@ -222,7 +223,11 @@ func replace(old, new string) func(image) {
 		if !strings.Contains(string(i["node/FORMAT"]), old) {
 			panic("FORMAT lacks " + old)
 		}
-		i["node/FORMAT"] = []byte(strings.Replace(string(i["node/FORMAT"]), old, new, 1))
+		var f format
+		if err := json.Unmarshal([]byte(strings.Replace(string(i["node/FORMAT"]), old, new, 1)), &f); err != nil {
+			panic(err)
+		}
+		i["node/FORMAT"], _ = f.encode() // with the checksum that fits
 	}
 }
 

@@ -55,11 +55,20 @@ func (c Command) Op() engine.Op {
 	}}
 }
 
-func (machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+// Decode is the inverse of Command.In.
+func Decode(cmd engine.Command) (Command, error) {
 	r := codec.NewReader(cmd.Body)
 	c := Command{Kind: cmd.Kind, Name: r.String(), Delta: r.Varint(), Delay: r.Varint(), Target: r.String()}
 	if err := r.Done(); err != nil {
-		return nil, engine.Errorf(engine.ErrInvalid, "toy: %v", err)
+		return Command{}, engine.Errorf(engine.ErrInvalid, "toy: %v", err)
+	}
+	return c, nil
+}
+
+func (machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+	c, err := Decode(cmd)
+	if err != nil {
+		return nil, err
 	}
 	switch cmd.Kind {
 	case Add:
