@@ -32,12 +32,13 @@ func TestNothingUnfinished(t *testing.T) {
 
 // longSuites are the packages whose tests may be shortened or left out with -short, and what takes them so long.
 var longSuites = map[string]string{
-	"examples/gosrc":    "loads over 100 MB",
-	"kv":                "runs random histories against a model",
-	"internal/exercise": "kills processes and cuts the power many times, runs clusters",
-	"internal/sim":      "runs many seeds",
-	"internal/shard":    "simulates a cluster",
-	"internal/ual":      "crashes at every file operation",
+	"examples/gosrc":      "loads over 100 MB",
+	"kv":                  "runs random histories against a model",
+	"internal/exercise":   "kills processes and cuts the power many times, runs clusters",
+	"internal/sim":        "runs many seeds",
+	"internal/sim/faults": "tries every file operation",
+	"internal/shard":      "simulates a cluster",
+	"internal/ual":        "crashes at every file operation",
 }
 
 func TestNoSleepAndNoSkip(t *testing.T) {

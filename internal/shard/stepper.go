@@ -24,8 +24,9 @@ func OpenStepper(c Config) (*Stepper, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.db.TestOnlyWaitForCleaning()
-	return &Stepper{h}, nil
+	s := &Stepper{h}
+	_ = s.cleaned(nil) // a host that has failed meanwhile says so itself
+	return s, nil
 }
 
 // Host returns the host, for what does not wait: figures, and what other nodes send.
@@ -53,7 +54,13 @@ func (s *Stepper) Apply(id engine.ShardID) error {
 // cleaned returns when Pebble has removed the files it has no use for, which it does in the background: a crash must not find more
 // of them or less, depending on its luck.
 func (s *Stepper) cleaned(err error) error {
-	s.host.db.TestOnlyWaitForCleaning()
+	failed := s.host.unlessFailed(func() error {
+		s.host.db.TestOnlyWaitForCleaning()
+		return nil
+	})
+	if err == nil {
+		err = failed
+	}
 	return err
 }
 

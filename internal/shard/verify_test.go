@@ -171,7 +171,7 @@ func TestVerifyReportsDamage(t *testing.T) {
 		"start of a segment":     {flip(segments[1], 20), []string{segments[1]}},
 		"segment missing":        {remove(segments[1]), []string{segments[1], "missing"}},
 		"segment cut":            {func(i image) { i[segment] = i[segment][:len(i[segment])/2] }, []string{segment}},
-		"log missing":            {func(i image) { dropAll(i, ".ual") }, []string{"all segments are missing"}},
+		"log missing":            {func(i image) { dropAll(i, ".ual"); dropAll(i, ".spare") }, []string{"the log holds 0 of 3 shards"}},
 		"block of a table":       {flip(table, 100), []string{table, "checksum"}},
 		"end of a table":         {flip(table, len(whole[table])-20), []string{table}},
 		"table cut":              {func(i image) { i[table] = i[table][:len(i[table])-1] }, []string{"node/state: "}},

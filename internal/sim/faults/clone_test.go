@@ -1,4 +1,4 @@
-package sim
+package faults
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func rigSeed(t *testing.T) uint64 {
 	if s == 0 {
 		s = rand.Uint64()>>20 | 1
 	}
-	t.Logf("repeat with: go test ./internal/sim -run '^%s$' -crash-seed %d", t.Name(), s)
+	t.Logf("repeat with: go test ./internal/sim/faults -run '^%s$' -crash-seed %d", t.Name(), s)
 	return s
 }
 
