@@ -12,7 +12,7 @@ STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 CHECKS = all,-ST1000,-ST1020,-ST1021,-ST1022,-QF*
 
 .DEFAULT_GOAL = help
-.PHONY: help build check test test-long bench bench-check bench-baseline profile fmt format vet staticcheck mod unit race fuzz
+.PHONY: help build check test test-long bench bench-check bench-baseline profile fmt format vet staticcheck mod unit race suites fuzz
 
 banner = @printf '\n== %s\n'
 
@@ -26,13 +26,22 @@ check: format vet staticcheck mod ## what must pass before every commit, in a mi
 	$(banner) 'go test -short'
 	$(GO) test -short ./...
 
-test: format vet staticcheck mod unit race fuzz ## everything, as CI runs it
+test: format vet staticcheck mod unit race suites fuzz ## everything, as CI runs it
 
-test-long: ## randomised suites for LONG (5m) each, races in full; for the night
+test-long: ## randomised suites in their long forms, races in full; for the night
+	$(banner) 'simulations, long'
+	$(GO) test -count=1 -timeout 180m ./internal/sim -run '^Test(Node|Cluster)$$' -seeds 20000
+	$(GO) test -count=1 -timeout 60m ./internal/sim -run '^TestReplay$$' -seeds 80
+	$(GO) test -count=1 -timeout 60m -tags plant ./internal/sim -run '^TestPlanted$$'
+	$(banner) 'crashes, failures and damage, long'
+	$(GO) test -count=1 -timeout 180m ./internal/sim/faults -clone-acks 50000 -point-workloads 20 -corrupt-cases 20000
 	$(banner) 'models, long'
-	$(GO) test -count=1 -timeout 60m -run 'TestModel' ./kv -long
-	$(banner) 'kills, long'
-	$(GO) test -count=1 -timeout 60m -run 'TestKill' ./internal/exercise -kills 1000
+	$(GO) test -count=1 -timeout 180m -run '^TestModel$$' ./kv -long
+	$(banner) 'kills, power cuts, histories, pauses, long'
+	$(GO) test -count=1 -timeout 300m -run '^TestKill$$' ./internal/exercise -kills 10000
+	$(GO) test -count=1 -timeout 300m -run '^TestPower$$' ./internal/exercise -cuts 5000
+	$(GO) test -count=1 -timeout 120m -run '^TestLinear$$' ./internal/exercise -operations 5000000 -faults 2000
+	$(GO) test -count=1 -timeout 120m -run '^TestPausedLeader$$' ./internal/exercise -pauses 5000
 	$(banner) 'go test -race'
 	CGO_ENABLED=1 $(GO) test -count=1 -race -timeout 60m ./...
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=$(LONG)
@@ -76,6 +85,14 @@ unit:
 race:
 	$(banner) 'go test -race -short'
 	CGO_ENABLED=1 $(GO) test -race -short ./...
+
+# Go test ./... runs a part of what these do. Planted bugs are three of all, chosen at random.
+suites:
+	$(banner) 'simulations and crashes, as many as a change has to pass'
+	$(GO) test -count=1 ./internal/sim -run '^TestNode$$' -seeds 400
+	$(GO) test -count=1 ./internal/sim -run '^TestCluster$$' -seeds 150
+	$(GO) test -count=1 ./internal/sim/faults -run '^TestAckClone$$' -clone-acks 2000
+	$(GO) test -count=1 -tags plant ./internal/sim -run '^TestPlanted$$' -plant-rotate 3 -v
 
 # go test takes one fuzz target at a time. It sometimes reports the end of its own -fuzztime as a failure; a real one names its input.
 fuzz: ## every fuzz target for FUZZTIME (5s)

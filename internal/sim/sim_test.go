@@ -25,15 +25,15 @@ var (
 // suite is a kind of run.
 type suite struct {
 	test     string // its name
-	seeds    int    // how many a change has to pass
+	seeds    int    // how many go test runs; the Makefile says how many a change has to pass
 	short    int    // how many with -short, and a quarter of the commands
 	commands int
 	sizes    []int // numbers of nodes: one of them is the seed's
 }
 
 var (
-	oneNode = suite{"TestNode", 400, 10, 500, []int{1}}
-	cluster = suite{"TestCluster", 150, 3, 2000, []int{3, 3, 5}}
+	oneNode = suite{"TestNode", 150, 10, 500, []int{1}}
+	cluster = suite{"TestCluster", 40, 3, 2000, []int{3, 3, 5}}
 )
 
 // TestNode runs a node that is alone: crashes of all kinds, with either durability.

@@ -17,7 +17,7 @@ import (
 
 var (
 	crashSeed = flag.Uint64("crash-seed", 0, "seed of the crash suites; 0: a random one")
-	cloneAcks = flag.Int("clone-acks", 2000, "acknowledgements after which a crash is tried, over both durabilities")
+	cloneAcks = flag.Int("clone-acks", 500, "acknowledgements after which a crash is tried, over both durabilities")
 )
 
 // rigSeed returns the seed of a test, and says how to repeat it. A suite opens thousands of nodes, each of which is garbage soon:
