@@ -260,7 +260,11 @@ func (e *editor) build(rest []string) {
 }
 
 func (e *editor) editArray(at gjson.Result, segments []string) {
+	const none = -2 // what is no index must not lead into an element
 	index, err := strconv.Atoi(segments[0])
+	if err != nil || segments[0] != strconv.Itoa(index) {
+		index = none
+	}
 	rest := segments[1:]
 	n := 0
 	e.out = append(e.out, '[')
@@ -280,7 +284,7 @@ func (e *editor) editArray(at gjson.Result, segments []string) {
 	})
 	switch {
 	case e.err != nil:
-	case err != nil || index < -1 || index > n || segments[0] != strconv.Itoa(index):
+	case index < -1 || index > n:
 		e.fail(ErrInvalid, "%.64q is no index of an array of length %d", segments[0], n)
 	case (index == n || index == -1) && e.raw == "":
 		e.fail(ErrNotFound, "there is nothing at %.64q", e.path)

@@ -27,6 +27,7 @@ type worker struct {
 	rng   *rand.Rand
 	picks []string // keys that exist, in random order
 	at    int
+	buf   []byte // for values that are read
 
 	latency histogram
 	calls   int64
@@ -65,7 +66,7 @@ const maxPicks = 1 << 20
 func (l load) workers(seed uint64) []*worker {
 	ws := make([]*worker, l.callers)
 	for i := range ws {
-		w := &worker{id: i, rng: rand.New(rand.NewPCG(seed, uint64(i))), keys: keys{next: uint64(l.existing + i), step: uint64(l.callers)}}
+		w := &worker{id: i, rng: rand.New(rand.NewPCG(seed, uint64(i))), buf: make([]byte, 0, 2*valueBytes), keys: keys{next: uint64(l.existing + i), step: uint64(l.callers)}}
 		if l.existing > 0 {
 			w.picks = make([]string, min(maxPicks, 8*l.existing)/l.callers+1)
 			for j := range w.picks {

@@ -133,7 +133,7 @@ func (b *bench) gets(s setup, prepared func() (string, error), warm func(*kv.Sto
 		return &subject{
 			ops: 1, close: n.close, warm: func() error { return warm(n.store) },
 			call: func(w *worker) error {
-				e, err := n.store.Get(ctx, w.pick())
+				e, err := n.store.GetInto(ctx, w.pick(), w.buf)
 				if err == nil && len(e.Value) != valueBytes {
 					err = fmt.Errorf("get: a value of %d bytes, want %d", len(e.Value), valueBytes)
 				}

@@ -152,8 +152,12 @@ type arena struct {
 	used   int
 }
 
-// arenaChunk holds the writes of a typical batch; larger slices get memory of their own.
-const arenaChunk = 256 << 10
+// Chunks grow up to arenaChunk, which holds the writes of a typical batch; larger slices get memory of their own. A shard that is
+// hardly used has only the first one.
+const (
+	arenaChunk = 256 << 10
+	firstChunk = 4 << 10
+)
 
 func (a *arena) copy(b []byte) []byte {
 	if len(b) == 0 {
@@ -162,7 +166,7 @@ func (a *arena) copy(b []byte) []byte {
 	if len(b) > arenaChunk/4 {
 		return bytes.Clone(b)
 	}
-	if a.used == 0 || cap(a.chunks[a.used-1])-len(a.chunks[a.used-1]) < len(b) {
+	for a.used == 0 || cap(a.chunks[a.used-1])-len(a.chunks[a.used-1]) < len(b) {
 		a.grow()
 	}
 	chunk := &a.chunks[a.used-1]
@@ -173,7 +177,7 @@ func (a *arena) copy(b []byte) []byte {
 
 func (a *arena) grow() {
 	if a.used == len(a.chunks) {
-		a.chunks = append(a.chunks, make([]byte, 0, arenaChunk))
+		a.chunks = append(a.chunks, make([]byte, 0, min(firstChunk<<(2*a.used), arenaChunk)))
 	}
 	a.chunks[a.used] = a.chunks[a.used][:0]
 	a.used++
