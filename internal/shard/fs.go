@@ -35,27 +35,42 @@ type watchedFS struct {
 }
 
 // heldRemovals are removals that wait until all of the node is open: what Pebble takes for obsolete may be all that is left, when its
-// manifest has lost its end.
+// manifest has lost its end. What was created meanwhile is not held: of a table that is given up the space is needed.
 type heldRemovals struct {
 	mu       sync.Mutex // guards all; no I/O under it
 	names    []string
+	created  map[string]bool
 	released bool
+}
+
+// create notes a file that is made before the removals are released.
+func (r *heldRemovals) create(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.released {
+		return
+	}
+	if r.created == nil {
+		r.created = make(map[string]bool)
+	}
+	r.created[name] = true
 }
 
 func (r *heldRemovals) hold(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.released {
-		r.names = append(r.names, name)
+	if r.released || r.created[name] {
+		return false
 	}
-	return !r.released
+	r.names = append(r.names, name)
+	return true
 }
 
 // release carries out what was held back.
 func (r *heldRemovals) release(fsys vfs.FS) error {
 	r.mu.Lock()
 	names := r.names
-	r.names, r.released = nil, true
+	r.names, r.created, r.released = nil, nil, true
 	r.mu.Unlock()
 	for _, name := range names {
 		if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -93,10 +108,24 @@ func (w *watchedFS) do(op, name string, f func() error) error {
 			w.space.noticed()
 			return w.giveUp(op, name, false, err)
 		}
-		if !w.space.full() && !w.space.await(w.space.closed) {
+		if w.space.full() || w.yield() {
+			continue
+		}
+		if !w.space.await(w.space.closed) {
 			return w.giveUp(op, name, false, err)
 		}
 	}
+}
+
+// yield carries out the removals that are held, because on a full disk there may be no other way to open. It reports whether there were any.
+func (w *watchedFS) yield() bool {
+	if w.held == nil {
+		return false
+	}
+	w.held.mu.Lock()
+	any := len(w.held.names) > 0
+	w.held.mu.Unlock()
+	return any && w.held.release(w.FS) == nil
 }
 
 // giveUp leaves it to the caller to do the operation again, or to do without when the host closes. It is a failure where nobody waits any
@@ -119,6 +148,9 @@ func (w *watchedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, erro
 	table := w.tableOf(c)
 	if table != nil && !table.await() {
 		return nil, w.giveUp("open", name, true, &fs.PathError{Op: "create", Path: name, Err: syscall.ENOSPC})
+	}
+	if w.held != nil {
+		w.held.create(name)
 	}
 	return w.open(name, table, func() (vfs.File, error) { return w.FS.Create(name, c) })
 }
