@@ -229,6 +229,8 @@ func TestVerifyReportsWhatMemoryMissed(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.execs[0].Flushed()
+	problems(t, r.execs[0], func(p string) { t.Errorf("where it looks is older than the flush: %s", p) })
+	r.execs[0].Merged()
 	problems(t, r.execs[0], func(p string) { t.Errorf("before anything is changed: %s", p) })
 	w := tamperer{t, r.db}
 	w.change(current("one"), func(v *kv.Row) { v.Value = []byte("2") })
@@ -238,6 +240,59 @@ func TestVerifyReportsWhatMemoryMissed(t *testing.T) {
 	for _, k := range []string{"one", "many"} {
 		if want := fmt.Sprintf("shard 0: row %x has changed since the last flush, and memory does not know", current(k)); !slices.Contains(found, want) {
 			t.Errorf("Verify reports %q, want %q", found, want)
+		}
+	}
+}
+
+// TestOldTablesGo has tables merged that Apply looks rows up in: they are kept until it is told, or has nothing more to look up.
+func TestOldTablesGo(t *testing.T) {
+	r := newFilledRig(t)
+	x := r.execs[0]
+	put := func(k string) {
+		t.Helper()
+		must(r.store("n").Put(t.Context(), k, []byte("1")))
+		if err := r.db.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		x.Flushed()
+	}
+	merge := func() {
+		t.Helper()
+		if err := r.db.Compact(t.Context(), []byte{0}, []byte{0xff}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := func(want bool) {
+		t.Helper()
+		if n := r.db.Metrics().Table.ZombieCount; n > 0 != want {
+			t.Errorf("%d old tables are kept, want some: %v", n, want)
+		}
+	}
+	release := func() {
+		t.Helper()
+		if err := x.ReleaseOld(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("a")
+	x.Merged()
+	put("b")
+	merge()
+	release()
+	kept(true) // in use, and nobody has said that they are old
+	x.Merged()
+	release()
+	kept(false)
+	put("c")
+	put("d")
+	merge()
+	release()
+	kept(true)
+	release()
+	kept(false) // not used since
+	for _, k := range []string{"a", "b", "c", "d"} {
+		if w := must(r.store("n").Put(t.Context(), k, []byte("2"))); w.Version != 2 {
+			t.Errorf("%s has version %d after the second put, want 2", k, w.Version)
 		}
 	}
 }

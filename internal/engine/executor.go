@@ -54,9 +54,11 @@ type Executor struct {
 	applied Applied
 	over    *overlay
 	points  *pebble.Iterator // over the committed state, for lookups of this batch; made by the first
-	tables  *pebble.Iterator // over the part of it that has been flushed, for lookups until more is
+	tables  *pebble.Iterator // over the part of it that had been flushed when it was made, for lookups of rows not in fresh
 	durable uint64           // index that tables has come to
-	flushed atomic.Bool      // tables is out of date
+	flushed atomic.Bool      // a new tables would come further
+	merged  atomic.Bool      // a new tables would have fewer to look into, and let go of old ones
+	used    bool             // tables has been used since the last Release
 	fresh   freshRows
 	reads   arena // what the command being applied has read from the database
 	digest  xxhash.Digest
@@ -263,16 +265,18 @@ func (x *Executor) seekAll(k []byte) (value []byte, ok bool, err error) {
 	return seek(x.points, k)
 }
 
-// openTables brings tables up to date. Its bloom filters are asked at the lowest level too, where most rows are.
+// openTables makes tables if it is time for another. Not after every flush: until the tables that flushes add are merged, they would only
+// be more to look into. Its bloom filters are asked at the lowest level too, where most rows are.
 func (x *Executor) openTables() (err error) {
-	if x.flushed.Swap(false) {
-		if err := x.closeTables(); err != nil {
-			return err
-		}
-	}
-	if x.tables != nil {
+	x.used = true
+	if x.tables != nil && !x.merged.Load() && (!x.flushed.Load() || x.fresh.rows() < manyFreshRows) {
 		return nil
 	}
+	if err := x.closeTables(); err != nil {
+		return err
+	}
+	x.merged.Store(false)
+	x.flushed.Store(false)
 	if x.tables, err = x.db.NewIter(&pebble.IterOptions{OnlyReadGuaranteedDurable: true, UseL6Filters: true}); err != nil {
 		return err
 	}
@@ -318,11 +322,23 @@ func (x *Executor) closeTables() error {
 	return err
 }
 
-// Flushed tells that more of the state has been flushed. Any goroutine may call it.
+// Flushed tells that more of the state has been flushed, Merged that tables of it have become others. Any goroutine may call them.
 func (x *Executor) Flushed() { x.flushed.Store(true) }
 
-// Release gives back what the executor holds of the database, which is not kept from removing old tables any more: from time to
-// time, and before the database is closed. Only for the goroutine that applies.
+// Merged is described with Flushed.
+func (x *Executor) Merged() { x.merged.Store(true) }
+
+// ReleaseOld gives back what the executor holds of the database if that keeps old tables from being removed, or has not been used since
+// the last call: it has to be called from time to time. Only for the goroutine that applies.
+func (x *Executor) ReleaseOld() error {
+	if x.used && !x.merged.Load() {
+		x.used = false
+		return nil
+	}
+	return x.Release()
+}
+
+// Release gives back all that the executor holds of the database, which can be closed then. Only for the goroutine that applies.
 func (x *Executor) Release() error { return errors.Join(x.endBatch(), x.closeTables()) }
 
 // endEntry writes the rows that sum up the entry. They are rewritten in the overlay by the next entry of the batch.

@@ -1,10 +1,10 @@
 package engine
 
-// freshRows tells which rows may have been written since the state was last flushed. Any other row is in the tables or nowhere,
-// and the tables say quickly, by their bloom filters, that they do not have it; a memtable has to be searched, which takes several
-// times as long. Most rows that are written are new ones.
+// freshRows tells which rows may have been written since an earlier state of the tables. Any other row is in those tables or nowhere,
+// and they say quickly, by their bloom filters, that they do not have it; a memtable has to be searched, which takes several
+// times as long, and the tables of each flush are further filters to ask. Most rows that are written are new ones.
 //
-// It is a list of bloom filters, each for the writes of some entries; one goes when everything in it has been flushed.
+// It is a list of bloom filters, each for the writes of some entries; one goes when everything in it is in the tables that are asked.
 type freshRows struct {
 	floor   uint64 // index up to which nothing is known: rows written since may be anywhere
 	filters []*freshFilter
@@ -25,6 +25,7 @@ const (
 	minFreshRows    = 1 << 10
 	maxFreshRows    = 1 << 18
 	maxFreshFilters = 16 // beyond it flushing is stuck
+	manyFreshRows   = 4 * maxFreshRows
 	freshRowBits    = 14
 )
 
@@ -64,6 +65,14 @@ func (f *freshRows) open() *freshFilter {
 // place returns the block of a row and six numbers of nine bits.
 func (f *freshFilter) place(hash uint64) (block *freshBlock, bits uint64) {
 	return &f.blocks[(hash>>32*uint64(len(f.blocks)))>>32], hash * 0x9e3779b97f4a7c15 >> 10
+}
+
+// rows returns how many writes the filters hold.
+func (f *freshRows) rows() (n int) {
+	for _, filter := range f.filters {
+		n += filter.rows
+	}
+	return n
 }
 
 // flushed forgets what is in the tables: the entries up to index.

@@ -63,7 +63,7 @@ func (c *cluster) config(id uint64) shard.Config {
 	return shard.Config{
 		Dir: "node", Shards: c.shards, FS: c.fs[id], NodeID: id, Voters: nodes, Transport: c.net.Transport(id),
 		Clock: shard.Clock{Source: c.gates[id]}, TickInterval: tickInterval, Machines: []func() engine.Machine{kv.NewMachine},
-		Door: &door{cluster: c}, MemTableBytes: 1 << 20, SegmentBytes: 256 << 10, KeepEntries: 200,
+		Door: &door{cluster: c}, MemTableBytes: 1 << 20, L0Tables: 2, SegmentBytes: 256 << 10, KeepEntries: 200,
 	}
 }
 

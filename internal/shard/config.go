@@ -41,8 +41,9 @@ const (
 	LargestMaxValue     = 16 << 20
 	defaultCache        = 256 << 20
 	defaultMemoryCache  = 16 << 20
-	defaultMemTable     = 64 << 20
-	rowCachePart        = 4 // the cache for rows is a fourth of the cache, the rest is for blocks of the state
+	defaultMemTable     = 16 << 20 // an insert into a larger one misses the processor's caches
+	defaultL0Tables     = 16       // merging fewer at a time would write everything more often
+	rowCachePart        = 4        // the cache for rows is a fourth of the cache, the rest is for blocks of the state
 )
 
 // Config says how to open a Host. What reaches the world is injected, so that a simulator can take its place: FS, Clock,
@@ -66,7 +67,8 @@ type Config struct {
 	Clock         Clock         // zero: the real one
 	Random        io.Reader     // nil: crypto/rand
 	TickInterval  time.Duration // 0: 100 ms; an election takes 10 to 20 ticks
-	MemTableBytes uint64        // 0: 64 MiB, on a small volume less
+	MemTableBytes uint64        // 0: 16 MiB, on a small volume less
+	L0Tables      int           // flushes of which one key may be in the tables, before those are merged; 0: 16
 	SegmentBytes  int64         // 0: 64 MiB, on a small volume less
 	MaxLogBytes   int64         // log kept behind the last flush of the state before one is forced; 0: 512 MiB, on a small volume less
 	KeepEntries   uint64        // entries kept for followers that lag; 0: 10,000, none for a node alone

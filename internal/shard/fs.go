@@ -13,6 +13,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/floedb/floe/internal/engine"
 )
 
 // watchedFS (always a pointer: Pebble compares file systems) tells the host of the first operation that fails, before the
@@ -333,21 +335,29 @@ func (l raftLogger) Fatalf(format string, v ...any)   { panic(fmt.Sprintf(format
 func (l raftLogger) Panic(v ...any)                   { panic(fmt.Sprint(v...)) }
 func (l raftLogger) Panicf(format string, v ...any)   { panic(fmt.Sprintf(format, v...)) }
 
+// lbaseTable is the size of tables of the first level that is sorted; it doubles with each level.
+const lbaseTable = 4 << 20
+
 // StateOptions returns the options that make the state database what it is, so that a bare one of the same kind can be measured
 // beside it. There is no WAL, because the log of the shards is one.
 func (c Config) StateOptions() *pebble.Options {
 	orDefault(&c.CacheBytes, defaultCache)
 	orDefault(&c.MemTableBytes, defaultMemTable)
+	orDefault(&c.L0Tables, defaultL0Tables)
 	opts := &pebble.Options{
 		CacheSize:                   c.CacheBytes - c.CacheBytes/rowCachePart,
 		DisableWAL:                  true,
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                c.MemTableBytes,
 		MemTableStopWritesThreshold: 4,
-		L0CompactionThreshold:       2,
+		L0CompactionThreshold:       c.L0Tables,
 		L0StopWritesThreshold:       1000,
 		DisableAutomaticCompactions: c.manual,
 	}
+	// A flush writes one table. It holds rows of all shards, so it would be merged with all others anyway, and lookups have fewer to open.
+	opts.TargetFileSizes[0] = int64(c.MemTableBytes)
+	opts.TargetFileSizes[1] = lbaseTable
+	opts.FlushSplitBytes = 4 * opts.TargetFileSizes[0]
 	// Most writes look for an earlier version of their key first, and most of them find none.
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
@@ -375,8 +385,11 @@ func (h *Host) openState(dir string, created bool) (*pebble.DB, error) {
 			h.signalFlushed()
 		},
 		CompactionBegin: func(pebble.CompactionInfo) { h.space.compaction.begin() },
-		CompactionEnd:   func(i pebble.CompactionInfo) { h.space.compaction.end(i.Err) },
-		DataCorruption:  func(i pebble.DataCorruptionInfo) { h.fail(fmt.Errorf("state database: %s: %w", i.Path, i.Details)) },
+		CompactionEnd: func(i pebble.CompactionInfo) {
+			h.space.compaction.end(i.Err)
+			h.tellExecutors((*engine.Executor).Merged)
+		},
+		DataCorruption: func(i pebble.DataCorruptionInfo) { h.fail(fmt.Errorf("state database: %s: %w", i.Path, i.Details)) },
 	}
 	// Pebble would create the directory for everybody to read.
 	if err := makeDir(h.fs, dir); err != nil {

@@ -39,11 +39,12 @@ type Host struct {
 	space    *space
 	slow     *slowness
 
-	ctx     context.Context // done when the host is closed or has failed; all background work ends with it
-	cancel  context.CancelFunc
-	running sync.WaitGroup
-	flushed chan struct{} // capacity 1
-	spooled atomic.Int64  // numbers received snapshots
+	ctx      context.Context // done when the host is closed or has failed; all background work ends with it
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+	flushed  chan struct{} // capacity 1
+	complete atomic.Bool   // shards holds all
+	spooled  atomic.Int64  // numbers received snapshots
 
 	proposals sync.Pool // of *proposal, not in use
 
@@ -120,6 +121,8 @@ func (h *Host) open() error {
 		}
 		h.shards = append(h.shards, s)
 	}
+	h.complete.Store(true)
+	h.tellExecutors((*engine.Executor).Merged)
 	// Only now it is clear that nothing is missing which what is left over could help to mend.
 	if err := errors.Join(h.removeSpools(spoolPrefix), h.held.release(h.fs)); err != nil {
 		return err

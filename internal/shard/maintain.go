@@ -26,7 +26,7 @@ func (h *Host) maintain() {
 			}
 		case <-second.C:
 			h.rate.sample(h.calls())
-			if err := h.release(); err != nil {
+			if err := h.releaseOld(); err != nil {
 				h.fail(err)
 				return
 			}
@@ -63,11 +63,15 @@ func (h *Host) logIsLong() bool {
 	return size > h.cfg.MaxLogBytes && h.space.flush.waiting.Load() == 0
 }
 
-// release lets go of old tables of the state that shards still look rows up in.
-func (h *Host) release() error {
+// releaseOld lets go of old tables of the state that shards still look rows up in, release of all.
+func (h *Host) releaseOld() error { return h.eachExecutor((*engine.Executor).ReleaseOld) }
+
+func (h *Host) release() error { return h.eachExecutor((*engine.Executor).Release) }
+
+func (h *Host) eachExecutor(f func(*engine.Executor) error) error {
 	for _, s := range h.shards {
 		s.applyRun.Lock()
-		err := s.exec.Release()
+		err := f(s.exec)
 		s.applyRun.Unlock()
 		if err != nil {
 			return fmt.Errorf("shard %d: read state: %w", s.id, err)
@@ -78,12 +82,20 @@ func (h *Host) release() error {
 
 // signalFlushed is called by Pebble, which must not be called back from there.
 func (h *Host) signalFlushed() {
-	for _, s := range h.shards {
-		s.exec.Flushed()
-	}
+	h.tellExecutors((*engine.Executor).Flushed)
 	select {
 	case h.flushed <- struct{}{}:
 	default:
+	}
+}
+
+// tellExecutors tells them of something that Pebble has done, which it also does while the host is being opened.
+func (h *Host) tellExecutors(f func(*engine.Executor)) {
+	if !h.complete.Load() {
+		return
+	}
+	for _, s := range h.shards {
+		f(s.exec)
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 func kvConfig(fsys vfs.FS, d Durability) Config {
 	return Config{
 		Dir: "node", Shards: 3, FS: fsys, Durability: d, Machines: []func() engine.Machine{kv.NewMachine},
-		MemTableBytes: 256 << 10, SegmentBytes: 64 << 10,
+		MemTableBytes: 256 << 10, L0Tables: 2, SegmentBytes: 64 << 10,
 	}
 }
 

@@ -55,7 +55,7 @@ func (n *node) config() shard.Config {
 	}
 	return shard.Config{
 		Dir: "node", Shards: p.shards, Durability: p.durability, NodeID: n.id, Voters: voters, Transport: &endpoint{n.sim, n, n.life},
-		FS: n.disk.FS(), Clock: shard.Clock{Source: n}, TickInterval: tickInterval, CacheBytes: 16 << 20, MemTableBytes: 4 << 20,
+		FS: n.disk.FS(), Clock: shard.Clock{Source: n}, TickInterval: tickInterval, CacheBytes: 16 << 20, MemTableBytes: 4 << 20, L0Tables: 2,
 		SegmentBytes: p.segmentBytes, MaxLogBytes: p.maxLogBytes, KeepEntries: p.keepEntries,
 		Machines: []func() engine.Machine{kv.NewMachine, toy.New},
 	}

@@ -38,7 +38,7 @@ func (c *rigClock) Mono() time.Duration { return time.Duration(c.ms) * time.Mill
 func rigConfig(fsys vfs.FS, d shard.Durability, clock *rigClock) shard.Config {
 	return shard.Config{
 		Dir: rigDir, Shards: rigShards, Durability: d, FS: fsys, Clock: shard.Clock{Source: clock},
-		CacheBytes: 2 << 20, MemTableBytes: 128 << 10, SegmentBytes: 5 << 10,
+		CacheBytes: 2 << 20, MemTableBytes: 128 << 10, L0Tables: 2, SegmentBytes: 5 << 10,
 		Machines: []func() engine.Machine{kv.NewMachine, toy.New},
 	}
 }
