@@ -174,7 +174,7 @@ func (h *Host) openStores(created bool) error {
 		return err
 	}
 	h.writer = newLogWriter(h.ual, &h.cfg, h.fail, h.pokeCouriers)
-	h.writer.next, h.writer.retry = h.goOn, h.space.retry
+	h.writer.next, h.writer.calls, h.writer.retry = h.goOn, h.rate.count.Load, h.space.retry
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,7 +22,8 @@ type logWriter struct {
 	synced     func()                   // called after a sync that was not part of a round, in Async
 	retry      func(func() error) error // see space.retry
 
-	next func() // lets shards go on after a round, and propose what has been queued meanwhile
+	next  func()       // lets shards go on after a round, and propose what has been queued meanwhile
+	calls func() int64 // how many the host has had
 
 	mu      sync.Mutex // guards the fields below; no I/O under it
 	pending []queuedAppend
@@ -118,6 +120,7 @@ func (w *logWriter) run() {
 		}
 		for more := true; more; more = w.waiting.Load() > 0 {
 			w.busy.Store(true)
+			w.gather()
 			w.linger()
 			arm, err := w.round()
 			w.busy.Store(false)
@@ -132,6 +135,24 @@ func (w *logWriter) run() {
 			w.next()
 		}
 	}
+}
+
+// maxYields bounds how often the goroutine lets others go first.
+const maxYields = 4
+
+// gather lets callers go ahead who are ready to, so that the round takes their commands too: those who have just had their answers come back
+// at once. It goes on while any does.
+func (w *logWriter) gather() {
+	before := w.calls()
+	for range maxYields {
+		runtime.Gosched()
+		now := w.calls()
+		if now == before {
+			break
+		}
+		before = now
+	}
+	w.next()
 }
 
 // A sync that takes slowSync or longer is worth waiting for those whose commands were in the round before and are being applied
