@@ -268,6 +268,15 @@ func (m *model) compareMany() {
 }
 
 // compareScan reads a listing page by page, with a write between the pages: keys that are not written must all show, once
+// page reads a page, in memory of its own or in that of the last one.
+func (m *model) page(prefix string, opts []kv.ScanOption) (kv.Page, error) {
+	if m.rng.IntN(2) == 0 {
+		return m.store.Page(m.t.Context(), prefix, opts...)
+	}
+	err := m.store.PageInto(m.t.Context(), &m.read, prefix, opts...)
+	return m.read, err
+}
+
 // and in order.
 func (m *model) compareScan() {
 	prefix := []string{"", "p", "j{t}", "c\x00", "p\xff", "none"}[m.rng.IntN(6)]
@@ -287,13 +296,13 @@ func (m *model) compareScan() {
 	touched := make(map[string]bool)
 	var got []string
 	for cursor := ""; ; {
-		page, err := m.store.Page(m.t.Context(), prefix, append(slices.Clip(opts), kv.Cursor(cursor))...)
+		page, err := m.page(prefix, append(slices.Clip(opts), kv.Cursor(cursor)))
 		if err != nil || len(page.Items) > limit {
 			m.errorf("Page(%q, Limit(%d)) = %d items, %v", prefix, limit, len(page.Items), err)
 			return
 		}
 		for _, it := range page.Items {
-			got = append(got, it.Key)
+			got = append(got, strings.Clone(it.Key))
 			if m.live(it.Key) == nil {
 				m.errorf("Page(%q) has %q, which does not exist", prefix, it.Key)
 				return

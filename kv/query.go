@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"container/heap"
 	"fmt"
+	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
@@ -27,11 +29,13 @@ type scanQuery struct {
 	after     string // keys after this one; "" for all
 	limit     int
 	keysOnly  bool
-	maxBytes  int // of values; the page ends with the one that exceeds it
+	maxBytes  int  // of values; the page ends with the one that exceeds it
+	position  bool // wants lsn
 
 	items []Item
 	more  bool
-	lsn   uint64 // of the state that was read
+	lsn   uint64 // of the state that was read; with position
+	mem   slab
 }
 
 type historyQuery struct {
@@ -128,11 +132,13 @@ func current(v *engine.View, ns uint32, k []byte) (row, error) {
 const maxPageBytes = 4 << 20
 
 func (m *Machine) queryScan(v *engine.View, q *scanQuery) error {
-	lsn, err := v.LSN()
-	if err != nil {
-		return err
+	if q.position {
+		lsn, err := v.LSN()
+		if err != nil {
+			return err
+		}
+		q.lsn = uint64(lsn)
 	}
-	q.lsn = uint64(lsn)
 	ns, ok := v.Namespace(q.namespace)
 	if !ok {
 		return nil
@@ -171,16 +177,57 @@ func (q *scanQuery) collect(it *engine.Iter, now int64) error {
 			q.more = true
 			return nil
 		}
-		item := Item{Entry: w.entry(string(it.Key()[keyAt:])), Size: len(w.value)}
-		if q.keysOnly {
-			item.Value = nil
-		} else {
-			item.Value = bytes.Clone(w.value)
-			size += len(w.value)
+		value := w.value
+		if w.value = nil; !q.keysOnly {
+			w.value = q.mem.copy(value)
+			size += len(value)
 		}
-		q.items = append(q.items, item)
+		k := q.mem.copy(it.Key()[keyAt:])
+		if len(q.items) == cap(q.items) {
+			q.items = slices.Grow(q.items, min(max(len(q.items), firstItems), q.limit-len(q.items)))
+		}
+		q.items = append(q.items, Item{Entry: w.entry(unsafe.String(unsafe.SliceData(k), len(k))), Size: len(value)})
 	}
 	return nil
+}
+
+// firstItems is how many items a page has room for before it grows.
+const firstItems = 100
+
+// slab copies what a page consists of, several small pieces into one piece of memory: allocating each takes longer than reading the
+// row. Who keeps one piece keeps the others that share its memory, slabBytes at most.
+type slab struct {
+	free   []byte
+	again  bool     // the memory is to be used again: remember it
+	chunks [][]byte // chunks[:used] are in use
+	used   int
+}
+
+const slabBytes = 4 << 10
+
+func (s *slab) copy(b []byte) []byte {
+	if len(b) > slabBytes/4 {
+		return bytes.Clone(b)
+	}
+	if len(s.free) < max(len(b), 1) { // an empty value is not nil
+		s.free = s.chunk()
+	}
+	n := copy(s.free, b)
+	piece := s.free[:n:n]
+	s.free = s.free[n:]
+	return piece
+}
+
+func (s *slab) chunk() []byte {
+	if s.used == len(s.chunks) {
+		chunk := make([]byte, slabBytes)
+		if !s.again {
+			return chunk
+		}
+		s.chunks = append(s.chunks, chunk)
+	}
+	s.used++
+	return s.chunks[s.used-1]
 }
 
 func (m *Machine) queryHistory(v *engine.View, q *historyQuery) error {

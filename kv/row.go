@@ -66,6 +66,9 @@ func (w *row) encode(dst []byte) []byte {
 
 // decodeRow reads a version; its value aliases b.
 func decodeRow(b []byte) (w row, err error) {
+	if w, ok := decodePlain(b); ok {
+		return w, nil
+	}
 	r := codec.NewReader(b)
 	if v := r.Byte(); v != 1 {
 		return w, fmt.Errorf("kv row: %w: layout %d", codec.ErrCorrupt, v)
@@ -91,26 +94,51 @@ func (w *row) entry(k string) Entry {
 	return e
 }
 
-// plainEntry returns the entry of a row that needs neither the shard's time, for an expiry, nor words for being gone. Its value is
-// appended to buf[:0]. It does in one go, and quickly, what decodeRow and entry do.
-func plainEntry(k string, b, buf []byte) (e Entry, ok bool) {
-	if len(b) < 2 || b[0] != 1 || b[1] != 0 {
-		return e, false
+// decodePlain is decodeRow for versions that do not expire and are in order, which is most. It is several times as fast.
+func decodePlain(b []byte) (w row, ok bool) {
+	var fields plainFields
+	at := fields.decode(b)
+	if at == 0 {
+		return w, false
 	}
-	var fields [5]uint64 // revision, version, previous, term, updated at
-	at := 2
-	for i := range fields {
-		v, n := binary.Uvarint(b[at:])
-		if n <= 0 {
-			return e, false
-		}
-		fields[i], at = v, at+n
-	}
-	updated := int64(fields[4]>>1) ^ -int64(fields[4]&1)
-	return Entry{
-		Key: k, Value: append(buf[:0], b[at:]...), Revision: fields[0], Version: fields[1], UpdatedAt: time.UnixMilli(updated),
+	return row{
+		flags: b[1], revision: fields[0], version: fields[1], previous: fields[2], term: fields[3], updatedAt: fields.updatedAt(), value: b[at:],
 	}, true
 }
+
+// plainEntry returns the entry of a row that needs neither the shard's time, for an expiry, nor words for being gone. Its value is
+// appended to buf[:0].
+func plainEntry(k string, b, buf []byte) (e Entry, ok bool) {
+	var fields plainFields
+	at := fields.decode(b)
+	if at == 0 || b[1] != 0 {
+		return e, false
+	}
+	return Entry{
+		Key: k, Value: append(buf[:0], b[at:]...), Revision: fields[0], Version: fields[1], UpdatedAt: time.UnixMilli(fields.updatedAt()),
+	}, true
+}
+
+// plainFields are revision, version, previous, term and time of a version that does not expire.
+type plainFields [5]uint64
+
+// decode returns where the value begins, 0 if the version expires or is not in order.
+func (f *plainFields) decode(b []byte) int {
+	if len(b) < 2 || b[0] != 1 || b[1]&flagExpires != 0 {
+		return 0
+	}
+	at := 2
+	for i := range f {
+		v, n := binary.Uvarint(b[at:])
+		if n <= 0 || n > 1 && b[at+n-1] == 0 {
+			return 0
+		}
+		f[i], at = v, at+n
+	}
+	return at
+}
+
+func (f *plainFields) updatedAt() int64 { return int64(f[4]>>1) ^ -int64(f[4]&1) }
 
 func currentKey(dst []byte, ns uint32, k []byte) []byte {
 	return append(key.AppendUint32(append(dst, 'c'), ns), k...)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"encoding/binary"
 	"hash/crc32"
 	"iter"
 	"slices"
@@ -25,6 +26,8 @@ type Item struct {
 type Page struct {
 	Items  []Item
 	Cursor string // continues behind the last item; "" if that was the last page
+
+	parts []*scanQuery // of the shards, with memory for PageInto to use again
 }
 
 // ScanOption changes what Scan and Page return.
@@ -64,42 +67,72 @@ func (s *Store) Scan(ctx context.Context, prefix string, opts ...ScanOption) ite
 	})
 }
 
-// Page returns one page of a Scan. A page ends early when its values exceed 4 MiB.
+// Page returns one page of a Scan. A page ends early when its values exceed 4 MiB. Small keys and values share memory, up to 4 KiB of it:
+// copy a few that are kept when the page is not.
 //
 // Errors: ErrInvalid for a limit out of range or a cursor that is not of this listing.
 func (s *Store) Page(ctx context.Context, prefix string, opts ...ScanOption) (Page, error) {
+	var page Page
+	err := s.page(ctx, &page, nil, prefix, opts)
+	return page, err
+}
+
+// PageInto is Page for who reads often: it puts the page into *page, whose memory it uses again. Nothing of what was in there, no key and
+// no value, may be used any more. After an error the page is empty.
+func (s *Store) PageInto(ctx context.Context, page *Page, prefix string, opts ...ScanOption) error {
+	parts := page.parts
+	if parts == nil {
+		parts = make([]*scanQuery, 0, 1)
+	}
+	return s.page(ctx, page, parts, prefix, opts)
+}
+
+// page fills *page. It uses the memory of parts again, unless they are nil.
+func (s *Store) page(ctx context.Context, page *Page, parts []*scanQuery, prefix string, opts []ScanOption) error {
+	items := page.Items
+	*page = Page{parts: parts}
 	o := scanOptions{limit: 100}
 	for _, opt := range opts {
 		opt(&o)
 	}
 	if o.limit < 1 || o.limit > MaxPageItems {
-		return Page{}, engine.Errorf(ErrInvalid, "kv: limit %d is not in 1-%d", o.limit, MaxPageItems)
+		return engine.Errorf(ErrInvalid, "kv: limit %d is not in 1-%d", o.limit, MaxPageItems)
 	}
 	after, err := s.decodeCursor(prefix, o.cursor)
 	if err != nil {
-		return Page{}, err
+		return err
 	}
 	if after == "" {
 		after = o.after
 	}
 	q := scanQuery{namespace: s.namespace, prefix: prefix, after: after, limit: o.limit, keysOnly: o.keysOnly}
-	parts, err := s.fanOut(ctx, q)
-	if err != nil {
-		return Page{}, err
+	if parts, err = s.fanOut(ctx, q, parts); err != nil {
+		return err
 	}
-	return s.mergePages(prefix, o.limit, parts), nil
+	if parts[0].mem.again {
+		page.parts = parts
+	}
+	s.mergePages(page, items, prefix, o.limit, parts)
+	return nil
 }
 
-// fanOut asks all shards of the namespace at once.
-func (s *Store) fanOut(ctx context.Context, q scanQuery) ([]*scanQuery, error) {
+// fanOut asks all shards of the namespace at once. With again, which may be empty, it uses the memory of earlier parts.
+func (s *Store) fanOut(ctx context.Context, q scanQuery, again []*scanQuery) ([]*scanQuery, error) {
 	shards, err := s.router.Shards(ctx, s.namespace)
 	if err != nil {
 		return nil, err
 	}
-	parts := make([]*scanQuery, len(shards))
 	q.maxBytes = maxPageBytes / len(shards)
-	for i := range parts {
-		parts[i] = new(q)
+	q.mem.again = again != nil
+	parts := slices.Grow(again, max(len(shards)-len(again), 0))[:len(shards)]
+	for i, part := range parts {
+		if part == nil {
+			parts[i] = new(q)
+			continue
+		}
+		items, chunks := part.items[:0], part.mem.chunks
+		*part = q
+		part.items, part.mem.chunks = items, chunks
 	}
 	if len(shards) == 1 {
 		return parts, s.router.Door().Query(ctx, shards[0], parts[0])
@@ -116,14 +149,18 @@ func (s *Store) fanOut(ctx context.Context, q scanQuery) ([]*scanQuery, error) {
 	return parts, err
 }
 
-// mergePages keeps the first limit items. A shard that has more than it returned ends the page at its last item: what
-// others have behind it may come after items that were not returned. The shards share the bound for values, so the page exceeds
-// it by at most one value of each.
-func (s *Store) mergePages(prefix string, limit int, parts []*scanQuery) Page {
-	var page Page
+// mergePages keeps the first limit items, in items if there are several parts. A shard that has more than it returned ends the page at its
+// last item: what others have behind it may come after items that were not returned. The shards share the bound for values, so the page
+// exceeds it by at most one value of each.
+func (s *Store) mergePages(page *Page, items []Item, prefix string, limit int, parts []*scanQuery) {
+	items = items[:0]
 	end, more := "", false
 	for _, part := range parts {
-		page.Items = append(page.Items, part.items...)
+		if len(parts) == 1 {
+			items = part.items
+		} else {
+			items = append(items, part.items...)
+		}
 		if part.more {
 			last := part.items[len(part.items)-1].Key
 			if !more || last < end {
@@ -133,36 +170,38 @@ func (s *Store) mergePages(prefix string, limit int, parts []*scanQuery) Page {
 		}
 	}
 	if len(parts) > 1 {
-		slices.SortFunc(page.Items, func(a, b Item) int { return cmp.Compare(a.Key, b.Key) })
+		slices.SortFunc(items, func(a, b Item) int { return cmp.Compare(a.Key, b.Key) })
 	}
 	if more {
-		n, found := slices.BinarySearchFunc(page.Items, end, func(it Item, k string) int { return strings.Compare(it.Key, k) })
+		n, found := slices.BinarySearchFunc(items, end, func(it Item, k string) int { return strings.Compare(it.Key, k) })
 		if found {
 			n++
 		}
-		page.Items = page.Items[:n]
+		items = items[:n]
 	}
-	if len(page.Items) > limit {
-		page.Items, more = page.Items[:limit], true
+	if len(items) > limit {
+		items, more = items[:limit], true
 	}
 	if more {
-		page.Cursor = s.encodeCursor(prefix, page.Items[len(page.Items)-1].Key)
+		page.Cursor = s.encodeCursor(prefix, items[len(items)-1].Key)
 	}
-	return page
+	page.Items = items
 }
 
 // A cursor is base64url of: version u8 | CRC-32 (IEEE, big-endian) of namespace, prefix and key | key.
 const cursorVersion = 1
 
 func (s *Store) encodeCursor(prefix, k string) string {
-	b := []byte{cursorVersion}
-	sum := s.cursorSum(prefix, k)
-	b = append(b, byte(sum>>24), byte(sum>>16), byte(sum>>8), byte(sum))
+	b := make([]byte, 0, 5+len(k))
+	b = binary.BigEndian.AppendUint32(append(b, cursorVersion), s.cursorSum(prefix, k))
 	return base64.RawURLEncoding.EncodeToString(append(b, k...))
 }
 
 func (s *Store) cursorSum(prefix, k string) uint32 {
-	return crc32.ChecksumIEEE([]byte(s.namespace + "\x00" + prefix + "\x00" + k))
+	b := make([]byte, 0, 512)
+	b = append(append(b, s.namespace...), 0)
+	b = append(append(b, prefix...), 0)
+	return crc32.ChecksumIEEE(append(b, k...))
 }
 
 func (s *Store) decodeCursor(prefix, cursor string) (after string, err error) {
@@ -172,7 +211,7 @@ func (s *Store) decodeCursor(prefix, cursor string) (after string, err error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
 	if err == nil && len(b) > 5 && b[0] == cursorVersion {
 		k := string(b[5:])
-		if sum := uint32(b[1])<<24 | uint32(b[2])<<16 | uint32(b[3])<<8 | uint32(b[4]); sum == s.cursorSum(prefix, k) {
+		if binary.BigEndian.Uint32(b[1:]) == s.cursorSum(prefix, k) {
 			return k, nil
 		}
 	}

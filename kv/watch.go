@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
@@ -215,7 +216,7 @@ func (w *shardWatch) tellProgress(yield func(Event, error) bool) bool {
 // states is remembered, so that it is not told again.
 func (w *shardWatch) snapshot(ctx context.Context, yield func(Event, error) bool) bool {
 	w.ahead = make(map[string]uint64)
-	q := &scanQuery{namespace: w.store.namespace, prefix: w.prefix, limit: watchPage, maxBytes: maxPageBytes}
+	q := &scanQuery{namespace: w.store.namespace, prefix: w.prefix, limit: watchPage, maxBytes: maxPageBytes, position: true}
 	for first := true; ; first = false {
 		if err := w.store.router.Door().Query(ctx, w.shard, q); err != nil {
 			yield(Event{}, err)
@@ -226,7 +227,7 @@ func (w *shardWatch) snapshot(ctx context.Context, yield func(Event, error) bool
 		}
 		for _, it := range q.items {
 			if it.Revision > w.after {
-				w.ahead[it.Key] = it.Revision
+				w.ahead[strings.Clone(it.Key)] = it.Revision
 			}
 			e := Event{Type: EventPut, Key: it.Key, Value: it.Value, Revision: it.Revision, Version: it.Version, Time: it.UpdatedAt}
 			if !yield(e, nil) {

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/floedb/floe/kv"
 )
 
 // subject is what a load is put on: floe, or its limit.
@@ -27,7 +29,8 @@ type worker struct {
 	rng   *rand.Rand
 	picks []string // keys that exist, in random order
 	at    int
-	buf   []byte // for values that are read
+	buf   []byte  // for values that are read
+	page  kv.Page // for scans
 
 	latency histogram
 	calls   int64

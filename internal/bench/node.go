@@ -183,8 +183,7 @@ func (b *bench) scans(s setup, prepared func() (string, error)) side {
 		return &subject{
 			ops: 1, close: n.close, warm: func() error { return drain(n.store) },
 			call: func(w *worker) error {
-				_, err := n.store.Page(ctx, "", kv.After(w.pick()), kv.Limit(scanned))
-				return err
+				return n.store.PageInto(ctx, &w.page, "", kv.After(w.pick()), kv.Limit(scanned))
 			},
 		}, nil
 	}

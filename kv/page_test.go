@@ -1,0 +1,60 @@
+package kv_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/kv"
+)
+
+// TestPageInto reads pages of two namespaces, one of them in several shards, into one Page, and compares them with what Page returns.
+func TestPageInto(t *testing.T) {
+	node := open(t, floe.Config{Shards: 3})
+	if err := node.Namespaces().Create(t.Context(), "wide", floe.Spread()); err != nil {
+		t.Fatal(err)
+	}
+	var read kv.Page
+	for round := range 2 {
+		for _, namespace := range []string{"narrow", "wide"} {
+			store := node.KV(namespace)
+			for i := range 300 {
+				value := strings.Repeat(string(rune('a'+i%26)), (i+round)*i%2000) // some empty, some too large to share memory
+				if _, err := store.Put(t.Context(), fmt.Sprintf("%03d", i), []byte(value)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, opts := range [][]kv.ScanOption{{kv.Limit(1)}, {kv.Limit(299)}, {kv.KeysOnly(), kv.Limit(150)}, {kv.Limit(1000)}, {kv.After("299")}} {
+				want, err := store.Page(t.Context(), "", opts...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := store.PageInto(t.Context(), &read, "", opts...); err != nil {
+					t.Fatal(err)
+				}
+				if len(want.Items) != len(read.Items) || want.Cursor != read.Cursor {
+					t.Fatalf("%s: PageInto = %d items, %q, want %d, %q", namespace, len(read.Items), read.Cursor, len(want.Items), want.Cursor)
+				}
+				for i, it := range read.Items {
+					if !reflect.DeepEqual(it, want.Items[i]) {
+						t.Fatalf("%s: item %d is %+v, want %+v", namespace, i, it, want.Items[i])
+					}
+				}
+			}
+		}
+	}
+	if err := node.KV("wide").PageInto(t.Context(), &read, "", kv.Limit(0)); !errors.Is(err, kv.ErrInvalid) || len(read.Items) > 0 || read.Cursor != "" {
+		t.Errorf("PageInto with limit 0: %v, %d items, cursor %q; want ErrInvalid and an empty page", err, len(read.Items), read.Cursor)
+	}
+	store := node.KV("narrow")
+	if n := testing.AllocsPerRun(20, func() {
+		if err := store.PageInto(t.Context(), &read, "", kv.KeysOnly(), kv.Limit(1000)); err != nil {
+			t.Error(err)
+		}
+	}); n > 30 {
+		t.Errorf("a page of 300 keys allocates %v times, want at most 30: its memory is not used again", n)
+	}
+}
