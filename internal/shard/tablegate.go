@@ -2,6 +2,7 @@ package shard
 
 import (
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 )
@@ -59,6 +60,7 @@ func (t *tableGate) write(p []byte, f func([]byte) (int, error)) (n int, err err
 		n += m
 		t.written.Add(int64(m))
 		t.space.wrote(m)
+		runtime.Gosched() // a table takes long: callers and the log come first
 		switch {
 		case !noSpace(err):
 			return n, err
