@@ -46,6 +46,17 @@ func TestPageInto(t *testing.T) {
 			}
 		}
 	}
+	for _, namespace := range []string{"narrow", "wide"} {
+		after := ""
+		for i := range 300 {
+			if err := node.KV(namespace).PageInto(t.Context(), &read, "", kv.Limit(1), kv.After(after)); err != nil {
+				t.Fatal(err)
+			}
+			if after = read.Items[0].Key; after != fmt.Sprintf("%03d", i) {
+				t.Fatalf("%s: behind item %d of the page before comes %q", namespace, i-1, after)
+			}
+		}
+	}
 	if err := node.KV("wide").PageInto(t.Context(), &read, "", kv.Limit(0)); !errors.Is(err, kv.ErrInvalid) || len(read.Items) > 0 || read.Cursor != "" {
 		t.Errorf("PageInto with limit 0: %v, %d items, cursor %q; want ErrInvalid and an empty page", err, len(read.Items), read.Cursor)
 	}

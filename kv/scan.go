@@ -78,13 +78,13 @@ func (s *Store) Page(ctx context.Context, prefix string, opts ...ScanOption) (Pa
 }
 
 // PageInto is Page for who reads often: it puts the page into *page, whose memory it uses again. Nothing of what was in there, no key and
-// no value, may be used any more. After an error the page is empty.
+// no value, may be used any more, but prefix and options may be made of it. After an error the page is empty.
 func (s *Store) PageInto(ctx context.Context, page *Page, prefix string, opts ...ScanOption) error {
 	parts := page.parts
 	if parts == nil {
 		parts = make([]*scanQuery, 0, 1)
 	}
-	return s.page(ctx, page, parts, prefix, opts)
+	return s.page(ctx, page, parts, strings.Clone(prefix), opts)
 }
 
 // page fills *page. It uses the memory of parts again, unless they are nil.
@@ -103,7 +103,7 @@ func (s *Store) page(ctx context.Context, page *Page, parts []*scanQuery, prefix
 		return err
 	}
 	if after == "" {
-		after = o.after
+		after = strings.Clone(o.after) // it may be a key of the page whose memory is used again
 	}
 	q := scanQuery{namespace: s.namespace, prefix: prefix, after: after, limit: o.limit, keysOnly: o.keysOnly}
 	if parts, err = s.fanOut(ctx, q, parts); err != nil {
