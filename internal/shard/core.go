@@ -196,8 +196,19 @@ func (c *core) Step(in input) output {
 	if out.append != nil && out.append.empty() {
 		out.append = nil
 	}
+	holdBack(&out)
 	c.observeState(&out)
 	return out
+}
+
+// holdBack makes messages of a new term, or after a vote, wait until that is durable. Raft itself holds back only answers: with asynchronous
+// writes it asks for votes at once, and votes of others can make a leader of a candidate whose own term is not on its disk. If that loses
+// its power then, it asks for the same term again, gets the same votes, and there are two leaders of one term, with different entries.
+func holdBack(out *output) {
+	if t := out.append; t != nil && t.update.HardState != nil {
+		t.responses = append(t.responses, out.send...)
+		out.send = nil
+	}
 }
 
 func (c *core) feed(in input) {

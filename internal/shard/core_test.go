@@ -167,6 +167,46 @@ func TestAbandonedProposalIsNotProposed(t *testing.T) {
 	}
 }
 
+// TestCandidateAsksWhenItsTermIsDurable: with the votes of others a candidate could lead in a term that was not on its own disk yet, lose its
+// power, and lead in that term once more, with other entries.
+func TestCandidateAsksWhenItsTermIsDurable(t *testing.T) {
+	log, err := ual.Open(ual.Options{FS: vfs.NewMem(), Dir: "log"})
+	must(t, err)
+	defer func() { must(t, log.Close()) }()
+	c, err := newCore(coreConfig{
+		node: 1, clock: &shardClock{clock: Clock{&fakeClock{wall: 1000}}}, logger: raftLogger{discard()},
+		storage: &storage{Shard: log.Shard(0), conf: &raftpb.ConfState{Voters: []uint64{1, 2, 3, 4, 5}}},
+	})
+	must(t, err)
+	out := c.Step(input{campaign: true, nextDue: engine.NoTimer})
+	for len(out.send) == 0 && out.append != nil { // its own vote, before the real election
+		out = c.Step(input{responses: out.append.responses, nextDue: engine.NoTimer})
+	}
+	var answers []*raftpb.Message
+	for _, m := range out.send {
+		if m.GetType() != raftpb.MsgPreVote {
+			t.Fatalf("a candidate begins with %v", m)
+		}
+		answers = append(answers, &raftpb.Message{Type: raftpb.MsgPreVoteResp.Enum(), From: m.To, To: m.From, Term: m.Term})
+	}
+	out = c.Step(input{messages: answers, nextDue: engine.NoTimer})
+	if len(out.send) > 0 {
+		t.Errorf("sends %v before its term is durable", out.send)
+	}
+	if out.append == nil || out.append.update.HardState == nil || !out.append.mustSync {
+		t.Fatalf("append %+v, want the new term", out.append)
+	}
+	asked := 0
+	for _, m := range out.append.responses {
+		if m.GetType() == raftpb.MsgVote && m.GetTerm() == out.append.update.HardState.GetTerm() {
+			asked++
+		}
+	}
+	if asked != 4 {
+		t.Errorf("%d voters are asked when the term is durable, want 4: %v", asked, out.append.responses)
+	}
+}
+
 func TestFollowerRefusesProposals(t *testing.T) {
 	s := newStepper(t)
 	s.step(input{proposals: proposals(2, 1)})
