@@ -29,6 +29,9 @@ const (
 	diskGets    = 50 // at every check
 	resumedKey  = "resumed"
 
+	// diskReserve is what a flush of what is in memory may take.
+	diskReserve = 512 << 10
+
 	// slowestResume is how long a node may take to write again when there is space. It looks once a second.
 	slowestResume = 5 * time.Second
 )
@@ -259,8 +262,8 @@ func (l *diskLoad) refusals() error {
 	return nil
 }
 
-// deletes deletes n keys.
-func (l *diskLoad) deletes(n int) {
+// deletes deletes n keys, or fewer if others have taken the reserve that deletes need.
+func (l *diskLoad) deletes(disk *tmpfs, n int) {
 	l.t.Helper()
 	for key, there := range l.want {
 		if n == 0 {
@@ -269,7 +272,12 @@ func (l *diskLoad) deletes(n int) {
 		if !there {
 			continue
 		}
-		if _, err := l.store().Delete(l.t.Context(), key); err != nil {
+		_, err := l.store().Delete(l.t.Context(), key)
+		if errors.Is(err, floe.ErrReadOnly) && disk.free() < diskReserve {
+			l.t.Logf("no more deletes: %v", err)
+			return
+		}
+		if err != nil {
 			l.t.Fatalf("delete on a full disk: %v", err)
 		}
 		l.want[key] = false
@@ -341,7 +349,7 @@ func TestDisk(t *testing.T) {
 		l.check(fmt.Sprintf("round %d, full", round))
 		l.readOnly()
 		if left > 0 { // else others have taken the reserve that they need
-			l.deletes(10)
+			l.deletes(disk, 10)
 		}
 		stop()
 		disk.giveBack()
