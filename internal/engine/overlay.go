@@ -157,6 +157,7 @@ type arena struct {
 const (
 	arenaChunk = 256 << 10
 	firstChunk = 4 << 10
+	chunkSteps = 3 // of four times the size, from firstChunk to arenaChunk
 )
 
 func (a *arena) copy(b []byte) []byte {
@@ -177,7 +178,11 @@ func (a *arena) copy(b []byte) []byte {
 
 func (a *arena) grow() {
 	if a.used == len(a.chunks) {
-		a.chunks = append(a.chunks, make([]byte, 0, min(firstChunk<<(2*a.used), arenaChunk)))
+		size := arenaChunk
+		if a.used < chunkSteps {
+			size = firstChunk << (2 * a.used)
+		}
+		a.chunks = append(a.chunks, make([]byte, 0, size))
 	}
 	a.chunks[a.used] = a.chunks[a.used][:0]
 	a.used++
