@@ -125,9 +125,9 @@ func (w *watchedFS) yield() bool {
 		return false
 	}
 	w.held.mu.Lock()
-	any := len(w.held.names) > 0
+	waiting := len(w.held.names) > 0
 	w.held.mu.Unlock()
-	return any && w.held.release(w.FS) == nil
+	return waiting && w.held.release(w.FS) == nil
 }
 
 // giveUp leaves it to the caller to do the operation again, or to do without when the host closes. It is a failure where nobody waits any

@@ -70,6 +70,10 @@ func (n *node) start() {
 	}
 	n.sweep()
 	n.host, n.open, n.nextTick = host, 0, n.sim.now
+	if n.disk.stopped() {
+		n.losePower(tornStep)
+		return
+	}
 	n.paused, n.stalled, n.lagging = 0, 0, 0
 	n.sim.verdict.started(n)
 	if n.alone() {
@@ -110,15 +114,24 @@ func (n *node) end(left *disk, why string) {
 		s.failf("node %d: %v", n.id, err)
 	}
 	n.sweep()
+	n.gone(left, why, 2*time.Second)
+}
+
+// gone notes that the process is no more. It is started again within a time.
+func (n *node) gone(left *disk, why string, within time.Duration) {
+	s := n.sim
 	s.verdict.ended(n)
 	n.host, n.disk = nil, left
-	n.upAt = s.now + time.Duration(s.rng.Int64N(int64(2*time.Second)))
+	n.upAt = s.now + s.random(within)
 	s.counts[why]++
 	s.trace.add(s.now, why, n.id)
 }
 
 // kill ends the process. What it has written stays, synced or not.
-func (n *node) kill() { n.end(n.disk, kill.String()) }
+func (n *node) kill() {
+	n.brace()
+	n.end(n.disk, kill.String())
+}
 
 // sweep ends every step that may remove files.
 func (n *node) sweep() {
@@ -128,14 +141,21 @@ func (n *node) sweep() {
 }
 
 func (n *node) losePower(why fault) {
+	if left := n.powerless(); left != nil {
+		n.end(left, why.String())
+	}
+}
+
+// powerless returns what the disk holds without power, nil if the run has failed.
+func (n *node) powerless() *disk {
 	percent := []int{0, 100, n.sim.rng.IntN(101)}[n.sim.rng.IntN(3)]
 	n.sim.verdict.powerLost(n)
 	left, err := n.disk.afterPowerLoss(n.sim.rng, percent)
 	if err != nil {
 		n.sim.failf("node %d: %v", n.id, err)
-		return
+		return nil
 	}
-	n.end(left, why.String())
+	return left
 }
 
 // close closes the node properly, unless commands are under way: those it would wait for, in real time.
@@ -143,15 +163,18 @@ func (n *node) close() {
 	if n.open > 0 {
 		return
 	}
+	n.brace()
 	if err := n.host.Close(); err != nil {
 		n.sim.failf("node %d: close: %v", n.id, err)
 	}
 	n.sweep()
-	n.sim.verdict.ended(n)
-	n.host = nil
-	n.upAt = n.sim.now + time.Duration(n.sim.rng.Int64N(int64(time.Second)))
-	n.sim.counts[restart.String()]++
-	n.sim.trace.add(n.sim.now, "close", n.id)
+	left, why := n.disk, restart
+	if n.disk.stopped() {
+		if left, why = n.powerless(), tornStep; left == nil {
+			return
+		}
+	}
+	n.gone(left, why.String(), time.Second)
 }
 
 func (n *node) step(id engine.ShardID, ticks int) {
@@ -167,29 +190,35 @@ func (n *node) tick() {
 }
 
 func (n *node) apply(id engine.ShardID) {
-	if err := n.host.Apply(id); err != nil {
-		n.sim.failf("node %d: apply: %v", n.id, err)
-		return
-	}
-	n.sweep()
-	n.sim.verdict.applied(n, id)
+	n.file("apply", func() error {
+		if err := n.host.Apply(id); err != nil {
+			return err
+		}
+		n.sim.verdict.applied(n, id)
+		return nil
+	})
 	// An installed snapshot and the log that begins behind it are two steps: few powers fail between them by chance.
-	if n.sim.faulty(tornStep) && n.host.State(id).Installing && n.sim.rng.IntN(3) == 0 {
+	if n.host != nil && n.sim.faulty(tornStep) && n.host.State(id).Installing && n.sim.rng.IntN(3) == 0 {
 		n.losePower(tornStep)
 	}
 }
 
 // file takes a step that changes files, in the middle of which the power may fail.
 func (n *node) file(what string, step func() error) {
-	if n.disk.stopAt > 0 {
-		n.sim.verdict.promise(n)
-	}
+	n.brace()
 	if err := step(); err != nil {
 		n.sim.failf("node %d: %s: %v", n.id, what, err)
 	}
 	n.sweep()
 	if n.disk.stopped() {
 		n.losePower(tornStep)
+	}
+}
+
+// brace comes before what may meet the failure of power that has been set for the disk.
+func (n *node) brace() {
+	if n.disk.stopAt > 0 {
+		n.sim.verdict.promise(n)
 	}
 }
 
@@ -208,10 +237,7 @@ func (n *node) truncate() { n.file("truncate", n.host.Truncate) }
 
 func (n *node) compact() {
 	n.sim.trace.add(n.sim.now, "compact", n.id)
-	if err := n.host.Compact(); err != nil {
-		n.sim.failf("node %d: compact: %v", n.id, err)
-	}
-	n.sweep()
+	n.file("compact", n.host.Compact)
 }
 
 func (n *node) String() string {
