@@ -8,6 +8,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/floedb/floe/internal/arena"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
@@ -35,7 +36,7 @@ type scanQuery struct {
 	items []Item
 	more  bool
 	lsn   uint64 // of the state that was read; with position
-	mem   slab
+	mem   arena.Arena
 }
 
 type historyQuery struct {
@@ -165,9 +166,9 @@ func (m *Machine) queryScan(v *engine.View, q *scanQuery) error {
 
 func (q *scanQuery) collect(it *engine.Iter, now int64) error {
 	size := 0
+	var w row
 	for ok := it.First(); ok; ok = it.Next() {
-		w, err := decodeRow(it.Value())
-		if err != nil {
+		if err := w.decode(it.Value()); err != nil {
 			return err
 		}
 		if !w.live(now) {
@@ -179,56 +180,21 @@ func (q *scanQuery) collect(it *engine.Iter, now int64) error {
 		}
 		value := w.value
 		if w.value = nil; !q.keysOnly {
-			w.value = q.mem.copy(value)
+			w.value = q.mem.Copy(value)
 			size += len(value)
 		}
-		k := q.mem.copy(it.Key()[keyAt:])
+		k := q.mem.Copy(it.Key()[keyAt:])
 		if len(q.items) == cap(q.items) {
 			q.items = slices.Grow(q.items, min(max(len(q.items), firstItems), q.limit-len(q.items)))
 		}
-		q.items = append(q.items, Item{Entry: w.entry(unsafe.String(unsafe.SliceData(k), len(k))), Size: len(value)})
+		q.items = append(q.items, Item{Size: len(value)})
+		w.fill(&q.items[len(q.items)-1].Entry, unsafe.String(unsafe.SliceData(k), len(k)))
 	}
 	return nil
 }
 
 // firstItems is how many items a page has room for before it grows.
 const firstItems = 100
-
-// slab copies what a page consists of, several small pieces into one piece of memory: allocating each takes longer than reading the
-// row. Who keeps one piece keeps the others that share its memory, slabBytes at most.
-type slab struct {
-	free   []byte
-	again  bool     // the memory is to be used again: remember it
-	chunks [][]byte // chunks[:used] are in use
-	used   int
-}
-
-const slabBytes = 4 << 10
-
-func (s *slab) copy(b []byte) []byte {
-	if len(b) > slabBytes/4 {
-		return bytes.Clone(b)
-	}
-	if len(s.free) < max(len(b), 1) { // an empty value is not nil
-		s.free = s.chunk()
-	}
-	n := copy(s.free, b)
-	piece := s.free[:n:n]
-	s.free = s.free[n:]
-	return piece
-}
-
-func (s *slab) chunk() []byte {
-	if s.used == len(s.chunks) {
-		chunk := make([]byte, slabBytes)
-		if !s.again {
-			return chunk
-		}
-		s.chunks = append(s.chunks, chunk)
-	}
-	s.used++
-	return s.chunks[s.used-1]
-}
 
 func (m *Machine) queryHistory(v *engine.View, q *historyQuery) error {
 	ns, ok := v.Namespace(q.namespace)

@@ -66,79 +66,68 @@ func (w *row) encode(dst []byte) []byte {
 
 // decodeRow reads a version; its value aliases b.
 func decodeRow(b []byte) (w row, err error) {
-	if w, ok := decodePlain(b); ok {
-		return w, nil
-	}
-	r := codec.NewReader(b)
-	if v := r.Byte(); v != 1 {
-		return w, fmt.Errorf("kv row: %w: layout %d", codec.ErrCorrupt, v)
-	}
-	w.flags = r.Byte()
-	w.revision, w.version, w.previous, w.term = r.Uvarint(), r.Uvarint(), r.Uvarint(), r.Uvarint()
-	w.updatedAt = r.Varint()
-	if w.flags&flagExpires != 0 {
-		w.expiresAt = r.Varint()
-	}
-	w.value = r.Rest()
-	if err := r.Err(); err != nil {
-		return w, fmt.Errorf("kv row: %w", err)
-	}
-	return w, nil
+	err = w.decode(b)
+	return w, err
 }
 
-func (w *row) entry(k string) Entry {
-	e := Entry{Key: k, Value: w.value, Revision: w.revision, Version: w.version, UpdatedAt: time.UnixMilli(w.updatedAt)}
-	if w.flags&flagExpires != 0 {
-		e.ExpiresAt = time.UnixMilli(w.expiresAt)
+// decode is decodeRow in place. Every read of the store comes through here, and most of them spend a large part of their time in it: hence
+// no codec.Reader.
+func (w *row) decode(b []byte) error {
+	if len(b) < 2 || b[0] != 1 {
+		return fmt.Errorf("kv row: %w: no layout that is known: %x", codec.ErrCorrupt, b[:min(len(b), 2)])
 	}
+	w.flags = b[1]
+	var fields [6]uint64
+	n := len(fields)
+	if w.flags&flagExpires == 0 {
+		n--
+	}
+	at := 2
+	for i := range fields[:n] {
+		if at < len(b) && b[at] < 0x80 {
+			fields[i] = uint64(b[at])
+			at++
+			continue
+		}
+		v, size := binary.Uvarint(b[at:])
+		if size <= 0 || b[at+size-1] == 0 {
+			return fmt.Errorf("kv row: %w: integer %d", codec.ErrCorrupt, i)
+		}
+		fields[i], at = v, at+size
+	}
+	w.revision, w.version, w.previous, w.term = fields[0], fields[1], fields[2], fields[3]
+	w.updatedAt, w.expiresAt = unzigzag(fields[4]), unzigzag(fields[5])
+	w.value = b[at:]
+	return nil
+}
+
+// unzigzag returns the integer that codec.AppendVarint wrote as u.
+func unzigzag(u uint64) int64 { return int64(u>>1) ^ -int64(u&1) }
+
+func (w *row) entry(k string) (e Entry) {
+	w.fill(&e, k)
 	return e
 }
 
-// decodePlain is decodeRow for versions that do not expire and are in order, which is most. It is several times as fast.
-func decodePlain(b []byte) (w row, ok bool) {
-	var fields plainFields
-	at := fields.decode(b)
-	if at == 0 {
-		return w, false
+// fill makes *e the entry of the row, in place: an Entry takes longer to copy than a row to read.
+func (w *row) fill(e *Entry, k string) {
+	*e = Entry{Key: k, Value: w.value, Revision: w.revision, Version: w.version, UpdatedAt: time.UnixMilli(w.updatedAt)}
+	if w.flags&flagExpires != 0 {
+		e.ExpiresAt = time.UnixMilli(w.expiresAt)
 	}
-	return row{
-		flags: b[1], revision: fields[0], version: fields[1], previous: fields[2], term: fields[3], updatedAt: fields.updatedAt(), value: b[at:],
-	}, true
 }
 
 // plainEntry returns the entry of a row that needs neither the shard's time, for an expiry, nor words for being gone. Its value is
 // appended to buf[:0].
 func plainEntry(k string, b, buf []byte) (e Entry, ok bool) {
-	var fields plainFields
-	at := fields.decode(b)
-	if at == 0 || b[1] != 0 {
+	var w row
+	if err := w.decode(b); err != nil || w.flags != 0 {
 		return e, false
 	}
-	return Entry{
-		Key: k, Value: append(buf[:0], b[at:]...), Revision: fields[0], Version: fields[1], UpdatedAt: time.UnixMilli(fields.updatedAt()),
-	}, true
+	w.value = append(buf[:0], w.value...)
+	w.fill(&e, k)
+	return e, true
 }
-
-// plainFields are revision, version, previous, term and time of a version that does not expire.
-type plainFields [5]uint64
-
-// decode returns where the value begins, 0 if the version expires or is not in order.
-func (f *plainFields) decode(b []byte) int {
-	if len(b) < 2 || b[0] != 1 || b[1]&flagExpires != 0 {
-		return 0
-	}
-	at := 2
-	for i := range f {
-		v, n := binary.Uvarint(b[at:])
-		if n <= 0 || n > 1 && b[at+n-1] == 0 {
-			return 0
-		}
-		f[i], at = v, at+n
-	}
-	return at
-}
-
-func (f *plainFields) updatedAt() int64 { return int64(f[4]>>1) ^ -int64(f[4]&1) }
 
 func currentKey(dst []byte, ns uint32, k []byte) []byte {
 	return append(key.AppendUint32(append(dst, 'c'), ns), k...)

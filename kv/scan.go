@@ -73,24 +73,16 @@ func (s *Store) Scan(ctx context.Context, prefix string, opts ...ScanOption) ite
 // Errors: ErrInvalid for a limit out of range or a cursor that is not of this listing.
 func (s *Store) Page(ctx context.Context, prefix string, opts ...ScanOption) (Page, error) {
 	var page Page
-	err := s.page(ctx, &page, nil, prefix, opts)
+	err := s.PageInto(ctx, &page, prefix, opts...)
+	page.parts = nil
 	return page, err
 }
 
 // PageInto is Page for who reads often: it puts the page into *page, whose memory it uses again. Nothing of what was in there, no key and
 // no value, may be used any more, but prefix and options may be made of it. After an error the page is empty.
 func (s *Store) PageInto(ctx context.Context, page *Page, prefix string, opts ...ScanOption) error {
-	parts := page.parts
-	if parts == nil {
-		parts = make([]*scanQuery, 0, 1)
-	}
-	return s.page(ctx, page, parts, strings.Clone(prefix), opts)
-}
-
-// page fills *page. It uses the memory of parts again, unless they are nil.
-func (s *Store) page(ctx context.Context, page *Page, parts []*scanQuery, prefix string, opts []ScanOption) error {
 	items := page.Items
-	*page = Page{parts: parts}
+	*page = Page{parts: page.parts}
 	o := scanOptions{limit: 100}
 	for _, opt := range opts {
 		opt(&o)
@@ -98,44 +90,46 @@ func (s *Store) page(ctx context.Context, page *Page, parts []*scanQuery, prefix
 	if o.limit < 1 || o.limit > MaxPageItems {
 		return engine.Errorf(ErrInvalid, "kv: limit %d is not in 1-%d", o.limit, MaxPageItems)
 	}
-	after, err := s.decodeCursor(prefix, o.cursor)
-	if err != nil {
-		return err
-	}
-	if after == "" {
-		after = strings.Clone(o.after) // it may be a key of the page whose memory is used again
+	prefix, after := strings.Clone(prefix), strings.Clone(o.after) // they may be of the page whose memory is used again
+	if o.cursor != "" {
+		var err error
+		if after, err = s.decodeCursor(prefix, o.cursor); err != nil {
+			return err
+		}
 	}
 	q := scanQuery{namespace: s.namespace, prefix: prefix, after: after, limit: o.limit, keysOnly: o.keysOnly}
-	if parts, err = s.fanOut(ctx, q, parts); err != nil {
+	if err := s.fanOut(ctx, q, page); err != nil {
 		return err
 	}
-	if parts[0].mem.again {
-		page.parts = parts
-	}
-	s.mergePages(page, items, prefix, o.limit, parts)
+	s.mergePages(page, items, prefix, o.limit)
 	return nil
 }
 
-// fanOut asks all shards of the namespace at once. With again, which may be empty, it uses the memory of earlier parts.
-func (s *Store) fanOut(ctx context.Context, q scanQuery, again []*scanQuery) ([]*scanQuery, error) {
+// pageChunk bounds the memory that a small key or value keeps when it is kept and its page is not.
+const pageChunk = 4 << 10
+
+// fanOut asks all shards of the namespace at once, for the parts of the page.
+func (s *Store) fanOut(ctx context.Context, q scanQuery, page *Page) error {
 	shards, err := s.router.Shards(ctx, s.namespace)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	q.maxBytes = maxPageBytes / len(shards)
-	q.mem.again = again != nil
-	parts := slices.Grow(again, max(len(shards)-len(again), 0))[:len(shards)]
+	q.mem.Chunk = pageChunk
+	parts := slices.Grow(page.parts, max(len(shards)-len(page.parts), 0))[:len(shards)]
+	page.parts = parts
 	for i, part := range parts {
 		if part == nil {
 			parts[i] = new(q)
 			continue
 		}
-		items, chunks := part.items[:0], part.mem.chunks
+		items, mem := part.items[:0], part.mem
 		*part = q
-		part.items, part.mem.chunks = items, chunks
+		part.items, part.mem = items, mem
+		part.mem.Reset()
 	}
 	if len(shards) == 1 {
-		return parts, s.router.Door().Query(ctx, shards[0], parts[0])
+		return s.router.Door().Query(ctx, shards[0], parts[0])
 	}
 	errs := make(chan error, len(shards))
 	for i, shard := range shards {
@@ -146,13 +140,14 @@ func (s *Store) fanOut(ctx context.Context, q scanQuery, again []*scanQuery) ([]
 			err = e
 		}
 	}
-	return parts, err
+	return err
 }
 
 // mergePages keeps the first limit items, in items if there are several parts. A shard that has more than it returned ends the page at its
 // last item: what others have behind it may come after items that were not returned. The shards share the bound for values, so the page
 // exceeds it by at most one value of each.
-func (s *Store) mergePages(page *Page, items []Item, prefix string, limit int, parts []*scanQuery) {
+func (s *Store) mergePages(page *Page, items []Item, prefix string, limit int) {
+	parts := page.parts
 	items = items[:0]
 	end, more := "", false
 	for _, part := range parts {
@@ -205,9 +200,6 @@ func (s *Store) cursorSum(prefix, k string) uint32 {
 }
 
 func (s *Store) decodeCursor(prefix, cursor string) (after string, err error) {
-	if cursor == "" {
-		return "", nil
-	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
 	if err == nil && len(b) > 5 && b[0] == cursorVersion {
 		k := string(b[5:])

@@ -11,6 +11,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/floedb/floe/internal/arena"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/plant"
@@ -60,7 +61,7 @@ type Executor struct {
 	merged  atomic.Bool      // a new tables would have fewer to look into, and let go of old ones
 	used    bool             // tables has been used since the last Release
 	fresh   freshRows
-	reads   arena // what the command being applied has read from the database
+	reads   arena.Arena // what the command being applied has read from the database
 	digest  xxhash.Digest
 	tx      Tx
 	entry   Entry

@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/floedb/floe/internal/arena"
 )
 
 // overlay holds the writes of the entries being applied until they go to Pebble in one batch.
@@ -23,7 +25,7 @@ type overlay struct {
 	undo  []overlayUndo
 
 	sorted []int32 // positions ordered by key, covering ops[:len(sorted)]; built when an iterator asks
-	arena  arena
+	arena  arena.Arena
 	bytes  int
 }
 
@@ -51,7 +53,7 @@ func (o *overlay) get(key []byte) (op overlayOp, ok bool) {
 
 // set records a write (or a delete); it copies key and value.
 func (o *overlay) set(key, value []byte, deleted bool) {
-	value = o.arena.copy(value)
+	value = o.arena.Copy(value)
 	o.bytes += len(key) + len(value)
 	if i, ok := o.index[unsafe.String(unsafe.SliceData(key), len(key))]; ok {
 		op := &o.ops[i]
@@ -59,7 +61,7 @@ func (o *overlay) set(key, value []byte, deleted bool) {
 		op.value, op.deleted = value, deleted
 		return
 	}
-	key = o.arena.copy(key)
+	key = o.arena.Copy(key)
 	i := int32(len(o.ops))
 	o.ops = append(o.ops, overlayOp{key: key, value: value, deleted: deleted})
 	o.index[unsafe.String(unsafe.SliceData(key), len(key))] = i
@@ -143,57 +145,5 @@ func (o *overlay) reset() {
 	clear(o.ops)
 	clear(o.undo)
 	o.ops, o.undo, o.sorted, o.bytes = o.ops[:0], o.undo[:0], o.sorted[:0], 0
-	o.arena.reset()
-}
-
-// arena hands out byte slices that live until reset.
-type arena struct {
-	chunks [][]byte // chunks[:used] are full, the last of them is being filled
-	used   int
-}
-
-// Chunks grow up to arenaChunk, which holds the writes of a typical batch; larger slices get memory of their own. A shard that is
-// hardly used has only the first one.
-const (
-	arenaChunk = 256 << 10
-	firstChunk = 4 << 10
-	chunkSteps = 3 // of four times the size, from firstChunk to arenaChunk
-)
-
-func (a *arena) copy(b []byte) []byte {
-	if len(b) == 0 {
-		return nil
-	}
-	if len(b) > arenaChunk/4 {
-		return bytes.Clone(b)
-	}
-	for a.used == 0 || cap(a.chunks[a.used-1])-len(a.chunks[a.used-1]) < len(b) {
-		a.grow()
-	}
-	chunk := &a.chunks[a.used-1]
-	start := len(*chunk)
-	*chunk = append(*chunk, b...)
-	return (*chunk)[start:len(*chunk):len(*chunk)]
-}
-
-func (a *arena) grow() {
-	if a.used == len(a.chunks) {
-		size := arenaChunk
-		if a.used < chunkSteps {
-			size = firstChunk << (2 * a.used)
-		}
-		a.chunks = append(a.chunks, make([]byte, 0, size))
-	}
-	a.chunks[a.used] = a.chunks[a.used][:0]
-	a.used++
-}
-
-// reset keeps a few chunks, so that one huge batch does not hold its memory for ever.
-func (a *arena) reset() {
-	const keep = 8
-	if len(a.chunks) > keep {
-		clear(a.chunks[keep:])
-		a.chunks = a.chunks[:keep]
-	}
-	a.used = 0
+	o.arena.Reset()
 }

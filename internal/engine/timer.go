@@ -90,7 +90,7 @@ func (tx *Tx) applyFire() ([]byte, error) {
 		tx.machine = t.machine
 		tx.deleteRow(tx.timerRow(t.due, t.token))
 		tx.Step()
-		tx.x.reads.reset()
+		tx.x.reads.Reset()
 		m.OnTimer(tx, t.token)
 	}
 	// Timers that OnTimer scheduled itself are part of the minimum already.

@@ -99,7 +99,7 @@ func (tx *Tx) Counted(c Counter) int64 {
 
 // Changed reports a change with the present LSN to the machine itself, once it has become visible (see Observer). k is copied.
 func (tx *Tx) Changed(k []byte) {
-	tx.x.changes = append(tx.x.changes, pendingChange{tx.machine, Change{tx.ns.id, tx.ns.name, tx.lsn, tx.x.over.arena.copy(k)}})
+	tx.x.changes = append(tx.x.changes, pendingChange{tx.machine, Change{tx.ns.id, tx.ns.name, tx.lsn, tx.x.over.arena.Copy(k)}})
 }
 
 type pendingChange struct {
@@ -141,7 +141,7 @@ func (tx *Tx) getRow(k []byte) (value []byte, ok bool) {
 	if err != nil {
 		panic(storageFailure{fmt.Errorf("read state: %w", err)})
 	}
-	return tx.x.reads.copy(value), ok
+	return tx.x.reads.Copy(value), ok
 }
 
 func (tx *Tx) setRow(k, value []byte) {
@@ -224,7 +224,7 @@ func (tx *Tx) run(cmd Command) ([]byte, error) {
 	}
 	tx.Step()
 	tx.machine = cmd.Machine
-	tx.x.reads.reset()
+	tx.x.reads.Reset()
 	return m.Apply(tx, cmd)
 }
 

@@ -11,7 +11,7 @@ import (
 // Groups of packages in the table below.
 const (
 	primitives = "kv stream stream/processing queue ts floql action workflow"
-	helpers    = "internal/key internal/codec internal/plant"
+	helpers    = "internal/arena internal/key internal/codec internal/plant"
 )
 
 // imports is what the packages of floe may import of floe, test files aside:
@@ -37,6 +37,7 @@ var imports = map[string]struct{ allowed, reason string }{
 	"internal/shard":    {"internal/engine internal/ual " + helpers, "a shard knows machines only through the engine"},
 	"internal/peer":     {"internal/engine internal/shard " + helpers, "the transport carries what shards say, whatever it means"},
 	"internal/ual":      {"internal/plant", "the log store must be provable alone"},
+	"internal/arena":    {"", "helpers depend on nothing"},
 	"internal/key":      {"", "helpers depend on nothing"},
 	"internal/codec":    {"", "helpers depend on nothing"},
 	"internal/plant":    {"", "helpers depend on nothing"},

@@ -68,7 +68,7 @@ type Config struct {
 	Random        io.Reader     // nil: crypto/rand
 	TickInterval  time.Duration // 0: 100 ms; an election takes 10 to 20 ticks
 	MemTableBytes uint64        // 0: 16 MiB, on a small volume less
-	L0Tables      int           // flushes of which one key may be in the tables, before those are merged; 0: 16
+	L0Tables      int           // flushes whose tables may overlap before they are merged; 0: 16
 	SegmentBytes  int64         // 0: 64 MiB, on a small volume less
 	MaxLogBytes   int64         // log kept behind the last flush of the state before one is forced; 0: 512 MiB, on a small volume less
 	KeepEntries   uint64        // entries kept for followers that lag; 0: 10,000, none for a node alone

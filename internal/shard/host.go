@@ -122,6 +122,7 @@ func (h *Host) open() error {
 		h.shards = append(h.shards, s)
 	}
 	h.complete.Store(true)
+	// Compactions may have ended while there was nobody yet to tell.
 	h.tellExecutors((*engine.Executor).Merged)
 	// Only now it is clear that nothing is missing which what is left over could help to mend.
 	if err := errors.Join(h.removeSpools(spoolPrefix), h.held.release(h.fs)); err != nil {

@@ -1,0 +1,70 @@
+// Package arena copies many small byte slices into few pieces of memory: allocating each takes longer than most of what is done with it.
+package arena
+
+import "bytes"
+
+// Arena hands out copies that stay valid until Reset, or for good if it is dropped instead. The zero value is ready for use.
+type Arena struct {
+	// Chunk is how many bytes are allocated at a time, which is what a copy that is kept keeps with it. 0 begins with 4 KiB, for those who
+	// need little, and allocates more and more, up to 256 KiB.
+	Chunk int
+
+	chunks [][]byte // chunks[:used] are full, the last of them is being filled
+	used   int
+}
+
+const (
+	firstChunk = 4 << 10
+	lastChunk  = 256 << 10
+	growth     = 4
+	kept       = 2 << 20 // bytes of chunks that Reset keeps
+)
+
+// Copy returns a copy of b, which is never nil. Those over a fourth of a chunk get memory of their own.
+func (a *Arena) Copy(b []byte) []byte {
+	if len(b) == 0 {
+		return []byte{}
+	}
+	largest := lastChunk
+	if a.Chunk > 0 {
+		largest = a.Chunk
+	}
+	if len(b) > largest/4 {
+		return bytes.Clone(b)
+	}
+	for a.used == 0 || cap(a.chunks[a.used-1])-len(a.chunks[a.used-1]) < len(b) {
+		a.next()
+	}
+	chunk := &a.chunks[a.used-1]
+	start := len(*chunk)
+	*chunk = append(*chunk, b...)
+	return (*chunk)[start:len(*chunk):len(*chunk)]
+}
+
+// next takes the next chunk into use, which is a new one if all are.
+func (a *Arena) next() {
+	if a.used == len(a.chunks) {
+		size := a.Chunk
+		switch {
+		case size > 0:
+		case a.used == 0:
+			size = firstChunk
+		default:
+			size = min(growth*cap(a.chunks[a.used-1]), lastChunk)
+		}
+		a.chunks = append(a.chunks, make([]byte, 0, size))
+	}
+	a.chunks[a.used] = a.chunks[a.used][:0]
+	a.used++
+}
+
+// Reset takes all copies back, to use their memory again. It keeps 2 MiB of it, so that one huge batch does not hold its memory for ever.
+func (a *Arena) Reset() {
+	n, bytes := 0, 0
+	for n < len(a.chunks) && bytes+cap(a.chunks[n]) <= kept {
+		bytes += cap(a.chunks[n])
+		n++
+	}
+	clear(a.chunks[n:])
+	a.chunks, a.used = a.chunks[:n], 0
+}
