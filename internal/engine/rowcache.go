@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/binary"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -28,13 +29,14 @@ const (
 	rowBuckets   = 128 // of a shard
 	rowOverhead  = 80  // bytes of memory that a row takes beside its key and value
 	rowsPerProbe = 256 // bytes of the cache for each place in seen
+	seenWays     = 4   // rows that share a set of places; fewer, and two that are read in turns would keep each other out
 )
 
 type rowBucket struct {
 	mu         sync.Mutex
 	young, old map[uint64]cachedRow // by hash; of two rows with the same one the later stays
 	bytes      int                  // of young
-	seen       []uint32             // what was asked for and not there: by its hash, the rest of the hash
+	seen       [][seenWays]uint32   // what was asked for and not there: by its hash, the rest of the hash, the latest first
 
 	// Reads answered here, gathered for one namespace at a time: a counter shared by all processors would cost more than the
 	// lookup.
@@ -196,15 +198,17 @@ func newCachedRow(k, value []byte) cachedRow {
 	return cachedRow{append(append(b, k...), value...), len(k)}
 }
 
+// seenBefore reports whether the row with a hash was asked for not long ago, and remembers that it was now.
 func (b *rowBucket) seenBefore(h uint64, share int) bool {
 	if b.seen == nil {
-		b.seen = make([]uint32, max(2*share/rowsPerProbe, 1))
+		b.seen = make([][seenWays]uint32, max(2*share/rowsPerProbe/seenWays, 1))
 	}
-	place, rest := &b.seen[h%uint64(len(b.seen))], uint32(h>>32)|1
-	if *place == rest {
+	set, rest := &b.seen[h%uint64(len(b.seen))], uint32(h>>32)|1
+	if slices.Contains(set[:], rest) {
 		return true
 	}
-	*place = rest
+	copy(set[1:], set[:])
+	set[0] = rest
 	return false
 }
 

@@ -41,6 +41,20 @@ func TestRowCacheAdmitsOnSecondRead(t *testing.T) {
 	want(t, c, "a", "1")
 }
 
+// TestRowCacheAdmitsInTurns: with one place for each hash, two rows that share it kept each other out when they were read in turns.
+func TestRowCacheAdmitsInTurns(t *testing.T) {
+	c := newRowCache(64 << 20)
+	const rows = 10_000
+	for range 2 {
+		for i := range rows {
+			c.offer(c.seq.Load(), cacheKey(fmt.Sprint(i)), []byte("1"))
+		}
+	}
+	if n := c.rows.Load(); n < rows-2 {
+		t.Errorf("%d of %d rows that were read twice are in memory, want all but very few", n, rows)
+	}
+}
+
 func TestRowCacheFollowsCommits(t *testing.T) {
 	c := newRowCache(4 << 20)
 	fill(c, "a", "1")
