@@ -135,15 +135,15 @@ func (c Config) withDefaults() (Config, error) {
 }
 
 // fit fills in the sizes that depend on the volume the data is on, 0 stands for one of unknown size. What is in memory and not flushed yet, up
-// to four memtables, fits into what is kept free.
+// to four memtables, takes no more than half of what is kept free: a compaction may be taking of it too, and so may others.
 func (c *Config) fit(volume, minFree int64) {
 	share := func(n, available int64) int64 {
 		if volume == 0 {
 			return n
 		}
-		return max(min(n, available), 256<<10)
+		return max(min(n, available), 128<<10)
 	}
-	orDefault(&c.MemTableBytes, uint64(share(defaultMemTable, minFree/4)))
+	orDefault(&c.MemTableBytes, uint64(share(defaultMemTable, minFree/8)))
 	orDefault(&c.SegmentBytes, share(64<<20, minFree/4))
 	orDefault(&c.MaxLogBytes, share(512<<20, volume/8))
 }

@@ -38,8 +38,8 @@ const (
 //	free   |-- exhausted --|------- low -------|......... low or plenty .........|--- plenty ---
 //	       0          minFree/16           minFree                         1.5 minFree
 //
-// With ballast in reserve nothing is exhausted. minFree is as much as there can be in memory and not flushed yet, see Config.fit, so that a
-// flush finds its space.
+// With ballast in reserve nothing is exhausted. minFree is twice as much as there can be in memory and not flushed yet, see Config.fit, so
+// that a flush finds its space.
 //
 // It looks at the disk every interval, and when as much has been written as would reach the next mark. Others write to the disk too,
 // so an operation may still find no space, at any time. Then the ballast, files that only take up space, is given up piece by

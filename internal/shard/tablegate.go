@@ -9,13 +9,15 @@ import (
 
 // tableGate lets through the tables that Pebble writes for one purpose, flushes or compactions. What has been written so far is given
 // up when there is no space for the rest, because the log needs it meanwhile. Pebble tries again at once and without end, so the first
-// table is held back until there is more space than the last attempt took.
+// table is held back until there is more space than the last attempt took; but not for ever, for that attempt may have shared the space with
+// one of the other purpose.
 type tableGate struct {
 	space   *space
 	spares  bool         // takes no more than half of what is free: there are more urgent needs
 	written atomic.Int64 // by the attempt under way; there is one at a time
 	min     atomic.Int64 // free bytes that the next attempt waits for
 	pauses  atomic.Int32 // that it waits in any case: the usage of a disk does not show a quota
+	longest atomic.Int32 // pauses that it waits at most
 	waiting atomic.Int32
 }
 
@@ -44,11 +46,14 @@ func (t *tableGate) await() bool {
 			return false
 		}
 		t.pauses.Add(-1)
+		t.longest.Add(-1)
 	}
 	return true
 }
 
-func (t *tableGate) held() bool { return t.pauses.Load() > 0 || t.min.Load() > t.space.free.Load() }
+func (t *tableGate) held() bool {
+	return t.pauses.Load() > 0 || t.min.Load() > t.space.free.Load() && t.longest.Load() > 0
+}
 
 // write writes a part of a table with f. It reports no space also where there is some, if that is for others.
 func (t *tableGate) write(p []byte, f func([]byte) (int, error)) (n int, err error) {
@@ -79,12 +84,20 @@ func (t *tableGate) keep() int {
 	return ballastPieces / 2
 }
 
+// How many intervals an attempt waits at most for the space that it will probably need. A flush is tried again before those lose patience
+// who wait for it, see reservePatience.
+const (
+	flushPatience      = reservePatience - 1
+	compactionPatience = 60
+)
+
 // failed ends an attempt that found no space.
 func (t *tableGate) failed() {
-	least := t.written.Load() / 4 * 5
+	least, patience := t.written.Load()/4*5, int32(flushPatience)
 	if t.spares {
-		least *= 2
+		least, patience = 2*least, compactionPatience
 	}
 	t.min.Store(least + 1)
 	t.pauses.Store(pausesPerInterval)
+	t.longest.Store(patience * pausesPerInterval)
 }
