@@ -1,0 +1,155 @@
+package codec
+
+import (
+	"math"
+	"time"
+)
+
+// Coder writes a record or reads one, by the same function, so that the two can not differ:
+//
+//	func (p *point) code(c *codec.Coder) {
+//		c.Varint(&p.x)
+//		c.String(&p.name)
+//		codec.List(c, &p.tags, (*codec.Coder).String)
+//	}
+//
+// An encoder appends what the pointers point to; a decoder fills it in, and its first error sticks.
+type Coder struct {
+	dst     []byte
+	src     Reader
+	reading bool
+}
+
+// NewEncoder returns a Coder that appends to dst.
+func NewEncoder(dst []byte) Coder { return Coder{dst: dst} }
+
+// NewDecoder returns a Coder that reads src, which it keeps no part of.
+func NewDecoder(src []byte) Coder { return Coder{src: NewReader(src), reading: true} }
+
+// Encoded returns what has been appended.
+func (c *Coder) Encoded() []byte { return c.dst }
+
+// Reading reports whether the Coder decodes.
+func (c *Coder) Reading() bool { return c.reading }
+
+// Err returns the first error of a decoder.
+func (c *Coder) Err() error { return c.src.Err() }
+
+// Done returns the first error of a decoder, or one if bytes are left.
+func (c *Coder) Done() error { return c.src.Done() }
+
+// Fail makes a decoder fail because a value that it has read makes no sense; what says which.
+func (c *Coder) Fail(what string) { c.src.fail(what) }
+
+// Uvarint codes an unsigned integer.
+func (c *Coder) Uvarint(v *uint64) {
+	if c.reading {
+		*v = c.src.Uvarint()
+		return
+	}
+	c.dst = AppendUvarint(c.dst, *v)
+}
+
+// Varint codes an integer.
+func (c *Coder) Varint(v *int64) {
+	if c.reading {
+		*v = c.src.Varint()
+		return
+	}
+	c.dst = AppendVarint(c.dst, *v)
+}
+
+// Int codes an integer that this machine has to be able to hold.
+func (c *Coder) Int(v *int) {
+	wide := int64(*v)
+	c.Varint(&wide)
+	if wide < math.MinInt || wide > math.MaxInt {
+		c.Fail("integer out of range")
+		wide = 0
+	}
+	*v = int(wide)
+}
+
+// Byte codes a byte.
+func (c *Coder) Byte(v *byte) {
+	if c.reading {
+		*v = c.src.Byte()
+		return
+	}
+	c.dst = append(c.dst, *v)
+}
+
+// Bool codes a boolean.
+func (c *Coder) Bool(v *bool) {
+	if c.reading {
+		*v = c.src.Bool()
+		return
+	}
+	c.dst = AppendBool(c.dst, *v)
+}
+
+// String codes a string.
+func (c *Coder) String(v *string) {
+	if c.reading {
+		*v = c.src.String()
+		return
+	}
+	c.dst = AppendString(c.dst, *v)
+}
+
+// Bytes codes a slice that may be nil, and is a copy when it is read.
+func (c *Coder) Bytes(v *[]byte) {
+	if there := *v != nil; !c.maybe(&there) {
+		*v = nil
+		return
+	}
+	if c.reading {
+		*v = append([]byte{}, c.src.Bytes()...)
+		return
+	}
+	c.dst = AppendBytes(c.dst, *v)
+}
+
+// maybe codes whether something is there, and reports it.
+func (c *Coder) maybe(there *bool) bool {
+	c.Bool(there)
+	return *there
+}
+
+// Time codes a time, in ms since the epoch; the zero time stays what it is.
+func (c *Coder) Time(v *time.Time) {
+	if there := !v.IsZero(); !c.maybe(&there) {
+		*v = time.Time{}
+		return
+	}
+	ms := v.UnixMilli()
+	c.Varint(&ms)
+	if c.reading {
+		*v = time.UnixMilli(ms)
+	}
+}
+
+// List codes a slice, each of its elements with code, which has to use at least a byte. An empty one is read as nil.
+func List[T any](c *Coder, list *[]T, code func(*Coder, *T)) {
+	if !c.reading {
+		c.dst = AppendUvarint(c.dst, uint64(len(*list)))
+		for i := range *list {
+			code(c, &(*list)[i])
+		}
+		return
+	}
+	n := c.src.Uvarint()
+	// What the length claims is not believed before the elements are there.
+	if n > uint64(c.src.Len()) {
+		c.Fail("list longer than the record")
+		return
+	}
+	*list = nil
+	for range n {
+		var v T
+		if code(c, &v); c.Err() != nil {
+			return
+		}
+		*list = append(*list, v)
+	}
+}

@@ -1,0 +1,117 @@
+package codec
+
+import (
+	"errors"
+	"math"
+	"reflect"
+	"testing"
+	"time"
+)
+
+type sample struct {
+	U     uint64
+	I     int64
+	N     int
+	C     byte
+	B     bool
+	S     string
+	Some  []byte
+	Empty []byte
+	None  []byte
+	At    time.Time
+	Never time.Time
+	Names []string
+	Sub   []sample
+}
+
+func (s *sample) code(c *Coder) {
+	c.Uvarint(&s.U)
+	c.Varint(&s.I)
+	c.Int(&s.N)
+	c.Byte(&s.C)
+	c.Bool(&s.B)
+	c.String(&s.S)
+	c.Bytes(&s.Some)
+	c.Bytes(&s.Empty)
+	c.Bytes(&s.None)
+	c.Time(&s.At)
+	c.Time(&s.Never)
+	List(c, &s.Names, (*Coder).String)
+	List(c, &s.Sub, func(c *Coder, s *sample) { s.code(c) })
+}
+
+func filled() sample {
+	sub := sample{S: "inner", Empty: []byte{}}
+	return sample{
+		U: math.MaxUint64, I: math.MinInt64, N: -5, C: 7, B: true, S: "text\x00", Some: []byte("bytes"), Empty: []byte{},
+		At: time.UnixMilli(1_763_740_000_123), Names: []string{"", "b"}, Sub: []sample{sub, sub},
+	}
+}
+
+func TestCoderReadsWhatItWrote(t *testing.T) {
+	for _, want := range []sample{{}, filled()} {
+		e := NewEncoder([]byte("before"))
+		want.code(&e)
+		record := e.Encoded()
+		if string(record[:6]) != "before" {
+			t.Fatalf("record begins with %q, want what was there", record[:6])
+		}
+		var got sample
+		d := NewDecoder(record[6:])
+		got.code(&d)
+		if err := d.Done(); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("read %+v, %v, want %+v", got, err, want)
+		}
+		for i := range record {
+			record[i] = 0xff
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Error("what was read changes with the record")
+		}
+	}
+}
+
+func TestCoderRefusesEveryPrefix(t *testing.T) {
+	e := NewEncoder(nil)
+	s := filled()
+	s.code(&e)
+	record := e.Encoded()
+	for n := range record {
+		var got sample
+		d := NewDecoder(record[:n])
+		got.code(&d)
+		if err := d.Done(); !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("%d of %d bytes: %v, want ErrCorrupt", n, len(record), err)
+		}
+	}
+}
+
+func TestCoderDoesNotBelieveLengths(t *testing.T) {
+	record := append(AppendUvarint(nil, 1<<40), make([]byte, 100)...)
+	var names []string
+	d := NewDecoder(record)
+	List(&d, &names, (*Coder).String)
+	if !errors.Is(d.Err(), ErrCorrupt) || cap(names) > 0 {
+		t.Errorf("a list of 2^40 in 100 bytes: %v, room for %d", d.Err(), cap(names))
+	}
+}
+
+func FuzzCoder(f *testing.F) {
+	e := NewEncoder(nil)
+	s := filled()
+	s.code(&e)
+	f.Add(e.Encoded())
+	f.Fuzz(func(t *testing.T, record []byte) {
+		var got sample
+		d := NewDecoder(record)
+		got.code(&d)
+		if d.Done() != nil {
+			return
+		}
+		e := NewEncoder(nil)
+		got.code(&e)
+		if string(e.Encoded()) != string(record) {
+			t.Errorf("%x is read, and written as %x", record, e.Encoded())
+		}
+	})
+}
