@@ -46,7 +46,9 @@ type Host struct {
 	complete atomic.Bool   // shards holds all
 	spooled  atomic.Int64  // numbers received snapshots
 
-	proposals sync.Pool // of *proposal, not in use
+	// Of *proposal, not in use. Not a part of the host: the runtime holds a pool, with all it is a part of, for up to two
+	// collections after its last use, and so a process that opens hosts one after the other would take more and more memory.
+	proposals *sync.Pool
 
 	users   atomic.Int64  // calls that may be reading the state
 	idle    chan struct{} // capacity 1: users may have reached zero
@@ -79,7 +81,7 @@ func Open(c Config) (*Host, error) {
 	}
 	h := &Host{
 		cfg: c, log: c.Logger, flushed: make(chan struct{}, 1), idle: make(chan struct{}, 1), failed: make(chan struct{}),
-		started: time.UnixMilli(c.Clock.Source.Wall()),
+		proposals: new(sync.Pool), started: time.UnixMilli(c.Clock.Source.Wall()),
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.space, h.slow = newSpace(h.ctx, &h.cfg), newSlowness(&h.cfg, h.fail)

@@ -8,12 +8,15 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.etcd.io/raft/v3/raftpb"
@@ -401,5 +404,31 @@ func TestUselessSnapshotsAreRemoved(t *testing.T) {
 	must(t, err)
 	if len(after) > len(before) {
 		t.Errorf("%d files more than before: %v", len(after)-len(before), after)
+	}
+}
+
+// TestClosedHostIsGarbage: a pool that was a part of the host kept all of it, with state and log, for two collections more. What was
+// kept made the next collection later, so a process that opened hosts one after the other took more and more memory.
+func TestClosedHostIsGarbage(t *testing.T) {
+	const hosts = 8
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	var closed []weak.Pointer[Host]
+	for range hosts {
+		h := open(t, config(vfs.NewMem()))
+		if _, err := h.Propose(context.Background(), 0, engine.Skip(0)); err != nil {
+			t.Fatal(err)
+		}
+		closeHost(t, h)
+		closed = append(closed, weak.Make(h))
+	}
+	runtime.GC()
+	kept := 0
+	for _, h := range closed {
+		if h.Value() != nil {
+			kept++
+		}
+	}
+	if kept > hosts/2 { // the stack, or a timer that was stopped, may still hold the latest
+		t.Errorf("%d of %d closed hosts are still held", kept, hosts)
 	}
 }
