@@ -34,7 +34,7 @@ type pointFS struct {
 
 	mu      sync.Mutex // guards what follows, and is held by before
 	usage   vfs.DiskUsage
-	locks   []io.Closer // closing one twice is no error
+	locks   []pointLock
 	failed  bool
 	logName string  // the newest segment that was written to ...
 	logEnd  int64   // ... and where that ends
@@ -185,13 +185,21 @@ func (p *pointFS) Lock(name string) (io.Closer, error) {
 		return nil, err
 	}
 	lock, err := p.FS.Lock(name)
-	if err == nil {
-		p.mu.Lock()
-		p.locks = append(p.locks, lock)
-		p.mu.Unlock()
+	if err != nil {
+		return nil, err
 	}
-	return lock, err
+	once := pointLock(sync.OnceValue(lock.Close))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.locks = append(p.locks, once)
+	return once, nil
 }
+
+// pointLock closes a lock once. A node that was given up may still do it, at the same time as unlock.
+type pointLock func() error
+
+// Close closes the lock, unless that has been done.
+func (l pointLock) Close() error { return l() }
 
 // List counts as list, which changes nothing.
 func (p *pointFS) List(dir string) ([]string, error) {
