@@ -91,7 +91,7 @@ suites:
 	$(banner) 'simulations and crashes, as many as a change has to pass'
 	$(GO) test -count=1 ./internal/sim -run '^TestNode$$' -seeds 400
 	$(GO) test -count=1 ./internal/sim -run '^TestCluster$$' -seeds 150
-	$(GO) test -count=1 ./internal/sim/faults -run '^TestAckClone$$' -clone-acks 500
+	$(GO) test -count=1 ./internal/sim/faults -run '^TestAckClone$$' -clone-acks 2000
 	$(GO) test -count=1 -tags plant ./internal/sim -run '^TestPlanted$$' -plant-rotate 3 -v
 
 # go test takes one fuzz target at a time. It sometimes reports the end of its own -fuzztime as a failure; a real one names its input.
