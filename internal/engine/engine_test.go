@@ -14,6 +14,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/toy"
 )
@@ -475,6 +476,48 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
+// TestMisroutedCommandsAreRefused: what comes to the wrong shard, or believes in the wrong placement, would be looked for elsewhere.
+func TestMisroutedCommandsAreRefused(t *testing.T) {
+	r := newRig(t, 3)
+	ctx := context.Background()
+	for _, ns := range []string{"plain", "spread"} {
+		if _, err := r.Propose(ctx, engine.HomeShard(ns, 3), engine.CreateNamespace(ns, ns == "spread")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	home := func(ns string) engine.ShardID { return engine.HomeShard(ns, 3) }
+	for name, c := range map[string]struct {
+		ns     string
+		spread bool // what the sender believes
+		shard  engine.ShardID
+		refuse bool
+	}{
+		"plain, at home":                 {"plain", false, home("plain"), false},
+		"plain, taken for spread":        {"plain", true, home("plain"), true},
+		"plain, elsewhere":               {"plain", false, (home("plain") + 1) % 3, true},
+		"spread, at home":                {"spread", true, home("spread"), false},
+		"spread, elsewhere":              {"spread", true, (home("spread") + 1) % 3, false},
+		"spread, taken for plain":        {"spread", false, home("spread"), true},
+		"new, at home":                   {"new", false, home("new"), false},
+		"missing, taken for spread":      {"missing", true, home("missing"), true},
+		"missing, taken for plain, away": {"missing", false, (home("missing") + 1) % 3, true},
+	} {
+		cmd := addTo("a", 1).In(c.ns)
+		cmd.Spread = c.spread
+		before := r.counter(c.shard, c.ns, "a")
+		_, err := r.Propose(ctx, c.shard, cmd)
+		if got := r.counter(c.shard, c.ns, "a") == before; got != c.refuse || (err != nil) != c.refuse {
+			t.Errorf("%s: error %v, the counter is unchanged: %v; want it refused: %v", name, err, got, c.refuse)
+		}
+	}
+	for _, shard := range []engine.ShardID{0, 1, 2} {
+		q := engine.NamespaceQuery{Name: "missing"}
+		if err := r.Query(ctx, shard, &q); err != nil || q.Found {
+			t.Errorf("shard %d: a refused command has created its namespace: %v", shard, err)
+		}
+	}
+}
+
 // TestPlacementIsAskedAgain is about a namespace that is created as spread after a router has looked for it in vain.
 func TestPlacementIsAskedAgain(t *testing.T) {
 	r := newRig(t, 4)
@@ -524,6 +567,17 @@ func (s *stalePlacement) Query(ctx context.Context, shard engine.ShardID, q engi
 
 func TestCheckRefusesUnknownCommands(t *testing.T) {
 	x := newRig(t, 1).execs[0]
+	txn := func(conditions, ops uint64, parts ...[]byte) engine.Command {
+		body := codec.AppendUvarint(codec.AppendUvarint(nil, conditions), ops)
+		for _, p := range parts {
+			body = codec.AppendBytes(body, p)
+		}
+		return engine.Command{Kind: 1, Namespace: "n", Body: body}
+	}
+	add := addTo("a", 1).In("n").AppendTo(nil)
+	if err := x.Check(txn(0, 1, add)); err != nil {
+		t.Errorf("transaction of one operation: Check = %v", err)
+	}
 	for name, c := range map[string]engine.Command{
 		"machine":      {Machine: 9, Kind: 1, Namespace: "n"},
 		"out of range": {Machine: 200, Kind: 1, Namespace: "n"},
@@ -532,6 +586,16 @@ func TestCheckRefusesUnknownCommands(t *testing.T) {
 		"engine kind":  {Kind: 99},
 		"no namespace": {Machine: engine.MachineTest, Kind: 1},
 		"transaction":  {Kind: 1, Namespace: "n", Body: []byte{0xff}},
+
+		"too many operations":          txn(1, engine.MaxTxnOps, add),
+		"a sum that overflows":         txn(1, 1<<64-1, add),
+		"fewer operations than told":   txn(0, 2, add),
+		"more operations than told":    txn(0, 1, add, add),
+		"operation that is none":       txn(0, 1, []byte("garbage")),
+		"operation of unknown machine": txn(0, 1, engine.Command{Machine: 9, Kind: 1, Namespace: "n"}.AppendTo(nil)),
+		"transaction in a transaction": txn(0, 1, txn(0, 1, add).AppendTo(nil)),
+		"delivery in a transaction":    txn(0, 1, engine.Command{Kind: 3, Namespace: "n"}.AppendTo(nil)),
+		"timer in a transaction":       txn(0, 1, engine.Fire().AppendTo(nil)),
 	} {
 		if err := x.Check(c); !errors.Is(err, engine.ErrInvalid) {
 			t.Errorf("%s: Check = %v, want ErrInvalid", name, err)
@@ -559,6 +623,22 @@ func TestPanicsNameThePlace(t *testing.T) {
 			}()
 			r.execs[0].Apply(1, 1, c.data, nil)
 		})
+	}
+}
+
+// TestEntriesLeaveNoGap: an entry that is not the next one is a bug, and applying it would part the replicas.
+func TestEntriesLeaveNoGap(t *testing.T) {
+	r := newRig(t, 1)
+	r.apply(0, addTo("a", 1).In("n"))
+	for _, index := range []uint64{0, 1, 3} {
+		func() {
+			defer func() {
+				if got, want := fmt.Sprint(recover()), fmt.Sprintf("shard 0: entry %d applied after 1", index); got != want {
+					t.Errorf("panic %q, want %q", got, want)
+				}
+			}()
+			r.execs[0].Apply(1, index, nil, nil)
+		}()
 	}
 }
 
