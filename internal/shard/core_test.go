@@ -272,6 +272,31 @@ func TestMergeEntries(t *testing.T) {
 	}
 }
 
+// TestRaftRefuses: what raft does not take because too much is uncommitted is refused for certain, and a timer is tried again.
+func TestRaftRefuses(t *testing.T) {
+	s := newStepper(t)
+	s.lead()
+	s.step(input{proposals: proposals(1, maxUncommitted)})
+	s.due = s.clock.Wall()
+	s.step(input{proposals: proposals(2, 10)})
+	if len(s.proposed) != 1 || len(s.refused) != 3 {
+		t.Fatalf("behind %d bytes that are not committed %d entries were proposed and %d commands refused, want 0 and 3", maxUncommitted, len(s.proposed)-1, len(s.refused))
+	}
+	for _, r := range s.refused {
+		if !errors.Is(r.err, engine.ErrBusy) || errors.Is(r.err, engine.ErrUnknownOutcome) {
+			t.Errorf("refused with %v, want ErrBusy", r.err)
+		}
+	}
+	s.step(input{})
+	if len(s.refused) != 3 {
+		t.Errorf("%d commands refused, want the timer to wait for a tick", len(s.refused)-3)
+	}
+	s.step(input{ticks: 1})
+	if len(s.refused) != 4 || !s.refused[3].p.fire {
+		t.Errorf("with the next tick %d commands were tried again, want the timer", len(s.refused)-3)
+	}
+}
+
 // TestFullQueueIsBusy checks that proposals beyond the bound are refused at once, and accepted again when there is room.
 func TestFullQueueIsBusy(t *testing.T) {
 	noLeaks(t)

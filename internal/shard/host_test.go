@@ -321,6 +321,19 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// TestUnknownShardIsInvalid is about a caller that believes in more shards than there are.
+func TestUnknownShardIsInvalid(t *testing.T) {
+	noLeaks(t)
+	h := open(t, config(vfs.NewMem()))
+	defer closeHost(t, h)
+	if _, err := h.Propose(t.Context(), 2, engine.Skip(0)); !errors.Is(err, engine.ErrInvalid) {
+		t.Errorf("Propose to shard 2 of 2 = %v, want ErrInvalid", err)
+	}
+	if err := h.Query(t.Context(), 2, &toy.Counter{}); !errors.Is(err, engine.ErrInvalid) {
+		t.Errorf("Query of shard 2 of 2 = %v, want ErrInvalid", err)
+	}
+}
+
 func TestDirectoryIsLocked(t *testing.T) {
 	noLeaks(t)
 	dir := t.TempDir()

@@ -1,16 +1,21 @@
 package shard
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/toy"
 )
@@ -64,6 +69,43 @@ func TestDamagedSnapshotIsRefused(t *testing.T) {
 	stop := errors.New("stop")
 	if err := readSnapshot(bytes.NewReader(good), 0, func(k, v []byte) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("the receiver's error became %v", err)
+	}
+}
+
+// TestForgedSnapshotIsRefused has streams whose checksums are right.
+func TestForgedSnapshotIsRefused(t *testing.T) {
+	lower, _ := engine.Bounds(0)
+	row := func(name string) []byte {
+		return codec.AppendBytes(codec.AppendBytes(nil, append(slices.Clone(lower), name...)), []byte("v"))
+	}
+	a, b := row("a"), row("b")
+	for name, c := range map[string]struct {
+		blocks [][]byte
+		rows   uint64 // as the end says
+		want   string
+	}{
+		"nothing wrong": {[][]byte{append(slices.Clone(a), b...)}, 2, ""},
+		"lost block":    {[][]byte{a}, 2, "1 rows, its end says 2"},
+		"out of order":  {[][]byte{b, a}, 2, "out of order"},
+		"twice":         {[][]byte{a, a}, 2, "out of order"},
+		"half a row":    {[][]byte{a, b[:len(b)-1]}, 2, "malformed snapshot"},
+	} {
+		var stream bytes.Buffer
+		w := bufio.NewWriter(&stream)
+		w.WriteString(snapshotMagic)
+		for _, block := range c.blocks {
+			writeBlock(w, uint32(len(block)), block)
+		}
+		writeBlock(w, 0, binary.LittleEndian.AppendUint64(nil, c.rows))
+		must(t, w.Flush())
+		err := readSnapshot(&stream, 0, func(k, v []byte) error { return nil })
+		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, errSnapshot) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	huge := binary.LittleEndian.AppendUint32([]byte(snapshotMagic), maxSnapshotBlock+1)
+	if err := readSnapshot(bytes.NewReader(append(huge, make([]byte, 4)...)), 0, nil); !errors.Is(err, errSnapshot) || !strings.Contains(err.Error(), "block of 67108865 bytes") {
+		t.Errorf("a block that is too large: %v, want errSnapshot that tells its size", err)
 	}
 }
 

@@ -261,6 +261,11 @@ func TestVerifyReportsRows(t *testing.T) {
 		"row of a shard that is not there": {func(t *testing.T, db *pebble.DB) {
 			must(t, db.Set([]byte("\x00\x07\x00x"), nil, pebble.NoSync))
 		}, "row 00070078 belongs to none of the 3 shards"},
+		"many such rows": {func(t *testing.T, db *pebble.DB) {
+			for i := range byte(15) {
+				must(t, db.Set([]byte{0, 7, 0, i}, nil, pebble.NoSync))
+			}
+		}, "5 more rows belong to none of the 3 shards"},
 		"row of an unknown machine": {func(t *testing.T, db *pebble.DB) {
 			must(t, db.Set([]byte(own[:2]+"\x0ex"), nil, pebble.NoSync))
 		}, "1 rows of machine 14, which this program does not know"},
@@ -310,13 +315,25 @@ func TestVerifyReportsEntries(t *testing.T) {
 	closeHost(t, load(t, kvConfig(fsys, Sync), rand.New(rand.NewPCG(seed(t), 0)), 50))
 	whole := take(t, fsys)
 	unknown := engine.Entry{Commands: [][]byte{engine.Command{Machine: engine.MachineQueue, Kind: 1, Namespace: "n"}.AppendTo(nil)}}
+	entry := func(e *raftpb.Entry) func(last, term uint64) ual.Update {
+		return func(last, term uint64) ual.Update {
+			e.Index, e.Term = new(last+1), new(term)
+			return ual.Update{Entries: []*raftpb.Entry{e}}
+		}
+	}
 	for name, c := range map[string]struct {
-		entry *raftpb.Entry
-		want  string
+		update func(last, term uint64) ual.Update
+		want   string
 	}{
-		"garbage":         {&raftpb.Entry{Data: []byte("garbage")}, "entry version 103"},
-		"unknown machine": {&raftpb.Entry{Data: unknown.AppendTo(nil)}, "unknown command: machine 3 kind 1"},
-		"membership":      {&raftpb.Entry{Type: raftpb.EntryConfChange.Enum()}, "change of membership"},
+		"garbage":         {entry(&raftpb.Entry{Data: []byte("garbage")}), "entry version 103"},
+		"unknown machine": {entry(&raftpb.Entry{Data: unknown.AppendTo(nil)}), "unknown command: machine 3 kind 1"},
+		"membership":      {entry(&raftpb.Entry{Type: raftpb.EntryConfChange.Enum()}), "change of membership"},
+		"vote for a stranger": {func(last, term uint64) ual.Update {
+			return ual.Update{HardState: &raftpb.HardState{Term: new(term + 9), Vote: new(uint64(7)), Commit: new(last)}}
+		}, "voted for node 7, which is not among the voters [1]"},
+		"term goes back": {func(last, term uint64) ual.Update {
+			return ual.Update{Entries: []*raftpb.Entry{{Index: new(last + 1), Term: new(term + 1)}, {Index: new(last + 2), Term: new(term)}}}
+		}, "the one before of term"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed := whole.put(t)
@@ -325,8 +342,9 @@ func TestVerifyReportsEntries(t *testing.T) {
 			last := log.Shard(1).LastIndex()
 			term, err := log.Shard(1).Term(last)
 			must(t, err)
-			c.entry.Index, c.entry.Term = new(last+1), new(term)
-			must(t, log.Write([]ual.Update{{Shard: 1, Entries: []*raftpb.Entry{c.entry}}}))
+			u := c.update(last, term)
+			u.Shard = 1
+			must(t, log.Write([]ual.Update{u}))
 			must(t, log.Close())
 			if all := strings.Join(verify(t, changed).Problems, "\n"); !strings.Contains(all, c.want) {
 				t.Errorf("reported\n%s\nwant %q", all, c.want)
