@@ -95,13 +95,21 @@ func (op Op) Limit(maxPayload int) (Command, error) {
 	if op.Err != nil {
 		return Command{}, op.Err
 	}
-	if op.Payload > maxPayload {
-		return Command{}, Errorf(ErrInvalid, "value of %d bytes exceeds max_value_size (%d bytes)", op.Payload, maxPayload)
+	if err := CheckPayload(op.Payload, maxPayload); err != nil {
+		return Command{}, err
 	}
 	if op.Limited != nil {
 		op.Command.Body = op.Limited(maxPayload)
 	}
 	return op.Command, nil
+}
+
+// CheckPayload returns ErrInvalid if a value or payload of n bytes exceeds a node's max_value_size.
+func CheckPayload(n, maxPayload int) error {
+	if n > maxPayload {
+		return Errorf(ErrInvalid, "value of %d bytes exceeds max_value_size (%d bytes)", n, maxPayload)
+	}
+	return nil
 }
 
 // Entry is the content of one log entry: commands that were proposed together and share the leader's time stamp.

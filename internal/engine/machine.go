@@ -9,7 +9,11 @@
 // The package does no I/O but Pebble's and starts no goroutine; internal/shard drives it.
 package engine
 
-import "context"
+import (
+	"context"
+
+	"github.com/floedb/floe/internal/codec"
+)
 
 // Machine is the state machine of one primitive in one shard. Each shard has its own instance.
 //
@@ -29,6 +33,12 @@ type Machine interface {
 	// Query answers q, one of the machine's own query types, by filling its result fields. ErrWait, after
 	// View.WaitOn, asks to be run again when the topic has been notified.
 	Query(v *View, q Query) error
+	// NewQuery returns an empty query of a kind, and NewError an error, nil if there is none: what comes from another process is read into it.
+	NewQuery(kind uint8) Query
+	NewError(kind uint8) CodedError
+	// Admit checks a command that comes from a user in another process as the functions that make commands check their arguments:
+	// nothing in it is to be trusted. maxPayload is the largest value or payload. Errors: ErrInvalid.
+	Admit(cmd Command, maxPayload int) error
 	// Restore rebuilds in-memory indexes from the state, after opening and after a snapshot was installed.
 	Restore(v *View) error
 }
@@ -63,9 +73,15 @@ type Change struct {
 	Key       []byte
 }
 
-// Query is a read: a struct with arguments and result fields, filled in place when it is answered locally.
+// Query is a read: a struct with arguments and result fields, filled in place when it is answered locally. To another process its arguments
+// are sent, and its results come back.
 type Query interface {
 	Machine() MachineID
+	Kind() uint8 // tells it from other ones of its machine; part of the protocol between processes
+	// Arguments codes the arguments. A decoder that reads one out of range has to fail: limits too are arguments.
+	Arguments(c *codec.Coder)
+	// Results codes the results.
+	Results(c *codec.Coder)
 }
 
 // Door is the one way to the shards: a local node, a forwarding one, or a remote client.

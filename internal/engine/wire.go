@@ -1,0 +1,310 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/floedb/floe/internal/codec"
+)
+
+// Wire knows how what goes through a Door is carried between processes. Commands are encoded anyway; queries and errors are what
+// their machines make of them.
+type Wire struct{ machines [maxMachines]Machine }
+
+// NewWire returns the Wire of some machines.
+func NewWire(machines ...Machine) *Wire {
+	w := new(Wire)
+	for _, m := range machines {
+		w.machines[m.ID()] = m
+	}
+	return w
+}
+
+// Kinds of the engine's own queries and errors.
+const (
+	queryNamespace uint8 = iota + 1
+	queryNamespaces
+)
+
+const errorNotLeader uint8 = 1
+
+// Kind tells the query from other ones of the engine.
+func (*NamespaceQuery) Kind() uint8 { return queryNamespace }
+
+// Arguments codes what the query asks for.
+func (q *NamespaceQuery) Arguments(c *codec.Coder) {
+	c.String(&q.Name)
+	c.Bool(&q.Wait)
+}
+
+// Results codes the answer.
+func (q *NamespaceQuery) Results(c *codec.Coder) {
+	c.Bool(&q.Found)
+	q.Info.code(c)
+}
+
+// Kind tells the query from other ones of the engine.
+func (*NamespacesQuery) Kind() uint8 { return queryNamespaces }
+
+// Arguments codes what the query asks for.
+func (q *NamespacesQuery) Arguments(c *codec.Coder) {
+	c.String(&q.After)
+	c.Int(&q.Limit)
+	if q.Limit < 0 || q.Limit > MaxNamespaces {
+		c.Fail("limit out of range")
+	}
+}
+
+// Results codes the answer.
+func (q *NamespacesQuery) Results(c *codec.Coder) {
+	codec.List(c, &q.Infos, func(c *codec.Coder, i *NamespaceInfo) { i.code(c) })
+}
+
+func (i *NamespaceInfo) code(c *codec.Coder) {
+	c.String(&i.Name)
+	c.Bool(&i.Spread)
+	c.Time(&i.CreatedAt)
+	n := &i.Counts
+	for _, count := range []*int64{
+		&n.Keys, &n.KeyBytes, &n.KeyReads, &n.KeySets, &n.KeyDeletes, &n.DeadKeys, &n.Streams, &n.Queues, &n.Measurements, &n.Actions,
+		&n.Workflows, &n.Jobs,
+	} {
+		c.Varint(count)
+	}
+}
+
+// AppendQuery appends a query with its arguments: machine u8 | kind u8 | arguments.
+func AppendQuery(dst []byte, q Query) []byte {
+	c := codec.NewEncoder(append(dst, byte(q.Machine()), q.Kind()))
+	q.Arguments(&c)
+	return c.Encoded()
+}
+
+// DecodeQuery reads what AppendQuery wrote. Errors: ErrInvalid.
+func (w *Wire) DecodeQuery(b []byte) (Query, error) {
+	r := codec.NewReader(b)
+	id, kind := MachineID(r.Byte()), r.Byte()
+	var q Query
+	switch m := w.machine(id); {
+	case id == machineEngine && kind == queryNamespace:
+		q = new(NamespaceQuery)
+	case id == machineEngine && kind == queryNamespaces:
+		q = new(NamespacesQuery)
+	case m != nil:
+		q = m.NewQuery(kind)
+	}
+	if q == nil || r.Err() != nil {
+		return nil, Errorf(ErrInvalid, "unknown query: machine %d kind %d", id, kind)
+	}
+	c := codec.NewDecoder(r.Rest())
+	q.Arguments(&c)
+	if err := c.Done(); err != nil {
+		return nil, Errorf(ErrInvalid, "query %d of machine %d: %v", kind, id, err)
+	}
+	return q, nil
+}
+
+// AppendResults appends the results of a query.
+func AppendResults(dst []byte, q Query) []byte {
+	c := codec.NewEncoder(dst)
+	q.Results(&c)
+	return c.Encoded()
+}
+
+// DecodeResults fills in the results of a query.
+func DecodeResults(q Query, b []byte) error {
+	c := codec.NewDecoder(b)
+	q.Results(&c)
+	if err := c.Done(); err != nil {
+		return fmt.Errorf("results of query %d of machine %d: %w", q.Kind(), q.Machine(), err)
+	}
+	return nil
+}
+
+func (w *Wire) machine(id MachineID) Machine {
+	if id >= maxMachines {
+		return nil
+	}
+	return w.machines[id]
+}
+
+// Admit checks a command that comes from a user in another process, as the functions that make commands check their arguments here.
+// maxPayload is the largest value or payload. Errors: ErrInvalid.
+func (w *Wire) Admit(cmd Command, maxPayload int) error {
+	if err := CheckWritable(cmd.Namespace); err != nil {
+		return err
+	}
+	if cmd.Machine != machineEngine {
+		return w.admit(cmd, maxPayload)
+	}
+	switch cmd.Kind {
+	case kindCreateNamespace:
+		return nil
+	case kindTxn:
+		if len(cmd.Body) > MaxTxnBytes+txnHeader {
+			return Errorf(ErrInvalid, "transaction: more than %d bytes", MaxTxnBytes)
+		}
+		parts, _, err := decodeTxn(cmd.Body, cmd.Namespace)
+		for i := 0; i < len(parts) && err == nil; i++ {
+			err = w.admit(parts[i], maxPayload)
+		}
+		return err
+	}
+	return Errorf(ErrInvalid, "command %d of the engine is not for users", cmd.Kind)
+}
+
+// txnHeader is what stands before the parts of a transaction, at most.
+const txnHeader = 8
+
+func (w *Wire) admit(cmd Command, maxPayload int) error {
+	m := w.machine(cmd.Machine)
+	if m == nil || cmd.Kind == 0 || cmd.Kind > m.Kinds() {
+		return Errorf(ErrInvalid, "unknown command: machine %d kind %d", cmd.Machine, cmd.Kind)
+	}
+	return m.Admit(cmd, maxPayload)
+}
+
+// CodedError is an error of a machine that arrives with its fields in another process.
+type CodedError interface {
+	error
+	Machine() MachineID
+	Kind() uint8 // tells it from other ones of its machine
+	Code(c *codec.Coder)
+}
+
+// NotLeaderError is ErrUnavailable because a replica that is not, or no longer, the leader was asked. The operation did not happen.
+type NotLeaderError struct {
+	Shard  ShardID
+	Node   uint64 // that was asked
+	Leader uint64 // node that it takes for the leader, 0: it knows of none
+}
+
+func (e *NotLeaderError) Error() string {
+	leader := "none is known"
+	if e.Leader != 0 {
+		leader = fmt.Sprintf("node %d is", e.Leader)
+	}
+	return fmt.Sprintf("shard %d: node %d is not its leader (%s)", e.Shard, e.Node, leader)
+}
+
+// Unwrap returns ErrUnavailable.
+func (*NotLeaderError) Unwrap() error { return ErrUnavailable }
+
+// Machine returns the engine's own machine.
+func (*NotLeaderError) Machine() MachineID { return machineEngine }
+
+// Kind tells the error from other ones of the engine.
+func (*NotLeaderError) Kind() uint8 { return errorNotLeader }
+
+// Code codes the fields.
+func (e *NotLeaderError) Code(c *codec.Coder) {
+	shard := uint64(e.Shard)
+	c.Uvarint(&shard)
+	e.Shard = ShardID(shard)
+	c.Uvarint(&e.Node)
+	c.Uvarint(&e.Leader)
+}
+
+// sentinels are what an error can match, with their codes: the numbers are part of the protocol. What matches several is the first.
+var sentinels = []struct {
+	code byte
+	err  error
+}{
+	{1, errMisrouted},
+	{2, ErrInUse},
+	{3, ErrReadOnly},
+	{4, ErrUnknownOutcome},
+	{5, ErrUnavailable},
+	{6, ErrNotFound},
+	{7, ErrConflict},
+	{8, ErrExists},
+	{9, ErrInvalid},
+	{10, ErrBusy},
+	{11, ErrUnauthorized},
+	{12, ErrClosed},
+	{13, context.DeadlineExceeded},
+	{14, context.Canceled},
+}
+
+// Forms of an encoded error.
+const (
+	plainError = iota
+	codedError
+	txnError
+)
+
+// AppendError appends an error:
+//
+//	0 | code u8 (0: matches nothing) | message
+//	1 | machine u8 | kind u8 | fields
+//	2 | position uvarint | condition u8 | error      *TxnError
+func (w *Wire) AppendError(dst []byte, err error) []byte {
+	var txn *TxnError
+	if errors.As(err, &txn) {
+		dst = codec.AppendUvarint(append(dst, txnError), uint64(txn.Index))
+		return w.AppendError(codec.AppendBool(dst, txn.Condition), txn.Err)
+	}
+	var coded CodedError
+	if errors.As(err, &coded) {
+		c := codec.NewEncoder(append(dst, codedError, byte(coded.Machine()), coded.Kind()))
+		coded.Code(&c)
+		return c.Encoded()
+	}
+	code := byte(0)
+	for _, s := range sentinels {
+		if errors.Is(err, s.err) {
+			code = s.code
+			break
+		}
+	}
+	return append(append(dst, plainError, code), err.Error()...)
+}
+
+// DecodeError reads what AppendError wrote. An error that it can not make sense of is one as well.
+func (w *Wire) DecodeError(b []byte) error { return w.decodeError(b, true) }
+
+func (w *Wire) decodeError(b []byte, txnAllowed bool) error {
+	r := codec.NewReader(b)
+	switch form := r.Byte(); {
+	case r.Err() != nil:
+	case form == plainError:
+		code := r.Byte()
+		if r.Err() == nil {
+			return plain(code, string(r.Rest()))
+		}
+	case form == codedError:
+		id, kind := MachineID(r.Byte()), r.Byte()
+		if e := w.newError(id, kind); e != nil && r.Err() == nil {
+			c := codec.NewDecoder(r.Rest())
+			if e.Code(&c); c.Done() == nil {
+				return e
+			}
+		}
+	case form == txnError && txnAllowed:
+		index, condition := r.Uvarint(), r.Bool()
+		if r.Err() == nil && index < MaxTxnOps {
+			return &TxnError{Index: int(index), Condition: condition, Err: w.decodeError(r.Rest(), false)}
+		}
+	}
+	return Errorf(ErrUnknownOutcome, "outcome unknown: malformed error: %.64x", b)
+}
+
+func plain(code byte, msg string) error {
+	for _, s := range sentinels {
+		if s.code == code {
+			return &Error{Kind: s.err, Msg: msg}
+		}
+	}
+	return errors.New(msg)
+}
+
+func (w *Wire) newError(id MachineID, kind uint8) CodedError {
+	if id == machineEngine && kind == errorNotLeader {
+		return new(NotLeaderError)
+	}
+	if m := w.machine(id); m != nil {
+		return m.NewError(kind)
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package toy
+
+import (
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+const (
+	queryCounter uint8 = iota + 1
+	querySum
+)
+
+func (machine) NewQuery(kind uint8) engine.Query {
+	switch kind {
+	case queryCounter:
+		return new(Counter)
+	case querySum:
+		return new(Sum)
+	}
+	return nil
+}
+
+func (machine) NewError(uint8) engine.CodedError { return nil }
+
+func (machine) Admit(cmd engine.Command, _ int) error {
+	if _, err := Decode(cmd); err != nil {
+		return engine.Errorf(engine.ErrInvalid, "toy: %v", err)
+	}
+	return nil
+}
+
+// Kind tells the query from the other one.
+func (*Counter) Kind() uint8 { return queryCounter }
+
+// Arguments codes what the query asks for.
+func (q *Counter) Arguments(c *codec.Coder) {
+	c.String(&q.Namespace)
+	c.String(&q.Name)
+	c.Varint(&q.Min)
+}
+
+// Results codes the answer.
+func (q *Counter) Results(c *codec.Coder) { c.Varint(&q.Value) }
+
+// Kind tells the query from the other one.
+func (*Sum) Kind() uint8 { return querySum }
+
+// Arguments codes what the query asks for.
+func (q *Sum) Arguments(c *codec.Coder) { c.String(&q.Namespace) }
+
+// Results codes the answer.
+func (q *Sum) Results(c *codec.Coder) {
+	c.Varint(&q.Sum)
+	c.Varint(&q.Count)
+}
