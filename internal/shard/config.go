@@ -58,10 +58,11 @@ type Config struct {
 	Logger       *slog.Logger
 	Machines     []func() engine.Machine // one instance each is made per shard
 
-	NodeID    uint64      // 0: 1
-	Voters    []uint64    // members of every shard's raft group; nil: this node alone
-	Transport Transport   // nil: none, for a node alone
-	Door      engine.Door // to shards that other nodes lead, for deliveries between shards; nil: this host alone
+	NodeID    uint64                 // 0: 1
+	Voters    []uint64               // members of every shard's raft group; nil: this node alone
+	Transport Transport              // nil: none, for a node alone
+	Alive     func(node uint64) bool // whether another node has been heard of a moment ago; nil: always
+	Door      engine.Door            // to shards that other nodes lead, for deliveries between shards; nil: this host alone
 
 	FS            vfs.FS        // nil: the operating system's, or memory if Dir is ""
 	Clock         Clock         // zero: the real one

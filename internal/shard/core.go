@@ -66,6 +66,7 @@ type input struct {
 	fired     bool // the Fire command has been applied
 	nextDue   int64
 	campaign  bool
+	transfer  uint64 // node to hand leadership to, 0: none
 	reports   []snapshotReport
 	reads     []*read // that want to see everything acknowledged before
 	installed bool    // the state holds the snapshot of an append; for the loop
@@ -232,6 +233,9 @@ func (c *core) feed(in input) {
 	if in.campaign {
 		_ = c.rn.Campaign()
 	}
+	if in.transfer != 0 && c.isLeader {
+		c.rn.TransferLeader(in.transfer)
+	}
 }
 
 // observeState notices changes of leader and term.
@@ -276,6 +280,9 @@ func (c *core) lead(nextDue int64, gather bool, out *output) {
 	if c.appends >= maxAppends && !gather {
 		return
 	}
+	if c.rn.BasicStatus().LeadTransferee != 0 {
+		return // raft would drop what is proposed now: it waits, for this leader or to be sent to the next one
+	}
 	if c.skipTo > 0 && !c.skipped {
 		c.skipped = true
 		c.propose([]*proposal{{data: engine.Skip(c.skipTo).AppendTo(nil)}}, out)
@@ -297,18 +304,11 @@ func (c *core) refuseAll(out *output) {
 	if len(c.queue) == 0 {
 		return
 	}
-	err := engine.Errorf(engine.ErrUnavailable, "shard %d: node %d is not its leader (%s)", c.shard, c.node, c.leaderName())
+	err := &engine.NotLeaderError{Shard: c.shard, Node: c.node, Leader: c.leader}
 	for _, p := range c.queue {
 		out.refused = append(out.refused, refusal{p, err})
 	}
 	c.queue = c.queue[:0]
-}
-
-func (c *core) leaderName() string {
-	if c.leader == 0 {
-		return "none is known"
-	}
-	return fmt.Sprintf("node %d is", c.leader)
 }
 
 // nextBatch takes the proposals of the next entry off the queue, dropping those whose callers have given up.

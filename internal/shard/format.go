@@ -18,13 +18,16 @@ import (
 // formatVersion is the layout of a data directory: FORMAT, LOCK, log/ (internal/ual) and state/ (Pebble).
 const formatVersion = 1
 
-// format is the content of the file FORMAT, written last when a directory is created: what can not change afterwards.
+// format is the content of the file FORMAT, written last when a directory is created: what can not change afterwards, and who the node is to
+// others, see identity.
 type format struct {
-	Version int      `json:"floe_format"`
-	Shards  int      `json:"shards"`
-	NodeID  uint64   `json:"node_id"`
-	Voters  []uint64 `json:"voters"`
-	Sum     string   `json:"crc32c"` // of the rest, see sum
+	Version int                 `json:"floe_format"`
+	Shards  int                 `json:"shards"`
+	NodeID  uint64              `json:"node_id"`
+	Voters  []uint64            `json:"voters"`
+	Self    Identity            `json:"self,omitzero"`
+	Met     map[uint64]Identity `json:"met,omitempty"`
+	Sum     string              `json:"crc32c"` // of the rest, see sum
 }
 
 // sum returns the checksum of the other fields, in hexadecimal: a changed digit would be another node, or another cluster.

@@ -370,7 +370,7 @@ func (c Config) StateOptions() *pebble.Options {
 func (h *Host) openState(dir string, created bool) (*pebble.DB, error) {
 	opts := h.cfg.StateOptions()
 	opts.FS = &watchedFS{
-		FS: h.cfg.FS, failed: h.fail, stopped: h.hasFailed, park: true, held: &h.held, space: h.space, slow: h.slow,
+		FS: h.cfg.FS, failed: h.fail, stopped: h.isBroken, park: true, held: &h.held, space: h.space, slow: h.slow,
 	}
 	opts.ErrorIfNotExists = created
 	opts.Logger = pebbleLogger{h.log, h.fail}

@@ -38,6 +38,7 @@ type Host struct {
 	rate     rate
 	space    *space
 	slow     *slowness
+	identity identity
 
 	ctx      context.Context // done when the host is closed or has failed; all background work ends with it
 	cancel   context.CancelFunc
@@ -54,9 +55,10 @@ type Host struct {
 	idle    chan struct{} // capacity 1: users may have reached zero
 	closing atomic.Bool
 
-	mu      sync.Mutex // guards failure
+	mu      sync.Mutex // guards failure and broken
 	failure error
-	failed  chan struct{} // closed with the first failure
+	broken  bool
+	failed  chan struct{} // closed when it is broken
 
 	closeOnce sync.Once
 	closeErr  error
@@ -85,7 +87,7 @@ func Open(c Config) (*Host, error) {
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.space, h.slow = newSpace(h.ctx, &h.cfg), newSlowness(&h.cfg, h.fail)
-	h.fs = &watchedFS{FS: c.FS, failed: h.fail, stopped: h.hasFailed, space: h.space, slow: h.slow}
+	h.fs = &watchedFS{FS: c.FS, failed: h.fail, stopped: h.isBroken, space: h.space, slow: h.slow}
 	if h.lock, err = lockDir(c.FS, c.Dir); err != nil {
 		return nil, err
 	}
@@ -136,6 +138,7 @@ func (h *Host) open() error {
 			return err
 		}
 	}
+	h.identity.format = *f
 	if !h.cfg.manual {
 		h.start()
 		if err := h.awaitLeaders(); err != nil {
@@ -307,6 +310,10 @@ func (h *Host) start() {
 	h.running.Add(2)
 	go h.maintain()
 	go h.watchSpace()
+	if len(h.cfg.Voters) > 1 {
+		h.running.Add(1)
+		go h.lead()
+	}
 }
 
 // goOn lets all shards take a step after a round of the log.
@@ -348,10 +355,10 @@ func (h *Host) awaitLeaders() error {
 func (h *Host) createDefault(ctx context.Context) error {
 	home := engine.HomeShard(engine.DefaultNamespace, h.Shards())
 	q := engine.NamespaceQuery{Name: engine.DefaultNamespace}
-	if err := h.Query(ctx, home, &q); err != nil || q.Found {
+	if err := h.door().Query(ctx, home, &q); err != nil || q.Found {
 		return err
 	}
-	_, err := h.Propose(ctx, home, engine.CreateNamespace(engine.DefaultNamespace, false))
+	_, err := h.door().Propose(ctx, home, engine.CreateNamespace(engine.DefaultNamespace, false))
 	if errors.Is(err, engine.ErrExists) {
 		return nil
 	}
@@ -363,6 +370,9 @@ func (h *Host) Shards() int { return h.cfg.Shards }
 
 // MaxValue returns the limit for values and payloads.
 func (h *Host) MaxValue() int { return h.cfg.MaxValue }
+
+// Leader returns the node that leads the shard as far as this one knows, 0 if it knows of none.
+func (h *Host) Leader(id engine.ShardID) uint64 { return h.shards[id].leader.Load() }
 
 // Leads reports whether this node leads the shard.
 func (h *Host) Leads(id engine.ShardID) bool { return h.shards[id].leading.Load() }
@@ -385,6 +395,15 @@ func (h *Host) Propose(ctx context.Context, id engine.ShardID, cmd engine.Comman
 
 // Query answers from the shard's state; see engine.Door.
 func (h *Host) Query(ctx context.Context, id engine.ShardID, q engine.Query) error {
+	return h.answer(ctx, id, q, (*shard).query)
+}
+
+// QueryStale answers from this node's replica of the shard, whoever leads it and however far it is behind.
+func (h *Host) QueryStale(ctx context.Context, id engine.ShardID, q engine.Query) error {
+	return h.answer(ctx, id, q, (*shard).queryStale)
+}
+
+func (h *Host) answer(ctx context.Context, id engine.ShardID, q engine.Query, query func(*shard, context.Context, engine.Query) error) error {
 	if err := h.enter(); err != nil {
 		return err
 	}
@@ -396,7 +415,7 @@ func (h *Host) Query(ctx context.Context, id engine.ShardID, q engine.Query) err
 		return err
 	}
 	h.rate.count.Add(1)
-	return h.shards[id].query(ctx, q)
+	return query(h.shards[id], ctx, q)
 }
 
 // Cached answers some reads from memory; see engine.CachingDoor. With several voters a read has to ask whether this node still leads.
@@ -444,16 +463,25 @@ func (h *Host) leave() {
 	}
 }
 
+// Fail stops the node for good because of what its owner has found out. Its files are sound.
+func (h *Host) Fail(err error) { h.stopBecause(err, false) }
+
 // fail stops the node for good: nothing is acknowledged any more and nothing more is written. It may be called from
 // anywhere, also from inside a file operation.
 func (h *Host) fail(err error) {
-	if errors.Is(err, errStopping) {
-		return
+	if !errors.Is(err, errStopping) {
+		h.stopBecause(err, true)
 	}
+}
+
+func (h *Host) stopBecause(err error, broken bool) {
 	h.mu.Lock()
 	first := h.failure == nil
 	if first {
 		h.failure = err
+	}
+	if broken && !h.broken {
+		h.broken = true
 		close(h.failed)
 	}
 	h.mu.Unlock()
@@ -470,7 +498,12 @@ func (h *Host) Err() error {
 	return h.failure
 }
 
-func (h *Host) hasFailed() bool { return h.Err() != nil }
+// isBroken reports whether what the host has on disk may not be touched any more.
+func (h *Host) isBroken() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.broken
+}
 
 func (h *Host) stopOnce() {
 	h.closing.Store(true)
@@ -508,7 +541,7 @@ func (h *Host) close() error {
 	if err := h.unlessFailed(func() error { return errors.Join(h.release(), h.flushState(), h.closeState()) }); err != nil {
 		return fmt.Errorf("close state: %w", err)
 	}
-	return errors.Join(h.closeLog(), h.lock.Close())
+	return errors.Join(h.hadFailed(), h.closeLog(), h.lock.Close())
 }
 
 // awaitGoroutines returns when all goroutines and callers have ended, or an error if the node has failed. Pebble may then be
@@ -534,6 +567,13 @@ func (h *Host) awaitGoroutines() error {
 		case <-t.C:
 		}
 	}
+	if h.isBroken() {
+		return h.hadFailed()
+	}
+	return nil
+}
+
+func (h *Host) hadFailed() error {
 	if err := h.Err(); err != nil {
 		return fmt.Errorf("node had failed: %w", err)
 	}

@@ -210,7 +210,16 @@ func (h *Host) Stats() (Stats, error) {
 	case st.Disk.ReadOnly:
 		status = "read-only"
 	}
-	st.Nodes = []NodeStats{{ID: strconv.FormatUint(h.cfg.NodeID, 10), Status: status, Role: "active"}}
+	for _, id := range h.Voters() {
+		n := NodeStats{ID: strconv.FormatUint(id, 10), Status: status, Role: "active"}
+		if id != h.cfg.NodeID {
+			n.Status = "healthy"
+			if h.cfg.Alive != nil && !h.cfg.Alive(id) {
+				n.Status = "unhealthy"
+			}
+		}
+		st.Nodes = append(st.Nodes, n)
+	}
 	return st, nil
 }
 

@@ -647,7 +647,14 @@ func (s *shard) query(ctx context.Context, q engine.Query) error {
 			return err
 		}
 	}
-	err := s.exec.Query(ctx, q, engine.Replica{Now: s.clock.now, May: s.mayAnswer, Stop: s.host.ctx.Done()})
+	return s.ask(ctx, q, s.mayAnswer)
+}
+
+// queryStale answers from this replica as it is.
+func (s *shard) queryStale(ctx context.Context, q engine.Query) error { return s.ask(ctx, q, nil) }
+
+func (s *shard) ask(ctx context.Context, q engine.Query, may func() error) error {
+	err := s.exec.Query(ctx, q, engine.Replica{Now: s.clock.now, May: may, Stop: s.host.ctx.Done()})
 	if errors.Is(err, engine.ErrClosed) {
 		return s.host.stopError()
 	}
@@ -662,7 +669,7 @@ func (s *shard) mayAnswer() error {
 }
 
 func (s *shard) notLeader() error {
-	return engine.Errorf(engine.ErrUnavailable, "shard %d: node %d is not its leader", s.id, s.host.cfg.NodeID)
+	return &engine.NotLeaderError{Shard: s.id, Node: s.host.cfg.NodeID, Leader: s.leader.Load()}
 }
 
 // linearize waits until this replica is known to lead, and to have applied everything that was acknowledged before. A leader that

@@ -1,0 +1,108 @@
+package shard
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3/tracker"
+)
+
+// nearEnough is how many entries a follower may be behind to be handed the leadership: it has to catch up first, and nothing is proposed
+// meanwhile.
+const nearEnough = 1000
+
+// successors returns the voters that could lead the shard at once, in order of their ids; nil unless this node leads it.
+func (s *shard) successors() []uint64 {
+	s.stepMu.Lock()
+	defer s.stepMu.Unlock()
+	if !s.core.isLeader {
+		return nil
+	}
+	var ids []uint64
+	last := s.log.LastIndex()
+	for id, p := range s.core.rn.Status().Progress {
+		if id != s.host.cfg.NodeID && p.State == tracker.StateReplicate && p.RecentActive && p.Match+nearEnough >= last {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func (s *shard) transfer(to uint64) {
+	s.mail.put(func(in *input) { in.transfer = to })
+}
+
+// lead does what belongs to the members of a cluster: it makes the namespace that always exists, and spreads leaders.
+func (h *Host) lead() {
+	defer h.running.Done()
+	made := false
+	t := time.NewTicker(spreadTicks * h.cfg.TickInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-h.ctx.Done():
+			return
+		}
+		if !made {
+			ctx, cancel := context.WithTimeout(h.ctx, spreadTicks*h.cfg.TickInterval)
+			made = h.createDefault(ctx) == nil
+			cancel()
+		}
+		h.spread()
+	}
+}
+
+// spreadTicks is how often leaders are looked after: an election takes as long.
+const spreadTicks = 2 * electionTicks
+
+// spread hands the leadership of a shard to the node that should have it, so that leaders are spread evenly over the voters: shard i to the
+// i-th of them. It does nothing if this node does not lead one that another could take over; one at a time.
+func (h *Host) spread() {
+	voters := slices.Sorted(slices.Values(h.cfg.Voters))
+	for i, s := range h.shards {
+		best := voters[i%len(voters)]
+		if best == h.cfg.NodeID || !s.leading.Load() {
+			continue
+		}
+		if slices.Contains(s.successors(), best) {
+			s.transfer(best)
+			return
+		}
+	}
+}
+
+// HandOver gives all leaderships of this node to others that can take them at once, and returns when it leads none of those, or ctx is done.
+func (h *Host) HandOver(ctx context.Context) {
+	poll := time.NewTicker(h.cfg.TickInterval / 10)
+	defer poll.Stop()
+	for turn := 0; ; turn++ {
+		waiting := false
+		for i, s := range h.shards {
+			ids := s.successors()
+			if len(ids) == 0 {
+				continue
+			}
+			waiting = true
+			// Raft gives up after an election timeout: then it is another one's turn.
+			if turn%(10*electionTicks) == 0 {
+				s.transfer(ids[(i+turn/(10*electionTicks))%len(ids)])
+			}
+		}
+		if !waiting {
+			return
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return
+		case <-h.ctx.Done():
+			return
+		}
+	}
+}
+
+// Voters returns the members of every shard's raft group.
+func (h *Host) Voters() []uint64 { return slices.Clone(h.cfg.Voters) }
