@@ -14,10 +14,16 @@ package floe
 
 import (
 	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/peer"
 	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/kv"
 )
@@ -67,38 +73,154 @@ type Config struct {
 	CacheSize int64
 	// MaxValueSize is the largest value or payload in bytes, at most 16 MiB. 0 means 1 MiB.
 	MaxValueSize int
+	// Listen is the address, host:port, for clients and for the other nodes of a cluster. "" means none; in a cluster, the node's own of
+	// Peers.
+	Listen string
+	// NodeID is the node's own of Peers, not 0.
+	NodeID uint64
+	// Peers are the nodes of a cluster, 3 or 5, this one too. They are fixed when the directory is created. nil is a node alone.
+	Peers []Peer
+	// Secret is what the nodes of a cluster know each other by, at least 16 bytes, the same for all.
+	Secret []byte
+	// TLS encrypts Listen, and what the node itself opens to others: Certificates, RootCAs, ClientCAs. nil means clear text.
+	TLS *tls.Config
 	// Logger hears of changes of state and background failures, not of requests. nil means no log.
 	Logger *slog.Logger
 }
 
+// Peer is a node of a cluster: its id, not 0, and the address at which the others reach it, host:port.
+type Peer = peer.Member
+
 // Node is an open data node. Its methods may be used by many goroutines at once.
 type Node struct {
 	host     *shard.Host
+	peer     *peer.Peer // nil: it does not listen
+	addr     net.Addr
 	router   *engine.Router
+	stale    *engine.Router
 	maxValue int
 }
 
-// Open opens the node of a data directory, or creates it, and returns once all its shards can be written to. It brings the state
-// forward from the log, so after a crash it takes up to a few seconds.
+// Open opens the node of a data directory, or creates it. Alone, it returns once all its shards can be written to; in a cluster it returns
+// when it takes part, and calls wait, up to 5 seconds, for the leaders that the nodes elect. It brings the state forward from the log, so
+// after a crash it takes up to a few seconds.
 //
 // Errors: ErrInvalid naming every bad field; ErrInUse if another node, of this or another process, has the directory; an error naming what it found
-// if the directory is of a newer format, has another number of shards, or is damaged (nothing is changed then).
+// if the directory is of a newer format, has another number of shards or another cluster, or is damaged (nothing is changed then).
 func Open(c Config) (*Node, error) {
-	host, err := shard.Open(shard.Config{
-		Dir:          c.DataDir,
-		Shards:       c.Shards,
-		Durability:   c.Durability,
-		SyncInterval: c.SyncInterval,
-		CacheBytes:   c.CacheSize,
-		MaxValue:     c.MaxValueSize,
-		Logger:       c.Logger,
-		Machines:     machines(),
-	})
+	if err := c.checkCluster(); err != nil {
+		return nil, err
+	}
+	n := new(Node)
+	var listener net.Listener
+	if c.Listen != "" {
+		var err error
+		if listener, err = net.Listen("tcp", c.Listen); err != nil {
+			return nil, err
+		}
+		n.addr = listener.Addr()
+	}
+	if err := n.open(c); err != nil {
+		if listener != nil {
+			err = errors.Join(err, listener.Close())
+		}
+		return nil, err
+	}
+	if listener != nil {
+		n.peer.Serve(listener)
+	}
+	return n, nil
+}
+
+func (n *Node) open(c Config) error {
+	conf := shard.Config{
+		Dir: c.DataDir, Shards: c.Shards, Durability: c.Durability, SyncInterval: c.SyncInterval, CacheBytes: c.CacheSize, MaxValue: c.MaxValueSize,
+		Logger: c.Logger, Machines: machines(), NodeID: c.NodeID,
+	}
+	if c.Listen != "" {
+		n.peer = peer.New(peer.Config{
+			Node: max(c.NodeID, 1), Wire: wire(), Members: c.Peers, Secret: c.Secret, TLS: c.TLS, Logger: c.Logger,
+		})
+	}
+	if len(c.Peers) > 0 {
+		for _, p := range c.Peers {
+			conf.Voters = append(conf.Voters, p.ID)
+		}
+		conf.Transport, conf.Door, conf.Alive = n.peer, n.peer.Door(), n.peer.Alive
+	}
+	host, err := shard.Open(conf)
+	if err != nil {
+		if n.peer != nil {
+			n.peer.Close()
+		}
+		return err
+	}
+	n.host, n.router, n.maxValue = host, engine.NewRouter(host), host.MaxValue()
+	n.stale = n.router
+	if n.peer == nil {
+		return nil
+	}
+	if len(c.Peers) > 0 {
+		if err := host.Identify(); err != nil {
+			return errors.Join(err, n.Close())
+		}
+		n.router, n.stale = engine.NewRouter(n.peer.Door()), engine.NewRouter(n.peer.StaleDoor())
+	}
+	n.peer.Attach(host, n.encodedStats)
+	return nil
+}
+
+func (n *Node) encodedStats(ctx context.Context) ([]byte, error) {
+	s, err := n.Stats(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &Node{host: host, router: engine.NewRouter(host), maxValue: host.MaxValue()}, nil
+	return json.Marshal(s)
 }
+
+// checkCluster returns ErrInvalid naming what is wrong with the fields for a cluster, and makes Listen what it is by default.
+func (c *Config) checkCluster() error {
+	if len(c.Peers) == 0 {
+		if c.NodeID > 1 {
+			return engine.Errorf(ErrInvalid, "floe: configuration: node id %d without peers", c.NodeID)
+		}
+		return nil
+	}
+	var bad []error
+	self, ids := -1, make(map[uint64]bool)
+	for i, p := range c.Peers {
+		if p.ID == c.NodeID {
+			self = i
+		}
+		if p.ID == 0 || ids[p.ID] {
+			bad = append(bad, fmt.Errorf("peer id %d is 0 or there twice", p.ID))
+		}
+		if _, _, err := net.SplitHostPort(p.Addr); err != nil {
+			bad = append(bad, fmt.Errorf("address %q of peer %d is not host:port", p.Addr, p.ID))
+		}
+		ids[p.ID] = true
+	}
+	if self < 0 {
+		bad = append(bad, fmt.Errorf("node id %d is not among the peers", c.NodeID))
+	} else if c.Listen == "" {
+		c.Listen = c.Peers[self].Addr
+	}
+	if n := len(c.Peers); n > maxPeers {
+		bad = append(bad, fmt.Errorf("%d peers exceed %d", n, maxPeers))
+	}
+	if n := len(c.Secret); n < minSecret && len(c.Peers) > 1 {
+		bad = append(bad, fmt.Errorf("secret of %d bytes is shorter than %d", n, minSecret))
+	}
+	if len(bad) > 0 {
+		return engine.Errorf(ErrInvalid, "floe: configuration: %v", errors.Join(bad...))
+	}
+	return nil
+}
+
+const (
+	maxPeers  = 7
+	minSecret = 16
+)
 
 // Verify reads all of a node's data directory and reports what is damaged or does not fit together: every record of the log, every
 // block of the state's tables, and, with the log replayed in memory as Open would do it, every row. It changes nothing in the
@@ -116,17 +238,52 @@ func Verify(ctx context.Context, dir string) (VerifyReport, error) {
 // machines are the primitives that every shard has.
 func machines() []func() engine.Machine { return []func() engine.Machine{kv.NewMachine} }
 
+func wire() *engine.Wire {
+	var all []engine.Machine
+	for _, make := range machines() {
+		all = append(all, make())
+	}
+	return engine.NewWire(all...)
+}
+
+// AccessOption changes how the store that an accessor returns reaches its data.
+type AccessOption func(*access)
+
+type access struct{ stale bool }
+
+// Stale makes reads answer from whichever replica is at hand, without asking the shard's leader: it may be behind, for as long as it is cut off,
+// but it answers also when there is no leader. Watches and waits follow that replica. Writes are the same.
+func Stale() AccessOption { return func(a *access) { a.stale = true } }
+
+func pick(router, stale *engine.Router, opts []AccessOption) *engine.Router {
+	var a access
+	for _, opt := range opts {
+		opt(&a)
+	}
+	if a.stale {
+		return stale
+	}
+	return router
+}
+
 // KV returns the key-value store of a namespace.
-func (n *Node) KV(namespace string) *kv.Store { return kv.New(n.router, namespace, n.maxValue) }
+func (n *Node) KV(namespace string, opts ...AccessOption) *kv.Store {
+	return kv.New(pick(n.router, n.stale, opts), namespace, n.maxValue)
+}
 
 // Txn starts a transaction in a namespace.
 func (n *Node) Txn(namespace string) *Txn { return engine.NewTxn(n.router, namespace, n.maxValue) }
 
 // Namespaces creates and lists namespaces.
-func (n *Node) Namespaces() *Namespaces { return engine.NewNamespaces(n.router) }
+func (n *Node) Namespaces(opts ...AccessOption) *Namespaces {
+	return engine.NewNamespaces(pick(n.router, n.stale, opts))
+}
 
 // MaxValueSize returns the configured limit for values and payloads, in bytes.
 func (n *Node) MaxValueSize() int { return n.maxValue }
+
+// Addr returns where the node listens for clients and other nodes, nil if it does not.
+func (n *Node) Addr() net.Addr { return n.addr }
 
 // Stats returns figures about the node. ErrClosed once it is being closed; a node that has failed still tells them.
 func (n *Node) Stats(context.Context) (Stats, error) {
@@ -138,9 +295,95 @@ func (n *Node) Stats(context.Context) (Stats, error) {
 // Err returns what made the node fail, or nil. A failed node answers nothing but ErrUnavailable until it is opened again.
 func (n *Node) Err() error { return n.host.Err() }
 
-// Close writes what is in memory to disk, releases the directory and returns when all goroutines have ended. Calls that wait get
-// ErrClosed. A second Close does nothing.
-func (n *Node) Close() error { return n.host.Close() }
+// handOverTime is how long Close waits for others to take over what the node leads.
+const handOverTime = 3 * time.Second
+
+// Close hands what the node leads over to other nodes, writes what is in memory to disk, releases the directory and returns when all goroutines
+// have ended. Calls that wait get ErrClosed. A second Close does nothing.
+func (n *Node) Close() error {
+	if n.peer != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), handOverTime)
+		n.host.HandOver(ctx)
+		cancel()
+		n.peer.Drain()
+	}
+	err := n.host.Close()
+	if n.peer != nil {
+		n.peer.Close()
+	}
+	return err
+}
+
+// Client is a node or a cluster in other processes, with the same stores as a Node. Its methods may be used by many goroutines at once.
+//
+// It asks the leader of each shard, finds the next one when that changes, and connects again by itself. Reads are repeated until they are answered,
+// writes only while they have certainly not happened; one whose answer got lost is ErrUnknownOutcome. While nobody can be reached, or there
+// is no leader, a call waits for up to 5 seconds, or as long as its ctx, and is then ErrUnavailable. Watches and waits go on behind a lost connection
+// where they were.
+type Client struct {
+	door   *peer.Client
+	router *engine.Router
+	stale  *engine.Router
+}
+
+// DialOption changes how Dial connects.
+type DialOption func(*peer.Config)
+
+// WithTLS encrypts the connections.
+func WithTLS(c *tls.Config) DialOption { return func(p *peer.Config) { p.TLS = c } }
+
+// Dial connects to a node, or to a cluster of which it is given some or all nodes, each as host:port. It returns when one of them has answered. ctx bounds
+// that only.
+//
+// Errors: ErrInvalid without an address; ErrUnavailable, after up to 5 seconds, with the reason for each of them.
+func Dial(ctx context.Context, addrs []string, opts ...DialOption) (*Client, error) {
+	if len(addrs) == 0 {
+		return nil, engine.Errorf(ErrInvalid, "floe: dial: no address")
+	}
+	c := peer.Config{Wire: wire()}
+	for _, opt := range opts {
+		opt(&c)
+	}
+	door, err := peer.Dial(ctx, c, addrs)
+	if err != nil {
+		return nil, fmt.Errorf("dial: %w", err)
+	}
+	return &Client{door, engine.NewRouter(door), engine.NewRouter(door.StaleDoor())}, nil
+}
+
+// KV returns the key-value store of a namespace.
+func (c *Client) KV(namespace string, opts ...AccessOption) *kv.Store {
+	return kv.New(pick(c.router, c.stale, opts), namespace, c.door.MaxValue())
+}
+
+// Txn starts a transaction in a namespace.
+func (c *Client) Txn(namespace string) *Txn {
+	return engine.NewTxn(c.router, namespace, c.door.MaxValue())
+}
+
+// Namespaces creates and lists namespaces.
+func (c *Client) Namespaces(opts ...AccessOption) *Namespaces {
+	return engine.NewNamespaces(pick(c.router, c.stale, opts))
+}
+
+// MaxValueSize returns the limit of the nodes for values and payloads, in bytes.
+func (c *Client) MaxValueSize() int { return c.door.MaxValue() }
+
+// Stats returns figures about the node that is asked, whichever that is.
+func (c *Client) Stats(ctx context.Context) (Stats, error) {
+	var s Stats
+	b, err := c.door.Stats(ctx)
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	return s, err
+}
+
+// Close ends the connections and returns when all goroutines have ended. Calls that wait get ErrClosed. A second Close does nothing.
+func (c *Client) Close() error {
+	c.door.Close()
+	return nil
+}
 
 // Names of types that live in internal packages.
 type (

@@ -32,8 +32,8 @@ import (
 // Backend is the node that a dashboard shows and changes; *floe.Node is one. Its methods are called by many goroutines at once,
 // also after the node was closed: they then return floe.ErrClosed.
 type Backend interface {
-	KV(namespace string) *kv.Store
-	Namespaces() *floe.Namespaces
+	KV(namespace string, opts ...floe.AccessOption) *kv.Store
+	Namespaces(opts ...floe.AccessOption) *floe.Namespaces
 	Stats(ctx context.Context) (floe.Stats, error)
 	// MaxValueSize is the limit for values in bytes. It does not change.
 	MaxValueSize() int

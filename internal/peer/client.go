@@ -1,0 +1,226 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Client is the door to a node or a cluster from another process. It asks the leader of a shard where it knows it and can reach it, else
+// any node, which passes on what it is asked.
+type Client struct {
+	peer     *Peer
+	http     *http.Client
+	shards   int
+	maxValue int
+
+	mu      sync.Mutex       // guards what follows; no I/O under it
+	links   map[string]*link // by address
+	addrs   []string         // to begin with, in the order in which they are tried
+	home    int              // of them, the one that is asked if nobody better is known
+	members map[uint64]string
+	leaders []uint64 // by shard, 0: not known
+}
+
+var _ engine.Door = (*Client)(nil)
+
+// Dial returns a Client when one of the nodes has answered. Errors: ErrUnavailable with why each did not; ctx's; ErrUnauthorized.
+func Dial(ctx context.Context, c Config, addrs []string) (*Client, error) {
+	p := New(c)
+	d := &Client{peer: p, http: newClient(c.TLS), links: make(map[string]*link), addrs: slices.Clone(addrs)}
+	if err := d.arrive(ctx); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// arrive asks one address after the other, and again, until one answers or patience is over.
+func (d *Client) arrive(ctx context.Context) error {
+	return d.peer.untilLed(ctx, func() error {
+		var errs []error
+		for i, addr := range d.addrs {
+			s, err := d.link(addr).get(ctx)
+			if err == nil {
+				d.home = i
+				d.learn(s.welcome)
+				return nil
+			}
+			errs = append(errs, fmt.Errorf("%s: %w", addr, err))
+		}
+		return &notSentError{errors.Join(errs...)}
+	})
+}
+
+func (d *Client) learn(w *welcome) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.shards, d.maxValue = int(w.shards), int(w.maxValue)
+	d.leaders = make([]uint64, w.shards)
+	d.members = make(map[uint64]string)
+	for _, m := range w.members {
+		d.members[m.ID] = m.Addr
+	}
+}
+
+func (d *Client) link(addr string) *link {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.linkLocked(addr)
+}
+
+func (d *Client) linkLocked(addr string) *link {
+	l := d.links[addr]
+	if l == nil {
+		l = &link{peer: d.peer, client: d.http, addr: addr, role: roleClient}
+		d.links[addr] = l
+	}
+	return l
+}
+
+// Close ends all connections and returns when all goroutines have ended.
+func (d *Client) Close() {
+	d.peer.Close()
+	d.http.CloseIdleConnections()
+}
+
+// Shards returns the number of shards.
+func (d *Client) Shards() int { return d.shards }
+
+// MaxValue returns the limit for values and payloads.
+func (d *Client) MaxValue() int { return d.maxValue }
+
+// Propose makes the shard apply a command; see engine.Door.
+func (d *Client) Propose(ctx context.Context, id engine.ShardID, cmd engine.Command) (result []byte, err error) {
+	q := request{kind: askPropose, shard: uint64(id), body: cmd.AppendTo(nil)}
+	err = d.peer.untilLed(ctx, func() error {
+		var err error
+		result, err = d.ask(ctx, id, q)
+		return err
+	})
+	return result, ambiguous(d.own(err))
+}
+
+// Query asks the leader of the shard; see engine.Door.
+func (d *Client) Query(ctx context.Context, id engine.ShardID, q engine.Query) error {
+	return d.query(ctx, id, q, d.ask)
+}
+
+func (d *Client) query(ctx context.Context, id engine.ShardID, q engine.Query, ask func(context.Context, engine.ShardID, request) ([]byte, error)) error {
+	r := request{kind: askQuery, shard: uint64(id), body: engine.AppendQuery(nil, q)}
+	return d.own(d.peer.untilLed(ctx, func() error {
+		results, err := ask(ctx, id, r)
+		if err != nil {
+			return repeatable(err)
+		}
+		return engine.DecodeResults(q, results)
+	}))
+}
+
+// own makes what failed because this end was closed say so.
+func (d *Client) own(err error) error {
+	var lost *lostError
+	if err != nil && d.peer.ctx.Err() != nil && !errors.As(err, &lost) {
+		return engine.Errorf(engine.ErrClosed, "client is closed")
+	}
+	return err
+}
+
+// ask makes one attempt.
+func (d *Client) ask(ctx context.Context, id engine.ShardID, q request) ([]byte, error) {
+	d.mu.Lock()
+	leader := d.leaders[id]
+	home := d.linkLocked(d.addrs[d.home])
+	at := home
+	if leader != 0 {
+		at = d.linkLocked(d.members[leader])
+	}
+	d.mu.Unlock()
+	q.flags |= flagDirect
+	result, err := at.call(ctx, q)
+	if err == nil {
+		return result, nil
+	}
+	var notLeader *engine.NotLeaderError
+	var notSent *notSentError
+	switch {
+	case errors.As(err, &notLeader):
+		if d.follow(id, notLeader.Leader) {
+			break
+		}
+		q.flags &^= flagDirect
+		return home.call(ctx, q)
+	case errors.As(err, &notSent) && at != home:
+		// It can not be reached from here, perhaps by others.
+		d.follow(id, 0)
+		q.flags &^= flagDirect
+		return home.call(ctx, q)
+	case errors.As(err, &notSent):
+		d.leave(home)
+	}
+	return nil, err
+}
+
+// follow notes the leader of a shard. It reports whether that may be asked: not if it could not be reached a moment ago.
+func (d *Client) follow(id engine.ShardID, leader uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	addr, known := d.members[leader]
+	if known && d.linkLocked(addr).isDown() {
+		known = false
+	}
+	if !known {
+		leader = 0
+	}
+	d.leaders[id] = leader
+	return known
+}
+
+// leave makes the next address the home, if it still is the one that has failed.
+func (d *Client) leave(home *link) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.linkLocked(d.addrs[d.home]) == home {
+		d.home = (d.home + 1) % len(d.addrs)
+	}
+}
+
+// askHome makes one attempt at whichever node is near.
+func (d *Client) askHome(ctx context.Context, _ engine.ShardID, q request) ([]byte, error) {
+	d.mu.Lock()
+	home := d.linkLocked(d.addrs[d.home])
+	d.mu.Unlock()
+	result, err := home.call(ctx, q)
+	var notSent *notSentError
+	if errors.As(err, &notSent) {
+		d.leave(home)
+	}
+	return result, err
+}
+
+// Stats returns what a node says about itself.
+func (d *Client) Stats(ctx context.Context) (stats []byte, err error) {
+	err = d.peer.untilLed(ctx, func() error {
+		var err error
+		stats, err = d.askHome(ctx, 0, request{kind: askStats})
+		return repeatable(err)
+	})
+	return stats, d.own(err)
+}
+
+// StaleDoor returns a Door whose queries are answered by whichever replica is near, as it is.
+func (d *Client) StaleDoor() engine.Door { return staleClient{d} }
+
+type staleClient struct{ *Client }
+
+func (d staleClient) Query(ctx context.Context, id engine.ShardID, q engine.Query) error {
+	return d.query(ctx, id, q, func(ctx context.Context, id engine.ShardID, r request) ([]byte, error) {
+		r.flags |= flagStale
+		return d.askHome(ctx, id, r)
+	})
+}

@@ -1,0 +1,269 @@
+package peer
+
+import (
+	"bufio"
+	"crypto/hmac"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/shard"
+)
+
+// A stream begins with
+//
+//	-> hello
+//	<- welcome, or why not
+//	-> proof       of a node, none of a client
+//	<- verdict     for a node: empty, or why not
+//
+// Between nodes both sides prove that they know the secret, by an HMAC-SHA256 over both hellos, each with a nonce. It says nothing about the
+// frames behind it: who can change what is on its way needs TLS to be kept from that.
+
+// Roles of who opens a stream.
+const (
+	roleClient uint8 = iota + 1
+	roleNode
+)
+
+const (
+	nonceBytes = 16
+	proofBytes = sha256.Size
+)
+
+// Member is a node and where it listens.
+type Member struct {
+	ID   uint64
+	Addr string
+}
+
+// hello is what the opener of a stream says first.
+type hello struct {
+	version  uint64
+	role     uint8
+	to       uint64 // node that is meant, 0: whichever
+	identity shard.Identity
+	nonce    []byte
+}
+
+func (h *hello) code(c *codec.Coder) {
+	c.Uvarint(&h.version)
+	c.Byte(&h.role)
+	c.Uvarint(&h.to)
+	codeIdentity(c, &h.identity)
+	c.Bytes(&h.nonce)
+	if len(h.nonce) != nonceBytes {
+		c.Fail("nonce of another size")
+	}
+}
+
+// welcome is the answer.
+type welcome struct {
+	identity shard.Identity
+	shards   uint64
+	maxValue uint64
+	members  []Member
+	nonce    []byte
+	refusal  []byte // an error as of engine.Wire: the stream ends here
+	proof    []byte // for a node
+}
+
+func (w *welcome) code(c *codec.Coder) {
+	w.codeUnproved(c)
+	c.Bytes(&w.proof)
+}
+
+func (w *welcome) codeUnproved(c *codec.Coder) {
+	codeIdentity(c, &w.identity)
+	c.Uvarint(&w.shards)
+	c.Uvarint(&w.maxValue)
+	codec.List(c, &w.members, func(c *codec.Coder, m *Member) {
+		c.Uvarint(&m.ID)
+		c.String(&m.Addr)
+	})
+	c.Bytes(&w.nonce)
+	c.Bytes(&w.refusal)
+	if w.shards < 1 || w.shards > shard.MaxShards || w.maxValue > shard.LargestMaxValue {
+		c.Fail("shards or value size out of range")
+	}
+}
+
+func codeIdentity(c *codec.Coder, i *shard.Identity) {
+	c.Uvarint(&i.Node)
+	c.String(&i.Directory)
+	c.Uvarint(&i.Boot)
+	c.String(&i.Run)
+}
+
+func encoded(code func(*codec.Coder)) []byte {
+	c := codec.NewEncoder(nil)
+	code(&c)
+	return c.Encoded()
+}
+
+func decoded(what string, b []byte, code func(*codec.Coder)) error {
+	c := codec.NewDecoder(b)
+	code(&c)
+	if err := c.Done(); err != nil {
+		return fmt.Errorf("%w: %s: %w", errFrame, what, err)
+	}
+	return nil
+}
+
+// prove returns what shows that a side knows the secret.
+func prove(secret []byte, side string, h *hello, w *welcome) []byte {
+	m := hmac.New(sha256.New, secret)
+	for _, part := range [][]byte{[]byte(side), encoded(h.code), encoded(w.codeUnproved)} {
+		m.Write(codec.AppendBytes(nil, part))
+	}
+	return m.Sum(nil)
+}
+
+// Sides of a proof.
+const (
+	openerSide   = "floe opener"
+	listenerSide = "floe listener"
+)
+
+// errSecret refuses who does not know the cluster's secret.
+var errSecret = engine.Errorf(engine.ErrUnauthorized, "the other node does not know this cluster's secret")
+
+// wire is both directions of a stream.
+type wire struct {
+	r     *bufio.Reader
+	w     io.Writer
+	flush func() error
+}
+
+func (s *wire) write(b []byte) error {
+	if _, err := s.w.Write(appendFrame(nil, func(dst []byte) []byte { return append(dst, b...) })); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+// greet is the opener's side. It returns what the listener said, which is a node that knows the secret if role is roleNode.
+func (p *Peer) greet(s *wire, role uint8, to uint64) (*welcome, error) {
+	h := hello{version: Version, role: role, to: to, nonce: p.nonce()}
+	if role == roleNode {
+		h.identity = p.host.Identity()
+	}
+	if err := s.write(encoded(h.code)); err != nil {
+		return nil, err
+	}
+	b, err := readFrame(s.r, nil, maxHello)
+	if err != nil {
+		return nil, err
+	}
+	w := new(welcome)
+	if err := decoded("welcome", b, w.code); err != nil {
+		return nil, err
+	}
+	known := role == roleNode && hmac.Equal(w.proof, prove(p.cfg.Secret, listenerSide, &h, w))
+	switch {
+	case w.refusal != nil:
+		err := p.cfg.Wire.DecodeError(w.refusal)
+		if known {
+			err = &refusedError{node: w.identity.Node, reason: err}
+		}
+		return nil, err
+	case role == roleClient:
+		return w, nil
+	case !known:
+		return nil, errSecret
+	}
+	if to != 0 && w.identity.Node != to {
+		return nil, fmt.Errorf("node %d answers where node %d is expected", w.identity.Node, to)
+	}
+	if err := p.host.Meet(w.identity); err != nil {
+		return nil, err
+	}
+	if err := s.write(prove(p.cfg.Secret, openerSide, &h, w)); err != nil {
+		return nil, err
+	}
+	verdict, err := readFrame(s.r, nil, maxHello)
+	if err != nil {
+		return nil, err
+	}
+	if len(verdict) > 0 {
+		return nil, &refusedError{node: w.identity.Node, reason: p.cfg.Wire.DecodeError(verdict)}
+	}
+	return w, nil
+}
+
+// refusedError says that a node that knows the secret does not want to have to do with this one.
+type refusedError struct {
+	node   uint64
+	reason error
+}
+
+func (e *refusedError) Error() string {
+	return fmt.Sprintf("node %d refuses this node: %v", e.node, e.reason)
+}
+
+func (e *refusedError) Unwrap() error { return e.reason }
+
+// welcome is the listener's side. It returns who is there.
+func (p *Peer) welcome(s *wire, nodesOnly bool) (*hello, error) {
+	b, err := readFrame(s.r, nil, maxHello)
+	if err != nil {
+		return nil, err
+	}
+	h := new(hello)
+	if err := decoded("hello", b, h.code); err != nil {
+		return nil, err
+	}
+	w := welcome{
+		identity: p.host.Identity(), shards: uint64(p.host.Shards()), maxValue: uint64(p.host.MaxValue()), members: p.cfg.Members, nonce: p.nonce(),
+	}
+	refusal := p.judge(h, nodesOnly)
+	if refusal != nil {
+		w.refusal = p.cfg.Wire.AppendError(nil, refusal)
+	}
+	if h.role == roleNode && len(p.cfg.Secret) > 0 {
+		w.proof = prove(p.cfg.Secret, listenerSide, h, &w)
+	}
+	if err := s.write(encoded(w.code)); err != nil || refusal != nil {
+		return nil, errors.Join(refusal, err)
+	}
+	if h.role == roleClient {
+		return h, nil
+	}
+	proof, err := readFrame(s.r, nil, proofBytes)
+	if err != nil {
+		return nil, err
+	}
+	verdict := errSecret
+	if hmac.Equal(proof, prove(p.cfg.Secret, openerSide, h, &w)) {
+		verdict = p.host.Meet(h.identity)
+	}
+	if verdict != nil {
+		return nil, errors.Join(verdict, s.write(p.cfg.Wire.AppendError(nil, verdict)))
+	}
+	return h, s.write(nil)
+}
+
+// judge returns why an opener is refused before it has proved anything, or nil.
+func (p *Peer) judge(h *hello, nodesOnly bool) error {
+	self := p.cfg.Node
+	switch {
+	case h.version != Version:
+		return engine.Errorf(engine.ErrInvalid, "protocol version %d, this node speaks %d", h.version, Version)
+	case h.role != roleClient && h.role != roleNode:
+		return engine.Errorf(engine.ErrInvalid, "unknown role %d", h.role)
+	case h.to != 0 && h.to != self:
+		return engine.Errorf(engine.ErrInvalid, "this is node %d, not %d", self, h.to)
+	case nodesOnly && h.role != roleNode:
+		return engine.Errorf(engine.ErrUnauthorized, "this is for nodes of the cluster")
+	case h.role == roleNode && len(p.cfg.Secret) == 0:
+		return engine.Errorf(engine.ErrUnauthorized, "node %d is alone: it is in no cluster", self)
+	case h.role == roleNode && p.member(h.identity.Node) == nil:
+		return engine.Errorf(engine.ErrUnauthorized, "node %d is no member of this cluster", h.identity.Node)
+	case h.role == roleNode && h.identity.Node == self:
+		return engine.Errorf(engine.ErrInvalid, "two nodes have the id %d", self)
+	}
+	return nil
+}

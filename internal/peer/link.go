@@ -1,0 +1,158 @@
+package peer
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Times of connections.
+const (
+	dialTimeout = 3 * time.Second
+	pingAfter   = 2 * time.Second // of silence: a connection whose other end is gone without a word is noticed within two of these
+	minPause    = 20 * time.Millisecond
+	maxPause    = time.Second
+)
+
+// newClient returns an HTTP client with one connection of its own to each address.
+func newClient(conf *tls.Config) *http.Client {
+	var protocols http.Protocols
+	protocols.SetHTTP2(conf != nil)
+	protocols.SetUnencryptedHTTP2(conf == nil)
+	return &http.Client{Transport: &http.Transport{
+		DialContext:     (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		TLSClientConfig: conf,
+		Protocols:       &protocols,
+		HTTP2: &http.HTTP2Config{
+			MaxReadFrameSize: 1 << 20, SendPingTimeout: pingAfter, PingTimeout: pingAfter,
+			MaxReceiveBufferPerConnection: 16 << 20, MaxReceiveBufferPerStream: 4 << 20,
+		},
+	}}
+}
+
+func (p *Peer) url(addr string) string {
+	if p.cfg.TLS != nil {
+		return "https://" + addr
+	}
+	return "http://" + addr
+}
+
+// pacer says when something that has failed may be tried again.
+type pacer struct {
+	pause time.Duration
+	until time.Time
+	err   error // of the last attempt
+}
+
+func (c *pacer) failed(err error) {
+	c.pause = min(max(2*c.pause, minPause), maxPause)
+	c.until, c.err = time.Now().Add(c.pause), err
+}
+
+// link is the way to the door of one address: a session, opened when somebody needs one.
+type link struct {
+	peer   *Peer
+	client *http.Client
+	addr   string
+	role   uint8
+	node   uint64 // that is expected there, 0: whichever
+
+	mu      sync.Mutex // guards what follows; no I/O under it
+	session *session
+	pacer   pacer
+	opening chan struct{} // closed when the attempt under way has ended
+}
+
+// get returns a session. Errors: *notSentError.
+func (l *link) get(ctx context.Context) (*session, error) {
+	for {
+		l.mu.Lock()
+		if l.session != nil && l.session.alive() {
+			defer l.mu.Unlock()
+			return l.session, nil
+		}
+		if l.opening == nil && time.Now().Before(l.pacer.until) {
+			defer l.mu.Unlock()
+			return nil, &notSentError{l.pacer.err}
+		}
+		opening := l.opening
+		if opening == nil {
+			opening = make(chan struct{})
+			if !l.peer.spawn(l.open) {
+				defer l.mu.Unlock()
+				return nil, &notSentError{engine.ErrClosed}
+			}
+			l.opening = opening
+		}
+		l.mu.Unlock()
+		select {
+		case <-opening:
+		case <-ctx.Done():
+			return nil, &notSentError{ctx.Err()}
+		}
+		l.mu.Lock()
+		s, err := l.session, l.pacer.err
+		l.mu.Unlock()
+		if s == nil || !s.alive() {
+			return nil, &notSentError{err}
+		}
+	}
+}
+
+// shunned is how long an address that could not be reached is not tried if there is another way.
+const shunned = 5 * time.Second
+
+// isDown reports whether the address could not be reached a moment ago.
+func (l *link) isDown() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.session == nil && l.pacer.pause > 0 && time.Since(l.pacer.until) < shunned
+}
+
+// open tries once. It does not depend on who asked first: others may wait for it as well.
+func (l *link) open() {
+	ctx, cancel := context.WithTimeout(l.peer.ctx, dialTimeout)
+	defer cancel()
+	s, err := l.peer.newSession(ctx, l.client, l.peer.url(l.addr), l.role, l.node)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.session = s; err != nil {
+		l.session = nil
+		l.pacer.failed(err)
+	} else {
+		l.pacer = pacer{err: errEnded}
+	}
+	close(l.opening)
+	l.opening = nil
+}
+
+// call asks. Errors: *notSentError also for what the other node refuses because of its own state; *lostError; what it refuses with.
+func (l *link) call(ctx context.Context, q request) ([]byte, error) {
+	s, err := l.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	result, err := s.call(ctx, q)
+	if err != nil && unfit(err) {
+		return nil, &notSentError{err}
+	}
+	return result, err
+}
+
+// unfit reports whether a node has refused a call because it stops or has failed: another one may do better.
+func unfit(err error) bool {
+	var notLeader *engine.NotLeaderError
+	var lost *lostError
+	var notSent *notSentError
+	switch {
+	case errors.As(err, &notLeader), errors.As(err, &lost), errors.As(err, &notSent), errors.Is(err, engine.ErrUnknownOutcome), errors.Is(err, engine.ErrReadOnly):
+		return false
+	}
+	return errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrClosed)
+}

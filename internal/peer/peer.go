@@ -1,0 +1,215 @@
+package peer
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/shard"
+)
+
+// Host is the node's own shards.
+type Host interface {
+	engine.Door
+	shard.Receiver
+	// QueryStale answers from the replica as it is.
+	QueryStale(ctx context.Context, id engine.ShardID, q engine.Query) error
+	// Leader returns the node that leads the shard, 0 if none is known.
+	Leader(id engine.ShardID) uint64
+	// Leads reports whether this node does.
+	Leads(id engine.ShardID) bool
+	// MaxValue returns the largest value or payload.
+	MaxValue() int
+	// Identity returns who this node is.
+	Identity() shard.Identity
+	// Meet judges a node that knows the secret, ErrConflict if it is another one than before.
+	Meet(other shard.Identity) error
+	// Fail stops the node for good.
+	Fail(err error)
+}
+
+// Config says how to make a Peer.
+type Config struct {
+	Node    uint64 // this one; 0: a client
+	Wire    *engine.Wire
+	Members []Member // the nodes of the cluster, this one too; nil: a node alone, or a client
+	Secret  []byte   // that all nodes know
+	TLS     *tls.Config
+	Logger  *slog.Logger // nil: none
+}
+
+// Peer is one end of all that is said between nodes and clients: for a node the transport of its shards, the door to those that other
+// nodes lead, and the handler of its port; for a client the door.
+type Peer struct {
+	cfg   Config
+	log   *slog.Logger
+	host  Host
+	stats func(context.Context) ([]byte, error)
+	ready chan struct{} // closed when there is a host
+
+	ctx        context.Context
+	cancel     context.CancelFunc
+	mu         sync.Mutex // guards what follows; no I/O under it
+	closed     bool
+	disconnect func() // ends what Serve has accepted; nil: it does not serve
+	running    sync.WaitGroup
+
+	draining context.Context // done when no further calls are taken
+	drain    context.CancelFunc
+	doors    sync.WaitGroup // streams of calls
+
+	nodes map[uint64]*node // the others
+}
+
+// New returns a Peer that is not connected to anything yet.
+func New(c Config) *Peer {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Peer{cfg: c, log: c.Logger, ready: make(chan struct{}), nodes: make(map[uint64]*node)}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.draining, p.drain = context.WithCancel(context.Background())
+	for _, m := range c.Members {
+		if m.ID != c.Node {
+			p.nodes[m.ID] = p.newNode(m)
+		}
+	}
+	return p
+}
+
+// Attach gives the Peer the shards of its node, and what encodes the answer to Client.Stats. Before, whatever it is asked waits, and what it
+// is to send is lost.
+func (p *Peer) Attach(h Host, stats func(context.Context) ([]byte, error)) {
+	p.host, p.stats = h, stats
+	close(p.ready)
+	for _, n := range p.nodes {
+		p.spawn(n.raft.run)
+	}
+}
+
+// Drain makes the Peer take no further calls of others, who learn which have not been taken.
+func (p *Peer) Drain() { p.drain() }
+
+// farewell is how long Close waits for the answers to calls that have been taken to be sent.
+const farewell = time.Second
+
+// Close ends all streams and returns when all goroutines have ended. The host has to be closed before, so that all calls have ended.
+func (p *Peer) Close() {
+	p.drain()
+	done := make(chan struct{})
+	go func() {
+		p.doors.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(farewell):
+	}
+	p.mu.Lock()
+	p.closed = true
+	disconnect := p.disconnect
+	p.mu.Unlock()
+	p.cancel()
+	if disconnect != nil {
+		disconnect()
+	}
+	p.running.Wait()
+	<-done
+	for _, n := range p.nodes {
+		n.close()
+	}
+}
+
+// spawn runs f, unless the Peer is closing.
+func (p *Peer) spawn(f func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.running.Add(1)
+	go func() {
+		defer p.running.Done()
+		f()
+	}()
+	return true
+}
+
+func (p *Peer) nonce() []byte {
+	b := make([]byte, nonceBytes)
+	_, _ = rand.Read(b) // never fails
+	return b
+}
+
+func (p *Peer) member(id uint64) *Member {
+	i := slices.IndexFunc(p.cfg.Members, func(m Member) bool { return m.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &p.cfg.Members[i]
+}
+
+// disowned fails the node if an error says that it is not wanted in its cluster.
+func (p *Peer) disowned(err error) {
+	var refused *refusedError
+	if errors.As(err, &refused) && errors.Is(err, engine.ErrConflict) {
+		p.host.Fail(err)
+	}
+}
+
+// node is another node of the cluster, as this one reaches it.
+type node struct {
+	peer   *Peer
+	member Member
+	link   link
+	raft   raftStream
+
+	snapshots *http.Client
+	sending   chan struct{} // capacity: snapshots that are sent at once
+
+	mu    sync.Mutex // guards what follows; no I/O under it
+	heard time.Time  // last sign of life
+}
+
+// snapshotsAtOnce bounds the snapshots on their way to one node: each takes disk and memory there.
+const snapshotsAtOnce = 2
+
+func (p *Peer) newNode(m Member) *node {
+	n := &node{peer: p, member: m, snapshots: newClient(p.cfg.TLS), sending: make(chan struct{}, snapshotsAtOnce)}
+	n.link = link{peer: p, client: newClient(p.cfg.TLS), addr: m.Addr, role: roleNode, node: m.ID}
+	n.raft = raftStream{node: n, client: newClient(p.cfg.TLS), out: newOutbox(maxRaftWaiting)}
+	return n
+}
+
+func (n *node) close() {
+	for _, c := range []*http.Client{n.snapshots, n.link.client, n.raft.client} {
+		c.CloseIdleConnections()
+	}
+}
+
+func (n *node) seen() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.heard = time.Now()
+}
+
+// aliveTime is how long a node counts as alive after a sign of life. Leaders send several a second.
+const aliveTime = 3 * time.Second
+
+// Alive reports whether another node has been heard of a moment ago.
+func (p *Peer) Alive(id uint64) bool {
+	n := p.nodes[id]
+	if n == nil {
+		return false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return time.Since(n.heard) < aliveTime
+}

@@ -1,0 +1,157 @@
+// Package peer carries what nodes and clients say to each other, over HTTP/2: clear text or TLS.
+//
+// Everything goes through streams of frames: an HTTP/2 request whose body is the one direction and whose response the other, open
+// for as long as both sides want it.
+//
+//	POST /floe/1/door      what goes through an engine.Door: many calls at once, answered in any order
+//	POST /floe/1/raft      raft messages, one way
+//	POST /floe/1/snapshot  one snapshot of a shard, then one answer
+//
+// A stream begins with a handshake, see handshake.go. Doors are open to clients, the others to nodes alone. Each node has a connection
+// of its own to every other one for each of the three, so a snapshot never delays a heartbeat.
+//
+// The port faces the network: whatever is read is bounded before memory is taken for it, and checked before it is believed.
+package peer
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/floedb/floe/internal/codec"
+)
+
+// Version is the version of the protocol.
+const Version = 1
+
+// Paths of the streams.
+const (
+	pathDoor     = "/floe/1/door"
+	pathRaft     = "/floe/1/raft"
+	pathSnapshot = "/floe/1/snapshot"
+)
+
+// A frame is length u32 (little-endian) | payload.
+const (
+	frameHead = 4
+
+	// maxRequest is what a frame has beside a value or a transaction, at most: key, namespace, conditions.
+	maxRequest = 8 << 20
+	// maxAnswer bounds an answer: a page is 4 MiB of values and one more, a history of large values may be more than this.
+	maxAnswer = 160 << 20
+	// maxHello is a handshake with many members.
+	maxHello = 64 << 10
+	// maxRaft is what raft puts into one message, and one large command.
+	maxRaft = 64 << 20
+)
+
+// errFrame is matched by every defect of a stream's frames.
+var errFrame = errors.New("malformed frame")
+
+// readFrame reads a frame of up to limit bytes into buf[:0], which is replaced by a larger one as more comes in.
+func readFrame(r *bufio.Reader, buf []byte, limit int) ([]byte, error) {
+	head, err := r.Peek(frameHead)
+	if err != nil {
+		return nil, err
+	}
+	n := int(binary.LittleEndian.Uint32(head))
+	if n > limit {
+		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", errFrame, n, limit)
+	}
+	if _, err := r.Discard(frameHead); err != nil {
+		return nil, err
+	}
+	// Memory grows with what comes, not with what the length claims.
+	const step = 1 << 20
+	buf = buf[:0]
+	for len(buf) < n {
+		part := min(n-len(buf), step)
+		if cap(buf)-len(buf) < part {
+			grown := make([]byte, len(buf), min(max(2*cap(buf), len(buf)+part), n))
+			buf = append(grown[:0], buf...)
+		}
+		at := len(buf)
+		buf = buf[:at+part]
+		if _, err := io.ReadFull(r, buf[at:]); err != nil {
+			return nil, fmt.Errorf("%w: cut after %d of %d bytes: %w", errFrame, at, n, err)
+		}
+	}
+	return buf, nil
+}
+
+// appendFrame appends a frame whose payload is what payload appends.
+func appendFrame(dst []byte, payload func([]byte) []byte) []byte {
+	at := len(dst)
+	dst = payload(append(dst, make([]byte, frameHead)...))
+	binary.LittleEndian.PutUint32(dst[at:], uint32(len(dst)-at-frameHead))
+	return dst
+}
+
+// Kinds of requests at a door.
+const (
+	askPropose uint8 = iota + 1
+	askQuery
+	askCancel // of an earlier request; not answered
+	askStats
+)
+
+// Flags of a request.
+const (
+	flagDirect = 1 << iota // only if the node leads the shard; else it passes the request on, once
+	flagStale              // a query that any replica may answer
+)
+
+// request is a frame to a door:
+//
+//	kind u8 | id uvarint | flags u8 | shard uvarint | command or query
+type request struct {
+	kind  uint8
+	id    uint64
+	flags uint8
+	shard uint64
+	body  []byte // aliases the frame
+}
+
+func (q *request) appendTo(dst []byte) []byte {
+	dst = codec.AppendUvarint(append(dst, q.kind), q.id)
+	return append(codec.AppendUvarint(append(dst, q.flags), q.shard), q.body...)
+}
+
+func decodeRequest(b []byte) (q request, err error) {
+	r := codec.NewReader(b)
+	q = request{kind: r.Byte(), id: r.Uvarint(), flags: r.Byte(), shard: r.Uvarint(), body: r.Rest()}
+	if err := r.Err(); err != nil {
+		return q, fmt.Errorf("%w: request: %w", errFrame, err)
+	}
+	if q.kind < askPropose || q.kind > askStats {
+		return q, fmt.Errorf("%w: request of kind %d", errFrame, q.kind)
+	}
+	return q, nil
+}
+
+// answer is a frame from a door:
+//
+//	id uvarint | refused u8 | result, or error as of engine.Wire
+//
+// The one with id 0 is the good-bye: id uvarint of the last request that is answered.
+type answer struct {
+	id      uint64
+	refused bool
+	body    []byte // aliases the frame
+	untaken bool   // does not come from there: the request was not read
+}
+
+func (a *answer) appendTo(dst []byte) []byte {
+	return append(codec.AppendBool(codec.AppendUvarint(dst, a.id), a.refused), a.body...)
+}
+
+func decodeAnswer(b []byte) (a answer, err error) {
+	r := codec.NewReader(b)
+	a = answer{id: r.Uvarint(), refused: r.Bool(), body: r.Rest()}
+	if err := r.Err(); err != nil {
+		return a, fmt.Errorf("%w: answer: %w", errFrame, err)
+	}
+	return a, nil
+}

@@ -1,0 +1,234 @@
+package peer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// session is a door that has been opened: many calls share it, and each gets its answer whenever it comes.
+type session struct {
+	peer    *Peer
+	welcome *welcome
+	out     *outbox
+	cancel  context.CancelFunc
+
+	mu    sync.Mutex // guards what follows; nothing is called under it
+	calls map[uint64]chan answer
+	next  uint64
+	err   error         // why it has ended
+	ended chan struct{} // closed with err
+
+	leaving bool // the other side takes no calls any more
+}
+
+// maxWaiting bounds what waits to be sent on a stream.
+const maxWaiting = 64 << 20
+
+// open opens a stream of a path, shakes hands, and returns both directions. ctx bounds the handshake only; the stream ends with end.
+func (p *Peer) open(ctx context.Context, client *http.Client, url string, role uint8, to uint64) (s *wire, w *welcome, end context.CancelFunc, err error) {
+	life, cancel := context.WithCancel(p.ctx)
+	stop := context.AfterFunc(ctx, cancel)
+	defer func() {
+		if !stop() && err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			cancel()
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			}
+		}
+	}()
+	in, out := io.Pipe()
+	// While it waits for more to send, the transport does not look at the context.
+	context.AfterFunc(life, func() { out.CloseWithError(errEnded) })
+	req, err := http.NewRequestWithContext(life, http.MethodPost, url, in)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	end = func() {
+		out.CloseWithError(errEnded)
+		cancel()
+		resp.Body.Close()
+	}
+	defer func() {
+		if err != nil {
+			end()
+		}
+	}()
+	if resp.StatusCode != http.StatusOK {
+		return nil, nil, nil, fmt.Errorf("%s: %s", url, resp.Status)
+	}
+	s = &wire{r: newReader(resp.Body), w: out, flush: func() error { return nil }}
+	w, err = p.greet(s, role, to)
+	return s, w, end, err
+}
+
+// newSession opens a door.
+func (p *Peer) newSession(ctx context.Context, client *http.Client, url string, role uint8, to uint64) (*session, error) {
+	stream, w, end, err := p.open(ctx, client, url+pathDoor, role, to)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{
+		peer: p, welcome: w, out: newOutbox(maxWaiting), cancel: end, calls: make(map[uint64]chan answer), ended: make(chan struct{}),
+	}
+	if !p.spawn(func() { s.fail(s.out.run(stream.w, stream.flush)) }) || !p.spawn(func() { s.fail(s.receive(stream)) }) {
+		s.fail(engine.ErrClosed)
+		return nil, engine.ErrClosed
+	}
+	return s, nil
+}
+
+// receive hands answers to those who wait for them.
+func (s *session) receive(stream *wire) error {
+	for {
+		// The answer is the caller's to keep.
+		b, err := readFrame(stream.r, nil, maxAnswer)
+		if err != nil {
+			return err
+		}
+		a, err := decodeAnswer(b)
+		if err != nil {
+			return err
+		}
+		if a.id == 0 {
+			if over, err := s.goodBye(a.body); over || err != nil {
+				return cmp.Or(err, errStops)
+			}
+			continue
+		}
+		s.mu.Lock()
+		c := s.calls[a.id]
+		delete(s.calls, a.id)
+		over := s.leaving && len(s.calls) == 0
+		s.mu.Unlock()
+		if c != nil {
+			c <- a
+		}
+		if over {
+			return errStops
+		}
+	}
+}
+
+// errStops is why calls were not taken by a node that said good-bye.
+var errStops = errors.New("the node stops")
+
+// goodBye notes that no calls are taken any more behind the one that was the last. The answers to those before are still to come, unless it is
+// over.
+func (s *session) goodBye(b []byte) (over bool, err error) {
+	r := codec.NewReader(b)
+	last := r.Uvarint()
+	if err := r.Done(); err != nil {
+		return false, fmt.Errorf("%w: good-bye: %w", errFrame, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaving = true
+	for id, c := range s.calls {
+		if id > last {
+			delete(s.calls, id)
+			c <- answer{untaken: true}
+		}
+	}
+	return len(s.calls) == 0, nil
+}
+
+// fail ends the session.
+func (s *session) fail(err error) {
+	if err == nil {
+		err = errEnded
+	}
+	s.mu.Lock()
+	first := s.err == nil
+	if first {
+		s.err = err
+		close(s.ended)
+	}
+	s.mu.Unlock()
+	if first {
+		s.out.end(err)
+		s.cancel()
+	}
+}
+
+// lostError says that a call was given up while it was under way, because the session ended or the caller's time: whether it was carried
+// out is not known.
+type lostError struct{ reason error }
+
+func (e *lostError) Error() string   { return fmt.Sprintf("no answer: %v", e.reason) }
+func (e *lostError) Unwrap() []error { return []error{engine.ErrUnavailable, e.reason} }
+
+// notSentError says that a call did not leave: it was certainly not carried out.
+type notSentError struct{ reason error }
+
+func (e *notSentError) Error() string   { return fmt.Sprintf("no connection: %v", e.reason) }
+func (e *notSentError) Unwrap() []error { return []error{engine.ErrUnavailable, e.reason} }
+
+// call sends a request and waits for its answer. Errors: *notSentError, *lostError; what the other side refuses with.
+func (s *session) call(ctx context.Context, q request) ([]byte, error) {
+	c := make(chan answer, 1)
+	s.mu.Lock()
+	if err := s.err; err != nil || s.leaving {
+		s.mu.Unlock()
+		return nil, &notSentError{cmp.Or(err, errStops)}
+	}
+	s.next++
+	q.id = s.next
+	s.calls[q.id] = c
+	s.mu.Unlock()
+	if err := s.out.send(q.appendTo); err != nil {
+		s.forget(q.id)
+		return nil, &notSentError{err}
+	}
+	select {
+	case a := <-c:
+		return s.open(a)
+	case <-ctx.Done():
+		s.forget(q.id)
+		_ = s.out.send((&request{kind: askCancel, id: q.id}).appendTo) // else it has ended
+		return nil, &lostError{ctx.Err()}
+	case <-s.ended:
+	}
+	select {
+	case a := <-c: // it came just before
+		return s.open(a)
+	default:
+		return nil, &lostError{s.err}
+	}
+}
+
+func (s *session) open(a answer) ([]byte, error) {
+	if a.untaken {
+		return nil, &notSentError{errStops}
+	}
+	if a.refused {
+		return nil, s.peer.cfg.Wire.DecodeError(a.body)
+	}
+	return a.body, nil
+}
+
+func (s *session) forget(id uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.calls, id)
+}
+
+func (s *session) alive() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err == nil && !s.leaving
+}

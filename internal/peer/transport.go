@@ -1,0 +1,255 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/shard"
+)
+
+var _ shard.Transport = (*Peer)(nil)
+
+// maxRaftWaiting bounds the messages that wait for a node. Raft repeats what is lost, and has at most this much under way for a shard.
+const maxRaftWaiting = 32 << 20
+
+// raftStream carries raft messages to one node; a frame is shard uvarint | message (protobuf). What can not be sent is dropped.
+type raftStream struct {
+	node   *node
+	client *http.Client
+	out    *outbox // of the stream that is open, or the next one
+}
+
+// Send hands messages to the streams of the nodes they are for.
+func (p *Peer) Send(id uint16, msgs []*raftpb.Message) {
+	for _, m := range msgs {
+		n := p.nodes[m.GetTo()]
+		if n == nil {
+			continue
+		}
+		// Whatever does not fit, or can not be encoded, is lost as a message of raft may be.
+		_ = n.raft.current().send(func(dst []byte) []byte {
+			dst = codec.AppendUvarint(dst, uint64(id))
+			dst, _ = proto.MarshalOptions{}.MarshalAppend(dst, m)
+			return dst
+		})
+	}
+}
+
+func (s *raftStream) current() *outbox {
+	s.node.mu.Lock()
+	defer s.node.mu.Unlock()
+	return s.out
+}
+
+func (s *raftStream) renew() {
+	s.node.mu.Lock()
+	defer s.node.mu.Unlock()
+	s.out = newOutbox(maxRaftWaiting)
+}
+
+// run keeps a stream open until the Peer is closed.
+func (s *raftStream) run() {
+	p := s.node.peer
+	var pace pacer
+	for p.ctx.Err() == nil {
+		began := time.Now()
+		err := s.once()
+		if p.ctx.Err() != nil {
+			return
+		}
+		p.disowned(err)
+		s.renew()
+		if time.Since(began) > maxPause {
+			pace = pacer{}
+		}
+		if pace.pause < maxPause { // not each of a long row of failures
+			p.log.Info("no raft stream", "to", s.node.member.ID, "addr", s.node.member.Addr, "error", err)
+		}
+		pace.failed(err)
+		wait(p.ctx, pace.pause)
+	}
+}
+
+// once opens a stream and writes to it until it ends. The other side says nothing behind the handshake, so that when something comes it is the
+// end.
+func (s *raftStream) once() error {
+	p := s.node.peer
+	ctx, cancel := context.WithTimeout(p.ctx, dialTimeout)
+	defer cancel()
+	stream, _, end, err := p.open(ctx, s.client, p.url(s.node.member.Addr)+pathRaft, roleNode, s.node.member.ID)
+	if err != nil {
+		return err
+	}
+	defer end()
+	out := s.current()
+	ended := make(chan struct{})
+	if !p.spawn(func() {
+		defer close(ended)
+		_, err := stream.r.ReadByte()
+		out.end(fmt.Errorf("stream ended: %w", orEOF(err)))
+	}) {
+		return errEnded
+	}
+	stop := context.AfterFunc(p.ctx, func() { out.end(errEnded) })
+	defer stop()
+	err = out.run(stream.w, stream.flush)
+	end()
+	<-ended
+	return err
+}
+
+func orEOF(err error) error {
+	if err == nil {
+		return io.EOF
+	}
+	return err
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// receiveRaft takes the messages of a stream.
+func (p *Peer) receiveRaft(s *wire, from uint64) error {
+	var buf []byte
+	for {
+		var err error
+		if buf, err = readFrame(s.r, buf, maxRaft); err != nil {
+			return err
+		}
+		id, m, err := decodeMessage(buf, from, p.cfg.Node)
+		if err != nil {
+			return err
+		}
+		p.nodes[from].seen()
+		p.host.Receive(id, []*raftpb.Message{m})
+	}
+}
+
+// decodeMessage reads a message, which has to be of the node that sends it, for this one.
+func decodeMessage(b []byte, from, to uint64) (id uint16, m *raftpb.Message, err error) {
+	r := codec.NewReader(b)
+	wide := r.Uvarint()
+	m = new(raftpb.Message)
+	if err := r.Err(); err != nil || wide > math.MaxUint16 {
+		return 0, nil, fmt.Errorf("%w: message for shard %d: %v", errFrame, wide, err)
+	}
+	if err := proto.Unmarshal(r.Rest(), m); err != nil {
+		return 0, nil, fmt.Errorf("%w: message: %w", errFrame, err)
+	}
+	if m.GetFrom() != from || m.GetTo() != to {
+		return 0, nil, fmt.Errorf("%w: message from node %d to node %d, on a stream from %d to %d", errFrame, m.GetFrom(), m.GetTo(), from, to)
+	}
+	if !wellFormed(m) {
+		return 0, nil, fmt.Errorf("%w: message of type %v", errFrame, m.GetType())
+	}
+	return uint16(wide), m, nil
+}
+
+// wellFormed reports whether raft may be given the message: of those that it takes from itself, or that say nothing where something is
+// needed, it would make a panic.
+func wellFormed(m *raftpb.Message) bool {
+	switch m.GetType() {
+	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp, raftpb.MsgHeartbeat,
+		raftpb.MsgHeartbeatResp, raftpb.MsgTimeoutNow, raftpb.MsgReadIndex, raftpb.MsgReadIndexResp, raftpb.MsgTransferLeader, raftpb.MsgUnreachable:
+	default:
+		return false
+	}
+	for i, e := range m.GetEntries() {
+		if e == nil || e.GetIndex() != m.GetIndex()+uint64(i)+1 {
+			return false
+		}
+	}
+	return m.Snapshot == nil || m.GetSnapshot().GetMetadata().GetIndex() == 0
+}
+
+// SendSnapshot streams a snapshot of a shard: a frame with shard uvarint | message, and then its rows, which have a form of their own, up to the
+// end of the stream. The answer is a frame: empty, or why not.
+func (p *Peer) SendSnapshot(id uint16, m *raftpb.Message, body io.ReadCloser, done func(error)) {
+	n := p.nodes[m.GetTo()]
+	ok := n != nil && p.spawn(func() {
+		err := n.sendSnapshot(id, m, body)
+		body.Close()
+		done(err)
+	})
+	if !ok {
+		body.Close()
+		done(errEnded)
+	}
+}
+
+func (n *node) sendSnapshot(id uint16, m *raftpb.Message, body io.Reader) error {
+	p := n.peer
+	select {
+	case n.sending <- struct{}{}:
+		defer func() { <-n.sending }()
+	case <-p.ctx.Done():
+		return errEnded
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, dialTimeout)
+	defer cancel()
+	s, _, end, err := p.open(ctx, n.snapshots, p.url(n.member.Addr)+pathSnapshot, roleNode, n.member.ID)
+	if err != nil {
+		return err
+	}
+	defer end()
+	announcement, err := proto.MarshalOptions{}.MarshalAppend(codec.AppendUvarint(nil, uint64(id)), m)
+	if err != nil {
+		return err
+	}
+	if err := s.write(announcement); err != nil {
+		return err
+	}
+	if _, err := io.Copy(s.w, body); err != nil {
+		return err
+	}
+	if c, ok := s.w.(io.Closer); ok {
+		c.Close()
+	}
+	verdict, err := readFrame(s.r, nil, maxHello)
+	if err != nil {
+		return err
+	}
+	if len(verdict) > 0 {
+		return p.cfg.Wire.DecodeError(verdict)
+	}
+	return nil
+}
+
+// receiveSnapshot is the other side of SendSnapshot.
+func (p *Peer) receiveSnapshot(s *wire, from uint64) error {
+	b, err := readFrame(s.r, nil, maxHello)
+	if err != nil {
+		return err
+	}
+	r := codec.NewReader(b)
+	id := r.Uvarint()
+	m := new(raftpb.Message)
+	if err := r.Err(); err != nil || id > math.MaxUint16 {
+		return fmt.Errorf("%w: snapshot of shard %d: %v", errFrame, id, err)
+	}
+	if err := proto.Unmarshal(r.Rest(), m); err != nil {
+		return fmt.Errorf("%w: snapshot: %w", errFrame, err)
+	}
+	if m.GetType() != raftpb.MsgSnap || m.GetFrom() != from || m.GetTo() != p.cfg.Node || len(m.GetEntries()) > 0 {
+		return fmt.Errorf("%w: message of type %v from node %d to node %d announces a snapshot", errFrame, m.GetType(), m.GetFrom(), m.GetTo())
+	}
+	p.nodes[from].seen()
+	if err := p.host.ReceiveSnapshot(uint16(id), m, s.r); err != nil {
+		return s.write(p.cfg.Wire.AppendError(nil, err))
+	}
+	return s.write(nil)
+}
