@@ -1,0 +1,346 @@
+package exercise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/kv"
+)
+
+// three is a cluster of nodes that talk over the network, in one process.
+type three struct {
+	t     *testing.T
+	peers []floe.Peer
+	dirs  []string
+	nodes []*floe.Node // nil: stopped
+}
+
+const secret = "a secret of the tests"
+
+func newThree(t *testing.T) *three {
+	t.Helper()
+	c := &three{t: t, nodes: make([]*floe.Node, 3)}
+	for i := range c.nodes {
+		c.peers = append(c.peers, floe.Peer{ID: uint64(i + 1), Addr: freeAddr(t)})
+		c.dirs = append(c.dirs, t.TempDir())
+	}
+	t.Cleanup(func() {
+		for i := range c.nodes {
+			c.stop(i)
+		}
+	})
+	for i := range c.nodes {
+		c.start(i)
+	}
+	c.settle()
+	return c
+}
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func (c *three) config(i int) floe.Config {
+	return floe.Config{DataDir: c.dirs[i], Shards: 4, NodeID: c.peers[i].ID, Peers: c.peers, Secret: []byte(secret)}
+}
+
+func (c *three) start(i int) *floe.Node {
+	c.t.Helper()
+	n, err := floe.Open(c.config(i))
+	if err != nil {
+		c.t.Fatalf("open node %d: %v", i+1, err)
+	}
+	c.nodes[i] = n
+	return n
+}
+
+func (c *three) stop(i int) {
+	c.t.Helper()
+	n := c.nodes[i]
+	if n == nil {
+		return
+	}
+	c.nodes[i] = nil
+	failed := n.Err() != nil
+	if err := n.Close(); err != nil && !failed {
+		c.t.Errorf("close node %d: %v", i+1, err)
+	}
+}
+
+// await polls until done.
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	for tick := time.Tick(10 * time.Millisecond); !done(); {
+		select {
+		case <-tick:
+		case <-deadline:
+			t.Fatalf("%s: not within a minute", what)
+		}
+	}
+}
+
+// settle waits until all nodes that run know leaders, spread evenly, and each other.
+func (c *three) settle() {
+	c.t.Helper()
+	running := 0
+	for _, n := range c.nodes {
+		if n != nil {
+			running++
+		}
+	}
+	await(c.t, "leaders", func() bool {
+		for _, n := range c.nodes {
+			if n == nil {
+				continue
+			}
+			s, err := n.Stats(c.t.Context())
+			if err != nil || s.State != "ok" {
+				return false
+			}
+			healthy := 0
+			for _, other := range s.Nodes {
+				if other.Status == "healthy" {
+					healthy++
+				}
+			}
+			if healthy != running || running == len(c.nodes) && !spread(s) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// spread reports whether the leaders of the shards are where they should be.
+func spread(s floe.Stats) bool {
+	for i, sh := range s.Shards {
+		if sh.Leader != uint64(i%3+1) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *three) dial(addrs ...int) *floe.Client {
+	c.t.Helper()
+	var to []string
+	for _, i := range addrs {
+		to = append(to, c.peers[i].Addr)
+	}
+	client, err := floe.Dial(c.t.Context(), to)
+	if err != nil {
+		c.t.Fatalf("dial: %v", err)
+	}
+	c.t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// namespaces that live in all four shards.
+func namespaces() (names []string) {
+	for i := range 8 {
+		names = append(names, fmt.Sprint("ns", i))
+	}
+	return names
+}
+
+// TestRollingRestart stops and starts each node in turn, under load: nobody notices, neither those at a node that stays nor those at a client.
+func TestRollingRestart(t *testing.T) {
+	c := newThree(t)
+	client := c.dial(0, 1, 2)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var writers sync.WaitGroup
+	var acked [4]atomic.Int64
+	for w := range acked {
+		writers.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				ns := namespaces()[i%8]
+				if _, err := client.KV(ns).Incr(context.WithoutCancel(ctx), fmt.Sprint("counter", w), 1); err != nil {
+					t.Errorf("incr through a client: %v", err)
+					return
+				}
+				acked[w].Add(1)
+			}
+		})
+	}
+	rounds := 2
+	if testing.Short() {
+		rounds = 1
+	}
+	for i := range rounds * 3 {
+		before := acked[0].Load()
+		c.stop(i % 3)
+		for _, n := range c.nodes {
+			if n == nil {
+				continue
+			}
+			for _, ns := range namespaces() {
+				if _, err := n.KV(ns).Put(t.Context(), "from a node", nil); err != nil {
+					t.Errorf("put at a node, with node %d stopped: %v", i%3+1, err)
+				}
+			}
+		}
+		c.start(i % 3)
+		c.settle()
+		await(t, "writes", func() bool { return acked[0].Load() > before+100 || t.Failed() })
+	}
+	stop()
+	writers.Wait()
+	for w := range acked {
+		for at, kvs := range []interface {
+			KV(string, ...floe.AccessOption) *kv.Store
+		}{client, c.nodes[0], c.nodes[1], c.nodes[2]} {
+			sum := int64(0)
+			for _, ns := range namespaces() {
+				e, err := kvs.KV(ns).Get(t.Context(), fmt.Sprint("counter", w))
+				if err != nil {
+					t.Fatalf("get: %v", err)
+				}
+				var n int64
+				fmt.Sscan(string(e.Value), &n)
+				sum += n
+			}
+			if sum != acked[w].Load() {
+				t.Errorf("counter %d is %d at %d, %d increments were acknowledged", w, sum, at, acked[w].Load())
+			}
+		}
+	}
+	t.Logf("%d increments", acked[0].Load()*int64(len(acked)))
+}
+
+// TestNoQuorum: with one node of three left, writes and reads are refused within a bounded time, and Stale reads go on.
+func TestNoQuorum(t *testing.T) {
+	c := newThree(t)
+	client := c.dial(0, 1, 2)
+	for _, ns := range namespaces() {
+		if _, err := client.KV(ns).Put(t.Context(), "k", []byte("v")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, "replicas", func() bool {
+		return !slices.ContainsFunc(namespaces(), func(ns string) bool {
+			_, err := c.nodes[0].KV(ns, floe.Stale()).Get(t.Context(), "k")
+			return err != nil
+		})
+	})
+	c.stop(1)
+	c.stop(2)
+	const bound = 10 * time.Second
+	var calls sync.WaitGroup
+	for name, call := range map[string]func() error{
+		"put at the node":       func() error { _, err := c.nodes[0].KV("ns1").Put(t.Context(), "k", nil); return err },
+		"put through a client":  func() error { _, err := client.KV("ns1").Put(t.Context(), "k", nil); return err },
+		"get at the node":       func() error { _, err := c.nodes[0].KV("ns1").Get(t.Context(), "k"); return err },
+		"get through a client":  func() error { _, err := client.KV("ns1").Get(t.Context(), "k"); return err },
+		"txn through a client":  func() error { _, err := client.Txn("ns1").Do(kv.PutOp("k", nil)).Commit(t.Context()); return err },
+		"create of a namespace": func() error { return client.Namespaces().Create(t.Context(), "new") },
+	} {
+		calls.Go(func() {
+			start := time.Now()
+			err := call()
+			if took := time.Since(start); !errors.Is(err, floe.ErrUnavailable) || took > bound {
+				t.Errorf("%s without a quorum: %v after %v, want ErrUnavailable within %v", name, err, took, bound)
+			}
+		})
+	}
+	calls.Wait()
+	for _, ns := range namespaces() {
+		if e, err := c.nodes[0].KV(ns, floe.Stale()).Get(t.Context(), "k"); err != nil || string(e.Value) != "v" {
+			t.Errorf("stale get at the node: %q, %v", e.Value, err)
+		}
+		if e, err := client.KV(ns, floe.Stale()).Get(t.Context(), "k"); err != nil || string(e.Value) != "v" {
+			t.Errorf("stale get through a client: %q, %v", e.Value, err)
+		}
+	}
+	if s, err := client.Stats(t.Context()); err != nil || s.State != "no quorum" {
+		t.Errorf("stats without a quorum: %q, %v", s.State, err)
+	}
+	c.start(1)
+	c.settle()
+	if _, err := client.KV("ns1").Put(t.Context(), "k", []byte("again")); err != nil {
+		t.Errorf("put with a quorum again: %v", err)
+	}
+}
+
+// TestNodeThatForgotIsRefused lets a node come back with its directory wiped, and with an older copy of it: it could vote twice.
+func TestNodeThatForgotIsRefused(t *testing.T) {
+	for name, forget := range map[string]func(c *three, dir string){
+		"wiped": func(c *three, dir string) { c.must(os.RemoveAll(dir)) },
+		"older": func(c *three, dir string) {
+			old := c.t.TempDir()
+			c.must(os.CopyFS(old+"/copy", os.DirFS(dir)))
+			c.start(2)
+			c.settle()
+			c.stop(2)
+			c.must(os.RemoveAll(dir))
+			c.must(os.Rename(old+"/copy", dir))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newThree(t)
+			c.stop(2)
+			forget(c, c.dirs[2])
+			n := c.start(2)
+			await(t, "refusal", func() bool { return n.Err() != nil })
+			if err := n.Err(); !errors.Is(err, floe.ErrConflict) || !strings.Contains(err.Error(), "data directory") {
+				t.Errorf("the node fails with %v, want ErrConflict about its data directory", err)
+			}
+			if _, err := n.KV("ns").Put(t.Context(), "k", nil); !errors.Is(err, floe.ErrUnavailable) {
+				t.Errorf("put at the refused node: %v, want ErrUnavailable", err)
+			}
+			for i, n := range c.nodes[:2] {
+				if _, err := n.KV("ns").Put(t.Context(), "k", nil); err != nil {
+					t.Errorf("put at node %d: %v", i+1, err)
+				}
+			}
+		})
+	}
+}
+
+func (c *three) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// TestWrongSecret: a node with another secret takes no part and does no harm.
+func TestWrongSecret(t *testing.T) {
+	c := newThree(t)
+	c.stop(2)
+	conf := c.config(2)
+	conf.Secret = []byte("another secret of the tests")
+	n, err := floe.Open(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	if _, err := n.KV("ns").Put(t.Context(), "k", nil); !errors.Is(err, floe.ErrUnavailable) {
+		t.Errorf("put at a node with another secret: %v, want ErrUnavailable", err)
+	}
+	for i, n := range c.nodes[:2] {
+		if _, err := n.KV("ns").Put(t.Context(), "k", nil); err != nil {
+			t.Errorf("put at node %d: %v", i+1, err)
+		}
+	}
+	if err := c.nodes[0].Err(); err != nil {
+		t.Errorf("node 1 has failed: %v", err)
+	}
+}
