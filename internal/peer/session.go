@@ -20,7 +20,7 @@ type session struct {
 	out     *outbox
 	cancel  context.CancelFunc
 
-	mu    sync.Mutex // guards what follows; nothing is called under it
+	mu    sync.Mutex // guards what follows; nothing is called under it but out
 	calls map[uint64]chan answer
 	next  uint64
 	err   error         // why it has ended
@@ -188,10 +188,12 @@ func (s *session) call(ctx context.Context, q request) ([]byte, error) {
 	}
 	s.next++
 	q.id = s.next
-	s.calls[q.id] = c
+	err := s.out.send(q.appendTo) // in the order of the ids
+	if err == nil {
+		s.calls[q.id] = c
+	}
 	s.mu.Unlock()
-	if err := s.out.send(q.appendTo); err != nil {
-		s.forget(q.id)
+	if err != nil {
 		return nil, &notSentError{err}
 	}
 	select {
