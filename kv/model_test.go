@@ -51,8 +51,10 @@ func TestModel(t *testing.T) {
 			name, newModel = "disk", newDiskModel
 		case 1, 2:
 			name, newModel = "rig", newRigModel
+		case 3:
+			name, newModel = "client", newClientModel
 		}
-		if i >= 24 && name == "disk" {
+		if i >= 24 && (name == "disk" || name == "client") {
 			name, newModel = "steps", newSteppedModel // real disks take long, and these are files in memory
 		}
 		ok := t.Run(fmt.Sprintf("%d/on=%s/shards=%d/spread=%v", i, name, shards, spread), func(t *testing.T) {
@@ -101,24 +103,54 @@ type modelKey struct {
 
 func (k *modelKey) current() *kv.Version { return &k.versions[len(k.versions)-1] }
 
+// database is what a Node and a Client have in common.
+type database interface {
+	KV(namespace string, opts ...floe.AccessOption) *kv.Store
+	Txn(namespace string) *floe.Txn
+	Namespaces(opts ...floe.AccessOption) *floe.Namespaces
+}
+
 func newDiskModel(t *testing.T, rng *rand.Rand, shards int, spread bool) *model {
-	dir := t.TempDir()
-	config := floe.Config{DataDir: dir, Shards: shards, CacheSize: 4 << 20, Durability: []floe.Durability{floe.Sync, floe.Async}[rng.IntN(2)]}
+	return newNodeModel(t, rng, shards, spread, false)
+}
+
+// newClientModel is a node on disk that is reached through a Client, which stays when the node is restarted.
+func newClientModel(t *testing.T, rng *rand.Rand, shards int, spread bool) *model {
+	return newNodeModel(t, rng, shards, spread, true)
+}
+
+func newNodeModel(t *testing.T, rng *rand.Rand, shards int, spread, remote bool) *model {
+	config := floe.Config{
+		DataDir: t.TempDir(), Shards: shards, CacheSize: 4 << 20, Durability: []floe.Durability{floe.Sync, floe.Async}[rng.IntN(2)],
+	}
+	if remote {
+		config.Listen = "127.0.0.1:0"
+	}
 	var node *floe.Node
 	m := &model{spread: spread, async: config.Durability == floe.Async}
-	connect := func() {
+	start := func() {
 		var err error
 		if node, err = floe.Open(config); err != nil {
 			t.Fatalf("Open: %v", err)
 		}
-		m.store = node.KV("n")
 	}
-	connect()
+	start()
 	t.Cleanup(func() { node.Close() })
-	m.txn = func() *engine.Txn { return node.Txn("n") }
+	db := func() database { return node }
+	if remote {
+		config.Listen = node.Addr().String()
+		client, err := floe.Dial(t.Context(), []string{config.Listen})
+		if err != nil {
+			t.Fatalf("Dial: %v", err)
+		}
+		t.Cleanup(func() { client.Close() })
+		db = func() database { return client }
+	}
+	m.store = db().KV("n")
+	m.txn = func() *engine.Txn { return db().Txn("n") }
 	m.now = func() int64 { return 0 }
 	m.counts = func() engine.Counts {
-		info, err := node.Namespaces().Get(t.Context(), "n")
+		info, err := db().Namespaces().Get(t.Context(), "n")
 		if err != nil {
 			t.Fatalf("Get namespace: %v", err)
 		}
@@ -128,10 +160,11 @@ func newDiskModel(t *testing.T, rng *rand.Rand, shards int, spread bool) *model 
 		if err := node.Close(); err != nil {
 			t.Fatalf("Close: %v", err)
 		}
-		connect()
+		start()
+		m.store = db().KV("n")
 	}
 	if spread {
-		if err := node.Namespaces().Create(t.Context(), "n", floe.Spread()); err != nil {
+		if err := db().Namespaces().Create(t.Context(), "n", floe.Spread()); err != nil {
 			t.Fatal(err)
 		}
 	}

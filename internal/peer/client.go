@@ -103,7 +103,7 @@ func (d *Client) Propose(ctx context.Context, id engine.ShardID, cmd engine.Comm
 		result, err = d.ask(ctx, id, q)
 		return err
 	})
-	return result, ambiguous(d.own(err))
+	return result, ambiguous(d.peer.own(err))
 }
 
 // Query asks the leader of the shard; see engine.Door.
@@ -113,22 +113,13 @@ func (d *Client) Query(ctx context.Context, id engine.ShardID, q engine.Query) e
 
 func (d *Client) query(ctx context.Context, id engine.ShardID, q engine.Query, ask func(context.Context, engine.ShardID, request) ([]byte, error)) error {
 	r := request{kind: askQuery, shard: uint64(id), body: engine.AppendQuery(nil, q)}
-	return d.own(d.peer.untilLed(ctx, func() error {
+	return d.peer.own(d.peer.untilLed(ctx, func() error {
 		results, err := ask(ctx, id, r)
 		if err != nil {
 			return repeatable(err)
 		}
 		return engine.DecodeResults(q, results)
 	}))
-}
-
-// own makes what failed because this end was closed say so.
-func (d *Client) own(err error) error {
-	var lost *lostError
-	if err != nil && d.peer.ctx.Err() != nil && !errors.As(err, &lost) {
-		return engine.Errorf(engine.ErrClosed, "client is closed")
-	}
-	return err
 }
 
 // ask makes one attempt.
@@ -210,7 +201,7 @@ func (d *Client) Stats(ctx context.Context) (stats []byte, err error) {
 		stats, err = d.askHome(ctx, 0, request{kind: askStats})
 		return repeatable(err)
 	})
-	return stats, d.own(err)
+	return stats, d.peer.own(err)
 }
 
 // StaleDoor returns a Door whose queries are answered by whichever replica is near, as it is.

@@ -35,12 +35,21 @@ func (d *nodeDoor) Propose(ctx context.Context, id engine.ShardID, cmd engine.Co
 		result, err = p.propose(ctx, id, cmd)
 		return err
 	})
-	return result, ambiguous(err)
+	return result, ambiguous(p.own(err))
 }
 
 func (d *nodeDoor) Query(ctx context.Context, id engine.ShardID, q engine.Query) error {
 	p := (*Peer)(d)
-	return p.untilLed(ctx, func() error { return p.query(ctx, id, q) })
+	return p.own(p.untilLed(ctx, func() error { return p.query(ctx, id, q) }))
+}
+
+// own makes a call that has failed because this end is being closed say so.
+func (p *Peer) own(err error) error {
+	var notSent *notSentError
+	if p.draining.Err() != nil && errors.As(err, &notSent) {
+		return engine.Errorf(engine.ErrClosed, "closed")
+	}
+	return err
 }
 
 // propose makes one attempt, here or where the leader is.

@@ -180,6 +180,9 @@ func (e *notSentError) Unwrap() []error { return []error{engine.ErrUnavailable, 
 
 // call sends a request and waits for its answer. Errors: *notSentError, *lostError; what the other side refuses with.
 func (s *session) call(ctx context.Context, q request) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, &notSentError{err}
+	}
 	c := make(chan answer, 1)
 	s.mu.Lock()
 	if err := s.err; err != nil || s.leaving {

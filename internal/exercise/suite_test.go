@@ -1,0 +1,372 @@
+package exercise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/kv"
+)
+
+// database is what programs are written against: a Node and a Client are the same to them.
+type database interface {
+	KV(namespace string, opts ...floe.AccessOption) *kv.Store
+	Txn(namespace string) *floe.Txn
+	Namespaces(opts ...floe.AccessOption) *floe.Namespaces
+	MaxValueSize() int
+	Stats(ctx context.Context) (floe.Stats, error)
+	Close() error
+}
+
+var (
+	_ database = (*floe.Node)(nil)
+	_ database = (*floe.Client)(nil)
+)
+
+// databases opens one of each kind.
+var databases = map[string]func(t *testing.T) database{
+	"memory": func(t *testing.T) database { return openNode(t, floe.Config{}) },
+	"disk":   func(t *testing.T) database { return openNode(t, floe.Config{DataDir: t.TempDir()}) },
+	"client": func(t *testing.T) database {
+		return dialNode(t, openNode(t, floe.Config{Listen: "127.0.0.1:0"}).Addr().String())
+	},
+	"cluster": func(t *testing.T) database { return newThree(t).nodes[1] },
+	"client of a cluster": func(t *testing.T) database {
+		return newThree(t).dial(2, 0, 1)
+	},
+	"client of one node of a cluster": func(t *testing.T) database {
+		return newThree(t).dial(0)
+	},
+}
+
+func openNode(t *testing.T, c floe.Config) *floe.Node {
+	t.Helper()
+	n, err := floe.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return n
+}
+
+func dialNode(t *testing.T, addr string) *floe.Client {
+	t.Helper()
+	c, err := floe.Dial(t.Context(), []string{addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// TestSuite does all that each primitive can do, against each kind of database.
+func TestSuite(t *testing.T) {
+	suite := map[string]func(t *testing.T, db database){
+		"kv": suiteKV, "kv pages": suitePages, "kv watch": suiteWatch, "kv wait": suiteWait, "lock": suiteLock, "txn": suiteTxn,
+		"namespaces": suiteNamespaces, "limits": suiteLimits, "errors": suiteErrors,
+	}
+	for kind, open := range databases {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			db := open(t)
+			for name, test := range suite {
+				t.Run(name, func(t *testing.T) { test(t, db) })
+			}
+			t.Run("close", func(t *testing.T) { suiteClose(t, db) })
+		})
+	}
+}
+
+// ok fails the test unless err is nil, and returns v.
+func ok[T any](t *testing.T) func(v T, err error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func suiteKV(t *testing.T, db database) {
+	ctx, s := t.Context(), db.KV("suite")
+	w := ok[kv.Written](t)(s.Put(ctx, "a", []byte("1"), kv.IfAbsent()))
+	e := ok[kv.Entry](t)(s.Get(ctx, "a"))
+	if string(e.Value) != "1" || e.Revision != w.Revision || e.Version != 1 || e.UpdatedAt.IsZero() || !e.ExpiresAt.IsZero() {
+		t.Errorf("Get = %+v after %+v", e, w)
+	}
+	w = ok[kv.Written](t)(s.Put(ctx, "a", []byte{}, kv.IfRevision(w.Revision), kv.TTL(time.Hour)))
+	if e = ok[kv.Entry](t)(s.Get(ctx, "a")); e.Value == nil || len(e.Value) > 0 || e.Version != 2 || time.Until(e.ExpiresAt) < 50*time.Minute {
+		t.Errorf("Get = %+v, want an empty value that lives for an hour", e)
+	}
+	if n := ok[int64](t)(s.Incr(ctx, "n", -5)); n != -5 {
+		t.Errorf("Incr = %d", n)
+	}
+	ok[kv.Written](t)(s.Put(ctx, "expires", []byte("x"), kv.TTL(time.Millisecond)))
+	await(t, "expiry", func() bool { _, err := s.Get(ctx, "expires"); return errors.Is(err, floe.ErrNotFound) })
+	ok[kv.Written](t)(s.Delete(ctx, "a"))
+	if _, err := s.Get(ctx, "a"); !errors.Is(err, floe.ErrNotFound) {
+		t.Errorf("Get of a deleted key: %v", err)
+	}
+	versions := ok[[]kv.Version](t)(s.History(ctx, "a"))
+	if len(versions) != 3 || !versions[0].Tombstone || versions[2].Version != 1 || string(versions[2].Value) != "1" || versions[1].Value == nil {
+		t.Errorf("History = %+v", versions)
+	}
+	all := ok[map[string]kv.Entry](t)(s.GetMany(ctx, "a", "n", "missing"))
+	if len(all) != 1 || string(all["n"].Value) != "-5" {
+		t.Errorf("GetMany = %+v", all)
+	}
+}
+
+func suitePages(t *testing.T, db database) {
+	ctx := t.Context()
+	if err := db.Namespaces().Create(ctx, "spread pages", floe.Spread()); err != nil {
+		t.Fatal(err)
+	}
+	for _, ns := range []string{"pages", "spread pages"} {
+		s := db.KV(ns)
+		var want []string
+		for i := range 250 {
+			key := fmt.Sprintf("key/%03d", i)
+			ok[kv.Written](t)(s.Put(ctx, key, []byte(strings.Repeat("v", i))))
+			want = append(want, key)
+		}
+		var got []string
+		for it, err := range s.Scan(ctx, "key/", kv.Limit(40)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if it.Size != len(got) || len(it.Value) != it.Size {
+				t.Errorf("%s: %s has %d bytes, size %d", ns, it.Key, len(it.Value), it.Size)
+			}
+			got = append(got, it.Key)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: Scan returns %d keys, want %d", ns, len(got), len(want))
+		}
+		p := ok[kv.Page](t)(s.Page(ctx, "key/", kv.KeysOnly(), kv.Limit(3), kv.After("key/100")))
+		if len(p.Items) != 3 || p.Items[0].Key != "key/101" || p.Items[0].Value != nil || p.Items[0].Size != 101 || p.Cursor == "" {
+			t.Errorf("%s: Page = %+v", ns, p)
+		}
+	}
+}
+
+func suiteWatch(t *testing.T, db database) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := db.KV("watched")
+	ok[kv.Written](t)(s.Put(ctx, "k/0", []byte("0")))
+	var events []string
+	more := make(chan struct{}, 100)
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
+		for e, err := range s.Watch(ctx, "k/") {
+			if err != nil {
+				if ctx.Err() == nil {
+					t.Errorf("watch: %v", err)
+				}
+				return
+			}
+			events = append(events, fmt.Sprint(e.Type, e.Key, string(e.Value)))
+			more <- struct{}{}
+		}
+	})
+	next := func() {
+		select {
+		case <-more:
+		case <-time.After(time.Minute):
+			t.Error("no event within a minute")
+		}
+	}
+	next()
+	want := []string{fmt.Sprint(kv.EventPut, "k/0", "0")}
+	for i := range 10 {
+		key := fmt.Sprint("k/", i%3)
+		if i%4 == 3 {
+			ok[kv.Written](t)(s.Delete(ctx, key))
+			want = append(want, fmt.Sprint(kv.EventDelete, key, ""))
+		} else {
+			ok[kv.Written](t)(s.Put(ctx, key, fmt.Append(nil, i)))
+			want = append(want, fmt.Sprint(kv.EventPut, key, i))
+		}
+		ok[kv.Written](t)(s.Put(ctx, "other", nil))
+		next()
+	}
+	cancel()
+	watcher.Wait()
+	if !slices.Equal(events, want) {
+		t.Errorf("watched %q, want %q", events, want)
+	}
+}
+
+func suiteWait(t *testing.T, db database) {
+	s := db.KV("waited for")
+	got := make(chan error, 2)
+	go func() {
+		e, err := s.Wait(t.Context(), "k")
+		if err == nil && string(e.Value) != "v" {
+			err = fmt.Errorf("Wait = %+v", e)
+		}
+		got <- err
+	}()
+	await(t, "a waiter", func() bool {
+		st, err := db.Stats(t.Context())
+		return err != nil || st.Waiting > 0 || len(st.Nodes) > 1 // of a cluster another node may be the one
+	})
+	w := ok[kv.Written](t)(s.Put(t.Context(), "k", []byte("v")))
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.WaitChange(short, "k", w.Revision); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("WaitChange without a change: %v, want the deadline", err)
+	}
+}
+
+func suiteLock(t *testing.T, db database) {
+	s := db.KV("locks")
+	held, sum := 0, 0
+	var callers sync.WaitGroup
+	for range 4 {
+		callers.Go(func() {
+			for range 5 {
+				l, err := s.Lock(t.Context(), "lock", time.Minute)
+				if err != nil {
+					t.Errorf("Lock: %v", err)
+					return
+				}
+				if held++; held > 1 {
+					t.Errorf("%d hold the lock", held)
+				}
+				sum++
+				held--
+				if err := l.Unlock(t.Context()); err != nil {
+					t.Errorf("Unlock: %v", err)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if sum != 20 && !t.Failed() {
+		t.Errorf("locked %d times, want 20", sum)
+	}
+}
+
+func suiteTxn(t *testing.T, db database) {
+	ctx, s := t.Context(), db.KV("txn")
+	res, err := db.Txn("txn").If(kv.Absent("a")).Do(kv.PutOp("a", []byte("1")), kv.IncrOp("n", 2)).Commit(ctx)
+	if err != nil || len(res.Values) != 2 || res.Values[1] != int64(2) {
+		t.Fatalf("Commit = %+v, %v", res, err)
+	}
+	_, err = db.Txn("txn").If(kv.Present("a"), kv.Absent("n")).Do(kv.PutOp("a", []byte("2"))).Commit(ctx)
+	var refused *floe.TxnError
+	var conflict *kv.ConflictError
+	if !errors.As(err, &refused) || refused.Index != 1 || !refused.Condition || !errors.As(err, &conflict) || conflict.Key != "n" || conflict.Want != "absent" {
+		t.Errorf("Commit = %v, want the second condition refused", err)
+	}
+	if e := ok[kv.Entry](t)(s.Get(ctx, "a")); string(e.Value) != "1" {
+		t.Errorf("a is %q after a refused transaction", e.Value)
+	}
+}
+
+func suiteNamespaces(t *testing.T, db database) {
+	ctx := t.Context()
+	for _, name := range []string{"listed/a", "listed/b"} {
+		if err := db.Namespaces().Create(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Namespaces().Create(ctx, "listed/a"); !errors.Is(err, floe.ErrExists) {
+		t.Errorf("second Create: %v, want ErrExists", err)
+	}
+	ok[kv.Written](t)(db.KV("listed/a").Put(ctx, "k", []byte("value")))
+	var names []string
+	for info, err := range db.Namespaces().All(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Name == "listed/a" && (info.Counts.Keys != 1 || info.Counts.KeySets != 1 || info.CreatedAt.IsZero()) {
+			t.Errorf("%+v, want one key", info)
+		}
+		if strings.HasPrefix(info.Name, "listed/") {
+			names = append(names, info.Name)
+		}
+	}
+	if !slices.Equal(names, []string{"listed/a", "listed/b"}) {
+		t.Errorf("All = %q", names)
+	}
+	await(t, "the default namespace", func() bool { _, err := db.Namespaces().Get(ctx, "default"); return err == nil })
+	if _, err := db.Namespaces().Get(ctx, "missing"); !errors.Is(err, floe.ErrNotFound) {
+		t.Errorf("Get of a missing namespace: %v", err)
+	}
+}
+
+func suiteLimits(t *testing.T, db database) {
+	ctx, s := t.Context(), db.KV("limits")
+	largest := make([]byte, db.MaxValueSize())
+	ok[kv.Written](t)(s.Put(ctx, strings.Repeat("k", kv.MaxKeyBytes), largest))
+	if e := ok[kv.Entry](t)(s.Get(ctx, strings.Repeat("k", kv.MaxKeyBytes))); len(e.Value) != len(largest) {
+		t.Errorf("Get = %d bytes, want %d", len(e.Value), len(largest))
+	}
+	if _, err := s.Put(ctx, "k", append(largest, 0)); !errors.Is(err, floe.ErrInvalid) {
+		t.Errorf("Put of a byte too many: %v, want ErrInvalid", err)
+	}
+	for range 8 {
+		ok[kv.Written](t)(s.Put(ctx, "large", largest))
+	}
+	if versions := ok[[]kv.Version](t)(s.History(ctx, "large")); len(versions) != 8 || len(versions[7].Value) != len(largest) {
+		t.Errorf("History = %d versions", len(versions))
+	}
+}
+
+func suiteErrors(t *testing.T, db database) {
+	ctx, s := t.Context(), db.KV("errors")
+	w := ok[kv.Written](t)(s.Put(ctx, "k", nil))
+	_, err := s.Put(ctx, "k", nil, kv.IfRevision(w.Revision+1))
+	var conflict *kv.ConflictError
+	if !errors.As(err, &conflict) || conflict.Revision != w.Revision || !errors.Is(err, floe.ErrConflict) {
+		t.Errorf("Put at another revision: %v", err)
+	}
+	if _, err := db.KV("_system").Put(ctx, "k", nil); !errors.Is(err, floe.ErrInvalid) {
+		t.Errorf("Put into a system namespace: %v, want ErrInvalid", err)
+	}
+	done, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := s.Get(done, "k"); !errors.Is(err, context.Canceled) {
+		t.Errorf("Get with a ctx that is done: %v", err)
+	}
+	if _, err := s.Put(done, "k", nil); !errors.Is(err, context.Canceled) || errors.Is(err, floe.ErrUnknownOutcome) {
+		t.Errorf("Put with a ctx that is done: %v, want a definite one", err)
+	}
+}
+
+func suiteClose(t *testing.T, db database) {
+	s := db.KV("closed")
+	got := make(chan error, 1)
+	go func() { _, err := s.Wait(t.Context(), "never"); got <- err }()
+	if err := db.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if err := <-got; !errors.Is(err, floe.ErrClosed) {
+		t.Errorf("Wait ended with %v, want ErrClosed", err)
+	}
+	if _, err := s.Get(t.Context(), "k"); !errors.Is(err, floe.ErrClosed) {
+		t.Errorf("Get after Close: %v, want ErrClosed", err)
+	}
+	if _, err := s.Put(t.Context(), "k", nil); !errors.Is(err, floe.ErrClosed) {
+		t.Errorf("Put after Close: %v, want ErrClosed", err)
+	}
+	if err := db.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+}
