@@ -3,6 +3,7 @@ package exercise
 
 import (
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -15,6 +16,13 @@ var seedFlag = flag.Uint64("seed", 0, "seed of randomised tests; 0 chooses one")
 func TestMain(m *testing.M) {
 	if text := os.Getenv(childEnv); text != "" {
 		runChild(text)
+		os.Exit(0)
+	}
+	if text := os.Getenv(memberEnv); text != "" {
+		if err := runMember(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m)

@@ -139,7 +139,14 @@ func (d *Client) ask(ctx context.Context, id engine.ShardID, q request) ([]byte,
 	}
 	var notLeader *engine.NotLeaderError
 	var notSent *notSentError
+	var lost *lostError
 	switch {
+	case errors.As(err, &lost) && ctx.Err() == nil:
+		// Somebody else may lead by now, and the next connection there may hang as well.
+		d.follow(id, 0)
+		if at == home {
+			d.leave(home)
+		}
 	case errors.As(err, &notLeader):
 		if d.follow(id, notLeader.Leader) {
 			break
@@ -188,7 +195,8 @@ func (d *Client) askHome(ctx context.Context, _ engine.ShardID, q request) ([]by
 	d.mu.Unlock()
 	result, err := home.call(ctx, q)
 	var notSent *notSentError
-	if errors.As(err, &notSent) {
+	var lost *lostError
+	if errors.As(err, &notSent) || errors.As(err, &lost) && ctx.Err() == nil {
 		d.leave(home)
 	}
 	return result, err

@@ -15,7 +15,7 @@ import (
 // Times of connections.
 const (
 	dialTimeout = 3 * time.Second
-	pingAfter   = 2 * time.Second // of silence: a connection whose other end is gone without a word is noticed within two of these
+	pingAfter   = time.Second // of silence: a connection whose other end is gone without a word is noticed within two of these
 	minPause    = 20 * time.Millisecond
 	maxPause    = time.Second
 )

@@ -67,7 +67,7 @@ type Config struct {
 	FS            vfs.FS        // nil: the operating system's, or memory if Dir is ""
 	Clock         Clock         // zero: the real one
 	Random        io.Reader     // nil: crypto/rand
-	TickInterval  time.Duration // 0: 100 ms; an election takes 10 to 20 ticks
+	TickInterval  time.Duration // 0: 75 ms; an election takes 10 to 20 ticks
 	MemTableBytes uint64        // 0: 16 MiB, on a small volume less
 	L0Tables      int           // flushes whose tables may overlap before they are merged; 0: 16
 	SegmentBytes  int64         // 0: 64 MiB, on a small volume less
@@ -104,7 +104,7 @@ func (c Config) withDefaults() (Config, error) {
 	orDefault(&c.SyncInterval, DefaultSyncInterval)
 	orDefault(&c.MaxValue, DefaultMaxValue)
 	orDefault(&c.NodeID, 1)
-	orDefault(&c.TickInterval, 100*time.Millisecond)
+	orDefault(&c.TickInterval, 75*time.Millisecond)
 	orDefault(&c.DiskInterval, defaultDiskInterval)
 	orDefault(&c.SlowDisk, defaultSlowDisk)
 	orDefault(&c.StuckDisk, defaultStuckDisk)
