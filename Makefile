@@ -42,6 +42,7 @@ test-long: ## randomised suites in their long forms, races in full; for the nigh
 	$(GO) test -count=1 -timeout 300m -run '^TestPower$$' ./internal/exercise -cuts 5000
 	$(GO) test -count=1 -timeout 120m -run '^TestLinear$$' ./internal/exercise -operations 5000000 -faults 2000
 	$(GO) test -count=1 -timeout 120m -run '^TestPausedLeader$$' ./internal/exercise -pauses 5000
+	$(GO) test -count=1 -timeout 120m -run '^TestProcesses$$' ./internal/exercise -failovers 200 -v
 	$(banner) 'go test -race'
 	CGO_ENABLED=1 $(GO) test -count=1 -race -timeout 60m ./...
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=$(LONG)
@@ -93,6 +94,7 @@ suites:
 	$(GO) test -count=1 ./internal/sim -run '^TestCluster$$' -seeds 150
 	$(GO) test -count=1 ./internal/sim/faults -run '^TestAckClone$$' -clone-acks 2000
 	$(GO) test -count=1 -tags plant ./internal/sim -run '^TestPlanted$$' -plant-rotate 3 -v
+	$(GO) test -count=1 ./internal/exercise -run '^TestProcesses$$' -failovers 5 -v
 
 # go test takes one fuzz target at a time. It sometimes reports the end of its own -fuzztime as a failure; a real one names its input.
 fuzz: ## every fuzz target for FUZZTIME (5s)

@@ -46,7 +46,10 @@ func TestLinear(t *testing.T) {
 	tooLong := time.AfterFunc(healTime, cancel)
 	defer tooLong.Stop()
 	c := newCluster(t, s, linearShards)
-	l := &linear{t: t, cluster: c, history: check.NewHistory(), start: start, stop: make(chan struct{})}
+	l := &linear{t: t, history: check.NewHistory(), start: start, stop: make(chan struct{})}
+	l.store = func(client int) *kv.Store {
+		return kv.New(engine.NewRouter(&door{cluster: c, first: client % len(nodes)}), linearSpace, 0)
+	}
 	l.history.Dir = t.ArtifactDir()
 	bank, gallery, nemesis := newBank(c), newGallery(c), newNemesis(c, s)
 	spaces := engine.NewNamespaces(engine.NewRouter(&door{cluster: c}))
@@ -109,7 +112,7 @@ func every(stop <-chan struct{}, f func()) {
 // linear is what the clients share.
 type linear struct {
 	t       *testing.T
-	cluster *cluster
+	store   func(client int) *kv.Store // of linearSpace
 	history *check.History
 	start   time.Time
 	stop    chan struct{}
@@ -122,7 +125,7 @@ func (l *linear) run(ctx context.Context, seed uint64, running *sync.WaitGroup) 
 	for i := range linearClients {
 		c := &client{
 			linear: l, id: i, rng: rand.New(rand.NewPCG(seed, uint64(i))), revisions: make(map[string]uint64),
-			store: kv.New(engine.NewRouter(&door{cluster: l.cluster, first: i}), linearSpace, 0),
+			store: l.store(i),
 		}
 		running.Go(func() { c.run(ctx) })
 	}
@@ -148,7 +151,7 @@ func (l *linear) keys() (n int64) {
 // readAll reads every key once more, when all is well again: what was acknowledged has not got lost since.
 func (l *linear) readAll(ctx context.Context) {
 	l.t.Helper()
-	c := &client{linear: l, id: linearClients, store: kv.New(engine.NewRouter(&door{cluster: l.cluster}), linearSpace, 0)}
+	c := &client{linear: l, id: linearClients, store: l.store(0)}
 	for slot := range l.used {
 		for generation := range (l.used[slot].Load() + keyOperations - 1) / keyOperations {
 			if err := c.get(ctx, slotKey(slot, generation)); err != nil {

@@ -2,6 +2,7 @@ package exercise
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -17,12 +18,14 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/check"
+	"github.com/floedb/floe/kv"
 )
 
 // memberEnv makes the test binary run as a node of a cluster, until its standard input ends.
 const memberEnv = "FLOE_EXERCISE_MEMBER"
 
-var failoversFlag = flag.Int("failovers", 5, "how many leaders TestProcesses kills")
+var failoversFlag = flag.Int("failovers", 1, "how many leaders TestProcesses kills")
 
 func runMember(text string) error {
 	var c floe.Config
@@ -141,6 +144,7 @@ type counting struct {
 	run    sync.WaitGroup
 
 	counters []*counter
+	watched  atomic.Int64 // events
 }
 
 type counter struct {
@@ -160,8 +164,48 @@ func count(t *testing.T, client *floe.Client) *counting {
 		one := &counter{namespace: ns, key: fmt.Sprint("counter", i), last: time.Now()}
 		c.counters = append(c.counters, one)
 		c.run.Go(func() { c.write(one) })
+		c.run.Go(func() { c.watch(one) })
 	}
 	return c
+}
+
+// watch checks that a watch shows every increment once and in order, whatever happens to the nodes.
+func (c *counting) watch(one *counter) {
+	ctx, cancel := context.WithCancel(c.t.Context())
+	defer cancel()
+	go func() {
+		select {
+		case <-c.stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	last, anew := int64(0), true // the snapshot shows what is there
+	for ctx.Err() == nil {
+		for e, err := range c.client.KV(one.namespace).Watch(ctx, one.key) {
+			if err != nil {
+				// Without a quorum a watch is refused like every other read. The next one begins with a snapshot.
+				if ctx.Err() == nil && !errors.Is(err, floe.ErrUnavailable) {
+					c.t.Errorf("watch of %s: %v", one.key, err)
+					return
+				}
+				break
+			}
+			if e.Type == kv.EventCompacted {
+				anew = true
+				continue
+			}
+			var n int64
+			fmt.Sscan(string(e.Value), &n)
+			if n != last+1 && !anew {
+				c.t.Errorf("watch of %s shows %d after %d", one.key, n, last)
+				return
+			}
+			last, anew = n, false
+			c.watched.Add(1)
+		}
+		anew = true
+	}
 }
 
 func (c *counting) write(one *counter) {
@@ -244,7 +288,10 @@ func (c *counting) audit() {
 		}
 		acked, unknown, refused = acked+one.acked.Load(), unknown+one.unknown.Load(), refused+one.refused.Load()
 	}
-	c.t.Logf("%d increments acknowledged, %d in doubt, %d refused", acked, unknown, refused)
+	c.t.Logf("%d increments acknowledged, %d in doubt, %d refused, %d watched", acked, unknown, refused, c.watched.Load())
+	if c.watched.Load() < acked/2 {
+		c.t.Error("hardly anything was watched")
+	}
 }
 
 // TestProcesses kills and stops nodes that are processes, under load: nothing that was acknowledged is lost, and writes go on without the
@@ -256,6 +303,14 @@ func TestProcesses(t *testing.T) {
 	}
 	c := newProcesses(t)
 	client := c.client()
+	if err := client.Namespaces().Create(t.Context(), linearSpace, floe.Spread()); err != nil {
+		t.Fatal(err)
+	}
+	history := &linear{t: t, history: check.NewHistory(), start: time.Now(), stop: make(chan struct{})}
+	history.history.Dir = t.ArtifactDir()
+	history.store = func(int) *kv.Store { return c.client().KV(linearSpace) }
+	var clients sync.WaitGroup
+	history.run(t.Context(), seed(t), &clients)
 	load := count(t, client)
 	load.flow()
 	load.gap()
@@ -299,4 +354,11 @@ func TestProcesses(t *testing.T) {
 	c.start(second)
 	load.flow()
 	load.audit()
+	close(history.stop)
+	clients.Wait()
+	history.readAll(t.Context())
+	if err := history.history.Check(); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d operations on %d keys are linearizable, %d writes in doubt", history.history.Operations(), history.keys(), history.doubts.Load())
 }

@@ -71,6 +71,7 @@ func dialNode(t *testing.T, addr string) *floe.Client {
 
 // TestSuite does all that each primitive can do, against each kind of database.
 func TestSuite(t *testing.T) {
+	t.Parallel()
 	suite := map[string]func(t *testing.T, db database){
 		"kv": suiteKV, "kv pages": suitePages, "kv watch": suiteWatch, "kv wait": suiteWait, "lock": suiteLock, "txn": suiteTxn,
 		"namespaces": suiteNamespaces, "limits": suiteLimits, "errors": suiteErrors,

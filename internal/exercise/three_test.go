@@ -180,11 +180,7 @@ func TestRollingRestart(t *testing.T) {
 			}
 		})
 	}
-	rounds := 2
-	if testing.Short() {
-		rounds = 1
-	}
-	for i := range rounds * 3 {
+	for i := range 3 {
 		before := acked[0].Load()
 		c.stop(i % 3)
 		for _, n := range c.nodes {
@@ -227,6 +223,7 @@ func TestRollingRestart(t *testing.T) {
 
 // TestNoQuorum: with one node of three left, writes and reads are refused within a bounded time, and Stale reads go on.
 func TestNoQuorum(t *testing.T) {
+	t.Parallel()
 	c := newThree(t)
 	client := c.dial(0, 1, 2)
 	for _, ns := range namespaces() {
@@ -281,6 +278,7 @@ func TestNoQuorum(t *testing.T) {
 
 // TestNodeThatForgotIsRefused lets a node come back with its directory wiped, and with an older copy of it: it could vote twice.
 func TestNodeThatForgotIsRefused(t *testing.T) {
+	t.Parallel()
 	for name, forget := range map[string]func(c *three, dir string){
 		"wiped": func(c *three, dir string) { c.must(os.RemoveAll(dir)) },
 		"older": func(c *three, dir string) {
@@ -294,6 +292,7 @@ func TestNodeThatForgotIsRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := newThree(t)
 			c.stop(2)
 			forget(c, c.dirs[2])
@@ -323,6 +322,7 @@ func (c *three) must(err error) {
 
 // TestWrongSecret: a node with another secret takes no part and does no harm.
 func TestWrongSecret(t *testing.T) {
+	t.Parallel()
 	c := newThree(t)
 	c.stop(2)
 	conf := c.config(2)
