@@ -29,7 +29,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// Backend is the node that a dashboard shows and changes; *floe.Node is one. Its methods are called by many goroutines at once,
+// Backend is the node that a dashboard shows and changes; *floe.Node is one, and *floe.Client. Its methods are called by many goroutines at once,
 // also after the node was closed: they then return floe.ErrClosed.
 type Backend interface {
 	KV(namespace string, opts ...floe.AccessOption) *kv.Store

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // openNode opens a node in memory for a test.
 func openNode(t testing.TB) *floe.Node {
 	t.Helper()
-	node, err := floe.Open(floe.Config{MaxValueSize: 64 << 10})
+	node, err := floe.Open(floe.Config{MaxValueSize: 64 << 10, Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,6 +38,17 @@ func openNode(t testing.TB) *floe.Node {
 		}
 	})
 	return node
+}
+
+// dial returns a client of a node.
+func dial(t testing.TB, node *floe.Node) *floe.Client {
+	t.Helper()
+	client, err := floe.Dial(t.Context(), []string{node.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
 }
 
 // mounts are the ways in which a host serves a handler: the prefix that clients put before a path, and what the host does.
