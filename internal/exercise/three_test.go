@@ -2,6 +2,7 @@ package exercise
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -23,6 +24,7 @@ type three struct {
 	peers []floe.Peer
 	dirs  []string
 	nodes []*floe.Node // nil: stopped
+	tls   *tls.Config
 }
 
 const secret = "a secret of the tests"
@@ -30,11 +32,17 @@ const secret = "a secret of the tests"
 func newThree(t *testing.T) *three {
 	t.Helper()
 	c := &three{t: t, nodes: make([]*floe.Node, 3)}
+	c.open()
+	return c
+}
+
+func (c *three) open() {
+	c.t.Helper()
 	for i := range c.nodes {
-		c.peers = append(c.peers, floe.Peer{ID: uint64(i + 1), Addr: freeAddr(t)})
-		c.dirs = append(c.dirs, t.TempDir())
+		c.peers = append(c.peers, floe.Peer{ID: uint64(i + 1), Addr: freeAddr(c.t)})
+		c.dirs = append(c.dirs, c.t.TempDir())
 	}
-	t.Cleanup(func() {
+	c.t.Cleanup(func() {
 		for i := range c.nodes {
 			c.stop(i)
 		}
@@ -43,7 +51,6 @@ func newThree(t *testing.T) *three {
 		c.start(i)
 	}
 	c.settle()
-	return c
 }
 
 func freeAddr(t *testing.T) string {
@@ -57,7 +64,7 @@ func freeAddr(t *testing.T) string {
 }
 
 func (c *three) config(i int) floe.Config {
-	return floe.Config{DataDir: c.dirs[i], Shards: 4, NodeID: c.peers[i].ID, Peers: c.peers, Secret: []byte(secret)}
+	return floe.Config{DataDir: c.dirs[i], Shards: 4, NodeID: c.peers[i].ID, Peers: c.peers, Secret: []byte(secret), TLS: c.tls}
 }
 
 func (c *three) start(i int) *floe.Node {
