@@ -547,7 +547,7 @@ func appliedRow(dst []byte) []byte { return append(dst, 'a') }
 
 // encode lays the row out: version u8 | index | term | LSN (uvarints) | stamp (varint) | hash u64 little-endian.
 func (a Applied) encode(dst []byte) []byte {
-	dst = append(dst, 1)
+	dst = append(slices.Grow(dst, 64), 1)
 	dst = codec.AppendUvarint(dst, a.Index)
 	dst = codec.AppendUvarint(dst, a.Term)
 	dst = codec.AppendUvarint(dst, uint64(a.LSN))

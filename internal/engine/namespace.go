@@ -96,7 +96,7 @@ type namespace struct {
 //
 //	version u8 | name (uvarint length, bytes) | spread u8 | created at (varint ms) | n uvarint | n counters (varint)
 func (n *namespace) encode(dst []byte) []byte {
-	dst = append(dst, 1)
+	dst = append(slices.Grow(dst, 64+len(n.name)), 1)
 	dst = codec.AppendString(dst, n.name)
 	dst = codec.AppendBool(dst, n.spread)
 	dst = codec.AppendVarint(dst, n.createdAt)

@@ -21,10 +21,11 @@ type slowness struct {
 	log         *slog.Logger
 	failed      func(error)
 	count       atomic.Int64 // slow operations
+	over        *sync.Pool   // of *operation that were quick, to be used again
 }
 
 func newSlowness(c *Config, failed func(error)) *slowness {
-	return &slowness{slow: c.SlowDisk, stuck: c.StuckDisk, log: c.Logger, failed: failed}
+	return &slowness{slow: c.SlowDisk, stuck: c.StuckDisk, log: c.Logger, failed: failed, over: new(sync.Pool)}
 }
 
 // operation is one that is under way. A timer is all it takes as long as the disk is quick.
@@ -40,10 +41,18 @@ type operation struct {
 }
 
 func (s *slowness) begin(what, name string) *operation {
-	o := &operation{slowness: s, what: what, name: name, start: time.Now()}
+	o, again := s.over.Get().(*operation)
+	if !again {
+		o = &operation{slowness: s}
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.timer = time.AfterFunc(s.slow, o.overdue)
+	o.what, o.name, o.start, o.ended = what, name, time.Now(), false
+	if again {
+		o.timer.Reset(s.slow)
+	} else {
+		o.timer = time.AfterFunc(s.slow, o.overdue)
+	}
 	return o
 }
 
@@ -67,7 +76,9 @@ func (o *operation) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ended = true
-	o.timer.Stop()
+	if o.timer.Stop() && !o.late {
+		o.over.Put(o) // overdue has not begun, and will not
+	}
 	if o.late {
 		o.log.Warn("disk: slow operation has ended", "operation", o.what, "file", o.name, "took", time.Since(o.start))
 	}
