@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -122,6 +123,10 @@ func (f *format) agree(c *Config) error {
 	}
 	if c.NodeID != f.NodeID {
 		return engine.Errorf(engine.ErrInvalid, "data directory %s belongs to node %d, not %d", c.Dir, f.NodeID, c.NodeID)
+	}
+	have, want := slices.Sorted(slices.Values(f.Voters)), slices.Sorted(slices.Values(c.Voters))
+	if !slices.Equal(have, want) {
+		return engine.Errorf(engine.ErrInvalid, "data directory %s belongs to a cluster of the nodes %v, not %v: members can not be changed", c.Dir, have, want)
 	}
 	return nil
 }

@@ -261,6 +261,7 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		{"other number of shards", func(t *testing.T, fsys *vfs.MemFS, c *Config) { c.Shards = 3 }, "was created with 2 shards, not 3"},
 		{"other node", func(t *testing.T, fsys *vfs.MemFS, c *Config) { c.NodeID = 7 }, "belongs to node 1, not 7"},
+		{"other members", func(t *testing.T, fsys *vfs.MemFS, c *Config) { c.Voters = []uint64{3, 1, 2} }, "belongs to a cluster of the nodes [1], not [1 2 3]"},
 		{"newer format", func(t *testing.T, fsys *vfs.MemFS, c *Config) {
 			must(t, writeFormat(fsys, "node", format{Version: 2, Shards: 2, NodeID: 1, Voters: []uint64{1}}))
 		}, "has format 2, this program knows up to 1"},

@@ -43,11 +43,11 @@ type operation struct {
 func (s *slowness) begin(what, name string) *operation {
 	o, again := s.over.Get().(*operation)
 	if !again {
-		o = &operation{slowness: s}
+		o = new(operation)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.what, o.name, o.start, o.ended = what, name, time.Now(), false
+	o.slowness, o.what, o.name, o.start, o.ended = s, what, name, time.Now(), false
 	if again {
 		o.timer.Reset(s.slow)
 	} else {
@@ -77,7 +77,11 @@ func (o *operation) end() {
 	defer o.mu.Unlock()
 	o.ended = true
 	if o.timer.Stop() && !o.late {
-		o.over.Put(o) // overdue has not begun, and will not
+		// Overdue has not begun, and will not. The pool must not keep the host.
+		over := o.over
+		o.slowness = nil
+		over.Put(o)
+		return
 	}
 	if o.late {
 		o.log.Warn("disk: slow operation has ended", "operation", o.what, "file", o.name, "took", time.Since(o.start))
