@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"net"
 	"os"
@@ -41,7 +42,7 @@ func TestRun(t *testing.T) {
 	}{
 		{name: "no command", stdout: "Usage:|server|version"},
 		{name: "help", args: "--help", stdout: "Usage:"},
-		{name: "help of a command", args: "help server start", stdout: "--data-dir|--no-dashboard|FLOE_DATA_DIR|Nothing listens on it yet"},
+		{name: "help of a command", args: "help server start", stdout: "--data-dir|--no-dashboard|FLOE_DATA_DIR|--peers|default 9000"},
 		{name: "group", args: "server", stdout: "start"},
 		{name: "version", args: "version", stdout: "floe 0."},
 		{name: "completion", args: "completion bash", stdout: "__floe"},
@@ -60,14 +61,17 @@ func TestRun(t *testing.T) {
 		{name: "version takes nothing", args: "version 1", code: 2,
 			stderr: "floe: error: unexpected argument \"1\"\nfloe: hint: see floe version --help\n"},
 		{name: "all bad values at once", code: 2,
-			args: "server start --port 0 --dashboard-port 65536 --shards 257 --durability fast --log-level loud --log-format xml --bind here --dashboard-bind 1.2.3 --data-dir= --no-dashboard=perhaps",
+			args: "server start --port 65536 --dashboard-port 65536 --node-id 0 --peers 1=x --secret-file= --shards 257 --durability fast --log-level loud --log-format xml --bind here --dashboard-bind 1.2.3 --data-dir= --no-dashboard=perhaps",
 			stderr: `floe: error: --data-dir=: is empty
 floe: error: --shards=257: not a number of shards: it takes 1 to 256
 floe: error: --durability=fast: not one of async, sync
-floe: error: --port=0: not a port: it takes 1 to 65535
+floe: error: --port=65536: not a port: it takes 0 to 65535
 floe: error: --bind=here: not an IP address
+floe: error: --node-id=0: not a node id: it takes whole numbers from 1
+floe: error: --peers=1=x: "x" of node 1 is not host:port
+floe: error: --secret-file=: is empty
 floe: error: --no-dashboard=perhaps: not one of 0, 1, false, true
-floe: error: --dashboard-port=65536: not a port: it takes 1 to 65535
+floe: error: --dashboard-port=65536: not a port: it takes 0 to 65535
 floe: error: --dashboard-bind=1.2.3: not an IP address
 floe: error: --log-level=loud: not one of debug, error, info, warn
 floe: error: --log-format=xml: not one of json, text
@@ -75,8 +79,8 @@ floe: hint: see floe server start --help
 `},
 		{name: "bad numbers", args: "server start --port 1e3 --shards 0 --dashboard-port -1", code: 2,
 			stderr: `floe: error: --shards=0: not a number of shards: it takes 1 to 256
-floe: error: --port=1e3: not a port: it takes 1 to 65535
-floe: error: --dashboard-port=-1: not a port: it takes 1 to 65535
+floe: error: --port=1e3: not a port: it takes 0 to 65535
+floe: error: --dashboard-port=-1: not a port: it takes 0 to 65535
 floe: hint: see floe server start --help
 `},
 		{name: "bad environment", args: "server start", env: map[string]string{"FLOE_SHARDS": "many", "FLOE_NO_DASHBOARD": "yes"}, code: 2,
@@ -89,7 +93,23 @@ floe: hint: see floe server start --help
 		{name: "no port two above", args: "server start --port 65534", code: 2,
 			stderr: "floe: error: --port=65534: the dashboard would be at port 65536, but ports end at 65535: choose one with --dashboard-port\nfloe: hint: see floe server start --help\n"},
 		{name: "a port twice", args: "server start --port 7000 --dashboard-port 7000", code: 2,
-			stderr: "floe: error: --dashboard-port=7000: is the port for clients and peers already (--port=7000)\nfloe: hint: see floe server start --help\n"},
+			stderr: "floe: error: --dashboard-port=7000: is the port for clients and other nodes already (--port=7000)\nfloe: hint: see floe server start --help\n"},
+		{name: "a node id alone", args: "server start --node-id 1 --secret-file s", code: 2,
+			stderr: `floe: error: --node-id=1: is for a cluster, but there are no --peers
+floe: error: --secret-file=s: is for a cluster, but there are no --peers
+floe: hint: see floe server start --help
+`},
+		{name: "peers alone", args: "server start --peers 1=a:1,2=b:2,3=c:3", code: 2,
+			stderr: `floe: error: --peers=1=a:1,2=b:2,3=c:3: the nodes know each other by a secret, but there is no --secret-file
+floe: error: --peers=1=a:1,2=b:2,3=c:3: which of them this node is has to be said with --node-id
+floe: hint: see floe server start --help
+`},
+		{name: "not one of the peers", args: "server start --peers 1=a:1 --node-id 4", code: 2,
+			stderr: "floe: error: --node-id=4: is not among them (--peers=1=a:1)\nfloe: hint: see floe server start --help\n"},
+		{name: "a peer twice", args: "server start --peers 1=a:1,1=b:2 --node-id 1", code: 2,
+			stderr: "floe: error: --peers=1=a:1,1=b:2: node 1 is there twice\nfloe: hint: see floe server start --help\n"},
+		{name: "a peer without id", args: "server start --peers a:1 --node-id 1", code: 2,
+			stderr: "floe: error: --peers=a:1: \"a:1\" is not id=host:port\nfloe: hint: see floe server start --help\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			code, stdout, stderr := run(t, tc.env, strings.Fields(tc.args)...)
@@ -109,24 +129,36 @@ floe: hint: see floe server start --help
 }
 
 func TestConfig(t *testing.T) {
+	cluster := map[string]string{
+		"FLOE_PEERS": "2=10.0.0.2:9010, 3=[fd00::3]:9020,4=four.example:9030", "FLOE_SECRET_FILE": "secret",
+	}
 	kubernetes := map[string]string{"FLOE_PORT": "tcp://10.0.0.1:9000"}
 	for _, tc := range []struct {
 		args          string
 		env           map[string]string
+		listenAddr    string // "": 127.0.0.1:9000
 		dashboardAddr string
 		local         bool
 	}{
 		{args: "", dashboardAddr: "127.0.0.1:9002", local: true},
-		{args: "--port 7000", dashboardAddr: "127.0.0.1:7002", local: true},
-		{args: "--port 65535 --dashboard-port 1", dashboardAddr: "127.0.0.1:1", local: true},
+		{args: "--port 7000", listenAddr: "127.0.0.1:7000", dashboardAddr: "127.0.0.1:7002", local: true},
+		{args: "--port 0", listenAddr: "127.0.0.1:0", dashboardAddr: "127.0.0.1:0", local: true},
+		{args: "--port 0 --dashboard-port 7000", listenAddr: "127.0.0.1:0", dashboardAddr: "127.0.0.1:7000", local: true},
+		{args: "--dashboard-port 0", dashboardAddr: "127.0.0.1:0", local: true},
+		{args: "--port 65535 --dashboard-port 1", listenAddr: "127.0.0.1:65535", dashboardAddr: "127.0.0.1:1", local: true},
 		{args: "--dashboard-bind ::1", dashboardAddr: "[::1]:9002", local: true},
 		{args: "--dashboard-bind localhost", dashboardAddr: "localhost:9002", local: true},
 		{args: "--dashboard-bind 0.0.0.0", dashboardAddr: "0.0.0.0:9002"},
-		{args: "--bind 0.0.0.0", dashboardAddr: "127.0.0.1:9002", local: true},
-		{args: "--port 7000", env: map[string]string{"FLOE_PORT": "8000"}, dashboardAddr: "127.0.0.1:7002", local: true},
-		{env: map[string]string{"FLOE_PORT": "8000", "FLOE_DASHBOARD_BIND": "127.0.0.2"}, dashboardAddr: "127.0.0.2:8002", local: true},
+		{args: "--bind 0.0.0.0", listenAddr: "0.0.0.0:9000", dashboardAddr: "127.0.0.1:9002", local: true},
+		{args: "--port 7000", env: map[string]string{"FLOE_PORT": "8000"}, listenAddr: "127.0.0.1:7000", dashboardAddr: "127.0.0.1:7002", local: true},
+		{env: map[string]string{"FLOE_PORT": "8000", "FLOE_DASHBOARD_BIND": "127.0.0.2"}, listenAddr: "127.0.0.1:8000", dashboardAddr: "127.0.0.2:8002", local: true},
 		{env: map[string]string{"FLOE_PORT": ""}, dashboardAddr: "127.0.0.1:9002", local: true},
 		{env: kubernetes, dashboardAddr: "127.0.0.1:9002", local: true},
+		{args: "--node-id 2", env: cluster, listenAddr: "10.0.0.2:9010", dashboardAddr: "127.0.0.1:9012", local: true},
+		{args: "--node-id 3", env: cluster, listenAddr: "[fd00::3]:9020", dashboardAddr: "127.0.0.1:9022", local: true},
+		{args: "--node-id 4", env: cluster, listenAddr: "four.example:9030", dashboardAddr: "127.0.0.1:9032", local: true},
+		{args: "--node-id 4 --bind 0.0.0.0", env: cluster, listenAddr: "0.0.0.0:9030", dashboardAddr: "127.0.0.1:9032", local: true},
+		{args: "--node-id 4 --port 7000", env: cluster, listenAddr: "four.example:7000", dashboardAddr: "127.0.0.1:7002", local: true},
 	} {
 		p := Process{LookupEnv: lookup(tc.env)}
 		cmd := startCommand(p)
@@ -138,9 +170,11 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%q with %v: %v", tc.args, tc.env, err)
 			continue
 		}
-		if c.dashboardAddr() != tc.dashboardAddr || c.dashboardIsLocal() != tc.local {
-			t.Errorf("%q with %v: dashboard at %s, local %v, want %s, %v",
-				tc.args, tc.env, c.dashboardAddr(), c.dashboardIsLocal(), tc.dashboardAddr, tc.local)
+		if want := cmp.Or(tc.listenAddr, "127.0.0.1:9000"); c.listenAddr() != want {
+			t.Errorf("%q with %v: listens at %s, want %s", tc.args, tc.env, c.listenAddr(), want)
+		}
+		if local := isLocal(c.dashboardBind); c.dashboardAddr() != tc.dashboardAddr || local != tc.local {
+			t.Errorf("%q with %v: dashboard at %s, local %v, want %s, %v", tc.args, tc.env, c.dashboardAddr(), local, tc.dashboardAddr, tc.local)
 		}
 	}
 }
@@ -157,6 +191,10 @@ func TestStartRefused(t *testing.T) {
 	if err := os.WriteFile(file, []byte("no directory"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	short := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(short, []byte(" short\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	newer := t.TempDir()
 	if err := os.WriteFile(filepath.Join(newer, "FORMAT"), []byte(`{"floe_format":1000}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -170,13 +208,17 @@ func TestStartRefused(t *testing.T) {
 		stderr string // parts, by |
 	}{
 		{[]string{"--dashboard-port", takenPort}, "--dashboard-port=" + takenPort + ": |address already in use|hint: another node may be running"},
-		{[]string{"--dashboard-bind", "192.0.2.1"}, "192.0.2.1:9002|hint: choose an address of this machine with --dashboard-bind"},
+		{[]string{"--dashboard-bind", "192.0.2.1"}, "192.0.2.1:0|hint: choose an address of this machine with --dashboard-bind"},
+		{[]string{"--no-dashboard", "--port", takenPort}, "--port=" + takenPort + ": |address already in use|hint: another node may be running; choose another port with --port"},
+		{[]string{"--no-dashboard", "--bind", "192.0.2.1"}, "192.0.2.1:0|hint: choose an address of this machine with --bind"},
+		{[]string{"--no-dashboard", "--node-id", "1", "--peers", "1=127.0.0.1:1,2=127.0.0.1:2", "--secret-file", file + "2"}, "--secret-file=|no such file"},
+		{[]string{"--no-dashboard", "--node-id", "1", "--peers", "1=127.0.0.1:1,2=127.0.0.1:2", "--secret-file", short}, "secret of 5 bytes is shorter than 16"},
 		{[]string{"--no-dashboard", "--data-dir", file}, "--data-dir=" + file + ": |not a directory|hint: choose another directory"},
 		{[]string{"--no-dashboard", "--data-dir", filepath.Join(file, "below")}, "not a directory"},
 		{[]string{"--no-dashboard", "--data-dir", newer}, "has format 1000|use a newer floe"},
 		{[]string{"--no-dashboard", "--data-dir", made, "--shards", "3"}, "--shards=3: |was created with 2 shards, not 3|hint: leave out --shards"},
 	} {
-		code, stdout, stderr := run(t, map[string]string{"FLOE_DATA_DIR": t.TempDir()}, append([]string{"server", "start"}, tc.args...)...)
+		code, stdout, stderr := run(t, map[string]string{"FLOE_DATA_DIR": t.TempDir()}, append([]string{"server", "start", "--port", "0"}, tc.args...)...)
 		if code != exitFailure || stdout != "" {
 			t.Errorf("start %v: exit code %d, want 1; stdout %q", tc.args, code, stdout)
 		}
@@ -193,7 +235,7 @@ func TestStartWithoutDashboard(t *testing.T) {
 	cancel()
 	var out, errs bytes.Buffer
 	code := Run(ctx, Process{
-		Args: []string{"server", "start", "--no-dashboard"}, Stdout: &out, Stderr: &errs,
+		Args: []string{"server", "start", "--port", "0", "--no-dashboard"}, Stdout: &out, Stderr: &errs,
 		LookupEnv: lookup(map[string]string{"FLOE_DATA_DIR": t.TempDir()}),
 	})
 	if code != 0 || !strings.Contains(out.String(), "dashboard  off") {

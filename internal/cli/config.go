@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -18,13 +20,16 @@ import (
 
 // config is what a server was told.
 type config struct {
-	port          int // listen_port
+	port          int // listen_port; see check for what it and bind are by default
 	bind          string
+	nodeID        uint64      // 0: not in a cluster
+	peers         []floe.Peer // nil: the node is alone
+	secretFile    string
 	dataDir       string
 	shards        int // 0: as the directory was created
 	durability    floe.Durability
 	noDashboard   bool
-	dashboardPort int // 0 until check has worked it out
+	dashboardPort int // see check
 	dashboardBind string
 	logLevel      slog.Level
 	logFormat     string
@@ -59,19 +64,79 @@ func readConfig(cmd *cobra.Command, p Process) (*config, error) {
 
 // check works out what follows from other settings, and returns what does not go together.
 func (c *config) check() []error {
+	if bad := c.checkCluster(); len(bad) > 0 {
+		return bad
+	}
+	if c.spelled["port"] == "" {
+		c.port = defaultPort
+		c.spelled["port"] = fmt.Sprintf("--port=%d", c.port)
+	}
+	c.bind = cmp.Or(c.bind, defaultBind)
 	if c.noDashboard {
 		return nil
 	}
-	c.spelled["dashboard-port"] = cmp.Or(c.spelled["dashboard-port"], fmt.Sprintf("--dashboard-port=%d", c.port+2))
-	c.dashboardPort = cmp.Or(c.dashboardPort, c.port+2)
+	if c.spelled["dashboard-port"] == "" && c.port != 0 { // beside any free port, the dashboard is on another
+		c.dashboardPort = c.port + 2
+	}
+	c.spelled["dashboard-port"] = cmp.Or(c.spelled["dashboard-port"], fmt.Sprintf("--dashboard-port=%d", c.dashboardPort))
 	switch {
 	case c.dashboardPort > maxPort:
 		return []error{fmt.Errorf("%s: the dashboard would be at port %d, but ports end at %d: choose one with --dashboard-port", c.spelled["port"], c.dashboardPort, maxPort)}
-	case c.dashboardPort == c.port:
-		return []error{fmt.Errorf("%s: is the port for clients and peers already (%s)", c.spelled["dashboard-port"], c.spelled["port"])}
+	case c.dashboardPort == c.port && c.port != 0:
+		return []error{fmt.Errorf("%s: is the port for clients and other nodes already (%s)", c.spelled["dashboard-port"], c.spelled["port"])}
 	}
 	return nil
 }
+
+// Where a node alone listens by default.
+const (
+	defaultPort = 9000
+	defaultBind = "127.0.0.1"
+)
+
+// checkCluster makes the node listen where the others look for it, unless it is told otherwise.
+func (c *config) checkCluster() (bad []error) {
+	if c.peers == nil {
+		for _, flag := range []string{"node-id", "secret-file"} {
+			if spelled := c.spelled[flag]; spelled != "" {
+				bad = append(bad, fmt.Errorf("%s: is for a cluster, but there are no --peers", spelled))
+			}
+		}
+		return bad
+	}
+	if c.secretFile == "" && len(c.peers) > 1 {
+		bad = append(bad, fmt.Errorf("%s: the nodes know each other by a secret, but there is no --secret-file", c.spelled["peers"]))
+	}
+	self := slices.IndexFunc(c.peers, func(p floe.Peer) bool { return p.ID == c.nodeID })
+	switch {
+	case c.nodeID == 0:
+		return append(bad, fmt.Errorf("%s: which of them this node is has to be said with --node-id", c.spelled["peers"]))
+	case self < 0:
+		return append(bad, fmt.Errorf("%s: is not among them (%s)", c.spelled["node-id"], c.spelled["peers"]))
+	}
+	host, number, _ := net.SplitHostPort(c.peers[self].Addr) // has been checked
+	c.bind = cmp.Or(c.bind, host)
+	if c.spelled["port"] == "" {
+		c.port, _ = port(number)
+		c.spelled["port"] = fmt.Sprintf("--port=%d", c.port)
+	}
+	return bad
+}
+
+// secret reads what the nodes of a cluster know each other by; nil if the node is alone.
+func (c *config) secret() ([]byte, error) {
+	if c.secretFile == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(c.secretFile)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.spelled["secret-file"], err)
+	}
+	return bytes.TrimSpace(b), nil
+}
+
+// listenAddr is where the node listens for clients and other nodes.
+func (c *config) listenAddr() string { return net.JoinHostPort(c.bind, strconv.Itoa(c.port)) }
 
 // checkDataDir makes sure that the data directory is one and can be written to. The node would find out as well, but not be able
 // to tell it from a directory that is locked.
@@ -94,15 +159,15 @@ func probe(dir string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// dashboardAddr is where the dashboard listens.
+// dashboardAddr is where the dashboard is to listen.
 func (c *config) dashboardAddr() string {
 	return net.JoinHostPort(c.dashboardBind, strconv.Itoa(c.dashboardPort))
 }
 
-// dashboardIsLocal reports whether only this machine can reach the dashboard.
-func (c *config) dashboardIsLocal() bool {
-	addr, err := netip.ParseAddr(c.dashboardBind)
-	return err != nil || addr.Unmap().IsLoopback() // what is no address is localhost
+// isLocal reports whether only this machine can reach what listens at a host.
+func isLocal(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
 // shownDir is the data directory as the start-up lines have it.

@@ -4,13 +4,11 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,7 +21,8 @@ const patience = 30 * time.Second
 
 // running is a server that has said that it is ready, in this process or its own.
 type running struct {
-	url    string
+	url    string // of the dashboard
+	addr   string // for clients
 	stdout string // until it was ready
 	signal func(os.Signal)
 	exited <-chan int
@@ -94,26 +93,10 @@ func start(t *testing.T, args ...string) *running {
 	return startBy(t, inProcess, args...)
 }
 
-// startBy starts a server on a free port and waits until it is ready. The port may be taken by somebody else before the server
-// has it; then there is another.
+// startBy starts a server on free ports and waits until it is ready.
 func startBy(t *testing.T, by launch, args ...string) *running {
 	t.Helper()
-	for range 10 {
-		r := tryStart(t, by, freePort(t), args)
-		if r.url != "" {
-			return r
-		}
-		if code := r.wait(); !strings.Contains(r.stderr(), "address already in use") {
-			t.Fatalf("start %v: exit code %d, stderr\n%s", args, code, r.stderr())
-		}
-	}
-	t.Fatal("no free port in ten attempts")
-	return nil
-}
-
-func tryStart(t *testing.T, by launch, port string, args []string) *running {
-	t.Helper()
-	args = slices.Concat([]string{"server", "start", "--dashboard-port", port}, args)
+	args = slices.Concat([]string{"server", "start", "--port", "0", "--dashboard-port", "0"}, args)
 	out, stdout := io.Pipe()
 	var stderr lockedBuffer
 	r := &running{stderr: stderr.String}
@@ -121,22 +104,18 @@ func tryStart(t *testing.T, by launch, port string, args []string) *running {
 	lines := bufio.NewScanner(out)
 	for r.url == "" && lines.Scan() {
 		r.stdout += lines.Text() + "\n"
+		if _, addr, found := strings.Cut(lines.Text(), "clients    "); found {
+			r.addr = addr
+		}
 		if _, url, found := strings.Cut(lines.Text(), "dashboard  http://"); found {
 			r.url = "http://" + url
 		}
 	}
+	if r.url == "" {
+		t.Fatalf("start %v: exit code %d, stderr\n%s", args, r.wait(), r.stderr())
+	}
 	go func() { _, _ = io.Copy(io.Discard, out) }() // ends with the server
 	return r
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
 // lockedBuffer is a buffer for several goroutines.

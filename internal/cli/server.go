@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,7 +36,9 @@ Each flag can also be an environment variable, --data-dir as FLOE_DATA_DIR and s
 A flag goes before the environment.`,
 		Example: `  floe server start
   floe server start --data-dir /var/lib/floe --durability async
-  floe server start --dashboard-port 8080 --log-format json`,
+  floe server start --dashboard-port 8080 --log-format json
+  floe server start --node-id 1 --secret-file secret \
+      --peers 1=10.0.0.1:9000,2=10.0.0.2:9000,3=10.0.0.3:9000`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := readConfig(cmd, p)
@@ -73,7 +76,7 @@ func runServer(ctx context.Context, c *config, p Process) error {
 func (s *server) open() (err error) {
 	if !s.config.noDashboard {
 		if s.dashboard, err = listen(s.config.dashboardAddr(), s.log); err != nil {
-			return listenError(s.config.spelled["dashboard-port"], err)
+			return listenError(s.config.spelled["dashboard-port"], "--dashboard-", err)
 		}
 	}
 	if s.node, err = openNode(s.config, s.log); err != nil {
@@ -83,7 +86,7 @@ func (s *server) open() (err error) {
 		return err
 	}
 	if s.dashboard != nil {
-		s.dashboard.gate.open(dashboard.New(s.node, dashboard.Options{Logger: s.log, LoopbackOnly: s.config.dashboardIsLocal()}))
+		s.dashboard.gate.open(dashboard.New(s.node, dashboard.Options{Logger: s.log, LoopbackOnly: isLocal(s.config.dashboardBind)}))
 	}
 	return nil
 }
@@ -92,11 +95,21 @@ func openNode(c *config, log *slog.Logger) (*floe.Node, error) {
 	if err := c.checkDataDir(); err != nil {
 		return nil, err
 	}
-	node, err := floe.Open(floe.Config{DataDir: c.dataDir, Shards: c.shards, Durability: c.durability, Logger: log})
+	secret, err := c.secret()
+	if err != nil {
+		return nil, err
+	}
+	node, err := floe.Open(floe.Config{
+		DataDir: c.dataDir, Shards: c.shards, Durability: c.durability, Logger: log,
+		Listen: c.listenAddr(), NodeID: c.nodeID, Peers: c.peers, Secret: secret,
+	})
+	var network *net.OpError
 	switch {
+	case errors.As(err, &network) && network.Op == "listen":
+		err = listenError(c.spelled["port"], "--", err)
 	case errors.Is(err, floe.ErrInUse):
 		err = &hintedError{err, "stop the other node, or choose another directory with --data-dir"}
-	case errors.Is(err, floe.ErrInvalid) && c.shards != 0:
+	case errors.Is(err, floe.ErrInvalid) && c.shards != 0 && c.peers == nil:
 		err = &hintedError{fmt.Errorf("%s: %w", c.spelled["shards"], err), "leave out --shards to take what the directory has"}
 	}
 	return node, err
@@ -112,12 +125,19 @@ func (s *server) announce(p Process) {
 	}
 	say(p.Stdout, "floe %s is ready", floe.Version)
 	say(p.Stdout, "  data       %s (shards: %d, durability: %v)", s.config.shownDir(), shards, s.config.durability)
+	say(p.Stdout, "  clients    %s", s.node.Addr())
+	if !isLocal(s.config.bind) {
+		say(p.Stderr, "floe: warning: other machines can reach the port for clients, which lets everybody read and write everything")
+	}
+	if s.config.peers != nil {
+		say(p.Stdout, "  cluster    node %d of %d", s.config.nodeID, len(s.config.peers))
+	}
 	if s.config.noDashboard {
-		say(p.Stdout, "  dashboard  off: nothing listens")
+		say(p.Stdout, "  dashboard  off")
 		return
 	}
-	say(p.Stdout, "  dashboard  http://%s", s.config.dashboardAddr())
-	if !s.config.dashboardIsLocal() {
+	say(p.Stdout, "  dashboard  http://%s", s.dashboard.addr)
+	if !isLocal(s.config.dashboardBind) {
 		say(p.Stderr, "floe: warning: other machines can reach the dashboard, which lets everybody read and write everything")
 	}
 }

@@ -23,6 +23,9 @@ func TestStart(t *testing.T) {
 	if want := "  data       " + dir + " (shards: 4, durability: sync)\n"; !strings.Contains(s.stdout, want) {
 		t.Errorf("stdout lacks %q:\n%s", want, s.stdout)
 	}
+	if !strings.HasPrefix(s.addr, "127.0.0.1:") {
+		t.Errorf("clients at %q; stdout\n%s", s.addr, s.stdout)
+	}
 	mustCall(t, 200, "GET", s.url+"/health", "")
 	mustCall(t, 200, "PUT", s.url+keyPath("a/b"), `{"value":"hello"}`)
 	if code := s.stop(); code != 0 {
@@ -38,11 +41,13 @@ func TestStart(t *testing.T) {
 }
 
 func TestStartOffLoopback(t *testing.T) {
-	s := start(t, "--data-dir", t.TempDir(), "--dashboard-bind", "0.0.0.0")
+	s := start(t, "--data-dir", t.TempDir(), "--dashboard-bind", "0.0.0.0", "--bind", "0.0.0.0")
 	defer s.stop()
 	mustCall(t, 200, "GET", s.url+"/health", "")
-	if want := "floe: warning: other machines can reach the dashboard"; !strings.Contains(s.stderr(), want) {
-		t.Errorf("stderr lacks %q:\n%s", want, s.stderr())
+	for _, what := range []string{"the dashboard", "the port for clients"} {
+		if want := "floe: warning: other machines can reach " + what; !strings.Contains(s.stderr(), want) {
+			t.Errorf("stderr lacks %q:\n%s", want, s.stderr())
+		}
 	}
 }
 
@@ -190,7 +195,7 @@ func testSecondSignal(t *testing.T, path string) {
 func testLocked(t *testing.T, path string) {
 	dir := t.TempDir()
 	s := startBy(t, binary(path, nil), "--data-dir", dir)
-	out, err := exec.Command(path, "server", "start", "--no-dashboard", "--data-dir", dir).CombinedOutput()
+	out, err := exec.Command(path, "server", "start", "--port", "0", "--no-dashboard", "--data-dir", dir).CombinedOutput()
 	if exitCode(err) != exitFailure || !strings.Contains(string(out), "is in use by another node") || !strings.Contains(string(out), "floe: hint: stop the other node") {
 		t.Errorf("start on a locked directory: %v\n%s", err, out)
 	}
@@ -203,7 +208,7 @@ func testLocked(t *testing.T, path string) {
 // testReadOnly takes away the right to write. Root has it everywhere, so it becomes somebody else.
 func testReadOnly(t *testing.T, path string) {
 	dir := t.TempDir()
-	cmd := exec.Command(path, "server", "start", "--no-dashboard", "--data-dir", dir)
+	cmd := exec.Command(path, "server", "start", "--port", "0", "--no-dashboard", "--data-dir", dir)
 	if os.Geteuid() == 0 {
 		const nobody = 65534
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -39,20 +40,36 @@ var settings = []setting{
 		func(c *config, v string) error {
 			return choose(&c.durability, v, map[string]floe.Durability{"sync": floe.Sync, "async": floe.Async})
 		}},
-	{"port", "port", "9000", "port for clients and peers. Nothing listens on it yet: it only sets where the dashboard is, two above",
+	{"port", "port", "", "port for clients and other nodes, 0 for any that is free (default 9000, in a cluster the node's own in --peers)",
 		func(c *config, v string) (err error) {
-			c.port, err = integer(v, "port", maxPort)
+			c.port, err = port(v)
 			return err
 		}},
-	{"bind", "ip", "127.0.0.1", "address for clients and peers. Nothing listens on it yet", func(c *config, v string) error {
-		c.bind = v
-		return address(v)
+	{"bind", "ip", "", "address for clients and other nodes; whoever can reach it can read and write everything (default 127.0.0.1, in a cluster the node's own in --peers)",
+		func(c *config, v string) error {
+			c.bind = v
+			return address(v)
+		}},
+	{"node-id", "n", "", "which of --peers this node is", func(c *config, v string) error {
+		id, err := nodeID(v)
+		c.nodeID = id
+		return err
 	}},
+	{"peers", "id=host:port,...", "", "all nodes of the cluster, this one too; fixed when the directory is created (default: the node is alone)",
+		func(c *config, v string) (err error) {
+			c.peers, err = peers(v)
+			return err
+		}},
+	{"secret-file", "file", "", "file with the secret by which the nodes of a cluster know each other, at least 16 bytes",
+		func(c *config, v string) error {
+			c.secretFile = v
+			return notEmpty(v)
+		}},
 	{"no-dashboard", "", "", "serve no dashboard and no HTTP API", func(c *config, v string) error {
 		return choose(&c.noDashboard, v, map[string]bool{"true": true, "1": true, "false": false, "0": false})
 	}},
-	{"dashboard-port", "port", "", "port of the dashboard (default --port + 2)", func(c *config, v string) (err error) {
-		c.dashboardPort, err = integer(v, "port", maxPort)
+	{"dashboard-port", "port", "", "port of the dashboard, 0 for any that is free (default --port + 2)", func(c *config, v string) (err error) {
+		c.dashboardPort, err = port(v)
 		return err
 	}},
 	{"dashboard-bind", "ip", "127.0.0.1", "address of the dashboard; whoever can reach it can read and write everything", func(c *config, v string) error {
@@ -114,6 +131,52 @@ func integer(v, what string, most int) (int, error) {
 		return 0, fmt.Errorf("not a %s: it takes 1 to %d", what, most)
 	}
 	return n, nil
+}
+
+// port is a port to listen on, 0 being any that is free.
+func port(v string) (int, error) {
+	n, err := strconv.ParseUint(v, 10, 16)
+	if err != nil {
+		return 0, fmt.Errorf("not a port: it takes 0 to %d", maxPort)
+	}
+	return int(n), nil
+}
+
+func nodeID(v string) (uint64, error) {
+	id, err := strconv.ParseUint(v, 10, 64)
+	if err != nil || id == 0 {
+		return 0, errors.New("not a node id: it takes whole numbers from 1")
+	}
+	return id, nil
+}
+
+// peers are the nodes of a cluster, as "1=10.0.0.1:9000,2=10.0.0.2:9000".
+func peers(v string) ([]floe.Peer, error) {
+	var all []floe.Peer
+	for part := range strings.SplitSeq(v, ",") {
+		number, addr, found := strings.Cut(strings.TrimSpace(part), "=")
+		id, err := nodeID(number)
+		if err != nil || !found {
+			return nil, fmt.Errorf("%q is not id=host:port", part)
+		}
+		if err := hostPort(addr); err != nil {
+			return nil, fmt.Errorf("%q of node %d %w", addr, id, err)
+		}
+		if slices.ContainsFunc(all, func(p floe.Peer) bool { return p.ID == id }) {
+			return nil, fmt.Errorf("node %d is there twice", id)
+		}
+		all = append(all, floe.Peer{ID: id, Addr: addr})
+	}
+	return all, nil
+}
+
+// hostPort checks an address to connect to.
+func hostPort(v string) error {
+	host, number, err := net.SplitHostPort(v)
+	if n, parseErr := port(number); err != nil || host == "" || parseErr != nil || n == 0 {
+		return errors.New("is not host:port")
+	}
+	return nil
 }
 
 func address(v string) error {

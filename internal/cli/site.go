@@ -30,6 +30,7 @@ const (
 // site is an HTTP server on one address. It answers from the moment it listens: 503 until it is opened, and again while it
 // drains.
 type site struct {
+	addr   net.Addr
 	gate   *gate
 	server *http.Server
 	cancel context.CancelFunc // of all requests
@@ -44,7 +45,7 @@ func listen(addr string, log *slog.Logger) (*site, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &site{gate: newGate(), cancel: cancel, failed: make(chan error, 1), ended: make(chan struct{})}
+	s := &site{addr: listener.Addr(), gate: newGate(), cancel: cancel, failed: make(chan error, 1), ended: make(chan struct{})}
 	s.server = &http.Server{
 		Handler:           deadlines{body: transferTimeout, write: transferTimeout}.wrap(s.gate),
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -90,16 +91,16 @@ func (s *site) close() {
 	<-s.ended
 }
 
-// listenError says what to do when a site can not listen at an address that was spelled so.
-func listenError(spelled string, err error) error {
+// listenError says what to do when nothing can listen at an address whose port was spelled so; flags begins the names of its flags.
+func listenError(spelled, flags string, err error) error {
 	hint := ""
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		hint = "another node may be running; choose another port with --dashboard-port, or --no-dashboard"
+		hint = "another node may be running; choose another port with " + flags + "port"
 	case errors.Is(err, syscall.EACCES):
-		hint = "ports below 1024 may need privileges; choose another with --dashboard-port"
+		hint = "ports below 1024 may need privileges; choose another with " + flags + "port"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		hint = "choose an address of this machine with --dashboard-bind"
+		hint = "choose an address of this machine with " + flags + "bind"
 	}
 	return &hintedError{fmt.Errorf("%s: %w", spelled, err), hint}
 }

@@ -156,7 +156,7 @@ func TestVerifyInUse(t *testing.T) {
 	if code != exitFailure || stdout != "" || !strings.Contains(stderr, "is in use by another node") || !strings.Contains(stderr, "hint: stop the node first") {
 		t.Errorf("in its own process: exit code %d, stdout %q, stderr\n%s", code, stdout, stderr)
 	}
-	for _, args := range [][]string{{"server", "verify", dir}, {"server", "start", "--no-dashboard", "--data-dir", dir}} {
+	for _, args := range [][]string{{"server", "verify", dir}, {"server", "start", "--port", "0", "--no-dashboard", "--data-dir", dir}} {
 		out, err := exec.Command(path, args...).CombinedOutput()
 		if exitCode(err) != exitFailure || !strings.Contains(string(out), "is in use by another node") {
 			t.Errorf("%v in another process: %v\n%s", args, err, out)
