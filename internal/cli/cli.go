@@ -6,18 +6,22 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Process is what a command knows of the process it runs in.
 type Process struct {
-	Args      []string // without the name of the program
+	Args      []string  // without the name of the program
+	Stdin     io.Reader // nil: none
 	Stdout    io.Writer
 	Stderr    io.Writer
 	LookupEnv func(name string) (value string, given bool)
@@ -26,6 +30,7 @@ type Process struct {
 // commands are the commands of floe, in the order of their help.
 var commands = []func(Process) *cobra.Command{
 	serverCommand,
+	kvCommand,
 	versionCommand,
 }
 
@@ -42,7 +47,7 @@ func Main() int {
 		<-signals
 		os.Exit(exitFailure)
 	}()
-	return Run(ctx, Process{Args: os.Args[1:], Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv})
+	return Run(ctx, Process{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv})
 }
 
 // Run carries out one command line and returns the exit code. When ctx is done, a command that runs until it is stopped ends
@@ -50,11 +55,17 @@ func Main() int {
 func Run(ctx context.Context, p Process) int {
 	root := group("floe", "A data node: key-value over a replicated log")
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetArgs(append([]string{}, p.Args...)) // nil would be those of the process
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if bad := (*pflag.InvalidValueError)(nil); errors.As(err, &bad) {
+			cause := bad.Unwrap()
+			if bad.GetFlag().Value.Type() == "bool" {
+				cause = errors.New("not one of false, true")
+			}
+			err = fmt.Errorf("--%s=%s: %w", bad.GetFlag().Name, bad.GetValue(), cause)
+		}
 		return &usageError{err, helpHint(cmd)}
 	})
 	for _, command := range commands {
@@ -89,22 +100,14 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return &usageError{fmt.Errorf("unknown command %q of %s", name, cmd.CommandPath()), hint}
 }
 
-// noArgs is the Args of a command that takes none.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	return &usageError{fmt.Errorf("unexpected argument %q", args[0]), helpHint(cmd)}
-}
-
-// oneArg is the Args of a command that takes exactly one, called what the help calls it.
-func oneArg(name string) cobra.PositionalArgs {
+// takes is the Args of a command with arguments that the help calls so. The last may be in brackets if it can be left out.
+func takes(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
-		case len(args) == 0:
-			return &usageError{fmt.Errorf("%s is missing", name), helpHint(cmd)}
-		case len(args) > 1:
-			return &usageError{fmt.Errorf("unexpected argument %q", args[1]), helpHint(cmd)}
+		case len(args) > len(names):
+			return &usageError{fmt.Errorf("unexpected argument %q", args[len(names)]), helpHint(cmd)}
+		case len(args) < len(names) && !strings.HasPrefix(names[len(args)], "["):
+			return &usageError{fmt.Errorf("%s is missing", names[len(args)]), helpHint(cmd)}
 		}
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -19,8 +20,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // run carries out one command line that ends by itself.
 func run(t *testing.T, env map[string]string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
+	return runWith(t, env, nil, args...)
+}
+
+// runWith is run with something on stdin.
+func runWith(t *testing.T, env map[string]string, stdin io.Reader, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
 	var out, errs bytes.Buffer
-	code = Run(t.Context(), Process{Args: args, Stdout: &out, Stderr: &errs, LookupEnv: lookup(env)})
+	code = Run(t.Context(), Process{Args: args, Stdin: stdin, Stdout: &out, Stderr: &errs, LookupEnv: lookup(env)})
 	return code, out.String(), errs.String()
 }
 
@@ -46,6 +53,8 @@ func TestRun(t *testing.T) {
 		{name: "group", args: "server", stdout: "start"},
 		{name: "version", args: "version", stdout: "floe 0."},
 		{name: "completion", args: "completion bash", stdout: "__floe"},
+		{name: "completion for zsh", args: "completion zsh", stdout: "#compdef floe"},
+		{name: "completion for fish", args: "completion fish", stdout: "complete -c floe"},
 		{name: "unknown command", args: "bogus", code: 2,
 			stderr: "floe: error: unknown command \"bogus\" of floe\nfloe: hint: see floe --help\n"},
 		{name: "mistyped command", args: "servr", code: 2,

@@ -39,7 +39,7 @@ A flag goes before the environment.`,
   floe server start --dashboard-port 8080 --log-format json
   floe server start --node-id 1 --secret-file secret \
       --peers 1=10.0.0.1:9000,2=10.0.0.2:9000,3=10.0.0.3:9000`,
-		Args: noArgs,
+		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := readConfig(cmd, p)
 			if err != nil {

@@ -28,7 +28,7 @@ The exit code is 0 if there is no problem, and 1 if there is any or the director
 could not be checked.`,
 		Example: `  floe server verify ./floe-data
   floe server verify /var/lib/floe -o json`,
-		Args: oneArg("DIR"),
+		Args: takes("DIR"),
 	}
 	output := &text{value: "table", kind: "format"}
 	cmd.Flags().VarP(output, "output", "o", "format of the result: table or json")

@@ -13,7 +13,7 @@ func versionCommand(p Process) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this program",
-		Args:  noArgs,
+		Args:  takes(),
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintf(p.Stdout, "floe %s (%s, %s/%s)\n", floe.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err

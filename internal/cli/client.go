@@ -1,0 +1,261 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floedb/floe"
+)
+
+// frame is what all commands share that call a node: flags, payloads and how results are printed. A group of such commands is
+//
+//	f := &frame{Process: p}
+//	cmd := group("kv", "...", kvGet(f), kvSet(f))
+//	f.equip(cmd)
+//
+// and a command does its work in f.call or f.follow.
+type frame struct {
+	Process
+	addrs     []string
+	namespace string
+	format    string
+	timeout   time.Duration
+}
+
+// defaultAddr is where a server on this machine listens for clients by default.
+const defaultAddr = "127.0.0.1:9000"
+
+// equip gives the common flags to a command and those below it.
+func (f *frame) equip(cmd *cobra.Command) {
+	flags := cmd.PersistentFlags()
+	flags.SortFlags = false
+	f.namespace, f.format, f.timeout = "default", formatTable, 10*time.Second
+	addAddrs := func(v string) ([]string, error) {
+		more, err := nodeAddrs(v)
+		return append(f.addrs, more...), err
+	}
+	flags.Var(newFlag(&f.addrs, "host:port,...", addAddrs), "addr",
+		"nodes to connect to, of which one has to answer; also FLOE_ADDR (default "+defaultAddr+")")
+	flags.VarP(newFlag(&f.namespace, "name", func(v string) (string, error) { return v, notEmpty(v) }), "namespace", "n",
+		"namespace (default default)")
+	flags.VarP(newFlag(&f.format, "format", outputFormat), "output", "o",
+		"format of results: table for people, json, or raw without heads and alignment (default table)")
+	flags.Var(newFlag(&f.timeout, "duration", positiveDuration), "timeout", "how long a call may take (default 10s)")
+	formats := cobra.FixedCompletions([]string{formatTable, formatRaw, formatJSON}, cobra.ShellCompDirectiveNoFileComp)
+	// The only error is that there is no such flag.
+	_ = cmd.RegisterFlagCompletionFunc("output", formats)
+	for _, c := range append(cmd.Commands(), cmd) {
+		c.ValidArgsFunction = cobra.NoFileCompletions
+	}
+}
+
+// session is a connection of a command.
+type session struct {
+	*floe.Client
+	*output
+	namespace string
+}
+
+// call connects and does what the command is for, within the timeout.
+func (f *frame) call(cmd *cobra.Command, do func(context.Context, *session) error) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
+	defer cancel()
+	s, err := f.connect(ctx, cmd)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	err = do(ctx, s)
+	if err != nil && cmd.Context().Err() != nil {
+		return fmt.Errorf("interrupted: %w", err)
+	}
+	return f.explain(err)
+}
+
+// follow is call for what goes on until it is stopped. The timeout is for the connection only.
+func (f *frame) follow(cmd *cobra.Command, do func(context.Context, *session) error) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
+	defer cancel()
+	s, err := f.connect(ctx, cmd)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := do(cmd.Context(), s); cmd.Context().Err() == nil {
+		return f.explain(err)
+	}
+	return nil
+}
+
+func (f *frame) connect(ctx context.Context, cmd *cobra.Command) (*session, error) {
+	addrs := f.addrs
+	if env, _ := f.LookupEnv("FLOE_ADDR"); len(addrs) == 0 && env != "" {
+		var err error
+		if addrs, err = nodeAddrs(env); err != nil {
+			return nil, &usageError{fmt.Errorf("FLOE_ADDR=%s: %w", env, err), helpHint(cmd)}
+		}
+	}
+	if len(addrs) == 0 {
+		addrs = []string{defaultAddr}
+	}
+	client, err := floe.Dial(ctx, addrs)
+	if err != nil {
+		return nil, &hintedError{
+			fmt.Errorf("no node answers at %s: %s", strings.Join(addrs, ", "), reason(err)),
+			"start one with floe server start, or say with --addr or FLOE_ADDR where one is",
+		}
+	}
+	return &session{client, &output{w: f.Stdout, format: f.format}, f.namespace}, nil
+}
+
+// reason is why no connection could be made, on one line: what the system said, if it did.
+func reason(err error) string {
+	if network := (*net.OpError)(nil); errors.As(err, &network) {
+		return network.Error()
+	}
+	return strings.ReplaceAll(err.Error(), "\n", "; ")
+}
+
+// explain adds to the error of a call what to do about it.
+func (f *frame) explain(err error) error {
+	for _, e := range []struct {
+		kind error
+		hint string
+	}{
+		{floe.ErrUnknownOutcome, "it may have happened or not: look before repeating it"},
+		{floe.ErrReadOnly, "its disk is full: make room there; floe server status shows how much is free"},
+		{context.DeadlineExceeded, fmt.Sprintf("the call may take %v; allow more with --timeout, or see floe cluster status", f.timeout)},
+		{floe.ErrBusy, "the node has too much to do: try again later"},
+		{floe.ErrUnavailable, "floe cluster status shows which nodes answer and which shards have a leader"},
+	} {
+		if errors.Is(err, e.kind) {
+			return &hintedError{err, e.hint}
+		}
+	}
+	return err
+}
+
+// maxPayloadBytes is the largest payload of any node.
+const maxPayloadBytes = 16 << 20
+
+// payload returns the bytes that an argument, called what in the help, stands for: itself, with @ in front those of a file, and with -
+// those of stdin, as without an argument.
+func (f *frame) payload(cmd *cobra.Command, what string, args []string) ([]byte, error) {
+	switch {
+	case len(args) > 0 && args[0] == "-" && f.Stdin != nil:
+	case len(args) > 0 && strings.HasPrefix(args[0], "@"):
+		return readFile(what, args[0][1:])
+	case len(args) > 0:
+		return []byte(args[0]), nil
+	case f.Stdin == nil || isTerminal(f.Stdin):
+		return nil, &usageError{fmt.Errorf("%s is missing", what), "give it as an argument, as @file or on stdin"}
+	}
+	type read struct {
+		b   []byte
+		err error
+	}
+	done := make(chan read, 1)
+	// Nothing ends a read of a terminal or pipe but its other end. So an interrupted command leaves it behind, and the process ends.
+	go func() {
+		b, err := readPayload(what, f.Stdin)
+		done <- read{b, err}
+	}()
+	select {
+	case r := <-done:
+		return r.b, r.err
+	case <-cmd.Context().Done():
+		return nil, fmt.Errorf("interrupted: %w", cmd.Context().Err())
+	}
+}
+
+func readFile(what, name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	defer file.Close()
+	return readPayload(what, file)
+}
+
+func readPayload(what string, r io.Reader) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxPayloadBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	if len(b) > maxPayloadBytes {
+		return nil, fmt.Errorf("%s: is longer than %d bytes, the most that any node takes", what, maxPayloadBytes)
+	}
+	return b, nil
+}
+
+// isTerminal reports whether there is a person at the other end, or nobody at all as with /dev/null.
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// parsed is the value of a flag that is checked when it is given. Its errors say what is wrong with the value.
+type parsed[T any] struct {
+	to    *T
+	kind  string // what a value is, as the help shows it
+	parse func(string) (T, error)
+	text  string
+}
+
+func newFlag[T any](to *T, kind string, parse func(string) (T, error)) *parsed[T] {
+	return &parsed[T]{to: to, kind: kind, parse: parse}
+}
+
+func (p *parsed[T]) String() string { return p.text }
+
+func (p *parsed[T]) Type() string { return p.kind }
+
+// Set is called for each time that the flag is given.
+func (p *parsed[T]) Set(text string) error {
+	value, err := p.parse(text)
+	if err != nil {
+		return err
+	}
+	*p.to, p.text = value, text
+	return nil
+}
+
+func nodeAddrs(v string) (addrs []string, err error) {
+	for addr := range strings.SplitSeq(v, ",") {
+		addr = strings.TrimSpace(addr)
+		if err := hostPort(addr); err != nil {
+			return nil, fmt.Errorf("%q %w", addr, err)
+		}
+		addrs = append(addrs, addr)
+	}
+	return addrs, nil
+}
+
+func positiveDuration(v string) (time.Duration, error) {
+	d, err := time.ParseDuration(v)
+	if err != nil || d <= 0 {
+		return 0, errors.New("not a duration such as 500ms, 60s or 24h")
+	}
+	return d, nil
+}
+
+func wholeNumber(v string) (int64, error) {
+	n, err := strconv.ParseInt(v, 10, 64)
+	if err != nil {
+		return 0, errors.New("not a whole number")
+	}
+	return n, nil
+}

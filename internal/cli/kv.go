@@ -1,0 +1,372 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floedb/floe/kv"
+)
+
+func kvCommand(p Process) *cobra.Command {
+	f := &frame{Process: p}
+	cmd := group("kv", "Read and write keys", kvSet(f), kvGet(f), kvDelete(f), kvList(f), kvHistory(f), kvIncr(f), kvWatch(f))
+	f.equip(cmd)
+	return cmd
+}
+
+// keyText is a key in JSON.
+type keyText struct {
+	Key         string `json:"key"`
+	KeyEncoding string `json:"key_encoding,omitempty"` // "base64" if the key is not text
+}
+
+func newKeyText(key string) keyText {
+	text, encoding := jsonText(key)
+	return keyText{text, encoding}
+}
+
+// valueText is a value in JSON.
+type valueText struct {
+	Value         string `json:"value"`
+	ValueEncoding string `json:"value_encoding,omitempty"` // "base64" if the value is not text
+}
+
+func newValueText(value []byte) valueText {
+	text, encoding := jsonText(string(value))
+	return valueText{text, encoding}
+}
+
+func kvSet(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "set KEY [VALUE]",
+		Short: "Store a value",
+		Long: `Store a value: VALUE as it stands, the content of a file as @FILE, or stdin as - and when
+it is left out. A value that begins with @ itself can come on stdin, one that begins with
+a dash also behind --.
+
+With a condition that does not hold, nothing is written and the exit code is 1.`,
+		Example: `  floe kv set greeting hello
+  floe kv set logo @logo.png --ttl 24h
+  date | floe kv set lock --if-absent
+  floe kv set balance 90 --if-revision 17`,
+		Args: takes("KEY", "[VALUE]"),
+	}
+	var ttl time.Duration
+	var revision uint64
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.Var(newFlag(&ttl, "duration", positiveDuration), "ttl", "how long the key lives (default for ever)")
+	absent := flags.Bool("if-absent", false, "only if there is no such key")
+	flags.Var(newFlag(&revision, "n", parseRevision), "if-revision", "only if this is the revision of the key; 0: if there is no such key")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var opts []kv.PutOption
+		if ttl > 0 {
+			opts = append(opts, kv.TTL(ttl))
+		}
+		if *absent {
+			opts = append(opts, kv.IfAbsent())
+		}
+		if flags.Changed("if-revision") {
+			opts = append(opts, kv.IfRevision(revision))
+		}
+		if *absent && revision != 0 {
+			return &usageError{fmt.Errorf("--if-revision=%d: contradicts --if-absent", revision), helpHint(cmd)}
+		}
+		value, err := f.payload(cmd, "VALUE", args[1:])
+		if err != nil {
+			return err
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			written, err := s.KV(s.namespace).Put(ctx, args[0], value, opts...)
+			if err != nil {
+				return err
+			}
+			return s.printWritten(args[0], written)
+		})
+	}
+	return cmd
+}
+
+func parseRevision(v string) (uint64, error) {
+	n, err := strconv.ParseUint(v, 10, 64)
+	if err != nil {
+		return 0, errors.New("not a revision: it takes whole numbers from 0")
+	}
+	return n, nil
+}
+
+// keyWritten is what a write has made.
+type keyWritten struct {
+	OK bool `json:"ok"`
+	keyText
+	Namespace string `json:"namespace"`
+	Version   uint64 `json:"version"` // how many versions the key has had
+	LSN       uint64 `json:"lsn"`     // the revision
+}
+
+func (s *session) printWritten(key string, w kv.Written) error {
+	return s.print(
+		keyWritten{OK: true, keyText: newKeyText(key), Namespace: s.namespace, Version: w.Version, LSN: w.Revision},
+		table{head: []string{"KEY", "VERSION", "REVISION"}, rows: [][]string{{key, decimal(w.Version), decimal(w.Revision)}}},
+	)
+}
+
+// keyDetail is a key with its value.
+type keyDetail struct {
+	Found bool `json:"found"`
+	keyText
+	Namespace string `json:"namespace"`
+	valueText
+	Version   uint64 `json:"version"` // how many versions the key has had
+	LSN       uint64 `json:"lsn"`     // the revision
+	Size      int    `json:"size"`    // bytes of the value
+	UpdatedAt int64  `json:"updated_at"`
+	TTLMillis *int64 `json:"ttl_ms"` // what is left; nil: does not expire
+}
+
+func kvGet(f *frame) *cobra.Command {
+	return &cobra.Command{
+		Use:   "get KEY",
+		Short: "Print the value of a key, byte by byte; with -o json all about it",
+		Args:  takes("KEY"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				e, err := s.KV(s.namespace).Get(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				detail := keyDetail{
+					Found: true, keyText: newKeyText(e.Key), Namespace: s.namespace, valueText: newValueText(e.Value),
+					Version: e.Version, LSN: e.Revision, Size: len(e.Value), UpdatedAt: e.UpdatedAt.UnixMilli(),
+				}
+				if !e.ExpiresAt.IsZero() {
+					detail.TTLMillis = new(max(0, time.Until(e.ExpiresAt).Milliseconds()))
+				}
+				return s.printValue(detail, e.Value)
+			})
+		},
+	}
+}
+
+func kvDelete(f *frame) *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete KEY",
+		Short: "Delete a key; its history stays for a day",
+		Args:  takes("KEY"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				written, err := s.KV(s.namespace).Delete(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return s.printWritten(args[0], written)
+			})
+		},
+	}
+}
+
+// keyList is a listing of keys: all of them, in the shape of a page that is the last one.
+type keyList struct {
+	Keys      []scanItem `json:"keys"`
+	Count     int        `json:"count"`
+	HasMore   bool       `json:"has_more"`
+	Cursor    string     `json:"cursor"`
+	Namespace string     `json:"namespace"`
+}
+
+// scanItem is a key in a listing.
+type scanItem struct {
+	keyText
+	Size    int    `json:"size"`
+	Version uint64 `json:"version"` // the revision, as in the JSON API
+}
+
+func kvList(f *frame) *cobra.Command {
+	cmd := &cobra.Command{Use: "list", Short: "List keys in their order", Args: takes()}
+	prefix := cmd.Flags().String("prefix", "", "only keys that begin so")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return f.call(cmd, func(ctx context.Context, s *session) error { return s.listKeys(ctx, *prefix) })
+	}
+	return cmd
+}
+
+// listKeys prints a page at a time, for there may be more keys than fit into memory. Only one JSON document has to have them all.
+func (s *session) listKeys(ctx context.Context, prefix string) error {
+	list := keyList{Keys: []scanItem{}, Namespace: s.namespace}
+	part := table{head: []string{"KEY", "SIZE", "REVISION"}}
+	for cursor, more := "", true; more; more = cursor != "" {
+		page, err := s.KV(s.namespace).Page(ctx, prefix, kv.KeysOnly(), kv.Limit(kv.MaxPageItems), kv.Cursor(cursor))
+		if err != nil {
+			return err
+		}
+		cursor = page.Cursor
+		for _, item := range page.Items {
+			if s.format == formatJSON {
+				list.Keys = append(list.Keys, scanItem{newKeyText(item.Key), item.Size, item.Revision})
+				continue
+			}
+			part.rows = append(part.rows, []string{item.Key, decimal(item.Size), decimal(item.Revision)})
+		}
+		if s.format == formatJSON {
+			continue
+		}
+		if err := s.print(nil, part); err != nil {
+			return err
+		}
+		part = table{}
+	}
+	if s.format != formatJSON {
+		return nil
+	}
+	list.Count = len(list.Keys)
+	return s.print(list)
+}
+
+// keyHistory is the history of a key.
+type keyHistory struct {
+	keyText
+	Namespace    string       `json:"namespace"`
+	VersionCount int          `json:"version_count"` // of those listed
+	Versions     []keyVersion `json:"versions"`      // newest first
+}
+
+type keyVersion struct {
+	Version         uint64 `json:"version"`
+	LSN             uint64 `json:"lsn"` // the revision
+	Term            uint64 `json:"term"`
+	TimestampMillis int64  `json:"timestamp_ms"`
+	Size            int    `json:"size"`
+	Tombstone       bool   `json:"tombstone"`
+	Expired         bool   `json:"expired"` // a tombstone that expiry left
+}
+
+func kvHistory(f *frame) *cobra.Command {
+	return &cobra.Command{
+		Use:   "history KEY",
+		Short: "List the versions of a key, newest first",
+		Args:  takes("KEY"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				versions, err := s.KV(s.namespace).History(ctx, args[0], kv.WithoutValues())
+				if err != nil {
+					return err
+				}
+				return s.printHistory(args[0], versions)
+			})
+		},
+	}
+}
+
+func (s *session) printHistory(key string, versions []kv.Version) error {
+	h := keyHistory{keyText: newKeyText(key), Namespace: s.namespace, VersionCount: len(versions)}
+	t := table{head: []string{"VERSION", "REVISION", "TIME", "SIZE", "CHANGE"}}
+	for _, v := range versions {
+		h.Versions = append(h.Versions, keyVersion{
+			Version: v.Version, LSN: v.Revision, Term: v.Term, TimestampMillis: v.Time.UnixMilli(), Size: v.Size,
+			Tombstone: v.Tombstone, Expired: v.Expired,
+		})
+		change := kv.EventPut
+		switch {
+		case v.Expired:
+			change = kv.EventExpire
+		case v.Tombstone:
+			change = kv.EventDelete
+		}
+		t.rows = append(t.rows, []string{decimal(v.Version), decimal(v.Revision), shownTime(v.Time), decimal(v.Size), change.String()})
+	}
+	return s.print(h, t)
+}
+
+// keyCounted is a counter after an increment.
+type keyCounted struct {
+	OK bool `json:"ok"`
+	keyText
+	Namespace string `json:"namespace"`
+	Value     int64  `json:"value"`
+}
+
+func kvIncr(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "incr KEY",
+		Short: "Add to the number at a key, 0 if there is none, and print the sum",
+		Args:  takes("KEY"),
+	}
+	by := int64(1)
+	cmd.Flags().Var(newFlag(&by, "n", wholeNumber), "by", "what to add; may be negative (default 1)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			sum, err := s.KV(s.namespace).Incr(ctx, args[0], by)
+			if err != nil {
+				return err
+			}
+			return s.print(keyCounted{true, newKeyText(args[0]), s.namespace, sum}, table{rows: [][]string{{decimal(sum)}}})
+		})
+	}
+	return cmd
+}
+
+// keyEvent is a change that a watch has seen.
+type keyEvent struct {
+	Type string `json:"type"` // put, delete, expire; compacted: changes were missed, a snapshot follows
+	keyText
+	Namespace string `json:"namespace"`
+	valueText
+	Version         uint64 `json:"version"`
+	LSN             uint64 `json:"lsn"` // the revision
+	Size            int    `json:"size"`
+	TimestampMillis int64  `json:"timestamp_ms"`
+}
+
+func kvWatch(f *frame) *cobra.Command {
+	return &cobra.Command{
+		Use:   "watch PREFIX",
+		Short: "Print the keys that begin so, and then every change until it is stopped",
+		Long: `Print the keys that begin with PREFIX, and then every change of them, until SIGINT or
+SIGTERM. '' is all keys. Each line has what happened (put, delete or expire), the revision,
+the key and the value, or is a JSON document. If so many changes come that some are
+missed, a line says compacted, and all keys are printed again.`,
+		Args: takes("PREFIX"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.follow(cmd, func(ctx context.Context, s *session) error {
+				for event, err := range s.KV(s.namespace).Watch(ctx, args[0]) {
+					if err == nil {
+						err = s.printEvent(event)
+					}
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func (s *session) printEvent(e kv.Event) (err error) {
+	switch s.format {
+	case formatJSON:
+		return s.encode(keyEvent{
+			Type: e.Type.String(), keyText: newKeyText(e.Key), Namespace: s.namespace, valueText: newValueText(e.Value),
+			Version: e.Version, LSN: e.Revision, Size: len(e.Value), TimestampMillis: e.Time.UnixMilli(),
+		}, "")
+	case formatRaw:
+		_, err = fmt.Fprintf(s.w, "%v\t%d\t%s\t%s\n", e.Type, e.Revision, e.Key, e.Value)
+	default:
+		_, err = fmt.Fprintf(s.w, "%-9v  %8d  %s  %s\n", e.Type, e.Revision, printable(e.Key), printable(shortened(e.Value)))
+	}
+	return err
+}
+
+// shortened is the beginning of a value, for a line of a table.
+func shortened(value []byte) string {
+	const most = 100
+	if len(value) <= most {
+		return string(value)
+	}
+	return fmt.Sprintf("%s... (%d bytes)", value[:most], len(value))
+}

@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+)
+
+// The formats of results.
+const (
+	formatTable = "table" // for people
+	formatRaw   = "raw"   // for scripts: no heads, one tab between columns, bytes as they are
+	formatJSON  = "json"  // one document
+)
+
+func outputFormat(v string) (format string, err error) {
+	all := map[string]string{formatTable: formatTable, formatRaw: formatRaw, formatJSON: formatJSON}
+	return format, choose(&format, v, all)
+}
+
+// output prints results.
+type output struct {
+	w      io.Writer
+	format string
+}
+
+// table is a result, or a part of one, in rows. Without a head, each row is a name and a value.
+type table struct {
+	name string // of the part, as raw rows begin when there are several parts
+	head []string
+	rows [][]string
+}
+
+// print prints a result, of which the document is for -o json, the tables for everything else.
+func (o *output) print(document any, tables ...table) error {
+	switch o.format {
+	case formatJSON:
+		return o.encode(document, "  ")
+	case formatRaw:
+		return o.printRaw(tables)
+	}
+	for i, t := range tables {
+		if i > 0 {
+			if _, err := fmt.Fprintln(o.w); err != nil {
+				return err
+			}
+		}
+		if err := o.printTable(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printValue prints a result that is a single value. Scripts get its bytes and nothing else, whichever way they ask; on a terminal a line
+// ends behind it.
+func (o *output) printValue(document any, value []byte) error {
+	if o.format == formatJSON {
+		return o.encode(document, "  ")
+	}
+	if o.format == formatTable && isTerminal(o.w) {
+		value = append(value, '\n')
+	}
+	_, err := o.w.Write(value)
+	return err
+}
+
+// encode writes one document, on one line without an indent.
+func (o *output) encode(document any, indent string) error {
+	e := json.NewEncoder(o.w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", indent)
+	return e.Encode(document)
+}
+
+func (o *output) printRaw(tables []table) error {
+	for _, t := range tables {
+		for _, row := range t.rows {
+			if len(tables) > 1 {
+				row = slices.Concat([]string{t.name}, row)
+			}
+			if _, err := fmt.Fprintln(o.w, strings.Join(row, "\t")); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (o *output) printTable(t table) error {
+	w := tabwriter.NewWriter(o.w, 0, 0, 2, ' ', 0)
+	rows := t.rows
+	if t.head != nil {
+		rows = slices.Concat([][]string{t.head}, rows)
+	}
+	for _, row := range rows {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = printable(cell)
+		}
+		// Errors come with Flush.
+		_, _ = fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	return w.Flush()
+}
+
+// printable returns text quoted if it would not stay in its cell or does things to a terminal.
+func printable(text string) string {
+	for _, r := range text {
+		if r == utf8.RuneError || !strconv.IsPrint(r) {
+			return strconv.Quote(text)
+		}
+	}
+	return text
+}
+
+// jsonText returns bytes as they stand in JSON, and "base64" (RFC 4648, section 4) as the encoding if they are not text.
+func jsonText(bytes string) (text, encoding string) {
+	if utf8.ValidString(bytes) {
+		return bytes, ""
+	}
+	return base64.StdEncoding.EncodeToString([]byte(bytes)), "base64"
+}
+
+// shownTime is a time as tables have it.
+func shownTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+func decimal[N int | int64 | uint64](n N) string { return fmt.Sprint(n) }
