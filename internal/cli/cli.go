@@ -31,6 +31,8 @@ type Process struct {
 var commands = []func(Process) *cobra.Command{
 	serverCommand,
 	kvCommand,
+	nsCommand,
+	clusterCommand,
 	versionCommand,
 }
 

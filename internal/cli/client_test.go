@@ -84,7 +84,7 @@ func oneDocument(text string) error {
 }
 
 func TestNoServer(t *testing.T) {
-	free := freeAddr(t)
+	free, other := freeAddr(t), freeAddr(t)
 	for _, tc := range []struct {
 		args   string
 		env    string // FLOE_ADDR
@@ -95,7 +95,9 @@ func TestNoServer(t *testing.T) {
 			stderr: "floe: error: no node answers at " + free + ": dial tcp |connection refused\n|hint: start one with floe server start"},
 		{args: "kv set k v --timeout 100ms", env: free, code: 1, stderr: "no node answers at " + free + ": "},
 		{args: "kv watch k --timeout 100ms", env: free, code: 1, stderr: "no node answers at " + free + ": "},
-		{args: "kv list", env: "here", code: 2, stderr: "floe: error: FLOE_ADDR=here: \"here\" is not host:port\nfloe: hint: see floe kv list --help\n"},
+		{args: "cluster status --timeout 100ms --addr " + free + " --addr " + other, env: "never:1", code: 1, stderr: "no node answers at " + free + ", " + other + ": "},
+		{args: "server status --timeout 100ms --addr " + free + "," + other, code: 1, stderr: "no node answers at " + free + ", " + other + ": "},
+		{args: "ns list", env: "here", code: 2, stderr: "floe: error: FLOE_ADDR=here: \"here\" is not host:port\nfloe: hint: see floe ns list --help\n"},
 	} {
 		begun := time.Now()
 		code, stdout, stderr := run(t, map[string]string{"FLOE_ADDR": tc.env}, strings.Fields(tc.args)...)
@@ -157,9 +159,11 @@ func (zeros) Read(b []byte) (int, error) {
 
 func TestCompletion(t *testing.T) {
 	for line, want := range map[string]string{
-		"kv w":       "watch\t",
-		"kv get -o ": "table\nraw\njson\n",
-		"kv get k":   ":4\n", // no files
+		"kv w":                   "watch\t",
+		"kv get -o ":             "table\nraw\njson\n",
+		"server status --output": "--output\t",
+		"server status -o ":      "table\nraw\njson\n",
+		"kv get k":               ":4\n", // no files
 	} {
 		args := append([]string{"__complete"}, strings.Split(line, " ")...)
 		if code, stdout, stderr := run(t, nil, args...); code != 0 || !strings.Contains(stdout, want) {

@@ -19,7 +19,7 @@ import (
 const closeTime = 6 * time.Second
 
 func serverCommand(p Process) *cobra.Command {
-	return group("server", "Run a node, and look after its data", startCommand(p), verifyCommand(p))
+	return group("server", "Run a node, and look after its data", startCommand(p), statusCommand(p), verifyCommand(p))
 }
 
 func startCommand(p Process) *cobra.Command {

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floedb/floe"
+)
+
+func nsCommand(p Process) *cobra.Command {
+	f := &frame{Process: p}
+	cmd := group("ns", "Create and list namespaces", nsCreate(f), nsList(f))
+	f.equip(cmd)
+	return cmd
+}
+
+// namespaceCreated is a namespace that was not there before.
+type namespaceCreated struct {
+	OK     bool   `json:"ok"`
+	Name   string `json:"name"`
+	Spread bool   `json:"spread"`
+}
+
+func nsCreate(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create a namespace; a first write to it does so too",
+		Args:  takes("NAME"),
+	}
+	spread := cmd.Flags().Bool("spread", false, "spread it over all shards, for more data than one shard should have")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			create := s.Namespaces().Create
+			var err error
+			if *spread {
+				err = create(ctx, args[0], floe.Spread())
+			} else {
+				err = create(ctx, args[0])
+			}
+			if err != nil {
+				return err
+			}
+			return s.print(
+				namespaceCreated{OK: true, Name: args[0], Spread: *spread},
+				table{head: []string{"NAME", "SPREAD"}, rows: [][]string{{args[0], strconv.FormatBool(*spread)}}},
+			)
+		})
+	}
+	return cmd
+}
+
+// namespaceSummary is a namespace in a listing.
+type namespaceSummary struct {
+	Name            string `json:"name"`
+	StreamCount     int64  `json:"stream_count"`
+	QueueCount      int64  `json:"queue_count"`
+	KVCount         int64  `json:"kv_count"`
+	WorkflowCount   int64  `json:"workflow_count"`
+	ProcessingCount int64  `json:"processing_count"`
+	ActionCount     int64  `json:"action_count"`
+	IsSystem        bool   `json:"is_system"`
+	Spread          bool   `json:"spread"`
+	CreatedAt       int64  `json:"created_at"`
+}
+
+func nsList(f *frame) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List namespaces and how much they hold",
+		Args:  takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				list := []namespaceSummary{}
+				t := table{head: []string{"NAME", "SPREAD", "KEYS", "BYTES", "CREATED"}}
+				for info, err := range s.Namespaces().All(ctx) {
+					if err != nil {
+						return err
+					}
+					list = append(list, summarizeNamespace(info))
+					t.rows = append(t.rows, []string{
+						info.Name, strconv.FormatBool(info.Spread), decimal(info.Counts.Keys), decimal(info.Counts.KeyBytes), shownTime(info.CreatedAt),
+					})
+				}
+				return s.print(list, t)
+			})
+		},
+	}
+}
+
+func summarizeNamespace(info floe.NamespaceInfo) namespaceSummary {
+	return namespaceSummary{
+		Name:            info.Name,
+		StreamCount:     info.Counts.Streams,
+		QueueCount:      info.Counts.Queues,
+		KVCount:         info.Counts.Keys,
+		WorkflowCount:   info.Counts.Workflows,
+		ProcessingCount: info.Counts.Jobs,
+		ActionCount:     info.Counts.Actions,
+		IsSystem:        strings.HasPrefix(info.Name, "_"),
+		Spread:          info.Spread,
+		CreatedAt:       info.CreatedAt.UnixMilli(),
+	}
+}
