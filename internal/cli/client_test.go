@@ -85,6 +85,11 @@ func oneDocument(text string) error {
 
 func TestNoServer(t *testing.T) {
 	free, other := freeAddr(t), freeAddr(t)
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
 	for _, tc := range []struct {
 		args   string
 		env    string // FLOE_ADDR
@@ -94,6 +99,7 @@ func TestNoServer(t *testing.T) {
 		{args: "kv get k --addr " + free, code: 1,
 			stderr: "floe: error: no node answers at " + free + ": dial tcp |connection refused\n|hint: start one with floe server start"},
 		{args: "kv set k v --timeout 100ms", env: free, code: 1, stderr: "no node answers at " + free + ": "},
+		{args: "kv get k --timeout 100ms", env: silent.Addr().String(), code: 1, stderr: "no node answers at " + silent.Addr().String() + ": "},
 		{args: "kv watch k --timeout 100ms", env: free, code: 1, stderr: "no node answers at " + free + ": "},
 		{args: "cluster status --timeout 100ms --addr " + free + " --addr " + other, env: "never:1", code: 1, stderr: "no node answers at " + free + ", " + other + ": "},
 		{args: "server status --timeout 100ms --addr " + free + "," + other, code: 1, stderr: "no node answers at " + free + ", " + other + ": "},

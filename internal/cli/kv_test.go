@@ -3,9 +3,16 @@ package cli
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"regexp"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/kv"
 )
 
 func TestWatch(t *testing.T) {
@@ -57,5 +64,53 @@ func TestWatch(t *testing.T) {
 		if code := <-exited; code != exitOK || lines.Scan() {
 			t.Errorf("watch -o %s, stopped: exit code %d, then %q", tc.format, code, lines.Text())
 		}
+	}
+}
+
+// TestListPages lists more keys than a page holds, with one among them that is not text.
+func TestListPages(t *testing.T) {
+	s := start(t, "--data-dir", t.TempDir(), "--shards", "1")
+	defer s.stop()
+	client, err := floe.Dial(t.Context(), []string{s.addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	const keys, odd = 2*kv.MaxPageItems + 1, "\x1b[31m\xff"
+	var load sync.WaitGroup
+	for i := range keys {
+		key := fmt.Sprintf("k%05d", i)
+		if i == 0 {
+			key = odd
+		}
+		load.Go(func() {
+			if _, err := client.KV("default").Put(t.Context(), key, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	load.Wait()
+	env := map[string]string{"FLOE_ADDR": s.addr}
+	for format, first := range map[string]string{"table": "KEY  ", "raw": odd + "\t0\t"} {
+		code, stdout, stderr := run(t, env, "kv", "list", "-o", format)
+		lines := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
+		if format == "table" && !strings.HasPrefix(lines[1], `"\x1b[31m\xff"  0     `) {
+			t.Errorf("kv list: the odd key is shown as %q", lines[1])
+		}
+		if format == "table" {
+			lines = slices.Delete(lines, 1, 2)
+		}
+		last := fmt.Sprintf("k%05d", keys-1)
+		if code != 0 || len(lines) != keys || !strings.HasPrefix(lines[0], first) || !strings.HasPrefix(lines[keys-1], last) {
+			t.Errorf("kv list -o %s: exit code %d, %d lines from %q to %q, stderr\n%s", format, code, len(lines), lines[0], lines[len(lines)-1], stderr)
+		}
+	}
+	var list keyList
+	mustDecode(t, env, &list, "kv", "list", "-o", "json")
+	if list.Count != keys || len(list.Keys) != keys || list.HasMore || list.Cursor != "" {
+		t.Errorf("kv list -o json: %d keys, %d, %v, %q", len(list.Keys), list.Count, list.HasMore, list.Cursor)
+	}
+	if got, want := list.Keys[0].keyText, (keyText{"G1szMW3/", "base64"}); got != want {
+		t.Errorf("kv list -o json: the odd key is %v, want %v", got, want)
 	}
 }

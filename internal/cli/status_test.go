@@ -45,12 +45,42 @@ func mustDecode(t *testing.T, env map[string]string, into any, args ...string) {
 	}
 }
 
-// TestCluster starts three nodes and finds them all from any of them.
-func TestCluster(t *testing.T) {
-	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte("\n a secret of the tests \n"), 0o600); err != nil {
+// TestNoQuorum asks a node that is left alone: it says how it is, and why it can do nothing.
+func TestNoQuorum(t *testing.T) {
+	addr := freeAddr(t)
+	_, port, _ := net.SplitHostPort(addr)
+	s := start(t, "--data-dir", t.TempDir(), "--shards", "1", "--port", port, "--node-id", "1",
+		"--peers", fmt.Sprintf("1=%s,2=%s,3=%s", addr, freeAddr(t), freeAddr(t)), "--secret-file", secretFile(t))
+	env := map[string]string{"FLOE_ADDR": addr}
+	for _, tc := range []struct{ args, stdout, stderr string }{
+		{args: "cluster status", stdout: "3     unhealthy  active\n\nSHARD  LEADER  TERM  APPLIED\n0      none    "},
+		{args: "server status -o raw", stdout: "\nstate\tno quorum\n"},
+		{args: "kv get k --timeout 100ms", stderr: "none is known)\nfloe: hint: floe cluster status shows"},
+		{args: "kv set k v", stderr: "none is known)\nfloe: hint: floe cluster status shows which nodes answer and which shards have a leader\n"},
+	} {
+		code, stdout, stderr := run(t, env, strings.Fields(tc.args)...)
+		if (code != 0) != (tc.stderr != "") || !strings.Contains(stdout, tc.stdout) || !strings.Contains(stderr, tc.stderr) {
+			t.Errorf("floe %s: exit code %d, stdout\n%sstderr\n%swant %q, %q", tc.args, code, stdout, stderr, tc.stdout, tc.stderr)
+		}
+	}
+	if code := s.stop(); code != 0 {
+		t.Errorf("exit code %d, stderr\n%s", code, s.stderr())
+	}
+}
+
+// secretFile returns a file with what the nodes of a cluster know each other by.
+func secretFile(t *testing.T) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(name, []byte("\n a secret of the tests \n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return name
+}
+
+// TestCluster starts three nodes and finds them all from any of them.
+func TestCluster(t *testing.T) {
+	secret := secretFile(t)
 	addrs := []string{freeAddr(t), freeAddr(t), freeAddr(t)}
 	peers := fmt.Sprintf("1=%s,2=%s,3=%s", addrs[0], addrs[1], addrs[2])
 	for i, addr := range addrs {
