@@ -27,12 +27,19 @@ const memberEnv = "FLOE_EXERCISE_MEMBER"
 
 var failoversFlag = flag.Int("failovers", 1, "how many leaders TestProcesses kills")
 
+// member is what such a process is told.
+type member struct {
+	Dir   string
+	ID    uint64
+	Peers []floe.Peer
+}
+
 func runMember(text string) error {
-	var c floe.Config
-	if err := json.Unmarshal([]byte(text), &c); err != nil {
+	var m member
+	if err := json.Unmarshal([]byte(text), &m); err != nil {
 		return err
 	}
-	n, err := floe.Open(c)
+	n, err := floe.Open(floe.Config{DataDir: m.Dir, Shards: 3, NodeID: m.ID, Peers: m.Peers, Secret: []byte(secret)})
 	if err != nil {
 		return err
 	}
@@ -44,7 +51,7 @@ func runMember(text string) error {
 // processes is a cluster of three processes.
 type processes struct {
 	t       *testing.T
-	configs []floe.Config
+	members []member
 	cmds    []*exec.Cmd // nil: killed
 }
 
@@ -55,7 +62,7 @@ func newProcesses(t *testing.T) *processes {
 		peers = append(peers, floe.Peer{ID: uint64(i + 1), Addr: freeAddr(t)})
 	}
 	for i := range c.cmds {
-		c.configs = append(c.configs, floe.Config{DataDir: t.TempDir(), Shards: 3, NodeID: peers[i].ID, Peers: peers, Secret: []byte(secret)})
+		c.members = append(c.members, member{t.TempDir(), peers[i].ID, peers})
 	}
 	t.Cleanup(func() {
 		for i := range c.cmds {
@@ -70,7 +77,7 @@ func newProcesses(t *testing.T) *processes {
 
 func (c *processes) start(i int) {
 	c.t.Helper()
-	text, err := json.Marshal(c.configs[i])
+	text, err := json.Marshal(c.members[i])
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -111,7 +118,7 @@ func (c *processes) signal(i int, s os.Signal) {
 func (c *processes) client() *floe.Client {
 	c.t.Helper()
 	var addrs []string
-	for _, p := range c.configs[0].Peers {
+	for _, p := range c.members[0].Peers {
 		addrs = append(addrs, p.Addr)
 	}
 	client, err := floe.Dial(c.t.Context(), addrs)

@@ -1,0 +1,85 @@
+package peer
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/shard"
+	"github.com/floedb/floe/internal/toy"
+	"github.com/floedb/floe/kv"
+)
+
+var testSecret = []byte("the secret of the tests")
+
+func testWire() *engine.Wire { return engine.NewWire(kv.NewMachine(), toy.New()) }
+
+// rig is a node in memory that listens, and has other members who are not there.
+type rig struct {
+	t    *testing.T
+	host *shard.Host
+	peer *Peer
+	addr string
+}
+
+var testMembers = []Member{{1, "127.0.0.1:1"}, {2, "127.0.0.1:1"}, {3, "127.0.0.1:1"}}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	return newRigAt(t, "127.0.0.1:0")
+}
+
+func newRigAt(t *testing.T, addr string) *rig {
+	t.Helper()
+	host, err := shard.Open(shard.Config{Shards: 2, MaxValue: 64 << 10, Machines: []func() engine.Machine{kv.NewMachine, toy.New}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := host.Identify(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, host: host, addr: l.Addr().String()}
+	r.peer = New(Config{Node: 1, Wire: testWire(), Members: testMembers, Secret: testSecret})
+	r.peer.Attach(host, func(context.Context) ([]byte, error) { return []byte("{}"), nil })
+	r.peer.Serve(l)
+	t.Cleanup(r.close)
+	return r
+}
+
+func (r *rig) close() {
+	r.peer.Drain()
+	if err := r.host.Close(); err != nil {
+		r.t.Errorf("close: %v", err)
+	}
+	r.peer.Close()
+}
+
+func (r *rig) dial() *Client {
+	r.t.Helper()
+	c, err := Dial(r.t.Context(), Config{Wire: testWire()}, []string{r.addr})
+	if err != nil {
+		r.t.Fatalf("dial: %v", err)
+	}
+	r.t.Cleanup(c.Close)
+	return c
+}
+
+// well checks that an honest client is served and the node has not failed.
+func (r *rig) well(c *Client) {
+	r.t.Helper()
+	store, ctx := kv.New(engine.NewRouter(c), "well", 0), context.Background() // also in a Cleanup
+	if _, err := store.Put(ctx, "k", []byte("v")); err != nil {
+		r.t.Errorf("put of an honest client: %v", err)
+	}
+	if e, err := store.Get(ctx, "k"); err != nil || string(e.Value) != "v" {
+		r.t.Errorf("get of an honest client: %q, %v", e.Value, err)
+	}
+	if err := r.host.Err(); err != nil {
+		r.t.Fatalf("the node has failed: %v", err)
+	}
+}
