@@ -78,7 +78,8 @@ type Config struct {
 	Listen string
 	// NodeID is the node's own of Peers, not 0.
 	NodeID uint64
-	// Peers are the nodes of a cluster, 3 or 5, this one too. They are fixed when the directory is created. nil is a node alone.
+	// Peers are the nodes of a cluster, this one too: 3 or 5 as a rule, 7 at most. They are fixed when the directory is created. nil is
+	// a node alone.
 	Peers []Peer
 	// Secret is what the nodes of a cluster know each other by, at least 16 bytes, the same for all.
 	Secret []byte
@@ -296,7 +297,7 @@ func (n *Node) Stats(context.Context) (Stats, error) {
 func (n *Node) Err() error { return n.host.Err() }
 
 // handOverTime is how long Close waits for others to take over what the node leads.
-const handOverTime = 3 * time.Second
+const handOverTime = 2 * time.Second
 
 // Close hands what the node leads over to other nodes, writes what is in memory to disk, releases the directory and returns when all goroutines
 // have ended. Calls that wait get ErrClosed. A second Close does nothing.
@@ -335,7 +336,7 @@ func WithTLS(c *tls.Config) DialOption { return func(p *peer.Config) { p.TLS = c
 // Dial connects to a node, or to a cluster of which it is given some or all nodes, each as host:port. It returns when one of them has answered. ctx bounds
 // that only.
 //
-// Errors: ErrInvalid without an address; ErrUnavailable, after up to 5 seconds, with the reason for each of them.
+// Errors: ErrInvalid without an address; ErrUnavailable, within 10 seconds, with the reason for each of them.
 func Dial(ctx context.Context, addrs []string, opts ...DialOption) (*Client, error) {
 	if len(addrs) == 0 {
 		return nil, engine.Errorf(ErrInvalid, "floe: dial: no address")

@@ -13,7 +13,7 @@ import (
 //		codec.List(c, &p.tags, (*codec.Coder).String)
 //	}
 //
-// An encoder appends what the pointers point to; a decoder fills it in, and its first error sticks.
+// An encoder appends what the pointers point to, and changes nothing there; a decoder fills it in, and its first error sticks.
 type Coder struct {
 	dst     []byte
 	src     Reader
@@ -63,11 +63,12 @@ func (c *Coder) Varint(v *int64) {
 func (c *Coder) Int(v *int) {
 	wide := int64(*v)
 	c.Varint(&wide)
-	if wide < math.MinInt || wide > math.MaxInt {
-		c.Fail("integer out of range")
-		wide = 0
+	if !c.reading {
+		return
 	}
-	*v = int(wide)
+	if *v = int(wide); wide < math.MinInt || wide > math.MaxInt {
+		c.Fail("integer out of range")
+	}
 }
 
 // Byte codes a byte.
@@ -99,33 +100,31 @@ func (c *Coder) String(v *string) {
 
 // Bytes codes a slice that may be nil, and is a copy when it is read.
 func (c *Coder) Bytes(v *[]byte) {
-	if there := *v != nil; !c.maybe(&there) {
-		*v = nil
-		return
-	}
-	if c.reading {
+	there := *v != nil
+	c.Bool(&there)
+	switch {
+	case !c.reading && there:
+		c.dst = AppendBytes(c.dst, *v)
+	case c.reading && there:
 		*v = append([]byte{}, c.src.Bytes()...)
-		return
+	case c.reading:
+		*v = nil
 	}
-	c.dst = AppendBytes(c.dst, *v)
-}
-
-// maybe codes whether something is there, and reports it.
-func (c *Coder) maybe(there *bool) bool {
-	c.Bool(there)
-	return *there
 }
 
 // Time codes a time, in ms since the epoch; the zero time stays what it is.
 func (c *Coder) Time(v *time.Time) {
-	if there := !v.IsZero(); !c.maybe(&there) {
-		*v = time.Time{}
-		return
+	there, ms := !v.IsZero(), int64(0)
+	if c.Bool(&there); there {
+		ms = v.UnixMilli()
+		c.Varint(&ms)
 	}
-	ms := v.UnixMilli()
-	c.Varint(&ms)
-	if c.reading {
+	switch {
+	case !c.reading:
+	case there:
 		*v = time.UnixMilli(ms)
+	default:
+		*v = time.Time{}
 	}
 }
 

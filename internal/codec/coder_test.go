@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"sync"
 	"testing"
 	"time"
 )
@@ -69,6 +70,19 @@ func TestCoderReadsWhatItWrote(t *testing.T) {
 			t.Error("what was read changes with the record")
 		}
 	}
+}
+
+// TestEncodersShare: what is encoded may be used by many at once, as an error is. With -race this fails if an encoder writes.
+func TestEncodersShare(t *testing.T) {
+	s := filled()
+	var encoders sync.WaitGroup
+	for range 4 {
+		encoders.Go(func() {
+			e := NewEncoder(nil)
+			s.code(&e)
+		})
+	}
+	encoders.Wait()
 }
 
 func TestCoderRefusesEveryPrefix(t *testing.T) {

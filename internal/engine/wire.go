@@ -200,8 +200,9 @@ func (*NotLeaderError) Kind() uint8 { return errorNotLeader }
 // Code codes the fields.
 func (e *NotLeaderError) Code(c *codec.Coder) {
 	shard := uint64(e.Shard)
-	c.Uvarint(&shard)
-	e.Shard = ShardID(shard)
+	if c.Uvarint(&shard); c.Reading() {
+		e.Shard = ShardID(shard)
+	}
 	c.Uvarint(&e.Node)
 	c.Uvarint(&e.Leader)
 }

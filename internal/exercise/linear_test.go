@@ -116,6 +116,7 @@ type linear struct {
 	history *check.History
 	start   time.Time
 	stop    chan struct{}
+	patient bool                      // clients give up late: what is in doubt makes a history hard to check
 	doubts  atomic.Int64              // writes whose outcome nobody knows
 	used    [linearSlots]atomic.Int64 // operations per slot
 }
@@ -178,7 +179,11 @@ func (c *client) run(ctx context.Context) {
 			return
 		default:
 		}
-		call, cancel := context.WithTimeout(ctx, callTime)
+		limit := callTime
+		if c.patient {
+			limit = healTime
+		}
+		call, cancel := context.WithTimeout(ctx, limit)
 		c.step(call)
 		cancel()
 	}

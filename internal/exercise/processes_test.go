@@ -313,7 +313,7 @@ func TestProcesses(t *testing.T) {
 	if err := client.Namespaces().Create(t.Context(), linearSpace, floe.Spread()); err != nil {
 		t.Fatal(err)
 	}
-	history := &linear{t: t, history: check.NewHistory(), start: time.Now(), stop: make(chan struct{})}
+	history := &linear{t: t, history: check.NewHistory(), start: time.Now(), stop: make(chan struct{}), patient: true}
 	history.history.Dir = t.ArtifactDir()
 	history.store = func(int) *kv.Store { return c.client().KV(linearSpace) }
 	var clients sync.WaitGroup

@@ -27,7 +27,7 @@ func newClient(conf *tls.Config) *http.Client {
 	protocols.SetUnencryptedHTTP2(conf == nil)
 	return &http.Client{Transport: &http.Transport{
 		DialContext:     (&net.Dialer{Timeout: dialTimeout}).DialContext,
-		TLSClientConfig: conf,
+		TLSClientConfig: conf.Clone(), // it is changed
 		Protocols:       &protocols,
 		HTTP2: &http.HTTP2Config{
 			MaxReadFrameSize: 1 << 20, SendPingTimeout: pingAfter, PingTimeout: pingAfter,

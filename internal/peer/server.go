@@ -31,7 +31,7 @@ func (p *Peer) Serve(l net.Listener) {
 	protocols.SetHTTP2(p.cfg.TLS != nil)
 	protocols.SetUnencryptedHTTP2(p.cfg.TLS == nil)
 	server := &http.Server{
-		Handler: p, Protocols: &protocols, TLSConfig: p.cfg.TLS, ReadHeaderTimeout: greetTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 8 << 10,
+		Handler: p, Protocols: &protocols, TLSConfig: p.cfg.TLS.Clone(), ReadHeaderTimeout: greetTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 8 << 10,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: 1 << 20, SendPingTimeout: 2 * pingAfter, PingTimeout: 2 * pingAfter,
 			MaxReceiveBufferPerConnection: 16 << 20, MaxReceiveBufferPerStream: 4 << 20,
