@@ -271,10 +271,7 @@ func TestHostileBytes(t *testing.T) {
 	r := newRig(t)
 	honest := r.dial()
 	rng := rand.New(rand.NewPCG(1, 2))
-	conns := 1000
-	if testing.Short() {
-		conns = 100
-	}
+	const conns = 1000
 	idle := make([]net.Conn, 0, conns)
 	for i := range conns {
 		c, err := net.Dial("tcp", r.addr)
