@@ -26,7 +26,27 @@ func (p *Peer) StaleDoor() engine.Door { return staleDoor{(*nodeDoor)(p)} }
 
 type nodeDoor Peer
 
-func (d *nodeDoor) Shards() int { return d.host.Shards() }
+// Shards waits for Attach, like all of the door: shards may have something for each other before.
+func (d *nodeDoor) Shards() int {
+	select {
+	case <-d.ready:
+		return d.host.Shards()
+	case <-d.ctx.Done():
+		return 1
+	}
+}
+
+// await returns when there is a host. Errors: *notSentError.
+func (p *Peer) await(ctx context.Context) error {
+	select {
+	case <-p.ready:
+		return nil
+	case <-ctx.Done():
+		return &notSentError{ctx.Err()}
+	case <-p.ctx.Done():
+		return &notSentError{errEnded}
+	}
+}
 
 func (d *nodeDoor) Propose(ctx context.Context, id engine.ShardID, cmd engine.Command) (result []byte, err error) {
 	p := (*Peer)(d)
@@ -54,6 +74,9 @@ func (p *Peer) own(err error) error {
 
 // propose makes one attempt, here or where the leader is.
 func (p *Peer) propose(ctx context.Context, id engine.ShardID, cmd engine.Command) ([]byte, error) {
+	if err := p.await(ctx); err != nil {
+		return nil, err
+	}
 	n := p.leader(id)
 	if n == nil {
 		return p.host.Propose(ctx, id, cmd)
@@ -63,6 +86,9 @@ func (p *Peer) propose(ctx context.Context, id engine.ShardID, cmd engine.Comman
 
 // query makes one attempt, here or where the leader is.
 func (p *Peer) query(ctx context.Context, id engine.ShardID, q engine.Query) error {
+	if err := p.await(ctx); err != nil {
+		return err
+	}
 	n := p.leader(id)
 	if n == nil {
 		return p.host.Query(ctx, id, q)
