@@ -581,7 +581,7 @@ func TestCheckRefusesUnknownCommands(t *testing.T) {
 	for name, c := range map[string]engine.Command{
 		"machine":      {Machine: 9, Kind: 1, Namespace: "n"},
 		"out of range": {Machine: 200, Kind: 1, Namespace: "n"},
-		"kind":         {Machine: engine.MachineTest, Kind: toy.Panic + 1, Namespace: "n"},
+		"kind":         {Machine: engine.MachineTest, Kind: toy.Clear + 1, Namespace: "n"},
 		"kind 0":       {Machine: engine.MachineTest, Namespace: "n"},
 		"engine kind":  {Kind: 99},
 		"no namespace": {Machine: engine.MachineTest, Kind: 1},

@@ -52,6 +52,8 @@ type Executor struct {
 	machines [maxMachines]Machine
 	cachers  [maxMachines]RowCacher // those machines that are one
 
+	reverters []Reverter // likewise
+
 	applied Applied
 	over    *overlay
 	points  *pebble.Iterator // over the committed state, for lookups of this batch; made by the first
@@ -97,6 +99,9 @@ func NewExecutor(c Config) *Executor {
 	for _, m := range c.Machines {
 		x.machines[m.ID()] = m
 		x.cachers[m.ID()], _ = m.(RowCacher)
+		if r, ok := m.(Reverter); ok {
+			x.reverters = append(x.reverters, r)
+		}
 	}
 	x.tx.x = x
 	return x
@@ -371,9 +376,16 @@ func (x *Executor) startHash() {
 // hashWrites chains the writes since the last undo mark into the state hash and makes them final.
 func (x *Executor) hashWrites() {
 	for _, u := range x.over.undo {
-		op := &x.over.ops[u.op]
-		x.digest.Write(op.key)
-		x.digest.Write(op.value)
+		switch u.kind {
+		case undoChange, undoFresh:
+			op := &x.over.ops[u.op]
+			x.digest.Write(op.key)
+			x.digest.Write(op.value)
+		case undoRange:
+			x.digest.Write(x.over.ranges[u.op].lower)
+			x.digest.Write(x.over.ranges[u.op].upper)
+		case undoCover: // which rows of a range are in the overlay differs between replicas
+		}
 	}
 	x.over.undo = x.over.undo[:0]
 }
@@ -386,7 +398,7 @@ func (x *Executor) Commit() error {
 	if err := x.endBatch(); err != nil {
 		return fmt.Errorf("shard %d: read state: %w", x.shard, err)
 	}
-	if len(x.over.ops) > 0 {
+	if !x.over.empty() {
 		b := x.db.NewBatchWithSize(x.over.bytes + 16*len(x.over.ops))
 		if err := x.over.writeTo(b); err != nil {
 			return fmt.Errorf("shard %d: write state: %w", x.shard, err)

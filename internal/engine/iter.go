@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -18,6 +19,7 @@ type Iter struct {
 	prefix  int // bytes in front of the machine's keys
 	dbValid bool
 	over    []overlayOp // rows of the batch being applied, the next one first; nil in a View
+	ranges  []keyRange  // deleted by that batch
 	onOver  bool        // the current row is over[0], not the one of db
 	err     error
 }
@@ -33,13 +35,28 @@ func newIter(r pebble.Reader, prefix, lower, upper []byte, o *overlay) (*Iter, e
 	if o != nil && len(o.ops) > 0 {
 		it.over = o.scan(lo, hi)
 	}
+	if o != nil && len(o.ranges) > 0 {
+		it.ranges = slices.Clone(o.ranges)
+	}
 	return it, nil
 }
 
 // First moves to the first row.
 func (it *Iter) First() bool {
-	it.dbValid = it.db.First()
+	it.dbValid = it.uncovered(it.db.First())
 	return it.settle()
+}
+
+// uncovered moves the one of db on to the next row that is in no deleted range.
+func (it *Iter) uncovered(valid bool) bool {
+	for valid && len(it.ranges) > 0 {
+		r := coveredBy(it.ranges, it.db.Key())
+		if r == nil {
+			break
+		}
+		valid = it.db.SeekGE(r.upper)
+	}
+	return valid
 }
 
 // Next moves to the next row.
@@ -47,7 +64,7 @@ func (it *Iter) Next() bool {
 	if it.onOver {
 		it.over = it.over[1:]
 	} else {
-		it.dbValid = it.db.Next()
+		it.dbValid = it.uncovered(it.db.Next())
 	}
 	return it.settle()
 }
@@ -63,7 +80,7 @@ func (it *Iter) settle() bool {
 			break
 		}
 		if order == 0 {
-			it.dbValid = it.db.Next()
+			it.dbValid = it.uncovered(it.db.Next())
 		}
 		if !it.over[0].deleted {
 			it.onOver = true

@@ -43,6 +43,13 @@ type Machine interface {
 	Restore(v *View) error
 }
 
+// Reverter is a Machine that remembers, for Apply and OnTimer alone, what its rows say, the ones of the batch being applied included:
+// where a queue begins, who holds which lease. What it answers must not depend on what it happens to remember.
+type Reverter interface {
+	// Revert is called when what was done after an LSN is taken back: no row of it remains.
+	Revert(to LSN)
+}
+
 // Observer is a Machine that wants to hear what has become visible.
 type Observer interface {
 	// Committed is called by the applying goroutine with what Apply and OnTimer reported through Tx.Changed, in order,

@@ -20,9 +20,10 @@ import (
 // A command's writes are undone by replaying undo backwards to a mark. Keys and values live in the arena: slices handed out
 // stay valid until reset.
 type overlay struct {
-	index map[string]int32 // key -> position in ops; the strings alias the arena
-	ops   []overlayOp
-	undo  []overlayUndo
+	index  map[string]int32 // key -> position in ops; the strings alias the arena
+	ops    []overlayOp
+	ranges []keyRange // deleted before any of ops
+	undo   []overlayUndo
 
 	sorted []int32 // positions ordered by key, covering ops[:len(sorted)]; built when an iterator asks
 	arena  arena.Arena
@@ -35,20 +36,45 @@ type overlayOp struct {
 }
 
 type overlayUndo struct {
+	kind    undoKind
 	op      int32
-	fresh   bool // the op did not exist before
 	deleted bool
 	value   []byte
+}
+
+type undoKind uint8
+
+const (
+	undoChange undoKind = iota // the op had another value
+	undoFresh                  // the op did not exist before
+	undoCover                  // the op was deleted as part of a range
+	undoRange                  // op is the position of a range
+)
+
+// keyRange is lower <= key < upper.
+type keyRange struct{ lower, upper []byte }
+
+func (r *keyRange) holds(key []byte) bool {
+	return bytes.Compare(r.lower, key) <= 0 && bytes.Compare(key, r.upper) < 0
 }
 
 func newOverlay() *overlay { return &overlay{index: make(map[string]int32)} }
 
 func (o *overlay) get(key []byte) (op overlayOp, ok bool) {
-	i, ok := o.index[unsafe.String(unsafe.SliceData(key), len(key))]
-	if !ok {
-		return overlayOp{}, false
+	if i, ok := o.index[unsafe.String(unsafe.SliceData(key), len(key))]; ok {
+		return o.ops[i], true
 	}
-	return o.ops[i], true
+	return overlayOp{deleted: true}, coveredBy(o.ranges, key) != nil
+}
+
+// coveredBy returns the first of the ranges that holds the key.
+func coveredBy(ranges []keyRange, key []byte) *keyRange {
+	for i := range ranges {
+		if ranges[i].holds(key) {
+			return &ranges[i]
+		}
+	}
+	return nil
 }
 
 // set records a write (or a delete); it copies key and value.
@@ -57,7 +83,7 @@ func (o *overlay) set(key, value []byte, deleted bool) {
 	o.bytes += len(key) + len(value)
 	if i, ok := o.index[unsafe.String(unsafe.SliceData(key), len(key))]; ok {
 		op := &o.ops[i]
-		o.undo = append(o.undo, overlayUndo{op: i, deleted: op.deleted, value: op.value})
+		o.undo = append(o.undo, overlayUndo{kind: undoChange, op: i, deleted: op.deleted, value: op.value})
 		op.value, op.deleted = value, deleted
 		return
 	}
@@ -65,21 +91,42 @@ func (o *overlay) set(key, value []byte, deleted bool) {
 	i := int32(len(o.ops))
 	o.ops = append(o.ops, overlayOp{key: key, value: value, deleted: deleted})
 	o.index[unsafe.String(unsafe.SliceData(key), len(key))] = i
-	o.undo = append(o.undo, overlayUndo{op: i, fresh: true})
+	o.undo = append(o.undo, overlayUndo{kind: undoFresh, op: i})
+}
+
+// deleteRange records the delete of all rows with lower <= key < upper; it copies both.
+func (o *overlay) deleteRange(lower, upper []byte) {
+	o.sort()
+	for _, i := range o.sorted[o.seek(lower):] {
+		op := &o.ops[i]
+		if bytes.Compare(op.key, upper) >= 0 {
+			break
+		}
+		if !op.deleted {
+			o.undo = append(o.undo, overlayUndo{kind: undoCover, op: i, value: op.value})
+			op.value, op.deleted = nil, true
+		}
+	}
+	o.undo = append(o.undo, overlayUndo{kind: undoRange, op: int32(len(o.ranges))})
+	o.ranges = append(o.ranges, keyRange{o.arena.Copy(lower), o.arena.Copy(upper)})
+	o.bytes += len(lower) + len(upper)
 }
 
 // rollback takes back everything after the first mark entries of undo.
 func (o *overlay) rollback(mark int) {
 	for i := len(o.undo) - 1; i >= mark; i-- {
 		u := o.undo[i]
-		op := &o.ops[u.op]
-		if !u.fresh {
-			op.value, op.deleted = u.value, u.deleted
-			continue
+		switch u.kind {
+		case undoChange, undoCover:
+			o.ops[u.op].value, o.ops[u.op].deleted = u.value, u.deleted
+		case undoFresh:
+			// Fresh ops were appended in this order, so the one to remove is the last.
+			op := &o.ops[u.op]
+			delete(o.index, unsafe.String(unsafe.SliceData(op.key), len(op.key)))
+			o.ops = o.ops[:u.op]
+		case undoRange:
+			o.ranges = o.ranges[:u.op]
 		}
-		// Fresh ops were appended in this order, so the one to remove is the last.
-		delete(o.index, unsafe.String(unsafe.SliceData(op.key), len(op.key)))
-		o.ops = o.ops[:u.op]
 	}
 	o.undo = o.undo[:mark]
 	if len(o.sorted) > len(o.ops) {
@@ -122,8 +169,16 @@ func (o *overlay) scan(lower, upper []byte) []overlayOp {
 	return ops
 }
 
-// writeTo adds the final value of every key to the batch, in key order.
+// empty reports whether there is nothing to write.
+func (o *overlay) empty() bool { return len(o.ops) == 0 && len(o.ranges) == 0 }
+
+// writeTo adds the deleted ranges to the batch, and then the final value of every key, in key order.
 func (o *overlay) writeTo(b *pebble.Batch) error {
+	for _, r := range o.ranges {
+		if err := b.DeleteRange(r.lower, r.upper, nil); err != nil {
+			return err
+		}
+	}
 	o.sort()
 	for _, i := range o.sorted {
 		op := &o.ops[i]
@@ -143,7 +198,8 @@ func (o *overlay) writeTo(b *pebble.Batch) error {
 func (o *overlay) reset() {
 	clear(o.index)
 	clear(o.ops)
+	clear(o.ranges)
 	clear(o.undo)
-	o.ops, o.undo, o.sorted, o.bytes = o.ops[:0], o.undo[:0], o.sorted[:0], 0
+	o.ops, o.ranges, o.undo, o.sorted, o.bytes = o.ops[:0], o.ranges[:0], o.undo[:0], o.sorted[:0], 0
 	o.arena.Reset()
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -29,18 +30,22 @@ const MaxWaiters = 100_000
 type hub struct {
 	count atomic.Int32 // waiters; lets notify skip the lock when there are none
 
-	mu      sync.Mutex // guards waiters; nothing is called under it
+	mu      sync.Mutex // guards all below; nothing is called under it
 	waiters map[Topic][]*waiter
+	claimed map[Topic]bool // somebody has been told of something that one can take, see claim
 }
 
 type waiter struct {
 	c      chan struct{} // capacity 1: holds a wake-up that has not been looked at
+	since  int64         // waiters of a topic are in this order
 	topics []Topic
 }
 
-func newHub() *hub { return &hub{waiters: make(map[Topic][]*waiter)} }
+func newHub() *hub {
+	return &hub{waiters: make(map[Topic][]*waiter), claimed: make(map[Topic]bool)}
+}
 
-// subscribe adds w to the topic, once. Waiters of a topic are woken in the order in which they came.
+// subscribe adds w to the topic, once. Waiters of a topic are woken in the order of since, and of coming.
 func (h *hub) subscribe(w *waiter, t Topic) error {
 	for _, have := range w.topics {
 		if have == t {
@@ -56,8 +61,36 @@ func (h *hub) subscribe(w *waiter, t Topic) error {
 		h.count.Add(1)
 	}
 	w.topics = append(w.topics, t)
-	h.waiters[t] = append(h.waiters[t], w)
+	list := h.waiters[t]
+	at := len(list)
+	for at > 0 && list[at-1].since > w.since {
+		at--
+	}
+	h.waiters[t] = slices.Insert(list, at, w)
 	return nil
+}
+
+// claim notes that a waiter of the topic has been told of something that one can take. Should he be gone before he takes it, remind
+// gives the next one the chance.
+func (h *hub) claim(t Topic) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.claimed) < MaxWaiters {
+		h.claimed[t] = true
+	}
+}
+
+// remind wakes the first waiter of each topic that was claimed since the last call.
+func (h *hub) remind() {
+	if h.count.Load() == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for t := range h.claimed {
+		h.notifyLocked(t, 1)
+	}
+	clear(h.claimed)
 }
 
 func (h *hub) unsubscribe(w *waiter) {

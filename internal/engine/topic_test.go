@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 	"testing"
 )
 
@@ -41,5 +42,62 @@ func TestTooManyWaiters(t *testing.T) {
 	h.unsubscribe(a)
 	if err := h.subscribe(b, 1); err != nil {
 		t.Errorf("subscribe when there is room = %v", err)
+	}
+}
+
+// awake returns which of the waiters have been woken, and lets them sleep again.
+func awake(waiters ...*waiter) (names []int) {
+	for i, w := range waiters {
+		select {
+		case <-w.c:
+			names = append(names, i)
+		default:
+		}
+	}
+	return names
+}
+
+// TestTurns checks that waiters are woken in the order in which they began to wait, whenever they came back.
+func TestTurns(t *testing.T) {
+	h := newHub()
+	var waiters []*waiter
+	for _, since := range []int64{20, 10, 30, 10} {
+		w := &waiter{c: make(chan struct{}, 1), since: since}
+		if err := h.subscribe(w, 1); err != nil {
+			t.Fatal(err)
+		}
+		waiters = append(waiters, w)
+	}
+	for _, want := range []int{1, 3, 0, 2} {
+		h.notify(1, 1)
+		if got := awake(waiters...); !slices.Equal(got, []int{want}) {
+			t.Fatalf("woken: %d, want %d", got, want)
+		}
+		h.unsubscribe(waiters[want])
+	}
+}
+
+// TestRemind checks that somebody else is woken when the one who was told of something may be gone, but only once.
+func TestRemind(t *testing.T) {
+	h := newHub()
+	a, b := &waiter{c: make(chan struct{}, 1)}, &waiter{c: make(chan struct{}, 1)}
+	for _, w := range []*waiter{a, b} {
+		if err := h.subscribe(w, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.remind()
+	if got := awake(a, b); got != nil {
+		t.Fatalf("woken though nothing was claimed: %d", got)
+	}
+	h.claim(1)
+	h.unsubscribe(a)
+	h.remind()
+	if got := awake(a, b); !slices.Equal(got, []int{1}) {
+		t.Errorf("woken after a claim: %d, want 1", got)
+	}
+	h.remind()
+	if got := awake(a, b); got != nil {
+		t.Errorf("woken again: %d", got)
 	}
 }

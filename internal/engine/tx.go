@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/floedb/floe/internal/codec"
@@ -69,6 +70,17 @@ func (tx *Tx) Set(k, value []byte) { tx.setRow(append(tx.rowKey(tx.machine), k..
 
 // Delete removes a row, which need not exist.
 func (tx *Tx) Delete(k []byte) { tx.deleteRow(append(tx.rowKey(tx.machine), k...)) }
+
+// DeleteRange removes all rows with lower <= key < upper, whose number does not matter. They must not be rows that the machine has cached
+// (see RowCacher).
+func (tx *Tx) DeleteRange(lower, upper []byte) {
+	lo := append(tx.rowKey(tx.machine), lower...)
+	tx.scratch = lo[:0]
+	if tx.x.caches(lo) {
+		panic(fmt.Sprintf("shard %d: a range of cached rows: %x", tx.x.shard, lo))
+	}
+	tx.x.over.deleteRange(bytes.Clone(lo), append(tx.x.rowKey(nil, tx.machine), upper...))
+}
 
 // Iter iterates over the rows with lower <= key < upper as they are now; later writes do not show. Close it.
 func (tx *Tx) Iter(lower, upper []byte) *Iter {
@@ -179,6 +191,9 @@ func (tx *Tx) rollback(s savepoint) {
 	x.applied.LSN = s.lsn
 	clear(x.hooks[s.hooks:])
 	x.wakes, x.hooks, x.changes = x.wakes[:s.wakes], x.hooks[:s.hooks], x.changes[:s.changes]
+	for _, r := range x.reverters {
+		r.Revert(s.lsn)
+	}
 }
 
 // commit makes the command's changes final within the batch: counters take effect and the state hash moves on.

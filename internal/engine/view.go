@@ -20,6 +20,7 @@ type View struct {
 	frozen  *pebble.Snapshot
 	scratch []byte
 	waiter  *waiter
+	claims  []Topic
 }
 
 // Now returns the shard's present time in ms since the epoch: never before the stamp of anything applied.
@@ -60,12 +61,19 @@ func (v *View) LSN() (LSN, error) {
 }
 
 // WaitOn subscribes the query to a topic before it returns ErrWait.
-func (v *View) WaitOn(t Topic) error {
+func (v *View) WaitOn(t Topic) error { return v.WaitTurn(t, v.Now()) }
+
+// WaitTurn is WaitOn for who has waited since an earlier time (ms): it is woken before those who came later.
+func (v *View) WaitTurn(t Topic, since int64) error {
 	if v.waiter == nil {
-		v.waiter = &waiter{c: make(chan struct{}, 1)}
+		v.waiter = &waiter{c: make(chan struct{}, 1), since: since}
 	}
 	return v.x.hub.subscribe(v.waiter, t)
 }
+
+// Claim says that the answer tells of something that only one can take, and of which no more have been told than there is to take (Tx.Notify
+// with a number). In case the one who is told never takes it, somebody else who waits for the topic is made to look in a second.
+func (v *View) Claim(t Topic) { v.claims = append(v.claims, t) }
 
 // Get returns a copy of the row's value.
 func (v *View) Get(k []byte) (value []byte, ok bool, err error) {
@@ -138,6 +146,9 @@ func (v *View) release() {
 	}
 }
 
+// Remind makes good for claims that were not used, see View.Claim; it has to be called about once a second.
+func (x *Executor) Remind() { x.hub.remind() }
+
 // WakeAll makes all queries that wait look again.
 func (x *Executor) WakeAll() { x.hub.notifyAll() }
 
@@ -163,8 +174,12 @@ func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
 				return err
 			}
 		}
+		v.claims = v.claims[:0]
 		err := x.answer(&v, q)
 		v.release()
+		for _, t := range v.claims {
+			x.hub.claim(t)
+		}
 		if !errors.Is(err, ErrWait) {
 			return err
 		}

@@ -16,6 +16,7 @@ const (
 	Later                  // adds Delta to Name when Delay has passed
 	Send                   // takes Delta from Name and sends it to Target, in whatever shard that is
 	Panic                  // panics
+	Clear                  // removes the counters from Name up to, but without, Target
 )
 
 // machine holds named counters.
@@ -25,7 +26,7 @@ type machine struct{}
 func New() engine.Machine { return machine{} }
 
 func (machine) ID() engine.MachineID       { return engine.MachineTest }
-func (machine) Kinds() uint8               { return Panic }
+func (machine) Kinds() uint8               { return Clear }
 func (machine) Restore(*engine.View) error { return nil }
 
 // Command is a command of the machine.
@@ -84,6 +85,9 @@ func (machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		credit := Command{Kind: Add, Name: c.Target, Delta: c.Delta}.In(tx.NamespaceName())
 		credit.Spread = tx.Spread()
 		tx.Send(credit, c.Target)
+		return nil, nil
+	case Clear:
+		tx.DeleteRange(row(tx.Namespace(), c.Name), row(tx.Namespace(), c.Target))
 		return nil, nil
 	}
 	panic("toy: told to panic")
