@@ -420,7 +420,11 @@ func (x *Executor) Commit() error {
 	clear(x.hooks)
 	x.hooks = x.hooks[:0]
 	for _, w := range x.wakes {
-		x.hub.notify(w.topic, w.n)
+		if w.within {
+			x.hub.notifyWithin(w.topic, w.n)
+		} else {
+			x.hub.notify(w.topic, w.n)
+		}
 	}
 	x.wakes = x.wakes[:0]
 	return nil

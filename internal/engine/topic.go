@@ -32,17 +32,21 @@ type hub struct {
 
 	mu      sync.Mutex // guards all below; nothing is called under it
 	waiters map[Topic][]*waiter
-	claimed map[Topic]bool // somebody has been told of something that one can take, see claim
+	within  map[Topic]map[Topic]int // by topic: those within it that are waited for, and by how many
+	claimed map[Topic]bool          // somebody has been told of something that one can take, see claim
 }
 
 type waiter struct {
 	c      chan struct{} // capacity 1: holds a wake-up that has not been looked at
 	since  int64         // waiters of a topic are in this order
 	topics []Topic
+	parent Topic // that of topics[0], 0: none
 }
 
 func newHub() *hub {
-	return &hub{waiters: make(map[Topic][]*waiter), claimed: make(map[Topic]bool)}
+	return &hub{
+		waiters: make(map[Topic][]*waiter), within: make(map[Topic]map[Topic]int), claimed: make(map[Topic]bool),
+	}
 }
 
 // subscribe adds w to the topic, once. Waiters of a topic are woken in the order of since, and of coming.
@@ -59,6 +63,7 @@ func (h *hub) subscribe(w *waiter, t Topic) error {
 			return Errorf(ErrBusy, "%d queries wait in this shard, the limit is %d", h.count.Load(), MaxWaiters)
 		}
 		h.count.Add(1)
+		h.enterLocked(w.parent, t, 1)
 	}
 	w.topics = append(w.topics, t)
 	list := h.waiters[t]
@@ -68,6 +73,24 @@ func (h *hub) subscribe(w *waiter, t Topic) error {
 	}
 	h.waiters[t] = slices.Insert(list, at, w)
 	return nil
+}
+
+// enterLocked adds n waiters of a topic within its parent.
+func (h *hub) enterLocked(parent, t Topic, n int) {
+	if parent == 0 {
+		return
+	}
+	topics := h.within[parent]
+	if topics == nil {
+		topics = make(map[Topic]int)
+		h.within[parent] = topics
+	}
+	if topics[t] += n; topics[t] > 0 {
+		return
+	}
+	if delete(topics, t); len(topics) == 0 {
+		delete(h.within, parent)
+	}
 }
 
 // claim notes that a waiter of the topic has been told of something that one can take. Should he be gone before he takes it, remind
@@ -121,6 +144,7 @@ func (h *hub) unsubscribe(w *waiter) {
 		}
 	default:
 	}
+	h.enterLocked(w.parent, w.topics[0], -1)
 	w.topics = nil
 	h.count.Add(-1)
 }
@@ -133,6 +157,18 @@ func (h *hub) notify(t Topic, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.notifyLocked(t, n)
+}
+
+// notifyWithin wakes up to n waiters of each topic within the parent.
+func (h *hub) notifyWithin(parent Topic, n int) {
+	if h.count.Load() == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for t := range h.within[parent] {
+		h.notifyLocked(t, n)
+	}
 }
 
 // notifyAll wakes everybody: the state has been replaced as a whole, or this replica may no longer answer.

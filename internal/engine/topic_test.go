@@ -101,3 +101,30 @@ func TestRemind(t *testing.T) {
 		t.Errorf("woken again: %d", got)
 	}
 }
+
+// TestWithin checks that who notifies a topic reaches those within it, so many of each, as long as somebody waits for them.
+func TestWithin(t *testing.T) {
+	h := newHub()
+	var waiters []*waiter
+	for _, topic := range []Topic{1, 1, 2} {
+		w := &waiter{c: make(chan struct{}, 1), parent: 9}
+		if err := h.subscribe(w, topic); err != nil {
+			t.Fatal(err)
+		}
+		waiters = append(waiters, w)
+	}
+	h.notify(9, -1)
+	if got := awake(waiters...); got != nil {
+		t.Errorf("woken by the topic around theirs: %d", got)
+	}
+	h.notifyWithin(9, 1)
+	if got := awake(waiters...); !slices.Equal(got, []int{0, 2}) {
+		t.Errorf("woken within: %d, want the first of each topic", got)
+	}
+	for _, w := range waiters {
+		h.unsubscribe(w)
+	}
+	if len(h.within) > 0 || len(h.waiters) > 0 {
+		t.Errorf("left when nobody waits: %v, %v", h.within, h.waiters)
+	}
+}

@@ -48,6 +48,9 @@ func (tx *Tx) Step() LSN {
 // Term returns the raft term of the entry.
 func (tx *Tx) Term() uint64 { return tx.term }
 
+// Shard returns the shard the command is applied in.
+func (tx *Tx) Shard() ShardID { return tx.x.shard }
+
 // Shards returns the number of shards of the node.
 func (tx *Tx) Shards() int { return tx.x.shards }
 
@@ -120,14 +123,20 @@ type pendingChange struct {
 }
 
 // Notify wakes up to n queries that wait for the topic once the change is visible; n < 0 wakes all.
-func (tx *Tx) Notify(t Topic, n int) { tx.x.wakes = append(tx.x.wakes, wake{t, n}) }
+func (tx *Tx) Notify(t Topic, n int) { tx.x.wakes = append(tx.x.wakes, wake{topic: t, n: n}) }
+
+// NotifyWithin is Notify for each of the topics within another that somebody waits for.
+func (tx *Tx) NotifyWithin(parent Topic, n int) {
+	tx.x.wakes = append(tx.x.wakes, wake{parent, n, true})
+}
 
 // OnCommit runs f after the change has become visible. f may change in-memory indexes of the machine and nothing else.
 func (tx *Tx) OnCommit(f func()) { tx.x.hooks = append(tx.x.hooks, f) }
 
 type wake struct {
-	topic Topic
-	n     int
+	topic  Topic
+	n      int
+	within bool // topics within topic are meant
 }
 
 // storageFailure is the panic of a Tx whose reads fail: there is no way to go on, and Apply has no errors of this kind.

@@ -71,6 +71,15 @@ func (v *View) WaitTurn(t Topic, since int64) error {
 	return v.x.hub.subscribe(v.waiter, t)
 }
 
+// WaitTurnWithin is WaitTurn for a topic of which the one who notifies knows only that it is within another, see Tx.NotifyWithin. It has to be
+// the query's first wait.
+func (v *View) WaitTurnWithin(parent, t Topic, since int64) error {
+	if v.waiter == nil {
+		v.waiter = &waiter{c: make(chan struct{}, 1), since: since, parent: parent}
+	}
+	return v.x.hub.subscribe(v.waiter, t)
+}
+
 // Claim says that the answer tells of something that only one can take, and of which no more have been told than there is to take (Tx.Notify
 // with a number). In case the one who is told never takes it, somebody else who waits for the topic is made to look in a second.
 func (v *View) Claim(t Topic) { v.claims = append(v.claims, t) }
