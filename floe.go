@@ -26,6 +26,7 @@ import (
 	"github.com/floedb/floe/internal/peer"
 	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/stream"
 )
 
 // Version is the version of this program, as /cluster/stats reports it.
@@ -237,7 +238,9 @@ func Verify(ctx context.Context, dir string) (VerifyReport, error) {
 }
 
 // machines are the primitives that every shard has.
-func machines() []func() engine.Machine { return []func() engine.Machine{kv.NewMachine} }
+func machines() []func() engine.Machine {
+	return []func() engine.Machine{kv.NewMachine, stream.NewMachine}
+}
 
 func wire() *engine.Wire {
 	var all []engine.Machine
@@ -270,6 +273,11 @@ func pick(router, stale *engine.Router, opts []AccessOption) *engine.Router {
 // KV returns the key-value store of a namespace.
 func (n *Node) KV(namespace string, opts ...AccessOption) *kv.Store {
 	return kv.New(pick(n.router, n.stale, opts), namespace, n.maxValue)
+}
+
+// Stream returns the streams and consumer groups of a namespace.
+func (n *Node) Stream(namespace string, opts ...AccessOption) *stream.Store {
+	return stream.New(pick(n.router, n.stale, opts), namespace, n.maxValue)
 }
 
 // Txn starts a transaction in a namespace.
@@ -355,6 +363,11 @@ func Dial(ctx context.Context, addrs []string, opts ...DialOption) (*Client, err
 // KV returns the key-value store of a namespace.
 func (c *Client) KV(namespace string, opts ...AccessOption) *kv.Store {
 	return kv.New(pick(c.router, c.stale, opts), namespace, c.door.MaxValue())
+}
+
+// Stream returns the streams and consumer groups of a namespace.
+func (c *Client) Stream(namespace string, opts ...AccessOption) *stream.Store {
+	return stream.New(pick(c.router, c.stale, opts), namespace, c.door.MaxValue())
 }
 
 // Txn starts a transaction in a namespace.

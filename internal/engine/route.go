@@ -23,6 +23,9 @@ func NameShard(namespace, name string, shards int) ShardID {
 	return shardOf(xxhash.Sum64String(namespace), xxhash.Sum64String(tagOf(name)), shards)
 }
 
+// Tagged reports whether a name holds a {tag}.
+func Tagged(name string) bool { return len(tagOf(name)) != len(name) }
+
 func tagOf(name string) string {
 	if _, after, ok := strings.Cut(name, "{"); ok {
 		if tag, _, ok := strings.Cut(after, "}"); ok && tag != "" {

@@ -29,6 +29,15 @@ func (v *View) Now() int64 { return v.now() }
 // Shard returns the shard the query runs in.
 func (v *View) Shard() ShardID { return v.x.shard }
 
+// Shards returns the number of shards of the node.
+func (v *View) Shards() int { return v.x.shards }
+
+// Spread reports whether a namespace that the shard holds something of is spread over all shards.
+func (v *View) Spread(name string) bool {
+	ns := v.x.dir.visible(name)
+	return ns != nil && ns.spread
+}
+
 // Namespace returns the number that stands for the namespace in the shard's row keys, or false if the shard holds
 // nothing of it.
 func (v *View) Namespace(name string) (id uint32, ok bool) {

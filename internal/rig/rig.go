@@ -1,0 +1,253 @@
+// Package rig runs state machines for tests without raft, log or clock: each command is one entry, stamped with a time that only the test
+// moves.
+package rig
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Epoch is the time at which every rig starts, ms.
+const Epoch = 1_000_000_000_000
+
+// Rig is an engine.Door to the shards of a node in memory. Its rows are verified when the test ends.
+type Rig struct {
+	t        testing.TB
+	db       *pebble.DB
+	machines []func() engine.Machine
+
+	mu    sync.Mutex // guards everything below
+	execs []*engine.Executor
+	now   int64
+	hold  bool
+}
+
+// New returns a Rig with so many shards, each of which has the machines.
+func New(t testing.TB, shards int, machines ...func() engine.Machine) *Rig {
+	t.Helper()
+	db, err := pebble.Open("", &pebble.Options{FS: vfs.NewMem(), DisableWAL: true, Logger: quiet{t}})
+	if err != nil {
+		t.Fatalf("open pebble: %v", err)
+	}
+	r := &Rig{t: t, db: db, machines: machines, execs: make([]*engine.Executor, shards), now: Epoch}
+	r.Restart()
+	t.Cleanup(func() {
+		if !t.Failed() {
+			r.Verify()
+		}
+		r.release()
+		if err := db.Close(); err != nil {
+			t.Errorf("close pebble: %v", err)
+		}
+	})
+	return r
+}
+
+type quiet struct{ t testing.TB }
+
+func (quiet) Infof(string, ...any)           {}
+func (q quiet) Errorf(f string, args ...any) { q.t.Logf(f, args...) }
+func (q quiet) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...)) }
+
+func (r *Rig) release() {
+	for _, x := range r.execs {
+		if x == nil {
+			continue
+		}
+		if err := x.Release(); err != nil {
+			r.t.Errorf("Release: %v", err)
+		}
+	}
+}
+
+// Restart gives all shards new executors, which know nothing but the rows.
+func (r *Rig) Restart() {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.release()
+	for i := range r.execs {
+		var machines []engine.Machine
+		for _, make := range r.machines {
+			machines = append(machines, make())
+		}
+		r.execs[i] = engine.NewExecutor(engine.Config{Shard: engine.ShardID(i), Shards: len(r.execs), DB: r.db, Machines: machines})
+		if err := r.execs[i].Restore(); err != nil {
+			r.t.Fatalf("Restore: %v", err)
+		}
+	}
+}
+
+// Router returns a router to the rig.
+func (r *Rig) Router() *engine.Router { return engine.NewRouter(r) }
+
+// Txn starts a transaction in a namespace.
+func (r *Rig) Txn(namespace string) *engine.Txn { return engine.NewTxn(r.Router(), namespace, 1<<20) }
+
+// Shards is of engine.Door.
+func (r *Rig) Shards() int { return len(r.execs) }
+
+// Propose is of engine.Door. What the command sends to other shards has got there when it returns, unless messages are held.
+func (r *Rig) Propose(_ context.Context, shard engine.ShardID, cmd engine.Command) ([]byte, error) {
+	out := r.Entry(shard, cmd)
+	r.mu.Lock()
+	hold := r.hold
+	r.mu.Unlock()
+	if !hold {
+		r.Deliver()
+	}
+	return out[0].Result, out[0].Err
+}
+
+// Entry applies one log entry of several commands.
+func (r *Rig) Entry(shard engine.ShardID, cmds ...engine.Command) []engine.Outcome {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	x := r.execs[shard]
+	e := engine.Entry{Stamp: r.now}
+	for _, c := range cmds {
+		if err := x.Check(c); err != nil {
+			return []engine.Outcome{{Err: err}}
+		}
+		e.Commands = append(e.Commands, c.AppendTo(nil))
+	}
+	_, out := x.Apply(1, x.Applied().Index+1, e.AppendTo(nil), nil)
+	if err := x.Commit(); err != nil {
+		r.t.Fatalf("Commit: %v", err)
+	}
+	return out
+}
+
+// Query is of engine.Door.
+func (r *Rig) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
+	r.mu.Lock()
+	x := r.execs[shard]
+	r.mu.Unlock()
+	return x.Query(ctx, q, engine.Replica{Now: r.Now})
+}
+
+// Now returns the time, ms.
+func (r *Rig) Now() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.now
+}
+
+// Advance moves the time and hands out the timers that are due then. It returns how many there were.
+func (r *Rig) Advance(millis int64) (fired int) {
+	r.t.Helper()
+	r.mu.Lock()
+	r.now += millis
+	r.mu.Unlock()
+	return r.Fire()
+}
+
+// Fire does what the leaders do: it proposes Fire while a timer is due.
+func (r *Rig) Fire() (fired int) {
+	r.t.Helper()
+	for shard, x := range r.execs {
+		for x.NextDue() <= r.Now() {
+			before := x.NextDue()
+			out := r.Entry(engine.ShardID(shard), engine.Fire())
+			if out[0].Err != nil {
+				r.t.Fatalf("Fire: %v", out[0].Err)
+			}
+			n, _ := binary.Uvarint(out[0].Result)
+			if fired += int(n); n == 0 && x.NextDue() <= before {
+				r.t.Fatalf("Fire at %d handed out nothing and left the next due time at %d", r.Now()-Epoch, before-Epoch)
+			}
+		}
+	}
+	r.Deliver()
+	return fired
+}
+
+// Hold keeps messages between shards back, until Deliver is called, or lets them go again.
+func (r *Rig) Hold(hold bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hold = hold
+}
+
+// Deliver hands over the messages between shards.
+func (r *Rig) Deliver() {
+	r.t.Helper()
+	for more := true; more; {
+		more = false
+		for sender, x := range r.execs {
+			for _, target := range x.PendingTargets() {
+				d, ok, err := x.NextDelivery(target, 0, x.Applied().Index)
+				if err != nil {
+					r.t.Fatalf("NextDelivery: %v", err)
+				}
+				if !ok {
+					continue
+				}
+				more = true
+				r.Entry(d.Target, d.Command)
+				r.Entry(engine.ShardID(sender), engine.Forget(d.Target, d.Last))
+			}
+		}
+	}
+}
+
+// Verify reports what is wrong with the rows, as Executor.Verify finds it.
+func (r *Rig) Verify() {
+	r.t.Helper()
+	for i, x := range r.execs {
+		_, err := x.Verify(context.Background(), func(p string) { r.t.Errorf("shard %d: Verify reports: %s", i, p) })
+		if err != nil {
+			r.t.Errorf("shard %d: Verify: %v", i, err)
+		}
+	}
+}
+
+// NextDue returns when the earliest timer of any shard is due, or engine.NoTimer.
+func (r *Rig) NextDue() int64 {
+	due := int64(engine.NoTimer)
+	for _, x := range r.execs {
+		due = min(due, x.NextDue())
+	}
+	return due
+}
+
+// Hashes returns the state hash of each shard.
+func (r *Rig) Hashes() (hashes []uint64) {
+	for _, x := range r.execs {
+		hashes = append(hashes, x.Applied().Hash)
+	}
+	return hashes
+}
+
+// Row is a row of the state, without its shard.
+type Row struct {
+	Machine    engine.MachineID
+	Key, Value []byte
+}
+
+// Rows returns the rows of a shard in order.
+func (r *Rig) Rows(shard engine.ShardID) (rows []Row) {
+	r.t.Helper()
+	lower, upper := engine.Bounds(shard)
+	it, err := r.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		r.t.Fatalf("iterate over the state: %v", err)
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		rows = append(rows, Row{engine.MachineID(it.Key()[2]), bytes.Clone(it.Key()[3:]), bytes.Clone(it.Value())})
+	}
+	if err := it.Close(); err != nil {
+		r.t.Fatalf("iterate over the state: %v", err)
+	}
+	return rows
+}

@@ -1,0 +1,203 @@
+package stream
+
+import (
+	"fmt"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+func (m *Machine) append(tx *engine.Tx, st *stream, c *command) ([]byte, error) {
+	o := &c.append.options
+	partitions := 1
+	if st != nil {
+		partitions = st.partitions
+		if result, err := m.repeated(tx, st, o); result != nil || err != nil {
+			return result, err
+		}
+	}
+	if o.partition > partitions {
+		return nil, engine.Errorf(ErrInvalid, "stream %q has %d partitions, no partition %d", c.name, partitions, o.partition-1)
+	}
+	to, err := m.place(tx, st, c, partitions)
+	if err != nil {
+		return nil, err
+	}
+	if err := expect(st, c, to); err != nil {
+		return nil, err
+	}
+	if st == nil {
+		st = m.found(tx, c.name, 1, policy{})
+	}
+	appended := m.appendTo(tx, st, c.append.messages, to)
+	result := encodeAppended(appended)
+	if o.producer != "" {
+		m.remember(tx, st, o, appended)
+	}
+	return result, nil
+}
+
+// place returns the partition of each message.
+func (m *Machine) place(tx *engine.Tx, st *stream, c *command, partitions int) ([]int, error) {
+	unkeyed := 0
+	if st != nil {
+		unkeyed = st.turn
+		for range partitions - 1 {
+			if here(tx, c.name, unkeyed) {
+				break
+			}
+			unkeyed = (unkeyed + 1) % partitions
+		}
+	}
+	to := make([]int, len(c.append.messages))
+	for i, msg := range c.append.messages {
+		r := codec.NewReader(msg)
+		k := r.String()
+		if err := r.Err(); err != nil {
+			return nil, engine.Errorf(ErrInvalid, "stream: message: %v", err)
+		}
+		to[i] = partitionOf(k, c.append.options.partition, unkeyed, partitions)
+		if partitions > 1 && !here(tx, c.name, to[i]) {
+			return nil, engine.Errorf(ErrInvalid, "stream %q: partition %d is in another shard of the spread namespace: give the name a {tag}", c.name, to[i])
+		}
+	}
+	return to, nil
+}
+
+// expect checks the condition of an append.
+func expect(st *stream, c *command, to []int) error {
+	o := &c.append.options
+	if !o.expect {
+		return nil
+	}
+	for _, p := range to {
+		if p != to[0] {
+			return engine.Errorf(ErrInvalid, "stream %q: IfLastID with messages for partitions %d and %d", c.name, to[0], p)
+		}
+	}
+	return compareLast(st, c.name, to[0], o.lastID)
+}
+
+func compareLast(st *stream, name string, p int, want ID) error {
+	last := ID{}
+	if st != nil {
+		last = st.parts[p].lastID
+	}
+	if last == want {
+		return nil
+	}
+	return &ConflictError{Stream: name, Partition: p, LastID: last, Reason: fmt.Sprintf("the last id of partition %d is %v, want %v", p, last, want)}
+}
+
+func checkLast(tx *engine.Tx, st *stream, c *command) error {
+	partitions := 1
+	if st != nil {
+		partitions = st.partitions
+	}
+	if c.partition >= partitions {
+		return engine.Errorf(ErrInvalid, "stream %q has %d partitions, no partition %d", c.name, partitions, c.partition)
+	}
+	if partitions > 1 && !here(tx, c.name, c.partition) {
+		return engine.Errorf(ErrInvalid, "stream %q: partition %d is in another shard of the spread namespace: give the name a {tag}", c.name, c.partition)
+	}
+	return compareLast(st, c.name, c.partition, c.id)
+}
+
+// appendTo appends encoded messages to the partitions in to.
+func (m *Machine) appendTo(tx *engine.Tx, st *stream, messages [][]byte, to []int) []Appended {
+	m.touch(tx, st)
+	appended := make([]Appended, len(messages))
+	for i, msg := range messages {
+		p := &st.parts[to[i]]
+		s := stored{id: st.nextID(tx.Now(), to[i]), lsn: uint64(tx.LSN()), before: p.bytes, message: msg}
+		p.last++
+		p.lastID = s.id
+		p.bytes += uint64(len(msg))
+		st.newest = s.id
+		m.buf, m.row = recordKey(m.buf[:0], st.gen, to[i], p.last), s.encode(m.row[:0])
+		tx.Set(m.buf, m.row)
+		appended[i] = Appended{ID: s.id, Partition: to[i], Offset: p.last, LSN: s.lsn}
+	}
+	for i, p := range to {
+		if i == 0 || p != to[i-1] {
+			m.shorten(tx, st, p)
+			m.savePartition(tx, st, p)
+		}
+	}
+	st.turn = (to[len(to)-1] + 1) % st.partitions
+	if st.policy.maxAge > 0 && st.timer == 0 {
+		m.setTimer(tx, st, tx.Now()+st.policy.maxAge)
+		m.save(tx, st)
+	}
+	topic := streamTopic(tx.NamespaceName(), st.name)
+	tx.Notify(topic, -1)
+	tx.NotifyWithin(topic, len(messages))
+	return appended
+}
+
+// nextID returns the ID of the next record of a partition. It is greater than that of any record of the stream in this shard, so that a reader of all
+// partitions who has come to some ID has not missed one.
+func (st *stream) nextID(now int64, p int) ID {
+	n := uint64(st.partitions)
+	if now > st.newest.Millis {
+		return ID{now, uint64(p)}
+	}
+	return ID{st.newest.Millis, (st.newest.Seq/n+1)*n + uint64(p)}
+}
+
+// repeated returns the result of an append that has been made before, nil if it has not.
+func (m *Machine) repeated(tx *engine.Tx, st *stream, o *appendOptions) ([]byte, error) {
+	if o.producer == "" {
+		return nil, nil
+	}
+	b, ok := tx.Get(producerKey(nil, st.gen, o.producer))
+	if !ok {
+		return nil, nil
+	}
+	p := must(decodeProducer(b))
+	for _, a := range p.appends {
+		if a.sequence == o.sequence {
+			return append([]byte(nil), a.result...), nil
+		}
+	}
+	if last := p.appends[0].sequence; o.sequence < last {
+		return nil, &ConflictError{Stream: st.name, Partition: -1, Reason: fmt.Sprintf(
+			"sequence number %d of producer %q is behind its last one, %d, and not among its last %d", o.sequence, o.producer, last, len(p.appends))}
+	}
+	return nil, nil
+}
+
+// remember notes what a producer has appended, so that a repeat is recognised.
+func (m *Machine) remember(tx *engine.Tx, st *stream, o *appendOptions, appended []Appended) {
+	for i := range appended {
+		appended[i].Duplicate = true
+	}
+	k := producerKey(nil, st.gen, o.producer)
+	p := producerRow{used: tx.Now(), appends: []producerAppend{{o.sequence, encodeAppended(appended)}}}
+	if b, ok := tx.Get(k); ok {
+		old := must(decodeProducer(b))
+		p.appends = append(p.appends, old.appends[:min(len(old.appends), maxRepeats-1)]...)
+	} else {
+		tx.Schedule(tx.Now()+producerMillis, m.producerToken(st, o.producer))
+	}
+	tx.Set(k, p.encode())
+}
+
+// producerToken is the token of the timer that forgets a producer: the row's key, but for its kind.
+func (m *Machine) producerToken(st *stream, producer string) []byte {
+	return append(key.AppendUint64([]byte{tokenProducer}, st.gen), producer...)
+}
+
+// onProducer forgets a producer unless it has appended since the timer was set. The token is its row's key.
+func (m *Machine) onProducer(tx *engine.Tx, k []byte) {
+	b, ok := tx.Get(k)
+	if !ok {
+		return
+	}
+	if due := must(decodeProducer(b)).used + producerMillis; due > tx.Now() {
+		tx.Schedule(due, k)
+		return
+	}
+	tx.Delete(k)
+}

@@ -1,0 +1,424 @@
+package stream
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Kinds of commands; the numbers are part of the log's format.
+const (
+	kindCreate uint8 = iota + 1
+	kindSetRetention
+	kindAppend
+	kindTrim
+	kindDelete
+	kindCheckLast
+	kindAdopt // sent by a stream's home to other shards: what the record says now
+	kindDrop  // likewise: the stream has been deleted
+	numKinds  = kindDrop
+)
+
+// turn spreads messages without a key over the partitions where the sender has to choose one.
+var turn atomic.Uint64
+
+// Command bodies all begin with the name of the stream (uvarint length, bytes) and a spec: u8, 0 in the shard that has the stream's record, else 1
+// and the spec's fields. Then follows:
+//
+//	create:        partitions uvarint | retention
+//	set retention: retention
+//	append:        partition + 1 uvarint (0: by key, or in turn) | expect u8 | last id, if expect | producer (length, bytes; empty: none) | its sequence
+//	               number uvarint, if there is one | messages uvarint | message (uvarint length, bytes) ...
+//	trim:          bound u8 (0 length, 1 age, 2 id) | length or age in ms uvarint, or id | dry run u8
+//	delete:        force u8
+//	check last:    partition uvarint | id
+//	adopt, drop:   nothing
+//
+//	retention: max age ms uvarint | max length uvarint
+//	id:        ms uvarint | sequence uvarint
+//	message:   key (length, bytes) | headers uvarint | name, value (length, bytes) ... in order of names | payload
+type command struct {
+	name   string
+	spec   *spec
+	append appendCommand
+	trim   trimCommand
+
+	partitions int
+	retention  policy
+	force      bool
+	partition  int
+	id         ID
+}
+
+type appendCommand struct {
+	options  appendOptions
+	messages [][]byte
+}
+
+type trimCommand struct {
+	bound  trimBound
+	n      uint64 // length or age
+	before ID
+	dryRun bool
+}
+
+type trimBound uint8
+
+const (
+	trimToLen trimBound = iota
+	trimToAge
+	trimToID
+	numTrimBounds
+)
+
+// policy is a Retention as it is stored.
+type policy struct {
+	maxAge int64 // ms
+	maxLen uint64
+}
+
+func (r Retention) policy() policy {
+	return policy{int64((r.MaxAge + time.Millisecond - 1) / time.Millisecond), uint64(max(r.MaxLen, 0))}
+}
+
+func (p policy) retention() Retention {
+	return Retention{time.Duration(p.maxAge) * time.Millisecond, int64(p.maxLen)}
+}
+
+func (p policy) append(b []byte) []byte {
+	return codec.AppendUvarint(codec.AppendUvarint(b, uint64(p.maxAge)), p.maxLen)
+}
+
+func readPolicy(r *codec.Reader) policy { return policy{int64(r.Uvarint()), r.Uvarint()} }
+
+// ok reports whether the bounds can be calculated with.
+func (p policy) ok() bool {
+	return p.maxAge >= 0 && p.maxAge <= maxAgeMillis && p.maxLen <= math.MaxInt64
+}
+
+// maxAgeMillis is what a time.Duration can hold, rounded up.
+const maxAgeMillis = math.MaxInt64/int64(time.Millisecond) + 1
+
+func (id ID) append(b []byte) []byte {
+	return codec.AppendUvarint(codec.AppendUvarint(b, uint64(id.Millis)), id.Seq)
+}
+
+func readID(r *codec.Reader) ID { return ID{int64(r.Uvarint()), r.Uvarint()} }
+
+// spec is what the record of a stream says, for shards that do not have it.
+type spec struct {
+	id         uint64 // LSN of its creation at home: of two streams of one name the later has the greater one
+	version    uint64 // of the policy
+	partitions int
+	policy     policy
+}
+
+func (s *spec) append(b []byte) []byte {
+	if s == nil {
+		return append(b, 0)
+	}
+	b = codec.AppendUvarint(append(b, 1), s.id)
+	b = codec.AppendUvarint(b, s.version)
+	b = codec.AppendUvarint(b, uint64(s.partitions))
+	return s.policy.append(b)
+}
+
+func readSpec(r *codec.Reader) *spec {
+	if !r.Bool() {
+		return nil
+	}
+	s := &spec{id: r.Uvarint(), version: r.Uvarint()}
+	s.partitions = readCount(r, MaxPartitions)
+	s.policy = readPolicy(r)
+	return s
+}
+
+// readCount reads an integer of which limit is the largest that is possible; others are read as -1.
+func readCount(r *codec.Reader, limit uint64) int {
+	n := r.Uvarint()
+	if n > limit {
+		return -1
+	}
+	return int(n)
+}
+
+func op(kind uint8, name string, sp *spec, err error, body []byte) engine.Op {
+	if err == nil {
+		err = engine.CheckName("stream", name)
+	}
+	b := sp.append(codec.AppendString(make([]byte, 0, len(name)+len(body)+32), name))
+	return engine.Op{
+		Command: engine.Command{Machine: engine.MachineStream, Kind: kind, Body: append(b, body...)}, Route: name, Err: err,
+	}
+}
+
+// at returns the operation for another shard than that of the stream's name.
+func at(op engine.Op, route string) engine.Op {
+	op.Route = route
+	return op
+}
+
+// CreateOp is Create as an operation of a transaction.
+func CreateOp(name string, opts ...CreateOption) engine.Op {
+	o := createOptionsOf(opts)
+	return op(kindCreate, name, nil, o.err, o.retention.policy().append(codec.AppendUvarint(nil, uint64(max(o.partitions, 0)))))
+}
+
+// SetRetentionOp is SetRetention as an operation of a transaction.
+func SetRetentionOp(name string, r Retention) engine.Op {
+	return op(kindSetRetention, name, nil, checkRetention(r), r.policy().append(nil))
+}
+
+// AppendOp is Append as an operation of a transaction; its value in the result is an Appended. In a spread namespace the stream has to have a {tag} or one
+// partition.
+func AppendOp(name string, msg Message, opts ...AppendOption) engine.Op {
+	op := AppendManyOp(name, []Message{msg}, opts...)
+	op.Decode = func(b []byte) (any, error) {
+		all, err := decodeAppended(b)
+		if err != nil {
+			return nil, err
+		}
+		return all[0], nil
+	}
+	return op
+}
+
+// AppendManyOp is AppendMany as an operation of a transaction; its value in the result is an []Appended.
+func AppendManyOp(name string, msgs []Message, opts ...AppendOption) engine.Op {
+	return appendOp(name, msgs, appendOptionsOf(opts), nil)
+}
+
+func appendOp(name string, msgs []Message, o appendOptions, sp *spec) engine.Op {
+	err := firstError(o.err, checkMessages(msgs))
+	if err != nil {
+		return op(kindAppend, name, sp, err, nil)
+	}
+	size, largest := 0, 0
+	for i := range msgs {
+		size += len(msgs[i].Key) + len(msgs[i].Payload) + 16
+		largest = max(largest, len(msgs[i].Payload))
+	}
+	b := codec.AppendUvarint(make([]byte, 0, size+64), uint64(o.partition))
+	if b = codec.AppendBool(b, o.expect); o.expect {
+		b = o.lastID.append(b)
+	}
+	if b = codec.AppendString(b, o.producer); o.producer != "" {
+		b = codec.AppendUvarint(b, o.sequence)
+	}
+	b = codec.AppendUvarint(b, uint64(len(msgs)))
+	var one []byte
+	for i := range msgs {
+		one = msgs[i].append(one[:0])
+		b = codec.AppendBytes(b, one)
+	}
+	op := op(kindAppend, name, sp, nil, b)
+	op.Payload, op.Decode = largest, func(b []byte) (any, error) { return decodeAppended(b) }
+	return op
+}
+
+func checkMessages(msgs []Message) error {
+	if n := len(msgs); n < 1 || n > MaxBatch {
+		return engine.Errorf(ErrInvalid, "stream: %d messages are not in 1-%d", n, MaxBatch)
+	}
+	size := 0
+	for i := range msgs {
+		m := &msgs[i]
+		if len(m.Key) > MaxKeyBytes {
+			return engine.Errorf(ErrInvalid, "stream: key of %d bytes exceeds %d", len(m.Key), MaxKeyBytes)
+		}
+		headers := 0
+		for name, value := range m.Headers {
+			if err := engine.CheckName("header", name); err != nil {
+				return err
+			}
+			headers += len(name) + len(value)
+		}
+		if headers > MaxHeaderBytes {
+			return engine.Errorf(ErrInvalid, "stream: headers of %d bytes exceed %d", headers, MaxHeaderBytes)
+		}
+		size += len(m.Key) + len(m.Payload) + headers
+	}
+	if size > MaxBatchBytes && len(msgs) > 1 {
+		return engine.Errorf(ErrInvalid, "stream: %d messages of %d bytes exceed %d", len(msgs), size, MaxBatchBytes)
+	}
+	return nil
+}
+
+func (m *Message) append(b []byte) []byte {
+	b = codec.AppendString(b, m.Key)
+	b = codec.AppendUvarint(b, uint64(len(m.Headers)))
+	if len(m.Headers) > 0 {
+		for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
+			b = codec.AppendString(codec.AppendString(b, name), m.Headers[name])
+		}
+	}
+	return append(b, m.Payload...)
+}
+
+// read fills in the message, whose payload aliases b.
+func (m *Message) read(b []byte) error {
+	r := codec.NewReader(b)
+	m.Key = r.String()
+	if n := readCount(&r, MaxHeaderBytes); n > 0 {
+		m.Headers = make(map[string]string)
+		for range n {
+			name := r.String()
+			m.Headers[name] = r.String()
+			if r.Err() != nil {
+				break
+			}
+		}
+	} else if n < 0 {
+		return engine.Errorf(ErrInvalid, "stream: message with too many headers")
+	}
+	m.Payload = r.Rest()
+	return r.Err()
+}
+
+func trimOp(name string, o trimOptions, sp *spec) engine.Op {
+	var b []byte
+	switch {
+	case o.byLen:
+		b = codec.AppendUvarint([]byte{byte(trimToLen)}, uint64(max(o.maxLen, 0)))
+	case o.maxAge > 0:
+		b = codec.AppendUvarint([]byte{byte(trimToAge)}, uint64(Retention{MaxAge: o.maxAge}.policy().maxAge))
+	default:
+		b = o.before.append([]byte{byte(trimToID)})
+	}
+	op := op(kindTrim, name, sp, o.err, codec.AppendBool(b, o.dryRun))
+	op.Decode = func(b []byte) (any, error) { return decodeCount(b) }
+	return op
+}
+
+// TrimOp is Trim as an operation of a transaction; its value in the result is the int64 number of records removed.
+func TrimOp(name string, opts ...TrimOption) engine.Op { return trimOp(name, trimOptionsOf(opts), nil) }
+
+// DeleteOp is Delete as an operation of a transaction.
+func DeleteOp(name string, opts ...DeleteOption) engine.Op {
+	return op(kindDelete, name, nil, nil, codec.AppendBool(nil, deleteOptionsOf(opts).force))
+}
+
+// LastIDIs holds if the last record that the partition has ever had is the one with this ID; the zero ID means that there never was one, or that the stream does
+// not exist.
+func LastIDIs(name string, partition int, id ID) engine.Condition {
+	b := id.append(codec.AppendUvarint(nil, uint64(max(partition, 0))))
+	return engine.Condition(op(kindCheckLast, name, nil, PartitionOption{partition}.check(), b))
+}
+
+func decodeCommand(kind uint8, b []byte) (c command, err error) {
+	r := codec.NewReader(b)
+	c.name = r.String()
+	c.spec = readSpec(&r)
+	ok := c.spec == nil || c.spec.partitions >= 1 && c.spec.policy.ok()
+	switch kind {
+	case kindCreate:
+		c.partitions = readCount(&r, MaxPartitions)
+		c.retention = readPolicy(&r)
+		ok = ok && c.partitions >= 1 && c.retention.ok()
+	case kindSetRetention:
+		c.retention = readPolicy(&r)
+		ok = ok && c.retention.ok()
+	case kindAppend:
+		ok = c.append.read(&r) && ok
+	case kindTrim:
+		c.trim.bound = trimBound(r.Byte())
+		if c.trim.bound == trimToID {
+			c.trim.before = readID(&r)
+		} else {
+			c.trim.n = r.Uvarint()
+		}
+		c.trim.dryRun = r.Bool()
+		ok = ok && c.trim.bound < numTrimBounds && c.trim.n <= math.MaxInt64 && (c.trim.bound != trimToAge || c.trim.n <= uint64(maxAgeMillis))
+	case kindDelete:
+		c.force = r.Bool()
+	case kindCheckLast:
+		c.partition, c.id = readCount(&r, MaxPartitions-1), readID(&r)
+		ok = ok && c.partition >= 0
+	}
+	if err := r.Done(); err != nil {
+		return c, engine.Errorf(ErrInvalid, "stream: command: %v", err)
+	}
+	if !ok {
+		return c, engine.Errorf(ErrInvalid, "stream: command out of range")
+	}
+	return c, engine.CheckName("stream", c.name)
+}
+
+// read reports whether what was read is in its limits.
+func (a *appendCommand) read(r *codec.Reader) (ok bool) {
+	a.options.partition = readCount(r, MaxPartitions)
+	if a.options.expect = r.Bool(); a.options.expect {
+		a.options.lastID = readID(r)
+	}
+	if a.options.producer = r.String(); a.options.producer != "" {
+		a.options.sequence = r.Uvarint()
+	}
+	n := readCount(r, MaxBatch)
+	if n < 1 || n > r.Len() {
+		return false
+	}
+	a.messages = make([][]byte, n)
+	for i := range a.messages {
+		a.messages[i] = r.Bytes()
+	}
+	return a.options.partition >= 0
+}
+
+// check refuses messages that appendOp would not have made.
+func (a *appendCommand) check(maxPayload int) error {
+	msgs := make([]Message, len(a.messages))
+	for i, b := range a.messages {
+		if err := msgs[i].read(b); err != nil {
+			return engine.Errorf(ErrInvalid, "stream: message: %v", err)
+		}
+		if string(msgs[i].append(nil)) != string(b) {
+			return engine.Errorf(ErrInvalid, "stream: message with headers out of order")
+		}
+		if err := engine.CheckPayload(len(msgs[i].Payload), maxPayload); err != nil {
+			return err
+		}
+	}
+	if p := a.options.producer; p != "" {
+		if err := engine.CheckName("producer", p); err != nil {
+			return err
+		}
+	}
+	return checkMessages(msgs)
+}
+
+// Results of append: LSN uvarint | duplicate u8 | count uvarint | partition, id, offset (uvarints) ... They also stand in the rows of producers.
+func encodeAppended(all []Appended) []byte {
+	b := make([]byte, 0, 16+len(all)*12)
+	b = codec.AppendBool(codec.AppendUvarint(b, all[0].LSN), all[0].Duplicate)
+	b = codec.AppendUvarint(b, uint64(len(all)))
+	for i := range all {
+		b = codec.AppendUvarint(b, uint64(all[i].Partition))
+		b = codec.AppendUvarint(all[i].ID.append(b), all[i].Offset)
+	}
+	return b
+}
+
+func decodeAppended(b []byte) ([]Appended, error) {
+	r := codec.NewReader(b)
+	lsn, duplicate := r.Uvarint(), r.Bool()
+	n := readCount(&r, MaxBatch)
+	if n < 1 {
+		return nil, engine.Errorf(engine.ErrUnavailable, "stream: result of an append makes no sense")
+	}
+	all := make([]Appended, n)
+	for i := range all {
+		all[i] = Appended{Partition: int(r.Uvarint()), ID: readID(&r), Offset: r.Uvarint(), LSN: lsn, Duplicate: duplicate}
+	}
+	return all, r.Done()
+}
+
+func decodeCount(b []byte) (int64, error) {
+	r := codec.NewReader(b)
+	n := r.Varint()
+	return n, r.Done()
+}

@@ -1,0 +1,2 @@
+// Package stream is floe's append-only streams with consumer groups.
+package stream

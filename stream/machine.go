@@ -1,0 +1,345 @@
+package stream
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// Timer tokens.
+const (
+	tokenRetention = 'r' // followed by gen and the stream's name
+	tokenProducer  = 'd' // followed by gen and the producer's name
+)
+
+// maxRemembered bounds the partitions whose state a shard remembers: about 120 bytes each.
+const maxRemembered = 65536
+
+// Machine is the state machine of streams and consumer groups in one shard.
+type Machine struct {
+	// What follows is for the applying goroutine: what rows say, remembered.
+	streams recently[streamName, *stream]
+	touched touches[streamName]
+	buf     []byte
+	row     []byte
+
+	reads sync.Map // of gen to *atomic.Int64: records read on this node since it started
+}
+
+type streamName struct {
+	ns   uint32
+	name string
+}
+
+// stream is a stream as the shard has it, with all its partitions, also those that other shards have.
+type stream struct {
+	streamName
+	header
+	parts  []partition
+	newest ID  // the last ID of any partition
+	turn   int // the partition that is next in turn
+}
+
+// NewMachine returns a machine for a shard.
+func NewMachine() engine.Machine {
+	m := new(Machine)
+	m.forgetAll()
+	return m
+}
+
+// ID returns engine.MachineStream.
+func (m *Machine) ID() engine.MachineID { return engine.MachineStream }
+
+// Kinds returns the highest command kind.
+func (m *Machine) Kinds() uint8 { return numKinds }
+
+// Caches reports whether the row is that of a stream: those are read with every query and command.
+func (m *Machine) Caches(k []byte) bool { return k[0] == rowStream }
+
+// Shrinks reports which commands are for a full disk.
+func (m *Machine) Shrinks(kind uint8) bool {
+	switch kind {
+	case kindTrim, kindDelete, kindDrop, kindCheckLast:
+		return true
+	}
+	return false
+}
+
+// Restore forgets what was remembered of the rows.
+func (m *Machine) Restore(*engine.View) error {
+	m.forgetAll()
+	return nil
+}
+
+func (m *Machine) forgetAll() {
+	m.streams = newRecently[streamName, *stream](maxRemembered)
+	m.touched = touches[streamName]{}
+}
+
+// Revert forgets what was remembered of what is taken back.
+func (m *Machine) Revert(to engine.LSN) { m.touched.after(to, m.streams.forget) }
+
+// Apply carries out a command.
+func (m *Machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+	c, err := decodeCommand(cmd.Kind, cmd.Body)
+	if err != nil {
+		return nil, err
+	}
+	m.streams.trim()
+	st, err := m.open(tx, &c)
+	if err != nil {
+		return nil, err
+	}
+	switch cmd.Kind {
+	case kindCreate:
+		return m.create(tx, st, &c)
+	case kindAppend:
+		return m.append(tx, st, &c)
+	case kindCheckLast:
+		return nil, checkLast(tx, st, &c)
+	}
+	if st == nil {
+		if cmd.Kind == kindAdopt || cmd.Kind == kindDrop {
+			return nil, nil // it is older than what is known, or all has been done on opening
+		}
+		return nil, notFound(c.name)
+	}
+	switch cmd.Kind {
+	case kindSetRetention:
+		return nil, m.setRetention(tx, st, &c)
+	case kindTrim:
+		return m.trim(tx, st, &c)
+	case kindDelete:
+		return nil, m.delete(tx, st, &c)
+	case kindAdopt:
+		return nil, nil // done on opening
+	case kindDrop:
+		m.drop(tx, st, true)
+		return nil, nil
+	}
+	panic(fmt.Sprintf("stream: unknown command kind %d", cmd.Kind))
+}
+
+// open returns the stream a command is for, nil if there is none. If the command carries a spec, what the shard knows of the stream is brought up to it.
+func (m *Machine) open(tx *engine.Tx, c *command) (*stream, error) {
+	st := m.load(tx, c.name)
+	if c.spec == nil {
+		if st != nil && st.deleted() {
+			return nil, nil
+		}
+		return st, nil
+	}
+	switch {
+	case st != nil && st.id > c.spec.id:
+		return nil, notFound(c.name) // it has been deleted, or made again, since the sender looked
+	case st != nil && st.id == c.spec.id && st.deleted():
+		return nil, notFound(c.name)
+	case st != nil && st.id == c.spec.id && st.version < c.spec.version:
+		m.touch(tx, st)
+		st.version, st.policy = c.spec.version, c.spec.policy
+		m.enforce(tx, st)
+		m.save(tx, st)
+	case st == nil || st.id < c.spec.id:
+		if st != nil && !st.deleted() {
+			m.drop(tx, st, false)
+		}
+		st = m.make(tx, c.name, *c.spec)
+	}
+	return st, nil
+}
+
+// load returns a stream as its row has it, nil if there is no row.
+func (m *Machine) load(tx *engine.Tx, name string) *stream {
+	at := streamName{tx.Namespace(), name}
+	if st, ok := m.streams.get(at); ok {
+		return st
+	}
+	m.buf = streamKey(m.buf[:0], at.ns, name)
+	b, ok := tx.Get(m.buf)
+	if !ok {
+		return nil
+	}
+	st := &stream{streamName: at, header: must(decodeHeader(b))}
+	st.parts = make([]partition, st.partitions)
+	for p := range st.parts {
+		st.parts[p] = noPartition
+	}
+	m.loadPartitions(tx, st)
+	m.streams.put(at, st, 1+st.partitions)
+	return st
+}
+
+func (m *Machine) loadPartitions(tx *engine.Tx, st *stream) {
+	if st.partitions <= 2 {
+		for p := range st.parts {
+			if b, ok := tx.Get(partKey(nil, st.gen, p)); ok {
+				st.setPartition(p, must(decodePartition(b)))
+			}
+		}
+		return
+	}
+	prefix := genKey(nil, rowPart, st.gen)
+	it := tx.Iter(prefix, key.PrefixEnd(prefix))
+	for ok := it.First(); ok; ok = it.Next() {
+		k := it.Key()
+		st.setPartition(int(k[9])<<8|int(k[10]), must(decodePartition(it.Value())))
+	}
+	if err := it.Close(); err != nil {
+		panic(err)
+	}
+}
+
+// setPartition notes the state of a partition, and that it may be the one appended to last.
+func (st *stream) setPartition(p int, to partition) {
+	st.parts[p] = to
+	if to.lastID.Compare(st.newest) > 0 {
+		st.newest, st.turn = to.lastID, (p+1)%st.partitions
+	}
+}
+
+// touch has to be called before anything about the stream changes.
+func (m *Machine) touch(tx *engine.Tx, st *stream) { m.touched.add(tx.LSN(), st.streamName) }
+
+func (m *Machine) save(tx *engine.Tx, st *stream) {
+	m.buf, m.row = streamKey(m.buf[:0], st.ns, st.name), st.header.encode(m.row[:0])
+	tx.Set(m.buf, m.row)
+}
+
+func (m *Machine) savePartition(tx *engine.Tx, st *stream, p int) {
+	m.buf, m.row = partKey(m.buf[:0], st.gen, p), st.parts[p].encode(m.row[:0])
+	tx.Set(m.buf, m.row)
+}
+
+// make adds a stream to the shard.
+func (m *Machine) make(tx *engine.Tx, name string, sp spec) *stream {
+	st := &stream{
+		streamName: streamName{tx.Namespace(), name},
+		header:     header{spec: sp, gen: uint64(tx.LSN()), createdAt: tx.Now()},
+		parts:      make([]partition, sp.partitions),
+	}
+	for p := range st.parts {
+		st.parts[p] = noPartition
+	}
+	m.touch(tx, st)
+	m.streams.put(st.streamName, st, 1+st.partitions)
+	m.save(tx, st)
+	tx.Notify(streamTopic(tx.NamespaceName(), name), -1)
+	return st
+}
+
+// found makes a stream in its home.
+func (m *Machine) found(tx *engine.Tx, name string, partitions int, p policy) *stream {
+	tx.Count(engine.CountStreams, 1)
+	return m.make(tx, name, spec{id: uint64(tx.LSN()), partitions: partitions, policy: p})
+}
+
+func (m *Machine) create(tx *engine.Tx, st *stream, c *command) ([]byte, error) {
+	if st != nil {
+		return nil, engine.Errorf(ErrExists, "stream %q already exists", c.name)
+	}
+	m.found(tx, c.name, c.partitions, c.retention)
+	return nil, nil
+}
+
+func (m *Machine) setRetention(tx *engine.Tx, st *stream, c *command) error {
+	m.touch(tx, st)
+	st.policy = c.retention
+	st.version++
+	m.enforce(tx, st)
+	m.save(tx, st)
+	m.tell(tx, st, kindAdopt)
+	return nil
+}
+
+func (m *Machine) delete(tx *engine.Tx, st *stream, c *command) error {
+	records := uint64(0)
+	for p := range st.parts {
+		records += st.parts[p].records()
+	}
+	if records > 0 && !c.force {
+		return notEmpty(c.name, int64(records))
+	}
+	m.tell(tx, st, kindDrop)
+	m.drop(tx, st, false)
+	tx.Count(engine.CountStreams, -1)
+	return nil
+}
+
+// drop removes the stream from the shard. If it is remembered, only its id stays.
+func (m *Machine) drop(tx *engine.Tx, st *stream, remember bool) {
+	m.touch(tx, st)
+	for _, kind := range genKinds {
+		prefix := genKey(nil, kind, st.gen)
+		tx.DeleteRange(prefix, key.PrefixEnd(prefix))
+	}
+	m.setTimer(tx, st, 0)
+	if remember {
+		left := header{spec: spec{id: st.id}}
+		m.buf, m.row = streamKey(m.buf[:0], st.ns, st.name), left.encode(m.row[:0])
+		tx.Set(m.buf, m.row)
+	} else {
+		tx.Delete(streamKey(nil, st.ns, st.name))
+	}
+	m.streams.forget(st.streamName)
+	tx.Notify(streamTopic(tx.NamespaceName(), st.name), -1)
+	gen := st.gen
+	tx.OnCommit(func() { m.reads.Delete(gen) })
+}
+
+// tell sends a command about the stream to the other shards that may have a part of it.
+func (m *Machine) tell(tx *engine.Tx, st *stream, kind uint8) {
+	if !tx.Spread() || engine.Tagged(st.name) {
+		return
+	}
+	told := map[engine.ShardID]bool{tx.Shard(): true}
+	for p := range st.parts {
+		to := route(st.name, p)
+		if shard := engine.NameShard(tx.NamespaceName(), to, tx.Shards()); !told[shard] {
+			told[shard] = true
+			cmd := op(kind, st.name, &st.spec, nil, nil).Command
+			cmd.Namespace, cmd.Spread = tx.NamespaceName(), true
+			tx.Send(cmd, to)
+		}
+	}
+}
+
+// here reports whether the shard has the partition.
+func here(tx *engine.Tx, name string, p int) bool {
+	return !tx.Spread() || engine.NameShard(tx.NamespaceName(), route(name, p), tx.Shards()) == tx.Shard()
+}
+
+// OnTimer removes what retention no longer keeps, or a producer that appended nothing for long.
+func (m *Machine) OnTimer(tx *engine.Tx, token []byte) {
+	switch token[0] {
+	case tokenRetention:
+		m.onRetention(tx, token[1:])
+	case tokenProducer:
+		m.onProducer(tx, token)
+	default:
+		panic(fmt.Sprintf("stream: unknown timer token %q", token))
+	}
+}
+
+// streamTopic is woken by every append to a stream, and when it is made or deleted.
+func streamTopic(namespace, name string) engine.Topic {
+	return engine.TopicOf(engine.MachineStream, namespace, []byte(name))
+}
+
+// countReads adds to the records of a stream that this node has read.
+func (m *Machine) countReads(gen uint64, n int) {
+	c, ok := m.reads.Load(gen)
+	if !ok {
+		c, _ = m.reads.LoadOrStore(gen, new(atomic.Int64))
+	}
+	c.(*atomic.Int64).Add(int64(n))
+}
+
+func (m *Machine) readsOf(gen uint64) int64 {
+	if c, ok := m.reads.Load(gen); ok {
+		return c.(*atomic.Int64).Load()
+	}
+	return 0
+}

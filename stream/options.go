@@ -1,0 +1,322 @@
+package stream
+
+import (
+	"math"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// CreateOption changes what Create makes.
+type CreateOption interface{ applyCreate(*createOptions) }
+
+type createOptions struct {
+	partitions int
+	retention  Retention
+	err        error
+}
+
+type createOption func(*createOptions)
+
+func (f createOption) applyCreate(o *createOptions) { f(o) }
+
+// Partitions gives the stream n partitions, 1 to 1024. It is one unless told, and never changes.
+func Partitions(n int) CreateOption { return createOption(func(o *createOptions) { o.partitions = n }) }
+
+func createOptionsOf(opts []CreateOption) createOptions {
+	o := createOptions{partitions: 1}
+	for _, opt := range opts {
+		opt.applyCreate(&o)
+	}
+	if o.err == nil && (o.partitions < 1 || o.partitions > MaxPartitions) {
+		o.err = engine.Errorf(ErrInvalid, "stream: %d partitions are not in 1-%d", o.partitions, MaxPartitions)
+	}
+	return o
+}
+
+func checkRetention(r Retention) error {
+	if r.MaxAge < 0 || r.MaxAge > 0 && r.MaxAge < time.Millisecond {
+		return engine.Errorf(ErrInvalid, "stream: max age %v is less than a millisecond", r.MaxAge)
+	}
+	if r.MaxLen < 0 {
+		return engine.Errorf(ErrInvalid, "stream: max length %d is negative", r.MaxLen)
+	}
+	return nil
+}
+
+// AgeOption is the option of MaxAge; Create and Trim take it.
+type AgeOption struct{ age time.Duration }
+
+// MaxAge bounds the age of records.
+func MaxAge(d time.Duration) AgeOption { return AgeOption{d} }
+
+func (a AgeOption) check() error {
+	if a.age < time.Millisecond {
+		return engine.Errorf(ErrInvalid, "stream: max age %v is less than a millisecond", a.age)
+	}
+	return nil
+}
+
+func (a AgeOption) applyCreate(o *createOptions) {
+	o.retention.MaxAge, o.err = a.age, firstError(o.err, a.check())
+}
+
+func (a AgeOption) applyTrim(o *trimOptions) {
+	o.maxAge, o.err = a.age, firstError(o.err, a.check())
+}
+
+// LengthOption is the option of MaxLen; Create and Trim take it.
+type LengthOption struct{ records int64 }
+
+// MaxLen bounds how many records each partition keeps. Trim takes 0, which leaves none.
+func MaxLen(records int64) LengthOption { return LengthOption{records} }
+
+func (l LengthOption) applyCreate(o *createOptions) {
+	o.retention.MaxLen = l.records
+	if l.records < 1 {
+		o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: max length %d is not positive", l.records))
+	}
+}
+
+func (l LengthOption) applyTrim(o *trimOptions) {
+	o.maxLen, o.byLen = l.records, true
+	if l.records < 0 {
+		o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: max length %d is negative", l.records))
+	}
+}
+
+func firstError(first, second error) error {
+	if first != nil {
+		return first
+	}
+	return second
+}
+
+// TrimOption says what Trim removes.
+type TrimOption interface{ applyTrim(*trimOptions) }
+
+type trimOptions struct {
+	byLen  bool
+	maxLen int64
+	maxAge time.Duration
+	before ID
+	dryRun bool
+	err    error
+}
+
+type trimOption func(*trimOptions)
+
+func (f trimOption) applyTrim(o *trimOptions) { f(o) }
+
+// Before removes the records before an ID.
+func Before(id ID) TrimOption { return trimOption(func(o *trimOptions) { o.before = id }) }
+
+// DryRun removes nothing: Trim returns what it would remove.
+func DryRun() TrimOption { return trimOption(func(o *trimOptions) { o.dryRun = true }) }
+
+func trimOptionsOf(opts []TrimOption) trimOptions {
+	var o trimOptions
+	for _, opt := range opts {
+		opt.applyTrim(&o)
+	}
+	if o.err == nil && !o.byLen && o.maxAge == 0 && o.before.IsZero() {
+		o.err = engine.Errorf(ErrInvalid, "stream: trim without a bound: give a length, an age or an id")
+	}
+	return o
+}
+
+// DeleteOption changes what Delete removes.
+type DeleteOption interface{ applyDelete(*deleteOptions) }
+
+type deleteOptions struct{ force bool }
+
+type deleteOption func(*deleteOptions)
+
+func (f deleteOption) applyDelete(o *deleteOptions) { f(o) }
+
+// Force deletes a stream although it holds records.
+func Force() DeleteOption { return deleteOption(func(o *deleteOptions) { o.force = true }) }
+
+func deleteOptionsOf(opts []DeleteOption) (o deleteOptions) {
+	for _, opt := range opts {
+		opt.applyDelete(&o)
+	}
+	return o
+}
+
+// AppendOption changes what Append does.
+type AppendOption interface{ applyAppend(*appendOptions) }
+
+type appendOptions struct {
+	partition int // one more than the one asked for; 0: none is
+	producer  string
+	sequence  uint64
+	expect    bool
+	lastID    ID
+	err       error
+}
+
+func (o *appendOptions) conditional() bool { return o.producer != "" || o.expect }
+
+// unkeyed returns the partition of messages without a key, where the sender has to choose: that of the producer, if there is one, so that a repeat
+// gets there too.
+func (o *appendOptions) unkeyed(partitions int) int {
+	if o.producer != "" {
+		return partitionOf(o.producer, 0, 0, partitions)
+	}
+	return int(turn.Add(1) % uint64(partitions))
+}
+
+type appendOption func(*appendOptions)
+
+func (f appendOption) applyAppend(o *appendOptions) { f(o) }
+
+// Dedup makes an append safe to repeat: of each producer, a name of 1-255 bytes, the sequence numbers have to increase. A repeat of one of its last
+// 8 appends appends nothing and returns what it returned; an earlier one is a *ConflictError. A producer is forgotten when it has
+// appended nothing for 24 hours.
+func Dedup(producer string, sequence uint64) AppendOption {
+	return appendOption(func(o *appendOptions) {
+		o.producer, o.sequence = producer, sequence
+		o.err = firstError(o.err, engine.CheckName("producer", producer))
+	})
+}
+
+// IfLastID appends only if the last record that the partition has ever had is the one with this ID; the zero ID means that there never was one. All
+// messages have to be for one partition.
+func IfLastID(id ID) AppendOption {
+	return appendOption(func(o *appendOptions) { o.expect, o.lastID = true, id })
+}
+
+func appendOptionsOf(opts []AppendOption) (o appendOptions) {
+	for _, opt := range opts {
+		opt.applyAppend(&o)
+	}
+	return o
+}
+
+// PartitionOption is the option of Partition; Append, Read and Follow take it.
+type PartitionOption struct{ partition int }
+
+// Partition appends to, or reads, one partition, counted from 0.
+func Partition(p int) PartitionOption { return PartitionOption{p} }
+
+func (p PartitionOption) check() error {
+	if p.partition < 0 || p.partition >= MaxPartitions {
+		return engine.Errorf(ErrInvalid, "stream: partition %d is not in 0-%d", p.partition, MaxPartitions-1)
+	}
+	return nil
+}
+
+func (p PartitionOption) applyAppend(o *appendOptions) {
+	o.partition, o.err = p.partition+1, firstError(o.err, p.check())
+}
+
+func (p PartitionOption) applyRead(o *readOptions) {
+	o.partition, o.err = p.partition+1, firstError(o.err, p.check())
+}
+
+func (p PartitionOption) applyFollow(o *readOptions) { p.applyRead(o) }
+
+// ReadOption changes what Read returns.
+type ReadOption interface{ applyRead(*readOptions) }
+
+// FollowOption changes where Follow begins.
+type FollowOption interface{ applyFollow(*readOptions) }
+
+type readOptions struct {
+	partition int // one more than the one asked for; 0: all
+	start     start
+	end       ID // the last one to read; zero: no end
+	limit     int
+	wait      time.Duration
+	err       error
+}
+
+// start is where reading begins.
+type start struct {
+	kind startKind
+	id   ID
+}
+
+type startKind uint8
+
+const (
+	startFirst startKind = iota // the oldest record
+	startAt                     // the first record with this ID or a later one
+	startTail                   // so many records before the end, as the limit says
+	startEnd                    // what comes
+	numStarts
+)
+
+// StartOption says where reading begins; Read, Follow and CreateGroup take it.
+type StartOption struct{ start start }
+
+// From begins with the record of an ID, or the first one behind if there is none of that ID.
+func From(id ID) StartOption { return StartOption{start{startAt, id}} }
+
+// After begins with the first record behind an ID.
+func After(id ID) StartOption { return StartOption{start{startAt, id.next()}} }
+
+// FromTime begins with the first record appended at t or later.
+func FromTime(t time.Time) StartOption {
+	return StartOption{start{startAt, ID{Millis: max(t.UnixMilli(), 0)}}}
+}
+
+// FromBeginning begins with the oldest record, as is the default.
+func FromBeginning() StartOption { return StartOption{} }
+
+func (s StartOption) applyRead(o *readOptions)   { o.start = s.start }
+func (s StartOption) applyFollow(o *readOptions) { o.start = s.start }
+
+type readOption func(*readOptions)
+
+func (f readOption) applyRead(o *readOptions) { f(o) }
+
+// Tail reads the last records of the stream, as many as Limit says, oldest first.
+func Tail() ReadOption { return readOption(func(o *readOptions) { o.start = start{kind: startTail} }) }
+
+// Until reads no record behind an ID.
+func Until(id ID) ReadOption { return readOption(func(o *readOptions) { o.end = id }) }
+
+// UntilTime reads no record that was appended after t.
+func UntilTime(t time.Time) ReadOption {
+	return readOption(func(o *readOptions) { o.end = ID{t.UnixMilli(), math.MaxUint64} })
+}
+
+// NewOption is the option of FromEnd; Follow and CreateGroup take it.
+type NewOption struct{}
+
+// FromEnd begins behind the last record: what is there already is left out.
+func FromEnd() NewOption { return NewOption{} }
+
+func (NewOption) applyFollow(o *readOptions) { o.start = start{kind: startEnd} }
+
+// LimitOption is the option of Limit; Read and ReadGroup take it.
+type LimitOption struct{ n int }
+
+// Limit reads at most n records, 1 to 1000; 100 unless told.
+func Limit(n int) LimitOption { return LimitOption{n} }
+
+func (l LimitOption) check() error {
+	if l.n < 1 || l.n > MaxReadLimit {
+		return engine.Errorf(ErrInvalid, "stream: limit %d is not in 1-%d", l.n, MaxReadLimit)
+	}
+	return nil
+}
+
+func (l LimitOption) applyRead(o *readOptions) { o.limit, o.err = l.n, firstError(o.err, l.check()) }
+
+// WaitOption is the option of Wait; Read and ReadGroup take it.
+type WaitOption struct{ d time.Duration }
+
+// Wait waits up to d for a record if there is none. When it has waited in vain, the result is empty and the error nil.
+func Wait(d time.Duration) WaitOption { return WaitOption{d} }
+
+func (w WaitOption) check() error {
+	if w.d < 0 {
+		return engine.Errorf(ErrInvalid, "stream: wait of %v is negative", w.d)
+	}
+	return nil
+}
+
+func (w WaitOption) applyRead(o *readOptions) { o.wait, o.err = w.d, firstError(o.err, w.check()) }

@@ -1,0 +1,159 @@
+package stream
+
+import (
+	"encoding/binary"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// Removing records moves the partition's first offset, so they are gone at once; their rows are deleted as a range, now and then when single
+// records go, because a range costs the same whatever it holds, and every read that comes across one.
+const (
+	sweepRecords = 1024
+	sweepBytes   = 1 << 20
+)
+
+// minAgeStep is the least time between two looks for records that are too old.
+const minAgeStep = 1000
+
+// shorten removes what is beyond the length that the stream keeps.
+func (m *Machine) shorten(tx *engine.Tx, st *stream, p int) {
+	if keep := st.policy.maxLen; keep > 0 && st.parts[p].records() > keep {
+		m.advance(tx, st, p, st.parts[p].last+1-keep)
+	}
+}
+
+// advance makes first the first offset of a partition and deletes rows when there are enough.
+func (m *Machine) advance(tx *engine.Tx, st *stream, p int, first uint64) {
+	part := &st.parts[p]
+	part.first = max(part.first, first)
+	gone := part.first - part.kept
+	if gone >= sweepRecords || gone > 0 && gone*(part.bytes/part.last) >= sweepBytes {
+		m.sweep(tx, st, p)
+	}
+}
+
+// sweep deletes the rows of the records that are gone.
+func (m *Machine) sweep(tx *engine.Tx, st *stream, p int) {
+	part := &st.parts[p]
+	if part.kept == part.first {
+		return
+	}
+	part.edge = must(idAt(getterOf(tx), st.gen, p, part.first-1))
+	tx.DeleteRange(recordKey(nil, st.gen, p, part.kept), recordKey(nil, st.gen, p, part.first))
+	part.kept = part.first
+}
+
+// cut removes the records before an offset, and their rows, and saves the partition.
+func (m *Machine) cut(tx *engine.Tx, st *stream, p int, first uint64) {
+	if first <= st.parts[p].first {
+		return
+	}
+	st.parts[p].first = first
+	m.sweep(tx, st, p)
+	m.savePartition(tx, st, p)
+}
+
+// enforce applies a policy that is new.
+func (m *Machine) enforce(tx *engine.Tx, st *stream) {
+	for p := range st.parts {
+		if keep := st.policy.maxLen; keep > 0 && st.parts[p].records() > keep {
+			m.cut(tx, st, p, st.parts[p].last+1-keep)
+		}
+	}
+	m.setTimer(tx, st, m.expireOld(tx, st))
+}
+
+// expireOld removes records that are too old and returns when to look again, 0 if there is no need.
+func (m *Machine) expireOld(tx *engine.Tx, st *stream) (next int64) {
+	age := st.policy.maxAge
+	if age == 0 {
+		return 0
+	}
+	get := getterOf(tx)
+	for p := range st.parts {
+		part := &st.parts[p]
+		if part.records() == 0 {
+			continue
+		}
+		oldest := must(idAt(get, st.gen, p, part.first)).Millis
+		if oldest+age <= tx.Now() {
+			m.cut(tx, st, p, must(offsetOf(get, st.gen, p, part.first, part.last, ID{Millis: tx.Now() - age + 1})))
+			if part.records() == 0 {
+				continue
+			}
+			oldest = must(idAt(get, st.gen, p, part.first)).Millis
+		}
+		if due := oldest + age; next == 0 || due < next {
+			next = due
+		}
+	}
+	if next == 0 {
+		return 0
+	}
+	return max(next, tx.Now()+max(age/100, min(minAgeStep, age)))
+}
+
+// setTimer makes the retention timer due at a time, 0 for never. The caller saves the stream.
+func (m *Machine) setTimer(tx *engine.Tx, st *stream, due int64) {
+	if due == st.timer {
+		return
+	}
+	token := append(key.AppendUint64([]byte{tokenRetention}, st.gen), st.name...)
+	if st.timer != 0 {
+		tx.Unschedule(st.timer, token)
+	}
+	if st.timer = due; due != 0 {
+		tx.Schedule(due, token)
+	}
+}
+
+func (m *Machine) onRetention(tx *engine.Tx, token []byte) {
+	gen, name := binary.BigEndian.Uint64(token), string(token[8:])
+	st := m.load(tx, name)
+	if st == nil || st.gen != gen || st.timer == 0 {
+		return
+	}
+	m.touch(tx, st)
+	st.timer = 0
+	m.setTimer(tx, st, m.expireOld(tx, st))
+	m.save(tx, st)
+}
+
+// trim carries out the command of that name. Its result is the number of records removed.
+func (m *Machine) trim(tx *engine.Tx, st *stream, c *command) ([]byte, error) {
+	removed := uint64(0)
+	m.touch(tx, st)
+	for p := range st.parts {
+		first := m.trimPoint(tx, st, p, &c.trim)
+		if first <= st.parts[p].first {
+			continue
+		}
+		removed += first - st.parts[p].first
+		if !c.trim.dryRun {
+			m.cut(tx, st, p, first)
+		}
+	}
+	return codec.AppendVarint(nil, int64(removed)), nil
+}
+
+// trimPoint returns the first offset that a trim leaves.
+func (m *Machine) trimPoint(tx *engine.Tx, st *stream, p int, t *trimCommand) uint64 {
+	part := &st.parts[p]
+	if part.records() == 0 {
+		return part.first
+	}
+	switch t.bound {
+	case trimToLen:
+		if t.n < part.records() {
+			return part.last + 1 - t.n
+		}
+		return part.first
+	case trimToAge:
+		oldest := ID{Millis: max(tx.Now()-int64(t.n), 0)}
+		return must(offsetOf(getterOf(tx), st.gen, p, part.first, part.last, oldest))
+	}
+	return must(offsetOf(getterOf(tx), st.gen, p, part.first, part.last, t.before))
+}

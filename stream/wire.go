@@ -1,0 +1,238 @@
+package stream
+
+import (
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Kinds of queries and errors; the numbers are part of the protocol between processes.
+const (
+	querySpec uint8 = iota + 1
+	queryRead
+	queryInfo
+	queryList
+	queryRefs
+	queryRecords
+)
+
+const errorConflict uint8 = 1
+
+// NewQuery returns an empty query of a kind.
+func (*Machine) NewQuery(kind uint8) engine.Query {
+	switch kind {
+	case querySpec:
+		return new(specQuery)
+	case queryRead:
+		return new(readQuery)
+	case queryInfo:
+		return new(infoQuery)
+	case queryList:
+		return new(listQuery)
+	case queryRefs:
+		return new(refsQuery)
+	case queryRecords:
+		return new(recordsQuery)
+	}
+	return nil
+}
+
+// NewError returns an empty error of a kind.
+func (*Machine) NewError(kind uint8) engine.CodedError {
+	if kind == errorConflict {
+		return new(ConflictError)
+	}
+	return nil
+}
+
+// Machine returns engine.MachineStream.
+func (*ConflictError) Machine() engine.MachineID { return engine.MachineStream }
+
+// Kind tells the error from other ones of the machine.
+func (*ConflictError) Kind() uint8 { return errorConflict }
+
+// Code codes the fields.
+func (e *ConflictError) Code(c *codec.Coder) {
+	c.String(&e.Stream)
+	c.Int(&e.Partition)
+	codeID(c, &e.LastID)
+	c.String(&e.Reason)
+}
+
+// Admit checks a command of a user in another process.
+func (*Machine) Admit(cmd engine.Command, maxPayload int) error {
+	if cmd.Kind == kindAdopt || cmd.Kind == kindDrop {
+		return engine.Errorf(ErrInvalid, "stream: command %d is for shards among themselves", cmd.Kind)
+	}
+	c, err := decodeCommand(cmd.Kind, cmd.Body)
+	if err == nil && cmd.Kind == kindAppend {
+		err = c.append.check(maxPayload)
+	}
+	return err
+}
+
+func (*specQuery) Kind() uint8    { return querySpec }
+func (*readQuery) Kind() uint8    { return queryRead }
+func (*infoQuery) Kind() uint8    { return queryInfo }
+func (*listQuery) Kind() uint8    { return queryList }
+func (*refsQuery) Kind() uint8    { return queryRefs }
+func (*recordsQuery) Kind() uint8 { return queryRecords }
+
+func codeID(c *codec.Coder, id *ID) {
+	c.Varint(&id.Millis)
+	c.Uvarint(&id.Seq)
+}
+
+func codeRef(c *codec.Coder, r *Ref) {
+	c.Int(&r.Partition)
+	c.Uvarint(&r.Offset)
+	if r.Partition < 0 || r.Partition >= MaxPartitions {
+		c.Fail("partition out of range")
+	}
+}
+
+func codeRecord(c *codec.Coder, r *Record) {
+	codeID(c, &r.ID)
+	c.Int(&r.Partition)
+	c.Uvarint(&r.Offset)
+	c.Uvarint(&r.LSN)
+	var b []byte
+	if !c.Reading() {
+		b = r.append(nil)
+	}
+	if c.Bytes(&b); c.Reading() && c.Err() == nil && r.read(b) != nil {
+		c.Fail("bad message")
+	}
+}
+
+func (q *specQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	c.String(&q.stream)
+	c.Bool(&q.wait)
+}
+
+func (q *specQuery) Results(c *codec.Coder) {
+	c.Bool(&q.found)
+	c.Uvarint(&q.spec.id)
+	c.Uvarint(&q.spec.version)
+	c.Int(&q.spec.partitions)
+	c.Varint(&q.spec.policy.maxAge)
+	c.Uvarint(&q.spec.policy.maxLen)
+}
+
+func (q *readQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	c.String(&q.stream)
+	c.Int(&q.partition)
+	c.Byte((*byte)(&q.start.kind))
+	codeID(c, &q.start.id)
+	c.Uvarint(&q.id)
+	q.codeFrom(c)
+	codeID(c, &q.end)
+	c.Int(&q.limit)
+	c.Int(&q.maxBytes)
+	c.Bool(&q.wait)
+	if q.limit < 1 || q.limit > MaxReadLimit || q.maxBytes < 0 || q.maxBytes > maxReadBytes || q.partition < -1 || q.partition >= MaxPartitions || q.start.kind >= numStarts {
+		c.Fail("limit out of range")
+	}
+}
+
+// codeFrom codes the positions: nil is not the same as none.
+func (q *readQuery) codeFrom(c *codec.Coder) {
+	there := q.from != nil
+	if c.Bool(&there); !there {
+		return
+	}
+	codec.List(c, &q.from, func(c *codec.Coder, p *position) {
+		c.Int(&p.partition)
+		c.Uvarint(&p.next)
+		if p.partition < 0 || p.partition >= MaxPartitions || p.next == 0 {
+			c.Fail("partition out of range")
+		}
+	})
+	if len(q.from) > MaxPartitions {
+		c.Fail("too many partitions")
+	}
+	if c.Reading() && q.from == nil {
+		q.from = []position{}
+	}
+}
+
+func (q *readQuery) Results(c *codec.Coder) {
+	c.Bool(&q.found)
+	c.Uvarint(&q.id)
+	q.codeFrom(c)
+	codec.List(c, &q.records, codeRecord)
+	c.Bool(&q.more)
+}
+
+func (q *infoQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	c.String(&q.stream)
+}
+
+func (q *infoQuery) Results(c *codec.Coder) {
+	c.Bool(&q.found)
+	codeInfo(c, &q.info)
+}
+
+func codeInfo(c *codec.Coder, i *Info) {
+	c.String(&i.Name)
+	age := int64(i.Retention.MaxAge)
+	c.Varint(&age)
+	c.Varint(&i.Retention.MaxLen)
+	c.Time(&i.CreatedAt)
+	c.Varint(&i.Appended)
+	c.Varint(&i.Reads)
+	codec.List(c, &i.Partitions, func(c *codec.Coder, p *PartitionInfo) {
+		c.Int(&p.Partition)
+		c.Varint(&p.Records)
+		c.Varint(&p.Bytes)
+		c.Uvarint(&p.First)
+		c.Uvarint(&p.Last)
+		codeID(c, &p.FirstID)
+		codeID(c, &p.LastID)
+		c.Int(&p.Shard)
+	})
+	if c.Reading() {
+		i.Retention.MaxAge = time.Duration(age)
+	}
+}
+
+func (q *listQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	c.String(&q.after)
+	c.Int(&q.limit)
+	if q.limit < 1 || q.limit > MaxReadLimit {
+		c.Fail("limit out of range")
+	}
+}
+
+func (q *listQuery) Results(c *codec.Coder) { codec.List(c, &q.infos, codeInfo) }
+
+func (q *refsQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	c.String(&q.stream)
+	codec.List(c, &q.ids, codeID)
+	if len(q.ids) > MaxReadLimit {
+		c.Fail("limit out of range")
+	}
+}
+
+func (q *refsQuery) Results(c *codec.Coder) { codec.List(c, &q.refs, codeRef) }
+
+func (q *recordsQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	c.String(&q.stream)
+	codec.List(c, &q.refs, codeRef)
+	c.Int(&q.maxBytes)
+	if len(q.refs) > MaxReadLimit || q.maxBytes < 0 || q.maxBytes > maxReadBytes {
+		c.Fail("limit out of range")
+	}
+}
+
+func (q *recordsQuery) Results(c *codec.Coder) {
+	codec.List(c, &q.records, codeRecord)
+	c.Int(&q.done)
+}
