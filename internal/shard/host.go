@@ -83,8 +83,9 @@ func Open(c Config) (*Host, error) {
 	}
 	h := &Host{
 		cfg: c, log: c.Logger, flushed: make(chan struct{}, 1), idle: make(chan struct{}, 1), failed: make(chan struct{}),
-		proposals: new(sync.Pool), started: time.UnixMilli(c.Clock.Source.Wall()),
+		proposals: new(sync.Pool),
 	}
+	h.started = h.now()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.space, h.slow = newSpace(h.ctx, &h.cfg), newSlowness(&h.cfg, h.fail)
 	h.fs = &watchedFS{FS: c.FS, failed: h.fail, stopped: h.isBroken, space: h.space, slow: h.slow}
