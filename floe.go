@@ -336,19 +336,24 @@ func decodeStats(b []byte, err error) (s Stats, _ error) {
 // Err returns what made the node fail, or nil. A failed node answers nothing but ErrUnavailable until it is opened again.
 func (n *Node) Err() error { return n.host.Err() }
 
-// handOverTime is how long Close waits for others to take over what the node leads.
-const handOverTime = 2 * time.Second
+// What Close waits for others. It is a second more for clients that do not take their answers; see peer.Peer.Close.
+const (
+	handOverTime = 2 * time.Second // that they take over what the node leads
+	drainTime    = 4 * time.Second // in all: that, and that writes in flight get their outcome
+)
 
 // Close hands what the node leads over to other nodes, writes what is in memory to disk, releases the directory and returns when all goroutines
-// have ended. Calls that wait get ErrClosed. A second Close does nothing.
+// have ended. Calls that wait get ErrClosed. For others it waits for up to 5 seconds, for the disk as long as that takes. A second Close does
+// nothing.
 func (n *Node) Close() error {
+	drained := time.Now().Add(drainTime)
 	if n.peer != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), handOverTime)
 		n.host.HandOver(ctx)
 		cancel()
 		n.peer.Drain()
 	}
-	err := n.host.Close()
+	err := n.host.CloseWithin(time.Until(drained))
 	if n.peer != nil {
 		n.peer.Close()
 	}

@@ -15,7 +15,8 @@ import (
 	"github.com/floedb/floe/dashboard"
 )
 
-// closeTime is how long the node may take to close. A disk that hangs would keep it for ever.
+// closeTime is how long the node may take to close: the 5 s for which it waits for others, and one for the disk. One that hangs would keep it
+// for ever.
 const closeTime = 6 * time.Second
 
 func serverCommand(p Process) *cobra.Command {
