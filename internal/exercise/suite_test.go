@@ -21,6 +21,7 @@ type database interface {
 	Namespaces(opts ...floe.AccessOption) *floe.Namespaces
 	MaxValueSize() int
 	Stats(ctx context.Context) (floe.Stats, error)
+	StatsOf(ctx context.Context, node uint64) (floe.Stats, error)
 	Close() error
 }
 

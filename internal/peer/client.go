@@ -212,6 +212,26 @@ func (d *Client) Stats(ctx context.Context) (stats []byte, err error) {
 	return stats, d.peer.own(err)
 }
 
+// StatsOf returns what a node says about itself, if the one that is asked can reach it.
+func (d *Client) StatsOf(ctx context.Context, node uint64) (stats []byte, err error) {
+	err = d.peer.untilLed(ctx, func() error {
+		d.mu.Lock()
+		home := d.linkLocked(d.addrs[d.home])
+		d.mu.Unlock()
+		s, err := home.get(ctx)
+		if err == nil {
+			stats, err = s.call(ctx, request{kind: askStats, shard: node}) // a refusal is about the other node
+		}
+		var notSent *notSentError
+		var lost *lostError
+		if errors.As(err, &notSent) || errors.As(err, &lost) && ctx.Err() == nil {
+			d.leave(home)
+		}
+		return repeatable(err)
+	})
+	return stats, d.peer.own(err)
+}
+
 // StaleDoor returns a Door whose queries are answered by whichever replica is near, as it is.
 func (d *Client) StaleDoor() engine.Door { return staleClient{d} }
 

@@ -179,6 +179,7 @@ func TestHostileRequests(t *testing.T) {
 		"unknown machine":     {kind: askPropose, body: in(engine.Command{Machine: 14, Kind: 1}, "ns")},
 		"unknown query":       {kind: askQuery, body: []byte{1, 99}},
 		"malformed query":     {kind: askQuery, body: []byte{1, 1, 0xff}},
+		"stats of nobody":     {kind: askStats, shard: 1 << 60},
 		"query without limit": {kind: askQuery, body: engine.AppendQuery(nil, &engine.NamespacesQuery{Limit: 1 << 40})},
 	} {
 		id++
@@ -242,7 +243,6 @@ func TestHostileNode(t *testing.T) {
 	typed := func(k raftpb.MessageType) []byte { return message(func(m *raftpb.Message) { m.Type = k.Enum() }) }
 	for name, b := range map[string][]byte{
 		"random":          []byte("\x00random"),
-		"empty":           {},
 		"of another node": message(func(m *raftpb.Message) { m.From = new(uint64(3)) }),
 		"for another":     message(func(m *raftpb.Message) { m.To = new(uint64(3)) }),
 		"campaign":        typed(raftpb.MsgHup),

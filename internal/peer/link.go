@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"sync"
@@ -94,7 +95,7 @@ func (l *link) get(ctx context.Context) (*session, error) {
 		select {
 		case <-opening:
 		case <-ctx.Done():
-			return nil, &notSentError{ctx.Err()}
+			return nil, &notSentError{l.overdue(ctx)}
 		}
 		l.mu.Lock()
 		s, err := l.session, l.pacer.err
@@ -103,6 +104,16 @@ func (l *link) get(ctx context.Context) (*session, error) {
 			return nil, &notSentError{err}
 		}
 	}
+}
+
+// overdue is why there is no session when a call's time is over: why the last attempt failed says more than that.
+func (l *link) overdue(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pacer.err == nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w, the last attempt: %w", ctx.Err(), l.pacer.err)
 }
 
 // shunned is how long an address that could not be reached is not tried if there is another way.

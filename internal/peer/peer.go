@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -33,6 +34,8 @@ type Host interface {
 	Meet(other shard.Identity) error
 	// Fail stops the node for good.
 	Fail(err error)
+	// Err returns why the node has failed, or nil.
+	Err() error
 }
 
 // Config says how to make a Peer.
@@ -92,6 +95,26 @@ func (p *Peer) Attach(h Host, stats func(context.Context) ([]byte, error)) {
 	for _, n := range p.nodes {
 		p.spawn(n.raft.run)
 	}
+	if len(p.nodes) > 0 {
+		p.spawn(p.beat)
+	}
+}
+
+// StatsOf returns what a node, 0 being this one, says about itself, encoded. Errors: ErrNotFound if there is none with this id; ErrUnavailable if
+// it does not answer.
+func (p *Peer) StatsOf(ctx context.Context, id uint64) ([]byte, error) {
+	if id == 0 || id == p.cfg.Node {
+		return p.stats(ctx)
+	}
+	n := p.nodes[id]
+	if n == nil {
+		return nil, engine.Errorf(engine.ErrNotFound, "the cluster has no node %d", id)
+	}
+	b, err := n.link.call(ctx, request{kind: askStats, shard: id})
+	if err != nil {
+		return nil, fmt.Errorf("node %d: %w", id, repeatable(err))
+	}
+	return b, nil
 }
 
 // Drain makes the Peer take no further calls of others, who learn which have not been taken.
@@ -200,8 +223,27 @@ func (n *node) seen() {
 	n.heard = time.Now()
 }
 
-// aliveTime is how long a node counts as alive after a sign of life. Leaders send several a second.
+// aliveTime is how long a node counts as alive after a sign of life: it may miss one of its beats.
 const aliveTime = 3 * time.Second
+
+// beatInterval is how often a node tells the others that it is alive, besides what raft says: two followers have nothing to tell each other.
+const beatInterval = time.Second
+
+// beat tells the other nodes that this one is alive, until it has failed or the Peer is closed.
+func (p *Peer) beat() {
+	t := time.NewTicker(beatInterval)
+	defer t.Stop()
+	for p.host.Err() == nil {
+		for _, n := range p.nodes {
+			n.raft.beat()
+		}
+		select {
+		case <-t.C:
+		case <-p.ctx.Done():
+			return
+		}
+	}
+}
 
 // Alive reports whether another node has been heard of a moment ago.
 func (p *Peer) Alive(id uint64) bool {

@@ -106,6 +106,8 @@ const (
 // request is a frame to a door:
 //
 //	kind u8 | id uvarint | flags u8 | shard uvarint | command or query
+//
+// That for stats has a node instead of a shard, 0 being the one that is asked.
 type request struct {
 	kind  uint8
 	id    uint64

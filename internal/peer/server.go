@@ -287,7 +287,10 @@ const maxHead = 32
 func (v *visitor) carryOut(ctx context.Context, q *request) ([]byte, error) {
 	p := v.peer
 	if q.kind == askStats {
-		return p.stats(ctx)
+		if v.node {
+			return p.stats(ctx)
+		}
+		return p.StatsOf(ctx, q.shard)
 	}
 	if q.shard >= uint64(p.host.Shards()) {
 		return nil, engine.Errorf(engine.ErrInvalid, "no shard %d: the node has %d", q.shard, p.host.Shards())

@@ -20,7 +20,8 @@ var _ shard.Transport = (*Peer)(nil)
 // maxRaftWaiting bounds the messages that wait for a node. Raft repeats what is lost, and has at most this much under way for a shard.
 const maxRaftWaiting = 32 << 20
 
-// raftStream carries raft messages to one node; a frame is shard uvarint | message (protobuf). What can not be sent is dropped.
+// raftStream carries raft messages to one node; a frame is shard uvarint | message (protobuf), or empty: a sign of life. What can not be sent is
+// dropped.
 type raftStream struct {
 	node   *node
 	client *http.Client
@@ -47,6 +48,11 @@ func (s *raftStream) current() *outbox {
 	s.node.mu.Lock()
 	defer s.node.mu.Unlock()
 	return s.out
+}
+
+// beat sends a sign of life, which may be lost as well.
+func (s *raftStream) beat() {
+	_ = s.current().send(func(dst []byte) []byte { return dst })
 }
 
 func (s *raftStream) renew() {
@@ -129,6 +135,10 @@ func (p *Peer) receiveRaft(s *wire, from uint64) error {
 		var err error
 		if buf, err = readFrame(s.r, buf, maxRaft); err != nil {
 			return err
+		}
+		if len(buf) == 0 {
+			p.nodes[from].seen()
+			continue
 		}
 		id, m, err := decodeMessage(buf, from, p.cfg.Node)
 		if err != nil {

@@ -49,6 +49,7 @@ type shard struct {
 	pending   map[uint64][]*proposal
 
 	visibleLSN atomic.Uint64 // last LSN that queries see
+	committed  atomic.Uint64 // index of the last entry that was given to be applied
 
 	stepMu   sync.Mutex // guards the core and the fields below
 	reserved uint64
@@ -310,6 +311,9 @@ func (s *shard) carryOut(out output) {
 		s.startAppend(out.append)
 	}
 	if out.apply != nil {
+		if es := out.apply.entries; len(es) > 0 {
+			s.committed.Store(es[len(es)-1].GetIndex())
+		}
 		s.queueApply(applyWork{apply: out.apply})
 	}
 }
