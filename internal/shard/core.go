@@ -26,6 +26,7 @@ const (
 	maxUncommitted   = 64 << 20
 	maxApplyingBytes = 8 << 20
 	electionTicks    = 10
+	bornTerm         = 1 // of a shard that has never had an election
 )
 
 // core is a shard's raft group as a step function: it has no goroutine, no lock and no clock, and does no I/O but reads of the
@@ -35,6 +36,7 @@ type core struct {
 	shard engine.ShardID
 	rn    *raft.RawNode
 	clock *shardClock
+	first bool // see coreConfig
 
 	leader   uint64
 	term     uint64
@@ -163,7 +165,7 @@ func newCore(c coreConfig) (*core, error) {
 		return nil, err
 	}
 	return &core{
-		node: c.node, shard: c.shard, rn: rn, clock: c.clock, sequence: c.sequence, skipTo: c.skipTo,
+		node: c.node, shard: c.shard, rn: rn, clock: c.clock, first: c.first, sequence: c.sequence, skipTo: c.skipTo,
 		reading: make(map[uint64][]*read), term: hs.GetTerm(), term0: hs.GetTerm(), vote0: hs.GetVote(),
 	}, nil
 }
@@ -174,6 +176,7 @@ type coreConfig struct {
 	storage  raft.Storage
 	applied  uint64
 	clock    *shardClock
+	first    bool   // leads before anybody else, if it can: asks for it with every tick until there has been an election
 	sequence uint64 // entries of this process are numbered from here; random, so that those of an earlier one never match
 	skipTo   engine.LSN
 	logger   raft.Logger
@@ -230,13 +233,18 @@ func (c *core) feed(in input) {
 		}
 		c.rn.ReportSnapshot(r.to, status)
 	}
-	if in.campaign {
+	if in.campaign || in.ticks > 0 && c.begins() {
 		_ = c.rn.Campaign()
 	}
 	if in.transfer != 0 && c.isLeader {
 		c.rn.TransferLeader(in.transfer)
 	}
 }
+
+// begins reports whether this node has to be the first to lead the shard. As long as there has been no election nobody has a leader to lose,
+// so that it need not wait for the election timeout. A pre-vote costs nothing if the others do not listen yet, or have elected already: only
+// with a quorum of answers does an election follow, and with it the first term.
+func (c *core) begins() bool { return c.first && c.rn.BasicStatus().GetTerm() <= bornTerm }
 
 // observeState notices changes of leader and term.
 func (c *core) observeState(out *output) {
