@@ -11,14 +11,14 @@ import (
 // TestReplay runs seeds twice here and once in another process: every step has to be the same, or a failing seed would be
 // worth nothing.
 func TestReplay(t *testing.T) {
-	seeds := uint64(8)
+	seeds := uint64(4)
 	if testing.Short() {
 		seeds = 1
 	}
 	if *seedsFlag != 0 {
 		seeds = uint64(*seedsFlag)
 	}
-	for _, u := range []suite{oneNode, cluster} {
+	for _, u := range []suite{oneNode, cluster, five} {
 		u.commands = 400
 		for seed := uint64(1); seed <= seeds; seed++ {
 			first, second := u.simulate(t, seed), u.simulate(t, seed)
