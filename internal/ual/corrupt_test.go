@@ -174,7 +174,7 @@ func flipEveryBit(t *testing.T, log func(testing.TB) (*vfs.MemFS, state)) {
 	text := want.String()
 	caught, total := 0, 0
 	step := 1
-	if testing.Short() || raceEnabled {
+	if brief() {
 		step = 5
 	}
 	for _, name := range segmentFiles(t, fs) {
