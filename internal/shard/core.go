@@ -43,6 +43,9 @@ type core struct {
 	isLeader bool
 	appends  int // outputs with entries that have not come back
 
+	heir     uint64 // gets the leadership when everything that has been proposed is applied; 0: nobody
+	patience int    // ticks after which that is given up
+
 	reading   map[uint64][]*read // by round
 	readRound uint64
 
@@ -237,7 +240,9 @@ func (c *core) feed(in input) {
 		_ = c.rn.Campaign()
 	}
 	if in.transfer != 0 && c.isLeader {
-		c.rn.TransferLeader(in.transfer)
+		c.heir, c.patience = in.transfer, electionTicks
+	} else if c.patience = max(c.patience-in.ticks, 0); c.patience == 0 {
+		c.heir = 0
 	}
 }
 
@@ -254,7 +259,7 @@ func (c *core) observeState(out *output) {
 		out.changed = true
 	}
 	if c.isLeader && (!isLeader || st.GetTerm() != c.term) {
-		out.lost, c.firing, c.skipped = true, false, false
+		out.lost, c.firing, c.skipped, c.heir = true, false, false, 0
 		for _, reads := range c.reading {
 			out.unread = append(out.unread, reads...)
 		}
@@ -285,11 +290,9 @@ func (c *core) lead(nextDue int64, gather bool, out *output) {
 		c.refuseAll(out)
 		return
 	}
-	if c.appends >= maxAppends && !gather {
+	c.handOver()
+	if c.handsOver() || c.appends >= maxAppends && !gather {
 		return
-	}
-	if c.rn.BasicStatus().LeadTransferee != 0 {
-		return // raft would drop what is proposed now: it waits, for this leader or to be sent to the next one
 	}
 	if c.skipTo > 0 && !c.skipped {
 		c.skipped = true
@@ -307,6 +310,22 @@ func (c *core) lead(nextDue int64, gather bool, out *output) {
 		budget -= size
 	}
 }
+
+// handOver gives the leadership away once all that was proposed is applied: callers of what is still under way would never know what became of
+// it.
+func (c *core) handOver() {
+	if c.heir == 0 || c.appends > 0 {
+		return
+	}
+	if st := c.rn.Status(); st.Applied >= st.Progress[c.node].Match {
+		c.rn.TransferLeader(c.heir)
+		c.heir = 0
+	}
+}
+
+// handsOver reports whether the leadership is on its way to another node. What is proposed now waits, for this leader or to be sent to the next
+// one; raft would drop it.
+func (c *core) handsOver() bool { return c.heir != 0 || c.rn.BasicStatus().LeadTransferee != 0 }
 
 func (c *core) refuseAll(out *output) {
 	if len(c.queue) == 0 {
@@ -429,7 +448,7 @@ func mergeEntries(es, more []*raftpb.Entry) []*raftpb.Entry {
 
 // wakeAt returns when the leader has to be stepped for its timers, in shard time, or NoTimer.
 func (c *core) wakeAt(nextDue int64) int64 {
-	if !c.isLeader || c.firing || c.appends >= maxAppends {
+	if !c.isLeader || c.firing || c.appends >= maxAppends || c.handsOver() {
 		return math.MaxInt64
 	}
 	return nextDue

@@ -172,6 +172,64 @@ func TestFirstLeaderComesLate(t *testing.T) {
 	}
 }
 
+// TestHandOverWaitsForOutcomes: a leader whose disk was slow gave the leadership away before it knew what became of its last proposals, and
+// their callers never did.
+func TestHandOverWaitsForOutcomes(t *testing.T) {
+	voters := []*stepper{newVoter(t, 1, 1, 2, 3), newVoter(t, 2, 1, 2, 3), newVoter(t, 3, 1, 2, 3)}
+	old, heir := voters[1], voters[0]
+	old.step(input{campaign: true})
+	exchange(voters, 0)
+	old.applied = nil
+	old.step(input{proposals: proposals(1, 10)})
+	old.step(input{transfer: 1})
+	old.step(input{proposals: proposals(1, 10)})
+	for range 4 { // all but the disk of the old leader is quick
+		for _, s := range voters {
+			sent := s.sent
+			s.sent = nil
+			for _, m := range sent {
+				if m.GetType() == raftpb.MsgTimeoutNow {
+					t.Fatal("the leadership was given away with a proposal in flight")
+				}
+				voters[m.GetTo()-1].step(input{messages: []*raftpb.Message{m}})
+			}
+			if s != old {
+				s.settle()
+			}
+		}
+	}
+	if wake := old.core.wakeAt(0); wake != engine.NoTimer {
+		t.Errorf("the loop is to wake at %d for timers that have to wait", wake)
+	}
+	exchange(voters, 0)
+	if !heir.core.isLeader || len(old.applied) != 2 || len(old.refused) != 1 {
+		t.Errorf("the heir leads: %v; the old leader has applied %d entries and refused %d proposals, want 2, with the one that begins the new term, and 1",
+			heir.core.isLeader, len(old.applied), len(old.refused))
+	}
+}
+
+// TestHandOverIsGivenUp: a leader that never comes to an end of what it has proposed goes on.
+func TestHandOverIsGivenUp(t *testing.T) {
+	voters := []*stepper{newVoter(t, 1, 1, 2, 3), newVoter(t, 2, 1, 2, 3), newVoter(t, 3, 1, 2, 3)}
+	old := voters[1]
+	old.step(input{campaign: true})
+	exchange(voters, 0)
+	old.step(input{proposals: proposals(1, 10)})
+	old.step(input{transfer: 1})
+	old.step(input{proposals: proposals(1, 10)})
+	proposed := len(old.proposed)
+	for range electionTicks - 1 {
+		old.step(input{ticks: 1})
+	}
+	if len(old.proposed) != proposed {
+		t.Fatal("something was proposed while the leadership was to be handed over")
+	}
+	old.step(input{ticks: 1})
+	if len(old.proposed) != proposed+1 {
+		t.Errorf("%d proposals after an election timeout, want %d", len(old.proposed), proposed+1)
+	}
+}
+
 func TestProposalsOfOneStepShareAnEntry(t *testing.T) {
 	s := newStepper(t)
 	s.lead()
