@@ -27,7 +27,10 @@ func noLeaks(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 }
 
-var seedFlag = flag.Uint64("seed", 0, "seed of randomised tests; 0 chooses one")
+var (
+	seedFlag = flag.Uint64("seed", 0, "seed of randomised tests; 0 chooses one")
+	longFlag = flag.Bool("long", false, "run exhaustive tests in their long forms")
+)
 
 // seed returns the seed of a randomised test and prints how to repeat it.
 func seed(t *testing.T) uint64 {

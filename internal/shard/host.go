@@ -198,7 +198,7 @@ func (h *Host) hasEntries() bool {
 func (h *Host) createLog() error {
 	updates := make([]ual.Update, h.cfg.Shards)
 	for i := range updates {
-		updates[i] = ual.Update{Shard: uint16(i), HardState: &raftpb.HardState{Term: new(uint64(1)), Vote: new(uint64(0)), Commit: new(uint64(0))}}
+		updates[i] = ual.Update{Shard: uint16(i), HardState: &raftpb.HardState{Term: new(uint64(bornTerm)), Vote: new(uint64(0)), Commit: new(uint64(0))}}
 	}
 	return h.writeLog(updates...)
 }
@@ -242,6 +242,7 @@ func (h *Host) openShard(id engine.ShardID) (*shard, error) {
 	}
 	s.core, err = newCore(coreConfig{
 		node: h.cfg.NodeID, shard: id, applied: applied.Index, clock: &s.clock, sequence: sequence,
+		first:   len(h.cfg.Voters) > 1 && h.preferred(id) == h.cfg.NodeID,
 		skipTo:  s.lostTail(applied),
 		storage: &storage{Shard: s.log, conf: s.confState(), applied: applied.Index, export: s.prepareExport},
 		logger:  raftLogger{h.log.With("shard", id)},
