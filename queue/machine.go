@@ -27,7 +27,7 @@ type Machine struct {
 
 // NewMachine returns a machine for a shard.
 func NewMachine() engine.Machine {
-	m := new(Machine)
+	m := &Machine{memories: memories{limits: standardLimits}}
 	m.memories.reset(0)
 	return m
 }
@@ -134,7 +134,7 @@ func (s *session) create() error {
 // renew gives the queue another generation, which is empty.
 func (s *session) renew(gen uint64) {
 	s.gen, s.record.fresh, s.record.again, s.nextDelayed = gen, end, end, never
-	s.memory = &memory{id: s.id, gen: gen, fresh: window{rest: end}, again: window{rest: end}}
+	s.memory = s.m.memories.newMemory(&s.record)
 	s.m.memories.replace(s.tx, s.id, s.memory)
 }
 
@@ -232,7 +232,7 @@ func (s *session) unschedule() {
 func (s *session) enter(p place, row []byte) {
 	s.ready++
 	s.woken++
-	it, w, kind := item{at: p}, &s.memory.again, putAgain
+	w, kind := &s.memory.again, putAgain
 	if row == nil {
 		s.record.again = lesser(s.record.again, p)
 		s.m.buf = messageKey(s.m.buf[:0], 'r', s.gen, p)
@@ -241,12 +241,9 @@ func (s *session) enter(p place, row []byte) {
 		s.record.fresh = lesser(s.record.fresh, p)
 		w, kind = &s.memory.fresh, putFresh
 	}
-	if !w.wants(p) {
-		return
+	if w.wants(p) {
+		w.put(w.item(p, row))
 	}
-	if len(row) <= maxWindowRow {
-		it.row = append(it.row, row...)
-	}
-	w.put(it)
-	s.m.memories.note(s.tx, change{kind: kind, queue: s.memory, item: it})
+	// Also if the window did not want it: the next time it is filled, by the same command perhaps, it does.
+	s.m.memories.note(s.tx, change{kind: kind, queue: s.memory, item: item{at: p}})
 }

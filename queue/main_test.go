@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"flag"
 	"testing"
 	"time"
 
@@ -9,6 +10,11 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/queue"
+)
+
+var (
+	seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 draws one")
+	longFlag = flag.Bool("long", false, "run the random tests for a long time")
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -17,11 +17,7 @@ type memory struct {
 	counted int // what the machine has counted it as
 }
 
-// memoryBytes is about what the queues that are remembered may take, for either generation of them. Leases beyond the first few of a queue are
-// bounded by themselves, see maxInflight.
-const memoryBytes = 16 << 20
-
-// footprint is about what a queue takes in memory.
+// footprint is about what a queue takes in memory. Leases beyond the first few are left to their own bound, maxInflight.
 func (q *memory) footprint() int {
 	const fixed, perItem, perLease, fewLeases = 512, 40, 128, 1000
 	return fixed + q.fresh.bytes + perItem*(cap(q.fresh.items)+cap(q.again.items)) + perLease*min(q.leases.len(), fewLeases)
@@ -36,6 +32,7 @@ type memories struct {
 	changes    []change
 	settling   engine.LSN // of the command that registered settle with the batch; 0: none has
 	settle     func()
+	limits     limits
 }
 
 // change is something done to what is remembered, and what it takes to undo it.
@@ -62,7 +59,7 @@ const (
 )
 
 func (s *memories) reset(inflight int64) {
-	*s = memories{young: make(map[uint64]*memory), old: make(map[uint64]*memory), inflight: inflight, settle: s.settle}
+	*s = memories{young: make(map[uint64]*memory), old: make(map[uint64]*memory), inflight: inflight, settle: s.settle, limits: s.limits}
 	if s.settle == nil {
 		s.settle = s.committed
 	}
@@ -73,7 +70,7 @@ func (s *memories) committed() {
 	s.settling = 0
 	clear(s.changes)
 	s.changes = s.changes[:0]
-	if s.bytes > memoryBytes {
+	if s.bytes > s.limits.queues {
 		s.young, s.old, s.bytes = make(map[uint64]*memory), s.young, 0
 	}
 }
@@ -187,9 +184,14 @@ func (s *memories) replace(tx *engine.Tx, id uint64, q *memory) {
 	}
 }
 
+// newMemory remembers nothing of a queue yet but where its indexes begin.
+func (s *memories) newMemory(r *record) *memory {
+	return &memory{id: r.id, gen: r.gen, fresh: window{rest: r.fresh, max: &s.limits}, again: window{rest: r.again, max: &s.limits}}
+}
+
 // load reads a queue into memory.
 func (s *memories) load(tx *engine.Tx, r *record) *memory {
-	q := &memory{id: r.id, gen: r.gen, fresh: window{rest: r.fresh}, again: window{rest: r.again}}
+	q := s.newMemory(r)
 	if r.inflight > 0 {
 		q.loadLeases(tx)
 	}

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"slices"
 	"sort"
 )
@@ -17,6 +18,7 @@ type window struct {
 	head  int // items before it have been taken
 	bytes int // of the rows in items
 	rest  place
+	max   *limits
 }
 
 // item is a message of the index.
@@ -25,12 +27,15 @@ type item struct {
 	row []byte // of kind 'm'; nil if it has to be read
 }
 
-// What a window holds at most. A larger row is read when it is delivered.
-const (
-	maxWindowItems = 1024
-	maxWindowBytes = 1 << 20
-	maxWindowRow   = 64 << 10
-)
+// limits are what the machine keeps in memory at most; they show in no answer.
+type limits struct {
+	items  int // of a window
+	bytes  int // of the rows in a window
+	row    int // of a row in a window; a larger one is read when it is delivered
+	queues int // bytes of a generation of queues
+}
+
+var standardLimits = limits{items: 1024, bytes: 1 << 20, row: 64 << 10, queues: 16 << 20}
 
 func (w *window) live() []item { return w.items[w.head:] }
 
@@ -57,7 +62,7 @@ func (w *window) put(it item) {
 		w.items = slices.Insert(w.items, w.head+i, it)
 	}
 	w.bytes += len(it.row)
-	for len(w.live()) > maxWindowItems || w.bytes > maxWindowBytes && len(w.live()) > 1 {
+	for len(w.live()) > w.max.items || w.bytes > w.max.bytes && len(w.live()) > 1 {
 		last := len(w.items) - 1
 		w.rest = w.items[last].at
 		w.bytes -= len(w.items[last].row)
@@ -67,7 +72,7 @@ func (w *window) put(it item) {
 }
 
 // full reports whether nothing more should be added behind the last item.
-func (w *window) full() bool { return len(w.live()) >= maxWindowItems || w.bytes >= maxWindowBytes }
+func (w *window) full() bool { return len(w.live()) >= w.max.items || w.bytes >= w.max.bytes }
 
 // take removes the first item.
 func (w *window) take() item {
@@ -78,7 +83,7 @@ func (w *window) take() item {
 	switch {
 	case w.head == len(w.items):
 		w.items, w.head = w.items[:0], 0
-	case w.head >= maxWindowItems:
+	case w.head >= w.max.items:
 		// The room in front is used again before append would ask for more.
 		n := copy(w.items, w.live())
 		clear(w.items[n:])
@@ -98,10 +103,15 @@ func (w *window) remove(p place) {
 
 // append adds a message behind all others, from the state. The row is copied.
 func (w *window) append(p place, row []byte) {
-	it := item{at: p}
-	if len(row) > 0 && len(row) <= maxWindowRow {
-		it.row = append([]byte(nil), row...)
-	}
+	it := w.item(p, row)
 	w.items = append(w.items, it)
 	w.bytes += len(it.row)
+}
+
+// item makes an item of a message and its row, which is copied.
+func (w *window) item(p place, row []byte) item {
+	if len(row) > w.max.row {
+		row = nil
+	}
+	return item{at: p, row: bytes.Clone(row)}
 }
