@@ -1,4 +1,4 @@
-// Package floe is an embeddable data node: key-value, and later streams, queues, time series, actions, stream processing and
+// Package floe is an embeddable data node: key-value, queues, and later streams, time series, actions, stream processing and
 // workflows, over one replicated log stored in Pebble.
 //
 //	node, err := floe.Open(floe.Config{DataDir: "data"})
@@ -28,6 +28,7 @@ import (
 	"github.com/floedb/floe/internal/peer"
 	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
 )
 
@@ -242,7 +243,7 @@ func Verify(ctx context.Context, dir string) (VerifyReport, error) {
 
 // machines are the primitives that every shard has.
 func machines() []func() engine.Machine {
-	return []func() engine.Machine{kv.NewMachine, stream.NewMachine}
+	return []func() engine.Machine{kv.NewMachine, stream.NewMachine, queue.NewMachine}
 }
 
 func wire() *engine.Wire {
@@ -276,6 +277,11 @@ func pick(router, stale *engine.Router, opts []AccessOption) *engine.Router {
 // KV returns the key-value store of a namespace.
 func (n *Node) KV(namespace string, opts ...AccessOption) *kv.Store {
 	return kv.New(pick(n.router, n.stale, opts), namespace, n.maxValue)
+}
+
+// Queue returns the queues of a namespace.
+func (n *Node) Queue(namespace string, opts ...AccessOption) *queue.Store {
+	return queue.New(pick(n.router, n.stale, opts), namespace, n.maxValue)
 }
 
 // Stream returns the streams and consumer groups of a namespace.
@@ -408,6 +414,11 @@ func Dial(ctx context.Context, addrs []string, opts ...DialOption) (*Client, err
 // KV returns the key-value store of a namespace.
 func (c *Client) KV(namespace string, opts ...AccessOption) *kv.Store {
 	return kv.New(pick(c.router, c.stale, opts), namespace, c.door.MaxValue())
+}
+
+// Queue returns the queues of a namespace.
+func (c *Client) Queue(namespace string, opts ...AccessOption) *queue.Store {
+	return queue.New(pick(c.router, c.stale, opts), namespace, c.door.MaxValue())
 }
 
 // Stream returns the streams and consumer groups of a namespace.
