@@ -349,12 +349,12 @@ func decodeCommand(kind uint8, b []byte) (c command, err error) {
 		ok = ok && c.trim.bound < numTrimBounds && c.trim.n <= math.MaxInt64 && (c.trim.bound != trimToAge || c.trim.n <= uint64(maxAgeMillis))
 	case kindDelete:
 		c.force = r.Bool()
-	case kindAdopt, kindDrop:
-	default:
-		ok = c.group.read(kind, &r) && ok
 	case kindCheckLast:
 		c.partition, c.id = readCount(&r, MaxPartitions-1), readID(&r)
 		ok = ok && c.partition >= 0
+	case kindAdopt, kindDrop:
+	default:
+		ok = c.group.read(kind, &r) && ok
 	}
 	if err := r.Done(); err != nil {
 		return c, engine.Errorf(ErrInvalid, "stream: command: %v", err)

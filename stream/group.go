@@ -304,7 +304,7 @@ func (s *Store) places(ctx context.Context, stream, group string) ([]groupPlace,
 // some may have been acknowledged already, or delivered to another consumer because their time was over. See AckOp for a stricter one. Within ReadGroup's
 // terms, a Ref without an Attempt means whichever delivery it is; Refs finds those of IDs.
 //
-// Errors: ErrNotFound if there is no such stream or group; ErrInvalid without a record or with more than 10,000.
+// Errors: ErrNotFound if there is no such stream or group; ErrInvalid for more than 10,000 records.
 func (s *Store) Ack(ctx context.Context, stream, group string, refs ...Ref) (int, error) {
 	return s.forRefs(ctx, stream, group, refs, func(at place, refs []Ref) engine.Op { return ackOp(at, refs, false) })
 }
@@ -325,6 +325,9 @@ func (s *Store) Extend(ctx context.Context, stream, group string, d time.Duratio
 
 // forRefs proposes an operation on records to the shards that have them.
 func (s *Store) forRefs(ctx context.Context, stream, group string, refs []Ref, op func(place, []Ref) engine.Op) (n int, err error) {
+	if len(refs) == 0 {
+		return 0, nil
+	}
 	places, err := s.places(ctx, stream, group)
 	if err != nil {
 		return 0, err
@@ -341,9 +344,6 @@ func (s *Store) forRefs(ctx context.Context, stream, group string, refs []Ref, o
 	for _, ref := range refs {
 		shard := engine.NameShard(s.namespace, route(stream, ref.Partition), shards)
 		byShard[shard] = append(byShard[shard], ref)
-	}
-	if len(refs) == 0 {
-		return 0, op(places[0].place, nil).Err
 	}
 	for _, p := range places {
 		part := byShard[engine.NameShard(s.namespace, p.route, shards)]

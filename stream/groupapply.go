@@ -52,10 +52,10 @@ func (m *Machine) applyGroup(tx *engine.Tx, st *stream, cmd engine.Command, c *c
 	switch cmd.Kind {
 	case kindDeleteGroup:
 		m.tellGroup(tx, st, g, kindDropGroup)
-		m.dropGroup(tx, g)
+		m.dropGroup(tx, st, g)
 		return nil, nil
 	case kindDropGroup:
-		m.dropGroup(tx, g)
+		m.dropGroup(tx, st, g)
 		return nil, nil
 	}
 	m.expire(tx, st, g)
@@ -105,24 +105,23 @@ func (m *Machine) openGroup(tx *engine.Tx, st *stream, c *groupCommand) (*group,
 		return nil, groupNotFound(st.name, c.group) // it has been deleted and made again since the sender looked
 	}
 	if g != nil {
-		m.dropGroup(tx, g)
+		m.dropGroup(tx, st, g)
 	}
 	return m.makeGroup(tx, st, c.group, c.spec.config, c.spec.id), nil
 }
 
 // foundGroup makes a group in the home of its stream.
 func (m *Machine) foundGroup(tx *engine.Tx, st *stream, name string, config groupConfig) (*group, error) {
-	if m.countGroups(tx, st) >= MaxGroups {
+	if st.groups < 0 {
+		st.groups = 0
+		each(tx, genKey(nil, rowGroup, st.gen), func(_, _ []byte) { st.groups++ })
+	}
+	if st.groups >= MaxGroups {
 		return nil, engine.Errorf(engine.ErrBusy, "stream %q has %d consumer groups, the limit", st.name, MaxGroups)
 	}
 	g := m.makeGroup(tx, st, name, config, uint64(tx.LSN()))
 	m.tellGroup(tx, st, g, kindAdoptGroup)
 	return g, nil
-}
-
-func (m *Machine) countGroups(tx *engine.Tx, st *stream) (n int) {
-	each(tx, genKey(nil, rowGroup, st.gen), func(_, _ []byte) { n++ })
-	return n
 }
 
 // makeGroup adds a group to the shard.
@@ -131,6 +130,10 @@ func (m *Machine) makeGroup(tx *engine.Tx, st *stream, name string, config group
 		groupConfig: config, id: uint64(tx.LSN()), home: home, createdAt: tx.Now(), ready: uint64(tx.LSN()),
 	})
 	m.touchGroup(tx, g)
+	m.touch(tx, st)
+	if st.groups >= 0 {
+		st.groups++
+	}
 	m.placeCursors(tx, st, g, config.start)
 	m.saveGroup(tx, g)
 	m.flush(tx, g)
@@ -158,8 +161,12 @@ func (m *Machine) placeCursors(tx *engine.Tx, st *stream, g *group, from start) 
 func (m *Machine) touchGroup(tx *engine.Tx, g *group) { m.touchedGroups.add(tx.LSN(), g.groupName) }
 
 // dropGroup removes a group from the shard.
-func (m *Machine) dropGroup(tx *engine.Tx, g *group) {
+func (m *Machine) dropGroup(tx *engine.Tx, st *stream, g *group) {
 	m.touchGroup(tx, g)
+	m.touch(tx, st)
+	if st.groups > 0 {
+		st.groups--
+	}
 	for _, kind := range groupKinds {
 		prefix := groupPrefix(nil, kind, g.gen, g.id)
 		tx.DeleteRange(prefix, key.PrefixEnd(prefix))
@@ -202,12 +209,12 @@ func (m *Machine) join(tx *engine.Tx, g *group, consumer string) error {
 }
 
 // silent reports whether others may take over from the member. What is stored of when it was heard of is behind by an eighth.
-func (mem member) silent(g *group, now int64) bool {
+func (m member) silent(g *group, now int64) bool {
 	return now >= mem.seen+g.ackTimeout+g.ackTimeout/8
 }
 
 // gone reports whether the member has left the group by its silence.
-func (mem member) gone(g *group, now int64) bool { return now >= mem.seen+3*g.ackTimeout }
+func (m member) gone(g *group, now int64) bool { return now >= m.seen+3*g.ackTimeout }
 
 // membersChanged makes those who wait look whether they have got something to do.
 func (m *Machine) membersChanged(tx *engine.Tx, g *group) {

@@ -48,6 +48,7 @@ type stream struct {
 	parts  []partition
 	newest ID  // the last ID of any partition
 	turn   int // the partition that is next in turn
+	groups int // -1: not counted yet
 }
 
 // NewMachine returns a machine for a shard.
@@ -175,7 +176,7 @@ func (m *Machine) load(tx *engine.Tx, name string) *stream {
 	if !ok {
 		return nil
 	}
-	st := &stream{streamName: at, header: must(decodeHeader(b))}
+	st := &stream{streamName: at, header: must(decodeHeader(b)), groups: -1}
 	st.parts = make([]partition, st.partitions)
 	for p := range st.parts {
 		st.parts[p] = noPartition
