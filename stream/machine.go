@@ -18,6 +18,9 @@ const (
 // maxRemembered bounds the partitions whose state a shard remembers: about 120 bytes each.
 const maxRemembered = 65536
 
+// maxBuffer bounds what is kept for encoding rows.
+const maxBuffer = 1 << 20
+
 // Machine is the state machine of streams and consumer groups in one shard.
 type Machine struct {
 	// What follows is for the applying goroutine: what rows say, remembered.
@@ -90,6 +93,12 @@ func (m *Machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	}
 	m.streams.trim()
 	st, err := m.open(tx, &c)
+	if cmd.Kind == kindAdopt || cmd.Kind == kindDrop {
+		if err == nil && st != nil && cmd.Kind == kindDrop {
+			m.drop(tx, st, true)
+		}
+		return nil, nil // what it says is older than what is known, or all has been done on opening
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -102,9 +111,6 @@ func (m *Machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		return nil, checkLast(tx, st, &c)
 	}
 	if st == nil {
-		if cmd.Kind == kindAdopt || cmd.Kind == kindDrop {
-			return nil, nil // it is older than what is known, or all has been done on opening
-		}
 		return nil, notFound(c.name)
 	}
 	switch cmd.Kind {
@@ -114,21 +120,23 @@ func (m *Machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		return m.trim(tx, st, &c)
 	case kindDelete:
 		return nil, m.delete(tx, st, &c)
-	case kindAdopt:
-		return nil, nil // done on opening
-	case kindDrop:
-		m.drop(tx, st, true)
-		return nil, nil
 	}
 	panic(fmt.Sprintf("stream: unknown command kind %d", cmd.Kind))
 }
 
-// open returns the stream a command is for, nil if there is none. If the command carries a spec, what the shard knows of the stream is brought up to it.
+// open returns the stream a command is for, nil if there is none. If the command carries a spec, what the shard knows of the stream is brought up to it;
+// its home knows it best, so there the spec only says which stream is meant.
 func (m *Machine) open(tx *engine.Tx, c *command) (*stream, error) {
 	st := m.load(tx, c.name)
 	if c.spec == nil {
 		if st != nil && st.deleted() {
 			return nil, nil
+		}
+		return st, nil
+	}
+	if here(tx, c.name, 0) {
+		if st == nil || st.id != c.spec.id {
+			return nil, notFound(c.name)
 		}
 		return st, nil
 	}
@@ -313,6 +321,7 @@ func here(tx *engine.Tx, name string, p int) bool {
 
 // OnTimer removes what retention no longer keeps, or a producer that appended nothing for long.
 func (m *Machine) OnTimer(tx *engine.Tx, token []byte) {
+	m.streams.trim()
 	switch token[0] {
 	case tokenRetention:
 		m.onRetention(tx, token[1:])
