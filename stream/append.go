@@ -18,7 +18,7 @@ func (m *Machine) append(tx *engine.Tx, st *stream, c *command) ([]byte, error) 
 		}
 	}
 	if o.partition > partitions {
-		return nil, engine.Errorf(ErrInvalid, "stream %q has %d partitions, no partition %d", c.name, partitions, o.partition-1)
+		return nil, noSuchPartition(c.name, partitions, o.partition-1)
 	}
 	to, err := m.place(tx, st, c, partitions)
 	if err != nil {
@@ -52,10 +52,9 @@ func (m *Machine) place(tx *engine.Tx, st *stream, c *command, partitions int) (
 	}
 	to := make([]int, len(c.append.messages))
 	for i, msg := range c.append.messages {
-		r := codec.NewReader(msg)
-		k := r.String()
-		if err := r.Err(); err != nil {
-			return nil, engine.Errorf(ErrInvalid, "stream: message: %v", err)
+		k, err := keyOf(msg)
+		if err != nil {
+			return nil, err
 		}
 		to[i] = partitionOf(k, c.append.options.partition, unkeyed, partitions)
 		if partitions > 1 && !here(tx, c.name, to[i]) {
@@ -63,6 +62,21 @@ func (m *Machine) place(tx *engine.Tx, st *stream, c *command, partitions int) (
 		}
 	}
 	return to, nil
+}
+
+// keyOf returns the key of an encoded message, having looked that it is one.
+func keyOf(msg []byte) ([]byte, error) {
+	r := codec.NewReader(msg)
+	k := r.Bytes()
+	n := readCount(&r, MaxHeaderBytes)
+	for i := 0; i < n && r.Err() == nil; i++ {
+		r.Bytes()
+		r.Bytes()
+	}
+	if err := r.Err(); err != nil || n < 0 {
+		return nil, engine.Errorf(ErrInvalid, "stream: message of %d bytes is none: %v", len(msg), err)
+	}
+	return k, nil
 }
 
 // expect checks the condition of an append.
@@ -96,7 +110,7 @@ func checkLast(tx *engine.Tx, st *stream, c *command) error {
 		partitions = st.partitions
 	}
 	if c.partition >= partitions {
-		return engine.Errorf(ErrInvalid, "stream %q has %d partitions, no partition %d", c.name, partitions, c.partition)
+		return noSuchPartition(c.name, partitions, c.partition)
 	}
 	if partitions > 1 && !here(tx, c.name, c.partition) {
 		return engine.Errorf(ErrInvalid, "stream %q: partition %d is in another shard of the spread namespace: give the name a {tag}", c.name, c.partition)
@@ -129,6 +143,9 @@ func (m *Machine) appendTo(tx *engine.Tx, st *stream, messages [][]byte, to []in
 	if st.policy.maxAge > 0 && st.timer == 0 {
 		m.setTimer(tx, st, tx.Now()+st.policy.maxAge)
 		m.save(tx, st)
+	}
+	if cap(m.row) > maxBuffer {
+		m.row = nil
 	}
 	topic := streamTopic(tx.NamespaceName(), st.name)
 	tx.Notify(topic, -1)

@@ -254,12 +254,21 @@ func checkMessages(msgs []Message) error {
 		if headers > MaxHeaderBytes {
 			return engine.Errorf(ErrInvalid, "stream: headers of %d bytes exceed %d", headers, MaxHeaderBytes)
 		}
-		size += len(m.Key) + len(m.Payload) + headers
+		size += m.size()
 	}
 	if size > MaxBatchBytes && len(msgs) > 1 {
 		return engine.Errorf(ErrInvalid, "stream: %d messages of %d bytes exceed %d", len(msgs), size, MaxBatchBytes)
 	}
 	return nil
+}
+
+// size returns the bytes of key, headers and payload.
+func (m *Message) size() int {
+	n := len(m.Key) + len(m.Payload)
+	for name, value := range m.Headers {
+		n += len(name) + len(value)
+	}
+	return n
 }
 
 func (m *Message) append(b []byte) []byte {

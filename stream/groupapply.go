@@ -95,13 +95,14 @@ func groupNotFound(stream, group string) error {
 	return engine.Errorf(ErrNotFound, "stream %q: consumer group %q not found", stream, group)
 }
 
-// openGroup returns the group a command is for, nil if there is none. If the command carries a spec, the group is made, or replaced, as it says.
+// openGroup returns the group a command is for, nil if there is none. If the command carries a spec, the group is made, or
+// replaced, as it says, but in the stream's home, which knows best.
 func (m *Machine) openGroup(tx *engine.Tx, st *stream, c *groupCommand) (*group, error) {
 	g := m.loadGroup(tx, st, c.group)
 	if c.spec == nil || g != nil && g.home == c.spec.id {
 		return g, nil
 	}
-	if g != nil && g.home > c.spec.id {
+	if g != nil && g.home > c.spec.id || here(tx, st.name, 0) {
 		return nil, groupNotFound(st.name, c.group) // it has been deleted and made again since the sender looked
 	}
 	if g != nil {
@@ -210,7 +211,7 @@ func (m *Machine) join(tx *engine.Tx, g *group, consumer string) error {
 
 // silent reports whether others may take over from the member. What is stored of when it was heard of is behind by an eighth.
 func (m member) silent(g *group, now int64) bool {
-	return now >= mem.seen+g.ackTimeout+g.ackTimeout/8
+	return now >= m.seen+g.ackTimeout+g.ackTimeout/8
 }
 
 // gone reports whether the member has left the group by its silence.

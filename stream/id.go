@@ -2,6 +2,7 @@ package stream
 
 import (
 	"cmp"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -47,10 +48,13 @@ func (id ID) IsZero() bool { return id == ID{} }
 // Time returns when the record was appended.
 func (id ID) Time() time.Time { return time.UnixMilli(id.Millis) }
 
-// next returns the smallest ID after id.
+// next returns the smallest ID after id, or id if there is none: no record has it.
 func (id ID) next() ID {
-	if id.Seq++; id.Seq == 0 {
-		id.Millis++
+	switch {
+	case id.Seq < math.MaxUint64:
+		return ID{id.Millis, id.Seq + 1}
+	case id.Millis < math.MaxInt64:
+		return ID{id.Millis + 1, 0}
 	}
 	return id
 }

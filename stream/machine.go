@@ -21,6 +21,9 @@ const maxRemembered = 65536
 // maxRememberedGroups bounds the groups likewise: each counts by what it has under way, about a kilobyte for one.
 const maxRememberedGroups = 32768
 
+// maxBuffer bounds what is kept for encoding rows.
+const maxBuffer = 1 << 20
+
 // Machine is the state machine of streams and consumer groups in one shard.
 type Machine struct {
 	// What follows is for the applying goroutine: what rows say, remembered.
@@ -103,6 +106,12 @@ func (m *Machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	}
 	m.streams.trim()
 	st, err := m.open(tx, &c)
+	if cmd.Kind == kindAdopt || cmd.Kind == kindDrop {
+		if err == nil && st != nil && cmd.Kind == kindDrop {
+			m.drop(tx, st, true)
+		}
+		return nil, nil // what it says is older than what is known, or all has been done on opening
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -115,9 +124,8 @@ func (m *Machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		return nil, checkLast(tx, st, &c)
 	}
 	if st == nil {
-		switch cmd.Kind {
-		case kindAdopt, kindDrop, kindAdoptGroup, kindDropGroup:
-			return nil, nil // it is older than what is known, or all has been done on opening
+		if cmd.Kind == kindAdoptGroup || cmd.Kind == kindDropGroup {
+			return nil, nil // it is older than what is known
 		}
 		return nil, notFound(c.name)
 	}
@@ -128,21 +136,23 @@ func (m *Machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		return m.trim(tx, st, &c)
 	case kindDelete:
 		return nil, m.delete(tx, st, &c)
-	case kindAdopt:
-		return nil, nil // done on opening
-	case kindDrop:
-		m.drop(tx, st, true)
-		return nil, nil
 	}
 	return m.applyGroup(tx, st, cmd, &c)
 }
 
-// open returns the stream a command is for, nil if there is none. If the command carries a spec, what the shard knows of the stream is brought up to it.
+// open returns the stream a command is for, nil if there is none. If the command carries a spec, what the shard knows of the stream is brought up to it;
+// its home knows it best, so there the spec only says which stream is meant.
 func (m *Machine) open(tx *engine.Tx, c *command) (*stream, error) {
 	st := m.load(tx, c.name)
 	if c.spec == nil {
 		if st != nil && st.deleted() {
 			return nil, nil
+		}
+		return st, nil
+	}
+	if here(tx, c.name, 0) {
+		if st == nil || st.id != c.spec.id {
+			return nil, notFound(c.name)
 		}
 		return st, nil
 	}
@@ -333,6 +343,7 @@ func here(tx *engine.Tx, name string, p int) bool {
 
 // OnTimer removes what retention no longer keeps, or a producer that appended nothing for long.
 func (m *Machine) OnTimer(tx *engine.Tx, token []byte) {
+	m.streams.trim()
 	switch token[0] {
 	case tokenRetention:
 		m.onRetention(tx, token[1:])

@@ -3,7 +3,6 @@ package stream
 import (
 	"encoding/binary"
 	"slices"
-	"time"
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
@@ -11,11 +10,12 @@ import (
 
 // The queries of the machine: arguments first, results after the blank line.
 
-// specQuery asks a stream's home for its record; with wait until there is one.
+// specQuery asks a stream's home for its record; with wait until there is one, of a stream that does not have the id not.
 type specQuery struct {
 	namespace string
 	stream    string
 	wait      bool
+	not       uint64
 
 	found bool
 	spec  spec
@@ -28,6 +28,7 @@ type readQuery struct {
 	partition int // -1: all
 	start     start
 	id        uint64     // of the stream that from is of; also a result
+	strict    bool       // no other stream than that is read
 	from      []position // instead of start: where an earlier query has come to; also a result
 	end       ID
 	limit     int
@@ -49,6 +50,7 @@ type position struct {
 type infoQuery struct {
 	namespace string
 	stream    string
+	id        uint64 // of the stream, 0: whichever there is
 
 	found bool
 	info  Info
@@ -61,12 +63,14 @@ type listQuery struct {
 	limit     int
 
 	infos []Info
+	more  bool // there are more
 }
 
 // refsQuery finds the records of IDs, and recordsQuery reads records.
 type refsQuery struct {
 	namespace string
 	stream    string
+	id        uint64 // as above
 	ids       []ID
 
 	refs []Ref // of those that are there, in the order of ids
@@ -90,6 +94,9 @@ const (
 	defaultReadLimit = 100
 	maxReadBytes     = 4 << 20
 )
+
+// maxListedPartitions bounds a page of streams, about 150 bytes and a look for its first record for each partition.
+const maxListedPartitions = 4096
 
 func (*specQuery) Machine() engine.MachineID    { return engine.MachineStream }
 func (*readQuery) Machine() engine.MachineID    { return engine.MachineStream }
@@ -201,7 +208,7 @@ func (m *Machine) querySpec(v *engine.View, q *specQuery) error {
 	if err != nil {
 		return err
 	}
-	if w == nil && q.wait {
+	if q.wait && (w == nil || w.id == q.not) {
 		return engine.ErrWait
 	}
 	if w != nil {
@@ -221,7 +228,7 @@ func (m *Machine) queryRead(v *engine.View, q *readQuery) error {
 	if err != nil {
 		return err
 	}
-	if w == nil {
+	if w == nil || q.strict && w.id != q.id {
 		if q.wait {
 			return engine.ErrWait
 		}
@@ -229,7 +236,7 @@ func (m *Machine) queryRead(v *engine.View, q *readQuery) error {
 	}
 	q.found = true
 	if q.partition >= w.partitions {
-		return engine.Errorf(ErrInvalid, "stream %q has %d partitions, no partition %d", q.stream, w.partitions, q.partition)
+		return noSuchPartition(q.stream, w.partitions, q.partition)
 	}
 	if q.from != nil && q.id != w.id {
 		q.from, q.start = nil, start{} // it has been deleted and made again
@@ -256,10 +263,10 @@ func (q *readQuery) read(w *view) error {
 			return err
 		}
 	}
-	// The tail of a stream is the end of the tails of its partitions.
-	tail := q.start.kind == startTail
-	if tail && len(q.from) > 1 {
-		return q.readTail(w, parts)
+	for _, at := range q.from {
+		if at.partition >= len(parts) {
+			return noSuchPartition(w.name, len(parts), at.partition)
+		}
 	}
 	cursors, err := q.open(w, parts)
 	if err == nil {
@@ -279,26 +286,23 @@ func (q *readQuery) begin(w *view, parts []partition) error {
 		if q.partition >= 0 && p != q.partition || !w.here(p) {
 			continue
 		}
-		at, err := w.offset(q.start, p, &parts[p], q.limit)
-		if err != nil {
-			return err
+		part := &parts[p]
+		at := part.first
+		switch q.start.kind {
+		case startAt:
+			var err error
+			if at, err = offsetOf(w.v.Get, w.gen, p, part.first, part.last, q.start.id); err != nil {
+				return err
+			}
+		case startTail, startEnd:
+			at = part.last + 1
 		}
 		q.from = append(q.from, position{p, at})
 	}
-	return nil
-}
-
-// offset returns where reading of a partition begins.
-func (w *view) offset(s start, p int, part *partition, limit int) (uint64, error) {
-	switch s.kind {
-	case startAt:
-		return offsetOf(w.v.Get, w.gen, p, part.first, part.last, s.id)
-	case startTail:
-		return part.last + 1 - min(part.records(), uint64(limit)), nil
-	case startEnd:
-		return part.last + 1, nil
+	if q.start.kind == startTail {
+		return q.rewind(w, parts)
 	}
-	return part.first, nil
+	return nil
 }
 
 // cursor reads a partition.
@@ -318,22 +322,43 @@ func (q *readQuery) open(w *view, parts []partition) (cursors []*cursor, err err
 		if at.next = max(at.next, part.first); at.next > part.last {
 			continue
 		}
-		it, err := w.v.Iter(recordKey(nil, w.gen, at.partition, at.next), recordKey(nil, w.gen, at.partition, part.last+1))
-		if err != nil {
-			return cursors, err
+		c, err := openCursor(w, at, part.last)
+		if err == nil && q.start.kind == startAt && c.stored.id.Compare(q.start.id) < 0 {
+			c, err = c.skip(w, q.start.id)
 		}
-		c := &cursor{partition: at.partition, it: it, from: at, last: part.last}
-		cursors = append(cursors, c)
-		if err := c.take(it.First()); err != nil {
+		if c != nil {
+			cursors = append(cursors, c)
+		}
+		if err != nil {
 			return cursors, err
 		}
 	}
 	return cursors, nil
 }
 
+// skip goes on to an ID that the partition had not come to yet when reading began. It returns nil if it has not still.
+func (c *cursor) skip(w *view, id ID) (_ *cursor, err error) {
+	if c.from.next, err = offsetOf(w.v.Get, w.gen, c.partition, c.from.next, c.last, id); err != nil {
+		return c, err
+	}
+	if err := c.it.Close(); err != nil || c.from.next > c.last {
+		return nil, err
+	}
+	return openCursor(w, c.from, c.last)
+}
+
+func openCursor(w *view, at *position, last uint64) (*cursor, error) {
+	it, err := w.v.Iter(recordKey(nil, w.gen, at.partition, at.next), recordKey(nil, w.gen, at.partition, last+1))
+	if err != nil {
+		return nil, err
+	}
+	c := &cursor{partition: at.partition, it: it, from: at, last: last}
+	return c, c.take(it.First())
+}
+
 // take reads the row the iterator has come to, which has to be there.
 func (c *cursor) take(ok bool) (err error) {
-	if !ok || binary.BigEndian.Uint64(c.it.Key()[11:]) != c.from.next {
+	if !ok || offsetIn(c.it.Key()) != c.from.next {
 		return missing(c.partition, c.from.next)
 	}
 	c.stored, err = decodeStored(c.it.Value())
@@ -377,207 +402,4 @@ func (q *readQuery) merge(cursors []*cursor) error {
 // without returns the cursors but for one, in a slice of its own: all of them have to be closed.
 func without(cursors []*cursor, c *cursor) []*cursor {
 	return slices.DeleteFunc(slices.Clone(cursors), func(other *cursor) bool { return other == c })
-}
-
-// readTail reads the last records of several partitions, by reading their tails and dropping what is too much.
-func (q *readQuery) readTail(w *view, parts []partition) error {
-	one := *q
-	one.start = start{}
-	one.limit = q.limit * len(q.from)
-	one.maxBytes = maxReadBytes * 4
-	if err := one.read(w); err != nil {
-		return err
-	}
-	q.from, q.more, q.records = one.from, one.more, one.records
-	if n := len(q.records); n > q.limit {
-		q.records = q.records[n-q.limit:]
-	}
-	return nil
-}
-
-// Info describes a stream.
-type Info struct {
-	Name       string
-	Retention  Retention
-	CreatedAt  time.Time
-	Appended   int64 // records ever appended
-	Reads      int64 // records read, on the nodes that were asked, since they started
-	Partitions []PartitionInfo
-}
-
-// PartitionInfo describes a partition.
-type PartitionInfo struct {
-	Partition int
-	Records   int64
-	Bytes     int64  // of keys, headers and payloads
-	First     uint64 // offset of the first record; one more than Last if there is none
-	Last      uint64 // offset of the last record ever appended
-	FirstID   ID     // zero if there is no record
-	LastID    ID     // of the last record ever appended
-	Shard     int
-}
-
-// Records returns how many records the stream holds.
-func (i *Info) Records() (n int64) {
-	for _, p := range i.Partitions {
-		n += p.Records
-	}
-	return n
-}
-
-func (m *Machine) queryInfo(v *engine.View, q *infoQuery) error {
-	v.Freeze()
-	w, err := viewOf(v, q.namespace, q.stream)
-	if err != nil || w == nil {
-		return err
-	}
-	q.found = true
-	q.info, err = m.describe(w)
-	return err
-}
-
-func (m *Machine) describe(w *view) (Info, error) {
-	info := Info{
-		Name: w.name, Retention: w.policy.retention(), CreatedAt: time.UnixMilli(w.createdAt), Reads: m.readsOf(w.gen),
-	}
-	parts, err := w.all()
-	if err != nil {
-		return info, err
-	}
-	for p := range parts {
-		if !w.here(p) {
-			continue
-		}
-		part := &parts[p]
-		pi := PartitionInfo{
-			Partition: p, Records: int64(part.records()), First: part.first, Last: part.last, LastID: part.lastID, Shard: int(w.v.Shard()),
-		}
-		if part.records() > 0 {
-			s, err := storedAt(w.v.Get, w.gen, p, part.first)
-			if err != nil {
-				return info, err
-			}
-			pi.FirstID, pi.Bytes = s.id, int64(part.bytes-s.before)
-		}
-		info.Appended += int64(part.last)
-		info.Partitions = append(info.Partitions, pi)
-	}
-	return info, nil
-}
-
-func (m *Machine) queryList(v *engine.View, q *listQuery) error {
-	ns, ok := v.Namespace(q.namespace)
-	if !ok {
-		return nil
-	}
-	v.Freeze()
-	it, err := v.Iter(append(streamKey(nil, ns, q.after), 0), key.PrefixEnd(streamKey(nil, ns, "")))
-	if err != nil {
-		return err
-	}
-	for ok := it.First(); ok && len(q.infos) < q.limit; ok = it.Next() {
-		name := string(it.Key()[5:])
-		if engine.NameShard(q.namespace, name, v.Shards()) != v.Shard() && v.Spread(q.namespace) {
-			continue
-		}
-		h, err := decodeHeader(it.Value())
-		if err == nil && !h.deleted() {
-			var info Info
-			info, err = m.describe(&view{header: h, v: v, namespace: q.namespace, name: name, spread: v.Spread(q.namespace) && !engine.Tagged(name)})
-			q.infos = append(q.infos, info)
-		}
-		if err != nil {
-			it.Close()
-			return err
-		}
-	}
-	return it.Close()
-}
-
-func (m *Machine) queryRefs(v *engine.View, q *refsQuery) error {
-	v.Freeze()
-	w, err := viewOf(v, q.namespace, q.stream)
-	if err != nil || w == nil {
-		return err
-	}
-	for _, id := range q.ids {
-		p := int(id.Seq % uint64(w.partitions))
-		part, err := w.partition(p)
-		if err != nil {
-			return err
-		}
-		offset, err := offsetOf(v.Get, w.gen, p, part.first, part.last, id)
-		if err != nil || offset > part.last {
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		if got, err := idAt(v.Get, w.gen, p, offset); err != nil {
-			return err
-		} else if got == id {
-			q.refs = append(q.refs, Ref{Partition: p, Offset: offset})
-		}
-	}
-	return nil
-}
-
-func (m *Machine) queryRecords(v *engine.View, q *recordsQuery) error {
-	v.Freeze()
-	w, err := viewOf(v, q.namespace, q.stream)
-	if err != nil || w == nil {
-		q.done = len(q.refs)
-		return err
-	}
-	defer func() { m.countReads(w.gen, len(q.records)) }()
-	size := 0
-	for q.done < len(q.refs) && size <= q.maxBytes {
-		n := run(q.refs[q.done:])
-		read, err := q.readRun(w, q.refs[q.done], n, &size)
-		if err != nil {
-			return err
-		}
-		q.done += read
-	}
-	return nil
-}
-
-// run returns how many of the refs are one behind the other.
-func run(refs []Ref) int {
-	n := 1
-	for n < len(refs) && refs[n].Partition == refs[0].Partition && refs[n].Offset == refs[0].Offset+uint64(n) {
-		n++
-	}
-	return n
-}
-
-// readRun reads the records of n refs and returns how many it looked at.
-func (q *recordsQuery) readRun(w *view, first Ref, n int, size *int) (read int, err error) {
-	part, err := w.partition(first.Partition)
-	if err != nil {
-		return 0, err
-	}
-	end := first.Offset + uint64(n)
-	from, to := max(first.Offset, part.first), min(end, part.last+1)
-	if from >= to {
-		return n, nil
-	}
-	it, err := w.v.Iter(recordKey(nil, w.gen, first.Partition, from), recordKey(nil, w.gen, first.Partition, to))
-	if err != nil {
-		return 0, err
-	}
-	for ok := it.First(); ok && *size <= q.maxBytes; ok = it.Next() {
-		rec, err := decodeRecord(it.Value(), first.Partition, from)
-		if err != nil {
-			it.Close()
-			return 0, err
-		}
-		q.records = append(q.records, rec)
-		*size += len(it.Value())
-		from++
-	}
-	if from == to {
-		from = end
-	}
-	return int(from - first.Offset), it.Close()
 }

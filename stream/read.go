@@ -6,6 +6,7 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"sync"
 
 	"github.com/floedb/floe/internal/engine"
 )
@@ -26,12 +27,16 @@ func (s *Store) Read(ctx context.Context, name string, opts ...ReadOption) ([]Re
 	if o.err != nil {
 		return nil, o.err
 	}
+	if err := engine.CheckName("stream", name); err != nil {
+		return nil, err
+	}
+	r := reader{o: o}
 	if o.wait == 0 {
-		return s.read(ctx, name, &reader{o: o})
+		return s.look(ctx, name, &r)
 	}
 	waiting, cancel := context.WithTimeout(ctx, o.wait)
 	defer cancel()
-	recs, err := s.read(waiting, name, &reader{o: o, wait: true})
+	recs, err := s.next(ctx, waiting, name, &r)
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
 		return nil, nil
 	}
@@ -51,13 +56,13 @@ func (s *Store) Follow(ctx context.Context, name string, opts ...FollowOption) i
 		opt.applyFollow(&o)
 	}
 	return func(yield func(Record, error) bool) {
-		if o.err != nil {
-			yield(Record{}, o.err)
+		if err := firstError(o.err, engine.CheckName("stream", name)); err != nil {
+			yield(Record{}, err)
 			return
 		}
-		r := reader{o: o, wait: true}
+		r := reader{o: o}
 		for {
-			recs, err := s.read(ctx, name, &r)
+			recs, err := s.next(ctx, ctx, name, &r)
 			if err != nil {
 				yield(Record{}, err)
 				return
@@ -73,10 +78,10 @@ func (s *Store) Follow(ctx context.Context, name string, opts ...FollowOption) i
 
 // reader is where reading of a stream has come to.
 type reader struct {
-	o     readOptions
-	wait  bool
-	id    uint64        // of the stream
-	parts []*readerPart // of the shards
+	o       readOptions
+	id      uint64        // of the stream, 0 before it is known
+	parts   []*readerPart // of the shards
+	missing bool          // there was no stream when it looked last
 }
 
 type readerPart struct {
@@ -85,124 +90,157 @@ type readerPart struct {
 	from       []position
 }
 
-// read returns what comes next.
-func (s *Store) read(ctx context.Context, name string, r *reader) ([]Record, error) {
-	if err := engine.CheckName("stream", name); err != nil {
-		return nil, err
-	}
-	if r.wait {
-		if err := s.router.Await(ctx, s.namespace); err != nil {
-			return nil, err
+// next returns what comes next. It looks, and if there is nothing it waits, within another context: the first look is not cut short
+// by a wait that is. It always looks before it waits: a wait that is repeated, because a connection was lost, has to go on from where it began.
+func (s *Store) next(ctx, waiting context.Context, name string, r *reader) ([]Record, error) {
+	for ; ; ctx = waiting {
+		recs, err := s.look(ctx, name, r)
+		if len(recs) > 0 || err != nil && !errors.Is(err, ErrNotFound) {
+			return recs, err
+		}
+		if recs, err = s.wait(waiting, name, r); len(recs) > 0 || err != nil {
+			return recs, err
 		}
 	}
-	if err := s.locate(ctx, name, r); err != nil {
-		return nil, err
-	}
-	// Before it waits it looks: a wait that is repeated, because a connection was lost, has to go on from where it began.
-	queries, err := s.askAll(ctx, name, r, false)
+}
+
+// look returns what there is. Errors: ErrNotFound.
+func (s *Store) look(ctx context.Context, name string, r *reader) ([]Record, error) {
+	found, err := s.locate(ctx, name, r)
 	if err != nil {
 		return nil, err
 	}
-	if recs := r.take(queries); len(recs) > 0 {
-		return recs, nil
-	}
-	if !r.wait {
-		if r.parts[0].partitions == nil && !queries[0].found {
-			return nil, notFound(name)
+	var queries []*readQuery
+	if found {
+		if queries, err = s.askAll(ctx, name, r); err != nil {
+			return nil, err
 		}
-		return nil, nil
+		found = r.parts[0].partitions != nil || queries[0].found
 	}
-	if queries, err = s.askAll(ctx, name, r, true); err != nil {
-		return nil, err
+	if r.missing = !found; r.missing {
+		if r.o.start.kind != startAt {
+			r.o.start = start{} // all that there will be is new
+		}
+		return nil, notFound(name)
 	}
 	return r.take(queries), nil
 }
 
+// wait returns when there is something to read, with it or without: it has to be looked for then.
+func (s *Store) wait(ctx context.Context, name string, r *reader) ([]Record, error) {
+	if err := s.router.Await(ctx, s.namespace); err != nil {
+		return nil, err
+	}
+	spread, err := s.scattered(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if !spread {
+		q := r.query(s.namespace, name, r.parts[0], true)
+		if err := s.router.Query(ctx, s.namespace, name, q); err != nil {
+			return nil, err
+		}
+		return r.take([]*readQuery{q}), nil
+	}
+	if r.missing {
+		return nil, s.router.Query(ctx, s.namespace, name, &specQuery{namespace: s.namespace, stream: name, wait: true})
+	}
+	return nil, s.awaitAny(ctx, name, r)
+}
+
 func (r *reader) query(namespace, name string, p *readerPart, wait bool) *readQuery {
 	return &readQuery{
-		namespace: namespace, stream: name, partition: r.o.partition - 1, start: r.o.start, id: r.id, from: p.from, end: r.o.end,
-		limit: r.o.limit, maxBytes: maxReadBytes, wait: wait,
+		namespace: namespace, stream: name, partition: r.o.partition - 1, start: r.o.start, id: r.id, strict: p.partitions != nil,
+		from: slices.Clone(p.from), end: r.o.end, limit: r.o.limit, maxBytes: maxReadBytes, wait: wait,
 	}
 }
 
-// locate finds the shards of the stream.
-func (s *Store) locate(ctx context.Context, name string, r *reader) error {
+// locate finds the shards of the stream and reports whether there is one; in its only shard it need not exist.
+func (s *Store) locate(ctx context.Context, name string, r *reader) (found bool, err error) {
 	spread, err := s.scattered(ctx, name)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if !spread {
 		if r.parts == nil {
 			r.parts = []*readerPart{{route: name}}
 		}
-		return nil
+		return true, nil
 	}
-	q := specQuery{namespace: s.namespace, stream: name, wait: r.wait}
-	if err := s.router.Query(ctx, s.namespace, name, &q); err != nil {
-		return err
+	q := specQuery{namespace: s.namespace, stream: name}
+	if err := s.router.Query(ctx, s.namespace, name, &q); err != nil || !q.found {
+		return false, err
 	}
-	if !q.found {
-		return notFound(name)
+	if r.id == q.spec.id {
+		return true, nil
 	}
-	if r.parts != nil && r.id == q.spec.id {
-		return nil
-	}
-	if r.parts != nil {
-		r.o.start = start{}
+	if r.id != 0 {
+		r.o.start = start{} // it has been deleted and made again
 	}
 	r.id, r.parts = q.spec.id, nil
 	if p := r.o.partition; p > q.spec.partitions {
-		return engine.Errorf(ErrInvalid, "stream %q has %d partitions, no partition %d", name, q.spec.partitions, p-1)
+		return false, noSuchPartition(name, q.spec.partitions, p-1)
 	} else if p > 0 {
 		r.parts = []*readerPart{{route: route(name, p-1), partitions: []int{p - 1}}}
-		return nil
+		return true, nil
 	}
 	for _, p := range s.partsOf(name, &q.spec) {
 		r.parts = append(r.parts, &readerPart{route: p.route, partitions: p.partitions})
 	}
-	return nil
+	return true, nil
 }
 
-// askAll queries all shards at once; if they wait, until one has answered.
-func (s *Store) askAll(ctx context.Context, name string, r *reader, wait bool) ([]*readQuery, error) {
-	if len(r.parts) == 1 {
-		q := r.query(s.namespace, name, r.parts[0], wait)
-		return []*readQuery{q}, s.router.Query(ctx, s.namespace, r.parts[0].route, q)
-	}
-	asking, cancel := context.WithCancel(ctx)
-	defer cancel()
+// askAll queries all shards at once.
+func (s *Store) askAll(ctx context.Context, name string, r *reader) ([]*readQuery, error) {
 	queries := make([]*readQuery, len(r.parts))
-	errs := make(chan error, len(queries))
+	ask := func(i int) error { return s.router.Query(ctx, s.namespace, r.parts[i].route, queries[i]) }
 	for i, p := range r.parts {
-		queries[i] = r.query(s.namespace, name, p, wait)
-		go func() {
-			err := s.router.Query(asking, s.namespace, p.route, queries[i])
-			if wait {
-				cancel()
-			}
-			errs <- err
-		}()
+		queries[i] = r.query(s.namespace, name, p, false)
 	}
-	var failed error
-	answered := false
-	for range queries {
-		if err := <-errs; err == nil {
-			answered = true
-		} else if !errors.Is(err, context.Canceled) || failed == nil {
-			failed = err
+	if len(queries) == 1 {
+		return queries, ask(0)
+	}
+	errs := make([]error, len(queries))
+	var asking sync.WaitGroup
+	for i := range queries {
+		asking.Go(func() { errs[i] = ask(i) })
+	}
+	asking.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
 		}
 	}
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
+	return queries, nil
+}
+
+// awaitAny waits until one of the shards has something, or the stream's home has another stream of the name. What the shards answer is left
+// to the next look, which asks all of them.
+func (s *Store) awaitAny(ctx context.Context, name string, r *reader) error {
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make(chan error, len(r.parts)+1)
+	ask := func(route string, q engine.Query) { errs <- s.router.Query(asking, s.namespace, route, q) }
+	for _, p := range r.parts {
+		q := r.query(s.namespace, name, p, true)
+		q.limit = 1
+		go ask(p.route, q)
 	}
-	if wait && answered {
-		return queries, nil
+	go ask(name, &specQuery{namespace: s.namespace, stream: name, wait: true, not: r.id})
+	err := <-errs
+	cancel()
+	for range r.parts {
+		<-errs
 	}
-	return queries, failed
+	return err
 }
 
 // take merges the records of the shards in the order of IDs and partitions and moves each part behind those that are taken.
 func (r *reader) take(queries []*readQuery) []Record {
+	if len(queries) == 1 {
+		r.keep(r.parts[0], queries[0])
+		return queries[0].records
+	}
 	var recs []Record
 	for _, q := range queries {
 		recs = append(recs, q.records...)
@@ -237,25 +275,24 @@ func (r *reader) keep(p *readerPart, q *readQuery) {
 	switch {
 	case q.from != nil:
 		p.from = q.from
-		if p.partitions == nil {
-			r.id = q.id
-		}
-	case p.partitions == nil:
-		if r.o.start.kind != startAt {
-			r.o.start = start{} // there is no stream yet, so all that there will be is new
-		}
-	default:
+	case p.partitions != nil:
 		// The shard has not had a record yet.
 		for _, partition := range p.partitions {
 			p.from = append(p.from, position{partition, 1})
 		}
+	}
+	if p.partitions == nil && q.found && r.id != q.id {
+		if r.id != 0 {
+			r.o.start = start{} // it has been deleted and made again
+		}
+		r.id = q.id
 	}
 }
 
 // bound cuts what the limit, the size or the end of what a shard returned does not allow.
 func (r *reader) bound(queries []*readQuery, recs []Record) []Record {
 	if r.o.start.kind == startTail {
-		return recs[max(len(recs)-r.o.limit, 0):]
+		return r.boundTail(queries, recs)
 	}
 	var end *ID
 	for _, q := range queries {
@@ -268,113 +305,25 @@ func (r *reader) bound(queries []*readQuery, recs []Record) []Record {
 		if i == r.o.limit || size > maxReadBytes || end != nil && recs[i].ID.Compare(*end) > 0 {
 			return recs[:i]
 		}
-		size += len(recs[i].Payload)
+		size += recs[i].size()
 	}
 	return recs
 }
 
-// Info returns what is known of a stream; nothing is counted for it. Errors: ErrNotFound.
-func (s *Store) Info(ctx context.Context, name string) (Info, error) {
-	if err := engine.CheckName("stream", name); err != nil {
-		return Info{}, err
-	}
-	parts, err := s.parts(ctx, name)
-	if err != nil {
-		return Info{}, err
-	}
-	var info Info
-	for i, p := range parts {
-		q := infoQuery{namespace: s.namespace, stream: name}
-		if err := s.router.Query(ctx, s.namespace, p.route, &q); err != nil {
-			return Info{}, err
+// boundTail is bound where the last records are wanted: what a shard has not returned is before the first one that it has.
+func (r *reader) boundTail(queries []*readQuery, recs []Record) []Record {
+	first := ID{}
+	for _, q := range queries {
+		if len(q.records) > 0 && q.more && q.records[0].ID.Compare(first) > 0 {
+			first = q.records[0].ID
 		}
-		if i == 0 && !q.found {
-			return Info{}, notFound(name)
+	}
+	size := 0
+	for i := len(recs) - 1; i >= 0; i-- {
+		size += recs[i].size()
+		if n := len(recs) - i; n > r.o.limit || n > 1 && size > maxReadBytes || recs[i].ID.Compare(first) < 0 {
+			return recs[i+1:]
 		}
-		if i == 0 {
-			info = q.info
-			continue
-		}
-		info.add(q.info, p.partitions)
 	}
-	slices.SortFunc(info.Partitions, func(a, b PartitionInfo) int { return cmp.Compare(a.Partition, b.Partition) })
-	return info, nil
-}
-
-// add adds what another shard knows; a shard that has had no record yet knows nothing, so the partitions are named.
-func (i *Info) add(other Info, partitions []int) {
-	i.Appended += other.Appended
-	i.Reads += other.Reads
-	known := make(map[int]PartitionInfo)
-	for _, p := range other.Partitions {
-		known[p.Partition] = p
-	}
-	for _, p := range partitions {
-		pi, ok := known[p]
-		if !ok {
-			pi = PartitionInfo{Partition: p, First: 1}
-		}
-		i.Partitions = append(i.Partitions, pi)
-	}
-}
-
-// Page returns up to limit streams whose names come after the given one, in order of their names. In a spread namespace their figures are those of their
-// home shards: Info has all.
-func (s *Store) Page(ctx context.Context, after string, limit int) ([]Info, error) {
-	if limit < 1 || limit > MaxReadLimit {
-		return nil, engine.Errorf(ErrInvalid, "stream: limit %d is not in 1-%d", limit, MaxReadLimit)
-	}
-	shards, err := s.router.Shards(ctx, s.namespace)
-	if err != nil {
-		return nil, err
-	}
-	var infos []Info
-	for _, shard := range shards {
-		q := listQuery{namespace: s.namespace, after: after, limit: limit}
-		if err := s.router.Door().Query(ctx, shard, &q); err != nil {
-			return nil, err
-		}
-		infos = append(infos, q.infos...)
-	}
-	slices.SortFunc(infos, func(a, b Info) int { return cmp.Compare(a.Name, b.Name) })
-	return infos[:min(len(infos), limit)], nil
-}
-
-// All iterates over all streams in order of their names. Each pair is a stream and nil, or a zero value and an error, after which iteration ends.
-func (s *Store) All(ctx context.Context) iter.Seq2[Info, error] {
-	return engine.Paginate(func(after string) ([]Info, string, bool, error) {
-		page, err := s.Page(ctx, after, defaultReadLimit)
-		if err != nil || len(page) == 0 {
-			return nil, "", false, err
-		}
-		return page, page[len(page)-1].Name, len(page) == defaultReadLimit, nil
-	})
-}
-
-// Refs returns the places of the records with the given IDs, at most 1,000, leaving out those that there are not (any more).
-func (s *Store) Refs(ctx context.Context, name string, ids ...ID) ([]Ref, error) {
-	parts, err := s.parts(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	if len(ids) > MaxReadLimit {
-		return nil, engine.Errorf(ErrInvalid, "stream: %d ids exceed %d", len(ids), MaxReadLimit)
-	}
-	var refs []Ref
-	for _, p := range parts {
-		q := refsQuery{namespace: s.namespace, stream: name}
-		for _, id := range ids {
-			if p.spec == nil || slices.Contains(p.partitions, int(id.Seq%uint64(p.spec.partitions))) {
-				q.ids = append(q.ids, id)
-			}
-		}
-		if len(q.ids) == 0 {
-			continue
-		}
-		if err := s.router.Query(ctx, s.namespace, p.route, &q); err != nil {
-			return nil, err
-		}
-		refs = append(refs, q.refs...)
-	}
-	return refs, nil
+	return recs
 }

@@ -2,11 +2,48 @@ package stream
 
 import (
 	"encoding/binary"
+	"fmt"
+	"time"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
 )
+
+// Retention says what a stream keeps; 0 means no bound.
+type Retention struct {
+	MaxAge time.Duration // records older than that go, within a second or a hundredth of it
+	MaxLen int64         // records of each partition beyond the newest so many go
+}
+
+// String returns the policy as words, such as "7d, 10000 records", or "∞" if there is none.
+func (r Retention) String() string {
+	switch {
+	case r.MaxAge > 0 && r.MaxLen > 0:
+		return fmt.Sprintf("%s, %d records", shortDuration(r.MaxAge), r.MaxLen)
+	case r.MaxAge > 0:
+		return shortDuration(r.MaxAge)
+	case r.MaxLen > 0:
+		return fmt.Sprintf("%d records", r.MaxLen)
+	}
+	return "∞"
+}
+
+// shortDuration writes whole days, hours, minutes and seconds with one unit: 7d, 36h.
+func shortDuration(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d%day == 0:
+		return fmt.Sprintf("%dd", d/day)
+	case d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d%time.Minute == 0:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d%time.Second == 0:
+		return fmt.Sprintf("%ds", d/time.Second)
+	}
+	return d.String()
+}
 
 // Removing records moves the partition's first offset, so they are gone at once; their rows are deleted as a range, now and then when single
 // records go, because a range costs the same whatever it holds, and every read that comes across one.

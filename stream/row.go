@@ -47,6 +47,11 @@ func recordKey(dst []byte, gen uint64, partition int, offset uint64) []byte {
 	return key.AppendUint64(recordPrefix(dst, gen, partition), offset)
 }
 
+// offsetIn returns the offset in the key of a record's row.
+func offsetIn(k []byte) uint64 { return binary.BigEndian.Uint64(k[recordOffsetAt:]) }
+
+const recordOffsetAt = 11
+
 func producerKey(dst []byte, gen uint64, producer string) []byte {
 	return append(genKey(dst, rowProducer, gen), producer...)
 }

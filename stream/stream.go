@@ -2,9 +2,7 @@ package stream
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -182,6 +180,10 @@ func notEmpty(name string, records int64) error {
 	return &ConflictError{Stream: name, Partition: -1, Reason: fmt.Sprintf("it holds %d records and is deleted only by force", records)}
 }
 
+func noSuchPartition(name string, partitions, p int) error {
+	return engine.Errorf(ErrInvalid, "stream %q has %d partitions, no partition %d", name, partitions, p)
+}
+
 func notFound(name string) error { return engine.Errorf(ErrNotFound, "stream %q not found", name) }
 
 // propose sends one operation of the store and returns its result.
@@ -201,164 +203,15 @@ func (s *Store) propose(ctx context.Context, op engine.Op) (any, error) {
 	return op.Decode(result)
 }
 
-// In a spread namespace the partitions of a stream are in the shards of their routes, the first one with the stream's record in the shard of
-// its name, which is the stream's home. Other shards learn what the record says from the commands that come there, as a spec.
-
-// route returns the name that places a partition.
-func route(name string, partition int) string {
-	if partition == 0 || engine.Tagged(name) {
-		return name
-	}
-	return fmt.Sprintf("%s/%d", name, partition)
-}
-
-// part is what one shard has of a stream.
-type part struct {
-	route      string
-	spec       *spec // nil: the shard has the stream's record
-	partitions []int // nil: all
-}
-
-// scattered reports whether the partitions of a stream may be in several shards.
-func (s *Store) scattered(ctx context.Context, name string) (bool, error) {
-	if engine.Tagged(name) {
-		return false, nil
-	}
-	return s.router.Spread(ctx, s.namespace)
-}
-
-// parts returns where the partitions of a stream are, the home first. Errors: ErrNotFound, but only if it is scattered.
-func (s *Store) parts(ctx context.Context, name string) ([]part, error) {
-	spread, err := s.scattered(ctx, name)
-	if err != nil || !spread {
-		return []part{{route: name}}, err
-	}
-	sp, err := s.spec(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	return s.partsOf(name, sp), nil
-}
-
-func (s *Store) partsOf(name string, sp *spec) (parts []part) {
-	at := make(map[engine.ShardID]int)
-	for p := range sp.partitions {
-		r := route(name, p)
-		shard := engine.NameShard(s.namespace, r, s.router.Door().Shards())
-		i, known := at[shard]
-		if !known {
-			i = len(parts)
-			at[shard] = i
-			parts = append(parts, part{route: r, spec: sp})
-		}
-		parts[i].partitions = append(parts[i].partitions, p)
-	}
-	return parts
-}
-
-// spec asks a stream's home for its record.
-func (s *Store) spec(ctx context.Context, name string) (*spec, error) {
-	q := specQuery{namespace: s.namespace, stream: name}
-	if err := s.router.Query(ctx, s.namespace, name, &q); err != nil {
-		return nil, err
-	}
-	if !q.found {
-		return nil, notFound(name)
-	}
-	return &q.spec, nil
-}
-
-// appendScattered is AppendMany where partitions are in several shards.
-func (s *Store) appendScattered(ctx context.Context, name string, msgs []Message, o appendOptions) ([]Appended, error) {
-	sp, err := s.spec(ctx, name)
-	if errors.Is(err, ErrNotFound) {
-		if err := s.Create(ctx, name); err != nil && !errors.Is(err, ErrExists) {
-			return nil, err
-		}
-		sp, err = s.spec(ctx, name)
-	}
-	if err != nil {
-		return nil, err
-	}
-	byPartition := make(map[int][]int)
-	var order []int
-	unkeyed := o.unkeyed(sp.partitions)
-	for i := range msgs {
-		p := partitionOf(msgs[i].Key, o.partition, unkeyed, sp.partitions)
-		if byPartition[p] == nil {
-			order = append(order, p)
-		}
-		byPartition[p] = append(byPartition[p], i)
-	}
-	if o.conditional() && len(order) > 1 {
-		return nil, engine.Errorf(ErrInvalid, "stream %q: the messages are for %d partitions, and Dedup and IfLastID take one in a spread namespace", name, len(order))
-	}
-	results := make([]Appended, len(msgs))
-	var failed error
-	for _, p := range order {
-		batch := make([]Message, len(byPartition[p]))
-		for j, i := range byPartition[p] {
-			batch[j] = msgs[i]
-		}
-		one := o
-		one.partition = p + 1
-		out, err := s.propose(ctx, at(appendOp(name, batch, one, sp), route(name, p)))
-		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("partition %d: %w", p, err))
-			continue
-		}
-		for j, i := range byPartition[p] {
-			results[i] = out.([]Appended)[j]
-		}
-	}
-	if failed != nil && len(order) == 1 {
-		return nil, failed
-	}
-	return results, failed
-}
-
 // partitionOf returns the partition of a message: asked is one more than the one asked for, 0 if none is.
-func partitionOf(key string, asked, unkeyed, partitions int) int {
+func partitionOf[K string | []byte](key K, asked, unkeyed, partitions int) int {
 	switch {
 	case asked > 0:
 		return asked - 1
-	case key != "":
-		return int(xxhash.Sum64String(key) % uint64(partitions))
+	case partitions == 1:
+		return 0
+	case len(key) > 0:
+		return int(xxhash.Sum64([]byte(key)) % uint64(partitions))
 	}
 	return unkeyed
-}
-
-// Retention says what a stream keeps; 0 means no bound.
-type Retention struct {
-	MaxAge time.Duration // records older than that go, within a second or a hundredth of it
-	MaxLen int64         // records of each partition beyond the newest so many go
-}
-
-// String returns the policy as words, such as "7d, 10000 records", or "∞" if there is none.
-func (r Retention) String() string {
-	switch {
-	case r.MaxAge > 0 && r.MaxLen > 0:
-		return fmt.Sprintf("%s, %d records", shortDuration(r.MaxAge), r.MaxLen)
-	case r.MaxAge > 0:
-		return shortDuration(r.MaxAge)
-	case r.MaxLen > 0:
-		return fmt.Sprintf("%d records", r.MaxLen)
-	}
-	return "∞"
-}
-
-// shortDuration writes whole days, hours, minutes and seconds with one unit: 7d, 36h.
-func shortDuration(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d%day == 0:
-		return fmt.Sprintf("%dd", d/day)
-	case d%time.Hour == 0:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	case d%time.Minute == 0:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	case d%time.Second == 0:
-		return fmt.Sprintf("%ds", d/time.Second)
-	}
-	return d.String()
 }

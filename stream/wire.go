@@ -123,6 +123,7 @@ func (q *specQuery) Arguments(c *codec.Coder) {
 	c.String(&q.namespace)
 	c.String(&q.stream)
 	c.Bool(&q.wait)
+	c.Uvarint(&q.not)
 }
 
 func (q *specQuery) Results(c *codec.Coder) {
@@ -137,6 +138,7 @@ func (q *readQuery) Arguments(c *codec.Coder) {
 	c.Byte((*byte)(&q.start.kind))
 	codeID(c, &q.start.id)
 	c.Uvarint(&q.id)
+	c.Bool(&q.strict)
 	q.codeFrom(c)
 	codeID(c, &q.end)
 	c.Int(&q.limit)
@@ -179,6 +181,7 @@ func (q *readQuery) Results(c *codec.Coder) {
 func (q *infoQuery) Arguments(c *codec.Coder) {
 	c.String(&q.namespace)
 	c.String(&q.stream)
+	c.Uvarint(&q.id)
 }
 
 func (q *infoQuery) Results(c *codec.Coder) {
@@ -218,11 +221,15 @@ func (q *listQuery) Arguments(c *codec.Coder) {
 	}
 }
 
-func (q *listQuery) Results(c *codec.Coder) { codec.List(c, &q.infos, codeInfo) }
+func (q *listQuery) Results(c *codec.Coder) {
+	codec.List(c, &q.infos, codeInfo)
+	c.Bool(&q.more)
+}
 
 func (q *refsQuery) Arguments(c *codec.Coder) {
 	c.String(&q.namespace)
 	c.String(&q.stream)
+	c.Uvarint(&q.id)
 	codec.List(c, &q.ids, codeID)
 	if len(q.ids) > MaxReadLimit {
 		c.Fail("limit out of range")

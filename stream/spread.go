@@ -1,0 +1,184 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// In a spread namespace the partitions of a stream are in the shards of their routes, the first one with the stream's record in the shard of
+// its name, which is the stream's home. Other shards learn what the record says from the commands that come there, as a spec.
+
+// route returns the name that places a partition.
+func route(name string, partition int) string {
+	if partition == 0 || engine.Tagged(name) {
+		return name
+	}
+	return fmt.Sprintf("%s/%d", name, partition)
+}
+
+// part is what one shard has of a stream.
+type part struct {
+	route      string
+	spec       *spec // nil: the shard has the stream's record
+	partitions []int // nil: all
+}
+
+// id returns that of the stream, 0 if the shard knows it best.
+func (p *part) id() uint64 {
+	if p.spec == nil {
+		return 0
+	}
+	return p.spec.id
+}
+
+// scattered reports whether the partitions of a stream may be in several shards.
+func (s *Store) scattered(ctx context.Context, name string) (bool, error) {
+	if engine.Tagged(name) {
+		return false, nil
+	}
+	return s.router.Spread(ctx, s.namespace)
+}
+
+// parts returns where the partitions of a stream are, the home first. Errors: ErrInvalid for its name; ErrNotFound, but only if it is scattered.
+func (s *Store) parts(ctx context.Context, name string) ([]part, error) {
+	if err := engine.CheckName("stream", name); err != nil {
+		return nil, err
+	}
+	spread, err := s.scattered(ctx, name)
+	if err != nil || !spread {
+		return []part{{route: name}}, err
+	}
+	sp, err := s.spec(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return s.partsOf(name, sp), nil
+}
+
+func (s *Store) partsOf(name string, sp *spec) (parts []part) {
+	at := make(map[engine.ShardID]int)
+	for p := range sp.partitions {
+		r, shard := route(name, p), s.shardOf(name, p)
+		i, known := at[shard]
+		if !known {
+			i = len(parts)
+			at[shard] = i
+			parts = append(parts, part{route: r, spec: sp})
+		}
+		parts[i].partitions = append(parts[i].partitions, p)
+	}
+	return parts
+}
+
+// shardOf returns the shard of a partition in a spread namespace.
+func (s *Store) shardOf(name string, partition int) engine.ShardID {
+	return engine.NameShard(s.namespace, route(name, partition), s.router.Door().Shards())
+}
+
+// spec asks a stream's home for its record.
+func (s *Store) spec(ctx context.Context, name string) (*spec, error) {
+	q := specQuery{namespace: s.namespace, stream: name}
+	if err := s.router.Query(ctx, s.namespace, name, &q); err != nil {
+		return nil, err
+	}
+	if !q.found {
+		return nil, notFound(name)
+	}
+	return &q.spec, nil
+}
+
+// appendScattered is AppendMany where partitions are in several shards.
+func (s *Store) appendScattered(ctx context.Context, name string, msgs []Message, o appendOptions) ([]Appended, error) {
+	a := scatteredAppend{store: s, name: name, msgs: msgs, options: o, results: make([]Appended, len(msgs))}
+	a.left = make([]int, len(msgs))
+	for i := range msgs {
+		a.left[i] = i
+	}
+	// A stream that is deleted while it is appended to is one that there is not: it is made again, but not for ever.
+	const attempts = 3
+	var err error
+	for n, again := 0, true; again && n < attempts; n++ {
+		again, err = a.attempt(ctx)
+	}
+	if err != nil && !a.some {
+		return nil, err
+	}
+	return a.results, err
+}
+
+type scatteredAppend struct {
+	store   *Store
+	name    string
+	msgs    []Message
+	options appendOptions
+	results []Appended
+	left    []int // messages that have not been appended
+	some    bool  // others have
+}
+
+// attempt appends what is left, with one command for each partition. again says that what has failed had no stream, and nothing else.
+func (a *scatteredAppend) attempt(ctx context.Context) (again bool, err error) {
+	sp, err := a.store.specOrNew(ctx, a.name)
+	if err != nil {
+		return errors.Is(err, ErrNotFound), err
+	}
+	if p := a.options.partition; p > sp.partitions {
+		return false, noSuchPartition(a.name, sp.partitions, p-1)
+	}
+	byPartition := make(map[int][]int)
+	var order []int
+	unkeyed := a.options.unkeyed(sp.partitions)
+	for _, i := range a.left {
+		p := partitionOf(a.msgs[i].Key, a.options.partition, unkeyed, sp.partitions)
+		if byPartition[p] == nil {
+			order = append(order, p)
+		}
+		byPartition[p] = append(byPartition[p], i)
+	}
+	if a.options.conditional() && len(order) > 1 {
+		return false, engine.Errorf(ErrInvalid, "stream %q: the messages are for %d partitions, and Dedup and IfLastID take one in a spread namespace", a.name, len(order))
+	}
+	var failed error
+	a.left, again = nil, true
+	for _, p := range order {
+		if err := a.appendTo(ctx, p, byPartition[p], sp); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("partition %d: %w", p, err))
+			a.left = append(a.left, byPartition[p]...)
+			again = again && errors.Is(err, ErrNotFound)
+		}
+	}
+	return again && failed != nil, failed
+}
+
+func (a *scatteredAppend) appendTo(ctx context.Context, p int, which []int, sp *spec) error {
+	batch := make([]Message, len(which))
+	for j, i := range which {
+		batch[j] = a.msgs[i]
+	}
+	o := a.options
+	o.partition = p + 1
+	out, err := a.store.propose(ctx, at(appendOp(a.name, batch, o, sp), route(a.name, p)))
+	if err != nil {
+		return err
+	}
+	for j, i := range which {
+		a.results[i] = out.([]Appended)[j]
+	}
+	a.some = true
+	return nil
+}
+
+// specOrNew is spec for one who makes the stream if there is none.
+func (s *Store) specOrNew(ctx context.Context, name string) (*spec, error) {
+	sp, err := s.spec(ctx, name)
+	if !errors.Is(err, ErrNotFound) {
+		return sp, err
+	}
+	if err := s.Create(ctx, name); err != nil && !errors.Is(err, ErrExists) {
+		return nil, err
+	}
+	return s.spec(ctx, name)
+}

@@ -1,0 +1,229 @@
+package stream_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/stream"
+)
+
+// betweenDoor calls a function before the next command that is proposed.
+type betweenDoor struct {
+	*rig.Rig
+	before func()
+}
+
+func (d *betweenDoor) Propose(ctx context.Context, shard engine.ShardID, cmd engine.Command) ([]byte, error) {
+	if f := d.before; f != nil {
+		d.before = nil
+		f()
+	}
+	return d.Rig.Propose(ctx, shard, cmd)
+}
+
+// countStreams wants so many streams to be counted in the namespace, all shards together.
+func countStreams(t *testing.T, r *rig.Rig, namespace string, want int64) {
+	t.Helper()
+	info, err := engine.NewNamespaces(r.Router()).Get(t.Context(), namespace)
+	if err != nil || info.Counts.Streams != want {
+		t.Errorf("namespace %s has %d streams, %v, want %d", namespace, info.Counts.Streams, err, want)
+	}
+}
+
+// TestAppendWhileDeleted appends to a stream that is deleted, or made anew, when the command is under way: the stream it was meant for does not
+// come back in part.
+func TestAppendWhileDeleted(t *testing.T) {
+	for p := range 6 {
+		for _, hold := range []bool{false, true} {
+			for _, again := range []int{0, 1, 8} {
+				r, s := newSpread(t, 4)
+				create(t, s, "log", stream.Partitions(6))
+				for i := range 12 {
+					if _, err := s.Append(t.Context(), "log", stream.Message{Key: fmt.Sprint(i)}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				d := &betweenDoor{Rig: r, before: func() {
+					r.Hold(hold)
+					remove(t, s, "log")
+					if again > 0 {
+						create(t, s, "log", stream.Partitions(again))
+					}
+				}}
+				late := stream.New(engine.NewRouter(d), "wide", 0)
+				opts := []stream.AppendOption{stream.Partition(p)}
+				a, err := late.Append(t.Context(), "log", text("late"), opts...)
+				if hold && err == nil && a.Offset > 1 {
+					// The shard had not heard of it: the append came first.
+					if _, err := s.Read(t.Context(), "log"); again == 0 {
+						wantError(t, "Read", err, stream.ErrNotFound, "not found")
+						continue
+					}
+					wantRead(t, s, "log", "")
+					continue
+				}
+				partitions, want := max(again, 1), "late"
+				if p >= partitions {
+					wantError(t, "Append to a partition that there is not any more", err, stream.ErrInvalid, fmt.Sprintf("has 1 partitions, no partition %d", p))
+					want = ""
+				} else if err != nil || a.Offset != 1 {
+					t.Errorf("partition %d, held %v, made again with %d: Append = %+v, %v", p, hold, again, a, err)
+				}
+				wantRead(t, s, "log", want)
+				info, err := s.Info(t.Context(), "log")
+				if err != nil || len(info.Partitions) != partitions || int(info.Records()) != len(want)/4 {
+					t.Errorf("Info = %+v, %v", info, err)
+				}
+				countStreams(t, r, "wide", 1)
+				r.Hold(false)
+				r.Deliver()
+				wantRead(t, s, "log", want)
+			}
+		}
+	}
+}
+
+// TestReadBeforeTheDropArrives: other shards hear later that a stream has been deleted, and until then show nothing of it.
+func TestReadBeforeTheDropArrives(t *testing.T) {
+	r, s := newSpread(t, 4)
+	create(t, s, "log", stream.Partitions(8))
+	for p := range 8 {
+		if _, err := s.Append(t.Context(), "log", text("old"), stream.Partition(p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Hold(true)
+	remove(t, s, "log")
+	create(t, s, "log", stream.Partitions(8))
+	wantRead(t, s, "log", "")
+	wantRead(t, s, "log", "", stream.Tail())
+	if info, err := s.Info(t.Context(), "log"); err != nil || info.Records() != 0 || info.Appended != 0 {
+		t.Errorf("Info = %+v, %v", info, err)
+	}
+	for p := range 8 {
+		if a, err := s.Append(t.Context(), "log", text("%d", p), stream.Partition(p)); err != nil || a.Offset != 1 {
+			t.Errorf("Append to partition %d = %+v, %v", p, a, err)
+		}
+		r.Advance(1)
+	}
+	r.Hold(false)
+	r.Deliver()
+	wantRead(t, s, "log", "0 1 2 3 4 5 6 7")
+}
+
+// TestSpreadRetention: all shards keep to the policy, those that have had no record yet and those that hear of it late.
+func TestSpreadRetention(t *testing.T) {
+	r, s := newSpread(t, 4)
+	create(t, s, "log", stream.Partitions(8), stream.MaxAge(time.Hour))
+	for p := range 4 {
+		for i := range 5 {
+			if _, err := s.Append(t.Context(), "log", text("%d.%d", p, i), stream.Partition(p)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r.Hold(true)
+	if err := s.SetRetention(t.Context(), "log", stream.Retention{MaxAge: time.Hour, MaxLen: 2}); err != nil {
+		t.Fatal(err)
+	}
+	// A command that comes there brings the policy along.
+	for p := range 8 {
+		if _, err := s.Append(t.Context(), "log", text("%d.x", p), stream.Partition(p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Hold(false)
+	r.Deliver()
+	info, err := s.Info(t.Context(), "log")
+	if err != nil || info.Records() != 12 || info.Retention.MaxLen != 2 || info.Appended != 28 {
+		t.Errorf("Info = %+v, %v", info, err)
+	}
+	for i, p := range info.Partitions {
+		if want := engine.NameShard("wide", map[bool]string{true: "log", false: fmt.Sprintf("log/%d", i)}[i == 0], 4); p.Partition != i || p.Shard != int(want) {
+			t.Errorf("partition %d is %+v, want it in shard %d", i, p, want)
+		}
+	}
+	r.Restart()
+	r.Advance(time.Hour.Milliseconds() - 1)
+	if info, err := s.Info(t.Context(), "log"); err != nil || info.Records() != 12 {
+		t.Errorf("a millisecond before an hour: Info = %+v, %v", info, err)
+	}
+	r.Advance(1)
+	wantRead(t, s, "log", "")
+	if due := r.NextDue(); due != engine.NoTimer {
+		t.Errorf("a timer is due at %d though the stream is empty", due)
+	}
+}
+
+// TestSpreadInfo names the shards of partitions that have had no record.
+func TestSpreadInfo(t *testing.T) {
+	_, s := newSpread(t, 4)
+	create(t, s, "log", stream.Partitions(8))
+	info, err := s.Info(t.Context(), "log")
+	shards := make(map[int]bool)
+	for _, p := range info.Partitions {
+		shards[p.Shard] = true
+	}
+	if err != nil || len(shards) < 2 || len(info.Partitions) != 8 {
+		t.Errorf("Info = %+v, %v, want partitions in several shards", info, err)
+	}
+}
+
+// TestSpreadDedup: a repeat gets to the partition where the first one went, also after a restart.
+func TestSpreadDedup(t *testing.T) {
+	r, s := newSpread(t, 4)
+	create(t, s, "log", stream.Partitions(8))
+	for i := range uint64(20) {
+		producer := fmt.Sprint("p", i%4)
+		first, err := s.Append(t.Context(), "log", text("x"), stream.Dedup(producer, i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%7 == 0 {
+			r.Restart()
+		}
+		first.Duplicate = true
+		if again, err := s.Append(t.Context(), "log", text("x"), stream.Dedup(producer, i)); err != nil || again != first {
+			t.Errorf("repeat of %d = %+v, %v, want %+v", i, again, err, first)
+		}
+	}
+	_, err := s.AppendMany(t.Context(), "log", []stream.Message{{Key: "a"}, {Key: "b"}, {Key: "c"}, {Key: "d"}}, stream.Dedup("p", 1))
+	wantError(t, "AppendMany with Dedup to several partitions", err, stream.ErrInvalid, "take one in a spread namespace")
+	info, err := s.Info(t.Context(), "log")
+	if err != nil || info.Records() != 20 {
+		t.Errorf("Info = %+v, %v", info, err)
+	}
+}
+
+// TestTagged: a stream with a {tag} is in one shard of a spread namespace, and can be part of a transaction.
+func TestTagged(t *testing.T) {
+	r, s := newSpread(t, 4)
+	create(t, s, "log{x}", stream.Partitions(8))
+	res, err := r.Txn("wide").If(stream.LastIDIs("log{x}", 3, stream.ID{})).
+		Do(stream.AppendOp("log{x}", text("a"), stream.Partition(3)), stream.AppendOp("other{x}", text("b"))).Commit(t.Context())
+	if err != nil || res.Values[0].(stream.Appended).Partition != 3 {
+		t.Fatalf("Commit = %+v, %v", res, err)
+	}
+	wantRead(t, s, "log{x}", "a")
+	wantRead(t, s, "other{x}", "b")
+	_, err = r.Txn("wide").If(stream.LastIDIs("log{x}", 3, stream.ID{})).Do(stream.AppendOp("log{x}", text("c"))).Commit(t.Context())
+	wantError(t, "Commit on a condition that does not hold any more", err, stream.ErrConflict, "last id of partition 3")
+	countStreams(t, r, "wide", 2)
+	_, err = r.Txn("wide").Do(stream.CreateOp("plain", stream.Partitions(64))).Commit(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p := range 64 {
+		_, err := r.Txn("wide").Do(stream.AppendOp("plain", text("x"), stream.Partition(p))).Commit(t.Context())
+		if err != nil {
+			wantError(t, "AppendOp to another shard", err, stream.ErrInvalid, "is in another shard of the spread namespace: give the name a {tag}")
+		}
+	}
+	if _, err := r.Txn("wide").Do(stream.AppendOp("plain", text("x"))).Commit(t.Context()); err != nil {
+		t.Errorf("AppendOp without a key: %v", err)
+	}
+}
