@@ -106,7 +106,7 @@ func (s *session) redrive(after, until uint64, text []byte) ([]byte, error) {
 // search returns the dead letters that hold a text, of as many as one redrive looks at.
 func (s *session) search(after, until uint64, text []byte) (found []uint64, d redriven) {
 	d = redriven{seen: after, until: until}
-	it := s.tx.Iter(deadKey(nil, s.id, after+1), key.PrefixEnd(numberKey(nil, 'x', s.id)))
+	it := s.tx.Iter(append(deadKey(nil, s.id, after), 0), key.PrefixEnd(numberKey(nil, 'x', s.id)))
 	seen, size := 0, 0
 	for ok := it.First(); ok; ok = it.Next() {
 		seq, w := seqAt(it.Key()), must(decodeDead(it.Value()))

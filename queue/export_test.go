@@ -23,3 +23,30 @@ func NewForgetful() engine.Machine {
 
 // DecodeBody decodes a command's body and says whether that worked.
 func DecodeBody(kind uint8, b []byte) error { return new(command).decode(kind, b) }
+
+// RedriveOp is one step of RequeueAll.
+func RedriveOp(name string, after, until uint64, text string) engine.Op {
+	return redriveCommand(name, after, until, text)
+}
+
+// Recode decodes a row and encodes it again; ok is false if it is none.
+func Recode(kind byte, b []byte) (again []byte, ok bool) {
+	switch kind {
+	case 'q':
+		r, err := decodeRecord(b)
+		return r.encode(nil), err == nil
+	case 'm':
+		w, err := decodeMessage(b)
+		return w.encode(nil), err == nil
+	case 'l':
+		w, err := decodeLease(b)
+		return w.encode(nil), err == nil
+	case 'x':
+		w, err := decodeDead(b)
+		return w.encode(nil), err == nil
+	case 'k':
+		seq, until, err := decodeDedup(b)
+		return encodeDedup(nil, seq, until), err == nil
+	}
+	return nil, false
+}

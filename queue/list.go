@@ -193,13 +193,12 @@ func (s *Store) Peek(ctx context.Context, name string, opts ...PeekOption) (Page
 	for _, opt := range opts {
 		opt.applyPeek(&o)
 	}
-	q := peekQuery{namespace: s.namespace, name: name, begin: true, limit: o.limit, maxBytes: maxPageBytes, state: o.state, withoutBody: o.withoutBody}
+	q := peekQuery{namespace: s.namespace, name: name, limit: o.limit, maxBytes: maxPageBytes, state: o.state, withoutBody: o.withoutBody}
 	if o.after != "" {
 		var ok bool
 		if q.after, ok = parsePlace(o.after); !ok {
 			o.fail(badCursor(o.after))
 		}
-		q.begin = false
 	}
 	if err := s.look(ctx, name, o.err, &q); err != nil {
 		return Page[Message]{}, err

@@ -33,8 +33,7 @@ type listQuery struct {
 type peekQuery struct {
 	namespace   string
 	name        string
-	begin       bool // from the beginning on
-	after       place
+	after       place // the zero place is before all
 	limit       int
 	maxBytes    int   // of payloads; the page ends with the one that exceeds it
 	state       State // 0: all
@@ -175,16 +174,12 @@ func (m *Machine) queryPeek(v *engine.View, q *peekQuery) error {
 	if q.found = found; err != nil || !found {
 		return err
 	}
-	from := place{}
-	if !q.begin {
-		from = q.after.next()
-	}
-	delivered, err := v.Iter(messageKey(nil, 'l', r.gen, from), key.PrefixEnd(numberKey(nil, 'l', r.gen)))
+	delivered, err := v.Iter(append(messageKey(nil, 'l', r.gen, q.after), 0), key.PrefixEnd(numberKey(nil, 'l', r.gen)))
 	if err != nil {
 		return err
 	}
 	p := peek{q: q, name: q.name, now: v.Now(), delivered: delivered, known: delivered.First()}
-	err = scan(v, messageKey(nil, 'm', r.gen, from), key.PrefixEnd(numberKey(nil, 'm', r.gen)), p.row)
+	err = scan(v, append(messageKey(nil, 'm', r.gen, q.after), 0), key.PrefixEnd(numberKey(nil, 'm', r.gen)), p.row)
 	if closeErr := delivered.Close(); err == nil {
 		err = closeErr
 	}
@@ -266,7 +261,7 @@ func (m *Machine) queryDead(v *engine.View, q *deadQuery) error {
 		return err
 	}
 	looked, size, payloads := 0, 0, 0
-	return scan(v, deadKey(nil, r.id, q.after+1), key.PrefixEnd(numberKey(nil, 'x', r.id)), func(k, value []byte) (bool, error) {
+	return scan(v, append(deadKey(nil, r.id, q.after), 0), key.PrefixEnd(numberKey(nil, 'x', r.id)), func(k, value []byte) (bool, error) {
 		if len(q.items) == q.limit || payloads > q.maxBytes || looked == maxLook || size > maxLookBytes {
 			q.more = true
 			return false, nil

@@ -27,6 +27,7 @@ type rig struct {
 	mu      sync.Mutex // guards everything below
 	execs   []*engine.Executor
 	now     int64
+	log     [][]byte // entries of the first shard
 }
 
 type quiet struct{ t testing.TB }
@@ -109,7 +110,11 @@ func (r *rig) entry(shard engine.ShardID, cmds ...engine.Command) []engine.Outco
 		}
 		e.Commands = append(e.Commands, c.AppendTo(nil))
 	}
-	_, out := x.Apply(1, x.Applied().Index+1, e.AppendTo(nil), nil)
+	encoded := e.AppendTo(nil)
+	if shard == 0 {
+		r.log = append(r.log, encoded)
+	}
+	_, out := x.Apply(1, x.Applied().Index+1, encoded, nil)
 	if err := x.Commit(); err != nil {
 		r.t.Fatalf("Commit: %v", err)
 	}

@@ -89,7 +89,6 @@ func (q *listQuery) Results(c *codec.Coder) {
 func (q *peekQuery) Arguments(c *codec.Coder) {
 	c.String(&q.namespace)
 	c.String(&q.name)
-	c.Bool(&q.begin)
 	q.after.code(c)
 	codeLimit(c, &q.limit, MaxPageItems)
 	codeLimit(c, &q.maxBytes, maxPageBytes)
