@@ -24,6 +24,7 @@ type rig struct {
 	host *shard.Host
 	peer *Peer
 	addr string
+	fs   vfs.FS
 }
 
 var testMembers = []Member{{1, "127.0.0.1:1"}, {2, "127.0.0.1:1"}, {3, "127.0.0.1:1"}}
@@ -49,7 +50,7 @@ func openRig(t *testing.T, addr string, fsys vfs.FS) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, host: host, addr: l.Addr().String()}
+	r := &rig{t: t, host: host, addr: l.Addr().String(), fs: fsys}
 	r.peer = New(Config{Node: 1, Wire: testWire(), Members: testMembers, Secret: testSecret})
 	r.peer.Attach(host, func(context.Context) ([]byte, error) { return []byte("{}"), nil })
 	r.peer.Serve(l)
