@@ -95,6 +95,7 @@ suites:
 	$(GO) test -count=1 ./internal/sim/faults -run '^TestAckClone$$' -clone-acks 2000
 	$(GO) test -count=1 -tags plant ./internal/sim -run '^TestPlanted$$' -plant-rotate 3 -v
 	$(GO) test -count=1 ./internal/exercise -run '^TestProcesses$$' -failovers 5 -v
+	$(GO) test -count=1 ./internal/peer -run '^TestChaos$$' -chaos 30s -v
 
 # go test takes one fuzz target at a time. It sometimes reports the end of its own -fuzztime as a failure; a real one names its input.
 fuzz: ## every fuzz target for FUZZTIME (5s)

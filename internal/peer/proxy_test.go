@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
 // proxy carries connections to a node, and does to them what a network may do.
@@ -121,6 +122,14 @@ func cutAfter(n int, upward bool) tamper {
 		}
 		n -= len(b)
 		return b, n == 0
+	}
+}
+
+// throttle lets so many bytes a second pass in each direction of a connection.
+func throttle(perSecond int) tamper {
+	return func(ctx context.Context, _ bool, b []byte) ([]byte, bool) {
+		wait(ctx, time.Duration(len(b))*time.Second/time.Duration(perSecond))
+		return b, false
 	}
 }
 

@@ -85,7 +85,22 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer p.running.Done()
 	rc := http.NewResponseController(w)
-	s := &wire{r: newReader(r.Body), w: w, flush: rc.Flush, abort: func() { _ = rc.SetWriteDeadline(time.Now()) }}
+	s := &wire{r: newReader(r.Body), w: w, flush: rc.Flush}
+	// The writer may not be touched once the stream has been served, and whoever aborts does not know.
+	var mu sync.Mutex
+	served := false
+	s.abort = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !served {
+			_ = rc.SetWriteDeadline(time.Now())
+		}
+	}
+	defer func() {
+		mu.Lock()
+		defer mu.Unlock()
+		served = true
+	}()
 	_ = rc.SetReadDeadline(time.Now().Add(greetTimeout))
 	w.WriteHeader(http.StatusOK)
 	if rc.Flush() != nil {
