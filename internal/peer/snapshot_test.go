@@ -69,6 +69,7 @@ func (c *trio) start(i int, l net.Listener) {
 	host, err := shard.Open(shard.Config{
 		Dir: "node", FS: r.fs, Shards: 1, NodeID: uint64(i + 1), Voters: []uint64{1, 2, 3}, Transport: r.peer, Door: r.peer.Door(), Alive: r.peer.Alive,
 		Machines: []func() engine.Machine{kv.NewMachine, toy.New}, MemTableBytes: 256 << 10, SegmentBytes: 64 << 10, MaxLogBytes: 128 << 10, KeepEntries: 10,
+		MaxValue: shard.LargestMaxValue,
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -93,10 +94,10 @@ func (c *trio) stop(i int) {
 	}
 }
 
-// term returns the term of the shard as node 1 knows it, 0 without a leader.
+// term returns the term of the shard, 0 unless node 1 leads it, which is where leadership is handed to when all is well.
 func (c *trio) term() uint64 {
 	s, err := c.rigs[0].host.Stats()
-	if err != nil || s.Shards[0].Leader == 0 {
+	if err != nil || s.Shards[0].Leader != 1 {
 		return 0
 	}
 	return s.Shards[0].Term
