@@ -106,9 +106,10 @@ suite-linear:       suite = ./internal/exercise -run '^TestLinear$$' -operations
 suite-pause:        suite = ./internal/exercise -run '^TestPausedLeader$$' -pauses 200
 suite-reads:        suite = ./internal/exercise -run '^TestReadsNeverGoBack$$' -writes 12000
 suite-processes:    suite = ./internal/exercise -run '^TestProcesses$$' -failovers 5 -v
+suite-chaos:        suite = ./internal/peer -run '^TestChaos$$' -chaos 30s -v
 
 # Two of them run at a time: those in a simulator have one thread, and many others mostly wait.
-SUITES = processes sim-cluster linear model kill points sim-five sim-node planted power space pause ual reads clones
+SUITES = processes chaos sim-cluster linear model kill points sim-five sim-node planted power space pause ual reads clones
 
 .PHONY: $(SUITES:%=suite-%)
 $(SUITES:%=suite-%):

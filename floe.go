@@ -395,7 +395,7 @@ func WithTLS(c *tls.Config) DialOption { return func(p *peer.Config) { p.TLS = c
 // Dial connects to a node, or to a cluster of which it is given some or all nodes, each as host:port. It returns when one of them has answered. ctx bounds
 // that only.
 //
-// Errors: ErrInvalid without an address; ErrUnavailable, within 10 seconds, with the reason for each of them.
+// Errors: ErrInvalid without an address; ErrUnavailable, within 5 seconds, with the reason for each of them.
 func Dial(ctx context.Context, addrs []string, opts ...DialOption) (*Client, error) {
 	if len(addrs) == 0 {
 		return nil, engine.Errorf(ErrInvalid, "floe: dial: no address")
@@ -406,7 +406,7 @@ func Dial(ctx context.Context, addrs []string, opts ...DialOption) (*Client, err
 	}
 	door, err := peer.Dial(ctx, c, addrs)
 	if err != nil {
-		return nil, fmt.Errorf("dial: %w", err)
+		return nil, fmt.Errorf("floe: dial: %w", err)
 	}
 	return &Client{door, engine.NewRouter(door), engine.NewRouter(door.StaleDoor())}, nil
 }

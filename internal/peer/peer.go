@@ -63,10 +63,11 @@ type Peer struct {
 	closed     bool
 	disconnect func() // ends what Serve has accepted; nil: it does not serve
 	running    sync.WaitGroup
+	opened     *crowd // connections to others
 
 	draining context.Context // done when no further calls are taken
 	drain    context.CancelFunc
-	doors    sync.WaitGroup // streams of calls
+	doors    sync.WaitGroup // streams of calls; none is added once it drains
 
 	nodes map[uint64]*node // the others
 }
@@ -76,7 +77,7 @@ func New(c Config) *Peer {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Peer{cfg: c, log: c.Logger, ready: make(chan struct{}), nodes: make(map[uint64]*node)}
+	p := &Peer{cfg: c, log: c.Logger, ready: make(chan struct{}), opened: newCrowd(maxConnections), nodes: make(map[uint64]*node)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.draining, p.drain = context.WithCancel(context.Background())
 	for _, m := range c.Members {
@@ -118,14 +119,29 @@ func (p *Peer) StatsOf(ctx context.Context, id uint64) ([]byte, error) {
 }
 
 // Drain makes the Peer take no further calls of others, who learn which have not been taken.
-func (p *Peer) Drain() { p.drain() }
+func (p *Peer) Drain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drain()
+}
+
+// enter admits a stream of calls, which ends with doors.Done, unless it is too late for that.
+func (p *Peer) enter() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.draining.Err() != nil {
+		return false
+	}
+	p.doors.Add(1)
+	return true
+}
 
 // farewell is how long Close waits for the answers to calls that have been taken to be sent.
 const farewell = time.Second
 
 // Close ends all streams and returns when all goroutines have ended. The host has to be closed before, so that all calls have ended.
 func (p *Peer) Close() {
-	p.drain()
+	p.Drain()
 	done := make(chan struct{})
 	go func() {
 		p.doors.Wait()
@@ -140,14 +156,12 @@ func (p *Peer) Close() {
 	disconnect := p.disconnect
 	p.mu.Unlock()
 	p.cancel()
+	p.opened.closeAll()
 	if disconnect != nil {
 		disconnect()
 	}
 	p.running.Wait()
 	<-done
-	for _, n := range p.nodes {
-		n.close()
-	}
 }
 
 // spawn runs f, unless the Peer is closing.
@@ -205,16 +219,10 @@ type node struct {
 const snapshotsAtOnce = 2
 
 func (p *Peer) newNode(m Member) *node {
-	n := &node{peer: p, member: m, snapshots: newClient(p.cfg.TLS), sending: make(chan struct{}, snapshotsAtOnce)}
-	n.link = link{peer: p, client: newClient(p.cfg.TLS), addr: m.Addr, role: roleNode, node: m.ID}
-	n.raft = raftStream{node: n, client: newClient(p.cfg.TLS), out: newOutbox(maxRaftWaiting)}
+	n := &node{peer: p, member: m, snapshots: newClient(p.cfg.TLS, p.opened), sending: make(chan struct{}, snapshotsAtOnce)}
+	n.link = link{peer: p, client: newClient(p.cfg.TLS, p.opened), addr: m.Addr, role: roleNode, node: m.ID}
+	n.raft = raftStream{node: n, client: newClient(p.cfg.TLS, p.opened), out: newOutbox(maxRaftWaiting)}
 	return n
-}
-
-func (n *node) close() {
-	for _, c := range []*http.Client{n.snapshots, n.link.client, n.raft.client} {
-		c.CloseIdleConnections()
-	}
 }
 
 func (n *node) seen() {

@@ -106,7 +106,7 @@ func (s *raftStream) once() error {
 	}
 	stop := context.AfterFunc(p.ctx, func() { out.end(errEnded) })
 	defer stop()
-	err = out.run(stream.w, stream.flush)
+	err = out.run(stream)
 	end()
 	<-ended
 	return err
@@ -145,6 +145,9 @@ func (p *Peer) receiveRaft(s *wire, from uint64) error {
 			return err
 		}
 		p.nodes[from].seen()
+		if m.GetType() == raftpb.MsgReadIndex {
+			continue // a leader alone asks for reads, and this is of one that has just ceased to be one: the read is lost there
+		}
 		p.host.Receive(id, []*raftpb.Message{m})
 	}
 }
@@ -173,8 +176,15 @@ func decodeMessage(b []byte, from, to uint64) (id uint16, m *raftpb.Message, err
 // needed, it would make a panic.
 func wellFormed(m *raftpb.Message) bool {
 	switch m.GetType() {
+	case raftpb.MsgReadIndex:
+		return true
+	case raftpb.MsgHeartbeatResp:
+		// The number of a read comes back, if there was one.
+		if n := len(m.GetContext()); n != 0 && n != 8 {
+			return false
+		}
 	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp, raftpb.MsgHeartbeat,
-		raftpb.MsgHeartbeatResp, raftpb.MsgTimeoutNow, raftpb.MsgReadIndex, raftpb.MsgReadIndexResp, raftpb.MsgTransferLeader, raftpb.MsgUnreachable:
+		raftpb.MsgTimeoutNow, raftpb.MsgTransferLeader:
 	default:
 		return false
 	}

@@ -194,6 +194,37 @@ func TestQuietShardDoesNotKeepTheLog(t *testing.T) {
 	})
 }
 
+// TestClosedUnderLoadIsDefinite: a command that Close did not wait for was in doubt, and so was one that had just been applied.
+func TestClosedUnderLoadIsDefinite(t *testing.T) {
+	noLeaks(t)
+	for range 30 {
+		h := open(t, config(vfs.NewMem()))
+		var callers sync.WaitGroup
+		begun := make(chan struct{}, 8)
+		for range cap(begun) {
+			callers.Go(func() {
+				for first := true; ; first = false {
+					cmd := toy.Command{Kind: toy.Add, Name: "n", Delta: 1}.In(homed(0))
+					if _, err := h.Propose(context.Background(), 0, cmd); err != nil {
+						if !errors.Is(err, engine.ErrClosed) || errors.Is(err, engine.ErrUnknownOutcome) {
+							t.Errorf("Propose at a host that is closed = %v, want ErrClosed, for certain", err)
+						}
+						return
+					}
+					if first {
+						begun <- struct{}{}
+					}
+				}
+			})
+		}
+		for range cap(begun) {
+			<-begun
+		}
+		closeHost(t, h)
+		callers.Wait()
+	}
+}
+
 // stuck takes snapshots and never reads them.
 type stuck struct {
 	Transport

@@ -340,9 +340,11 @@ func (s *shard) finish(p *proposal, o engine.Outcome) {
 	if p.done == nil {
 		return
 	}
-	s.queued.Add(-1)
-	s.queuedBytes.Add(-int64(len(p.data)))
+	size := int64(len(p.data)) // the caller may use the proposal again
 	p.done <- o
+	// Behind the outcome: when nothing is queued, Close ends what still waits.
+	s.queued.Add(-1)
+	s.queuedBytes.Add(-size)
 }
 
 func (s *shard) send(msgs []*raftpb.Message) {
@@ -624,9 +626,16 @@ func (s *shard) submit(ctx context.Context, cmd engine.Command) (*proposal, erro
 	p.ctx, p.data = ctx, cmd.AppendTo(slices.Grow(p.data[:0], cmd.Size()))
 	size := int64(len(p.data))
 	n, bytes := s.queued.Add(1), s.queuedBytes.Add(size)
-	if n > maxQueued || bytes > maxQueuedBytes {
+	full := n > maxQueued || bytes > maxQueuedBytes
+	closing := s.host.closing.Load() // since it was entered; else Close waits for what is queued
+	if full || closing {
 		s.queued.Add(-1)
 		s.queuedBytes.Add(-size)
+	}
+	switch {
+	case closing:
+		return nil, s.host.stopError()
+	case full:
 		return nil, engine.Errorf(engine.ErrBusy, "shard %d: %d proposals with %d bytes wait, the limits are %d and %d",
 			s.id, n, bytes, maxQueued, maxQueuedBytes)
 	}
