@@ -13,8 +13,10 @@
 //	L2  a Pebble without WAL and with the options of floe's state, to which callers commit batches of one row
 //	L3  a Go map behind 256 locks
 //
-// and, where a bar compares with them, floe's own put and a bare Pebble over the tables of the same node. The rows "recycled"
-// compare L1 on a file that is written again, block by block, with L1 on one that grows: how much of the limit is the growing.
+// and, where a bar compares with them, floe's own put, a bare Pebble over the tables of the same node, a node embedded in its caller
+// (for clients) and a node alone (for clusters). The rows "recycled" compare L1 on a file that is written again, block by block, with
+// L1 on one that grows: how much of the limit is the growing. The rows "threefold" compare L1 into three files with L1 into one: how
+// much of what a cluster costs on one machine is the disk. The rows "rest" have bars in requests a second, because the design has.
 //
 // Bytes written are what the disk that holds the data was told to write, as /sys/dev/block counts it, until the node is closed. The
 // file system's journal is in it, and what other programs write: leave the machine alone meanwhile. Allocations are those of the
@@ -50,6 +52,8 @@ type bench struct {
 	profiling string // the row of which profiles are made, "" if none
 	log       func(format string, args ...any)
 	sync      func() // returns when the disk has nothing left to do
+
+	prepared map[int]func() (string, error) // directories by their number of keys, see stored
 }
 
 // options are the flags that are not settings.
@@ -228,6 +232,8 @@ func (b *bench) measure(r row) (measured, error) {
 // wants returns the bar in words.
 func (r row) wants() string {
 	switch {
+	case r.more:
+		return fmt.Sprintf("at least %g %s", r.bar, r.unit)
 	case r.absolute:
 		return fmt.Sprintf("at most %g %s", r.bar, r.unit)
 	case r.bar == 0:
