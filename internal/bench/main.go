@@ -58,9 +58,10 @@ type bench struct {
 
 // options are the flags that are not settings.
 type options struct {
-	only, readme, baseline, dir, profiles, idle string
-	short, check, list                          bool
-	seed                                        uint64
+	only, readme, baseline, dir, profiles string
+	idle, member                          string
+	short, check, list                    bool
+	seed                                  uint64
 }
 
 func run(args []string) error {
@@ -68,8 +69,11 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	if o.idle != "" {
+	switch {
+	case o.idle != "":
 		return idle(o.idle, os.Stdin)
+	case o.member != "":
+		return member(o.member, os.Stdin)
 	}
 	b := &bench{settings: s, seed: o.seed, profiles: o.profiles, log: progress, sync: syscall.Sync}
 	b.values = newValues(o.seed)
@@ -108,6 +112,7 @@ func parse(args []string) (o options, s settings, err error) {
 	f.StringVar(&o.dir, "dir", "", "directory for data, on the disk that is to be measured; the system's for temporary files if empty")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of values and of the order of reads")
 	f.StringVar(&o.idle, idleFlag, "", "open an empty node on this directory and wait; for the row memory/empty")
+	f.StringVar(&o.member, memberFlag, "", "open the node of this configuration and wait; for the rows of clusters")
 	f.IntVar(&s.rounds, "rounds", 0, "rounds of each row; 0: 5, or 3 in the short form")
 	f.DurationVar(&s.last, "time", 0, "length of a round; 0: 10s, or 1.5s in the short form")
 	f.StringVar(&shards, "shards", "1,4,8", "numbers of shards that writes are measured with")

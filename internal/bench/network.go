@@ -46,6 +46,9 @@ func (b *bench) network() (rows []row) {
 			name: fmt.Sprintf("cluster/put/%d", callers), against: limitOne, bar: bar, short: callers == 64,
 			work: duel{load: b.writes(callers), floe: b.puts(setup{shards: 1, nodes: 3}), limit: b.puts(one)},
 		}, row{
+			name: fmt.Sprintf("cluster/put/%d/processes", callers), against: limitOne, bar: bar,
+			work: duel{load: b.writes(callers), floe: b.puts(setup{shards: 1, nodes: 3, processes: true}), limit: b.puts(one)},
+		}, row{
 			name: fmt.Sprintf("threefold/%d", callers), against: limitL1,
 			work: duel{load: b.writes(callers), floe: b.threeFiles(), limit: b.bareFile(0)},
 		})
@@ -86,8 +89,39 @@ func (s setup) openClient(dir string) (*node, error) {
 
 const loopback = "127.0.0.1:0"
 
-// openCluster opens all nodes of a cluster, on one disk, and calls the first, which leads.
-func (s setup) openCluster(dir string) (*node, error) {
+// openCluster opens the nodes of a cluster, on one disk, and calls the first, which leads.
+func (s setup) openCluster(dir string) (_ *node, err error) {
+	members, err := s.members(dir)
+	if err != nil {
+		return nil, err
+	}
+	var closers []func() error
+	closeAll := func() (err error) {
+		for _, end := range closers {
+			err = errors.Join(err, end())
+		}
+		return err
+	}
+	var first *floe.Node
+	for _, m := range slices.Backward(members) {
+		if s.processes && m.ID != 1 {
+			var other *child
+			if other, err = startMember(m); err == nil {
+				closers = append(closers, other.end)
+			}
+		} else if first, err = floe.Open(m.config()); err == nil {
+			closers = append(closers, first.Close)
+		}
+		if err != nil {
+			return nil, errors.Join(err, closeAll())
+		}
+	}
+	opened := &node{store: first.KV(namespace), txn: func() *floe.Txn { return first.Txn(namespace) }, close: closeAll}
+	return opened, errors.Join(leads(first), s.create(first.Namespaces()))
+}
+
+// members are the nodes of a cluster.
+func (s setup) members(dir string) (all []membership, err error) {
 	var peers []floe.Peer
 	for i := range s.nodes {
 		l, err := net.Listen("tcp", loopback)
@@ -99,29 +133,14 @@ func (s setup) openCluster(dir string) (*node, error) {
 			return nil, err
 		}
 	}
-	var nodes []*floe.Node
-	closeAll := func() (err error) {
-		for _, n := range slices.Backward(nodes) { // the first leads to the end
-			err = errors.Join(err, n.Close())
-		}
-		return err
+	for i, p := range peers {
+		all = append(all, membership{filepath.Join(dir, strconv.Itoa(i)), p.ID, s.shards, peers, []byte("a secret of the bench")})
 	}
-	for _, p := range peers {
-		n, err := floe.Open(floe.Config{
-			DataDir: filepath.Join(dir, strconv.FormatUint(p.ID, 10)), Shards: s.shards, NodeID: p.ID, Peers: peers, Secret: []byte("a secret of the bench"),
-		})
-		if err != nil {
-			return nil, errors.Join(err, closeAll())
-		}
-		nodes = append(nodes, n)
-	}
-	first := nodes[0]
-	opened := &node{store: first.KV(namespace), txn: func() *floe.Txn { return first.Txn(namespace) }, close: closeAll}
-	return opened, errors.Join(leads(first, peers[0].ID), s.create(first.Namespaces()))
+	return all, nil
 }
 
-// leads waits until the node leads the shards that it is to lead for good: leaders are spread soon after a start.
-func leads(n *floe.Node, id uint64) error {
+// leads waits until the first node leads the first shard, as it is to for good: leaders are spread soon after a start.
+func leads(n *floe.Node) error {
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-poll.C {
@@ -129,11 +148,11 @@ func leads(n *floe.Node, id uint64) error {
 		if err != nil {
 			return err
 		}
-		if stats.Shards[0].Leader == id {
+		if stats.Shards[0].Leader == 1 {
 			return nil
 		}
 	}
-	return fmt.Errorf("node %d does not lead after a minute", id)
+	return errors.New("the first node does not lead after a minute")
 }
 
 // threeFiles is L1 as three nodes on one disk would have it: what callers append goes to three files, and is durable when all are synced.

@@ -19,6 +19,7 @@ type setup struct {
 	cacheBytes int64
 	client     bool // it is called through a connection
 	nodes      int  // of a cluster; 0: one alone
+	processes  bool // each of them is one, not a part of this one
 }
 
 // node is a floe node with one namespace, which is spread if there are several shards.
