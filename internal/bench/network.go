@@ -21,7 +21,7 @@ func (b *bench) network() (rows []row) {
 	one := setup{shards: 1}
 	for _, callers := range []int{1, 64, 256} {
 		rows = append(rows, row{
-			name: fmt.Sprintf("client/put/%d", callers), against: limitEmbedded, bar: clientBar(callers), short: callers == 64,
+			name: fmt.Sprintf("client/put/%d", callers), against: limitEmbedded, bar: clientBar(callers),
 			work: duel{load: b.writes(callers), floe: b.puts(setup{shards: 1, client: true}), limit: b.puts(one)},
 		})
 	}
@@ -29,7 +29,7 @@ func (b *bench) network() (rows []row) {
 		l := load{callers: callers, last: b.settings.last, sample: 1, existing: hotKeys}
 		hot := b.stored(hotKeys)
 		rows = append(rows, row{
-			name: fmt.Sprintf("client/get/%d", callers), against: limitEmbedded, bar: clientBar(callers), short: callers == 64,
+			name: fmt.Sprintf("client/get/%d", callers), against: limitEmbedded, bar: clientBar(callers),
 			work: duel{load: l, floe: b.gets(setup{shards: 1, client: true}, hot, heat), limit: b.gets(one, hot, heat)},
 		})
 	}
@@ -43,7 +43,7 @@ func (b *bench) network() (rows []row) {
 			bar = 0.35
 		}
 		rows = append(rows, row{
-			name: fmt.Sprintf("cluster/put/%d", callers), against: limitOne, bar: bar, short: callers == 64,
+			name: fmt.Sprintf("cluster/put/%d", callers), against: limitOne, bar: bar,
 			work: duel{load: b.writes(callers), floe: b.puts(setup{shards: 1, nodes: 3}), limit: b.puts(one)},
 		}, row{
 			name: fmt.Sprintf("cluster/put/%d/processes", callers), against: limitOne, bar: bar,

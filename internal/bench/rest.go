@@ -24,11 +24,11 @@ func (b *bench) rest() []row {
 	pages := load{callers: 1, last: b.settings.last, sample: 1, existing: b.settings.keys}
 	return []row{
 		{
-			name: "rest/get/64", bar: 40_000, unit: "requests/s", absolute: true, more: true, short: true,
+			name: "rest/get/64", bar: 40_000, unit: "requests/s", absolute: true, more: true,
 			work: throughput{reads, b.requests(b.stored(hotKeys), reads, getKey)},
 		},
 		{
-			name: "rest/put/64", bar: 20_000, unit: "requests/s", absolute: true, more: true, short: true,
+			name: "rest/put/64", bar: 20_000, unit: "requests/s", absolute: true, more: true,
 			work: throughput{b.writes(restCallers), b.requests(nil, b.writes(restCallers), b.putKey)},
 		},
 		{
