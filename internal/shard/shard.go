@@ -193,10 +193,11 @@ func (s *shard) goOn() {
 }
 
 // hand puts something in that may wait for the end of a round, if one is under way: with few words to the core the rounds are
-// large. Where others wait for what this node sends, they do not wait for its disk too.
+// large, those of followers too, whose disks are as busy as this one. It waits for this disk no longer than for the next tick or for
+// what another node says: both wake the loop, so that one that hangs keeps nobody from what the others can commit.
 func (s *shard) hand(f func(*input)) {
 	s.mail.leave(f)
-	if !s.host.writer.busy.Load() || len(s.host.cfg.Voters) > 1 {
+	if !s.host.writer.busy.Load() {
 		s.mail.poke()
 	}
 }
