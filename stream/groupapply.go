@@ -628,17 +628,23 @@ func (g *group) backoff(attempts uint64) int64 {
 	return min(pause, g.backoffMax)
 }
 
-// expire does what is due: takes back what was not acknowledged in time, and lets be delivered again what has waited.
+// expire does what is due: takes back what was not acknowledged in time, and lets be delivered again what has waited. Whether that has been announced already
+// is for the row to say: memory that was made anew finds it due once more.
 func (m *Machine) expire(tx *engine.Tx, st *stream, g *group) {
-	ready, taken := 0, 0
-	for len(g.due) > 0 && g.due[0].at <= tx.Now() && taken < maxExpire {
+	ready, taken, until := 0, 0, g.expired
+	for len(g.due) > 0 && g.due[0].at <= tx.Now() && (taken < maxExpire || g.due[0].at == until) {
 		d := heap.Pop(&g.due).(deadline)
+		if !g.holds(d) {
+			continue
+		}
+		until = max(until, d.at)
 		switch {
-		case !g.holds(d):
 		case d.batch == nil:
 			p := &g.parts[d.partition]
 			p.again = insert(p.again, d.offset)
-			ready++
+			if d.at > g.expired {
+				ready++
+			}
 		default:
 			for len(d.batch.offsets) > 0 {
 				m.fail(tx, st, g, d.batch, d.batch.offsets[0], -1, "ack timeout")
@@ -647,6 +653,7 @@ func (m *Machine) expire(tx *engine.Tx, st *stream, g *group) {
 		}
 	}
 	if ready > 0 {
+		g.expired = until
 		m.ready(tx, g, ready)
 	}
 }

@@ -68,6 +68,7 @@ type groupHeader struct {
 	createdAt int64
 	timer     int64  // when the group's timer is due, 0: none is set
 	ready     uint64 // LSN at which something other than a new record became ready for delivery
+	expired   int64  // failures due by then have been announced
 	holder    string // the one consumer, in an exclusive group; "": none
 	epoch     uint64 // how often it has changed
 }
@@ -76,7 +77,8 @@ func (g *groupHeader) encode(b []byte) []byte {
 	b = g.groupConfig.append(append(b, rowVersion))
 	b = codec.AppendUvarint(codec.AppendUvarint(b, g.id), g.home)
 	b = codec.AppendVarint(codec.AppendVarint(b, g.createdAt), g.timer)
-	b = codec.AppendString(codec.AppendUvarint(b, g.ready), g.holder)
+	b = codec.AppendVarint(codec.AppendUvarint(b, g.ready), g.expired)
+	b = codec.AppendString(b, g.holder)
 	return codec.AppendUvarint(b, g.epoch)
 }
 
@@ -86,7 +88,7 @@ func decodeGroup(b []byte) (g groupHeader, err error) {
 	g.groupConfig = readGroupConfig(&r)
 	g.id, g.home = r.Uvarint(), r.Uvarint()
 	g.createdAt, g.timer = r.Varint(), r.Varint()
-	g.ready, g.holder, g.epoch = r.Uvarint(), r.String(), r.Uvarint()
+	g.ready, g.expired, g.holder, g.epoch = r.Uvarint(), r.Varint(), r.String(), r.Uvarint()
 	if err := r.Done(); err != nil || version != rowVersion || !g.groupConfig.ok() {
 		return g, fmt.Errorf("stream group row: %w: %x", codec.ErrCorrupt, b[:min(len(b), 16)])
 	}
