@@ -12,11 +12,13 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/queue"
 )
 
 // database is what programs are written against: a Node and a Client are the same to them.
 type database interface {
 	KV(namespace string, opts ...floe.AccessOption) *kv.Store
+	Queue(namespace string, opts ...floe.AccessOption) *queue.Store
 	Txn(namespace string) *floe.Txn
 	Namespaces(opts ...floe.AccessOption) *floe.Namespaces
 	MaxValueSize() int
@@ -75,7 +77,7 @@ func TestSuite(t *testing.T) {
 	t.Parallel()
 	suite := map[string]func(t *testing.T, db database){
 		"kv": suiteKV, "kv pages": suitePages, "kv watch": suiteWatch, "kv wait": suiteWait, "lock": suiteLock, "txn": suiteTxn,
-		"namespaces": suiteNamespaces, "limits": suiteLimits, "errors": suiteErrors,
+		"namespaces": suiteNamespaces, "limits": suiteLimits, "errors": suiteErrors, "queue": suiteQueue, "queue listings": suiteQueueListings, "queue wait": suiteQueueWait,
 	}
 	for kind, open := range databases {
 		t.Run(kind, func(t *testing.T) {
