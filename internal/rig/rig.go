@@ -29,6 +29,8 @@ type Rig struct {
 	execs []*engine.Executor
 	now   int64
 	hold  bool
+
+	tampered bool // the rows are not to be verified any more
 }
 
 // New returns a Rig with so many shards, each of which has the machines.
@@ -41,7 +43,7 @@ func New(t testing.TB, shards int, machines ...func() engine.Machine) *Rig {
 	r := &Rig{t: t, db: db, machines: machines, execs: make([]*engine.Executor, shards), now: Epoch}
 	r.Restart()
 	t.Cleanup(func() {
-		if !t.Failed() {
+		if !t.Failed() && !r.tampered {
 			r.Verify()
 		}
 		r.release()
@@ -209,6 +211,30 @@ func (r *Rig) Verify() {
 		if err != nil {
 			r.t.Errorf("shard %d: Verify: %v", i, err)
 		}
+	}
+}
+
+// Problems returns what Executor.Verify reports of a shard.
+func (r *Rig) Problems(shard engine.ShardID) (found []string) {
+	r.t.Helper()
+	if _, err := r.execs[shard].Verify(context.Background(), func(p string) { found = append(found, p) }); err != nil {
+		r.t.Errorf("shard %d: Verify: %v", shard, err)
+	}
+	return found
+}
+
+// Tamper writes a row behind its machine's back, or removes it if its value is nil. The rows are not verified when the test ends.
+func (r *Rig) Tamper(shard engine.ShardID, row Row) {
+	r.t.Helper()
+	r.tampered = true
+	lower, _ := engine.Bounds(shard)
+	k := append(append(lower, byte(row.Machine)), row.Key...)
+	err := r.db.Delete(k, pebble.NoSync)
+	if row.Value != nil {
+		err = r.db.Set(k, row.Value, pebble.NoSync)
+	}
+	if err != nil {
+		r.t.Fatalf("write row %x: %v", k, err)
 	}
 }
 
