@@ -84,7 +84,9 @@ func runHistory(t *testing.T, mode stream.Mode, seed uint64) {
 	}
 	must(t, h.s.CreateGroup(t.Context(), "log", "g", h.opts...))
 	for range 300 {
-		h.step()
+		if h.step(); rng.IntN(20) == 0 {
+			h.r.Verify()
+		}
 		if t.Failed() {
 			return
 		}

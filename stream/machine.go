@@ -186,13 +186,18 @@ func (m *Machine) load(tx *engine.Tx, name string) *stream {
 	if !ok {
 		return nil
 	}
-	st := &stream{streamName: at, header: must(decodeHeader(b)), groups: -1}
-	st.parts = make([]partition, st.partitions)
+	st := newStream(at, must(decodeHeader(b)))
+	m.loadPartitions(tx, st)
+	m.streams.put(at, st, 1+st.partitions)
+	return st
+}
+
+// newStream returns a stream that has had no record.
+func newStream(name streamName, h header) *stream {
+	st := &stream{streamName: name, header: h, parts: make([]partition, h.partitions), groups: -1}
 	for p := range st.parts {
 		st.parts[p] = noPartition
 	}
-	m.loadPartitions(tx, st)
-	m.streams.put(at, st, 1+st.partitions)
 	return st
 }
 
@@ -239,14 +244,7 @@ func (m *Machine) savePartition(tx *engine.Tx, st *stream, p int) {
 
 // make adds a stream to the shard.
 func (m *Machine) make(tx *engine.Tx, name string, sp spec) *stream {
-	st := &stream{
-		streamName: streamName{tx.Namespace(), name},
-		header:     header{spec: sp, gen: uint64(tx.LSN()), createdAt: tx.Now()},
-		parts:      make([]partition, sp.partitions),
-	}
-	for p := range st.parts {
-		st.parts[p] = noPartition
-	}
+	st := newStream(streamName{tx.Namespace(), name}, header{spec: sp, gen: uint64(tx.LSN()), createdAt: tx.Now()})
 	m.touch(tx, st)
 	m.streams.put(st.streamName, st, 1+st.partitions)
 	m.save(tx, st)
