@@ -46,7 +46,8 @@ func (s *Store) DeleteGroup(ctx context.Context, stream, group string) error {
 
 // ReadGroup gives a consumer records that no other one of the group has: those that have to be delivered again first, then new ones. Each has to be acknowledged
 // (Ack) before its Deadline, or it is delivered again, to whoever asks; after MaxDeliver times in vain it goes to the stream of dead letters (DeadLetters). Within a partition
-// the order is that of the stream. A consumer that calls nothing for three times the ack timeout leaves the group.
+// the order is that of the stream. A consumer that neither reads nor acknowledges, refuses or
+// extends anything for three times the ack timeout leaves the group.
 //
 // When ReadGroup fails with a ctx error or ErrUnknownOutcome, the consumer may have been given records that it does not know of: they are delivered again
 // when their time is over. With Wait it waits for a record, and also for the stream, if there is none; when it has waited in vain, the result is empty and the error nil.
