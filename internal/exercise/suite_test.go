@@ -12,11 +12,13 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/stream"
 )
 
 // database is what programs are written against: a Node and a Client are the same to them.
 type database interface {
 	KV(namespace string, opts ...floe.AccessOption) *kv.Store
+	Stream(namespace string, opts ...floe.AccessOption) *stream.Store
 	Txn(namespace string) *floe.Txn
 	Namespaces(opts ...floe.AccessOption) *floe.Namespaces
 	MaxValueSize() int
@@ -75,6 +77,7 @@ func TestSuite(t *testing.T) {
 	suite := map[string]func(t *testing.T, db database){
 		"kv": suiteKV, "kv pages": suitePages, "kv watch": suiteWatch, "kv wait": suiteWait, "lock": suiteLock, "txn": suiteTxn,
 		"namespaces": suiteNamespaces, "limits": suiteLimits, "errors": suiteErrors,
+		"stream": suiteStream, "stream follow": suiteFollow, "stream retention": suiteRetention, "stream limits": suiteStreamLimits,
 	}
 	for kind, open := range databases {
 		t.Run(kind, func(t *testing.T) {
