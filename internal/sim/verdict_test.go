@@ -27,8 +27,9 @@ type verdict struct {
 	cluster  *check.Cluster
 	watch    *check.Watch
 	watchers []*watcher
-	suffix   *check.Suffix // of an async node
-	looking  bool          // an auditor looks at what survived a power failure; all others wait
+	streams  [2]*check.Stream // in the plain and the spread namespace
+	suffix   *check.Suffix    // of an async node
+	looking  bool             // an auditor looks at what survived a power failure; all others wait
 
 	uses   map[string]int // of keys
 	names  map[string]bool
@@ -246,6 +247,7 @@ func (v *verdict) audit(c *client) {
 		k.get(k.stores[ns], key)
 	}
 	lookAtBank(c)
+	auditStreams(c)
 	for _, w := range v.watchers {
 		w.finish(c)
 	}

@@ -50,6 +50,7 @@ func (s *sim) populate() {
 		s.spawn(bankWork)
 	}
 	s.spawn(toyWork)
+	s.spawn(streamWork)
 	for range 2 {
 		s.spawn(watchWork)
 	}
