@@ -31,17 +31,20 @@ test: format vet staticcheck mod unit race suites fuzz ## everything, as CI runs
 test-long: ## randomised suites in their long forms, races in full; for the night
 	$(banner) 'simulations, long'
 	$(GO) test -count=1 -timeout 180m ./internal/sim -run '^Test(Node|Cluster)$$' -seeds 20000
+	$(GO) test -count=1 -timeout 180m ./internal/sim -run '^TestFive$$' -seeds 7000
 	$(GO) test -count=1 -timeout 60m ./internal/sim -run '^TestReplay$$' -seeds 80
 	$(GO) test -count=1 -timeout 60m -tags plant ./internal/sim -run '^TestPlanted$$'
 	$(banner) 'crashes, failures and damage, long'
-	$(GO) test -count=1 -timeout 180m ./internal/sim/faults -clone-acks 50000 -point-workloads 20 -corrupt-cases 20000
+	$(GO) test -count=1 -timeout 180m ./internal/sim/faults -clone-acks 50000 -point-workloads 20 -point-step 1 -corrupt-cases 20000
 	$(banner) 'models, long'
-	$(GO) test -count=1 -timeout 180m -run '^TestModel$$' ./kv -long
+	$(GO) test -count=1 -timeout 180m -run '^TestModel$$' ./kv -runs 6000
+	$(GO) test -count=1 -timeout 60m ./internal/ual ./internal/shard -long
 	$(banner) 'kills, power cuts, histories, pauses, long'
 	$(GO) test -count=1 -timeout 300m -run '^TestKill$$' ./internal/exercise -kills 10000
 	$(GO) test -count=1 -timeout 300m -run '^TestPower$$' ./internal/exercise -cuts 5000
 	$(GO) test -count=1 -timeout 120m -run '^TestLinear$$' ./internal/exercise -operations 5000000 -faults 2000
 	$(GO) test -count=1 -timeout 120m -run '^TestPausedLeader$$' ./internal/exercise -pauses 5000
+	$(GO) test -count=1 -timeout 60m -run '^TestReadsNeverGoBack$$' ./internal/exercise -writes 1000000
 	$(GO) test -count=1 -timeout 120m -run '^TestProcesses$$' ./internal/exercise -failovers 200 -v
 	$(banner) 'go test -race'
 	CGO_ENABLED=1 $(GO) test -count=1 -race -timeout 60m ./...
@@ -88,22 +91,42 @@ race:
 	CGO_ENABLED=1 $(GO) test -race -short ./...
 
 # Go test ./... runs a part of what these do. Planted bugs are three of all, chosen at random.
-suites:
-	$(banner) 'simulations and crashes, as many as a change has to pass'
-	$(GO) test -count=1 ./internal/sim -run '^TestNode$$' -seeds 400
-	$(GO) test -count=1 ./internal/sim -run '^TestCluster$$' -seeds 150
-	$(GO) test -count=1 ./internal/sim/faults -run '^TestAckClone$$' -clone-acks 2000
-	$(GO) test -count=1 -tags plant ./internal/sim -run '^TestPlanted$$' -plant-rotate 3 -v
-	$(GO) test -count=1 ./internal/exercise -run '^TestProcesses$$' -failovers 5 -v
+suite-sim-node:     suite = ./internal/sim -run '^TestNode$$' -seeds 400
+suite-sim-cluster:  suite = ./internal/sim -run '^TestCluster$$' -seeds 110
+suite-sim-five:     suite = ./internal/sim -run '^TestFive$$' -seeds 40
+suite-clones:       suite = ./internal/sim/faults -run '^TestAckClone$$' -clone-acks 2000
+suite-points:       suite = ./internal/sim/faults -run 'AtEveryPoint$$' -point-step 1
+suite-planted:      suite = -tags plant ./internal/sim -run '^TestPlanted$$' -plant-rotate 3 -v
+suite-model:        suite = ./kv -run '^TestModel$$' -runs 300
+suite-ual:          suite = ./internal/ual -run '^Test(EveryBitFlip|CrashAtEveryIOPoint|Model|ManyLives)$$' -long
+suite-space:        suite = ./internal/shard -run '^TestNoSpaceAtEveryOperation$$' -long
+suite-kill:         suite = ./internal/exercise -run '^TestKill$$' -kills 108
+suite-power:        suite = ./internal/exercise -run '^TestPower$$' -cuts 64
+suite-linear:       suite = ./internal/exercise -run '^TestLinear$$' -operations 60000 -faults 150
+suite-pause:        suite = ./internal/exercise -run '^TestPausedLeader$$' -pauses 200
+suite-reads:        suite = ./internal/exercise -run '^TestReadsNeverGoBack$$' -writes 12000
+suite-processes:    suite = ./internal/exercise -run '^TestProcesses$$' -failovers 5 -v
+suite-chaos:        suite = ./internal/peer -run '^TestChaos$$' -chaos 30s -v
 
-# go test takes one fuzz target at a time. It sometimes reports the end of its own -fuzztime as a failure; a real one names its input.
+# Two of them run at a time: those in a simulator have one thread, and many others mostly wait.
+SUITES = processes chaos sim-cluster linear model kill points sim-five sim-node planted power space pause ual reads clones
+
+.PHONY: $(SUITES:%=suite-%)
+$(SUITES:%=suite-%):
+	$(GO) test -count=1 $(suite)
+
+suites:
+	$(banner) 'suites, as many of each as a change has to pass'
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(SUITES:%=suite-%)
+
+# go test takes one fuzz target at a time, here two of them with a thread each. It sometimes reports the end of its own -fuzztime as a failure; a
+# real one names its input.
 fuzz: ## every fuzz target for FUZZTIME (5s)
 	$(banner) 'fuzz, $(FUZZTIME) each'
-	@out=$$(mktemp); trap 'rm -f "$$out"' EXIT; \
-	grep -rn --include='*_test.go' '^func Fuzz' . | sed -E 's|/[^/]*:[0-9]+:func (Fuzz[A-Za-z0-9_]*).*| \1|' | sort | \
-	while read -r package target; do \
-		echo "$$package $$target"; \
-		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null >"$$out" 2>&1 && continue; \
-		grep -q 'context deadline exceeded' "$$out" && ! grep -q 'Failing input' "$$out" && continue; \
-		cat "$$out"; exit 1; \
-	done
+	@grep -rn --include='*_test.go' '^func Fuzz' . | sed -E 's|/[^/]*:[0-9]+:func (Fuzz[A-Za-z0-9_]*).*| \1|' | sort | \
+	xargs -n 2 -P 2 sh -c '\
+		out=$$(mktemp); trap "rm -f $$out" EXIT; \
+		echo "$$0 $$1"; \
+		$(GO) test -run "^$$" -fuzz "^$$1\$$" -fuzztime $(FUZZTIME) -parallel 1 "$$0" </dev/null >"$$out" 2>&1 && exit 0; \
+		grep -q "context deadline exceeded" "$$out" && ! grep -q "Failing input" "$$out" && exit 0; \
+		cat "$$out"; exit 255'

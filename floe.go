@@ -1,4 +1,4 @@
-// Package floe is an embeddable data node: key-value, and later streams, queues, time series, actions, stream processing and
+// Package floe is an embeddable data node: key-value, queues, and later streams, time series, actions, stream processing and
 // workflows, over one replicated log stored in Pebble.
 //
 //	node, err := floe.Open(floe.Config{DataDir: "data"})
@@ -20,12 +20,15 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/peer"
 	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
 )
 
@@ -98,6 +101,7 @@ type Node struct {
 	host     *shard.Host
 	peer     *peer.Peer // nil: it does not listen
 	addr     net.Addr
+	peers    []Peer // of the cluster, nil: the node is alone
 	router   *engine.Router
 	stale    *engine.Router
 	maxValue int
@@ -113,7 +117,7 @@ func Open(c Config) (*Node, error) {
 	if err := c.checkCluster(); err != nil {
 		return nil, err
 	}
-	n := new(Node)
+	n := &Node{peers: slices.Clone(c.Peers)}
 	var listener net.Listener
 	if c.Listen != "" {
 		var err error
@@ -239,7 +243,7 @@ func Verify(ctx context.Context, dir string) (VerifyReport, error) {
 
 // machines are the primitives that every shard has.
 func machines() []func() engine.Machine {
-	return []func() engine.Machine{kv.NewMachine, stream.NewMachine}
+	return []func() engine.Machine{kv.NewMachine, stream.NewMachine, queue.NewMachine}
 }
 
 func wire() *engine.Wire {
@@ -275,6 +279,11 @@ func (n *Node) KV(namespace string, opts ...AccessOption) *kv.Store {
 	return kv.New(pick(n.router, n.stale, opts), namespace, n.maxValue)
 }
 
+// Queue returns the queues of a namespace.
+func (n *Node) Queue(namespace string, opts ...AccessOption) *queue.Store {
+	return queue.New(pick(n.router, n.stale, opts), namespace, n.maxValue)
+}
+
 // Stream returns the streams and consumer groups of a namespace.
 func (n *Node) Stream(namespace string, opts ...AccessOption) *stream.Store {
 	return stream.New(pick(n.router, n.stale, opts), namespace, n.maxValue)
@@ -294,29 +303,71 @@ func (n *Node) MaxValueSize() int { return n.maxValue }
 // Addr returns where the node listens for clients and other nodes, nil if it does not.
 func (n *Node) Addr() net.Addr { return n.addr }
 
-// Stats returns figures about the node. ErrClosed once it is being closed; a node that has failed still tells them.
+// Stats returns figures about the node, which it has at hand. ErrClosed once it is being closed; a node that has failed still tells them.
 func (n *Node) Stats(context.Context) (Stats, error) {
 	s, err := n.host.Stats()
 	s.Version = Version
+	for i := range s.Nodes {
+		s.Nodes[i].Addr = n.addrOf(s.Nodes[i].ID)
+	}
+	return s, err
+}
+
+// addrOf returns where a node of the cluster listens, "" for a node alone that does not.
+func (n *Node) addrOf(id string) string {
+	for _, p := range n.peers {
+		if strconv.FormatUint(p.ID, 10) == id {
+			return p.Addr
+		}
+	}
+	if n.addr == nil {
+		return ""
+	}
+	return n.addr.String()
+}
+
+// StatsOf returns what a node of the cluster, by its id, says about itself, asking it if it is another one. Errors: ErrNotFound if there is no
+// such node; ErrUnavailable if it does not answer; ctx's.
+func (n *Node) StatsOf(ctx context.Context, id uint64) (Stats, error) {
+	switch {
+	case n.peer == nil && id == 1:
+		return n.Stats(ctx)
+	case n.peer == nil || id == 0:
+		return Stats{}, noNode(id)
+	}
+	return decodeStats(n.peer.StatsOf(ctx, id))
+}
+
+func noNode(id uint64) error { return engine.Errorf(ErrNotFound, "the cluster has no node %d", id) }
+
+func decodeStats(b []byte, err error) (s Stats, _ error) {
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
 	return s, err
 }
 
 // Err returns what made the node fail, or nil. A failed node answers nothing but ErrUnavailable until it is opened again.
 func (n *Node) Err() error { return n.host.Err() }
 
-// handOverTime is how long Close waits for others to take over what the node leads.
-const handOverTime = 2 * time.Second
+// What Close waits for others. It is a second more for clients that do not take their answers; see peer.Peer.Close.
+const (
+	handOverTime = 2 * time.Second // that they take over what the node leads
+	drainTime    = 4 * time.Second // in all: that, and that writes in flight get their outcome
+)
 
 // Close hands what the node leads over to other nodes, writes what is in memory to disk, releases the directory and returns when all goroutines
-// have ended. Calls that wait get ErrClosed. A second Close does nothing.
+// have ended. Calls that wait get ErrClosed. For others it waits for up to 5 seconds, for the disk as long as that takes. A second Close does
+// nothing.
 func (n *Node) Close() error {
+	drained := time.Now().Add(drainTime)
 	if n.peer != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), handOverTime)
 		n.host.HandOver(ctx)
 		cancel()
 		n.peer.Drain()
 	}
-	err := n.host.Close()
+	err := n.host.CloseWithin(time.Until(drained))
 	if n.peer != nil {
 		n.peer.Close()
 	}
@@ -344,7 +395,7 @@ func WithTLS(c *tls.Config) DialOption { return func(p *peer.Config) { p.TLS = c
 // Dial connects to a node, or to a cluster of which it is given some or all nodes, each as host:port. It returns when one of them has answered. ctx bounds
 // that only.
 //
-// Errors: ErrInvalid without an address; ErrUnavailable, within 10 seconds, with the reason for each of them.
+// Errors: ErrInvalid without an address; ErrUnavailable, within 5 seconds, with the reason for each of them.
 func Dial(ctx context.Context, addrs []string, opts ...DialOption) (*Client, error) {
 	if len(addrs) == 0 {
 		return nil, engine.Errorf(ErrInvalid, "floe: dial: no address")
@@ -355,7 +406,7 @@ func Dial(ctx context.Context, addrs []string, opts ...DialOption) (*Client, err
 	}
 	door, err := peer.Dial(ctx, c, addrs)
 	if err != nil {
-		return nil, fmt.Errorf("dial: %w", err)
+		return nil, fmt.Errorf("floe: dial: %w", err)
 	}
 	return &Client{door, engine.NewRouter(door), engine.NewRouter(door.StaleDoor())}, nil
 }
@@ -363,6 +414,11 @@ func Dial(ctx context.Context, addrs []string, opts ...DialOption) (*Client, err
 // KV returns the key-value store of a namespace.
 func (c *Client) KV(namespace string, opts ...AccessOption) *kv.Store {
 	return kv.New(pick(c.router, c.stale, opts), namespace, c.door.MaxValue())
+}
+
+// Queue returns the queues of a namespace.
+func (c *Client) Queue(namespace string, opts ...AccessOption) *queue.Store {
+	return queue.New(pick(c.router, c.stale, opts), namespace, c.door.MaxValue())
 }
 
 // Stream returns the streams and consumer groups of a namespace.
@@ -384,13 +440,15 @@ func (c *Client) Namespaces(opts ...AccessOption) *Namespaces {
 func (c *Client) MaxValueSize() int { return c.door.MaxValue() }
 
 // Stats returns figures about the node that is asked, whichever that is.
-func (c *Client) Stats(ctx context.Context) (Stats, error) {
-	var s Stats
-	b, err := c.door.Stats(ctx)
-	if err == nil {
-		err = json.Unmarshal(b, &s)
+func (c *Client) Stats(ctx context.Context) (Stats, error) { return decodeStats(c.door.Stats(ctx)) }
+
+// StatsOf returns what a node of the cluster, by its id, says about itself, through the one that Stats would ask. Errors: ErrNotFound if there is
+// no such node; ErrUnavailable if it does not answer that one; ctx's.
+func (c *Client) StatsOf(ctx context.Context, id uint64) (Stats, error) {
+	if id == 0 { // would be the one that is asked
+		return Stats{}, noNode(id)
 	}
-	return s, err
+	return decodeStats(c.door.StatsOf(ctx, id))
 }
 
 // Close ends the connections and returns when all goroutines have ended. Calls that wait get ErrClosed. A second Close does nothing.
@@ -401,8 +459,9 @@ func (c *Client) Close() error {
 
 // Names of types that live in internal packages.
 type (
-	// Stats is what Node.Stats returns: version, start, state ("ok", "no quorum", "failed"), calls so far and per second,
-	// waiting queries, the disk with whether it is so full that the node is read-only, and a list each of nodes and of shards.
+	// Stats is what Node.Stats returns: version, id, time and start, state ("ok", "no quorum", "failed"), calls so far and per second,
+	// waiting queries, the disk with whether it is so full that the node is read-only, and a list each of nodes (id, address, whether they
+	// are alive as this node sees it) and of shards (leader, term, how far this node has come).
 	Stats = shard.Stats
 	// VerifyReport is what Verify returns: Problems, of which each names a file and offset or a shard and row, and how much was
 	// read: segments, bytes and entries of the log, tables and their bytes, rows by shard.

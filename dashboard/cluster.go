@@ -45,7 +45,7 @@ func (h *handler) clusterStats(ctx context.Context, _ nothing) (clusterStats, er
 	return clusterStats{
 		RPS:               s.Rate,
 		ActiveConnections: h.traffic.inFlight.Load(),
-		Uptime:            uptime(h.now().Sub(s.Started)),
+		Uptime:            uptime(s.Now.Sub(s.Started)),
 		Version:           s.Version,
 		NumShards:         len(s.Shards),
 		CommandsTotal:     s.Commands,
@@ -117,6 +117,6 @@ func (h *handler) serverMetrics(s floe.Stats) serverMetrics {
 		CommandsTotal: s.Commands,
 		BytesReceived: h.traffic.received.Load(),
 		BytesSent:     h.traffic.sent.Load(),
-		UptimeSeconds: max(0, int64(h.now().Sub(s.Started)/time.Second)),
+		UptimeSeconds: max(0, int64(s.Now.Sub(s.Started)/time.Second)),
 	}
 }

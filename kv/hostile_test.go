@@ -308,9 +308,10 @@ func TestPageBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	value := bytes.Repeat([]byte("v"), 1<<20)
+	const keys = 8 // more than a page holds
 	for _, ns := range []string{"default", "spread"} {
 		s := node.KV(ns)
-		for i := range 24 {
+		for i := range keys {
 			must(s.Put(ctx, string(rune('a'+i)), value))
 		}
 		page, err := s.Page(ctx, "", kv.Limit(1000))
@@ -321,11 +322,11 @@ func TestPageBytes(t *testing.T) {
 		if err != nil || size > kv.MaxPageBytes+len(value) || page.Cursor == "" {
 			t.Errorf("namespace %s: Page holds %d bytes of values, cursor %q, %v, want at most 4 MiB and one value", ns, size, page.Cursor, err)
 		}
-		if got := len(scanKeys(t, s, "")); got != 24 {
-			t.Errorf("namespace %s: Scan yields %d keys, want 24", ns, got)
+		if got := len(scanKeys(t, s, "")); got != keys {
+			t.Errorf("namespace %s: Scan yields %d keys, want %d", ns, got, keys)
 		}
 		keysOnly := must(s.Page(ctx, "", kv.KeysOnly()))
-		if len(keysOnly.Items) != 24 || keysOnly.Items[3].Value != nil || keysOnly.Items[3].Size != len(value) {
+		if len(keysOnly.Items) != keys || keysOnly.Items[3].Value != nil || keysOnly.Items[3].Size != len(value) {
 			t.Errorf("namespace %s: Page with KeysOnly has %d items, the fourth with %d bytes and size %d", ns,
 				len(keysOnly.Items), len(keysOnly.Items[3].Value), keysOnly.Items[3].Size)
 		}

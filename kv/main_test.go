@@ -14,7 +14,7 @@ import (
 
 var (
 	seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 draws one")
-	longFlag = flag.Bool("long", false, "run the random tests for a long time")
+	runsFlag = flag.Int("runs", 60, "how many configurations TestModel tries, with a thousand operations each")
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -17,28 +17,22 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// What TestModel does at least, short form aside.
-const (
-	modelRuns  = 300
-	modelSteps = 1000
-)
+// modelSteps is how many operations a run of TestModel has, short form aside.
+const modelSteps = 1000
 
 // TestModel does random operations on nodes of random configurations, which restart and crash at random, and compares every
 // result, error, count and history with those of a map.
 //
-//	go test -run TestModel -seed 7 -long ./kv
+//	go test -run TestModel -seed 7 -runs 6000 ./kv
 func TestModel(t *testing.T) {
 	seed := *seedFlag
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
 	t.Logf("repeat with: go test -run '^TestModel$' -seed %d ./kv", seed)
-	runs, steps := modelRuns, modelSteps
-	switch {
-	case testing.Short():
+	runs, steps := *runsFlag, modelSteps
+	if testing.Short() {
 		runs, steps = 12, 400
-	case *longFlag:
-		runs = 20 * modelRuns
 	}
 	var total modelTotal
 	for i := range runs {
@@ -69,7 +63,7 @@ func TestModel(t *testing.T) {
 		}
 	}
 	t.Logf("%d runs with %d operations, %d restarts, %d of them crashes, %d nodes async", runs, total.steps, total.restarts, total.crashes, total.async)
-	if !testing.Short() && (total.steps < modelRuns*modelSteps || total.restarts < runs || total.crashes < runs || total.async == 0) {
+	if !testing.Short() && (total.steps < runs*modelSteps || total.restarts < runs || total.crashes < runs || total.async == 0) {
 		t.Error("too few operations, restarts or crashes: the test has not tested what it should")
 	}
 }

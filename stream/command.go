@@ -21,7 +21,18 @@ const (
 	kindCheckLast
 	kindAdopt // sent by a stream's home to other shards: what the record says now
 	kindDrop  // likewise: the stream has been deleted
-	numKinds  = kindDrop
+	kindCreateGroup
+	kindDeleteGroup
+	kindReadGroup
+	kindAck
+	kindNack
+	kindExtend
+	kindLeave
+	kindSeek
+	kindHold       // asks for the right to consume an exclusive group
+	kindAdoptGroup // sent by a stream's home to other shards
+	kindDropGroup  // likewise
+	numKinds       = kindDropGroup
 )
 
 // turn spreads messages without a key over the partitions where the sender has to choose one.
@@ -38,6 +49,7 @@ var turn atomic.Uint64
 //	delete:        force u8
 //	check last:    partition uvarint | id
 //	adopt, drop:   nothing
+//	of groups:     see groupCommand
 //
 //	retention: max age ms uvarint | max length uvarint
 //	id:        ms uvarint | sequence uvarint
@@ -53,6 +65,7 @@ type command struct {
 	force      bool
 	partition  int
 	id         ID
+	group      groupCommand
 }
 
 type appendCommand struct {
@@ -348,6 +361,9 @@ func decodeCommand(kind uint8, b []byte) (c command, err error) {
 	case kindCheckLast:
 		c.partition, c.id = readCount(&r, MaxPartitions-1), readID(&r)
 		ok = ok && c.partition >= 0
+	case kindAdopt, kindDrop:
+	default:
+		ok = c.group.read(kind, &r) && ok
 	}
 	if err := r.Done(); err != nil {
 		return c, engine.Errorf(ErrInvalid, "stream: command: %v", err)
@@ -355,7 +371,17 @@ func decodeCommand(kind uint8, b []byte) (c command, err error) {
 	if !ok {
 		return c, engine.Errorf(ErrInvalid, "stream: command out of range")
 	}
-	return c, engine.CheckName("stream", c.name)
+	if err := engine.CheckName("stream", c.name); err != nil || !isGroupKind(kind) {
+		return c, err
+	}
+	if err := engine.CheckName("consumer group", c.group.group); err != nil {
+		return c, err
+	}
+	switch kind {
+	case kindReadGroup, kindLeave, kindHold:
+		return c, engine.CheckName("consumer", c.group.consumer)
+	}
+	return c, nil
 }
 
 // read reports whether what was read is in its limits.

@@ -18,6 +18,9 @@ const (
 // maxRemembered bounds the partitions whose state a shard remembers: about 120 bytes each.
 const maxRemembered = 65536
 
+// maxRememberedGroups bounds the groups likewise: each counts by what it has under way, about a kilobyte for one.
+const maxRememberedGroups = 32768
+
 // maxBuffer bounds what is kept for encoding rows.
 const maxBuffer = 1 << 20
 
@@ -26,8 +29,12 @@ type Machine struct {
 	// What follows is for the applying goroutine: what rows say, remembered.
 	streams recently[streamName, *stream]
 	touched touches[streamName]
-	buf     []byte
-	row     []byte
+
+	groups        recently[groupName, *group]
+	touchedGroups touches[groupName]
+
+	buf []byte
+	row []byte
 
 	reads sync.Map // of gen to *atomic.Int64: records read on this node since it started
 }
@@ -44,6 +51,7 @@ type stream struct {
 	parts  []partition
 	newest ID  // the last ID of any partition
 	turn   int // the partition that is next in turn
+	groups int // -1: not counted yet
 }
 
 // NewMachine returns a machine for a shard.
@@ -65,7 +73,7 @@ func (m *Machine) Caches(k []byte) bool { return k[0] == rowStream }
 // Shrinks reports which commands are for a full disk.
 func (m *Machine) Shrinks(kind uint8) bool {
 	switch kind {
-	case kindTrim, kindDelete, kindDrop, kindCheckLast:
+	case kindTrim, kindDelete, kindDrop, kindCheckLast, kindAck, kindExtend, kindLeave, kindDeleteGroup, kindDropGroup:
 		return true
 	}
 	return false
@@ -80,10 +88,15 @@ func (m *Machine) Restore(*engine.View) error {
 func (m *Machine) forgetAll() {
 	m.streams = newRecently[streamName, *stream](maxRemembered)
 	m.touched = touches[streamName]{}
+	m.groups = newRecently[groupName, *group](maxRememberedGroups)
+	m.touchedGroups = touches[groupName]{}
 }
 
 // Revert forgets what was remembered of what is taken back.
-func (m *Machine) Revert(to engine.LSN) { m.touched.after(to, m.streams.forget) }
+func (m *Machine) Revert(to engine.LSN) {
+	m.touched.after(to, m.streams.forget)
+	m.touchedGroups.after(to, m.groups.forget)
+}
 
 // Apply carries out a command.
 func (m *Machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
@@ -111,6 +124,9 @@ func (m *Machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		return nil, checkLast(tx, st, &c)
 	}
 	if st == nil {
+		if cmd.Kind == kindAdoptGroup || cmd.Kind == kindDropGroup {
+			return nil, nil // it is older than what is known
+		}
 		return nil, notFound(c.name)
 	}
 	switch cmd.Kind {
@@ -121,7 +137,7 @@ func (m *Machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	case kindDelete:
 		return nil, m.delete(tx, st, &c)
 	}
-	panic(fmt.Sprintf("stream: unknown command kind %d", cmd.Kind))
+	return m.applyGroup(tx, st, cmd, &c)
 }
 
 // open returns the stream a command is for, nil if there is none. If the command carries a spec, what the shard knows of the stream is brought up to it;
@@ -174,7 +190,7 @@ func (m *Machine) load(tx *engine.Tx, name string) *stream {
 
 // newStream returns a stream that has had no record.
 func newStream(name streamName, h header) *stream {
-	st := &stream{streamName: name, header: h, parts: make([]partition, h.partitions)}
+	st := &stream{streamName: name, header: h, parts: make([]partition, h.partitions), groups: -1}
 	for p := range st.parts {
 		st.parts[p] = noPartition
 	}
@@ -286,13 +302,19 @@ func (m *Machine) drop(tx *engine.Tx, st *stream, remember bool) {
 		tx.Delete(streamKey(nil, st.ns, st.name))
 	}
 	m.streams.forget(st.streamName)
-	tx.Notify(streamTopic(tx.NamespaceName(), st.name), -1)
+	topic := streamTopic(tx.NamespaceName(), st.name)
+	tx.Notify(topic, -1)
+	tx.NotifyWithin(topic, -1)
 	gen := st.gen
 	tx.OnCommit(func() { m.reads.Delete(gen) })
 }
 
 // tell sends a command about the stream to the other shards that may have a part of it.
 func (m *Machine) tell(tx *engine.Tx, st *stream, kind uint8) {
+	m.tellAll(tx, st, func() engine.Op { return op(kind, st.name, &st.spec, nil, nil) })
+}
+
+func (m *Machine) tellAll(tx *engine.Tx, st *stream, op func() engine.Op) {
 	if !tx.Spread() || engine.Tagged(st.name) {
 		return
 	}
@@ -301,7 +323,7 @@ func (m *Machine) tell(tx *engine.Tx, st *stream, kind uint8) {
 		to := route(st.name, p)
 		if shard := engine.NameShard(tx.NamespaceName(), to, tx.Shards()); !told[shard] {
 			told[shard] = true
-			cmd := op(kind, st.name, &st.spec, nil, nil).Command
+			cmd := op().Command
 			cmd.Namespace, cmd.Spread = tx.NamespaceName(), true
 			tx.Send(cmd, to)
 		}
@@ -321,6 +343,8 @@ func (m *Machine) OnTimer(tx *engine.Tx, token []byte) {
 		m.onRetention(tx, token[1:])
 	case tokenProducer:
 		m.onProducer(tx, token)
+	case tokenGroup:
+		m.onGroup(tx, token)
 	default:
 		panic(fmt.Sprintf("stream: unknown timer token %q", token))
 	}

@@ -120,6 +120,14 @@ func (m *Machine) Query(v *engine.View, q engine.Query) error {
 		return m.queryRefs(v, q)
 	case *recordsQuery:
 		return m.queryRecords(v, q)
+	case *groupSpecQuery:
+		return m.queryGroupSpec(v, q)
+	case *groupWaitQuery:
+		return m.queryGroupWait(v, q)
+	case *groupsQuery:
+		return m.queryGroups(v, q)
+	case *pendingQuery:
+		return m.queryPending(v, q)
 	}
 	return engine.Errorf(ErrInvalid, "stream: unknown query %T", q)
 }

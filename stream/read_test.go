@@ -257,7 +257,7 @@ func TestRefs(t *testing.T) {
 		}
 		want := make(map[stream.Ref]bool)
 		for i := range recs {
-			want[recs[i].Ref()] = true
+			want[stream.Ref{Partition: recs[i].Partition, Offset: recs[i].Offset}] = true
 		}
 		refs, err := s.Refs(t.Context(), "log", append(ids, stream.ID{}, stream.ID{Millis: 1 << 50}, stream.ID{Millis: rig.Epoch, Seq: 1 << 60})...)
 		if err != nil || len(refs) != len(recs) {

@@ -57,7 +57,7 @@ func (m *Machine) queryRefs(v *engine.View, q *refsQuery) error {
 		if got, err := idAt(v.Get, w.gen, p, offset); err != nil {
 			return err
 		} else if got == id {
-			q.refs = append(q.refs, Ref{p, offset})
+			q.refs = append(q.refs, Ref{Partition: p, Offset: offset})
 		}
 	}
 	return nil

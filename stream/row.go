@@ -23,7 +23,9 @@ const (
 )
 
 // genKinds are the kinds of rows that begin with gen.
-var genKinds = [...]byte{rowPart, rowRecord, rowProducer}
+var genKinds = [...]byte{
+	rowPart, rowRecord, rowProducer, rowGroup, rowCursor, rowBatch, rowFailure, rowMember, rowHeld, rowKey, rowFree,
+}
 
 func streamKey(dst []byte, ns uint32, name string) []byte {
 	return append(key.AppendUint32(append(dst, rowStream), ns), name...)

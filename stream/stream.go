@@ -43,13 +43,11 @@ type Record struct {
 	LSN       uint64 // log sequence number of the append in its shard
 }
 
-// Ref returns what names the record when it is acknowledged.
-func (r *Record) Ref() Ref { return Ref{r.Partition, r.Offset} }
-
-// Ref is the place of a record in its stream.
+// Ref names a record of a stream, and a delivery of it to a consumer.
 type Ref struct {
 	Partition int
 	Offset    uint64
+	Attempt   int // 0: whichever delivery it is
 }
 
 // Appended says where a message has got to.

@@ -17,7 +17,7 @@ var _ engine.Verifier = (*Machine)(nil)
 func (m *Machine) Verify(a *engine.Audit) error {
 	v := &verifier{Audit: a, names: a.Names()}
 	v.counted = make([]int64, len(v.names))
-	for _, step := range []func() error{v.unknownRows, v.streams, v.orphans, v.timers, func() error { return v.memory(m) }} {
+	for _, step := range []func() error{v.unknownRows, v.streams, v.orphans, v.timers, func() error { return v.memory(m) }, func() error { return v.groupMemory(m) }} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (v *verifier) streams() error {
 		if s.deleted() {
 			return nil
 		}
-		for _, check := range []func() error{s.readPartitions, s.records, s.producers, s.timer} {
+		for _, check := range []func() error{s.readPartitions, s.records, s.producers, s.timer, s.groups} {
 			if err := check(); err != nil {
 				return err
 			}
@@ -108,6 +108,8 @@ func (v *verifier) timers() error {
 			if p, err := decodeProducer(b); err != nil || p.due != due {
 				v.Reportf("stream: namespace %s: a timer is set at %d that producer %q does not know", v.name(ns), due, token[partAt:])
 			}
+		case len(token) > 0 && token[0] == tokenGroup:
+			return v.groupTimers(due, ns, token)
 		default:
 			v.Reportf("stream: namespace %s: timer with token %q, which means nothing", v.name(ns), token)
 		}

@@ -222,7 +222,7 @@ func TestVerifyReadsAreReported(t *testing.T) {
 	}
 	q := recordsQuery{namespace: "n", stream: "log", maxBytes: maxReadBytes}
 	for i := range uint64(3) {
-		q.refs = append(q.refs, Ref{0, 4 + i})
+		q.refs = append(q.refs, Ref{Partition: 0, Offset: 4 + i})
 	}
 	if err := r.Query(t.Context(), 0, &q); err == nil || !strings.Contains(err.Error(), "no row for offset 5") {
 		t.Errorf("records of refs = %v", fmt.Sprint(q.records, err))

@@ -15,6 +15,10 @@ const (
 	queryList
 	queryRefs
 	queryRecords
+	queryGroupSpec
+	queryGroupWait
+	queryGroups
+	queryPending
 )
 
 const errorConflict uint8 = 1
@@ -34,6 +38,14 @@ func (*Machine) NewQuery(kind uint8) engine.Query {
 		return new(refsQuery)
 	case queryRecords:
 		return new(recordsQuery)
+	case queryGroupSpec:
+		return new(groupSpecQuery)
+	case queryGroupWait:
+		return new(groupWaitQuery)
+	case queryGroups:
+		return new(groupsQuery)
+	case queryPending:
+		return new(pendingQuery)
 	}
 	return nil
 }
@@ -62,7 +74,8 @@ func (e *ConflictError) Code(c *codec.Coder) {
 
 // Admit checks a command of a user in another process.
 func (*Machine) Admit(cmd engine.Command, maxPayload int) error {
-	if cmd.Kind == kindAdopt || cmd.Kind == kindDrop {
+	switch cmd.Kind {
+	case kindAdopt, kindDrop, kindAdoptGroup, kindDropGroup:
 		return engine.Errorf(ErrInvalid, "stream: command %d is for shards among themselves", cmd.Kind)
 	}
 	c, err := decodeCommand(cmd.Kind, cmd.Body)
@@ -115,11 +128,7 @@ func (q *specQuery) Arguments(c *codec.Coder) {
 
 func (q *specQuery) Results(c *codec.Coder) {
 	c.Bool(&q.found)
-	c.Uvarint(&q.spec.id)
-	c.Uvarint(&q.spec.version)
-	c.Int(&q.spec.partitions)
-	c.Varint(&q.spec.policy.maxAge)
-	c.Uvarint(&q.spec.policy.maxLen)
+	q.spec.code(c)
 }
 
 func (q *readQuery) Arguments(c *codec.Coder) {

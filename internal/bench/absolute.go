@@ -1,13 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -126,9 +123,6 @@ func (b *bench) crashImage(dir, image string) error {
 	return errors.Join(err, host.Close(), os.RemoveAll(dir))
 }
 
-// idleFlag makes the program the child of memory: an idle node on the directory it names.
-const idleFlag = "idle"
-
 // memory measures the resident memory of a process that has opened an empty node on disk and does nothing.
 type memory struct{}
 
@@ -141,41 +135,13 @@ func (memory) measure(b *bench) (res result, err error) {
 		return res, err
 	}
 	defer func() { err = errors.Join(err, b.remove(dir)) }()
-	program, err := os.Executable()
+	child, err := startChild(idleFlag, dir)
 	if err != nil {
 		return res, err
 	}
-	child := exec.Command(program, "-"+idleFlag, dir)
-	child.Stderr = os.Stderr
-	stdin, err := child.StdinPipe()
-	if err != nil {
-		return res, err
-	}
-	stdout, err := child.StdoutPipe()
-	if err != nil {
-		return res, err
-	}
-	if err := child.Start(); err != nil {
-		return res, err
-	}
-	if line, _ := bufio.NewReader(stdout).ReadString('\n'); line == "open\n" {
-		<-time.After(idleTime)
-		res.value, err = residentMiB(child.Process.Pid)
-	} else {
-		err = errors.New("the idle node did not open")
-	}
-	return res, errors.Join(err, stdin.Close(), child.Wait())
-}
-
-// idle is the child: it ends when its input does.
-func idle(dir string, until io.Reader) error {
-	n, err := floe.Open(floe.Config{DataDir: dir})
-	if err != nil {
-		return err
-	}
-	fmt.Println("open")
-	_, err = io.Copy(io.Discard, until)
-	return errors.Join(err, n.Close())
+	<-time.After(idleTime)
+	res.value, err = residentMiB(child.cmd.Process.Pid)
+	return res, errors.Join(err, child.end())
 }
 
 func residentMiB(pid int) (float64, error) {

@@ -67,7 +67,7 @@ func (base baseline) check(m measured) error {
 	switch is := m.figure(); {
 	case !known:
 		return fmt.Errorf("%s: not in the baseline", m.name)
-	case m.absolute && is > was/tolerated+slack:
+	case m.more && is < was*tolerated, m.absolute && !m.more && is > was/tolerated+slack:
 		return fmt.Errorf("%s: %s %s, was %s in the baseline", m.name, number(is), m.unit, number(was))
 	case !m.absolute && is < was*tolerated:
 		return fmt.Errorf("%s: ratio %.3f to %s is below %.2f of the baseline's %.3f", m.name, is, m.against, tolerated, was)

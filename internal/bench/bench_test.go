@@ -14,6 +14,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
+// TestMain lets the test binary be the processes that rows start.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && (os.Args[1] == "-"+idleFlag || os.Args[1] == "-"+memberFlag) {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
 // tiny is a bench whose rounds are as short as can be.
 func tiny(t *testing.T) *bench {
 	return &bench{
@@ -26,9 +35,6 @@ func tiny(t *testing.T) *bench {
 func TestRowsMeasure(t *testing.T) {
 	b := tiny(t)
 	for _, r := range b.rows() {
-		if _, child := r.work.(memory); child {
-			continue // its child is the program itself, see TestIdle
-		}
 		t.Run(r.name, func(t *testing.T) {
 			m, err := b.measure(r)
 			if err != nil {
@@ -239,6 +245,7 @@ func TestRender(t *testing.T) {
 		{row{name: "recycled/1", against: "L1"}, result{ratio: 2, figures: figures{rate: 10}, limit: figures{rate: 5}}},
 		{row{name: "open/empty", bar: 100, unit: "ms", absolute: true}, result{value: 12.34}},
 		{row{name: "allocs/get", bar: 0, unit: "allocs", absolute: true}, result{value: 1}},
+		{row{name: "rest/get/64", bar: 40_000, unit: "requests/s", absolute: true, more: true}, result{value: 39_999, figures: figures{p50: time.Millisecond, p99: time.Second}}},
 	})
 	want := `A CPU, 2 cores, linux 6.1, ext4, go1.26, 2026-11-21. Medians of 5 rounds of 10s.
 
@@ -248,6 +255,7 @@ func TestRender(t *testing.T) {
 | recycled/1 | 10 | L1 5 | 2.00 |  |  |  |  | 0.0 |
 | open/empty | 12.3 ms |  |  | <= 100 ms |  |  |  |  |
 | allocs/get | 1.0 allocs |  |  | <= 0 allocs, missed |  |  |  |  |
+| rest/get/64 | 39,999 requests/s |  |  | >= 40,000 requests/s, missed | 1ms | 1s |  |  |
 `
 	if got != want {
 		t.Errorf("render =\n%s\nwant\n%s", got, want)
@@ -301,7 +309,10 @@ func TestBaseline(t *testing.T) {
 		}
 		return base
 	}
-	write("short", ratio("put", 0.4), value("allocs", 6))
+	rate := func(rate float64) measured {
+		return measured{row{name: "rest", unit: "requests/s", absolute: true, more: true}, result{value: rate}}
+	}
+	write("short", ratio("put", 0.4), value("allocs", 6), rate(1000))
 	base := write("short", ratio("get", 0.8)) // rows that were not measured stay
 	for _, c := range []struct {
 		m    measured
@@ -313,6 +324,8 @@ func TestBaseline(t *testing.T) {
 		{ratio("get", 0.6), "get: ratio 0.600 to L1 is below 0.85 of the baseline's 0.800"},
 		{value("allocs", 7.1), ""},
 		{value("allocs", 7.3), "allocs: 7.3 allocs, was 6.0 in the baseline"},
+		{rate(851), ""},
+		{rate(849), "rest: 849 requests/s, was 1000 in the baseline"},
 		{ratio("new", 1), "new: not in the baseline"},
 	} {
 		if err := base.check(c.m); (err != nil) != (c.want != "") || err != nil && err.Error() != c.want {

@@ -18,19 +18,27 @@ import (
 
 // stored returns a directory that a node has filled with the first n keys. It is made once for all rows that read it.
 func (b *bench) stored(n int) func() (string, error) {
-	return sync.OnceValues(func() (string, error) {
-		dir := filepath.Join(b.dir, fmt.Sprintf("stored-%d", n))
-		b.log("storing %d keys", n)
-		s := setup{shards: 1, durability: floe.Async}
-		node, err := s.open(dir)
-		if err != nil {
-			return "", err
-		}
-		if err := errors.Join(b.fill(node, n), node.close()); err != nil {
-			return "", err
-		}
-		return dir, settle(dir)
-	})
+	if b.prepared == nil {
+		b.prepared = make(map[int]func() (string, error))
+	}
+	if b.prepared[n] == nil {
+		b.prepared[n] = sync.OnceValues(func() (string, error) { return b.store(n) })
+	}
+	return b.prepared[n]
+}
+
+func (b *bench) store(n int) (string, error) {
+	dir := filepath.Join(b.dir, fmt.Sprintf("stored-%d", n))
+	b.log("storing %d keys", n)
+	s := setup{shards: 1, durability: floe.Async}
+	node, err := s.open(dir)
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(b.fill(node, n), node.close()); err != nil {
+		return "", err
+	}
+	return dir, settle(dir)
 }
 
 // fill stores the first n keys, in transactions, which are faster than single puts.

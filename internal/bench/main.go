@@ -13,8 +13,10 @@
 //	L2  a Pebble without WAL and with the options of floe's state, to which callers commit batches of one row
 //	L3  a Go map behind 256 locks
 //
-// and, where a bar compares with them, floe's own put and a bare Pebble over the tables of the same node. The rows "recycled"
-// compare L1 on a file that is written again, block by block, with L1 on one that grows: how much of the limit is the growing.
+// and, where a bar compares with them, floe's own put, a bare Pebble over the tables of the same node, a node embedded in its caller
+// (for clients) and a node alone (for clusters). The rows "recycled" compare L1 on a file that is written again, block by block, with
+// L1 on one that grows: how much of the limit is the growing. The rows "threefold" compare L1 into three files with L1 into one: how
+// much of what a cluster costs on one machine is the disk. The rows "rest" have bars in requests a second, because the design has.
 //
 // Bytes written are what the disk that holds the data was told to write, as /sys/dev/block counts it, until the node is closed. The
 // file system's journal is in it, and what other programs write: leave the machine alone meanwhile. Allocations are those of the
@@ -50,13 +52,16 @@ type bench struct {
 	profiling string // the row of which profiles are made, "" if none
 	log       func(format string, args ...any)
 	sync      func() // returns when the disk has nothing left to do
+
+	prepared map[int]func() (string, error) // directories by their number of keys, see stored
 }
 
 // options are the flags that are not settings.
 type options struct {
-	only, readme, baseline, dir, profiles, idle string
-	short, check, list                          bool
-	seed                                        uint64
+	only, readme, baseline, dir, profiles string
+	idle, member                          string
+	short, check, list                    bool
+	seed                                  uint64
 }
 
 func run(args []string) error {
@@ -64,8 +69,11 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	if o.idle != "" {
+	switch {
+	case o.idle != "":
 		return idle(o.idle, os.Stdin)
+	case o.member != "":
+		return member(o.member, os.Stdin)
 	}
 	b := &bench{settings: s, seed: o.seed, profiles: o.profiles, log: progress, sync: syscall.Sync}
 	b.values = newValues(o.seed)
@@ -104,6 +112,7 @@ func parse(args []string) (o options, s settings, err error) {
 	f.StringVar(&o.dir, "dir", "", "directory for data, on the disk that is to be measured; the system's for temporary files if empty")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of values and of the order of reads")
 	f.StringVar(&o.idle, idleFlag, "", "open an empty node on this directory and wait; for the row memory/empty")
+	f.StringVar(&o.member, memberFlag, "", "open the node of this configuration and wait; for the rows of clusters")
 	f.IntVar(&s.rounds, "rounds", 0, "rounds of each row; 0: 5, or 3 in the short form")
 	f.DurationVar(&s.last, "time", 0, "length of a round; 0: 10s, or 1.5s in the short form")
 	f.StringVar(&shards, "shards", "1,4,8", "numbers of shards that writes are measured with")
@@ -228,6 +237,8 @@ func (b *bench) measure(r row) (measured, error) {
 // wants returns the bar in words.
 func (r row) wants() string {
 	switch {
+	case r.more:
+		return fmt.Sprintf("at least %g %s", r.bar, r.unit)
 	case r.absolute:
 		return fmt.Sprintf("at most %g %s", r.bar, r.unit)
 	case r.bar == 0:

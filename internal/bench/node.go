@@ -17,6 +17,9 @@ type setup struct {
 	durability floe.Durability
 	fsync      time.Duration // added to each sync
 	cacheBytes int64
+	client     bool // it is called through a connection
+	nodes      int  // of a cluster; 0: one alone
+	processes  bool // each of them is one, not a part of this one
 }
 
 // node is a floe node with one namespace, which is spread if there are several shards.
@@ -30,8 +33,13 @@ const namespace = "bench"
 
 // open opens a node the way a user does. Only a slower disk has to be put below it by hand.
 func (s setup) open(dir string) (*node, error) {
-	if s.fsync > 0 {
+	switch {
+	case s.fsync > 0:
 		return s.openSlow(dir)
+	case s.client:
+		return s.openClient(dir)
+	case s.nodes > 0:
+		return s.openCluster(dir)
 	}
 	n, err := floe.Open(floe.Config{DataDir: dir, Shards: s.shards, Durability: s.durability, CacheSize: s.cacheBytes})
 	if err != nil {

@@ -14,6 +14,7 @@ type row struct {
 	against  string  // what the ratio is to; "" if the figure is absolute
 	bar      float64 // at least this ratio (0: only shown), or at most this value
 	absolute bool    // the figure is a value, not a ratio
+	more     bool    // of a value: the more the better, so the bar is the least
 	unit     string  // of the value
 	short    bool    // measured in the short form too
 	work     work
@@ -54,6 +55,9 @@ const (
 	limitL3   = "L3"
 	limitPut  = "floe put"
 	limitBare = "Pebble"
+
+	limitEmbedded = "embedded"
+	limitOne      = "one node"
 )
 
 // rows returns the table, from performance.md.
@@ -68,6 +72,8 @@ func (b *bench) rows() []row {
 	}
 	rows = append(rows, b.otherWrites()...)
 	rows = append(rows, b.reads()...)
+	rows = append(rows, b.network()...)
+	rows = append(rows, b.rest()...)
 	return append(rows, b.absolute()...)
 }
 

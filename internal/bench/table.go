@@ -14,7 +14,10 @@ type measured struct {
 
 // met reports whether the figure is on the right side of the bar; a row without one has nothing to miss.
 func (m measured) met() bool {
-	if m.absolute {
+	switch {
+	case m.more:
+		return m.value >= m.bar
+	case m.absolute:
 		return m.value <= m.bar+slack
 	}
 	return m.bar == 0 || m.ratio >= m.bar
@@ -38,7 +41,7 @@ func (m measured) cells() []string {
 		missed = ", missed"
 	}
 	if m.absolute {
-		return []string{m.name, number(m.value) + " " + m.unit, "", "", fmt.Sprintf("<= %g %s%s", m.bar, m.unit, missed), "", "", "", ""}
+		return []string{m.name, m.shown(m.value), "", "", m.barCell() + missed, duration(m.p50), duration(m.p99), "", ""}
 	}
 	bar := ""
 	if m.bar > 0 {
@@ -48,6 +51,22 @@ func (m measured) cells() []string {
 		m.name, thousands(m.rate), fmt.Sprintf("%s %s", m.against, thousands(m.limit.rate)), fmt.Sprintf("%.2f", m.ratio), bar,
 		duration(m.p50), duration(m.p99), writtenCell(m.written, m.limit.written), number(m.allocs),
 	}
+}
+
+// shown writes a value of the row with its unit.
+func (r row) shown(value float64) string {
+	if r.more {
+		return thousands(value) + " " + r.unit
+	}
+	return number(value) + " " + r.unit
+}
+
+// barCell says on which side of its bar the value of a row is to be.
+func (r row) barCell() string {
+	if r.more {
+		return ">= " + r.shown(r.bar)
+	}
+	return fmt.Sprintf("<= %g %s", r.bar, r.unit)
 }
 
 func writtenCell(floe, limit float64) string {

@@ -68,30 +68,80 @@ func Run(ctx context.Context, p Process) int {
 			}
 			err = fmt.Errorf("--%s=%s: %w", bad.GetFlag().Name, bad.GetValue(), cause)
 		}
-		return &usageError{err, helpHint(cmd)}
+		hint := helpHint(cmd)
+		if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "" && !cmd.HasSubCommands() {
+			hint += "; an argument that begins with a dash goes behind --"
+		}
+		return &usageError{err, hint}
 	})
 	for _, command := range commands {
 		root.AddCommand(command(p))
 	}
+	root.SetHelpCommand(helpCommand())
+	strictCompletion(root)
 	return report(p.Stderr, root.ExecuteContext(ctx))
 }
 
 // group returns a command that only has commands below it.
 func group(use, short string, below ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   use,
-		Short: short,
-		Args:  cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			return unknownCommand(cmd, args[0])
-		},
-	}
-	cmd.SuggestionsMinimumDistance = 2
+	cmd := &cobra.Command{Use: use, Short: short}
+	makeGroup(cmd)
 	cmd.AddCommand(below...)
 	return cmd
+}
+
+func makeGroup(cmd *cobra.Command) {
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		return unknownCommand(cmd, args[0])
+	}
+}
+
+// helpCommand is cobra's, but that help about nothing is an error.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]...",
+		Short: "Help about any command",
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+			if about, rest, err := cmd.Root().Find(args); err == nil && len(rest) == 0 {
+				for _, c := range about.Commands() {
+					if c.IsAvailableCommand() {
+						names = append(names, c.Name()+"\t"+c.Short)
+					}
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := cmd.Root().Find(args)
+			switch {
+			case err != nil:
+				return err
+			case len(rest) > 0:
+				return unknownCommand(about, rest[0])
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
+	}
+}
+
+// strictCompletion makes cobra's completion command refuse shells and arguments that it does not know.
+func strictCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() != "completion" {
+			continue
+		}
+		makeGroup(cmd)
+		for _, shell := range cmd.Commands() {
+			shell.Args = takes()
+		}
+	}
 }
 
 func unknownCommand(cmd *cobra.Command, name string) error {

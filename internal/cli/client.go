@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"strconv"
@@ -27,8 +29,9 @@ type frame struct {
 	Process
 	addrs     []string
 	namespace string
-	format    string
+	output    *output
 	timeout   time.Duration
+	tls       clientTLS
 }
 
 // defaultAddr is where a server on this machine listens for clients by default.
@@ -38,7 +41,7 @@ const defaultAddr = "127.0.0.1:9000"
 func (f *frame) equip(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.SortFlags = false
-	f.namespace, f.format, f.timeout = "default", formatTable, 10*time.Second
+	f.namespace, f.timeout = "default", 10*time.Second
 	addAddrs := func(v string) ([]string, error) {
 		more, err := nodeAddrs(v)
 		return append(f.addrs, more...), err
@@ -47,12 +50,12 @@ func (f *frame) equip(cmd *cobra.Command) {
 		"nodes to connect to, of which one has to answer; also FLOE_ADDR (default "+defaultAddr+")")
 	flags.VarP(newFlag(&f.namespace, "name", func(v string) (string, error) { return v, notEmpty(v) }), "namespace", "n",
 		"namespace (default default)")
-	flags.VarP(newFlag(&f.format, "format", outputFormat), "output", "o",
-		"format of results: table for people, json, or raw without heads and alignment (default table)")
+	f.output = addOutput(cmd, f.Process)
 	flags.Var(newFlag(&f.timeout, "duration", positiveDuration), "timeout", "how long a call may take (default 10s)")
-	formats := cobra.FixedCompletions([]string{formatTable, formatRaw, formatJSON}, cobra.ShellCompDirectiveNoFileComp)
-	// The only error is that there is no such flag.
-	_ = cmd.RegisterFlagCompletionFunc("output", formats)
+	f.tls.equip(cmd)
+	for _, name := range []string{"addr", "namespace", "timeout"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the only error is that there is no such flag
+	}
 	for _, c := range append(cmd.Commands(), cmd) {
 		c.ValidArgsFunction = cobra.NoFileCompletions
 	}
@@ -107,14 +110,19 @@ func (f *frame) connect(ctx context.Context, cmd *cobra.Command) (*session, erro
 	if len(addrs) == 0 {
 		addrs = []string{defaultAddr}
 	}
-	client, err := floe.Dial(ctx, addrs)
+	encryption, err := f.tls.config(cmd, f.Process)
 	if err != nil {
-		return nil, &hintedError{
-			fmt.Errorf("no node answers at %s: %s", strings.Join(addrs, ", "), reason(err)),
-			"start one with floe server start, or say with --addr or FLOE_ADDR where one is",
-		}
+		return nil, err
 	}
-	return &session{client, &output{w: f.Stdout, format: f.format}, f.namespace}, nil
+	var opts []floe.DialOption
+	if encryption != nil {
+		opts = append(opts, floe.WithTLS(encryption))
+	}
+	client, err := floe.Dial(ctx, addrs, opts...)
+	if err != nil {
+		return nil, &hintedError{fmt.Errorf("no node answers at %s: %s", strings.Join(addrs, ", "), reason(err)), dialHint(err, encryption != nil)}
+	}
+	return &session{client, f.output, f.namespace}, nil
 }
 
 // reason is why no connection could be made, on one line: what the system said, if it did.
@@ -123,6 +131,20 @@ func reason(err error) string {
 		return network.Error()
 	}
 	return strings.ReplaceAll(err.Error(), "\n", "; ")
+}
+
+// dialHint is what to do about a connection that could not be made. With one end encrypting and the other not, neither understands what comes.
+func dialHint(err error, encrypted bool) string {
+	network, certificate := (*net.OpError)(nil), (*tls.CertificateVerificationError)(nil)
+	switch {
+	case errors.As(err, &certificate):
+		return "say with --tls-ca by which authorities the node is to be believed"
+	case errors.As(err, &network) && network.Op == "dial":
+		return "start one with floe server start, or say with --addr or FLOE_ADDR where one is"
+	case encrypted:
+		return "the node may want a certificate that it believes, --tls-cert; or it does not encrypt, and takes no --tls and --tls-ca"
+	}
+	return "say with --addr or FLOE_ADDR where one is; if it encrypts, with --tls-ca by which authorities it is to be believed"
 }
 
 // explain adds to the error of a call what to do about it.
@@ -152,6 +174,8 @@ const maxPayloadBytes = 16 << 20
 func (f *frame) payload(cmd *cobra.Command, what string, args []string) ([]byte, error) {
 	switch {
 	case len(args) > 0 && args[0] == "-" && f.Stdin != nil:
+	case len(args) > 0 && args[0] == "@":
+		return nil, &usageError{fmt.Errorf("%s: @ without the name of a file", what), "a value that begins with @ itself can come on stdin"}
 	case len(args) > 0 && strings.HasPrefix(args[0], "@"):
 		return readFile(what, args[0][1:])
 	case len(args) > 0:
@@ -244,10 +268,17 @@ func nodeAddrs(v string) (addrs []string, err error) {
 	return addrs, nil
 }
 
+// positiveDuration takes what Go does, and days alone: 7d.
 func positiveDuration(v string) (time.Duration, error) {
+	const day = 24 * time.Hour
 	d, err := time.ParseDuration(v)
+	if number, isDays := strings.CutSuffix(v, "d"); isDays {
+		var days int64
+		days, err = strconv.ParseInt(number, 10, 64)
+		d = time.Duration(min(days, math.MaxInt64/int64(day))) * day
+	}
 	if err != nil || d <= 0 {
-		return 0, errors.New("not a duration such as 500ms, 60s or 24h")
+		return 0, errors.New("not a duration such as 500ms, 60s, 24h or 7d")
 	}
 	return d, nil
 }

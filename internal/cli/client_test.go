@@ -170,6 +170,20 @@ func TestCompletion(t *testing.T) {
 		"server status --output": "--output\t",
 		"server status -o ":      "table\nraw\njson\n",
 		"kv get k":               ":4\n", // no files
+		"kv get --tls-ca ":       ":0\n", // files
+		"kv get --addr ":         ":4\n",
+		"server start ":          ":4\n",
+
+		"server start --log-level ": "debug\ninfo\nwarn\nerror\n:4\n",
+		"server start --durability": "--durability\t",
+		"server start --data-dir ":  ":16\n", // directories
+		"server start --tls-cert ":  ":0\n",
+		"server start --port ":      ":4\n",
+		"server verify ":            ":16\n",
+		"server verify -o ":         "table\nraw\njson\n",
+		"version -o ":               "table\nraw\njson\n",
+		"help kv g":                 "get\t",
+		"completion ":               "bash\t",
 	} {
 		args := append([]string{"__complete"}, strings.Split(line, " ")...)
 		if code, stdout, stderr := run(t, nil, args...); code != 0 || !strings.Contains(stdout, want) {

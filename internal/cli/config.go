@@ -25,6 +25,7 @@ type config struct {
 	nodeID        uint64      // 0: not in a cluster
 	peers         []floe.Peer // nil: the node is alone
 	secretFile    string
+	tls           tlsFiles // ca is that of clients
 	dataDir       string
 	shards        int // 0: as the directory was created
 	durability    floe.Durability
@@ -72,6 +73,9 @@ func (c *config) check() []error {
 		c.spelled["port"] = fmt.Sprintf("--port=%d", c.port)
 	}
 	c.bind = cmp.Or(c.bind, defaultBind)
+	if err := c.checkTLS(); err != nil {
+		return []error{err}
+	}
 	if c.noDashboard {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floedb/floe"
 	"github.com/floedb/floe/kv"
 )
 
@@ -83,6 +84,9 @@ With a condition that does not hold, nothing is written and the exit code is 1.`
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			written, err := s.KV(s.namespace).Put(ctx, args[0], value, opts...)
+			if errors.Is(err, floe.ErrConflict) {
+				return &hintedError{err, "nothing was written; floe kv get KEY -o json shows what is there, its revision as lsn"}
+			}
 			if err != nil {
 				return err
 			}

@@ -11,6 +11,8 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode/utf8"
+
+	"github.com/spf13/cobra"
 )
 
 // The formats of results.
@@ -29,6 +31,17 @@ func outputFormat(v string) (format string, err error) {
 type output struct {
 	w      io.Writer
 	format string
+}
+
+// addOutput gives a command the flag for the format, and returns what it prints with.
+func addOutput(cmd *cobra.Command, p Process) *output {
+	o := &output{w: p.Stdout, format: formatTable}
+	cmd.PersistentFlags().VarP(newFlag(&o.format, "format", outputFormat), "output", "o",
+		"format of results: table for people, json, or raw without heads and alignment (default table)")
+	formats := cobra.FixedCompletions([]string{formatTable, formatRaw, formatJSON}, cobra.ShellCompDirectiveNoFileComp)
+	// The only error is that there is no such flag.
+	_ = cmd.RegisterFlagCompletionFunc("output", formats)
+	return o
 }
 
 // table is a result, or a part of one, in rows. Without a head, each row is a name and a value.

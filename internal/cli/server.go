@@ -15,7 +15,8 @@ import (
 	"github.com/floedb/floe/dashboard"
 )
 
-// closeTime is how long the node may take to close. A disk that hangs would keep it for ever.
+// closeTime is how long the node may take to close: the 5 s for which it waits for others, and one for the disk. One that hangs would keep it
+// for ever.
 const closeTime = 6 * time.Second
 
 func serverCommand(p Process) *cobra.Command {
@@ -99,9 +100,13 @@ func openNode(c *config, log *slog.Logger) (*floe.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	encryption, err := c.serverTLS()
+	if err != nil {
+		return nil, err
+	}
 	node, err := floe.Open(floe.Config{
 		DataDir: c.dataDir, Shards: c.shards, Durability: c.durability, Logger: log,
-		Listen: c.listenAddr(), NodeID: c.nodeID, Peers: c.peers, Secret: secret,
+		Listen: c.listenAddr(), NodeID: c.nodeID, Peers: c.peers, Secret: secret, TLS: encryption,
 	})
 	var network *net.OpError
 	switch {
@@ -126,7 +131,13 @@ func (s *server) announce(p Process) {
 	say(p.Stdout, "floe %s is ready", floe.Version)
 	say(p.Stdout, "  data       %s (shards: %d, durability: %v)", s.config.shownDir(), shards, s.config.durability)
 	say(p.Stdout, "  clients    %s", s.node.Addr())
-	if !isLocal(s.config.bind) {
+	switch {
+	case s.config.tls.ca.name != "":
+		say(p.Stdout, "  tls        on, clients and other nodes show certificates")
+	case s.config.tls.cert.name != "":
+		say(p.Stdout, "  tls        on")
+	}
+	if !isLocal(s.config.bind) && s.config.tls.ca.name == "" {
 		say(p.Stderr, "floe: warning: other machines can reach the port for clients, which lets everybody read and write everything")
 	}
 	if s.config.peers != nil {

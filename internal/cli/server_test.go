@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -60,6 +61,7 @@ func TestProcess(t *testing.T) {
 	path := build(t)
 	t.Run("drain under load", func(t *testing.T) { testDrain(t, path) })
 	t.Run("stuck client", func(t *testing.T) { testStuckClient(t, path) })
+	t.Run("stuck cluster", func(t *testing.T) { testStuckCluster(t, path) })
 	t.Run("second signal", func(t *testing.T) { testSecondSignal(t, path) })
 	t.Run("locked directory", func(t *testing.T) { testLocked(t, path) })
 	t.Run("read-only directory", func(t *testing.T) { testReadOnly(t, path) })
@@ -159,8 +161,44 @@ func testStuckClient(t *testing.T, path string) {
 	begun := time.Now()
 	s.signal(syscall.SIGTERM)
 	awaitStopping(t, s)
-	if code := s.wait(); code != 0 || time.Since(begun) > 10*time.Second {
+	if code := s.wait(); code != 0 || time.Since(begun) > stopTime {
 		t.Errorf("exit code %d after %v, want 0 within 10 s; stderr\n%s", code, time.Since(begun), s.stderr())
+	}
+}
+
+// testStuckCluster stops a node that leads when the others hang: nobody takes over from it, the writes it has have no outcome, and a client is
+// stuck.
+func testStuckCluster(t *testing.T, path string) {
+	if most := graceTime + cutTime + closeTime; most >= stopTime {
+		t.Errorf("the drain may take %v, the promise is %v", most, stopTime)
+	}
+	addrs := []string{freeAddr(t), freeAddr(t), freeAddr(t)}
+	peers := fmt.Sprintf("1=%s,2=%s,3=%s", addrs[0], addrs[1], addrs[2])
+	secret := secretFile(t)
+	var nodes []*running
+	for i, addr := range addrs {
+		_, port, _ := net.SplitHostPort(addr)
+		nodes = append(nodes, startBy(t, binary(path, nil), "--data-dir", t.TempDir(), "--shards", "1", "--port", port,
+			"--node-id", strconv.Itoa(i+1), "--peers", peers, "--secret-file", secret))
+	}
+	leader := awaitHealthy(t, map[string]string{"FLOE_ADDR": addrs[0]}, 3).Shards[0].Leader
+	s := nodes[leader-1]
+	for i, other := range nodes {
+		if uint64(i+1) != leader {
+			other.signal(syscall.SIGSTOP)
+		}
+	}
+	stick(t, s)
+	var load sync.WaitGroup
+	defer load.Wait()
+	for range 8 {
+		c := client(t)
+		load.Go(func() { _, _, _ = call(c, "PUT", s.url+keyPath("k"), `{"value":"v"}`) })
+		load.Go(func() { run(t, nil, "kv", "set", "k", "v", "--addr", s.addr) })
+	}
+	begun := time.Now()
+	if code := s.stop(); code != 0 || time.Since(begun) > stopTime {
+		t.Errorf("exit code %d after %v, want 0 within %v; stderr\n%s", code, time.Since(begun), stopTime, s.stderr())
 	}
 }
 

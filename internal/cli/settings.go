@@ -65,8 +65,22 @@ var settings = []setting{
 			c.secretFile = v
 			return notEmpty(v)
 		}},
+	{"tls-cert", "file", "", "encrypt the port for clients and other nodes with the certificate in this file; the dashboard stays in clear text",
+		func(c *config, v string) error {
+			c.tls.cert.name = v
+			return notEmpty(v)
+		}},
+	{"tls-key", "file", "", "file with the key of the certificate", func(c *config, v string) error {
+		c.tls.key.name = v
+		return notEmpty(v)
+	}},
+	{"tls-client-ca", "file", "", "file with the authorities by which clients and other nodes are believed (default: clients need no certificate, other nodes one by this system's authorities)",
+		func(c *config, v string) error {
+			c.tls.ca.name = v
+			return notEmpty(v)
+		}},
 	{"no-dashboard", "", "", "serve no dashboard and no HTTP API", func(c *config, v string) error {
-		return choose(&c.noDashboard, v, map[string]bool{"true": true, "1": true, "false": false, "0": false})
+		return choose(&c.noDashboard, v, switches)
 	}},
 	{"dashboard-port", "port", "", "port of the dashboard, 0 for any that is free (default --port + 2)", func(c *config, v string) (err error) {
 		c.dashboardPort, err = port(v)
@@ -85,6 +99,9 @@ var settings = []setting{
 		return choose(&c.logFormat, v, map[string]string{"text": "text", "json": "json"})
 	}},
 }
+
+// switches are the values of what is on or off.
+var switches = map[string]bool{"true": true, "1": true, "false": false, "0": false}
 
 func (s *setting) env() string {
 	return "FLOE_" + strings.ToUpper(strings.ReplaceAll(s.flag, "-", "_"))
@@ -105,7 +122,25 @@ func addSettings(cmd *cobra.Command) {
 		if s.kind == "" {
 			flag.NoOptDefVal = "true"
 		}
+		// The only error is that there is no such flag.
+		_ = cmd.RegisterFlagCompletionFunc(s.flag, completed(s.kind))
 	}
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+}
+
+// completed is what a shell offers for a value of a kind.
+func completed(kind string) cobra.CompletionFunc {
+	values := map[string][]string{
+		"when": {"sync", "async"}, "level": {"debug", "info", "warn", "error"}, "format": {"text", "json"}, "": {"true", "false"},
+	}[kind]
+	directive := cobra.ShellCompDirectiveNoFileComp
+	switch kind {
+	case "dir":
+		directive = cobra.ShellCompDirectiveFilterDirs
+	case "file":
+		directive = cobra.ShellCompDirectiveDefault
+	}
+	return cobra.FixedCompletions(values, directive)
 }
 
 // find returns the value of a setting and how it was spelled, "" if it has none.

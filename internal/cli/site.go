@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The limits of an HTTP server. Together with closeTime, the drain stays under the 10 s after which supervisors lose patience.
+// The limits of an HTTP server. The drain, graceTime and cutTime, and closeTime stay together under stopTime.
 const (
 	readHeaderTimeout = 5 * time.Second
 	idleTimeout       = 60 * time.Second
@@ -26,6 +26,9 @@ const (
 	// cutTime is how long the answers to cancelled requests may take. Then connections are cut.
 	cutTime = 500 * time.Millisecond
 )
+
+// stopTime is how long a server may take to stop: then supervisors lose patience. The help of server start promises it.
+const stopTime = 10 * time.Second
 
 // site is an HTTP server on one address. It answers from the moment it listens: 503 until it is opened, and again while it
 // drains.

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,9 +20,10 @@ func clusterCommand(p Process) *cobra.Command {
 	return cmd
 }
 
-// clusterStats are the nodes and shards, as the node that was asked sees them.
+// clusterStats are the nodes and shards of a cluster, as the node that was asked sees them and as the others answered that one.
 type clusterStats struct {
 	Version       string       `json:"version"`
+	Node          uint64       `json:"node"` // that was asked; what follows, up to the shards' number, is its own
 	State         string       `json:"state"`
 	Uptime        string       `json:"uptime"`
 	RPS           int64        `json:"rps"`
@@ -32,15 +35,31 @@ type clusterStats struct {
 }
 
 type nodeStats struct {
-	ID     string `json:"id"`
-	Status string `json:"status"`
-	Role   string `json:"role"`
+	ID            string `json:"id"`
+	Addr          string `json:"addr"`
+	Status        string `json:"status"`
+	Role          string `json:"role"`
+	Leads         int    `json:"leads"` // shards
+	State         string `json:"state"` // as it says itself; "" and 0 from here on if it does not answer
+	Version       string `json:"version"`
+	UptimeSeconds int64  `json:"uptime_seconds"`
+	RPS           int64  `json:"rps"`
 }
 
 type shardStats struct {
-	ID      int    `json:"id"`
-	Leader  uint64 `json:"leader"` // node, 0: none known
+	ID       int            `json:"id"`
+	Leader   uint64         `json:"leader"` // node, 0: none known
+	Term     uint64         `json:"term"`
+	Commit   uint64         `json:"commit"`
+	Replicas []replicaStats `json:"replicas"` // of the nodes that answer
+}
+
+// replicaStats are a shard on a node.
+type replicaStats struct {
+	Node    uint64 `json:"node"`
+	Leader  uint64 `json:"leader"` // as this node sees it
 	Term    uint64 `json:"term"`
+	Commit  uint64 `json:"commit"`
 	Applied uint64 `json:"applied"`
 	LSN     uint64 `json:"lsn"`
 	Queued  int    `json:"queued"`
@@ -50,9 +69,12 @@ type shardStats struct {
 func clusterStatus(f *frame) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Show nodes and shards as the node sees them that answers",
-		Long: `Show nodes and shards as the node sees them that answers: which nodes it can reach, and for
-each shard the node that leads it, its term, and how far this node has come with it.`,
+		Short: "Show all nodes and shards of the cluster",
+		Long: `Show all nodes and shards of the cluster. One node is asked, and asks the others.
+
+For each node there is whether it is alive, and how many shards it leads. For each shard
+there is the node that leads it, its term, how far its log is committed, and how far each
+node has come with it; - is a node that does not answer.`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -60,37 +82,127 @@ each shard the node that leads it, its term, and how far this node has come with
 				if err != nil {
 					return err
 				}
-				return s.printCluster(stats)
+				return s.printCluster(newClusterStats(stats, s.askNodes(ctx, stats)))
 			})
 		},
 	}
 }
 
-func (s *session) printCluster(stats floe.Stats) error {
-	document := clusterStats{
-		Version: stats.Version, State: stats.State, Uptime: uptime(time.Since(stats.Started)), RPS: stats.Rate,
-		CommandsTotal: stats.Commands, Subscriptions: stats.Waiting, NumShards: len(stats.Shards),
-	}
-	nodes := table{name: "node", head: []string{"NODE", "STATUS", "ROLE"}}
-	for _, n := range stats.Nodes {
-		document.Nodes = append(document.Nodes, nodeStats{n.ID, n.Status, n.Role})
-		nodes.rows = append(nodes.rows, []string{n.ID, n.Status, n.Role})
-	}
-	shards := table{name: "shard", head: []string{"SHARD", "LEADER", "TERM", "APPLIED"}}
-	for _, sh := range stats.Shards {
-		document.Shards = append(document.Shards, shardStats(sh))
-		leader := "none"
-		if sh.Leader != 0 {
-			leader = decimal(sh.Leader)
+// answerTime is how long a node may take to say how it is. One that takes longer counts as not answering.
+const answerTime = 2 * time.Second
+
+// askNodes returns what each of the nodes that the first one lists says about itself, nil if it does not answer.
+func (s *session) askNodes(ctx context.Context, first floe.Stats) []*floe.Stats {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	answers := make([]*floe.Stats, len(first.Nodes))
+	var calls sync.WaitGroup
+	for i, n := range first.Nodes {
+		id, err := nodeID(n.ID)
+		if err != nil || id == first.Node {
+			answers[i] = &first
+			continue
 		}
-		shards.rows = append(shards.rows, []string{decimal(sh.ID), leader, decimal(sh.Term), decimal(sh.Applied)})
+		calls.Go(func() {
+			if stats, err := s.StatsOf(ctx, id); err == nil {
+				answers[i] = &stats
+			}
+		})
 	}
-	return s.print(document, nodes, shards)
+	calls.Wait()
+	return answers
+}
+
+// newClusterStats puts together what the first node says, and the answers of all that it lists, nil for one that has not answered.
+func newClusterStats(first floe.Stats, answers []*floe.Stats) clusterStats {
+	c := clusterStats{
+		Version: first.Version, Node: first.Node, State: first.State, Uptime: uptime(first.Now.Sub(first.Started)), RPS: first.Rate,
+		CommandsTotal: first.Commands, Subscriptions: first.Waiting, NumShards: len(first.Shards),
+	}
+	leads := make(map[string]int)
+	for i := range first.Shards {
+		sh := newShardStats(i, answers)
+		leads[decimal(sh.Leader)]++
+		c.Shards = append(c.Shards, sh)
+	}
+	for i, n := range first.Nodes {
+		node := nodeStats{ID: n.ID, Addr: n.Addr, Status: "unhealthy", Role: n.Role, Leads: leads[n.ID]}
+		if own := answers[i]; own != nil {
+			node.Status = ownStatus(own)
+			node.State, node.Version, node.RPS = own.State, own.Version, own.Rate
+			node.UptimeSeconds = int64(own.Now.Sub(own.Started) / time.Second)
+		}
+		c.Nodes = append(c.Nodes, node)
+	}
+	return c
+}
+
+// ownStatus is what a node says of itself in its list of nodes.
+func ownStatus(s *floe.Stats) string {
+	for _, n := range s.Nodes {
+		if n.ID == decimal(s.Node) {
+			return n.Status
+		}
+	}
+	return "unhealthy"
+}
+
+// newShardStats takes the word of whoever has seen the latest term for who leads.
+func newShardStats(id int, answers []*floe.Stats) shardStats {
+	sh := shardStats{ID: id, Replicas: []replicaStats{}}
+	for _, own := range answers {
+		if own == nil || id >= len(own.Shards) {
+			continue
+		}
+		r := own.Shards[id]
+		if r.Term > sh.Term || r.Term == sh.Term && r.Leader != 0 {
+			sh.Term, sh.Leader = r.Term, r.Leader
+		}
+		sh.Commit = max(sh.Commit, r.Commit)
+		sh.Replicas = append(sh.Replicas, replicaStats{
+			Node: own.Node, Leader: r.Leader, Term: r.Term, Commit: r.Commit, Applied: r.Applied, LSN: r.LSN, Queued: r.Queued, Waiting: r.Waiting,
+		})
+	}
+	return sh
+}
+
+func (s *session) printCluster(c clusterStats) error {
+	nodes := table{name: "node", head: []string{"NODE", "ADDRESS", "STATUS", "LEADS", "UPTIME", "COMMANDS/S"}}
+	shards := table{name: "shard", head: []string{"SHARD", "LEADER", "TERM", "COMMIT"}}
+	for _, n := range c.Nodes {
+		row := []string{n.ID, cmp.Or(n.Addr, "-"), n.Status, decimal(n.Leads), "-", "-"}
+		if n.State != "" {
+			row[4], row[5] = (time.Duration(n.UptimeSeconds) * time.Second).String(), decimal(n.RPS)
+		}
+		nodes.rows = append(nodes.rows, row)
+		shards.head = append(shards.head, "APPLIED BY "+n.ID)
+	}
+	for _, sh := range c.Shards {
+		row := []string{decimal(sh.ID), "none", decimal(sh.Term), decimal(sh.Commit)}
+		if sh.Leader != 0 {
+			row[1] = decimal(sh.Leader)
+		}
+		for _, n := range c.Nodes {
+			row = append(row, sh.appliedBy(n.ID))
+		}
+		shards.rows = append(shards.rows, row)
+	}
+	return s.print(c, nodes, shards)
+}
+
+func (sh *shardStats) appliedBy(id string) string {
+	for _, r := range sh.Replicas {
+		if decimal(r.Node) == id {
+			return decimal(r.Applied)
+		}
+	}
+	return "-"
 }
 
 // serverStats are what a node says about itself.
 type serverStats struct {
 	Version       string    `json:"version"`
+	Node          uint64    `json:"node"`
 	State         string    `json:"state"` // ok, no quorum, failed
 	StartedAt     int64     `json:"started_at"`
 	Uptime        string    `json:"uptime"`
@@ -131,13 +243,14 @@ func statusCommand(p Process) *cobra.Command {
 }
 
 func (s *session) printServer(stats floe.Stats) error {
-	up := max(0, time.Since(stats.Started).Truncate(time.Second))
+	up := max(0, stats.Now.Sub(stats.Started).Truncate(time.Second))
 	disk := diskStats(stats.Disk)
 	return s.print(serverStats{
-		Version: stats.Version, State: stats.State, StartedAt: stats.Started.UnixMilli(), Uptime: uptime(up), UptimeSeconds: int64(up / time.Second),
+		Version: stats.Version, Node: stats.Node, State: stats.State, StartedAt: stats.Started.UnixMilli(), Uptime: uptime(up), UptimeSeconds: int64(up / time.Second),
 		CommandsTotal: stats.Commands, RPS: stats.Rate, Subscriptions: stats.Waiting, NumShards: len(stats.Shards), Disk: disk,
 	}, table{rows: [][]string{
 		{"version", stats.Version},
+		{"node", decimal(stats.Node)},
 		{"state", stats.State},
 		{"started", shownTime(stats.Started)},
 		{"uptime", up.String()},

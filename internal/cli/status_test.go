@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,7 +54,7 @@ func TestNoQuorum(t *testing.T) {
 		"--peers", fmt.Sprintf("1=%s,2=%s,3=%s", addr, freeAddr(t), freeAddr(t)), "--secret-file", secretFile(t))
 	env := map[string]string{"FLOE_ADDR": addr}
 	for _, tc := range []struct{ args, stdout, stderr string }{
-		{args: "cluster status", stdout: "3     unhealthy  active\n\nSHARD  LEADER  TERM  APPLIED\n0      none    "},
+		{args: "cluster status -o raw", stdout: "\tunhealthy\t0\t-\t-\nshard\t0\tnone\t"},
 		{args: "server status -o raw", stdout: "\nstate\tno quorum\n"},
 		{args: "kv get k --timeout 100ms", stderr: "none is known)\nfloe: hint: floe cluster status shows"},
 		{args: "kv set k v", stderr: "none is known)\nfloe: hint: floe cluster status shows which nodes answer and which shards have a leader\n"},
@@ -83,15 +84,12 @@ func TestCluster(t *testing.T) {
 	secret := secretFile(t)
 	addrs := []string{freeAddr(t), freeAddr(t), freeAddr(t)}
 	peers := fmt.Sprintf("1=%s,2=%s,3=%s", addrs[0], addrs[1], addrs[2])
+	var nodes []*running
 	for i, addr := range addrs {
 		_, port, _ := net.SplitHostPort(addr)
 		s := start(t, "--data-dir", t.TempDir(), "--shards", "3", "--port", port,
 			"--node-id", strconv.Itoa(i+1), "--peers", peers, "--secret-file", secret)
-		defer func() {
-			if code := s.stop(); code != 0 {
-				t.Errorf("node %d: exit code %d, stderr\n%s", i+1, code, s.stderr())
-			}
-		}()
+		nodes = append(nodes, s)
 		if want := fmt.Sprintf("  clients    %s\n  cluster    node %d of 3\n", addr, i+1); !strings.Contains(s.stdout, want) {
 			t.Errorf("stdout lacks %q:\n%s", want, s.stdout)
 		}
@@ -110,18 +108,53 @@ func TestCluster(t *testing.T) {
 			t.Errorf("get %s at node %d: exit code %d, %q, stderr\n%s", key, 3-i, code, stdout, stderr)
 		}
 	}
-	code, stdout, stderr := run(t, nil, "cluster", "status", "--addr", addrs[0])
-	if want := "NODE  STATUS   ROLE\n1     healthy  active\n2     healthy  active\n3     healthy  active\n\nSHARD  LEADER  TERM  APPLIED\n0      "; code != 0 || !strings.HasPrefix(stdout, want) {
-		t.Errorf("cluster status: exit code %d, stdout\n%sstderr\n%s", code, stdout, stderr)
+	defer func() {
+		for i, s := range nodes[:2] {
+			if code := s.stop(); code != 0 {
+				t.Errorf("node %d: exit code %d, stderr\n%s", i+1, code, s.stderr())
+			}
+		}
+	}()
+	s := nodes[2]
+	if code := s.stop(); code != 0 {
+		t.Errorf("node 3: exit code %d, stderr\n%s", code, s.stderr())
 	}
-	code, stdout, stderr = run(t, nil, "cluster", "status", "--addr", addrs[0], "-o", "raw")
-	if want := "node\t1\thealthy\tactive\n"; code != 0 || !strings.HasPrefix(stdout, want) || strings.Count(stdout, "\nshard\t") != 3 {
-		t.Errorf("cluster status -o raw: exit code %d, stdout\n%sstderr\n%s", code, stdout, stderr)
+	for i, addr := range addrs[:2] {
+		env := map[string]string{"FLOE_ADDR": addr}
+		stats := awaitHealthy(t, env, 2)
+		if stats.Node != uint64(i+1) || stats.Nodes[0].Leads+stats.Nodes[1].Leads != 3 || stats.Nodes[2].Leads != 0 || stats.Nodes[2].Status != "unhealthy" {
+			t.Errorf("cluster status of node %d, with node 3 stopped: %+v", i+1, stats)
+		}
+		for i, n := range stats.Nodes {
+			if n.Addr != addrs[i] || (n.Version != "") != (i < 2) {
+				t.Errorf("node %d: %+v, it is at %s", i+1, n, addrs[i])
+			}
+		}
+		for _, sh := range stats.Shards {
+			if len(sh.Replicas) != 2 || sh.Replicas[0].Node != 1 || sh.Replicas[1].Node != 2 || sh.Commit < sh.Replicas[1].Applied {
+				t.Errorf("shard %+v, want a replica on node 1 and one on node 2", sh)
+			}
+		}
+		code, stdout, stderr := run(t, env, "cluster", "status")
+		for _, want := range []string{
+			"^NODE  ADDRESS +STATUS +LEADS  UPTIME  COMMANDS/S\n1     127.0.0.1:\\d+  healthy +\\d      \\d+s +\\d",
+			"\n3     127.0.0.1:\\d+  unhealthy  0      -       -\n\nSHARD  LEADER  TERM  COMMIT  APPLIED BY 1  APPLIED BY 2  APPLIED BY 3\n0      [12]       \\d+ +\\d+ +\\d+ +\\d+ +-\n1 ",
+		} {
+			if code != 0 || !regexp.MustCompile(want).MatchString(stdout) {
+				t.Errorf("cluster status: exit code %d, stdout\n%swant %s, stderr\n%s", code, stdout, want, stderr)
+			}
+		}
+		code, stdout, stderr = run(t, env, "cluster", "status", "-o", "raw")
+		if want := "node\t1\t" + addrs[0] + "\thealthy\t"; code != 0 || !strings.HasPrefix(stdout, want) || strings.Count(stdout, "\nshard\t") != 3 {
+			t.Errorf("cluster status -o raw: exit code %d, stdout\n%sstderr\n%s", code, stdout, stderr)
+		}
 	}
+	// With one address that answers nothing, and one of a node that is not there, the third one is asked.
+	awaitHealthy(t, map[string]string{"FLOE_ADDR": freeAddr(t) + "," + addrs[2] + "," + addrs[1]}, 2)
 }
 
-// awaitHealthy asks for the status of a cluster until all nodes are healthy and all shards have leaders.
-func awaitHealthy(t *testing.T, env map[string]string, nodes int) {
+// awaitHealthy asks for the status of a cluster until that many nodes are healthy and all shards have leaders.
+func awaitHealthy(t *testing.T, env map[string]string, nodes int) clusterStats {
 	t.Helper()
 	deadline := time.After(patience)
 	for tick := time.Tick(20 * time.Millisecond); ; {
@@ -129,13 +162,13 @@ func awaitHealthy(t *testing.T, env map[string]string, nodes int) {
 		mustDecode(t, env, &stats, "cluster", "status", "-o", "json")
 		leaders := 0
 		for _, sh := range stats.Shards {
-			if sh.Leader != 0 && sh.Term != 0 && sh.Applied != 0 {
+			if sh.Leader != 0 && sh.Term != 0 && sh.Commit != 0 {
 				leaders++
 			}
 		}
 		healthy := slices.DeleteFunc(slices.Clone(stats.Nodes), func(n nodeStats) bool { return n.Status != "healthy" })
 		if len(healthy) == nodes && leaders == stats.NumShards && stats.State == "ok" {
-			return
+			return stats
 		}
 		select {
 		case <-tick:

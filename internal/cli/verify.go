@@ -2,11 +2,8 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,17 +27,10 @@ could not be checked.`,
   floe server verify /var/lib/floe -o json`,
 		Args: takes("DIR"),
 	}
-	output := &text{value: "table", kind: "format"}
-	cmd.Flags().VarP(output, "output", "o", "format of the result: table or json")
+	o := addOutput(cmd, p)
+	cmd.ValidArgsFunction = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		var print func(io.Writer, string, floe.VerifyReport) error
-		err := choose(&print, output.value, map[string]func(io.Writer, string, floe.VerifyReport) error{
-			"table": printVerified, "json": printVerifiedJSON,
-		})
-		if err != nil {
-			return &usageError{fmt.Errorf("--output=%s: %w", output.value, err), helpHint(cmd)}
-		}
-		return verify(cmd.Context(), args[0], func(r floe.VerifyReport) error { return print(p.Stdout, args[0], r) })
+		return verify(cmd.Context(), args[0], func(r floe.VerifyReport) error { return o.printVerified(args[0], r) })
 	}
 	return cmd
 }
@@ -62,40 +52,42 @@ func verify(ctx context.Context, dir string, print func(floe.VerifyReport) error
 	return nil
 }
 
-func printVerified(w io.Writer, dir string, r floe.VerifyReport) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "directory\t%s\n", dir)
-	fmt.Fprintf(t, "shards\t%d\n", r.Shards)
-	fmt.Fprintf(t, "log\t%d segments\t%d bytes\t%d entries\n", r.Segments, r.LogBytes, r.Entries)
-	fmt.Fprintf(t, "state\t%d tables\t%d bytes\n", r.Tables, r.TableBytes)
+func (o *output) printVerified(dir string, r floe.VerifyReport) error {
+	t := table{rows: [][]string{
+		{"directory", dir},
+		{"shards", decimal(r.Shards)},
+		{"log", decimal(r.Segments) + " segments", decimal(r.LogBytes) + " bytes", decimal(r.Entries) + " entries"},
+		{"state", decimal(r.Tables) + " tables", decimal(r.TableBytes) + " bytes"},
+	}}
 	for shard, rows := range r.Rows {
-		fmt.Fprintf(t, "shard %d\t%d rows\n", shard, rows)
+		t.rows = append(t.rows, []string{fmt.Sprintf("shard %d", shard), fmt.Sprintf("%d rows", rows)})
 	}
-	fmt.Fprintf(t, "time\t%v\n", r.Elapsed.Round(time.Millisecond))
-	if err := t.Flush(); err != nil {
+	t.rows = append(t.rows, []string{"time", r.Elapsed.Round(time.Millisecond).String()})
+	switch o.format {
+	case formatJSON:
+		return o.encode(r, "  ")
+	case formatRaw:
+		for _, problem := range r.Problems {
+			t.rows = append(t.rows, []string{"problem", fmt.Sprint(problem)})
+		}
+		t.rows = append(t.rows, []string{"problems", decimal(len(r.Problems) + r.Unlisted)})
+		return o.print(nil, t)
+	}
+	if err := o.print(nil, t); err != nil {
 		return err
 	}
 	for _, problem := range r.Problems {
-		if _, err := fmt.Fprintf(w, "problem: %s\n", problem); err != nil {
+		if _, err := fmt.Fprintf(o.w, "problem: %s\n", problem); err != nil {
 			return err
 		}
 	}
 	if r.Unlisted > 0 {
-		_, err := fmt.Fprintf(w, "and %d more problems\n", r.Unlisted)
+		_, err := fmt.Fprintf(o.w, "and %d more problems\n", r.Unlisted)
 		return err
 	}
 	if len(r.Problems) > 0 {
 		return nil
 	}
-	_, err := fmt.Fprintln(w, "no problem found")
-	return err
-}
-
-func printVerifiedJSON(w io.Writer, _ string, r floe.VerifyReport) error {
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(w, "%s\n", b)
+	_, err := fmt.Fprintln(o.w, "no problem found")
 	return err
 }

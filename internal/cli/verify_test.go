@@ -108,7 +108,7 @@ func TestVerify(t *testing.T) {
 		{name: "a file", args: "DIR/FORMAT", code: 1, stderr: "DIR/FORMAT is no data directory"},
 		{name: "nothing given", args: "", code: 2, stderr: "floe: error: DIR is missing\nfloe: hint: see floe server verify --help"},
 		{name: "too much given", args: "DIR other", code: 2, stderr: `unexpected argument "other"`},
-		{name: "unknown format", args: "DIR -o yaml", code: 2, stderr: "--output=yaml: not one of json, table"},
+		{name: "unknown format", args: "DIR -o yaml", code: 2, stderr: "--output=yaml: not one of json, raw, table"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")

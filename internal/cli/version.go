@@ -9,14 +9,25 @@ import (
 	"github.com/floedb/floe"
 )
 
+// version is what the program is.
+type version struct {
+	Version string `json:"version"`
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
+}
+
 func versionCommand(p Process) *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version of this program",
-		Args:  takes(),
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(p.Stdout, "floe %s (%s, %s/%s)\n", floe.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	cmd := &cobra.Command{Use: "version", Short: "Print the version of this program", Args: takes()}
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	o := addOutput(cmd, p)
+	cmd.RunE = func(*cobra.Command, []string) error {
+		v := version{floe.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH}
+		if o.format == formatTable {
+			_, err := fmt.Fprintf(p.Stdout, "floe %s (%s, %s/%s)\n", v.Version, v.Go, v.OS, v.Arch)
 			return err
-		},
+		}
+		return o.print(v, table{rows: [][]string{{v.Version, v.Go, v.OS, v.Arch}}})
 	}
+	return cmd
 }

@@ -89,6 +89,19 @@ func (r *Router) askPlacement(ctx context.Context, namespace string) (bool, erro
 	return q.Found && q.Info.Spread, nil
 }
 
+// Exists reports whether the namespace exists. One that does is remembered by whoever asks for its placement next.
+func (r *Router) Exists(ctx context.Context, namespace string) (bool, error) {
+	r.mu.RLock()
+	_, known := r.spread[namespace]
+	r.mu.RUnlock()
+	if known {
+		return true, nil
+	}
+	q := NamespaceQuery{Name: namespace}
+	err := r.door.Query(ctx, HomeShard(namespace, r.door.Shards()), &q)
+	return q.Found, err
+}
+
 // Await waits until the namespace exists: before that nobody can say in which shard what is waited for will be.
 func (r *Router) Await(ctx context.Context, namespace string) error {
 	r.mu.RLock()

@@ -11,7 +11,7 @@ import (
 	"github.com/floedb/floe"
 )
 
-var cutsFlag = flag.Int("cuts", 64, "how often TestPower cuts the power, with each durability half of it")
+var cutsFlag = flag.Int("cuts", 24, "how often TestPower cuts the power, with each durability half of it")
 
 // powerInterval is between two syncs of an Async child.
 const powerInterval = 20 * time.Millisecond

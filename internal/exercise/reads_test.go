@@ -2,6 +2,7 @@ package exercise
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,8 @@ import (
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/kv"
 )
+
+var writesFlag = flag.Int("writes", 2000, "how many writes the readers of TestReadsNeverGoBack see")
 
 // TestReadsNeverGoBack increments a few counters while readers look at them in every way there is, by turns: one finds the row in
 // memory, another in the database, another in a snapshot of it. What one has seen no later one may miss.
@@ -26,7 +29,7 @@ func TestReadsNeverGoBack(t *testing.T) {
 	}()
 	store := node.KV("counters")
 	const keys = 2
-	writes := 12_000
+	writes := *writesFlag
 	if testing.Short() {
 		writes = 400
 	}

@@ -12,17 +12,20 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
 )
 
 // database is what programs are written against: a Node and a Client are the same to them.
 type database interface {
 	KV(namespace string, opts ...floe.AccessOption) *kv.Store
+	Queue(namespace string, opts ...floe.AccessOption) *queue.Store
 	Stream(namespace string, opts ...floe.AccessOption) *stream.Store
 	Txn(namespace string) *floe.Txn
 	Namespaces(opts ...floe.AccessOption) *floe.Namespaces
 	MaxValueSize() int
 	Stats(ctx context.Context) (floe.Stats, error)
+	StatsOf(ctx context.Context, node uint64) (floe.Stats, error)
 	Close() error
 }
 
@@ -76,7 +79,7 @@ func TestSuite(t *testing.T) {
 	t.Parallel()
 	suite := map[string]func(t *testing.T, db database){
 		"kv": suiteKV, "kv pages": suitePages, "kv watch": suiteWatch, "kv wait": suiteWait, "lock": suiteLock, "txn": suiteTxn,
-		"namespaces": suiteNamespaces, "limits": suiteLimits, "errors": suiteErrors,
+		"namespaces": suiteNamespaces, "limits": suiteLimits, "errors": suiteErrors, "queue": suiteQueue, "queue listings": suiteQueueListings, "queue wait": suiteQueueWait,
 		"stream": suiteStream, "stream follow": suiteFollow, "stream retention": suiteRetention, "stream limits": suiteStreamLimits,
 	}
 	for kind, open := range databases {

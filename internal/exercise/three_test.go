@@ -1,6 +1,7 @@
 package exercise
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -25,6 +26,8 @@ type three struct {
 	dirs  []string
 	nodes []*floe.Node // nil: stopped
 	tls   *tls.Config
+
+	shards int // 0: 4
 }
 
 const secret = "a secret of the tests"
@@ -64,7 +67,7 @@ func freeAddr(t *testing.T) string {
 }
 
 func (c *three) config(i int) floe.Config {
-	return floe.Config{DataDir: c.dirs[i], Shards: 4, NodeID: c.peers[i].ID, Peers: c.peers, Secret: []byte(secret), TLS: c.tls}
+	return floe.Config{DataDir: c.dirs[i], Shards: cmp.Or(c.shards, 4), NodeID: c.peers[i].ID, Peers: c.peers, Secret: []byte(secret), TLS: c.tls}
 }
 
 func (c *three) start(i int) *floe.Node {

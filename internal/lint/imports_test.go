@@ -44,7 +44,7 @@ var imports = map[string]struct{ allowed, reason string }{
 	"internal/lint":     {"", "the rules apply to the project, they are no part of it"},
 	// Suites for tests; nothing but tests imports them.
 	"internal/check":    {". internal/engine internal/shard internal/toy " + helpers + " " + primitives, "checkers compare what nodes answer with what they promise"},
-	"internal/bench":    {". internal/engine internal/shard internal/ual " + helpers + " " + primitives, "benchmarks measure nodes beside bare files and databases"},
+	"internal/bench":    {". dashboard internal/engine internal/shard internal/ual " + helpers + " " + primitives, "benchmarks measure nodes beside bare files and databases"},
 	"internal/exercise": {". dashboard internal/engine internal/shard internal/check " + primitives, "the command line is exercised as a process"},
 	"internal/rig":      {"internal/engine", "a rig runs machines of any kind"},
 	"internal/toy":      {"internal/engine " + helpers, "a machine for tests is written like any other"},

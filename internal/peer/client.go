@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/floedb/floe/internal/engine"
 )
@@ -32,7 +33,7 @@ var _ engine.Door = (*Client)(nil)
 // Dial returns a Client when one of the nodes has answered. Errors: ErrUnavailable with why each did not; ctx's; ErrUnauthorized.
 func Dial(ctx context.Context, c Config, addrs []string) (*Client, error) {
 	p := New(c)
-	d := &Client{peer: p, http: newClient(c.TLS), links: make(map[string]*link), addrs: slices.Clone(addrs)}
+	d := &Client{peer: p, http: newClient(c.TLS, p.opened), links: make(map[string]*link), addrs: slices.Clone(addrs)}
 	if err := d.arrive(ctx); err != nil {
 		d.Close()
 		return nil, err
@@ -40,21 +41,74 @@ func Dial(ctx context.Context, c Config, addrs []string) (*Client, error) {
 	return d, nil
 }
 
-// arrive asks one address after the other, and again, until one answers or patience is over.
+// arrive asks the addresses, and again, until one answers or patience is over.
 func (d *Client) arrive(ctx context.Context) error {
-	return d.peer.untilLed(ctx, func() error {
-		var errs []error
-		for i, addr := range d.addrs {
-			s, err := d.link(addr).get(ctx)
-			if err == nil {
-				d.home = i
-				d.learn(s.welcome)
+	return d.peer.untilLed(ctx, func(by time.Time) error { return d.tryAll(ctx, by) })
+}
+
+// nextTry is how long an address may be silent before the one behind it is asked as well.
+const nextTry = 250 * time.Millisecond
+
+// tryAll asks each address when those before have failed or are silent, and takes the first answer.
+func (d *Client) tryAll(ctx context.Context, by time.Time) error {
+	type result struct {
+		i   int
+		s   *session
+		err error
+	}
+	results := make(chan result, len(d.addrs))
+	begun := 0
+	next := func() {
+		if i := begun; i < len(d.addrs) {
+			begun++
+			go func() {
+				s, err := d.link(d.addrs[i]).get(ctx, by)
+				results <- result{i, s, err}
+			}()
+		}
+	}
+	tick := time.NewTicker(nextTry)
+	defer tick.Stop()
+	next()
+	reasons := make([]error, len(d.addrs))
+	for ended := 0; ended < len(d.addrs); {
+		select {
+		case <-tick.C:
+			next()
+		case r := <-results:
+			if r.err == nil {
+				d.home = r.i
+				d.learn(r.s.welcome)
 				return nil
 			}
-			errs = append(errs, fmt.Errorf("%s: %w", addr, err))
+			ended++
+			reasons[r.i] = r.err
+			next()
 		}
-		return &notSentError{errors.Join(errs...)}
-	})
+	}
+	return d.nobody(reasons)
+}
+
+// nobody says why no address answers.
+func (d *Client) nobody(reasons []error) error {
+	var all error
+	final := true
+	for i, err := range reasons {
+		var notSent *notSentError
+		if errors.As(err, &notSent) {
+			err = notSent.reason
+		}
+		final = final && isFinal(err)
+		if err = fmt.Errorf("%s: %w", d.addrs[i], err); all == nil {
+			all = err
+		} else {
+			all = fmt.Errorf("%w; %w", all, err)
+		}
+	}
+	if final {
+		return &finalError{all}
+	}
+	return &notSentError{all}
 }
 
 func (d *Client) learn(w *welcome) {
@@ -84,10 +138,7 @@ func (d *Client) linkLocked(addr string) *link {
 }
 
 // Close ends all connections and returns when all goroutines have ended.
-func (d *Client) Close() {
-	d.peer.Close()
-	d.http.CloseIdleConnections()
-}
+func (d *Client) Close() { d.peer.Close() }
 
 // Shards returns the number of shards.
 func (d *Client) Shards() int { return d.shards }
@@ -98,8 +149,9 @@ func (d *Client) MaxValue() int { return d.maxValue }
 // Propose makes the shard apply a command; see engine.Door.
 func (d *Client) Propose(ctx context.Context, id engine.ShardID, cmd engine.Command) (result []byte, err error) {
 	q := request{kind: askPropose, shard: uint64(id), body: cmd.AppendTo(nil)}
-	err = d.peer.untilLed(ctx, func() error {
+	err = d.peer.untilLed(ctx, func(by time.Time) error {
 		var err error
+		q.by = by
 		result, err = d.ask(ctx, id, q)
 		return err
 	})
@@ -113,7 +165,8 @@ func (d *Client) Query(ctx context.Context, id engine.ShardID, q engine.Query) e
 
 func (d *Client) query(ctx context.Context, id engine.ShardID, q engine.Query, ask func(context.Context, engine.ShardID, request) ([]byte, error)) error {
 	r := request{kind: askQuery, shard: uint64(id), body: engine.AppendQuery(nil, q)}
-	return d.peer.own(d.peer.untilLed(ctx, func() error {
+	return d.peer.own(d.peer.untilLed(ctx, func(by time.Time) error {
+		r.by = by
 		results, err := ask(ctx, id, r)
 		if err != nil {
 			return repeatable(err)
@@ -204,9 +257,29 @@ func (d *Client) askHome(ctx context.Context, _ engine.ShardID, q request) ([]by
 
 // Stats returns what a node says about itself.
 func (d *Client) Stats(ctx context.Context) (stats []byte, err error) {
-	err = d.peer.untilLed(ctx, func() error {
+	err = d.peer.untilLed(ctx, func(by time.Time) error {
 		var err error
-		stats, err = d.askHome(ctx, 0, request{kind: askStats})
+		stats, err = d.askHome(ctx, 0, request{kind: askStats, by: by})
+		return repeatable(err)
+	})
+	return stats, d.peer.own(err)
+}
+
+// StatsOf returns what a node says about itself, if the one that is asked can reach it.
+func (d *Client) StatsOf(ctx context.Context, node uint64) (stats []byte, err error) {
+	err = d.peer.untilLed(ctx, func(by time.Time) error {
+		d.mu.Lock()
+		home := d.linkLocked(d.addrs[d.home])
+		d.mu.Unlock()
+		s, err := home.get(ctx, by)
+		if err == nil {
+			stats, err = s.call(ctx, request{kind: askStats, shard: node}) // a refusal is about the other node
+		}
+		var notSent *notSentError
+		var lost *lostError
+		if errors.As(err, &notSent) || errors.As(err, &lost) && ctx.Err() == nil {
+			d.leave(home)
+		}
 		return repeatable(err)
 	})
 	return stats, d.peer.own(err)

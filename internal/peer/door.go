@@ -50,9 +50,9 @@ func (p *Peer) await(ctx context.Context) error {
 
 func (d *nodeDoor) Propose(ctx context.Context, id engine.ShardID, cmd engine.Command) (result []byte, err error) {
 	p := (*Peer)(d)
-	err = p.untilLed(ctx, func() error {
+	err = p.untilLed(ctx, func(by time.Time) error {
 		var err error
-		result, err = p.propose(ctx, id, cmd)
+		result, err = p.propose(ctx, by, id, cmd)
 		return err
 	})
 	return result, ambiguous(p.own(err))
@@ -60,7 +60,7 @@ func (d *nodeDoor) Propose(ctx context.Context, id engine.ShardID, cmd engine.Co
 
 func (d *nodeDoor) Query(ctx context.Context, id engine.ShardID, q engine.Query) error {
 	p := (*Peer)(d)
-	return p.own(p.untilLed(ctx, func() error { return p.query(ctx, id, q) }))
+	return p.own(p.untilLed(ctx, func(by time.Time) error { return p.query(ctx, by, id, q) }))
 }
 
 // own makes a call that has failed because this end is being closed say so.
@@ -73,7 +73,7 @@ func (p *Peer) own(err error) error {
 }
 
 // propose makes one attempt, here or where the leader is.
-func (p *Peer) propose(ctx context.Context, id engine.ShardID, cmd engine.Command) ([]byte, error) {
+func (p *Peer) propose(ctx context.Context, by time.Time, id engine.ShardID, cmd engine.Command) ([]byte, error) {
 	if err := p.await(ctx); err != nil {
 		return nil, err
 	}
@@ -81,11 +81,11 @@ func (p *Peer) propose(ctx context.Context, id engine.ShardID, cmd engine.Comman
 	if n == nil {
 		return p.host.Propose(ctx, id, cmd)
 	}
-	return n.link.call(ctx, request{kind: askPropose, flags: flagDirect, shard: uint64(id), body: cmd.AppendTo(nil)})
+	return n.link.call(ctx, request{kind: askPropose, by: by, flags: flagDirect, shard: uint64(id), body: cmd.AppendTo(nil)})
 }
 
 // query makes one attempt, here or where the leader is.
-func (p *Peer) query(ctx context.Context, id engine.ShardID, q engine.Query) error {
+func (p *Peer) query(ctx context.Context, by time.Time, id engine.ShardID, q engine.Query) error {
 	if err := p.await(ctx); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (p *Peer) query(ctx context.Context, id engine.ShardID, q engine.Query) err
 	if n == nil {
 		return p.host.Query(ctx, id, q)
 	}
-	results, err := n.link.call(ctx, request{kind: askQuery, flags: flagDirect, shard: uint64(id), body: engine.AppendQuery(nil, q)})
+	results, err := n.link.call(ctx, request{kind: askQuery, by: by, flags: flagDirect, shard: uint64(id), body: engine.AppendQuery(nil, q)})
 	if err != nil {
 		return repeatable(err)
 	}
@@ -108,18 +108,20 @@ func (p *Peer) leader(id engine.ShardID) *node {
 	return p.nodes[p.host.Leader(id)]
 }
 
-// untilLed makes an attempt, and further ones while all that failed is that the leader was not found or could not be reached.
-func (p *Peer) untilLed(ctx context.Context, attempt func() error) error {
-	var deadline time.Time
+// untilLed makes an attempt, and further ones while all that failed is that the leader was not found or could not be reached. An attempt is told
+// until when that may go on.
+func (p *Peer) untilLed(ctx context.Context, attempt func(by time.Time) error) error {
+	deadline, somewhere := time.Now().Add(patience), false
 	for pause := minRetry; ; pause = min(2*pause, maxRetry) {
 		began := time.Now()
-		err := attempt()
+		err := attempt(deadline)
 		if err == nil || !nowhere(err) || ctx.Err() != nil {
 			return err
 		}
-		// A query that has waited was somewhere: it begins anew.
-		if deadline.IsZero() || time.Since(began) > patience {
-			deadline, pause = time.Now().Add(patience), minRetry
+		// A query that was somewhere begins anew when it is lost: once, or as often as it has waited there.
+		var lost *lostError
+		if time.Since(began) > patience || !somewhere && errors.As(err, &lost) {
+			deadline, pause, somewhere = time.Now().Add(patience), minRetry, true
 		}
 		if time.Now().After(deadline) || p.ctx.Err() != nil {
 			return err
@@ -134,7 +136,7 @@ func (p *Peer) untilLed(ctx context.Context, attempt func() error) error {
 func nowhere(err error) bool {
 	var notLeader *engine.NotLeaderError
 	var notSent *notSentError
-	return errors.As(err, &notLeader) || errors.As(err, &notSent) && !errors.Is(err, engine.ErrUnauthorized) && !errors.Is(err, engine.ErrBusy)
+	return errors.As(err, &notLeader) || errors.As(err, &notSent) && !errors.Is(err, engine.ErrUnauthorized)
 }
 
 // ambiguous makes the error of a write say that it may have happened, if it may.
@@ -155,7 +157,7 @@ func (e *unknownError) Unwrap() []error { return []error{engine.ErrUnknownOutcom
 func repeatable(err error) error {
 	var lost *lostError
 	if errors.As(err, &lost) {
-		return &notSentError{lost.reason}
+		return &notSentError{lost}
 	}
 	return err
 }

@@ -18,7 +18,8 @@ func frameOf(b []byte) []byte {
 
 func FuzzFrame(f *testing.F) {
 	f.Add(frameOf([]byte("payload")))
-	f.Add([]byte{0xff, 0xff, 0xff, 0x7f, 1})
+	f.Add([]byte{0xff, 0xff, 0xff, 0x7f, 1, 2, 3, 4, 5})
+	f.Add(append(frameOf([]byte("payload"))[:frameHead], "Payload"...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		const limit = 1 << 20
 		got, err := readFrame(newReader(bytes.NewReader(b)), nil, limit)
@@ -89,5 +90,22 @@ func TestMessagesArriveAsTheyWere(t *testing.T) {
 	a := answer{id: 5, refused: true, body: []byte("body")}
 	if got, err := decodeAnswer(a.appendTo(nil)); err != nil || !reflect.DeepEqual(got, a) {
 		t.Errorf("%+v arrives as %+v, %v", a, got, err)
+	}
+}
+
+// TestDamagedFrame flips each bit of a frame, and cuts it anywhere.
+func TestDamagedFrame(t *testing.T) {
+	good := frameOf([]byte("what was said"))
+	for i := range 8 * len(good) {
+		bad := bytes.Clone(good)
+		bad[i/8] ^= 1 << (i % 8)
+		if b, err := readFrame(newReader(bytes.NewReader(bad)), nil, maxHello); err == nil {
+			t.Errorf("with bit %d flipped it is read as %q", i, b)
+		}
+	}
+	for n := range good {
+		if b, err := readFrame(newReader(bytes.NewReader(good[:n])), nil, maxHello); err == nil {
+			t.Errorf("cut to %d bytes it is read as %q", n, b)
+		}
 	}
 }

@@ -136,6 +136,7 @@ type wire struct {
 	r     *bufio.Reader
 	w     io.Writer
 	flush func() error
+	abort func() // ends it, also for a write or read under way
 }
 
 func (s *wire) write(b []byte) error {

@@ -3,6 +3,7 @@ package peer
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -46,7 +47,7 @@ func (r *rig) stream(client *http.Client, path string) *stream {
 		cancel()
 		resp.Body.Close()
 	})
-	return &stream{t: r.t, wire: wire{r: newReader(resp.Body), w: out, flush: func() error { return nil }}, in: out, body: resp.Body}
+	return &stream{t: r.t, wire: wire{r: newReader(resp.Body), w: out, flush: func() error { return nil }, abort: cancel}, in: out, body: resp.Body}
 }
 
 // ends waits for the end of a stream, which the node has to make.
@@ -77,15 +78,14 @@ func asNode(h *hello) {
 func TestHostileOpening(t *testing.T) {
 	r := newRig(t)
 	honest := r.dial()
-	client := newClient(nil)
-	defer client.CloseIdleConnections()
+	client := r.http()
 	wrongVersion := testHello(func(h *hello) { h.version = 99 })
 	for name, c := range map[string]struct {
 		path string
 		sent []byte
 	}{
 		"empty frame":              {pathDoor, frameOf(nil)},
-		"frame of 2 GiB":           {pathDoor, []byte{0xff, 0xff, 0xff, 0x7f, 1, 2, 3}},
+		"frame of 2 GiB":           {pathDoor, []byte{0xff, 0xff, 0xff, 0x7f, 1, 2, 3, 4, 5, 6}},
 		"hello too long":           {pathDoor, frameOf(make([]byte, maxHello+1))},
 		"random":                   {pathDoor, frameOf([]byte("GET / HTTP/1.1\r\n\r\n"))},
 		"overlong varint":          {pathDoor, frameOf(bytes.Repeat([]byte{0x80}, 40))},
@@ -157,8 +157,7 @@ func (s *stream) ask(q request) answer {
 func TestHostileRequests(t *testing.T) {
 	r := newRig(t)
 	honest := r.dial()
-	client := newClient(nil)
-	defer client.CloseIdleConnections()
+	client := r.http()
 	s := r.stream(client, pathDoor)
 	s.open(roleClient)
 	in := func(cmd engine.Command, ns string) []byte { cmd.Namespace = ns; return cmd.AppendTo(nil) }
@@ -179,6 +178,7 @@ func TestHostileRequests(t *testing.T) {
 		"unknown machine":     {kind: askPropose, body: in(engine.Command{Machine: 14, Kind: 1}, "ns")},
 		"unknown query":       {kind: askQuery, body: []byte{1, 99}},
 		"malformed query":     {kind: askQuery, body: []byte{1, 1, 0xff}},
+		"stats of nobody":     {kind: askStats, shard: 1 << 60},
 		"query without limit": {kind: askQuery, body: engine.AppendQuery(nil, &engine.NamespacesQuery{Limit: 1 << 40})},
 	} {
 		id++
@@ -202,12 +202,48 @@ func TestHostileRequests(t *testing.T) {
 	r.well(honest)
 }
 
+// tap keeps what is written.
+type tap struct {
+	io.Writer
+	written bytes.Buffer
+}
+
+func (w *tap) Write(b []byte) (int, error) {
+	w.written.Write(b)
+	return w.Writer.Write(b)
+}
+
+// TestReplayedOpening says again what an honest node has said to open a stream.
+func TestReplayedOpening(t *testing.T) {
+	r := newRig(t)
+	client := r.http()
+	for _, path := range []string{pathRaft, pathSnapshot, pathDoor} {
+		honest := r.stream(client, path)
+		heard := &tap{Writer: honest.w}
+		honest.w = heard
+		honest.open(roleNode)
+
+		replay := r.stream(client, path)
+		if _, err := replay.in.Write(heard.written.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readFrame(replay.r, nil, maxHello); err != nil {
+			t.Fatalf("%s: no welcome: %v", path, err)
+		}
+		verdict, err := readFrame(replay.r, nil, maxHello)
+		if err != nil || !errors.Is(testWire().DecodeError(verdict), engine.ErrUnauthorized) {
+			t.Errorf("%s: the verdict is %q, %v, want ErrUnauthorized", path, verdict, err)
+		}
+		replay.ends("replayed on " + path)
+	}
+	r.well(r.dial())
+}
+
 // TestTooManyWait lets more calls wait on one stream than it may have.
 func TestTooManyWait(t *testing.T) {
 	r := newRig(t)
 	honest := r.dial()
-	client := newClient(nil)
-	defer client.CloseIdleConnections()
+	client := r.http()
 	s := r.stream(client, pathDoor)
 	s.open(roleClient)
 	wait := engine.AppendQuery(nil, &engine.NamespaceQuery{Name: "never", Wait: true})
@@ -228,8 +264,7 @@ func TestTooManyWait(t *testing.T) {
 func TestHostileNode(t *testing.T) {
 	r := newRig(t)
 	honest := r.dial()
-	client := newClient(nil)
-	defer client.CloseIdleConnections()
+	client := r.http()
 	message := func(change func(*raftpb.Message)) []byte {
 		m := &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), From: new(uint64(2)), To: new(uint64(1)), Term: new(uint64(1))}
 		change(m)
@@ -242,7 +277,6 @@ func TestHostileNode(t *testing.T) {
 	typed := func(k raftpb.MessageType) []byte { return message(func(m *raftpb.Message) { m.Type = k.Enum() }) }
 	for name, b := range map[string][]byte{
 		"random":          []byte("\x00random"),
-		"empty":           {},
 		"of another node": message(func(m *raftpb.Message) { m.From = new(uint64(3)) }),
 		"for another":     message(func(m *raftpb.Message) { m.To = new(uint64(3)) }),
 		"campaign":        typed(raftpb.MsgHup),

@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"net"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -21,12 +21,12 @@ const (
 )
 
 // newClient returns an HTTP client with one connection of its own to each address.
-func newClient(conf *tls.Config) *http.Client {
+func newClient(conf *tls.Config, conns *crowd) *http.Client {
 	var protocols http.Protocols
 	protocols.SetHTTP2(conf != nil)
 	protocols.SetUnencryptedHTTP2(conf == nil)
 	return &http.Client{Transport: &http.Transport{
-		DialContext:     (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		DialContext:     dialer(conf != nil, conns),
 		TLSClientConfig: conf.Clone(), // it is changed
 		Protocols:       &protocols,
 		HTTP2: &http.HTTP2Config{
@@ -69,8 +69,8 @@ type link struct {
 	opening chan struct{} // closed when the attempt under way has ended
 }
 
-// get returns a session. Errors: *notSentError.
-func (l *link) get(ctx context.Context) (*session, error) {
+// get returns a session, which is waited for until the time is by; zero: as long as opening one takes. Errors: *notSentError.
+func (l *link) get(ctx context.Context, by time.Time) (*session, error) {
 	for {
 		l.mu.Lock()
 		if l.session != nil && l.session.alive() {
@@ -91,10 +91,8 @@ func (l *link) get(ctx context.Context) (*session, error) {
 			l.opening = opening
 		}
 		l.mu.Unlock()
-		select {
-		case <-opening:
-		case <-ctx.Done():
-			return nil, &notSentError{ctx.Err()}
+		if err := awaitOpening(ctx, opening, by); err != nil {
+			return nil, &notSentError{l.overdue(ctx, err)}
 		}
 		l.mu.Lock()
 		s, err := l.session, l.pacer.err
@@ -104,6 +102,36 @@ func (l *link) get(ctx context.Context) (*session, error) {
 		}
 	}
 }
+
+// overdue is why there is no session when a call's time is over: why the last attempt failed says more than that.
+func (l *link) overdue(ctx context.Context, err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ctx.Err() == nil || l.pacer.err == nil {
+		return err
+	}
+	return fmt.Errorf("%w, the last attempt: %w", ctx.Err(), l.pacer.err)
+}
+
+func awaitOpening(ctx context.Context, opening <-chan struct{}, by time.Time) error {
+	var late <-chan time.Time
+	if !by.IsZero() {
+		t := time.NewTimer(time.Until(by))
+		defer t.Stop()
+		late = t.C
+	}
+	select {
+	case <-opening:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-late:
+		return errSilent
+	}
+}
+
+// errSilent is why there is no session with an address that takes connections, or does not refuse them, and says nothing.
+var errSilent = errors.New("it does not answer")
 
 // shunned is how long an address that could not be reached is not tried if there is another way.
 const shunned = 5 * time.Second
@@ -123,8 +151,11 @@ func (l *link) open() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.session = s; err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = errSilent // the deadline is not the caller's
+		}
 		l.session = nil
-		l.pacer.failed(err)
+		l.pacer.failed(plain(err))
 	} else {
 		l.pacer = pacer{err: errEnded}
 	}
@@ -134,7 +165,7 @@ func (l *link) open() {
 
 // call asks. Errors: *notSentError also for what the other node refuses because of its own state; *lostError; what it refuses with.
 func (l *link) call(ctx context.Context, q request) ([]byte, error) {
-	s, err := l.get(ctx)
+	s, err := l.get(ctx, q.by)
 	if err != nil {
 		return nil, err
 	}

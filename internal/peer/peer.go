@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -33,6 +34,8 @@ type Host interface {
 	Meet(other shard.Identity) error
 	// Fail stops the node for good.
 	Fail(err error)
+	// Err returns why the node has failed, or nil.
+	Err() error
 }
 
 // Config says how to make a Peer.
@@ -60,10 +63,11 @@ type Peer struct {
 	closed     bool
 	disconnect func() // ends what Serve has accepted; nil: it does not serve
 	running    sync.WaitGroup
+	opened     *crowd // connections to others
 
 	draining context.Context // done when no further calls are taken
 	drain    context.CancelFunc
-	doors    sync.WaitGroup // streams of calls
+	doors    sync.WaitGroup // streams of calls; none is added once it drains
 
 	nodes map[uint64]*node // the others
 }
@@ -73,7 +77,7 @@ func New(c Config) *Peer {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Peer{cfg: c, log: c.Logger, ready: make(chan struct{}), nodes: make(map[uint64]*node)}
+	p := &Peer{cfg: c, log: c.Logger, ready: make(chan struct{}), opened: newCrowd(maxConnections), nodes: make(map[uint64]*node)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.draining, p.drain = context.WithCancel(context.Background())
 	for _, m := range c.Members {
@@ -92,17 +96,52 @@ func (p *Peer) Attach(h Host, stats func(context.Context) ([]byte, error)) {
 	for _, n := range p.nodes {
 		p.spawn(n.raft.run)
 	}
+	if len(p.nodes) > 0 {
+		p.spawn(p.beat)
+	}
+}
+
+// StatsOf returns what a node, 0 being this one, says about itself, encoded. Errors: ErrNotFound if there is none with this id; ErrUnavailable if
+// it does not answer.
+func (p *Peer) StatsOf(ctx context.Context, id uint64) ([]byte, error) {
+	if id == 0 || id == p.cfg.Node {
+		return p.stats(ctx)
+	}
+	n := p.nodes[id]
+	if n == nil {
+		return nil, engine.Errorf(engine.ErrNotFound, "the cluster has no node %d", id)
+	}
+	b, err := n.link.call(ctx, request{kind: askStats, shard: id})
+	if err != nil {
+		return nil, fmt.Errorf("node %d: %w", id, repeatable(err))
+	}
+	return b, nil
 }
 
 // Drain makes the Peer take no further calls of others, who learn which have not been taken.
-func (p *Peer) Drain() { p.drain() }
+func (p *Peer) Drain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drain()
+}
+
+// enter admits a stream of calls, which ends with doors.Done, unless it is too late for that.
+func (p *Peer) enter() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.draining.Err() != nil {
+		return false
+	}
+	p.doors.Add(1)
+	return true
+}
 
 // farewell is how long Close waits for the answers to calls that have been taken to be sent.
 const farewell = time.Second
 
 // Close ends all streams and returns when all goroutines have ended. The host has to be closed before, so that all calls have ended.
 func (p *Peer) Close() {
-	p.drain()
+	p.Drain()
 	done := make(chan struct{})
 	go func() {
 		p.doors.Wait()
@@ -117,14 +156,12 @@ func (p *Peer) Close() {
 	disconnect := p.disconnect
 	p.mu.Unlock()
 	p.cancel()
+	p.opened.closeAll()
 	if disconnect != nil {
 		disconnect()
 	}
 	p.running.Wait()
 	<-done
-	for _, n := range p.nodes {
-		n.close()
-	}
 }
 
 // spawn runs f, unless the Peer is closing.
@@ -182,16 +219,10 @@ type node struct {
 const snapshotsAtOnce = 2
 
 func (p *Peer) newNode(m Member) *node {
-	n := &node{peer: p, member: m, snapshots: newClient(p.cfg.TLS), sending: make(chan struct{}, snapshotsAtOnce)}
-	n.link = link{peer: p, client: newClient(p.cfg.TLS), addr: m.Addr, role: roleNode, node: m.ID}
-	n.raft = raftStream{node: n, client: newClient(p.cfg.TLS), out: newOutbox(maxRaftWaiting)}
+	n := &node{peer: p, member: m, snapshots: newClient(p.cfg.TLS, p.opened), sending: make(chan struct{}, snapshotsAtOnce)}
+	n.link = link{peer: p, client: newClient(p.cfg.TLS, p.opened), addr: m.Addr, role: roleNode, node: m.ID}
+	n.raft = raftStream{node: n, client: newClient(p.cfg.TLS, p.opened), out: newOutbox(maxRaftWaiting)}
 	return n
-}
-
-func (n *node) close() {
-	for _, c := range []*http.Client{n.snapshots, n.link.client, n.raft.client} {
-		c.CloseIdleConnections()
-	}
 }
 
 func (n *node) seen() {
@@ -200,8 +231,27 @@ func (n *node) seen() {
 	n.heard = time.Now()
 }
 
-// aliveTime is how long a node counts as alive after a sign of life. Leaders send several a second.
+// aliveTime is how long a node counts as alive after a sign of life: it may miss one of its beats.
 const aliveTime = 3 * time.Second
+
+// beatInterval is how often a node tells the others that it is alive, besides what raft says: two followers have nothing to tell each other.
+const beatInterval = time.Second
+
+// beat tells the other nodes that this one is alive, until it has failed or the Peer is closed.
+func (p *Peer) beat() {
+	t := time.NewTicker(beatInterval)
+	defer t.Stop()
+	for p.host.Err() == nil {
+		for _, n := range p.nodes {
+			n.raft.beat()
+		}
+		select {
+		case <-t.C:
+		case <-p.ctx.Done():
+			return
+		}
+	}
+}
 
 // Alive reports whether another node has been heard of a moment ago.
 func (p *Peer) Alive(id uint64) bool {

@@ -3,7 +3,10 @@ package peer
 import (
 	"context"
 	"net"
+	"net/http"
 	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/shard"
@@ -21,18 +24,22 @@ type rig struct {
 	host *shard.Host
 	peer *Peer
 	addr string
+	fs   vfs.FS
 }
 
 var testMembers = []Member{{1, "127.0.0.1:1"}, {2, "127.0.0.1:1"}, {3, "127.0.0.1:1"}}
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	return newRigAt(t, "127.0.0.1:0")
+	r := openRig(t, "127.0.0.1:0", vfs.NewMem())
+	t.Cleanup(r.close)
+	return r
 }
 
-func newRigAt(t *testing.T, addr string) *rig {
+// openRig opens a node on a file system of its own, which it may have been on before.
+func openRig(t *testing.T, addr string, fsys vfs.FS) *rig {
 	t.Helper()
-	host, err := shard.Open(shard.Config{Shards: 2, MaxValue: 64 << 10, Machines: []func() engine.Machine{kv.NewMachine, toy.New}})
+	host, err := shard.Open(shard.Config{Dir: "node", FS: fsys, Shards: 2, MaxValue: 64 << 10, Machines: []func() engine.Machine{kv.NewMachine, toy.New}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,11 +50,10 @@ func newRigAt(t *testing.T, addr string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, host: host, addr: l.Addr().String()}
+	r := &rig{t: t, host: host, addr: l.Addr().String(), fs: fsys}
 	r.peer = New(Config{Node: 1, Wire: testWire(), Members: testMembers, Secret: testSecret})
 	r.peer.Attach(host, func(context.Context) ([]byte, error) { return []byte("{}"), nil })
 	r.peer.Serve(l)
-	t.Cleanup(r.close)
 	return r
 }
 
@@ -57,6 +63,13 @@ func (r *rig) close() {
 		r.t.Errorf("close: %v", err)
 	}
 	r.peer.Close()
+}
+
+// http returns a client for tests that speak for themselves.
+func (r *rig) http() *http.Client {
+	conns := newCrowd(maxConnections)
+	r.t.Cleanup(conns.closeAll)
+	return newClient(nil, conns)
 }
 
 func (r *rig) dial() *Client {

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -20,8 +18,9 @@ import (
 const (
 	greetTimeout   = 5 * time.Second // for headers, and for the handshake
 	maxConnections = 10_000
-	maxStreams     = 64   // of a connection
-	maxInFlight    = 4096 // calls of a stream, those that wait too
+	maxStreams     = 64        // of a connection
+	maxInFlight    = 4096      // calls of a stream, those that wait too
+	maxTaken       = 256 << 20 // bytes of their requests
 	maxUnsent      = 256 << 20
 )
 
@@ -39,7 +38,7 @@ func (p *Peer) Serve(l net.Listener) {
 		BaseContext: func(net.Listener) context.Context { return p.ctx },
 		ErrorLog:    slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
-	all := &crowd{Listener: l, conns: make(map[*guest]bool)}
+	all := newCrowd(maxConnections)
 	p.mu.Lock()
 	p.disconnect = func() {
 		_ = server.Close() // the listener
@@ -51,62 +50,12 @@ func (p *Peer) Serve(l net.Listener) {
 		if p.cfg.TLS != nil {
 			serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
 		}
-		if err := serve(all); !errors.Is(err, http.ErrServerClosed) {
+		if err := serve(&entrance{l, all, p.cfg.TLS != nil}); !errors.Is(err, http.ErrServerClosed) {
 			p.host.Fail(fmt.Errorf("listen on %s: %w", l.Addr(), err))
 		}
 	})
 	if !started {
 		l.Close()
-	}
-}
-
-// crowd is a listener that knows its connections: an HTTP server forgets those that speak HTTP/2 in clear text.
-type crowd struct {
-	net.Listener
-
-	mu    sync.Mutex // guards conns; nothing is called under it
-	conns map[*guest]bool
-}
-
-type guest struct {
-	net.Conn
-	crowd *crowd
-}
-
-// Accept turns away what is beyond the limit.
-func (c *crowd) Accept() (net.Conn, error) {
-	for {
-		conn, err := c.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		g := &guest{conn, c}
-		c.mu.Lock()
-		fits := len(c.conns) < maxConnections
-		if fits {
-			c.conns[g] = true
-		}
-		c.mu.Unlock()
-		if fits {
-			return g, nil
-		}
-		conn.Close()
-	}
-}
-
-func (g *guest) Close() error {
-	g.crowd.mu.Lock()
-	delete(g.crowd.conns, g)
-	g.crowd.mu.Unlock()
-	return g.Conn.Close()
-}
-
-func (c *crowd) closeAll() {
-	c.mu.Lock()
-	conns := slices.Collect(maps.Keys(c.conns))
-	c.mu.Unlock()
-	for _, g := range conns {
-		g.Close()
 	}
 }
 
@@ -137,6 +86,21 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer p.running.Done()
 	rc := http.NewResponseController(w)
 	s := &wire{r: newReader(r.Body), w: w, flush: rc.Flush}
+	// The writer may not be touched once the stream has been served, and whoever aborts does not know.
+	var mu sync.Mutex
+	served := false
+	s.abort = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !served {
+			_ = rc.SetWriteDeadline(time.Now())
+		}
+	}
+	defer func() {
+		mu.Lock()
+		defer mu.Unlock()
+		served = true
+	}()
 	_ = rc.SetReadDeadline(time.Now().Add(greetTimeout))
 	w.WriteHeader(http.StatusOK)
 	if rc.Flush() != nil {
@@ -159,6 +123,9 @@ func (p *Peer) serveRaft(_ context.Context, s *wire, h *hello) error {
 }
 
 func (p *Peer) serveSnapshot(_ context.Context, s *wire, h *hello) error {
+	// The host does not close while it reads a snapshot. The sender begins again another time.
+	stop := context.AfterFunc(p.draining, s.abort)
+	defer stop()
 	return p.receiveSnapshot(s, h.identity.Node)
 }
 
@@ -170,23 +137,27 @@ type visitor struct {
 
 	mu      sync.Mutex // guards what follows
 	calls   map[uint64]context.CancelFunc
+	taken   int    // bytes of their requests
 	last    uint64 // request
 	leaving bool   // good-bye has been said
 }
 
 // serveDoor answers calls until the stream ends, or the node does: then it says good-bye, and answers what it has been asked.
 func (p *Peer) serveDoor(ctx context.Context, s *wire, h *hello) error {
+	if !p.enter() {
+		return s.write(goodBye(0))
+	}
+	defer p.doors.Done()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	v := &visitor{peer: p, node: h.role == roleNode, out: newOutbox(maxUnsent), calls: make(map[uint64]context.CancelFunc)}
 	stop := context.AfterFunc(p.draining, v.goodBye)
 	defer stop()
-	p.doors.Add(1)
-	defer p.doors.Done()
 	var calls, writer sync.WaitGroup
 	writer.Go(func() {
-		if v.out.run(s.w, s.flush) != nil {
+		if v.out.run(s) != nil {
 			cancel()
+			s.abort() // whoever asks does not hear the answers
 		}
 	})
 	err := v.serve(ctx, s, &calls)
@@ -202,7 +173,11 @@ func (v *visitor) goodBye() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.leaving = true
-	_ = v.out.send((&answer{body: codec.AppendUvarint(nil, v.last)}).appendTo)
+	_ = v.out.sendSmall(func(dst []byte) []byte { return append(dst, goodBye(v.last)...) })
+}
+
+func goodBye(last uint64) []byte {
+	return (&answer{body: codec.AppendUvarint(nil, last)}).appendTo(nil)
 }
 
 // serve reads requests until the stream ends.
@@ -219,10 +194,10 @@ func (v *visitor) serve(ctx context.Context, s *wire, calls *sync.WaitGroup) err
 			return err
 		}
 		if q.kind == askCancel {
-			v.end(q.id)
+			v.cancel(q.id)
 			continue
 		}
-		callCtx, err := v.begin(ctx, q.id)
+		callCtx, err := v.begin(ctx, q.id, len(b))
 		switch {
 		case errors.Is(err, errStops):
 			continue
@@ -234,14 +209,14 @@ func (v *visitor) serve(ctx context.Context, s *wire, calls *sync.WaitGroup) err
 		}
 		calls.Go(func() {
 			result, err := v.carryOut(callCtx, &q)
-			v.end(q.id)
+			v.end(q.id, len(b))
 			v.answer(q.id, result, err)
 		})
 	}
 }
 
-// begin admits a call.
-func (v *visitor) begin(ctx context.Context, id uint64) (context.Context, error) {
+// begin admits a call whose request has so many bytes.
+func (v *visitor) begin(ctx context.Context, id uint64, size int) (context.Context, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch {
@@ -251,21 +226,30 @@ func (v *visitor) begin(ctx context.Context, id uint64) (context.Context, error)
 		return nil, fmt.Errorf("%w: request %d after %d", errFrame, id, v.last)
 	}
 	v.last = id
-	if len(v.calls) >= maxInFlight {
-		return nil, engine.Errorf(engine.ErrBusy, "%d calls are under way on this connection", maxInFlight)
+	if len(v.calls) >= maxInFlight || v.taken+size > maxTaken {
+		return nil, engine.Errorf(engine.ErrBusy, "%d calls are under way on this connection, with %d bytes", len(v.calls), v.taken)
 	}
 	ctx, v.calls[id] = context.WithCancel(ctx)
+	v.taken += size
 	return ctx, nil
 }
 
-func (v *visitor) end(id uint64) {
+// cancel asks a call to end. It counts until it does: what has been proposed goes on until it is committed.
+func (v *visitor) cancel(id uint64) {
 	v.mu.Lock()
 	cancel := v.calls[id]
-	delete(v.calls, id)
 	v.mu.Unlock()
 	if cancel != nil {
 		cancel()
 	}
+}
+
+func (v *visitor) end(id uint64, size int) {
+	v.cancel(id)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.calls, id)
+	v.taken -= size
 }
 
 func (v *visitor) answer(id uint64, result []byte, err error) {
@@ -277,7 +261,9 @@ func (v *visitor) answer(id uint64, result []byte, err error) {
 		a.refused = true
 		a.body = v.peer.cfg.Wire.AppendError(nil, engine.Errorf(engine.ErrInvalid, "an answer of %d bytes exceeds %d: ask for less at once", len(a.body), maxAnswer-maxHead))
 	}
-	_ = v.out.send(a.appendTo) // to nobody, if the stream has ended
+	if err := v.out.send(a.appendTo); err != nil {
+		v.out.end(err) // an answer that is left out would be waited for
+	}
 }
 
 // maxHead is what an answer has before its body, at most.
@@ -287,17 +273,17 @@ const maxHead = 32
 func (v *visitor) carryOut(ctx context.Context, q *request) ([]byte, error) {
 	p := v.peer
 	if q.kind == askStats {
-		return p.stats(ctx)
+		if v.node {
+			return p.stats(ctx)
+		}
+		return p.StatsOf(ctx, q.shard)
 	}
 	if q.shard >= uint64(p.host.Shards()) {
 		return nil, engine.Errorf(engine.ErrInvalid, "no shard %d: the node has %d", q.shard, p.host.Shards())
 	}
 	id := engine.ShardID(q.shard)
 	// Who asks does the waiting, for a leader too.
-	propose, ask := p.propose, p.query
-	if v.node || q.flags&flagDirect != 0 {
-		propose, ask = p.host.Propose, p.host.Query
-	}
+	here := v.node || q.flags&flagDirect != 0
 	if q.kind == askPropose {
 		cmd, err := engine.DecodeCommand(q.body)
 		if err != nil {
@@ -308,17 +294,27 @@ func (v *visitor) carryOut(ctx context.Context, q *request) ([]byte, error) {
 				return nil, err
 			}
 		}
-		result, err := propose(ctx, id, cmd)
+		var result []byte
+		if here {
+			result, err = p.host.Propose(ctx, id, cmd)
+		} else {
+			result, err = p.propose(ctx, time.Time{}, id, cmd)
+		}
 		return result, ambiguous(err)
 	}
 	query, err := p.cfg.Wire.DecodeQuery(q.body)
 	if err != nil {
 		return nil, err
 	}
-	if q.flags&flagStale != 0 {
-		ask = p.host.QueryStale
+	switch {
+	case q.flags&flagStale != 0:
+		err = p.host.QueryStale(ctx, id, query)
+	case here:
+		err = p.host.Query(ctx, id, query)
+	default:
+		err = p.query(ctx, time.Time{}, id, query)
 	}
-	if err := ask(ctx, id, query); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return engine.AppendResults(nil, query), nil

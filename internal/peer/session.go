@@ -26,7 +26,7 @@ type session struct {
 	err   error         // why it has ended
 	ended chan struct{} // closed with err
 
-	leaving bool // the other side takes no calls any more
+	leaving bool // the other side takes no calls any more, or none can be sent
 }
 
 // maxWaiting bounds what waits to be sent on a stream.
@@ -58,22 +58,22 @@ func (p *Peer) open(ctx context.Context, client *http.Client, url string, role u
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	end = func() {
+	hangUp := func() {
 		out.CloseWithError(errEnded)
 		cancel()
 		resp.Body.Close()
 	}
 	defer func() {
 		if err != nil {
-			end()
+			hangUp()
 		}
 	}()
 	if resp.StatusCode != http.StatusOK {
-		return nil, nil, nil, fmt.Errorf("%s: %s", url, resp.Status)
+		return nil, nil, nil, fmt.Errorf("no node answers there, but %s", resp.Status)
 	}
-	s = &wire{r: newReader(resp.Body), w: out, flush: func() error { return nil }}
+	s = &wire{r: newReader(resp.Body), w: out, flush: func() error { return nil }, abort: hangUp}
 	w, err = p.greet(s, role, to)
-	return s, w, end, err
+	return s, w, hangUp, err
 }
 
 // newSession opens a door.
@@ -85,7 +85,7 @@ func (p *Peer) newSession(ctx context.Context, client *http.Client, url string, 
 	s := &session{
 		peer: p, welcome: w, out: newOutbox(maxWaiting), cancel: end, calls: make(map[uint64]chan answer), ended: make(chan struct{}),
 	}
-	if !p.spawn(func() { s.fail(s.out.run(stream.w, stream.flush)) }) || !p.spawn(func() { s.fail(s.receive(stream)) }) {
+	if !p.spawn(func() { _ = s.out.run(stream); s.mute() }) || !p.spawn(func() { s.fail(s.receive(stream)) }) {
 		s.fail(engine.ErrClosed)
 		return nil, engine.ErrClosed
 	}
@@ -147,6 +147,14 @@ func (s *session) goodBye(b []byte) (over bool, err error) {
 	return len(s.calls) == 0, nil
 }
 
+// mute notes that no further calls can be sent. What there is to be read, such as a good-bye that says which have not been taken, comes before
+// the end.
+func (s *session) mute() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaving = true
+}
+
 // fail ends the session.
 func (s *session) fail(err error) {
 	if err == nil {
@@ -178,10 +186,15 @@ type notSentError struct{ reason error }
 func (e *notSentError) Error() string   { return fmt.Sprintf("no connection: %v", e.reason) }
 func (e *notSentError) Unwrap() []error { return []error{engine.ErrUnavailable, e.reason} }
 
-// call sends a request and waits for its answer. Errors: *notSentError, *lostError; what the other side refuses with.
+// call sends a request and waits for its answer. Errors: *notSentError, *lostError; ErrBusy if too much waits to be sent; what the other side refuses
+// with.
 func (s *session) call(ctx context.Context, q request) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &notSentError{err}
+	}
+	// The other side would end the stream, with all other calls on it.
+	if limit := int(s.welcome.maxValue) + maxRequest - maxHead; len(q.body) > limit {
+		return nil, engine.Errorf(engine.ErrInvalid, "a request of %d bytes exceeds %d", len(q.body), limit)
 	}
 	c := make(chan answer, 1)
 	s.mu.Lock()
@@ -196,7 +209,10 @@ func (s *session) call(ctx context.Context, q request) ([]byte, error) {
 		s.calls[q.id] = c
 	}
 	s.mu.Unlock()
-	if err != nil {
+	switch {
+	case errors.Is(err, engine.ErrBusy):
+		return nil, err
+	case err != nil:
 		return nil, &notSentError{err}
 	}
 	select {
@@ -204,7 +220,7 @@ func (s *session) call(ctx context.Context, q request) ([]byte, error) {
 		return s.open(a)
 	case <-ctx.Done():
 		s.forget(q.id)
-		_ = s.out.send((&request{kind: askCancel, id: q.id}).appendTo) // else it has ended
+		_ = s.out.sendSmall((&request{kind: askCancel, id: q.id}).appendTo) // else it has ended
 		return nil, &lostError{ctx.Err()}
 	case <-s.ended:
 	}

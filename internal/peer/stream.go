@@ -4,7 +4,10 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"math"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/floedb/floe/internal/engine"
 )
@@ -31,7 +34,12 @@ const keepBuffer = 1 << 20
 var errEnded = errors.New("the stream has ended")
 
 // send puts a frame in. Errors: ErrBusy if too much waits already; what made the stream end.
-func (o *outbox) send(payload func([]byte) []byte) error {
+func (o *outbox) send(payload func([]byte) []byte) error { return o.put(payload, o.limit) }
+
+// sendSmall is send for one of few and small frames that may not be missing: it is never ErrBusy.
+func (o *outbox) sendSmall(payload func([]byte) []byte) error { return o.put(payload, math.MaxInt) }
+
+func (o *outbox) put(payload func([]byte) []byte, limit int) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
@@ -39,8 +47,8 @@ func (o *outbox) send(payload func([]byte) []byte) error {
 		return o.err
 	case o.closed:
 		return errEnded
-	case len(o.buf) > o.limit:
-		return engine.Errorf(engine.ErrBusy, "%d bytes wait to be sent, the limit is %d", len(o.buf), o.limit)
+	case len(o.buf) > limit:
+		return engine.Errorf(engine.ErrBusy, "%d bytes wait to be sent, the limit is %d", len(o.buf), limit)
 	}
 	o.buf = appendFrame(o.buf, payload)
 	o.poke()
@@ -65,14 +73,28 @@ func (o *outbox) end(err error) {
 	o.poke()
 }
 
+// A stream whose other end takes less than a part in this time is given up: its connection may be well, so that nothing else ends it.
+const (
+	writePart    = 256 << 10
+	writeTimeout = 10 * time.Second
+)
+
 // run writes until the stream ends, and returns why.
-func (o *outbox) run(w io.Writer, flush func() error) error {
+func (o *outbox) run(s *wire) error {
+	stuck := time.AfterFunc(writeTimeout, s.abort)
+	defer stuck.Stop()
+	stuck.Stop()
 	for range o.wake {
 		b, closed, err := o.take()
-		if err == nil && len(b) > 0 {
-			if _, err = w.Write(b); err == nil {
-				err = flush()
+		for part := range slices.Chunk(b, writePart) {
+			if err != nil {
+				break
 			}
+			stuck.Reset(writeTimeout)
+			if _, err = s.w.Write(part); err == nil {
+				err = s.flush()
+			}
+			stuck.Stop()
 		}
 		if err != nil {
 			o.end(err)

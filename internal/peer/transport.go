@@ -20,7 +20,8 @@ var _ shard.Transport = (*Peer)(nil)
 // maxRaftWaiting bounds the messages that wait for a node. Raft repeats what is lost, and has at most this much under way for a shard.
 const maxRaftWaiting = 32 << 20
 
-// raftStream carries raft messages to one node; a frame is shard uvarint | message (protobuf). What can not be sent is dropped.
+// raftStream carries raft messages to one node; a frame is shard uvarint | message (protobuf), or empty: a sign of life. What can not be sent is
+// dropped.
 type raftStream struct {
 	node   *node
 	client *http.Client
@@ -47,6 +48,11 @@ func (s *raftStream) current() *outbox {
 	s.node.mu.Lock()
 	defer s.node.mu.Unlock()
 	return s.out
+}
+
+// beat sends a sign of life, which may be lost as well.
+func (s *raftStream) beat() {
+	_ = s.current().send(func(dst []byte) []byte { return dst })
 }
 
 func (s *raftStream) renew() {
@@ -100,7 +106,7 @@ func (s *raftStream) once() error {
 	}
 	stop := context.AfterFunc(p.ctx, func() { out.end(errEnded) })
 	defer stop()
-	err = out.run(stream.w, stream.flush)
+	err = out.run(stream)
 	end()
 	<-ended
 	return err
@@ -130,11 +136,18 @@ func (p *Peer) receiveRaft(s *wire, from uint64) error {
 		if buf, err = readFrame(s.r, buf, maxRaft); err != nil {
 			return err
 		}
+		if len(buf) == 0 {
+			p.nodes[from].seen()
+			continue
+		}
 		id, m, err := decodeMessage(buf, from, p.cfg.Node)
 		if err != nil {
 			return err
 		}
 		p.nodes[from].seen()
+		if m.GetType() == raftpb.MsgReadIndex {
+			continue // a leader alone asks for reads, and this is of one that has just ceased to be one: the read is lost there
+		}
 		p.host.Receive(id, []*raftpb.Message{m})
 	}
 }
@@ -163,8 +176,15 @@ func decodeMessage(b []byte, from, to uint64) (id uint16, m *raftpb.Message, err
 // needed, it would make a panic.
 func wellFormed(m *raftpb.Message) bool {
 	switch m.GetType() {
+	case raftpb.MsgReadIndex:
+		return true
+	case raftpb.MsgHeartbeatResp:
+		// The number of a read comes back, if there was one.
+		if n := len(m.GetContext()); n != 0 && n != 8 {
+			return false
+		}
 	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp, raftpb.MsgHeartbeat,
-		raftpb.MsgHeartbeatResp, raftpb.MsgTimeoutNow, raftpb.MsgReadIndex, raftpb.MsgReadIndexResp, raftpb.MsgTransferLeader, raftpb.MsgUnreachable:
+		raftpb.MsgTimeoutNow, raftpb.MsgTransferLeader:
 	default:
 		return false
 	}

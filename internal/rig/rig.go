@@ -29,8 +29,15 @@ type Rig struct {
 	execs []*engine.Executor
 	now   int64
 	hold  bool
+	log   []logged
 
 	tampered bool // the rows are not to be verified any more
+}
+
+// logged is an entry that was applied.
+type logged struct {
+	shard engine.ShardID
+	data  []byte
 }
 
 // New returns a Rig with so many shards, each of which has the machines.
@@ -123,7 +130,9 @@ func (r *Rig) Entry(shard engine.ShardID, cmds ...engine.Command) []engine.Outco
 		}
 		e.Commands = append(e.Commands, c.AppendTo(nil))
 	}
-	_, out := x.Apply(1, x.Applied().Index+1, e.AppendTo(nil), nil)
+	data := e.AppendTo(nil)
+	r.log = append(r.log, logged{shard, data})
+	_, out := x.Apply(1, x.Applied().Index+1, data, nil)
 	if err := x.Commit(); err != nil {
 		r.t.Fatalf("Commit: %v", err)
 	}
@@ -245,6 +254,41 @@ func (r *Rig) NextDue() int64 {
 		due = min(due, x.NextDue())
 	}
 	return due
+}
+
+// Replay checks that another replica which applies the same entries comes to the same state: it commits after so many of them as pause says each
+// time, and restarts when restart says so, after a commit.
+func (r *Rig) Replay(pause func() int, restart func() bool) {
+	r.t.Helper()
+	other := New(r.t, len(r.execs), r.machines...)
+	left := pause()
+	for _, e := range r.log {
+		x := other.execs[e.shard]
+		x.Apply(1, x.Applied().Index+1, e.data, nil)
+		if left--; left > 0 {
+			continue
+		}
+		left = pause()
+		other.commitAll()
+		if restart() {
+			other.Restart()
+		}
+	}
+	other.commitAll()
+	for i, hash := range other.Hashes() {
+		if want := r.Hashes()[i]; hash != want {
+			r.t.Errorf("shard %d: a replica that applied the same entries has the state hash %x, want %x", i, hash, want)
+		}
+	}
+}
+
+func (r *Rig) commitAll() {
+	r.t.Helper()
+	for _, x := range r.execs {
+		if err := x.Commit(); err != nil {
+			r.t.Fatalf("Commit: %v", err)
+		}
+	}
 }
 
 // Hashes returns the state hash of each shard.

@@ -27,7 +27,10 @@ func noLeaks(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 }
 
-var seedFlag = flag.Uint64("seed", 0, "seed of randomised tests; 0 chooses one")
+var (
+	seedFlag = flag.Uint64("seed", 0, "seed of randomised tests; 0 chooses one")
+	longFlag = flag.Bool("long", false, "run exhaustive tests in their long forms")
+)
 
 // seed returns the seed of a randomised test and prints how to repeat it.
 func seed(t *testing.T) uint64 {
@@ -412,7 +415,7 @@ func (w *workload) check(ctx context.Context, t *testing.T) {
 	}
 	namespaces := engine.NewNamespaces(engine.NewRouter(w.door))
 	_, count := w.sum(ctx, t, toySpread)
-	if info, err := namespaces.Get(ctx, toySpread); err != nil || info.Counts.Queues != count {
-		t.Errorf("namespace %q counts %d counters, %v; there are %d", toySpread, info.Counts.Queues, err, count)
+	if info, err := namespaces.Get(ctx, toySpread); err != nil || info.Counts.Workflows != count {
+		t.Errorf("namespace %q counts %d counters, %v; there are %d", toySpread, info.Counts.Workflows, err, count)
 	}
 }

@@ -26,6 +26,7 @@ const (
 	maxUncommitted   = 64 << 20
 	maxApplyingBytes = 8 << 20
 	electionTicks    = 10
+	bornTerm         = 1 // of a shard that has never had an election
 )
 
 // core is a shard's raft group as a step function: it has no goroutine, no lock and no clock, and does no I/O but reads of the
@@ -35,11 +36,15 @@ type core struct {
 	shard engine.ShardID
 	rn    *raft.RawNode
 	clock *shardClock
+	first bool // see coreConfig
 
 	leader   uint64
 	term     uint64
 	isLeader bool
 	appends  int // outputs with entries that have not come back
+
+	heir     uint64 // gets the leadership when everything that has been proposed is applied; 0: nobody
+	patience int    // ticks after which that is given up
 
 	reading   map[uint64][]*read // by round
 	readRound uint64
@@ -163,7 +168,7 @@ func newCore(c coreConfig) (*core, error) {
 		return nil, err
 	}
 	return &core{
-		node: c.node, shard: c.shard, rn: rn, clock: c.clock, sequence: c.sequence, skipTo: c.skipTo,
+		node: c.node, shard: c.shard, rn: rn, clock: c.clock, first: c.first, sequence: c.sequence, skipTo: c.skipTo,
 		reading: make(map[uint64][]*read), term: hs.GetTerm(), term0: hs.GetTerm(), vote0: hs.GetVote(),
 	}, nil
 }
@@ -174,6 +179,7 @@ type coreConfig struct {
 	storage  raft.Storage
 	applied  uint64
 	clock    *shardClock
+	first    bool   // leads before anybody else, if it can: asks for it with every tick until there has been an election
 	sequence uint64 // entries of this process are numbered from here; random, so that those of an earlier one never match
 	skipTo   engine.LSN
 	logger   raft.Logger
@@ -230,13 +236,20 @@ func (c *core) feed(in input) {
 		}
 		c.rn.ReportSnapshot(r.to, status)
 	}
-	if in.campaign {
+	if in.campaign || in.ticks > 0 && c.begins() {
 		_ = c.rn.Campaign()
 	}
 	if in.transfer != 0 && c.isLeader {
-		c.rn.TransferLeader(in.transfer)
+		c.heir, c.patience = in.transfer, electionTicks
+	} else if c.patience = max(c.patience-in.ticks, 0); c.patience == 0 {
+		c.heir = 0
 	}
 }
+
+// begins reports whether this node has to be the first to lead the shard. As long as there has been no election nobody has a leader to lose,
+// so that it need not wait for the election timeout. A pre-vote costs nothing if the others do not listen yet, or have elected already: only
+// with a quorum of answers does an election follow, and with it the first term.
+func (c *core) begins() bool { return c.first && c.rn.BasicStatus().GetTerm() <= bornTerm }
 
 // observeState notices changes of leader and term.
 func (c *core) observeState(out *output) {
@@ -246,7 +259,7 @@ func (c *core) observeState(out *output) {
 		out.changed = true
 	}
 	if c.isLeader && (!isLeader || st.GetTerm() != c.term) {
-		out.lost, c.firing, c.skipped = true, false, false
+		out.lost, c.firing, c.skipped, c.heir = true, false, false, 0
 		for _, reads := range c.reading {
 			out.unread = append(out.unread, reads...)
 		}
@@ -277,11 +290,9 @@ func (c *core) lead(nextDue int64, gather bool, out *output) {
 		c.refuseAll(out)
 		return
 	}
-	if c.appends >= maxAppends && !gather {
+	c.handOver()
+	if c.handsOver() || c.appends >= maxAppends && !gather {
 		return
-	}
-	if c.rn.BasicStatus().LeadTransferee != 0 {
-		return // raft would drop what is proposed now: it waits, for this leader or to be sent to the next one
 	}
 	if c.skipTo > 0 && !c.skipped {
 		c.skipped = true
@@ -299,6 +310,22 @@ func (c *core) lead(nextDue int64, gather bool, out *output) {
 		budget -= size
 	}
 }
+
+// handOver gives the leadership away once all that was proposed is applied: callers of what is still under way would never know what became of
+// it.
+func (c *core) handOver() {
+	if c.heir == 0 || c.appends > 0 {
+		return
+	}
+	if st := c.rn.Status(); st.Applied >= st.Progress[c.node].Match {
+		c.rn.TransferLeader(c.heir)
+		c.heir = 0
+	}
+}
+
+// handsOver reports whether the leadership is on its way to another node. What is proposed now waits, for this leader or to be sent to the next
+// one; raft would drop it.
+func (c *core) handsOver() bool { return c.heir != 0 || c.rn.BasicStatus().LeadTransferee != 0 }
 
 func (c *core) refuseAll(out *output) {
 	if len(c.queue) == 0 {
@@ -421,7 +448,7 @@ func mergeEntries(es, more []*raftpb.Entry) []*raftpb.Entry {
 
 // wakeAt returns when the leader has to be stepped for its timers, in shard time, or NoTimer.
 func (c *core) wakeAt(nextDue int64) int64 {
-	if !c.isLeader || c.firing || c.appends >= maxAppends {
+	if !c.isLeader || c.firing || c.appends >= maxAppends || c.handsOver() {
 		return math.MaxInt64
 	}
 	return nextDue

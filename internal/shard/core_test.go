@@ -25,6 +25,7 @@ type stepper struct {
 
 	appends  []*appendTask // not done yet
 	applied  []*raftpb.Entry
+	sent     []*raftpb.Message
 	proposed []proposedEntry
 	refused  []refusal
 	due      int64
@@ -32,13 +33,19 @@ type stepper struct {
 
 func newStepper(t *testing.T) *stepper {
 	t.Helper()
+	return newVoter(t, 1, 1)
+}
+
+// newVoter returns one of some voters, the second of whom is to lead first.
+func newVoter(t *testing.T, id uint64, voters ...uint64) *stepper {
+	t.Helper()
 	log, err := ual.Open(ual.Options{FS: vfs.NewMem(), Dir: "log"})
 	must(t, err)
 	t.Cleanup(func() { must(t, log.Close()) })
 	s := &stepper{t: t, log: log, clock: &fakeClock{wall: 1000}, due: engine.NoTimer}
 	s.core, err = newCore(coreConfig{
-		node: 1, clock: &shardClock{clock: Clock{s.clock}}, logger: raftLogger{discard()},
-		storage: &storage{Shard: log.Shard(0), conf: &raftpb.ConfState{Voters: []uint64{1}}},
+		node: id, first: id == 2, clock: &shardClock{clock: Clock{s.clock}}, logger: raftLogger{discard()},
+		storage: &storage{Shard: log.Shard(0), conf: &raftpb.ConfState{Voters: voters}},
 	})
 	must(t, err)
 	return s
@@ -52,6 +59,7 @@ func (s *stepper) step(in input) {
 	if out.append != nil {
 		s.appends = append(s.appends, out.append)
 	}
+	s.sent = append(s.sent, out.send...)
 	s.proposed = append(s.proposed, out.proposed...)
 	s.refused = append(s.refused, out.refused...)
 	if out.apply != nil {
@@ -67,7 +75,14 @@ func (s *stepper) finish() {
 	s.appends = s.appends[1:]
 	must(s.t, s.log.Write([]ual.Update{a.update}))
 	must(s.t, s.log.Sync())
-	in := input{responses: a.responses}
+	var in input
+	for _, m := range a.responses {
+		if m.GetTo() == s.core.node {
+			in.responses = append(in.responses, m)
+		} else {
+			s.sent = append(s.sent, m)
+		}
+	}
 	if a.entries {
 		in.appended = 1
 	}
@@ -96,6 +111,123 @@ func proposals(n, size int) (ps []*proposal) {
 		ps = append(ps, &proposal{data: make([]byte, size)})
 	}
 	return ps
+}
+
+// exchange delivers what the voters, but for one, send each other until nobody says anything.
+func exchange(voters []*stepper, cutOff uint64) {
+	for said := true; said; {
+		said = false
+		for _, s := range voters {
+			s.settle()
+			for _, m := range s.sent {
+				if m.GetTo() != cutOff && s.core.node != cutOff {
+					said = true
+					voters[m.GetTo()-1].step(input{messages: []*raftpb.Message{m}})
+				}
+			}
+			s.sent = nil
+		}
+	}
+}
+
+// TestFirstLeaderDoesNotWait: in a shard that has never had an election the node that should lead it does with the first tick after it can be
+// heard, and stands for election once.
+func TestFirstLeaderDoesNotWait(t *testing.T) {
+	for _, ids := range [][]uint64{{1, 2, 3}, {1, 2, 3, 4, 5}} {
+		var voters []*stepper
+		for _, id := range ids {
+			voters = append(voters, newVoter(t, id, ids...))
+		}
+		best := voters[1]
+		for range 3 {
+			best.step(input{ticks: 1})
+			exchange(voters, 2)
+		}
+		for range electionTicks - 1 {
+			for _, s := range voters {
+				s.step(input{ticks: 1})
+			}
+			exchange(voters, 0)
+			if !best.core.isLeader || best.core.term != 1 {
+				t.Fatalf("of %d voters the second has not become the first leader: it is in term %d, and the leader is %d", len(ids), best.core.term, best.core.leader)
+			}
+		}
+	}
+}
+
+// TestFirstLeaderComesLate: if another one leads the shard already, the one that should have been the first takes no part in elections.
+func TestFirstLeaderComesLate(t *testing.T) {
+	voters := []*stepper{newVoter(t, 1, 1, 2, 3), newVoter(t, 2, 1, 2, 3), newVoter(t, 3, 1, 2, 3)}
+	voters[0].step(input{campaign: true})
+	exchange(voters, 2)
+	if !voters[0].core.isLeader {
+		t.Fatal("no leader")
+	}
+	for range electionTicks - 1 {
+		voters[1].step(input{ticks: 1})
+		exchange(voters, 0)
+	}
+	if s := voters[0].core; !s.isLeader || s.term != 1 {
+		t.Errorf("the leader of term 1 leads: %v, and is in term %d", s.isLeader, s.term)
+	}
+}
+
+// TestHandOverWaitsForOutcomes: a leader whose disk was slow gave the leadership away before it knew what became of its last proposals, and
+// their callers never did.
+func TestHandOverWaitsForOutcomes(t *testing.T) {
+	voters := []*stepper{newVoter(t, 1, 1, 2, 3), newVoter(t, 2, 1, 2, 3), newVoter(t, 3, 1, 2, 3)}
+	old, heir := voters[1], voters[0]
+	old.step(input{campaign: true})
+	exchange(voters, 0)
+	old.applied = nil
+	old.step(input{proposals: proposals(1, 10)})
+	old.step(input{transfer: 1})
+	old.step(input{proposals: proposals(1, 10)})
+	for range 4 { // all but the disk of the old leader is quick
+		for _, s := range voters {
+			sent := s.sent
+			s.sent = nil
+			for _, m := range sent {
+				if m.GetType() == raftpb.MsgTimeoutNow {
+					t.Fatal("the leadership was given away with a proposal in flight")
+				}
+				voters[m.GetTo()-1].step(input{messages: []*raftpb.Message{m}})
+			}
+			if s != old {
+				s.settle()
+			}
+		}
+	}
+	if wake := old.core.wakeAt(0); wake != engine.NoTimer {
+		t.Errorf("the loop is to wake at %d for timers that have to wait", wake)
+	}
+	exchange(voters, 0)
+	if !heir.core.isLeader || len(old.applied) != 2 || len(old.refused) != 1 {
+		t.Errorf("the heir leads: %v; the old leader has applied %d entries and refused %d proposals, want 2, with the one that begins the new term, and 1",
+			heir.core.isLeader, len(old.applied), len(old.refused))
+	}
+}
+
+// TestHandOverIsGivenUp: a leader that never comes to an end of what it has proposed goes on.
+func TestHandOverIsGivenUp(t *testing.T) {
+	voters := []*stepper{newVoter(t, 1, 1, 2, 3), newVoter(t, 2, 1, 2, 3), newVoter(t, 3, 1, 2, 3)}
+	old := voters[1]
+	old.step(input{campaign: true})
+	exchange(voters, 0)
+	old.step(input{proposals: proposals(1, 10)})
+	old.step(input{transfer: 1})
+	old.step(input{proposals: proposals(1, 10)})
+	proposed := len(old.proposed)
+	for range electionTicks - 1 {
+		old.step(input{ticks: 1})
+	}
+	if len(old.proposed) != proposed {
+		t.Fatal("something was proposed while the leadership was to be handed over")
+	}
+	old.step(input{ticks: 1})
+	if len(old.proposed) != proposed+1 {
+		t.Errorf("%d proposals after an election timeout, want %d", len(old.proposed), proposed+1)
+	}
 }
 
 func TestProposalsOfOneStepShareAnEntry(t *testing.T) {

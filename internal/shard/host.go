@@ -83,8 +83,9 @@ func Open(c Config) (*Host, error) {
 	}
 	h := &Host{
 		cfg: c, log: c.Logger, flushed: make(chan struct{}, 1), idle: make(chan struct{}, 1), failed: make(chan struct{}),
-		proposals: new(sync.Pool), started: time.UnixMilli(c.Clock.Source.Wall()),
+		proposals: new(sync.Pool),
 	}
+	h.started = h.now()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.space, h.slow = newSpace(h.ctx, &h.cfg), newSlowness(&h.cfg, h.fail)
 	h.fs = &watchedFS{FS: c.FS, failed: h.fail, stopped: h.isBroken, space: h.space, slow: h.slow}
@@ -197,7 +198,7 @@ func (h *Host) hasEntries() bool {
 func (h *Host) createLog() error {
 	updates := make([]ual.Update, h.cfg.Shards)
 	for i := range updates {
-		updates[i] = ual.Update{Shard: uint16(i), HardState: &raftpb.HardState{Term: new(uint64(1)), Vote: new(uint64(0)), Commit: new(uint64(0))}}
+		updates[i] = ual.Update{Shard: uint16(i), HardState: &raftpb.HardState{Term: new(uint64(bornTerm)), Vote: new(uint64(0)), Commit: new(uint64(0))}}
 	}
 	return h.writeLog(updates...)
 }
@@ -241,6 +242,7 @@ func (h *Host) openShard(id engine.ShardID) (*shard, error) {
 	}
 	s.core, err = newCore(coreConfig{
 		node: h.cfg.NodeID, shard: id, applied: applied.Index, clock: &s.clock, sequence: sequence,
+		first:   len(h.cfg.Voters) > 1 && h.preferred(id) == h.cfg.NodeID,
 		skipTo:  s.lostTail(applied),
 		storage: &storage{Shard: s.log, conf: s.confState(), applied: applied.Index, export: s.prepareExport},
 		logger:  raftLogger{h.log.With("shard", id)},
@@ -518,18 +520,21 @@ func (h *Host) stopError() error {
 	return engine.Errorf(engine.ErrClosed, "node is closed")
 }
 
-// drainTime is how long Close waits for proposals in flight; without a quorum they never end.
+// drainTime is how long Close waits for proposals in flight; without a quorum they may never end.
 const drainTime = 5 * time.Second
 
 // Close ends the host: calls that wait get ErrClosed, what was acknowledged is flushed, so that the next Open replays nothing.
-func (h *Host) Close() error {
-	h.closeOnce.Do(func() { h.closeErr = h.close() })
+func (h *Host) Close() error { return h.CloseWithin(drainTime) }
+
+// CloseWithin is Close with a time of its own for proposals in flight.
+func (h *Host) CloseWithin(drain time.Duration) error {
+	h.closeOnce.Do(func() { h.closeErr = h.close(drain) })
 	return h.closeErr
 }
 
-func (h *Host) close() error {
+func (h *Host) close(drain time.Duration) error {
 	h.closing.Store(true)
-	h.drain()
+	h.drain(drain)
 	h.stopOnce()
 	defer h.boundClose().Stop()
 	if err := h.awaitGoroutines(); err != nil {
@@ -580,9 +585,9 @@ func (h *Host) hadFailed() error {
 	return nil
 }
 
-// drain waits until the proposals in flight have their outcome.
-func (h *Host) drain() {
-	deadline := time.NewTimer(drainTime)
+// drain waits until the proposals in flight have their outcome, or time is over.
+func (h *Host) drain(within time.Duration) {
+	deadline := time.NewTimer(within)
 	defer deadline.Stop()
 	poll := time.NewTicker(time.Millisecond)
 	defer poll.Stop()

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3/tracker"
+
+	"github.com/floedb/floe/internal/engine"
 )
 
 // nearEnough is how many entries a follower may be behind to be handed the leadership: it has to catch up first, and nothing is proposed
@@ -37,33 +39,40 @@ func (s *shard) transfer(to uint64) {
 // lead does what belongs to the members of a cluster: it makes the namespace that always exists, and spreads leaders.
 func (h *Host) lead() {
 	defer h.running.Done()
-	made := false
-	t := time.NewTicker(spreadTicks * h.cfg.TickInterval)
-	defer t.Stop()
+	unmade := time.NewTicker(h.cfg.TickInterval)
+	defer unmade.Stop()
+	look := time.NewTicker(spreadTicks * h.cfg.TickInterval)
+	defer look.Stop()
 	for {
 		select {
-		case <-t.C:
+		case <-unmade.C:
+			ctx, cancel := context.WithTimeout(h.ctx, spreadTicks*h.cfg.TickInterval)
+			if h.createDefault(ctx) == nil {
+				unmade.Stop()
+			}
+			cancel()
+		case <-look.C:
+			h.spread()
 		case <-h.ctx.Done():
 			return
 		}
-		if !made {
-			ctx, cancel := context.WithTimeout(h.ctx, spreadTicks*h.cfg.TickInterval)
-			made = h.createDefault(ctx) == nil
-			cancel()
-		}
-		h.spread()
 	}
 }
 
 // spreadTicks is how often leaders are looked after: an election takes as long.
 const spreadTicks = 2 * electionTicks
 
-// spread hands the leadership of a shard to the node that should have it, so that leaders are spread evenly over the voters: shard i to the
-// i-th of them. It does nothing if this node does not lead one that another could take over; one at a time.
-func (h *Host) spread() {
+// preferred returns the node that should lead a shard, so that leaders are spread evenly over the voters: shard i is for the i-th of them.
+func (h *Host) preferred(id engine.ShardID) uint64 {
 	voters := slices.Sorted(slices.Values(h.cfg.Voters))
-	for i, s := range h.shards {
-		best := voters[i%len(voters)]
+	return voters[int(id)%len(voters)]
+}
+
+// spread hands the leadership of a shard to the node that should have it. It does nothing if this node does not lead one that another could
+// take over; one at a time.
+func (h *Host) spread() {
+	for _, s := range h.shards {
+		best := h.preferred(s.id)
 		if best == h.cfg.NodeID || !s.leading.Load() {
 			continue
 		}

@@ -190,12 +190,13 @@ func (h *Host) Stats() (Stats, error) {
 		return Stats{}, h.stopError()
 	}
 	calls := h.calls()
-	st := Stats{Started: h.started, State: h.state(), Commands: calls, Rate: h.rate.perSecond(calls)}
+	st := Stats{Node: h.cfg.NodeID, Now: h.now(), Started: h.started, State: h.state(), Commands: calls, Rate: h.rate.perSecond(calls)}
 	for _, s := range h.shards {
 		sh := ShardStats{
 			ID: int(s.id), Leader: s.leader.Load(), Term: s.term.Load(), Applied: s.exec.Visible(),
 			LSN: s.visibleLSN.Load(), Queued: int(s.queued.Load()), Waiting: s.exec.Waiting(),
 		}
+		sh.Commit = max(s.committed.Load(), sh.Applied) // what was applied before the start is committed
 		st.Waiting += sh.Waiting
 		st.Shards = append(st.Shards, sh)
 	}
@@ -222,6 +223,8 @@ func (h *Host) Stats() (Stats, error) {
 	}
 	return st, nil
 }
+
+func (h *Host) now() time.Time { return time.UnixMilli(h.cfg.Clock.Source.Wall()) }
 
 // calls returns the number of commands and queries so far.
 func (h *Host) calls() int64 {

@@ -19,7 +19,11 @@ import (
 func TestOverlayFS(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	for round := range uint64(20) {
+	rounds := uint64(20)
+	if testing.Short() {
+		rounds = 4
+	}
+	for round := range rounds {
 		rng := rand.New(rand.NewPCG(seed, round))
 		base, model := vfs.NewMem(), vfs.NewMem()
 		fill(t, rng, base, model)

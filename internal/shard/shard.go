@@ -49,6 +49,7 @@ type shard struct {
 	pending   map[uint64][]*proposal
 
 	visibleLSN atomic.Uint64 // last LSN that queries see
+	committed  atomic.Uint64 // index of the last entry that was given to be applied
 
 	stepMu   sync.Mutex // guards the core and the fields below
 	reserved uint64
@@ -192,10 +193,11 @@ func (s *shard) goOn() {
 }
 
 // hand puts something in that may wait for the end of a round, if one is under way: with few words to the core the rounds are
-// large. Where others wait for what this node sends, they do not wait for its disk too.
+// large, those of followers too, whose disks are as busy as this one. It waits for this disk no longer than for the next tick or for
+// what another node says: both wake the loop, so that one that hangs keeps nobody from what the others can commit.
 func (s *shard) hand(f func(*input)) {
 	s.mail.leave(f)
-	if !s.host.writer.busy.Load() || len(s.host.cfg.Voters) > 1 {
+	if !s.host.writer.busy.Load() {
 		s.mail.poke()
 	}
 }
@@ -310,6 +312,9 @@ func (s *shard) carryOut(out output) {
 		s.startAppend(out.append)
 	}
 	if out.apply != nil {
+		if es := out.apply.entries; len(es) > 0 {
+			s.committed.Store(es[len(es)-1].GetIndex())
+		}
 		s.queueApply(applyWork{apply: out.apply})
 	}
 }
@@ -336,9 +341,11 @@ func (s *shard) finish(p *proposal, o engine.Outcome) {
 	if p.done == nil {
 		return
 	}
-	s.queued.Add(-1)
-	s.queuedBytes.Add(-int64(len(p.data)))
+	size := int64(len(p.data)) // the caller may use the proposal again
 	p.done <- o
+	// Behind the outcome: when nothing is queued, Close ends what still waits.
+	s.queued.Add(-1)
+	s.queuedBytes.Add(-size)
 }
 
 func (s *shard) send(msgs []*raftpb.Message) {
@@ -620,9 +627,16 @@ func (s *shard) submit(ctx context.Context, cmd engine.Command) (*proposal, erro
 	p.ctx, p.data = ctx, cmd.AppendTo(slices.Grow(p.data[:0], cmd.Size()))
 	size := int64(len(p.data))
 	n, bytes := s.queued.Add(1), s.queuedBytes.Add(size)
-	if n > maxQueued || bytes > maxQueuedBytes {
+	full := n > maxQueued || bytes > maxQueuedBytes
+	closing := s.host.closing.Load() // since it was entered; else Close waits for what is queued
+	if full || closing {
 		s.queued.Add(-1)
 		s.queuedBytes.Add(-size)
+	}
+	switch {
+	case closing:
+		return nil, s.host.stopError()
+	case full:
 		return nil, engine.Errorf(engine.ErrBusy, "shard %d: %d proposals with %d bytes wait, the limits are %d and %d",
 			s.id, n, bytes, maxQueued, maxQueuedBytes)
 	}

@@ -69,6 +69,9 @@ func TestSlowDisk(t *testing.T) {
 				cfg := config(slow)
 				cfg.Logger = log.logger()
 				h := open(t, cfg)
+				// What opening has left to the log's writer must not come now: it would wait for a mutex, and in a bubble time
+				// stands still as long as anybody does, also for whoever has locked it.
+				synctest.Wait()
 				slow.delay.Store(int64(c.delay))
 				start := time.Now()
 				if _, err := h.Propose(t.Context(), 0, toy.Command{Kind: toy.Add, Name: "a", Delta: 1}.In(homed(0))); err != nil {

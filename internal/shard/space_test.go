@@ -271,12 +271,15 @@ func TestNoSpaceAtEveryOperation(t *testing.T) {
 		return small.ops
 	}
 	ops := run(newSmallFS(vfs.NewCrashableMem(), 64<<20))
-	step := 1
-	if testing.Short() {
+	step := 8
+	switch {
+	case testing.Short():
 		step = 50
+	case *longFlag:
+		step = 1
 	}
 	tried := 0
-	for k := 1; k <= ops; k += step {
+	for k := 1 + int(s%uint64(step)); k <= ops; k += step {
 		small := newSmallFS(vfs.NewCrashableMem(), 64<<20)
 		small.silent = k%2 == 0
 		small.denyFrom, small.denyTo = k, k+1+k%7*3

@@ -5,6 +5,8 @@ import "time"
 // Stats are figures about a node.
 type Stats struct {
 	Version  string
+	Node     uint64    // that says this
+	Now      time.Time // by its clock
 	Started  time.Time
 	State    string // "ok", "no quorum", "failed"
 	Commands int64  // reads and writes since the start
@@ -27,6 +29,7 @@ type DiskStats struct {
 // NodeStats describe a member of the cluster as this node sees it.
 type NodeStats struct {
 	ID     string
+	Addr   string // where clients and the other nodes reach it, "" if it does not listen
 	Status string // "healthy", "read-only", "unhealthy"
 	Role   string // "active"
 }
@@ -36,7 +39,8 @@ type ShardStats struct {
 	ID      int
 	Leader  uint64 // node, 0: none known
 	Term    uint64
-	Applied uint64 // raft index
+	Commit  uint64 // raft index up to which this node knows the log to be committed
+	Applied uint64 // raft index up to which queries see it
 	LSN     uint64
 	Queued  int // proposals waiting
 	Waiting int // queries waiting

@@ -11,15 +11,15 @@ import (
 // TestReplay runs seeds twice here and once in another process: every step has to be the same, or a failing seed would be
 // worth nothing.
 func TestReplay(t *testing.T) {
-	seeds := uint64(8)
+	seeds, commands := uint64(4), 400
 	if testing.Short() {
-		seeds = 1
+		seeds, commands = 1, 100
 	}
 	if *seedsFlag != 0 {
 		seeds = uint64(*seedsFlag)
 	}
-	for _, u := range []suite{oneNode, cluster} {
-		u.commands = 400
+	for _, u := range []suite{oneNode, cluster, five} {
+		u.commands = commands
 		for seed := uint64(1); seed <= seeds; seed++ {
 			first, second := u.simulate(t, seed), u.simulate(t, seed)
 			if first.err != nil {

@@ -174,7 +174,10 @@ func flipEveryBit(t *testing.T, log func(testing.TB) (*vfs.MemFS, state)) {
 	text := want.String()
 	caught, total := 0, 0
 	step := 1
-	if testing.Short() || raceEnabled {
+	switch {
+	case raceEnabled:
+		step = 41
+	case brief():
 		step = 5
 	}
 	for _, name := range segmentFiles(t, fs) {

@@ -27,7 +27,7 @@ func crashClone(fs *vfs.MemFS, percent int, seed uint64) *vfs.MemFS {
 // rest a prefix. Of some crashes it also takes every crash during the recovery and the first writes after it.
 func TestCrashAtEveryIOPoint(t *testing.T) {
 	seeds := 12
-	if testing.Short() || raceEnabled {
+	if brief() {
 		seeds = 1
 	}
 	reused := 0

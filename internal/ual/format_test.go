@@ -7,7 +7,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the golden log of the current format version anew")
+var (
+	rewrite  = flag.Bool("rewrite", false, "write the golden log of the current format version anew")
+	longFlag = flag.Bool("long", false, "run exhaustive and randomised tests in their long forms")
+)
+
+// brief reports whether tests are to leave most of their cases out.
+func brief() bool { return !*longFlag || raceEnabled }
 
 // TestFormat2 keeps format version 2 readable, and written as it was: testdata/format-2 is the log of closedLog.
 func TestFormat2(t *testing.T) {

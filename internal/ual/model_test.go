@@ -15,7 +15,7 @@ import (
 // TestModel does random operations with random restarts under random sizes and compares with the model after each.
 func TestModel(t *testing.T) {
 	runs := 40
-	if testing.Short() || raceEnabled {
+	if brief() {
 		runs = 10
 	}
 	for range runs {

@@ -511,7 +511,7 @@ func TestEntriesWhileFilesAreUsedAgain(t *testing.T) {
 // TestManyLives runs a log through hundreds of lives of its few files, with restarts and crashes.
 func TestManyLives(t *testing.T) {
 	runs, steps := 6, 1500
-	if testing.Short() || raceEnabled {
+	if brief() {
 		runs, steps = 2, 400
 	}
 	for range runs {

@@ -18,7 +18,18 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-var pointWorkloads = flag.Int("point-workloads", 1, "workloads whose every file operation is a point of failure")
+var (
+	pointWorkloads = flag.Int("point-workloads", 1, "workloads whose file operations are points of failure")
+	pointStep      = flag.Int("point-step", 5, "of so many file operations one is a point of failure; 1: each")
+)
+
+// pointSkip returns of how many points a test tries one.
+func pointSkip(short int) int {
+	if testing.Short() {
+		return short
+	}
+	return max(*pointStep, 1)
+}
 
 // pointRun is a workload that goes through everything a node does with its files: creation, log segments that fill up, flushes of
 // the state, truncation of the log, compaction, a clean end, a killed process, and opening after each.
@@ -156,15 +167,12 @@ func TestCrashAtEveryPoint(t *testing.T) {
 		t.Run(d.String(), func(t *testing.T) {
 			seed := rigSeed(t)
 			for n := range *pointWorkloads {
-				c := crashPoints{pointRun: newPointRun(seed+uint64(n), d), every: 16, kinds: make(map[string]int)}
-				if testing.Short() {
-					c.skip = 20
-				}
+				c := crashPoints{pointRun: newPointRun(seed+uint64(n), d), every: 16, skip: pointSkip(20), kinds: make(map[string]int)}
 				if err := c.run(); err != nil {
 					t.Fatalf("seed %d: %v", seed+uint64(n), err)
 				}
 				t.Logf("crashes at %d points %v, and at %d points while opening; %d acts", c.checked, c.kinds, c.double, c.load.acks)
-				if !testing.Short() && (c.checked < 300 || c.double < 600) {
+				if !testing.Short() && (c.checked*c.skip < 300 || c.double*c.skip < 600) {
 					t.Error("too few points for this to prove anything")
 				}
 			}
@@ -176,7 +184,7 @@ func TestCrashAtEveryPoint(t *testing.T) {
 type crashPoints struct {
 	*pointRun
 	every int // at how many points the recovery crashes at all of its operations, not only at some
-	skip  int // check only one point in so many; 0: all
+	skip  int // check only one point in so many
 
 	k               int
 	points          []*crashPoint
@@ -192,7 +200,7 @@ func (c *crashPoints) run() error {
 		}
 		c.k++
 		c.kinds[op.kind]++
-		if c.skip > 0 && c.k%c.skip != 0 {
+		if (c.k+int(c.seed%uint64(c.skip)))%c.skip != 0 {
 			return nil
 		}
 		floor := c.floor()
@@ -254,16 +262,13 @@ func TestFaultAtEveryPoint(t *testing.T) {
 			t.Run(d.String()+"/"+kind, func(t *testing.T) {
 				seed := rigSeed(t)
 				for n := range *pointWorkloads {
-					f := faultPoints{seed: seed + uint64(n), durability: d, kind: kind, kinds: make(map[string]int)}
-					if testing.Short() {
-						f.skip = 40
-					}
+					f := faultPoints{seed: seed + uint64(n), durability: d, kind: kind, skip: pointSkip(40), kinds: make(map[string]int)}
 					if err := f.run(); err != nil {
 						t.Fatalf("seed %d: %v", f.seed, err)
 					}
 					t.Logf("%d points %v: %d times stopped, %d times gone on, %d times not opened; %d calls never came back",
 						f.tried, f.kinds, f.stopped, f.wentOn, f.refused, f.parked)
-					if !testing.Short() && (f.tried < map[string]int{"EIO": 500, "short": 100, "ENOSPC": 150}[kind] || f.stopped == 0) {
+					if !testing.Short() && (f.tried*f.skip < map[string]int{"EIO": 500, "short": 100, "ENOSPC": 150}[kind] || f.stopped == 0) {
 						t.Error("too few points for this to prove anything")
 					}
 				}
@@ -277,17 +282,14 @@ type faultPoints struct {
 	seed       uint64
 	durability shard.Durability
 	kind       string
-	skip       int
+	skip       int // try only one point in so many
 
 	tried, stopped, wentOn, refused, parked int
 	kinds                                   map[string]int
 }
 
 func (f *faultPoints) run() error {
-	for k := 1; ; k++ {
-		if f.skip > 0 && k%f.skip != 0 && k > 1 {
-			k += f.skip - k%f.skip
-		}
+	for k := 1 + int(f.seed%uint64(f.skip)); ; k += f.skip {
 		reached, err := f.at(k)
 		if err != nil {
 			return err

@@ -311,15 +311,12 @@ func TestTrioCrashAtEveryPoint(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 6))
 	var points []*trioPoint
 	var r *trioRun
-	k, skip, checked, kinds := 0, 1, 0, make(map[string]int)
-	if testing.Short() {
-		skip = 40
-	}
+	k, skip, checked, kinds := 0, pointSkip(40), 0, make(map[string]int)
 	r, err := newTrioRun(seed, func(node int, op pointOp) *pointFault {
 		if op.read {
 			return nil
 		}
-		if k++; k%skip != 0 {
+		if k++; (k+int(seed%uint64(skip)))%skip != 0 {
 			return nil
 		}
 		if node == trioVictim {
@@ -352,7 +349,7 @@ func TestTrioCrashAtEveryPoint(t *testing.T) {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
 	t.Logf("crashes of the cluster at %d points, of the node that needs snapshots %v; %d acts", checked, kinds, r.load.acks)
-	if !testing.Short() && (checked < 300 || kinds["link"] < 2) {
+	if !testing.Short() && (checked*skip < 300 || skip == 1 && kinds["link"] < 2) {
 		t.Error("too few points for this to prove anything, or no snapshot was installed")
 	}
 }
@@ -384,11 +381,8 @@ func TestTrioFaultAtEveryPoint(t *testing.T) {
 	seed := rigSeed(t)
 	cryptotest.SetGlobalRandom(t, seed)
 	tried, failed, kinds := 0, 0, make(map[string]int)
-	step := 1
-	if testing.Short() {
-		step = 60
-	}
-	for k := 1; ; k += step {
+	step := pointSkip(60)
+	for k := 1 + int(seed%uint64(step)); ; k += step {
 		n := 0
 		var op pointOp
 		r, err := newTrioRun(seed, func(node int, o pointOp) *pointFault {
@@ -427,7 +421,7 @@ func TestTrioFaultAtEveryPoint(t *testing.T) {
 		}
 	}
 	t.Logf("failures at %d points %v, %d of which have stopped the node", tried, kinds, failed)
-	if !testing.Short() && (tried < 150 || failed < 100) {
+	if !testing.Short() && (tried*step < 150 || failed*step < 100) {
 		t.Error("too few points for this to prove anything")
 	}
 }

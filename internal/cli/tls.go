@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// tlsFiles are the files of one end of an encrypted connection, each with how it was given, such as "--tls-cert=node.pem"; "" if it was not.
+type tlsFiles struct{ cert, key, ca tlsFile }
+
+type tlsFile struct{ name, spelled string }
+
+// check returns what does not go together.
+func (f *tlsFiles) check() error {
+	switch {
+	case f.cert.name != "" && f.key.name == "":
+		return fmt.Errorf("%s: is of no use without its key, --tls-key", f.cert.spelled)
+	case f.key.name != "" && f.cert.name == "":
+		return fmt.Errorf("%s: is of no use without its certificate, --tls-cert", f.key.spelled)
+	}
+	return nil
+}
+
+// load returns the certificate to show, none if there is no file, and the authorities to believe, nil if there is no file.
+func (f *tlsFiles) load() (certs []tls.Certificate, authorities *x509.CertPool, err error) {
+	if f.cert.name != "" {
+		cert, err := tls.LoadX509KeyPair(f.cert.name, f.key.name)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s, %s: %w", f.cert.spelled, f.key.spelled, err)
+		}
+		certs = []tls.Certificate{cert}
+	}
+	if f.ca.name == "" {
+		return certs, nil, nil
+	}
+	pem, err := os.ReadFile(f.ca.name)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", f.ca.spelled, err)
+	}
+	authorities = x509.NewCertPool()
+	if !authorities.AppendCertsFromPEM(pem) {
+		return nil, nil, fmt.Errorf("%s: holds no certificate in PEM form", f.ca.spelled)
+	}
+	return certs, authorities, nil
+}
+
+// checkTLS returns what does not go together.
+func (c *config) checkTLS() error {
+	f := &c.tls
+	f.cert.spelled, f.key.spelled, f.ca.spelled = c.spelled["tls-cert"], c.spelled["tls-key"], c.spelled["tls-client-ca"]
+	if f.ca.name != "" && f.cert.name == "" {
+		return fmt.Errorf("%s: the node needs a certificate itself, --tls-cert", f.ca.spelled)
+	}
+	return f.check()
+}
+
+// serverTLS returns how the node encrypts its port, nil if it does not. Other nodes it believes by the authorities that it believes clients by.
+func (c *config) serverTLS() (*tls.Config, error) {
+	if c.tls.cert.name == "" {
+		return nil, nil
+	}
+	certs, authorities, err := c.tls.load()
+	if err != nil {
+		return nil, err
+	}
+	conf := &tls.Config{Certificates: certs, RootCAs: authorities, ClientCAs: authorities}
+	if authorities != nil {
+		conf.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	return conf, nil
+}
+
+// clientTLS are the flags of a command that say how to encrypt its connections.
+type clientTLS struct {
+	on    bool
+	files tlsFiles
+}
+
+func (c *clientTLS) equip(cmd *cobra.Command) {
+	flags := cmd.PersistentFlags()
+	flags.BoolVar(&c.on, "tls", false, "encrypt, and believe a node by the authorities of this system; also FLOE_TLS")
+	flags.StringVar(&c.files.ca.name, "tls-ca", "", "encrypt, and believe a node by the authorities in this `file`; also FLOE_TLS_CA")
+	flags.StringVar(&c.files.cert.name, "tls-cert", "", "`file` with the certificate to show; also FLOE_TLS_CERT")
+	flags.StringVar(&c.files.key.name, "tls-key", "", "`file` with the key of the certificate; also FLOE_TLS_KEY")
+}
+
+// config returns how to encrypt, nil if nothing asks for it. Errors: *usageError for what does not go together.
+func (c *clientTLS) config(cmd *cobra.Command, p Process) (*tls.Config, error) {
+	files := c.files
+	for _, e := range []struct {
+		flag, env string
+		file      *tlsFile
+	}{
+		{"tls-ca", "FLOE_TLS_CA", &files.ca}, {"tls-cert", "FLOE_TLS_CERT", &files.cert}, {"tls-key", "FLOE_TLS_KEY", &files.key},
+	} {
+		e.file.spelled = "--" + e.flag + "=" + e.file.name
+		if v, _ := p.LookupEnv(e.env); v != "" && !cmd.Flags().Changed(e.flag) {
+			*e.file = tlsFile{v, e.env + "=" + v}
+		}
+	}
+	on := c.on
+	if v, _ := p.LookupEnv("FLOE_TLS"); v != "" && !cmd.Flags().Changed("tls") {
+		if err := choose(&on, v, switches); err != nil {
+			return nil, &usageError{fmt.Errorf("FLOE_TLS=%s: %w", v, err), helpHint(cmd)}
+		}
+	}
+	if err := files.check(); err != nil {
+		return nil, &usageError{err, helpHint(cmd)}
+	}
+	if !on && files.ca.name == "" && files.cert.name == "" {
+		return nil, nil
+	}
+	certs, authorities, err := files.load()
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{Certificates: certs, RootCAs: authorities}, nil
+}

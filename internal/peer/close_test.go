@@ -1,0 +1,148 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/kv"
+)
+
+// TestClientsLeaveNothing closes clients with calls under way: net/http kept a connection whose stream had ended a moment ago.
+func TestClientsLeaveNothing(t *testing.T) {
+	r := newRig(t)
+	r.well(r.dial())
+	before := goleak.IgnoreCurrent()
+	for range 100 {
+		c, err := Dial(t.Context(), Config{Wire: testWire()}, []string{r.addr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var calls sync.WaitGroup
+		for range 4 {
+			calls.Go(func() {
+				if _, err := kv.New(engine.NewRouter(c), "well", 0).Wait(t.Context(), "never"); !errors.Is(err, engine.ErrClosed) {
+					t.Errorf("wait while the client is closed: %v, want ErrClosed", err)
+				}
+			})
+		}
+		_, _ = c.Stats(t.Context())
+		c.Close()
+		calls.Wait()
+	}
+	if err := goleak.Find(before); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCloseWhileOthersArrive closes a node while doors are opened: under the race detector it shows whether all of them are waited for.
+func TestCloseWhileOthersArrive(t *testing.T) {
+	for range 20 {
+		r := newRig(t)
+		var clients sync.WaitGroup
+		for range 8 {
+			clients.Go(func() {
+				p := New(Config{Wire: testWire()})
+				defer p.Close()
+				l := &link{peer: p, client: newClient(nil, p.opened), addr: r.addr, role: roleClient}
+				_, _ = l.call(t.Context(), request{kind: askStats})
+			})
+		}
+		r.close()
+		clients.Wait()
+	}
+}
+
+// TestCloseWithHalfASnapshot closes a node that is being sent a snapshot which does not go on.
+func TestCloseWithHalfASnapshot(t *testing.T) {
+	r := newRig(t)
+	s := r.stream(r.http(), pathSnapshot)
+	s.open(roleNode)
+	m, err := proto.Marshal(&raftpb.Message{
+		Type: raftpb.MsgSnap.Enum(), From: new(uint64(2)), To: new(uint64(1)), Term: new(uint64(1)),
+		Snapshot: &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: new(uint64(99)), Term: new(uint64(1))}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.write(append(codec.AppendUvarint(nil, 0), m...)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.w.Write([]byte("floesnp1")); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the spool", func() bool {
+		names, err := r.fs.List("node/state")
+		return err != nil || strings.Contains(strings.Join(names, " "), "snapshot-")
+	})
+	began := time.Now()
+	r.close()
+	if took := time.Since(began); took > 2*farewell {
+		t.Errorf("close took %v with half a snapshot", took)
+	}
+}
+
+// TestSomethingElseAnswers dials a server that is none of floe's: the answer made the opener of a stream call nil.
+func TestSomethingElseAnswers(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{Handler: http.NotFoundHandler(), Protocols: &protocols}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(l) })
+	defer serving.Wait()
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := Dial(ctx, Config{Wire: testWire()}, []string{l.Addr().String()}); !errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), "404") {
+		t.Errorf("dial: %v, want ErrUnavailable with what is answered", err)
+	}
+}
+
+// TestCallsCountUntilTheyEnd: a cancel asks a call to end, which a command may not do before it is committed.
+func TestCallsCountUntilTheyEnd(t *testing.T) {
+	v := &visitor{calls: make(map[uint64]context.CancelFunc)}
+	ctx, err := v.begin(t.Context(), 1, maxTaken-10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.cancel(1)
+	if ctx.Err() == nil {
+		t.Error("the call is not cancelled")
+	}
+	if _, err := v.begin(t.Context(), 2, 20); !errors.Is(err, engine.ErrBusy) {
+		t.Errorf("a call beyond the bytes of all: %v, want ErrBusy", err)
+	}
+	v.end(1, maxTaken-10)
+	if _, err := v.begin(t.Context(), 3, 20); err != nil {
+		t.Errorf("a call when the large one has ended: %v", err)
+	}
+	v.end(3, 20)
+}
+
+// TestRequestOverTheLimit is refused before it leaves: the node would end the stream, with all calls on it.
+func TestRequestOverTheLimit(t *testing.T) {
+	r := newRig(t)
+	c := r.dial()
+	cmd := engine.CreateNamespace("large", false)
+	cmd.Body = make([]byte, 64<<10+maxRequest)
+	if _, err := c.Propose(t.Context(), 0, cmd); !errors.Is(err, engine.ErrInvalid) {
+		t.Errorf("propose: %v, want ErrInvalid", err)
+	}
+	r.well(c)
+}

@@ -1,0 +1,80 @@
+package peer
+
+import (
+	"maps"
+	"net"
+	"slices"
+	"sync"
+)
+
+// crowd is connections that can all be closed. An HTTP server forgets those that speak HTTP/2 in clear text, and an HTTP client does not close
+// one on which a stream has ended a moment ago.
+type crowd struct {
+	limit int
+
+	mu     sync.Mutex // guards what follows; nothing is called under it
+	conns  map[*guest]bool
+	closed bool
+}
+
+// guest is a connection of a crowd, until it is closed.
+type guest struct {
+	net.Conn
+	crowd *crowd
+}
+
+func newCrowd(limit int) *crowd { return &crowd{limit: limit, conns: make(map[*guest]bool)} }
+
+// admit returns the connection as one of the crowd, or closes it and returns nil if there are too many, or all have been closed.
+func (c *crowd) admit(conn net.Conn) *guest {
+	g := &guest{conn, c}
+	c.mu.Lock()
+	fits := len(c.conns) < c.limit && !c.closed
+	if fits {
+		c.conns[g] = true
+	}
+	c.mu.Unlock()
+	if !fits {
+		conn.Close()
+		return nil
+	}
+	return g
+}
+
+func (g *guest) Close() error {
+	g.crowd.mu.Lock()
+	delete(g.crowd.conns, g)
+	g.crowd.mu.Unlock()
+	return g.Conn.Close()
+}
+
+// closeAll closes what there is, and what comes later.
+func (c *crowd) closeAll() {
+	c.mu.Lock()
+	c.closed = true
+	conns := slices.Collect(maps.Keys(c.conns))
+	c.mu.Unlock()
+	for _, g := range conns {
+		g.Close()
+	}
+}
+
+// entrance is a listener whose connections are a crowd.
+type entrance struct {
+	net.Listener
+	crowd  *crowd
+	secure bool // TLS is expected
+}
+
+// Accept turns away what is beyond the limit.
+func (e *entrance) Accept() (net.Conn, error) {
+	for {
+		conn, err := e.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if g := e.crowd.admit(conn); g != nil {
+			return &doorman{sniffer{Conn: g, secure: e.secure}}, nil
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package peer
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// TestMismatchedEnds dials nodes with TLS where they speak clear text, the reverse, and without trust: the error says so, at once.
+func TestMismatchedEnds(t *testing.T) {
+	clear := newRig(t)
+	conf := testTLS(t)
+	secure := New(Config{Node: 1, Wire: testWire(), TLS: conf})
+	t.Cleanup(secure.Close)
+	secure.Attach(clear.host, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secure.Serve(l)
+	for name, c := range map[string]struct {
+		addrs []string
+		conf  *tls.Config
+		want  string
+	}{
+		"TLS to clear text":   {[]string{clear.addr}, conf, "it speaks clear text, TLS is expected"},
+		"clear text to TLS":   {[]string{l.Addr().String()}, nil, "it speaks TLS, clear text is expected"},
+		"to two":              {[]string{l.Addr().String(), l.Addr().String()}, nil, "it speaks TLS, clear text is expected; "},
+		"without trust":       {[]string{l.Addr().String()}, &tls.Config{Certificates: conf.Certificates}, "certificate signed by unknown authority"},
+		"without certificate": {[]string{l.Addr().String()}, &tls.Config{RootCAs: conf.RootCAs}, "certificate required"},
+	} {
+		began := time.Now()
+		d, err := Dial(t.Context(), Config{Wire: testWire(), TLS: c.conf}, c.addrs)
+		if err == nil {
+			d.Close()
+		}
+		if took := time.Since(began); !errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), c.want) || took > time.Second {
+			t.Errorf("%s: %v after %v, want ErrUnavailable with %q at once", name, err, took, c.want)
+		}
+	}
+	clear.well(clear.dial())
+	d, err := Dial(t.Context(), Config{Wire: testWire(), TLS: conf}, []string{clear.addr, l.Addr().String()})
+	if err != nil {
+		t.Fatalf("dial with one address that fits: %v", err)
+	}
+	defer d.Close()
+	clear.well(d)
+}
+
+// TestDialNobody dials addresses that refuse connections, or take them and say nothing: the error names each, once, within the patience.
+func TestDialNobody(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	began := time.Now()
+	_, err = Dial(t.Context(), Config{Wire: testWire()}, []string{silent.Addr().String(), closed.Addr().String()})
+	want := "no connection: " + silent.Addr().String() + ": it does not answer; " + closed.Addr().String() + ": connect: connection refused"
+	if took := time.Since(began); !errors.Is(err, engine.ErrUnavailable) || err.Error() != want || took > patience+time.Second {
+		t.Errorf("dial: %v after %v, want %q within %v", err, took, want, patience)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("dial: %v is a deadline that the caller has not set", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Dial(ctx, Config{Wire: testWire()}, []string{silent.Addr().String()}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("dial with a deadline: %v", err)
+	}
+
+	// Those that are silent do not keep a client from one that answers.
+	r := newRig(t)
+	began = time.Now()
+	c, err := Dial(t.Context(), Config{Wire: testWire()}, []string{silent.Addr().String(), silent.Addr().String(), r.addr})
+	if err != nil {
+		t.Fatalf("dial: %v", err)
+	}
+	defer c.Close()
+	if took := time.Since(began); took > dialTimeout {
+		t.Errorf("dial took %v, with an address that answers", took)
+	}
+	r.well(c)
+}

@@ -1,0 +1,288 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/shard"
+	"github.com/floedb/floe/internal/toy"
+	"github.com/floedb/floe/kv"
+)
+
+// trio is three nodes with one shard and so small a log that node 3, which the others reach through a proxy, needs a snapshot when it has been away.
+type trio struct {
+	t     *testing.T
+	addrs [3]string
+	fs    [3]vfs.FS
+	rigs  [3]*rig // nil: away
+	proxy *proxy
+	seen  *observed // node 3
+
+	refused atomic.Int64 // snapshots
+}
+
+func newTrio(t *testing.T) *trio {
+	c := &trio{t: t}
+	var listeners [3]net.Listener
+	for i := range listeners {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		listeners[i], c.addrs[i], c.fs[i] = l, l.Addr().String(), vfs.NewMem()
+	}
+	c.proxy = newProxy(t, c.addrs[2], nil)
+	t.Cleanup(func() {
+		for i := range c.rigs {
+			c.stop(i)
+		}
+	})
+	for i, l := range listeners {
+		c.start(i, l)
+	}
+	return c
+}
+
+func (c *trio) start(i int, l net.Listener) {
+	c.t.Helper()
+	var members []Member
+	for j, addr := range c.addrs {
+		if j == 2 && i != 2 {
+			addr = c.proxy.addr
+		}
+		members = append(members, Member{uint64(j + 1), addr})
+	}
+	r := &rig{t: c.t, addr: c.addrs[i], fs: c.fs[i]}
+	r.peer = New(Config{Node: uint64(i + 1), Wire: testWire(), Members: members, Secret: testSecret})
+	host, err := shard.Open(shard.Config{
+		Dir: "node", FS: r.fs, Shards: 1, NodeID: uint64(i + 1), Voters: []uint64{1, 2, 3}, Transport: r.peer, Door: r.peer.Door(), Alive: r.peer.Alive,
+		Machines: []func() engine.Machine{kv.NewMachine, toy.New}, MemTableBytes: 256 << 10, SegmentBytes: 64 << 10, MaxLogBytes: 128 << 10, KeepEntries: 10,
+		MaxValue: shard.LargestMaxValue,
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := host.Identify(); err != nil {
+		c.t.Fatal(err)
+	}
+	r.host = host
+	seen := &observed{Host: host, refused: &c.refused}
+	if i == 2 {
+		c.seen = seen
+	}
+	r.peer.Attach(seen, func(context.Context) ([]byte, error) { return []byte("{}"), nil })
+	r.peer.Serve(l)
+	c.rigs[i] = r
+}
+
+func (c *trio) stop(i int) {
+	if r := c.rigs[i]; r != nil {
+		c.rigs[i] = nil
+		r.close()
+	}
+}
+
+// term returns the term of the shard, 0 unless node 1 leads it, which is where leadership is handed to when all is well.
+func (c *trio) term() uint64 {
+	s, err := c.rigs[0].host.Stats()
+	if err != nil || s.Shards[0].Leader != 1 {
+		return 0
+	}
+	return s.Shards[0].Term
+}
+
+// fall lets node 3 be away while more is written than the log keeps, and returns when it is back. how says what then happens to connections to it.
+func (c *trio) fall(store *kv.Store, how func(int) tamper) {
+	c.t.Helper()
+	ctx := c.t.Context()
+	if _, err := store.Put(ctx, "begin", nil); err != nil {
+		c.t.Fatal(err)
+	}
+	c.stop(2)
+	value, rng := make([]byte, 32<<10), rand.NewChaCha8([32]byte{})
+	for i := range 40 {
+		_, _ = rng.Read(value)
+		if _, err := store.Put(ctx, fmt.Sprint("large/", i), value); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	c.proxy.change(how)
+	l, err := net.Listen("tcp", c.addrs[2])
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.start(2, l)
+}
+
+// level waits until node 3 has what the others have.
+func (c *trio) level(store *kv.Store) {
+	c.t.Helper()
+	if _, err := store.Put(c.t.Context(), "end", []byte("e")); err != nil {
+		c.t.Fatal(err)
+	}
+	stale := kv.New(engine.NewRouter(c.rigs[2].peer.StaleDoor()), "trio", 0)
+	await(c.t, "node 3", func() bool { _, err := stale.Get(c.t.Context(), "end"); return err == nil })
+	for i := range 40 {
+		key := fmt.Sprint("large/", i)
+		want, err := store.Get(c.t.Context(), key)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if got, err := stale.Get(c.t.Context(), key); err != nil || string(got.Value) != string(want.Value) {
+			c.t.Errorf("node 3 has %d bytes of %s, %v, want the %d of the others", len(got.Value), key, err, len(want.Value))
+		}
+	}
+	if err := c.rigs[2].host.Err(); err != nil {
+		c.t.Errorf("node 3 has failed: %v", err)
+	}
+}
+
+// observed is a host of which is known what comes to it.
+type observed struct {
+	*shard.Host
+	refused *atomic.Int64
+
+	mu        sync.Mutex // guards what follows
+	receiving int        // snapshots
+	reason    error      // of the last refusal
+	taken     int
+	longest   time.Duration // that a snapshot took to come
+	last      time.Time     // word of the leader
+	gap       time.Duration // without one, while a snapshot came
+}
+
+func (o *observed) Receive(id uint16, msgs []*raftpb.Message) {
+	o.mu.Lock()
+	for _, m := range msgs {
+		if m.GetType() == raftpb.MsgHeartbeat || m.GetType() == raftpb.MsgApp {
+			o.heardLocked()
+		}
+	}
+	o.mu.Unlock()
+	o.Host.Receive(id, msgs)
+}
+
+func (o *observed) heardLocked() {
+	if o.receiving > 0 {
+		o.gap = max(o.gap, time.Since(o.last))
+	}
+	o.last = time.Now()
+}
+
+func (o *observed) ReceiveSnapshot(id uint16, m *raftpb.Message, body io.Reader) error {
+	began := time.Now()
+	o.mu.Lock()
+	o.receiving++
+	o.mu.Unlock()
+	err := o.Host.ReceiveSnapshot(id, m, body)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.receiving > 0 {
+		o.gap = max(o.gap, time.Since(o.last))
+	}
+	o.receiving--
+	o.longest = max(o.longest, time.Since(began))
+	if err != nil {
+		o.reason = err
+		o.refused.Add(1)
+	} else {
+		o.taken++
+	}
+	return err
+}
+
+func (c *trio) dial() *kv.Store {
+	c.t.Helper()
+	d, err := Dial(c.t.Context(), Config{Wire: testWire()}, []string{c.addrs[0], c.addrs[1]})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(d.Close)
+	await(c.t, "a leader", func() bool { return c.term() > 0 })
+	return kv.New(engine.NewRouter(d), "trio", 0)
+}
+
+// TestSlowSnapshot sends a snapshot over a connection so slow that it takes longer than several elections: heartbeats go on beside it.
+func TestSlowSnapshot(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t)
+	store := c.dial()
+	c.fall(store, func(int) tamper { return throttle(500 << 10) })
+	await(t, "the term", func() bool { return c.term() > 0 })
+	term := c.term()
+	await(t, "the snapshot", func() bool {
+		c.seen.mu.Lock()
+		defer c.seen.mu.Unlock()
+		return c.seen.taken > 0
+	})
+	if now := c.term(); now != term {
+		t.Errorf("term %d has become %d", term, now)
+	}
+	c.level(store)
+	c.seen.mu.Lock()
+	defer c.seen.mu.Unlock()
+	t.Logf("a snapshot took %v, node 3 was without word of its leader for up to %v", c.seen.longest.Round(time.Millisecond), c.seen.gap.Round(time.Millisecond))
+	// An election begins after 750 ms of silence at the earliest.
+	if c.seen.longest < 2*time.Second || c.seen.gap > 750*time.Millisecond {
+		t.Error("want more than two seconds, and less than 750 ms")
+	}
+}
+
+// TestDamagedSnapshotStream flips a bit of snapshots on their way, and cuts them: they are refused and leave nothing, and the next one is
+// taken.
+func TestDamagedSnapshotStream(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t)
+	store := c.dial()
+	var damaged atomic.Int64
+	const times = 3
+	from := seed(t)
+	c.fall(store, func(conn int) tamper {
+		rng := rand.New(rand.NewPCG(from, uint64(conn))) // for the one direction
+		next := func() int { return 64<<10 + rng.IntN(900<<10) }
+		at := next() // only snapshots, and what replaces them, are as large
+		return func(_ context.Context, up bool, b []byte) ([]byte, bool) {
+			if !up {
+				return b, false
+			}
+			if at -= len(b); at >= 0 {
+				return b, false
+			}
+			here := len(b) + at
+			at = next()
+			if c.refused.Load() >= times {
+				return b, false
+			}
+			if damaged.Add(1)%2 == 0 {
+				return b[:here], true
+			}
+			b[here] ^= 1 << rng.IntN(8)
+			return b, false
+		}
+	})
+	await(t, "the snapshot", func() bool {
+		c.seen.mu.Lock()
+		defer c.seen.mu.Unlock()
+		return c.seen.taken > 0 && c.refused.Load() >= times
+	})
+	c.level(store)
+	c.seen.mu.Lock()
+	defer c.seen.mu.Unlock()
+	t.Logf("damaged %d times, %d snapshots refused, %d taken; the last: %v", damaged.Load(), c.refused.Load(), c.seen.taken, c.seen.reason)
+	await(t, "the removal of spools", func() bool {
+		names, err := c.fs[2].List("node/state")
+		return err == nil && !strings.Contains(strings.Join(names, " "), "snapshot-")
+	})
+}

@@ -1,0 +1,142 @@
+package queue
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// bury ends a lease and makes the message a dead letter.
+func (s *session) bury(l *lease, now int64, reason []byte) {
+	w := must(decodeMessage(s.messageRow(l.at)))
+	s.end(l)
+	s.removeMessage(l)
+	m, seq := s.m, l.at.seq
+	dead := deadRow{
+		priority: l.at.priority, enqueuedAt: w.enqueuedAt, diedAt: now, attempts: l.attempts, maxAttempts: l.maxAttempts, lastError: reason, payload: w.payload,
+	}
+	m.buf, m.row = deadKey(m.buf[:0], s.id, seq), dead.encode(m.row[:0])
+	s.tx.Set(m.buf, m.row)
+	m.buf = diedKey(m.buf[:0], s.id, now, seq)
+	s.tx.Set(m.buf, nil)
+	s.dead++
+	s.nextDead = min(s.nextDead, now)
+	if s.settings.deadRetention > 0 {
+		s.schedule(now + s.settings.deadRetention)
+	}
+}
+
+// deadLetter reads a dead letter.
+func (s *session) deadLetter(seq uint64) (w deadRow, err error) {
+	s.m.buf = deadKey(s.m.buf[:0], s.id, seq)
+	b, ok := s.tx.Get(s.m.buf)
+	if !ok {
+		return w, engine.Errorf(ErrNotFound, "queue %q: dead letter %d not found", s.name, seq)
+	}
+	return must(decodeDead(b)), nil
+}
+
+// removeDead removes a dead letter.
+func (s *session) removeDead(seq uint64, w *deadRow) {
+	s.changed = true
+	s.dead--
+	s.m.buf = deadKey(s.m.buf[:0], s.id, seq)
+	s.tx.Delete(s.m.buf)
+	s.m.buf = diedKey(s.m.buf[:0], s.id, w.diedAt, seq)
+	s.tx.Delete(s.m.buf)
+}
+
+// discard deletes a dead letter.
+func (s *session) discard(seq uint64) error {
+	w, err := s.deadLetter(seq)
+	if err != nil {
+		return err
+	}
+	s.removeDead(seq, &w)
+	s.discarded++
+	return nil
+}
+
+// requeue makes a dead letter ready, as if it had never been delivered.
+func (s *session) requeue(seq uint64) error {
+	w, err := s.deadLetter(seq)
+	if err != nil {
+		return err
+	}
+	if err := s.checkRoom(1, int64(len(w.payload))); err != nil {
+		return err
+	}
+	s.removeDead(seq, &w)
+	p := place{w.priority, seq}
+	s.setMessage(p, &messageRow{flags: flagIndexed, enqueuedAt: w.enqueuedAt, maxAttempts: w.maxAttempts, payload: w.payload})
+	s.bytes += int64(len(w.payload))
+	s.enter(p, nil)
+	return nil
+}
+
+// What one redrive looks at, at most.
+const (
+	maxRedrive      = 1000
+	maxRedriveBytes = 4 << 20
+)
+
+// redrive requeues dead letters behind a seq, up to another, that hold a text. It stops at a limit, of its own or of the queue; that the queue is
+// full is an error only if nothing was requeued.
+func (s *session) redrive(after, until uint64, text []byte) ([]byte, error) {
+	if until == 0 {
+		until = s.seq
+	}
+	found, d := s.search(after, until, text)
+	for _, seq := range found {
+		if err := s.requeue(seq); err != nil {
+			if d.requeued == 0 {
+				return nil, err
+			}
+			d.seen, d.more = seq-1, true
+			break
+		}
+		d.requeued++
+	}
+	return d.encode(), nil
+}
+
+// search returns the dead letters that hold a text, of as many as one redrive looks at.
+func (s *session) search(after, until uint64, text []byte) (found []uint64, d redriven) {
+	d = redriven{seen: after, until: until}
+	it := s.tx.Iter(append(deadKey(nil, s.id, after), 0), key.PrefixEnd(numberKey(nil, 'x', s.id)))
+	seen, size := 0, 0
+	for ok := it.First(); ok; ok = it.Next() {
+		seq, w := seqAt(it.Key()), must(decodeDead(it.Value()))
+		if seq > until {
+			break
+		}
+		if seen == maxRedrive || size > maxRedriveBytes {
+			d.more = true
+			break
+		}
+		d.seen = seq
+		if w.holds(text) {
+			found = append(found, seq)
+		}
+		seen++
+		size += len(it.Value())
+	}
+	mustClose(it)
+	return found, d
+}
+
+// holds reports whether a text is in the payload or the last error.
+func (w *deadRow) holds(text []byte) bool {
+	return len(text) == 0 || bytes.Contains(w.payload, text) || bytes.Contains(w.lastError, text)
+}
+
+// seqAt reads the seq from the key of a dead letter.
+func seqAt(k []byte) uint64 {
+	if len(k) != numberAt+8 {
+		panic(fmt.Sprintf("queue: dead letter row %x", k))
+	}
+	return binary.BigEndian.Uint64(k[numberAt:])
+}

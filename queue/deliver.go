@@ -1,0 +1,240 @@
+package queue
+
+import (
+	"fmt"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// expiredReason is the last error of a message whose lease has ended by itself.
+const expiredReason = "lease expired"
+
+// dequeue leases up to limit messages.
+func (s *session) dequeue(limit int, millis int64) ([]byte, error) {
+	if s.paused || s.ready == 0 {
+		return nil, nil
+	}
+	if s.m.memories.inflight >= maxInflight {
+		return nil, engine.Errorf(ErrBusy, "queue %q: %d messages are leased in the shard, the limit is %d", s.name, s.m.memories.inflight, maxInflight)
+	}
+	s.changed = true
+	limit = int(min(int64(limit), s.ready, maxInflight-s.m.memories.inflight))
+	deadline := s.tx.Now() + millis
+	var result []byte
+	for range limit {
+		p, row, fresh := s.first()
+		d := s.read(p, row, fresh)
+		switch {
+		case result == nil:
+			result = make([]byte, 0, 24+min(limit*d.size(), max(MaxBatchBytes, d.size())))
+			result = codec.AppendVarint(codec.AppendUvarint(result, uint64(s.tx.LSN())), deadline)
+		case len(result)+d.size() > MaxBatchBytes:
+			s.schedule(deadline)
+			return result, nil
+		}
+		result = d.append(result)
+		s.leave(p, fresh)
+		s.lease(&d, deadline)
+	}
+	s.schedule(deadline)
+	return result, nil
+}
+
+// first returns the message that is to be delivered next. There is one.
+func (s *session) first() (p place, row []byte, fresh bool) {
+	q := s.memory
+	if len(q.fresh.live()) == 0 && q.fresh.rest != end {
+		q.fillFresh(s.tx)
+	}
+	if len(q.again.live()) == 0 && q.again.rest != end {
+		q.fillAgain(s.tx)
+	}
+	fresh1, again1 := end, end
+	if live := q.fresh.live(); len(live) > 0 {
+		fresh1 = live[0].at
+	}
+	if live := q.again.live(); len(live) > 0 {
+		again1 = live[0].at
+	}
+	switch {
+	case fresh1 == end && again1 == end:
+		panic(fmt.Sprintf("queue %q: %d messages are ready, none is found", s.name, s.ready))
+	case again1.less(fresh1):
+		return again1, nil, false
+	}
+	return fresh1, q.fresh.live()[0].row, true
+}
+
+// read returns what is delivered of a message.
+func (s *session) read(p place, row []byte, fresh bool) delivery {
+	if row == nil {
+		row = s.messageRow(p)
+	}
+	w := must(decodeMessage(row))
+	d := delivery{at: p, attempts: 1, maxAttempts: w.maxAttempts, enqueuedAt: w.enqueuedAt, payload: w.payload}
+	if !fresh {
+		if l, ok := s.leaseRow(p); ok {
+			d.attempts, d.lastError = l.attempts+1, l.lastError
+		}
+	}
+	return d
+}
+
+// messageRow reads a message, which is there.
+func (s *session) messageRow(p place) []byte {
+	s.m.buf = messageKey(s.m.buf[:0], 'm', s.gen, p)
+	row, ok := s.tx.Get(s.m.buf)
+	if !ok {
+		panic(fmt.Sprintf("queue %q: message %d has no row", s.name, p.seq))
+	}
+	return row
+}
+
+func (s *session) leaseRow(p place) (w leaseRow, ok bool) {
+	s.m.buf = messageKey(s.m.buf[:0], 'l', s.gen, p)
+	b, ok := s.tx.Get(s.m.buf)
+	if !ok {
+		return leaseRow{}, false
+	}
+	return must(decodeLease(b)), true
+}
+
+func (s *session) setLease(p place, w *leaseRow) {
+	m := s.m
+	m.buf, m.row = messageKey(m.buf[:0], 'l', s.gen, p), w.encode(m.row[:0])
+	s.tx.Set(m.buf, m.row)
+}
+
+// leave takes the first message out of its index.
+func (s *session) leave(p place, fresh bool) {
+	s.ready--
+	q := s.memory
+	if fresh {
+		s.record.fresh = p.next()
+		s.m.memories.note(s.tx, change{kind: takenFresh, queue: q, item: q.fresh.take()})
+		return
+	}
+	s.record.again = p.next()
+	s.m.buf = messageKey(s.m.buf[:0], 'r', s.gen, p)
+	s.tx.Delete(s.m.buf)
+	s.m.memories.note(s.tx, change{kind: takenAgain, queue: q, item: q.again.take()})
+}
+
+func (s *session) lease(d *delivery, deadline int64) {
+	l := lease{
+		at: d.at, lsn: uint64(s.tx.LSN()), deadline: deadline, attempts: d.attempts, maxAttempts: d.maxAttempts, size: int64(len(d.payload)),
+	}
+	s.setLease(d.at, &leaseRow{
+		flags: flagLeased, attempts: l.attempts, maxAttempts: l.maxAttempts, size: l.size, lsn: l.lsn, at: deadline, lastError: d.lastError,
+	})
+	s.inflight++
+	s.deliveries++
+	s.memory.leases.add(l)
+	s.m.memories.inflight++
+	s.m.memories.note(s.tx, change{kind: leased, queue: s.memory, lease: l})
+}
+
+// leaseOf returns the lease of a receipt, or a ReceiptError if it has ended.
+func (s *session) leaseOf(r receipt) (*lease, error) {
+	l := s.memory.leases.bySeq[r.seq]
+	reason := ""
+	switch {
+	case l == nil:
+		reason = "its message is not leased"
+	case l.lsn != r.lsn:
+		reason = "its message has been delivered again"
+	case l.deadline <= s.tx.Now():
+		reason = expiredReason
+	default:
+		return l, nil
+	}
+	return nil, &ReceiptError{Queue: string(s.name), Receipt: r.public(), Reason: reason}
+}
+
+// end ends a lease; what becomes of the message is up to the caller.
+func (s *session) end(l *lease) {
+	s.changed = true
+	s.inflight--
+	s.memory.leases.remove(l)
+	s.m.memories.inflight--
+	s.m.memories.note(s.tx, change{kind: ended, queue: s.memory, lease: *l})
+}
+
+// ack removes messages. If one of the leases has ended, the command fails and takes the ones before back with it.
+func (s *session) ack(receipts []receipt) error {
+	for _, r := range receipts {
+		l, err := s.leaseOf(r)
+		if err != nil {
+			return err
+		}
+		s.end(l)
+		s.acked++
+		s.removeMessage(l)
+	}
+	return nil
+}
+
+// removeMessage removes the rows of a message whose lease has been ended.
+func (s *session) removeMessage(l *lease) {
+	s.bytes -= l.size
+	for _, kind := range [...]byte{'m', 'l'} {
+		s.m.buf = messageKey(s.m.buf[:0], kind, s.gen, l.at)
+		s.tx.Delete(s.m.buf)
+	}
+}
+
+// nack ends a lease without success.
+func (s *session) nack(r receipt, o *nackOptions, reason []byte) error {
+	l, err := s.leaseOf(r)
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.bury:
+		s.bury(l, s.tx.Now(), reason)
+	case o.delayed:
+		s.giveBack(l, s.tx.Now(), o.delay, reason)
+	default:
+		s.giveBack(l, s.tx.Now(), s.settings.backoff(l.attempts), reason)
+	}
+	return nil
+}
+
+// giveBack ends a lease: the message is ready again a while after a time, or is a dead letter if that was its last attempt.
+func (s *session) giveBack(l *lease, from, delay int64, reason []byte) {
+	if l.attempts >= l.maxAttempts {
+		s.bury(l, from, reason)
+		return
+	}
+	s.end(l)
+	w := leaseRow{attempts: l.attempts, maxAttempts: l.maxAttempts, size: l.size, lsn: l.lsn, lastError: reason}
+	if due := from + delay; due > s.tx.Now() {
+		w.at = due
+		s.setLease(l.at, &w)
+		s.postpone(l.at, due)
+		return
+	}
+	s.setLease(l.at, &w)
+	s.enter(l.at, nil)
+}
+
+// extend makes a lease end millis from now.
+func (s *session) extend(r receipt, millis int64) ([]byte, error) {
+	l, err := s.leaseOf(r)
+	if err != nil {
+		return nil, err
+	}
+	w, ok := s.leaseRow(l.at)
+	if !ok {
+		panic(fmt.Sprintf("queue %q: lease of message %d has no row", s.name, l.at.seq))
+	}
+	s.changed = true
+	before := *l
+	w.at = s.tx.Now() + millis
+	s.setLease(l.at, &w)
+	s.memory.leases.move(l, w.at)
+	s.m.memories.note(s.tx, change{kind: moved, queue: s.memory, lease: before})
+	s.schedule(w.at)
+	return codec.AppendVarint(nil, w.at), nil
+}

@@ -1,0 +1,138 @@
+package queue
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// maxDue bounds what is done at once of what is due, so that a million leases that end together do not stop everything else.
+const maxDue = 1000
+
+// OnTimer does what is due in a queue.
+func (m *Machine) OnTimer(tx *engine.Tx, token []byte) {
+	switch token[0] {
+	case tokenQueue:
+		if s, _ := m.open(tx, token[1:], false); s != nil {
+			s.save()
+		}
+	case tokenGrave:
+		m.forgetKeys(tx, binary.BigEndian.Uint64(token[1:]))
+	default:
+		panic(fmt.Sprintf("queue: unknown timer token %q", token))
+	}
+}
+
+// catchUp does what is due, and sets the timer for what comes next. Everything happens as of the time it was due at, so it makes no difference when
+// that is noticed.
+func (s *session) catchUp() {
+	s.changed = true
+	s.unschedule()
+	left := maxDue
+	left = s.expireLeases(left)
+	left = s.endDelays(left)
+	left = s.discardOld(left)
+	s.forgetOld(left)
+	s.schedule(s.nextDue())
+}
+
+// nextDue returns when there is something to do next.
+func (s *session) nextDue() int64 {
+	next := min(s.nextDelayed, s.nextDedup)
+	if s.settings.deadRetention > 0 && s.nextDead != never {
+		next = min(next, s.nextDead+s.settings.deadRetention)
+	}
+	if l := s.memory.leases.first(); l != nil {
+		next = min(next, l.deadline)
+	}
+	return next
+}
+
+func (s *session) expireLeases(left int) int {
+	for ; left > 0; left-- {
+		l := s.memory.leases.first()
+		if l == nil || l.deadline > s.tx.Now() {
+			break
+		}
+		s.expired++
+		s.giveBack(l, l.deadline, s.settings.backoff(l.attempts), []byte(expiredReason))
+	}
+	return left
+}
+
+func (s *session) endDelays(left int) int {
+	if s.nextDelayed > s.tx.Now() {
+		return left
+	}
+	next, left := s.scanDue('d', s.gen, s.nextDelayed, s.tx.Now(), left, func(k []byte, due int64) {
+		p, _ := placeAt(k, dueAt)
+		s.delayed--
+		s.tx.Delete(k)
+		s.enter(p, nil)
+	})
+	s.nextDelayed = next
+	return left
+}
+
+func (s *session) discardOld(left int) int {
+	retention := s.settings.deadRetention
+	if retention == 0 || s.nextDead == never || s.nextDead+retention > s.tx.Now() {
+		return left
+	}
+	next, left := s.scanDue('y', s.id, s.nextDead, s.tx.Now()-retention, left, func(k []byte, died int64) {
+		s.dead--
+		s.discarded++
+		s.tx.Delete(k)
+		s.tx.Delete(deadKey(nil, s.id, binary.BigEndian.Uint64(k[dueAt:])))
+	})
+	s.nextDead = next
+	return left
+}
+
+func (s *session) forgetOld(left int) {
+	if s.nextDedup <= s.tx.Now() {
+		s.nextDedup, _ = s.scanDue('j', s.id, s.nextDedup, s.tx.Now(), left, func(k []byte, until int64) { s.forgetKey(until, k[dueAt:]) })
+	}
+}
+
+// scanDue calls f for up to left rows of an index by time, from one time up to another. It returns the time of the first row it leaves, and how many
+// more it would have done.
+func (s *session) scanDue(kind byte, number uint64, from, to int64, left int, f func(k []byte, due int64)) (next int64, more int) {
+	return scanDue(s.tx, dueKey(nil, kind, number, from), numberKey(nil, kind, number), to, left, f)
+}
+
+func scanDue(tx *engine.Tx, lower, prefix []byte, to int64, left int, f func(k []byte, due int64)) (next int64, more int) {
+	it := tx.Iter(lower, key.PrefixEnd(prefix))
+	next = never
+	var k []byte
+	for ok := it.First(); ok; ok = it.Next() {
+		k = append(k[:0], it.Key()...)
+		due := key.Int64(k[numberAt:])
+		if due > to || left == 0 {
+			next = due
+			break
+		}
+		f(k, due)
+		left--
+	}
+	mustClose(it)
+	return next, left
+}
+
+// forgetKeys forgets the dedup keys of a queue that was deleted.
+func (m *Machine) forgetKeys(tx *engine.Tx, id uint64) {
+	prefix := numberKey(nil, 'j', id)
+	next, _ := scanDue(tx, prefix, prefix, never-1, maxDue, func(k []byte, _ int64) {
+		tx.Delete(k)
+		tx.Delete(dedupKey(nil, id, k[dueAt:]))
+	})
+	if next == never {
+		tx.Delete(numberKey(nil, 'g', id))
+		return
+	}
+	tx.Schedule(tx.Now(), graveToken(id))
+}
+
+func graveToken(id uint64) []byte { return key.AppendUint64([]byte{tokenGrave}, id) }

@@ -1,0 +1,52 @@
+package queue
+
+import "github.com/floedb/floe/internal/engine"
+
+// What the tests, which are users of the package, need to see of its inside.
+
+// Numbers of the machine.
+const (
+	NumKinds    = numKinds
+	KindEnqueue = kindEnqueue
+	KindDequeue = kindDequeue
+	KindAck     = kindAck
+	MaxDue      = maxDue
+	MaxInflight = maxInflight
+)
+
+// NewForgetful returns a machine that remembers next to nothing, so that it has to look into the state often.
+func NewForgetful() engine.Machine {
+	m := &Machine{memories: memories{limits: limits{items: 3, bytes: 1000, row: 300, queues: 2000}}}
+	m.memories.reset(0)
+	return m
+}
+
+// DecodeBody decodes a command's body and says whether that worked.
+func DecodeBody(kind uint8, b []byte) error { return new(command).decode(kind, b) }
+
+// RedriveOp is one step of RequeueAll.
+func RedriveOp(name string, after, until uint64, text string) engine.Op {
+	return redriveCommand(name, after, until, text)
+}
+
+// Recode decodes a row and encodes it again; ok is false if it is none.
+func Recode(kind byte, b []byte) (again []byte, ok bool) {
+	switch kind {
+	case 'q':
+		r, err := decodeRecord(b)
+		return r.encode(nil), err == nil
+	case 'm':
+		w, err := decodeMessage(b)
+		return w.encode(nil), err == nil
+	case 'l':
+		w, err := decodeLease(b)
+		return w.encode(nil), err == nil
+	case 'x':
+		w, err := decodeDead(b)
+		return w.encode(nil), err == nil
+	case 'k':
+		seq, until, err := decodeDedup(b)
+		return encodeDedup(nil, seq, until), err == nil
+	}
+	return nil, false
+}

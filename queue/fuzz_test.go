@@ -1,0 +1,160 @@
+package queue_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/queue"
+)
+
+// command returns an operation's command for namespace n.
+func command(tb testing.TB, op engine.Op) engine.Command {
+	tb.Helper()
+	cmd, err := op.Limit(queue.DefaultMaxPayloadBytes)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cmd.Namespace = "n"
+	return cmd
+}
+
+// someOps are operations that succeed one after the other in an empty namespace, each as an entry: they leave a queue with messages in every state.
+func someOps() []engine.Op {
+	return []engine.Op{
+		queue.ConfigureOp("q", queue.Settings{MaxLen: 100, MaxBytes: 10_000, MaxAttempts: 2, DeadRetention: time.Hour}),
+		queue.EnqueueOp("q", []byte("dead"), queue.Priority(0), queue.DedupKey("k")),
+		queue.EnqueueOp("q", []byte("leased"), queue.MaxAttempts(1)),
+		queue.DequeueOp("q", queue.Max(2), queue.Lease(time.Second)),
+		queue.NackOp("q", "1-4", queue.ToDLQ(), queue.Reason("why")),
+		engine.Op(queue.Held("q", "2-4")),
+		queue.ExtendOp("q", "2-4", 1500*time.Millisecond),
+		queue.EnqueueManyOp("q", []queue.NewMessage{
+			{Payload: []byte("a")}, {Options: []queue.EnqueueOption{queue.Delay(time.Second)}}, {Payload: []byte("again")}, {Payload: []byte("acked")},
+		}),
+		queue.PauseOp("q"),
+		queue.ResumeOp("q"),
+		queue.DequeueOp("q", queue.Max(10)),
+		queue.NackOp("q", "5-11", queue.Delay(0)),
+		queue.AckOp("q", "6-11", "3-11"),
+		queue.EnqueueOp("fresh", []byte("f")),
+	}
+}
+
+// otherOps are more of them, for bodies to begin with.
+func otherOps() []engine.Op {
+	return []engine.Op{
+		queue.PurgeOp("q"), queue.DeleteOp("q"), queue.RequeueOp("q", 1), queue.DeleteDeadOp("q", 1), queue.RedriveOp("q", 0, 0, "d"),
+		queue.RedriveOp("q", 1<<64-1, 1<<64-1, ""),
+	}
+}
+
+// FuzzApplyCommand applies bodies that nobody encoded: each is refused or carried out, nothing panics, and all rows still make sense. What Admit lets
+// through is not malformed when it is applied. Time goes by between the commands.
+func FuzzApplyCommand(f *testing.F) {
+	for _, op := range append(someOps(), otherOps()...) {
+		cmd := command(f, op)
+		f.Add(cmd.Kind, cmd.Body, uint16(0))
+		f.Add(cmd.Kind, cmd.Body, uint16(2000))
+		for kind := uint8(1); kind <= queue.NumKinds; kind++ {
+			f.Add(kind, cmd.Body, uint16(1))
+		}
+	}
+	f.Add(uint8(0), []byte{}, uint16(0))
+	f.Fuzz(func(t *testing.T, kind uint8, body []byte, wait uint16) {
+		r := newRig(t, 1)
+		for _, op := range someOps() {
+			if out := r.entry(0, command(t, op))[0]; out.Err != nil {
+				t.Fatal(out.Err)
+			}
+		}
+		r.verify()
+		r.advance(int64(wait))
+		cmd := engine.Command{Machine: engine.MachineQueue, Kind: kind, Namespace: "n", Body: body}
+		admitted := queue.NewMachine().Admit(cmd, queue.DefaultMaxPayloadBytes)
+		for range 2 {
+			out := r.entry(0, cmd)[0]
+			var refused *engine.Error
+			var conflict *queue.ReceiptError
+			if out.Err != nil && !errors.As(out.Err, &refused) && !errors.As(out.Err, &conflict) {
+				t.Errorf("kind %d, body %q: %v is no definite refusal", kind, body, out.Err)
+			}
+			if malformed := queue.DecodeBody(kind, body) != nil; malformed && out.Err == nil || malformed && admitted == nil {
+				t.Errorf("kind %d, body %q does not decode: admitted: %v, result: %v", kind, body, admitted, out.Err)
+			}
+			r.verify()
+			r.fire()
+			r.verify()
+		}
+	})
+}
+
+// FuzzDecodeRow decodes rows of all kinds; what can be decoded is encoded as it was.
+func FuzzDecodeRow(f *testing.F) {
+	r := newRig(f, 1)
+	for _, op := range someOps() {
+		r.entry(0, command(f, op))
+	}
+	for _, row := range rows(f, r.db, 0) {
+		if row.machine == byte(engine.MachineQueue) {
+			f.Add(row.key[0], row.value)
+		}
+	}
+	f.Fuzz(func(t *testing.T, kind byte, b []byte) {
+		if again, ok := queue.Recode(kind, b); ok && !bytes.Equal(again, b) {
+			t.Errorf("row %q %x decodes and encodes as %x", kind, b, again)
+		}
+	})
+}
+
+// FuzzDecodeQuery decodes arguments and results of queries.
+func FuzzDecodeQuery(f *testing.F) {
+	for kind := range uint8(7) {
+		f.Add(kind, []byte{1, 'n', 1, 'q', 0, 1, 2, 20, 0, 0})
+		f.Add(kind, []byte{})
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
+		q := queue.NewMachine().NewQuery(kind)
+		if q == nil {
+			return
+		}
+		for _, code := range []func(*codec.Coder){q.Arguments, q.Results} {
+			c := codec.NewDecoder(b)
+			if code(&c); c.Done() != nil {
+				continue
+			}
+			e := codec.NewEncoder(nil)
+			if code(&e); !bytes.Equal(e.Encoded(), b) {
+				t.Errorf("query %d: %x decodes and encodes as %x", kind, b, e.Encoded())
+			}
+		}
+	})
+}
+
+// FuzzDecodeResult decodes results that no machine has made.
+func FuzzDecodeResult(f *testing.F) {
+	r := newRig(f, 1)
+	for _, op := range someOps() {
+		f.Add(r.entry(0, command(f, op))[0].Result)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, op := range append(someOps(), otherOps()...) {
+			op.Decode(b)
+		}
+	})
+}
+
+func FuzzReceipt(f *testing.F) {
+	for _, s := range []string{"", "1-1", "01-1", "1--1", "-1-1", "1-", "18446744073709551616-1", "1-1 ", "+1-1", "1-1-1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		op := queue.AckOp("q", queue.Receipt(s))
+		if op.Err != nil && !errors.Is(op.Err, queue.ErrInvalid) {
+			t.Errorf("receipt %q: %v, want ErrInvalid", s, op.Err)
+		}
+	})
+}

@@ -1,0 +1,102 @@
+package queue
+
+// lease is a delivery that has not ended: what the row 'l' of the message says, as far as ending it takes.
+type lease struct {
+	at          place
+	lsn         uint64 // of the delivery
+	deadline    int64
+	attempts    int64
+	maxAttempts int64
+	size        int64
+
+	heap int // position in leases.heap
+}
+
+// before is the order in which leases end; of those that end together, the one of the first message is the first.
+func (l *lease) before(o *lease) bool {
+	return l.deadline < o.deadline || l.deadline == o.deadline && l.at.less(o.at)
+}
+
+// leases are those of a queue: by the message's seq, and with the one that ends first in front of a heap.
+type leases struct {
+	bySeq map[uint64]*lease
+	heap  []*lease
+}
+
+func (s *leases) len() int { return len(s.heap) }
+
+// first returns the lease that ends first, nil if there is none.
+func (s *leases) first() *lease {
+	if len(s.heap) == 0 {
+		return nil
+	}
+	return s.heap[0]
+}
+
+func (s *leases) add(l lease) {
+	if s.bySeq == nil {
+		s.bySeq = make(map[uint64]*lease)
+	}
+	l.heap = len(s.heap)
+	added := new(l)
+	s.bySeq[l.at.seq] = added
+	s.heap = append(s.heap, added)
+	s.up(l.heap)
+}
+
+func (s *leases) remove(l *lease) {
+	delete(s.bySeq, l.at.seq)
+	i, last := l.heap, len(s.heap)-1
+	s.heap[i] = s.heap[last]
+	s.heap[i].heap = i
+	s.heap[last] = nil
+	s.heap = s.heap[:last]
+	if i < last {
+		s.fix(i)
+	}
+}
+
+// move changes when a lease ends.
+func (s *leases) move(l *lease, deadline int64) {
+	l.deadline = deadline
+	s.fix(l.heap)
+}
+
+func (s *leases) fix(i int) {
+	if !s.down(i) {
+		s.up(i)
+	}
+}
+
+func (s *leases) up(i int) {
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !s.heap[i].before(s.heap[parent]) {
+			return
+		}
+		s.swap(i, parent)
+		i = parent
+	}
+}
+
+func (s *leases) down(i int) (moved bool) {
+	for {
+		child := 2*i + 1
+		if child >= len(s.heap) {
+			return moved
+		}
+		if other := child + 1; other < len(s.heap) && s.heap[other].before(s.heap[child]) {
+			child = other
+		}
+		if !s.heap[child].before(s.heap[i]) {
+			return moved
+		}
+		s.swap(i, child)
+		i, moved = child, true
+	}
+}
+
+func (s *leases) swap(i, j int) {
+	s.heap[i], s.heap[j] = s.heap[j], s.heap[i]
+	s.heap[i].heap, s.heap[j].heap = i, j
+}

@@ -1,0 +1,249 @@
+package queue
+
+import (
+	"fmt"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// maxInflight is how many messages may be leased in a shard: each takes about 150 bytes of memory on every replica.
+const maxInflight = 1_000_000
+
+// Timer tokens.
+const (
+	tokenQueue = 'q' // followed by the name
+	tokenGrave = 'g' // followed by the id (u64) of a queue that was deleted
+)
+
+// Machine is the queue state machine of one shard.
+type Machine struct {
+	memories memories
+	cmd      command // these are of the applying goroutine
+	session  session
+	buf      []byte // of keys
+	row      []byte // of values
+}
+
+// NewMachine returns a machine for a shard.
+func NewMachine() engine.Machine {
+	m := &Machine{memories: memories{limits: standardLimits}}
+	m.memories.reset(0)
+	return m
+}
+
+// ID returns engine.MachineQueue.
+func (m *Machine) ID() engine.MachineID { return engine.MachineQueue }
+
+// Kinds returns the highest command kind.
+func (m *Machine) Kinds() uint8 { return numKinds }
+
+// Caches reports whether the row is that of a queue, which every command reads, or of a dedup key, of which most are looked for in vain.
+func (m *Machine) Caches(k []byte) bool { return k[0] == 'q' || k[0] == 'k' }
+
+// Restore forgets what was in memory: it is read again when it is used.
+func (m *Machine) Restore(v *engine.View) error {
+	b, ok, err := v.Get([]byte{'i'})
+	if err != nil {
+		return err
+	}
+	inflight := int64(0)
+	if ok {
+		if inflight, err = decodeCount(b); err != nil {
+			return fmt.Errorf("queue: row of leases: %w", err)
+		}
+	}
+	m.memories.reset(inflight)
+	return nil
+}
+
+// Revert takes back what is remembered of changes after an LSN.
+func (m *Machine) Revert(to engine.LSN) { m.memories.revert(to) }
+
+// Apply carries out a command.
+func (m *Machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+	c := &m.cmd
+	if err := c.decode(cmd.Kind, cmd.Body); err != nil {
+		return nil, err
+	}
+	s, err := m.open(tx, c.name, cmd.Kind == kindEnqueue || cmd.Kind == kindConfigure)
+	switch {
+	case err != nil:
+		return nil, err
+	case s == nil && cmd.Kind == kindDequeue:
+		return nil, nil
+	case s == nil:
+		return nil, notFound(string(c.name))
+	}
+	result, err := s.apply(cmd.Kind, c)
+	if err != nil {
+		return nil, err
+	}
+	if cmd.Kind != kindDelete {
+		s.save()
+	}
+	return result, nil
+}
+
+// session is a queue while a command changes it.
+type session struct {
+	record
+	m       *Machine
+	tx      *engine.Tx
+	name    []byte
+	memory  *memory
+	woken   int64 // messages that have become ready
+	leases  int64 // of the shard, before
+	changed bool
+}
+
+// open opens a queue, which it creates or returns nil if there is none. What is due happens first, as the timer would have done it.
+func (m *Machine) open(tx *engine.Tx, name []byte, create bool) (*session, error) {
+	m.buf = queueKey(m.buf[:0], tx.Namespace(), name)
+	b, ok := tx.Get(m.buf)
+	if !ok && !create {
+		return nil, nil
+	}
+	s := &m.session
+	*s = session{m: m, tx: tx, name: name, leases: m.memories.inflight}
+	if !ok {
+		return s, s.create()
+	}
+	s.record = must(decodeRecord(b))
+	s.memory = m.memories.find(tx, s.id)
+	if s.memory == nil {
+		s.memory = m.memories.load(tx, &s.record)
+	}
+	if s.timer <= tx.Now() {
+		s.catchUp()
+	}
+	return s, nil
+}
+
+func (s *session) create() error {
+	if err := checkName(string(s.name)); err != nil {
+		return err
+	}
+	s.changed = true
+	s.record = newRecord(uint64(s.tx.LSN()), s.tx.Now())
+	s.renew(s.id)
+	s.tx.Count(engine.CountQueues, 1)
+	return nil
+}
+
+// renew gives the queue another generation, which is empty.
+func (s *session) renew(gen uint64) {
+	s.gen, s.record.fresh, s.record.again, s.nextDelayed = gen, end, end, never
+	s.memory = s.m.memories.newMemory(&s.record)
+	s.m.memories.replace(s.tx, s.id, s.memory)
+}
+
+func (s *session) apply(kind uint8, c *command) ([]byte, error) {
+	switch kind {
+	case kindEnqueue:
+		return s.enqueue(c.messages)
+	case kindDequeue:
+		return s.dequeue(c.max, c.lease)
+	case kindAck:
+		return nil, s.ack(c.receipts)
+	case kindNack:
+		return nil, s.nack(c.receipts[0], &c.nack, c.text)
+	case kindExtend:
+		return s.extend(c.receipts[0], c.lease)
+	case kindCheck:
+		_, err := s.leaseOf(c.receipts[0])
+		return nil, err
+	case kindConfigure:
+		s.configure(c.settings)
+		return nil, nil
+	case kindPause:
+		s.pause(c.pause)
+		return nil, nil
+	case kindPurge:
+		return codec.AppendUvarint(nil, uint64(s.purge())), nil
+	case kindDelete:
+		s.delete()
+		return nil, nil
+	case kindRequeue:
+		return nil, s.requeue(c.seq)
+	case kindRedrive:
+		return s.redrive(c.seq, c.until, c.text)
+	case kindDiscard:
+		return nil, s.discard(c.seq)
+	}
+	panic(fmt.Sprintf("queue: unknown command kind %d", kind))
+}
+
+// save writes the queue's row, if anything has changed, and wakes who can have what has become ready.
+func (s *session) save() {
+	if !s.changed {
+		return
+	}
+	m := s.m
+	m.buf, m.row = queueKey(m.buf[:0], s.tx.Namespace(), s.name), s.record.encode(m.row[:0])
+	s.tx.Set(m.buf, m.row)
+	s.saveLeases()
+	m.memories.count(s.memory)
+	if s.woken > 0 && !s.paused {
+		s.wake(s.woken)
+	}
+}
+
+// saveLeases writes how many leases the shard has, if that has changed.
+func (s *session) saveLeases() {
+	if n := s.m.memories.inflight; n != s.leases {
+		s.m.row = codec.AppendUvarint(s.m.row[:0], uint64(n))
+		s.tx.Set([]byte{'i'}, s.m.row)
+	}
+}
+
+func (s *session) wake(n int64) {
+	s.tx.Notify(topicOf(s.tx.NamespaceName(), s.name), int(n))
+}
+
+// topicOf is what waits for messages of a queue.
+func topicOf(namespace string, name []byte) engine.Topic {
+	return engine.TopicOf(engine.MachineQueue, namespace, name)
+}
+
+// schedule makes the queue's timer go off at a time, or before.
+func (s *session) schedule(at int64) {
+	if at >= s.timer {
+		return
+	}
+	token := append(append(s.m.buf[:0], tokenQueue), s.name...)
+	if s.timer != never {
+		s.tx.Unschedule(s.timer, token)
+	}
+	s.tx.Schedule(at, token)
+	s.m.buf, s.timer = token, at
+}
+
+// unschedule removes the queue's timer.
+func (s *session) unschedule() {
+	if s.timer != never {
+		s.m.buf = append(append(s.m.buf[:0], tokenQueue), s.name...)
+		s.tx.Unschedule(s.timer, s.m.buf)
+		s.timer = never
+	}
+}
+
+// enter adds a message that is ready to one of the indexes: to that of the fresh ones with its row, which is copied, or, with nil, to the other.
+func (s *session) enter(p place, row []byte) {
+	s.ready++
+	s.woken++
+	w, kind := &s.memory.again, putAgain
+	if row == nil {
+		s.record.again = lesser(s.record.again, p)
+		s.m.buf = messageKey(s.m.buf[:0], 'r', s.gen, p)
+		s.tx.Set(s.m.buf, nil)
+	} else {
+		s.record.fresh = lesser(s.record.fresh, p)
+		w, kind = &s.memory.fresh, putFresh
+	}
+	if w.wants(p) {
+		w.put(w.item(p, row))
+	}
+	// Also if the window did not want it: the next time it is filled, by the same command perhaps, it does.
+	s.m.memories.note(s.tx, change{kind: kind, queue: s.memory, item: item{at: p}})
+}

@@ -1,0 +1,55 @@
+package queue_test
+
+import (
+	"context"
+	"flag"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/queue"
+)
+
+var (
+	seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 draws one")
+	longFlag = flag.Bool("long", false, "run the random tests for a long time")
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// open opens a node that is closed with the test, which must not have failed by then.
+func open(t testing.TB, c floe.Config) *floe.Node {
+	t.Helper()
+	node, err := floe.Open(c)
+	if err != nil {
+		t.Fatalf("Open(%+v): %v", c, err)
+	}
+	t.Cleanup(func() {
+		if err := node.Err(); err != nil {
+			t.Errorf("node failed: %v", err)
+		}
+		if err := node.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return node
+}
+
+// openStore opens a store in memory.
+func openStore(t testing.TB) *queue.Store { return open(t, floe.Config{Shards: 1}).Queue("default") }
+
+// within bounds everything a test waits for; reaching it is a failure.
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

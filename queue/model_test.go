@@ -1,0 +1,329 @@
+package queue_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/check"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/queue"
+)
+
+// What TestModel does at least, short form aside.
+const (
+	modelRuns  = 24
+	modelSteps = 400
+)
+
+// TestModel does random operations and transactions, of which many fail, on nodes that restart and crash at random, and compares every result, error,
+// count and listing with those of plain maps.
+//
+//	go test -run TestModel -seed 7 -long ./queue
+func TestModel(t *testing.T) {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("repeat with: go test -run '^TestModel$' -seed %d ./queue", seed)
+	runs := modelRuns
+	switch {
+	case testing.Short():
+		runs = 6
+	case *longFlag:
+		runs = 100 * modelRuns
+	}
+	for i := range runs {
+		runSeed := seed + uint64(i)
+		rng := rand.New(rand.NewPCG(runSeed, 1))
+		shards, spread := 1+rng.IntN(3), rng.IntN(2) == 0
+		name, newModel := "rig", newRigModel
+		switch i % 4 {
+		case 1, 2:
+			name, newModel = "forgetful", newForgetfulModel
+		case 3:
+			name, newModel = "steps", newSteppedModel
+		}
+		ok := t.Run(fmt.Sprintf("%d/on=%s/shards=%d/spread=%v", i, name, shards, spread), func(t *testing.T) {
+			m := newModel(t, rng, shards)
+			m.t, m.rng, m.spread, m.queues = t, rand.New(rand.NewPCG(runSeed, 0)), spread, make(map[string]*modelQueue)
+			if spread {
+				must(0, engine.NewNamespaces(m.router).Create(t.Context(), "n", engine.Spread()))
+			}
+			for range modelSteps {
+				if m.step(); t.Failed() {
+					return
+				}
+			}
+			m.compare()
+		})
+		if !ok {
+			t.Fatalf("repeat it with: go test -run '^TestModel$/^%d$' -seed %d ./queue", i, seed)
+		}
+	}
+}
+
+// model is a namespace as maps. Everything in it happens at the time at which it is due.
+type model struct {
+	t      *testing.T
+	rng    *rand.Rand
+	router *engine.Router
+	store  *queue.Store
+	spread bool
+	now    func() int64
+	pass   func(millis int64)
+	fire   func()
+	check  func()
+	again  func() // restarts
+	queues map[string]*modelQueue
+	last   string // the operation, for messages
+}
+
+type modelQueue struct {
+	settings queue.Settings
+	paused   bool
+	seq      uint64
+	messages map[uint64]*modelMessage
+	keys     map[string]modelKey
+	stats    queue.Stats // the counters of what ever was
+	old      []queue.Receipt
+}
+
+type modelMessage struct {
+	m     queue.Message
+	after int64 // not ready before, ms
+}
+
+type modelKey struct {
+	seq   uint64
+	until int64
+}
+
+func newModelOf(door engine.Door) *model {
+	router := engine.NewRouter(door)
+	return &model{router: router, store: queue.New(router, "n", 0)}
+}
+
+func newRigModel(t *testing.T, _ *rand.Rand, shards int) *model {
+	return rigModel(newRig(t, shards))
+}
+
+func newForgetfulModel(t *testing.T, _ *rand.Rand, shards int) *model {
+	return rigModel(newRigOf(t, shards, queue.NewForgetful))
+}
+
+func rigModel(r *rig) *model {
+	m := newModelOf(r)
+	m.now, m.pass, m.fire, m.check, m.again = r.time, r.advance, func() { r.fire() }, r.verify, r.restart
+	return m
+}
+
+func newSteppedModel(t *testing.T, rng *rand.Rand, shards int) *model {
+	d := newStepped(t, rng, shards)
+	m := newModelOf(d)
+	m.now, m.pass, m.fire, m.again = d.Wall, func(millis int64) { d.now += millis }, d.fire, d.restart
+	m.check = func() {
+		if err := check.Replica(d.node); err != nil {
+			m.errorf("%v", err)
+		}
+	}
+	return m
+}
+
+func (m *model) errorf(format string, args ...any) {
+	m.t.Helper()
+	m.t.Errorf(m.last+": "+format, args...)
+}
+
+func newModelQueue(now int64) *modelQueue {
+	q := &modelQueue{settings: filled(queue.Settings{}), messages: make(map[uint64]*modelMessage), keys: make(map[string]modelKey)}
+	q.stats.CreatedAt = time.UnixMilli(now)
+	return q
+}
+
+// filled fills in the defaults.
+func filled(s queue.Settings) queue.Settings {
+	s.MaxAttempts = cmp.Or(s.MaxAttempts, 5)
+	s.BackoffMin, s.BackoffMax = cmp.Or(s.BackoffMin, time.Second), cmp.Or(s.BackoffMax, 5*time.Minute)
+	if s.BackoffMin < 0 {
+		s.BackoffMax = 0
+	}
+	s.DedupWindow = cmp.Or(s.DedupWindow, time.Hour)
+	return s
+}
+
+func (q *modelQueue) clone() *modelQueue {
+	c := *q
+	c.messages, c.keys, c.old = make(map[uint64]*modelMessage), maps.Clone(q.keys), slices.Clone(q.old)
+	for seq, msg := range q.messages {
+		copied := *msg
+		c.messages[seq] = &copied
+	}
+	return &c
+}
+
+// settle does what is due: leases end, the dead are forgotten.
+func (q *modelQueue) settle(now int64) {
+	for _, seq := range slices.Sorted(maps.Keys(q.messages)) {
+		msg := q.messages[seq]
+		if msg.m.State == queue.Leased && msg.m.LeaseUntil.UnixMilli() <= now {
+			q.stats.Expired++
+			q.giveBack(msg, msg.m.LeaseUntil.UnixMilli(), q.backoff(msg.m.Attempts), "lease expired")
+		}
+		if msg.m.State == queue.Delayed && msg.after <= now {
+			msg.m.State = queue.Ready
+		}
+		if died := msg.m.DiedAt; msg.m.State == queue.Dead && q.settings.DeadRetention > 0 && !died.Add(q.settings.DeadRetention).After(time.UnixMilli(now)) {
+			delete(q.messages, seq)
+			q.stats.Discarded++
+		}
+	}
+}
+
+func (q *modelQueue) backoff(attempts int) int64 {
+	if q.settings.BackoffMin < 0 {
+		return 0
+	}
+	return min(q.settings.BackoffMin<<min(attempts-1, 20), q.settings.BackoffMax).Milliseconds()
+}
+
+func (q *modelQueue) giveBack(msg *modelMessage, from, delay int64, reason string) {
+	q.old = append(q.old, msg.m.Receipt)
+	msg.m.LastError, msg.m.Receipt, msg.m.LeaseUntil = reason, "", time.Time{}
+	if msg.m.Attempts >= msg.m.MaxAttempts {
+		msg.m.State, msg.m.DiedAt = queue.Dead, time.UnixMilli(from)
+		return
+	}
+	msg.m.State, msg.after = queue.Delayed, from+delay
+}
+
+// in returns the messages in a state, in order.
+func (q *modelQueue) in(states ...queue.State) (found []*modelMessage) {
+	for _, msg := range q.messages {
+		if slices.Contains(states, msg.m.State) {
+			found = append(found, msg)
+		}
+	}
+	slices.SortFunc(found, func(a, b *modelMessage) int {
+		return cmp.Or(cmp.Compare(a.m.Priority, b.m.Priority), cmp.Compare(a.m.Seq, b.m.Seq))
+	})
+	return found
+}
+
+// count returns the stats as they are now.
+func (q *modelQueue) count(name string) queue.Stats {
+	s := q.stats
+	s.Name, s.Paused, s.Settings = name, q.paused, q.settings
+	s.Ready, s.Delayed = int64(len(q.in(queue.Ready))), int64(len(q.in(queue.Delayed)))
+	s.Inflight, s.Dead = int64(len(q.in(queue.Leased))), int64(len(q.in(queue.Dead)))
+	for _, msg := range q.in(queue.Ready, queue.Delayed, queue.Leased) {
+		s.Bytes += int64(len(msg.m.Payload))
+	}
+	return s
+}
+
+// full reports whether a message more is too much.
+func (q *modelQueue) full(payload []byte) bool {
+	s := q.count("")
+	held := s.Ready + s.Delayed + s.Inflight
+	return q.settings.MaxLen > 0 && held >= q.settings.MaxLen || q.settings.MaxBytes > 0 && s.Bytes+int64(len(payload)) > q.settings.MaxBytes
+}
+
+// step does something.
+func (m *model) step() {
+	switch n := m.rng.IntN(100); {
+	case n < 60:
+		m.one()
+	case n < 80:
+		m.txn()
+	case n < 90:
+		m.let()
+	case n < 97:
+		m.compare()
+	default:
+		m.last = "restart"
+		m.again()
+		m.compare()
+	}
+}
+
+// let lets time go by.
+func (m *model) let() {
+	m.last = "let time go by"
+	millis := int64(m.rng.IntN(3000))
+	if m.rng.IntN(10) == 0 {
+		millis = int64(m.rng.IntN(3)) * 3_600_000
+	}
+	m.pass(millis)
+	if m.rng.IntN(2) == 0 {
+		m.fire()
+	}
+}
+
+func (m *model) settle() {
+	for _, q := range m.queues {
+		q.settle(m.now())
+	}
+}
+
+func (m *model) snapshot() map[string]*modelQueue {
+	all := make(map[string]*modelQueue)
+	for name, q := range m.queues {
+		all[name] = q.clone()
+	}
+	return all
+}
+
+// compare compares all that can be asked for.
+func (m *model) compare() {
+	m.last += ", then compare"
+	m.fire()
+	m.settle()
+	m.check()
+	ctx := m.t.Context()
+	var want []queue.Stats
+	for _, name := range slices.Sorted(maps.Keys(m.queues)) {
+		q := m.queues[name]
+		want = append(want, q.count(name))
+		m.compareMessages("Peek", name, collect(m.store.PeekAll(ctx, name, queue.Limit(1+m.rng.IntN(20)))), q.in(queue.Ready, queue.Delayed, queue.Leased))
+		m.compareMessages("Peek leased", name, collect(m.store.PeekAll(ctx, name, queue.InState(queue.Leased))), q.in(queue.Leased))
+		dead := q.in(queue.Dead)
+		slices.SortFunc(dead, func(a, b *modelMessage) int { return cmp.Compare(a.m.Seq, b.m.Seq) })
+		m.compareMessages("DeadLetters", name, collect(m.store.DeadLettersAll(ctx, name, queue.Limit(1+m.rng.IntN(20)))), dead)
+	}
+	if got := collect(m.store.ListAll(ctx, queue.Limit(1+m.rng.IntN(3)))); !slices.Equal(got, want) {
+		m.errorf("List = %+v\nwant %+v", got, want)
+	}
+}
+
+func (m *model) compareMessages(what, name string, got []queue.Message, want []*modelMessage) {
+	var text, wanted string
+	for _, g := range got {
+		text += fmt.Sprintf("%+v\n", g)
+	}
+	for _, w := range want {
+		msg := w.m
+		msg.Queue, msg.Receipt = name, ""
+		if msg.State == queue.Delayed {
+			msg.AvailableAt = time.UnixMilli(w.after)
+		}
+		if msg.State == queue.Ready && msg.Attempts == 0 {
+			msg.LastError = ""
+		}
+		wanted += fmt.Sprintf("%+v\n", msg)
+	}
+	if text != wanted {
+		m.errorf("%s %s =\n%swant\n%s", what, name, text, wanted)
+	}
+}
+
+func collect[T any](all func(func(T, error) bool)) (items []T) {
+	for it, err := range all {
+		items = append(items, must(it, err))
+	}
+	return items
+}

@@ -1,0 +1,304 @@
+package queue
+
+import (
+	"math"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Limits and defaults of options.
+const (
+	MaxPriority       = 255
+	DefaultPriority   = 100
+	MaxDedupKeyBytes  = 255
+	MaxAttemptsLimit  = 1_000_000
+	MaxReasonBytes    = 1024
+	DefaultLease      = 30 * time.Second
+	defaultAttempts   = 5
+	maxDurationMillis = math.MaxInt64/int64(time.Millisecond) + 1 // what a time.Duration can hold, rounded up: added to any time of this age it does not overflow
+)
+
+var defaultSettings = settings{maxAttempts: defaultAttempts, backoffMin: 1000, backoffMax: 5 * 60 * 1000, dedupWindow: 60 * 60 * 1000}
+
+// EnqueueOption changes what Enqueue does.
+type EnqueueOption interface{ applyEnqueue(*newMessage) }
+
+// DequeueOption changes what Dequeue does.
+type DequeueOption func(*dequeueOptions)
+
+// NackOption changes what Nack does.
+type NackOption interface{ applyNack(*nackOptions) }
+
+// newMessage is a message that is enqueued, with its options.
+type newMessage struct {
+	priority    uint8
+	delay       int64 // ms
+	maxAttempts int64 // 0: as the queue says
+	dedup       []byte
+	payload     []byte
+	err         error
+}
+
+func (m *newMessage) fail(err error) {
+	if m.err == nil {
+		m.err = err
+	}
+}
+
+type enqueueOption func(*newMessage)
+
+func (f enqueueOption) applyEnqueue(m *newMessage) { f(m) }
+
+// Priority sets the priority of a message, 0 to 255: lower is more urgent. The default is 100.
+func Priority(p int) EnqueueOption {
+	return enqueueOption(func(m *newMessage) {
+		if p < 0 || p > MaxPriority {
+			m.fail(engine.Errorf(ErrInvalid, "queue: priority %d is not in 0-%d", p, MaxPriority))
+		}
+		m.priority = uint8(p)
+	})
+}
+
+// DedupKey enqueues the message only if none was enqueued with the same key in the queue's DedupWindow (1 h by default): a repeat returns the Seq of that
+// one, whatever has become of it, and Duplicate. A key is 1 to 255 arbitrary bytes.
+func DedupKey(key string) EnqueueOption {
+	return enqueueOption(func(m *newMessage) {
+		if key == "" || len(key) > MaxDedupKeyBytes {
+			m.fail(engine.Errorf(ErrInvalid, "queue: dedup key of %d bytes is not in 1-%d", len(key), MaxDedupKeyBytes))
+		}
+		m.dedup = []byte(key)
+	})
+}
+
+// MaxAttempts sets how often the message is delivered before it becomes a dead letter, 1 to 1,000,000, in place of the queue's setting.
+func MaxAttempts(n int) EnqueueOption {
+	return enqueueOption(func(m *newMessage) {
+		if n < 1 || n > MaxAttemptsLimit {
+			m.fail(engine.Errorf(ErrInvalid, "queue: max attempts %d is not in 1-%d", n, MaxAttemptsLimit))
+		}
+		m.maxAttempts = int64(n)
+	})
+}
+
+// DelayOption is the option of Delay; Enqueue and Nack take it.
+type DelayOption struct{ d time.Duration }
+
+// Delay makes a message ready d from now, for years if need be, but not before. It is counted in milliseconds, rounded up. For Nack it takes the
+// place of the back-off, also if it is 0.
+func Delay(d time.Duration) DelayOption { return DelayOption{d} }
+
+func (o DelayOption) millis() (int64, error) {
+	if o.d < 0 {
+		return 0, engine.Errorf(ErrInvalid, "queue: delay %v is negative", o.d)
+	}
+	return millis(o.d), nil
+}
+
+func (o DelayOption) applyEnqueue(m *newMessage) {
+	var err error
+	if m.delay, err = o.millis(); err != nil {
+		m.fail(err)
+	}
+}
+
+func (o DelayOption) applyNack(n *nackOptions) {
+	var err error
+	if n.delay, err = o.millis(); err != nil {
+		n.fail(err)
+	}
+	n.delayed = true
+}
+
+// millis counts a duration that is not negative in ms, rounded up.
+func millis(d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	return int64((d-1)/time.Millisecond) + 1
+}
+
+type dequeueOptions struct {
+	max   int
+	lease int64 // ms
+	wait  time.Duration
+	err   error
+}
+
+func (o *dequeueOptions) fail(err error) {
+	if o.err == nil {
+		o.err = err
+	}
+}
+
+// Max sets how many messages Dequeue returns at most, 1 to 1000; the default is 1. It returns fewer if fewer are ready, or if they exceed 4 MiB.
+func Max(n int) DequeueOption {
+	return func(o *dequeueOptions) {
+		if n < 1 || n > MaxBatch {
+			o.fail(engine.Errorf(ErrInvalid, "queue: max %d is not in 1-%d", n, MaxBatch))
+		}
+		o.max = n
+	}
+}
+
+// Lease sets for how long the messages are leased; the default is 30 s.
+func Lease(d time.Duration) DequeueOption {
+	return func(o *dequeueOptions) {
+		ms, err := leaseMillis(d)
+		if err != nil {
+			o.fail(err)
+		}
+		o.lease = ms
+	}
+}
+
+func leaseMillis(d time.Duration) (int64, error) {
+	if d <= 0 {
+		return 0, engine.Errorf(ErrInvalid, "queue: lease %v is not positive", d)
+	}
+	return millis(d), nil
+}
+
+// Wait sets for how long Dequeue waits for a message; the default is 0: not at all.
+func Wait(d time.Duration) DequeueOption {
+	return func(o *dequeueOptions) {
+		if d < 0 {
+			o.fail(engine.Errorf(ErrInvalid, "queue: wait %v is negative", d))
+		}
+		o.wait = d
+	}
+}
+
+func newDequeueOptions(opts []DequeueOption) dequeueOptions {
+	o := dequeueOptions{max: 1, lease: DefaultLease.Milliseconds()}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return o
+}
+
+type nackOptions struct {
+	delayed bool // delay is given
+	delay   int64
+	bury    bool
+	reason  string
+	err     error
+}
+
+func (o *nackOptions) fail(err error) {
+	if o.err == nil {
+		o.err = err
+	}
+}
+
+type nackOption func(*nackOptions)
+
+func (f nackOption) applyNack(o *nackOptions) { f(o) }
+
+// ToDLQ makes the message a dead letter at once. It excludes Delay.
+func ToDLQ() NackOption { return nackOption(func(o *nackOptions) { o.bury = true }) }
+
+// Reason says why the message could not be dealt with, in up to 1024 bytes: it is the LastError of the message.
+func Reason(text string) NackOption {
+	return nackOption(func(o *nackOptions) {
+		if len(text) > MaxReasonBytes {
+			o.fail(engine.Errorf(ErrInvalid, "queue: reason of %d bytes exceeds %d", len(text), MaxReasonBytes))
+		}
+		o.reason = text
+	})
+}
+
+func newNackOptions(opts []NackOption) nackOptions {
+	var o nackOptions
+	for _, opt := range opts {
+		opt.applyNack(&o)
+	}
+	if o.bury && o.delayed {
+		o.fail(engine.Errorf(ErrInvalid, "queue: delay and dead letter contradict each other"))
+	}
+	return o
+}
+
+// millis checks the settings and returns them as they are kept.
+func (s Settings) millis() (settings, error) {
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{
+		{"max length", s.MaxLen}, {"max bytes", s.MaxBytes}, {"max attempts", int64(s.MaxAttempts)}, {"max back-off", int64(s.BackoffMax)},
+		{"dead letter retention", int64(s.DeadRetention)}, {"dedup window", int64(s.DedupWindow)},
+	} {
+		if f.value < 0 {
+			return settings{}, engine.Errorf(ErrInvalid, "queue: %s %d is negative", f.name, f.value)
+		}
+	}
+	if s.MaxAttempts > MaxAttemptsLimit {
+		return settings{}, engine.Errorf(ErrInvalid, "queue: max attempts %d is not in 1-%d", s.MaxAttempts, MaxAttemptsLimit)
+	}
+	m := defaultSettings
+	m.maxLen, m.maxBytes, m.deadRetention = s.MaxLen, s.MaxBytes, millis(s.DeadRetention)
+	if s.MaxAttempts > 0 {
+		m.maxAttempts = int64(s.MaxAttempts)
+	}
+	if s.DedupWindow > 0 {
+		m.dedupWindow = millis(s.DedupWindow)
+	}
+	if s.BackoffMin > 0 {
+		m.backoffMin = millis(s.BackoffMin)
+		m.backoffMax = max(m.backoffMax, m.backoffMin)
+	}
+	if s.BackoffMax > 0 {
+		m.backoffMax = millis(s.BackoffMax)
+	}
+	if s.BackoffMin < 0 {
+		m.backoffMin, m.backoffMax = 0, 0
+	}
+	if m.backoffMin > m.backoffMax {
+		return m, engine.Errorf(ErrInvalid, "queue: back-off of %v exceeds its maximum of %v", s.BackoffMin, s.BackoffMax)
+	}
+	return m, nil
+}
+
+// check is for settings that come from another process.
+func (s *settings) check() error {
+	for _, v := range []int64{s.backoffMin, s.backoffMax, s.deadRetention, s.dedupWindow} {
+		if v < 0 || v > maxDurationMillis {
+			return engine.Errorf(ErrInvalid, "queue: settings: duration of %d ms is not in 0-%d", v, maxDurationMillis)
+		}
+	}
+	switch {
+	case s.maxLen < 0 || s.maxBytes < 0:
+		return engine.Errorf(ErrInvalid, "queue: settings: bounds %d and %d are negative", s.maxLen, s.maxBytes)
+	case s.maxAttempts < 1 || s.maxAttempts > MaxAttemptsLimit:
+		return engine.Errorf(ErrInvalid, "queue: settings: max attempts %d is not in 1-%d", s.maxAttempts, MaxAttemptsLimit)
+	case s.backoffMin > s.backoffMax || s.dedupWindow == 0:
+		return engine.Errorf(ErrInvalid, "queue: settings: back-off %d-%d ms, dedup window %d ms", s.backoffMin, s.backoffMax, s.dedupWindow)
+	}
+	return nil
+}
+
+func (s *settings) public() Settings {
+	ms := func(v int64) time.Duration {
+		return time.Duration(min(v, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+	}
+	p := Settings{
+		MaxLen: s.maxLen, MaxBytes: s.maxBytes, MaxAttempts: int(s.maxAttempts), BackoffMin: ms(s.backoffMin), BackoffMax: ms(s.backoffMax),
+		DeadRetention: ms(s.deadRetention), DedupWindow: ms(s.dedupWindow),
+	}
+	if s.backoffMin == 0 {
+		p.BackoffMin = NoBackoff
+	}
+	return p
+}
+
+// backoff returns for how long a message waits that has been delivered so often.
+func (s *settings) backoff(attempts int64) int64 {
+	d := s.backoffMin
+	for ; attempts > 1 && d < s.backoffMax; attempts-- {
+		if d > s.backoffMax/2 {
+			return s.backoffMax
+		}
+		d *= 2
+	}
+	return d
+}

@@ -1,0 +1,251 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// DefaultMaxPayloadBytes is the longest payload unless configured otherwise.
+const DefaultMaxPayloadBytes = 1 << 20
+
+// MaxBatch is how many messages EnqueueMany takes, Dequeue returns and Ack ends at most.
+const MaxBatch = 1000
+
+// MaxBatchBytes bounds what EnqueueMany takes and Dequeue returns, if it is more than one message.
+const MaxBatchBytes = 4 << 20
+
+// The errors of the store; the same values as in package floe.
+var (
+	ErrNotFound = engine.ErrNotFound
+	ErrConflict = engine.ErrConflict
+	ErrInvalid  = engine.ErrInvalid
+	ErrBusy     = engine.ErrBusy
+)
+
+// Enqueued says where a message is in its queue.
+type Enqueued struct {
+	Seq       uint64 // its number in the queue, by which dead letters are named
+	LSN       uint64 // log sequence number of the call
+	Duplicate bool   // its DedupKey was used before; Seq is that of the message enqueued then
+}
+
+// State is where a message is in its life.
+type State uint8
+
+// The states of a message.
+const (
+	Ready   State = iota + 1 // can be delivered
+	Delayed                  // will be ready at AvailableAt
+	Leased                   // is delivered, until LeaseUntil
+	Dead                     // is a dead letter
+)
+
+var stateNames = [...]string{Ready: "ready", Delayed: "delayed", Leased: "leased", Dead: "dead"}
+
+// String returns the state's name: ready, delayed, leased or dead.
+func (s State) String() string {
+	if s < Ready || s > Dead {
+		return "unknown"
+	}
+	return stateNames[s]
+}
+
+// Message is a message of a queue. Its bytes are the caller's to keep; the payloads of one call share memory.
+type Message struct {
+	Queue       string
+	Seq         uint64
+	Priority    int
+	Payload     []byte
+	State       State
+	Attempts    int // deliveries so far, this one included
+	MaxAttempts int // after so many deliveries without an Ack it is a dead letter
+	EnqueuedAt  time.Time
+	LeaseUntil  time.Time // of a leased one
+	AvailableAt time.Time // of a delayed one
+	DiedAt      time.Time // of a dead letter
+	LastError   string    // reason of the last Nack, or "lease expired"
+	Receipt     Receipt   // what Dequeue returns and Ack takes; "" elsewhere
+	Size        int       // bytes of the payload, which listings may leave out
+}
+
+// Settings are how a queue treats its messages. The zero value is what a queue has that was never configured.
+type Settings struct {
+	// MaxLen bounds how many messages the queue holds, dead letters aside: then Enqueue is ErrBusy. 0 means no bound.
+	MaxLen int64
+	// MaxBytes bounds the payloads of these messages, in bytes. 0 means no bound.
+	MaxBytes int64
+	// MaxAttempts is how often a message is delivered before it becomes a dead letter, unless it says so itself: 1 to 1,000,000. 0 means 5.
+	MaxAttempts int
+	// BackoffMin is how long a message waits before it is delivered the second time, if its consumer did not say so: twice as long before the
+	// third, and so on. 0 means 1 s; negative (NoBackoff) means that it does not wait.
+	BackoffMin time.Duration
+	// BackoffMax bounds these times. 0 means 5 min, or BackoffMin if that is longer.
+	BackoffMax time.Duration
+	// DeadRetention is how long dead letters are kept. 0 means for ever.
+	DeadRetention time.Duration
+	// DedupWindow is how long a DedupKey is remembered. 0 means 1 h.
+	DedupWindow time.Duration
+}
+
+// NoBackoff is the BackoffMin of a queue whose messages are ready again at once.
+const NoBackoff time.Duration = -1
+
+// Stats says what is in a queue and what has become of all that ever was:
+//
+//	Enqueued = Ready + Delayed + Inflight + Dead + Acked + Purged + Discarded
+type Stats struct {
+	Name      string
+	CreatedAt time.Time
+	Paused    bool
+	Settings  Settings // with the defaults filled in
+
+	Ready    int64 // messages that can be delivered now
+	Delayed  int64 // messages that wait for their time
+	Inflight int64 // messages that are leased
+	Dead     int64 // dead letters
+	Bytes    int64 // payloads of all but the dead letters
+
+	Enqueued   int64 // messages ever enqueued
+	Duplicates int64 // and those that were not, because of their DedupKey
+	Dequeued   int64 // deliveries
+	Acked      int64
+	Expired    int64 // leases that ended by themselves
+	Purged     int64 // messages removed by Purge
+	Discarded  int64 // dead letters that were deleted, or whose retention ended
+}
+
+// Store holds the queues of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
+type Store struct {
+	router     *engine.Router
+	place      *engine.Place
+	namespace  string
+	maxPayload int
+}
+
+// New returns the store of a namespace behind a router; hosts call floe.Node.Queue instead. maxPayloadBytes of 0 means DefaultMaxPayloadBytes.
+func New(router *engine.Router, namespace string, maxPayloadBytes int) *Store {
+	if maxPayloadBytes == 0 {
+		maxPayloadBytes = DefaultMaxPayloadBytes
+	}
+	return &Store{router: router, place: router.Place(namespace), namespace: namespace, maxPayload: maxPayloadBytes}
+}
+
+// Namespace returns the namespace of the store.
+func (s *Store) Namespace() string { return s.namespace }
+
+// Configure sets all settings of a queue, which is created if it does not exist. What is in it already stays, also beyond a new bound; messages
+// keep the MaxAttempts, and dedup keys the window, that they were enqueued with.
+//
+// Errors: ErrInvalid naming the field out of its limits.
+func (s *Store) Configure(ctx context.Context, name string, settings Settings) error {
+	_, err := propose(ctx, s, configureCommand(name, settings), decodeNothing)
+	return err
+}
+
+// Enqueue adds a message to a queue, which is created if it does not exist. payload may be reused on return. When Enqueue returns nil, the message
+// is committed (see floe.Config.Durability) and will be delivered at least once. After a ctx error or ErrUnknownOutcome it may or
+// may not have been added: with a DedupKey the call can be repeated without harm.
+//
+// Options: Priority, Delay, DedupKey, MaxAttempts. Errors: ErrInvalid for a name that is not 1-255 bytes of UTF-8, a payload over the limit, options
+// out of theirs; ErrBusy if the queue is bounded and full.
+func (s *Store) Enqueue(ctx context.Context, name string, payload []byte, opts ...EnqueueOption) (Enqueued, error) {
+	return propose(ctx, s, enqueueCommand(name, payload, opts), decodeEnqueued)
+}
+
+// NewMessage is a message for EnqueueMany.
+type NewMessage struct {
+	Payload []byte
+	Options []EnqueueOption // as for Enqueue
+}
+
+// EnqueueMany adds up to 1,000 messages, of 4 MiB together, to a queue: all of them, in their order, or none. The results are in that order too.
+//
+// Errors: those of Enqueue.
+func (s *Store) EnqueueMany(ctx context.Context, name string, messages []NewMessage) ([]Enqueued, error) {
+	return propose(ctx, s, enqueueManyCommand(name, messages), decodeEnqueuedMany)
+}
+
+// Dequeue leases messages: those of the least Priority first, of one priority the one that was enqueued first. Nobody else gets them until their
+// leases end: by Ack, which removes them, by Nack, or by themselves after the time of Lease. Then they are delivered again, in their old place,
+// after a back-off, or are dead letters if that was their last attempt.
+//
+// If nothing is ready, also because the queue is paused or does not exist, Dequeue waits for as long as Wait says. It returns an empty result, and no
+// error, if that ends. After a ctx error or ErrUnknownOutcome messages may have been leased; they come back when their leases end.
+//
+// Options: Max (1), Lease (30 s), Wait (0). Errors: ErrInvalid for options out of their limits, ErrBusy if 1,000,000 messages are leased in the shard.
+func (s *Store) Dequeue(ctx context.Context, name string, opts ...DequeueOption) ([]Message, error) {
+	return s.dequeue(ctx, name, opts)
+}
+
+// Ack ends leases and removes their messages: all of them, up to 1,000, or none.
+//
+// Errors: *ReceiptError, which is ErrConflict, for the first receipt whose lease has ended; ErrNotFound if the queue does not exist; ErrInvalid
+// for what is no receipt, and for one that is there twice.
+func (s *Store) Ack(ctx context.Context, name string, receipts ...Receipt) error {
+	_, err := propose(ctx, s, ackCommand(name, receipts), decodeNothing)
+	return err
+}
+
+// Nack ends a lease: the message is delivered again, in its old place, after a back-off, or is a dead letter if that was its last attempt.
+//
+// Options: Delay, instead of the back-off; ToDLQ; Reason. Errors: *ReceiptError, which is ErrConflict, if the lease has ended; ErrNotFound if the queue does not
+// exist; ErrInvalid for options out of their limits.
+func (s *Store) Nack(ctx context.Context, name string, receipt Receipt, opts ...NackOption) error {
+	_, err := propose(ctx, s, nackCommand(name, receipt, opts), decodeNothing)
+	return err
+}
+
+// Extend makes a lease end the given time from now, and returns when that is. The receipt stays valid.
+//
+// Errors: *ReceiptError, which is ErrConflict, if the lease has ended; ErrNotFound if the queue does not exist; ErrInvalid for a time that is not positive.
+func (s *Store) Extend(ctx context.Context, name string, receipt Receipt, lease time.Duration) (until time.Time, err error) {
+	return propose(ctx, s, extendCommand(name, receipt, lease), decodeTime)
+}
+
+// Pause stops deliveries: Dequeue gets nothing, and waits. All else goes on. Errors: ErrNotFound.
+func (s *Store) Pause(ctx context.Context, name string) error {
+	_, err := propose(ctx, s, pauseCommand(name, true), decodeNothing)
+	return err
+}
+
+// Resume ends a Pause. Errors: ErrNotFound.
+func (s *Store) Resume(ctx context.Context, name string) error {
+	_, err := propose(ctx, s, pauseCommand(name, false), decodeNothing)
+	return err
+}
+
+// Purge removes all messages but the dead letters, also those that are leased or delayed, and returns how many. It takes the same time for
+// any number. Errors: ErrNotFound.
+func (s *Store) Purge(ctx context.Context, name string) (purged int64, err error) {
+	return propose(ctx, s, purgeCommand(name), decodeCount)
+}
+
+// Delete removes a queue with all its messages, dead letters, dedup keys and settings. Errors: ErrNotFound.
+func (s *Store) Delete(ctx context.Context, name string) error {
+	_, err := propose(ctx, s, deleteCommand(name), decodeNothing)
+	return err
+}
+
+// propose sends one operation of the store.
+func propose[T any](ctx context.Context, s *Store, op engine.Op, decode func([]byte) (T, error)) (T, error) {
+	var zero T
+	cmd, err := op.Limit(s.maxPayload)
+	if err != nil {
+		return zero, err
+	}
+	if err := engine.CheckWritable(s.namespace); err != nil {
+		return zero, err
+	}
+	cmd.Namespace = s.namespace
+	result, err := s.router.Propose(ctx, op.Route, cmd)
+	if err != nil {
+		return zero, err
+	}
+	return decode(result)
+}
+
+func checkName(name string) error { return engine.CheckName("queue", name) }
+
+func notFound(name string) error { return engine.Errorf(ErrNotFound, "queue %q not found", name) }

@@ -1,0 +1,115 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+)
+
+// anyOf makes a decoder of results one for transactions.
+func anyOf[T any](decode func([]byte) (T, error)) func([]byte) (any, error) {
+	return func(result []byte) (any, error) { return decode(result) }
+}
+
+func decodeNothing(b []byte) (struct{}, error) {
+	r := codec.NewReader(b)
+	return struct{}{}, r.Done()
+}
+
+func anyNothing(b []byte) (any, error) {
+	_, err := decodeNothing(b)
+	return nil, err
+}
+
+func decodeCount(b []byte) (int64, error) {
+	r := codec.NewReader(b)
+	n := int64(r.Uvarint())
+	return n, r.Done()
+}
+
+func decodeTime(b []byte) (time.Time, error) {
+	r := codec.NewReader(b)
+	t := time.UnixMilli(r.Varint())
+	return t, r.Done()
+}
+
+func decodeEnqueued(b []byte) (Enqueued, error) {
+	r := codec.NewReader(b)
+	e := Enqueued{LSN: r.Uvarint(), Duplicate: r.Bool(), Seq: r.Uvarint()}
+	return e, r.Done()
+}
+
+func decodeEnqueuedMany(b []byte) ([]Enqueued, error) {
+	r := codec.NewReader(b)
+	lsn := r.Uvarint()
+	all := make([]Enqueued, 0, r.Len()/2)
+	for r.Len() > 0 {
+		all = append(all, Enqueued{LSN: lsn, Duplicate: r.Bool(), Seq: r.Uvarint()})
+	}
+	return all, r.Done()
+}
+
+// delivery is a message as the result of a dequeue has it:
+//
+//	priority u8 | seq | attempts | max attempts (uvarints) | enqueued at varint (ms) | last error, payload (each uvarint length, bytes)
+type delivery struct {
+	at          place
+	attempts    int64
+	maxAttempts int64
+	enqueuedAt  int64
+	lastError   []byte
+	payload     []byte
+}
+
+// size is at most how much append appends.
+func (d *delivery) size() int { return 48 + len(d.lastError) + len(d.payload) }
+
+func (d *delivery) append(dst []byte) []byte {
+	dst = codec.AppendUvarint(append(dst, d.at.priority), d.at.seq)
+	dst = codec.AppendUvarint(dst, uint64(d.attempts))
+	dst = codec.AppendUvarint(dst, uint64(d.maxAttempts))
+	dst = codec.AppendVarint(dst, d.enqueuedAt)
+	dst = codec.AppendBytes(dst, d.lastError)
+	return codec.AppendBytes(dst, d.payload)
+}
+
+// decodeDeliveries reads the result of a dequeue, which the payloads alias.
+func decodeDeliveries(name string, b []byte) ([]Message, error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	r := codec.NewReader(b)
+	lsn, until := r.Uvarint(), time.UnixMilli(r.Varint())
+	var messages []Message
+	for r.Len() > 0 {
+		m := Message{
+			Queue: name, Priority: int(r.Byte()), Seq: r.Uvarint(), State: Leased, Attempts: int(r.Uvarint()), MaxAttempts: int(r.Uvarint()),
+			EnqueuedAt: time.UnixMilli(r.Varint()), LeaseUntil: until, LastError: r.String(), Payload: r.Bytes(),
+		}
+		m.Size, m.Receipt = len(m.Payload), receipt{m.Seq, lsn}.public()
+		messages = append(messages, m)
+	}
+	if err := r.Done(); err != nil {
+		return nil, err
+	}
+	return messages, nil
+}
+
+// redriven is the result of a redrive.
+type redriven struct {
+	requeued    int64
+	seen, until uint64
+	more        bool
+}
+
+func (d *redriven) encode() []byte {
+	b := codec.AppendUvarint(nil, uint64(d.requeued))
+	b = codec.AppendUvarint(codec.AppendUvarint(b, d.seen), d.until)
+	return codec.AppendBool(b, d.more)
+}
+
+func decodeRedriven(b []byte) (redriven, error) {
+	r := codec.NewReader(b)
+	d := redriven{requeued: int64(r.Uvarint()), seen: r.Uvarint(), until: r.Uvarint(), more: r.Bool()}
+	return d, r.Done()
+}

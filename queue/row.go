@@ -1,0 +1,353 @@
+package queue
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/key"
+)
+
+// The rows of the machine. All integers in keys are big-endian. id is the LSN of the command that created the queue, gen that of the one that created
+// or last purged it, so that a purge leaves all messages behind at once; prio is a u8, seq and the LSNs are u64.
+//
+//	'q' | ns u32 | name            the queue: settings, counters, low marks of its indexes (see record)
+//	'm' | gen | prio | seq         a message, written once (see messageRow)
+//	'l' | gen | prio | seq         what is known of it since it was first delivered: attempts, lease, last error (see leaseRow)
+//	'r' | gen | prio | seq         it is ready, and not fresh -> nothing
+//	'd' | gen | due | prio | seq   it is not ready before due (ms, as key.AppendInt64) -> nothing
+//	'x' | id | seq                 a dead letter (see deadRow)
+//	'y' | id | died | seq          the same by its death (ms) -> nothing
+//	'k' | id | dedup key           a dedup key -> seq uvarint | until varint (ms)
+//	'j' | id | until | dedup key   the same by its end (ms) -> nothing
+//	'g' | id                       a queue that was deleted and has dedup keys left -> nothing
+//	'i'                            how many messages are leased in the shard -> uvarint
+//
+// A message is in one of four states, as its rows say:
+//
+//	fresh    'm' not indexed, no 'l': ready, never delivered, as it was enqueued
+//	ready    'm', 'r', and 'l' if it has been delivered
+//	delayed  'm', 'd', and 'l' likewise
+//	leased   'm', 'l' with flagLeased
+//
+// Fresh messages are most of all there are, and have just the one row.
+
+// place is where a message is in its queue: the next one is that with the least place.
+type place struct {
+	priority uint8
+	seq      uint64
+}
+
+// end is behind all places.
+var end = place{math.MaxUint8, math.MaxUint64}
+
+func (p place) less(q place) bool {
+	return p.priority < q.priority || p.priority == q.priority && p.seq < q.seq
+}
+
+func (p place) next() place { return place{p.priority, p.seq + 1} }
+
+func lesser(p, q place) place {
+	if q.less(p) {
+		return q
+	}
+	return p
+}
+
+// never is the time of what does not happen.
+const never = math.MaxInt64
+
+// record is what the row 'q' says of a queue.
+type record struct {
+	id, gen   uint64
+	createdAt int64
+	paused    bool
+	settings  settings
+	seq       uint64 // of the last message
+
+	ready, delayed, inflight, dead int64 // messages in these states
+	bytes                          int64 // payloads of those that are not dead
+
+	enqueued, duplicates, deliveries, acked, expired, purged, discarded int64 // how many ever; expired are leases
+
+	// Low marks: no message of the index is before it, so that looking for the first one never walks over the remains of those that
+	// were there.
+	fresh, again                     place
+	nextDelayed, nextDead, nextDedup int64
+
+	timer int64 // when the queue's one timer is due; it may be early
+}
+
+// settings are Settings as they are kept: in ms, and with defaults filled in.
+type settings struct {
+	maxLen, maxBytes       int64 // 0: no bound
+	maxAttempts            int64
+	backoffMin, backoffMax int64 // 0: none
+	deadRetention          int64 // 0: for ever
+	dedupWindow            int64
+}
+
+func (s *settings) code(c *codec.Coder) {
+	for _, v := range [...]*int64{&s.maxLen, &s.maxBytes, &s.maxAttempts, &s.backoffMin, &s.backoffMax, &s.deadRetention, &s.dedupWindow} {
+		c.Varint(v)
+	}
+}
+
+func newRecord(id uint64, now int64) record {
+	return record{
+		id: id, gen: id, createdAt: now, settings: defaultSettings, fresh: end, again: end, nextDelayed: never, nextDead: never, nextDedup: never, timer: never,
+	}
+}
+
+// held returns how many messages a bound counts.
+func (r *record) held() int64 { return r.ready + r.delayed + r.inflight }
+
+// code lays the row out: version u8 | paused u8 | all further fields in order, as varints; the priority of a low mark is a u8.
+func (r *record) code(c *codec.Coder) {
+	version := byte(1)
+	if c.Byte(&version); version != 1 {
+		c.Fail(fmt.Sprintf("queue row of version %d", version))
+	}
+	c.Bool(&r.paused)
+	c.Uvarint(&r.id)
+	c.Uvarint(&r.gen)
+	c.Varint(&r.createdAt)
+	r.settings.code(c)
+	c.Uvarint(&r.seq)
+	for _, v := range [...]*int64{
+		&r.ready, &r.delayed, &r.inflight, &r.dead, &r.bytes, &r.enqueued, &r.duplicates, &r.deliveries, &r.acked, &r.expired, &r.purged, &r.discarded,
+	} {
+		c.Varint(v)
+	}
+	r.fresh.code(c)
+	r.again.code(c)
+	for _, v := range [...]*int64{&r.nextDelayed, &r.nextDead, &r.nextDedup, &r.timer} {
+		codeTime(c, v)
+	}
+}
+
+func (p *place) code(c *codec.Coder) {
+	c.Byte(&p.priority)
+	c.Uvarint(&p.seq)
+}
+
+// codeTime codes a time in ms that may be never, which takes a byte.
+func codeTime(c *codec.Coder, t *int64) {
+	v := uint64(*t) + 1
+	if *t == never {
+		v = 0
+	}
+	if c.Uvarint(&v); !c.Reading() {
+		return
+	}
+	if *t = int64(v - 1); v == 0 {
+		*t = never
+	}
+}
+
+func decodeRecord(b []byte) (q record, err error) {
+	c := codec.NewDecoder(b)
+	q.code(&c)
+	if err := c.Done(); err != nil {
+		return q, fmt.Errorf("queue row: %w", err)
+	}
+	return q, nil
+}
+
+func (r *record) encode(dst []byte) []byte {
+	c := codec.NewEncoder(dst)
+	r.code(&c)
+	return c.Encoded()
+}
+
+// flagIndexed marks a message that has not been fresh: it was enqueued with a delay, or was a dead letter.
+const flagIndexed = 1
+
+// messageRow is the value of a row 'm':
+//
+//	version u8 | flags u8 | enqueued at varint (ms) | max attempts uvarint | available at varint (ms, if indexed) | payload
+type messageRow struct {
+	flags       uint8
+	enqueuedAt  int64
+	maxAttempts int64
+	availableAt int64 // when it was enqueued with a delay
+	payload     []byte
+}
+
+func (w *messageRow) encode(dst []byte) []byte {
+	dst = codec.AppendVarint(append(dst, 1, w.flags), w.enqueuedAt)
+	dst = codec.AppendUvarint(dst, uint64(w.maxAttempts))
+	if w.flags&flagIndexed != 0 {
+		dst = codec.AppendVarint(dst, w.availableAt)
+	}
+	return append(dst, w.payload...)
+}
+
+// decodeMessage reads a row 'm'; its payload aliases b.
+func decodeMessage(b []byte) (w messageRow, err error) {
+	r := codec.NewReader(b)
+	version := r.Byte()
+	w.flags, w.enqueuedAt, w.maxAttempts = r.Byte(), r.Varint(), int64(r.Uvarint())
+	if w.flags&flagIndexed != 0 {
+		w.availableAt = r.Varint()
+	}
+	w.payload = r.Rest()
+	if err := r.Err(); err != nil {
+		return w, fmt.Errorf("queue message row: %w", err)
+	}
+	if version != 1 || w.flags > flagIndexed || w.maxAttempts < 1 {
+		return w, fmt.Errorf("queue message row: %w: version %d, flags %#x, %d attempts", codec.ErrCorrupt, version, w.flags, w.maxAttempts)
+	}
+	return w, nil
+}
+
+// flagLeased marks the row 'l' of a message that is leased.
+const flagLeased = 1
+
+// leaseRow is the value of a row 'l':
+//
+//	version u8 | flags u8 | attempts | max attempts | bytes of the payload | LSN of the delivery (uvarints) | at varint (ms) | last error
+//
+// at is when the lease ends; of a message that is not leased, when it is ready again.
+type leaseRow struct {
+	flags       uint8
+	attempts    int64
+	maxAttempts int64
+	size        int64
+	lsn         uint64
+	at          int64
+	lastError   []byte
+}
+
+func (w *leaseRow) encode(dst []byte) []byte {
+	dst = codec.AppendUvarint(append(dst, 1, w.flags), uint64(w.attempts))
+	dst = codec.AppendUvarint(dst, uint64(w.maxAttempts))
+	dst = codec.AppendUvarint(dst, uint64(w.size))
+	dst = codec.AppendUvarint(dst, w.lsn)
+	dst = codec.AppendVarint(dst, w.at)
+	return append(dst, w.lastError...)
+}
+
+// decodeLease reads a row 'l'; its last error aliases b.
+func decodeLease(b []byte) (w leaseRow, err error) {
+	r := codec.NewReader(b)
+	version := r.Byte()
+	w.flags, w.attempts, w.maxAttempts, w.size = r.Byte(), int64(r.Uvarint()), int64(r.Uvarint()), int64(r.Uvarint())
+	w.lsn, w.at, w.lastError = r.Uvarint(), r.Varint(), r.Rest()
+	if err := r.Err(); err != nil {
+		return w, fmt.Errorf("queue lease row: %w", err)
+	}
+	if version != 1 || w.flags > flagLeased || w.attempts < 1 || w.maxAttempts < 1 || w.size < 0 {
+		return w, fmt.Errorf("queue lease row: %w: version %d, flags %#x, %d attempts", codec.ErrCorrupt, version, w.flags, w.attempts)
+	}
+	return w, nil
+}
+
+// deadRow is the value of a row 'x':
+//
+//	version u8 | priority u8 | enqueued at varint | died at varint (ms) | attempts uvarint | max attempts uvarint |
+//	last error (uvarint length, bytes) | payload
+type deadRow struct {
+	priority    uint8
+	enqueuedAt  int64
+	diedAt      int64
+	attempts    int64
+	maxAttempts int64
+	lastError   []byte
+	payload     []byte
+}
+
+func (w *deadRow) encode(dst []byte) []byte {
+	dst = codec.AppendVarint(append(dst, 1, w.priority), w.enqueuedAt)
+	dst = codec.AppendVarint(dst, w.diedAt)
+	dst = codec.AppendUvarint(dst, uint64(w.attempts))
+	dst = codec.AppendUvarint(dst, uint64(w.maxAttempts))
+	dst = codec.AppendBytes(dst, w.lastError)
+	return append(dst, w.payload...)
+}
+
+// decodeDead reads a row 'x', which its slices alias.
+func decodeDead(b []byte) (w deadRow, err error) {
+	r := codec.NewReader(b)
+	version := r.Byte()
+	w.priority, w.enqueuedAt, w.diedAt = r.Byte(), r.Varint(), r.Varint()
+	w.attempts, w.maxAttempts, w.lastError, w.payload = int64(r.Uvarint()), int64(r.Uvarint()), r.Bytes(), r.Rest()
+	if err := r.Err(); err != nil {
+		return w, fmt.Errorf("queue dead letter row: %w", err)
+	}
+	if version != 1 || w.attempts < 0 || w.maxAttempts < 1 {
+		return w, fmt.Errorf("queue dead letter row: %w: version %d, %d attempts", codec.ErrCorrupt, version, w.attempts)
+	}
+	return w, nil
+}
+
+func encodeDedup(dst []byte, seq uint64, until int64) []byte {
+	return codec.AppendVarint(codec.AppendUvarint(dst, seq), until)
+}
+
+func decodeDedup(b []byte) (seq uint64, until int64, err error) {
+	r := codec.NewReader(b)
+	seq, until = r.Uvarint(), r.Varint()
+	if err := r.Done(); err != nil {
+		return 0, 0, fmt.Errorf("queue dedup row: %w", err)
+	}
+	return seq, until, nil
+}
+
+// nameAt is where the name begins in the key of a row 'q', numberAt where what follows id or gen begins in others.
+const (
+	nameAt   = 5
+	numberAt = 9
+)
+
+func queuePrefix(dst []byte, ns uint32) []byte { return key.AppendUint32(append(dst, 'q'), ns) }
+
+func queueKey(dst []byte, ns uint32, name []byte) []byte {
+	return append(queuePrefix(dst, ns), name...)
+}
+
+// numberKey is the key, or what all keys begin with, of a kind of rows that belong to an id or gen.
+func numberKey(dst []byte, kind byte, number uint64) []byte {
+	return key.AppendUint64(append(dst, kind), number)
+}
+
+func (p place) append(dst []byte) []byte { return key.AppendUint64(append(dst, p.priority), p.seq) }
+
+func messageKey(dst []byte, kind byte, gen uint64, p place) []byte {
+	return p.append(numberKey(dst, kind, gen))
+}
+
+// placeAt reads the place from the end of a key; ok is false if it has not the length of one with n bytes in front.
+func placeAt(k []byte, n int) (p place, ok bool) {
+	if len(k) != n+9 {
+		return place{}, false
+	}
+	return place{k[n], binary.BigEndian.Uint64(k[n+1:])}, true
+}
+
+func delayedKey(dst []byte, gen uint64, due int64, p place) []byte {
+	return p.append(dueKey(dst, 'd', gen, due))
+}
+
+// dueKey is what the keys of an index by time begin with.
+func dueKey(dst []byte, kind byte, number uint64, due int64) []byte {
+	return key.AppendInt64(numberKey(dst, kind, number), due)
+}
+
+// dueAt is where what follows the time begins in the key of an index by time.
+const dueAt = numberAt + 8
+
+func deadKey(dst []byte, id, seq uint64) []byte {
+	return key.AppendUint64(numberKey(dst, 'x', id), seq)
+}
+
+func diedKey(dst []byte, id uint64, died int64, seq uint64) []byte {
+	return key.AppendUint64(dueKey(dst, 'y', id, died), seq)
+}
+
+func dedupKey(dst []byte, id uint64, k []byte) []byte { return append(numberKey(dst, 'k', id), k...) }
+
+func dedupEndKey(dst []byte, id uint64, until int64, k []byte) []byte {
+	return append(dueKey(dst, 'j', id, until), k...)
+}

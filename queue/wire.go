@@ -1,0 +1,173 @@
+package queue
+
+import (
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Kinds of queries; the numbers are part of the protocol between processes.
+const (
+	queryStats uint8 = iota + 1
+	queryList
+	queryPeek
+	queryDead
+	queryWait
+)
+
+// NewQuery returns an empty query of a kind.
+func (*Machine) NewQuery(kind uint8) engine.Query {
+	switch kind {
+	case queryStats:
+		return new(statsQuery)
+	case queryList:
+		return new(listQuery)
+	case queryPeek:
+		return new(peekQuery)
+	case queryDead:
+		return new(deadQuery)
+	case queryWait:
+		return new(waitQuery)
+	}
+	return nil
+}
+
+// NewError returns an empty error of a kind.
+func (*Machine) NewError(kind uint8) engine.CodedError {
+	if kind == errorReceipt {
+		return new(ReceiptError)
+	}
+	return nil
+}
+
+// Admit checks a command of a user in another process.
+func (*Machine) Admit(cmd engine.Command, maxPayload int) error {
+	var c command
+	if err := c.decode(cmd.Kind, cmd.Body); err != nil {
+		return err
+	}
+	size := 0
+	for i := range c.messages {
+		n := len(c.messages[i].payload)
+		if err := engine.CheckPayload(n, maxPayload); err != nil {
+			return err
+		}
+		if size += n + messageOverhead; size > MaxBatchBytes && len(c.messages) > 1 {
+			return tooLong()
+		}
+	}
+	return checkName(string(c.name))
+}
+
+func (*statsQuery) Kind() uint8 { return queryStats }
+func (*listQuery) Kind() uint8  { return queryList }
+func (*peekQuery) Kind() uint8  { return queryPeek }
+func (*deadQuery) Kind() uint8  { return queryDead }
+func (*waitQuery) Kind() uint8  { return queryWait }
+
+func (q *statsQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	c.String(&q.name)
+}
+
+func (q *statsQuery) Results(c *codec.Coder) {
+	if c.Bool(&q.found); q.found {
+		codeStats(c, &q.stats)
+	}
+}
+
+func (q *listQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	c.String(&q.after)
+	codeLimit(c, &q.limit, MaxPageItems)
+}
+
+func (q *listQuery) Results(c *codec.Coder) {
+	codec.List(c, &q.items, codeStats)
+	c.Bool(&q.more)
+}
+
+func (q *peekQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	c.String(&q.name)
+	q.after.code(c)
+	codeLimit(c, &q.limit, MaxPageItems)
+	codeLimit(c, &q.maxBytes, maxPageBytes)
+	c.Byte((*byte)(&q.state))
+	c.Bool(&q.withoutBody)
+	if q.state > Leased {
+		c.Fail("unknown state")
+	}
+}
+
+func (q *peekQuery) Results(c *codec.Coder) {
+	c.Bool(&q.found)
+	codec.List(c, &q.items, codeMessage)
+	q.next.code(c)
+	c.Bool(&q.more)
+}
+
+func (q *deadQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	c.String(&q.name)
+	c.Uvarint(&q.after)
+	codeLimit(c, &q.limit, MaxPageItems)
+	codeLimit(c, &q.maxBytes, maxPageBytes)
+	c.String(&q.text)
+	c.Bool(&q.withoutBody)
+	if len(q.text) > MaxFilterBytes {
+		c.Fail("text out of range")
+	}
+}
+
+func (q *deadQuery) Results(c *codec.Coder) {
+	c.Bool(&q.found)
+	codec.List(c, &q.items, codeMessage)
+	c.Uvarint(&q.next)
+	c.Bool(&q.more)
+}
+
+func (q *waitQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	c.String(&q.name)
+	c.Varint(&q.since)
+}
+
+func (q *waitQuery) Results(c *codec.Coder) { c.Varint(&q.since) }
+
+// codeLimit codes a limit of a query, which is at least 1.
+func codeLimit(c *codec.Coder, limit *int, most int) {
+	c.Int(limit)
+	if *limit < 1 || *limit > most {
+		c.Fail("limit out of range")
+	}
+}
+
+func codeStats(c *codec.Coder, s *Stats) {
+	c.String(&s.Name)
+	c.Time(&s.CreatedAt)
+	c.Bool(&s.Paused)
+	set := &s.Settings
+	c.Int(&set.MaxAttempts)
+	for _, v := range [...]*int64{
+		&set.MaxLen, &set.MaxBytes, (*int64)(&set.BackoffMin), (*int64)(&set.BackoffMax), (*int64)(&set.DeadRetention), (*int64)(&set.DedupWindow),
+		&s.Ready, &s.Delayed, &s.Inflight, &s.Dead, &s.Bytes, &s.Enqueued, &s.Duplicates, &s.Dequeued, &s.Acked, &s.Expired, &s.Purged, &s.Discarded,
+	} {
+		c.Varint(v)
+	}
+}
+
+func codeMessage(c *codec.Coder, m *Message) {
+	c.String(&m.Queue)
+	c.Uvarint(&m.Seq)
+	c.Int(&m.Priority)
+	c.Bytes(&m.Payload)
+	c.Byte((*byte)(&m.State))
+	c.Int(&m.Attempts)
+	c.Int(&m.MaxAttempts)
+	c.Time(&m.EnqueuedAt)
+	c.Time(&m.LeaseUntil)
+	c.Time(&m.AvailableAt)
+	c.Time(&m.DiedAt)
+	c.String(&m.LastError)
+	c.Int(&m.Size)
+}

@@ -1,0 +1,61 @@
+package stream
+
+import (
+	"strconv"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// DeadLetterSuffix is what the name of a stream of dead letters ends with: those of all groups of "orders" go to "orders.dlq".
+const DeadLetterSuffix = ".dlq"
+
+// The headers that a dead letter has beside its own.
+const (
+	HeaderStream    = "floe-stream"
+	HeaderGroup     = "floe-group"
+	HeaderPartition = "floe-partition"
+	HeaderID        = "floe-id"
+	HeaderAttempts  = "floe-attempts"
+	HeaderError     = "floe-error"
+)
+
+// DeadLetters returns the name of the stream of a stream's dead letters.
+func DeadLetters(stream string) string {
+	for n := engine.MaxNameBytes - len(DeadLetterSuffix); n < len(stream); n-- {
+		if cut := stream[:n]; engine.CheckName("stream", cut) == nil {
+			return cut + DeadLetterSuffix
+		}
+	}
+	return stream + DeadLetterSuffix
+}
+
+// bury appends a record that was delivered too often to the dead letters. Its row may be gone, if it was trimmed meanwhile.
+func (m *Machine) bury(tx *engine.Tx, st *stream, g *group, partition int, offset, attempts uint64, reason string) {
+	b, ok := tx.Get(recordKey(nil, st.gen, partition, offset))
+	if !ok || offset < st.parts[partition].first {
+		return
+	}
+	rec := must(decodeRecord(b, partition, offset))
+	msg := rec.Message
+	if msg.Headers == nil {
+		msg.Headers = make(map[string]string)
+	}
+	msg.Headers[HeaderStream] = st.name
+	msg.Headers[HeaderGroup] = g.group
+	msg.Headers[HeaderPartition] = strconv.Itoa(partition)
+	msg.Headers[HeaderID] = rec.ID.String()
+	msg.Headers[HeaderAttempts] = strconv.FormatUint(attempts, 10)
+	msg.Headers[HeaderError] = reason
+	name := DeadLetters(st.name)
+	if tx.Spread() && engine.NameShard(tx.NamespaceName(), name, tx.Shards()) != tx.Shard() {
+		cmd := appendOp(name, []Message{msg}, appendOptions{partition: 1}, nil).Command
+		cmd.Namespace, cmd.Spread = tx.NamespaceName(), true
+		tx.Send(cmd, name)
+		return
+	}
+	to := m.load(tx, name)
+	if to == nil || to.deleted() {
+		to = m.found(tx, name, 1, policy{})
+	}
+	m.appendTo(tx, to, [][]byte{msg.append(nil)}, []int{0})
+}

@@ -1,0 +1,411 @@
+package stream_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/stream"
+)
+
+// consumer is a member of a group in a test.
+type consumer struct {
+	t             testing.TB
+	s             *stream.Store
+	stream, group string
+	name          string
+}
+
+// read returns what the consumer gets, as payloads with the attempt behind those that are not the first.
+func (c consumer) read(opts ...stream.GroupReadOption) (ds []stream.Delivery, text string) {
+	c.t.Helper()
+	ds, err := c.s.ReadGroup(c.t.Context(), c.stream, c.group, c.name, opts...)
+	if err != nil {
+		c.t.Fatalf("ReadGroup as %s: %v", c.name, err)
+	}
+	return ds, deliveries(ds)
+}
+
+func deliveries(ds []stream.Delivery) string {
+	var all []string
+	for _, d := range ds {
+		s := string(d.Payload)
+		if d.Attempt > 1 {
+			s += fmt.Sprintf("#%d", d.Attempt)
+		}
+		all = append(all, s)
+	}
+	return strings.Join(all, " ")
+}
+
+// want reads and checks what is got.
+func (c consumer) want(want string, opts ...stream.GroupReadOption) []stream.Delivery {
+	c.t.Helper()
+	ds, got := c.read(opts...)
+	if got != want {
+		c.t.Errorf("%s got %q, want %q", c.name, got, want)
+	}
+	return ds
+}
+
+func (c consumer) ack(want int, ds ...stream.Delivery) {
+	c.t.Helper()
+	if n, err := c.s.Ack(c.t.Context(), c.stream, c.group, stream.RefsOf(ds)...); n != want || err != nil {
+		c.t.Errorf("Ack of %q by %s = %d, %v, want %d", deliveries(ds), c.name, n, err, want)
+	}
+}
+
+func (c consumer) nack(ds []stream.Delivery, opts ...stream.NackOption) {
+	c.t.Helper()
+	if n, err := c.s.Nack(c.t.Context(), c.stream, c.group, stream.RefsOf(ds), opts...); n != len(ds) || err != nil {
+		c.t.Errorf("Nack of %q by %s = %d, %v", deliveries(ds), c.name, n, err)
+	}
+}
+
+func consumers(t testing.TB, s *stream.Store, mode stream.Mode, opts ...stream.GroupOption) (a, b consumer) {
+	t.Helper()
+	if err := s.CreateGroup(t.Context(), "log", "g", append(opts, stream.WithMode(mode))...); err != nil {
+		t.Fatal(err)
+	}
+	return consumer{t, s, "log", "g", "a"}, consumer{t, s, "log", "g", "b"}
+}
+
+func TestSharedGroup(t *testing.T) {
+	r, s := newStore(t)
+	appendTexts(t, s, "log", "1", "2", "3", "4", "5")
+	a, b := consumers(t, s, stream.Shared)
+	one := a.want("1 2", stream.Limit(2))
+	two := b.want("3 4 5")
+	a.want("")
+	a.ack(2, one...)
+	a.ack(0, one...)
+	r.Restart()
+	r.Advance(10_000)
+	b.nack(two[:1])
+	r.Advance(999)
+	a.want("")
+	r.Advance(1)
+	again := a.want("3#2")
+	// The consumer that had it before may not acknowledge what another one has now.
+	b.ack(0, two[0])
+	a.ack(1, again...)
+	r.Advance(19_000) // 30 s since 4 and 5 were delivered, and then a second of back-off
+	b.ack(1, two[1])  // late, but nobody else has it yet
+	r.Advance(1000)
+	a.want("5#2")
+	info, err := s.Group(t.Context(), "log", "g")
+	if err != nil || info.Pending() != 1 || info.Lag() != 0 || len(info.Members) != 2 {
+		t.Errorf("Group = %+v, %v", info, err)
+	}
+	if acked, last := info.Cursors[0].Acked, info.Cursors[0].LastDelivered; acked.Seq != 3 || last.Seq != 4 {
+		t.Errorf("acked up to %v, delivered up to %v, want the 4th and the 5th", acked, last)
+	}
+}
+
+func TestMaxDeliver(t *testing.T) {
+	r, s := newStore(t)
+	appendTexts(t, s, "log", "poison", "fine")
+	a, _ := consumers(t, s, stream.Shared, stream.MaxDeliver(2), stream.Backoff(0, 0))
+	ds := a.want("poison fine")
+	a.ack(1, ds[1])
+	a.nack(ds[:1], stream.Reason("first"))
+	ds = a.want("poison#2")
+	r.Advance(30_000)
+	a.want("")
+	recs := wantRead(t, s, "log.dlq", "poison")
+	h := recs[0].Headers
+	if h[stream.HeaderGroup] != "g" || h[stream.HeaderAttempts] != "2" || h[stream.HeaderError] != "ack timeout" || h[stream.HeaderID] != ds[0].ID.String() {
+		t.Errorf("headers of the dead letter: %v", h)
+	}
+	if info, err := s.Group(t.Context(), "log", "g"); err != nil || info.Pending() != 0 {
+		t.Errorf("Group = %+v, %v", info, err)
+	}
+}
+
+func TestExtendAndNoAck(t *testing.T) {
+	r, s := newStore(t)
+	appendTexts(t, s, "log", "1", "2", "3")
+	a, b := consumers(t, s, stream.Shared, stream.Backoff(0, 0))
+	a.want("1", stream.Limit(1), stream.NoAck())
+	ds := a.want("2 3")
+	if n, err := s.Extend(t.Context(), "log", "g", time.Minute, ds[1].Ref()); n != 1 || err != nil {
+		t.Errorf("Extend = %d, %v", n, err)
+	}
+	r.Advance(30_000)
+	b.want("2#2")
+	r.Restart()
+	r.Advance(29_999)
+	a.ack(1, ds[1])
+	r.Advance(1)
+	a.want("2#3")
+}
+
+func TestExclusiveGroup(t *testing.T) {
+	r, s := newStore(t)
+	appendTexts(t, s, "log", "1", "2", "3")
+	a, b := consumers(t, s, stream.Exclusive, stream.Backoff(0, 0))
+	ds := a.want("1 2", stream.Limit(2))
+	b.want("")
+	a.ack(1, ds[0])
+	r.Advance(20_000)
+	b.want("")
+	a.want("3")
+	r.Advance(33_749)
+	b.want("")
+	r.Advance(1) // a was not heard of for the ack timeout and an eighth
+	b.want("2#2 3#2")
+	a.want("")
+	if err := s.Leave(t.Context(), "log", "g", "b"); err != nil {
+		t.Fatal(err)
+	}
+	a.want("2#3 3#3")
+}
+
+func TestMembersLeaveBySilence(t *testing.T) {
+	r, s := newStore(t)
+	appendTexts(t, s, "log", "1")
+	a, _ := consumers(t, s, stream.Shared)
+	a.want("1")
+	r.Advance(89_999)
+	if info, err := s.Group(t.Context(), "log", "g"); err != nil || len(info.Members) != 1 {
+		t.Errorf("members before the time: %+v, %v", info.Members, err)
+	}
+	r.Advance(1)
+	if info, err := s.Group(t.Context(), "log", "g"); err != nil || len(info.Members) != 0 {
+		t.Errorf("members after three times the ack timeout: %+v, %v", info.Members, err)
+	}
+}
+
+// keyed appends records k:n with key k.
+func keyed(t testing.TB, s *stream.Store, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		k, _, _ := strings.Cut(text, ":")
+		if _, err := s.Append(t.Context(), "log", stream.Message{Key: k, Payload: []byte(text)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestKeySharedOrder(t *testing.T) {
+	r, s := newStore(t)
+	keyed(t, s, "x:1", "y:1", "x:2", "z:1", "x:3", "y:2")
+	a, _ := consumers(t, s, stream.KeyShared, stream.Backoff(0, 0))
+	first := a.want("x:1 y:1", stream.Limit(2))
+	// x and y are busy: only z can go on, and what is behind is held.
+	z := a.want("z:1")
+	a.ack(1, z...)
+	a.nack(first[:1], stream.Delay(5*time.Second))
+	a.ack(1, first[1])
+	a.want("y:2")
+	r.Restart()
+	a.want("")
+	r.Advance(5000)
+	again := a.want("x:1#2")
+	a.want("")
+	a.ack(1, again...)
+	a.want("x:2 x:3")
+}
+
+func TestKeySharedTakesLaterOnesBack(t *testing.T) {
+	r, s := newStore(t)
+	keyed(t, s, "x:1", "x:2", "y:1", "x:3")
+	a, _ := consumers(t, s, stream.KeyShared, stream.Backoff(0, 0))
+	ds := a.want("x:1 x:2 y:1 x:3")
+	a.nack(ds[1:2])
+	r.Restart()
+	// x:3 was delivered too, behind what failed: it goes back, and that is no attempt of its own. x:1 is still being worked on.
+	a.want("")
+	a.ack(0, ds[3])
+	a.ack(1, ds[0])
+	ds = a.want("x:2#2 x:3")
+	a.ack(2, ds...)
+}
+
+func TestKeySharedTakeover(t *testing.T) {
+	r, s := newStore(t)
+	if err := s.Create(t.Context(), "log"); err != nil {
+		t.Fatal(err)
+	}
+	a, b := consumers(t, s, stream.KeyShared, stream.Backoff(0, 0))
+	a.want("")
+	b.want("")
+	var texts []string
+	for i := range 20 {
+		texts = append(texts, fmt.Sprintf("k%d:1", i), fmt.Sprintf("k%d:2", i))
+	}
+	keyed(t, s, texts...)
+	mine, _ := a.read()
+	if len(mine) == 0 || len(mine) == 40 {
+		t.Fatalf("a got %d of 40 records, want a share", len(mine))
+	}
+	r.Restart()
+	theirs, _ := b.read()
+	if len(mine)+len(theirs) != 40 {
+		t.Fatalf("a got %d and b got %d records, want 40 together", len(mine), len(theirs))
+	}
+	owner := make(map[string]string)
+	for _, d := range mine {
+		owner[d.Key] = "a"
+	}
+	for _, d := range theirs {
+		if owner[d.Key] == "a" {
+			t.Errorf("key %s went to both", d.Key)
+		}
+	}
+	b.ack(len(theirs), theirs...)
+	// a dies. Its keys are taken over, in order.
+	var took []stream.Delivery
+	for range 5 {
+		r.Advance(10_000)
+		ds, _ := b.read()
+		took = append(took, ds...)
+		b.ack(len(ds), ds...)
+	}
+	if len(took) != len(mine) {
+		t.Fatalf("b took over %d records, want %d", len(took), len(mine))
+	}
+	last := make(map[string]string)
+	for _, d := range took {
+		if string(d.Payload) <= last[d.Key] {
+			t.Errorf("%s after %s", d.Payload, last[d.Key])
+		}
+		last[d.Key] = string(d.Payload)
+	}
+}
+
+func TestSeekAndTrimBelowACursor(t *testing.T) {
+	_, s := newStore(t)
+	ids := appendTexts(t, s, "log", "1", "2", "3", "4")
+	a, _ := consumers(t, s, stream.Shared)
+	a.want("1 2", stream.Limit(2))
+	if err := s.Seek(t.Context(), "log", "g", stream.From(ids[1])); err != nil {
+		t.Fatal(err)
+	}
+	ds := a.want("2 3", stream.Limit(2))
+	if _, err := s.Trim(t.Context(), "log", stream.Before(ids[2])); err != nil {
+		t.Fatal(err)
+	}
+	pending, err := s.Pending(t.Context(), "log", "g", stream.Ref{}, 10)
+	if err != nil || len(pending) != 1 || pending[0].ID != ids[2] || pending[0].Consumer != "a" {
+		t.Errorf("Pending = %+v, %v", pending, err)
+	}
+	a.ack(2, ds...)
+	if err := s.Seek(t.Context(), "log", "g", stream.FromBeginning()); err != nil {
+		t.Fatal(err)
+	}
+	a.want("3 4")
+	if err := s.Seek(t.Context(), "log", "g", stream.FromEnd()); err != nil {
+		t.Fatal(err)
+	}
+	a.want("")
+	wantError(t, "Seek of a group that there is not", s.Seek(t.Context(), "log", "h", stream.FromEnd()), stream.ErrNotFound, `group "h" not found`)
+}
+
+func TestAckInTransaction(t *testing.T) {
+	r, s := newStore(t)
+	appendTexts(t, s, "log", "1")
+	a, _ := consumers(t, s, stream.Shared, stream.Backoff(0, 0))
+	ds := a.want("1")
+	r.Advance(30_000)
+	late := r.Txn("n").Do(stream.AppendOp("out", text("done")), stream.AckOp("log", "g", ds[0].Ref()))
+	_, err := late.Commit(t.Context())
+	wantError(t, "a transaction that acknowledges too late", err, stream.ErrConflict, "not pending")
+	_, err = s.Read(t.Context(), "out")
+	wantError(t, "Read of what it appended", err, stream.ErrNotFound, "out")
+	ds = a.want("1#2")
+	if _, err := r.Txn("n").Do(stream.AppendOp("out", text("done")), stream.AckOp("log", "g", ds[0].Ref())).Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantRead(t, s, "out", "done")
+	a.want("")
+}
+
+func TestGroupOverPartitions(t *testing.T) {
+	for _, wide := range []bool{false, true} {
+		t.Run(fmt.Sprintf("spread=%v", wide), func(t *testing.T) {
+			r, s := newStore(t)
+			if wide {
+				r, s = newSpread(t, 4)
+			}
+			if err := s.Create(t.Context(), "log", stream.Partitions(8)); err != nil {
+				t.Fatal(err)
+			}
+			for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
+				name := mode.String()
+				if err := s.CreateGroup(t.Context(), "log", name, stream.WithMode(mode), stream.Backoff(0, 0)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range 200 {
+				keyed(t, s, fmt.Sprintf("k%d:%d", i%20, i))
+			}
+			for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
+				a, b := consumer{t, s, "log", mode.String(), "a"}, consumer{t, s, "log", mode.String(), "b"}
+				a.read(stream.Limit(1))
+				b.read(stream.Limit(1))
+				r.Advance(40_000)
+				seen := make(map[string]int)
+				for range 20 {
+					for _, c := range []consumer{a, b} {
+						ds, _ := c.read(stream.Limit(50))
+						for _, d := range ds {
+							seen[string(d.Payload)]++
+						}
+						c.ack(len(ds), ds...)
+					}
+				}
+				if len(seen) != 200 {
+					t.Errorf("%v: %d of 200 records were delivered", mode, len(seen))
+				}
+				info, err := s.Group(t.Context(), "log", mode.String())
+				if err != nil || info.Lag() != 0 || info.Pending() != 0 || len(info.Cursors) != 8 {
+					t.Errorf("%v: Group = %+v, %v", mode, info, err)
+				}
+			}
+			groups, err := s.Groups(t.Context(), "log", "", 10)
+			if err != nil || len(groups) != 3 {
+				t.Errorf("Groups = %+v, %v", groups, err)
+			}
+			if err := s.DeleteGroup(t.Context(), "log", "shared"); err != nil {
+				t.Error(err)
+			}
+			if err := s.Delete(t.Context(), "log", stream.Force()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestReadGroupWaits(t *testing.T) {
+	_, s := newStore(t)
+	got := make(chan string)
+	go func() {
+		ds, err := s.ReadGroup(t.Context(), "log", "g", "a", stream.Wait(time.Minute))
+		got <- fmt.Sprint(deliveries(ds), err)
+	}()
+	appendTexts(t, s, "log", "1")
+	if g := <-got; g != "1<nil>" {
+		t.Errorf("a waiting ReadGroup got %s", g)
+	}
+	ds, err := s.ReadGroup(t.Context(), "log", "g", "a", stream.Wait(10*time.Millisecond))
+	if len(ds) > 0 || err != nil {
+		t.Errorf("a ReadGroup that waits in vain = %v, %v", ds, err)
+	}
+}
+
+// TestIdleGroupsCostNothing checks that groups that nobody reads have no timers.
+func TestIdleGroupsCostNothing(t *testing.T) {
+	r, s := newStore(t)
+	appendTexts(t, s, "log", "1")
+	for i := range 100 {
+		if err := s.CreateGroup(t.Context(), "log", fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if due := r.NextDue(); due < rig.Epoch*2 {
+		t.Errorf("a timer is due at %d", due)
+	}
+}

@@ -1,0 +1,355 @@
+package stream
+
+import (
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// groupCommand is what a command for a group has behind the name of the stream and its spec: the name of the group (uvarint length, bytes) and a group spec: u8, 0 in the
+// shard that has the stream's record, else 1 and the spec's fields. Then follows:
+//
+//	create group: config
+//	read group:   consumer (length, bytes) | limit uvarint | no ack u8 | config, for when there is no such group | epoch uvarint
+//	ack:          strict u8 | refs
+//	nack:         delay + 1 ms uvarint (0: the group's back-off) | reason (length, bytes) | refs
+//	extend:       ms uvarint | refs
+//	leave, hold:  consumer (length, bytes)
+//	seek:         start
+//	delete group, adopt group, drop group: nothing
+//
+//	config: mode u8 | start | ack timeout ms | max deliver | back-off min, max ms (uvarints)
+//	start:  kind u8 | id
+//	refs:   runs uvarint | partition, first offset, number, attempt (uvarints; attempt 0: any) ...
+type groupCommand struct {
+	group    string
+	spec     *groupSpec
+	config   groupConfig
+	consumer string
+	limit    int
+	noAck    bool
+	epoch    uint64
+	strict   bool
+	delay    int64
+	reason   string
+	runs     []refRun
+}
+
+// groupSpec is what the record of a group says, for shards that do not have the stream's.
+type groupSpec struct {
+	id     uint64 // LSN of its creation at home
+	config groupConfig
+}
+
+// refRun is a number of records one behind the other.
+type refRun struct {
+	Ref
+	n uint64
+}
+
+func (c *groupConfig) append(b []byte) []byte {
+	b = c.start.append(append(b, byte(c.mode)))
+	b = codec.AppendUvarint(codec.AppendUvarint(b, uint64(c.ackTimeout)), c.maxDeliver)
+	return codec.AppendUvarint(codec.AppendUvarint(b, uint64(c.backoffMin)), uint64(c.backoffMax))
+}
+
+func (s start) append(b []byte) []byte { return s.id.append(append(b, byte(s.kind))) }
+
+func readStart(r *codec.Reader) start { return start{startKind(r.Byte()), readID(r)} }
+
+func readGroupConfig(r *codec.Reader) groupConfig {
+	c := groupConfig{mode: Mode(r.Byte()), start: readStart(r)}
+	c.ackTimeout, c.maxDeliver = int64(r.Uvarint()), r.Uvarint()
+	c.backoffMin, c.backoffMax = int64(r.Uvarint()), int64(r.Uvarint())
+	return c
+}
+
+func (c *groupConfig) ok() bool {
+	return c.mode < numModes && c.start.ok() && c.ackTimeout > 0 && c.ackTimeout <= maxGroupMillis && c.maxDeliver <= maxDeliverLimit &&
+		c.backoffMin >= 0 && c.backoffMin <= c.backoffMax && c.backoffMax <= maxGroupMillis
+}
+
+func (s start) ok() bool { return s.kind < numStarts && s.kind != startTail }
+
+func (s *groupSpec) append(b []byte) []byte {
+	if s == nil {
+		return append(b, 0)
+	}
+	return s.config.append(codec.AppendUvarint(append(b, 1), s.id))
+}
+
+func readGroupSpec(r *codec.Reader) *groupSpec {
+	if !r.Bool() {
+		return nil
+	}
+	return &groupSpec{r.Uvarint(), readGroupConfig(r)}
+}
+
+// place is where a group is: for shards without the stream's record with what they need to know.
+type place struct {
+	stream, group string
+	spec          *spec
+	groupSpec     *groupSpec
+}
+
+func groupOp(kind uint8, at place, err error, body []byte) engine.Op {
+	if err == nil {
+		err = engine.CheckName("consumer group", at.group)
+	}
+	b := at.groupSpec.append(codec.AppendString(nil, at.group))
+	return op(kind, at.stream, at.spec, err, append(b, body...))
+}
+
+func consumerOp(kind uint8, at place, consumer string) engine.Op {
+	return groupOp(kind, at, engine.CheckName("consumer", consumer), codec.AppendString(nil, consumer))
+}
+
+// CreateGroupOp is CreateGroup as an operation of a transaction.
+func CreateGroupOp(stream, group string, opts ...GroupOption) engine.Op {
+	o := groupOptionsOf(opts)
+	return groupOp(kindCreateGroup, place{stream: stream, group: group}, o.err, o.append(nil))
+}
+
+// DeleteGroupOp is DeleteGroup as an operation of a transaction.
+func DeleteGroupOp(stream, group string) engine.Op {
+	return groupOp(kindDeleteGroup, place{stream: stream, group: group}, nil, nil)
+}
+
+func readGroupOp(at place, consumer string, o *groupReadOptions, epoch uint64) engine.Op {
+	b := codec.AppendUvarint(codec.AppendString(nil, consumer), uint64(max(o.limit, 0)))
+	b = o.group.append(codec.AppendBool(b, o.noAck))
+	op := groupOp(kindReadGroup, at, firstError(o.err, engine.CheckName("consumer", consumer)), codec.AppendUvarint(b, epoch))
+	op.Decode = func(b []byte) (any, error) { return decodeClaims(b) }
+	return op
+}
+
+func ackOp(at place, refs []Ref, strict bool) engine.Op {
+	b, err := appendRefs(codec.AppendBool(nil, strict), refs)
+	return counting(groupOp(kindAck, at, err, b))
+}
+
+func nackOp(at place, refs []Ref, o nackOptions) engine.Op {
+	b := codec.AppendString(codec.AppendUvarint(nil, uint64(o.delay+1)), o.reason)
+	b, err := appendRefs(b, refs)
+	return counting(groupOp(kindNack, at, firstError(o.err, err), b))
+}
+
+func extendOp(at place, d time.Duration, refs []Ref) engine.Op {
+	var bad error
+	if d < time.Millisecond || d > maxGroupTime {
+		bad = engine.Errorf(ErrInvalid, "stream: extension of %v is not in 1ms-%v", d, maxGroupTime)
+	}
+	b, err := appendRefs(codec.AppendUvarint(nil, uint64(max(millis(d), 0))), refs)
+	return counting(groupOp(kindExtend, at, firstError(bad, err), b))
+}
+
+func counting(op engine.Op) engine.Op {
+	op.Decode = func(b []byte) (any, error) {
+		n, err := decodeCount(b)
+		return int(n), err
+	}
+	return op
+}
+
+// AckOp acknowledges records as an operation of a transaction. Unlike Ack it is refused, and the transaction with it, with a *ConflictError if one of
+// them is not pending as the delivery that its Ref is of: so what else the transaction does is done once for each record.
+func AckOp(stream, group string, refs ...Ref) engine.Op {
+	return ackOp(place{stream: stream, group: group}, refs, true)
+}
+
+// NackOp is Nack as an operation of a transaction; its value in the result is the int number of records.
+func NackOp(stream, group string, refs []Ref, opts ...NackOption) engine.Op {
+	return nackOp(place{stream: stream, group: group}, refs, nackOptionsOf(opts))
+}
+
+// ExtendOp is Extend as an operation of a transaction; its value in the result is the int number of records.
+func ExtendOp(stream, group string, d time.Duration, refs ...Ref) engine.Op {
+	return extendOp(place{stream: stream, group: group}, d, refs)
+}
+
+// LeaveOp is Leave as an operation of a transaction.
+func LeaveOp(stream, group, consumer string) engine.Op {
+	return consumerOp(kindLeave, place{stream: stream, group: group}, consumer)
+}
+
+// SeekOp is Seek as an operation of a transaction.
+func SeekOp(stream, group string, to SeekOption) engine.Op {
+	return seekOp(place{stream: stream, group: group}, to)
+}
+
+func seekOp(at place, to SeekOption) engine.Op {
+	var o groupOptions
+	to.applyGroup(&o)
+	return groupOp(kindSeek, at, nil, o.start.append(nil))
+}
+
+// maxRefs is how many records an acknowledgement can name.
+const maxRefs = 10_000
+
+func appendRefs(b []byte, refs []Ref) ([]byte, error) {
+	if n := len(refs); n < 1 || n > maxRefs {
+		return nil, engine.Errorf(ErrInvalid, "stream: %d records are not in 1-%d", n, maxRefs)
+	}
+	var runs []refRun
+	for _, r := range refs {
+		if r.Partition < 0 || r.Partition >= MaxPartitions || r.Offset == 0 || r.Attempt < 0 {
+			return nil, engine.Errorf(ErrInvalid, "stream: no record can be at %+v", r)
+		}
+		if n := len(runs); n > 0 {
+			if last := &runs[n-1]; last.Partition == r.Partition && last.Attempt == r.Attempt && last.Offset+last.n == r.Offset {
+				last.n++
+				continue
+			}
+		}
+		runs = append(runs, refRun{r, 1})
+	}
+	b = codec.AppendUvarint(b, uint64(len(runs)))
+	for _, r := range runs {
+		b = codec.AppendUvarint(codec.AppendUvarint(b, uint64(r.Partition)), r.Offset)
+		b = codec.AppendUvarint(codec.AppendUvarint(b, r.n), uint64(r.Attempt))
+	}
+	return b, nil
+}
+
+// readRefs reports whether the runs are in their limits.
+func readRefs(r *codec.Reader) (runs []refRun, ok bool) {
+	n := readCount(r, maxRefs)
+	if n < 1 || n > r.Len() {
+		return nil, false
+	}
+	total := uint64(0)
+	for range n {
+		run := refRun{Ref: Ref{Partition: readCount(r, MaxPartitions-1), Offset: r.Uvarint()}}
+		run.n, run.Attempt = r.Uvarint(), readCount(r, 1<<40)
+		if run.Partition < 0 || run.Offset == 0 || run.n == 0 || run.n > maxRefs || run.Offset+run.n < run.Offset || run.Attempt < 0 {
+			return nil, false
+		}
+		if total += run.n; total > maxRefs {
+			return nil, false
+		}
+		runs = append(runs, run)
+	}
+	return runs, true
+}
+
+// isGroupKind reports whether the command is for a group.
+func isGroupKind(kind uint8) bool { return kind >= kindCreateGroup && kind <= kindDropGroup }
+
+// read reports whether what was read is in its limits.
+func (c *groupCommand) read(kind uint8, r *codec.Reader) (ok bool) {
+	c.group, c.spec = r.String(), readGroupSpec(r)
+	ok = c.spec == nil || c.spec.config.ok()
+	switch kind {
+	case kindCreateGroup:
+		c.config = readGroupConfig(r)
+		return ok && c.config.ok()
+	case kindReadGroup:
+		c.consumer, c.limit, c.noAck = r.String(), readCount(r, MaxReadLimit), r.Bool()
+		c.config, c.epoch = readGroupConfig(r), r.Uvarint()
+		return ok && c.limit > 0 && c.config.ok()
+	case kindAck:
+		c.strict = r.Bool()
+	case kindNack:
+		c.delay, c.reason = int64(r.Uvarint())-1, r.String()
+		ok = ok && c.delay >= -1 && c.delay <= maxGroupMillis && len(c.reason) <= maxReasonBytes
+	case kindExtend:
+		c.delay = int64(r.Uvarint())
+		ok = ok && c.delay > 0 && c.delay <= maxGroupMillis
+	case kindLeave, kindHold:
+		c.consumer = r.String()
+		return ok
+	case kindSeek:
+		c.config.start = readStart(r)
+		return ok && c.config.start.ok()
+	default:
+		return ok
+	}
+	var fine bool
+	c.runs, fine = readRefs(r)
+	return ok && fine
+}
+
+// claims is what a consumer has been given.
+//
+//	active u8 | epoch uvarint | mode u8 | ack timeout ms | seen LSN (uvarints) | more u8 | number uvarint | claim ...
+//	claim: partition | attempt | deadline ms | offsets
+//	offsets: number of runs uvarint | distance from the end of the one before, length (uvarints) ...
+type claims struct {
+	active     bool // the consumer may get records: always, but in an exclusive group, where it is one of them
+	epoch      uint64
+	mode       Mode
+	ackTimeout int64
+	seen       uint64 // what has become ready until then was offered
+	more       bool   // there are more records to look at
+	claims     []claim
+}
+
+type claim struct {
+	partition int
+	attempt   uint64
+	deadline  int64
+	offsets   []uint64
+}
+
+func (c *claims) encode() []byte {
+	b := codec.AppendUvarint(codec.AppendBool(nil, c.active), c.epoch)
+	b = codec.AppendUvarint(append(b, byte(c.mode)), uint64(c.ackTimeout))
+	b = codec.AppendBool(codec.AppendUvarint(b, c.seen), c.more)
+	b = codec.AppendUvarint(b, uint64(len(c.claims)))
+	for i := range c.claims {
+		cl := &c.claims[i]
+		b = codec.AppendUvarint(codec.AppendUvarint(b, uint64(cl.partition)), cl.attempt)
+		b = appendOffsets(codec.AppendVarint(b, cl.deadline), cl.offsets)
+	}
+	return b
+}
+
+func decodeClaims(b []byte) (*claims, error) {
+	r := codec.NewReader(b)
+	c := &claims{active: r.Bool(), epoch: r.Uvarint(), mode: Mode(r.Byte()), ackTimeout: int64(r.Uvarint()), seen: r.Uvarint(), more: r.Bool()}
+	for range readCount(&r, MaxReadLimit) {
+		cl := claim{partition: int(r.Uvarint()), attempt: r.Uvarint(), deadline: r.Varint()}
+		cl.offsets = readOffsets(&r)
+		c.claims = append(c.claims, cl)
+	}
+	return c, r.Done()
+}
+
+// appendOffsets appends increasing offsets.
+func appendOffsets(b []byte, offsets []uint64) []byte {
+	runs := 0
+	for i, o := range offsets {
+		if i == 0 || o != offsets[i-1]+1 {
+			runs++
+		}
+	}
+	b = codec.AppendUvarint(b, uint64(runs))
+	end := uint64(0)
+	for i := 0; i < len(offsets); {
+		n := 1
+		for i+n < len(offsets) && offsets[i+n] == offsets[i]+uint64(n) {
+			n++
+		}
+		b = codec.AppendUvarint(codec.AppendUvarint(b, offsets[i]-end), uint64(n))
+		end = offsets[i] + uint64(n)
+		i += n
+	}
+	return b
+}
+
+// readOffsets reads at most MaxReadLimit of them.
+func readOffsets(r *codec.Reader) (offsets []uint64) {
+	end := uint64(0)
+	for range readCount(r, MaxReadLimit) {
+		first, n := end+r.Uvarint(), readCount(r, MaxReadLimit)
+		if r.Err() != nil || n < 1 || len(offsets)+n > MaxReadLimit {
+			return offsets
+		}
+		for i := range n {
+			offsets = append(offsets, first+uint64(i))
+		}
+		end = first + uint64(n)
+	}
+	return offsets
+}

@@ -1,0 +1,226 @@
+package stream
+
+import (
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Mode says how the consumers of a group share the records.
+type Mode uint8
+
+// The modes of groups.
+const (
+	Shared    Mode = iota // any consumer gets any record
+	Exclusive             // one consumer gets all; when it leaves or is silent for the ack timeout, the next one takes over
+	KeyShared             // records of a key go to one consumer at a time, in order; a key that is slow or fails holds up no other
+	numModes
+)
+
+var modeNames = [...]string{Shared: "shared", Exclusive: "exclusive", KeyShared: "key_shared"}
+
+// String returns the mode's name.
+func (m Mode) String() string {
+	if m < numModes {
+		return modeNames[m]
+	}
+	return "unknown"
+}
+
+// ParseMode reads a mode's name. Errors: ErrInvalid.
+func ParseMode(name string) (Mode, error) {
+	for m, n := range modeNames {
+		if n == name {
+			return Mode(m), nil
+		}
+	}
+	return 0, engine.Errorf(ErrInvalid, "stream: group mode %q is not shared, exclusive or key_shared", name)
+}
+
+// What a group does unless told.
+const (
+	DefaultAckTimeout = 30 * time.Second
+	DefaultMaxDeliver = 5
+	DefaultBackoffMin = time.Second
+	DefaultBackoffMax = 5 * time.Minute
+)
+
+// groupConfig is what CreateGroup is told.
+type groupConfig struct {
+	mode       Mode
+	start      start
+	ackTimeout int64 // ms
+	maxDeliver uint64
+	backoffMin int64 // ms, 0: no pause
+	backoffMax int64
+}
+
+// GroupOption says what a group is like; CreateGroup takes it, and ReadGroup for when it creates the group.
+type GroupOption interface{ applyGroup(*groupOptions) }
+
+type groupOptions struct {
+	groupConfig
+	err error
+}
+
+type groupOption func(*groupOptions)
+
+func (f groupOption) applyGroup(o *groupOptions)         { f(o) }
+func (f groupOption) applyGroupRead(o *groupReadOptions) { f(&o.group) }
+
+// ConfigOption is a GroupOption that ReadGroup takes too.
+type ConfigOption interface {
+	GroupOption
+	GroupReadOption
+}
+
+// WithMode gives the group a mode other than Shared.
+func WithMode(m Mode) ConfigOption {
+	return groupOption(func(o *groupOptions) {
+		if o.mode = m; m >= numModes {
+			o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: group mode %d is unknown", m))
+		}
+	})
+}
+
+// AckTimeout makes a record that is not acknowledged after d be delivered again. It is 30 s unless told.
+func AckTimeout(d time.Duration) ConfigOption {
+	return groupOption(func(o *groupOptions) {
+		o.ackTimeout = millis(d)
+		if d < time.Millisecond || o.ackTimeout > maxGroupMillis {
+			o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: ack timeout %v is not in 1ms-%v", d, maxGroupTime))
+		}
+	})
+}
+
+// MaxDeliver makes a record that has been delivered n times in vain go to the stream of dead letters. It is 5 unless told; 0 means never.
+func MaxDeliver(n int) ConfigOption {
+	return groupOption(func(o *groupOptions) {
+		o.maxDeliver = uint64(max(n, 0))
+		if n < 0 || n > maxDeliverLimit {
+			o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: max deliver %d is not in 0-%d", n, maxDeliverLimit))
+		}
+	})
+}
+
+// Backoff is the pause before a record is delivered again: minimum after the first time, then twice as long each time, up to maximum. It is 1 s to 5 min
+// unless told; 0 means none.
+func Backoff(minimum, maximum time.Duration) ConfigOption {
+	return groupOption(func(o *groupOptions) {
+		o.backoffMin, o.backoffMax = millis(minimum), millis(maximum)
+		if minimum < 0 || maximum < minimum || o.backoffMax > maxGroupMillis {
+			o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: back-off of %v to %v is not in 0s-%v", minimum, maximum, maxGroupTime))
+		}
+	})
+}
+
+func (s StartOption) applyGroup(o *groupOptions)         { o.start = s.start }
+func (s StartOption) applyGroupRead(o *groupReadOptions) { o.group.start = s.start }
+func (NewOption) applyGroup(o *groupOptions)             { o.start = start{kind: startEnd} }
+func (NewOption) applyGroupRead(o *groupReadOptions)     { o.group.start = start{kind: startEnd} }
+
+// SeekOption says where Seek moves a group: From, After, FromTime, FromBeginning, FromEnd.
+type SeekOption interface {
+	GroupOption
+	seeks()
+}
+
+func (StartOption) seeks() {}
+func (NewOption) seeks()   {}
+
+// Limits of a group's figures.
+const (
+	maxGroupTime    = 30 * 24 * time.Hour
+	maxGroupMillis  = int64(maxGroupTime / time.Millisecond)
+	maxDeliverLimit = 1_000_000
+)
+
+// millis returns a duration in ms, rounded up.
+func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+
+func defaultGroup() groupOptions {
+	return groupOptions{groupConfig: groupConfig{
+		ackTimeout: millis(DefaultAckTimeout), maxDeliver: DefaultMaxDeliver,
+		backoffMin: millis(DefaultBackoffMin), backoffMax: millis(DefaultBackoffMax),
+	}}
+}
+
+func groupOptionsOf(opts []GroupOption) groupOptions {
+	o := defaultGroup()
+	for _, opt := range opts {
+		opt.applyGroup(&o)
+	}
+	return o
+}
+
+// GroupReadOption changes what ReadGroup does.
+type GroupReadOption interface{ applyGroupRead(*groupReadOptions) }
+
+type groupReadOptions struct {
+	group groupOptions
+	limit int
+	wait  time.Duration
+	noAck bool
+	err   error
+}
+
+type groupReadOption func(*groupReadOptions)
+
+func (f groupReadOption) applyGroupRead(o *groupReadOptions) { f(o) }
+
+// NoAck takes records as acknowledged when they are delivered: each is delivered at most once.
+func NoAck() GroupReadOption { return groupReadOption(func(o *groupReadOptions) { o.noAck = true }) }
+
+func (l LimitOption) applyGroupRead(o *groupReadOptions) {
+	o.limit, o.err = l.n, firstError(o.err, l.check())
+}
+
+func (w WaitOption) applyGroupRead(o *groupReadOptions) {
+	o.wait, o.err = w.d, firstError(o.err, w.check())
+}
+
+func groupReadOptionsOf(opts []GroupReadOption) groupReadOptions {
+	o := groupReadOptions{group: defaultGroup(), limit: defaultReadLimit}
+	for _, opt := range opts {
+		opt.applyGroupRead(&o)
+	}
+	o.err = firstError(o.err, o.group.err)
+	return o
+}
+
+// NackOption changes what Nack does.
+type NackOption interface{ applyNack(*nackOptions) }
+
+type nackOptions struct {
+	delay  int64 // ms; -1: the group's back-off
+	reason string
+	err    error
+}
+
+type nackOption func(*nackOptions)
+
+func (f nackOption) applyNack(o *nackOptions) { f(o) }
+
+// Delay makes the records be delivered again after d, instead of after the group's back-off. 0 means at once.
+func Delay(d time.Duration) NackOption {
+	return nackOption(func(o *nackOptions) {
+		if o.delay = millis(d); d < 0 || o.delay > maxGroupMillis {
+			o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: delay %v is not in 0s-%v", d, maxGroupTime))
+		}
+	})
+}
+
+// Reason says why, for those who look at dead letters: up to 1,024 bytes of it are kept.
+func Reason(text string) NackOption {
+	return nackOption(func(o *nackOptions) { o.reason = text[:min(len(text), maxReasonBytes)] })
+}
+
+const maxReasonBytes = 1024
+
+func nackOptionsOf(opts []NackOption) nackOptions {
+	o := nackOptions{delay: -1}
+	for _, opt := range opts {
+		opt.applyNack(&o)
+	}
+	return o
+}

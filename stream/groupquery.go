@@ -1,0 +1,423 @@
+package stream
+
+import (
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// groupSpecQuery asks a stream's home for the records of stream and group.
+type groupSpecQuery struct {
+	namespace string
+	stream    string
+	group     string
+
+	spec   spec // zero: there is no such stream
+	found  bool
+	config groupSpec
+}
+
+// groupWaitQuery waits until there may be something for a consumer.
+type groupWaitQuery struct {
+	namespace string
+	stream    string
+	group     string
+	consumer  string
+	seen      uint64 // what had become ready by then is known
+	standby   bool   // records are for somebody else
+	scattered bool   // the shard need not know of the stream yet
+	since     int64  // also a result: when it began to wait, 0: now
+}
+
+// groupsQuery asks for groups of a stream: one of a name, or those after a name.
+type groupsQuery struct {
+	namespace string
+	stream    string
+	name      string
+	after     string
+	limit     int
+
+	found bool // the stream
+	infos []GroupInfo
+}
+
+// pendingQuery asks for records of a group that are not done.
+type pendingQuery struct {
+	namespace string
+	stream    string
+	group     string
+	after     Ref
+	limit     int
+
+	found   bool
+	records []PendingRecord
+}
+
+func (*groupSpecQuery) Machine() engine.MachineID { return engine.MachineStream }
+func (*groupWaitQuery) Machine() engine.MachineID { return engine.MachineStream }
+func (*groupsQuery) Machine() engine.MachineID    { return engine.MachineStream }
+func (*pendingQuery) Machine() engine.MachineID   { return engine.MachineStream }
+
+// group returns a group of the stream, nil if there is none.
+func (w *view) group(name string) (*groupHeader, error) {
+	b, ok, err := w.v.Get(groupKey(nil, w.gen, name))
+	if err != nil || !ok {
+		return nil, err
+	}
+	g, err := decodeGroup(b)
+	return &g, err
+}
+
+func (w *view) cursor(g *groupHeader, p int) (groupCursor, error) {
+	b, ok, err := w.v.Get(cursorKey(nil, w.gen, g.id, p))
+	if err != nil || !ok {
+		return groupCursor{next: 1}, err
+	}
+	return decodeCursor(b)
+}
+
+func (m *Machine) queryGroupSpec(v *engine.View, q *groupSpecQuery) error {
+	v.Freeze()
+	w, err := viewOf(v, q.namespace, q.stream)
+	if err != nil || w == nil {
+		return err
+	}
+	q.spec = w.spec
+	g, err := w.group(q.group)
+	if err != nil || g == nil {
+		return err
+	}
+	q.found, q.config = true, groupSpec{g.home, g.groupConfig}
+	return nil
+}
+
+func (m *Machine) queryGroupWait(v *engine.View, q *groupWaitQuery) error {
+	if q.since == 0 {
+		q.since = v.Now()
+	}
+	topic := groupTopic(q.namespace, q.stream, q.group)
+	v.Freeze()
+	w, g, err := groupOf(v, q.namespace, q.stream, q.group)
+	if err != nil {
+		return err
+	}
+	if g == nil && !q.scattered {
+		return nil // whoever looks next will see what is wrong
+	}
+	mine := topic
+	if g != nil && g.mode != Shared {
+		mine = consumerTopic(q.namespace, q.stream, q.group, q.consumer)
+	}
+	around := streamTopic(q.namespace, q.stream)
+	if q.standby {
+		around, mine = 0, topic
+	}
+	if err := v.WaitTurnWithin(around, mine, q.since); err != nil {
+		return err
+	}
+	if mine != topic {
+		if err := v.WaitOn(topic); err != nil {
+			return err
+		}
+	}
+	if g == nil {
+		// The shard has not heard of the group, or of the stream, yet: what is appended there will wake.
+		if w != nil {
+			return nil
+		}
+		return engine.ErrWait
+	}
+	ready, err := q.ready(w, g)
+	if err != nil {
+		return err
+	}
+	if !ready {
+		return engine.ErrWait
+	}
+	v.Claim(mine)
+	return nil
+}
+
+// ready reports whether the consumer should look.
+func (q *groupWaitQuery) ready(w *view, g *groupHeader) (bool, error) {
+	if g.ready > q.seen {
+		return true, nil
+	}
+	if q.standby {
+		return false, nil
+	}
+	parts, err := w.all()
+	if err != nil {
+		return false, err
+	}
+	for p := range parts {
+		if parts[p].records() == 0 {
+			continue
+		}
+		c, err := w.cursor(g, p)
+		if err != nil || max(c.next, parts[p].first) <= parts[p].last {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// groupOf returns stream and group, nil if there is none.
+func groupOf(v *engine.View, namespace, stream, group string) (*view, *groupHeader, error) {
+	w, err := viewOf(v, namespace, stream)
+	if err != nil || w == nil {
+		return nil, nil, err
+	}
+	g, err := w.group(group)
+	return w, g, err
+}
+
+func (m *Machine) queryGroups(v *engine.View, q *groupsQuery) error {
+	v.Freeze()
+	w, err := viewOf(v, q.namespace, q.stream)
+	if err != nil || w == nil {
+		return err
+	}
+	q.found = true
+	if q.name != "" {
+		g, err := w.group(q.name)
+		if err != nil || g == nil {
+			return err
+		}
+		info, err := w.describeGroup(q.name, g)
+		q.infos = append(q.infos, info)
+		return err
+	}
+	it, err := v.Iter(append(groupKey(nil, w.gen, q.after), 0), key.PrefixEnd(groupKey(nil, w.gen, "")))
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok && len(q.infos) < q.limit; ok = it.Next() {
+		g, err := decodeGroup(it.Value())
+		if err == nil {
+			var info GroupInfo
+			info, err = w.describeGroup(string(it.Key()[9:]), &g)
+			q.infos = append(q.infos, info)
+		}
+		if err != nil {
+			it.Close()
+			return err
+		}
+	}
+	return it.Close()
+}
+
+// rows calls f for the group's rows of a kind.
+func (w *view) rows(kind byte, g *groupHeader, f func(k, v []byte) error) error {
+	prefix := groupPrefix(nil, kind, w.gen, g.id)
+	it, err := w.v.Iter(prefix, key.PrefixEnd(prefix))
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		if err := f(it.Key(), it.Value()); err != nil {
+			it.Close()
+			return err
+		}
+	}
+	return it.Close()
+}
+
+// underWay is what a group has under way in a partition.
+type underWay struct {
+	pending int
+	lowest  uint64 // offset of the first record that is not done, 0: none
+}
+
+func (u *underWay) add(offset uint64) {
+	if u.lowest == 0 || offset < u.lowest {
+		u.lowest = offset
+	}
+}
+
+func (w *view) describeGroup(name string, g *groupHeader) (GroupInfo, error) {
+	info := GroupInfo{
+		Name: name, Mode: g.mode, AckTimeout: duration(g.ackTimeout), MaxDeliver: int(g.maxDeliver), BackoffMin: duration(g.backoffMin),
+		BackoffMax: duration(g.backoffMax), CreatedAt: time.UnixMilli(g.createdAt), Holder: g.holder,
+	}
+	parts, err := w.all()
+	if err != nil {
+		return info, err
+	}
+	under := make([]underWay, len(parts))
+	pending := make(map[string]int)
+	err = w.rows(rowBatch, g, func(k, v []byte) error {
+		b, err := decodeBatch(k, v)
+		if err != nil {
+			return err
+		}
+		for _, o := range b.offsets {
+			if o >= parts[b.partition].first {
+				under[b.partition].pending++
+				under[b.partition].add(o)
+				pending[b.consumer]++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return info, err
+	}
+	err = w.rows(rowFailure, g, func(k, _ []byte) error {
+		p, o := partitionIn(k), binary.BigEndian.Uint64(k[behindPart:])
+		if o >= parts[p].first {
+			under[p].pending++
+			under[p].add(o)
+		}
+		return nil
+	})
+	if err != nil {
+		return info, err
+	}
+	err = w.rows(rowHeld, g, func(k, _ []byte) error {
+		under[partitionIn(k)].add(binary.BigEndian.Uint64(k[behindPart+8:]))
+		return nil
+	})
+	if err != nil {
+		return info, err
+	}
+	for p := range parts {
+		if !w.here(p) {
+			continue
+		}
+		c, err := w.describeCursor(g, p, &parts[p], &under[p])
+		if err != nil {
+			return info, err
+		}
+		info.Cursors = append(info.Cursors, c)
+	}
+	return info, w.rows(rowMember, g, func(k, v []byte) error {
+		mem, err := decodeMember(v)
+		consumer := string(k[behindPart-2:])
+		info.Members = append(info.Members, Member{
+			Consumer: consumer, Pending: pending[consumer], JoinedAt: time.UnixMilli(mem.joined), LastSeen: time.UnixMilli(mem.seen),
+		})
+		return err
+	})
+}
+
+func duration(millis int64) time.Duration { return time.Duration(millis) * time.Millisecond }
+
+func (w *view) describeCursor(g *groupHeader, p int, part *partition, under *underWay) (Cursor, error) {
+	c := Cursor{Partition: p, Pending: under.pending}
+	at, err := w.cursor(g, p)
+	if err != nil {
+		return c, err
+	}
+	next := max(at.next, part.first)
+	c.Lag = int64(part.last+1-next) + int64(at.held)
+	if c.LastDelivered, err = w.idBefore(p, part, at.next); err != nil {
+		return c, err
+	}
+	oldest := next
+	if under.lowest != 0 {
+		oldest = min(next, max(under.lowest, part.first))
+	}
+	if c.Acked, err = w.idBefore(p, part, oldest); err != nil || c.Lag == 0 {
+		return c, err
+	}
+	waits := next
+	if at.held > 0 {
+		waits = oldest
+	}
+	if waits <= part.last {
+		id, err := idAt(w.v.Get, w.gen, p, waits)
+		if err != nil {
+			return c, err
+		}
+		c.LagTime = max(duration(w.v.Now()-id.Millis), 0)
+	}
+	return c, nil
+}
+
+// idBefore returns the ID of the record before an offset. Of records that were removed only the last one's is known.
+func (w *view) idBefore(p int, part *partition, offset uint64) (ID, error) {
+	switch {
+	case offset <= 1:
+		return ID{}, nil
+	case offset > part.last:
+		return part.lastID, nil
+	case offset <= part.kept:
+		return part.edge, nil
+	}
+	return idAt(w.v.Get, w.gen, p, offset-1)
+}
+
+func (m *Machine) queryPending(v *engine.View, q *pendingQuery) error {
+	v.Freeze()
+	w, g, err := groupOf(v, q.namespace, q.stream, q.group)
+	if err != nil || g == nil {
+		return err
+	}
+	q.found = true
+	err = w.rows(rowBatch, g, func(k, v []byte) error {
+		b, err := decodeBatch(k, v)
+		if err != nil {
+			return err
+		}
+		for _, o := range b.offsets {
+			q.add(PendingRecord{
+				Ref: Ref{b.partition, o, int(b.attempt)}, Consumer: b.consumer, DeliveredAt: time.UnixMilli(b.delivered), Deadline: time.UnixMilli(b.deadline),
+			})
+		}
+		return nil
+	})
+	if err == nil {
+		err = w.rows(rowFailure, g, func(k, v []byte) error {
+			f, err := decodeFailure(k, v)
+			if err == nil {
+				q.add(PendingRecord{Ref: Ref{partitionIn(k), f.offset, int(f.attempts)}, Deadline: time.UnixMilli(f.due), Reason: f.reason})
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return err
+	}
+	q.cut()
+	return q.identify(w)
+}
+
+// add adds a record if it is behind the place asked for. What is too much is cut now and then.
+func (q *pendingQuery) add(rec PendingRecord) {
+	after := PendingRecord{Ref: q.after}
+	if q.after != (Ref{}) && comparePending(rec, after) <= 0 {
+		return
+	}
+	if q.records = append(q.records, rec); len(q.records) >= 2*q.limit+MaxReadLimit {
+		q.cut()
+	}
+}
+
+func (q *pendingQuery) cut() {
+	slices.SortFunc(q.records, comparePending)
+	q.records = q.records[:min(len(q.records), q.limit)]
+}
+
+// identify fills in the IDs, and drops the records that have been trimmed.
+func (q *pendingQuery) identify(w *view) error {
+	parts, err := w.all()
+	if err != nil {
+		return err
+	}
+	there := q.records[:0]
+	for _, rec := range q.records {
+		if rec.Ref.Offset < parts[rec.Ref.Partition].first {
+			continue
+		}
+		if rec.ID, err = idAt(w.v.Get, w.gen, rec.Ref.Partition, rec.Ref.Offset); err != nil {
+			return err
+		}
+		there = append(there, rec)
+	}
+	q.records = there
+	return nil
+}

@@ -1,0 +1,222 @@
+package stream
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/key"
+)
+
+// Rows of consumer groups. They begin with the gen of the stream, so that they go with it; id is the LSN at which the shard got to know the group.
+//
+//	'g' | gen | group name                                     the group, see groupHeader
+//	'c' | gen | id | partition u16                             offset of the next record to look at | records held (uvarints)
+//	'b' | gen | id | partition u16 | first offset | LSN        records that were delivered together and are not acknowledged, see batch
+//	'f' | gen | id | partition u16 | offset                    a record that waits to be delivered again, see failure
+//	'm' | gen | id | consumer                                  joined ms | seen ms (varints)
+//
+// and of those with mode KeyShared, of records that were looked at and could not be delivered yet (see keyshared.go):
+//
+//	'h' | gen | id | partition u16 | key hash | offset         a record that is held
+//	'k' | gen | id | partition u16 | key hash                  how many records of the key are held | offset of the first (uvarints)
+//	'y' | gen | id | partition u16 | slot u8 | offset          key hash (u64): the record is the first held one of a key that is free
+const (
+	rowGroup   = 'g'
+	rowCursor  = 'c'
+	rowBatch   = 'b'
+	rowFailure = 'f'
+	rowMember  = 'm'
+	rowHeld    = 'h'
+	rowKey     = 'k'
+	rowFree    = 'y'
+)
+
+// groupKinds are the kinds of rows that begin with gen and id.
+var groupKinds = [...]byte{rowCursor, rowBatch, rowFailure, rowMember, rowHeld, rowKey, rowFree}
+
+// deliveryKinds are those of them that say what is under way.
+var deliveryKinds = [...]byte{rowCursor, rowBatch, rowFailure, rowHeld, rowKey, rowFree}
+
+func groupKey(dst []byte, gen uint64, name string) []byte {
+	return append(genKey(dst, rowGroup, gen), name...)
+}
+
+func groupPrefix(dst []byte, kind byte, gen, id uint64) []byte {
+	return key.AppendUint64(genKey(dst, kind, gen), id)
+}
+
+// partPrefix begins the rows of a partition.
+func partPrefix(dst []byte, kind byte, gen, id uint64, partition int) []byte {
+	return binary.BigEndian.AppendUint16(groupPrefix(dst, kind, gen, id), uint16(partition))
+}
+
+// behindPart is where in their keys that of a partition ends.
+const behindPart = 1 + 8 + 8 + 2
+
+func partitionIn(k []byte) int { return int(binary.BigEndian.Uint16(k[behindPart-2:])) }
+
+func memberKey(dst []byte, gen, id uint64, consumer string) []byte {
+	return append(groupPrefix(dst, rowMember, gen, id), consumer...)
+}
+
+// groupHeader is the row of a group.
+type groupHeader struct {
+	groupConfig
+	id        uint64 // of the rows
+	home      uint64 // LSN of its creation in the stream's home
+	createdAt int64
+	timer     int64  // when the group's timer is due, 0: none is set
+	ready     uint64 // LSN at which something other than a new record became ready for delivery
+	expired   int64  // failures due by then have been announced
+	holder    string // the one consumer, in an exclusive group; "": none
+	epoch     uint64 // how often it has changed
+}
+
+func (g *groupHeader) encode(b []byte) []byte {
+	b = g.groupConfig.append(append(b, rowVersion))
+	b = codec.AppendUvarint(codec.AppendUvarint(b, g.id), g.home)
+	b = codec.AppendVarint(codec.AppendVarint(b, g.createdAt), g.timer)
+	b = codec.AppendVarint(codec.AppendUvarint(b, g.ready), g.expired)
+	b = codec.AppendString(b, g.holder)
+	return codec.AppendUvarint(b, g.epoch)
+}
+
+func decodeGroup(b []byte) (g groupHeader, err error) {
+	r := codec.NewReader(b)
+	version := r.Byte()
+	g.groupConfig = readGroupConfig(&r)
+	g.id, g.home = r.Uvarint(), r.Uvarint()
+	g.createdAt, g.timer = r.Varint(), r.Varint()
+	g.ready, g.expired, g.holder, g.epoch = r.Uvarint(), r.Varint(), r.String(), r.Uvarint()
+	if err := r.Done(); err != nil || version != rowVersion || !g.groupConfig.ok() {
+		return g, fmt.Errorf("stream group row: %w: %x", codec.ErrCorrupt, b[:min(len(b), 16)])
+	}
+	return g, nil
+}
+
+// batch is records of a partition that were delivered together, as many as are not acknowledged. Its row:
+//
+//	version u8 | attempt uvarint | delivered, deadline ms (varints) | consumer (length, bytes) | offsets | key hash (u64) of each, if KeyShared
+type batch struct {
+	partition int
+	first     uint64 // offset in the row's key
+	lsn       uint64 // likewise
+	attempt   uint64
+	delivered int64
+	deadline  int64
+	consumer  string
+	offsets   []uint64
+	keys      []uint64 // nil unless KeyShared
+	dirty     bool     // the row has to be written
+}
+
+func (b *batch) key(dst []byte, gen, id uint64) []byte {
+	dst = partPrefix(dst, rowBatch, gen, id, b.partition)
+	return key.AppendUint64(key.AppendUint64(dst, b.first), b.lsn)
+}
+
+func (b *batch) encode(dst []byte) []byte {
+	dst = codec.AppendUvarint(append(dst, rowVersion), b.attempt)
+	dst = codec.AppendVarint(codec.AppendVarint(dst, b.delivered), b.deadline)
+	dst = appendOffsets(codec.AppendString(dst, b.consumer), b.offsets)
+	for _, k := range b.keys {
+		dst = key.AppendUint64(dst, k)
+	}
+	return dst
+}
+
+func decodeBatch(k, v []byte) (*batch, error) {
+	if len(k) != behindPart+16 {
+		return nil, fmt.Errorf("stream batch row: %w: key %x", codec.ErrCorrupt, k)
+	}
+	b := &batch{partition: partitionIn(k), first: binary.BigEndian.Uint64(k[behindPart:]), lsn: binary.BigEndian.Uint64(k[behindPart+8:])}
+	r := codec.NewReader(v)
+	version := r.Byte()
+	b.attempt, b.delivered, b.deadline = r.Uvarint(), r.Varint(), r.Varint()
+	b.consumer, b.offsets = r.String(), readOffsets(&r)
+	keys := r.Rest()
+	for len(keys) >= 8 {
+		b.keys = append(b.keys, binary.BigEndian.Uint64(keys))
+		keys = keys[8:]
+	}
+	if r.Err() != nil || version != rowVersion || len(b.offsets) == 0 || len(keys) > 0 || b.keys != nil && len(b.keys) != len(b.offsets) {
+		return nil, fmt.Errorf("stream batch row: %w: %x", codec.ErrCorrupt, v[:min(len(v), 16)])
+	}
+	return b, nil
+}
+
+// failure is a record that waits to be delivered again. Its row:
+//
+//	version u8 | attempts uvarint | due ms varint | key hash u64 | reason
+type failure struct {
+	offset   uint64
+	attempts uint64 // how often it has been delivered
+	due      int64
+	hash     uint64 // of the key, 0 unless KeyShared
+	reason   string
+}
+
+func failureKey(dst []byte, gen, id uint64, partition int, offset uint64) []byte {
+	return key.AppendUint64(partPrefix(dst, rowFailure, gen, id, partition), offset)
+}
+
+func (f *failure) encode(dst []byte) []byte {
+	dst = codec.AppendVarint(codec.AppendUvarint(append(dst, rowVersion), f.attempts), f.due)
+	return append(key.AppendUint64(dst, f.hash), f.reason...)
+}
+
+func decodeFailure(k, v []byte) (*failure, error) {
+	r := codec.NewReader(v)
+	version := r.Byte()
+	f := &failure{attempts: r.Uvarint(), due: r.Varint()}
+	rest := r.Rest()
+	if r.Err() != nil || version != rowVersion || len(rest) < 8 || len(k) != behindPart+8 {
+		return nil, fmt.Errorf("stream failure row: %w: %x", codec.ErrCorrupt, v[:min(len(v), 16)])
+	}
+	f.offset = binary.BigEndian.Uint64(k[behindPart:])
+	f.hash, f.reason = binary.BigEndian.Uint64(rest), string(rest[8:])
+	return f, nil
+}
+
+// groupCursor is where a group has come to in a partition.
+type groupCursor struct {
+	next uint64 // offset of the next record to look at
+	held uint64 // records that were looked at and are held, in a KeyShared group
+}
+
+func cursorKey(dst []byte, gen, id uint64, partition int) []byte {
+	return partPrefix(dst, rowCursor, gen, id, partition)
+}
+
+func (c groupCursor) encode(dst []byte) []byte {
+	return codec.AppendUvarint(codec.AppendUvarint(dst, c.next), c.held)
+}
+
+func decodeCursor(b []byte) (c groupCursor, err error) {
+	r := codec.NewReader(b)
+	c.next, c.held = r.Uvarint(), r.Uvarint()
+	if err := r.Done(); err != nil || c.next == 0 {
+		return c, fmt.Errorf("stream cursor row: %w: %x", codec.ErrCorrupt, b)
+	}
+	return c, nil
+}
+
+// member is a consumer of a group.
+type member struct {
+	joined int64
+	seen   int64 // when it was last heard of, behind by up to an eighth of the ack timeout
+}
+
+func (m member) encode(dst []byte) []byte {
+	return codec.AppendVarint(codec.AppendVarint(dst, m.joined), m.seen)
+}
+
+func decodeMember(b []byte) (m member, err error) {
+	r := codec.NewReader(b)
+	m.joined, m.seen = r.Varint(), r.Varint()
+	if err := r.Done(); err != nil {
+		return m, fmt.Errorf("stream member row: %w: %x", codec.ErrCorrupt, b)
+	}
+	return m, nil
+}

@@ -1,0 +1,298 @@
+package stream
+
+import (
+	"cmp"
+	"container/heap"
+	"encoding/binary"
+	"slices"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// Limits of groups.
+const (
+	MaxGroups  = 10_000  // of a stream
+	MaxMembers = 1000    // of a group
+	MaxPending = 100_000 // records of a group, in one shard, that were delivered and are not acknowledged
+)
+
+// groupName names a group among all of a shard.
+type groupName struct {
+	streamName
+	group string
+}
+
+// group is a group as the shard has it.
+type group struct {
+	groupName
+	groupHeader
+	gen     uint64 // of the stream
+	parts   []groupPart
+	members map[string]member
+	owners  owners
+	pending int      // records delivered and not acknowledged, and those that wait to be delivered again
+	due     dueHeap  // of batches and failures; entries that no longer hold stay until their time
+	dirty   []*batch // whose rows have to be written, in order
+}
+
+// groupPart is what a group has under way in a partition.
+type groupPart struct {
+	groupCursor
+	batches map[uint64]*batch   // by offset
+	failed  map[uint64]*failure // by offset
+	again   []uint64            // offsets of failed whose time has come, in order; some may no longer be failed
+	keys    map[uint64]*busyKey // by hash; in a KeyShared group
+	free    [slots]freeSlot     // likewise
+	changed bool                // the cursor's row has to be written
+}
+
+// deadline is when something of a partition is due: a batch, or the failure of an offset.
+type deadline struct {
+	at        int64
+	partition int
+	batch     *batch
+	offset    uint64
+}
+
+// compare orders deadlines the same way whatever order they came in: what is done first is written first.
+func (d *deadline) compare(e *deadline) int {
+	return cmp.Or(cmp.Compare(d.at, e.at), cmp.Compare(d.partition, e.partition), cmp.Compare(d.place(), e.place()), cmp.Compare(d.lsn(), e.lsn()))
+}
+
+func (d *deadline) place() uint64 {
+	if d.batch != nil {
+		return d.batch.first
+	}
+	return d.offset
+}
+
+func (d *deadline) lsn() uint64 {
+	if d.batch != nil {
+		return d.batch.lsn
+	}
+	return 0
+}
+
+type dueHeap []deadline
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].compare(&h[j]) < 0 }
+func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *dueHeap) Push(x any)        { *h = append(*h, x.(deadline)) }
+func (h *dueHeap) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	old[len(old)-1] = deadline{}
+	*h = old[:len(old)-1]
+	return last
+}
+
+func (g *group) expect(d deadline) { heap.Push(&g.due, d) }
+
+// holds reports whether what was due then still is.
+func (g *group) holds(d deadline) bool {
+	if d.batch != nil {
+		return len(d.batch.offsets) > 0 && d.batch.deadline == d.at
+	}
+	f := g.parts[d.partition].failed[d.offset]
+	return f != nil && f.due == d.at
+}
+
+// nextDue drops what no longer holds and returns when the first thing is due, 0 if nothing is.
+func (g *group) nextDue() int64 {
+	for len(g.due) > 0 {
+		if g.holds(g.due[0]) {
+			return g.due[0].at
+		}
+		heap.Pop(&g.due)
+	}
+	return 0
+}
+
+// loadGroup returns a group as its rows have it, nil if there is none.
+func (m *Machine) loadGroup(tx *engine.Tx, st *stream, name string) *group {
+	at := groupName{st.streamName, name}
+	if g, ok := m.groups.get(at); ok && g.gen == st.gen {
+		return g
+	}
+	b, ok := tx.Get(groupKey(nil, st.gen, name))
+	if !ok {
+		return nil
+	}
+	g := newGroup(at, st, must(decodeGroup(b)))
+	each(tx, groupPrefix(nil, rowCursor, g.gen, g.id), func(k, v []byte) {
+		g.parts[partitionIn(k)].groupCursor = must(decodeCursor(v))
+	})
+	each(tx, groupPrefix(nil, rowMember, g.gen, g.id), func(k, v []byte) {
+		g.members[string(k[behindPart-2:])] = must(decodeMember(v))
+	})
+	each(tx, groupPrefix(nil, rowBatch, g.gen, g.id), func(k, v []byte) { g.addBatch(must(decodeBatch(k, v))) })
+	each(tx, groupPrefix(nil, rowFailure, g.gen, g.id), func(k, v []byte) {
+		g.addFailure(partitionIn(k), must(decodeFailure(k, v)))
+	})
+	m.groups.put(at, g, g.weight())
+	return g
+}
+
+// each calls f for all rows with a prefix.
+func each(tx *engine.Tx, prefix []byte, f func(k, v []byte)) {
+	it := tx.Iter(prefix, key.PrefixEnd(prefix))
+	for ok := it.First(); ok; ok = it.Next() {
+		f(it.Key(), it.Value())
+	}
+	if err := it.Close(); err != nil {
+		panic(err)
+	}
+}
+
+func newGroup(at groupName, st *stream, h groupHeader) *group {
+	g := &group{groupName: at, groupHeader: h, gen: st.gen, parts: make([]groupPart, st.partitions), members: make(map[string]member)}
+	for p := range g.parts {
+		g.parts[p].groupCursor = groupCursor{next: 1}
+	}
+	return g
+}
+
+// weight is what the group takes of maxRememberedGroups.
+func (g *group) weight() int {
+	n := 1 + len(g.members)/8 + len(g.parts)/4 + g.pending/4
+	if g.mode == KeyShared {
+		n += 16 * len(g.parts)
+	}
+	return n
+}
+
+// addBatch notes a batch.
+func (g *group) addBatch(b *batch) {
+	p := &g.parts[b.partition]
+	if p.batches == nil {
+		p.batches = make(map[uint64]*batch)
+	}
+	for i, o := range b.offsets {
+		p.batches[o] = b
+		if b.keys != nil {
+			k := p.busy(b.keys[i])
+			k.out = insert(k.out, o)
+		}
+	}
+	g.pending += len(b.offsets)
+	g.expect(deadline{at: b.deadline, partition: b.partition, batch: b})
+}
+
+func (g *group) addFailure(partition int, f *failure) {
+	p := &g.parts[partition]
+	if p.failed == nil {
+		p.failed = make(map[uint64]*failure)
+	}
+	p.failed[f.offset] = f
+	if g.mode == KeyShared {
+		k := p.busy(f.hash)
+		k.failed = insert(k.failed, f.offset)
+	}
+	g.pending++
+	g.expect(deadline{at: f.due, partition: partition, offset: f.offset})
+}
+
+// insert adds an offset to increasing ones.
+func insert(offsets []uint64, o uint64) []uint64 {
+	if n := len(offsets); n == 0 || offsets[n-1] < o {
+		return append(offsets, o)
+	}
+	at, found := slices.BinarySearch(offsets, o)
+	if found {
+		return offsets
+	}
+	return slices.Insert(offsets, at, o)
+}
+
+// remove takes an offset out of increasing ones.
+func remove(offsets []uint64, o uint64) []uint64 {
+	at, found := slices.BinarySearch(offsets, o)
+	if !found {
+		return offsets
+	}
+	return slices.Delete(offsets, at, at+1)
+}
+
+// release takes a record out of its batch; what becomes of it is the caller's business.
+func (g *group) release(p *groupPart, b *batch, offset uint64) (hash uint64) {
+	at, _ := slices.BinarySearch(b.offsets, offset)
+	b.offsets = slices.Delete(b.offsets, at, at+1)
+	if b.keys != nil {
+		hash = b.keys[at]
+		b.keys = slices.Delete(b.keys, at, at+1)
+		k := p.keys[hash]
+		k.out = remove(k.out, offset)
+	}
+	delete(p.batches, offset)
+	g.pending--
+	g.touch(b)
+	return hash
+}
+
+// touch notes that the row of a batch has to be written.
+func (g *group) touch(b *batch) {
+	if !b.dirty {
+		b.dirty = true
+		g.dirty = append(g.dirty, b)
+	}
+}
+
+// unfail takes a record out of those that wait.
+func (m *Machine) unfail(tx *engine.Tx, g *group, partition int, f *failure) {
+	p := &g.parts[partition]
+	delete(p.failed, f.offset)
+	if g.mode == KeyShared {
+		k := p.keys[f.hash]
+		k.failed = remove(k.failed, f.offset)
+	}
+	g.pending--
+	tx.Delete(failureKey(nil, g.gen, g.id, partition, f.offset))
+}
+
+// flush writes the rows of what has changed, and sets the timer.
+func (m *Machine) flush(tx *engine.Tx, g *group) {
+	for _, b := range g.dirty {
+		b.dirty = false
+		m.buf = b.key(m.buf[:0], g.gen, g.id)
+		if len(b.offsets) == 0 {
+			tx.Delete(m.buf)
+			continue
+		}
+		m.row = b.encode(m.row[:0])
+		tx.Set(m.buf, m.row)
+	}
+	clear(g.dirty)
+	g.dirty = g.dirty[:0]
+	for p := range g.parts {
+		if part := &g.parts[p]; part.changed {
+			part.changed = false
+			m.buf, m.row = cursorKey(m.buf[:0], g.gen, g.id, p), part.groupCursor.encode(m.row[:0])
+			tx.Set(m.buf, m.row)
+		}
+	}
+	m.schedule(tx, g)
+	m.groups.put(g.groupName, g, g.weight())
+}
+
+func (m *Machine) saveGroup(tx *engine.Tx, g *group) {
+	m.buf, m.row = groupKey(m.buf[:0], g.gen, g.group), g.groupHeader.encode(m.row[:0])
+	tx.Set(m.buf, m.row)
+}
+
+// groupToken is the token of a group's timer.
+func groupToken(g *group) []byte { return groupTokenOf(g.gen, g.id, g.name, g.group) }
+
+func groupTokenOf(gen, id uint64, stream, group string) []byte {
+	token := key.AppendUint64(key.AppendUint64([]byte{tokenGroup}, gen), id)
+	return append(key.AppendString(token, []byte(stream)), group...)
+}
+
+func parseGroupToken(token []byte) (gen, id uint64, stream, group string, ok bool) {
+	if len(token) < 17 {
+		return 0, 0, "", "", false
+	}
+	name, rest, ok := key.CutString(token[17:])
+	return binary.BigEndian.Uint64(token[1:]), binary.BigEndian.Uint64(token[9:]), string(name), string(rest), ok
+}

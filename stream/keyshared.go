@@ -1,0 +1,344 @@
+package stream
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// In a KeyShared group every key has an owner, one of the members that are heard of: its hash falls into one of 256 slots, and the slots are dealt out so that a
+// member that comes or goes moves only its own (rendezvous hashing). A key is busy from the delivery of a record until that is acknowledged, and
+// while a record waits to be delivered again; what comes behind it meanwhile is held. So at any time the records of a key that are under way are one stretch of
+// them, in order, with one consumer.
+//
+// A look at new records goes on past those that can not be delivered: they are held too, as rows, so neither a slow key nor a slow owner holds up what is
+// behind them, and memory holds only what is busy. The first held record of a key that is free is found by its slot. A record without a key is a key of its own.
+const slots = 256
+
+// maxScan bounds how many records one ReadGroup looks at.
+const maxScan = 1000
+
+// busyKey is a key some of whose records are under way.
+type busyKey struct {
+	out    []uint64 // offsets with a consumer, in order
+	failed []uint64 // offsets that wait to be delivered again, in order
+}
+
+// freeSlot is what is known of the free keys of a slot: none of their first held records is before from, or there is none.
+type freeSlot struct {
+	from  uint64
+	empty bool
+}
+
+// owners says who gets which keys.
+type owners struct {
+	of    []string // by slot; nil: to be found out
+	until int64    // when a member will be silent
+}
+
+// busy returns the key with a hash, which is noted as busy.
+func (p *groupPart) busy(hash uint64) *busyKey {
+	k := p.keys[hash]
+	if k == nil {
+		if p.keys == nil {
+			p.keys = make(map[uint64]*busyKey)
+		}
+		k = new(busyKey)
+		p.keys[hash] = k
+	}
+	return k
+}
+
+// insertKey puts the hash of a key where its offset has been inserted.
+func insertKey(keys, offsets []uint64, offset, hash uint64) []uint64 {
+	at, _ := slices.BinarySearch(offsets, offset)
+	return slices.Insert(keys, at, hash)
+}
+
+// owner returns who gets the keys of a slot, "" if nobody is there.
+func (g *group) owner(now int64, slot int) string {
+	if g.owners.of == nil || now >= g.owners.until {
+		g.findOwners(now)
+	}
+	return g.owners.of[slot]
+}
+
+func (g *group) findOwners(now int64) {
+	g.owners = owners{of: make([]string, slots), until: now + 1<<40}
+	var best [slots]uint64
+	for name, mem := range g.members {
+		if mem.silent(g, now) {
+			continue
+		}
+		g.owners.until = min(g.owners.until, mem.seen+g.ackTimeout+g.ackTimeout/8)
+		seed := xxhash.Sum64String(name)
+		for slot := range best {
+			score := mix(seed + uint64(slot))
+			if o := g.owners.of[slot]; o == "" || score > best[slot] || score == best[slot] && name < o {
+				best[slot], g.owners.of[slot] = score, name
+			}
+		}
+	}
+}
+
+// mix spreads the bits of a number (the finalizer of splitmix64, Steele, Lea and Flood 2014).
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+func slotOf(hash uint64) int { return int(hash >> 56) }
+
+// keyHash returns what stands for the key of a record.
+func keyHash(message []byte, offset uint64) uint64 {
+	r := codec.NewReader(message)
+	if k := r.Bytes(); len(k) > 0 {
+		return mix(xxhash.Sum64(k))
+	}
+	return mix(offset)
+}
+
+func heldPrefix(gen, id uint64, partition int, hash uint64) []byte {
+	return key.AppendUint64(partPrefix(nil, rowHeld, gen, id, partition), hash)
+}
+
+func heldKey(gen, id uint64, partition int, hash, offset uint64) []byte {
+	return key.AppendUint64(heldPrefix(gen, id, partition, hash), offset)
+}
+
+func heldCountKey(gen, id uint64, partition int, hash uint64) []byte {
+	return key.AppendUint64(partPrefix(nil, rowKey, gen, id, partition), hash)
+}
+
+func freeKey(gen, id uint64, partition, slot int, offset uint64) []byte {
+	return key.AppendUint64(append(partPrefix(nil, rowFree, gen, id, partition), byte(slot)), offset)
+}
+
+// heldKeyCount is the row 'k' of a key.
+type heldKeyCount struct{ n, first uint64 }
+
+func decodeHeldCount(b []byte) (h heldKeyCount, err error) {
+	r := codec.NewReader(b)
+	h.n, h.first = r.Uvarint(), r.Uvarint()
+	return h, r.Done()
+}
+
+func (m *Machine) heldCount(tx *engine.Tx, g *group, partition int, hash uint64) heldKeyCount {
+	if g.parts[partition].held == 0 {
+		return heldKeyCount{}
+	}
+	b, ok := tx.Get(heldCountKey(g.gen, g.id, partition, hash))
+	if !ok {
+		return heldKeyCount{}
+	}
+	return must(decodeHeldCount(b))
+}
+
+func (m *Machine) setHeldCount(tx *engine.Tx, g *group, partition int, hash uint64, h heldKeyCount) {
+	k := heldCountKey(g.gen, g.id, partition, hash)
+	if h.n == 0 {
+		tx.Delete(k)
+		return
+	}
+	tx.Set(k, codec.AppendUvarint(codec.AppendUvarint(nil, h.n), h.first))
+}
+
+// freed is called when a record of a key is done, or no longer with a consumer.
+func (m *Machine) freed(tx *engine.Tx, g *group, partition int, hash uint64) {
+	if g.mode != KeyShared {
+		return
+	}
+	p := &g.parts[partition]
+	k := p.keys[hash]
+	if k == nil || len(k.out) > 0 {
+		return
+	}
+	if len(k.failed) > 0 {
+		if p.failed[k.failed[0]].due <= tx.Now() {
+			m.readyFor(tx, g, slotOf(hash))
+		}
+		return
+	}
+	delete(p.keys, hash)
+	if h := m.heldCount(tx, g, partition, hash); h.n > 0 {
+		m.addFree(tx, g, partition, hash, h.first)
+		m.readyFor(tx, g, slotOf(hash))
+	}
+}
+
+// addFree notes that a key is free, whose first held record is at offset.
+func (m *Machine) addFree(tx *engine.Tx, g *group, partition int, hash, offset uint64) {
+	slot := slotOf(hash)
+	tx.Set(freeKey(g.gen, g.id, partition, slot, offset), key.AppendUint64(nil, hash))
+	if s := &g.parts[partition].free[slot]; s.empty {
+		*s = freeSlot{from: offset}
+	} else {
+		s.from = min(s.from, offset)
+	}
+}
+
+// readyFor wakes the owner of a slot.
+func (m *Machine) readyFor(tx *engine.Tx, g *group, slot int) {
+	g.ready = uint64(tx.LSN())
+	m.saveGroup(tx, g)
+	if o := g.owner(tx.Now(), slot); o != "" {
+		tx.Notify(consumerTopic(tx.NamespaceName(), g.name, g.group, o), 1)
+	}
+}
+
+// keyShared hands out records of a partition of a KeyShared group.
+func (d *delivery) keyShared(p int) {
+	d.mine = make(map[uint64]bool)
+	part := &d.g.parts[p]
+	d.redeliver(p, func(f *failure) bool {
+		k := part.keys[f.hash]
+		if !d.owns(f.hash) || k.failed[0] != f.offset || len(k.out) > 0 && !d.mine[f.hash] {
+			return false
+		}
+		d.mine[f.hash] = true
+		return true
+	})
+	if part.held > 0 {
+		for i := range slots {
+			slot := (i + int(d.tx.LSN()%slots)) % slots
+			if d.limit > 0 && d.g.owner(d.tx.Now(), slot) == d.c.consumer {
+				d.takeFree(p, slot)
+			}
+		}
+	}
+	if d.limit > 0 {
+		d.scan(p)
+	}
+}
+
+func (d *delivery) owns(hash uint64) bool {
+	return d.g.owner(d.tx.Now(), slotOf(hash)) == d.c.consumer
+}
+
+// takeFree hands out held records of the free keys of a slot.
+func (d *delivery) takeFree(p, slot int) {
+	s := &d.g.parts[p].free[slot]
+	if s.empty {
+		return
+	}
+	it := d.tx.Iter(freeKey(d.g.gen, d.g.id, p, slot, s.from), key.PrefixEnd(append(partPrefix(nil, rowFree, d.g.gen, d.g.id, p), byte(slot))))
+	ok := it.First()
+	for ; ok; ok = it.Next() {
+		offset := binary.BigEndian.Uint64(it.Key()[behindPart+1:])
+		if s.from = offset; d.limit == 0 || d.crowded(0) {
+			break
+		}
+		s.from++
+		d.tx.Delete(freeKey(d.g.gen, d.g.id, p, slot, offset))
+		d.takeHeld(p, binary.BigEndian.Uint64(it.Value()))
+	}
+	if !ok {
+		s.empty = true
+	}
+	if err := it.Close(); err != nil {
+		panic(err)
+	}
+}
+
+// takeHeld hands out held records of a key.
+func (d *delivery) takeHeld(p int, hash uint64) {
+	g, part := d.g, &d.g.parts[p]
+	h := d.m.heldCount(d.tx, g, p, hash)
+	it := d.tx.Iter(heldKey(g.gen, g.id, p, hash, h.first), key.PrefixEnd(heldPrefix(g.gen, g.id, p, hash)))
+	var offsets, keys []uint64
+	for ok := it.First(); ok; ok = it.Next() {
+		o := binary.BigEndian.Uint64(it.Key()[behindPart+8:])
+		if h.first = o; len(offsets) >= d.limit {
+			break
+		}
+		d.tx.Delete(heldKey(g.gen, g.id, p, hash, o))
+		h.n--
+		part.held--
+		part.changed = true
+		if o >= d.st.parts[p].first {
+			offsets, keys = append(offsets, o), append(keys, hash)
+		}
+	}
+	if err := it.Close(); err != nil {
+		panic(err)
+	}
+	d.m.setHeldCount(d.tx, g, p, hash, h)
+	if len(offsets) > 0 {
+		d.mine[hash] = true
+		d.give(p, 1, offsets, keys)
+	}
+}
+
+// crowded reports whether so many records more are too many without an acknowledgement.
+func (d *delivery) crowded(more int) bool {
+	crowded := !d.c.noAck && d.g.pending+more >= MaxPending
+	d.full = d.full || crowded
+	return crowded
+}
+
+// scan looks at new records: they are handed out or held.
+func (d *delivery) scan(p int) {
+	part, cursor := &d.st.parts[p], &d.g.parts[p]
+	next := max(cursor.next, part.first)
+	if next > part.last {
+		return
+	}
+	var offsets, keys []uint64
+	woken := make(map[string]bool)
+	it := d.tx.Iter(recordKey(nil, d.st.gen, p, next), recordKey(nil, d.st.gen, p, min(part.last+1, next+maxScan)))
+	ok := it.First()
+	for ; ok; ok = it.Next() {
+		s := must(decodeStored(it.Value()))
+		hash := keyHash(s.message, next)
+		h := d.m.heldCount(d.tx, d.g, p, hash)
+		switch {
+		case h.n > 0 || cursor.keys[hash] != nil && !d.mine[hash]:
+			d.hold(p, hash, next, h)
+		case d.owns(hash):
+			if len(offsets) >= d.limit || d.crowded(len(offsets)) {
+				ok = false
+			} else {
+				d.mine[hash] = true
+				offsets, keys = append(offsets, next), append(keys, hash)
+			}
+		default:
+			d.hold(p, hash, next, h)
+			d.m.addFree(d.tx, d.g, p, hash, next)
+			if o := d.g.owner(d.tx.Now(), slotOf(hash)); o != "" && !woken[o] {
+				woken[o] = true
+				d.m.readyFor(d.tx, d.g, slotOf(hash))
+			}
+		}
+		if !ok {
+			break
+		}
+		next++
+	}
+	if err := it.Close(); err != nil {
+		panic(err)
+	}
+	d.claims.more = d.claims.more || len(offsets) < d.limit && next <= part.last
+	cursor.next, cursor.changed = next, true
+	if len(offsets) > 0 {
+		d.give(p, 1, offsets, keys)
+	}
+}
+
+// hold notes a record that can not be delivered yet.
+func (d *delivery) hold(p int, hash, offset uint64, h heldKeyCount) {
+	d.tx.Set(heldKey(d.g.gen, d.g.id, p, hash, offset), nil)
+	if h.n == 0 {
+		h.first = offset
+	}
+	h.n++
+	d.m.setHeldCount(d.tx, d.g, p, hash, h)
+	d.g.parts[p].held++
+	d.g.parts[p].changed = true
+}
