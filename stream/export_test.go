@@ -45,3 +45,6 @@ func ReadFrom(namespace, name string, id uint64, partition int) engine.Query {
 		namespace: namespace, stream: name, partition: -1, id: id, from: []position{{partition, 1}}, limit: 10, maxBytes: maxReadBytes,
 	}
 }
+
+// StartTurns makes what the sender chooses in turn the same in every run.
+func StartTurns() { turn.Store(0) }

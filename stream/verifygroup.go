@@ -61,7 +61,7 @@ type groupAudit struct {
 	under   map[Ref]uint64  // key hashes of what is under way, by place
 	busy    map[keyAt]bool  // keys that have something under way
 	held    []uint64        // records held, by partition
-	due     int64           // when the first of what is under way is due, 0: nothing is
+	due     int64           // when the first of what is under way is due that is still waited for, 0: nothing is
 	first   map[keyAt]keyed // of the keys that are held
 }
 
@@ -154,7 +154,7 @@ func (g *groupAudit) goesOn(p int, offset, hash uint64, due int64) {
 	if g.mode == KeyShared {
 		g.busy[keyAt{p, hash}] = true
 	}
-	if g.due == 0 || due < g.due {
+	if due > g.expired && (g.due == 0 || due < g.due) {
 		g.due = due
 	}
 }
