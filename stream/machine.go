@@ -107,7 +107,7 @@ func (m *Machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	m.streams.trim()
 	st, err := m.open(tx, &c)
 	if cmd.Kind == kindAdopt || cmd.Kind == kindDrop {
-		if err == nil && st != nil && cmd.Kind == kindDrop {
+		if err == nil && cmd.Kind == kindDrop && !here(tx, c.name, 0) {
 			m.drop(tx, st, true)
 		}
 		return nil, nil // what it says is older than what is known, or all has been done on opening
@@ -143,18 +143,14 @@ func (m *Machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 // open returns the stream a command is for, nil if there is none. If the command carries a spec, what the shard knows of the stream is brought up to it;
 // its home knows it best, so there the spec only says which stream is meant.
 func (m *Machine) open(tx *engine.Tx, c *command) (*stream, error) {
-	st := m.load(tx, c.name)
-	if c.spec == nil {
-		if st != nil && st.deleted() {
-			return nil, nil
-		}
+	st, home := m.load(tx, c.name), here(tx, c.name, 0)
+	switch {
+	case home && c.spec != nil && (st == nil || st.id != c.spec.id):
+		return nil, notFound(c.name)
+	case home:
 		return st, nil
-	}
-	if here(tx, c.name, 0) {
-		if st == nil || st.id != c.spec.id {
-			return nil, notFound(c.name)
-		}
-		return st, nil
+	case c.spec == nil:
+		return nil, engine.Errorf(ErrInvalid, "stream %q: the command is for another shard", c.name)
 	}
 	switch {
 	case st != nil && st.id > c.spec.id:

@@ -13,12 +13,14 @@ import (
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
 )
 
 // database is what programs are written against: a Node and a Client are the same to them.
 type database interface {
 	KV(namespace string, opts ...floe.AccessOption) *kv.Store
 	Queue(namespace string, opts ...floe.AccessOption) *queue.Store
+	Stream(namespace string, opts ...floe.AccessOption) *stream.Store
 	Txn(namespace string) *floe.Txn
 	Namespaces(opts ...floe.AccessOption) *floe.Namespaces
 	MaxValueSize() int
@@ -78,6 +80,7 @@ func TestSuite(t *testing.T) {
 	suite := map[string]func(t *testing.T, db database){
 		"kv": suiteKV, "kv pages": suitePages, "kv watch": suiteWatch, "kv wait": suiteWait, "lock": suiteLock, "txn": suiteTxn,
 		"namespaces": suiteNamespaces, "limits": suiteLimits, "errors": suiteErrors, "queue": suiteQueue, "queue listings": suiteQueueListings, "queue wait": suiteQueueWait,
+		"stream": suiteStream, "stream follow": suiteFollow, "stream retention": suiteRetention, "stream limits": suiteStreamLimits,
 	}
 	for kind, open := range databases {
 		t.Run(kind, func(t *testing.T) {

@@ -28,8 +28,9 @@ type verdict struct {
 	watch    *check.Watch
 	queue    *check.Queue
 	watchers []*watcher
-	suffix   *check.Suffix // of an async node
-	looking  bool          // an auditor looks at what survived a power failure; all others wait
+	streams  [2]*check.Stream // in the plain and the spread namespace
+	suffix   *check.Suffix    // of an async node
+	looking  bool             // an auditor looks at what survived a power failure; all others wait
 
 	uses   map[string]int // of keys
 	names  map[string]bool
@@ -248,6 +249,7 @@ func (v *verdict) audit(c *client) {
 	}
 	lookAtBank(c)
 	v.auditQueue(c)
+	auditStreams(c)
 	for _, w := range v.watchers {
 		w.finish(c)
 	}

@@ -54,6 +54,7 @@ func (s *sim) populate() {
 		s.spawn(queueWork)
 	}
 	s.spawn(toyWork)
+	s.spawn(streamWork)
 	for range 2 {
 		s.spawn(watchWork)
 	}
