@@ -143,7 +143,7 @@ func (s *session) leaseOf(r receipt) (*lease, error) {
 	case l == nil:
 		reason = "its message is not leased"
 	case l.lsn != r.lsn:
-		reason = "its message has been delivered again"
+		reason = "its message is leased by another delivery"
 	case l.deadline <= s.tx.Now():
 		reason = expiredReason
 	default:

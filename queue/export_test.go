@@ -50,3 +50,18 @@ func Recode(kind byte, b []byte) (again []byte, ok bool) {
 	}
 	return nil, false
 }
+
+// Remembered returns how many queues a machine remembers, and about how many bytes they take.
+func Remembered(m engine.Machine) (queues, bytes int) {
+	s := &m.(*Machine).memories
+	for _, generation := range []map[uint64]*memory{s.young, s.old} {
+		for _, q := range generation {
+			queues++
+			bytes += q.footprint()
+		}
+	}
+	return queues, bytes
+}
+
+// MaxRemembered is about how many bytes a machine's queues take at most.
+var MaxRemembered = 2 * standardLimits.queues
