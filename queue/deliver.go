@@ -5,6 +5,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/plant"
 )
 
 // expiredReason is the last error of a message whose lease has ended by itself.
@@ -30,15 +31,22 @@ func (s *session) dequeue(limit int, millis int64) ([]byte, error) {
 			result = make([]byte, 0, 24+min(limit*d.size(), max(MaxBatchBytes, d.size())))
 			result = codec.AppendVarint(codec.AppendUvarint(result, uint64(s.tx.LSN())), deadline)
 		case len(result)+d.size() > MaxBatchBytes:
-			s.schedule(deadline)
+			s.scheduleEnd(deadline)
 			return result, nil
 		}
 		result = d.append(result)
 		s.leave(p, fresh)
 		s.lease(&d, deadline)
 	}
-	s.schedule(deadline)
+	s.scheduleEnd(deadline)
 	return result, nil
+}
+
+// scheduleEnd sees to it that leases are looked at when they end.
+func (s *session) scheduleEnd(deadline int64) {
+	if !plant.On(plant.EternalLease) {
+		s.schedule(deadline)
+	}
 }
 
 // first returns the message that is to be delivered next. There is one.
@@ -142,7 +150,7 @@ func (s *session) leaseOf(r receipt) (*lease, error) {
 	switch {
 	case l == nil:
 		reason = "its message is not leased"
-	case l.lsn != r.lsn:
+	case l.lsn != r.lsn && !plant.On(plant.AnyReceipt):
 		reason = "its message is leased by another delivery"
 	case l.deadline <= s.tx.Now():
 		reason = expiredReason
