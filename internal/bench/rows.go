@@ -67,6 +67,7 @@ func (b *bench) rows() []row {
 		rows = append(rows, b.slowDisk(shards)...)
 	}
 	rows = append(rows, b.otherWrites()...)
+	rows = append(rows, b.queues()...)
 	rows = append(rows, b.reads()...)
 	return append(rows, b.absolute()...)
 }
