@@ -16,11 +16,12 @@ func (s *session) dequeue(limit int, millis int64) ([]byte, error) {
 	if s.paused || s.ready == 0 {
 		return nil, nil
 	}
-	if s.m.memories.inflight >= maxInflight {
-		return nil, engine.Errorf(ErrBusy, "queue %q: %d messages are leased in the shard, the limit is %d", s.name, s.m.memories.inflight, maxInflight)
+	free := s.m.maxInflight - s.m.memories.inflight
+	if free <= 0 {
+		return nil, engine.Errorf(ErrBusy, "queue %q: %d messages are leased in the shard, the limit is %d", s.name, s.m.memories.inflight, s.m.maxInflight)
 	}
 	s.changed = true
-	limit = int(min(int64(limit), s.ready, maxInflight-s.m.memories.inflight))
+	limit = int(min(int64(limit), s.ready, free))
 	deadline := s.tx.Now() + millis
 	var result []byte
 	for range limit {

@@ -116,6 +116,7 @@ func TestVerifyReports(t *testing.T) {
 		"grave lost":              {func(r *rig) { r.remove("g") }, "which was not deleted"},
 		"grave with a value":      {func(r *rig) { r.change("g", func([]byte) []byte { return []byte("x") }) }, "is no deleted queue"},
 		"leases counted wrongly":  {func(r *rig) { r.change("i", last) }, "messages are leased, row 69 counts"},
+		"leases not counted":      {func(r *rig) { r.remove("i") }, "no row counts them"},
 		"timer of nobody": {func(r *rig) {
 			r.set([]byte("\x00\x00\x00t\xff\x00\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x00qnobody"), nil)
 		}, `queue "nobody": has a timer`},
