@@ -13,11 +13,13 @@ import (
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
 )
 
 // database is what programs are written against: a Node and a Client are the same to them.
 type database interface {
 	KV(namespace string, opts ...floe.AccessOption) *kv.Store
+	Stream(namespace string, opts ...floe.AccessOption) *stream.Store
 	Queue(namespace string, opts ...floe.AccessOption) *queue.Store
 	Txn(namespace string) *floe.Txn
 	Namespaces(opts ...floe.AccessOption) *floe.Namespaces
