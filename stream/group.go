@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"time"
 
@@ -512,6 +513,17 @@ func (s *Store) Groups(ctx context.Context, stream, after string, limit int) ([]
 		q.infos[i].sort()
 	}
 	return q.infos, nil
+}
+
+// AllGroups iterates over all groups of a stream in order of their names, by the contract of All. Errors: ErrNotFound.
+func (s *Store) AllGroups(ctx context.Context, stream string) iter.Seq2[GroupInfo, error] {
+	return engine.Paginate(func(after string) ([]GroupInfo, string, bool, error) {
+		page, err := s.Groups(ctx, stream, after, defaultReadLimit)
+		if err != nil || len(page) == 0 {
+			return nil, "", false, err
+		}
+		return page, page[len(page)-1].Name, len(page) == defaultReadLimit, nil
+	})
 }
 
 // PendingRecord is a record of a group that is not done.

@@ -19,6 +19,7 @@ import (
 // database is what programs are written against: a Node and a Client are the same to them.
 type database interface {
 	KV(namespace string, opts ...floe.AccessOption) *kv.Store
+	Stream(namespace string, opts ...floe.AccessOption) *stream.Store
 	Queue(namespace string, opts ...floe.AccessOption) *queue.Store
 	Stream(namespace string, opts ...floe.AccessOption) *stream.Store
 	Txn(namespace string) *floe.Txn
