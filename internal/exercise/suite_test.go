@@ -21,7 +21,6 @@ type database interface {
 	KV(namespace string, opts ...floe.AccessOption) *kv.Store
 	Stream(namespace string, opts ...floe.AccessOption) *stream.Store
 	Queue(namespace string, opts ...floe.AccessOption) *queue.Store
-	Stream(namespace string, opts ...floe.AccessOption) *stream.Store
 	Txn(namespace string) *floe.Txn
 	Namespaces(opts ...floe.AccessOption) *floe.Namespaces
 	MaxValueSize() int
