@@ -57,6 +57,9 @@ func (s *Store) DeleteGroup(ctx context.Context, stream, group string) error {
 // records of the group are not acknowledged, or it has 1,000 members; ErrInvalid.
 func (s *Store) ReadGroup(ctx context.Context, stream, group, consumer string, opts ...GroupReadOption) ([]Delivery, error) {
 	o := groupReadOptionsOf(opts)
+	if err := readGroupOp(place{stream: stream, group: group}, consumer, &o, 0).Err; err != nil {
+		return nil, err
+	}
 	r := &groupReader{s: s, stream: stream, group: group, consumer: consumer, o: &o}
 	if o.wait == 0 {
 		return r.look(ctx)

@@ -81,6 +81,7 @@ func TestSuite(t *testing.T) {
 		"kv": suiteKV, "kv pages": suitePages, "kv watch": suiteWatch, "kv wait": suiteWait, "lock": suiteLock, "txn": suiteTxn,
 		"namespaces": suiteNamespaces, "limits": suiteLimits, "errors": suiteErrors, "queue": suiteQueue, "queue listings": suiteQueueListings, "queue wait": suiteQueueWait,
 		"stream": suiteStream, "stream follow": suiteFollow, "stream retention": suiteRetention, "stream limits": suiteStreamLimits,
+		"groups": suiteGroups, "group wait": suiteGroupWait, "mixed": suiteMixed,
 	}
 	for kind, open := range databases {
 		t.Run(kind, func(t *testing.T) {
