@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -266,7 +267,7 @@ func (r *groupReader) await(ctx context.Context) error {
 }
 
 // errNoGroup is ErrNotFound for a group of a stream that exists.
-var errNoGroup = engine.Errorf(ErrNotFound, "stream: consumer group not found")
+var errNoGroup = fmt.Errorf("consumer group %w", ErrNotFound)
 
 // places returns the shards of a group, the stream's home first. Errors: errNoGroup, ErrNotFound.
 func (s *Store) places(ctx context.Context, stream, group string) ([]groupPlace, error) {
@@ -291,7 +292,7 @@ func (s *Store) places(ctx context.Context, stream, group string) ([]groupPlace,
 	case q.spec.partitions == 0:
 		return nil, notFound(stream)
 	case !q.found:
-		return nil, errNoGroup
+		return nil, engine.Errorf(errNoGroup, "stream %q: consumer group %q not found", stream, group)
 	}
 	var places []groupPlace
 	for _, p := range s.partsOf(stream, &q.spec) {
