@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"time"
 
@@ -46,7 +47,8 @@ func (s *Store) DeleteGroup(ctx context.Context, stream, group string) error {
 
 // ReadGroup gives a consumer records that no other one of the group has: those that have to be delivered again first, then new ones. Each has to be acknowledged
 // (Ack) before its Deadline, or it is delivered again, to whoever asks; after MaxDeliver times in vain it goes to the stream of dead letters (DeadLetters). Within a partition
-// the order is that of the stream. A consumer that calls nothing for three times the ack timeout leaves the group.
+// the order is that of the stream. A consumer that neither reads nor acknowledges, refuses or
+// extends anything for three times the ack timeout leaves the group.
 //
 // When ReadGroup fails with a ctx error or ErrUnknownOutcome, the consumer may have been given records that it does not know of: they are delivered again
 // when their time is over. With Wait it waits for a record, and also for the stream, if there is none; when it has waited in vain, the result is empty and the error nil.
@@ -55,6 +57,9 @@ func (s *Store) DeleteGroup(ctx context.Context, stream, group string) error {
 // records of the group are not acknowledged, or it has 1,000 members; ErrInvalid.
 func (s *Store) ReadGroup(ctx context.Context, stream, group, consumer string, opts ...GroupReadOption) ([]Delivery, error) {
 	o := groupReadOptionsOf(opts)
+	if err := readGroupOp(place{stream: stream, group: group}, consumer, &o, 0).Err; err != nil {
+		return nil, err
+	}
 	r := &groupReader{s: s, stream: stream, group: group, consumer: consumer, o: &o}
 	if o.wait == 0 {
 		return r.look(ctx)
@@ -511,6 +516,17 @@ func (s *Store) Groups(ctx context.Context, stream, after string, limit int) ([]
 		q.infos[i].sort()
 	}
 	return q.infos, nil
+}
+
+// AllGroups iterates over all groups of a stream in order of their names, by the contract of All. Errors: ErrNotFound.
+func (s *Store) AllGroups(ctx context.Context, stream string) iter.Seq2[GroupInfo, error] {
+	return engine.Paginate(func(after string) ([]GroupInfo, string, bool, error) {
+		page, err := s.Groups(ctx, stream, after, defaultReadLimit)
+		if err != nil || len(page) == 0 {
+			return nil, "", false, err
+		}
+		return page, page[len(page)-1].Name, len(page) == defaultReadLimit, nil
+	})
 }
 
 // PendingRecord is a record of a group that is not done.

@@ -59,6 +59,7 @@ func (m *Machine) applyGroup(tx *engine.Tx, st *stream, cmd engine.Command, c *c
 		return nil, nil
 	}
 	m.expire(tx, st, g)
+	m.heard(tx, g, gc)
 	result, err := m.applyMembers(tx, st, g, cmd.Kind, gc)
 	m.flush(tx, g)
 	return result, err
@@ -207,6 +208,21 @@ func (m *Machine) join(tx *engine.Tx, g *group, consumer string) error {
 		m.membersChanged(tx, g)
 	}
 	return nil
+}
+
+// heard notes that the consumers of batches that a command is about are there.
+func (m *Machine) heard(tx *engine.Tx, g *group, c *groupCommand) {
+	last := ""
+	for _, run := range c.runs {
+		b, _ := g.pendingAt(run.Ref)
+		if b == nil || b.consumer == last {
+			continue
+		}
+		last = b.consumer
+		if err := m.join(tx, g, last); err != nil {
+			panic(fmt.Sprintf("stream: consumer group %q: %q has records and is no member", g.group, last))
+		}
+	}
 }
 
 // silent reports whether others may take over from the member. What is stored of when it was heard of is behind by an eighth.

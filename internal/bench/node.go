@@ -9,6 +9,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/queue"
 )
 
 // setup says what node a row measures.
@@ -24,9 +25,10 @@ type setup struct {
 
 // node is a floe node with one namespace, which is spread if there are several shards.
 type node struct {
-	store *kv.Store
-	txn   func() *floe.Txn
-	close func() error
+	store  *kv.Store
+	queues *queue.Store
+	txn    func() *floe.Txn
+	close  func() error
 }
 
 const namespace = "bench"
@@ -45,23 +47,24 @@ func (s setup) open(dir string) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	opened := &node{store: n.KV(namespace), txn: func() *floe.Txn { return n.Txn(namespace) }, close: n.Close}
+	opened := &node{store: n.KV(namespace), queues: n.Queue(namespace), txn: func() *floe.Txn { return n.Txn(namespace) }, close: n.Close}
 	return opened, s.create(n.Namespaces())
 }
 
 func (s setup) openSlow(dir string) (*node, error) {
 	host, err := shard.Open(shard.Config{
 		Dir: dir, Shards: s.shards, Durability: s.durability, CacheBytes: s.cacheBytes,
-		FS: newFS(s.fsync), Machines: []func() engine.Machine{kv.NewMachine},
+		FS: newFS(s.fsync), Machines: []func() engine.Machine{kv.NewMachine, queue.NewMachine},
 	})
 	if err != nil {
 		return nil, err
 	}
 	router := engine.NewRouter(host)
 	opened := &node{
-		store: kv.New(router, namespace, host.MaxValue()),
-		txn:   func() *floe.Txn { return engine.NewTxn(router, namespace, host.MaxValue()) },
-		close: host.Close,
+		store:  kv.New(router, namespace, host.MaxValue()),
+		queues: queue.New(router, namespace, host.MaxValue()),
+		txn:    func() *floe.Txn { return engine.NewTxn(router, namespace, host.MaxValue()) },
+		close:  host.Close,
 	}
 	return opened, s.create(engine.NewNamespaces(router))
 }

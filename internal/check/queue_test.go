@@ -7,7 +7,7 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-func delivered(payload string, seq uint64, attempt int) queue.Message {
+func handed(payload string, seq uint64, attempt int) queue.Message {
 	return queue.Message{Payload: []byte(payload), Seq: seq, Attempts: attempt, MaxAttempts: 5, Receipt: queue.Receipt(payload + string(rune('0'+attempt)))}
 }
 
@@ -27,13 +27,13 @@ func TestQueue(t *testing.T) {
 	}{
 		{"delivered, given up, delivered and acked", func(q *Queue) []error {
 			return []error{
-				accept(q, "a", 1), deliver(q, delivered("a", 1, 1)), deliver(q, delivered("a", 1, 2)), ack(q, delivered("a", 1, 2)),
+				accept(q, "a", 1), deliver(q, handed("a", 1, 1)), deliver(q, handed("a", 1, 2)), ack(q, handed("a", 1, 2)),
 				q.Check(queue.Stats{Enqueued: 1, Acked: 1}, nil),
 			}
 		}, ""},
 		{"accepted without an answer, and there", func(q *Queue) []error {
 			q.Enqueue("a")
-			return []error{q.Check(one, []queue.Message{delivered("a", 1, 1)})}
+			return []error{q.Check(one, []queue.Message{handed("a", 1, 1)})}
 		}, ""},
 		{"refused", func(q *Queue) []error {
 			q.Enqueue("a")
@@ -43,46 +43,46 @@ func TestQueue(t *testing.T) {
 		{"asked before the ack was told, answered after it", func(q *Queue) []error {
 			err := accept(q, "a", 1)
 			first, second := q.Dequeue(), q.Dequeue()
-			return []error{err, first.Got([]queue.Message{delivered("a", 1, 1)}), ack(q, delivered("a", 1, 1)), second.Got([]queue.Message{delivered("a", 1, 2)})}
+			return []error{err, first.Got([]queue.Message{handed("a", 1, 1)}), ack(q, handed("a", 1, 1)), second.Got([]queue.Message{handed("a", 1, 2)})}
 		}, ""},
 		{"acked without an answer", func(q *Queue) []error {
 			err := accept(q, "a", 1)
-			bad := deliver(q, delivered("a", 1, 1))
-			q.Ack(delivered("a", 1, 1))
+			bad := deliver(q, handed("a", 1, 1))
+			q.Ack(handed("a", 1, 1))
 			return []error{err, bad, q.Check(queue.Stats{Enqueued: 1, Acked: 1}, nil)}
 		}, ""},
 		{"requeued", func(q *Queue) []error {
 			err := accept(q, "a", 1)
-			bad := deliver(q, delivered("a", 1, 1))
+			bad := deliver(q, handed("a", 1, 1))
 			q.Requeued("a")
-			return []error{err, bad, deliver(q, delivered("a", 1, 1)), q.Check(one, []queue.Message{delivered("a", 1, 1)})}
+			return []error{err, bad, deliver(q, handed("a", 1, 1)), q.Check(one, []queue.Message{handed("a", 1, 1)})}
 		}, ""},
 
 		{"lost", func(q *Queue) []error { return []error{accept(q, "a", 1), q.Check(queue.Stats{}, nil)} }, "lost"},
-		{"unexpected", func(q *Queue) []error { return []error{deliver(q, delivered("a", 1, 1))} }, "nobody enqueued"},
-		{"left over", func(q *Queue) []error { return []error{q.Check(one, []queue.Message{delivered("a", 1, 1)})} }, "nobody enqueued"},
-		{"two numbers", func(q *Queue) []error { return []error{accept(q, "a", 1), deliver(q, delivered("a", 2, 1))} }, "number 1 and number 2"},
+		{"unexpected", func(q *Queue) []error { return []error{deliver(q, handed("a", 1, 1))} }, "nobody enqueued"},
+		{"left over", func(q *Queue) []error { return []error{q.Check(one, []queue.Message{handed("a", 1, 1)})} }, "nobody enqueued"},
+		{"two numbers", func(q *Queue) []error { return []error{accept(q, "a", 1), deliver(q, handed("a", 2, 1))} }, "number 1 and number 2"},
 		{"delivered after the ack", func(q *Queue) []error {
-			return []error{accept(q, "a", 1), deliver(q, delivered("a", 1, 1)), ack(q, delivered("a", 1, 1)), deliver(q, delivered("a", 1, 2))}
+			return []error{accept(q, "a", 1), deliver(q, handed("a", 1, 1)), ack(q, handed("a", 1, 1)), deliver(q, handed("a", 1, 2))}
 		}, "after it was acked"},
 		{"there after the ack", func(q *Queue) []error {
-			return []error{accept(q, "a", 1), deliver(q, delivered("a", 1, 1)), ack(q, delivered("a", 1, 1)), q.Check(one, []queue.Message{delivered("a", 1, 1)})}
+			return []error{accept(q, "a", 1), deliver(q, handed("a", 1, 1)), ack(q, handed("a", 1, 1)), q.Check(one, []queue.Message{handed("a", 1, 1)})}
 		}, "but was acked"},
 		{"the same attempt", func(q *Queue) []error {
-			return []error{accept(q, "a", 1), deliver(q, delivered("a", 1, 1)), deliver(q, delivered("a", 1, 1))}
+			return []error{accept(q, "a", 1), deliver(q, handed("a", 1, 1)), deliver(q, handed("a", 1, 1))}
 		}, "twice as attempt 1"},
-		{"too many attempts", func(q *Queue) []error { return []error{accept(q, "a", 1), deliver(q, delivered("a", 1, 6))} }, "attempt 6 of 5"},
+		{"too many attempts", func(q *Queue) []error { return []error{accept(q, "a", 1), deliver(q, handed("a", 1, 6))} }, "attempt 6 of 5"},
 		{"a stale receipt", func(q *Queue) []error {
-			return []error{accept(q, "a", 1), deliver(q, delivered("a", 1, 1)), deliver(q, delivered("a", 1, 2)), ack(q, delivered("a", 1, 1))}
+			return []error{accept(q, "a", 1), deliver(q, handed("a", 1, 1)), deliver(q, handed("a", 1, 2)), ack(q, handed("a", 1, 1))}
 		}, "was good after a later one"},
 		{"counters", func(q *Queue) []error {
-			return []error{accept(q, "a", 1), q.Check(queue.Stats{Enqueued: 2, Ready: 1}, []queue.Message{delivered("a", 1, 1)})}
+			return []error{accept(q, "a", 1), q.Check(queue.Stats{Enqueued: 2, Ready: 1}, []queue.Message{handed("a", 1, 1)})}
 		}, "accounted for"},
 		{"counted", func(q *Queue) []error {
-			return []error{accept(q, "a", 1), q.Check(queue.Stats{Enqueued: 2, Ready: 2}, []queue.Message{delivered("a", 1, 1)})}
+			return []error{accept(q, "a", 1), q.Check(queue.Stats{Enqueued: 2, Ready: 2}, []queue.Message{handed("a", 1, 1)})}
 		}, "counts 2 messages, 1 are there"},
 		{"twice", func(q *Queue) []error {
-			return []error{accept(q, "a", 1), q.Check(queue.Stats{Enqueued: 2, Ready: 2}, []queue.Message{delivered("a", 1, 1), delivered("a", 1, 1)})}
+			return []error{accept(q, "a", 1), q.Check(queue.Stats{Enqueued: 2, Ready: 2}, []queue.Message{handed("a", 1, 1), handed("a", 1, 1)})}
 		}, "there twice"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

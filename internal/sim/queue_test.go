@@ -68,7 +68,8 @@ func (q *queueClient) enqueue() error {
 		opts = append(opts, queue.Delay(q.sim.random(time.Second)))
 	}
 	if rng.IntN(8) == 0 {
-		_, err := engine.NewTxn(q.router, spread, maxValue).If(kv.Present(jobs)).Do(queue.EnqueueOp(jobs, []byte(payload), opts...)).Commit(ctx)
+		_, err := engine.NewTxn(q.router, spread, maxValue).
+			Do(queue.EnqueueOp(jobs, []byte(payload), opts...), queue.DequeueOp(jobs, queue.Max(2)), kv.DeleteOp(jobs)).Commit(ctx)
 		if err == nil {
 			q.sim.failf("a transaction went through although key %q does not exist", jobs)
 		}
