@@ -2,6 +2,7 @@ package stream
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
@@ -50,7 +51,8 @@ func (m *Machine) place(tx *engine.Tx, st *stream, c *command, partitions int) (
 			unkeyed = (unkeyed + 1) % partitions
 		}
 	}
-	to := make([]int, len(c.append.messages))
+	to := slices.Grow(m.to[:0], len(c.append.messages))[:len(c.append.messages)]
+	m.to = to
 	for i, msg := range c.append.messages {
 		k, err := keyOf(msg)
 		if err != nil {
@@ -118,10 +120,11 @@ func checkLast(tx *engine.Tx, st *stream, c *command) error {
 	return compareLast(st, c.name, c.partition, c.id)
 }
 
-// appendTo appends encoded messages to the partitions in to.
+// appendTo appends encoded messages to the partitions in to. The result is valid until the next call.
 func (m *Machine) appendTo(tx *engine.Tx, st *stream, messages [][]byte, to []int) []Appended {
 	m.touch(tx, st)
-	appended := make([]Appended, len(messages))
+	appended := slices.Grow(m.appended[:0], len(messages))[:len(messages)]
+	m.appended = appended
 	for i, msg := range messages {
 		p := &st.parts[to[i]]
 		s := stored{id: st.nextID(tx.Now(), to[i]), lsn: uint64(tx.LSN()), before: p.bytes, message: msg}

@@ -1,8 +1,10 @@
 package stream
 
 import (
+	"encoding/binary"
 	"maps"
 	"math"
+	"math/bits"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -161,13 +163,18 @@ func readCount(r *codec.Reader, limit uint64) int {
 }
 
 func op(kind uint8, name string, sp *spec, err error, body []byte) engine.Op {
+	op := beginOp(kind, name, sp, err, len(body))
+	op.Command.Body = append(op.Command.Body, body...)
+	return op
+}
+
+// beginOp returns an operation whose body is to be continued with so many bytes.
+func beginOp(kind uint8, name string, sp *spec, err error, room int) engine.Op {
 	if err == nil {
 		err = engine.CheckName("stream", name)
 	}
-	b := sp.append(codec.AppendString(make([]byte, 0, len(name)+len(body)+32), name))
-	return engine.Op{
-		Command: engine.Command{Machine: engine.MachineStream, Kind: kind, Body: append(b, body...)}, Route: name, Err: err,
-	}
+	b := sp.append(codec.AppendString(make([]byte, 0, len(name)+room+32), name))
+	return engine.Op{Command: engine.Command{Machine: engine.MachineStream, Kind: kind, Body: b}, Route: name, Err: err}
 }
 
 // at returns the operation for another shard than that of the stream's name.
@@ -213,10 +220,11 @@ func appendOp(name string, msgs []Message, o appendOptions, sp *spec) engine.Op 
 	}
 	size, largest := 0, 0
 	for i := range msgs {
-		size += len(msgs[i].Key) + len(msgs[i].Payload) + 16
+		size += msgs[i].encodedSize() + binary.MaxVarintLen32
 		largest = max(largest, len(msgs[i].Payload))
 	}
-	b := codec.AppendUvarint(make([]byte, 0, size+64), uint64(o.partition))
+	op := beginOp(kindAppend, name, sp, nil, size+len(o.producer)+64)
+	b := codec.AppendUvarint(op.Command.Body, uint64(o.partition))
 	if b = codec.AppendBool(b, o.expect); o.expect {
 		b = o.lastID.append(b)
 	}
@@ -224,15 +232,14 @@ func appendOp(name string, msgs []Message, o appendOptions, sp *spec) engine.Op 
 		b = codec.AppendUvarint(b, o.sequence)
 	}
 	b = codec.AppendUvarint(b, uint64(len(msgs)))
-	var one []byte
 	for i := range msgs {
-		one = msgs[i].append(one[:0])
-		b = codec.AppendBytes(b, one)
+		b = msgs[i].append(codec.AppendUvarint(b, uint64(msgs[i].encodedSize())))
 	}
-	op := op(kindAppend, name, sp, nil, b)
-	op.Payload, op.Decode = largest, func(b []byte) (any, error) { return decodeAppended(b) }
+	op.Command.Body, op.Payload, op.Decode = b, largest, decodeAppendedAny
 	return op
 }
+
+func decodeAppendedAny(b []byte) (any, error) { return decodeAppended(b) }
 
 func checkMessages(msgs []Message) error {
 	if n := len(msgs); n < 1 || n > MaxBatch {
@@ -270,6 +277,18 @@ func (m *Message) size() int {
 	}
 	return n
 }
+
+// encodedSize returns how many bytes append appends.
+func (m *Message) encodedSize() int {
+	n := sizeOf(len(m.Key)) + sizeOf(len(m.Headers)) + m.size()
+	for name, value := range m.Headers {
+		n += sizeOf(len(name)) + sizeOf(len(value))
+	}
+	return n
+}
+
+// sizeOf returns how many bytes a length takes.
+func sizeOf(n int) int { return (bits.Len(uint(n)|1) + 6) / 7 }
 
 func (m *Message) append(b []byte) []byte {
 	b = codec.AppendString(b, m.Key)

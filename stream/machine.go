@@ -36,6 +36,9 @@ type Machine struct {
 	buf []byte
 	row []byte
 
+	to       []int // partitions of the messages that are being appended
+	appended []Appended
+
 	reads sync.Map // of gen to *atomic.Int64: records read on this node since it started
 }
 

@@ -1,0 +1,125 @@
+package stream_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/stream"
+)
+
+// TestReplicasAreEqual applies one random log on replicas that commit at different times, one of which starts anew in the middle: the state's
+// hash, chained over every write, is equal.
+func TestReplicasAreEqual(t *testing.T) {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("seed %d", seed)
+	log := randomLog(t, rand.New(rand.NewPCG(seed, 0)), 1000)
+	want := replay(t, log, 1, 0)
+	for _, c := range []struct{ every, restart int }{{7, 0}, {len(log), 0}, {13, 500}, {1, 3}, {40, 777}} {
+		if got := replay(t, log, c.every, c.restart); got != want {
+			t.Errorf("commit after each %d, restart after %d: %+v, want %+v", c.every, c.restart, got, want)
+		}
+	}
+}
+
+// capture is a Door that keeps what is proposed and knows no namespace.
+type capture struct{ cmd engine.Command }
+
+func (*capture) Shards() int { return 1 }
+
+func (*capture) Query(context.Context, engine.ShardID, engine.Query) error { return nil }
+
+func (c *capture) Propose(_ context.Context, _ engine.ShardID, cmd engine.Command) ([]byte, error) {
+	c.cmd = cmd
+	return nil, stream.ErrConflict
+}
+
+// randomLog makes entries of 1 to 5 commands: operations in two namespaces, transactions of which many fail, and Fire.
+func randomLog(t *testing.T, rng *rand.Rand, entries int) (log [][]byte) {
+	r, s := newStore(t)
+	m := &model{t: t, rng: rng, rig: r, store: s, streams: make(modelState), partitions: 5}
+	stamp := int64(rig.Epoch)
+	for range entries {
+		if stamp += rng.Int64N(20); rng.IntN(30) == 0 {
+			stamp += rng.Int64N(5) * 3_600_000
+		}
+		e := engine.Entry{Stamp: stamp - rng.Int64N(10)} // a leader's clock may be behind
+		for range rng.IntN(5) + 1 {
+			cmd := engine.Fire()
+			switch n := rng.IntN(10); {
+			case n == 0:
+			case n < 4:
+				c := &capture{}
+				txn := engine.NewTxn(engine.NewRouter(c), "n", stream.DefaultMaxPayloadBytes)
+				if rng.IntN(3) == 0 {
+					txn.If(stream.LastIDIs(m.name(), rng.IntN(2), stream.ID{}))
+				}
+				for range 1 + rng.IntN(4) {
+					txn.Do(m.draw(m.name()).op)
+				}
+				txn.Commit(t.Context())
+				cmd = c.cmd
+			default:
+				cmd, _ = m.draw(m.name()).op.Limit(stream.DefaultMaxPayloadBytes)
+			}
+			if cmd.Machine == engine.MachineStream {
+				cmd.Namespace = []string{"n", "o"}[rng.IntN(2)]
+			}
+			e.Commands = append(e.Commands, cmd.AppendTo(nil))
+		}
+		log = append(log, e.AppendTo(nil))
+	}
+	return log
+}
+
+type quiet struct{ t testing.TB }
+
+func (quiet) Infof(string, ...any)           {}
+func (q quiet) Errorf(f string, args ...any) { q.t.Logf(f, args...) }
+func (q quiet) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...)) }
+
+// replay applies the log, committing after every n entries, and with a new executor after so many.
+func replay(t *testing.T, log [][]byte, n, restart int) engine.Applied {
+	t.Helper()
+	db, err := pebble.Open("", &pebble.Options{FS: vfs.NewMem(), DisableWAL: true, Logger: quiet{t}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	open := func() *engine.Executor {
+		x := engine.NewExecutor(engine.Config{Shards: 1, DB: db, Machines: []engine.Machine{stream.NewMachine()}, RowCache: 1 << 20})
+		if err := x.Restore(); err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	x := open()
+	defer func() { x.Release() }()
+	for i := 0; i < len(log); i++ {
+		x.Apply(uint64(1+i/500), uint64(i+1), log[i], nil)
+		if (i+1)%n == 0 || i == len(log)-1 {
+			if err := x.Commit(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i == restart && restart > 0 {
+			// What was not committed is lost and comes again from the log.
+			x.Release()
+			x, restart = open(), 0
+			i = int(x.Applied().Index) - 1
+		}
+	}
+	if _, err := x.Verify(t.Context(), func(p string) { t.Errorf("Verify reports: %s", p) }); err != nil {
+		t.Error(err)
+	}
+	return x.Applied()
+}
