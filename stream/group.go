@@ -462,8 +462,24 @@ func (s *Store) Group(ctx context.Context, stream, group string) (GroupInfo, err
 			info.add(q.infos[0])
 		}
 	}
+	if len(places) > 1 {
+		info.complete(places[1].spec.partitions)
+	}
 	info.sort()
 	return info, nil
+}
+
+// complete adds the cursors of partitions in shards that do not know the group yet.
+func (g *GroupInfo) complete(partitions int) {
+	known := make(map[int]bool, len(g.Cursors))
+	for _, c := range g.Cursors {
+		known[c.Partition] = true
+	}
+	for p := range partitions {
+		if !known[p] {
+			g.Cursors = append(g.Cursors, Cursor{Partition: p})
+		}
+	}
 }
 
 // add adds what another shard knows.

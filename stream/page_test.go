@@ -127,3 +127,28 @@ func TestAllGroups(t *testing.T) {
 		wantError(t, "AllGroups of a stream that does not exist", err, stream.ErrNotFound, `"none" not found`)
 	}
 }
+
+// TestGroupHasAllCursors: also those of partitions in shards that have not heard of the group yet.
+func TestGroupHasAllCursors(t *testing.T) {
+	r, s := newSpread(t, 4)
+	r.Hold(true)
+	defer r.Hold(false)
+	ctx := t.Context()
+	if err := s.Create(ctx, "log", stream.Partitions(16)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CreateGroup(ctx, "log", "g"); err != nil {
+		t.Fatal(err)
+	}
+	info, err := s.Group(ctx, "log", "g")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []int
+	for _, c := range info.Cursors {
+		got = append(got, c.Partition)
+	}
+	if want := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}; !slices.Equal(got, want) {
+		t.Errorf("there are cursors of the partitions %v, want %v", got, want)
+	}
+}
