@@ -31,6 +31,8 @@ type Process struct {
 var commands = []func(Process) *cobra.Command{
 	serverCommand,
 	kvCommand,
+	streamCommand,
+	queueCommand,
 	nsCommand,
 	clusterCommand,
 	versionCommand,
@@ -55,7 +57,7 @@ func Main() int {
 // Run carries out one command line and returns the exit code. When ctx is done, a command that runs until it is stopped ends
 // in order, and any other gives up.
 func Run(ctx context.Context, p Process) int {
-	root := group("floe", "A data node: key-value over a replicated log")
+	root := group("floe", "A data node: key-value, streams and queues over a replicated log")
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetArgs(append([]string{}, p.Args...)) // nil would be those of the process
 	root.SetOut(p.Stdout)
@@ -162,6 +164,13 @@ func takes(names ...string) cobra.PositionalArgs {
 			return &usageError{fmt.Errorf("%s is missing", names[len(args)]), helpHint(cmd)}
 		}
 		return nil
+	}
+}
+
+// atLeast is the Args of a command of which the last argument can be there several times.
+func atLeast(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		return takes(names...)(cmd, args[:min(len(args), len(names))])
 	}
 }
 

@@ -31,6 +31,7 @@ type frame struct {
 	namespace string
 	output    *output
 	timeout   time.Duration
+	wait      time.Duration // how long the node is asked to wait for something to come, beside the timeout
 	tls       clientTLS
 }
 
@@ -56,9 +57,7 @@ func (f *frame) equip(cmd *cobra.Command) {
 	for _, name := range []string{"addr", "namespace", "timeout"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the only error is that there is no such flag
 	}
-	for _, c := range append(cmd.Commands(), cmd) {
-		c.ValidArgsFunction = cobra.NoFileCompletions
-	}
+	withoutFiles(cmd)
 }
 
 // session is a connection of a command.
@@ -70,7 +69,7 @@ type session struct {
 
 // call connects and does what the command is for, within the timeout.
 func (f *frame) call(cmd *cobra.Command, do func(context.Context, *session) error) error {
-	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
+	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout+min(f.wait, math.MaxInt64-f.timeout))
 	defer cancel()
 	s, err := f.connect(ctx, cmd)
 	if err != nil {
@@ -154,6 +153,9 @@ func dialHint(err error, encrypted bool) string {
 
 // explain adds to the error of a call what to do about it.
 func (f *frame) explain(err error) error {
+	if hinted := (*hintedError)(nil); errors.As(err, &hinted) {
+		return err
+	}
 	for _, e := range []struct {
 		kind error
 		hint string
@@ -286,6 +288,55 @@ func positiveDuration(v string) (time.Duration, error) {
 		return 0, errors.New("not a duration such as 500ms, 60s, 24h or 7d")
 	}
 	return d, nil
+}
+
+// durationOrNone is positiveDuration with a zero.
+func durationOrNone(v string) (time.Duration, error) {
+	if v == "0" || v == "0s" {
+		return 0, nil
+	}
+	d, err := positiveDuration(v)
+	if err != nil {
+		return 0, errors.New("not a duration such as 0s, 500ms, 60s, 24h or 7d")
+	}
+	return d, nil
+}
+
+// within takes whole numbers from low to high.
+func within(low, high int) func(string) (int, error) {
+	return func(v string) (int, error) {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < low || n > high {
+			return 0, fmt.Errorf("not a whole number from %d to %d", low, high)
+		}
+		return n, nil
+	}
+}
+
+// count takes whole numbers from low on.
+func count(low int64) func(string) (int64, error) {
+	return func(v string) (int64, error) {
+		n, err := strconv.ParseInt(v, 10, 64)
+		if err != nil || n < low {
+			return 0, fmt.Errorf("not a whole number from %d on", low)
+		}
+		return n, nil
+	}
+}
+
+// exclusive returns an error if more than one of some flags is given.
+func exclusive(cmd *cobra.Command, names ...string) error {
+	first := ""
+	for _, name := range names {
+		switch {
+		case !cmd.Flags().Changed(name):
+		case first == "":
+			first = name
+		default:
+			return &usageError{fmt.Errorf("--%s: contradicts --%s", name, first), helpHint(cmd)}
+		}
+	}
+	return nil
 }
 
 func wholeNumber(v string) (int64, error) {

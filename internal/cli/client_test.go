@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -38,13 +39,58 @@ func TestClient(t *testing.T) {
 
 // console runs command lines as a person would type them.
 type console struct {
-	t   *testing.T
-	env map[string]string
-	dir string // DIR in a line
+	t     *testing.T
+	env   map[string]string
+	dir   string   // DIR in a line
+	names []string // IDs and receipts, by the numbers that a script has for them: ID1, ID2, ...
 }
 
 // volatile matches what is different in each run.
-var volatile = regexp.MustCompile(`20\d\d-\d\d-\d\dT[\d:.]+Z|("(?:updated_at|timestamp_ms|created_at|ttl_ms|term)": )\d+`)
+var volatile = regexp.MustCompile(`20\d\d-\d\d-\d\dT[\d:.]+Z|("(?:term|reads|\w+_at|timestamp_ms|id_ms|ttl_ms|ack_deadline|lag_ms|last_seen|lease_until)": )\d+`)
+
+// named matches the IDs of records, and the receipts that a dequeue prints. Scripts have names for both, since they are different in each run.
+var (
+	recordName  = regexp.MustCompile(`\b\d{13}-\d+\b`)
+	receiptName = regexp.MustCompile(`(?m)^\d+-\d+\b|"receipt": "\d+-\d+"`)
+)
+
+// name gives names to what an output has for the first time, and returns it with all of them.
+func (c *console) name(args []string, stdout string) string {
+	found := recordName.FindAllString(stdout, -1)
+	if slices.Contains(args, "dequeue") {
+		for _, receipt := range receiptName.FindAllString(stdout, -1) {
+			found = append(found, strings.Trim(strings.TrimPrefix(receipt, `"receipt": `), `"`))
+		}
+	}
+	for _, name := range found {
+		if !slices.Contains(c.names, name) {
+			c.names = append(c.names, name)
+		}
+	}
+	return c.withNames(stdout)
+}
+
+func (c *console) withNames(text string) string {
+	for i, name := range c.names {
+		short := fmt.Sprintf("ID%d", i+1)
+		// The columns behind stay where they are.
+		text = regexp.MustCompile(`\b`+name+`  `).ReplaceAllString(text, fmt.Sprintf("%-*s  ", len(name), short))
+		text = regexp.MustCompile(`\b`+name+`\b`).ReplaceAllString(text, short)
+	}
+	return text
+}
+
+// named puts the IDs and receipts back in.
+func (c *console) named(line string) string {
+	return regexp.MustCompile(`\bID\d+\b`).ReplaceAllStringFunc(line, func(name string) string {
+		var n int
+		if _, err := fmt.Sscanf(name, "ID%d", &n); err != nil || n < 1 || n > len(c.names) {
+			c.t.Errorf("floe %s: nothing has the name %s yet", line, name)
+			return name
+		}
+		return c.names[n-1]
+	})
+}
 
 // typed returns a line and what it printed. A line may begin with "echo TEXT |".
 func (c *console) typed(line string) string {
@@ -55,15 +101,15 @@ func (c *console) typed(line string) string {
 		stdin = strings.NewReader(strings.ReplaceAll(text, "DIR", c.dir) + "\n")
 	}
 	var args []string
-	for word := range strings.FieldsSeq(strings.ReplaceAll(command, "DIR", c.dir)) {
+	for word := range strings.FieldsSeq(c.named(strings.ReplaceAll(command, "DIR", c.dir))) {
 		args = append(args, strings.Trim(word, "'"))
 	}
 	code, stdout, stderr := runWith(c.t, c.env, stdin, args...)
-	shown := "> " + line + "\n" + stdout
+	shown := "> " + line + "\n" + c.name(args, stdout)
 	if !strings.HasSuffix(shown, "\n") {
 		shown += "|\n" // the line does not end
 	}
-	shown += stderr
+	shown += c.withNames(stderr)
 	if code != 0 {
 		shown += fmt.Sprintf("exit code %d\n", code)
 	}
@@ -75,6 +121,45 @@ func (c *console) typed(line string) string {
 	shown = strings.ReplaceAll(shown, c.dir, "DIR")
 	shown = strings.ReplaceAll(strings.ReplaceAll(shown, "\x00", "<00>"), "\xff", "<ff>")
 	return volatile.ReplaceAllString(shown, "${1}NOW")
+}
+
+// following is a command that runs until it is stopped.
+type following struct {
+	c      *console
+	line   string
+	lines  *bufio.Scanner
+	cancel context.CancelFunc
+	exited <-chan int
+}
+
+// follow starts a command that runs until it is stopped.
+func (c *console) follow(line string) *following {
+	ctx, cancel := context.WithCancel(c.t.Context())
+	out, stdout := io.Pipe()
+	exited := make(chan int, 1)
+	go func() {
+		defer stdout.Close()
+		exited <- Run(ctx, Process{Args: strings.Fields(line), Stdout: stdout, Stderr: io.Discard, LookupEnv: lookup(c.env)})
+	}()
+	return &following{c, line, bufio.NewScanner(out), cancel, exited}
+}
+
+// next returns the next line that it prints.
+func (f *following) next() string {
+	f.c.t.Helper()
+	if !f.lines.Scan() {
+		f.c.t.Fatalf("floe %s: ended with exit code %d, %v", f.line, <-f.exited, f.lines.Err())
+	}
+	return f.lines.Text()
+}
+
+// stop ends it. It must have printed nothing more.
+func (f *following) stop() {
+	f.c.t.Helper()
+	f.cancel()
+	if code := <-f.exited; code != exitOK || f.lines.Scan() {
+		f.c.t.Errorf("floe %s: stopped with exit code %d, printed %q", f.line, code, f.lines.Text())
+	}
 }
 
 // oneDocument returns an error unless text is one JSON document and nothing else.
@@ -101,6 +186,8 @@ func TestNoServer(t *testing.T) {
 		{args: "kv set k v --timeout 100ms", env: free, code: 1, stderr: "no node answers at " + free + ": "},
 		{args: "kv get k --timeout 100ms", env: silent.Addr().String(), code: 1, stderr: "no node answers at " + silent.Addr().String() + ": "},
 		{args: "kv watch k --timeout 100ms", env: free, code: 1, stderr: "no node answers at " + free + ": "},
+		{args: "stream read k --follow --timeout 100ms", env: free, code: 1, stderr: "no node answers at " + free + ": "},
+		{args: "queue dequeue k --wait 1m --timeout 100ms", env: free, code: 1, stderr: "no node answers at " + free + ": "},
 		{args: "cluster status --timeout 100ms --addr " + free + " --addr " + other, env: "never:1", code: 1, stderr: "no node answers at " + free + ", " + other + ": "},
 		{args: "server status --timeout 100ms --addr " + free + "," + other, code: 1, stderr: "no node answers at " + free + ", " + other + ": "},
 		{args: "ns list", env: "here", code: 2, stderr: "floe: error: FLOE_ADDR=here: \"here\" is not host:port\nfloe: hint: see floe ns list --help\n"},
@@ -161,6 +248,47 @@ type zeros struct{}
 func (zeros) Read(b []byte) (int, error) {
 	clear(b)
 	return len(b), nil
+}
+
+// TestCompletionOfNames asks a node for the names of what it has.
+func TestCompletionOfNames(t *testing.T) {
+	s := start(t, "--data-dir", t.TempDir(), "--shards", "1")
+	defer s.stop()
+	c := &console{t: t, env: map[string]string{"FLOE_ADDR": s.addr}, dir: t.TempDir()}
+	for _, line := range []string{
+		"stream append orders a", "stream append other a -n second", "stream group read orders billing ann", "queue enqueue mail a",
+		"queue enqueue bills a --max-attempts 1",
+	} {
+		c.typed(line)
+	}
+	c.typed("queue dequeue bills -o raw")
+	c.typed(fmt.Sprintf("queue nack bills ID%d --to-dlq", len(c.names)))
+	for line, want := range map[string]string{
+		"stream read ":                              "orders\n:4\n",
+		"stream read o":                             "orders\n:4\n",
+		"stream read m":                             ":4\n",
+		"stream read orders ":                       ":4\n",
+		"stream read -n second ":                    "other\n:4\n",
+		"stream append orders ":                     ":4\n",
+		"stream create ":                            ":4\n",
+		"stream group read orders ":                 "billing\n:4\n",
+		"stream group read orders billing ":         "ann\n:4\n",
+		"stream group read nobody ":                 ":4\n",
+		"stream group seek orders billing ":         "beginning\nend\n:4\n",
+		"stream group create orders x --mode ":      "shared\nexclusive\nkey_shared\n:4\n",
+		"queue dequeue ":                            "bills\nmail\n:4\n",
+		"queue dlq requeue bills ":                  "1\n:4\n",
+		"queue peek mail --state ":                  "ready\ndelayed\nleased\n:4\n",
+		"queue dequeue --addr " + freeAddr(t) + " ": ":4\n",
+	} {
+		args := append([]string{"__complete"}, strings.Split(line, " ")...)
+		if code, stdout, _ := run(t, c.env, args...); code != 0 || stdout != want {
+			t.Errorf("complete %q: exit code %d, stdout\n%swant %q", line, code, stdout, want)
+		}
+	}
+	if _, stdout, _ := run(t, c.env, "__complete", "stream", "group", "ack", "orders", "billing", ""); stdout != c.names[0]+"\n:4\n" {
+		t.Errorf("complete the ID of a pending record: %q, want %s", stdout, c.names[0])
+	}
 }
 
 func TestCompletion(t *testing.T) {

@@ -365,12 +365,3 @@ func (s *session) printEvent(e kv.Event) (err error) {
 	}
 	return err
 }
-
-// shortened is the beginning of a value, for a line of a table.
-func shortened(value []byte) string {
-	const most = 100
-	if len(value) <= most {
-		return string(value)
-	}
-	return fmt.Sprintf("%s... (%d bytes)", value[:most], len(value))
-}

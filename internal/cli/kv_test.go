@@ -1,10 +1,7 @@
 package cli
 
 import (
-	"bufio"
-	"context"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -35,20 +32,9 @@ func TestWatch(t *testing.T) {
 		if tc.format == "table" {
 			c.typed("kv set w/old before")
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		out, stdout := io.Pipe()
-		exited := make(chan int, 1)
-		go func() {
-			defer stdout.Close()
-			args := []string{"kv", "watch", "w/", "-o", tc.format, "--timeout", "1m"}
-			exited <- Run(ctx, Process{Args: args, Stdout: stdout, Stderr: io.Discard, LookupEnv: lookup(env)})
-		}()
-		lines := bufio.NewScanner(out)
+		watch := c.follow("kv watch w/ --timeout 1m -o " + tc.format)
 		for i, want := range tc.lines {
-			if !lines.Scan() {
-				t.Fatalf("watch -o %s ended before %q: %v", tc.format, want, lines.Err())
-			}
-			got := regexp.MustCompile(`("timestamp_ms":)\d+`).ReplaceAllString(lines.Text(), "${1}N")
+			got := regexp.MustCompile(`("timestamp_ms":)\d+`).ReplaceAllString(watch.next(), "${1}N")
 			if got != want {
 				t.Errorf("watch -o %s: line %d is\n%q, want\n%q", tc.format, i, got, want)
 			}
@@ -60,10 +46,7 @@ func TestWatch(t *testing.T) {
 				c.typed("kv delete w/new")
 			}
 		}
-		cancel()
-		if code := <-exited; code != exitOK || lines.Scan() {
-			t.Errorf("watch -o %s, stopped: exit code %d, then %q", tc.format, code, lines.Text())
-		}
+		watch.stop()
 	}
 }
 

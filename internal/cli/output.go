@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,6 +73,43 @@ func (o *output) print(document any, tables ...table) error {
 	return nil
 }
 
+// partRows is how many rows of a long listing make a table.
+const partRows = 1000
+
+// printEach prints items in rows as they come, for there may be more than fit into memory. Only one JSON document has to have them all: for that
+// it returns them, and prints nothing.
+func printEach[T, D any](o *output, items iter.Seq2[T, error], head []string, document func(T) D, row func(T) []string) (all []D, err error) {
+	all = []D{}
+	part := table{head: head}
+	for item, err := range items {
+		if err != nil {
+			return nil, err
+		}
+		if o.format == formatJSON {
+			all = append(all, document(item))
+			continue
+		}
+		if part.rows = append(part.rows, row(item)); len(part.rows) == partRows {
+			if err := o.print(nil, part); err != nil {
+				return nil, err
+			}
+			part = table{}
+		}
+	}
+	if o.format == formatJSON || part.head == nil && part.rows == nil {
+		return all, nil
+	}
+	return nil, o.print(nil, part)
+}
+
+// cell is bytes in a row: all of them for scripts, the beginning for people.
+func (o *output) cell(bytes []byte) string {
+	if o.format == formatRaw {
+		return string(bytes)
+	}
+	return shortened(bytes)
+}
+
 // printValue prints a result that is a single value. Scripts get its bytes and nothing else, whichever way they ask; on a terminal a line
 // ends behind it.
 func (o *output) printValue(document any, value []byte) error {
@@ -124,6 +162,15 @@ func (o *output) printTable(t table) error {
 	return w.Flush()
 }
 
+// shortened is the beginning of a value, for a line of a table.
+func shortened(value []byte) string {
+	const most = 100
+	if len(value) <= most {
+		return string(value)
+	}
+	return fmt.Sprintf("%s... (%d bytes)", value[:most], len(value))
+}
+
 // printable returns text quoted if it would not stay in its cell or does things to a terminal.
 func printable(text string) string {
 	for _, r := range text {
@@ -144,5 +191,36 @@ func jsonText(bytes string) (text, encoding string) {
 
 // shownTime is a time as tables have it.
 func shownTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// shownDuration is a duration as flags take it: 7d, 36h, 10m, 1.5s.
+func shownDuration(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d >= day && d%day == 0 {
+		return fmt.Sprintf("%dd", d/day)
+	}
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if whole, found := strings.CutSuffix(text, zero); found {
+			text = whole + zero[:1]
+		}
+	}
+	return text
+}
+
+// shownOptionalTime is "-" for none.
+func shownOptionalTime(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return shownTime(t)
+}
+
+// optionalMillis is a time in JSON, nil for none.
+func optionalMillis(t time.Time) *int64 {
+	if t.IsZero() {
+		return nil
+	}
+	return new(t.UnixMilli())
+}
 
 func decimal[N int | int64 | uint64](n N) string { return fmt.Sprint(n) }

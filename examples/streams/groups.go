@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/floedb/floe/stream"
+)
+
+// keyShared deals the keys out to the consumers: the orders of a customer go to one of them, in order.
+func (s *shop) keyShared(ctx context.Context) error {
+	mode := stream.WithMode(stream.KeyShared)
+	if err := s.consume(ctx, "stock", "left", mode, stream.Limit(1)); err != nil {
+		return err
+	}
+	for range 2 {
+		for _, consumer := range []string{"right", "left"} {
+			if err := s.consume(ctx, "stock", consumer, mode, stream.Limit(4)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// fail can not deal with one of the records: it is delivered twice, and then goes to the dead letters.
+func (s *shop) fail(ctx context.Context) error {
+	err := s.CreateGroup(ctx, "orders", "invoices", stream.MaxDeliver(2), stream.Backoff(0, 0))
+	for err == nil {
+		var deliveries []stream.Delivery
+		if deliveries, err = s.ReadGroup(ctx, "orders", "invoices", "printer"); len(deliveries) == 0 {
+			break
+		}
+		for _, d := range deliveries {
+			if invoiceErr := invoice(d.Record); invoiceErr != nil {
+				fmt.Fprintf(s.out, "invoices: attempt %d of %s: %v\n", d.Attempt, d.Payload, invoiceErr)
+				_, nackErr := s.Nack(ctx, "orders", "invoices", []stream.Ref{d.Ref()}, stream.Reason(invoiceErr.Error()))
+				err = errors.Join(err, nackErr)
+				continue
+			}
+			_, ackErr := s.Ack(ctx, "orders", "invoices", d.Ref())
+			err = errors.Join(err, ackErr)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	dead, err := s.Read(ctx, stream.DeadLetters("orders"))
+	for _, r := range dead {
+		fmt.Fprintf(s.out, "orders.dlq: %s, after %s attempts of group %s: %s\n",
+			r.Payload, r.Headers[stream.HeaderAttempts], r.Headers[stream.HeaderGroup], r.Headers[stream.HeaderError])
+	}
+	return err
+}
+
+func invoice(order stream.Record) error {
+	if string(order.Payload) == "bob/3" {
+		return errors.New("has no address")
+	}
+	return nil
+}
+
+// replay goes back to an order that was consumed long ago.
+func (s *shop) replay(ctx context.Context) error {
+	last, err := s.Read(ctx, "orders", stream.Tail(), stream.Limit(2))
+	if err != nil {
+		return err
+	}
+	if err := s.consume(ctx, "mail", "mail-1"); err != nil {
+		return err
+	}
+	if err := s.Seek(ctx, "orders", "mail", stream.From(last[0].ID)); err != nil {
+		return err
+	}
+	return s.consume(ctx, "mail", "mail-1")
+}

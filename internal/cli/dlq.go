@@ -1,0 +1,208 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/queue"
+)
+
+func dlqCommand(f *frame) *cobra.Command {
+	return group("dlq", "Look at dead letters, requeue and delete them", dlqList(f), dlqRequeue(f), dlqDelete(f))
+}
+
+func dlqList(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list NAME",
+		Short: "List the dead letters of a queue, oldest first",
+		Args:  takes("NAME"),
+	}
+	limit := int64(defaultMessages)
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.Var(newFlag(&limit, "n", count(1)), "limit", "how many at most (default 100)")
+	contains := flags.String("contains", "", "only those with this text in payload or last error")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		opts := []queue.DeadOption{queue.Limit(int(min(limit, queue.MaxPageItems)))}
+		if *contains != "" {
+			opts = append(opts, queue.Contains(*contains))
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			row := func(m queue.Message) []string {
+				return []string{
+					decimal(m.Seq), decimal(m.Priority), shownTime(m.DiedAt), fmt.Sprintf("%d/%d", m.Attempts, m.MaxAttempts), m.LastError, s.cell(m.Payload),
+				}
+			}
+			head := []string{"SEQ", "PRIORITY", "DIED", "ATTEMPTS", "LAST ERROR", "PAYLOAD"}
+			return s.printMessages(args[0], first(s.Queue(s.namespace).DeadLettersAll(ctx, args[0], opts...), limit), head, row)
+		})
+	}
+	return f.completing(cmd, queueNames)
+}
+
+// selection is which dead letters a command is for.
+type selection struct {
+	all      bool
+	contains string
+	seqs     []uint64
+}
+
+func (l *selection) equip(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.BoolVar(&l.all, "all", false, "all dead letters of the queue")
+	flags.StringVar(&l.contains, "contains", "", "those with this text in payload or last error")
+}
+
+// read takes the arguments behind the name of the queue. There has to be exactly one way of saying which.
+func (l *selection) read(cmd *cobra.Command, args []string) error {
+	if err := exclusive(cmd, "all", "contains"); err != nil {
+		return err
+	}
+	filtered := l.all || l.contains != ""
+	switch {
+	case filtered && len(args) > 0:
+		return &usageError{fmt.Errorf("unexpected argument %q beside --all or --contains", args[0]), helpHint(cmd)}
+	case !filtered && len(args) == 0:
+		return &usageError{errors.New("SEQ is missing"), "name dead letters by their SEQ, or take them by --all or --contains"}
+	}
+	l.seqs = nil
+	for _, arg := range args {
+		seq, err := strconv.ParseUint(arg, 10, 64)
+		if err != nil {
+			return &usageError{fmt.Errorf("SEQ: %q is not a whole number", arg), helpHint(cmd)}
+		}
+		l.seqs = append(l.seqs, seq)
+	}
+	return nil
+}
+
+// deadDone says of how many dead letters a call was.
+type deadDone struct {
+	OK        bool   `json:"ok"`
+	Queue     string `json:"queue"`
+	Namespace string `json:"namespace"`
+	Count     int64  `json:"count"`
+}
+
+func (s *session) printDead(head, name string, n int64) error {
+	return s.print(deadDone{true, name, s.namespace, n}, table{head: []string{"QUEUE", head}, rows: [][]string{{name, decimal(n)}}})
+}
+
+func dlqRequeue(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "requeue NAME [SEQ]...",
+		Short: "Make dead letters ready again, as if they had never been delivered",
+		Long: `Make dead letters ready again, in their old places, as if they had never been delivered: those
+with the given SEQs, all of them or none, or by --all or --contains as many as there are.`,
+		Args: atLeast("NAME"),
+	}
+	var which selection
+	which.equip(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := which.read(cmd, args[1:]); err != nil {
+			return err
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			n, err := int64(len(which.seqs)), error(nil)
+			if n > 0 {
+				err = s.onDead(ctx, args[0], which.seqs, s.Queue(s.namespace).Requeue, queue.RequeueOp)
+			} else {
+				n, err = s.requeueAll(ctx, args[0], &which)
+			}
+			if err != nil {
+				return full(err)
+			}
+			return s.printDead("REQUEUED", args[0], n)
+		})
+	}
+	return f.completing(cmd, queueNames, deadSeqs)
+}
+
+func (s *session) requeueAll(ctx context.Context, name string, which *selection) (int64, error) {
+	var opts []queue.FilterOption
+	if which.contains != "" {
+		opts = append(opts, queue.Contains(which.contains))
+	}
+	n, err := s.Queue(s.namespace).RequeueAll(ctx, name, opts...)
+	if err != nil && n > 0 {
+		err = fmt.Errorf("%d dead letters were requeued, then: %w", n, err)
+	}
+	return n, err
+}
+
+// onDead does something with dead letters in one transaction.
+func (s *session) onDead(ctx context.Context, name string, seqs []uint64, one func(context.Context, string, uint64) error, op func(string, uint64) floe.Op) error {
+	if len(seqs) == 1 {
+		return one(ctx, name, seqs[0]) // whose error is about it, and not about an operation
+	}
+	txn := s.Txn(s.namespace)
+	for _, seq := range seqs {
+		txn.Do(op(name, seq))
+	}
+	_, err := txn.Commit(ctx)
+	return err
+}
+
+func dlqDelete(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "delete NAME [SEQ]...",
+		Short: "Delete dead letters",
+		Long: `Delete dead letters: those with the given SEQs, all of them or none, or by --all or --contains
+as many as there are.`,
+		Args: atLeast("NAME"),
+	}
+	var which selection
+	which.equip(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := which.read(cmd, args[1:]); err != nil {
+			return err
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			n, err := int64(len(which.seqs)), error(nil)
+			if n > 0 {
+				err = s.onDead(ctx, args[0], which.seqs, s.Queue(s.namespace).DeleteDead, queue.DeleteDeadOp)
+			} else {
+				n, err = s.deleteAll(ctx, args[0], &which)
+			}
+			if err != nil {
+				return err
+			}
+			return s.printDead("DELETED", args[0], n)
+		})
+	}
+	return f.completing(cmd, queueNames, deadSeqs)
+}
+
+// deleteAll deletes dead letters page by page.
+func (s *session) deleteAll(ctx context.Context, name string, which *selection) (n int64, err error) {
+	opts := []queue.DeadOption{queue.WithoutPayload(), queue.Limit(queue.MaxPageItems), nil}
+	if which.contains != "" {
+		opts = append(opts, queue.Contains(which.contains))
+	}
+	for cursor, more := "", true; more; more = cursor != "" {
+		opts[2] = queue.After(cursor)
+		page, err := s.Queue(s.namespace).DeadLetters(ctx, name, opts...)
+		if err != nil {
+			return n, err
+		}
+		cursor = page.Cursor
+		var seqs []uint64
+		for _, m := range page.Items {
+			seqs = append(seqs, m.Seq)
+		}
+		if len(seqs) == 0 {
+			continue
+		}
+		if err := s.onDead(ctx, name, seqs, s.Queue(s.namespace).DeleteDead, queue.DeleteDeadOp); err != nil {
+			return n, err
+		}
+		n += int64(len(seqs))
+	}
+	return n, nil
+}

@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
+)
+
+// TestFollow follows a stream, alone and in a group, and a queue, while messages come.
+func TestFollow(t *testing.T) {
+	s := start(t, "--data-dir", t.TempDir(), "--shards", "1")
+	defer s.stop()
+	c := &console{t: t, env: map[string]string{"FLOE_ADDR": s.addr}, dir: t.TempDir()}
+	for i, tc := range []struct {
+		command   string // on NAME
+		add       string // adds a message with the payload p
+		table     string // the end of a line
+		raw, json string
+	}{
+		{
+			command: "stream read NAME --follow", add: "stream append NAME p --key k",
+			table: "-0       0  k    p", raw: "-0\t0\tk\t\tp", json: `"key":"k","headers":{},"payload":"p","size":1}`,
+		},
+		{
+			command: "stream read NAME --tail --limit 1 --follow", add: "stream append NAME p",
+			table: "-0       0      p", raw: "-0\t0\t\t\tp", json: `"key":"","headers":{},"payload":"p","size":1}`,
+		},
+		{
+			command: "stream group read NAME all ann --follow --ack", add: "stream append NAME p",
+			table: "-0       0   1      p", raw: "-0\t0\t1\t\t\tp", json: `"payload":"p","size":1,"attempt":1,"ack_deadline":`,
+		},
+		{
+			command: "queue dequeue NAME --follow --ack", add: "queue enqueue NAME p",
+			table: "  100   1  p", raw: "\t100\t1\tp", json: `"last_error":"","payload":"p","size":1}`,
+		},
+	} {
+		for format, want := range map[string]string{"table": tc.table, "raw": tc.raw, "json": tc.json} {
+			named := strings.NewReplacer("NAME", fmt.Sprint(format, i))
+			f := c.follow(named.Replace(tc.command) + " --timeout 1m -o " + format)
+			for range 3 {
+				c.typed(named.Replace(tc.add))
+				if line := f.next(); !strings.Contains(line, want) {
+					t.Errorf("floe %s: printed\n%q, want in it\n%q", f.line, line, want)
+				}
+			}
+			f.stop()
+		}
+	}
+}
+
+// TestFollowAcknowledges takes messages with --ack, until there are no more.
+func TestFollowAcknowledges(t *testing.T) {
+	s := start(t, "--data-dir", t.TempDir(), "--shards", "1")
+	defer s.stop()
+	c := &console{t: t, env: map[string]string{"FLOE_ADDR": s.addr}, dir: t.TempDir()}
+	client, err := floe.Dial(t.Context(), []string{s.addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	c.typed("stream append s p")
+	c.typed("queue enqueue q p")
+	// What follows in the log says that the acknowledgement before it is there.
+	read := c.follow("stream group read s g ann --follow --ack --limit 1")
+	read.next()
+	c.typed("stream append s p")
+	read.next()
+	read.stop()
+	if g, err := client.Stream("default").Group(t.Context(), "s", "g"); err != nil || g.Pending() > 1 || g.Lag() != 0 {
+		t.Errorf("group: %d records pending, lag %d, %v, want at most the last one pending", g.Pending(), g.Lag(), err)
+	}
+	dequeue := c.follow("queue dequeue q --follow --ack")
+	dequeue.next()
+	c.typed("queue enqueue q p")
+	dequeue.next()
+	dequeue.stop()
+	if q, err := client.Queue("default").Stats(t.Context(), "q"); err != nil || q.Acked < 1 || q.Ready != 0 {
+		t.Errorf("queue: %+v, %v, want at least the first message acknowledged", q, err)
+	}
+}
+
+// TestManyPages reads and lists more than a page holds.
+func TestManyPages(t *testing.T) {
+	s := start(t, "--data-dir", t.TempDir(), "--shards", "1")
+	defer s.stop()
+	client, err := floe.Dial(t.Context(), []string{s.addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	const all = 2*stream.MaxReadLimit + 1
+	records, messages := make([]stream.Message, all), make([]queue.NewMessage, queue.MaxBatch)
+	for i := range records {
+		records[i].Payload = fmt.Appendf(nil, "p%04d", i)
+	}
+	if _, err := client.Stream("default").AppendMany(t.Context(), "s", records); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := client.Queue("default").EnqueueMany(t.Context(), "q", messages); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		if _, err := client.Stream("default").ReadGroup(t.Context(), "s", "g", "c", stream.Limit(stream.MaxReadLimit)); err != nil {
+			t.Fatal(err)
+		}
+		ms, err := client.Queue("default").Dequeue(t.Context(), "q", queue.Max(queue.MaxBatch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		txn := client.Txn("default")
+		for _, m := range ms {
+			txn.Do(queue.NackOp("q", m.Receipt, queue.ToDLQ()))
+		}
+		if _, err := txn.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := map[string]string{"FLOE_ADDR": s.addr}
+	for line, want := range map[string]int{
+		"stream read s --limit 1500":          1500,
+		"stream read s --limit 100000":        all,
+		"stream read s --follow --limit 2001": all,
+		"stream read s --tail --limit 1000":   1000,
+		"stream group pending s g":            all,
+		"queue dlq list q --limit 2500":       2500,
+		"queue dlq list q --limit 5000":       3000,
+		"queue dlq list q":                    100,
+		"queue peek q":                        0,
+	} {
+		code, stdout, stderr := run(t, env, append(strings.Fields(line), "-o", "raw")...)
+		if got := strings.Count(stdout, "\n"); code != 0 || got != want {
+			t.Errorf("floe %s: exit code %d, %d lines, want %d; stderr\n%s", line, code, got, want, stderr)
+		}
+	}
+	var list recordList
+	mustDecode(t, env, &list, "stream", "read", "s", "--limit", "3000", "-o", "json")
+	if first, last := list.Records[0].Payload, list.Records[len(list.Records)-1].Payload; list.Count != all || first != "p0000" || last != "p2000" {
+		t.Errorf("stream read: %d records from %s to %s, want %d from p0000 to p2000", list.Count, first, last, all)
+	}
+	var done deadDone
+	if mustDecode(t, env, &done, "queue", "dlq", "delete", "q", "--all", "-o", "json"); done.Count != 3000 {
+		t.Errorf("queue dlq delete --all: %d, want 3000", done.Count)
+	}
+}

@@ -1,0 +1,631 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/stream"
+)
+
+func groupCommand(f *frame) *cobra.Command {
+	return group("group", "Consume streams in groups, of which each record goes to one consumer",
+		groupCreate(f), groupRead(f), groupAck(f), groupNack(f), groupExtend(f), groupPending(f), groupMembers(f), groupLeave(f),
+		groupSeek(f), groupInfo(f), groupList(f), groupDelete(f))
+}
+
+// groupDone is a change of a group that has no more to say.
+type groupDone struct {
+	OK        bool   `json:"ok"`
+	Stream    string `json:"stream"`
+	Group     string `json:"group"`
+	Namespace string `json:"namespace"`
+}
+
+func (s *session) printGroupDone(head, name, group string) error {
+	return s.print(groupDone{true, name, group, s.namespace}, table{head: []string{"STREAM", head}, rows: [][]string{{name, group}}})
+}
+
+func groupCreate(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "create STREAM GROUP",
+		Short: "Create a group; a first read does so too",
+		Long: `Create a group. Its mode says how its consumers share the records: in a shared one anybody
+gets any record, in an exclusive one a single consumer gets all until it leaves or is silent,
+in a key_shared one the records of a key go to one consumer at a time, in order.`,
+		Example: `  floe stream group create orders billing --mode key_shared
+  floe stream group create orders audit --from end --ack-timeout 5m --max-deliver 0`,
+		Args: takes("STREAM", "GROUP"),
+	}
+	mode, from := stream.Shared, stream.SeekOption(stream.FromBeginning())
+	ackTimeout, maxDeliver := stream.DefaultAckTimeout, stream.DefaultMaxDeliver
+	backoffMin, backoffMax := stream.DefaultBackoffMin, stream.DefaultBackoffMax
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.Var(newFlag(&mode, "mode", groupMode), "mode", "shared, exclusive or key_shared (default shared)")
+	flags.Var(newFlag(&from, "where", parseStart), "from", "begin with this ID, or at this time, or at the beginning or end (default beginning)")
+	flags.Var(newFlag(&ackTimeout, "duration", positiveDuration), "ack-timeout", "when a record that is not acknowledged is delivered again (default 30s)")
+	flags.Var(newFlag(&maxDeliver, "n", within(0, maxDeliveries)), "max-deliver", "how often a record is delivered before it is a dead letter; 0: no limit (default 5)")
+	flags.Var(newFlag(&backoffMin, "duration", durationOrNone), "backoff-min", "pause before the second delivery; before each further one twice as long (default 1s)")
+	flags.Var(newFlag(&backoffMax, "duration", durationOrNone), "backoff-max", "longest pause (default 5m)")
+	_ = cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{"shared", "exclusive", "key_shared"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		shortest, longest, err := backoff(cmd, backoffMin, backoffMax)
+		if err != nil {
+			return err
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			err := s.Stream(s.namespace).CreateGroup(ctx, args[0], args[1], from,
+				stream.WithMode(mode), stream.AckTimeout(ackTimeout), stream.MaxDeliver(maxDeliver), stream.Backoff(shortest, longest))
+			if errors.Is(err, floe.ErrExists) {
+				return &hintedError{err, "floe stream group info STREAM GROUP shows it, floe stream group seek moves it"}
+			}
+			if err != nil {
+				return err
+			}
+			return s.printGroupDone("GROUP", args[0], args[1])
+		})
+	}
+	return f.completing(cmd, streamNames, nil)
+}
+
+func groupMode(v string) (m stream.Mode, err error) {
+	err = choose(&m, v, map[string]stream.Mode{"shared": stream.Shared, "exclusive": stream.Exclusive, "key_shared": stream.KeyShared})
+	return m, err
+}
+
+// maxDeliveries is the limit of a group's maximum.
+const maxDeliveries = 1_000_000
+
+// backoff returns the pauses that the flags say. One that is given moves the default of the other, if need be.
+func backoff(cmd *cobra.Command, shortest, longest time.Duration) (_, _ time.Duration, err error) {
+	givenMin, givenMax := cmd.Flags().Changed("backoff-min"), cmd.Flags().Changed("backoff-max")
+	if shortest <= longest {
+		return shortest, longest, nil
+	}
+	switch {
+	case givenMin && givenMax:
+		return 0, 0, &usageError{fmt.Errorf("--backoff-min=%v: is longer than --backoff-max, %v", shortest, longest), helpHint(cmd)}
+	case givenMin:
+		return shortest, shortest, nil
+	}
+	return longest, longest, nil
+}
+
+// deliveryList is what a consumer has been given.
+type deliveryList struct {
+	Stream     string         `json:"stream"`
+	Group      string         `json:"group"`
+	Consumer   string         `json:"consumer"`
+	Namespace  string         `json:"namespace"`
+	Deliveries []deliveryText `json:"deliveries"`
+	Count      int            `json:"count"`
+}
+
+type deliveryText struct {
+	recordText
+	Attempt     int    `json:"attempt"`
+	AckDeadline *int64 `json:"ack_deadline"` // nil: it need not be acknowledged
+}
+
+func newDeliveryText(d stream.Delivery) deliveryText {
+	return deliveryText{newRecordText(d.Record), d.Attempt, optionalMillis(d.Deadline)}
+}
+
+// consumption is what group read is told.
+type consumption struct {
+	stream, group, consumer string
+	limit                   int
+	wait                    time.Duration
+	ack, noAck              bool
+}
+
+// followWait is how long one call waits for what is to come when there is no end of it.
+const followWait = time.Minute
+
+func groupRead(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "read STREAM GROUP CONSUMER",
+		Short: "Take records that no other consumer of the group has",
+		Long: `Take records that no other consumer of the group has, which is created if there is none:
+first those that have to be delivered again, then new ones. Each has to be acknowledged with
+floe stream group ack, or it is delivered again when its time is over, until it is a dead
+letter, in the stream STREAM.dlq.
+
+With --ack records are acknowledged when they have been printed, with --no-ack before. That
+there is nothing to take is no failure.`,
+		Example: `  floe stream group read orders billing ann --limit 10 --wait 5s
+  floe stream group read orders audit bob --follow --ack -o json >> audit.log`,
+		Args: takes("STREAM", "GROUP", "CONSUMER"),
+	}
+	c := consumption{limit: defaultRecords}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.Var(newFlag(&c.limit, "n", within(1, stream.MaxReadLimit)), "limit", "how many records at most, with --follow at a time (default 100)")
+	flags.Var(newFlag(&c.wait, "duration", durationOrNone), "wait", "how long to wait for a record if there is none (default 0s)")
+	flags.BoolVar(&c.ack, "ack", false, "acknowledge what has been printed")
+	flags.BoolVar(&c.noAck, "no-ack", false, "take records as acknowledged: each is delivered once at most")
+	follow := flags.Bool("follow", false, "go on until stopped")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for _, names := range [][]string{{"ack", "no-ack"}, {"follow", "wait"}} {
+			if err := exclusive(cmd, names...); err != nil {
+				return err
+			}
+		}
+		c.stream, c.group, c.consumer = args[0], args[1], args[2]
+		if *follow {
+			return f.follow(cmd, func(ctx context.Context, s *session) error { return s.consume(ctx, &c) })
+		}
+		f.wait = c.wait
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			ds, err := s.take(ctx, &c)
+			if err != nil {
+				return err
+			}
+			if err := s.printDeliveries(&c, ds); err != nil {
+				return err
+			}
+			return s.ackTaken(ctx, &c, ds)
+		})
+	}
+	return f.completing(cmd, streamNames, groupNames, consumerNames)
+}
+
+// consume takes records and prints them until ctx is done.
+func (s *session) consume(ctx context.Context, c *consumption) error {
+	c.wait = followWait
+	for {
+		ds, err := s.take(ctx, c)
+		if err != nil {
+			return err
+		}
+		for _, d := range ds {
+			if err := s.printDelivery(d); err != nil {
+				return err
+			}
+		}
+		if err := s.ackTaken(ctx, c, ds); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *session) take(ctx context.Context, c *consumption) ([]stream.Delivery, error) {
+	opts := []stream.GroupReadOption{stream.Limit(c.limit), stream.Wait(c.wait)}
+	if c.noAck {
+		opts = append(opts, stream.NoAck())
+	}
+	return s.Stream(s.namespace).ReadGroup(ctx, c.stream, c.group, c.consumer, opts...)
+}
+
+func (s *session) ackTaken(ctx context.Context, c *consumption, ds []stream.Delivery) error {
+	if !c.ack || len(ds) == 0 {
+		return nil
+	}
+	_, err := s.Stream(s.namespace).Ack(ctx, c.stream, c.group, stream.RefsOf(ds)...)
+	return err
+}
+
+func (s *session) printDeliveries(c *consumption, ds []stream.Delivery) error {
+	list := deliveryList{c.stream, c.group, c.consumer, s.namespace, []deliveryText{}, len(ds)}
+	t := table{head: []string{"ID", "PARTITION", "ATTEMPT", "KEY", "HEADERS", "PAYLOAD"}}
+	for _, d := range ds {
+		list.Deliveries = append(list.Deliveries, newDeliveryText(d))
+		t.rows = append(t.rows, []string{d.ID.String(), decimal(d.Partition), decimal(d.Attempt), d.Key, shownHeaders(d.Headers), s.cell(d.Payload)})
+	}
+	return s.print(list, t)
+}
+
+// printDelivery prints a record that has just come.
+func (s *session) printDelivery(d stream.Delivery) (err error) {
+	switch s.format {
+	case formatJSON:
+		return s.encode(newDeliveryText(d), "")
+	case formatRaw:
+		_, err = fmt.Fprintf(s.w, "%v\t%d\t%d\t%s\t%s\t%s\n", d.ID, d.Partition, d.Attempt, d.Key, shownHeaders(d.Headers), d.Payload)
+	default:
+		_, err = fmt.Fprintf(s.w, "%-17v  %4d  %2d  %s  %s  %s\n",
+			d.ID, d.Partition, d.Attempt, printable(d.Key), printable(shownHeaders(d.Headers)), printable(shortened(d.Payload)))
+	}
+	return err
+}
+
+// groupHandled says of how many records a call was.
+type groupHandled struct {
+	OK        bool   `json:"ok"` // of all that were asked for
+	Stream    string `json:"stream"`
+	Group     string `json:"group"`
+	Namespace string `json:"namespace"`
+	Count     int    `json:"count"`
+}
+
+// handle does something with the records of a group that have the given IDs, and prints of how many it was. That it was not all is a failure.
+func (s *session) handle(ctx context.Context, head string, args []string, ids []stream.ID, do func([]stream.Ref) (int, error)) error {
+	slices.SortFunc(ids, stream.ID.Compare)
+	ids = slices.Compact(ids)
+	refs, err := s.Stream(s.namespace).Refs(ctx, args[0], ids...)
+	if err != nil {
+		return err
+	}
+	n := 0
+	if len(refs) > 0 {
+		if n, err = do(refs); err != nil {
+			return err
+		}
+	} else if _, err := s.Stream(s.namespace).Group(ctx, args[0], args[1]); err != nil {
+		return err // not even the group
+	}
+	err = s.print(
+		groupHandled{n == len(ids), args[0], args[1], s.namespace, n},
+		table{head: []string{"STREAM", "GROUP", head}, rows: [][]string{{args[0], args[1], decimal(n)}}},
+	)
+	if err == nil && n < len(ids) {
+		return &hintedError{
+			fmt.Errorf("stream %q: %d of %d records are not pending in group %q", args[0], len(ids)-n, len(ids), args[1]),
+			"they were acknowledged before, never delivered, or trimmed; floe stream group pending STREAM GROUP lists what is pending",
+		}
+	}
+	return err
+}
+
+// onRecords is a command that does something with records named by their IDs.
+func (f *frame) onRecords(cmd *cobra.Command, head string, do func(ctx context.Context, s *stream.Store, name, group string, refs []stream.Ref) (int, error)) *cobra.Command {
+	cmd.Args = atLeast("STREAM", "GROUP", "ID")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ids, err := parseIDs(cmd, args[2:])
+		if err != nil {
+			return err
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			return s.handle(ctx, head, args, ids, func(refs []stream.Ref) (int, error) {
+				return do(ctx, s.Stream(s.namespace), args[0], args[1], refs)
+			})
+		})
+	}
+	return f.completing(cmd, streamNames, groupNames, pendingIDs)
+}
+
+func groupAck(f *frame) *cobra.Command {
+	cmd := &cobra.Command{Use: "ack STREAM GROUP ID...", Short: "Acknowledge records: they are done"}
+	return f.onRecords(cmd, "ACKED", func(ctx context.Context, s *stream.Store, name, group string, refs []stream.Ref) (int, error) {
+		return s.Ack(ctx, name, group, refs...)
+	})
+}
+
+func groupNack(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "nack STREAM GROUP ID...",
+		Short: "Give records back: they are delivered again after a pause, or are dead letters",
+	}
+	var delay time.Duration
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay", "pause before they are delivered again (default the back-off of the group)")
+	reason := flags.String("reason", "", "why, for those who look at dead letters")
+	return f.onRecords(cmd, "NACKED", func(ctx context.Context, s *stream.Store, name, group string, refs []stream.Ref) (int, error) {
+		var opts []stream.NackOption
+		if flags.Changed("delay") {
+			opts = append(opts, stream.Delay(delay))
+		}
+		if *reason != "" {
+			opts = append(opts, stream.Reason(*reason))
+		}
+		return s.Nack(ctx, name, group, refs, opts...)
+	})
+}
+
+func groupExtend(f *frame) *cobra.Command {
+	cmd := &cobra.Command{Use: "extend STREAM GROUP ID...", Short: "Give consumers more time for records"}
+	d := stream.DefaultAckTimeout
+	cmd.Flags().Var(newFlag(&d, "duration", positiveDuration), "for", "how long from now (default 30s)")
+	return f.onRecords(cmd, "EXTENDED", func(ctx context.Context, s *stream.Store, name, group string, refs []stream.Ref) (int, error) {
+		return s.Extend(ctx, name, group, d, refs...)
+	})
+}
+
+// pendingText is a record that is not done, in JSON.
+type pendingText struct {
+	idText
+	Partition   int     `json:"partition"`
+	Consumer    *string `json:"consumer"` // nil: it waits to be delivered again
+	Deliveries  int     `json:"deliveries"`
+	DeliveredAt *int64  `json:"delivered_at"` // nil: as consumer
+	AckDeadline int64   `json:"ack_deadline"` // or from when on it is delivered again
+	Reason      string  `json:"reason"`
+}
+
+func newPendingText(r stream.PendingRecord) pendingText {
+	t := pendingText{
+		idText: newIDText(r.ID), Partition: r.Ref.Partition, Deliveries: r.Ref.Attempt, DeliveredAt: optionalMillis(r.DeliveredAt),
+		AckDeadline: r.Deadline.UnixMilli(), Reason: r.Reason,
+	}
+	if r.Consumer != "" {
+		t.Consumer = &r.Consumer
+	}
+	return t
+}
+
+func groupPending(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "pending STREAM GROUP",
+		Short: "List the records that were delivered and are not acknowledged",
+		Long: `List the records that were delivered and are not acknowledged, with the consumer who has
+each and until when, and those that wait to be delivered again, from when on and why.`,
+		Args: takes("STREAM", "GROUP"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				row := func(r stream.PendingRecord) []string {
+					consumer := r.Consumer
+					if consumer == "" {
+						consumer = "-"
+					}
+					return []string{
+						r.ID.String(), decimal(r.Ref.Partition), consumer, decimal(r.Ref.Attempt), shownOptionalTime(r.DeliveredAt), shownOptionalTime(r.Deadline), r.Reason,
+					}
+				}
+				head := []string{"ID", "PARTITION", "CONSUMER", "DELIVERIES", "DELIVERED", "DEADLINE", "REASON"}
+				list, err := printEach(s.output, s.pending(ctx, args[0], args[1]), head, newPendingText, row)
+				if err != nil || s.format != formatJSON {
+					return err
+				}
+				return s.print(list)
+			})
+		},
+	}, streamNames, groupNames)
+}
+
+func (s *session) pendingPage(ctx context.Context, name, group string) ([]stream.PendingRecord, error) {
+	return s.Stream(s.namespace).Pending(ctx, name, group, stream.Ref{}, stream.MaxReadLimit)
+}
+
+func (s *session) pending(ctx context.Context, name, group string) iter.Seq2[stream.PendingRecord, error] {
+	return func(yield func(stream.PendingRecord, error) bool) {
+		for after := (stream.Ref{}); ; {
+			page, err := s.Stream(s.namespace).Pending(ctx, name, group, after, stream.MaxReadLimit)
+			if err != nil {
+				yield(stream.PendingRecord{}, err)
+				return
+			}
+			for _, r := range page {
+				if !yield(r, nil) {
+					return
+				}
+			}
+			if len(page) < stream.MaxReadLimit {
+				return
+			}
+			after = page[len(page)-1].Ref
+		}
+	}
+}
+
+// memberText is a consumer in JSON.
+type memberText struct {
+	Consumer string `json:"consumer"`
+	Pending  int    `json:"pending"`
+	Holder   bool   `json:"holder"` // it is the one consumer of an exclusive group
+	JoinedAt int64  `json:"joined_at"`
+	LastSeen int64  `json:"last_seen"`
+}
+
+func groupMembers(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "members STREAM GROUP",
+		Short: "List the consumers of a group",
+		Args:  takes("STREAM", "GROUP"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				g, err := s.Stream(s.namespace).Group(ctx, args[0], args[1])
+				if err != nil {
+					return err
+				}
+				list, t := membersOf(&g)
+				return s.print(list, t)
+			})
+		},
+	}, streamNames, groupNames)
+}
+
+func membersOf(g *stream.GroupInfo) ([]memberText, table) {
+	list, t := []memberText{}, table{name: "member", head: []string{"CONSUMER", "PENDING", "JOINED", "LAST SEEN"}}
+	for _, m := range g.Members {
+		list = append(list, memberText{m.Consumer, m.Pending, m.Consumer == g.Holder, m.JoinedAt.UnixMilli(), m.LastSeen.UnixMilli()})
+		t.rows = append(t.rows, []string{m.Consumer, decimal(m.Pending), shownTime(m.JoinedAt), shownTime(m.LastSeen)})
+	}
+	return list, t
+}
+
+func groupLeave(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "leave STREAM GROUP CONSUMER",
+		Short: "Take a consumer out of a group; what it has goes to others at once",
+		Args:  takes("STREAM", "GROUP", "CONSUMER"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				if err := s.Stream(s.namespace).Leave(ctx, args[0], args[1], args[2]); err != nil {
+					return err
+				}
+				return s.printGroupDone("GROUP", args[0], args[1])
+			})
+		},
+	}, streamNames, groupNames, consumerNames)
+}
+
+func groupSeek(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "seek STREAM GROUP WHERE",
+		Short: "Move a group to an ID, a time, the beginning or the end",
+		Long: `Move a group to WHERE: an ID, a time such as 2025-11-21T16:00:00Z, beginning or end. Records
+from there on are delivered, also those that were before; what is pending is forgotten.`,
+		Args: takes("STREAM", "GROUP", "WHERE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			to, err := parseStart(args[2])
+			if err != nil {
+				return &usageError{fmt.Errorf("WHERE: %q is %w", args[2], err), helpHint(cmd)}
+			}
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				if err := s.Stream(s.namespace).Seek(ctx, args[0], args[1], to); err != nil {
+					return err
+				}
+				return s.printGroupDone("GROUP", args[0], args[1])
+			})
+		},
+	}, streamNames, groupNames, startNames)
+}
+
+func startNames(context.Context, *session, []string) ([]string, error) {
+	return []string{"beginning", "end"}, nil
+}
+
+// groupSummary is a group in a listing.
+type groupSummary struct {
+	Name          string            `json:"name"`
+	Mode          string            `json:"mode"`
+	Members       int               `json:"members"`
+	Pending       int               `json:"pending"`
+	Lag           int64             `json:"lag"`            // records that were not delivered
+	LastDelivered map[string]string `json:"last_delivered"` // by partition
+}
+
+func summarizeGroup(g stream.GroupInfo) groupSummary {
+	sum := groupSummary{g.Name, g.Mode.String(), len(g.Members), g.Pending(), g.Lag(), map[string]string{}}
+	for _, c := range g.Cursors {
+		if !c.LastDelivered.IsZero() {
+			sum.LastDelivered[decimal(c.Partition)] = c.LastDelivered.String()
+		}
+	}
+	return sum
+}
+
+var groupHead = []string{"GROUP", "MODE", "MEMBERS", "PENDING", "LAG"}
+
+func groupRow(g stream.GroupInfo) []string {
+	return []string{g.Name, g.Mode.String(), decimal(len(g.Members)), decimal(g.Pending()), decimal(g.Lag())}
+}
+
+// groupDetail is a group with its cursors and members.
+type groupDetail struct {
+	Stream           string       `json:"stream"`
+	Group            string       `json:"group"`
+	Namespace        string       `json:"namespace"`
+	Mode             string       `json:"mode"`
+	Members          []memberText `json:"members"`
+	Pending          int          `json:"pending"`
+	Lag              int64        `json:"lag"`
+	AckTimeoutMillis int64        `json:"ack_timeout_ms"`
+	MaxDeliver       int          `json:"max_deliver"` // 0: no limit
+	BackoffMinMillis int64        `json:"backoff_min_ms"`
+	BackoffMaxMillis int64        `json:"backoff_max_ms"`
+	CreatedAt        int64        `json:"created_at"`
+	Cursors          []cursorText `json:"cursors"`
+}
+
+type cursorText struct {
+	Partition     int     `json:"partition"`
+	LastDelivered *string `json:"last_delivered"`
+	Acked         *string `json:"acked"` // all records up to this one are done
+	Pending       int     `json:"pending"`
+	Lag           int64   `json:"lag"`
+	LagMillis     int64   `json:"lag_ms"` // the age of the oldest of those
+}
+
+func groupInfo(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "info STREAM GROUP",
+		Short: "Show where a group has come to, and its consumers",
+		Args:  takes("STREAM", "GROUP"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				g, err := s.Stream(s.namespace).Group(ctx, args[0], args[1])
+				if err != nil {
+					return err
+				}
+				return s.printGroup(args[0], &g)
+			})
+		},
+	}, streamNames, groupNames)
+}
+
+func (s *session) printGroup(name string, g *stream.GroupInfo) error {
+	members, of := membersOf(g)
+	d := groupDetail{
+		Stream: name, Group: g.Name, Namespace: s.namespace, Mode: g.Mode.String(), Members: members, Pending: g.Pending(), Lag: g.Lag(),
+		AckTimeoutMillis: g.AckTimeout.Milliseconds(), MaxDeliver: g.MaxDeliver, BackoffMinMillis: g.BackoffMin.Milliseconds(),
+		BackoffMaxMillis: g.BackoffMax.Milliseconds(), CreatedAt: g.CreatedAt.UnixMilli(),
+	}
+	about := table{name: "group", rows: [][]string{
+		{"name", g.Name}, {"mode", d.Mode}, {"ack timeout", shownDuration(g.AckTimeout)}, {"max deliver", decimal(g.MaxDeliver)},
+		{"back-off", shownDuration(g.BackoffMin) + " to " + shownDuration(g.BackoffMax)}, {"created", shownTime(g.CreatedAt)},
+	}}
+	cursors := table{name: "partition", head: []string{"PARTITION", "LAST DELIVERED", "ACKED", "PENDING", "LAG"}}
+	for _, c := range g.Cursors {
+		d.Cursors = append(d.Cursors, cursorText{c.Partition, optionalID(c.LastDelivered), optionalID(c.Acked), c.Pending, c.Lag, c.LagTime.Milliseconds()})
+		cursors.rows = append(cursors.rows, []string{decimal(c.Partition), shownID(c.LastDelivered), shownID(c.Acked), decimal(c.Pending), decimal(c.Lag)})
+	}
+	tables := []table{about, cursors}
+	if len(members) > 0 {
+		tables = append(tables, of)
+	}
+	return s.print(d, tables...)
+}
+
+// groups iterates over all groups of a stream.
+func (s *session) groups(ctx context.Context, name string) iter.Seq2[stream.GroupInfo, error] {
+	return func(yield func(stream.GroupInfo, error) bool) {
+		for after := ""; ; {
+			page, err := s.Stream(s.namespace).Groups(ctx, name, after, partRows)
+			if err != nil {
+				yield(stream.GroupInfo{}, err)
+				return
+			}
+			for _, g := range page {
+				if !yield(g, nil) {
+					return
+				}
+			}
+			if len(page) < partRows {
+				return
+			}
+			after = page[len(page)-1].Name
+		}
+	}
+}
+
+func groupList(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "list STREAM",
+		Short: "List the groups of a stream",
+		Args:  takes("STREAM"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				list, err := printEach(s.output, s.groups(ctx, args[0]), groupHead, summarizeGroup, groupRow)
+				if err != nil || s.format != formatJSON {
+					return err
+				}
+				return s.print(list)
+			})
+		},
+	}, streamNames)
+}
+
+func groupDelete(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "delete STREAM GROUP",
+		Short: "Delete a group; the records stay",
+		Args:  takes("STREAM", "GROUP"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				if err := s.Stream(s.namespace).DeleteGroup(ctx, args[0], args[1]); err != nil {
+					return err
+				}
+				return s.printGroupDone("DELETED", args[0], args[1])
+			})
+		},
+	}, streamNames, groupNames)
+}

@@ -1,0 +1,722 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/queue"
+)
+
+func queueCommand(p Process) *cobra.Command {
+	f := &frame{Process: p}
+	cmd := group("queue", "Enqueue messages and consume them",
+		queueEnqueue(f), queueDequeue(f), queueAck(f), queueNack(f), queueExtend(f), queuePeek(f), queueStats(f), queueList(f), queuePurge(f),
+		queuePause(f), queueResume(f), queueConfigure(f), queueDelete(f), dlqCommand(f))
+	f.equip(cmd)
+	return cmd
+}
+
+// enqueued says where a message is in its queue.
+type enqueued struct {
+	OK        bool   `json:"ok"`
+	Queue     string `json:"queue"`
+	Namespace string `json:"namespace"`
+	Seq       uint64 `json:"seq"`
+	LSN       uint64 `json:"lsn"`
+	Duplicate bool   `json:"duplicate"` // it was enqueued before
+}
+
+func queueEnqueue(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "enqueue NAME [PAYLOAD]",
+		Short: "Add a message to a queue, which is created if there is none",
+		Long: `Add a message to a queue, which is created if there is none: PAYLOAD as it stands, the
+content of a file as @FILE, or stdin as - and when it is left out. One that begins with a
+dash goes behind --.`,
+		Example: `  floe queue enqueue mail 'to: ada' --priority 10
+  floe queue enqueue reminders @text --delay 24h
+  floe queue enqueue invoices '{"order":42}' --dedup order-42`,
+		Args: takes("NAME", "[PAYLOAD]"),
+	}
+	priority, attempts := queue.DefaultPriority, 0
+	var delay time.Duration
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.Var(newFlag(&priority, "n", within(0, queue.MaxPriority)), "priority", "0 to 255, of which lower is more urgent (default 100)")
+	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay", "how long it waits before it can be delivered (default 0s)")
+	flags.Var(newFlag(&attempts, "n", within(1, queue.MaxAttemptsLimit)), "max-attempts", "how often it is delivered before it is a dead letter (default what the queue says)")
+	dedup := flags.String("dedup", "", "enqueue it only if none was with the same key, in the last hour unless the queue says otherwise")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		opts := []queue.EnqueueOption{queue.Priority(priority), queue.Delay(delay)}
+		if attempts > 0 {
+			opts = append(opts, queue.MaxAttempts(attempts))
+		}
+		if flags.Changed("dedup") {
+			opts = append(opts, queue.DedupKey(*dedup))
+		}
+		payload, err := f.payload(cmd, "PAYLOAD", args[1:])
+		if err != nil {
+			return err
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			e, err := s.Queue(s.namespace).Enqueue(ctx, args[0], payload, opts...)
+			if err != nil {
+				return full(err)
+			}
+			return s.print(
+				enqueued{true, args[0], s.namespace, e.Seq, e.LSN, e.Duplicate},
+				table{head: []string{"QUEUE", "SEQ", "DUPLICATE"}, rows: [][]string{{args[0], decimal(e.Seq), strconv.FormatBool(e.Duplicate)}}},
+			)
+		})
+	}
+	return f.completing(cmd, queueNames, nil)
+}
+
+// full adds to an error of what adds messages to a queue what to do about it.
+func full(err error) error {
+	if errors.Is(err, floe.ErrBusy) {
+		return &hintedError{err, "if the queue is full, try again when it is consumed, or change its bound with floe queue configure"}
+	}
+	return err
+}
+
+// messageList is the messages of a queue that a call has given.
+type messageList struct {
+	Queue     string        `json:"queue"`
+	Namespace string        `json:"namespace"`
+	Messages  []messageText `json:"messages"`
+	Count     int           `json:"count"`
+}
+
+// messageText is a message in JSON.
+type messageText struct {
+	Seq         uint64 `json:"seq"`
+	Priority    int    `json:"priority"`
+	State       string `json:"state"`
+	Attempts    int    `json:"attempts"`
+	MaxAttempts int    `json:"max_attempts"`
+	Receipt     string `json:"receipt,omitempty"` // of the delivery
+	EnqueuedAt  int64  `json:"enqueued_at"`
+	LeaseUntil  *int64 `json:"lease_until"`  // of a leased one
+	AvailableAt *int64 `json:"available_at"` // of a delayed one
+	DiedAt      *int64 `json:"died_at"`      // of a dead letter
+	LastError   string `json:"last_error"`
+	payloadText
+	Size int `json:"size"` // bytes of the payload
+}
+
+func newMessageText(m queue.Message) messageText {
+	return messageText{
+		Seq: m.Seq, Priority: m.Priority, State: m.State.String(), Attempts: m.Attempts, MaxAttempts: m.MaxAttempts, Receipt: string(m.Receipt),
+		EnqueuedAt: m.EnqueuedAt.UnixMilli(), LeaseUntil: optionalMillis(m.LeaseUntil), AvailableAt: optionalMillis(m.AvailableAt),
+		DiedAt: optionalMillis(m.DiedAt), LastError: m.LastError, payloadText: newPayloadText(m.Payload), Size: m.Size,
+	}
+}
+
+// work is what queue dequeue is told.
+type work struct {
+	queue       string
+	most        int
+	lease, wait time.Duration
+	ack         bool
+}
+
+func queueDequeue(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dequeue NAME",
+		Short: "Lease messages: the most urgent first, of those the oldest",
+		Long: `Lease messages: the most urgent first, of those the oldest. Nobody else gets them until
+their leases end: by floe queue ack RECEIPT, which removes them, by nack, or by themselves.
+Then they are delivered again after a pause, or are dead letters.
+
+With --ack messages are removed when they have been printed. That there are none is no failure.`,
+		Example: `  floe queue dequeue mail --max 10 --wait 20s
+  floe queue dequeue mail -o raw | cut -f 1          # the receipt
+  floe queue dequeue mail --follow --ack -o json >> mail.log`,
+		Args: takes("NAME"),
+	}
+	w := work{most: 1, lease: queue.DefaultLease}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.Var(newFlag(&w.most, "n", within(1, queue.MaxBatch)), "max", "how many messages at most, with --follow at a time (default 1)")
+	flags.Var(newFlag(&w.lease, "duration", positiveDuration), "lease", "how long they are leased (default 30s)")
+	flags.Var(newFlag(&w.wait, "duration", durationOrNone), "wait", "how long to wait for a message if there is none (default 0s)")
+	flags.BoolVar(&w.ack, "ack", false, "remove what has been printed")
+	follow := flags.Bool("follow", false, "go on until stopped")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := exclusive(cmd, "follow", "wait"); err != nil {
+			return err
+		}
+		w.queue = args[0]
+		if *follow {
+			return f.follow(cmd, func(ctx context.Context, s *session) error { return s.work(ctx, &w) })
+		}
+		f.wait = w.wait
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			ms, err := s.lease(ctx, &w)
+			if err != nil {
+				return err
+			}
+			if err := s.printLeased(&w, ms); err != nil {
+				return err
+			}
+			return s.ackLeased(ctx, &w, ms)
+		})
+	}
+	return f.completing(cmd, queueNames)
+}
+
+// work leases messages and prints them until ctx is done.
+func (s *session) work(ctx context.Context, w *work) error {
+	w.wait = followWait
+	for {
+		ms, err := s.lease(ctx, w)
+		if err != nil {
+			return err
+		}
+		for _, m := range ms {
+			if err := s.printMessage(m); err != nil {
+				return err
+			}
+		}
+		if err := s.ackLeased(ctx, w, ms); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *session) lease(ctx context.Context, w *work) ([]queue.Message, error) {
+	return s.Queue(s.namespace).Dequeue(ctx, w.queue, queue.Max(w.most), queue.Lease(w.lease), queue.Wait(w.wait))
+}
+
+func (s *session) ackLeased(ctx context.Context, w *work, ms []queue.Message) error {
+	if !w.ack || len(ms) == 0 {
+		return nil
+	}
+	var receipts []queue.Receipt
+	for _, m := range ms {
+		receipts = append(receipts, m.Receipt)
+	}
+	return s.Queue(s.namespace).Ack(ctx, w.queue, receipts...)
+}
+
+func (s *session) printLeased(w *work, ms []queue.Message) error {
+	list := messageList{w.queue, s.namespace, []messageText{}, len(ms)}
+	t := table{head: []string{"RECEIPT", "SEQ", "PRIORITY", "ATTEMPT", "PAYLOAD"}}
+	for _, m := range ms {
+		list.Messages = append(list.Messages, newMessageText(m))
+		t.rows = append(t.rows, []string{string(m.Receipt), decimal(m.Seq), decimal(m.Priority), decimal(m.Attempts), s.cell(m.Payload)})
+	}
+	return s.print(list, t)
+}
+
+// printMessage prints a message that has just been leased.
+func (s *session) printMessage(m queue.Message) (err error) {
+	switch s.format {
+	case formatJSON:
+		return s.encode(newMessageText(m), "")
+	case formatRaw:
+		_, err = fmt.Fprintf(s.w, "%s\t%d\t%d\t%d\t%s\n", m.Receipt, m.Seq, m.Priority, m.Attempts, m.Payload)
+	default:
+		_, err = fmt.Fprintf(s.w, "%-15s  %6d  %3d  %2d  %s\n", m.Receipt, m.Seq, m.Priority, m.Attempts, printable(shortened(m.Payload)))
+	}
+	return err
+}
+
+// queueDone is a change of a queue that has no more to say.
+type queueDone struct {
+	OK        bool   `json:"ok"`
+	Queue     string `json:"queue"`
+	Namespace string `json:"namespace"`
+}
+
+func (s *session) printQueueDone(head, name string) error {
+	return s.print(queueDone{true, name, s.namespace}, table{head: []string{head}, rows: [][]string{{name}}})
+}
+
+// leaseEnded adds to the error of a receipt that is worth nothing any more what to do about it.
+func leaseEnded(err error) error {
+	if errors.Is(err, floe.ErrConflict) {
+		return &hintedError{err, "nothing was changed; unless it was acknowledged, the message is delivered again, with another receipt"}
+	}
+	return err
+}
+
+// receiptsDone is what has become of deliveries.
+type receiptsDone struct {
+	OK        bool     `json:"ok"`
+	Queue     string   `json:"queue"`
+	Namespace string   `json:"namespace"`
+	Receipts  []string `json:"receipts"`
+}
+
+func (s *session) printReceipts(head, name string, receipts []string) error {
+	t := table{head: []string{"QUEUE", head}}
+	for _, r := range receipts {
+		t.rows = append(t.rows, []string{name, r})
+	}
+	return s.print(receiptsDone{true, name, s.namespace, receipts}, t)
+}
+
+func queueAck(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "ack NAME RECEIPT...",
+		Short: "Remove messages that have been dealt with: all or none",
+		Args:  atLeast("NAME", "RECEIPT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var receipts []queue.Receipt
+			for _, arg := range args[1:] {
+				receipts = append(receipts, queue.Receipt(arg))
+			}
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				if err := s.Queue(s.namespace).Ack(ctx, args[0], receipts...); err != nil {
+					return leaseEnded(err)
+				}
+				return s.printReceipts("ACKED", args[0], args[1:])
+			})
+		},
+	}, queueNames, nil)
+}
+
+func queueNack(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "nack NAME RECEIPT",
+		Short: "Give a message back: it is delivered again after a pause, or is a dead letter",
+		Args:  takes("NAME", "RECEIPT"),
+	}
+	var delay time.Duration
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay", "pause before it is delivered again (default the back-off of the queue)")
+	bury := flags.Bool("to-dlq", false, "make it a dead letter at once")
+	reason := flags.String("reason", "", "why, for those who look at dead letters")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := exclusive(cmd, "delay", "to-dlq"); err != nil {
+			return err
+		}
+		opts := []queue.NackOption{queue.Reason(*reason)}
+		if flags.Changed("delay") {
+			opts = append(opts, queue.Delay(delay))
+		}
+		if *bury {
+			opts = append(opts, queue.ToDLQ())
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			if err := s.Queue(s.namespace).Nack(ctx, args[0], queue.Receipt(args[1]), opts...); err != nil {
+				return leaseEnded(err)
+			}
+			return s.printReceipts("NACKED", args[0], args[1:])
+		})
+	}
+	return f.completing(cmd, queueNames, nil)
+}
+
+// leaseExtended says until when a message is leased.
+type leaseExtended struct {
+	OK         bool   `json:"ok"`
+	Queue      string `json:"queue"`
+	Namespace  string `json:"namespace"`
+	Receipt    string `json:"receipt"`
+	LeaseUntil int64  `json:"lease_until"`
+}
+
+func queueExtend(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "extend NAME RECEIPT",
+		Short: "Make a lease end later; the receipt stays the same",
+		Args:  takes("NAME", "RECEIPT"),
+	}
+	lease := queue.DefaultLease
+	cmd.Flags().Var(newFlag(&lease, "duration", positiveDuration), "lease", "how long from now (default 30s)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			until, err := s.Queue(s.namespace).Extend(ctx, args[0], queue.Receipt(args[1]), lease)
+			if err != nil {
+				return leaseEnded(err)
+			}
+			return s.print(
+				leaseExtended{true, args[0], s.namespace, args[1], until.UnixMilli()},
+				table{head: []string{"QUEUE", "EXTENDED", "LEASE UNTIL"}, rows: [][]string{{args[0], args[1], shownTime(until)}}},
+			)
+		})
+	}
+	return f.completing(cmd, queueNames, nil)
+}
+
+// first iterates over as many items as a limit says.
+func first[T any](items iter.Seq2[T, error], limit int64) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		left := limit
+		for item, err := range items {
+			if !yield(item, err) {
+				return
+			}
+			if left--; left == 0 {
+				return
+			}
+		}
+	}
+}
+
+// defaultMessages is how many messages are listed unless told.
+const defaultMessages = 100
+
+func queuePeek(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "peek NAME",
+		Short: "List messages in the order in which they would be delivered, and change nothing",
+		Args:  takes("NAME"),
+	}
+	limit, state := int64(defaultMessages), queue.State(0)
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.Var(newFlag(&limit, "n", count(1)), "limit", "how many at most (default 100)")
+	flags.Var(newFlag(&state, "state", messageState), "state", "only those that are ready, delayed or leased")
+	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions([]string{"ready", "delayed", "leased"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		opts := []queue.PeekOption{queue.Limit(int(min(limit, queue.MaxPageItems)))}
+		if state != 0 {
+			opts = append(opts, queue.InState(state))
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			row := func(m queue.Message) []string {
+				until := m.LeaseUntil
+				if until.IsZero() {
+					until = m.AvailableAt
+				}
+				return []string{
+					decimal(m.Seq), decimal(m.Priority), m.State.String(), shownOptionalTime(until), fmt.Sprintf("%d/%d", m.Attempts, m.MaxAttempts),
+					m.LastError, s.cell(m.Payload),
+				}
+			}
+			head := []string{"SEQ", "PRIORITY", "STATE", "UNTIL", "ATTEMPTS", "LAST ERROR", "PAYLOAD"}
+			return s.printMessages(args[0], first(s.Queue(s.namespace).PeekAll(ctx, args[0], opts...), limit), head, row)
+		})
+	}
+	return f.completing(cmd, queueNames)
+}
+
+func messageState(v string) (state queue.State, err error) {
+	err = choose(&state, v, map[string]queue.State{"ready": queue.Ready, "delayed": queue.Delayed, "leased": queue.Leased})
+	return state, err
+}
+
+func (s *session) printMessages(name string, all iter.Seq2[queue.Message, error], head []string, row func(queue.Message) []string) error {
+	list, err := printEach(s.output, all, head, newMessageText, row)
+	if err != nil || s.format != formatJSON {
+		return err
+	}
+	return s.print(messageList{name, s.namespace, list, len(list)})
+}
+
+// queueSummary is a queue in a listing.
+type queueSummary struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	Ready     int64  `json:"ready"`
+	Inflight  int64  `json:"inflight"`
+	Pending   int64  `json:"pending"` // ready or delayed
+	Available int64  `json:"available"`
+	Enqueued  int64  `json:"enqueued"`
+	Dequeued  int64  `json:"dequeued"`
+	DLQCount  int64  `json:"dlq_count"`
+	Paused    bool   `json:"paused"`
+}
+
+func (s *session) summarizeQueue(q queue.Stats) queueSummary {
+	return queueSummary{
+		Name: q.Name, Namespace: s.namespace, Ready: q.Ready, Inflight: q.Inflight, Pending: q.Ready + q.Delayed, Available: q.Ready,
+		Enqueued: q.Enqueued, Dequeued: q.Dequeued, DLQCount: q.Dead, Paused: q.Paused,
+	}
+}
+
+// queueDetail is a queue with all that is known of it.
+type queueDetail struct {
+	queueSummary
+	Delayed    int64         `json:"delayed"`
+	Bytes      int64         `json:"bytes"`
+	Duplicates int64         `json:"duplicates"`
+	Acked      int64         `json:"acked"`
+	Expired    int64         `json:"expired"`
+	Purged     int64         `json:"purged"`
+	Discarded  int64         `json:"discarded"`
+	CreatedAt  int64         `json:"created_at"`
+	Settings   queueSettings `json:"settings"`
+}
+
+type queueSettings struct {
+	MaxLen              int64 `json:"max_len"`   // 0: no bound
+	MaxBytes            int64 `json:"max_bytes"` // 0: no bound
+	MaxAttempts         int   `json:"max_attempts"`
+	BackoffMinMillis    int64 `json:"backoff_min_ms"`
+	BackoffMaxMillis    int64 `json:"backoff_max_ms"`
+	DeadRetentionMillis int64 `json:"dead_retention_ms"` // 0: for ever
+	DedupWindowMillis   int64 `json:"dedup_window_ms"`
+}
+
+func newQueueSettings(s queue.Settings) queueSettings {
+	return queueSettings{
+		s.MaxLen, s.MaxBytes, s.MaxAttempts, max(s.BackoffMin, 0).Milliseconds(), s.BackoffMax.Milliseconds(), s.DeadRetention.Milliseconds(),
+		s.DedupWindow.Milliseconds(),
+	}
+}
+
+// settingsTable is what people read of settings.
+func settingsTable(s queue.Settings) table {
+	unbounded := func(n int64) string {
+		if n == 0 {
+			return "no bound"
+		}
+		return decimal(n)
+	}
+	retention := "for ever"
+	if s.DeadRetention > 0 {
+		retention = shownDuration(s.DeadRetention)
+	}
+	pauses := shownDuration(s.BackoffMin) + " to " + shownDuration(s.BackoffMax)
+	if s.BackoffMin <= 0 {
+		pauses = "none"
+	}
+	return table{name: "settings", rows: [][]string{
+		{"max length", unbounded(s.MaxLen)}, {"max bytes", unbounded(s.MaxBytes)}, {"max attempts", decimal(s.MaxAttempts)}, {"back-off", pauses},
+		{"dead letters kept", retention}, {"dedup window", shownDuration(s.DedupWindow)},
+	}}
+}
+
+func queueStats(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "stats NAME",
+		Short: "Show what is in a queue, what has become of what was, and its settings",
+		Args:  takes("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				q, err := s.Queue(s.namespace).Stats(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return s.printStats(q)
+			})
+		},
+	}, queueNames)
+}
+
+func (s *session) printStats(q queue.Stats) error {
+	d := queueDetail{
+		queueSummary: s.summarizeQueue(q), Delayed: q.Delayed, Bytes: q.Bytes, Duplicates: q.Duplicates, Acked: q.Acked, Expired: q.Expired,
+		Purged: q.Purged, Discarded: q.Discarded, CreatedAt: q.CreatedAt.UnixMilli(), Settings: newQueueSettings(q.Settings),
+	}
+	state := "delivering"
+	if q.Paused {
+		state = "paused"
+	}
+	now := table{name: "now", rows: [][]string{
+		{"state", state}, {"ready", decimal(q.Ready)}, {"delayed", decimal(q.Delayed)}, {"inflight", decimal(q.Inflight)}, {"dead", decimal(q.Dead)},
+		{"bytes", decimal(q.Bytes)},
+	}}
+	ever := table{name: "ever", rows: [][]string{
+		{"created", shownTime(q.CreatedAt)}, {"enqueued", decimal(q.Enqueued)}, {"duplicates", decimal(q.Duplicates)}, {"dequeued", decimal(q.Dequeued)},
+		{"acked", decimal(q.Acked)}, {"expired", decimal(q.Expired)}, {"purged", decimal(q.Purged)}, {"discarded", decimal(q.Discarded)},
+	}}
+	return s.print(d, now, ever, settingsTable(q.Settings))
+}
+
+func queueList(f *frame) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List queues and how much is in them",
+		Args:  takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				row := func(q queue.Stats) []string {
+					return []string{
+						q.Name, decimal(q.Ready), decimal(q.Delayed), decimal(q.Inflight), decimal(q.Dead), decimal(q.Enqueued), decimal(q.Acked),
+						strconv.FormatBool(q.Paused),
+					}
+				}
+				head := []string{"NAME", "READY", "DELAYED", "INFLIGHT", "DEAD", "ENQUEUED", "ACKED", "PAUSED"}
+				list, err := printEach(s.output, s.Queue(s.namespace).ListAll(ctx, queue.Limit(queue.MaxPageItems)), head, s.summarizeQueue, row)
+				if err != nil || s.format != formatJSON {
+					return err
+				}
+				return s.print(list)
+			})
+		},
+	}
+}
+
+// queuePurged says how many messages a purge has removed.
+type queuePurged struct {
+	OK        bool   `json:"ok"`
+	Queue     string `json:"queue"`
+	Namespace string `json:"namespace"`
+	Purged    int64  `json:"purged"`
+}
+
+func queuePurge(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "purge NAME",
+		Short: "Remove all messages, also those that are leased; dead letters stay",
+		Args:  takes("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				n, err := s.Queue(s.namespace).Purge(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return s.print(
+					queuePurged{true, args[0], s.namespace, n},
+					table{head: []string{"QUEUE", "PURGED"}, rows: [][]string{{args[0], decimal(n)}}},
+				)
+			})
+		},
+	}, queueNames)
+}
+
+func queuePause(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "pause NAME",
+		Short: "Stop deliveries; all else goes on",
+		Args:  takes("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				if err := s.Queue(s.namespace).Pause(ctx, args[0]); err != nil {
+					return err
+				}
+				return s.printQueueDone("PAUSED", args[0])
+			})
+		},
+	}, queueNames)
+}
+
+func queueResume(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "resume NAME",
+		Short: "Deliver again",
+		Args:  takes("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				if err := s.Queue(s.namespace).Resume(ctx, args[0]); err != nil {
+					return err
+				}
+				return s.printQueueDone("RESUMED", args[0])
+			})
+		},
+	}, queueNames)
+}
+
+// queueConfigured is the settings of a queue.
+type queueConfigured struct {
+	OK        bool          `json:"ok"`
+	Queue     string        `json:"queue"`
+	Namespace string        `json:"namespace"`
+	Settings  queueSettings `json:"settings"`
+}
+
+func queueConfigure(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "configure NAME",
+		Short: "Change the settings of a queue, which is created if there is none; what is not said stays",
+		Example: `  floe queue configure mail --max-attempts 3 --backoff-min 10s
+  floe queue configure mail --max-len 100000 --dead-retention 30d`,
+		Args: takes("NAME"),
+	}
+	var to queue.Settings
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.Var(newFlag(&to.MaxLen, "n", count(0)), "max-len", "how many messages it takes, dead letters aside; 0: no bound")
+	flags.Var(newFlag(&to.MaxBytes, "n", count(0)), "max-bytes", "how many bytes of payloads it takes; 0: no bound")
+	flags.Var(newFlag(&to.MaxAttempts, "n", within(1, queue.MaxAttemptsLimit)), "max-attempts", "how often a message is delivered before it is a dead letter (new queues: 5)")
+	flags.Var(newFlag(&to.BackoffMin, "duration", durationOrNone), "backoff-min", "pause before the second delivery, before each further one twice as long; 0s: none (new queues: 1s)")
+	flags.Var(newFlag(&to.BackoffMax, "duration", positiveDuration), "backoff-max", "longest pause (new queues: 5m)")
+	flags.Var(newFlag(&to.DeadRetention, "duration", durationOrNone), "dead-retention", "how long dead letters are kept; 0s: for ever")
+	flags.Var(newFlag(&to.DedupWindow, "duration", positiveDuration), "dedup-window", "how long a dedup key is remembered (new queues: 1h)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if _, _, err := backoff(cmd, to.BackoffMin, to.BackoffMax); err != nil {
+			return err
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			q, err := s.Queue(s.namespace).Stats(ctx, args[0])
+			if err != nil && !errors.Is(err, floe.ErrNotFound) {
+				return err
+			}
+			settings := changed(cmd, q.Settings, to)
+			if err := s.Queue(s.namespace).Configure(ctx, args[0], settings); err != nil {
+				return err
+			}
+			if q, err = s.Queue(s.namespace).Stats(ctx, args[0]); err != nil {
+				return err
+			}
+			return s.print(queueConfigured{true, args[0], s.namespace, newQueueSettings(q.Settings)}, settingsTable(q.Settings))
+		})
+	}
+	return f.completing(cmd, queueNames)
+}
+
+// changed returns settings with those that are given as flags changed. A pause that is given moves the other one, if need be.
+func changed(cmd *cobra.Command, s, to queue.Settings) queue.Settings {
+	given := cmd.Flags().Changed
+	if given("max-len") {
+		s.MaxLen = to.MaxLen
+	}
+	if given("max-bytes") {
+		s.MaxBytes = to.MaxBytes
+	}
+	if given("max-attempts") {
+		s.MaxAttempts = to.MaxAttempts
+	}
+	if given("dead-retention") {
+		s.DeadRetention = to.DeadRetention
+	}
+	if given("dedup-window") {
+		s.DedupWindow = to.DedupWindow
+	}
+	if given("backoff-max") {
+		s.BackoffMax = to.BackoffMax
+		if !given("backoff-min") {
+			s.BackoffMin = min(s.BackoffMin, s.BackoffMax)
+		}
+	}
+	if given("backoff-min") {
+		if s.BackoffMin = to.BackoffMin; to.BackoffMin == 0 {
+			s.BackoffMin = queue.NoBackoff
+		}
+		if !given("backoff-max") && s.BackoffMin > s.BackoffMax {
+			s.BackoffMax = 0 // what it is unless told, or as long
+		}
+	}
+	return s
+}
+
+func queueDelete(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Delete a queue with its settings",
+		Args:  takes("NAME"),
+	}
+	force := cmd.Flags().Bool("force", false, "also if there are messages or dead letters in it")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			if !*force {
+				q, err := s.Queue(s.namespace).Stats(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				if held := q.Ready + q.Delayed + q.Inflight; held+q.Dead > 0 {
+					return &hintedError{fmt.Errorf("queue %q holds %d messages and %d dead letters", args[0], held, q.Dead), "--force deletes them too"}
+				}
+			}
+			if err := s.Queue(s.namespace).Delete(ctx, args[0]); err != nil {
+				return err
+			}
+			return s.printQueueDone("DELETED", args[0])
+		})
+	}
+	return f.completing(cmd, queueNames)
+}
