@@ -320,6 +320,7 @@ func (m *Machine) readGroup(tx *engine.Tx, st *stream, g *group, c *groupCommand
 		return nil, engine.Errorf(engine.ErrBusy, "stream %q: consumer group %q has %d records that are not acknowledged, the limit is %d",
 			g.name, g.group, g.pending, MaxPending)
 	}
+	out.seen = g.ready // what this look has found for others is nothing to look for again
 	return out.encode(), nil
 }
 
@@ -587,19 +588,34 @@ func (m *Machine) fail(tx *engine.Tx, st *stream, g *group, b *batch, offset uin
 	if delay < 0 {
 		delay = g.backoff(b.attempt)
 	}
-	m.again(tx, g, b, offset, b.attempt, tx.Now()+delay, reason)
+	hash := m.again(tx, g, b, offset, b.attempt, tx.Now()+delay, reason)
 	if delay == 0 {
+		m.readyAgain(tx, g, hash)
+	}
+}
+
+// readyAgain wakes somebody who may have a record that is to be delivered again.
+func (m *Machine) readyAgain(tx *engine.Tx, g *group, hash uint64) {
+	switch {
+	case g.mode == KeyShared:
+		m.readyFor(tx, g, slotOf(hash))
+	case g.mode == Exclusive && g.holder != "":
+		g.ready = uint64(tx.LSN())
+		m.saveGroup(tx, g)
+		tx.Notify(consumerTopic(tx.NamespaceName(), g.name, g.group, g.holder), 1)
+	default:
 		m.ready(tx, g, 1)
 	}
 }
 
-// again makes a record that was with a consumer wait to be delivered again. Later ones of its key, which the consumer got too, wait with it.
-func (m *Machine) again(tx *engine.Tx, g *group, b *batch, offset, attempts uint64, due int64, reason string) {
+// again makes a record that was with a consumer wait to be delivered again. Later ones of its key, which the consumer got too, wait with it. It returns
+// what stands for its key.
+func (m *Machine) again(tx *engine.Tx, g *group, b *batch, offset, attempts uint64, due int64, reason string) (hash uint64) {
 	p := &g.parts[b.partition]
-	hash := g.release(p, b, offset)
+	hash = g.release(p, b, offset)
 	m.wait(tx, g, b.partition, &failure{offset, attempts, due, hash, reason})
 	if g.mode != KeyShared {
-		return
+		return hash
 	}
 	k := p.keys[hash]
 	for len(k.out) > 0 && k.out[len(k.out)-1] > offset {
@@ -608,6 +624,7 @@ func (m *Machine) again(tx *engine.Tx, g *group, b *batch, offset, attempts uint
 		g.release(p, of, later)
 		m.wait(tx, g, b.partition, &failure{later, of.attempt - 1, due, hash, ""})
 	}
+	return hash
 }
 
 func (m *Machine) wait(tx *engine.Tx, g *group, partition int, f *failure) {
@@ -631,7 +648,8 @@ func (g *group) backoff(attempts uint64) int64 {
 // expire does what is due: takes back what was not acknowledged in time, and lets be delivered again what has waited. Whether that has been announced already
 // is for the row to say: memory that was made anew finds it due once more.
 func (m *Machine) expire(tx *engine.Tx, st *stream, g *group) {
-	ready, taken, until := 0, 0, g.expired
+	var ready []uint64 // what stands for the keys of records that are due
+	taken, until := 0, g.expired
 	for len(g.due) > 0 && g.due[0].at <= tx.Now() && (taken < maxExpire || g.due[0].at == until) {
 		d := heap.Pop(&g.due).(deadline)
 		if !g.holds(d) {
@@ -643,7 +661,7 @@ func (m *Machine) expire(tx *engine.Tx, st *stream, g *group) {
 			p := &g.parts[d.partition]
 			p.again = insert(p.again, d.offset)
 			if d.at > g.expired {
-				ready++
+				ready = append(ready, p.failed[d.offset].hash)
 			}
 		default:
 			for len(d.batch.offsets) > 0 {
@@ -652,9 +670,15 @@ func (m *Machine) expire(tx *engine.Tx, st *stream, g *group) {
 			}
 		}
 	}
-	if ready > 0 {
+	if len(ready) > 0 {
 		g.expired = until
-		m.ready(tx, g, ready)
+	}
+	if g.mode == Shared && len(ready) > 0 {
+		m.ready(tx, g, len(ready))
+		return
+	}
+	for _, hash := range ready {
+		m.readyAgain(tx, g, hash)
 	}
 }
 
@@ -739,6 +763,11 @@ func (m *Machine) expel(tx *engine.Tx, st *stream, g *group) {
 // groupTopic is woken when something of a group becomes ready, and when it is made or deleted.
 func groupTopic(namespace, stream, group string) engine.Topic {
 	return engine.TopicOf(engine.MachineStream, namespace, []byte(stream+"\x00"+group))
+}
+
+// newTopic is for one who looks at new records of a KeyShared group.
+func newTopic(namespace, stream, group string) engine.Topic {
+	return consumerTopic(namespace, stream, group, "")
 }
 
 // consumerTopic is that of a consumer, where it matters who looks.
