@@ -46,6 +46,7 @@ test-long: ## randomised suites in their long forms, races in full; for the nigh
 	$(GO) test -count=1 -timeout 120m -run '^TestPausedLeader$$' ./internal/exercise -pauses 5000
 	$(GO) test -count=1 -timeout 60m -run '^TestReadsNeverGoBack$$' ./internal/exercise -writes 1000000
 	$(GO) test -count=1 -timeout 120m -run '^TestProcesses$$' ./internal/exercise -failovers 200 -v
+	$(GO) test -count=1 -timeout 120m -run '^TestAudit$$' ./internal/exercise -crashes 200 -v
 	$(banner) 'go test -race'
 	CGO_ENABLED=1 $(GO) test -count=1 -race -timeout 60m ./...
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=$(LONG)
@@ -107,10 +108,11 @@ suite-linear:       suite = ./internal/exercise -run '^TestLinear$$' -operations
 suite-pause:        suite = ./internal/exercise -run '^TestPausedLeader$$' -pauses 200
 suite-reads:        suite = ./internal/exercise -run '^TestReadsNeverGoBack$$' -writes 12000
 suite-processes:    suite = ./internal/exercise -run '^TestProcesses$$' -failovers 5 -v
+suite-audit:        suite = ./internal/exercise -run '^TestAudit$$' -crashes 6 -v
 suite-chaos:        suite = ./internal/peer -run '^TestChaos$$' -chaos 30s -v
 
 # Two of them run at a time: those in a simulator have one thread, and many others mostly wait.
-SUITES = processes chaos sim-cluster linear model kill points sim-five sim-node planted power space pause groups ual reads clones
+SUITES = processes audit chaos sim-cluster linear model kill points sim-five sim-node planted power space pause groups ual reads clones
 
 .PHONY: $(SUITES:%=suite-%)
 $(SUITES:%=suite-%):

@@ -28,6 +28,7 @@ func (m *Machine) readGroup(tx *engine.Tx, st *stream, g *group, c *groupCommand
 		return nil, engine.Errorf(engine.ErrBusy, "stream %q: consumer group %q has %d records that are not acknowledged, the limit is %d",
 			g.name, g.group, g.pending, MaxPending)
 	}
+	out.seen = g.ready // what this look has found for others is nothing to look for again
 	return out.encode(), nil
 }
 

@@ -197,7 +197,8 @@ func (m *Machine) ready(tx *engine.Tx, g *group, n int) {
 // expire does what is due: takes back what was not acknowledged in time, and lets be delivered again what has waited. Whether that has been announced already
 // is for the row to say: memory that was made anew finds it due once more.
 func (m *Machine) expire(tx *engine.Tx, st *stream, g *group) {
-	ready, taken, until := 0, 0, g.expired
+	var ready []uint64 // what stands for the keys of records that are due
+	taken, until := 0, g.expired
 	for len(g.due) > 0 && g.due[0].at <= tx.Now() && (taken < maxExpire || g.due[0].at == until) {
 		d := heap.Pop(&g.due).(deadline)
 		if !g.holds(d) {
@@ -209,7 +210,7 @@ func (m *Machine) expire(tx *engine.Tx, st *stream, g *group) {
 			p := &g.parts[d.partition]
 			p.again = insert(p.again, d.offset)
 			if d.at > g.expired {
-				ready++
+				ready = append(ready, p.failed[d.offset].hash)
 			}
 		default:
 			for len(d.batch.offsets) > 0 {
@@ -218,9 +219,15 @@ func (m *Machine) expire(tx *engine.Tx, st *stream, g *group) {
 			}
 		}
 	}
-	if ready > 0 {
+	if len(ready) > 0 {
 		g.expired = until
-		m.ready(tx, g, ready)
+	}
+	if g.mode == Shared && len(ready) > 0 {
+		m.ready(tx, g, len(ready))
+		return
+	}
+	for _, hash := range ready {
+		m.readyAgain(tx, g, hash)
 	}
 }
 
@@ -290,6 +297,11 @@ func (m *Machine) onGroup(tx *engine.Tx, token []byte) {
 // groupTopic is woken when something of a group becomes ready, and when it is made or deleted.
 func groupTopic(namespace, stream, group string) engine.Topic {
 	return engine.TopicOf(engine.MachineStream, namespace, []byte(stream+"\x00"+group))
+}
+
+// newTopic is for one who looks at new records of a KeyShared group.
+func newTopic(namespace, stream, group string) engine.Topic {
+	return consumerTopic(namespace, stream, group, "")
 }
 
 // consumerTopic is that of a consumer, where it matters who looks.

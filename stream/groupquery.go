@@ -107,19 +107,23 @@ func (m *Machine) queryGroupWait(v *engine.View, q *groupWaitQuery) error {
 	if g == nil && !q.scattered {
 		return nil // whoever looks next will see what is wrong
 	}
-	mine := topic
+	mine, others := topic, []engine.Topic(nil)
 	if g != nil && g.mode != Shared {
-		mine = consumerTopic(q.namespace, q.stream, q.group, q.consumer)
+		mine, others = consumerTopic(q.namespace, q.stream, q.group, q.consumer), []engine.Topic{topic}
+	}
+	if g != nil && g.mode == KeyShared {
+		// Anybody can look at new records, and finds out whose they are: as many are woken as there are records, not all.
+		mine, others = newTopic(q.namespace, q.stream, q.group), append(others, mine)
 	}
 	around := streamTopic(q.namespace, q.stream)
 	if q.standby {
-		around, mine = 0, topic
+		around, mine, others = 0, topic, nil
 	}
 	if err := v.WaitTurnWithin(around, mine, q.since); err != nil {
 		return err
 	}
-	if mine != topic {
-		if err := v.WaitOn(topic); err != nil {
+	for _, t := range others {
+		if err := v.WaitOn(t); err != nil {
 			return err
 		}
 	}

@@ -136,19 +136,34 @@ func (m *Machine) fail(tx *engine.Tx, st *stream, g *group, b *batch, offset uin
 	if delay < 0 {
 		delay = g.backoff(b.attempt)
 	}
-	m.again(tx, g, b, offset, b.attempt, tx.Now()+delay, reason)
+	hash := m.again(tx, g, b, offset, b.attempt, tx.Now()+delay, reason)
 	if delay == 0 {
+		m.readyAgain(tx, g, hash)
+	}
+}
+
+// readyAgain wakes somebody who may have a record that is to be delivered again.
+func (m *Machine) readyAgain(tx *engine.Tx, g *group, hash uint64) {
+	switch {
+	case g.mode == KeyShared:
+		m.readyFor(tx, g, slotOf(hash))
+	case g.mode == Exclusive && g.holder != "":
+		g.ready = uint64(tx.LSN())
+		m.saveGroup(tx, g)
+		tx.Notify(consumerTopic(tx.NamespaceName(), g.name, g.group, g.holder), 1)
+	default:
 		m.ready(tx, g, 1)
 	}
 }
 
-// again makes a record that was with a consumer wait to be delivered again. Later ones of its key, which the consumer got too, wait with it.
-func (m *Machine) again(tx *engine.Tx, g *group, b *batch, offset, attempts uint64, due int64, reason string) {
+// again makes a record that was with a consumer wait to be delivered again. Later ones of its key, which the consumer got too, wait with it. It returns
+// what stands for its key.
+func (m *Machine) again(tx *engine.Tx, g *group, b *batch, offset, attempts uint64, due int64, reason string) (hash uint64) {
 	p := &g.parts[b.partition]
-	hash := g.release(p, b, offset)
+	hash = g.release(p, b, offset)
 	m.wait(tx, g, b.partition, &failure{offset, attempts, due, hash, reason})
 	if g.mode != KeyShared {
-		return
+		return hash
 	}
 	k := p.keys[hash]
 	for len(k.out) > 0 && k.out[len(k.out)-1] > offset {
@@ -157,6 +172,7 @@ func (m *Machine) again(tx *engine.Tx, g *group, b *batch, offset, attempts uint
 		g.release(p, of, later)
 		m.wait(tx, g, b.partition, &failure{later, of.attempt - 1, due, hash, ""})
 	}
+	return hash
 }
 
 func (m *Machine) wait(tx *engine.Tx, g *group, partition int, f *failure) {

@@ -12,6 +12,7 @@
 //	L1  a file to which callers append 256 bytes each, as many as have gathered with one fdatasync; the file grows
 //	L2  a Pebble without WAL and with the options of floe's state, to which callers commit batches of one row
 //	L3  a Go map behind 256 locks
+//	L4  a file to which 1 MiB is appended at a time, with an fdatasync for each
 //
 // and, where a bar compares with them, floe's own put, a bare Pebble over the tables of the same node, a node embedded in its caller
 // (for clients) and a node alone (for clusters). The rows "recycled" compare L1 on a file that is written again, block by block, with
@@ -119,6 +120,7 @@ func parse(args []string) (o options, s settings, err error) {
 	f.DurationVar(&s.fsync, "fsync", 2*time.Millisecond, "what is added to each sync in the rows with a slower disk")
 	f.IntVar(&s.keys, "keys", 0, "stored keys that reads find; 0: 10 million, or 300,000 in the short form")
 	f.Int64Var(&s.puts, "puts", 5_000_000, "puts of the sustained row")
+	f.IntVar(&s.behind, "messages", 1_000_000, "messages that are behind those of a row, or go through in one run; ten times as many go before")
 	f.IntVar(&s.tail, "tail", 1_000_000, "commands that the slowest open replays")
 	if err := f.Parse(args); err != nil {
 		return o, s, err

@@ -10,6 +10,7 @@ import (
 	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
 )
 
 // setup says what node a row measures.
@@ -23,10 +24,12 @@ type setup struct {
 	processes  bool // each of them is one, not a part of this one
 }
 
-// node is a floe node with one namespace, which is spread if there are several shards.
+// node is a floe node with one namespace, which is spread if there are several shards. One with a slower disk, or behind a connection, has
+// no queues and streams.
 type node struct {
 	store  *kv.Store
-	queues *queue.Store
+	queue  *queue.Store
+	stream *stream.Store
 	txn    func() *floe.Txn
 	close  func() error
 }
@@ -47,7 +50,9 @@ func (s setup) open(dir string) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	opened := &node{store: n.KV(namespace), queues: n.Queue(namespace), txn: func() *floe.Txn { return n.Txn(namespace) }, close: n.Close}
+	opened := &node{
+		store: n.KV(namespace), queue: n.Queue(namespace), stream: n.Stream(namespace), txn: func() *floe.Txn { return n.Txn(namespace) }, close: n.Close,
+	}
 	return opened, s.create(n.Namespaces())
 }
 
@@ -62,7 +67,6 @@ func (s setup) openSlow(dir string) (*node, error) {
 	router := engine.NewRouter(host)
 	opened := &node{
 		store:  kv.New(router, namespace, host.MaxValue()),
-		queues: queue.New(router, namespace, host.MaxValue()),
 		txn:    func() *floe.Txn { return engine.NewTxn(router, namespace, host.MaxValue()) },
 		close:  host.Close,
 	}

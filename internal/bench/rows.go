@@ -43,6 +43,7 @@ type settings struct {
 	puts    int64         // of the sustained row
 	tail    int           // commands that the slowest open replays
 	counted int64         // calls whose allocations are counted, of each caller
+	behind  int           // messages and records that are there already, or that go through in one run
 }
 
 const (
@@ -53,8 +54,12 @@ const (
 	limitL1   = "L1"
 	limitL2   = "L2"
 	limitL3   = "L3"
+	limitL4   = "L4"
 	limitPut  = "floe put"
 	limitBare = "Pebble"
+
+	limitEmptyQueue  = "an empty queue"
+	limitEmptyStream = "an empty stream"
 
 	limitEmbedded = "embedded"
 	limitOne      = "one node"
@@ -71,7 +76,7 @@ func (b *bench) rows() []row {
 		rows = append(rows, b.slowDisk(shards)...)
 	}
 	rows = append(rows, b.otherWrites()...)
-	rows = append(rows, b.queues()...)
+	rows = append(rows, b.messages()...)
 	rows = append(rows, b.reads()...)
 	rows = append(rows, b.network()...)
 	rows = append(rows, b.rest()...)

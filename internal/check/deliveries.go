@@ -10,13 +10,16 @@ import (
 // Deliveries is what producers and consumers of one queue, or of one consumer group, did and were told, and Check whether each item
 // was delivered at least once, none behind its acknowledgement, under attempts that only rise, and to whom it may be.
 //
-//	d.Sent(check.Item{Body: "a", At: "17"})                   // or d.MaybeSent; d has a zero Ordered for a queue
+//	d.MaybeSent("a")
+//	e, err := jobs.Enqueue(ctx, "q", []byte("a"))
+//	d.Sent(check.Item{Body: "a", At: "17"}) // or d.NotSent("a"), or nothing
 //	r := d.Read(now(), "consumer 1")
 //	messages, err := jobs.Dequeue(ctx, "q")
-//	r.Done(now(), check.Delivery{Body: "a", At: "17", Attempt: 1, LSN: 2041}) // or r.Refused(), or nothing if the outcome is unknown
-//	s := d.Settle(now(), "a", 1, check.Acked)
+//	one := check.Delivery{Body: "a", At: "17", Attempt: 1, LSN: 2041}
+//	r.Done(now(), one) // or r.Unknown()
+//	s := d.Settle(now(), one, check.Acked)
 //	err = jobs.Ack(ctx, "q", messages[0].Receipt)
-//	s.Done(now()) // or s.Stale(now()), or nothing
+//	s.Done(now()) // or s.Stale(now()), or s.Never(), or nothing
 //
 // Calls whose outcome is not known may have had any, at any time behind their begin. Times only order calls, so any unit will do. It is
 // safe for concurrent use. Bodies name items: they must be unique.
@@ -88,6 +91,7 @@ func (o Outcome) String() string { return [...]string{"ack", "nack", "burial"}[o
 // Settlement is a call that ends a delivery.
 type Settlement struct {
 	of              *Deliveries
+	item            *item
 	outcome         Outcome
 	attempt         int
 	lsn             uint64
@@ -123,11 +127,18 @@ func (d *Deliveries) Sent(i Item) {
 	have.Item, have.sent, have.known = i, true, true
 }
 
-// MaybeSent notes, before it is sent, an item that may have been sent. It may be told so of every item.
+// MaybeSent notes an item before it is sent.
 func (d *Deliveries) MaybeSent(body string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.itemLocked(body).known = true
+}
+
+// NotSent notes that the sending of an item was refused for sure.
+func (d *Deliveries) NotSent(body string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.itemLocked(body).known = false
 }
 
 // Read is a call for items.
@@ -164,8 +175,8 @@ func (r *Read) Unknown() {
 func (d *Deliveries) Settle(now int64, of Delivery, o Outcome) *Settlement {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := &Settlement{of: d, outcome: o, attempt: of.Attempt, lsn: of.LSN, began: now}
 	i := d.itemLocked(of.Body)
+	s := &Settlement{of: d, item: i, outcome: o, attempt: of.Attempt, lsn: of.LSN, began: now}
 	i.settled = append(i.settled, s)
 	return s
 }
@@ -175,6 +186,13 @@ func (s *Settlement) Done(now int64) { s.end(now, done) }
 
 // Stale notes a definite refusal: the delivery was over by then.
 func (s *Settlement) Stale(now int64) { s.end(now, refused) }
+
+// Never notes that the call had no effect, which says nothing of the delivery.
+func (s *Settlement) Never() {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	s.item.settled = slices.DeleteFunc(s.item.settled, func(other *Settlement) bool { return other == s })
+}
 
 func (s *Settlement) end(now int64, o outcome) {
 	s.of.mu.Lock()
@@ -217,6 +235,16 @@ func (d *Deliveries) Check(t Totals) (Report, error) {
 		return r, err
 	}
 	return r, r.compare(t)
+}
+
+// Report says how much has been noted so far.
+func (d *Deliveries) Report() (r Report) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, i := range d.items {
+		r.count(i)
+	}
+	return r
 }
 
 func (r *Report) count(i *item) {

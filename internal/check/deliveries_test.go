@@ -98,6 +98,17 @@ func TestDeliveries(t *testing.T) {
 			s.read("y", "a2")
 			s.ack("a1")
 		}, Totals{Enqueued: 1, Acked: 1}, "although an ack of attempt 1"},
+		"not sent": {func(s *story) {
+			s.MaybeSent("a")
+			s.NotSent("a")
+			s.read("x", "a1")
+			s.ack("a1")
+		}, Totals{Enqueued: 1, Acked: 1}, "nobody sent it"},
+		"an ack that never was": {func(s *story) {
+			s.send("a")
+			s.read("x", "a1")
+			s.Settle(s.tick(), s.of("a1"), Acked).Never()
+		}, Totals{Enqueued: 1, Acked: 1}, "lost: nobody acked it"},
 		"late nack": {func(s *story) {
 			s.send("a")
 			s.read("x", "a1")

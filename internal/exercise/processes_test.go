@@ -29,9 +29,10 @@ var failoversFlag = flag.Int("failovers", 1, "how many leaders TestProcesses kil
 
 // member is what such a process is told.
 type member struct {
-	Dir   string
-	ID    uint64
-	Peers []floe.Peer
+	Dir    string
+	ID     uint64
+	Peers  []floe.Peer
+	Listen string // of a node that is alone
 }
 
 func runMember(text string) error {
@@ -39,7 +40,7 @@ func runMember(text string) error {
 	if err := json.Unmarshal([]byte(text), &m); err != nil {
 		return err
 	}
-	n, err := floe.Open(floe.Config{DataDir: m.Dir, Shards: 3, NodeID: m.ID, Peers: m.Peers, Secret: []byte(secret)})
+	n, err := floe.Open(m.config())
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,14 @@ func runMember(text string) error {
 	return n.Close()
 }
 
-// processes is a cluster of three processes.
+func (m member) config() floe.Config {
+	if m.Listen != "" {
+		return floe.Config{DataDir: m.Dir, Shards: 3, Listen: m.Listen}
+	}
+	return floe.Config{DataDir: m.Dir, Shards: 3, NodeID: m.ID, Peers: m.Peers, Secret: []byte(secret)}
+}
+
+// processes is a cluster of three processes, or a node alone in one.
 type processes struct {
 	t       *testing.T
 	members []member
@@ -56,14 +64,23 @@ type processes struct {
 }
 
 func newProcesses(t *testing.T) *processes {
-	c := &processes{t: t, cmds: make([]*exec.Cmd, 3)}
+	var members []member
 	var peers []floe.Peer
-	for i := range c.cmds {
+	for i := range 3 {
 		peers = append(peers, floe.Peer{ID: uint64(i + 1), Addr: freeAddr(t)})
 	}
-	for i := range c.cmds {
-		c.members = append(c.members, member{t.TempDir(), peers[i].ID, peers})
+	for _, p := range peers {
+		members = append(members, member{Dir: t.TempDir(), ID: p.ID, Peers: peers})
 	}
+	return startProcesses(t, members)
+}
+
+func newProcess(t *testing.T) *processes {
+	return startProcesses(t, []member{{Dir: t.TempDir(), Listen: freeAddr(t)}})
+}
+
+func startProcesses(t *testing.T, members []member) *processes {
+	c := &processes{t: t, members: members, cmds: make([]*exec.Cmd, len(members))}
 	t.Cleanup(func() {
 		for i := range c.cmds {
 			c.kill(i)
@@ -117,9 +134,12 @@ func (c *processes) signal(i int, s os.Signal) {
 
 func (c *processes) client() *floe.Client {
 	c.t.Helper()
-	var addrs []string
-	for _, p := range c.members[0].Peers {
-		addrs = append(addrs, p.Addr)
+	addrs := []string{c.members[0].Listen}
+	if peers := c.members[0].Peers; peers != nil {
+		addrs = nil
+		for _, p := range peers {
+			addrs = append(addrs, p.Addr)
+		}
 	}
 	client, err := floe.Dial(c.t.Context(), addrs)
 	if err != nil {

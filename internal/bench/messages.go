@@ -1,0 +1,305 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
+)
+
+// Queues and streams are measured with one shard: each lives in one.
+const (
+	topic       = "topic" // the name of the queue or stream
+	consumers   = "group"
+	batchOf     = 100
+	recordBytes = 1024
+)
+
+// messages are the rows of queues and streams.
+func (b *bench) messages() []row {
+	one, s := b.writes(64), setup{shards: 1}
+	return []row{
+		{
+			name: "queue/enqueue/64", against: limitL1, bar: 0.65,
+			work: duel{load: one, floe: b.enqueues(s), limit: b.bareFile(0)},
+		},
+		{
+			name: "queue/enqueue/64/put", against: limitPut,
+			work: duel{load: one, floe: b.enqueues(s), limit: b.puts(s)},
+		},
+		{
+			name: "queue/cycle/64", against: limitL1, bar: 0.3,
+			work: duel{load: one, floe: b.cycles(s, 0, 0), limit: b.bareFile(0)},
+		},
+		{
+			name: "queue/cycle/64/behind", against: limitEmptyQueue, bar: 0.9,
+			work: duel{load: one, floe: b.cycles(s, b.settings.behind, 0), limit: b.cycles(s, 0, 0)},
+		},
+		{
+			name: "queue/cycle/64/after", against: limitEmptyQueue, bar: 0.9,
+			work: duel{load: one, floe: b.cycles(s, 0, 10*b.settings.behind), limit: b.cycles(s, 0, 0), once: true},
+		},
+		{
+			name: "queue/cycle/64/batch=100", against: limitL1,
+			work: duel{load: one, floe: b.batchCycles(s), limit: b.bareFile(0)},
+		},
+		{
+			name: "queue/million/64", against: limitL1,
+			work: duel{load: one, floe: b.cycles(s, 0, 0), limit: b.bareFile(0), once: true, calls: int64(b.settings.behind)},
+		},
+		{
+			name: "stream/append/64", against: limitL1, bar: 0.65,
+			work: duel{load: one, floe: b.appendsTo(s, 1, valueBytes), limit: b.bareFile(0)},
+		},
+		{
+			name: "stream/append/64/batch=100", against: limitL4, bar: 0.35,
+			work: duel{load: one, floe: b.appendsTo(s, batchOf, recordBytes), limit: b.sequential()},
+		},
+		{
+			name: "stream/group/batch=100", bar: 500_000, unit: "records/s/core", absolute: true, more: true,
+			work: perCore{duel{load: b.writes(4), floe: b.groupReads(s), limit: b.bareFile(0)}},
+		},
+		{
+			name: "stream/cycle/64", against: limitL1,
+			work: duel{load: one, floe: b.streamCycles(s, 0, 1), limit: b.bareFile(0)},
+		},
+		{
+			name: "stream/cycle/64/after", against: limitEmptyStream, bar: 0.9,
+			work: duel{load: one, floe: b.streamCycles(s, b.settings.behind, 1), limit: b.streamCycles(s, 0, 1)},
+		},
+		{
+			name: "stream/million/64/batch=100", against: limitL1,
+			work: duel{load: one, floe: b.streamCycles(s, 0, batchOf), limit: b.bareFile(0), once: true, calls: int64(b.settings.behind / batchOf)},
+		},
+		{
+			name: "txn/mixed/64", against: limitPut, bar: 0.5,
+			work: duel{load: one, floe: b.mixedTxns(s), limit: b.puts(s)},
+		},
+	}
+}
+
+// on is a side that opens a node, prepares it, and calls it.
+func (b *bench) on(s setup, of subject, prepare func(n *node) error, call func(n *node, w *worker) error) side {
+	return func(dir string) (*subject, error) {
+		n, err := s.open(dir)
+		if err != nil {
+			return nil, err
+		}
+		on := of
+		on.warm = func() error { return prepare(n) }
+		on.call = func(w *worker) error { return call(n, w) }
+		on.close = n.close
+		return &on, nil
+	}
+}
+
+func noPreparation(*node) error { return nil }
+
+// enqueues is floe adding messages to a queue.
+func (b *bench) enqueues(s setup) side {
+	return b.on(s, subject{ops: 1, bytes: valueBytes}, noPreparation, func(n *node, w *worker) error {
+		_, err := n.queue.Enqueue(context.Background(), topic, b.values.cut(w.rng))
+		return err
+	})
+}
+
+// cycles is floe taking messages through enqueue, dequeue and ack, in calls of their own, with others behind them and after others.
+func (b *bench) cycles(s setup, behind, after int) side {
+	prepare := func(n *node) error {
+		if err := b.consume(n, after); err != nil {
+			return err
+		}
+		return b.enqueueMany(n, behind)
+	}
+	return b.on(s, subject{ops: 1, bytes: valueBytes}, prepare, func(n *node, w *worker) error {
+		ctx := context.Background()
+		if _, err := n.queue.Enqueue(ctx, topic, b.values.cut(w.rng)); err != nil {
+			return err
+		}
+		return takeFrom(n, 1)
+	})
+}
+
+// takeFrom dequeues and acknowledges messages of which there are as many.
+func takeFrom(n *node, count int) error {
+	ctx := context.Background()
+	got, err := n.queue.Dequeue(ctx, topic, queue.Max(count))
+	if err != nil {
+		return err
+	}
+	if len(got) != count {
+		return fmt.Errorf("dequeue: %d messages, want %d", len(got), count)
+	}
+	receipts := make([]queue.Receipt, len(got))
+	for i, m := range got {
+		receipts[i] = m.Receipt
+	}
+	return n.queue.Ack(ctx, topic, receipts...)
+}
+
+// batchCycles is the same, with a hundred messages in each call.
+func (b *bench) batchCycles(s setup) side {
+	return b.on(s, subject{ops: batchOf, bytes: batchOf * valueBytes}, noPreparation, func(n *node, w *worker) error {
+		if err := b.enqueueBatch(n, w, batchOf); err != nil {
+			return err
+		}
+		return takeFrom(n, batchOf)
+	})
+}
+
+func (b *bench) enqueueBatch(n *node, w *worker, count int) error {
+	list := make([]queue.NewMessage, count)
+	for i := range list {
+		list[i].Payload = b.values.cut(w.rng)
+	}
+	_, err := n.queue.EnqueueMany(context.Background(), topic, list)
+	return err
+}
+
+// inBatches does count things, a thousand at a time, with a few callers.
+func (b *bench) inBatches(count int, f func(w *worker, n int) error) error {
+	if count == 0 {
+		return nil
+	}
+	size := min(count, queue.MaxBatch)
+	l := load{callers: 4, last: time.Hour, sample: 1, calls: int64(count / size)}
+	_, err := l.run(&subject{ops: size, call: func(w *worker) error { return f(w, size) }}, l.workers(b.seed))
+	return err
+}
+
+func (b *bench) enqueueMany(n *node, count int) error {
+	return b.inBatches(count, func(w *worker, size int) error { return b.enqueueBatch(n, w, size) })
+}
+
+func (b *bench) consume(n *node, count int) error {
+	return b.inBatches(count, func(w *worker, size int) error {
+		if err := b.enqueueBatch(n, w, size); err != nil {
+			return err
+		}
+		return takeFrom(n, size)
+	})
+}
+
+// appendsTo is floe appending batches of records to a stream.
+func (b *bench) appendsTo(s setup, count, size int) side {
+	return b.on(s, subject{ops: count, bytes: count * size}, noPreparation, func(n *node, w *worker) error {
+		_, err := n.stream.AppendMany(context.Background(), topic, b.records(w, count, size))
+		return err
+	})
+}
+
+func (b *bench) records(w *worker, count, size int) []stream.Message {
+	list := make([]stream.Message, count)
+	for i := range list {
+		at := w.rng.IntN(len(b.values) - size)
+		list[i].Payload = b.values[at : at+size]
+	}
+	return list
+}
+
+// streamCycles is floe taking records through append, group read and ack, in batches, after others.
+func (b *bench) streamCycles(s setup, after, count int) side {
+	prepare := func(n *node) error {
+		return b.inBatches(after, func(w *worker, size int) error { return b.streamCycle(n, w, size) })
+	}
+	return b.on(s, subject{ops: count, bytes: count * valueBytes}, prepare, func(n *node, w *worker) error { return b.streamCycle(n, w, count) })
+}
+
+func (b *bench) streamCycle(n *node, w *worker, count int) error {
+	ctx := context.Background()
+	if _, err := n.stream.AppendMany(ctx, topic, b.records(w, count, valueBytes)); err != nil {
+		return err
+	}
+	got, err := n.stream.ReadGroup(ctx, topic, consumers, strconv.Itoa(w.id), stream.Limit(count))
+	if err != nil {
+		return err
+	}
+	if len(got) != count {
+		return fmt.Errorf("group read: %d records, want %d", len(got), count)
+	}
+	_, err = n.stream.Ack(ctx, topic, consumers, stream.RefsOf(got)...)
+	return err
+}
+
+// groupReads is floe reading and acknowledging records of a stream that are there, in batches. Each caller has a group, which begins anew
+// when it has had them all.
+func (b *bench) groupReads(s setup) side {
+	prepare := func(n *node) error {
+		return b.inBatches(b.settings.behind, func(w *worker, size int) error {
+			_, err := n.stream.AppendMany(context.Background(), topic, b.records(w, size, valueBytes))
+			return err
+		})
+	}
+	return b.on(s, subject{ops: batchOf}, prepare, func(n *node, w *worker) error {
+		ctx, group := context.Background(), strconv.Itoa(w.id)
+		got, err := n.stream.ReadGroup(ctx, topic, group, "consumer", stream.Limit(batchOf))
+		if err != nil {
+			return err
+		}
+		if len(got) < batchOf {
+			return n.stream.Seek(ctx, topic, group, stream.FromBeginning())
+		}
+		_, err = n.stream.Ack(ctx, topic, group, stream.RefsOf(got)...)
+		return err
+	})
+}
+
+// perCore measures the rate for each core.
+type perCore struct{ duel }
+
+func (p perCore) measure(b *bench) (result, error) {
+	res, err := p.duel.measure(b)
+	res.value = res.rate / float64(runtime.GOMAXPROCS(0))
+	return res, err
+}
+
+// sequential is L4: a file that grows by a megabyte at a time, of which each is synced.
+func (b *bench) sequential() side {
+	return func(dir string) (*subject, error) {
+		f, err := newFS(0).Create(filepath.Join(dir, "segment"), vfs.WriteCategoryUnspecified)
+		if err != nil {
+			return nil, err
+		}
+		const size = 1 << 20
+		done := make(chan struct{}, 1)
+		return &subject{
+			ops: size / recordBytes, bytes: size, close: f.Close,
+			call: func(w *worker) error {
+				done <- struct{}{}
+				defer func() { <-done }()
+				at := w.rng.IntN(len(b.values) - size)
+				_, err := f.Write(b.values[at : at+size])
+				return errors.Join(err, f.SyncData())
+			},
+		}, nil
+	}
+}
+
+// A mixed transaction is a comparison, a put, an enqueue and an append.
+const mixedOps = 4
+
+func (b *bench) mixedTxns(s setup) side {
+	return b.on(s, subject{ops: mixedOps, bytes: keyBytes + 3*valueBytes}, noPreparation, func(n *node, w *worker) error {
+		key := w.keys.take()
+		return commit(n.txn().If(kv.Absent(key)).Do(
+			kv.PutOp(key, b.values.cut(w.rng)),
+			queue.EnqueueOp(topic, b.values.cut(w.rng)),
+			stream.AppendOp(topic, stream.Message{Payload: b.values.cut(w.rng)}),
+		))
+	})
+}
+
+func commit(t *floe.Txn) error {
+	_, err := t.Commit(context.Background())
+	return err
+}
