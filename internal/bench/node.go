@@ -66,9 +66,9 @@ func (s setup) openSlow(dir string) (*node, error) {
 	}
 	router := engine.NewRouter(host)
 	opened := &node{
-		store:  kv.New(router, namespace, host.MaxValue()),
-		txn:    func() *floe.Txn { return engine.NewTxn(router, namespace, host.MaxValue()) },
-		close:  host.Close,
+		store: kv.New(router, namespace, host.MaxValue()),
+		txn:   func() *floe.Txn { return engine.NewTxn(router, namespace, host.MaxValue()) },
+		close: host.Close,
 	}
 	return opened, s.create(engine.NewNamespaces(router))
 }
