@@ -84,6 +84,14 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer p.running.Done()
+	if r.URL.Path == pathDoor {
+		// Whoever has been welcomed may have sent calls: from then on Close waits until he has heard what became of them.
+		if !p.enter() {
+			http.Error(w, "closing", http.StatusServiceUnavailable)
+			return
+		}
+		defer p.doors.Done()
+	}
 	rc := http.NewResponseController(w)
 	s := &wire{r: newReader(r.Body), w: w, flush: rc.Flush}
 	// The writer may not be touched once the stream has been served, and whoever aborts does not know.
@@ -144,10 +152,6 @@ type visitor struct {
 
 // serveDoor answers calls until the stream ends, or the node does: then it says good-bye, and answers what it has been asked.
 func (p *Peer) serveDoor(ctx context.Context, s *wire, h *hello) error {
-	if !p.enter() {
-		return s.write(goodBye(0))
-	}
-	defer p.doors.Done()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	v := &visitor{peer: p, node: h.role == roleNode, out: newOutbox(maxUnsent), calls: make(map[uint64]context.CancelFunc)}
