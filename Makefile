@@ -99,6 +99,7 @@ suite-clones:       suite = ./internal/sim/faults -run '^TestAckClone$$' -clone-
 suite-points:       suite = ./internal/sim/faults -run 'AtEveryPoint$$' -point-step 1
 suite-planted:      suite = -tags plant ./internal/sim -run '^TestPlanted$$' -plant-rotate 3 -v
 suite-model:        suite = ./kv -run '^TestModel$$' -runs 300
+suite-groups:       suite = ./stream -run '^TestGroupHistories$$' -group-runs 100
 suite-ual:          suite = ./internal/ual -run '^Test(EveryBitFlip|CrashAtEveryIOPoint|Model|ManyLives)$$' -long
 suite-space:        suite = ./internal/shard -run '^TestNoSpaceAtEveryOperation$$' -long
 suite-kill:         suite = ./internal/exercise -run '^TestKill$$' -kills 108
@@ -111,7 +112,7 @@ suite-audit:        suite = ./internal/exercise -run '^TestAudit$$' -crashes 6 -
 suite-chaos:        suite = ./internal/peer -run '^TestChaos$$' -chaos 30s -v
 
 # Two of them run at a time: those in a simulator have one thread, and many others mostly wait.
-SUITES = processes audit chaos sim-cluster linear model kill points sim-five sim-node planted power space pause ual reads clones
+SUITES = processes audit chaos sim-cluster linear model kill points sim-five sim-node planted power space pause groups ual reads clones
 
 .PHONY: $(SUITES:%=suite-%)
 $(SUITES:%=suite-%):

@@ -21,7 +21,7 @@ var clusterContract = []contractRow{
 			"connections": is{1}, "subscriptions": integer, "commands_total": integer, "bytes_received": integer, "bytes_sent": integer,
 			"uptime_seconds": integer,
 		},
-		"streams": is{0}, "queues": is{0}, "kv_namespaces": is{3},
+		"streams": is{3}, "queues": is{2}, "kv_namespaces": is{3},
 		"workflows": fields{
 			"active_runs": integer, "started_total": integer, "completed_total": integer, "failed_total": integer,
 			"cancelled_total": integer, "timed_out_total": integer, "signals_delivered_total": integer, "timers_fired_total": integer,

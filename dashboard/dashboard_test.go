@@ -244,7 +244,10 @@ func TestClosedNode(t *testing.T) {
 	if got := get(h, "/health"); got.status != 503 {
 		t.Errorf("GET /health = %v, want 503", got)
 	}
-	for _, path := range []string{"/api/v1/namespaces", "/api/v1/metrics", "/api/v1/kv/namespaces/default/keys", "/api/v1/kv/namespaces/default/keys/a"} {
+	for _, path := range []string{
+		"/api/v1/namespaces", "/api/v1/metrics", "/api/v1/kv/namespaces/default/keys", "/api/v1/kv/namespaces/default/keys/a", "/api/v1/streams",
+		"/api/v1/streams/s", "/api/v1/streams/s/messages", "/api/v1/streams/s/groups/g", "/api/v1/queues", "/api/v1/queues/q", "/api/v1/queues/q/dlq",
+	} {
 		checkError(t, "GET "+path, get(h, path), 503, "closed")
 	}
 	put := httptest.NewRequest("PUT", "/api/v1/kv/namespaces/default/keys/a", strings.NewReader(`{"value":"x"}`))

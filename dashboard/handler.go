@@ -156,6 +156,9 @@ func (h *handler) serve(rt route, out *reply, in *input) {
 		h.fail(out, err)
 		return
 	}
+	if a, ok := answer.(headed); ok {
+		a.setHeader(out.Header())
+	}
 	h.send(out, http.StatusOK, answer)
 }
 

@@ -162,11 +162,16 @@ var hostileNames = []hostileRow{
 	{"GET /namespaces/a%2Fb", 404, "not found"},
 }
 
+// hostileRows are the tables of all topics.
+var hostileRows = [][]hostileRow{hostileParameters, hostilePaths, hostileNames, hostileStreams, hostileQueues}
+
 func TestHostileRequests(t *testing.T) {
 	for _, m := range mounts {
 		t.Run("mount="+m.prefix+"/", func(t *testing.T) {
-			server := serve(t, m.mount(New(openNode(t))))
-			for _, rows := range [][]hostileRow{hostileParameters, hostilePaths, hostileNames} {
+			node := openNode(t)
+			seedHostile(t, node)
+			server := serve(t, m.mount(New(node)))
+			for _, rows := range hostileRows {
 				for _, row := range rows {
 					method, target, _ := strings.Cut(row.request, " ")
 					row.check(t, server+m.prefix, exchange(t, server, method+" "+m.prefix+"/api/v1"+target, ""))
@@ -360,7 +365,7 @@ func endlessChunks(t *testing.T, server, request string) answer {
 
 // FuzzRequestTarget: no path and no query makes the handler panic, redirect or answer anything but JSON.
 func FuzzRequestTarget(f *testing.F) {
-	for _, rows := range [][]hostileRow{hostileParameters, hostilePaths, hostileNames} {
+	for _, rows := range hostileRows {
 		for _, row := range rows {
 			_, target, _ := strings.Cut(row.request, " ")
 			if path, query, _ := strings.Cut("/api/v1"+target, "?"); len(target) < 1000 {
@@ -368,13 +373,15 @@ func FuzzRequestTarget(f *testing.F) {
 			}
 		}
 	}
-	h := New(openNode(f))
+	node := openNode(f)
+	seedHostile(f, node)
+	h := New(node)
 	f.Fuzz(func(t *testing.T, path, query string) {
 		u, err := url.ParseRequestURI(path)
 		if err != nil || len(path)+len(query) > 64<<10 {
 			return
 		}
-		for _, method := range []string{"GET", "PUT", "DELETE"} {
+		for _, method := range []string{"GET", "PUT", "POST", "DELETE"} {
 			r := httptest.NewRequest(method, "/", strings.NewReader(`{"value":"x"}`))
 			r.URL.Path, r.URL.RawPath, r.URL.RawQuery = u.Path, u.RawPath, query
 			got := record(h, r)

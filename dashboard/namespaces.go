@@ -13,8 +13,8 @@ var namespaceRoutes = []route{
 	endpoint("GET /api/v1/namespaces", (*handler).namespaces, "All namespaces, by name."),
 	endpoint("POST /api/v1/namespaces", (*handler).createNamespace, "Create a namespace."),
 	endpoint("GET /api/v1/namespaces/:namespace", (*handler).namespace, "One namespace."),
-	endpoint("GET /api/v1/namespaces/:namespace/streams", (*handler).namespaceStreams, "The streams of a namespace."),
-	endpoint("GET /api/v1/namespaces/:namespace/queues", (*handler).namespaceQueues, "The queues of a namespace."),
+	endpoint("GET /api/v1/namespaces/:namespace/streams", (*handler).streams, "The streams of a namespace."),
+	endpoint("GET /api/v1/namespaces/:namespace/queues", (*handler).queues, "The queues of a namespace."),
 	endpoint("GET /api/v1/namespaces/:namespace/kv", (*handler).namespaceKeys, "The keys of a namespace."),
 }
 
@@ -122,39 +122,6 @@ func (q *listRequest) parse(in *input) {
 	q.namespace = in.namespace()
 	q.after = in.text("after")
 	q.limit = int(in.integer("limit", pageLimit))
-}
-
-// streamSummary is an item of a listing of streams.
-type streamSummary struct {
-	Name       string `json:"name"`
-	Namespace  string `json:"namespace"`
-	Partitions int    `json:"partitions"`
-	IngestRate int64  `json:"ingest_rate"`
-	Reads      int64  `json:"reads"`
-	Retention  string `json:"retention"`
-}
-
-// namespaceStreams answers for a node that has no streams yet.
-func (h *handler) namespaceStreams(context.Context, listRequest) ([]streamSummary, error) {
-	return []streamSummary{}, nil
-}
-
-// queueSummary is an item of a listing of queues.
-type queueSummary struct {
-	Name      string `json:"name"`
-	Namespace string `json:"namespace"`
-	Ready     int64  `json:"ready"`
-	Inflight  int64  `json:"inflight"`
-	Pending   int64  `json:"pending"`
-	Available int64  `json:"available"`
-	Enqueued  int64  `json:"enqueued"`
-	Dequeued  int64  `json:"dequeued"`
-	DLQCount  int64  `json:"dlq_count"`
-}
-
-// namespaceQueues answers for a node that has no queues yet.
-func (h *handler) namespaceQueues(context.Context, listRequest) ([]queueSummary, error) {
-	return []queueSummary{}, nil
 }
 
 // namespaceKeysRequest asks for limit keys that come after one. after is written as the listing writes keys.

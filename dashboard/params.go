@@ -61,6 +61,26 @@ func (in *input) integer(name string, s span) int64 {
 	return n
 }
 
+// optional returns a parameter that is an integer, nil if it is not given.
+func (in *input) optional(name string, s span) *int64 {
+	if _, given := in.param(name); !given {
+		return nil
+	}
+	return new(in.integer(name, s))
+}
+
+// boolean returns a parameter that is a truth value, false if it is not given.
+func (in *input) boolean(name string) bool {
+	value, given := in.param(name)
+	switch {
+	case value == "true" || value == "1":
+		return true
+	case given && value != "false" && value != "0":
+		in.invalid("parameter %s is %.64q, it takes true, false, 1 or 0", name, value)
+	}
+	return false
+}
+
 // encoding is how JSON carries the bytes of keys and values.
 type encoding string
 

@@ -21,15 +21,17 @@ type input struct {
 	query    url.Values
 	asked    []string // names of the parameters the endpoint takes
 	object   *object
+	maxBody  int64 // bytes
 	held     int64 // bytes of the body in memory
 	bodyRead bool
 
+	removes    bool // the endpoint removes data; a DELETE does anyway
 	namespaced bool // namespace has been called
 	err        error
 }
 
 func newInput(h *handler, r *http.Request, path httprouter.Params) *input {
-	in := &input{handler: h, request: r, path: path, asked: []string{"namespace"}}
+	in := &input{handler: h, request: r, path: path, asked: []string{"namespace"}, maxBody: h.maxBody}
 	var err error
 	if in.query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
 		in.invalid("query: %v", err)
@@ -57,7 +59,7 @@ func (in *input) finish() error {
 	if !in.namespaced { // the parameter is accepted everywhere, and checked everywhere
 		in.namespace()
 	}
-	if in.request.Method == http.MethodDelete {
+	if in.removes || in.request.Method == http.MethodDelete {
 		in.refuseUnknown()
 	}
 	return in.err
@@ -81,6 +83,16 @@ func (in *input) segment(name string) string {
 		in.invalid("path segment %s: %v", name, err)
 	}
 	return s
+}
+
+// number returns a segment of the path that is an integer.
+func (in *input) number(name string, s span) int64 {
+	text := in.segment(name)
+	n, ok := s.parse(text)
+	if !ok {
+		in.invalid("path segment %s is %.64q, it takes an integer from %d to %d", name, text, s.min, s.max)
+	}
+	return n
 }
 
 // namespace returns the namespace that the path names, else the parameter, else the default one. If both name one, they must
@@ -115,9 +127,28 @@ func (in *input) body() *object {
 	return in.object
 }
 
+// payload returns the body itself, or what it stands for, within the limit for values.
+func (in *input) payload(e encoding) []byte {
+	if in.err != nil {
+		return nil
+	}
+	limit := in.handler.backend.MaxValueSize()
+	if e != base64Text {
+		in.maxBody = min(in.maxBody, int64(limit))
+	}
+	raw, err := in.readBody()
+	in.check(err)
+	payload, err := e.decoded("body", string(raw))
+	in.check(err)
+	if len(payload) > limit {
+		in.check(engine.Errorf(errTooLarge, "payload of %d bytes exceeds max_value_size (%d bytes)", len(payload), limit))
+	}
+	return []byte(payload)
+}
+
 func (in *input) readBody() ([]byte, error) {
-	if in.request.ContentLength > in.handler.maxBody {
-		return nil, bodyTooLarge(in.handler.maxBody)
+	if in.request.ContentLength > in.maxBody {
+		return nil, bodyTooLarge(in.maxBody)
 	}
 	raw, err := io.ReadAll(bodyReader{in})
 	in.bodyRead = err == nil
@@ -141,8 +172,8 @@ func (b bodyReader) Read(p []byte) (int, error) {
 	h.traffic.received.Add(int64(n))
 	held := h.traffic.held.Add(int64(n))
 	switch {
-	case b.in.held > h.maxBody:
-		return n, bodyTooLarge(h.maxBody)
+	case b.in.held > b.in.maxBody:
+		return n, bodyTooLarge(b.in.maxBody)
 	case held > h.maxHeld:
 		return n, engine.Errorf(engine.ErrBusy, "bodies of %d bytes are being read, the limit is %d", held, h.maxHeld)
 	}

@@ -65,6 +65,9 @@ type bodyError interface {
 	body() any
 }
 
+// headed is an answer of which a part goes into the header.
+type headed interface{ setHeader(http.Header) }
+
 // fail answers with an error. What is not the client's doing is logged, and its text is kept from the client.
 func (h *handler) fail(out *reply, err error) {
 	status := statusOf(err)

@@ -229,6 +229,7 @@ type command struct {
 
 // decode reads a body. It checks what the functions that make commands check.
 func (c *command) decode(kind uint8, b []byte) error {
+	clear(c.messages) // or they would keep the entry that they were in
 	*c = command{messages: c.messages[:0], receipts: c.receipts[:0]}
 	r := codec.NewReader(b)
 	c.name = r.Bytes()

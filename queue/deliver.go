@@ -5,6 +5,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/plant"
 )
 
 // expiredReason is the last error of a message whose lease has ended by itself.
@@ -15,11 +16,12 @@ func (s *session) dequeue(limit int, millis int64) ([]byte, error) {
 	if s.paused || s.ready == 0 {
 		return nil, nil
 	}
-	if s.m.memories.inflight >= maxInflight {
-		return nil, engine.Errorf(ErrBusy, "queue %q: %d messages are leased in the shard, the limit is %d", s.name, s.m.memories.inflight, maxInflight)
+	free := s.m.maxInflight - s.m.memories.inflight
+	if free <= 0 {
+		return nil, engine.Errorf(ErrBusy, "queue %q: %d messages are leased in the shard, the limit is %d", s.name, s.m.memories.inflight, s.m.maxInflight)
 	}
 	s.changed = true
-	limit = int(min(int64(limit), s.ready, maxInflight-s.m.memories.inflight))
+	limit = int(min(int64(limit), s.ready, free))
 	deadline := s.tx.Now() + millis
 	var result []byte
 	for range limit {
@@ -30,15 +32,22 @@ func (s *session) dequeue(limit int, millis int64) ([]byte, error) {
 			result = make([]byte, 0, 24+min(limit*d.size(), max(MaxBatchBytes, d.size())))
 			result = codec.AppendVarint(codec.AppendUvarint(result, uint64(s.tx.LSN())), deadline)
 		case len(result)+d.size() > MaxBatchBytes:
-			s.schedule(deadline)
+			s.scheduleEnd(deadline)
 			return result, nil
 		}
 		result = d.append(result)
 		s.leave(p, fresh)
 		s.lease(&d, deadline)
 	}
-	s.schedule(deadline)
+	s.scheduleEnd(deadline)
 	return result, nil
+}
+
+// scheduleEnd sees to it that leases are looked at when they end.
+func (s *session) scheduleEnd(deadline int64) {
+	if !plant.On(plant.EternalLease) {
+		s.schedule(deadline)
+	}
 }
 
 // first returns the message that is to be delivered next. There is one.
@@ -142,8 +151,8 @@ func (s *session) leaseOf(r receipt) (*lease, error) {
 	switch {
 	case l == nil:
 		reason = "its message is not leased"
-	case l.lsn != r.lsn:
-		reason = "its message has been delivered again"
+	case l.lsn != r.lsn && !plant.On(plant.AnyReceipt):
+		reason = "its message is leased by another delivery"
 	case l.deadline <= s.tx.Now():
 		reason = expiredReason
 	default:

@@ -11,13 +11,19 @@ const (
 	KindDequeue = kindDequeue
 	KindAck     = kindAck
 	MaxDue      = maxDue
-	MaxInflight = maxInflight
 )
 
 // NewForgetful returns a machine that remembers next to nothing, so that it has to look into the state often.
 func NewForgetful() engine.Machine {
-	m := &Machine{memories: memories{limits: limits{items: 3, bytes: 1000, row: 300, queues: 2000}}}
+	m := &Machine{memories: memories{limits: limits{items: 3, bytes: 1000, row: 300, queues: 2000}}, maxInflight: maxInflight}
 	m.memories.reset(0)
+	return m
+}
+
+// NewCramped returns a machine whose shard takes up to 5 leases.
+func NewCramped() engine.Machine {
+	m := NewMachine().(*Machine)
+	m.maxInflight = 5
 	return m
 }
 
@@ -50,3 +56,18 @@ func Recode(kind byte, b []byte) (again []byte, ok bool) {
 	}
 	return nil, false
 }
+
+// Remembered returns how many queues a machine remembers, and about how many bytes they take.
+func Remembered(m engine.Machine) (queues, bytes int) {
+	s := &m.(*Machine).memories
+	for _, generation := range []map[uint64]*memory{s.young, s.old} {
+		for _, q := range generation {
+			queues++
+			bytes += q.footprint()
+		}
+	}
+	return queues, bytes
+}
+
+// MaxRemembered is about how many bytes a machine's queues take at most.
+var MaxRemembered = 2 * standardLimits.queues

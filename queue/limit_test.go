@@ -143,6 +143,36 @@ func TestManyDue(t *testing.T) {
 	r.verify()
 }
 
+// TestMaxInflight has as many leases as a shard takes, over several queues.
+func TestMaxInflight(t *testing.T) {
+	r := newRigOf(t, 1, queue.NewCramped)
+	jobs, other, ctx := r.store("n"), r.store("other"), within(t)
+	fillQueue(t, jobs, 10)
+	fillQueue(t, other, 10)
+	first := must(jobs.Dequeue(ctx, "q", queue.Max(3), queue.Lease(time.Minute)))
+	if got := must(other.Dequeue(ctx, "q", queue.Max(3), queue.Lease(time.Minute))); len(got) != 2 {
+		t.Errorf("Dequeue with 3 of 5 leases taken returned %d messages, want 2", len(got))
+	}
+	for range 2 {
+		if _, err := jobs.Dequeue(ctx, "q"); !errors.Is(err, queue.ErrBusy) || !strings.Contains(err.Error(), "the limit is 5") {
+			t.Errorf("Dequeue with all leases taken: %v, want ErrBusy and the limit", err)
+		}
+		r.verify()
+		r.restart()
+	}
+	must(0, jobs.Ack(ctx, "q", first[0].Receipt))
+	must(other.Purge(ctx, "q"))
+	r.verify()
+	if got := must(jobs.Dequeue(ctx, "q", queue.Max(5))); len(got) != 3 {
+		t.Errorf("Dequeue after an Ack and a Purge returned %d messages, want 3", len(got))
+	}
+	r.advance(time.Minute.Milliseconds())
+	r.fire()
+	r.verify()
+	must(0, jobs.Delete(ctx, "q"))
+	r.verify()
+}
+
 // TestManyKeys deletes a queue with more dedup keys than are forgotten at once.
 func TestManyKeys(t *testing.T) {
 	r := newRig(t, 1)

@@ -141,19 +141,15 @@ func (s *Store) List(ctx context.Context, opts ...ListOption) (Page[Stats], erro
 	if o.err != nil {
 		return Page[Stats]{}, o.err
 	}
-	shards, err := s.router.Shards(ctx, s.namespace)
+	parts, err := s.fanOut(ctx, listQuery{namespace: s.namespace, after: o.after, limit: o.limit})
 	if err != nil {
 		return Page[Stats]{}, err
 	}
 	var page Page[Stats]
 	more := false
-	for _, shard := range shards {
-		q := listQuery{namespace: s.namespace, after: o.after, limit: o.limit}
-		if err := s.router.Door().Query(ctx, shard, &q); err != nil {
-			return Page[Stats]{}, err
-		}
-		page.Items = append(page.Items, q.items...)
-		more = more || q.more
+	for i := range parts {
+		page.Items = append(page.Items, parts[i].items...)
+		more = more || parts[i].more
 	}
 	// A shard that has more has told limit of them, and nobody else has more that come before the last of those.
 	slices.SortFunc(page.Items, func(a, b Stats) int { return cmp.Compare(a.Name, b.Name) })
@@ -164,6 +160,24 @@ func (s *Store) List(ctx context.Context, opts ...ListOption) (Page[Stats], erro
 		page.Cursor = page.Items[len(page.Items)-1].Name
 	}
 	return page, nil
+}
+
+// fanOut asks all shards of the namespace at once.
+func (s *Store) fanOut(ctx context.Context, q listQuery) ([]listQuery, error) {
+	shards, err := s.router.Shards(ctx, s.namespace)
+	if err != nil {
+		return nil, err
+	}
+	parts, errs := slices.Repeat([]listQuery{q}, len(shards)), make(chan error, len(shards))
+	for i, shard := range shards {
+		go func() { errs <- s.router.Door().Query(ctx, shard, &parts[i]) }()
+	}
+	for range shards {
+		if e := <-errs; e != nil {
+			err = e
+		}
+	}
+	return parts, err
 }
 
 // ListAll iterates over the queues of the namespace, in order of their names. Each pair is a queue and nil, or a zero Stats and an error, after which

@@ -18,16 +18,17 @@ const (
 
 // Machine is the queue state machine of one shard.
 type Machine struct {
-	memories memories
-	cmd      command // these are of the applying goroutine
-	session  session
-	buf      []byte // of keys
-	row      []byte // of values
+	memories    memories
+	maxInflight int64   // of the shard
+	cmd         command // these are of the applying goroutine
+	session     session
+	buf         []byte // of keys
+	row         []byte // of values
 }
 
 // NewMachine returns a machine for a shard.
 func NewMachine() engine.Machine {
-	m := &Machine{memories: memories{limits: standardLimits}}
+	m := &Machine{memories: memories{limits: standardLimits}, maxInflight: maxInflight}
 	m.memories.reset(0)
 	return m
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
 )
 
 // memory is what the applying goroutine remembers of a queue: where its indexes begin, and its leases. It says what the rows say, those of
@@ -137,7 +138,7 @@ func (s *memories) undo(c *change) {
 	case putAgain:
 		q.again.remove(c.item.at)
 	case takenFresh:
-		if q.fresh.wants(c.item.at) {
+		if q.fresh.wants(c.item.at) && !plant.On(plant.KeepTaken) {
 			q.fresh.put(c.item)
 		}
 	case takenAgain:

@@ -16,7 +16,7 @@ import (
 
 // What TestModel does at least, short form aside.
 const (
-	modelRuns  = 24
+	modelRuns  = 16
 	modelSteps = 400
 )
 

@@ -85,10 +85,6 @@ func (r *rig) store(namespace string) *queue.Store {
 	return queue.New(engine.NewRouter(r), namespace, 0)
 }
 
-func (r *rig) txn(namespace string) *engine.Txn {
-	return engine.NewTxn(engine.NewRouter(r), namespace, queue.DefaultMaxPayloadBytes)
-}
-
 // Shards is of engine.Door.
 func (r *rig) Shards() int { return len(r.execs) }
 

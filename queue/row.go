@@ -143,6 +143,8 @@ func codeTime(c *codec.Coder, t *int64) {
 	}
 	if *t = int64(v - 1); v == 0 {
 		*t = never
+	} else if v > never {
+		c.Fail("time out of range")
 	}
 }
 

@@ -175,6 +175,10 @@ func (v *verifier) leased() error {
 	if memory := v.m.memories.inflight; memory != v.leases {
 		v.Reportf("queue: %d messages are leased, memory counts %d", v.leases, memory)
 	}
+	if _, counted, err := v.Get([]byte{'i'}); err != nil || !counted && v.leases > 0 {
+		v.Reportf("queue: %d messages are leased, no row counts them", v.leases)
+		return err
+	}
 	return v.Scan([]byte{'i'}, []byte{'i' + 1}, func(k, value []byte) error {
 		if n, err := decodeCount(value); err != nil || n != v.leases || len(k) != 1 {
 			v.Reportf("queue: %d messages are leased, row %x counts %d (%v)", v.leases, k, n, err)

@@ -191,19 +191,20 @@ func (m *Machine) remember(tx *engine.Tx, st *stream, o *appendOptions, appended
 		appended[i].Duplicate = true
 	}
 	k := producerKey(nil, st.gen, o.producer)
-	p := producerRow{used: tx.Now(), appends: []producerAppend{{o.sequence, encodeAppended(appended)}}}
+	p := producerRow{used: tx.Now(), due: tx.Now() + producerMillis, appends: []producerAppend{{o.sequence, encodeAppended(appended)}}}
 	if b, ok := tx.Get(k); ok {
 		old := must(decodeProducer(b))
+		p.due = old.due
 		p.appends = append(p.appends, old.appends[:min(len(old.appends), maxRepeats-1)]...)
 	} else {
-		tx.Schedule(tx.Now()+producerMillis, m.producerToken(st, o.producer))
+		tx.Schedule(p.due, producerToken(st.gen, o.producer))
 	}
 	tx.Set(k, p.encode())
 }
 
-// producerToken is the token of the timer that forgets a producer: the row's key, but for its kind.
-func (m *Machine) producerToken(st *stream, producer string) []byte {
-	return append(key.AppendUint64([]byte{tokenProducer}, st.gen), producer...)
+// producerToken is the token of the timer that forgets a producer: the key of its row.
+func producerToken(gen uint64, producer string) []byte {
+	return append(key.AppendUint64([]byte{tokenProducer}, gen), producer...)
 }
 
 // onProducer forgets a producer unless it has appended since the timer was set. The token is its row's key.
@@ -212,8 +213,10 @@ func (m *Machine) onProducer(tx *engine.Tx, k []byte) {
 	if !ok {
 		return
 	}
-	if due := must(decodeProducer(b)).used + producerMillis; due > tx.Now() {
-		tx.Schedule(due, k)
+	p := must(decodeProducer(b))
+	if p.due = p.used + producerMillis; p.due > tx.Now() {
+		tx.Set(k, p.encode())
+		tx.Schedule(p.due, k)
 		return
 	}
 	tx.Delete(k)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -46,7 +48,8 @@ func (s *Store) DeleteGroup(ctx context.Context, stream, group string) error {
 
 // ReadGroup gives a consumer records that no other one of the group has: those that have to be delivered again first, then new ones. Each has to be acknowledged
 // (Ack) before its Deadline, or it is delivered again, to whoever asks; after MaxDeliver times in vain it goes to the stream of dead letters (DeadLetters). Within a partition
-// the order is that of the stream. A consumer that calls nothing for three times the ack timeout leaves the group.
+// the order is that of the stream. A consumer that neither reads nor acknowledges, refuses or
+// extends anything for three times the ack timeout leaves the group.
 //
 // When ReadGroup fails with a ctx error or ErrUnknownOutcome, the consumer may have been given records that it does not know of: they are delivered again
 // when their time is over. With Wait it waits for a record, and also for the stream, if there is none; when it has waited in vain, the result is empty and the error nil.
@@ -55,6 +58,9 @@ func (s *Store) DeleteGroup(ctx context.Context, stream, group string) error {
 // records of the group are not acknowledged, or it has 1,000 members; ErrInvalid.
 func (s *Store) ReadGroup(ctx context.Context, stream, group, consumer string, opts ...GroupReadOption) ([]Delivery, error) {
 	o := groupReadOptionsOf(opts)
+	if err := readGroupOp(place{stream: stream, group: group}, consumer, &o, 0).Err; err != nil {
+		return nil, err
+	}
 	r := &groupReader{s: s, stream: stream, group: group, consumer: consumer, o: &o}
 	if o.wait == 0 {
 		return r.look(ctx)
@@ -261,7 +267,7 @@ func (r *groupReader) await(ctx context.Context) error {
 }
 
 // errNoGroup is ErrNotFound for a group of a stream that exists.
-var errNoGroup = engine.Errorf(ErrNotFound, "stream: consumer group not found")
+var errNoGroup = fmt.Errorf("consumer group %w", ErrNotFound)
 
 // places returns the shards of a group, the stream's home first. Errors: errNoGroup, ErrNotFound.
 func (s *Store) places(ctx context.Context, stream, group string) ([]groupPlace, error) {
@@ -286,7 +292,7 @@ func (s *Store) places(ctx context.Context, stream, group string) ([]groupPlace,
 	case q.spec.partitions == 0:
 		return nil, notFound(stream)
 	case !q.found:
-		return nil, errNoGroup
+		return nil, engine.Errorf(errNoGroup, "stream %q: consumer group %q not found", stream, group)
 	}
 	var places []groupPlace
 	for _, p := range s.partsOf(stream, &q.spec) {
@@ -511,6 +517,17 @@ func (s *Store) Groups(ctx context.Context, stream, after string, limit int) ([]
 		q.infos[i].sort()
 	}
 	return q.infos, nil
+}
+
+// AllGroups iterates over all groups of a stream in order of their names, by the contract of All. Errors: ErrNotFound.
+func (s *Store) AllGroups(ctx context.Context, stream string) iter.Seq2[GroupInfo, error] {
+	return engine.Paginate(func(after string) ([]GroupInfo, string, bool, error) {
+		page, err := s.Groups(ctx, stream, after, defaultReadLimit)
+		if err != nil || len(page) == 0 {
+			return nil, "", false, err
+		}
+		return page, page[len(page)-1].Name, len(page) == defaultReadLimit, nil
+	})
 }
 
 // PendingRecord is a record of a group that is not done.

@@ -178,6 +178,22 @@ func TestMembersLeaveBySilence(t *testing.T) {
 	}
 }
 
+// TestWhoExtendsIsThere: a consumer that only extended what it had was taken for gone, and others got its records.
+func TestWhoExtendsIsThere(t *testing.T) {
+	r, s := newStore(t)
+	appendTexts(t, s, "log", "1")
+	a, b := consumers(t, s, stream.Shared)
+	ds := a.want("1")
+	for range 10 {
+		r.Advance(20_000)
+		if n, err := s.Extend(t.Context(), "log", "g", 30*time.Second, ds[0].Ref()); n != 1 || err != nil {
+			t.Fatalf("Extend = %d, %v", n, err)
+		}
+		b.want("")
+	}
+	a.ack(1, ds...)
+}
+
 // keyed appends records k:n with key k.
 func keyed(t testing.TB, s *stream.Store, texts ...string) {
 	t.Helper()

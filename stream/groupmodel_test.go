@@ -12,7 +12,10 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-var groupRuns = flag.Int("group-runs", 30, "runs of TestGroupHistories for each mode")
+var (
+	groupRuns = flag.Int("group-runs", 8, "runs of TestGroupHistories for each mode")
+	groupSeed = flag.Uint64("group-seed", 0, "the one run of TestGroupHistories to repeat")
+)
 
 // TestGroupHistories lets consumers of a group do things at random and checks what a group promises: no record is with two consumers, none is delivered after it
 // was acknowledged, attempts are counted, keys keep their order in a KeyShared group, an exclusive one has one consumer, and in the end every record
@@ -23,6 +26,9 @@ func TestGroupHistories(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			for range *groupRuns {
 				seed := rand.Uint64()
+				if *groupSeed != 0 {
+					seed = *groupSeed
+				}
 				if !t.Run(fmt.Sprint(seed), func(t *testing.T) { runHistory(t, mode, seed) }) {
 					return
 				}
@@ -44,7 +50,6 @@ type history struct {
 	held    map[string][]stream.Delivery
 	count   int
 	trimmed bool
-	sought  bool
 }
 
 type tracked struct {
@@ -62,6 +67,7 @@ const (
 )
 
 func runHistory(t *testing.T, mode stream.Mode, seed uint64) {
+	stream.StartTurns()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	h := &history{
 		t: t, rng: rng, mode: mode, records: make(map[stream.Ref]*tracked), order: make(map[string][]stream.Ref), held: make(map[string][]stream.Delivery),
@@ -84,7 +90,9 @@ func runHistory(t *testing.T, mode stream.Mode, seed uint64) {
 	}
 	must(t, h.s.CreateGroup(t.Context(), "log", "g", h.opts...))
 	for range 300 {
-		h.step()
+		if h.step(); rng.IntN(20) == 0 {
+			h.r.Verify()
+		}
 		if t.Failed() {
 			return
 		}

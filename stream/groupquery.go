@@ -362,13 +362,17 @@ func (m *Machine) queryPending(v *engine.View, q *pendingQuery) error {
 		return err
 	}
 	q.found = true
+	parts, err := w.all()
+	if err != nil {
+		return err
+	}
 	err = w.rows(rowBatch, g, func(k, v []byte) error {
 		b, err := decodeBatch(k, v)
 		if err != nil {
 			return err
 		}
 		for _, o := range b.offsets {
-			q.add(PendingRecord{
+			q.add(parts, PendingRecord{
 				Ref: Ref{b.partition, o, int(b.attempt)}, Consumer: b.consumer, DeliveredAt: time.UnixMilli(b.delivered), Deadline: time.UnixMilli(b.deadline),
 			})
 		}
@@ -378,7 +382,7 @@ func (m *Machine) queryPending(v *engine.View, q *pendingQuery) error {
 		err = w.rows(rowFailure, g, func(k, v []byte) error {
 			f, err := decodeFailure(k, v)
 			if err == nil {
-				q.add(PendingRecord{Ref: Ref{partitionIn(k), f.offset, int(f.attempts)}, Deadline: time.UnixMilli(f.due), Reason: f.reason})
+				q.add(parts, PendingRecord{Ref: Ref{partitionIn(k), f.offset, int(f.attempts)}, Deadline: time.UnixMilli(f.due), Reason: f.reason})
 			}
 			return err
 		})
@@ -390,10 +394,10 @@ func (m *Machine) queryPending(v *engine.View, q *pendingQuery) error {
 	return q.identify(w)
 }
 
-// add adds a record if it is behind the place asked for. What is too much is cut now and then.
-func (q *pendingQuery) add(rec PendingRecord) {
+// add adds a record if it is behind the place asked for and has not been trimmed. What is too much is cut now and then.
+func (q *pendingQuery) add(parts []partition, rec PendingRecord) {
 	after := PendingRecord{Ref: q.after}
-	if q.after != (Ref{}) && comparePending(rec, after) <= 0 {
+	if q.after != (Ref{}) && comparePending(rec, after) <= 0 || rec.Ref.Offset < parts[rec.Ref.Partition].first {
 		return
 	}
 	if q.records = append(q.records, rec); len(q.records) >= 2*q.limit+MaxReadLimit {
@@ -406,22 +410,13 @@ func (q *pendingQuery) cut() {
 	q.records = q.records[:min(len(q.records), q.limit)]
 }
 
-// identify fills in the IDs, and drops the records that have been trimmed.
-func (q *pendingQuery) identify(w *view) error {
-	parts, err := w.all()
-	if err != nil {
-		return err
-	}
-	there := q.records[:0]
-	for _, rec := range q.records {
-		if rec.Ref.Offset < parts[rec.Ref.Partition].first {
-			continue
-		}
+// identify fills in the IDs.
+func (q *pendingQuery) identify(w *view) (err error) {
+	for i := range q.records {
+		rec := &q.records[i]
 		if rec.ID, err = idAt(w.v.Get, w.gen, rec.Ref.Partition, rec.Ref.Offset); err != nil {
 			return err
 		}
-		there = append(there, rec)
 	}
-	q.records = there
 	return nil
 }

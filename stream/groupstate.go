@@ -282,12 +282,17 @@ func (m *Machine) saveGroup(tx *engine.Tx, g *group) {
 }
 
 // groupToken is the token of a group's timer.
-func groupToken(g *group) []byte {
-	token := key.AppendUint64(key.AppendUint64([]byte{tokenGroup}, g.gen), g.id)
-	return append(key.AppendString(token, []byte(g.name)), g.group...)
+func groupToken(g *group) []byte { return groupTokenOf(g.gen, g.id, g.name, g.group) }
+
+func groupTokenOf(gen, id uint64, stream, group string) []byte {
+	token := key.AppendUint64(key.AppendUint64([]byte{tokenGroup}, gen), id)
+	return append(key.AppendString(token, []byte(stream)), group...)
 }
 
 func parseGroupToken(token []byte) (gen, id uint64, stream, group string, ok bool) {
+	if len(token) < 17 {
+		return 0, 0, "", "", false
+	}
 	name, rest, ok := key.CutString(token[17:])
 	return binary.BigEndian.Uint64(token[1:]), binary.BigEndian.Uint64(token[9:]), string(name), string(rest), ok
 }

@@ -65,7 +65,7 @@ func (s *Store) Info(ctx context.Context, name string) (Info, error) {
 		}
 		info.add(q.info, p.partitions, func(partition int) int { return int(s.shardOf(name, partition)) })
 	}
-	slices.SortFunc(info.Partitions, func(a, b PartitionInfo) int { return cmp.Compare(a.Partition, b.Partition) })
+	sortPartitions(info.Partitions)
 	return info, nil
 }
 
@@ -87,7 +87,6 @@ func (i *Info) add(other Info, partitions []int, shard func(partition int) int) 
 }
 
 // Page returns up to limit streams whose names come after the given one, in order of their names: fewer if they have many partitions, none if there are no more.
-// In a spread namespace their figures are those of their home shards: Info has all.
 func (s *Store) Page(ctx context.Context, after string, limit int) ([]Info, error) {
 	if limit < 1 || limit > MaxReadLimit {
 		return nil, engine.Errorf(ErrInvalid, "stream: limit %d is not in 1-%d", limit, MaxReadLimit)
@@ -96,23 +95,97 @@ func (s *Store) Page(ctx context.Context, after string, limit int) ([]Info, erro
 	if err != nil {
 		return nil, err
 	}
-	var infos []Info
-	end := "" // behind it a shard may have more
+	for {
+		page, end, err := s.page(ctx, shards, after, limit)
+		if err != nil || len(page) > 0 || end == "" {
+			return page, err
+		}
+		after = end // what the shards have told is left of streams that were deleted
+	}
+}
+
+// listed is a stream as a shard tells it in a listing.
+type listed struct {
+	Info
+	id         uint64
+	partitions int // in all shards
+	home       bool
+}
+
+// page asks each shard for limit streams and puts together what they say. Behind end, unless it is "", one of them may have more; what it does not tell is
+// left out of what the others do, so the next page begins there.
+func (s *Store) page(ctx context.Context, shards []engine.ShardID, after string, limit int) (page []Info, end string, err error) {
+	var all []listed
 	for _, shard := range shards {
 		q := listQuery{namespace: s.namespace, after: after, limit: limit}
 		if err := s.router.Door().Query(ctx, shard, &q); err != nil {
-			return nil, err
+			return nil, "", err
 		}
-		infos = append(infos, q.infos...)
-		if n := len(q.infos); q.more && n > 0 && (end == "" || q.infos[n-1].Name < end) {
-			end = q.infos[n-1].Name
+		for i := range q.streams {
+			l := &q.streams[i]
+			l.home = len(shards) == 1 || s.shardOf(l.Name, 0) == shard
+		}
+		all = append(all, q.streams...)
+		if n := len(q.streams); q.more && n > 0 && (end == "" || q.streams[n-1].Name < end) {
+			end = q.streams[n-1].Name
 		}
 	}
-	slices.SortFunc(infos, func(a, b Info) int { return cmp.Compare(a.Name, b.Name) })
 	if end != "" {
-		infos = slices.DeleteFunc(infos, func(i Info) bool { return i.Name > end })
+		all = slices.DeleteFunc(all, func(l listed) bool { return l.Name > end })
 	}
-	return infos[:min(len(infos), limit)], nil
+	for _, l := range s.joined(all) {
+		page = append(page, l.Info)
+	}
+	return page[:min(len(page), limit)], end, nil
+}
+
+// joined returns the streams of a listing in order of their names, with what all shards say about each. The home of a stream is who knows which one of that
+// name there is.
+func (s *Store) joined(all []listed) []listed {
+	homeFirst := func(l listed) int {
+		if l.home {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(all, func(a, b listed) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(homeFirst(a), homeFirst(b)))
+	})
+	var streams []listed
+	for _, l := range all {
+		n := len(streams)
+		switch {
+		case l.home:
+			streams = append(streams, l)
+		case n > 0 && streams[n-1].Name == l.Name && streams[n-1].id == l.id:
+			known := &streams[n-1]
+			known.Appended += l.Appended
+			known.Reads += l.Reads
+			known.Partitions = append(known.Partitions, l.Partitions...)
+		}
+	}
+	for i := range streams {
+		s.complete(&streams[i])
+	}
+	return streams
+}
+
+// complete adds the partitions of shards that have had no record yet, and know nothing.
+func (s *Store) complete(l *listed) {
+	known := make(map[int]bool, len(l.Partitions))
+	for _, p := range l.Partitions {
+		known[p.Partition] = true
+	}
+	for p := range l.partitions {
+		if !known[p] {
+			l.Partitions = append(l.Partitions, PartitionInfo{Partition: p, First: 1, Shard: int(s.shardOf(l.Name, p))})
+		}
+	}
+	sortPartitions(l.Partitions)
+}
+
+func sortPartitions(ps []PartitionInfo) {
+	slices.SortFunc(ps, func(a, b PartitionInfo) int { return cmp.Compare(a.Partition, b.Partition) })
 }
 
 // All iterates over all streams in order of their names. Each pair is a stream and nil, or a zero value and an error, after which iteration ends.
@@ -178,18 +251,15 @@ func (m *Machine) queryList(v *engine.View, q *listQuery) error {
 	}
 	partitions := 0
 	for ok := it.First(); ok; ok = it.Next() {
-		if q.more = len(q.infos) == q.limit || partitions >= maxListedPartitions; q.more {
+		if q.more = len(q.streams) == q.limit || partitions >= maxListedPartitions; q.more {
 			break
 		}
 		name := string(it.Key()[5:])
-		if engine.NameShard(q.namespace, name, v.Shards()) != v.Shard() && v.Spread(q.namespace) {
-			continue
-		}
 		h, err := decodeHeader(it.Value())
 		if err == nil && !h.deleted() {
 			var info Info
 			info, err = m.describe(&view{header: h, v: v, namespace: q.namespace, name: name, spread: v.Spread(q.namespace) && !engine.Tagged(name)})
-			q.infos = append(q.infos, info)
+			q.streams = append(q.streams, listed{Info: info, id: h.id, partitions: h.partitions})
 			partitions += len(info.Partitions)
 		}
 		if err != nil {

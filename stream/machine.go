@@ -107,7 +107,7 @@ func (m *Machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	m.streams.trim()
 	st, err := m.open(tx, &c)
 	if cmd.Kind == kindAdopt || cmd.Kind == kindDrop {
-		if err == nil && st != nil && cmd.Kind == kindDrop {
+		if err == nil && cmd.Kind == kindDrop && !here(tx, c.name, 0) {
 			m.drop(tx, st, true)
 		}
 		return nil, nil // what it says is older than what is known, or all has been done on opening
@@ -143,18 +143,14 @@ func (m *Machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 // open returns the stream a command is for, nil if there is none. If the command carries a spec, what the shard knows of the stream is brought up to it;
 // its home knows it best, so there the spec only says which stream is meant.
 func (m *Machine) open(tx *engine.Tx, c *command) (*stream, error) {
-	st := m.load(tx, c.name)
-	if c.spec == nil {
-		if st != nil && st.deleted() {
-			return nil, nil
-		}
+	st, home := m.load(tx, c.name), here(tx, c.name, 0)
+	switch {
+	case home && c.spec != nil && (st == nil || st.id != c.spec.id):
+		return nil, notFound(c.name)
+	case home:
 		return st, nil
-	}
-	if here(tx, c.name, 0) {
-		if st == nil || st.id != c.spec.id {
-			return nil, notFound(c.name)
-		}
-		return st, nil
+	case c.spec == nil:
+		return nil, engine.Errorf(ErrInvalid, "stream %q: the command is for another shard", c.name)
 	}
 	switch {
 	case st != nil && st.id > c.spec.id:
@@ -186,13 +182,18 @@ func (m *Machine) load(tx *engine.Tx, name string) *stream {
 	if !ok {
 		return nil
 	}
-	st := &stream{streamName: at, header: must(decodeHeader(b)), groups: -1}
-	st.parts = make([]partition, st.partitions)
+	st := newStream(at, must(decodeHeader(b)))
+	m.loadPartitions(tx, st)
+	m.streams.put(at, st, 1+st.partitions)
+	return st
+}
+
+// newStream returns a stream that has had no record.
+func newStream(name streamName, h header) *stream {
+	st := &stream{streamName: name, header: h, parts: make([]partition, h.partitions), groups: -1}
 	for p := range st.parts {
 		st.parts[p] = noPartition
 	}
-	m.loadPartitions(tx, st)
-	m.streams.put(at, st, 1+st.partitions)
 	return st
 }
 
@@ -239,14 +240,7 @@ func (m *Machine) savePartition(tx *engine.Tx, st *stream, p int) {
 
 // make adds a stream to the shard.
 func (m *Machine) make(tx *engine.Tx, name string, sp spec) *stream {
-	st := &stream{
-		streamName: streamName{tx.Namespace(), name},
-		header:     header{spec: sp, gen: uint64(tx.LSN()), createdAt: tx.Now()},
-		parts:      make([]partition, sp.partitions),
-	}
-	for p := range st.parts {
-		st.parts[p] = noPartition
-	}
+	st := newStream(streamName{tx.Namespace(), name}, header{spec: sp, gen: uint64(tx.LSN()), createdAt: tx.Now()})
 	m.touch(tx, st)
 	m.streams.put(st.streamName, st, 1+st.partitions)
 	m.save(tx, st)

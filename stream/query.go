@@ -56,14 +56,14 @@ type infoQuery struct {
 	info  Info
 }
 
-// listQuery asks for the streams of a namespace whose home the shard is, in the order of their names.
+// listQuery asks for what a shard knows of streams of a namespace, in the order of their names.
 type listQuery struct {
 	namespace string
 	after     string
 	limit     int
 
-	infos []Info
-	more  bool // there are more
+	streams []listed
+	more    bool // there are more
 }
 
 // refsQuery finds the records of IDs, and recordsQuery reads records.

@@ -138,13 +138,17 @@ func (m *Machine) setTimer(tx *engine.Tx, st *stream, due int64) {
 	if due == st.timer {
 		return
 	}
-	token := append(key.AppendUint64([]byte{tokenRetention}, st.gen), st.name...)
+	token := retentionToken(st.gen, st.name)
 	if st.timer != 0 {
 		tx.Unschedule(st.timer, token)
 	}
 	if st.timer = due; due != 0 {
 		tx.Schedule(due, token)
 	}
+}
+
+func retentionToken(gen uint64, name string) []byte {
+	return append(key.AppendUint64([]byte{tokenRetention}, gen), name...)
 }
 
 func (m *Machine) onRetention(tx *engine.Tx, token []byte) {

@@ -167,9 +167,10 @@ func decodeRecord(b []byte, partition int, offset uint64) (Record, error) {
 
 // producerRow is what is remembered of a producer: when it appended last, and its last appends, the latest first.
 //
-//	version u8 | used ms | appends uvarint | sequence uvarint | result (uvarint length, bytes, see encodeAppended) ...
+//	version u8 | used ms | due ms | appends uvarint | sequence uvarint | result (uvarint length, bytes, see encodeAppended) ...
 type producerRow struct {
 	used    int64
+	due     int64 // of the timer that forgets it, if it has not appended since
 	appends []producerAppend
 }
 
@@ -185,7 +186,8 @@ const (
 )
 
 func (p *producerRow) encode() []byte {
-	b := codec.AppendUvarint(codec.AppendVarint([]byte{rowVersion}, p.used), uint64(len(p.appends)))
+	b := codec.AppendVarint(codec.AppendVarint([]byte{rowVersion}, p.used), p.due)
+	b = codec.AppendUvarint(b, uint64(len(p.appends)))
 	for _, a := range p.appends {
 		b = codec.AppendBytes(codec.AppendUvarint(b, a.sequence), a.result)
 	}
@@ -195,7 +197,7 @@ func (p *producerRow) encode() []byte {
 func decodeProducer(b []byte) (p producerRow, err error) {
 	r := codec.NewReader(b)
 	version := r.Byte()
-	p.used = r.Varint()
+	p.used, p.due = r.Varint(), r.Varint()
 	n := readCount(&r, maxRepeats)
 	for range n {
 		p.appends = append(p.appends, producerAppend{r.Uvarint(), r.Bytes()})

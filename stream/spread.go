@@ -121,7 +121,10 @@ type scatteredAppend struct {
 
 // attempt appends what is left, with one command for each partition. again says that what has failed had no stream, and nothing else.
 func (a *scatteredAppend) attempt(ctx context.Context) (again bool, err error) {
-	sp, err := a.store.specOrNew(ctx, a.name)
+	sp, err := a.store.spec(ctx, a.name)
+	if errors.Is(err, ErrNotFound) {
+		sp, err = a.create(ctx)
+	}
 	if err != nil {
 		return errors.Is(err, ErrNotFound), err
 	}
@@ -164,21 +167,31 @@ func (a *scatteredAppend) appendTo(ctx context.Context, p int, which []int, sp *
 	if err != nil {
 		return err
 	}
-	for j, i := range which {
-		a.results[i] = out.([]Appended)[j]
-	}
 	a.some = true
+	all := out.([]Appended)
+	if len(all) != len(which) {
+		a.results = all // with Dedup, of other messages: there is no further partition
+		return nil
+	}
+	for j, i := range which {
+		a.results[i] = all[j]
+	}
 	return nil
 }
 
-// specOrNew is spec for one who makes the stream if there is none.
-func (s *Store) specOrNew(ctx context.Context, name string) (*spec, error) {
-	sp, err := s.spec(ctx, name)
-	if !errors.Is(err, ErrNotFound) {
-		return sp, err
+// create makes the stream, unless the append would be refused then.
+func (a *scatteredAppend) create(ctx context.Context) (*spec, error) {
+	o := &a.options
+	if o.partition > 1 {
+		return nil, noSuchPartition(a.name, 1, o.partition-1)
 	}
-	if err := s.Create(ctx, name); err != nil && !errors.Is(err, ErrExists) {
+	if o.expect {
+		if err := compareLast(nil, a.name, 0, o.lastID); err != nil {
+			return nil, err
+		}
+	}
+	if err := a.store.Create(ctx, a.name); err != nil && !errors.Is(err, ErrExists) {
 		return nil, err
 	}
-	return s.spec(ctx, name)
+	return a.store.spec(ctx, a.name)
 }

@@ -70,6 +70,10 @@ func TestAppendWhileDeleted(t *testing.T) {
 				if p >= partitions {
 					wantError(t, "Append to a partition that there is not any more", err, stream.ErrInvalid, fmt.Sprintf("has 1 partitions, no partition %d", p))
 					want = ""
+					if again == 0 {
+						countStreams(t, r, "wide", 0)
+						continue
+					}
 				} else if err != nil || a.Offset != 1 {
 					t.Errorf("partition %d, held %v, made again with %d: Append = %+v, %v", p, hold, again, a, err)
 				}
@@ -197,6 +201,32 @@ func TestSpreadDedup(t *testing.T) {
 	if err != nil || info.Records() != 20 {
 		t.Errorf("Info = %+v, %v", info, err)
 	}
+}
+
+// TestSpreadDedupOfOthers: a number that is used again for other messages returns what it returned for the first ones; this ended in a panic.
+func TestSpreadDedupOfOthers(t *testing.T) {
+	_, s := newSpread(t, 4)
+	create(t, s, "log", stream.Partitions(8))
+	first, err := s.Append(t.Context(), "log", text("a"), stream.Dedup("p", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Duplicate = true
+	again, err := s.AppendMany(t.Context(), "log", []stream.Message{text("b"), text("c")}, stream.Dedup("p", 1))
+	if err != nil || len(again) != 1 || again[0] != first {
+		t.Errorf("AppendMany = %+v, %v, want %+v", again, err, first)
+	}
+	wantRead(t, s, "log", "a")
+}
+
+// TestRefusedAppendMakesNothing: an append that is refused does not leave an empty stream behind.
+func TestRefusedAppendMakesNothing(t *testing.T) {
+	r, s := newSpread(t, 4)
+	_, err := s.Append(t.Context(), "log", text("x"), stream.Partition(1))
+	wantError(t, "Append", err, stream.ErrInvalid, "has 1 partitions, no partition 1")
+	_, err = s.Append(t.Context(), "log", text("x"), stream.IfLastID(stream.ID{Millis: 1}))
+	wantError(t, "Append", err, stream.ErrConflict, "the last id of partition 0 is 0-0, want 1-0")
+	countStreams(t, r, "wide", 0)
 }
 
 // TestTagged: a stream with a {tag} is in one shard of a spread namespace, and can be part of a transaction.

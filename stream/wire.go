@@ -222,7 +222,14 @@ func (q *listQuery) Arguments(c *codec.Coder) {
 }
 
 func (q *listQuery) Results(c *codec.Coder) {
-	codec.List(c, &q.infos, codeInfo)
+	codec.List(c, &q.streams, func(c *codec.Coder, l *listed) {
+		codeInfo(c, &l.Info)
+		c.Uvarint(&l.id)
+		c.Int(&l.partitions)
+		if l.partitions < 1 || l.partitions > MaxPartitions {
+			c.Fail("partitions out of range")
+		}
+	})
 	c.Bool(&q.more)
 }
 

@@ -120,26 +120,31 @@ func (f *frame) connect(ctx context.Context, cmd *cobra.Command) (*session, erro
 	}
 	client, err := floe.Dial(ctx, addrs, opts...)
 	if err != nil {
-		return nil, &hintedError{fmt.Errorf("no node answers at %s: %s", strings.Join(addrs, ", "), reason(err)), dialHint(err, encryption != nil)}
+		return nil, &hintedError{fmt.Errorf("no node answers at %s: %s", strings.Join(addrs, ", "), reason(err, addrs)), dialHint(err, encryption != nil)}
 	}
 	return &session{client, f.output, f.namespace}, nil
 }
 
-// reason is why no connection could be made, on one line: what the system said, if it did.
-func reason(err error) string {
-	if network := (*net.OpError)(nil); errors.As(err, &network) {
-		return network.Error()
+// reason is why no connection could be made, on one line, without what the reader knows already.
+func reason(err error, addrs []string) string {
+	known := []string{"floe: dial: ", "no connection: "}
+	if len(addrs) == 1 {
+		known = append(known, addrs[0]+": ")
 	}
-	return strings.ReplaceAll(err.Error(), "\n", "; ")
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	for _, prefix := range known {
+		text = strings.TrimPrefix(text, prefix)
+	}
+	return text
 }
 
 // dialHint is what to do about a connection that could not be made. With one end encrypting and the other not, neither understands what comes.
 func dialHint(err error, encrypted bool) string {
-	network, certificate := (*net.OpError)(nil), (*tls.CertificateVerificationError)(nil)
+	certificate, call, lookup := (*tls.CertificateVerificationError)(nil), (*os.SyscallError)(nil), (*net.DNSError)(nil)
 	switch {
 	case errors.As(err, &certificate):
 		return "say with --tls-ca by which authorities the node is to be believed"
-	case errors.As(err, &network) && network.Op == "dial":
+	case errors.As(err, &call) || errors.As(err, &lookup):
 		return "start one with floe server start, or say with --addr or FLOE_ADDR where one is"
 	case encrypted:
 		return "the node may want a certificate that it believes, --tls-cert; or it does not encrypt, and takes no --tls and --tls-ca"

@@ -97,7 +97,7 @@ func TestNoServer(t *testing.T) {
 		stderr string // parts, by |
 	}{
 		{args: "kv get k --addr " + free, code: 1,
-			stderr: "floe: error: no node answers at " + free + ": dial tcp |connection refused\n|hint: start one with floe server start"},
+			stderr: "floe: error: no node answers at " + free + ": connect: connection refused\n|hint: start one with floe server start"},
 		{args: "kv set k v --timeout 100ms", env: free, code: 1, stderr: "no node answers at " + free + ": "},
 		{args: "kv get k --timeout 100ms", env: silent.Addr().String(), code: 1, stderr: "no node answers at " + silent.Addr().String() + ": "},
 		{args: "kv watch k --timeout 100ms", env: free, code: 1, stderr: "no node answers at " + free + ": "},

@@ -454,7 +454,7 @@ func TestNamespaces(t *testing.T) {
 	}
 	r.restart()
 	info, err := ns.Get(ctx, "spread")
-	if err != nil || !info.Spread || info.Counts.Queues != 30 || info.CreatedAt.UnixMilli() != 1000 {
+	if err != nil || !info.Spread || info.Counts.Workflows != 30 || info.CreatedAt.UnixMilli() != 1000 {
 		t.Errorf("Get(spread) = %+v, %v; want 30 counters, created at 1000", info, err)
 	}
 	if _, err := ns.Get(ctx, "none"); !errors.Is(err, engine.ErrNotFound) {

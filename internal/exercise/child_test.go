@@ -19,6 +19,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/queue"
 )
 
 // childEnv makes the test binary run as a child, which does what the variable says until it is killed, or until its standard
@@ -136,7 +137,7 @@ func (c *child) open() error {
 	}
 	config := shard.Config{
 		Dir: c.Dir, Shards: shards, Durability: durability, SyncInterval: c.Interval,
-		Machines: []func() engine.Machine{kv.NewMachine}, FS: &toldFS{vfs.Default, c},
+		Machines: []func() engine.Machine{kv.NewMachine, queue.NewMachine}, FS: &toldFS{vfs.Default, c},
 	}
 	if c.Small {
 		config.MemTableBytes, config.SegmentBytes, config.MaxLogBytes = 256<<10, 64<<10, 1<<20

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/queue"
 )
 
 // slowestOpen is what opening after a crash may take: the promise of the design, with room for machines that do much else.
@@ -75,7 +77,7 @@ func (x *examiner) examine(dir string, spaces map[string]bool) [writers]place {
 // verify reads all files of the directory, as a crash or a clean Close has left them, and every row that replaying the log makes.
 func (x *examiner) verify(dir string) {
 	x.t.Helper()
-	report, err := shard.Verify(x.t.Context(), shard.VerifyConfig{Dir: dir, Machines: []func() engine.Machine{kv.NewMachine}})
+	report, err := shard.Verify(x.t.Context(), shard.VerifyConfig{Dir: dir, Machines: []func() engine.Machine{kv.NewMachine, queue.NewMachine}})
 	if errors.Is(err, engine.ErrInvalid) {
 		return // killed before anything was in it
 	}
@@ -133,7 +135,36 @@ func (x *examiner) checkWriter(node *floe.Node, w int) place {
 			x.t.Errorf("writer %d at step %d: %v", w, at.position, err)
 		}
 	}
+	x.checkQueue(node, w, &f)
 	return at
+}
+
+// checkQueue checks that a writer's queue holds the messages of its steps, and knows which of them are leased.
+func (x *examiner) checkQueue(node *floe.Node, w int, f *fold) {
+	x.t.Helper()
+	ctx, store := x.t.Context(), node.Queue(space)
+	if f.queue.enqueued == 0 {
+		return
+	}
+	var want, got []string
+	for priority, steps := range f.queue.held {
+		for i, n := range steps {
+			want = append(want, fmt.Sprint(priority, i < f.queue.leased[priority], string(stepValue(w, n))))
+		}
+	}
+	for m, err := range store.PeekAll(ctx, queueName(w)) {
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		got = append(got, fmt.Sprint(m.Priority, m.State == queue.Leased, string(m.Payload)))
+	}
+	if !slices.Equal(got, want) {
+		x.t.Errorf("writer %d at step %d: its queue holds\n%.60q\nwant\n%.60q", w, f.position, got, want)
+	}
+	s, err := store.Stats(ctx, queueName(w))
+	if err != nil || s.Enqueued != f.queue.enqueued || s.Dequeued != f.queue.taken {
+		x.t.Errorf("writer %d at step %d: %+v, %v; want %d enqueued, %d delivered", w, f.position, s, err, f.queue.enqueued, f.queue.taken)
+	}
 }
 
 // checkLease checks that a key which step n wrote to expire soon is there until it expires and no longer.

@@ -8,6 +8,7 @@ import (
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/queue"
 )
 
 // What the writers of a child write: into a namespace spread over all shards, each writer with a tag of its own and so in one
@@ -29,6 +30,9 @@ const (
 	incrStep
 	expiringStep // a put that expires in an hour
 	leaseStep    // a put that expires soon
+	enqueueStep
+	takeStep  // leases a message for an hour
+	purgeStep // removes all messages
 )
 
 // kindOf says what writer w does as its n-th step: always the same, if the key exists or not as it did. A step is committed
@@ -43,6 +47,12 @@ func kindOf(n int, exists bool) kind {
 		return expiringStep
 	case n%13 == 6:
 		return leaseStep
+	case n%101 == 50:
+		return purgeStep
+	case n%17 == 9:
+		return takeStep
+	case n%3 == 1:
+		return enqueueStep
 	}
 	return putStep
 }
@@ -59,6 +69,12 @@ func step(w, n int, exists bool) floe.Op {
 		return kv.PutOp(key, value, kv.TTL(time.Hour))
 	case leaseStep:
 		return kv.PutOp(leaseKey(w, n), value, kv.TTL(leaseTime(n)))
+	case enqueueStep:
+		return queue.EnqueueOp(queueName(w), value, queue.Priority(n%2), queue.DedupKey(fmt.Sprint(n)))
+	case takeStep:
+		return queue.DequeueOp(queueName(w), queue.Max(2), queue.Lease(time.Hour))
+	case purgeStep:
+		return queue.PurgeOp(queueName(w))
 	}
 	return kv.PutOp(key, value)
 }
@@ -67,6 +83,7 @@ func dataPrefix(w int) string          { return fmt.Sprintf("data/{%d}/", w) }
 func stepKey(w, n int) string          { return fmt.Sprint(dataPrefix(w), n%writerKeys) }
 func leaseKey(w, n int) string         { return fmt.Sprintf("lease/{%d}/%d", w, n/13%leaseKeys) }
 func leaseTime(n int) time.Duration    { return time.Duration(5+n*37%200) * time.Millisecond }
+func queueName(w int) string           { return fmt.Sprintf("jobs/{%d}", w) }
 func counterKey(w int) string          { return fmt.Sprintf("counter/{%d}", w) }
 func positionKey(w int) string         { return positionPrefix + fmt.Sprintf("{%d}", w) }
 func writerShard(w int) engine.ShardID { return engine.NameShard(space, positionKey(w), shards) }
@@ -88,6 +105,24 @@ type fold struct {
 	data     map[string]int // the step that wrote the key
 	leases   map[string]int
 	counter  int64
+	queue    foldedQueue
+}
+
+// foldedQueue is a writer's queue: the steps that enqueued the messages that it holds, by priority, in order; the first of them are leased.
+type foldedQueue struct {
+	held            [2][]int
+	leased          [2]int
+	enqueued, taken int64
+}
+
+// take leases up to n messages.
+func (q *foldedQueue) take(n int) {
+	for priority := range q.held {
+		for ; n > 0 && q.leased[priority] < len(q.held[priority]); n-- {
+			q.leased[priority]++
+			q.taken++
+		}
+	}
 }
 
 // foldTo returns the state at a position; it goes on from f, or begins anew if f is ahead.
@@ -113,6 +148,13 @@ func (f *fold) advance(w, n int) {
 		f.counter += int64(n)
 	case leaseStep:
 		f.leases[leaseKey(w, n)] = n
+	case enqueueStep:
+		f.queue.held[n%2] = append(f.queue.held[n%2], n)
+		f.queue.enqueued++
+	case takeStep:
+		f.queue.take(2)
+	case purgeStep:
+		f.queue.held, f.queue.leased = [2][]int{}, [2]int{}
 	default:
 		f.data[key] = n
 	}

@@ -39,3 +39,10 @@ const (
 	EternalExpiry Bug = "eternal-expiry" // a key gets no timer when its expiry is changed
 	LostVersion   Bug = "lost-version"   // an overwritten version does not get into the history
 )
+
+// The bugs in queues.
+const (
+	AnyReceipt   Bug = "any-receipt"   // the receipt of an earlier delivery is good for the present one
+	EternalLease Bug = "eternal-lease" // the queue has no timer for when a lease ends
+	KeepTaken    Bug = "keep-taken"    // what a refused transaction has taken is not remembered as ready again
+)

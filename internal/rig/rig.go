@@ -30,6 +30,8 @@ type Rig struct {
 	now   int64
 	hold  bool
 	log   []logged
+
+	tampered bool // the rows are not to be verified any more
 }
 
 // logged is an entry that was applied.
@@ -48,7 +50,7 @@ func New(t testing.TB, shards int, machines ...func() engine.Machine) *Rig {
 	r := &Rig{t: t, db: db, machines: machines, execs: make([]*engine.Executor, shards), now: Epoch}
 	r.Restart()
 	t.Cleanup(func() {
-		if !t.Failed() {
+		if !t.Failed() && !r.tampered {
 			r.Verify()
 		}
 		r.release()
@@ -218,6 +220,30 @@ func (r *Rig) Verify() {
 		if err != nil {
 			r.t.Errorf("shard %d: Verify: %v", i, err)
 		}
+	}
+}
+
+// Problems returns what Executor.Verify reports of a shard.
+func (r *Rig) Problems(shard engine.ShardID) (found []string) {
+	r.t.Helper()
+	if _, err := r.execs[shard].Verify(context.Background(), func(p string) { found = append(found, p) }); err != nil {
+		r.t.Errorf("shard %d: Verify: %v", shard, err)
+	}
+	return found
+}
+
+// Tamper writes a row behind its machine's back, or removes it if its value is nil. The rows are not verified when the test ends.
+func (r *Rig) Tamper(shard engine.ShardID, row Row) {
+	r.t.Helper()
+	r.tampered = true
+	lower, _ := engine.Bounds(shard)
+	k := append(append(lower, byte(row.Machine)), row.Key...)
+	err := r.db.Delete(k, pebble.NoSync)
+	if row.Value != nil {
+		err = r.db.Set(k, row.Value, pebble.NoSync)
+	}
+	if err != nil {
+		r.t.Fatalf("write row %x: %v", k, err)
 	}
 }
 

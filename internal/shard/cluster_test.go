@@ -415,7 +415,7 @@ func (w *workload) check(ctx context.Context, t *testing.T) {
 	}
 	namespaces := engine.NewNamespaces(engine.NewRouter(w.door))
 	_, count := w.sum(ctx, t, toySpread)
-	if info, err := namespaces.Get(ctx, toySpread); err != nil || info.Counts.Queues != count {
-		t.Errorf("namespace %q counts %d counters, %v; there are %d", toySpread, info.Counts.Queues, err, count)
+	if info, err := namespaces.Get(ctx, toySpread); err != nil || info.Counts.Workflows != count {
+		t.Errorf("namespace %q counts %d counters, %v; there are %d", toySpread, info.Counts.Workflows, err, count)
 	}
 }

@@ -39,6 +39,9 @@ var planted = []struct {
 	{plant.MissedChange, &oneNode},
 	{plant.EternalExpiry, &oneNode},
 	{plant.LostVersion, &oneNode},
+	{plant.AnyReceipt, &oneNode},
+	{plant.EternalLease, &oneNode},
+	{plant.KeepTaken, &oneNode},
 }
 
 // maxPlantSeeds is how many seeds a bug may take. A bug that needs more would get past too many changes.

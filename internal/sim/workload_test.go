@@ -39,6 +39,7 @@ func createNamespaces(c *client) {
 		}
 	}
 	openBank(c)
+	openQueue(c)
 }
 
 // populate starts the clients that do the work.
@@ -49,7 +50,11 @@ func (s *sim) populate() {
 	for range 2 {
 		s.spawn(bankWork)
 	}
+	for range 2 {
+		s.spawn(queueWork)
+	}
 	s.spawn(toyWork)
+	s.spawn(streamWork)
 	for range 2 {
 		s.spawn(watchWork)
 	}

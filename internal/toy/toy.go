@@ -99,7 +99,7 @@ func add(tx *engine.Tx, name string, delta int64) ([]byte, error) {
 	if b, ok := tx.Get(k); ok {
 		v = int64(binary.BigEndian.Uint64(b))
 	} else {
-		tx.Count(engine.CountQueues, 1) // any that kv does not keep
+		tx.Count(engine.CountWorkflows, 1) // any that the machines it is tested with do not keep
 	}
 	if v += delta; v < 0 {
 		return nil, engine.Errorf(engine.ErrConflict, "toy: counter %q would be %d", name, v)

@@ -205,6 +205,9 @@ func (l *rigLedger) verify(r *rig, cuts [rigShards]rigCut) (upTo [rigShards]int,
 	if err := r.call(func() error { return check.Replica(r.stepper) }); err != nil {
 		return upTo, err
 	}
+	if err := r.call(func() error { return checkJobs(r) }); err != nil {
+		return upTo, err
+	}
 	o, err := observeRig(r, l)
 	if err != nil {
 		return upTo, err

@@ -15,6 +15,7 @@ import (
 	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/internal/toy"
 	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/queue"
 )
 
 // rigLoad does what clients do, at random, and notes in a ledger what that changes. It predicts every outcome.
@@ -229,7 +230,7 @@ func (w *rigLoad) touch() error {
 	return w.do(id, nil, touch)
 }
 
-// transaction changes two keys and a number of one tag, all or none.
+// transaction changes two keys, a number and a queue of one tag, all or none.
 func (w *rigLoad) transaction() error {
 	tag := "{tag " + strconv.Itoa(w.rng.IntN(4)) + "}"
 	a, b, n := nsWide+"/"+tag+"a", nsWide+"/"+tag+"b", nsWide+"/"+tag+"n"
@@ -251,6 +252,7 @@ func (w *rigLoad) transaction() error {
 	return w.do(id, nil, func() (uint64, error) {
 		res, err := engine.NewTxn(w.rig.router, nsWide, math.MaxInt32).If(cond).
 			Do(kv.PutOp(tag+"a", []byte(one.value)), kv.PutOp(tag+"b", []byte(other.value)), kv.IncrOp(tag+"n", int64(w.number))).
+			Do(w.jobs(tag)...).
 			Commit(context.Background())
 		if err != nil {
 			return 0, err
@@ -261,11 +263,38 @@ func (w *rigLoad) transaction() error {
 	})
 }
 
+// jobs enqueues a message and leases one, for a while in which time passes.
+func (w *rigLoad) jobs(tag string) []engine.Op {
+	lease := time.Duration(1+w.rng.IntN(1000)) * time.Millisecond
+	return []engine.Op{queue.EnqueueOp(tag+"jobs", []byte(w.value())), queue.DequeueOp(tag+"jobs", queue.Lease(lease))}
+}
+
+// checkJobs compares how many messages the queue of each tag has got with how often its key was written: a transaction does both.
+func checkJobs(r *rig) error {
+	ctx, jobs := context.Background(), queue.New(r.router, nsWide, 0)
+	for i := range 4 {
+		tag := "{tag " + strconv.Itoa(i) + "}"
+		e, err := r.store(nsWide).Get(ctx, tag+"a")
+		if err != nil && !errors.Is(err, engine.ErrNotFound) {
+			return err
+		}
+		s, err := jobs.Stats(ctx, tag+"jobs")
+		if err != nil && !errors.Is(err, engine.ErrNotFound) {
+			return err
+		}
+		if uint64(s.Enqueued) != e.Version {
+			return fmt.Errorf("%d transactions of %s have written its key, %d its queue", e.Version, tag, s.Enqueued)
+		}
+	}
+	return nil
+}
+
 // refusedTransaction fails with its last operation, so that the first has to be taken back.
 func (w *rigLoad) refusedTransaction() error {
 	tag := "{tag " + strconv.Itoa(w.rng.IntN(4)) + "}"
 	return w.do(engine.NameShard(nsWide, tag, rigShards), kv.ErrNotFound, func() (uint64, error) {
 		_, err := engine.NewTxn(w.rig.router, nsWide, math.MaxInt32).
+			Do(w.jobs(tag)...).
 			Do(kv.PutOp(tag+"a", []byte("refused")), kv.PutOp(tag+"new", []byte("refused")), kv.DeleteOp(tag+"never")).
 			Commit(context.Background())
 		return 0, err

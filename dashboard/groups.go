@@ -1,0 +1,199 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/floedb/floe/stream"
+)
+
+var groupRoutes = []route{
+	endpoint("GET /api/v1/streams/:name/groups/:group", (*handler).group, "One consumer group."),
+	endpoint("GET /api/v1/streams/:name/groups/:group/pending", (*handler).groupPending, "What was delivered to a group and is not acknowledged."),
+	endpoint("GET /api/v1/streams/:name/groups/:group/members", (*handler).groupMembers, "The consumers of a group."),
+	endpoint("DELETE /api/v1/streams/:name/groups/:group", (*handler).deleteGroup, "Delete a consumer group."),
+}
+
+// groupRequest names a consumer group.
+type groupRequest struct {
+	streamRequest
+	group string
+}
+
+func (q *groupRequest) parse(in *input) {
+	q.streamRequest.parse(in)
+	q.group = in.segment("group")
+}
+
+// groupDetail is the body of /streams/:name/groups/:group.
+type groupDetail struct {
+	Stream           string        `json:"stream"`
+	Group            string        `json:"group"`
+	Namespace        string        `json:"namespace"`
+	Mode             string        `json:"mode"`
+	Members          int           `json:"members"`
+	Pending          int           `json:"pending"`
+	Lag              int64         `json:"lag"`
+	AckTimeoutMillis int64         `json:"ack_timeout_ms"`
+	MaxDeliver       int           `json:"max_deliver"` // 0: no limit
+	Cursors          []groupCursor `json:"cursors"`
+}
+
+// groupCursor is where a group has come to in a partition. 0-0 is the ID of no record.
+type groupCursor struct {
+	Partition     int    `json:"partition"`
+	LastDelivered string `json:"last_delivered"`
+	Acked         string `json:"acked"` // all messages up to this one are done
+	Lag           int64  `json:"lag"`
+}
+
+func (h *handler) group(ctx context.Context, q groupRequest) (groupDetail, error) {
+	g, err := h.backend.Stream(q.namespace).Group(ctx, q.name, q.group)
+	if err != nil {
+		return groupDetail{}, err
+	}
+	cursors := make([]groupCursor, 0, len(g.Cursors))
+	for _, c := range g.Cursors {
+		cursors = append(cursors, groupCursor{
+			Partition: c.Partition, LastDelivered: c.LastDelivered.String(), Acked: c.Acked.String(), Lag: c.Lag,
+		})
+	}
+	return groupDetail{
+		Stream:           q.name,
+		Group:            q.group,
+		Namespace:        q.namespace,
+		Mode:             g.Mode.String(),
+		Members:          len(g.Members),
+		Pending:          g.Pending(),
+		Lag:              g.Lag(),
+		AckTimeoutMillis: g.AckTimeout.Milliseconds(),
+		MaxDeliver:       g.MaxDeliver,
+		Cursors:          cursors,
+	}, nil
+}
+
+// groupPendingRequest asks for limit pending messages that come after one.
+type groupPendingRequest struct {
+	groupRequest
+	after stream.ID
+	limit int
+}
+
+func (q *groupPendingRequest) parse(in *input) {
+	q.groupRequest.parse(in)
+	q.after, _ = in.recordID("after")
+	q.limit = int(in.integer("limit", pageLimit))
+}
+
+// pendingMessage is a message of a group that is not acknowledged. Its times are 0 if there are none.
+type pendingMessage struct {
+	IDMillis          int64  `json:"id_ms"`
+	IDSeq             uint64 `json:"id_seq"`
+	Partition         int    `json:"partition"`
+	Consumer          string `json:"consumer"` // "": nobody has it, it waits to be delivered again
+	Deliveries        int    `json:"deliveries"`
+	DeliveredAtMillis int64  `json:"delivered_at"`
+	AckDeadlineMillis int64  `json:"ack_deadline"` // from then on it is delivered again
+}
+
+func (h *handler) groupPending(ctx context.Context, q groupPendingRequest) ([]pendingMessage, error) {
+	store := h.backend.Stream(q.namespace)
+	after, err := refOf(ctx, store, q.name, q.after)
+	if err != nil {
+		return nil, err
+	}
+	records, err := store.Pending(ctx, q.name, q.group, after, q.limit)
+	if err != nil {
+		return nil, err
+	}
+	pending := make([]pendingMessage, 0, len(records))
+	for _, r := range records {
+		pending = append(pending, pendingMessage{
+			IDMillis:          r.ID.Millis,
+			IDSeq:             r.ID.Seq,
+			Partition:         r.Ref.Partition,
+			Consumer:          r.Consumer,
+			Deliveries:        r.Ref.Attempt,
+			DeliveredAtMillis: epochMillis(r.DeliveredAt),
+			AckDeadlineMillis: epochMillis(r.Deadline),
+		})
+	}
+	return pending, nil
+}
+
+// refOf returns the place of the last record of a page, the zero Ref if there was none. If it has been trimmed since, so have those of its partition
+// before it: what is left of the partition comes behind its beginning.
+func refOf(ctx context.Context, store *stream.Store, name string, id stream.ID) (stream.Ref, error) {
+	if id.IsZero() {
+		return stream.Ref{}, nil
+	}
+	refs, err := store.Refs(ctx, name, id)
+	if err != nil || len(refs) == 1 {
+		return cmp.Or(refs...), err
+	}
+	info, err := store.Info(ctx, name)
+	if err != nil {
+		return stream.Ref{}, err
+	}
+	return stream.Ref{Partition: int(id.Seq % uint64(len(info.Partitions)))}, nil
+}
+
+// epochMillis returns a time as the API has it, 0 for none.
+func epochMillis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// groupMembersRequest asks for limit consumers whose names come after one.
+type groupMembersRequest struct {
+	groupRequest
+	after string
+	limit int
+}
+
+func (q *groupMembersRequest) parse(in *input) {
+	q.groupRequest.parse(in)
+	q.after = in.text("after")
+	q.limit = int(in.integer("limit", pageLimit))
+}
+
+// groupMember is a consumer of a group.
+type groupMember struct {
+	Consumer       string `json:"consumer"`
+	Pending        int    `json:"pending"`
+	JoinedAtMillis int64  `json:"joined_at"`
+	LastSeenMillis int64  `json:"last_seen"`
+}
+
+func (h *handler) groupMembers(ctx context.Context, q groupMembersRequest) ([]groupMember, error) {
+	g, err := h.backend.Stream(q.namespace).Group(ctx, q.name, q.group)
+	if err != nil {
+		return nil, err
+	}
+	members := []groupMember{}
+	for _, m := range g.Members {
+		if m.Consumer > q.after && len(members) < q.limit {
+			members = append(members, groupMember{
+				Consumer: m.Consumer, Pending: m.Pending, JoinedAtMillis: epochMillis(m.JoinedAt), LastSeenMillis: epochMillis(m.LastSeen),
+			})
+		}
+	}
+	return members, nil
+}
+
+// groupDeleted is the answer to a DELETE.
+type groupDeleted struct {
+	OK     bool   `json:"ok"`
+	Stream string `json:"stream"`
+	Group  string `json:"group"`
+}
+
+func (h *handler) deleteGroup(ctx context.Context, q groupRequest) (groupDeleted, error) {
+	if err := h.backend.Stream(q.namespace).DeleteGroup(ctx, q.name, q.group); err != nil {
+		return groupDeleted{}, err
+	}
+	return groupDeleted{OK: true, Stream: q.name, Group: q.group}, nil
+}

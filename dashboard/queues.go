@@ -1,0 +1,267 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/floedb/floe/queue"
+)
+
+var queueRoutes = []route{
+	endpoint("GET /api/v1/queues", (*handler).queues, "The queues of a namespace."),
+	endpoint("GET /api/v1/queues/:name", (*handler).queue, "One queue."),
+	endpoint("POST /api/v1/queues/:name", (*handler).enqueue, "Add a message, which is the body."),
+	endpoint("GET /api/v1/queues/:name/messages", (*handler).queueMessages, "The messages of a queue, the most urgent first."),
+	endpoint("POST /api/v1/queues/:name/purge", (*handler).purge, "Remove all messages but the dead letters."),
+	endpoint("GET /api/v1/queues/:name/dlq", (*handler).deadLetters, "The dead letters of a queue."),
+	endpoint("POST /api/v1/queues/:name/dlq/:seq/requeue", (*handler).requeueDead, "Make a dead letter ready again."),
+	endpoint("DELETE /api/v1/queues/:name/dlq/:seq", (*handler).deleteDead, "Delete a dead letter."),
+}
+
+// queueSummary is an item of a listing of queues, and the body of /queues/:name.
+type queueSummary struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	Ready     int64  `json:"ready"` // can be delivered now
+	Inflight  int64  `json:"inflight"`
+	Pending   int64  `json:"pending"`   // ready or delayed
+	Available int64  `json:"available"` // the same as ready
+	Enqueued  int64  `json:"enqueued"`
+	Dequeued  int64  `json:"dequeued"` // deliveries
+	DLQCount  int64  `json:"dlq_count"`
+}
+
+func summarizeQueue(namespace string, s queue.Stats) queueSummary {
+	return queueSummary{
+		Name:      s.Name,
+		Namespace: namespace,
+		Ready:     s.Ready,
+		Inflight:  s.Inflight,
+		Pending:   s.Ready + s.Delayed,
+		Available: s.Ready,
+		Enqueued:  s.Enqueued,
+		Dequeued:  s.Dequeued,
+		DLQCount:  s.Dead,
+	}
+}
+
+func (h *handler) queues(ctx context.Context, q listRequest) ([]queueSummary, error) {
+	page, err := h.backend.Queue(q.namespace).List(ctx, queue.Limit(q.limit), queue.After(q.after))
+	if err != nil {
+		return nil, err
+	}
+	queues := make([]queueSummary, 0, len(page.Items))
+	for _, s := range page.Items {
+		queues = append(queues, summarizeQueue(q.namespace, s))
+	}
+	return queues, nil
+}
+
+// queueRequest names a queue.
+type queueRequest struct{ namespace, name string }
+
+func (q *queueRequest) parse(in *input) {
+	q.namespace = in.namespace()
+	q.name = in.segment("name")
+}
+
+func (h *handler) queue(ctx context.Context, q queueRequest) (queueSummary, error) {
+	s, err := h.backend.Queue(q.namespace).Stats(ctx, q.name)
+	if err != nil {
+		return queueSummary{}, err
+	}
+	return summarizeQueue(q.namespace, s), nil
+}
+
+var (
+	priorities  = span{absent: queue.DefaultPriority, min: 0, max: queue.MaxPriority}
+	delayMillis = span{absent: 0, min: 0, max: ttlSeconds.max * 1000}
+)
+
+// enqueueRequest is a message: the body is its payload.
+type enqueueRequest struct {
+	queueRequest
+	priority int
+	delay    time.Duration
+	payload  []byte
+}
+
+func (q *enqueueRequest) parse(in *input) {
+	q.queueRequest.parse(in)
+	q.priority = int(in.integer("priority", priorities))
+	q.delay = time.Duration(in.integer("delay_ms", delayMillis)) * time.Millisecond
+	q.payload = in.payload(in.encoding())
+}
+
+// queueSeq is the answer to what was done with one message.
+type queueSeq struct {
+	OK    bool   `json:"ok"`
+	Queue string `json:"queue"`
+	Seq   uint64 `json:"seq"`
+}
+
+func (h *handler) enqueue(ctx context.Context, q enqueueRequest) (queueSeq, error) {
+	added, err := h.backend.Queue(q.namespace).Enqueue(ctx, q.name, q.payload, queue.Priority(q.priority), queue.Delay(q.delay))
+	if err != nil {
+		return queueSeq{}, err
+	}
+	return queueSeq{OK: true, Queue: q.name, Seq: added.Seq}, nil
+}
+
+// queueMessagesRequest asks for limit messages behind a place, which is written as "<priority>-<seq>".
+type queueMessagesRequest struct {
+	queueRequest
+	after    string
+	limit    int
+	encoding encoding
+}
+
+func (q *queueMessagesRequest) parse(in *input) {
+	q.queueRequest.parse(in)
+	q.after = in.place("after")
+	q.limit = int(in.integer("limit", pageLimit))
+	q.encoding = in.encoding()
+}
+
+// place returns a parameter that is priority and seq of a message, "" if it is not given.
+func (in *input) place(name string) string {
+	value, given := in.param(name)
+	if !given {
+		return ""
+	}
+	priority, seq, _ := strings.Cut(value, "-")
+	p, ok := priorities.parse(priority)
+	n, okay := seqs.parse(seq)
+	if !ok || !okay {
+		in.invalid("parameter %s is %.64q, it takes priority and seq of a message, such as 100-17", name, value)
+	}
+	return fmt.Sprintf("%d-%d", p, n)
+}
+
+// queueMessage is a message in a listing.
+type queueMessage struct {
+	Seq                  uint64 `json:"seq"`
+	Priority             int    `json:"priority"`
+	State                string `json:"state"` // ready (also if it is delayed), leased or dlq
+	Attempts             int    `json:"attempts"`
+	LeaseRemainingMillis int64  `json:"lease_remaining_ms"` // of a delayed one: until it can be delivered
+	Size                 int    `json:"size"`               // bytes of the payload
+	Payload              string `json:"payload"`
+}
+
+// messageStates are the names of states in the API, which has none for a delayed message.
+var messageStates = map[queue.State]string{queue.Ready: "ready", queue.Delayed: "ready", queue.Leased: "leased", queue.Dead: "dlq"}
+
+// queueMessages converts a page of messages. The list is never nil.
+func (e encoding) queueMessages(page queue.Page[queue.Message], now time.Time) []queueMessage {
+	messages := make([]queueMessage, 0, len(page.Items))
+	for _, m := range page.Items {
+		messages = append(messages, queueMessage{
+			Seq:                  m.Seq,
+			Priority:             m.Priority,
+			State:                messageStates[m.State],
+			Attempts:             m.Attempts,
+			LeaseRemainingMillis: remainingMillis(m, now),
+			Size:                 m.Size,
+			Payload:              e.encoded(string(m.Payload)),
+		})
+	}
+	return messages
+}
+
+// remainingMillis returns how long a message stays as it is by itself: leased or delayed.
+func remainingMillis(m queue.Message, now time.Time) int64 {
+	switch m.State {
+	case queue.Leased:
+		return max(0, m.LeaseUntil.Sub(now).Milliseconds())
+	case queue.Delayed:
+		return max(0, m.AvailableAt.Sub(now).Milliseconds())
+	}
+	return 0
+}
+
+func (h *handler) queueMessages(ctx context.Context, q queueMessagesRequest) ([]queueMessage, error) {
+	page, err := h.backend.Queue(q.namespace).Peek(ctx, q.name, queue.Limit(q.limit), queue.After(q.after))
+	if err != nil {
+		return nil, err
+	}
+	return q.encoding.queueMessages(page, h.now()), nil
+}
+
+// deadLettersRequest asks for limit dead letters behind a seq.
+type deadLettersRequest struct {
+	queueRequest
+	after    int64
+	limit    int
+	encoding encoding
+}
+
+func (q *deadLettersRequest) parse(in *input) {
+	q.queueRequest.parse(in)
+	q.after = in.integer("after", span{absent: 0, min: 0, max: seqs.max})
+	q.limit = int(in.integer("limit", pageLimit))
+	q.encoding = in.encoding()
+}
+
+func (h *handler) deadLetters(ctx context.Context, q deadLettersRequest) ([]queueMessage, error) {
+	after := queue.After(strconv.FormatInt(q.after, 10))
+	page, err := h.backend.Queue(q.namespace).DeadLetters(ctx, q.name, queue.Limit(q.limit), after)
+	if err != nil {
+		return nil, err
+	}
+	return q.encoding.queueMessages(page, h.now()), nil
+}
+
+// purgeRequest names the queue to purge.
+type purgeRequest struct{ queueRequest }
+
+func (q *purgeRequest) parse(in *input) {
+	in.removes = true
+	q.queueRequest.parse(in)
+}
+
+// queuePurged is the answer to a purge.
+type queuePurged struct {
+	OK     bool  `json:"ok"`
+	Purged int64 `json:"purged"`
+}
+
+func (h *handler) purge(ctx context.Context, q purgeRequest) (queuePurged, error) {
+	purged, err := h.backend.Queue(q.namespace).Purge(ctx, q.name)
+	if err != nil {
+		return queuePurged{}, err
+	}
+	return queuePurged{OK: true, Purged: purged}, nil
+}
+
+// seqs is what the seq of a message may be.
+var seqs = span{min: 1, max: math.MaxInt64}
+
+// deadLetterRequest names a dead letter.
+type deadLetterRequest struct {
+	queueRequest
+	seq uint64
+}
+
+func (q *deadLetterRequest) parse(in *input) {
+	q.queueRequest.parse(in)
+	q.seq = uint64(in.number("seq", seqs))
+}
+
+func (h *handler) requeueDead(ctx context.Context, q deadLetterRequest) (queueSeq, error) {
+	if err := h.backend.Queue(q.namespace).Requeue(ctx, q.name, q.seq); err != nil {
+		return queueSeq{}, err
+	}
+	return queueSeq{OK: true, Queue: q.name, Seq: q.seq}, nil
+}
+
+func (h *handler) deleteDead(ctx context.Context, q deadLetterRequest) (queueSeq, error) {
+	if err := h.backend.Queue(q.namespace).DeleteDead(ctx, q.name, q.seq); err != nil {
+		return queueSeq{}, err
+	}
+	return queueSeq{OK: true, Queue: q.name, Seq: q.seq}, nil
+}

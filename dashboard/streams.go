@@ -1,0 +1,292 @@
+package dashboard
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/floedb/floe/stream"
+)
+
+var streamRoutes = []route{
+	endpoint("GET /api/v1/streams", (*handler).streams, "The streams of a namespace."),
+	endpoint("GET /api/v1/streams/:name", (*handler).stream, "A stream with its partitions and consumer groups."),
+	endpoint("DELETE /api/v1/streams/:name", (*handler).deleteStream, "Delete a stream; if it holds records, only with force=true."),
+	endpoint("GET /api/v1/streams/:name/messages", (*handler).streamMessages, "Messages of a stream, the newest last."),
+	endpoint("POST /api/v1/streams/:name/trim", (*handler).trim, "Remove the oldest messages of each partition."),
+}
+
+// streamSummary is an item of a listing of streams.
+type streamSummary struct {
+	Name       string `json:"name"`
+	Namespace  string `json:"namespace"`
+	Partitions int    `json:"partitions"`
+	IngestRate int64  `json:"ingest_rate"` // records ever appended
+	Reads      int64  `json:"reads"`       // records read since the start of the node
+	Retention  string `json:"retention"`
+}
+
+func summarizeStream(namespace string, info stream.Info) streamSummary {
+	return streamSummary{
+		Name:       info.Name,
+		Namespace:  namespace,
+		Partitions: len(info.Partitions),
+		IngestRate: info.Appended,
+		Reads:      info.Reads,
+		Retention:  info.Retention.String(),
+	}
+}
+
+func (h *handler) streams(ctx context.Context, q listRequest) ([]streamSummary, error) {
+	page, err := h.backend.Stream(q.namespace).Page(ctx, q.after, q.limit)
+	if err != nil {
+		return nil, err
+	}
+	streams := make([]streamSummary, 0, len(page))
+	for _, info := range page {
+		streams = append(streams, summarizeStream(q.namespace, info))
+	}
+	return streams, nil
+}
+
+// streamRequest names a stream.
+type streamRequest struct{ namespace, name string }
+
+func (q *streamRequest) parse(in *input) {
+	q.namespace = in.namespace()
+	q.name = in.segment("name")
+}
+
+// streamDetail is the body of /streams/:name. Its partitions take the place of their number in the summary.
+type streamDetail struct {
+	streamSummary
+	Partitions     []streamPartition `json:"partitions"`
+	ConsumerGroups []consumerGroup   `json:"consumer_groups"`
+}
+
+type streamPartition struct {
+	ID      int    `json:"id"`
+	Records int64  `json:"records"`
+	Bytes   int64  `json:"bytes"`
+	FirstID string `json:"first_id"` // 0-0 if it holds no record
+	LastID  string `json:"last_id"`  // of the last record it ever had, 0-0 if there was none
+	Leader  string `json:"leader"`   // id of a node, "" if there is none at the moment
+}
+
+// consumerGroup is a group of a stream in the stream's detail.
+type consumerGroup struct {
+	Name          string            `json:"name"`
+	Mode          string            `json:"mode"`
+	Members       int               `json:"members"`
+	Pending       int               `json:"pending"`
+	Lag           int64             `json:"lag"`
+	LastDelivered map[string]string `json:"last_delivered"` // by partition; 0-0 if nothing was
+}
+
+func (h *handler) stream(ctx context.Context, q streamRequest) (streamDetail, error) {
+	store := h.backend.Stream(q.namespace)
+	info, err := store.Info(ctx, q.name)
+	if err != nil {
+		return streamDetail{}, err
+	}
+	stats, err := h.backend.Stats(ctx)
+	if err != nil {
+		return streamDetail{}, err
+	}
+	leaders := make(map[int]string)
+	for _, s := range stats.Shards {
+		if s.Leader != 0 {
+			leaders[s.ID] = strconv.FormatUint(s.Leader, 10)
+		}
+	}
+	detail := streamDetail{streamSummary: summarizeStream(q.namespace, info), Partitions: []streamPartition{}, ConsumerGroups: []consumerGroup{}}
+	for _, p := range info.Partitions {
+		detail.Partitions = append(detail.Partitions, streamPartition{
+			ID: p.Partition, Records: p.Records, Bytes: p.Bytes, FirstID: p.FirstID.String(), LastID: p.LastID.String(), Leader: leaders[p.Shard],
+		})
+	}
+	for g, err := range store.AllGroups(ctx, q.name) {
+		if err != nil {
+			return streamDetail{}, err
+		}
+		detail.ConsumerGroups = append(detail.ConsumerGroups, summarizeGroup(&g))
+	}
+	return detail, nil
+}
+
+func summarizeGroup(g *stream.GroupInfo) consumerGroup {
+	delivered := make(map[string]string, len(g.Cursors))
+	for _, c := range g.Cursors {
+		delivered[strconv.Itoa(c.Partition)] = c.LastDelivered.String()
+	}
+	return consumerGroup{
+		Name: g.Name, Mode: g.Mode.String(), Members: len(g.Members), Pending: g.Pending(), Lag: g.Lag(), LastDelivered: delivered,
+	}
+}
+
+// streamMessagesRequest asks for limit messages: from an ID on, after one, the last ones, or the first ones.
+type streamMessagesRequest struct {
+	streamRequest
+	encoding encoding
+	options  []stream.ReadOption
+}
+
+// partitions is what the number of a partition may be.
+var partitions = span{min: 0, max: stream.MaxPartitions - 1}
+
+func (q *streamMessagesRequest) parse(in *input) {
+	q.streamRequest.parse(in)
+	q.encoding = in.encoding()
+	q.options = []stream.ReadOption{stream.Limit(int(in.integer("limit", pageLimit)))}
+	if p := in.optional("partition", partitions); p != nil {
+		q.options = append(q.options, stream.Partition(int(*p)))
+	}
+	starts := 0
+	if id, given := in.recordID("from"); given {
+		q.options = append(q.options, stream.From(id))
+		starts++
+	}
+	if id, given := in.recordID("after"); given {
+		q.options = append(q.options, stream.After(id))
+		starts++
+	}
+	if in.boolean("tail") {
+		q.options = append(q.options, stream.Tail())
+		starts++
+	}
+	if starts > 1 {
+		in.invalid("parameters from, after and tail exclude each other")
+	}
+}
+
+// recordID returns a parameter that is the ID of a record.
+func (in *input) recordID(name string) (id stream.ID, given bool) {
+	value, given := in.param(name)
+	if !given {
+		return id, false
+	}
+	id, err := stream.ParseID(value)
+	if err != nil {
+		in.invalid("parameter %s is %.64q, it takes the id of a message, such as 1763740800000-0", name, value)
+	}
+	return id, true
+}
+
+// streamMessage is a record in a listing. Key and payload are encoded as was asked for, headers are always text.
+type streamMessage struct {
+	IDMillis  int64             `json:"id_ms"`
+	IDSeq     uint64            `json:"id_seq"`
+	UALIndex  uint64            `json:"ual_index"` // log sequence number of the append
+	Size      int               `json:"size"`      // bytes of the payload
+	Partition int               `json:"partition"`
+	Key       string            `json:"key"`
+	Headers   map[string]string `json:"headers"`
+	Payload   string            `json:"payload"`
+}
+
+func (h *handler) streamMessages(ctx context.Context, q streamMessagesRequest) ([]streamMessage, error) {
+	records, err := h.backend.Stream(q.namespace).Read(ctx, q.name, q.options...)
+	if err != nil {
+		return nil, err
+	}
+	messages := make([]streamMessage, 0, len(records))
+	for _, r := range records {
+		headers := r.Headers
+		if headers == nil {
+			headers = map[string]string{}
+		}
+		messages = append(messages, streamMessage{
+			IDMillis:  r.ID.Millis,
+			IDSeq:     r.ID.Seq,
+			UALIndex:  r.LSN,
+			Size:      len(r.Payload),
+			Partition: r.Partition,
+			Key:       q.encoding.encoded(r.Key),
+			Headers:   headers,
+			Payload:   q.encoding.encoded(string(r.Payload)),
+		})
+	}
+	return messages, nil
+}
+
+// trimRequest says what to remove from a stream.
+type trimRequest struct {
+	streamRequest
+	bounds []stream.TrimOption
+	dryRun bool
+}
+
+var (
+	trimLengths = span{min: 0, max: math.MaxInt64}
+	trimSeconds = span{min: 1, max: ttlSeconds.max}
+)
+
+// parse takes several bounds; that the length wins over the age is the store's rule.
+func (q *trimRequest) parse(in *input) {
+	in.removes = true
+	q.streamRequest.parse(in)
+	if n := in.optional("max_len", trimLengths); n != nil {
+		q.bounds = append(q.bounds, stream.MaxLen(*n))
+	}
+	if s := in.optional("max_age_s", trimSeconds); s != nil {
+		q.bounds = append(q.bounds, stream.MaxAge(time.Duration(*s)*time.Second))
+	}
+	if _, given := in.param("max_bytes"); given {
+		in.invalid("parameter max_bytes is given, but a stream can not be trimmed by bytes: give max_len or max_age_s")
+	}
+	if len(q.bounds) == 0 {
+		in.invalid("trim without a bound: give max_len or max_age_s")
+	}
+	if q.dryRun = in.boolean("dry_run"); q.dryRun {
+		q.bounds = append(q.bounds, stream.DryRun())
+	}
+}
+
+// streamTrimmed is the answer to a trim.
+type streamTrimmed struct {
+	OK     bool   `json:"ok"`
+	Stream string `json:"stream"`
+	DryRun bool   `json:"dry_run"`
+
+	removed int64 // that is, or would be
+}
+
+func (a streamTrimmed) setHeader(header http.Header) {
+	header.Set("X-Floe-Trimmed", strconv.FormatInt(a.removed, 10))
+}
+
+func (h *handler) trim(ctx context.Context, q trimRequest) (streamTrimmed, error) {
+	removed, err := h.backend.Stream(q.namespace).Trim(ctx, q.name, q.bounds...)
+	if err != nil {
+		return streamTrimmed{}, err
+	}
+	return streamTrimmed{OK: true, Stream: q.name, DryRun: q.dryRun, removed: removed}, nil
+}
+
+// deleteStreamRequest names a stream and says whether it may hold records.
+type deleteStreamRequest struct {
+	streamRequest
+	options []stream.DeleteOption
+}
+
+func (q *deleteStreamRequest) parse(in *input) {
+	q.streamRequest.parse(in)
+	if in.boolean("force") {
+		q.options = []stream.DeleteOption{stream.Force()}
+	}
+}
+
+// streamDeleted is the answer to a DELETE.
+type streamDeleted struct {
+	OK     bool   `json:"ok"`
+	Stream string `json:"stream"`
+}
+
+func (h *handler) deleteStream(ctx context.Context, q deleteStreamRequest) (streamDeleted, error) {
+	if err := h.backend.Stream(q.namespace).Delete(ctx, q.name, q.options...); err != nil {
+		return streamDeleted{}, err
+	}
+	return streamDeleted{OK: true, Stream: q.name}, nil
+}

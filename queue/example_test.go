@@ -1,0 +1,97 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/queue"
+)
+
+func Example() {
+	node, err := floe.Open(floe.Config{}) // in memory
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer node.Close()
+	ctx, jobs := context.Background(), node.Queue("default")
+
+	jobs.Enqueue(ctx, "mail", []byte("newsletter"))
+	jobs.Enqueue(ctx, "mail", []byte("password reset"), queue.Priority(10))
+
+	messages, err := jobs.Dequeue(ctx, "mail", queue.Max(10))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, m := range messages {
+		fmt.Printf("%d: %s\n", m.Seq, m.Payload)
+		if err := jobs.Ack(ctx, "mail", m.Receipt); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// 2: password reset
+	// 1: newsletter
+}
+
+// A message that can not be dealt with is delivered again, and is a dead letter after its last attempt.
+func Example_deadLetters() {
+	node, err := floe.Open(floe.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer node.Close()
+	ctx, jobs := context.Background(), node.Queue("default")
+
+	jobs.Configure(ctx, "mail", queue.Settings{MaxAttempts: 2, BackoffMin: queue.NoBackoff})
+	jobs.Enqueue(ctx, "mail", []byte("to: nobody"))
+	for range 2 {
+		messages, _ := jobs.Dequeue(ctx, "mail")
+		m := messages[0]
+		fmt.Printf("attempt %d of %d\n", m.Attempts, m.MaxAttempts)
+		jobs.Nack(ctx, "mail", m.Receipt, queue.Reason("no such address"))
+	}
+	for m, err := range jobs.DeadLettersAll(ctx, "mail") {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("dead: %s (%s)\n", m.Payload, m.LastError)
+	}
+	n, _ := jobs.RequeueAll(ctx, "mail", queue.Contains("address"))
+	fmt.Println("requeued:", n)
+	// Output:
+	// attempt 1 of 2
+	// attempt 2 of 2
+	// dead: to: nobody (no such address)
+	// requeued: 1
+}
+
+// An order and the job to ship it come into being together, and the job ends together with what it has done, if its lease has not ended before.
+func Example_transaction() {
+	node, err := floe.Open(floe.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer node.Close()
+	ctx, jobs := context.Background(), node.Queue("shop")
+
+	res, err := node.Txn("shop").Do(kv.PutOp("order:42", []byte("new")), queue.EnqueueOp("ship", []byte("order:42"))).Commit(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("job", res.Values[1].(queue.Enqueued).Seq)
+
+	messages, _ := jobs.Dequeue(ctx, "ship")
+	ship := node.Txn("shop").Do(queue.AckOp("ship", messages[0].Receipt), kv.PutOp("order:42", []byte("shipped")))
+	_, err = ship.Commit(ctx)
+	fmt.Println("first:", err)
+	_, err = ship.Commit(ctx)
+	fmt.Println("again:", errors.Is(err, floe.ErrConflict))
+	// Output:
+	// job 1
+	// first: <nil>
+	// again: true
+}

@@ -1,0 +1,50 @@
+package stream
+
+import "github.com/floedb/floe/internal/engine"
+
+// What the tests, which are users of the package, need to see of its inside.
+
+// NumKinds is the highest kind of a command.
+const NumKinds = numKinds
+
+// AppendCommandBody is the body of an append of messages that were encoded by anybody.
+func AppendCommandBody(name string, messages ...[]byte) []byte {
+	b := AppendManyOp(name, []Message{{}}).Command.Body
+	b = b[:len(b)-4] // one message of two bytes
+	b = append(b, byte(len(messages)))
+	for _, m := range messages {
+		b = append(append(b, byte(len(m))), m...)
+	}
+	return b
+}
+
+// AppendWithSpec is an append of one message by a sender who claims to know the stream's record.
+func AppendWithSpec(name string, id, version uint64, partitions, partition int) engine.Op {
+	o := appendOptionsOf([]AppendOption{Partition(partition)})
+	sp := &spec{id: id, version: version, partitions: partitions}
+	return at(appendOp(name, []Message{{}}, o, sp), route(name, partition))
+}
+
+// AdoptOp and DropOp are what shards tell each other.
+func AdoptOp(name string) engine.Op {
+	return op(kindAdopt, name, &spec{id: 1, partitions: 1}, nil, nil)
+}
+
+// DropOp is described with AdoptOp.
+func DropOp(name string) engine.Op { return op(kindDrop, name, &spec{id: 1, partitions: 1}, nil, nil) }
+
+// DecodeBody decodes a command's body and says whether that worked.
+func DecodeBody(kind uint8, b []byte) error {
+	_, err := decodeCommand(kind, b)
+	return err
+}
+
+// ReadFrom is a query that claims to have come to a partition of a stream.
+func ReadFrom(namespace, name string, id uint64, partition int) engine.Query {
+	return &readQuery{
+		namespace: namespace, stream: name, partition: -1, id: id, from: []position{{partition, 1}}, limit: 10, maxBytes: maxReadBytes,
+	}
+}
+
+// StartTurns makes what the sender chooses in turn the same in every run.
+func StartTurns() { turn.Store(0) }

@@ -1,0 +1,198 @@
+package stream_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/stream"
+)
+
+// command returns an operation's command for namespace n.
+func command(tb testing.TB, op engine.Op) engine.Command {
+	tb.Helper()
+	cmd, err := op.Limit(stream.DefaultMaxPayloadBytes)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cmd.Namespace = "n"
+	return cmd
+}
+
+// someOps are operations that succeed one after the other in an empty namespace.
+func someOps() []engine.Op {
+	return []engine.Op{
+		stream.CreateOp("log", stream.Partitions(3), stream.MaxAge(time.Second), stream.MaxLen(4)),
+		stream.AppendManyOp("log", []stream.Message{{Key: "a"}, {Payload: []byte("x"), Headers: map[string]string{"h": "v", "i": ""}}, {Key: "b"}}),
+		stream.AppendOp("log", stream.Message{Payload: []byte("y")}, stream.Partition(2), stream.Dedup("p", 7)),
+		stream.AppendOp("log", stream.Message{Payload: []byte("z")}, stream.Partition(2), stream.Dedup("p", 8)),
+		stream.AppendOp("auto", stream.Message{Payload: []byte("1")}, stream.IfLastID(stream.ID{})),
+		stream.SetRetentionOp("log", stream.Retention{MaxAge: time.Hour, MaxLen: 2}),
+		stream.TrimOp("log", stream.MaxLen(1)),
+		stream.TrimOp("log", stream.MaxAge(time.Second), stream.DryRun()),
+		stream.TrimOp("log", stream.Before(stream.ID{Millis: rig.Epoch, Seq: 1})),
+		engine.Op(stream.LastIDIs("none", 0, stream.ID{})),
+		stream.AppendOp("gone", stream.Message{}),
+		stream.DeleteOp("gone", stream.Force()),
+	}
+}
+
+// strangeOps are commands that no store sends.
+func strangeOps() []engine.Op {
+	return []engine.Op{
+		stream.AppendWithSpec("log", 1, 0, 3, 1), stream.AppendWithSpec("log", math.MaxUint64, math.MaxUint64, 1024, 5), stream.AppendWithSpec("new", 9, 9, 2, 1),
+		stream.AdoptOp("log"), stream.DropOp("log"), stream.DropOp("new"),
+	}
+}
+
+// FuzzApplyCommand applies bodies that nobody encoded: each is refused or carried out, nothing panics, and all rows fit together, in a namespace
+// that is in one shard and in a spread one.
+func FuzzApplyCommand(f *testing.F) {
+	for _, op := range append(someOps(), strangeOps()...) {
+		cmd := command(f, op)
+		f.Add(cmd.Kind, cmd.Body, uint16(0))
+		f.Add(cmd.Kind, cmd.Body, uint16(2000))
+		for kind := uint8(1); kind <= stream.NumKinds; kind++ {
+			f.Add(kind, cmd.Body, uint16(1))
+		}
+	}
+	kind := someOps()[1].Command.Kind
+	for _, msg := range [][]byte{nil, {0}, {1}, {0, 1}, {0, 1, 1, 'h', 0}, {0, 0x80, 0x80, 0x80, 1}} {
+		f.Add(kind, stream.AppendCommandBody("log", msg), uint16(1))
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, body []byte, wait uint16) {
+		r := rig.New(t, 2, stream.NewMachine)
+		s := stream.New(r.Router(), "n", 0)
+		if len(body)%2 == 0 {
+			if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "n", engine.Spread()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, op := range someOps() {
+			r.Txn("n").Do(op).Commit(t.Context())
+		}
+		r.Advance(int64(wait))
+		spread, _ := r.Router().Spread(t.Context(), "n")
+		cmd := engine.Command{Machine: engine.MachineStream, Kind: kind, Namespace: "n", Spread: spread, Body: body}
+		for shard := range engine.ShardID(2) {
+			if !spread && shard != engine.HomeShard("n", 2) {
+				continue
+			}
+			out := r.Entry(shard, cmd)[0]
+			var refused *engine.Error
+			var conflict *stream.ConflictError
+			if out.Err != nil && !errors.As(out.Err, &refused) && !errors.As(out.Err, &conflict) {
+				t.Errorf("kind %d, body %q: %v is no definite refusal", kind, body, out.Err)
+			}
+			if out.Err == nil && stream.DecodeBody(kind, body) != nil {
+				t.Errorf("kind %d, body %q was carried out and does not decode", kind, body)
+			}
+			r.Verify()
+			r.Advance(int64(wait))
+			r.Verify()
+		}
+		for info, err := range s.All(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Read(t.Context(), info.Name); err != nil && !errors.Is(err, stream.ErrNotFound) {
+				t.Errorf("Read(%q): %v", info.Name, err)
+			}
+		}
+	})
+}
+
+// FuzzAdmit lets nothing pass that the functions that make commands would have refused; what passes is carried out or refused as theirs.
+func FuzzAdmit(f *testing.F) {
+	for _, op := range append(someOps(), strangeOps()...) {
+		cmd := command(f, op)
+		f.Add(cmd.Kind, cmd.Body)
+	}
+	kind := someOps()[1].Command.Kind
+	for _, msg := range [][]byte{{0, 0}, {0, 2, 1, 'b', 0, 1, 'a', 0}, {0, 2, 1, 'a', 0, 1, 'a', 0}, {0, 1, 0, 0}} {
+		f.Add(kind, stream.AppendCommandBody("log", msg))
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, body []byte) {
+		r, s := newStore(t)
+		cmd := engine.Command{Machine: engine.MachineStream, Kind: kind, Namespace: "n", Body: body}
+		const limit = 100
+		if err := stream.NewMachine().Admit(cmd, limit); err != nil {
+			if !errors.Is(err, stream.ErrInvalid) {
+				t.Errorf("Admit(kind %d, %q) = %v, want ErrInvalid", kind, body, err)
+			}
+			return
+		}
+		if r.Entry(0, cmd)[0].Err != nil {
+			return
+		}
+		for info, err := range s.All(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			recs, err := s.Read(t.Context(), info.Name)
+			if err != nil {
+				t.Errorf("Read(%q): %v", info.Name, err)
+			}
+			for _, rec := range recs {
+				if len(rec.Payload) > limit {
+					t.Errorf("a payload of %d bytes got in", len(rec.Payload))
+				}
+				if _, err := stream.AppendOp("copy", rec.Message).Limit(limit); err != nil {
+					t.Errorf("the message %+v got in, and can not be appended: %v", rec.Message, err)
+				}
+			}
+		}
+	})
+}
+
+// FuzzQuery decodes queries of another process and answers those that can be read.
+func FuzzQuery(f *testing.F) {
+	f.Add(uint8(2), []byte{})
+	for kind := uint8(1); kind <= 12; kind++ {
+		q := stream.NewMachine().NewQuery(kind)
+		if q == nil {
+			continue
+		}
+		c := codec.NewEncoder(nil)
+		q.Arguments(&c)
+		f.Add(kind, c.Encoded())
+	}
+	for _, id := range []uint64{0, 1, 2} {
+		for _, p := range []int{0, 1, 2, 1023} {
+			q := stream.ReadFrom("n", "log", id, p)
+			c := codec.NewEncoder(nil)
+			q.Arguments(&c)
+			f.Add(q.Kind(), c.Encoded())
+		}
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
+		m := stream.NewMachine()
+		q := m.NewQuery(kind)
+		if q == nil {
+			return
+		}
+		c := codec.NewDecoder(b)
+		if q.Arguments(&c); c.Done() != nil {
+			return
+		}
+		r, _ := newStore(t)
+		for _, op := range someOps()[:5] {
+			r.Entry(0, command(t, op))
+		}
+		done, cancel := contextThatIsDone()
+		defer cancel()
+		if err := r.Query(done, 0, q); err != nil {
+			return
+		}
+		results := codec.NewEncoder(nil)
+		q.Results(&results)
+		again, d := m.NewQuery(kind), codec.NewDecoder(results.Encoded())
+		if again.Results(&d); d.Done() != nil {
+			t.Errorf("kind %d: the results of %x can not be read: %v", kind, b, d.Done())
+		}
+	})
+}

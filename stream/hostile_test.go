@@ -1,0 +1,122 @@
+package stream_test
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/stream"
+)
+
+// contextThatIsDone is for reads that are not to wait.
+func contextThatIsDone() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx, cancel
+}
+
+// TestAdmit: what comes from another process is checked as the store checks its arguments.
+func TestAdmit(t *testing.T) {
+	m := stream.NewMachine()
+	for _, op := range someOps() {
+		if err := m.Admit(command(t, op), stream.DefaultMaxPayloadBytes); err != nil {
+			t.Errorf("Admit of %+v: %v", op, err)
+		}
+	}
+	kind := someOps()[1].Command.Kind
+	large := command(t, stream.AppendOp("log", stream.Message{Payload: make([]byte, 101)})).Body
+	for name, c := range map[string]struct {
+		kind  uint8
+		body  []byte
+		words string
+	}{
+		"no kind":                  {0, nil, "command"},
+		"large payload":            {kind, large, "value of 101 bytes exceeds max_value_size (100 bytes)"},
+		"no message":               {kind, stream.AppendCommandBody("log"), "command out of range"},
+		"headers out of order":     {kind, stream.AppendCommandBody("log", []byte{0, 2, 1, 'b', 0, 1, 'a', 0}), "headers out of order"},
+		"header twice":             {kind, stream.AppendCommandBody("log", []byte{0, 2, 1, 'a', 0, 1, 'a', 0}), "headers out of order"},
+		"header without a name":    {kind, stream.AppendCommandBody("log", []byte{0, 1, 0, 0}), "header name is empty"},
+		"message that is none":     {kind, stream.AppendCommandBody("log", []byte{5}), "message"},
+		"name with a line feed":    {kind, stream.AppendCommandBody("l\ng", []byte{0, 0}), "control character"},
+		"what shards say":          {command(t, stream.AdoptOp("log")).Kind, command(t, stream.AdoptOp("log")).Body, "for shards among themselves"},
+		"what they say on the end": {command(t, stream.DropOp("log")).Kind, command(t, stream.DropOp("log")).Body, "for shards among themselves"},
+	} {
+		err := m.Admit(engine.Command{Machine: engine.MachineStream, Kind: c.kind, Body: c.body}, 100)
+		wantError(t, name, err, stream.ErrInvalid, c.words)
+	}
+}
+
+// TestApplyRefusesWhatNobodyCouldRead: a row that can not be decoded would make its partition unreadable for ever.
+func TestApplyRefusesWhatNobodyCouldRead(t *testing.T) {
+	r, s := newStore(t)
+	appendTexts(t, s, "log", "a")
+	for _, msg := range [][]byte{nil, {0}, {5}, {0, 1}, {0, 1, 1, 'h'}, {0, 0x81, 0x80, 4}} {
+		cmd := engine.Command{Machine: engine.MachineStream, Kind: someOps()[1].Command.Kind, Namespace: "n", Body: stream.AppendCommandBody("log", msg)}
+		if out := r.Entry(0, cmd)[0]; out.Err == nil {
+			t.Errorf("message %x is accepted", msg)
+		}
+	}
+	wantRead(t, s, "log", "a")
+}
+
+// TestReadOfPartitionsThereAreNot: a reader in another process may claim to have come anywhere; this ended in a panic.
+func TestReadOfPartitionsThereAreNot(t *testing.T) {
+	r, s := newStore(t)
+	appendTexts(t, s, "log", "a")
+	for id := range uint64(5) {
+		for _, p := range []int{1, 5, 1023} {
+			if err := r.Query(t.Context(), 0, stream.ReadFrom("n", "log", id, p)); err != nil {
+				wantError(t, "the query", err, stream.ErrInvalid, "has 1 partitions, no partition")
+			}
+		}
+	}
+}
+
+// TestClaimedSpecs: who claims to know the record of a stream can change it in its home as little as make one there.
+func TestClaimedSpecs(t *testing.T) {
+	for _, spread := range []bool{false, true} {
+		r, s := newStore(t)
+		if spread {
+			r, s = newSpread(t, 3)
+		}
+		create(t, s, "log", stream.Partitions(2))
+		home, err := r.Router().Shard(t.Context(), s.Namespace(), "log")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, op := range []engine.Op{
+			stream.AppendWithSpec("log", math.MaxUint64, 0, 2, 0), stream.AppendWithSpec("log", 1<<60, math.MaxUint64, 7, 0), stream.AppendWithSpec("other", 5, 5, 1, 0),
+		} {
+			cmd := command(t, op)
+			cmd.Namespace, cmd.Spread = s.Namespace(), spread
+			if spread && strings.Contains(string(cmd.Body), "other") {
+				continue // of which the home is another one
+			}
+			err := r.Entry(home, cmd)[0].Err
+			wantError(t, "append with a record that there is not", err, stream.ErrNotFound, "not found")
+		}
+		countStreams(t, r, s.Namespace(), 1)
+		appendTexts(t, s, "log", "a")
+	}
+}
+
+// TestManyStreams has more partitions than a machine remembers.
+func TestManyStreams(t *testing.T) {
+	r := rig.New(t, 1, stream.NewMachine)
+	s := stream.New(r.Router(), "n", 0)
+	names := make([]string, 80)
+	for i := range names {
+		names[i] = strings.Repeat("x", i+1)
+		create(t, s, names[i], stream.Partitions(stream.MaxPartitions))
+	}
+	for round := range 3 {
+		for _, name := range names {
+			if a, err := s.Append(t.Context(), name, text("%d", round)); err != nil || a.Partition != round || a.Offset != 1 {
+				t.Fatalf("Append to %s = %+v, %v, want partition %d", name, a, err, round)
+			}
+		}
+	}
+}

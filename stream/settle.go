@@ -1,0 +1,194 @@
+package stream
+
+import (
+	"fmt"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// pendingAt finds the delivery of a record that an acknowledgement means.
+func (g *group) pendingAt(ref Ref) (*batch, *failure) {
+	if ref.Partition >= len(g.parts) {
+		return nil, nil
+	}
+	p := &g.parts[ref.Partition]
+	if b := p.batches[ref.Offset]; b != nil && (ref.Attempt == 0 || b.attempt == uint64(ref.Attempt)) {
+		return b, nil
+	}
+	if f := p.failed[ref.Offset]; f != nil && (ref.Attempt == 0 || f.attempts == uint64(ref.Attempt)) {
+		return nil, f
+	}
+	return nil, nil
+}
+
+// refs calls f for each record of the runs.
+func (c *groupCommand) refs(f func(Ref) error) error {
+	for _, run := range c.runs {
+		for i := range run.n {
+			if err := f(Ref{run.Partition, run.Offset + i, run.Attempt}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ack takes records as done. Its result is how many were pending.
+func (m *Machine) ack(tx *engine.Tx, g *group, c *groupCommand) ([]byte, error) {
+	if c.strict {
+		seen := make(map[Ref]bool)
+		err := c.refs(func(ref Ref) error {
+			at := Ref{Partition: ref.Partition, Offset: ref.Offset}
+			if b, _ := g.pendingAt(ref); b == nil || seen[at] {
+				return &ConflictError{Stream: g.name, Partition: ref.Partition, Reason: fmt.Sprintf(
+					"record %d of partition %d is not pending in consumer group %q as attempt %d", ref.Offset, ref.Partition, g.group, ref.Attempt)}
+			}
+			seen[at] = true
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	n := int64(0)
+	err := c.refs(func(ref Ref) error {
+		b, f := g.pendingAt(ref)
+		switch {
+		case b != nil:
+			hash := g.release(&g.parts[ref.Partition], b, ref.Offset)
+			m.freed(tx, g, ref.Partition, hash)
+		case f != nil:
+			m.unfail(tx, g, ref.Partition, f)
+			m.freed(tx, g, ref.Partition, f.hash)
+		default:
+			return nil
+		}
+		n++
+		return nil
+	})
+	return codec.AppendVarint(nil, n), err
+}
+
+// nack gives records back. Its result is how many were with a consumer.
+func (m *Machine) nack(tx *engine.Tx, st *stream, g *group, c *groupCommand) ([]byte, error) {
+	n := int64(0)
+	err := c.refs(func(ref Ref) error {
+		if b, _ := g.pendingAt(ref); b != nil {
+			m.fail(tx, st, g, b, ref.Offset, c.delay, c.reason)
+			n++
+		}
+		return nil
+	})
+	return codec.AppendVarint(nil, n), err
+}
+
+// extend gives records more time. Its result is how many were with a consumer.
+func (m *Machine) extend(tx *engine.Tx, g *group, c *groupCommand) ([]byte, error) {
+	n := int64(0)
+	moved, made := make(map[*batch]*batch), make(map[*batch]bool)
+	err := c.refs(func(ref Ref) error {
+		b, _ := g.pendingAt(ref)
+		if b == nil || made[b] {
+			return nil
+		}
+		n++
+		to := moved[b]
+		if to == nil {
+			to = &batch{
+				partition: b.partition, first: ref.Offset, lsn: uint64(tx.LSN()), attempt: b.attempt, delivered: b.delivered,
+				deadline: tx.Now() + c.delay, consumer: b.consumer,
+			}
+			moved[b], made[to] = to, true
+		}
+		g.move(ref.Offset, b, to)
+		return nil
+	})
+	return codec.AppendVarint(nil, n), err
+}
+
+// move takes a record from one batch into another.
+func (g *group) move(offset uint64, from, to *batch) {
+	p := &g.parts[from.partition]
+	hash := g.release(p, from, offset)
+	to.offsets = insert(to.offsets, offset)
+	if g.mode == KeyShared {
+		to.keys = insertKey(to.keys, to.offsets, offset, hash)
+		k := p.busy(hash)
+		k.out = insert(k.out, offset)
+	}
+	if len(to.offsets) == 1 {
+		g.expect(deadline{at: to.deadline, partition: to.partition, batch: to})
+	}
+	p.batches[offset] = to
+	g.pending++
+	g.touch(to)
+}
+
+// fail takes a record from its consumer: it waits to be delivered again, or goes to the dead letters. delay -1 means the group's back-off.
+func (m *Machine) fail(tx *engine.Tx, st *stream, g *group, b *batch, offset uint64, delay int64, reason string) {
+	if g.maxDeliver > 0 && b.attempt >= g.maxDeliver {
+		hash := g.release(&g.parts[b.partition], b, offset)
+		m.bury(tx, st, g, b.partition, offset, b.attempt, reason)
+		m.freed(tx, g, b.partition, hash)
+		return
+	}
+	if delay < 0 {
+		delay = g.backoff(b.attempt)
+	}
+	hash := m.again(tx, g, b, offset, b.attempt, tx.Now()+delay, reason)
+	if delay == 0 {
+		m.readyAgain(tx, g, hash)
+	}
+}
+
+// readyAgain wakes somebody who may have a record that is to be delivered again.
+func (m *Machine) readyAgain(tx *engine.Tx, g *group, hash uint64) {
+	switch {
+	case g.mode == KeyShared:
+		m.readyFor(tx, g, slotOf(hash))
+	case g.mode == Exclusive && g.holder != "":
+		g.ready = uint64(tx.LSN())
+		m.saveGroup(tx, g)
+		tx.Notify(consumerTopic(tx.NamespaceName(), g.name, g.group, g.holder), 1)
+	default:
+		m.ready(tx, g, 1)
+	}
+}
+
+// again makes a record that was with a consumer wait to be delivered again. Later ones of its key, which the consumer got too, wait with it. It returns
+// what stands for its key.
+func (m *Machine) again(tx *engine.Tx, g *group, b *batch, offset, attempts uint64, due int64, reason string) (hash uint64) {
+	p := &g.parts[b.partition]
+	hash = g.release(p, b, offset)
+	m.wait(tx, g, b.partition, &failure{offset, attempts, due, hash, reason})
+	if g.mode != KeyShared {
+		return hash
+	}
+	k := p.keys[hash]
+	for len(k.out) > 0 && k.out[len(k.out)-1] > offset {
+		later := k.out[len(k.out)-1]
+		of := p.batches[later]
+		g.release(p, of, later)
+		m.wait(tx, g, b.partition, &failure{later, of.attempt - 1, due, hash, ""})
+	}
+	return hash
+}
+
+func (m *Machine) wait(tx *engine.Tx, g *group, partition int, f *failure) {
+	g.addFailure(partition, f)
+	m.row = f.encode(m.row[:0])
+	tx.Set(failureKey(nil, g.gen, g.id, partition, f.offset), m.row)
+}
+
+// backoff returns the pause after so many attempts, ms.
+func (g *group) backoff(attempts uint64) int64 {
+	pause := g.backoffMin
+	for range attempts - 1 {
+		if pause >= g.backoffMax {
+			break
+		}
+		pause *= 2
+	}
+	return min(pause, g.backoffMax)
+}

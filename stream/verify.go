@@ -1,0 +1,206 @@
+package stream
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+var _ engine.Verifier = (*Machine)(nil)
+
+// Verify checks that all rows of the machine fit together, and what it remembers of them: see the comment on rows for what they are.
+func (m *Machine) Verify(a *engine.Audit) error {
+	v := &verifier{Audit: a, names: a.Names()}
+	v.counted = make([]int64, len(v.names))
+	for _, step := range []func() error{v.unknownRows, v.streams, v.orphans, v.timers, func() error { return v.memory(m) }, func() error { return v.groupMemory(m) }} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	for ns, n := range v.counted {
+		if counted, known := v.Counted(uint32(ns), engine.CountStreams); known && counted != n {
+			v.Reportf("stream: namespace %s: its row counts %d streams, there are %d", v.name(uint32(ns)), counted, n)
+		}
+	}
+	return nil
+}
+
+// verifier walks over the streams, and over the rows of each. What it keeps is that of one stream, and a part of the gens.
+type verifier struct {
+	*engine.Audit
+	names   []string
+	counted []int64 // streams by namespace
+}
+
+func (v *verifier) name(ns uint32) string {
+	if int(ns) >= len(v.names) || v.names[ns] == "" {
+		return fmt.Sprint(ns)
+	}
+	return fmt.Sprintf("%q", v.names[ns])
+}
+
+// unknownRows reports rows that are of no kind.
+func (v *verifier) unknownRows() error {
+	unknown := func(k, _ []byte) error {
+		v.Reportf("stream: row %x is of no known kind", k)
+		return nil
+	}
+	var from []byte
+	for _, kind := range slices.Sorted(slices.Values(append([]byte{rowStream}, genKinds[:]...))) {
+		if err := v.Scan(from, []byte{kind}, unknown); err != nil {
+			return err
+		}
+		from = []byte{kind + 1}
+	}
+	return v.Scan(from, nil, unknown)
+}
+
+// streams looks at each stream.
+func (v *verifier) streams() error {
+	return v.Scan([]byte{rowStream}, []byte{rowStream + 1}, func(k, value []byte) error {
+		if len(k) <= 5 {
+			v.Reportf("stream: row %x has no name", k)
+			return nil
+		}
+		s := &streamAudit{verifier: v, ns: binary.BigEndian.Uint32(k[1:]), name: string(k[5:])}
+		var err error
+		if s.header, err = decodeHeader(value); err != nil {
+			s.problem("%v", err)
+			return nil
+		}
+		s.row()
+		if s.deleted() {
+			return nil
+		}
+		for _, check := range []func() error{s.readPartitions, s.records, s.producers, s.timer, s.groups} {
+			if err := check(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// timers checks that every timer has a reason. That of a producer may be left from a stream that was deleted.
+func (v *verifier) timers() error {
+	return v.Timers(func(due int64, ns uint32, token []byte) error {
+		switch {
+		case len(token) > partAt && token[0] == tokenRetention:
+			name := string(token[partAt:])
+			b, ok, err := v.Get(streamKey(nil, ns, name))
+			if err != nil {
+				return err
+			}
+			h, err := decodeHeader(b)
+			if !ok || err != nil || h.gen != binary.BigEndian.Uint64(token[1:]) || h.timer != due {
+				v.Reportf("stream: namespace %s, stream %q: a timer is set at %d that it does not know", v.name(ns), name, due)
+			}
+		case len(token) > partAt && token[0] == tokenProducer:
+			b, ok, err := v.Get(token)
+			if err != nil || !ok {
+				return err
+			}
+			if p, err := decodeProducer(b); err != nil || p.due != due {
+				v.Reportf("stream: namespace %s: a timer is set at %d that producer %q does not know", v.name(ns), due, token[partAt:])
+			}
+		case len(token) > 0 && token[0] == tokenGroup:
+			return v.groupTimers(due, ns, token)
+		default:
+			v.Reportf("stream: namespace %s: timer with token %q, which means nothing", v.name(ns), token)
+		}
+		return nil
+	})
+}
+
+// orphans reports rows whose gen is that of no stream. It looks for the gens of rows, many at once, among those of the streams.
+func (v *verifier) orphans() error {
+	for _, kind := range genKinds {
+		for from := []byte{kind}; from != nil; {
+			gens := make(map[uint64]int) // of rows, and how many streams have it
+			var err error
+			if from, err = v.gens(kind, from, gens); err != nil {
+				return err
+			}
+			err = v.Scan([]byte{rowStream}, []byte{rowStream + 1}, func(_, value []byte) error {
+				if h, err := decodeHeader(value); err == nil && !h.deleted() {
+					if n, ok := gens[h.gen]; ok {
+						gens[h.gen] = n + 1
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			for _, gen := range slices.Sorted(maps.Keys(gens)) {
+				if n := gens[gen]; n != 1 {
+					v.Reportf("stream: rows %c of LSN %d belong to %d streams", kind, gen, n)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// maxGens bounds the gens in memory, about 40 bytes each.
+const maxGens = 1 << 18
+
+// gens adds the gens of the rows of a kind from a key on, and returns from which one there may be more, nil if there are none.
+func (v *verifier) gens(kind byte, from []byte, gens map[uint64]int) ([]byte, error) {
+	for len(gens) < maxGens {
+		it, err := v.Iter(from, []byte{kind + 1})
+		if err != nil {
+			return nil, err
+		}
+		from = nil
+		if it.First() {
+			if k := it.Key(); len(k) < partAt {
+				v.Reportf("stream: row %x is too short", k)
+				from = append(bytes.Clone(k), 0)
+			} else {
+				gens[binary.BigEndian.Uint64(k[1:])] = 0
+				from = key.PrefixEnd(k[:partAt])
+			}
+		}
+		if err := it.Close(); err != nil || from == nil {
+			return nil, err
+		}
+	}
+	return from, nil
+}
+
+// memory compares what the machine remembers for Apply with the rows.
+func (v *verifier) memory(m *Machine) error {
+	for at, e := range m.streams.items {
+		remembered := e.Value.(*recentItem[streamName, *stream]).value
+		b, ok, err := v.Get(streamKey(nil, at.ns, at.name))
+		if err != nil {
+			return err
+		}
+		h, err := decodeHeader(b)
+		if !ok || err != nil || h != remembered.header || remembered.streamName != at {
+			v.Reportf("stream: namespace %s, stream %q: memory has %+v, its row %+v", v.name(at.ns), at.name, remembered.header, h)
+			continue
+		}
+		st := newStream(at, h)
+		for p := range st.parts {
+			b, ok, err := v.Get(partKey(nil, h.gen, p))
+			if err != nil {
+				return err
+			}
+			part, err := decodePartition(b)
+			if ok && err == nil {
+				st.setPartition(p, part)
+			}
+		}
+		if !slices.Equal(st.parts, remembered.parts) || st.newest != remembered.newest || st.turn != remembered.turn {
+			v.Reportf("stream: namespace %s, stream %q: memory has other partitions than the rows", v.name(at.ns), at.name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,362 @@
+package stream
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// groups checks the consumer groups of a stream.
+func (s *streamAudit) groups() error {
+	known := make(map[uint64]bool)
+	prefix := genKey(nil, rowGroup, s.gen)
+	err := s.Scan(prefix, key.PrefixEnd(prefix), func(k, value []byte) error {
+		g := &groupAudit{streamAudit: s, name: string(k[len(prefix):])}
+		var err error
+		if g.groupHeader, err = decodeGroup(value); err == nil {
+			err = engine.CheckName("consumer group", g.name)
+		}
+		if err != nil {
+			g.problem("%v", err)
+			return nil
+		}
+		if known[g.id] {
+			g.problem("has the id of another group, %d", g.id)
+		}
+		known[g.id] = true
+		return g.check()
+	})
+	if err != nil {
+		return err
+	}
+	for _, kind := range groupKinds {
+		prefix := genKey(nil, kind, s.gen)
+		err := s.Scan(prefix, key.PrefixEnd(prefix), func(k, _ []byte) error {
+			if len(k) < groupAt+8 || !known[binary.BigEndian.Uint64(k[groupAt:])] {
+				s.problem("row %x is of no consumer group", k)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// groupAt is where the id of the group is in the keys of its rows.
+const groupAt = partAt
+
+// groupAudit is what is known of a group while its rows are looked at: no more than it has under way, and the keys that are held.
+type groupAudit struct {
+	*streamAudit
+	groupHeader
+	name    string
+	cursors []groupCursor
+	members map[string]bool
+	under   map[Ref]uint64  // key hashes of what is under way, by place
+	busy    map[keyAt]bool  // keys that have something under way
+	held    []uint64        // records held, by partition
+	due     int64           // when the first of what is under way is due that is still waited for, 0: nothing is
+	first   map[keyAt]keyed // of the keys that are held
+}
+
+// keyAt is a key of a partition, by its hash.
+type keyAt struct {
+	partition int
+	hash      uint64
+}
+
+// keyed is what was found of a key that is held.
+type keyed struct {
+	n, first uint64
+	free     bool // it has a row that says so
+}
+
+func (g *groupAudit) problem(format string, args ...any) {
+	g.streamAudit.problem("consumer group %q: %s", g.name, fmt.Sprintf(format, args...))
+}
+
+func (g *groupAudit) check() error {
+	g.cursors, g.held = make([]groupCursor, g.partitions), make([]uint64, g.partitions)
+	for p := range g.cursors {
+		g.cursors[p] = groupCursor{next: 1}
+	}
+	g.members, g.under = make(map[string]bool), make(map[Ref]uint64)
+	g.busy, g.first = make(map[keyAt]bool), make(map[keyAt]keyed)
+	if last := uint64(g.Applied.LSN); g.groupHeader.id == 0 || g.groupHeader.id > last || g.ready > last {
+		g.problem("was made at LSN %d and became ready at %d, the shard's last one is %d", g.groupHeader.id, g.ready, last)
+	}
+	for _, step := range []struct {
+		kind byte
+		row  func(k, value []byte) error
+	}{
+		{rowCursor, g.cursor}, {rowMember, g.member}, {rowBatch, g.batch}, {rowFailure, g.failure}, {rowHeld, g.heldRecord}, {rowKey, g.heldKey}, {rowFree, g.freeKey},
+	} {
+		prefix := groupPrefix(nil, step.kind, g.gen, g.groupHeader.id)
+		err := g.Scan(prefix, key.PrefixEnd(prefix), func(k, value []byte) error {
+			if step.kind != rowMember && (len(k) < behindPart || partitionIn(k) >= g.partitions) {
+				g.problem("row %x is of none of the stream's %d partitions", k, g.partitions)
+				return nil
+			}
+			if err := step.row(k, value); err != nil {
+				g.problem("row %x: %v", k, err)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	g.keys()
+	return g.groupTimer()
+}
+
+func (g *groupAudit) cursor(k, value []byte) (err error) {
+	p := partitionIn(k)
+	if g.cursors[p], err = decodeCursor(value); err != nil {
+		g.cursors[p] = groupCursor{next: 1}
+		return err
+	}
+	if g.cursors[p].next > g.parts[p].last+1 {
+		g.problem("has looked at the records of partition %d before offset %d, the last one is %d", p, g.cursors[p].next, g.parts[p].last)
+	}
+	return nil
+}
+
+func (g *groupAudit) member(k, value []byte) error {
+	consumer := string(k[groupAt+8:])
+	mem, err := decodeMember(value)
+	if err == nil {
+		err = engine.CheckName("consumer", consumer)
+	}
+	if err == nil && (mem.joined > mem.seen || mem.seen > g.Applied.Stamp) {
+		g.problem("member %q joined at %d and was seen at %d; all there is ends at %d", consumer, mem.joined, mem.seen, g.Applied.Stamp)
+	}
+	g.members[consumer] = true
+	return err
+}
+
+// goesOn notes a record that is under way.
+func (g *groupAudit) goesOn(p int, offset, hash uint64, due int64) {
+	ref := Ref{Partition: p, Offset: offset}
+	if _, twice := g.under[ref]; twice {
+		g.problem("has offset %d of partition %d under way twice", offset, p)
+	}
+	if offset == 0 || offset >= g.cursors[p].next {
+		g.problem("has offset %d of partition %d under way, and has looked at what is before %d", offset, p, g.cursors[p].next)
+	}
+	g.under[ref] = hash
+	if g.mode == KeyShared {
+		g.busy[keyAt{p, hash}] = true
+	}
+	if due > g.expired && (g.due == 0 || due < g.due) {
+		g.due = due
+	}
+}
+
+func (g *groupAudit) batch(k, value []byte) error {
+	b, err := decodeBatch(k, value)
+	if err != nil {
+		return err
+	}
+	if !g.members[b.consumer] {
+		g.problem("%q has %d records and is no member", b.consumer, len(b.offsets))
+	}
+	if b.attempt == 0 || b.lsn > uint64(g.Applied.LSN) || b.delivered > g.Applied.Stamp || (b.keys != nil) != (g.mode == KeyShared) {
+		g.problem("a delivery makes no sense: %+v", *b)
+	}
+	for i, o := range b.offsets {
+		hash := uint64(0)
+		if b.keys != nil {
+			hash = b.keys[i]
+		}
+		g.goesOn(b.partition, o, hash, b.deadline)
+	}
+	return nil
+}
+
+func (g *groupAudit) failure(k, value []byte) error {
+	f, err := decodeFailure(k, value)
+	if err == nil {
+		g.goesOn(partitionIn(k), f.offset, f.hash, f.due)
+	}
+	return err
+}
+
+func (g *groupAudit) heldRecord(k, _ []byte) error {
+	if len(k) != behindPart+16 || g.mode != KeyShared {
+		return fmt.Errorf("a record that is held")
+	}
+	p, hash, offset := partitionIn(k), binary.BigEndian.Uint64(k[behindPart:]), binary.BigEndian.Uint64(k[behindPart+8:])
+	if _, under := g.under[Ref{Partition: p, Offset: offset}]; under || offset >= g.cursors[p].next {
+		g.problem("holds offset %d of partition %d, which is under way or was not looked at", offset, p)
+	}
+	g.held[p]++
+	at := keyAt{p, hash}
+	of := g.first[at]
+	if of.n++; of.n == 1 {
+		of.first = offset
+	}
+	g.first[at] = of
+	return nil
+}
+
+func (g *groupAudit) heldKey(k, value []byte) error {
+	h, err := decodeHeldCount(value)
+	if err != nil || len(k) != behindPart+8 {
+		return fmt.Errorf("a key that is held: %w", err)
+	}
+	at := keyAt{partitionIn(k), binary.BigEndian.Uint64(k[behindPart:])}
+	if of := g.first[at]; of.n != h.n || of.first != h.first || h.n == 0 {
+		g.problem("says that it holds %d records of key %x of partition %d from offset %d, and holds %d from %d", h.n, at.hash, at.partition, h.first, of.n, of.first)
+	}
+	return nil
+}
+
+func (g *groupAudit) freeKey(k, value []byte) error {
+	if len(k) != behindPart+9 || len(value) != 8 {
+		return fmt.Errorf("a key that is free")
+	}
+	at := keyAt{partitionIn(k), binary.BigEndian.Uint64(value)}
+	of, ok := g.first[at]
+	if !ok || of.free || int(k[behindPart]) != slotOf(at.hash) || of.first != binary.BigEndian.Uint64(k[behindPart+1:]) {
+		g.problem("row %x does not name the first held record of a key once", k)
+	}
+	of.free = true
+	g.first[at] = of
+	return nil
+}
+
+// keys checks that held keys are free unless something of them is under way, and the counts.
+func (g *groupAudit) keys() {
+	for at, of := range g.first {
+		if of.free == g.busy[at] {
+			g.problem("key %x of partition %d is held, free: %v, under way: %v", at.hash, at.partition, of.free, g.busy[at])
+		}
+	}
+	for p, n := range g.held {
+		if g.cursors[p].held != n {
+			g.problem("says that it holds %d records of partition %d, and holds %d", g.cursors[p].held, p, n)
+		}
+	}
+}
+
+// groupTimer checks that what is under way is waited for.
+func (g *groupAudit) groupTimer() error {
+	timer := g.groupHeader.timer
+	if timer == 0 {
+		if g.due != 0 || len(g.members) > 0 {
+			g.problem("has %d members and %d records under way, and no timer is set", len(g.members), len(g.under))
+		}
+		return nil
+	}
+	if g.due != 0 && timer > max(g.due, g.Applied.Stamp) {
+		// What was due when a command looked is dealt with by then.
+		g.problem("has something due at %d, and its timer is set at %d", g.due, timer)
+	}
+	set, err := g.HasTimer(timer, g.ns, groupTokenOf(g.gen, g.groupHeader.id, g.streamAudit.name, g.name))
+	if err == nil && !set {
+		g.problem("has no timer at %d", timer)
+	}
+	return err
+}
+
+// groupTimers checks a timer of a group. That of a stream or group that was deleted may be left.
+func (v *verifier) groupTimers(due int64, ns uint32, token []byte) error {
+	gen, id, name, group, ok := parseGroupToken(token)
+	if !ok {
+		v.Reportf("stream: namespace %s: timer with token %q, which means nothing", v.name(ns), token)
+		return nil
+	}
+	b, there, err := v.Get(groupKey(nil, gen, group))
+	if err != nil || !there {
+		return err
+	}
+	if g, err := decodeGroup(b); err == nil && g.id == id && g.timer != due {
+		v.Reportf("stream: namespace %s, stream %q: consumer group %q has a timer at %d that it does not know", v.name(ns), name, group, due)
+	}
+	return nil
+}
+
+// groupMemory compares what the machine remembers of groups with the rows.
+func (v *verifier) groupMemory(m *Machine) error {
+	for at, e := range m.groups.items {
+		g := e.Value.(*recentItem[groupName, *group]).value
+		b, ok, err := v.Get(groupKey(nil, g.gen, g.group))
+		if err != nil {
+			return err
+		}
+		if !ok {
+			if _, there, err := v.Get(streamKey(nil, at.ns, at.name)); err != nil || !there {
+				return err // it went with its stream, and will be forgotten
+			}
+			continue
+		}
+		h, err := decodeGroup(b)
+		if err != nil || h.id != g.id {
+			continue // likewise
+		}
+		if h != g.groupHeader {
+			v.Reportf("stream: namespace %s, stream %q: of consumer group %q memory has %+v, its row %+v", v.name(at.ns), at.name, at.group, g.groupHeader, h)
+		}
+		if err := v.compareGroup(g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compareGroup compares what a group has under way in memory with its rows.
+func (v *verifier) compareGroup(g *group) error {
+	remembered := make(map[string]string)
+	for p := range g.parts {
+		part := &g.parts[p]
+		for o, b := range part.batches {
+			remembered[fmt.Sprint(p, " ", o)] = fmt.Sprint(b.consumer, " ", b.attempt, " ", b.deadline)
+		}
+		for o, f := range part.failed {
+			remembered[fmt.Sprint(p, " ", o)] = fmt.Sprint("waits ", f.attempts, " ", f.due, " ", f.hash)
+		}
+	}
+	if len(remembered) != g.pending {
+		v.Reportf("stream: consumer group %q counts %d records under way in memory, and has %d there", g.group, g.pending, len(remembered))
+	}
+	stored := make(map[string]string)
+	prefix := groupPrefix(nil, rowBatch, g.gen, g.id)
+	err := v.Scan(prefix, key.PrefixEnd(prefix), func(k, value []byte) error {
+		b, err := decodeBatch(k, value)
+		if err == nil {
+			for _, o := range b.offsets {
+				stored[fmt.Sprint(b.partition, " ", o)] = fmt.Sprint(b.consumer, " ", b.attempt, " ", b.deadline)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	prefix = groupPrefix(nil, rowFailure, g.gen, g.id)
+	err = v.Scan(prefix, key.PrefixEnd(prefix), func(k, value []byte) error {
+		if f, err := decodeFailure(k, value); err == nil {
+			stored[fmt.Sprint(partitionIn(k), " ", f.offset)] = fmt.Sprint("waits ", f.attempts, " ", f.due, " ", f.hash)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if !maps.Equal(remembered, stored) {
+		for _, at := range slices.Sorted(maps.Keys(remembered)) {
+			if stored[at] != remembered[at] {
+				v.Reportf("stream: consumer group %q: of %s memory has %q, the rows %q", g.group, at, remembered[at], stored[at])
+			}
+		}
+		v.Reportf("stream: consumer group %q: memory has %d records under way, the rows %d", g.group, len(remembered), len(stored))
+	}
+	return nil
+}
