@@ -17,7 +17,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// Queues and streams are measured with one shard: each lives in one.
+// These rows have one shard, since a queue or stream lives in one.
 const (
 	topic       = "topic" // the name of the queue or stream
 	consumers   = "group"
@@ -25,32 +25,21 @@ const (
 	recordBytes = 1024
 )
 
-// messages are the rows of queues and streams.
+// messages are the rows of one queue or stream, beside those of queues: with many messages there, behind or before, and one million from its
+// beginning to its end.
 func (b *bench) messages() []row {
 	one, s := b.writes(64), setup{shards: 1}
 	return []row{
 		{
-			name: "queue/enqueue/64", against: limitL1, bar: 0.65,
-			work: duel{load: one, floe: b.enqueues(s), limit: b.bareFile(0)},
-		},
-		{
-			name: "queue/enqueue/64/put", against: limitPut,
-			work: duel{load: one, floe: b.enqueues(s), limit: b.puts(s)},
-		},
-		{
-			name: "queue/cycle/64", against: limitL1, bar: 0.3,
-			work: duel{load: one, floe: b.cycles(s, 0, 0), limit: b.bareFile(0)},
-		},
-		{
-			name: "queue/cycle/64/behind", against: limitEmptyQueue, bar: 0.9,
+			name: "queue/behind/64", against: limitEmptyQueue, bar: 0.9,
 			work: duel{load: one, floe: b.cycles(s, b.settings.behind, 0), limit: b.cycles(s, 0, 0)},
 		},
 		{
-			name: "queue/cycle/64/after", against: limitEmptyQueue, bar: 0.9,
+			name: "queue/after/64", against: limitEmptyQueue, bar: 0.9,
 			work: duel{load: one, floe: b.cycles(s, 0, 10*b.settings.behind), limit: b.cycles(s, 0, 0), once: true},
 		},
 		{
-			name: "queue/cycle/64/batch=100", against: limitL1,
+			name: "queue/batch=100/64", against: limitL1,
 			work: duel{load: one, floe: b.batchCycles(s), limit: b.bareFile(0)},
 		},
 		{
@@ -62,23 +51,23 @@ func (b *bench) messages() []row {
 			work: duel{load: one, floe: b.appendsTo(s, 1, valueBytes), limit: b.bareFile(0)},
 		},
 		{
-			name: "stream/append/64/batch=100", against: limitL4, bar: 0.35,
+			name: "stream/append/batch=100/64", against: limitL4, bar: 0.35,
 			work: duel{load: one, floe: b.appendsTo(s, batchOf, recordBytes), limit: b.sequential()},
 		},
 		{
-			name: "stream/group/batch=100", bar: 500_000, unit: "records/s/core", absolute: true, more: true,
-			work: perCore{duel{load: b.writes(4), floe: b.groupReads(s), limit: b.bareFile(0)}},
+			name: "stream/group/batch=100/64", bar: 500_000, unit: "records/s/core", absolute: true, more: true,
+			work: perCore{duel{load: one, floe: b.groupReads(s), limit: b.bareFile(0)}},
 		},
 		{
-			name: "stream/cycle/64", against: limitL1,
+			name: "stream/group/64", against: limitL1,
 			work: duel{load: one, floe: b.streamCycles(s, 0, 1), limit: b.bareFile(0)},
 		},
 		{
-			name: "stream/cycle/64/after", against: limitEmptyStream, bar: 0.9,
+			name: "stream/after/64", against: limitEmptyStream, bar: 0.9,
 			work: duel{load: one, floe: b.streamCycles(s, b.settings.behind, 1), limit: b.streamCycles(s, 0, 1)},
 		},
 		{
-			name: "stream/million/64/batch=100", against: limitL1,
+			name: "stream/million/batch=100/64", against: limitL1,
 			work: duel{load: one, floe: b.streamCycles(s, 0, batchOf), limit: b.bareFile(0), once: true, calls: int64(b.settings.behind / batchOf)},
 		},
 		{
@@ -105,14 +94,6 @@ func (b *bench) on(s setup, of subject, prepare func(n *node) error, call func(n
 
 func noPreparation(*node) error { return nil }
 
-// enqueues is floe adding messages to a queue.
-func (b *bench) enqueues(s setup) side {
-	return b.on(s, subject{ops: 1, bytes: valueBytes}, noPreparation, func(n *node, w *worker) error {
-		_, err := n.queue.Enqueue(context.Background(), topic, b.values.cut(w.rng))
-		return err
-	})
-}
-
 // cycles is floe taking messages through enqueue, dequeue and ack, in calls of their own, with others behind them and after others.
 func (b *bench) cycles(s setup, behind, after int) side {
 	prepare := func(n *node) error {
@@ -123,7 +104,7 @@ func (b *bench) cycles(s setup, behind, after int) side {
 	}
 	return b.on(s, subject{ops: 1, bytes: valueBytes}, prepare, func(n *node, w *worker) error {
 		ctx := context.Background()
-		if _, err := n.queue.Enqueue(ctx, topic, b.values.cut(w.rng)); err != nil {
+		if _, err := n.queues.Enqueue(ctx, topic, b.values.cut(w.rng)); err != nil {
 			return err
 		}
 		return takeFrom(n, 1)
@@ -133,7 +114,7 @@ func (b *bench) cycles(s setup, behind, after int) side {
 // takeFrom dequeues and acknowledges messages of which there are as many.
 func takeFrom(n *node, count int) error {
 	ctx := context.Background()
-	got, err := n.queue.Dequeue(ctx, topic, queue.Max(count))
+	got, err := n.queues.Dequeue(ctx, topic, queue.Max(count))
 	if err != nil {
 		return err
 	}
@@ -144,7 +125,7 @@ func takeFrom(n *node, count int) error {
 	for i, m := range got {
 		receipts[i] = m.Receipt
 	}
-	return n.queue.Ack(ctx, topic, receipts...)
+	return n.queues.Ack(ctx, topic, receipts...)
 }
 
 // batchCycles is the same, with a hundred messages in each call.
@@ -162,7 +143,7 @@ func (b *bench) enqueueBatch(n *node, w *worker, count int) error {
 	for i := range list {
 		list[i].Payload = b.values.cut(w.rng)
 	}
-	_, err := n.queue.EnqueueMany(context.Background(), topic, list)
+	_, err := n.queues.EnqueueMany(context.Background(), topic, list)
 	return err
 }
 
@@ -193,7 +174,7 @@ func (b *bench) consume(n *node, count int) error {
 // appendsTo is floe appending batches of records to a stream.
 func (b *bench) appendsTo(s setup, count, size int) side {
 	return b.on(s, subject{ops: count, bytes: count * size}, noPreparation, func(n *node, w *worker) error {
-		_, err := n.stream.AppendMany(context.Background(), topic, b.records(w, count, size))
+		_, err := n.streams.AppendMany(context.Background(), topic, b.records(w, count, size))
 		return err
 	})
 }
@@ -217,17 +198,17 @@ func (b *bench) streamCycles(s setup, after, count int) side {
 
 func (b *bench) streamCycle(n *node, w *worker, count int) error {
 	ctx := context.Background()
-	if _, err := n.stream.AppendMany(ctx, topic, b.records(w, count, valueBytes)); err != nil {
+	if _, err := n.streams.AppendMany(ctx, topic, b.records(w, count, valueBytes)); err != nil {
 		return err
 	}
-	got, err := n.stream.ReadGroup(ctx, topic, consumers, strconv.Itoa(w.id), stream.Limit(count))
+	got, err := n.streams.ReadGroup(ctx, topic, consumers, strconv.Itoa(w.id), stream.Limit(count))
 	if err != nil {
 		return err
 	}
 	if len(got) != count {
 		return fmt.Errorf("group read: %d records, want %d", len(got), count)
 	}
-	_, err = n.stream.Ack(ctx, topic, consumers, stream.RefsOf(got)...)
+	_, err = n.streams.Ack(ctx, topic, consumers, stream.RefsOf(got)...)
 	return err
 }
 
@@ -236,20 +217,20 @@ func (b *bench) streamCycle(n *node, w *worker, count int) error {
 func (b *bench) groupReads(s setup) side {
 	prepare := func(n *node) error {
 		return b.inBatches(b.settings.behind, func(w *worker, size int) error {
-			_, err := n.stream.AppendMany(context.Background(), topic, b.records(w, size, valueBytes))
+			_, err := n.streams.AppendMany(context.Background(), topic, b.records(w, size, valueBytes))
 			return err
 		})
 	}
 	return b.on(s, subject{ops: batchOf}, prepare, func(n *node, w *worker) error {
 		ctx, group := context.Background(), strconv.Itoa(w.id)
-		got, err := n.stream.ReadGroup(ctx, topic, group, "consumer", stream.Limit(batchOf))
+		got, err := n.streams.ReadGroup(ctx, topic, group, "consumer", stream.Limit(batchOf))
 		if err != nil {
 			return err
 		}
 		if len(got) < batchOf {
-			return n.stream.Seek(ctx, topic, group, stream.FromBeginning())
+			return n.streams.Seek(ctx, topic, group, stream.FromBeginning())
 		}
-		_, err = n.stream.Ack(ctx, topic, group, stream.RefsOf(got)...)
+		_, err = n.streams.Ack(ctx, topic, group, stream.RefsOf(got)...)
 		return err
 	})
 }

@@ -27,11 +27,11 @@ type setup struct {
 // node is a floe node with one namespace, which is spread if there are several shards. One with a slower disk, or behind a connection, has
 // no queues and streams.
 type node struct {
-	store  *kv.Store
-	queue  *queue.Store
-	stream *stream.Store
-	txn    func() *floe.Txn
-	close  func() error
+	store   *kv.Store
+	queues  *queue.Store
+	streams *stream.Store
+	txn     func() *floe.Txn
+	close   func() error
 }
 
 const namespace = "bench"
@@ -51,7 +51,7 @@ func (s setup) open(dir string) (*node, error) {
 		return nil, err
 	}
 	opened := &node{
-		store: n.KV(namespace), queue: n.Queue(namespace), stream: n.Stream(namespace), txn: func() *floe.Txn { return n.Txn(namespace) }, close: n.Close,
+		store: n.KV(namespace), queues: n.Queue(namespace), streams: n.Stream(namespace), txn: func() *floe.Txn { return n.Txn(namespace) }, close: n.Close,
 	}
 	return opened, s.create(n.Namespaces())
 }
@@ -66,9 +66,10 @@ func (s setup) openSlow(dir string) (*node, error) {
 	}
 	router := engine.NewRouter(host)
 	opened := &node{
-		store: kv.New(router, namespace, host.MaxValue()),
-		txn:   func() *floe.Txn { return engine.NewTxn(router, namespace, host.MaxValue()) },
-		close: host.Close,
+		store:  kv.New(router, namespace, host.MaxValue()),
+		queues: queue.New(router, namespace, host.MaxValue()),
+		txn:    func() *floe.Txn { return engine.NewTxn(router, namespace, host.MaxValue()) },
+		close:  host.Close,
 	}
 	return opened, s.create(engine.NewNamespaces(router))
 }
