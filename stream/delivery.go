@@ -65,7 +65,7 @@ func (d *delivery) partition(p int) {
 	for i := range offsets {
 		offsets[i] = next + uint64(i)
 	}
-	d.give(p, 1, offsets, nil)
+	d.give(p, 1, 0, offsets, nil)
 }
 
 // maxClaimBytes is about how much one ReadGroup hands out.
@@ -95,10 +95,10 @@ func (d *delivery) fitting(p int, next, n uint64) uint64 {
 func (d *delivery) redeliver(p int, may func(f *failure) bool) {
 	part := &d.g.parts[p]
 	var left, offsets, keys []uint64
-	attempt := uint64(0)
+	attempt, excused := uint64(0), uint64(0)
 	flush := func() {
 		if len(offsets) > 0 {
-			d.give(p, attempt+1, offsets, keys)
+			d.give(p, attempt+1, excused, offsets, keys)
 		}
 		offsets, keys = nil, nil
 	}
@@ -120,9 +120,9 @@ func (d *delivery) redeliver(p int, may func(f *failure) bool) {
 			left = append(left, o)
 			continue
 		}
-		if f.attempts != attempt {
+		if f.attempts != attempt || f.excused != excused {
 			flush()
-			attempt = f.attempts
+			attempt, excused = f.attempts, f.excused
 			if d.limit == 0 {
 				left = append(left, part.again[i:]...)
 				break
@@ -139,7 +139,7 @@ func (d *delivery) redeliver(p int, may func(f *failure) bool) {
 }
 
 // give makes records the consumer's.
-func (d *delivery) give(p int, attempt uint64, offsets, keys []uint64) {
+func (d *delivery) give(p int, attempt, excused uint64, offsets, keys []uint64) {
 	d.limit -= len(offsets)
 	cl := claim{partition: p, attempt: attempt, deadline: d.tx.Now() + d.g.ackTimeout, offsets: offsets}
 	d.claims.claims = append(d.claims.claims, cl)
@@ -147,7 +147,7 @@ func (d *delivery) give(p int, attempt uint64, offsets, keys []uint64) {
 		return
 	}
 	b := &batch{
-		partition: p, first: offsets[0], lsn: uint64(d.tx.LSN()), attempt: attempt, delivered: d.tx.Now(), deadline: cl.deadline,
+		partition: p, first: offsets[0], lsn: uint64(d.tx.LSN()), attempt: attempt, excused: excused, delivered: d.tx.Now(), deadline: cl.deadline,
 		consumer: d.c.consumer, offsets: append([]uint64(nil), offsets...), keys: keys,
 	}
 	d.g.addBatch(b)

@@ -232,12 +232,35 @@ func TestKeySharedTakesLaterOnesBack(t *testing.T) {
 	ds := a.want("x:1 x:2 y:1 x:3")
 	a.nack(ds[1:2])
 	r.Restart()
-	// x:3 was delivered too, behind what failed: it goes back, and that is no attempt of its own. x:1 is still being worked on.
+	// x:3 was delivered too, behind what failed: it goes back. x:1 is still being worked on.
 	a.want("")
 	a.ack(0, ds[3])
 	a.ack(1, ds[0])
-	ds = a.want("x:2#2 x:3")
-	a.ack(2, ds...)
+	again := a.want("x:2#2 x:3#2")
+	a.ack(0, ds[3]) // that delivery has been taken back
+	a.ack(2, again...)
+}
+
+// TestExcusedAttempts: a record that is taken back because one before it failed is not the worse for it.
+func TestExcusedAttempts(t *testing.T) {
+	r, s := newStore(t)
+	keyed(t, s, "x:1", "x:2")
+	a, _ := consumers(t, s, stream.KeyShared, stream.Backoff(0, 0), stream.MaxDeliver(3))
+	for i := range 3 {
+		want := "x:1 x:2"
+		if i > 0 {
+			want = fmt.Sprintf("x:1#%d x:2#%d", i+1, i+1)
+		}
+		ds := a.want(want)
+		a.nack(ds[:1])
+		r.Restart()
+	}
+	wantRead(t, s, "log.dlq", "x:1")
+	// It was with the consumer when the one before it was given up.
+	r.Advance(30_000)
+	ds := a.want("x:2#4")
+	a.nack(ds)
+	a.want("x:2#5")
 }
 
 func TestKeySharedTakeover(t *testing.T) {

@@ -97,12 +97,13 @@ func decodeGroup(b []byte) (g groupHeader, err error) {
 
 // batch is records of a partition that were delivered together, as many as are not acknowledged. Its row:
 //
-//	version u8 | attempt uvarint | delivered, deadline ms (varints) | consumer (length, bytes) | offsets | key hash (u64) of each, if KeyShared
+//	version u8 | attempt, excused uvarint | delivered, deadline ms (varints) | consumer (length, bytes) | offsets | key hash (u64) of each, if KeyShared
 type batch struct {
 	partition int
 	first     uint64 // offset in the row's key
 	lsn       uint64 // likewise
 	attempt   uint64
+	excused   uint64 // how many of the attempts before do not count against MaxDeliver: something else failed
 	delivered int64
 	deadline  int64
 	consumer  string
@@ -117,7 +118,7 @@ func (b *batch) key(dst []byte, gen, id uint64) []byte {
 }
 
 func (b *batch) encode(dst []byte) []byte {
-	dst = codec.AppendUvarint(append(dst, rowVersion), b.attempt)
+	dst = codec.AppendUvarint(codec.AppendUvarint(append(dst, rowVersion), b.attempt), b.excused)
 	dst = codec.AppendVarint(codec.AppendVarint(dst, b.delivered), b.deadline)
 	dst = appendOffsets(codec.AppendString(dst, b.consumer), b.offsets)
 	for _, k := range b.keys {
@@ -133,7 +134,7 @@ func decodeBatch(k, v []byte) (*batch, error) {
 	b := &batch{partition: partitionIn(k), first: binary.BigEndian.Uint64(k[behindPart:]), lsn: binary.BigEndian.Uint64(k[behindPart+8:])}
 	r := codec.NewReader(v)
 	version := r.Byte()
-	b.attempt, b.delivered, b.deadline = r.Uvarint(), r.Varint(), r.Varint()
+	b.attempt, b.excused, b.delivered, b.deadline = r.Uvarint(), r.Uvarint(), r.Varint(), r.Varint()
 	b.consumer, b.offsets = r.String(), readOffsets(&r)
 	keys := r.Rest()
 	for len(keys) >= 8 {
@@ -148,10 +149,11 @@ func decodeBatch(k, v []byte) (*batch, error) {
 
 // failure is a record that waits to be delivered again. Its row:
 //
-//	version u8 | attempts uvarint | due ms varint | key hash u64 | reason
+//	version u8 | attempts, excused uvarint | due ms varint | key hash u64 | reason
 type failure struct {
 	offset   uint64
 	attempts uint64 // how often it has been delivered
+	excused  uint64 // how many of them do not count against MaxDeliver
 	due      int64
 	hash     uint64 // of the key, 0 unless KeyShared
 	reason   string
@@ -162,14 +164,15 @@ func failureKey(dst []byte, gen, id uint64, partition int, offset uint64) []byte
 }
 
 func (f *failure) encode(dst []byte) []byte {
-	dst = codec.AppendVarint(codec.AppendUvarint(append(dst, rowVersion), f.attempts), f.due)
+	dst = codec.AppendUvarint(codec.AppendUvarint(append(dst, rowVersion), f.attempts), f.excused)
+	dst = codec.AppendVarint(dst, f.due)
 	return append(key.AppendUint64(dst, f.hash), f.reason...)
 }
 
 func decodeFailure(k, v []byte) (*failure, error) {
 	r := codec.NewReader(v)
 	version := r.Byte()
-	f := &failure{attempts: r.Uvarint(), due: r.Varint()}
+	f := &failure{attempts: r.Uvarint(), excused: r.Uvarint(), due: r.Varint()}
 	rest := r.Rest()
 	if r.Err() != nil || version != rowVersion || len(rest) < 8 || len(k) != behindPart+8 {
 		return nil, fmt.Errorf("stream failure row: %w: %x", codec.ErrCorrupt, v[:min(len(v), 16)])

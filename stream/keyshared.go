@@ -272,7 +272,7 @@ func (d *delivery) takeHeld(p int, hash uint64) {
 	d.m.setHeldCount(d.tx, g, p, hash, h)
 	if len(offsets) > 0 {
 		d.mine[hash] = true
-		d.give(p, 1, offsets, keys)
+		d.give(p, 1, 0, offsets, keys)
 	}
 }
 
@@ -327,7 +327,7 @@ func (d *delivery) scan(p int) {
 	d.claims.more = d.claims.more || len(offsets) < d.limit && next <= part.last
 	cursor.next, cursor.changed = next, true
 	if len(offsets) > 0 {
-		d.give(p, 1, offsets, keys)
+		d.give(p, 1, 0, offsets, keys)
 	}
 }
 

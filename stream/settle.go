@@ -96,7 +96,7 @@ func (m *Machine) extend(tx *engine.Tx, g *group, c *groupCommand) ([]byte, erro
 		to := moved[b]
 		if to == nil {
 			to = &batch{
-				partition: b.partition, first: ref.Offset, lsn: uint64(tx.LSN()), attempt: b.attempt, delivered: b.delivered,
+				partition: b.partition, first: ref.Offset, lsn: uint64(tx.LSN()), attempt: b.attempt, excused: b.excused, delivered: b.delivered,
 				deadline: tx.Now() + c.delay, consumer: b.consumer,
 			}
 			moved[b], made[to] = to, true
@@ -127,16 +127,16 @@ func (g *group) move(offset uint64, from, to *batch) {
 
 // fail takes a record from its consumer: it waits to be delivered again, or goes to the dead letters. delay -1 means the group's back-off.
 func (m *Machine) fail(tx *engine.Tx, st *stream, g *group, b *batch, offset uint64, delay int64, reason string) {
-	if g.maxDeliver > 0 && b.attempt >= g.maxDeliver {
+	if g.maxDeliver > 0 && b.attempt-b.excused >= g.maxDeliver {
 		hash := g.release(&g.parts[b.partition], b, offset)
 		m.bury(tx, st, g, b.partition, offset, b.attempt, reason)
 		m.freed(tx, g, b.partition, hash)
 		return
 	}
 	if delay < 0 {
-		delay = g.backoff(b.attempt)
+		delay = g.backoff(b.attempt - b.excused)
 	}
-	hash := m.again(tx, g, b, offset, b.attempt, tx.Now()+delay, reason)
+	hash := m.again(tx, g, b, offset, tx.Now()+delay, reason)
 	if delay == 0 {
 		m.readyAgain(tx, g, hash)
 	}
@@ -158,10 +158,10 @@ func (m *Machine) readyAgain(tx *engine.Tx, g *group, hash uint64) {
 
 // again makes a record that was with a consumer wait to be delivered again. Later ones of its key, which the consumer got too, wait with it. It returns
 // what stands for its key.
-func (m *Machine) again(tx *engine.Tx, g *group, b *batch, offset, attempts uint64, due int64, reason string) (hash uint64) {
+func (m *Machine) again(tx *engine.Tx, g *group, b *batch, offset uint64, due int64, reason string) (hash uint64) {
 	p := &g.parts[b.partition]
 	hash = g.release(p, b, offset)
-	m.wait(tx, g, b.partition, &failure{offset, attempts, due, hash, reason})
+	m.wait(tx, g, b.partition, &failure{offset, b.attempt, b.excused, due, hash, reason})
 	if g.mode != KeyShared {
 		return hash
 	}
@@ -170,7 +170,7 @@ func (m *Machine) again(tx *engine.Tx, g *group, b *batch, offset, attempts uint
 		later := k.out[len(k.out)-1]
 		of := p.batches[later]
 		g.release(p, of, later)
-		m.wait(tx, g, b.partition, &failure{later, of.attempt - 1, due, hash, ""})
+		m.wait(tx, g, b.partition, &failure{later, of.attempt, of.excused + 1, due, hash, ""})
 	}
 	return hash
 }
