@@ -16,10 +16,14 @@ func (g *group) pendingAt(ref Ref) (*batch, *failure) {
 	if b := p.batches[ref.Offset]; b != nil && (ref.Attempt == 0 || b.attempt == uint64(ref.Attempt)) {
 		return b, nil
 	}
-	if f := p.failed[ref.Offset]; f != nil && (ref.Attempt == 0 || f.attempts == uint64(ref.Attempt)) {
-		return nil, f
+	f := p.failed[ref.Offset]
+	if f == nil || ref.Attempt != 0 && f.attempts != uint64(ref.Attempt) {
+		return nil, nil
 	}
-	return nil, nil
+	if g.mode == KeyShared && p.keys[f.hash].failed[0] != f.offset {
+		return nil, nil // one before it has to be done first
+	}
+	return nil, f
 }
 
 // refs calls f for each record of the runs.
