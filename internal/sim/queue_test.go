@@ -169,8 +169,20 @@ func (v *verdict) auditQueue(c *client) {
 	}
 }
 
-// wholeQueue reads a queue of which the messages stay: leases that end meanwhile make no difference.
+// wholeQueue reads a queue of which the messages stay. What becomes a dead letter meanwhile would be there twice: then it reads again.
 func wholeQueue(store *queue.Store) (s queue.Stats, left []queue.Message, err error) {
+	for {
+		before, err := store.Stats(ctx, jobs)
+		if err != nil {
+			return s, nil, err
+		}
+		if s, left, err = readQueue(store); err != nil || s.Dead == before.Dead {
+			return s, left, err
+		}
+	}
+}
+
+func readQueue(store *queue.Store) (s queue.Stats, left []queue.Message, err error) {
 	for m, err := range store.PeekAll(ctx, jobs) {
 		if err != nil {
 			return s, nil, err

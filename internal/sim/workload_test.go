@@ -55,6 +55,7 @@ func (s *sim) populate() {
 	}
 	s.spawn(toyWork)
 	s.spawn(streamWork)
+	s.spawn(groupWork)
 	for range 2 {
 		s.spawn(watchWork)
 	}
