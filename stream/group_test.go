@@ -362,6 +362,26 @@ func TestAckInTransaction(t *testing.T) {
 	a.want("")
 }
 
+func TestReadGroupInTransaction(t *testing.T) {
+	r, s := newStore(t)
+	appendTexts(t, s, "log", "1", "2", "3")
+	res, err := r.Txn("n").Do(stream.ReadGroupOp("log", "g", "a", stream.Limit(2)), stream.AppendOp("out", text("begun"))).Commit(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	refs := res.Values[0].([]stream.Ref)
+	recs, err := s.Records(t.Context(), "log", refs...)
+	if err != nil || payloads(recs) != "1 2" {
+		t.Errorf("Records = %q, %v", payloads(recs), err)
+	}
+	if _, err := r.Txn("n").Do(stream.AckOp("log", "g", refs...)).Commit(t.Context()); err != nil {
+		t.Error(err)
+	}
+	consumer{t, s, "log", "g", "b"}.want("3")
+	_, err = r.Txn("n").Do(stream.ReadGroupOp("log", "g", "a", stream.Wait(time.Second))).Commit(t.Context())
+	wantError(t, "a transaction that waits", err, stream.ErrInvalid, "does not wait")
+}
+
 func TestGroupOverPartitions(t *testing.T) {
 	for _, wide := range []bool{false, true} {
 		t.Run(fmt.Sprintf("spread=%v", wide), func(t *testing.T) {

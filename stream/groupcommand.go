@@ -124,6 +124,30 @@ func readGroupOp(at place, consumer string, o *groupReadOptions, epoch uint64) e
 	return op
 }
 
+// ReadGroupOp is ReadGroup as an operation of a transaction, without Wait; its value in the result is the []Ref of the records that the consumer has been
+// given, which Store.Records reads.
+func ReadGroupOp(stream, group, consumer string, opts ...GroupReadOption) engine.Op {
+	o := groupReadOptionsOf(opts)
+	if o.wait > 0 {
+		o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: a transaction does not wait for records"))
+	}
+	op := readGroupOp(place{stream: stream, group: group}, consumer, &o, 0)
+	op.Decode = func(b []byte) (any, error) {
+		c, err := decodeClaims(b)
+		if err != nil {
+			return nil, err
+		}
+		var refs []Ref
+		for i := range c.claims {
+			for _, o := range c.claims[i].offsets {
+				refs = append(refs, Ref{c.claims[i].partition, o, int(c.claims[i].attempt)})
+			}
+		}
+		return refs, nil
+	}
+	return op
+}
+
 func ackOp(at place, refs []Ref, strict bool) engine.Op {
 	b, err := appendRefs(codec.AppendBool(nil, strict), refs)
 	return counting(groupOp(kindAck, at, err, b))

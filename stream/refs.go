@@ -35,6 +35,45 @@ func (s *Store) Refs(ctx context.Context, name string, ids ...ID) ([]Ref, error)
 	return refs, nil
 }
 
+// Records returns the records at the given places, at most 1,000, in their order, leaving out those that there are not (any more).
+func (s *Store) Records(ctx context.Context, name string, refs ...Ref) ([]Record, error) {
+	if err := engine.CheckName("stream", name); err != nil {
+		return nil, err
+	}
+	if len(refs) > MaxReadLimit {
+		return nil, engine.Errorf(ErrInvalid, "stream: %d records exceed %d", len(refs), MaxReadLimit)
+	}
+	parts, err := s.parts(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[Ref]Record)
+	for _, p := range parts {
+		q := recordsQuery{namespace: s.namespace, stream: name, maxBytes: maxReadBytes}
+		for _, ref := range refs {
+			if p.spec == nil || slices.Contains(p.partitions, ref.Partition) {
+				q.refs = append(q.refs, Ref{Partition: ref.Partition, Offset: ref.Offset})
+			}
+		}
+		for len(q.refs) > 0 {
+			if err := s.router.Query(ctx, s.namespace, p.route, &q); err != nil {
+				return nil, err
+			}
+			for _, rec := range q.records {
+				found[Ref{Partition: rec.Partition, Offset: rec.Offset}] = rec
+			}
+			q.refs, q.records, q.done = q.refs[q.done:], nil, 0
+		}
+	}
+	var recs []Record
+	for _, ref := range refs {
+		if rec, ok := found[Ref{Partition: ref.Partition, Offset: ref.Offset}]; ok {
+			recs = append(recs, rec)
+		}
+	}
+	return recs, nil
+}
+
 func (m *Machine) queryRefs(v *engine.View, q *refsQuery) error {
 	v.Freeze()
 	w, err := viewOf(v, q.namespace, q.stream)

@@ -16,6 +16,7 @@ import (
 	"github.com/floedb/floe/internal/toy"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
 )
 
 // rigLoad does what clients do, at random, and notes in a ledger what that changes. It predicts every outcome.
@@ -263,15 +264,21 @@ func (w *rigLoad) transaction() error {
 	})
 }
 
-// jobs enqueues a message and leases one, for a while in which time passes.
+// jobs enqueues a message and leases one, for a while in which time passes, and does the same with a record of a stream and a consumer group.
 func (w *rigLoad) jobs(tag string) []engine.Op {
 	lease := time.Duration(1+w.rng.IntN(1000)) * time.Millisecond
-	return []engine.Op{queue.EnqueueOp(tag+"jobs", []byte(w.value())), queue.DequeueOp(tag+"jobs", queue.Lease(lease))}
+	record := stream.Message{Key: strconv.Itoa(w.rng.IntN(3)), Payload: []byte(w.value())}
+	mode := stream.Mode(w.rng.IntN(3))
+	return []engine.Op{
+		queue.EnqueueOp(tag+"jobs", []byte(w.value())), queue.DequeueOp(tag+"jobs", queue.Lease(lease)), stream.AppendOp(tag+"log", record),
+		stream.ReadGroupOp(tag+"log", mode.String(), "c", stream.WithMode(mode), stream.AckTimeout(lease), stream.Limit(2), stream.MaxDeliver(2)),
+	}
 }
 
-// checkJobs compares how many messages the queue of each tag has got with how often its key was written: a transaction does both.
+// checkJobs compares how many messages the queue of each tag has got, and how many records its stream, with how often its key was written: a
+// transaction does all three.
 func checkJobs(r *rig) error {
-	ctx, jobs := context.Background(), queue.New(r.router, nsWide, 0)
+	ctx, jobs, logs := context.Background(), queue.New(r.router, nsWide, 0), stream.New(r.router, nsWide, 0)
 	for i := range 4 {
 		tag := "{tag " + strconv.Itoa(i) + "}"
 		e, err := r.store(nsWide).Get(ctx, tag+"a")
@@ -284,6 +291,13 @@ func checkJobs(r *rig) error {
 		}
 		if uint64(s.Enqueued) != e.Version {
 			return fmt.Errorf("%d transactions of %s have written its key, %d its queue", e.Version, tag, s.Enqueued)
+		}
+		info, err := logs.Info(ctx, tag+"log")
+		if err != nil && !errors.Is(err, engine.ErrNotFound) {
+			return err
+		}
+		if uint64(info.Appended) != e.Version {
+			return fmt.Errorf("%d transactions of %s have written its key, %d its stream", e.Version, tag, info.Appended)
 		}
 	}
 	return nil
