@@ -20,6 +20,7 @@ import (
 	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
 )
 
 // childEnv makes the test binary run as a child, which does what the variable says until it is killed, or until its standard
@@ -137,7 +138,7 @@ func (c *child) open() error {
 	}
 	config := shard.Config{
 		Dir: c.Dir, Shards: shards, Durability: durability, SyncInterval: c.Interval,
-		Machines: []func() engine.Machine{kv.NewMachine, queue.NewMachine}, FS: &toldFS{vfs.Default, c},
+		Machines: []func() engine.Machine{kv.NewMachine, queue.NewMachine, stream.NewMachine}, FS: &toldFS{vfs.Default, c},
 	}
 	if c.Small {
 		config.MemTableBytes, config.SegmentBytes, config.MaxLogBytes = 256<<10, 64<<10, 1<<20

@@ -15,6 +15,7 @@ import (
 	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
 )
 
 // slowestOpen is what opening after a crash may take: the promise of the design, with room for machines that do much else.
@@ -77,7 +78,7 @@ func (x *examiner) examine(dir string, spaces map[string]bool) [writers]place {
 // verify reads all files of the directory, as a crash or a clean Close has left them, and every row that replaying the log makes.
 func (x *examiner) verify(dir string) {
 	x.t.Helper()
-	report, err := shard.Verify(x.t.Context(), shard.VerifyConfig{Dir: dir, Machines: []func() engine.Machine{kv.NewMachine, queue.NewMachine}})
+	report, err := shard.Verify(x.t.Context(), shard.VerifyConfig{Dir: dir, Machines: []func() engine.Machine{kv.NewMachine, queue.NewMachine, stream.NewMachine}})
 	if errors.Is(err, engine.ErrInvalid) {
 		return // killed before anything was in it
 	}
@@ -136,6 +137,7 @@ func (x *examiner) checkWriter(node *floe.Node, w int) place {
 		}
 	}
 	x.checkQueue(node, w, &f)
+	x.checkStream(node, w, &f)
 	return at
 }
 
@@ -164,6 +166,54 @@ func (x *examiner) checkQueue(node *floe.Node, w int, f *fold) {
 	s, err := store.Stats(ctx, queueName(w))
 	if err != nil || s.Enqueued != f.queue.enqueued || s.Dequeued != f.queue.taken {
 		x.t.Errorf("writer %d at step %d: %+v, %v; want %d enqueued, %d delivered", w, f.position, s, err, f.queue.enqueued, f.queue.taken)
+	}
+}
+
+// checkStream checks that a writer's stream holds the records of its steps, and its group has had those that it was given.
+func (x *examiner) checkStream(node *floe.Node, w int, f *fold) {
+	x.t.Helper()
+	ctx, store, s := x.t.Context(), node.Stream(space), &f.stream
+	if len(s.steps) == 0 {
+		return
+	}
+	next := s.first
+	for after := (stream.ID{}); ; {
+		recs, err := store.Read(ctx, streamName(w), stream.After(after))
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		if len(recs) == 0 {
+			break
+		}
+		for _, rec := range recs {
+			if next >= len(s.steps) || rec.Offset != uint64(next+1) || string(rec.Payload) != string(stepValue(w, s.steps[next])) {
+				x.t.Errorf("writer %d at step %d: its stream of %d records has %.40q at offset %d, want record %d", w, f.position, len(s.steps), rec.Payload, rec.Offset, next+1)
+				return
+			}
+			next++
+		}
+		after = recs[len(recs)-1].ID
+	}
+	if next != len(s.steps) {
+		x.t.Errorf("writer %d at step %d: its stream ends at offset %d, want %d", w, f.position, next, len(s.steps))
+	}
+	if s.next == 0 {
+		return
+	}
+	var want, got []uint64
+	for _, at := range s.pending {
+		if at >= s.first {
+			want = append(want, uint64(at+1))
+		}
+	}
+	pending, err := store.Pending(ctx, streamName(w), "g", stream.Ref{}, 1000)
+	for _, p := range pending {
+		got = append(got, p.Ref.Offset)
+	}
+	info, infoErr := store.Group(ctx, streamName(w), "g")
+	lag := len(s.steps) - max(s.next, s.first)
+	if err != nil || infoErr != nil || len(want) < 1000 && !slices.Equal(got, want) || info.Lag() != int64(lag) {
+		x.t.Errorf("writer %d at step %d: its group has %d under way (%v), want %d, and %+v (%v), want a lag of %d", w, f.position, got, err, want, info, infoErr, lag)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
 )
 
 // What the writers of a child write: into a namespace spread over all shards, each writer with a tag of its own and so in one
@@ -33,7 +34,12 @@ const (
 	enqueueStep
 	takeStep  // leases a message for an hour
 	purgeStep // removes all messages
+	appendStep
+	readStep // gives a consumer of a group records for an hour
+	trimStep // leaves trimmedTo records
 )
+
+const trimmedTo = 5
 
 // kindOf says what writer w does as its n-th step: always the same, if the key exists or not as it did. A step is committed
 // together with the writer's position, so that after a crash the state has to be that of exactly the steps up to the position.
@@ -49,6 +55,12 @@ func kindOf(n int, exists bool) kind {
 		return leaseStep
 	case n%101 == 50:
 		return purgeStep
+	case n%9 == 5:
+		return appendStep
+	case n%19 == 8 && n > 19: // the stream is there since the fifth step
+		return readStep
+	case n%97 == 33:
+		return trimStep
 	case n%17 == 9:
 		return takeStep
 	case n%3 == 1:
@@ -75,6 +87,12 @@ func step(w, n int, exists bool) floe.Op {
 		return queue.DequeueOp(queueName(w), queue.Max(2), queue.Lease(time.Hour))
 	case purgeStep:
 		return queue.PurgeOp(queueName(w))
+	case appendStep:
+		return stream.AppendOp(streamName(w), stream.Message{Payload: value}, stream.Dedup("steps", uint64(n)))
+	case readStep:
+		return stream.ReadGroupOp(streamName(w), "g", "c", stream.Limit(2), stream.AckTimeout(time.Hour))
+	case trimStep:
+		return stream.TrimOp(streamName(w), stream.MaxLen(trimmedTo))
 	}
 	return kv.PutOp(key, value)
 }
@@ -84,6 +102,7 @@ func stepKey(w, n int) string          { return fmt.Sprint(dataPrefix(w), n%writ
 func leaseKey(w, n int) string         { return fmt.Sprintf("lease/{%d}/%d", w, n/13%leaseKeys) }
 func leaseTime(n int) time.Duration    { return time.Duration(5+n*37%200) * time.Millisecond }
 func queueName(w int) string           { return fmt.Sprintf("jobs/{%d}", w) }
+func streamName(w int) string          { return fmt.Sprintf("log/{%d}", w) }
 func counterKey(w int) string          { return fmt.Sprintf("counter/{%d}", w) }
 func positionKey(w int) string         { return positionPrefix + fmt.Sprintf("{%d}", w) }
 func writerShard(w int) engine.ShardID { return engine.NameShard(space, positionKey(w), shards) }
@@ -106,6 +125,14 @@ type fold struct {
 	leases   map[string]int
 	counter  int64
 	queue    foldedQueue
+	stream   foldedStream
+}
+
+// foldedStream is a writer's stream: the steps that appended to it, what has been trimmed of them, and what a group has had.
+type foldedStream struct {
+	steps       []int
+	first, next int   // positions in steps: of the first record that is left, and of the next one for the group
+	pending     []int // of records that a consumer has
 }
 
 // foldedQueue is a writer's queue: the steps that enqueued the messages that it holds, by priority, in order; the first of them are leased.
@@ -122,6 +149,15 @@ func (q *foldedQueue) take(n int) {
 			q.leased[priority]++
 			q.taken++
 		}
+	}
+}
+
+// read gives the consumer up to n records.
+func (s *foldedStream) read(n int) {
+	s.next = max(s.next, s.first)
+	for ; n > 0 && s.next < len(s.steps); n-- {
+		s.pending = append(s.pending, s.next)
+		s.next++
 	}
 }
 
@@ -155,6 +191,12 @@ func (f *fold) advance(w, n int) {
 		f.queue.take(2)
 	case purgeStep:
 		f.queue.held, f.queue.leased = [2][]int{}, [2]int{}
+	case appendStep:
+		f.stream.steps = append(f.stream.steps, n)
+	case readStep:
+		f.stream.read(2)
+	case trimStep:
+		f.stream.first = max(f.stream.first, len(f.stream.steps)-trimmedTo)
 	default:
 		f.data[key] = n
 	}
