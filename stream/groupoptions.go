@@ -93,7 +93,8 @@ func AckTimeout(d time.Duration) ConfigOption {
 	})
 }
 
-// MaxDeliver makes a record that has been delivered n times in vain go to the stream of dead letters. It is 5 unless told; 0 means never.
+// MaxDeliver makes a record that has been delivered n times in vain go to the stream of dead letters. It is 5 unless told; 0 means never. In a KeyShared group a
+// delivery that was taken back because an earlier record of the key failed does not count.
 func MaxDeliver(n int) ConfigOption {
 	return groupOption(func(o *groupOptions) {
 		o.maxDeliver = uint64(max(n, 0))

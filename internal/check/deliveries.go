@@ -29,9 +29,8 @@ type Deliveries struct {
 	// Ordered says that items of a key are delivered in the order of their Place, the later ones only when the earlier ones are done or are
 	// with the same consumer: stream.KeyShared.
 	Ordered bool
-	// Again says that an item that was delivered behind another one of its key may be delivered once more under the same attempt, because that
-	// one failed: it was never tried.
-	Again bool
+	// Excuses says that not all attempts count against Max: those of an item that was delivered behind another one of its key, which failed.
+	Excuses bool
 	// Rising says that first deliveries come in the order of Place within a Lane, whoever gets them: groups that are not stream.KeyShared.
 	Rising bool
 
@@ -333,13 +332,13 @@ func (d *Deliveries) checkAttempts(i *item) error {
 			return fmt.Errorf("delivered from %s, but it was sent once, to %s", one.At, i.At)
 		}
 		switch {
-		case one.Attempt < 1 || d.Max > 0 && one.Attempt > d.Max:
+		case one.Attempt < 1 || d.Max > 0 && one.Attempt > d.Max && !d.Excuses:
 			return fmt.Errorf("delivered as attempt %d of at most %d", one.Attempt, d.Max)
 		case n == 0:
 			continue
 		}
 		switch before := &i.deliveries[n-1]; {
-		case one.Attempt < before.Attempt || one.Attempt == before.Attempt && !d.Again:
+		case one.Attempt <= before.Attempt:
 			return fmt.Errorf("delivered as attempt %d behind attempt %d", one.Attempt, before.Attempt)
 		case one.returned < before.began:
 			return fmt.Errorf("attempt %d was over when attempt %d began", one.Attempt, before.Attempt)
@@ -425,7 +424,7 @@ func (d *Deliveries) checkEnd(i *item) error {
 		return fmt.Errorf("a dead letter, although an ack of it was confirmed")
 	case i.dead.Attempts < last:
 		return fmt.Errorf("a dead letter after %d attempts, but attempt %d was delivered", i.dead.Attempts, last)
-	case d.Max == 0 || i.dead.Attempts != d.Max && !buried:
+	case d.Max == 0 || i.dead.Attempts != d.Max && !buried && !(d.Excuses && i.dead.Attempts > d.Max):
 		return fmt.Errorf("a dead letter after %d attempts of %d", i.dead.Attempts, d.Max)
 	}
 	return nil

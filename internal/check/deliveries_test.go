@@ -217,7 +217,7 @@ func TestDeliveriesInOrder(t *testing.T) {
 		"skipped":         {func(s *story) { s.read("x", "b1"); s.read("x", "a1"); s.ack("a1", "b1") }, `although "a" was not delivered before`},
 		"elsewhere":       {func(s *story) { s.read("x", "a1"); s.read("y", "b1"); s.ack("a1", "b1") }, `although "a" was with x (attempt 1) and not acked`},
 		"after doubt":     {func(s *story) { s.read("x", "a1"); s.doubt("a1"); s.read("y", "b1"); s.ack("b1") }, ""},
-		"taken over":      {func(s *story) { s.read("x", "a1", "b1"); s.read("y", "a2", "b1"); s.ack("a2", "b1") }, ""},
+		"taken over":      {func(s *story) { s.read("x", "a1", "b1"); s.read("y", "a2", "b2"); s.ack("a2", "b2") }, ""},
 		"first one alone": {func(s *story) { s.read("x", "a1", "b1"); s.read("y", "a2"); s.read("x", "b2"); s.ack("a2", "b2") }, `although "a" was with y (attempt 2) and not acked`},
 		"nacked": {func(s *story) {
 			s.read("x", "a1")
@@ -245,7 +245,7 @@ func TestDeliveriesInOrder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStory(t)
-			s.Max, s.Ordered, s.Again = 3, true, true
+			s.Max, s.Ordered, s.Excuses = 3, true, true
 			s.send("a/key", "b/key")
 			c.tell(s)
 			checkStory(t, s, Totals{Enqueued: 2, Acked: 2}, c.want)

@@ -93,7 +93,7 @@ func openAudits(t *testing.T, c *processes) *audits {
 	for _, mode := range []stream.Mode{stream.Shared, stream.Exclusive, stream.KeyShared} {
 		d := check.NewDeliveries()
 		d.Rising = mode != stream.KeyShared
-		d.Ordered, d.Again = mode == stream.KeyShared, mode == stream.KeyShared
+		d.Ordered, d.Excuses = mode == stream.KeyShared, mode == stream.KeyShared
 		add(mode.String(), func(ns string) audited { return &auditedGroup{a.client.Stream(ns), mode} }, d)
 	}
 	for _, one := range a.list {
