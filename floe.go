@@ -255,18 +255,23 @@ func wire() *engine.Wire {
 }
 
 // AccessOption changes how the store that an accessor returns reaches its data.
-type AccessOption func(*access)
+type AccessOption func(access) access
 
 type access struct{ stale bool }
 
 // Stale makes reads answer from whichever replica is at hand, without asking the shard's leader: it may be behind, for as long as it is cut off,
 // but it answers also when there is no leader. Watches and waits follow that replica. Writes are the same.
-func Stale() AccessOption { return func(a *access) { a.stale = true } }
+func Stale() AccessOption {
+	return func(a access) access {
+		a.stale = true
+		return a
+	}
+}
 
 func pick(router, stale *engine.Router, opts []AccessOption) *engine.Router {
 	var a access
 	for _, opt := range opts {
-		opt(&a)
+		a = opt(a)
 	}
 	if a.stale {
 		return stale

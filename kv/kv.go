@@ -72,7 +72,13 @@ func New(router *engine.Router, namespace string, maxValueBytes int) *Store {
 	if maxValueBytes == 0 {
 		maxValueBytes = DefaultMaxValueBytes
 	}
-	return &Store{router: router, place: router.Place(namespace), namespace: namespace, maxValue: maxValueBytes}
+	place := router.Place(namespace)
+	if s, ok := place.Handle(engine.MachineKV).(*Store); ok && s.maxValue == maxValueBytes {
+		return s
+	}
+	s := &Store{router: router, place: place, namespace: namespace, maxValue: maxValueBytes}
+	place.Keep(engine.MachineKV, s)
+	return s
 }
 
 // Namespace returns the namespace of the store.

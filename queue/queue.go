@@ -129,7 +129,13 @@ func New(router *engine.Router, namespace string, maxPayloadBytes int) *Store {
 	if maxPayloadBytes == 0 {
 		maxPayloadBytes = DefaultMaxPayloadBytes
 	}
-	return &Store{router: router, place: router.Place(namespace), namespace: namespace, maxPayload: maxPayloadBytes}
+	place := router.Place(namespace)
+	if s, ok := place.Handle(engine.MachineQueue).(*Store); ok && s.maxPayload == maxPayloadBytes {
+		return s
+	}
+	s := &Store{router: router, place: place, namespace: namespace, maxPayload: maxPayloadBytes}
+	place.Keep(engine.MachineQueue, s)
+	return s
 }
 
 // Namespace returns the namespace of the store.

@@ -72,7 +72,13 @@ func New(router *engine.Router, namespace string, maxPayloadBytes int) *Store {
 	if maxPayloadBytes == 0 {
 		maxPayloadBytes = DefaultMaxPayloadBytes
 	}
-	return &Store{router: router, namespace: namespace, maxPayload: maxPayloadBytes}
+	place := router.Place(namespace)
+	if s, ok := place.Handle(engine.MachineStream).(*Store); ok && s.maxPayload == maxPayloadBytes {
+		return s
+	}
+	s := &Store{router: router, namespace: namespace, maxPayload: maxPayloadBytes}
+	place.Keep(engine.MachineStream, s)
+	return s
 }
 
 // Namespace returns the namespace of the store.

@@ -138,6 +138,7 @@ type directory struct {
 	committed atomic.Int64 // how many of them are in the committed state
 	dirty     []*namespace // owned by the executor
 	restored  atomic.Int64 // how often it was read anew: namespaces found before are others
+	looked    func()       // of a test, nil otherwise: called in the middle of visible
 }
 
 func (d *directory) lookup(name string) *namespace {
@@ -146,9 +147,15 @@ func (d *directory) lookup(name string) *namespace {
 	return d.byName[name]
 }
 
-// visible returns the namespace if its creation is committed.
+// visible returns the namespace if its creation is committed. The lock is held until that is known: else it could be rolled back after it was
+// looked up, its number given to another one and that one committed, which makes the number look like a committed one of its own.
 func (d *directory) visible(name string) *namespace {
-	ns := d.lookup(name)
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	ns := d.byName[name]
+	if d.looked != nil {
+		d.looked()
+	}
 	if ns == nil || int64(ns.id) >= d.committed.Load() {
 		return nil
 	}

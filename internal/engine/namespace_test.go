@@ -20,3 +20,27 @@ func TestTooManyNamespaces(t *testing.T) {
 		t.Errorf("%d namespaces afterwards, want %d", len(x.dir.byID), MaxNamespaces)
 	}
 }
+
+// TestVisibleAfterRollback: a namespace whose creation is rolled back while a query looks it up, and whose number another one gets, is not
+// visible: rows of the other one would be read as its own, for as long as the pointer is remembered.
+func TestVisibleAfterRollback(t *testing.T) {
+	d := &directory{byName: make(map[string]*namespace)}
+	d.add(&namespace{name: "rolled back"})
+	given := false
+	d.looked = func() {
+		if !d.mu.TryLock() {
+			return // nothing can come between
+		}
+		d.mu.Unlock()
+		d.removeLast()
+		d.add(&namespace{name: "other"})
+		d.committed.Store(1)
+		given = true
+	}
+	if ns := d.visible("rolled back"); ns != nil {
+		t.Errorf("%q with number %d is visible, which %q has", ns.name, ns.id, d.get(ns.id).name)
+	}
+	if given {
+		t.Error("the number could be given to another namespace during the lookup")
+	}
+}

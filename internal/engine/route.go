@@ -41,21 +41,22 @@ func shardOf(namespace, name uint64, shards int) ShardID {
 }
 
 // Router finds the shards of a namespace and passes commands and queries through a Door to them. It remembers what can not
-// change: the placement of namespaces that exist.
+// change, the placement of namespaces that exist, and with it whatever is costly to find: there is one Place for each.
 type Router struct {
 	door    Door
 	caching CachingDoor // door, if it is one
 
-	mu     sync.RWMutex
-	spread map[string]bool // namespaces known to exist; at most maxRemembered
+	places sync.Map   // name -> *Place of namespaces known to exist: looked up with each call, by all processors
+	mu     sync.Mutex // guards count, and additions
+	count  int        // of places, at most maxRemembered
 }
 
-// maxRemembered bounds the Router's memory to a few MiB; beyond it the home shard is asked each time.
+// maxRemembered bounds the Router's memory to about 10 MiB. Beyond it any other namespace is forgotten, and asked for again when it is used.
 const maxRemembered = 10_000
 
 // NewRouter returns a Router over door.
 func NewRouter(door Door) *Router {
-	r := &Router{door: door, spread: make(map[string]bool)}
+	r := &Router{door: door}
 	r.caching, _ = door.(CachingDoor)
 	return r
 }
@@ -63,13 +64,35 @@ func NewRouter(door Door) *Router {
 // Door returns the door below.
 func (r *Router) Door() Door { return r.door }
 
+// known returns the place of a namespace that is known to exist, else nil.
+func (r *Router) known(namespace string) *Place {
+	p, _ := r.places.Load(namespace)
+	place, _ := p.(*Place)
+	return place
+}
+
+// note remembers that the namespace exists.
+func (r *Router) note(namespace string, spread bool) {
+	p := r.newPlace(namespace)
+	p.settle(spread)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.count == maxRemembered {
+		for name := range r.places.Range {
+			r.places.Delete(name)
+			r.count--
+			break
+		}
+	}
+	if _, had := r.places.LoadOrStore(namespace, p); !had {
+		r.count++
+	}
+}
+
 // Spread reports whether the namespace exists as a spread one.
 func (r *Router) Spread(ctx context.Context, namespace string) (bool, error) {
-	r.mu.RLock()
-	spread, known := r.spread[namespace]
-	r.mu.RUnlock()
-	if known {
-		return spread, nil
+	if p := r.known(namespace); p != nil {
+		return p.spread(), nil
 	}
 	return r.askPlacement(ctx, namespace)
 }
@@ -80,21 +103,14 @@ func (r *Router) askPlacement(ctx context.Context, namespace string) (bool, erro
 		return false, err
 	}
 	if q.Found {
-		r.mu.Lock()
-		if len(r.spread) < maxRemembered {
-			r.spread[namespace] = q.Info.Spread
-		}
-		r.mu.Unlock()
+		r.note(namespace, q.Info.Spread)
 	}
 	return q.Found && q.Info.Spread, nil
 }
 
 // Exists reports whether the namespace exists. One that does is remembered by whoever asks for its placement next.
 func (r *Router) Exists(ctx context.Context, namespace string) (bool, error) {
-	r.mu.RLock()
-	_, known := r.spread[namespace]
-	r.mu.RUnlock()
-	if known {
+	if r.known(namespace) != nil {
 		return true, nil
 	}
 	q := NamespaceQuery{Name: namespace}
@@ -104,10 +120,7 @@ func (r *Router) Exists(ctx context.Context, namespace string) (bool, error) {
 
 // Await waits until the namespace exists: before that nobody can say in which shard what is waited for will be.
 func (r *Router) Await(ctx context.Context, namespace string) error {
-	r.mu.RLock()
-	_, known := r.spread[namespace]
-	r.mu.RUnlock()
-	if known {
+	if r.known(namespace) != nil {
 		return nil
 	}
 	q := NamespaceQuery{Name: namespace, Wait: true}
@@ -149,6 +162,7 @@ type Place struct {
 	placement atomic.Int32             // unknown until the namespace exists
 	hash      uint64                   // of the namespace
 	shards    []atomic.Pointer[placed] // by shard
+	handles   [maxMachines]atomic.Value
 }
 
 // Placements of a namespace.
@@ -165,14 +179,38 @@ type placed struct {
 	ns       *namespace
 }
 
-// Place returns the place of a namespace.
+// Place returns the place of a namespace: always the same one once the namespace is known to exist.
 func (r *Router) Place(namespace string) *Place {
+	if p := r.known(namespace); p != nil {
+		return p
+	}
+	return r.newPlace(namespace)
+}
+
+func (r *Router) newPlace(namespace string) *Place {
 	p := &Place{namespace: namespace}
 	if r.caching != nil {
 		p.hash, p.shards = xxhash.Sum64String(namespace), make([]atomic.Pointer[placed], r.door.Shards())
 	}
 	return p
 }
+
+func (p *Place) settle(spread bool) {
+	if spread {
+		p.placement.Store(spreadOut)
+	} else {
+		p.placement.Store(atHome)
+	}
+}
+
+func (p *Place) spread() bool { return p.placement.Load() == spreadOut }
+
+// Handle returns what Keep was given last for the machine, or nil: a handle on the namespace that is taken anew for each call is the same one
+// each time, and costs no memory.
+func (p *Place) Handle(m MachineID) any { return p.handles[m].Load() }
+
+// Keep keeps a handle, which has to be of one type for each machine, and safe for concurrent use.
+func (p *Place) Keep(m MachineID, handle any) { p.handles[m].Store(handle) }
 
 // at returns the namespace in x, or nil if it is not there.
 func (p *Place) at(x *Executor) *namespace {
@@ -193,15 +231,18 @@ func (r *Router) Cached(p *Place, m MachineID, kind byte, name string) (row []by
 	if r.caching == nil {
 		return nil, false
 	}
+	placement := p.placement.Load()
+	if placement == unknownPlacement { // when the handle was taken
+		known := r.known(p.namespace)
+		if known == nil {
+			return nil, false
+		}
+		placement = known.placement.Load()
+		p.placement.Store(placement)
+	}
 	hash := xxhash.Sum64String(name)
-	var shard ShardID
-	switch p.placement.Load() {
-	case unknownPlacement:
-		r.remember(p)
-		return nil, false
-	case atHome:
-		shard = ShardID(p.hash % uint64(len(p.shards)))
-	case spreadOut:
+	shard := ShardID(p.hash % uint64(len(p.shards)))
+	if placement == spreadOut {
 		tagged := hash
 		if tag := tagOf(name); len(tag) != len(name) {
 			tagged = xxhash.Sum64String(tag)
@@ -209,18 +250,6 @@ func (r *Router) Cached(p *Place, m MachineID, kind byte, name string) (row []by
 		shard = shardOf(p.hash, tagged, len(p.shards))
 	}
 	return r.caching.Cached(shard, p, m, kind, name, hash)
-}
-
-// remember notes the placement of the namespace, if it is known to exist.
-func (r *Router) remember(p *Place) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	switch spread, known := r.spread[p.namespace]; {
-	case known && spread:
-		p.placement.Store(spreadOut)
-	case known:
-		p.placement.Store(atHome)
-	}
 }
 
 // Query sends q to the shard of name.
@@ -234,12 +263,9 @@ func (r *Router) Query(ctx context.Context, namespace, name string, q Query) err
 
 // Propose routes the command by the name and proposes it.
 func (r *Router) Propose(ctx context.Context, name string, cmd Command) ([]byte, error) {
-	r.mu.RLock()
-	spread, known := r.spread[cmd.Namespace]
-	r.mu.RUnlock()
-	if known {
-		cmd.Spread = spread
-		return r.door.Propose(ctx, r.place(cmd.Namespace, name, spread), cmd)
+	if p := r.known(cmd.Namespace); p != nil {
+		cmd.Spread = p.spread()
+		return r.door.Propose(ctx, r.place(cmd.Namespace, name, cmd.Spread), cmd)
 	}
 	return r.propose(ctx, cmd, func(spread bool) (string, error) { return name, nil })
 }

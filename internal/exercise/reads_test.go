@@ -153,3 +153,76 @@ func TestCachedReads(t *testing.T) {
 		t.Error("a closed node still answers")
 	}
 }
+
+// TestFreshHandles: a handle that is taken anew for each call is as good as one that is kept. A read from memory takes no memory but for the
+// value, and asking an empty queue writes nothing.
+func TestFreshHandles(t *testing.T) {
+	ctx := context.Background()
+	node, err := floe.Open(floe.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := node.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	const ns = "fresh"
+	if _, err := node.KV(ns).Put(ctx, "k", []byte("value")); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 0, 16)
+	get := func() {
+		if e, err := node.KV(ns).Get(ctx, "k"); err != nil || string(e.Value) != "value" {
+			t.Fatalf("Get: %+v, %v", e, err)
+		}
+	}
+	for range 4 { // the row comes into memory
+		get()
+	}
+	if n := testing.AllocsPerRun(200, get); n > 1 {
+		t.Errorf("node.KV(ns).Get takes %v allocations, want 1", n)
+	}
+	into := func() {
+		if _, err := node.KV(ns).GetInto(ctx, "k", buf); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := testing.AllocsPerRun(200, into); n != 0 {
+		t.Errorf("node.KV(ns).GetInto takes %v allocations, want 0", n)
+	}
+	handles := func() { _, _, _ = node.KV(ns), node.Queue(ns), node.Stream(ns) }
+	handles()
+	if n := testing.AllocsPerRun(200, handles); n != 0 {
+		t.Errorf("taking handles takes %v allocations, want 0", n)
+	}
+
+	poll := func() {
+		if got, err := node.Queue(ns).Dequeue(ctx, "q"); err != nil || len(got) != 0 {
+			t.Fatalf("Dequeue: %v, %v", got, err)
+		}
+	}
+	if _, err := node.Queue(ns).Enqueue(ctx, "q", nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := node.Queue(ns).Dequeue(ctx, "q"); err != nil || len(got) != 1 {
+		t.Fatalf("Dequeue: %v, %v", got, err)
+	}
+	for range 4 {
+		poll()
+	}
+	before, err := node.KV(ns).Put(ctx, "k", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		poll()
+	}
+	after, err := node.KV(ns).Put(ctx, "k", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.Revision != before.Revision+1 {
+		t.Errorf("100 empty polls through fresh handles wrote %d commands, want 0", after.Revision-before.Revision-1)
+	}
+}
