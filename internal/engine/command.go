@@ -19,7 +19,8 @@ const (
 	MachineAction     MachineID = 5
 	MachineWorkflow   MachineID = 6
 	MachineProcessing MachineID = 7
-	MachineTest       MachineID = 15 // toy machines of tests
+	MachineTest2      MachineID = 14 // toy machines of tests
+	MachineTest       MachineID = 15
 	maxMachines                 = 16
 )
 

@@ -161,17 +161,32 @@ func (tx *Tx) applyDeliver(body []byte) error {
 			continue
 		}
 		seen = number
-		// Deliveries never nest, so the begin inside runTop only gives up undo information that nobody needs.
-		if _, err := tx.runTop(message); err != nil {
+		if err := tx.runMessage(message); err != nil {
 			tx.x.refused.Add(1)
 		}
-		tx.begin()
 	}
 	if err := r.Done(); err != nil {
 		panic(fmt.Sprintf("shard %d, index %d: delivery: %v", tx.x.shard, tx.index, err))
 	}
 	tx.setRow(seenRow(tx.rowKey(machineEngine), ShardID(sender)), codec.AppendUvarint(nil, uint64(seen)))
 	return nil
+}
+
+// runMessage carries out a command of another shard, or nothing of it.
+func (tx *Tx) runMessage(encoded []byte) error {
+	cmd, err := DecodeCommand(encoded)
+	if err != nil {
+		panic(fmt.Sprintf("shard %d, index %d: %v", tx.x.shard, tx.index, err))
+	}
+	s := tx.nestedMark()
+	tx.followed = 0
+	if err = tx.admit(cmd); err == nil {
+		_, err = tx.run(cmd)
+	}
+	if err != nil {
+		tx.rollback(s)
+	}
+	return err
 }
 
 func seenRow(dst []byte, sender ShardID) []byte {

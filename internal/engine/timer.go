@@ -91,7 +91,9 @@ func (tx *Tx) applyFire() ([]byte, error) {
 		tx.deleteRow(tx.timerRow(t.due, t.token))
 		tx.Step()
 		tx.x.reads.Reset()
+		tx.followed = 0
 		m.OnTimer(tx, t.token)
+		tx.settled("a timer")
 	}
 	// Timers that OnTimer scheduled itself are part of the minimum already.
 	tx.x.timers.next = min(next, tx.x.timers.next)

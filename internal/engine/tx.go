@@ -24,6 +24,8 @@ type Tx struct {
 	lastNamespace string // its name, as a string that need not be made again
 	counts        []countChange
 	onRollback    []func()
+	follow        []followUp // to be run behind the present command, in order
+	followed      int        // how many there were
 }
 
 type countChange struct {
@@ -176,33 +178,10 @@ func (tx *Tx) deleteRow(k []byte) {
 }
 
 // begin starts the next command; everything since can be taken back until it ends.
-func (tx *Tx) begin() savepoint {
-	x := tx.x
-	x.over.undo = x.over.undo[:0]
-	if !plant.On(plant.CountRefused) {
-		tx.counts = tx.counts[:0]
-	}
-	tx.onRollback, tx.ns = tx.onRollback[:0], nil
-	return savepoint{lsn: x.applied.LSN, wakes: len(x.wakes), hooks: len(x.hooks), changes: len(x.changes)}
-}
-
-type savepoint struct {
-	lsn                   LSN
-	wakes, hooks, changes int
-}
-
-func (tx *Tx) rollback(s savepoint) {
-	x := tx.x
-	for i := len(tx.onRollback) - 1; i >= 0; i-- {
-		tx.onRollback[i]()
-	}
-	x.over.rollback(0)
-	x.applied.LSN = s.lsn
-	clear(x.hooks[s.hooks:])
-	x.wakes, x.hooks, x.changes = x.wakes[:s.wakes], x.hooks[:s.hooks], x.changes[:s.changes]
-	for _, r := range x.reverters {
-		r.Revert(s.lsn)
-	}
+func (tx *Tx) begin() Savepoint {
+	tx.x.over.undo = tx.x.over.undo[:0]
+	tx.onRollback, tx.ns, tx.followed = tx.onRollback[:0], nil, 0
+	return tx.mark()
 }
 
 // commit makes the command's changes final within the batch: counters take effect and the state hash moves on.
@@ -212,6 +191,7 @@ func (tx *Tx) commit() {
 		c.ns.counts[c.counter] += c.delta
 		x.dir.markDirty(c.ns)
 	}
+	tx.counts = tx.counts[:0]
 	x.hashWrites()
 }
 
@@ -240,8 +220,15 @@ func (tx *Tx) runTop(encoded []byte) (result []byte, err error) {
 	return result, nil
 }
 
-// run hands a command to its machine, in the namespace admitted before.
+// run carries out a command with its follow-ups, in the namespace admitted before. The caller takes everything back on error.
 func (tx *Tx) run(cmd Command) ([]byte, error) {
+	base := len(tx.follow)
+	result, err := tx.apply(cmd)
+	return result, tx.runFollowUps(base, err)
+}
+
+// apply hands a command to its machine.
+func (tx *Tx) apply(cmd Command) ([]byte, error) {
 	m := tx.x.machine(cmd.Machine)
 	if m == nil || cmd.Kind == 0 || cmd.Kind > m.Kinds() {
 		panic(fmt.Sprintf("shard %d, index %d: unknown command: machine %d kind %d", tx.x.shard, tx.index, cmd.Machine, cmd.Kind))

@@ -22,14 +22,16 @@ const (
 
 // The bugs in the engine.
 const (
-	DeliverTwice Bug = "deliver-twice" // a message that was seen is applied again
-	ForgetMore   Bug = "forget-more"   // messages behind the delivered ones are forgotten with them
-	LoseOutbox   Bug = "lose-outbox"   // a restart forgets that messages wait
-	LoseTimers   Bug = "lose-timers"   // a restart forgets the earliest timer
-	MapOrder     Bug = "map-order"     // rows are written in the order of a map
-	AppliedLate  Bug = "applied-late"  // the state does not say that it holds the newest entry
-	HalfTxn      Bug = "half-txn"      // a transaction that is refused keeps what it has done before
-	CountRefused Bug = "count-refused" // what a refused command counted is counted with the next one
+	DeliverTwice  Bug = "deliver-twice"  // a message that was seen is applied again
+	ForgetMore    Bug = "forget-more"    // messages behind the delivered ones are forgotten with them
+	LoseOutbox    Bug = "lose-outbox"    // a restart forgets that messages wait
+	LoseTimers    Bug = "lose-timers"    // a restart forgets the earliest timer
+	MapOrder      Bug = "map-order"      // rows are written in the order of a map
+	AppliedLate   Bug = "applied-late"   // the state does not say that it holds the newest entry
+	HalfTxn       Bug = "half-txn"       // a transaction that is refused keeps what it has done before
+	CountRefused  Bug = "count-refused"  // what a refused command counted is counted with the next one
+	CountUndone   Bug = "count-undone"   // going back to a savepoint leaves what was counted since
+	FollowRefused Bug = "follow-refused" // a follow-up that is refused does not refuse the command
 )
 
 // The bugs in the key-value store.

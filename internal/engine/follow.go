@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/floedb/floe/internal/plant"
+)
+
+// MaxFollowUps is how many follow-ups one command (a transaction, a message of another shard, a timer) may have, those of follow-ups
+// included. A machine with more to do does a part, see Tx.FollowUpsLeft, and goes on by a timer.
+const MaxFollowUps = 1000
+
+// followUp is a command that runs behind the one being applied.
+type followUp struct {
+	cmd   Command
+	from  MachineID
+	ask   bool
+	token []byte
+}
+
+// Replier is a Machine that hears what became of commands that it gave away, with Tx.Ask in its own shard or with Tx.Send to another.
+type Replier interface {
+	// OnReply handles an outcome. Like OnTimer it can not refuse, and must cope with tokens that no longer mean anything.
+	OnReply(tx *Tx, r Reply)
+}
+
+// Reply is what became of a command.
+type Reply struct {
+	Token  []byte // what the sender gave to Tx.Ask or Tx.Send; valid during the call
+	Result []byte // of the command, if Err is nil
+	Err    error  // its refusal, which is definite and matches a sentinel; nothing of it was done
+}
+
+// Then runs a command of another machine (or of the same) after the present one, as a part of it: both happen, or neither. Follow-ups run in
+// the order of the calls; those of a follow-up come behind all others, so that no machine is called while it is at work. cmd's namespace is
+// that of the present command, whatever it says, and its shard is this one: in a spread namespace the caller knows that the name it is about
+// lives here (see Here), else it is for Send.
+//
+// A follow-up that is refused refuses the present command with its own error. Where there is none that could be refused, in OnTimer and
+// OnReply, that panics: there, a command that may be refused is for Ask. In a transaction the follow-ups of an operation run before the next
+// one, which sees what they did.
+func (tx *Tx) Then(cmd Command) { tx.enlist(followUp{cmd: cmd}) }
+
+// Ask is Then for a command that may be refused without refusing the present one: it is carried out with its own follow-ups, or not at all,
+// and what became of it is told to the machine's OnReply, with the token, right afterwards and as part of the same command.
+func (tx *Tx) Ask(cmd Command, token []byte) {
+	tx.replier(tx.machine)
+	tx.enlist(followUp{cmd: cmd, ask: true, token: bytes.Clone(token)})
+}
+
+// FollowUpsLeft returns how many more follow-ups the present command may have.
+func (tx *Tx) FollowUpsLeft() int { return MaxFollowUps - tx.followed }
+
+// Here reports whether a name of the command's namespace lives in this shard.
+func (tx *Tx) Here(name string) bool { return tx.ShardOf(name) == tx.x.shard }
+
+// ShardOf returns the shard in which a name of the command's namespace lives.
+func (tx *Tx) ShardOf(name string) ShardID {
+	if tx.ns.spread {
+		return NameShard(tx.ns.name, name, tx.x.shards)
+	}
+	return HomeShard(tx.ns.name, tx.x.shards)
+}
+
+func (tx *Tx) enlist(f followUp) {
+	if !MayFollow(tx.machine, f.cmd.Machine) {
+		panic(fmt.Sprintf("shard %d: machine %d may not run commands of machine %d", tx.x.shard, tx.machine, f.cmd.Machine))
+	}
+	f.from = tx.machine
+	f.cmd.Namespace, f.cmd.Spread = tx.ns.name, tx.ns.spread
+	f.cmd.Body = tx.x.over.arena.Copy(f.cmd.Body)
+	tx.followed++
+	tx.follow = append(tx.follow, f)
+}
+
+func (tx *Tx) replier(id MachineID) Replier {
+	r, ok := tx.x.machine(id).(Replier)
+	if !ok {
+		panic(fmt.Sprintf("shard %d: machine %d gives commands away and does not hear what becomes of them", tx.x.shard, id))
+	}
+	return r
+}
+
+// runFollowUps carries out the follow-ups from a place in the list on, unless there is an error already.
+func (tx *Tx) runFollowUps(base int, err error) error {
+	for i := base; i < len(tx.follow) && err == nil; i++ {
+		err = tx.runFollowUp(tx.follow[i])
+	}
+	clear(tx.follow[base:])
+	tx.follow = tx.follow[:base]
+	return err
+}
+
+func (tx *Tx) runFollowUp(f followUp) error {
+	if tx.followed > MaxFollowUps {
+		return Errorf(ErrInvalid, "a command with more than %d follow-ups", MaxFollowUps)
+	}
+	if f.ask {
+		tx.runAsked(f)
+		return nil
+	}
+	if _, err := tx.apply(f.cmd); err != nil && !plant.On(plant.FollowRefused) {
+		return err
+	}
+	return nil
+}
+
+// runAsked carries out a command with its follow-ups, or nothing of it, and tells the one who asked.
+func (tx *Tx) runAsked(f followUp) {
+	s := tx.nestedMark()
+	r := Reply{Token: f.token}
+	if r.Result, r.Err = tx.run(f.cmd); r.Err != nil {
+		r.Result = nil
+		tx.rollback(s)
+	}
+	tx.reply(f.from, r)
+}
+
+// reply tells a machine what became of its command.
+func (tx *Tx) reply(to MachineID, r Reply) {
+	tx.Step()
+	tx.machine = to
+	tx.x.reads.Reset()
+	tx.replier(to).OnReply(tx, r)
+}
+
+// settled ends the handling of a timer or a reply: its follow-ups can not be refused.
+func (tx *Tx) settled(what string) {
+	if err := tx.runFollowUps(0, nil); err != nil {
+		panic(fmt.Sprintf("shard %d, index %d: a follow-up of %s was refused: %v", tx.x.shard, tx.index, what, err))
+	}
+}

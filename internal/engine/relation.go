@@ -1,0 +1,51 @@
+package engine
+
+import "fmt"
+
+// relation is what one machine may do to another inside of a command.
+type relation struct {
+	from, to MachineID
+	then     bool   // Tx.Then and Tx.Ask: run its commands
+	peek     bool   // Tx.Peek: read its rows
+	why      string // what for
+}
+
+// relations holds every pair of machines of which one may do something to the other: what is not here panics. A machine reads its own rows, and
+// runs its own commands, with the calls for that; only as follow-ups are its own commands in the table too.
+var relations = []relation{
+	{from: MachineAction, to: MachineWorkflow, then: true, why: "the end of a run is the end of the step that waits for it"},
+	{from: MachineWorkflow, to: MachineAction, then: true, peek: true, why: "steps invoke and cancel runs; a missing or disabled action is an outcome"},
+	{from: MachineWorkflow, to: MachineWorkflow, then: true, why: "steps start and cancel children, whose end is the end of a step"},
+	{from: MachineWorkflow, to: MachineStream, then: true, peek: true, why: "triggers acknowledge the records they have started runs for"},
+	{from: MachineProcessing, to: MachineKV, then: true, why: "sink"},
+	{from: MachineProcessing, to: MachineStream, then: true, peek: true, why: "sink, stream of errors; a source may be trimmed, or another one of that name"},
+	{from: MachineProcessing, to: MachineQueue, then: true, why: "sink"},
+	{from: MachineProcessing, to: MachineTS, then: true, why: "sink"},
+	{from: MachineTest, to: MachineTest, then: true, why: "tests"},
+	{from: MachineTest, to: MachineTest2, then: true, peek: true, why: "tests"},
+	{from: MachineTest2, to: MachineTest, then: true, why: "tests"},
+}
+
+// MayPeek reports whether a machine may read rows of another with Tx.Peek.
+func MayPeek(from, to MachineID) bool { return related(from, to).peek }
+
+// MayFollow reports whether a machine may run commands of another with Tx.Then and Tx.Ask.
+func MayFollow(from, to MachineID) bool { return related(from, to).then }
+
+func related(from, to MachineID) relation {
+	for _, r := range relations {
+		if r.from == from && r.to == to {
+			return r
+		}
+	}
+	return relation{}
+}
+
+// Peek returns the value of a row of another machine in this shard. Its key holds the number of the command's namespace (see Namespace), as
+// the other machine's package makes it. It panics for a pair of machines that is not in the table of relations.
+func (tx *Tx) Peek(m MachineID, k []byte) (value []byte, ok bool) {
+	if !MayPeek(tx.machine, m) {
+		panic(fmt.Sprintf("shard %d: machine %d may not read rows of machine %d", tx.x.shard, tx.machine, m))
+	}
+	return tx.getRow(append(tx.rowKey(m), k...))
+}

@@ -1,0 +1,74 @@
+package engine
+
+import "github.com/floedb/floe/internal/plant"
+
+// Savepoint is a point within a command to which a Tx can go back: rows, ranges, counts, wakes, hooks, changes, timers, messages to other
+// shards, follow-ups and LSNs are then what they were, and Reverters forget what they remember of it. Savepoints nest: going back to one ends
+// those taken after it, and itself.
+//
+// There is one undo log per command, in which a savepoint is a mark. What is taken back is not in the hash of the state either.
+type Savepoint struct {
+	lsn     LSN // last one given out
+	current LSN // of the change being made
+	ns      *namespace
+	machine MachineID
+	nested  bool
+
+	undo, counts, onRollback, wakes, hooks, changes, follow int
+}
+
+// Savepoint returns a point to which Rollback can go back while the same command is being applied. What follows is a change of its own, with
+// the next LSN: that is how Reverters can tell it from what came before.
+//
+//	s := tx.Savepoint()
+//	if err := m.deliver(tx, message); err != nil {
+//		tx.Rollback(s)
+//	}
+func (tx *Tx) Savepoint() Savepoint {
+	s := tx.mark()
+	s.nested = true
+	tx.Step()
+	return s
+}
+
+// Rollback takes back everything since the savepoint, which can not be used again. What a machine keeps of the command being applied in
+// variables of its own is for itself to take back.
+func (tx *Tx) Rollback(s Savepoint) { tx.rollback(s) }
+
+// mark returns where the undo log and all lists of effects end now.
+func (tx *Tx) mark() Savepoint {
+	x := tx.x
+	return Savepoint{
+		lsn: x.applied.LSN, current: tx.lsn, ns: tx.ns, machine: tx.machine,
+		undo: len(x.over.undo), counts: len(tx.counts), onRollback: len(tx.onRollback),
+		wakes: len(x.wakes), hooks: len(x.hooks), changes: len(x.changes), follow: len(tx.follow),
+	}
+}
+
+// nestedMark is mark for the engine's own parts of a command, each of which takes an LSN of its own anyway.
+func (tx *Tx) nestedMark() Savepoint {
+	s := tx.mark()
+	s.nested = true
+	return s
+}
+
+func (tx *Tx) rollback(s Savepoint) {
+	x := tx.x
+	for i := len(tx.onRollback) - 1; i >= s.onRollback; i-- {
+		tx.onRollback[i]()
+	}
+	clear(tx.onRollback[s.onRollback:])
+	tx.onRollback = tx.onRollback[:s.onRollback]
+	x.over.rollback(s.undo)
+	x.applied.LSN, tx.lsn, tx.ns, tx.machine = s.lsn, s.current, s.ns, s.machine
+	clear(x.hooks[s.hooks:])
+	x.wakes, x.hooks, x.changes = x.wakes[:s.wakes], x.hooks[:s.hooks], x.changes[:s.changes]
+	clear(tx.follow[s.follow:])
+	tx.follow = tx.follow[:s.follow]
+	if forgotten := plant.On(plant.CountRefused) && !s.nested || plant.On(plant.CountUndone) && s.nested; !forgotten {
+		tx.counts = tx.counts[:s.counts]
+	}
+	for _, r := range x.reverters {
+		r.Revert(s.lsn)
+	}
+}
