@@ -312,6 +312,9 @@ func (n *Node) Addr() net.Addr { return n.addr }
 func (n *Node) Stats(context.Context) (Stats, error) {
 	s, err := n.host.Stats()
 	s.Version = Version
+	if n.peer != nil {
+		s.Port = n.peer.Traffic()
+	}
 	for i := range s.Nodes {
 		s.Nodes[i].Addr = n.addrOf(s.Nodes[i].ID)
 	}
@@ -465,7 +468,7 @@ func (c *Client) Close() error {
 // Names of types that live in internal packages.
 type (
 	// Stats is what Node.Stats returns: version, id, time and start, state ("ok", "no quorum", "failed"), calls so far and per second,
-	// waiting queries, the disk with whether it is so full that the node is read-only, and a list each of nodes (id, address, whether they
+	// waiting queries, the connections and bytes of the port it listens on, the disk with whether it is so full that the node is read-only, and a list each of nodes (id, address, whether they
 	// are alive as this node sees it) and of shards (leader, term, how far this node has come).
 	Stats = shard.Stats
 	// VerifyReport is what Verify returns: Problems, of which each names a file and offset or a shard and row, and how much was

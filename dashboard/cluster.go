@@ -13,7 +13,7 @@ var clusterRoutes = []route{
 	endpoint("GET /api/v1/metrics", (*handler).metrics, "Counters of the server and of each primitive."),
 }
 
-// clusterStats is the body of /cluster/stats.
+// clusterStats is the body of /cluster/stats. What is received, sent and active counts requests of the handler, and connections of the node's own port.
 type clusterStats struct {
 	RPS               int64       `json:"rps"`
 	ActiveConnections int64       `json:"active_connections"`
@@ -44,13 +44,13 @@ func (h *handler) clusterStats(ctx context.Context, _ nothing) (clusterStats, er
 	}
 	return clusterStats{
 		RPS:               s.Rate,
-		ActiveConnections: h.traffic.inFlight.Load(),
+		ActiveConnections: h.traffic.inFlight.Load() + int64(s.Port.Connections),
 		Uptime:            uptime(s.Now.Sub(s.Started)),
 		Version:           s.Version,
 		NumShards:         len(s.Shards),
 		CommandsTotal:     s.Commands,
-		BytesReceived:     h.traffic.received.Load(),
-		BytesSent:         h.traffic.sent.Load(),
+		BytesReceived:     h.traffic.received.Load() + s.Port.BytesReceived,
+		BytesSent:         h.traffic.sent.Load() + s.Port.BytesSent,
 		Subscriptions:     s.Waiting,
 		Nodes:             nodes,
 	}, nil
@@ -112,11 +112,11 @@ func (h *handler) metrics(ctx context.Context, _ nothing) (metrics, error) {
 
 func (h *handler) serverMetrics(s floe.Stats) serverMetrics {
 	return serverMetrics{
-		Connections:   h.traffic.inFlight.Load(),
+		Connections:   h.traffic.inFlight.Load() + int64(s.Port.Connections),
 		Subscriptions: s.Waiting,
 		CommandsTotal: s.Commands,
-		BytesReceived: h.traffic.received.Load(),
-		BytesSent:     h.traffic.sent.Load(),
+		BytesReceived: h.traffic.received.Load() + s.Port.BytesReceived,
+		BytesSent:     h.traffic.sent.Load() + s.Port.BytesSent,
 		UptimeSeconds: max(0, int64(s.Now.Sub(s.Started)/time.Second)),
 	}
 }

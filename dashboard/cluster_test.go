@@ -9,7 +9,7 @@ var healthContract = []contractRow{
 
 var clusterContract = []contractRow{
 	{"GET /api/v1/cluster/stats", "/api/v1/cluster/stats", "", 200, fields{
-		"rps": integer, "active_connections": is{1}, "uptime": is{"0d 0h 0m"}, "version": is{floe.Version}, "num_shards": is{4},
+		"rps": integer, "active_connections": integer, "uptime": is{"0d 0h 0m"}, "version": is{floe.Version}, "num_shards": is{4},
 		"commands_total": integer, "bytes_received": integer, "bytes_sent": integer, "subscriptions": is{0},
 		"nodes": list{fields{"id": text, "status": is{"healthy"}, "role": is{"active"}}},
 	}},
@@ -18,7 +18,7 @@ var clusterContract = []contractRow{
 	{"GET /api/v1/metrics", "/api/v1/metrics?namespace=%00", "", 400, failure},
 	{"GET /api/v1/metrics", "/api/v1/metrics?namespace=shop&unknown=1", "", 200, fields{
 		"server": fields{
-			"connections": is{1}, "subscriptions": integer, "commands_total": integer, "bytes_received": integer, "bytes_sent": integer,
+			"connections": integer, "subscriptions": integer, "commands_total": integer, "bytes_received": integer, "bytes_sent": integer,
 			"uptime_seconds": integer,
 		},
 		"streams": is{3}, "queues": is{2}, "kv_namespaces": is{3},

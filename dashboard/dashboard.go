@@ -6,7 +6,12 @@
 //	mux.Handle("/admin/floe/", http.StripPrefix("/admin/floe", dashboard.New(node)))
 //
 // The handler works at "/" and under any prefix, opens no listener, starts no goroutine, needs no Close and never redirects.
-// Its paths are /health and /api/v1/...; whatever it answers is JSON, errors are {"error": "..."}.
+// Its paths are /health and /api/v1/...; whatever it answers is JSON, errors are {"error": "..."}. GET / is a page that links them.
+//
+// # Listings
+//
+// A listing is cut at its limit: by default 100 for what can be long (keys, messages) and 10,000 for the rest, and when its payloads exceed 4 MiB. Nothing is
+// cut silently: the answer then has a header Link with the relative URL of what comes next.
 //
 // # Limits
 //

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/floedb/floe/stream"
@@ -76,57 +77,64 @@ func (h *handler) group(ctx context.Context, q groupRequest) (groupDetail, error
 // groupPendingRequest asks for limit pending messages that come after one.
 type groupPendingRequest struct {
 	groupRequest
-	after stream.ID
+	after string // its ID, "": all
 	limit int
 }
 
 func (q *groupPendingRequest) parse(in *input) {
 	q.groupRequest.parse(in)
-	q.after, _ = in.recordID("after")
-	q.limit = int(in.integer("limit", pageLimit))
+	if _, given := in.recordID("after"); given {
+		q.after = in.text("after")
+	}
+	q.limit = in.listLimit()
 }
 
-// pendingMessage is a message of a group that is not acknowledged. Its times are 0 if there are none.
+// pendingMessage is a message of a group that is not acknowledged.
 type pendingMessage struct {
 	IDMillis          int64  `json:"id_ms"`
 	IDSeq             uint64 `json:"id_seq"`
 	Partition         int    `json:"partition"`
 	Consumer          string `json:"consumer"` // "": nobody has it, it waits to be delivered again
 	Deliveries        int    `json:"deliveries"`
-	DeliveredAtMillis int64  `json:"delivered_at"`
+	DeliveredAtMillis int64  `json:"delivered_at"` // the last time
 	AckDeadlineMillis int64  `json:"ack_deadline"` // from then on it is delivered again
 }
 
-func (h *handler) groupPending(ctx context.Context, q groupPendingRequest) ([]pendingMessage, error) {
+func (h *handler) groupPending(ctx context.Context, q groupPendingRequest) (listing[pendingMessage], error) {
 	store := h.backend.Stream(q.namespace)
-	after, err := refOf(ctx, store, q.name, q.after)
-	if err != nil {
-		return nil, err
+	page := func(after string, n int) ([]stream.PendingRecord, string, error) {
+		ref, err := refOf(ctx, store, q.name, after)
+		if err != nil {
+			return nil, "", err
+		}
+		records, err := store.Pending(ctx, q.name, q.group, ref, n+1)
+		records, behind := cut(records, n, func(r stream.PendingRecord) string { return r.ID.String() })
+		return records, behind, err
 	}
-	records, err := store.Pending(ctx, q.name, q.group, after, q.limit)
-	if err != nil {
-		return nil, err
-	}
-	pending := make([]pendingMessage, 0, len(records))
-	for _, r := range records {
-		pending = append(pending, pendingMessage{
-			IDMillis:          r.ID.Millis,
-			IDSeq:             r.ID.Seq,
-			Partition:         r.Ref.Partition,
-			Consumer:          r.Consumer,
-			Deliveries:        r.Ref.Attempt,
-			DeliveredAtMillis: epochMillis(r.DeliveredAt),
-			AckDeadlineMillis: epochMillis(r.Deadline),
-		})
-	}
-	return pending, nil
+	return collect(q.after, q.limit, page, describePending, nil)
 }
 
-// refOf returns the place of the last record of a page, the zero Ref if there was none. If it has been trimmed since, so have those of its partition
-// before it: what is left of the partition comes behind its beginning.
-func refOf(ctx context.Context, store *stream.Store, name string, id stream.ID) (stream.Ref, error) {
-	if id.IsZero() {
+func describePending(r stream.PendingRecord) pendingMessage {
+	return pendingMessage{
+		IDMillis:          r.ID.Millis,
+		IDSeq:             r.ID.Seq,
+		Partition:         r.Ref.Partition,
+		Consumer:          r.Consumer,
+		Deliveries:        r.Ref.Attempt,
+		DeliveredAtMillis: r.DeliveredAt.UnixMilli(),
+		AckDeadlineMillis: r.Deadline.UnixMilli(),
+	}
+}
+
+// refOf returns the place of the last record of a page by its ID, the zero Ref if there was none. If it has been trimmed since, so have those of its
+// partition before it: what is left of the partition comes behind its beginning.
+func refOf(ctx context.Context, store *stream.Store, name, after string) (stream.Ref, error) {
+	if after == "" {
 		return stream.Ref{}, nil
+	}
+	id, err := stream.ParseID(after)
+	if err != nil || id.IsZero() {
+		return stream.Ref{}, err
 	}
 	refs, err := store.Refs(ctx, name, id)
 	if err != nil || len(refs) == 1 {
@@ -157,7 +165,7 @@ type groupMembersRequest struct {
 func (q *groupMembersRequest) parse(in *input) {
 	q.groupRequest.parse(in)
 	q.after = in.text("after")
-	q.limit = int(in.integer("limit", pageLimit))
+	q.limit = in.listLimit()
 }
 
 // groupMember is a consumer of a group.
@@ -168,20 +176,21 @@ type groupMember struct {
 	LastSeenMillis int64  `json:"last_seen"`
 }
 
-func (h *handler) groupMembers(ctx context.Context, q groupMembersRequest) ([]groupMember, error) {
+func (h *handler) groupMembers(ctx context.Context, q groupMembersRequest) (listing[groupMember], error) {
 	g, err := h.backend.Stream(q.namespace).Group(ctx, q.name, q.group)
 	if err != nil {
-		return nil, err
+		return listing[groupMember]{}, err
 	}
-	members := []groupMember{}
-	for _, m := range g.Members {
-		if m.Consumer > q.after && len(members) < q.limit {
-			members = append(members, groupMember{
-				Consumer: m.Consumer, Pending: m.Pending, JoinedAtMillis: epochMillis(m.JoinedAt), LastSeenMillis: epochMillis(m.LastSeen),
-			})
+	page := func(after string, n int) ([]stream.Member, string, error) {
+		left := slices.DeleteFunc(slices.Clone(g.Members), func(m stream.Member) bool { return m.Consumer <= after })
+		members, behind := cut(left, n, func(m stream.Member) string { return m.Consumer })
+		return members, behind, nil
+	}
+	return collect(q.after, q.limit, page, func(m stream.Member) groupMember {
+		return groupMember{
+			Consumer: m.Consumer, Pending: m.Pending, JoinedAtMillis: epochMillis(m.JoinedAt), LastSeenMillis: epochMillis(m.LastSeen),
 		}
-	}
-	return members, nil
+	}, nil)
 }
 
 // groupDeleted is the answer to a DELETE.

@@ -117,7 +117,7 @@ func TestPendingContinues(t *testing.T) {
 	}
 }
 
-// TestMessageToBeDeliveredAgain: nobody has it, so there is no time of delivery.
+// TestMessageToBeDeliveredAgain: nobody has it, and it is known when somebody had. delivered_at was 0.
 func TestMessageToBeDeliveredAgain(t *testing.T) {
 	node := openNode(t)
 	store := node.Stream("default")
@@ -129,12 +129,17 @@ func TestMessageToBeDeliveredAgain(t *testing.T) {
 	if err != nil || len(got) != 1 {
 		t.Fatalf("ReadGroup = %v, %v", got, err)
 	}
+	h := New(node)
+	const path = "/api/v1/streams/s/groups/g/pending"
+	delivered := listed[pendingMessage](t, "pending", get(h, path))[0].DeliveredAtMillis
+	if delivered == 0 {
+		t.Error("delivered_at is 0 while a consumer has the message")
+	}
 	if _, err := store.Nack(ctx, "s", "g", stream.RefsOf(got), stream.Delay(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	h := New(node)
-	pending := listed[pendingMessage](t, "pending", get(h, "/api/v1/streams/s/groups/g/pending"))
-	if len(pending) != 1 || pending[0].Consumer != "" || pending[0].DeliveredAtMillis != 0 || pending[0].Deliveries != 1 || pending[0].AckDeadlineMillis == 0 {
+	pending := listed[pendingMessage](t, "pending", get(h, path))
+	if len(pending) != 1 || pending[0].Consumer != "" || pending[0].DeliveredAtMillis != delivered || pending[0].Deliveries != 1 || pending[0].AckDeadlineMillis == 0 {
 		t.Errorf("pending is %+v, want one message that nobody has", pending)
 	}
 }

@@ -29,6 +29,7 @@ type handler struct {
 	maxBody       int64
 	maxHeld       int64
 	maxConcurrent int64
+	maxListed     int
 	log           *slog.Logger
 	hosts         map[string]bool // nil: any
 	crossOrigin   *http.CrossOriginProtection
@@ -50,6 +51,7 @@ func newHandler(backend Backend, o Options) *handler {
 		backend:       backend,
 		maxBody:       o.MaxBodyBytes,
 		maxConcurrent: int64(cmp.Or(o.MaxConcurrent, defaultConcurrent)),
+		maxListed:     maxListed,
 		log:           cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 		crossOrigin:   http.NewCrossOriginProtection(),
 		now:           time.Now,
@@ -87,8 +89,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // admit refuses what no endpoint should see.
 func (h *handler) admit(r *http.Request, path string, inFlight int64) error {
-	if err := checkHost(h.hosts, r.Host); err != nil {
-		return err
+	if path != healthPath { // which says nothing that a foreign site may not know, and is asked by whatever name
+		if err := checkHost(h.hosts, r.Host); err != nil {
+			return err
+		}
 	}
 	if err := h.crossOrigin.Check(r); err != nil {
 		return engine.Errorf(errForbidden, "%v", err)
@@ -126,6 +130,7 @@ func newRouter(h *handler, routes []route) *httprouter.Router {
 		allowHead(w.Header())
 		w.WriteHeader(http.StatusNoContent)
 	})
+	router.Handler(http.MethodGet, "/", newPage(routes))
 	for _, rt := range routes {
 		router.Handle(rt.method, rt.path, func(w http.ResponseWriter, r *http.Request, path httprouter.Params) {
 			h.serve(rt, w.(*reply), newInput(h, r, path))
@@ -158,6 +163,14 @@ func (h *handler) serve(rt route, out *reply, in *input) {
 	}
 	if a, ok := answer.(headed); ok {
 		a.setHeader(out.Header())
+	}
+	if a, ok := answer.(partial); ok {
+		if name, value := a.next(); value != "" {
+			out.Header().Set("Link", in.link(name, value))
+		}
+	}
+	if a, ok := answer.(interface{ body() any }); ok {
+		answer = a.body()
 	}
 	h.send(out, http.StatusOK, answer)
 }

@@ -29,7 +29,7 @@ type kvNamespace struct {
 	DeleteOps   int64  `json:"delete_ops"`
 }
 
-func (h *handler) kvNamespaces(ctx context.Context, q namespacesRequest) ([]kvNamespace, error) {
+func (h *handler) kvNamespaces(ctx context.Context, q namespacesRequest) (listing[kvNamespace], error) {
 	return listNamespaces(ctx, h, q, func(info floe.NamespaceInfo) kvNamespace {
 		return kvNamespace{
 			Name:        info.Name,
@@ -67,6 +67,8 @@ type keyPage struct {
 	Cursor    string     `json:"cursor"`
 	Namespace string     `json:"namespace"`
 }
+
+func (p keyPage) next() (name, value string) { return "cursor", p.Cursor }
 
 // scanItem is a key in a listing.
 type scanItem struct {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/stream"
 )
 
 var scanItemShape = fields{"key": text, "size": integer, "version": integer}
@@ -128,7 +129,8 @@ var kvContract = []contractRow{
 		"updated_at": integer, "ttl_ms": integer,
 	}},
 	{putRoute, newKeys + "/a%2Fb", `{"value":"2","nx":true}`, 409, failure},
-	{putRoute, newKeys + "/a%2Fb?unknown=1", `{"value":"2","ttl_seconds":0,"nx":false}`, 200, fields{
+	{putRoute, newKeys + "/a%2Fb?unknown=1", `{"value":"2"}`, 400, failure},
+	{putRoute, newKeys + "/a%2Fb?namespace=fresh", `{"value":"2","ttl_seconds":0,"nx":false}`, 200, fields{
 		"ok": is{true}, "key": is{"a/b"}, "namespace": is{"fresh"}, "version": is{2}, "lsn": integer,
 	}},
 	{keyRoute, newKeys + "/a%2Fb", "", 200, fields{ // a plain PUT clears the expiry
@@ -143,6 +145,7 @@ var kvContract = []contractRow{
 		"updated_at": integer, "ttl_ms": is{nil},
 	}},
 	{putRoute, newKeys + "/bin?encoding=base64", `{"value":"/wDDqQ"}`, 400, failure},
+	{putRoute, newKeys + "/bin", `{"value":"1","ttl_seconds":-1}`, 400, failure},
 	{putRoute, "/api/v1/kv/namespaces/_floe/keys/a", `{"value":"1"}`, 400, failure},
 
 	{deleteRoute, newKeys + "/bin?namespace=fresh", "", 200, fields{"ok": is{true}, "key": is{"bin"}, "namespace": is{"fresh"}}},
@@ -219,6 +222,38 @@ func checkListing(t *testing.T, base string, want []string) {
 	}
 	if !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 		t.Errorf("listed %.200q, want the sorted %.200q", got, want)
+	}
+}
+
+// TestReplacedBytesAreTold: an answer in which bytes have become U+FFFD says so, and no other.
+func TestReplacedBytesAreTold(t *testing.T) {
+	node := openNode(t)
+	seedKV(t, node)
+	seedStreams(t, node)
+	seedQueues(t, node)
+	for key, value := range map[string]string{"real": "\ufffd", "spelt": `\ufffd`, "slash": `\\ufffd\`, "bad": "\\\xff", "half": "a\xc3"} {
+		if _, err := node.KV("text").Put(t.Context(), key, []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := node.Stream("text").Append(t.Context(), "s", stream.Message{Headers: map[string]string{"h": "\xff"}}); err != nil {
+		t.Fatal(err)
+	}
+	h := New(node)
+	for path, lossy := range map[string]bool{
+		"/kv/namespaces/text/keys/real": false, "/kv/namespaces/text/keys/spelt": false, "/kv/namespaces/text/keys/slash": false,
+		"/kv/namespaces/text/keys/bad": true, "/kv/namespaces/text/keys/half": true, "/kv/namespaces/text/keys/half?encoding=base64": false,
+		"/kv/namespaces/text/keys": false, "/kv/namespaces/shop/keys": true, "/kv/namespaces/shop/keys?encoding=base64": false,
+		"/namespaces/shop/kv": true, "/namespaces/shop/kv?encoding=base64": false, "/namespaces": false,
+		"/streams/orders/messages?namespace=shop": true, "/streams/orders/messages?namespace=shop&encoding=base64": false,
+		"/streams/s/messages?namespace=text":   true,
+		"/queues/mail/messages?namespace=shop": true, "/queues/mail/messages?namespace=shop&encoding=base64": false,
+		"/queues/mail/dlq?namespace=shop": true, "/queues/mail/dlq?namespace=shop&encoding=base64": false,
+	} {
+		got := get(h, "/api/v1"+path)
+		if told := got.header.Get("X-Floe-Lossy"); got.status != 200 || (told == "true") != lossy || !lossy && told != "" {
+			t.Errorf("GET %s = %v, X-Floe-Lossy %q, want %v", path, got, told, lossy)
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"math"
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
@@ -43,7 +42,7 @@ func summarizeNamespace(info floe.NamespaceInfo) namespaceSummary {
 	}
 }
 
-// namespacesRequest asks for namespaces: all of them, or limit of those whose names come after one.
+// namespacesRequest asks for limit namespaces whose names come after one.
 type namespacesRequest struct {
 	after string
 	limit int
@@ -51,28 +50,21 @@ type namespacesRequest struct {
 
 func (q *namespacesRequest) parse(in *input) {
 	q.after = in.text("after")
-	q.limit = int(in.integer("limit", span{absent: math.MaxInt, min: 1, max: pageLimit.max}))
+	q.limit = in.listLimit()
 }
 
-func (h *handler) namespaces(ctx context.Context, q namespacesRequest) ([]namespaceSummary, error) {
+func (h *handler) namespaces(ctx context.Context, q namespacesRequest) (listing[namespaceSummary], error) {
 	return listNamespaces(ctx, h, q, summarizeNamespace)
 }
 
-// listNamespaces converts the namespaces that were asked for. The list is never nil.
-func listNamespaces[T any](ctx context.Context, h *handler, q namespacesRequest, convert func(floe.NamespaceInfo) T) ([]T, error) {
-	list := []T{}
-	for info, err := range h.backend.Namespaces().All(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		if len(list) == q.limit {
-			break
-		}
-		if info.Name > q.after {
-			list = append(list, convert(info))
-		}
+// listNamespaces lists the namespaces that were asked for.
+func listNamespaces[T any](ctx context.Context, h *handler, q namespacesRequest, convert func(floe.NamespaceInfo) T) (listing[T], error) {
+	page := func(after string, n int) ([]floe.NamespaceInfo, string, error) {
+		infos, err := h.backend.Namespaces().Page(ctx, after, n+1)
+		infos, behind := cut(infos, n, func(info floe.NamespaceInfo) string { return info.Name })
+		return infos, behind, err
 	}
-	return list, nil
+	return collect(q.after, q.limit, page, convert, nil)
 }
 
 // createNamespaceRequest is the body {"name": "..."}.
@@ -121,7 +113,7 @@ type listRequest struct {
 func (q *listRequest) parse(in *input) {
 	q.namespace = in.namespace()
 	q.after = in.text("after")
-	q.limit = int(in.integer("limit", pageLimit))
+	q.limit = in.listLimit()
 }
 
 // namespaceKeysRequest asks for limit keys that come after one. after is written as the listing writes keys.
@@ -134,21 +126,22 @@ type namespaceKeysRequest struct {
 
 func (q *namespaceKeysRequest) parse(in *input) {
 	q.namespace = in.namespace()
-	q.limit = int(in.integer("limit", pageLimit))
+	q.limit = in.listLimit()
 	q.encoding = in.encoding()
 	var err error
 	q.after, err = q.encoding.decoded("parameter after", in.text("after"))
 	in.check(err)
 }
 
-func (h *handler) namespaceKeys(ctx context.Context, q namespaceKeysRequest) ([]scanItem, error) {
-	page, err := h.backend.KV(q.namespace).Page(ctx, "", kv.KeysOnly(), kv.Limit(q.limit), kv.After(q.after))
-	if err != nil {
-		return nil, err
+func (h *handler) namespaceKeys(ctx context.Context, q namespaceKeysRequest) (listing[scanItem], error) {
+	page := func(after string, n int) ([]kv.Item, string, error) {
+		page, err := h.backend.KV(q.namespace).Page(ctx, "", kv.KeysOnly(), kv.Limit(n), kv.After(after))
+		if err != nil || page.Cursor == "" {
+			return page.Items, "", err
+		}
+		return page.Items, page.Items[len(page.Items)-1].Key, nil
 	}
-	items := make([]scanItem, 0, len(page.Items))
-	for _, item := range page.Items {
-		items = append(items, q.encoding.item(item))
-	}
-	return items, nil
+	keys, err := collect(q.after, q.limit, page, q.encoding.item, nil)
+	keys.after = q.encoding.encoded(keys.after)
+	return keys, err
 }

@@ -69,14 +69,15 @@ func (in *input) optional(name string, s span) *int64 {
 	return new(in.integer(name, s))
 }
 
-// boolean returns a parameter that is a truth value, false if it is not given.
+// boolean returns a parameter that is a truth value, false if it is not given. The name alone is true; with "=" and nothing behind it, the value may have
+// got lost.
 func (in *input) boolean(name string) bool {
 	value, given := in.param(name)
 	switch {
-	case value == "true" || value == "1":
+	case value == "true" || value == "1" || given && value == "" && in.alone(name):
 		return true
 	case given && value != "false" && value != "0":
-		in.invalid("parameter %s is %.64q, it takes true, false, 1 or 0", name, value)
+		in.invalid("parameter %s is %.64q, it takes true, false, 1 or 0, or nothing: ?%s", name, value, name)
 	}
 	return false
 }

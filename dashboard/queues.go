@@ -49,16 +49,12 @@ func summarizeQueue(namespace string, s queue.Stats) queueSummary {
 	}
 }
 
-func (h *handler) queues(ctx context.Context, q listRequest) ([]queueSummary, error) {
-	page, err := h.backend.Queue(q.namespace).List(ctx, queue.Limit(q.limit), queue.After(q.after))
-	if err != nil {
-		return nil, err
+func (h *handler) queues(ctx context.Context, q listRequest) (listing[queueSummary], error) {
+	page := func(after string, n int) ([]queue.Stats, string, error) {
+		page, err := h.backend.Queue(q.namespace).List(ctx, queue.Limit(n), queue.After(after))
+		return page.Items, page.Cursor, err
 	}
-	queues := make([]queueSummary, 0, len(page.Items))
-	for _, s := range page.Items {
-		queues = append(queues, summarizeQueue(q.namespace, s))
-	}
-	return queues, nil
+	return collect(q.after, q.limit, page, func(s queue.Stats) queueSummary { return summarizeQueue(q.namespace, s) }, nil)
 }
 
 // queueRequest names a queue.
@@ -156,11 +152,10 @@ type queueMessage struct {
 // messageStates are the names of states in the API, which has none for a delayed message.
 var messageStates = map[queue.State]string{queue.Ready: "ready", queue.Delayed: "ready", queue.Leased: "leased", queue.Dead: "dlq"}
 
-// queueMessages converts a page of messages. The list is never nil.
-func (e encoding) queueMessages(page queue.Page[queue.Message], now time.Time) []queueMessage {
-	messages := make([]queueMessage, 0, len(page.Items))
-	for _, m := range page.Items {
-		messages = append(messages, queueMessage{
+// queueMessages lists messages with their payloads.
+func (e encoding) queueMessages(after string, limit int, page func(after string, n int) (queue.Page[queue.Message], error), now time.Time) (listing[queueMessage], error) {
+	convert := func(m queue.Message) queueMessage {
+		return queueMessage{
 			Seq:                  m.Seq,
 			Priority:             m.Priority,
 			State:                messageStates[m.State],
@@ -168,9 +163,12 @@ func (e encoding) queueMessages(page queue.Page[queue.Message], now time.Time) [
 			LeaseRemainingMillis: remainingMillis(m, now),
 			Size:                 m.Size,
 			Payload:              e.encoded(string(m.Payload)),
-		})
+		}
 	}
-	return messages
+	return collect(after, limit, func(after string, n int) ([]queue.Message, string, error) {
+		page, err := page(after, n)
+		return page.Items, page.Cursor, err
+	}, convert, func(m queue.Message) int { return m.Size })
 }
 
 // remainingMillis returns how long a message stays as it is by itself: leased or delayed.
@@ -184,44 +182,31 @@ func remainingMillis(m queue.Message, now time.Time) int64 {
 	return 0
 }
 
-func (h *handler) queueMessages(ctx context.Context, q queueMessagesRequest) ([]queueMessage, error) {
-	page, err := h.backend.Queue(q.namespace).Peek(ctx, q.name, queue.Limit(q.limit), queue.After(q.after))
-	if err != nil {
-		return nil, err
-	}
-	return q.encoding.queueMessages(page, h.now()), nil
+func (h *handler) queueMessages(ctx context.Context, q queueMessagesRequest) (listing[queueMessage], error) {
+	return q.encoding.queueMessages(q.after, q.limit, func(after string, n int) (queue.Page[queue.Message], error) {
+		return h.backend.Queue(q.namespace).Peek(ctx, q.name, queue.Limit(n), queue.After(after))
+	}, h.now())
 }
 
 // deadLettersRequest asks for limit dead letters behind a seq.
 type deadLettersRequest struct {
 	queueRequest
-	after    int64
+	after    string
 	limit    int
 	encoding encoding
 }
 
 func (q *deadLettersRequest) parse(in *input) {
 	q.queueRequest.parse(in)
-	q.after = in.integer("after", span{absent: 0, min: 0, max: seqs.max})
-	q.limit = int(in.integer("limit", pageLimit))
+	q.after = strconv.FormatInt(in.integer("after", span{absent: 0, min: 0, max: seqs.max}), 10)
+	q.limit = in.listLimit()
 	q.encoding = in.encoding()
 }
 
-func (h *handler) deadLetters(ctx context.Context, q deadLettersRequest) ([]queueMessage, error) {
-	after := queue.After(strconv.FormatInt(q.after, 10))
-	page, err := h.backend.Queue(q.namespace).DeadLetters(ctx, q.name, queue.Limit(q.limit), after)
-	if err != nil {
-		return nil, err
-	}
-	return q.encoding.queueMessages(page, h.now()), nil
-}
-
-// purgeRequest names the queue to purge.
-type purgeRequest struct{ queueRequest }
-
-func (q *purgeRequest) parse(in *input) {
-	in.removes = true
-	q.queueRequest.parse(in)
+func (h *handler) deadLetters(ctx context.Context, q deadLettersRequest) (listing[queueMessage], error) {
+	return q.encoding.queueMessages(q.after, q.limit, func(after string, n int) (queue.Page[queue.Message], error) {
+		return h.backend.Queue(q.namespace).DeadLetters(ctx, q.name, queue.Limit(n), queue.After(after))
+	}, h.now())
 }
 
 // queuePurged is the answer to a purge.
@@ -230,7 +215,7 @@ type queuePurged struct {
 	Purged int64 `json:"purged"`
 }
 
-func (h *handler) purge(ctx context.Context, q purgeRequest) (queuePurged, error) {
+func (h *handler) purge(ctx context.Context, q queueRequest) (queuePurged, error) {
 	purged, err := h.backend.Queue(q.namespace).Purge(ctx, q.name)
 	if err != nil {
 		return queuePurged{}, err

@@ -127,7 +127,8 @@ var queueContract = []contractRow{
 	{deadRoute, mailPath + "/dlq?namespace=shop&after=100-1", "", 400, failure},
 	{deadRoute, mailPath + "/dlq", "", 404, failure},
 
-	{requeueRoute, mailPath + "/dlq/1/requeue?namespace=shop&unknown=1", "", 200, changedMessage("mail", 1)},
+	{requeueRoute, mailPath + "/dlq/1/requeue?namespace=shop&unknown=1", "", 400, failure},
+	{requeueRoute, mailPath + "/dlq/1/requeue?namespace=shop", "", 200, changedMessage("mail", 1)},
 	{requeueRoute, mailPath + "/dlq/1/requeue?namespace=shop", "", 404, failure},
 	{requeueRoute, mailPath + "/dlq/1/requeue", "", 404, failure},
 	{requeueRoute, mailPath + "/dlq/one/requeue?namespace=shop", "", 400, failure},
@@ -148,7 +149,8 @@ var queueContract = []contractRow{
 	{purgeRoute, mailPath + "/purge?namespace=nowhere", "", 404, failure},
 	{purgeRoute, mailPath + "/purge?namespace=_floe", "", 400, failure},
 
-	{enqueueRoute, "/api/v1/queues/a%2Fb%20%C3%A9?namespace=shop&priority=7&delay_ms=0&unknown=1", "raw", 200, changedMessage("a/b é", 1)},
+	{enqueueRoute, "/api/v1/queues/a%2Fb%20%C3%A9?namespace=shop&prio=3", "raw", 400, failure},
+	{enqueueRoute, "/api/v1/queues/a%2Fb%20%C3%A9?namespace=shop&priority=7&delay_ms=0", "raw", 200, changedMessage("a/b é", 1)},
 	{enqueueRoute, "/api/v1/queues/a%2Fb%20%C3%A9?namespace=shop", "raw", 429, failure}, // it is bounded
 	{enqueueRoute, "/api/v1/queues/new?namespace=made", "", 200, changedMessage("new", 1)},
 	{enqueueRoute, "/api/v1/queues/new?namespace=made&encoding=base64", "/w==", 200, changedMessage("new", 2)},

@@ -25,7 +25,6 @@ type input struct {
 	held     int64 // bytes of the body in memory
 	bodyRead bool
 
-	removes    bool // the endpoint removes data; a DELETE does anyway
 	namespaced bool // namespace has been called
 	err        error
 }
@@ -37,6 +36,16 @@ func newInput(h *handler, r *http.Request, path httprouter.Params) *input {
 		in.invalid("query: %v", err)
 	}
 	return in
+}
+
+// alone reports whether a parameter that is given is a name alone, without "=".
+func (in *input) alone(name string) bool {
+	for part := range strings.SplitSeq(in.request.URL.RawQuery, "&") {
+		if decoded, err := url.QueryUnescape(part); err == nil && decoded == name && !strings.Contains(part, "=") {
+			return true
+		}
+	}
+	return false
 }
 
 // invalid notes that the request is malformed.
@@ -51,7 +60,7 @@ func (in *input) check(err error) {
 	}
 }
 
-// finish returns the first problem. On what removes data an unknown parameter is one: it may be a mistyped condition.
+// finish returns the first problem. On what is no read an unknown parameter is one: it may be a mistyped option or condition.
 func (in *input) finish() error {
 	if in.object != nil {
 		in.object.finish()
@@ -59,7 +68,7 @@ func (in *input) finish() error {
 	if !in.namespaced { // the parameter is accepted everywhere, and checked everywhere
 		in.namespace()
 	}
-	if in.removes || in.request.Method == http.MethodDelete {
+	if in.request.Method != http.MethodGet {
 		in.refuseUnknown()
 	}
 	return in.err

@@ -101,7 +101,7 @@ func (h *handler) recoverPanic(out *reply) {
 }
 
 // send writes the answer. It is encoded before the first byte goes out, so that what cannot be encoded is a clean 500. Bytes that
-// are not UTF-8 become U+FFFD, as encoding/json has it.
+// are not UTF-8 become U+FFFD, and a header says so, lest the answer be written back.
 func (h *handler) send(out *reply, status int, body any) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -115,12 +115,31 @@ func (h *handler) send(out *reply, status int, body any) {
 	header.Set("Content-Length", strconv.Itoa(b.Len()))
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
+	if replaced(b.Bytes()) {
+		header.Set("X-Floe-Lossy", "true")
+	}
 	if out.leavesBody() {
 		header.Set("Connection", "close")
 	}
 	out.WriteHeader(status)
 	// The only error is a client that has gone.
 	_, _ = out.Write(b.Bytes())
+}
+
+// replaced reports whether encoding/json has replaced bytes: it then writes U+FFFD as an escape sequence, which it otherwise does not use for it.
+func replaced(encoded []byte) bool {
+	escape := []byte(`\ufffd`)
+	for {
+		at := bytes.Index(encoded, escape)
+		if at < 0 {
+			return false
+		}
+		before := encoded[:at]
+		if backslashes := len(before) - len(bytes.TrimRight(before, `\`)); backslashes%2 == 0 {
+			return true
+		}
+		encoded = encoded[at+len(escape):]
+	}
 }
 
 // reply is the way back to the client. It counts what it carries.

@@ -2,8 +2,10 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -39,16 +41,21 @@ func summarizeStream(namespace string, info stream.Info) streamSummary {
 	}
 }
 
-func (h *handler) streams(ctx context.Context, q listRequest) ([]streamSummary, error) {
-	page, err := h.backend.Stream(q.namespace).Page(ctx, q.after, q.limit)
-	if err != nil {
-		return nil, err
+func (h *handler) streams(ctx context.Context, q listRequest) (listing[streamSummary], error) {
+	store := h.backend.Stream(q.namespace)
+	page := func(after string, n int) ([]stream.Info, string, error) {
+		infos, err := store.Page(ctx, after, n)
+		if err != nil || len(infos) == 0 {
+			return nil, "", err
+		}
+		last := infos[len(infos)-1].Name
+		rest, err := store.Page(ctx, last, 1) // the page may have ended early
+		if len(rest) == 0 {
+			last = ""
+		}
+		return infos, last, err
 	}
-	streams := make([]streamSummary, 0, len(page))
-	for _, info := range page {
-		streams = append(streams, summarizeStream(q.namespace, info))
-	}
-	return streams, nil
+	return collect(q.after, q.limit, page, func(info stream.Info) streamSummary { return summarizeStream(q.namespace, info) }, nil)
 }
 
 // streamRequest names a stream.
@@ -129,8 +136,10 @@ func summarizeGroup(g *stream.GroupInfo) consumerGroup {
 // streamMessagesRequest asks for limit messages: from an ID on, after one, the last ones, or the first ones.
 type streamMessagesRequest struct {
 	streamRequest
-	encoding encoding
-	options  []stream.ReadOption
+	encoding  encoding
+	limit     int
+	partition *int64              // nil: all
+	options   []stream.ReadOption // where to begin
 }
 
 // partitions is what the number of a partition may be.
@@ -139,9 +148,10 @@ var partitions = span{min: 0, max: stream.MaxPartitions - 1}
 func (q *streamMessagesRequest) parse(in *input) {
 	q.streamRequest.parse(in)
 	q.encoding = in.encoding()
-	q.options = []stream.ReadOption{stream.Limit(int(in.integer("limit", pageLimit)))}
-	if p := in.optional("partition", partitions); p != nil {
-		q.options = append(q.options, stream.Partition(int(*p)))
+	q.limit = int(in.integer("limit", pageLimit))
+	q.options = []stream.ReadOption{stream.Limit(q.limit)}
+	if q.partition = in.optional("partition", partitions); q.partition != nil {
+		q.options = append(q.options, stream.Partition(int(*q.partition)))
 	}
 	starts := 0
 	if id, given := in.recordID("from"); given {
@@ -186,18 +196,19 @@ type streamMessage struct {
 	Payload   string            `json:"payload"`
 }
 
-func (h *handler) streamMessages(ctx context.Context, q streamMessagesRequest) ([]streamMessage, error) {
-	records, err := h.backend.Stream(q.namespace).Read(ctx, q.name, q.options...)
+func (h *handler) streamMessages(ctx context.Context, q streamMessagesRequest) (listing[streamMessage], error) {
+	store := h.backend.Stream(q.namespace)
+	records, err := store.Read(ctx, q.name, q.options...)
 	if err != nil {
-		return nil, err
+		return listing[streamMessage]{}, err
 	}
-	messages := make([]streamMessage, 0, len(records))
+	messages := listing[streamMessage]{items: make([]streamMessage, 0, len(records))}
 	for _, r := range records {
 		headers := r.Headers
 		if headers == nil {
 			headers = map[string]string{}
 		}
-		messages = append(messages, streamMessage{
+		messages.items = append(messages.items, streamMessage{
 			IDMillis:  r.ID.Millis,
 			IDSeq:     r.ID.Seq,
 			UALIndex:  r.LSN,
@@ -208,7 +219,27 @@ func (h *handler) streamMessages(ctx context.Context, q streamMessagesRequest) (
 			Payload:   q.encoding.encoded(string(r.Payload)),
 		})
 	}
-	return messages, nil
+	if len(records) == 0 {
+		return messages, nil
+	}
+	last := records[len(records)-1].ID
+	info, err := store.Info(ctx, q.name)
+	if errors.Is(err, stream.ErrNotFound) { // by now
+		return messages, nil
+	}
+	if q.goesOn(&info, last) {
+		messages.after = last.String()
+	}
+	return messages, err
+}
+
+// goesOn reports whether the stream has messages of those that are asked for behind one. It asks for more than another read would, but is not counted as
+// one.
+func (q *streamMessagesRequest) goesOn(info *stream.Info, last stream.ID) bool {
+	return slices.ContainsFunc(info.Partitions, func(p stream.PartitionInfo) bool {
+		asked := q.partition == nil || *q.partition == int64(p.Partition)
+		return asked && p.Records > 0 && p.LastID.Compare(last) > 0
+	})
 }
 
 // trimRequest says what to remove from a stream.
@@ -225,7 +256,6 @@ var (
 
 // parse takes several bounds; that the length wins over the age is the store's rule.
 func (q *trimRequest) parse(in *input) {
-	in.removes = true
 	q.streamRequest.parse(in)
 	if n := in.optional("max_len", trimLengths); n != nil {
 		q.bounds = append(q.bounds, stream.MaxLen(*n))

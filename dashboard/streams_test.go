@@ -138,6 +138,8 @@ var streamContract = []contractRow{
 	{trimRoute, ordersPath + "/trim?namespace=shop&max_len=1&max_bytes=5", "", 400, failure},
 	{trimRoute, ordersPath + "/trim?namespace=shop&max_len=1&dry_rn=true", "", 400, failure},
 	{trimRoute, ordersPath + "/trim?namespace=shop&max_len=1&dry_run=true", "", 200, trimmed(true)},
+	{trimRoute, ordersPath + "/trim?namespace=shop&max_len=1&dry_run", "", 200, trimmed(true)},
+	{trimRoute, ordersPath + "/trim?namespace=shop&max_len=1&dry_run=", "", 400, failure},
 	{trimRoute, ordersPath + "/trim?namespace=shop&max_len=1", "", 200, trimmed(false)},
 	{trimRoute, ordersPath + "/trim?namespace=shop&max_age_s=3600&dry_run=0", "", 200, trimmed(false)},
 	{trimRoute, ordersPath + "/trim?max_len=1", "", 404, failure},
@@ -184,6 +186,7 @@ func TestStreamMessages(t *testing.T) {
 		"?tail=false&limit=3":            "0 1 2",
 		"?tail=true":                     "0 1 2 3 4 5",
 		"?tail=1&limit=2":                "4 5",
+		"?tail&limit=1":                  "5",
 		"?tail=true&limit=2&partition=0": "2 4",
 		"?partition=1":                   "1 3 5",
 		"?from=" + ids[2]:                "2 3 4 5",
@@ -219,6 +222,8 @@ func TestTrim(t *testing.T) {
 		{"?max_bytes=1&max_len=1", 400, "max_bytes", "", "0 1 2 3"},        // rule 3
 		{"?max_len=1&dry_run=true", 200, `"dry_run":true`, "3", "0 1 2 3"}, // rule 4
 		{"?max_len=1&dry_run=1", 200, `"dry_run":true`, "3", "0 1 2 3"},    // rule 4
+		{"?max_len=1&dry_run", 200, `"dry_run":true`, "3", "0 1 2 3"},      // rule 4
+		{"?dry_run&max_len=1", 200, `"dry_run":true`, "3", "0 1 2 3"},      // rule 4
 		{"?max_len=2&dry_run=false", 200, `"dry_run":false`, "2", "2 3"},   // rule 4
 		{"?max_len=0", 200, `"dry_run":false`, "4", ""},
 		{"?max_len=4", 200, "", "0", "0 1 2 3"},
@@ -255,7 +260,7 @@ func TestDeleteStream(t *testing.T) {
 	for query, status := range map[string]int{"": 409, "?force=false": 409, "?force=0": 409, "?force=yes": 400, "?force=": 400, "?Force=true": 400} {
 		checkError(t, "DELETE"+query, remove(query), status, "")
 	}
-	if got := remove("?force=1"); got.status != 200 {
+	if got := remove("?force"); got.status != 200 {
 		t.Errorf("DELETE with force = %v", got)
 	}
 	checkError(t, "DELETE again", remove("?force=true"), 404, "not found")

@@ -550,8 +550,8 @@ func (s *Store) AllGroups(ctx context.Context, stream string) iter.Seq2[GroupInf
 type PendingRecord struct {
 	ID          ID
 	Ref         Ref
-	Consumer    string // who has it; "": it waits to be delivered again
-	DeliveredAt time.Time
+	Consumer    string    // who has it; "": it waits to be delivered again
+	DeliveredAt time.Time // the last time
 	Deadline    time.Time // until when the consumer has it, or from when on it is delivered again
 	Reason      string    // why it has to be delivered again
 }

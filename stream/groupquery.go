@@ -382,7 +382,9 @@ func (m *Machine) queryPending(v *engine.View, q *pendingQuery) error {
 		err = w.rows(rowFailure, g, func(k, v []byte) error {
 			f, err := decodeFailure(k, v)
 			if err == nil {
-				q.add(parts, PendingRecord{Ref: Ref{partitionIn(k), f.offset, int(f.attempts)}, Deadline: time.UnixMilli(f.due), Reason: f.reason})
+				q.add(parts, PendingRecord{
+					Ref: Ref{partitionIn(k), f.offset, int(f.attempts)}, DeliveredAt: time.UnixMilli(f.delivered), Deadline: time.UnixMilli(f.due), Reason: f.reason,
+				})
 			}
 			return err
 		})

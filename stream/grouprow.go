@@ -149,14 +149,15 @@ func decodeBatch(k, v []byte) (*batch, error) {
 
 // failure is a record that waits to be delivered again. Its row:
 //
-//	version u8 | attempts, excused uvarint | due ms varint | key hash u64 | reason
+//	version u8 | attempts, excused uvarint | delivered, due ms (varints) | key hash u64 | reason
 type failure struct {
-	offset   uint64
-	attempts uint64 // how often it has been delivered
-	excused  uint64 // how many of them do not count against MaxDeliver
-	due      int64
-	hash     uint64 // of the key, 0 unless KeyShared
-	reason   string
+	offset    uint64
+	attempts  uint64 // how often it has been delivered
+	excused   uint64 // how many of them do not count against MaxDeliver
+	delivered int64  // when it was the last time
+	due       int64
+	hash      uint64 // of the key, 0 unless KeyShared
+	reason    string
 }
 
 func failureKey(dst []byte, gen, id uint64, partition int, offset uint64) []byte {
@@ -165,14 +166,14 @@ func failureKey(dst []byte, gen, id uint64, partition int, offset uint64) []byte
 
 func (f *failure) encode(dst []byte) []byte {
 	dst = codec.AppendUvarint(codec.AppendUvarint(append(dst, rowVersion), f.attempts), f.excused)
-	dst = codec.AppendVarint(dst, f.due)
+	dst = codec.AppendVarint(codec.AppendVarint(dst, f.delivered), f.due)
 	return append(key.AppendUint64(dst, f.hash), f.reason...)
 }
 
 func decodeFailure(k, v []byte) (*failure, error) {
 	r := codec.NewReader(v)
 	version := r.Byte()
-	f := &failure{attempts: r.Uvarint(), excused: r.Uvarint(), due: r.Varint()}
+	f := &failure{attempts: r.Uvarint(), excused: r.Uvarint(), delivered: r.Varint(), due: r.Varint()}
 	rest := r.Rest()
 	if r.Err() != nil || version != rowVersion || len(rest) < 8 || len(k) != behindPart+8 {
 		return nil, fmt.Errorf("stream failure row: %w: %x", codec.ErrCorrupt, v[:min(len(v), 16)])

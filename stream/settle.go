@@ -165,7 +165,7 @@ func (m *Machine) readyAgain(tx *engine.Tx, g *group, hash uint64) {
 func (m *Machine) again(tx *engine.Tx, g *group, b *batch, offset uint64, due int64, reason string) (hash uint64) {
 	p := &g.parts[b.partition]
 	hash = g.release(p, b, offset)
-	m.wait(tx, g, b.partition, &failure{offset, b.attempt, b.excused, due, hash, reason})
+	m.wait(tx, g, b.partition, &failure{offset, b.attempt, b.excused, b.delivered, due, hash, reason})
 	if g.mode != KeyShared {
 		return hash
 	}
@@ -174,7 +174,7 @@ func (m *Machine) again(tx *engine.Tx, g *group, b *batch, offset uint64, due in
 		later := k.out[len(k.out)-1]
 		of := p.batches[later]
 		g.release(p, of, later)
-		m.wait(tx, g, b.partition, &failure{later, of.attempt, of.excused + 1, due, hash, ""})
+		m.wait(tx, g, b.partition, &failure{later, of.attempt, of.excused + 1, of.delivered, due, hash, ""})
 	}
 	return hash
 }

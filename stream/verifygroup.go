@@ -182,10 +182,14 @@ func (g *groupAudit) batch(k, value []byte) error {
 
 func (g *groupAudit) failure(k, value []byte) error {
 	f, err := decodeFailure(k, value)
-	if err == nil {
-		g.goesOn(partitionIn(k), f.offset, f.hash, f.due)
+	if err != nil {
+		return err
 	}
-	return err
+	if f.attempts == 0 || f.delivered > g.Applied.Stamp {
+		g.problem("a failure makes no sense: %+v", *f)
+	}
+	g.goesOn(partitionIn(k), f.offset, f.hash, f.due)
+	return nil
 }
 
 func (g *groupAudit) heldRecord(k, _ []byte) error {
@@ -320,7 +324,7 @@ func (v *verifier) compareGroup(g *group) error {
 			remembered[fmt.Sprint(p, " ", o)] = fmt.Sprint(b.consumer, " ", b.attempt, " ", b.deadline)
 		}
 		for o, f := range part.failed {
-			remembered[fmt.Sprint(p, " ", o)] = fmt.Sprint("waits ", f.attempts, " ", f.due, " ", f.hash)
+			remembered[fmt.Sprint(p, " ", o)] = fmt.Sprint("waits ", f.attempts, " ", f.delivered, " ", f.due, " ", f.hash)
 		}
 	}
 	if len(remembered) != g.pending {
@@ -343,7 +347,7 @@ func (v *verifier) compareGroup(g *group) error {
 	prefix = groupPrefix(nil, rowFailure, g.gen, g.id)
 	err = v.Scan(prefix, key.PrefixEnd(prefix), func(k, value []byte) error {
 		if f, err := decodeFailure(k, value); err == nil {
-			stored[fmt.Sprint(partitionIn(k), " ", f.offset)] = fmt.Sprint("waits ", f.attempts, " ", f.due, " ", f.hash)
+			stored[fmt.Sprint(partitionIn(k), " ", f.offset)] = fmt.Sprint("waits ", f.attempts, " ", f.delivered, " ", f.due, " ", f.hash)
 		}
 		return nil
 	})

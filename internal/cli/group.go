@@ -335,14 +335,14 @@ type pendingText struct {
 	Partition   int     `json:"partition"`
 	Consumer    *string `json:"consumer"` // nil: it waits to be delivered again
 	Deliveries  int     `json:"deliveries"`
-	DeliveredAt *int64  `json:"delivered_at"` // nil: as consumer
+	DeliveredAt int64   `json:"delivered_at"` // the last time
 	AckDeadline int64   `json:"ack_deadline"` // or from when on it is delivered again
 	Reason      string  `json:"reason"`
 }
 
 func newPendingText(r stream.PendingRecord) pendingText {
 	t := pendingText{
-		idText: newIDText(r.ID), Partition: r.Ref.Partition, Deliveries: r.Ref.Attempt, DeliveredAt: optionalMillis(r.DeliveredAt),
+		idText: newIDText(r.ID), Partition: r.Ref.Partition, Deliveries: r.Ref.Attempt, DeliveredAt: r.DeliveredAt.UnixMilli(),
 		AckDeadline: r.Deadline.UnixMilli(), Reason: r.Reason,
 	}
 	if r.Consumer != "" {
@@ -366,7 +366,7 @@ each and until when, and those that wait to be delivered again, from when on and
 						consumer = "-"
 					}
 					return []string{
-						r.ID.String(), decimal(r.Ref.Partition), consumer, decimal(r.Ref.Attempt), shownOptionalTime(r.DeliveredAt), shownOptionalTime(r.Deadline), r.Reason,
+						r.ID.String(), decimal(r.Ref.Partition), consumer, decimal(r.Ref.Attempt), shownTime(r.DeliveredAt), shownOptionalTime(r.Deadline), r.Reason,
 					}
 				}
 				head := []string{"ID", "PARTITION", "CONSUMER", "DELIVERIES", "DELIVERED", "DEADLINE", "REASON"}

@@ -5,12 +5,17 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
+
+	"github.com/floedb/floe/internal/shard"
 )
 
 // crowd is connections that can all be closed. An HTTP server forgets those that speak HTTP/2 in clear text, and an HTTP client does not close
 // one on which a stream has ended a moment ago.
 type crowd struct {
 	limit int
+
+	received, sent atomic.Int64 // bytes
 
 	mu     sync.Mutex // guards what follows; nothing is called under it
 	conns  map[*guest]bool
@@ -41,11 +46,30 @@ func (c *crowd) admit(conn net.Conn) *guest {
 	return g
 }
 
+func (g *guest) Read(p []byte) (int, error) {
+	n, err := g.Conn.Read(p)
+	g.crowd.received.Add(int64(n))
+	return n, err
+}
+
+func (g *guest) Write(p []byte) (int, error) {
+	n, err := g.Conn.Write(p)
+	g.crowd.sent.Add(int64(n))
+	return n, err
+}
+
 func (g *guest) Close() error {
 	g.crowd.mu.Lock()
 	delete(g.crowd.conns, g)
 	g.crowd.mu.Unlock()
 	return g.Conn.Close()
+}
+
+// traffic returns how many connections there are, and what all that there were have carried.
+func (c *crowd) traffic() shard.Traffic {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return shard.Traffic{Connections: len(c.conns), BytesReceived: c.received.Load(), BytesSent: c.sent.Load()}
 }
 
 // closeAll closes what there is, and what comes later.

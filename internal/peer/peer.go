@@ -64,6 +64,7 @@ type Peer struct {
 	disconnect func() // ends what Serve has accepted; nil: it does not serve
 	running    sync.WaitGroup
 	opened     *crowd // connections to others
+	accepted   *crowd // connections that Serve has accepted
 
 	draining context.Context // done when no further calls are taken
 	drain    context.CancelFunc
@@ -77,7 +78,7 @@ func New(c Config) *Peer {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Peer{cfg: c, log: c.Logger, ready: make(chan struct{}), opened: newCrowd(maxConnections), nodes: make(map[uint64]*node)}
+	p := &Peer{cfg: c, log: c.Logger, ready: make(chan struct{}), opened: newCrowd(maxConnections), accepted: newCrowd(maxConnections), nodes: make(map[uint64]*node)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.draining, p.drain = context.WithCancel(context.Background())
 	for _, m := range c.Members {
@@ -117,6 +118,9 @@ func (p *Peer) StatsOf(ctx context.Context, id uint64) ([]byte, error) {
 	}
 	return b, nil
 }
+
+// Traffic returns what goes over the connections that others have opened.
+func (p *Peer) Traffic() shard.Traffic { return p.accepted.traffic() }
 
 // Drain makes the Peer take no further calls of others, who learn which have not been taken.
 func (p *Peer) Drain() {

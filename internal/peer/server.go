@@ -38,7 +38,7 @@ func (p *Peer) Serve(l net.Listener) {
 		BaseContext: func(net.Listener) context.Context { return p.ctx },
 		ErrorLog:    slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
-	all := newCrowd(maxConnections)
+	all := p.accepted
 	p.mu.Lock()
 	p.disconnect = func() {
 		_ = server.Close() // the listener

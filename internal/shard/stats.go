@@ -12,9 +12,17 @@ type Stats struct {
 	Commands int64  // reads and writes since the start
 	Rate     int64  // reads and writes a second, over the last 10 s
 	Waiting  int    // queries that wait: long polls and watches
+	Port     Traffic
 	Disk     DiskStats
 	Nodes    []NodeStats
 	Shards   []ShardStats
+}
+
+// Traffic is what goes over the port for clients and other nodes, zero if the node does not listen.
+type Traffic struct {
+	Connections   int   // that others have opened
+	BytesReceived int64 // since the start, as they came
+	BytesSent     int64
 }
 
 // DiskStats describe the disk under the data directory. The bytes are 0 in memory, and where the file system does not tell them.
