@@ -25,7 +25,8 @@ const (
 	kindForget
 	kindSkip
 	kindCreateNamespace
-	numEngineKinds = kindCreateNamespace
+	kindCompare
+	numEngineKinds = kindCompare
 )
 
 // Applied is how far a shard's state has come. It is a row of the state, written with every batch, so the state always
@@ -54,24 +55,26 @@ type Executor struct {
 
 	reverters []Reverter // likewise
 
-	applied Applied
-	over    *overlay
-	points  *pebble.Iterator // over the committed state, for lookups of this batch; made by the first
-	tables  *pebble.Iterator // over the part of it that had been flushed when it was made, for lookups of rows not in fresh
-	durable uint64           // index that tables has come to
-	flushed atomic.Bool      // a new tables would come further
-	merged  atomic.Bool      // a new tables would have fewer to look into, and let go of old ones
-	used    bool             // tables has been used since the last Release
-	fresh   freshRows
-	reads   arena.Arena // what the command being applied has read from the database
-	digest  xxhash.Digest
-	tx      Tx
-	entry   Entry
-	wakes   []wake
-	hooks   []func()
-	changes []pendingChange // in order; those of one machine are handed over together
-	rows    *rowCache
-	changed []int32 // ops of the batch being committed whose rows the cache had
+	applied  Applied
+	over     *overlay
+	points   *pebble.Iterator // over the committed state, for lookups of this batch; made by the first
+	tables   *pebble.Iterator // over the part of it that had been flushed when it was made, for lookups of rows not in fresh
+	durable  uint64           // index that tables has come to
+	flushed  atomic.Bool      // a new tables would come further
+	merged   atomic.Bool      // a new tables would have fewer to look into, and let go of old ones
+	used     bool             // tables has been used since the last Release
+	fresh    freshRows
+	reads    arena.Arena // what the command being applied has read from the database
+	digest   xxhash.Digest
+	tx       Tx
+	entry    Entry
+	wakes    []wake
+	hooks    []func()
+	changes  []pendingChange // in order; those of one machine are handed over together
+	hashes   hashes
+	compared []Comparison
+	rows     *rowCache
+	changed  []int32 // ops of the batch being committed whose rows the cache had
 
 	dir     directory
 	hub     *hub
@@ -89,6 +92,7 @@ type Config struct {
 	DB       *pebble.DB
 	Machines []Machine
 	RowCache int64 // bytes of memory for rows that are read often
+	Compared bool  // there are other replicas, to compare this one with
 }
 
 // NewExecutor returns an executor whose state still has to be read with Restore.
@@ -102,6 +106,9 @@ func NewExecutor(c Config) *Executor {
 		if r, ok := m.(Reverter); ok {
 			x.reverters = append(x.reverters, r)
 		}
+	}
+	if c.Compared {
+		x.hashes.ring = make([]leftState, recentHashes)
 	}
 	x.tx.x = x
 	return x
@@ -141,6 +148,8 @@ func (x *Executor) Restore() error {
 		return err
 	}
 	x.fresh.reset(x.applied.Index)
+	x.hashes.reset(x.applied)
+	x.compared = x.compared[:0]
 	if err := x.restoreNamespaces(); err != nil {
 		return err
 	}
@@ -360,6 +369,7 @@ func (x *Executor) endEntry() {
 	x.dir.dirty = x.dir.dirty[:0]
 	x.hashWrites()
 	x.applied.Hash = x.digest.Sum64()
+	x.hashes.note(x.applied)
 	if !plant.On(plant.AppliedLate) || x.applied.Index%8 == 0 {
 		x.tx.setRow(appliedRow(x.tx.rowKey(machineEngine)), x.applied.encode(nil))
 	}
@@ -540,6 +550,8 @@ func (tx *Tx) applyEngine(cmd Command) ([]byte, error) {
 		return nil, tx.applySkip(cmd.Body)
 	case kindCreateNamespace:
 		return tx.applyCreateNamespace(cmd)
+	case kindCompare:
+		return nil, tx.applyCompare(cmd.Body)
 	}
 	panic(fmt.Sprintf("shard %d, index %d: unknown command: engine kind %d", tx.x.shard, tx.index, cmd.Kind))
 }

@@ -80,6 +80,8 @@ type Config struct {
 	SlowDisk     time.Duration // a write or fsync that takes longer is told in the log; 0: 2 s
 	StuckDisk    time.Duration // one that takes longer fails the host; 0: 20 s
 
+	CompareInterval time.Duration // between comparisons of the replicas of a shard that changes; 0: 30 s
+
 	manual    bool // no goroutine is started: a simulator takes each step itself
 	logSpares int  // files that the log keeps to use again; negative in memory, where nothing is gained
 }
@@ -108,6 +110,7 @@ func (c Config) withDefaults() (Config, error) {
 	orDefault(&c.DiskInterval, defaultDiskInterval)
 	orDefault(&c.SlowDisk, defaultSlowDisk)
 	orDefault(&c.StuckDisk, defaultStuckDisk)
+	orDefault(&c.CompareInterval, compareInterval)
 	if c.Dir == "" && c.FS == nil {
 		orDefault(&c.CacheBytes, defaultMemoryCache)
 		c.FS, c.logSpares = vfs.NewMem(), -1

@@ -44,6 +44,7 @@ type Host struct {
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 	flushed  chan struct{} // capacity 1
+	claims   chan claimed  // comparisons of replicas to be proposed
 	complete atomic.Bool   // shards holds all
 	spooled  atomic.Int64  // numbers received snapshots
 
@@ -82,7 +83,7 @@ func Open(c Config) (*Host, error) {
 		c.Dir = "floe" // in a memory of its own
 	}
 	h := &Host{
-		cfg: c, log: c.Logger, flushed: make(chan struct{}, 1), idle: make(chan struct{}, 1), failed: make(chan struct{}),
+		cfg: c, log: c.Logger, flushed: make(chan struct{}, 1), claims: make(chan claimed, maxClaims), idle: make(chan struct{}, 1), failed: make(chan struct{}),
 		proposals: new(sync.Pool),
 	}
 	h.started = h.now()
@@ -219,6 +220,7 @@ func (h *Host) openShard(id engine.ShardID) (*shard, error) {
 	}
 	s.applier.shard = s
 	s.exports.ready = make(map[uint64]*export)
+	s.comparer = comparer{shard: s, claims: make(map[uint64]map[uint64]uint64)}
 	s.courier = courier{shard: s, wake: make(chan struct{}, 1), active: make(map[engine.ShardID]bool)}
 	var machines []engine.Machine
 	for _, make := range h.cfg.Machines {
@@ -226,6 +228,7 @@ func (h *Host) openShard(id engine.ShardID) (*shard, error) {
 	}
 	s.exec = engine.NewExecutor(engine.Config{
 		Shard: id, Shards: h.cfg.Shards, DB: h.db, Machines: machines, RowCache: h.cfg.CacheBytes / rowCachePart / int64(h.cfg.Shards),
+		Compared: len(h.cfg.Voters) > 1,
 	})
 	if err := s.exec.Restore(); err != nil {
 		return nil, err
@@ -313,8 +316,9 @@ func (h *Host) start() {
 	go h.maintain()
 	go h.watchSpace()
 	if len(h.cfg.Voters) > 1 {
-		h.running.Add(1)
+		h.running.Add(2)
 		go h.lead()
+		go h.compare()
 	}
 }
 

@@ -82,8 +82,9 @@ type shard struct {
 
 	sinceRemind int // guarded by stepMu: ticks
 
-	exports exports
-	courier courier
+	exports  exports
+	courier  courier
+	comparer comparer // guarded by applyRun
 }
 
 // ticksToRemind is about a second.
@@ -557,6 +558,9 @@ func (a *applier) commit() error {
 	clear(a.outcomes)
 	clear(a.answers)
 	a.outcomes, a.answers = a.outcomes[:0], a.answers[:0]
+	if err := s.comparer.applied(); err != nil {
+		return err
+	}
 	if len(s.exec.PendingTargets()) > 0 {
 		s.courier.poke()
 	}

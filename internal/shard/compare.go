@@ -1,0 +1,160 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// comparer notices that the replicas of a shard have parted, which only a bug of floe or a memory that forgets can bring about.
+//
+// Now and then the leader says in the log what its state hash was at an entry; whoever applies that says its own, once. All see the
+// same claims in the same order, so they agree on what most of them had, and the node of a replica that had something else fails.
+// While no majority agrees, because nodes are down or there are but two, the difference is only told.
+//
+// It belongs to the goroutine that applies. Nothing of it is state: a replica that was opened since, or got a snapshot, does not know its
+// hash of then, and says nothing.
+type comparer struct {
+	shard   *shard
+	claims  map[uint64]map[uint64]uint64 // by index of the entry: hashes by node
+	entries []uint64                     // the keys of claims, the oldest first
+	lsn     engine.LSN                   // up to which there was a comparison
+	asked   engine.LSN                   // when this node last asked for one because there were many changes
+	told    uint64                       // last entry that a difference was told of
+	equal   atomic.Uint64                // last entry at which most replicas, this one among them, were equal
+}
+
+// Bounds of comparisons.
+const (
+	compareEvery    = 10_000           // changes of a busy shard between two
+	compareInterval = 30 * time.Second // between two of one that changes at all
+	maxCompared     = 16               // entries that are being compared
+	maxClaims       = 1024             // claims on their way into the log
+	claimWithin     = 10 * time.Second
+)
+
+// due returns the comparison that this node should ask for, if it leads and there were changes after an LSN.
+func (c *comparer) due(after engine.LSN) (engine.Comparison, bool) {
+	s := c.shard
+	applied := s.exec.Applied()
+	if len(s.host.cfg.Voters) < 2 || !s.leading.Load() || applied.LSN <= after {
+		return engine.Comparison{}, false
+	}
+	return engine.Comparison{Node: s.host.cfg.NodeID, Index: applied.Index, Hash: applied.Hash}, true
+}
+
+// applied takes what has been applied since the last call.
+func (c *comparer) applied() error {
+	for _, claim := range c.shard.exec.Compared() {
+		if err := c.take(claim); err != nil {
+			return err
+		}
+	}
+	if ask, ok := c.due(max(c.lsn, c.asked) + compareEvery); ok {
+		c.asked = c.shard.exec.Applied().LSN
+		c.shard.host.claim(c.shard, ask)
+	}
+	return nil
+}
+
+func (c *comparer) take(claim engine.Comparison) error {
+	s := c.shard
+	own, lsn, known := s.exec.HashAt(claim.Index)
+	if !known {
+		return nil
+	}
+	c.lsn = max(c.lsn, lsn)
+	claims, ok := c.claims[claim.Index]
+	if !ok {
+		if len(c.entries) == maxCompared {
+			delete(c.claims, c.entries[0])
+			c.entries = slices.Delete(c.entries, 0, 1)
+		}
+		claims = make(map[uint64]uint64)
+		c.claims[claim.Index] = claims
+		c.entries = append(c.entries, claim.Index)
+		if claim.Node != s.host.cfg.NodeID {
+			s.host.claim(s, engine.Comparison{Node: s.host.cfg.NodeID, Index: claim.Index, Hash: own})
+		}
+	}
+	claims[claim.Node] = claim.Hash
+	claims[s.host.cfg.NodeID] = own
+	return c.judge(claim.Index, own, claims)
+}
+
+// judge returns an error if most replicas had another state.
+func (c *comparer) judge(index, own uint64, claims map[uint64]uint64) error {
+	s := c.shard
+	votes := make(map[uint64]int)
+	for _, hash := range claims {
+		votes[hash]++
+	}
+	majority := len(s.host.cfg.Voters)/2 + 1
+	for hash, n := range votes {
+		switch {
+		case n < majority:
+		case hash != own:
+			return fmt.Errorf("shard %d: the state of this replica at entry %d is not that of most others: its hash is %016x, theirs %016x", s.id, index, own, hash)
+		default:
+			c.equal.Store(max(c.equal.Load(), index))
+			return nil
+		}
+	}
+	if len(votes) > 1 && c.told < index {
+		c.told = index
+		s.host.log.Error("replicas of a shard differ, and no majority agrees", "shard", s.id, "entry", index, "nodes", slices.Sorted(maps.Keys(claims)))
+	}
+	return nil
+}
+
+// claimed is a comparison on its way into the log of its shard.
+type claimed struct {
+	shard      *shard
+	comparison engine.Comparison
+}
+
+// claim proposes a comparison, without waiting. With very many on their way it is left out: there will be others.
+func (h *Host) claim(s *shard, c engine.Comparison) {
+	select {
+	case h.claims <- claimed{s, c}:
+	default:
+	}
+}
+
+// compare proposes comparisons, those that are due because of the time too.
+func (h *Host) compare() {
+	defer h.running.Done()
+	tick := time.NewTicker(h.cfg.CompareInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case c := <-h.claims:
+			h.proposeClaim(c)
+		case <-tick.C:
+			for _, s := range h.shards {
+				s.applyRun.Lock()
+				c, ok := s.comparer.due(s.comparer.lsn)
+				s.applyRun.Unlock()
+				if ok {
+					h.claim(s, c)
+				}
+			}
+		case <-h.ctx.Done():
+			return
+		}
+	}
+}
+
+// proposeClaim need not succeed: there will be other comparisons.
+func (h *Host) proposeClaim(c claimed) {
+	ctx, cancel := context.WithTimeout(h.ctx, claimWithin)
+	defer cancel()
+	if _, err := h.door().Propose(ctx, c.shard.id, engine.Compare(c.comparison)); err != nil {
+		h.log.Debug("replicas were not compared", "shard", c.shard.id, "error", err)
+	}
+}

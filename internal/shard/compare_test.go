@@ -1,0 +1,173 @@
+package shard
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/toy"
+)
+
+// stray is a toy whose replica on one node makes something else of commands for the counter "part".
+type stray struct{ engine.Machine }
+
+func (m stray) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+	if c, err := toy.Decode(cmd); err == nil && c.Name == "part" {
+		c.Delta++
+		spread := cmd.Spread
+		cmd = c.In(cmd.Namespace)
+		cmd.Spread = spread
+	}
+	return m.Machine.Apply(tx, cmd)
+}
+
+// straying makes the replicas of some nodes stray.
+func straying(nodes ...uint64) func(*Config) {
+	return func(cfg *Config) {
+		cfg.CompareInterval = 20 * time.Millisecond
+		for _, id := range nodes {
+			if cfg.NodeID == id {
+				cfg.Machines = []func() engine.Machine{func() engine.Machine { return stray{toy.New()} }}
+			}
+		}
+	}
+}
+
+func (c *cluster) add(ctx context.Context, name string) {
+	c.t.Helper()
+	space := 0
+	for engine.HomeShard(strconv.Itoa(space), c.Shards()) != 0 {
+		space++
+	}
+	if _, err := c.Propose(ctx, 0, toy.Command{Kind: toy.Add, Name: name, Delta: 1}.In(strconv.Itoa(space))); err != nil {
+		c.t.Fatalf("add to %q: %v", name, err)
+	}
+}
+
+// awaitFailure waits until the node has failed.
+func (c *cluster) awaitFailure(ctx context.Context, id uint64) error {
+	c.t.Helper()
+	select {
+	case <-c.host(id).failed:
+	case <-ctx.Done():
+		c.t.Fatalf("node %d has not noticed that its replica has parted from the others", id)
+	}
+	return c.host(id).Err()
+}
+
+// awaitEqual waits until the node knows that its replica of shard 0 was like most others when an entry had been applied.
+func (c *cluster) awaitEqual(ctx context.Context, id, index uint64) {
+	c.t.Helper()
+	until(ctx, c.t, "replicas are found to be equal", func() bool { return c.host(id).shards[0].comparer.equal.Load() >= index })
+}
+
+// discard takes a node that has failed out of the cluster.
+func (c *cluster) discard(id uint64) {
+	h := c.host(id)
+	c.net.Join(id, nil)
+	c.setHost(id, nil)
+	if h.Close() == nil {
+		c.t.Errorf("node %d has failed, but closes without an error", id)
+	}
+}
+
+func testContext(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// TestPartedReplica: the node whose replica differs from the two others stops, whether it follows or leads, and
+// the others go on.
+func TestPartedReplica(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		leads bool
+	}{{"follower", false}, {"leader", true}} {
+		t.Run(test.name, func(t *testing.T) {
+			ctx := testContext(t)
+			wrong := uint64(3)
+			if test.leads {
+				wrong = 1 // leads shard 0
+			}
+			c := newCluster(t, seed(t), straying(wrong))
+			c.add(ctx, "sound")
+			c.awaitEqual(ctx, wrong, 1)
+			c.add(ctx, "part")
+			if err := c.awaitFailure(ctx, wrong); !strings.Contains(err.Error(), "is not that of most others") {
+				t.Errorf("node %d failed with %v", wrong, err)
+			}
+			c.discard(wrong)
+			before := c.host(2).Applied(0)
+			c.add(ctx, "sound")
+			for id := uint64(1); id <= 3; id++ {
+				if id != wrong {
+					c.awaitEqual(ctx, id, before+1)
+				}
+			}
+		})
+	}
+}
+
+// TestUnsettledDifference: with one of three nodes down nobody can tell who is right, so both say so and go on. The third decides.
+func TestUnsettledDifference(t *testing.T) {
+	ctx := testContext(t)
+	said := new(lines)
+	c := newCluster(t, seed(t), func(cfg *Config) {
+		straying(2)(cfg)
+		cfg.Logger = slog.New(slog.NewTextHandler(said, nil))
+	})
+	c.add(ctx, "sound")
+	for id := uint64(1); id <= 3; id++ {
+		c.awaitEqual(ctx, id, 1)
+	}
+	c.stop(3)
+	c.add(ctx, "part")
+	until(ctx, t, "the difference is told", func() bool { return said.has("no majority agrees") })
+	c.add(ctx, "sound")
+	c.start(3)
+	c.awaitFailure(ctx, 2)
+	c.discard(2)
+	c.add(ctx, "sound")
+}
+
+// TestIdleComparison: replicas are compared when there was a change, and then no more.
+func TestIdleComparison(t *testing.T) {
+	ctx := testContext(t)
+	c := newCluster(t, seed(t), straying())
+	at := c.host(1).Applied(0) + 1
+	c.add(ctx, "sound")
+	for id := uint64(1); id <= 3; id++ {
+		c.awaitEqual(ctx, id, at)
+	}
+	h := c.host(1)
+	h.shards[0].applyRun.Lock()
+	defer h.shards[0].applyRun.Unlock()
+	if ask, ok := h.shards[0].comparer.due(h.shards[0].comparer.lsn); ok && h.Leads(0) {
+		t.Errorf("nothing has changed since the last comparison, but one at entry %d is due", ask.Index)
+	}
+}
+
+// lines gathers what is logged.
+type lines struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) has(want string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), want)
+}
