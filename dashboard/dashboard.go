@@ -26,24 +26,16 @@
 package dashboard
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 
 	"github.com/floedb/floe"
-	"github.com/floedb/floe/kv"
-	"github.com/floedb/floe/queue"
-	"github.com/floedb/floe/stream"
 )
 
 // Backend is the node that a dashboard shows and changes; *floe.Node is one, and *floe.Client. Its methods are called by many goroutines at once,
 // also after the node was closed: they then return floe.ErrClosed.
 type Backend interface {
-	KV(namespace string, opts ...floe.AccessOption) *kv.Store
-	Stream(namespace string, opts ...floe.AccessOption) *stream.Store
-	Queue(namespace string, opts ...floe.AccessOption) *queue.Store
-	Namespaces(opts ...floe.AccessOption) *floe.Namespaces
-	Stats(ctx context.Context) (floe.Stats, error)
+	floe.DB
 	// MaxValueSize is the limit for values in bytes. It does not change.
 	MaxValueSize() int
 }

@@ -20,7 +20,6 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/shard"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -227,7 +226,7 @@ func TestHealth(t *testing.T) {
 }
 
 func TestHealthOnFullDisk(t *testing.T) {
-	full := floe.Stats{State: "ok", Disk: shard.DiskStats{ReadOnly: true}}
+	full := floe.Stats{State: "ok", Disk: floe.DiskStats{ReadOnly: true}}
 	h := New(backend{openNode(t), func(context.Context) (floe.Stats, error) { return full, nil }})
 	const want = `{"status":"ok","read_only":true}`
 	if got := get(h, "/health"); got.status != 200 || string(bytes.TrimSpace(got.body)) != want {

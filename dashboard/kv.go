@@ -30,7 +30,7 @@ type kvNamespace struct {
 }
 
 func (h *handler) kvNamespaces(ctx context.Context, q namespacesRequest) (listing[kvNamespace], error) {
-	return listNamespaces(ctx, h, q, func(info floe.NamespaceInfo) kvNamespace {
+	return listNamespaces(ctx, h, q, func(info floe.NamespaceStats) kvNamespace {
 		return kvNamespace{
 			Name:        info.Name,
 			KeyCount:    info.Counts.Keys,

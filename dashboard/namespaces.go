@@ -29,7 +29,7 @@ type namespaceSummary struct {
 	IsSystem        bool   `json:"is_system"`
 }
 
-func summarizeNamespace(info floe.NamespaceInfo) namespaceSummary {
+func summarizeNamespace(info floe.NamespaceStats) namespaceSummary {
 	return namespaceSummary{
 		Name:            info.Name,
 		StreamCount:     info.Counts.Streams,
@@ -58,11 +58,10 @@ func (h *handler) namespaces(ctx context.Context, q namespacesRequest) (listing[
 }
 
 // listNamespaces lists the namespaces that were asked for.
-func listNamespaces[T any](ctx context.Context, h *handler, q namespacesRequest, convert func(floe.NamespaceInfo) T) (listing[T], error) {
-	page := func(after string, n int) ([]floe.NamespaceInfo, string, error) {
-		infos, err := h.backend.Namespaces().Page(ctx, after, n+1)
-		infos, behind := cut(infos, n, func(info floe.NamespaceInfo) string { return info.Name })
-		return infos, behind, err
+func listNamespaces[T any](ctx context.Context, h *handler, q namespacesRequest, convert func(floe.NamespaceStats) T) (listing[T], error) {
+	page := func(after string, n int) ([]floe.NamespaceStats, string, error) {
+		p, err := h.backend.Namespaces().Page(ctx, floe.Cursor(after), floe.Limit(n))
+		return p.Items, p.Cursor, err
 	}
 	return collect(q.after, q.limit, page, convert, nil)
 }
@@ -96,7 +95,7 @@ type namespaceDetail struct {
 }
 
 func (h *handler) namespace(ctx context.Context, q namespaceRequest) (namespaceDetail, error) {
-	info, err := h.backend.Namespaces().Get(ctx, q.namespace)
+	info, err := h.backend.Namespaces().Stats(ctx, q.namespace)
 	if err != nil {
 		return namespaceDetail{}, err
 	}

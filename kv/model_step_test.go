@@ -48,17 +48,18 @@ func (m *model) single() {
 	m.last = o.name
 	before := m.clone()
 	check, want := o.apply()
-	res, err := m.txn().Do(o.op).Commit(m.t.Context())
+	values, err := m.commit(m.t.Context(), nil, o.op)
 	m.outcome(before, want, err)
-	if err == nil && want == nil && !check(res.Values[0]) {
-		m.errorf("got %v", res.Values[0])
+	if err == nil && want == nil && !check(values[0]) {
+		m.errorf("got %v", values[0])
 	}
 	m.adopt(o.op.Route)
 }
 
 func (m *model) transaction() {
 	before := m.clone()
-	txn := m.txn()
+	var conditions []engine.Condition
+	var ops []engine.Op
 	m.last = "txn"
 	var want error
 	var checks []func(any) bool
@@ -73,7 +74,7 @@ func (m *model) transaction() {
 		case 1:
 			c, holds = kv.Present(k), m.live(k) != nil
 		}
-		if txn.If(c); !holds {
+		if conditions = append(conditions, c); !holds {
 			want = kv.ErrConflict
 		} else {
 			m.settle(k)
@@ -84,7 +85,7 @@ func (m *model) transaction() {
 	for range m.rng.IntN(5) + 1 {
 		o := m.draw()
 		m.last += " " + o.name + ";"
-		txn.Do(o.op)
+		ops = append(ops, o.op)
 		routes = append(routes, o.op.Route)
 		if want == nil {
 			var check func(any) bool
@@ -95,12 +96,12 @@ func (m *model) transaction() {
 	if m.spread && !m.together(routes) {
 		want = kv.ErrInvalid
 	}
-	res, err := txn.Commit(m.t.Context())
+	values, err := m.commit(m.t.Context(), conditions, ops...)
 	m.outcome(before, want, err)
 	if err == nil && want == nil {
 		for i, check := range checks {
-			if !check(res.Values[i]) {
-				m.errorf("operation %d: got %v", i, res.Values[i])
+			if !check(values[i]) {
+				m.errorf("operation %d: got %v", i, values[i])
 			}
 		}
 	}
@@ -109,12 +110,11 @@ func (m *model) transaction() {
 
 // together reports whether the names live in one shard.
 func (m *model) together(names []string) bool {
-	err := error(nil)
-	txn := m.txn()
+	var conditions []engine.Condition
 	for _, n := range names {
-		txn.If(kv.RevisionIs(n, math.MaxInt64))
+		conditions = append(conditions, kv.RevisionIs(n, math.MaxInt64))
 	}
-	_, err = txn.Commit(m.t.Context())
+	_, err := m.commit(m.t.Context(), conditions)
 	return !errors.Is(err, kv.ErrInvalid)
 }
 
@@ -322,7 +322,7 @@ func (m *model) compareScan() {
 			touched[o.op.Route] = true
 			before := m.clone()
 			_, wantErr := o.apply()
-			_, err := m.txn().Do(o.op).Commit(m.t.Context())
+			_, err := m.commit(m.t.Context(), nil, o.op)
 			m.last = o.name
 			m.outcome(before, wantErr, err)
 			m.adopt(o.op.Route)

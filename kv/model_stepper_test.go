@@ -168,7 +168,7 @@ func newSteppedModel(t *testing.T, rng *rand.Rand, shards int, spread bool) *mod
 	d := newStepped(t, rng, shards)
 	router := engine.NewRouter(d)
 	m := &model{spread: spread, store: kv.New(router, "n", 0), now: d.Wall, async: d.config.Durability == shard.Async}
-	m.txn = func() *engine.Txn { return engine.NewTxn(router, "n", kv.DefaultMaxValueBytes) }
+	m.commit = commitThrough(router)
 	m.counts = func() engine.Counts {
 		if err := check.Replica(d.node); err != nil {
 			m.errorf("%v", err)
@@ -194,7 +194,7 @@ func newSteppedModel(t *testing.T, rng *rand.Rand, shards int, spread bool) *mod
 		m.total.crashes += d.crashes - before
 	}
 	if spread {
-		if err := engine.NewNamespaces(router).Create(t.Context(), "n", engine.Spread()); err != nil {
+		if err := engine.NewNamespaces(router).Create(t.Context(), "n", true); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,6 +2,7 @@ package kv_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -76,7 +77,7 @@ type model struct {
 	t             *testing.T
 	rng           *rand.Rand
 	store         *kv.Store
-	txn           func() *engine.Txn
+	commit        commit
 	counts        func() engine.Counts
 	now           func() int64
 	pass          func() // lets time go by, which may expire and forget; nil: time plays no part
@@ -97,11 +98,17 @@ type modelKey struct {
 
 func (k *modelKey) current() *kv.Version { return &k.versions[len(k.versions)-1] }
 
-// database is what a Node and a Client have in common.
-type database interface {
-	KV(namespace string, opts ...floe.AccessOption) *kv.Store
-	Txn(namespace string) *floe.Txn
-	Namespaces(opts ...floe.AccessOption) *floe.Namespaces
+// commit carries out a transaction in the namespace of a model.
+type commit func(ctx context.Context, conditions []engine.Condition, ops ...engine.Op) (values []any, err error)
+
+func commitThrough(router *engine.Router) commit {
+	return func(ctx context.Context, conditions []engine.Condition, ops ...engine.Op) ([]any, error) {
+		res, err := engine.NewTxn(router, "n", kv.DefaultMaxValueBytes).If(conditions...).Do(ops...).Commit(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return res.Values, nil
+	}
 }
 
 func newDiskModel(t *testing.T, rng *rand.Rand, shards int, spread bool) *model {
@@ -130,7 +137,7 @@ func newNodeModel(t *testing.T, rng *rand.Rand, shards int, spread, remote bool)
 	}
 	start()
 	t.Cleanup(func() { node.Close() })
-	db := func() database { return node }
+	db := func() floe.DB { return node }
 	if remote {
 		config.Listen = node.Addr().String()
 		client, err := floe.Dial(t.Context(), []string{config.Listen})
@@ -138,17 +145,23 @@ func newNodeModel(t *testing.T, rng *rand.Rand, shards int, spread, remote bool)
 			t.Fatalf("Dial: %v", err)
 		}
 		t.Cleanup(func() { client.Close() })
-		db = func() database { return client }
+		db = func() floe.DB { return client }
 	}
 	m.store = db().KV("n")
-	m.txn = func() *engine.Txn { return db().Txn("n") }
+	m.commit = func(ctx context.Context, conditions []engine.Condition, ops ...engine.Op) ([]any, error) {
+		res, err := db().Txn("n").If(conditions...).Do(ops...).Commit(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return res.Values, nil
+	}
 	m.now = func() int64 { return 0 }
 	m.counts = func() engine.Counts {
-		info, err := db().Namespaces().Get(t.Context(), "n")
+		info, err := db().Namespaces().Stats(t.Context(), "n")
 		if err != nil {
 			t.Fatalf("Get namespace: %v", err)
 		}
-		return info.Counts
+		return engine.Counts(info.Counts)
 	}
 	m.restart = func() {
 		if err := node.Close(); err != nil {
@@ -167,7 +180,7 @@ func newNodeModel(t *testing.T, rng *rand.Rand, shards int, spread, remote bool)
 
 func newRigModel(t *testing.T, _ *rand.Rand, shards int, spread bool) *model {
 	r := newRig(t, shards)
-	m := &model{spread: spread, store: r.store("n"), txn: func() *engine.Txn { return r.txn("n") }, now: r.time, restart: r.restart}
+	m := &model{spread: spread, store: r.store("n"), commit: commitThrough(engine.NewRouter(r)), now: r.time, restart: r.restart}
 	m.counts = func() engine.Counts {
 		r.verify()
 		info, err := engine.NewNamespaces(engine.NewRouter(r)).Get(t.Context(), "n")
@@ -189,7 +202,7 @@ func newRigModel(t *testing.T, _ *rand.Rand, shards int, spread bool) *model {
 		}
 	}
 	if spread {
-		if err := engine.NewNamespaces(engine.NewRouter(r)).Create(t.Context(), "n", engine.Spread()); err != nil {
+		if err := engine.NewNamespaces(engine.NewRouter(r)).Create(t.Context(), "n", true); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -57,13 +57,13 @@ func After(key string) ScanOption { return func(o *scanOptions) { o.after = key 
 // a zero Item and an error, after which iteration ends; nothing runs before the first step, and break or a done ctx releases
 // everything. It reads page by page: each page is one consistent state per shard, the whole is not.
 func (s *Store) Scan(ctx context.Context, prefix string, opts ...ScanOption) iter.Seq2[Item, error] {
-	return engine.Paginate(func(cursor string) ([]Item, string, bool, error) {
+	return engine.Paginate(func(cursor string) (engine.Page[Item], error) {
 		pageOpts := slices.Clip(opts)
 		if cursor != "" {
 			pageOpts = append(pageOpts, Cursor(cursor))
 		}
 		page, err := s.Page(ctx, prefix, pageOpts...)
-		return page.Items, page.Cursor, page.Cursor != "", err
+		return engine.Page[Item]{Items: page.Items, Cursor: page.Cursor}, err
 	})
 }
 

@@ -18,10 +18,10 @@ const (
 	maxPageBytes   = 4 << 20
 )
 
-// Page is a part of a listing.
-type Page[T any] struct {
+// Page is a part of a listing, in its order. It is the same type in all packages.
+type Page[T any] = struct {
 	Items  []T
-	Cursor string // continues behind this page, see After; "" if it was the last one
+	Cursor string // where the next page begins, for After; "" if this is the last one
 }
 
 // ListOption changes what List returns.
@@ -188,13 +188,11 @@ func (s *Store) ListAll(ctx context.Context, opts ...ListOption) iter.Seq2[Stats
 
 // all makes an iterator of pages. The first one gets no After, so that the caller may have given one.
 func all[T any](page func(after PageOption) (Page[T], error)) iter.Seq2[T, error] {
-	return engine.Paginate(func(cursor string) ([]T, string, bool, error) {
-		after := After(cursor)
+	return engine.Paginate(func(cursor string) (Page[T], error) {
 		if cursor == "" {
-			after = func(*listOptions) {}
+			return page(func(*listOptions) {})
 		}
-		p, err := page(after)
-		return p.Items, p.Cursor, p.Cursor != "", err
+		return page(After(cursor))
 	})
 }
 

@@ -52,7 +52,7 @@ func TestModel(t *testing.T) {
 			m := newModel(t, rng, shards)
 			m.t, m.rng, m.spread, m.queues = t, rand.New(rand.NewPCG(runSeed, 0)), spread, make(map[string]*modelQueue)
 			if spread {
-				must(0, engine.NewNamespaces(m.router).Create(t.Context(), "n", engine.Spread()))
+				must(0, engine.NewNamespaces(m.router).Create(t.Context(), "n", true))
 			}
 			for range modelSteps {
 				if m.step(); t.Failed() {

@@ -68,7 +68,7 @@ func FuzzApplyCommand(f *testing.F) {
 		r := rig.New(t, 2, stream.NewMachine)
 		s := stream.New(r.Router(), "n", 0)
 		if len(body)%2 == 0 {
-			if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "n", engine.Spread()); err != nil {
+			if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "n", true); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -537,12 +537,12 @@ func (s *Store) Groups(ctx context.Context, stream, after string, limit int) ([]
 
 // AllGroups iterates over all groups of a stream in order of their names, by the contract of All. Errors: ErrNotFound.
 func (s *Store) AllGroups(ctx context.Context, stream string) iter.Seq2[GroupInfo, error] {
-	return engine.Paginate(func(after string) ([]GroupInfo, string, bool, error) {
+	return engine.Paginate(func(after string) (engine.Page[GroupInfo], error) {
 		page, err := s.Groups(ctx, stream, after, defaultReadLimit)
-		if err != nil || len(page) == 0 {
-			return nil, "", false, err
+		if err != nil || len(page) < defaultReadLimit {
+			return engine.Page[GroupInfo]{Items: page}, err
 		}
-		return page, page[len(page)-1].Name, len(page) == defaultReadLimit, nil
+		return engine.Page[GroupInfo]{Items: page, Cursor: page[len(page)-1].Name}, nil
 	})
 }
 

@@ -76,7 +76,7 @@ func runHistory(t *testing.T, mode stream.Mode, seed uint64) {
 	if rng.IntN(3) == 0 {
 		h.r = rig.New(t, 3, stream.NewMachine)
 		namespace = "wide"
-		if err := engine.NewNamespaces(h.r.Router()).Create(t.Context(), namespace, engine.Spread()); err != nil {
+		if err := engine.NewNamespaces(h.r.Router()).Create(t.Context(), namespace, true); err != nil {
 			t.Fatal(err)
 		}
 	} else {

@@ -190,12 +190,12 @@ func sortPartitions(ps []PartitionInfo) {
 
 // All iterates over all streams in order of their names. Each pair is a stream and nil, or a zero value and an error, after which iteration ends.
 func (s *Store) All(ctx context.Context) iter.Seq2[Info, error] {
-	return engine.Paginate(func(after string) ([]Info, string, bool, error) {
+	return engine.Paginate(func(after string) (engine.Page[Info], error) {
 		page, err := s.Page(ctx, after, defaultReadLimit)
 		if err != nil || len(page) == 0 {
-			return nil, "", false, err
+			return engine.Page[Info]{}, err
 		}
-		return page, page[len(page)-1].Name, true, nil
+		return engine.Page[Info]{Items: page, Cursor: page[len(page)-1].Name}, nil
 	})
 }
 

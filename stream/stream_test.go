@@ -23,7 +23,7 @@ func newStore(t testing.TB) (*rig.Rig, *stream.Store) {
 func newSpread(t testing.TB, shards int) (*rig.Rig, *stream.Store) {
 	t.Helper()
 	r := rig.New(t, shards, stream.NewMachine)
-	if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "wide", engine.Spread()); err != nil {
+	if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "wide", true); err != nil {
 		t.Fatal(err)
 	}
 	return r, stream.New(r.Router(), "wide", 0)

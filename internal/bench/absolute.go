@@ -44,7 +44,7 @@ func holds(n *floe.Node, keys int) error {
 	if keys == 0 {
 		return nil
 	}
-	info, err := n.Namespaces().Get(context.Background(), namespace)
+	info, err := n.Namespaces().Stats(context.Background(), namespace)
 	if err == nil && info.Counts.Keys != int64(keys) {
 		err = fmt.Errorf("the opened node has %d keys, want %d", info.Counts.Keys, keys)
 	}
@@ -107,7 +107,7 @@ func (b *bench) crashImage(dir, image string) error {
 	b.log("writing a log of %d commands", b.settings.tail)
 	router := engine.NewRouter(host)
 	store := kv.New(router, namespace, host.MaxValue())
-	err = engine.NewNamespaces(router).Create(context.Background(), namespace, floe.Spread())
+	err = engine.NewNamespaces(router).Create(context.Background(), namespace, true)
 	if err == nil {
 		l := load{callers: 256, last: time.Hour, sample: 1, calls: int64(b.settings.tail)}
 		_, err = l.run(&subject{ops: 1, call: func(w *worker) error {

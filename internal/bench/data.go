@@ -49,11 +49,11 @@ func (b *bench) fill(node *node, n int) error {
 		go func() {
 			w := load{callers: writers}.workers(b.seed)[id]
 			for first := id * perTxn; first < n; first += writers * perTxn {
-				txn := node.txn()
+				var ops []floe.Op
 				for i := first; i < min(first+perTxn, n); i++ {
-					txn.Do(kv.PutOp(keyOf(uint64(i)), b.values.cut(w.rng)))
+					ops = append(ops, kv.PutOp(keyOf(uint64(i)), b.values.cut(w.rng)))
 				}
-				if _, err := txn.Commit(context.Background()); err != nil {
+				if err := node.commit(context.Background(), nil, ops...); err != nil {
 					errs <- err
 					return
 				}

@@ -272,15 +272,10 @@ const mixedOps = 4
 func (b *bench) mixedTxns(s setup) side {
 	return b.on(s, subject{ops: mixedOps, bytes: keyBytes + 3*valueBytes}, noPreparation, func(n *node, w *worker) error {
 		key := w.keys.take()
-		return commit(n.txn().If(kv.Absent(key)).Do(
+		return n.commit(context.Background(), []floe.Condition{kv.Absent(key)},
 			kv.PutOp(key, b.values.cut(w.rng)),
 			queue.EnqueueOp(topic, b.values.cut(w.rng)),
 			stream.AppendOp(topic, stream.Message{Payload: b.values.cut(w.rng)}),
-		))
+		)
 	})
-}
-
-func commit(t *floe.Txn) error {
-	_, err := t.Commit(context.Background())
-	return err
 }

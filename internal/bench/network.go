@@ -83,8 +83,8 @@ func (s setup) openClient(dir string) (*node, error) {
 	if err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
-	opened := &node{store: c.KV(namespace), txn: func() *floe.Txn { return c.Txn(namespace) }, close: func() error { return errors.Join(c.Close(), n.Close()) }}
-	return opened, s.create(c.Namespaces())
+	opened := &node{store: c.KV(namespace), commit: commitTo(c), close: func() error { return errors.Join(c.Close(), n.Close()) }}
+	return opened, s.create(creator(c))
 }
 
 const loopback = "127.0.0.1:0"
@@ -116,8 +116,8 @@ func (s setup) openCluster(dir string) (_ *node, err error) {
 			return nil, errors.Join(err, closeAll())
 		}
 	}
-	opened := &node{store: first.KV(namespace), txn: func() *floe.Txn { return first.Txn(namespace) }, close: closeAll}
-	return opened, errors.Join(leads(first), s.create(first.Namespaces()))
+	opened := &node{store: first.KV(namespace), commit: commitTo(first), close: closeAll}
+	return opened, errors.Join(leads(first), s.create(creator(first)))
 }
 
 // members are the nodes of a cluster.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -30,11 +31,21 @@ type node struct {
 	store   *kv.Store
 	queues  *queue.Store
 	streams *stream.Store
-	txn     func() *floe.Txn
+	commit  commit
 	close   func() error
 }
 
 const namespace = "bench"
+
+// commit carries out a transaction in the namespace.
+type commit func(ctx context.Context, conditions []floe.Condition, ops ...floe.Op) error
+
+func commitTo(db floe.DB) commit {
+	return func(ctx context.Context, conditions []floe.Condition, ops ...floe.Op) error {
+		_, err := db.Txn(namespace).If(conditions...).Do(ops...).Commit(ctx)
+		return err
+	}
+}
 
 // open opens a node the way a user does. Only a slower disk has to be put below it by hand.
 func (s setup) open(dir string) (*node, error) {
@@ -51,14 +62,14 @@ func (s setup) open(dir string) (*node, error) {
 		return nil, err
 	}
 	opened := &node{
-		store: n.KV(namespace), queues: n.Queue(namespace), streams: n.Stream(namespace), txn: func() *floe.Txn { return n.Txn(namespace) }, close: n.Close,
+		store: n.KV(namespace), queues: n.Queue(namespace), streams: n.Stream(namespace), commit: commitTo(n), close: n.Close,
 	}
-	return opened, s.create(n.Namespaces())
+	return opened, s.create(creator(n))
 }
 
 func (s setup) openSlow(dir string) (*node, error) {
 	host, err := shard.Open(shard.Config{
-		Dir: dir, Shards: s.shards, Durability: s.durability, CacheBytes: s.cacheBytes,
+		Dir: dir, Shards: s.shards, Durability: shard.Durability(s.durability), CacheBytes: s.cacheBytes,
 		FS: newFS(s.fsync), Machines: []func() engine.Machine{kv.NewMachine, queue.NewMachine},
 	})
 	if err != nil {
@@ -68,22 +79,30 @@ func (s setup) openSlow(dir string) (*node, error) {
 	opened := &node{
 		store:  kv.New(router, namespace, host.MaxValue()),
 		queues: queue.New(router, namespace, host.MaxValue()),
-		txn:    func() *floe.Txn { return engine.NewTxn(router, namespace, host.MaxValue()) },
-		close:  host.Close,
+		commit: func(ctx context.Context, conditions []floe.Condition, ops ...floe.Op) error {
+			_, err := engine.NewTxn(router, namespace, host.MaxValue()).If(conditions...).Do(ops...).Commit(ctx)
+			return err
+		},
+		close: host.Close,
 	}
-	return opened, s.create(engine.NewNamespaces(router))
+	return opened, s.create(engine.NewNamespaces(router).Create)
 }
 
 // create makes the namespace unless an earlier open has.
-func (s setup) create(namespaces *floe.Namespaces) error {
-	ctx := context.Background()
-	if _, err := namespaces.Get(ctx, namespace); err == nil {
-		return nil
+func (s setup) create(create func(ctx context.Context, name string, spread bool) error) error {
+	if err := create(context.Background(), namespace, s.shards > 1); !errors.Is(err, floe.ErrExists) {
+		return err
 	}
-	if s.shards > 1 {
-		return namespaces.Create(ctx, namespace, floe.Spread())
+	return nil
+}
+
+func creator(db floe.DB) func(ctx context.Context, name string, spread bool) error {
+	return func(ctx context.Context, name string, spread bool) error {
+		if spread {
+			return db.Namespaces().Create(ctx, name, floe.Spread())
+		}
+		return db.Namespaces().Create(ctx, name)
 	}
-	return namespaces.Create(ctx, namespace)
 }
 
 // puts is floe storing values at new keys.
@@ -123,12 +142,11 @@ func (b *bench) txns(s setup) side {
 			ops: txnOps, bytes: txnBytes, close: n.close,
 			call: func(w *worker) error {
 				key := "{" + w.keys.take() + "}abcd"
-				txn := n.txn().If(kv.Absent(key[:tagBytes]))
-				for i := range txnOps - 1 {
-					txn.Do(kv.PutOp(key[:tagBytes+1+i], b.values.cut(w.rng)))
+				ops := make([]floe.Op, txnOps-1)
+				for i := range ops {
+					ops[i] = kv.PutOp(key[:tagBytes+1+i], b.values.cut(w.rng))
 				}
-				_, err := txn.Commit(ctx)
-				return err
+				return n.commit(ctx, []floe.Condition{kv.Absent(key[:tagBytes])}, ops...)
 			},
 		}, nil
 	}

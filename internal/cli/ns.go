@@ -90,7 +90,7 @@ func nsList(f *frame) *cobra.Command {
 	}
 }
 
-func summarizeNamespace(info floe.NamespaceInfo) namespaceSummary {
+func summarizeNamespace(info floe.NamespaceStats) namespaceSummary {
 	return namespaceSummary{
 		Name:            info.Name,
 		StreamCount:     info.Counts.Streams,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -113,7 +114,7 @@ func TestTransactionInSpreadNamespaceNeedsOneShard(t *testing.T) {
 	r := newRig(t, 4)
 	ctx := context.Background()
 	router := engine.NewRouter(r)
-	if err := engine.NewNamespaces(router).Create(ctx, "s", engine.Spread()); err != nil {
+	if err := engine.NewNamespaces(router).Create(ctx, "s", true); err != nil {
 		t.Fatal(err)
 	}
 	var apart []engine.Op // names of two shards
@@ -217,7 +218,7 @@ func TestOutboxDeliversOnce(t *testing.T) {
 	r := newRig(t, 2)
 	ctx := context.Background()
 	router := engine.NewRouter(r)
-	if err := engine.NewNamespaces(router).Create(ctx, "s", engine.Spread()); err != nil {
+	if err := engine.NewNamespaces(router).Create(ctx, "s", true); err != nil {
 		t.Fatal(err)
 	}
 	name := func(shard engine.ShardID) string {
@@ -425,23 +426,23 @@ func TestNamespaces(t *testing.T) {
 	ctx := context.Background()
 	router := engine.NewRouter(r)
 	ns := engine.NewNamespaces(router)
-	if err := ns.Create(ctx, "spread", engine.Spread()); err != nil {
+	if err := ns.Create(ctx, "spread", true); err != nil {
 		t.Fatal(err)
 	}
-	if err := ns.Create(ctx, "plain"); err != nil {
+	if err := ns.Create(ctx, "plain", false); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"spread", "plain"} {
-		if err := ns.Create(ctx, name); !errors.Is(err, engine.ErrExists) {
+		if err := ns.Create(ctx, name, false); !errors.Is(err, engine.ErrExists) {
 			t.Errorf("Create(%q) again = %v, want ErrExists", name, err)
 		}
 	}
 	for _, name := range []string{"", "_system", "a\x00", "a\u202eb", "a\u2028", "\xff", strings.Repeat("x", 256)} {
-		if err := ns.Create(ctx, name); !errors.Is(err, engine.ErrInvalid) {
+		if err := ns.Create(ctx, name, false); !errors.Is(err, engine.ErrInvalid) {
 			t.Errorf("Create(%q) = %v, want ErrInvalid", name, err)
 		}
 	}
-	if err := ns.Create(ctx, strings.Repeat("é", 127)); err != nil {
+	if err := ns.Create(ctx, strings.Repeat("é", 127), false); err != nil {
 		t.Errorf("Create with 254 bytes: %v", err)
 	}
 	for i := range 30 {
@@ -461,18 +462,19 @@ func TestNamespaces(t *testing.T) {
 		t.Errorf("Get(none) = %v, want ErrNotFound", err)
 	}
 	var names []string
-	for info, err := range ns.All(ctx) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	all, more, err := ns.Page(ctx, "", 4)
+	if err != nil || more {
+		t.Errorf("Page of all four: %v, more %v", err, more)
+	}
+	for _, info := range all {
 		names = append(names, info.Name)
 	}
 	if want := []string{"by writing", "plain", "spread", strings.Repeat("é", 127)}; !slices.Equal(names, want) {
-		t.Errorf("All = %q, want %q", names, want)
+		t.Errorf("Page = %q, want %q", names, want)
 	}
-	page, err := ns.Page(ctx, "by writing", 1)
-	if err != nil || len(page) != 1 || page[0].Name != "plain" {
-		t.Errorf("Page(after by writing, 1) = %+v, %v; want plain", page, err)
+	page, more, err := ns.Page(ctx, "by writing", 1)
+	if err != nil || len(page) != 1 || page[0].Name != "plain" || !more {
+		t.Errorf("Page(after by writing, 1) = %+v, more %v, %v; want plain and more", page, more, err)
 	}
 }
 
@@ -524,7 +526,7 @@ func TestPlacementIsAskedAgain(t *testing.T) {
 	ctx := context.Background()
 	stale := &stalePlacement{rig: r}
 	router := engine.NewRouter(stale)
-	if err := engine.NewNamespaces(engine.NewRouter(r)).Create(ctx, "s", engine.Spread()); err != nil {
+	if err := engine.NewNamespaces(engine.NewRouter(r)).Create(ctx, "s", true); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 8 {
@@ -644,11 +646,12 @@ func TestEntriesLeaveNoGap(t *testing.T) {
 
 func TestPaginate(t *testing.T) {
 	fail := errors.New("no more")
-	pages := func(after int) ([]int, int, bool, error) {
+	pages := func(cursor string) (engine.Page[int], error) {
+		after, _ := strconv.Atoi(cursor)
 		if after == 6 {
-			return nil, 0, false, fail
+			return engine.Page[int]{Items: []int{9}}, fail
 		}
-		return []int{after + 1, after + 2, after + 3}, after + 3, true, nil
+		return engine.Page[int]{Items: []int{after + 1, after + 2, after + 3}, Cursor: strconv.Itoa(after + 3)}, nil
 	}
 	var got []int
 	var last error

@@ -98,6 +98,9 @@ func (r *Router) Spread(ctx context.Context, namespace string) (bool, error) {
 }
 
 func (r *Router) askPlacement(ctx context.Context, namespace string) (bool, error) {
+	if err := CheckName("namespace", namespace); err != nil {
+		return false, err
+	}
 	q := NamespaceQuery{Name: namespace}
 	if err := r.door.Query(ctx, HomeShard(namespace, r.door.Shards()), &q); err != nil {
 		return false, err
@@ -113,6 +116,9 @@ func (r *Router) Exists(ctx context.Context, namespace string) (bool, error) {
 	if r.known(namespace) != nil {
 		return true, nil
 	}
+	if err := CheckName("namespace", namespace); err != nil {
+		return false, err
+	}
 	q := NamespaceQuery{Name: namespace}
 	err := r.door.Query(ctx, HomeShard(namespace, r.door.Shards()), &q)
 	return q.Found, err
@@ -122,6 +128,9 @@ func (r *Router) Exists(ctx context.Context, namespace string) (bool, error) {
 func (r *Router) Await(ctx context.Context, namespace string) error {
 	if r.known(namespace) != nil {
 		return nil
+	}
+	if err := CheckName("namespace", namespace); err != nil {
+		return err
 	}
 	q := NamespaceQuery{Name: namespace, Wait: true}
 	return r.door.Query(ctx, HomeShard(namespace, r.door.Shards()), &q)

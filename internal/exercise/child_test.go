@@ -57,11 +57,11 @@ const tickTime = 5 * time.Millisecond
 // child is a node under load in a process of its own.
 type child struct {
 	order
-	store      *kv.Store
-	txn        func() *floe.Txn
-	namespaces *floe.Namespaces
-	close      func() error
-	closing    atomic.Bool
+	store   *kv.Store
+	commit  func(ctx context.Context, ops ...floe.Op) (values []any, err error)
+	create  func(ctx context.Context, name string, spread bool) error
+	close   func() error
+	closing atomic.Bool
 
 	mu sync.Mutex // guards standard output
 }
@@ -95,14 +95,14 @@ func (c *child) run(text string) error {
 	c.say(saysOpen)
 	go c.tick()
 	ctx := context.Background()
-	if err := c.namespaces.Create(ctx, space, floe.Spread()); err != nil && !errors.Is(err, floe.ErrExists) {
+	if err := c.create(ctx, space, true); err != nil && !errors.Is(err, floe.ErrExists) {
 		return err
 	}
 	go c.loop(c.watch)
 	for w := range writers {
 		go c.loop(func(ctx context.Context) error { return c.write(ctx, w) })
 	}
-	go c.loop(c.create)
+	go c.loop(c.createOne)
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		return err
 	}
@@ -123,17 +123,23 @@ func (c *child) loop(f func(context.Context) error) {
 }
 
 func (c *child) open() error {
-	durability := floe.Sync
+	durability := shard.Sync
 	if c.Async {
-		durability = floe.Async
+		durability = shard.Async
 	}
 	if !c.Small && !c.Async {
 		node, err := floe.Open(floe.Config{DataDir: c.Dir, Shards: shards})
 		if err != nil {
 			return err
 		}
-		c.store, c.namespaces, c.close = node.KV(space), node.Namespaces(), node.Close
-		c.txn = func() *floe.Txn { return node.Txn(space) }
+		c.store, c.create, c.close = node.KV(space), creator(node), node.Close
+		c.commit = func(ctx context.Context, ops ...floe.Op) ([]any, error) {
+			res, err := node.Txn(space).Do(ops...).Commit(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return res.Values, nil
+		}
 		return nil
 	}
 	config := shard.Config{
@@ -148,9 +154,24 @@ func (c *child) open() error {
 		return err
 	}
 	router := engine.NewRouter(host)
-	c.store, c.namespaces, c.close = kv.New(router, space, host.MaxValue()), engine.NewNamespaces(router), host.Close
-	c.txn = func() *floe.Txn { return engine.NewTxn(router, space, host.MaxValue()) }
+	c.store, c.create, c.close = kv.New(router, space, host.MaxValue()), engine.NewNamespaces(router).Create, host.Close
+	c.commit = func(ctx context.Context, ops ...floe.Op) ([]any, error) {
+		res, err := engine.NewTxn(router, space, host.MaxValue()).Do(ops...).Commit(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return res.Values, nil
+	}
 	return nil
+}
+
+func creator(db floe.DB) func(ctx context.Context, name string, spread bool) error {
+	return func(ctx context.Context, name string, spread bool) error {
+		if spread {
+			return db.Namespaces().Create(ctx, name, floe.Spread())
+		}
+		return db.Namespaces().Create(ctx, name)
+	}
 }
 
 func (c *child) tick() {
@@ -175,18 +196,18 @@ func (c *child) write(ctx context.Context, w int) error {
 		if err != nil {
 			return err
 		}
-		res, err := c.txn().Do(step(w, n, exists), kv.PutOp(positionKey(w), []byte(strconv.Itoa(n)))).Commit(ctx)
+		values, err := c.commit(ctx, step(w, n, exists), kv.PutOp(positionKey(w), []byte(strconv.Itoa(n))))
 		if err != nil {
 			return err
 		}
-		c.say(saysAck, w, n, res.Values[1].(kv.Written).Revision)
+		c.say(saysAck, w, n, values[1].(kv.Written).Revision)
 	}
 }
 
-// create makes one namespace per life, of its own and not spread, as others do by their first write.
-func (c *child) create(ctx context.Context) error {
+// createOne makes one namespace per life, of its own and not spread, as others do by their first write.
+func (c *child) createOne(ctx context.Context) error {
 	name := fmt.Sprintf("life-%d", c.Life)
-	if err := c.namespaces.Create(ctx, name); err != nil {
+	if err := c.create(ctx, name, false); err != nil {
 		return err
 	}
 	c.say(saysSpace, name)

@@ -61,7 +61,7 @@ func (x *examiner) examine(dir string, spaces map[string]bool) [writers]place {
 	}
 	x.checkCounts(node)
 	for name := range spaces {
-		if _, err := node.Namespaces().Get(x.t.Context(), name); err != nil {
+		if _, err := node.Namespaces().Stats(x.t.Context(), name); err != nil {
 			x.t.Errorf("namespace %s, whose creation was acknowledged: %v", name, err)
 		}
 	}
@@ -273,7 +273,7 @@ func (x *examiner) checkCounts(node *floe.Node) {
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()
 	for {
-		info, err := node.Namespaces().Get(ctx, space)
+		info, err := node.Namespaces().Stats(ctx, space)
 		if errors.Is(err, floe.ErrNotFound) {
 			return // killed before it was made
 		}

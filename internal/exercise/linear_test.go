@@ -53,7 +53,7 @@ func TestLinear(t *testing.T) {
 	l.history.Dir = t.ArtifactDir()
 	bank, gallery, nemesis := newBank(c), newGallery(c), newNemesis(c, s)
 	spaces := engine.NewNamespaces(engine.NewRouter(&door{cluster: c}))
-	if err := errors.Join(spaces.Create(ctx, linearSpace, engine.Spread()), bank.open(ctx)); err != nil {
+	if err := errors.Join(spaces.Create(ctx, linearSpace, true), bank.open(ctx)); err != nil {
 		t.Fatal(err)
 	}
 	tooLong.Stop()

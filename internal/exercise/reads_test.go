@@ -128,7 +128,7 @@ func TestCachedReads(t *testing.T) {
 			t.Fatalf("GetInto: %+v, %v", e, err)
 		}
 	}
-	info, err := node.Namespaces().Get(ctx, "default")
+	info, err := node.Namespaces().Stats(ctx, "default")
 	if err != nil || info.Counts.KeyReads != reads {
 		t.Errorf("%d reads are counted, want %d (%v)", info.Counts.KeyReads, reads, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -12,21 +13,13 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/kv"
-	"github.com/floedb/floe/queue"
-	"github.com/floedb/floe/stream"
 )
 
 // database is what programs are written against: a Node and a Client are the same to them.
 type database interface {
-	KV(namespace string, opts ...floe.AccessOption) *kv.Store
-	Stream(namespace string, opts ...floe.AccessOption) *stream.Store
-	Queue(namespace string, opts ...floe.AccessOption) *queue.Store
-	Txn(namespace string) *floe.Txn
-	Namespaces(opts ...floe.AccessOption) *floe.Namespaces
+	floe.DB
 	MaxValueSize() int
-	Stats(ctx context.Context) (floe.Stats, error)
 	StatsOf(ctx context.Context, node uint64) (floe.Stats, error)
-	Close() error
 }
 
 var (
@@ -79,7 +72,7 @@ func TestSuite(t *testing.T) {
 	t.Parallel()
 	suite := map[string]func(t *testing.T, db database){
 		"kv": suiteKV, "kv pages": suitePages, "kv watch": suiteWatch, "kv wait": suiteWait, "lock": suiteLock, "txn": suiteTxn,
-		"namespaces": suiteNamespaces, "limits": suiteLimits, "errors": suiteErrors, "queue": suiteQueue, "queue listings": suiteQueueListings, "queue wait": suiteQueueWait,
+		"namespaces": suiteNamespaces, "impossible names": suiteImpossibleNames, "limits": suiteLimits, "errors": suiteErrors, "queue": suiteQueue, "queue listings": suiteQueueListings, "queue wait": suiteQueueWait,
 		"stream": suiteStream, "stream follow": suiteFollow, "stream retention": suiteRetention, "stream limits": suiteStreamLimits,
 		"groups": suiteGroups, "group wait": suiteGroupWait, "mixed": suiteMixed,
 	}
@@ -313,9 +306,44 @@ func suiteNamespaces(t *testing.T, db database) {
 	if !slices.Equal(names, []string{"listed/a", "listed/b"}) {
 		t.Errorf("All = %q", names)
 	}
-	await(t, "the default namespace", func() bool { _, err := db.Namespaces().Get(ctx, "default"); return err == nil })
-	if _, err := db.Namespaces().Get(ctx, "missing"); !errors.Is(err, floe.ErrNotFound) {
-		t.Errorf("Get of a missing namespace: %v", err)
+	await(t, "the default namespace", func() bool { _, err := db.Namespaces().Stats(ctx, "default"); return err == nil })
+	if _, err := db.Namespaces().Stats(ctx, "missing"); !errors.Is(err, floe.ErrNotFound) {
+		t.Errorf("Stats of a missing namespace: %v", err)
+	}
+	suiteNamespacePages(t, db)
+}
+
+// suiteNamespacePages lists namespaces by pages. A negative limit once made a Node panic and a Client lose its connection.
+func suiteNamespacePages(t *testing.T, db database) {
+	ctx := t.Context()
+	for _, limit := range []int{math.MinInt, -1, 0, 1001, math.MaxInt} {
+		if _, err := db.Namespaces().Page(ctx, floe.Limit(limit)); !errors.Is(err, floe.ErrInvalid) {
+			t.Errorf("Page with limit %d: %v, want ErrInvalid", limit, err)
+		}
+		for _, err := range db.Namespaces().All(ctx, floe.Limit(limit)) {
+			if !errors.Is(err, floe.ErrInvalid) {
+				t.Errorf("All with limit %d: %v, want ErrInvalid", limit, err)
+			}
+		}
+	}
+	var all, paged []string
+	for info, err := range db.Namespaces().All(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, info.Name)
+	}
+	for cursor := ""; ; {
+		page := ok[floe.Page[floe.NamespaceStats]](t)(db.Namespaces().Page(ctx, floe.Limit(1), floe.Cursor(cursor)))
+		for _, info := range page.Items {
+			paged = append(paged, info.Name)
+		}
+		if cursor = page.Cursor; cursor == "" {
+			break
+		}
+	}
+	if !slices.Equal(all, paged) || !slices.IsSorted(all) {
+		t.Errorf("All = %q, by pages %q", all, paged)
 	}
 }
 

@@ -305,7 +305,7 @@ const (
 
 func (w *workload) create(ctx context.Context, t *testing.T) {
 	t.Helper()
-	if err := engine.NewNamespaces(engine.NewRouter(w.door)).Create(ctx, toySpread, engine.Spread()); err != nil && !errors.Is(err, engine.ErrExists) {
+	if err := engine.NewNamespaces(engine.NewRouter(w.door)).Create(ctx, toySpread, true); err != nil && !errors.Is(err, engine.ErrExists) {
 		t.Fatalf("create namespace: %v", err)
 	}
 	for i := range toyCounters {

@@ -26,7 +26,7 @@ func TestKVReplicasAreEqual(t *testing.T) {
 	defer cancel()
 	c.net.SetFaults(Faults{Lose: 0.02, Repeat: 0.05, Delay: 0.1, MaxDelay: 20 * time.Millisecond})
 	w := kvWorkload{t: t, rng: rand.New(rand.NewPCG(s, 7)), router: engine.NewRouter(c), done: make(map[string]int)}
-	if err := engine.NewNamespaces(w.router).Create(ctx, toySpread, engine.Spread()); err != nil && !errors.Is(err, engine.ErrUnknownOutcome) {
+	if err := engine.NewNamespaces(w.router).Create(ctx, toySpread, true); err != nil && !errors.Is(err, engine.ErrUnknownOutcome) {
 		t.Fatal(err)
 	}
 	w.run(ctx, 300)

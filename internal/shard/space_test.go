@@ -133,7 +133,7 @@ func (f *filler) refused() {
 		_, err := engine.NewTxn(router, "full", 1<<20).Do(kv.DeleteOp("key/000001"), kv.PutOp("more", nil)).Commit(ctx)
 		return err
 	}
-	create := func() error { return engine.NewNamespaces(router).Create(ctx, "more") }
+	create := func() error { return engine.NewNamespaces(router).Create(ctx, "more", false) }
 	snapshot := func() error { return f.host.ReceiveSnapshot(0, snapshotMessage(), strings.NewReader("")) }
 	for name, call := range map[string]func() error{
 		"Put": put, "Incr": incr, "Txn": txn, "Create": create, "ReceiveSnapshot": snapshot,

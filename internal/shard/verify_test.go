@@ -43,7 +43,7 @@ func load(t *testing.T, c Config, rng *rand.Rand, steps int) *Host {
 	t.Helper()
 	h := open(t, c)
 	w := kvWorkload{t: t, rng: rng, router: engine.NewRouter(h), done: make(map[string]int)}
-	err := engine.NewNamespaces(w.router).Create(t.Context(), toySpread, engine.Spread())
+	err := engine.NewNamespaces(w.router).Create(t.Context(), toySpread, true)
 	if err != nil && !errors.Is(err, engine.ErrExists) {
 		t.Fatal(err)
 	}

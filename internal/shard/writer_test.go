@@ -46,7 +46,7 @@ func TestAsyncDelivers(t *testing.T) {
 	h := open(t, c)
 	defer closeHost(t, h)
 	w := workload{door: h}
-	must(t, engine.NewNamespaces(engine.NewRouter(h)).Create(ctx, toySpread, engine.Spread()))
+	must(t, engine.NewNamespaces(engine.NewRouter(h)).Create(ctx, toySpread, true))
 	from, to := "", ""
 	for i := 0; from == "" || to == ""; i++ {
 		if engine.NameShard(toySpread, name(i), 2) == 0 {

@@ -1,0 +1,118 @@
+package floe
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/peer"
+	"github.com/floedb/floe/internal/shard"
+)
+
+// Durability says when a write is acknowledged.
+type Durability uint8
+
+// The durabilities.
+const (
+	// Sync acknowledges what has been fsynced on a quorum: nothing acknowledged is lost, not even in a power failure of all nodes.
+	Sync = Durability(shard.Sync)
+	// Async acknowledges what has been written, and fsyncs within Config.SyncInterval: a crash of the process loses nothing
+	// that was acknowledged, a power failure at most the last interval.
+	Async = Durability(shard.Async)
+)
+
+// String returns "sync" or "async".
+func (d Durability) String() string { return shard.Durability(d).String() }
+
+// Config says how to open a node. The zero value is a node in memory.
+type Config struct {
+	// DataDir is the directory of the node, created when missing and locked while the node is open. "" keeps everything in
+	// memory, for tests.
+	DataDir string
+	// Shards is the number of shards, 1 to 256. It is fixed when the directory is created: 0 takes what is there, or 4.
+	Shards int
+	// Durability is Sync unless set to Async.
+	Durability Durability
+	// SyncInterval is how late an Async write may be fsynced. 0 means 100 ms.
+	SyncInterval time.Duration
+	// CacheSize is the memory for cached blocks of the state, in bytes. 0 means 256 MiB with a DataDir and 16 MiB without.
+	CacheSize int64
+	// MaxValueSize is the largest value or payload in bytes, at most 16 MiB. 0 means 1 MiB.
+	MaxValueSize int
+	// Listen is the address, host:port, for clients and for the other nodes of a cluster. "" means none; in a cluster, the node's own of
+	// Peers.
+	Listen string
+	// NodeID is the node's own of Peers, not 0.
+	NodeID uint64
+	// Peers are the nodes of a cluster, this one too: 3 or 5 as a rule, 7 at most. They are fixed when the directory is created. nil is
+	// a node alone.
+	Peers []Peer
+	// Secret is what the nodes of a cluster know each other by, at least 16 bytes, the same for all.
+	Secret []byte
+	// TLS encrypts Listen, and what the node itself opens to others: Certificates, RootCAs, ClientCAs. nil means clear text.
+	TLS *tls.Config
+	// Logger hears of changes of state and background failures, not of requests. nil means no log.
+	Logger *slog.Logger
+}
+
+// Peer is a node of a cluster.
+type Peer struct {
+	ID   uint64 // not 0, different for each node, and never given to another one
+	Addr string // where the other nodes and clients reach it, host:port
+}
+
+func members(peers []Peer) []peer.Member {
+	var all []peer.Member
+	for _, p := range peers {
+		all = append(all, peer.Member(p))
+	}
+	return all
+}
+
+// checkCluster returns ErrInvalid naming what is wrong with the fields for a cluster, and makes Listen what it is by default.
+func (c *Config) checkCluster() error {
+	if len(c.Peers) == 0 {
+		if c.NodeID > 1 {
+			return engine.Errorf(ErrInvalid, "floe: configuration: node id %d without peers", c.NodeID)
+		}
+		return nil
+	}
+	var bad []error
+	self, ids := -1, make(map[uint64]bool)
+	for i, p := range c.Peers {
+		if p.ID == c.NodeID {
+			self = i
+		}
+		if p.ID == 0 || ids[p.ID] {
+			bad = append(bad, fmt.Errorf("peer id %d is 0 or there twice", p.ID))
+		}
+		if _, _, err := net.SplitHostPort(p.Addr); err != nil {
+			bad = append(bad, fmt.Errorf("address %q of peer %d is not host:port", p.Addr, p.ID))
+		}
+		ids[p.ID] = true
+	}
+	if self < 0 {
+		bad = append(bad, fmt.Errorf("node id %d is not among the peers", c.NodeID))
+	} else if c.Listen == "" {
+		c.Listen = c.Peers[self].Addr
+	}
+	if n := len(c.Peers); n > maxPeers {
+		bad = append(bad, fmt.Errorf("%d peers exceed %d", n, maxPeers))
+	}
+	if n := len(c.Secret); n < minSecret && len(c.Peers) > 1 {
+		bad = append(bad, fmt.Errorf("secret of %d bytes is shorter than %d", n, minSecret))
+	}
+	if len(bad) > 0 {
+		return engine.Errorf(ErrInvalid, "floe: configuration: %v", errors.Join(bad...))
+	}
+	return nil
+}
+
+const (
+	maxPeers  = 7
+	minSecret = 16
+)

@@ -1,0 +1,39 @@
+package floe_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/floedb/floe"
+)
+
+// visit is written against what a node and a client have in common.
+func visit(ctx context.Context, db floe.DB) (int64, error) {
+	return db.KV("default").Incr(ctx, "visits", 1)
+}
+
+// A client has the stores of a node in another process: here one in this process, for the sake of the example.
+func ExampleDial() {
+	ctx := context.Background()
+	node, err := floe.Open(floe.Config{Listen: "127.0.0.1:0"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer node.Close()
+
+	client, err := floe.Dial(ctx, []string{node.Addr().String()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	for _, db := range []floe.DB{client, node, client} {
+		n, err := visit(ctx, db)
+		fmt.Println(n, err)
+	}
+	// Output:
+	// 1 <nil>
+	// 2 <nil>
+	// 3 <nil>
+}

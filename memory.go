@@ -1,0 +1,28 @@
+package floe
+
+// TB is what OpenMemory needs of a test; *testing.T, *testing.B and *testing.F have it.
+type TB interface {
+	Helper()
+	Cleanup(func())
+	Fatalf(format string, args ...any)
+}
+
+// OpenMemory returns a new node in memory, for a test, and closes it when the test ends:
+//
+//	node := floe.OpenMemory(t)
+//
+// It is a node like any other, with one shard, that takes a millisecond or two to open and needs no directory and no network.
+func OpenMemory(t TB) *Node {
+	t.Helper()
+	node, err := Open(Config{Shards: 1})
+	if err != nil {
+		t.Fatalf("floe: open in memory: %v", err)
+		return nil
+	}
+	t.Cleanup(func() {
+		if err := node.Close(); err != nil {
+			t.Fatalf("floe: close: %v", err)
+		}
+	})
+	return node
+}

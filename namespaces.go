@@ -1,0 +1,104 @@
+package floe
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Namespaces creates and lists the namespaces of a node or cluster. A first write to a name creates its namespace as well, not spread;
+// "default" always exists; names that begin with "_" are floe's own.
+type Namespaces struct{ all engine.Namespaces }
+
+// NamespaceOption changes what Create makes.
+type NamespaceOption func(*namespaceOptions)
+
+type namespaceOptions struct{ spread bool }
+
+// Spread makes the namespace spread over all shards by key, stream partition and queue: for data that outgrows one core or one leader.
+// Transactions in it need names with a common {tag}.
+func Spread() NamespaceOption { return func(o *namespaceOptions) { o.spread = true } }
+
+// NamespaceStats describe a namespace. Nothing is counted for them.
+type NamespaceStats struct {
+	Name      string
+	Spread    bool // its contents are spread over all shards
+	CreatedAt time.Time
+	Counts    Counts
+}
+
+// Counts say how much is in a namespace.
+type Counts struct {
+	Keys         int64 // KV: keys that exist
+	KeyBytes     int64 // KV: bytes of their keys and values
+	KeyReads     int64 // KV: reads answered by the nodes that were asked, since they started
+	KeySets      int64 // KV: values written, ever
+	KeyDeletes   int64 // KV: keys deleted, ever; not those that expired
+	DeadKeys     int64 // KV: deleted and expired keys whose history is still kept
+	Streams      int64
+	Queues       int64
+	Measurements int64 // of time series, which are to come
+	Actions      int64 // to come
+	Workflows    int64 // to come
+	Jobs         int64 // of stream processing, to come
+}
+
+// Create makes a namespace.
+//
+// Options: Spread. Errors: ErrExists; ErrInvalid for a name that is not 1-255 bytes of UTF-8 without control characters, or that begins with "_".
+func (n *Namespaces) Create(ctx context.Context, name string, opts ...NamespaceOption) error {
+	var o namespaceOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return n.all.Create(ctx, name, o.spread)
+}
+
+// Stats returns what is known of a namespace, its counts summed over its shards. Errors: ErrNotFound; ErrInvalid for a name that no namespace can
+// have.
+func (n *Namespaces) Stats(ctx context.Context, name string) (NamespaceStats, error) {
+	info, err := n.all.Get(ctx, name)
+	return newNamespaceStats(info), err
+}
+
+// Page returns a page of the namespaces, in order of their names.
+//
+// Options: Limit, Cursor. Errors: ErrInvalid for a limit that is not 1-1000.
+func (n *Namespaces) Page(ctx context.Context, opts ...PageOption) (Page[NamespaceStats], error) {
+	o := pageOptions{limit: engine.DefaultPageItems}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	infos, more, err := n.all.Page(ctx, o.cursor, o.limit)
+	if err != nil {
+		return Page[NamespaceStats]{}, err
+	}
+	var page Page[NamespaceStats]
+	for _, info := range infos {
+		page.Items = append(page.Items, newNamespaceStats(info))
+	}
+	if more {
+		page.Cursor = infos[len(infos)-1].Name
+	}
+	return page, nil
+}
+
+// All iterates over the namespaces, in order of their names. Each pair is a namespace and nil, or a zero NamespaceStats and an error, after which
+// iteration ends; nothing runs before the first step, and break or a done ctx releases everything.
+//
+// Options and errors are those of Page.
+func (n *Namespaces) All(ctx context.Context, opts ...PageOption) iter.Seq2[NamespaceStats, error] {
+	return engine.Paginate(func(cursor string) (Page[NamespaceStats], error) {
+		if cursor == "" {
+			return n.Page(ctx, opts...)
+		}
+		return n.Page(ctx, append(slices.Clip(opts), Cursor(cursor))...)
+	})
+}
+
+func newNamespaceStats(info engine.NamespaceInfo) NamespaceStats {
+	return NamespaceStats{Name: info.Name, Spread: info.Spread, CreatedAt: info.CreatedAt, Counts: Counts(info.Counts)}
+}

@@ -1,0 +1,195 @@
+package floe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/peer"
+	"github.com/floedb/floe/internal/shard"
+	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
+)
+
+// Node is an open data node. Its methods may be used by many goroutines at once.
+type Node struct {
+	stores
+	host  *shard.Host
+	peer  *peer.Peer // nil: it does not listen
+	addr  net.Addr
+	peers []Peer // of the cluster, nil: the node is alone
+}
+
+// Open opens the node of a data directory, or creates it. Alone, it returns once all its shards can be written to; in a cluster it returns
+// when it takes part, and calls wait, up to 5 seconds, for the leaders that the nodes elect. It brings the state forward from the log, so
+// after a crash it takes up to a few seconds.
+//
+// Errors: ErrInvalid naming every bad field; ErrInUse if another node, of this or another process, has the directory; an error naming what it found
+// if the directory is of a newer format, has another number of shards or another cluster, or is damaged (nothing is changed then).
+func Open(c Config) (*Node, error) {
+	if err := c.checkCluster(); err != nil {
+		return nil, err
+	}
+	n := &Node{peers: slices.Clone(c.Peers)}
+	var listener net.Listener
+	if c.Listen != "" {
+		var err error
+		if listener, err = net.Listen("tcp", c.Listen); err != nil {
+			return nil, err
+		}
+		n.addr = listener.Addr()
+	}
+	if err := n.open(c); err != nil {
+		if listener != nil {
+			err = errors.Join(err, listener.Close())
+		}
+		return nil, err
+	}
+	if listener != nil {
+		n.peer.Serve(listener)
+	}
+	return n, nil
+}
+
+func (n *Node) open(c Config) error {
+	conf := shard.Config{
+		Dir: c.DataDir, Shards: c.Shards, Durability: shard.Durability(c.Durability), SyncInterval: c.SyncInterval, CacheBytes: c.CacheSize, MaxValue: c.MaxValueSize,
+		Logger: c.Logger, Machines: machines(), NodeID: c.NodeID,
+	}
+	if c.Listen != "" {
+		n.peer = peer.New(peer.Config{
+			Node: max(c.NodeID, 1), Wire: wire(), Members: members(c.Peers), Secret: c.Secret, TLS: c.TLS, Logger: c.Logger,
+		})
+	}
+	if len(c.Peers) > 0 {
+		for _, p := range c.Peers {
+			conf.Voters = append(conf.Voters, p.ID)
+		}
+		conf.Transport, conf.Door, conf.Alive = n.peer, n.peer.Door(), n.peer.Alive
+	}
+	host, err := shard.Open(conf)
+	if err != nil {
+		if n.peer != nil {
+			n.peer.Close()
+		}
+		return err
+	}
+	n.host, n.router, n.maxValue = host, engine.NewRouter(host), host.MaxValue
+	n.stale = n.router
+	if n.peer == nil {
+		return nil
+	}
+	if len(c.Peers) > 0 {
+		if err := host.Identify(); err != nil {
+			return errors.Join(err, n.Close())
+		}
+		n.router, n.stale = engine.NewRouter(n.peer.Door()), engine.NewRouter(n.peer.StaleDoor())
+	}
+	n.peer.Attach(host, n.encodedStats)
+	return nil
+}
+
+func (n *Node) encodedStats(ctx context.Context) ([]byte, error) {
+	s, err := n.Stats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(s)
+}
+
+// machines are the primitives that every shard has.
+func machines() []func() engine.Machine {
+	return []func() engine.Machine{kv.NewMachine, stream.NewMachine, queue.NewMachine}
+}
+
+func wire() *engine.Wire {
+	var all []engine.Machine
+	for _, make := range machines() {
+		all = append(all, make())
+	}
+	return engine.NewWire(all...)
+}
+
+// Addr returns where the node listens for clients and other nodes, nil if it does not.
+func (n *Node) Addr() net.Addr { return n.addr }
+
+// Stats returns figures about the node, which it has at hand. ErrClosed once it is being closed; a node that has failed still tells them.
+func (n *Node) Stats(context.Context) (Stats, error) {
+	given, err := n.host.Stats()
+	s := newStats(given)
+	s.Version = Version
+	if n.peer != nil {
+		s.Port = Traffic(n.peer.Traffic())
+	}
+	for i := range s.Nodes {
+		s.Nodes[i].Addr = n.addrOf(s.Nodes[i].ID)
+	}
+	return s, err
+}
+
+// addrOf returns where a node of the cluster listens, "" for a node alone that does not.
+func (n *Node) addrOf(id string) string {
+	for _, p := range n.peers {
+		if strconv.FormatUint(p.ID, 10) == id {
+			return p.Addr
+		}
+	}
+	if n.addr == nil {
+		return ""
+	}
+	return n.addr.String()
+}
+
+// StatsOf returns what a node of the cluster, by its id, says about itself, asking it if it is another one. Errors: ErrNotFound if there is no
+// such node; ErrUnavailable if it does not answer; ctx's.
+func (n *Node) StatsOf(ctx context.Context, id uint64) (Stats, error) {
+	switch {
+	case n.peer == nil && id == 1:
+		return n.Stats(ctx)
+	case n.peer == nil || id == 0:
+		return Stats{}, noNode(id)
+	}
+	return decodeStats(n.peer.StatsOf(ctx, id))
+}
+
+func noNode(id uint64) error { return engine.Errorf(ErrNotFound, "the cluster has no node %d", id) }
+
+func decodeStats(b []byte, err error) (s Stats, _ error) {
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	return s, err
+}
+
+// Err returns what made the node fail, or nil. A failed node answers nothing but ErrUnavailable until it is opened again.
+func (n *Node) Err() error { return n.host.Err() }
+
+// What Close waits for others. It is a second more for clients that do not take their answers; see peer.Peer.Close.
+const (
+	handOverTime = 2 * time.Second // that they take over what the node leads
+	drainTime    = 4 * time.Second // in all: that, and that writes in flight get their outcome
+)
+
+// Close hands what the node leads over to other nodes, writes what is in memory to disk, releases the directory and returns when all goroutines
+// have ended. Calls that wait get ErrClosed. For others it waits for up to 5 seconds, for the disk as long as that takes. A second Close does
+// nothing.
+func (n *Node) Close() error {
+	drained := time.Now().Add(drainTime)
+	if n.peer != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), handOverTime)
+		n.host.HandOver(ctx)
+		cancel()
+		n.peer.Drain()
+	}
+	err := n.host.CloseWithin(time.Until(drained))
+	if n.peer != nil {
+		n.peer.Close()
+	}
+	return err
+}

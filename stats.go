@@ -1,0 +1,73 @@
+package floe
+
+import (
+	"time"
+
+	"github.com/floedb/floe/internal/shard"
+)
+
+// Stats are figures about a node, and the cluster as the node sees it.
+type Stats struct {
+	Version  string
+	Node     uint64    // that says this
+	Now      time.Time // by its clock
+	Started  time.Time
+	State    string // "ok", "no quorum", "failed"
+	Commands int64  // reads and writes since the start
+	Rate     int64  // reads and writes a second, over the last 10 s
+	Waiting  int    // queries that wait: long polls and watches
+	Port     Traffic
+	Disk     DiskStats
+	Nodes    []NodeStats
+	Shards   []ShardStats
+}
+
+// Traffic is what goes over the port for clients and other nodes, zero if the node does not listen.
+type Traffic struct {
+	Connections   int   // that others have opened
+	BytesReceived int64 // since the start, as they came
+	BytesSent     int64
+}
+
+// DiskStats describe the disk under a node's data directory. The bytes are 0 in memory, and where the file system does not tell them.
+type DiskStats struct {
+	ReadOnly     bool  // the disk is full: what takes space is ErrReadOnly
+	FreeBytes    int64 // at the last look, at most a second ago
+	MinFreeBytes int64 // with less free the node is read-only, up to one and a half times as much
+	Full         int64 // operations that have found no space since the start
+	Slow         int64 // writes and fsyncs that took longer than 2 s since the start
+}
+
+// NodeStats describe a node of the cluster as the node that was asked sees it.
+type NodeStats struct {
+	ID     string
+	Addr   string // where clients and the other nodes reach it, "" if it does not listen
+	Status string // "healthy", "read-only", "unhealthy"
+	Role   string // "active"
+}
+
+// ShardStats describe the node's replica of a shard.
+type ShardStats struct {
+	ID      int
+	Leader  uint64 // node, 0: none known
+	Term    uint64 // of raft
+	Commit  uint64 // index of the log up to which the node knows it to be committed
+	Applied uint64 // index of the log up to which reads see it
+	LSN     uint64 // of the last change that reads see
+	Queued  int    // proposals waiting
+	Waiting int    // queries waiting
+}
+
+func newStats(s shard.Stats) Stats {
+	all := Stats{
+		Version: s.Version, Node: s.Node, Now: s.Now, Started: s.Started, State: s.State, Commands: s.Commands, Rate: s.Rate, Waiting: s.Waiting,
+		Port: Traffic(s.Port), Disk: DiskStats(s.Disk),
+	}
+	for _, n := range s.Nodes {
+		all.Nodes = append(all.Nodes, NodeStats(n))
+	}
+	for _, sh := range s.Shards {
+		all.Shards = append(all.Shards, ShardStats(sh))
+	}
+	return all
+}

@@ -1,0 +1,68 @@
+package floe
+
+import (
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
+)
+
+// stores are the primitives behind a door: what a Node and a Client have in common.
+type stores struct {
+	router   *engine.Router // to the leaders
+	stale    *engine.Router // to any replica
+	maxValue func() int
+}
+
+// AccessOption changes how the store that an accessor returns reaches its data.
+type AccessOption func(access) access
+
+type access struct{ stale bool }
+
+// Stale makes reads answer from whichever replica is at hand, without asking the shard's leader: it may be behind, for as long as it is cut off,
+// but it answers also when there is no leader. Watches and waits follow that replica. Writes are the same.
+func Stale() AccessOption {
+	return func(a access) access {
+		a.stale = true
+		return a
+	}
+}
+
+func (s *stores) pick(opts []AccessOption) *engine.Router {
+	var a access
+	for _, opt := range opts {
+		a = opt(a)
+	}
+	if a.stale {
+		return s.stale
+	}
+	return s.router
+}
+
+// KV returns the key-value store of a namespace. The namespace need not exist: the first write creates it.
+func (s *stores) KV(namespace string, opts ...AccessOption) *kv.Store {
+	return kv.New(s.pick(opts), namespace, s.maxValue())
+}
+
+// Stream returns the streams and consumer groups of a namespace.
+func (s *stores) Stream(namespace string, opts ...AccessOption) *stream.Store {
+	return stream.New(s.pick(opts), namespace, s.maxValue())
+}
+
+// Queue returns the queues of a namespace.
+func (s *stores) Queue(namespace string, opts ...AccessOption) *queue.Store {
+	return queue.New(s.pick(opts), namespace, s.maxValue())
+}
+
+// Txn starts a transaction over the primitives of a namespace.
+func (s *stores) Txn(namespace string) *Txn {
+	return &Txn{*engine.NewTxn(s.router, namespace, s.maxValue())}
+}
+
+// Namespaces returns what creates and lists namespaces.
+func (s *stores) Namespaces(opts ...AccessOption) *Namespaces {
+	return &Namespaces{*engine.NewNamespaces(s.pick(opts))}
+}
+
+// MaxValueSize returns the limit of values and payloads, in bytes: Config.MaxValueSize of the nodes.
+func (s *stores) MaxValueSize() int { return s.maxValue() }

@@ -1,0 +1,79 @@
+package floe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Op is an operation of a transaction, made by kv.PutOp, queue.EnqueueOp, stream.AppendOp and their siblings. It is good for any number of
+// transactions.
+type Op = engine.Op
+
+// Condition is a condition of a transaction, made by kv.RevisionIs, queue.Held, stream.LastIDIs and their siblings.
+type Condition = engine.Condition
+
+// Txn collects the parts of a transaction over the primitives of one namespace, up to 1,000 of them and 4 MiB.
+//
+//	res, err := node.Txn("shop").
+//		If(kv.RevisionIs("order:42", rev)).
+//		Do(kv.PutOp("order:42", v), queue.EnqueueOp("mail", body), kv.IncrOp("orders", 1)).
+//		Commit(ctx)
+//
+// All conditions hold and all operations succeed, in order and in one log entry, or nothing happens. In a spread namespace every part has to
+// live in one shard, that is, their names must have a common {tag}. A Txn is for one goroutine.
+type Txn struct{ txn engine.Txn }
+
+// If adds conditions, and returns t. They are checked before the first operation, wherever If stands.
+func (t *Txn) If(conditions ...Condition) *Txn {
+	t.txn.If(conditions...)
+	return t
+}
+
+// Do adds operations, and returns t. Each sees what the ones before it did.
+func (t *Txn) Do(ops ...Op) *Txn {
+	t.txn.Do(ops...)
+	return t
+}
+
+// Commit carries the transaction out. When it returns nil, all of it is committed (see Config.Durability) and visible. After a ctx error or
+// ErrUnknownOutcome it may or may not have happened, as a whole. Committed again it is carried out again.
+//
+// Errors: *TxnError naming the condition or operation that was refused, which unwraps to its reason (ErrConflict, ErrNotFound, ...); ErrInvalid
+// if it is empty, exceeds 1,000 parts or 4 MiB, or has names of several shards.
+func (t *Txn) Commit(ctx context.Context) (*TxnResult, error) {
+	res, err := t.txn.Commit(ctx)
+	if refused := (*engine.TxnError)(nil); errors.As(err, &refused) {
+		return nil, (*TxnError)(refused)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return (*TxnResult)(res), nil
+}
+
+// TxnResult holds what a transaction's operations returned.
+type TxnResult struct {
+	// Values has one value per operation of Do, in order. The documentation of an operation names the type of its value; nil if it has none.
+	Values []any
+}
+
+// TxnError says which part of a transaction was refused, and why: nothing of the transaction has happened.
+type TxnError struct {
+	Index     int   // position among the conditions or among the operations, from 0
+	Condition bool  // true: a condition of If, false: an operation of Do
+	Err       error // such as a *kv.ConflictError
+}
+
+func (e *TxnError) Error() string {
+	part := "operation"
+	if e.Condition {
+		part = "condition"
+	}
+	return fmt.Sprintf("transaction: %s %d: %v", part, e.Index, e.Err)
+}
+
+// Unwrap returns the reason.
+func (e *TxnError) Unwrap() error { return e.Err }
