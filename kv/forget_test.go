@@ -1,0 +1,40 @@
+package kv_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/floedb/floe/kv"
+)
+
+// TestTombstonesAreKeptForADay: not a millisecond less, also those of keys that were deleted just after the one whose time has come.
+func TestTombstonesAreKeptForADay(t *testing.T) {
+	const day = 24 * 60 * 60 * 1000
+	r := newRig(t, 1)
+	s := r.store("n")
+	for _, k := range []string{"a", "b"} {
+		if _, err := s.Put(t.Context(), k, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, k := range []string{"a", "b"} {
+		if _, err := s.Delete(t.Context(), k); err != nil {
+			t.Fatal(err)
+		}
+		r.advance(1)
+	}
+	known := func(k string, want bool) {
+		t.Helper()
+		r.fire()
+		if _, err := s.History(t.Context(), k); (err == nil) != want || !want && !errors.Is(err, kv.ErrNotFound) {
+			t.Errorf("history of %s at %d: %v, want it to be known: %v", k, r.time()-epoch, err, want)
+		}
+	}
+	r.advance(day - 3) // to a millisecond before the end of the first
+	known("a", true)
+	r.advance(1)
+	known("a", false)
+	known("b", true)
+	r.advance(1)
+	known("b", false)
+}
