@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -74,6 +75,7 @@ type Executor struct {
 	hashes   hashes
 	compared []Comparison
 	rows     *rowCache
+	strict   bool
 	changed  []int32 // ops of the batch being committed whose rows the cache had
 
 	dir     directory
@@ -93,12 +95,13 @@ type Config struct {
 	Machines []Machine
 	RowCache int64 // bytes of memory for rows that are read often
 	Compared bool  // there are other replicas, to compare this one with
+	Strict   bool  // check what takes too long to check always: for tests
 }
 
 // NewExecutor returns an executor whose state still has to be read with Restore.
 func NewExecutor(c Config) *Executor {
 	x := &Executor{
-		shard: c.Shard, shards: c.Shards, db: c.DB, over: newOverlay(), hub: newHub(), rows: newRowCache(c.RowCache),
+		shard: c.Shard, shards: c.Shards, db: c.DB, over: newOverlay(), hub: newHub(), rows: newRowCache(c.RowCache), strict: c.Strict,
 	}
 	for _, m := range c.Machines {
 		x.machines[m.ID()] = m
@@ -229,8 +232,9 @@ func (x *Executor) Apply(term, index uint64, data []byte, out []Outcome) (header
 		}
 		x.applied.Stamp = max(x.applied.Stamp, x.entry.Stamp)
 		x.tx.now, x.tx.term, x.tx.index = x.applied.Stamp, term, index
-		for _, c := range x.entry.Commands {
-			result, err := x.tx.runTop(c)
+		x.tx.startEntry()
+		for i, c := range x.entry.Commands {
+			result, err := x.tx.applyAt(i, c)
 			out = append(out, Outcome{result, err})
 		}
 		header = Entry{Origin: x.entry.Origin, Sequence: x.entry.Sequence}
@@ -272,12 +276,43 @@ func (x *Executor) lookup(k []byte) (value []byte, ok bool, err error) {
 
 // seekAll looks a row up in the whole state. One iterator serves a batch: that is cheaper than a Get each.
 func (x *Executor) seekAll(k []byte) (value []byte, ok bool, err error) {
-	if x.points == nil {
-		if x.points, err = x.db.NewIter(&pebble.IterOptions{UseL6Filters: true}); err != nil {
-			return nil, false, err
-		}
+	if err := x.openPoints(); err != nil {
+		return nil, false, err
 	}
 	return seek(x.points, k)
+}
+
+func (x *Executor) openPoints() (err error) {
+	if x.points == nil {
+		x.points, err = x.db.NewIter(&pebble.IterOptions{UseL6Filters: true})
+	}
+	return err
+}
+
+// firstRow returns the first row with lower <= key < upper, valid until the next lookup.
+func (x *Executor) firstRow(lower, upper []byte) (k, value []byte, ok bool, err error) {
+	if err := x.openPoints(); err != nil {
+		return nil, nil, false, err
+	}
+	first := x.over.first(lower, upper)
+	if first != nil {
+		upper = first.key
+	}
+	for valid := x.points.SeekGE(lower); valid && bytes.Compare(x.points.Key(), upper) < 0; {
+		if r := x.over.ranges.find(x.points.Key()); r != nil {
+			valid = x.points.SeekGE(r.upper)
+			continue
+		}
+		if _, ok := x.over.get(x.points.Key()); !ok {
+			value, err := x.points.ValueAndErr()
+			return x.points.Key(), value, err == nil, err
+		}
+		valid = x.points.Next() // deleted by this batch, or first would be at it
+	}
+	if err := x.points.Error(); err != nil || first == nil {
+		return nil, nil, false, err
+	}
+	return first.key, first.value, true, nil
 }
 
 // openTables makes tables if it is time for another. Not after every flush: until the tables that flushes add are merged, they would only
@@ -358,7 +393,8 @@ func (x *Executor) Release() error { return errors.Join(x.endBatch(), x.closeTab
 
 // endEntry writes the rows that sum up the entry. They are rewritten in the overlay by the next entry of the batch.
 func (x *Executor) endEntry() {
-	x.over.undo = x.over.undo[:0]
+	x.tx.budget.limit = unlimited
+	x.over.settle()
 	if plant.On(plant.MapOrder) {
 		x.dir.dirty = slices.Collect(maps.Values(maps.Collect(slices.All(x.dir.dirty))))
 	}
@@ -373,7 +409,7 @@ func (x *Executor) endEntry() {
 	if !plant.On(plant.AppliedLate) || x.applied.Index%8 == 0 {
 		x.tx.setRow(appliedRow(x.tx.rowKey(machineEngine)), x.applied.encode(nil))
 	}
-	x.over.undo = x.over.undo[:0]
+	x.over.settle()
 }
 
 func (x *Executor) startHash() {
@@ -392,12 +428,13 @@ func (x *Executor) hashWrites() {
 			x.digest.Write(op.key)
 			x.digest.Write(op.value)
 		case undoRange:
-			x.digest.Write(x.over.ranges[u.op].lower)
-			x.digest.Write(x.over.ranges[u.op].upper)
+			added := &x.over.splits[u.op].added
+			x.digest.Write(added.lower)
+			x.digest.Write(added.upper)
 		case undoCover: // which rows of a range are in the overlay differs between replicas
 		}
 	}
-	x.over.undo = x.over.undo[:0]
+	x.over.settle()
 }
 
 // Pending returns the size of the writes that wait for Commit.
@@ -409,7 +446,7 @@ func (x *Executor) Commit() error {
 		return fmt.Errorf("shard %d: read state: %w", x.shard, err)
 	}
 	if !x.over.empty() {
-		b := x.db.NewBatchWithSize(x.over.bytes + 16*len(x.over.ops))
+		b := x.db.NewBatchWithSize(x.over.size())
 		if err := x.over.writeTo(b); err != nil {
 			return fmt.Errorf("shard %d: write state: %w", x.shard, err)
 		}
@@ -543,7 +580,7 @@ func (tx *Tx) applyEngine(cmd Command) ([]byte, error) {
 	case kindFire:
 		return tx.applyFire()
 	case kindDeliver:
-		return nil, tx.applyDeliver(cmd.Body)
+		return tx.applyDeliver(cmd.Body)
 	case kindForget:
 		return nil, tx.applyForget(cmd.Body)
 	case kindSkip:

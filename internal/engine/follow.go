@@ -111,6 +111,9 @@ func (tx *Tx) runAsked(f followUp) {
 	s := tx.nestedMark()
 	r := Reply{Token: f.token}
 	if r.Result, r.Err = tx.run(f.cmd); r.Err != nil {
+		if tx.budget.overrun {
+			panic(overrun{}) // there is no room for the reply either
+		}
 		r.Result = nil
 		tx.rollback(s)
 	}

@@ -3,7 +3,6 @@ package engine
 import (
 	"bytes"
 	"fmt"
-	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -19,9 +18,10 @@ type Iter struct {
 	prefix  int // bytes in front of the machine's keys
 	dbValid bool
 	over    []overlayOp // rows of the batch being applied, the next one first; nil in a View
-	ranges  []keyRange  // deleted by that batch
+	ranges  rangeSet    // deleted by that batch
 	onOver  bool        // the current row is over[0], not the one of db
 	err     error
+	tx      *Tx // that made it; nil in a View
 }
 
 func newIter(r pebble.Reader, prefix, lower, upper []byte, o *overlay) (*Iter, error) {
@@ -36,7 +36,7 @@ func newIter(r pebble.Reader, prefix, lower, upper []byte, o *overlay) (*Iter, e
 		it.over = o.scan(lo, hi)
 	}
 	if o != nil && len(o.ranges) > 0 {
-		it.ranges = slices.Clone(o.ranges)
+		it.ranges = o.ranges.within(lo, hi)
 	}
 	return it, nil
 }
@@ -50,7 +50,7 @@ func (it *Iter) First() bool {
 // uncovered moves the one of db on to the next row that is in no deleted range.
 func (it *Iter) uncovered(valid bool) bool {
 	for valid && len(it.ranges) > 0 {
-		r := coveredBy(it.ranges, it.db.Key())
+		r := it.ranges.find(it.db.Key())
 		if r == nil {
 			break
 		}
@@ -114,6 +114,9 @@ func (it *Iter) Value() []byte {
 
 // Close releases the iterator and returns the first error met.
 func (it *Iter) Close() error {
+	if it.tx != nil {
+		it.tx.closed(it)
+	}
 	if err := it.db.Close(); err != nil {
 		it.err = err
 	}

@@ -87,7 +87,7 @@ func (tx *Tx) Send(cmd Command, name string) {
 	x.applied.LSN++ // not Step: tx.LSN stays the number of the change that sends
 	number := x.applied.LSN
 	value := codec.AppendUvarint(nil, tx.index)
-	tx.setRow(outboxRow(tx.rowKey(machineEngine), target, number), cmd.AppendTo(value))
+	tx.insertRow(outboxRow(tx.rowKey(machineEngine), target, number), cmd.AppendTo(value))
 	if _, ok := x.outbox.heads[target]; !ok {
 		x.outbox.heads[target] = number
 		x.outbox.changed = true
@@ -147,12 +147,13 @@ func (x *Executor) NextDelivery(target ShardID, after LSN, durable uint64) (d De
 }
 
 // applyDeliver applies messages of another shard that have not been seen. Body: sender uvarint | (number uvarint, command
-// bytes) ... Each message is a step of its own: one that is refused does not take back the others.
-func (tx *Tx) applyDeliver(body []byte) error {
+// bytes) ... Each message is a step of its own: one that is refused does not take back the others. The result is the number of the last one that is
+// done with (uvarint): when the command is Full, the others have to be delivered again.
+func (tx *Tx) applyDeliver(body []byte) ([]byte, error) {
 	r := codec.NewReader(body)
 	sender := r.Uvarint()
 	seen := tx.seen(ShardID(sender))
-	for r.Len() > 0 {
+	for applied := 0; r.Len() > 0; {
 		number, message := LSN(r.Uvarint()), r.Bytes()
 		if r.Err() != nil {
 			break
@@ -160,16 +161,37 @@ func (tx *Tx) applyDeliver(body []byte) error {
 		if number <= seen && !plant.On(plant.DeliverTwice) {
 			continue
 		}
-		seen = number
-		if err := tx.runMessage(message); err != nil {
+		if applied > 0 && tx.Full() {
+			break
+		}
+		err := tx.runMessage(message)
+		if tx.budget.overrun && (applied > 0 || !tx.budget.first) {
+			if applied == 0 {
+				return nil, err // put off as a whole
+			}
+			break
+		}
+		if err != nil {
 			tx.x.refused.Add(1)
 		}
+		seen = number
+		applied++
 	}
-	if err := r.Done(); err != nil {
+	tx.budget.overrun = false
+	if err := r.Err(); err != nil {
 		panic(fmt.Sprintf("shard %d, index %d: delivery: %v", tx.x.shard, tx.index, err))
 	}
-	tx.setRow(seenRow(tx.rowKey(machineEngine), ShardID(sender)), codec.AppendUvarint(nil, uint64(seen)))
-	return nil
+	tx.budget.limit = unlimited // for the one row that says what is done
+	number := codec.AppendUvarint(nil, uint64(seen))
+	tx.setRow(seenRow(tx.rowKey(machineEngine), ShardID(sender)), number)
+	return number, nil
+}
+
+// Delivered returns, from the result of a delivery's command, the number of the last message that need not be delivered again.
+func Delivered(result []byte) (LSN, error) {
+	r := codec.NewReader(result)
+	n := LSN(r.Uvarint())
+	return n, r.Done()
 }
 
 // runMessage carries out a command of another shard, or nothing of it.
@@ -224,7 +246,7 @@ func (tx *Tx) applyForget(body []byte) error {
 	it := tx.Iter(outboxRow(nil, target, head), key.PrefixEnd(outboxPrefix(nil, target)))
 	for ok := it.First(); ok; ok = it.Next() {
 		n := outboxNumber(it.Key())
-		if n > upTo && !plant.On(plant.ForgetMore) {
+		if n > upTo && !plant.On(plant.ForgetMore) || tx.Full() {
 			o.heads[target] = n
 			break
 		}

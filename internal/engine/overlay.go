@@ -2,8 +2,6 @@ package engine
 
 import (
 	"bytes"
-	"slices"
-	"sort"
 	"unsafe"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -22,17 +20,19 @@ import (
 type overlay struct {
 	index  map[string]int32 // key -> position in ops; the strings alias the arena
 	ops    []overlayOp
-	ranges []keyRange // deleted before any of ops
+	ranges rangeSet // deleted before any of ops
 	undo   []overlayUndo
+	splits []rangeSplit // what undo needs for its ranges
 
-	sorted []int32 // positions ordered by key, covering ops[:len(sorted)]; built when an iterator asks
-	arena  arena.Arena
-	bytes  int
+	order overlayOrder
+	arena arena.Arena
+	bytes int // ever written since the last reset
 }
 
 type overlayOp struct {
 	key, value []byte
 	deleted    bool
+	born       bool // the row was not there before: if it is deleted again, nobody need know
 }
 
 type overlayUndo struct {
@@ -48,15 +48,8 @@ const (
 	undoChange undoKind = iota // the op had another value
 	undoFresh                  // the op did not exist before
 	undoCover                  // the op was deleted as part of a range
-	undoRange                  // op is the position of a range
+	undoRange                  // op is the position in splits
 )
-
-// keyRange is lower <= key < upper.
-type keyRange struct{ lower, upper []byte }
-
-func (r *keyRange) holds(key []byte) bool {
-	return bytes.Compare(r.lower, key) <= 0 && bytes.Compare(key, r.upper) < 0
-}
 
 func newOverlay() *overlay { return &overlay{index: make(map[string]int32)} }
 
@@ -64,21 +57,16 @@ func (o *overlay) get(key []byte) (op overlayOp, ok bool) {
 	if i, ok := o.index[unsafe.String(unsafe.SliceData(key), len(key))]; ok {
 		return o.ops[i], true
 	}
-	return overlayOp{deleted: true}, coveredBy(o.ranges, key) != nil
-}
-
-// coveredBy returns the first of the ranges that holds the key.
-func coveredBy(ranges []keyRange, key []byte) *keyRange {
-	for i := range ranges {
-		if ranges[i].holds(key) {
-			return &ranges[i]
-		}
-	}
-	return nil
+	return overlayOp{deleted: true}, o.ranges.find(key) != nil
 }
 
 // set records a write (or a delete); it copies key and value.
-func (o *overlay) set(key, value []byte, deleted bool) {
+func (o *overlay) set(key, value []byte, deleted bool) { o.write(key, value, deleted, false) }
+
+// insert is set for a row that is known not to exist.
+func (o *overlay) insert(key, value []byte) { o.write(key, value, false, true) }
+
+func (o *overlay) write(key, value []byte, deleted, born bool) {
 	value = o.arena.Copy(value)
 	o.bytes += len(key) + len(value)
 	if i, ok := o.index[unsafe.String(unsafe.SliceData(key), len(key))]; ok {
@@ -89,27 +77,29 @@ func (o *overlay) set(key, value []byte, deleted bool) {
 	}
 	key = o.arena.Copy(key)
 	i := int32(len(o.ops))
-	o.ops = append(o.ops, overlayOp{key: key, value: value, deleted: deleted})
+	o.ops = append(o.ops, overlayOp{key: key, value: value, deleted: deleted, born: born})
 	o.index[unsafe.String(unsafe.SliceData(key), len(key))] = i
 	o.undo = append(o.undo, overlayUndo{kind: undoFresh, op: i})
 }
 
 // deleteRange records the delete of all rows with lower <= key < upper; it copies both.
 func (o *overlay) deleteRange(lower, upper []byte) {
-	o.sort()
-	for _, i := range o.sorted[o.seek(lower):] {
-		op := &o.ops[i]
-		if bytes.Compare(op.key, upper) >= 0 {
-			break
-		}
-		if !op.deleted {
+	o.order.update(o.ops)
+	o.order.each(o.ops, lower, upper, func(i int32) {
+		if op := &o.ops[i]; !op.deleted {
 			o.undo = append(o.undo, overlayUndo{kind: undoCover, op: i, value: op.value})
 			op.value, op.deleted = nil, true
 		}
-	}
-	o.undo = append(o.undo, overlayUndo{kind: undoRange, op: int32(len(o.ranges))})
-	o.ranges = append(o.ranges, keyRange{o.arena.Copy(lower), o.arena.Copy(upper)})
+	})
+	o.undo = append(o.undo, overlayUndo{kind: undoRange, op: int32(len(o.splits))})
+	o.splits = append(o.splits, o.ranges.add(keyRange{o.arena.Copy(lower), o.arena.Copy(upper)}))
 	o.bytes += len(lower) + len(upper)
+}
+
+// settle makes what was written final: it can not be taken back any more.
+func (o *overlay) settle() {
+	clear(o.splits)
+	o.undo, o.splits = o.undo[:0], o.splits[:0]
 }
 
 // rollback takes back everything after the first mark entries of undo.
@@ -125,52 +115,56 @@ func (o *overlay) rollback(mark int) {
 			delete(o.index, unsafe.String(unsafe.SliceData(op.key), len(op.key)))
 			o.ops = o.ops[:u.op]
 		case undoRange:
-			o.ranges = o.ranges[:u.op]
+			o.ranges.undo(&o.splits[u.op])
+			o.splits = o.splits[:u.op]
 		}
 	}
 	o.undo = o.undo[:mark]
-	if len(o.sorted) > len(o.ops) {
-		o.sorted = o.sorted[:0]
-	}
-}
-
-// sort brings sorted up to date. Few new ops are inserted one by one, so alternating writes and iterations stay cheap.
-func (o *overlay) sort() {
-	const fewNew = 16
-	if len(o.ops)-len(o.sorted) > fewNew {
-		o.sorted = o.sorted[:0]
-		for i := range o.ops {
-			o.sorted = append(o.sorted, int32(i))
-		}
-		slices.SortFunc(o.sorted, func(a, b int32) int { return bytes.Compare(o.ops[a].key, o.ops[b].key) })
-		return
-	}
-	for i := len(o.sorted); i < len(o.ops); i++ {
-		o.sorted = slices.Insert(o.sorted, o.seek(o.ops[i].key), int32(i))
-	}
-}
-
-// seek returns the first position in sorted whose key is at or after key.
-func (o *overlay) seek(key []byte) int {
-	return sort.Search(len(o.sorted), func(i int) bool { return bytes.Compare(o.ops[o.sorted[i]].key, key) >= 0 })
+	o.order.shorten(len(o.ops))
 }
 
 // scan returns the ops with lower <= key < upper in key order, as they are now.
 func (o *overlay) scan(lower, upper []byte) []overlayOp {
-	o.sort()
-	var ops []overlayOp
-	for _, i := range o.sorted[o.seek(lower):] {
-		if op := o.ops[i]; bytes.Compare(op.key, upper) < 0 {
-			ops = append(ops, op)
-			continue
-		}
-		break
+	o.order.update(o.ops)
+	found := o.order.scan(o.ops, lower, upper)
+	if len(found) == 0 {
+		return nil
+	}
+	ops := make([]overlayOp, len(found))
+	for at, i := range found {
+		ops[at] = o.ops[i]
 	}
 	return ops
 }
 
+// first returns the first op with lower <= key < upper that is no delete, nil if there is none.
+func (o *overlay) first(lower, upper []byte) (first *overlayOp) {
+	o.order.update(o.ops)
+	for _, run := range o.order.runs {
+		for _, i := range run[o.order.seek(o.ops, run, lower):] {
+			op := &o.ops[i]
+			if bytes.Compare(op.key, upper) >= 0 {
+				break
+			}
+			if !op.deleted {
+				first, upper = op, op.key
+				break
+			}
+		}
+	}
+	return first
+}
+
 // empty reports whether there is nothing to write.
 func (o *overlay) empty() bool { return len(o.ops) == 0 && len(o.ranges) == 0 }
+
+// size is about what writeTo adds to a batch.
+func (o *overlay) size() (n int) {
+	for i := range o.ops {
+		n += len(o.ops[i].key) + len(o.ops[i].value) + 16
+	}
+	return n
+}
 
 // writeTo adds the deleted ranges to the batch, and then the final value of every key, in key order.
 func (o *overlay) writeTo(b *pebble.Batch) error {
@@ -179,13 +173,15 @@ func (o *overlay) writeTo(b *pebble.Batch) error {
 			return err
 		}
 	}
-	o.sort()
-	for _, i := range o.sorted {
+	o.order.update(o.ops)
+	for _, i := range o.order.all(o.ops) {
 		op := &o.ops[i]
 		var err error
-		if op.deleted {
+		switch {
+		case op.deleted && op.born:
+		case op.deleted:
 			err = b.Delete(op.key, nil)
-		} else {
+		default:
 			err = b.Set(op.key, op.value, nil)
 		}
 		if err != nil {
@@ -200,6 +196,8 @@ func (o *overlay) reset() {
 	clear(o.ops)
 	clear(o.ranges)
 	clear(o.undo)
-	o.ops, o.ranges, o.undo, o.sorted, o.bytes = o.ops[:0], o.ranges[:0], o.undo[:0], o.sorted[:0], 0
+	o.settle()
+	o.ops, o.ranges, o.bytes = o.ops[:0], o.ranges[:0], 0
+	o.order.shorten(0)
 	o.arena.Reset()
 }

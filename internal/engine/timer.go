@@ -14,7 +14,7 @@ import (
 const NoTimer = math.MaxInt64
 
 // maxFire bounds what one Fire command does, so that a million timers due at once do not stop everything else.
-const maxFire = 1000
+const maxFire = 256
 
 // timerIndex knows where the timers of a shard begin. No timer is due before next: iterating from there never walks over
 // the remains of timers that have fired.
@@ -76,28 +76,48 @@ func parseTimer(k []byte) (timer, error) {
 	return timer{key.Int64(k[1:]), MachineID(k[9]), binary.BigEndian.Uint32(k[10:]), k[14:]}, nil
 }
 
-// Fire is the command that hands out the timers due at the entry's time stamp. Its result is the number handed out.
+// Fire is the command that hands out timers that are due at the entry's time stamp, until it is Full. Its result is the number handed out.
 func Fire() Command { return Command{Machine: machineEngine, Kind: kindFire} }
 
 func (tx *Tx) applyFire() ([]byte, error) {
 	due, next := tx.dueTimers()
-	for _, t := range due {
-		tx.ns = tx.x.dir.get(t.ns)
-		m := tx.x.machine(t.machine)
-		if tx.ns == nil || m == nil {
-			panic(fmt.Sprintf("shard %d: timer of unknown machine %d or namespace %d", tx.x.shard, t.machine, t.ns))
+	for i, t := range due {
+		if i > 0 && tx.Full() && !plant.On(plant.EndlessFire) {
+			due, next = due[:i], t.due
+			break
 		}
-		tx.machine = t.machine
-		tx.deleteRow(tx.timerRow(t.due, t.token))
-		tx.Step()
-		tx.x.reads.Reset()
-		tx.followed = 0
-		m.OnTimer(tx, t.token)
-		tx.settled("a timer")
+		s := tx.nestedMark()
+		if err := tx.fireTimer(t); err != nil {
+			if i == 0 {
+				panic(fmt.Sprintf("shard %d, index %d: a timer of machine %d: %v", tx.x.shard, tx.index, t.machine, err))
+			}
+			tx.rollback(s)
+			tx.budget.overrun = false
+			due, next = due[:i], t.due // it comes first the next time
+			break
+		}
 	}
 	// Timers that OnTimer scheduled itself are part of the minimum already.
 	tx.x.timers.next = min(next, tx.x.timers.next)
 	return codec.AppendUvarint(nil, uint64(len(due))), nil
+}
+
+// fireTimer hands out a timer. It can not be refused: an error says that there was no room for it.
+func (tx *Tx) fireTimer(t timer) (err error) {
+	defer tx.catch(&err)
+	tx.ns = tx.x.dir.get(t.ns)
+	m := tx.x.machine(t.machine)
+	if tx.ns == nil || m == nil {
+		panic(fmt.Sprintf("shard %d: timer of unknown machine %d or namespace %d", tx.x.shard, t.machine, t.ns))
+	}
+	tx.machine = t.machine
+	tx.deleteRow(tx.timerRow(t.due, t.token))
+	tx.Step()
+	tx.x.reads.Reset()
+	tx.followed = 0
+	m.OnTimer(tx, t.token)
+	tx.settled("a timer")
+	return nil
 }
 
 // dueTimers returns up to maxFire timers due now, and the due time of the first one left. It moves timers.next out of the way.

@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/plant"
@@ -22,6 +23,8 @@ type Tx struct {
 	index         uint64
 	scratch       []byte
 	lastNamespace string // its name, as a string that need not be made again
+	budget        budget
+	open          []*Iter
 	counts        []countChange
 	onRollback    []func()
 	follow        []followUp // to be run behind the present command, in order
@@ -73,12 +76,19 @@ func (tx *Tx) Get(k []byte) (value []byte, ok bool) {
 // Set writes a row; k and value are copied.
 func (tx *Tx) Set(k, value []byte) { tx.setRow(append(tx.rowKey(tx.machine), k...), value) }
 
+// Insert is Set for a row that does not exist: if it is deleted again before it has reached the disk, it never does.
+func (tx *Tx) Insert(k, value []byte) { tx.insertRow(append(tx.rowKey(tx.machine), k...), value) }
+
 // Delete removes a row, which need not exist.
 func (tx *Tx) Delete(k []byte) { tx.deleteRow(append(tx.rowKey(tx.machine), k...)) }
 
 // DeleteRange removes all rows with lower <= key < upper, whose number does not matter. They must not be rows that the machine has cached
 // (see RowCacher).
 func (tx *Tx) DeleteRange(lower, upper []byte) {
+	if bytes.Compare(lower, upper) >= 0 {
+		return
+	}
+	tx.spend(len(lower) + len(upper))
 	lo := append(tx.rowKey(tx.machine), lower...)
 	tx.scratch = lo[:0]
 	if tx.x.caches(lo) {
@@ -93,7 +103,31 @@ func (tx *Tx) Iter(lower, upper []byte) *Iter {
 	if err != nil {
 		panic(storageFailure{err})
 	}
+	it.tx = tx
+	tx.open = append(tx.open, it)
 	return it
+}
+
+// closed forgets an iterator that is being closed.
+func (tx *Tx) closed(it *Iter) {
+	if i := slices.Index(tx.open, it); i >= 0 {
+		tx.open = slices.Delete(tx.open, i, i+1)
+	}
+}
+
+// First returns the first row with lower <= key < upper. It takes no iterator, but looks at each row that this batch has deleted in front
+// of it: whoever removes rows from the front has to remember how far he has come.
+func (tx *Tx) First(lower, upper []byte) (k, value []byte, ok bool) {
+	lo := append(tx.x.rowKey(nil, tx.machine), lower...)
+	hi := append(tx.x.rowKey(nil, tx.machine), upper...)
+	k, value, ok, err := tx.x.firstRow(lo, hi)
+	if err != nil {
+		panic(storageFailure{fmt.Errorf("read state: %w", err)})
+	}
+	if !ok {
+		return nil, nil, false
+	}
+	return tx.x.reads.Copy(k[rowPrefix:]), tx.x.reads.Copy(value), true
 }
 
 // Count adds delta to a counter of the command's namespace.
@@ -169,19 +203,60 @@ func (tx *Tx) getRow(k []byte) (value []byte, ok bool) {
 
 func (tx *Tx) setRow(k, value []byte) {
 	tx.scratch = k[:0]
+	tx.spend(len(k) + len(value))
 	tx.x.over.set(k, value, false)
+}
+
+// insertRow is setRow for a row that does not exist.
+func (tx *Tx) insertRow(k, value []byte) {
+	if tx.x.strict {
+		tx.checkAbsent(k)
+	}
+	tx.scratch = k[:0]
+	tx.spend(len(k) + len(value))
+	tx.x.over.insert(k, value)
+}
+
+func (tx *Tx) checkAbsent(k []byte) {
+	_, found := tx.x.over.get(k)
+	if op, known := tx.x.over.get(k); known && !op.deleted {
+		panic(fmt.Sprintf("shard %d: a row that exists is inserted: %x", tx.x.shard, k))
+	}
+	if found {
+		return
+	}
+	_, found, err := tx.x.seekAll(k)
+	if err != nil {
+		panic(storageFailure{fmt.Errorf("read state: %w", err)})
+	}
+	if found {
+		panic(fmt.Sprintf("shard %d: a row that exists is inserted: %x", tx.x.shard, k))
+	}
 }
 
 func (tx *Tx) deleteRow(k []byte) {
 	tx.scratch = k[:0]
+	tx.spend(len(k))
 	tx.x.over.set(k, nil, true)
 }
 
 // begin starts the next command; everything since can be taken back until it ends.
 func (tx *Tx) begin() Savepoint {
-	tx.x.over.undo = tx.x.over.undo[:0]
+	tx.x.over.settle()
 	tx.onRollback, tx.ns, tx.followed = tx.onRollback[:0], nil, 0
 	return tx.mark()
+}
+
+// applyAt applies the command of an entry at position i.
+func (tx *Tx) applyAt(i int, encoded []byte) (result []byte, err error) {
+	if !tx.startCommand(i == 0) {
+		return nil, ErrPutOff
+	}
+	result, err = tx.runTop(encoded)
+	if tx.budget.overrun && i > 0 {
+		return nil, ErrPutOff // it is refused if it is too large for an entry of its own
+	}
+	return result, err
 }
 
 // commit makes the command's changes final within the batch: counters take effect and the state hash moves on.
@@ -204,11 +279,7 @@ func (tx *Tx) runTop(encoded []byte) (result []byte, err error) {
 		panic(fmt.Sprintf("shard %d, index %d: %v", tx.x.shard, tx.index, err))
 	}
 	s := tx.begin()
-	if cmd.Machine == machineEngine {
-		result, err = tx.applyEngine(cmd)
-	} else if err = tx.admit(cmd); err == nil {
-		result, err = tx.run(cmd)
-	}
+	result, err = tx.dispatch(cmd)
 	if plant.On(plant.HalfTxn) && cmd.Machine == machineEngine && cmd.Kind == kindTxn {
 		s, tx.onRollback = tx.begin(), nil
 	}
@@ -220,10 +291,22 @@ func (tx *Tx) runTop(encoded []byte) (result []byte, err error) {
 	return result, nil
 }
 
+func (tx *Tx) dispatch(cmd Command) (result []byte, err error) {
+	defer tx.catch(&err)
+	if cmd.Machine == machineEngine {
+		return tx.applyEngine(cmd)
+	}
+	if err := tx.admit(cmd); err != nil {
+		return nil, err
+	}
+	return tx.run(cmd)
+}
+
 // run carries out a command with its follow-ups, in the namespace admitted before. The caller takes everything back on error.
-func (tx *Tx) run(cmd Command) ([]byte, error) {
+func (tx *Tx) run(cmd Command) (result []byte, err error) {
+	defer tx.catch(&err)
 	base := len(tx.follow)
-	result, err := tx.apply(cmd)
+	result, err = tx.apply(cmd)
 	return result, tx.runFollowUps(base, err)
 }
 
@@ -253,6 +336,9 @@ func (tx *Tx) applyTxn(cmd Command) ([]byte, error) {
 	}
 	var result []byte
 	for i, part := range parts {
+		if plant.On(plant.UncountedParts) {
+			tx.budget.spent = work{}
+		}
 		out, err := tx.run(part)
 		switch {
 		case err != nil && i < conditions:

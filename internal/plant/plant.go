@@ -32,6 +32,10 @@ const (
 	CountRefused  Bug = "count-refused"  // what a refused command counted is counted with the next one
 	CountUndone   Bug = "count-undone"   // going back to a savepoint leaves what was counted since
 	FollowRefused Bug = "follow-refused" // a follow-up that is refused does not refuse the command
+
+	EndlessEntry   Bug = "endless-entry"   // nothing bounds what the commands of an entry write together
+	EndlessFire    Bug = "endless-fire"    // a Fire goes on however much it has written
+	UncountedParts Bug = "uncounted-parts" // what an operation of a transaction writes is not counted with the others
 )
 
 // The bugs in the key-value store.

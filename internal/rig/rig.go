@@ -89,7 +89,7 @@ func (r *Rig) Restart() {
 		for _, make := range r.machines {
 			machines = append(machines, make())
 		}
-		r.execs[i] = engine.NewExecutor(engine.Config{Shard: engine.ShardID(i), Shards: len(r.execs), DB: r.db, Machines: machines})
+		r.execs[i] = engine.NewExecutor(engine.Config{Shard: engine.ShardID(i), Shards: len(r.execs), DB: r.db, Machines: machines, Strict: true})
 		if err := r.execs[i].Restore(); err != nil {
 			r.t.Fatalf("Restore: %v", err)
 		}
@@ -205,8 +205,12 @@ func (r *Rig) Deliver() {
 					continue
 				}
 				more = true
-				r.Entry(d.Target, d.Command)
-				r.Entry(engine.ShardID(sender), engine.Forget(d.Target, d.Last))
+				out := r.Entry(d.Target, d.Command)
+				last, err := engine.Delivered(out[0].Result)
+				if err != nil || out[0].Err != nil {
+					r.t.Fatalf("delivery: %v, %v", err, out[0].Err)
+				}
+				r.Entry(engine.ShardID(sender), engine.Forget(d.Target, last))
 			}
 		}
 	}

@@ -50,6 +50,7 @@ type core struct {
 	readRound uint64
 
 	queue    []*proposal // waiting for a place in an entry
+	returned int         // so many at its beginning were in an entry that had no room for them
 	sequence uint64
 	skipTo   engine.LSN // see Config.Durability: proposed first when this node becomes leader
 
@@ -68,7 +69,8 @@ type input struct {
 	appended  int               // appends with entries that are done
 	gather    bool              // propose whatever is queued, however much is in flight
 	proposals []*proposal
-	fired     bool // the Fire command has been applied
+	putOff    []*proposal // were in an entry, and have to be in another: see engine.ErrPutOff
+	fired     bool        // the Fire command has been applied
 	nextDue   int64
 	campaign  bool
 	transfer  uint64 // node to hand leadership to, 0: none
@@ -193,6 +195,8 @@ func (c *core) Step(in input) output {
 		c.firing, c.fireRefused = false, false
 	}
 	c.appends -= in.appended
+	c.queue = slices.Insert(c.queue, c.returned, in.putOff...)
+	c.returned += len(in.putOff)
 	c.queue = append(c.queue, in.proposals...)
 	c.observeState(&out)
 	c.read(in.reads, &out)
@@ -335,7 +339,7 @@ func (c *core) refuseAll(out *output) {
 	for _, p := range c.queue {
 		out.refused = append(out.refused, refusal{p, err})
 	}
-	c.queue = c.queue[:0]
+	c.queue, c.returned = c.queue[:0], 0
 }
 
 // nextBatch takes the proposals of the next entry off the queue, dropping those whose callers have given up.
@@ -354,6 +358,7 @@ func (c *core) nextBatch(out *output) (batch []*proposal, size int) {
 		size += len(p.data)
 	}
 	c.queue = append(c.queue[:0], c.queue[n:]...)
+	c.returned = max(c.returned-n, 0)
 	return batch, size
 }
 

@@ -87,12 +87,13 @@ func (c *courier) deliver(target engine.ShardID) {
 		if !ok {
 			break
 		}
-		if err := c.hand(ctx, d); err != nil {
+		last, err := c.hand(ctx, d)
+		if err != nil {
 			s.host.log.Debug("delivery between shards failed", "from", s.id, "to", target, "error", err)
 			pause = c.wait(ctx, pause)
 			continue
 		}
-		after, pause = d.Last, minCourierPause
+		after, pause = last, minCourierPause
 	}
 	c.end(target)
 	if s.leading.Load() && c.more(target, after) {
@@ -100,13 +101,17 @@ func (c *courier) deliver(target engine.ShardID) {
 	}
 }
 
-// hand proposes a delivery to its target and then forgets it here.
-func (c *courier) hand(ctx context.Context, d engine.Delivery) error {
-	if _, err := c.shard.host.door().Propose(ctx, d.Target, d.Command); err != nil {
-		return err
+// hand proposes a delivery to its target and then forgets here what the target is done with: all messages up to last.
+func (c *courier) hand(ctx context.Context, d engine.Delivery) (last engine.LSN, err error) {
+	result, err := c.shard.host.door().Propose(ctx, d.Target, d.Command)
+	if err != nil {
+		return 0, err
 	}
-	_, err := c.shard.host.Propose(ctx, c.shard.id, engine.Forget(d.Target, d.Last))
-	return err
+	if last, err = engine.Delivered(result); err != nil {
+		return 0, err
+	}
+	_, err = c.shard.host.Propose(ctx, c.shard.id, engine.Forget(d.Target, last))
+	return last, err
 }
 
 func (h *Host) door() engine.Door {

@@ -228,7 +228,7 @@ func (h *Host) openShard(id engine.ShardID) (*shard, error) {
 	}
 	s.exec = engine.NewExecutor(engine.Config{
 		Shard: id, Shards: h.cfg.Shards, DB: h.db, Machines: machines, RowCache: h.cfg.CacheBytes / rowCachePart / int64(h.cfg.Shards),
-		Compared: len(h.cfg.Voters) > 1,
+		Compared: len(h.cfg.Voters) > 1, Strict: h.cfg.manual,
 	})
 	if err := s.exec.Restore(); err != nil {
 		return nil, err

@@ -129,6 +129,7 @@ func (m *mailbox) take(spare input) input {
 	clear(spare.messages)
 	clear(spare.responses)
 	clear(spare.proposals)
+	clear(spare.putOff)
 	clear(spare.reads)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,6 +137,7 @@ func (m *mailbox) take(spare input) input {
 	in := m.in
 	m.in = input{
 		messages: spare.messages[:0], reads: spare.reads[:0], responses: spare.responses[:0], proposals: spare.proposals[:0], reports: spare.reports[:0],
+		putOff: spare.putOff[:0],
 	}
 	return in
 }
@@ -506,6 +508,7 @@ type applier struct {
 	shard    *shard
 	outcomes []engine.Outcome
 	answers  []answer // outcomes that become known with the next commit
+	putOff   []*proposal
 }
 
 type answer struct {
@@ -552,9 +555,14 @@ func (a *applier) commit() error {
 	s.admitVisible()
 	for _, ans := range a.answers {
 		for i, p := range ans.proposals {
-			s.finish(p, a.outcomes[ans.from+i])
+			if o := a.outcomes[ans.from+i]; o.Err == engine.ErrPutOff { // exactly this: it is nobody's reason
+				a.putOff = append(a.putOff, p)
+			} else {
+				s.finish(p, o)
+			}
 		}
 	}
+	a.returnPutOff()
 	clear(a.outcomes)
 	clear(a.answers)
 	a.outcomes, a.answers = a.outcomes[:0], a.answers[:0]
@@ -565,6 +573,16 @@ func (a *applier) commit() error {
 		s.courier.poke()
 	}
 	return nil
+}
+
+// returnPutOff gives the core the commands that found no room in their entries, to propose them again before all others. Their callers go on waiting.
+func (a *applier) returnPutOff() {
+	if len(a.putOff) == 0 {
+		return
+	}
+	a.shard.hand(func(in *input) { in.putOff = append(in.putOff, a.putOff...) })
+	clear(a.putOff)
+	a.putOff = a.putOff[:0]
 }
 
 func (s *shard) takePending(sequence uint64) []*proposal {

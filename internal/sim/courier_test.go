@@ -75,6 +75,12 @@ func (s *sim) arrived(p parcel) bool {
 	case o.Err != nil:
 		s.failf("delivery: %v", o.Err)
 	case !p.forget && p.from.host == p.sender && p.from.host.State(p.source).Leads:
+		last, err := engine.Delivered(o.Result)
+		if err != nil {
+			s.failf("delivery: %v", err)
+			return true
+		}
+		p.last = min(p.last, last)
 		s.forget(p)
 	}
 	return true

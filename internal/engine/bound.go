@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"errors"
+	"math"
+
+	"github.com/floedb/floe/internal/plant"
+)
+
+// What a command may write, with all that it sets going in its shard: a transaction with its operations, a Fire with its timers, a delivery with its
+// messages. A command that would write more is refused, and nothing of it remains. Every write counts, also one that replaces another
+// of the same command: it is the work that is bounded, on every replica alike.
+//
+// The bytes are four times the largest value, so that one can be overwritten, with its history, and then some; an entry that wrote gigabytes would
+// end the node, and do so again whenever it is opened. So many rows, of the size that most have, come to about as much in memory.
+const (
+	MaxCommandBytes = 64 << 20
+	MaxCommandRows  = 1 << 18
+)
+
+// What one command may write for what is merely due, until it is Full: the rest is for another entry, so that nobody waits for long. One
+// more step comes on top.
+const (
+	fullBytes = 4 << 20
+	fullRows  = 1 << 12
+)
+
+// What the commands of an entry may have written for another one of it to be begun. Together they never write more than one command may.
+const (
+	fullEntryBytes = 8 << 20
+	fullEntryRows  = 1 << 15
+)
+
+// ErrPutOff is the outcome of a command for which its entry had no room left: nothing was done, and it has to be proposed again.
+var ErrPutOff = errors.New("put off: its entry has written as much as it may")
+
+// work is what has been written.
+type work struct{ rows, bytes int }
+
+// exceeds reports whether there is more of something than in o.
+func (w work) exceeds(o work) bool { return w.rows > o.rows || w.bytes > o.bytes }
+
+func (w work) minus(o work) work { return work{w.rows - o.rows, w.bytes - o.bytes} }
+
+// budget counts what an entry writes. It is a function of the log: of every call that writes, refused commands included, and not of what the batch
+// being applied happens to hold.
+type budget struct {
+	spent   work // by the entry so far
+	before  work // spent when the present command began
+	limit   work // of spent
+	first   bool // the present command is the first of its entry
+	overrun bool // the present command has come to the limit, and is being taken back
+}
+
+// unlimited is for the few rows that sum up an entry.
+var unlimited = work{math.MaxInt, math.MaxInt}
+
+func (tx *Tx) startEntry() { tx.budget = budget{} }
+
+// startCommand begins the count of a command. It returns false if the entry has no room for it: the first always has.
+func (tx *Tx) startCommand(first bool) bool {
+	b := &tx.budget
+	b.limit = work{MaxCommandRows, MaxCommandBytes}
+	if plant.On(plant.EndlessEntry) {
+		b.limit = unlimited
+	} else if !first && (b.overrun || b.spent.exceeds(work{fullEntryRows, fullEntryBytes})) {
+		b.overrun = true // those behind it are put off too
+		return false
+	}
+	b.before, b.first, b.overrun = b.spent, first, false
+	return true
+}
+
+// Full reports whether the command has written so much that what else is due has to wait: a machine then stops, at a place from which it can go on,
+// and schedules a timer for now. It has to get on by one step at least each time its timer fires.
+func (tx *Tx) Full() bool {
+	b := &tx.budget
+	return b.spent.minus(b.before).exceeds(work{fullRows, fullBytes}) && !plant.On(plant.EndlessFire)
+}
+
+// overrun is the panic that ends a command which writes more than it may. There is no way to go on: what it has read was to be written.
+type overrun struct{}
+
+// spend counts a row that is about to be written.
+func (tx *Tx) spend(bytes int) {
+	b := &tx.budget
+	b.spent.rows++
+	b.spent.bytes += bytes
+	if b.spent.exceeds(b.limit) {
+		b.overrun = true
+		panic(overrun{})
+	}
+}
+
+// catch, deferred, turns an overrun into the refusal of what was being done.
+func (tx *Tx) catch(err *error) {
+	if !tx.budget.overrun {
+		return
+	}
+	switch r := recover().(type) {
+	case nil:
+		return
+	case overrun:
+	default:
+		panic(r)
+	}
+	for len(tx.open) > 0 {
+		if err := tx.open[len(tx.open)-1].Close(); err != nil {
+			panic(storageFailure{err})
+		}
+	}
+	w := tx.budget.spent.minus(tx.budget.before)
+	*err = Errorf(ErrInvalid, "a command writes at most %d bytes in %d rows: this one has been stopped at %d bytes in %d rows",
+		MaxCommandBytes, MaxCommandRows, w.bytes, w.rows)
+}

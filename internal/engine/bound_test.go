@@ -1,0 +1,206 @@
+package engine_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/toy"
+)
+
+// hoarder is a machine that writes as much as it is told to: Kind Add writes Delta rows of Delay bytes each, Kind Later sets Delta timers for now, of
+// which each writes one row of Delay bytes, Kind Send sends Delta messages that each write a row of Delay bytes.
+type hoarder struct{ engine.Machine }
+
+func (hoarder) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+	c, err := toy.Decode(cmd)
+	if err != nil {
+		return nil, err
+	}
+	it := tx.Iter(hoard(tx, "", 0), hoard(tx, "\xff", 0)) // an iterator that is open must not outlive a refusal
+	it.First()
+	for i := range c.Delta {
+		switch cmd.Kind {
+		case toy.Add:
+			tx.Set(hoard(tx, c.Name, i), make([]byte, c.Delay))
+		case toy.Later:
+			tx.Schedule(tx.Now(), codec.AppendVarint(codec.AppendVarint(nil, i), c.Delay))
+		case toy.Send:
+			one := toy.Command{Kind: toy.Add, Name: fmt.Sprint(c.Name, i), Delta: 1, Delay: c.Delay}.In(tx.NamespaceName())
+			tx.Send(one, c.Target)
+		}
+	}
+	return codec.AppendVarint(nil, c.Delta), it.Close()
+}
+
+func (hoarder) OnTimer(tx *engine.Tx, token []byte) {
+	r := codec.NewReader(token)
+	i, size := r.Varint(), r.Varint()
+	tx.Set(hoard(tx, "timer", i), make([]byte, size))
+}
+
+func hoard(tx *engine.Tx, name string, i int64) []byte {
+	return binary.BigEndian.AppendUint64(append(binary.BigEndian.AppendUint32(nil, tx.Namespace()), name...), uint64(i))
+}
+
+func newHoard(t *testing.T) *rig {
+	t.Helper()
+	db, err := pebble.Open("state", &pebble.Options{FS: vfs.NewMem(), DisableWAL: true, Logger: quiet{t}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := engine.NewExecutor(engine.Config{Shards: 1, DB: db, Machines: []engine.Machine{hoarder{toy.New()}}, Strict: true})
+	if err := x.Restore(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(x.Release(), db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return &rig{t: t, db: db, now: 1000, execs: []*engine.Executor{x}}
+}
+
+func write(name string, rows, size int64) toy.Command {
+	return toy.Command{Kind: toy.Add, Name: name, Delta: rows, Delay: size}
+}
+
+// TestCommandIsBounded: a command that writes too many bytes or rows is refused, leaves nothing, and the error names the limit and what was written.
+func TestCommandIsBounded(t *testing.T) {
+	r := newHoard(t)
+	r.apply(0, write("a", 1, 1).In("default"))
+	before := r.dump(0)
+	for name, c := range map[string]toy.Command{
+		"bytes": write("b", 65, 1<<20), "rows": write("b", engine.MaxCommandRows+1, 1),
+	} {
+		out := r.apply(0, c.In("default"))
+		if err := out[0].Err; !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), fmt.Sprint(engine.MaxCommandBytes)) {
+			t.Errorf("%s: err = %v, want ErrInvalid with the limit", name, err)
+		}
+		// The row that says how far the shard has come is another one.
+		if got, want := strings.Count(r.dump(0), "\n"), strings.Count(before, "\n"); got != want {
+			t.Errorf("%s: %d rows after the refusal, %d before", name, got, want)
+		}
+	}
+	if out := r.apply(0, write("b", 63, 1<<20).In("default")); out[0].Err != nil {
+		t.Errorf("63 MiB: %v", out[0].Err)
+	}
+}
+
+// TestTransactionIsBoundedAsAWhole: parts that are small each are refused together, at the part that comes to the limit.
+func TestTransactionIsBoundedAsAWhole(t *testing.T) {
+	r := newHoard(t)
+	txn := engine.NewTxn(engine.NewRouter(r), "default", 1<<20)
+	for i := range 10 {
+		txn.Do(write(fmt.Sprint(i), 10, 1<<20).Op())
+	}
+	_, err := txn.Commit(t.Context())
+	var refused *engine.TxnError
+	if !errors.As(err, &refused) || refused.Index != 6 || !errors.Is(err, engine.ErrInvalid) {
+		t.Fatalf("err = %v, want a refusal of operation 6", err)
+	}
+	if rows := strings.Count(r.dump(0), "\n"); rows != 1 {
+		t.Errorf("%d rows are left, want that of Applied alone", rows)
+	}
+}
+
+// TestEntryIsBounded: when the commands of an entry have written enough the others are put off, in order and without a trace; one that does
+// not fit behind others is put off too, and refused only when it comes first.
+func TestEntryIsBounded(t *testing.T) {
+	r := newHoard(t)
+	outcomes := func(cmds ...engine.Command) (s string) {
+		for _, o := range r.apply(0, cmds...) {
+			switch {
+			case o.Err == nil:
+				s += "+"
+			case o.Err == engine.ErrPutOff:
+				s += "."
+			default:
+				s += "-"
+			}
+		}
+		return s
+	}
+	small, large, huge := write("s", 1, 10).In("default"), write("l", 5, 1<<20).In("default"), write("h", 65, 1<<20).In("default")
+	for want, cmds := range map[string][]engine.Command{
+		"++++":  {small, small, small, small},
+		"+++..": {small, large, large, small, small},
+		"+...":  {small, huge, small, small},
+		"-..":   {huge, small, small},
+		"+.":    {write("l", 40, 1<<20).In("default"), huge},
+	} {
+		before := r.execs[0].Applied().LSN
+		if got := outcomes(cmds...); got != want {
+			t.Errorf("outcomes %s, want %s", got, want)
+		}
+		if n := int(r.execs[0].Applied().LSN - before); n != strings.Count(want, "+") {
+			t.Errorf("%s: %d LSNs were given out", want, n)
+		}
+	}
+	if out := r.apply(0, small, engine.Fire(), engine.Skip(1000)); out[2].Err != nil {
+		t.Errorf("Skip: %v", out[2].Err)
+	}
+}
+
+// TestFireEndsEarly: a Fire whose timers write much hands out some of them, and the next ones the others.
+func TestFireEndsEarly(t *testing.T) {
+	r := newHoard(t)
+	r.apply(0, toy.Command{Kind: toy.Later, Delta: 100, Delay: 1 << 20}.In("default"))
+	fired, fires := uint64(0), 0
+	for ; r.execs[0].NextDue() <= r.now; fires++ {
+		out := r.applyOnly(0, engine.Fire())
+		if out[0].Err != nil {
+			t.Fatal(out[0].Err)
+		}
+		if p := r.execs[0].Pending(); p > 6<<20 {
+			t.Fatalf("a Fire has written %d bytes", p)
+		}
+		r.commit(0)
+		n, _ := binary.Uvarint(out[0].Result)
+		if fired += n; n == 0 {
+			t.Fatal("a Fire handed out nothing")
+		}
+	}
+	if fired != 100 || fires < 20 {
+		t.Errorf("%d timers in %d Fires, want 100 in many", fired, fires)
+	}
+}
+
+// TestDeliveryEndsEarly: a delivery whose messages write much is done with some of them, says so, and goes on with the next.
+func TestDeliveryEndsEarly(t *testing.T) {
+	r := newHoard(t)
+	r.apply(0, toy.Command{Kind: toy.Send, Name: "m", Delta: 40, Delay: 1 << 20, Target: "x"}.In("default"))
+	deliveries := 0
+	for len(r.execs[0].PendingTargets()) > 0 {
+		d, ok, err := r.execs[0].NextDelivery(0, 0, r.execs[0].Applied().Index)
+		if err != nil || !ok {
+			break
+		}
+		out := r.applyOnly(0, d.Command)
+		if out[0].Err != nil {
+			t.Fatal(out[0].Err)
+		}
+		if p := r.execs[0].Pending(); p > 6<<20 {
+			t.Fatalf("a delivery has written %d bytes", p)
+		}
+		last, err := engine.Delivered(out[0].Result)
+		if err != nil {
+			t.Fatal(err)
+		}
+		deliveries++
+		r.apply(0, engine.Forget(0, last))
+	}
+	if got := strings.Count(r.dump(0), "6d"); deliveries < 8 || got < 40 {
+		t.Errorf("%d deliveries left %d rows", deliveries, got)
+	}
+	if n := r.execs[0].Refused(); n != 0 {
+		t.Errorf("%d messages were refused", n)
+	}
+}

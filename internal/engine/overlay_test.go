@@ -1,0 +1,222 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// TestOverlayModel compares an overlay, with rows beneath it, with a map: random writes, inserts of new rows, deletes of rows and ranges, and commands that
+// are taken back; and at the end what it has written to the database.
+func TestOverlayModel(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for range 50 {
+		db, err := pebble.Open("", &pebble.Options{FS: vfs.NewMem(), DisableWAL: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := NewExecutor(Config{Shards: 1, DB: db, Strict: true})
+		if err := x.Restore(); err != nil {
+			t.Fatal(err)
+		}
+		x.tx.budget.limit = unlimited
+		run := overlayRun{t: t, x: x, rng: rng, rows: make(map[string]string)}
+		for range 4 {
+			for range 20 {
+				run.command()
+			}
+			run.commit()
+		}
+		if err := x.Release(); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+type overlayRun struct {
+	t    *testing.T
+	x    *Executor
+	rng  *rand.Rand
+	rows map[string]string // as they should be
+}
+
+func (r *overlayRun) key() string { return fmt.Sprintf("%03d", r.rng.IntN(400)) }
+
+// command makes some changes, and takes them back at times.
+func (r *overlayRun) command() {
+	before, tx := maps.Clone(r.rows), &r.x.tx
+	r.x.over.settle()
+	for range r.rng.IntN(40) {
+		r.change(tx)
+		if r.rng.IntN(4) == 0 {
+			r.look(tx)
+		}
+	}
+	if r.rng.IntN(3) == 0 {
+		r.x.over.rollback(0)
+		r.rows = before
+	}
+	r.look(tx)
+}
+
+func (r *overlayRun) change(tx *Tx) {
+	k, v := r.key(), fmt.Sprint(r.rng.IntN(1000))
+	switch r.rng.IntN(8) {
+	case 0, 1, 2:
+		if _, known := r.rows[k]; known {
+			tx.Set([]byte(k), []byte(v))
+		} else {
+			tx.Insert([]byte(k), []byte(v))
+		}
+		r.rows[k] = v
+	case 3:
+		tx.Set([]byte(k), []byte(v))
+		r.rows[k] = v
+	case 4, 5, 6:
+		tx.Delete([]byte(k))
+		delete(r.rows, k)
+	case 7:
+		upper := r.key()
+		tx.DeleteRange([]byte(k), []byte(upper))
+		maps.DeleteFunc(r.rows, func(row, _ string) bool { return k <= row && row < upper })
+	}
+}
+
+// look compares what a range holds, its first row, and a row.
+func (r *overlayRun) look(tx *Tx) {
+	r.t.Helper()
+	lower, upper := r.key(), r.key()
+	var want, got []string
+	for _, k := range slices.Sorted(maps.Keys(r.rows)) {
+		if lower <= k && k < upper {
+			want = append(want, k+"="+r.rows[k])
+		}
+	}
+	it := tx.Iter([]byte(lower), []byte(max(lower, upper)))
+	for ok := it.First(); ok; ok = it.Next() {
+		got = append(got, string(it.Key())+"="+string(it.Value()))
+	}
+	if err := it.Close(); err != nil {
+		r.t.Fatal(err)
+	}
+	if !slices.Equal(got, want) {
+		r.t.Fatalf("rows from %s to %s are %q, want %q", lower, upper, got, want)
+	}
+	k, v, ok := tx.First([]byte(lower), []byte(upper))
+	if first := string(k) + "=" + string(v); ok != (len(want) > 0) || ok && first != want[0] {
+		r.t.Fatalf("the first row from %s to %s is %q, %v, want %q", lower, upper, first, ok, want)
+	}
+	b, ok := tx.Get([]byte(lower))
+	if v, want := r.rows[lower]; ok != want || string(b) != v {
+		r.t.Fatalf("row %s is %q, %v, want %q, %v", lower, b, ok, v, want)
+	}
+}
+
+func (r *overlayRun) commit() {
+	r.t.Helper()
+	if err := r.x.Commit(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.look(&r.x.tx)
+}
+
+// TestRowsThatComeAndGoStayInMemory: a row inserted and deleted within one batch leaves nothing for Pebble, neither itself nor a tombstone, however often it
+// comes and goes; one that was there before leaves the tombstone.
+func TestRowsThatComeAndGoStayInMemory(t *testing.T) {
+	o := newOverlay()
+	o.set([]byte("old"), []byte("1"), false)
+	o.set([]byte("old"), nil, true)
+	for range 2 {
+		o.insert([]byte("new"), []byte("1"))
+		o.set([]byte("new"), nil, true)
+	}
+	o.insert([]byte("stays"), []byte("1"))
+	db, err := pebble.Open("", &pebble.Options{FS: vfs.NewMem(), DisableWAL: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	b := db.NewBatch()
+	defer b.Close()
+	if err := o.writeTo(b); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for r := b.Reader(); ; {
+		kind, k, _, ok, err := r.Next()
+		if err != nil || !ok {
+			break
+		}
+		got = append(got, fmt.Sprintf("%v %s", kind, k))
+	}
+	if want := []string{"DEL old", "SET stays"}; !slices.Equal(got, want) {
+		t.Errorf("the batch holds %q, want %q", got, want)
+	}
+}
+
+// TestOverlaySortsWhatIsNew counts comparisons of keys by what they cost: iterating after every 20th of n writes takes n log n of them and no n².
+func TestOverlaySortsWhatIsNew(t *testing.T) {
+	const n = 100_000
+	o := newOverlay()
+	moved := 0
+	for i := range n {
+		o.set(fmt.Appendf(nil, "%08x", uint32(i)*2654435761), nil, false)
+		if i%20 == 0 {
+			before := len(o.order.runs)
+			o.order.update(o.ops)
+			moved += len(o.order.runs[len(o.order.runs)-1])
+			if before > 20 {
+				t.Fatalf("%d runs", before)
+			}
+		}
+	}
+	if moved > 20*n {
+		t.Errorf("%d positions were moved for %d writes", moved, n)
+	}
+	if all := o.order.all(o.ops); !slices.IsSortedFunc(all, func(a, b int32) int { return bytes.Compare(o.ops[a].key, o.ops[b].key) }) {
+		t.Error("the positions are out of order")
+	}
+}
+
+// TestManyRangesAreFoundQuickly: ranges that touch become one, those that do not stay apart, and all of them can be taken back one by one.
+func TestManyRangesAreFoundQuickly(t *testing.T) {
+	var s rangeSet
+	var splits []rangeSplit
+	add := func(lower, upper int) {
+		splits = append(splits, s.add(keyRange{fmt.Appendf(nil, "%06d", lower), fmt.Appendf(nil, "%06d", upper)}))
+	}
+	for i := range 1000 {
+		add(10*i, 10*i+5)
+	}
+	if len(s) != 1000 {
+		t.Fatalf("%d ranges, want 1000", len(s))
+	}
+	for i := range 999 {
+		add(10*i+5, 10*i+10)
+	}
+	if len(s) != 1 {
+		t.Fatalf("%d ranges after the gaps were filled, want 1", len(s))
+	}
+	for i := len(splits) - 1; i >= 1000; i-- {
+		s.undo(&splits[i])
+	}
+	for i := range 10_000 {
+		if found := s.find(fmt.Appendf(nil, "%06d", i)) != nil; found != (i%10 < 5) {
+			t.Fatalf("key %d is in a range: %v", i, found)
+		}
+	}
+	if got := len(s.within([]byte("000042"), []byte("000061"))); got != 3 {
+		t.Errorf("%d ranges from 42 to 61, want 3", got)
+	}
+}
