@@ -11,10 +11,11 @@ import (
 
 // Client is a node or a cluster in other processes, with the same stores as a Node. Its methods may be used by many goroutines at once.
 //
-// It asks the leader of each shard, finds the next one when that changes, and connects again by itself. Reads are repeated until they are answered,
-// writes only while they have certainly not happened; one whose answer got lost is ErrUnknownOutcome. While nobody can be reached, or there
-// is no leader, a call waits for up to 5 seconds, or as long as its ctx, and is then ErrUnavailable. Watches and waits go on behind a lost connection
-// where they were.
+// It asks the leader of each shard, finds the next one when that changes, and connects again by itself, to any member of the cluster, until the ctx of
+// a call ends. Reads are repeated until they are answered, writes only while they have certainly not happened; one whose answer got lost is
+// ErrUnknownOutcome. A call is ErrUnavailable only if nodes answer, and for 5 seconds none of them knows a leader or can help otherwise. Watches,
+// Follow and everything that waits outlast that too: they go on, where they were, until their ctx ends. A call whose ctx has ended returns ctx's error,
+// which matches none of floe's; a write may have happened then.
 type Client struct {
 	stores
 	door *peer.Client

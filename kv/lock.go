@@ -21,6 +21,7 @@ type Lock struct {
 //
 // Errors: ErrInvalid for a ttl that is not positive; ctx's error. After ErrUnknownOutcome the lock may be taken until ttl ends.
 func (s *Store) Lock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
+	ctx = engine.Lasting(ctx)
 	for {
 		l, err := s.TryLock(ctx, key, ttl)
 		var held *ConflictError

@@ -83,6 +83,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, opts ...WatchOption) i
 		opt(&o)
 	}
 	return func(yield func(Event, error) bool) {
+		ctx := engine.Lasting(ctx)
 		shards, err := s.watchedShards(ctx)
 		if err == nil && o.resumed && len(shards) > 1 {
 			err = engine.Errorf(ErrInvalid, "kv: namespace %q is spread: its revisions can not be resumed from", s.namespace)
@@ -255,6 +256,7 @@ func (s *Store) Wait(ctx context.Context, key string) (Entry, error) {
 	if err := checkKey(key); err != nil {
 		return Entry{}, err
 	}
+	ctx = engine.Lasting(ctx)
 	if err := s.await(ctx); err != nil {
 		return Entry{}, err
 	}
@@ -281,6 +283,7 @@ func (s *Store) WaitChange(ctx context.Context, key string, after uint64) (Event
 	if err := checkKey(key); err != nil {
 		return Event{}, err
 	}
+	ctx = engine.Lasting(ctx)
 	if err := s.await(ctx); err != nil {
 		return Event{}, err
 	}

@@ -17,6 +17,7 @@ func (s *Store) dequeue(ctx context.Context, name string, opts []DequeueOption) 
 	}
 	waiting := ctx
 	if o.wait > 0 {
+		ctx = engine.Lasting(ctx)
 		var cancel context.CancelFunc
 		waiting, cancel = context.WithTimeout(ctx, o.wait)
 		defer cancel()

@@ -65,6 +65,7 @@ func (s *Store) ReadGroup(ctx context.Context, stream, group, consumer string, o
 	if o.wait == 0 {
 		return r.look(ctx)
 	}
+	ctx = engine.Lasting(ctx)
 	waiting, cancel := context.WithTimeout(ctx, o.wait)
 	defer cancel()
 	for {

@@ -34,6 +34,7 @@ func (s *Store) Read(ctx context.Context, name string, opts ...ReadOption) ([]Re
 	if o.wait == 0 {
 		return s.look(ctx, name, &r)
 	}
+	ctx = engine.Lasting(ctx)
 	waiting, cancel := context.WithTimeout(ctx, o.wait)
 	defer cancel()
 	recs, err := s.next(ctx, waiting, name, &r)
@@ -60,7 +61,7 @@ func (s *Store) Follow(ctx context.Context, name string, opts ...FollowOption) i
 			yield(Record{}, err)
 			return
 		}
-		r := reader{o: o}
+		ctx, r := engine.Lasting(ctx), reader{o: o}
 		for {
 			recs, err := s.next(ctx, ctx, name, &r)
 			if err != nil {

@@ -22,7 +22,7 @@ type Client struct {
 
 	mu      sync.Mutex       // guards what follows; no I/O under it
 	links   map[string]*link // by address
-	addrs   []string         // to begin with, in the order in which they are tried
+	addrs   []string         // that it was given, in the order in which they are tried, and behind them those that it has learned
 	home    int              // of them, the one that is asked if nobody better is known
 	members map[uint64]string
 	leaders []uint64 // by shard, 0: not known
@@ -33,7 +33,7 @@ var _ engine.Door = (*Client)(nil)
 // Dial returns a Client when one of the nodes has answered. Errors: ErrUnavailable with why each did not; ctx's; ErrUnauthorized.
 func Dial(ctx context.Context, c Config, addrs []string) (*Client, error) {
 	p := New(c)
-	d := &Client{peer: p, http: newClient(c.TLS, p.opened), links: make(map[string]*link), addrs: slices.Clone(addrs)}
+	d := &Client{peer: p, http: newClient(c.TLS, c.dial, p.opened), links: make(map[string]*link), addrs: slices.Clone(addrs)}
 	if err := d.arrive(ctx); err != nil {
 		d.Close()
 		return nil, err
@@ -43,7 +43,7 @@ func Dial(ctx context.Context, c Config, addrs []string) (*Client, error) {
 
 // arrive asks the addresses, and again, until one answers or patience is over.
 func (d *Client) arrive(ctx context.Context) error {
-	return d.peer.untilLed(ctx, func(by time.Time) error { return d.tryAll(ctx, by) })
+	return d.peer.untilLed(ctx, everyFailure, func(t *trip) error { return d.tryAll(ctx, t.by) })
 }
 
 // nextTry is how long an address may be silent before the one behind it is asked as well.
@@ -94,6 +94,10 @@ func (d *Client) nobody(reasons []error) error {
 	var all error
 	final := true
 	for i, err := range reasons {
+		var overdue *overdueError
+		if errors.As(err, &overdue) {
+			err = overdue.waited
+		}
 		var notSent *notSentError
 		if errors.As(err, &notSent) {
 			err = notSent.reason
@@ -108,7 +112,7 @@ func (d *Client) nobody(reasons []error) error {
 	if final {
 		return &finalError{all}
 	}
-	return &notSentError{all}
+	return &notSentError{reason: all}
 }
 
 func (d *Client) learn(w *welcome) {
@@ -119,6 +123,9 @@ func (d *Client) learn(w *welcome) {
 	d.members = make(map[uint64]string)
 	for _, m := range w.members {
 		d.members[m.ID] = m.Addr
+		if !slices.Contains(d.addrs, m.Addr) {
+			d.addrs = append(d.addrs, m.Addr)
+		}
 	}
 }
 
@@ -149,13 +156,13 @@ func (d *Client) MaxValue() int { return d.maxValue }
 // Propose makes the shard apply a command; see engine.Door.
 func (d *Client) Propose(ctx context.Context, id engine.ShardID, cmd engine.Command) (result []byte, err error) {
 	q := request{kind: askPropose, shard: uint64(id), body: cmd.AppendTo(nil)}
-	err = d.peer.untilLed(ctx, func(by time.Time) error {
+	err = d.untilAnswered(ctx, func(t *trip) error {
 		var err error
-		q.by = by
+		q.trip = t
 		result, err = d.ask(ctx, id, q)
 		return err
 	})
-	return result, ambiguous(d.peer.own(err))
+	return result, ambiguous(err)
 }
 
 // Query asks the leader of the shard; see engine.Door.
@@ -165,14 +172,18 @@ func (d *Client) Query(ctx context.Context, id engine.ShardID, q engine.Query) e
 
 func (d *Client) query(ctx context.Context, id engine.ShardID, q engine.Query, ask func(context.Context, engine.ShardID, request) ([]byte, error)) error {
 	r := request{kind: askQuery, shard: uint64(id), body: engine.AppendQuery(nil, q)}
-	return d.peer.own(d.peer.untilLed(ctx, func(by time.Time) error {
-		r.by = by
+	return d.untilAnswered(ctx, func(t *trip) error {
+		r.trip = t
 		results, err := ask(ctx, id, r)
 		if err != nil {
 			return repeatable(err)
 		}
 		return engine.DecodeResults(q, results)
-	}))
+	})
+}
+
+func (d *Client) untilAnswered(ctx context.Context, attempt func(*trip) error) error {
+	return d.peer.own(d.peer.untilLed(ctx, enduranceOf(ctx), attempt))
 }
 
 // ask makes one attempt.
@@ -187,34 +198,40 @@ func (d *Client) ask(ctx context.Context, id engine.ShardID, q request) ([]byte,
 	d.mu.Unlock()
 	q.flags |= flagDirect
 	result, err := at.call(ctx, q)
-	if err == nil {
-		return result, nil
+	if err == nil || ctx.Err() != nil {
+		return result, err
 	}
 	var notLeader *engine.NotLeaderError
 	var notSent *notSentError
 	var lost *lostError
 	switch {
-	case errors.As(err, &lost) && ctx.Err() == nil:
+	case errors.As(err, &lost):
 		// Somebody else may lead by now, and the next connection there may hang as well.
 		d.follow(id, 0)
 		if at == home {
 			d.leave(home)
 		}
+		return nil, err
 	case errors.As(err, &notLeader):
 		if d.follow(id, notLeader.Leader) {
-			break
+			return nil, err
 		}
-		q.flags &^= flagDirect
-		return home.call(ctx, q)
-	case errors.As(err, &notSent) && at != home:
+		if at == home && notLeader.Leader == 0 {
+			d.leave(home) // it may be cut off from those who know
+			return nil, err
+		}
+	case errors.As(err, &notSent):
 		// It can not be reached from here, perhaps by others.
 		d.follow(id, 0)
-		q.flags &^= flagDirect
-		return home.call(ctx, q)
-	case errors.As(err, &notSent):
-		d.leave(home)
+		if at == home {
+			d.leave(home)
+			return nil, err
+		}
+	default:
+		return nil, err
 	}
-	return nil, err
+	q.flags &^= flagDirect
+	return d.askOf(ctx, home, q)
 }
 
 // follow notes the leader of a shard. It reports whether that may be asked: not if it could not be reached a moment ago.
@@ -232,57 +249,74 @@ func (d *Client) follow(id engine.ShardID, leader uint64) bool {
 	return known
 }
 
-// leave makes the next address the home, if it still is the one that has failed.
+// leave makes the next address the home, if it still is the one that has failed: the next that could be reached a moment ago, if there is one.
 func (d *Client) leave(home *link) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.linkLocked(d.addrs[d.home]) == home {
-		d.home = (d.home + 1) % len(d.addrs)
+	if d.linkLocked(d.addrs[d.home]) != home {
+		return
 	}
+	n := len(d.addrs)
+	next := (d.home + 1) % n
+	for i := range n {
+		if at := (d.home + 1 + i) % n; !d.linkLocked(d.addrs[at]).isDown() {
+			next = at
+			break
+		}
+	}
+	d.home = next
 }
 
 // askHome makes one attempt at whichever node is near.
 func (d *Client) askHome(ctx context.Context, _ engine.ShardID, q request) ([]byte, error) {
+	return d.askOf(ctx, d.homeLink(), q)
+}
+
+func (d *Client) homeLink() *link {
 	d.mu.Lock()
-	home := d.linkLocked(d.addrs[d.home])
-	d.mu.Unlock()
+	defer d.mu.Unlock()
+	return d.linkLocked(d.addrs[d.home])
+}
+
+// askOf makes one attempt at home, and leaves that if it can not help.
+func (d *Client) askOf(ctx context.Context, home *link, q request) ([]byte, error) {
 	result, err := home.call(ctx, q)
+	d.judge(ctx, home, err)
+	return result, err
+}
+
+// judge leaves a home that could not be reached, or knows no leader.
+func (d *Client) judge(ctx context.Context, home *link, err error) {
+	var notLeader *engine.NotLeaderError
 	var notSent *notSentError
 	var lost *lostError
-	if errors.As(err, &notSent) || errors.As(err, &lost) && ctx.Err() == nil {
+	if (errors.As(err, &notLeader) || errors.As(err, &notSent) || errors.As(err, &lost)) && ctx.Err() == nil {
 		d.leave(home)
 	}
-	return result, err
 }
 
 // Stats returns what a node says about itself.
 func (d *Client) Stats(ctx context.Context) (stats []byte, err error) {
-	err = d.peer.untilLed(ctx, func(by time.Time) error {
+	err = d.untilAnswered(ctx, func(t *trip) error {
 		var err error
-		stats, err = d.askHome(ctx, 0, request{kind: askStats, by: by})
+		stats, err = d.askHome(ctx, 0, request{kind: askStats, trip: t})
 		return repeatable(err)
 	})
-	return stats, d.peer.own(err)
+	return stats, err
 }
 
 // StatsOf returns what a node says about itself, if the one that is asked can reach it.
 func (d *Client) StatsOf(ctx context.Context, node uint64) (stats []byte, err error) {
-	err = d.peer.untilLed(ctx, func(by time.Time) error {
-		d.mu.Lock()
-		home := d.linkLocked(d.addrs[d.home])
-		d.mu.Unlock()
-		s, err := home.get(ctx, by)
+	err = d.untilAnswered(ctx, func(t *trip) error {
+		home := d.homeLink()
+		s, err := home.get(ctx, t.by)
 		if err == nil {
-			stats, err = s.call(ctx, request{kind: askStats, shard: node}) // a refusal is about the other node
+			stats, err = s.call(ctx, request{kind: askStats, shard: node, trip: t}) // a refusal is about the other node
 		}
-		var notSent *notSentError
-		var lost *lostError
-		if errors.As(err, &notSent) || errors.As(err, &lost) && ctx.Err() == nil {
-			d.leave(home)
-		}
+		d.judge(ctx, home, err)
 		return repeatable(err)
 	})
-	return stats, d.peer.own(err)
+	return stats, err
 }
 
 // StaleDoor returns a Door whose queries are answered by whichever replica is near, as it is.

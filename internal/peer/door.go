@@ -2,7 +2,11 @@ package peer
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
+	"net"
+	"os"
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
@@ -36,23 +40,23 @@ func (d *nodeDoor) Shards() int {
 	}
 }
 
-// await returns when there is a host. Errors: *notSentError.
+// await returns when there is a host. Errors: *notSentError; ctx's.
 func (p *Peer) await(ctx context.Context) error {
 	select {
 	case <-p.ready:
 		return nil
 	case <-ctx.Done():
-		return &notSentError{ctx.Err()}
+		return ctx.Err()
 	case <-p.ctx.Done():
-		return &notSentError{errEnded}
+		return &notSentError{reason: errEnded}
 	}
 }
 
 func (d *nodeDoor) Propose(ctx context.Context, id engine.ShardID, cmd engine.Command) (result []byte, err error) {
 	p := (*Peer)(d)
-	err = p.untilLed(ctx, func(by time.Time) error {
+	err = p.untilLed(ctx, everyFailure, func(t *trip) error {
 		var err error
-		result, err = p.propose(ctx, by, id, cmd)
+		result, err = p.propose(ctx, t, id, cmd)
 		return err
 	})
 	return result, ambiguous(p.own(err))
@@ -60,7 +64,7 @@ func (d *nodeDoor) Propose(ctx context.Context, id engine.ShardID, cmd engine.Co
 
 func (d *nodeDoor) Query(ctx context.Context, id engine.ShardID, q engine.Query) error {
 	p := (*Peer)(d)
-	return p.own(p.untilLed(ctx, func(by time.Time) error { return p.query(ctx, by, id, q) }))
+	return p.own(p.untilLed(ctx, everyFailure, func(t *trip) error { return p.query(ctx, t, id, q) }))
 }
 
 // own makes a call that has failed because this end is being closed say so.
@@ -73,27 +77,29 @@ func (p *Peer) own(err error) error {
 }
 
 // propose makes one attempt, here or where the leader is.
-func (p *Peer) propose(ctx context.Context, by time.Time, id engine.ShardID, cmd engine.Command) ([]byte, error) {
+func (p *Peer) propose(ctx context.Context, t *trip, id engine.ShardID, cmd engine.Command) ([]byte, error) {
 	if err := p.await(ctx); err != nil {
 		return nil, err
 	}
 	n := p.leader(id)
 	if n == nil {
+		t.left = time.Now()
 		return p.host.Propose(ctx, id, cmd)
 	}
-	return n.link.call(ctx, request{kind: askPropose, by: by, flags: flagDirect, shard: uint64(id), body: cmd.AppendTo(nil)})
+	return n.link.call(ctx, request{kind: askPropose, trip: t, flags: flagDirect, shard: uint64(id), body: cmd.AppendTo(nil)})
 }
 
 // query makes one attempt, here or where the leader is.
-func (p *Peer) query(ctx context.Context, by time.Time, id engine.ShardID, q engine.Query) error {
+func (p *Peer) query(ctx context.Context, t *trip, id engine.ShardID, q engine.Query) error {
 	if err := p.await(ctx); err != nil {
 		return err
 	}
 	n := p.leader(id)
 	if n == nil {
+		t.left = time.Now()
 		return p.host.Query(ctx, id, q)
 	}
-	results, err := n.link.call(ctx, request{kind: askQuery, by: by, flags: flagDirect, shard: uint64(id), body: engine.AppendQuery(nil, q)})
+	results, err := n.link.call(ctx, request{kind: askQuery, trip: t, flags: flagDirect, shard: uint64(id), body: engine.AppendQuery(nil, q)})
 	if err != nil {
 		return repeatable(err)
 	}
@@ -108,28 +114,101 @@ func (p *Peer) leader(id engine.ShardID) *node {
 	return p.nodes[p.host.Leader(id)]
 }
 
-// untilLed makes an attempt, and further ones while all that failed is that the leader was not found or could not be reached. An attempt is told
-// until when that may go on.
-func (p *Peer) untilLed(ctx context.Context, attempt func(by time.Time) error) error {
-	deadline, somewhere := time.Now().Add(patience), false
+// trip is one attempt of a call.
+type trip struct {
+	by   time.Time // until when a connection is waited for; zero: as long as opening one takes
+	left time.Time // when it was handed to a node, this one or another; zero: it was not
+}
+
+// stayed is how long an attempt has to have been at a node for its failure to be the first of a new row: a query waited there.
+const stayed = time.Second
+
+// endurance says which failures to find or reach a leader use up the patience of a call.
+type endurance uint8
+
+const (
+	everyFailure endurance = iota // that of a node, which others can see, and of Dial
+	answers                       // of nodes that can be reached and can not help: a client connects again until ctx ends
+	noFailure                     // it goes on until ctx ends
+)
+
+// enduranceOf is that of a client's call.
+func enduranceOf(ctx context.Context) endurance {
+	if engine.IsLasting(ctx) {
+		return noFailure
+	}
+	return answers
+}
+
+func (e endurance) counts(err error) bool {
+	switch e {
+	case everyFailure:
+		return true
+	case answers:
+		var notSent *notSentError
+		return !errors.As(err, &notSent) || notSent.answered
+	}
+	return false
+}
+
+// untilLed makes an attempt, and further ones while all that failed is that the leader was not found or could not be reached: as long as ctx and
+// endurance last.
+func (p *Peer) untilLed(ctx context.Context, e endurance, attempt func(*trip) error) error {
+	since := time.Now() // the first of a row of failures
+	last := since
 	for pause := minRetry; ; pause = min(2*pause, maxRetry) {
-		began := time.Now()
-		err := attempt(deadline)
+		var t trip
+		if e == everyFailure {
+			t.by = since.Add(patience)
+		}
+		err := attempt(&t)
 		if err == nil || !nowhere(err) || ctx.Err() != nil {
-			return err
+			return ended(ctx, err)
 		}
-		// A query that was somewhere begins anew when it is lost: once, or as often as it has waited there.
-		var lost *lostError
-		if time.Since(began) > patience || !somewhere && errors.As(err, &lost) {
-			deadline, pause, somewhere = time.Now().Add(patience), minRetry, true
+		now, counts := time.Now(), e.counts(err)
+		if !t.left.IsZero() && now.Sub(t.left) > stayed || counts && now.Sub(last) > patience {
+			since, pause = now, minRetry
 		}
-		if time.Now().After(deadline) || p.ctx.Err() != nil {
+		if counts {
+			last = now
+		}
+		if counts && now.Sub(since) > patience || p.ctx.Err() != nil {
 			return err
 		}
 		if wait(ctx, pause); p.ctx.Err() != nil || ctx.Err() != nil {
-			return err
+			return ended(ctx, err)
 		}
 	}
+}
+
+// ended returns the error of a call that may have failed because ctx has ended: then it is ctx's, whatever the call was doing.
+func ended(ctx context.Context, err error) error {
+	var lost *lostError
+	switch cause := ctx.Err(); {
+	case err == nil || cause == nil || errors.Is(err, cause) && !errors.Is(err, engine.ErrUnavailable):
+		return err
+	case !nowhere(err) && !errors.As(err, &lost) && !errors.Is(err, engine.ErrUnknownOutcome):
+		return err // it was refused for certain
+	case cause == context.DeadlineExceeded:
+		return &overdueError{cause, err}
+	default:
+		return cause
+	}
+}
+
+// overdueError is a call whose time is over: the error of its ctx and nothing else, with what it was waiting for to be read.
+type overdueError struct{ cause, waited error }
+
+func (e *overdueError) Error() string { return fmt.Sprintf("%v: %v", e.cause, e.waited) }
+func (e *overdueError) Unwrap() error { return e.cause }
+
+// As finds what a reader of the error could do something about.
+func (e *overdueError) As(target any) bool {
+	switch target.(type) {
+	case **os.SyscallError, **net.DNSError, **tls.CertificateVerificationError:
+		return errors.As(e.waited, target)
+	}
+	return false
 }
 
 // nowhere reports whether a call has certainly not been carried out, because the one who was asked could not do it and another may.
@@ -157,7 +236,7 @@ func (e *unknownError) Unwrap() []error { return []error{engine.ErrUnknownOutcom
 func repeatable(err error) error {
 	var lost *lostError
 	if errors.As(err, &lost) {
-		return &notSentError{lost}
+		return &notSentError{reason: lost}
 	}
 	return err
 }

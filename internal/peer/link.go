@@ -1,10 +1,10 @@
 package peer
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -21,12 +21,12 @@ const (
 )
 
 // newClient returns an HTTP client with one connection of its own to each address.
-func newClient(conf *tls.Config, conns *crowd) *http.Client {
+func newClient(conf *tls.Config, dial dialFunc, conns *crowd) *http.Client {
 	var protocols http.Protocols
 	protocols.SetHTTP2(conf != nil)
 	protocols.SetUnencryptedHTTP2(conf == nil)
 	return &http.Client{Transport: &http.Transport{
-		DialContext:     dialer(conf != nil, conns),
+		DialContext:     dialer(conf != nil, dial, conns),
 		TLSClientConfig: conf.Clone(), // it is changed
 		Protocols:       &protocols,
 		HTTP2: &http.HTTP2Config{
@@ -69,7 +69,7 @@ type link struct {
 	opening chan struct{} // closed when the attempt under way has ended
 }
 
-// get returns a session, which is waited for until the time is by; zero: as long as opening one takes. Errors: *notSentError.
+// get returns a session, which is waited for until the time is by; zero: as long as opening one takes. Errors: *notSentError; ctx's.
 func (l *link) get(ctx context.Context, by time.Time) (*session, error) {
 	for {
 		l.mu.Lock()
@@ -79,38 +79,38 @@ func (l *link) get(ctx context.Context, by time.Time) (*session, error) {
 		}
 		if l.opening == nil && time.Now().Before(l.pacer.until) {
 			defer l.mu.Unlock()
-			return nil, &notSentError{l.pacer.err}
+			return nil, &notSentError{reason: l.pacer.err}
 		}
 		opening := l.opening
 		if opening == nil {
 			opening = make(chan struct{})
 			if !l.peer.spawn(l.open) {
 				defer l.mu.Unlock()
-				return nil, &notSentError{engine.ErrClosed}
+				return nil, &notSentError{reason: engine.ErrClosed}
 			}
 			l.opening = opening
 		}
 		l.mu.Unlock()
 		if err := awaitOpening(ctx, opening, by); err != nil {
-			return nil, &notSentError{l.overdue(ctx, err)}
+			return nil, l.overdue(ctx, err)
 		}
 		l.mu.Lock()
 		s, err := l.session, l.pacer.err
 		l.mu.Unlock()
 		if s == nil || !s.alive() {
-			return nil, &notSentError{err}
+			return nil, &notSentError{reason: err}
 		}
 	}
 }
 
 // overdue is why there is no session when a call's time is over: why the last attempt failed says more than that.
 func (l *link) overdue(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return &notSentError{reason: err}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if ctx.Err() == nil || l.pacer.err == nil {
-		return err
-	}
-	return fmt.Errorf("%w, the last attempt: %w", ctx.Err(), l.pacer.err)
+	return ended(ctx, &notSentError{reason: cmp.Or(l.pacer.err, errSilent)})
 }
 
 func awaitOpening(ctx context.Context, opening <-chan struct{}, by time.Time) error {
@@ -163,15 +163,19 @@ func (l *link) open() {
 	l.opening = nil
 }
 
-// call asks. Errors: *notSentError also for what the other node refuses because of its own state; *lostError; what it refuses with.
+// call asks. Errors: *notSentError also for what the other node refuses because of its own state; *lostError; ctx's; what it refuses with.
 func (l *link) call(ctx context.Context, q request) ([]byte, error) {
-	s, err := l.get(ctx, q.by)
+	var by time.Time
+	if q.trip != nil {
+		by = q.trip.by
+	}
+	s, err := l.get(ctx, by)
 	if err != nil {
 		return nil, err
 	}
 	result, err := s.call(ctx, q)
 	if err != nil && unfit(err) {
-		return nil, &notSentError{err}
+		return nil, &notSentError{reason: err, answered: true}
 	}
 	return result, err
 }

@@ -47,11 +47,16 @@ func (s *sniffer) Read(b []byte) (int, error) {
 	return 0, errClearText
 }
 
-// dialer opens connections to nodes, which are a crowd.
-func dialer(secure bool, conns *crowd) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	d := net.Dialer{Timeout: dialTimeout}
+// dialFunc opens a connection, like net.Dialer.
+type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// dialer opens connections to nodes, which are a crowd. dial is nil for the operating system's.
+func dialer(secure bool, dial dialFunc, conns *crowd) dialFunc {
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		c, err := d.DialContext(ctx, network, addr)
+		c, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}

@@ -46,6 +46,8 @@ type Config struct {
 	Secret  []byte   // that all nodes know
 	TLS     *tls.Config
 	Logger  *slog.Logger // nil: none
+
+	dial dialFunc // nil: the operating system's
 }
 
 // Peer is one end of all that is said between nodes and clients: for a node the transport of its shards, the door to those that other
@@ -223,9 +225,9 @@ type node struct {
 const snapshotsAtOnce = 2
 
 func (p *Peer) newNode(m Member) *node {
-	n := &node{peer: p, member: m, snapshots: newClient(p.cfg.TLS, p.opened), sending: make(chan struct{}, snapshotsAtOnce)}
-	n.link = link{peer: p, client: newClient(p.cfg.TLS, p.opened), addr: m.Addr, role: roleNode, node: m.ID}
-	n.raft = raftStream{node: n, client: newClient(p.cfg.TLS, p.opened), out: newOutbox(maxRaftWaiting)}
+	n := &node{peer: p, member: m, snapshots: newClient(p.cfg.TLS, p.cfg.dial, p.opened), sending: make(chan struct{}, snapshotsAtOnce)}
+	n.link = link{peer: p, client: newClient(p.cfg.TLS, p.cfg.dial, p.opened), addr: m.Addr, role: roleNode, node: m.ID}
+	n.raft = raftStream{node: n, client: newClient(p.cfg.TLS, p.cfg.dial, p.opened), out: newOutbox(maxRaftWaiting)}
 	return n
 }
 

@@ -20,7 +20,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"time"
 
 	"github.com/floedb/floe/internal/codec"
 )
@@ -125,7 +124,7 @@ type request struct {
 	shard uint64
 	body  []byte // aliases the frame
 
-	by time.Time // does not go there: until when a connection is waited for; zero: as long as opening one takes
+	trip *trip // does not go there; nil: one that nobody asks about
 }
 
 func (q *request) appendTo(dst []byte) []byte {

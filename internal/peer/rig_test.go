@@ -39,15 +39,20 @@ func newRig(t *testing.T) *rig {
 // openRig opens a node on a file system of its own, which it may have been on before.
 func openRig(t *testing.T, addr string, fsys vfs.FS) *rig {
 	t.Helper()
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return openRigAt(t, l, fsys)
+}
+
+func openRigAt(t *testing.T, l net.Listener, fsys vfs.FS) *rig {
+	t.Helper()
 	host, err := shard.Open(shard.Config{Dir: "node", FS: fsys, Shards: 2, MaxValue: 64 << 10, Machines: []func() engine.Machine{kv.NewMachine, toy.New}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := host.Identify(); err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
 		t.Fatal(err)
 	}
 	r := &rig{t: t, host: host, addr: l.Addr().String(), fs: fsys}
@@ -69,7 +74,7 @@ func (r *rig) close() {
 func (r *rig) http() *http.Client {
 	conns := newCrowd(maxConnections)
 	r.t.Cleanup(conns.closeAll)
-	return newClient(nil, conns)
+	return newClient(nil, nil, conns)
 }
 
 func (r *rig) dial() *Client {

@@ -302,7 +302,7 @@ func (v *visitor) carryOut(ctx context.Context, q *request) ([]byte, error) {
 		if here {
 			result, err = p.host.Propose(ctx, id, cmd)
 		} else {
-			result, err = p.propose(ctx, time.Time{}, id, cmd)
+			result, err = p.propose(ctx, new(trip), id, cmd)
 		}
 		return result, ambiguous(err)
 	}
@@ -316,7 +316,7 @@ func (v *visitor) carryOut(ctx context.Context, q *request) ([]byte, error) {
 	case here:
 		err = p.host.Query(ctx, id, query)
 	default:
-		err = p.query(ctx, time.Time{}, id, query)
+		err = p.query(ctx, new(trip), id, query)
 	}
 	if err != nil {
 		return nil, err

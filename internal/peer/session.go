@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
@@ -173,24 +174,26 @@ func (s *session) fail(err error) {
 	}
 }
 
-// lostError says that a call was given up while it was under way, because the session ended or the caller's time: whether it was carried
-// out is not known.
+// lostError says that the session ended while a call was under way: whether it was carried out is not known.
 type lostError struct{ reason error }
 
 func (e *lostError) Error() string   { return fmt.Sprintf("no answer: %v", e.reason) }
 func (e *lostError) Unwrap() []error { return []error{engine.ErrUnavailable, e.reason} }
 
-// notSentError says that a call did not leave: it was certainly not carried out.
-type notSentError struct{ reason error }
+// notSentError says that a call did not leave, or was refused by a node for reasons of its own: it was certainly not carried out.
+type notSentError struct {
+	reason   error
+	answered bool // a node has refused it
+}
 
 func (e *notSentError) Error() string   { return fmt.Sprintf("no connection: %v", e.reason) }
 func (e *notSentError) Unwrap() []error { return []error{engine.ErrUnavailable, e.reason} }
 
-// call sends a request and waits for its answer. Errors: *notSentError, *lostError; ErrBusy if too much waits to be sent; what the other side refuses
-// with.
+// call sends a request and waits for its answer. Errors: *notSentError, *lostError; ctx's, and then it may be carried out; ErrBusy if too much waits to
+// be sent; what the other side refuses with.
 func (s *session) call(ctx context.Context, q request) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, &notSentError{err}
+		return nil, err
 	}
 	// The other side would end the stream, with all other calls on it.
 	if limit := int(s.welcome.maxValue) + maxRequest - maxHead; len(q.body) > limit {
@@ -200,7 +203,7 @@ func (s *session) call(ctx context.Context, q request) ([]byte, error) {
 	s.mu.Lock()
 	if err := s.err; err != nil || s.leaving {
 		s.mu.Unlock()
-		return nil, &notSentError{cmp.Or(err, errStops)}
+		return nil, &notSentError{reason: cmp.Or(err, errStops)}
 	}
 	s.next++
 	q.id = s.next
@@ -213,7 +216,10 @@ func (s *session) call(ctx context.Context, q request) ([]byte, error) {
 	case errors.Is(err, engine.ErrBusy):
 		return nil, err
 	case err != nil:
-		return nil, &notSentError{err}
+		return nil, &notSentError{reason: err}
+	}
+	if q.trip != nil {
+		q.trip.left = time.Now()
 	}
 	select {
 	case a := <-c:
@@ -221,7 +227,7 @@ func (s *session) call(ctx context.Context, q request) ([]byte, error) {
 	case <-ctx.Done():
 		s.forget(q.id)
 		_ = s.out.sendSmall((&request{kind: askCancel, id: q.id}).appendTo) // else it has ended
-		return nil, &lostError{ctx.Err()}
+		return nil, ctx.Err()
 	case <-s.ended:
 	}
 	select {
@@ -234,7 +240,7 @@ func (s *session) call(ctx context.Context, q request) ([]byte, error) {
 
 func (s *session) open(a answer) ([]byte, error) {
 	if a.untaken {
-		return nil, &notSentError{errStops}
+		return nil, &notSentError{reason: errStops}
 	}
 	if a.refused {
 		return nil, s.peer.cfg.Wire.DecodeError(a.body)

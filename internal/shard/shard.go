@@ -604,7 +604,7 @@ func (s *shard) propose(ctx context.Context, cmd engine.Command) ([]byte, error)
 		s.host.recycle(p)
 		return o.Result, o.Err
 	case <-ctx.Done():
-		return nil, s.unknown(ctx.Err())
+		return nil, ctx.Err() // it may be applied all the same
 	case <-s.host.ctx.Done():
 	}
 	// The host stops: an outcome may have come just before.
@@ -666,7 +666,7 @@ func (s *shard) submit(ctx context.Context, cmd engine.Command) (*proposal, erro
 	return p, nil
 }
 
-// unknown is the error of a write whose caller stops waiting: it matches ErrUnknownOutcome and the reason.
+// unknown is the error of a write that nobody waits for any more: it matches ErrUnknownOutcome and the reason.
 func (s *shard) unknown(reason error) error {
 	return &unknownOutcome{shard: s.id, reason: reason}
 }
