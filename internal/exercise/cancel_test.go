@@ -55,7 +55,7 @@ var calls = map[string]func(context.Context, database) error{
 		_, err := d.Txn("ns").Do(kv.PutOp("k", nil)).Commit(ctx)
 		return err
 	},
-	"namespace": func(ctx context.Context, d database) error { _, err := d.Namespaces().Get(ctx, "ns"); return err },
+	"namespace": func(ctx context.Context, d database) error { _, err := d.Namespaces().Stats(ctx, "ns"); return err },
 }
 
 // waits are operations that wait for what does not come, if there is a stream that is quiet.
