@@ -59,7 +59,7 @@ func newRigOf(t testing.TB, shards int, machine func() engine.Machine) *rig {
 
 func newExecutor(t testing.TB, db *pebble.DB, shard, shards int, machine func() engine.Machine) *engine.Executor {
 	x := engine.NewExecutor(engine.Config{
-		Shard: engine.ShardID(shard), Shards: shards, DB: db, Machines: []engine.Machine{kv.NewMachine(), machine()}, RowCache: 4 << 20, Strict: true,
+		Shard: engine.ShardID(shard), Shards: shards, DB: db, Machines: []engine.Machine{kv.NewMachine(), machine()}, RowCache: engine.NewRowCache(4 << 20), Strict: true,
 	})
 	if err := x.Restore(); err != nil {
 		t.Fatalf("Restore: %v", err)

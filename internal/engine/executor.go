@@ -74,7 +74,7 @@ type Executor struct {
 	changes  []pendingChange // in order; those of one machine are handed over together
 	hashes   hashes
 	compared []Comparison
-	rows     *rowCache
+	rows     *shardRows
 	strict   bool
 	changed  []int32 // ops of the batch being committed whose rows the cache had
 
@@ -93,15 +93,15 @@ type Config struct {
 	Shards   int
 	DB       *pebble.DB
 	Machines []Machine
-	RowCache int64 // bytes of memory for rows that are read often
-	Compared bool  // there are other replicas, to compare this one with
-	Strict   bool  // check what takes too long to check always: for tests
+	RowCache *RowCache // for rows that are read often, shared with the other shards of the node; nil: none
+	Compared bool      // there are other replicas, to compare this one with
+	Strict   bool      // check what takes too long to check always: for tests
 }
 
 // NewExecutor returns an executor whose state still has to be read with Restore.
 func NewExecutor(c Config) *Executor {
 	x := &Executor{
-		shard: c.Shard, shards: c.Shards, db: c.DB, over: newOverlay(), hub: newHub(), rows: newRowCache(c.RowCache), strict: c.Strict,
+		shard: c.Shard, shards: c.Shards, db: c.DB, over: newOverlay(), hub: newHub(), rows: c.RowCache.of(c.Shard), strict: c.Strict,
 	}
 	for _, m := range c.Machines {
 		x.machines[m.ID()] = m

@@ -9,89 +9,111 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// rowCache holds rows as the committed state has them, for queries and for Apply.
+// RowCache holds rows of all shards of a node as their committed states have them, for queries and for Apply. Its memory goes to the rows that
+// are used, whichever shard they are of: a namespace lives in one.
 //
-// Commit, the one writer, takes the rows it changes out before it writes to the database and puts the new ones in afterwards;
+// Commit, the one writer of a shard, takes the rows it changes out before it writes to the database and puts the new ones in afterwards;
 // in between queries find them in the database, before or after the change, and never the old row once somebody has seen the
-// new one. What a query has read meanwhile may be the old row, so nothing is added while seq is odd, or has moved on since
+// new one. What a query has read meanwhile may be the old row, so nothing is added while seq of the shard is odd, or has moved on since
 // before the read.
 //
-// A row that is read comes in when it is asked for the second time in a while, so that a scan over everything displaces nothing. A
-// bucket has two generations: when the young one is full it becomes the old one, whose rows return when they are used.
-type rowCache struct {
-	seq     atomic.Uint64 // odd while Commit writes
-	rows    atomic.Int64
+// A row that is read comes in when it is asked for the second time in a while, so that a scan over everything displaces nothing. In a full
+// bucket a hand goes round over the rows, lets those go that have not been used since it was there last, and gives the others another round
+// (the clock algorithm).
+type RowCache struct {
 	buckets []rowBucket // none: nothing is kept
-	share   int         // bytes of a generation of a bucket
+	share   int         // bytes of a bucket
+}
+
+// shardRows is a RowCache as one shard uses it.
+type shardRows struct {
+	*RowCache
+	shard ShardID
+	seq   atomic.Uint64 // odd while Commit writes
+	rows  atomic.Int64  // of the shard in the cache, at least
 }
 
 const (
-	rowBuckets   = 128 // of a shard
-	rowOverhead  = 80  // bytes of memory that a row takes beside its key and value
-	rowsPerProbe = 256 // bytes of the cache for each place in seen
-	seenWays     = 4   // rows that share a set of places; fewer, and two that are read in turns would keep each other out
+	maxRowBuckets = 256
+	minRowShare   = 64 << 10 // bytes of a bucket; a row takes an eighth of one at most
+	rowOverhead   = 80       // bytes of memory that a row takes beside its key and value
+	rowsPerProbe  = 256      // bytes of the cache for each place in seen
+	seenWays      = 4        // rows that share a set of places; fewer, and two that are read in turns would keep each other out
 )
 
 type rowBucket struct {
-	mu         sync.Mutex
-	young, old map[uint64]cachedRow // by hash; of two rows with the same one the later stays
-	bytes      int                  // of young
-	seen       [][seenWays]uint32   // what was asked for and not there: by its hash, the rest of the hash, the latest first
+	mu    sync.Mutex
+	index map[uint64]int32 // by hash, where in slots the row is; of two rows with the same one the later stays
+	slots []cachedRow
+	free  []int32            // slots without a row
+	hand  int                // the slot that is looked at next when there has to be room
+	bytes int                // of the rows
+	seen  [][seenWays]uint32 // what was asked for and not there: by its hash, the rest of the hash, the latest first
 
 	// Reads answered here, gathered for one namespace at a time: a counter shared by all processors would cost more than the
 	// lookup.
 	hits  int64
 	reads int64
 	of    *namespace
-
-	_ [32]byte // buckets do not share cache lines
 }
 
 // cachedRow is a row's key and value, one behind the other.
 type cachedRow struct {
-	b   []byte
-	key int // length of the key
+	b    []byte // nil: Commit has taken it out, to put another one in
+	of   *shardRows
+	hash uint64
+	key  int32 // length of the key
+	used bool  // since the hand was here
 }
 
 func (r *cachedRow) value() []byte { return r.b[r.key:len(r.b):len(r.b)] }
 
 func (r *cachedRow) is(k []byte) bool { return string(r.b[:r.key]) == string(k) }
 
-// isNamed reports whether the row's key is that of the name.
-func (r *cachedRow) isNamed(m MachineID, kind byte, ns uint32, name string) bool {
-	return r.key == namedPrefix+len(name) && r.b[2] == byte(m) && r.b[rowPrefix] == kind &&
+// isNamed reports whether the row's key is that of the name in a shard.
+func (r *cachedRow) isNamed(of *shardRows, m MachineID, kind byte, ns uint32, name string) bool {
+	return r.of == of && int(r.key) == namedPrefix+len(name) && r.b[2] == byte(m) && r.b[rowPrefix] == kind &&
 		binary.BigEndian.Uint32(r.b[rowPrefix+1:]) == ns && string(r.b[namedPrefix:r.key]) == name
 }
 
-// namedPrefix is how many bytes of a row's key stand before the name: machine, kind and namespace.
+// namedPrefix is how many bytes of a row's key stand before the name: shard, machine, kind and namespace.
 const namedPrefix = rowPrefix + 5
 
-// newRowCache returns a cache of about so many bytes.
-func newRowCache(size int64) *rowCache {
-	c := &rowCache{share: int(size / rowBuckets / 2)}
-	if c.share < 4<<10 {
-		return c
+// NewRowCache returns a cache of about so many bytes, of which less than 64 KiB are none.
+func NewRowCache(size int64) *RowCache {
+	n := min(size/minRowShare, maxRowBuckets)
+	if n <= 0 {
+		return &RowCache{}
 	}
-	c.buckets = make([]rowBucket, rowBuckets)
-	return c
+	return &RowCache{buckets: make([]rowBucket, n), share: int(size / n)}
 }
 
-// hashRow returns the hash of a row's key. All but the name weighs little in it, so a caller that has hashed the name is quick.
+// of returns the cache as a shard uses it: one executor for each.
+func (c *RowCache) of(shard ShardID) *shardRows {
+	if c == nil {
+		c = new(RowCache)
+	}
+	return &shardRows{RowCache: c, shard: shard}
+}
+
+// hashRow returns the hash of a row's key. All but the name is mixed in at once, so a caller that has hashed the name is quick.
 func hashRow(k []byte) uint64 {
 	if len(k) < namedPrefix {
 		return xxhash.Sum64(k)
 	}
-	return hashNamed(xxhash.Sum64(k[namedPrefix:]), k[rowPrefix], binary.BigEndian.Uint32(k[rowPrefix+1:]))
+	shard, ns := ShardID(binary.BigEndian.Uint16(k)), binary.BigEndian.Uint32(k[rowPrefix+1:])
+	return hashNamed(xxhash.Sum64(k[namedPrefix:]), shard, k[rowPrefix], ns)
 }
 
-func hashNamed(name uint64, kind byte, ns uint32) uint64 {
-	return name ^ (uint64(ns)<<8|uint64(kind))*0x9e3779b97f4a7c15
+func hashNamed(name uint64, shard ShardID, kind byte, ns uint32) uint64 {
+	return name ^ (uint64(ns)<<24|uint64(shard)<<8|uint64(kind))*0x9e3779b97f4a7c15
 }
 
-func (c *rowCache) bucket(h uint64) *rowBucket { return &c.buckets[h%rowBuckets] }
+// bucket returns the bucket of a hash. Its upper half differs also between equal names.
+func (c *RowCache) bucket(h uint64) *rowBucket { return &c.buckets[h>>32*uint64(len(c.buckets))>>32] }
 
 // get returns the row. It is shared and must not be changed.
-func (c *rowCache) get(k []byte) (value []byte, ok bool) {
+func (c *shardRows) get(k []byte) (value []byte, ok bool) {
 	if c.rows.Load() == 0 {
 		return nil, false
 	}
@@ -99,42 +121,39 @@ func (c *rowCache) get(k []byte) (value []byte, ok bool) {
 	b := c.bucket(h)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r, ok := c.find(b, h)
-	if !ok || !r.is(k) {
+	r := b.find(h)
+	if r == nil || !r.is(k) {
 		return nil, false
 	}
 	return r.value(), true
 }
 
 // getNamed is get for a query that has the name and its hash; the read is counted for ns.
-func (c *rowCache) getNamed(m MachineID, kind byte, ns *namespace, name string, nameHash uint64) (value []byte, ok bool) {
+func (c *shardRows) getNamed(m MachineID, kind byte, ns *namespace, name string, nameHash uint64) (value []byte, ok bool) {
 	if c.rows.Load() == 0 {
 		return nil, false
 	}
-	h := hashNamed(nameHash, kind, ns.id)
+	h := hashNamed(nameHash, c.shard, kind, ns.id)
 	b := c.bucket(h)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r, ok := c.find(b, h)
-	if !ok || !r.isNamed(m, kind, ns.id, name) {
+	r := b.find(h)
+	if r == nil || !r.isNamed(c, m, kind, ns.id, name) {
 		return nil, false
 	}
 	b.countRead(ns)
 	return r.value(), true
 }
 
-// find returns the row with a hash, and makes it young.
-func (c *rowCache) find(b *rowBucket, h uint64) (cachedRow, bool) {
-	r, ok := b.young[h]
-	if ok {
-		return r, true
+// find returns the row with a hash, or nil, and gives it another round.
+func (b *rowBucket) find(h uint64) *cachedRow {
+	i, ok := b.index[h]
+	if !ok || b.slots[i].b == nil {
+		return nil
 	}
-	if r, ok = b.old[h]; ok {
-		delete(b.old, h)
-		c.rows.Add(-1)
-		c.put(b, h, r)
-	}
-	return r, ok
+	r := &b.slots[i]
+	r.used = true
+	return r
 }
 
 func (b *rowBucket) countRead(ns *namespace) {
@@ -154,7 +173,7 @@ func (b *rowBucket) flushReads() {
 }
 
 // flushReads brings the namespaces' counts of reads up to date.
-func (c *rowCache) flushReads() {
+func (c *RowCache) flushReads() {
 	for i := range c.buckets {
 		b := &c.buckets[i]
 		b.mu.Lock()
@@ -163,8 +182,8 @@ func (c *rowCache) flushReads() {
 	}
 }
 
-// hits returns how many reads were answered from the cache.
-func (c *rowCache) hits() int64 {
+// Hits returns how many reads of all shards Executor.Cached has answered.
+func (c *RowCache) Hits() int64 {
 	n := int64(0)
 	for i := range c.buckets {
 		b := &c.buckets[i]
@@ -176,7 +195,7 @@ func (c *rowCache) hits() int64 {
 }
 
 // offer adds a row that a query has read from the database, where seq was as given before the read. The row is copied.
-func (c *rowCache) offer(seq uint64, k, value []byte) {
+func (c *shardRows) offer(seq uint64, k, value []byte) {
 	if !c.takes(k, value) || seq%2 != 0 {
 		return
 	}
@@ -184,24 +203,30 @@ func (c *rowCache) offer(seq uint64, k, value []byte) {
 	b := c.bucket(h)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.seenBefore(h/rowBuckets, c.share) && c.seq.Load() == seq {
-		c.put(b, h, newCachedRow(k, value))
+	if !b.seenBefore(h, c.share) {
+		return
 	}
+	// Counted before seq is looked at: a Commit that begins behind that look does not think that there are no rows.
+	c.rows.Add(1)
+	if c.seq.Load() == seq {
+		b.put(h, newCachedRow(c, h, k, value), c.share)
+	}
+	c.rows.Add(-1)
 }
 
-func (c *rowCache) takes(k, value []byte) bool {
-	return len(c.buckets) > 0 && len(k)+len(value) <= c.share/4
+func (c *RowCache) takes(k, value []byte) bool {
+	return len(c.buckets) > 0 && len(k)+len(value) <= c.share/8
 }
 
-func newCachedRow(k, value []byte) cachedRow {
+func newCachedRow(of *shardRows, h uint64, k, value []byte) cachedRow {
 	b := make([]byte, 0, len(k)+len(value))
-	return cachedRow{append(append(b, k...), value...), len(k)}
+	return cachedRow{b: append(append(b, k...), value...), of: of, hash: h, key: int32(len(k))}
 }
 
 // seenBefore reports whether the row with a hash was asked for not long ago, and remembers that it was now.
 func (b *rowBucket) seenBefore(h uint64, share int) bool {
 	if b.seen == nil {
-		b.seen = make([][seenWays]uint32, max(2*share/rowsPerProbe/seenWays, 1))
+		b.seen = make([][seenWays]uint32, max(share/rowsPerProbe/seenWays, 1))
 	}
 	set, rest := &b.seen[h%uint64(len(b.seen))], uint32(h>>32)|1
 	if slices.Contains(set[:], rest) {
@@ -213,7 +238,7 @@ func (b *rowBucket) seenBefore(h uint64, share int) bool {
 }
 
 // add adds a row that Apply has read from the database: it will be written again, and nobody else writes. The row is copied.
-func (c *rowCache) add(k, value []byte) {
+func (c *shardRows) add(k, value []byte) {
 	if !c.takes(k, value) {
 		return
 	}
@@ -221,59 +246,106 @@ func (c *rowCache) add(k, value []byte) {
 	b := c.bucket(h)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c.put(b, h, newCachedRow(k, value))
+	b.put(h, newCachedRow(c, h, k, value), c.share)
 }
 
 // put makes the row the one of its hash; b is locked.
-func (c *rowCache) put(b *rowBucket, h uint64, r cachedRow) {
-	if b.young == nil {
-		b.young, b.old = make(map[uint64]cachedRow), make(map[uint64]cachedRow)
+func (b *rowBucket) put(h uint64, r cachedRow, share int) {
+	if b.index == nil {
+		b.index = make(map[uint64]int32)
 	}
-	if b.bytes > c.share {
-		c.rows.Add(-int64(len(b.old)))
-		clear(b.old)
-		b.young, b.old, b.bytes = b.old, b.young, 0
+	r.of.rows.Add(1)
+	i, had := b.index[h]
+	if had {
+		b.empty(i)
+		r.used = true
 	}
-	c.drop(b, h)
-	b.young[h] = r
-	b.bytes += len(r.b) + rowOverhead
-	c.rows.Add(1)
+	b.bytes += r.bytes()
+	for b.bytes > share {
+		b.turn(i, had)
+	}
+	if !had {
+		i = b.place()
+		b.index[h] = i
+	}
+	b.slots[i] = r
 }
 
-// drop takes the row with a hash out.
-func (c *rowCache) drop(b *rowBucket, h uint64) {
-	if r, ok := b.young[h]; ok {
-		b.bytes -= len(r.b) + rowOverhead
-		delete(b.young, h)
-		c.rows.Add(-1)
+func (r *cachedRow) bytes() int { return len(r.b) + rowOverhead }
+
+// place returns a slot without a row.
+func (b *rowBucket) place() int32 {
+	if n := len(b.free); n > 0 {
+		i := b.free[n-1]
+		b.free = b.free[:n-1]
+		return i
 	}
-	if _, ok := b.old[h]; ok {
-		delete(b.old, h)
-		c.rows.Add(-1)
+	b.slots = append(b.slots, cachedRow{})
+	return int32(len(b.slots) - 1)
+}
+
+// turn moves the hand on by one slot, whose row goes unless it has been used, or is in the slot to keep.
+func (b *rowBucket) turn(keep int32, kept bool) {
+	if b.hand >= len(b.slots) {
+		b.hand = 0
+	}
+	i := int32(b.hand)
+	b.hand++
+	r := &b.slots[i]
+	switch {
+	case r.of == nil || kept && i == keep:
+	case r.used:
+		r.used = false
+	default:
+		b.drop(i)
 	}
 }
 
-// remove takes a row out and reports whether it was there.
-func (c *rowCache) remove(k []byte) bool {
+// empty lets go of the row in a slot, where another one of its hash is to come.
+func (b *rowBucket) empty(i int32) {
+	r := &b.slots[i]
+	if r.b != nil {
+		b.bytes -= r.bytes()
+		r.of.rows.Add(-1)
+		r.b = nil
+	}
+}
+
+// drop frees a slot.
+func (b *rowBucket) drop(i int32) {
+	b.empty(i)
+	delete(b.index, b.slots[i].hash)
+	b.slots[i] = cachedRow{}
+	b.free = append(b.free, i)
+}
+
+// remove takes a row out and reports whether it was there. Its slot stays, for the row that replaces it.
+func (c *shardRows) remove(k []byte) bool {
 	h := hashRow(k)
 	b := c.bucket(h)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r, ok := b.young[h]
-	if !ok {
-		if r, ok = b.old[h]; !ok {
-			return false
-		}
-	}
-	if !r.is(k) {
+	i, ok := b.index[h]
+	if !ok || b.slots[i].b == nil || !b.slots[i].is(k) {
 		return false
 	}
-	c.drop(b, h)
+	b.empty(i)
 	return true
 }
 
+// forget frees the slot of a row that was removed and not replaced.
+func (c *shardRows) forget(k []byte) {
+	h := hashRow(k)
+	b := c.bucket(h)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if i, ok := b.index[h]; ok && b.slots[i].b == nil {
+		b.drop(i)
+	}
+}
+
 // begin takes the rows of ops out of the cache and returns those that were there; nothing comes in until end.
-func (c *rowCache) begin(ops []overlayOp, cached func(row []byte) bool, was []int32) []int32 {
+func (c *shardRows) begin(ops []overlayOp, cached func(row []byte) bool, was []int32) []int32 {
 	c.seq.Add(1)
 	if c.rows.Load() == 0 {
 		return was
@@ -287,29 +359,32 @@ func (c *rowCache) begin(ops []overlayOp, cached func(row []byte) bool, was []in
 }
 
 // end puts the new rows of those that were there into the cache.
-func (c *rowCache) end(ops []overlayOp, was []int32) {
+func (c *shardRows) end(ops []overlayOp, was []int32) {
 	for _, i := range was {
-		if op := &ops[i]; !op.deleted {
+		if op := &ops[i]; !op.deleted && c.takes(op.key, op.value) {
 			c.add(op.key, op.value)
+		} else {
+			c.forget(op.key)
 		}
 	}
 	c.seq.Add(1)
 }
 
-// suspend forgets everything and takes nothing more until resume, because the state is about to be replaced.
-func (c *rowCache) suspend() {
+// suspend forgets everything of the shard and takes nothing more until resume, because the state is about to be replaced.
+func (c *shardRows) suspend() {
 	c.seq.Store(c.seq.Load() | 1)
 	for i := range c.buckets {
 		b := &c.buckets[i]
 		b.mu.Lock()
 		b.flushReads()
 		b.of = nil
-		c.rows.Add(-int64(len(b.young) + len(b.old)))
-		clear(b.young)
-		clear(b.old)
-		b.bytes = 0
+		for i := range b.slots {
+			if b.slots[i].of == c {
+				b.drop(int32(i))
+			}
+		}
 		b.mu.Unlock()
 	}
 }
 
-func (c *rowCache) resume() { c.seq.Store((c.seq.Load() + 1) &^ 1) }
+func (c *shardRows) resume() { c.seq.Store((c.seq.Load() + 1) &^ 1) }

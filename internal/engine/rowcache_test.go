@@ -2,7 +2,12 @@ package engine
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -20,12 +25,12 @@ func ops(rows ...string) (ops []overlayOp) {
 func all([]byte) bool { return true }
 
 // fill makes a row known by offering it twice, as two reads would.
-func fill(c *rowCache, name, value string) {
+func fill(c *shardRows, name, value string) {
 	c.offer(c.seq.Load(), cacheKey(name), []byte(value))
 	c.offer(c.seq.Load(), cacheKey(name), []byte(value))
 }
 
-func want(t *testing.T, c *rowCache, name, value string) {
+func want(t *testing.T, c *shardRows, name, value string) {
 	t.Helper()
 	got, ok := c.get(cacheKey(name))
 	if ok != (value != "") || string(got) != value {
@@ -34,7 +39,7 @@ func want(t *testing.T, c *rowCache, name, value string) {
 }
 
 func TestRowCacheAdmitsOnSecondRead(t *testing.T) {
-	c := newRowCache(4 << 20)
+	c := NewRowCache(4 << 20).of(0)
 	c.offer(0, cacheKey("a"), []byte("1"))
 	want(t, c, "a", "")
 	c.offer(0, cacheKey("a"), []byte("1"))
@@ -43,7 +48,7 @@ func TestRowCacheAdmitsOnSecondRead(t *testing.T) {
 
 // TestRowCacheAdmitsInTurns: with one place for each hash, two rows that share it kept each other out when they were read in turns.
 func TestRowCacheAdmitsInTurns(t *testing.T) {
-	c := newRowCache(64 << 20)
+	c := NewRowCache(64 << 20).of(0)
 	const rows = 10_000
 	for range 2 {
 		for i := range rows {
@@ -56,7 +61,7 @@ func TestRowCacheAdmitsInTurns(t *testing.T) {
 }
 
 func TestRowCacheFollowsCommits(t *testing.T) {
-	c := newRowCache(4 << 20)
+	c := NewRowCache(4 << 20).of(0)
 	fill(c, "a", "1")
 	fill(c, "b", "1")
 	batch := ops("a", "2", "b", "", "new", "3")
@@ -71,7 +76,7 @@ func TestRowCacheFollowsCommits(t *testing.T) {
 
 // TestRowCacheRefusesOldReads: what was read before or during a commit may be the old row by the time it is offered.
 func TestRowCacheRefusesOldReads(t *testing.T) {
-	c := newRowCache(4 << 20)
+	c := NewRowCache(4 << 20).of(0)
 	c.offer(c.seq.Load(), cacheKey("a"), []byte("1"))
 	before := c.seq.Load()
 	batch := ops("a", "2")
@@ -90,7 +95,7 @@ func TestRowCacheRefusesOldReads(t *testing.T) {
 
 // TestRowCacheSuspended: between the arrival of a snapshot and the state being read anew the cache has nothing and takes nothing.
 func TestRowCacheSuspended(t *testing.T) {
-	c := newRowCache(4 << 20)
+	c := NewRowCache(4 << 20).of(0)
 	fill(c, "a", "1")
 	before := c.seq.Load()
 	c.suspend()
@@ -111,7 +116,7 @@ func TestRowCacheSuspended(t *testing.T) {
 // TestRowCacheStaysInItsBounds reads far more rows than fit, with a hot one in between, which must stay.
 func TestRowCacheStaysInItsBounds(t *testing.T) {
 	const size = 2 << 20
-	c := newRowCache(size)
+	c := NewRowCache(size).of(0)
 	fill(c, "hot", "h")
 	value := bytes.Repeat([]byte("x"), 500)
 	for i := range 20_000 {
@@ -120,28 +125,26 @@ func TestRowCacheStaysInItsBounds(t *testing.T) {
 	}
 	total, rows := 0, 0
 	for i := range c.buckets {
-		for _, generation := range []map[uint64]cachedRow{c.buckets[i].young, c.buckets[i].old} {
-			rows += len(generation)
-			for _, r := range generation {
-				total += len(r.b) + rowOverhead
-			}
+		for _, r := range c.buckets[i].rowsOf(c) {
+			rows++
+			total += r.bytes()
 		}
 	}
-	if total > size*5/4 || total < size/3 {
+	if total > size || total < size*3/4 {
 		t.Errorf("the cache of %d bytes holds %d", size, total)
 	}
 	if int64(rows) != c.rows.Load() {
 		t.Errorf("it holds %d rows and counts %d", rows, c.rows.Load())
 	}
-	c.add(cacheKey("large"), make([]byte, size/rowBuckets))
+	c.add(cacheKey("large"), make([]byte, minRowShare))
 	want(t, c, "large", "")
 }
 
 // TestRowCacheSameHash: two rows with one hash are never taken for each other.
 func TestRowCacheSameHash(t *testing.T) {
-	c := newRowCache(4 << 20)
-	b := c.bucket(hashRow(cacheKey("a")))
-	c.put(b, hashRow(cacheKey("a")), newCachedRow(cacheKey("other"), []byte("o")))
+	c := NewRowCache(4 << 20).of(0)
+	h := hashRow(cacheKey("a"))
+	c.bucket(h).put(h, newCachedRow(c, h, cacheKey("other"), []byte("o")), c.share)
 	want(t, c, "a", "")
 	if c.remove(cacheKey("a")) {
 		t.Error("removed a row that is another one")
@@ -153,7 +156,7 @@ func TestRowCacheSameHash(t *testing.T) {
 }
 
 func TestRowCacheWithoutMemory(t *testing.T) {
-	c := newRowCache(0)
+	c := NewRowCache(0).of(0)
 	fill(c, "a", "1")
 	c.add(cacheKey("a"), []byte("1"))
 	was := c.begin(ops("a", "2"), all, nil)
@@ -161,4 +164,83 @@ func TestRowCacheWithoutMemory(t *testing.T) {
 	want(t, c, "a", "")
 	c.suspend()
 	c.resume()
+}
+
+// TestRowCacheIsShared: one shard may use all of the memory, the rows of shards are kept apart, and replacing the state of one leaves those of
+// others.
+func TestRowCacheIsShared(t *testing.T) {
+	const size = 4 << 20
+	cache := NewRowCache(size)
+	a, b := cache.of(0), cache.of(1)
+	value := make([]byte, 256)
+	cost := namedPrefix + len("12345") + len(value) + rowOverhead
+	rows := size / cost * 8 / 10
+	key := func(of *shardRows, i int) []byte {
+		k := cacheKey(fmt.Sprintf("%05d", i))
+		binary.BigEndian.PutUint16(k, uint16(of.shard))
+		return k
+	}
+	for i := range rows {
+		a.add(key(a, i), value)
+	}
+	for range 10 * rows { // in any order, as they are used
+		a.get(key(a, rand.IntN(rows)))
+	}
+	if n := a.rows.Load(); n != int64(rows) {
+		t.Errorf("%d of %d rows of one shard are in memory, which fit", n, rows)
+	}
+	b.add(key(b, 7), []byte("b"))
+	if v, ok := a.get(key(a, 7)); !ok || len(v) != len(value) {
+		t.Errorf("the row of shard 0 is %q, %t after another shard has added one of the same name", v, ok)
+	}
+	a.suspend()
+	if v, ok := b.get(key(b, 7)); !ok || string(v) != "b" {
+		t.Errorf("the row of shard 1 is %q, %t after the state of shard 0 was replaced", v, ok)
+	}
+	if a.rows.Load() != 0 || b.rows.Load() != 1 {
+		t.Errorf("%d and %d rows are counted, want 0 and 1", a.rows.Load(), b.rows.Load())
+	}
+	for i := range rows {
+		b.add(key(b, i), value)
+	}
+	if n := b.rows.Load(); n != int64(rows) {
+		t.Errorf("%d of %d rows of the other shard are in memory afterwards", n, rows)
+	}
+}
+
+// TestRowCacheNeverGoesBack: readers offer what they have read while the only row there is is written again and again; what the cache answers is
+// never older than what the database had before the question. With the count of rows looked at before one was counted that was about to come
+// in, Commit took nothing out.
+func TestRowCacheNeverGoesBack(t *testing.T) {
+	c := NewRowCache(1 << 20).of(0)
+	k := cacheKey("k")
+	var db atomic.Uint64
+	value := func() []byte { return binary.BigEndian.AppendUint64(nil, db.Load()) }
+	var readers sync.WaitGroup
+	var done atomic.Bool
+	for range 2 {
+		readers.Go(func() {
+			for !done.Load() {
+				runtime.Gosched()
+				before := db.Load()
+				seq := c.seq.Load()
+				if v, ok := c.get(k); !ok {
+					c.offer(seq, k, value())
+				} else if got := binary.BigEndian.Uint64(v); got < before {
+					t.Errorf("version %d is in memory, the database had %d before", got, before)
+					return
+				}
+			}
+		})
+	}
+	for i := range 5_000 {
+		batch := []overlayOp{{key: k, value: binary.BigEndian.AppendUint64(nil, db.Load()+1)}}
+		batch[0].deleted = i%2 == 0 // so that there are no rows, now and then
+		was := c.begin(batch, all, nil)
+		db.Add(1)
+		c.end(batch, was)
+		runtime.Gosched()
+	}
+	done.Store(true)
+	readers.Wait()
 }

@@ -10,7 +10,7 @@ import (
 // verifyCache reports rows in memory that are not those of the state: queries, and Apply, would answer from them.
 func (a *Audit) verifyCache() error {
 	for i := range a.x.rows.buckets {
-		for _, r := range a.x.rows.buckets[i].all() {
+		for _, r := range a.x.rows.buckets[i].rowsOf(a.x.rows) {
 			k := r.b[:r.key]
 			value, ok, err := getRow(a.reader(), k)
 			switch {
@@ -26,11 +26,12 @@ func (a *Audit) verifyCache() error {
 	return nil
 }
 
-func (b *rowBucket) all() (rows []cachedRow) {
+// rowsOf returns the rows of a shard.
+func (b *rowBucket) rowsOf(of *shardRows) (rows []cachedRow) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, generation := range []map[uint64]cachedRow{b.young, b.old} {
-		for _, r := range generation {
+	for _, r := range b.slots {
+		if r.of == of && r.b != nil {
 			rows = append(rows, r)
 		}
 	}

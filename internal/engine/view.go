@@ -142,9 +142,6 @@ func (x *Executor) Cached(p *Place, m MachineID, kind byte, name string, hash ui
 	return x.rows.getNamed(m, kind, ns, name, hash)
 }
 
-// CachedReads returns how many reads Cached has answered.
-func (x *Executor) CachedReads() int64 { return x.rows.hits() }
-
 func getRow(r pebble.Reader, k []byte) (value []byte, ok bool, err error) {
 	b, closer, err := r.Get(k)
 	if errors.Is(err, pebble.ErrNotFound) {

@@ -34,6 +34,7 @@ type Host struct {
 	writer   *logWriter
 	launched bool // the goroutines have been started
 	shards   []*shard
+	rows     *engine.RowCache // of all shards
 	started  time.Time
 	rate     rate
 	space    *space
@@ -88,6 +89,7 @@ func Open(c Config) (*Host, error) {
 	}
 	h.started = h.now()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.rows = engine.NewRowCache(h.cfg.CacheBytes / rowCachePart)
 	h.space, h.slow = newSpace(h.ctx, &h.cfg), newSlowness(&h.cfg, h.fail)
 	h.fs = &watchedFS{FS: c.FS, failed: h.fail, stopped: h.isBroken, space: h.space, slow: h.slow}
 	if h.lock, err = lockDir(c.FS, c.Dir); err != nil {
@@ -227,7 +229,7 @@ func (h *Host) openShard(id engine.ShardID) (*shard, error) {
 		machines = append(machines, make())
 	}
 	s.exec = engine.NewExecutor(engine.Config{
-		Shard: id, Shards: h.cfg.Shards, DB: h.db, Machines: machines, RowCache: h.cfg.CacheBytes / rowCachePart / int64(h.cfg.Shards),
+		Shard: id, Shards: h.cfg.Shards, DB: h.db, Machines: machines, RowCache: h.rows,
 		Compared: len(h.cfg.Voters) > 1, Strict: h.cfg.manual,
 	})
 	if err := s.exec.Restore(); err != nil {

@@ -228,11 +228,7 @@ func (h *Host) now() time.Time { return time.UnixMilli(h.cfg.Clock.Source.Wall()
 
 // calls returns the number of commands and queries so far.
 func (h *Host) calls() int64 {
-	n := h.rate.count.Load()
-	for _, s := range h.shards {
-		n += s.exec.CachedReads()
-	}
-	return n
+	return h.rate.count.Load() + h.rows.Hits()
 }
 
 func (h *Host) state() string {
