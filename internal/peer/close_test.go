@@ -116,8 +116,8 @@ func TestSomethingElseAnswers(t *testing.T) {
 
 // TestCallsCountUntilTheyEnd: a cancel asks a call to end, which a command may not do before it is committed.
 func TestCallsCountUntilTheyEnd(t *testing.T) {
-	v := &visitor{calls: make(map[uint64]context.CancelFunc)}
-	ctx, err := v.begin(t.Context(), 1, maxTaken-10)
+	v := &visitor{peer: New(Config{Wire: testWire()}), tally: newTally("this connection", 2, 1), calls: make(map[uint64]context.CancelFunc)}
+	ctx, err := v.begin(t.Context(), &request{id: 1}, maxTaken-10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,14 +125,14 @@ func TestCallsCountUntilTheyEnd(t *testing.T) {
 	if ctx.Err() == nil {
 		t.Error("the call is not cancelled")
 	}
-	if _, err := v.begin(t.Context(), 2, 20); !errors.Is(err, engine.ErrBusy) {
+	if _, err := v.begin(t.Context(), &request{id: 2}, 20); !errors.Is(err, engine.ErrBusy) {
 		t.Errorf("a call beyond the bytes of all: %v, want ErrBusy", err)
 	}
-	v.end(1, maxTaken-10)
-	if _, err := v.begin(t.Context(), 3, 20); err != nil {
+	v.end(&request{id: 1}, maxTaken-10)
+	if _, err := v.begin(t.Context(), &request{id: 3}, 20); err != nil {
 		t.Errorf("a call when the large one has ended: %v", err)
 	}
-	v.end(3, 20)
+	v.end(&request{id: 3}, 20)
 }
 
 // TestRequestOverTheLimit is refused before it leaves: the node would end the stream, with all calls on it.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
@@ -137,6 +138,10 @@ type wire struct {
 	w     io.Writer
 	flush func() error
 	abort func() // ends it, also for a write or read under way
+
+	// Of a stream that was accepted:
+	from  string          // address of the other end, without its port
+	until func(time.Time) // when what is read has to have come; zero: whenever
 }
 
 func (s *wire) write(b []byte) error {

@@ -72,6 +72,9 @@ type Peer struct {
 	drain    context.CancelFunc
 	doors    sync.WaitGroup // streams of calls; none is added once it drains
 
+	tally  *tally  // calls of all who are connected
+	frames *memory // for their requests
+
 	nodes map[uint64]*node // the others
 }
 
@@ -80,7 +83,10 @@ func New(c Config) *Peer {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Peer{cfg: c, log: c.Logger, ready: make(chan struct{}), opened: newCrowd(maxConnections), accepted: newCrowd(maxConnections), nodes: make(map[uint64]*node)}
+	p := &Peer{
+		cfg: c, log: c.Logger, ready: make(chan struct{}), opened: newCrowd(maxConnections), accepted: newCrowd(maxConnections),
+		tally: newTally("this node", maxCalls, maxAllWaits), frames: newMemory(frameMemory, frameShare), nodes: make(map[uint64]*node),
+	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.draining, p.drain = context.WithCancel(context.Background())
 	for _, m := range c.Members {

@@ -54,16 +54,30 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // errFrame is matched by every defect of a stream's frames.
 var errFrame = errors.New("malformed frame")
 
+// frameSize waits for a frame of up to limit bytes and returns how many it has.
+func frameSize(r *bufio.Reader, limit int) (int, error) {
+	head, err := r.Peek(frameHead)
+	if err != nil {
+		return 0, err
+	}
+	n := int(binary.LittleEndian.Uint32(head))
+	if n > limit {
+		return 0, fmt.Errorf("%w: %d bytes, the limit is %d", errFrame, n, limit)
+	}
+	return n, nil
+}
+
 // readFrame reads a frame of up to limit bytes into buf[:0], which is replaced by a larger one as more comes in.
 func readFrame(r *bufio.Reader, buf []byte, limit int) ([]byte, error) {
+	n, err := frameSize(r, limit)
+	if err != nil {
+		return nil, err
+	}
 	head, err := r.Peek(frameHead)
 	if err != nil {
 		return nil, err
 	}
-	n, sum := int(binary.LittleEndian.Uint32(head)), binary.LittleEndian.Uint32(head[4:])
-	if n > limit {
-		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", errFrame, n, limit)
-	}
+	sum := binary.LittleEndian.Uint32(head[4:])
 	if _, err := r.Discard(frameHead); err != nil {
 		return nil, err
 	}
@@ -108,8 +122,9 @@ const (
 
 // Flags of a request.
 const (
-	flagDirect = 1 << iota // only if the node leads the shard; else it passes the request on, once
-	flagStale              // a query that any replica may answer
+	flagDirect  = 1 << iota // only if the node leads the shard; else it passes the request on, once
+	flagStale               // a query that any replica may answer
+	flagLasting             // it goes on until something happens, see engine.Lasting
 )
 
 // request is a frame to a door:

@@ -18,9 +18,7 @@ import (
 const (
 	greetTimeout   = 5 * time.Second // for headers, and for the handshake
 	maxConnections = 10_000
-	maxStreams     = 64        // of a connection
-	maxInFlight    = 4096      // calls of a stream, those that wait too
-	maxTaken       = 256 << 20 // bytes of their requests
+	maxStreams     = 64 // of a connection
 	maxUnsent      = 256 << 20
 )
 
@@ -33,7 +31,7 @@ func (p *Peer) Serve(l net.Listener) {
 		Handler: p, Protocols: &protocols, TLSConfig: p.cfg.TLS.Clone(), ReadHeaderTimeout: greetTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 8 << 10,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: 1 << 20, SendPingTimeout: 2 * pingAfter, PingTimeout: 2 * pingAfter,
-			MaxReceiveBufferPerConnection: 16 << 20, MaxReceiveBufferPerStream: 4 << 20,
+			MaxReceiveBufferPerConnection: 8 << 20, MaxReceiveBufferPerStream: 2 << 20,
 		},
 		BaseContext: func(net.Listener) context.Context { return p.ctx },
 		ErrorLog:    slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
@@ -93,7 +91,10 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer p.doors.Done()
 	}
 	rc := http.NewResponseController(w)
-	s := &wire{r: newReader(r.Body), w: w, flush: rc.Flush}
+	s := &wire{r: newReader(r.Body), w: w, flush: rc.Flush, until: func(t time.Time) { _ = rc.SetReadDeadline(t) }}
+	if s.from, _, _ = net.SplitHostPort(r.RemoteAddr); s.from == "" {
+		s.from = r.RemoteAddr
+	}
 	// The writer may not be touched once the stream has been served, and whoever aborts does not know.
 	var mu sync.Mutex
 	served := false
@@ -139,9 +140,10 @@ func (p *Peer) serveSnapshot(_ context.Context, s *wire, h *hello) error {
 
 // visitor is one stream at the door.
 type visitor struct {
-	peer *Peer
-	node bool // one of the cluster's
-	out  *outbox
+	peer  *Peer
+	node  bool   // one of the cluster's
+	tally *tally // its calls
+	out   *outbox
 
 	mu      sync.Mutex // guards what follows
 	calls   map[uint64]context.CancelFunc
@@ -154,7 +156,14 @@ type visitor struct {
 func (p *Peer) serveDoor(ctx context.Context, s *wire, h *hello) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	v := &visitor{peer: p, node: h.role == roleNode, out: newOutbox(maxUnsent), calls: make(map[uint64]context.CancelFunc)}
+	waits := maxWaits
+	if h.role == roleNode {
+		waits = maxAllWaits // those of all who are connected to it
+	}
+	v := &visitor{
+		peer: p, node: h.role == roleNode, tally: newTally("this connection", maxInFlight, waits), out: newOutbox(maxUnsent),
+		calls: make(map[uint64]context.CancelFunc),
+	}
 	stop := context.AfterFunc(p.draining, v.goodBye)
 	defer stop()
 	var calls, writer sync.WaitGroup
@@ -189,19 +198,23 @@ func (v *visitor) serve(ctx context.Context, s *wire, calls *sync.WaitGroup) err
 	limit := v.peer.host.MaxValue() + maxRequest
 	for {
 		// The command is kept until it has been carried out.
-		b, err := readFrame(s.r, nil, limit)
+		b, release, err := v.readRequest(ctx, s, limit)
 		if err != nil {
 			return err
 		}
 		q, err := decodeRequest(b)
-		if err != nil {
-			return err
-		}
-		if q.kind == askCancel {
+		if err == nil && q.kind == askCancel {
 			v.cancel(q.id)
+			release()
 			continue
 		}
-		callCtx, err := v.begin(ctx, q.id, len(b))
+		var callCtx context.Context
+		if err == nil {
+			callCtx, err = v.begin(ctx, &q, len(b))
+		}
+		if err != nil {
+			release()
+		}
 		switch {
 		case errors.Is(err, errStops):
 			continue
@@ -213,27 +226,63 @@ func (v *visitor) serve(ctx context.Context, s *wire, calls *sync.WaitGroup) err
 		}
 		calls.Go(func() {
 			result, err := v.carryOut(callCtx, &q)
-			v.end(q.id, len(b))
+			v.end(&q, len(b))
+			release()
 			v.answer(q.id, result, err)
 		})
 	}
 }
 
+// readRequest reads the next frame. One that is not small waits for its memory, which release gives back, and has to come within a time.
+func (v *visitor) readRequest(ctx context.Context, s *wire, limit int) (b []byte, release func(), err error) {
+	n, err := frameSize(s.r, limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	if n <= smallFrame {
+		b, err = readFrame(s.r, nil, limit)
+		return b, func() {}, err
+	}
+	pool := v.peer.frames
+	if err := pool.take(ctx, s.from, int64(n)); err != nil {
+		return nil, nil, err
+	}
+	release = func() { pool.giveBack(s.from, int64(n)) }
+	s.until(time.Now().Add(writeTimeout * time.Duration(1+n/writePart)))
+	if b, err = readFrame(s.r, make([]byte, 0, n), limit); err != nil {
+		release()
+		return nil, nil, err
+	}
+	s.until(time.Time{})
+	return b, release, nil
+}
+
 // begin admits a call whose request has so many bytes.
-func (v *visitor) begin(ctx context.Context, id uint64, size int) (context.Context, error) {
+func (v *visitor) begin(ctx context.Context, q *request, size int) (context.Context, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch {
 	case v.leaving:
 		return nil, errStops
-	case id <= v.last:
-		return nil, fmt.Errorf("%w: request %d after %d", errFrame, id, v.last)
+	case q.id <= v.last:
+		return nil, fmt.Errorf("%w: request %d after %d", errFrame, q.id, v.last)
 	}
-	v.last = id
-	if len(v.calls) >= maxInFlight || v.taken+size > maxTaken {
-		return nil, engine.Errorf(engine.ErrBusy, "%d calls are under way on this connection, with %d bytes", len(v.calls), v.taken)
+	v.last = q.id
+	if v.taken+size > maxTaken {
+		return nil, engine.Errorf(engine.ErrBusy, "the calls on this connection take %d bytes, the limit is %d", v.taken+size, maxTaken)
 	}
-	ctx, v.calls[id] = context.WithCancel(ctx)
+	lasting := q.flags&flagLasting != 0
+	if err := v.tally.add(lasting); err != nil {
+		return nil, err
+	}
+	if err := v.peer.tally.add(lasting); err != nil {
+		v.tally.remove(lasting)
+		return nil, err
+	}
+	if lasting {
+		ctx = engine.Lasting(ctx)
+	}
+	ctx, v.calls[q.id] = context.WithCancel(ctx)
 	v.taken += size
 	return ctx, nil
 }
@@ -248,11 +297,13 @@ func (v *visitor) cancel(id uint64) {
 	}
 }
 
-func (v *visitor) end(id uint64, size int) {
-	v.cancel(id)
+func (v *visitor) end(q *request, size int) {
+	v.cancel(q.id)
+	v.tally.remove(q.flags&flagLasting != 0)
+	v.peer.tally.remove(q.flags&flagLasting != 0)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	delete(v.calls, id)
+	delete(v.calls, q.id)
 	v.taken -= size
 }
 

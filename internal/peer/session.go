@@ -199,6 +199,9 @@ func (s *session) call(ctx context.Context, q request) ([]byte, error) {
 	if limit := int(s.welcome.maxValue) + maxRequest - maxHead; len(q.body) > limit {
 		return nil, engine.Errorf(engine.ErrInvalid, "a request of %d bytes exceeds %d", len(q.body), limit)
 	}
+	if engine.IsLasting(ctx) {
+		q.flags |= flagLasting
+	}
 	c := make(chan answer, 1)
 	s.mu.Lock()
 	if err := s.err; err != nil || s.leaving {

@@ -1,0 +1,106 @@
+package peer
+
+import (
+	"context"
+	"sync"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// What calls of others may take here, at most. Those that go on until something happens are counted apart (engine.Lasting): each holds a goroutine and
+// little else, and however many there are, they take no place of the others.
+const (
+	maxInFlight = 4096   // calls of a stream that do not wait
+	maxWaits    = 16_384 // calls of a stream that do
+	maxCalls    = 65_536 // calls of all streams that do not wait
+	maxAllWaits = engine.MaxWaiters
+	maxTaken    = 256 << 20 // bytes of the requests of a stream
+
+	// Frames beyond smallFrame take their memory from one pool for all streams, of which one address has a share: the largest frame fits in it twice.
+	smallFrame  = 64 << 10
+	frameMemory = 256 << 20
+	frameShare  = 64 << 20
+)
+
+// tally counts calls that are under way.
+type tally struct {
+	of              string // what it is for
+	calls, waits    int    // limits
+	mu              sync.Mutex
+	underWay, lasts int // guarded by mu: calls that do not wait, and those that do
+}
+
+func newTally(of string, calls, waits int) *tally { return &tally{of: of, calls: calls, waits: waits} }
+
+// add counts a call. Errors: ErrBusy.
+func (t *tally) add(lasting bool) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case lasting && t.lasts >= t.waits:
+		return engine.Errorf(engine.ErrBusy, "%d calls wait on %s, the limit is %d", t.lasts, t.of, t.waits)
+	case lasting:
+		t.lasts++
+	case t.underWay >= t.calls:
+		return engine.Errorf(engine.ErrBusy, "%d calls are under way on %s, the limit is %d", t.underWay, t.of, t.calls)
+	default:
+		t.underWay++
+	}
+	return nil
+}
+
+func (t *tally) remove(lasting bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if lasting {
+		t.lasts--
+	} else {
+		t.underWay--
+	}
+}
+
+// memory is a number of bytes that many share. Who wants more than is left waits, and with him the stream that he reads.
+type memory struct {
+	limit, share int64 // of all, and of an address
+
+	mu    sync.Mutex // guards what follows
+	used  int64
+	by    map[string]int64 // address
+	freed chan struct{}    // closed, and made anew, when some is given back
+}
+
+func newMemory(limit, share int64) *memory {
+	return &memory{limit: limit, share: share, by: make(map[string]int64), freed: make(chan struct{})}
+}
+
+// take waits until there are n bytes for an address. Errors: ctx's.
+func (m *memory) take(ctx context.Context, addr string, n int64) error {
+	for {
+		m.mu.Lock()
+		fits, freed := m.used+n <= m.limit && m.by[addr]+n <= m.share, m.freed
+		if fits {
+			m.used += n
+			m.by[addr] += n
+		}
+		m.mu.Unlock()
+		if fits {
+			return nil
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (m *memory) giveBack(addr string, n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.used -= n
+	if m.by[addr] -= n; m.by[addr] == 0 {
+		delete(m.by, addr)
+	}
+	close(m.freed)
+	m.freed = make(chan struct{})
+}

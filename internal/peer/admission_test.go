@@ -1,0 +1,140 @@
+package peer
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net/http"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/kv"
+)
+
+// TestManyWaits: more calls of a client wait than there may be others; the others are served. They were ErrBusy beyond 4,096.
+func TestManyWaits(t *testing.T) {
+	r := newRig(t)
+	c := r.dial()
+	r.well(c)
+	const waiting = maxInFlight + 500
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiters sync.WaitGroup
+	for range waiting {
+		waiters.Go(func() {
+			if _, err := kv.New(engine.NewRouter(c), "well", 0).Wait(ctx, "never"); !errors.Is(err, context.Canceled) {
+				t.Errorf("wait: %v", err)
+			}
+		})
+	}
+	await(t, "waiters", func() bool {
+		s, err := r.host.Stats()
+		return err != nil || s.Waiting == waiting || t.Failed()
+	})
+	r.well(c)
+	cancel()
+	waiters.Wait()
+	r.well(c)
+	await(t, "the end of the calls", func() bool {
+		r.peer.tally.mu.Lock()
+		defer r.peer.tally.mu.Unlock()
+		return r.peer.tally.lasts == 0 && r.peer.tally.underWay == 0
+	})
+}
+
+// TestTally: calls that wait and others have limits of their own, which are named.
+func TestTally(t *testing.T) {
+	for _, lasting := range []bool{false, true} {
+		tally := newTally("this node", 2, 3)
+		n := map[bool]int{false: 2, true: 3}[lasting]
+		for range n {
+			if err := tally.add(lasting); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := tally.add(lasting); !errors.Is(err, engine.ErrBusy) {
+			t.Errorf("one call too many, lasting %t: %v, want ErrBusy", lasting, err)
+		} else {
+			t.Log(err)
+		}
+		if err := tally.add(!lasting); err != nil {
+			t.Errorf("a call of the other kind: %v", err)
+		}
+		tally.remove(lasting)
+		if err := tally.add(lasting); err != nil {
+			t.Errorf("a call after one has ended: %v", err)
+		}
+	}
+}
+
+// TestMemory: who wants more than is left waits until it is given back; an address gets no more than its share.
+func TestMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(100, 60)
+		if err := m.take(t.Context(), "a", 60); err != nil {
+			t.Fatal(err)
+		}
+		done, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, c := range []struct {
+			who string
+			n   int64
+			ok  bool
+		}{{"a", 1, false}, {"b", 41, false}, {"b", 40, true}, {"c", 1, false}} {
+			if err := m.take(done, c.who, c.n); (err == nil) != c.ok {
+				t.Errorf("take %d for %s: %v", c.n, c.who, err)
+			}
+		}
+		taken := make(chan error, 1)
+		go func() { taken <- m.take(t.Context(), "a", 50) }()
+		synctest.Wait()
+		m.giveBack("a", 60)
+		if err := <-taken; err != nil {
+			t.Fatal(err)
+		}
+		m.giveBack("a", 50)
+		m.giveBack("b", 40)
+		if m.used != 0 || len(m.by) != 0 {
+			t.Errorf("%d bytes are left over, of %v", m.used, m.by)
+		}
+	})
+}
+
+// TestUnfinishedFrames begins many large frames from one address and finishes none: they take no more than the address's share, and whoever asks for
+// little is served. Three connections with 60 such frames took 2.65 GB.
+func TestUnfinishedFrames(t *testing.T) {
+	r := newRig(t)
+	honest := r.dial()
+	r.well(honest)
+	const frames, size = 60, maxRequest
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var client *http.Client
+	for i := range frames {
+		if i%4 == 0 { // what is not read fills the window of a connection
+			client = r.http()
+		}
+		s := r.stream(client, pathDoor)
+		s.open(roleClient)
+		head := binary.LittleEndian.AppendUint32(nil, size)
+		go func() { // what is not read is not taken
+			_, _ = s.w.Write(append(head, make([]byte, size/2)...))
+		}()
+	}
+	await(t, "frames", func() bool {
+		r.peer.frames.mu.Lock()
+		defer r.peer.frames.mu.Unlock()
+		return r.peer.frames.used > frameShare-size
+	})
+	r.well(honest)
+	r.peer.frames.mu.Lock()
+	used := r.peer.frames.used
+	r.peer.frames.mu.Unlock()
+	runtime.ReadMemStats(&after)
+	t.Logf("%d MiB of frames, %d MiB of heap", used>>20, (after.HeapAlloc-min(before.HeapAlloc, after.HeapAlloc))>>20)
+	if used > frameShare {
+		t.Errorf("unfinished frames take %d bytes, the share is %d", used, frameShare)
+	}
+}
