@@ -24,7 +24,7 @@ const (
 //
 //	put:         ttl ms uvarint (0: none) | value
 //	touch:       ttl ms uvarint (0: never expire)
-//	incr:        delta, min, max varint
+//	incr:        delta, min, max varint | ttl ms of a new key uvarint (0: none)
 //	json set:    largest result uvarint | path (uvarint length, bytes) | raw JSON
 //	json delete: path (uvarint length, bytes)
 //	delete, check: nothing
@@ -89,6 +89,7 @@ func incrCommand(key string, delta int64, opts []IncrOption) engine.Op {
 	o := incrOptions(opts)
 	b := codec.AppendVarint(body(key, o, 0), delta)
 	b = codec.AppendVarint(codec.AppendVarint(b, o.minV), o.maxV)
+	b = codec.AppendUvarint(b, uint64(o.ttlMillis))
 	return op(kindIncr, key, o.err, b, func(result []byte) (any, error) { return decodeInt(result) })
 }
 
@@ -120,6 +121,7 @@ func decodeCommand(kind uint8, b []byte) (c command, err error) {
 		c.o.ttlMillis = int64(r.Uvarint())
 	case kindIncr:
 		c.delta, c.o.minV, c.o.maxV = r.Varint(), r.Varint(), r.Varint()
+		c.o.ttlMillis = int64(r.Uvarint())
 	case kindJSONSet:
 		c.maxBytes, c.path, c.value = int(r.Uvarint()), r.Bytes(), r.Rest()
 	case kindJSONDelete:

@@ -72,6 +72,7 @@ func someOps() []engine.Op {
 		kv.PutOp("k", []byte("w"), kv.TTL(time.Second), kv.IfPresent()),
 		kv.PutOp("n\x00", []byte("7"), kv.IfAbsent()),
 		kv.IncrOp("n\x00", -3, kv.Min(-5), kv.Max(5)),
+		kv.IncrOp("new", 1, kv.TTL(time.Hour)),
 		kv.JSONSetOp("j", `a.b\.c`, []byte(`[1,{"d":null}]`)),
 		kv.JSONSetOp("j", `a.b\.c.1.-1`, []byte(`"x"`)),
 		kv.JSONDeleteOp("j", `a.b\.c.0`),

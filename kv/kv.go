@@ -42,6 +42,21 @@ func (e *ConflictError) Error() string {
 // Unwrap returns ErrConflict.
 func (e *ConflictError) Unwrap() error { return ErrConflict }
 
+// BoundError is the ErrConflict of an increment that would leave its bounds. Nothing was written.
+type BoundError struct {
+	Key      string
+	Value    int64 // what the key holds, 0 if it does not exist
+	Delta    int64 // what was to be added
+	Min, Max int64 // the bounds; the least and the greatest int64 where none was given
+}
+
+func (e *BoundError) Error() string {
+	return fmt.Sprintf("kv: key %q: %d + %d = %d is not in [%d, %d]", e.Key, e.Value, e.Delta, e.Value+e.Delta, e.Min, e.Max)
+}
+
+// Unwrap returns ErrConflict.
+func (e *BoundError) Unwrap() error { return ErrConflict }
+
 // Entry is a key with its present value.
 type Entry struct {
 	Key       string
@@ -183,12 +198,12 @@ func (s *Store) Persist(ctx context.Context, key string) error {
 	return err
 }
 
-// Incr adds delta to the decimal integer stored at key and returns the new value; a missing key counts as 0. An expiry stays.
-// When Incr returns nil, the value is committed and visible to every reader. After a ctx error the increment may or may not
+// Incr adds delta to the decimal integer stored at key and returns the new value; a missing key counts as 0. An expiry stays;
+// a TTL is for the key that Incr creates, so that a counter lives as long as the first increment says, however often it is incremented. When Incr returns nil, the value is committed and visible to every reader. After a ctx error the increment may or may not
 // have happened.
 //
-// Options: Min, Max. Errors: ErrInvalid if the stored value is not a decimal integer, or the sum leaves the int64 range or
-// the bounds (nothing is written).
+// Options: Min, Max, TTL. Errors: *BoundError, which is ErrConflict, if the sum is out of the bounds; ErrInvalid if the stored value is not a
+// decimal integer, or the sum leaves the int64 range, and for a TTL that is not positive. Nothing is written then.
 func (s *Store) Incr(ctx context.Context, key string, delta int64, opts ...IncrOption) (int64, error) {
 	return propose(ctx, s, incrCommand(key, delta, opts), decodeInt)
 }

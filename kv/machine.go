@@ -138,7 +138,8 @@ func (m *Machine) update(tx *engine.Tx, k []byte, cur row, value []byte) Written
 
 func (m *Machine) incr(tx *engine.Tx, c *command, cur row) ([]byte, error) {
 	var old int64
-	if cur.exists() && !cur.tombstone() {
+	present := cur.exists() && !cur.tombstone()
+	if present {
 		var err error
 		if old, err = strconv.ParseInt(string(cur.value), 10, 64); err != nil {
 			return nil, engine.Errorf(ErrInvalid, "kv: value of key %q is not a decimal integer", c.key)
@@ -149,9 +150,14 @@ func (m *Machine) incr(tx *engine.Tx, c *command, cur row) ([]byte, error) {
 		return nil, engine.Errorf(ErrInvalid, "kv: key %q: %d + %d leaves the int64 range", c.key, old, c.delta)
 	}
 	if sum < c.o.minV || sum > c.o.maxV {
-		return nil, engine.Errorf(ErrInvalid, "kv: key %q: %d + %d = %d is not in [%d, %d]", c.key, old, c.delta, sum, c.o.minV, c.o.maxV)
+		return nil, &BoundError{Key: string(c.key), Value: old, Delta: c.delta, Min: c.o.minV, Max: c.o.maxV}
 	}
-	m.update(tx, c.key, cur, strconv.AppendInt(nil, sum, 10))
+	c.value = strconv.AppendInt(nil, sum, 10)
+	if present {
+		m.update(tx, c.key, cur, c.value)
+	} else {
+		m.put(tx, c, cur)
+	}
 	return codec.AppendVarint(nil, sum), nil
 }
 

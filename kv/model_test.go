@@ -437,8 +437,14 @@ func (m *model) drawIncr() modelOp {
 		lo, hi = -20, 20
 		opts = append(opts, kv.Min(lo), kv.Max(hi))
 	}
-	return modelOp{fmt.Sprintf("incr %q %d in [%d, %d]", k, delta, lo, hi), kv.IncrOp(k, delta, opts...), func() (func(any) bool, error) {
-		old, expires := int64(0), int64(0)
+	ends := int64(0)
+	if m.pass != nil && m.rng.IntN(3) == 0 {
+		ttl := int64(m.rng.IntN(3000) + 1)
+		ends = m.now() + ttl
+		opts = append(opts, kv.TTL(time.Duration(ttl)*time.Millisecond))
+	}
+	return modelOp{fmt.Sprintf("incr %q %d in [%d, %d] until %d", k, delta, lo, hi, ends), kv.IncrOp(k, delta, opts...), func() (func(any) bool, error) {
+		old, expires := int64(0), ends
 		if v := m.live(k); v != nil {
 			var err error
 			if old, err = strconv.ParseInt(string(v.Value), 10, 64); err != nil {
@@ -447,8 +453,11 @@ func (m *model) drawIncr() modelOp {
 			expires = m.keys[k].expires
 		}
 		sum := old + delta
-		if delta > 0 && sum < old || delta < 0 && sum > old || sum < lo || sum > hi {
+		if delta > 0 && sum < old || delta < 0 && sum > old {
 			return nil, kv.ErrInvalid
+		}
+		if sum < lo || sum > hi {
+			return nil, kv.ErrConflict
 		}
 		m.set(k, strconv.AppendInt(nil, sum, 10), expires)
 		return func(got any) bool { return got == sum }, nil

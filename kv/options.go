@@ -70,10 +70,15 @@ type putOption func(*writeOptions)
 
 func (f putOption) applyPut(o *writeOptions) { f(o) }
 
-// TTL makes the entry expire d from now. It is counted in milliseconds, rounded up.
-func TTL(d time.Duration) PutOption {
-	return putOption(func(o *writeOptions) { o.ttlMillis, o.err = checkTTL(d, o.err) })
-}
+// TTLOption is the option of TTL; Put and Incr take it.
+type TTLOption struct{ d time.Duration }
+
+// TTL makes the entry expire d from now; for Incr only one that it creates. It is counted in milliseconds, rounded up.
+func TTL(d time.Duration) TTLOption { return TTLOption{d} }
+
+func (t TTLOption) apply(o *writeOptions)     { o.ttlMillis, o.err = checkTTL(t.d, o.err) }
+func (t TTLOption) applyPut(o *writeOptions)  { t.apply(o) }
+func (t TTLOption) applyIncr(o *writeOptions) { t.apply(o) }
 
 func checkTTL(d time.Duration, prev error) (int64, error) {
 	if d <= 0 {

@@ -22,7 +22,7 @@ import (
 //
 //	at 10s                         the time since the beginning
 //	put k v ttl=5s if=absent       if: absent, present or a revision
-//	delete k if=3   touch k 5s if=3   persist k   incr k 1 min=0 max=9
+//	delete k if=3   touch k 5s if=3   persist k   incr k 1 min=0 max=9 ttl=5s
 //	json-set k path raw   json-delete k path   json-get k path
 //	get k ...   exists k   history k   scan prefix limit=2 keys   wait-change k 3
 //	watch prefix from=3            everything a watch tells before it would wait
@@ -215,6 +215,9 @@ func operation(verb string, a args) (op engine.Op, ok bool) {
 		}
 		if v, ok := a.named["max"]; ok {
 			opts = append(opts, kv.Max(signed(v)))
+		}
+		if v, ok := a.named["ttl"]; ok {
+			opts = append(opts, kv.TTL(must(time.ParseDuration(v))))
 		}
 		return kv.IncrOp(a.word(0), signed(a.word(1)), opts...), true
 	case "json-set":

@@ -14,7 +14,10 @@ const (
 	queryChanges
 )
 
-const errorConflict uint8 = 1
+const (
+	errorConflict uint8 = iota + 1
+	errorBound
+)
 
 // NewQuery returns an empty query of a kind.
 func (*Machine) NewQuery(kind uint8) engine.Query {
@@ -35,8 +38,11 @@ func (*Machine) NewQuery(kind uint8) engine.Query {
 
 // NewError returns an empty error of a kind.
 func (*Machine) NewError(kind uint8) engine.CodedError {
-	if kind == errorConflict {
+	switch kind {
+	case errorConflict:
 		return new(ConflictError)
+	case errorBound:
+		return new(BoundError)
 	}
 	return nil
 }
@@ -181,4 +187,19 @@ func (e *ConflictError) Code(c *codec.Coder) {
 	c.String(&e.Key)
 	c.Uvarint(&e.Revision)
 	c.String(&e.Want)
+}
+
+// Machine returns the machine that the error is of.
+func (*BoundError) Machine() engine.MachineID { return engine.MachineKV }
+
+// Kind tells the error from other ones of the machine.
+func (*BoundError) Kind() uint8 { return errorBound }
+
+// Code codes the fields, for a client of another process.
+func (e *BoundError) Code(c *codec.Coder) {
+	c.String(&e.Key)
+	c.Varint(&e.Value)
+	c.Varint(&e.Delta)
+	c.Varint(&e.Min)
+	c.Varint(&e.Max)
 }

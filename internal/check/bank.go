@@ -19,7 +19,7 @@ const (
 // show half of one. Prefix must be unique to the bank and hold a {tag} if the namespace is spread.
 //
 //	node.Txn(ns).Do(bank.Open()...).Commit(ctx)
-//	node.Txn(ns).Do(bank.Transfer(rng)...).Commit(ctx)     // ErrInvalid: the account has too little
+//	node.Txn(ns).Do(bank.Transfer(rng)...).Commit(ctx)     // a *kv.BoundError: the account has too little
 //	balances, err := node.KV(ns).GetMany(ctx, bank.Keys()...)
 //	err = bank.Check(balances)
 type Bank struct{ Prefix string }

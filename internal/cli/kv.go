@@ -301,10 +301,16 @@ func kvIncr(f *frame) *cobra.Command {
 		Args:  takes("KEY"),
 	}
 	by := int64(1)
+	var ttl time.Duration
 	cmd.Flags().Var(newFlag(&by, "n", wholeNumber), "by", "what to add; may be negative (default 1)")
+	cmd.Flags().Var(newFlag(&ttl, "duration", positiveDuration), "ttl", "how long a key that is new lives; one that is there keeps its time")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
-			sum, err := s.KV(s.namespace).Incr(ctx, args[0], by)
+			var opts []kv.IncrOption
+			if cmd.Flags().Changed("ttl") {
+				opts = append(opts, kv.TTL(ttl))
+			}
+			sum, err := s.KV(s.namespace).Incr(ctx, args[0], by, opts...)
 			if err != nil {
 				return err
 			}

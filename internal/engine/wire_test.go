@@ -21,6 +21,7 @@ func TestErrorsArriveAsTheyWere(t *testing.T) {
 	for _, want := range []error{
 		conflict,
 		fmt.Errorf("wrapped: %w", conflict),
+		&kv.BoundError{Key: "k", Value: -1, Delta: 3, Min: -5, Max: 1},
 		&engine.NotLeaderError{Shard: 3, Node: 1, Leader: 2},
 		&engine.TxnError{Index: 999, Condition: true, Err: conflict},
 		&engine.TxnError{Index: 0, Err: engine.Errorf(engine.ErrNotFound, "no %q", "key")},

@@ -63,7 +63,7 @@ func (b *bank) transfer(ctx context.Context, txn *engine.Txn, rng *rand.Rand) er
 	case err == nil:
 		b.transfers.Add(1)
 		return nil
-	case isDoubt(err), errors.Is(err, engine.ErrInvalid): // the account has too little
+	case isDoubt(err), errors.Is(err, engine.ErrConflict): // the account has too little
 		return nil
 	}
 	return fmt.Errorf("transfer: %w", err)

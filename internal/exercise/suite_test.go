@@ -113,6 +113,21 @@ func suiteKV(t *testing.T, db database) {
 	if n := ok[int64](t)(s.Incr(ctx, "n", -5)); n != -5 {
 		t.Errorf("Incr = %d", n)
 	}
+	var bound *kv.BoundError
+	if _, err := s.Incr(ctx, "n", 10, kv.Min(-9), kv.Max(4)); !errors.As(err, &bound) || *bound != (kv.BoundError{Key: "n", Value: -5, Delta: 10, Min: -9, Max: 4}) ||
+		!errors.Is(err, floe.ErrConflict) || errors.Is(err, floe.ErrInvalid) {
+		t.Errorf("Incr beyond a bound: %v, want a BoundError, which is ErrConflict", err)
+	}
+	for range 2 {
+		ok[int64](t)(s.Incr(ctx, "window", 1, kv.TTL(time.Hour)))
+		ok[int64](t)(s.Incr(ctx, "n", 0, kv.TTL(time.Hour)))
+	}
+	if e := ok[kv.Entry](t)(s.Get(ctx, "window")); string(e.Value) != "2" || e.ExpiresAt.Sub(e.UpdatedAt) > time.Hour || e.ExpiresAt.IsZero() {
+		t.Errorf("Get = %+v, want a counter that lives for an hour from its first increment on", e)
+	}
+	if e := ok[kv.Entry](t)(s.Get(ctx, "n")); !e.ExpiresAt.IsZero() {
+		t.Errorf("Get = %+v, want a counter that was there before its TTL, and so has none", e)
+	}
 	ok[kv.Written](t)(s.Put(ctx, "expires", []byte("x"), kv.TTL(time.Millisecond)))
 	await(t, "expiry", func() bool { _, err := s.Get(ctx, "expires"); return errors.Is(err, floe.ErrNotFound) })
 	ok[kv.Written](t)(s.Delete(ctx, "a"))
@@ -268,6 +283,10 @@ func suiteTxn(t *testing.T, db database) {
 	res, err := db.Txn("txn").If(kv.Absent("a")).Do(kv.PutOp("a", []byte("1")), kv.IncrOp("n", 2)).Commit(ctx)
 	if err != nil || len(res.Values) != 2 || res.Values[1] != int64(2) {
 		t.Fatalf("Commit = %+v, %v", res, err)
+	}
+	var bound *kv.BoundError
+	if _, err = db.Txn("txn").Do(kv.IncrOp("n", 1, kv.Max(2))).Commit(ctx); !errors.As(err, &bound) || bound.Value != 2 || bound.Max != 2 || !errors.Is(err, floe.ErrConflict) {
+		t.Errorf("Commit = %v, want a BoundError", err)
 	}
 	_, err = db.Txn("txn").If(kv.Present("a"), kv.Absent("n")).Do(kv.PutOp("a", []byte("2"))).Commit(ctx)
 	var refused *floe.TxnError

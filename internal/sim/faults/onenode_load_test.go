@@ -195,7 +195,7 @@ func (w *rigLoad) incr() error {
 		sum += rigDecimal(cur.value)
 	}
 	if w.rng.IntN(6) == 0 {
-		return w.do(rigShardOf(name), kv.ErrInvalid, func() (uint64, error) {
+		return w.do(rigShardOf(name), kv.ErrConflict, func() (uint64, error) {
 			_, err := w.rig.store(nsWide).Incr(context.Background(), key, delta, kv.Max(sum-1))
 			return 0, err
 		})
