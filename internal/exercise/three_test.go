@@ -306,6 +306,12 @@ func TestNodeThatForgotIsRefused(t *testing.T) {
 			c := newThree(t)
 			c.stop(2)
 			forget(c, c.dirs[2])
+			// Not only at its first start: a supervisor starts it again and again, and each start counts.
+			for range 3 {
+				n := c.start(2)
+				await(t, "refusal", func() bool { return n.Err() != nil })
+				c.stop(2)
+			}
 			n := c.start(2)
 			await(t, "refusal", func() bool { return n.Err() != nil })
 			if err := n.Err(); !errors.Is(err, floe.ErrConflict) || !strings.Contains(err.Error(), "data directory") {

@@ -47,6 +47,8 @@ type hello struct {
 	role     uint8
 	to       uint64 // node that is meant, 0: whichever
 	identity shard.Identity
+	past     []string // of a node
+	shards   uint64   // of a node
 	nonce    []byte
 }
 
@@ -55,6 +57,8 @@ func (h *hello) code(c *codec.Coder) {
 	c.Byte(&h.role)
 	c.Uvarint(&h.to)
 	codeIdentity(c, &h.identity)
+	codec.List(c, &h.past, (*codec.Coder).String)
+	c.Uvarint(&h.shards)
 	c.Bytes(&h.nonce)
 	if len(h.nonce) != nonceBytes {
 		c.Fail("nonce of another size")
@@ -64,6 +68,7 @@ func (h *hello) code(c *codec.Coder) {
 // welcome is the answer.
 type welcome struct {
 	identity shard.Identity
+	past     []string // for a node
 	shards   uint64
 	maxValue uint64
 	members  []Member
@@ -79,6 +84,7 @@ func (w *welcome) code(c *codec.Coder) {
 
 func (w *welcome) codeUnproved(c *codec.Coder) {
 	codeIdentity(c, &w.identity)
+	codec.List(c, &w.past, (*codec.Coder).String)
 	c.Uvarint(&w.shards)
 	c.Uvarint(&w.maxValue)
 	codec.List(c, &w.members, func(c *codec.Coder, m *Member) {
@@ -155,7 +161,7 @@ func (s *wire) write(b []byte) error {
 func (p *Peer) greet(s *wire, role uint8, to uint64) (*welcome, error) {
 	h := hello{version: Version, role: role, to: to, nonce: p.nonce()}
 	if role == roleNode {
-		h.identity = p.host.Identity()
+		h.identity, h.past, h.shards = p.host.Identity(), p.host.Past(), uint64(p.host.Shards())
 	}
 	if err := s.write(encoded(h.code)); err != nil {
 		return nil, err
@@ -184,7 +190,10 @@ func (p *Peer) greet(s *wire, role uint8, to uint64) (*welcome, error) {
 	if to != 0 && w.identity.Node != to {
 		return nil, fmt.Errorf("node %d answers where node %d is expected", w.identity.Node, to)
 	}
-	if err := p.host.Meet(w.identity); err != nil {
+	if w.shards != uint64(p.host.Shards()) {
+		return nil, unequal(w.identity.Node, w.shards, p)
+	}
+	if err := p.host.Meet(w.identity, w.past); err != nil {
 		return nil, err
 	}
 	if err := s.write(prove(p.cfg.Secret, openerSide, &h, w)); err != nil {
@@ -225,6 +234,9 @@ func (p *Peer) welcome(s *wire, nodesOnly bool) (*hello, error) {
 	w := welcome{
 		identity: p.host.Identity(), shards: uint64(p.host.Shards()), maxValue: uint64(p.host.MaxValue()), members: p.cfg.Members, nonce: p.nonce(),
 	}
+	if h.role == roleNode {
+		w.past = p.host.Past()
+	}
 	refusal := p.judge(h, nodesOnly)
 	if refusal != nil {
 		w.refusal = p.cfg.Wire.AppendError(nil, refusal)
@@ -244,12 +256,28 @@ func (p *Peer) welcome(s *wire, nodesOnly bool) (*hello, error) {
 	}
 	verdict := errSecret
 	if hmac.Equal(proof, prove(p.cfg.Secret, openerSide, h, &w)) {
-		verdict = p.host.Meet(h.identity)
+		verdict = p.receive(h)
 	}
 	if verdict != nil {
 		return nil, errors.Join(verdict, s.write(p.cfg.Wire.AppendError(nil, verdict)))
 	}
 	return h, s.write(nil)
+}
+
+// receive judges a node that has proved to know the secret.
+func (p *Peer) receive(h *hello) error {
+	if h.shards != uint64(p.host.Shards()) {
+		return unequal(h.identity.Node, h.shards, p)
+	}
+	if n := p.nodes[h.identity.Node]; n != nil && n.isElsewhere(h.identity.Run) {
+		return engine.Errorf(engine.ErrInUse, "node %d is connected already, and is another process: two have been started with one id, or with copies of one data directory", h.identity.Node)
+	}
+	return p.host.Meet(h.identity, h.past)
+}
+
+// unequal is why a node with another number of shards is refused: the shards of the two have nothing to do with each other.
+func unequal(node, shards uint64, p *Peer) error {
+	return engine.Errorf(engine.ErrInvalid, "node %d has %d shards and node %d has %d: all nodes of a cluster need the same number", node, shards, p.cfg.Node, p.host.Shards())
 }
 
 // judge returns why an opener is refused before it has proved anything, or nil.

@@ -135,7 +135,9 @@ type fakeHost struct{ Host }
 func (fakeHost) Identity() shard.Identity {
 	return shard.Identity{Node: 2, Directory: "d", Boot: 1, Run: "r"}
 }
-func (fakeHost) Meet(shard.Identity) error { return nil }
+func (fakeHost) Meet(shard.Identity, []string) error { return nil }
+func (fakeHost) Past() []string                      { return []string{"q"} }
+func (fakeHost) Shards() int                         { return 2 }
 
 func (s *stream) ask(q request) answer {
 	s.t.Helper()

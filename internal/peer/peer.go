@@ -30,8 +30,10 @@ type Host interface {
 	MaxValue() int
 	// Identity returns who this node is.
 	Identity() shard.Identity
+	// Past returns the earlier runs of the node's directory.
+	Past() []string
 	// Meet judges a node that knows the secret, ErrConflict if it is another one than before.
-	Meet(other shard.Identity) error
+	Meet(other shard.Identity, past []string) error
 	// Fail stops the node for good.
 	Fail(err error)
 	// Err returns why the node has failed, or nil.
@@ -223,18 +225,44 @@ type node struct {
 	snapshots *http.Client
 	sending   chan struct{} // capacity: snapshots that are sent at once
 
-	mu    sync.Mutex // guards what follows; no I/O under it
-	heard time.Time  // last sign of life
+	mu    sync.Mutex     // guards what follows; no I/O under it
+	heard time.Time      // last sign of life
+	here  map[string]int // streams of raft messages that are open, by run
 }
 
 // snapshotsAtOnce bounds the snapshots on their way to one node: each takes disk and memory there.
 const snapshotsAtOnce = 2
 
 func (p *Peer) newNode(m Member) *node {
-	n := &node{peer: p, member: m, snapshots: newClient(p.cfg.TLS, p.cfg.dial, p.opened), sending: make(chan struct{}, snapshotsAtOnce)}
+	n := &node{peer: p, member: m, here: make(map[string]int), snapshots: newClient(p.cfg.TLS, p.cfg.dial, p.opened), sending: make(chan struct{}, snapshotsAtOnce)}
 	n.link = link{peer: p, client: newClient(p.cfg.TLS, p.cfg.dial, p.opened), addr: m.Addr, role: roleNode, node: m.ID}
 	n.raft = raftStream{node: n, client: newClient(p.cfg.TLS, p.cfg.dial, p.opened), out: newOutbox(maxRaftWaiting)}
 	return n
+}
+
+// enter notes a stream that has been opened by a run of the node, until it leaves.
+func (n *node) enter(run string) (leave func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.here[run]++
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.here[run]--; n.here[run] == 0 {
+			delete(n.here, run)
+		}
+	}
+}
+
+// isElsewhere reports whether another run of the node is connected, and not just the rest of one.
+func (n *node) isElsewhere(run string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	others := len(n.here)
+	if n.here[run] > 0 {
+		others--
+	}
+	return others > 0 && time.Since(n.heard) < aliveTime
 }
 
 func (n *node) seen() {

@@ -128,6 +128,7 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *Peer) serveRaft(_ context.Context, s *wire, h *hello) error {
+	defer p.nodes[h.identity.Node].enter(h.identity.Run)()
 	return p.receiveRaft(s, h.identity.Node)
 }
 

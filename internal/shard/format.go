@@ -27,6 +27,7 @@ type format struct {
 	NodeID  uint64              `json:"node_id"`
 	Voters  []uint64            `json:"voters"`
 	Self    Identity            `json:"self,omitzero"`
+	Past    []string            `json:"past,omitempty"` // runs before that of Self
 	Met     map[uint64]Identity `json:"met,omitempty"`
 	Sum     string              `json:"crc32c"` // of the rest, see sum
 }

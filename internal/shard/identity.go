@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/floedb/floe/internal/engine"
@@ -18,6 +19,12 @@ type Identity struct {
 	Boot      uint64 `json:"boot"`      // counts how often it was opened
 	Run       string `json:"run"`       // random, of the process: a copy of the directory opened as often is another
 }
+
+// maxPast is how many earlier runs a directory remembers. A node that has been away for more starts of another one does not know it any more.
+const maxPast = 2048
+
+// pastRun is what a directory remembers of a run: a part of its name, so that many fit in a handshake.
+func pastRun(run string) string { return run[:min(len(run), 16)] }
 
 // identity is the part of FORMAT that changes: who this node is, and whom it has met.
 type identity struct {
@@ -37,6 +44,9 @@ func (h *Host) Identify() error {
 		if f.Self.Directory, err = h.randomName(); err != nil {
 			return err
 		}
+	}
+	if f.Self.Run != "" {
+		f.Past = append(slices.Clone(f.Past[max(0, len(f.Past)-maxPast+1):]), pastRun(f.Self.Run))
 	}
 	f.Self.Boot++
 	if f.Self.Run, err = h.randomName(); err != nil {
@@ -60,9 +70,17 @@ func (h *Host) Identity() Identity {
 	return h.identity.format.Self
 }
 
-// Meet notes, durably, that another node has proved to be one of the cluster. Errors: ErrConflict if it is not the one that was met before under
-// its id.
-func (h *Host) Meet(other Identity) error {
+// Past returns the earlier runs of the node's directory, the latest last; it is not changed.
+func (h *Host) Past() []string {
+	h.identity.mu.Lock()
+	defer h.identity.mu.Unlock()
+	return h.identity.format.Past
+}
+
+// Meet notes, durably, that another node has proved to be one of the cluster; past are the earlier runs of its directory. The one that was met before
+// has to be among them: a directory that was put back to what it was before counts its starts up like any other, and would come to a number that was never met.
+// Errors: ErrConflict if it is not the one that was met before under its id.
+func (h *Host) Meet(other Identity, past []string) error {
 	i := &h.identity
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -74,7 +92,7 @@ func (h *Host) Meet(other Identity) error {
 	case met.Directory != other.Directory:
 		return engine.Errorf(engine.ErrConflict, "node %d comes with another data directory than before: it was wiped or exchanged, so it can not "+
 			"know what it has promised; put the old one back, or replace the node as a member under a new id", other.Node)
-	case other.Boot < met.Boot || other.Boot == met.Boot && other.Run != met.Run:
+	case other.Boot <= met.Boot || !slices.Contains(past, pastRun(met.Run)):
 		return engine.Errorf(engine.ErrConflict, "node %d comes with an older copy of its data directory (start %d, start %d is known): it can not "+
 			"know what it has promised since; put the newest one back, or replace the node as a member under a new id", other.Node, other.Boot, met.Boot)
 	}
