@@ -7,6 +7,7 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/peer"
+	"github.com/floedb/floe/internal/primitive"
 )
 
 // Client is a node or a cluster in other processes, with the same stores as a Node. Its methods may be used by many goroutines at once.
@@ -41,7 +42,7 @@ func Dial(ctx context.Context, addrs []string, opts ...DialOption) (*Client, err
 	for _, opt := range opts {
 		opt(&o)
 	}
-	door, err := peer.Dial(ctx, peer.Config{Wire: wire(), TLS: o.tls}, addrs)
+	door, err := peer.Dial(ctx, peer.Config{Wire: engine.NewWire(primitive.All()), TLS: o.tls}, addrs)
 	if err != nil {
 		return nil, fmt.Errorf("floe: dial: %w", err)
 	}

@@ -11,10 +11,8 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/peer"
+	"github.com/floedb/floe/internal/primitive"
 	"github.com/floedb/floe/internal/shard"
-	"github.com/floedb/floe/kv"
-	"github.com/floedb/floe/queue"
-	"github.com/floedb/floe/stream"
 )
 
 // Node is an open data node. Its methods may be used by many goroutines at once.
@@ -60,11 +58,11 @@ func Open(c Config) (*Node, error) {
 func (n *Node) open(c Config) error {
 	conf := shard.Config{
 		Dir: c.DataDir, Shards: c.Shards, Durability: shard.Durability(c.Durability), SyncInterval: c.SyncInterval, CacheBytes: c.CacheSize, MaxValue: c.MaxValueSize,
-		Logger: c.Logger, Machines: machines(), NodeID: c.NodeID,
+		Logger: c.Logger, Primitives: primitive.All(), NodeID: c.NodeID,
 	}
 	if c.Listen != "" {
 		n.peer = peer.New(peer.Config{
-			Node: max(c.NodeID, 1), Wire: wire(), Members: members(c.Peers), Secret: c.Secret, TLS: c.TLS, Logger: c.Logger,
+			Node: max(c.NodeID, 1), Wire: engine.NewWire(primitive.All()), Members: members(c.Peers), Secret: c.Secret, TLS: c.TLS, Logger: c.Logger,
 		})
 	}
 	if len(c.Peers) > 0 {
@@ -101,19 +99,6 @@ func (n *Node) encodedStats(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	return json.Marshal(s)
-}
-
-// machines are the primitives that every shard has.
-func machines() []func() engine.Machine {
-	return []func() engine.Machine{kv.NewMachine, stream.NewMachine, queue.NewMachine}
-}
-
-func wire() *engine.Wire {
-	var all []engine.Machine
-	for _, make := range machines() {
-		all = append(all, make())
-	}
-	return engine.NewWire(all...)
 }
 
 // Addr returns where the node listens for clients and other nodes, nil if it does not.

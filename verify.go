@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/floedb/floe/internal/primitive"
 	"github.com/floedb/floe/internal/shard"
 )
 
@@ -31,6 +32,6 @@ type VerifyReport struct {
 //
 // Errors: ErrInUse if a node has the directory; ErrInvalid if it is no data directory; ctx's, and those of reading.
 func Verify(ctx context.Context, dir string) (VerifyReport, error) {
-	report, err := shard.Verify(ctx, shard.VerifyConfig{Dir: dir, Machines: machines()})
+	report, err := shard.Verify(ctx, shard.VerifyConfig{Dir: dir, Primitives: primitive.All()})
 	return VerifyReport(report), err
 }

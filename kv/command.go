@@ -17,7 +17,6 @@ const (
 	kindJSONSet
 	kindJSONDelete
 	kindCheck
-	numKinds = kindCheck
 )
 
 // Command bodies all begin with the key (uvarint length, bytes) and the condition (u8, and revision uvarint). Then follows:
@@ -134,13 +133,6 @@ func decodeCommand(kind uint8, b []byte) (c command, err error) {
 		return c, engine.Errorf(ErrInvalid, "kv: command out of range")
 	}
 	return c, checkKey(string(c.key))
-}
-
-// Shrinks reports which commands are for a full disk. A delete keeps the value in the history, so it frees space only when the
-// tombstone is forgotten; but it takes next to none either, and a key that is deleted can not be deleted again. A touch rewrites its row, and
-// locks would get lost without it. Deleting from a JSON value leaves a whole new version behind.
-func (m *Machine) Shrinks(kind uint8) bool {
-	return kind == kindDelete || kind == kindTouch || kind == kindCheck
 }
 
 func encodeWritten(w Written) []byte {

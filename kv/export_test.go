@@ -9,9 +9,11 @@ import (
 
 // What the tests, which are users of the package, need to see of its inside.
 
+// NumKinds is the highest kind of a command.
+var NumKinds = uint8(len(Primitive().Commands))
+
 // Numbers of the machine.
 const (
-	NumKinds        = numKinds
 	KindPut         = kindPut
 	KindJSONSet     = kindJSONSet
 	TombstoneMillis = tombstoneMillis

@@ -31,18 +31,6 @@ type Machine struct {
 	row    []byte // likewise
 }
 
-// NewMachine returns a machine for a shard.
-func NewMachine() engine.Machine { return &Machine{} }
-
-// ID returns engine.MachineKV.
-func (m *Machine) ID() engine.MachineID { return engine.MachineKV }
-
-// Kinds returns the highest command kind.
-func (m *Machine) Kinds() uint8 { return numKinds }
-
-// Caches reports whether the row is a present version: those are read for every Get and every write.
-func (m *Machine) Caches(k []byte) bool { return k[0] == 'c' }
-
 // Apply carries out a command.
 func (m *Machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	c, err := decodeCommand(cmd.Kind, cmd.Body)
@@ -126,13 +114,13 @@ func (m *Machine) put(tx *engine.Tx, c *command, cur row) []byte {
 	if c.o.ttlMillis > 0 {
 		next.flags, next.expiresAt = flagExpires, tx.Now()+c.o.ttlMillis
 	}
-	tx.Count(engine.CountKeySets, 1)
+	tx.Count(countSets, 1)
 	return encodeWritten(m.replace(tx, c.key, cur, next))
 }
 
 // update writes a new value and keeps the expiry.
 func (m *Machine) update(tx *engine.Tx, k []byte, cur row, value []byte) Written {
-	tx.Count(engine.CountKeySets, 1)
+	tx.Count(countSets, 1)
 	return m.replace(tx, k, cur, row{flags: cur.flags & flagExpires, expiresAt: cur.expiresAt, value: value})
 }
 
@@ -162,7 +150,7 @@ func (m *Machine) incr(tx *engine.Tx, c *command, cur row) ([]byte, error) {
 }
 
 func (m *Machine) delete(tx *engine.Tx, c *command, cur row) []byte {
-	tx.Count(engine.CountKeyDeletes, 1)
+	tx.Count(countDeletes, 1)
 	return encodeWritten(m.replace(tx, c.key, cur, row{flags: flagTombstone}))
 }
 
@@ -220,11 +208,11 @@ func (m *Machine) leave(tx *engine.Tx, k []byte, cur *row) {
 	case cur.tombstone():
 		m.buf = deadKey(m.buf[:0], tx.Namespace(), cur.revision)
 		tx.Delete(m.buf)
-		tx.Count(engine.CountDeadKeys, -1)
+		tx.Count(countDead, -1)
 	default:
 		m.unscheduleExpiry(tx, k, cur)
-		tx.Count(engine.CountKeys, -1)
-		tx.Count(engine.CountKeyBytes, -int64(len(k)+len(cur.value)))
+		tx.Count(countKeys, -1)
+		tx.Count(countBytes, -int64(len(k)+len(cur.value)))
 	}
 }
 
@@ -232,11 +220,11 @@ func (m *Machine) leave(tx *engine.Tx, k []byte, cur *row) {
 func (m *Machine) enter(tx *engine.Tx, k []byte, next *row) {
 	if !next.tombstone() {
 		m.scheduleExpiry(tx, k, next)
-		tx.Count(engine.CountKeys, 1)
-		tx.Count(engine.CountKeyBytes, int64(len(k)+len(next.value)))
+		tx.Count(countKeys, 1)
+		tx.Count(countBytes, int64(len(k)+len(next.value)))
 		return
 	}
-	dead := tx.Counted(engine.CountDeadKeys)
+	dead := tx.Counted(countDead)
 	if dead == 0 {
 		m.scheduleForget(tx, next.updatedAt+tombstoneMillis)
 	}
@@ -245,7 +233,7 @@ func (m *Machine) enter(tx *engine.Tx, k []byte, next *row) {
 	}
 	m.buf = deadKey(m.buf[:0], tx.Namespace(), next.revision)
 	tx.Set(m.buf, append(codec.AppendVarint(nil, next.updatedAt), k...))
-	tx.Count(engine.CountDeadKeys, 1)
+	tx.Count(countDead, 1)
 }
 
 // scheduleForget sets the namespace's timer, if it is not set: a key that comes and goes must not leave a timer each time.
@@ -333,7 +321,7 @@ func (m *Machine) forgetKey(tx *engine.Tx, k, dead []byte) {
 	}
 	tx.Delete(currentKey(nil, ns, k))
 	tx.Delete(dead)
-	tx.Count(engine.CountDeadKeys, -1)
+	tx.Count(countDead, -1)
 }
 
 // oldestVersion returns the first version that the history still holds.

@@ -34,7 +34,7 @@ func newStepped(t *testing.T, rng *rand.Rand, shards int) *stepped {
 		Dir: "node", Shards: shards, Durability: shard.Durability(rng.IntN(2)), Clock: shard.Clock{Source: d},
 		L0Tables: 2, MemTableBytes: uint64(one(64<<10, 256<<10, 4<<20)), SegmentBytes: int64(one(4<<10, 64<<10, 4<<20)),
 		CacheBytes: int64(one(1<<10, 1<<20)), KeepEntries: uint64(one(0, 1, 100)),
-		Random: randomBytes{rng}, Machines: []func() engine.Machine{kv.NewMachine},
+		Random: randomBytes{rng}, Primitives: []engine.Primitive{kv.Primitive()},
 	}
 	d.open()
 	t.Cleanup(func() {

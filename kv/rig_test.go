@@ -64,7 +64,7 @@ func newRig(t testing.TB, shards int) *rig {
 
 func newExecutor(t testing.TB, db *pebble.DB, shard, shards int) *engine.Executor {
 	x := engine.NewExecutor(engine.Config{
-		Shard: engine.ShardID(shard), Shards: shards, DB: db, Machines: []engine.Machine{kv.NewMachine()}, Strict: true,
+		Shard: engine.ShardID(shard), Shards: shards, DB: db, Primitives: []engine.Primitive{kv.Primitive()}, Strict: true,
 	})
 	if err := x.Restore(); err != nil {
 		t.Fatalf("Restore: %v", err)

@@ -332,7 +332,7 @@ func (v *verifier) compareCounts() {
 			counter engine.Counter
 			n       int64
 		}{
-			{"keys", engine.CountKeys, t.keys}, {"bytes", engine.CountKeyBytes, t.bytes}, {"deleted keys", engine.CountDeadKeys, t.dead},
+			{"keys", countKeys, t.keys}, {"bytes", countBytes, t.bytes}, {"deleted keys", countDead, t.dead},
 		} {
 			if n, known := v.Counted(ns, c.counter); known && n != c.n {
 				v.Reportf("kv: namespace %s: its row counts %d %s, there are %d", v.name(ns), n, c.what, c.n)

@@ -311,7 +311,7 @@ func TestOldTablesGo(t *testing.T) {
 // TestVerifyReportsStaleMemory changes rows that are kept in memory.
 func TestVerifyReportsStaleMemory(t *testing.T) {
 	r := newRig(t, 1)
-	r.execs[0] = engine.NewExecutor(engine.Config{DB: r.db, Shards: 1, Machines: []engine.Machine{kv.NewMachine()}, RowCache: engine.NewRowCache(16 << 20)})
+	r.execs[0] = engine.NewExecutor(engine.Config{DB: r.db, Shards: 1, Primitives: []engine.Primitive{kv.Primitive()}, RowCache: engine.NewRowCache(16 << 20)})
 	t.Cleanup(func() {
 		if err := r.execs[0].Release(); err != nil {
 			t.Error(err)

@@ -19,43 +19,6 @@ const (
 	errorBound
 )
 
-// NewQuery returns an empty query of a kind.
-func (*Machine) NewQuery(kind uint8) engine.Query {
-	switch kind {
-	case queryGet:
-		return new(getQuery)
-	case queryScan:
-		return new(scanQuery)
-	case queryHistory:
-		return new(historyQuery)
-	case queryWait:
-		return new(waitQuery)
-	case queryChanges:
-		return new(changesQuery)
-	}
-	return nil
-}
-
-// NewError returns an empty error of a kind.
-func (*Machine) NewError(kind uint8) engine.CodedError {
-	switch kind {
-	case errorConflict:
-		return new(ConflictError)
-	case errorBound:
-		return new(BoundError)
-	}
-	return nil
-}
-
-// Admit checks a command of a user in another process.
-func (*Machine) Admit(cmd engine.Command, maxPayload int) error {
-	c, err := decodeCommand(cmd.Kind, cmd.Body)
-	if err != nil {
-		return err
-	}
-	return engine.CheckPayload(max(len(c.value), c.maxBytes), maxPayload)
-}
-
 func (*getQuery) Kind() uint8     { return queryGet }
 func (*scanQuery) Kind() uint8    { return queryScan }
 func (*historyQuery) Kind() uint8 { return queryHistory }

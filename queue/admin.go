@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
 )
 
@@ -58,7 +57,7 @@ func (s *session) delete() {
 		s.tx.Schedule(s.tx.Now(), graveToken(s.id))
 	}
 	s.tx.Delete(queueKey(nil, s.tx.Namespace(), s.name))
-	s.tx.Count(engine.CountQueues, -1)
+	s.tx.Count(countQueues, -1)
 	s.m.memories.replace(s.tx, s.id, nil)
 	s.saveLeases()
 }

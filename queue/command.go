@@ -22,7 +22,6 @@ const (
 	kindRequeue
 	kindRedrive
 	kindDiscard
-	numKinds = kindDiscard
 )
 
 // Flags of a nack.
@@ -337,13 +336,4 @@ func (c *command) checkMessages() error {
 		}
 	}
 	return nil
-}
-
-// Shrinks reports which commands are for a full disk. Deliveries, extensions and nacks rewrite rows, but take next to nothing of their own.
-func (m *Machine) Shrinks(kind uint8) bool {
-	switch kind {
-	case kindAck, kindCheck, kindPurge, kindDelete, kindDiscard:
-		return true
-	}
-	return false
 }

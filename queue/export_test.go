@@ -4,9 +4,11 @@ import "github.com/floedb/floe/internal/engine"
 
 // What the tests, which are users of the package, need to see of its inside.
 
+// NumKinds is the highest kind of a command.
+var NumKinds = uint8(len(Primitive().Commands))
+
 // Numbers of the machine.
 const (
-	NumKinds    = numKinds
 	KindEnqueue = kindEnqueue
 	KindDequeue = kindDequeue
 	KindAck     = kindAck
@@ -22,7 +24,7 @@ func NewForgetful() engine.Machine {
 
 // NewCramped returns a machine whose shard takes up to 5 leases.
 func NewCramped() engine.Machine {
-	m := NewMachine().(*Machine)
+	m := newMachine().(*Machine)
 	m.maxInflight = 5
 	return m
 }

@@ -57,7 +57,7 @@ func TestIdleQueues(t *testing.T) {
 	const queues = 60_000
 	var machine engine.Machine
 	r := newRigOf(t, 1, func() engine.Machine {
-		machine = queue.NewMachine()
+		machine = queue.Primitive().New()
 		return machine
 	})
 	var cmds []engine.Command

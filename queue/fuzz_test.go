@@ -74,7 +74,8 @@ func FuzzApplyCommand(f *testing.F) {
 		r.verify()
 		r.advance(int64(wait))
 		cmd := engine.Command{Machine: engine.MachineQueue, Kind: kind, Namespace: "n", Body: body}
-		admitted := queue.NewMachine().Admit(cmd, queue.DefaultMaxPayloadBytes)
+		p := queue.Primitive()
+		admitted := p.Admit(cmd, queue.DefaultMaxPayloadBytes)
 		for range 2 {
 			out := r.entry(0, cmd)[0]
 			var refused *engine.Error
@@ -117,7 +118,8 @@ func FuzzDecodeQuery(f *testing.F) {
 		f.Add(kind, []byte{})
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
-		q := queue.NewMachine().NewQuery(kind)
+		p := queue.Primitive()
+		q := p.Query(kind)
 		if q == nil {
 			return
 		}

@@ -26,22 +26,6 @@ type Machine struct {
 	row         []byte // of values
 }
 
-// NewMachine returns a machine for a shard.
-func NewMachine() engine.Machine {
-	m := &Machine{memories: memories{limits: standardLimits}, maxInflight: maxInflight}
-	m.memories.reset(0)
-	return m
-}
-
-// ID returns engine.MachineQueue.
-func (m *Machine) ID() engine.MachineID { return engine.MachineQueue }
-
-// Kinds returns the highest command kind.
-func (m *Machine) Kinds() uint8 { return numKinds }
-
-// Caches reports whether the row is that of a queue, which every command reads, or of a dedup key, of which most are looked for in vain.
-func (m *Machine) Caches(k []byte) bool { return k[0] == 'q' || k[0] == 'k' }
-
 // Restore forgets what was in memory: it is read again when it is used.
 func (m *Machine) Restore(v *engine.View) error {
 	b, ok, err := v.Get([]byte{'i'})
@@ -128,7 +112,7 @@ func (s *session) create() error {
 	s.changed = true
 	s.record = newRecord(uint64(s.tx.LSN()), s.tx.Now())
 	s.renew(s.id)
-	s.tx.Count(engine.CountQueues, 1)
+	s.tx.Count(countQueues, 1)
 	return nil
 }
 

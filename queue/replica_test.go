@@ -19,9 +19,9 @@ func TestReplicasAreEqual(t *testing.T) {
 	}
 	t.Logf("seed %d", seed)
 	log := randomLog(t, rand.New(rand.NewPCG(seed, 0)), 2000)
-	every := replay(t, log, 1, 0, queue.NewMachine)
+	every := replay(t, log, 1, 0, queue.Primitive().New)
 	for _, other := range []replica{
-		replay(t, log, 7, 0, queue.NewMachine), replay(t, log, len(log), 0, queue.NewMachine), replay(t, log, 13, 29, queue.NewMachine),
+		replay(t, log, 7, 0, queue.Primitive().New), replay(t, log, len(log), 0, queue.Primitive().New), replay(t, log, 13, 29, queue.Primitive().New),
 		replay(t, log, 1, 0, queue.NewForgetful), replay(t, log, 5, 101, queue.NewForgetful),
 	} {
 		if other.applied != every.applied {

@@ -49,7 +49,7 @@ func openPebble(t testing.TB) (db *pebble.DB) {
 	return db
 }
 
-func newRig(t testing.TB, shards int) *rig { return newRigOf(t, shards, queue.NewMachine) }
+func newRig(t testing.TB, shards int) *rig { return newRigOf(t, shards, queue.Primitive().New) }
 
 func newRigOf(t testing.TB, shards int, machine func() engine.Machine) *rig {
 	r := &rig{t: t, db: openPebble(t), machine: machine, now: epoch, execs: make([]*engine.Executor, shards)}
@@ -58,8 +58,10 @@ func newRigOf(t testing.TB, shards int, machine func() engine.Machine) *rig {
 }
 
 func newExecutor(t testing.TB, db *pebble.DB, shard, shards int, machine func() engine.Machine) *engine.Executor {
+	p := queue.Primitive()
+	p.New = machine
 	x := engine.NewExecutor(engine.Config{
-		Shard: engine.ShardID(shard), Shards: shards, DB: db, Machines: []engine.Machine{kv.NewMachine(), machine()}, RowCache: engine.NewRowCache(4 << 20), Strict: true,
+		Shard: engine.ShardID(shard), Shards: shards, DB: db, Primitives: []engine.Primitive{kv.Primitive(), p}, RowCache: engine.NewRowCache(4 << 20), Strict: true,
 	})
 	if err := x.Restore(); err != nil {
 		t.Fatalf("Restore: %v", err)

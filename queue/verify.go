@@ -21,7 +21,7 @@ func (m *Machine) Verify(a *engine.Audit) error {
 	}
 	for i := range v.names {
 		ns := uint32(i)
-		if n, known := v.Counted(ns, engine.CountQueues); known && n != v.queues[ns] {
+		if n, known := v.Counted(ns, countQueues); known && n != v.queues[ns] {
 			v.Reportf("queue: namespace %s: its row counts %d queues, there are %d", v.name(ns), n, v.queues[ns])
 		}
 	}

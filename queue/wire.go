@@ -2,7 +2,6 @@ package queue
 
 import (
 	"github.com/floedb/floe/internal/codec"
-	"github.com/floedb/floe/internal/engine"
 )
 
 // Kinds of queries; the numbers are part of the protocol between processes.
@@ -13,50 +12,6 @@ const (
 	queryDead
 	queryWait
 )
-
-// NewQuery returns an empty query of a kind.
-func (*Machine) NewQuery(kind uint8) engine.Query {
-	switch kind {
-	case queryStats:
-		return new(statsQuery)
-	case queryList:
-		return new(listQuery)
-	case queryPeek:
-		return new(peekQuery)
-	case queryDead:
-		return new(deadQuery)
-	case queryWait:
-		return new(waitQuery)
-	}
-	return nil
-}
-
-// NewError returns an empty error of a kind.
-func (*Machine) NewError(kind uint8) engine.CodedError {
-	if kind == errorReceipt {
-		return new(ReceiptError)
-	}
-	return nil
-}
-
-// Admit checks a command of a user in another process.
-func (*Machine) Admit(cmd engine.Command, maxPayload int) error {
-	var c command
-	if err := c.decode(cmd.Kind, cmd.Body); err != nil {
-		return err
-	}
-	size := 0
-	for i := range c.messages {
-		n := len(c.messages[i].payload)
-		if err := engine.CheckPayload(n, maxPayload); err != nil {
-			return err
-		}
-		if size += n + messageOverhead; size > MaxBatchBytes && len(c.messages) > 1 {
-			return tooLong()
-		}
-	}
-	return checkName(string(c.name))
-}
 
 func (*statsQuery) Kind() uint8 { return queryStats }
 func (*listQuery) Kind() uint8  { return queryList }

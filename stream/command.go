@@ -34,7 +34,6 @@ const (
 	kindHold       // asks for the right to consume an exclusive group
 	kindAdoptGroup // sent by a stream's home to other shards
 	kindDropGroup  // likewise
-	numKinds       = kindDropGroup
 )
 
 // turn spreads messages without a key over the partitions where the sender has to choose one.

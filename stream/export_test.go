@@ -5,7 +5,7 @@ import "github.com/floedb/floe/internal/engine"
 // What the tests, which are users of the package, need to see of its inside.
 
 // NumKinds is the highest kind of a command.
-const NumKinds = numKinds
+var NumKinds = uint8(len(Primitive().Commands))
 
 // AppendCommandBody is the body of an append of messages that were encoded by anybody.
 func AppendCommandBody(name string, messages ...[]byte) []byte {

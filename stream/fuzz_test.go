@@ -65,7 +65,7 @@ func FuzzApplyCommand(f *testing.F) {
 		f.Add(kind, stream.AppendCommandBody("log", msg), uint16(1))
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, body []byte, wait uint16) {
-		r := rig.New(t, 2, stream.NewMachine)
+		r := rig.New(t, 2, stream.Primitive())
 		s := stream.New(r.Router(), "n", 0)
 		if len(body)%2 == 0 {
 			if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "n", true); err != nil {
@@ -120,7 +120,8 @@ func FuzzAdmit(f *testing.F) {
 		r, s := newStore(t)
 		cmd := engine.Command{Machine: engine.MachineStream, Kind: kind, Namespace: "n", Body: body}
 		const limit = 100
-		if err := stream.NewMachine().Admit(cmd, limit); err != nil {
+		p := stream.Primitive()
+		if err := p.Admit(cmd, limit); err != nil {
 			if !errors.Is(err, stream.ErrInvalid) {
 				t.Errorf("Admit(kind %d, %q) = %v, want ErrInvalid", kind, body, err)
 			}
@@ -152,11 +153,9 @@ func FuzzAdmit(f *testing.F) {
 // FuzzQuery decodes queries of another process and answers those that can be read.
 func FuzzQuery(f *testing.F) {
 	f.Add(uint8(2), []byte{})
-	for kind := uint8(1); kind <= 12; kind++ {
-		q := stream.NewMachine().NewQuery(kind)
-		if q == nil {
-			continue
-		}
+	p := stream.Primitive()
+	for kind := uint8(1); int(kind) <= len(p.Queries); kind++ {
+		q := p.Query(kind)
 		c := codec.NewEncoder(nil)
 		q.Arguments(&c)
 		f.Add(kind, c.Encoded())
@@ -170,8 +169,7 @@ func FuzzQuery(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
-		m := stream.NewMachine()
-		q := m.NewQuery(kind)
+		q := p.Query(kind)
 		if q == nil {
 			return
 		}
@@ -190,7 +188,7 @@ func FuzzQuery(f *testing.F) {
 		}
 		results := codec.NewEncoder(nil)
 		q.Results(&results)
-		again, d := m.NewQuery(kind), codec.NewDecoder(results.Encoded())
+		again, d := p.Query(kind), codec.NewDecoder(results.Encoded())
 		if again.Results(&d); d.Done() != nil {
 			t.Errorf("kind %d: the results of %x can not be read: %v", kind, b, d.Done())
 		}

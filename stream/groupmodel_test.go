@@ -74,13 +74,13 @@ func runHistory(t *testing.T, mode stream.Mode, seed uint64) {
 	}
 	namespace := "n"
 	if rng.IntN(3) == 0 {
-		h.r = rig.New(t, 3, stream.NewMachine)
+		h.r = rig.New(t, 3, stream.Primitive())
 		namespace = "wide"
 		if err := engine.NewNamespaces(h.r.Router()).Create(t.Context(), namespace, true); err != nil {
 			t.Fatal(err)
 		}
 	} else {
-		h.r = rig.New(t, 1, stream.NewMachine)
+		h.r = rig.New(t, 1, stream.Primitive())
 	}
 	h.s = stream.New(h.r.Router(), namespace, 0)
 	must(t, h.s.Create(t.Context(), "log", stream.Partitions(1+rng.IntN(3))))

@@ -20,7 +20,7 @@ func contextThatIsDone() (context.Context, context.CancelFunc) {
 
 // TestAdmit: what comes from another process is checked as the store checks its arguments.
 func TestAdmit(t *testing.T) {
-	m := stream.NewMachine()
+	m := stream.Primitive()
 	for _, op := range someOps() {
 		if err := m.Admit(command(t, op), stream.DefaultMaxPayloadBytes); err != nil {
 			t.Errorf("Admit of %+v: %v", op, err)
@@ -41,8 +41,8 @@ func TestAdmit(t *testing.T) {
 		"header without a name":    {kind, stream.AppendCommandBody("log", []byte{0, 1, 0, 0}), "header name is empty"},
 		"message that is none":     {kind, stream.AppendCommandBody("log", []byte{5}), "message"},
 		"name with a line feed":    {kind, stream.AppendCommandBody("l\ng", []byte{0, 0}), "control character"},
-		"what shards say":          {command(t, stream.AdoptOp("log")).Kind, command(t, stream.AdoptOp("log")).Body, "for shards among themselves"},
-		"what they say on the end": {command(t, stream.DropOp("log")).Kind, command(t, stream.DropOp("log")).Body, "for shards among themselves"},
+		"what shards say":          {command(t, stream.AdoptOp("log")).Kind, command(t, stream.AdoptOp("log")).Body, "is not for users"},
+		"what they say on the end": {command(t, stream.DropOp("log")).Kind, command(t, stream.DropOp("log")).Body, "is not for users"},
 	} {
 		err := m.Admit(engine.Command{Machine: engine.MachineStream, Kind: c.kind, Body: c.body}, 100)
 		wantError(t, name, err, stream.ErrInvalid, c.words)
@@ -105,7 +105,7 @@ func TestClaimedSpecs(t *testing.T) {
 
 // TestManyStreams has more partitions than a machine remembers.
 func TestManyStreams(t *testing.T) {
-	r := rig.New(t, 1, stream.NewMachine)
+	r := rig.New(t, 1, stream.Primitive())
 	s := stream.New(r.Router(), "n", 0)
 	names := make([]string, 80)
 	for i := range names {

@@ -57,31 +57,6 @@ type stream struct {
 	groups int // -1: not counted yet
 }
 
-// NewMachine returns a machine for a shard.
-func NewMachine() engine.Machine {
-	m := new(Machine)
-	m.forgetAll()
-	return m
-}
-
-// ID returns engine.MachineStream.
-func (m *Machine) ID() engine.MachineID { return engine.MachineStream }
-
-// Kinds returns the highest command kind.
-func (m *Machine) Kinds() uint8 { return numKinds }
-
-// Caches reports whether the row is that of a stream: those are read with every query and command.
-func (m *Machine) Caches(k []byte) bool { return k[0] == rowStream }
-
-// Shrinks reports which commands are for a full disk.
-func (m *Machine) Shrinks(kind uint8) bool {
-	switch kind {
-	case kindTrim, kindDelete, kindDrop, kindCheckLast, kindAck, kindExtend, kindLeave, kindDeleteGroup, kindDropGroup:
-		return true
-	}
-	return false
-}
-
 // Restore forgets what was remembered of the rows.
 func (m *Machine) Restore(*engine.View) error {
 	m.forgetAll()
@@ -253,7 +228,7 @@ func (m *Machine) make(tx *engine.Tx, name string, sp spec) *stream {
 
 // found makes a stream in its home.
 func (m *Machine) found(tx *engine.Tx, name string, partitions int, p policy) *stream {
-	tx.Count(engine.CountStreams, 1)
+	tx.Count(countStreams, 1)
 	return m.make(tx, name, spec{id: uint64(tx.LSN()), partitions: partitions, policy: p})
 }
 
@@ -285,7 +260,7 @@ func (m *Machine) delete(tx *engine.Tx, st *stream, c *command) error {
 	}
 	m.tell(tx, st, kindDrop)
 	m.drop(tx, st, false)
-	tx.Count(engine.CountStreams, -1)
+	tx.Count(countStreams, -1)
 	return nil
 }
 

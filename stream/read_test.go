@@ -141,7 +141,7 @@ func TestReadBytes(t *testing.T) {
 
 // TestHugePayloads has messages that are each larger than a read.
 func TestHugePayloads(t *testing.T) {
-	r := rig.New(t, 1, stream.NewMachine)
+	r := rig.New(t, 1, stream.Primitive())
 	s := stream.New(r.Router(), "n", 16<<20)
 	huge := bytes.Repeat([]byte("x"), 16<<20)
 	for range 2 {

@@ -96,7 +96,7 @@ func replay(t *testing.T, log [][]byte, n, restart int) engine.Applied {
 	}
 	defer db.Close()
 	open := func() *engine.Executor {
-		x := engine.NewExecutor(engine.Config{Shards: 1, DB: db, Machines: []engine.Machine{stream.NewMachine()}, RowCache: engine.NewRowCache(1 << 20)})
+		x := engine.NewExecutor(engine.Config{Shards: 1, DB: db, Primitives: []engine.Primitive{stream.Primitive()}, RowCache: engine.NewRowCache(1 << 20)})
 		if err := x.Restore(); err != nil {
 			t.Fatal(err)
 		}

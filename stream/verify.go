@@ -23,7 +23,7 @@ func (m *Machine) Verify(a *engine.Audit) error {
 		}
 	}
 	for ns, n := range v.counted {
-		if counted, known := v.Counted(uint32(ns), engine.CountStreams); known && counted != n {
+		if counted, known := v.Counted(uint32(ns), countStreams); known && counted != n {
 			v.Reportf("stream: namespace %s: its row counts %d streams, there are %d", v.name(uint32(ns)), counted, n)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // newFilledRig has streams that were trimmed, that forget by age and by length, of one and of several partitions, deleted ones and producers.
 func newFilledRig(t *testing.T) *rig.Rig {
 	t.Helper()
-	r := rig.New(t, 1, NewMachine)
+	r := rig.New(t, 1, Primitive())
 	ctx, s, other := t.Context(), New(r.Router(), "n", 0), New(r.Router(), "other", 0)
 	do := func(err error) {
 		t.Helper()

@@ -23,41 +23,6 @@ const (
 
 const errorConflict uint8 = 1
 
-// NewQuery returns an empty query of a kind.
-func (*Machine) NewQuery(kind uint8) engine.Query {
-	switch kind {
-	case querySpec:
-		return new(specQuery)
-	case queryRead:
-		return new(readQuery)
-	case queryInfo:
-		return new(infoQuery)
-	case queryList:
-		return new(listQuery)
-	case queryRefs:
-		return new(refsQuery)
-	case queryRecords:
-		return new(recordsQuery)
-	case queryGroupSpec:
-		return new(groupSpecQuery)
-	case queryGroupWait:
-		return new(groupWaitQuery)
-	case queryGroups:
-		return new(groupsQuery)
-	case queryPending:
-		return new(pendingQuery)
-	}
-	return nil
-}
-
-// NewError returns an empty error of a kind.
-func (*Machine) NewError(kind uint8) engine.CodedError {
-	if kind == errorConflict {
-		return new(ConflictError)
-	}
-	return nil
-}
-
 // Machine returns engine.MachineStream.
 func (*ConflictError) Machine() engine.MachineID { return engine.MachineStream }
 
@@ -70,19 +35,6 @@ func (e *ConflictError) Code(c *codec.Coder) {
 	c.Int(&e.Partition)
 	codeID(c, &e.LastID)
 	c.String(&e.Reason)
-}
-
-// Admit checks a command of a user in another process.
-func (*Machine) Admit(cmd engine.Command, maxPayload int) error {
-	switch cmd.Kind {
-	case kindAdopt, kindDrop, kindAdoptGroup, kindDropGroup:
-		return engine.Errorf(ErrInvalid, "stream: command %d is for shards among themselves", cmd.Kind)
-	}
-	c, err := decodeCommand(cmd.Kind, cmd.Body)
-	if err == nil && cmd.Kind == kindAppend {
-		err = c.append.check(maxPayload)
-	}
-	return err
 }
 
 func (*specQuery) Kind() uint8    { return querySpec }

@@ -12,9 +12,9 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/primitive"
 	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/kv"
-	"github.com/floedb/floe/queue"
 )
 
 // openings measures how long floe.Open takes on directories that prepare makes, and checks that a number of keys is there then.
@@ -99,7 +99,7 @@ func (openReplay) measure(b *bench) (result, error) {
 // holds all of them, nothing to its state.
 func (b *bench) crashImage(dir, image string) error {
 	host, err := shard.Open(shard.Config{
-		Dir: dir, Durability: shard.Async, MemTableBytes: 2 << 30, MaxLogBytes: 1 << 40, Machines: []func() engine.Machine{kv.NewMachine, queue.NewMachine},
+		Dir: dir, Durability: shard.Async, MemTableBytes: 2 << 30, MaxLogBytes: 1 << 40, Primitives: primitive.All(),
 	})
 	if err != nil {
 		return err

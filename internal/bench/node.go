@@ -8,6 +8,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/primitive"
 	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
@@ -70,7 +71,7 @@ func (s setup) open(dir string) (*node, error) {
 func (s setup) openSlow(dir string) (*node, error) {
 	host, err := shard.Open(shard.Config{
 		Dir: dir, Shards: s.shards, Durability: shard.Durability(s.durability), CacheBytes: s.cacheBytes,
-		FS: newFS(s.fsync), Machines: []func() engine.Machine{kv.NewMachine, queue.NewMachine},
+		FS: newFS(s.fsync), Primitives: primitive.All(),
 	})
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 
 func stepper(t *testing.T, fsys vfs.FS) *shard.Stepper {
 	t.Helper()
-	s, err := shard.OpenStepper(shard.Config{Dir: "node", Shards: 1, FS: fsys, Machines: []func() engine.Machine{kv.NewMachine}})
+	s, err := shard.OpenStepper(shard.Config{Dir: "node", Shards: 1, FS: fsys, Primitives: []engine.Primitive{kv.Primitive()}})
 	if err != nil {
 		t.Fatal(err)
 	}

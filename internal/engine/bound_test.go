@@ -56,7 +56,10 @@ func newHoard(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := engine.NewExecutor(engine.Config{Shards: 1, DB: db, Machines: []engine.Machine{hoarder{toy.New()}}, Strict: true})
+	p := toy.Primitive()
+	own := p.New
+	p.New = func() engine.Machine { return hoarder{own()} }
+	x := engine.NewExecutor(engine.Config{Shards: 1, DB: db, Primitives: []engine.Primitive{p}, Strict: true})
 	if err := x.Restore(); err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,6 @@ const (
 	kindSkip
 	kindCreateNamespace
 	kindCompare
-	numEngineKinds = kindCompare
 )
 
 // Applied is how far a shard's state has come. It is a row of the state, written with every batch, so the state always
@@ -51,10 +50,10 @@ type Executor struct {
 	shard    ShardID
 	shards   int
 	db       *pebble.DB
+	table    *table
 	machines [maxMachines]Machine
-	cachers  [maxMachines]RowCacher // those machines that are one
 
-	reverters []Reverter // likewise
+	reverters []Reverter // those machines that are one
 
 	applied  Applied
 	over     *overlay
@@ -89,23 +88,24 @@ type Executor struct {
 
 // Config says what an Executor works on.
 type Config struct {
-	Shard    ShardID
-	Shards   int
-	DB       *pebble.DB
-	Machines []Machine
-	RowCache *RowCache // for rows that are read often, shared with the other shards of the node; nil: none
-	Compared bool      // there are other replicas, to compare this one with
-	Strict   bool      // check what takes too long to check always: for tests
+	Shard      ShardID
+	Shards     int
+	DB         *pebble.DB
+	Primitives []Primitive
+	RowCache   *RowCache // for rows that are read often, shared with the other shards of the node; nil: none
+	Compared   bool      // there are other replicas, to compare this one with
+	Strict     bool      // check what takes too long to check always: for tests
 }
 
 // NewExecutor returns an executor whose state still has to be read with Restore.
 func NewExecutor(c Config) *Executor {
 	x := &Executor{
-		shard: c.Shard, shards: c.Shards, db: c.DB, over: newOverlay(), hub: newHub(), rows: c.RowCache.of(c.Shard), strict: c.Strict,
+		shard: c.Shard, shards: c.Shards, db: c.DB, table: newTable(c.Primitives), over: newOverlay(), hub: newHub(), rows: c.RowCache.of(c.Shard),
+		strict: c.Strict,
 	}
-	for _, m := range c.Machines {
-		x.machines[m.ID()] = m
-		x.cachers[m.ID()], _ = m.(RowCacher)
+	for _, p := range c.Primitives {
+		m := p.New()
+		x.machines[p.ID] = m
 		if r, ok := m.(Reverter); ok {
 			x.reverters = append(x.reverters, r)
 		}
@@ -163,15 +163,15 @@ func (x *Executor) Restore() error {
 		return err
 	}
 	x.publish()
-	for _, m := range x.machines {
+	for id, m := range x.machines {
 		if m == nil {
 			continue
 		}
-		v := &View{x: x, machine: m.ID(), now: func() int64 { return x.applied.Stamp }}
+		v := &View{x: x, machine: MachineID(id), now: func() int64 { return x.applied.Stamp }}
 		err := m.Restore(v)
 		v.release()
 		if err != nil {
-			return fmt.Errorf("shard %d: restore machine %d: %w", x.shard, m.ID(), err)
+			return fmt.Errorf("shard %d: restore machine %d (%s): %w", x.shard, id, x.table.byID[id].Name, err)
 		}
 	}
 	x.publish()
@@ -184,7 +184,7 @@ func (x *Executor) restoreNamespaces() error {
 	x.dir.mu.Unlock()
 	x.dir.restored.Add(1)
 	return x.scanRows([]byte{'n'}, func(k, value []byte) error {
-		ns, err := decodeNamespace(value)
+		ns, err := x.table.decodeNamespace(value)
 		if err != nil {
 			return err
 		}
@@ -245,8 +245,8 @@ func (x *Executor) Apply(term, index uint64, data []byte, out []Outcome) (header
 
 // caches reports whether the row cache holds rows like this one.
 func (x *Executor) caches(row []byte) bool {
-	c := x.cachers[row[2]]
-	return c != nil && c.Caches(row[rowPrefix:])
+	p := x.table.primitive(MachineID(row[rowPrefix-1]))
+	return p != nil && p.Caches != nil && p.Caches(row[rowPrefix:])
 }
 
 // rowPrefix is how many bytes of a row's key stand before the machine's own.
@@ -400,7 +400,7 @@ func (x *Executor) endEntry() {
 	}
 	for _, ns := range x.dir.dirty {
 		ns.dirty = false
-		x.tx.setRow(namespaceRow(x.tx.rowKey(machineEngine), ns.id), ns.encode(nil))
+		x.tx.setRow(namespaceRow(x.tx.rowKey(machineEngine), ns.id), x.table.encodeNamespace(ns))
 	}
 	x.dir.dirty = x.dir.dirty[:0]
 	x.hashWrites()
@@ -525,52 +525,10 @@ func (x *Executor) Refused() int64 { return x.refused.Load() }
 func (x *Executor) Waiting() int { return int(x.hub.count.Load()) }
 
 // Check refuses a command that no machine of this node knows, before it gets into the log.
-func (x *Executor) Check(cmd Command) error {
-	if cmd.Machine == machineEngine {
-		if cmd.Kind == 0 || cmd.Kind > numEngineKinds {
-			return Errorf(ErrInvalid, "unknown command: engine kind %d", cmd.Kind)
-		}
-		if cmd.Kind != kindTxn {
-			return nil
-		}
-		parts, _, err := decodeTxn(cmd.Body, cmd.Namespace)
-		if err != nil {
-			return err
-		}
-		for _, part := range parts {
-			if err := x.checkKind(part); err != nil {
-				return err
-			}
-		}
-		return CheckName("namespace", cmd.Namespace)
-	}
-	if err := x.checkKind(cmd); err != nil {
-		return err
-	}
-	return CheckName("namespace", cmd.Namespace)
-}
+func (x *Executor) Check(cmd Command) error { return x.table.check(cmd) }
 
-func (x *Executor) checkKind(cmd Command) error {
-	m := x.machine(cmd.Machine)
-	if m == nil || cmd.Kind == 0 || cmd.Kind > m.Kinds() {
-		return Errorf(ErrInvalid, "unknown command: machine %d kind %d", cmd.Machine, cmd.Kind)
-	}
-	return nil
-}
-
-// Shrinks reports whether a command may be applied while the disk is full; it has passed Check. Of the engine's own, only a new namespace
-// may not: messages between shards are on their way already, and each makes room where it comes from.
-func (x *Executor) Shrinks(cmd Command) bool {
-	if cmd.Machine != machineEngine {
-		m, ok := x.machine(cmd.Machine).(Shrinker)
-		return ok && m.Shrinks(cmd.Kind)
-	}
-	if cmd.Kind != kindTxn {
-		return cmd.Kind != kindCreateNamespace
-	}
-	parts, _, err := decodeTxn(cmd.Body, cmd.Namespace)
-	return err == nil && !slices.ContainsFunc(parts, func(part Command) bool { return !x.Shrinks(part) })
-}
+// Shrinks reports whether a command may be applied while the disk is full; it has passed Check.
+func (x *Executor) Shrinks(cmd Command) bool { return x.table.shrinks(cmd) }
 
 func (tx *Tx) applyEngine(cmd Command) ([]byte, error) {
 	tx.machine = machineEngine

@@ -23,13 +23,22 @@ type scripted struct {
 	reverted       []engine.LSN
 }
 
-func (m *scripted) ID() engine.MachineID       { return m.id }
-func (m *scripted) Kinds() uint8               { return 1 }
 func (m *scripted) Restore(*engine.View) error { return nil }
 func (m *scripted) Revert(to engine.LSN)       { m.reverted = append(m.reverted, to) }
 func (m *scripted) OnTimer(tx *engine.Tx, token []byte) {
 	if err := m.steps[string(token)](tx); err != nil {
 		panic(err)
+	}
+}
+
+const countSteps engine.Counter = 0
+
+// primitive returns the table of the machine, which has one kind of command.
+func (m *scripted) primitive() engine.Primitive {
+	return engine.Primitive{
+		ID: m.id, Name: fmt.Sprint("scripted ", m.id), New: func() engine.Machine { return m },
+		Commands: []engine.CommandType{{Kind: 1, Name: "step", From: engine.FromShards}},
+		Counters: []engine.CounterType{{Counter: countSteps, Name: "steps", Field: func(c *engine.Counts) *int64 { return &c.Workflows }}},
 	}
 }
 
@@ -68,7 +77,7 @@ func newStage(t *testing.T) *stage {
 	s := &stage{rig: &rig{t: t, db: db, now: 1000, index: make([]uint64, 1)}}
 	s.one = &scripted{id: engine.MachineTest, steps: make(map[string]func(*engine.Tx) error), log: &s.log}
 	s.two = &scripted{id: engine.MachineTest2, steps: make(map[string]func(*engine.Tx) error), log: &s.log}
-	x := engine.NewExecutor(engine.Config{Shards: 1, DB: db, Machines: []engine.Machine{s.one, s.two}})
+	x := engine.NewExecutor(engine.Config{Shards: 1, DB: db, Primitives: []engine.Primitive{s.one.primitive(), s.two.primitive()}})
 	s.execs = []*engine.Executor{x}
 	t.Cleanup(func() {
 		if err := errors.Join(x.Release(), db.Close()); err != nil {
@@ -134,7 +143,7 @@ func TestARefusedFollowUpRefusesAll(t *testing.T) {
 	s := newStage(t)
 	s.one.steps["a"] = func(tx *engine.Tx) error {
 		set(tx, "a")
-		tx.Count(engine.CountWorkflows, 1)
+		tx.Count(countSteps, 1)
 		tx.Then(s.cmd(s.two, "b"))
 		tx.Then(s.cmd(s.two, "c"))
 		return nil
@@ -277,14 +286,14 @@ func TestSavepoints(t *testing.T) {
 	plain, undone := newStage(t), newStage(t)
 	keep := func(tx *engine.Tx) {
 		set(tx, "kept")
-		tx.Count(engine.CountWorkflows, 2)
+		tx.Count(countSteps, 2)
 	}
 	var hooks []string
 	waste := func(tx *engine.Tx, name string) {
 		set(tx, name)
 		tx.Set([]byte("kept"), []byte(name))
 		tx.DeleteRange([]byte("a"), []byte("z"))
-		tx.Count(engine.CountWorkflows, 100)
+		tx.Count(countSteps, 100)
 		tx.Schedule(5, []byte(name))
 		tx.OnCommit(func() { hooks = append(hooks, name) })
 		tx.Notify(1, 1)
@@ -303,13 +312,13 @@ func TestSavepoints(t *testing.T) {
 		inner := tx.Savepoint()
 		waste(tx, "inner")
 		tx.Rollback(inner)
-		if v, _ := tx.Get([]byte("outer")); tx.Counted(engine.CountWorkflows) != 102 || v != nil {
-			t.Errorf("after the inner rollback: %d counted, row %q", tx.Counted(engine.CountWorkflows), v)
+		if v, _ := tx.Get([]byte("outer")); tx.Counted(countSteps) != 102 || v != nil {
+			t.Errorf("after the inner rollback: %d counted, row %q", tx.Counted(countSteps), v)
 		}
 		set(tx, "again")
 		tx.Rollback(outer)
-		if tx.LSN() != lsn || tx.Counted(engine.CountWorkflows) != 2 {
-			t.Errorf("after the outer rollback: LSN %d, want %d; %d counted", tx.LSN(), lsn, tx.Counted(engine.CountWorkflows))
+		if tx.LSN() != lsn || tx.Counted(countSteps) != 2 {
+			t.Errorf("after the outer rollback: LSN %d, want %d; %d counted", tx.LSN(), lsn, tx.Counted(countSteps))
 		}
 		set(tx, "end")
 		return nil

@@ -15,30 +15,21 @@ import (
 	"github.com/floedb/floe/internal/codec"
 )
 
-// Machine is the state machine of one primitive in one shard. Each shard has its own instance.
+// Machine is the state machine of one primitive in one shard. Each shard has its own instance, which the table of the primitive makes (see
+// Primitive).
 //
 // Apply and OnTimer are called from one goroutine at a time and must be functions of the state and their arguments alone: no
 // clock, no randomness, no map order, no other shard. In-memory indexes may change only in a Tx.OnCommit hook, because a
 // command inside a transaction may succeed and yet be taken back. Query is called from many goroutines at once, also while Apply runs.
 type Machine interface {
-	// ID names the machine in the log; it never changes.
-	ID() MachineID
-	// Kinds returns the highest command kind; kinds count from 1. The door refuses others.
-	Kinds() uint8
-	// Apply carries out a command: it checks first and then changes. On error nothing it did remains. The result is
-	// kept by the caller. Errors must be definite refusals (see Errorf); an impossible state panics.
+	// Apply carries out a command of one of the kinds in its Primitive: it checks first and then changes. On error nothing it did remains.
+	// The result is kept by the caller. Errors must be definite refusals (see Errorf); an impossible state panics.
 	Apply(tx *Tx, cmd Command) (result []byte, err error)
 	// OnTimer handles a token that tx.Schedule stored. It must cope with tokens that no longer mean anything.
 	OnTimer(tx *Tx, token []byte)
 	// Query answers q, one of the machine's own query types, by filling its result fields. ErrWait, after
 	// View.WaitOn, asks to be run again when the topic has been notified.
 	Query(v *View, q Query) error
-	// NewQuery returns an empty query of a kind, and NewError an error, nil if there is none: what comes from another process is read into it.
-	NewQuery(kind uint8) Query
-	NewError(kind uint8) CodedError
-	// Admit checks a command that comes from a user in another process as the functions that make commands check their arguments:
-	// nothing in it is to be trusted. maxPayload is the largest value or payload. Errors: ErrInvalid.
-	Admit(cmd Command, maxPayload int) error
 	// Restore rebuilds in-memory indexes from the state, after opening and after a snapshot was installed.
 	Restore(v *View) error
 }
@@ -56,20 +47,6 @@ type Observer interface {
 	// after it has become visible. It may change in-memory indexes and wake queries; n < 0 wakes all of a topic.
 	// The keys are valid only during the call. waiting is false when no query waits, so there is nobody to wake.
 	Committed(changes []Change, waiting bool, wake func(t Topic, n int))
-}
-
-// Shrinker is a Machine that has commands for a node whose disk is full.
-type Shrinker interface {
-	// Shrinks reports whether commands of a kind free space, or take so little that what a node keeps in reserve is enough for
-	// as many of them as there can be.
-	Shrinks(kind uint8) bool
-}
-
-// RowCacher is a Machine some of whose rows are read again and again, by their keys.
-type RowCacher interface {
-	// Caches reports whether the row k is one of them: it is kept in memory when it is. Its key has to be at least 5 bytes long,
-	// best kind, number of the namespace (u32) and name.
-	Caches(k []byte) bool
 }
 
 // Change is a change of one row as an Observer hears of it.

@@ -15,60 +15,6 @@ import (
 // MaxNamespaces is how many namespaces a shard holds: each costs about 300 bytes of memory on every replica.
 const MaxNamespaces = 100_000
 
-// Counter is a number a machine keeps per namespace, so that nothing is ever scanned to be counted.
-type Counter uint8
-
-// The counters; their order is part of the format on disk, new ones go to the end.
-const (
-	CountKeys Counter = iota
-	CountKeyBytes
-	CountKeySets
-	CountKeyDeletes
-	CountDeadKeys
-	CountStreams
-	CountQueues
-	CountMeasurements
-	CountActions
-	CountWorkflows
-	CountJobs
-	numCounters
-)
-
-// counters holds the counters of a namespace in one shard.
-type counters [numCounters]int64
-
-// Counts says what is in a namespace. The numbers are kept by the machines; nothing is scanned.
-type Counts struct {
-	Keys         int64 // KV: keys that exist
-	KeyBytes     int64 // KV: bytes of their keys and values
-	KeyReads     int64 // KV: reads answered by this node since it started
-	KeySets      int64 // KV: values written, ever
-	KeyDeletes   int64 // KV: keys deleted, ever; not those that expired
-	DeadKeys     int64 // KV: deleted and expired keys whose history is still kept
-	Streams      int64
-	Queues       int64
-	Measurements int64
-	Actions      int64
-	Workflows    int64
-	Jobs         int64
-}
-
-func (c *counters) public(reads int64) Counts {
-	return Counts{
-		Keys: c[CountKeys], KeyBytes: c[CountKeyBytes], KeyReads: reads, KeySets: c[CountKeySets], KeyDeletes: c[CountKeyDeletes],
-		DeadKeys: c[CountDeadKeys], Streams: c[CountStreams], Queues: c[CountQueues], Measurements: c[CountMeasurements],
-		Actions: c[CountActions], Workflows: c[CountWorkflows], Jobs: c[CountJobs],
-	}
-}
-
-func (c Counts) plus(d Counts) Counts {
-	return Counts{
-		c.Keys + d.Keys, c.KeyBytes + d.KeyBytes, c.KeyReads + d.KeyReads, c.KeySets + d.KeySets, c.KeyDeletes + d.KeyDeletes,
-		c.DeadKeys + d.DeadKeys, c.Streams + d.Streams, c.Queues + d.Queues, c.Measurements + d.Measurements, c.Actions + d.Actions,
-		c.Workflows + d.Workflows, c.Jobs + d.Jobs,
-	}
-}
-
 // NamespaceInfo describes a namespace.
 type NamespaceInfo struct {
 	Name      string
@@ -87,42 +33,32 @@ type namespace struct {
 	name      string
 	spread    bool
 	createdAt int64
-	counts    counters // owned by the executor
-	dirty     bool     // counts differ from the row
+	counts    []int64 // as the table of primitives has them; owned by the executor
+	dirty     bool    // counts differ from the row
 	reads     atomic.Int64
 }
 
-// encode lays a namespace row out:
+// encodeNamespace lays a namespace row out:
 //
-//	version u8 | name (uvarint length, bytes) | spread u8 | created at (varint ms) | n uvarint | n counters (varint)
-func (n *namespace) encode(dst []byte) []byte {
-	dst = append(slices.Grow(dst, 64+len(n.name)), 1)
+//	version u8 | name (uvarint length, bytes) | spread u8 | created at (varint ms) | counters (see appendCounters)
+func (t *table) encodeNamespace(n *namespace) []byte {
+	dst := append(make([]byte, 0, 64+len(n.name)), 1)
 	dst = codec.AppendString(dst, n.name)
 	dst = codec.AppendBool(dst, n.spread)
 	dst = codec.AppendVarint(dst, n.createdAt)
-	dst = codec.AppendUvarint(dst, uint64(numCounters))
-	for _, c := range n.counts {
-		dst = codec.AppendVarint(dst, c)
-	}
-	return dst
+	return t.appendCounters(dst, n.counts)
 }
 
-func decodeNamespace(row []byte) (*namespace, error) {
+func (t *table) decodeNamespace(row []byte) (ns *namespace, err error) {
 	r := codec.NewReader(row)
 	if v := r.Byte(); v != 1 {
 		return nil, fmt.Errorf("namespace row: %w: version %d", codec.ErrCorrupt, v)
 	}
-	ns := &namespace{name: r.String(), spread: r.Bool(), createdAt: r.Varint()}
-	for i := range r.Uvarint() {
-		c := r.Varint()
-		if r.Err() != nil {
-			break
-		}
-		if i < uint64(numCounters) {
-			ns.counts[i] = c
-		}
+	ns = &namespace{name: r.String(), spread: r.Bool(), createdAt: r.Varint()}
+	if ns.counts, err = t.readCounters(&r); err == nil {
+		err = r.Done()
 	}
-	if err := r.Done(); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("namespace row: %w", err)
 	}
 	return ns, nil
@@ -226,10 +162,10 @@ func (tx *Tx) createNamespace(name string, spread bool) (*namespace, error) {
 	if n := len(x.dir.byID); n >= MaxNamespaces {
 		return nil, Errorf(ErrInvalid, "namespace %q: the shard holds %d namespaces, the limit is %d", name, n, MaxNamespaces)
 	}
-	ns := &namespace{id: uint32(len(x.dir.byID)), name: name, spread: spread, createdAt: tx.now}
+	ns := &namespace{id: uint32(len(x.dir.byID)), name: name, spread: spread, createdAt: tx.now, counts: make([]int64, x.table.counters)}
 	x.dir.add(ns)
 	tx.onRollback = append(tx.onRollback, x.dir.removeLast)
-	tx.setRow(namespaceRow(tx.rowKey(machineEngine), ns.id), ns.encode(nil))
+	tx.setRow(namespaceRow(tx.rowKey(machineEngine), ns.id), x.table.encodeNamespace(ns))
 	tx.Notify(TopicOf(machineEngine, name, nil), -1)
 	return ns, nil
 }
@@ -325,12 +261,12 @@ func (v *View) namespaceInfo(ns *namespace) (info NamespaceInfo, found bool, err
 	if err != nil || !found {
 		return info, false, err
 	}
-	got, err := decodeNamespace(row)
+	got, err := v.x.table.decodeNamespace(row)
 	if err != nil {
 		return info, false, err
 	}
 	v.x.rows.flushReads()
 	return NamespaceInfo{
-		Name: got.name, Spread: got.spread, CreatedAt: time.UnixMilli(got.createdAt), Counts: got.counts.public(ns.reads.Load()),
+		Name: got.name, Spread: got.spread, CreatedAt: time.UnixMilli(got.createdAt), Counts: v.x.table.counts(got.counts, ns.reads.Load()),
 	}, true, nil
 }

@@ -51,7 +51,8 @@ func (n *Namespaces) Get(ctx context.Context, name string) (NamespaceInfo, error
 
 // merge adds one shard's knowledge; the home shard's record says when the namespace was created.
 func merge(into *NamespaceInfo, part NamespaceInfo, home bool) {
-	sum := into.Counts.plus(part.Counts)
+	sum := into.Counts
+	sum.add(part.Counts)
 	if home || into.Name == "" {
 		*into = part
 	}

@@ -80,6 +80,9 @@ func outboxNumber(k []byte) LSN { return LSN(binary.BigEndian.Uint64(k[3:])) }
 // is dropped: send only what can not fail, or what may.
 func (tx *Tx) Send(cmd Command, name string) {
 	x := tx.x
+	if c := x.table.command(cmd); c == nil || c.From&FromShards == 0 {
+		panic(fmt.Sprintf("shard %d, index %d: machine %d sends machine %d a command of kind %d", x.shard, tx.index, tx.machine, cmd.Machine, cmd.Kind))
+	}
 	target := HomeShard(cmd.Namespace, x.shards)
 	if cmd.Spread {
 		target = NameShard(cmd.Namespace, name, x.shards)

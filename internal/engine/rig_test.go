@@ -43,7 +43,7 @@ func newRig(t *testing.T, shards int) *rig {
 	r := &rig{t: t, db: db, now: 1000, index: make([]uint64, shards)}
 	for i := range shards {
 		r.execs = append(r.execs, engine.NewExecutor(engine.Config{
-			Shard: engine.ShardID(i), Shards: shards, DB: db, Machines: []engine.Machine{toy.New()}, Strict: true,
+			Shard: engine.ShardID(i), Shards: shards, DB: db, Primitives: []engine.Primitive{toy.Primitive()}, Strict: true,
 		}))
 	}
 	t.Cleanup(func() {

@@ -33,7 +33,7 @@ type Tx struct {
 
 type countChange struct {
 	ns      *namespace
-	counter Counter
+	counter int // among those of all machines
 	delta   int64
 }
 
@@ -83,7 +83,7 @@ func (tx *Tx) Insert(k, value []byte) { tx.insertRow(append(tx.rowKey(tx.machine
 func (tx *Tx) Delete(k []byte) { tx.deleteRow(append(tx.rowKey(tx.machine), k...)) }
 
 // DeleteRange removes all rows with lower <= key < upper, whose number does not matter. They must not be rows that the machine has cached
-// (see RowCacher).
+// (see Primitive.Caches).
 func (tx *Tx) DeleteRange(lower, upper []byte) {
 	if bytes.Compare(lower, upper) >= 0 {
 		return
@@ -130,23 +130,26 @@ func (tx *Tx) First(lower, upper []byte) (k, value []byte, ok bool) {
 	return tx.x.reads.Copy(k[rowPrefix:]), tx.x.reads.Copy(value), true
 }
 
-// Count adds delta to a counter of the command's namespace.
+// Count adds delta to a counter of the machine for the command's namespace.
 func (tx *Tx) Count(c Counter, delta int64) {
 	if delta != 0 {
-		tx.counts = append(tx.counts, countChange{tx.ns, c, delta})
+		tx.counts = append(tx.counts, countChange{tx.ns, tx.counter(c), delta})
 	}
 }
 
 // Counted returns the value of a counter of the command's namespace in this shard, this command's changes included.
 func (tx *Tx) Counted(c Counter) int64 {
-	n := tx.ns.counts[c]
+	at := tx.counter(c)
+	n := tx.ns.counts[at]
 	for _, ch := range tx.counts {
-		if ch.ns == tx.ns && ch.counter == c {
+		if ch.ns == tx.ns && ch.counter == at {
 			n += ch.delta
 		}
 	}
 	return n
 }
+
+func (tx *Tx) counter(c Counter) int { return tx.x.table.base[tx.machine] + int(c) }
 
 // Changed reports a change with the present LSN to the machine itself, once it has become visible (see Observer). k is copied.
 func (tx *Tx) Changed(k []byte) {
@@ -312,14 +315,13 @@ func (tx *Tx) run(cmd Command) (result []byte, err error) {
 
 // apply hands a command to its machine.
 func (tx *Tx) apply(cmd Command) ([]byte, error) {
-	m := tx.x.machine(cmd.Machine)
-	if m == nil || cmd.Kind == 0 || cmd.Kind > m.Kinds() {
+	if tx.x.table.command(cmd) == nil {
 		panic(fmt.Sprintf("shard %d, index %d: unknown command: machine %d kind %d", tx.x.shard, tx.index, cmd.Machine, cmd.Kind))
 	}
 	tx.Step()
 	tx.machine = cmd.Machine
 	tx.x.reads.Reset()
-	return m.Apply(tx, cmd)
+	return tx.x.machines[cmd.Machine].Apply(tx, cmd)
 }
 
 // applyTxn carries out a transaction: all conditions and operations succeed, or nothing happens.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -51,11 +52,11 @@ func (x *Executor) Verify(ctx context.Context, report func(problem string)) (row
 			return rows, fmt.Errorf("shard %d: %w", x.shard, err)
 		}
 	}
-	for _, m := range x.machines {
+	for id, m := range x.machines {
 		if v, ok := m.(Verifier); ok {
-			a.machine = m.ID()
+			a.machine = MachineID(id)
 			if err := v.Verify(a); err != nil {
-				return rows, fmt.Errorf("shard %d: machine %d: %w", x.shard, m.ID(), err)
+				return rows, fmt.Errorf("shard %d: machine %d (%s): %w", x.shard, id, x.table.byID[id].Name, err)
 			}
 		}
 	}
@@ -76,12 +77,12 @@ func (a *Audit) Names() []string {
 	return names
 }
 
-// Counted returns the counter of a namespace as its row has it; known is false if that can not be read.
+// Counted returns a counter of the machine for a namespace as its row has it; known is false if that can not be read.
 func (a *Audit) Counted(id uint32, c Counter) (n int64, known bool) {
 	if int(id) >= len(a.namespaces) || a.namespaces[id] == nil {
 		return 0, false
 	}
-	return a.namespaces[id].counts[c], true
+	return a.namespaces[id].counts[a.x.table.base[a.machine]+int(c)], true
 }
 
 // Scan calls f for the machine's rows with lower <= key < upper, in order; upper nil is the end of all. The slices are valid during
@@ -221,7 +222,7 @@ func (o *ownRows) namespace(id uint32, value []byte) {
 		o.Reportf("%d namespaces before number %d have no row", missing, id)
 		o.namespaces = append(o.namespaces, make([]*namespace, missing)...)
 	}
-	ns, err := decodeNamespace(value)
+	ns, err := o.x.table.decodeNamespace(value)
 	o.namespaces = append(o.namespaces, ns)
 	if err != nil {
 		o.Reportf("namespace %d: %v", id, err)
@@ -239,7 +240,7 @@ func (o *ownRows) namespace(id uint32, value []byte) {
 	}
 	for c, n := range ns.counts {
 		if n < 0 {
-			o.Reportf("namespace %d, %q: counter %d is %d", id, ns.name, c, n)
+			o.Reportf("namespace %d, %q: %s is %d", id, ns.name, o.x.table.counterName(c), n)
 		}
 	}
 	o.compare(ns)
@@ -255,7 +256,7 @@ func (o *ownRows) compare(ns *namespace) {
 	}
 	o.names[ns.name] = ns.id
 	known := o.x.dir.get(ns.id)
-	if known == nil || known.name != ns.name || known.spread != ns.spread || known.createdAt != ns.createdAt || known.counts != ns.counts {
+	if known == nil || known.name != ns.name || known.spread != ns.spread || known.createdAt != ns.createdAt || !slices.Equal(known.counts, ns.counts) {
 		o.Reportf("namespace %d, %q: memory differs from the row", ns.id, ns.name)
 	}
 }

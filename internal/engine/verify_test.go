@@ -93,8 +93,8 @@ func TestVerifyReports(t *testing.T) {
 		"namespace missing":    {func(r *rig) { r.delete(own + "n") }, "1 namespaces before number 1 have no row"},
 		"namespace far":        {func(r *rig) { r.set(own+"n\x7f\x00\x00\x00", nil) }, "numbers end at 99999"},
 		"namespace garbage":    {func(r *rig) { k, _ := r.row(own + "n"); r.set(string(k), []byte{1, 200}) }, "namespace 0: namespace row"},
-		"namespace changed":    {func(r *rig) { k, v := r.row(own + "n"); v[len(v)-1] = 2; r.set(string(k), v) }, "memory differs from the row"},
-		"namespace below zero": {func(r *rig) { k, v := r.row(own + "n"); v[len(v)-1] = 1; r.set(string(k), v) }, "counter 10 is -1"},
+		"namespace changed":    {func(r *rig) { k, v := r.row(own + "n"); v[len(v)-1] += 2; r.set(string(k), v) }, "memory differs from the row"},
+		"namespace below zero": {func(r *rig) { k, v := r.row(own + "n"); v[len(v)-1] = 1; r.set(string(k), v) }, "toy counter counters is -1"},
 		"namespace twice":      {func(r *rig) { _, v := r.row(own + "n"); r.set(own+"n\x00\x00\x00\x02", v) }, "namespaces 0 and 2 are both"},
 		"namespace elsewhere":  {func(r *rig) { k, v := r.row(own + "n"); v[2] = homeOf(r.t, 1, 2)[0]; r.set(string(k), v) }, "belongs to shard 1"},
 		"namespace without a name": {func(r *rig) {

@@ -9,17 +9,11 @@ import (
 )
 
 // Wire knows how what goes through a Door is carried between processes. Commands are encoded anyway; queries and errors are what
-// their machines make of them.
-type Wire struct{ machines [maxMachines]Machine }
+// the tables of their primitives make of them.
+type Wire struct{ table *table }
 
-// NewWire returns the Wire of some machines.
-func NewWire(machines ...Machine) *Wire {
-	w := new(Wire)
-	for _, m := range machines {
-		w.machines[m.ID()] = m
-	}
-	return w
-}
+// NewWire returns the Wire of some primitives.
+func NewWire(primitives []Primitive) *Wire { return &Wire{newTable(primitives)} }
 
 // Kinds of the engine's own queries and errors.
 const (
@@ -65,13 +59,7 @@ func (i *NamespaceInfo) code(c *codec.Coder) {
 	c.String(&i.Name)
 	c.Bool(&i.Spread)
 	c.Time(&i.CreatedAt)
-	n := &i.Counts
-	for _, count := range []*int64{
-		&n.Keys, &n.KeyBytes, &n.KeyReads, &n.KeySets, &n.KeyDeletes, &n.DeadKeys, &n.Streams, &n.Queues, &n.Measurements, &n.Actions,
-		&n.Workflows, &n.Jobs,
-	} {
-		c.Varint(count)
-	}
+	i.Counts.code(c)
 }
 
 // AppendQuery appends a query with its arguments: machine u8 | kind u8 | arguments.
@@ -85,15 +73,7 @@ func AppendQuery(dst []byte, q Query) []byte {
 func (w *Wire) DecodeQuery(b []byte) (Query, error) {
 	r := codec.NewReader(b)
 	id, kind := MachineID(r.Byte()), r.Byte()
-	var q Query
-	switch m := w.machine(id); {
-	case id == machineEngine && kind == queryNamespace:
-		q = new(NamespaceQuery)
-	case id == machineEngine && kind == queryNamespaces:
-		q = new(NamespacesQuery)
-	case m != nil:
-		q = m.NewQuery(kind)
-	}
+	q := w.table.primitive(id).Query(kind)
 	if q == nil || r.Err() != nil {
 		return nil, Errorf(ErrInvalid, "unknown query: machine %d kind %d", id, kind)
 	}
@@ -122,48 +102,43 @@ func DecodeResults(q Query, b []byte) error {
 	return nil
 }
 
-func (w *Wire) machine(id MachineID) Machine {
-	if id >= maxMachines {
-		return nil
-	}
-	return w.machines[id]
-}
-
 // Admit checks a command that comes from a user in another process, as the functions that make commands check their arguments here.
 // maxPayload is the largest value or payload. Errors: ErrInvalid.
 func (w *Wire) Admit(cmd Command, maxPayload int) error {
 	if err := CheckWritable(cmd.Namespace); err != nil {
 		return err
 	}
-	if cmd.Machine != machineEngine {
-		return w.admit(cmd, maxPayload)
-	}
-	switch cmd.Kind {
-	case kindCreateNamespace:
-		return nil
-	case kindTxn:
-		if len(cmd.Body) > MaxTxnBytes+txnHeader {
-			return Errorf(ErrInvalid, "transaction: more than %d bytes", MaxTxnBytes)
-		}
-		parts, _, err := decodeTxn(cmd.Body, cmd.Namespace)
-		for i := 0; i < len(parts) && err == nil; i++ {
-			err = w.admit(parts[i], maxPayload)
-		}
+	if err := w.admit(cmd, maxPayload); err != nil || cmd.Machine != machineEngine || cmd.Kind != kindTxn {
 		return err
 	}
-	return Errorf(ErrInvalid, "command %d of the engine is not for users", cmd.Kind)
+	parts, _, err := decodeTxn(cmd.Body, cmd.Namespace)
+	for i := 0; i < len(parts) && err == nil; i++ {
+		err = w.admit(parts[i], maxPayload)
+	}
+	return err
+}
+
+func (w *Wire) admit(cmd Command, maxPayload int) error {
+	p := w.table.primitive(cmd.Machine)
+	if p == nil {
+		return unknownCommand(cmd)
+	}
+	return p.Admit(cmd, maxPayload)
 }
 
 // txnHeader is what stands before the parts of a transaction, at most.
 const txnHeader = 8
 
-func (w *Wire) admit(cmd Command, maxPayload int) error {
-	m := w.machine(cmd.Machine)
-	if m == nil || cmd.Kind == 0 || cmd.Kind > m.Kinds() {
-		return Errorf(ErrInvalid, "unknown command: machine %d kind %d", cmd.Machine, cmd.Kind)
+// admitTxn checks a transaction but for its parts.
+func admitTxn(cmd Command, _ int) error {
+	if len(cmd.Body) > MaxTxnBytes+txnHeader {
+		return Errorf(ErrInvalid, "transaction: more than %d bytes", MaxTxnBytes)
 	}
-	return m.Admit(cmd, maxPayload)
+	return nil
 }
+
+// admitNamespace leaves the name to Wire.Admit and the rest to Apply.
+func admitNamespace(Command, int) error { return nil }
 
 // CodedError is an error of a machine that arrives with its fields in another process.
 type CodedError interface {
@@ -276,7 +251,7 @@ func (w *Wire) decodeError(b []byte, txnAllowed bool) error {
 		}
 	case form == codedError:
 		id, kind := MachineID(r.Byte()), r.Byte()
-		if e := w.newError(id, kind); e != nil && r.Err() == nil {
+		if e := w.table.primitive(id).Error(kind); e != nil && r.Err() == nil {
 			c := codec.NewDecoder(r.Rest())
 			if e.Code(&c); c.Done() == nil {
 				return e
@@ -298,14 +273,4 @@ func plain(code byte, msg string) error {
 		}
 	}
 	return errors.New(msg)
-}
-
-func (w *Wire) newError(id MachineID, kind uint8) CodedError {
-	if id == machineEngine && kind == errorNotLeader {
-		return new(NotLeaderError)
-	}
-	if m := w.machine(id); m != nil {
-		return m.NewError(kind)
-	}
-	return nil
 }

@@ -13,7 +13,9 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-func newWire() *engine.Wire { return engine.NewWire(kv.NewMachine(), toy.New()) }
+func newWire() *engine.Wire {
+	return engine.NewWire([]engine.Primitive{kv.Primitive(), toy.Primitive()})
+}
 
 func TestErrorsArriveAsTheyWere(t *testing.T) {
 	w := newWire()
@@ -137,10 +139,8 @@ func (spy) Query(context.Context, engine.ShardID, engine.Query) error { return n
 func FuzzDecodeQuery(f *testing.F) {
 	w := newWire()
 	f.Add(engine.AppendQuery(nil, &engine.NamespaceQuery{Name: "a"}))
-	for kind := range uint8(6) {
-		if q := kv.NewMachine().NewQuery(kind); q != nil {
-			f.Add(engine.AppendQuery(nil, q))
-		}
+	for _, q := range kv.Primitive().Queries {
+		f.Add(engine.AppendQuery(nil, q.New()))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		q, err := w.DecodeQuery(b)

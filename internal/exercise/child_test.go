@@ -17,10 +17,9 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/primitive"
 	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/kv"
-	"github.com/floedb/floe/queue"
-	"github.com/floedb/floe/stream"
 )
 
 // childEnv makes the test binary run as a child, which does what the variable says until it is killed, or until its standard
@@ -144,7 +143,7 @@ func (c *child) open() error {
 	}
 	config := shard.Config{
 		Dir: c.Dir, Shards: shards, Durability: durability, SyncInterval: c.Interval,
-		Machines: []func() engine.Machine{kv.NewMachine, queue.NewMachine, stream.NewMachine}, FS: &toldFS{vfs.Default, c},
+		Primitives: primitive.All(), FS: &toldFS{vfs.Default, c},
 	}
 	if c.Small {
 		config.MemTableBytes, config.SegmentBytes, config.MaxLogBytes = 256<<10, 64<<10, 1<<20

@@ -14,9 +14,8 @@ import (
 
 	"github.com/floedb/floe/internal/check"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/primitive"
 	"github.com/floedb/floe/internal/shard"
-	"github.com/floedb/floe/kv"
-	"github.com/floedb/floe/queue"
 )
 
 // tickInterval makes elections take 100 to 200 ms.
@@ -63,7 +62,7 @@ func newCluster(t *testing.T, seed uint64, shards int) *cluster {
 func (c *cluster) config(id uint64) shard.Config {
 	return shard.Config{
 		Dir: "node", Shards: c.shards, FS: c.fs[id], NodeID: id, Voters: nodes, Transport: c.net.Transport(id),
-		Clock: shard.Clock{Source: c.gates[id]}, TickInterval: tickInterval, Machines: []func() engine.Machine{kv.NewMachine, queue.NewMachine},
+		Clock: shard.Clock{Source: c.gates[id]}, TickInterval: tickInterval, Primitives: primitive.All(),
 		Door: &door{cluster: c}, MemTableBytes: 1 << 20, L0Tables: 2, SegmentBytes: 256 << 10, KeepEntries: 200,
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/primitive"
 	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
@@ -78,7 +79,7 @@ func (x *examiner) examine(dir string, spaces map[string]bool) [writers]place {
 // verify reads all files of the directory, as a crash or a clean Close has left them, and every row that replaying the log makes.
 func (x *examiner) verify(dir string) {
 	x.t.Helper()
-	report, err := shard.Verify(x.t.Context(), shard.VerifyConfig{Dir: dir, Machines: []func() engine.Machine{kv.NewMachine, queue.NewMachine, stream.NewMachine}})
+	report, err := shard.Verify(x.t.Context(), shard.VerifyConfig{Dir: dir, Primitives: primitive.All()})
 	if errors.Is(err, engine.ErrInvalid) {
 		return // killed before anything was in it
 	}

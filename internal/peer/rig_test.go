@@ -16,7 +16,9 @@ import (
 
 var testSecret = []byte("the secret of the tests")
 
-func testWire() *engine.Wire { return engine.NewWire(kv.NewMachine(), toy.New()) }
+func testWire() *engine.Wire {
+	return engine.NewWire([]engine.Primitive{kv.Primitive(), toy.Primitive()})
+}
 
 // rig is a node in memory that listens, and has other members who are not there.
 type rig struct {
@@ -48,7 +50,7 @@ func openRig(t *testing.T, addr string, fsys vfs.FS) *rig {
 
 func openRigAt(t *testing.T, l net.Listener, fsys vfs.FS) *rig {
 	t.Helper()
-	host, err := shard.Open(shard.Config{Dir: "node", FS: fsys, Shards: 2, MaxValue: 64 << 10, Machines: []func() engine.Machine{kv.NewMachine, toy.New}})
+	host, err := shard.Open(shard.Config{Dir: "node", FS: fsys, Shards: 2, MaxValue: 64 << 10, Primitives: []engine.Primitive{kv.Primitive(), toy.Primitive()}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func (c *trio) start(i int, l net.Listener) {
 	r.peer = New(Config{Node: uint64(i + 1), Wire: testWire(), Members: members, Secret: testSecret})
 	host, err := shard.Open(shard.Config{
 		Dir: "node", FS: r.fs, Shards: 1, NodeID: uint64(i + 1), Voters: []uint64{1, 2, 3}, Transport: r.peer, Door: r.peer.Door(), Alive: r.peer.Alive,
-		Machines: []func() engine.Machine{kv.NewMachine, toy.New}, MemTableBytes: 256 << 10, SegmentBytes: 64 << 10, MaxLogBytes: 128 << 10, KeepEntries: 10,
+		Primitives: []engine.Primitive{kv.Primitive(), toy.Primitive()}, MemTableBytes: 256 << 10, SegmentBytes: 64 << 10, MaxLogBytes: 128 << 10, KeepEntries: 10,
 		MaxValue: shard.LargestMaxValue,
 	})
 	if err != nil {

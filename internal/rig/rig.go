@@ -21,9 +21,9 @@ const Epoch = 1_000_000_000_000
 
 // Rig is an engine.Door to the shards of a node in memory. Its rows are verified when the test ends.
 type Rig struct {
-	t        testing.TB
-	db       *pebble.DB
-	machines []func() engine.Machine
+	t          testing.TB
+	db         *pebble.DB
+	primitives []engine.Primitive
 
 	mu    sync.Mutex // guards everything below
 	execs []*engine.Executor
@@ -40,14 +40,14 @@ type logged struct {
 	data  []byte
 }
 
-// New returns a Rig with so many shards, each of which has the machines.
-func New(t testing.TB, shards int, machines ...func() engine.Machine) *Rig {
+// New returns a Rig with so many shards, each of which has the primitives.
+func New(t testing.TB, shards int, primitives ...engine.Primitive) *Rig {
 	t.Helper()
 	db, err := pebble.Open("", &pebble.Options{FS: vfs.NewMem(), DisableWAL: true, Logger: quiet{t}})
 	if err != nil {
 		t.Fatalf("open pebble: %v", err)
 	}
-	r := &Rig{t: t, db: db, machines: machines, execs: make([]*engine.Executor, shards), now: Epoch}
+	r := &Rig{t: t, db: db, primitives: primitives, execs: make([]*engine.Executor, shards), now: Epoch}
 	r.Restart()
 	t.Cleanup(func() {
 		if !t.Failed() && !r.tampered {
@@ -85,11 +85,7 @@ func (r *Rig) Restart() {
 	defer r.mu.Unlock()
 	r.release()
 	for i := range r.execs {
-		var machines []engine.Machine
-		for _, make := range r.machines {
-			machines = append(machines, make())
-		}
-		r.execs[i] = engine.NewExecutor(engine.Config{Shard: engine.ShardID(i), Shards: len(r.execs), DB: r.db, Machines: machines, Strict: true})
+		r.execs[i] = engine.NewExecutor(engine.Config{Shard: engine.ShardID(i), Shards: len(r.execs), DB: r.db, Primitives: r.primitives, Strict: true})
 		if err := r.execs[i].Restore(); err != nil {
 			r.t.Fatalf("Restore: %v", err)
 		}
@@ -264,7 +260,7 @@ func (r *Rig) NextDue() int64 {
 // time, and restarts when restart says so, after a commit.
 func (r *Rig) Replay(pause func() int, restart func() bool) {
 	r.t.Helper()
-	other := New(r.t, len(r.execs), r.machines...)
+	other := New(r.t, len(r.execs), r.primitives...)
 	left := pause()
 	for _, e := range r.log {
 		x := other.execs[e.shard]

@@ -83,7 +83,7 @@ func newCluster(t *testing.T, seed uint64, config func(*Config)) *cluster {
 func (c *cluster) start(id uint64) {
 	cfg := Config{
 		Dir: "node", Shards: 2, FS: c.fs[id], NodeID: id, Voters: []uint64{1, 2, 3}, Transport: c.net.Transport(id), Door: c,
-		TickInterval: 10 * time.Millisecond, Machines: []func() engine.Machine{toy.New},
+		TickInterval: 10 * time.Millisecond, Primitives: []engine.Primitive{toy.Primitive()},
 	}
 	if c.config != nil {
 		c.config(&cfg)

@@ -33,7 +33,10 @@ func straying(nodes ...uint64) func(*Config) {
 		cfg.CompareInterval = 20 * time.Millisecond
 		for _, id := range nodes {
 			if cfg.NodeID == id {
-				cfg.Machines = []func() engine.Machine{func() engine.Machine { return stray{toy.New()} }}
+				p := toy.Primitive()
+				own := p.New
+				p.New = func() engine.Machine { return stray{own()} }
+				cfg.Primitives = []engine.Primitive{p}
 			}
 		}
 	}

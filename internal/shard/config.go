@@ -56,7 +56,7 @@ type Config struct {
 	CacheBytes   int64         // 0: 256 MiB, in memory 16 MiB
 	MaxValue     int           // 0: DefaultMaxValue
 	Logger       *slog.Logger
-	Machines     []func() engine.Machine // one instance each is made per shard
+	Primitives   []engine.Primitive // one machine each is made per shard
 
 	NodeID    uint64                 // 0: 1
 	Voters    []uint64               // members of every shard's raft group; nil: this node alone

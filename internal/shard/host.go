@@ -224,12 +224,8 @@ func (h *Host) openShard(id engine.ShardID) (*shard, error) {
 	s.exports.ready = make(map[uint64]*export)
 	s.comparer = comparer{shard: s, claims: make(map[uint64]map[uint64]uint64)}
 	s.courier = courier{shard: s, wake: make(chan struct{}, 1), active: make(map[engine.ShardID]bool)}
-	var machines []engine.Machine
-	for _, make := range h.cfg.Machines {
-		machines = append(machines, make())
-	}
 	s.exec = engine.NewExecutor(engine.Config{
-		Shard: id, Shards: h.cfg.Shards, DB: h.db, Machines: machines, RowCache: h.rows,
+		Shard: id, Shards: h.cfg.Shards, DB: h.db, Primitives: h.cfg.Primitives, RowCache: h.rows,
 		Compared: len(h.cfg.Voters) > 1, Strict: h.cfg.manual,
 	})
 	if err := s.exec.Restore(); err != nil {

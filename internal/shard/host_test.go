@@ -19,7 +19,7 @@ import (
 )
 
 func config(fsys vfs.FS) Config {
-	return Config{Dir: "node", Shards: 2, FS: fsys, Machines: []func() engine.Machine{toy.New}}
+	return Config{Dir: "node", Shards: 2, FS: fsys, Primitives: []engine.Primitive{toy.Primitive()}}
 }
 
 func open(t *testing.T, c Config) *Host {
@@ -338,7 +338,7 @@ func TestUnknownShardIsInvalid(t *testing.T) {
 func TestDirectoryIsLocked(t *testing.T) {
 	noLeaks(t)
 	dir := t.TempDir()
-	c := Config{Dir: dir, Machines: []func() engine.Machine{toy.New}}
+	c := Config{Dir: dir, Primitives: []engine.Primitive{toy.Primitive()}}
 	h := open(t, c)
 	_, err := Open(c)
 	if !errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), "in use by another node") {

@@ -20,7 +20,7 @@ func TestKVReplicasAreEqual(t *testing.T) {
 	s := seed(t)
 	c := newCluster(t, s, func(c *Config) {
 		c.MemTableBytes, c.SegmentBytes, c.KeepEntries = 256<<10, 64<<10, 20
-		c.Machines = []func() engine.Machine{kv.NewMachine}
+		c.Primitives = []engine.Primitive{kv.Primitive()}
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()

@@ -368,7 +368,7 @@ func TestStaleTailBehindSnapshot(t *testing.T) {
 	var left *vfs.MemFS
 	installed := make(chan struct{})
 	cfg := Config{Dir: "node", Shards: 2, FS: fs3, NodeID: 3, Voters: []uint64{1, 2, 3}, Transport: nowhere{}, TickInterval: time.Hour,
-		Machines: []func() engine.Machine{toy.New}}
+		Primitives: []engine.Primitive{toy.Primitive()}}
 	c3 := cfg
 	c3.Logger = slog.New(onLog{func(msg, _ string) {
 		if msg == "installed snapshot" {

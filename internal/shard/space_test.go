@@ -23,7 +23,7 @@ import (
 // smallConfig is a node for disks of a few MiB.
 func smallConfig(fsys vfs.FS) Config {
 	return Config{
-		Dir: "/node", Shards: 2, FS: fsys, Machines: []func() engine.Machine{kv.NewMachine},
+		Dir: "/node", Shards: 2, FS: fsys, Primitives: []engine.Primitive{kv.Primitive()},
 		SegmentBytes: 64 << 10, MaxLogBytes: 512 << 10,
 		MinFreeBytes: 1 << 20, BallastBytes: 512 << 10, DiskInterval: 20 * time.Millisecond,
 	}

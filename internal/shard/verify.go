@@ -21,9 +21,9 @@ import (
 
 // VerifyConfig says what to verify.
 type VerifyConfig struct {
-	Dir      string
-	Machines []func() engine.Machine // as of the Host that wrote it
-	FS       vfs.FS                  // nil: the operating system's
+	Dir        string
+	Primitives []engine.Primitive // as of the Host that wrote it
+	FS         vfs.FS             // nil: the operating system's
 }
 
 // maxProblems bounds the list of problems: who finds that many has no use for more.
@@ -57,7 +57,7 @@ func (r *VerifyReport) add(problem string) {
 //
 // Errors: engine.ErrInUse; engine.ErrInvalid if it is no data directory; those of reading, and ctx's.
 func Verify(ctx context.Context, c VerifyConfig) (VerifyReport, error) {
-	v := &verification{ctx: ctx, machines: c.Machines, base: c.FS}
+	v := &verification{ctx: ctx, primitives: c.Primitives, base: c.FS}
 	if v.base == nil {
 		v.base = vfs.Default
 	}
@@ -80,12 +80,12 @@ func Verify(ctx context.Context, c VerifyConfig) (VerifyReport, error) {
 
 // verification is a Verify on its way.
 type verification struct {
-	ctx      context.Context
-	base     vfs.FS
-	dir      string
-	machines []func() engine.Machine
-	format   *format // nil: there is none, or it can not be read
-	report   VerifyReport
+	ctx        context.Context
+	base       vfs.FS
+	dir        string
+	primitives []engine.Primitive
+	format     *format // nil: there is none, or it can not be read
+	report     VerifyReport
 }
 
 // recognise returns an error unless the directory is one of floe's.
@@ -214,7 +214,7 @@ func (v *verification) verifyReplayed() (err error) {
 			v.problemf("replaying the log: %v\n%s", r, debug.Stack())
 		}
 	}()
-	c := Config{Dir: v.dir, FS: newOverlayFS(v.base), Machines: v.machines, CacheBytes: tableCache, MemTableBytes: 16 << 20}
+	c := Config{Dir: v.dir, FS: newOverlayFS(v.base), Primitives: v.primitives, CacheBytes: tableCache, MemTableBytes: 16 << 20}
 	if v.format != nil {
 		c.NodeID = v.format.NodeID
 	}

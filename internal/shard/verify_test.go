@@ -23,7 +23,7 @@ import (
 
 func kvConfig(fsys vfs.FS, d Durability) Config {
 	return Config{
-		Dir: "node", Shards: 3, FS: fsys, Durability: d, Machines: []func() engine.Machine{kv.NewMachine},
+		Dir: "node", Shards: 3, FS: fsys, Durability: d, Primitives: []engine.Primitive{kv.Primitive()},
 		MemTableBytes: 256 << 10, L0Tables: 2, SegmentBytes: 64 << 10,
 	}
 }
@@ -31,7 +31,7 @@ func kvConfig(fsys vfs.FS, d Durability) Config {
 // verify returns what Verify says of the directory that kvConfig describes.
 func verify(t *testing.T, fsys vfs.FS) VerifyReport {
 	t.Helper()
-	r, err := Verify(t.Context(), VerifyConfig{Dir: "node", FS: fsys, Machines: []func() engine.Machine{kv.NewMachine}})
+	r, err := Verify(t.Context(), VerifyConfig{Dir: "node", FS: fsys, Primitives: []engine.Primitive{kv.Primitive()}})
 	if err != nil {
 		t.Fatalf("Verify: %v", err)
 	}
@@ -364,7 +364,7 @@ func TestVerifyAtEveryBeginning(t *testing.T) {
 			_ = h.Close() // the operation may come only here
 		}
 		left := fsys.CrashClone(vfs.CrashCloneCfg{})
-		r, err := Verify(t.Context(), VerifyConfig{Dir: "node", FS: left, Machines: []func() engine.Machine{kv.NewMachine}})
+		r, err := Verify(t.Context(), VerifyConfig{Dir: "node", FS: left, Primitives: []engine.Primitive{kv.Primitive()}})
 		if err != nil && !errors.Is(err, engine.ErrInvalid) && !strings.Contains(err.Error(), "not exist") || len(r.Problems) > 0 {
 			t.Fatalf("after a crash at operation %d of the creation: %v, %q", k, err, r.Problems)
 		}
@@ -374,7 +374,7 @@ func TestVerifyAtEveryBeginning(t *testing.T) {
 func TestVerifyRefuses(t *testing.T) {
 	noLeaks(t)
 	fsys := vfs.NewMem()
-	c := VerifyConfig{Dir: "node", FS: fsys, Machines: []func() engine.Machine{kv.NewMachine}}
+	c := VerifyConfig{Dir: "node", FS: fsys, Primitives: []engine.Primitive{kv.Primitive()}}
 	if _, err := Verify(t.Context(), c); err == nil || !strings.Contains(err.Error(), "not exist") {
 		t.Errorf("no directory: %v", err)
 	}

@@ -157,11 +157,7 @@ func (t *tables) verifyRows() error {
 	}
 	t.report.Rows = make([]int64, t.format.Shards)
 	for id := range t.report.Rows {
-		var machines []engine.Machine
-		for _, make := range t.machines {
-			machines = append(machines, make())
-		}
-		x := engine.NewExecutor(engine.Config{Shard: engine.ShardID(id), Shards: t.format.Shards, DB: t.db, Machines: machines})
+		x := engine.NewExecutor(engine.Config{Shard: engine.ShardID(id), Shards: t.format.Shards, DB: t.db, Primitives: t.primitives})
 		if err := x.Restore(); err != nil {
 			t.problemf("%v", err)
 			continue

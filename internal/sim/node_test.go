@@ -7,11 +7,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/primitive"
 	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/internal/toy"
-	"github.com/floedb/floe/kv"
-	"github.com/floedb/floe/queue"
-	"github.com/floedb/floe/stream"
 )
 
 // tickInterval is that of the nodes' election clocks: an election takes 10 to 20.
@@ -59,7 +57,7 @@ func (n *node) config() shard.Config {
 		Dir: "node", Shards: p.shards, Durability: p.durability, NodeID: n.id, Voters: voters, Transport: &endpoint{n.sim, n, n.life},
 		FS: n.disk.FS(), Clock: shard.Clock{Source: n}, TickInterval: tickInterval, CacheBytes: 16 << 20, MemTableBytes: 4 << 20, L0Tables: 2,
 		SegmentBytes: p.segmentBytes, MaxLogBytes: p.maxLogBytes, KeepEntries: p.keepEntries,
-		Machines: []func() engine.Machine{kv.NewMachine, queue.NewMachine, stream.NewMachine, toy.New},
+		Primitives: append(primitive.All(), toy.Primitive()),
 	}
 }
 

@@ -22,11 +22,6 @@ const (
 // machine holds named counters.
 type machine struct{}
 
-// New returns the machine of a shard.
-func New() engine.Machine { return machine{} }
-
-func (machine) ID() engine.MachineID       { return engine.MachineTest }
-func (machine) Kinds() uint8               { return Clear }
 func (machine) Restore(*engine.View) error { return nil }
 
 // Command is a command of the machine.
@@ -99,7 +94,7 @@ func add(tx *engine.Tx, name string, delta int64) ([]byte, error) {
 	if b, ok := tx.Get(k); ok {
 		v = int64(binary.BigEndian.Uint64(b))
 	} else {
-		tx.Count(engine.CountWorkflows, 1) // any that the machines it is tested with do not keep
+		tx.Count(countCounters, 1)
 	}
 	if v += delta; v < 0 {
 		return nil, engine.Errorf(engine.ErrConflict, "toy: counter %q would be %d", name, v)

@@ -2,32 +2,12 @@ package toy
 
 import (
 	"github.com/floedb/floe/internal/codec"
-	"github.com/floedb/floe/internal/engine"
 )
 
 const (
 	queryCounter uint8 = iota + 1
 	querySum
 )
-
-func (machine) NewQuery(kind uint8) engine.Query {
-	switch kind {
-	case queryCounter:
-		return new(Counter)
-	case querySum:
-		return new(Sum)
-	}
-	return nil
-}
-
-func (machine) NewError(uint8) engine.CodedError { return nil }
-
-func (machine) Admit(cmd engine.Command, _ int) error {
-	if _, err := Decode(cmd); err != nil {
-		return engine.Errorf(engine.ErrInvalid, "toy: %v", err)
-	}
-	return nil
-}
 
 // Kind tells the query from the other one.
 func (*Counter) Kind() uint8 { return queryCounter }

@@ -13,11 +13,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/primitive"
 	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/internal/toy"
 	"github.com/floedb/floe/kv"
-	"github.com/floedb/floe/queue"
-	"github.com/floedb/floe/stream"
 )
 
 // rigDir is the data directory of every rig.
@@ -41,7 +40,7 @@ func rigConfig(fsys vfs.FS, d shard.Durability, clock *rigClock) shard.Config {
 	return shard.Config{
 		Dir: rigDir, Shards: rigShards, Durability: d, FS: fsys, Clock: shard.Clock{Source: clock},
 		CacheBytes: 2 << 20, MemTableBytes: 128 << 10, L0Tables: 2, SegmentBytes: 5 << 10,
-		Machines: []func() engine.Machine{kv.NewMachine, queue.NewMachine, stream.NewMachine, toy.New},
+		Primitives: append(primitive.All(), toy.Primitive()),
 	}
 }
 

@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/floedb/floe/internal/codec"
+)
+
+// Counts says what is in a namespace. The numbers are kept by the machines, whose tables say which is whose; nothing is scanned.
+type Counts struct {
+	Keys         int64 // KV: keys that exist
+	KeyBytes     int64 // KV: bytes of their keys and values
+	KeyReads     int64 // KV: reads answered by this node since it started
+	KeySets      int64 // KV: values written, ever
+	KeyDeletes   int64 // KV: keys deleted, ever; not those that expired
+	DeadKeys     int64 // KV: deleted and expired keys whose history is still kept
+	Streams      int64
+	Queues       int64
+	Measurements int64
+	Actions      int64
+	Workflows    int64
+	Jobs         int64
+}
+
+// all returns the numbers, in the order in which they are sent.
+func (c *Counts) all() []*int64 {
+	return []*int64{
+		&c.Keys, &c.KeyBytes, &c.KeyReads, &c.KeySets, &c.KeyDeletes, &c.DeadKeys, &c.Streams, &c.Queues, &c.Measurements, &c.Actions,
+		&c.Workflows, &c.Jobs,
+	}
+}
+
+func (c *Counts) code(coder *codec.Coder) {
+	for _, n := range c.all() {
+		coder.Varint(n)
+	}
+}
+
+func (c *Counts) add(d Counts) {
+	more := d.all()
+	for i, n := range c.all() {
+		*n += *more[i]
+	}
+}
+
+// counts returns the numbers of a namespace as its users see them.
+func (t *table) counts(counters []int64, reads int64) (c Counts) {
+	for id, p := range t.byID {
+		if p == nil {
+			continue
+		}
+		for i, counter := range p.Counters {
+			*counter.Field(&c) = counters[t.base[id]+i]
+		}
+		if p.Reads != nil {
+			*p.Reads(&c) = reads
+		}
+	}
+	return c
+}
+
+// counterName returns what a counter is called, for messages.
+func (t *table) counterName(i int) string {
+	for id, p := range t.byID {
+		if p != nil && i < t.base[id]+len(p.Counters) {
+			return p.Name + " counter " + p.Counters[i-t.base[id]].Name
+		}
+	}
+	return fmt.Sprintf("counter %d", i)
+}
+
+// appendCounters appends the counters of the machines that have counted something:
+//
+//	machines uvarint | machine u8, n uvarint, n counters (varint) ...
+func (t *table) appendCounters(dst []byte, counters []int64) []byte {
+	at := len(dst)
+	dst = append(dst, 0)
+	for id, p := range t.byID {
+		if p == nil {
+			continue
+		}
+		own := counters[t.base[id] : t.base[id]+len(p.Counters)]
+		for len(own) > 0 && own[len(own)-1] == 0 {
+			own = own[:len(own)-1]
+		}
+		if len(own) == 0 {
+			continue
+		}
+		dst[at]++ // maxMachines fit into a byte
+		dst = codec.AppendUvarint(append(dst, byte(id)), uint64(len(own)))
+		for _, n := range own {
+			dst = codec.AppendVarint(dst, n)
+		}
+	}
+	return dst
+}
+
+// readCounters is the inverse of appendCounters.
+func (t *table) readCounters(r *codec.Reader) ([]int64, error) {
+	counters := make([]int64, t.counters)
+	last := -1
+	for range r.Uvarint() {
+		id, n := int(r.Byte()), r.Uvarint()
+		if r.Err() != nil {
+			break
+		}
+		p := t.primitive(MachineID(id))
+		if id <= last || p == nil || n == 0 || n > uint64(len(p.Counters)) {
+			return nil, fmt.Errorf("%w: %d counters of machine %d", codec.ErrCorrupt, n, id)
+		}
+		last = id
+		own := counters[t.base[id]:][:n]
+		for i := range own {
+			own[i] = r.Varint()
+		}
+		if own[n-1] == 0 && r.Err() == nil {
+			return nil, fmt.Errorf("%w: counters of machine %d end with 0", codec.ErrCorrupt, id)
+		}
+	}
+	return counters, r.Err()
+}

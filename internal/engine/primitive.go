@@ -1,0 +1,271 @@
+package engine
+
+import "fmt"
+
+// Primitive is the one table of a primitive: all that the engine, the shards, what carries them between processes and the tests know of it
+// beside what its Machine does. Kinds and counters are numbered as their places in the lists say, which are part of the formats on disk and
+// between processes: what is new goes to the end.
+type Primitive struct {
+	ID   MachineID // its number in the log and in the state's keys
+	Name string    // as it is called in messages and statistics, such as "queue"
+	// New returns the machine of a shard.
+	New func() Machine
+
+	Commands []CommandType // kinds count from 1
+	Queries  []QueryType   // likewise
+	Errors   []ErrorType   // likewise
+	Counters []CounterType // they count from 0
+
+	// Caches reports whether the row k is one of those that are read again and again, by their keys: it is kept in memory when it is. Its
+	// key has to be at least 5 bytes long, best kind, number of the namespace (u32) and name. nil: there are none.
+	Caches func(k []byte) bool
+	// Reads is where Counts shows how many reads of it a node has answered since it started; nil: they are not counted.
+	Reads func(*Counts) *int64
+}
+
+// CommandType is one kind of commands of a primitive.
+type CommandType struct {
+	Kind uint8
+	Name string // such as "enqueue"
+	From Senders
+	// Shrinks says that a node whose disk is full takes it: it frees space, or takes so little that what a node keeps in reserve is enough
+	// for as many of them as there can be.
+	Shrinks bool
+	// Admit checks a command that comes from a user in another process as the functions that make commands check their arguments: nothing
+	// in it is to be trusted. maxPayload is the largest value or payload. Errors: ErrInvalid. nil if users do not send it.
+	Admit func(cmd Command, maxPayload int) error
+}
+
+// Senders says where commands of a kind come from. From anywhere else they are refused.
+type Senders uint8
+
+// The senders of commands.
+const (
+	FromUsers   Senders = 1 << iota // through the door, alone or in a transaction
+	FromShards                      // through the outbox, see Tx.Send
+	FromLeaders                     // proposed by the shard's leader by itself
+)
+
+// QueryType is one kind of queries of a primitive.
+type QueryType struct {
+	Kind uint8
+	Name string       // such as "list"
+	New  func() Query // returns an empty one: what comes from another process is read into it
+}
+
+// ErrorType is one kind of errors that a primitive's users can get with their fields.
+type ErrorType struct {
+	Kind uint8
+	Name string
+	New  func() CodedError // returns an empty one
+}
+
+// Counter is a number that a machine keeps per namespace, so that nothing is ever scanned to be counted. Each machine has its own, from 0.
+type Counter uint8
+
+// CounterType is a counter of a primitive.
+type CounterType struct {
+	Counter Counter
+	Name    string // such as "dead keys"
+	// Field is where Counts shows it, summed over the shards of the namespace.
+	Field func(*Counts) *int64
+}
+
+// NewQuery makes an empty query of a type, for QueryType.
+func NewQuery[T any, P interface {
+	*T
+	Query
+}]() Query {
+	return P(new(T))
+}
+
+// NewError makes an empty error of a type, for ErrorType.
+func NewError[T any, P interface {
+	*T
+	CodedError
+}]() CodedError {
+	return P(new(T))
+}
+
+// Command returns a kind of commands, nil if there is none of that number.
+func (p *Primitive) Command(kind uint8) *CommandType {
+	if p == nil || kind == 0 || int(kind) > len(p.Commands) {
+		return nil
+	}
+	return &p.Commands[kind-1]
+}
+
+// Query returns an empty query of a kind, nil if there is none of that number.
+func (p *Primitive) Query(kind uint8) Query {
+	if p == nil || kind == 0 || int(kind) > len(p.Queries) {
+		return nil
+	}
+	return p.Queries[kind-1].New()
+}
+
+// Error returns an empty error of a kind, nil if there is none of that number.
+func (p *Primitive) Error(kind uint8) CodedError {
+	if p == nil || kind == 0 || int(kind) > len(p.Errors) {
+		return nil
+	}
+	return p.Errors[kind-1].New()
+}
+
+// Admit checks a command that comes from a user in another process. Errors: ErrInvalid, also for a kind that there is not or that is not
+// for users.
+func (p *Primitive) Admit(cmd Command, maxPayload int) error {
+	c := p.Command(cmd.Kind)
+	switch {
+	case c == nil:
+		return unknownCommand(cmd)
+	case c.From&FromUsers == 0:
+		return Errorf(ErrInvalid, "%s: command %d (%s) is not for users", p.Name, c.Kind, c.Name)
+	}
+	return c.Admit(cmd, maxPayload)
+}
+
+func unknownCommand(cmd Command) error {
+	return Errorf(ErrInvalid, "unknown command: machine %d kind %d", cmd.Machine, cmd.Kind)
+}
+
+// Check returns what is wrong with the table itself, nil if it is one.
+func (p *Primitive) Check() error {
+	var bad error
+	wrong := func(format string, args ...any) {
+		if bad == nil {
+			bad = fmt.Errorf("table of %s (%d): %s", p.Name, p.ID, fmt.Sprintf(format, args...))
+		}
+	}
+	if p.ID >= maxMachines || p.Name == "" || (p.New == nil) != (p.ID == machineEngine) {
+		wrong("number, name or constructor")
+	}
+	names := make(map[string]bool)
+	named := func(what string, i int, name string) {
+		if name == "" || names[what+name] {
+			wrong("%s %d is called %q", what, i, name)
+		}
+		names[what+name] = true
+	}
+	for i, c := range p.Commands {
+		named("command", i, c.Name)
+		if int(c.Kind) != i+1 || c.From == 0 || (c.Admit != nil) != (c.From&FromUsers != 0) {
+			wrong("command %d: kind %d, senders %b, a function to admit it: %t", i+1, c.Kind, c.From, c.Admit != nil)
+		}
+	}
+	for i, q := range p.Queries {
+		named("query", i, q.Name)
+		if made := q.New(); int(q.Kind) != i+1 || made.Kind() != q.Kind || made.Machine() != p.ID {
+			wrong("query %d: kind %d, makes %d of machine %d", i+1, q.Kind, made.Kind(), made.Machine())
+		}
+	}
+	for i, e := range p.Errors {
+		named("error", i, e.Name)
+		if made := e.New(); int(e.Kind) != i+1 || made.Kind() != e.Kind || made.Machine() != p.ID {
+			wrong("error %d: kind %d, makes %d of machine %d", i+1, e.Kind, made.Kind(), made.Machine())
+		}
+	}
+	for i, c := range p.Counters {
+		named("counter", i, c.Name)
+		if int(c.Counter) != i || c.Field == nil {
+			wrong("counter %d: number %d", i, c.Counter)
+		}
+	}
+	return bad
+}
+
+// enginePrimitive is the engine's own: transactions, timers, outbox, namespaces. What its commands do is in applyEngine.
+func enginePrimitive() Primitive {
+	return Primitive{
+		ID: machineEngine, Name: "engine",
+		Commands: []CommandType{
+			{Kind: kindTxn, Name: "transaction", From: FromUsers, Admit: admitTxn}, // shrinks if all its parts do
+			{Kind: kindFire, Name: "fire", From: FromLeaders, Shrinks: true},
+			// Messages between shards are on their way already, and each makes room where it comes from.
+			{Kind: kindDeliver, Name: "deliver", From: FromLeaders, Shrinks: true},
+			{Kind: kindForget, Name: "forget", From: FromLeaders, Shrinks: true},
+			{Kind: kindSkip, Name: "skip", From: FromLeaders, Shrinks: true},
+			{Kind: kindCreateNamespace, Name: "create namespace", From: FromUsers, Admit: admitNamespace},
+			{Kind: kindCompare, Name: "compare", From: FromLeaders, Shrinks: true},
+		},
+		Queries: []QueryType{
+			{queryNamespace, "namespace", NewQuery[NamespaceQuery]},
+			{queryNamespaces, "namespaces", NewQuery[NamespacesQuery]},
+		},
+		Errors: []ErrorType{{errorNotLeader, "not leader", NewError[NotLeaderError]}},
+	}
+}
+
+// table is what a program knows of primitives, by their numbers; the engine's own is one of them.
+type table struct {
+	byID     [maxMachines]*Primitive
+	base     [maxMachines]int // where the counters of each begin among those of all
+	counters int
+}
+
+// newTable returns the table of some primitives. It panics if they are not well-formed, or not different ones.
+func newTable(primitives []Primitive) *table {
+	t := new(table)
+	for _, p := range append([]Primitive{enginePrimitive()}, primitives...) {
+		if err := p.Check(); err != nil {
+			panic(err)
+		}
+		if t.byID[p.ID] != nil {
+			panic(fmt.Sprintf("%s and %s are both machine %d", t.byID[p.ID].Name, p.Name, p.ID))
+		}
+		t.byID[p.ID] = &p
+	}
+	for id, p := range t.byID {
+		t.base[id] = t.counters
+		if p != nil {
+			t.counters += len(p.Counters)
+		}
+	}
+	return t
+}
+
+// primitive returns the one of a number, nil if there is none.
+func (t *table) primitive(id MachineID) *Primitive {
+	if id >= maxMachines {
+		return nil
+	}
+	return t.byID[id]
+}
+
+// command returns what kind of command it is, nil if it is none that is known.
+func (t *table) command(cmd Command) *CommandType { return t.primitive(cmd.Machine).Command(cmd.Kind) }
+
+// check refuses a command that no machine of this program knows.
+func (t *table) check(cmd Command) error {
+	if t.command(cmd) == nil {
+		return unknownCommand(cmd)
+	}
+	if cmd.Machine == machineEngine {
+		if cmd.Kind != kindTxn {
+			return nil
+		}
+		parts, _, err := decodeTxn(cmd.Body, cmd.Namespace)
+		if err != nil {
+			return err
+		}
+		for _, part := range parts {
+			if t.command(part) == nil {
+				return unknownCommand(part)
+			}
+		}
+	}
+	return CheckName("namespace", cmd.Namespace)
+}
+
+// shrinks reports whether a command that has passed check may be applied while the disk is full.
+func (t *table) shrinks(cmd Command) bool {
+	if cmd.Machine != machineEngine || cmd.Kind != kindTxn {
+		return t.command(cmd).Shrinks
+	}
+	parts, _, err := decodeTxn(cmd.Body, cmd.Namespace)
+	for _, part := range parts {
+		if !t.shrinks(part) {
+			return false
+		}
+	}
+	return err == nil
+}

@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// TestCountsAreAll: every number of Counts is sent, and added up.
+func TestCountsAreAll(t *testing.T) {
+	var c Counts
+	all := c.all()
+	if fields := reflect.TypeFor[Counts]().NumField(); len(all) != fields {
+		t.Fatalf("%d numbers of %d", len(all), fields)
+	}
+	for i := range all {
+		field := reflect.ValueOf(&c).Elem().Field(i).Addr().Interface().(*int64)
+		if *field++; *all[i] != 1 {
+			t.Errorf("number %d is not the field in that place", i)
+		}
+	}
+}
+
+// TestTablesThatAreNone: what is wrong with a table is found before anything is opened with it.
+func TestTablesThatAreNone(t *testing.T) {
+	own := enginePrimitive()
+	if err := own.Check(); err != nil {
+		t.Error(err)
+	}
+	make := func() Machine { return nil }
+	admit := func(Command, int) error { return nil }
+	for name, tt := range map[string]struct {
+		p     Primitive
+		words string
+	}{
+		"no name":         {Primitive{ID: MachineKV, New: make}, "number, name or constructor"},
+		"no constructor":  {Primitive{ID: MachineKV, Name: "x"}, "number, name or constructor"},
+		"number too high": {Primitive{ID: maxMachines, Name: "x", New: make}, "number, name or constructor"},
+		"gap": {Primitive{ID: MachineKV, Name: "x", New: make, Commands: []CommandType{
+			{Kind: 2, Name: "a", From: FromUsers, Admit: admit},
+		}}, "command 1: kind 2"},
+		"twice": {Primitive{ID: MachineKV, Name: "x", New: make, Commands: []CommandType{
+			{Kind: 1, Name: "a", From: FromUsers, Admit: admit}, {Kind: 1, Name: "b", From: FromUsers, Admit: admit},
+		}}, "command 2: kind 1"},
+		"name twice": {Primitive{ID: MachineKV, Name: "x", New: make, Commands: []CommandType{
+			{Kind: 1, Name: "a", From: FromUsers, Admit: admit}, {Kind: 2, Name: "a", From: FromUsers, Admit: admit},
+		}}, `command 1 is called "a"`},
+		"of nobody":    {Primitive{ID: MachineKV, Name: "x", New: make, Commands: []CommandType{{Kind: 1, Name: "a"}}}, "senders 0"},
+		"not admitted": {Primitive{ID: MachineKV, Name: "x", New: make, Commands: []CommandType{{Kind: 1, Name: "a", From: FromUsers}}}, "a function to admit it: false"},
+		"foreign query": {Primitive{ID: MachineKV, Name: "x", New: make, Queries: []QueryType{
+			{1, "a", NewQuery[NamespaceQuery]},
+		}}, "makes 1 of machine 0"},
+		"foreign error": {Primitive{ID: MachineKV, Name: "x", New: make, Errors: []ErrorType{
+			{1, "a", NewError[NotLeaderError]},
+		}}, "makes 1 of machine 0"},
+		"counter out of turn": {Primitive{ID: MachineKV, Name: "x", New: make, Counters: []CounterType{
+			{1, "a", func(c *Counts) *int64 { return &c.Keys }},
+		}}, "counter 0: number 1"},
+	} {
+		if err := tt.p.Check(); err == nil || !strings.Contains(err.Error(), tt.words) {
+			t.Errorf("%s: %v, want it to say %q", name, err, tt.words)
+		}
+	}
+}

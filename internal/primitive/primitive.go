@@ -1,0 +1,14 @@
+// Package primitive lists the primitives of floe.
+package primitive
+
+import (
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
+)
+
+// All returns the tables of all primitives: every node has them.
+func All() []engine.Primitive {
+	return []engine.Primitive{kv.Primitive(), stream.Primitive(), queue.Primitive()}
+}

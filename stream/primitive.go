@@ -1,0 +1,67 @@
+package stream
+
+import "github.com/floedb/floe/internal/engine"
+
+// countStreams is the counter of the machine.
+const countStreams engine.Counter = 0
+
+// Primitive is what a node is given to have streams and consumer groups.
+func Primitive() engine.Primitive {
+	return engine.Primitive{
+		ID: engine.MachineStream, Name: "stream", New: newMachine,
+		Commands: []engine.CommandType{
+			{Kind: kindCreate, Name: "create", From: engine.FromUsers, Admit: admit},
+			{Kind: kindSetRetention, Name: "set retention", From: engine.FromUsers, Admit: admit},
+			{Kind: kindAppend, Name: "append", From: engine.FromUsers | engine.FromShards, Admit: admit},
+			{Kind: kindTrim, Name: "trim", From: engine.FromUsers, Admit: admit, Shrinks: true},
+			{Kind: kindDelete, Name: "delete", From: engine.FromUsers, Admit: admit, Shrinks: true},
+			{Kind: kindCheckLast, Name: "check last", From: engine.FromUsers, Admit: admit, Shrinks: true},
+			{Kind: kindAdopt, Name: "adopt", From: engine.FromShards},
+			{Kind: kindDrop, Name: "drop", From: engine.FromShards, Shrinks: true},
+			{Kind: kindCreateGroup, Name: "create group", From: engine.FromUsers, Admit: admit},
+			{Kind: kindDeleteGroup, Name: "delete group", From: engine.FromUsers, Admit: admit, Shrinks: true},
+			{Kind: kindReadGroup, Name: "read group", From: engine.FromUsers, Admit: admit},
+			{Kind: kindAck, Name: "ack", From: engine.FromUsers, Admit: admit, Shrinks: true},
+			{Kind: kindNack, Name: "nack", From: engine.FromUsers, Admit: admit},
+			{Kind: kindExtend, Name: "extend", From: engine.FromUsers, Admit: admit, Shrinks: true},
+			{Kind: kindLeave, Name: "leave", From: engine.FromUsers, Admit: admit, Shrinks: true},
+			{Kind: kindSeek, Name: "seek", From: engine.FromUsers, Admit: admit},
+			{Kind: kindHold, Name: "hold", From: engine.FromUsers, Admit: admit},
+			{Kind: kindAdoptGroup, Name: "adopt group", From: engine.FromShards},
+			{Kind: kindDropGroup, Name: "drop group", From: engine.FromShards, Shrinks: true},
+		},
+		Queries: []engine.QueryType{
+			{Kind: querySpec, Name: "spec", New: engine.NewQuery[specQuery]},
+			{Kind: queryRead, Name: "read", New: engine.NewQuery[readQuery]},
+			{Kind: queryInfo, Name: "info", New: engine.NewQuery[infoQuery]},
+			{Kind: queryList, Name: "list", New: engine.NewQuery[listQuery]},
+			{Kind: queryRefs, Name: "refs", New: engine.NewQuery[refsQuery]},
+			{Kind: queryRecords, Name: "records", New: engine.NewQuery[recordsQuery]},
+			{Kind: queryGroupSpec, Name: "group spec", New: engine.NewQuery[groupSpecQuery]},
+			{Kind: queryGroupWait, Name: "group wait", New: engine.NewQuery[groupWaitQuery]},
+			{Kind: queryGroups, Name: "groups", New: engine.NewQuery[groupsQuery]},
+			{Kind: queryPending, Name: "pending", New: engine.NewQuery[pendingQuery]},
+		},
+		Errors: []engine.ErrorType{{Kind: errorConflict, Name: "conflict", New: engine.NewError[ConflictError]}},
+		Counters: []engine.CounterType{
+			{Counter: countStreams, Name: "streams", Field: func(c *engine.Counts) *int64 { return &c.Streams }},
+		},
+		// Rows of streams: those are read with every query and command.
+		Caches: func(k []byte) bool { return k[0] == rowStream },
+	}
+}
+
+func newMachine() engine.Machine {
+	m := new(Machine)
+	m.forgetAll()
+	return m
+}
+
+// admit checks a command of a user in another process.
+func admit(cmd engine.Command, maxPayload int) error {
+	c, err := decodeCommand(cmd.Kind, cmd.Body)
+	if err == nil && cmd.Kind == kindAppend {
+		err = c.append.check(maxPayload)
+	}
+	return err
+}
