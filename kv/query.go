@@ -105,12 +105,13 @@ func (m *Machine) queryGet(v *engine.View, q *getQuery) error {
 	if len(q.keys) > 1 {
 		v.Freeze()
 	}
+	q.entries = q.entries[:0] // of a try before the log had come to the end of a key
 	for _, k := range q.keys {
 		w, err := current(v, ns, []byte(k))
 		if err != nil {
 			return err
 		}
-		if !w.exists() || w.tombstone() || w.flags&flagExpires != 0 && !w.live(v.Now()) {
+		if !w.lives(v) {
 			continue
 		}
 		if q.withoutValues {
@@ -157,21 +158,22 @@ func (m *Machine) queryScan(v *engine.View, q *scanQuery) error {
 	if err != nil {
 		return err
 	}
-	err = q.collect(it, v.Now())
+	q.items, q.more = q.items[:0], false // of a try before the log had come to the end of a key
+	err = q.collect(it, v)
 	if closeErr := it.Close(); err == nil {
 		err = closeErr
 	}
 	return err
 }
 
-func (q *scanQuery) collect(it *engine.Iter, now int64) error {
+func (q *scanQuery) collect(it *engine.Iter, v *engine.View) error {
 	size := 0
 	var w row
 	for ok := it.First(); ok; ok = it.Next() {
 		if err := w.decode(it.Value()); err != nil {
 			return err
 		}
-		if !w.live(now) {
+		if !w.lives(v) {
 			continue
 		}
 		if len(q.items) == q.limit || size > q.maxBytes {
@@ -265,7 +267,7 @@ func (m *Machine) queryWait(v *engine.View, q *waitQuery) error {
 	if err != nil {
 		return err
 	}
-	if q.exists && w.live(v.Now()) || !q.exists && w.revision > q.after {
+	if q.exists && w.lives(v) || !q.exists && w.revision > q.after {
 		q.event = w.event([]byte(q.key))
 		return nil
 	}

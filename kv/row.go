@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
 )
 
@@ -46,6 +47,11 @@ func (w *row) tombstone() bool { return w.flags&flagTombstone != 0 }
 
 // live reports whether the key has a value at the given time.
 func (w *row) live(now int64) bool { return w.exists() && !w.tombstone() && !w.expiredAt(now) }
+
+// lives is live for a query.
+func (w *row) lives(v *engine.View) bool {
+	return w.exists() && !w.tombstone() && (w.flags&flagExpires == 0 || !v.Passed(w.expiresAt))
+}
 
 func (w *row) expiredAt(now int64) bool { return w.flags&flagExpires != 0 && w.expiresAt <= now }
 

@@ -82,6 +82,7 @@ type Executor struct {
 	timers  timerIndex
 	outbox  outboxIndex
 	visible atomic.Uint64 // applied index that queries see
+	stamp   atomic.Int64  // and its time
 	refused atomic.Int64  // messages of other shards that were refused here
 	nextDue atomic.Int64  // copy of timers.next for the shard's leader
 }
@@ -507,6 +508,7 @@ func (x *Executor) observe() {
 
 func (x *Executor) publish() {
 	x.dir.committed.Store(int64(len(x.dir.byID)))
+	x.stamp.Store(x.applied.Stamp)
 	x.visible.Store(x.applied.Index)
 	x.nextDue.Store(x.timers.next)
 	x.outbox.publish()
@@ -514,6 +516,9 @@ func (x *Executor) publish() {
 
 // Applied returns how far the executor has come; only for the goroutine that applies.
 func (x *Executor) Applied() Applied { return x.applied }
+
+// Stamp returns the time of the last entry whose effects queries see, ms.
+func (x *Executor) Stamp() int64 { return x.stamp.Load() }
 
 // Visible returns the index of the last entry whose effects queries see.
 func (x *Executor) Visible() uint64 { return x.visible.Load() }

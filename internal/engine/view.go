@@ -21,10 +21,31 @@ type View struct {
 	scratch []byte
 	waiter  *waiter
 	claims  []Topic
+
+	stamp     int64 // the log had come to it before anything was read
+	asked     int64 // when the query came, by the clock; 0: nobody has wanted to know
+	unsettled int64 // the latest time that the clock has come to and the log has not, and that matters; 0: none
 }
 
 // Now returns the shard's present time in ms since the epoch: never before the stamp of anything applied.
 func (v *View) Now() int64 { return v.now() }
+
+// Passed reports whether something is over that ends at a time (ms). The log decides that: while it has not come to the time, an entry may be under
+// way that was stamped before it, and puts the end off; and the next leader's clock may be behind. So once the clock has come to the time and
+// the log has not, the query is asked again when it has, which is soon: the timer of that end takes it there.
+func (v *View) Passed(at int64) bool {
+	if at <= v.stamp {
+		return true
+	}
+	if v.asked == 0 {
+		v.asked = v.now()
+	}
+	if at > v.asked {
+		return false
+	}
+	v.unsettled = max(v.unsettled, at)
+	return true
+}
 
 // Shard returns the shard the query runs in.
 func (v *View) Shard() ShardID { return v.x.shard }
@@ -172,6 +193,8 @@ type Replica struct {
 	Now  func() int64    // the shard's time
 	May  func() error    // whether it may (still) answer; nil: always. WakeAll makes waiting queries ask again
 	Stop <-chan struct{} // closed when the replica stops
+	// Settle returns when the log has come to a time that the clock has come to; nil for reads that need not be linearizable.
+	Settle func(ctx context.Context, at int64) error
 }
 
 // Query answers q, waiting within ctx when the machine asks to wait.
@@ -190,8 +213,15 @@ func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
 			}
 		}
 		v.claims = v.claims[:0]
+		v.stamp, v.unsettled = x.stamp.Load(), 0
 		err := x.answer(&v, q)
 		v.release()
+		if v.unsettled != 0 && r.Settle != nil {
+			if err := r.Settle(ctx, v.unsettled); err != nil {
+				return err
+			}
+			continue
+		}
 		for _, t := range v.claims {
 			x.hub.claim(t)
 		}
@@ -204,6 +234,7 @@ func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
 		}
 		select {
 		case <-v.waiter.c:
+			v.asked = 0
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-r.Stop:

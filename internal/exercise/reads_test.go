@@ -4,9 +4,11 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/kv"
@@ -225,4 +227,62 @@ func TestFreshHandles(t *testing.T) {
 	if after.Revision != before.Revision+1 {
 		t.Errorf("100 empty polls through fresh handles wrote %d commands, want 0", after.Revision-before.Revision-1)
 	}
+}
+
+// TestExpiredKeysStayAway: readers look at keys while they expire and others try to keep them alive, in the last moment. A key that one of them did not
+// find is not kept alive, and the other way round.
+func TestExpiredKeysStayAway(t *testing.T) {
+	ctx := context.Background()
+	node, err := floe.Open(floe.Config{DataDir: t.TempDir(), Shards: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := node.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	rounds := 200
+	if testing.Short() {
+		rounds = 40
+	}
+	const ttl = 4 * time.Millisecond
+	var wait sync.WaitGroup
+	kept := 0
+	for i := range rounds {
+		key := fmt.Sprint("k", i)
+		if _, err := node.KV("default").Put(ctx, key, []byte("v"), kv.TTL(ttl)); err != nil {
+			t.Fatal(err)
+		}
+		end := time.Now().Add(ttl)
+		var gone, persisted atomic.Bool
+		for range 2 {
+			wait.Go(func() {
+				for !gone.Load() && !persisted.Load() {
+					if _, err := node.KV("default").Get(ctx, key); err != nil {
+						gone.Store(true)
+					}
+				}
+			})
+		}
+		wait.Go(func() {
+			for time.Until(end) > time.Millisecond {
+				runtime.Gosched()
+			}
+			for !gone.Load() && !persisted.Load() {
+				if node.KV("default").Persist(ctx, key) == nil {
+					persisted.Store(true)
+				}
+			}
+		})
+		wait.Wait()
+		if persisted.Load() {
+			kept++
+		}
+		_, err := node.KV("default").Get(ctx, key)
+		if gone.Load() && (persisted.Load() || err == nil) || persisted.Load() && err != nil {
+			t.Errorf("%s: a read did not find it: %t; it was kept alive: %t; in the end: %v", key, gone.Load(), persisted.Load(), err)
+		}
+	}
+	t.Logf("%d of %d keys were kept alive", kept, rounds)
 }

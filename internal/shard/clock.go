@@ -36,8 +36,14 @@ func (c *shardClock) now() int64 {
 	wall, mono := c.clock.Source.Wall(), c.clock.Source.Mono()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if t := max(wall, c.last+(mono-c.at).Milliseconds()); t > c.last {
-		c.last, c.at = t, mono
+	passed := (mono - c.at).Milliseconds()
+	switch {
+	case wall > c.last+passed:
+		c.last, c.at = wall, mono
+	case passed > 0:
+		// What is below a millisecond counts for the next time: asked often, the clock would lose most of it.
+		c.last += passed
+		c.at += time.Duration(passed) * time.Millisecond
 	}
 	return c.last
 }

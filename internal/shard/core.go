@@ -103,6 +103,7 @@ type read struct{ done chan error }
 // readable are reads that may be answered from the state at an index, or any later one.
 type readable struct {
 	index uint64
+	stamp int64 // and whose time is this one, or later
 	reads []*read
 }
 
@@ -278,7 +279,7 @@ func (c *core) read(reads []*read, out *output) {
 	switch {
 	case len(reads) == 0:
 	case c.isLeader && plant.On(plant.ReadUnasked):
-		out.readable = append(out.readable, readable{0, slices.Clone(reads)})
+		out.readable = append(out.readable, readable{reads: slices.Clone(reads)})
 	case !c.isLeader:
 		out.unread = append(out.unread, reads...)
 	default:
@@ -394,7 +395,7 @@ func (c *core) take(rd raft.Ready, out *output) {
 	for _, rs := range rd.ReadStates {
 		round := binary.LittleEndian.Uint64(rs.RequestCtx)
 		if reads, ok := c.reading[round]; ok {
-			out.readable = append(out.readable, readable{rs.Index, reads})
+			out.readable = append(out.readable, readable{index: rs.Index, reads: reads})
 			delete(c.reading, round)
 		}
 	}

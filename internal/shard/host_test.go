@@ -242,6 +242,22 @@ func TestShardTimeNeverGoesBack(t *testing.T) {
 	}
 }
 
+// TestShardTimeKeepsPace: after the wall clock was set back shard time ran at half speed, because what was below a millisecond was dropped each time
+// that somebody asked.
+func TestShardTimeKeepsPace(t *testing.T) {
+	source := &fakeClock{wall: 5000}
+	c := shardClock{clock: Clock{source}}
+	c.now()
+	source.wall = 1000
+	for range 10_000 {
+		source.mono += 700 * time.Microsecond
+		c.now()
+	}
+	if got := c.now(); got != 12_000 {
+		t.Errorf("7 s after the wall clock was set back at 5000 now() = %d, want 12000", got)
+	}
+}
+
 func TestOpenRefuses(t *testing.T) {
 	noLeaks(t)
 	ctx := context.Background()

@@ -294,6 +294,7 @@ func (s *shard) carryOut(out output) {
 	}
 	if out.lost {
 		s.abandon()
+		s.unsettle()
 		s.exec.WakeAll() // queries that wait ask the next leader
 	}
 	for _, r := range out.unread {
@@ -699,7 +700,11 @@ func (s *shard) query(ctx context.Context, q engine.Query) error {
 func (s *shard) queryStale(ctx context.Context, q engine.Query) error { return s.ask(ctx, q, nil) }
 
 func (s *shard) ask(ctx context.Context, q engine.Query, may func() error) error {
-	err := s.exec.Query(ctx, q, engine.Replica{Now: s.clock.now, May: may, Stop: s.host.ctx.Done()})
+	r := engine.Replica{Now: s.clock.now, May: may, Stop: s.host.ctx.Done()}
+	if may != nil {
+		r.Settle = s.settle
+	}
+	err := s.exec.Query(ctx, q, r)
 	if errors.Is(err, engine.ErrClosed) {
 		return s.host.stopError()
 	}
@@ -732,6 +737,38 @@ func (s *shard) linearize(ctx context.Context) error {
 	}
 }
 
+// settle waits until the state has come to a time that the shard's clock has come to. The timer of what ends then is about to be fired.
+func (s *shard) settle(ctx context.Context, at int64) error {
+	r := &read{done: make(chan error, 1)}
+	s.admit([]readable{{stamp: at, reads: []*read{r}}})
+	if err := s.mayAnswer(); err != nil { // it may have led no more before the read was there to be told
+		return err
+	}
+	select {
+	case err := <-r.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.host.ctx.Done():
+		return s.host.stopError()
+	}
+}
+
+// unsettle ends what waits for a time, because this node leads no more and nobody may fire its timers.
+func (s *shard) unsettle() {
+	s.readMu.Lock()
+	defer s.readMu.Unlock()
+	s.waiting = slices.DeleteFunc(s.waiting, func(r readable) bool {
+		if r.stamp == 0 {
+			return false
+		}
+		for _, one := range r.reads {
+			one.done <- s.notLeader()
+		}
+		return true
+	})
+}
+
 // admit lets reads go on whose index queries can see; the others wait for the applier.
 func (s *shard) admit(reads []readable) {
 	s.readMu.Lock()
@@ -743,9 +780,9 @@ func (s *shard) admit(reads []readable) {
 func (s *shard) admitVisible() {
 	s.readMu.Lock()
 	defer s.readMu.Unlock()
-	visible := s.exec.Visible()
+	visible, stamp := s.exec.Visible(), s.exec.Stamp()
 	s.waiting = slices.DeleteFunc(s.waiting, func(r readable) bool {
-		if r.index > visible && !plant.On(plant.ReadEarly) {
+		if r.index > visible && !plant.On(plant.ReadEarly) || r.stamp > stamp {
 			return false
 		}
 		for _, one := range r.reads {

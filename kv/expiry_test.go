@@ -1,0 +1,102 @@
+package kv_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/kv"
+)
+
+// aheadDoor is a rig whose queries know a time that the log has not come to, as the clock of a leader does while an entry is under way.
+type aheadDoor struct {
+	*rig
+	ahead   int64
+	settled int
+	arrive  func() // what is under way
+}
+
+func (d *aheadDoor) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
+	return d.execs[shard].Query(ctx, q, engine.Replica{
+		Now: func() int64 { return d.ahead },
+		Settle: func(_ context.Context, at int64) error {
+			d.settled++
+			d.arrive()
+			d.now = max(d.now, at)
+			d.fire()
+			return nil
+		},
+	})
+}
+
+// TestExpiredKeyStaysAway: a read that came after the end of a key said ErrNotFound, while an entry was under way that had been stamped before the
+// end and took the expiry away: the value was back. Every kind of read waits until the log has come to the end, and then tells what it says.
+func TestExpiredKeyStaysAway(t *testing.T) {
+	ctx := t.Context()
+	reads := map[string]func(*kv.Store) bool{
+		"Get": func(s *kv.Store) bool {
+			_, err := s.Get(ctx, "k")
+			if err != nil && !errors.Is(err, kv.ErrNotFound) {
+				t.Fatal(err)
+			}
+			return err == nil
+		},
+		"GetMany": func(s *kv.Store) bool {
+			got, err := s.GetMany(ctx, "a", "k", "z")
+			if err != nil || len(got) < 2 {
+				t.Fatalf("GetMany: %d entries, %v", len(got), err)
+			}
+			return len(got) == 3
+		},
+		"Exists": func(s *kv.Store) bool {
+			ok, err := s.Exists(ctx, "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ok
+		},
+		"PageInto": func(s *kv.Store) bool {
+			var p kv.Page
+			if err := s.PageInto(ctx, &p, ""); err != nil || len(p.Items) < 2 {
+				t.Fatalf("PageInto: %d items, %v", len(p.Items), err)
+			}
+			return len(p.Items) == 3
+		},
+	}
+	for name, read := range reads {
+		for _, persist := range []bool{true, false} {
+			r := newRig(t, 1)
+			d := &aheadDoor{rig: r}
+			s := kv.New(engine.NewRouter(d), "default", 0)
+			for _, k := range []string{"a", "k", "z"} {
+				var opts []kv.PutOption
+				if k == "k" {
+					opts = append(opts, kv.TTL(time.Second))
+				}
+				if _, err := s.Put(ctx, k, nil, opts...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.advance(999) // the stamp of what is under way
+			d.ahead = r.now + 5
+			d.arrive = func() {
+				if persist {
+					if err := s.Persist(ctx, "k"); err != nil {
+						t.Errorf("Persist, stamped before the end: %v", err)
+					}
+				}
+			}
+			if found := read(s); found != persist {
+				t.Errorf("%s = found %t, with a Persist under way: %t", name, found, persist)
+			}
+			if d.settled != 1 {
+				t.Errorf("%s waited for the log %d times, want 1", name, d.settled)
+			}
+			if found := read(s); found != persist || d.settled != 1 {
+				t.Errorf("%s once more = found %t after waiting %d times, want %t and 1", name, found, d.settled, persist)
+			}
+		}
+	}
+}
