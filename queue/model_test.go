@@ -11,6 +11,7 @@ import (
 
 	"github.com/floedb/floe/internal/check"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/quota"
 	"github.com/floedb/floe/queue"
 )
 
@@ -37,7 +38,8 @@ func TestModel(t *testing.T) {
 	case *longFlag:
 		runs = 100 * modelRuns
 	}
-	for i := range runs {
+	for q := quota.New(t, runs); q.More(); {
+		i := q.Rounds() - 1
 		runSeed := seed + uint64(i)
 		rng := rand.New(rand.NewPCG(runSeed, 1))
 		shards, spread := 1+rng.IntN(3), rng.IntN(2) == 0

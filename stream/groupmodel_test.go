@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/quota"
 	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/stream"
 )
@@ -24,7 +25,7 @@ var (
 func TestGroupHistories(t *testing.T) {
 	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
 		t.Run(mode.String(), func(t *testing.T) {
-			for range *groupRuns {
+			for q := quota.New(t, *groupRuns); q.More(); {
 				seed := rand.Uint64()
 				if *groupSeed != 0 {
 					seed = *groupSeed

@@ -101,7 +101,8 @@ func (l load) run(s *subject, ws []*worker) (figures, error) {
 			if l.calls > 0 {
 				w.work(s, l.sample, func() bool { return over.Load() || budget.Add(-1) < 0 })
 			} else {
-				w.work(s, l.sample, over.Load)
+				// One call at least: a round without any has no figures, however short it is and busy the machine.
+				w.work(s, l.sample, func() bool { return w.calls > 0 && over.Load() })
 			}
 			if w.err != nil {
 				over.Store(true)

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/datadriven"
 )
@@ -192,10 +191,9 @@ func TestNoServer(t *testing.T) {
 		{args: "server status --timeout 100ms --addr " + free + "," + other, code: 1, stderr: "no node answers at " + free + ", " + other + ": "},
 		{args: "ns list", env: "here", code: 2, stderr: "floe: error: FLOE_ADDR=here: \"here\" is not host:port\nfloe: hint: see floe ns list --help\n"},
 	} {
-		begun := time.Now()
 		code, stdout, stderr := run(t, map[string]string{"FLOE_ADDR": tc.env}, strings.Fields(tc.args)...)
-		if code != tc.code || stdout != "" || time.Since(begun) > 8*time.Second {
-			t.Errorf("floe %s: exit code %d after %v, want %d within 8 s; stdout %q", tc.args, code, time.Since(begun), tc.code, stdout)
+		if code != tc.code || stdout != "" {
+			t.Errorf("floe %s: exit code %d, want %d; stdout %q", tc.args, code, tc.code, stdout)
 		}
 		for part := range strings.SplitSeq(tc.stderr, "|") {
 			if !strings.Contains(stderr, part) {

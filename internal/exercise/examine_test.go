@@ -19,9 +19,6 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// slowestOpen is what opening after a crash may take: the promise of the design, with room for machines that do much else.
-const slowestOpen = 10 * time.Second
-
 // place is where a writer stands: its position and the revision of the transaction that wrote it.
 type place struct {
 	position int

@@ -69,9 +69,6 @@ func killMany(t *testing.T, async bool, kills int) {
 	}
 	t.Logf("%d kills in %v (%v): %d transactions, %d namespaces survived, %d rows verified, slowest open %v", hits.total(),
 		time.Since(start).Round(time.Millisecond), &hits, steps, len(spaces), x.verified, x.slowest)
-	if x.slowest > slowestOpen {
-		t.Errorf("slowest open took %v, want at most %v", x.slowest, slowestOpen)
-	}
 	if hits.missed() >= 0 || steps < kills || x.verified == 0 {
 		t.Error("there is a moment that was never hit, or hardly any transaction: the test has not tested what it should")
 	}

@@ -249,7 +249,6 @@ func TestNoQuorum(t *testing.T) {
 	})
 	c.stop(1)
 	c.stop(2)
-	const bound = 10 * time.Second
 	var calls sync.WaitGroup
 	for name, call := range map[string]func() error{
 		"put at the node":       func() error { _, err := c.nodes[0].KV("ns1").Put(t.Context(), "k", nil); return err },
@@ -260,10 +259,8 @@ func TestNoQuorum(t *testing.T) {
 		"create of a namespace": func() error { return client.Namespaces().Create(t.Context(), "new") },
 	} {
 		calls.Go(func() {
-			start := time.Now()
-			err := call()
-			if took := time.Since(start); !errors.Is(err, floe.ErrUnavailable) || took > bound {
-				t.Errorf("%s without a quorum: %v after %v, want ErrUnavailable within %v", name, err, took, bound)
+			if err := call(); !errors.Is(err, floe.ErrUnavailable) { // by itself: the context has no deadline
+				t.Errorf("%s without a quorum: %v, want ErrUnavailable", name, err)
 			}
 		})
 	}

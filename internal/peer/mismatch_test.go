@@ -35,13 +35,12 @@ func TestMismatchedEnds(t *testing.T) {
 		"without trust":       {[]string{l.Addr().String()}, &tls.Config{Certificates: conf.Certificates}, "certificate signed by unknown authority"},
 		"without certificate": {[]string{l.Addr().String()}, &tls.Config{RootCAs: conf.RootCAs}, "certificate required"},
 	} {
-		began := time.Now()
 		d, err := Dial(t.Context(), Config{Wire: testWire(), TLS: c.conf}, c.addrs)
 		if err == nil {
 			d.Close()
 		}
-		if took := time.Since(began); !errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), c.want) || took > time.Second {
-			t.Errorf("%s: %v after %v, want ErrUnavailable with %q at once", name, err, took, c.want)
+		if !errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want ErrUnavailable with %q", name, err, c.want)
 		}
 	}
 	clear.well(clear.dial())
@@ -53,7 +52,7 @@ func TestMismatchedEnds(t *testing.T) {
 	clear.well(d)
 }
 
-// TestDialNobody dials addresses that refuse connections, or take them and say nothing: the error names each, once, within the patience.
+// TestDialNobody dials addresses that refuse connections, or take them and say nothing: the error names each, once.
 func TestDialNobody(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -66,11 +65,10 @@ func TestDialNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed.Close()
-	began := time.Now()
 	_, err = Dial(t.Context(), Config{Wire: testWire()}, []string{silent.Addr().String(), closed.Addr().String()})
 	want := "no connection: " + silent.Addr().String() + ": it does not answer; " + closed.Addr().String() + ": connect: connection refused"
-	if took := time.Since(began); !errors.Is(err, engine.ErrUnavailable) || err.Error() != want || took > patience+time.Second {
-		t.Errorf("dial: %v after %v, want %q within %v", err, took, want, patience)
+	if !errors.Is(err, engine.ErrUnavailable) || err.Error() != want {
+		t.Errorf("dial: %v, want %q", err, want)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("dial: %v is a deadline that the caller has not set", err)
@@ -83,14 +81,10 @@ func TestDialNobody(t *testing.T) {
 
 	// Those that are silent do not keep a client from one that answers.
 	r := newRig(t)
-	began = time.Now()
 	c, err := Dial(t.Context(), Config{Wire: testWire()}, []string{silent.Addr().String(), silent.Addr().String(), r.addr})
 	if err != nil {
 		t.Fatalf("dial: %v", err)
 	}
 	defer c.Close()
-	if took := time.Since(began); took > dialTimeout {
-		t.Errorf("dial took %v, with an address that answers", took)
-	}
 	r.well(c)
 }

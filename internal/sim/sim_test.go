@@ -11,14 +11,14 @@ import (
 	"strings"
 	"testing"
 	"testing/cryptotest"
-	"time"
+
+	"github.com/floedb/floe/internal/quota"
 )
 
 var (
 	seedFlag     = flag.Uint64("seed", 0, "run this seed alone; 0 runs many, from a random one on")
 	seedsFlag    = flag.Int("seeds", 0, "how many seeds each suite runs; 0: its default")
 	commandsFlag = flag.Int("commands", 0, "commands of a seed before everything heals; 0: the suite's default")
-	forFlag      = flag.Duration("for", 0, "run on with more seeds until each suite has taken this long")
 	traceFlag    = flag.Bool("trace", false, "print the last steps of a seed that passes, too")
 )
 
@@ -66,13 +66,13 @@ func (u suite) run(t *testing.T) {
 	if *seedsFlag != 0 {
 		want = *seedsFlag
 	}
-	first, began, n, counts := rand.Uint64()>>20+1, time.Now(), 0, make(map[string]int)
-	for ; (n < want || time.Since(began) < *forFlag) && !t.Failed(); n++ {
-		for what, times := range u.seed(t, first+uint64(n)).counts {
+	first, q, counts := rand.Uint64()>>20+1, quota.New(t, want), make(map[string]int)
+	for q.More() {
+		for what, times := range u.seed(t, first+uint64(q.Rounds())-1).counts {
 			counts[what] += times
 		}
 	}
-	t.Logf("seeds %d to %d: %d in %v\n%v", first, first+uint64(n)-1, n, time.Since(began).Round(time.Millisecond), counts)
+	t.Logf("seeds %d to %d: %d\n%v", first, first+uint64(q.Rounds())-1, q.Rounds(), counts)
 }
 
 // seed runs a seed and says how to run it again if it fails.

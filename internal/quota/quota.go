@@ -1,0 +1,54 @@
+// Package quota says when a randomised suite has run enough: after so many rounds, or, with the flag -for, when its time is over. A suite that has done
+// less than -least by then fails: it has not tested what it should.
+//
+//	q := quota.New(t, 60)
+//	for q.More() { ... }
+package quota
+
+import (
+	"flag"
+	"testing"
+	"time"
+)
+
+var (
+	forFlag   = flag.Duration("for", 0, "how long each suite runs; 0: as many rounds as it has by default, or a flag of its own says")
+	leastFlag = flag.Int("least", 0, "with -for: how many rounds a suite has to do in that time, lest it fail")
+)
+
+// Quota counts the rounds of a suite.
+type Quota struct {
+	t      testing.TB
+	rounds int // without a time
+	last   time.Duration
+	least  int
+	began  time.Time
+	n      int
+}
+
+// New returns the quota of a test that does so many rounds unless -for gives it a time. How many it has done is told, and judged, when the test ends.
+func New(t testing.TB, rounds int) *Quota {
+	q := &Quota{t: t, rounds: rounds, last: *forFlag, least: *leastFlag, began: time.Now()}
+	t.Cleanup(q.end)
+	return q
+}
+
+// More reports whether there is to be another round, and counts it. There is none after a failure.
+func (q *Quota) More() bool {
+	if q.t.Failed() || q.last == 0 && q.n >= q.rounds || q.last > 0 && time.Since(q.began) >= q.last {
+		return false
+	}
+	q.n++
+	return true
+}
+
+// Rounds returns how many have been begun.
+func (q *Quota) Rounds() int { return q.n }
+
+func (q *Quota) end() {
+	q.t.Helper()
+	q.t.Logf("%d rounds in %v", q.n, time.Since(q.began).Round(time.Millisecond))
+	if q.last > 0 && q.n < q.least && !q.t.Failed() {
+		q.t.Errorf("%d rounds in %v, want at least %d: the suite has not tested what it should", q.n, q.last, q.least)
+	}
+}
