@@ -15,7 +15,7 @@ import (
 func TestMeetOlderCopy(t *testing.T) {
 	open := func(fsys vfs.FS) *Host {
 		t.Helper()
-		h, err := Open(Config{Dir: "node", FS: fsys, Shards: 1, Machines: []func() engine.Machine{toy.New}})
+		h, err := Open(Config{Dir: "node", FS: fsys, Shards: 1, Primitives: []engine.Primitive{toy.Primitive()}})
 		if err != nil {
 			t.Fatal(err)
 		}
