@@ -86,8 +86,8 @@ func (s *Store) EncodeCursor(prefix, key string) string { return s.encodeCursor(
 
 // ChangesBytes asks a shard once for the changes after a revision and returns the bytes of their values.
 func (s *Store) ChangesBytes(ctx context.Context, shard engine.ShardID, after uint64) (int, error) {
-	q := changesQuery{namespace: s.namespace, after: after, limit: watchPage}
-	if err := s.router.Door().Query(ctx, shard, &q); err != nil {
+	q := changesQuery{namespace: s.scope.Namespace(), after: after, limit: watchPage}
+	if err := s.scope.QueryShard(ctx, shard, &q); err != nil {
 		return 0, err
 	}
 	n := 0

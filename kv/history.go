@@ -31,11 +31,11 @@ func (s *Store) History(ctx context.Context, key string, opts ...HistoryOption) 
 	if err := checkKey(key); err != nil {
 		return nil, err
 	}
-	q := historyQuery{namespace: s.namespace, key: key}
+	q := historyQuery{namespace: s.scope.Namespace(), key: key}
 	for _, opt := range opts {
 		opt(&q)
 	}
-	if err := s.router.Query(ctx, s.namespace, key, &q); err != nil {
+	if err := s.scope.Query(ctx, key, &q); err != nil {
 		return nil, err
 	}
 	if len(q.versions) == 0 {

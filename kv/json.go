@@ -37,12 +37,12 @@ func (s *Store) JSONGet(ctx context.Context, key, path string) ([]byte, error) {
 // Errors: ErrInvalid if raw or the value is not JSON, the path is malformed, leads through a number or string, or past the end of
 // an array, or the result exceeds the limit for values.
 func (s *Store) JSONSet(ctx context.Context, key, path string, raw []byte) (Written, error) {
-	return propose(ctx, s, jsonSetCommand(key, path, raw), decodeWritten)
+	return engine.Propose(ctx, &s.scope, jsonSetCommand(key, path, raw), decodeWritten)
 }
 
 // JSONDelete removes what is at a path of the document at key, atomically. Errors: as JSONSet, and ErrNotFound if there is nothing.
 func (s *Store) JSONDelete(ctx context.Context, key, path string) (Written, error) {
-	return propose(ctx, s, jsonDeleteCommand(key, path), decodeWritten)
+	return engine.Propose(ctx, &s.scope, jsonDeleteCommand(key, path), decodeWritten)
 }
 
 // JSONSetOp is JSONSet as an operation of a transaction; its value in the result is a Written.

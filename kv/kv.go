@@ -74,12 +74,7 @@ type Written struct {
 }
 
 // Store is the key-value store of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
-type Store struct {
-	router    *engine.Router
-	place     *engine.Place
-	namespace string
-	maxValue  int
-}
+type Store struct{ scope engine.Scope }
 
 // New returns the store of a namespace behind a router; hosts call floe.Node.KV instead. maxValueBytes of 0 means
 // DefaultMaxValueBytes.
@@ -87,17 +82,11 @@ func New(router *engine.Router, namespace string, maxValueBytes int) *Store {
 	if maxValueBytes == 0 {
 		maxValueBytes = DefaultMaxValueBytes
 	}
-	place := router.Place(namespace)
-	if s, ok := place.Handle(engine.MachineKV).(*Store); ok && s.maxValue == maxValueBytes {
-		return s
-	}
-	s := &Store{router: router, place: place, namespace: namespace, maxValue: maxValueBytes}
-	place.Keep(engine.MachineKV, s)
-	return s
+	return engine.Handle(router, engine.MachineKV, namespace, maxValueBytes, func(s engine.Scope) *Store { return &Store{s} })
 }
 
 // Namespace returns the namespace of the store.
-func (s *Store) Namespace() string { return s.namespace }
+func (s *Store) Namespace() string { return s.scope.Namespace() }
 
 // Put stores value at key. A plain Put replaces whatever is there and clears an earlier expiry. value may be reused on return.
 // When Put returns nil, the value is committed (see floe.Config.Durability) and visible to every reader. After a ctx error or
@@ -106,7 +95,7 @@ func (s *Store) Namespace() string { return s.namespace }
 // Options: TTL, IfAbsent, IfPresent, IfRevision. Errors: *ConflictError if a condition does not hold; ErrInvalid for a key
 // that is not 1-4096 bytes, a value over the limit, a TTL that is not positive, contradicting conditions.
 func (s *Store) Put(ctx context.Context, key string, value []byte, opts ...PutOption) (Written, error) {
-	return propose(ctx, s, putCommand(key, value, opts), decodeWritten)
+	return engine.Propose(ctx, &s.scope, putCommand(key, value, opts), decodeWritten)
 }
 
 // Get returns the entry at key, or ErrNotFound.
@@ -118,7 +107,7 @@ func (s *Store) GetInto(ctx context.Context, key string, buf []byte) (Entry, err
 	if err := checkKey(key); err != nil {
 		return Entry{}, err
 	}
-	if b, ok := s.router.Cached(s.place, engine.MachineKV, 'c', key); ok && ctx.Err() == nil {
+	if b, ok := s.scope.Cached(engine.MachineKV, 'c', key); ok && ctx.Err() == nil {
 		if e, ok := plainEntry(key, b, buf); ok {
 			return e, nil
 		}
@@ -127,8 +116,8 @@ func (s *Store) GetInto(ctx context.Context, key string, buf []byte) (Entry, err
 }
 
 func (s *Store) query(ctx context.Context, key string, buf []byte) (Entry, error) {
-	q := getQuery{namespace: s.namespace, keys: []string{key}}
-	if err := s.router.Query(ctx, s.namespace, key, &q); err != nil {
+	q := getQuery{namespace: s.scope.Namespace(), keys: []string{key}}
+	if err := s.scope.Query(ctx, key, &q); err != nil {
 		return Entry{}, err
 	}
 	if len(q.entries) == 0 {
@@ -148,7 +137,7 @@ func (s *Store) GetMany(ctx context.Context, keys ...string) (map[string]Entry, 
 		if err := checkKey(k); err != nil {
 			return nil, err
 		}
-		shard, err := s.router.Shard(ctx, s.namespace, k)
+		shard, err := s.scope.Shard(ctx, k)
 		if err != nil {
 			return nil, err
 		}
@@ -156,8 +145,8 @@ func (s *Store) GetMany(ctx context.Context, keys ...string) (map[string]Entry, 
 	}
 	found := make(map[string]Entry, len(keys))
 	for shard, part := range byShard {
-		q := getQuery{namespace: s.namespace, keys: part}
-		if err := s.router.Door().Query(ctx, shard, &q); err != nil {
+		q := getQuery{namespace: s.scope.Namespace(), keys: part}
+		if err := s.scope.QueryShard(ctx, shard, &q); err != nil {
 			return nil, err
 		}
 		for _, e := range q.entries {
@@ -172,8 +161,8 @@ func (s *Store) Exists(ctx context.Context, key string) (bool, error) {
 	if err := checkKey(key); err != nil {
 		return false, err
 	}
-	q := getQuery{namespace: s.namespace, keys: []string{key}, withoutValues: true}
-	err := s.router.Query(ctx, s.namespace, key, &q)
+	q := getQuery{namespace: s.scope.Namespace(), keys: []string{key}, withoutValues: true}
+	err := s.scope.Query(ctx, key, &q)
 	return len(q.entries) > 0, err
 }
 
@@ -181,20 +170,20 @@ func (s *Store) Exists(ctx context.Context, key string) (bool, error) {
 //
 // Options: IfRevision. Errors: ErrNotFound if it does not exist, *ConflictError.
 func (s *Store) Delete(ctx context.Context, key string, opts ...DeleteOption) (Written, error) {
-	return propose(ctx, s, deleteCommand(key, opts), decodeWritten)
+	return engine.Propose(ctx, &s.scope, deleteCommand(key, opts), decodeWritten)
 }
 
 // Touch makes key expire ttl from now. Value, revision and version stay; watchers are not told.
 //
 // Options: IfRevision. Errors: ErrNotFound, *ConflictError, ErrInvalid if ttl is not positive.
 func (s *Store) Touch(ctx context.Context, key string, ttl time.Duration, opts ...TouchOption) error {
-	_, err := propose(ctx, s, touchCommand(key, ttl, opts), decodeWritten)
+	_, err := engine.Propose(ctx, &s.scope, touchCommand(key, ttl, opts), decodeWritten)
 	return err
 }
 
 // Persist removes the expiry of key. Errors: ErrNotFound.
 func (s *Store) Persist(ctx context.Context, key string) error {
-	_, err := propose(ctx, s, persistCommand(key), decodeWritten)
+	_, err := engine.Propose(ctx, &s.scope, persistCommand(key), decodeWritten)
 	return err
 }
 
@@ -205,25 +194,7 @@ func (s *Store) Persist(ctx context.Context, key string) error {
 // Options: Min, Max, TTL. Errors: *BoundError, which is ErrConflict, if the sum is out of the bounds; ErrInvalid if the stored value is not a
 // decimal integer, or the sum leaves the int64 range, and for a TTL that is not positive. Nothing is written then.
 func (s *Store) Incr(ctx context.Context, key string, delta int64, opts ...IncrOption) (int64, error) {
-	return propose(ctx, s, incrCommand(key, delta, opts), decodeInt)
-}
-
-// propose sends one operation of the store.
-func propose[T any](ctx context.Context, s *Store, op engine.Op, decode func([]byte) (T, error)) (T, error) {
-	var zero T
-	cmd, err := op.Limit(s.maxValue)
-	if err != nil {
-		return zero, err
-	}
-	if err := engine.CheckWritable(s.namespace); err != nil {
-		return zero, err
-	}
-	cmd.Namespace = s.namespace
-	result, err := s.router.Propose(ctx, op.Route, cmd)
-	if err != nil {
-		return zero, err
-	}
-	return decode(result)
+	return engine.Propose(ctx, &s.scope, incrCommand(key, delta, opts), decodeInt)
 }
 
 func checkKey(key string) error {

@@ -97,7 +97,7 @@ func (s *Store) PageInto(ctx context.Context, page *Page, prefix string, opts ..
 			return err
 		}
 	}
-	q := scanQuery{namespace: s.namespace, prefix: prefix, after: after, limit: o.limit, keysOnly: o.keysOnly}
+	q := scanQuery{namespace: s.scope.Namespace(), prefix: prefix, after: after, limit: o.limit, keysOnly: o.keysOnly}
 	if err := s.fanOut(ctx, q, page); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ const pageChunk = 4 << 10
 
 // fanOut asks all shards of the namespace at once, for the parts of the page.
 func (s *Store) fanOut(ctx context.Context, q scanQuery, page *Page) error {
-	shards, err := s.router.Shards(ctx, s.namespace)
+	shards, err := s.scope.Shards(ctx)
 	if err != nil {
 		return err
 	}
@@ -128,19 +128,7 @@ func (s *Store) fanOut(ctx context.Context, q scanQuery, page *Page) error {
 		part.items, part.mem = items, mem
 		part.mem.Reset()
 	}
-	if len(shards) == 1 {
-		return s.router.Door().Query(ctx, shards[0], parts[0])
-	}
-	errs := make(chan error, len(shards))
-	for i, shard := range shards {
-		go func() { errs <- s.router.Door().Query(ctx, shard, parts[i]) }()
-	}
-	for range shards {
-		if e := <-errs; e != nil {
-			err = e
-		}
-	}
-	return err
+	return engine.FanOut(ctx, &s.scope, shards, parts)
 }
 
 // mergePages keeps the first limit items, in items if there are several parts. A shard that has more than it returned ends the page at its
@@ -194,7 +182,7 @@ func (s *Store) encodeCursor(prefix, k string) string {
 
 func (s *Store) cursorSum(prefix, k string) uint32 {
 	b := make([]byte, 0, 512)
-	b = append(append(b, s.namespace...), 0)
+	b = append(append(b, s.scope.Namespace()...), 0)
 	b = append(append(b, prefix...), 0)
 	return crc32.ChecksumIEEE(append(b, k...))
 }

@@ -86,7 +86,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, opts ...WatchOption) i
 		ctx := engine.Lasting(ctx)
 		shards, err := s.watchedShards(ctx)
 		if err == nil && o.resumed && len(shards) > 1 {
-			err = engine.Errorf(ErrInvalid, "kv: namespace %q is spread: its revisions can not be resumed from", s.namespace)
+			err = engine.Errorf(ErrInvalid, "kv: namespace %q is spread: its revisions can not be resumed from", s.scope.Namespace())
 		}
 		if err != nil {
 			yield(Event{}, err)
@@ -106,14 +106,14 @@ func (s *Store) watchedShards(ctx context.Context) ([]engine.ShardID, error) {
 	if err := s.await(ctx); err != nil {
 		return nil, err
 	}
-	return s.router.Shards(ctx, s.namespace)
+	return s.scope.Shards(ctx)
 }
 
 func (s *Store) await(ctx context.Context) error {
-	if err := engine.CheckName("namespace", s.namespace); err != nil {
+	if err := engine.CheckName("namespace", s.scope.Namespace()); err != nil {
 		return err
 	}
-	return s.router.Await(ctx, s.namespace)
+	return s.scope.Await(ctx)
 }
 
 // watchAll runs one watch per shard of a spread namespace and passes on what comes.
@@ -183,9 +183,9 @@ func (w *shardWatch) run(ctx context.Context, yield func(Event, error) bool) {
 			}
 		}
 		q := changesQuery{
-			namespace: w.store.namespace, prefix: w.prefix, after: w.after, limit: watchPage, queue: w.queue, queueEnd: w.queueEnd,
+			namespace: w.store.scope.Namespace(), prefix: w.prefix, after: w.after, limit: watchPage, queue: w.queue, queueEnd: w.queueEnd,
 		}
-		if err := w.store.router.Door().Query(ctx, w.shard, &q); err != nil {
+		if err := w.store.scope.QueryShard(ctx, w.shard, &q); err != nil {
 			yield(Event{}, err)
 			return
 		}
@@ -217,9 +217,9 @@ func (w *shardWatch) tellProgress(yield func(Event, error) bool) bool {
 // states is remembered, so that it is not told again.
 func (w *shardWatch) snapshot(ctx context.Context, yield func(Event, error) bool) bool {
 	w.ahead = make(map[string]uint64)
-	q := &scanQuery{namespace: w.store.namespace, prefix: w.prefix, limit: watchPage, maxBytes: maxPageBytes, position: true}
+	q := &scanQuery{namespace: w.store.scope.Namespace(), prefix: w.prefix, limit: watchPage, maxBytes: maxPageBytes, position: true}
 	for first := true; ; first = false {
-		if err := w.store.router.Door().Query(ctx, w.shard, q); err != nil {
+		if err := w.store.scope.QueryShard(ctx, w.shard, q); err != nil {
 			yield(Event{}, err)
 			return false
 		}
@@ -261,8 +261,8 @@ func (s *Store) Wait(ctx context.Context, key string) (Entry, error) {
 		return Entry{}, err
 	}
 	for {
-		q := waitQuery{namespace: s.namespace, key: key, exists: true}
-		if err := s.router.Query(ctx, s.namespace, key, &q); err != nil {
+		q := waitQuery{namespace: s.scope.Namespace(), key: key, exists: true}
+		if err := s.scope.Query(ctx, key, &q); err != nil {
 			return Entry{}, err
 		}
 		// The event has no expiry; read the entry, which may be gone again.
@@ -287,7 +287,7 @@ func (s *Store) WaitChange(ctx context.Context, key string, after uint64) (Event
 	if err := s.await(ctx); err != nil {
 		return Event{}, err
 	}
-	q := waitQuery{namespace: s.namespace, key: key, after: after}
-	err := s.router.Query(ctx, s.namespace, key, &q)
+	q := waitQuery{namespace: s.scope.Namespace(), key: key, after: after}
+	err := s.scope.Query(ctx, key, &q)
 	return q.event, err
 }

@@ -120,8 +120,8 @@ func (s *Store) Stats(ctx context.Context, name string) (Stats, error) {
 	if err := checkName(name); err != nil {
 		return Stats{}, err
 	}
-	q := statsQuery{namespace: s.namespace, name: name}
-	if err := s.router.Query(ctx, s.namespace, name, &q); err != nil {
+	q := statsQuery{namespace: s.scope.Namespace(), name: name}
+	if err := s.scope.Query(ctx, name, &q); err != nil {
 		return Stats{}, err
 	}
 	if !q.found {
@@ -141,7 +141,7 @@ func (s *Store) List(ctx context.Context, opts ...ListOption) (Page[Stats], erro
 	if o.err != nil {
 		return Page[Stats]{}, o.err
 	}
-	parts, err := s.fanOut(ctx, listQuery{namespace: s.namespace, after: o.after, limit: o.limit})
+	parts, _, err := engine.AskAll(ctx, &s.scope, listQuery{namespace: s.scope.Namespace(), after: o.after, limit: o.limit})
 	if err != nil {
 		return Page[Stats]{}, err
 	}
@@ -160,24 +160,6 @@ func (s *Store) List(ctx context.Context, opts ...ListOption) (Page[Stats], erro
 		page.Cursor = page.Items[len(page.Items)-1].Name
 	}
 	return page, nil
-}
-
-// fanOut asks all shards of the namespace at once.
-func (s *Store) fanOut(ctx context.Context, q listQuery) ([]listQuery, error) {
-	shards, err := s.router.Shards(ctx, s.namespace)
-	if err != nil {
-		return nil, err
-	}
-	parts, errs := slices.Repeat([]listQuery{q}, len(shards)), make(chan error, len(shards))
-	for i, shard := range shards {
-		go func() { errs <- s.router.Door().Query(ctx, shard, &parts[i]) }()
-	}
-	for range shards {
-		if e := <-errs; e != nil {
-			err = e
-		}
-	}
-	return parts, err
 }
 
 // ListAll iterates over the queues of the namespace, in order of their names. Each pair is a queue and nil, or a zero Stats and an error, after which
@@ -205,7 +187,7 @@ func (s *Store) Peek(ctx context.Context, name string, opts ...PeekOption) (Page
 	for _, opt := range opts {
 		opt.applyPeek(&o)
 	}
-	q := peekQuery{namespace: s.namespace, name: name, limit: o.limit, maxBytes: maxPageBytes, state: o.state, withoutBody: o.withoutBody}
+	q := peekQuery{namespace: s.scope.Namespace(), name: name, limit: o.limit, maxBytes: maxPageBytes, state: o.state, withoutBody: o.withoutBody}
 	if o.after != "" {
 		var ok bool
 		if q.after, ok = parsePlace(o.after); !ok {
@@ -232,7 +214,7 @@ func (s *Store) look(ctx context.Context, name string, err error, q engine.Query
 	if err != nil {
 		return err
 	}
-	return s.router.Query(ctx, s.namespace, name, q)
+	return s.scope.Query(ctx, name, q)
 }
 
 func badCursor(after string) error {
@@ -268,7 +250,7 @@ func (s *Store) DeadLetters(ctx context.Context, name string, opts ...DeadOption
 	for _, opt := range opts {
 		opt.applyDead(&o)
 	}
-	q := deadQuery{namespace: s.namespace, name: name, limit: o.limit, maxBytes: maxPageBytes, text: o.text, withoutBody: o.withoutBody}
+	q := deadQuery{namespace: s.scope.Namespace(), name: name, limit: o.limit, maxBytes: maxPageBytes, text: o.text, withoutBody: o.withoutBody}
 	if o.after != "" {
 		var err error
 		if q.after, err = strconv.ParseUint(o.after, 10, 64); err != nil {
@@ -299,7 +281,7 @@ func (s *Store) DeadLettersAll(ctx context.Context, name string, opts ...DeadOpt
 //
 // Errors: ErrNotFound if the queue or the dead letter does not exist; ErrBusy if the queue is bounded and full.
 func (s *Store) Requeue(ctx context.Context, name string, seq uint64) error {
-	_, err := propose(ctx, s, seqCommand(kindRequeue, name, seq), decodeNothing)
+	_, err := engine.Propose(ctx, &s.scope, seqCommand(kindRequeue, name, seq), decodeNothing)
 	return err
 }
 
@@ -312,7 +294,7 @@ func (s *Store) RequeueAll(ctx context.Context, name string, opts ...FilterOptio
 		opt.applyFilter(&o)
 	}
 	for d := (redriven{more: true}); d.more; {
-		if d, err = propose(ctx, s, redriveCommand(name, d.seen, d.until, o.text), decodeRedriven); err != nil {
+		if d, err = engine.Propose(ctx, &s.scope, redriveCommand(name, d.seen, d.until, o.text), decodeRedriven); err != nil {
 			return requeued, err
 		}
 		requeued += d.requeued
@@ -322,6 +304,6 @@ func (s *Store) RequeueAll(ctx context.Context, name string, opts ...FilterOptio
 
 // DeleteDead deletes a dead letter. Errors: ErrNotFound if the queue or the dead letter does not exist.
 func (s *Store) DeleteDead(ctx context.Context, name string, seq uint64) error {
-	_, err := propose(ctx, s, seqCommand(kindDiscard, name, seq), decodeNothing)
+	_, err := engine.Propose(ctx, &s.scope, seqCommand(kindDiscard, name, seq), decodeNothing)
 	return err
 }

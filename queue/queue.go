@@ -117,36 +117,25 @@ type Stats struct {
 }
 
 // Store holds the queues of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
-type Store struct {
-	router     *engine.Router
-	place      *engine.Place
-	namespace  string
-	maxPayload int
-}
+type Store struct{ scope engine.Scope }
 
 // New returns the store of a namespace behind a router; hosts call floe.Node.Queue instead. maxPayloadBytes of 0 means DefaultMaxPayloadBytes.
 func New(router *engine.Router, namespace string, maxPayloadBytes int) *Store {
 	if maxPayloadBytes == 0 {
 		maxPayloadBytes = DefaultMaxPayloadBytes
 	}
-	place := router.Place(namespace)
-	if s, ok := place.Handle(engine.MachineQueue).(*Store); ok && s.maxPayload == maxPayloadBytes {
-		return s
-	}
-	s := &Store{router: router, place: place, namespace: namespace, maxPayload: maxPayloadBytes}
-	place.Keep(engine.MachineQueue, s)
-	return s
+	return engine.Handle(router, engine.MachineQueue, namespace, maxPayloadBytes, func(s engine.Scope) *Store { return &Store{s} })
 }
 
 // Namespace returns the namespace of the store.
-func (s *Store) Namespace() string { return s.namespace }
+func (s *Store) Namespace() string { return s.scope.Namespace() }
 
 // Configure sets all settings of a queue, which is created if it does not exist. What is in it already stays, also beyond a new bound; messages
 // keep the MaxAttempts, and dedup keys the window, that they were enqueued with.
 //
 // Errors: ErrInvalid naming the field out of its limits.
 func (s *Store) Configure(ctx context.Context, name string, settings Settings) error {
-	_, err := propose(ctx, s, configureCommand(name, settings), decodeNothing)
+	_, err := engine.Propose(ctx, &s.scope, configureCommand(name, settings), decodeNothing)
 	return err
 }
 
@@ -157,7 +146,7 @@ func (s *Store) Configure(ctx context.Context, name string, settings Settings) e
 // Options: Priority, Delay, DedupKey, MaxAttempts. Errors: ErrInvalid for a name that is not 1-255 bytes of UTF-8, a payload over the limit, options
 // out of theirs; ErrBusy if the queue is bounded and full.
 func (s *Store) Enqueue(ctx context.Context, name string, payload []byte, opts ...EnqueueOption) (Enqueued, error) {
-	return propose(ctx, s, enqueueCommand(name, payload, opts), decodeEnqueued)
+	return engine.Propose(ctx, &s.scope, enqueueCommand(name, payload, opts), decodeEnqueued)
 }
 
 // NewMessage is a message for EnqueueMany.
@@ -170,7 +159,7 @@ type NewMessage struct {
 //
 // Errors: those of Enqueue.
 func (s *Store) EnqueueMany(ctx context.Context, name string, messages []NewMessage) ([]Enqueued, error) {
-	return propose(ctx, s, enqueueManyCommand(name, messages), decodeEnqueuedMany)
+	return engine.Propose(ctx, &s.scope, enqueueManyCommand(name, messages), decodeEnqueuedMany)
 }
 
 // Dequeue leases messages: those of the least Priority first, of one priority the one that was enqueued first. Nobody else gets them until their
@@ -190,7 +179,7 @@ func (s *Store) Dequeue(ctx context.Context, name string, opts ...DequeueOption)
 // Errors: *ReceiptError, which is ErrConflict, for the first receipt whose lease has ended; ErrNotFound if the queue does not exist; ErrInvalid
 // for what is no receipt, and for one that is there twice.
 func (s *Store) Ack(ctx context.Context, name string, receipts ...Receipt) error {
-	_, err := propose(ctx, s, ackCommand(name, receipts), decodeNothing)
+	_, err := engine.Propose(ctx, &s.scope, ackCommand(name, receipts), decodeNothing)
 	return err
 }
 
@@ -199,7 +188,7 @@ func (s *Store) Ack(ctx context.Context, name string, receipts ...Receipt) error
 // Options: Delay, instead of the back-off; ToDLQ; Reason. Errors: *ReceiptError, which is ErrConflict, if the lease has ended; ErrNotFound if the queue does not
 // exist; ErrInvalid for options out of their limits.
 func (s *Store) Nack(ctx context.Context, name string, receipt Receipt, opts ...NackOption) error {
-	_, err := propose(ctx, s, nackCommand(name, receipt, opts), decodeNothing)
+	_, err := engine.Propose(ctx, &s.scope, nackCommand(name, receipt, opts), decodeNothing)
 	return err
 }
 
@@ -207,49 +196,31 @@ func (s *Store) Nack(ctx context.Context, name string, receipt Receipt, opts ...
 //
 // Errors: *ReceiptError, which is ErrConflict, if the lease has ended; ErrNotFound if the queue does not exist; ErrInvalid for a time that is not positive.
 func (s *Store) Extend(ctx context.Context, name string, receipt Receipt, lease time.Duration) (until time.Time, err error) {
-	return propose(ctx, s, extendCommand(name, receipt, lease), decodeTime)
+	return engine.Propose(ctx, &s.scope, extendCommand(name, receipt, lease), decodeTime)
 }
 
 // Pause stops deliveries: Dequeue gets nothing, and waits. All else goes on. Errors: ErrNotFound.
 func (s *Store) Pause(ctx context.Context, name string) error {
-	_, err := propose(ctx, s, pauseCommand(name, true), decodeNothing)
+	_, err := engine.Propose(ctx, &s.scope, pauseCommand(name, true), decodeNothing)
 	return err
 }
 
 // Resume ends a Pause. Errors: ErrNotFound.
 func (s *Store) Resume(ctx context.Context, name string) error {
-	_, err := propose(ctx, s, pauseCommand(name, false), decodeNothing)
+	_, err := engine.Propose(ctx, &s.scope, pauseCommand(name, false), decodeNothing)
 	return err
 }
 
 // Purge removes all messages but the dead letters, also those that are leased or delayed, and returns how many. It takes the same time for
 // any number. Errors: ErrNotFound.
 func (s *Store) Purge(ctx context.Context, name string) (purged int64, err error) {
-	return propose(ctx, s, purgeCommand(name), decodeCount)
+	return engine.Propose(ctx, &s.scope, purgeCommand(name), decodeCount)
 }
 
 // Delete removes a queue with all its messages, dead letters, dedup keys and settings. Errors: ErrNotFound.
 func (s *Store) Delete(ctx context.Context, name string) error {
-	_, err := propose(ctx, s, deleteCommand(name), decodeNothing)
+	_, err := engine.Propose(ctx, &s.scope, deleteCommand(name), decodeNothing)
 	return err
-}
-
-// propose sends one operation of the store.
-func propose[T any](ctx context.Context, s *Store, op engine.Op, decode func([]byte) (T, error)) (T, error) {
-	var zero T
-	cmd, err := op.Limit(s.maxPayload)
-	if err != nil {
-		return zero, err
-	}
-	if err := engine.CheckWritable(s.namespace); err != nil {
-		return zero, err
-	}
-	cmd.Namespace = s.namespace
-	result, err := s.router.Propose(ctx, op.Route, cmd)
-	if err != nil {
-		return zero, err
-	}
-	return decode(result)
 }
 
 func checkName(name string) error { return engine.CheckName("queue", name) }

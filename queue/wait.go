@@ -39,24 +39,24 @@ func (s *Store) dequeue(ctx context.Context, name string, opts []DequeueOption) 
 
 // take leases what there is.
 func (s *Store) take(ctx context.Context, name string, op engine.Op) ([]Message, error) {
-	if row, ok := s.router.Cached(s.place, engine.MachineQueue, 'q', name); ok {
+	if row, ok := s.scope.Cached(engine.MachineQueue, 'q', name); ok {
 		if r, err := decodeRecord(row); err == nil && !r.deliverable() {
 			return nil, ctx.Err()
 		}
 	}
-	exists, err := s.router.Exists(ctx, s.namespace)
+	exists, err := s.scope.Exists(ctx)
 	if err != nil || !exists {
 		return nil, err
 	}
-	return propose(ctx, s, op, func(result []byte) ([]Message, error) { return decodeDeliveries(name, result) })
+	return engine.Propose(ctx, &s.scope, op, func(result []byte) ([]Message, error) { return decodeDeliveries(name, result) })
 }
 
 // await waits until there seems to be something to take.
 func (s *Store) await(ctx context.Context, name string, since int64) (int64, error) {
-	if err := s.router.Await(ctx, s.namespace); err != nil {
+	if err := s.scope.Await(ctx); err != nil {
 		return since, err
 	}
-	q := waitQuery{namespace: s.namespace, name: name, since: since}
-	err := s.router.Query(ctx, s.namespace, name, &q)
+	q := waitQuery{namespace: s.scope.Namespace(), name: name, since: since}
+	err := s.scope.Query(ctx, name, &q)
 	return q.since, err
 }

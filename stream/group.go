@@ -209,8 +209,8 @@ func (s *Store) fetch(ctx context.Context, p *groupPlace, all []claim, noAck boo
 	}
 	ds := make([]Delivery, 0, len(refs))
 	for len(refs) > 0 {
-		q := recordsQuery{namespace: s.namespace, stream: p.stream, refs: refs, maxBytes: maxReadBytes}
-		if err := s.router.Query(ctx, s.namespace, p.route, &q); err != nil {
+		q := recordsQuery{namespace: s.scope.Namespace(), stream: p.stream, refs: refs, maxBytes: maxReadBytes}
+		if err := s.scope.Query(ctx, p.route, &q); err != nil {
 			return nil, err
 		}
 		for _, rec := range q.records {
@@ -228,12 +228,12 @@ func (s *Store) fetch(ctx context.Context, p *groupPlace, all []claim, noAck boo
 
 // await waits until there may be something for the consumer, or it has to be heard of again.
 func (r *groupReader) await(ctx context.Context) error {
-	if err := r.s.router.Await(ctx, r.s.namespace); err != nil {
+	if err := r.s.scope.Await(ctx); err != nil {
 		return err
 	}
 	if r.parts == nil {
-		q := specQuery{namespace: r.s.namespace, stream: r.stream, wait: true}
-		return r.s.router.Query(ctx, r.s.namespace, r.stream, &q)
+		q := specQuery{namespace: r.s.scope.Namespace(), stream: r.stream, wait: true}
+		return r.s.scope.Query(ctx, r.stream, &q)
 	}
 	waiting, cancel := context.WithCancel(ctx)
 	if r.beat > 0 {
@@ -246,12 +246,12 @@ func (r *groupReader) await(ctx context.Context) error {
 	for i := range r.parts {
 		p := &r.parts[i]
 		queries[i] = groupWaitQuery{
-			namespace: r.s.namespace, stream: r.stream, group: r.group, consumer: r.consumer, seen: p.seen, standby: p.standby, since: r.since,
+			namespace: r.s.scope.Namespace(), stream: r.stream, group: r.group, consumer: r.consumer, seen: p.seen, standby: p.standby, since: r.since,
 			scattered: p.spec != nil,
 		}
 		p.standby = false
 		go func() {
-			errs <- r.s.router.Query(waiting, r.s.namespace, p.route, &queries[i])
+			errs <- r.s.scope.Query(waiting, p.route, &queries[i])
 			cancel()
 		}()
 	}
@@ -285,8 +285,8 @@ func (s *Store) places(ctx context.Context, stream, group string) ([]groupPlace,
 	if !scattered {
 		return []groupPlace{{place: place{stream: stream, group: group}, route: stream}}, nil
 	}
-	q := groupSpecQuery{namespace: s.namespace, stream: stream, group: group}
-	if err := s.router.Query(ctx, s.namespace, stream, &q); err != nil {
+	q := groupSpecQuery{namespace: s.scope.Namespace(), stream: stream, group: group}
+	if err := s.scope.Query(ctx, stream, &q); err != nil {
 		return nil, err
 	}
 	switch {
@@ -346,14 +346,13 @@ func (s *Store) forRefs(ctx context.Context, stream, group string, refs []Ref, o
 		}
 		return out.(int), nil
 	}
-	shards := s.router.Door().Shards()
 	byShard := make(map[engine.ShardID][]Ref)
 	for _, ref := range refs {
-		shard := engine.NameShard(s.namespace, route(stream, ref.Partition), shards)
+		shard := s.scope.SpreadShard(route(stream, ref.Partition))
 		byShard[shard] = append(byShard[shard], ref)
 	}
 	for _, p := range places {
-		part := byShard[engine.NameShard(s.namespace, p.route, shards)]
+		part := byShard[s.scope.SpreadShard(p.route)]
 		if len(part) == 0 {
 			continue
 		}
@@ -444,8 +443,8 @@ func (s *Store) Group(ctx context.Context, stream, group string) (GroupInfo, err
 	}
 	var info GroupInfo
 	for i, p := range places {
-		q := groupsQuery{namespace: s.namespace, stream: stream, name: group, limit: 1}
-		if err := s.router.Query(ctx, s.namespace, p.route, &q); err != nil {
+		q := groupsQuery{namespace: s.scope.Namespace(), stream: stream, name: group, limit: 1}
+		if err := s.scope.Query(ctx, p.route, &q); err != nil {
 			return GroupInfo{}, err
 		}
 		if i == 0 && !q.found {
@@ -518,8 +517,8 @@ func (s *Store) Groups(ctx context.Context, stream, after string, limit int) ([]
 	if err != nil {
 		return nil, err
 	}
-	q := groupsQuery{namespace: s.namespace, stream: stream, after: after, limit: limit}
-	if err := s.router.Query(ctx, s.namespace, stream, &q); err != nil {
+	q := groupsQuery{namespace: s.scope.Namespace(), stream: stream, after: after, limit: limit}
+	if err := s.scope.Query(ctx, stream, &q); err != nil {
 		return nil, err
 	}
 	if !q.found {
@@ -569,8 +568,8 @@ func (s *Store) Pending(ctx context.Context, stream, group string, after Ref, li
 	}
 	var all []PendingRecord
 	for i, p := range places {
-		q := pendingQuery{namespace: s.namespace, stream: stream, group: group, after: after, limit: limit}
-		if err := s.router.Query(ctx, s.namespace, p.route, &q); err != nil {
+		q := pendingQuery{namespace: s.scope.Namespace(), stream: stream, group: group, after: after, limit: limit}
+		if err := s.scope.Query(ctx, p.route, &q); err != nil {
 			return nil, err
 		}
 		if i == 0 && !q.found {

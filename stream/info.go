@@ -52,8 +52,8 @@ func (s *Store) Info(ctx context.Context, name string) (Info, error) {
 	}
 	var info Info
 	for i, p := range parts {
-		q := infoQuery{namespace: s.namespace, stream: name, id: p.id()}
-		if err := s.router.Query(ctx, s.namespace, p.route, &q); err != nil {
+		q := infoQuery{namespace: s.scope.Namespace(), stream: name, id: p.id()}
+		if err := s.scope.Query(ctx, p.route, &q); err != nil {
 			return Info{}, err
 		}
 		if i == 0 && !q.found {
@@ -91,12 +91,8 @@ func (s *Store) Page(ctx context.Context, after string, limit int) ([]Info, erro
 	if limit < 1 || limit > MaxReadLimit {
 		return nil, engine.Errorf(ErrInvalid, "stream: limit %d is not in 1-%d", limit, MaxReadLimit)
 	}
-	shards, err := s.router.Shards(ctx, s.namespace)
-	if err != nil {
-		return nil, err
-	}
 	for {
-		page, end, err := s.page(ctx, shards, after, limit)
+		page, end, err := s.page(ctx, after, limit)
 		if err != nil || len(page) > 0 || end == "" {
 			return page, err
 		}
@@ -114,16 +110,16 @@ type listed struct {
 
 // page asks each shard for limit streams and puts together what they say. Behind end, unless it is "", one of them may have more; what it does not tell is
 // left out of what the others do, so the next page begins there.
-func (s *Store) page(ctx context.Context, shards []engine.ShardID, after string, limit int) (page []Info, end string, err error) {
+func (s *Store) page(ctx context.Context, after string, limit int) (page []Info, end string, err error) {
+	parts, shards, err := engine.AskAll(ctx, &s.scope, listQuery{namespace: s.scope.Namespace(), after: after, limit: limit})
+	if err != nil {
+		return nil, "", err
+	}
 	var all []listed
-	for _, shard := range shards {
-		q := listQuery{namespace: s.namespace, after: after, limit: limit}
-		if err := s.router.Door().Query(ctx, shard, &q); err != nil {
-			return nil, "", err
-		}
+	for at, q := range parts {
 		for i := range q.streams {
 			l := &q.streams[i]
-			l.home = len(shards) == 1 || s.shardOf(l.Name, 0) == shard
+			l.home = len(shards) == 1 || s.shardOf(l.Name, 0) == shards[at]
 		}
 		all = append(all, q.streams...)
 		if n := len(q.streams); q.more && n > 0 && (end == "" || q.streams[n-1].Name < end) {

@@ -129,7 +129,7 @@ func (s *Store) look(ctx context.Context, name string, r *reader) ([]Record, err
 
 // wait returns when there is something to read, with it or without: it has to be looked for then.
 func (s *Store) wait(ctx context.Context, name string, r *reader) ([]Record, error) {
-	if err := s.router.Await(ctx, s.namespace); err != nil {
+	if err := s.scope.Await(ctx); err != nil {
 		return nil, err
 	}
 	spread, err := s.scattered(ctx, name)
@@ -137,14 +137,14 @@ func (s *Store) wait(ctx context.Context, name string, r *reader) ([]Record, err
 		return nil, err
 	}
 	if !spread {
-		q := r.query(s.namespace, name, r.parts[0], true)
-		if err := s.router.Query(ctx, s.namespace, name, q); err != nil {
+		q := r.query(s.scope.Namespace(), name, r.parts[0], true)
+		if err := s.scope.Query(ctx, name, q); err != nil {
 			return nil, err
 		}
 		return r.take([]*readQuery{q}), nil
 	}
 	if r.missing {
-		return nil, s.router.Query(ctx, s.namespace, name, &specQuery{namespace: s.namespace, stream: name, wait: true})
+		return nil, s.scope.Query(ctx, name, &specQuery{namespace: s.scope.Namespace(), stream: name, wait: true})
 	}
 	return nil, s.awaitAny(ctx, name, r)
 }
@@ -168,8 +168,8 @@ func (s *Store) locate(ctx context.Context, name string, r *reader) (found bool,
 		}
 		return true, nil
 	}
-	q := specQuery{namespace: s.namespace, stream: name}
-	if err := s.router.Query(ctx, s.namespace, name, &q); err != nil || !q.found {
+	q := specQuery{namespace: s.scope.Namespace(), stream: name}
+	if err := s.scope.Query(ctx, name, &q); err != nil || !q.found {
 		return false, err
 	}
 	if r.id == q.spec.id {
@@ -194,9 +194,9 @@ func (s *Store) locate(ctx context.Context, name string, r *reader) (found bool,
 // askAll queries all shards at once.
 func (s *Store) askAll(ctx context.Context, name string, r *reader) ([]*readQuery, error) {
 	queries := make([]*readQuery, len(r.parts))
-	ask := func(i int) error { return s.router.Query(ctx, s.namespace, r.parts[i].route, queries[i]) }
+	ask := func(i int) error { return s.scope.Query(ctx, r.parts[i].route, queries[i]) }
 	for i, p := range r.parts {
-		queries[i] = r.query(s.namespace, name, p, false)
+		queries[i] = r.query(s.scope.Namespace(), name, p, false)
 	}
 	if len(queries) == 1 {
 		return queries, ask(0)
@@ -221,13 +221,13 @@ func (s *Store) awaitAny(ctx context.Context, name string, r *reader) error {
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
 	errs := make(chan error, len(r.parts)+1)
-	ask := func(route string, q engine.Query) { errs <- s.router.Query(asking, s.namespace, route, q) }
+	ask := func(route string, q engine.Query) { errs <- s.scope.Query(asking, route, q) }
 	for _, p := range r.parts {
-		q := r.query(s.namespace, name, p, true)
+		q := r.query(s.scope.Namespace(), name, p, true)
 		q.limit = 1
 		go ask(p.route, q)
 	}
-	go ask(name, &specQuery{namespace: s.namespace, stream: name, wait: true, not: r.id})
+	go ask(name, &specQuery{namespace: s.scope.Namespace(), stream: name, wait: true, not: r.id})
 	err := <-errs
 	cancel()
 	for range r.parts {

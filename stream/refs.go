@@ -18,7 +18,7 @@ func (s *Store) Refs(ctx context.Context, name string, ids ...ID) ([]Ref, error)
 	}
 	var refs []Ref
 	for _, p := range parts {
-		q := refsQuery{namespace: s.namespace, stream: name, id: p.id()}
+		q := refsQuery{namespace: s.scope.Namespace(), stream: name, id: p.id()}
 		for _, id := range ids {
 			if p.spec == nil || slices.Contains(p.partitions, int(id.Seq%uint64(p.spec.partitions))) {
 				q.ids = append(q.ids, id)
@@ -27,7 +27,7 @@ func (s *Store) Refs(ctx context.Context, name string, ids ...ID) ([]Ref, error)
 		if len(q.ids) == 0 {
 			continue
 		}
-		if err := s.router.Query(ctx, s.namespace, p.route, &q); err != nil {
+		if err := s.scope.Query(ctx, p.route, &q); err != nil {
 			return nil, err
 		}
 		refs = append(refs, q.refs...)
@@ -49,14 +49,14 @@ func (s *Store) Records(ctx context.Context, name string, refs ...Ref) ([]Record
 	}
 	found := make(map[Ref]Record)
 	for _, p := range parts {
-		q := recordsQuery{namespace: s.namespace, stream: name, maxBytes: maxReadBytes}
+		q := recordsQuery{namespace: s.scope.Namespace(), stream: name, maxBytes: maxReadBytes}
 		for _, ref := range refs {
 			if p.spec == nil || slices.Contains(p.partitions, ref.Partition) {
 				q.refs = append(q.refs, Ref{Partition: ref.Partition, Offset: ref.Offset})
 			}
 		}
 		for len(q.refs) > 0 {
-			if err := s.router.Query(ctx, s.namespace, p.route, &q); err != nil {
+			if err := s.scope.Query(ctx, p.route, &q); err != nil {
 				return nil, err
 			}
 			for _, rec := range q.records {

@@ -39,7 +39,7 @@ func (s *Store) scattered(ctx context.Context, name string) (bool, error) {
 	if engine.Tagged(name) {
 		return false, nil
 	}
-	return s.router.Spread(ctx, s.namespace)
+	return s.scope.Spread(ctx)
 }
 
 // parts returns where the partitions of a stream are, the home first. Errors: ErrInvalid for its name; ErrNotFound, but only if it is scattered.
@@ -75,13 +75,13 @@ func (s *Store) partsOf(name string, sp *spec) (parts []part) {
 
 // shardOf returns the shard of a partition in a spread namespace.
 func (s *Store) shardOf(name string, partition int) engine.ShardID {
-	return engine.NameShard(s.namespace, route(name, partition), s.router.Door().Shards())
+	return s.scope.SpreadShard(route(name, partition))
 }
 
 // spec asks a stream's home for its record.
 func (s *Store) spec(ctx context.Context, name string) (*spec, error) {
-	q := specQuery{namespace: s.namespace, stream: name}
-	if err := s.router.Query(ctx, s.namespace, name, &q); err != nil {
+	q := specQuery{namespace: s.scope.Namespace(), stream: name}
+	if err := s.scope.Query(ctx, name, &q); err != nil {
 		return nil, err
 	}
 	if !q.found {

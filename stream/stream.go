@@ -60,11 +60,7 @@ type Appended struct {
 }
 
 // Store holds the streams of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
-type Store struct {
-	router     *engine.Router
-	namespace  string
-	maxPayload int
-}
+type Store struct{ scope engine.Scope }
 
 // New returns the store of a namespace behind a router; hosts call floe.Node.Stream instead. maxPayloadBytes of 0 means
 // DefaultMaxPayloadBytes.
@@ -72,17 +68,11 @@ func New(router *engine.Router, namespace string, maxPayloadBytes int) *Store {
 	if maxPayloadBytes == 0 {
 		maxPayloadBytes = DefaultMaxPayloadBytes
 	}
-	place := router.Place(namespace)
-	if s, ok := place.Handle(engine.MachineStream).(*Store); ok && s.maxPayload == maxPayloadBytes {
-		return s
-	}
-	s := &Store{router: router, namespace: namespace, maxPayload: maxPayloadBytes}
-	place.Keep(engine.MachineStream, s)
-	return s
+	return engine.Handle(router, engine.MachineStream, namespace, maxPayloadBytes, func(s engine.Scope) *Store { return &Store{s} })
 }
 
 // Namespace returns the namespace of the store.
-func (s *Store) Namespace() string { return s.namespace }
+func (s *Store) Namespace() string { return s.scope.Namespace() }
 
 // Create makes a stream. A first append makes one too, with one partition and no retention.
 //
@@ -194,19 +184,11 @@ func notFound(name string) error { return engine.Errorf(ErrNotFound, "stream %q 
 
 // propose sends one operation of the store and returns its result.
 func (s *Store) propose(ctx context.Context, op engine.Op) (any, error) {
-	cmd, err := op.Limit(s.maxPayload)
-	if err != nil {
-		return nil, err
+	decode := op.Decode
+	if decode == nil {
+		decode = func([]byte) (any, error) { return nil, nil }
 	}
-	if err := engine.CheckWritable(s.namespace); err != nil {
-		return nil, err
-	}
-	cmd.Namespace = s.namespace
-	result, err := s.router.Propose(ctx, op.Route, cmd)
-	if err != nil || op.Decode == nil {
-		return nil, err
-	}
-	return op.Decode(result)
+	return engine.Propose(ctx, &s.scope, op, decode)
 }
 
 // partitionOf returns the partition of a message: asked is one more than the one asked for, 0 if none is.

@@ -168,10 +168,10 @@ func (r *Router) Shards(ctx context.Context, namespace string) ([]ShardID, error
 // Place is what can be remembered about where a namespace is, for one who reads from it often. It is safe for concurrent use.
 type Place struct {
 	namespace string
-	placement atomic.Int32             // unknown until the namespace exists
-	hash      uint64                   // of the namespace
-	shards    []atomic.Pointer[placed] // by shard
-	handles   [maxMachines]atomic.Value
+	placement atomic.Int32              // unknown until the namespace exists
+	hash      uint64                    // of the namespace
+	shards    []atomic.Pointer[placed]  // by shard
+	handles   [maxMachines]atomic.Value // of type handle: the store of each machine that was made last, see Handle
 }
 
 // Placements of a namespace.
@@ -213,13 +213,6 @@ func (p *Place) settle(spread bool) {
 }
 
 func (p *Place) spread() bool { return p.placement.Load() == spreadOut }
-
-// Handle returns what Keep was given last for the machine, or nil: a handle on the namespace that is taken anew for each call is the same one
-// each time, and costs no memory.
-func (p *Place) Handle(m MachineID) any { return p.handles[m].Load() }
-
-// Keep keeps a handle, which has to be of one type for each machine, and safe for concurrent use.
-func (p *Place) Keep(m MachineID, handle any) { p.handles[m].Store(handle) }
 
 // at returns the namespace in x, or nil if it is not there.
 func (p *Place) at(x *Executor) *namespace {

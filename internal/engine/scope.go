@@ -1,0 +1,134 @@
+package engine
+
+import "context"
+
+// Scope is a namespace as the store of a primitive sees it: the way to its shards, and how large its values may be. It does not change, and
+// may be used by many goroutines at once.
+type Scope struct {
+	router     *Router
+	place      *Place
+	maxPayload int
+}
+
+// Scope returns a namespace whose values and payloads have up to maxPayload bytes.
+func (r *Router) Scope(namespace string, maxPayload int) Scope {
+	return Scope{r, r.Place(namespace), maxPayload}
+}
+
+// Handle returns the store of a primitive in a namespace, which is made if there is none: one that is taken anew for each call is the same one
+// each time, and costs no memory. All stores of a primitive have to be of one type.
+func Handle[S any](r *Router, m MachineID, namespace string, maxPayload int, make func(Scope) *S) *S {
+	place := r.Place(namespace)
+	if h, ok := place.handles[m].Load().(handle); ok && h.maxPayload == maxPayload {
+		return h.store.(*S)
+	}
+	s := make(Scope{r, place, maxPayload})
+	place.handles[m].Store(handle{s, maxPayload})
+	return s
+}
+
+// handle is a store that Handle has made.
+type handle struct {
+	store      any
+	maxPayload int
+}
+
+// Namespace returns the name of the namespace.
+func (s *Scope) Namespace() string { return s.place.namespace }
+
+// Propose sends one operation to the shard of its name, and decodes the result. Errors: those of the operation, ErrInvalid for a payload that is
+// too large and for a namespace that can not be written to, those of Door.Propose.
+func Propose[T any](ctx context.Context, s *Scope, op Op, decode func([]byte) (T, error)) (none T, err error) {
+	cmd, err := op.Limit(s.maxPayload)
+	if err != nil {
+		return none, err
+	}
+	cmd.Namespace = s.Namespace()
+	if err := CheckWritable(cmd.Namespace); err != nil {
+		return none, err
+	}
+	result, err := s.router.Propose(ctx, op.Route, cmd)
+	if err != nil {
+		return none, err
+	}
+	return decode(result)
+}
+
+// Query sends q to the shard of name.
+func (s *Scope) Query(ctx context.Context, name string, q Query) error {
+	return s.router.Query(ctx, s.Namespace(), name, q)
+}
+
+// QueryShard sends q to a shard.
+func (s *Scope) QueryShard(ctx context.Context, shard ShardID, q Query) error {
+	return s.router.door.Query(ctx, shard, q)
+}
+
+// Cached returns a row of a machine from memory, see CachingDoor, or false if a query has to be asked.
+func (s *Scope) Cached(m MachineID, kind byte, name string) (row []byte, ok bool) {
+	return s.router.Cached(s.place, m, kind, name)
+}
+
+// Exists reports whether the namespace exists.
+func (s *Scope) Exists(ctx context.Context) (bool, error) {
+	return s.router.Exists(ctx, s.Namespace())
+}
+
+// Await waits until the namespace exists.
+func (s *Scope) Await(ctx context.Context) error { return s.router.Await(ctx, s.Namespace()) }
+
+// Spread reports whether the namespace exists as a spread one.
+func (s *Scope) Spread(ctx context.Context) (bool, error) {
+	return s.router.Spread(ctx, s.Namespace())
+}
+
+// Shard returns where a name lives.
+func (s *Scope) Shard(ctx context.Context, name string) (ShardID, error) {
+	return s.router.Shard(ctx, s.Namespace(), name)
+}
+
+// SpreadShard returns where a name lives if the namespace is spread.
+func (s *Scope) SpreadShard(name string) ShardID {
+	return NameShard(s.Namespace(), name, s.router.door.Shards())
+}
+
+// Shards returns every shard that may hold a part of the namespace.
+func (s *Scope) Shards(ctx context.Context) ([]ShardID, error) {
+	return s.router.Shards(ctx, s.Namespace())
+}
+
+// FanOut asks shards at once, each its own query of parts, and returns when all have answered: the error of one of them if any has failed.
+func FanOut[Q any, P interface {
+	*Q
+	Query
+}](ctx context.Context, s *Scope, shards []ShardID, parts []P) error {
+	if len(shards) == 1 {
+		return s.QueryShard(ctx, shards[0], parts[0])
+	}
+	errs := make(chan error, len(shards))
+	for i, shard := range shards {
+		go func() { errs <- s.QueryShard(ctx, shard, parts[i]) }()
+	}
+	var err error
+	for range shards {
+		if e := <-errs; e != nil {
+			err = e
+		}
+	}
+	return err
+}
+
+// AskAll asks all shards of the namespace the same at once, and returns what each has answered.
+func AskAll[Q any, P interface {
+	*Q
+	Query
+}](ctx context.Context, s *Scope, q Q) (parts []P, shards []ShardID, err error) {
+	if shards, err = s.Shards(ctx); err != nil {
+		return nil, nil, err
+	}
+	for range shards {
+		part := q
+		parts = append(parts, &part)
+	}
+	return parts, shards, FanOut(ctx, s, shards, parts)
+}
