@@ -168,6 +168,7 @@ func (n *Node) Close() error {
 	drained := time.Now().Add(drainTime)
 	if n.peer != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), handOverTime)
+		n.peer.Leave()
 		n.host.HandOver(ctx)
 		cancel()
 		n.peer.Drain()

@@ -231,6 +231,40 @@ func TestRollingRestart(t *testing.T) {
 	t.Logf("%d increments", acked[0].Load()*int64(len(acked)))
 }
 
+// TestStopHandsOver stops and starts each node in turn, again and again. Once one has closed, nobody takes it for a leader any more: what it led was taken
+// over before, and not given back. How often that took more than one election is told.
+func TestStopHandsOver(t *testing.T) {
+	t.Parallel()
+	c := newThree(t)
+	led, contested := 0, 0
+	for i := range 9 {
+		stopped, other := i%3, c.nodes[(i+1)%3]
+		before, err := other.Stats(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.stop(stopped)
+		after, err := other.Stats(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for j, sh := range after.Shards {
+			if sh.Leader == uint64(stopped+1) {
+				t.Errorf("stop %d: shard %d is led by node %d, which has closed", i, j, sh.Leader)
+			}
+			if before.Shards[j].Leader == uint64(stopped+1) {
+				led++
+				if sh.Term != before.Shards[j].Term+1 || sh.Leader == 0 {
+					contested++
+				}
+			}
+		}
+		c.start(stopped)
+		c.settle()
+	}
+	t.Logf("%d leaderships were handed over, %d with more than one election", led, contested)
+}
+
 // TestNoQuorum: with one node of three left, writes and reads are refused within a bounded time, and Stale reads go on.
 func TestNoQuorum(t *testing.T) {
 	t.Parallel()

@@ -228,6 +228,7 @@ type node struct {
 	mu    sync.Mutex     // guards what follows; no I/O under it
 	heard time.Time      // last sign of life
 	here  map[string]int // streams of raft messages that are open, by run
+	left  bool           // it has said that it leaves, and has not come again
 }
 
 // snapshotsAtOnce bounds the snapshots on their way to one node: each takes disk and memory there.
@@ -245,6 +246,7 @@ func (n *node) enter(run string) (leave func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.here[run]++
+	n.left = false
 	return func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -301,5 +303,19 @@ func (p *Peer) Alive(id uint64) bool {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return time.Since(n.heard) < aliveTime
+	return time.Since(n.heard) < aliveTime && !n.left
+}
+
+// leaves notes that the node has said so.
+func (n *node) leaves() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.left = true
+}
+
+// Leave tells the other nodes that this one is about to stop, so that they give it nothing to lead.
+func (p *Peer) Leave() {
+	for _, n := range p.nodes {
+		_ = n.raft.current().sendSmall(func(dst []byte) []byte { return append(dst, leaving) })
+	}
 }

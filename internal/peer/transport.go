@@ -20,8 +20,11 @@ var _ shard.Transport = (*Peer)(nil)
 // maxRaftWaiting bounds the messages that wait for a node. Raft repeats what is lost, and has at most this much under way for a shard.
 const maxRaftWaiting = 32 << 20
 
-// raftStream carries raft messages to one node; a frame is shard uvarint | message (protobuf), or empty: a sign of life. What can not be sent is
-// dropped.
+// leaving is the frame of a node that is about to stop. It is no message: that of shard 1 would have none behind it.
+const leaving byte = 1
+
+// raftStream carries raft messages to one node; a frame is shard uvarint | message (protobuf), or empty: a sign of life, or leaving. What can not be sent
+// is dropped.
 type raftStream struct {
 	node   *node
 	client *http.Client
@@ -138,6 +141,10 @@ func (p *Peer) receiveRaft(s *wire, from uint64) error {
 		}
 		if len(buf) == 0 {
 			p.nodes[from].seen()
+			continue
+		}
+		if len(buf) == 1 && buf[0] == leaving {
+			p.nodes[from].leaves()
 			continue
 		}
 		id, m, err := decodeMessage(buf, from, p.cfg.Node)

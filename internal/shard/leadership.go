@@ -18,13 +18,18 @@ const nearEnough = 1000
 func (s *shard) successors() []uint64 {
 	s.stepMu.Lock()
 	defer s.stepMu.Unlock()
+	return s.successorsLocked()
+}
+
+func (s *shard) successorsLocked() []uint64 {
 	if !s.core.isLeader {
 		return nil
 	}
 	var ids []uint64
 	last := s.log.LastIndex()
 	for id, p := range s.core.rn.Status().Progress {
-		if id != s.host.cfg.NodeID && p.State == tracker.StateReplicate && p.RecentActive && p.Match+nearEnough >= last {
+		// Not RecentActive: a leader clears that of all at each check of its quorum, and for a moment nobody would be a successor.
+		if id != s.host.cfg.NodeID && p.State == tracker.StateReplicate && s.host.isAlive(id) && p.Match+nearEnough >= last {
 			ids = append(ids, id)
 		}
 	}
@@ -83,25 +88,28 @@ func (h *Host) spread() {
 	}
 }
 
-// HandOver gives all leaderships of this node to others that can take them at once, and returns when it leads none of those, or ctx is done.
+// settled is for how many looks in a row a node that hands over has to lead nothing: another one may have been about to give it a leadership back.
+const settled = 3
+
+// HandOver gives all leaderships of this node to others, and returns when it leads nothing any more, nobody is alive to take over, or ctx is done. Whoever
+// is to know that the node leaves has to be told before, or he may give leaderships back.
 func (h *Host) HandOver(ctx context.Context) {
 	poll := time.NewTicker(h.cfg.TickInterval / 10)
 	defer poll.Stop()
-	for turn := 0; ; turn++ {
-		waiting := false
+	const again = 10 * electionTicks // raft gives up after an election timeout: then it is another one's turn
+	asked := make([]int, len(h.shards))
+	for turn, quiet := again, 0; quiet < settled && h.hasOthers(); turn++ {
+		quiet++
 		for i, s := range h.shards {
-			ids := s.successors()
-			if len(ids) == 0 {
+			if !s.leading.Load() {
 				continue
 			}
-			waiting = true
-			// Raft gives up after an election timeout: then it is another one's turn.
-			if turn%(10*electionTicks) == 0 {
-				s.transfer(ids[(i+turn/(10*electionTicks))%len(ids)])
+			quiet = 0
+			// One that has none at the moment may have one at the next look.
+			if ids := s.successors(); len(ids) > 0 && turn-asked[i] >= again {
+				s.transfer(ids[(i+turn/again)%len(ids)])
+				asked[i] = turn
 			}
-		}
-		if !waiting {
-			return
 		}
 		select {
 		case <-poll.C:
@@ -111,6 +119,13 @@ func (h *Host) HandOver(ctx context.Context) {
 			return
 		}
 	}
+}
+
+func (h *Host) isAlive(id uint64) bool { return h.cfg.Alive == nil || h.cfg.Alive(id) }
+
+// hasOthers reports whether another voter is alive.
+func (h *Host) hasOthers() bool {
+	return slices.ContainsFunc(h.cfg.Voters, func(id uint64) bool { return id != h.cfg.NodeID && h.isAlive(id) })
 }
 
 // Voters returns the members of every shard's raft group.
