@@ -216,7 +216,7 @@ func (v *verification) verifyReplayed() (err error) {
 	}()
 	c := Config{Dir: v.dir, FS: newOverlayFS(v.base), Primitives: v.primitives, CacheBytes: tableCache, MemTableBytes: 16 << 20}
 	if v.format != nil {
-		c.NodeID = v.format.NodeID
+		c.NodeID, c.Voters = v.format.NodeID, v.format.Voters
 	}
 	s, err := OpenStepper(c)
 	if err != nil {

@@ -51,6 +51,31 @@ func load(t *testing.T, c Config, rng *rand.Rand, steps int) *Host {
 	return h
 }
 
+// TestVerifyCluster verifies what the nodes of a cluster leave when they are closed, also of entries that nobody has told them to be committed. A directory
+// of a cluster was taken for one that belongs to a node alone.
+func TestVerifyCluster(t *testing.T) {
+	noLeaks(t)
+	c := newCluster(t, seed(t), func(cfg *Config) {
+		cfg.Primitives = []engine.Primitive{kv.Primitive()}
+		cfg.MemTableBytes, cfg.SegmentBytes = 256<<10, 64<<10
+	})
+	w := kvWorkload{t: t, rng: rand.New(rand.NewPCG(seed(t), 0)), router: engine.NewRouter(c), done: make(map[string]int)}
+	must(t, engine.NewNamespaces(w.router).Create(t.Context(), toySpread, true))
+	w.run(t.Context(), 150)
+	c.settle(t.Context())
+	c.stop(3)
+	w.run(t.Context(), 50)
+	c.stop(2)
+	c.stop(1)
+	for id := uint64(1); id <= 3; id++ {
+		for range 2 { // Verify changes nothing
+			if r := verify(t, c.fs[id]); len(r.Problems) > 0 || r.Shards != 2 || r.Entries == 0 || len(r.Rows) != 2 {
+				t.Errorf("node %d: %+v", id, r)
+			}
+		}
+	}
+}
+
 // TestVerifyCrashed verifies what crashes leave, with the node at work and closed, and what becomes of it.
 func TestVerifyCrashed(t *testing.T) {
 	noLeaks(t)
