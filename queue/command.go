@@ -33,7 +33,7 @@ const (
 // Command bodies all begin with the name of the queue (uvarint length, bytes). Then follows:
 //
 //	enqueue:             for each message: priority u8 | delay ms uvarint | max attempts uvarint (0: the queue's) |
-//	                     dedup key, payload (each uvarint length, bytes)
+//	                     dedup key, headers (see engine.AppendHeaders), payload (each uvarint length, bytes)
 //	dequeue:             max uvarint | lease ms uvarint
 //	ack:                 for each receipt: seq | LSN (uvarints)
 //	nack:                seq | LSN | flags u8 | delay ms uvarint | reason
@@ -78,20 +78,22 @@ func enqueueManyCommand(name string, messages []NewMessage) engine.Op {
 		return op(kindEnqueue, name, engine.Errorf(ErrInvalid, "queue: %d messages are not 1-%d", n, MaxBatch), nil)
 	}
 	size, largest := 0, 0
-	for i := range messages {
-		size += len(messages[i].Payload) + messageOverhead
-		largest = max(largest, len(messages[i].Payload))
-	}
-	if size > MaxBatchBytes && len(messages) > 1 {
-		return op(kindEnqueue, name, tooLong(), nil)
-	}
-	body := bodyOf(name, size)
+	all := make([]newMessage, len(messages))
 	for i := range messages {
 		m := newMessageOf(messages[i].Payload, messages[i].Options)
 		if m.err != nil {
 			return op(kindEnqueue, name, m.err, nil)
 		}
-		body = m.append(body)
+		all[i] = m
+		size += int(m.bytes()) + messageOverhead
+		largest = max(largest, len(m.payload))
+	}
+	if size > MaxBatchBytes && len(messages) > 1 {
+		return op(kindEnqueue, name, tooLong(), nil)
+	}
+	body := bodyOf(name, size)
+	for i := range all {
+		body = all[i].append(body)
 	}
 	o := op(kindEnqueue, name, nil, body)
 	o.Payload = largest
@@ -114,12 +116,16 @@ func newMessageOf(payload []byte, opts []EnqueueOption) newMessage {
 // messageOverhead is about what a message takes beside its payload.
 const messageOverhead = 16
 
-func (m *newMessage) size() int { return len(m.payload) + len(m.dedup) + 24 }
+func (m *newMessage) size() int { return len(m.payload) + len(m.headers) + len(m.dedup) + 28 }
+
+// bytes returns what counts of the message: its payload and its headers.
+func (m *newMessage) bytes() int64 { return int64(len(m.headers) + len(m.payload)) }
 
 func (m *newMessage) append(dst []byte) []byte {
 	dst = codec.AppendUvarint(append(dst, m.priority), uint64(m.delay))
 	dst = codec.AppendUvarint(dst, uint64(m.maxAttempts))
 	dst = codec.AppendBytes(dst, m.dedup)
+	dst = codec.AppendBytes(dst, m.headers)
 	return codec.AppendBytes(dst, m.payload)
 }
 
@@ -269,7 +275,7 @@ func malformed(err error) error { return engine.Errorf(ErrInvalid, "queue: comma
 func (c *command) decodeMessages(r *codec.Reader) {
 	for r.Len() > 0 && len(c.messages) <= MaxBatch {
 		c.messages = append(c.messages, newMessage{
-			priority: r.Byte(), delay: int64(r.Uvarint()), maxAttempts: int64(r.Uvarint()), dedup: r.Bytes(), payload: r.Bytes(),
+			priority: r.Byte(), delay: int64(r.Uvarint()), maxAttempts: int64(r.Uvarint()), dedup: r.Bytes(), headers: r.Bytes(), payload: r.Bytes(),
 		})
 	}
 }
@@ -333,6 +339,9 @@ func (c *command) checkMessages() error {
 			return engine.Errorf(ErrInvalid, "queue: max attempts %d is not in 1-%d", m.maxAttempts, MaxAttemptsLimit)
 		case len(m.dedup) > MaxDedupKeyBytes:
 			return engine.Errorf(ErrInvalid, "queue: dedup key of %d bytes is not in 1-%d", len(m.dedup), MaxDedupKeyBytes)
+		}
+		if _, err := engine.DecodeHeaders(c.messages[i].headers); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -16,7 +16,8 @@ func (s *session) bury(l *lease, now int64, reason []byte) {
 	s.removeMessage(l)
 	m, seq := s.m, l.at.seq
 	dead := deadRow{
-		priority: l.at.priority, enqueuedAt: w.enqueuedAt, diedAt: now, attempts: l.attempts, maxAttempts: l.maxAttempts, lastError: reason, payload: w.payload,
+		priority: l.at.priority, enqueuedAt: w.enqueuedAt, diedAt: now, attempts: l.attempts, maxAttempts: l.maxAttempts, lastError: reason, headers: w.headers,
+		payload: w.payload,
 	}
 	m.buf, m.row = deadKey(m.buf[:0], s.id, seq), dead.encode(m.row[:0])
 	s.tx.Set(m.buf, m.row)
@@ -66,13 +67,14 @@ func (s *session) requeue(seq uint64) error {
 	if err != nil {
 		return err
 	}
-	if err := s.checkRoom(1, int64(len(w.payload))); err != nil {
+	row := messageRow{flags: flagIndexed, enqueuedAt: w.enqueuedAt, maxAttempts: w.maxAttempts, headers: w.headers, payload: w.payload}
+	if err := s.checkRoom(1, row.bytes()); err != nil {
 		return err
 	}
 	s.removeDead(seq, &w)
 	p := place{w.priority, seq}
-	s.setMessage(p, &messageRow{flags: flagIndexed, enqueuedAt: w.enqueuedAt, maxAttempts: w.maxAttempts, payload: w.payload})
-	s.bytes += int64(len(w.payload))
+	s.setMessage(p, &row)
+	s.bytes += row.bytes()
 	s.enter(p, nil)
 	return nil
 }

@@ -81,7 +81,7 @@ func (s *session) read(p place, row []byte, fresh bool) delivery {
 		row = s.messageRow(p)
 	}
 	w := must(decodeMessage(row))
-	d := delivery{at: p, attempts: 1, maxAttempts: w.maxAttempts, enqueuedAt: w.enqueuedAt, payload: w.payload}
+	d := delivery{at: p, attempts: 1, maxAttempts: w.maxAttempts, enqueuedAt: w.enqueuedAt, headers: w.headers, payload: w.payload}
 	if !fresh {
 		if l, ok := s.leaseRow(p); ok {
 			d.attempts, d.lastError = l.attempts+1, l.lastError
@@ -132,7 +132,7 @@ func (s *session) leave(p place, fresh bool) {
 
 func (s *session) lease(d *delivery, deadline int64) {
 	l := lease{
-		at: d.at, lsn: uint64(s.tx.LSN()), deadline: deadline, attempts: d.attempts, maxAttempts: d.maxAttempts, size: int64(len(d.payload)),
+		at: d.at, lsn: uint64(s.tx.LSN()), deadline: deadline, attempts: d.attempts, maxAttempts: d.maxAttempts, size: d.bytes(),
 	}
 	s.setLease(d.at, &leaseRow{
 		flags: flagLeased, attempts: l.attempts, maxAttempts: l.maxAttempts, size: l.size, lsn: l.lsn, at: deadline, lastError: d.lastError,

@@ -31,6 +31,6 @@
 //
 // # Limits
 //
-// Names are 1 to 255 bytes of UTF-8, payloads up to floe.Config.MaxValueSize (1 MiB by default). 1,000 messages or 4 MiB go into one call. 1,000,000 messages may
+// Names are 1 to 255 bytes of UTF-8, payloads up to floe.Config.MaxValueSize (1 MiB by default), headers up to 64 KiB. 1,000 messages or 4 MiB go into one call. 1,000,000 messages may
 // be leased at a time in each shard. How many messages and queues there are does not matter for the time that anything takes.
 package queue

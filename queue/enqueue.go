@@ -28,16 +28,16 @@ func (s *session) add(n *newMessage) (seq uint64, duplicate bool, err error) {
 			return seq, true, nil
 		}
 	}
-	if err := s.checkRoom(1, int64(len(n.payload))); err != nil {
+	if err := s.checkRoom(1, n.bytes()); err != nil {
 		return 0, false, err
 	}
 	s.seq++
 	s.enqueued++
-	s.bytes += int64(len(n.payload))
+	s.bytes += n.bytes()
 	if len(n.dedup) > 0 {
 		s.remember(n.dedup)
 	}
-	w := messageRow{enqueuedAt: s.tx.Now(), maxAttempts: n.maxAttempts, payload: n.payload}
+	w := messageRow{enqueuedAt: s.tx.Now(), maxAttempts: n.maxAttempts, headers: n.headers, payload: n.payload}
 	if w.maxAttempts == 0 {
 		w.maxAttempts = s.settings.maxAttempts
 	}

@@ -26,14 +26,14 @@ func command(tb testing.TB, op engine.Op) engine.Command {
 func someOps() []engine.Op {
 	return []engine.Op{
 		queue.ConfigureOp("q", queue.Settings{MaxLen: 100, MaxBytes: 10_000, MaxAttempts: 2, DeadRetention: time.Hour}),
-		queue.EnqueueOp("q", []byte("dead"), queue.Priority(0), queue.DedupKey("k")),
+		queue.EnqueueOp("q", []byte("dead"), queue.Priority(0), queue.DedupKey("k"), queue.Headers(map[string]string{"a": "1", "b": ""})),
 		queue.EnqueueOp("q", []byte("leased"), queue.MaxAttempts(1)),
 		queue.DequeueOp("q", queue.Max(2), queue.Lease(time.Second)),
 		queue.NackOp("q", "1-4", queue.ToDLQ(), queue.Reason("why")),
 		engine.Op(queue.Held("q", "2-4")),
 		queue.ExtendOp("q", "2-4", 1500*time.Millisecond),
 		queue.EnqueueManyOp("q", []queue.NewMessage{
-			{Payload: []byte("a")}, {Options: []queue.EnqueueOption{queue.Delay(time.Second)}}, {Payload: []byte("again")}, {Payload: []byte("acked")},
+			{Payload: []byte("a"), Options: []queue.EnqueueOption{queue.Headers(map[string]string{"trace": "x"})}}, {Options: []queue.EnqueueOption{queue.Delay(time.Second)}}, {Payload: []byte("again")}, {Payload: []byte("acked")},
 		}),
 		queue.PauseOp("q"),
 		queue.ResumeOp("q"),

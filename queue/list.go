@@ -78,7 +78,7 @@ type MessageOption func(*listOptions)
 func (f MessageOption) applyPeek(o *listOptions) { f(o) }
 func (f MessageOption) applyDead(o *listOptions) { f(o) }
 
-// WithoutPayload leaves the payloads out; Size says how long they are.
+// WithoutPayload leaves the payloads out, but not the headers; Size says how long they are.
 func WithoutPayload() MessageOption { return func(o *listOptions) { o.withoutBody = true } }
 
 type stateOption State

@@ -32,7 +32,7 @@ func (m *model) drawDead(name string) modelOp {
 			q.stats.Discarded++
 			return nil, nil
 		}
-		if q.full(msg.m.Payload) {
+		if q.full(&msg.m) {
 			return nil, queue.ErrBusy
 		}
 		msg.m.State, msg.m.Attempts, msg.m.LastError, msg.m.DiedAt, msg.after = queue.Ready, 0, "", time.Time{}, 0

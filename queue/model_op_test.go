@@ -172,13 +172,20 @@ func (m *model) newMessage() (n queue.NewMessage, text string, add func(q *model
 		key = string(rune('a' + m.rng.IntN(5)))
 		n.Options = append(n.Options, queue.DedupKey(key))
 	}
+	if m.rng.IntN(4) == 0 {
+		msg.Headers = map[string]string{}
+		for range m.rng.IntN(4) {
+			msg.Headers[fmt.Sprint("header ", m.rng.IntN(20))] = string(bytes.Repeat([]byte{byte(m.rng.IntN(256))}, m.rng.IntN(200)))
+		}
+		n.Options = append(n.Options, queue.Headers(msg.Headers))
+	}
 	text = fmt.Sprintf("%.10q prio %d delay %d attempts %d key %q", msg.Payload, msg.Priority, delay, msg.MaxAttempts, key)
 	return n, text, func(q *modelQueue) (queue.Enqueued, error) {
 		if k, ok := q.keys[key]; ok && k.until > m.now() {
 			q.stats.Duplicates++
 			return queue.Enqueued{Seq: k.seq, Duplicate: true}, nil
 		}
-		if q.full(msg.Payload) {
+		if q.full(&msg) {
 			return queue.Enqueued{}, queue.ErrBusy
 		}
 		q.seq++

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/check"
+	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/quota"
 	"github.com/floedb/floe/queue"
@@ -223,16 +224,25 @@ func (q *modelQueue) count(name string) queue.Stats {
 	s.Ready, s.Delayed = int64(len(q.in(queue.Ready))), int64(len(q.in(queue.Delayed)))
 	s.Inflight, s.Dead = int64(len(q.in(queue.Leased))), int64(len(q.in(queue.Dead)))
 	for _, msg := range q.in(queue.Ready, queue.Delayed, queue.Leased) {
-		s.Bytes += int64(len(msg.m.Payload))
+		s.Bytes += bytesOf(&msg.m)
 	}
 	return s
 }
 
+// bytesOf returns what counts of a message: its payload, and its headers with a length of one byte, or two, before each name and value.
+func bytesOf(m *queue.Message) int64 {
+	n := len(m.Payload)
+	for name, value := range m.Headers {
+		n += len(codec.AppendString(codec.AppendString(nil, name), value))
+	}
+	return int64(n)
+}
+
 // full reports whether a message more is too much.
-func (q *modelQueue) full(payload []byte) bool {
+func (q *modelQueue) full(m *queue.Message) bool {
 	s := q.count("")
 	held := s.Ready + s.Delayed + s.Inflight
-	return q.settings.MaxLen > 0 && held >= q.settings.MaxLen || q.settings.MaxBytes > 0 && s.Bytes+int64(len(payload)) > q.settings.MaxBytes
+	return q.settings.MaxLen > 0 && held >= q.settings.MaxLen || q.settings.MaxBytes > 0 && s.Bytes+bytesOf(m) > q.settings.MaxBytes
 }
 
 // step does something.

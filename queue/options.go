@@ -14,6 +14,7 @@ const (
 	MaxDedupKeyBytes  = 255
 	MaxAttemptsLimit  = 1_000_000
 	MaxReasonBytes    = 1024
+	MaxHeaderBytes    = engine.MaxHeaderBytes // names and values of a message together
 	DefaultLease      = 30 * time.Second
 	defaultAttempts   = 5
 	maxDurationMillis = math.MaxInt64/int64(time.Millisecond) + 1 // what a time.Duration can hold, rounded up: added to any time of this age it does not overflow
@@ -36,6 +37,7 @@ type newMessage struct {
 	delay       int64 // ms
 	maxAttempts int64 // 0: as the queue says
 	dedup       []byte
+	headers     []byte // encoded, see engine.AppendHeaders
 	payload     []byte
 	err         error
 }
@@ -68,6 +70,17 @@ func DedupKey(key string) EnqueueOption {
 			m.fail(engine.Errorf(ErrInvalid, "queue: dedup key of %d bytes is not in 1-%d", len(key), MaxDedupKeyBytes))
 		}
 		m.dedup = []byte(key)
+	})
+}
+
+// Headers gives the message headers, for those who must not look into the payload: names of 1-255 bytes of UTF-8 without control characters,
+// any values, 64 KiB together. They are as those of records in streams, and stay with the message when it is a dead letter.
+func Headers(h map[string]string) EnqueueOption {
+	return enqueueOption(func(m *newMessage) {
+		if err := engine.CheckHeaders("queue", h); err != nil {
+			m.fail(err)
+		}
+		m.headers = engine.AppendHeaders(nil, h)
 	})
 }
 

@@ -59,7 +59,7 @@ func admit(cmd engine.Command, maxPayload int) error {
 		if err := engine.CheckPayload(n, maxPayload); err != nil {
 			return err
 		}
-		if size += n + messageOverhead; size > MaxBatchBytes && len(c.messages) > 1 {
+		if size += int(c.messages[i].bytes()) + messageOverhead; size > MaxBatchBytes && len(c.messages) > 1 {
 			return tooLong()
 		}
 	}

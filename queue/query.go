@@ -195,7 +195,7 @@ type peek struct {
 	known     bool // delivered is at a row
 	looked    int
 	bytes     int
-	payloads  int
+	payloads  int // bytes of payloads and headers on the page
 }
 
 func (p *peek) row(k, value []byte) (more bool, err error) {
@@ -234,6 +234,10 @@ func (p *peek) row(k, value []byte) (more bool, err error) {
 	if q.state != 0 && q.state != m.State {
 		return true, nil
 	}
+	if m.Headers, err = engine.DecodeHeaders(w.headers); err != nil {
+		return false, err
+	}
+	p.payloads += len(w.headers)
 	if !q.withoutBody {
 		m.Payload = bytes.Clone(w.payload)
 		p.payloads += len(w.payload)
@@ -276,6 +280,10 @@ func (m *Machine) queryDead(v *engine.View, q *deadQuery) error {
 			return true, nil
 		}
 		m := w.public(q.name, q.next)
+		if m.Headers, err = engine.DecodeHeaders(w.headers); err != nil {
+			return false, err
+		}
+		payloads += len(w.headers)
 		if !q.withoutBody {
 			m.Payload = bytes.Clone(w.payload)
 			payloads += len(w.payload)

@@ -58,6 +58,7 @@ type Message struct {
 	Seq         uint64
 	Priority    int
 	Payload     []byte
+	Headers     map[string]string // see the option Headers; nil if it has none
 	State       State
 	Attempts    int // deliveries so far, this one included
 	MaxAttempts int // after so many deliveries without an Ack it is a dead letter
@@ -74,7 +75,7 @@ type Message struct {
 type Settings struct {
 	// MaxLen bounds how many messages the queue holds, dead letters aside: then Enqueue is ErrBusy. 0 means no bound.
 	MaxLen int64
-	// MaxBytes bounds the payloads of these messages, in bytes. 0 means no bound.
+	// MaxBytes bounds the payloads and headers of these messages, in bytes. 0 means no bound.
 	MaxBytes int64
 	// MaxAttempts is how often a message is delivered before it becomes a dead letter, unless it says so itself: 1 to 1,000,000. 0 means 5.
 	MaxAttempts int
@@ -105,7 +106,7 @@ type Stats struct {
 	Delayed  int64 // messages that wait for their time
 	Inflight int64 // messages that are leased
 	Dead     int64 // dead letters
-	Bytes    int64 // payloads of all but the dead letters
+	Bytes    int64 // payloads and headers of all but the dead letters
 
 	Enqueued   int64 // messages ever enqueued
 	Duplicates int64 // and those that were not, because of their DedupKey
@@ -143,7 +144,7 @@ func (s *Store) Configure(ctx context.Context, name string, settings Settings) e
 // is committed (see floe.Config.Durability) and will be delivered at least once. After a ctx error or ErrUnknownOutcome it may or
 // may not have been added: with a DedupKey the call can be repeated without harm.
 //
-// Options: Priority, Delay, DedupKey, MaxAttempts. Errors: ErrInvalid for a name that is not 1-255 bytes of UTF-8, a payload over the limit, options
+// Options: Priority, Delay, DedupKey, MaxAttempts, Headers. Errors: ErrInvalid for a name that is not 1-255 bytes of UTF-8, a payload over the limit, options
 // out of theirs; ErrBusy if the queue is bounded and full.
 func (s *Store) Enqueue(ctx context.Context, name string, payload []byte, opts ...EnqueueOption) (Enqueued, error) {
 	return engine.Propose(ctx, &s.scope, enqueueCommand(name, payload, opts), decodeEnqueued)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
 )
 
 // anyOf makes a decoder of results one for transactions.
@@ -51,18 +52,22 @@ func decodeEnqueuedMany(b []byte) ([]Enqueued, error) {
 
 // delivery is a message as the result of a dequeue has it:
 //
-//	priority u8 | seq | attempts | max attempts (uvarints) | enqueued at varint (ms) | last error, payload (each uvarint length, bytes)
+//	priority u8 | seq | attempts | max attempts (uvarints) | enqueued at varint (ms) | last error, headers, payload (each uvarint length, bytes)
 type delivery struct {
 	at          place
 	attempts    int64
 	maxAttempts int64
 	enqueuedAt  int64
 	lastError   []byte
+	headers     []byte
 	payload     []byte
 }
 
 // size is at most how much append appends.
-func (d *delivery) size() int { return 48 + len(d.lastError) + len(d.payload) }
+func (d *delivery) size() int { return 52 + len(d.lastError) + len(d.headers) + len(d.payload) }
+
+// bytes returns what counts of the message: its payload and its headers.
+func (d *delivery) bytes() int64 { return int64(len(d.headers) + len(d.payload)) }
 
 func (d *delivery) append(dst []byte) []byte {
 	dst = codec.AppendUvarint(append(dst, d.at.priority), d.at.seq)
@@ -70,6 +75,7 @@ func (d *delivery) append(dst []byte) []byte {
 	dst = codec.AppendUvarint(dst, uint64(d.maxAttempts))
 	dst = codec.AppendVarint(dst, d.enqueuedAt)
 	dst = codec.AppendBytes(dst, d.lastError)
+	dst = codec.AppendBytes(dst, d.headers)
 	return codec.AppendBytes(dst, d.payload)
 }
 
@@ -84,7 +90,16 @@ func decodeDeliveries(name string, b []byte) ([]Message, error) {
 	for r.Len() > 0 {
 		m := Message{
 			Queue: name, Priority: int(r.Byte()), Seq: r.Uvarint(), State: Leased, Attempts: int(r.Uvarint()), MaxAttempts: int(r.Uvarint()),
-			EnqueuedAt: time.UnixMilli(r.Varint()), LeaseUntil: until, LastError: r.String(), Payload: r.Bytes(),
+			EnqueuedAt: time.UnixMilli(r.Varint()), LeaseUntil: until, LastError: r.String(),
+		}
+		headers := r.Bytes()
+		m.Payload = r.Bytes()
+		if r.Err() != nil {
+			break
+		}
+		var err error
+		if m.Headers, err = engine.DecodeHeaders(headers); err != nil {
+			return nil, err
 		}
 		m.Size, m.Receipt = len(m.Payload), receipt{m.Seq, lsn}.public()
 		messages = append(messages, m)

@@ -166,22 +166,37 @@ func (r *record) encode(dst []byte) []byte {
 // flagIndexed marks a message that has not been fresh: it was enqueued with a delay, or was a dead letter.
 const flagIndexed = 1
 
+// flagHeaders marks a message that has headers.
+const flagHeaders = 2
+
 // messageRow is the value of a row 'm':
 //
-//	version u8 | flags u8 | enqueued at varint (ms) | max attempts uvarint | available at varint (ms, if indexed) | payload
+//	version u8 | flags u8 | enqueued at varint (ms) | max attempts uvarint | available at varint (ms, if indexed) |
+//	headers (uvarint length, bytes, if there are any; see engine.AppendHeaders) | payload
 type messageRow struct {
 	flags       uint8
 	enqueuedAt  int64
 	maxAttempts int64
 	availableAt int64 // when it was enqueued with a delay
+	headers     []byte
 	payload     []byte
 }
 
+// bytes returns what counts of the message: its payload and its headers.
+func (w *messageRow) bytes() int64 { return int64(len(w.headers) + len(w.payload)) }
+
 func (w *messageRow) encode(dst []byte) []byte {
-	dst = codec.AppendVarint(append(dst, 1, w.flags), w.enqueuedAt)
+	flags := w.flags &^ flagHeaders
+	if len(w.headers) > 0 {
+		flags |= flagHeaders
+	}
+	dst = codec.AppendVarint(append(dst, 1, flags), w.enqueuedAt)
 	dst = codec.AppendUvarint(dst, uint64(w.maxAttempts))
-	if w.flags&flagIndexed != 0 {
+	if flags&flagIndexed != 0 {
 		dst = codec.AppendVarint(dst, w.availableAt)
+	}
+	if flags&flagHeaders != 0 {
+		dst = codec.AppendBytes(dst, w.headers)
 	}
 	return append(dst, w.payload...)
 }
@@ -194,11 +209,14 @@ func decodeMessage(b []byte) (w messageRow, err error) {
 	if w.flags&flagIndexed != 0 {
 		w.availableAt = r.Varint()
 	}
+	if w.flags&flagHeaders != 0 {
+		w.headers = r.Bytes()
+	}
 	w.payload = r.Rest()
 	if err := r.Err(); err != nil {
 		return w, fmt.Errorf("queue message row: %w", err)
 	}
-	if version != 1 || w.flags > flagIndexed || w.maxAttempts < 1 {
+	if version != 1 || w.flags > flagIndexed|flagHeaders || w.maxAttempts < 1 || w.flags&flagHeaders != 0 && len(w.headers) == 0 {
 		return w, fmt.Errorf("queue message row: %w: version %d, flags %#x, %d attempts", codec.ErrCorrupt, version, w.flags, w.maxAttempts)
 	}
 	return w, nil
@@ -209,7 +227,7 @@ const flagLeased = 1
 
 // leaseRow is the value of a row 'l':
 //
-//	version u8 | flags u8 | attempts | max attempts | bytes of the payload | LSN of the delivery (uvarints) | at varint (ms) | last error
+//	version u8 | flags u8 | attempts | max attempts | bytes of payload and headers | LSN of the delivery (uvarints) | at varint (ms) | last error
 //
 // at is when the lease ends; of a message that is not leased, when it is ready again.
 type leaseRow struct {
@@ -249,7 +267,7 @@ func decodeLease(b []byte) (w leaseRow, err error) {
 // deadRow is the value of a row 'x':
 //
 //	version u8 | priority u8 | enqueued at varint | died at varint (ms) | attempts uvarint | max attempts uvarint |
-//	last error (uvarint length, bytes) | payload
+//	last error, headers (uvarint length, bytes) | payload
 type deadRow struct {
 	priority    uint8
 	enqueuedAt  int64
@@ -257,6 +275,7 @@ type deadRow struct {
 	attempts    int64
 	maxAttempts int64
 	lastError   []byte
+	headers     []byte
 	payload     []byte
 }
 
@@ -266,6 +285,7 @@ func (w *deadRow) encode(dst []byte) []byte {
 	dst = codec.AppendUvarint(dst, uint64(w.attempts))
 	dst = codec.AppendUvarint(dst, uint64(w.maxAttempts))
 	dst = codec.AppendBytes(dst, w.lastError)
+	dst = codec.AppendBytes(dst, w.headers)
 	return append(dst, w.payload...)
 }
 
@@ -274,7 +294,7 @@ func decodeDead(b []byte) (w deadRow, err error) {
 	r := codec.NewReader(b)
 	version := r.Byte()
 	w.priority, w.enqueuedAt, w.diedAt = r.Byte(), r.Varint(), r.Varint()
-	w.attempts, w.maxAttempts, w.lastError, w.payload = int64(r.Uvarint()), int64(r.Uvarint()), r.Bytes(), r.Rest()
+	w.attempts, w.maxAttempts, w.lastError, w.headers, w.payload = int64(r.Uvarint()), int64(r.Uvarint()), r.Bytes(), r.Bytes(), r.Rest()
 	if err := r.Err(); err != nil {
 		return w, fmt.Errorf("queue dead letter row: %w", err)
 	}

@@ -20,7 +20,7 @@ import (
 // are verified. Time is given by "at" and moves nothing by itself: timers go off when the script says "fire".
 //
 //	at 10s                                       the time since the beginning
-//	enqueue q body prio=5 delay=1s key=k attempts=2
+//	enqueue q body prio=5 delay=1s key=k attempts=2 header=name:value
 //	dequeue q max=3 lease=10s                    ack q receipt ...   extend q receipt 10s   held q receipt
 //	nack q receipt delay=0s reason=text dlq=yes
 //	configure q len=2 bytes=9 attempts=3 backoff=1s,5s retention=1h window=1m       backoff=off
@@ -182,6 +182,10 @@ func enqueueOptions(a args) (opts []queue.EnqueueOption) {
 	if a.has("attempts") {
 		opts = append(opts, queue.MaxAttempts(number(a.named["attempts"])))
 	}
+	if a.has("header") {
+		name, value, _ := strings.Cut(a.named["header"], ":")
+		opts = append(opts, queue.Headers(map[string]string{name: value}))
+	}
 	return opts
 }
 
@@ -307,6 +311,9 @@ func since(t time.Time) string { return t.Sub(time.UnixMilli(epoch)).String() }
 
 func describeMessage(m queue.Message) string {
 	text := fmt.Sprintf("%d %q prio %d %s, attempt %d of %d, enqueued %s", m.Seq, m.Payload, m.Priority, m.State, m.Attempts, m.MaxAttempts, since(m.EnqueuedAt))
+	if len(m.Headers) > 0 {
+		text += fmt.Sprintf(", headers %q", m.Headers)
+	}
 	for name, t := range map[string]time.Time{"leased until": m.LeaseUntil, "available at": m.AvailableAt, "died": m.DiedAt} {
 		if !t.IsZero() {
 			text += ", " + name + " " + since(t)

@@ -89,7 +89,8 @@ func (q *audited) message(k, value []byte) error {
 		q.problem("message row %x: enqueued at %d, the last message is %d: %v", k, w.enqueuedAt, q.seq, err)
 		return nil
 	}
-	q.seen.bytes += int64(len(w.payload))
+	q.seen.bytes += w.bytes()
+	q.headers(p.seq, w.headers)
 	for q.known && bytes.Compare(q.delivered.Key()[1:], k[1:]) < 0 {
 		q.problem("row %x is of no message", q.delivered.Key())
 		q.known = q.delivered.Next()
@@ -110,6 +111,13 @@ func (q *audited) message(k, value []byte) error {
 	return nil
 }
 
+// headers checks that headers are some that can be read.
+func (q *audited) headers(seq uint64, b []byte) {
+	if _, err := engine.DecodeHeaders(b); err != nil {
+		q.problem("message %d: %v", seq, err)
+	}
+}
+
 // freshMessage checks that a fresh message is where it will be found.
 func (q *audited) freshMessage(p place, row []byte) {
 	q.seen.ready++
@@ -127,8 +135,8 @@ func (q *audited) freshMessage(p place, row []byte) {
 }
 
 func (q *audited) deliveredMessage(p place, w *messageRow, l *leaseRow) error {
-	if l.size != int64(len(w.payload)) || l.maxAttempts != w.maxAttempts || l.attempts > l.maxAttempts || l.lsn > uint64(q.Applied.LSN) {
-		q.problem("message %d: %d bytes, %d attempts at most; its delivery %d says %d, %d of %d", p.seq, len(w.payload), w.maxAttempts, l.lsn, l.size, l.attempts, l.maxAttempts)
+	if l.size != w.bytes() || l.maxAttempts != w.maxAttempts || l.attempts > l.maxAttempts || l.lsn > uint64(q.Applied.LSN) {
+		q.problem("message %d: %d bytes, %d attempts at most; its delivery %d says %d, %d of %d", p.seq, w.bytes(), w.maxAttempts, l.lsn, l.size, l.attempts, l.maxAttempts)
 	}
 	if l.flags&flagLeased == 0 {
 		if l.attempts == l.maxAttempts {
@@ -216,6 +224,7 @@ func (q *audited) dead() error {
 			return nil
 		}
 		seq := seqAt(k)
+		q.headers(seq, w.headers)
 		if seq == 0 || seq > q.seq || w.attempts < 1 || w.attempts > w.maxAttempts || w.diedAt > q.Applied.Stamp || w.diedAt < q.nextDead || w.enqueuedAt > w.diedAt {
 			q.problem("dead letter %d: %d attempts of %d, enqueued at %d, died at %d", seq, w.attempts, w.maxAttempts, w.enqueuedAt, w.diedAt)
 		}

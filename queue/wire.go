@@ -2,6 +2,7 @@ package queue
 
 import (
 	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
 )
 
 // Kinds of queries; the numbers are part of the protocol between processes.
@@ -116,6 +117,7 @@ func codeMessage(c *codec.Coder, m *Message) {
 	c.Uvarint(&m.Seq)
 	c.Int(&m.Priority)
 	c.Bytes(&m.Payload)
+	codeHeaders(c, &m.Headers)
 	c.Byte((*byte)(&m.State))
 	c.Int(&m.Attempts)
 	c.Int(&m.MaxAttempts)
@@ -125,4 +127,15 @@ func codeMessage(c *codec.Coder, m *Message) {
 	c.Time(&m.DiedAt)
 	c.String(&m.LastError)
 	c.Int(&m.Size)
+}
+
+func codeHeaders(c *codec.Coder, headers *map[string]string) {
+	b := engine.AppendHeaders(nil, *headers)
+	if c.Bytes(&b); !c.Reading() {
+		return
+	}
+	var err error
+	if *headers, err = engine.DecodeHeaders(b); err != nil {
+		c.Fail(err.Error())
+	}
 }

@@ -250,15 +250,8 @@ func checkMessages(msgs []Message) error {
 		if len(m.Key) > MaxKeyBytes {
 			return engine.Errorf(ErrInvalid, "stream: key of %d bytes exceeds %d", len(m.Key), MaxKeyBytes)
 		}
-		headers := 0
-		for name, value := range m.Headers {
-			if err := engine.CheckName("header", name); err != nil {
-				return err
-			}
-			headers += len(name) + len(value)
-		}
-		if headers > MaxHeaderBytes {
-			return engine.Errorf(ErrInvalid, "stream: headers of %d bytes exceed %d", headers, MaxHeaderBytes)
+		if err := engine.CheckHeaders("stream", m.Headers); err != nil {
+			return err
 		}
 		size += m.size()
 	}

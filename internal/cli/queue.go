@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"strconv"
 	"time"
 
@@ -41,7 +42,7 @@ func queueEnqueue(f *frame) *cobra.Command {
 content of a file as @FILE, or stdin as - and when it is left out. One that begins with a
 dash goes behind --.`,
 		Example: `  floe queue enqueue mail 'to: ada' --priority 10
-  floe queue enqueue reminders @text --delay 24h
+  floe queue enqueue reminders @text --delay 24h --header source=web
   floe queue enqueue invoices '{"order":42}' --dedup order-42`,
 		Args: takes("NAME", "[PAYLOAD]"),
 	}
@@ -52,9 +53,12 @@ dash goes behind --.`,
 	flags.Var(newFlag(&priority, "n", within(0, queue.MaxPriority)), "priority", "0 to 255, of which lower is more urgent (default 100)")
 	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay", "how long it waits before it can be delivered (default 0s)")
 	flags.Var(newFlag(&attempts, "n", within(1, queue.MaxAttemptsLimit)), "max-attempts", "how often it is delivered before it is a dead letter (default what the queue says)")
+	var headers map[string]string
+	addHeader := func(v string) (map[string]string, error) { return withHeader(headers, v) }
+	flags.Var(newFlag(&headers, "k=v", addHeader), "header", "a header of the message; several with --header again")
 	dedup := flags.String("dedup", "", "enqueue it only if none was with the same key, in the last hour unless the queue says otherwise")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		opts := []queue.EnqueueOption{queue.Priority(priority), queue.Delay(delay)}
+		opts := []queue.EnqueueOption{queue.Priority(priority), queue.Delay(delay), queue.Headers(headers)}
 		if attempts > 0 {
 			opts = append(opts, queue.MaxAttempts(attempts))
 		}
@@ -97,27 +101,30 @@ type messageList struct {
 
 // messageText is a message in JSON.
 type messageText struct {
-	Seq         uint64 `json:"seq"`
-	Priority    int    `json:"priority"`
-	State       string `json:"state"`
-	Attempts    int    `json:"attempts"`
-	MaxAttempts int    `json:"max_attempts"`
-	Receipt     string `json:"receipt,omitempty"` // of the delivery
-	EnqueuedAt  int64  `json:"enqueued_at"`
-	LeaseUntil  *int64 `json:"lease_until"`  // of a leased one
-	AvailableAt *int64 `json:"available_at"` // of a delayed one
-	DiedAt      *int64 `json:"died_at"`      // of a dead letter
-	LastError   string `json:"last_error"`
+	Seq         uint64            `json:"seq"`
+	Priority    int               `json:"priority"`
+	State       string            `json:"state"`
+	Attempts    int               `json:"attempts"`
+	MaxAttempts int               `json:"max_attempts"`
+	Receipt     string            `json:"receipt,omitempty"` // of the delivery
+	EnqueuedAt  int64             `json:"enqueued_at"`
+	LeaseUntil  *int64            `json:"lease_until"`  // of a leased one
+	AvailableAt *int64            `json:"available_at"` // of a delayed one
+	DiedAt      *int64            `json:"died_at"`      // of a dead letter
+	LastError   string            `json:"last_error"`
+	Headers     map[string]string `json:"headers"`
 	payloadText
 	Size int `json:"size"` // bytes of the payload
 }
 
 func newMessageText(m queue.Message) messageText {
-	return messageText{
+	t := messageText{
 		Seq: m.Seq, Priority: m.Priority, State: m.State.String(), Attempts: m.Attempts, MaxAttempts: m.MaxAttempts, Receipt: string(m.Receipt),
 		EnqueuedAt: m.EnqueuedAt.UnixMilli(), LeaseUntil: optionalMillis(m.LeaseUntil), AvailableAt: optionalMillis(m.AvailableAt),
-		DiedAt: optionalMillis(m.DiedAt), LastError: m.LastError, payloadText: newPayloadText(m.Payload), Size: m.Size,
+		DiedAt: optionalMillis(m.DiedAt), LastError: m.LastError, Headers: map[string]string{}, payloadText: newPayloadText(m.Payload), Size: m.Size,
 	}
+	maps.Copy(t.Headers, m.Headers)
+	return t
 }
 
 // work is what queue dequeue is told.

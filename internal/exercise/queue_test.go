@@ -3,6 +3,7 @@ package exercise
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +34,7 @@ func suiteQueue(t *testing.T, db database) {
 	if len(many) != 3 || many[2].Seq != 4 || many[0].LSN == 0 {
 		t.Errorf("EnqueueMany = %+v", many)
 	}
+	suiteQueueHeaders(t, db)
 	got := ok[[]queue.Message](t)(s.Dequeue(ctx, "q", queue.Max(10), queue.Lease(time.Minute)))
 	if len(got) != 3 || string(got[0].Payload) != "urgent" || got[0].Priority != 0 || got[1].Seq != 1 || len(got[2].Payload) != 0 || time.Until(got[0].LeaseUntil) < 50*time.Second {
 		t.Fatalf("Dequeue = %+v", got)
@@ -182,4 +184,37 @@ func suiteQueueWait(t *testing.T, db database) {
 	for range consumers {
 		<-got
 	}
+}
+
+// suiteQueueHeaders takes a message with headers through its lives.
+func suiteQueueHeaders(t *testing.T, db database) {
+	ctx, s := t.Context(), db.Queue("queue headers")
+	headers := map[string]string{"trace": "7", "source": "\x00\xff", "empty": ""}
+	check := func(when string, ms []queue.Message) queue.Message {
+		t.Helper()
+		if len(ms) != 1 || !maps.Equal(ms[0].Headers, headers) || ms[0].Size != 1 {
+			t.Fatalf("%s: %+v, want the headers %q", when, ms, headers)
+		}
+		return ms[0]
+	}
+	ok[*floe.TxnResult](t)(db.Txn("queue headers").Do(queue.EnqueueOp("q", []byte("x"), queue.Headers(headers))).Commit(ctx))
+	check("peek", ok[queue.Page[queue.Message]](t)(s.Peek(ctx, "q")).Items)
+	check("peek without payload", ok[queue.Page[queue.Message]](t)(s.Peek(ctx, "q", queue.WithoutPayload())).Items)
+	m := check("dequeue", ok[[]queue.Message](t)(s.Dequeue(ctx, "q")))
+	if err := s.Nack(ctx, "q", m.Receipt, queue.ToDLQ()); err != nil {
+		t.Fatal(err)
+	}
+	check("dead letters", ok[queue.Page[queue.Message]](t)(s.DeadLetters(ctx, "q")).Items)
+	if n := ok[int64](t)(s.RequeueAll(ctx, "q")); n != 1 {
+		t.Errorf("RequeueAll = %d", n)
+	}
+	check("dequeue after redrive", ok[[]queue.Message](t)(s.Dequeue(ctx, "q")))
+	for what, h := range map[string]map[string]string{
+		"without a name": {"": "x"}, "with a control character": {"a\n": "x"}, "of 64 KiB and a byte": {"n": strings.Repeat("v", queue.MaxHeaderBytes)},
+	} {
+		if _, err := s.Enqueue(ctx, "q", nil, queue.Headers(h)); !errors.Is(err, floe.ErrInvalid) {
+			t.Errorf("Enqueue with a header %s: %v, want ErrInvalid", what, err)
+		}
+	}
+	ok[queue.Enqueued](t)(s.Enqueue(ctx, "q", nil, queue.Headers(map[string]string{"n": strings.Repeat("v", queue.MaxHeaderBytes-1)})))
 }

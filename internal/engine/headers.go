@@ -1,0 +1,57 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/floedb/floe/internal/codec"
+)
+
+// MaxHeaderBytes bounds the names and values of the headers of a message together.
+const MaxHeaderBytes = 64 << 10
+
+// CheckHeaders returns ErrInvalid for headers that no message can have. The message begins with who says so, such as "queue".
+func CheckHeaders(who string, headers map[string]string) error {
+	size := 0
+	for name, value := range headers {
+		if err := CheckName("header", name); err != nil {
+			return err
+		}
+		size += len(name) + len(value)
+	}
+	if size > MaxHeaderBytes {
+		return Errorf(ErrInvalid, "%s: headers of %d bytes exceed %d", who, size, MaxHeaderBytes)
+	}
+	return nil
+}
+
+// AppendHeaders appends name and value (each uvarint length, bytes) of each header, in order of names.
+func AppendHeaders(dst []byte, headers map[string]string) []byte {
+	if len(headers) == 0 {
+		return dst
+	}
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		dst = codec.AppendString(codec.AppendString(dst, name), headers[name])
+	}
+	return dst
+}
+
+// DecodeHeaders reads what AppendHeaders wrote of headers that CheckHeaders lets pass, and nothing else. No bytes are nil.
+func DecodeHeaders(b []byte) (map[string]string, error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	r := codec.NewReader(b)
+	headers, last := make(map[string]string), ""
+	for r.Len() > 0 {
+		name, value := r.String(), r.String()
+		if r.Err() == nil && name <= last {
+			return nil, Errorf(ErrInvalid, "header %q is behind %q", name, last)
+		}
+		headers[name], last = value, name
+	}
+	if err := r.Done(); err != nil {
+		return nil, Errorf(ErrInvalid, "headers: %v", err)
+	}
+	return headers, CheckHeaders("message", headers)
+}
