@@ -138,12 +138,20 @@ func (x *Executor) machine(id MachineID) Machine {
 // Suspend has to be called before a snapshot replaces the shard's rows, and Restore afterwards.
 func (x *Executor) Suspend() { x.rows.suspend() }
 
-// Restore reads what the state says into memory, after opening and after a snapshot has replaced the shard's rows.
+// Restore reads what the state says into memory, after opening and after a snapshot has replaced the shard's rows. Executors of several shards
+// may do so at once.
 func (x *Executor) Restore() error {
 	x.rows.suspend()
 	defer x.rows.resume()
+	if err := x.restore(); err != nil {
+		return fmt.Errorf("shard %d: restore: %w", x.shard, err)
+	}
+	return nil
+}
+
+func (x *Executor) restore() error {
 	if err := x.Release(); err != nil {
-		return fmt.Errorf("shard %d: read state: %w", x.shard, err)
+		return fmt.Errorf("read state: %w", err)
 	}
 	x.over.reset()
 	x.wakes, x.hooks, x.changes = nil, nil, nil
@@ -172,7 +180,7 @@ func (x *Executor) Restore() error {
 		err := m.Restore(v)
 		v.release()
 		if err != nil {
-			return fmt.Errorf("shard %d: restore machine %d (%s): %w", x.shard, id, x.table.byID[id].Name, err)
+			return fmt.Errorf("machine %d (%s): %w", id, x.table.byID[id].Name, err)
 		}
 	}
 	x.publish()
@@ -207,7 +215,7 @@ func (x *Executor) scanRows(prefix []byte, f func(k, value []byte) error) error 
 	for ok := it.First(); ok; ok = it.Next() {
 		if err := f(it.Key(), it.Value()); err != nil {
 			it.Close()
-			return fmt.Errorf("shard %d: %w", x.shard, err)
+			return err
 		}
 	}
 	return it.Close()
@@ -603,15 +611,17 @@ func readApplied(r pebble.Reader, shard ShardID) (Applied, error) {
 	if err != nil || !ok {
 		return Applied{}, err
 	}
-	a, err := decodeApplied(row)
-	if err != nil {
-		return Applied{}, fmt.Errorf("shard %d: %w", shard, err)
-	}
-	return a, nil
+	return decodeApplied(row)
 }
 
 // ReadApplied returns how far the state in r has come, zero if it holds nothing of the shard.
-func ReadApplied(r pebble.Reader, shard ShardID) (Applied, error) { return readApplied(r, shard) }
+func ReadApplied(r pebble.Reader, shard ShardID) (Applied, error) {
+	a, err := readApplied(r, shard)
+	if err != nil {
+		return a, fmt.Errorf("shard %d: %w", shard, err)
+	}
+	return a, nil
+}
 
 // DurableApplied returns the part of Applied that would survive a power failure now: what Pebble has flushed.
 func DurableApplied(db *pebble.DB, shard ShardID) (Applied, error) {

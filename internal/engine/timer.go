@@ -32,7 +32,7 @@ func (x *Executor) restoreTimers() error {
 		t, err := parseTimer(it.Key())
 		if err != nil {
 			it.Close()
-			return fmt.Errorf("shard %d: %w", x.shard, err)
+			return err
 		}
 		x.timers.next = t.due
 	}

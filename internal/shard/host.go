@@ -122,12 +122,13 @@ func (h *Host) open() error {
 	if err := h.openStores(f != nil); err != nil {
 		return err
 	}
-	for id := range h.cfg.Shards {
-		s, err := h.openShard(engine.ShardID(id))
-		if err != nil {
+	if h.shards, err = h.restoreShards(); err != nil {
+		return err
+	}
+	for _, s := range h.shards {
+		if err := s.open(); err != nil {
 			return err
 		}
-		h.shards = append(h.shards, s)
 	}
 	h.complete.Store(true)
 	// Compactions may have ended while there was nobody yet to tell.
@@ -214,41 +215,26 @@ func (h *Host) writeLog(updates ...ual.Update) error {
 	return h.ual.Sync()
 }
 
-func (h *Host) openShard(id engine.ShardID) (*shard, error) {
-	s := &shard{
-		host: h, id: id, log: h.ual.Shard(uint16(id)), pending: make(map[uint64][]*proposal),
-		applyWake: make(chan struct{}, 1), led: make(chan struct{}), mail: mailbox{wake: make(chan struct{}, 1)},
-		clock: shardClock{clock: h.cfg.Clock},
-	}
-	s.applier.shard = s
-	s.exports.ready = make(map[uint64]*export)
-	s.comparer = comparer{shard: s, claims: make(map[uint64]map[uint64]uint64)}
-	s.courier = courier{shard: s, wake: make(chan struct{}, 1), active: make(map[engine.ShardID]bool)}
-	s.exec = engine.NewExecutor(engine.Config{
-		Shard: id, Shards: h.cfg.Shards, DB: h.db, Primitives: h.cfg.Primitives, RowCache: h.rows,
-		Compared: len(h.cfg.Voters) > 1, Strict: h.cfg.manual,
-	})
-	if err := s.exec.Restore(); err != nil {
-		return nil, err
-	}
-	applied := s.exec.Applied()
+// open makes log and state fit and starts raft on them.
+func (s *shard) open() error {
+	h, applied := s.host, s.exec.Applied()
 	s.visibleLSN.Store(uint64(applied.LSN))
 	s.clock.observe(applied.Stamp)
 	if err := s.reconcile(applied); err != nil {
-		return nil, err
+		return err
 	}
 	sequence, err := randomSequence(h.cfg.Random)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.core, err = newCore(coreConfig{
-		node: h.cfg.NodeID, shard: id, applied: applied.Index, clock: &s.clock, sequence: sequence,
-		first:   len(h.cfg.Voters) > 1 && h.preferred(id) == h.cfg.NodeID,
+		node: h.cfg.NodeID, shard: s.id, applied: applied.Index, clock: &s.clock, sequence: sequence,
+		first:   len(h.cfg.Voters) > 1 && h.preferred(s.id) == h.cfg.NodeID,
 		skipTo:  s.lostTail(applied),
 		storage: &storage{Shard: s.log, conf: s.confState(), applied: applied.Index, export: s.prepareExport},
-		logger:  raftLogger{h.log.With("shard", id)},
+		logger:  raftLogger{h.log.With("shard", s.id)},
 	})
-	return s, err
+	return err
 }
 
 func (s *shard) confState() *raftpb.ConfState { return &raftpb.ConfState{Voters: s.host.cfg.Voters} }

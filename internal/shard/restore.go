@@ -1,0 +1,86 @@
+package shard
+
+import (
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// maxRestores is how many shards are restored at once. That is reading, mostly, so it does not depend on the number of processors; each reads
+// with one iterator at a time, so what they take beside what their shards keep in memory is a few blocks each.
+const maxRestores = 8
+
+// restoreShards makes the shards and reads into memory what the state says of them, several at a time. The error is that of the first one, by
+// number, that can not be restored; those that could are returned with it.
+func (h *Host) restoreShards() (restored []*shard, err error) {
+	all, errs := make([]*shard, h.cfg.Shards), make([]error, h.cfg.Shards)
+	for id := range all {
+		all[id] = h.newShard(engine.ShardID(id))
+	}
+	workers := min(maxRestores, len(all))
+	if h.cfg.manual {
+		workers = 1 // who runs it by hand wants the same reads in the same order
+	}
+	var next atomic.Int64
+	var failed atomic.Bool
+	// The numbers are taken in order, so all shards in front of one that fails are restored, or fail, too.
+	work := func(restore func(*shard) error) {
+		for !failed.Load() {
+			id := int(next.Add(1)) - 1
+			if id >= len(all) {
+				return
+			}
+			if errs[id] = restore(all[id]); errs[id] != nil {
+				failed.Store(true)
+			}
+		}
+	}
+	if workers == 1 {
+		work((*shard).restore)
+	} else {
+		var running sync.WaitGroup
+		for range workers {
+			running.Go(func() { work((*shard).restoreSafely) })
+		}
+		running.Wait()
+	}
+	for id, s := range all {
+		if errs[id] != nil {
+			return restored, errs[id]
+		}
+		restored = append(restored, s)
+	}
+	return restored, nil
+}
+
+func (h *Host) newShard(id engine.ShardID) *shard {
+	s := &shard{
+		host: h, id: id, log: h.ual.Shard(uint16(id)), pending: make(map[uint64][]*proposal),
+		applyWake: make(chan struct{}, 1), led: make(chan struct{}), mail: mailbox{wake: make(chan struct{}, 1)},
+		clock: shardClock{clock: h.cfg.Clock},
+	}
+	s.applier.shard = s
+	s.exports.ready = make(map[uint64]*export)
+	s.comparer = comparer{shard: s, claims: make(map[uint64]map[uint64]uint64)}
+	s.courier = courier{shard: s, wake: make(chan struct{}, 1), active: make(map[engine.ShardID]bool)}
+	s.exec = engine.NewExecutor(engine.Config{
+		Shard: id, Shards: h.cfg.Shards, DB: h.db, Primitives: h.cfg.Primitives, RowCache: h.rows,
+		Compared: len(h.cfg.Voters) > 1, Strict: h.cfg.manual,
+	})
+	return s
+}
+
+func (s *shard) restore() error { return s.exec.Restore() }
+
+// restoreSafely is restore in a goroutine of its own, which nobody else keeps from taking the program down.
+func (s *shard) restoreSafely() (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("shard %d: restore: %v\n%s", s.id, r, debug.Stack())
+		}
+	}()
+	return s.restore()
+}
