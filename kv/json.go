@@ -74,7 +74,7 @@ func jsonDeleteCommand(key, path string) engine.Op {
 	return op(kindJSONDelete, key, err, codec.AppendString(body(key, writeOptions{}, len(path)), path), anyWritten)
 }
 
-func (m *Machine) jsonSet(tx *engine.Tx, c *command, cur row) ([]byte, error) {
+func (m *machine) jsonSet(tx *engine.Tx, c *command, cur row) ([]byte, error) {
 	doc := []byte("{}")
 	if cur.exists() && !cur.tombstone() {
 		doc = cur.value
@@ -86,7 +86,7 @@ func (m *Machine) jsonSet(tx *engine.Tx, c *command, cur row) ([]byte, error) {
 	return encodeWritten(m.update(tx, c.key, cur, doc)), nil
 }
 
-func (m *Machine) jsonDelete(tx *engine.Tx, c *command, cur row) ([]byte, error) {
+func (m *machine) jsonDelete(tx *engine.Tx, c *command, cur row) ([]byte, error) {
 	doc, err := deleteJSON(string(c.key), cur.value, string(c.path))
 	if err != nil {
 		return nil, err

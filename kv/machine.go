@@ -24,15 +24,15 @@ const (
 	tokenForget = 'f' // scheduled while the namespace has tombstones, and sometimes longer
 )
 
-// Machine is the key-value state machine of one shard.
-type Machine struct {
+// machine is the key-value state machine of one shard.
+type machine struct {
 	recent recentChanges
 	buf    []byte // of the applying goroutine
 	row    []byte // likewise
 }
 
 // Apply carries out a command.
-func (m *Machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	c, err := decodeCommand(cmd.Kind, cmd.Body)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (c *command) check(cur *row) error {
 }
 
 // load returns the present row of a key. A key whose time has come expires first, as its timer would have done.
-func (m *Machine) load(tx *engine.Tx, k []byte) row {
+func (m *machine) load(tx *engine.Tx, k []byte) row {
 	m.buf = currentKey(m.buf[:0], tx.Namespace(), k)
 	b, ok := tx.Get(m.buf)
 	if !ok {
@@ -109,7 +109,7 @@ func mustDecode(b []byte) row {
 	return w
 }
 
-func (m *Machine) put(tx *engine.Tx, c *command, cur row) []byte {
+func (m *machine) put(tx *engine.Tx, c *command, cur row) []byte {
 	next := row{value: c.value}
 	if c.o.ttlMillis > 0 {
 		next.flags, next.expiresAt = flagExpires, tx.Now()+c.o.ttlMillis
@@ -119,12 +119,12 @@ func (m *Machine) put(tx *engine.Tx, c *command, cur row) []byte {
 }
 
 // update writes a new value and keeps the expiry.
-func (m *Machine) update(tx *engine.Tx, k []byte, cur row, value []byte) Written {
+func (m *machine) update(tx *engine.Tx, k []byte, cur row, value []byte) Written {
 	tx.Count(countSets, 1)
 	return m.replace(tx, k, cur, row{flags: cur.flags & flagExpires, expiresAt: cur.expiresAt, value: value})
 }
 
-func (m *Machine) incr(tx *engine.Tx, c *command, cur row) ([]byte, error) {
+func (m *machine) incr(tx *engine.Tx, c *command, cur row) ([]byte, error) {
 	var old int64
 	present := cur.exists() && !cur.tombstone()
 	if present {
@@ -149,19 +149,19 @@ func (m *Machine) incr(tx *engine.Tx, c *command, cur row) ([]byte, error) {
 	return codec.AppendVarint(nil, sum), nil
 }
 
-func (m *Machine) delete(tx *engine.Tx, c *command, cur row) []byte {
+func (m *machine) delete(tx *engine.Tx, c *command, cur row) []byte {
 	tx.Count(countDeletes, 1)
 	return encodeWritten(m.replace(tx, c.key, cur, row{flags: flagTombstone}))
 }
 
-func (m *Machine) expire(tx *engine.Tx, k []byte, cur row) row {
+func (m *machine) expire(tx *engine.Tx, k []byte, cur row) row {
 	m.replace(tx, k, cur, row{flags: flagTombstone | flagExpired})
 	b, _ := tx.Get(currentKey(m.buf[:0], tx.Namespace(), k))
 	return mustDecode(b)
 }
 
 // touch changes the expiry of the present version in place.
-func (m *Machine) touch(tx *engine.Tx, c *command, cur row) []byte {
+func (m *machine) touch(tx *engine.Tx, c *command, cur row) []byte {
 	m.unscheduleExpiry(tx, c.key, &cur)
 	cur.flags, cur.expiresAt = cur.flags&^flagExpires, 0
 	if c.o.ttlMillis > 0 {
@@ -176,7 +176,7 @@ func (m *Machine) touch(tx *engine.Tx, c *command, cur row) []byte {
 
 // replace is the one way in which a key gets a new version: next's value, flags and expiry are given, the rest follows
 // from cur. It keeps history, timers, tombstones, counters and watchers in step.
-func (m *Machine) replace(tx *engine.Tx, k []byte, cur, next row) Written {
+func (m *machine) replace(tx *engine.Tx, k []byte, cur, next row) Written {
 	next.revision, next.version, next.previous = uint64(tx.LSN()), cur.version+1, cur.revision
 	next.term, next.updatedAt = tx.Term(), tx.Now()
 
@@ -196,13 +196,13 @@ func (m *Machine) replace(tx *engine.Tx, k []byte, cur, next row) Written {
 	return next.written()
 }
 
-func (m *Machine) setCurrent(tx *engine.Tx, k []byte, w *row) {
+func (m *machine) setCurrent(tx *engine.Tx, k []byte, w *row) {
 	m.buf, m.row = currentKey(m.buf[:0], tx.Namespace(), k), w.encode(m.row[:0])
 	tx.Set(m.buf, m.row)
 }
 
 // leave undoes what stands beside a version that stops being the present one.
-func (m *Machine) leave(tx *engine.Tx, k []byte, cur *row) {
+func (m *machine) leave(tx *engine.Tx, k []byte, cur *row) {
 	switch {
 	case !cur.exists():
 	case cur.tombstone():
@@ -217,7 +217,7 @@ func (m *Machine) leave(tx *engine.Tx, k []byte, cur *row) {
 }
 
 // enter does what has to stand beside a version that becomes the present one.
-func (m *Machine) enter(tx *engine.Tx, k []byte, next *row) {
+func (m *machine) enter(tx *engine.Tx, k []byte, next *row) {
 	if !next.tombstone() {
 		m.scheduleExpiry(tx, k, next)
 		tx.Count(countKeys, 1)
@@ -237,7 +237,7 @@ func (m *Machine) enter(tx *engine.Tx, k []byte, next *row) {
 }
 
 // scheduleForget sets the namespace's timer, if it is not set: a key that comes and goes must not leave a timer each time.
-func (m *Machine) scheduleForget(tx *engine.Tx, due int64) {
+func (m *machine) scheduleForget(tx *engine.Tx, due int64) {
 	m.buf = forgetTimerKey(m.buf[:0], tx.Namespace())
 	if _, set := tx.Get(m.buf); set {
 		return
@@ -246,20 +246,20 @@ func (m *Machine) scheduleForget(tx *engine.Tx, due int64) {
 	tx.Schedule(due, []byte{tokenForget})
 }
 
-func (m *Machine) scheduleExpiry(tx *engine.Tx, k []byte, w *row) {
+func (m *machine) scheduleExpiry(tx *engine.Tx, k []byte, w *row) {
 	if w.flags&flagExpires != 0 {
 		tx.Schedule(w.expiresAt, append([]byte{tokenExpire}, k...))
 	}
 }
 
-func (m *Machine) unscheduleExpiry(tx *engine.Tx, k []byte, w *row) {
+func (m *machine) unscheduleExpiry(tx *engine.Tx, k []byte, w *row) {
 	if w.flags&flagExpires != 0 {
 		tx.Unschedule(w.expiresAt, append([]byte{tokenExpire}, k...))
 	}
 }
 
 // OnTimer expires a key or forgets old tombstones.
-func (m *Machine) OnTimer(tx *engine.Tx, token []byte) {
+func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 	switch token[0] {
 	case tokenExpire:
 		k := token[1:]
@@ -282,7 +282,7 @@ func (m *Machine) OnTimer(tx *engine.Tx, token []byte) {
 
 // forget removes tombstones of keys deleted up to the given time, at most limit, oldest first, with the keys' histories. It
 // returns when the oldest one left was deleted, 0 if none is left.
-func (m *Machine) forget(tx *engine.Tx, limit int, deletedBefore int64) (next int64) {
+func (m *machine) forget(tx *engine.Tx, limit int, deletedBefore int64) (next int64) {
 	ns := tx.Namespace()
 	it := tx.Iter(m.recent.deadFrom(ns), key.PrefixEnd(deadPrefix(nil, ns)))
 	var from []byte
@@ -309,7 +309,7 @@ func (m *Machine) forget(tx *engine.Tx, limit int, deletedBefore int64) (next in
 	return next
 }
 
-func (m *Machine) forgetKey(tx *engine.Tx, k, dead []byte) {
+func (m *machine) forgetKey(tx *engine.Tx, k, dead []byte) {
 	ns := tx.Namespace()
 	b, ok := tx.Get(currentKey(nil, ns, k))
 	if !ok {
@@ -333,7 +333,7 @@ func oldestVersion(newest uint64) uint64 {
 }
 
 // Restore forgets what was in memory: it is rebuilt by use.
-func (m *Machine) Restore(v *engine.View) error {
+func (m *machine) Restore(v *engine.View) error {
 	lsn, err := v.LSN()
 	if err != nil {
 		return err
@@ -343,7 +343,7 @@ func (m *Machine) Restore(v *engine.View) error {
 }
 
 // Committed remembers what changed, for watchers, and wakes those who wait.
-func (m *Machine) Committed(changes []engine.Change, waiting bool, wake func(engine.Topic, int)) {
+func (m *machine) Committed(changes []engine.Change, waiting bool, wake func(engine.Topic, int)) {
 	if plant.On(plant.MissedChange) && len(changes) > 1 {
 		changes = changes[1:]
 	}

@@ -11,7 +11,7 @@ const (
 	countDead
 )
 
-// Primitive is what a node is given to have key-value stores.
+// Primitive is what a node is given to have key-value stores; package floe does so, programs have no use for it.
 func Primitive() engine.Primitive {
 	return engine.Primitive{
 		ID: engine.MachineKV, Name: "kv", New: newMachine,
@@ -51,7 +51,7 @@ func Primitive() engine.Primitive {
 	}
 }
 
-func newMachine() engine.Machine { return &Machine{} }
+func newMachine() engine.Machine { return &machine{} }
 
 // admit checks a command of a user in another process.
 func admit(cmd engine.Command, maxPayload int) error {

@@ -80,7 +80,7 @@ func (*waitQuery) Machine() engine.MachineID    { return engine.MachineKV }
 func (*changesQuery) Machine() engine.MachineID { return engine.MachineKV }
 
 // Query answers a query of the store.
-func (m *Machine) Query(v *engine.View, q engine.Query) error {
+func (m *machine) Query(v *engine.View, q engine.Query) error {
 	switch q := q.(type) {
 	case *getQuery:
 		return m.queryGet(v, q)
@@ -96,7 +96,7 @@ func (m *Machine) Query(v *engine.View, q engine.Query) error {
 	return engine.Errorf(ErrInvalid, "kv: unknown query %T", q)
 }
 
-func (m *Machine) queryGet(v *engine.View, q *getQuery) error {
+func (m *machine) queryGet(v *engine.View, q *getQuery) error {
 	ns, ok := v.Namespace(q.namespace)
 	if !ok {
 		return nil
@@ -133,7 +133,7 @@ func current(v *engine.View, ns uint32, k []byte) (row, error) {
 // maxPageBytes bounds the values of one page, so that a page of large ones stays small.
 const maxPageBytes = 4 << 20
 
-func (m *Machine) queryScan(v *engine.View, q *scanQuery) error {
+func (m *machine) queryScan(v *engine.View, q *scanQuery) error {
 	if q.position {
 		lsn, err := v.LSN()
 		if err != nil {
@@ -198,7 +198,7 @@ func (q *scanQuery) collect(it *engine.Iter, v *engine.View) error {
 // firstItems is how many items a page has room for before it grows.
 const firstItems = 100
 
-func (m *Machine) queryHistory(v *engine.View, q *historyQuery) error {
+func (m *machine) queryHistory(v *engine.View, q *historyQuery) error {
 	ns, ok := v.Namespace(q.namespace)
 	if !ok {
 		return nil
@@ -254,7 +254,7 @@ func (w *row) event(k []byte) Event {
 	return e
 }
 
-func (m *Machine) queryWait(v *engine.View, q *waitQuery) error {
+func (m *machine) queryWait(v *engine.View, q *waitQuery) error {
 	if err := v.WaitOn(keyTopic(q.namespace, []byte(q.key))); err != nil {
 		return err
 	}
@@ -286,7 +286,7 @@ func (m *Machine) queryWait(v *engine.View, q *waitQuery) error {
 	return nil
 }
 
-func (m *Machine) queryChanges(v *engine.View, q *changesQuery) error {
+func (m *machine) queryChanges(v *engine.View, q *changesQuery) error {
 	if err := v.WaitOn(namespaceTopic(q.namespace)); err != nil {
 		return err
 	}
@@ -307,7 +307,7 @@ func (m *Machine) queryChanges(v *engine.View, q *changesQuery) error {
 }
 
 // findChanges fills the queue, from memory if that reaches back far enough.
-func (m *Machine) findChanges(v *engine.View, ns uint32, q *changesQuery) error {
+func (m *machine) findChanges(v *engine.View, ns uint32, q *changesQuery) error {
 	changes, upTo, ok := m.recent.since(engine.LSN(q.after), ns, []byte(q.prefix), q.limit)
 	lsn, err := v.LSN() // after the ring, so that the view holds all that the ring names
 	if err != nil {
@@ -324,7 +324,7 @@ func (m *Machine) findChanges(v *engine.View, ns uint32, q *changesQuery) error 
 }
 
 // fetch reads the versions that come next in the queue, until the answer is full.
-func (m *Machine) fetch(v *engine.View, ns uint32, q *changesQuery) error {
+func (m *machine) fetch(v *engine.View, ns uint32, q *changesQuery) error {
 	v.Freeze()
 	for size := 0; len(q.queue) > 0 && len(q.events) < q.limit && size <= maxPageBytes; q.queue = q.queue[1:] {
 		c := q.queue[0]
@@ -368,7 +368,7 @@ func versionAt(v *engine.View, ns uint32, c recentKey) (w row, found bool, err e
 const maxScanned = 8192
 
 // scanChanges fills the queue with the oldest changes after q.after by looking at every key with the prefix.
-func (m *Machine) scanChanges(v *engine.View, ns uint32, q *changesQuery, lsn uint64) error {
+func (m *machine) scanChanges(v *engine.View, ns uint32, q *changesQuery, lsn uint64) error {
 	forgotten, err := forgottenUpTo(v, ns)
 	if err != nil || forgotten > q.after {
 		q.compacted = err == nil

@@ -9,10 +9,10 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-var _ engine.Verifier = (*Machine)(nil)
+var _ engine.Verifier = (*machine)(nil)
 
 // Verify checks that all rows of the machine fit together: see the comment on rows for what they are.
-func (m *Machine) Verify(a *engine.Audit) error {
+func (m *machine) Verify(a *engine.Audit) error {
 	names := a.Names()
 	v := &verifier{Audit: a, names: names, counted: make([]tally, len(names))}
 	for _, step := range []func() error{v.unknownRows, v.keys, v.moreRevisions, v.tombstones, v.timers, v.marks} {

@@ -12,7 +12,7 @@ import (
 const maxDue = 1000
 
 // OnTimer does what is due in a queue.
-func (m *Machine) OnTimer(tx *engine.Tx, token []byte) {
+func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 	switch token[0] {
 	case tokenQueue:
 		if s, _ := m.open(tx, token[1:], false); s != nil {
@@ -122,7 +122,7 @@ func scanDue(tx *engine.Tx, lower, prefix []byte, to int64, left int, f func(k [
 }
 
 // forgetKeys forgets the dedup keys of a queue that was deleted.
-func (m *Machine) forgetKeys(tx *engine.Tx, id uint64) {
+func (m *machine) forgetKeys(tx *engine.Tx, id uint64) {
 	prefix := numberKey(nil, 'j', id)
 	next, _ := scanDue(tx, prefix, prefix, never-1, maxDue, func(k []byte, _ int64) {
 		tx.Delete(k)

@@ -17,14 +17,14 @@ const (
 
 // NewForgetful returns a machine that remembers next to nothing, so that it has to look into the state often.
 func NewForgetful() engine.Machine {
-	m := &Machine{memories: memories{limits: limits{items: 3, bytes: 1000, row: 300, queues: 2000}}, maxInflight: maxInflight}
+	m := &machine{memories: memories{limits: limits{items: 3, bytes: 1000, row: 300, queues: 2000}}, maxInflight: maxInflight}
 	m.memories.reset(0)
 	return m
 }
 
 // NewCramped returns a machine whose shard takes up to 5 leases.
 func NewCramped() engine.Machine {
-	m := newMachine().(*Machine)
+	m := newMachine().(*machine)
 	m.maxInflight = 5
 	return m
 }
@@ -61,7 +61,7 @@ func Recode(kind byte, b []byte) (again []byte, ok bool) {
 
 // Remembered returns how many queues a machine remembers, and about how many bytes they take.
 func Remembered(m engine.Machine) (queues, bytes int) {
-	s := &m.(*Machine).memories
+	s := &m.(*machine).memories
 	for _, generation := range []map[uint64]*memory{s.young, s.old} {
 		for _, q := range generation {
 			queues++

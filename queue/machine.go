@@ -16,8 +16,8 @@ const (
 	tokenGrave = 'g' // followed by the id (u64) of a queue that was deleted
 )
 
-// Machine is the queue state machine of one shard.
-type Machine struct {
+// machine is the queue state machine of one shard.
+type machine struct {
 	memories    memories
 	maxInflight int64   // of the shard
 	cmd         command // these are of the applying goroutine
@@ -27,7 +27,7 @@ type Machine struct {
 }
 
 // Restore forgets what was in memory: it is read again when it is used.
-func (m *Machine) Restore(v *engine.View) error {
+func (m *machine) Restore(v *engine.View) error {
 	b, ok, err := v.Get([]byte{'i'})
 	if err != nil {
 		return err
@@ -43,10 +43,10 @@ func (m *Machine) Restore(v *engine.View) error {
 }
 
 // Revert takes back what is remembered of changes after an LSN.
-func (m *Machine) Revert(to engine.LSN) { m.memories.revert(to) }
+func (m *machine) Revert(to engine.LSN) { m.memories.revert(to) }
 
 // Apply carries out a command.
-func (m *Machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	c := &m.cmd
 	if err := c.decode(cmd.Kind, cmd.Body); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (m *Machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 // session is a queue while a command changes it.
 type session struct {
 	record
-	m       *Machine
+	m       *machine
 	tx      *engine.Tx
 	name    []byte
 	memory  *memory
@@ -83,7 +83,7 @@ type session struct {
 }
 
 // open opens a queue, which it creates or returns nil if there is none. What is due happens first, as the timer would have done it.
-func (m *Machine) open(tx *engine.Tx, name []byte, create bool) (*session, error) {
+func (m *machine) open(tx *engine.Tx, name []byte, create bool) (*session, error) {
 	m.buf = queueKey(m.buf[:0], tx.Namespace(), name)
 	b, ok := tx.Get(m.buf)
 	if !ok && !create {

@@ -5,7 +5,7 @@ import "github.com/floedb/floe/internal/engine"
 // countQueues is the counter of the machine.
 const countQueues engine.Counter = 0
 
-// Primitive is what a node is given to have queues.
+// Primitive is what a node is given to have queues; package floe does so, programs have no use for it.
 func Primitive() engine.Primitive {
 	return engine.Primitive{
 		ID: engine.MachineQueue, Name: "queue", New: newMachine,
@@ -42,7 +42,7 @@ func Primitive() engine.Primitive {
 }
 
 func newMachine() engine.Machine {
-	m := &Machine{memories: memories{limits: standardLimits}, maxInflight: maxInflight}
+	m := &machine{memories: memories{limits: standardLimits}, maxInflight: maxInflight}
 	m.memories.reset(0)
 	return m
 }

@@ -81,7 +81,7 @@ const (
 )
 
 // Query answers a query of the store.
-func (m *Machine) Query(v *engine.View, q engine.Query) error {
+func (m *machine) Query(v *engine.View, q engine.Query) error {
 	switch q := q.(type) {
 	case *statsQuery:
 		return m.queryStats(v, q)
@@ -111,7 +111,7 @@ func lookUp(v *engine.View, namespace, name string) (r record, found bool, err e
 	return r, err == nil, err
 }
 
-func (m *Machine) queryStats(v *engine.View, q *statsQuery) error {
+func (m *machine) queryStats(v *engine.View, q *statsQuery) error {
 	r, found, err := lookUp(v, q.namespace, q.name)
 	if found {
 		q.found, q.stats = true, r.public(q.name)
@@ -127,7 +127,7 @@ func (r *record) public(name string) Stats {
 	}
 }
 
-func (m *Machine) queryList(v *engine.View, q *listQuery) error {
+func (m *machine) queryList(v *engine.View, q *listQuery) error {
 	ns, ok := v.Namespace(q.namespace)
 	if !ok {
 		return nil
@@ -168,7 +168,7 @@ func scan(v *engine.View, lower, upper []byte, f func(k, value []byte) (more boo
 	return err
 }
 
-func (m *Machine) queryPeek(v *engine.View, q *peekQuery) error {
+func (m *machine) queryPeek(v *engine.View, q *peekQuery) error {
 	v.Freeze()
 	r, found, err := lookUp(v, q.namespace, q.name)
 	if q.found = found; err != nil || !found {
@@ -258,7 +258,7 @@ func (p *peek) lease(k []byte) (w leaseRow, ok bool, err error) {
 	return w, true, err
 }
 
-func (m *Machine) queryDead(v *engine.View, q *deadQuery) error {
+func (m *machine) queryDead(v *engine.View, q *deadQuery) error {
 	v.Freeze()
 	r, found, err := lookUp(v, q.namespace, q.name)
 	if q.found = found; err != nil || !found {
@@ -300,7 +300,7 @@ func (w *deadRow) public(name string, seq uint64) Message {
 	}
 }
 
-func (m *Machine) queryWait(v *engine.View, q *waitQuery) error {
+func (m *machine) queryWait(v *engine.View, q *waitQuery) error {
 	if q.since == 0 {
 		q.since = v.Now()
 	}

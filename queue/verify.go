@@ -9,10 +9,10 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-var _ engine.Verifier = (*Machine)(nil)
+var _ engine.Verifier = (*machine)(nil)
 
 // Verify checks that all rows of the machine fit together, see the comment on rows for what they are, and that what it remembers is what they say.
-func (m *Machine) Verify(a *engine.Audit) error {
+func (m *machine) Verify(a *engine.Audit) error {
 	v := &verifier{Audit: a, m: m, names: a.Names(), queues: make(map[uint32]int64), ids: make(map[uint64]bool), gens: make(map[uint64]bool)}
 	for _, step := range []func() error{v.unknownRows, v.graves, v.all, v.orphans, v.timers, v.leased} {
 		if err := step(); err != nil {
@@ -31,7 +31,7 @@ func (m *Machine) Verify(a *engine.Audit) error {
 // verifier walks over the queues one by one. What it keeps is a few numbers for each.
 type verifier struct {
 	*engine.Audit
-	m      *Machine
+	m      *machine
 	names  []string
 	queues map[uint32]int64 // by namespace
 	ids    map[uint64]bool  // of queues; false for those that were deleted and have dedup keys left

@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-func (m *Machine) append(tx *engine.Tx, st *stream, c *command) ([]byte, error) {
+func (m *machine) append(tx *engine.Tx, st *stream, c *command) ([]byte, error) {
 	o := &c.append.options
 	partitions := 1
 	if st != nil {
@@ -40,7 +40,7 @@ func (m *Machine) append(tx *engine.Tx, st *stream, c *command) ([]byte, error) 
 }
 
 // place returns the partition of each message.
-func (m *Machine) place(tx *engine.Tx, st *stream, c *command, partitions int) ([]int, error) {
+func (m *machine) place(tx *engine.Tx, st *stream, c *command, partitions int) ([]int, error) {
 	unkeyed := 0
 	if st != nil {
 		unkeyed = st.turn
@@ -121,7 +121,7 @@ func checkLast(tx *engine.Tx, st *stream, c *command) error {
 }
 
 // appendTo appends encoded messages to the partitions in to. The result is valid until the next call.
-func (m *Machine) appendTo(tx *engine.Tx, st *stream, messages [][]byte, to []int) []Appended {
+func (m *machine) appendTo(tx *engine.Tx, st *stream, messages [][]byte, to []int) []Appended {
 	m.touch(tx, st)
 	appended := slices.Grow(m.appended[:0], len(messages))[:len(messages)]
 	m.appended = appended
@@ -167,7 +167,7 @@ func (st *stream) nextID(now int64, p int) ID {
 }
 
 // repeated returns the result of an append that has been made before, nil if it has not.
-func (m *Machine) repeated(tx *engine.Tx, st *stream, o *appendOptions) ([]byte, error) {
+func (m *machine) repeated(tx *engine.Tx, st *stream, o *appendOptions) ([]byte, error) {
 	if o.producer == "" {
 		return nil, nil
 	}
@@ -189,7 +189,7 @@ func (m *Machine) repeated(tx *engine.Tx, st *stream, o *appendOptions) ([]byte,
 }
 
 // remember notes what a producer has appended, so that a repeat is recognised.
-func (m *Machine) remember(tx *engine.Tx, st *stream, o *appendOptions, appended []Appended) {
+func (m *machine) remember(tx *engine.Tx, st *stream, o *appendOptions, appended []Appended) {
 	for i := range appended {
 		appended[i].Duplicate = true
 	}
@@ -211,7 +211,7 @@ func producerToken(gen uint64, producer string) []byte {
 }
 
 // onProducer forgets a producer unless it has appended since the timer was set. The token is its row's key.
-func (m *Machine) onProducer(tx *engine.Tx, k []byte) {
+func (m *machine) onProducer(tx *engine.Tx, k []byte) {
 	b, ok := tx.Get(k)
 	if !ok {
 		return

@@ -30,7 +30,7 @@ func DeadLetters(stream string) string {
 }
 
 // bury appends a record that was delivered too often to the dead letters. Its row may be gone, if it was trimmed meanwhile.
-func (m *Machine) bury(tx *engine.Tx, st *stream, g *group, partition int, offset, attempts uint64, reason string) {
+func (m *machine) bury(tx *engine.Tx, st *stream, g *group, partition int, offset, attempts uint64, reason string) {
 	b, ok := tx.Get(recordKey(nil, st.gen, partition, offset))
 	if !ok || offset < st.parts[partition].first {
 		return

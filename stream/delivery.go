@@ -3,7 +3,7 @@ package stream
 import "github.com/floedb/floe/internal/engine"
 
 // readGroup gives a consumer what is next. Its result is claims.
-func (m *Machine) readGroup(tx *engine.Tx, st *stream, g *group, c *groupCommand) ([]byte, error) {
+func (m *machine) readGroup(tx *engine.Tx, st *stream, g *group, c *groupCommand) ([]byte, error) {
 	if err := m.join(tx, g, c.consumer); err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func (m *Machine) readGroup(tx *engine.Tx, st *stream, g *group, c *groupCommand
 
 // delivery is what one ReadGroup hands out.
 type delivery struct {
-	m      *Machine
+	m      *machine
 	tx     *engine.Tx
 	st     *stream
 	g      *group

@@ -15,7 +15,7 @@ const tokenGroup = 'g'
 const maxExpire = 1000
 
 // applyGroup carries out a command for a group of a stream that exists, but for one that makes the group.
-func (m *Machine) applyGroup(tx *engine.Tx, st *stream, cmd engine.Command, c *command) ([]byte, error) {
+func (m *machine) applyGroup(tx *engine.Tx, st *stream, cmd engine.Command, c *command) ([]byte, error) {
 	m.groups.trim()
 	gc := &c.group
 	g, err := m.openGroup(tx, st, gc)
@@ -62,7 +62,7 @@ func (m *Machine) applyGroup(tx *engine.Tx, st *stream, cmd engine.Command, c *c
 }
 
 // applyMembers carries out the commands of consumers. It changes nothing when it returns an error, but what flush writes.
-func (m *Machine) applyMembers(tx *engine.Tx, st *stream, g *group, kind uint8, c *groupCommand) ([]byte, error) {
+func (m *machine) applyMembers(tx *engine.Tx, st *stream, g *group, kind uint8, c *groupCommand) ([]byte, error) {
 	switch kind {
 	case kindReadGroup:
 		return m.readGroup(tx, st, g, c)
@@ -94,7 +94,7 @@ func groupNotFound(stream, group string) error {
 
 // openGroup returns the group a command is for, nil if there is none. If the command carries a spec, the group is made, or
 // replaced, as it says, but in the stream's home, which knows best.
-func (m *Machine) openGroup(tx *engine.Tx, st *stream, c *groupCommand) (*group, error) {
+func (m *machine) openGroup(tx *engine.Tx, st *stream, c *groupCommand) (*group, error) {
 	g := m.loadGroup(tx, st, c.group)
 	if c.spec == nil || g != nil && g.home == c.spec.id {
 		return g, nil
@@ -109,7 +109,7 @@ func (m *Machine) openGroup(tx *engine.Tx, st *stream, c *groupCommand) (*group,
 }
 
 // foundGroup makes a group in the home of its stream.
-func (m *Machine) foundGroup(tx *engine.Tx, st *stream, name string, config groupConfig) (*group, error) {
+func (m *machine) foundGroup(tx *engine.Tx, st *stream, name string, config groupConfig) (*group, error) {
 	if st.groups < 0 {
 		st.groups = 0
 		each(tx, genKey(nil, rowGroup, st.gen), func(_, _ []byte) { st.groups++ })
@@ -123,7 +123,7 @@ func (m *Machine) foundGroup(tx *engine.Tx, st *stream, name string, config grou
 }
 
 // makeGroup adds a group to the shard.
-func (m *Machine) makeGroup(tx *engine.Tx, st *stream, name string, config groupConfig, home uint64) *group {
+func (m *machine) makeGroup(tx *engine.Tx, st *stream, name string, config groupConfig, home uint64) *group {
 	g := newGroup(groupName{st.streamName, name}, st, groupHeader{
 		groupConfig: config, id: uint64(tx.LSN()), home: home, createdAt: tx.Now(), ready: uint64(tx.LSN()),
 	})
@@ -140,7 +140,7 @@ func (m *Machine) makeGroup(tx *engine.Tx, st *stream, name string, config group
 }
 
 // placeCursors sets the cursors of a group under which nothing is under way.
-func (m *Machine) placeCursors(tx *engine.Tx, st *stream, g *group, from start) {
+func (m *machine) placeCursors(tx *engine.Tx, st *stream, g *group, from start) {
 	for p := range g.parts {
 		part := &st.parts[p]
 		next := part.first
@@ -156,10 +156,10 @@ func (m *Machine) placeCursors(tx *engine.Tx, st *stream, g *group, from start) 
 	}
 }
 
-func (m *Machine) touchGroup(tx *engine.Tx, g *group) { m.touchedGroups.add(tx.LSN(), g.groupName) }
+func (m *machine) touchGroup(tx *engine.Tx, g *group) { m.touchedGroups.add(tx.LSN(), g.groupName) }
 
 // dropGroup removes a group from the shard.
-func (m *Machine) dropGroup(tx *engine.Tx, st *stream, g *group) {
+func (m *machine) dropGroup(tx *engine.Tx, st *stream, g *group) {
 	m.touchGroup(tx, g)
 	m.touch(tx, st)
 	if st.groups > 0 {
@@ -178,14 +178,14 @@ func (m *Machine) dropGroup(tx *engine.Tx, st *stream, g *group) {
 }
 
 // tellGroup sends a command about a group to the other shards that may have a part of its stream.
-func (m *Machine) tellGroup(tx *engine.Tx, st *stream, g *group, kind uint8) {
+func (m *machine) tellGroup(tx *engine.Tx, st *stream, g *group, kind uint8) {
 	m.tellAll(tx, st, func() engine.Op {
 		return groupOp(kind, place{st.name, g.group, &st.spec, &groupSpec{g.home, g.groupConfig}}, nil, nil)
 	})
 }
 
 // ready notes that up to n records (-1: any number) have become ready for delivery otherwise than by being appended.
-func (m *Machine) ready(tx *engine.Tx, g *group, n int) {
+func (m *machine) ready(tx *engine.Tx, g *group, n int) {
 	g.ready = uint64(tx.LSN())
 	m.saveGroup(tx, g)
 	if g.mode != Shared {
@@ -196,7 +196,7 @@ func (m *Machine) ready(tx *engine.Tx, g *group, n int) {
 
 // expire does what is due: takes back what was not acknowledged in time, and lets be delivered again what has waited. Whether that has been announced already
 // is for the row to say: memory that was made anew finds it due once more.
-func (m *Machine) expire(tx *engine.Tx, st *stream, g *group) {
+func (m *machine) expire(tx *engine.Tx, st *stream, g *group) {
 	var ready []uint64 // what stands for the keys of records that are due
 	taken, until := 0, g.expired
 	for len(g.due) > 0 && g.due[0].at <= tx.Now() && (taken < maxExpire || g.due[0].at == until) {
@@ -232,7 +232,7 @@ func (m *Machine) expire(tx *engine.Tx, st *stream, g *group) {
 }
 
 // seek moves the cursors; nothing is under way any more.
-func (m *Machine) seek(tx *engine.Tx, st *stream, g *group, to start) {
+func (m *machine) seek(tx *engine.Tx, st *stream, g *group, to start) {
 	for _, kind := range deliveryKinds {
 		prefix := groupPrefix(nil, kind, g.gen, g.id)
 		tx.DeleteRange(prefix, key.PrefixEnd(prefix))
@@ -249,7 +249,7 @@ func (m *Machine) seek(tx *engine.Tx, st *stream, g *group, to start) {
 }
 
 // schedule sets the timer to when something is due next.
-func (m *Machine) schedule(tx *engine.Tx, g *group) {
+func (m *machine) schedule(tx *engine.Tx, g *group) {
 	next := g.nextDue()
 	for _, mem := range g.members {
 		at := mem.seen + 3*g.ackTimeout
@@ -272,7 +272,7 @@ func (m *Machine) schedule(tx *engine.Tx, g *group) {
 	m.saveGroup(tx, g)
 }
 
-func (m *Machine) onGroup(tx *engine.Tx, token []byte) {
+func (m *machine) onGroup(tx *engine.Tx, token []byte) {
 	gen, id, name, groupName, ok := parseGroupToken(token)
 	if !ok {
 		panic(fmt.Sprintf("stream: timer token %q", token))

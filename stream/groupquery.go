@@ -79,7 +79,7 @@ func (w *view) cursor(g *groupHeader, p int) (groupCursor, error) {
 	return decodeCursor(b)
 }
 
-func (m *Machine) queryGroupSpec(v *engine.View, q *groupSpecQuery) error {
+func (m *machine) queryGroupSpec(v *engine.View, q *groupSpecQuery) error {
 	v.Freeze()
 	w, err := viewOf(v, q.namespace, q.stream)
 	if err != nil || w == nil {
@@ -94,7 +94,7 @@ func (m *Machine) queryGroupSpec(v *engine.View, q *groupSpecQuery) error {
 	return nil
 }
 
-func (m *Machine) queryGroupWait(v *engine.View, q *groupWaitQuery) error {
+func (m *machine) queryGroupWait(v *engine.View, q *groupWaitQuery) error {
 	if q.since == 0 {
 		q.since = v.Now()
 	}
@@ -179,7 +179,7 @@ func groupOf(v *engine.View, namespace, stream, group string) (*view, *groupHead
 	return w, g, err
 }
 
-func (m *Machine) queryGroups(v *engine.View, q *groupsQuery) error {
+func (m *machine) queryGroups(v *engine.View, q *groupsQuery) error {
 	v.Freeze()
 	w, err := viewOf(v, q.namespace, q.stream)
 	if err != nil || w == nil {
@@ -355,7 +355,7 @@ func (w *view) idBefore(p int, part *partition, offset uint64) (ID, error) {
 	return idAt(w.v.Get, w.gen, p, offset-1)
 }
 
-func (m *Machine) queryPending(v *engine.View, q *pendingQuery) error {
+func (m *machine) queryPending(v *engine.View, q *pendingQuery) error {
 	v.Freeze()
 	w, g, err := groupOf(v, q.namespace, q.stream, q.group)
 	if err != nil || g == nil {

@@ -111,7 +111,7 @@ func (g *group) nextDue() int64 {
 }
 
 // loadGroup returns a group as its rows have it, nil if there is none.
-func (m *Machine) loadGroup(tx *engine.Tx, st *stream, name string) *group {
+func (m *machine) loadGroup(tx *engine.Tx, st *stream, name string) *group {
 	at := groupName{st.streamName, name}
 	if g, ok := m.groups.get(at); ok && g.gen == st.gen {
 		return g
@@ -240,7 +240,7 @@ func (g *group) touch(b *batch) {
 }
 
 // unfail takes a record out of those that wait.
-func (m *Machine) unfail(tx *engine.Tx, g *group, partition int, f *failure) {
+func (m *machine) unfail(tx *engine.Tx, g *group, partition int, f *failure) {
 	p := &g.parts[partition]
 	delete(p.failed, f.offset)
 	if g.mode == KeyShared {
@@ -252,7 +252,7 @@ func (m *Machine) unfail(tx *engine.Tx, g *group, partition int, f *failure) {
 }
 
 // flush writes the rows of what has changed, and sets the timer.
-func (m *Machine) flush(tx *engine.Tx, g *group) {
+func (m *machine) flush(tx *engine.Tx, g *group) {
 	for _, b := range g.dirty {
 		b.dirty = false
 		m.buf = b.key(m.buf[:0], g.gen, g.id)
@@ -276,7 +276,7 @@ func (m *Machine) flush(tx *engine.Tx, g *group) {
 	m.groups.put(g.groupName, g, g.weight())
 }
 
-func (m *Machine) saveGroup(tx *engine.Tx, g *group) {
+func (m *machine) saveGroup(tx *engine.Tx, g *group) {
 	m.buf, m.row = groupKey(m.buf[:0], g.gen, g.group), g.groupHeader.encode(m.row[:0])
 	tx.Set(m.buf, m.row)
 }

@@ -195,7 +195,7 @@ func (s *Store) All(ctx context.Context) iter.Seq2[Info, error] {
 	})
 }
 
-func (m *Machine) queryInfo(v *engine.View, q *infoQuery) error {
+func (m *machine) queryInfo(v *engine.View, q *infoQuery) error {
 	v.Freeze()
 	w, err := viewOf(v, q.namespace, q.stream)
 	if err != nil || w == nil || q.id != 0 && q.id != w.id {
@@ -206,7 +206,7 @@ func (m *Machine) queryInfo(v *engine.View, q *infoQuery) error {
 	return err
 }
 
-func (m *Machine) describe(w *view) (Info, error) {
+func (m *machine) describe(w *view) (Info, error) {
 	info := Info{
 		Name: w.name, Retention: w.policy.retention(), CreatedAt: time.UnixMilli(w.createdAt), Reads: m.readsOf(w.gen),
 	}
@@ -235,7 +235,7 @@ func (m *Machine) describe(w *view) (Info, error) {
 	return info, nil
 }
 
-func (m *Machine) queryList(v *engine.View, q *listQuery) error {
+func (m *machine) queryList(v *engine.View, q *listQuery) error {
 	ns, ok := v.Namespace(q.namespace)
 	if !ok {
 		return nil

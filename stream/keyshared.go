@@ -130,7 +130,7 @@ func decodeHeldCount(b []byte) (h heldKeyCount, err error) {
 	return h, r.Done()
 }
 
-func (m *Machine) heldCount(tx *engine.Tx, g *group, partition int, hash uint64) heldKeyCount {
+func (m *machine) heldCount(tx *engine.Tx, g *group, partition int, hash uint64) heldKeyCount {
 	if g.parts[partition].held == 0 {
 		return heldKeyCount{}
 	}
@@ -141,7 +141,7 @@ func (m *Machine) heldCount(tx *engine.Tx, g *group, partition int, hash uint64)
 	return must(decodeHeldCount(b))
 }
 
-func (m *Machine) setHeldCount(tx *engine.Tx, g *group, partition int, hash uint64, h heldKeyCount) {
+func (m *machine) setHeldCount(tx *engine.Tx, g *group, partition int, hash uint64, h heldKeyCount) {
 	k := heldCountKey(g.gen, g.id, partition, hash)
 	if h.n == 0 {
 		tx.Delete(k)
@@ -151,7 +151,7 @@ func (m *Machine) setHeldCount(tx *engine.Tx, g *group, partition int, hash uint
 }
 
 // freed is called when a record of a key is done, or no longer with a consumer.
-func (m *Machine) freed(tx *engine.Tx, g *group, partition int, hash uint64) {
+func (m *machine) freed(tx *engine.Tx, g *group, partition int, hash uint64) {
 	if g.mode != KeyShared {
 		return
 	}
@@ -174,7 +174,7 @@ func (m *Machine) freed(tx *engine.Tx, g *group, partition int, hash uint64) {
 }
 
 // addFree notes that a key is free, whose first held record is at offset.
-func (m *Machine) addFree(tx *engine.Tx, g *group, partition int, hash, offset uint64) {
+func (m *machine) addFree(tx *engine.Tx, g *group, partition int, hash, offset uint64) {
 	slot := slotOf(hash)
 	tx.Set(freeKey(g.gen, g.id, partition, slot, offset), key.AppendUint64(nil, hash))
 	if s := &g.parts[partition].free[slot]; s.empty {
@@ -185,7 +185,7 @@ func (m *Machine) addFree(tx *engine.Tx, g *group, partition int, hash, offset u
 }
 
 // readyFor wakes the owner of a slot.
-func (m *Machine) readyFor(tx *engine.Tx, g *group, slot int) {
+func (m *machine) readyFor(tx *engine.Tx, g *group, slot int) {
 	g.ready = uint64(tx.LSN())
 	m.saveGroup(tx, g)
 	if o := g.owner(tx.Now(), slot); o != "" {

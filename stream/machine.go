@@ -24,8 +24,8 @@ const maxRememberedGroups = 32768
 // maxBuffer bounds what is kept for encoding rows.
 const maxBuffer = 1 << 20
 
-// Machine is the state machine of streams and consumer groups in one shard.
-type Machine struct {
+// machine is the state machine of streams and consumer groups in one shard.
+type machine struct {
 	// What follows is for the applying goroutine: what rows say, remembered.
 	streams recently[streamName, *stream]
 	touched touches[streamName]
@@ -58,12 +58,12 @@ type stream struct {
 }
 
 // Restore forgets what was remembered of the rows.
-func (m *Machine) Restore(*engine.View) error {
+func (m *machine) Restore(*engine.View) error {
 	m.forgetAll()
 	return nil
 }
 
-func (m *Machine) forgetAll() {
+func (m *machine) forgetAll() {
 	m.streams = newRecently[streamName, *stream](maxRemembered)
 	m.touched = touches[streamName]{}
 	m.groups = newRecently[groupName, *group](maxRememberedGroups)
@@ -71,13 +71,13 @@ func (m *Machine) forgetAll() {
 }
 
 // Revert forgets what was remembered of what is taken back.
-func (m *Machine) Revert(to engine.LSN) {
+func (m *machine) Revert(to engine.LSN) {
 	m.touched.after(to, m.streams.forget)
 	m.touchedGroups.after(to, m.groups.forget)
 }
 
 // Apply carries out a command.
-func (m *Machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	c, err := decodeCommand(cmd.Kind, cmd.Body)
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (m *Machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 
 // open returns the stream a command is for, nil if there is none. If the command carries a spec, what the shard knows of the stream is brought up to it;
 // its home knows it best, so there the spec only says which stream is meant.
-func (m *Machine) open(tx *engine.Tx, c *command) (*stream, error) {
+func (m *machine) open(tx *engine.Tx, c *command) (*stream, error) {
 	st, home := m.load(tx, c.name), here(tx, c.name, 0)
 	switch {
 	case home && c.spec != nil && (st == nil || st.id != c.spec.id):
@@ -150,7 +150,7 @@ func (m *Machine) open(tx *engine.Tx, c *command) (*stream, error) {
 }
 
 // load returns a stream as its row has it, nil if there is no row.
-func (m *Machine) load(tx *engine.Tx, name string) *stream {
+func (m *machine) load(tx *engine.Tx, name string) *stream {
 	at := streamName{tx.Namespace(), name}
 	if st, ok := m.streams.get(at); ok {
 		return st
@@ -175,7 +175,7 @@ func newStream(name streamName, h header) *stream {
 	return st
 }
 
-func (m *Machine) loadPartitions(tx *engine.Tx, st *stream) {
+func (m *machine) loadPartitions(tx *engine.Tx, st *stream) {
 	if st.partitions <= 2 {
 		for p := range st.parts {
 			if b, ok := tx.Get(partKey(nil, st.gen, p)); ok {
@@ -204,20 +204,20 @@ func (st *stream) setPartition(p int, to partition) {
 }
 
 // touch has to be called before anything about the stream changes.
-func (m *Machine) touch(tx *engine.Tx, st *stream) { m.touched.add(tx.LSN(), st.streamName) }
+func (m *machine) touch(tx *engine.Tx, st *stream) { m.touched.add(tx.LSN(), st.streamName) }
 
-func (m *Machine) save(tx *engine.Tx, st *stream) {
+func (m *machine) save(tx *engine.Tx, st *stream) {
 	m.buf, m.row = streamKey(m.buf[:0], st.ns, st.name), st.header.encode(m.row[:0])
 	tx.Set(m.buf, m.row)
 }
 
-func (m *Machine) savePartition(tx *engine.Tx, st *stream, p int) {
+func (m *machine) savePartition(tx *engine.Tx, st *stream, p int) {
 	m.buf, m.row = partKey(m.buf[:0], st.gen, p), st.parts[p].encode(m.row[:0])
 	tx.Set(m.buf, m.row)
 }
 
 // make adds a stream to the shard.
-func (m *Machine) make(tx *engine.Tx, name string, sp spec) *stream {
+func (m *machine) make(tx *engine.Tx, name string, sp spec) *stream {
 	st := newStream(streamName{tx.Namespace(), name}, header{spec: sp, gen: uint64(tx.LSN()), createdAt: tx.Now()})
 	m.touch(tx, st)
 	m.streams.put(st.streamName, st, 1+st.partitions)
@@ -227,12 +227,12 @@ func (m *Machine) make(tx *engine.Tx, name string, sp spec) *stream {
 }
 
 // found makes a stream in its home.
-func (m *Machine) found(tx *engine.Tx, name string, partitions int, p policy) *stream {
+func (m *machine) found(tx *engine.Tx, name string, partitions int, p policy) *stream {
 	tx.Count(countStreams, 1)
 	return m.make(tx, name, spec{id: uint64(tx.LSN()), partitions: partitions, policy: p})
 }
 
-func (m *Machine) create(tx *engine.Tx, st *stream, c *command) ([]byte, error) {
+func (m *machine) create(tx *engine.Tx, st *stream, c *command) ([]byte, error) {
 	if st != nil {
 		return nil, engine.Errorf(ErrExists, "stream %q already exists", c.name)
 	}
@@ -240,7 +240,7 @@ func (m *Machine) create(tx *engine.Tx, st *stream, c *command) ([]byte, error) 
 	return nil, nil
 }
 
-func (m *Machine) setRetention(tx *engine.Tx, st *stream, c *command) error {
+func (m *machine) setRetention(tx *engine.Tx, st *stream, c *command) error {
 	m.touch(tx, st)
 	st.policy = c.retention
 	st.version++
@@ -250,7 +250,7 @@ func (m *Machine) setRetention(tx *engine.Tx, st *stream, c *command) error {
 	return nil
 }
 
-func (m *Machine) delete(tx *engine.Tx, st *stream, c *command) error {
+func (m *machine) delete(tx *engine.Tx, st *stream, c *command) error {
 	records := uint64(0)
 	for p := range st.parts {
 		records += st.parts[p].records()
@@ -265,7 +265,7 @@ func (m *Machine) delete(tx *engine.Tx, st *stream, c *command) error {
 }
 
 // drop removes the stream from the shard. If it is remembered, only its id stays.
-func (m *Machine) drop(tx *engine.Tx, st *stream, remember bool) {
+func (m *machine) drop(tx *engine.Tx, st *stream, remember bool) {
 	m.touch(tx, st)
 	for _, kind := range genKinds {
 		prefix := genKey(nil, kind, st.gen)
@@ -288,11 +288,11 @@ func (m *Machine) drop(tx *engine.Tx, st *stream, remember bool) {
 }
 
 // tell sends a command about the stream to the other shards that may have a part of it.
-func (m *Machine) tell(tx *engine.Tx, st *stream, kind uint8) {
+func (m *machine) tell(tx *engine.Tx, st *stream, kind uint8) {
 	m.tellAll(tx, st, func() engine.Op { return op(kind, st.name, &st.spec, nil, nil) })
 }
 
-func (m *Machine) tellAll(tx *engine.Tx, st *stream, op func() engine.Op) {
+func (m *machine) tellAll(tx *engine.Tx, st *stream, op func() engine.Op) {
 	if !tx.Spread() || engine.Tagged(st.name) {
 		return
 	}
@@ -314,7 +314,7 @@ func here(tx *engine.Tx, name string, p int) bool {
 }
 
 // OnTimer removes what retention no longer keeps, or a producer that appended nothing for long.
-func (m *Machine) OnTimer(tx *engine.Tx, token []byte) {
+func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 	m.streams.trim()
 	switch token[0] {
 	case tokenRetention:
@@ -334,7 +334,7 @@ func streamTopic(namespace, name string) engine.Topic {
 }
 
 // countReads adds to the records of a stream that this node has read.
-func (m *Machine) countReads(gen uint64, n int) {
+func (m *machine) countReads(gen uint64, n int) {
 	c, ok := m.reads.Load(gen)
 	if !ok {
 		c, _ = m.reads.LoadOrStore(gen, new(atomic.Int64))
@@ -342,7 +342,7 @@ func (m *Machine) countReads(gen uint64, n int) {
 	c.(*atomic.Int64).Add(int64(n))
 }
 
-func (m *Machine) readsOf(gen uint64) int64 {
+func (m *machine) readsOf(gen uint64) int64 {
 	if c, ok := m.reads.Load(gen); ok {
 		return c.(*atomic.Int64).Load()
 	}

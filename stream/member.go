@@ -10,7 +10,7 @@ import (
 )
 
 // join notes that a consumer has been heard of.
-func (m *Machine) join(tx *engine.Tx, g *group, consumer string) error {
+func (m *machine) join(tx *engine.Tx, g *group, consumer string) error {
 	mem, known := g.members[consumer]
 	if !known && len(g.members) >= MaxMembers {
 		return engine.Errorf(engine.ErrBusy, "stream %q: consumer group %q has %d members, the limit", g.name, g.group, MaxMembers)
@@ -32,7 +32,7 @@ func (m *Machine) join(tx *engine.Tx, g *group, consumer string) error {
 }
 
 // heard notes that the consumers of batches that a command is about are there.
-func (m *Machine) heard(tx *engine.Tx, g *group, c *groupCommand) {
+func (m *machine) heard(tx *engine.Tx, g *group, c *groupCommand) {
 	last := ""
 	for _, run := range c.runs {
 		b, _ := g.pendingAt(run.Ref)
@@ -55,7 +55,7 @@ func (m member) silent(g *group, now int64) bool {
 func (m member) gone(g *group, now int64) bool { return now >= m.seen+3*g.ackTimeout }
 
 // membersChanged makes those who wait look whether they have got something to do.
-func (m *Machine) membersChanged(tx *engine.Tx, g *group) {
+func (m *machine) membersChanged(tx *engine.Tx, g *group) {
 	g.owners = owners{}
 	if g.mode != Shared {
 		m.ready(tx, g, -1)
@@ -63,13 +63,13 @@ func (m *Machine) membersChanged(tx *engine.Tx, g *group) {
 }
 
 // leave removes a member; what it has goes to others at once.
-func (m *Machine) leave(tx *engine.Tx, st *stream, g *group, consumer string) {
+func (m *machine) leave(tx *engine.Tx, st *stream, g *group, consumer string) {
 	if _, known := g.members[consumer]; known {
 		m.remove(tx, st, g, consumer)
 	}
 }
 
-func (m *Machine) remove(tx *engine.Tx, st *stream, g *group, consumer string) {
+func (m *machine) remove(tx *engine.Tx, st *stream, g *group, consumer string) {
 	delete(g.members, consumer)
 	tx.Delete(memberKey(nil, g.gen, g.id, consumer))
 	if g.holder == consumer {
@@ -81,7 +81,7 @@ func (m *Machine) remove(tx *engine.Tx, st *stream, g *group, consumer string) {
 }
 
 // giveBack makes what is in some of the batches ready for delivery again at once.
-func (m *Machine) giveBack(tx *engine.Tx, st *stream, g *group, reason string, of func(*batch) bool) {
+func (m *machine) giveBack(tx *engine.Tx, st *stream, g *group, reason string, of func(*batch) bool) {
 	for _, b := range g.allBatches() {
 		for of(b) && len(b.offsets) > 0 {
 			m.fail(tx, st, g, b, b.offsets[0], 0, reason)
@@ -107,7 +107,7 @@ func (g *group) allBatches() (all []*batch) {
 }
 
 // hold reports whether the consumer is the one who gets records of an exclusive group, and makes it that if there is none or he is silent.
-func (m *Machine) hold(tx *engine.Tx, st *stream, g *group, consumer string) bool {
+func (m *machine) hold(tx *engine.Tx, st *stream, g *group, consumer string) bool {
 	if g.mode != Exclusive || g.holder == consumer {
 		return true
 	}
@@ -122,7 +122,7 @@ func (m *Machine) hold(tx *engine.Tx, st *stream, g *group, consumer string) boo
 }
 
 // follow is hold for a shard that is not the stream's home, where the holder is chosen.
-func (m *Machine) follow(tx *engine.Tx, st *stream, g *group, c *groupCommand) bool {
+func (m *machine) follow(tx *engine.Tx, st *stream, g *group, c *groupCommand) bool {
 	if c.epoch < g.epoch {
 		return false
 	}
@@ -135,7 +135,7 @@ func (m *Machine) follow(tx *engine.Tx, st *stream, g *group, c *groupCommand) b
 }
 
 // expel removes the members that have left by their silence, and lets others take over from those who are silent.
-func (m *Machine) expel(tx *engine.Tx, st *stream, g *group) {
+func (m *machine) expel(tx *engine.Tx, st *stream, g *group) {
 	changed := false
 	for _, name := range slices.Sorted(maps.Keys(g.members)) {
 		mem := g.members[name]

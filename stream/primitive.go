@@ -5,7 +5,7 @@ import "github.com/floedb/floe/internal/engine"
 // countStreams is the counter of the machine.
 const countStreams engine.Counter = 0
 
-// Primitive is what a node is given to have streams and consumer groups.
+// Primitive is what a node is given to have streams and consumer groups; package floe does so, programs have no use for it.
 func Primitive() engine.Primitive {
 	return engine.Primitive{
 		ID: engine.MachineStream, Name: "stream", New: newMachine,
@@ -52,7 +52,7 @@ func Primitive() engine.Primitive {
 }
 
 func newMachine() engine.Machine {
-	m := new(Machine)
+	m := new(machine)
 	m.forgetAll()
 	return m
 }

@@ -106,7 +106,7 @@ func (*refsQuery) Machine() engine.MachineID    { return engine.MachineStream }
 func (*recordsQuery) Machine() engine.MachineID { return engine.MachineStream }
 
 // Query answers a query of the store.
-func (m *Machine) Query(v *engine.View, q engine.Query) error {
+func (m *machine) Query(v *engine.View, q engine.Query) error {
 	switch q := q.(type) {
 	case *specQuery:
 		return m.querySpec(v, q)
@@ -198,7 +198,7 @@ func (w *view) all() ([]partition, error) {
 	return parts, it.Close()
 }
 
-func (m *Machine) querySpec(v *engine.View, q *specQuery) error {
+func (m *machine) querySpec(v *engine.View, q *specQuery) error {
 	if q.wait {
 		if err := v.WaitOn(streamTopic(q.namespace, q.stream)); err != nil {
 			return err
@@ -217,7 +217,7 @@ func (m *Machine) querySpec(v *engine.View, q *specQuery) error {
 	return nil
 }
 
-func (m *Machine) queryRead(v *engine.View, q *readQuery) error {
+func (m *machine) queryRead(v *engine.View, q *readQuery) error {
 	if q.wait {
 		if err := v.WaitOn(streamTopic(q.namespace, q.stream)); err != nil {
 			return err

@@ -74,7 +74,7 @@ func (s *Store) Records(ctx context.Context, name string, refs ...Ref) ([]Record
 	return recs, nil
 }
 
-func (m *Machine) queryRefs(v *engine.View, q *refsQuery) error {
+func (m *machine) queryRefs(v *engine.View, q *refsQuery) error {
 	v.Freeze()
 	w, err := viewOf(v, q.namespace, q.stream)
 	if err != nil || w == nil || q.id != 0 && q.id != w.id {
@@ -102,7 +102,7 @@ func (m *Machine) queryRefs(v *engine.View, q *refsQuery) error {
 	return nil
 }
 
-func (m *Machine) queryRecords(v *engine.View, q *recordsQuery) error {
+func (m *machine) queryRecords(v *engine.View, q *recordsQuery) error {
 	v.Freeze()
 	w, err := viewOf(v, q.namespace, q.stream)
 	if err != nil || w == nil {

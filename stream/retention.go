@@ -56,14 +56,14 @@ const (
 const minAgeStep = 1000
 
 // shorten removes what is beyond the length that the stream keeps.
-func (m *Machine) shorten(tx *engine.Tx, st *stream, p int) {
+func (m *machine) shorten(tx *engine.Tx, st *stream, p int) {
 	if keep := st.policy.maxLen; keep > 0 && st.parts[p].records() > keep {
 		m.advance(tx, st, p, st.parts[p].last+1-keep)
 	}
 }
 
 // advance makes first the first offset of a partition and deletes rows when there are enough.
-func (m *Machine) advance(tx *engine.Tx, st *stream, p int, first uint64) {
+func (m *machine) advance(tx *engine.Tx, st *stream, p int, first uint64) {
 	part := &st.parts[p]
 	part.first = max(part.first, first)
 	gone := part.first - part.kept
@@ -73,7 +73,7 @@ func (m *Machine) advance(tx *engine.Tx, st *stream, p int, first uint64) {
 }
 
 // sweep deletes the rows of the records that are gone.
-func (m *Machine) sweep(tx *engine.Tx, st *stream, p int) {
+func (m *machine) sweep(tx *engine.Tx, st *stream, p int) {
 	part := &st.parts[p]
 	if part.kept == part.first {
 		return
@@ -84,7 +84,7 @@ func (m *Machine) sweep(tx *engine.Tx, st *stream, p int) {
 }
 
 // cut removes the records before an offset, and their rows, and saves the partition.
-func (m *Machine) cut(tx *engine.Tx, st *stream, p int, first uint64) {
+func (m *machine) cut(tx *engine.Tx, st *stream, p int, first uint64) {
 	if first <= st.parts[p].first {
 		return
 	}
@@ -94,7 +94,7 @@ func (m *Machine) cut(tx *engine.Tx, st *stream, p int, first uint64) {
 }
 
 // enforce applies a policy that is new.
-func (m *Machine) enforce(tx *engine.Tx, st *stream) {
+func (m *machine) enforce(tx *engine.Tx, st *stream) {
 	for p := range st.parts {
 		if keep := st.policy.maxLen; keep > 0 && st.parts[p].records() > keep {
 			m.cut(tx, st, p, st.parts[p].last+1-keep)
@@ -104,7 +104,7 @@ func (m *Machine) enforce(tx *engine.Tx, st *stream) {
 }
 
 // expireOld removes records that are too old and returns when to look again, 0 if there is no need.
-func (m *Machine) expireOld(tx *engine.Tx, st *stream) (next int64) {
+func (m *machine) expireOld(tx *engine.Tx, st *stream) (next int64) {
 	age := st.policy.maxAge
 	if age == 0 {
 		return 0
@@ -134,7 +134,7 @@ func (m *Machine) expireOld(tx *engine.Tx, st *stream) (next int64) {
 }
 
 // setTimer makes the retention timer due at a time, 0 for never. The caller saves the stream.
-func (m *Machine) setTimer(tx *engine.Tx, st *stream, due int64) {
+func (m *machine) setTimer(tx *engine.Tx, st *stream, due int64) {
 	if due == st.timer {
 		return
 	}
@@ -151,7 +151,7 @@ func retentionToken(gen uint64, name string) []byte {
 	return append(key.AppendUint64([]byte{tokenRetention}, gen), name...)
 }
 
-func (m *Machine) onRetention(tx *engine.Tx, token []byte) {
+func (m *machine) onRetention(tx *engine.Tx, token []byte) {
 	gen, name := binary.BigEndian.Uint64(token), string(token[8:])
 	st := m.load(tx, name)
 	if st == nil || st.gen != gen || st.timer == 0 {
@@ -164,7 +164,7 @@ func (m *Machine) onRetention(tx *engine.Tx, token []byte) {
 }
 
 // trim carries out the command of that name. Its result is the number of records removed.
-func (m *Machine) trim(tx *engine.Tx, st *stream, c *command) ([]byte, error) {
+func (m *machine) trim(tx *engine.Tx, st *stream, c *command) ([]byte, error) {
 	removed := uint64(0)
 	m.touch(tx, st)
 	for p := range st.parts {
@@ -181,7 +181,7 @@ func (m *Machine) trim(tx *engine.Tx, st *stream, c *command) ([]byte, error) {
 }
 
 // trimPoint returns the first offset that a trim leaves.
-func (m *Machine) trimPoint(tx *engine.Tx, st *stream, p int, t *trimCommand) uint64 {
+func (m *machine) trimPoint(tx *engine.Tx, st *stream, p int, t *trimCommand) uint64 {
 	part := &st.parts[p]
 	if part.records() == 0 {
 		return part.first

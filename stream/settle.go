@@ -39,7 +39,7 @@ func (c *groupCommand) refs(f func(Ref) error) error {
 }
 
 // ack takes records as done. Its result is how many were pending.
-func (m *Machine) ack(tx *engine.Tx, g *group, c *groupCommand) ([]byte, error) {
+func (m *machine) ack(tx *engine.Tx, g *group, c *groupCommand) ([]byte, error) {
 	if c.strict {
 		seen := make(map[Ref]bool)
 		err := c.refs(func(ref Ref) error {
@@ -75,7 +75,7 @@ func (m *Machine) ack(tx *engine.Tx, g *group, c *groupCommand) ([]byte, error) 
 }
 
 // nack gives records back. Its result is how many were with a consumer.
-func (m *Machine) nack(tx *engine.Tx, st *stream, g *group, c *groupCommand) ([]byte, error) {
+func (m *machine) nack(tx *engine.Tx, st *stream, g *group, c *groupCommand) ([]byte, error) {
 	n := int64(0)
 	err := c.refs(func(ref Ref) error {
 		if b, _ := g.pendingAt(ref); b != nil {
@@ -88,7 +88,7 @@ func (m *Machine) nack(tx *engine.Tx, st *stream, g *group, c *groupCommand) ([]
 }
 
 // extend gives records more time. Its result is how many were with a consumer.
-func (m *Machine) extend(tx *engine.Tx, g *group, c *groupCommand) ([]byte, error) {
+func (m *machine) extend(tx *engine.Tx, g *group, c *groupCommand) ([]byte, error) {
 	n := int64(0)
 	moved, made := make(map[*batch]*batch), make(map[*batch]bool)
 	err := c.refs(func(ref Ref) error {
@@ -130,7 +130,7 @@ func (g *group) move(offset uint64, from, to *batch) {
 }
 
 // fail takes a record from its consumer: it waits to be delivered again, or goes to the dead letters. delay -1 means the group's back-off.
-func (m *Machine) fail(tx *engine.Tx, st *stream, g *group, b *batch, offset uint64, delay int64, reason string) {
+func (m *machine) fail(tx *engine.Tx, st *stream, g *group, b *batch, offset uint64, delay int64, reason string) {
 	if g.maxDeliver > 0 && b.attempt-b.excused >= g.maxDeliver {
 		hash := g.release(&g.parts[b.partition], b, offset)
 		m.bury(tx, st, g, b.partition, offset, b.attempt, reason)
@@ -147,7 +147,7 @@ func (m *Machine) fail(tx *engine.Tx, st *stream, g *group, b *batch, offset uin
 }
 
 // readyAgain wakes somebody who may have a record that is to be delivered again.
-func (m *Machine) readyAgain(tx *engine.Tx, g *group, hash uint64) {
+func (m *machine) readyAgain(tx *engine.Tx, g *group, hash uint64) {
 	switch {
 	case g.mode == KeyShared:
 		m.readyFor(tx, g, slotOf(hash))
@@ -162,7 +162,7 @@ func (m *Machine) readyAgain(tx *engine.Tx, g *group, hash uint64) {
 
 // again makes a record that was with a consumer wait to be delivered again. Later ones of its key, which the consumer got too, wait with it. It returns
 // what stands for its key.
-func (m *Machine) again(tx *engine.Tx, g *group, b *batch, offset uint64, due int64, reason string) (hash uint64) {
+func (m *machine) again(tx *engine.Tx, g *group, b *batch, offset uint64, due int64, reason string) (hash uint64) {
 	p := &g.parts[b.partition]
 	hash = g.release(p, b, offset)
 	m.wait(tx, g, b.partition, &failure{offset, b.attempt, b.excused, b.delivered, due, hash, reason})
@@ -179,7 +179,7 @@ func (m *Machine) again(tx *engine.Tx, g *group, b *batch, offset uint64, due in
 	return hash
 }
 
-func (m *Machine) wait(tx *engine.Tx, g *group, partition int, f *failure) {
+func (m *machine) wait(tx *engine.Tx, g *group, partition int, f *failure) {
 	g.addFailure(partition, f)
 	m.row = f.encode(m.row[:0])
 	tx.Set(failureKey(nil, g.gen, g.id, partition, f.offset), m.row)

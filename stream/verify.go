@@ -11,10 +11,10 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-var _ engine.Verifier = (*Machine)(nil)
+var _ engine.Verifier = (*machine)(nil)
 
 // Verify checks that all rows of the machine fit together, and what it remembers of them: see the comment on rows for what they are.
-func (m *Machine) Verify(a *engine.Audit) error {
+func (m *machine) Verify(a *engine.Audit) error {
 	v := &verifier{Audit: a, names: a.Names()}
 	v.counted = make([]int64, len(v.names))
 	for _, step := range []func() error{v.unknownRows, v.streams, v.orphans, v.timers, func() error { return v.memory(m) }, func() error { return v.groupMemory(m) }} {
@@ -175,7 +175,7 @@ func (v *verifier) gens(kind byte, from []byte, gens map[uint64]int) ([]byte, er
 }
 
 // memory compares what the machine remembers for Apply with the rows.
-func (v *verifier) memory(m *Machine) error {
+func (v *verifier) memory(m *machine) error {
 	for at, e := range m.streams.items {
 		remembered := e.Value.(*recentItem[streamName, *stream]).value
 		b, ok, err := v.Get(streamKey(nil, at.ns, at.name))
