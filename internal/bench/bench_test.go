@@ -40,6 +40,9 @@ func TestRowsMeasure(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if _, absent := r.work.(nothing); absent {
+				return // what it compares with is not on this machine, and the row says so
+			}
 			if r.absolute {
 				if m.value < 0 || m.value == 0 && r.unit == "ms" {
 					t.Errorf("%s: %v %s", r.name, m.value, r.unit)
@@ -51,8 +54,8 @@ func TestRowsMeasure(t *testing.T) {
 			}
 		})
 	}
-	if left, err := os.ReadDir(b.dir); err != nil || len(left) != 2 {
-		t.Errorf("%v, %v are left in the directory, want two of stored keys", left, err)
+	if left, err := os.ReadDir(b.dir); err != nil || len(left) != 3 {
+		t.Errorf("%v, %v are left in the directory, want two of stored keys and one of overwritten ones", left, err)
 	}
 }
 

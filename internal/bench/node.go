@@ -21,6 +21,7 @@ type setup struct {
 	durability floe.Durability
 	fsync      time.Duration // added to each sync
 	cacheBytes int64
+	together   bool // the namespace is in one shard, however many there are
 	client     bool // it is called through a connection
 	nodes      int  // of a cluster; 0: one alone
 	processes  bool // each of them is one, not a part of this one
@@ -91,7 +92,7 @@ func (s setup) openSlow(dir string) (*node, error) {
 
 // create makes the namespace unless an earlier open has.
 func (s setup) create(create func(ctx context.Context, name string, spread bool) error) error {
-	if err := create(context.Background(), namespace, s.shards > 1); !errors.Is(err, floe.ErrExists) {
+	if err := create(context.Background(), namespace, s.shards > 1 && !s.together); !errors.Is(err, floe.ErrExists) {
 		return err
 	}
 	return nil

@@ -76,6 +76,7 @@ func (b *bench) rows() []row {
 		rows = append(rows, b.slowDisk(shards)...)
 	}
 	rows = append(rows, b.otherWrites()...)
+	rows = append(rows, b.overwrites()...)
 	rows = append(rows, b.queues()...)
 	rows = append(rows, b.messages()...)
 	rows = append(rows, b.reads()...)

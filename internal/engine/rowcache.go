@@ -37,7 +37,7 @@ const (
 	maxRowBuckets = 256
 	minRowShare   = 64 << 10 // bytes of a bucket; a row takes an eighth of one at most
 	rowOverhead   = 80       // bytes of memory that a row takes beside its key and value
-	rowsPerProbe  = 256      // bytes of the cache for each place in seen
+	rowsPerProbe  = 128      // bytes of the cache for each place in seen: three for each row of 256 bytes, or too many sets hold more rows than ways
 	seenWays      = 4        // rows that share a set of places; fewer, and two that are read in turns would keep each other out
 )
 
