@@ -1,6 +1,6 @@
 package floe
 
-// Page is a part of a listing, in its order. Page is the same type in all packages.
+// Page is a part of a listing, in its order, the same type as queue.Page.
 type Page[T any] = struct {
 	Items  []T
 	Cursor string // where the next page begins, for the option Cursor; "" if this is the last one

@@ -18,7 +18,7 @@ const (
 	maxPageBytes   = 4 << 20
 )
 
-// Page is a part of a listing, in its order. It is the same type in all packages.
+// Page is a part of a listing, in its order, the same type as floe.Page.
 type Page[T any] = struct {
 	Items  []T
 	Cursor string // where the next page begins, for After; "" if this is the last one

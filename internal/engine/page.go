@@ -8,7 +8,7 @@ const (
 	DefaultPageItems = 100
 )
 
-// Page is a part of a listing, in its order. The packages of the primitives name the same type for their users: an alias of a named type of this
+// Page is a part of a listing, in its order. Public packages name the same type for their users: an alias of a named type of this
 // package would show them no fields.
 type Page[T any] = struct {
 	Items  []T
