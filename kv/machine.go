@@ -183,7 +183,7 @@ func (m *machine) replace(tx *engine.Tx, k []byte, cur, next row) Written {
 	if cur.exists() && !plant.On(plant.LostVersion) {
 		m.row = cur.encode(m.row[:0])
 		m.buf = historyKey(m.buf[:0], tx.Namespace(), k, cur.version)
-		tx.Set(m.buf, m.row)
+		tx.Insert(m.buf, m.row)
 	}
 	if next.version > MaxVersions {
 		m.buf = historyKey(m.buf[:0], tx.Namespace(), k, next.version-MaxVersions)
@@ -232,7 +232,7 @@ func (m *machine) enter(tx *engine.Tx, k []byte, next *row) {
 		m.forget(tx, 1, next.updatedAt)
 	}
 	m.buf = deadKey(m.buf[:0], tx.Namespace(), next.revision)
-	tx.Set(m.buf, append(codec.AppendVarint(nil, next.updatedAt), k...))
+	tx.Insert(m.buf, append(codec.AppendVarint(nil, next.updatedAt), k...))
 	tx.Count(countDead, 1)
 }
 
@@ -248,7 +248,7 @@ func (m *machine) scheduleForget(tx *engine.Tx, due int64) {
 
 func (m *machine) scheduleExpiry(tx *engine.Tx, k []byte, w *row) {
 	if w.flags&flagExpires != 0 {
-		tx.Schedule(w.expiresAt, append([]byte{tokenExpire}, k...))
+		tx.ScheduleNew(w.expiresAt, append([]byte{tokenExpire}, k...))
 	}
 }
 
@@ -280,33 +280,47 @@ func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 	}
 }
 
-// forget removes tombstones of keys deleted up to the given time, at most limit, oldest first, with the keys' histories. It
-// returns when the oldest one left was deleted, 0 if none is left.
+// forget removes tombstones of keys deleted up to the given time, at most limit and until the command is Full, oldest first, with the keys' histories.
+// It returns when the oldest one left was deleted, 0 if none is left.
 func (m *machine) forget(tx *engine.Tx, limit int, deletedBefore int64) (next int64) {
 	ns := tx.Namespace()
-	it := tx.Iter(m.recent.deadFrom(ns), key.PrefixEnd(deadPrefix(nil, ns)))
-	var from []byte
-	forgotten := uint64(0)
-	for ok := it.First(); ok; ok = it.Next() {
-		r := codec.NewReader(it.Value())
+	forgotten := m.forgotten(tx)
+	from, upper := deadKey(nil, ns, forgotten+1), key.PrefixEnd(deadPrefix(nil, ns))
+	done := 0
+	for ; ; done++ {
+		dead, v, ok := tx.First(from, upper)
+		if !ok {
+			break
+		}
+		r := codec.NewReader(v)
 		deletedAt, k := r.Varint(), r.Rest()
-		from = append(from[:0], it.Key()...)
-		if deletedAt > deletedBefore || limit == 0 {
+		if deletedAt > deletedBefore || done == limit || done > 0 && tx.Full() {
 			next = deletedAt
 			break
 		}
-		limit--
-		forgotten = binary.BigEndian.Uint64(from[len(from)-8:])
-		m.forgetKey(tx, k, from)
+		forgotten = binary.BigEndian.Uint64(dead[len(dead)-8:])
+		from = deadKey(from[:0], ns, forgotten+1)
+		m.forgetKey(tx, k, dead)
 	}
-	if err := it.Close(); err != nil {
-		panic(err)
-	}
-	if forgotten > 0 {
+	if done > 0 {
 		tx.Set(forgottenKey(nil, ns), codec.AppendUvarint(nil, forgotten))
 	}
-	tx.OnCommit(func() { m.recent.setDeadFrom(ns, from) })
 	return next
+}
+
+// forgotten returns the highest revision of a tombstone that was forgotten, in front of which there is none any more: looking for the oldest one
+// from there on never walks over the remains of others.
+func (m *machine) forgotten(tx *engine.Tx) uint64 {
+	b, ok := tx.Get(forgottenKey(nil, tx.Namespace()))
+	if !ok {
+		return 0
+	}
+	r := codec.NewReader(b)
+	n := r.Uvarint()
+	if err := r.Done(); err != nil {
+		panic(fmt.Sprintf("kv: row of forgotten tombstones: %v", err))
+	}
+	return n
 }
 
 func (m *machine) forgetKey(tx *engine.Tx, k, dead []byte) {

@@ -19,9 +19,6 @@ const (
 // recentChanges is what a shard remembers of its latest changes: which key changed at which LSN. A watcher that keeps up
 // finds the changes it has not seen here, without a look at any other key; one that fell behind has to scan. The memory
 // is two rings, so once they have grown remembering costs no allocation.
-//
-// It also holds, per namespace, where the tombstones begin, so that forgetting the oldest never walks over the remains of
-// forgotten ones. Both are only hints: what they hold follows from the state.
 type recentChanges struct {
 	mu      sync.Mutex // guards everything below; no I/O under it
 	ring    []recentChange
@@ -31,8 +28,6 @@ type recentChanges struct {
 	written uint64     // bytes ever written to keys
 	floor   engine.LSN // every change after floor ...
 	covered engine.LSN // ... up to covered is in the ring
-
-	dead map[uint32][]byte // owned by the applying goroutine, not guarded by mu
 }
 
 type recentChange struct {
@@ -46,7 +41,6 @@ func (r *recentChanges) reset(lsn engine.LSN) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.first, r.next, r.written, r.floor, r.covered = 0, 0, 0, lsn, lsn
-	r.dead = make(map[uint32][]byte)
 }
 
 func (r *recentChanges) add(changes []engine.Change) {
@@ -180,18 +174,4 @@ func (r *recentChanges) copyKey(c *recentChange) []byte {
 	head := r.keys[start:min(start+uint64(c.length), uint64(len(r.keys)))]
 	k = append(k, head...)
 	return append(k, r.keys[:int(c.length)-len(head)]...)
-}
-
-// deadFrom returns where to look for the oldest tombstone of a namespace.
-func (r *recentChanges) deadFrom(ns uint32) []byte {
-	if from := r.dead[ns]; from != nil {
-		return from
-	}
-	return deadPrefix(nil, ns)
-}
-
-func (r *recentChanges) setDeadFrom(ns uint32, from []byte) {
-	if from != nil {
-		r.dead[ns] = from
-	}
 }

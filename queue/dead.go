@@ -20,9 +20,9 @@ func (s *session) bury(l *lease, now int64, reason []byte) {
 		payload: w.payload,
 	}
 	m.buf, m.row = deadKey(m.buf[:0], s.id, seq), dead.encode(m.row[:0])
-	s.tx.Set(m.buf, m.row)
+	s.tx.Insert(m.buf, m.row)
 	m.buf = diedKey(m.buf[:0], s.id, now, seq)
-	s.tx.Set(m.buf, nil)
+	s.tx.Insert(m.buf, nil)
 	s.dead++
 	s.nextDead = min(s.nextDead, now)
 	if s.settings.deadRetention > 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// maxDue bounds what is done at once of what is due, so that a million leases that end together do not stop everything else.
+// maxDue bounds what is done at once of what is due, as engine.Tx.Full does, so that a million leases that end together do not stop everything else.
 const maxDue = 1000
 
 // OnTimer does what is due in a queue.
@@ -51,7 +51,7 @@ func (s *session) nextDue() int64 {
 }
 
 func (s *session) expireLeases(left int) int {
-	for ; left > 0; left-- {
+	for ; left > 0 && !s.tx.Full(); left-- {
 		l := s.memory.leases.first()
 		if l == nil || l.deadline > s.tx.Now() {
 			break
@@ -110,7 +110,7 @@ func scanDue(tx *engine.Tx, lower, prefix []byte, to int64, left int, f func(k [
 	for ok := it.First(); ok; ok = it.Next() {
 		k = append(k[:0], it.Key()...)
 		due := key.Int64(k[numberAt:])
-		if due > to || left == 0 {
+		if due > to || left == 0 || tx.Full() {
 			next = due
 			break
 		}

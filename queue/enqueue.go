@@ -57,7 +57,7 @@ func (s *session) add(n *newMessage) (seq uint64, duplicate bool, err error) {
 func (s *session) setMessage(p place, w *messageRow) {
 	m := s.m
 	m.buf, m.row = messageKey(m.buf[:0], 'm', s.gen, p), w.encode(m.row[:0])
-	s.tx.Set(m.buf, m.row)
+	s.tx.Insert(m.buf, m.row)
 }
 
 // checkRoom says whether a bounded queue can take more.
@@ -76,7 +76,7 @@ func (s *session) postpone(p place, due int64) {
 	s.delayed++
 	s.nextDelayed = min(s.nextDelayed, due)
 	s.m.buf = delayedKey(s.m.buf[:0], s.gen, due, p)
-	s.tx.Set(s.m.buf, nil)
+	s.tx.Insert(s.m.buf, nil)
 	s.schedule(due)
 }
 
@@ -103,9 +103,9 @@ func (s *session) remember(k []byte) {
 	until := s.tx.Now() + s.settings.dedupWindow
 	m := s.m
 	m.buf, m.row = dedupKey(m.buf[:0], s.id, k), encodeDedup(m.row[:0], s.seq, until)
-	s.tx.Set(m.buf, m.row)
+	s.tx.Insert(m.buf, m.row)
 	m.buf = dedupEndKey(m.buf[:0], s.id, until, k)
-	s.tx.Set(m.buf, nil)
+	s.tx.Insert(m.buf, nil)
 	s.nextDedup = min(s.nextDedup, until)
 	s.schedule(until)
 }

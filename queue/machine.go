@@ -200,7 +200,7 @@ func (s *session) schedule(at int64) {
 	if s.timer != never {
 		s.tx.Unschedule(s.timer, token)
 	}
-	s.tx.Schedule(at, token)
+	s.tx.ScheduleNew(at, token)
 	s.m.buf, s.timer = token, at
 }
 
@@ -221,7 +221,7 @@ func (s *session) enter(p place, row []byte) {
 	if row == nil {
 		s.record.again = lesser(s.record.again, p)
 		s.m.buf = messageKey(s.m.buf[:0], 'r', s.gen, p)
-		s.tx.Set(s.m.buf, nil)
+		s.tx.Insert(s.m.buf, nil)
 	} else {
 		s.record.fresh = lesser(s.record.fresh, p)
 		w, kind = &s.memory.fresh, putFresh

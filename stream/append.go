@@ -133,7 +133,7 @@ func (m *machine) appendTo(tx *engine.Tx, st *stream, messages [][]byte, to []in
 		p.bytes += uint64(len(msg))
 		st.newest = s.id
 		m.buf, m.row = recordKey(m.buf[:0], st.gen, to[i], p.last), s.encode(m.row[:0])
-		tx.Set(m.buf, m.row)
+		tx.Insert(m.buf, m.row)
 		appended[i] = Appended{ID: s.id, Partition: to[i], Offset: p.last, LSN: s.lsn}
 	}
 	for i, p := range to {

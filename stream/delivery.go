@@ -107,7 +107,7 @@ func (d *delivery) redeliver(p int, may func(f *failure) bool) {
 		if f == nil || f.due > d.tx.Now() {
 			continue
 		}
-		if len(offsets) >= d.limit {
+		if len(offsets) >= d.limit || d.stopped() {
 			left = append(left, part.again[i:]...)
 			break
 		}

@@ -11,7 +11,7 @@ import (
 // tokenGroup is followed by gen, the group's id, and the names of stream and group.
 const tokenGroup = 'g'
 
-// maxExpire bounds the records that one command takes back from consumers.
+// maxExpire bounds the records that one command takes back from consumers, as engine.Tx.Full does.
 const maxExpire = 1000
 
 // applyGroup carries out a command for a group of a stream that exists, but for one that makes the group.
@@ -197,27 +197,40 @@ func (m *machine) ready(tx *engine.Tx, g *group, n int) {
 // expire does what is due: takes back what was not acknowledged in time, and lets be delivered again what has waited. Whether that has been announced already
 // is for the row to say: memory that was made anew finds it due once more.
 func (m *machine) expire(tx *engine.Tx, st *stream, g *group) {
-	var ready []uint64 // what stands for the keys of records that are due
+	var ready []uint64  // what stands for the keys of records that are due
+	var left []deadline // what there is no room for now
 	taken, until := 0, g.expired
-	for len(g.due) > 0 && g.due[0].at <= tx.Now() && (taken < maxExpire || g.due[0].at == until) {
+	for len(g.due) > 0 && g.due[0].at <= tx.Now() {
 		d := heap.Pop(&g.due).(deadline)
 		if !g.holds(d) {
 			continue
 		}
-		until = max(until, d.at)
+		p, full := &g.parts[d.partition], taken >= maxExpire || tx.Full()
 		switch {
-		case d.batch == nil:
-			p := &g.parts[d.partition]
+		case d.batch == nil && !g.spent(p.failed[d.offset].attempts, p.failed[d.offset].excused):
+			// These write nothing each. All of them are done, so that memory which is made anew announces none twice.
 			p.again = insert(p.again, d.offset)
+			until = max(until, d.at)
 			if d.at > g.expired {
 				ready = append(ready, p.failed[d.offset].hash)
 			}
+		case full:
+			left = append(left, d)
+		case d.batch == nil:
+			m.buryWaiting(tx, st, g, d.partition, p.failed[d.offset])
+			taken++
 		default:
-			for len(d.batch.offsets) > 0 {
+			for len(d.batch.offsets) > 0 && !tx.Full() {
 				m.fail(tx, st, g, d.batch, d.batch.offsets[0], -1, "ack timeout")
 				taken++
 			}
+			if len(d.batch.offsets) > 0 {
+				left = append(left, d)
+			}
 		}
+	}
+	for _, d := range left {
+		g.expect(d)
 	}
 	if len(ready) > 0 {
 		g.expired = until

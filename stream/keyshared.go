@@ -229,15 +229,19 @@ func (d *delivery) takeFree(p, slot int) {
 		return
 	}
 	it := d.tx.Iter(freeKey(d.g.gen, d.g.id, p, slot, s.from), key.PrefixEnd(append(partPrefix(nil, rowFree, d.g.gen, d.g.id, p), byte(slot))))
+	var left []heldLeft
 	ok := it.First()
 	for ; ok; ok = it.Next() {
 		offset := binary.BigEndian.Uint64(it.Key()[behindPart+1:])
-		if s.from = offset; d.limit == 0 || d.crowded(0) {
+		if s.from = offset; d.limit == 0 || d.crowded(0) || d.stopped() {
 			break
 		}
 		s.from++
 		d.tx.Delete(freeKey(d.g.gen, d.g.id, p, slot, offset))
-		d.takeHeld(p, binary.BigEndian.Uint64(it.Value()))
+		hash := binary.BigEndian.Uint64(it.Value())
+		if first, more := d.takeHeld(p, hash); more {
+			left = append(left, heldLeft{hash, first})
+		}
 	}
 	if !ok {
 		s.empty = true
@@ -245,17 +249,30 @@ func (d *delivery) takeFree(p, slot int) {
 	if err := it.Close(); err != nil {
 		panic(err)
 	}
+	for _, h := range left {
+		d.m.addFree(d.tx, d.g, p, h.hash, h.first)
+	}
 }
 
-// takeHeld hands out held records of a key.
-func (d *delivery) takeHeld(p int, hash uint64) {
+// heldLeft is a key of which no record has been handed out yet, and its first held one.
+type heldLeft struct{ hash, first uint64 }
+
+// stopped reports whether the rest has to be for another command: there is more then.
+func (d *delivery) stopped() bool {
+	full := d.tx.Full()
+	d.claims.more = d.claims.more || full
+	return full
+}
+
+// takeHeld hands out held records of a key. It reports whether it has come across none that is still there, and left the rest, from first on.
+func (d *delivery) takeHeld(p int, hash uint64) (first uint64, left bool) {
 	g, part := d.g, &d.g.parts[p]
 	h := d.m.heldCount(d.tx, g, p, hash)
 	it := d.tx.Iter(heldKey(g.gen, g.id, p, hash, h.first), key.PrefixEnd(heldPrefix(g.gen, g.id, p, hash)))
 	var offsets, keys []uint64
 	for ok := it.First(); ok; ok = it.Next() {
 		o := binary.BigEndian.Uint64(it.Key()[behindPart+8:])
-		if h.first = o; len(offsets) >= d.limit {
+		if h.first = o; len(offsets) >= d.limit || len(offsets) == 0 && d.stopped() {
 			break
 		}
 		d.tx.Delete(heldKey(g.gen, g.id, p, hash, o))
@@ -274,6 +291,7 @@ func (d *delivery) takeHeld(p int, hash uint64) {
 		d.mine[hash] = true
 		d.give(p, 1, 0, offsets, keys)
 	}
+	return h.first, len(offsets) == 0 && h.n > 0
 }
 
 // crowded reports whether so many records more are too many without an acknowledgement.
@@ -294,7 +312,7 @@ func (d *delivery) scan(p int) {
 	woken := make(map[string]bool)
 	it := d.tx.Iter(recordKey(nil, d.st.gen, p, next), recordKey(nil, d.st.gen, p, min(part.last+1, next+maxScan)))
 	ok := it.First()
-	for ; ok; ok = it.Next() {
+	for ; ok && !d.stopped(); ok = it.Next() {
 		s := must(decodeStored(it.Value()))
 		hash := keyHash(s.message, next)
 		h := d.m.heldCount(d.tx, d.g, p, hash)

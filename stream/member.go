@@ -70,14 +70,18 @@ func (m *machine) leave(tx *engine.Tx, st *stream, g *group, consumer string) {
 }
 
 func (m *machine) remove(tx *engine.Tx, st *stream, g *group, consumer string) {
+	m.dropMember(tx, g, consumer)
+	m.giveBack(tx, st, g, "consumer left", func(b *batch) bool { return b.consumer == consumer })
+	m.membersChanged(tx, g)
+	m.saveGroup(tx, g)
+}
+
+func (m *machine) dropMember(tx *engine.Tx, g *group, consumer string) {
 	delete(g.members, consumer)
 	tx.Delete(memberKey(nil, g.gen, g.id, consumer))
 	if g.holder == consumer {
 		g.holder = ""
 	}
-	m.giveBack(tx, st, g, "consumer left", func(b *batch) bool { return b.consumer == consumer })
-	m.membersChanged(tx, g)
-	m.saveGroup(tx, g)
 }
 
 // giveBack makes what is in some of the batches ready for delivery again at once.
@@ -136,13 +140,17 @@ func (m *machine) follow(tx *engine.Tx, st *stream, g *group, c *groupCommand) b
 
 // expel removes the members that have left by their silence, and lets others take over from those who are silent.
 func (m *machine) expel(tx *engine.Tx, st *stream, g *group) {
-	changed := false
+	changed, gone := false, make(map[string]bool)
 	for _, name := range slices.Sorted(maps.Keys(g.members)) {
 		mem := g.members[name]
 		if mem.gone(g, tx.Now()) {
-			m.remove(tx, st, g, name)
+			m.dropMember(tx, g, name)
+			gone[name] = true
 		}
 		changed = changed || mem.silent(g, tx.Now())
+	}
+	if len(gone) > 0 {
+		m.giveBack(tx, st, g, "consumer left", func(b *batch) bool { return gone[b.consumer] })
 	}
 	if changed {
 		m.membersChanged(tx, g)

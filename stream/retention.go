@@ -115,6 +115,9 @@ func (m *machine) expireOld(tx *engine.Tx, st *stream) (next int64) {
 		if part.records() == 0 {
 			continue
 		}
+		if tx.Full() {
+			return tx.Now()
+		}
 		oldest := must(idAt(get, st.gen, p, part.first)).Millis
 		if oldest+age <= tx.Now() {
 			m.cut(tx, st, p, must(offsetOf(get, st.gen, p, part.first, part.last, ID{Millis: tx.Now() - age + 1})))

@@ -130,8 +130,15 @@ func (g *group) move(offset uint64, from, to *batch) {
 }
 
 // fail takes a record from its consumer: it waits to be delivered again, or goes to the dead letters. delay -1 means the group's back-off.
+//
+// A dead letter is as large as the record. When the command is Full a record waits for the group's timer to bury it, and costs a small row until then.
 func (m *machine) fail(tx *engine.Tx, st *stream, g *group, b *batch, offset uint64, delay int64, reason string) {
-	if g.maxDeliver > 0 && b.attempt-b.excused >= g.maxDeliver {
+	if g.spent(b.attempt, b.excused) {
+		if tx.Full() {
+			hash := g.release(&g.parts[b.partition], b, offset)
+			m.wait(tx, g, b.partition, &failure{offset, b.attempt, b.excused, b.delivered, tx.Now(), hash, reason})
+			return
+		}
 		hash := g.release(&g.parts[b.partition], b, offset)
 		m.bury(tx, st, g, b.partition, offset, b.attempt, reason)
 		m.freed(tx, g, b.partition, hash)
@@ -144,6 +151,18 @@ func (m *machine) fail(tx *engine.Tx, st *stream, g *group, b *batch, offset uin
 	if delay == 0 {
 		m.readyAgain(tx, g, hash)
 	}
+}
+
+// spent reports whether a record that failed at an attempt is not delivered again.
+func (g *group) spent(attempt, excused uint64) bool {
+	return g.maxDeliver > 0 && attempt-excused >= g.maxDeliver
+}
+
+// buryWaiting appends a record that waits for it to the dead letters.
+func (m *machine) buryWaiting(tx *engine.Tx, st *stream, g *group, partition int, f *failure) {
+	m.unfail(tx, g, partition, f)
+	m.bury(tx, st, g, partition, f.offset, f.attempts, f.reason)
+	m.freed(tx, g, partition, f.hash)
 }
 
 // readyAgain wakes somebody who may have a record that is to be delivered again.
@@ -182,7 +201,7 @@ func (m *machine) again(tx *engine.Tx, g *group, b *batch, offset uint64, due in
 func (m *machine) wait(tx *engine.Tx, g *group, partition int, f *failure) {
 	g.addFailure(partition, f)
 	m.row = f.encode(m.row[:0])
-	tx.Set(failureKey(nil, g.gen, g.id, partition, f.offset), m.row)
+	tx.Insert(failureKey(nil, g.gen, g.id, partition, f.offset), m.row)
 }
 
 // backoff returns the pause after so many attempts, ms.

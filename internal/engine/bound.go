@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"math"
 
 	"github.com/floedb/floe/internal/plant"
@@ -76,6 +77,21 @@ func (tx *Tx) startCommand(first bool) bool {
 func (tx *Tx) Full() bool {
 	b := &tx.budget
 	return b.spent.minus(b.before).exceeds(work{fullRows, fullBytes}) && !plant.On(plant.EndlessFire)
+}
+
+// A step of a machine: what it may write at most, in tests, when its command is Full already.
+const (
+	stepBytes = 40 << 20
+	stepRows  = 1 << 13
+)
+
+// checkFull panics if a machine has gone on for longer than it may in a Fire.
+func (tx *Tx) checkFull(m MachineID) {
+	w := tx.budget.spent.minus(tx.budget.before)
+	if w.exceeds(work{fullRows + stepRows, fullBytes + stepBytes}) {
+		panic(fmt.Sprintf("shard %d, index %d: a timer of machine %d goes on although the command is full: %d rows with %d bytes",
+			tx.x.shard, tx.index, m, w.rows, w.bytes))
+	}
 }
 
 // overrun is the panic that ends a command which writes more than it may. There is no way to go on: what it has read was to be written.

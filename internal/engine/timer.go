@@ -49,6 +49,12 @@ func (tx *Tx) Schedule(due int64, token []byte) {
 	tx.x.timers.next = min(tx.x.timers.next, due)
 }
 
+// ScheduleNew is Schedule for a timer that is not set (see Insert).
+func (tx *Tx) ScheduleNew(due int64, token []byte) {
+	tx.insertRow(tx.timerRow(due, token), nil)
+	tx.x.timers.next = min(tx.x.timers.next, due)
+}
+
 // Unschedule removes a timer; it need not exist.
 func (tx *Tx) Unschedule(due int64, token []byte) { tx.deleteRow(tx.timerRow(due, token)) }
 
@@ -117,6 +123,9 @@ func (tx *Tx) fireTimer(t timer) (err error) {
 	tx.followed = 0
 	m.OnTimer(tx, t.token)
 	tx.settled("a timer")
+	if tx.x.strict {
+		tx.checkFull(t.machine)
+	}
 	return nil
 }
 

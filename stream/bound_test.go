@@ -1,0 +1,85 @@
+package stream_test
+
+import (
+	"bytes"
+	"context"
+	"testing"
+
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/stream"
+)
+
+// Records that have used up their attempts, and their size.
+const usedUp, usedUpBytes = 100, 256 << 10
+
+// usedUpRecords leaves records with one consumer, on their last attempt.
+func usedUpRecords(t *testing.T, mode stream.Mode) (*rig.Rig, *stream.Store, []stream.Delivery) {
+	t.Helper()
+	r := rig.New(t, 1, stream.NewMachine)
+	s := stream.New(r.Router(), "default", 1<<20)
+	ctx := t.Context()
+	for i := range usedUp {
+		msg := stream.Message{Key: string(rune(97+i%7)), Payload: bytes.Repeat([]byte{byte(i)}, usedUpBytes)}
+		if _, err := s.Append(ctx, "jobs", msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.CreateGroup(ctx, "jobs", "workers", stream.MaxDeliver(1), stream.WithMode(mode)); err != nil {
+		t.Fatal(err)
+	}
+	var all []stream.Delivery
+	for len(all) < usedUp {
+		ds, err := s.ReadGroup(ctx, "jobs", "workers", "one")
+		if err != nil || len(ds) == 0 {
+			t.Fatalf("ReadGroup after %d records: %d records, %v", len(all), len(ds), err)
+		}
+		all = append(all, ds...)
+	}
+	return r, s, all
+}
+
+// TestUsedUpRecordsAreBuriedInParts: records that become dead letters together, because their consumer leaves, gives them back, or was silent for too long,
+// are moved by and by, and none is lost or moved twice.
+func TestUsedUpRecordsAreBuriedInParts(t *testing.T) {
+	for name, end := range map[string]func(context.Context, *rig.Rig, *stream.Store, []stream.Delivery) error{
+		"leave": func(ctx context.Context, _ *rig.Rig, s *stream.Store, _ []stream.Delivery) error {
+			return s.Leave(ctx, "jobs", "workers", "one")
+		},
+		"nack": func(ctx context.Context, _ *rig.Rig, s *stream.Store, ds []stream.Delivery) error {
+			_, err := s.Nack(ctx, "jobs", "workers", stream.RefsOf(ds))
+			return err
+		},
+		"silence": func(_ context.Context, r *rig.Rig, _ *stream.Store, _ []stream.Delivery) error {
+			r.Advance(3_600_000)
+			return nil
+		},
+	} {
+		for _, mode := range []stream.Mode{stream.Shared, stream.KeyShared, stream.Exclusive} {
+			t.Run(name+" "+mode.String(), func(t *testing.T) {
+				r, s, ds := usedUpRecords(t, mode)
+				if err := end(t.Context(), r, s, ds); err != nil {
+					t.Fatal(err)
+				}
+				if name != "silence" {
+					first, err := s.Info(t.Context(), stream.DeadLetters("jobs"))
+					if err != nil || first.Records() == 0 || first.Records() > 20 {
+						t.Errorf("%d records were moved at once, %v", first.Records(), err)
+					}
+				}
+				if fires := r.Fire(); name != "silence" && fires < 4 {
+					t.Errorf("%d timers moved the others", fires)
+				}
+				last, err := s.Info(t.Context(), stream.DeadLetters("jobs"))
+				if err != nil || last.Records() != usedUp {
+					t.Errorf("%d dead letters, %v, want %d", last.Records(), err, usedUp)
+				}
+				pending, err := s.Group(t.Context(), "jobs", "workers")
+				if err != nil || pending.Pending() != 0 {
+					t.Errorf("%d records are pending, %v", pending.Pending(), err)
+				}
+				paces := 0
+				r.Replay(func() int { paces++; return paces % 5 }, func() bool { return paces%3 == 0 })
+			})
+		}
+	}
+}
