@@ -15,7 +15,7 @@ const usedUp, usedUpBytes = 100, 256 << 10
 // usedUpRecords leaves records with one consumer, on their last attempt.
 func usedUpRecords(t *testing.T, mode stream.Mode) (*rig.Rig, *stream.Store, []stream.Delivery) {
 	t.Helper()
-	r := rig.New(t, 1, stream.NewMachine)
+	r := rig.New(t, 1, stream.Primitive())
 	s := stream.New(r.Router(), "default", 1<<20)
 	ctx := t.Context()
 	for i := range usedUp {
