@@ -238,7 +238,9 @@ func (p *Pending) answer() string {
 // observation returns what a refusal says of the key, if it says anything.
 func (p *Pending) observation() (known bool, c conflict) {
 	var detail *kv.ConflictError
+	var bound *kv.BoundError
 	switch {
+	case errors.As(p.err, &bound): // a conflict with the bounds of a counter, of another key perhaps
 	case errors.As(p.err, &detail):
 		return true, conflict{told: true, revision: detail.Revision}
 	case errors.Is(p.err, engine.ErrConflict):
