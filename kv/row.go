@@ -45,10 +45,7 @@ type row struct {
 func (w *row) exists() bool    { return w.version > 0 }
 func (w *row) tombstone() bool { return w.flags&flagTombstone != 0 }
 
-// live reports whether the key has a value at the given time.
-func (w *row) live(now int64) bool { return w.exists() && !w.tombstone() && !w.expiredAt(now) }
-
-// lives is live for a query.
+// lives reports whether the key has a value, for a query.
 func (w *row) lives(v *engine.View) bool {
 	return w.exists() && !w.tombstone() && (w.flags&flagExpires == 0 || !v.Passed(w.expiresAt))
 }

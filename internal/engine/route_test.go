@@ -47,7 +47,7 @@ func TestCachedThroughFreshHandles(t *testing.T) {
 				t.Errorf("spread %t: first call through the handle taken %s = %q, %t, want %q", spread, name, row, ok, want)
 			}
 		}
-		if r.Place("ns") != r.Place("ns") {
+		if first, second := r.Place("ns"), r.Place("ns"); first != second {
 			t.Errorf("spread %t: two places of one namespace", spread)
 		}
 		if d.asked != 1 {
