@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
 )
@@ -30,7 +31,7 @@ func consume(ctx context.Context, out io.Writer, node *floe.Node, patience time.
 			return err
 		}
 		err = sell(ctx, node, taken[0])
-		if errors.Is(err, floe.ErrInvalid) { // the stock would be less than 0
+		if bound := (*kv.BoundError)(nil); errors.As(err, &bound) { // the stock would be less than 0
 			err = refuse(ctx, node, taken[0])
 		}
 		if err != nil && !errors.Is(err, floe.ErrConflict) { // else the lease is over, and somebody else has the order

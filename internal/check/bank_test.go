@@ -36,7 +36,7 @@ func TestBank(t *testing.T) {
 		switch _, err := node.Txn("default").Do(bank.Transfer(rng)...).Commit(t.Context()); {
 		case err == nil:
 			done++
-		case errors.Is(err, floe.ErrInvalid):
+		case errors.As(err, new(*kv.BoundError)):
 			refused++
 		default:
 			t.Fatal(err)

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
+
+	"github.com/floedb/floe/internal/rig"
 )
 
 // TestClient runs the scripts of testdata, each against a server of its own. The golden part is written anew with -rewrite.
@@ -168,7 +170,7 @@ func oneDocument(text string) error {
 }
 
 func TestNoServer(t *testing.T) {
-	free, other := freeAddr(t), freeAddr(t)
+	free, other := rig.FreeAddr(t), rig.FreeAddr(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -203,20 +205,9 @@ func TestNoServer(t *testing.T) {
 	}
 }
 
-// freeAddr returns an address at which nothing listens just now.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // TestPayload has what stdin may be besides text.
 func TestPayload(t *testing.T) {
-	env := map[string]string{"FLOE_ADDR": freeAddr(t)}
+	env := map[string]string{"FLOE_ADDR": rig.FreeAddr(t)}
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
@@ -262,22 +253,22 @@ func TestCompletionOfNames(t *testing.T) {
 	c.typed("queue dequeue bills -o raw")
 	c.typed(fmt.Sprintf("queue nack bills ID%d --to-dlq", len(c.names)))
 	for line, want := range map[string]string{
-		"stream read ":                              "orders\n:4\n",
-		"stream read o":                             "orders\n:4\n",
-		"stream read m":                             ":4\n",
-		"stream read orders ":                       ":4\n",
-		"stream read -n second ":                    "other\n:4\n",
-		"stream append orders ":                     ":4\n",
-		"stream create ":                            ":4\n",
-		"stream group read orders ":                 "billing\n:4\n",
-		"stream group read orders billing ":         "ann\n:4\n",
-		"stream group read nobody ":                 ":4\n",
-		"stream group seek orders billing ":         "beginning\nend\n:4\n",
-		"stream group create orders x --mode ":      "shared\nexclusive\nkey_shared\n:4\n",
-		"queue dequeue ":                            "bills\nmail\n:4\n",
-		"queue dlq requeue bills ":                  "1\n:4\n",
-		"queue peek mail --state ":                  "ready\ndelayed\nleased\n:4\n",
-		"queue dequeue --addr " + freeAddr(t) + " ": ":4\n",
+		"stream read ":                                  "orders\n:4\n",
+		"stream read o":                                 "orders\n:4\n",
+		"stream read m":                                 ":4\n",
+		"stream read orders ":                           ":4\n",
+		"stream read -n second ":                        "other\n:4\n",
+		"stream append orders ":                         ":4\n",
+		"stream create ":                                ":4\n",
+		"stream group read orders ":                     "billing\n:4\n",
+		"stream group read orders billing ":             "ann\n:4\n",
+		"stream group read nobody ":                     ":4\n",
+		"stream group seek orders billing ":             "beginning\nend\n:4\n",
+		"stream group create orders x --mode ":          "shared\nexclusive\nkey_shared\n:4\n",
+		"queue dequeue ":                                "bills\nmail\n:4\n",
+		"queue dlq requeue bills ":                      "1\n:4\n",
+		"queue peek mail --state ":                      "ready\ndelayed\nleased\n:4\n",
+		"queue dequeue --addr " + rig.FreeAddr(t) + " ": ":4\n",
 	} {
 		args := append([]string{"__complete"}, strings.Split(line, " ")...)
 		if code, stdout, _ := run(t, c.env, args...); code != 0 || stdout != want {

@@ -35,7 +35,7 @@ func TestFollow(t *testing.T) {
 		},
 		{
 			command: "queue dequeue NAME --follow --ack", add: "queue enqueue NAME p",
-			table: "  100   1  p", raw: "\t100\t1\tp", json: `"last_error":"","payload":"p","size":1}`,
+			table: "  100   1  p", raw: "\t100\t1\tp", json: `"last_error":"","headers":{},"payload":"p","size":1}`,
 		},
 	} {
 		for format, want := range map[string]string{"table": tc.table, "raw": tc.raw, "json": tc.json} {

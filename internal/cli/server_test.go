@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/floedb/floe/internal/rig"
 )
 
 func TestStart(t *testing.T) {
@@ -171,7 +173,7 @@ func testStuckCluster(t *testing.T, path string) {
 	if most := graceTime + cutTime + closeTime; most >= stopTime {
 		t.Errorf("the drain may take %v, the promise is %v", most, stopTime)
 	}
-	addrs := []string{freeAddr(t), freeAddr(t), freeAddr(t)}
+	addrs := []string{rig.FreeAddr(t), rig.FreeAddr(t), rig.FreeAddr(t)}
 	peers := fmt.Sprintf("1=%s,2=%s,3=%s", addrs[0], addrs[1], addrs[2])
 	secret := secretFile(t)
 	var nodes []*running

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/floedb/floe/internal/rig"
 )
 
 func TestServerStatus(t *testing.T) {
@@ -49,15 +51,15 @@ func mustDecode(t *testing.T, env map[string]string, into any, args ...string) {
 
 // TestNoQuorum asks a node that is left alone: it says how it is, and why it can do nothing.
 func TestNoQuorum(t *testing.T) {
-	addr := freeAddr(t)
+	addr := rig.FreeAddr(t)
 	_, port, _ := net.SplitHostPort(addr)
 	s := start(t, "--data-dir", t.TempDir(), "--shards", "1", "--port", port, "--node-id", "1",
-		"--peers", fmt.Sprintf("1=%s,2=%s,3=%s", addr, freeAddr(t), freeAddr(t)), "--secret-file", secretFile(t))
+		"--peers", fmt.Sprintf("1=%s,2=%s,3=%s", addr, rig.FreeAddr(t), rig.FreeAddr(t)), "--secret-file", secretFile(t))
 	env := map[string]string{"FLOE_ADDR": addr}
 	for _, tc := range []struct{ args, stdout, stderr string }{
 		{args: "cluster status -o raw", stdout: "\tunhealthy\t0\t-\t-\nshard\t0\tnone\t"},
 		{args: "server status -o raw", stdout: "\nstate\tno quorum\n"},
-		{args: "kv get k --timeout 100ms", stderr: "none is known)\nfloe: hint: floe cluster status shows"},
+		{args: "kv get k --timeout 100ms", stderr: "none is known)\nfloe: hint: the call may take 100ms; allow more with --timeout, or see floe cluster status\n"},
 		{args: "kv set k v", stderr: "none is known)\nfloe: hint: floe cluster status shows which nodes answer and which shards have a leader\n"},
 	} {
 		code, stdout, stderr := run(t, env, strings.Fields(tc.args)...)
@@ -83,7 +85,7 @@ func secretFile(t *testing.T) string {
 // TestCluster starts three nodes and finds them all from any of them.
 func TestCluster(t *testing.T) {
 	secret := secretFile(t)
-	addrs := []string{freeAddr(t), freeAddr(t), freeAddr(t)}
+	addrs := []string{rig.FreeAddr(t), rig.FreeAddr(t), rig.FreeAddr(t)}
 	peers := fmt.Sprintf("1=%s,2=%s,3=%s", addrs[0], addrs[1], addrs[2])
 	var nodes []*running
 	for i, addr := range addrs {
@@ -104,7 +106,7 @@ func TestCluster(t *testing.T) {
 	}
 	for i := range addrs {
 		key := strconv.Itoa(i)
-		code, stdout, stderr := run(t, nil, "kv", "get", key, "--addr", freeAddr(t)+","+addrs[2-i])
+		code, stdout, stderr := run(t, nil, "kv", "get", key, "--addr", rig.FreeAddr(t)+","+addrs[2-i])
 		if code != 0 || stdout != "v"+key {
 			t.Errorf("get %s at node %d: exit code %d, %q, stderr\n%s", key, 3-i, code, stdout, stderr)
 		}
@@ -151,7 +153,7 @@ func TestCluster(t *testing.T) {
 		}
 	}
 	// With one address that answers nothing, and one of a node that is not there, the third one is asked.
-	awaitHealthy(t, map[string]string{"FLOE_ADDR": freeAddr(t) + "," + addrs[2] + "," + addrs[1]}, 2)
+	awaitHealthy(t, map[string]string{"FLOE_ADDR": rig.FreeAddr(t) + "," + addrs[2] + "," + addrs[1]}, 2)
 }
 
 // awaitHealthy asks for the status of a cluster until that many nodes are healthy and all shards have leaders.

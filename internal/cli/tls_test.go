@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/floedb/floe/internal/rig"
 )
 
 // authority signs the certificates of a test. Its own is in ca.pem of dir.
@@ -141,7 +143,7 @@ func TestTLSCluster(t *testing.T) {
 	a := newAuthority(t)
 	a.certify("node")
 	secret := secretFile(t)
-	addrs := []string{freeAddr(t), freeAddr(t), freeAddr(t)}
+	addrs := []string{rig.FreeAddr(t), rig.FreeAddr(t), rig.FreeAddr(t)}
 	for i, addr := range addrs {
 		_, port, _ := net.SplitHostPort(addr)
 		s := start(t, "--data-dir", t.TempDir(), "--shards", "1", "--port", port, "--node-id", strconv.Itoa(i+1), "--secret-file", secret,

@@ -19,6 +19,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/check"
+	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/kv"
 )
 
@@ -67,7 +68,7 @@ func newProcesses(t *testing.T) *processes {
 	var members []member
 	var peers []floe.Peer
 	for i := range 3 {
-		peers = append(peers, floe.Peer{ID: uint64(i + 1), Addr: freeAddr(t)})
+		peers = append(peers, floe.Peer{ID: uint64(i + 1), Addr: rig.FreeAddr(t)})
 	}
 	for _, p := range peers {
 		members = append(members, member{Dir: t.TempDir(), ID: p.ID, Peers: peers})
@@ -76,7 +77,7 @@ func newProcesses(t *testing.T) *processes {
 }
 
 func newProcess(t *testing.T) *processes {
-	return startProcesses(t, []member{{Dir: t.TempDir(), Listen: freeAddr(t)}})
+	return startProcesses(t, []member{{Dir: t.TempDir(), Listen: rig.FreeAddr(t)}})
 }
 
 func startProcesses(t *testing.T, members []member) *processes {

@@ -80,7 +80,7 @@ func (c *three) shows(client *floe.Client, state, status string) {
 func (c *three) awaitShown(name string, db database, state, status string) {
 	c.t.Helper()
 	var s floe.Stats
-	before := time.Now()
+	before := time.Now().Truncate(time.Millisecond) // as the time of a node is
 	await(c.t, name+" shows "+status+", "+state, func() bool {
 		var err error
 		s, err = db.Stats(c.t.Context())

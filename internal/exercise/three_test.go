@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/kv"
 )
 
@@ -42,7 +42,7 @@ func newThree(t *testing.T) *three {
 func (c *three) open() {
 	c.t.Helper()
 	for i := range c.nodes {
-		c.peers = append(c.peers, floe.Peer{ID: uint64(i + 1), Addr: freeAddr(c.t)})
+		c.peers = append(c.peers, floe.Peer{ID: uint64(i + 1), Addr: rig.FreeAddr(c.t)})
 		c.dirs = append(c.dirs, c.t.TempDir())
 	}
 	c.t.Cleanup(func() {
@@ -54,16 +54,6 @@ func (c *three) open() {
 		c.start(i)
 	}
 	c.settle()
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func (c *three) config(i int) floe.Config {

@@ -1,0 +1,48 @@
+package rig
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+)
+
+// Addresses of tests lie below the ports that systems give to outgoing connections and to listeners that ask for any (32768 and up on Linux, 49152
+// on others): a port found free among those may be taken before the node listens on it, or while the node is down. Each process has a block of them,
+// and holds it by listening on its first.
+const (
+	firstPort = 10_000
+	lastPort  = 32_000
+	portBlock = 100
+)
+
+var ports struct {
+	mu   sync.Mutex
+	held net.Listener // on the first of the block, until the process ends
+	base int
+	next int
+}
+
+// FreeAddr returns an address at which nothing listens, and that nothing else is given soon.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	ports.mu.Lock()
+	defer ports.mu.Unlock()
+	for base := firstPort; ports.held == nil && base < lastPort; base += portBlock {
+		if l, err := net.Listen("tcp", local(base)); err == nil {
+			ports.held, ports.base = l, base
+		}
+	}
+	for range portBlock {
+		addr := local(ports.base + 1 + ports.next%(portBlock-1))
+		ports.next++
+		if l, err := net.Listen("tcp", addr); err == nil {
+			l.Close()
+			return addr
+		}
+	}
+	t.Fatalf("no free port from %d to %d", ports.base, ports.base+portBlock-1)
+	return ""
+}
+
+func local(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
