@@ -107,17 +107,28 @@ func (n *node) serves(id engine.ShardID) bool {
 // runs reports whether the node takes steps now.
 func (n *node) runs() bool { return n.host != nil && n.paused <= n.sim.now }
 
-// end makes the node's process end: left is what its disk holds afterwards.
-func (n *node) end(left *disk, why string) {
-	s := n.sim
+// end makes the node's process end: left is what its disk holds afterwards, nil if that is to be seen, because its power may fail meanwhile.
+func (n *node) end(left *disk, why fault) {
 	if err := n.host.Crash(); err != nil {
-		s.failf("node %d: %v", n.id, err)
+		n.sim.failf("node %d: %v", n.id, err)
 	}
-	n.sweep()
-	n.gone(left, why, 2*time.Second)
+	n.ended(left, why, 2*time.Second)
 }
 
-// gone notes that the process is no more. It is started again within a time.
+// ended notes that the process is no more. It is started again within a time.
+func (n *node) ended(left *disk, why fault, within time.Duration) {
+	n.sweep()
+	if left == nil {
+		left = n.disk
+		if left.stopped() {
+			left, why = n.powerless(), tornStep
+		}
+	}
+	if left != nil {
+		n.gone(left, why.String(), within)
+	}
+}
+
 func (n *node) gone(left *disk, why string, within time.Duration) {
 	s := n.sim
 	s.verdict.ended(n)
@@ -130,7 +141,7 @@ func (n *node) gone(left *disk, why string, within time.Duration) {
 // kill ends the process. What it has written stays, synced or not.
 func (n *node) kill() {
 	n.brace()
-	n.end(n.disk, kill.String())
+	n.end(nil, kill)
 }
 
 // sweep ends every step that may remove files.
@@ -142,7 +153,7 @@ func (n *node) sweep() {
 
 func (n *node) losePower(why fault) {
 	if left := n.powerless(); left != nil {
-		n.end(left, why.String())
+		n.end(left, why)
 	}
 }
 
@@ -167,14 +178,7 @@ func (n *node) close() {
 	if err := n.host.Close(); err != nil {
 		n.sim.failf("node %d: close: %v", n.id, err)
 	}
-	n.sweep()
-	left, why := n.disk, restart
-	if n.disk.stopped() {
-		if left, why = n.powerless(), tornStep; left == nil {
-			return
-		}
-	}
-	n.gone(left, why.String(), time.Second)
+	n.ended(nil, restart, time.Second)
 }
 
 func (n *node) step(id engine.ShardID, ticks int) {
