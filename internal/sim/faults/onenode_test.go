@@ -62,6 +62,9 @@ var _ engine.Door = (*rig)(nil)
 // errParked is returned by a call that is stuck in a file operation that has failed.
 var errParked = errors.New("the call does not come back")
 
+// patience is for how many polls, one in a millisecond at most, a call is waited for.
+const patience = 1000
+
 // openRig opens a node and brings it to where Host.Open would return. A disk that may fail is to be given.
 func openRig(c shard.Config, disk *pointFS) (*rig, error) {
 	r, err := openStill(c, disk)
@@ -106,7 +109,7 @@ func (r *rig) comeUp() error {
 }
 
 // call runs f, unless the node has failed. On a disk that has failed f may never come back, because what Pebble asked for is parked;
-// it gets a little time.
+// it gets a second of polls, in which a machine however busy lets it go on.
 func (r *rig) call(f func() error) error {
 	if r.disk == nil {
 		return f()
@@ -138,7 +141,7 @@ func (r *rig) attempt(f func() error) error {
 	}
 	poll := time.NewTicker(time.Millisecond)
 	defer poll.Stop()
-	for n := 0; n < 5; {
+	for n := 0; n < patience; {
 		select {
 		case err := <-done:
 			return err
