@@ -26,7 +26,8 @@ func WithoutValues() HistoryOption { return func(q *historyQuery) { q.withoutVal
 // History returns the versions of key that are kept, newest first, tombstones included: at most 64. The tombstone of an
 // expired key is made when its timer fires, soon after it has become invisible.
 //
-// Options: WithoutValues. Errors: ErrNotFound if the key never existed or was deleted long ago (see the package comment).
+// Options: WithoutValues. Errors: ErrNotFound if the key never existed or was deleted long ago (see the package comment); ErrInvalid if the values
+// exceed 128 MiB together.
 func (s *Store) History(ctx context.Context, key string, opts ...HistoryOption) ([]Version, error) {
 	if err := checkKey(key); err != nil {
 		return nil, err

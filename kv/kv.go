@@ -131,6 +131,8 @@ func (s *Store) query(ctx context.Context, key string, buf []byte) (Entry, error
 }
 
 // GetMany returns the entries of those keys that exist, in no particular order, with one round trip per shard.
+//
+// Errors: ErrInvalid if the values that one shard has of them exceed 128 MiB together.
 func (s *Store) GetMany(ctx context.Context, keys ...string) (map[string]Entry, error) {
 	byShard := make(map[engine.ShardID][]string)
 	for _, k := range keys {

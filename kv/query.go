@@ -45,6 +45,7 @@ type historyQuery struct {
 	withoutValues bool
 
 	versions []Version
+	size     int // of their values
 }
 
 // waitQuery waits until the key exists (after 0) or its latest change is later than the revision after.
@@ -106,6 +107,7 @@ func (m *machine) queryGet(v *engine.View, q *getQuery) error {
 		v.Freeze()
 	}
 	q.entries = q.entries[:0] // of a try before the log had come to the end of a key
+	size := 0
 	for _, k := range q.keys {
 		w, err := current(v, ns, []byte(k))
 		if err != nil {
@@ -116,6 +118,9 @@ func (m *machine) queryGet(v *engine.View, q *getQuery) error {
 		}
 		if q.withoutValues {
 			w.value = nil
+		}
+		if size += len(w.value); size > engine.MaxAnswerBytes {
+			return engine.Errorf(ErrInvalid, "kv: the values of %d keys exceed %d bytes together: ask for fewer at once", len(q.keys), engine.MaxAnswerBytes)
 		}
 		q.entries = append(q.entries, w.entry(k))
 	}
@@ -209,7 +214,9 @@ func (m *machine) queryHistory(v *engine.View, q *historyQuery) error {
 	if err != nil || !cur.exists() {
 		return err
 	}
-	q.add(cur)
+	if err := q.add(cur); err != nil {
+		return err
+	}
 	prefix := historyPrefix(nil, ns, []byte(q.key))
 	it, err := v.Iter(prefix, key.PrefixEnd(prefix))
 	if err != nil {
@@ -217,23 +224,27 @@ func (m *machine) queryHistory(v *engine.View, q *historyQuery) error {
 	}
 	for ok := it.First(); ok; ok = it.Next() {
 		w, err := decodeRow(it.Value())
+		if err == nil {
+			err = q.add(w)
+		}
 		if err != nil {
 			it.Close()
 			return err
 		}
-		q.add(w)
 	}
 	return it.Close()
 }
 
-func (q *historyQuery) add(w row) {
+func (q *historyQuery) add(w row) error {
 	v := w.describe()
 	if q.withoutValues {
 		v.Value = nil
-	} else {
-		v.Value = bytes.Clone(v.Value)
+	} else if q.size += len(v.Value); q.size > engine.MaxAnswerBytes {
+		return engine.Errorf(ErrInvalid, "kv: the values in the history of a key exceed %d bytes together: ask for it without them", engine.MaxAnswerBytes)
 	}
+	v.Value = bytes.Clone(v.Value)
 	q.versions = append(q.versions, v)
+	return nil
 }
 
 func (w *row) describe() Version {

@@ -8,9 +8,10 @@ import (
 	"github.com/floedb/floe/internal/plant"
 )
 
-// What a command may write, with all that it sets going in its shard: a transaction with its operations, a Fire with its timers, a delivery with its
-// messages. A command that would write more is refused, and nothing of it remains. Every write counts, also one that replaces another
-// of the same command: it is the work that is bounded, on every replica alike.
+// What a command may write and answer, with all that it sets going in its shard: a transaction with its operations, a Fire with its timers, a delivery
+// with its messages. A command that would write or answer more is refused, and nothing of it remains: an answer that is too large to be sent would
+// be an error although the command has happened. Every write counts, also one that replaces another of the same command: it is the work that is
+// bounded, on every replica alike.
 //
 // The bytes are four times the largest value, so that one can be overwritten, with its history, and then some; an entry that wrote gigabytes would
 // end the node, and do so again whenever it is opened. So many rows, of the size that most have, come to about as much in memory.
@@ -18,6 +19,9 @@ const (
 	MaxCommandBytes = 64 << 20
 	MaxCommandRows  = 1 << 18
 )
+
+// MaxAnswerBytes bounds the values in the answer to a query that has no pages.
+const MaxAnswerBytes = 128 << 20
 
 // What one command may write for what is merely due, until it is Full: the rest is for another entry, so that nobody waits for long. One
 // more step comes on top.
@@ -35,7 +39,7 @@ const (
 // ErrPutOff is the outcome of a command for which its entry had no room left: nothing was done, and it has to be proposed again.
 var ErrPutOff = errors.New("put off: its entry has written as much as it may")
 
-// work is what has been written.
+// work is what has been written; the bytes of answers count too.
 type work struct{ rows, bytes int }
 
 // exceeds reports whether there is more of something than in o.
@@ -102,6 +106,17 @@ func (tx *Tx) spend(bytes int) {
 	b := &tx.budget
 	b.spent.rows++
 	b.spent.bytes += bytes
+	b.check()
+}
+
+// answer counts the result of a command or of a part of one.
+func (tx *Tx) answer(result []byte) {
+	b := &tx.budget
+	b.spent.bytes += len(result)
+	b.check()
+}
+
+func (b *budget) check() {
 	if b.spent.exceeds(b.limit) {
 		b.overrun = true
 		panic(overrun{})
@@ -126,6 +141,6 @@ func (tx *Tx) catch(err *error) {
 		}
 	}
 	w := tx.budget.spent.minus(tx.budget.before)
-	*err = Errorf(ErrInvalid, "a command writes at most %d bytes in %d rows: this one has been stopped at %d bytes in %d rows",
+	*err = Errorf(ErrInvalid, "a command writes and answers at most %d bytes, in %d rows: this one has been stopped at %d bytes in %d rows",
 		MaxCommandBytes, MaxCommandRows, w.bytes, w.rows)
 }

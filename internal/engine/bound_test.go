@@ -15,7 +15,7 @@ import (
 	"github.com/floedb/floe/internal/toy"
 )
 
-// hoarder is a machine that writes as much as it is told to: Kind Add writes Delta rows of Delay bytes each, Kind Later sets Delta timers for now, of
+// hoarder is a machine that writes as much as it is told to: Kind Clear answers Delta bytes, Kind Add writes Delta rows of Delay bytes each, Kind Later sets Delta timers for now, of
 // which each writes one row of Delay bytes, Kind Send sends Delta messages that each write a row of Delay bytes.
 type hoarder struct{ engine.Machine }
 
@@ -36,6 +36,9 @@ func (hoarder) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 			one := toy.Command{Kind: toy.Add, Name: fmt.Sprint(c.Name, i), Delta: 1, Delay: c.Delay}.In(tx.NamespaceName())
 			tx.Send(one, c.Target)
 		}
+	}
+	if cmd.Kind == toy.Clear {
+		return make([]byte, c.Delta), it.Close()
 	}
 	return codec.AppendVarint(nil, c.Delta), it.Close()
 }
@@ -111,6 +114,33 @@ func TestTransactionIsBoundedAsAWhole(t *testing.T) {
 	}
 	if rows := strings.Count(r.dump(0), "\n"); rows != 1 {
 		t.Errorf("%d rows are left, want that of Applied alone", rows)
+	}
+}
+
+// TestAnswersAreBounded: what a command answers counts, that of each part of a transaction too. One that answers more than can be sent is refused
+// before anything of it is kept; it used to happen, and then be an error.
+func TestAnswersAreBounded(t *testing.T) {
+	r := newHoard(t)
+	answer := func(size int64) toy.Command { return toy.Command{Kind: toy.Clear, Name: "a", Delta: size} }
+	if out := r.apply(0, answer(engine.MaxCommandBytes-1<<10).In("default")); out[0].Err != nil || len(out[0].Result) != engine.MaxCommandBytes-1<<10 {
+		t.Errorf("%d bytes, %v, want the answer", len(out[0].Result), out[0].Err)
+	}
+	out := r.apply(0, answer(engine.MaxCommandBytes+1).In("default"))
+	if err := out[0].Err; !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), fmt.Sprint(engine.MaxCommandBytes)) {
+		t.Errorf("err = %v, want ErrInvalid with the limit", err)
+	}
+	before := strings.Count(r.dump(0), "\n")
+	txn := engine.NewTxn(engine.NewRouter(r), "default", 1<<20).Do(write("b", 1, 1).Op())
+	for range 22 {
+		txn.Do(answer(3 << 20).Op())
+	}
+	_, err := txn.Commit(t.Context())
+	var refused *engine.TxnError
+	if !errors.As(err, &refused) || refused.Index != 22 || !errors.Is(err, engine.ErrInvalid) {
+		t.Fatalf("err = %v, want a refusal of operation 22", err)
+	}
+	if rows := strings.Count(r.dump(0), "\n"); rows != before {
+		t.Errorf("%d rows are left, want %d", rows, before)
 	}
 }
 

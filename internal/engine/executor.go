@@ -57,6 +57,7 @@ type Executor struct {
 
 	applied  Applied
 	over     *overlay
+	answered int              // bytes of the results since the last Commit
 	points   *pebble.Iterator // over the committed state, for lookups of this batch; made by the first
 	tables   *pebble.Iterator // over the part of it that had been flushed when it was made, for lookups of rows not in fresh
 	durable  uint64           // index that tables has come to
@@ -154,6 +155,7 @@ func (x *Executor) restore() error {
 		return fmt.Errorf("read state: %w", err)
 	}
 	x.over.reset()
+	x.answered = 0
 	x.wakes, x.hooks, x.changes = nil, nil, nil
 	var err error
 	if x.applied, err = readApplied(x.db, x.shard); err != nil {
@@ -245,6 +247,7 @@ func (x *Executor) Apply(term, index uint64, data []byte, out []Outcome) (header
 		for i, c := range x.entry.Commands {
 			result, err := x.tx.applyAt(i, c)
 			out = append(out, Outcome{result, err})
+			x.answered += len(result)
 		}
 		header = Entry{Origin: x.entry.Origin, Sequence: x.entry.Sequence}
 	}
@@ -446,8 +449,8 @@ func (x *Executor) hashWrites() {
 	x.over.settle()
 }
 
-// Pending returns the size of the writes that wait for Commit.
-func (x *Executor) Pending() int { return x.over.bytes }
+// Pending returns the size of the writes and answers that wait for Commit.
+func (x *Executor) Pending() int { return x.over.bytes + x.answered }
 
 // Commit makes everything applied since the last Commit visible and wakes who waits for it.
 func (x *Executor) Commit() error {
@@ -470,6 +473,7 @@ func (x *Executor) Commit() error {
 	x.publish()
 	x.observe()
 	x.over.reset()
+	x.answered = 0
 	for _, f := range x.hooks {
 		f()
 	}

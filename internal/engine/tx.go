@@ -309,7 +309,9 @@ func (tx *Tx) dispatch(cmd Command) (result []byte, err error) {
 func (tx *Tx) run(cmd Command) (result []byte, err error) {
 	defer tx.catch(&err)
 	base := len(tx.follow)
-	result, err = tx.apply(cmd)
+	if result, err = tx.apply(cmd); err == nil {
+		tx.answer(result)
+	}
 	return result, tx.runFollowUps(base, err)
 }
 

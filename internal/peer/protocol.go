@@ -41,7 +41,8 @@ const (
 
 	// maxRequest is what a frame has beside a value or a transaction, at most: key, namespace, conditions.
 	maxRequest = 8 << 20
-	// maxAnswer bounds an answer: a page is 4 MiB of values and one more, a history of large values may be more than this.
+	// maxAnswer bounds an answer: a page is 4 MiB of values and one more, what has no pages is within engine.MaxAnswerBytes, the result of a
+	// command within engine.MaxCommandBytes.
 	maxAnswer = 160 << 20
 	// maxHello is a handshake with many members.
 	maxHello = 64 << 10
