@@ -100,6 +100,11 @@ func (d *delivery) redeliver(p int, may func(f *failure) bool) {
 		if len(offsets) > 0 {
 			d.give(p, attempt+1, excused, offsets, keys)
 		}
+		if d.c.noAck {
+			for _, hash := range keys {
+				d.m.freed(d.tx, d.g, p, hash) // nobody is going to acknowledge it
+			}
+		}
 		offsets, keys = nil, nil
 	}
 	for i, o := range part.again {

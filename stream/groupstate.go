@@ -224,6 +224,7 @@ func (g *group) release(p *groupPart, b *batch, offset uint64) (hash uint64) {
 		b.keys = slices.Delete(b.keys, at, at+1)
 		k := p.keys[hash]
 		k.out = remove(k.out, offset)
+		p.dropIdle(hash)
 	}
 	delete(p.batches, offset)
 	g.pending--
@@ -246,6 +247,7 @@ func (m *machine) unfail(tx *engine.Tx, g *group, partition int, f *failure) {
 	if g.mode == KeyShared {
 		k := p.keys[f.hash]
 		k.failed = remove(k.failed, f.offset)
+		p.dropIdle(f.hash)
 	}
 	g.pending--
 	tx.Delete(failureKey(nil, g.gen, g.id, partition, f.offset))

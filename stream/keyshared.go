@@ -54,6 +54,14 @@ func (p *groupPart) busy(hash uint64) *busyKey {
 	return k
 }
 
+// dropIdle forgets a key that is not busy any more. Whether a key is known is decided by the rows of its records alone, at any time: memory that
+// is made anew of them must not know another set of keys.
+func (p *groupPart) dropIdle(hash uint64) {
+	if k := p.keys[hash]; k != nil && len(k.out) == 0 && len(k.failed) == 0 {
+		delete(p.keys, hash)
+	}
+}
+
 // insertKey puts the hash of a key where its offset has been inserted.
 func insertKey(keys, offsets []uint64, offset, hash uint64) []uint64 {
 	at, _ := slices.BinarySearch(offsets, offset)
@@ -156,17 +164,12 @@ func (m *machine) freed(tx *engine.Tx, g *group, partition int, hash uint64) {
 		return
 	}
 	p := &g.parts[partition]
-	k := p.keys[hash]
-	if k == nil || len(k.out) > 0 {
-		return
-	}
-	if len(k.failed) > 0 {
-		if p.failed[k.failed[0]].due <= tx.Now() {
+	if k := p.keys[hash]; k != nil {
+		if len(k.out) == 0 && p.failed[k.failed[0]].due <= tx.Now() {
 			m.readyFor(tx, g, slotOf(hash))
 		}
 		return
 	}
-	delete(p.keys, hash)
 	if h := m.heldCount(tx, g, partition, hash); h.n > 0 {
 		m.addFree(tx, g, partition, hash, h.first)
 		m.readyFor(tx, g, slotOf(hash))
@@ -239,7 +242,7 @@ func (d *delivery) takeFree(p, slot int) {
 		s.from++
 		d.tx.Delete(freeKey(d.g.gen, d.g.id, p, slot, offset))
 		hash := binary.BigEndian.Uint64(it.Value())
-		if first, more := d.takeHeld(p, hash); more {
+		if first, free := d.takeHeld(p, hash); free {
 			left = append(left, heldLeft{hash, first})
 		}
 	}
@@ -254,7 +257,7 @@ func (d *delivery) takeFree(p, slot int) {
 	}
 }
 
-// heldLeft is a key of which no record has been handed out yet, and its first held one.
+// heldLeft is a key that is still free, and its first held record.
 type heldLeft struct{ hash, first uint64 }
 
 // stopped reports whether the rest has to be for another command: there is more then.
@@ -264,8 +267,9 @@ func (d *delivery) stopped() bool {
 	return full
 }
 
-// takeHeld hands out held records of a key. It reports whether it has come across none that is still there, and left the rest, from first on.
-func (d *delivery) takeHeld(p int, hash uint64) (first uint64, left bool) {
+// takeHeld hands out held records of a key. It reports whether the key stays free and has more of them, from first on: because none of those that it came
+// across is still there, or because nobody has to acknowledge what it handed out.
+func (d *delivery) takeHeld(p int, hash uint64) (first uint64, free bool) {
 	g, part := d.g, &d.g.parts[p]
 	h := d.m.heldCount(d.tx, g, p, hash)
 	it := d.tx.Iter(heldKey(g.gen, g.id, p, hash, h.first), key.PrefixEnd(heldPrefix(g.gen, g.id, p, hash)))
@@ -291,7 +295,7 @@ func (d *delivery) takeHeld(p int, hash uint64) (first uint64, left bool) {
 		d.mine[hash] = true
 		d.give(p, 1, 0, offsets, keys)
 	}
-	return h.first, len(offsets) == 0 && h.n > 0
+	return h.first, h.n > 0 && (len(offsets) == 0 || d.c.noAck)
 }
 
 // crowded reports whether so many records more are too many without an acknowledgement.
@@ -317,7 +321,7 @@ func (d *delivery) scan(p int) {
 		hash := keyHash(s.message, next)
 		h := d.m.heldCount(d.tx, d.g, p, hash)
 		switch {
-		case h.n > 0 || cursor.keys[hash] != nil && !d.mine[hash]:
+		case h.n > 0 || d.blocked(cursor.keys[hash], hash):
 			d.hold(p, hash, next, h)
 		case d.owns(hash):
 			if len(offsets) >= d.limit || d.crowded(len(offsets)) {
@@ -347,6 +351,11 @@ func (d *delivery) scan(p int) {
 	if len(offsets) > 0 {
 		d.give(p, 1, 0, offsets, keys)
 	}
+}
+
+// blocked reports whether no further record of a key may be handed out now: one before it waits to be delivered again, or somebody else's look got it.
+func (d *delivery) blocked(k *busyKey, hash uint64) bool {
+	return k != nil && (len(k.failed) > 0 || !d.mine[hash])
 }
 
 // hold notes a record that can not be delivered yet.

@@ -1,0 +1,162 @@
+package stream_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/stream"
+)
+
+// leave takes the consumer out of its group.
+func (c consumer) leave() {
+	c.t.Helper()
+	if err := c.s.Leave(c.t.Context(), c.stream, c.group, c.name); err != nil {
+		c.t.Errorf("Leave of %s: %v", c.name, err)
+	}
+}
+
+// replayed checks that replicas which forget what they remember after each entry, or never, come to the same state.
+func replayed(r *rig.Rig) {
+	r.Replay(func() int { return 1 }, func() bool { return true })
+	r.Replay(func() int { return 100 }, func() bool { return false })
+}
+
+// TestKeySharedNoAckFreesKeys: a record that was delivered again and need not be acknowledged left its key busy, in memory only. A replica that had been started
+// since went on with the key, one that had not held it back for good.
+func TestKeySharedNoAckFreesKeys(t *testing.T) {
+	r, s := newStore(t)
+	keyed(t, s, "x:1")
+	a, _ := consumers(t, s, stream.KeyShared, stream.Backoff(0, 0))
+	a.nack(a.want("x:1"))
+	a.want("x:1#2", stream.NoAck())
+	r.Verify()
+	keyed(t, s, "x:2")
+	a.ack(1, a.want("x:2")...)
+	replayed(r)
+}
+
+// TestKeySharedNoAckWithHeldRecords: what was held behind a record that had failed is delivered when that has been, with nothing to acknowledge.
+func TestKeySharedNoAckWithHeldRecords(t *testing.T) {
+	r, s := newStore(t)
+	keyed(t, s, "x:1")
+	a, _ := consumers(t, s, stream.KeyShared, stream.Backoff(0, 0))
+	a.nack(a.want("x:1"), stream.Delay(5*time.Second))
+	keyed(t, s, "x:2", "x:3")
+	a.want("")
+	r.Advance(5000)
+	a.want("x:1#2", stream.NoAck(), stream.Limit(1))
+	a.want("x:2 x:3", stream.NoAck())
+	replayed(r)
+}
+
+// TestKeySharedNoAckTakesAllByAndBy: of the records that were held of a key, those beyond the limit of a read waited for an acknowledgement that never came.
+func TestKeySharedNoAckTakesAllByAndBy(t *testing.T) {
+	r, s := newStore(t)
+	create(t, s, "log")
+	a, b := consumers(t, s, stream.KeyShared, stream.Backoff(0, 0))
+	a.want("")
+	b.want("")
+	var texts []string
+	for i := range 5 {
+		texts = append(texts, fmt.Sprintf("x:%d", i), fmt.Sprintf("y:%d", i))
+	}
+	keyed(t, s, texts...)
+	// Whoever looks first leaves what belongs to the other one held.
+	got := make(map[string]string)
+	for range 10 {
+		for _, c := range []consumer{a, b} {
+			ds, _ := c.read(stream.NoAck(), stream.Limit(2))
+			for _, d := range ds {
+				got[d.Key] += " " + string(d.Payload)
+			}
+			r.Verify()
+		}
+	}
+	// Held by a key that is busy: the same again.
+	keyed(t, s, "z:0")
+	first, owner := a.read()
+	holder := a
+	if owner == "" {
+		holder = b
+		first, _ = b.read()
+	}
+	keyed(t, s, "z:1", "z:2", "z:3", "z:4", "z:5")
+	holder.want("")
+	holder.ack(1, first...)
+	for range 3 {
+		ds, _ := holder.read(stream.NoAck(), stream.Limit(2))
+		for _, d := range ds {
+			got[d.Key] += " " + string(d.Payload)
+		}
+	}
+	for k, want := range map[string]string{"x": " x:0 x:1 x:2 x:3 x:4", "y": " y:0 y:1 y:2 y:3 y:4", "z": " z:1 z:2 z:3 z:4 z:5"} {
+		if got[k] != want {
+			t.Errorf("of key %s%s were delivered, want%s", k, got[k], want)
+		}
+	}
+	replayed(r)
+}
+
+// TestKeySharedKeepsOrderWhateverTheDelay: a new record was delivered together with an earlier one of its key, though another one between them was still to
+// be delivered again.
+func TestKeySharedKeepsOrderWhateverTheDelay(t *testing.T) {
+	for _, how := range []string{"new", "held", "leave", "silence"} {
+		t.Run(how, func(t *testing.T) {
+			r, s := newStore(t)
+			keyed(t, s, "x:1", "x:2")
+			a, b := consumers(t, s, stream.KeyShared, stream.Backoff(0, 0), stream.MaxDeliver(0))
+			ds := a.want("x:1 x:2")
+			a.nack(ds[1:], stream.Delay(10*time.Minute))
+			reader := a
+			switch how {
+			case "new", "held":
+				a.nack(ds[:1], stream.Delay(time.Second))
+				if how == "held" {
+					keyed(t, s, "x:3")
+					a.want("")
+				}
+				r.Advance(1000)
+			case "leave":
+				a.leave()
+				reader = b
+			case "silence":
+				r.Advance(100_000)
+				reader = b
+			}
+			if how != "held" {
+				keyed(t, s, "x:3")
+			}
+			ds = reader.want("x:1#2")
+			reader.want("")
+			reader.ack(1, ds...)
+			reader.want("")
+			r.Restart()
+			reader.want("")
+			r.Advance(600_000)
+			reader.ack(1, reader.want("x:2#2")...)
+			reader.ack(1, reader.want("x:3")...)
+			replayed(r)
+		})
+	}
+}
+
+// TestKeySharedOrderWithNoAck: what need not be acknowledged does not overtake an earlier record of its key either, whoever has that.
+func TestKeySharedOrderWithNoAck(t *testing.T) {
+	r, s := newStore(t)
+	keyed(t, s, "x:1", "x:2", "x:3")
+	a, _ := consumers(t, s, stream.KeyShared, stream.Backoff(0, 0))
+	ds := a.want("x:1 x:2 x:3")
+	a.nack(ds[1:2], stream.Delay(10*time.Second)) // x:3 comes back with it
+	keyed(t, s, "x:4", "y:1")
+	a.want("y:1", stream.NoAck())
+	a.ack(1, ds[0])
+	a.want("", stream.NoAck())
+	r.Advance(10_000)
+	a.want("x:2#2 x:3#2 x:4", stream.NoAck())
+	if info, err := s.Group(t.Context(), "log", "g"); err != nil || info.Pending() != 0 || info.Lag() != 0 {
+		t.Errorf("Group = %+v, %v", info, err)
+	}
+	replayed(r)
+}
