@@ -31,6 +31,17 @@ var (
 	GetJSON    = getJSON
 )
 
+// LookedAt returns how many bytes of values an edit of a document goes over.
+func LookedAt(doc []byte, path, raw string) (int, error) {
+	segments, err := parsePath(path)
+	if err != nil {
+		return 0, err
+	}
+	e := editor{doc: doc, path: path, raw: raw}
+	e.edit(segments)
+	return e.looked, e.err
+}
+
 // Row is a decoded version row.
 type Row struct {
 	Flags                             uint8

@@ -325,6 +325,9 @@ func (m *machine) findChanges(v *engine.View, ns uint32, q *changesQuery) error 
 		return err
 	}
 	if q.after > uint64(lsn) {
+		if v.Stale() {
+			return engine.ErrWait // the replica lags: there will be a change with a later revision, or none to tell of
+		}
 		return engine.Errorf(ErrInvalid, "kv: revision %d is ahead of the shard, which is at %d", q.after, lsn)
 	}
 	if ok {

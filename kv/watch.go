@@ -76,7 +76,8 @@ const watchPage = 256
 // end ctx's), after which iteration ends. If the consumer is so slow that changes left the history, an EventCompacted is
 // followed by a fresh snapshot. Between two looks the node keeps no state for the watcher.
 //
-// Options: FromRevision, Progress. Errors: ErrInvalid for FromRevision in a spread namespace or ahead of the shard.
+// Options: FromRevision, Progress. Errors: ErrInvalid for FromRevision in a spread namespace or ahead of the shard; with floe.Stale a
+// replica that has not come to the revision is waited for.
 func (s *Store) Watch(ctx context.Context, prefix string, opts ...WatchOption) iter.Seq2[Event, error] {
 	var o watchOptions
 	for _, opt := range opts {

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/kv"
 )
 
@@ -486,4 +487,33 @@ func awaitWaiters(t *testing.T, node *floe.Node, n int) {
 		runtime.Gosched()
 	}
 	t.Fatalf("there are never %d queries that wait", n)
+}
+
+// behind reads of replicas that may lag.
+type behind struct{ *rig }
+
+func (b behind) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
+	return b.execs[shard].Query(ctx, q, engine.Replica{Now: b.time, Stale: true})
+}
+
+// TestWatchOfAReplicaBehind: a watch that goes on at a replica which has not come to its revision yet waits for it; it ended with ErrInvalid.
+func TestWatchOfAReplicaBehind(t *testing.T) {
+	ctx, r := within(t), newRig(t, 1)
+	s := r.store("n")
+	from := must(s.Put(ctx, "k", []byte("0"))).Revision + 1 // as told by a replica that had come further
+	got := make(chan string, 1)
+	go func() {
+		for e, err := range kv.New(engine.NewRouter(behind{r}), "n", 0).Watch(ctx, "", kv.FromRevision(from)) {
+			got <- fmt.Sprintf("%s %v", e.Value, err)
+			return
+		}
+	}()
+	for r.execs[0].Waiting() == 0 && len(got) == 0 {
+		runtime.Gosched()
+	}
+	must(s.Put(ctx, "k", []byte("1")))
+	must(s.Put(ctx, "k", []byte("2")))
+	if e := <-got; e != "2 <nil>" {
+		t.Errorf("the watch gives %s, want the change after revision %d", e, from)
+	}
 }

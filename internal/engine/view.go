@@ -22,6 +22,7 @@ type View struct {
 	waiter  *waiter
 	claims  []Topic
 
+	stale     bool  // see Stale
 	stamp     int64 // the log had come to it before anything was read
 	asked     int64 // when the query came, by the clock; 0: nobody has wanted to know
 	unsettled int64 // the latest time that the clock has come to and the log has not, and that matters; 0: none
@@ -46,6 +47,9 @@ func (v *View) Passed(at int64) bool {
 	v.unsettled = max(v.unsettled, at)
 	return true
 }
+
+// Stale reports whether the replica may lag behind what has been acknowledged: what it does not know yet may exist.
+func (v *View) Stale() bool { return v.stale }
 
 // Shard returns the shard the query runs in.
 func (v *View) Shard() ShardID { return v.x.shard }
@@ -190,16 +194,18 @@ func (x *Executor) WakeAll() { x.hub.notifyAll() }
 
 // Replica is what a query needs to know of the replica that answers it.
 type Replica struct {
-	Now  func() int64    // the shard's time
-	May  func() error    // whether it may (still) answer; nil: always. WakeAll makes waiting queries ask again
-	Stop <-chan struct{} // closed when the replica stops
+	Now func() int64 // the shard's time
+	May func() error // whether it may (still) answer; nil: always. WakeAll makes waiting queries ask again
+	// Stale says that the replica may lag behind what has been acknowledged.
+	Stale bool
+	Stop  <-chan struct{} // closed when the replica stops
 	// Settle returns when the log has come to a time that the clock has come to; nil for reads that need not be linearizable.
 	Settle func(ctx context.Context, at int64) error
 }
 
 // Query answers q, waiting within ctx when the machine asks to wait.
 func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
-	v := View{x: x, machine: q.Machine(), now: r.Now}
+	v := View{x: x, machine: q.Machine(), now: r.Now, stale: r.Stale}
 	defer func() {
 		if v.waiter != nil {
 			x.hub.unsubscribe(v.waiter)

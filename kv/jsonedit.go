@@ -1,0 +1,233 @@
+package kv
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// editJSON returns the document with raw at the path, or without what is there if raw is "".
+func editJSON(key string, doc []byte, path, raw string) ([]byte, error) {
+	segments, err := parsePath(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkDocument(key, doc); err != nil {
+		return nil, err
+	}
+	if len(segments) == 0 {
+		return []byte(raw), nil
+	}
+	e := editor{key: key, path: path, raw: raw, doc: doc, out: make([]byte, 0, len(doc)+len(path)+len(raw))}
+	e.space()
+	if e.edit(segments); e.err != nil {
+		return nil, e.err
+	}
+	return e.out, checkDocument(key, e.out)
+}
+
+// editor rewrites the objects and arrays along a path, member by member; everything beside the path is copied as it is.
+// What it adds is bounded by the length of the path and of raw. (sjson, for comparison, fills an array with nulls up to
+// whatever index it is given, and takes a neighbour with it when it deletes a name that begins with a quote.)
+//
+// It goes over the document once, from its beginning to its end: to parse each container on the way as a whole, and then the one within it again,
+// would take as many times longer as they nest. The document is known to be valid.
+type editor struct {
+	key, path string
+	raw       string // "": delete
+	doc       []byte
+	at        int // in doc: it never goes back
+	looked    int // bytes of the values that it has gone over, for tests
+	out       []byte
+	err       error
+}
+
+func (e *editor) fail(kind error, format string, args ...any) {
+	e.err = engine.Errorf(kind, "kv: key %q: "+format, append([]any{e.key}, args...)...)
+}
+
+// edit appends the container that begins here, changed at the segments, and goes behind it.
+func (e *editor) edit(segments []string) {
+	switch e.doc[e.at] {
+	case '{':
+		e.editObject(segments)
+	case '[':
+		e.editArray(segments)
+	default:
+		kind := strings.ToLower(gjson.ParseBytes(e.value()).Type.String())
+		e.fail(ErrInvalid, "path %.64q leads through a %s at %.64q", e.path, kind, segments[0])
+	}
+}
+
+// editMember appends the changed form of the value that begins here, or nothing if it is deleted.
+func (e *editor) editMember(rest []string) {
+	if len(rest) > 0 {
+		e.edit(rest)
+		return
+	}
+	e.value()
+	e.out = append(e.out, e.raw...)
+}
+
+func (e *editor) editObject(segments []string) {
+	name, rest := segments[0], segments[1:]
+	deletes := e.raw == "" && len(rest) == 0
+	found := 0
+	e.out = append(e.out, '{')
+	for e.next('}') {
+		k := e.value()
+		e.next(0) // the colon
+		match := isName(k, name)
+		if match {
+			found++
+		}
+		if match && deletes {
+			e.value()
+			continue
+		}
+		e.separate()
+		e.out = append(append(e.out, k...), ':')
+		if !match {
+			e.out = append(e.out, e.value()...)
+		} else if e.editMember(rest); e.err != nil {
+			return
+		}
+	}
+	switch {
+	case found > 1:
+		e.fail(ErrInvalid, "the document holds the name %.64q %d times", name, found)
+	case found == 0 && e.raw == "":
+		e.fail(ErrNotFound, "there is nothing at %.64q", e.path)
+	case found == 0:
+		e.separate()
+		e.out = append(gjson.AppendJSONString(e.out, name), ':')
+		e.build(rest)
+	}
+	e.out = append(e.out, '}')
+}
+
+// isName reports whether a string in JSON is a name.
+func isName(quoted []byte, name string) bool {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1:len(quoted)-1]) == name
+	}
+	return gjson.ParseBytes(quoted).Str == name
+}
+
+// build appends raw inside the objects that the rest of the path names.
+func (e *editor) build(rest []string) {
+	for _, name := range rest {
+		e.out = append(gjson.AppendJSONString(append(e.out, '{'), name), ':')
+	}
+	e.out = append(e.out, e.raw...)
+	for range rest {
+		e.out = append(e.out, '}')
+	}
+}
+
+func (e *editor) editArray(segments []string) {
+	const none = -2 // what is no index must not lead into an element
+	index, err := strconv.Atoi(segments[0])
+	if err != nil || segments[0] != strconv.Itoa(index) {
+		index = none
+	}
+	rest := segments[1:]
+	deletes := e.raw == "" && len(rest) == 0
+	n := 0
+	e.out = append(e.out, '[')
+	for ; e.next(']'); n++ {
+		if n == index && deletes {
+			e.value()
+			continue
+		}
+		e.separate()
+		if n != index {
+			e.out = append(e.out, e.value()...)
+		} else if e.editMember(rest); e.err != nil {
+			return
+		}
+	}
+	switch {
+	case index < -1 || index > n:
+		e.fail(ErrInvalid, "%.64q is no index of an array of length %d", segments[0], n)
+	case (index == n || index == -1) && e.raw == "":
+		e.fail(ErrNotFound, "there is nothing at %.64q", e.path)
+	case index == n || index == -1:
+		e.separate()
+		e.build(rest)
+	}
+	e.out = append(e.out, ']')
+}
+
+// separate appends a comma unless a container has just begun.
+func (e *editor) separate() {
+	if c := e.out[len(e.out)-1]; c != '{' && c != '[' {
+		e.out = append(e.out, ',')
+	}
+}
+
+// next goes to the next member, over the bracket, comma or colon in front of it, and returns false behind the end of its container.
+func (e *editor) next(end byte) bool {
+	e.space()
+	if e.doc[e.at] != end {
+		e.at++ // what opens the container, or separates
+		if e.space(); e.doc[e.at] != end {
+			return true
+		}
+	}
+	e.at++
+	return false
+}
+
+func (e *editor) space() {
+	for e.at < len(e.doc) && e.doc[e.at] <= ' ' {
+		e.at++
+	}
+}
+
+// value goes behind the value that begins here, whatever it holds, and returns it.
+func (e *editor) value() []byte {
+	from := e.at
+	e.skip()
+	e.looked += e.at - from
+	return e.doc[from:e.at]
+}
+
+func (e *editor) skip() {
+	for depth := 0; e.at < len(e.doc); e.at++ {
+		switch c := e.doc[e.at]; c {
+		case '"':
+			if e.quoted(); depth == 0 {
+				e.at++
+				return
+			}
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth == 0 {
+				return // behind a number or a word
+			}
+			if depth--; depth == 0 {
+				e.at++
+				return
+			}
+		case ',', ' ', '\t', '\n', '\r':
+			if depth == 0 {
+				return
+			}
+		}
+	}
+}
+
+// quoted goes to the end of a string.
+func (e *editor) quoted() {
+	for e.at++; e.doc[e.at] != '"'; e.at++ {
+		if e.doc[e.at] == '\\' {
+			e.at++
+		}
+	}
+}
