@@ -77,6 +77,8 @@ func (*capture) Shards() int { return 1 }
 
 func (*capture) Query(context.Context, engine.ShardID, engine.Query) error { return nil }
 
+func (*capture) Take(context.Context, engine.ShardID, engine.Take) ([]byte, error) { return nil, nil }
+
 func (c *capture) Propose(_ context.Context, _ engine.ShardID, cmd engine.Command) ([]byte, error) {
 	c.cmd = cmd
 	return nil, kv.ErrConflict

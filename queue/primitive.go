@@ -30,7 +30,6 @@ func Primitive() engine.Primitive {
 			{Kind: queryList, Name: "list", New: engine.NewQuery[listQuery]},
 			{Kind: queryPeek, Name: "peek", New: engine.NewQuery[peekQuery]},
 			{Kind: queryDead, Name: "dead letters", New: engine.NewQuery[deadQuery]},
-			{Kind: queryWait, Name: "wait", New: engine.NewQuery[waitQuery]},
 		},
 		Errors: []engine.ErrorType{{Kind: errorReceipt, Name: "receipt", New: engine.NewError[ReceiptError]}},
 		Counters: []engine.CounterType{

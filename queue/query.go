@@ -61,18 +61,10 @@ type deadQuery struct {
 	more  bool
 }
 
-// waitQuery waits until a queue has a message to deliver.
-type waitQuery struct {
-	namespace string
-	name      string
-	since     int64 // also a result: since when (ms) the caller waits, which decides whose turn it is
-}
-
 func (*statsQuery) Machine() engine.MachineID { return engine.MachineQueue }
 func (*listQuery) Machine() engine.MachineID  { return engine.MachineQueue }
 func (*peekQuery) Machine() engine.MachineID  { return engine.MachineQueue }
 func (*deadQuery) Machine() engine.MachineID  { return engine.MachineQueue }
-func (*waitQuery) Machine() engine.MachineID  { return engine.MachineQueue }
 
 // What a page looks at, at most, before it ends without being full.
 const (
@@ -91,8 +83,6 @@ func (m *machine) Query(v *engine.View, q engine.Query) error {
 		return m.queryPeek(v, q)
 	case *deadQuery:
 		return m.queryDead(v, q)
-	case *waitQuery:
-		return m.queryWait(v, q)
 	}
 	return engine.Errorf(ErrInvalid, "queue: unknown query %T", q)
 }
@@ -299,25 +289,3 @@ func (w *deadRow) public(name string, seq uint64) Message {
 		EnqueuedAt: time.UnixMilli(w.enqueuedAt), DiedAt: time.UnixMilli(w.diedAt), LastError: string(w.lastError), Size: len(w.payload),
 	}
 }
-
-func (m *machine) queryWait(v *engine.View, q *waitQuery) error {
-	if q.since == 0 {
-		q.since = v.Now()
-	}
-	topic := topicOf(q.namespace, []byte(q.name))
-	if err := v.WaitTurn(topic, q.since); err != nil {
-		return err
-	}
-	r, found, err := lookUp(v, q.namespace, q.name)
-	if err != nil {
-		return err
-	}
-	if !found || !r.deliverable() {
-		return engine.ErrWait
-	}
-	v.Claim(topic)
-	return nil
-}
-
-// deliverable reports whether a dequeue would get something.
-func (r *record) deliverable() bool { return r.ready > 0 && !r.paused }

@@ -119,6 +119,14 @@ func (r *rig) entry(shard engine.ShardID, cmds ...engine.Command) []engine.Outco
 	return out
 }
 
+// Take is of engine.Door.
+func (r *rig) Take(ctx context.Context, shard engine.ShardID, t engine.Take) ([]byte, error) {
+	r.mu.Lock()
+	x := r.execs[shard]
+	r.mu.Unlock()
+	return x.TakeAlone(ctx, t, r.time, func(cmd engine.Command) ([]byte, error) { return r.Propose(ctx, shard, cmd) })
+}
+
 // Query is of engine.Door.
 func (r *rig) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
 	r.mu.Lock()

@@ -110,6 +110,21 @@ func (d *stepped) Propose(_ context.Context, id engine.ShardID, cmd engine.Comma
 	return outcome.Result, outcome.Err
 }
 
+func (d *stepped) Take(_ context.Context, id engine.ShardID, t engine.Take) ([]byte, error) {
+	d.t.Helper()
+	d.maintain()
+	ticket, err := d.node.Take(context.Background(), id, t)
+	if err != nil || ticket == nil {
+		return nil, err
+	}
+	var outcome engine.Outcome
+	d.until(id, "answers", func() (done bool) {
+		outcome, done = ticket.Outcome()
+		return done
+	})
+	return outcome.Result, outcome.Err
+}
+
 func (d *stepped) Query(_ context.Context, id engine.ShardID, q engine.Query) error {
 	return d.node.Query(id, q)
 }

@@ -11,14 +11,12 @@ const (
 	queryList
 	queryPeek
 	queryDead
-	queryWait
 )
 
 func (*statsQuery) Kind() uint8 { return queryStats }
 func (*listQuery) Kind() uint8  { return queryList }
 func (*peekQuery) Kind() uint8  { return queryPeek }
 func (*deadQuery) Kind() uint8  { return queryDead }
-func (*waitQuery) Kind() uint8  { return queryWait }
 
 func (q *statsQuery) Arguments(c *codec.Coder) {
 	c.String(&q.namespace)
@@ -81,14 +79,6 @@ func (q *deadQuery) Results(c *codec.Coder) {
 	c.Uvarint(&q.next)
 	c.Bool(&q.more)
 }
-
-func (q *waitQuery) Arguments(c *codec.Coder) {
-	c.String(&q.namespace)
-	c.String(&q.name)
-	c.Varint(&q.since)
-}
-
-func (q *waitQuery) Results(c *codec.Coder) { c.Varint(&q.since) }
 
 // codeLimit codes a limit of a query, which is at least 1.
 func codeLimit(c *codec.Coder, limit *int, most int) {

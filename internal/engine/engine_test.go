@@ -558,6 +558,10 @@ type stalePlacement struct {
 	asked int
 }
 
+func (s *stalePlacement) Take(ctx context.Context, shard engine.ShardID, t engine.Take) ([]byte, error) {
+	return s.rig.Take(ctx, shard, t)
+}
+
 func (s *stalePlacement) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
 	if _, ok := q.(*engine.NamespaceQuery); ok {
 		if s.asked++; s.asked == 1 {

@@ -70,6 +70,8 @@ type Executor struct {
 	tx       Tx
 	entry    Entry
 	wakes    []wake
+	due      []wake      // whose takes are to be looked at
+	ready    []ReadyTake // of what has been settled
 	hooks    []func()
 	changes  []pendingChange // in order; those of one machine are handed over together
 	hashes   hashes
@@ -480,6 +482,7 @@ func (x *Executor) Commit() error {
 	clear(x.hooks)
 	x.hooks = x.hooks[:0]
 	for _, w := range x.wakes {
+		x.noteDue(w)
 		if w.within {
 			x.hub.notifyWithin(w.topic, w.n)
 		} else {

@@ -76,6 +76,9 @@ type Door interface {
 	// visible. An error that matches ErrUnknownOutcome, or a ctx error after the command was handed over, leaves open
 	// whether it took effect; every other error means it did not.
 	Propose(ctx context.Context, shard ShardID, cmd Command) ([]byte, error)
+	// Take proposes a take as soon as there is something to take, and returns its result. If that is not so within the time it waits it returns
+	// nil, and nothing has been written. A take that waits and gets an error is gone, unless the error is one that Propose too leaves open.
+	Take(ctx context.Context, shard ShardID, t Take) ([]byte, error)
 	// Query fills q's result from the applied state, waiting within ctx if the query waits.
 	Query(ctx context.Context, shard ShardID, q Query) error
 }

@@ -126,6 +126,10 @@ func (r *rig) Propose(_ context.Context, shard engine.ShardID, cmd engine.Comman
 	return o.Result, o.Err
 }
 
+func (r *rig) Take(ctx context.Context, shard engine.ShardID, t engine.Take) ([]byte, error) {
+	return r.execs[shard].TakeAlone(ctx, t, func() int64 { return r.now }, func(cmd engine.Command) ([]byte, error) { return r.Propose(ctx, shard, cmd) })
+}
+
 func (r *rig) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
 	return r.execs[shard].Query(ctx, q, engine.Replica{Now: func() int64 { return r.now }})
 }

@@ -294,3 +294,22 @@ func (r *Router) propose(ctx context.Context, cmd Command, route func(spread boo
 		}
 	}
 }
+
+// Take routes a take by the name, see Door. One for a namespace that does not exist waits at its home; if that comes to be a spread one, it is
+// routed again, and waits anew.
+func (r *Router) Take(ctx context.Context, name string, t Take) ([]byte, error) {
+	for again := false; ; again = true {
+		spread, err := r.Spread(ctx, t.Command.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		t.Command.Spread = spread
+		result, err := r.door.Take(ctx, r.place(t.Command.Namespace, name, spread), t)
+		if again || !errors.Is(err, errMisrouted) {
+			return result, err
+		}
+		if _, err := r.askPlacement(ctx, t.Command.Namespace); err != nil {
+			return nil, err
+		}
+	}
+}

@@ -16,6 +16,8 @@ func (d *memoryDoor) Shards() int { return 4 }
 
 func (d *memoryDoor) Propose(context.Context, ShardID, Command) ([]byte, error) { return nil, nil }
 
+func (d *memoryDoor) Take(context.Context, ShardID, Take) ([]byte, error) { return nil, nil }
+
 func (d *memoryDoor) Query(_ context.Context, _ ShardID, q Query) error {
 	d.asked++
 	n := q.(*NamespaceQuery)

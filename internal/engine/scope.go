@@ -54,6 +54,22 @@ func Propose[T any](ctx context.Context, s *Scope, op Op, decode func([]byte) (T
 	return decode(result)
 }
 
+// TakeFrom sends one operation that takes something, and waits for it for a time, see Door.Take.
+func TakeFrom[T any](ctx context.Context, s *Scope, op Op, t Take, decode func([]byte) (T, error)) (none T, err error) {
+	if t.Command, err = op.Limit(s.maxPayload); err != nil {
+		return none, err
+	}
+	t.Command.Namespace = s.Namespace()
+	if err := CheckWritable(t.Command.Namespace); err != nil {
+		return none, err
+	}
+	result, err := s.router.Take(ctx, op.Route, t)
+	if err != nil {
+		return none, err
+	}
+	return decode(result)
+}
+
 // Query sends q to the shard of name.
 func (s *Scope) Query(ctx context.Context, name string, q Query) error {
 	return s.router.Query(ctx, s.Namespace(), name, q)

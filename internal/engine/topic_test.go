@@ -124,7 +124,7 @@ func TestWithin(t *testing.T) {
 	for _, w := range waiters {
 		h.unsubscribe(w)
 	}
-	if len(h.within) > 0 || len(h.waiters) > 0 {
-		t.Errorf("left when nobody waits: %v, %v", h.within, h.waiters)
+	if len(h.within) > 0 || len(h.topics) > 0 {
+		t.Errorf("left when nobody waits: %v, %v", h.within, h.topics)
 	}
 }

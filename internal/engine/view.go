@@ -20,6 +20,7 @@ type View struct {
 	frozen  *pebble.Snapshot
 	scratch []byte
 	waiter  *waiter
+	looked  *looked // of a look on behalf of a take
 	claims  []Topic
 
 	stale     bool  // see Stale
@@ -98,20 +99,31 @@ func (v *View) LSN() (LSN, error) {
 func (v *View) WaitOn(t Topic) error { return v.WaitTurn(t, v.Now()) }
 
 // WaitTurn is WaitOn for who has waited since an earlier time (ms): it is woken before those who came later.
-func (v *View) WaitTurn(t Topic, since int64) error {
-	if v.waiter == nil {
-		v.waiter = &waiter{c: make(chan struct{}, 1), since: since}
-	}
-	return v.x.hub.subscribe(v.waiter, t)
-}
+func (v *View) WaitTurn(t Topic, since int64) error { return v.wait(0, t, since) }
 
 // WaitTurnWithin is WaitTurn for a topic of which the one who notifies knows only that it is within another, see Tx.NotifyWithin. It has to be
-// the query's first wait.
-func (v *View) WaitTurnWithin(parent, t Topic, since int64) error {
+// the first wait of the query or take.
+func (v *View) WaitTurnWithin(parent, t Topic, since int64) error { return v.wait(parent, t, since) }
+
+func (v *View) wait(parent, t Topic, since int64) error {
+	if v.looked != nil {
+		if len(v.looked.topics) == 0 {
+			v.looked.parent = parent
+		}
+		v.looked.waitFor(t)
+		return nil
+	}
 	if v.waiter == nil {
 		v.waiter = &waiter{c: make(chan struct{}, 1), since: since, parent: parent}
 	}
 	return v.x.hub.subscribe(v.waiter, t)
+}
+
+// WakeAt makes a take that waits be looked at again at a time, ms, see Taker.
+func (v *View) WakeAt(at int64) {
+	if v.looked != nil {
+		v.looked.wakeAt = min(v.looked.wakeAt, at)
+	}
 }
 
 // Claim says that the answer tells of something that only one can take, and of which no more have been told than there is to take (Tx.Notify

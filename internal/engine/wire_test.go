@@ -134,7 +134,8 @@ func (s spy) Propose(_ context.Context, _ engine.ShardID, cmd engine.Command) ([
 	*s.cmd = cmd
 	return nil, engine.ErrUnavailable
 }
-func (spy) Query(context.Context, engine.ShardID, engine.Query) error { return nil }
+func (spy) Take(context.Context, engine.ShardID, engine.Take) ([]byte, error) { return nil, nil }
+func (spy) Query(context.Context, engine.ShardID, engine.Query) error         { return nil }
 
 func FuzzDecodeQuery(f *testing.F) {
 	w := newWire()

@@ -223,6 +223,14 @@ func (d *door) Propose(ctx context.Context, id engine.ShardID, cmd engine.Comman
 	return result, err
 }
 
+func (d *door) Take(ctx context.Context, id engine.ShardID, t engine.Take) (result []byte, err error) {
+	err = d.onLeader(ctx, id, func(h *shard.Host) error {
+		result, err = h.Take(ctx, id, t)
+		return err
+	})
+	return result, err
+}
+
 func (d *door) Query(ctx context.Context, id engine.ShardID, q engine.Query) error {
 	return d.onLeader(ctx, id, func(h *shard.Host) error { return h.Query(ctx, id, q) })
 }

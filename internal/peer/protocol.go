@@ -119,6 +119,7 @@ const (
 	askQuery
 	askCancel // of an earlier request; not answered
 	askStats
+	askTake
 )
 
 // Flags of a request.
@@ -130,7 +131,7 @@ const (
 
 // request is a frame to a door:
 //
-//	kind u8 | id uvarint | flags u8 | shard uvarint | command or query
+//	kind u8 | id uvarint | flags u8 | shard uvarint | command, query or take
 //
 // That for stats has a node instead of a shard, 0 being the one that is asked.
 type request struct {
@@ -154,7 +155,7 @@ func decodeRequest(b []byte) (q request, err error) {
 	if err := r.Err(); err != nil {
 		return q, fmt.Errorf("%w: request: %w", errFrame, err)
 	}
-	if q.kind < askPropose || q.kind > askStats {
+	if q.kind < askPropose || q.kind > askTake {
 		return q, fmt.Errorf("%w: request of kind %d", errFrame, q.kind)
 	}
 	return q, nil

@@ -358,6 +358,9 @@ func (v *visitor) carryOut(ctx context.Context, q *request) ([]byte, error) {
 		}
 		return result, ambiguous(err)
 	}
+	if q.kind == askTake {
+		return v.carryOutTake(ctx, id, q, here)
+	}
 	query, err := p.cfg.Wire.DecodeQuery(q.body)
 	if err != nil {
 		return nil, err

@@ -135,6 +135,14 @@ func (r *Rig) Entry(shard engine.ShardID, cmds ...engine.Command) []engine.Outco
 	return out
 }
 
+// Take is of engine.Door.
+func (r *Rig) Take(ctx context.Context, shard engine.ShardID, t engine.Take) ([]byte, error) {
+	r.mu.Lock()
+	x := r.execs[shard]
+	r.mu.Unlock()
+	return x.TakeAlone(ctx, t, r.Now, func(cmd engine.Command) ([]byte, error) { return r.Propose(ctx, shard, cmd) })
+}
+
 // Query is of engine.Door.
 func (r *Rig) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
 	r.mu.Lock()

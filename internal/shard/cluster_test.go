@@ -120,6 +120,14 @@ func (c *cluster) Propose(ctx context.Context, shard engine.ShardID, cmd engine.
 	return result, err
 }
 
+func (c *cluster) Take(ctx context.Context, shard engine.ShardID, t engine.Take) (result []byte, err error) {
+	err = c.onLeader(ctx, shard, func(h *Host) error {
+		result, err = h.Take(ctx, shard, t)
+		return err
+	})
+	return result, err
+}
+
 func (c *cluster) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
 	return c.onLeader(ctx, shard, func(h *Host) error { return h.Query(ctx, shard, q) })
 }

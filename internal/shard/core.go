@@ -53,6 +53,7 @@ type core struct {
 	returned int         // so many at its beginning were in an entry that had no room for them
 	sequence uint64
 	skipTo   engine.LSN // see Config.Durability: proposed first when this node becomes leader
+	pull     func(m engine.Made, limit int) []*proposal
 
 	firing      bool   // a Fire is under way
 	fireRefused bool   // raft would not take it
@@ -133,6 +134,9 @@ type proposal struct {
 	data []byte              // encoded command
 	done chan engine.Outcome // capacity 1, gets exactly one outcome; nil if nobody waits
 	fire bool                // the shard's own Fire
+
+	makes []engine.Made  // what it may make to take
+	take  *engine.Taking // it is a take; nil: it is none
 }
 
 type proposedEntry struct {
@@ -171,7 +175,7 @@ func newCore(c coreConfig) (*core, error) {
 		return nil, err
 	}
 	return &core{
-		node: c.node, shard: c.shard, rn: rn, clock: c.clock, first: c.first, sequence: c.sequence, skipTo: c.skipTo,
+		node: c.node, shard: c.shard, rn: rn, clock: c.clock, first: c.first, sequence: c.sequence, skipTo: c.skipTo, pull: c.pull,
 		reading: make(map[uint64][]*read), term: hs.GetTerm(), term0: hs.GetTerm(), vote0: hs.GetVote(),
 	}, nil
 }
@@ -185,6 +189,7 @@ type coreConfig struct {
 	first    bool   // leads before anybody else, if it can: asks for it with every tick until there has been an election
 	sequence uint64 // entries of this process are numbered from here; random, so that those of an earlier one never match
 	skipTo   engine.LSN
+	pull     func(m engine.Made, limit int) []*proposal // takes that can have something of what a command may make; nil: there are none
 	logger   raft.Logger
 }
 
@@ -357,6 +362,12 @@ func (c *core) nextBatch(out *output) (batch []*proposal, size int) {
 		}
 		batch = append(batch, p)
 		size += len(p.data)
+		for _, m := range p.makes {
+			for _, take := range c.pull(m, maxEntryCommands-len(batch)) {
+				batch = append(batch, take)
+				size += len(take.data)
+			}
+		}
 	}
 	c.queue = append(c.queue[:0], c.queue[n:]...)
 	c.returned = max(c.returned-n, 0)

@@ -231,6 +231,7 @@ func (s *shard) open() error {
 		node: h.cfg.NodeID, shard: s.id, applied: applied.Index, clock: &s.clock, sequence: sequence,
 		first:   len(h.cfg.Voters) > 1 && h.preferred(s.id) == h.cfg.NodeID,
 		skipTo:  s.lostTail(applied),
+		pull:    s.pullTakes,
 		storage: &storage{Shard: s.log, conf: s.confState(), applied: applied.Index, export: s.prepareExport},
 		logger:  raftLogger{h.log.With("shard", s.id)},
 	})
@@ -381,6 +382,19 @@ func (h *Host) Propose(ctx context.Context, id engine.ShardID, cmd engine.Comman
 	}
 	h.rate.count.Add(1)
 	return h.shards[id].propose(ctx, cmd)
+}
+
+// Take makes the shard apply a command when there is something to take; see engine.Door.
+func (h *Host) Take(ctx context.Context, id engine.ShardID, t engine.Take) ([]byte, error) {
+	if err := h.enter(); err != nil {
+		return nil, err
+	}
+	defer h.leave()
+	if int(id) >= len(h.shards) {
+		return nil, engine.Errorf(engine.ErrInvalid, "no shard %d: the node has %d", id, len(h.shards))
+	}
+	h.rate.count.Add(1)
+	return h.shards[id].take(ctx, t)
 }
 
 // Query answers from the shard's state; see engine.Door.

@@ -293,9 +293,10 @@ func (s *shard) carryOut(out output) {
 		s.courier.poke()
 	}
 	if out.lost {
+		s.exec.WakeAll() // queries that wait ask the next leader
+		s.expel()
 		s.abandon()
 		s.unsettle()
-		s.exec.WakeAll() // queries that wait ask the next leader
 	}
 	for _, r := range out.unread {
 		r.done <- s.notLeader()
@@ -303,6 +304,9 @@ func (s *shard) carryOut(out output) {
 	s.admit(out.readable)
 	for _, r := range out.refused {
 		s.finish(r.p, engine.Outcome{Err: r.err})
+		if r.p.take != nil {
+			s.proposeTakes(s.exec.Drop(r.p.take))
+		}
 	}
 	if len(out.proposed) > 0 {
 		s.pendingMu.Lock()
@@ -333,6 +337,9 @@ func (s *shard) abandon() {
 	for _, batch := range pending {
 		for _, p := range batch {
 			s.finish(p, engine.Outcome{Err: err})
+			if p.take != nil {
+				s.proposeTakes(s.exec.Drop(p.take))
+			}
 		}
 	}
 }
@@ -559,11 +566,12 @@ func (a *applier) commit() error {
 			if o := a.outcomes[ans.from+i]; o.Err == engine.ErrPutOff { // exactly this: it is nobody's reason
 				a.putOff = append(a.putOff, p)
 			} else {
-				s.finish(p, o)
+				s.conclude(p, o)
 			}
 		}
 	}
 	a.returnPutOff()
+	s.proposeTakes(s.exec.Ready())
 	clear(a.outcomes)
 	clear(a.answers)
 	a.outcomes, a.answers = a.outcomes[:0], a.answers[:0]
@@ -648,6 +656,9 @@ func (s *shard) submit(ctx context.Context, cmd engine.Command) (*proposal, erro
 	}
 	p := s.host.newProposal()
 	p.ctx, p.data = ctx, cmd.AppendTo(slices.Grow(p.data[:0], cmd.Size()))
+	if p.makes = p.makes[:0]; s.exec.Parked() {
+		s.exec.Makes(cmd, func(m engine.Made) { p.makes = append(p.makes, m) })
+	}
 	size := int64(len(p.data))
 	n, bytes := s.queued.Add(1), s.queuedBytes.Add(size)
 	full := n > maxQueued || bytes > maxQueuedBytes

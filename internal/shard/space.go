@@ -270,6 +270,10 @@ func (s *space) admit(ctx context.Context, x *engine.Executor, cmd engine.Comman
 			}
 		}
 	}
+	return s.refusal()
+}
+
+func (s *space) refusal() error {
 	return engine.Errorf(engine.ErrReadOnly, "node is read-only: %d bytes are free on its disk, it takes writes again above %d",
 		s.freeBytes(), s.leaveAt())
 }

@@ -96,6 +96,28 @@ func (s *Stepper) Submit(id engine.ShardID, cmd engine.Command) (*Ticket, error)
 	return &Ticket{p}, nil
 }
 
+// Take parks a take at this replica, or proposes it, as Host.Take does. The ticket is nil if there is nothing to take and it does not wait. Whether
+// this replica still leads is not asked. When the context is done the take is not proposed any more.
+func (s *Stepper) Take(ctx context.Context, id engine.ShardID, t engine.Take) (*Ticket, error) {
+	p, err := s.host.shards[id].enterTake(ctx, t)
+	if p == nil || err != nil {
+		return nil, err
+	}
+	return &Ticket{p}, nil
+}
+
+// Leave gives a take up. It reports whether it has not been proposed; else its outcome is to be expected.
+func (s *Stepper) Leave(id engine.ShardID, t *Ticket) bool {
+	return s.host.shards[id].exec.Leave(t.p.take)
+}
+
+// Recall looks again on behalf of a take, if it is time to.
+func (s *Stepper) Recall(id engine.ShardID, t *Ticket) {
+	if sh := s.host.shards[id]; sh.exec.WakeAt(t.p.take) <= sh.clock.now() {
+		sh.proposeTakes(sh.exec.Recall(t.p.take))
+	}
+}
+
 // Ticket is a command on its way.
 type Ticket struct{ p *proposal }
 

@@ -104,7 +104,11 @@ func (q *queueClient) told(err error) {
 
 func (q *queueClient) dequeue() error {
 	asked := q.sim.verdict.queue.Dequeue()
-	got, err := q.store.Dequeue(ctx, jobs, queue.Max(1+q.sim.rng.IntN(3)), queue.Lease(q.sim.random(3*time.Second)+time.Millisecond))
+	opts := []queue.DequeueOption{queue.Max(1 + q.sim.rng.IntN(3)), queue.Lease(q.sim.random(3*time.Second) + time.Millisecond)}
+	if q.sim.rng.IntN(2) == 0 {
+		opts = append(opts, queue.Wait(q.sim.random(3*time.Second)))
+	}
+	got, err := q.store.Dequeue(ctx, jobs, opts...)
 	q.told(asked.Got(got))
 	q.leased = append(q.leased, got...)
 	return err

@@ -188,12 +188,30 @@ func (r *rig) round(id engine.ShardID) error {
 // Shards returns the number of shards.
 func (r *rig) Shards() int { return rigShards }
 
+// Take steps the shard until the outcome of the take is known. It does not wait.
+func (r *rig) Take(ctx context.Context, id engine.ShardID, t engine.Take) ([]byte, error) {
+	t.Wait = 0
+	var ticket *shard.Ticket
+	err := r.call(func() (err error) {
+		ticket, err = r.stepper.Take(ctx, id, t)
+		return err
+	})
+	if ticket == nil || err != nil {
+		return nil, err
+	}
+	return r.outcome(id, ticket)
+}
+
 // Propose steps the shard until the outcome of the command is known.
 func (r *rig) Propose(_ context.Context, id engine.ShardID, cmd engine.Command) ([]byte, error) {
 	ticket, err := r.stepper.Submit(id, cmd)
 	if err != nil {
 		return nil, err
 	}
+	return r.outcome(id, ticket)
+}
+
+func (r *rig) outcome(id engine.ShardID, ticket *shard.Ticket) (result []byte, err error) {
 	for range 20 {
 		if err = r.turn(id); err != nil {
 			break

@@ -1,0 +1,189 @@
+package shard
+
+import (
+	"context"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// take waits for something to take, where the caller waits: neither the log nor a goroutine of the shard knows of a take that is parked.
+func (s *shard) take(ctx context.Context, t engine.Take) ([]byte, error) {
+	p, err := s.enterTake(ctx, t)
+	if p == nil && err == nil && len(s.host.cfg.Voters) > 1 {
+		// That there is nothing is for the one to say who knows everything that was acknowledged.
+		if err = s.linearize(ctx); err == nil {
+			p, err = s.enterTake(ctx, t)
+		}
+	}
+	if p == nil || err != nil {
+		return nil, err
+	}
+	var over, due <-chan time.Time
+	if t.Wait > 0 {
+		timer := time.NewTimer(t.Wait)
+		defer timer.Stop()
+		over = timer.C
+	}
+	wake := new(recall)
+	defer wake.stop()
+	for {
+		due = wake.at(s, p.take)
+		select {
+		case o := <-p.done:
+			return o.Result, o.Err
+		case <-due:
+			wake.due = 0
+			s.proposeTakes(s.exec.Recall(p.take))
+		case <-p.take.Moved():
+		case <-over:
+			if s.exec.Leave(p.take) {
+				return nil, nil
+			}
+			over = nil // it is in the log: what it has got is the caller's
+		case <-ctx.Done():
+			if s.exec.Leave(p.take) {
+				return nil, ctx.Err()
+			}
+			return nil, s.unknown(ctx.Err())
+		case <-s.host.ctx.Done():
+			return s.stopped(p)
+		}
+	}
+}
+
+// stopped is what a take gets when the host stops: an outcome may have come just before.
+func (s *shard) stopped(p *proposal) ([]byte, error) {
+	parked := s.exec.Leave(p.take)
+	select {
+	case o := <-p.done:
+		return o.Result, o.Err
+	default:
+	}
+	if parked {
+		return nil, s.host.stopError()
+	}
+	return nil, s.unknown(s.host.stopError())
+}
+
+// recall is the timer for the time at which a take wants to be looked at again.
+type recall struct {
+	timer *time.Timer
+	due   int64
+}
+
+func (r *recall) at(s *shard, k *engine.Taking) <-chan time.Time {
+	due := s.exec.WakeAt(k)
+	if due == engine.NoTimer {
+		return nil
+	}
+	if r.timer == nil || due != r.due {
+		r.stop()
+		r.due, r.timer = due, time.NewTimer(time.Duration(max(due-s.clock.now(), 1))*time.Millisecond)
+	}
+	return r.timer.C
+}
+
+func (r *recall) stop() {
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+}
+
+// enterTake parks a take, or proposes it. It returns nil if there is nothing to take and it does not wait.
+func (s *shard) enterTake(ctx context.Context, t engine.Take) (*proposal, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := s.exec.Check(t.Command); err != nil {
+		return nil, err
+	}
+	if err := s.mayAnswer(); err != nil {
+		return nil, err
+	}
+	if err := s.host.space.admit(ctx, s.exec, t.Command); err != nil {
+		return nil, err
+	}
+	k := engine.NewTaking(ctx, t, s.clock.now)
+	p := &proposal{ctx: ctx, take: k, data: t.Command.AppendTo(nil), done: make(chan engine.Outcome, 1)}
+	k.Owner = p
+	ready, waits, err := s.exec.Enter(k)
+	s.proposeTakes(ready)
+	if err != nil || !waits {
+		return nil, err
+	}
+	if !s.leading.Load() {
+		s.expel() // it may have come after those that were expelled
+	}
+	return p, nil
+}
+
+// proposeTakes queues takes that have something to take, and answers those that have been decided.
+func (s *shard) proposeTakes(ready []engine.ReadyTake) {
+	var proposals []*proposal
+	for len(ready) > 0 {
+		r := ready[0]
+		ready = ready[1:]
+		p := r.Owner.(*proposal)
+		switch err := s.mayPropose(p); {
+		case r.Answered:
+			p.done <- engine.Outcome{Err: r.Err}
+		case err != nil:
+			p.done <- engine.Outcome{Err: err}
+			ready = append(ready, s.exec.Drop(p.take)...)
+		default:
+			s.count(p)
+			proposals = append(proposals, p)
+		}
+	}
+	if len(proposals) > 0 {
+		s.hand(func(in *input) { in.proposals = append(in.proposals, proposals...) })
+	}
+}
+
+// mayPropose returns why a take that was parked may not be proposed after all.
+func (s *shard) mayPropose(p *proposal) error {
+	if s.host.closing.Load() {
+		return s.host.stopError()
+	}
+	if s.host.space.readOnly() && !s.exec.Shrinks(p.take.Command) {
+		return s.host.space.refusal()
+	}
+	return nil
+}
+
+// count adds a take to what is queued.
+func (s *shard) count(p *proposal) {
+	s.queued.Add(1)
+	s.queuedBytes.Add(int64(len(p.data)))
+}
+
+// pullTakes returns takes that can have something of what a command may make, to be proposed behind it.
+func (s *shard) pullTakes(m engine.Made, limit int) (takes []*proposal) {
+	for _, k := range s.exec.Pull(m, limit) {
+		p := k.Owner.(*proposal)
+		s.count(p)
+		takes = append(takes, p)
+	}
+	return takes
+}
+
+// conclude tells the outcome of a proposal. A take that has found nothing waits on.
+func (s *shard) conclude(p *proposal, o engine.Outcome) {
+	if p.take == nil || s.exec.Settle(p.take, o) {
+		s.finish(p, o)
+		return
+	}
+	s.queued.Add(-1)
+	s.queuedBytes.Add(-int64(len(p.data)))
+	if !s.leading.Load() {
+		s.expel()
+	}
+}
+
+// expel refuses the takes that are parked: the next leader is to be asked.
+func (s *shard) expel() {
+	for _, k := range s.exec.Expel() {
+		k.Owner.(*proposal).done <- engine.Outcome{Err: s.notLeader()}
+	}
+}
