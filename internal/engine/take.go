@@ -168,8 +168,10 @@ func (x *Executor) park(k *Taking, l *looked, ready []ReadyTake) (_ []ReadyTake,
 		}
 		now, err := x.look(k)
 		switch {
-		case err != nil:
-			return ready, !x.hub.unpark(k), err
+		case err != nil && x.hub.unpark(k):
+			return ready, false, err
+		case err != nil: // somebody has sent it on its way: its outcome is the answer
+			return ready, true, nil
 		case !x.hub.fits(k, &now):
 			if !x.hub.unpark(k) {
 				return ready, true, nil

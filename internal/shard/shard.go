@@ -564,6 +564,7 @@ func (a *applier) commit() error {
 	for _, ans := range a.answers {
 		for i, p := range ans.proposals {
 			if o := a.outcomes[ans.from+i]; o.Err == engine.ErrPutOff { // exactly this: it is nobody's reason
+				p.makes = nil // the takes behind it come after it again, or are notified
 				a.putOff = append(a.putOff, p)
 			} else {
 				s.conclude(p, o)

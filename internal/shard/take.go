@@ -38,18 +38,26 @@ func (s *shard) take(ctx context.Context, t engine.Take) ([]byte, error) {
 		case <-p.take.Moved():
 		case <-over:
 			if s.exec.Leave(p.take) {
-				return nil, nil
+				return s.lastLook(ctx, t)
 			}
 			over = nil // it is in the log: what it has got is the caller's
 		case <-ctx.Done():
-			if s.exec.Leave(p.take) {
-				return nil, ctx.Err()
-			}
-			return nil, s.unknown(ctx.Err())
+			s.exec.Leave(p.take)
+			return nil, ctx.Err() // what it gets, if it is under way, is nobody's
 		case <-s.host.ctx.Done():
 			return s.stopped(p)
 		}
 	}
+}
+
+// lastLook ends a take whose time is over. That there is nothing is known for certain where nobody else can lead; in a cluster it is asked as if the
+// take had not waited: this leader may have been one that does not know yet what was acknowledged before, or is none any more.
+func (s *shard) lastLook(ctx context.Context, t engine.Take) ([]byte, error) {
+	if len(s.host.cfg.Voters) == 1 {
+		return nil, nil
+	}
+	t.Wait = 0
+	return s.take(ctx, t)
 }
 
 // stopped is what a take gets when the host stops: an outcome may have come just before.
@@ -112,13 +120,11 @@ func (s *shard) enterTake(ctx context.Context, t engine.Take) (*proposal, error)
 	if err != nil || !waits {
 		return nil, err
 	}
-	if !s.leading.Load() {
-		s.expel() // it may have come after those that were expelled
-	}
 	return p, nil
 }
 
-// proposeTakes queues takes that have something to take, and answers those that have been decided.
+// proposeTakes queues takes that have something to take, and answers those that have been decided. It is called behind all that may park a take,
+// also if nothing is ready: one that was parked after leadership was lost has come too late to be expelled then.
 func (s *shard) proposeTakes(ready []engine.ReadyTake) {
 	var proposals []*proposal
 	for len(ready) > 0 {
@@ -138,6 +144,9 @@ func (s *shard) proposeTakes(ready []engine.ReadyTake) {
 	}
 	if len(proposals) > 0 {
 		s.hand(func(in *input) { in.proposals = append(in.proposals, proposals...) })
+	}
+	if !s.leading.Load() && s.exec.Parked() {
+		s.expel()
 	}
 }
 
@@ -176,9 +185,6 @@ func (s *shard) conclude(p *proposal, o engine.Outcome) {
 	}
 	s.queued.Add(-1)
 	s.queuedBytes.Add(-int64(len(p.data)))
-	if !s.leading.Load() {
-		s.expel()
-	}
 }
 
 // expel refuses the takes that are parked: the next leader is to be asked.
