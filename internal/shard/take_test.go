@@ -1,0 +1,124 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/queue"
+)
+
+// takeOf is a take from an empty queue of the namespace that always exists, and its shard.
+func takeOf(t *testing.T, wait time.Duration) (engine.Take, engine.ShardID) {
+	t.Helper()
+	cmd, err := queue.DequeueOp("q").Limit(0)
+	must(t, err)
+	cmd.Namespace = "default"
+	return engine.Take{Command: cmd, Wait: wait}, engine.HomeShard("default", 2)
+}
+
+// parkedTake starts a take and returns when it is parked, with what will be its error.
+func parkedTake(ctx context.Context, t *testing.T, h *Host) <-chan error {
+	t.Helper()
+	take, id := takeOf(t, time.Hour)
+	done := make(chan error, 1)
+	go func() {
+		_, err := h.Take(ctx, id, take)
+		done <- err
+	}()
+	until(ctx, t, "a take that is parked", h.shards[id].exec.Parked)
+	return done
+}
+
+func queueHost(t *testing.T) *Host {
+	t.Helper()
+	c := config(vfs.NewMem())
+	c.Primitives = []engine.Primitive{queue.Primitive()}
+	return open(t, c)
+}
+
+func TestTakeEndsWithHostAndCaller(t *testing.T) {
+	noLeaks(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	h := queueHost(t)
+	caller, gone := context.WithCancel(ctx)
+	done := parkedTake(caller, t, h)
+	gone()
+	if err := <-done; err != context.Canceled {
+		t.Errorf("the caller who has gone got %v", err)
+	}
+	done = parkedTake(ctx, t, h)
+	closeHost(t, h)
+	if err := <-done; !errors.Is(err, engine.ErrClosed) || errors.Is(err, engine.ErrUnknownOutcome) {
+		t.Errorf("a take that was parked when the node closed got %v", err)
+	}
+}
+
+// TestTakesOfALeaderThatLeadsNoMore: one that was parked behind the loss of leadership, after those that were there had been refused, waited where
+// nobody would serve it.
+func TestTakesOfALeaderThatLeadsNoMore(t *testing.T) {
+	noLeaks(t)
+	c := newCluster(t, seed(t), func(c *Config) { c.Primitives = []engine.Primitive{queue.Primitive()} })
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	take, id := takeOf(t, 0)
+	if result, err := c.Take(ctx, id, take); len(result) > 0 || err != nil {
+		t.Fatalf("the take got %q, %v", result, err)
+	}
+	take.Wait = time.Millisecond
+	if result, err := c.Take(ctx, id, take); len(result) > 0 || err != nil {
+		t.Fatalf("the take whose time is over got %q, %v", result, err)
+	}
+	old := c.leaderOf(ctx, id, 0)
+	h := c.host(old)
+	done := parkedTake(ctx, t, h)
+	s := h.shards[id]
+	s.mail.put(func(in *input) { in.transfer = old%3 + 1 })
+	var notLeader *engine.NotLeaderError
+	if err := <-done; !errors.As(err, &notLeader) {
+		t.Errorf("a take that was parked when leadership was lost got %v", err)
+	}
+	until(ctx, t, "another leader", func() bool { return !h.Leads(id) })
+
+	take.Wait = time.Hour
+	p := &proposal{ctx: ctx, take: engine.NewTaking(ctx, take, s.clock.now), done: make(chan engine.Outcome, 1)}
+	p.take.Owner = p
+	if _, waits, err := s.exec.Enter(p.take); !waits || err != nil {
+		t.Fatalf("Enter = %v, %v", waits, err)
+	}
+	s.proposeTakes(nil)
+	select {
+	case o := <-p.done:
+		if !errors.As(o.Err, &notLeader) {
+			t.Errorf("the take got %v", o.Err)
+		}
+	default:
+		t.Error("the take waits at a node that does not lead")
+	}
+}
+
+// TestPutOffPullsNothing: a command that had been put off pulled another take in front of the one that had been put off behind it.
+func TestPutOffPullsNothing(t *testing.T) {
+	noLeaks(t)
+	h := queueHost(t)
+	defer closeHost(t, h)
+	s := h.shards[0]
+	p := &proposal{data: engine.Skip(0).AppendTo(nil), makes: []engine.Made{{Topic: 1, N: 1}}, done: make(chan engine.Outcome, 1)}
+	s.count(p)
+	s.applyRun.Lock()
+	a := applier{shard: s, outcomes: []engine.Outcome{{Err: engine.ErrPutOff}}, answers: []answer{{proposals: []*proposal{p}}}}
+	err := a.commit()
+	s.applyRun.Unlock()
+	must(t, err)
+	if o := <-p.done; o.Err != nil {
+		t.Errorf("the command got %v", o.Err)
+	}
+	if len(p.makes) > 0 {
+		t.Error("what was put off pulls takes again")
+	}
+}
