@@ -50,7 +50,7 @@ func (m *machine) bury(tx *engine.Tx, st *stream, g *group, partition int, offse
 	if tx.Spread() && engine.NameShard(tx.NamespaceName(), name, tx.Shards()) != tx.Shard() {
 		cmd := appendOp(name, []Message{msg}, appendOptions{partition: 1}, nil).Command
 		cmd.Namespace, cmd.Spread = tx.NamespaceName(), true
-		tx.Send(cmd, name)
+		tx.Send(engine.Message{Command: cmd, Name: name, Lane: laneOf(name)})
 		return
 	}
 	to := m.load(tx, name)

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
 )
@@ -303,10 +305,16 @@ func (m *machine) tellAll(tx *engine.Tx, st *stream, op func() engine.Op) {
 			told[shard] = true
 			cmd := op().Command
 			cmd.Namespace, cmd.Spread = tx.NamespaceName(), true
-			tx.Send(cmd, to)
+			tx.Send(engine.Message{Command: cmd, Name: to, Lane: laneOf(st.name)})
 		}
 	}
 }
+
+// laneOf returns the lane of messages about a stream: they take effect in the order of sending, and wait for those of no other.
+func laneOf(name string) uint64 { return xxhash.Sum64String(name) }
+
+// OnReply has nothing to do: what shards tell each other of streams, and dead letters, can be refused only for now.
+func (m *machine) OnReply(*engine.Tx, engine.Reply) {}
 
 // here reports whether the shard has the partition.
 func here(tx *engine.Tx, name string, p int) bool {

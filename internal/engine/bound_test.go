@@ -34,7 +34,7 @@ func (hoarder) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 			tx.Schedule(tx.Now(), codec.AppendVarint(codec.AppendVarint(nil, i), c.Delay))
 		case toy.Send:
 			one := toy.Command{Kind: toy.Add, Name: fmt.Sprint(c.Name, i), Delta: 1, Delay: c.Delay}.In(tx.NamespaceName())
-			tx.Send(one, c.Target)
+			tx.Send(engine.Message{Command: one, Name: c.Target})
 		}
 	}
 	if cmd.Kind == toy.Clear {
@@ -42,6 +42,8 @@ func (hoarder) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	}
 	return codec.AppendVarint(nil, c.Delta), it.Close()
 }
+
+func (hoarder) OnReply(_ *engine.Tx, r engine.Reply) { panic(r) }
 
 func (hoarder) OnTimer(tx *engine.Tx, token []byte) {
 	r := codec.NewReader(token)
@@ -211,25 +213,21 @@ func TestDeliveryEndsEarly(t *testing.T) {
 	r := newHoard(t)
 	r.apply(0, toy.Command{Kind: toy.Send, Name: "m", Delta: 40, Delay: 1 << 20, Target: "x"}.In("default"))
 	deliveries := 0
-	for len(r.execs[0].PendingTargets()) > 0 {
-		d, ok, err := r.execs[0].NextDelivery(0, 0, r.execs[0].Applied().Index)
+	d := r.execs[0].NewDispatch(0)
+	for {
+		step, _, ok, err := d.Next(r.now, 1<<40)
 		if err != nil || !ok {
 			break
 		}
-		out := r.applyOnly(0, d.Command)
-		if out[0].Err != nil {
-			t.Fatal(out[0].Err)
-		}
+		out := r.applyOnly(0, step.Command)
 		if p := r.execs[0].Pending(); p > 6<<20 {
 			t.Fatalf("a delivery has written %d bytes", p)
 		}
-		last, err := engine.Delivered(out[0].Result)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r.commit(0)
+		d.Done(out[0].Result, out[0].Err, r.now)
 		deliveries++
-		r.apply(0, engine.Forget(0, last))
 	}
+	deliveries /= 2 // they are settled
 	if got := strings.Count(r.dump(0), "6d"); deliveries < 8 || got < 40 {
 		t.Errorf("%d deliveries left %d rows", deliveries, got)
 	}

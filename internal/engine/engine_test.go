@@ -212,97 +212,6 @@ func TestManyTimersFireInParts(t *testing.T) {
 	}
 }
 
-// TestOutboxDeliversOnce repeats, overlaps and reorders deliveries, with restarts of both sides in between: every message takes effect once.
-func TestOutboxDeliversOnce(t *testing.T) {
-	rng := rand.New(rand.NewPCG(7, 7))
-	r := newRig(t, 2)
-	ctx := context.Background()
-	router := engine.NewRouter(r)
-	if err := engine.NewNamespaces(router).Create(ctx, "s", true); err != nil {
-		t.Fatal(err)
-	}
-	name := func(shard engine.ShardID) string {
-		for i := 0; ; i++ {
-			if n := fmt.Sprint("k", i); engine.NameShard("s", n, 2) == shard {
-				return n
-			}
-		}
-	}
-	from, to := name(0), name(1)
-	if _, err := router.Propose(ctx, from, addTo(from, 1000).In("s")); err != nil {
-		t.Fatal(err)
-	}
-	sent := int64(0)
-	var old []engine.Command
-	for round := range 40 {
-		for range rng.IntN(5) {
-			amount := 1 + rng.Int64N(5)
-			send := toy.Command{Kind: toy.Send, Name: from, Delta: amount, Target: to}.In("s")
-			if _, err := router.Propose(ctx, from, send); err != nil {
-				t.Fatal(err)
-			}
-			sent += amount
-		}
-		if round%7 == 3 {
-			r.restart()
-		}
-		d, ok, err := r.execs[0].NextDelivery(1, 0, r.execs[0].Applied().Index)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ok {
-			old = append(old, d.Command)
-			r.apply(1, d.Command)
-			if rng.IntN(2) == 0 { // the acknowledgement is lost: delivered again later, with what was sent since
-				r.apply(0, engine.Forget(1, d.Last))
-			}
-		}
-		if len(old) > 0 { // an old delivery turns up again
-			r.apply(1, old[rng.IntN(len(old))])
-		}
-	}
-	for {
-		d, ok, err := r.execs[0].NextDelivery(1, 0, r.execs[0].Applied().Index)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !ok {
-			break
-		}
-		r.apply(1, d.Command)
-		r.apply(0, engine.Forget(1, d.Last))
-	}
-	if got := r.counter(1, "s", to); got != sent {
-		t.Errorf("%d have arrived of %d sent", got, sent)
-	}
-	if targets := r.execs[0].PendingTargets(); len(targets) != 0 {
-		t.Errorf("PendingTargets = %v after everything was forgotten, want none", targets)
-	}
-	if n := r.execs[1].Refused(); n != 0 {
-		t.Errorf("%d messages were refused", n)
-	}
-}
-
-// TestOutboxHoldsBackWhatIsNotDurable checks that a message is delivered only when the entry that sent it is.
-func TestOutboxHoldsBackWhatIsNotDurable(t *testing.T) {
-	r := newRig(t, 1)
-	send := toy.Command{Kind: toy.Send, Name: "a", Delta: 1, Target: "b"}.In("n")
-	r.apply(0, addTo("a", 10).In("n"))
-	r.apply(0, send) // index 2
-	r.apply(0, send) // index 3
-	if _, ok, err := r.execs[0].NextDelivery(0, 0, 1); ok || err != nil {
-		t.Errorf("NextDelivery with 1 durable = %v, %v; want nothing", ok, err)
-	}
-	d, ok, err := r.execs[0].NextDelivery(0, 0, 2)
-	if !ok || err != nil || d.Index != 2 {
-		t.Errorf("NextDelivery with 2 durable = %+v, %v, %v; want the message of index 2", d, ok, err)
-	}
-	r.apply(0, d.Command)
-	if got := r.counter(0, "n", "b"); got != 1 {
-		t.Errorf("after the delivery b = %d, want 1", got)
-	}
-}
-
 // TestRolledBackSendDoesNotHideMessages is about a transaction that sends and then fails: its LSNs are given out again, to
 // messages with smaller numbers than the one that was taken back.
 func TestRolledBackSendDoesNotHideMessages(t *testing.T) {
@@ -316,13 +225,9 @@ func TestRolledBackSendDoesNotHideMessages(t *testing.T) {
 		t.Fatalf("Commit = %v, want ErrConflict", err)
 	}
 	r.apply(0, send.In("n"))
-	d, ok, err := r.execs[0].NextDelivery(0, 0, r.execs[0].Applied().Index)
-	if err != nil || !ok {
-		t.Fatalf("NextDelivery = %v, %v; want the message", ok, err)
-	}
-	r.apply(0, d.Command)
+	r.deliver(0, 0)
 	if got := r.counter(0, "n", "b"); got != 1 {
-		t.Errorf("b = %d, want 1", got)
+		t.Errorf("after the delivery b = %d, want 1", got)
 	}
 }
 

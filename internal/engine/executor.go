@@ -23,7 +23,7 @@ const (
 	kindTxn uint8 = iota + 1
 	kindFire
 	kindDeliver
-	kindForget
+	kindSettle
 	kindSkip
 	kindCreateNamespace
 	kindCompare
@@ -559,8 +559,8 @@ func (tx *Tx) applyEngine(cmd Command) ([]byte, error) {
 		return tx.applyFire()
 	case kindDeliver:
 		return tx.applyDeliver(cmd.Body)
-	case kindForget:
-		return nil, tx.applyForget(cmd.Body)
+	case kindSettle:
+		return tx.applySettle(cmd.Body)
 	case kindSkip:
 		return nil, tx.applySkip(cmd.Body)
 	case kindCreateNamespace:

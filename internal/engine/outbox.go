@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -12,99 +15,199 @@ import (
 
 // The outbox carries commands from one shard to another with exactly-once effect.
 //
-// Send stores the command in the sending shard, in the same step as the change that caused it, numbered by an LSN, which is
-// never used again. The leader of the sending shard proposes stored messages to the target, in order; the target remembers
-// the highest number seen per sender and drops what it has seen; when the target has applied them, the sender forgets them.
+// Send stores the command in the sending shard, in the same step as the change that caused it, numbered by an LSN, which is never used again.
+// Messages are in lanes: one per target, machine, namespace and an id of the machine's own. Within a lane their order is kept, and what the
+// target can not take for now blocks its lane only.
 //
-// Rows in the sending shard:  'o' | target (u16) | number (u64) -> raft index (uvarint) | command
-// Rows in the receiving one:  's' | sender (u16)                -> number (uvarint)
+// The leader of the sending shard proposes one delivery at a time to a target (see Dispatch), which applies it if it has the number after that
+// of the last one, and keeps that number with what became of each message, in one row per sender. The sender then settles those outcomes: it
+// removes the messages and tells the senders that want to know. Only after that there is a next delivery. So a delivery never holds what has
+// been applied, one that comes late or twice has an old number, and an outcome that got lost on its way is still in the target's row; lanes leave
+// nothing there.
+//
+// Rows in the sending shard:  'o' | lane | number (u64) -> raft index uvarint | reply u8 | token (uvarint length, bytes) | command
+// Rows in the receiving one:  's' | sender (u16)        -> number of the last delivery (uvarint) | outcomes, see delivery.go
+// lane: target (u16) | machine (u8) | namespace number (u32) | id (u64)
 
-// Bounds of one delivery: it becomes one command in the target's log.
-const (
-	maxDelivery      = 256
-	maxDeliveryBytes = 256 << 10
-)
+// lane is what Send's callers do not keep waiting for each other.
+type lane struct {
+	target  ShardID
+	machine MachineID
+	ns      uint32
+	id      uint64
+}
 
-// outboxIndex knows which targets have messages waiting, and where they begin.
+// backlog is what waits in a lane.
+type backlog struct {
+	first LSN // no message has a lower number
+	count int
+	bytes int64
+}
+
+// outboxIndex knows what waits in each lane that is not empty.
 type outboxIndex struct {
-	heads map[ShardID]LSN // no message for the target has a lower number; owned by the executor
+	lanes   map[lane]backlog // owned by the executor
+	changed []lane           // whose beginning may differ from pending; owned by the executor
 
-	mu      sync.Mutex // guards pending
-	pending map[ShardID]LSN
-	changed bool // heads differs from pending; owned by the executor
+	mu      sync.Mutex // guards all below
+	pending map[lane]LSN
+	targets []int    // by shard: how many lanes of pending lead there
+	changes []uint64 // by shard: counts the changes of those
+}
+
+func (o *outboxIndex) set(l lane, b backlog) {
+	if b.count == 0 {
+		delete(o.lanes, l)
+	} else {
+		o.lanes[l] = b
+	}
+	o.changed = append(o.changed, l)
 }
 
 func (o *outboxIndex) publish() {
-	if !o.changed {
+	if len(o.changed) == 0 {
 		return
 	}
-	o.changed = false
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.pending = make(map[ShardID]LSN, len(o.heads))
-	for target, head := range o.heads {
-		o.pending[target] = head
+	for _, l := range o.changed {
+		o.changes[l.target]++
+		_, was := o.pending[l]
+		b, is := o.lanes[l]
+		switch {
+		case is:
+			o.pending[l] = b.first
+		case was:
+			delete(o.pending, l)
+			o.targets[l.target]--
+		}
+		if is && !was {
+			o.targets[l.target]++
+		}
 	}
+	o.mu.Unlock()
+	o.changed = o.changed[:0]
 }
 
 func (x *Executor) restoreOutbox() error {
-	x.outbox.heads, x.outbox.changed = make(map[ShardID]LSN), true
-	for target := range x.shards {
-		prefix := outboxPrefix(nil, ShardID(target))
-		it, err := newIter(x.db, x.rowKey(nil, machineEngine), prefix, key.PrefixEnd(prefix), nil)
-		if err != nil {
+	o := &x.outbox
+	o.lanes, o.changed = make(map[lane]backlog), nil
+	o.mu.Lock()
+	o.pending, o.targets, o.changes = make(map[lane]LSN), make([]int, x.shards), make([]uint64, x.shards)
+	o.mu.Unlock()
+	return x.scanRows([]byte{'o'}, func(k, value []byte) error {
+		l, number, err := parseOutboxRow(k)
+		if err != nil || plant.On(plant.LoseOutbox) {
 			return err
 		}
-		if it.First() && !plant.On(plant.LoseOutbox) {
-			x.outbox.heads[ShardID(target)] = outboxNumber(it.Key())
+		if int(l.target) >= x.shards {
+			return fmt.Errorf("message %d for shard %d: there are %d shards", number, l.target, x.shards)
 		}
-		if err := it.Close(); err != nil {
-			return err
+		b := o.lanes[l]
+		if b.count == 0 {
+			b.first = number
 		}
+		b.count, b.bytes = b.count+1, b.bytes+int64(len(value))
+		o.set(l, b)
+		return nil
+	})
+}
+
+func laneRow(dst []byte, l lane) []byte {
+	dst = binary.BigEndian.AppendUint16(append(dst, 'o'), uint16(l.target))
+	dst = key.AppendUint32(append(dst, byte(l.machine)), l.ns)
+	return key.AppendUint64(dst, l.id)
+}
+
+func outboxRow(dst []byte, l lane, n LSN) []byte { return key.AppendUint64(laneRow(dst, l), uint64(n)) }
+
+// outboxRowBytes is the length of a message's key.
+const outboxRowBytes = 1 + 2 + 1 + 4 + 8 + 8
+
+func parseOutboxRow(k []byte) (l lane, number LSN, err error) {
+	if len(k) != outboxRowBytes {
+		return l, 0, fmt.Errorf("outbox row %x has %d bytes, want %d", k, len(k), outboxRowBytes)
 	}
-	return nil
+	l = lane{ShardID(binary.BigEndian.Uint16(k[1:])), MachineID(k[3]), binary.BigEndian.Uint32(k[4:]), binary.BigEndian.Uint64(k[8:])}
+	return l, LSN(binary.BigEndian.Uint64(k[16:])), nil
 }
 
-func outboxPrefix(dst []byte, target ShardID) []byte {
-	return binary.BigEndian.AppendUint16(append(dst, 'o'), uint16(target))
+// stored is a message as its row has it.
+type stored struct {
+	index   uint64 // raft index of the entry that sent it
+	reply   bool   // its sender wants to know when it has been applied
+	token   []byte
+	command []byte
 }
 
-func outboxRow(dst []byte, target ShardID, n LSN) []byte {
-	return key.AppendUint64(outboxPrefix(dst, target), uint64(n))
+func (s *stored) encode(dst []byte) []byte {
+	dst = codec.AppendBool(codec.AppendUvarint(dst, s.index), s.reply)
+	return append(codec.AppendBytes(dst, s.token), s.command...)
 }
 
-func outboxNumber(k []byte) LSN { return LSN(binary.BigEndian.Uint64(k[3:])) }
+func decodeStored(value []byte) (s stored, err error) {
+	r := codec.NewReader(value)
+	s = stored{index: r.Uvarint(), reply: r.Bool(), token: r.Bytes()}
+	s.command = r.Rest()
+	return s, r.Err()
+}
 
-// Send stores a command for the shard that holds name of the namespace, which may be the sending one. It is applied there
-// exactly once, after this change has become durable, in the order of sending per target. A command that the target refuses
-// is dropped: send only what can not fail, or what may.
-func (tx *Tx) Send(cmd Command, name string) {
+// Message is a command for another shard.
+type Message struct {
+	// Command is what is to be done. Without a namespace it gets that of the command that sends it.
+	Command Command
+	// Name is what the command is about: in a spread namespace it leads to the shard.
+	Name string
+	// Lane is a number of the sending machine's own. Messages with the same target, namespace and lane are applied in the order of sending,
+	// and wait when the target can not take one of them for now: when its refusal is ErrBusy or ErrUnavailable.
+	Lane uint64
+	// Token is handed to the machine's OnReply with the outcome: always when the target refuses the command for good, and, if Reply is set,
+	// also with the result when it was applied.
+	Token []byte
+	Reply bool
+}
+
+// Send stores a command for the shard that holds a name, which may be the sending one. It is applied there exactly once, after this change has
+// become durable, unless it is refused: the machine has to be a Replier.
+func (tx *Tx) Send(m Message) {
 	x := tx.x
+	cmd := m.Command
+	if cmd.Namespace == "" {
+		cmd.Namespace, cmd.Spread = tx.ns.name, tx.ns.spread
+	}
 	if c := x.table.command(cmd); c == nil || c.From&FromShards == 0 {
 		panic(fmt.Sprintf("shard %d, index %d: machine %d sends machine %d a command of kind %d", x.shard, tx.index, tx.machine, cmd.Machine, cmd.Kind))
 	}
+	tx.replier(tx.machine)
 	target := HomeShard(cmd.Namespace, x.shards)
 	if cmd.Spread {
-		target = NameShard(cmd.Namespace, name, x.shards)
+		target = NameShard(cmd.Namespace, m.Name, x.shards)
 	}
 	x.applied.LSN++ // not Step: tx.LSN stays the number of the change that sends
 	number := x.applied.LSN
-	value := codec.AppendUvarint(nil, tx.index)
-	tx.insertRow(outboxRow(tx.rowKey(machineEngine), target, number), cmd.AppendTo(value))
-	if _, ok := x.outbox.heads[target]; !ok {
-		x.outbox.heads[target] = number
-		x.outbox.changed = true
-		// After a rollback the number is given out again, perhaps to a smaller number of steps: a head may not stay too high.
-		tx.onRollback = append(tx.onRollback, func() { delete(x.outbox.heads, target) })
+	s := stored{index: tx.index, reply: m.Reply, token: m.Token, command: cmd.AppendTo(nil)}
+	value := s.encode(make([]byte, 0, len(s.command)+len(s.token)+16))
+	l := lane{target, tx.machine, tx.ns.id, m.Lane}
+	tx.insertRow(outboxRow(tx.rowKey(machineEngine), l, number), value)
+
+	before := x.outbox.lanes[l]
+	b := backlog{before.first, before.count + 1, before.bytes + int64(len(value))}
+	if before.count == 0 {
+		b.first = number
 	}
+	x.outbox.set(l, b)
+	tx.onRollback = append(tx.onRollback, func() { x.outbox.set(l, before) })
 }
 
-// Delivery is a batch of messages for one target.
-type Delivery struct {
-	Target  ShardID
-	Command Command // to be proposed to the target
-	Last    LSN     // number of its last message
-	Index   uint64  // raft index of the entry that sent the last message
+// Backlog returns how many messages of the machine wait for a shard in a lane of the command's namespace, and their bytes. Whoever wants to wait
+// for fewer waits for OutboxTopic.
+func (tx *Tx) Backlog(target ShardID, laneID uint64) (count int, bytes int64) {
+	b := tx.x.outbox.lanes[lane{target, tx.machine, tx.ns.id, laneID}]
+	return b.count, b.bytes
+}
+
+// OutboxTopic returns the topic that is notified when messages in a lane have been settled, whatever their target.
+func OutboxTopic(m MachineID, namespace string, laneID uint64) Topic {
+	return TopicOf(m, namespace, key.AppendUint64([]byte("\x00outbox"), laneID))
 }
 
 // PendingTargets returns the targets that may have messages waiting.
@@ -112,151 +215,123 @@ func (x *Executor) PendingTargets() []ShardID {
 	x.outbox.mu.Lock()
 	defer x.outbox.mu.Unlock()
 	var targets []ShardID
-	for t := range x.shards {
-		if _, ok := x.outbox.pending[ShardID(t)]; ok {
+	for t, lanes := range x.outbox.targets {
+		if lanes > 0 {
 			targets = append(targets, ShardID(t))
 		}
 	}
 	return targets
 }
 
-// NextDelivery returns the next messages for the target after the given number, sent by entries up to raft index durable;
-// false if there are none. It reads the visible state and may be called from any goroutine.
-func (x *Executor) NextDelivery(target ShardID, after LSN, durable uint64) (d Delivery, ok bool, err error) {
-	x.outbox.mu.Lock()
-	from := max(x.outbox.pending[target], after+1)
-	x.outbox.mu.Unlock()
-	it, err := newIter(x.db, x.rowKey(nil, machineEngine), outboxRow(nil, target, from), key.PrefixEnd(outboxPrefix(nil, target)), nil)
-	if err != nil {
-		return d, false, err
+// applySettle removes delivered messages, and tells their senders what became of them. The result says whether that is all: a shard does a
+// bounded part of it at a time.
+//
+//	target uvarint | outcomes
+//	result: done u8
+func (tx *Tx) applySettle(body []byte) ([]byte, error) {
+	c := codec.NewDecoder(body)
+	var target ShardID
+	var outcomes []laneOutcome
+	codeShard(&c, &target)
+	codec.List(&c, &outcomes, func(c *codec.Coder, o *laneOutcome) { o.code(c) })
+	if err := c.Done(); err != nil {
+		return nil, Errorf(ErrInvalid, "settle: %v", err)
 	}
-	d.Target = target
-	body := codec.AppendUvarint(nil, uint64(x.shard))
-	for n, more := 0, it.First(); more && n < maxDelivery && len(body) < maxDeliveryBytes; n, more = n+1, it.Next() {
-		r := codec.NewReader(it.Value())
-		index := r.Uvarint()
-		if index > durable {
-			break
+	settled := 0
+	for i := range outcomes {
+		done, err := tx.settleLane(target, &outcomes[i], &settled)
+		if err != nil || !done {
+			return codec.AppendBool(nil, false), err
 		}
-		d.Last, d.Index = outboxNumber(it.Key()), index
-		body = codec.AppendUvarint(body, uint64(d.Last))
-		body = codec.AppendBytes(body, r.Rest())
 	}
-	if err := it.Close(); err != nil {
-		return d, false, err
-	}
-	d.Command = Command{Machine: machineEngine, Kind: kindDeliver, Body: body}
-	return d, d.Last > 0, nil
+	return codec.AppendBool(nil, true), nil
 }
 
-// applyDeliver applies messages of another shard that have not been seen. Body: sender uvarint | (number uvarint, command
-// bytes) ... Each message is a step of its own: one that is refused does not take back the others. The result is the number of the last one that is
-// done with (uvarint): when the command is Full, the others have to be delivered again.
-func (tx *Tx) applyDeliver(body []byte) ([]byte, error) {
-	r := codec.NewReader(body)
-	sender := r.Uvarint()
-	seen := tx.seen(ShardID(sender))
-	for applied := 0; r.Len() > 0; {
-		number, message := LSN(r.Uvarint()), r.Bytes()
-		if r.Err() != nil {
-			break
+// settleLane reports whether all of the lane's outcomes have been settled. The error says that there was no room for the first.
+func (tx *Tx) settleLane(target ShardID, out *laneOutcome, settled *int) (done bool, err error) {
+	x := tx.x
+	l := lane{target, out.machine, out.ns, out.id}
+	ns := x.dir.get(l.ns)
+	if b, ok := x.outbox.lanes[l]; !ok || ns == nil || b.first > out.upTo {
+		return true, nil // settled before
+	}
+	for _, m := range tx.delivered(l, out.upTo) {
+		if *settled > 0 && tx.Full() {
+			return false, nil
 		}
-		if number <= seen && !plant.On(plant.DeliverTwice) {
-			continue
-		}
-		if applied > 0 && tx.Full() {
-			break
-		}
-		err := tx.runMessage(message)
-		if tx.budget.overrun && (applied > 0 || !tx.budget.first) {
-			if applied == 0 {
-				return nil, err // put off as a whole
+		s := tx.nestedMark()
+		if err := tx.settleMessage(l, &m, out.reply(m.number)); err != nil {
+			if *settled == 0 && tx.budget.first {
+				panic(fmt.Sprintf("shard %d, index %d: a reply to machine %d: %v", x.shard, tx.index, l.machine, err))
 			}
-			break
+			tx.rollback(s)
+			if *settled > 0 {
+				tx.budget.overrun, err = false, nil
+			}
+			return false, err
 		}
-		if err != nil {
-			tx.x.refused.Add(1)
-		}
-		seen = number
-		applied++
+		*settled++
 	}
-	tx.budget.overrun = false
-	if err := r.Err(); err != nil {
-		panic(fmt.Sprintf("shard %d, index %d: delivery: %v", tx.x.shard, tx.index, err))
-	}
-	tx.budget.limit = unlimited // for the one row that says what is done
-	number := codec.AppendUvarint(nil, uint64(seen))
-	tx.setRow(seenRow(tx.rowKey(machineEngine), ShardID(sender)), number)
-	return number, nil
+	tx.ns = ns
+	tx.Notify(OutboxTopic(l.machine, ns.name, l.id), -1)
+	return true, nil
 }
 
-// Delivered returns, from the result of a delivery's command, the number of the last message that need not be delivered again.
-func Delivered(result []byte) (LSN, error) {
-	r := codec.NewReader(result)
-	n := LSN(r.Uvarint())
-	return n, r.Done()
+// deliveredMessage is a message that has been delivered.
+type deliveredMessage struct {
+	number LSN
+	size   int
+	token  []byte
 }
 
-// runMessage carries out a command of another shard, or nothing of it.
-func (tx *Tx) runMessage(encoded []byte) error {
-	cmd, err := DecodeCommand(encoded)
-	if err != nil {
-		panic(fmt.Sprintf("shard %d, index %d: %v", tx.x.shard, tx.index, err))
-	}
-	s := tx.nestedMark()
-	tx.followed = 0
-	if err = tx.admit(cmd); err == nil {
-		_, err = tx.run(cmd)
-	}
-	if err != nil {
-		tx.rollback(s)
-	}
-	return err
-}
-
-func seenRow(dst []byte, sender ShardID) []byte {
-	return binary.BigEndian.AppendUint16(append(dst, 's'), uint16(sender))
-}
-
-func (tx *Tx) seen(sender ShardID) LSN {
-	row, ok := tx.getRow(seenRow(tx.rowKey(machineEngine), sender))
-	if !ok {
-		return 0
-	}
-	r := codec.NewReader(row)
-	return LSN(r.Uvarint())
-}
-
-// Forget is the command that removes delivered messages from the sender's outbox, up to and including a number.
-func Forget(target ShardID, upTo LSN) Command {
-	body := codec.AppendUvarint(nil, uint64(target))
-	return Command{Machine: machineEngine, Kind: kindForget, Body: codec.AppendUvarint(body, uint64(upTo))}
-}
-
-func (tx *Tx) applyForget(body []byte) error {
-	r := codec.NewReader(body)
-	target, upTo := ShardID(r.Uvarint()), LSN(r.Uvarint())
-	if err := r.Done(); err != nil {
-		return Errorf(ErrInvalid, "forget: %v", err)
-	}
-	o := &tx.x.outbox
-	head, ok := o.heads[target]
-	if !ok {
-		return nil
-	}
-	delete(o.heads, target)
-	o.changed = true
-	it := tx.Iter(outboxRow(nil, target, head), key.PrefixEnd(outboxPrefix(nil, target)))
+// delivered returns the lane's messages up to a number: not more than fit into a delivery.
+func (tx *Tx) delivered(l lane, upTo LSN) (list []deliveredMessage) {
+	tx.machine = machineEngine
+	it := tx.Iter(outboxRow(nil, l, tx.x.outbox.lanes[l].first), key.PrefixEnd(laneRow(nil, l)))
 	for ok := it.First(); ok; ok = it.Next() {
-		n := outboxNumber(it.Key())
-		if n > upTo && !plant.On(plant.ForgetMore) || tx.Full() {
-			o.heads[target] = n
+		_, n, err := parseOutboxRow(it.Key())
+		if err == nil && n > upTo && !plant.On(plant.ForgetMore) {
 			break
 		}
-		tx.deleteRow(outboxRow(tx.rowKey(machineEngine), target, n))
+		s, storedErr := decodeStored(it.Value())
+		if err = cmp.Or(err, storedErr); err != nil {
+			panic(fmt.Sprintf("shard %d: message %x: %v", tx.x.shard, it.Key(), err))
+		}
+		list = append(list, deliveredMessage{n, len(it.Value()), bytes.Clone(s.token)})
 	}
 	if err := it.Close(); err != nil {
 		panic(storageFailure{err})
 	}
+	return list
+}
+
+// settleMessage removes a message and tells its sender what became of it, if r says so. That can not be refused: an error says that there was no
+// room for it.
+func (tx *Tx) settleMessage(l lane, m *deliveredMessage, r *messageOutcome) (err error) {
+	defer tx.catch(&err)
+	x := tx.x
+	tx.deleteRow(outboxRow(tx.rowKey(machineEngine), l, m.number))
+	before := x.outbox.lanes[l]
+	tx.onRollback = append(tx.onRollback, func() { x.outbox.set(l, before) })
+	x.outbox.set(l, backlog{m.number + 1, before.count - 1, before.bytes - int64(m.size)})
+	for times := replies(r); times > 0; times-- {
+		tx.ns, tx.followed = x.dir.get(l.ns), 0
+		tx.reply(l.machine, Reply{Token: m.token, Result: r.result, Err: r.err})
+		tx.settled("a reply")
+	}
 	return nil
 }
+
+// replies returns how often a sender is told of an outcome.
+func replies(r *messageOutcome) int {
+	switch {
+	case r == nil || plant.On(plant.ReplyLost):
+		return 0
+	case plant.On(plant.ReplyTwice):
+		return 2
+	}
+	return 1
+}
+
+// temporary reports whether a refusal may be none if the command comes again.
+func temporary(err error) bool { return errors.Is(err, ErrBusy) || errors.Is(err, ErrUnavailable) }

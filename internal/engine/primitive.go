@@ -180,9 +180,8 @@ func enginePrimitive() Primitive {
 		Commands: []CommandType{
 			{Kind: kindTxn, Name: "transaction", From: FromUsers, Admit: admitTxn}, // shrinks if all its parts do
 			{Kind: kindFire, Name: "fire", From: FromLeaders, Shrinks: true},
-			// Messages between shards are on their way already, and each makes room where it comes from.
-			{Kind: kindDeliver, Name: "deliver", From: FromLeaders, Shrinks: true},
-			{Kind: kindForget, Name: "forget", From: FromLeaders, Shrinks: true},
+			{Kind: kindDeliver, Name: "deliver", From: FromLeaders}, // shrinks if all its messages do
+			{Kind: kindSettle, Name: "settle", From: FromLeaders, Shrinks: true},
 			{Kind: kindSkip, Name: "skip", From: FromLeaders, Shrinks: true},
 			{Kind: kindCreateNamespace, Name: "create namespace", From: FromUsers, Admit: admitNamespace},
 			{Kind: kindCompare, Name: "compare", From: FromLeaders, Shrinks: true},
@@ -258,7 +257,10 @@ func (t *table) check(cmd Command) error {
 
 // shrinks reports whether a command that has passed check may be applied while the disk is full.
 func (t *table) shrinks(cmd Command) bool {
-	if cmd.Machine != machineEngine || cmd.Kind != kindTxn {
+	switch {
+	case cmd.Machine == machineEngine && cmd.Kind == kindDeliver:
+		return t.deliveryShrinks(cmd.Body)
+	case cmd.Machine != machineEngine || cmd.Kind != kindTxn:
 		return t.command(cmd).Shrinks
 	}
 	parts, _, err := decodeTxn(cmd.Body, cmd.Namespace)

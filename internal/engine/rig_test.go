@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"testing"
@@ -26,7 +27,8 @@ type rig struct {
 	index []uint64
 	fail  error // what Propose returns instead of applying, if set
 
-	tampered bool // with rows, behind the executors' backs
+	durable  uint64 // raft index that counts as durable, 0: all
+	tampered bool   // with rows, behind the executors' backs
 }
 
 func newRig(t *testing.T, shards int) *rig {
@@ -160,4 +162,33 @@ func (r *rig) dump(shard engine.ShardID) string {
 		r.t.Fatal(err)
 	}
 	return b.String()
+}
+
+// deliver hands over what a shard has for another, until nothing more can be handed over now.
+func (r *rig) deliver(from, to engine.ShardID) {
+	r.t.Helper()
+	r.dispatch(r.execs[from].NewDispatch(to), nil)
+}
+
+// deliverOnly does not tell the sender.
+func (r *rig) deliverOnly(from, to engine.ShardID) {
+	r.t.Helper()
+	n := 0
+	r.dispatch(r.execs[from].NewDispatch(to), func(engine.Step) bool { n++; return n < 4 })
+}
+
+// dispatch takes the steps of a Dispatch as long as goOn, which may be nil, agrees.
+func (r *rig) dispatch(d *engine.Dispatch, goOn func(engine.Step) bool) {
+	r.t.Helper()
+	for {
+		step, _, ok, err := d.Next(r.now, cmp.Or(r.durable, 1<<40))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if !ok || goOn != nil && !goOn(step) {
+			return
+		}
+		o := r.apply(step.Shard, step.Command)[0]
+		d.Done(o.Result, o.Err, r.now)
+	}
 }

@@ -2,14 +2,13 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
-
-	"github.com/floedb/floe/internal/codec"
 )
 
 // Verifier is a Machine that can say whether its rows make sense. It is asked offline and after every crash in tests, so it may read
@@ -146,7 +145,7 @@ func (a *Audit) Timers(f func(due int64, ns uint32, token []byte) error) error {
 
 // verifyRows looks at every row of the shard once: the engine's own in full, of the others only whose they are.
 func (a *Audit) verifyRows() (rows int64, err error) {
-	own := &ownRows{Audit: a, heads: make(map[ShardID]LSN), firstDue: NoTimer}
+	own := &ownRows{Audit: a, lanes: make(map[lane]backlog), firstDue: NoTimer}
 	foreign := make(map[MachineID]int)
 	lower, _ := Bounds(a.x.shard)
 	upper := append(bytes.Clone(lower), bytes.Repeat([]byte{0xff}, rowPrefix)...)
@@ -190,9 +189,9 @@ type ownRows struct {
 	*Audit
 	applied  bool
 	names    map[string]uint32
-	heads    map[ShardID]LSN // first message for each target
-	last     ShardID         // target of the last message
-	index    uint64          // raft index of the last message
+	lanes    map[lane]backlog
+	last     lane   // of the last message
+	index    uint64 // raft index of the last message
 	firstDue int64
 }
 
@@ -202,10 +201,10 @@ func (o *ownRows) row(k, value []byte) {
 		o.applied = true // decoded before all others
 	case k[0] == 'n' && len(k) == 5:
 		o.namespace(binary.BigEndian.Uint32(k[1:]), value)
-	case k[0] == 'o' && len(k) == 11:
-		o.message(ShardID(binary.BigEndian.Uint16(k[1:])), outboxNumber(k), value)
+	case k[0] == 'o' && len(k) == outboxRowBytes:
+		o.message(k, value)
 	case k[0] == 's' && len(k) == 3:
-		o.seen(ShardID(binary.BigEndian.Uint16(k[1:])), value)
+		o.received(ShardID(binary.BigEndian.Uint16(k[1:])), value)
 	case k[0] == 't' && len(k) >= 14:
 		o.timer(k, value)
 	default:
@@ -261,17 +260,19 @@ func (o *ownRows) compare(ns *namespace) {
 	}
 }
 
-func (o *ownRows) message(target ShardID, number LSN, value []byte) {
-	r := codec.NewReader(value)
-	index := r.Uvarint()
-	cmd, err := DecodeCommand(r.Rest())
-	if err == nil {
+func (o *ownRows) message(k, value []byte) {
+	l, number, err := parseOutboxRow(k)
+	b := o.lanes[l]
+	if b.count == 0 {
+		b.first = number
+	}
+	o.lanes[l] = backlog{b.first, b.count + 1, b.bytes + int64(len(value))}
+	m, storedErr := decodeStored(value)
+	cmd, commandErr := DecodeCommand(m.command)
+	if err = cmp.Or(err, storedErr, commandErr); err == nil {
 		err = o.x.Check(cmd)
 	}
-	first := o.heads[target] == 0
-	if first {
-		o.heads[target] = number
-	}
+	target := l.target
 	switch {
 	case err != nil:
 		o.Reportf("message %d for shard %d: %v", number, target, err)
@@ -279,24 +280,24 @@ func (o *ownRows) message(target ShardID, number LSN, value []byte) {
 		o.Reportf("message %d for shard %d: there are %d shards", number, target, o.x.shards)
 	case !cmd.Spread && HomeShard(cmd.Namespace, o.x.shards) != target:
 		o.Reportf("message %d for shard %d: its namespace %q is in shard %d", number, target, cmd.Namespace, HomeShard(cmd.Namespace, o.x.shards))
+	case o.x.machine(l.machine) == nil || int(l.ns) >= len(o.namespaces):
+		o.Reportf("message %d for shard %d: it comes from machine %d, namespace %d", number, target, l.machine, l.ns)
 	case number == 0 || number > o.Applied.LSN:
 		o.Reportf("message %d for shard %d: the shard's last LSN is %d", number, target, o.Applied.LSN)
-	case index == 0 || index > o.Applied.Index:
-		o.Reportf("message %d for shard %d: was sent by entry %d, the last one is %d", number, target, index, o.Applied.Index)
-	case !first && o.last == target && index < o.index:
-		o.Reportf("message %d for shard %d: was sent by entry %d, the one before by entry %d", number, target, index, o.index)
+	case m.index == 0 || m.index > o.Applied.Index:
+		o.Reportf("message %d for shard %d: was sent by entry %d, the last one is %d", number, target, m.index, o.Applied.Index)
+	case o.last == l && m.index < o.index:
+		o.Reportf("message %d for shard %d: was sent by entry %d, the one before by entry %d", number, target, m.index, o.index)
 	}
-	o.last, o.index = target, index
+	o.last, o.index = l, m.index
 }
 
-func (o *ownRows) seen(sender ShardID, value []byte) {
-	r := codec.NewReader(value)
-	r.Uvarint()
-	if err := r.Done(); err != nil {
-		o.Reportf("mark of messages seen of shard %d: %v", sender, err)
+func (o *ownRows) received(sender ShardID, value []byte) {
+	if _, err := decodeReceiptRow(value); err != nil {
+		o.Reportf("row of deliveries of shard %d: %v", sender, err)
 	}
 	if int(sender) >= o.x.shards {
-		o.Reportf("mark of messages seen of shard %d: there are %d shards", sender, o.x.shards)
+		o.Reportf("row of deliveries of shard %d: there are %d shards", sender, o.x.shards)
 	}
 }
 
@@ -326,25 +327,39 @@ func (o *ownRows) end(rows int64) {
 	if next := o.x.timers.next; next > o.firstDue || o.x.NextDue() != next {
 		o.Reportf("the first timer is due at %d, memory waits until %d, and its leader until %d", o.firstDue, next, o.x.NextDue())
 	}
-	for target := range ShardID(o.x.shards) {
-		if head, ok := o.heads[target]; ok && (o.x.outbox.heads[target] == 0 || o.x.outbox.heads[target] > head) {
-			o.Reportf("the first message for shard %d is %d, memory begins at %d", target, head, o.x.outbox.heads[target])
+	o.compareOutbox()
+}
+
+// compareOutbox compares what waits with what memory says. A lane may begin before its first message.
+func (o *ownRows) compareOutbox() {
+	known := o.x.outbox.lanes
+	if len(known) != len(o.lanes) {
+		o.Reportf("messages wait in %d lanes, memory has %d", len(o.lanes), len(known))
+	}
+	for l, b := range o.lanes {
+		if k := known[l]; k.first > b.first || k.count != b.count || k.bytes != b.bytes {
+			o.Reportf("in lane %+v %+v waits, in memory %+v", l, b, k)
 		}
 	}
 }
 
-// VerifyPairs reports where one shard has seen messages of another that this one has not sent. It takes all shards of a node whose
+// VerifyPairs reports where one shard has had messages of another that this one has not sent. It takes all shards of a node whose
 // state is complete, in order.
 func VerifyPairs(all []*Executor, report func(problem string)) error {
 	for _, receiver := range all {
 		for _, sender := range all {
-			row, ok, err := getRow(receiver.db, seenRow(receiver.rowKey(nil, machineEngine), sender.shard))
+			row, ok, err := getRow(receiver.db, receiptRow(receiver.rowKey(nil, machineEngine), sender.shard))
 			if err != nil {
 				return err
 			}
-			r := codec.NewReader(row)
-			if seen := LSN(r.Uvarint()); ok && r.Err() == nil && seen > sender.applied.LSN {
-				report(fmt.Sprintf("shard %d: has seen message %d of shard %d, whose last LSN is %d", receiver.shard, seen, sender.shard, sender.applied.LSN))
+			r, err := decodeReceiptRow(row)
+			if !ok || err != nil {
+				continue // reported with the rows of the receiver
+			}
+			for _, o := range r.outcomes {
+				if o.upTo > sender.applied.LSN {
+					report(fmt.Sprintf("shard %d: has had message %d of shard %d, whose last LSN is %d", receiver.shard, o.upTo, sender.shard, sender.applied.LSN))
+				}
 			}
 		}
 	}

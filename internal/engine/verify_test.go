@@ -31,9 +31,7 @@ func newFilledRig(t *testing.T) *rig {
 	for range 3 {
 		r.apply(0, spread(addTo("x", 5)), spread(toy.Command{Kind: toy.Send, Name: "x", Delta: 2, Target: "away"}))
 	}
-	if d, ok, err := r.execs[0].NextDelivery(engine.NameShard("wide", "away", 2), 0, 1<<40); ok && err == nil {
-		r.apply(d.Target, d.Command)
-	}
+	r.deliverOnly(0, engine.NameShard("wide", "away", 2))
 	r.now += 10
 	r.apply(0, toy.Command{Kind: toy.Send, Name: "a", Delta: 1, Target: "b"}.In(ns))
 	return r
@@ -109,19 +107,22 @@ func TestVerifyReports(t *testing.T) {
 		"timer of no namespace": {func(r *rig) { k, _ := r.row(own + "t"); k[16] = 9; r.set(string(k), nil) }, "of namespace 9, of which there are 2"},
 		"short timer":           {func(r *rig) { r.set(own+"t\x00", nil) }, "is of no known kind"},
 		"message garbage":       {func(r *rig) { k, _ := r.row(own + "o"); r.set(string(k), []byte{1, 99}) }, "message"},
-		"message of tomorrow":   {func(r *rig) { k, v := r.row(own + "o"); k[6] = 1; r.set(string(k), v) }, "the shard's last LSN is"},
+		"message of tomorrow":   {func(r *rig) { k, v := r.row(own + "o"); k[19] = 1; r.set(string(k), v) }, "the shard's last LSN is"},
+		"message of nobody":     {func(r *rig) { k, v := r.row(own + "o"); k[6] = 9; r.set(string(k), v) }, "it comes from machine 9"},
 		"message for nobody":    {func(r *rig) { k, v := r.row(own + "o"); k[4], k[5] = 0, 7; r.set(string(k), v) }, "for shard 7: there are 2 shards"},
 		"message from afar":     {func(r *rig) { k, v := r.row(own + "o"); v[0] = 99; r.set(string(k), v) }, "was sent by entry 99, the last one is"},
 		"message astray": {func(r *rig) {
-			cmd := addTo("a", 1).In(homeOf(r.t, 0, 2))
-			r.set(own+"o\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01", cmd.AppendTo([]byte{1}))
+			k, _ := r.row(own + "o")
+			k[4], k[5] = 0, 1
+			r.set(string(k), addTo("a", 1).In(homeOf(r.t, 0, 2)).AppendTo([]byte{1, 0, 0}))
 		}, "is in shard 0"},
 		"message before memory begins": {func(r *rig) {
 			k, v := r.row(own + "o")
-			r.set(string(k[:6])+"\x00\x00\x00\x00\x00\x00\x00\x01", append([]byte{1}, v[1:]...))
-		}, "memory begins at"},
-		"mark garbage":      {func(r *rig) { r.set(own+"s\x00\x01", []byte{0x80}) }, "mark of messages seen of shard 1"},
-		"mark of nobody":    {func(r *rig) { r.set(own+"s\x00\x05", []byte{1}) }, "of shard 5: there are 2 shards"},
+			r.set(string(k[:19])+"\x00\x00\x00\x00\x00\x00\x00\x01", append([]byte{1}, v[1:]...))
+		}, "waits, in memory"},
+		"message lost":      {func(r *rig) { r.delete(own + "o") }, "messages wait in 1 lanes, memory has 2"},
+		"receipt garbage":   {func(r *rig) { r.set(own+"s\x00\x01", []byte{0x80}) }, "row of deliveries of shard 1"},
+		"receipt of nobody": {func(r *rig) { r.set(own+"s\x00\x05", []byte{1, 0}) }, "of shard 5: there are 2 shards"},
 		"unknown kind":      {func(r *rig) { r.set(own+"zz", nil) }, "is of no known kind"},
 		"unknown machine":   {func(r *rig) { r.set("\x00\x00\x03zz", nil) }, "1 rows of machine 3, which this program does not know"},
 		"impossible number": {func(r *rig) { r.set("\x00\x00\x63zz", nil) }, "1 rows of machine 99, which can not be"},
@@ -149,8 +150,9 @@ func TestVerifyPairs(t *testing.T) {
 		t.Fatalf("good shards: %q, %v", found, err)
 	}
 	r.tampered = true
-	r.set("\x00\x01\x00s\x00\x00", binary.AppendUvarint(nil, 1000))
-	if err := engine.VerifyPairs(r.execs, report); err != nil || len(found) != 1 || !strings.Contains(found[0], "shard 1: has seen message 1000 of shard 0") {
+	row := binary.AppendUvarint([]byte{1, 1, byte(engine.MachineTest), 0, 0}, 1000)
+	r.set("\x00\x01\x00s\x00\x00", append(row, 0))
+	if err := engine.VerifyPairs(r.execs, report); err != nil || len(found) != 1 || !strings.Contains(found[0], "shard 1: has had message 1000 of shard 0") {
 		t.Errorf("VerifyPairs reports %q, %v", found, err)
 	}
 }

@@ -227,14 +227,17 @@ func (w *Wire) AppendError(dst []byte, err error) []byte {
 		coded.Code(&c)
 		return c.Encoded()
 	}
-	code := byte(0)
+	return append(append(dst, plainError, codeOf(err)), err.Error()...)
+}
+
+// codeOf returns the code of the first sentinel that the error matches, 0 if there is none.
+func codeOf(err error) byte {
 	for _, s := range sentinels {
 		if errors.Is(err, s.err) {
-			code = s.code
-			break
+			return s.code
 		}
 	}
-	return append(append(dst, plainError, code), err.Error()...)
+	return 0
 }
 
 // DecodeError reads what AppendError wrote. An error that it can not make sense of is one as well.

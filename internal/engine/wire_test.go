@@ -118,7 +118,8 @@ func TestAdmit(t *testing.T) {
 		"transaction with too much":    {txn(kv.DeleteOp("b"), kv.PutOp("a", make([]byte, limit+1))), false},
 		"fire":                         {in(engine.Fire(), "ns"), false},
 		"skip":                         {in(engine.Skip(1<<60), "ns"), false},
-		"forget":                       {in(engine.Forget(1, 5), "ns"), false},
+		"delivery":                     {engine.Command{Kind: 3, Namespace: "ns"}, false},
+		"settle":                       {engine.Command{Kind: 4, Namespace: "ns"}, false},
 	} {
 		if err := w.Admit(tt.cmd, limit); (err == nil) != tt.ok || err != nil && !errors.Is(err, engine.ErrInvalid) {
 			t.Errorf("%s: Admit = %v, want ok %v", name, err, tt.ok)

@@ -169,7 +169,8 @@ func TestHostileRequests(t *testing.T) {
 	for name, q := range map[string]request{
 		"fire":                {kind: askPropose, body: in(engine.Fire(), "ns")},
 		"skip":                {kind: askPropose, body: in(engine.Skip(1<<60), "ns")},
-		"forget":              {kind: askPropose, body: in(engine.Forget(1, 1), "ns")},
+		"delivery":            {kind: askPropose, body: in(engine.Command{Kind: 3}, "ns")},
+		"settle":              {kind: askPropose, body: in(engine.Command{Kind: 4}, "ns")},
 		"value over the max":  {kind: askPropose, body: in(large, "ns")},
 		"system namespace":    {kind: askPropose, body: in(put, "_system")},
 		"no namespace":        {kind: askPropose, body: in(put, "")},

@@ -22,8 +22,11 @@ const (
 
 // The bugs in the engine.
 const (
-	DeliverTwice  Bug = "deliver-twice"  // a message that was seen is applied again
+	DeliverTwice  Bug = "deliver-twice"  // a delivery that was applied is applied again
 	ForgetMore    Bug = "forget-more"    // messages behind the delivered ones are forgotten with them
+	ReplyLost     Bug = "reply-lost"     // nobody is told what became of a message
+	ReplyTwice    Bug = "reply-twice"    // the sender of a message is told twice
+	LaneBlocks    Bug = "lane-blocks"    // while one lane is held, all are
 	LoseOutbox    Bug = "lose-outbox"    // a restart forgets that messages wait
 	LoseTimers    Bug = "lose-timers"    // a restart forgets the earliest timer
 	MapOrder      Bug = "map-order"      // rows are written in the order of a map

@@ -199,24 +199,29 @@ func (r *Rig) Deliver() {
 	r.t.Helper()
 	for more := true; more; {
 		more = false
-		for sender, x := range r.execs {
+		for _, x := range r.execs {
 			for _, target := range x.PendingTargets() {
-				d, ok, err := x.NextDelivery(target, 0, x.Applied().Index)
-				if err != nil {
-					r.t.Fatalf("NextDelivery: %v", err)
-				}
-				if !ok {
-					continue
-				}
-				more = true
-				out := r.Entry(d.Target, d.Command)
-				last, err := engine.Delivered(out[0].Result)
-				if err != nil || out[0].Err != nil {
-					r.t.Fatalf("delivery: %v, %v", err, out[0].Err)
-				}
-				r.Entry(engine.ShardID(sender), engine.Forget(d.Target, last))
+				more = r.dispatch(x, target) || more
 			}
 		}
+	}
+}
+
+// dispatch hands over what a shard has for another, and reports whether that was anything.
+func (r *Rig) dispatch(x *engine.Executor, target engine.ShardID) bool {
+	r.t.Helper()
+	const begin = 2 // steps of every Dispatch
+	d := x.NewDispatch(target)
+	for n := 0; ; n++ {
+		step, _, ok, err := d.Next(r.Now(), x.Applied().Index)
+		if err != nil {
+			r.t.Fatalf("deliver: %v", err)
+		}
+		if !ok {
+			return n > begin
+		}
+		out := r.Entry(step.Shard, step.Command)[0]
+		d.Done(out.Result, out.Err, r.Now())
 	}
 }
 

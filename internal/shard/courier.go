@@ -8,18 +8,19 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// courier delivers the outbox of a shard while this node leads it: to each target one batch at a time, in order, until the
-// target has applied it; then the sender forgets it. A delivery that fails, or whose outcome is unknown, is repeated: the
-// target drops what it has seen.
+// courier delivers the outbox of a shard while this node leads it: a goroutine for each target that has messages waiting takes the steps of an
+// engine.Dispatch.
 type courier struct {
 	shard *shard
 	wake  chan struct{} // capacity 1
 
-	mu     sync.Mutex // guards active
-	active map[engine.ShardID]bool
+	mu         sync.Mutex                       // guards all below
+	active     map[engine.ShardID]chan struct{} // of capacity 1: holds a wake-up that has not been looked at
+	term       uint64
+	dispatches map[engine.ShardID]*engine.Dispatch // of this term; each used by the one who is active
 }
 
-// Bounds of the pause after a failed delivery.
+// Bounds of the pause after a delivery that failed as a whole.
 const (
 	minCourierPause = 10 * time.Millisecond
 	maxCourierPause = 2 * time.Second
@@ -32,7 +33,7 @@ func (c *courier) poke() {
 	}
 }
 
-// run starts a delivery for every target that has messages waiting and none under way.
+// run sees to it that somebody delivers to every target that has messages waiting.
 func (c *courier) run() {
 	defer c.shard.host.running.Done()
 	defer c.shard.guard()
@@ -43,76 +44,127 @@ func (c *courier) run() {
 			return
 		}
 		if !c.shard.leading.Load() {
+			c.wakeAll()
 			continue
 		}
 		for _, target := range c.shard.exec.PendingTargets() {
-			if c.begin(target) {
+			if wake := c.begin(target); wake != nil {
 				c.shard.host.running.Add(1)
-				go c.deliver(target)
+				go c.deliver(target, wake)
 			}
 		}
 	}
 }
 
-func (c *courier) begin(target engine.ShardID) bool {
+// begin returns the wake-ups of one who begins to deliver. If there is one already, he is woken.
+func (c *courier) begin(target engine.ShardID) chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.active[target] {
-		return false
+	if wake := c.active[target]; wake != nil {
+		rouse(wake)
+		return nil
 	}
-	c.active[target] = true
-	return true
+	wake := make(chan struct{}, 1)
+	c.active[target] = wake
+	return wake
 }
 
-// end allows the next delivery; what arrived just before would otherwise be overlooked.
-func (c *courier) end(target engine.ShardID) {
+func (c *courier) wakeAll() {
 	c.mu.Lock()
-	delete(c.active, target)
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	for _, wake := range c.active {
+		rouse(wake)
+	}
 }
 
-func (c *courier) deliver(target engine.ShardID) {
+func rouse(wake chan struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}
+
+// end reports whether the one who delivers may end: what arrived since he looked would otherwise be overlooked.
+func (c *courier) end(target engine.ShardID, wake chan struct{}) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-wake:
+		return false
+	default:
+		delete(c.active, target)
+		return true
+	}
+}
+
+func (c *courier) deliver(target engine.ShardID, wake chan struct{}) {
 	s := c.shard
 	defer s.host.running.Done()
 	defer s.guard()
 	ctx := s.host.ctx
 	pause := minCourierPause
-	after := engine.LSN(0)
-	for s.leading.Load() && ctx.Err() == nil {
-		d, ok, err := s.exec.NextDelivery(target, after, s.log.Durable())
-		if err != nil {
-			s.host.fail(err)
-			break
-		}
-		if !ok {
-			break
-		}
-		last, err := c.hand(ctx, d)
-		if err != nil {
-			s.host.log.Debug("delivery between shards failed", "from", s.id, "to", target, "error", err)
-			pause = c.wait(ctx, pause)
+	for ctx.Err() == nil {
+		if !s.leading.Load() {
+			if c.end(target, wake) {
+				return
+			}
 			continue
 		}
-		after, pause = last, minCourierPause
-	}
-	c.end(target)
-	if s.leading.Load() && c.more(target, after) {
-		c.poke()
+		d := c.dispatch(target, s.term.Load())
+		step, until, ok, err := d.Next(c.now(), s.log.Durable())
+		if err != nil {
+			s.host.fail(err)
+			return
+		}
+		if !ok && until == engine.NoTimer {
+			if c.end(target, wake) {
+				return
+			}
+			continue
+		}
+		if !ok {
+			c.wait(ctx, wake, time.Duration(until-c.now())*time.Millisecond)
+			continue
+		}
+		if pause = c.take(ctx, d, step, pause); pause > minCourierPause {
+			c.wait(ctx, nil, pause/2)
+		}
 	}
 }
 
-// hand proposes a delivery to its target and then forgets here what the target is done with: all messages up to last.
-func (c *courier) hand(ctx context.Context, d engine.Delivery) (last engine.LSN, err error) {
-	result, err := c.shard.host.door().Propose(ctx, d.Target, d.Command)
-	if err != nil {
-		return 0, err
+// dispatch returns the one for a target while this node leads in a term.
+func (c *courier) dispatch(target engine.ShardID, term uint64) *engine.Dispatch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.term != term || c.dispatches == nil {
+		c.term, c.dispatches = term, make(map[engine.ShardID]*engine.Dispatch)
 	}
-	if last, err = engine.Delivered(result); err != nil {
-		return 0, err
+	d := c.dispatches[target]
+	if d == nil {
+		d = c.shard.exec.NewDispatch(target)
+		c.dispatches[target] = d
 	}
-	_, err = c.shard.host.Propose(ctx, c.shard.id, engine.Forget(d.Target, last))
-	return last, err
+	return d
 }
+
+// take takes a step, and returns how long to wait after the next one that fails; the shortest pause if this one did not.
+func (c *courier) take(ctx context.Context, d *engine.Dispatch, step engine.Step, pause time.Duration) time.Duration {
+	s := c.shard
+	door := s.host.door()
+	if step.Shard == s.id {
+		door = s.host // where it is applied before the next step
+	}
+	result, err := door.Propose(ctx, step.Shard, step.Command)
+	d.Done(result, err, c.now())
+	if err == nil {
+		return minCourierPause
+	}
+	s.host.log.Debug("delivery between shards failed", "from", s.id, "to", step.Shard, "error", err)
+	return min(2*pause, maxCourierPause)
+}
+
+// now returns a time in ms that never jumps.
+func (c *courier) now() int64 { return c.shard.host.cfg.Clock.Source.Mono().Milliseconds() }
 
 func (h *Host) door() engine.Door {
 	if h.cfg.Door != nil {
@@ -121,18 +173,12 @@ func (h *Host) door() engine.Door {
 	return h
 }
 
-func (c *courier) wait(ctx context.Context, pause time.Duration) time.Duration {
+func (c *courier) wait(ctx context.Context, wake chan struct{}, pause time.Duration) {
 	t := time.NewTimer(pause)
 	defer t.Stop()
 	select {
 	case <-t.C:
+	case <-wake:
 	case <-ctx.Done():
 	}
-	return min(2*pause, maxCourierPause)
-}
-
-// more looks once again after a delivery has ended: a message committed in between found it still active.
-func (c *courier) more(target engine.ShardID, after engine.LSN) bool {
-	_, ok, err := c.shard.exec.NextDelivery(target, after, c.shard.log.Durable())
-	return ok && err == nil
 }

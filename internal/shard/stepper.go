@@ -160,11 +160,9 @@ func (s *Stepper) Query(id engine.ShardID, q engine.Query) error {
 	return sh.exec.Query(ctx, q, engine.Replica{Now: sh.clock.now})
 }
 
-// NextDelivery returns the next message that the shard has for another, if it may be delivered yet. Its command is to be
-// submitted to the target's leader, and engine.Forget to this shard once that has been applied.
-func (s *Stepper) NextDelivery(id, target engine.ShardID, after engine.LSN) (engine.Delivery, bool, error) {
-	sh := s.host.shards[id]
-	return sh.exec.NextDelivery(target, after, sh.log.Durable())
+// NewDispatch returns what delivers the messages of one shard to another, for the time for which this node leads the first in one term.
+func (s *Stepper) NewDispatch(id, target engine.ShardID) *engine.Dispatch {
+	return s.host.shards[id].exec.NewDispatch(target)
 }
 
 // ShardState is where a replica stands.

@@ -295,8 +295,9 @@ func TestVerifyReportsRows(t *testing.T) {
 			must(t, db.Set([]byte(own[:2]+"\x0ex"), nil, pebble.NoSync))
 		}, "1 rows of machine 14, which this program does not know"},
 		"messages from the future": {func(t *testing.T, db *pebble.DB) {
-			must(t, db.Set([]byte(own+"s\x00\x00"), binary.AppendUvarint(nil, 1<<40), pebble.NoSync))
-		}, "has seen message 1099511627776 of shard 0"},
+			row := binary.AppendUvarint([]byte{1, 1, byte(engine.MachineTest), 0, 0}, 1<<40)
+			must(t, db.Set([]byte(own+"s\x00\x00"), append(row, 0), pebble.NoSync))
+		}, "has had message 1099511627776 of shard 0"},
 		"state of another log": {func(t *testing.T, db *pebble.DB) { deleteLast(t, db, own+"a", "") }, "has rows, but none says how far they have come"},
 	} {
 		t.Run(name, func(t *testing.T) {

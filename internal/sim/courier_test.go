@@ -1,41 +1,89 @@
 package sim
 
 import (
-	"errors"
-
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/shard"
 )
 
-// parcel is a delivery between shards under way, or the command that forgets one.
-type parcel struct {
-	from       *node // whose outbox it came from
+// route is what one leader delivers from one shard to another, in one term.
+type route struct {
 	sender     *shard.Stepper
-	at         *node // that was asked to apply it
-	host       *shard.Stepper
-	ticket     *shard.Ticket
+	term       uint64
 	source, to engine.ShardID
-	last       engine.LSN
-	forget     bool
 }
 
-// carry takes what a leader's outbox holds to the leaders of its targets. Unlike the courier of a Host it does not wait for one
-// delivery before the next, so targets see many twice.
+// courier is the sending side of a route.
+type courier struct {
+	route
+	dispatch *engine.Dispatch
+	busy     bool // a step is under way
+}
+
+// parcel is a step of a courier under way.
+type parcel struct {
+	courier *courier // nil: it comes late, or twice, and nobody waits for it
+	at      *node    // that was asked to apply it
+	host    *shard.Stepper
+	ticket  *shard.Ticket
+}
+
+// maxStale is how many steps are kept that may come again.
+const maxStale = 20
+
+// carry takes the next step of what a leader's outbox has for each target. Now and then a step that was taken before comes again.
 func (s *sim) carry(n *node, id engine.ShardID) {
 	if len(s.parcels) > 50 || !n.host.State(id).Leads {
 		return
 	}
 	for _, target := range n.host.State(id).Targets {
-		d, ok, err := n.host.NextDelivery(id, target, 0)
+		c := s.courier(route{n.host, n.host.State(id).Term, id, target})
+		if c.busy {
+			continue
+		}
+		step, _, ok, err := c.dispatch.Next(s.now.Milliseconds(), n.host.State(id).Durable)
 		if err != nil {
 			s.failf("node %d: read outbox: %v", n.id, err)
 			return
 		}
-		if to := s.leader(target); ok && to != nil {
-			s.counts["delivery"]++
-			s.submit(parcel{from: n, sender: n.host, at: to, source: id, to: target, last: d.Last}, target, d.Command)
+		if ok {
+			s.take(c, n, step)
 		}
 	}
+	if len(s.stale) > 0 && s.rng.IntN(20) == 0 {
+		step := s.stale[s.rng.IntN(len(s.stale))]
+		if to := s.leader(step.Shard); to != nil {
+			s.submit(parcel{at: to}, step)
+		}
+	}
+}
+
+// courier returns the one for a route, which goes on with what it knows.
+func (s *sim) courier(r route) *courier {
+	c := s.couriers[r]
+	if c == nil {
+		c = &courier{route: r, dispatch: r.sender.NewDispatch(r.source, r.to)}
+		s.couriers[r] = c
+	}
+	return c
+}
+
+func (s *sim) take(c *courier, n *node, step engine.Step) {
+	s.counts["delivery"]++
+	if len(s.stale) < maxStale {
+		s.stale = append(s.stale, step)
+	} else {
+		s.stale[s.rng.IntN(maxStale)] = step
+	}
+	at := n // which settles, and sees that before it goes on
+	if step.Shard != c.source {
+		at = s.leader(step.Shard)
+	}
+	if at == nil {
+		c.dispatch.Done(nil, engine.Errorf(engine.ErrUnavailable, "nobody leads"), s.now.Milliseconds())
+		return
+	}
+	c.busy = true
+	s.submit(parcel{courier: c, at: at}, step)
 }
 
 // leader returns a node that believes to lead the shard, or nil.
@@ -49,8 +97,8 @@ func (s *sim) leader(id engine.ShardID) *node {
 	return nil
 }
 
-func (s *sim) submit(p parcel, id engine.ShardID, cmd engine.Command) {
-	ticket, err := p.at.host.Submit(id, cmd)
+func (s *sim) submit(p parcel, step engine.Step) {
+	ticket, err := p.at.host.Submit(step.Shard, step.Command)
 	if err != nil {
 		s.failf("node %d: submit a delivery: %v", p.at.id, err)
 		return
@@ -60,33 +108,19 @@ func (s *sim) submit(p parcel, id engine.ShardID, cmd engine.Command) {
 	s.parcels = append(s.parcels, p)
 }
 
-// arrived reports whether nothing more is to be done for a parcel. When it was applied, its sender may forget it.
+// arrived reports whether nothing more is to be done for a parcel.
 func (s *sim) arrived(p parcel) bool {
-	if p.at.host != p.host {
-		return true
-	}
-	o, ok := p.ticket.Outcome()
-	if !ok {
-		return false
-	}
-	p.at.open--
-	switch {
-	case errors.Is(o.Err, engine.ErrUnavailable), errors.Is(o.Err, engine.ErrUnknownOutcome), errors.Is(o.Err, engine.ErrBusy):
-	case o.Err != nil:
-		s.failf("delivery: %v", o.Err)
-	case !p.forget && p.from.host == p.sender && p.from.host.State(p.source).Leads:
-		last, err := engine.Delivered(o.Result)
-		if err != nil {
-			s.failf("delivery: %v", err)
-			return true
+	o := engine.Outcome{Err: engine.Errorf(engine.ErrUnknownOutcome, "outcome unknown: the node has ended")}
+	if p.at.host == p.host {
+		var ok bool
+		if o, ok = p.ticket.Outcome(); !ok {
+			return false
 		}
-		p.last = min(p.last, last)
-		s.forget(p)
+		p.at.open--
+	}
+	if c := p.courier; c != nil {
+		c.busy = false
+		c.dispatch.Done(o.Result, o.Err, s.now.Milliseconds())
 	}
 	return true
-}
-
-// forgets are submitted behind collect, which is going through the parcels.
-func (s *sim) forget(p parcel) {
-	s.forgets = append(s.forgets, parcel{from: p.from, at: p.from, source: p.source, to: p.to, last: p.last, forget: true})
 }

@@ -22,7 +22,9 @@ type sim struct {
 	issued  int // commands of clients
 	orphans []orphan
 	parcels []parcel
-	forgets []parcel // to be submitted
+
+	couriers map[route]*courier
+	stale    []engine.Step // of couriers, which may come again
 
 	healed  bool // no faults any more
 	resting bool // nobody is to wait for anything that may not come
@@ -50,7 +52,7 @@ func run(p plan, rng *rand.Rand) report {
 }
 
 func newSim(p plan, rng *rand.Rand) *sim {
-	s := &sim{plan: p, rng: rng, trace: newTrace(), counts: make(map[string]int)}
+	s := &sim{plan: p, rng: rng, trace: newTrace(), counts: make(map[string]int), couriers: make(map[route]*courier)}
 	s.net = network{cut: make(map[[2]uint64]time.Duration), quiet: make(map[[2]uint64]time.Duration)}
 	s.verdict = newVerdict(s)
 	return s
@@ -201,10 +203,6 @@ func (s *sim) pass() {
 func (s *sim) collect() {
 	s.orphans = slices.DeleteFunc(s.orphans, func(o orphan) bool { return o.node.host != o.host || o.ended() })
 	s.parcels = slices.DeleteFunc(s.parcels, s.arrived)
-	for _, p := range s.forgets {
-		s.submit(p, p.source, engine.Forget(p.to, p.last))
-	}
-	s.forgets = s.forgets[:0]
 }
 
 // happen makes a fault happen to a random node.

@@ -79,7 +79,7 @@ func (machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		}
 		credit := Command{Kind: Add, Name: c.Target, Delta: c.Delta}.In(tx.NamespaceName())
 		credit.Spread = tx.Spread()
-		tx.Send(credit, c.Target)
+		tx.Send(engine.Message{Command: credit, Name: c.Target})
 		return nil, nil
 	case Clear:
 		tx.DeleteRange(row(tx.Namespace(), c.Name), row(tx.Namespace(), c.Target))
@@ -107,6 +107,9 @@ func add(tx *engine.Tx, name string, delta int64) ([]byte, error) {
 func row(ns uint32, name string) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, ns), name...)
 }
+
+// OnReply hears of nothing: what Send sends is never refused.
+func (machine) OnReply(_ *engine.Tx, r engine.Reply) { panic(fmt.Sprintf("toy: reply %+v", r)) }
 
 func (machine) OnTimer(tx *engine.Tx, token []byte) {
 	r := codec.NewReader(token)

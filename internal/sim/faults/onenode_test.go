@@ -261,7 +261,7 @@ func (r *rig) fire() (any bool, err error) {
 	return any, nil
 }
 
-// deliver is the courier: it hands over what shards have for each other and then lets the senders forget it. Nothing is delivered
+// deliver is the courier: it hands over what shards have for each other and then settles what became of it. Nothing is delivered
 // that a power failure could take back.
 func (r *rig) deliver() (any bool, err error) {
 	for id := range engine.ShardID(rigShards) {
@@ -270,14 +270,7 @@ func (r *rig) deliver() (any bool, err error) {
 			if err := r.call(r.stepper.SyncLog); err != nil {
 				return any, err
 			}
-			d, ok, err := r.stepper.NextDelivery(id, target, 0)
-			if err != nil || !ok {
-				return any, errors.Join(err, rigMissing(ok, "shard %d has nothing for its target %d", id, target))
-			}
-			if _, err := r.Propose(context.Background(), target, d.Command); err != nil {
-				return any, err
-			}
-			if _, err := r.Propose(context.Background(), id, engine.Forget(target, d.Last)); err != nil {
+			if err := r.dispatch(id, target); err != nil {
 				return any, err
 			}
 		}
@@ -285,11 +278,22 @@ func (r *rig) deliver() (any bool, err error) {
 	return any, nil
 }
 
-func rigMissing(ok bool, format string, args ...any) error {
-	if ok {
-		return nil
+func (r *rig) dispatch(id, target engine.ShardID) error {
+	d := r.stepper.NewDispatch(id, target)
+	for {
+		step, _, ok, err := d.Next(r.clock.ms, r.stepper.State(id).Durable)
+		if err != nil || !ok {
+			return err
+		}
+		result, err := r.Propose(context.Background(), step.Shard, step.Command)
+		if err != nil {
+			return err
+		}
+		d.Done(result, nil, r.clock.ms)
+		if err := r.call(r.stepper.SyncLog); err != nil {
+			return err
+		}
 	}
-	return fmt.Errorf(format, args...)
 }
 
 // crash ends the node without a word to its directory.

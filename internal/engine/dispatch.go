@@ -1,0 +1,251 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
+)
+
+// Dispatch delivers what a shard has for one target, as a step function for the shard's leader: it says what to propose next, and is told the
+// outcome. It keeps nothing that matters: each leader begins with a new one.
+//
+//	ask the target for the last delivery -> settle what became of it -> deliver -> settle -> deliver ...
+//
+// A delivery whose outcome is unknown is asked for again. Before the first delivery the sender's own settling has been applied here, and with it
+// everything that earlier leaders have done.
+type Dispatch struct {
+	x       *Executor
+	target  ShardID
+	state   dispatchState
+	number  uint64        // of the last delivery that the target has applied
+	settle  []laneOutcome // what became of it
+	waiting []pendingLane // lanes in the order in which they get their turn
+	held    map[lane]hold // those that the target can not take anything of for now
+	last    []lane        // in the delivery under way; those in which not everything frees space
+
+	seen    uint64 // of the changes of lanes, when waiting was made
+	young   bool   // there may be lanes that waiting lacks: a message was not durable, or a delivery has ended
+	release int64  // when the first lane is no longer held, or NoTimer
+}
+
+type dispatchState uint8
+
+const (
+	dispatchAsks dispatchState = iota
+	dispatchSettles
+	dispatchDelivers
+)
+
+type pendingLane struct {
+	lane
+	first LSN
+}
+
+// hold is for how long a lane is left alone.
+type hold struct {
+	until, pause int64 // ms
+}
+
+// Bounds of the pause before a lane's next message is tried again.
+const (
+	minHold = 20
+	maxHold = 2000
+)
+
+// NewDispatch returns the Dispatch of a new leader for one target.
+func (x *Executor) NewDispatch(target ShardID) *Dispatch {
+	return &Dispatch{x: x, target: target, held: make(map[lane]hold), young: true}
+}
+
+// Step is what to propose: to a shard, which may be the sender's own.
+type Step struct {
+	Shard   ShardID
+	Command Command
+}
+
+// Next returns the next step. Without one, until is when to look again at the latest (ms, by the clock of now; NoTimer: not before more was
+// sent or has become durable). Messages sent by entries behind raft index durable stay where they are.
+func (d *Dispatch) Next(now int64, durable uint64) (s Step, until int64, ok bool, err error) {
+	switch d.state {
+	case dispatchAsks:
+		return d.deliver(delivery{sender: d.x.shard}), 0, true, nil
+	case dispatchSettles:
+		c := codec.NewEncoder(nil)
+		codeShard(&c, &d.target)
+		codec.List(&c, &d.settle, func(c *codec.Coder, o *laneOutcome) { o.code(c) })
+		return Step{d.x.shard, Command{Machine: machineEngine, Kind: kindSettle, Body: c.Encoded()}}, 0, true, nil
+	}
+	next := delivery{sender: d.x.shard, number: d.number + 1}
+	for again := true; again && len(next.lanes) == 0 && err == nil; {
+		again = len(d.waiting) > 0 // of these there may be nothing left
+		if until = d.gather(now); plant.On(plant.LaneBlocks) && until != NoTimer {
+			return s, until, false, nil
+		}
+		err = d.fill(&next, now, durable)
+	}
+	if err != nil || len(next.lanes) == 0 {
+		return s, until, false, err
+	}
+	return d.deliver(next), until, true, nil
+}
+
+func (d *Dispatch) deliver(next delivery) Step {
+	c := codec.NewEncoder(nil)
+	next.code(&c)
+	return Step{d.target, Command{Machine: machineEngine, Kind: kindDeliver, Body: c.Encoded()}}
+}
+
+// gather looks which lanes have messages, once all that it knew of have had their turn. It returns when the first one is no longer held.
+func (d *Dispatch) gather(now int64) (until int64) {
+	o := &d.x.outbox
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if changes := o.changes[d.target]; changes == d.seen && !d.young && d.release > now {
+		return d.release
+	} else if len(d.waiting) == 0 {
+		d.seen, d.young = changes, false
+	}
+	until = NoTimer
+	defer func() { d.release = until }()
+	for l, h := range d.held {
+		if _, ok := o.pending[l]; !ok {
+			delete(d.held, l)
+		} else if h.until > now {
+			until = min(until, h.until)
+		}
+	}
+	if len(d.waiting) > 0 {
+		return until
+	}
+	for l, first := range o.pending {
+		if l.target == d.target {
+			d.waiting = append(d.waiting, pendingLane{l, first})
+		}
+	}
+	slices.SortFunc(d.waiting, func(a, b pendingLane) int { return cmp.Compare(a.first, b.first) })
+	return until
+}
+
+// fill adds messages of the lanes that have their turn. A lane that was held gets one: it may have to be held again.
+func (d *Dispatch) fill(next *delivery, now int64, durable uint64) error {
+	count, size := 0, 0
+	d.last = d.last[:0]
+	for len(d.waiting) > 0 && count < maxDelivery && size < maxDeliveryBytes {
+		l := d.waiting[0].lane
+		d.waiting = d.waiting[1:]
+		h, held := d.held[l]
+		if held && h.until > now {
+			continue
+		}
+		limit := maxDelivery - count
+		if held {
+			limit = 1
+		}
+		lm, bytes, err := d.read(l, limit, maxDeliveryBytes-size, durable)
+		if err != nil {
+			return err
+		}
+		if len(lm.messages) > 0 {
+			next.lanes = append(next.lanes, lm)
+			count, size = count+len(lm.messages), size+bytes
+		}
+	}
+	return nil
+}
+
+// read reads the first messages of a lane: one, and more while they are few and small.
+func (d *Dispatch) read(l lane, limit, limitBytes int, durable uint64) (lm laneMessages, size int, err error) {
+	lm = laneMessages{machine: l.machine, ns: l.ns, id: l.id}
+	o := &d.x.outbox
+	o.mu.Lock()
+	first, ok := o.pending[l]
+	o.mu.Unlock()
+	if !ok {
+		return lm, 0, nil
+	}
+	it, err := newIter(d.x.db, d.x.rowKey(nil, machineEngine), outboxRow(nil, l, first), key.PrefixEnd(laneRow(nil, l)), nil)
+	if err != nil {
+		return lm, 0, err
+	}
+	grows := false
+	for ok := it.First(); ok && len(lm.messages) < limit && (size < limitBytes || len(lm.messages) == 0); ok = it.Next() {
+		s, err := decodeStored(it.Value())
+		if err != nil {
+			it.Close()
+			return lm, 0, err
+		}
+		if s.index > durable {
+			d.young = true
+			break
+		}
+		_, n, err := parseOutboxRow(it.Key())
+		if err != nil {
+			it.Close()
+			return lm, 0, err
+		}
+		c := d.x.table.encoded(s.command)
+		grows = grows || c != nil && !c.Shrinks
+		lm.messages = append(lm.messages, message{n, s.reply, slices.Clone(s.command)})
+		size += len(s.command)
+	}
+	if grows {
+		d.last = append(d.last, l)
+	}
+	return lm, size, it.Close()
+}
+
+// Done tells what became of the step that Next returned.
+func (d *Dispatch) Done(result []byte, err error, now int64) {
+	d.young = true // whatever became of it, lanes that were passed over have their turn
+	if d.state == dispatchSettles {
+		if err == nil && len(result) == 1 && result[0] == 1 {
+			d.state, d.settle = dispatchDelivers, nil
+		}
+		return
+	}
+	if err != nil {
+		d.failed(err, now)
+		return
+	}
+	var r receipt
+	c := codec.NewDecoder(result)
+	if r.code(&c); c.Done() != nil {
+		d.state = dispatchAsks
+		return
+	}
+	d.number, d.settle = r.number, r.outcomes
+	for _, l := range r.outcomes {
+		delete(d.held, d.laneOf(l.machine, l.ns, l.id))
+	}
+	for _, l := range r.refusals {
+		d.hold(d.laneOf(l.machine, l.ns, l.id), now)
+	}
+	if d.state == dispatchAsks || len(d.settle) > 0 {
+		d.state = dispatchSettles
+	}
+}
+
+func (d *Dispatch) laneOf(m MachineID, ns uint32, id uint64) lane { return lane{d.target, m, ns, id} }
+
+func (d *Dispatch) hold(l lane, now int64) {
+	pause := min(max(2*d.held[l].pause, minHold), maxHold)
+	d.held[l] = hold{now + pause, pause}
+	d.release = 0
+}
+
+// failed is for a delivery that has no receipt. A target without space takes what frees some.
+func (d *Dispatch) failed(err error, now int64) {
+	switch {
+	case errors.Is(err, ErrReadOnly):
+		for _, l := range d.last {
+			d.hold(l, now)
+		}
+	case errors.Is(err, ErrUnknownOutcome), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrClosed):
+		d.state = dispatchAsks
+	}
+}
