@@ -27,6 +27,7 @@ const (
 	kindSkip
 	kindCreateNamespace
 	kindCompare
+	kindFenced
 )
 
 // Applied is how far a shard's state has come. It is a row of the state, written with every batch, so the state always
@@ -80,14 +81,15 @@ type Executor struct {
 	strict   bool
 	changed  []int32 // ops of the batch being committed whose rows the cache had
 
-	dir     directory
-	hub     *hub
-	timers  timerIndex
-	outbox  outboxIndex
-	visible atomic.Uint64 // applied index that queries see
-	stamp   atomic.Int64  // and its time
-	refused atomic.Int64  // messages of other shards that were refused here
-	nextDue atomic.Int64  // copy of timers.next for the shard's leader
+	dir         directory
+	hub         *hub
+	timers      timerIndex
+	outbox      outboxIndex
+	visible     atomic.Uint64 // applied index that queries see
+	stamp       atomic.Int64  // and its time
+	visibleTerm atomic.Uint64 // and its term
+	refused     atomic.Int64  // messages of other shards that were refused here
+	nextDue     atomic.Int64  // copy of timers.next for the shard's leader
 }
 
 // Config says what an Executor works on.
@@ -525,6 +527,7 @@ func (x *Executor) publish() {
 	x.dir.committed.Store(int64(len(x.dir.byID)))
 	x.stamp.Store(x.applied.Stamp)
 	x.visible.Store(x.applied.Index)
+	x.visibleTerm.Store(x.applied.Term)
 	x.nextDue.Store(x.timers.next)
 	x.outbox.publish()
 }
@@ -567,6 +570,8 @@ func (tx *Tx) applyEngine(cmd Command) ([]byte, error) {
 		return tx.applyCreateNamespace(cmd)
 	case kindCompare:
 		return nil, tx.applyCompare(cmd.Body)
+	case kindFenced:
+		return tx.applyFenced(cmd.Body)
 	}
 	panic(fmt.Sprintf("shard %d, index %d: unknown command: engine kind %d", tx.x.shard, tx.index, cmd.Kind))
 }

@@ -185,6 +185,7 @@ func enginePrimitive() Primitive {
 			{Kind: kindSkip, Name: "skip", From: FromLeaders, Shrinks: true},
 			{Kind: kindCreateNamespace, Name: "create namespace", From: FromUsers, Admit: admitNamespace},
 			{Kind: kindCompare, Name: "compare", From: FromLeaders, Shrinks: true},
+			{Kind: kindFenced, Name: "duty", From: FromLeaders}, // shrinks if its command does
 		},
 		Queries: []QueryType{
 			{queryNamespace, "namespace", NewQuery[NamespaceQuery]},
@@ -239,6 +240,13 @@ func (t *table) check(cmd Command) error {
 		return unknownCommand(cmd)
 	}
 	if cmd.Machine == machineEngine {
+		if cmd.Kind == kindFenced {
+			_, of, err := decodeFenced(cmd.Body)
+			if err == nil && t.command(of) == nil {
+				err = unknownCommand(of)
+			}
+			return err
+		}
 		if cmd.Kind != kindTxn {
 			return nil
 		}
@@ -260,6 +268,9 @@ func (t *table) shrinks(cmd Command) bool {
 	switch {
 	case cmd.Machine == machineEngine && cmd.Kind == kindDeliver:
 		return t.deliveryShrinks(cmd.Body)
+	case cmd.Machine == machineEngine && cmd.Kind == kindFenced:
+		_, of, err := decodeFenced(cmd.Body)
+		return err == nil && t.command(of).Shrinks
 	case cmd.Machine != machineEngine || cmd.Kind != kindTxn:
 		return t.command(cmd).Shrinks
 	}

@@ -22,6 +22,7 @@ type View struct {
 	waiter  *waiter
 	looked  *looked // of a look on behalf of a take
 	claims  []Topic
+	wakeAt  int64 // of a duty
 
 	stale     bool  // see Stale
 	stamp     int64 // the log had come to it before anything was read
@@ -119,11 +120,12 @@ func (v *View) wait(parent, t Topic, since int64) error {
 	return v.x.hub.subscribe(v.waiter, t)
 }
 
-// WakeAt makes a take that waits be looked at again at a time, ms, see Taker.
+// WakeAt makes a take that waits (see Taker) or a duty (see Lead.View) look again at a time, ms.
 func (v *View) WakeAt(at int64) {
 	if v.looked != nil {
 		v.looked.wakeAt = min(v.looked.wakeAt, at)
 	}
+	v.wakeAt = min(v.wakeAt, at)
 }
 
 // Claim says that the answer tells of something that only one can take, and of which no more have been told than there is to take (Tx.Notify

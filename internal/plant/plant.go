@@ -35,6 +35,7 @@ const (
 	CountRefused  Bug = "count-refused"  // what a refused command counted is counted with the next one
 	CountUndone   Bug = "count-undone"   // going back to a savepoint leaves what was counted since
 	FollowRefused Bug = "follow-refused" // a follow-up that is refused does not refuse the command
+	UnfencedDuty  Bug = "unfenced-duty"  // what a duty proposes is carried out in whatever term
 
 	EndlessEntry   Bug = "endless-entry"   // nothing bounds what the commands of an entry write together
 	EndlessFire    Bug = "endless-fire"    // a Fire goes on however much it has written

@@ -296,6 +296,10 @@ func (h *Host) start() {
 		go s.loop()
 		go s.applyLoop()
 		go s.courier.run()
+		if s.exec.Dutiful() {
+			h.running.Add(1)
+			go s.keeper.run()
+		}
 	}
 	h.running.Add(2)
 	go h.maintain()

@@ -66,6 +66,7 @@ func (h *Host) newShard(id engine.ShardID) *shard {
 	s.exports.ready = make(map[uint64]*export)
 	s.comparer = comparer{shard: s, claims: make(map[uint64]map[uint64]uint64)}
 	s.courier = courier{shard: s, wake: make(chan struct{}, 1), active: make(map[engine.ShardID]chan struct{})}
+	s.keeper = keeper{shard: s, wake: make(chan struct{}, 1)}
 	s.exec = engine.NewExecutor(engine.Config{
 		Shard: id, Shards: h.cfg.Shards, DB: h.db, Primitives: h.cfg.Primitives, RowCache: h.rows,
 		Compared: len(h.cfg.Voters) > 1, Strict: h.cfg.manual,

@@ -84,6 +84,7 @@ type shard struct {
 
 	exports  exports
 	courier  courier
+	keeper   keeper
 	comparer comparer // guarded by applyRun
 }
 
@@ -291,6 +292,7 @@ func (s *shard) carryOut(out output) {
 			close(s.led)
 		}
 		s.courier.poke()
+		s.keeper.poke()
 	}
 	if out.lost {
 		s.exec.WakeAll() // queries that wait ask the next leader
@@ -560,6 +562,7 @@ func (a *applier) commit() error {
 	applied := s.exec.Applied()
 	s.visibleLSN.Store(uint64(applied.LSN))
 	s.clock.observe(applied.Stamp)
+	s.keeper.applied(applied.Term)
 	s.admitVisible()
 	for _, ans := range a.answers {
 		for i, p := range ans.proposals {
@@ -609,6 +612,11 @@ func (s *shard) propose(ctx context.Context, cmd engine.Command) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
+	return s.outcome(ctx, p)
+}
+
+// outcome waits for that of a proposal.
+func (s *shard) outcome(ctx context.Context, p *proposal) ([]byte, error) {
 	select {
 	case o := <-p.done:
 		s.host.recycle(p)

@@ -165,6 +165,12 @@ func (s *Stepper) NewDispatch(id, target engine.ShardID) *engine.Dispatch {
 	return s.host.shards[id].exec.NewDispatch(target)
 }
 
+// Duties returns the duties of the shard's machines for a term in which this node leads, each with a door of its own. They are to be begun once State
+// says so.
+func (s *Stepper) Duties(id engine.ShardID, term uint64, door func() engine.LeadDoor) []engine.LedDuty {
+	return s.host.shards[id].exec.Duties(term, door)
+}
+
 // ShardState is where a replica stands.
 type ShardState struct {
 	Leads        bool
@@ -174,6 +180,7 @@ type ShardState struct {
 	Durable      uint64           // last entry of the log that would survive a power failure
 	NextDue      int64            // shard time of the next timer, or engine.NoTimer
 	Targets      []engine.ShardID // shards that messages wait for
+	DutyTerm     uint64           // the term in which this node does the duties of the shard, 0: it does not
 	Installing   bool             // the state holds a snapshot that the log does not begin behind yet
 }
 
@@ -183,7 +190,7 @@ func (s *Stepper) State(id engine.ShardID) ShardState {
 	return ShardState{
 		Leads: sh.core.isLeader, Leader: sh.core.leader, Term: sh.core.term, Applied: sh.exec.Applied(),
 		First: sh.log.FirstIndex(), Last: sh.log.LastIndex(), Durable: sh.log.Durable(),
-		NextDue: sh.exec.NextDue(), Targets: sh.exec.PendingTargets(), Installing: sh.exec.Applied().Index > sh.log.LastIndex(),
+		DutyTerm: sh.keeper.steppedTerm(), NextDue: sh.exec.NextDue(), Targets: sh.exec.PendingTargets(), Installing: sh.exec.Applied().Index > sh.log.LastIndex(),
 	}
 }
 

@@ -250,6 +250,7 @@ func (v *verdict) audit(c *client) {
 	lookAtBank(c)
 	v.auditQueue(c)
 	auditStreams(c)
+	emptyVaults(c)
 	for _, w := range v.watchers {
 		w.finish(c)
 	}
@@ -325,7 +326,22 @@ func (v *verdict) sum() error {
 		if err := v.sim.nodes[0].host.Query(engine.ShardID(id), &q); err != nil {
 			return err
 		}
-		got += q.Sum
+		held := toy.Vaults{Namespace: toys}
+		if err := v.sim.nodes[0].host.Query(engine.ShardID(id), &held); err != nil {
+			return err
+		}
+		if held.Shipments != 0 {
+			return fmt.Errorf("shard %d: %d shipments with %d are on their way for ever", id, held.Shipments, held.Shipped)
+		}
+		ns := engine.NamespaceQuery{Name: toys}
+		if err := v.sim.nodes[0].host.Query(engine.ShardID(id), &ns); err != nil {
+			return err
+		}
+		if c := ns.Info.Counts; c.Workflows != q.Count || c.Actions != held.Vaults || c.Jobs != 0 {
+			return fmt.Errorf("shard %d: it counts %d counters, %d vaults and %d shipments, and has %d, %d and none",
+				id, c.Workflows, c.Actions, c.Jobs, q.Count, held.Vaults)
+		}
+		got += q.Sum + held.Held
 		for _, c := range v.ledgers[id].credits {
 			want += c
 		}

@@ -14,9 +14,9 @@ import (
 
 // The namespaces that clients use.
 const (
-	plain  = "plain"  // in one shard
-	spread = "spread" // over all
-	toys   = "toys"   // over all, of the toy machine
+	plain  = "plain"            // in one shard
+	spread = "spread"           // over all
+	toys   = toy.VaultNamespace // over all, of the toy machines
 )
 
 // maxValue is the nodes' limit for values.
@@ -54,6 +54,7 @@ func (s *sim) populate() {
 		s.spawn(queueWork)
 	}
 	s.spawn(toyWork)
+	s.spawn(vaultWork)
 	s.spawn(streamWork)
 	s.spawn(groupWork)
 	for range 2 {

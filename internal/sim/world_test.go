@@ -24,7 +24,9 @@ type sim struct {
 	parcels []parcel
 
 	couriers map[route]*courier
-	stale    []engine.Step // of couriers, which may come again
+	duties   []*duty
+	dutiful  map[route]bool // those whose duties have been begun; without a target
+	stale    []engine.Step  // of couriers, which may come again
 
 	healed  bool // no faults any more
 	resting bool // nobody is to wait for anything that may not come
@@ -52,7 +54,7 @@ func run(p plan, rng *rand.Rand) report {
 }
 
 func newSim(p plan, rng *rand.Rand) *sim {
-	s := &sim{plan: p, rng: rng, trace: newTrace(), counts: make(map[string]int), couriers: make(map[route]*courier)}
+	s := &sim{plan: p, rng: rng, trace: newTrace(), counts: make(map[string]int), couriers: make(map[route]*courier), dutiful: make(map[route]bool)}
 	s.net = network{cut: make(map[[2]uint64]time.Duration), quiet: make(map[[2]uint64]time.Duration)}
 	s.verdict = newVerdict(s)
 	return s
@@ -90,6 +92,9 @@ func (s *sim) failf(format string, args ...any) {
 func (s *sim) close() {
 	for _, c := range s.clients {
 		c.stop()
+	}
+	for _, d := range s.duties {
+		d.end()
 	}
 	for _, n := range s.nodes {
 		if n.host == nil {
@@ -196,6 +201,7 @@ func (s *sim) pass() {
 	for _, c := range s.clients {
 		c.resume()
 	}
+	s.keepDuties()
 	s.collect()
 }
 

@@ -1,0 +1,189 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/plant"
+)
+
+// Dutiful is a Machine with duties: work of the shard's leader that is too long, too slow or too undeterministic for Apply.
+type Dutiful interface {
+	Duties() []Duty
+}
+
+// Duty is one of them. Run is called when this replica leads the shard and has applied all that earlier leaders have committed; it goes on until ctx is
+// done, which it is when the replica leads no more. The duties of a shard run concurrently.
+//
+// There is one pattern: compute from a View, then Propose the outcome with the precondition it rests on. Apply checks the precondition and stores;
+// a duty that was overtaken is refused. A duty keeps nothing that matters: it may end at any point, and the next leader's does the same again. If Run
+// returns before ctx is done it is called again, after a pause if it returned an error.
+type Duty struct {
+	Name string
+	Run  func(ctx context.Context, lead *Lead) error
+}
+
+// LeadDoor is what a Lead stands on: the replica that leads a shard in a term.
+type LeadDoor interface {
+	// Now returns the shard's time, ms.
+	Now() int64
+	// Propose makes the shard apply a command. It waits while the shard is busy. Errors are as those of Door.
+	Propose(ctx context.Context, cmd Command) ([]byte, error)
+	// Sleep returns when something has come out of wake, when Now has come to a time (NoTimer: it never does), or with the error of ctx.
+	Sleep(ctx context.Context, wake <-chan struct{}, until int64) error
+}
+
+// Lead is what a duty has of the replica that leads, for the time of one term. It is for one goroutine.
+type Lead struct {
+	x       *Executor
+	machine MachineID
+	term    uint64
+	door    LeadDoor
+}
+
+// LedDuty is a duty with what it needs.
+type LedDuty struct {
+	Duty
+	Machine string
+	Lead    *Lead
+}
+
+// String returns the duty as messages call it.
+func (d *LedDuty) String() string { return d.Machine + " " + d.Name }
+
+// Dutiful reports whether any machine has duties.
+func (x *Executor) Dutiful() bool {
+	for _, m := range x.machines {
+		if _, ok := m.(Dutiful); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// Duties returns the duties of all machines, for a term of this replica. Each gets a door of its own.
+func (x *Executor) Duties(term uint64, door func() LeadDoor) (all []LedDuty) {
+	for id, m := range x.machines {
+		d, ok := m.(Dutiful)
+		if !ok {
+			continue
+		}
+		for _, duty := range d.Duties() {
+			all = append(all, LedDuty{duty, x.table.byID[id].Name, &Lead{x: x, machine: MachineID(id), term: term, door: door()}})
+		}
+	}
+	return all
+}
+
+// VisibleTerm returns the term of the last entry whose effects queries see. A leader for whom it is its own has everything that was committed before.
+func (x *Executor) VisibleTerm() uint64 { return x.visibleTerm.Load() }
+
+// Shard returns the shard.
+func (l *Lead) Shard() ShardID { return l.x.shard }
+
+// Shards returns the number of shards.
+func (l *Lead) Shards() int { return l.x.shards }
+
+// Term returns the term for which the duty is done.
+func (l *Lead) Term() uint64 { return l.term }
+
+// Now returns the shard's present time in ms since the epoch.
+func (l *Lead) Now() int64 { return l.door.Now() }
+
+// View calls f with a view of the state that does not change meanwhile; f must not keep it. As a Machine's Query does, f returns ErrWait when there is
+// nothing to do yet, after it has said what it waits for: View.WaitOn for topics, View.WakeAt for a time. Then it is called again, with a new view, when
+// one of them has come; what is notified while it looks is not missed. It returns f's error, or that of ctx.
+func (l *Lead) View(ctx context.Context, f func(v *View) error) error {
+	v := View{x: l.x, machine: l.machine, now: l.door.Now}
+	defer func() {
+		if v.waiter != nil {
+			l.x.hub.unsubscribe(v.waiter)
+		}
+	}()
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		topics := v.topics()
+		v.wakeAt = NoTimer
+		v.Freeze()
+		err := f(&v)
+		v.release()
+		if !errors.Is(err, ErrWait) {
+			return err
+		}
+		// What happened between looking and subscribing to a topic has woken nobody: look once more.
+		if v.topics() > topics {
+			continue
+		}
+		if err := l.sleep(ctx, &v); err != nil {
+			return err
+		}
+	}
+}
+
+func (l *Lead) sleep(ctx context.Context, v *View) error {
+	var wake <-chan struct{}
+	if v.waiter != nil {
+		wake = v.waiter.c
+	} else if v.wakeAt == NoTimer {
+		panic(fmt.Sprintf("shard %d: a duty of machine %d waits for nothing", l.x.shard, l.machine))
+	}
+	return l.door.Sleep(ctx, wake, v.wakeAt)
+}
+
+// topics returns how many topics the view is subscribed to.
+func (v *View) topics() int {
+	if v.waiter == nil {
+		return 0
+	}
+	return len(v.waiter.places)
+}
+
+// Propose makes the shard apply a command of the machine, one that leaders may send, provided that this replica still leads in the same term. It
+// returns the result when that is visible. Errors: the command's refusal; ErrConflict once another term has begun, when nothing was done; ErrReadOnly;
+// ErrUnknownOutcome and ctx's, after which the next view tells.
+func (l *Lead) Propose(ctx context.Context, cmd Command) ([]byte, error) {
+	cmd.Machine = l.machine
+	if c := l.x.table.command(cmd); c == nil || c.From&FromLeaders == 0 {
+		panic(fmt.Sprintf("shard %d: a duty of machine %d proposes a command of kind %d", l.x.shard, l.machine, cmd.Kind))
+	}
+	return l.door.Propose(ctx, fenced(l.term, cmd))
+}
+
+// fenced returns a command that is refused in every term but one: term uvarint | command.
+func fenced(term uint64, cmd Command) Command {
+	return Command{Machine: machineEngine, Kind: kindFenced, Body: cmd.AppendTo(codec.AppendUvarint(nil, term))}
+}
+
+func decodeFenced(body []byte) (term uint64, cmd Command, err error) {
+	r := codec.NewReader(body)
+	term = r.Uvarint()
+	rest := r.Rest()
+	if err := r.Err(); err != nil {
+		return 0, cmd, Errorf(ErrInvalid, "duty: %v", err)
+	}
+	if cmd, err = DecodeCommand(rest); err != nil {
+		return 0, cmd, Errorf(ErrInvalid, "duty: %v", err)
+	}
+	return term, cmd, nil
+}
+
+func (tx *Tx) applyFenced(body []byte) ([]byte, error) {
+	term, cmd, err := decodeFenced(body)
+	if err != nil {
+		return nil, err
+	}
+	if c := tx.x.table.command(cmd); c == nil || cmd.Machine == machineEngine || c.From&FromLeaders == 0 {
+		return nil, unknownCommand(cmd)
+	}
+	if term != tx.term && !plant.On(plant.UnfencedDuty) {
+		return nil, Errorf(ErrConflict, "overtaken: the duty is one of term %d, this is term %d", term, tx.term)
+	}
+	if err := tx.admit(cmd); err != nil {
+		return nil, err
+	}
+	return tx.run(cmd)
+}

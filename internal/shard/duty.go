@@ -1,0 +1,182 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// keeper has the duties of a shard done while this node leads it, see engine.Duty.
+type keeper struct {
+	shard *shard
+	wake  chan struct{} // capacity 1
+	seen  uint64        // term of what was last applied; guarded by applyRun
+}
+
+// Bounds of the pause before a duty that has ended is begun again.
+const (
+	minDutyPause = 10 * time.Millisecond
+	maxDutyPause = 2 * time.Second
+)
+
+func (k *keeper) poke() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// applied is told of the term of what queries now see: a leader does its duties once it is its own.
+func (k *keeper) applied(term uint64) {
+	if term != k.seen {
+		k.seen = term
+		k.poke()
+	}
+}
+
+// term returns the one in which the duties are to be done, 0 if this node does not lead, or does not know yet all that earlier leaders have committed.
+func (k *keeper) term() uint64 {
+	s := k.shard
+	if term := s.term.Load(); s.leading.Load() && s.exec.VisibleTerm() == term {
+		return term
+	}
+	return 0
+}
+
+// steppedTerm is term for a Stepper.
+func (k *keeper) steppedTerm() uint64 {
+	if c := k.shard.core; c.isLeader && k.shard.exec.VisibleTerm() == c.term {
+		return c.term
+	}
+	return 0
+}
+
+// run begins and ends the duties with each time of leading. Those of the next one wait until those of the last have returned.
+func (k *keeper) run() {
+	s := k.shard
+	defer s.host.running.Done()
+	defer s.guard()
+	var (
+		doing uint64
+		duty  sync.WaitGroup
+		end   = func() {}
+	)
+	for {
+		select {
+		case <-k.wake:
+		case <-s.host.ctx.Done():
+			end()
+			duty.Wait()
+			return
+		}
+		term := k.term()
+		if term == doing {
+			continue
+		}
+		end()
+		duty.Wait()
+		end, doing = func() {}, term
+		if term == 0 {
+			continue
+		}
+		ctx, cancel := context.WithCancel(s.host.ctx)
+		end = cancel
+		for _, d := range s.exec.Duties(term, func() engine.LeadDoor { return (*leadDoor)(s) }) {
+			duty.Go(func() { k.do(ctx, d) })
+		}
+	}
+}
+
+// do does a duty until its time is over.
+func (k *keeper) do(ctx context.Context, d engine.LedDuty) {
+	s := k.shard
+	defer s.guard()
+	for pause := minDutyPause; ctx.Err() == nil; {
+		began := time.Now()
+		err := d.Run(ctx, d.Lead)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil || time.Since(began) > maxDutyPause:
+			pause = minDutyPause
+		}
+		if err != nil && !errors.Is(err, engine.ErrConflict) && !errors.Is(err, engine.ErrUnknownOutcome) && !errors.Is(err, engine.ErrClosed) {
+			s.host.log.Warn("duty failed, it is begun again", "shard", s.id, "duty", d.String(), "pause", pause, "error", err)
+		}
+		if s.sleep(ctx, nil, pause) != nil {
+			return
+		}
+		pause = min(2*pause, maxDutyPause)
+	}
+}
+
+// leadDoor is an engine.LeadDoor to a shard that this node leads.
+type leadDoor shard
+
+// Now returns the shard's time.
+func (d *leadDoor) Now() int64 { return d.clock.now() }
+
+// Propose waits while the shard's queue is full.
+func (d *leadDoor) Propose(ctx context.Context, cmd engine.Command) ([]byte, error) {
+	s := (*shard)(d)
+	for pause := minDutyPause; ; pause = min(2*pause, maxDutyPause) {
+		p, err := s.submit(ctx, cmd)
+		if err == nil {
+			return s.outcome(ctx, p)
+		}
+		if !errors.Is(err, engine.ErrBusy) {
+			return nil, err
+		}
+		if err := s.sleep(ctx, nil, pause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Sleep waits by the shard's clock, which may be set.
+func (d *leadDoor) Sleep(ctx context.Context, wake <-chan struct{}, until int64) error {
+	s := (*shard)(d)
+	if until == engine.NoTimer {
+		select {
+		case <-wake:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for {
+		left := until - s.clock.now()
+		if left <= 0 {
+			return ctx.Err()
+		}
+		pause := time.Duration(min(left, maxSleep.Milliseconds())) * time.Millisecond
+		if woken, err := s.pause(ctx, wake, pause); woken || err != nil {
+			return err
+		}
+	}
+}
+
+// maxSleep is how long a duty sleeps without a look at the clock.
+const maxSleep = time.Second
+
+func (s *shard) sleep(ctx context.Context, wake <-chan struct{}, d time.Duration) error {
+	_, err := s.pause(ctx, wake, d)
+	return err
+}
+
+// pause returns after a time, when something has come out of wake, or with the error of ctx.
+func (s *shard) pause(ctx context.Context, wake <-chan struct{}, d time.Duration) (woken bool, err error) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-wake:
+		return true, nil
+	case <-t.C:
+		return false, ctx.Err()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
