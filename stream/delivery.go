@@ -4,20 +4,11 @@ import "github.com/floedb/floe/internal/engine"
 
 // readGroup gives a consumer what is next. Its result is claims.
 func (m *machine) readGroup(tx *engine.Tx, st *stream, g *group, c *groupCommand) ([]byte, error) {
-	if err := m.join(tx, g, c.consumer); err != nil {
-		return nil, err
+	out, err := m.claim(tx, st, g, c)
+	if err != nil || !out.active || out.more {
+		return out.encode(), err
 	}
-	out := claims{mode: g.mode, ackTimeout: g.ackTimeout, seen: g.ready}
-	if c.spec != nil && g.mode == Exclusive {
-		out.active = m.follow(tx, st, g, c)
-	} else {
-		out.active = m.hold(tx, st, g, c.consumer)
-	}
-	out.epoch = g.epoch
-	if !out.active {
-		return out.encode(), nil
-	}
-	d := delivery{m: m, tx: tx, st: st, g: g, c: c, limit: c.limit, claims: &out}
+	d := delivery{m: m, tx: tx, st: st, g: g, c: c, limit: c.limit, claims: out}
 	for i := range g.parts {
 		p := (i + int(tx.LSN()%engine.LSN(len(g.parts)))) % len(g.parts)
 		if here(tx, st.name, p) && d.limit > 0 {
@@ -30,6 +21,26 @@ func (m *machine) readGroup(tx *engine.Tx, st *stream, g *group, c *groupCommand
 	}
 	out.seen = g.ready // what this look has found for others is nothing to look for again
 	return out.encode(), nil
+}
+
+// claim notes that a consumer is there, and finds out whether it may get records now. While the records of others are taken back nobody does, so that none
+// overtakes them: there is more then, and whoever asks again gets on with that.
+func (m *machine) claim(tx *engine.Tx, st *stream, g *group, c *groupCommand) (*claims, error) {
+	out := &claims{active: true, mode: g.mode, ackTimeout: g.ackTimeout, seen: g.ready, more: true}
+	if g.ending > 0 {
+		return out, nil
+	}
+	if err := m.join(tx, g, c.consumer); err != nil {
+		return out, err
+	}
+	if g.mode == Exclusive && (c.epoch > 0 || !here(tx, st.name, 0)) {
+		out.active = m.follow(tx, g, c)
+	} else {
+		out.active = m.hold(tx, g, c.consumer)
+	}
+	m.takeBack(tx, st, g)
+	out.epoch, out.more = g.epoch, g.ending > 0
+	return out, nil
 }
 
 // delivery is what one ReadGroup hands out.

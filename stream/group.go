@@ -15,7 +15,7 @@ import (
 // Delivery is a record that a consumer has been given.
 type Delivery struct {
 	Record
-	Attempt  int       // 1: for the first time
+	Attempt  int       // 1: for the first time; it tells deliveries of a record apart, also those that do not count against MaxDeliver
 	Deadline time.Time // until when it has to be acknowledged; zero with NoAck
 }
 
@@ -149,11 +149,14 @@ func (r *groupReader) locate(ctx context.Context) (epoch uint64, err error) {
 	}
 	op := consumerOp(kindHold, place{stream: r.stream, group: r.group}, r.consumer)
 	op.Decode = func(b []byte) (any, error) { return decodeClaims(b) }
-	out, err := r.s.propose(ctx, op)
-	if err != nil {
-		return 0, err
+	held := &claims{more: true}
+	for held.more {
+		out, err := r.s.propose(ctx, op)
+		if err != nil {
+			return 0, err
+		}
+		held = out.(*claims)
 	}
-	held := out.(*claims)
 	if !held.active {
 		r.parts = r.parts[:1]
 		r.parts[0].seen, r.parts[0].standby = held.seen, true
@@ -366,20 +369,24 @@ func (s *Store) forRefs(ctx context.Context, stream, group string, refs []Ref, o
 	return n, err
 }
 
-// Leave takes a consumer out of the group; what it has not acknowledged is delivered to others at once. Errors: ErrNotFound if there is no such stream or
-// group; that the group has no such member is none.
+// Leave takes a consumer out of the group, as it should before it stops. What it has neither acknowledged nor refused is delivered to others at once, and that the
+// consumer had it does not count against MaxDeliver. Errors: ErrNotFound if there is no such stream or group; that the group has no such member is none.
 func (s *Store) Leave(ctx context.Context, stream, group, consumer string) error {
-	return s.everywhere(ctx, stream, group, func(at place) engine.Op { return consumerOp(kindLeave, at, consumer) })
+	places, err := s.places(ctx, stream, group)
+	// The home comes last: once it has let an exclusive consumer go, the next one takes what the other shards have not been told to hand back.
+	slices.Reverse(places)
+	return errors.Join(err, s.atAll(ctx, places, func(at place) engine.Op { return consumerOp(kindLeave, at, consumer) }))
 }
 
 // Seek moves the group's cursors: what was delivered and not acknowledged is forgotten, and records from there on are delivered, also those that were before.
 // Errors: ErrNotFound.
 func (s *Store) Seek(ctx context.Context, stream, group string, to SeekOption) error {
-	return s.everywhere(ctx, stream, group, func(at place) engine.Op { return seekOp(at, to) })
+	places, err := s.places(ctx, stream, group)
+	return errors.Join(err, s.atAll(ctx, places, func(at place) engine.Op { return seekOp(at, to) }))
 }
 
-func (s *Store) everywhere(ctx context.Context, stream, group string, op func(place) engine.Op) error {
-	places, err := s.places(ctx, stream, group)
+// atAll proposes an operation to several shards.
+func (s *Store) atAll(ctx context.Context, places []groupPlace, op func(place) engine.Op) (err error) {
 	for _, p := range places {
 		_, e := s.propose(ctx, at(op(p.place), p.route))
 		err = errors.Join(err, e)

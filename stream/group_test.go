@@ -163,6 +163,19 @@ func TestExclusiveGroup(t *testing.T) {
 	a.want("2#3 3#3")
 }
 
+// TestExclusiveGroupOfOnePartition: in a spread namespace a group of a stream that is all in one shard gave records to everybody.
+func TestExclusiveGroupOfOnePartition(t *testing.T) {
+	r, s := newSpread(t, 3)
+	appendTexts(t, s, "log", "1", "2", "3")
+	a, b := consumers(t, s, stream.Exclusive, stream.Backoff(0, 0))
+	a.want("1", stream.Limit(1))
+	b.want("", stream.Limit(1))
+	a.want("2 3")
+	r.Advance(33_750)
+	b.want("1#2 2#2 3#2")
+	a.want("")
+}
+
 func TestMembersLeaveBySilence(t *testing.T) {
 	r, s := newStore(t)
 	appendTexts(t, s, "log", "1")

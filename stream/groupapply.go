@@ -55,6 +55,7 @@ func (m *machine) applyGroup(tx *engine.Tx, st *stream, cmd engine.Command, c *c
 		return nil, nil
 	}
 	m.expire(tx, st, g)
+	m.takeBack(tx, st, g)
 	m.heard(tx, g, gc)
 	result, err := m.applyMembers(tx, st, g, cmd.Kind, gc)
 	m.flush(tx, g)
@@ -79,11 +80,11 @@ func (m *machine) applyMembers(tx *engine.Tx, st *stream, g *group, kind uint8, 
 		m.seek(tx, st, g, c.config.start)
 		return nil, nil
 	case kindHold:
-		if err := m.join(tx, g, c.consumer); err != nil {
+		out, err := m.claim(tx, st, g, c)
+		if err != nil {
 			return nil, err
 		}
-		active := m.hold(tx, st, g, c.consumer)
-		return (&claims{active: active, epoch: g.epoch, mode: g.mode, ackTimeout: g.ackTimeout, seen: g.ready}).encode(), nil
+		return out.encode(), nil
 	}
 	panic(fmt.Sprintf("stream: unknown command kind %d", kind))
 }
@@ -133,7 +134,7 @@ func (m *machine) makeGroup(tx *engine.Tx, st *stream, name string, config group
 		st.groups++
 	}
 	m.placeCursors(tx, st, g, config.start)
-	m.saveGroup(tx, g)
+	g.changed = true
 	m.flush(tx, g)
 	tx.Notify(groupTopic(tx.NamespaceName(), st.name, name), -1)
 	return g
@@ -186,8 +187,7 @@ func (m *machine) tellGroup(tx *engine.Tx, st *stream, g *group, kind uint8) {
 
 // ready notes that up to n records (-1: any number) have become ready for delivery otherwise than by being appended.
 func (m *machine) ready(tx *engine.Tx, g *group, n int) {
-	g.ready = uint64(tx.LSN())
-	m.saveGroup(tx, g)
+	g.ready, g.changed = uint64(tx.LSN()), true
 	if g.mode != Shared {
 		n = -1
 	}
@@ -197,8 +197,8 @@ func (m *machine) ready(tx *engine.Tx, g *group, n int) {
 // expire does what is due: takes back what was not acknowledged in time, and lets be delivered again what has waited. Whether that has been announced already
 // is for the row to say: memory that was made anew finds it due once more.
 func (m *machine) expire(tx *engine.Tx, st *stream, g *group) {
-	var ready []uint64  // what stands for the keys of records that are due
-	var left []deadline // what there is no room for now
+	ready, inSlot := 0, [slots]int{} // records that are due, and of those of a KeyShared group how many are in which slot
+	var left []deadline              // what there is no room for now
 	taken, until := 0, g.expired
 	for len(g.due) > 0 && g.due[0].at <= tx.Now() {
 		d := heap.Pop(&g.due).(deadline)
@@ -212,7 +212,8 @@ func (m *machine) expire(tx *engine.Tx, st *stream, g *group) {
 			p.again = insert(p.again, d.offset)
 			until = max(until, d.at)
 			if d.at > g.expired {
-				ready = append(ready, p.failed[d.offset].hash)
+				ready++
+				inSlot[slotOf(p.failed[d.offset].hash)]++
 			}
 		case full:
 			left = append(left, d)
@@ -232,15 +233,18 @@ func (m *machine) expire(tx *engine.Tx, st *stream, g *group) {
 	for _, d := range left {
 		g.expect(d)
 	}
-	if len(ready) > 0 {
-		g.expired = until
-	}
-	if g.mode == Shared && len(ready) > 0 {
-		m.ready(tx, g, len(ready))
+	if ready == 0 {
 		return
 	}
-	for _, hash := range ready {
-		m.readyAgain(tx, g, hash)
+	g.expired = until
+	if g.mode != KeyShared {
+		m.readyAgain(tx, g, ready)
+		return
+	}
+	for slot, n := range inSlot {
+		if n > 0 {
+			m.readyFor(tx, g, slot, n)
+		}
 	}
 }
 
@@ -253,7 +257,7 @@ func (m *machine) seek(tx *engine.Tx, st *stream, g *group, to start) {
 	for p := range g.parts {
 		g.parts[p] = groupPart{}
 	}
-	g.pending, g.due, g.dirty = 0, nil, nil
+	g.pending, g.due, g.dirty, g.recalls = 0, nil, nil, nil
 	m.placeCursors(tx, st, g, to)
 	for p := range g.parts {
 		g.parts[p].changed = true
@@ -264,7 +268,13 @@ func (m *machine) seek(tx *engine.Tx, st *stream, g *group, to start) {
 // schedule sets the timer to when something is due next.
 func (m *machine) schedule(tx *engine.Tx, g *group) {
 	next := g.nextDue()
+	if g.ending > 0 {
+		next = tx.Now()
+	}
 	for _, mem := range g.members {
+		if !mem.there() {
+			continue
+		}
 		at := mem.seen + 3*g.ackTimeout
 		if silent := mem.seen + g.ackTimeout + g.ackTimeout/8; g.mode != Shared && silent > tx.Now() {
 			at = silent
@@ -280,9 +290,8 @@ func (m *machine) schedule(tx *engine.Tx, g *group) {
 	if g.timer != 0 {
 		tx.Unschedule(g.timer, groupToken(g))
 	}
-	g.timer = max(next, tx.Now())
+	g.timer, g.changed = max(next, tx.Now()), true
 	tx.Schedule(g.timer, groupToken(g))
-	m.saveGroup(tx, g)
 }
 
 func (m *machine) onGroup(tx *engine.Tx, token []byte) {
@@ -300,10 +309,10 @@ func (m *machine) onGroup(tx *engine.Tx, token []byte) {
 		return
 	}
 	m.touchGroup(tx, g)
-	g.timer = 0
+	g.timer, g.changed = 0, true
 	m.expire(tx, st, g)
-	m.expel(tx, st, g)
-	m.saveGroup(tx, g)
+	m.expel(tx, g)
+	m.takeBack(tx, st, g)
 	m.flush(tx, g)
 }
 

@@ -1,9 +1,11 @@
 package stream_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,8 +21,9 @@ var (
 )
 
 // TestGroupHistories lets consumers of a group do things at random and checks what a group promises: no record is with two consumers, none is delivered after it
-// was acknowledged, attempts are counted, keys keep their order in a KeyShared group, an exclusive one has one consumer, and in the end every record
-// was acknowledged or is a dead letter. Then another replica applies the same entries, in other batches and forgetting what it remembers now and then: it has
+// was acknowledged, or needed not be, attempts are counted, and excused when a consumer leaves, keys keep their order in a KeyShared group, an exclusive one has
+// one consumer, first deliveries are in order in both others, and in the end every record was acknowledged or is a dead letter, after as many attempts
+// as it may have. Then other replicas apply the same entries, in other batches and forgetting what they remember now and then, or always: they have
 // to come to the same state.
 func TestGroupHistories(t *testing.T) {
 	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
@@ -49,29 +52,30 @@ type history struct {
 	records map[stream.Ref]*tracked
 	order   map[string][]stream.Ref // of each key and partition, as appended
 	held    map[string][]stream.Delivery
+	newest  map[int]uint64 // offset of the latest first delivery, by partition
+	most    int            // deliveries of a record; 0: any number
 	count   int
 	trimmed bool
 }
 
 type tracked struct {
+	text     string
 	key      string
 	acked    bool
 	attempts int
+	excused  int    // deliveries that do not count
 	holder   string // the consumer that has it
 	deadline int64
-	dead     bool
 }
 
-const (
-	historyAckTimeout = 1000
-	historyMaxDeliver = 4
-)
+const historyAckTimeout = 1000
 
 func runHistory(t *testing.T, mode stream.Mode, seed uint64) {
 	stream.StartTurns()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	h := &history{
 		t: t, rng: rng, mode: mode, records: make(map[stream.Ref]*tracked), order: make(map[string][]stream.Ref), held: make(map[string][]stream.Delivery),
+		newest: make(map[int]uint64), most: []int{0, 1, 4, 4}[rng.IntN(4)],
 	}
 	namespace := "n"
 	if rng.IntN(3) == 0 {
@@ -86,7 +90,7 @@ func runHistory(t *testing.T, mode stream.Mode, seed uint64) {
 	h.s = stream.New(h.r.Router(), namespace, 0)
 	must(t, h.s.Create(t.Context(), "log", stream.Partitions(1+rng.IntN(3))))
 	h.opts = []stream.GroupOption{
-		stream.WithMode(mode), stream.AckTimeout(historyAckTimeout * time.Millisecond), stream.MaxDeliver(historyMaxDeliver),
+		stream.WithMode(mode), stream.AckTimeout(historyAckTimeout * time.Millisecond), stream.MaxDeliver(h.most),
 		stream.Backoff(time.Duration(rng.IntN(3))*50*time.Millisecond, 200*time.Millisecond),
 	}
 	must(t, h.s.CreateGroup(t.Context(), "log", "g", h.opts...))
@@ -101,6 +105,7 @@ func runHistory(t *testing.T, mode stream.Mode, seed uint64) {
 	h.drain()
 	h.r.Verify()
 	h.r.Replay(func() int { return 1 + rng.IntN(8) }, func() bool { return rng.IntN(10) == 0 })
+	h.r.Replay(func() int { return 1 }, func() bool { return true })
 }
 
 func must(t testing.TB, err error) {
@@ -112,22 +117,26 @@ func must(t testing.TB, err error) {
 
 func (h *history) step() {
 	switch n := h.rng.IntN(100); {
-	case n < 30:
+	case n < 26:
 		h.append()
-	case n < 60:
-		h.read(h.consumer())
-	case n < 75:
+	case n < 50:
+		h.read(h.consumer(), false)
+	case n < 55:
+		h.read(h.consumer(), true)
+	case n < 67:
 		h.settle(h.consumer())
-	case n < 78:
+	case n < 74:
+		h.nackOne(h.consumer())
+	case n < 77:
 		h.failTransaction()
-	case n < 94:
+	case n < 90:
 		h.r.Advance(int64(h.rng.IntN(historyAckTimeout / 2)))
-	case n < 96:
+	case n < 91:
+		h.r.Advance(4 * historyAckTimeout) // all are silent for so long that they are gone
+	case n < 93:
 		h.r.Restart()
 	case n < 98:
-		c := h.consumer()
-		must(h.t, h.s.Leave(h.t.Context(), "log", "g", c))
-		h.lose(c)
+		h.leave(h.consumer())
 	default:
 		h.trim()
 	}
@@ -149,7 +158,7 @@ func (h *history) append() {
 	must(h.t, err)
 	for i, a := range all {
 		ref := stream.Ref{Partition: a.Partition, Offset: a.Offset}
-		h.records[ref] = &tracked{key: msgs[i].Key}
+		h.records[ref] = &tracked{text: string(msgs[i].Payload), key: msgs[i].Key}
 		if msgs[i].Key != "" {
 			of := fmt.Sprint(msgs[i].Key, " ", a.Partition)
 			h.order[of] = append(h.order[of], ref)
@@ -157,51 +166,149 @@ func (h *history) append() {
 	}
 }
 
-func (h *history) read(c string) {
-	ds, err := h.s.ReadGroup(h.t.Context(), "log", "g", c, stream.Limit(1+h.rng.IntN(6)))
-	must(h.t, err)
-	for _, d := range ds {
-		h.delivered(c, d)
+func (h *history) read(c string, noAck bool) {
+	opts := []stream.GroupReadOption{stream.Limit(1 + h.rng.IntN(6))}
+	if noAck {
+		opts = append(opts, stream.NoAck())
 	}
-	h.held[c] = append(h.held[c], ds...)
+	ds, err := h.s.ReadGroup(h.t.Context(), "log", "g", c, opts...)
+	must(h.t, err)
+	for i, d := range ds {
+		h.delivered(c, d, ds[:i])
+		if noAck {
+			rec := h.records[stream.Ref{Partition: d.Partition, Offset: d.Offset}]
+			rec.acked, rec.holder = true, ""
+		}
+	}
+	if !noAck {
+		h.held[c] = append(h.held[c], ds...)
+	}
+	if h.mode != stream.Exclusive || len(ds) == 0 {
+		return
+	}
+	for at, p := range h.pending() {
+		// In other shards of a spread namespace it takes over when it first asks there.
+		same := slices.ContainsFunc(ds, func(d stream.Delivery) bool { return d.Partition == at.Partition })
+		if p.Consumer != "" && p.Consumer != c && same {
+			h.t.Errorf("%s gets records while %s has %+v", c, p.Consumer, at)
+		}
+	}
 }
 
-// delivered checks a delivery against what is known.
-func (h *history) delivered(c string, d stream.Delivery) {
+// delivered checks a delivery against what is known; before are those that the same call returned in front of it.
+func (h *history) delivered(c string, d stream.Delivery, before []stream.Delivery) {
 	ref := stream.Ref{Partition: d.Partition, Offset: d.Offset}
 	rec := h.records[ref]
 	switch {
 	case rec == nil:
-		h.t.Errorf("%s got %+v, which nobody appended", c, ref)
-		return
+		h.t.Fatalf("%s got %+v, which nobody appended", c, ref)
 	case rec.acked:
 		h.t.Errorf("%s got %+v after it was acknowledged", c, ref)
-	case rec.dead:
-		h.t.Errorf("%s got %+v after it was a dead letter", c, ref)
 	case rec.holder != "" && h.r.Now() < rec.deadline && (h.mode == stream.Shared || h.mode == stream.KeyShared && d.Key == ""):
 		// In the other modes it may have been taken back together with others.
 		h.t.Errorf("%s got %+v while %s had it", c, ref, rec.holder)
-	case d.Attempt != rec.attempts+1 || h.mode != stream.KeyShared && d.Attempt > historyMaxDeliver:
+	case d.Attempt != rec.attempts+1:
 		h.t.Errorf("%s got %+v as attempt %d after %d", c, ref, d.Attempt, rec.attempts)
+	case h.mode != stream.KeyShared && h.most > 0 && d.Attempt-rec.excused > h.most:
+		h.t.Errorf("%s got %+v as attempt %d, of which %d were excused", c, ref, d.Attempt, rec.excused)
+	case h.mode != stream.KeyShared && d.Attempt == 1 && d.Offset < h.newest[d.Partition]:
+		h.t.Errorf("%s got %+v for the first time behind offset %d", c, ref, h.newest[d.Partition])
+	}
+	if d.Attempt == 1 {
+		h.newest[d.Partition] = d.Offset
 	}
 	rec.attempts, rec.holder, rec.deadline = d.Attempt, c, d.Deadline.UnixMilli()
 	if h.mode == stream.KeyShared && d.Key != "" {
-		h.inOrder(c, d, ref)
+		h.inOrder(c, d, before)
 	}
 }
 
-// inOrder checks that all records of the key before one that is delivered are done, or with the same consumer.
-func (h *history) inOrder(c string, d stream.Delivery, ref stream.Ref) {
-	for _, before := range h.order[fmt.Sprint(d.Key, " ", d.Partition)] {
-		if before == ref {
+// inOrder checks that all records of the key before one that is delivered are done, or delivered by the same call.
+func (h *history) inOrder(c string, d stream.Delivery, before []stream.Delivery) {
+	for _, ref := range h.order[fmt.Sprint(d.Key, " ", d.Partition)] {
+		if ref.Offset >= d.Offset {
 			return
 		}
-		rec := h.records[before]
-		if rec.acked || rec.dead || h.trimmed || rec.attempts >= historyMaxDeliver {
+		rec := h.records[ref]
+		together := slices.ContainsFunc(before, func(b stream.Delivery) bool { return b.Partition == ref.Partition && b.Offset == ref.Offset })
+		if !rec.acked && !together && !h.dead()[rec.text] && h.there(ref) {
+			h.t.Errorf("%s got offset %d of partition %d of key %s while %+v of that key is not done (%+v)", c, d.Offset, d.Partition, d.Key, ref, *rec)
+		}
+	}
+}
+
+// there reports whether a record has not been trimmed.
+func (h *history) there(ref stream.Ref) bool {
+	recs, err := h.s.Records(h.t.Context(), "log", ref)
+	must(h.t, err)
+	return len(recs) > 0
+}
+
+// dead returns the payloads of dead letters.
+func (h *history) dead() map[string]bool {
+	dead := make(map[string]bool)
+	recs, err := h.s.Read(h.t.Context(), "log.dlq", stream.Limit(1000))
+	if err != nil && !errors.Is(err, stream.ErrNotFound) {
+		h.t.Fatal(err)
+	}
+	for _, rec := range recs {
+		if dead[string(rec.Payload)] {
+			h.t.Errorf("%s is a dead letter twice", rec.Payload)
+		}
+		dead[string(rec.Payload)] = true
+	}
+	return dead
+}
+
+// pending returns what is not done, by its place.
+func (h *history) pending() map[stream.Ref]stream.PendingRecord {
+	list, err := h.s.Pending(h.t.Context(), "log", "g", stream.Ref{}, 1000)
+	must(h.t, err)
+	pending := make(map[stream.Ref]stream.PendingRecord)
+	for _, p := range list {
+		pending[stream.Ref{Partition: p.Ref.Partition, Offset: p.Ref.Offset}] = p
+	}
+	return pending
+}
+
+// nackOne refuses one of what a consumer has, for some time or another.
+func (h *history) nackOne(c string) {
+	if len(h.held[c]) == 0 {
+		return
+	}
+	i := h.rng.IntN(len(h.held[c]))
+	d := h.held[c][i]
+	h.held[c] = slices.Delete(h.held[c], i, i+1)
+	opts := []stream.NackOption{stream.Reason("one")}
+	if h.rng.IntN(3) > 0 {
+		opts = append(opts, stream.Delay(time.Duration(h.rng.IntN(3)*h.rng.IntN(2000))*time.Millisecond))
+	}
+	_, err := h.s.Nack(h.t.Context(), "log", "g", []stream.Ref{d.Ref()}, opts...)
+	must(h.t, err)
+	h.release(c, d)
+}
+
+// leave stops a consumer, which has acknowledged part of what it has, or nothing. What it leaves is not the worse for it.
+func (h *history) leave(c string) {
+	if h.rng.IntN(2) == 0 {
+		h.settle(c)
+	}
+	had := h.pending()
+	must(h.t, h.s.Leave(h.t.Context(), "log", "g", c))
+	has := h.pending()
+	for ref, p := range had {
+		if p.Consumer != c || p.Deadline.UnixMilli() <= h.r.Now() {
 			continue
 		}
-		if rec.holder != c || h.r.Now() >= rec.deadline {
-			h.t.Errorf("%s got %+v of key %s while %+v of that key is not done (%+v)", c, ref, d.Key, before, *rec)
+		h.records[ref].excused++
+		if now := has[ref]; now.Consumer != "" || now.Reason != "consumer left" || now.Deadline.UnixMilli() != h.r.Now() {
+			h.t.Errorf("%s had %+v and left: %+v", c, p, now)
+		}
+	}
+	h.held[c] = nil
+	for _, rec := range h.records {
+		if rec.holder == c {
+			rec.holder = ""
 		}
 	}
 }
@@ -244,11 +351,9 @@ func (h *history) settle(c string) {
 
 // refresh takes deadlines from the group itself.
 func (h *history) refresh() {
-	pending, err := h.s.Pending(h.t.Context(), "log", "g", stream.Ref{}, 1000)
-	must(h.t, err)
-	for _, p := range pending {
-		if rec := h.records[stream.Ref{Partition: p.Ref.Partition, Offset: p.Ref.Offset}]; p.Consumer != "" {
-			rec.holder, rec.deadline = p.Consumer, p.Deadline.UnixMilli()
+	for ref, p := range h.pending() {
+		if p.Consumer != "" {
+			h.records[ref].holder, h.records[ref].deadline = p.Consumer, p.Deadline.UnixMilli()
 		}
 	}
 }
@@ -268,16 +373,6 @@ func (h *history) release(c string, d stream.Delivery) {
 	}
 }
 
-// lose notes that a consumer has lost all it had.
-func (h *history) lose(c string) {
-	h.held[c] = nil
-	for _, rec := range h.records {
-		if rec.holder == c {
-			rec.holder = ""
-		}
-	}
-}
-
 // failTransaction acknowledges and appends in a transaction that is refused.
 func (h *history) failTransaction() {
 	if h.s.Namespace() != "n" {
@@ -286,9 +381,10 @@ func (h *history) failTransaction() {
 	tx := h.r.Txn("n").Do(stream.AppendOp("log", text("never")))
 	for _, c := range []string{"a", "b", "c"} {
 		for _, d := range h.held[c] {
-			tx.Do(stream.NackOp("log", "g", []stream.Ref{d.Ref()}))
+			tx.Do(stream.NackOp("log", "g", []stream.Ref{d.Ref()}, stream.Delay(0), stream.Reason("never")))
 		}
 	}
+	tx.Do(stream.ReadGroupOp("log", "g", "a", stream.NoAck(), stream.Limit(3)), stream.LeaveOp("log", "g", h.consumer()))
 	tx.Do(stream.DeleteGroupOp("log", "g"), stream.AckOp("log", "g", stream.Ref{Offset: 1}))
 	if _, err := tx.Commit(h.t.Context()); err == nil {
 		h.t.Error("a transaction that acknowledges for a group it has deleted succeeded")
@@ -309,7 +405,7 @@ func (h *history) trim() {
 func (h *history) drain() {
 	for range 200 {
 		h.r.Advance(historyAckTimeout)
-		h.read("a")
+		h.read("a", h.rng.IntN(8) == 0)
 		held := h.held["a"]
 		h.held["a"] = nil
 		for _, d := range held {
@@ -325,25 +421,16 @@ func (h *history) drain() {
 	if info.Lag() != 0 || info.Pending() != 0 {
 		h.t.Errorf("after everything was read and acknowledged: %+v", info)
 	}
-	dead := make(map[string]bool)
-	if recs, err := h.s.Read(h.t.Context(), "log.dlq", stream.Limit(1000)); err == nil {
-		for _, rec := range recs {
-			if dead[string(rec.Payload)] {
-				h.t.Errorf("%s is a dead letter twice", rec.Payload)
-			}
-			dead[string(rec.Payload)] = true
-		}
-	}
-	lost := 0
+	dead := h.dead()
 	for ref, rec := range h.records {
-		if !rec.acked && rec.attempts < historyMaxDeliver && !h.trimmed {
-			h.t.Errorf("%+v was never acknowledged: %+v", ref, *rec)
+		switch {
+		case rec.acked && dead[rec.text]:
+			h.t.Errorf("%+v was acknowledged, and is a dead letter: %+v", ref, *rec)
+		case rec.acked || h.trimmed && !dead[rec.text]:
+		case !dead[rec.text]:
+			h.t.Errorf("%+v was never acknowledged, and is no dead letter: %+v", ref, *rec)
+		case h.most == 0 || rec.attempts-rec.excused < h.most || h.mode != stream.KeyShared && rec.attempts-rec.excused > h.most:
+			h.t.Errorf("%+v is a dead letter, of at most %d attempts: %+v", ref, h.most, *rec)
 		}
-		if !rec.acked {
-			lost++
-		}
-	}
-	if !h.trimmed && lost != len(dead) {
-		h.t.Errorf("%d records were not acknowledged, %d are dead letters", lost, len(dead))
 	}
 }

@@ -93,8 +93,8 @@ func AckTimeout(d time.Duration) ConfigOption {
 	})
 }
 
-// MaxDeliver makes a record that has been delivered n times in vain go to the stream of dead letters. It is 5 unless told; 0 means never. In a KeyShared group a
-// delivery that was taken back because an earlier record of the key failed does not count.
+// MaxDeliver makes a record that has been delivered n times in vain go to the stream of dead letters. It is 5 unless told; 0 means never. A delivery that
+// ended because the consumer left (Leave) does not count, nor, in a KeyShared group, one that was taken back because an earlier record of the key failed.
 func MaxDeliver(n int) ConfigOption {
 	return groupOption(func(o *groupOptions) {
 		o.maxDeliver = uint64(max(n, 0))

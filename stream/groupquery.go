@@ -2,6 +2,7 @@ package stream
 
 import (
 	"encoding/binary"
+	"maps"
 	"slices"
 	"time"
 
@@ -251,6 +252,10 @@ func (w *view) describeGroup(name string, g *groupHeader) (GroupInfo, error) {
 	if err != nil {
 		return info, err
 	}
+	members, err := w.members(g)
+	if err != nil {
+		return info, err
+	}
 	under := make([]underWay, len(parts))
 	pending := make(map[string]int)
 	err = w.rows(rowBatch, g, func(k, v []byte) error {
@@ -298,12 +303,22 @@ func (w *view) describeGroup(name string, g *groupHeader) (GroupInfo, error) {
 		}
 		info.Cursors = append(info.Cursors, c)
 	}
-	return info, w.rows(rowMember, g, func(k, v []byte) error {
+	for _, consumer := range slices.Sorted(maps.Keys(members)) {
+		if mem := members[consumer]; mem.there() {
+			info.Members = append(info.Members, Member{
+				Consumer: consumer, Pending: pending[consumer], JoinedAt: time.UnixMilli(mem.joined), LastSeen: time.UnixMilli(mem.seen),
+			})
+		}
+	}
+	return info, nil
+}
+
+// members returns the members of a group, also those that have left and whose records are being taken back.
+func (w *view) members(g *groupHeader) (map[string]member, error) {
+	members := make(map[string]member)
+	return members, w.rows(rowMember, g, func(k, v []byte) error {
 		mem, err := decodeMember(v)
-		consumer := string(k[behindPart-2:])
-		info.Members = append(info.Members, Member{
-			Consumer: consumer, Pending: pending[consumer], JoinedAt: time.UnixMilli(mem.joined), LastSeen: time.UnixMilli(mem.seen),
-		})
+		members[string(k[behindPart-2:])] = mem
 		return err
 	})
 }
@@ -362,7 +377,12 @@ func (m *machine) queryPending(v *engine.View, q *pendingQuery) error {
 		return err
 	}
 	q.found = true
+	now := v.Now()
 	parts, err := w.all()
+	if err != nil {
+		return err
+	}
+	members, err := w.members(g)
 	if err != nil {
 		return err
 	}
@@ -371,10 +391,13 @@ func (m *machine) queryPending(v *engine.View, q *pendingQuery) error {
 		if err != nil {
 			return err
 		}
+		rec := PendingRecord{Consumer: b.consumer, DeliveredAt: time.UnixMilli(b.delivered), Deadline: time.UnixMilli(b.deadline)}
+		if reason := members[b.consumer].end.reason(); reason != "" {
+			rec.Consumer, rec.Deadline, rec.Reason = "", time.UnixMilli(now), reason
+		}
 		for _, o := range b.offsets {
-			q.add(parts, PendingRecord{
-				Ref: Ref{b.partition, o, int(b.attempt)}, Consumer: b.consumer, DeliveredAt: time.UnixMilli(b.delivered), Deadline: time.UnixMilli(b.deadline),
-			})
+			rec.Ref = Ref{b.partition, o, int(b.attempt)}
+			q.add(parts, rec)
 		}
 		return nil
 	})

@@ -14,7 +14,7 @@ import (
 //	'c' | gen | id | partition u16                             offset of the next record to look at | records held (uvarints)
 //	'b' | gen | id | partition u16 | first offset | LSN        records that were delivered together and are not acknowledged, see batch
 //	'f' | gen | id | partition u16 | offset                    a record that waits to be delivered again, see failure
-//	'm' | gen | id | consumer                                  joined ms | seen ms (varints)
+//	'm' | gen | id | consumer                                  joined ms | seen ms (varints) | ending u8
 //
 // and of those with mode KeyShared, of records that were looked at and could not be delivered yet (see keyshared.go):
 //
@@ -210,16 +210,17 @@ func decodeCursor(b []byte) (c groupCursor, err error) {
 type member struct {
 	joined int64
 	seen   int64 // when it was last heard of, behind by up to an eighth of the ack timeout
+	end    ending
 }
 
 func (m member) encode(dst []byte) []byte {
-	return codec.AppendVarint(codec.AppendVarint(dst, m.joined), m.seen)
+	return append(codec.AppendVarint(codec.AppendVarint(dst, m.joined), m.seen), byte(m.end))
 }
 
 func decodeMember(b []byte) (m member, err error) {
 	r := codec.NewReader(b)
-	m.joined, m.seen = r.Varint(), r.Varint()
-	if err := r.Done(); err != nil {
+	m.joined, m.seen, m.end = r.Varint(), r.Varint(), ending(r.Byte())
+	if err := r.Done(); err != nil || m.end >= numEndings {
 		return m, fmt.Errorf("stream member row: %w: %x", codec.ErrCorrupt, b)
 	}
 	return m, nil

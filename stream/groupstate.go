@@ -34,6 +34,9 @@ type group struct {
 	pending int      // records delivered and not acknowledged, and those that wait to be delivered again
 	due     dueHeap  // of batches and failures; entries that no longer hold stay until their time
 	dirty   []*batch // whose rows have to be written, in order
+	changed bool     // the group's row has to be written
+	ending  int      // members whose records are being taken back
+	recalls []*batch // what they have, in order; nil: to be found out
 }
 
 // groupPart is what a group has under way in a partition.
@@ -125,7 +128,7 @@ func (m *machine) loadGroup(tx *engine.Tx, st *stream, name string) *group {
 		g.parts[partitionIn(k)].groupCursor = must(decodeCursor(v))
 	})
 	each(tx, groupPrefix(nil, rowMember, g.gen, g.id), func(k, v []byte) {
-		g.members[string(k[behindPart-2:])] = must(decodeMember(v))
+		g.setMember(string(k[behindPart-2:]), must(decodeMember(v)))
 	})
 	each(tx, groupPrefix(nil, rowBatch, g.gen, g.id), func(k, v []byte) { g.addBatch(must(decodeBatch(k, v))) })
 	each(tx, groupPrefix(nil, rowFailure, g.gen, g.id), func(k, v []byte) {
@@ -275,12 +278,12 @@ func (m *machine) flush(tx *engine.Tx, g *group) {
 		}
 	}
 	m.schedule(tx, g)
+	if g.changed {
+		g.changed = false
+		m.buf, m.row = groupKey(m.buf[:0], g.gen, g.group), g.groupHeader.encode(m.row[:0])
+		tx.Set(m.buf, m.row)
+	}
 	m.groups.put(g.groupName, g, g.weight())
-}
-
-func (m *machine) saveGroup(tx *engine.Tx, g *group) {
-	m.buf, m.row = groupKey(m.buf[:0], g.gen, g.group), g.groupHeader.encode(m.row[:0])
-	tx.Set(m.buf, m.row)
 }
 
 // groupToken is the token of a group's timer.

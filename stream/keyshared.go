@@ -29,6 +29,14 @@ type busyKey struct {
 	failed []uint64 // offsets that wait to be delivered again, in order
 }
 
+// first returns the first record of a key that is under way.
+func (k *busyKey) first() uint64 {
+	if len(k.out) == 0 || len(k.failed) > 0 && k.failed[0] < k.out[0] {
+		return k.failed[0]
+	}
+	return k.out[0]
+}
+
 // freeSlot is what is known of the free keys of a slot: none of their first held records is before from, or there is none.
 type freeSlot struct {
 	from  uint64
@@ -80,7 +88,7 @@ func (g *group) findOwners(now int64) {
 	g.owners = owners{of: make([]string, slots), until: now + 1<<40}
 	var best [slots]uint64
 	for name, mem := range g.members {
-		if mem.silent(g, now) {
+		if !mem.there() || mem.silent(g, now) {
 			continue
 		}
 		g.owners.until = min(g.owners.until, mem.seen+g.ackTimeout+g.ackTimeout/8)
@@ -166,13 +174,13 @@ func (m *machine) freed(tx *engine.Tx, g *group, partition int, hash uint64) {
 	p := &g.parts[partition]
 	if k := p.keys[hash]; k != nil {
 		if len(k.out) == 0 && p.failed[k.failed[0]].due <= tx.Now() {
-			m.readyFor(tx, g, slotOf(hash))
+			m.readyFor(tx, g, slotOf(hash), 1)
 		}
 		return
 	}
 	if h := m.heldCount(tx, g, partition, hash); h.n > 0 {
 		m.addFree(tx, g, partition, hash, h.first)
-		m.readyFor(tx, g, slotOf(hash))
+		m.readyFor(tx, g, slotOf(hash), 1)
 	}
 }
 
@@ -187,12 +195,11 @@ func (m *machine) addFree(tx *engine.Tx, g *group, partition int, hash, offset u
 	}
 }
 
-// readyFor wakes the owner of a slot.
-func (m *machine) readyFor(tx *engine.Tx, g *group, slot int) {
-	g.ready = uint64(tx.LSN())
-	m.saveGroup(tx, g)
+// readyFor wakes the owner of a slot, for n records or keys.
+func (m *machine) readyFor(tx *engine.Tx, g *group, slot, n int) {
+	g.ready, g.changed = uint64(tx.LSN()), true
 	if o := g.owner(tx.Now(), slot); o != "" {
-		tx.Notify(consumerTopic(tx.NamespaceName(), g.name, g.group, o), 1)
+		tx.Notify(consumerTopic(tx.NamespaceName(), g.name, g.group, o), n)
 	}
 }
 
@@ -335,7 +342,7 @@ func (d *delivery) scan(p int) {
 			d.m.addFree(d.tx, d.g, p, hash, next)
 			if o := d.g.owner(d.tx.Now(), slotOf(hash)); o != "" && !woken[o] {
 				woken[o] = true
-				d.m.readyFor(d.tx, d.g, slotOf(hash))
+				d.m.readyFor(d.tx, d.g, slotOf(hash), 1)
 			}
 		}
 		if !ok {

@@ -2,18 +2,42 @@ package stream
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 )
 
-// pendingAt finds the delivery of a record that an acknowledgement means.
-func (g *group) pendingAt(ref Ref) (*batch, *failure) {
+// with finds the delivery of a record that is with a consumer, nil if there is none.
+func (g *group) with(ref Ref) *batch {
+	if b := g.delivered(ref); b != nil && g.members[b.consumer].end == stays {
+		return b
+	}
+	return nil
+}
+
+// delivered finds the delivery of a record, nil if there is none. It may be about to be taken back.
+func (g *group) delivered(ref Ref) *batch {
 	if ref.Partition >= len(g.parts) {
-		return nil, nil
+		return nil
+	}
+	if b := g.parts[ref.Partition].batches[ref.Offset]; b != nil && (ref.Attempt == 0 || b.attempt == uint64(ref.Attempt)) {
+		return b
+	}
+	return nil
+}
+
+// undone finds what an acknowledgement means: a record that is with a consumer, or one that waits to be delivered again and was not in the meantime.
+func (g *group) undone(ref Ref) (*batch, *failure) {
+	if b := g.with(ref); b != nil || ref.Partition >= len(g.parts) {
+		return b, nil
 	}
 	p := &g.parts[ref.Partition]
-	if b := p.batches[ref.Offset]; b != nil && (ref.Attempt == 0 || b.attempt == uint64(ref.Attempt)) {
+	if b := g.delivered(ref); b != nil {
+		at, _ := slices.BinarySearch(b.offsets, ref.Offset)
+		if g.mode == KeyShared && p.keys[b.keys[at]].first() != ref.Offset {
+			return nil, nil
+		}
 		return b, nil
 	}
 	f := p.failed[ref.Offset]
@@ -44,7 +68,7 @@ func (m *machine) ack(tx *engine.Tx, g *group, c *groupCommand) ([]byte, error) 
 		seen := make(map[Ref]bool)
 		err := c.refs(func(ref Ref) error {
 			at := Ref{Partition: ref.Partition, Offset: ref.Offset}
-			if b, _ := g.pendingAt(ref); b == nil || seen[at] {
+			if g.with(ref) == nil || seen[at] {
 				return &ConflictError{Stream: g.name, Partition: ref.Partition, Reason: fmt.Sprintf(
 					"record %d of partition %d is not pending in consumer group %q as attempt %d", ref.Offset, ref.Partition, g.group, ref.Attempt)}
 			}
@@ -57,7 +81,7 @@ func (m *machine) ack(tx *engine.Tx, g *group, c *groupCommand) ([]byte, error) 
 	}
 	n := int64(0)
 	err := c.refs(func(ref Ref) error {
-		b, f := g.pendingAt(ref)
+		b, f := g.undone(ref)
 		switch {
 		case b != nil:
 			hash := g.release(&g.parts[ref.Partition], b, ref.Offset)
@@ -78,7 +102,7 @@ func (m *machine) ack(tx *engine.Tx, g *group, c *groupCommand) ([]byte, error) 
 func (m *machine) nack(tx *engine.Tx, st *stream, g *group, c *groupCommand) ([]byte, error) {
 	n := int64(0)
 	err := c.refs(func(ref Ref) error {
-		if b, _ := g.pendingAt(ref); b != nil {
+		if b := g.with(ref); b != nil {
 			m.fail(tx, st, g, b, ref.Offset, c.delay, c.reason)
 			n++
 		}
@@ -92,7 +116,7 @@ func (m *machine) extend(tx *engine.Tx, g *group, c *groupCommand) ([]byte, erro
 	n := int64(0)
 	moved, made := make(map[*batch]*batch), make(map[*batch]bool)
 	err := c.refs(func(ref Ref) error {
-		b, _ := g.pendingAt(ref)
+		b := g.with(ref)
 		if b == nil || made[b] {
 			return nil
 		}
@@ -149,8 +173,16 @@ func (m *machine) fail(tx *engine.Tx, st *stream, g *group, b *batch, offset uin
 	}
 	hash := m.again(tx, g, b, offset, tx.Now()+delay, reason)
 	if delay == 0 {
-		m.readyAgain(tx, g, hash)
+		m.readyOne(tx, g, hash)
 	}
+}
+
+// handBack makes a record ready for delivery again that its consumer has left as it was: the delivery does not count. Those of its key that the consumer
+// has too are handed back as well, before any is delivered.
+func (m *machine) handBack(tx *engine.Tx, g *group, b *batch, offset uint64) {
+	hash := g.release(&g.parts[b.partition], b, offset)
+	m.wait(tx, g, b.partition, &failure{offset, b.attempt, b.excused + 1, b.delivered, tx.Now(), hash, leaving.reason()})
+	m.readyOne(tx, g, hash)
 }
 
 // spent reports whether a record that failed at an attempt is not delivered again.
@@ -165,18 +197,23 @@ func (m *machine) buryWaiting(tx *engine.Tx, st *stream, g *group, partition int
 	m.freed(tx, g, partition, f.hash)
 }
 
-// readyAgain wakes somebody who may have a record that is to be delivered again.
-func (m *machine) readyAgain(tx *engine.Tx, g *group, hash uint64) {
-	switch {
-	case g.mode == KeyShared:
-		m.readyFor(tx, g, slotOf(hash))
-	case g.mode == Exclusive && g.holder != "":
-		g.ready = uint64(tx.LSN())
-		m.saveGroup(tx, g)
-		tx.Notify(consumerTopic(tx.NamespaceName(), g.name, g.group, g.holder), 1)
-	default:
-		m.ready(tx, g, 1)
+// readyOne wakes somebody who may have a record that is to be delivered again; hash stands for its key.
+func (m *machine) readyOne(tx *engine.Tx, g *group, hash uint64) {
+	if g.mode == KeyShared {
+		m.readyFor(tx, g, slotOf(hash), 1)
+		return
 	}
+	m.readyAgain(tx, g, 1)
+}
+
+// readyAgain wakes those who may have n records that are to be delivered again, of a group that is not KeyShared.
+func (m *machine) readyAgain(tx *engine.Tx, g *group, n int) {
+	if g.mode == Exclusive && g.holder != "" {
+		g.ready, g.changed = uint64(tx.LSN()), true
+		tx.Notify(consumerTopic(tx.NamespaceName(), g.name, g.group, g.holder), n)
+		return
+	}
+	m.ready(tx, g, n)
 }
 
 // again makes a record that was with a consumer wait to be delivered again. Later ones of its key, which the consumer got too, wait with it. It returns

@@ -57,7 +57,8 @@ type groupAudit struct {
 	groupHeader
 	name    string
 	cursors []groupCursor
-	members map[string]bool
+	members map[string]member
+	ending  bool            // what some of them have is being taken back
 	under   map[Ref]uint64  // key hashes of what is under way, by place
 	busy    map[keyAt]bool  // keys that have something under way
 	held    []uint64        // records held, by partition
@@ -86,7 +87,7 @@ func (g *groupAudit) check() error {
 	for p := range g.cursors {
 		g.cursors[p] = groupCursor{next: 1}
 	}
-	g.members, g.under = make(map[string]bool), make(map[Ref]uint64)
+	g.members, g.under = make(map[string]member), make(map[Ref]uint64)
 	g.busy, g.first = make(map[keyAt]bool), make(map[keyAt]keyed)
 	if last := uint64(g.Applied.LSN); g.groupHeader.id == 0 || g.groupHeader.id > last || g.ready > last {
 		g.problem("was made at LSN %d and became ready at %d, the shard's last one is %d", g.groupHeader.id, g.ready, last)
@@ -137,7 +138,8 @@ func (g *groupAudit) member(k, value []byte) error {
 	if err == nil && (mem.joined > mem.seen || mem.seen > g.Applied.Stamp) {
 		g.problem("member %q joined at %d and was seen at %d; all there is ends at %d", consumer, mem.joined, mem.seen, g.Applied.Stamp)
 	}
-	g.members[consumer] = true
+	g.members[consumer] = mem
+	g.ending = g.ending || mem.end != stays
 	return err
 }
 
@@ -164,8 +166,12 @@ func (g *groupAudit) batch(k, value []byte) error {
 	if err != nil {
 		return err
 	}
-	if !g.members[b.consumer] {
+	mem, known := g.members[b.consumer]
+	if !known {
 		g.problem("%q has %d records and is no member", b.consumer, len(b.offsets))
+	}
+	if g.mode == Exclusive && mem.end == stays && g.holder != b.consumer {
+		g.problem("%q has %d records, which are for %q alone", b.consumer, len(b.offsets), g.holder)
 	}
 	if b.attempt == 0 || b.lsn > uint64(g.Applied.LSN) || b.delivered > g.Applied.Stamp || (b.keys != nil) != (g.mode == KeyShared) {
 		g.problem("a delivery makes no sense: %+v", *b)
@@ -259,6 +265,9 @@ func (g *groupAudit) groupTimer() error {
 		}
 		return nil
 	}
+	if g.ending && timer > g.Applied.Stamp {
+		g.problem("has records to take back, and its timer is set at %d", timer)
+	}
 	if g.due != 0 && timer > max(g.due, g.Applied.Stamp) {
 		// What was due when a command looked is dealt with by then.
 		g.problem("has something due at %d, and its timer is set at %d", g.due, timer)
@@ -321,10 +330,10 @@ func (v *verifier) compareGroup(g *group) error {
 	for p := range g.parts {
 		part := &g.parts[p]
 		for o, b := range part.batches {
-			remembered[fmt.Sprint(p, " ", o)] = fmt.Sprint(b.consumer, " ", b.attempt, " ", b.deadline)
+			remembered[fmt.Sprint(p, " ", o)] = describeBatch(b)
 		}
 		for o, f := range part.failed {
-			remembered[fmt.Sprint(p, " ", o)] = fmt.Sprint("waits ", f.attempts, " ", f.delivered, " ", f.due, " ", f.hash)
+			remembered[fmt.Sprint(p, " ", o)] = fmt.Sprintf("waits %+v", *f)
 		}
 	}
 	if len(remembered) != g.pending {
@@ -336,7 +345,7 @@ func (v *verifier) compareGroup(g *group) error {
 		b, err := decodeBatch(k, value)
 		if err == nil {
 			for _, o := range b.offsets {
-				stored[fmt.Sprint(b.partition, " ", o)] = fmt.Sprint(b.consumer, " ", b.attempt, " ", b.deadline)
+				stored[fmt.Sprint(b.partition, " ", o)] = describeBatch(b)
 			}
 		}
 		return nil
@@ -347,7 +356,7 @@ func (v *verifier) compareGroup(g *group) error {
 	prefix = groupPrefix(nil, rowFailure, g.gen, g.id)
 	err = v.Scan(prefix, key.PrefixEnd(prefix), func(k, value []byte) error {
 		if f, err := decodeFailure(k, value); err == nil {
-			stored[fmt.Sprint(partitionIn(k), " ", f.offset)] = fmt.Sprint("waits ", f.attempts, " ", f.delivered, " ", f.due, " ", f.hash)
+			stored[fmt.Sprint(partitionIn(k), " ", f.offset)] = fmt.Sprintf("waits %+v", *f)
 		}
 		return nil
 	})
@@ -362,5 +371,72 @@ func (v *verifier) compareGroup(g *group) error {
 		}
 		v.Reportf("stream: consumer group %q: memory has %d records under way, the rows %d", g.group, len(remembered), len(stored))
 	}
+	if err := v.compareMembers(g); err != nil {
+		return err
+	}
+	return v.compareKeys(g)
+}
+
+func describeBatch(b *batch) string {
+	return fmt.Sprint(b.consumer, " ", b.attempt, " ", b.excused, " ", b.delivered, " ", b.deadline, " ", b.first, " ", b.lsn)
+}
+
+func (v *verifier) compareMembers(g *group) error {
+	stored, ending := make(map[string]member), 0
+	prefix := groupPrefix(nil, rowMember, g.gen, g.id)
+	err := v.Scan(prefix, key.PrefixEnd(prefix), func(k, value []byte) error {
+		mem, err := decodeMember(value)
+		if err == nil {
+			stored[string(k[groupAt+8:])] = mem
+		}
+		if mem.end != stays {
+			ending++
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if !maps.Equal(g.members, stored) || g.ending != ending {
+		v.Reportf("stream: consumer group %q: of members memory has %+v, %d of them ending, the rows %+v", g.group, g.members, g.ending, stored)
+	}
 	return nil
+}
+
+// compareKeys checks what memory says of keys that are busy or free: no more and no less than what follows from the rows.
+func (v *verifier) compareKeys(g *group) error {
+	for p := range g.parts {
+		part := &g.parts[p]
+		for hash, k := range part.keys {
+			if len(k.out)+len(k.failed) == 0 {
+				v.Reportf("stream: consumer group %q: key %x of partition %d is busy in memory, with nothing under way", g.group, hash, p)
+			}
+			for _, o := range k.out {
+				b := part.batches[o]
+				if b != nil {
+					if at, found := slices.BinarySearch(b.offsets, o); found && b.keys[at] == hash {
+						continue
+					}
+				}
+				v.Reportf("stream: consumer group %q: in memory offset %d of partition %d of key %x is with a consumer", g.group, o, p, hash)
+			}
+			for _, o := range k.failed {
+				if f := part.failed[o]; f == nil || f.hash != hash {
+					v.Reportf("stream: consumer group %q: in memory offset %d of partition %d of key %x waits", g.group, o, p, hash)
+				}
+			}
+		}
+	}
+	prefix := groupPrefix(nil, rowFree, g.gen, g.id)
+	return v.Scan(prefix, key.PrefixEnd(prefix), func(k, _ []byte) error {
+		if len(k) != behindPart+9 || partitionIn(k) >= len(g.parts) {
+			return nil // reported by the rows' own check
+		}
+		slot, offset := int(k[behindPart]), binary.BigEndian.Uint64(k[behindPart+1:])
+		if s := g.parts[partitionIn(k)].free[slot]; s.empty || offset < s.from {
+			v.Reportf("stream: consumer group %q: memory finds nothing free in slot %d of partition %d before %d (empty: %v), there is %d",
+				g.group, slot, partitionIn(k), s.from, s.empty, offset)
+		}
+		return nil
+	})
 }

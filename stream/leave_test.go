@@ -1,0 +1,213 @@
+package stream_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/stream"
+)
+
+// TestLeaveDoesNotCount: five clean stops made a dead letter of a record that nobody had worked on. What a consumer leaves as it was is not the worse for it, what
+// it refuses, or loses by its silence or to its deadline, is.
+func TestLeaveDoesNotCount(t *testing.T) {
+	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
+		for _, spread := range []bool{false, true} {
+			t.Run(fmt.Sprint(mode, " spread ", spread), func(t *testing.T) {
+				r, s := newStore(t)
+				if spread {
+					r, s = newSpread(t, 3)
+				}
+				create(t, s, "log", stream.Partitions(3))
+				for i := range 6 {
+					keyed(t, s, fmt.Sprintf("k%d:1", i))
+				}
+				a, b := consumers(t, s, mode, stream.Backoff(time.Second, time.Hour), stream.MaxDeliver(2))
+				for i := range 8 {
+					c := []consumer{a, b}[i%2]
+					ds, got := c.read()
+					if len(ds) != 6 || ds[0].Attempt != i+1 {
+						t.Fatalf("read %d got %q, want all as attempt %d", i, got, i+1)
+					}
+					c.leave()
+					c.leave()
+					if n, err := s.Ack(t.Context(), "log", "g"); n != 0 || err != nil {
+						t.Errorf("Ack of nothing = %d, %v", n, err)
+					}
+				}
+				ds, _ := a.read()
+				a.nack(ds, stream.Reason("no"))
+				a.want("")
+				r.Advance(1000) // the first one that counts: the shortest pause
+				ds, _ = a.read()
+				if len(ds) != 6 || ds[0].Attempt != 10 {
+					t.Fatalf("got %q, want all as attempt 10", deliveries(ds))
+				}
+				a.ack(1, ds[0])
+				r.Advance(90_000)
+				dead, err := s.Info(t.Context(), "log.dlq")
+				if err != nil || dead.Records() != 5 {
+					t.Errorf("%d dead letters, %v, want 5", dead.Records(), err)
+				}
+				replayed(r)
+			})
+		}
+	}
+}
+
+// TestLeaveHandsBackAtOnce: what the one who leaves had can be taken by the others in the same order, and by nobody's late word but an acknowledgement.
+func TestLeaveHandsBackAtOnce(t *testing.T) {
+	r, s := newStore(t)
+	keyed(t, s, "x:1", "x:2", "y:1", "x:3")
+	a, b := consumers(t, s, stream.KeyShared)
+	had := a.want("x:1 x:2 y:1 x:3")
+	a.leave()
+	for _, d := range had {
+		if n, err := s.Nack(t.Context(), "log", "g", []stream.Ref{d.Ref()}); n != 0 || err != nil {
+			t.Errorf("Nack of %s by who has left = %d, %v", d.Payload, n, err)
+		}
+	}
+	a.ack(0, had[1]) // x:1 is not done
+	a.ack(1, had[2])
+	if _, err := r.Txn("n").Do(stream.AckOp("log", "g", had[0].Ref())).Commit(t.Context()); err == nil {
+		t.Error("a transaction acknowledged for one who has left")
+	}
+	b.ack(3, b.want("x:1#2 x:2#2 x:3#2")...)
+}
+
+// manyPending leaves so many records with consumer a of group g, in deliveries of several sizes, and three records of b and one that waits.
+func manyPending(t *testing.T, mode stream.Mode, pending int) (*rig.Rig, *stream.Store, consumer, consumer) {
+	t.Helper()
+	r, s := newStore(t)
+	create(t, s, "log", stream.Partitions(2))
+	msgs := make([]stream.Message, 500)
+	for n := 0; n < pending; n += len(msgs) {
+		for i := range msgs {
+			msgs[i] = stream.Message{Key: fmt.Sprint("k", n+i), Payload: fmt.Append(nil, n+i)}
+		}
+		if _, err := s.AppendMany(t.Context(), "log", msgs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b := consumers(t, s, mode, stream.Backoff(0, 0), stream.AckTimeout(time.Hour))
+	for n := 0; n < pending; {
+		ds, _ := a.read(stream.Limit([]int{1, 7, 90, 900}[n%4]))
+		if n += len(ds); len(ds) == 0 {
+			t.Fatalf("a got %d of %d records", n, pending)
+		}
+	}
+	return r, s, a, b
+}
+
+// heldBy returns how many records are with consumers.
+func heldBy(t *testing.T, s *stream.Store) (n int) {
+	t.Helper()
+	for after := (stream.Ref{}); ; {
+		page, err := s.Pending(t.Context(), "log", "g", after, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range page {
+			if p.Consumer != "" {
+				n++
+			}
+		}
+		if len(page) < 1000 {
+			return n
+		}
+		after = page[len(page)-1].Ref
+	}
+}
+
+// TestLeaveWithVeryMuchIsDoneInParts: a consumer that leaves, or is gone, with more than a command should write does not stop its shard for long. Whatever comes
+// in the meantime sees it gone.
+func TestLeaveWithVeryMuchIsDoneInParts(t *testing.T) {
+	const pending = 6000
+	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
+		t.Run(mode.String(), func(t *testing.T) {
+			r, s, a, b := manyPending(t, mode, pending)
+			if n := heldBy(t, s); n != pending {
+				t.Fatalf("a has %d records, want %d", n, pending)
+			}
+			op := stream.LeaveOp("log", "g", "a")
+			rows := len(r.Rows(0))
+			if out := r.Entry(0, command(t, op)); out[0].Err != nil {
+				t.Fatal(out[0].Err)
+			}
+			if written := len(r.Rows(0)) - rows; written > 4200 {
+				t.Errorf("one command made %d rows", written)
+			}
+			r.Restart()
+			info, err := s.Group(t.Context(), "log", "g")
+			if err != nil || len(info.Members) != 0 || info.Pending() != pending || heldBy(t, s) != 0 {
+				t.Errorf("after Leave: %d members, %d pending, %d of them with consumers, %v", len(info.Members), info.Pending(), heldBy(t, s), err)
+			}
+			// What has not been taken back yet is the leaver's no more.
+			first, err := s.Pending(t.Context(), "log", "g", stream.Ref{Partition: 1}, 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			last := first[len(first)-1].Ref
+			for _, op := range []engine.Op{stream.NackOp("log", "g", []stream.Ref{last}), stream.ExtendOp("log", "g", time.Hour, last)} {
+				if out := r.Entry(0, command(t, op)); out[0].Err != nil || out[0].Result[0] != 0 {
+					t.Errorf("who has left nacks or extends: %v, %v", out[0].Result, out[0].Err)
+				}
+			}
+			if out := r.Entry(0, command(t, stream.AckOp("log", "g", last))); out[0].Err == nil {
+				t.Error("who has left acknowledges strictly")
+			}
+			a.leave()
+			ds, _ := b.read(stream.Limit(10))
+			if len(ds) != 10 || ds[0].Attempt != 2 {
+				t.Fatalf("b got %q", deliveries(ds))
+			}
+			b.leave()
+			r.Fire()
+			r.Verify()
+			got := 0
+			for got < pending {
+				ds, _ := a.read(stream.Limit(1000))
+				if got += len(ds); len(ds) == 0 {
+					break
+				}
+				a.ack(len(ds), ds...)
+			}
+			if got != pending {
+				t.Errorf("%d of %d records were delivered again", got, pending)
+			}
+			restarts := 0
+			r.Replay(func() int { return 3 }, func() bool { restarts++; return restarts%4 == 0 })
+		})
+	}
+}
+
+// TestGoneOrOvertakenWithVeryMuch: likewise for one that is silent for too long, or, in an exclusive group, from which another one takes over.
+func TestGoneOrOvertakenWithVeryMuch(t *testing.T) {
+	const pending = 5000
+	for mode := stream.Shared; mode <= stream.Exclusive; mode++ {
+		t.Run(mode.String(), func(t *testing.T) {
+			r, s, _, b := manyPending(t, mode, pending)
+			ahead := int64(72 * time.Minute / time.Millisecond) // a is silent, its records are long due
+			ds, err := s.Pending(t.Context(), "log", "g", stream.Ref{}, 1000)
+			if err != nil || len(ds) != 1000 {
+				t.Fatal(err)
+			}
+			if mode == stream.Shared {
+				ahead *= 4
+			}
+			r.Advance(ahead)
+			got, text := b.read(stream.Limit(1))
+			if len(got) != 1 || got[0].Attempt != 2 {
+				t.Errorf("b got %q, want one of the records as attempt 2", text)
+			}
+			b.ack(1, got...)
+			if n := heldBy(t, s); n != 0 {
+				t.Errorf("%d records are with somebody", n)
+			}
+			restarts := 0
+			r.Replay(func() int { return 3 }, func() bool { restarts++; return restarts%4 == 0 })
+		})
+	}
+}
