@@ -70,6 +70,7 @@ func (n *Node) open(c Config) error {
 			conf.Voters = append(conf.Voters, p.ID)
 		}
 		conf.Transport, conf.Door, conf.Alive = n.peer, n.peer.Door(), n.peer.Alive
+		conf.Problem = n.peer.Problem
 	}
 	host, err := shard.Open(conf)
 	if err != nil {

@@ -8,18 +8,19 @@ import (
 
 // Stats are figures about a node, and the cluster as the node sees it.
 type Stats struct {
-	Version  string
-	Node     uint64    // that says this
-	Now      time.Time // by its clock
-	Started  time.Time
-	State    string // "ok", "no quorum", "failed"
-	Commands int64  // reads and writes since the start
-	Rate     int64  // reads and writes a second, over the last 10 s
-	Waiting  int    // queries that wait: long polls and watches
-	Port     Traffic
-	Disk     DiskStats
-	Nodes    []NodeStats
-	Shards   []ShardStats
+	Version    string
+	Node       uint64    // that says this
+	Now        time.Time // by its clock
+	Started    time.Time
+	State      string // "ok", "no quorum" if there is a shard to which the node can not write, itself or through its leader, "failed"
+	Durability string // "sync" or "async"; a node of a cluster is always the former
+	Commands   int64  // reads and writes since the start
+	Rate       int64  // reads and writes a second, over the last 10 s
+	Waiting    int    // queries that wait: long polls and watches
+	Port       Traffic
+	Disk       DiskStats
+	Nodes      []NodeStats
+	Shards     []ShardStats
 }
 
 // Traffic is what goes over the port for clients and other nodes, zero if the node does not listen.
@@ -40,10 +41,11 @@ type DiskStats struct {
 
 // NodeStats describe a node of the cluster as the node that was asked sees it.
 type NodeStats struct {
-	ID     string
-	Addr   string // where clients and the other nodes reach it, "" if it does not listen
-	Status string // "healthy", "read-only", "unhealthy"
-	Role   string // "active"
+	ID      string
+	Addr    string // where clients and the other nodes reach it, "" if it does not listen
+	Status  string // "healthy", "read-only", "unhealthy"
+	Role    string // "active"
+	Problem string // what is wrong with it, or keeps it and the node that was asked from reaching each other; "" if nothing
 }
 
 // ShardStats describe the node's replica of a shard.
@@ -60,7 +62,7 @@ type ShardStats struct {
 
 func newStats(s shard.Stats) Stats {
 	all := Stats{
-		Version: s.Version, Node: s.Node, Now: s.Now, Started: s.Started, State: s.State, Commands: s.Commands, Rate: s.Rate, Waiting: s.Waiting,
+		Version: s.Version, Node: s.Node, Now: s.Now, Started: s.Started, State: s.State, Durability: s.Durability, Commands: s.Commands, Rate: s.Rate, Waiting: s.Waiting,
 		Port: Traffic(s.Port), Disk: DiskStats(s.Disk),
 	}
 	for _, n := range s.Nodes {

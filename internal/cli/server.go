@@ -59,6 +59,7 @@ type server struct {
 	log       *slog.Logger
 	node      *floe.Node
 	dashboard *site // nil: none
+	ready     bool  // it has said so
 }
 
 // runServer runs a server until ctx is done or it fails.
@@ -68,7 +69,7 @@ func runServer(ctx context.Context, c *config, p Process) error {
 		return err
 	}
 	s.announce(p)
-	err := s.wait(ctx)
+	err := s.wait(ctx, p)
 	s.log.Info("stopping")
 	return s.stop(err)
 }
@@ -124,12 +125,13 @@ func openNode(c *config, log *slog.Logger) (*floe.Node, error) {
 func (s *server) announce(p Process) {
 	// Nobody may be reading; that is no reason not to serve.
 	say := func(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
-	shards := 0
-	if stats, err := s.node.Stats(context.Background()); err == nil {
-		shards = len(stats.Shards)
+	stats, _ := s.node.Stats(context.Background()) // of a node that is closed already: nothing
+	if s.ready = s.isReady(); s.ready {
+		say(p.Stdout, "floe %s is ready", floe.Version)
+	} else {
+		say(p.Stdout, "floe %s waits for other nodes", floe.Version)
 	}
-	say(p.Stdout, "floe %s is ready", floe.Version)
-	say(p.Stdout, "  data       %s (shards: %d, durability: %v)", s.config.shownDir(), shards, s.config.durability)
+	say(p.Stdout, "  data       %s (shards: %d, durability: %s)", s.config.shownDir(), len(stats.Shards), stats.Durability)
 	say(p.Stdout, "  clients    %s", s.node.Addr())
 	switch {
 	case s.config.tls.ca.name != "":
@@ -153,8 +155,14 @@ func (s *server) announce(p Process) {
 	}
 }
 
-// wait returns when ctx is done, or why the server can not go on.
-func (s *server) wait(ctx context.Context) error {
+// isReady reports whether the node can answer and write.
+func (s *server) isReady() bool {
+	stats, err := s.node.Stats(context.Background())
+	return err == nil && stats.State == "ok"
+}
+
+// wait returns when ctx is done, or why the server can not go on. It says when a node of a cluster has become ready.
+func (s *server) wait(ctx context.Context, p Process) error {
 	var failed <-chan error
 	if s.dashboard != nil {
 		failed = s.dashboard.failed
@@ -162,8 +170,17 @@ func (s *server) wait(ctx context.Context) error {
 	// The node has no signal for it, and a second more of 503 harms nobody.
 	check := time.NewTicker(time.Second)
 	defer check.Stop()
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
 	for {
+		if s.ready {
+			look.Stop()
+		}
 		select {
+		case <-look.C:
+			if s.ready = s.isReady(); s.ready {
+				_, _ = fmt.Fprintf(p.Stdout, "floe %s is ready\n", floe.Version)
+			}
 		case <-ctx.Done():
 			return nil
 		case err := <-failed:

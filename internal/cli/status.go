@@ -35,15 +35,23 @@ type clusterStats struct {
 }
 
 type nodeStats struct {
-	ID            string `json:"id"`
-	Addr          string `json:"addr"`
-	Status        string `json:"status"`
-	Role          string `json:"role"`
-	Leads         int    `json:"leads"` // shards
-	State         string `json:"state"` // as it says itself; "" and 0 from here on if it does not answer
-	Version       string `json:"version"`
-	UptimeSeconds int64  `json:"uptime_seconds"`
-	RPS           int64  `json:"rps"`
+	ID            string         `json:"id"`
+	Addr          string         `json:"addr"`
+	Status        string         `json:"status"`
+	Role          string         `json:"role"`
+	Leads         int            `json:"leads"` // shards
+	State         string         `json:"state"` // as it says itself; "" and 0 from here on if it does not answer
+	Version       string         `json:"version"`
+	UptimeSeconds int64          `json:"uptime_seconds"`
+	RPS           int64          `json:"rps"`
+	Durability    string         `json:"durability"`
+	Problems      []problemStats `json:"problems"` // that there are with it
+}
+
+// problemStats is what a node says of another one that it can not reach or will not let in, or of itself.
+type problemStats struct {
+	SeenBy uint64 `json:"seen_by"`
+	Text   string `json:"text"`
 }
 
 type shardStats struct {
@@ -72,9 +80,10 @@ func clusterStatus(f *frame) *cobra.Command {
 		Short: "Show all nodes and shards of the cluster",
 		Long: `Show all nodes and shards of the cluster. One node is asked, and asks the others.
 
-For each node there is whether it is alive, and how many shards it leads. For each shard
-there is the node that leads it, its term, how far its log is committed, and how far each
-node has come with it; - is a node that does not answer.`,
+For each node there is whether it is alive and can write, and how many shards it leads. For
+each shard there is the node that leads it, its term, how far its log is committed, and how
+far each node has come with it; - is a node that does not answer. Below are the problems that
+nodes have with each other: who can not be reached, or is not let in, and why.`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -131,10 +140,28 @@ func newClusterStats(first floe.Stats, answers []*floe.Stats) clusterStats {
 			node.Status = ownStatus(own)
 			node.State, node.Version, node.RPS = own.State, own.Version, own.Rate
 			node.UptimeSeconds = int64(own.Now.Sub(own.Started) / time.Second)
+			node.Durability = own.Durability
 		}
+		node.Problems = problemsOf(n.ID, answers)
 		c.Nodes = append(c.Nodes, node)
 	}
 	return c
+}
+
+// problemsOf collects what all that have answered say of a node.
+func problemsOf(id string, answers []*floe.Stats) []problemStats {
+	all := []problemStats{}
+	for _, a := range answers {
+		if a == nil {
+			continue
+		}
+		for _, n := range a.Nodes {
+			if n.ID == id && n.Problem != "" {
+				all = append(all, problemStats{a.Node, n.Problem})
+			}
+		}
+	}
+	return all
 }
 
 // ownStatus is what a node says of itself in its list of nodes.
@@ -187,7 +214,16 @@ func (s *session) printCluster(c clusterStats) error {
 		}
 		shards.rows = append(shards.rows, row)
 	}
-	return s.print(c, nodes, shards)
+	problems := table{name: "problem", head: []string{"NODE", "SEEN BY", "PROBLEM"}}
+	for _, n := range c.Nodes {
+		for _, p := range n.Problems {
+			problems.rows = append(problems.rows, []string{n.ID, decimal(p.SeenBy), p.Text})
+		}
+	}
+	if len(problems.rows) == 0 {
+		return s.print(c, nodes, shards)
+	}
+	return s.print(c, nodes, shards, problems)
 }
 
 func (sh *shardStats) appliedBy(id string) string {

@@ -56,8 +56,12 @@ func TestNoQuorum(t *testing.T) {
 	s := start(t, "--data-dir", t.TempDir(), "--shards", "1", "--port", port, "--node-id", "1",
 		"--peers", fmt.Sprintf("1=%s,2=%s,3=%s", addr, rig.FreeAddr(t), rig.FreeAddr(t)), "--secret-file", secretFile(t))
 	env := map[string]string{"FLOE_ADDR": addr}
+	if strings.Contains(s.stdout, "ready") || !strings.Contains(s.stdout, "waits for other nodes") {
+		t.Errorf("it says, alone:\n%s", s.stdout)
+	}
 	for _, tc := range []struct{ args, stdout, stderr string }{
 		{args: "cluster status -o raw", stdout: "\tunhealthy\t0\t-\t-\nshard\t0\tnone\t"},
+		{args: "cluster status -o raw", stdout: "\nproblem\t2\t1\tit can not be reached at "},
 		{args: "server status -o raw", stdout: "\nstate\tno quorum\n"},
 		{args: "kv get k --timeout 100ms", stderr: "none is known)\nfloe: hint: the call may take 100ms; allow more with --timeout, or see floe cluster status\n"},
 		{args: "kv set k v", stderr: "none is known)\nfloe: hint: floe cluster status shows which nodes answer and which shards have a leader\n"},

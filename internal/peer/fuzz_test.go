@@ -47,8 +47,8 @@ func FuzzRequest(f *testing.F) {
 }
 
 func FuzzHandshake(f *testing.F) {
-	h := hello{version: 1, role: roleNode, to: 2, identity: shard.Identity{Node: 1, Directory: "d", Boot: 3, Run: "r"}, past: []string{"p", "q"}, shards: 4, nonce: make([]byte, nonceBytes)}
-	w := welcome{identity: h.identity, shards: 4, maxValue: 1 << 20, members: testMembers, nonce: h.nonce, proof: []byte("proof")}
+	h := hello{version: 1, role: roleNode, to: 2, identity: shard.Identity{Node: 1, Directory: "d", Boot: 3, Run: "r"}, past: []string{"p", "q"}, shards: 4, cluster: "c", nonce: make([]byte, nonceBytes)}
+	w := welcome{identity: h.identity, shards: 4, cluster: "c", maxValue: 1 << 20, members: testMembers, nonce: h.nonce, proof: []byte("proof")}
 	f.Add(encoded(h.code))
 	f.Add(encoded(w.code))
 	f.Fuzz(func(t *testing.T, b []byte) {

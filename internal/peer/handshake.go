@@ -49,6 +49,7 @@ type hello struct {
 	identity shard.Identity
 	past     []string // of a node
 	shards   uint64   // of a node
+	cluster  string   // of a node, "" if it does not know
 	nonce    []byte
 }
 
@@ -59,6 +60,7 @@ func (h *hello) code(c *codec.Coder) {
 	codeIdentity(c, &h.identity)
 	codec.List(c, &h.past, (*codec.Coder).String)
 	c.Uvarint(&h.shards)
+	c.String(&h.cluster)
 	c.Bytes(&h.nonce)
 	if len(h.nonce) != nonceBytes {
 		c.Fail("nonce of another size")
@@ -70,6 +72,7 @@ type welcome struct {
 	identity shard.Identity
 	past     []string // for a node
 	shards   uint64
+	cluster  string // for a node
 	maxValue uint64
 	members  []Member
 	nonce    []byte
@@ -86,6 +89,7 @@ func (w *welcome) codeUnproved(c *codec.Coder) {
 	codeIdentity(c, &w.identity)
 	codec.List(c, &w.past, (*codec.Coder).String)
 	c.Uvarint(&w.shards)
+	c.String(&w.cluster)
 	c.Uvarint(&w.maxValue)
 	codec.List(c, &w.members, func(c *codec.Coder, m *Member) {
 		c.Uvarint(&m.ID)
@@ -161,7 +165,7 @@ func (s *wire) write(b []byte) error {
 func (p *Peer) greet(s *wire, role uint8, to uint64) (*welcome, error) {
 	h := hello{version: Version, role: role, to: to, nonce: p.nonce()}
 	if role == roleNode {
-		h.identity, h.past, h.shards = p.host.Identity(), p.host.Past(), uint64(p.host.Shards())
+		h.identity, h.past, h.shards, h.cluster = p.host.Identity(), p.host.Past(), uint64(p.host.Shards()), p.host.Cluster()
 	}
 	if err := s.write(encoded(h.code)); err != nil {
 		return nil, err
@@ -188,12 +192,12 @@ func (p *Peer) greet(s *wire, role uint8, to uint64) (*welcome, error) {
 		return nil, errSecret
 	}
 	if to != 0 && w.identity.Node != to {
-		return nil, fmt.Errorf("node %d answers where node %d is expected", w.identity.Node, to)
+		return nil, engine.Errorf(engine.ErrInvalid, "node %d answers where node %d is expected", w.identity.Node, to)
 	}
 	if w.shards != uint64(p.host.Shards()) {
 		return nil, unequal(w.identity.Node, w.shards, p)
 	}
-	if err := p.host.Meet(w.identity, w.past); err != nil {
+	if err := p.host.Meet(w.identity, w.past, w.cluster); err != nil {
 		return nil, err
 	}
 	if err := s.write(prove(p.cfg.Secret, openerSide, &h, w)); err != nil {
@@ -221,7 +225,10 @@ func (e *refusedError) Error() string {
 
 func (e *refusedError) Unwrap() error { return e.reason }
 
-// welcome is the listener's side. It returns who is there.
+// errUnproved is why a node that has left after the welcome is not let in.
+var errUnproved = engine.Errorf(engine.ErrUnauthorized, "it went away instead of proving that it knows the cluster's secret: it has another one, or refuses this node, and its log says why")
+
+// welcome is the listener's side. It returns who is there, also with an error if that has been said.
 func (p *Peer) welcome(s *wire, nodesOnly bool) (*hello, error) {
 	b, err := readFrame(s.r, nil, maxHello)
 	if err != nil {
@@ -235,7 +242,7 @@ func (p *Peer) welcome(s *wire, nodesOnly bool) (*hello, error) {
 		identity: p.host.Identity(), shards: uint64(p.host.Shards()), maxValue: uint64(p.host.MaxValue()), members: p.cfg.Members, nonce: p.nonce(),
 	}
 	if h.role == roleNode {
-		w.past = p.host.Past()
+		w.past, w.cluster = p.host.Past(), p.host.Cluster()
 	}
 	refusal := p.judge(h, nodesOnly)
 	if refusal != nil {
@@ -245,21 +252,24 @@ func (p *Peer) welcome(s *wire, nodesOnly bool) (*hello, error) {
 		w.proof = prove(p.cfg.Secret, listenerSide, h, &w)
 	}
 	if err := s.write(encoded(w.code)); err != nil || refusal != nil {
-		return nil, errors.Join(refusal, err)
+		return h, errors.Join(refusal, err)
 	}
 	if h.role == roleClient {
 		return h, nil
 	}
 	proof, err := readFrame(s.r, nil, proofBytes)
+	if errors.Is(err, errFrame) {
+		return h, err
+	}
 	if err != nil {
-		return nil, err
+		return h, errUnproved
 	}
 	verdict := errSecret
 	if hmac.Equal(proof, prove(p.cfg.Secret, openerSide, h, &w)) {
 		verdict = p.receive(h)
 	}
 	if verdict != nil {
-		return nil, errors.Join(verdict, s.write(p.cfg.Wire.AppendError(nil, verdict)))
+		return h, errors.Join(verdict, s.write(p.cfg.Wire.AppendError(nil, verdict)))
 	}
 	return h, s.write(nil)
 }
@@ -272,7 +282,7 @@ func (p *Peer) receive(h *hello) error {
 	if n := p.nodes[h.identity.Node]; n != nil && n.isElsewhere(h.identity.Run) {
 		return engine.Errorf(engine.ErrInUse, "node %d is connected already, and is another process: two have been started with one id, or with copies of one data directory", h.identity.Node)
 	}
-	return p.host.Meet(h.identity, h.past)
+	return p.host.Meet(h.identity, h.past, h.cluster)
 }
 
 // unequal is why a node with another number of shards is refused: the shards of the two have nothing to do with each other.

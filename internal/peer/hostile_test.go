@@ -135,9 +135,10 @@ type fakeHost struct{ Host }
 func (fakeHost) Identity() shard.Identity {
 	return shard.Identity{Node: 2, Directory: "d", Boot: 1, Run: "r"}
 }
-func (fakeHost) Meet(shard.Identity, []string) error { return nil }
-func (fakeHost) Past() []string                      { return []string{"q"} }
-func (fakeHost) Shards() int                         { return 2 }
+func (fakeHost) Meet(shard.Identity, []string, string) error { return nil }
+func (fakeHost) Past() []string                              { return []string{"q"} }
+func (fakeHost) Shards() int                                 { return 2 }
+func (fakeHost) Cluster() string                             { return "" }
 
 func (s *stream) ask(q request) answer {
 	s.t.Helper()

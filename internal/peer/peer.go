@@ -32,8 +32,10 @@ type Host interface {
 	Identity() shard.Identity
 	// Past returns the earlier runs of the node's directory.
 	Past() []string
-	// Meet judges a node that knows the secret, ErrConflict if it is another one than before.
-	Meet(other shard.Identity, past []string) error
+	// Cluster returns the name of the cluster that the node's directory belongs to, "" if it does not know yet.
+	Cluster() string
+	// Meet judges a node that knows the secret, ErrConflict if it is another one than before, ErrInvalid if it is of another cluster.
+	Meet(other shard.Identity, past []string, cluster string) error
 	// Fail stops the node for good.
 	Fail(err error)
 	// Err returns why the node has failed, or nil.
@@ -229,6 +231,7 @@ type node struct {
 	heard time.Time      // last sign of life
 	here  map[string]int // streams of raft messages that are open, by run
 	left  bool           // it has said that it leaves, and has not come again
+	reach reach
 }
 
 // snapshotsAtOnce bounds the snapshots on their way to one node: each takes disk and memory there.
@@ -246,7 +249,7 @@ func (n *node) enter(run string) (leave func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.here[run]++
-	n.left = false
+	n.left, n.reach.refused = false, ""
 	return func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -271,6 +274,9 @@ func (n *node) seen() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.heard = time.Now()
+	if n.reach.told == silent {
+		n.reach.told = ""
+	}
 }
 
 // aliveTime is how long a node counts as alive after a sign of life: it may miss one of its beats.
@@ -286,6 +292,7 @@ func (p *Peer) beat() {
 	for p.host.Err() == nil {
 		for _, n := range p.nodes {
 			n.raft.beat()
+			n.listen()
 		}
 		select {
 		case <-t.C:

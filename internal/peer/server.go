@@ -119,12 +119,23 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		_ = rc.SetReadDeadline(time.Time{})
 		err = serve(r.Context(), s, h)
-	} else if r.Context().Err() == nil {
-		p.log.Warn("refused a stream", "from", r.RemoteAddr, "path", r.URL.Path, "error", err)
+	} else if r.Context().Err() == nil || errors.Is(err, errUnproved) {
+		p.tellRefusal(r, h, err)
 	}
 	if errors.Is(err, errFrame) {
 		p.log.Warn("ended a stream", "from", r.RemoteAddr, "path", r.URL.Path, "error", err)
 	}
+}
+
+// tellRefusal logs who is not let in, and why: a node of the cluster that keeps trying once.
+func (p *Peer) tellRefusal(r *http.Request, h *hello, err error) {
+	if h != nil && h.role == roleNode {
+		if n := p.nodes[h.identity.Node]; n != nil {
+			n.refuses(r.RemoteAddr, err)
+			return
+		}
+	}
+	p.log.Warn("refused a stream", "from", r.RemoteAddr, "path", r.URL.Path, "error", err)
 }
 
 func (p *Peer) serveRaft(_ context.Context, s *wire, h *hello) error {

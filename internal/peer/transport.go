@@ -79,6 +79,7 @@ func (s *raftStream) run() {
 		if time.Since(began) > maxPause {
 			pace = pacer{}
 		}
+		s.node.cut(err, pace.pause == maxPause || isRefusal(err))
 		if pace.pause < maxPause { // not each of a long row of failures
 			p.log.Info("no raft stream", "to", s.node.member.ID, "addr", s.node.member.Addr, "error", err)
 		}
@@ -98,6 +99,7 @@ func (s *raftStream) once() error {
 		return err
 	}
 	defer end()
+	s.node.opened()
 	out := s.current()
 	ended := make(chan struct{})
 	if !p.spawn(func() {

@@ -58,11 +58,12 @@ type Config struct {
 	Logger       *slog.Logger
 	Primitives   []engine.Primitive // one machine each is made per shard
 
-	NodeID    uint64                 // 0: 1
-	Voters    []uint64               // members of every shard's raft group; nil: this node alone
-	Transport Transport              // nil: none, for a node alone
-	Alive     func(node uint64) bool // whether another node has been heard of a moment ago; nil: always
-	Door      engine.Door            // to shards that other nodes lead, for deliveries between shards; nil: this host alone
+	NodeID    uint64                   // 0: 1
+	Voters    []uint64                 // members of every shard's raft group; nil: this node alone
+	Transport Transport                // nil: none, for a node alone
+	Alive     func(node uint64) bool   // whether another node has been heard of a moment ago; nil: always
+	Problem   func(node uint64) string // what keeps this node and another one from reaching each other, "": nothing; nil: nothing ever does
+	Door      engine.Door              // to shards that other nodes lead, for deliveries between shards; nil: this host alone
 
 	FS            vfs.FS        // nil: the operating system's, or memory if Dir is ""
 	Clock         Clock         // zero: the real one
@@ -82,8 +83,9 @@ type Config struct {
 
 	CompareInterval time.Duration // between comparisons of the replicas of a shard that changes; 0: 30 s
 
-	manual    bool // no goroutine is started: a simulator takes each step itself
-	logSpares int  // files that the log keeps to use again; negative in memory, where nothing is gained
+	asyncUnmet bool // Async was asked for, with several voters
+	manual     bool // no goroutine is started: a simulator takes each step itself
+	logSpares  int  // files that the log keeps to use again; negative in memory, where nothing is gained
 }
 
 // withDefaults fills in what is zero and returns ErrInvalid listing everything that is out of range.
@@ -123,6 +125,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Voters = []uint64{c.NodeID}
 	}
 	if len(c.Voters) > 1 {
+		c.asyncUnmet = c.Durability == Async
 		c.Durability = Sync
 		orDefault(&c.KeepEntries, 10_000)
 	}

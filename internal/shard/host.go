@@ -88,6 +88,9 @@ func Open(c Config) (*Host, error) {
 		proposals: new(sync.Pool),
 	}
 	h.started = h.now()
+	if c.asyncUnmet {
+		h.log.Warn(asyncUnmet)
+	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.rows = engine.NewRowCache(h.cfg.CacheBytes / rowCachePart)
 	h.space, h.slow = newSpace(h.ctx, &h.cfg), newSlowness(&h.cfg, h.fail)

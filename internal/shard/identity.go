@@ -30,6 +30,7 @@ func pastRun(run string) string { return run[:min(len(run), 16)] }
 type identity struct {
 	mu     sync.Mutex // guards format, and is held while that is written
 	format format
+	theirs map[uint64]string // clusters of the nodes that were met in this run
 }
 
 // Identify begins a new life of the node among others: from here on Identity returns it, durably.
@@ -79,11 +80,16 @@ func (h *Host) Past() []string {
 
 // Meet notes, durably, that another node has proved to be one of the cluster; past are the earlier runs of its directory. The one that was met before
 // has to be among them: a directory that was put back to what it was before counts its starts up like any other, and would come to a number that was never met.
-// Errors: ErrConflict if it is not the one that was met before under its id.
-func (h *Host) Meet(other Identity, past []string) error {
+// cluster is what it says about the cluster that its directory belongs to.
+//
+// Errors: ErrConflict if it is not the one that was met before under its id; ErrInvalid if it is of another cluster.
+func (h *Host) Meet(other Identity, past []string, cluster string) error {
 	i := &h.identity
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if err := h.compareClustersLocked(other, cluster); err != nil {
+		return err
+	}
 	met, known := i.format.Met[other.Node]
 	switch {
 	case !known:
@@ -115,4 +121,61 @@ func (h *Host) rewriteFormatLocked(f format) error {
 	}
 	h.identity.format = f
 	return nil
+}
+
+// Cluster returns the name of the cluster that the node's directory belongs to, "" if it does not know yet. It is the directory of the voter with the
+// lowest id, which all come to know in the same way: each by its first meeting with that node.
+func (h *Host) Cluster() string {
+	h.identity.mu.Lock()
+	defer h.identity.mu.Unlock()
+	return h.identity.cluster()
+}
+
+func (i *identity) cluster() string {
+	first := slices.Min(i.format.Voters)
+	if first == i.format.NodeID {
+		return i.format.Self.Directory
+	}
+	return i.format.Met[first].Directory
+}
+
+// compareClustersLocked refuses a node whose directory belongs to another cluster. Which of the two is the wrong one the others know: if most nodes are
+// of one other cluster it is this one's, and the node fails. So the log that names a directory is that of the node that has it.
+func (h *Host) compareClustersLocked(other Identity, cluster string) error {
+	i := &h.identity
+	own := i.cluster()
+	if cluster == "" || own == "" {
+		return nil
+	}
+	if i.theirs == nil {
+		i.theirs = make(map[uint64]string)
+	}
+	i.theirs[other.Node] = cluster
+	if cluster == own {
+		return nil
+	}
+	with, against := i.agree(own), i.agree(cluster)
+	most := len(i.format.Voters) / 2
+	switch {
+	case len(against) > most:
+		err := engine.Errorf(engine.ErrInvalid, "the data directory %s belongs to another cluster than those of the nodes %v, which are of one: it was wiped or "+
+			"exchanged; start node %d with its own", h.cfg.Dir, against, h.cfg.NodeID)
+		h.Fail(err)
+		return err
+	case len(with)+1 > most:
+		return engine.Errorf(engine.ErrInvalid, "node %d comes with a data directory of another cluster, or one that was wiped: start it with its own", other.Node)
+	}
+	return engine.Errorf(engine.ErrInvalid, "node %d and this one, node %d, have data directories of different clusters, or one that was wiped: when more nodes "+
+		"are up it shows which is the wrong one", other.Node, h.cfg.NodeID)
+}
+
+// agree returns the nodes that were met in this run and are of a cluster.
+func (i *identity) agree(cluster string) (nodes []uint64) {
+	for node, c := range i.theirs {
+		if c == cluster {
+			nodes = append(nodes, node)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
 }

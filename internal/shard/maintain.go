@@ -190,7 +190,7 @@ func (h *Host) Stats() (Stats, error) {
 		return Stats{}, h.stopError()
 	}
 	calls := h.calls()
-	st := Stats{Node: h.cfg.NodeID, Now: h.now(), Started: h.started, State: h.state(), Commands: calls, Rate: h.rate.perSecond(calls)}
+	st := Stats{Node: h.cfg.NodeID, Now: h.now(), Started: h.started, State: h.state(), Durability: h.cfg.Durability.String(), Commands: calls, Rate: h.rate.perSecond(calls)}
 	for _, s := range h.shards {
 		sh := ShardStats{
 			ID: int(s.id), Leader: s.leader.Load(), Term: s.term.Load(), Applied: s.exec.Visible(),
@@ -206,18 +206,23 @@ func (h *Host) Stats() (Stats, error) {
 	}
 	status := "healthy"
 	switch {
-	case st.State == "failed":
+	case st.State != "ok":
 		status = "unhealthy"
 	case st.Disk.ReadOnly:
 		status = "read-only"
 	}
 	for _, id := range h.Voters() {
 		n := NodeStats{ID: strconv.FormatUint(id, 10), Status: status, Role: "active"}
-		if id != h.cfg.NodeID {
+		switch {
+		case id != h.cfg.NodeID:
 			n.Status = "healthy"
-			if h.cfg.Alive != nil && !h.cfg.Alive(id) {
+			if n.Problem = h.problem(id); n.Problem != "" || !h.isAlive(id) {
 				n.Status = "unhealthy"
 			}
+		case st.State == "failed":
+			n.Problem = h.Err().Error()
+		case h.cfg.asyncUnmet:
+			n.Problem = asyncUnmet
 		}
 		st.Nodes = append(st.Nodes, n)
 	}
@@ -236,9 +241,21 @@ func (h *Host) state() string {
 		return "failed"
 	}
 	for _, s := range h.shards {
-		if s.leader.Load() == 0 {
+		// To hear a leader is not enough: what this node has to say has to reach it.
+		if leader := s.leader.Load(); leader == 0 || leader != h.cfg.NodeID && h.problem(leader) != "" {
 			return "no quorum"
 		}
 	}
 	return "ok"
 }
+
+// problem returns what keeps this node and another one from reaching each other, "" if nothing does.
+func (h *Host) problem(node uint64) string {
+	if h.cfg.Problem == nil {
+		return ""
+	}
+	return h.cfg.Problem(node)
+}
+
+// asyncUnmet is told of a node of a cluster that is to be async.
+const asyncUnmet = "its durability is set to async, which is for a node alone: in a cluster it is sync"

@@ -4,18 +4,19 @@ import "time"
 
 // Stats are figures about a node.
 type Stats struct {
-	Version  string
-	Node     uint64    // that says this
-	Now      time.Time // by its clock
-	Started  time.Time
-	State    string // "ok", "no quorum", "failed"
-	Commands int64  // reads and writes since the start
-	Rate     int64  // reads and writes a second, over the last 10 s
-	Waiting  int    // queries that wait: long polls and watches
-	Port     Traffic
-	Disk     DiskStats
-	Nodes    []NodeStats
-	Shards   []ShardStats
+	Version    string
+	Node       uint64    // that says this
+	Now        time.Time // by its clock
+	Started    time.Time
+	State      string // "ok", "no quorum" if there is a shard to which it can not write, "failed"
+	Durability string // "sync", "async": what it does
+	Commands   int64  // reads and writes since the start
+	Rate       int64  // reads and writes a second, over the last 10 s
+	Waiting    int    // queries that wait: long polls and watches
+	Port       Traffic
+	Disk       DiskStats
+	Nodes      []NodeStats
+	Shards     []ShardStats
 }
 
 // Traffic is what goes over the port for clients and other nodes, zero if the node does not listen.
@@ -36,10 +37,11 @@ type DiskStats struct {
 
 // NodeStats describe a member of the cluster as this node sees it.
 type NodeStats struct {
-	ID     string
-	Addr   string // where clients and the other nodes reach it, "" if it does not listen
-	Status string // "healthy", "read-only", "unhealthy"
-	Role   string // "active"
+	ID      string
+	Addr    string // where clients and the other nodes reach it, "" if it does not listen
+	Status  string // "healthy", "read-only", "unhealthy"
+	Role    string // "active"
+	Problem string // what is wrong with it, or keeps it and the node that says this from reaching each other; "" if nothing
 }
 
 // ShardStats describe this node's replica of a shard.
