@@ -100,12 +100,17 @@ unit:
 	$(banner) 'go test -short'
 	$(GO) test -short -vet=off -p 8 ./...
 
-# The packages that start goroutines; the simulators have one. Short forms: the race detector makes them ten to twenty times slower.
-RACY = . ./kv ./queue ./stream ./dashboard ./internal/engine ./internal/shard ./internal/ual ./internal/peer ./internal/exercise ./internal/cli
+# The packages that start goroutines, without the tests that move megabytes or wait for processes: the race detector makes all of it ten to twenty times
+# slower. Of the machines, which have no goroutines, the tests that use them from many. The simulators have one. make test-long leaves nothing out.
+RACY     = . ./dashboard ./internal/shard ./internal/ual ./internal/peer ./internal/exercise
+BULKY    = ^Test(QuietShard|Verify|Torn|NoSpaceAtEvery|OpenOn|Quota|FullDisk|Audit|Kill|Power|Processes|Linear|PausedLeader|Volume|Idle|RollingRestart)
+MACHINES = ./kv ./queue ./stream ./internal/engine
+SHARED   = ^Test(Progress|Lock|Watch|Wait|Pause|Many|Take|Read|Follow|Query|RowCache)
 
 race:
 	$(banner) 'go test -race -short'
-	CGO_ENABLED=1 $(GO) test -race -short -vet=off -p 4 $(RACY)
+	CGO_ENABLED=1 $(GO) test -race -short -vet=off -p 4 -skip '$(BULKY)' $(RACY)
+	CGO_ENABLED=1 $(GO) test -race -short -vet=off -p 4 -run '$(SHARED)' $(MACHINES)
 
 # A suite is a package and flags of its tests. Those that have a time (-for) are random: they take new seeds in each run, which they print, so that short
 # runs add up, and fail if they do too little in it (-least). Planted bugs are three of all, chosen at random.

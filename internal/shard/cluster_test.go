@@ -226,19 +226,23 @@ func TestReplicasAreEqual(t *testing.T) {
 	defer cancel()
 	c.net.SetFaults(Faults{Lose: 0.02, Repeat: 0.05, Delay: 0.1, MaxDelay: 20 * time.Millisecond})
 
+	commands := 150
+	if testing.Short() {
+		commands = 40
+	}
 	w := workload{door: c, rng: rng}
 	w.create(ctx, t)
 	for round := range 6 {
-		w.run(ctx, t, 150)
+		w.run(ctx, t, commands)
 		victim := rng.Uint64N(3) + 1
 		if round%2 == 0 {
 			c.net.Isolate(victim)
-			w.run(ctx, t, 150)
+			w.run(ctx, t, commands)
 			c.net.Heal()
 			continue
 		}
 		c.stop(victim)
-		w.run(ctx, t, 150)
+		w.run(ctx, t, commands)
 		if round == 3 {
 			w.fill(ctx, t, 2<<20) // far enough that the log is truncated before the victim returns
 			c.flushAll()
