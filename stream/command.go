@@ -217,6 +217,11 @@ func appendOp(name string, msgs []Message, o appendOptions, sp *spec) engine.Op 
 	if err != nil {
 		return op(kindAppend, name, sp, err, nil)
 	}
+	return uncheckedAppendOp(name, msgs, o, sp)
+}
+
+// uncheckedAppendOp is appendOp for messages that may be a little larger than what users may send.
+func uncheckedAppendOp(name string, msgs []Message, o appendOptions, sp *spec) engine.Op {
 	size, largest := 0, 0
 	for i := range msgs {
 		size += msgs[i].encodedSize() + binary.MaxVarintLen32

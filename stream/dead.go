@@ -9,7 +9,7 @@ import (
 // DeadLetterSuffix is what the name of a stream of dead letters ends with: those of all groups of "orders" go to "orders.dlq".
 const DeadLetterSuffix = ".dlq"
 
-// The headers that a dead letter has beside its own.
+// The headers that a dead letter has beside its own. They come on top of engine.MaxHeaderBytes: a record must not get lost for having had many headers.
 const (
 	HeaderStream    = "floe-stream"
 	HeaderGroup     = "floe-group"
@@ -22,8 +22,8 @@ const (
 // DeadLetters returns the name of the stream of a stream's dead letters.
 func DeadLetters(stream string) string {
 	for n := engine.MaxNameBytes - len(DeadLetterSuffix); n < len(stream); n-- {
-		if cut := stream[:n]; engine.CheckName("stream", cut) == nil {
-			return cut + DeadLetterSuffix
+		if name := stream[:n] + DeadLetterSuffix; name != stream && engine.CheckName("stream", stream[:n]) == nil {
+			return name
 		}
 	}
 	return stream + DeadLetterSuffix
@@ -48,7 +48,7 @@ func (m *machine) bury(tx *engine.Tx, st *stream, g *group, partition int, offse
 	msg.Headers[HeaderError] = reason
 	name := DeadLetters(st.name)
 	if tx.Spread() && engine.NameShard(tx.NamespaceName(), name, tx.Shards()) != tx.Shard() {
-		cmd := appendOp(name, []Message{msg}, appendOptions{partition: 1}, nil).Command
+		cmd := uncheckedAppendOp(name, []Message{msg}, appendOptions{partition: 1}, nil).Command
 		cmd.Namespace, cmd.Spread = tx.NamespaceName(), true
 		tx.Send(engine.Message{Command: cmd, Name: name, Lane: laneOf(name)})
 		return

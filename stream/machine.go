@@ -313,7 +313,8 @@ func (m *machine) tellAll(tx *engine.Tx, st *stream, op func() engine.Op) {
 // laneOf returns the lane of messages about a stream: they take effect in the order of sending, and wait for those of no other.
 func laneOf(name string) uint64 { return xxhash.Sum64String(name) }
 
-// OnReply has nothing to do: what shards tell each other of streams, and dead letters, can be refused only for now.
+// OnReply has nothing to do: what shards tell each other of streams, and dead letters, can be refused only for now, or because the namespace has been deleted
+// meanwhile with all that is in it.
 func (m *machine) OnReply(*engine.Tx, engine.Reply) {}
 
 // here reports whether the shard has the partition.
