@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -70,8 +71,20 @@ func TestFollowAcknowledges(t *testing.T) {
 	c.typed("stream append s p")
 	read.next()
 	read.stop()
-	if g, err := client.Stream("default").Group(t.Context(), "s", "g"); err != nil || g.Pending() > 1 || g.Lag() != 0 {
-		t.Errorf("group: %d records pending, lag %d, %v, want at most the last one pending", g.Pending(), g.Lag(), err)
+	// Stopped, it has acknowledged what it printed, and left.
+	if g, err := client.Stream("default").Group(t.Context(), "s", "g"); err != nil || g.Pending() != 0 || g.Lag() != 0 || len(g.Members) != 0 {
+		t.Errorf("group: %d records pending, lag %d, members %v, %v, want nothing and nobody", g.Pending(), g.Lag(), g.Members, err)
+	}
+	c.typed("stream append s q")
+	for range 6 {
+		c.typed("stream group read s g bob")
+		c.typed("stream group leave s g bob")
+	}
+	if g, err := client.Stream("default").Group(t.Context(), "s", "g"); err != nil || g.Pending() != 1 || len(g.Members) != 0 {
+		t.Errorf("group: %d records pending, members %v, %v, want the one that is left and nobody", g.Pending(), g.Members, err)
+	}
+	if _, err := client.Stream("default").Read(t.Context(), "s.dlq"); !errors.Is(err, floe.ErrNotFound) {
+		t.Errorf("dead letters after six clean stops: %v", err)
 	}
 	dequeue := c.follow("queue dequeue q --follow --ack")
 	dequeue.next()

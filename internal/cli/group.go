@@ -139,7 +139,8 @@ floe stream group ack, or it is delivered again when its time is over, until it 
 letter, in the stream STREAM.dlq.
 
 With --ack records are acknowledged when they have been printed, with --no-ack before. That
-there is nothing to take is no failure.`,
+there is nothing to take is no failure. With --follow and one of them the consumer leaves the
+group when it is stopped.`,
 		Example: `  floe stream group read orders billing ann --limit 10 --wait 5s
   floe stream group read orders audit bob --follow --ack -o json >> audit.log`,
 		Args: takes("STREAM", "GROUP", "CONSUMER"),
@@ -177,9 +178,16 @@ there is nothing to take is no failure.`,
 	return f.completing(cmd, streamNames, groupNames, consumerNames)
 }
 
-// consume takes records and prints them until ctx is done.
+// consume takes records and prints them until ctx is done. Unless somebody is going to acknowledge them later, nobody needs the consumer then.
 func (s *session) consume(ctx context.Context, c *consumption) error {
 	c.wait = followWait
+	if c.ack || c.noAck {
+		defer func() {
+			ctx, cancel := parting(ctx)
+			defer cancel()
+			_ = s.Stream(s.namespace).Leave(ctx, c.stream, c.group, c.consumer) // or it is gone by its silence
+		}()
+	}
 	for {
 		ds, err := s.take(ctx, c)
 		if err != nil {
@@ -190,9 +198,29 @@ func (s *session) consume(ctx context.Context, c *consumption) error {
 				return err
 			}
 		}
-		if err := s.ackTaken(ctx, c, ds); err != nil {
+		if err := s.ackPrinted(ctx, c, ds); err != nil {
 			return err
 		}
+	}
+}
+
+// ackPrinted acknowledges records that have been printed, also when the command is being stopped.
+func (s *session) ackPrinted(ctx context.Context, c *consumption, ds []stream.Delivery) error {
+	ctx, cancel := parting(ctx)
+	defer cancel()
+	return s.ackTaken(ctx, c, ds)
+}
+
+// lastWords is how long a command that is being stopped may take for what it still has to tell a node.
+const lastWords = 2 * time.Second
+
+// parting returns a context for what has to be done also when the command is being stopped: it ends some time after ctx.
+func parting(ctx context.Context) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(lastWords, cancel) })
+	return longer, func() {
+		stop()
+		cancel()
 	}
 }
 
