@@ -35,7 +35,7 @@ test-long: ## randomised suites in their long forms, races in full; for the nigh
 	$(GO) test -count=1 -timeout 180m ./internal/sim -run '^Test(Node|Cluster)$$' -seeds 20000
 	$(GO) test -count=1 -timeout 180m ./internal/sim -run '^TestFive$$' -seeds 7000
 	$(GO) test -count=1 -timeout 60m ./internal/sim -run '^TestReplay$$' -seeds 80
-	$(GO) test -count=1 -timeout 60m -tags plant ./internal/sim -run '^TestPlanted$$'
+	$(GO) test -count=1 -timeout 60m -tags plant ./internal/sim ./internal/engine -run '^TestPlanted$$'
 	$(banner) 'crashes, failures and damage, long'
 	$(GO) test -count=1 -timeout 180m ./internal/sim/faults -clone-acks 50000 -point-workloads 20 -point-step 1 -corrupt-cases 20000
 	$(banner) 'models, long'
@@ -120,6 +120,8 @@ suite-sim-five:     suite = internal/sim -test.run '^TestFive$$' -for 25s -least
 suite-sim-rest:     suite = internal/sim -test.run '^Test(Replay|CrashBetweenSnapshotAndLog)$$'
 suite-planted:      suite = internal/sim -test.run '^TestPlanted$$' -plant-rotate 3
 suite-planted:      tags = plant
+suite-planted-rest: suite = internal/engine -test.run '^TestPlanted$$'
+suite-planted-rest: tags = plant
 suite-clones:       suite = internal/sim/faults -test.run '^TestAckClone$$' -clone-acks 800
 suite-points:       suite = internal/sim/faults -test.run 'AtEveryPoint$$' -point-step 3
 suite-corrupt:      suite = internal/sim/faults -test.run '^Test(Trio)?Corrupt$$' -corrupt-cases 300
@@ -139,7 +141,7 @@ suite-chaos:        suite = internal/peer -test.run '^TestChaos$$' -chaos 15s
 
 # Two pools: suites that compute, and suites that mostly wait for clocks, disks and processes, run side by side, two of each at a time. The longest are
 # first.
-COMPUTING = sim-cluster sim-five points planted sim-node model queue groups clones corrupt ual space sim-rest
+COMPUTING = sim-cluster sim-five points planted planted-rest sim-node model queue groups clones corrupt ual space sim-rest
 WAITING   = audit processes kill pause linear chaos power reads
 
 .PHONY: tested $(COMPUTING:%=suite-%) $(WAITING:%=suite-%)
@@ -160,7 +162,7 @@ FUZZED   = ./dashboard ./internal/codec ./internal/engine ./internal/key
 tested:
 	$(banner) 'compile tests'
 	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; mkdir "$$bin/plant"; \
-	$(GO) test -c -o "$$bin/" $(BINARIES) $(FUZZED) && $(GO) test -c -tags plant -o "$$bin/plant/" ./internal/sim && \
+	$(GO) test -c -o "$$bin/" $(BINARIES) $(FUZZED) && $(GO) test -c -tags plant -o "$$bin/plant/" ./internal/sim ./internal/engine && \
 	$(MAKE) --no-print-directory suites fuzz BIN="$$bin"
 
 suites: ## the random and exhaustive suites, as many of each as a change has to pass; suite-<name> runs one
@@ -170,7 +172,7 @@ ifdef BIN
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(WAITING:%=suite-%); waiting=$$?; wait $$computing && exit $$waiting
 else
 	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; mkdir "$$bin/plant"; \
-	$(GO) test -c -o "$$bin/" $(BINARIES) && $(GO) test -c -tags plant -o "$$bin/plant/" ./internal/sim && \
+	$(GO) test -c -o "$$bin/" $(BINARIES) && $(GO) test -c -tags plant -o "$$bin/plant/" ./internal/sim ./internal/engine && \
 	$(MAKE) --no-print-directory suites BIN="$$bin"
 endif
 
