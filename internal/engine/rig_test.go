@@ -33,6 +33,11 @@ type rig struct {
 
 func newRig(t *testing.T, shards int) *rig {
 	t.Helper()
+	return newRigOf(t, shards, toy.Primitive())
+}
+
+func newRigOf(t *testing.T, shards int, primitives ...engine.Primitive) *rig {
+	t.Helper()
 	db, err := pebble.Open("state", &pebble.Options{FS: vfs.NewMem(), DisableWAL: true, Logger: quiet{t}})
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +50,7 @@ func newRig(t *testing.T, shards int) *rig {
 	r := &rig{t: t, db: db, now: 1000, index: make([]uint64, shards)}
 	for i := range shards {
 		r.execs = append(r.execs, engine.NewExecutor(engine.Config{
-			Shard: engine.ShardID(i), Shards: shards, DB: db, Primitives: []engine.Primitive{toy.Primitive()}, Strict: true,
+			Shard: engine.ShardID(i), Shards: shards, DB: db, Primitives: primitives, Strict: true,
 		}))
 	}
 	t.Cleanup(func() {

@@ -1,0 +1,121 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/toy"
+)
+
+// leadDoor is an engine.LeadDoor that does what the test says.
+type leadDoor struct {
+	now     int64
+	sleep   func(wake <-chan struct{}, until int64) error
+	propose func(engine.Command) ([]byte, error)
+}
+
+func (d *leadDoor) Now() int64 { return d.now }
+func (d *leadDoor) Propose(_ context.Context, cmd engine.Command) ([]byte, error) {
+	return d.propose(cmd)
+}
+func (d *leadDoor) Sleep(_ context.Context, wake <-chan struct{}, until int64) error {
+	return d.sleep(wake, until)
+}
+
+// vaultDuty is the duty of the vaults in the shard of a rig, for a term.
+func vaultDuty(t *testing.T, r *rig, term uint64, d *leadDoor) engine.LedDuty {
+	t.Helper()
+	duties := r.execs[0].Duties(term, func() engine.LeadDoor { return d })
+	if len(duties) != 1 || duties[0].String() != "vault sweep" {
+		t.Fatalf("the duties are %v", duties)
+	}
+	return duties[0]
+}
+
+// fill puts something into a vault of the rig's one shard.
+func fill(r *rig) {
+	const ns, vault = toy.VaultNamespace, "{vault}"
+	spread := func(cmd engine.Command) engine.Command { cmd.Spread = true; return cmd }
+	r.apply(0, engine.CreateNamespace(ns, true))
+	r.apply(0,
+		spread(toy.Command{Kind: toy.Add, Name: vault, Delta: 100}.In(ns)),
+		spread(toy.Command{Kind: toy.Ship, Name: vault, Target: vault, Delta: 10}.ToVaults(ns)))
+	r.deliver(0, 0)
+}
+
+func (r *rig) held() int64 {
+	q := toy.Vaults{Namespace: toy.VaultNamespace}
+	if err := r.Query(context.Background(), 0, &q); err != nil {
+		r.t.Fatal(err)
+	}
+	return q.Held
+}
+
+// TestDutyWaits for a topic, and then for a time; what comes while it looks is not missed.
+func TestDutyWaits(t *testing.T) {
+	r := newRigOf(t, 1, toy.Primitive(), toy.VaultPrimitive())
+	ctx, cancel := context.WithCancel(t.Context())
+	var slept []int64
+	d := &leadDoor{now: r.now}
+	d.propose = func(cmd engine.Command) ([]byte, error) { return r.Propose(ctx, 0, cmd) }
+	d.sleep = func(wake <-chan struct{}, until int64) error {
+		slept = append(slept, until)
+		switch len(slept) {
+		case 1:
+			fill(r)
+			select {
+			case <-wake:
+			default:
+				t.Error("a deposit has not woken the duty")
+			}
+		case 2:
+			d.now, r.now = until, until
+		default:
+			cancel()
+		}
+		return ctx.Err()
+	}
+	duty := vaultDuty(t, r, 1, d)
+	if err := duty.Run(ctx, duty.Lead); !errors.Is(err, context.Canceled) {
+		t.Errorf("the duty ends with %v", err)
+	}
+	if len(slept) != 3 || slept[0] != engine.NoTimer || slept[1] != 1050 || slept[2] != engine.NoTimer {
+		t.Errorf("the duty has slept until %d", slept)
+	}
+	if held := r.held(); held != 0 {
+		t.Errorf("the vault holds %d", held)
+	}
+	if n := r.execs[0].Waiting(); n != 0 {
+		t.Errorf("%d wait for ever", n)
+	}
+}
+
+// TestDutyOfAnotherTerm is refused, and nothing of it is done.
+func TestDutyOfAnotherTerm(t *testing.T) {
+	r := newRigOf(t, 1, toy.Primitive(), toy.VaultPrimitive())
+	fill(r)
+	before, refusals := r.dump(0), 0
+	ctx, cancel := context.WithCancel(t.Context())
+	d := &leadDoor{now: r.now + 1000}
+	d.propose = func(cmd engine.Command) ([]byte, error) {
+		result, err := r.Propose(ctx, 0, cmd)
+		if !errors.Is(err, engine.ErrConflict) {
+			t.Errorf("a duty of another term: %v", err)
+		}
+		refusals++
+		cancel()
+		return result, err
+	}
+	duty := vaultDuty(t, r, 2, d)
+	if err := duty.Run(ctx, duty.Lead); !errors.Is(err, context.Canceled) || refusals != 1 {
+		t.Errorf("the duty ends with %v after %d refusals", err, refusals)
+	}
+	if held := r.held(); held == 0 {
+		t.Error("the vault has been emptied")
+	}
+	if after := r.dump(0); len(after) != len(before) {
+		t.Errorf("the refusal has left something:\n%s\nbefore\n%s", after, before)
+	}
+}
