@@ -3,7 +3,6 @@ package floe
 import (
 	"context"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
@@ -66,23 +65,20 @@ func (n *Namespaces) Stats(ctx context.Context, name string) (NamespaceStats, er
 
 // Page returns a page of the namespaces, in order of their names.
 //
-// Options: Limit, Cursor. Errors: ErrInvalid for a limit that is not 1-1000.
-func (n *Namespaces) Page(ctx context.Context, opts ...PageOption) (Page[NamespaceStats], error) {
-	o := pageOptions{limit: engine.DefaultPageItems}
+// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000.
+func (n *Namespaces) Page(ctx context.Context, opts ...ListOption) (page Page[NamespaceStats], err error) {
+	l := listing(engine.NewListing())
 	for _, opt := range opts {
-		opt(&o)
+		opt(&l)
 	}
-	infos, more, err := n.all.Page(ctx, o.cursor, o.limit)
+	infos, err := n.all.Page(ctx, engine.Listing(l))
 	if err != nil {
-		return Page[NamespaceStats]{}, err
+		return page, err
 	}
-	var page Page[NamespaceStats]
-	for _, info := range infos {
+	for _, info := range infos.Items {
 		page.Items = append(page.Items, newNamespaceStats(info))
 	}
-	if more {
-		page.Cursor = infos[len(infos)-1].Name
-	}
+	page.Cursor = infos.Cursor
 	return page, nil
 }
 
@@ -90,13 +86,8 @@ func (n *Namespaces) Page(ctx context.Context, opts ...PageOption) (Page[Namespa
 // iteration ends; nothing runs before the first step, and break or a done ctx releases everything.
 //
 // Options and errors are those of Page.
-func (n *Namespaces) All(ctx context.Context, opts ...PageOption) iter.Seq2[NamespaceStats, error] {
-	return engine.Paginate(func(cursor string) (Page[NamespaceStats], error) {
-		if cursor == "" {
-			return n.Page(ctx, opts...)
-		}
-		return n.Page(ctx, append(slices.Clip(opts), Cursor(cursor))...)
-	})
+func (n *Namespaces) All(ctx context.Context, opts ...ListOption) iter.Seq2[NamespaceStats, error] {
+	return engine.All(ctx, n.Page, opts, Cursor)
 }
 
 func newNamespaceStats(info engine.NamespaceInfo) NamespaceStats {

@@ -1,8 +1,8 @@
 package dashboard
 
 import (
-	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -50,7 +50,7 @@ type groupCursor struct {
 }
 
 func (h *handler) group(ctx context.Context, q groupRequest) (groupDetail, error) {
-	g, err := h.backend.Stream(q.namespace).Group(ctx, q.name, q.group)
+	g, err := h.backend.Stream(q.namespace).GroupStats(ctx, q.name, q.group)
 	if err != nil {
 		return groupDetail{}, err
 	}
@@ -103,13 +103,15 @@ type pendingMessage struct {
 func (h *handler) groupPending(ctx context.Context, q groupPendingRequest) (listing[pendingMessage], error) {
 	store := h.backend.Stream(q.namespace)
 	page := func(after string, n int) ([]stream.PendingRecord, string, error) {
-		ref, err := refOf(ctx, store, q.name, after)
+		cursor, err := pendingCursor(ctx, store, q.name, after)
 		if err != nil {
 			return nil, "", err
 		}
-		records, err := store.Pending(ctx, q.name, q.group, ref, n+1)
-		records, behind := cut(records, n, func(r stream.PendingRecord) string { return r.ID.String() })
-		return records, behind, err
+		page, err := store.Pending(q.name, q.group).Page(ctx, stream.Cursor(cursor), stream.Limit(n))
+		if err != nil || page.Cursor == "" {
+			return page.Items, "", err
+		}
+		return page.Items, page.Items[len(page.Items)-1].ID.String(), nil
 	}
 	return collect(q.after, q.limit, page, describePending, nil)
 }
@@ -126,25 +128,28 @@ func describePending(r stream.PendingRecord) pendingMessage {
 	}
 }
 
-// refOf returns the place of the last record of a page by its ID, the zero Ref if there was none. If it has been trimmed since, so have those of its
-// partition before it: what is left of the partition comes behind its beginning.
-func refOf(ctx context.Context, store *stream.Store, name, after string) (stream.Ref, error) {
+// pendingCursor returns where a listing continues behind a record of the given ID, "" if there is none. If the record has been trimmed since, so have
+// those of its partition before it: what is left of the partition comes behind its beginning.
+func pendingCursor(ctx context.Context, store *stream.Store, name, after string) (string, error) {
 	if after == "" {
-		return stream.Ref{}, nil
+		return "", nil
 	}
 	id, err := stream.ParseID(after)
 	if err != nil || id.IsZero() {
-		return stream.Ref{}, err
+		return "", err
 	}
 	refs, err := store.Refs(ctx, name, id)
-	if err != nil || len(refs) == 1 {
-		return cmp.Or(refs...), err
-	}
-	info, err := store.Info(ctx, name)
 	if err != nil {
-		return stream.Ref{}, err
+		return "", err
 	}
-	return stream.Ref{Partition: int(id.Seq % uint64(len(info.Partitions)))}, nil
+	if len(refs) == 1 {
+		return fmt.Sprintf("%d-%d", refs[0].Partition, refs[0].Offset), nil
+	}
+	stats, err := store.Stats(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d-0", id.Seq%uint64(len(stats.Partitions))), nil
 }
 
 // epochMillis returns a time as the API has it, 0 for none.
@@ -177,7 +182,7 @@ type groupMember struct {
 }
 
 func (h *handler) groupMembers(ctx context.Context, q groupMembersRequest) (listing[groupMember], error) {
-	g, err := h.backend.Stream(q.namespace).Group(ctx, q.name, q.group)
+	g, err := h.backend.Stream(q.namespace).GroupStats(ctx, q.name, q.group)
 	if err != nil {
 		return listing[groupMember]{}, err
 	}

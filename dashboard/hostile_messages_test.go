@@ -308,7 +308,7 @@ func TestPayloadWithoutEnd(t *testing.T) {
 	if got := exchange(t, server, request, gzip, "Content-Length: 8", "Content-Encoding: gzip"); got.status != 200 {
 		t.Errorf("gzip: %v", got) // a payload like any other: nothing here decodes it
 	}
-	page, err := node.Queue("default").Peek(t.Context(), "q")
+	page, err := node.Queue("default").Messages("q").Page(t.Context())
 	if err != nil || len(page.Items) != 1 || string(page.Items[0].Payload) != gzip {
 		t.Errorf("the queue has %+v (%v), want what was accepted", page, err)
 	}

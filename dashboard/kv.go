@@ -82,7 +82,7 @@ func (e encoding) item(item kv.Item) scanItem {
 }
 
 func (h *handler) keys(ctx context.Context, q keysRequest) (keyPage, error) {
-	page, err := h.backend.KV(q.namespace).Page(ctx, q.prefix, kv.KeysOnly(), kv.Limit(q.limit), kv.Cursor(q.cursor))
+	page, err := h.backend.KV(q.namespace).Page(ctx, kv.Prefix(q.prefix), kv.WithoutValues(), kv.Limit(q.limit), kv.Cursor(q.cursor))
 	if err != nil {
 		return keyPage{}, err
 	}

@@ -29,16 +29,16 @@ type namespaceSummary struct {
 	IsSystem        bool   `json:"is_system"`
 }
 
-func summarizeNamespace(info floe.NamespaceStats) namespaceSummary {
+func summarizeNamespace(s floe.NamespaceStats) namespaceSummary {
 	return namespaceSummary{
-		Name:            info.Name,
-		StreamCount:     info.Counts.Streams,
-		QueueCount:      info.Counts.Queues,
-		KVCount:         info.Counts.Keys,
-		WorkflowCount:   info.Counts.Workflows,
-		ProcessingCount: info.Counts.Jobs,
-		ActionCount:     info.Counts.Actions,
-		IsSystem:        engine.IsSystem(info.Name),
+		Name:            s.Name,
+		StreamCount:     s.Counts.Streams,
+		QueueCount:      s.Counts.Queues,
+		KVCount:         s.Counts.Keys,
+		WorkflowCount:   s.Counts.Workflows,
+		ProcessingCount: s.Counts.Jobs,
+		ActionCount:     s.Counts.Actions,
+		IsSystem:        engine.IsSystem(s.Name),
 	}
 }
 
@@ -95,11 +95,11 @@ type namespaceDetail struct {
 }
 
 func (h *handler) namespace(ctx context.Context, q namespaceRequest) (namespaceDetail, error) {
-	info, err := h.backend.Namespaces().Stats(ctx, q.namespace)
+	stats, err := h.backend.Namespaces().Stats(ctx, q.namespace)
 	if err != nil {
 		return namespaceDetail{}, err
 	}
-	return namespaceDetail{summarizeNamespace(info), info.CreatedAt.UnixMilli()}, nil
+	return namespaceDetail{summarizeNamespace(stats), stats.CreatedAt.UnixMilli()}, nil
 }
 
 // listRequest asks for limit items of a namespace whose names come after one.
@@ -134,7 +134,7 @@ func (q *namespaceKeysRequest) parse(in *input) {
 
 func (h *handler) namespaceKeys(ctx context.Context, q namespaceKeysRequest) (listing[scanItem], error) {
 	page := func(after string, n int) ([]kv.Item, string, error) {
-		page, err := h.backend.KV(q.namespace).Page(ctx, "", kv.KeysOnly(), kv.Limit(n), kv.After(after))
+		page, err := h.backend.KV(q.namespace).Page(ctx, kv.WithoutValues(), kv.Limit(n), kv.After(after))
 		if err != nil || page.Cursor == "" {
 			return page.Items, "", err
 		}

@@ -51,7 +51,7 @@ func summarizeQueue(namespace string, s queue.Stats) queueSummary {
 
 func (h *handler) queues(ctx context.Context, q listRequest) (listing[queueSummary], error) {
 	page := func(after string, n int) ([]queue.Stats, string, error) {
-		page, err := h.backend.Queue(q.namespace).List(ctx, queue.Limit(n), queue.After(after))
+		page, err := h.backend.Queue(q.namespace).Page(ctx, queue.Limit(n), queue.Cursor(after))
 		return page.Items, page.Cursor, err
 	}
 	return collect(q.after, q.limit, page, func(s queue.Stats) queueSummary { return summarizeQueue(q.namespace, s) }, nil)
@@ -184,7 +184,7 @@ func remainingMillis(m queue.Message, now time.Time) int64 {
 
 func (h *handler) queueMessages(ctx context.Context, q queueMessagesRequest) (listing[queueMessage], error) {
 	return q.encoding.queueMessages(q.after, q.limit, func(after string, n int) (queue.Page[queue.Message], error) {
-		return h.backend.Queue(q.namespace).Peek(ctx, q.name, queue.Limit(n), queue.After(after))
+		return h.backend.Queue(q.namespace).Messages(q.name).Page(ctx, queue.Limit(n), queue.Cursor(after))
 	}, h.now())
 }
 
@@ -205,7 +205,7 @@ func (q *deadLettersRequest) parse(in *input) {
 
 func (h *handler) deadLetters(ctx context.Context, q deadLettersRequest) (listing[queueMessage], error) {
 	return q.encoding.queueMessages(q.after, q.limit, func(after string, n int) (queue.Page[queue.Message], error) {
-		return h.backend.Queue(q.namespace).DeadLetters(ctx, q.name, queue.Limit(n), queue.After(after))
+		return h.backend.Queue(q.namespace).DeadLetters(q.name).Page(ctx, queue.Limit(n), queue.Cursor(after))
 	}, h.now())
 }
 

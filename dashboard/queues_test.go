@@ -240,9 +240,9 @@ func TestQueueMessagesContinue(t *testing.T) {
 func TestRemainingCountsDown(t *testing.T) {
 	node := openNode(t)
 	seedQueues(t, node)
-	page, err := node.Queue("shop").Peek(t.Context(), "mail")
+	page, err := node.Queue("shop").Messages("mail").Page(t.Context())
 	if err != nil || len(page.Items) != 3 {
-		t.Fatalf("Peek = %+v, %v", page, err)
+		t.Fatalf("Page = %+v, %v", page, err)
 	}
 	leased, delayed := page.Items[0].LeaseUntil, page.Items[2].AvailableAt
 	h := newHandler(node, Options{})
@@ -306,7 +306,7 @@ func TestEnqueueParameters(t *testing.T) {
 			t.Fatalf("POST %s = %v", query, got)
 		}
 	}
-	page, err := node.Queue("default").Peek(t.Context(), "q")
+	page, err := node.Queue("default").Messages("q").Page(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,32 +30,23 @@ type streamSummary struct {
 	Retention  string `json:"retention"`
 }
 
-func summarizeStream(namespace string, info stream.Info) streamSummary {
+func summarizeStream(namespace string, s stream.Stats) streamSummary {
 	return streamSummary{
-		Name:       info.Name,
+		Name:       s.Name,
 		Namespace:  namespace,
-		Partitions: len(info.Partitions),
-		IngestRate: info.Appended,
-		Reads:      info.Reads,
-		Retention:  info.Retention.String(),
+		Partitions: len(s.Partitions),
+		IngestRate: s.Appended,
+		Reads:      s.Reads,
+		Retention:  s.Retention.String(),
 	}
 }
 
 func (h *handler) streams(ctx context.Context, q listRequest) (listing[streamSummary], error) {
-	store := h.backend.Stream(q.namespace)
-	page := func(after string, n int) ([]stream.Info, string, error) {
-		infos, err := store.Page(ctx, after, n)
-		if err != nil || len(infos) == 0 {
-			return nil, "", err
-		}
-		last := infos[len(infos)-1].Name
-		rest, err := store.Page(ctx, last, 1) // the page may have ended early
-		if len(rest) == 0 {
-			last = ""
-		}
-		return infos, last, err
+	page := func(after string, n int) ([]stream.Stats, string, error) {
+		page, err := h.backend.Stream(q.namespace).Page(ctx, stream.Limit(n), stream.Cursor(after))
+		return page.Items, page.Cursor, err
 	}
-	return collect(q.after, q.limit, page, func(info stream.Info) streamSummary { return summarizeStream(q.namespace, info) }, nil)
+	return collect(q.after, q.limit, page, func(s stream.Stats) streamSummary { return summarizeStream(q.namespace, s) }, nil)
 }
 
 // streamRequest names a stream.
@@ -94,27 +85,27 @@ type consumerGroup struct {
 
 func (h *handler) stream(ctx context.Context, q streamRequest) (streamDetail, error) {
 	store := h.backend.Stream(q.namespace)
-	info, err := store.Info(ctx, q.name)
+	stats, err := store.Stats(ctx, q.name)
 	if err != nil {
 		return streamDetail{}, err
 	}
-	stats, err := h.backend.Stats(ctx)
+	node, err := h.backend.Stats(ctx)
 	if err != nil {
 		return streamDetail{}, err
 	}
 	leaders := make(map[int]string)
-	for _, s := range stats.Shards {
-		if s.Leader != 0 {
-			leaders[s.ID] = strconv.FormatUint(s.Leader, 10)
+	for _, shard := range node.Shards {
+		if shard.Leader != 0 {
+			leaders[shard.ID] = strconv.FormatUint(shard.Leader, 10)
 		}
 	}
-	detail := streamDetail{streamSummary: summarizeStream(q.namespace, info), Partitions: []streamPartition{}, ConsumerGroups: []consumerGroup{}}
-	for _, p := range info.Partitions {
+	detail := streamDetail{streamSummary: summarizeStream(q.namespace, stats), Partitions: []streamPartition{}, ConsumerGroups: []consumerGroup{}}
+	for _, p := range stats.Partitions {
 		detail.Partitions = append(detail.Partitions, streamPartition{
 			ID: p.Partition, Records: p.Records, Bytes: p.Bytes, FirstID: p.FirstID.String(), LastID: p.LastID.String(), Leader: leaders[p.Shard],
 		})
 	}
-	for g, err := range store.AllGroups(ctx, q.name) {
+	for g, err := range store.Groups(q.name).All(ctx) {
 		if err != nil {
 			return streamDetail{}, err
 		}
@@ -123,7 +114,7 @@ func (h *handler) stream(ctx context.Context, q streamRequest) (streamDetail, er
 	return detail, nil
 }
 
-func summarizeGroup(g *stream.GroupInfo) consumerGroup {
+func summarizeGroup(g *stream.GroupStats) consumerGroup {
 	delivered := make(map[string]string, len(g.Cursors))
 	for _, c := range g.Cursors {
 		delivered[strconv.Itoa(c.Partition)] = c.LastDelivered.String()
@@ -223,11 +214,11 @@ func (h *handler) streamMessages(ctx context.Context, q streamMessagesRequest) (
 		return messages, nil
 	}
 	last := records[len(records)-1].ID
-	info, err := store.Info(ctx, q.name)
+	stats, err := store.Stats(ctx, q.name)
 	if errors.Is(err, stream.ErrNotFound) { // by now
 		return messages, nil
 	}
-	if q.goesOn(&info, last) {
+	if q.goesOn(&stats, last) {
 		messages.after = last.String()
 	}
 	return messages, err
@@ -235,8 +226,8 @@ func (h *handler) streamMessages(ctx context.Context, q streamMessagesRequest) (
 
 // goesOn reports whether the stream has messages of those that are asked for behind one. It asks for more than another read would, but is not counted as
 // one.
-func (q *streamMessagesRequest) goesOn(info *stream.Info, last stream.ID) bool {
-	return slices.ContainsFunc(info.Partitions, func(p stream.PartitionInfo) bool {
+func (q *streamMessagesRequest) goesOn(stats *stream.Stats, last stream.ID) bool {
+	return slices.ContainsFunc(stats.Partitions, func(p stream.PartitionStats) bool {
 		asked := q.partition == nil || *q.partition == int64(p.Partition)
 		return asked && p.Records > 0 && p.LastID.Compare(last) > 0
 	})

@@ -58,8 +58,8 @@ func TestExpiredKeyStaysAway(t *testing.T) {
 			return ok
 		},
 		"PageInto": func(s *kv.Store) bool {
-			var p kv.Page
-			if err := s.PageInto(ctx, &p, ""); err != nil || len(p.Items) < 2 {
+			p, err := s.PageInto(ctx, new(kv.PageBuffer))
+			if err != nil || len(p.Items) < 2 {
 				t.Fatalf("PageInto: %d items, %v", len(p.Items), err)
 			}
 			return len(p.Items) == 3

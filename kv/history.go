@@ -18,10 +18,7 @@ type Version struct {
 }
 
 // HistoryOption changes what History returns.
-type HistoryOption func(*historyQuery)
-
-// WithoutValues leaves the values out: a history may hold 64 of the largest.
-func WithoutValues() HistoryOption { return func(q *historyQuery) { q.withoutValues = true } }
+type HistoryOption interface{ applyHistory(*historyQuery) }
 
 // History returns the versions of key that are kept, newest first, tombstones included: at most 64. The tombstone of an
 // expired key is made when its timer fires, soon after it has become invisible.
@@ -34,7 +31,7 @@ func (s *Store) History(ctx context.Context, key string, opts ...HistoryOption) 
 	}
 	q := historyQuery{namespace: s.scope.Namespace(), key: key}
 	for _, opt := range opts {
-		opt(&q)
+		opt.applyHistory(&q)
 	}
 	if err := s.scope.Query(ctx, key, &q); err != nil {
 		return nil, err

@@ -101,17 +101,17 @@ func TestPrefixKeys(t *testing.T) {
 		}
 		for _, limit := range []int{1, 7, 1000} {
 			if got := scanKeys(t, s, prefix, kv.Limit(limit)); !slices.Equal(got, want) {
-				t.Errorf("Scan(%q, Limit(%d)) = %q, want %q", prefix, limit, got, want)
+				t.Errorf("All(%q, Limit(%d)) = %q, want %q", prefix, limit, got, want)
 			}
 		}
 	}
 }
 
-func scanKeys(t *testing.T, s *kv.Store, prefix string, opts ...kv.ScanOption) (keys []string) {
+func scanKeys(t *testing.T, s *kv.Store, prefix string, opts ...kv.ListOption) (keys []string) {
 	t.Helper()
-	for it, err := range s.Scan(t.Context(), prefix, opts...) {
+	for it, err := range s.All(t.Context(), append(opts, kv.Prefix(prefix))...) {
 		if err != nil {
-			t.Fatalf("Scan(%q): %v", prefix, err)
+			t.Fatalf("All(%q): %v", prefix, err)
 		}
 		keys = append(keys, it.Key)
 	}
@@ -242,44 +242,52 @@ func TestCursors(t *testing.T) {
 		must(s.Put(ctx, k, nil))
 		must(other.Put(ctx, k, nil))
 	}
-	page := must(s.Page(ctx, "a/", kv.Limit(1)))
+	page := must(s.Page(ctx, kv.Prefix("a/"), kv.Limit(1)))
 	if page.Cursor == "" || len(page.Items) != 1 {
 		t.Fatalf("Page = %d items, cursor %q, want one item and a cursor", len(page.Items), page.Cursor)
 	}
 	whole := base64.RawURLEncoding.EncodeToString
-	for name, call := range map[string]func() (kv.Page, error){
-		"of another prefix":    func() (kv.Page, error) { return s.Page(ctx, "a", kv.Cursor(page.Cursor)) },
-		"of no prefix":         func() (kv.Page, error) { return s.Page(ctx, "", kv.Cursor(page.Cursor)) },
-		"of another namespace": func() (kv.Page, error) { return other.Page(ctx, "a/", kv.Cursor(page.Cursor)) },
-		"cut at the end":       func() (kv.Page, error) { return s.Page(ctx, "a/", kv.Cursor(page.Cursor[:len(page.Cursor)-1])) },
-		"cut at the front":     func() (kv.Page, error) { return s.Page(ctx, "a/", kv.Cursor(page.Cursor[1:])) },
-		"longer":               func() (kv.Page, error) { return s.Page(ctx, "a/", kv.Cursor(page.Cursor+"A")) },
-		"not base64":           func() (kv.Page, error) { return s.Page(ctx, "a/", kv.Cursor("%%%")) },
-		"empty record":         func() (kv.Page, error) { return s.Page(ctx, "a/", kv.Cursor(whole([]byte{1, 0, 0, 0, 0}))) },
-		"of another version":   func() (kv.Page, error) { return s.Page(ctx, "a/", kv.Cursor(whole([]byte("\x02abcda/1")))) },
-		"a mebibyte":           func() (kv.Page, error) { return s.Page(ctx, "a/", kv.Cursor(strings.Repeat("A", 1<<20))) },
+	for name, call := range map[string]func() (kv.Page[kv.Item], error){
+		"of another prefix":    func() (kv.Page[kv.Item], error) { return s.Page(ctx, kv.Prefix("a"), kv.Cursor(page.Cursor)) },
+		"of no prefix":         func() (kv.Page[kv.Item], error) { return s.Page(ctx, kv.Cursor(page.Cursor)) },
+		"of another namespace": func() (kv.Page[kv.Item], error) { return other.Page(ctx, kv.Prefix("a/"), kv.Cursor(page.Cursor)) },
+		"cut at the end": func() (kv.Page[kv.Item], error) {
+			return s.Page(ctx, kv.Prefix("a/"), kv.Cursor(page.Cursor[:len(page.Cursor)-1]))
+		},
+		"cut at the front": func() (kv.Page[kv.Item], error) { return s.Page(ctx, kv.Prefix("a/"), kv.Cursor(page.Cursor[1:])) },
+		"longer":           func() (kv.Page[kv.Item], error) { return s.Page(ctx, kv.Prefix("a/"), kv.Cursor(page.Cursor+"A")) },
+		"not base64":       func() (kv.Page[kv.Item], error) { return s.Page(ctx, kv.Prefix("a/"), kv.Cursor("%%%")) },
+		"empty record": func() (kv.Page[kv.Item], error) {
+			return s.Page(ctx, kv.Prefix("a/"), kv.Cursor(whole([]byte{1, 0, 0, 0, 0})))
+		},
+		"of another version": func() (kv.Page[kv.Item], error) {
+			return s.Page(ctx, kv.Prefix("a/"), kv.Cursor(whole([]byte("\x02abcda/1"))))
+		},
+		"a mebibyte": func() (kv.Page[kv.Item], error) {
+			return s.Page(ctx, kv.Prefix("a/"), kv.Cursor(strings.Repeat("A", 1<<20)))
+		},
 	} {
 		_, err := call()
 		wantErr(t, "Page with a cursor "+name, err, kv.ErrInvalid)
 	}
 	n := 0
-	for it, err := range s.Scan(ctx, "a/", kv.Cursor("bad")) {
+	for it, err := range s.All(ctx, kv.Prefix("a/"), kv.Cursor("bad")) {
 		n++
 		if !errors.Is(err, kv.ErrInvalid) || it.Key != "" {
-			t.Errorf("Scan with a bad cursor yields %v, %v, want a zero item and ErrInvalid", it, err)
+			t.Errorf("All with a bad cursor yields %v, %v, want a zero item and ErrInvalid", it, err)
 		}
 	}
 	if n != 1 {
-		t.Errorf("Scan with a bad cursor yields %d pairs, want 1", n)
+		t.Errorf("All with a bad cursor yields %d pairs, want 1", n)
 	}
 	if got, want := scanKeys(t, s, "a/", kv.Cursor(page.Cursor)), []string{"a/2", "a/3"}; !slices.Equal(got, want) {
-		t.Errorf("Scan from the cursor = %q, want %q", got, want)
+		t.Errorf("All from the cursor = %q, want %q", got, want)
 	}
 	// A cursor stays valid when the key it stands at is deleted.
 	must(s.Delete(ctx, "a/1"))
 	must(s.Put(ctx, "a/0", nil))
 	if got, want := scanKeys(t, s, "a/", kv.Cursor(page.Cursor)), []string{"a/2", "a/3"}; !slices.Equal(got, want) {
-		t.Errorf("Scan from the cursor of a deleted key = %q, want %q", got, want)
+		t.Errorf("All from the cursor of a deleted key = %q, want %q", got, want)
 	}
 }
 
@@ -294,7 +302,7 @@ func TestAfter(t *testing.T) {
 	} {
 		for _, limit := range []int{1, 1000} {
 			if got := scanKeys(t, s, "b/", kv.After(after), kv.Limit(limit)); !slices.Equal(got, want) {
-				t.Errorf("Scan(b/, After(%q), Limit(%d)) = %q, want %q", after, limit, got, want)
+				t.Errorf("All(b/, After(%q), Limit(%d)) = %q, want %q", after, limit, got, want)
 			}
 		}
 	}
@@ -314,7 +322,7 @@ func TestPageBytes(t *testing.T) {
 		for i := range keys {
 			must(s.Put(ctx, string(rune('a'+i)), value))
 		}
-		page, err := s.Page(ctx, "", kv.Limit(1000))
+		page, err := s.Page(ctx, kv.Limit(1000))
 		size := 0
 		for _, it := range page.Items {
 			size += len(it.Value)
@@ -323,11 +331,11 @@ func TestPageBytes(t *testing.T) {
 			t.Errorf("namespace %s: Page holds %d bytes of values, cursor %q, %v, want at most 4 MiB and one value", ns, size, page.Cursor, err)
 		}
 		if got := len(scanKeys(t, s, "")); got != keys {
-			t.Errorf("namespace %s: Scan yields %d keys, want %d", ns, got, keys)
+			t.Errorf("namespace %s: All yields %d keys, want %d", ns, got, keys)
 		}
-		keysOnly := must(s.Page(ctx, "", kv.KeysOnly()))
+		keysOnly := must(s.Page(ctx, kv.WithoutValues()))
 		if len(keysOnly.Items) != keys || keysOnly.Items[3].Value != nil || keysOnly.Items[3].Size != len(value) {
-			t.Errorf("namespace %s: Page with KeysOnly has %d items, the fourth with %d bytes and size %d", ns,
+			t.Errorf("namespace %s: Page with WithoutValues has %d items, the fourth with %d bytes and size %d", ns,
 				len(keysOnly.Items), len(keysOnly.Items[3].Value), keysOnly.Items[3].Size)
 		}
 	}
@@ -362,7 +370,7 @@ func TestNamespaceNames(t *testing.T) {
 		t.Errorf("Get in a namespace that does not exist: got %v, want ErrNotFound", err)
 	}
 	if got := scanKeys(t, node.KV("never written"), ""); len(got) != 0 {
-		t.Errorf("Scan in a namespace that does not exist = %q, want nothing", got)
+		t.Errorf("All in a namespace that does not exist = %q, want nothing", got)
 	}
 }
 

@@ -267,24 +267,22 @@ func (m *model) compareMany() {
 	}
 }
 
-// compareScan reads a listing page by page, with a write between the pages: keys that are not written must all show, once
 // page reads a page, in memory of its own or in that of the last one.
-func (m *model) page(prefix string, opts []kv.ScanOption) (kv.Page, error) {
+func (m *model) page(opts []kv.ListOption) (kv.Page[kv.Item], error) {
 	if m.rng.IntN(2) == 0 {
-		return m.store.Page(m.t.Context(), prefix, opts...)
+		return m.store.Page(m.t.Context(), opts...)
 	}
-	err := m.store.PageInto(m.t.Context(), &m.read, prefix, opts...)
-	return m.read, err
+	return m.store.PageInto(m.t.Context(), &m.buf, opts...)
 }
 
-// and in order.
+// compareScan reads a listing page by page, with a write between the pages: keys that are not written must all show, once and in order.
 func (m *model) compareScan() {
 	prefix := []string{"", "p", "j{t}", "c\x00", "p\xff", "none"}[m.rng.IntN(6)]
 	limit := []int{1, 2, 5, 1000}[m.rng.IntN(4)]
-	opts := []kv.ScanOption{kv.Limit(limit)}
+	opts := []kv.ListOption{kv.Prefix(prefix), kv.Limit(limit)}
 	keysOnly := m.rng.IntN(2) == 0
 	if keysOnly {
-		opts = append(opts, kv.KeysOnly())
+		opts = append(opts, kv.WithoutValues())
 	}
 	quietly := m.rng.IntN(2) == 0
 	var want []string
@@ -296,7 +294,7 @@ func (m *model) compareScan() {
 	touched := make(map[string]bool)
 	var got []string
 	for cursor := ""; ; {
-		page, err := m.page(prefix, append(slices.Clip(opts), kv.Cursor(cursor)))
+		page, err := m.page(append(slices.Clip(opts), kv.Cursor(cursor)))
 		if err != nil || len(page.Items) > limit {
 			m.errorf("Page(%q, Limit(%d)) = %d items, %v", prefix, limit, len(page.Items), err)
 			return
@@ -329,11 +327,11 @@ func (m *model) compareScan() {
 		}
 	}
 	if !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != len(got) {
-		m.errorf("Scan(%q) = %q, not in order", prefix, got)
+		m.errorf("Page(%q) = %q, not in order", prefix, got)
 	}
 	isTouched := func(k string) bool { return touched[k] }
 	if got, want := slices.DeleteFunc(got, isTouched), slices.DeleteFunc(want, isTouched); !slices.Equal(got, want) {
-		m.errorf("Scan(%q, Limit(%d)) = %q, want %q", prefix, limit, got, want)
+		m.errorf("Page(%q, Limit(%d)) = %q, want %q", prefix, limit, got, want)
 	}
 }
 

@@ -90,7 +90,7 @@ type model struct {
 	keys          map[string]*modelKey
 	sets, deletes int64
 	last          string // the operation, for messages
-	read          kv.Page
+	buf           kv.PageBuffer
 }
 
 type modelKey struct {

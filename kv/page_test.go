@@ -11,13 +11,13 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// TestPageInto reads pages of two namespaces, one of them in several shards, into one Page, and compares them with what Page returns.
+// TestPageInto reads pages of two namespaces, one of them in several shards, into one buffer, and compares them with what Page returns.
 func TestPageInto(t *testing.T) {
 	node := open(t, floe.Config{Shards: 3})
 	if err := node.Namespaces().Create(t.Context(), "wide", floe.Spread()); err != nil {
 		t.Fatal(err)
 	}
-	var read kv.Page
+	var buf kv.PageBuffer
 	for round := range 2 {
 		for _, namespace := range []string{"narrow", "wide"} {
 			store := node.KV(namespace)
@@ -27,12 +27,13 @@ func TestPageInto(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for _, opts := range [][]kv.ScanOption{{kv.Limit(1)}, {kv.Limit(299)}, {kv.KeysOnly(), kv.Limit(150)}, {kv.Limit(1000)}, {kv.After("299")}} {
-				want, err := store.Page(t.Context(), "", opts...)
+			for _, opts := range [][]kv.ListOption{{kv.Limit(1)}, {kv.Limit(299)}, {kv.WithoutValues(), kv.Limit(150)}, {kv.Limit(1000)}, {kv.After("299")}} {
+				want, err := store.Page(t.Context(), opts...)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := store.PageInto(t.Context(), &read, "", opts...); err != nil {
+				read, err := store.PageInto(t.Context(), &buf, opts...)
+				if err != nil {
 					t.Fatal(err)
 				}
 				if len(want.Items) != len(read.Items) || want.Cursor != read.Cursor {
@@ -49,7 +50,8 @@ func TestPageInto(t *testing.T) {
 	for _, namespace := range []string{"narrow", "wide"} {
 		after := ""
 		for i := range 300 {
-			if err := node.KV(namespace).PageInto(t.Context(), &read, "", kv.Limit(1), kv.After(after)); err != nil {
+			read, err := node.KV(namespace).PageInto(t.Context(), &buf, kv.Limit(1), kv.After(after))
+			if err != nil {
 				t.Fatal(err)
 			}
 			if after = read.Items[0].Key; after != fmt.Sprintf("%03d", i) {
@@ -57,13 +59,14 @@ func TestPageInto(t *testing.T) {
 			}
 		}
 	}
-	if err := node.KV("wide").PageInto(t.Context(), &read, "", kv.Limit(0)); !errors.Is(err, kv.ErrInvalid) || len(read.Items) > 0 || read.Cursor != "" {
+	if read, err := node.KV("wide").PageInto(t.Context(), &buf, kv.Limit(0)); !errors.Is(err, kv.ErrInvalid) || len(read.Items) > 0 || read.Cursor != "" {
 		t.Errorf("PageInto with limit 0: %v, %d items, cursor %q; want ErrInvalid and an empty page", err, len(read.Items), read.Cursor)
 	}
 	store := node.KV("narrow")
 	var first [2]*kv.Item
 	for i := range first {
-		if err := store.PageInto(t.Context(), &read, "", kv.Limit(300)); err != nil {
+		read, err := store.PageInto(t.Context(), &buf, kv.Limit(300))
+		if err != nil {
 			t.Fatal(err)
 		}
 		first[i] = &read.Items[0]

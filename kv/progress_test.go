@@ -87,7 +87,7 @@ func TestProgressOfSnapshotUnderWrites(t *testing.T) {
 		}
 		keep(e)
 	}
-	for it, err := range s.Scan(ctx, "key-") {
+	for it, err := range s.All(ctx, kv.Prefix("key-")) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -343,16 +343,16 @@ func (s *script) history(ctx context.Context, line, k string) {
 }
 
 func (s *script) scan(ctx context.Context, a args) {
-	opts := []kv.ScanOption{}
+	opts := []kv.ListOption{kv.Prefix(a.word(0))}
 	if limit, ok := a.named["limit"]; ok {
 		opts = append(opts, kv.Limit(int(signed(limit))))
 	}
 	if a.word(1) == "keys" {
-		opts = append(opts, kv.KeysOnly())
+		opts = append(opts, kv.WithoutValues())
 	}
 	pages := 0
 	for cursor := ""; ; pages++ {
-		page, err := s.store.Page(ctx, a.word(0), append(opts, kv.Cursor(cursor))...)
+		page, err := s.store.Page(ctx, append(opts, kv.Cursor(cursor))...)
 		if err != nil {
 			s.answer("scan", "", err)
 			return

@@ -50,7 +50,7 @@ func TestLife(t *testing.T) {
 	if err := jobs.Nack(ctx, "mail", again[0].Receipt, queue.ToDLQ(), queue.Reason("never")); err != nil {
 		t.Fatal(err)
 	}
-	dead := must(jobs.DeadLetters(ctx, "mail")).Items
+	dead := must(jobs.DeadLetters("mail").Page(ctx)).Items
 	if len(dead) != 1 || dead[0].Seq != 1 || dead[0].LastError != "never" || string(dead[0].Payload) != "body 0" {
 		t.Fatalf("DeadLetters = %+v", dead)
 	}

@@ -128,7 +128,7 @@ func TestRedriveStopsWhereTheQueueIsFull(t *testing.T) {
 	if n, err := s.RequeueAll(ctx, "q"); n != 1 || !errors.Is(err, queue.ErrBusy) {
 		t.Errorf("RequeueAll into a queue with room for the first one = %d, %v, want 1 and ErrBusy", n, err)
 	}
-	dead, err := s.DeadLetters(ctx, "q")
+	dead, err := s.DeadLetters("q").Page(ctx)
 	if err != nil || len(dead.Items) != 2 || dead.Items[0].Seq != 2 {
 		t.Errorf("dead letters are %+v, %v, want 2 and 3", dead.Items, err)
 	}

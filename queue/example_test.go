@@ -54,7 +54,7 @@ func Example_deadLetters() {
 		fmt.Printf("attempt %d of %d\n", m.Attempts, m.MaxAttempts)
 		jobs.Nack(ctx, "mail", m.Receipt, queue.Reason("no such address"))
 	}
-	for m, err := range jobs.DeadLettersAll(ctx, "mail") {
+	for m, err := range jobs.DeadLetters("mail").All(ctx) {
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -69,11 +69,11 @@ func TestInvalid(t *testing.T) {
 		{"attempts", configure(queue.Settings{MaxAttempts: 1_000_001}), []string{"1000001", "1000000"}},
 		{"back-off", configure(queue.Settings{BackoffMin: time.Hour, BackoffMax: time.Minute}), []string{"1h", "1m"}},
 		{"retention", configure(queue.Settings{DeadRetention: -1}), []string{"retention"}},
-		{"limit 0", func() error { _, err := jobs.Peek(ctx, "q", queue.Limit(0)); return err }, []string{"limit 0", "1000"}},
-		{"limit", func() error { _, err := jobs.List(ctx, queue.Limit(1001)); return err }, []string{"limit 1001"}},
-		{"cursor", func() error { _, err := jobs.Peek(ctx, "q", queue.After("256-1")); return err }, []string{`"256-1"`}},
-		{"dead cursor", func() error { _, err := jobs.DeadLetters(ctx, "q", queue.After("x")); return err }, []string{`"x"`}},
-		{"state", func() error { _, err := jobs.Peek(ctx, "q", queue.InState(queue.Dead)); return err }, []string{"state dead"}},
+		{"limit 0", func() error { _, err := jobs.Messages("q").Page(ctx, queue.Limit(0)); return err }, []string{"limit 0", "1000"}},
+		{"limit", func() error { _, err := jobs.Page(ctx, queue.Limit(1001)); return err }, []string{"limit 1001"}},
+		{"cursor", func() error { _, err := jobs.Messages("q").Page(ctx, queue.Cursor("256-1")); return err }, []string{`"256-1"`}},
+		{"dead cursor", func() error { _, err := jobs.DeadLetters("q").Page(ctx, queue.Cursor("x")); return err }, []string{`"x"`}},
+		{"state", func() error { _, err := jobs.Messages("q").Page(ctx, queue.InState(queue.Dead)); return err }, []string{"state dead"}},
 		{"filter", func() error { _, err := jobs.RequeueAll(ctx, "q", queue.Contains(long)); return err }, []string{"1025", "1024"}},
 		{"system namespace", func() error { _, err := node.Queue("_x").Enqueue(ctx, "q", nil); return err }, []string{"_x"}},
 	} {
@@ -96,8 +96,8 @@ func TestInvalid(t *testing.T) {
 			"Purge":       func() error { _, err := jobs.Purge(ctx, name); return err },
 			"Delete":      func() error { return jobs.Delete(ctx, name) },
 			"Stats":       func() error { _, err := jobs.Stats(ctx, name); return err },
-			"Peek":        func() error { _, err := jobs.Peek(ctx, name); return err },
-			"DeadLetters": func() error { _, err := jobs.DeadLetters(ctx, name); return err },
+			"Messages":    func() error { _, err := jobs.Messages(name).Page(ctx); return err },
+			"DeadLetters": func() error { _, err := jobs.DeadLetters(name).Page(ctx); return err },
 			"Requeue":     func() error { return jobs.Requeue(ctx, name, 1) },
 		} {
 			if err := f(); !errors.Is(err, queue.ErrInvalid) {
@@ -212,9 +212,9 @@ func TestDequeueBytes(t *testing.T) {
 		}
 		r.verify()
 	}
-	page := must(jobs.Peek(ctx, "q"))
+	page := must(jobs.Messages("q").Page(ctx))
 	if len(page.Items) != 5 || page.Cursor != "100-5" {
-		t.Errorf("Peek returned %d messages of 1 MiB and cursor %q", len(page.Items), page.Cursor)
+		t.Errorf("Messages returned %d messages of 1 MiB and cursor %q", len(page.Items), page.Cursor)
 	}
 	if _, err := jobs.EnqueueMany(ctx, "q", slices.Repeat([]queue.NewMessage{{Payload: make([]byte, 1<<20)}}, 4)); !errors.Is(err, queue.ErrInvalid) {
 		t.Errorf("EnqueueMany of 4 MiB and more: %v, want ErrInvalid", err)

@@ -13,37 +13,38 @@ import (
 
 // Limits of listings.
 const (
-	MaxPageItems   = 1000
+	MaxPageItems   = engine.MaxPageItems
 	MaxFilterBytes = 1024
 	maxPageBytes   = 4 << 20
 )
 
-// Page is a part of a listing, in its order, the same type as floe.Page.
+// Page is a part of a listing, in its order, the same type in all packages of floe.
 type Page[T any] = struct {
 	Items  []T
-	Cursor string // where the next page begins, for After; "" if this is the last one
+	Cursor string // where the next page begins, for the option Cursor; "" if this is the last one
 }
 
-// ListOption changes what List returns.
+// ListOption says which queues a Store lists.
 type ListOption interface{ applyList(*listOptions) }
 
-// PeekOption changes what Peek returns.
-type PeekOption interface{ applyPeek(*listOptions) }
+// MessageOption says which messages of a queue are listed, and how.
+type MessageOption interface{ applyMessages(*listOptions) }
 
-// DeadOption changes what DeadLetters returns.
+// DeadOption says which dead letters of a queue are listed, and how.
 type DeadOption interface{ applyDead(*listOptions) }
 
 // FilterOption says which dead letters RequeueAll takes.
 type FilterOption interface{ applyFilter(*listOptions) }
 
 type listOptions struct {
-	limit       int
-	after       string
-	state       State
-	text        string
-	withoutBody bool
-	err         error
+	engine.Listing
+	state          State
+	text           string
+	withoutPayload bool
+	err            error
 }
+
+func newListOptions() listOptions { return listOptions{Listing: engine.NewListing()} }
 
 func (o *listOptions) fail(err error) {
 	if o.err == nil {
@@ -54,45 +55,52 @@ func (o *listOptions) fail(err error) {
 // PageOption is an option of every listing.
 type PageOption func(*listOptions)
 
-func (f PageOption) applyList(o *listOptions) { f(o) }
-func (f PageOption) applyPeek(o *listOptions) { f(o) }
-func (f PageOption) applyDead(o *listOptions) { f(o) }
+func (f PageOption) applyList(o *listOptions)     { f(o) }
+func (f PageOption) applyMessages(o *listOptions) { f(o) }
+func (f PageOption) applyDead(o *listOptions)     { f(o) }
 
-// Limit sets how many items a page holds, 1 to 1000; the default is 100. Iterators read pages of this size.
+// Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
 func Limit(n int) PageOption {
 	return func(o *listOptions) {
-		if n < 1 || n > MaxPageItems {
-			o.fail(engine.Errorf(ErrInvalid, "queue: limit %d is not in 1-%d", n, MaxPageItems))
+		if o.Limit = n; engine.CheckLimit("queue", n) != nil {
+			o.fail(engine.CheckLimit("queue", n))
 		}
-		o.limit = n
 	}
 }
 
-// After continues a listing behind the Cursor of an earlier page. It is what stands last there: of List the name of a queue, of DeadLetters a Seq, of Peek priority and
-// Seq, as "100-17". What has come or gone meanwhile shows or not, depending on where it is; all else is neither skipped nor repeated.
-func After(cursor string) PageOption { return func(o *listOptions) { o.after = cursor } }
+// Cursor continues a listing behind an earlier page, with its Cursor. What has come or gone meanwhile shows or not, depending on where it is; all
+// else is neither skipped nor repeated. A cursor says what stands last on its page: of queues the name, of dead letters the Seq, of messages
+// priority and Seq, as "100-17".
+func Cursor(c string) PageOption { return func(o *listOptions) { o.Cursor = c } }
 
-// MessageOption is an option of the listings of messages.
-type MessageOption func(*listOptions)
+type prefixOption string
 
-func (f MessageOption) applyPeek(o *listOptions) { f(o) }
-func (f MessageOption) applyDead(o *listOptions) { f(o) }
+func (p prefixOption) applyList(o *listOptions) { o.Prefix = string(p) }
+
+// Prefix lists only queues whose names begin with p.
+func Prefix(p string) ListOption { return prefixOption(p) }
+
+// PayloadOption is the option of WithoutPayload; the listings of messages and of dead letters take it.
+type PayloadOption struct{}
 
 // WithoutPayload leaves the payloads out, but not the headers; Size says how long they are.
-func WithoutPayload() MessageOption { return func(o *listOptions) { o.withoutBody = true } }
+func WithoutPayload() PayloadOption { return PayloadOption{} }
+
+func (PayloadOption) applyMessages(o *listOptions) { o.withoutPayload = true }
+func (PayloadOption) applyDead(o *listOptions)     { o.withoutPayload = true }
 
 type stateOption State
 
-func (s stateOption) applyPeek(o *listOptions) {
+func (s stateOption) applyMessages(o *listOptions) {
 	if o.state = State(s); o.state < Ready || o.state > Leased {
-		o.fail(engine.Errorf(ErrInvalid, "queue: no state %s to peek at: ready, delayed or leased", o.state))
+		o.fail(engine.Errorf(ErrInvalid, "queue: no messages are in state %s: ready, delayed or leased", o.state))
 	}
 }
 
-// InState shows only messages that are Ready, Delayed or Leased.
-func InState(s State) PeekOption { return stateOption(s) }
+// InState lists only messages that are Ready, Delayed or Leased.
+func InState(s State) MessageOption { return stateOption(s) }
 
-// ContainsOption is the option of Contains; DeadLetters and RequeueAll take it.
+// ContainsOption is the option of Contains; the listing of dead letters and RequeueAll take it.
 type ContainsOption struct{ text string }
 
 // Contains takes only dead letters with the text, of up to 1024 bytes, in their payload or last error.
@@ -130,22 +138,21 @@ func (s *Store) Stats(ctx context.Context, name string) (Stats, error) {
 	return q.stats, nil
 }
 
-// List returns a page of the queues of the namespace, in order of their names, over all shards.
+// Page returns a page of the queues of the namespace, in order of their names, over all shards.
 //
-// Options: Limit, After. Errors: ErrInvalid for a limit out of range.
-func (s *Store) List(ctx context.Context, opts ...ListOption) (Page[Stats], error) {
-	o := listOptions{limit: 100}
+// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000.
+func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Stats], err error) {
+	o := newListOptions()
 	for _, opt := range opts {
 		opt.applyList(&o)
 	}
 	if o.err != nil {
-		return Page[Stats]{}, o.err
+		return page, o.err
 	}
-	parts, _, err := engine.AskAll(ctx, &s.scope, listQuery{namespace: s.scope.Namespace(), after: o.after, limit: o.limit})
+	parts, _, err := engine.AskAll(ctx, &s.scope, listQuery{namespace: s.scope.Namespace(), prefix: o.Prefix, after: o.Cursor, limit: o.Limit})
 	if err != nil {
-		return Page[Stats]{}, err
+		return page, err
 	}
-	var page Page[Stats]
 	more := false
 	for i := range parts {
 		page.Items = append(page.Items, parts[i].items...)
@@ -153,8 +160,8 @@ func (s *Store) List(ctx context.Context, opts ...ListOption) (Page[Stats], erro
 	}
 	// A shard that has more has told limit of them, and nobody else has more that come before the last of those.
 	slices.SortFunc(page.Items, func(a, b Stats) int { return cmp.Compare(a.Name, b.Name) })
-	if len(page.Items) > o.limit {
-		page.Items, more = page.Items[:o.limit], true
+	if len(page.Items) > o.Limit {
+		page.Items, more = page.Items[:o.Limit], true
 	}
 	if more {
 		page.Cursor = page.Items[len(page.Items)-1].Name
@@ -162,49 +169,57 @@ func (s *Store) List(ctx context.Context, opts ...ListOption) (Page[Stats], erro
 	return page, nil
 }
 
-// ListAll iterates over the queues of the namespace, in order of their names. Each pair is a queue and nil, or a zero Stats and an error, after which
+// All iterates over the queues of the namespace, in order of their names. Each pair is a queue and nil, or a zero Stats and an error, after which
 // iteration ends; nothing runs before the first step, and break or a done ctx releases everything.
-func (s *Store) ListAll(ctx context.Context, opts ...ListOption) iter.Seq2[Stats, error] {
-	return all(func(after PageOption) (Page[Stats], error) { return s.List(ctx, append(slices.Clip(opts), after)...) })
-}
-
-// all makes an iterator of pages. The first one gets no After, so that the caller may have given one.
-func all[T any](page func(after PageOption) (Page[T], error)) iter.Seq2[T, error] {
-	return engine.Paginate(func(cursor string) (Page[T], error) {
-		if cursor == "" {
-			return page(func(*listOptions) {})
-		}
-		return page(After(cursor))
-	})
-}
-
-// Peek returns a page of the messages of a queue, those that are leased or delayed too, in the order in which they would be delivered if all were ready. It
-// changes nothing. A page ends early when its payloads exceed 4 MiB; with InState it may be empty and not the last.
 //
-// Options: Limit, After, InState, WithoutPayload. Errors: ErrNotFound; ErrInvalid for a limit out of range or what is no cursor.
-func (s *Store) Peek(ctx context.Context, name string, opts ...PeekOption) (Page[Message], error) {
-	o := listOptions{limit: 100}
+// Options and errors are those of Page.
+func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Stats, error] {
+	return engine.All(ctx, s.Page, opts, func(c string) ListOption { return Cursor(c) })
+}
+
+// Messages are the messages of a queue, those that are leased or delayed too, but not its dead letters. Looking at them changes nothing.
+type Messages struct {
+	store *Store
+	queue string
+}
+
+// Messages returns what lists the messages of a queue.
+func (s *Store) Messages(name string) Messages { return Messages{s, name} }
+
+// Page returns a page of the messages, in the order in which they would be delivered if all were ready. A page ends early when its payloads
+// exceed 4 MiB; with InState it may be empty and not the last.
+//
+// Options: Limit, Cursor, InState, WithoutPayload. Errors: ErrNotFound if the queue does not exist; ErrInvalid for options out of their limits and
+// for what is no cursor.
+func (l Messages) Page(ctx context.Context, opts ...MessageOption) (page Page[Message], err error) {
+	o := newListOptions()
 	for _, opt := range opts {
-		opt.applyPeek(&o)
+		opt.applyMessages(&o)
 	}
-	q := peekQuery{namespace: s.scope.Namespace(), name: name, limit: o.limit, maxBytes: maxPageBytes, state: o.state, withoutBody: o.withoutBody}
-	if o.after != "" {
+	s := l.store
+	q := peekQuery{namespace: s.scope.Namespace(), name: l.queue, limit: o.Limit, maxBytes: maxPageBytes, state: o.state, withoutBody: o.withoutPayload}
+	if o.Cursor != "" {
 		var ok bool
-		if q.after, ok = parsePlace(o.after); !ok {
-			o.fail(badCursor(o.after))
+		if q.after, ok = parsePlace(o.Cursor); !ok {
+			o.fail(badCursor(o.Cursor))
 		}
 	}
-	if err := s.look(ctx, name, o.err, &q); err != nil {
-		return Page[Message]{}, err
+	if err := s.look(ctx, l.queue, o.err, &q); err != nil {
+		return page, err
 	}
 	if !q.found {
-		return Page[Message]{}, notFound(name)
+		return page, notFound(l.queue)
 	}
-	page := Page[Message]{Items: q.items}
+	page.Items = q.items
 	if q.more {
 		page.Cursor = q.next.cursor()
 	}
 	return page, nil
+}
+
+// All iterates over the messages, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
+func (l Messages) All(ctx context.Context, opts ...MessageOption) iter.Seq2[Message, error] {
+	return engine.All(ctx, l.Page, opts, func(c string) MessageOption { return Cursor(c) })
 }
 
 func (s *Store) look(ctx context.Context, name string, err error, q engine.Query) error {
@@ -217,8 +232,8 @@ func (s *Store) look(ctx context.Context, name string, err error, q engine.Query
 	return s.scope.Query(ctx, name, q)
 }
 
-func badCursor(after string) error {
-	return engine.Errorf(ErrInvalid, "queue: %.64q is no cursor of this listing", after)
+func badCursor(cursor string) error {
+	return engine.Errorf(ErrInvalid, "queue: cursor %.64q is not one of this listing", cursor)
 }
 
 // cursor writes a place as "100-17".
@@ -234,47 +249,48 @@ func parsePlace(cursor string) (place, bool) {
 	return at, err1 == nil && err2 == nil && at.cursor() == cursor
 }
 
-// PeekAll iterates over the messages that Peek returns, by the contract of ListAll.
-func (s *Store) PeekAll(ctx context.Context, name string, opts ...PeekOption) iter.Seq2[Message, error] {
-	return all(func(after PageOption) (Page[Message], error) {
-		return s.Peek(ctx, name, append(slices.Clip(opts), after)...)
-	})
+// DeadLetters are the dead letters of a queue.
+type DeadLetters struct {
+	store *Store
+	queue string
 }
 
-// DeadLetters returns a page of the dead letters of a queue, in order of their Seq. A page ends early when its payloads exceed 4 MiB; with Contains
-// it may be empty and not the last.
+// DeadLetters returns what lists the dead letters of a queue.
+func (s *Store) DeadLetters(name string) DeadLetters { return DeadLetters{s, name} }
+
+// Page returns a page of the dead letters, in order of their Seq. A page ends early when its payloads exceed 4 MiB; with Contains it may be empty
+// and not the last.
 //
-// Options: Limit, After, Contains, WithoutPayload. Errors: ErrNotFound; ErrInvalid for options out of their limits.
-func (s *Store) DeadLetters(ctx context.Context, name string, opts ...DeadOption) (Page[Message], error) {
-	o := listOptions{limit: 100}
+// Options: Limit, Cursor, Contains, WithoutPayload. Errors: ErrNotFound if the queue does not exist; ErrInvalid for options out of their limits and
+// for what is no cursor.
+func (l DeadLetters) Page(ctx context.Context, opts ...DeadOption) (page Page[Message], err error) {
+	o := newListOptions()
 	for _, opt := range opts {
 		opt.applyDead(&o)
 	}
-	q := deadQuery{namespace: s.scope.Namespace(), name: name, limit: o.limit, maxBytes: maxPageBytes, text: o.text, withoutBody: o.withoutBody}
-	if o.after != "" {
-		var err error
-		if q.after, err = strconv.ParseUint(o.after, 10, 64); err != nil {
-			o.fail(badCursor(o.after))
+	s := l.store
+	q := deadQuery{namespace: s.scope.Namespace(), name: l.queue, limit: o.Limit, maxBytes: maxPageBytes, text: o.text, withoutBody: o.withoutPayload}
+	if o.Cursor != "" {
+		if q.after, err = strconv.ParseUint(o.Cursor, 10, 64); err != nil {
+			o.fail(badCursor(o.Cursor))
 		}
 	}
-	if err := s.look(ctx, name, o.err, &q); err != nil {
-		return Page[Message]{}, err
+	if err := s.look(ctx, l.queue, o.err, &q); err != nil {
+		return page, err
 	}
 	if !q.found {
-		return Page[Message]{}, notFound(name)
+		return page, notFound(l.queue)
 	}
-	page := Page[Message]{Items: q.items}
+	page.Items = q.items
 	if q.more {
 		page.Cursor = strconv.FormatUint(q.next, 10)
 	}
 	return page, nil
 }
 
-// DeadLettersAll iterates over the dead letters that DeadLetters returns, by the contract of ListAll.
-func (s *Store) DeadLettersAll(ctx context.Context, name string, opts ...DeadOption) iter.Seq2[Message, error] {
-	return all(func(after PageOption) (Page[Message], error) {
-		return s.DeadLetters(ctx, name, append(slices.Clip(opts), after)...)
-	})
+// All iterates over the dead letters, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
+func (l DeadLetters) All(ctx context.Context, opts ...DeadOption) iter.Seq2[Message, error] {
+	return engine.All(ctx, l.Page, opts, func(c string) DeadOption { return Cursor(c) })
 }
 
 // Requeue makes a dead letter ready, in its old place, as if it had never been delivered.

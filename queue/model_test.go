@@ -301,13 +301,13 @@ func (m *model) compare() {
 	for _, name := range slices.Sorted(maps.Keys(m.queues)) {
 		q := m.queues[name]
 		want = append(want, q.count(name))
-		m.compareMessages("Peek", name, collect(m.store.PeekAll(ctx, name, queue.Limit(1+m.rng.IntN(20)))), q.in(queue.Ready, queue.Delayed, queue.Leased))
-		m.compareMessages("Peek leased", name, collect(m.store.PeekAll(ctx, name, queue.InState(queue.Leased))), q.in(queue.Leased))
+		m.compareMessages("Messages", name, collect(m.store.Messages(name).All(ctx, queue.Limit(1+m.rng.IntN(20)))), q.in(queue.Ready, queue.Delayed, queue.Leased))
+		m.compareMessages("Messages leased", name, collect(m.store.Messages(name).All(ctx, queue.InState(queue.Leased))), q.in(queue.Leased))
 		dead := q.in(queue.Dead)
 		slices.SortFunc(dead, func(a, b *modelMessage) int { return cmp.Compare(a.m.Seq, b.m.Seq) })
-		m.compareMessages("DeadLetters", name, collect(m.store.DeadLettersAll(ctx, name, queue.Limit(1+m.rng.IntN(20)))), dead)
+		m.compareMessages("DeadLetters", name, collect(m.store.DeadLetters(name).All(ctx, queue.Limit(1+m.rng.IntN(20)))), dead)
 	}
-	if got := collect(m.store.ListAll(ctx, queue.Limit(1+m.rng.IntN(3)))); !slices.Equal(got, want) {
+	if got := collect(m.store.All(ctx, queue.Limit(1+m.rng.IntN(3)))); !slices.Equal(got, want) {
 		m.errorf("List = %+v\nwant %+v", got, want)
 	}
 }

@@ -19,9 +19,10 @@ type statsQuery struct {
 	stats Stats
 }
 
-// listQuery asks for queues behind a name, in order of their names.
+// listQuery asks for queues with a prefix behind a name, in order of their names.
 type listQuery struct {
 	namespace string
+	prefix    string
 	after     string
 	limit     int
 
@@ -122,12 +123,11 @@ func (m *machine) queryList(v *engine.View, q *listQuery) error {
 	if !ok {
 		return nil
 	}
-	prefix := queuePrefix(nil, ns)
-	lower := prefix
-	if q.after != "" {
-		lower = append(queueKey(nil, ns, []byte(q.after)), 0)
+	lower, upper, ok := key.Behind(queueKey(nil, ns, []byte(q.prefix)), queueKey(nil, ns, []byte(q.after)))
+	if !ok {
+		return nil
 	}
-	return scan(v, lower, key.PrefixEnd(prefix), func(k, value []byte) (more bool, err error) {
+	return scan(v, lower, upper, func(k, value []byte) (more bool, err error) {
 		if len(q.items) == q.limit {
 			q.more = true
 			return false, nil

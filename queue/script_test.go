@@ -105,13 +105,13 @@ func (s *script) line(ctx context.Context, line string) {
 		q, err := s.store.Stats(ctx, a.words[0])
 		s.answer(line, describeStats(q), err)
 	case "list":
-		for q, err := range s.store.ListAll(ctx) {
+		for q, err := range s.store.All(ctx) {
 			s.answer("list", q.Name, err)
 		}
 	case "peek":
-		s.messages(line, s.store.PeekAll(ctx, a.words[0]))
+		s.messages(line, s.store.Messages(a.words[0]).All(ctx))
 	case "dead":
-		s.messages(line, s.store.DeadLettersAll(ctx, a.words[0]))
+		s.messages(line, s.store.DeadLetters(a.words[0]).All(ctx))
 	case "timers":
 		for _, row := range rows(s.rig.t, s.rig.db, 0) {
 			if row.machine == 0 && row.key[0] == 't' {

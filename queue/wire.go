@@ -31,6 +31,7 @@ func (q *statsQuery) Results(c *codec.Coder) {
 
 func (q *listQuery) Arguments(c *codec.Coder) {
 	c.String(&q.namespace)
+	c.String(&q.prefix)
 	c.String(&q.after)
 	codeLimit(c, &q.limit, MaxPageItems)
 }

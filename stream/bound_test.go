@@ -64,7 +64,7 @@ func TestUsedUpRecordsAreBuriedInParts(t *testing.T) {
 					t.Fatal(err)
 				}
 				if name == "nack" {
-					first, err := s.Info(t.Context(), stream.DeadLetters("jobs"))
+					first, err := s.Stats(t.Context(), stream.DeadLetters("jobs"))
 					if err != nil || first.Records() == 0 || first.Records() > 20 {
 						t.Errorf("%d records were moved at once, %v", first.Records(), err)
 					}
@@ -72,11 +72,11 @@ func TestUsedUpRecordsAreBuriedInParts(t *testing.T) {
 				if fires := r.Fire(); name == "nack" && fires < 4 {
 					t.Errorf("%d timers moved the others", fires)
 				}
-				last, err := s.Info(t.Context(), stream.DeadLetters("jobs"))
+				last, err := s.Stats(t.Context(), stream.DeadLetters("jobs"))
 				if err != nil || last.Records() != usedUp {
 					t.Errorf("%d dead letters, %v, want %d", last.Records(), err, usedUp)
 				}
-				pending, err := s.Group(t.Context(), "jobs", "workers")
+				pending, err := s.GroupStats(t.Context(), "jobs", "workers")
 				if err != nil || pending.Pending() != 0 {
 					t.Errorf("%d records are pending, %v", pending.Pending(), err)
 				}

@@ -51,7 +51,7 @@ func TestSeekForgetsDueTimes(t *testing.T) {
 		a.want("")
 		r.Advance(60_000)
 		a.want("")
-		if pending, err := s.Pending(t.Context(), "log", "g", stream.Ref{}, 10); err != nil || len(pending) > 0 {
+		if pending, err := s.Pending("log", "g").Page(t.Context(), stream.Limit(10)); err != nil || len(pending.Items) > 0 {
 			t.Errorf("%v: after the seek to the end %+v is pending, %v", mode, pending, err)
 		}
 	}

@@ -95,7 +95,7 @@ func TestSharedGroup(t *testing.T) {
 	b.ack(1, two[1])  // late, but nobody else has it yet
 	r.Advance(1000)
 	a.want("5#2")
-	info, err := s.Group(t.Context(), "log", "g")
+	info, err := s.GroupStats(t.Context(), "log", "g")
 	if err != nil || info.Pending() != 1 || info.Lag() != 0 || len(info.Members) != 2 {
 		t.Errorf("Group = %+v, %v", info, err)
 	}
@@ -119,7 +119,7 @@ func TestMaxDeliver(t *testing.T) {
 	if h[stream.HeaderGroup] != "g" || h[stream.HeaderAttempts] != "2" || h[stream.HeaderError] != "ack timeout" || h[stream.HeaderID] != ds[0].ID.String() {
 		t.Errorf("headers of the dead letter: %v", h)
 	}
-	if info, err := s.Group(t.Context(), "log", "g"); err != nil || info.Pending() != 0 {
+	if info, err := s.GroupStats(t.Context(), "log", "g"); err != nil || info.Pending() != 0 {
 		t.Errorf("Group = %+v, %v", info, err)
 	}
 }
@@ -182,11 +182,11 @@ func TestMembersLeaveBySilence(t *testing.T) {
 	a, _ := consumers(t, s, stream.Shared)
 	a.want("1")
 	r.Advance(89_999)
-	if info, err := s.Group(t.Context(), "log", "g"); err != nil || len(info.Members) != 1 {
+	if info, err := s.GroupStats(t.Context(), "log", "g"); err != nil || len(info.Members) != 1 {
 		t.Errorf("members before the time: %+v, %v", info.Members, err)
 	}
 	r.Advance(1)
-	if info, err := s.Group(t.Context(), "log", "g"); err != nil || len(info.Members) != 0 {
+	if info, err := s.GroupStats(t.Context(), "log", "g"); err != nil || len(info.Members) != 0 {
 		t.Errorf("members after three times the ack timeout: %+v, %v", info.Members, err)
 	}
 }
@@ -340,8 +340,8 @@ func TestSeekAndTrimBelowACursor(t *testing.T) {
 	if _, err := s.Trim(t.Context(), "log", stream.Before(ids[2])); err != nil {
 		t.Fatal(err)
 	}
-	pending, err := s.Pending(t.Context(), "log", "g", stream.Ref{}, 10)
-	if err != nil || len(pending) != 1 || pending[0].ID != ids[2] || pending[0].Consumer != "a" {
+	pending, err := s.Pending("log", "g").Page(t.Context(), stream.Limit(10))
+	if err != nil || len(pending.Items) != 1 || pending.Items[0].ID != ids[2] || pending.Items[0].Consumer != "a" {
 		t.Errorf("Pending = %+v, %v", pending, err)
 	}
 	a.ack(2, ds...)
@@ -432,13 +432,13 @@ func TestGroupOverPartitions(t *testing.T) {
 				if len(seen) != 200 {
 					t.Errorf("%v: %d of 200 records were delivered", mode, len(seen))
 				}
-				info, err := s.Group(t.Context(), "log", mode.String())
+				info, err := s.GroupStats(t.Context(), "log", mode.String())
 				if err != nil || info.Lag() != 0 || info.Pending() != 0 || len(info.Cursors) != 8 {
 					t.Errorf("%v: Group = %+v, %v", mode, info, err)
 				}
 			}
-			groups, err := s.Groups(t.Context(), "log", "", 10)
-			if err != nil || len(groups) != 3 {
+			groups, err := s.Groups("log").Page(t.Context(), stream.Limit(10))
+			if err != nil || len(groups.Items) != 3 || groups.Cursor != "" {
 				t.Errorf("Groups = %+v, %v", groups, err)
 			}
 			if err := s.DeleteGroup(t.Context(), "log", "shared"); err != nil {

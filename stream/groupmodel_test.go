@@ -262,10 +262,10 @@ func (h *history) dead() map[string]bool {
 
 // pending returns what is not done, by its place.
 func (h *history) pending() map[stream.Ref]stream.PendingRecord {
-	list, err := h.s.Pending(h.t.Context(), "log", "g", stream.Ref{}, 1000)
+	list, err := h.s.Pending("log", "g").Page(h.t.Context(), stream.Limit(1000))
 	must(h.t, err)
 	pending := make(map[stream.Ref]stream.PendingRecord)
-	for _, p := range list {
+	for _, p := range list.Items {
 		pending[stream.Ref{Partition: p.Ref.Partition, Offset: p.Ref.Offset}] = p
 	}
 	return pending
@@ -416,7 +416,7 @@ func (h *history) drain() {
 			}
 		}
 	}
-	info, err := h.s.Group(h.t.Context(), "log", "g")
+	info, err := h.s.GroupStats(h.t.Context(), "log", "g")
 	must(h.t, err)
 	if info.Lag() != 0 || info.Pending() != 0 {
 		h.t.Errorf("after everything was read and acknowledged: %+v", info)

@@ -33,16 +33,18 @@ type groupWaitQuery struct {
 	since     int64  // also a result: when it began to wait, 0: now
 }
 
-// groupsQuery asks for groups of a stream: one of a name, or those after a name.
+// groupsQuery asks for groups of a stream: one of a name, or those with a prefix after a name.
 type groupsQuery struct {
 	namespace string
 	stream    string
 	name      string
+	prefix    string
 	after     string
 	limit     int
 
 	found bool // the stream
-	infos []GroupInfo
+	infos []GroupStats
+	more  bool
 }
 
 // pendingQuery asks for records of a group that are not done.
@@ -55,6 +57,7 @@ type pendingQuery struct {
 
 	found   bool
 	records []PendingRecord
+	more    bool
 }
 
 func (*groupSpecQuery) Machine() engine.MachineID { return engine.MachineStream }
@@ -196,14 +199,21 @@ func (m *machine) queryGroups(v *engine.View, q *groupsQuery) error {
 		q.infos = append(q.infos, info)
 		return err
 	}
-	it, err := v.Iter(append(groupKey(nil, w.gen, q.after), 0), key.PrefixEnd(groupKey(nil, w.gen, "")))
+	lower, upper, ok := key.Behind(groupKey(nil, w.gen, q.prefix), groupKey(nil, w.gen, q.after))
+	if !ok {
+		return nil
+	}
+	it, err := v.Iter(lower, upper)
 	if err != nil {
 		return err
 	}
-	for ok := it.First(); ok && len(q.infos) < q.limit; ok = it.Next() {
+	for ok := it.First(); ok; ok = it.Next() {
+		if q.more = len(q.infos) == q.limit; q.more {
+			break
+		}
 		g, err := decodeGroup(it.Value())
 		if err == nil {
-			var info GroupInfo
+			var info GroupStats
 			info, err = w.describeGroup(string(it.Key()[9:]), &g)
 			q.infos = append(q.infos, info)
 		}
@@ -243,8 +253,8 @@ func (u *underWay) add(offset uint64) {
 	}
 }
 
-func (w *view) describeGroup(name string, g *groupHeader) (GroupInfo, error) {
-	info := GroupInfo{
+func (w *view) describeGroup(name string, g *groupHeader) (GroupStats, error) {
+	info := GroupStats{
 		Name: name, Mode: g.mode, AckTimeout: duration(g.ackTimeout), MaxDeliver: int(g.maxDeliver), BackoffMin: duration(g.backoffMin),
 		BackoffMax: duration(g.backoffMax), CreatedAt: time.UnixMilli(g.createdAt), Holder: g.holder,
 	}
@@ -325,8 +335,8 @@ func (w *view) members(g *groupHeader) (map[string]member, error) {
 
 func duration(millis int64) time.Duration { return time.Duration(millis) * time.Millisecond }
 
-func (w *view) describeCursor(g *groupHeader, p int, part *partition, under *underWay) (Cursor, error) {
-	c := Cursor{Partition: p, Pending: under.pending}
+func (w *view) describeCursor(g *groupHeader, p int, part *partition, under *underWay) (GroupCursor, error) {
+	c := GroupCursor{Partition: p, Pending: under.pending}
 	at, err := w.cursor(g, p)
 	if err != nil {
 		return c, err
@@ -432,7 +442,9 @@ func (q *pendingQuery) add(parts []partition, rec PendingRecord) {
 
 func (q *pendingQuery) cut() {
 	slices.SortFunc(q.records, comparePending)
-	q.records = q.records[:min(len(q.records), q.limit)]
+	if len(q.records) > q.limit {
+		q.records, q.more = q.records[:q.limit], true
+	}
 }
 
 // identify fills in the IDs.

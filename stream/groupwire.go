@@ -63,6 +63,7 @@ func (q *groupsQuery) Arguments(c *codec.Coder) {
 	c.String(&q.namespace)
 	c.String(&q.stream)
 	c.String(&q.name)
+	c.String(&q.prefix)
 	c.String(&q.after)
 	c.Int(&q.limit)
 	if q.limit < 1 || q.limit > MaxReadLimit {
@@ -72,12 +73,13 @@ func (q *groupsQuery) Arguments(c *codec.Coder) {
 
 func (q *groupsQuery) Results(c *codec.Coder) {
 	c.Bool(&q.found)
-	codec.List(c, &q.infos, codeGroupInfo)
+	codec.List(c, &q.infos, codeGroupStats)
+	c.Bool(&q.more)
 }
 
 func codeDuration(c *codec.Coder, d *time.Duration) { c.Varint((*int64)(d)) }
 
-func codeGroupInfo(c *codec.Coder, g *GroupInfo) {
+func codeGroupStats(c *codec.Coder, g *GroupStats) {
 	c.String(&g.Name)
 	c.Byte((*byte)(&g.Mode))
 	codeDuration(c, &g.AckTimeout)
@@ -92,7 +94,7 @@ func codeGroupInfo(c *codec.Coder, g *GroupInfo) {
 		c.Time(&m.JoinedAt)
 		c.Time(&m.LastSeen)
 	})
-	codec.List(c, &g.Cursors, func(c *codec.Coder, cur *Cursor) {
+	codec.List(c, &g.Cursors, func(c *codec.Coder, cur *GroupCursor) {
 		c.Int(&cur.Partition)
 		codeID(c, &cur.LastDelivered)
 		codeID(c, &cur.Acked)
@@ -129,4 +131,5 @@ func (q *pendingQuery) Results(c *codec.Coder) {
 		c.Time(&p.Deadline)
 		c.String(&p.Reason)
 	})
+	c.Bool(&q.more)
 }

@@ -47,7 +47,7 @@ func TestLeaveDoesNotCount(t *testing.T) {
 				}
 				a.ack(1, ds[0])
 				r.Advance(90_000)
-				dead, err := s.Info(t.Context(), "log.dlq")
+				dead, err := s.Stats(t.Context(), "log.dlq")
 				if err != nil || dead.Records() != 5 {
 					t.Errorf("%d dead letters, %v, want 5", dead.Records(), err)
 				}
@@ -104,21 +104,15 @@ func manyPending(t *testing.T, mode stream.Mode, pending int) (*rig.Rig, *stream
 // heldBy returns how many records are with consumers.
 func heldBy(t *testing.T, s *stream.Store) (n int) {
 	t.Helper()
-	for after := (stream.Ref{}); ; {
-		page, err := s.Pending(t.Context(), "log", "g", after, 1000)
+	for p, err := range s.Pending("log", "g").All(t.Context(), stream.Limit(1000)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, p := range page {
-			if p.Consumer != "" {
-				n++
-			}
+		if p.Consumer != "" {
+			n++
 		}
-		if len(page) < 1000 {
-			return n
-		}
-		after = page[len(page)-1].Ref
 	}
+	return n
 }
 
 // TestLeaveWithVeryMuchIsDoneInParts: a consumer that leaves, or is gone, with more than a command should write does not stop its shard for long. Whatever comes
@@ -140,16 +134,16 @@ func TestLeaveWithVeryMuchIsDoneInParts(t *testing.T) {
 				t.Errorf("one command made %d rows", written)
 			}
 			r.Restart()
-			info, err := s.Group(t.Context(), "log", "g")
+			info, err := s.GroupStats(t.Context(), "log", "g")
 			if err != nil || len(info.Members) != 0 || info.Pending() != pending || heldBy(t, s) != 0 {
 				t.Errorf("after Leave: %d members, %d pending, %d of them with consumers, %v", len(info.Members), info.Pending(), heldBy(t, s), err)
 			}
 			// What has not been taken back yet is the leaver's no more.
-			first, err := s.Pending(t.Context(), "log", "g", stream.Ref{Partition: 1}, 1000)
+			first, err := s.Pending("log", "g").Page(t.Context(), stream.Cursor("1-0"), stream.Limit(1000))
 			if err != nil {
 				t.Fatal(err)
 			}
-			last := first[len(first)-1].Ref
+			last := first.Items[len(first.Items)-1].Ref
 			for _, op := range []engine.Op{stream.NackOp("log", "g", []stream.Ref{last}), stream.ExtendOp("log", "g", time.Hour, last)} {
 				if out := r.Entry(0, command(t, op)); out[0].Err != nil || out[0].Result[0] != 0 {
 					t.Errorf("who has left nacks or extends: %v, %v", out[0].Result, out[0].Err)
@@ -190,8 +184,8 @@ func TestGoneOrOvertakenWithVeryMuch(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			r, s, _, b := manyPending(t, mode, pending)
 			ahead := int64(72 * time.Minute / time.Millisecond) // a is silent, its records are long due
-			ds, err := s.Pending(t.Context(), "log", "g", stream.Ref{}, 1000)
-			if err != nil || len(ds) != 1000 {
+			ds, err := s.Pending("log", "g").Page(t.Context(), stream.Limit(1000))
+			if err != nil || len(ds.Items) != 1000 {
 				t.Fatal(err)
 			}
 			if mode == stream.Shared {

@@ -391,9 +391,9 @@ func (m *model) pass() {
 		if age == 0 {
 			continue
 		}
-		info, err := m.store.Info(m.t.Context(), name)
+		info, err := m.store.Stats(m.t.Context(), name)
 		if err != nil || len(info.Partitions) != len(st.parts) {
-			m.errorf("Info(%s) = %+v, %v", name, info, err)
+			m.errorf("Stats(%s) = %+v, %v", name, info, err)
 			return
 		}
 		late := max(age/100, min(1000, age))
@@ -421,7 +421,7 @@ func (m *model) compareCount() {
 func (m *model) compare(name string) {
 	m.last = "compare " + name
 	ctx, st := m.t.Context(), m.streams[name]
-	info, err := m.store.Info(ctx, name)
+	info, err := m.store.Stats(ctx, name)
 	if st == nil {
 		m.outcome(err, stream.ErrNotFound)
 		_, err := m.store.Read(ctx, name)
@@ -439,15 +439,15 @@ func (m *model) compare(name string) {
 		}
 	}
 	if err != nil || len(info.Partitions) != len(st.parts) || info.Appended != appended || info.Records() != int64(len(all)) || info.Retention != st.retention {
-		m.errorf("Info(%s) = %+v, %v, want %d appended, %d records, %v", name, info, err, appended, len(all), st.retention)
+		m.errorf("Stats(%s) = %+v, %v, want %d appended, %d records, %v", name, info, err, appended, len(all), st.retention)
 	}
 	slices.SortFunc(all, func(a, b *modelRecord) int { return a.id.Compare(b.id) })
 	m.compareRead(name, all)
 	m.compareFollow(name, all)
 }
 
-func (m *model) comparePartition(name string, p int, part *modelPart, got stream.PartitionInfo) {
-	want := stream.PartitionInfo{Partition: p, Records: int64(len(part.records)), First: part.appended + 1 - uint64(len(part.records)), Last: part.appended, Shard: got.Shard}
+func (m *model) comparePartition(name string, p int, part *modelPart, got stream.PartitionStats) {
+	want := stream.PartitionStats{Partition: p, Records: int64(len(part.records)), First: part.appended + 1 - uint64(len(part.records)), Last: part.appended, Shard: got.Shard}
 	for _, rec := range part.records {
 		want.Bytes += 2 + int64(len(rec.msg.Key)+len(rec.msg.Payload))
 	}
@@ -458,7 +458,7 @@ func (m *model) comparePartition(name string, p int, part *modelPart, got stream
 		want.FirstID = part.records[0].id
 	}
 	if got != want {
-		m.errorf("Info(%s) has %+v, want %+v", name, got, want)
+		m.errorf("Stats(%s) has %+v, want %+v", name, got, want)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestPageOfSpreadNamespace: a listing says of streams whose partitions are in several shards what Info says, also when other shards still remember streams
+// TestPageOfSpreadNamespace: a listing says of streams whose partitions are in several shards what Stats says, also when other shards still remember streams
 // that have been deleted, or deleted and made again.
 func TestPageOfSpreadNamespace(t *testing.T) {
 	_, s := newSpread(t, 3)
@@ -48,20 +48,18 @@ func TestPageOfSpreadNamespace(t *testing.T) {
 	slices.Sort(names)
 	for _, limit := range []int{1, 3, 7, 1000} {
 		var got []string
-		for after := ""; ; after = got[len(got)-1] {
-			page, err := s.Page(ctx, after, limit)
-			if err != nil || len(page) > limit {
-				t.Fatalf("Page(%q, %d) = %v, %v", after, limit, page, err)
+		for cursor, more := "", true; more; more = cursor != "" {
+			page, err := s.Page(ctx, stream.Cursor(cursor), stream.Limit(limit))
+			if err != nil || len(page.Items) > limit {
+				t.Fatalf("Page behind %q of %d = %v, %v", cursor, limit, page, err)
 			}
-			if len(page) == 0 {
-				break
-			}
-			for _, info := range page {
-				got = append(got, info.Name)
-				if want, err := s.Info(ctx, info.Name); err != nil || fmt.Sprint(info) != fmt.Sprint(want) {
-					t.Errorf("Page(%q, %d) says %+v, Info says %+v, %v", after, limit, info, want, err)
+			for _, stats := range page.Items {
+				got = append(got, stats.Name)
+				if want, err := s.Stats(ctx, stats.Name); err != nil || fmt.Sprint(stats) != fmt.Sprint(want) {
+					t.Errorf("Page behind %q of %d says %+v, Stats says %+v, %v", cursor, limit, stats, want, err)
 				}
 			}
+			cursor = page.Cursor
 		}
 		if !slices.Equal(got, names) {
 			t.Errorf("pages of %d list %q, want %q", limit, got, names)
@@ -69,7 +67,7 @@ func TestPageOfSpreadNamespace(t *testing.T) {
 	}
 }
 
-// TestPendingOfTrimmedStream: records that were trimmed take no place on a page, so an empty one is the end.
+// TestPendingOfTrimmedStream: records that were trimmed take no place on a page, and the last page knows that it is.
 func TestPendingOfTrimmedStream(t *testing.T) {
 	_, s := newStore(t)
 	ctx := t.Context()
@@ -83,24 +81,24 @@ func TestPendingOfTrimmedStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []uint64
-	for after := (stream.Ref{}); ; {
-		page, err := s.Pending(ctx, "log", "g", after, 2)
+	pages := 0
+	for cursor, more := "", true; more; more = cursor != "" {
+		page, err := s.Pending("log", "g").Page(ctx, stream.Cursor(cursor), stream.Limit(2))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(page) == 0 {
-			break
+		for _, rec := range page.Items {
+			got = append(got, rec.Ref.Offset)
 		}
-		for _, rec := range page {
-			got, after = append(got, rec.Ref.Offset), rec.Ref
-		}
+		cursor = page.Cursor
+		pages++
 	}
-	if want := []uint64{26, 27, 28, 29, 30}; !slices.Equal(got, want) {
-		t.Errorf("pages of what is pending have the offsets %v, want %v", got, want)
+	if want := []uint64{26, 27, 28, 29, 30}; !slices.Equal(got, want) || pages != 3 {
+		t.Errorf("%d pages of what is pending have the offsets %v, want three and %v", pages, got, want)
 	}
 }
 
-func TestAllGroups(t *testing.T) {
+func TestGroupsAll(t *testing.T) {
 	_, s := newStore(t)
 	ctx := t.Context()
 	if err := s.Create(ctx, "log"); err != nil {
@@ -114,17 +112,17 @@ func TestAllGroups(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for g, err := range s.AllGroups(ctx, "log") {
+	for g, err := range s.Groups("log").All(ctx) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		got = append(got, g.Name)
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("AllGroups gives %q, want %q", got, want)
+		t.Errorf("Groups.All gives %q, want %q", got, want)
 	}
-	for _, err := range s.AllGroups(ctx, "none") {
-		wantError(t, "AllGroups of a stream that does not exist", err, stream.ErrNotFound, `"none" not found`)
+	for _, err := range s.Groups("none").All(ctx) {
+		wantError(t, "Groups of a stream that does not exist", err, stream.ErrNotFound, `"none" not found`)
 	}
 }
 
@@ -140,7 +138,7 @@ func TestGroupHasAllCursors(t *testing.T) {
 	if err := s.CreateGroup(ctx, "log", "g"); err != nil {
 		t.Fatal(err)
 	}
-	info, err := s.Group(ctx, "log", "g")
+	info, err := s.GroupStats(ctx, "log", "g")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func Primitive() engine.Primitive {
 		Queries: []engine.QueryType{
 			{Kind: querySpec, Name: "spec", New: engine.NewQuery[specQuery]},
 			{Kind: queryRead, Name: "read", New: engine.NewQuery[readQuery]},
-			{Kind: queryInfo, Name: "info", New: engine.NewQuery[infoQuery]},
+			{Kind: queryStats, Name: "stats", New: engine.NewQuery[statsQuery]},
 			{Kind: queryList, Name: "list", New: engine.NewQuery[listQuery]},
 			{Kind: queryRefs, Name: "refs", New: engine.NewQuery[refsQuery]},
 			{Kind: queryRecords, Name: "records", New: engine.NewQuery[recordsQuery]},

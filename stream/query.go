@@ -46,19 +46,20 @@ type position struct {
 	next      uint64 // offset
 }
 
-// infoQuery asks for what a shard knows of a stream.
-type infoQuery struct {
+// statsQuery asks for what a shard knows of a stream.
+type statsQuery struct {
 	namespace string
 	stream    string
 	id        uint64 // of the stream, 0: whichever there is
 
 	found bool
-	info  Info
+	stats Stats
 }
 
 // listQuery asks for what a shard knows of streams of a namespace, in the order of their names.
 type listQuery struct {
 	namespace string
+	prefix    string
 	after     string
 	limit     int
 
@@ -100,7 +101,7 @@ const maxListedPartitions = 4096
 
 func (*specQuery) Machine() engine.MachineID    { return engine.MachineStream }
 func (*readQuery) Machine() engine.MachineID    { return engine.MachineStream }
-func (*infoQuery) Machine() engine.MachineID    { return engine.MachineStream }
+func (*statsQuery) Machine() engine.MachineID   { return engine.MachineStream }
 func (*listQuery) Machine() engine.MachineID    { return engine.MachineStream }
 func (*refsQuery) Machine() engine.MachineID    { return engine.MachineStream }
 func (*recordsQuery) Machine() engine.MachineID { return engine.MachineStream }
@@ -112,8 +113,8 @@ func (m *machine) Query(v *engine.View, q engine.Query) error {
 		return m.querySpec(v, q)
 	case *readQuery:
 		return m.queryRead(v, q)
-	case *infoQuery:
-		return m.queryInfo(v, q)
+	case *statsQuery:
+		return m.queryStats(v, q)
 	case *listQuery:
 		return m.queryList(v, q)
 	case *refsQuery:

@@ -78,9 +78,9 @@ func TestAppendWhileDeleted(t *testing.T) {
 					t.Errorf("partition %d, held %v, made again with %d: Append = %+v, %v", p, hold, again, a, err)
 				}
 				wantRead(t, s, "log", want)
-				info, err := s.Info(t.Context(), "log")
+				info, err := s.Stats(t.Context(), "log")
 				if err != nil || len(info.Partitions) != partitions || int(info.Records()) != len(want)/4 {
-					t.Errorf("Info = %+v, %v", info, err)
+					t.Errorf("Stats = %+v, %v", info, err)
 				}
 				countStreams(t, r, "wide", 1)
 				r.Hold(false)
@@ -105,8 +105,8 @@ func TestReadBeforeTheDropArrives(t *testing.T) {
 	create(t, s, "log", stream.Partitions(8))
 	wantRead(t, s, "log", "")
 	wantRead(t, s, "log", "", stream.Tail())
-	if info, err := s.Info(t.Context(), "log"); err != nil || info.Records() != 0 || info.Appended != 0 {
-		t.Errorf("Info = %+v, %v", info, err)
+	if info, err := s.Stats(t.Context(), "log"); err != nil || info.Records() != 0 || info.Appended != 0 {
+		t.Errorf("Stats = %+v, %v", info, err)
 	}
 	for p := range 8 {
 		if a, err := s.Append(t.Context(), "log", text("%d", p), stream.Partition(p)); err != nil || a.Offset != 1 {
@@ -142,9 +142,9 @@ func TestSpreadRetention(t *testing.T) {
 	}
 	r.Hold(false)
 	r.Deliver()
-	info, err := s.Info(t.Context(), "log")
+	info, err := s.Stats(t.Context(), "log")
 	if err != nil || info.Records() != 12 || info.Retention.MaxLen != 2 || info.Appended != 28 {
-		t.Errorf("Info = %+v, %v", info, err)
+		t.Errorf("Stats = %+v, %v", info, err)
 	}
 	for i, p := range info.Partitions {
 		if want := engine.NameShard("wide", map[bool]string{true: "log", false: fmt.Sprintf("log/%d", i)}[i == 0], 4); p.Partition != i || p.Shard != int(want) {
@@ -153,8 +153,8 @@ func TestSpreadRetention(t *testing.T) {
 	}
 	r.Restart()
 	r.Advance(time.Hour.Milliseconds() - 1)
-	if info, err := s.Info(t.Context(), "log"); err != nil || info.Records() != 12 {
-		t.Errorf("a millisecond before an hour: Info = %+v, %v", info, err)
+	if info, err := s.Stats(t.Context(), "log"); err != nil || info.Records() != 12 {
+		t.Errorf("a millisecond before an hour: Stats = %+v, %v", info, err)
 	}
 	r.Advance(1)
 	wantRead(t, s, "log", "")
@@ -167,13 +167,13 @@ func TestSpreadRetention(t *testing.T) {
 func TestSpreadInfo(t *testing.T) {
 	_, s := newSpread(t, 4)
 	create(t, s, "log", stream.Partitions(8))
-	info, err := s.Info(t.Context(), "log")
+	info, err := s.Stats(t.Context(), "log")
 	shards := make(map[int]bool)
 	for _, p := range info.Partitions {
 		shards[p.Shard] = true
 	}
 	if err != nil || len(shards) < 2 || len(info.Partitions) != 8 {
-		t.Errorf("Info = %+v, %v, want partitions in several shards", info, err)
+		t.Errorf("Stats = %+v, %v, want partitions in several shards", info, err)
 	}
 }
 
@@ -197,9 +197,9 @@ func TestSpreadDedup(t *testing.T) {
 	}
 	_, err := s.AppendMany(t.Context(), "log", []stream.Message{{Key: "a"}, {Key: "b"}, {Key: "c"}, {Key: "d"}}, stream.Dedup("p", 1))
 	wantError(t, "AppendMany with Dedup to several partitions", err, stream.ErrInvalid, "take one in a spread namespace")
-	info, err := s.Info(t.Context(), "log")
+	info, err := s.Stats(t.Context(), "log")
 	if err != nil || info.Records() != 20 {
-		t.Errorf("Info = %+v, %v", info, err)
+		t.Errorf("Stats = %+v, %v", info, err)
 	}
 }
 

@@ -25,6 +25,7 @@ var (
 	ErrConflict = engine.ErrConflict
 	ErrExists   = engine.ErrExists
 	ErrInvalid  = engine.ErrInvalid
+	ErrBusy     = engine.ErrBusy
 )
 
 // Message is what is appended.
@@ -147,7 +148,7 @@ func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) e
 	if spread, err := s.scattered(ctx, name); err != nil {
 		return err
 	} else if spread && !o.force {
-		info, err := s.Info(ctx, name)
+		info, err := s.Stats(ctx, name)
 		if err != nil {
 			return err
 		}

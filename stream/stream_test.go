@@ -158,9 +158,9 @@ func TestPartitions(t *testing.T) {
 	_, err := s.Append(t.Context(), "log", text("x"), stream.Partition(4))
 	wantError(t, "Append to partition 4", err, stream.ErrInvalid, "4 partitions, no partition 4")
 	r.Restart()
-	info, err := s.Info(t.Context(), "log")
+	info, err := s.Stats(t.Context(), "log")
 	if err != nil || len(info.Partitions) != 4 || info.Records() != 109 || info.Appended != 109 {
-		t.Errorf("Info = %+v, %v", info, err)
+		t.Errorf("Stats = %+v, %v", info, err)
 	}
 }
 
@@ -245,9 +245,9 @@ func TestTrim(t *testing.T) {
 	if a := appendTexts(t, s, "log", "x")[0]; a.Compare(ids[9]) <= 0 {
 		t.Errorf("id %v after a trim is not behind %v", a, ids[9])
 	}
-	info, err := s.Info(t.Context(), "log")
+	info, err := s.Stats(t.Context(), "log")
 	if err != nil || info.Records() != 1 || info.Partitions[0].First != 11 || info.Partitions[0].Bytes != 3 {
-		t.Errorf("Info = %+v, %v", info, err)
+		t.Errorf("Stats = %+v, %v", info, err)
 	}
 }
 
@@ -278,9 +278,9 @@ func TestRetention(t *testing.T) {
 	wantRead(t, s, "log", "g h")
 	r.Advance(120_000)
 	wantRead(t, s, "log", "g h")
-	info, err := s.Info(t.Context(), "log")
+	info, err := s.Stats(t.Context(), "log")
 	if err != nil || info.Retention.String() != "2 records" {
-		t.Errorf("Info = %+v, %v", info, err)
+		t.Errorf("Stats = %+v, %v", info, err)
 	}
 }
 
@@ -298,8 +298,8 @@ func TestDelete(t *testing.T) {
 	if recs[0].Offset != 1 {
 		t.Errorf("the first record of the new stream is %+v", recs[0])
 	}
-	all, err := s.Page(t.Context(), "", 10)
-	if err != nil || len(all) != 1 || all[0].Name != "log" {
+	all, err := s.Page(t.Context(), stream.Limit(10))
+	if err != nil || len(all.Items) != 1 || all.Items[0].Name != "log" {
 		t.Errorf("Page = %+v, %v", all, err)
 	}
 }
@@ -318,9 +318,9 @@ func TestSpread(t *testing.T) {
 	if err != nil || len(recs) != 40 {
 		t.Fatalf("Read = %d records, %v", len(recs), err)
 	}
-	info, err := s.Info(t.Context(), "log")
+	info, err := s.Stats(t.Context(), "log")
 	if err != nil || info.Records() != 40 || len(info.Partitions) != 8 {
-		t.Errorf("Info = %+v, %v", info, err)
+		t.Errorf("Stats = %+v, %v", info, err)
 	}
 	if err := s.Delete(t.Context(), "log", stream.Force()); err != nil {
 		t.Fatal(err)

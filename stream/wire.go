@@ -11,7 +11,7 @@ import (
 const (
 	querySpec uint8 = iota + 1
 	queryRead
-	queryInfo
+	queryStats
 	queryList
 	queryRefs
 	queryRecords
@@ -39,7 +39,7 @@ func (e *ConflictError) Code(c *codec.Coder) {
 
 func (*specQuery) Kind() uint8    { return querySpec }
 func (*readQuery) Kind() uint8    { return queryRead }
-func (*infoQuery) Kind() uint8    { return queryInfo }
+func (*statsQuery) Kind() uint8   { return queryStats }
 func (*listQuery) Kind() uint8    { return queryList }
 func (*refsQuery) Kind() uint8    { return queryRefs }
 func (*recordsQuery) Kind() uint8 { return queryRecords }
@@ -130,18 +130,18 @@ func (q *readQuery) Results(c *codec.Coder) {
 	c.Bool(&q.more)
 }
 
-func (q *infoQuery) Arguments(c *codec.Coder) {
+func (q *statsQuery) Arguments(c *codec.Coder) {
 	c.String(&q.namespace)
 	c.String(&q.stream)
 	c.Uvarint(&q.id)
 }
 
-func (q *infoQuery) Results(c *codec.Coder) {
+func (q *statsQuery) Results(c *codec.Coder) {
 	c.Bool(&q.found)
-	codeInfo(c, &q.info)
+	codeStats(c, &q.stats)
 }
 
-func codeInfo(c *codec.Coder, i *Info) {
+func codeStats(c *codec.Coder, i *Stats) {
 	c.String(&i.Name)
 	age := int64(i.Retention.MaxAge)
 	c.Varint(&age)
@@ -149,7 +149,7 @@ func codeInfo(c *codec.Coder, i *Info) {
 	c.Time(&i.CreatedAt)
 	c.Varint(&i.Appended)
 	c.Varint(&i.Reads)
-	codec.List(c, &i.Partitions, func(c *codec.Coder, p *PartitionInfo) {
+	codec.List(c, &i.Partitions, func(c *codec.Coder, p *PartitionStats) {
 		c.Int(&p.Partition)
 		c.Varint(&p.Records)
 		c.Varint(&p.Bytes)
@@ -166,6 +166,7 @@ func codeInfo(c *codec.Coder, i *Info) {
 
 func (q *listQuery) Arguments(c *codec.Coder) {
 	c.String(&q.namespace)
+	c.String(&q.prefix)
 	c.String(&q.after)
 	c.Int(&q.limit)
 	if q.limit < 1 || q.limit > MaxReadLimit {
@@ -175,7 +176,7 @@ func (q *listQuery) Arguments(c *codec.Coder) {
 
 func (q *listQuery) Results(c *codec.Coder) {
 	codec.List(c, &q.streams, func(c *codec.Coder, l *listed) {
-		codeInfo(c, &l.Info)
+		codeStats(c, &l.Stats)
 		c.Uvarint(&l.id)
 		c.Int(&l.partitions)
 		if l.partitions < 1 || l.partitions > MaxPartitions {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/kv"
 )
 
 func main() {
@@ -112,7 +113,7 @@ func run(ctx context.Context, out io.Writer, dir string, writes int) error {
 
 	for i, node := range c.nodes {
 		n := 0
-		for _, err := range node.KV("orders").Scan(ctx, "order/") {
+		for _, err := range node.KV("orders").All(ctx, kv.Prefix("order/")) {
 			if err != nil {
 				return err
 			}

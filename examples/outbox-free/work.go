@@ -109,9 +109,9 @@ func look(ctx context.Context, out io.Writer, node *floe.Node) error {
 
 // told returns how many events are in a stream.
 func told(ctx context.Context, node *floe.Node, name string) (int64, error) {
-	info, err := node.Stream("shop").Info(ctx, name)
+	stats, err := node.Stream("shop").Stats(ctx, name)
 	if errors.Is(err, stream.ErrNotFound) {
 		return 0, nil
 	}
-	return info.Records(), err
+	return stats.Records(), err
 }

@@ -79,7 +79,7 @@ func (o *office) fill(ctx context.Context) error {
 			o.say("%s is there already, as number %d", job.name, added.Seq)
 		}
 	}
-	for m, err := range o.PeekAll(ctx, "jobs") {
+	for m, err := range o.Messages("jobs").All(ctx) {
 		if err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func (o *office) do(job queue.Message) error {
 
 // lookAtDead prints the dead letters.
 func (o *office) lookAtDead(ctx context.Context) error {
-	for m, err := range o.DeadLettersAll(ctx, "jobs") {
+	for m, err := range o.DeadLetters("jobs").All(ctx) {
 		if err != nil {
 			return err
 		}

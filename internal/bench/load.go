@@ -29,8 +29,8 @@ type worker struct {
 	rng   *rand.Rand
 	picks []string // keys that exist, in random order
 	at    int
-	buf   []byte  // for values that are read
-	page  kv.Page // for scans
+	buf   []byte        // for values that are read
+	page  kv.PageBuffer // for scans
 
 	latency histogram
 	calls   int64

@@ -181,7 +181,7 @@ func (b *bench) gets(s setup, prepared func() (string, error), warm func(*kv.Sto
 
 // drain reads everything once, so that it is cached.
 func drain(s *kv.Store) error {
-	for _, err := range s.Scan(context.Background(), "", kv.Limit(kv.MaxPageItems)) {
+	for _, err := range s.All(context.Background(), kv.Limit(kv.MaxPageItems)) {
 		if err != nil {
 			return err
 		}
@@ -219,7 +219,8 @@ func (b *bench) scans(s setup, prepared func() (string, error)) side {
 		return &subject{
 			ops: 1, close: n.close, warm: func() error { return drain(n.store) },
 			call: func(w *worker) error {
-				return n.store.PageInto(ctx, &w.page, "", kv.After(w.pick()), kv.Limit(scanned))
+				_, err := n.store.PageInto(ctx, &w.page, kv.After(w.pick()), kv.Limit(scanned))
+				return err
 			},
 		}, nil
 	}

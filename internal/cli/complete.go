@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
 )
 
 // completionPatience is how long a shell waits for names: more would feel as if it hung.
@@ -54,26 +55,26 @@ func withoutFiles(cmd *cobra.Command) {
 }
 
 func streamNames(ctx context.Context, s *session, _ []string) (names []string, err error) {
-	page, err := s.Stream(s.namespace).Page(ctx, "", partRows)
-	for _, info := range page {
-		names = append(names, info.Name)
+	page, err := s.Stream(s.namespace).Page(ctx, stream.Limit(stream.MaxPageItems))
+	for _, s := range page.Items {
+		names = append(names, s.Name)
 	}
 	return names, err
 }
 
 // groupNames lists the groups of the stream in front.
 func groupNames(ctx context.Context, s *session, before []string) (names []string, err error) {
-	page, err := s.Stream(s.namespace).Groups(ctx, before[0], "", partRows)
-	for _, info := range page {
-		names = append(names, info.Name)
+	page, err := s.Stream(s.namespace).Groups(before[0]).Page(ctx, stream.Limit(stream.MaxPageItems))
+	for _, g := range page.Items {
+		names = append(names, g.Name)
 	}
 	return names, err
 }
 
 // consumerNames lists the members of the group in front.
 func consumerNames(ctx context.Context, s *session, before []string) (names []string, err error) {
-	info, err := s.Stream(s.namespace).Group(ctx, before[0], before[1])
-	for _, m := range info.Members {
+	g, err := s.Stream(s.namespace).GroupStats(ctx, before[0], before[1])
+	for _, m := range g.Members {
 		names = append(names, m.Consumer)
 	}
 	return names, err
@@ -81,15 +82,15 @@ func consumerNames(ctx context.Context, s *session, before []string) (names []st
 
 // pendingIDs lists the records that the group in front has not done.
 func pendingIDs(ctx context.Context, s *session, before []string) (ids []string, err error) {
-	page, err := s.pendingPage(ctx, before[0], before[1])
-	for _, r := range page {
+	page, err := s.Stream(s.namespace).Pending(before[0], before[1]).Page(ctx, stream.Limit(stream.MaxPageItems))
+	for _, r := range page.Items {
 		ids = append(ids, r.ID.String())
 	}
 	return ids, err
 }
 
 func queueNames(ctx context.Context, s *session, _ []string) (names []string, err error) {
-	page, err := s.Queue(s.namespace).List(ctx, queue.Limit(queue.MaxPageItems))
+	page, err := s.Queue(s.namespace).Page(ctx, queue.Limit(queue.MaxPageItems))
 	for _, q := range page.Items {
 		names = append(names, q.Name)
 	}
@@ -98,7 +99,7 @@ func queueNames(ctx context.Context, s *session, _ []string) (names []string, er
 
 // deadSeqs lists the dead letters of the queue in front.
 func deadSeqs(ctx context.Context, s *session, before []string) (seqs []string, err error) {
-	page, err := s.Queue(s.namespace).DeadLetters(ctx, before[0], queue.WithoutPayload())
+	page, err := s.Queue(s.namespace).DeadLetters(before[0]).Page(ctx, queue.WithoutPayload())
 	for _, m := range page.Items {
 		seqs = append(seqs, decimal(m.Seq))
 	}

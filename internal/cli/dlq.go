@@ -39,7 +39,7 @@ func dlqList(f *frame) *cobra.Command {
 				}
 			}
 			head := []string{"SEQ", "PRIORITY", "DIED", "ATTEMPTS", "LAST ERROR", "PAYLOAD"}
-			return s.printMessages(args[0], first(s.Queue(s.namespace).DeadLettersAll(ctx, args[0], opts...), limit), head, row)
+			return s.printMessages(args[0], first(s.Queue(s.namespace).DeadLetters(args[0]).All(ctx, opts...), limit), head, row)
 		})
 	}
 	return f.completing(cmd, queueNames)
@@ -186,8 +186,8 @@ func (s *session) deleteAll(ctx context.Context, name string, which *selection) 
 		opts = append(opts, queue.Contains(which.contains))
 	}
 	for cursor, more := "", true; more; more = cursor != "" {
-		opts[2] = queue.After(cursor)
-		page, err := s.Queue(s.namespace).DeadLetters(ctx, name, opts...)
+		opts[2] = queue.Cursor(cursor)
+		page, err := s.Queue(s.namespace).DeadLetters(name).Page(ctx, opts...)
 		if err != nil {
 			return n, err
 		}

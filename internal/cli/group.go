@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
@@ -286,7 +285,7 @@ func (s *session) handle(ctx context.Context, head string, args []string, ids []
 		if n, err = do(refs); err != nil {
 			return err
 		}
-	} else if _, err := s.Stream(s.namespace).Group(ctx, args[0], args[1]); err != nil {
+	} else if _, err := s.Stream(s.namespace).GroupStats(ctx, args[0], args[1]); err != nil {
 		return err // not even the group
 	}
 	err = s.print(
@@ -398,7 +397,7 @@ each and until when, and those that wait to be delivered again, from when on and
 					}
 				}
 				head := []string{"ID", "PARTITION", "CONSUMER", "DELIVERIES", "DELIVERED", "DEADLINE", "REASON"}
-				list, err := printEach(s.output, s.pending(ctx, args[0], args[1]), head, newPendingText, row)
+				list, err := printEach(s.output, s.Stream(s.namespace).Pending(args[0], args[1]).All(ctx, stream.Limit(stream.MaxPageItems)), head, newPendingText, row)
 				if err != nil || s.format != formatJSON {
 					return err
 				}
@@ -406,31 +405,6 @@ each and until when, and those that wait to be delivered again, from when on and
 			})
 		},
 	}, streamNames, groupNames)
-}
-
-func (s *session) pendingPage(ctx context.Context, name, group string) ([]stream.PendingRecord, error) {
-	return s.Stream(s.namespace).Pending(ctx, name, group, stream.Ref{}, stream.MaxReadLimit)
-}
-
-func (s *session) pending(ctx context.Context, name, group string) iter.Seq2[stream.PendingRecord, error] {
-	return func(yield func(stream.PendingRecord, error) bool) {
-		for after := (stream.Ref{}); ; {
-			page, err := s.Stream(s.namespace).Pending(ctx, name, group, after, stream.MaxReadLimit)
-			if err != nil {
-				yield(stream.PendingRecord{}, err)
-				return
-			}
-			for _, r := range page {
-				if !yield(r, nil) {
-					return
-				}
-			}
-			if len(page) < stream.MaxReadLimit {
-				return
-			}
-			after = page[len(page)-1].Ref
-		}
-	}
 }
 
 // memberText is a consumer in JSON.
@@ -449,7 +423,7 @@ func groupMembers(f *frame) *cobra.Command {
 		Args:  takes("STREAM", "GROUP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
-				g, err := s.Stream(s.namespace).Group(ctx, args[0], args[1])
+				g, err := s.Stream(s.namespace).GroupStats(ctx, args[0], args[1])
 				if err != nil {
 					return err
 				}
@@ -460,7 +434,7 @@ func groupMembers(f *frame) *cobra.Command {
 	}, streamNames, groupNames)
 }
 
-func membersOf(g *stream.GroupInfo) ([]memberText, table) {
+func membersOf(g *stream.GroupStats) ([]memberText, table) {
 	list, t := []memberText{}, table{name: "member", head: []string{"CONSUMER", "PENDING", "JOINED", "LAST SEEN"}}
 	for _, m := range g.Members {
 		list = append(list, memberText{m.Consumer, m.Pending, m.Consumer == g.Holder, m.JoinedAt.UnixMilli(), m.LastSeen.UnixMilli()})
@@ -521,7 +495,7 @@ type groupSummary struct {
 	LastDelivered map[string]string `json:"last_delivered"` // by partition
 }
 
-func summarizeGroup(g stream.GroupInfo) groupSummary {
+func summarizeGroup(g stream.GroupStats) groupSummary {
 	sum := groupSummary{g.Name, g.Mode.String(), len(g.Members), g.Pending(), g.Lag(), map[string]string{}}
 	for _, c := range g.Cursors {
 		if !c.LastDelivered.IsZero() {
@@ -533,7 +507,7 @@ func summarizeGroup(g stream.GroupInfo) groupSummary {
 
 var groupHead = []string{"GROUP", "MODE", "MEMBERS", "PENDING", "LAG"}
 
-func groupRow(g stream.GroupInfo) []string {
+func groupRow(g stream.GroupStats) []string {
 	return []string{g.Name, g.Mode.String(), decimal(len(g.Members)), decimal(g.Pending()), decimal(g.Lag())}
 }
 
@@ -570,7 +544,7 @@ func groupInfo(f *frame) *cobra.Command {
 		Args:  takes("STREAM", "GROUP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
-				g, err := s.Stream(s.namespace).Group(ctx, args[0], args[1])
+				g, err := s.Stream(s.namespace).GroupStats(ctx, args[0], args[1])
 				if err != nil {
 					return err
 				}
@@ -580,7 +554,7 @@ func groupInfo(f *frame) *cobra.Command {
 	}, streamNames, groupNames)
 }
 
-func (s *session) printGroup(name string, g *stream.GroupInfo) error {
+func (s *session) printGroup(name string, g *stream.GroupStats) error {
 	members, of := membersOf(g)
 	d := groupDetail{
 		Stream: name, Group: g.Name, Namespace: s.namespace, Mode: g.Mode.String(), Members: members, Pending: g.Pending(), Lag: g.Lag(),
@@ -603,28 +577,6 @@ func (s *session) printGroup(name string, g *stream.GroupInfo) error {
 	return s.print(d, tables...)
 }
 
-// groups iterates over all groups of a stream.
-func (s *session) groups(ctx context.Context, name string) iter.Seq2[stream.GroupInfo, error] {
-	return func(yield func(stream.GroupInfo, error) bool) {
-		for after := ""; ; {
-			page, err := s.Stream(s.namespace).Groups(ctx, name, after, partRows)
-			if err != nil {
-				yield(stream.GroupInfo{}, err)
-				return
-			}
-			for _, g := range page {
-				if !yield(g, nil) {
-					return
-				}
-			}
-			if len(page) < partRows {
-				return
-			}
-			after = page[len(page)-1].Name
-		}
-	}
-}
-
 func groupList(f *frame) *cobra.Command {
 	return f.completing(&cobra.Command{
 		Use:   "list STREAM",
@@ -632,7 +584,7 @@ func groupList(f *frame) *cobra.Command {
 		Args:  takes("STREAM"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
-				list, err := printEach(s.output, s.groups(ctx, args[0]), groupHead, summarizeGroup, groupRow)
+				list, err := printEach(s.output, s.Stream(s.namespace).Groups(args[0]).All(ctx), groupHead, summarizeGroup, groupRow)
 				if err != nil || s.format != formatJSON {
 					return err
 				}

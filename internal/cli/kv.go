@@ -199,36 +199,15 @@ func kvList(f *frame) *cobra.Command {
 	return cmd
 }
 
-// listKeys prints a page at a time, for there may be more keys than fit into memory. Only one JSON document has to have them all.
 func (s *session) listKeys(ctx context.Context, prefix string) error {
-	list := keyList{Keys: []scanItem{}, Namespace: s.namespace}
-	part := table{head: []string{"KEY", "SIZE", "REVISION"}}
-	for cursor, more := "", true; more; more = cursor != "" {
-		page, err := s.KV(s.namespace).Page(ctx, prefix, kv.KeysOnly(), kv.Limit(kv.MaxPageItems), kv.Cursor(cursor))
-		if err != nil {
-			return err
-		}
-		cursor = page.Cursor
-		for _, item := range page.Items {
-			if s.format == formatJSON {
-				list.Keys = append(list.Keys, scanItem{newKeyText(item.Key), item.Size, item.Revision})
-				continue
-			}
-			part.rows = append(part.rows, []string{item.Key, decimal(item.Size), decimal(item.Revision)})
-		}
-		if s.format == formatJSON {
-			continue
-		}
-		if err := s.print(nil, part); err != nil {
-			return err
-		}
-		part = table{}
+	row := func(item kv.Item) []string { return []string{item.Key, decimal(item.Size), decimal(item.Revision)} }
+	document := func(item kv.Item) scanItem { return scanItem{newKeyText(item.Key), item.Size, item.Revision} }
+	items := s.KV(s.namespace).All(ctx, kv.Prefix(prefix), kv.WithoutValues(), kv.Limit(kv.MaxPageItems))
+	keys, err := printEach(s.output, items, []string{"KEY", "SIZE", "REVISION"}, document, row)
+	if err != nil || s.format != formatJSON {
+		return err
 	}
-	if s.format != formatJSON {
-		return nil
-	}
-	list.Count = len(list.Keys)
-	return s.print(list)
+	return s.print(keyList{Keys: keys, Count: len(keys), Namespace: s.namespace})
 }
 
 // keyHistory is the history of a key.

@@ -388,7 +388,7 @@ func queuePeek(f *frame) *cobra.Command {
 	flags.Var(newFlag(&state, "state", messageState), "state", "only those that are ready, delayed or leased")
 	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions([]string{"ready", "delayed", "leased"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		opts := []queue.PeekOption{queue.Limit(int(min(limit, queue.MaxPageItems)))}
+		opts := []queue.MessageOption{queue.Limit(int(min(limit, queue.MaxPageItems)))}
 		if state != 0 {
 			opts = append(opts, queue.InState(state))
 		}
@@ -404,7 +404,7 @@ func queuePeek(f *frame) *cobra.Command {
 				}
 			}
 			head := []string{"SEQ", "PRIORITY", "STATE", "UNTIL", "ATTEMPTS", "LAST ERROR", "PAYLOAD"}
-			return s.printMessages(args[0], first(s.Queue(s.namespace).PeekAll(ctx, args[0], opts...), limit), head, row)
+			return s.printMessages(args[0], first(s.Queue(s.namespace).Messages(args[0]).All(ctx, opts...), limit), head, row)
 		})
 	}
 	return f.completing(cmd, queueNames)
@@ -548,7 +548,7 @@ func queueList(f *frame) *cobra.Command {
 					}
 				}
 				head := []string{"NAME", "READY", "DELAYED", "INFLIGHT", "DEAD", "ENQUEUED", "ACKED", "PAUSED"}
-				list, err := printEach(s.output, s.Queue(s.namespace).ListAll(ctx, queue.Limit(queue.MaxPageItems)), head, s.summarizeQueue, row)
+				list, err := printEach(s.output, s.Queue(s.namespace).All(ctx, queue.Limit(queue.MaxPageItems)), head, s.summarizeQueue, row)
 				if err != nil || s.format != formatJSON {
 					return err
 				}

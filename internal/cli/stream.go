@@ -552,14 +552,14 @@ type partitionText struct {
 	Shard   int     `json:"shard"`
 }
 
-func (s *session) summarizeStream(info stream.Info) streamSummary {
+func (s *session) summarizeStream(info stream.Stats) streamSummary {
 	return streamSummary{
 		Name: info.Name, Namespace: s.namespace, Partitions: len(info.Partitions), Records: info.Records(), Bytes: streamBytes(info),
 		Appended: info.Appended, Reads: info.Reads, Retention: info.Retention.String(), CreatedAt: info.CreatedAt.UnixMilli(),
 	}
 }
 
-func streamBytes(info stream.Info) (n int64) {
+func streamBytes(info stream.Stats) (n int64) {
 	for _, p := range info.Partitions {
 		n += p.Bytes
 	}
@@ -573,12 +573,12 @@ func streamInfo(f *frame) *cobra.Command {
 		Args:  takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
-				info, err := s.Stream(s.namespace).Info(ctx, args[0])
+				info, err := s.Stream(s.namespace).Stats(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				var groups []stream.GroupInfo
-				for g, err := range s.groups(ctx, args[0]) {
+				var groups []stream.GroupStats
+				for g, err := range s.Stream(s.namespace).Groups(args[0]).All(ctx) {
 					if err != nil {
 						return err
 					}
@@ -590,7 +590,7 @@ func streamInfo(f *frame) *cobra.Command {
 	}, streamNames)
 }
 
-func (s *session) printStreamInfo(info stream.Info, groups []stream.GroupInfo) error {
+func (s *session) printStreamInfo(info stream.Stats, groups []stream.GroupStats) error {
 	d := streamDetail{
 		streamSummary: s.summarizeStream(info), MaxAgeMillis: info.Retention.MaxAge.Milliseconds(), MaxLen: info.Retention.MaxLen,
 		Groups: []groupSummary{},
@@ -625,7 +625,7 @@ func streamList(f *frame) *cobra.Command {
 		Args:  takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
-				row := func(info stream.Info) []string {
+				row := func(info stream.Stats) []string {
 					return []string{
 						info.Name, decimal(len(info.Partitions)), decimal(info.Records()), decimal(streamBytes(info)), info.Retention.String(), shownTime(info.CreatedAt),
 					}
@@ -659,7 +659,7 @@ func streamConfigure(f *frame) *cobra.Command {
 			return &usageError{errors.New("there is nothing to change: neither --max-age nor --max-len"), helpHint(cmd)}
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
-			info, err := s.Stream(s.namespace).Info(ctx, args[0])
+			info, err := s.Stream(s.namespace).Stats(ctx, args[0])
 			if err != nil {
 				return err
 			}

@@ -367,19 +367,23 @@ func TestNamespaces(t *testing.T) {
 		t.Errorf("Get(none) = %v, want ErrNotFound", err)
 	}
 	var names []string
-	all, more, err := ns.Page(ctx, "", 4)
-	if err != nil || more {
-		t.Errorf("Page of all four: %v, more %v", err, more)
+	all, err := ns.Page(ctx, engine.Listing{Limit: 4})
+	if err != nil || all.Cursor != "" {
+		t.Errorf("Page of all four: %v, cursor %q", err, all.Cursor)
 	}
-	for _, info := range all {
+	for _, info := range all.Items {
 		names = append(names, info.Name)
 	}
 	if want := []string{"by writing", "plain", "spread", strings.Repeat("é", 127)}; !slices.Equal(names, want) {
 		t.Errorf("Page = %q, want %q", names, want)
 	}
-	page, more, err := ns.Page(ctx, "by writing", 1)
-	if err != nil || len(page) != 1 || page[0].Name != "plain" || !more {
-		t.Errorf("Page(after by writing, 1) = %+v, more %v, %v; want plain and more", page, more, err)
+	page, err := ns.Page(ctx, engine.Listing{Limit: 1, Cursor: "by writing"})
+	if err != nil || len(page.Items) != 1 || page.Items[0].Name != "plain" || page.Cursor != "plain" {
+		t.Errorf("Page of one behind by writing = %+v, %v; want plain and its name as the cursor", page, err)
+	}
+	page, err = ns.Page(ctx, engine.Listing{Limit: 1, Prefix: "s"})
+	if err != nil || len(page.Items) != 1 || page.Items[0].Name != "spread" || page.Cursor != "" {
+		t.Errorf("Page of what begins with s = %+v, %v; want spread alone", page, err)
 	}
 }
 
@@ -553,18 +557,22 @@ func TestEntriesLeaveNoGap(t *testing.T) {
 	}
 }
 
-func TestPaginate(t *testing.T) {
+func TestAll(t *testing.T) {
 	fail := errors.New("no more")
-	pages := func(cursor string) (engine.Page[int], error) {
-		after, _ := strconv.Atoi(cursor)
+	pages := func(_ context.Context, opts ...int) (engine.Page[int], error) {
+		after := opts[len(opts)-1]
+		if len(opts) > 2 {
+			t.Errorf("a page is asked for with the options %v, want those given and one cursor", opts)
+		}
 		if after == 6 {
 			return engine.Page[int]{Items: []int{9}}, fail
 		}
 		return engine.Page[int]{Items: []int{after + 1, after + 2, after + 3}, Cursor: strconv.Itoa(after + 3)}, nil
 	}
+	cursor := func(c string) int { after, _ := strconv.Atoi(c); return after }
 	var got []int
 	var last error
-	for v, err := range engine.Paginate(pages) {
+	for v, err := range engine.All(t.Context(), pages, []int{0}, cursor) {
 		if last = err; err == nil {
 			got = append(got, v)
 		} else if v != 0 {
@@ -572,9 +580,9 @@ func TestPaginate(t *testing.T) {
 		}
 	}
 	if !slices.Equal(got, []int{1, 2, 3, 4, 5, 6}) || last != fail {
-		t.Errorf("Paginate = %v, %v; want 1 to 6 and then the error", got, last)
+		t.Errorf("All = %v, %v; want 1 to 6 and then the error", got, last)
 	}
-	for v := range engine.Paginate(pages) {
+	for v := range engine.All(t.Context(), pages, []int{0}, cursor) {
 		if v == 2 {
 			break
 		}

@@ -203,11 +203,12 @@ type NamespaceQuery struct {
 // Machine returns the engine's own machine.
 func (*NamespaceQuery) Machine() MachineID { return machineEngine }
 
-// NamespacesQuery asks a shard for its namespaces after a name, in order of their names.
+// NamespacesQuery asks a shard for its namespaces with a prefix after a name, in order of their names.
 type NamespacesQuery struct {
-	After string
-	Limit int
-	Infos []NamespaceInfo // result
+	Prefix string
+	After  string
+	Limit  int
+	Infos  []NamespaceInfo // result
 }
 
 // Machine returns the engine's own machine.
@@ -238,7 +239,7 @@ func (v *View) queryNamespaces(q *NamespacesQuery) error {
 	d.mu.RUnlock()
 	slices.SortFunc(all, func(a, b *namespace) int { return strings.Compare(a.name, b.name) })
 	for _, ns := range all {
-		if ns.name <= q.After {
+		if ns.name <= q.After || !strings.HasPrefix(ns.name, q.Prefix) {
 			continue
 		}
 		if len(q.Infos) == q.Limit {

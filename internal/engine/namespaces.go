@@ -59,17 +59,17 @@ func merge(into *NamespaceInfo, part NamespaceInfo, home bool) {
 	into.Counts = sum
 }
 
-// Page returns up to limit namespaces whose names come after the given one, in order of their names, and whether there are more.
-func (n *Namespaces) Page(ctx context.Context, after string, limit int) (page []NamespaceInfo, more bool, err error) {
-	if err := CheckLimit("namespaces", limit); err != nil {
-		return nil, false, err
+// Page returns a page of the namespaces, in order of their names, which are its cursors.
+func (n *Namespaces) Page(ctx context.Context, l Listing) (page Page[NamespaceInfo], err error) {
+	if err := CheckLimit("namespaces", l.Limit); err != nil {
+		return page, err
 	}
 	byName := make(map[string]*NamespaceInfo)
 	shards := n.router.Door().Shards()
 	for shard := range shards {
-		q := NamespacesQuery{After: after, Limit: limit + 1}
+		q := NamespacesQuery{Prefix: l.Prefix, After: l.Cursor, Limit: l.Limit + 1}
 		if err := n.router.Door().Query(ctx, ShardID(shard), &q); err != nil {
-			return nil, false, err
+			return page, err
 		}
 		for _, part := range q.Infos {
 			if byName[part.Name] == nil {
@@ -79,9 +79,12 @@ func (n *Namespaces) Page(ctx context.Context, after string, limit int) (page []
 		}
 	}
 	for _, info := range byName {
-		page = append(page, *info)
+		page.Items = append(page.Items, *info)
 	}
-	slices.SortFunc(page, func(a, b NamespaceInfo) int { return strings.Compare(a.Name, b.Name) })
-	more = len(page) > limit
-	return page[:min(limit, len(page))], more, nil
+	slices.SortFunc(page.Items, func(a, b NamespaceInfo) int { return strings.Compare(a.Name, b.Name) })
+	if len(page.Items) > l.Limit {
+		page.Items = page.Items[:l.Limit]
+		page.Cursor = page.Items[l.Limit-1].Name
+	}
+	return page, nil
 }

@@ -1,6 +1,10 @@
 package engine
 
-import "iter"
+import (
+	"context"
+	"iter"
+	"slices"
+)
 
 // Limits of the pages of all listings.
 const (
@@ -15,6 +19,16 @@ type Page[T any] = struct {
 	Cursor string // where the next page begins; "" if this is the last one
 }
 
+// Listing is what the options that all listings share say: which part of it to show. Where it is in the order of names any name is a cursor.
+type Listing struct {
+	Limit  int    // items of a page, at most
+	Cursor string // of the page before; "" begins at the front
+	Prefix string // what all names begin with
+}
+
+// NewListing returns what a listing shows without options.
+func NewListing() Listing { return Listing{Limit: DefaultPageItems} }
+
 // CheckLimit returns ErrInvalid unless a page may hold limit items. The message begins with who says so, such as "kv".
 func CheckLimit(who string, limit int) error {
 	if limit < 1 || limit > MaxPageItems {
@@ -23,12 +37,12 @@ func CheckLimit(who string, limit int) error {
 	return nil
 }
 
-// Paginate turns a listing by pages into an iterator, by the contract of all iterators of floe. page returns the page behind a cursor, "" for the
-// first one.
-func Paginate[T any](page func(cursor string) (Page[T], error)) iter.Seq2[T, error] {
+// All turns a listing by pages into an iterator over all that follows, by the contract of all iterators of floe. The first page is that of opts,
+// each further one begins where the option that cursor makes says.
+func All[T, O any](ctx context.Context, page func(context.Context, ...O) (Page[T], error), opts []O, cursor func(string) O) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		for cursor := ""; ; {
-			p, err := page(cursor)
+		for next := opts; ; {
+			p, err := page(ctx, next...)
 			if err != nil {
 				var zero T
 				yield(zero, err)
@@ -39,9 +53,10 @@ func Paginate[T any](page func(cursor string) (Page[T], error)) iter.Seq2[T, err
 					return
 				}
 			}
-			if cursor = p.Cursor; cursor == "" {
+			if p.Cursor == "" {
 				return
 			}
+			next = append(slices.Clip(opts), cursor(p.Cursor))
 		}
 	}
 }

@@ -43,6 +43,7 @@ func (*NamespacesQuery) Kind() uint8 { return queryNamespaces }
 
 // Arguments codes what the query asks for.
 func (q *NamespacesQuery) Arguments(c *codec.Coder) {
+	c.String(&q.Prefix)
 	c.String(&q.After)
 	c.Int(&q.Limit)
 	if q.Limit < 0 || q.Limit > MaxNamespaces {

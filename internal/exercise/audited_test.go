@@ -138,7 +138,7 @@ func (q *auditedQueue) totals(ctx context.Context) (check.Totals, error) {
 }
 
 func (q *auditedQueue) dead(ctx context.Context) (list []check.Dead, _ error) {
-	for m, err := range q.DeadLettersAll(ctx, auditName) {
+	for m, err := range q.DeadLetters(auditName).All(ctx) {
 		if err != nil {
 			return nil, err
 		}
@@ -223,11 +223,11 @@ func (g *auditedGroup) leave(ctx context.Context, consumer string) error {
 
 // totals takes as acked what is neither pending nor dead: a group counts no acks.
 func (g *auditedGroup) totals(ctx context.Context) (t check.Totals, err error) {
-	info, err := g.Info(ctx, auditName)
+	info, err := g.Stats(ctx, auditName)
 	if err != nil {
 		return t, err
 	}
-	group, err := g.Group(ctx, auditName, auditGroup)
+	group, err := g.GroupStats(ctx, auditName, auditGroup)
 	if err != nil {
 		return t, err
 	}

@@ -40,8 +40,8 @@ var calls = map[string]func(context.Context, database) error{
 		_, err := d.Stream("ns").Append(ctx, "s", stream.Message{})
 		return err
 	},
-	"stream read": func(ctx context.Context, d database) error { _, err := d.Stream("ns").Read(ctx, "s"); return err },
-	"stream info": func(ctx context.Context, d database) error { _, err := d.Stream("ns").Info(ctx, "s"); return err },
+	"stream read":  func(ctx context.Context, d database) error { _, err := d.Stream("ns").Read(ctx, "s"); return err },
+	"stream stats": func(ctx context.Context, d database) error { _, err := d.Stream("ns").Stats(ctx, "s"); return err },
 	"stream trim": func(ctx context.Context, d database) error {
 		_, err := d.Stream("ns").Trim(ctx, "s", stream.MaxLen(1))
 		return err

@@ -189,10 +189,10 @@ func (l *diskLoad) store() *kv.Store { return l.node.KV(diskSpace) }
 func (l *diskLoad) check(when string) {
 	l.t.Helper()
 	missing := maps.Clone(l.want)
-	for it, err := range l.store().Scan(l.t.Context(), "") {
+	for it, err := range l.store().All(l.t.Context()) {
 		switch there, known := l.want[it.Key]; {
 		case err != nil:
-			l.t.Fatalf("%s: scan: %v", when, err)
+			l.t.Fatalf("%s: listing: %v", when, err)
 		case it.Key == resumedKey:
 		case known && !there:
 			l.t.Fatalf("%s: scan returns %s, want it deleted", when, it.Key)

@@ -109,7 +109,7 @@ func (x *examiner) checkWriter(node *floe.Node, w int) place {
 	f := x.folds[w].to(w, at.position)
 	x.folds[w] = f
 	found := 0
-	for it, err := range store.Scan(ctx, dataPrefix(w)) {
+	for it, err := range store.All(ctx, kv.Prefix(dataPrefix(w))) {
 		if err != nil {
 			x.t.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func (x *examiner) checkQueue(node *floe.Node, w int, f *fold) {
 			want = append(want, fmt.Sprint(priority, i < f.queue.leased[priority], string(stepValue(w, n))))
 		}
 	}
-	for m, err := range store.PeekAll(ctx, queueName(w)) {
+	for m, err := range store.Messages(queueName(w)).All(ctx) {
 		if err != nil {
 			x.t.Fatal(err)
 		}
@@ -204,11 +204,11 @@ func (x *examiner) checkStream(node *floe.Node, w int, f *fold) {
 			want = append(want, uint64(at+1))
 		}
 	}
-	pending, err := store.Pending(ctx, streamName(w), "g", stream.Ref{}, 1000)
-	for _, p := range pending {
+	pending, err := store.Pending(streamName(w), "g").Page(ctx, stream.Limit(1000))
+	for _, p := range pending.Items {
 		got = append(got, p.Ref.Offset)
 	}
-	info, infoErr := store.Group(ctx, streamName(w), "g")
+	info, infoErr := store.GroupStats(ctx, streamName(w), "g")
 	lag := len(s.steps) - max(s.next, s.first)
 	if err != nil || infoErr != nil || len(want) < 1000 && !slices.Equal(got, want) || info.Lag() != int64(lag) {
 		x.t.Errorf("writer %d at step %d: its group has %d under way (%v), want %d, and %+v (%v), want a lag of %d", w, f.position, got, err, want, info, infoErr, lag)
@@ -293,7 +293,7 @@ func (x *examiner) checkCounts(node *floe.Node) {
 
 func recount(t *testing.T, node *floe.Node) (keys, bytes int64) {
 	t.Helper()
-	for it, err := range node.KV(space).Scan(t.Context(), "", kv.KeysOnly(), kv.Limit(kv.MaxPageItems)) {
+	for it, err := range node.KV(space).All(t.Context(), kv.WithoutValues(), kv.Limit(kv.MaxPageItems)) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -105,7 +105,7 @@ func suiteQueueListings(t *testing.T, db database) {
 			names = append(names, name)
 		}
 		var got []string
-		for q, err := range s.ListAll(ctx, queue.Limit(7)) {
+		for q, err := range s.All(ctx, queue.Limit(7)) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +115,7 @@ func suiteQueueListings(t *testing.T, db database) {
 			got = append(got, q.Name)
 		}
 		if !slices.Equal(got, names) {
-			t.Errorf("%s: ListAll = %q", ns, got)
+			t.Errorf("%s: All = %q", ns, got)
 		}
 		for i := range 20 {
 			ok[queue.Enqueued](t)(s.Enqueue(ctx, "dead", fmt.Appendf(nil, "body %d", i), queue.Priority(i%3)))
@@ -126,14 +126,14 @@ func suiteQueueListings(t *testing.T, db database) {
 			}
 		}
 		last, n := queue.Message{}, 0
-		for m, err := range s.PeekAll(ctx, "dead", queue.Limit(2)) {
+		for m, err := range s.Messages("dead").All(ctx, queue.Limit(2)) {
 			if err != nil || m.Priority < last.Priority || m.Priority == last.Priority && m.Seq <= last.Seq || m.State != queue.Ready {
 				t.Fatalf("%s: %+v, %v after %+v", ns, m, err, last)
 			}
 			last = m
 			n++
 		}
-		page := ok[queue.Page[queue.Message]](t)(s.DeadLetters(ctx, "dead", queue.Contains("reason 1"), queue.Limit(4), queue.WithoutPayload()))
+		page := ok[queue.Page[queue.Message]](t)(s.DeadLetters("dead").Page(ctx, queue.Contains("reason 1"), queue.Limit(4), queue.WithoutPayload()))
 		if n != 5 || len(page.Items) != 4 || page.Cursor == "" || page.Items[0].LastError != "reason 1" || page.Items[0].Payload != nil || page.Items[0].Size != 6 || page.Items[0].DiedAt.IsZero() {
 			t.Errorf("%s: %d messages are left, DeadLetters = %+v", ns, n, page)
 		}
@@ -198,13 +198,13 @@ func suiteQueueHeaders(t *testing.T, db database) {
 		return ms[0]
 	}
 	ok[*floe.TxnResult](t)(db.Txn("queue headers").Do(queue.EnqueueOp("q", []byte("x"), queue.Headers(headers))).Commit(ctx))
-	check("peek", ok[queue.Page[queue.Message]](t)(s.Peek(ctx, "q")).Items)
-	check("peek without payload", ok[queue.Page[queue.Message]](t)(s.Peek(ctx, "q", queue.WithoutPayload())).Items)
+	check("messages", ok[queue.Page[queue.Message]](t)(s.Messages("q").Page(ctx)).Items)
+	check("messages without payload", ok[queue.Page[queue.Message]](t)(s.Messages("q").Page(ctx, queue.WithoutPayload())).Items)
 	m := check("dequeue", ok[[]queue.Message](t)(s.Dequeue(ctx, "q")))
 	if err := s.Nack(ctx, "q", m.Receipt, queue.ToDLQ()); err != nil {
 		t.Fatal(err)
 	}
-	check("dead letters", ok[queue.Page[queue.Message]](t)(s.DeadLetters(ctx, "q")).Items)
+	check("dead letters", ok[queue.Page[queue.Message]](t)(s.DeadLetters("q").Page(ctx)).Items)
 	if n := ok[int64](t)(s.RequeueAll(ctx, "q")); n != 1 {
 		t.Errorf("RequeueAll = %d", n)
 	}

@@ -90,8 +90,8 @@ func readWays(store *kv.Store) map[string]func(context.Context, string) (uint64,
 			es, err := store.GetMany(ctx, key, "counter/0", "counter/1")
 			return es[key].Revision, err
 		},
-		"Scan": func(ctx context.Context, key string) (uint64, error) {
-			for item, err := range store.Scan(ctx, key) {
+		"All": func(ctx context.Context, key string) (uint64, error) {
+			for item, err := range store.All(ctx, kv.Prefix(key)) {
 				return item.Revision, err
 			}
 			return 0, nil

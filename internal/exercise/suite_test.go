@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -72,7 +71,7 @@ func TestSuite(t *testing.T) {
 	t.Parallel()
 	suite := map[string]func(t *testing.T, db database){
 		"kv": suiteKV, "kv pages": suitePages, "kv watch": suiteWatch, "kv wait": suiteWait, "lock": suiteLock, "txn": suiteTxn,
-		"namespaces": suiteNamespaces, "impossible names": suiteImpossibleNames, "limits": suiteLimits, "errors": suiteErrors, "queue": suiteQueue, "queue listings": suiteQueueListings, "queue wait": suiteQueueWait,
+		"namespaces": suiteNamespaces, "listings": suiteListings, "impossible names": suiteImpossibleNames, "limits": suiteLimits, "errors": suiteErrors, "queue": suiteQueue, "queue listings": suiteQueueListings, "queue wait": suiteQueueWait,
 		"stream": suiteStream, "stream follow": suiteFollow, "stream retention": suiteRetention, "stream limits": suiteStreamLimits,
 		"groups": suiteGroups, "group wait": suiteGroupWait, "mixed": suiteMixed,
 	}
@@ -158,7 +157,7 @@ func suitePages(t *testing.T, db database) {
 			want = append(want, key)
 		}
 		var got []string
-		for it, err := range s.Scan(ctx, "key/", kv.Limit(40)) {
+		for it, err := range s.All(ctx, kv.Prefix("key/"), kv.Limit(40)) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -168,9 +167,9 @@ func suitePages(t *testing.T, db database) {
 			got = append(got, it.Key)
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("%s: Scan returns %d keys, want %d", ns, len(got), len(want))
+			t.Errorf("%s: All returns %d keys, want %d", ns, len(got), len(want))
 		}
-		p := ok[kv.Page](t)(s.Page(ctx, "key/", kv.KeysOnly(), kv.Limit(3), kv.After("key/100")))
+		p := ok[kv.Page[kv.Item]](t)(s.Page(ctx, kv.Prefix("key/"), kv.WithoutValues(), kv.Limit(3), kv.After("key/100")))
 		if len(p.Items) != 3 || p.Items[0].Key != "key/101" || p.Items[0].Value != nil || p.Items[0].Size != 101 || p.Cursor == "" {
 			t.Errorf("%s: Page = %+v", ns, p)
 		}
@@ -328,41 +327,6 @@ func suiteNamespaces(t *testing.T, db database) {
 	await(t, "the default namespace", func() bool { _, err := db.Namespaces().Stats(ctx, "default"); return err == nil })
 	if _, err := db.Namespaces().Stats(ctx, "missing"); !errors.Is(err, floe.ErrNotFound) {
 		t.Errorf("Stats of a missing namespace: %v", err)
-	}
-	suiteNamespacePages(t, db)
-}
-
-// suiteNamespacePages lists namespaces by pages. A negative limit once made a Node panic and a Client lose its connection.
-func suiteNamespacePages(t *testing.T, db database) {
-	ctx := t.Context()
-	for _, limit := range []int{math.MinInt, -1, 0, 1001, math.MaxInt} {
-		if _, err := db.Namespaces().Page(ctx, floe.Limit(limit)); !errors.Is(err, floe.ErrInvalid) {
-			t.Errorf("Page with limit %d: %v, want ErrInvalid", limit, err)
-		}
-		for _, err := range db.Namespaces().All(ctx, floe.Limit(limit)) {
-			if !errors.Is(err, floe.ErrInvalid) {
-				t.Errorf("All with limit %d: %v, want ErrInvalid", limit, err)
-			}
-		}
-	}
-	var all, paged []string
-	for info, err := range db.Namespaces().All(ctx) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, info.Name)
-	}
-	for cursor := ""; ; {
-		page := ok[floe.Page[floe.NamespaceStats]](t)(db.Namespaces().Page(ctx, floe.Limit(1), floe.Cursor(cursor)))
-		for _, info := range page.Items {
-			paged = append(paged, info.Name)
-		}
-		if cursor = page.Cursor; cursor == "" {
-			break
-		}
-	}
-	if !slices.Equal(all, paged) || !slices.IsSorted(all) {
-		t.Errorf("All = %q, by pages %q", all, paged)
 	}
 }
 

@@ -46,7 +46,7 @@ func suiteGroups(t *testing.T, db database) {
 					t.Errorf("%s: Ack = %d, want %d", name, n, len(ds))
 				}
 			}
-			info := ok[stream.GroupInfo](t)(s.Group(ctx, "log", name))
+			info := ok[stream.GroupStats](t)(s.GroupStats(ctx, "log", name))
 			if info.Mode != mode || info.Pending() != 0 || info.Lag() != 0 || len(info.Members) != 1 || len(info.Cursors) != 4 || info.AckTimeout != 30*time.Second {
 				t.Errorf("%s: Group = %+v", name, info)
 			}
@@ -61,7 +61,7 @@ func suiteGroupErrors(t *testing.T, s *stream.Store) {
 		t.Fatal(err)
 	}
 	ds := ok[[]stream.Delivery](t)(s.ReadGroup(ctx, "log", "shared", "b", stream.Limit(1)))
-	pending := ok[[]stream.PendingRecord](t)(s.Pending(ctx, "log", "shared", stream.Ref{}, 10))
+	pending := ok[stream.Page[stream.PendingRecord]](t)(s.Pending("log", "shared").Page(ctx, stream.Limit(10))).Items
 	if len(pending) != 1 || pending[0].Consumer != "b" || pending[0].ID != ds[0].ID {
 		t.Errorf("Pending = %+v, want what b has", pending)
 	}
@@ -84,9 +84,9 @@ func suiteGroupErrors(t *testing.T, s *stream.Store) {
 	for what, err := range map[string]error{
 		"ReadGroup of no stream":  third(s.ReadGroup(ctx, "none", "g", "a")),
 		"Ack of no group":         third(s.Ack(ctx, "log", "none", ds[0].Ref())),
-		"Group of no group":       third(s.Group(ctx, "log", "none")),
+		"Group of no group":       third(s.GroupStats(ctx, "log", "none")),
 		"DeleteGroup of no group": s.DeleteGroup(ctx, "log", "none"),
-		"Pending of no group":     third(s.Pending(ctx, "log", "none", stream.Ref{}, 1)),
+		"Pending of no group":     third(s.Pending("log", "none").Page(ctx)),
 	} {
 		if !errors.Is(err, floe.ErrNotFound) {
 			t.Errorf("%s: %v, want ErrNotFound", what, err)

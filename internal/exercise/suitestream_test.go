@@ -60,9 +60,9 @@ func suiteStream(t *testing.T, db database) {
 		if len(tail) != 7 || tail[6].ID != recs[99].ID || tail[0].ID != recs[93].ID {
 			t.Errorf("%s: Tail = %v", s.Namespace(), tail)
 		}
-		info := ok[stream.Info](t)(s.Info(ctx, "log"))
+		info := ok[stream.Stats](t)(s.Stats(ctx, "log"))
 		if info.Records() != 100 || info.Appended != 100 || len(info.Partitions) != 5 || info.Retention.MaxLen != 1000 || info.CreatedAt.IsZero() {
-			t.Errorf("%s: Info = %+v", s.Namespace(), info)
+			t.Errorf("%s: Stats = %+v", s.Namespace(), info)
 		}
 		suiteStreamConditions(t, s)
 		if n := ok[int64](t)(s.Trim(ctx, "log", stream.MaxLen(1))); n != 95 {
@@ -181,7 +181,7 @@ func suiteRetention(t *testing.T, db database) {
 			ok[stream.Appended](t)(s.Append(ctx, "log", message("%d", i), stream.Partition(i%3)))
 		}
 		await(t, "the end of the records", func() bool {
-			info := ok[stream.Info](t)(s.Info(ctx, "log"))
+			info := ok[stream.Stats](t)(s.Stats(ctx, "log"))
 			return info.Records() == 0 && info.Appended == 9
 		})
 		if err := s.SetRetention(ctx, "log", stream.Retention{MaxLen: 2}); err != nil {
@@ -190,8 +190,8 @@ func suiteRetention(t *testing.T, db database) {
 		for i := range 9 {
 			ok[stream.Appended](t)(s.Append(ctx, "log", message("%d", i), stream.Partition(i%3)))
 		}
-		if info := ok[stream.Info](t)(s.Info(ctx, "log")); info.Records() != 6 || info.Partitions[2].First != 5 {
-			t.Errorf("%s: Info = %+v, want two records of each partition", s.Namespace(), info)
+		if info := ok[stream.Stats](t)(s.Stats(ctx, "log")); info.Records() != 6 || info.Partitions[2].First != 5 {
+			t.Errorf("%s: Stats = %+v, want two records of each partition", s.Namespace(), info)
 		}
 	}
 }

@@ -62,6 +62,15 @@ func AppendInt64(dst []byte, v int64) []byte { return AppendUint64(dst, uint64(v
 // Int64 reads what AppendInt64 wrote; b must hold at least eight bytes.
 func Int64(b []byte) int64 { return int64(binary.BigEndian.Uint64(b) ^ (1 << 63)) }
 
+// Behind returns the range of the keys that begin with prefix and come after another one: lower <= key < upper. It is false if there can be none.
+func Behind(prefix, after []byte) (lower, upper []byte, ok bool) {
+	lower, upper = prefix, PrefixEnd(prefix)
+	if bytes.Compare(after, prefix) >= 0 {
+		lower = append(bytes.Clone(after), 0)
+	}
+	return lower, upper, upper == nil || bytes.Compare(lower, upper) < 0
+}
+
 // PrefixEnd returns the smallest key greater than every key that starts with prefix, or nil when there is none (prefix
 // is empty or all FF).
 func PrefixEnd(prefix []byte) []byte {

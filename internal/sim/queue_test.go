@@ -142,7 +142,7 @@ func (q *queueClient) end() error {
 
 // requeue brings a dead letter back.
 func (q *queueClient) requeue() error {
-	page, err := q.store.DeadLetters(ctx, jobs, queue.Limit(1))
+	page, err := q.store.DeadLetters(jobs).Page(ctx, queue.Limit(1))
 	if err != nil || len(page.Items) == 0 {
 		return err
 	}
@@ -187,13 +187,13 @@ func wholeQueue(store *queue.Store) (s queue.Stats, left []queue.Message, err er
 }
 
 func readQueue(store *queue.Store) (s queue.Stats, left []queue.Message, err error) {
-	for m, err := range store.PeekAll(ctx, jobs) {
+	for m, err := range store.Messages(jobs).All(ctx) {
 		if err != nil {
 			return s, nil, err
 		}
 		left = append(left, m)
 	}
-	for m, err := range store.DeadLettersAll(ctx, jobs) {
+	for m, err := range store.DeadLetters(jobs).All(ctx) {
 		if err != nil {
 			return s, nil, err
 		}

@@ -184,7 +184,7 @@ func observeRig(r *rig, l *rigLedger) (o rigState, err error) {
 	o = rigState{make(map[string]rigVersion), make(map[string]int64)}
 	ctx := context.Background()
 	for _, ns := range []string{nsSolo, nsWide, nsToys} {
-		for item, err := range r.store(ns).Scan(ctx, "") {
+		for item, err := range r.store(ns).All(ctx) {
 			if err != nil {
 				return o, err
 			}

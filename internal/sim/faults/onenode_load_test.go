@@ -292,7 +292,7 @@ func checkJobs(r *rig) error {
 		if uint64(s.Enqueued) != e.Version {
 			return fmt.Errorf("%d transactions of %s have written its key, %d its queue", e.Version, tag, s.Enqueued)
 		}
-		info, err := logs.Info(ctx, tag+"log")
+		info, err := logs.Stats(ctx, tag+"log")
 		if err != nil && !errors.Is(err, engine.ErrNotFound) {
 			return err
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// Scan reads everything; Page reads a part and gives a cursor for the next, which may be asked for much later.
+// All reads everything; Page reads a part and gives a cursor for the next, which may be asked for much later.
 func ExampleStore_Page() {
 	node, err := floe.Open(floe.Config{})
 	if err != nil {
@@ -23,7 +23,7 @@ func ExampleStore_Page() {
 		}
 	}
 
-	for item, err := range store.Scan(ctx, "user:", kv.KeysOnly()) {
+	for item, err := range store.All(ctx, kv.Prefix("user:"), kv.WithoutValues()) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func ExampleStore_Page() {
 	}
 	cursor := ""
 	for {
-		page, err := store.Page(ctx, "user:", kv.Limit(2), kv.Cursor(cursor))
+		page, err := store.Page(ctx, kv.Prefix("user:"), kv.Limit(2), kv.Cursor(cursor))
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -1,0 +1,128 @@
+package stream
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+)
+
+// GroupStats say where a consumer group has come to, and who is in it.
+type GroupStats struct {
+	Name       string
+	Mode       Mode
+	AckTimeout time.Duration
+	MaxDeliver int // 0: no limit
+	BackoffMin time.Duration
+	BackoffMax time.Duration
+	CreatedAt  time.Time
+	Holder     string // the one consumer of an exclusive group
+	Members    []Member
+	Cursors    []GroupCursor // by partition
+}
+
+// Member is a consumer of a group.
+type Member struct {
+	Consumer string
+	Pending  int // records it has and has not acknowledged
+	JoinedAt time.Time
+	LastSeen time.Time // behind by up to an eighth of the ack timeout
+}
+
+// GroupCursor is where a group has come to in a partition.
+type GroupCursor struct {
+	Partition     int
+	LastDelivered ID            // of the last record that was looked at; zero if there is none
+	Acked         ID            // all records up to this one are done; zero if there is none
+	Pending       int           // records that were delivered and are not acknowledged, and those that wait to be delivered again
+	Lag           int64         // records that were not delivered
+	LagTime       time.Duration // the age of the oldest of those
+}
+
+// Pending returns how many records were delivered and are not acknowledged, with those that wait to be delivered again.
+func (g *GroupStats) Pending() (n int) {
+	for _, c := range g.Cursors {
+		n += c.Pending
+	}
+	return n
+}
+
+// Lag returns how many records were not delivered.
+func (g *GroupStats) Lag() (n int64) {
+	for _, c := range g.Cursors {
+		n += c.Lag
+	}
+	return n
+}
+
+// GroupStats returns where a consumer group has come to, and who is in it. Errors: ErrNotFound.
+func (s *Store) GroupStats(ctx context.Context, stream, group string) (GroupStats, error) {
+	places, err := s.places(ctx, stream, group)
+	if err != nil {
+		return GroupStats{}, err
+	}
+	var info GroupStats
+	for i, p := range places {
+		q := groupsQuery{namespace: s.scope.Namespace(), stream: stream, name: group, limit: 1}
+		if err := s.scope.Query(ctx, p.route, &q); err != nil {
+			return GroupStats{}, err
+		}
+		if i == 0 && !q.found {
+			return GroupStats{}, notFound(stream)
+		}
+		if i == 0 && len(q.infos) == 0 {
+			return GroupStats{}, groupNotFound(stream, group)
+		}
+		if len(q.infos) == 0 {
+			continue
+		}
+		if i == 0 {
+			info = q.infos[0]
+		} else {
+			info.add(q.infos[0])
+		}
+	}
+	if len(places) > 1 {
+		info.complete(places[1].spec.partitions)
+	}
+	info.sort()
+	return info, nil
+}
+
+// complete adds the cursors of partitions in shards that do not know the group yet.
+func (g *GroupStats) complete(partitions int) {
+	known := make(map[int]bool, len(g.Cursors))
+	for _, c := range g.Cursors {
+		known[c.Partition] = true
+	}
+	for p := range partitions {
+		if !known[p] {
+			g.Cursors = append(g.Cursors, GroupCursor{Partition: p})
+		}
+	}
+}
+
+// add adds what another shard knows.
+func (g *GroupStats) add(other GroupStats) {
+	g.Cursors = append(g.Cursors, other.Cursors...)
+	for _, m := range other.Members {
+		i := slices.IndexFunc(g.Members, func(have Member) bool { return have.Consumer == m.Consumer })
+		if i < 0 {
+			g.Members = append(g.Members, m)
+			continue
+		}
+		have := &g.Members[i]
+		have.Pending += m.Pending
+		if m.LastSeen.After(have.LastSeen) {
+			have.LastSeen = m.LastSeen
+		}
+		if m.JoinedAt.Before(have.JoinedAt) {
+			have.JoinedAt = m.JoinedAt
+		}
+	}
+}
+
+func (g *GroupStats) sort() {
+	slices.SortFunc(g.Cursors, func(a, b GroupCursor) int { return cmp.Compare(a.Partition, b.Partition) })
+	slices.SortFunc(g.Members, func(a, b Member) int { return cmp.Compare(a.Consumer, b.Consumer) })
+}

@@ -1,0 +1,349 @@
+package stream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// MaxPageItems is the largest Limit of a page.
+const MaxPageItems = engine.MaxPageItems
+
+// Page is a part of a listing, in its order, the same type in all packages of floe.
+type Page[T any] = struct {
+	Items  []T
+	Cursor string // where the next page begins, for the option Cursor; "" if this is the last one
+}
+
+// ListOption says which streams, or groups of a stream, are listed.
+type ListOption interface{ applyList(*listOptions) }
+
+// PendingOption says which pending records of a group are listed.
+type PendingOption interface{ applyPending(*listOptions) }
+
+type listOptions struct{ engine.Listing }
+
+func listOptionsOf(opts []ListOption) (listOptions, error) {
+	o := listOptions{engine.NewListing()}
+	for _, opt := range opts {
+		opt.applyList(&o)
+	}
+	return o, engine.CheckLimit("stream", o.Limit)
+}
+
+func (l LimitOption) applyList(o *listOptions)    { o.Limit = l.n }
+func (l LimitOption) applyPending(o *listOptions) { o.Limit = l.n }
+
+// CursorOption is the option of Cursor; all listings take it.
+type CursorOption struct{ cursor string }
+
+// Cursor continues a listing behind an earlier page, with its Cursor. What has come or gone meanwhile shows or not, depending on where it is; all
+// else is neither skipped nor repeated. A cursor says where a page ends: of streams and groups it is a name, of pending records partition and
+// Offset, as "3-17".
+func Cursor(c string) CursorOption { return CursorOption{c} }
+
+func (c CursorOption) applyList(o *listOptions)    { o.Cursor = c.cursor }
+func (c CursorOption) applyPending(o *listOptions) { o.Cursor = c.cursor }
+
+type prefixOption string
+
+func (p prefixOption) applyList(o *listOptions) { o.Prefix = string(p) }
+
+// Prefix lists only streams, or groups, whose names begin with p.
+func Prefix(p string) ListOption { return prefixOption(p) }
+
+// Page returns a page of the streams of the namespace, in order of their names, over all shards. It ends early if they have many partitions.
+//
+// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000.
+func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Stats], err error) {
+	o, err := listOptionsOf(opts)
+	for at := o.Listing; err == nil; at.Cursor = page.Cursor {
+		if page, err = s.page(ctx, at); len(page.Items) > 0 || page.Cursor == "" {
+			break
+		}
+		// What the shards have told is left of streams that were deleted.
+	}
+	return page, err
+}
+
+// All iterates over the streams of the namespace, in order of their names. Each pair is a stream and nil, or zero Stats and an error, after which
+// iteration ends; nothing runs before the first step, and break or a done ctx releases everything.
+//
+// Options and errors are those of Page.
+func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Stats, error] {
+	return engine.All(ctx, s.Page, opts, func(c string) ListOption { return Cursor(c) })
+}
+
+// listed is a stream as a shard tells it in a listing.
+type listed struct {
+	Stats
+	id         uint64
+	partitions int // in all shards
+	home       bool
+}
+
+// page asks each shard for a page and puts together what they say. One that has more ends the page: what it does not tell is left out of what the
+// others do. Nothing may be left, and the page still not be the last.
+func (s *Store) page(ctx context.Context, l engine.Listing) (page Page[Stats], err error) {
+	parts, shards, err := engine.AskAll(ctx, &s.scope, listQuery{namespace: s.scope.Namespace(), prefix: l.Prefix, after: l.Cursor, limit: l.Limit})
+	if err != nil {
+		return page, err
+	}
+	var all []listed
+	for at, q := range parts {
+		for i := range q.streams {
+			l := &q.streams[i]
+			l.home = len(shards) == 1 || s.shardOf(l.Name, 0) == shards[at]
+		}
+		all = append(all, q.streams...)
+		if n := len(q.streams); q.more && n > 0 && (page.Cursor == "" || q.streams[n-1].Name < page.Cursor) {
+			page.Cursor = q.streams[n-1].Name
+		}
+	}
+	if page.Cursor != "" {
+		all = slices.DeleteFunc(all, func(l listed) bool { return l.Name > page.Cursor })
+	}
+	for _, l := range s.joined(all) {
+		page.Items = append(page.Items, l.Stats)
+	}
+	if len(page.Items) > l.Limit {
+		page.Items = page.Items[:l.Limit]
+		page.Cursor = page.Items[l.Limit-1].Name
+	}
+	return page, nil
+}
+
+// joined returns the streams of a listing in order of their names, with what all shards say about each. The home of a stream is who knows which one of that
+// name there is.
+func (s *Store) joined(all []listed) []listed {
+	homeFirst := func(l listed) int {
+		if l.home {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(all, func(a, b listed) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(homeFirst(a), homeFirst(b)))
+	})
+	var streams []listed
+	for _, l := range all {
+		n := len(streams)
+		switch {
+		case l.home:
+			streams = append(streams, l)
+		case n > 0 && streams[n-1].Name == l.Name && streams[n-1].id == l.id:
+			known := &streams[n-1]
+			known.Appended += l.Appended
+			known.Reads += l.Reads
+			known.Partitions = append(known.Partitions, l.Partitions...)
+		}
+	}
+	for i := range streams {
+		s.complete(&streams[i])
+	}
+	return streams
+}
+
+// complete adds the partitions of shards that have had no record yet, and know nothing.
+func (s *Store) complete(l *listed) {
+	known := make(map[int]bool, len(l.Partitions))
+	for _, p := range l.Partitions {
+		known[p.Partition] = true
+	}
+	for p := range l.partitions {
+		if !known[p] {
+			l.Partitions = append(l.Partitions, PartitionStats{Partition: p, First: 1, Shard: int(s.shardOf(l.Name, p))})
+		}
+	}
+	sortPartitions(l.Partitions)
+}
+
+func sortPartitions(ps []PartitionStats) {
+	slices.SortFunc(ps, func(a, b PartitionStats) int { return cmp.Compare(a.Partition, b.Partition) })
+}
+
+func (m *machine) queryList(v *engine.View, q *listQuery) error {
+	ns, ok := v.Namespace(q.namespace)
+	if !ok {
+		return nil
+	}
+	lower, upper, ok := key.Behind(streamKey(nil, ns, q.prefix), streamKey(nil, ns, q.after))
+	if !ok {
+		return nil
+	}
+	v.Freeze()
+	it, err := v.Iter(lower, upper)
+	if err != nil {
+		return err
+	}
+	partitions := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		if q.more = len(q.streams) == q.limit || partitions >= maxListedPartitions; q.more {
+			break
+		}
+		name := string(it.Key()[5:])
+		h, err := decodeHeader(it.Value())
+		if err == nil && !h.deleted() {
+			var stats Stats
+			stats, err = m.describe(&view{header: h, v: v, namespace: q.namespace, name: name, spread: v.Spread(q.namespace) && !engine.Tagged(name)})
+			q.streams = append(q.streams, listed{Stats: stats, id: h.id, partitions: h.partitions})
+			partitions += len(stats.Partitions)
+		}
+		if err != nil {
+			it.Close()
+			return err
+		}
+	}
+	return it.Close()
+}
+
+// Groups are the consumer groups of a stream.
+type Groups struct {
+	store  *Store
+	stream string
+}
+
+// Groups returns what lists the consumer groups of a stream.
+func (s *Store) Groups(stream string) Groups { return Groups{s, stream} }
+
+// Page returns a page of the groups, in order of their names.
+//
+// Options: Limit, Cursor, Prefix. Errors: ErrNotFound if there is no such stream; ErrInvalid for a limit that is not 1-1000.
+func (l Groups) Page(ctx context.Context, opts ...ListOption) (page Page[GroupStats], err error) {
+	s := l.store
+	o, err := listOptionsOf(opts)
+	if err != nil {
+		return page, err
+	}
+	parts, err := s.parts(ctx, l.stream)
+	if err != nil {
+		return page, err
+	}
+	q := groupsQuery{namespace: s.scope.Namespace(), stream: l.stream, prefix: o.Prefix, after: o.Cursor, limit: o.Limit}
+	if err := s.scope.Query(ctx, l.stream, &q); err != nil {
+		return page, err
+	}
+	if !q.found {
+		return page, notFound(l.stream)
+	}
+	if q.more {
+		page.Cursor = q.infos[len(q.infos)-1].Name
+	}
+	for _, g := range q.infos {
+		if len(parts) > 1 {
+			name := g.Name
+			if g, err = s.GroupStats(ctx, l.stream, name); errors.Is(err, ErrNotFound) {
+				continue // deleted since
+			}
+			if err != nil {
+				return Page[GroupStats]{}, err
+			}
+		}
+		g.sort()
+		page.Items = append(page.Items, g)
+	}
+	return page, nil
+}
+
+// All iterates over the groups, in order of their names and by the contract of Store.All. Options and errors are those of Page.
+func (l Groups) All(ctx context.Context, opts ...ListOption) iter.Seq2[GroupStats, error] {
+	return engine.All(ctx, l.Page, opts, func(c string) ListOption { return Cursor(c) })
+}
+
+// PendingRecord is a record of a group that is not done.
+type PendingRecord struct {
+	ID          ID
+	Ref         Ref
+	Consumer    string    // who has it; "": it waits to be delivered again
+	DeliveredAt time.Time // the last time
+	Deadline    time.Time // until when the consumer has it, or from when on it is delivered again
+	Reason      string    // why it has to be delivered again
+}
+
+// Pending are the records of a group that were delivered and are not acknowledged, or wait to be delivered again.
+type Pending struct {
+	store         *Store
+	stream, group string
+}
+
+// Pending returns what lists the records that a group has under way.
+func (s *Store) Pending(stream, group string) Pending { return Pending{s, stream, group} }
+
+// Page returns a page of the records, in order of partition and offset.
+//
+// Options: Limit, Cursor. Errors: ErrNotFound if there is no such stream or group; ErrInvalid for a limit that is not 1-1000 and for what is no cursor.
+func (l Pending) Page(ctx context.Context, opts ...PendingOption) (page Page[PendingRecord], err error) {
+	o := listOptions{engine.NewListing()}
+	for _, opt := range opts {
+		opt.applyPending(&o)
+	}
+	after, err := parseCursor(o.Cursor)
+	if limitErr := engine.CheckLimit("stream", o.Limit); limitErr != nil {
+		err = limitErr
+	}
+	if err != nil {
+		return page, err
+	}
+	s := l.store
+	places, err := s.places(ctx, l.stream, l.group)
+	if err != nil {
+		return page, err
+	}
+	more := false
+	for i, p := range places {
+		q := pendingQuery{namespace: s.scope.Namespace(), stream: l.stream, group: l.group, after: after, limit: o.Limit}
+		if err := s.scope.Query(ctx, p.route, &q); err != nil {
+			return Page[PendingRecord]{}, err
+		}
+		if i == 0 && !q.found {
+			return page, groupNotFound(l.stream, l.group)
+		}
+		page.Items = append(page.Items, q.records...)
+		more = more || q.more
+	}
+	// A shard that has more has told limit of them, so none of the others is in front of the last one of the page.
+	slices.SortFunc(page.Items, comparePending)
+	if len(page.Items) > o.Limit {
+		page.Items, more = page.Items[:o.Limit], true
+	}
+	if more {
+		page.Cursor = page.Items[len(page.Items)-1].Ref.cursor()
+	}
+	return page, nil
+}
+
+// All iterates over the records, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
+func (l Pending) All(ctx context.Context, opts ...PendingOption) iter.Seq2[PendingRecord, error] {
+	return engine.All(ctx, l.Page, opts, func(c string) PendingOption { return Cursor(c) })
+}
+
+// cursor writes a place as "3-17".
+func (r Ref) cursor() string { return fmt.Sprintf("%d-%d", r.Partition, r.Offset) }
+
+// parseCursor reads what cursor has written; "" is before all.
+func parseCursor(cursor string) (Ref, error) {
+	if cursor == "" {
+		return Ref{}, nil
+	}
+	partition, offset, _ := strings.Cut(cursor, "-")
+	p, err1 := strconv.ParseUint(partition, 10, 32)
+	n, err2 := strconv.ParseUint(offset, 10, 64)
+	at := Ref{Partition: int(p), Offset: n}
+	if err1 != nil || err2 != nil || p >= MaxPartitions || at.cursor() != cursor {
+		return Ref{}, engine.Errorf(ErrInvalid, "stream: cursor %.64q is not one of this listing", cursor)
+	}
+	return at, nil
+}
+
+func comparePending(a, b PendingRecord) int {
+	return cmp.Or(cmp.Compare(a.Ref.Partition, b.Ref.Partition), cmp.Compare(a.Ref.Offset, b.Ref.Offset))
+}

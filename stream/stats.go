@@ -1,0 +1,123 @@
+package stream
+
+import (
+	"context"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Stats say what is in a stream.
+type Stats struct {
+	Name       string
+	Retention  Retention
+	CreatedAt  time.Time
+	Appended   int64 // records ever appended
+	Reads      int64 // records read, on the nodes that were asked, since they started
+	Partitions []PartitionStats
+}
+
+// PartitionStats say what is in a partition.
+type PartitionStats struct {
+	Partition int
+	Records   int64
+	Bytes     int64  // of keys, headers and payloads
+	First     uint64 // offset of the first record; one more than Last if there is none
+	Last      uint64 // offset of the last record ever appended
+	FirstID   ID     // zero if there is no record
+	LastID    ID     // of the last record ever appended
+	Shard     int
+}
+
+// Records returns how many records the stream holds.
+func (s *Stats) Records() (n int64) {
+	for _, p := range s.Partitions {
+		n += p.Records
+	}
+	return n
+}
+
+// Stats returns what is in a stream; nothing is counted for it. Errors: ErrNotFound.
+func (s *Store) Stats(ctx context.Context, name string) (Stats, error) {
+	if err := engine.CheckName("stream", name); err != nil {
+		return Stats{}, err
+	}
+	parts, err := s.parts(ctx, name)
+	if err != nil {
+		return Stats{}, err
+	}
+	var stats Stats
+	for i, p := range parts {
+		q := statsQuery{namespace: s.scope.Namespace(), stream: name, id: p.id()}
+		if err := s.scope.Query(ctx, p.route, &q); err != nil {
+			return Stats{}, err
+		}
+		if i == 0 && !q.found {
+			return Stats{}, notFound(name)
+		}
+		if i == 0 {
+			stats = q.stats
+			continue
+		}
+		stats.add(q.stats, p.partitions, func(partition int) int { return int(s.shardOf(name, partition)) })
+	}
+	sortPartitions(stats.Partitions)
+	return stats, nil
+}
+
+// add adds what another shard knows; a shard that has had no record yet knows nothing, so the partitions are named.
+func (s *Stats) add(other Stats, partitions []int, shard func(partition int) int) {
+	s.Appended += other.Appended
+	s.Reads += other.Reads
+	known := make(map[int]PartitionStats)
+	for _, p := range other.Partitions {
+		known[p.Partition] = p
+	}
+	for _, p := range partitions {
+		pi, ok := known[p]
+		if !ok {
+			pi = PartitionStats{Partition: p, First: 1, Shard: shard(p)}
+		}
+		s.Partitions = append(s.Partitions, pi)
+	}
+}
+
+func (m *machine) queryStats(v *engine.View, q *statsQuery) error {
+	v.Freeze()
+	w, err := viewOf(v, q.namespace, q.stream)
+	if err != nil || w == nil || q.id != 0 && q.id != w.id {
+		return err
+	}
+	q.found = true
+	q.stats, err = m.describe(w)
+	return err
+}
+
+func (m *machine) describe(w *view) (Stats, error) {
+	stats := Stats{
+		Name: w.name, Retention: w.policy.retention(), CreatedAt: time.UnixMilli(w.createdAt), Reads: m.readsOf(w.gen),
+	}
+	parts, err := w.all()
+	if err != nil {
+		return stats, err
+	}
+	for p := range parts {
+		if !w.here(p) {
+			continue
+		}
+		part := &parts[p]
+		pi := PartitionStats{
+			Partition: p, Records: int64(part.records()), First: part.first, Last: part.last, LastID: part.lastID, Shard: int(w.v.Shard()),
+		}
+		if part.records() > 0 {
+			s, err := storedAt(w.v.Get, w.gen, p, part.first)
+			if err != nil {
+				return stats, err
+			}
+			pi.FirstID, pi.Bytes = s.id, int64(part.bytes-s.before)
+		}
+		stats.Appended += int64(part.last)
+		stats.Partitions = append(stats.Partitions, pi)
+	}
+	return stats, nil
+}
