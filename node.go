@@ -70,7 +70,7 @@ func (n *Node) open(c Config) error {
 			conf.Voters = append(conf.Voters, p.ID)
 		}
 		conf.Transport, conf.Door, conf.Alive = n.peer, n.peer.Door(), n.peer.Alive
-		conf.Problem = n.peer.Problem
+		conf.Problem, conf.Clocks = n.peer.Problem, true
 	}
 	host, err := shard.Open(conf)
 	if err != nil {

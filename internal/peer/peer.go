@@ -32,6 +32,9 @@ type Host interface {
 	Identity() shard.Identity
 	// Past returns the earlier runs of the node's directory.
 	Past() []string
+	// Wall returns what the node's clock shows, ms since the epoch; ObserveClock notes what that of another node shows now, give or take.
+	Wall() int64
+	ObserveClock(node uint64, wall, uncertain int64)
 	// Cluster returns the name of the cluster that the node's directory belongs to, "" if it does not know yet.
 	Cluster() string
 	// Meet judges a node that knows the secret, ErrConflict if it is another one than before, ErrInvalid if it is of another cluster.
@@ -72,6 +75,8 @@ type Peer struct {
 	opened     *crowd // connections to others
 	accepted   *crowd // connections that Serve has accepted
 
+	began time.Time // what it tells others of its own time counts from here
+
 	draining context.Context // done when no further calls are taken
 	drain    context.CancelFunc
 	doors    sync.WaitGroup // streams of calls; none is added once it drains
@@ -88,7 +93,7 @@ func New(c Config) *Peer {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	p := &Peer{
-		cfg: c, log: c.Logger, ready: make(chan struct{}), opened: newCrowd(maxConnections), accepted: newCrowd(maxConnections),
+		cfg: c, log: c.Logger, began: time.Now(), ready: make(chan struct{}), opened: newCrowd(maxConnections), accepted: newCrowd(maxConnections),
 		tally: newTally("this node", maxCalls, maxAllWaits), frames: newMemory(frameMemory, frameShare), nodes: make(map[uint64]*node),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
@@ -323,6 +328,6 @@ func (n *node) leaves() {
 // Leave tells the other nodes that this one is about to stop, so that they give it nothing to lead.
 func (p *Peer) Leave() {
 	for _, n := range p.nodes {
-		_ = n.raft.current().sendSmall(func(dst []byte) []byte { return append(dst, leaving) })
+		_ = n.raft.current().sendSmall(func(dst []byte) []byte { return append(dst, frameLeaving) })
 	}
 }

@@ -139,7 +139,9 @@ func (p *Peer) tellRefusal(r *http.Request, h *hello, err error) {
 }
 
 func (p *Peer) serveRaft(_ context.Context, s *wire, h *hello) error {
-	defer p.nodes[h.identity.Node].enter(h.identity.Run)()
+	n := p.nodes[h.identity.Node]
+	defer n.enter(h.identity.Run)()
+	n.raft.beat() // it can answer from now on
 	return p.receiveRaft(s, h.identity.Node)
 }
 

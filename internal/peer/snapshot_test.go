@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"strings"
@@ -31,10 +32,19 @@ type trio struct {
 	seen  *observed // node 3
 
 	refused atomic.Int64 // snapshots
+	clocks  [3]shard.Clock
+	log     [3]*slog.Logger
 }
 
 func newTrio(t *testing.T) *trio {
 	c := &trio{t: t}
+	c.open()
+	return c
+}
+
+func (c *trio) open() {
+	t := c.t
+	t.Helper()
 	var listeners [3]net.Listener
 	for i := range listeners {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -52,7 +62,6 @@ func newTrio(t *testing.T) *trio {
 	for i, l := range listeners {
 		c.start(i, l)
 	}
-	return c
 }
 
 func (c *trio) start(i int, l net.Listener) {
@@ -69,7 +78,7 @@ func (c *trio) start(i int, l net.Listener) {
 	host, err := shard.Open(shard.Config{
 		Dir: "node", FS: r.fs, Shards: 1, NodeID: uint64(i + 1), Voters: []uint64{1, 2, 3}, Transport: r.peer, Door: r.peer.Door(), Alive: r.peer.Alive,
 		Primitives: []engine.Primitive{kv.Primitive(), toy.Primitive()}, MemTableBytes: 256 << 10, SegmentBytes: 64 << 10, MaxLogBytes: 128 << 10, KeepEntries: 10,
-		MaxValue: shard.LargestMaxValue,
+		MaxValue: shard.LargestMaxValue, Clocks: true, Clock: c.clocks[i], Logger: c.log[i],
 	})
 	if err != nil {
 		c.t.Fatal(err)

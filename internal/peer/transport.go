@@ -20,11 +20,22 @@ var _ shard.Transport = (*Peer)(nil)
 // maxRaftWaiting bounds the messages that wait for a node. Raft repeats what is lost, and has at most this much under way for a shard.
 const maxRaftWaiting = 32 << 20
 
-// leaving is the frame of a node that is about to stop. It is no message: that of shard 1 would have none behind it.
-const leaving byte = 1
+// Kinds of frames on the way to a node.
+const (
+	frameMessage byte = iota + 1
+	frameLife         // a sign of life, and a question for the time
+	frameTime         // the answer
+	frameLeaving      // the node is about to stop
+)
 
-// raftStream carries raft messages to one node; a frame is shard uvarint | message (protobuf), or empty: a sign of life, or leaving. What can not be sent
-// is dropped.
+// raftStream carries raft messages, and what else a node has to say to all others, to one of them:
+//
+//	message u8 | shard uvarint | message (protobuf)
+//	life u8    | when it was sent, by the sender's own time, uvarint ns
+//	time u8    | the same | the wall clock of who answers, varint ms
+//	leaving u8
+//
+// What can not be sent is dropped.
 type raftStream struct {
 	node   *node
 	client *http.Client
@@ -40,7 +51,7 @@ func (p *Peer) Send(id uint16, msgs []*raftpb.Message) {
 		}
 		// Whatever does not fit, or can not be encoded, is lost as a message of raft may be.
 		_ = n.raft.current().send(func(dst []byte) []byte {
-			dst = codec.AppendUvarint(dst, uint64(id))
+			dst = codec.AppendUvarint(append(dst, frameMessage), uint64(id))
 			dst, _ = proto.MarshalOptions{}.MarshalAppend(dst, m)
 			return dst
 		})
@@ -55,7 +66,26 @@ func (s *raftStream) current() *outbox {
 
 // beat sends a sign of life, which may be lost as well.
 func (s *raftStream) beat() {
-	_ = s.current().send(func(dst []byte) []byte { return dst })
+	sent := time.Since(s.node.peer.began)
+	_ = s.current().send(func(dst []byte) []byte { return codec.AppendUvarint(append(dst, frameLife), uint64(sent)) })
+}
+
+// tellTime answers a sign of life.
+func (s *raftStream) tellTime(sent uint64) {
+	wall := s.node.peer.host.Wall()
+	_ = s.current().send(func(dst []byte) []byte {
+		return codec.AppendVarint(codec.AppendUvarint(append(dst, frameTime), sent), wall)
+	})
+}
+
+// compareTime takes the answer: the other clock was read at some moment of the way there and back.
+func (n *node) compareTime(sent uint64, wall int64) {
+	trip := time.Since(n.peer.began) - time.Duration(min(sent, math.MaxInt64))
+	if trip < 0 {
+		return // nothing of this run
+	}
+	half := (trip / 2).Milliseconds()
+	n.peer.host.ObserveClock(n.member.ID, wall+half, half)
 }
 
 func (s *raftStream) renew() {
@@ -100,6 +130,7 @@ func (s *raftStream) once() error {
 	}
 	defer end()
 	s.node.opened()
+	s.beat()
 	out := s.current()
 	ended := make(chan struct{})
 	if !p.spawn(func() {
@@ -142,23 +173,52 @@ func (p *Peer) receiveRaft(s *wire, from uint64) error {
 			return err
 		}
 		if len(buf) == 0 {
-			p.nodes[from].seen()
+			return fmt.Errorf("%w: it is empty", errFrame)
+		}
+		n := p.nodes[from]
+		if buf[0] != frameMessage {
+			if err := n.hear(buf[0], buf[1:]); err != nil {
+				return err
+			}
 			continue
 		}
-		if len(buf) == 1 && buf[0] == leaving {
-			p.nodes[from].leaves()
-			continue
-		}
-		id, m, err := decodeMessage(buf, from, p.cfg.Node)
+		id, m, err := decodeMessage(buf[1:], from, p.cfg.Node)
 		if err != nil {
 			return err
 		}
-		p.nodes[from].seen()
+		n.seen()
 		if m.GetType() == raftpb.MsgReadIndex {
 			continue // a leader alone asks for reads, and this is of one that has just ceased to be one: the read is lost there
 		}
 		p.host.Receive(id, []*raftpb.Message{m})
 	}
+}
+
+// hear takes a frame that is no message.
+func (n *node) hear(kind byte, b []byte) error {
+	r := codec.NewReader(b)
+	switch kind {
+	case frameLife:
+		if sent := r.Uvarint(); r.Done() == nil {
+			n.seen()
+			n.raft.tellTime(sent)
+		}
+	case frameTime:
+		if sent, wall := r.Uvarint(), r.Varint(); r.Done() == nil {
+			n.seen()
+			n.compareTime(sent, wall)
+		}
+	case frameLeaving:
+		if r.Done() == nil {
+			n.leaves()
+		}
+	default:
+		return fmt.Errorf("%w: of kind %d", errFrame, kind)
+	}
+	if err := r.Done(); err != nil {
+		return fmt.Errorf("%w: of kind %d: %w", errFrame, kind, err)
+	}
+	return nil
 }
 
 // decodeMessage reads a message, which has to be of the node that sends it, for this one.

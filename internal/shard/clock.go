@@ -24,7 +24,8 @@ func (c systemClock) Mono() time.Duration { return time.Since(c.start) }
 // shardClock tells a shard's time: the wall clock, but never before what it has told or what the log says, and never standing still
 // when the wall clock is set back.
 type shardClock struct {
-	clock Clock
+	clock  Clock
+	others *clocks // that hold it back; nil: none
 
 	mu   sync.Mutex // guards last and at
 	last int64      // the latest time told, or seen in the log
@@ -34,6 +35,9 @@ type shardClock struct {
 // now returns the time in ms since the epoch.
 func (c *shardClock) now() int64 {
 	wall, mono := c.clock.Source.Wall(), c.clock.Source.Mono()
+	if c.others != nil {
+		wall = c.others.limit(wall, mono)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	passed := (mono - c.at).Milliseconds()
@@ -57,3 +61,6 @@ func (c *shardClock) observe(stamp int64) {
 		c.last, c.at = stamp, mono
 	}
 }
+
+// ready reports whether the clock may be believed: in a cluster that takes a quorum of clocks.
+func (c *shardClock) ready() bool { return c.others == nil || c.others.known.Load() }

@@ -63,6 +63,7 @@ type Config struct {
 	Transport Transport                // nil: none, for a node alone
 	Alive     func(node uint64) bool   // whether another node has been heard of a moment ago; nil: always
 	Problem   func(node uint64) string // what keeps this node and another one from reaching each other, "": nothing; nil: nothing ever does
+	Clocks    bool                     // nodes tell each other their time, by Host.ObserveClock
 	Door      engine.Door              // to shards that other nodes lead, for deliveries between shards; nil: this host alone
 
 	FS            vfs.FS        // nil: the operating system's, or memory if Dir is ""

@@ -301,7 +301,7 @@ func (c *core) lead(nextDue int64, gather bool, out *output) {
 		return
 	}
 	c.handOver()
-	if c.handsOver() || c.appends >= maxAppends && !gather {
+	if c.handsOver() || !c.clock.ready() || c.appends >= maxAppends && !gather {
 		return
 	}
 	if c.skipTo > 0 && !c.skipped {
@@ -465,7 +465,7 @@ func mergeEntries(es, more []*raftpb.Entry) []*raftpb.Entry {
 
 // wakeAt returns when the leader has to be stepped for its timers, in shard time, or NoTimer.
 func (c *core) wakeAt(nextDue int64) int64 {
-	if !c.isLeader || c.firing || c.appends >= maxAppends || c.handsOver() {
+	if !c.isLeader || c.firing || !c.clock.ready() || c.appends >= maxAppends || c.handsOver() {
 		return math.MaxInt64
 	}
 	return nextDue

@@ -40,6 +40,7 @@ type Host struct {
 	space    *space
 	slow     *slowness
 	identity identity
+	clocks   *clocks
 
 	ctx      context.Context // done when the host is closed or has failed; all background work ends with it
 	cancel   context.CancelFunc
@@ -92,6 +93,7 @@ func Open(c Config) (*Host, error) {
 		h.log.Warn(asyncUnmet)
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.clocks = newClocks(&h.cfg)
 	h.rows = engine.NewRowCache(h.cfg.CacheBytes / rowCachePart)
 	h.space, h.slow = newSpace(h.ctx, &h.cfg), newSlowness(&h.cfg, h.fail)
 	h.fs = &watchedFS{FS: c.FS, failed: h.fail, stopped: h.isBroken, space: h.space, slow: h.slow}

@@ -29,7 +29,7 @@ func (s *shard) successorsLocked() []uint64 {
 	last := s.log.LastIndex()
 	for id, p := range s.core.rn.Status().Progress {
 		// Not RecentActive: a leader clears that of all at each check of its quorum, and for a moment nobody would be a successor.
-		if id != s.host.cfg.NodeID && p.State == tracker.StateReplicate && s.host.isAlive(id) && p.Match+nearEnough >= last {
+		if id != s.host.cfg.NodeID && p.State == tracker.StateReplicate && s.host.isAlive(id) && s.host.clocks.offset(id) == 0 && p.Match+nearEnough >= last {
 			ids = append(ids, id)
 		}
 	}
@@ -57,7 +57,9 @@ func (h *Host) lead() {
 			}
 			cancel()
 		case <-look.C:
-			h.spread()
+			if !h.stepDown() {
+				h.spread()
+			}
 		case <-h.ctx.Done():
 			return
 		}

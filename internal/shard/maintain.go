@@ -224,6 +224,9 @@ func (h *Host) Stats() (Stats, error) {
 		case h.cfg.asyncUnmet:
 			n.Problem = asyncUnmet
 		}
+		if n.Problem == "" {
+			n.Problem = h.clocks.problem(id)
+		}
 		st.Nodes = append(st.Nodes, n)
 	}
 	return st, nil

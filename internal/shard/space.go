@@ -299,6 +299,7 @@ func (h *Host) watchSpace() {
 		select {
 		case <-t.C:
 			h.space.tick()
+			h.clocks.look()
 		case <-h.ctx.Done():
 			return
 		}

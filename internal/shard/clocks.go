@@ -1,0 +1,182 @@
+package shard
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Limits of clocks, ms.
+const (
+	clockTolerance = 1000   // by which a clock may differ from the others'
+	clockUncertain = 500    // with more than this a comparison only counts if there is no other
+	clockOld       = 30_000 // or only one as old as this
+)
+
+// clocks is what a node of a cluster knows of the clocks of its nodes, which tell each other their time about once a second. Each is remembered as
+// a distance from this node's monotonic time, so that a jump of its own wall clock is noticed by the very next look at it.
+//
+// The time that a leader stamps entries with is never more than a second ahead of the median of all clocks that are known, its own included. A node
+// whose clock is further from that, in either direction, gives up what it leads. With an even number of clocks there are two medians: it is
+// the earlier one that holds a leader back, and the one nearer to a node by which it is judged. So of two nodes that differ neither gives up, and
+// the one behind sets the pace.
+type clocks struct {
+	own    uint64
+	quorum int // of clocks, this one's included
+	clock  Clock
+	log    *slog.Logger
+
+	bound atomic.Int64 // of the wall clock, less this node's monotonic time
+	known atomic.Bool  // a quorum of clocks
+
+	mu     sync.Mutex // guards what follows
+	others map[uint64]otherClock
+	before int64 // wall clock less monotonic time at the last look
+	looked bool
+	off    bool // told that this node's clock is
+}
+
+// otherClock is the clock of another node.
+type otherClock struct {
+	base      int64 // its wall clock, less this node's monotonic time
+	uncertain int64
+	at        int64 // this node's monotonic time when that was known
+}
+
+func newClocks(c *Config) *clocks {
+	k := &clocks{own: c.NodeID, quorum: len(c.Voters)/2 + 1, clock: c.Clock, log: c.Logger, others: make(map[uint64]otherClock)}
+	k.bound.Store(math.MaxInt64)
+	k.known.Store(!c.Clocks)
+	return k
+}
+
+// limit returns the time that a wall clock shows, or an earlier one if it is ahead of the others.
+func (k *clocks) limit(wall int64, mono time.Duration) int64 {
+	if bound := k.bound.Load(); bound != math.MaxInt64 {
+		return min(wall, bound+mono.Milliseconds())
+	}
+	return wall
+}
+
+// observe notes what the wall clock of another node shows now, give or take.
+func (k *clocks) observe(node uint64, wall, uncertain int64) {
+	mono := k.clock.Source.Mono().Milliseconds()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if had, ok := k.others[node]; ok && uncertain > clockUncertain && uncertain >= had.uncertain && mono-had.at < clockOld {
+		return
+	}
+	k.others[node] = otherClock{wall - mono, uncertain, mono}
+	// If this node's clock is behind this one, that is the earlier of the medians; else there is nothing to hold back.
+	bases, uncertainty := k.withoutLocked(k.own)
+	k.bound.Store(bases[len(bases)/2] + clockTolerance + uncertainty)
+	k.known.Store(k.known.Load() || len(bases)+1 >= k.quorum)
+}
+
+// withoutLocked returns the clocks that are known without that of a node, in order, and how far they may be wrong.
+func (k *clocks) withoutLocked(node uint64) (bases []int64, uncertain int64) {
+	for id, o := range k.others {
+		if id != node {
+			bases, uncertain = append(bases, o.base), max(uncertain, o.uncertain)
+		}
+	}
+	if node != k.own {
+		bases = append(bases, k.clock.Source.Wall()-k.clock.Source.Mono().Milliseconds())
+	}
+	slices.Sort(bases)
+	return bases, uncertain
+}
+
+// offset returns how far a node's clock is ahead of most others, or behind (negative), in ms; 0 if that is within the tolerance or not known.
+func (k *clocks) offset(node uint64) int64 {
+	mono := k.clock.Source.Mono().Milliseconds()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	base := k.clock.Source.Wall() - mono
+	if node != k.own {
+		o, ok := k.others[node]
+		if !ok {
+			return 0
+		}
+		base = o.base
+	}
+	bases, uncertain := k.withoutLocked(node)
+	n := len(bases)
+	off := int64(0)
+	if lo := n/2 - 1; lo >= 0 && base < bases[lo] {
+		off = base - bases[lo]
+	} else if hi := (n + 1) / 2; hi < n && base > bases[hi] {
+		off = base - bases[hi]
+	}
+	if max(off, -off) <= clockTolerance+uncertain {
+		return 0
+	}
+	return off
+}
+
+// problem says how far a node's clock is off, "" if it is not.
+func (k *clocks) problem(node uint64) string {
+	switch off := k.offset(node); {
+	case off > 0:
+		return fmt.Sprintf("its clock is %v ahead of those of most nodes", time.Duration(off)*time.Millisecond)
+	case off < 0:
+		return fmt.Sprintf("its clock is %v behind those of most nodes", -time.Duration(off)*time.Millisecond)
+	}
+	return ""
+}
+
+// look tells of a jump of this node's clock since the last look.
+func (k *clocks) look() {
+	base := k.clock.Source.Wall() - k.clock.Source.Mono().Milliseconds()
+	k.mu.Lock()
+	jump := base - k.before
+	told := k.looked && max(jump, -jump) > clockTolerance
+	k.before, k.looked = base, true
+	k.mu.Unlock()
+	if told {
+		k.log.Warn("the clock of this machine has jumped", "by", time.Duration(jump)*time.Millisecond)
+	}
+}
+
+// isOff reports whether this node's clock is too far from the others' to lead, and tells when that changes.
+func (k *clocks) isOff() bool {
+	why := k.problem(k.own)
+	k.mu.Lock()
+	changed := k.off != (why != "")
+	k.off = why != ""
+	k.mu.Unlock()
+	switch {
+	case changed && why != "":
+		k.log.Warn("this node gives up what it leads: " + why)
+	case changed:
+		k.log.Info("the clock of this node is that of the others again: it may lead")
+	}
+	return why != ""
+}
+
+// Wall returns what this node's clock shows, ms since the epoch.
+func (h *Host) Wall() int64 { return h.cfg.Clock.Source.Wall() }
+
+// ObserveClock notes what the clock of another node shows now, in ms since the epoch, give or take.
+func (h *Host) ObserveClock(node uint64, wall, uncertain int64) {
+	if h.cfg.Clocks && slices.Contains(h.cfg.Voters, node) {
+		h.clocks.observe(node, wall, max(uncertain, 0))
+	}
+}
+
+// stepDown gives what this node leads to others if its clock is off, and reports whether it is.
+func (h *Host) stepDown() bool {
+	if !h.clocks.isOff() {
+		return false
+	}
+	for _, s := range h.shards {
+		if ids := s.successors(); len(ids) > 0 {
+			s.transfer(ids[int(s.id)%len(ids)])
+		}
+	}
+	return true
+}

@@ -1,0 +1,74 @@
+package shard
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestClocks: a clock may be a second ahead of the median, and is off beyond it; a jump is held back at once; of two that differ nobody knows which is right.
+func TestClocks(t *testing.T) {
+	const start, minutes = 1_000_000, 600_000
+	for _, c := range []struct {
+		others    []int64 // what the clocks of nodes 2, 3 ... show, less the start
+		own       int64   // what that of node 1 shows, likewise
+		now       int64   // what its shards are stamped with
+		off       int64
+		ready     bool
+		otherOffs []int64
+	}{
+		{nil, minutes, minutes, 0, false, nil},
+		{[]int64{0}, minutes, 1000, 0, true, []int64{0}},
+		{[]int64{0}, -minutes, -minutes, 0, true, []int64{0}},
+		{[]int64{0, 0}, 1000, 1000, 0, true, []int64{0, 0}},
+		{[]int64{0, 0}, 1001, 1000, 1001, true, []int64{0, 0}},
+		{[]int64{0, 0}, minutes, 1000, minutes, true, []int64{0, 0}},
+		{[]int64{0, 0}, -minutes, -minutes, -minutes, true, []int64{0, 0}},
+		{[]int64{0, minutes}, 0, 0, 0, true, []int64{0, minutes}},
+		{[]int64{0, minutes}, 10, 10, 0, true, []int64{0, minutes - 10}},
+		{[]int64{-5000, 5000}, 0, 0, 0, true, []int64{-5000, 5000}},
+		{[]int64{0, 5000}, 10_000, 6000, 5000, true, []int64{-5000, 0}},
+		{[]int64{0, 0, 0, minutes}, minutes, 1000, minutes, true, []int64{0, 0, 0, minutes}},
+		{[]int64{0, 0, minutes, minutes}, 0, 0, 0, true, []int64{0, 0, minutes, minutes}},
+	} {
+		source := &fakeClock{wall: start}
+		k := newClocks(&Config{NodeID: 1, Voters: make([]uint64, max(3, len(c.others)+1)), Clock: Clock{source}, Clocks: true, Logger: slog.New(slog.DiscardHandler)})
+		for i, wall := range c.others {
+			k.observe(uint64(i+2), start+wall, 0)
+		}
+		source.wall = start + c.own
+		s := shardClock{clock: Clock{source}, others: k}
+		if got := s.now() - start; got != c.now || s.ready() != c.ready {
+			t.Errorf("%+v: now %d, ready %v", c, got, s.ready())
+		}
+		if got := k.offset(1); got != c.off {
+			t.Errorf("%+v: off by %d", c, got)
+		}
+		for i, want := range c.otherOffs {
+			if got := k.offset(uint64(i + 2)); got != want {
+				t.Errorf("%+v: node %d is off by %d, want %d", c, i+2, got, want)
+			}
+		}
+	}
+}
+
+// TestClockJumpAlone: a node alone accepts a jump and says so.
+func TestClockJumpAlone(t *testing.T) {
+	var log bytes.Buffer
+	source := &fakeClock{wall: 1000}
+	k := newClocks(&Config{NodeID: 1, Voters: []uint64{1}, Clock: Clock{source}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	s := shardClock{clock: Clock{source}, others: k}
+	k.look()
+	source.advance(time.Hour)
+	k.look()
+	if log.Len() > 0 {
+		t.Errorf("an hour later the log says\n%s", &log)
+	}
+	source.wall += 3_600_000
+	k.look()
+	if got := s.now(); got != source.wall || !s.ready() || !strings.Contains(log.String(), "by=1h0m0s") {
+		t.Errorf("now() = %d, want %d; the log says\n%s", got, source.wall, &log)
+	}
+}
