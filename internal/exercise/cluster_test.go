@@ -50,6 +50,9 @@ func newCluster(t *testing.T, seed uint64, shards int) *cluster {
 			c.stop(id)
 		}
 		c.net.Close()
+		for _, id := range nodes {
+			verifyDir(t, c.fs[id], "node")
+		}
 	})
 	for _, id := range nodes {
 		c.fs[id], c.gates[id] = vfs.NewMem(), &gate{start: time.Now()}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/primitive"
@@ -76,19 +78,26 @@ func (x *examiner) examine(dir string, spaces map[string]bool) [writers]place {
 // verify reads all files of the directory, as a crash or a clean Close has left them, and every row that replaying the log makes.
 func (x *examiner) verify(dir string) {
 	x.t.Helper()
-	report, err := shard.Verify(x.t.Context(), shard.VerifyConfig{Dir: dir, Primitives: primitive.All()})
-	if errors.Is(err, engine.ErrInvalid) {
-		return // killed before anything was in it
+	x.verified += verifyDir(x.t, nil, dir)
+}
+
+// verifyDir verifies a data directory of a node alone or of a cluster, nil being the operating system's file system, and returns how many rows there are.
+func verifyDir(t *testing.T, fsys vfs.FS, dir string) (rows int64) {
+	t.Helper()
+	report, err := shard.Verify(context.Background(), shard.VerifyConfig{FS: fsys, Dir: dir, Primitives: primitive.All()}) // also in a Cleanup
+	if errors.Is(err, engine.ErrInvalid) || errors.Is(err, os.ErrNotExist) {
+		return 0 // killed before anything was in it, or wiped
 	}
 	if err != nil {
-		x.t.Errorf("verify: %v", err)
+		t.Errorf("verify %s: %v", dir, err)
 	}
 	for _, problem := range report.Problems {
-		x.t.Errorf("verify: %s", problem)
+		t.Errorf("verify %s: %s", dir, problem)
 	}
-	for _, rows := range report.Rows {
-		x.verified += rows
+	for _, n := range report.Rows {
+		rows += n
 	}
+	return rows
 }
 
 func (x *examiner) checkWriter(node *floe.Node, w int) place {

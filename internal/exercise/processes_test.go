@@ -86,6 +86,11 @@ func startProcesses(t *testing.T, members []member) *processes {
 		for i := range c.cmds {
 			c.kill(i)
 		}
+		rows := int64(0)
+		for _, m := range members {
+			rows += verifyDir(t, nil, m.Dir)
+		}
+		t.Logf("%d rows of what was killed are sound", rows)
 	})
 	for i := range c.cmds {
 		c.start(i)

@@ -25,7 +25,9 @@ type three struct {
 	peers []floe.Peer
 	dirs  []string
 	nodes []*floe.Node // nil: stopped
-	tls   *tls.Config
+
+	failed [3]bool // at some time
+	tls    *tls.Config
 
 	shards int // 0: 4
 }
@@ -48,6 +50,11 @@ func (c *three) open() {
 	c.t.Cleanup(func() {
 		for i := range c.nodes {
 			c.stop(i)
+		}
+		for i, dir := range c.dirs {
+			if !c.failed[i] { // its directory is locked until the process ends
+				verifyDir(c.t, nil, dir)
+			}
 		}
 	})
 	for i := range c.nodes {
@@ -78,6 +85,7 @@ func (c *three) stop(i int) {
 	}
 	c.nodes[i] = nil
 	failed := n.Err() != nil
+	c.failed[i] = c.failed[i] || failed
 	if err := n.Close(); err != nil && !failed {
 		c.t.Errorf("close node %d: %v", i+1, err)
 	}
