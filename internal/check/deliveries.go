@@ -29,7 +29,8 @@ type Deliveries struct {
 	// Ordered says that items of a key are delivered in the order of their Place, the later ones only when the earlier ones are done or are
 	// with the same consumer: stream.KeyShared.
 	Ordered bool
-	// Excuses says that not all attempts count against Max: those of an item that was delivered behind another one of its key, which failed.
+	// Excuses says that not all attempts count against Max: those of an item that was delivered behind another one of its key, which failed. Those
+	// that ended with a consumer that Left are excused in any case.
 	Excuses bool
 	// Rising says that first deliveries come in the order of Place within a Lane, whoever gets them: groups that are not stream.KeyShared.
 	Rising bool
@@ -37,6 +38,9 @@ type Deliveries struct {
 	mu    sync.Mutex // guards what follows, and all Reads and Settlements
 	items map[string]*item
 	lost  map[string]int64 // by consumer: when the first of its reads began of which it was never told
+	left  map[string]bool  // consumers that may have left, handing back what they had
+	taken int              // items that may have been taken for good by reads of which nobody was told
+	since int64            // when the first of those reads began
 }
 
 // Item is what a producer sent.
@@ -66,6 +70,7 @@ type item struct {
 	deliveries []delivered
 	settled    []*Settlement
 	dead       *Dead
+	taken      bool // by a read of which nobody was told, for all one knows
 }
 
 type delivered struct {
@@ -106,7 +111,7 @@ type Dead struct {
 
 // NewDeliveries returns Deliveries of a queue or group that was empty.
 func NewDeliveries() *Deliveries {
-	return &Deliveries{items: make(map[string]*item), lost: make(map[string]int64)}
+	return &Deliveries{items: make(map[string]*item), lost: make(map[string]int64), left: make(map[string]bool)}
 }
 
 func (d *Deliveries) itemLocked(body string) *item {
@@ -158,6 +163,37 @@ func (r *Read) Done(now int64, list ...Delivery) {
 		i := r.of.itemLocked(one.Body)
 		i.deliveries = append(i.deliveries, delivered{one, r.consumer, r.began, now, n})
 	}
+}
+
+// Taken notes what the consumer was given for good: it is done with that.
+func (r *Read) Taken(now int64, list ...Delivery) {
+	r.Done(now, list...)
+	r.of.mu.Lock()
+	defer r.of.mu.Unlock()
+	for _, one := range list {
+		i := r.of.itemLocked(one.Body)
+		i.settled = append(i.settled, &Settlement{
+			of: r.of, item: i, outcome: Acked, attempt: one.Attempt, lsn: one.LSN, state: done, began: r.began, returned: now,
+		})
+	}
+}
+
+// UnknownTaken is Unknown for a read that may have been given up to n items for good.
+func (r *Read) UnknownTaken(n int) {
+	r.Unknown()
+	r.of.mu.Lock()
+	defer r.of.mu.Unlock()
+	if r.of.taken == 0 || r.began < r.of.since {
+		r.of.since = r.began
+	}
+	r.of.taken += n
+}
+
+// Left notes that a consumer leaves, or has perhaps left: what it then had does not count as an attempt. It must come before the call.
+func (d *Deliveries) Left(consumer string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.left[consumer] = true
 }
 
 // Unknown notes that the consumer may have been given items of which it does not know.
@@ -233,7 +269,19 @@ func (d *Deliveries) Check(t Totals) (Report, error) {
 	if err := d.checkLanes(); err != nil {
 		return r, err
 	}
+	d.vanish(&r, t)
 	return r, r.compare(t)
+}
+
+// vanish accounts for items that nobody knows to have been sent, nor to have been taken.
+func (d *Deliveries) vanish(r *Report, t Totals) {
+	for _, i := range d.items {
+		if d.taken > 0 && t.Enqueued > int64(r.Items) && i.known && !i.sent && len(i.deliveries) == 0 && i.dead == nil {
+			d.taken--
+			r.Items++
+			r.Doubtful++
+		}
+	}
 }
 
 // Report says how much has been noted so far.
@@ -256,7 +304,7 @@ func (r *Report) count(i *item) {
 	if i.dead != nil {
 		r.Dead++
 	}
-	acked, doubtful := false, false
+	acked, doubtful := false, i.taken
 	for _, s := range i.settled {
 		acked = acked || s.outcome == Acked && s.state == done
 		doubtful = doubtful || s.outcome == Acked && s.state == unknown
@@ -332,7 +380,7 @@ func (d *Deliveries) checkAttempts(i *item) error {
 			return fmt.Errorf("delivered from %s, but it was sent once, to %s", one.At, i.At)
 		}
 		switch {
-		case one.Attempt < 1 || d.Max > 0 && one.Attempt > d.Max && !d.Excuses:
+		case one.Attempt < 1 || d.Max > 0 && one.Attempt-d.excusable(i, one.Attempt) > d.Max && !d.Excuses:
 			return fmt.Errorf("delivered as attempt %d of at most %d", one.Attempt, d.Max)
 		case n == 0:
 			continue
@@ -345,6 +393,25 @@ func (d *Deliveries) checkAttempts(i *item) error {
 		}
 	}
 	return nil
+}
+
+// excusable returns how many of the deliveries of an item before an attempt may not count: those to consumers that left, also if they were never told.
+func (d *Deliveries) excusable(i *item, before int) (n int) {
+	unseen := before - 1
+	for k := range i.deliveries {
+		if one := &i.deliveries[k]; one.Attempt < before {
+			unseen--
+			if d.left[one.consumer] {
+				n++
+			}
+		}
+	}
+	for consumer := range d.lost {
+		if d.left[consumer] {
+			return n + unseen
+		}
+	}
+	return n
 }
 
 // checkSettled checks what ended the deliveries of an item.
@@ -413,7 +480,12 @@ func (d *Deliveries) checkEnd(i *item) error {
 	if n := len(i.deliveries); n > 0 {
 		last = i.deliveries[n-1].Attempt
 	}
+	vanished := i.dead == nil && !maybe && (i.sent || len(i.deliveries) > 0)
 	switch {
+	case vanished && d.taken > 0:
+		d.taken--
+		i.taken = true
+		return nil
 	case i.dead == nil && i.sent && len(i.deliveries) == 0:
 		return fmt.Errorf("lost: it was never delivered")
 	case i.dead == nil && len(i.deliveries) > 0 && !maybe:
@@ -424,7 +496,7 @@ func (d *Deliveries) checkEnd(i *item) error {
 		return fmt.Errorf("a dead letter, although an ack of it was confirmed")
 	case i.dead.Attempts < last:
 		return fmt.Errorf("a dead letter after %d attempts, but attempt %d was delivered", i.dead.Attempts, last)
-	case d.Max == 0 || i.dead.Attempts != d.Max && !buried && !(d.Excuses && i.dead.Attempts > d.Max):
+	case d.Max == 0 || !buried && i.dead.Attempts < d.Max || !buried && !d.Excuses && i.dead.Attempts-d.excusable(i, i.dead.Attempts+1) > d.Max:
 		return fmt.Errorf("a dead letter after %d attempts of %d", i.dead.Attempts, d.Max)
 	}
 	return nil

@@ -270,3 +270,71 @@ func TestDeliveriesRise(t *testing.T) {
 		checkStory(t, s, Totals{Enqueued: 3, Acked: 3}, want)
 	}
 }
+
+// TestDeliveriesThatAreExcused feeds histories of a group whose consumers leave with what they have.
+func TestDeliveriesThatAreExcused(t *testing.T) {
+	for name, c := range map[string]struct {
+		tell func(s *story)
+		end  Totals
+		want string
+	}{
+		"handed back": {func(s *story) { s.read("x", "a1"); s.Left("x"); s.read("y", "a2"); s.read("y", "a3"); s.ack("a3") }, Totals{Enqueued: 1, Acked: 1}, ""},
+		"too often": {func(s *story) {
+			s.read("x", "a1")
+			s.Left("x")
+			s.read("y", "a2")
+			s.read("y", "a3")
+			s.read("y", "a4")
+			s.ack("a4")
+		}, Totals{Enqueued: 1, Acked: 1}, "as attempt 4 of at most 2"},
+		"nobody left": {func(s *story) { s.read("x", "a1"); s.read("y", "a2"); s.read("y", "a3"); s.ack("a3") }, Totals{Enqueued: 1, Acked: 1}, "as attempt 3 of at most 2"},
+		"dead":        {func(s *story) { s.read("x", "a1"); s.Left("x"); s.read("y", "a2"); s.read("y", "a3"); s.bury("a", 3) }, Totals{Enqueued: 1, Dead: 1}, ""},
+		"dead early":  {func(s *story) { s.read("x", "a1"); s.Left("x"); s.bury("a", 1) }, Totals{Enqueued: 1, Dead: 1}, "a dead letter after 1 attempts of 2"},
+		"dead late":   {func(s *story) { s.read("y", "a1"); s.read("y", "a2"); s.bury("a", 3) }, Totals{Enqueued: 1, Dead: 1}, "a dead letter after 3 attempts of 2"},
+		"left unknown": {func(s *story) {
+			s.Deliveries.Read(s.tick(), "x").Unknown()
+			s.Left("x")
+			s.read("y", "a3")
+			s.ack("a3")
+		}, Totals{Enqueued: 1, Acked: 1}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStory(t)
+			s.Max = 2
+			s.send("a")
+			c.tell(s)
+			checkStory(t, s, c.end, c.want)
+		})
+	}
+}
+
+// TestDeliveriesForGood feeds histories of reads with nothing to acknowledge.
+func TestDeliveriesForGood(t *testing.T) {
+	take := func(s *story, names ...string) {
+		r := s.Deliveries.Read(s.tick(), "x")
+		var list []Delivery
+		for _, name := range names {
+			list = append(list, s.of(name))
+		}
+		r.Taken(s.tick(), list...)
+	}
+	for name, c := range map[string]struct {
+		tell func(s *story)
+		want string
+	}{
+		"all":            {func(s *story) { take(s, "a1", "b1") }, ""},
+		"twice":          {func(s *story) { take(s, "a1"); take(s, "a2", "b1") }, "although an ack of attempt 1 was confirmed"},
+		"overtaken":      {func(s *story) { take(s, "b1"); take(s, "a1") }, `although "a" was not delivered before`},
+		"unknown":        {func(s *story) { s.Deliveries.Read(s.tick(), "y").UnknownTaken(1); take(s, "b1") }, ""},
+		"too few":        {func(s *story) { s.Deliveries.Read(s.tick(), "y").UnknownTaken(1) }, "lost: it was never delivered"},
+		"unknown, later": {func(s *story) { take(s, "b1"); s.Deliveries.Read(s.tick(), "y").UnknownTaken(1) }, `although "a" was not delivered before`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStory(t)
+			s.Ordered = true
+			s.send("a/key", "b/key")
+			c.tell(s)
+			checkStory(t, s, Totals{Enqueued: 2, Acked: 2}, c.want)
+		})
+	}
+}

@@ -81,7 +81,7 @@ func (d *Deliveries) checkPair(earlier, i *item) error {
 		if lost, known := d.lost[one.consumer]; known && lost < one.returned {
 			continue // he may have got the earlier one without knowing
 		}
-		if earlier.overBefore(one.returned) {
+		if earlier.overBefore(one.returned) || earlier.taken && d.since < one.returned {
 			continue
 		}
 		if err := earlier.mayBeWith(one); err != nil {

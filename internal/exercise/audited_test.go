@@ -28,7 +28,9 @@ type audited interface {
 	open(ctx context.Context) error
 	// send sends bodies in one call. If one is once, it may be repeated until it is acknowledged.
 	send(ctx context.Context, once string, items []check.Item) ([]check.Item, error)
-	read(ctx context.Context, consumer string, limit int) ([]check.Delivery, error)
+	// gives reports whether items can be read for good, with nothing to acknowledge.
+	gives() bool
+	read(ctx context.Context, consumer string, limit int, forGood bool) ([]check.Delivery, error)
 	// ack returns how many of the deliveries were ended. A queue ends all or none.
 	ack(ctx context.Context, of []check.Delivery) (int, error)
 	nack(ctx context.Context, of check.Delivery) (int, error)
@@ -89,7 +91,9 @@ func (q *auditedQueue) send(ctx context.Context, once string, items []check.Item
 	return items, err
 }
 
-func (q *auditedQueue) read(ctx context.Context, _ string, limit int) ([]check.Delivery, error) {
+func (q *auditedQueue) gives() bool { return false }
+
+func (q *auditedQueue) read(ctx context.Context, _ string, limit int, _ bool) ([]check.Delivery, error) {
 	got, err := q.Dequeue(ctx, auditName, queue.Max(limit), queue.Lease(auditLease), queue.Wait(auditLease))
 	list := make([]check.Delivery, len(got))
 	for i, m := range got {
@@ -183,8 +187,14 @@ func (g *auditedGroup) send(ctx context.Context, once string, items []check.Item
 	return items, err
 }
 
-func (g *auditedGroup) read(ctx context.Context, consumer string, limit int) ([]check.Delivery, error) {
-	got, err := g.ReadGroup(ctx, auditName, auditGroup, consumer, stream.Limit(limit), stream.Wait(auditLease))
+func (g *auditedGroup) gives() bool { return true }
+
+func (g *auditedGroup) read(ctx context.Context, consumer string, limit int, forGood bool) ([]check.Delivery, error) {
+	opts := []stream.GroupReadOption{stream.Limit(limit), stream.Wait(auditLease)}
+	if forGood {
+		opts = append(opts, stream.NoAck())
+	}
+	got, err := g.ReadGroup(ctx, auditName, auditGroup, consumer, opts...)
 	list := make([]check.Delivery, len(got))
 	for i, d := range got {
 		list[i] = check.Delivery{
@@ -206,7 +216,11 @@ func (g *auditedGroup) ack(ctx context.Context, of []check.Delivery) (int, error
 }
 
 func (g *auditedGroup) nack(ctx context.Context, of check.Delivery) (int, error) {
-	return g.Nack(ctx, auditName, auditGroup, refsOf([]check.Delivery{of}), stream.Reason("nacked"))
+	opts := []stream.NackOption{stream.Reason("nacked")}
+	if n := of.Place % 4; n > 0 {
+		opts = append(opts, stream.Delay(time.Duration(n-1)*3*auditBackoff))
+	}
+	return g.Nack(ctx, auditName, auditGroup, refsOf([]check.Delivery{of}), opts...)
 }
 
 func (g *auditedGroup) bury(ctx context.Context, of check.Delivery) (int, error) {

@@ -73,7 +73,7 @@ func TestSuite(t *testing.T) {
 		"kv": suiteKV, "kv pages": suitePages, "kv watch": suiteWatch, "kv wait": suiteWait, "lock": suiteLock, "txn": suiteTxn,
 		"namespaces": suiteNamespaces, "listings": suiteListings, "impossible names": suiteImpossibleNames, "limits": suiteLimits, "errors": suiteErrors, "queue": suiteQueue, "queue listings": suiteQueueListings, "queue wait": suiteQueueWait,
 		"stream": suiteStream, "stream follow": suiteFollow, "stream retention": suiteRetention, "stream limits": suiteStreamLimits,
-		"groups": suiteGroups, "group wait": suiteGroupWait, "mixed": suiteMixed,
+		"groups": suiteGroups, "group wait": suiteGroupWait, "group stops": suiteGroupStops, "mixed": suiteMixed,
 	}
 	for kind, open := range databases {
 		t.Run(kind, func(t *testing.T) {

@@ -133,6 +133,59 @@ func suiteGroupWait(t *testing.T, db database) {
 	}
 }
 
+// suiteGroupStops lets consumers stop with what they have, again and again, refuse records for different times, and take some for good.
+func suiteGroupStops(t *testing.T, db database) {
+	ctx := t.Context()
+	for _, s := range streamStores(t, db, "group stops") {
+		if err := s.Create(ctx, "log", stream.Partitions(2)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 12 {
+			ok[stream.Appended](t)(s.Append(ctx, "log", stream.Message{Key: fmt.Sprint("k", i%4), Payload: fmt.Append(nil, i)}))
+		}
+		for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
+			name := mode.String()
+			if err := s.CreateGroup(ctx, "log", name, stream.WithMode(mode), stream.MaxDeliver(2), stream.Backoff(0, 0)); err != nil {
+				t.Fatal(err)
+			}
+			read := func(consumer string, opts ...stream.GroupReadOption) []stream.Delivery {
+				return ok[[]stream.Delivery](t)(s.ReadGroup(ctx, "log", name, consumer, opts...))
+			}
+			for i := range 6 {
+				consumer := fmt.Sprint("c", i%2)
+				if ds := read(consumer); len(ds) != 12 || ds[0].Attempt != i+1 {
+					t.Fatalf("%s %s: read %d got %d records, want 12 as attempt %d", s.Namespace(), name, i, len(ds), i+1)
+				}
+				if err := s.Leave(ctx, "log", name, consumer); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ds := read("a")
+			first, later := ds[:1], ds[len(ds)-1:]
+			ok[int](t)(s.Nack(ctx, "log", name, stream.RefsOf(later), stream.Delay(time.Hour), stream.Reason("later")))
+			ok[int](t)(s.Nack(ctx, "log", name, stream.RefsOf(first), stream.Delay(0), stream.Reason("now")))
+			if err := s.Leave(ctx, "log", name, "a"); err != nil {
+				t.Fatal(err)
+			}
+			got := 0
+			for ds := read("b", stream.NoAck(), stream.Limit(5)); len(ds) > 0; ds = read("b", stream.NoAck(), stream.Limit(5)) {
+				for got += len(ds); len(ds) > 0; ds = ds[1:] {
+					if ds[0].ID == later[0].ID {
+						t.Errorf("%s: %+v came before its time", name, ds[0])
+					}
+				}
+			}
+			info := ok[stream.GroupInfo](t)(s.Group(ctx, "log", name))
+			if got != 11 || info.Pending() != 1 || info.Lag() != 0 || len(info.Members) != 1 {
+				t.Errorf("%s %s: %d records were taken for good, want 11: %+v", s.Namespace(), name, got, info)
+			}
+		}
+		if _, err := s.Read(ctx, stream.DeadLetters("log")); !errors.Is(err, floe.ErrNotFound) {
+			t.Errorf("%s: dead letters: %v, want ErrNotFound", s.Namespace(), err)
+		}
+	}
+}
+
 // suiteMixed does what takes several systems elsewhere: a message is consumed, a key changed and an event emitted in one step.
 func suiteMixed(t *testing.T, db database) {
 	ctx := t.Context()

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
@@ -29,12 +30,14 @@ func groupWork(c *client) {
 		consumer := fmt.Sprint("c", rng.IntN(3))
 		var err error
 		switch n := rng.IntN(20); {
+		case n < 7:
+			err = g.read(mode, consumer, false)
 		case n < 9:
-			err = g.read(mode, consumer)
-		case n < 18:
+			err = g.read(mode, consumer, true)
+		case n < 17:
 			err = g.settle(mode, consumer)
-		case n == 18:
-			err = g.store.Leave(ctx, kept, mode.String(), consumer)
+		case n < 19:
+			err = g.leave(mode, consumer)
 		default:
 			err = g.refused(mode)
 		}
@@ -42,42 +45,87 @@ func groupWork(c *client) {
 	}
 }
 
-func (g *groupClient) read(mode stream.Mode, consumer string) error {
-	ds, err := g.store.ReadGroup(ctx, kept, mode.String(), consumer, stream.Limit(1+g.sim.rng.IntN(5)), stream.WithMode(mode),
-		stream.AckTimeout(300*time.Millisecond), stream.MaxDeliver(3), stream.Backoff(20*time.Millisecond, 100*time.Millisecond))
+// read takes records, with noAck for good.
+func (g *groupClient) read(mode stream.Mode, consumer string, noAck bool) error {
+	opts := []stream.GroupReadOption{
+		stream.Limit(1 + g.sim.rng.IntN(5)), stream.WithMode(mode),
+		stream.AckTimeout(300 * time.Millisecond), stream.MaxDeliver(3), stream.Backoff(20*time.Millisecond, 100*time.Millisecond),
+	}
+	if noAck {
+		opts = append(opts, stream.NoAck())
+	}
+	ds, err := g.store.ReadGroup(ctx, kept, mode.String(), consumer, opts...)
+	g.ordered(mode, ds)
 	for _, d := range ds {
-		if at := (stream.Ref{Partition: d.Partition, Offset: d.Offset}); g.acked[mode.String()][at] && !g.sim.verdict.lossy {
+		at := stream.Ref{Partition: d.Partition, Offset: d.Offset}
+		if g.acked[mode.String()][at] && !g.sim.verdict.lossy {
 			g.sim.failf("consumer group %v: %+v was delivered after it was acknowledged", mode, at)
 		}
+		if noAck {
+			g.done(mode, at)
+		}
 	}
-	key := mode.String() + consumer
-	g.held[key] = append(g.held[key], ds...)
+	if !noAck {
+		key := mode.String() + consumer
+		g.held[key] = append(g.held[key], ds...)
+	}
 	return err
 }
 
-// settle acknowledges, refuses or extends the first of what a consumer has.
+// ordered checks that of a key nothing is delivered in front of an earlier record.
+func (g *groupClient) ordered(mode stream.Mode, ds []stream.Delivery) {
+	last := make(map[string]uint64)
+	for _, d := range ds {
+		of := fmt.Sprint(d.Partition, " ", d.Key)
+		if mode == stream.KeyShared && d.Key != "" && d.Offset < last[of] {
+			g.sim.failf("consumer group %v: offset %d of partition %d of key %s was delivered behind %d", mode, d.Offset, d.Partition, d.Key, last[of])
+		}
+		last[of] = d.Offset
+	}
+}
+
+// done notes that a record must not be delivered any more.
+func (g *groupClient) done(mode stream.Mode, at stream.Ref) {
+	if g.acked[mode.String()] == nil {
+		g.acked[mode.String()] = make(map[stream.Ref]bool)
+	}
+	g.acked[mode.String()][at] = true
+}
+
+// leave stops a consumer, which hands back what it has.
+func (g *groupClient) leave(mode stream.Mode, consumer string) error {
+	g.held[mode.String()+consumer] = nil
+	return g.store.Leave(ctx, kept, mode.String(), consumer)
+}
+
+// settle acknowledges, refuses or extends the first of what a consumer has, or refuses any other.
 func (g *groupClient) settle(mode stream.Mode, consumer string) error {
 	key, group := mode.String()+consumer, mode.String()
 	if len(g.held[key]) == 0 {
-		return g.read(mode, consumer)
+		return g.read(mode, consumer, false)
 	}
-	d := g.held[key][0]
+	i := 0
+	if g.sim.rng.IntN(4) == 0 {
+		i = g.sim.rng.IntN(len(g.held[key]))
+	}
+	d := g.held[key][i]
 	switch g.sim.rng.IntN(8) {
 	case 0:
 		_, err := g.store.Extend(ctx, kept, group, time.Second, d.Ref())
 		return err
 	case 1:
-		g.held[key] = g.held[key][1:]
-		_, err := g.store.Nack(ctx, kept, group, []stream.Ref{d.Ref()}, stream.Reason("no"))
+		g.held[key] = slices.Delete(g.held[key], i, i+1)
+		opts := []stream.NackOption{stream.Reason("no")}
+		if g.sim.rng.IntN(2) == 0 {
+			opts = append(opts, stream.Delay(time.Duration(g.sim.rng.IntN(400))*time.Millisecond))
+		}
+		_, err := g.store.Nack(ctx, kept, group, []stream.Ref{d.Ref()}, opts...)
 		return err
 	}
-	g.held[key] = g.held[key][1:]
+	g.held[key] = slices.Delete(g.held[key], i, i+1)
 	n, err := g.store.Ack(ctx, kept, group, d.Ref())
 	if err == nil && n == 1 {
-		if g.acked[group] == nil {
-			g.acked[group] = make(map[stream.Ref]bool)
-		}
-		g.acked[group][stream.Ref{Partition: d.Partition, Offset: d.Offset}] = true
+		g.done(mode, stream.Ref{Partition: d.Partition, Offset: d.Offset})
 	}
 	return err
 }
@@ -85,7 +133,8 @@ func (g *groupClient) settle(mode stream.Mode, consumer string) error {
 // refused does much to a group in a transaction that is taken back.
 func (g *groupClient) refused(mode stream.Mode) error {
 	_, err := engine.NewTxn(g.router, plain, maxValue).Do(
-		stream.SeekOp(kept, mode.String(), stream.FromBeginning()), stream.DeleteGroupOp(kept, mode.String()), stream.LeaveOp(kept, mode.String(), "c0"),
+		stream.ReadGroupOp(kept, mode.String(), "c1", stream.NoAck(), stream.Limit(3)), stream.SeekOp(kept, mode.String(), stream.FromBeginning()),
+		stream.DeleteGroupOp(kept, mode.String()), stream.LeaveOp(kept, mode.String(), "c0"),
 	).Commit(ctx)
 	if err == nil {
 		g.sim.failf("a transaction that leaves a group which it has deleted went through")
