@@ -1,7 +1,7 @@
 // Package cli is the command line of floe. Every primitive has a file with its commands; commands is the table of them.
 //
-// Results go to stdout, everything else to stderr. The exit code is 0 if the command did what it was asked, 1 if it could not,
-// and 2 if it was not understood.
+// Results go to stdout, everything else to stderr. The exit code is 0 if the command did what it was asked, 2 if it was not understood, and else
+// says what kind of failure it was, see exitCodes.
 package cli
 
 import (
@@ -49,7 +49,7 @@ func Main() int {
 		<-signals
 		cancel()
 		<-signals
-		os.Exit(exitFailure)
+		os.Exit(exitInterrupted)
 	}()
 	return Run(ctx, Process{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv})
 }
@@ -58,6 +58,12 @@ func Main() int {
 // in order, and any other gives up.
 func Run(ctx context.Context, p Process) int {
 	root := group("floe", "A data node: key-value, streams and queues over a replicated log")
+	root.Long = root.Short + `.
+
+The exit code is 0 when a command has done what it was asked, 1 when it could not, 2 when it was
+not understood, 3 when there is no such thing, 4 when a condition did not hold or the thing
+exists already, 5 when there was no answer, no quorum, no space or too much to do, 6 when the
+credentials were not good enough, and 130 when it was interrupted with something unfinished.`
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetArgs(append([]string{}, p.Args...)) // nil would be those of the process
 	root.SetOut(p.Stdout)

@@ -67,35 +67,40 @@ type session struct {
 	namespace string
 }
 
-// call connects and does what the command is for, within the timeout.
+// call connects and does what the command is for, within the timeout. Who ends it while it waits for something to come, as --wait said, has seen
+// enough; else it is unfinished.
 func (f *frame) call(cmd *cobra.Command, do func(context.Context, *session) error) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout+min(f.wait, math.MaxInt64-f.timeout))
 	defer cancel()
-	s, err := f.connect(ctx, cmd)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	err = do(ctx, s)
+	err := f.connected(ctx, cmd, func(s *session) error { return f.explain(do(ctx, s)) })
 	if err != nil && cmd.Context().Err() != nil {
-		return fmt.Errorf("interrupted: %w", err)
+		if f.wait > 0 {
+			return nil
+		}
+		err = fmt.Errorf("%w: %w", errInterrupted, err)
 	}
-	return f.explain(err)
+	return coded(err)
 }
 
 // follow is call for what goes on until it is stopped. The timeout is for the connection only.
 func (f *frame) follow(cmd *cobra.Command, do func(context.Context, *session) error) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 	defer cancel()
+	err := f.connected(ctx, cmd, func(s *session) error { return f.explain(do(cmd.Context(), s)) })
+	if cmd.Context().Err() != nil {
+		return nil
+	}
+	return coded(err)
+}
+
+// connected connects, within ctx, and does something with the connection.
+func (f *frame) connected(ctx context.Context, cmd *cobra.Command, do func(*session) error) error {
 	s, err := f.connect(ctx, cmd)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	if err := do(cmd.Context(), s); cmd.Context().Err() == nil {
-		return f.explain(err)
-	}
-	return nil
+	return do(s)
 }
 
 func (f *frame) connect(ctx context.Context, cmd *cobra.Command) (*session, error) {
@@ -119,7 +124,8 @@ func (f *frame) connect(ctx context.Context, cmd *cobra.Command) (*session, erro
 	}
 	client, err := floe.Dial(ctx, addrs, opts...)
 	if err != nil {
-		return nil, &hintedError{fmt.Errorf("no node answers at %s: %s", strings.Join(addrs, ", "), reason(err, addrs)), dialHint(err, encryption != nil)}
+		text := fmt.Sprintf("no node answers at %s: %s", strings.Join(addrs, ", "), reason(err, addrs))
+		return nil, &hintedError{&textError{err, text}, dialHint(err, encryption != nil)}
 	}
 	return &session{client, f.output, f.namespace}, nil
 }
@@ -204,7 +210,7 @@ func (f *frame) payload(cmd *cobra.Command, what string, args []string) ([]byte,
 	case r := <-done:
 		return r.b, r.err
 	case <-cmd.Context().Done():
-		return nil, fmt.Errorf("interrupted: %w", cmd.Context().Err())
+		return nil, coded(fmt.Errorf("%w: %w", errInterrupted, cmd.Context().Err()))
 	}
 }
 

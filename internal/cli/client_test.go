@@ -182,15 +182,15 @@ func TestNoServer(t *testing.T) {
 		code   int
 		stderr string // parts, by |
 	}{
-		{args: "kv get k --addr " + free, code: 1,
+		{args: "kv get k --addr " + free, code: 5,
 			stderr: "floe: error: no node answers at " + free + ": connect: connection refused\n|hint: start one with floe server start"},
-		{args: "kv set k v --timeout 100ms", env: free, code: 1, stderr: "no node answers at " + free + ": "},
-		{args: "kv get k --timeout 100ms", env: silent.Addr().String(), code: 1, stderr: "no node answers at " + silent.Addr().String() + ": "},
-		{args: "kv watch k --timeout 100ms", env: free, code: 1, stderr: "no node answers at " + free + ": "},
-		{args: "stream read k --follow --timeout 100ms", env: free, code: 1, stderr: "no node answers at " + free + ": "},
-		{args: "queue dequeue k --wait 1m --timeout 100ms", env: free, code: 1, stderr: "no node answers at " + free + ": "},
-		{args: "cluster status --timeout 100ms --addr " + free + " --addr " + other, env: "never:1", code: 1, stderr: "no node answers at " + free + ", " + other + ": "},
-		{args: "server status --timeout 100ms --addr " + free + "," + other, code: 1, stderr: "no node answers at " + free + ", " + other + ": "},
+		{args: "kv set k v --timeout 100ms", env: free, code: 5, stderr: "no node answers at " + free + ": "},
+		{args: "kv get k --timeout 100ms", env: silent.Addr().String(), code: 5, stderr: "no node answers at " + silent.Addr().String() + ": "},
+		{args: "kv watch k --timeout 100ms", env: free, code: 5, stderr: "no node answers at " + free + ": "},
+		{args: "stream read k --follow --timeout 100ms", env: free, code: 5, stderr: "no node answers at " + free + ": "},
+		{args: "queue dequeue k --wait 1m --timeout 100ms", env: free, code: 5, stderr: "no node answers at " + free + ": "},
+		{args: "cluster status --timeout 100ms --addr " + free + " --addr " + other, env: "never:1", code: 5, stderr: "no node answers at " + free + ", " + other + ": "},
+		{args: "server status --timeout 100ms --addr " + free + "," + other, code: 5, stderr: "no node answers at " + free + ", " + other + ": "},
 		{args: "ns list", env: "here", code: 2, stderr: "floe: error: FLOE_ADDR=here: \"here\" is not host:port\nfloe: hint: see floe ns list --help\n"},
 	} {
 		code, stdout, stderr := run(t, map[string]string{"FLOE_ADDR": tc.env}, strings.Fields(tc.args)...)
@@ -226,7 +226,7 @@ func TestPayload(t *testing.T) {
 	defer end.Close()
 	var stderr strings.Builder
 	code := Run(ctx, Process{Args: []string{"kv", "set", "k", "-"}, Stdin: never, Stdout: io.Discard, Stderr: &stderr, LookupEnv: lookup(env)})
-	if code != exitFailure || !strings.Contains(stderr.String(), "interrupted") {
+	if code != exitInterrupted || !strings.Contains(stderr.String(), "interrupted") {
 		t.Errorf("interrupted while reading stdin: exit code %d, stderr\n%s", code, &stderr)
 	}
 }

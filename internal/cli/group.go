@@ -294,7 +294,7 @@ func (s *session) handle(ctx context.Context, head string, args []string, ids []
 	)
 	if err == nil && n < len(ids) {
 		return &hintedError{
-			fmt.Errorf("stream %q: %d of %d records are not pending in group %q", args[0], len(ids)-n, len(ids), args[1]),
+			&textError{floe.ErrConflict, fmt.Sprintf("stream %q: %d of %d records are not pending in group %q", args[0], len(ids)-n, len(ids), args[1])},
 			"they were acknowledged before, never delivered, or trimmed; floe stream group pending STREAM GROUP lists what is pending",
 		}
 	}

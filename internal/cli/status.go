@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -83,7 +84,8 @@ func clusterStatus(f *frame) *cobra.Command {
 For each node there is whether it is alive and can write, and how many shards it leads. For
 each shard there is the node that leads it, its term, how far its log is committed, and how
 far each node has come with it; - is a node that does not answer. Below are the problems that
-nodes have with each other: who can not be reached, or is not let in, and why.`,
+nodes have with each other: who can not be reached, or is not let in, and why. The exit code
+is 5 while a shard has no leader.`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.call(cmd, func(ctx context.Context, s *session) error {
@@ -91,10 +93,29 @@ nodes have with each other: who can not be reached, or is not let in, and why.`,
 				if err != nil {
 					return err
 				}
-				return s.printCluster(newClusterStats(stats, s.askNodes(ctx, stats)))
+				all := newClusterStats(stats, s.askNodes(ctx, stats))
+				if err := s.printCluster(all); err != nil {
+					return err
+				}
+				return all.led()
 			})
 		},
 	}
+}
+
+// led returns an error that names the shards without a leader.
+func (c *clusterStats) led() error {
+	var without []string
+	for _, sh := range c.Shards {
+		if sh.Leader == 0 {
+			without = append(without, decimal(sh.ID))
+		}
+	}
+	if len(without) == 0 {
+		return nil
+	}
+	text := "no leader of shard " + strings.Join(without, ", ")
+	return &hintedError{&textError{floe.ErrUnavailable, text}, "most of the nodes have to be alive and reach each other; what keeps them from it is told above"}
 }
 
 // answerTime is how long a node may take to say how it is. One that takes longer counts as not answering.
