@@ -39,7 +39,7 @@ func TestStatsEverywhere(t *testing.T) {
 		t.Errorf("stats of a dead node: %v, want ErrUnavailable", err)
 	}
 	c.stop(0)
-	c.shows(client, "no quorum", "unhealthy unhealthy healthy")
+	c.shows(client, "no quorum", "unhealthy unhealthy unhealthy")
 	c.start(1)
 	c.shows(client, "ok", "unhealthy healthy healthy")
 }
