@@ -175,7 +175,7 @@ func suiteGroupStops(t *testing.T, db database) {
 					}
 				}
 			}
-			info := ok[stream.GroupInfo](t)(s.Group(ctx, "log", name))
+			info := ok[stream.GroupStats](t)(s.GroupStats(ctx, "log", name))
 			if got != 11 || info.Pending() != 1 || info.Lag() != 0 || len(info.Members) != 1 {
 				t.Errorf("%s %s: %d records were taken for good, want 11: %+v", s.Namespace(), name, got, info)
 			}
