@@ -35,8 +35,8 @@ func Primitive() engine.Primitive {
 			{Kind: queryChanges, Name: "changes", New: engine.NewQuery[changesQuery]},
 		},
 		Errors: []engine.ErrorType{
-			{Kind: errorConflict, Name: "conflict", New: engine.NewError[ConflictError]},
-			{Kind: errorBound, Name: "bound", New: engine.NewError[BoundError]},
+			engine.NewErrorType(errorConflict, "conflict", codeConflict),
+			engine.NewErrorType(errorBound, "bound", codeBound),
 		},
 		Counters: []engine.CounterType{
 			{Counter: countKeys, Name: "keys", Field: func(c *engine.Counts) *int64 { return &c.Keys }},

@@ -1,9 +1,6 @@
 package kv
 
-import (
-	"github.com/floedb/floe/internal/codec"
-	"github.com/floedb/floe/internal/engine"
-)
+import "github.com/floedb/floe/internal/codec"
 
 // Kinds of queries and errors; the numbers are part of the protocol between processes.
 const (
@@ -139,27 +136,13 @@ func codeEvent(c *codec.Coder, e *Event) {
 	c.Time(&e.Time)
 }
 
-// Machine returns the machine that the error is of.
-func (*ConflictError) Machine() engine.MachineID { return engine.MachineKV }
-
-// Kind tells the error from other ones of the machine.
-func (*ConflictError) Kind() uint8 { return errorConflict }
-
-// Code codes the fields, for a client of another process.
-func (e *ConflictError) Code(c *codec.Coder) {
+func codeConflict(c *codec.Coder, e *ConflictError) {
 	c.String(&e.Key)
 	c.Uvarint(&e.Revision)
 	c.String(&e.Want)
 }
 
-// Machine returns the machine that the error is of.
-func (*BoundError) Machine() engine.MachineID { return engine.MachineKV }
-
-// Kind tells the error from other ones of the machine.
-func (*BoundError) Kind() uint8 { return errorBound }
-
-// Code codes the fields, for a client of another process.
-func (e *BoundError) Code(c *codec.Coder) {
+func codeBound(c *codec.Coder, e *BoundError) {
 	c.String(&e.Key)
 	c.Varint(&e.Value)
 	c.Varint(&e.Delta)

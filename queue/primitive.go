@@ -31,7 +31,7 @@ func Primitive() engine.Primitive {
 			{Kind: queryPeek, Name: "peek", New: engine.NewQuery[peekQuery]},
 			{Kind: queryDead, Name: "dead letters", New: engine.NewQuery[deadQuery]},
 		},
-		Errors: []engine.ErrorType{{Kind: errorReceipt, Name: "receipt", New: engine.NewError[ReceiptError]}},
+		Errors: []engine.ErrorType{engine.NewErrorType(errorReceipt, "receipt", codeReceipt)},
 		Counters: []engine.CounterType{
 			{Counter: countQueues, Name: "queues", Field: func(c *engine.Counts) *int64 { return &c.Queues }},
 		},

@@ -49,14 +49,7 @@ func (e *ReceiptError) Unwrap() error { return ErrConflict }
 
 const errorReceipt uint8 = 1
 
-// Machine returns the machine that the error is of.
-func (*ReceiptError) Machine() engine.MachineID { return engine.MachineQueue }
-
-// Kind tells the error from other ones of the machine.
-func (*ReceiptError) Kind() uint8 { return errorReceipt }
-
-// Code codes the fields, for a client of another process.
-func (e *ReceiptError) Code(c *codec.Coder) {
+func codeReceipt(c *codec.Coder, e *ReceiptError) {
 	c.String(&e.Queue)
 	c.String((*string)(&e.Receipt))
 	c.String(&e.Reason)

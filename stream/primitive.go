@@ -42,7 +42,7 @@ func Primitive() engine.Primitive {
 			{Kind: queryGroups, Name: "groups", New: engine.NewQuery[groupsQuery]},
 			{Kind: queryPending, Name: "pending", New: engine.NewQuery[pendingQuery]},
 		},
-		Errors: []engine.ErrorType{{Kind: errorConflict, Name: "conflict", New: engine.NewError[ConflictError]}},
+		Errors: []engine.ErrorType{engine.NewErrorType(errorConflict, "conflict", codeConflict)},
 		Counters: []engine.CounterType{
 			{Counter: countStreams, Name: "streams", Field: func(c *engine.Counts) *int64 { return &c.Streams }},
 		},

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
-	"github.com/floedb/floe/internal/engine"
 )
 
 // Kinds of queries and errors; the numbers are part of the protocol between processes.
@@ -23,14 +22,7 @@ const (
 
 const errorConflict uint8 = 1
 
-// Machine returns engine.MachineStream.
-func (*ConflictError) Machine() engine.MachineID { return engine.MachineStream }
-
-// Kind tells the error from other ones of the machine.
-func (*ConflictError) Kind() uint8 { return errorConflict }
-
-// Code codes the fields.
-func (e *ConflictError) Code(c *codec.Coder) {
+func codeConflict(c *codec.Coder, e *ConflictError) {
 	c.String(&e.Stream)
 	c.Int(&e.Partition)
 	codeID(c, &e.LastID)

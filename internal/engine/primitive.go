@@ -1,6 +1,11 @@
 package engine
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/floedb/floe/internal/codec"
+)
 
 // Primitive is the one table of a primitive: all that the engine, the shards, what carries them between processes and the tests know of it
 // beside what its Machine does. Kinds and counters are numbered as their places in the lists say, which are part of the formats on disk and
@@ -53,11 +58,32 @@ type QueryType struct {
 	New  func() Query // returns an empty one: what comes from another process is read into it
 }
 
-// ErrorType is one kind of errors that a primitive's users can get with their fields.
+// ErrorType is one kind of errors that arrive with their fields in another process. They have no methods for that, which their users would see.
 type ErrorType struct {
 	Kind uint8
 	Name string
-	New  func() CodedError // returns an empty one
+
+	find func(err error) any // the one that err is or wraps, nil if there is none
+	make func() error        // an empty one
+	code func(*codec.Coder, any)
+}
+
+// NewErrorType returns the type of the errors P, whose fields code codes.
+func NewErrorType[T any, P interface {
+	*T
+	error
+}](kind uint8, name string, code func(*codec.Coder, P)) ErrorType {
+	return ErrorType{
+		Kind: kind, Name: name,
+		find: func(err error) any {
+			if e := P(nil); errors.As(err, &e) {
+				return e
+			}
+			return nil
+		},
+		make: func() error { return P(new(T)) },
+		code: func(c *codec.Coder, e any) { code(c, e.(P)) },
+	}
 }
 
 // Counter is a number that a machine keeps per namespace, so that nothing is ever scanned to be counted. Each machine has its own, from 0.
@@ -79,14 +105,6 @@ func NewQuery[T any, P interface {
 	return P(new(T))
 }
 
-// NewError makes an empty error of a type, for ErrorType.
-func NewError[T any, P interface {
-	*T
-	CodedError
-}]() CodedError {
-	return P(new(T))
-}
-
 // Command returns a kind of commands, nil if there is none of that number.
 func (p *Primitive) Command(kind uint8) *CommandType {
 	if p == nil || kind == 0 || int(kind) > len(p.Commands) {
@@ -103,12 +121,12 @@ func (p *Primitive) Query(kind uint8) Query {
 	return p.Queries[kind-1].New()
 }
 
-// Error returns an empty error of a kind, nil if there is none of that number.
-func (p *Primitive) Error(kind uint8) CodedError {
+// errorType returns a kind of errors, nil if there is none of that number.
+func (p *Primitive) errorType(kind uint8) *ErrorType {
 	if p == nil || kind == 0 || int(kind) > len(p.Errors) {
 		return nil
 	}
-	return p.Errors[kind-1].New()
+	return &p.Errors[kind-1]
 }
 
 // Admit checks a command that comes from a user in another process. Errors: ErrInvalid, also for a kind that there is not or that is not
@@ -160,8 +178,8 @@ func (p *Primitive) Check() error {
 	}
 	for i, e := range p.Errors {
 		named("error", i, e.Name)
-		if made := e.New(); int(e.Kind) != i+1 || made.Kind() != e.Kind || made.Machine() != p.ID {
-			wrong("error %d: kind %d, makes %d of machine %d", i+1, e.Kind, made.Kind(), made.Machine())
+		if int(e.Kind) != i+1 || e.make == nil {
+			wrong("error %d: kind %d, can be made: %t", i+1, e.Kind, e.make != nil)
 		}
 	}
 	for i, c := range p.Counters {
@@ -191,7 +209,7 @@ func enginePrimitive() Primitive {
 			{queryNamespace, "namespace", NewQuery[NamespaceQuery]},
 			{queryNamespaces, "namespaces", NewQuery[NamespacesQuery]},
 		},
-		Errors: []ErrorType{{errorNotLeader, "not leader", NewError[NotLeaderError]}},
+		Errors: []ErrorType{NewErrorType(errorNotLeader, "not leader", codeNotLeader)},
 	}
 }
 

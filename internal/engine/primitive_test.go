@@ -50,9 +50,10 @@ func TestTablesThatAreNone(t *testing.T) {
 		"foreign query": {Primitive{ID: MachineKV, Name: "x", New: make, Queries: []QueryType{
 			{1, "a", NewQuery[NamespaceQuery]},
 		}}, "makes 1 of machine 0"},
-		"foreign error": {Primitive{ID: MachineKV, Name: "x", New: make, Errors: []ErrorType{
-			{1, "a", NewError[NotLeaderError]},
-		}}, "makes 1 of machine 0"},
+		"error out of turn": {Primitive{ID: MachineKV, Name: "x", New: make, Errors: []ErrorType{
+			NewErrorType(2, "a", codeNotLeader),
+		}}, "error 1: kind 2"},
+		"empty error": {Primitive{ID: MachineKV, Name: "x", New: make, Errors: []ErrorType{{Kind: 1, Name: "a"}}}, "can be made: false"},
 		"counter out of turn": {Primitive{ID: MachineKV, Name: "x", New: make, Counters: []CounterType{
 			{1, "a", func(c *Counts) *int64 { return &c.Keys }},
 		}}, "counter 0: number 1"},

@@ -141,14 +141,6 @@ func admitTxn(cmd Command, _ int) error {
 // admitNamespace leaves the name to Wire.Admit and the rest to Apply.
 func admitNamespace(Command, int) error { return nil }
 
-// CodedError is an error of a machine that arrives with its fields in another process.
-type CodedError interface {
-	error
-	Machine() MachineID
-	Kind() uint8 // tells it from other ones of its machine
-	Code(c *codec.Coder)
-}
-
 // NotLeaderError is ErrUnavailable because a replica that is not, or no longer, the leader was asked. The operation did not happen.
 type NotLeaderError struct {
 	Shard  ShardID
@@ -167,14 +159,7 @@ func (e *NotLeaderError) Error() string {
 // Unwrap returns ErrUnavailable.
 func (*NotLeaderError) Unwrap() error { return ErrUnavailable }
 
-// Machine returns the engine's own machine.
-func (*NotLeaderError) Machine() MachineID { return machineEngine }
-
-// Kind tells the error from other ones of the engine.
-func (*NotLeaderError) Kind() uint8 { return errorNotLeader }
-
-// Code codes the fields.
-func (e *NotLeaderError) Code(c *codec.Coder) {
+func codeNotLeader(c *codec.Coder, e *NotLeaderError) {
 	shard := uint64(e.Shard)
 	if c.Uvarint(&shard); c.Reading() {
 		e.Shard = ShardID(shard)
@@ -222,11 +207,17 @@ func (w *Wire) AppendError(dst []byte, err error) []byte {
 		dst = codec.AppendUvarint(append(dst, txnError), uint64(txn.Index))
 		return w.AppendError(codec.AppendBool(dst, txn.Condition), txn.Err)
 	}
-	var coded CodedError
-	if errors.As(err, &coded) {
-		c := codec.NewEncoder(append(dst, codedError, byte(coded.Machine()), coded.Kind()))
-		coded.Code(&c)
-		return c.Encoded()
+	for id, p := range w.table.byID {
+		if p == nil {
+			continue
+		}
+		for _, t := range p.Errors {
+			if e := t.find(err); e != nil {
+				c := codec.NewEncoder(append(dst, codedError, byte(id), t.Kind))
+				t.code(&c, e)
+				return c.Encoded()
+			}
+		}
 	}
 	return append(append(dst, plainError, codeOf(err)), err.Error()...)
 }
@@ -255,9 +246,9 @@ func (w *Wire) decodeError(b []byte, txnAllowed bool) error {
 		}
 	case form == codedError:
 		id, kind := MachineID(r.Byte()), r.Byte()
-		if e := w.table.primitive(id).Error(kind); e != nil && r.Err() == nil {
-			c := codec.NewDecoder(r.Rest())
-			if e.Code(&c); c.Done() == nil {
+		if t := w.table.primitive(id).errorType(kind); t != nil && r.Err() == nil {
+			c, e := codec.NewDecoder(r.Rest()), t.make()
+			if t.code(&c, e); c.Done() == nil {
 				return e
 			}
 		}
