@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -66,12 +67,12 @@ func randomLog(t *testing.T, rng *rand.Rand, entries int) (log [][]byte) {
 					txn.If(stream.LastIDIs(m.name(), rng.IntN(2), stream.ID{}))
 				}
 				for range 1 + rng.IntN(4) {
-					txn.Do(m.draw(m.name()).op)
+					txn.Do(randomOp(m))
 				}
 				txn.Commit(t.Context())
 				cmd = c.cmd
 			default:
-				cmd, _ = m.draw(m.name()).op.Limit(stream.DefaultMaxPayloadBytes)
+				cmd, _ = randomOp(m).Limit(stream.DefaultMaxPayloadBytes)
 			}
 			if cmd.Machine == engine.MachineStream {
 				cmd.Namespace = []string{"n", "o"}[rng.IntN(2)]
@@ -81,6 +82,49 @@ func randomLog(t *testing.T, rng *rand.Rand, entries int) (log [][]byte) {
 		log = append(log, e.AppendTo(nil))
 	}
 	return log
+}
+
+// randomOp returns an operation on a stream, or on one of its groups.
+func randomOp(m *model) engine.Op {
+	if m.rng.IntN(2) == 0 {
+		return m.draw(m.name()).op
+	}
+	rng, name := m.rng, m.name()
+	mode := stream.Mode(rng.IntN(3))
+	group, consumer := mode.String(), string(rune('a'+rng.IntN(3)))
+	refs := make([]stream.Ref, 1+rng.IntN(6))
+	at := stream.Ref{Partition: rng.IntN(m.partitions), Offset: 1 + rng.Uint64N(30), Attempt: rng.IntN(3)}
+	for i := range refs {
+		if refs[i] = at; rng.IntN(3) == 0 {
+			refs[i].Offset = 1 + rng.Uint64N(30)
+		}
+		at.Offset++
+	}
+	switch n := rng.IntN(40); {
+	case n < 18:
+		opts := []stream.GroupReadOption{
+			stream.Limit(1 + rng.IntN(12)), stream.WithMode(mode), stream.AckTimeout(time.Duration(1+rng.IntN(200)) * time.Millisecond),
+			stream.MaxDeliver(rng.IntN(4)), stream.Backoff(time.Duration(rng.IntN(2)*20)*time.Millisecond, 100*time.Millisecond),
+		}
+		if rng.IntN(4) == 0 {
+			opts = append(opts, stream.NoAck())
+		}
+		return stream.ReadGroupOp(name, group, consumer, opts...)
+	case n < 24:
+		refs[0].Attempt = 0
+		return stream.AckOp(name, group, refs[0])
+	case n < 30:
+		return stream.NackOp(name, group, refs, stream.Delay(time.Duration(rng.IntN(3)*rng.IntN(60))*time.Millisecond), stream.Reason("random"))
+	case n < 33:
+		return stream.NackOp(name, group, refs)
+	case n < 35:
+		return stream.ExtendOp(name, group, time.Duration(1+rng.IntN(300))*time.Millisecond, refs...)
+	case n < 38:
+		return stream.LeaveOp(name, group, consumer)
+	case n < 39:
+		return stream.SeekOp(name, group, stream.FromBeginning())
+	}
+	return stream.DeleteGroupOp(name, group)
 }
 
 type quiet struct{ t testing.TB }
