@@ -221,7 +221,7 @@ func (w *tap) Write(b []byte) (int, error) {
 func TestReplayedOpening(t *testing.T) {
 	r := newRig(t)
 	client := r.http()
-	for _, path := range []string{pathRaft, pathSnapshot, pathDoor} {
+	for _, path := range []string{pathRaft, pathPulse, pathSnapshot, pathDoor} {
 		honest := r.stream(client, path)
 		heard := &tap{Writer: honest.w}
 		honest.w = heard

@@ -112,6 +112,7 @@ func (p *Peer) Attach(h Host, stats func(context.Context) ([]byte, error)) {
 	p.host, p.stats = h, stats
 	close(p.ready)
 	for _, n := range p.nodes {
+		p.spawn(n.pulse.run)
 		p.spawn(n.raft.run)
 	}
 	if len(p.nodes) > 0 {
@@ -227,7 +228,8 @@ type node struct {
 	peer   *Peer
 	member Member
 	link   link
-	raft   raftStream
+	raft   raftStream // entries
+	pulse  raftStream // all else
 
 	snapshots *http.Client
 	sending   chan struct{} // capacity: snapshots that are sent at once
@@ -237,6 +239,8 @@ type node struct {
 	here  map[string]int // streams of raft messages that are open, by run
 	left  bool           // it has said that it leaves, and has not come again
 	reach reach
+
+	transfer transfer
 }
 
 // snapshotsAtOnce bounds the snapshots on their way to one node: each takes disk and memory there.
@@ -245,7 +249,9 @@ const snapshotsAtOnce = 2
 func (p *Peer) newNode(m Member) *node {
 	n := &node{peer: p, member: m, here: make(map[string]int), snapshots: newClient(p.cfg.TLS, p.cfg.dial, p.opened), sending: make(chan struct{}, snapshotsAtOnce)}
 	n.link = link{peer: p, client: newClient(p.cfg.TLS, p.cfg.dial, p.opened), addr: m.Addr, role: roleNode, node: m.ID}
-	n.raft = raftStream{node: n, client: newClient(p.cfg.TLS, p.cfg.dial, p.opened), out: newOutbox(maxRaftWaiting)}
+	n.raft = raftStream{node: n, path: pathRaft, client: newClient(p.cfg.TLS, p.cfg.dial, p.opened), out: newOutbox(maxRaftWaiting)}
+	n.pulse = raftStream{node: n, path: pathPulse, client: newClient(p.cfg.TLS, p.cfg.dial, p.opened), out: newOutbox(maxRaftWaiting)}
+	n.transfer.underWay = make(map[uint16]largeAppend)
 	return n
 }
 
@@ -296,7 +302,7 @@ func (p *Peer) beat() {
 	defer t.Stop()
 	for p.host.Err() == nil {
 		for _, n := range p.nodes {
-			n.raft.beat()
+			n.pulse.beat()
 			n.listen()
 		}
 		select {
@@ -328,6 +334,6 @@ func (n *node) leaves() {
 // Leave tells the other nodes that this one is about to stop, so that they give it nothing to lead.
 func (p *Peer) Leave() {
 	for _, n := range p.nodes {
-		_ = n.raft.current().sendSmall(func(dst []byte) []byte { return append(dst, frameLeaving) })
+		_ = n.pulse.current().sendSmall(func(dst []byte) []byte { return append(dst, frameLeaving) })
 	}
 }

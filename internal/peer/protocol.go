@@ -4,11 +4,12 @@
 // for as long as both sides want it.
 //
 //	POST /floe/1/door      what goes through an engine.Door: many calls at once, answered in any order
-//	POST /floe/1/raft      raft messages, one way
+//	POST /floe/1/raft      entries of raft, one way
+//	POST /floe/1/pulse     heartbeats and all other messages of raft, one way
 //	POST /floe/1/snapshot  one snapshot of a shard, then one answer
 //
 // A stream begins with a handshake, see handshake.go. Doors are open to clients, the others to nodes alone. Each node has a connection
-// of its own to every other one for each of the three, so a snapshot never delays a heartbeat.
+// of its own to every other one for each of the four, so neither a snapshot nor entries ever delay a heartbeat.
 //
 // The port faces the network: whatever is read is bounded before memory is taken for it, and checked before it is believed.
 package peer
@@ -31,6 +32,7 @@ const Version = 1
 const (
 	pathDoor     = "/floe/1/door"
 	pathRaft     = "/floe/1/raft"
+	pathPulse    = "/floe/1/pulse"
 	pathSnapshot = "/floe/1/snapshot"
 )
 

@@ -11,16 +11,21 @@ import (
 
 // reach is what a node knows of the ways between itself and another one; guarded by node.mu.
 type reach struct {
-	open    bool      // the stream to it
-	since   time.Time // when it was opened
-	failing string    // why that is not, "" before it was tried
+	open    bool      // the streams to it
+	since   time.Time // when they were opened
+	failing string    // why they are not, "" before that was tried
 	refused string    // why no stream of it is let in, "" if the last one was
 	told    string    // the last of these that was logged
 }
 
-// opened notes that the stream to the node is open.
-func (n *node) opened() {
+// opened notes that a stream to the node is open.
+func (n *node) opened(s *raftStream) {
 	n.mu.Lock()
+	s.open = true
+	if !n.raft.open || !n.pulse.open {
+		n.mu.Unlock()
+		return
+	}
 	n.reach.open, n.reach.failing, n.reach.since = true, "", time.Now()
 	again := n.reach.told != "" && n.reach.refused == ""
 	if again {
@@ -32,10 +37,11 @@ func (n *node) opened() {
 	}
 }
 
-// cut notes why the stream to the node is not open, and tells it once if that will last.
-func (n *node) cut(err error, lasting bool) {
+// cut notes why a stream to the node is not open, and tells it once if that will last.
+func (n *node) cut(s *raftStream, err error, lasting bool) {
 	why := reason(err)
 	n.mu.Lock()
+	s.open = false
 	n.reach.open, n.reach.failing = false, why
 	tell := lasting && n.reach.told != why
 	if tell {

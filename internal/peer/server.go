@@ -60,7 +60,7 @@ func (p *Peer) Serve(l net.Listener) {
 // ServeHTTP serves one stream.
 func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serve := map[string]func(context.Context, *wire, *hello) error{
-		pathDoor: p.serveDoor, pathRaft: p.serveRaft, pathSnapshot: p.serveSnapshot,
+		pathDoor: p.serveDoor, pathRaft: p.serveRaft, pathPulse: p.serveRaft, pathSnapshot: p.serveSnapshot,
 	}[r.URL.Path]
 	if serve == nil || r.Method != http.MethodPost || r.ProtoMajor != 2 {
 		http.Error(w, "floe: this port is for floe's own protocol over HTTP/2", http.StatusNotFound)
@@ -141,7 +141,7 @@ func (p *Peer) tellRefusal(r *http.Request, h *hello, err error) {
 func (p *Peer) serveRaft(_ context.Context, s *wire, h *hello) error {
 	n := p.nodes[h.identity.Node]
 	defer n.enter(h.identity.Run)()
-	n.raft.beat() // it can answer from now on
+	n.pulse.beat() // it can answer from now on
 	return p.receiveRaft(s, h.identity.Node)
 }
 

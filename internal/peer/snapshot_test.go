@@ -32,6 +32,7 @@ type trio struct {
 	seen  *observed // node 3
 
 	refused atomic.Int64 // snapshots
+	keep    uint64       // entries for followers, 0: 10
 	clocks  [3]shard.Clock
 	log     [3]*slog.Logger
 }
@@ -77,7 +78,7 @@ func (c *trio) start(i int, l net.Listener) {
 	r.peer = New(Config{Node: uint64(i + 1), Wire: testWire(), Members: members, Secret: testSecret})
 	host, err := shard.Open(shard.Config{
 		Dir: "node", FS: r.fs, Shards: 1, NodeID: uint64(i + 1), Voters: []uint64{1, 2, 3}, Transport: r.peer, Door: r.peer.Door(), Alive: r.peer.Alive,
-		Primitives: []engine.Primitive{kv.Primitive(), toy.Primitive()}, MemTableBytes: 256 << 10, SegmentBytes: 64 << 10, MaxLogBytes: 128 << 10, KeepEntries: 10,
+		Primitives: []engine.Primitive{kv.Primitive(), toy.Primitive()}, MemTableBytes: 256 << 10, SegmentBytes: 64 << 10, MaxLogBytes: 128<<10 + int64(c.keep)<<20, KeepEntries: max(c.keep, 10),
 		MaxValue: shard.LargestMaxValue, Clocks: true, Clock: c.clocks[i], Logger: c.log[i],
 	})
 	if err != nil {
@@ -87,7 +88,7 @@ func (c *trio) start(i int, l net.Listener) {
 		c.t.Fatal(err)
 	}
 	r.host = host
-	seen := &observed{Host: host, refused: &c.refused}
+	seen := &observed{Host: host, refused: &c.refused, kinds: make(map[raftpb.MessageType]int)}
 	if i == 2 {
 		c.seen = seen
 	}
@@ -167,6 +168,7 @@ type observed struct {
 	receiving int        // snapshots
 	reason    error      // of the last refusal
 	taken     int
+	kinds     map[raftpb.MessageType]int
 	longest   time.Duration // that a snapshot took to come
 	last      time.Time     // word of the leader
 	gap       time.Duration // without one, while a snapshot came
@@ -175,6 +177,9 @@ type observed struct {
 func (o *observed) Receive(id uint16, msgs []*raftpb.Message) {
 	o.mu.Lock()
 	for _, m := range msgs {
+		if m.GetType() != raftpb.MsgApp || len(m.GetEntries()) > 0 {
+			o.kinds[m.GetType()]++
+		}
 		if m.GetType() == raftpb.MsgHeartbeat || m.GetType() == raftpb.MsgApp {
 			o.heardLocked()
 		}

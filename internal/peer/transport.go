@@ -26,6 +26,8 @@ const (
 	frameLife         // a sign of life, and a question for the time
 	frameTime         // the answer
 	frameLeaving      // the node is about to stop
+	frameMark         // behind a large message
+	framePassed       // the answer: it has come
 )
 
 // raftStream carries raft messages, and what else a node has to say to all others, to one of them:
@@ -34,13 +36,36 @@ const (
 //	life u8    | when it was sent, by the sender's own time, uvarint ns
 //	time u8    | the same | the wall clock of who answers, varint ms
 //	leaving u8
+//	mark u8    | number of the message, uvarint
+//	passed u8  | the same
 //
-// What can not be sent is dropped.
+// What can not be sent is dropped. Entries have a stream of their own, on a connection of its own: on a slow way, or one that lets no large packets
+// through, a heartbeat must not wait behind those of any shard.
 type raftStream struct {
 	node   *node
+	path   string
 	client *http.Client
-	out    *outbox // of the stream that is open, or the next one
+	out    *outbox // of the stream that is open, or the next one; guarded by node.mu, like what follows
+	open   bool
 }
+
+// transfer is what a node knows of the large messages on their way to another one, guarded by node.mu. As long as raft does not know what a follower has,
+// it sends it the same entries with each answer to a heartbeat. On a way that is slower than that, these would be all that ever comes.
+type transfer struct {
+	sent     uint64 // messages
+	arrived  uint64 // of them, with all before
+	underWay map[uint16]largeAppend
+}
+
+// largeAppend is the last large message for a shard.
+type largeAppend struct {
+	term, index, last uint64
+	out               *outbox // it is lost with its stream
+	number            uint64
+}
+
+// largeMessage is from how many bytes on a message is not repeated before it has come.
+const largeMessage = 16 << 10
 
 // Send hands messages to the streams of the nodes they are for.
 func (p *Peer) Send(id uint16, msgs []*raftpb.Message) {
@@ -50,11 +75,58 @@ func (p *Peer) Send(id uint16, msgs []*raftpb.Message) {
 			continue
 		}
 		// Whatever does not fit, or can not be encoded, is lost as a message of raft may be.
-		_ = n.raft.current().send(func(dst []byte) []byte {
-			dst = codec.AppendUvarint(append(dst, frameMessage), uint64(id))
-			dst, _ = proto.MarshalOptions{}.MarshalAppend(dst, m)
-			return dst
-		})
+		switch {
+		case m.GetType() != raftpb.MsgApp:
+			_ = n.pulse.current().send(messageFrame(id, m))
+		case proto.Size(m) < largeMessage:
+			_ = n.raft.current().send(messageFrame(id, m))
+		default:
+			n.sendLarge(id, m)
+		}
+	}
+}
+
+func messageFrame(id uint16, m *raftpb.Message) func([]byte) []byte {
+	return func(dst []byte) []byte {
+		dst = codec.AppendUvarint(append(dst, frameMessage), uint64(id))
+		dst, _ = proto.MarshalOptions{}.MarshalAppend(dst, m)
+		return dst
+	}
+}
+
+// sendLarge sends entries, unless the same are on their way.
+func (n *node) sendLarge(id uint16, m *raftpb.Message) {
+	es := m.GetEntries()
+	l := largeAppend{term: m.GetTerm(), index: m.GetIndex(), last: m.GetIndex() + uint64(len(es))}
+	n.mu.Lock()
+	t := &n.transfer
+	l.out = n.raft.out
+	before := t.underWay[id]
+	if before.out == l.out && before.number > t.arrived && before.term == l.term && before.index == l.index && before.last == l.last {
+		n.mu.Unlock()
+		return
+	}
+	t.sent++
+	l.number = t.sent
+	t.underWay[id] = l
+	n.mu.Unlock()
+	if l.out.send(messageFrame(id, m)) == nil {
+		_ = l.out.sendSmall(func(dst []byte) []byte { return codec.AppendUvarint(append(dst, frameMark), l.number) })
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if t.underWay[id].number == l.number {
+		delete(t.underWay, id)
+	}
+}
+
+// passed notes that a large message has come.
+func (n *node) passed(number uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if number <= n.transfer.sent {
+		n.transfer.arrived = max(n.transfer.arrived, number)
 	}
 }
 
@@ -109,7 +181,7 @@ func (s *raftStream) run() {
 		if time.Since(began) > maxPause {
 			pace = pacer{}
 		}
-		s.node.cut(err, pace.pause == maxPause || isRefusal(err))
+		s.node.cut(s, err, pace.pause == maxPause || isRefusal(err))
 		if pace.pause < maxPause { // not each of a long row of failures
 			p.log.Info("no raft stream", "to", s.node.member.ID, "addr", s.node.member.Addr, "error", err)
 		}
@@ -124,13 +196,13 @@ func (s *raftStream) once() error {
 	p := s.node.peer
 	ctx, cancel := context.WithTimeout(p.ctx, dialTimeout)
 	defer cancel()
-	stream, _, end, err := p.open(ctx, s.client, p.url(s.node.member.Addr)+pathRaft, roleNode, s.node.member.ID)
+	stream, _, end, err := p.open(ctx, s.client, p.url(s.node.member.Addr)+s.path, roleNode, s.node.member.ID)
 	if err != nil {
 		return err
 	}
 	defer end()
-	s.node.opened()
-	s.beat()
+	s.node.opened(s)
+	s.node.pulse.beat()
 	out := s.current()
 	ended := make(chan struct{})
 	if !p.spawn(func() {
@@ -201,7 +273,15 @@ func (n *node) hear(kind byte, b []byte) error {
 	case frameLife:
 		if sent := r.Uvarint(); r.Done() == nil {
 			n.seen()
-			n.raft.tellTime(sent)
+			n.pulse.tellTime(sent)
+		}
+	case frameMark:
+		if number := r.Uvarint(); r.Done() == nil {
+			_ = n.pulse.current().send(func(dst []byte) []byte { return codec.AppendUvarint(append(dst, framePassed), number) })
+		}
+	case framePassed:
+		if number := r.Uvarint(); r.Done() == nil {
+			n.passed(number)
 		}
 	case frameTime:
 		if sent, wall := r.Uvarint(), r.Varint(); r.Done() == nil {

@@ -161,7 +161,7 @@ func newCore(c coreConfig) (*core, error) {
 		MaxCommittedSizePerReady:  maxApplyingBytes,
 		MaxUncommittedEntriesSize: maxUncommitted,
 		MaxInflightMsgs:           256,
-		MaxInflightBytes:          16 << 20,
+		MaxInflightBytes:          4 << 20, // for a slow way even that is a lot
 		CheckQuorum:               true,
 		PreVote:                   true,
 		DisableProposalForwarding: true,
