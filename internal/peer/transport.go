@@ -104,6 +104,7 @@ func (n *node) sendLarge(id uint16, m *raftpb.Message) {
 	before := t.underWay[id]
 	if before.out == l.out && before.number > t.arrived && before.term == l.term && before.index == l.index && before.last == l.last {
 		n.mu.Unlock()
+		_ = l.out.sendSmall(mark(before.number)) // the answer to the last one may be lost
 		return
 	}
 	t.sent++
@@ -111,7 +112,7 @@ func (n *node) sendLarge(id uint16, m *raftpb.Message) {
 	t.underWay[id] = l
 	n.mu.Unlock()
 	if l.out.send(messageFrame(id, m)) == nil {
-		_ = l.out.sendSmall(func(dst []byte) []byte { return codec.AppendUvarint(append(dst, frameMark), l.number) })
+		_ = l.out.sendSmall(mark(l.number))
 		return
 	}
 	n.mu.Lock()
@@ -119,6 +120,11 @@ func (n *node) sendLarge(id uint16, m *raftpb.Message) {
 	if t.underWay[id].number == l.number {
 		delete(t.underWay, id)
 	}
+}
+
+// mark returns the frame behind a large message.
+func mark(number uint64) func([]byte) []byte {
+	return func(dst []byte) []byte { return codec.AppendUvarint(append(dst, frameMark), number) }
 }
 
 // passed notes that a large message has come.
