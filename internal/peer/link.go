@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -105,11 +106,11 @@ func (l *link) get(ctx context.Context, by time.Time) (*session, error) {
 
 // overdue is why there is no session when a call's time is over: why the last attempt failed says more than that.
 func (l *link) overdue(ctx context.Context, err error) error {
-	if ctx.Err() == nil {
-		return &notSentError{reason: err}
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if ctx.Err() == nil {
+		return &notSentError{reason: cmp.Or(l.pacer.err, err)}
+	}
 	return ended(ctx, &notSentError{reason: cmp.Or(l.pacer.err, errSilent)})
 }
 
@@ -151,8 +152,8 @@ func (l *link) open() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.session = s; err != nil {
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = errSilent // the deadline is not the caller's
+		if errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "http2: client connection lost") {
+			err = errSilent // the deadline is not the caller's; pings that get no answer end in the other one, which has no type
 		}
 		l.session = nil
 		l.pacer.failed(plain(err))
