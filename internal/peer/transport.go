@@ -52,8 +52,9 @@ type raftStream struct {
 // transfer is what a node knows of the large messages on their way to another one, guarded by node.mu. As long as raft does not know what a follower has,
 // it sends it the same entries with each answer to a heartbeat. On a way that is slower than that, these would be all that ever comes.
 type transfer struct {
-	sent     uint64 // messages
-	arrived  uint64 // of them, with all before
+	sent     uint64    // messages
+	arrived  uint64    // of them, with all before
+	since    time.Time // the last arrived
 	underWay map[uint16]largeAppend
 }
 
@@ -66,6 +67,9 @@ type largeAppend struct {
 
 // largeMessage is from how many bytes on a message is not repeated before it has come.
 const largeMessage = 16 << 10
+
+// largeAnswer is how long raft's answer to a large message may take once it has come: its entries are synced before.
+const largeAnswer = 500 * time.Millisecond
 
 // Send hands messages to the streams of the nodes they are for.
 func (p *Peer) Send(id uint16, msgs []*raftpb.Message) {
@@ -94,18 +98,28 @@ func messageFrame(id uint16, m *raftpb.Message) func([]byte) []byte {
 	}
 }
 
-// sendLarge sends entries, unless the same are on their way.
+// sendLarge sends entries, unless the same are on their way. Without a stream they are dropped: what waits for one would come first when the node is back,
+// which refuses it, because it lacks what was lost before, and then gets all of it again.
 func (n *node) sendLarge(id uint16, m *raftpb.Message) {
 	es := m.GetEntries()
 	l := largeAppend{term: m.GetTerm(), index: m.GetIndex(), last: m.GetIndex() + uint64(len(es))}
 	n.mu.Lock()
+	if !n.raft.open {
+		n.mu.Unlock()
+		return
+	}
 	t := &n.transfer
 	l.out = n.raft.out
 	before := t.underWay[id]
-	if before.out == l.out && before.number > t.arrived && before.term == l.term && before.index == l.index && before.last == l.last {
-		n.mu.Unlock()
-		_ = l.out.sendSmall(mark(before.number)) // the answer to the last one may be lost
-		return
+	if before.out == l.out && before.term == l.term && before.index == l.index && before.last == l.last {
+		coming := before.number > t.arrived
+		if coming || before.number == t.arrived && time.Since(t.since) < largeAnswer {
+			n.mu.Unlock()
+			if coming {
+				_ = l.out.sendSmall(mark(before.number)) // the answer to the last one may be lost
+			}
+			return
+		}
 	}
 	t.sent++
 	l.number = t.sent
@@ -131,8 +145,8 @@ func mark(number uint64) func([]byte) []byte {
 func (n *node) passed(number uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if number <= n.transfer.sent {
-		n.transfer.arrived = max(n.transfer.arrived, number)
+	if t := &n.transfer; number > t.arrived && number <= t.sent {
+		t.arrived, t.since = number, time.Now()
 	}
 }
 
