@@ -86,7 +86,7 @@ func (h *herd) run() {
 	}
 	await(t, "all to be delivered", func() bool { return h.count() == herdMeal && h.isWaiting(h.waiting()) })
 	after, _ := h.shard()
-	reminded := int(time.Since(began)/time.Second) * herdMeal
+	reminded := (1 + int(time.Since(began)/time.Second)) * herdMeal
 	cancel()
 	consumers.Wait()
 	h.check(int(after-before), reminded)
@@ -128,7 +128,7 @@ func (h *herd) consume(ctx context.Context, i int) {
 	}
 }
 
-// check is given how many may have been reminded meanwhile: once a second of what was told to somebody and not taken yet, on a slow machine.
+// check is given how many may have been reminded meanwhile: once a second, at any moment of it, of what was told to somebody and not taken yet.
 func (h *herd) check(commands, reminded int) {
 	t := h.t
 	slices.Sort(h.fed)
