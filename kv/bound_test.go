@@ -18,7 +18,7 @@ func TestTransactionsOfLargeValuesAreBounded(t *testing.T) {
 	s, ctx := r.store("default"), t.Context()
 	const n = 100
 	value := bytes.Repeat([]byte("v"), 1<<20-100)
-	deletes, changes := r.txn("default"), r.txn("default")
+	deletes, changes := r.Txn("default"), r.Txn("default")
 	for i := range n {
 		k := fmt.Sprintf("k%03d", i)
 		if _, err := s.Put(ctx, k, value); err != nil {
@@ -58,10 +58,10 @@ func TestKeysThatExpireTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.advance(60_000)
+	r.Pass(60_000)
 	fires := 0
-	for x := r.execs[0]; x.NextDue() <= r.time(); fires++ {
-		e := engine.Entry{Stamp: r.now, Commands: [][]byte{engine.Fire().AppendTo(nil)}}
+	for x := r.Executor(0); x.NextDue() <= r.Now(); fires++ {
+		e := engine.Entry{Stamp: r.Now(), Commands: [][]byte{engine.Fire().AppendTo(nil)}}
 		if _, out := x.Apply(1, x.Applied().Index+1, e.AppendTo(nil), nil); out[0].Err != nil {
 			t.Fatal(out[0].Err)
 		}

@@ -12,20 +12,20 @@ import (
 
 // aheadDoor is a rig whose queries know a time that the log has not come to, as the clock of a leader does while an entry is under way.
 type aheadDoor struct {
-	*rig
+	*recounted
 	ahead   int64
 	settled int
 	arrive  func() // what is under way
 }
 
 func (d *aheadDoor) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
-	return d.execs[shard].Query(ctx, q, engine.Replica{
+	return d.Executor(shard).Query(ctx, q, engine.Replica{
 		Now: func() int64 { return d.ahead },
 		Settle: func(_ context.Context, at int64) error {
 			d.settled++
 			d.arrive()
-			d.now = max(d.now, at)
-			d.fire()
+			d.Pass(max(at-d.Now(), 0))
+			d.Fire()
 			return nil
 		},
 	})
@@ -68,7 +68,7 @@ func TestExpiredKeyStaysAway(t *testing.T) {
 	for name, read := range reads {
 		for _, persist := range []bool{true, false} {
 			r := newRig(t, 1)
-			d := &aheadDoor{rig: r}
+			d := &aheadDoor{recounted: r}
 			s := kv.New(engine.NewRouter(d), "default", 0)
 			for _, k := range []string{"a", "k", "z"} {
 				var opts []kv.PutOption
@@ -79,8 +79,8 @@ func TestExpiredKeyStaysAway(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			r.advance(999) // the stamp of what is under way
-			d.ahead = r.now + 5
+			r.Pass(999) // the stamp of what is under way
+			d.ahead = r.Now() + 5
 			d.arrive = func() {
 				if persist {
 					if err := s.Persist(ctx, "k"); err != nil {

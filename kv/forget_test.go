@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/kv"
 )
 
@@ -21,20 +22,20 @@ func TestTombstonesAreKeptForADay(t *testing.T) {
 		if _, err := s.Delete(t.Context(), k); err != nil {
 			t.Fatal(err)
 		}
-		r.advance(1)
+		r.Pass(1)
 	}
 	known := func(k string, want bool) {
 		t.Helper()
-		r.fire()
+		r.Fire()
 		if _, err := s.History(t.Context(), k); (err == nil) != want || !want && !errors.Is(err, kv.ErrNotFound) {
-			t.Errorf("history of %s at %d: %v, want it to be known: %v", k, r.time()-epoch, err, want)
+			t.Errorf("history of %s at %d: %v, want it to be known: %v", k, r.Now()-rig.Epoch, err, want)
 		}
 	}
-	r.advance(day - 3) // to a millisecond before the end of the first
+	r.Pass(day - 3) // to a millisecond before the end of the first
 	known("a", true)
-	r.advance(1)
+	r.Pass(1)
 	known("a", false)
 	known("b", true)
-	r.advance(1)
+	r.Pass(1)
 	known("b", false)
 }

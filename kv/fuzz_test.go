@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/kv"
 )
 
@@ -43,13 +44,13 @@ func FuzzApplyCommand(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind uint8, body []byte, wait uint16) {
 		r := newRig(t, 1)
 		for _, op := range someOps() {
-			r.entry(0, command(t, op))
+			r.Entry(0, command(t, op))
 		}
 		r.verify()
-		r.advance(int64(wait))
+		r.Pass(int64(wait))
 		cmd := engine.Command{Machine: engine.MachineKV, Kind: kind, Namespace: "n", Body: body}
 		for range 2 {
-			out := r.entry(0, cmd)[0]
+			out := r.Entry(0, cmd)[0]
 			var refused *engine.Error
 			var conflict *kv.ConflictError
 			if out.Err != nil && !errors.As(out.Err, &refused) && !errors.As(out.Err, &conflict) {
@@ -59,7 +60,7 @@ func FuzzApplyCommand(f *testing.F) {
 				t.Errorf("kind %d, body %q was carried out and does not decode", kind, body)
 			}
 			r.verify()
-			r.fire()
+			r.Fire()
 			r.verify()
 		}
 	})
@@ -88,7 +89,7 @@ func FuzzDecodeRow(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{1})
 	f.Add([]byte{2, 0, 1, 1, 0, 1, 0})
-	f.Add(kv.Row{Revision: 7, Version: 2, Previous: 3, Term: 1, UpdatedAt: epoch, Value: []byte("v")}.Encode())
+	f.Add(kv.Row{Revision: 7, Version: 2, Previous: 3, Term: 1, UpdatedAt: rig.Epoch, Value: []byte("v")}.Encode())
 	f.Add(kv.Row{Flags: 2, Revision: math.MaxUint64, Version: 1, ExpiresAt: -1}.Encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		w, err := kv.DecodeRow(b)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/kv"
 )
 
@@ -174,7 +175,7 @@ func TestTTLs(t *testing.T) {
 // TestOverflowingTTL is about commands that do not come from this package's options.
 func TestOverflowingTTL(t *testing.T) {
 	r := newRig(t, 1)
-	for _, ttl := range []uint64{math.MaxInt64, math.MaxInt64 - epoch, math.MaxInt64 - epoch + 1} {
+	for _, ttl := range []uint64{math.MaxInt64, math.MaxInt64 - rig.Epoch, math.MaxInt64 - rig.Epoch + 1} {
 		cmd := engine.Command{Machine: engine.MachineKV, Kind: kv.KindPut, Namespace: "n", Body: kv.PutCommandBody("k", ttl)}
 		_, err := r.Propose(within(t), 0, cmd)
 		ok, _ := r.store("n").Exists(within(t), "k")
@@ -351,7 +352,7 @@ func TestChangesBytes(t *testing.T) {
 	}
 	for _, how := range []string{"ring", "scan"} {
 		if how == "scan" {
-			r.restart()
+			r.Restart()
 		}
 		if n, err := s.ChangesBytes(ctx, 0, 0); err != nil || n > kv.MaxPageBytes+len(value) {
 			t.Errorf("%s: one look of a watch holds %d bytes of values, %v, want at most 4 MiB and one value", how, n, err)
@@ -387,7 +388,7 @@ func TestManyTombstones(t *testing.T) {
 	}
 	kept := min(total, kv.MaxTombstones)
 	for i := 0; i < total; i += 500 {
-		txn := r.txn("n")
+		txn := r.Txn("n")
 		for j := i; j < i+500; j++ {
 			txn.Do(kv.PutOp(k(j), nil), kv.DeleteOp(k(j)))
 		}
@@ -406,11 +407,11 @@ func TestManyTombstones(t *testing.T) {
 		}
 	}
 	// All the rest is forgotten after a day, 1000 by each firing of the timer.
-	r.advance(kv.TombstoneMillis)
-	if fired, want := r.fire(), uint64(kept/1000); fired != want {
+	r.Pass(kv.TombstoneMillis)
+	if fired, want := r.Fire(), kept/1000; fired != want {
 		t.Errorf("%d timers fired, want %d", fired, want)
 	}
-	if n := len(takeCensus(rows(t, r.db, 0)).present); n != 0 {
+	if n := len(takeCensus(r.Rows(0)).present); n != 0 {
 		t.Errorf("%d keys have rows, want none", n)
 	}
 }

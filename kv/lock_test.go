@@ -84,14 +84,14 @@ func TestLockExpiresBeforeItsTimer(t *testing.T) {
 	ctx, r := within(t), newRig(t, 1)
 	s := r.store("n")
 	a := must(s.TryLock(ctx, "l", time.Second))
-	r.advance(999)
+	r.Pass(999)
 	if err := a.Renew(ctx, time.Second); err != nil {
 		t.Errorf("Renew in the last millisecond: %v", err)
 	}
-	r.advance(1000)
+	r.Pass(1000)
 	wantErr(t, "Renew at the end", a.Renew(ctx, time.Second), kv.ErrConflict)
 	wantErr(t, "Unlock at the end", a.Unlock(ctx), kv.ErrConflict)
-	_, err := r.txn("n").If(a.Held()).Do(kv.PutOp("x", nil)).Commit(ctx)
+	_, err := r.Txn("n").If(a.Held()).Do(kv.PutOp("x", nil)).Commit(ctx)
 	wantErr(t, "Txn with Held at the end", err, kv.ErrConflict)
 	if b, err := s.TryLock(ctx, "l", time.Second); err != nil || b.Token() <= a.Token() {
 		t.Errorf("TryLock at the end = %v, %v", b, err)

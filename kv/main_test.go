@@ -2,7 +2,6 @@ package kv_test
 
 import (
 	"context"
-	"flag"
 	"testing"
 	"time"
 
@@ -10,11 +9,6 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/kv"
-)
-
-var (
-	seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 draws one")
-	runsFlag = flag.Int("runs", 60, "how many configurations TestModel tries, with a thousand operations each")
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

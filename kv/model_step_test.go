@@ -15,7 +15,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-func (m *model) step() {
+func (m *model) Step() {
 	switch n := m.rng.IntN(100); {
 	case n < 50:
 		m.single()
@@ -34,11 +34,10 @@ func (m *model) step() {
 		if m.rng.IntN(2) == 0 {
 			m.last = "restart"
 			m.restart()
-			m.total.restarts++
-			m.compareAll()
+			m.Compare()
 		}
 	case n == 99:
-		m.compareAll()
+		m.Compare()
 	}
 }
 
@@ -335,7 +334,7 @@ func (m *model) compareScan() {
 	}
 }
 
-func (m *model) compareAll() {
+func (m *model) Compare() {
 	m.t.Helper()
 	var want engine.Counts
 	for k, key := range m.keys {

@@ -15,64 +15,23 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/quota"
+	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/kv"
 )
-
-// modelSteps is how many operations a run of TestModel has, short form aside.
-const modelSteps = 1000
 
 // TestModel does random operations on nodes of random configurations, which restart and crash at random, and compares every
 // result, error, count and history with those of a map.
 //
 //	go test -run TestModel -seed 7 -runs 6000 ./kv
 func TestModel(t *testing.T) {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("repeat with: go test -run '^TestModel$' -seed %d ./kv", seed)
-	runs, steps := *runsFlag, modelSteps
-	if testing.Short() {
-		runs, steps = 12, 400
-	}
-	var total modelTotal
-	for q := quota.New(t, runs); q.More(); runs = q.Rounds() {
-		i := q.Rounds() - 1
-		runSeed := seed + uint64(i)
-		rng := rand.New(rand.NewPCG(runSeed, 1))
-		shards, spread := 1+rng.IntN(5), rng.IntN(2) == 0
-		name, newModel := "steps", newSteppedModel
-		switch i % 6 {
-		case 0:
-			name, newModel = "disk", newDiskModel
-		case 1, 2:
-			name, newModel = "rig", newRigModel
-		case 3:
-			name, newModel = "client", newClientModel
-		}
-		if i >= 24 && (name == "disk" || name == "client") {
-			name, newModel = "steps", newSteppedModel // real disks take long, and these are files in memory
-		}
-		ok := t.Run(fmt.Sprintf("%d/on=%s/shards=%d/spread=%v", i, name, shards, spread), func(t *testing.T) {
-			m := newModel(t, rng, shards, spread)
-			if m.async {
-				total.async++
-			}
-			runModel(t, runSeed, steps, m, &total)
-		})
-		if !ok {
-			t.Fatalf("repeat it with: go test -run '^TestModel$/^%d$' -seed %d ./kv", i, seed)
-		}
-	}
-	t.Logf("%d runs with %d operations, %d restarts, %d of them crashes, %d nodes async", runs, total.steps, total.restarts, total.crashes, total.async)
-	if !testing.Short() && (total.steps < runs*modelSteps || total.restarts < runs || total.crashes < runs || total.async == 0) {
-		t.Error("too few operations, restarts or crashes: the test has not tested what it should")
-	}
+	rig.Models{
+		Primitives: primitives, Runs: 60, Steps: 1000, ShortRuns: 12, ShortSteps: 400, MaxShards: 5,
+		Begin: func(t *testing.T, rng *rand.Rand, g rig.Ground, spread bool) rig.Model {
+			return newGroundModel(t, rng, g, spread)
+		},
+		Others: []rig.OtherModel{{Name: "disk", Begin: newDiskModel}, {Name: "client", Begin: newClientModel}},
+	}.Run(t)
 }
-
-// modelTotal counts what all runs did.
-type modelTotal struct{ steps, restarts, crashes, async int }
 
 // model is a namespace as a map. Revisions that an operation does not return are 0 until a read shows them.
 type model struct {
@@ -84,8 +43,6 @@ type model struct {
 	now           func() int64
 	pass          func() // lets time go by, which may expire and forget; nil: time plays no part
 	restart       func()
-	async         bool
-	total         *modelTotal
 	spread        bool
 	keys          map[string]*modelKey
 	sets, deletes int64
@@ -113,13 +70,13 @@ func commitThrough(router *engine.Router) commit {
 	}
 }
 
-func newDiskModel(t *testing.T, rng *rand.Rand, shards int, spread bool) *model {
-	return newNodeModel(t, rng, shards, spread, false)
+func newDiskModel(t *testing.T, rng *rand.Rand, shards int, spread bool) rig.Model {
+	return newNodeModel(t, rng, shards, spread, false).begin(t, rng)
 }
 
 // newClientModel is a node on disk that is reached through a Client, which stays when the node is restarted.
-func newClientModel(t *testing.T, rng *rand.Rand, shards int, spread bool) *model {
-	return newNodeModel(t, rng, shards, spread, true)
+func newClientModel(t *testing.T, rng *rand.Rand, shards int, spread bool) rig.Model {
+	return newNodeModel(t, rng, shards, spread, true).begin(t, rng)
 }
 
 func newNodeModel(t *testing.T, rng *rand.Rand, shards int, spread, remote bool) *model {
@@ -130,7 +87,7 @@ func newNodeModel(t *testing.T, rng *rand.Rand, shards int, spread, remote bool)
 		config.Listen = "127.0.0.1:0"
 	}
 	var node *floe.Node
-	m := &model{spread: spread, async: config.Durability == floe.Async}
+	m := &model{spread: spread}
 	start := func() {
 		var err error
 		if node, err = floe.Open(config); err != nil {
@@ -180,52 +137,44 @@ func newNodeModel(t *testing.T, rng *rand.Rand, shards int, spread, remote bool)
 	return m
 }
 
-func newRigModel(t *testing.T, _ *rand.Rand, shards int, spread bool) *model {
-	r := newRig(t, shards)
-	m := &model{spread: spread, store: r.store("n"), commit: commitThrough(engine.NewRouter(r)), now: r.time, restart: r.restart}
+func newGroundModel(t *testing.T, rng *rand.Rand, g rig.Ground, spread bool) *model {
+	router, verify := g.Router(), g.Verify
+	if r, ok := g.(*rig.Rig); ok {
+		verify = (&recounted{r, t, make(map[version]kv.Row)}).verify
+	}
+	m := &model{spread: spread, store: kv.New(router, "n", 0), commit: commitThrough(router), now: g.Now, restart: g.Restart}
 	m.counts = func() engine.Counts {
-		r.verify()
-		info, err := engine.NewNamespaces(engine.NewRouter(r)).Get(t.Context(), "n")
+		verify()
+		info, err := engine.NewNamespaces(router).Get(t.Context(), "n")
 		if err != nil {
 			t.Fatalf("Get namespace: %v", err)
 		}
 		return info.Counts
 	}
 	m.pass = func() {
-		step := int64(m.rng.IntN(2000))
-		if m.rng.IntN(20) == 0 {
-			step = int64(m.rng.IntN(13)) * 3_600_000
+		step := int64(rng.IntN(2000))
+		if rng.IntN(20) == 0 {
+			step = int64(rng.IntN(13)) * 3_600_000
 		}
-		r.advance(step)
-		r.verify() // it has to see every version before it is forgotten
-		if m.rng.IntN(2) == 0 {
-			r.fire()
-			m.fired(r.time())
-		}
-	}
-	if spread {
-		if err := engine.NewNamespaces(engine.NewRouter(r)).Create(t.Context(), "n", true); err != nil {
-			t.Fatal(err)
+		g.Pass(step)
+		verify()                                                         // it has to see every version before it is forgotten
+		if _, stepped := g.(*rig.Stepped); stepped || rng.IntN(2) == 0 { // a node fires with its next step
+			g.Fire()
+			m.fired(g.Now())
 		}
 	}
-	return m
+	return m.begin(t, rng)
 }
 
-func runModel(t *testing.T, seed uint64, steps int, m *model, total *modelTotal) {
-	m.total, m.t, m.rng, m.keys = total, t, rand.New(rand.NewPCG(seed, 0)), make(map[string]*modelKey)
-	must(m.store.Put(t.Context(), "first", nil)) // so that the namespace exists
+// begin gives the model a namespace that exists.
+func (m *model) begin(t *testing.T, rng *rand.Rand) *model {
+	m.t, m.rng, m.keys = t, rng, make(map[string]*modelKey)
+	must(m.store.Put(t.Context(), "first", nil))
 	must(m.store.Delete(t.Context(), "first"))
 	m.keys["first"] = &modelKey{versions: []kv.Version{{Version: 1}, {Version: 2, Tombstone: true}}}
 	m.sets, m.deletes = 1, 1
 	m.stamp("first")
-	for range steps {
-		m.step()
-		total.steps++
-		if t.Failed() {
-			return
-		}
-	}
-	m.compareAll()
+	return m
 }
 
 // stamp makes the times of a key's versions comparable: the model knows them on a rig only.

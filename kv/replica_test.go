@@ -1,7 +1,6 @@
 package kv_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -9,43 +8,30 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/kv"
 )
 
 // TestReplicasAreEqual applies one random log on three replicas that commit at different times, one of which starts anew in
 // the middle: all rows and the state's hash are equal.
 func TestReplicasAreEqual(t *testing.T) {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("seed %d", seed)
-	log := randomLog(rand.New(rand.NewPCG(seed, 0)), 2000)
-	every := replay(t, log, 1, false)
-	for _, other := range []replica{replay(t, log, 7, false), replay(t, log, len(log), false), replay(t, log, 13, true)} {
-		if other.applied != every.applied {
-			t.Errorf("%s: applied %+v, want %+v", other.name, other.applied, every.applied)
-		}
-		if len(other.rows) != len(every.rows) {
-			t.Errorf("%s: %d rows, want %d", other.name, len(other.rows), len(every.rows))
-			continue
-		}
-		for i, want := range every.rows {
-			if got := other.rows[i]; got.machine != want.machine || !bytes.Equal(got.key, want.key) || !bytes.Equal(got.value, want.value) {
-				t.Errorf("%s: row %q = %q, want %q = %q", other.name, got.key, got.value, want.key, want.value)
-				break
-			}
-		}
-	}
-	if c := takeCensus(every.rows); len(c.errs) > 0 {
+	log := randomLog(rand.New(rand.NewPCG(rig.Seed(t), 0)), 2000)
+	rows := rig.EqualReplicas(t, log, primitives,
+		rig.Replica{Name: "commits each", Commit: 1},
+		rig.Replica{Name: "commits 7", Commit: 7},
+		rig.Replica{Name: "commits all", CacheBytes: 1 << 20},
+		rig.Replica{Name: "restarts", Commit: 13, Restart: len(log) / 2},
+		rig.Replica{Name: "restarts often", Commit: 5, Restart: 101, CacheBytes: 1 << 20},
+	)
+	if c := takeCensus(rows); len(c.errs) > 0 {
 		t.Errorf("the rows do not fit together: %v", c.errs)
 	}
 }
 
 // randomLog makes entries of 1 to 5 commands: operations in two namespaces, transactions of which many fail, and Fire.
 func randomLog(rng *rand.Rand, entries int) (log [][]byte) {
-	m := &model{rng: rng, keys: make(map[string]*modelKey), pass: func() {}, now: func() int64 { return epoch }}
-	stamp := int64(epoch)
+	m := &model{rng: rng, keys: make(map[string]*modelKey), pass: func() {}, now: func() int64 { return rig.Epoch }}
+	stamp := int64(rig.Epoch)
 	for range entries {
 		if stamp += rng.Int64N(200); rng.IntN(50) == 0 {
 			stamp += rng.Int64N(13) * time.Hour.Milliseconds()
@@ -95,35 +81,4 @@ func transaction(m *model) engine.Command {
 	}
 	txn.Commit(context.Background())
 	return c.cmd
-}
-
-type replica struct {
-	name    string
-	applied engine.Applied
-	rows    []stateRow
-}
-
-// replay applies the log, committing after every n entries.
-func replay(t *testing.T, log [][]byte, n int, restart bool) replica {
-	db := openPebble(t)
-	x := newExecutor(t, db, 0, 1)
-	restartAt := 0
-	if restart {
-		restartAt = len(log) / 2
-	}
-	for i := 0; i < len(log); i++ {
-		x.Apply(uint64(1+i/500), uint64(i+1), log[i], nil)
-		if (i+1)%n == 0 || i == len(log)-1 {
-			if err := x.Commit(); err != nil {
-				t.Fatalf("Commit: %v", err)
-			}
-		}
-		if i == restartAt && i > 0 {
-			// What was not committed is lost and comes again from the log.
-			x, restartAt = newExecutor(t, db, 0, 1), 0
-			i = int(x.Applied().Index) - 1
-		}
-	}
-	problems(t, x, func(p string) { t.Errorf("Verify reports: %s", p) })
-	return replica{fmt.Sprintf("commit every %d, restart %v", n, restart), x.Applied(), rows(t, db, 0)}
 }

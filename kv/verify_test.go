@@ -13,19 +13,20 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/kv"
 )
 
 // newFilledRig has keys of every kind: of one version and of more than the history keeps, that expire, were deleted, have
 // expired and were forgotten, in two namespaces, of which "n" is number 0.
-func newFilledRig(t *testing.T) *rig {
+func newFilledRig(t *testing.T) *recounted {
 	t.Helper()
 	r := newRig(t, 1)
 	s, other, ctx := r.store("n"), r.store("other"), t.Context()
 	must(s.Put(ctx, "forgotten", []byte("x")))
 	must(s.Delete(ctx, "forgotten"))
-	r.advance(kv.TombstoneMillis)
-	r.fire()
+	r.Pass(kv.TombstoneMillis)
+	r.Fire()
 	for i := range kv.MaxVersions + 10 {
 		must(s.Put(ctx, "many", fmt.Append(nil, i)))
 	}
@@ -39,16 +40,21 @@ func newFilledRig(t *testing.T) *rig {
 	must(s.Put(ctx, "back\x00again", []byte("y")))
 	must(s.Put(ctx, "back", []byte("y")))
 	must(other.Incr(ctx, "n", 5))
-	r.advance(time.Minute.Milliseconds())
-	r.fire()
-	problems(t, r.execs[0], func(p string) { t.Errorf("before anything is changed: %s", p) })
+	r.Pass(time.Minute.Milliseconds())
+	r.Fire()
+	r.sound("before anything is changed")
 	return r
 }
 
 // tamperer changes rows behind the machine's back.
 type tamperer struct {
-	t  *testing.T
-	db *pebble.DB
+	t *testing.T
+	r *recounted
+}
+
+func newTamperer(t *testing.T, r *recounted) tamperer {
+	r.Distrust()
+	return tamperer{t, r}
 }
 
 const (
@@ -59,7 +65,7 @@ const (
 
 func (w tamperer) set(row string, value []byte) {
 	w.t.Helper()
-	if err := w.db.Set([]byte(row), value, pebble.NoSync); err != nil {
+	if err := w.r.DB().Set([]byte(row), value, pebble.NoSync); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -67,7 +73,7 @@ func (w tamperer) set(row string, value []byte) {
 func (w tamperer) delete(row string) {
 	w.t.Helper()
 	w.get(row)
-	if err := w.db.Delete([]byte(row), pebble.NoSync); err != nil {
+	if err := w.r.DB().Delete([]byte(row), pebble.NoSync); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -75,7 +81,7 @@ func (w tamperer) delete(row string) {
 // get returns a row, which has to be there.
 func (w tamperer) get(row string) []byte {
 	w.t.Helper()
-	value, closer, err := w.db.Get([]byte(row))
+	value, closer, err := w.r.DB().Get([]byte(row))
 	if err != nil {
 		w.t.Fatalf("row %q: %v", row, err)
 	}
@@ -117,9 +123,9 @@ func (w tamperer) change(row string, f func(*kv.Row)) {
 // timer returns the one timer row whose key ends so.
 func (w tamperer) timer(end string) string {
 	w.t.Helper()
-	for _, r := range rows(w.t, w.db, 0) {
-		if r.machine == 0 && r.key[0] == 't' && strings.HasSuffix(string(r.key), end) {
-			return engineRow + string(r.key)
+	for _, r := range w.r.Rows(0) {
+		if r.Machine == 0 && r.Key[0] == 't' && strings.HasSuffix(string(r.Key), end) {
+			return engineRow + string(r.Key)
 		}
 	}
 	w.t.Fatalf("no timer ends with %q", end)
@@ -196,9 +202,8 @@ func TestVerifyReports(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newFilledRig(t)
-			c.tamper(tamperer{t, r.db})
-			var found []string
-			problems(t, r.execs[0], func(p string) { found = append(found, p) })
+			c.tamper(newTamperer(t, r))
+			found := r.Problems(0)
 			if !strings.Contains(strings.Join(found, "\n"), c.want) {
 				t.Errorf("Verify reports\n%s\nwant %q", strings.Join(found, "\n"), c.want)
 			}
@@ -209,14 +214,13 @@ func TestVerifyReports(t *testing.T) {
 // TestVerifyFarApart has revisions that do not fit into one window of the search for those used twice.
 func TestVerifyFarApart(t *testing.T) {
 	r := newFilledRig(t)
-	r.entry(0, engine.Skip(3<<30))
+	r.Entry(0, engine.Skip(3<<30))
 	must(r.store("n").Put(t.Context(), "far", []byte("1")))
 	must(r.store("n").Put(t.Context(), "further", []byte("2")))
-	problems(t, r.execs[0], func(p string) { t.Errorf("before anything is changed: %s", p) })
-	w := tamperer{t, r.db}
+	r.sound("before anything is changed")
+	w := newTamperer(t, r)
 	w.change(current("further"), func(v *kv.Row) { v.Revision = w.version(current("far")).Revision })
-	var found []string
-	problems(t, r.execs[0], func(p string) { found = append(found, p) })
+	found := r.Problems(0)
 	if want := "shard 0: kv: revision 3221225473 is that of two versions"; !slices.Contains(found, want) {
 		t.Errorf("Verify reports %q, want %q", found, want)
 	}
@@ -225,18 +229,17 @@ func TestVerifyFarApart(t *testing.T) {
 // TestVerifyReportsWhatMemoryMissed changes a row that Apply would look for in the tables only.
 func TestVerifyReportsWhatMemoryMissed(t *testing.T) {
 	r := newFilledRig(t)
-	if err := r.db.Flush(); err != nil {
+	if err := r.DB().Flush(); err != nil {
 		t.Fatal(err)
 	}
-	r.execs[0].Flushed()
-	problems(t, r.execs[0], func(p string) { t.Errorf("where it looks is older than the flush: %s", p) })
-	r.execs[0].Merged()
-	problems(t, r.execs[0], func(p string) { t.Errorf("before anything is changed: %s", p) })
-	w := tamperer{t, r.db}
+	r.Executor(0).Flushed()
+	r.sound("where it looks is older than the flush")
+	r.Executor(0).Merged()
+	r.sound("before anything is changed")
+	w := newTamperer(t, r)
 	w.change(current("one"), func(v *kv.Row) { v.Value = []byte("2") })
 	w.delete(current("many"))
-	var found []string
-	problems(t, r.execs[0], func(p string) { found = append(found, p) })
+	found := r.Problems(0)
 	for _, k := range []string{"one", "many"} {
 		if want := fmt.Sprintf("shard 0: row %x has changed since the last flush, and memory does not know", current(k)); !slices.Contains(found, want) {
 			t.Errorf("Verify reports %q, want %q", found, want)
@@ -247,18 +250,18 @@ func TestVerifyReportsWhatMemoryMissed(t *testing.T) {
 // TestOldTablesGo has tables merged that Apply looks rows up in: they are kept until it is told, or has nothing more to look up.
 func TestOldTablesGo(t *testing.T) {
 	r := newFilledRig(t)
-	x := r.execs[0]
+	x := r.Executor(0)
 	put := func(k string) {
 		t.Helper()
 		must(r.store("n").Put(t.Context(), k, []byte("1")))
-		if err := r.db.Flush(); err != nil {
+		if err := r.DB().Flush(); err != nil {
 			t.Fatal(err)
 		}
 		x.Flushed()
 	}
 	merge := func() {
 		t.Helper()
-		if err := r.db.Compact(t.Context(), []byte{0}, []byte{0xff}, false); err != nil {
+		if err := r.DB().Compact(t.Context(), []byte{0}, []byte{0xff}, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -268,7 +271,7 @@ func TestOldTablesGo(t *testing.T) {
 		defer again.Stop()
 		patience := time.After(10 * time.Second)
 		for {
-			n := r.db.Metrics().Table.ZombieCount
+			n := r.DB().Metrics().Table.ZombieCount
 			if n > 0 == want {
 				return
 			}
@@ -311,15 +314,7 @@ func TestOldTablesGo(t *testing.T) {
 // TestVerifyReportsStaleMemory changes rows that are kept in memory.
 func TestVerifyReportsStaleMemory(t *testing.T) {
 	r := newRig(t, 1)
-	r.execs[0] = engine.NewExecutor(engine.Config{DB: r.db, Shards: 1, Primitives: []engine.Primitive{kv.Primitive()}, RowCache: engine.NewRowCache(16 << 20)})
-	t.Cleanup(func() {
-		if err := r.execs[0].Release(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := r.execs[0].Restore(); err != nil {
-		t.Fatal(err)
-	}
+	r.Rig = rig.Open(t, rig.Config{Shards: 1, Primitives: primitives, CacheBytes: 16 << 20})
 	s := r.store("n")
 	for _, k := range []string{"changed", "removed"} {
 		for i := range 3 {
@@ -327,12 +322,11 @@ func TestVerifyReportsStaleMemory(t *testing.T) {
 			must(s.Get(t.Context(), k))
 		}
 	}
-	problems(t, r.execs[0], func(p string) { t.Errorf("before anything is changed: %s", p) })
-	w := tamperer{t, r.db}
+	r.sound("before anything is changed")
+	w := newTamperer(t, r)
 	w.change(current("changed"), func(v *kv.Row) { v.Value = []byte("x") })
 	w.delete(current("removed"))
-	var found []string
-	problems(t, r.execs[0], func(p string) { found = append(found, p) })
+	found := r.Problems(0)
 	for _, want := range []string{
 		fmt.Sprintf("shard 0: row %x is another one in memory than in the state", current("changed")),
 		fmt.Sprintf("shard 0: row %x is in memory, but not in the state", current("removed")),

@@ -98,15 +98,15 @@ func TestWatchResume(t *testing.T) {
 				r.store("other").Put(t.Context(), k, nil)
 			case 2:
 				s.Put(t.Context(), k, []byte(k), kv.TTL(time.Millisecond))
-				r.advance(1)
+				r.Pass(1)
 				if rng.IntN(2) == 0 {
-					r.fire()
+					r.Fire()
 				}
 			default:
 				s.Put(t.Context(), k, fmt.Append(nil, rng.IntN(100)))
 			}
 		}
-		r.fire()
+		r.Fire()
 	}
 	writeRandom(20, 400)
 	collect := func(prefix string, from uint64) (events []kv.Event) {
@@ -140,7 +140,7 @@ func TestWatchResume(t *testing.T) {
 	last := log[len(log)-1].Revision
 	for _, how := range []string{"memory", "keys"} {
 		if how == "keys" {
-			r.restart()
+			r.Restart()
 		}
 		for from := uint64(0); from <= last; from++ {
 			if testing.Short() && from%7 != 0 {
@@ -179,7 +179,7 @@ func TestWatchSlow(t *testing.T) {
 		t.Fatalf("%d changes do not overflow the ring of %d", keys*rounds, kv.MaxRecent)
 	}
 	for round := range rounds {
-		txn := r.txn("n")
+		txn := r.Txn("n")
 		for i := range keys {
 			txn.Do(kv.PutOp(fmt.Sprintf("k%04d%s", i, padding), fmt.Append(nil, round)))
 		}
@@ -456,8 +456,8 @@ func TestWaitChangeOfForgotten(t *testing.T) {
 	put := must(s.Put(ctx, "k", nil))
 	must(s.Delete(ctx, "k"))
 	must(s.Put(ctx, "other", nil))
-	r.advance(kv.TombstoneMillis)
-	r.fire()
+	r.Pass(kv.TombstoneMillis)
+	r.Fire()
 	e, err := s.WaitChange(done, "k", put.Revision)
 	if err != nil || e.Type != kv.EventDelete || e.Revision <= put.Revision {
 		t.Errorf("WaitChange(k, %d) = %v, %v, want a delete that is later", put.Revision, e, err)
@@ -490,10 +490,10 @@ func awaitWaiters(t *testing.T, node *floe.Node, n int) {
 }
 
 // behind reads of replicas that may lag.
-type behind struct{ *rig }
+type behind struct{ *recounted }
 
 func (b behind) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
-	return b.execs[shard].Query(ctx, q, engine.Replica{Now: b.time, Stale: true})
+	return b.Executor(shard).Query(ctx, q, engine.Replica{Now: b.Now, Stale: true})
 }
 
 // TestWatchOfAReplicaBehind: a watch that goes on at a replica which has not come to its revision yet waits for it; it ended with ErrInvalid.
@@ -508,7 +508,7 @@ func TestWatchOfAReplicaBehind(t *testing.T) {
 			return
 		}
 	}()
-	for r.execs[0].Waiting() == 0 && len(got) == 0 {
+	for r.Executor(0).Waiting() == 0 && len(got) == 0 {
 		runtime.Gosched()
 	}
 	must(s.Put(ctx, "k", []byte("1")))

@@ -37,14 +37,14 @@ func leaseMany(t *testing.T, s *queue.Store, settings queue.Settings) (leased []
 // TestAckExactlyAtTheEnd: a lease that ends now has ended, also if more end now than one command takes back.
 func TestAckExactlyAtTheEnd(t *testing.T) {
 	r := newRig(t, 1)
-	s, ctx := r.store("n"), t.Context()
+	s, ctx := storeOf(r, "n"), t.Context()
 	leased := leaseMany(t, s, queue.Settings{})
 	last, other := leased[manyDue-1], leased[manyDue-2]
-	r.advance(999)
+	r.Pass(999)
 	if err := s.Ack(ctx, "q", other.Receipt); err != nil {
 		t.Errorf("Ack a millisecond before the end: %v", err)
 	}
-	r.advance(1)
+	r.Pass(1)
 	var refused *queue.ReceiptError
 	if err := s.Ack(ctx, "q", last.Receipt); !errors.As(err, &refused) || refused.Reason != "lease expired" {
 		t.Errorf("Ack at the end: %v, want that the lease has expired", err)
@@ -55,31 +55,31 @@ func TestAckExactlyAtTheEnd(t *testing.T) {
 	if _, err := s.Extend(ctx, "q", last.Receipt, time.Hour); !errors.As(err, &refused) {
 		t.Errorf("Extend at the end: %v, want that the lease has expired", err)
 	}
-	r.fire()
-	r.verify()
+	r.Fire()
+	r.Verify()
 }
 
 // TestDequeueExactlyAtTheEnd: without a pause between attempts a message is there again the moment its lease ends.
 func TestDequeueExactlyAtTheEnd(t *testing.T) {
 	r := newRig(t, 1)
-	s, ctx := r.store("n"), t.Context()
+	s, ctx := storeOf(r, "n"), t.Context()
 	leaseMany(t, s, queue.Settings{BackoffMin: queue.NoBackoff})
-	r.advance(999)
+	r.Pass(999)
 	if got, err := s.Dequeue(ctx, "q"); err != nil || len(got) > 0 {
 		t.Errorf("Dequeue a millisecond before the end = %d messages, %v", len(got), err)
 	}
-	r.advance(1)
+	r.Pass(1)
 	if got, err := s.Dequeue(ctx, "q"); err != nil || len(got) != 1 || got[0].Seq != 1 || got[0].Attempts != 2 {
 		t.Errorf("Dequeue at the end = %+v, %v, want the first message", got, err)
 	}
-	r.fire()
-	r.verify()
+	r.Fire()
+	r.Verify()
 }
 
 // TestDedupExactlyAtTheEnd: a key whose window ends now stands for nothing, also if the windows of more keys end now than one command forgets.
 func TestDedupExactlyAtTheEnd(t *testing.T) {
 	r := newRig(t, 1)
-	s, ctx := r.store("n"), t.Context()
+	s, ctx := storeOf(r, "n"), t.Context()
 	key := func(i int) queue.EnqueueOption { return queue.DedupKey(fmt.Sprintf("key %04d", i)) }
 	for n := 0; n < manyDue; n += 500 {
 		batch := make([]queue.NewMessage, 500)
@@ -97,19 +97,19 @@ func TestDedupExactlyAtTheEnd(t *testing.T) {
 		}
 	}
 	const window = 60 * 60 * 1000
-	r.advance(window - 1)
+	r.Pass(window - 1)
 	again(manyDue-1, true)
-	r.advance(1)
+	r.Pass(1)
 	again(manyDue-1, false)
 	again(manyDue-1, true) // for another hour
-	r.fire()
-	r.verify()
+	r.Fire()
+	r.Verify()
 }
 
 // TestRedriveStopsWhereTheQueueIsFull: a dead letter that does not fit is not left out for a smaller one behind it.
 func TestRedriveStopsWhereTheQueueIsFull(t *testing.T) {
 	r := newRig(t, 1)
-	s, ctx := r.store("n"), t.Context()
+	s, ctx := storeOf(r, "n"), t.Context()
 	for _, size := range []int{10, 100, 10} {
 		if _, err := s.Enqueue(ctx, "q", make([]byte, size)); err != nil {
 			t.Fatal(err)
@@ -138,5 +138,5 @@ func TestRedriveStopsWhereTheQueueIsFull(t *testing.T) {
 	if n, err := s.RequeueAll(ctx, "q"); n != 2 || err != nil {
 		t.Errorf("RequeueAll with room = %d, %v, want 2", n, err)
 	}
-	r.verify()
+	r.Verify()
 }

@@ -12,7 +12,7 @@ import (
 func BenchmarkDeliver(b *testing.B) {
 	for _, others := range []int{0, 100_000} {
 		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
-			jobs := newRig(b, 1).store("n")
+			jobs := storeOf(newRig(b, 1), "n")
 			fillQueue(b, jobs, 2*others)
 			for range others / queue.MaxBatch {
 				takeBatch(b, jobs, queue.MaxBatch)
@@ -50,15 +50,15 @@ func TestIdleQueues(t *testing.T) {
 	for i := range queues {
 		cmds = append(cmds, command(t, queue.EnqueueOp(fmt.Sprint("q", i), []byte("x"))))
 		if len(cmds) == 1000 {
-			r.entry(0, cmds...)
+			r.Entry(0, cmds...)
 			cmds = cmds[:0]
 		}
 	}
 	if n, bytes := queue.Remembered(machine); n == queues || bytes > queue.MaxRemembered+4<<20 {
 		t.Errorf("the machine remembers %d of %d queues, in about %d bytes; want at most %d", n, queues, bytes, queue.MaxRemembered)
 	}
-	r.restart()
-	jobs := r.store("n")
+	r.Restart()
+	jobs := storeOf(r, "n")
 	if got := must(jobs.Dequeue(t.Context(), "q77")); len(got) != 1 {
 		t.Errorf("Dequeue = %+v", got)
 	}
@@ -72,11 +72,11 @@ func TestAllocations(t *testing.T) {
 	r := newRig(t, 1)
 	enqueue := command(t, queue.EnqueueOp("q", payload))
 	dequeue := command(t, queue.DequeueOp("q"))
-	r.entry(0, enqueue)
-	idle := testing.AllocsPerRun(200, func() { r.entry(0, command(t, engine.Op(queue.Held("q", "1-1")))) })
+	r.Entry(0, enqueue)
+	idle := testing.AllocsPerRun(200, func() { r.Entry(0, command(t, engine.Op(queue.Held("q", "1-1")))) })
 	used := testing.AllocsPerRun(200, func() {
-		r.entry(0, enqueue)
-		r.entry(0, dequeue)
+		r.Entry(0, enqueue)
+		r.Entry(0, dequeue)
 	})
 	t.Logf("%.1f allocations for a refused command, %.1f for a message", idle, used)
 	if used > 30 {

@@ -67,17 +67,17 @@ func FuzzApplyCommand(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind uint8, body []byte, wait uint16) {
 		r := newRig(t, 1)
 		for _, op := range someOps() {
-			if out := r.entry(0, command(t, op))[0]; out.Err != nil {
+			if out := r.Entry(0, command(t, op))[0]; out.Err != nil {
 				t.Fatal(out.Err)
 			}
 		}
-		r.verify()
-		r.advance(int64(wait))
+		r.Verify()
+		r.Pass(int64(wait))
 		cmd := engine.Command{Machine: engine.MachineQueue, Kind: kind, Namespace: "n", Body: body}
 		p := queue.Primitive()
 		admitted := p.Admit(cmd, queue.DefaultMaxPayloadBytes)
 		for range 2 {
-			out := r.entry(0, cmd)[0]
+			out := r.Entry(0, cmd)[0]
 			var refused *engine.Error
 			var conflict *queue.ReceiptError
 			if out.Err != nil && !errors.As(out.Err, &refused) && !errors.As(out.Err, &conflict) {
@@ -86,9 +86,9 @@ func FuzzApplyCommand(f *testing.F) {
 			if malformed := queue.DecodeBody(kind, body) != nil; malformed && out.Err == nil || malformed && admitted == nil {
 				t.Errorf("kind %d, body %q does not decode: admitted: %v, result: %v", kind, body, admitted, out.Err)
 			}
-			r.verify()
-			r.fire()
-			r.verify()
+			r.Verify()
+			r.Fire()
+			r.Verify()
 		}
 	})
 }
@@ -97,11 +97,11 @@ func FuzzApplyCommand(f *testing.F) {
 func FuzzDecodeRow(f *testing.F) {
 	r := newRig(f, 1)
 	for _, op := range someOps() {
-		r.entry(0, command(f, op))
+		r.Entry(0, command(f, op))
 	}
-	for _, row := range rows(f, r.db, 0) {
-		if row.machine == byte(engine.MachineQueue) {
-			f.Add(row.key[0], row.value)
+	for _, row := range r.Rows(0) {
+		if row.Machine == engine.MachineQueue {
+			f.Add(row.Key[0], row.Value)
 		}
 	}
 	f.Fuzz(func(t *testing.T, kind byte, b []byte) {
@@ -145,7 +145,7 @@ func FuzzDecodeQuery(f *testing.F) {
 func FuzzDecodeResult(f *testing.F) {
 	r := newRig(f, 1)
 	for _, op := range someOps() {
-		f.Add(r.entry(0, command(f, op))[0].Result)
+		f.Add(r.Entry(0, command(f, op))[0].Result)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, op := range append(someOps(), otherOps()...) {

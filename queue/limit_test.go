@@ -111,26 +111,26 @@ func TestInvalid(t *testing.T) {
 func TestManyDue(t *testing.T) {
 	const n = 2*queue.MaxDue + 10
 	r := newRig(t, 1)
-	jobs, ctx := r.store("n"), within(t)
+	jobs, ctx := storeOf(r, "n"), within(t)
 	must(0, jobs.Configure(ctx, "q", queue.Settings{BackoffMin: queue.NoBackoff, MaxAttempts: 1}))
 	fillQueue(t, jobs, n)
 	for range 3 {
 		must(jobs.Dequeue(ctx, "q", queue.Max(1000), queue.Lease(time.Second)))
 	}
-	r.verify()
-	r.advance(1000)
-	if fired := r.fire(); fired != 3 {
+	r.Verify()
+	r.Pass(1000)
+	if fired := r.Fire(); fired != 3 {
 		t.Errorf("%d timers fired, want 3 for %d leases", fired, n)
 	}
-	r.verify()
+	r.Verify()
 	if s := must(jobs.Stats(ctx, "q")); s.Dead != n || s.Expired != n || s.Inflight != 0 {
 		t.Errorf("Stats = %+v, want %d dead letters", s, n)
 	}
 	if n, err := jobs.RequeueAll(ctx, "q", queue.Contains("0123")); n != 2*queue.MaxDue+10 || err != nil {
 		t.Errorf("RequeueAll = %d, %v", n, err)
 	}
-	r.restart()
-	r.verify()
+	r.Restart()
+	r.Verify()
 	must(0, jobs.Configure(ctx, "q", queue.Settings{MaxLen: 2005}))
 	got := must(jobs.Dequeue(ctx, "q", queue.Max(100)))
 	for _, m := range got {
@@ -140,13 +140,13 @@ func TestManyDue(t *testing.T) {
 		t.Errorf("RequeueAll into a bounded queue = %d, %v; want 95 and ErrBusy", n, err)
 	}
 	must(0, jobs.Delete(ctx, "q"))
-	r.verify()
+	r.Verify()
 }
 
 // TestMaxInflight has as many leases as a shard takes, over several queues.
 func TestMaxInflight(t *testing.T) {
 	r := newRigOf(t, 1, queue.NewCramped)
-	jobs, other, ctx := r.store("n"), r.store("other"), within(t)
+	jobs, other, ctx := storeOf(r, "n"), storeOf(r, "other"), within(t)
 	fillQueue(t, jobs, 10)
 	fillQueue(t, other, 10)
 	first := must(jobs.Dequeue(ctx, "q", queue.Max(3), queue.Lease(time.Minute)))
@@ -157,44 +157,44 @@ func TestMaxInflight(t *testing.T) {
 		if _, err := jobs.Dequeue(ctx, "q"); !errors.Is(err, queue.ErrBusy) || !strings.Contains(err.Error(), "the limit is 5") {
 			t.Errorf("Dequeue with all leases taken: %v, want ErrBusy and the limit", err)
 		}
-		r.verify()
-		r.restart()
+		r.Verify()
+		r.Restart()
 	}
 	must(0, jobs.Ack(ctx, "q", first[0].Receipt))
 	must(other.Purge(ctx, "q"))
-	r.verify()
+	r.Verify()
 	if got := must(jobs.Dequeue(ctx, "q", queue.Max(5))); len(got) != 3 {
 		t.Errorf("Dequeue after an Ack and a Purge returned %d messages, want 3", len(got))
 	}
-	r.advance(time.Minute.Milliseconds())
-	r.fire()
-	r.verify()
+	r.Pass(time.Minute.Milliseconds())
+	r.Fire()
+	r.Verify()
 	must(0, jobs.Delete(ctx, "q"))
-	r.verify()
+	r.Verify()
 }
 
 // TestManyKeys deletes a queue with more dedup keys than are forgotten at once.
 func TestManyKeys(t *testing.T) {
 	r := newRig(t, 1)
-	jobs, ctx := r.store("n"), within(t)
+	jobs, ctx := storeOf(r, "n"), within(t)
 	for i := range 1500 {
 		must(jobs.Enqueue(ctx, "q", nil, queue.DedupKey(fmt.Sprint(i))))
 	}
 	must(0, jobs.Delete(ctx, "q"))
-	r.verify()
+	r.Verify()
 	if e := must(jobs.Enqueue(ctx, "q", nil, queue.DedupKey("1"))); e.Duplicate || e.Seq != 1 {
 		t.Errorf("Enqueue after Delete = %+v, want a queue of its own", e)
 	}
-	r.verify()
-	if fired := r.fire(); fired != 2 {
+	r.Verify()
+	if fired := r.Fire(); fired != 2 {
 		t.Errorf("%d timers fired, want 2", fired)
 	}
-	r.verify()
-	r.advance(time.Hour.Milliseconds())
-	r.fire()
-	for _, row := range rows(t, r.db, 0) {
-		if row.machine == 3 && (row.key[0] == 'k' || row.key[0] == 'j' || row.key[0] == 'g') {
-			t.Errorf("row %q is left", row.key)
+	r.Verify()
+	r.Pass(time.Hour.Milliseconds())
+	r.Fire()
+	for _, row := range r.Rows(0) {
+		if row.Machine == 3 && (row.Key[0] == 'k' || row.Key[0] == 'j' || row.Key[0] == 'g') {
+			t.Errorf("row %q is left", row.Key)
 		}
 	}
 }
@@ -202,7 +202,7 @@ func TestManyKeys(t *testing.T) {
 // TestDequeueBytes bounds what one call returns.
 func TestDequeueBytes(t *testing.T) {
 	r := newRig(t, 1)
-	jobs, ctx := r.store("n"), within(t)
+	jobs, ctx := storeOf(r, "n"), within(t)
 	for range 6 {
 		must(jobs.Enqueue(ctx, "q", make([]byte, 1<<20)))
 	}
@@ -210,7 +210,7 @@ func TestDequeueBytes(t *testing.T) {
 		if got := must(jobs.Dequeue(ctx, "q", queue.Max(10))); len(got) != want {
 			t.Errorf("Dequeue(Max(10)) returned %d messages of 1 MiB, want %d", len(got), want)
 		}
-		r.verify()
+		r.Verify()
 	}
 	page := must(jobs.Messages("q").Page(ctx))
 	if len(page.Items) != 5 || page.Cursor != "100-5" {

@@ -2,19 +2,16 @@ package queue_test
 
 import (
 	"context"
-	"flag"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
-)
-
-var (
-	seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 draws one")
-	longFlag = flag.Bool("long", false, "run the random tests for a long time")
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,6 +33,22 @@ func open(t testing.TB, c floe.Config) *floe.Node {
 	})
 	return node
 }
+
+// newRig returns a rig that has key-value too, for transactions over both.
+func newRig(t testing.TB, shards int) *rig.Rig { return newRigOf(t, shards, queue.Primitive().New) }
+
+// newRigOf returns one whose queues have a machine of their own.
+func newRigOf(t testing.TB, shards int, machine func() engine.Machine) *rig.Rig {
+	return rig.Open(t, rig.Config{Shards: shards, Primitives: primitives(machine), CacheBytes: 4 << 20})
+}
+
+func primitives(machine func() engine.Machine) []engine.Primitive {
+	p := queue.Primitive()
+	p.New = machine
+	return []engine.Primitive{kv.Primitive(), p}
+}
+
+func storeOf(r *rig.Rig, namespace string) *queue.Store { return queue.New(r.Router(), namespace, 0) }
 
 // openStore opens a store in memory.
 func openStore(t testing.TB) *queue.Store { return open(t, floe.Config{Shards: 1}).Queue("default") }

@@ -9,79 +9,34 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floedb/floe/internal/check"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/quota"
+	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/queue"
-)
-
-// What TestModel does at least, short form aside.
-const (
-	modelRuns  = 16
-	modelSteps = 400
 )
 
 // TestModel does random operations and transactions, of which many fail, on nodes that restart and crash at random, and compares every result, error,
 // count and listing with those of plain maps.
 //
-//	go test -run TestModel -seed 7 -long ./queue
+//	go test -run TestModel -seed 7 -runs 1600 ./queue
 func TestModel(t *testing.T) {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("repeat with: go test -run '^TestModel$' -seed %d ./queue", seed)
-	runs := modelRuns
-	switch {
-	case testing.Short():
-		runs = 6
-	case *longFlag:
-		runs = 100 * modelRuns
-	}
-	for q := quota.New(t, runs); q.More(); {
-		i := q.Rounds() - 1
-		runSeed := seed + uint64(i)
-		rng := rand.New(rand.NewPCG(runSeed, 1))
-		shards, spread := 1+rng.IntN(3), rng.IntN(2) == 0
-		name, newModel := "rig", newRigModel
-		switch i % 4 {
-		case 1, 2:
-			name, newModel = "forgetful", newForgetfulModel
-		case 3:
-			name, newModel = "steps", newSteppedModel
-		}
-		ok := t.Run(fmt.Sprintf("%d/on=%s/shards=%d/spread=%v", i, name, shards, spread), func(t *testing.T) {
-			m := newModel(t, rng, shards)
-			m.t, m.rng, m.spread, m.queues = t, rand.New(rand.NewPCG(runSeed, 0)), spread, make(map[string]*modelQueue)
-			if spread {
-				must(0, engine.NewNamespaces(m.router).Create(t.Context(), "n", true))
-			}
-			for range modelSteps {
-				if m.step(); t.Failed() {
-					return
-				}
-			}
-			m.compare()
-		})
-		if !ok {
-			t.Fatalf("repeat it with: go test -run '^TestModel$/^%d$' -seed %d ./queue", i, seed)
-		}
-	}
+	rig.Models{
+		Primitives: primitives(queue.Primitive().New), Forgetful: primitives(queue.NewForgetful), CacheBytes: 4 << 20,
+		Runs: 16, Steps: 400, ShortRuns: 6, ShortSteps: 400, MaxShards: 3,
+		Begin: func(t *testing.T, rng *rand.Rand, g rig.Ground, spread bool) rig.Model {
+			return newModel(t, rng, g, spread)
+		},
+	}.Run(t)
 }
 
 // model is a namespace as maps. Everything in it happens at the time at which it is due.
 type model struct {
 	t      *testing.T
 	rng    *rand.Rand
+	ground rig.Ground
 	router *engine.Router
 	store  *queue.Store
 	spread bool
-	now    func() int64
-	pass   func(millis int64)
-	fire   func()
-	check  func()
-	again  func() // restarts
 	queues map[string]*modelQueue
 	last   string // the operation, for messages
 }
@@ -106,36 +61,12 @@ type modelKey struct {
 	until int64
 }
 
-func newModelOf(door engine.Door) *model {
-	router := engine.NewRouter(door)
-	return &model{router: router, store: queue.New(router, "n", 0)}
+func newModel(t *testing.T, rng *rand.Rand, g rig.Ground, spread bool) *model {
+	router := g.Router()
+	return &model{t: t, rng: rng, ground: g, router: router, store: queue.New(router, "n", 0), spread: spread, queues: make(map[string]*modelQueue)}
 }
 
-func newRigModel(t *testing.T, _ *rand.Rand, shards int) *model {
-	return rigModel(newRig(t, shards))
-}
-
-func newForgetfulModel(t *testing.T, _ *rand.Rand, shards int) *model {
-	return rigModel(newRigOf(t, shards, queue.NewForgetful))
-}
-
-func rigModel(r *rig) *model {
-	m := newModelOf(r)
-	m.now, m.pass, m.fire, m.check, m.again = r.time, r.advance, func() { r.fire() }, r.verify, r.restart
-	return m
-}
-
-func newSteppedModel(t *testing.T, rng *rand.Rand, shards int) *model {
-	d := newStepped(t, rng, shards)
-	m := newModelOf(d)
-	m.now, m.pass, m.fire, m.again = d.Wall, func(millis int64) { d.now += millis }, d.fire, d.restart
-	m.check = func() {
-		if err := check.Replica(d.node); err != nil {
-			m.errorf("%v", err)
-		}
-	}
-	return m
-}
+func (m *model) now() int64 { return m.ground.Now() }
 
 func (m *model) errorf(format string, args ...any) {
 	m.t.Helper()
@@ -245,8 +176,8 @@ func (q *modelQueue) full(m *queue.Message) bool {
 	return q.settings.MaxLen > 0 && held >= q.settings.MaxLen || q.settings.MaxBytes > 0 && s.Bytes+bytesOf(m) > q.settings.MaxBytes
 }
 
-// step does something.
-func (m *model) step() {
+// Step does something.
+func (m *model) Step() {
 	switch n := m.rng.IntN(100); {
 	case n < 60:
 		m.one()
@@ -255,11 +186,11 @@ func (m *model) step() {
 	case n < 90:
 		m.let()
 	case n < 97:
-		m.compare()
+		m.Compare()
 	default:
 		m.last = "restart"
-		m.again()
-		m.compare()
+		m.ground.Restart()
+		m.Compare()
 	}
 }
 
@@ -270,9 +201,9 @@ func (m *model) let() {
 	if m.rng.IntN(10) == 0 {
 		millis = int64(m.rng.IntN(3)) * 3_600_000
 	}
-	m.pass(millis)
+	m.ground.Pass(millis)
 	if m.rng.IntN(2) == 0 {
-		m.fire()
+		m.ground.Fire()
 	}
 }
 
@@ -290,12 +221,12 @@ func (m *model) snapshot() map[string]*modelQueue {
 	return all
 }
 
-// compare compares all that can be asked for.
-func (m *model) compare() {
+// Compare compares all that can be asked for.
+func (m *model) Compare() {
 	m.last += ", then compare"
-	m.fire()
+	m.ground.Fire()
 	m.settle()
-	m.check()
+	m.ground.Verify()
 	ctx := m.t.Context()
 	var want []queue.Stats
 	for _, name := range slices.Sorted(maps.Keys(m.queues)) {

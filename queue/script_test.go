@@ -2,17 +2,13 @@ package queue_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/datadriven"
-
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/queue"
 )
 
@@ -28,129 +24,65 @@ import (
 //	stats q   peek q   dead q   list   timers    fire   restart
 //	txn enqueue q a ; ack q 1-2                  held may be the first
 func TestScripts(t *testing.T) {
-	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
+	rig.RunScripts(t, "testdata/scripts", func(t *testing.T) *rig.Script {
 		r := newRig(t, 1)
-		s := &script{rig: r, store: r.store("n")}
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			if d.Cmd != "run" {
-				d.Fatalf(t, "unknown directive %q, want run", d.Cmd)
-			}
-			s.out.Reset()
-			for _, line := range strings.Split(d.Input, "\n") {
-				s.line(t.Context(), line)
-				r.verify()
-			}
-			return s.out.String()
-		})
+		s := &script{&rig.Script{Rig: r, Limit: queue.DefaultMaxPayloadBytes, Operation: operation, Condition: condition, Result: describeResult, Verify: r.Verify}, storeOf(r, "n")}
+		s.Other = s.other
+		return s.Script
 	})
 }
 
 type script struct {
-	rig   *rig
+	*rig.Script
 	store *queue.Store
-	out   strings.Builder
 }
 
-func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, format+"\n", args...) }
-
-// args are the words of a line: positional ones and name=value.
-type args struct {
-	words []string
-	named map[string]string
-}
-
-func parseArgs(line string) (verb string, a args) {
-	a.named = make(map[string]string)
-	for _, word := range strings.Fields(line) {
-		if name, value, ok := strings.Cut(word, "="); ok {
-			a.named[name] = value
-		} else {
-			a.words = append(a.words, word)
-		}
-	}
-	verb = a.words[0]
-	a.words = append(a.words[1:], "", "", "")
-	return verb, a
-}
-
-func (a args) has(name string) bool { return a.named[name] != "" }
-
-func duration(word string) time.Duration { return must(time.ParseDuration(word)) }
-
-func number(word string) int { return must(strconv.Atoi(word)) }
-
-func (s *script) line(ctx context.Context, line string) {
-	verb, a := parseArgs(line)
-	if verb == "txn" {
-		s.txn(ctx, line)
-		return
-	}
-	if op, ok := operation(verb, a); ok {
-		s.op(ctx, line, op)
-		return
-	}
+func (s *script) other(ctx context.Context, line, verb string, a rig.Args) bool {
 	switch verb {
-	case "at":
-		s.rig.now = epoch + duration(a.words[0]).Milliseconds()
-		s.printf("at %s", a.words[0])
-	case "fire":
-		s.printf("fire: %d", s.rig.fire())
-	case "restart":
-		s.rig.restart()
-		s.printf("restart")
 	case "redrive":
-		n, err := s.store.RequeueAll(ctx, a.words[0], queue.Contains(a.words[1]))
-		s.answer(line, n, err)
+		n, err := s.store.RequeueAll(context.Background(), a.Word(0), queue.Contains(a.Word(1)))
+		s.Answer(line, n, err)
 	case "stats":
-		q, err := s.store.Stats(ctx, a.words[0])
-		s.answer(line, describeStats(q), err)
+		q, err := s.store.Stats(ctx, a.Word(0))
+		s.Answer(line, describeStats(q), err)
 	case "list":
 		for q, err := range s.store.All(ctx) {
-			s.answer("list", q.Name, err)
+			s.Answer("list", q.Name, err)
 		}
 	case "peek":
-		s.messages(line, s.store.Messages(a.words[0]).All(ctx))
+		s.messages(line, s.store.Messages(a.Word(0)).All(ctx))
 	case "dead":
-		s.messages(line, s.store.DeadLetters(a.words[0]).All(ctx))
-	case "timers":
-		for _, row := range rows(s.rig.t, s.rig.db, 0) {
-			if row.machine == 0 && row.key[0] == 't' {
-				s.printf("timer: %v %q", time.Duration(key.Int64(row.key[1:])-epoch)*time.Millisecond, row.key[14:])
-			}
-		}
+		s.messages(line, s.store.DeadLetters(a.Word(0)).All(ctx))
 	default:
-		s.printf("%s: unknown command", line)
+		return false
 	}
+	return true
 }
 
-func operation(verb string, a args) (op engine.Op, ok bool) {
-	q, arg := a.words[0], a.words[1]
+func operation(verb string, a rig.Args) (op engine.Op, ok bool) {
+	q, arg := a.Word(0), a.Word(1)
 	switch verb {
 	case "enqueue":
 		return queue.EnqueueOp(q, []byte(arg), enqueueOptions(a)...), true
 	case "dequeue":
 		var opts []queue.DequeueOption
-		if a.has("max") {
-			opts = append(opts, queue.Max(number(a.named["max"])))
+		if a.Has("max") {
+			opts = append(opts, queue.Max(int(rig.Number(a.Named["max"]))))
 		}
-		if a.has("lease") {
-			opts = append(opts, queue.Lease(duration(a.named["lease"])))
+		if a.Has("lease") {
+			opts = append(opts, queue.Lease(rig.Duration(a.Named["lease"])))
 		}
 		return queue.DequeueOp(q, opts...), true
 	case "ack":
 		var receipts []queue.Receipt
-		for _, r := range a.words[1:] {
-			if r != "" {
-				receipts = append(receipts, queue.Receipt(r))
-			}
+		for _, r := range a.Words[min(1, len(a.Words)):] {
+			receipts = append(receipts, queue.Receipt(r))
 		}
 		return queue.AckOp(q, receipts...), true
 	case "nack":
 		return queue.NackOp(q, queue.Receipt(arg), nackOptions(a)...), true
 	case "extend":
-		return queue.ExtendOp(q, queue.Receipt(arg), duration(a.words[2])), true
-	case "held":
-		return engine.Op(queue.Held(q, queue.Receipt(arg))), true
+		return queue.ExtendOp(q, queue.Receipt(arg), rig.Duration(a.Word(2))), true
 	case "configure":
 		return queue.ConfigureOp(q, settings(a)), true
 	case "pause":
@@ -162,125 +94,75 @@ func operation(verb string, a args) (op engine.Op, ok bool) {
 	case "delete":
 		return queue.DeleteOp(q), true
 	case "requeue":
-		return queue.RequeueOp(q, uint64(number(arg))), true
+		return queue.RequeueOp(q, uint64(rig.Number(arg))), true
 	case "discard":
-		return queue.DeleteDeadOp(q, uint64(number(arg))), true
+		return queue.DeleteDeadOp(q, uint64(rig.Number(arg))), true
 	}
 	return op, false
 }
 
-func enqueueOptions(a args) (opts []queue.EnqueueOption) {
-	if a.has("prio") {
-		opts = append(opts, queue.Priority(number(a.named["prio"])))
+func condition(verb string, a rig.Args) (c engine.Condition, ok bool) {
+	if verb != "held" {
+		return c, false
 	}
-	if a.has("delay") {
-		opts = append(opts, queue.Delay(duration(a.named["delay"])))
+	return queue.Held(a.Word(0), queue.Receipt(a.Word(1))), true
+}
+
+func enqueueOptions(a rig.Args) (opts []queue.EnqueueOption) {
+	if a.Has("prio") {
+		opts = append(opts, queue.Priority(int(rig.Number(a.Named["prio"]))))
 	}
-	if a.has("key") {
-		opts = append(opts, queue.DedupKey(a.named["key"]))
+	if a.Has("delay") {
+		opts = append(opts, queue.Delay(rig.Duration(a.Named["delay"])))
 	}
-	if a.has("attempts") {
-		opts = append(opts, queue.MaxAttempts(number(a.named["attempts"])))
+	if a.Has("key") {
+		opts = append(opts, queue.DedupKey(a.Named["key"]))
 	}
-	if a.has("header") {
-		name, value, _ := strings.Cut(a.named["header"], ":")
+	if a.Has("attempts") {
+		opts = append(opts, queue.MaxAttempts(int(rig.Number(a.Named["attempts"]))))
+	}
+	if a.Has("header") {
+		name, value, _ := strings.Cut(a.Named["header"], ":")
 		opts = append(opts, queue.Headers(map[string]string{name: value}))
 	}
 	return opts
 }
 
-func nackOptions(a args) (opts []queue.NackOption) {
-	if a.has("delay") {
-		opts = append(opts, queue.Delay(duration(a.named["delay"])))
+func nackOptions(a rig.Args) (opts []queue.NackOption) {
+	if a.Has("delay") {
+		opts = append(opts, queue.Delay(rig.Duration(a.Named["delay"])))
 	}
-	if a.has("reason") {
-		opts = append(opts, queue.Reason(a.named["reason"]))
+	if a.Has("reason") {
+		opts = append(opts, queue.Reason(a.Named["reason"]))
 	}
-	if a.has("dlq") {
+	if a.Has("dlq") {
 		opts = append(opts, queue.ToDLQ())
 	}
 	return opts
 }
 
-func settings(a args) (s queue.Settings) {
+func settings(a rig.Args) (s queue.Settings) {
 	for name, field := range map[string]*int64{"len": &s.MaxLen, "bytes": &s.MaxBytes} {
-		if a.has(name) {
-			*field = int64(number(a.named[name]))
+		if a.Has(name) {
+			*field = rig.Number(a.Named[name])
 		}
 	}
-	if a.has("attempts") {
-		s.MaxAttempts = number(a.named["attempts"])
+	if a.Has("attempts") {
+		s.MaxAttempts = int(rig.Number(a.Named["attempts"]))
 	}
-	switch low, high, both := strings.Cut(a.named["backoff"], ","); {
+	switch low, high, both := strings.Cut(a.Named["backoff"], ","); {
 	case low == "off":
 		s.BackoffMin = queue.NoBackoff
 	case both:
-		s.BackoffMin, s.BackoffMax = duration(low), duration(high)
+		s.BackoffMin, s.BackoffMax = rig.Duration(low), rig.Duration(high)
 	}
-	if a.has("retention") {
-		s.DeadRetention = duration(a.named["retention"])
+	if a.Has("retention") {
+		s.DeadRetention = rig.Duration(a.Named["retention"])
 	}
-	if a.has("window") {
-		s.DedupWindow = duration(a.named["window"])
+	if a.Has("window") {
+		s.DedupWindow = rig.Duration(a.Named["window"])
 	}
 	return s
-}
-
-// op proposes one operation by itself.
-func (s *script) op(ctx context.Context, line string, op engine.Op) {
-	cmd, err := op.Limit(queue.DefaultMaxPayloadBytes)
-	if err != nil {
-		s.answer(line, "", err)
-		return
-	}
-	cmd.Namespace = s.store.Namespace()
-	result, err := s.rig.Propose(ctx, 0, cmd)
-	if err != nil {
-		s.answer(line, "", err)
-		return
-	}
-	s.answer(line, describeResult(must(op.Decode(result))), nil)
-}
-
-func (s *script) txn(ctx context.Context, line string) {
-	txn := engine.NewTxn(engine.NewRouter(s.rig), "n", queue.DefaultMaxPayloadBytes)
-	for _, part := range strings.Split(strings.TrimPrefix(line, "txn "), " ; ") {
-		verb, a := parseArgs(part)
-		op, _ := operation(verb, a)
-		if verb == "held" {
-			txn.If(engine.Condition(op))
-		} else {
-			txn.Do(op)
-		}
-	}
-	res, err := txn.Commit(ctx)
-	var results []string
-	if err == nil {
-		for _, v := range res.Values {
-			results = append(results, describeResult(v))
-		}
-	}
-	s.answer(line, strings.Join(results, " ; "), err)
-}
-
-func (s *script) answer(line string, result any, err error) {
-	if err != nil {
-		result = describe(err)
-	}
-	text := fmt.Sprintf("%s: %v", strings.TrimSpace(line), result)
-	s.printf("%s", strings.ReplaceAll(text, ": \n", ":\n"))
-}
-
-// describe words an error with its kind, so that a script sees what errors.Is would say.
-func describe(err error) string {
-	for kind, name := range map[error]string{
-		queue.ErrNotFound: "NotFound", queue.ErrConflict: "Conflict", queue.ErrInvalid: "Invalid", queue.ErrBusy: "Busy",
-	} {
-		if errors.Is(err, kind) {
-			return name + ": " + err.Error()
-		}
-	}
-	return err.Error()
 }
 
 func describeResult(v any) string {
@@ -293,7 +175,7 @@ func describeResult(v any) string {
 		}
 		return fmt.Sprintf("seq %d", v.Seq)
 	case time.Time:
-		return "until " + since(v)
+		return "until " + rig.Since(v)
 	case []queue.Message:
 		if len(v) == 0 {
 			return "nothing"
@@ -307,16 +189,14 @@ func describeResult(v any) string {
 	return fmt.Sprint(v)
 }
 
-func since(t time.Time) string { return t.Sub(time.UnixMilli(epoch)).String() }
-
 func describeMessage(m queue.Message) string {
-	text := fmt.Sprintf("%d %q prio %d %s, attempt %d of %d, enqueued %s", m.Seq, m.Payload, m.Priority, m.State, m.Attempts, m.MaxAttempts, since(m.EnqueuedAt))
+	text := fmt.Sprintf("%d %q prio %d %s, attempt %d of %d, enqueued %s", m.Seq, m.Payload, m.Priority, m.State, m.Attempts, m.MaxAttempts, rig.Since(m.EnqueuedAt))
 	if len(m.Headers) > 0 {
 		text += fmt.Sprintf(", headers %q", m.Headers)
 	}
 	for name, t := range map[string]time.Time{"leased until": m.LeaseUntil, "available at": m.AvailableAt, "died": m.DiedAt} {
 		if !t.IsZero() {
-			text += ", " + name + " " + since(t)
+			text += ", " + name + " " + rig.Since(t)
 		}
 	}
 	if m.LastError != "" {
@@ -332,12 +212,12 @@ func (s *script) messages(line string, all func(func(queue.Message, error) bool)
 	var found []queue.Message
 	for m, err := range all {
 		if err != nil {
-			s.answer(line, "", err)
+			s.Answer(line, "", err)
 			return
 		}
 		found = append(found, m)
 	}
-	s.answer(line, describeResult(found), nil)
+	s.Answer(line, describeResult(found), nil)
 }
 
 func describeStats(s queue.Stats) string {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/check"
+	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/stream"
 )
 
@@ -75,7 +76,7 @@ type audits struct {
 }
 
 func openAudits(t *testing.T, c *processes) *audits {
-	s, start := seed(t), time.Now()
+	s, start := rig.Seed(t), time.Now()
 	a := &audits{t: t, client: c.client()}
 	add := func(name string, of func(namespace string) audited, d *check.Deliveries) {
 		d.Max = auditAttempts

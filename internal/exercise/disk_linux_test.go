@@ -18,6 +18,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/dashboard"
+	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/kv"
 )
 
@@ -317,7 +318,7 @@ func (l *diskLoad) resume() time.Duration {
 // with space the node writes again by itself.
 func TestDisk(t *testing.T) {
 	disk := newTmpfs(t, diskBytes)
-	p := &parent{t: t, rng: rand.New(rand.NewPCG(seed(t), 3))}
+	p := &parent{t: t, rng: rand.New(rand.NewPCG(rig.Seed(t), 3))}
 	dir := filepath.Join(disk.root, "data")
 	l := &diskLoad{t: t, want: make(map[string]bool)}
 	started := time.Now()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/rig"
 )
 
 var killsFlag = flag.Int("kills", 36, "how often TestKill kills its child, with each durability half of it")
@@ -30,7 +31,7 @@ func TestKill(t *testing.T) {
 
 func killMany(t *testing.T, async bool, kills int) {
 	start := time.Now()
-	p := &parent{t: t, rng: rand.New(rand.NewPCG(seed(t), 1)), writing: 150 * time.Millisecond}
+	p := &parent{t: t, rng: rand.New(rand.NewPCG(rig.Seed(t), 1)), writing: 150 * time.Millisecond}
 	x := &examiner{t: t}
 	dir := filepath.Join(t.TempDir(), "data")
 	spaces := make(map[string]bool)

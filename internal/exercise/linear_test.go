@@ -13,6 +13,7 @@ import (
 
 	"github.com/floedb/floe/internal/check"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/kv"
 )
 
@@ -40,7 +41,7 @@ func TestLinear(t *testing.T) {
 	if testing.Short() {
 		operations, faults = 5000, 12
 	}
-	s, start := seed(t), time.Now()
+	s, start := rig.Seed(t), time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	tooLong := time.AfterFunc(healTime, cancel)

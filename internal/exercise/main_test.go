@@ -2,16 +2,12 @@
 package exercise
 
 import (
-	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 )
-
-var seedFlag = flag.Uint64("seed", 0, "seed of randomised tests; 0 chooses one")
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(childEnv); text != "" {
@@ -26,14 +22,4 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m)
-}
-
-// seed returns the seed of a randomised test and prints how to repeat it.
-func seed(t *testing.T) uint64 {
-	s := *seedFlag
-	if s == 0 {
-		s = rand.Uint64()
-	}
-	t.Logf("repeat with: go test ./internal/exercise -run '^%s$' -seed %d", t.Name(), s)
-	return s
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/kv"
 )
 
@@ -28,7 +29,7 @@ func TestPausedLeader(t *testing.T) {
 	if testing.Short() {
 		pauses = 2
 	}
-	s := seed(t)
+	s := rig.Seed(t)
 	var total pausedReads
 	start := time.Now()
 	t.Run("clusters", func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/rig"
 )
 
 var cutsFlag = flag.Int("cuts", 24, "how often TestPower cuts the power, with each durability half of it")
@@ -31,7 +32,7 @@ func TestPower(t *testing.T) {
 
 func cutMany(t *testing.T, async bool, cuts int) {
 	start := time.Now()
-	p := &parent{t: t, rng: rand.New(rand.NewPCG(seed(t), 2)), writing: 15 * powerInterval}
+	p := &parent{t: t, rng: rand.New(rand.NewPCG(rig.Seed(t), 2)), writing: 15 * powerInterval}
 	disk, x := newExt4(t), &examiner{t: t}
 	dir := filepath.Join(disk.root, "data")
 	var lg ledger

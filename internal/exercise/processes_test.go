@@ -343,7 +343,7 @@ func TestProcesses(t *testing.T) {
 	history.history.Dir = t.ArtifactDir()
 	history.store = func(int) *kv.Store { return c.client().KV(linearSpace) }
 	var clients sync.WaitGroup
-	history.run(t.Context(), seed(t), &clients)
+	history.run(t.Context(), rig.Seed(t), &clients)
 	load := count(t, client)
 	load.flow()
 	load.gap()

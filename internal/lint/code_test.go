@@ -34,8 +34,8 @@ func TestNothingUnfinished(t *testing.T) {
 var longSuites = map[string]string{
 	"examples/gosrc":      "loads over 100 MB",
 	"kv":                  "runs random histories against a model",
-	"queue":               "runs random histories against a model",
 	"internal/exercise":   "kills processes and cuts the power many times, runs clusters",
+	"internal/rig":        "runs random histories of all models",
 	"internal/sim":        "runs many seeds",
 	"internal/sim/faults": "tries every file operation",
 	"internal/shard":      "simulates a cluster",

@@ -19,15 +19,23 @@ import (
 // Epoch is the time at which every rig starts, ms.
 const Epoch = 1_000_000_000_000
 
+// Config is what a Rig is made of.
+type Config struct {
+	Shards     int
+	Primitives []engine.Primitive
+	CacheBytes int64 // of the row cache of each executor; 0: none
+}
+
 // Rig is an engine.Door to the shards of a node in memory. Its rows are verified when the test ends.
 type Rig struct {
-	t          testing.TB
-	db         *pebble.DB
-	primitives []engine.Primitive
+	t      testing.TB
+	db     *pebble.DB
+	config Config
 
 	mu    sync.Mutex // guards everything below
 	execs []*engine.Executor
 	now   int64
+	term  uint64
 	hold  bool
 	log   []logged
 
@@ -37,17 +45,24 @@ type Rig struct {
 // logged is an entry that was applied.
 type logged struct {
 	shard engine.ShardID
+	term  uint64
 	data  []byte
 }
 
 // New returns a Rig with so many shards, each of which has the primitives.
 func New(t testing.TB, shards int, primitives ...engine.Primitive) *Rig {
 	t.Helper()
+	return Open(t, Config{Shards: shards, Primitives: primitives})
+}
+
+// Open returns a Rig.
+func Open(t testing.TB, c Config) *Rig {
+	t.Helper()
 	db, err := pebble.Open("", &pebble.Options{FS: vfs.NewMem(), DisableWAL: true, Logger: quiet{t}})
 	if err != nil {
 		t.Fatalf("open pebble: %v", err)
 	}
-	r := &Rig{t: t, db: db, primitives: primitives, execs: make([]*engine.Executor, shards), now: Epoch}
+	r := &Rig{t: t, db: db, config: c, execs: make([]*engine.Executor, c.Shards), now: Epoch, term: 1}
 	r.Restart()
 	t.Cleanup(func() {
 		if !t.Failed() && !r.tampered {
@@ -85,11 +100,32 @@ func (r *Rig) Restart() {
 	defer r.mu.Unlock()
 	r.release()
 	for i := range r.execs {
-		r.execs[i] = engine.NewExecutor(engine.Config{Shard: engine.ShardID(i), Shards: len(r.execs), DB: r.db, Primitives: r.primitives, Strict: true})
+		c := engine.Config{Shard: engine.ShardID(i), Shards: len(r.execs), DB: r.db, Primitives: r.config.Primitives, Strict: true}
+		if r.config.CacheBytes > 0 {
+			c.RowCache = engine.NewRowCache(r.config.CacheBytes)
+		}
+		r.execs[i] = engine.NewExecutor(c)
 		if err := r.execs[i].Restore(); err != nil {
 			r.t.Fatalf("Restore: %v", err)
 		}
 	}
+}
+
+// DB returns the state. Who changes rows in it uses Tamper.
+func (r *Rig) DB() *pebble.DB { return r.db }
+
+// Executor returns that of a shard, until the next Restart.
+func (r *Rig) Executor(shard engine.ShardID) *engine.Executor {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.execs[shard]
+}
+
+// SetTerm has what follows come from another leader.
+func (r *Rig) SetTerm(term uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.term = term
 }
 
 // Router returns a router to the rig.
@@ -127,8 +163,8 @@ func (r *Rig) Entry(shard engine.ShardID, cmds ...engine.Command) []engine.Outco
 		e.Commands = append(e.Commands, c.AppendTo(nil))
 	}
 	data := e.AppendTo(nil)
-	r.log = append(r.log, logged{shard, data})
-	_, out := x.Apply(1, x.Applied().Index+1, data, nil)
+	r.log = append(r.log, logged{shard, r.term, data})
+	_, out := x.Apply(r.term, x.Applied().Index+1, data, nil)
 	if err := x.Commit(); err != nil {
 		r.t.Fatalf("Commit: %v", err)
 	}
@@ -158,12 +194,17 @@ func (r *Rig) Now() int64 {
 	return r.now
 }
 
+// Pass moves the time, and nothing more.
+func (r *Rig) Pass(millis int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now += millis
+}
+
 // Advance moves the time and hands out the timers that are due then. It returns how many there were.
 func (r *Rig) Advance(millis int64) (fired int) {
 	r.t.Helper()
-	r.mu.Lock()
-	r.now += millis
-	r.mu.Unlock()
+	r.Pass(millis)
 	return r.Fire()
 }
 
@@ -245,6 +286,9 @@ func (r *Rig) Problems(shard engine.ShardID) (found []string) {
 	return found
 }
 
+// Distrust has the rows not verified when the test ends.
+func (r *Rig) Distrust() { r.tampered = true }
+
 // Tamper writes a row behind its machine's back, or removes it if its value is nil. The rows are not verified when the test ends.
 func (r *Rig) Tamper(shard engine.ShardID, row Row) {
 	r.t.Helper()
@@ -273,11 +317,11 @@ func (r *Rig) NextDue() int64 {
 // time, and restarts when restart says so, after a commit.
 func (r *Rig) Replay(pause func() int, restart func() bool) {
 	r.t.Helper()
-	other := New(r.t, len(r.execs), r.primitives...)
+	other := Open(r.t, r.config)
 	left := pause()
 	for _, e := range r.log {
 		x := other.execs[e.shard]
-		x.Apply(1, x.Applied().Index+1, e.data, nil)
+		x.Apply(e.term, x.Applied().Index+1, e.data, nil)
 		if left--; left > 0 {
 			continue
 		}
@@ -302,6 +346,16 @@ func (r *Rig) commitAll() {
 			r.t.Fatalf("Commit: %v", err)
 		}
 	}
+}
+
+// Log returns the entries of a shard.
+func (r *Rig) Log(shard engine.ShardID) (log [][]byte) {
+	for _, e := range r.log {
+		if e.shard == shard {
+			log = append(log, e.data)
+		}
+	}
+	return log
 }
 
 // Hashes returns the state hash of each shard.

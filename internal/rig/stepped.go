@@ -1,4 +1,4 @@
-package kv_test
+package rig
 
 import (
 	"context"
@@ -12,29 +12,31 @@ import (
 	"github.com/floedb/floe/internal/check"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/shard"
-	"github.com/floedb/floe/kv"
 )
 
-// stepped is a Door to a node that takes its steps when it is asked for something, at a time that only the test moves. Between the
+// Stepped is an engine.Door to a node that takes its steps when it is asked for something, at a time that only the test moves. Between the
 // calls it flushes, compacts, truncates and syncs at random; it may crash there, and then has everything that it has acknowledged.
-type stepped struct {
-	t       *testing.T
-	rng     *rand.Rand
-	config  shard.Config
-	fs      *vfs.MemFS
-	node    *shard.Stepper
-	now     int64 // ms since the epoch
-	crashes int
+type Stepped struct {
+	t      testing.TB
+	rng    *rand.Rand
+	config shard.Config
+	fs     *vfs.MemFS
+	node   *shard.Stepper
+	now    int64 // ms since the epoch
+
+	restarts, crashes int
 }
 
-func newStepped(t *testing.T, rng *rand.Rand, shards int) *stepped {
-	d := &stepped{t: t, rng: rng, fs: vfs.NewCrashableMem(), now: epoch}
+// NewStepped returns a node of a random configuration with so many shards, each of which has the primitives.
+func NewStepped(t testing.TB, rng *rand.Rand, shards int, primitives ...engine.Primitive) *Stepped {
+	t.Helper()
+	d := &Stepped{t: t, rng: rng, fs: vfs.NewCrashableMem(), now: Epoch}
 	one := func(choices ...int) int { return choices[rng.IntN(len(choices))] }
 	d.config = shard.Config{
 		Dir: "node", Shards: shards, Durability: shard.Durability(rng.IntN(2)), Clock: shard.Clock{Source: d},
 		L0Tables: 2, MemTableBytes: uint64(one(64<<10, 256<<10, 4<<20)), SegmentBytes: int64(one(4<<10, 64<<10, 4<<20)),
 		CacheBytes: int64(one(1<<10, 1<<20)), KeepEntries: uint64(one(0, 1, 100)),
-		Random: randomBytes{rng}, Primitives: []engine.Primitive{kv.Primitive()},
+		Random: randomBytes{rng}, Primitives: primitives,
 	}
 	d.open()
 	t.Cleanup(func() {
@@ -55,12 +57,43 @@ func (r randomBytes) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Wall and Mono make it a clock.
-func (d *stepped) Wall() int64         { return d.now }
-func (d *stepped) Mono() time.Duration { return time.Duration(d.now-epoch) * time.Millisecond }
+// Wall is of shard's clocks.
+func (d *Stepped) Wall() int64 { return d.now }
+
+// Mono is of shard's clocks.
+func (d *Stepped) Mono() time.Duration { return time.Duration(d.now-Epoch) * time.Millisecond }
+
+// Now returns the time, ms.
+func (d *Stepped) Now() int64 { return d.now }
+
+// Pass moves the time, and nothing more.
+func (d *Stepped) Pass(millis int64) { d.now += millis }
+
+// Async reports whether it acknowledges what is not durable.
+func (d *Stepped) Async() bool { return d.config.Durability == shard.Async }
+
+// Restarts returns how often it was restarted.
+func (d *Stepped) Restarts() int { return d.restarts }
+
+// Crashes returns how many of the restarts were crashes.
+func (d *Stepped) Crashes() int { return d.crashes }
+
+// Verify reports what is wrong with the log and the state.
+func (d *Stepped) Verify() {
+	d.t.Helper()
+	if err := check.Replica(d.node); err != nil {
+		d.t.Errorf("%v", err)
+	}
+}
+
+// Node returns the node, until the next Restart.
+func (d *Stepped) Node() *shard.Stepper { return d.node }
+
+// Router returns a router to the node.
+func (d *Stepped) Router() *engine.Router { return engine.NewRouter(d) }
 
 // open opens the node and makes it lead its shards.
-func (d *stepped) open() {
+func (d *Stepped) open() {
 	d.t.Helper()
 	d.config.FS = d.fs
 	var err error
@@ -78,7 +111,7 @@ func (d *stepped) open() {
 }
 
 // until takes steps until something holds.
-func (d *stepped) until(id engine.ShardID, what string, holds func() bool) {
+func (d *Stepped) until(id engine.ShardID, what string, holds func() bool) {
 	d.t.Helper()
 	for range 1000 {
 		if holds() {
@@ -92,31 +125,38 @@ func (d *stepped) until(id engine.ShardID, what string, holds func() bool) {
 	d.t.Fatalf("shard %d never %s: %+v", id, what, d.node.State(id))
 }
 
-// Shards and the other methods make it an engine.Door.
-func (d *stepped) Shards() int { return d.node.Shards() }
+// Shards is of engine.Door, like Propose, Take and Query.
+func (d *Stepped) Shards() int { return d.node.Shards() }
 
-func (d *stepped) Propose(_ context.Context, id engine.ShardID, cmd engine.Command) ([]byte, error) {
+// Propose is of engine.Door.
+func (d *Stepped) Propose(_ context.Context, id engine.ShardID, cmd engine.Command) ([]byte, error) {
 	d.t.Helper()
 	d.maintain()
 	ticket, err := d.node.Submit(id, cmd)
 	if err != nil {
 		return nil, err
 	}
-	var outcome engine.Outcome
-	d.until(id, "answers", func() (done bool) {
-		outcome, done = ticket.Outcome()
-		return done
-	})
-	return outcome.Result, outcome.Err
+	return d.await(id, ticket)
 }
 
-func (d *stepped) Take(_ context.Context, id engine.ShardID, t engine.Take) ([]byte, error) {
+// Take is of engine.Door.
+func (d *Stepped) Take(_ context.Context, id engine.ShardID, t engine.Take) ([]byte, error) {
 	d.t.Helper()
 	d.maintain()
 	ticket, err := d.node.Take(context.Background(), id, t)
 	if err != nil || ticket == nil {
 		return nil, err
 	}
+	return d.await(id, ticket)
+}
+
+// Query is of engine.Door.
+func (d *Stepped) Query(_ context.Context, id engine.ShardID, q engine.Query) error {
+	return d.node.Query(id, q)
+}
+
+func (d *Stepped) await(id engine.ShardID, ticket *shard.Ticket) ([]byte, error) {
+	d.t.Helper()
 	var outcome engine.Outcome
 	d.until(id, "answers", func() (done bool) {
 		outcome, done = ticket.Outcome()
@@ -125,12 +165,8 @@ func (d *stepped) Take(_ context.Context, id engine.ShardID, t engine.Take) ([]b
 	return outcome.Result, outcome.Err
 }
 
-func (d *stepped) Query(_ context.Context, id engine.ShardID, q engine.Query) error {
-	return d.node.Query(id, q)
-}
-
 // maintain does what a node does in the background.
-func (d *stepped) maintain() {
+func (d *Stepped) maintain() {
 	d.t.Helper()
 	var err error
 	switch d.rng.IntN(100) {
@@ -148,17 +184,23 @@ func (d *stepped) maintain() {
 	}
 }
 
-// fire lets all timers fire that are due.
-func (d *stepped) fire() {
+// Fire lets all timers fire that are due. It returns how many shards had some.
+func (d *Stepped) Fire() (fired int) {
 	d.t.Helper()
 	for id := range engine.ShardID(d.Shards()) {
+		before := d.node.State(id).NextDue
 		d.until(id, "ends to fire timers", func() bool { return d.node.State(id).NextDue > d.now })
+		if d.node.State(id).NextDue != before {
+			fired++
+		}
 	}
+	return fired
 }
 
-// restart closes the node, or crashes it: the power fails if it is Sync, and the process ends if it is Async.
-func (d *stepped) restart() {
+// Restart closes the node, or crashes it: the power fails if it is Sync, and the process ends if it is Async.
+func (d *Stepped) Restart() {
 	d.t.Helper()
+	d.restarts++
 	if d.rng.IntN(3) == 0 {
 		if err := d.node.Close(); err != nil {
 			d.t.Fatalf("Close: %v", err)
@@ -177,41 +219,4 @@ func (d *stepped) restart() {
 	d.fs = left
 	d.crashes++
 	d.open()
-}
-
-func newSteppedModel(t *testing.T, rng *rand.Rand, shards int, spread bool) *model {
-	d := newStepped(t, rng, shards)
-	router := engine.NewRouter(d)
-	m := &model{spread: spread, store: kv.New(router, "n", 0), now: d.Wall, async: d.config.Durability == shard.Async}
-	m.commit = commitThrough(router)
-	m.counts = func() engine.Counts {
-		if err := check.Replica(d.node); err != nil {
-			m.errorf("%v", err)
-		}
-		info, err := engine.NewNamespaces(router).Get(t.Context(), "n")
-		if err != nil {
-			t.Fatalf("Get namespace: %v", err)
-		}
-		return info.Counts
-	}
-	m.pass = func() {
-		step := int64(m.rng.IntN(2000))
-		if m.rng.IntN(20) == 0 {
-			step = int64(m.rng.IntN(13)) * 3_600_000
-		}
-		d.now += step
-		d.fire()
-		m.fired(d.now)
-	}
-	m.restart = func() {
-		before := d.crashes
-		d.restart()
-		m.total.crashes += d.crashes - before
-	}
-	if spread {
-		if err := engine.NewNamespaces(router).Create(t.Context(), "n", true); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return m
 }
