@@ -19,10 +19,10 @@ type Durability uint8
 // The durabilities.
 const (
 	// Sync acknowledges what has been fsynced on a quorum: nothing acknowledged is lost, not even in a power failure of all nodes.
-	Sync = Durability(shard.Sync)
+	Sync Durability = 0
 	// Async acknowledges what has been written, and fsyncs within Config.SyncInterval: a crash of the process loses nothing
 	// that was acknowledged, a power failure at most the last interval.
-	Async = Durability(shard.Async)
+	Async Durability = 1
 )
 
 // String returns "sync" or "async".

@@ -41,17 +41,17 @@ func (s *stores) pick(opts []AccessOption) *engine.Router {
 
 // KV returns the key-value store of a namespace. The namespace need not exist: the first write creates it.
 func (s *stores) KV(namespace string, opts ...AccessOption) *kv.Store {
-	return kv.New(s.pick(opts), namespace, s.maxValue())
+	return engine.StoreOf(kv.Primitive, s.pick(opts), namespace, s.maxValue())
 }
 
 // Stream returns the streams and consumer groups of a namespace.
 func (s *stores) Stream(namespace string, opts ...AccessOption) *stream.Store {
-	return stream.New(s.pick(opts), namespace, s.maxValue())
+	return engine.StoreOf(stream.Primitive, s.pick(opts), namespace, s.maxValue())
 }
 
 // Queue returns the queues of a namespace.
 func (s *stores) Queue(namespace string, opts ...AccessOption) *queue.Store {
-	return queue.New(s.pick(opts), namespace, s.maxValue())
+	return engine.StoreOf(queue.Primitive, s.pick(opts), namespace, s.maxValue())
 }
 
 // Txn starts a transaction over the primitives of a namespace.

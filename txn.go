@@ -8,12 +8,18 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Op is an operation of a transaction, made by kv.PutOp, queue.EnqueueOp, stream.AppendOp and their siblings. It is good for any number of
-// transactions.
-type Op = engine.Op
+type (
+	operation = engine.Operation
+	condition = engine.Condition
+)
 
-// Condition is a condition of a transaction, made by kv.RevisionIs, queue.Held, stream.LastIDIs and their siblings.
-type Condition = engine.Condition
+// Op is an operation of a transaction: a kv.Op, queue.Op or stream.Op, made by kv.PutOp, queue.EnqueueOp, stream.AppendOp and their siblings.
+// It is good for any number of transactions.
+type Op interface{ operation }
+
+// Condition is a condition of a transaction: a kv.Condition, queue.Condition or stream.Condition, made by kv.RevisionIs, queue.Held,
+// stream.LastIDIs and their siblings. It is good for any number of transactions.
+type Condition interface{ condition }
 
 // Txn collects the parts of a transaction over the primitives of one namespace, up to 1,000 of them and 4 MiB.
 //
@@ -28,13 +34,17 @@ type Txn struct{ txn engine.Txn }
 
 // If adds conditions, and returns t. They are checked before the first operation, wherever If stands.
 func (t *Txn) If(conditions ...Condition) *Txn {
-	t.txn.If(conditions...)
+	for _, c := range conditions {
+		t.txn.If(c)
+	}
 	return t
 }
 
 // Do adds operations, and returns t. Each sees what the ones before it did.
 func (t *Txn) Do(ops ...Op) *Txn {
-	t.txn.Do(ops...)
+	for _, op := range ops {
+		t.txn.Do(op)
+	}
 	return t
 }
 

@@ -25,13 +25,15 @@ type version struct {
 	revision uint64
 }
 
-var primitives = []engine.Primitive{kv.Primitive()}
+var primitives = []engine.Primitive{engine.TableOf(kv.Primitive)}
 
 func newRig(t testing.TB, shards int) *recounted {
 	return &recounted{rig.New(t, shards, primitives...), t, make(map[version]kv.Row)}
 }
 
-func (r *recounted) store(namespace string) *kv.Store { return kv.New(r.Router(), namespace, 0) }
+func (r *recounted) store(namespace string) *kv.Store {
+	return engine.StoreOf(kv.Primitive, r.Router(), namespace, 0)
+}
 
 // sound fails the test if the rows of the only shard do not make sense.
 func (r *recounted) sound(when string) {

@@ -92,8 +92,8 @@ func incrCommand(key string, delta int64, opts []IncrOption) engine.Op {
 	return op(kindIncr, key, o.err, b, func(result []byte) (any, error) { return decodeInt(result) })
 }
 
-func checkCommand(key string, c condition, revision uint64) engine.Condition {
-	return engine.Condition(op(kindCheck, key, nil, body(key, writeOptions{cond: c, revision: revision}, 0), nil))
+func checkCommand(key string, c condition, revision uint64) Condition {
+	return Condition{engine.HideCondition(op(kindCheck, key, nil, body(key, writeOptions{cond: c, revision: revision}, 0), nil))}
 }
 
 // maxTTLMillis is what a time.Duration can hold, rounded up: added to any time of this age it does not overflow.
@@ -155,28 +155,28 @@ func decodeInt(b []byte) (int64, error) {
 }
 
 // PutOp is Put as an operation of a transaction; its value in the result is a Written.
-func PutOp(key string, value []byte, opts ...PutOption) engine.Op {
-	return putCommand(key, value, opts)
+func PutOp(key string, value []byte, opts ...PutOption) Op {
+	return Op{engine.Hide(putCommand(key, value, opts))}
 }
 
 // DeleteOp is Delete as an operation of a transaction; its value in the result is a Written.
-func DeleteOp(key string, opts ...DeleteOption) engine.Op { return deleteCommand(key, opts) }
+func DeleteOp(key string, opts ...DeleteOption) Op { return Op{engine.Hide(deleteCommand(key, opts))} }
 
 // TouchOp is Touch as an operation of a transaction.
-func TouchOp(key string, ttl time.Duration, opts ...TouchOption) engine.Op {
-	return touchCommand(key, ttl, opts)
+func TouchOp(key string, ttl time.Duration, opts ...TouchOption) Op {
+	return Op{engine.Hide(touchCommand(key, ttl, opts))}
 }
 
 // PersistOp is Persist as an operation of a transaction.
-func PersistOp(key string) engine.Op { return persistCommand(key) }
+func PersistOp(key string) Op { return Op{engine.Hide(persistCommand(key))} }
 
 // IncrOp is Incr as an operation of a transaction; its value in the result is an int64.
-func IncrOp(key string, delta int64, opts ...IncrOption) engine.Op {
-	return incrCommand(key, delta, opts)
+func IncrOp(key string, delta int64, opts ...IncrOption) Op {
+	return Op{engine.Hide(incrCommand(key, delta, opts))}
 }
 
 // RevisionIs holds if the key's present revision is r; 0 means that it does not exist.
-func RevisionIs(key string, r uint64) engine.Condition {
+func RevisionIs(key string, r uint64) Condition {
 	if r == 0 {
 		return Absent(key)
 	}
@@ -184,7 +184,7 @@ func RevisionIs(key string, r uint64) engine.Condition {
 }
 
 // Absent holds if the key does not exist.
-func Absent(key string) engine.Condition { return checkCommand(key, absent, 0) }
+func Absent(key string) Condition { return checkCommand(key, absent, 0) }
 
 // Present holds if the key exists.
-func Present(key string) engine.Condition { return checkCommand(key, present, 0) }
+func Present(key string) Condition { return checkCommand(key, present, 0) }

@@ -10,7 +10,7 @@ import (
 // What the tests, which are users of the package, need to see of its inside.
 
 // NumKinds is the highest kind of a command.
-var NumKinds = uint8(len(Primitive().Commands))
+var NumKinds = uint8(len(table().Commands))
 
 // Numbers of the machine.
 const (

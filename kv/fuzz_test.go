@@ -17,9 +17,9 @@ import (
 )
 
 // command returns an operation's command for namespace n.
-func command(tb testing.TB, op engine.Op) engine.Command {
+func command(tb testing.TB, op engine.Operation) engine.Command {
 	tb.Helper()
-	cmd, err := op.Limit(kv.DefaultMaxValueBytes)
+	cmd, err := engine.OpOf(op).Limit(kv.DefaultMaxValueBytes)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -67,8 +67,8 @@ func FuzzApplyCommand(f *testing.F) {
 }
 
 // someOps are operations that succeed one after the other in an empty namespace.
-func someOps() []engine.Op {
-	return []engine.Op{
+func someOps() []engine.Operation {
+	return []engine.Operation{
 		kv.PutOp("k", []byte("v")),
 		kv.PutOp("k", []byte("w"), kv.TTL(time.Second), kv.IfPresent()),
 		kv.PutOp("n\x00", []byte("7"), kv.IfAbsent()),
@@ -81,7 +81,7 @@ func someOps() []engine.Op {
 		kv.PersistOp("j"),
 		kv.PutOp("d", nil),
 		kv.DeleteOp("d"),
-		engine.Op(kv.Absent("d")),
+		engine.OpOfCondition(kv.Absent("d")),
 	}
 }
 
@@ -103,7 +103,7 @@ func FuzzDecodeRow(f *testing.F) {
 }
 
 func FuzzCursor(f *testing.F) {
-	s := kv.New(engine.NewRouter(nil), "n", 0)
+	s := engine.StoreOf(kv.Primitive, engine.NewRouter(nil), "n", 0)
 	f.Add("a/", "", "a/1")
 	f.Add("", s.EncodeCursor("a/", "a/1"), "\x00")
 	f.Add("a/", s.EncodeCursor("a/", "a/1"), "\xff")

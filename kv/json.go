@@ -46,10 +46,12 @@ func (s *Store) JSONDelete(ctx context.Context, key, path string) (Written, erro
 }
 
 // JSONSetOp is JSONSet as an operation of a transaction; its value in the result is a Written.
-func JSONSetOp(key, path string, raw []byte) engine.Op { return jsonSetCommand(key, path, raw) }
+func JSONSetOp(key, path string, raw []byte) Op {
+	return Op{engine.Hide(jsonSetCommand(key, path, raw))}
+}
 
 // JSONDeleteOp is JSONDelete as an operation of a transaction; its value in the result is a Written.
-func JSONDeleteOp(key, path string) engine.Op { return jsonDeleteCommand(key, path) }
+func JSONDeleteOp(key, path string) Op { return Op{engine.Hide(jsonDeleteCommand(key, path))} }
 
 // jsonSetCommand carries the limit for the result: Apply must not look at a node's configuration.
 func jsonSetCommand(key, path string, raw []byte) engine.Op {

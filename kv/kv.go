@@ -76,15 +76,6 @@ type Written struct {
 // Store is the key-value store of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
 type Store struct{ scope engine.Scope }
 
-// New returns the store of a namespace behind a router; hosts call floe.Node.KV instead. maxValueBytes of 0 means
-// DefaultMaxValueBytes.
-func New(router *engine.Router, namespace string, maxValueBytes int) *Store {
-	if maxValueBytes == 0 {
-		maxValueBytes = DefaultMaxValueBytes
-	}
-	return engine.Handle(router, engine.MachineKV, namespace, maxValueBytes, func(s engine.Scope) *Store { return &Store{s} })
-}
-
 // Namespace returns the namespace of the store.
 func (s *Store) Namespace() string { return s.scope.Namespace() }
 

@@ -50,7 +50,7 @@ func (l *Lock) Key() string { return l.key }
 func (l *Lock) Token() uint64 { return l.token }
 
 // Held is the condition that the lock is still held, for a transaction in the same namespace.
-func (l *Lock) Held() engine.Condition { return RevisionIs(l.key, l.token) }
+func (l *Lock) Held() Condition { return RevisionIs(l.key, l.token) }
 
 // Renew makes the lock end ttl from now. ErrConflict if it has been lost.
 func (l *Lock) Renew(ctx context.Context, ttl time.Duration) error {

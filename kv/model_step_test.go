@@ -52,13 +52,13 @@ func (m *model) single() {
 	if err == nil && want == nil && !check(values[0]) {
 		m.errorf("got %v", values[0])
 	}
-	m.adopt(o.op.Route)
+	m.adopt(engine.OpOf(o.op).Route)
 }
 
 func (m *model) transaction() {
 	before := m.clone()
 	var conditions []engine.Condition
-	var ops []engine.Op
+	var ops []engine.Operation
 	m.last = "txn"
 	var want error
 	var checks []func(any) bool
@@ -85,7 +85,7 @@ func (m *model) transaction() {
 		o := m.draw()
 		m.last += " " + o.name + ";"
 		ops = append(ops, o.op)
-		routes = append(routes, o.op.Route)
+		routes = append(routes, engine.OpOf(o.op).Route)
 		if want == nil {
 			var check func(any) bool
 			check, want = o.apply()
@@ -316,13 +316,13 @@ func (m *model) compareScan() {
 		}
 		if !quietly {
 			o := m.draw()
-			touched[o.op.Route] = true
+			touched[engine.OpOf(o.op).Route] = true
 			before := m.clone()
 			_, wantErr := o.apply()
 			_, err := m.commit(m.t.Context(), nil, o.op)
 			m.last = o.name
 			m.outcome(before, wantErr, err)
-			m.adopt(o.op.Route)
+			m.adopt(engine.OpOf(o.op).Route)
 		}
 	}
 	if !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != len(got) {

@@ -58,10 +58,10 @@ type modelKey struct {
 func (k *modelKey) current() *kv.Version { return &k.versions[len(k.versions)-1] }
 
 // commit carries out a transaction in the namespace of a model.
-type commit func(ctx context.Context, conditions []engine.Condition, ops ...engine.Op) (values []any, err error)
+type commit func(ctx context.Context, conditions []engine.Condition, ops ...engine.Operation) (values []any, err error)
 
 func commitThrough(router *engine.Router) commit {
-	return func(ctx context.Context, conditions []engine.Condition, ops ...engine.Op) ([]any, error) {
+	return func(ctx context.Context, conditions []engine.Condition, ops ...engine.Operation) ([]any, error) {
 		res, err := engine.NewTxn(router, "n", kv.DefaultMaxValueBytes).If(conditions...).Do(ops...).Commit(ctx)
 		if err != nil {
 			return nil, err
@@ -107,8 +107,15 @@ func newNodeModel(t *testing.T, rng *rand.Rand, shards int, spread, remote bool)
 		db = func() floe.DB { return client }
 	}
 	m.store = db().KV("n")
-	m.commit = func(ctx context.Context, conditions []engine.Condition, ops ...engine.Op) ([]any, error) {
-		res, err := db().Txn("n").If(conditions...).Do(ops...).Commit(ctx)
+	m.commit = func(ctx context.Context, conditions []engine.Condition, ops ...engine.Operation) ([]any, error) {
+		txn := db().Txn("n")
+		for _, c := range conditions {
+			txn.If(c)
+		}
+		for _, op := range ops {
+			txn.Do(op)
+		}
+		res, err := txn.Commit(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -142,7 +149,7 @@ func newGroundModel(t *testing.T, rng *rand.Rand, g rig.Ground, spread bool) *mo
 	if r, ok := g.(*rig.Rig); ok {
 		verify = (&recounted{r, t, make(map[version]kv.Row)}).verify
 	}
-	m := &model{spread: spread, store: kv.New(router, "n", 0), commit: commitThrough(router), now: g.Now, restart: g.Restart}
+	m := &model{spread: spread, store: engine.StoreOf(kv.Primitive, router, "n", 0), commit: commitThrough(router), now: g.Now, restart: g.Restart}
 	m.counts = func() engine.Counts {
 		verify()
 		info, err := engine.NewNamespaces(router).Get(t.Context(), "n")
@@ -272,7 +279,7 @@ func (m *model) fired(now int64) {
 // returned, or the kind of error.
 type modelOp struct {
 	name  string
-	op    engine.Op
+	op    engine.Operation
 	apply func() (check func(got any) bool, want error)
 }
 
@@ -358,13 +365,12 @@ func (m *model) drawDelete() modelOp {
 }
 
 func (m *model) drawTouch() modelOp {
-	k, expires, op := m.key("pcj"), int64(0), engine.Op{}
+	k, expires := m.key("pcj"), int64(0)
+	op := kv.PersistOp(k)
 	if m.pass != nil && m.rng.IntN(2) == 0 {
 		ttl := int64(m.rng.IntN(3000) + 1)
 		expires = m.now() + ttl
 		op = kv.TouchOp(k, time.Duration(ttl)*time.Millisecond)
-	} else {
-		op = kv.PersistOp(k)
 	}
 	return modelOp{fmt.Sprintf("touch %q until %d", k, expires), op, func() (func(any) bool, error) {
 		v := m.live(k)

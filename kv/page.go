@@ -14,7 +14,7 @@ import (
 )
 
 // MaxPageItems is the largest Limit of a page.
-const MaxPageItems = engine.MaxPageItems
+const MaxPageItems = 1000
 
 // Item is an entry of a listing. Value is nil with WithoutValues; Size is its length all the same.
 type Item struct {

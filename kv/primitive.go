@@ -11,8 +11,19 @@ const (
 	countDead
 )
 
-// Primitive is what a node is given to have key-value stores; package floe does so, programs have no use for it.
-func Primitive() engine.Primitive {
+// Primitive is what package floe makes nodes and clients with key-value stores of; programs have no use for it.
+var Primitive = newWiring()
+
+type (
+	hiddenWiring = engine.Wiring[Store]
+	wiring       struct{ *hiddenWiring }
+)
+
+func newWiring() wiring { return wiring{engine.NewWiring(table, newStore)} }
+
+func newStore(s engine.Scope) *Store { return &Store{s} }
+
+func table() engine.Primitive {
 	return engine.Primitive{
 		ID: engine.MachineKV, Name: "kv", New: newMachine,
 		// On a full disk: a delete keeps the value in the history, so it frees space only when the tombstone is forgotten; but it takes next

@@ -44,7 +44,7 @@ func randomLog(rng *rand.Rand, entries int) (log [][]byte) {
 			case 1, 2, 3:
 				cmd = transaction(m)
 			default:
-				cmd, _ = m.draw().op.Limit(kv.DefaultMaxValueBytes)
+				cmd, _ = engine.OpOf(m.draw().op).Limit(kv.DefaultMaxValueBytes)
 			}
 			if cmd.Machine == engine.MachineKV {
 				cmd.Namespace = fmt.Sprint("n", rng.IntN(2))

@@ -83,7 +83,7 @@ func putOptions(a rig.Args) (opts []kv.PutOption) {
 }
 
 // operation returns what a line writes, as an operation of a transaction.
-func operation(verb string, a rig.Args) (op engine.Op, ok bool) {
+func operation(verb string, a rig.Args) (op engine.Operation, ok bool) {
 	cond, conditional := a.Named["if"]
 	switch verb {
 	case "put":

@@ -503,7 +503,7 @@ func TestWatchOfAReplicaBehind(t *testing.T) {
 	from := must(s.Put(ctx, "k", []byte("0"))).Revision + 1 // as told by a replica that had come further
 	got := make(chan string, 1)
 	go func() {
-		for e, err := range kv.New(engine.NewRouter(behind{r}), "n", 0).Watch(ctx, "", kv.FromRevision(from)) {
+		for e, err := range engine.StoreOf(kv.Primitive, engine.NewRouter(behind{r}), "n", 0).Watch(ctx, "", kv.FromRevision(from)) {
 			got <- fmt.Sprintf("%s %v", e.Value, err)
 			return
 		}

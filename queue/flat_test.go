@@ -43,7 +43,7 @@ func TestIdleQueues(t *testing.T) {
 	const queues = 60_000
 	var machine engine.Machine
 	r := newRigOf(t, 1, func() engine.Machine {
-		machine = queue.Primitive().New()
+		machine = engine.TableOf(queue.Primitive).New()
 		return machine
 	})
 	var cmds []engine.Command
@@ -73,7 +73,7 @@ func TestAllocations(t *testing.T) {
 	enqueue := command(t, queue.EnqueueOp("q", payload))
 	dequeue := command(t, queue.DequeueOp("q"))
 	r.Entry(0, enqueue)
-	idle := testing.AllocsPerRun(200, func() { r.Entry(0, command(t, engine.Op(queue.Held("q", "1-1")))) })
+	idle := testing.AllocsPerRun(200, func() { r.Entry(0, command(t, engine.OpOfCondition(queue.Held("q", "1-1")))) })
 	used := testing.AllocsPerRun(200, func() {
 		r.Entry(0, enqueue)
 		r.Entry(0, dequeue)

@@ -12,9 +12,9 @@ import (
 )
 
 // command returns an operation's command for namespace n.
-func command(tb testing.TB, op engine.Op) engine.Command {
+func command(tb testing.TB, op engine.Operation) engine.Command {
 	tb.Helper()
-	cmd, err := op.Limit(queue.DefaultMaxPayloadBytes)
+	cmd, err := engine.OpOf(op).Limit(queue.DefaultMaxPayloadBytes)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -23,14 +23,14 @@ func command(tb testing.TB, op engine.Op) engine.Command {
 }
 
 // someOps are operations that succeed one after the other in an empty namespace, each as an entry: they leave a queue with messages in every state.
-func someOps() []engine.Op {
-	return []engine.Op{
+func someOps() []engine.Operation {
+	return []engine.Operation{
 		queue.ConfigureOp("q", queue.Settings{MaxLen: 100, MaxBytes: 10_000, MaxAttempts: 2, DeadRetention: time.Hour}),
 		queue.EnqueueOp("q", []byte("dead"), queue.Priority(0), queue.DedupKey("k"), queue.Headers(map[string]string{"a": "1", "b": ""})),
 		queue.EnqueueOp("q", []byte("leased"), queue.MaxAttempts(1)),
 		queue.DequeueOp("q", queue.Max(2), queue.Lease(time.Second)),
 		queue.NackOp("q", "1-4", queue.ToDLQ(), queue.Reason("why")),
-		engine.Op(queue.Held("q", "2-4")),
+		engine.OpOfCondition(queue.Held("q", "2-4")),
 		queue.ExtendOp("q", "2-4", 1500*time.Millisecond),
 		queue.EnqueueManyOp("q", []queue.NewMessage{
 			{Payload: []byte("a"), Options: []queue.EnqueueOption{queue.Headers(map[string]string{"trace": "x"})}}, {Options: []queue.EnqueueOption{queue.Delay(time.Second)}}, {Payload: []byte("again")}, {Payload: []byte("acked")},
@@ -45,8 +45,8 @@ func someOps() []engine.Op {
 }
 
 // otherOps are more of them, for bodies to begin with.
-func otherOps() []engine.Op {
-	return []engine.Op{
+func otherOps() []engine.Operation {
+	return []engine.Operation{
 		queue.PurgeOp("q"), queue.DeleteOp("q"), queue.RequeueOp("q", 1), queue.DeleteDeadOp("q", 1), queue.RedriveOp("q", 0, 0, "d"),
 		queue.RedriveOp("q", 1<<64-1, 1<<64-1, ""),
 	}
@@ -74,7 +74,7 @@ func FuzzApplyCommand(f *testing.F) {
 		r.Verify()
 		r.Pass(int64(wait))
 		cmd := engine.Command{Machine: engine.MachineQueue, Kind: kind, Namespace: "n", Body: body}
-		p := queue.Primitive()
+		p := engine.TableOf(queue.Primitive)
 		admitted := p.Admit(cmd, queue.DefaultMaxPayloadBytes)
 		for range 2 {
 			out := r.Entry(0, cmd)[0]
@@ -118,7 +118,7 @@ func FuzzDecodeQuery(f *testing.F) {
 		f.Add(kind, []byte{})
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
-		p := queue.Primitive()
+		p := engine.TableOf(queue.Primitive)
 		q := p.Query(kind)
 		if q == nil {
 			return
@@ -149,7 +149,7 @@ func FuzzDecodeResult(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, op := range append(someOps(), otherOps()...) {
-			op.Decode(b)
+			engine.OpOf(op).Decode(b)
 		}
 	})
 }
@@ -159,7 +159,7 @@ func FuzzReceipt(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		op := queue.AckOp("q", queue.Receipt(s))
+		op := engine.OpOf(queue.AckOp("q", queue.Receipt(s)))
 		if op.Err != nil && !errors.Is(op.Err, queue.ErrInvalid) {
 			t.Errorf("receipt %q: %v, want ErrInvalid", s, op.Err)
 		}

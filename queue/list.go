@@ -13,7 +13,7 @@ import (
 
 // Limits of listings.
 const (
-	MaxPageItems   = engine.MaxPageItems
+	MaxPageItems   = 1000
 	MaxFilterBytes = 1024
 	maxPageBytes   = 4 << 20
 )
@@ -53,25 +53,25 @@ func (o *listOptions) fail(err error) {
 }
 
 // PageOption is an option of every listing.
-type PageOption func(*listOptions)
+type PageOption struct{ set func(*listOptions) }
 
-func (f PageOption) applyList(o *listOptions)     { f(o) }
-func (f PageOption) applyMessages(o *listOptions) { f(o) }
-func (f PageOption) applyDead(o *listOptions)     { f(o) }
+func (p PageOption) applyList(o *listOptions)     { p.set(o) }
+func (p PageOption) applyMessages(o *listOptions) { p.set(o) }
+func (p PageOption) applyDead(o *listOptions)     { p.set(o) }
 
 // Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
 func Limit(n int) PageOption {
-	return func(o *listOptions) {
+	return PageOption{func(o *listOptions) {
 		if o.Limit = n; engine.CheckLimit("queue", n) != nil {
 			o.fail(engine.CheckLimit("queue", n))
 		}
-	}
+	}}
 }
 
 // Cursor continues a listing behind an earlier page, with its Cursor. What has come or gone meanwhile shows or not, depending on where it is; all
 // else is neither skipped nor repeated. A cursor says what stands last on its page: of queues the name, of dead letters the Seq, of messages
 // priority and Seq, as "100-17".
-func Cursor(c string) PageOption { return func(o *listOptions) { o.Cursor = c } }
+func Cursor(c string) PageOption { return PageOption{func(o *listOptions) { o.Cursor = c }} }
 
 type prefixOption string
 

@@ -35,7 +35,9 @@ func open(t testing.TB, c floe.Config) *floe.Node {
 }
 
 // newRig returns a rig that has key-value too, for transactions over both.
-func newRig(t testing.TB, shards int) *rig.Rig { return newRigOf(t, shards, queue.Primitive().New) }
+func newRig(t testing.TB, shards int) *rig.Rig {
+	return newRigOf(t, shards, engine.TableOf(queue.Primitive).New)
+}
 
 // newRigOf returns one whose queues have a machine of their own.
 func newRigOf(t testing.TB, shards int, machine func() engine.Machine) *rig.Rig {
@@ -43,12 +45,14 @@ func newRigOf(t testing.TB, shards int, machine func() engine.Machine) *rig.Rig 
 }
 
 func primitives(machine func() engine.Machine) []engine.Primitive {
-	p := queue.Primitive()
+	p := engine.TableOf(queue.Primitive)
 	p.New = machine
-	return []engine.Primitive{kv.Primitive(), p}
+	return []engine.Primitive{engine.TableOf(kv.Primitive), p}
 }
 
-func storeOf(r *rig.Rig, namespace string) *queue.Store { return queue.New(r.Router(), namespace, 0) }
+func storeOf(r *rig.Rig, namespace string) *queue.Store {
+	return engine.StoreOf(queue.Primitive, r.Router(), namespace, 0)
+}
 
 // openStore opens a store in memory.
 func openStore(t testing.TB) *queue.Store { return open(t, floe.Config{Shards: 1}).Queue("default") }

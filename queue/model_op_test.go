@@ -17,7 +17,7 @@ import (
 // modelOp is an operation: what it does to the model, and what it has to return or be refused with.
 type modelOp struct {
 	name  string
-	op    engine.Op
+	op    engine.Operation
 	apply func() (want any, err error)
 	done  func(got any) // takes over what the model can not know
 }

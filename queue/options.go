@@ -14,7 +14,7 @@ const (
 	MaxDedupKeyBytes  = 255
 	MaxAttemptsLimit  = 1_000_000
 	MaxReasonBytes    = 1024
-	MaxHeaderBytes    = engine.MaxHeaderBytes // names and values of a message together
+	MaxHeaderBytes    = 64 << 10 // names and values of a message together
 	DefaultLease      = 30 * time.Second
 	defaultAttempts   = 5
 	maxDurationMillis = math.MaxInt64/int64(time.Millisecond) + 1 // what a time.Duration can hold, rounded up: added to any time of this age it does not overflow

@@ -5,8 +5,19 @@ import "github.com/floedb/floe/internal/engine"
 // countQueues is the counter of the machine.
 const countQueues engine.Counter = 0
 
-// Primitive is what a node is given to have queues; package floe does so, programs have no use for it.
-func Primitive() engine.Primitive {
+// Primitive is what package floe makes nodes and clients with queues of; programs have no use for it.
+var Primitive = newWiring()
+
+type (
+	hiddenWiring = engine.Wiring[Store]
+	wiring       struct{ *hiddenWiring }
+)
+
+func newWiring() wiring { return wiring{engine.NewWiring(table, newStore)} }
+
+func newStore(s engine.Scope) *Store { return &Store{s} }
+
+func table() engine.Primitive {
 	return engine.Primitive{
 		ID: engine.MachineQueue, Name: "queue", New: newMachine,
 		// On a full disk: deliveries, extensions and nacks rewrite rows, but take next to nothing of their own.

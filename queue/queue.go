@@ -120,14 +120,6 @@ type Stats struct {
 // Store holds the queues of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
 type Store struct{ scope engine.Scope }
 
-// New returns the store of a namespace behind a router; hosts call floe.Node.Queue instead. maxPayloadBytes of 0 means DefaultMaxPayloadBytes.
-func New(router *engine.Router, namespace string, maxPayloadBytes int) *Store {
-	if maxPayloadBytes == 0 {
-		maxPayloadBytes = DefaultMaxPayloadBytes
-	}
-	return engine.Handle(router, engine.MachineQueue, namespace, maxPayloadBytes, func(s engine.Scope) *Store { return &Store{s} })
-}
-
 // Namespace returns the namespace of the store.
 func (s *Store) Namespace() string { return s.scope.Namespace() }
 

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/queue"
 )
@@ -13,7 +14,7 @@ import (
 func TestReplicasAreEqual(t *testing.T) {
 	log := randomLog(t, rand.New(rand.NewPCG(rig.Seed(t), 0)), 2000)
 	forgetful := primitives(queue.NewForgetful)
-	rig.EqualReplicas(t, log, primitives(queue.Primitive().New),
+	rig.EqualReplicas(t, log, primitives(engine.TableOf(queue.Primitive).New),
 		rig.Replica{Name: "commits each", Commit: 1},
 		rig.Replica{Name: "commits 7", Commit: 7, CacheBytes: 4 << 20},
 		rig.Replica{Name: "commits all"},

@@ -59,7 +59,7 @@ func (s *script) other(ctx context.Context, line, verb string, a rig.Args) bool 
 	return true
 }
 
-func operation(verb string, a rig.Args) (op engine.Op, ok bool) {
+func operation(verb string, a rig.Args) (op engine.Operation, ok bool) {
 	q, arg := a.Word(0), a.Word(1)
 	switch verb {
 	case "enqueue":

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/stream"
 )
@@ -16,8 +17,8 @@ const usedUp, usedUpBytes = 100, 256 << 10
 // usedUpRecords leaves records with one consumer, on their last attempt.
 func usedUpRecords(t *testing.T, mode stream.Mode) (*rig.Rig, *stream.Store, []stream.Delivery) {
 	t.Helper()
-	r := rig.New(t, 1, stream.Primitive())
-	s := stream.New(r.Router(), "default", 1<<20)
+	r := rig.New(t, 1, engine.TableOf(stream.Primitive))
+	s := engine.StoreOf(stream.Primitive, r.Router(), "default", 1<<20)
 	ctx := t.Context()
 	for i := range usedUp {
 		msg := stream.Message{Key: string(rune(97 + i%7)), Payload: bytes.Repeat([]byte{byte(i)}, usedUpBytes)}

@@ -183,20 +183,20 @@ func at(op engine.Op, route string) engine.Op {
 }
 
 // CreateOp is Create as an operation of a transaction.
-func CreateOp(name string, opts ...CreateOption) engine.Op {
+func CreateOp(name string, opts ...CreateOption) Op {
 	o := createOptionsOf(opts)
-	return op(kindCreate, name, nil, o.err, o.retention.policy().append(codec.AppendUvarint(nil, uint64(max(o.partitions, 0)))))
+	return Op{engine.Hide(op(kindCreate, name, nil, o.err, o.retention.policy().append(codec.AppendUvarint(nil, uint64(max(o.partitions, 0))))))}
 }
 
 // SetRetentionOp is SetRetention as an operation of a transaction.
-func SetRetentionOp(name string, r Retention) engine.Op {
-	return op(kindSetRetention, name, nil, checkRetention(r), r.policy().append(nil))
+func SetRetentionOp(name string, r Retention) Op {
+	return Op{engine.Hide(op(kindSetRetention, name, nil, checkRetention(r), r.policy().append(nil)))}
 }
 
 // AppendOp is Append as an operation of a transaction; its value in the result is an Appended. In a spread namespace the stream has to have a {tag} or one
 // partition.
-func AppendOp(name string, msg Message, opts ...AppendOption) engine.Op {
-	op := AppendManyOp(name, []Message{msg}, opts...)
+func AppendOp(name string, msg Message, opts ...AppendOption) Op {
+	op := appendOp(name, []Message{msg}, appendOptionsOf(opts), nil)
 	op.Decode = func(b []byte) (any, error) {
 		all, err := decodeAppended(b)
 		if err != nil {
@@ -204,12 +204,12 @@ func AppendOp(name string, msg Message, opts ...AppendOption) engine.Op {
 		}
 		return all[0], nil
 	}
-	return op
+	return Op{engine.Hide(op)}
 }
 
 // AppendManyOp is AppendMany as an operation of a transaction; its value in the result is an []Appended.
-func AppendManyOp(name string, msgs []Message, opts ...AppendOption) engine.Op {
-	return appendOp(name, msgs, appendOptionsOf(opts), nil)
+func AppendManyOp(name string, msgs []Message, opts ...AppendOption) Op {
+	return Op{engine.Hide(appendOp(name, msgs, appendOptionsOf(opts), nil))}
 }
 
 func appendOp(name string, msgs []Message, o appendOptions, sp *spec) engine.Op {
@@ -334,18 +334,20 @@ func trimOp(name string, o trimOptions, sp *spec) engine.Op {
 }
 
 // TrimOp is Trim as an operation of a transaction; its value in the result is the int64 number of records removed.
-func TrimOp(name string, opts ...TrimOption) engine.Op { return trimOp(name, trimOptionsOf(opts), nil) }
+func TrimOp(name string, opts ...TrimOption) Op {
+	return Op{engine.Hide(trimOp(name, trimOptionsOf(opts), nil))}
+}
 
 // DeleteOp is Delete as an operation of a transaction.
-func DeleteOp(name string, opts ...DeleteOption) engine.Op {
-	return op(kindDelete, name, nil, nil, codec.AppendBool(nil, deleteOptionsOf(opts).force))
+func DeleteOp(name string, opts ...DeleteOption) Op {
+	return Op{engine.Hide(op(kindDelete, name, nil, nil, codec.AppendBool(nil, deleteOptionsOf(opts).force)))}
 }
 
 // LastIDIs holds if the last record that the partition has ever had is the one with this ID; the zero ID means that there never was one, or that the stream does
 // not exist.
-func LastIDIs(name string, partition int, id ID) engine.Condition {
+func LastIDIs(name string, partition int, id ID) Condition {
 	b := id.append(codec.AppendUvarint(nil, uint64(max(partition, 0))))
-	return engine.Condition(op(kindCheckLast, name, nil, PartitionOption{partition}.check(), b))
+	return Condition{engine.HideCondition(op(kindCheckLast, name, nil, PartitionOption{partition}.check(), b))}
 }
 
 func decodeCommand(kind uint8, b []byte) (c command, err error) {

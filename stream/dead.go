@@ -9,7 +9,7 @@ import (
 // DeadLetterSuffix is what the name of a stream of dead letters ends with: those of all groups of "orders" go to "orders.dlq".
 const DeadLetterSuffix = ".dlq"
 
-// The headers that a dead letter has beside its own. They come on top of engine.MaxHeaderBytes: a record must not get lost for having had many headers.
+// The headers that a dead letter has beside its own. They come on top of MaxHeaderBytes: a record must not get lost for having had many headers.
 const (
 	HeaderStream    = "floe-stream"
 	HeaderGroup     = "floe-group"

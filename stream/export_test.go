@@ -5,11 +5,11 @@ import "github.com/floedb/floe/internal/engine"
 // What the tests, which are users of the package, need to see of its inside.
 
 // NumKinds is the highest kind of a command.
-var NumKinds = uint8(len(Primitive().Commands))
+var NumKinds = uint8(len(table().Commands))
 
 // AppendCommandBody is the body of an append of messages that were encoded by anybody.
 func AppendCommandBody(name string, messages ...[]byte) []byte {
-	b := AppendManyOp(name, []Message{{}}).Command.Body
+	b := engine.OpOf(AppendManyOp(name, []Message{{}})).Command.Body
 	b = b[:len(b)-4] // one message of two bytes
 	b = append(b, byte(len(messages)))
 	for _, m := range messages {

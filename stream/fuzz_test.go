@@ -13,9 +13,9 @@ import (
 )
 
 // command returns an operation's command for namespace n.
-func command(tb testing.TB, op engine.Op) engine.Command {
+func command(tb testing.TB, op engine.Operation) engine.Command {
 	tb.Helper()
-	cmd, err := op.Limit(stream.DefaultMaxPayloadBytes)
+	cmd, err := engine.OpOf(op).Limit(stream.DefaultMaxPayloadBytes)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -24,8 +24,8 @@ func command(tb testing.TB, op engine.Op) engine.Command {
 }
 
 // someOps are operations that succeed one after the other in an empty namespace.
-func someOps() []engine.Op {
-	return []engine.Op{
+func someOps() []engine.Operation {
+	return []engine.Operation{
 		stream.CreateOp("log", stream.Partitions(3), stream.MaxAge(time.Second), stream.MaxLen(4)),
 		stream.AppendManyOp("log", []stream.Message{{Key: "a"}, {Payload: []byte("x"), Headers: map[string]string{"h": "v", "i": ""}}, {Key: "b"}}),
 		stream.AppendOp("log", stream.Message{Payload: []byte("y")}, stream.Partition(2), stream.Dedup("p", 7)),
@@ -35,15 +35,15 @@ func someOps() []engine.Op {
 		stream.TrimOp("log", stream.MaxLen(1)),
 		stream.TrimOp("log", stream.MaxAge(time.Second), stream.DryRun()),
 		stream.TrimOp("log", stream.Before(stream.ID{Millis: rig.Epoch, Seq: 1})),
-		engine.Op(stream.LastIDIs("none", 0, stream.ID{})),
+		engine.OpOfCondition(stream.LastIDIs("none", 0, stream.ID{})),
 		stream.AppendOp("gone", stream.Message{}),
 		stream.DeleteOp("gone", stream.Force()),
 	}
 }
 
 // strangeOps are commands that no store sends.
-func strangeOps() []engine.Op {
-	return []engine.Op{
+func strangeOps() []engine.Operation {
+	return []engine.Operation{
 		stream.AppendWithSpec("log", 1, 0, 3, 1), stream.AppendWithSpec("log", math.MaxUint64, math.MaxUint64, 1024, 5), stream.AppendWithSpec("new", 9, 9, 2, 1),
 		stream.AdoptOp("log"), stream.DropOp("log"), stream.DropOp("new"),
 	}
@@ -60,13 +60,13 @@ func FuzzApplyCommand(f *testing.F) {
 			f.Add(kind, cmd.Body, uint16(1))
 		}
 	}
-	kind := someOps()[1].Command.Kind
+	kind := engine.OpOf(someOps()[1]).Command.Kind
 	for _, msg := range [][]byte{nil, {0}, {1}, {0, 1}, {0, 1, 1, 'h', 0}, {0, 0x80, 0x80, 0x80, 1}} {
 		f.Add(kind, stream.AppendCommandBody("log", msg), uint16(1))
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, body []byte, wait uint16) {
-		r := rig.New(t, 2, stream.Primitive())
-		s := stream.New(r.Router(), "n", 0)
+		r := rig.New(t, 2, engine.TableOf(stream.Primitive))
+		s := engine.StoreOf(stream.Primitive, r.Router(), "n", 0)
 		if len(body)%2 == 0 {
 			if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "n", true); err != nil {
 				t.Fatal(err)
@@ -112,7 +112,7 @@ func FuzzAdmit(f *testing.F) {
 		cmd := command(f, op)
 		f.Add(cmd.Kind, cmd.Body)
 	}
-	kind := someOps()[1].Command.Kind
+	kind := engine.OpOf(someOps()[1]).Command.Kind
 	for _, msg := range [][]byte{{0, 0}, {0, 2, 1, 'b', 0, 1, 'a', 0}, {0, 2, 1, 'a', 0, 1, 'a', 0}, {0, 1, 0, 0}} {
 		f.Add(kind, stream.AppendCommandBody("log", msg))
 	}
@@ -120,7 +120,7 @@ func FuzzAdmit(f *testing.F) {
 		r, s := newStore(t)
 		cmd := engine.Command{Machine: engine.MachineStream, Kind: kind, Namespace: "n", Body: body}
 		const limit = 100
-		p := stream.Primitive()
+		p := engine.TableOf(stream.Primitive)
 		if err := p.Admit(cmd, limit); err != nil {
 			if !errors.Is(err, stream.ErrInvalid) {
 				t.Errorf("Admit(kind %d, %q) = %v, want ErrInvalid", kind, body, err)
@@ -142,7 +142,7 @@ func FuzzAdmit(f *testing.F) {
 				if len(rec.Payload) > limit {
 					t.Errorf("a payload of %d bytes got in", len(rec.Payload))
 				}
-				if _, err := stream.AppendOp("copy", rec.Message).Limit(limit); err != nil {
+				if _, err := engine.OpOf(stream.AppendOp("copy", rec.Message)).Limit(limit); err != nil {
 					t.Errorf("the message %+v got in, and can not be appended: %v", rec.Message, err)
 				}
 			}
@@ -153,7 +153,7 @@ func FuzzAdmit(f *testing.F) {
 // FuzzQuery decodes queries of another process and answers those that can be read.
 func FuzzQuery(f *testing.F) {
 	f.Add(uint8(2), []byte{})
-	p := stream.Primitive()
+	p := engine.TableOf(stream.Primitive)
 	for kind := uint8(1); int(kind) <= len(p.Queries); kind++ {
 		q := p.Query(kind)
 		c := codec.NewEncoder(nil)

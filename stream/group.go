@@ -34,13 +34,13 @@ func RefsOf(ds []Delivery) []Ref {
 // Options: WithMode, AckTimeout, MaxDeliver, Backoff, and where it begins: From, After, FromTime, FromEnd, FromBeginning (the default). Errors: ErrExists; ErrNotFound if
 // there is no such stream; ErrInvalid.
 func (s *Store) CreateGroup(ctx context.Context, stream, group string, opts ...GroupOption) error {
-	_, err := s.propose(ctx, CreateGroupOp(stream, group, opts...))
+	_, err := s.propose(ctx, engine.OpOf(CreateGroupOp(stream, group, opts...)))
 	return err
 }
 
 // DeleteGroup removes a consumer group. Errors: ErrNotFound.
 func (s *Store) DeleteGroup(ctx context.Context, stream, group string) error {
-	_, err := s.propose(ctx, DeleteGroupOp(stream, group))
+	_, err := s.propose(ctx, engine.OpOf(DeleteGroupOp(stream, group)))
 	return err
 }
 
@@ -131,8 +131,7 @@ func (r *groupReader) locate(ctx context.Context) (epoch uint64, err error) {
 	}
 	places, err := r.s.places(ctx, r.stream, r.group)
 	if errors.Is(err, errNoGroup) {
-		op := CreateGroupOp(r.stream, r.group)
-		op.Command = groupOp(kindCreateGroup, place{stream: r.stream, group: r.group}, r.o.err, r.o.group.append(nil)).Command
+		op := groupOp(kindCreateGroup, place{stream: r.stream, group: r.group}, r.o.err, r.o.group.append(nil))
 		if _, err := r.s.propose(ctx, op); err != nil && !errors.Is(err, ErrExists) {
 			return 0, err
 		}

@@ -106,14 +106,14 @@ func consumerOp(kind uint8, at place, consumer string) engine.Op {
 }
 
 // CreateGroupOp is CreateGroup as an operation of a transaction.
-func CreateGroupOp(stream, group string, opts ...GroupOption) engine.Op {
+func CreateGroupOp(stream, group string, opts ...GroupOption) Op {
 	o := groupOptionsOf(opts)
-	return groupOp(kindCreateGroup, place{stream: stream, group: group}, o.err, o.append(nil))
+	return Op{engine.Hide(groupOp(kindCreateGroup, place{stream: stream, group: group}, o.err, o.append(nil)))}
 }
 
 // DeleteGroupOp is DeleteGroup as an operation of a transaction.
-func DeleteGroupOp(stream, group string) engine.Op {
-	return groupOp(kindDeleteGroup, place{stream: stream, group: group}, nil, nil)
+func DeleteGroupOp(stream, group string) Op {
+	return Op{engine.Hide(groupOp(kindDeleteGroup, place{stream: stream, group: group}, nil, nil))}
 }
 
 func readGroupOp(at place, consumer string, o *groupReadOptions, epoch uint64) engine.Op {
@@ -126,7 +126,7 @@ func readGroupOp(at place, consumer string, o *groupReadOptions, epoch uint64) e
 
 // ReadGroupOp is ReadGroup as an operation of a transaction, without Wait; its value in the result is the []Ref of the records that the consumer has been
 // given, which Store.Records reads.
-func ReadGroupOp(stream, group, consumer string, opts ...GroupReadOption) engine.Op {
+func ReadGroupOp(stream, group, consumer string, opts ...GroupReadOption) Op {
 	o := groupReadOptionsOf(opts)
 	if o.wait > 0 {
 		o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: a transaction does not wait for records"))
@@ -145,7 +145,7 @@ func ReadGroupOp(stream, group, consumer string, opts ...GroupReadOption) engine
 		}
 		return refs, nil
 	}
-	return op
+	return Op{engine.Hide(op)}
 }
 
 func ackOp(at place, refs []Ref, strict bool) engine.Op {
@@ -178,28 +178,28 @@ func counting(op engine.Op) engine.Op {
 
 // AckOp acknowledges records as an operation of a transaction. Unlike Ack it is refused, and the transaction with it, with a *ConflictError if one of
 // them is not pending as the delivery that its Ref is of: so what else the transaction does is done once for each record.
-func AckOp(stream, group string, refs ...Ref) engine.Op {
-	return ackOp(place{stream: stream, group: group}, refs, true)
+func AckOp(stream, group string, refs ...Ref) Op {
+	return Op{engine.Hide(ackOp(place{stream: stream, group: group}, refs, true))}
 }
 
 // NackOp is Nack as an operation of a transaction; its value in the result is the int number of records.
-func NackOp(stream, group string, refs []Ref, opts ...NackOption) engine.Op {
-	return nackOp(place{stream: stream, group: group}, refs, nackOptionsOf(opts))
+func NackOp(stream, group string, refs []Ref, opts ...NackOption) Op {
+	return Op{engine.Hide(nackOp(place{stream: stream, group: group}, refs, nackOptionsOf(opts)))}
 }
 
 // ExtendOp is Extend as an operation of a transaction; its value in the result is the int number of records.
-func ExtendOp(stream, group string, d time.Duration, refs ...Ref) engine.Op {
-	return extendOp(place{stream: stream, group: group}, d, refs)
+func ExtendOp(stream, group string, d time.Duration, refs ...Ref) Op {
+	return Op{engine.Hide(extendOp(place{stream: stream, group: group}, d, refs))}
 }
 
 // LeaveOp is Leave as an operation of a transaction.
-func LeaveOp(stream, group, consumer string) engine.Op {
-	return consumerOp(kindLeave, place{stream: stream, group: group}, consumer)
+func LeaveOp(stream, group, consumer string) Op {
+	return Op{engine.Hide(consumerOp(kindLeave, place{stream: stream, group: group}, consumer))}
 }
 
 // SeekOp is Seek as an operation of a transaction.
-func SeekOp(stream, group string, to SeekOption) engine.Op {
-	return seekOp(place{stream: stream, group: group}, to)
+func SeekOp(stream, group string, to SeekOption) Op {
+	return Op{engine.Hide(seekOp(place{stream: stream, group: group}, to))}
 }
 
 func seekOp(at place, to SeekOption) engine.Op {

@@ -79,15 +79,15 @@ func runHistory(t *testing.T, mode stream.Mode, seed uint64) {
 	}
 	namespace := "n"
 	if rng.IntN(3) == 0 {
-		h.r = rig.New(t, 3, stream.Primitive())
+		h.r = rig.New(t, 3, engine.TableOf(stream.Primitive))
 		namespace = "wide"
 		if err := engine.NewNamespaces(h.r.Router()).Create(t.Context(), namespace, true); err != nil {
 			t.Fatal(err)
 		}
 	} else {
-		h.r = rig.New(t, 1, stream.Primitive())
+		h.r = rig.New(t, 1, engine.TableOf(stream.Primitive))
 	}
-	h.s = stream.New(h.r.Router(), namespace, 0)
+	h.s = engine.StoreOf(stream.Primitive, h.r.Router(), namespace, 0)
 	must(t, h.s.Create(t.Context(), "log", stream.Partitions(1+rng.IntN(3))))
 	h.opts = []stream.GroupOption{
 		stream.WithMode(mode), stream.AckTimeout(historyAckTimeout * time.Millisecond), stream.MaxDeliver(h.most),

@@ -20,13 +20,13 @@ func contextThatIsDone() (context.Context, context.CancelFunc) {
 
 // TestAdmit: what comes from another process is checked as the store checks its arguments.
 func TestAdmit(t *testing.T) {
-	m := stream.Primitive()
+	m := engine.TableOf(stream.Primitive)
 	for _, op := range someOps() {
 		if err := m.Admit(command(t, op), stream.DefaultMaxPayloadBytes); err != nil {
 			t.Errorf("Admit of %+v: %v", op, err)
 		}
 	}
-	kind := someOps()[1].Command.Kind
+	kind := engine.OpOf(someOps()[1]).Command.Kind
 	large := command(t, stream.AppendOp("log", stream.Message{Payload: make([]byte, 101)})).Body
 	for name, c := range map[string]struct {
 		kind  uint8
@@ -54,7 +54,7 @@ func TestApplyRefusesWhatNobodyCouldRead(t *testing.T) {
 	r, s := newStore(t)
 	appendTexts(t, s, "log", "a")
 	for _, msg := range [][]byte{nil, {0}, {5}, {0, 1}, {0, 1, 1, 'h'}, {0, 0x81, 0x80, 4}} {
-		cmd := engine.Command{Machine: engine.MachineStream, Kind: someOps()[1].Command.Kind, Namespace: "n", Body: stream.AppendCommandBody("log", msg)}
+		cmd := engine.Command{Machine: engine.MachineStream, Kind: engine.OpOf(someOps()[1]).Command.Kind, Namespace: "n", Body: stream.AppendCommandBody("log", msg)}
 		if out := r.Entry(0, cmd)[0]; out.Err == nil {
 			t.Errorf("message %x is accepted", msg)
 		}
@@ -87,7 +87,7 @@ func TestClaimedSpecs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, op := range []engine.Op{
+		for _, op := range []engine.Operation{
 			stream.AppendWithSpec("log", math.MaxUint64, 0, 2, 0), stream.AppendWithSpec("log", 1<<60, math.MaxUint64, 7, 0), stream.AppendWithSpec("other", 5, 5, 1, 0),
 		} {
 			cmd := command(t, op)
@@ -105,8 +105,8 @@ func TestClaimedSpecs(t *testing.T) {
 
 // TestManyStreams has more partitions than a machine remembers.
 func TestManyStreams(t *testing.T) {
-	r := rig.New(t, 1, stream.Primitive())
-	s := stream.New(r.Router(), "n", 0)
+	r := rig.New(t, 1, engine.TableOf(stream.Primitive))
+	s := engine.StoreOf(stream.Primitive, r.Router(), "n", 0)
 	names := make([]string, 80)
 	for i := range names {
 		names[i] = strings.Repeat("x", i+1)

@@ -16,7 +16,7 @@ import (
 )
 
 // MaxPageItems is the largest Limit of a page.
-const MaxPageItems = engine.MaxPageItems
+const MaxPageItems = 1000
 
 // Page is a part of a listing, in its order, the same type in all packages of floe.
 type Page[T any] = struct {

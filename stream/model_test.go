@@ -121,7 +121,7 @@ func newModelStream(partitions int, r stream.Retention) *modelStream {
 // modelOp is an operation, what the model says of it, and what is to be done with the store's result.
 type modelOp struct {
 	what   string
-	op     engine.Op
+	op     engine.Operation
 	direct func(ctx context.Context) (any, error)
 	apply  func(s modelState) (adopt func(result any), want error)
 }

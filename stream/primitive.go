@@ -5,8 +5,19 @@ import "github.com/floedb/floe/internal/engine"
 // countStreams is the counter of the machine.
 const countStreams engine.Counter = 0
 
-// Primitive is what a node is given to have streams and consumer groups; package floe does so, programs have no use for it.
-func Primitive() engine.Primitive {
+// Primitive is what package floe makes nodes and clients with streams and consumer groups of; programs have no use for it.
+var Primitive = newWiring()
+
+type (
+	hiddenWiring = engine.Wiring[Store]
+	wiring       struct{ *hiddenWiring }
+)
+
+func newWiring() wiring { return wiring{engine.NewWiring(table, newStore)} }
+
+func newStore(s engine.Scope) *Store { return &Store{s} }
+
+func table() engine.Primitive {
 	return engine.Primitive{
 		ID: engine.MachineStream, Name: "stream", New: newMachine,
 		Commands: []engine.CommandType{

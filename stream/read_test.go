@@ -141,8 +141,8 @@ func TestReadBytes(t *testing.T) {
 
 // TestHugePayloads has messages that are each larger than a read.
 func TestHugePayloads(t *testing.T) {
-	r := rig.New(t, 1, stream.Primitive())
-	s := stream.New(r.Router(), "n", 16<<20)
+	r := rig.New(t, 1, engine.TableOf(stream.Primitive))
+	s := engine.StoreOf(stream.Primitive, r.Router(), "n", 16<<20)
 	huge := bytes.Repeat([]byte("x"), 16<<20)
 	for range 2 {
 		if _, err := s.Append(t.Context(), "log", stream.Message{Payload: huge, Key: "k"}); err != nil {
@@ -333,7 +333,7 @@ func TestOptions(t *testing.T) {
 	} {
 		wantError(t, "the call", err, stream.ErrInvalid, words)
 	}
-	for _, op := range []engine.Op{stream.AppendOp("log", text("x"), stream.Dedup("", 1)), stream.TrimOp("log"), stream.CreateOp("\n")} {
+	for _, op := range []engine.Operation{stream.AppendOp("log", text("x"), stream.Dedup("", 1)), stream.TrimOp("log"), stream.CreateOp("\n")} {
 		if _, err := r.Txn("n").Do(op).Commit(ctx); err == nil {
 			t.Errorf("a transaction with %+v is accepted", op)
 		}

@@ -72,7 +72,7 @@ func randomLog(t *testing.T, rng *rand.Rand, entries int) (log [][]byte) {
 				txn.Commit(t.Context())
 				cmd = c.cmd
 			default:
-				cmd, _ = randomOp(m).Limit(stream.DefaultMaxPayloadBytes)
+				cmd, _ = engine.OpOf(randomOp(m)).Limit(stream.DefaultMaxPayloadBytes)
 			}
 			if cmd.Machine == engine.MachineStream {
 				cmd.Namespace = []string{"n", "o"}[rng.IntN(2)]
@@ -85,7 +85,7 @@ func randomLog(t *testing.T, rng *rand.Rand, entries int) (log [][]byte) {
 }
 
 // randomOp returns an operation on a stream, or on one of its groups.
-func randomOp(m *model) engine.Op {
+func randomOp(m *model) engine.Operation {
 	if m.rng.IntN(2) == 0 {
 		return m.draw(m.name()).op
 	}
@@ -142,7 +142,7 @@ func replay(t *testing.T, log [][]byte, n, restart int) engine.Applied {
 	}
 	defer db.Close()
 	open := func() *engine.Executor {
-		x := engine.NewExecutor(engine.Config{Shards: 1, DB: db, Primitives: []engine.Primitive{stream.Primitive()}, RowCache: engine.NewRowCache(1 << 20)})
+		x := engine.NewExecutor(engine.Config{Shards: 1, DB: db, Primitives: []engine.Primitive{engine.TableOf(stream.Primitive)}, RowCache: engine.NewRowCache(1 << 20)})
 		if err := x.Restore(); err != nil {
 			t.Fatal(err)
 		}

@@ -54,7 +54,7 @@ func TestAppendWhileDeleted(t *testing.T) {
 						create(t, s, "log", stream.Partitions(again))
 					}
 				}}
-				late := stream.New(engine.NewRouter(d), "wide", 0)
+				late := engine.StoreOf(stream.Primitive, engine.NewRouter(d), "wide", 0)
 				opts := []stream.AppendOption{stream.Partition(p)}
 				a, err := late.Append(t.Context(), "log", text("late"), opts...)
 				if hold && err == nil && a.Offset > 1 {

@@ -63,15 +63,6 @@ type Appended struct {
 // Store holds the streams of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
 type Store struct{ scope engine.Scope }
 
-// New returns the store of a namespace behind a router; hosts call floe.Node.Stream instead. maxPayloadBytes of 0 means
-// DefaultMaxPayloadBytes.
-func New(router *engine.Router, namespace string, maxPayloadBytes int) *Store {
-	if maxPayloadBytes == 0 {
-		maxPayloadBytes = DefaultMaxPayloadBytes
-	}
-	return engine.Handle(router, engine.MachineStream, namespace, maxPayloadBytes, func(s engine.Scope) *Store { return &Store{s} })
-}
-
 // Namespace returns the namespace of the store.
 func (s *Store) Namespace() string { return s.scope.Namespace() }
 
@@ -80,7 +71,7 @@ func (s *Store) Namespace() string { return s.scope.Namespace() }
 // Options: Partitions, MaxAge, MaxLen. Errors: ErrExists; ErrInvalid for a name that is not 1-255 bytes of UTF-8 without control characters,
 // for partitions that are not 1-1024, and for a retention that is not positive.
 func (s *Store) Create(ctx context.Context, name string, opts ...CreateOption) error {
-	_, err := s.propose(ctx, CreateOp(name, opts...))
+	_, err := s.propose(ctx, engine.OpOf(CreateOp(name, opts...)))
 	return err
 }
 
@@ -88,7 +79,7 @@ func (s *Store) Create(ctx context.Context, name string, opts ...CreateOption) e
 //
 // Errors: ErrNotFound; ErrInvalid for a negative bound.
 func (s *Store) SetRetention(ctx context.Context, name string, r Retention) error {
-	_, err := s.propose(ctx, SetRetentionOp(name, r))
+	_, err := s.propose(ctx, engine.OpOf(SetRetentionOp(name, r)))
 	return err
 }
 
@@ -108,7 +99,7 @@ func (s *Store) Append(ctx context.Context, name string, msg Message, opts ...Ap
 // AppendMany is Append for several messages; those without a key share a partition. All of them are appended or none, except in a spread
 // namespace, where that holds for each partition: if some fail, the error comes with the result, in which those have no ID.
 func (s *Store) AppendMany(ctx context.Context, name string, msgs []Message, opts ...AppendOption) ([]Appended, error) {
-	op := AppendManyOp(name, msgs, opts...)
+	op := appendOp(name, msgs, appendOptionsOf(opts), nil)
 	if spread, err := s.scattered(ctx, name); err != nil {
 		return nil, err
 	} else if spread && op.Err == nil {
@@ -156,7 +147,7 @@ func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) e
 			return notEmpty(name, n)
 		}
 	}
-	_, err := s.propose(ctx, DeleteOp(name, opts...))
+	_, err := s.propose(ctx, engine.OpOf(DeleteOp(name, opts...)))
 	return err
 }
 

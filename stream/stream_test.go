@@ -15,18 +15,18 @@ import (
 
 // newStore returns the streams of a namespace in a rig with one shard.
 func newStore(t testing.TB) (*rig.Rig, *stream.Store) {
-	r := rig.New(t, 1, stream.Primitive())
-	return r, stream.New(r.Router(), "n", 0)
+	r := rig.New(t, 1, engine.TableOf(stream.Primitive))
+	return r, engine.StoreOf(stream.Primitive, r.Router(), "n", 0)
 }
 
 // newSpread returns those of a spread namespace over several shards.
 func newSpread(t testing.TB, shards int) (*rig.Rig, *stream.Store) {
 	t.Helper()
-	r := rig.New(t, shards, stream.Primitive())
+	r := rig.New(t, shards, engine.TableOf(stream.Primitive))
 	if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "wide", true); err != nil {
 		t.Fatal(err)
 	}
-	return r, stream.New(r.Router(), "wide", 0)
+	return r, engine.StoreOf(stream.Primitive, r.Router(), "wide", 0)
 }
 
 // text returns a message with a payload.

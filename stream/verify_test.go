@@ -16,8 +16,8 @@ import (
 // newFilledRig has streams that were trimmed, that forget by age and by length, of one and of several partitions, deleted ones and producers.
 func newFilledRig(t *testing.T) *rig.Rig {
 	t.Helper()
-	r := rig.New(t, 1, Primitive())
-	ctx, s, other := t.Context(), New(r.Router(), "n", 0), New(r.Router(), "other", 0)
+	r := rig.New(t, 1, table())
+	ctx, s, other := t.Context(), engine.StoreOf(Primitive, r.Router(), "n", 0), engine.StoreOf(Primitive, r.Router(), "other", 0)
 	do := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -216,7 +216,7 @@ func TestVerifyReadsAreReported(t *testing.T) {
 	r := newFilledRig(t)
 	w := tamperer{t, r}
 	w.delete(w.record("log", 5))
-	s := New(r.Router(), "n", 0)
+	s := engine.StoreOf(Primitive, r.Router(), "n", 0)
 	if _, err := s.Read(t.Context(), "log", Partition(0)); err == nil || !strings.Contains(err.Error(), "no row for offset 5 of partition 0") {
 		t.Errorf("Read = %v", err)
 	}

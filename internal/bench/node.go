@@ -79,10 +79,17 @@ func (s setup) openSlow(dir string) (*node, error) {
 	}
 	router := engine.NewRouter(host)
 	opened := &node{
-		store:  kv.New(router, namespace, host.MaxValue()),
-		queues: queue.New(router, namespace, host.MaxValue()),
+		store:  engine.StoreOf(kv.Primitive, router, namespace, host.MaxValue()),
+		queues: engine.StoreOf(queue.Primitive, router, namespace, host.MaxValue()),
 		commit: func(ctx context.Context, conditions []floe.Condition, ops ...floe.Op) error {
-			_, err := engine.NewTxn(router, namespace, host.MaxValue()).If(conditions...).Do(ops...).Commit(ctx)
+			txn := engine.NewTxn(router, namespace, host.MaxValue())
+			for _, c := range conditions {
+				txn.If(c)
+			}
+			for _, op := range ops {
+				txn.Do(op)
+			}
+			_, err := txn.Commit(ctx)
 			return err
 		},
 		close: host.Close,

@@ -34,8 +34,8 @@ func (b Bank) Keys() []string {
 }
 
 // Open returns the operations that open all accounts, to be done once.
-func (b Bank) Open() []engine.Op {
-	var ops []engine.Op
+func (b Bank) Open() []engine.Operation {
+	var ops []engine.Operation
 	for _, key := range b.Keys() {
 		ops = append(ops, kv.PutOp(key, strconv.AppendInt(nil, openingBalance, 10), kv.IfAbsent()))
 	}
@@ -43,14 +43,14 @@ func (b Bank) Open() []engine.Op {
 }
 
 // Transfer returns the operations that move a random amount from one account to another. They are refused if it is not there.
-func (b Bank) Transfer(rng *rand.Rand) []engine.Op {
+func (b Bank) Transfer(rng *rand.Rand) []engine.Operation {
 	keys := b.Keys()
 	from, to := rng.IntN(Accounts), rng.IntN(Accounts-1)
 	if to >= from {
 		to++
 	}
 	amount := 1 + rng.Int64N(openingBalance/2)
-	return []engine.Op{kv.IncrOp(keys[from], -amount, kv.Min(0)), kv.IncrOp(keys[to], amount)}
+	return []engine.Operation{kv.IncrOp(keys[from], -amount, kv.Min(0)), kv.IncrOp(keys[to], amount)}
 }
 
 // Check returns an error unless the accounts of one snapshot read are all there and sum to what was paid in. A bank that

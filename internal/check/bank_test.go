@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/kv"
 )
 
@@ -28,12 +29,20 @@ func TestBank(t *testing.T) {
 		return accounts
 	}
 	expect(t, "before it opens", bank.Check(read()), "")
-	if _, err := node.Txn("default").Do(bank.Open()...).Commit(t.Context()); err != nil {
+	do := func(ops []engine.Operation) error {
+		txn := node.Txn("default")
+		for _, op := range ops {
+			txn.Do(op)
+		}
+		_, err := txn.Commit(t.Context())
+		return err
+	}
+	if err := do(bank.Open()); err != nil {
 		t.Fatal(err)
 	}
 	done, refused := 0, 0
 	for range 1000 {
-		switch _, err := node.Txn("default").Do(bank.Transfer(rng)...).Commit(t.Context()); {
+		switch err := do(bank.Transfer(rng)); {
 		case err == nil:
 			done++
 		case errors.As(err, new(*kv.BoundError)):

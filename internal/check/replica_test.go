@@ -14,7 +14,7 @@ import (
 
 func stepper(t *testing.T, fsys vfs.FS) *shard.Stepper {
 	t.Helper()
-	s, err := shard.OpenStepper(shard.Config{Dir: "node", Shards: 1, FS: fsys, Primitives: []engine.Primitive{kv.Primitive()}})
+	s, err := shard.OpenStepper(shard.Config{Dir: "node", Shards: 1, FS: fsys, Primitives: []engine.Primitive{engine.TableOf(kv.Primitive)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestReplica(t *testing.T) {
 	for !s.State(0).Leads {
 		round()
 	}
-	cmd, err := kv.PutOp("k", []byte("v")).Limit(100)
+	cmd, err := engine.OpOf(kv.PutOp("k", []byte("v"))).Limit(100)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floedb/floe"
 	"github.com/floedb/floe/queue"
 )
 
@@ -137,7 +136,7 @@ func (s *session) requeueAll(ctx context.Context, name string, which *selection)
 }
 
 // onDead does something with dead letters in one transaction.
-func (s *session) onDead(ctx context.Context, name string, seqs []uint64, one func(context.Context, string, uint64) error, op func(string, uint64) floe.Op) error {
+func (s *session) onDead(ctx context.Context, name string, seqs []uint64, one func(context.Context, string, uint64) error, op func(string, uint64) queue.Op) error {
 	if len(seqs) == 1 {
 		return one(ctx, name, seqs[0]) // whose error is about it, and not about an operation
 	}

@@ -85,7 +85,7 @@ func TestTransaction(t *testing.T) {
 		t.Errorf("counters %d, %d, %d after failed transactions, want 4, 4, 0", a, b, c)
 	}
 
-	many := make([]engine.Op, engine.MaxTxnOps+1)
+	many := make([]engine.Operation, engine.MaxTxnOps+1)
 	for i := range many {
 		many[i] = addTo("a", 0).Op()
 	}
@@ -117,7 +117,7 @@ func TestTransactionInSpreadNamespaceNeedsOneShard(t *testing.T) {
 	if err := engine.NewNamespaces(router).Create(ctx, "s", true); err != nil {
 		t.Fatal(err)
 	}
-	var apart []engine.Op // names of two shards
+	var apart []engine.Operation // names of two shards
 	for i := range 20 {
 		apart = append(apart, addTo(fmt.Sprint("k", i), 1).Op())
 	}
@@ -449,7 +449,7 @@ func TestPlacementIsAskedAgain(t *testing.T) {
 	}
 	// A transaction whose names are apart must not be squeezed into one shard on the second try.
 	stale.asked = 0
-	var apart []engine.Op
+	var apart []engine.Operation
 	for i := range 20 {
 		apart = append(apart, addTo(fmt.Sprint("k", i), 1).Op())
 	}

@@ -171,7 +171,7 @@ type Place struct {
 	placement atomic.Int32              // unknown until the namespace exists
 	hash      uint64                    // of the namespace
 	shards    []atomic.Pointer[placed]  // by shard
-	handles   [maxMachines]atomic.Value // of type handle: the store of each machine that was made last, see Handle
+	handles   [maxMachines]atomic.Value // of type made: the store of each machine that was made last, see handle
 }
 
 // Placements of a namespace.

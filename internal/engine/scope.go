@@ -15,20 +15,20 @@ func (r *Router) Scope(namespace string, maxPayload int) Scope {
 	return Scope{r, r.Place(namespace), maxPayload}
 }
 
-// Handle returns the store of a primitive in a namespace, which is made if there is none: one that is taken anew for each call is the same one
+// handle returns the store of a primitive in a namespace, which is made if there is none: one that is taken anew for each call is the same one
 // each time, and costs no memory. All stores of a primitive have to be of one type.
-func Handle[S any](r *Router, m MachineID, namespace string, maxPayload int, make func(Scope) *S) *S {
+func handle[S any](r *Router, m MachineID, namespace string, maxPayload int, make func(Scope) *S) *S {
 	place := r.Place(namespace)
-	if h, ok := place.handles[m].Load().(handle); ok && h.maxPayload == maxPayload {
+	if h, ok := place.handles[m].Load().(made); ok && h.maxPayload == maxPayload {
 		return h.store.(*S)
 	}
 	s := make(Scope{r, place, maxPayload})
-	place.handles[m].Store(handle{s, maxPayload})
+	place.handles[m].Store(made{s, maxPayload})
 	return s
 }
 
-// handle is a store that Handle has made.
-type handle struct {
+// made is a store that handle has made.
+type made struct {
 	store      any
 	maxPayload int
 }

@@ -12,9 +12,6 @@ const (
 	MaxTxnBytes = 4 << 20 // encoded
 )
 
-// Condition is what If takes: an operation that changes nothing and is refused when it does not hold.
-type Condition Op
-
 // Txn collects the parts of a transaction over the primitives of one namespace.
 //
 //	res, err := node.Txn("shop").
@@ -41,14 +38,16 @@ func NewTxn(router *Router, namespace string, maxPayload int) *Txn {
 // If adds conditions; they are checked before the first operation.
 func (t *Txn) If(conditions ...Condition) *Txn {
 	for _, c := range conditions {
-		t.conditions = append(t.conditions, Op(c))
+		t.conditions = append(t.conditions, OpOfCondition(c))
 	}
 	return t
 }
 
 // Do adds operations. Each sees what the ones before it did.
-func (t *Txn) Do(ops ...Op) *Txn {
-	t.ops = append(t.ops, ops...)
+func (t *Txn) Do(ops ...Operation) *Txn {
+	for _, op := range ops {
+		t.ops = append(t.ops, OpOf(op))
+	}
 	return t
 }
 

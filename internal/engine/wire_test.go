@@ -15,7 +15,7 @@ import (
 )
 
 func newWire() *engine.Wire {
-	return engine.NewWire([]engine.Primitive{kv.Primitive(), toy.Primitive()})
+	return engine.NewWire([]engine.Primitive{engine.TableOf(kv.Primitive), toy.Primitive()})
 }
 
 func TestErrorsArriveAsTheyWere(t *testing.T) {
@@ -87,12 +87,12 @@ func TestAdmit(t *testing.T) {
 	w := newWire()
 	const limit = 100
 	put := func(n int) engine.Command {
-		op := kv.PutOp("k", make([]byte, n))
+		op := engine.OpOf(kv.PutOp("k", make([]byte, n)))
 		op.Command.Namespace = "ns"
 		return op.Command
 	}
 	in := func(c engine.Command, ns string) engine.Command { c.Namespace = ns; return c }
-	txn := func(parts ...engine.Op) engine.Command {
+	txn := func(parts ...engine.Operation) engine.Command {
 		// As an honest client with a larger limit would send it.
 		var sent engine.Command
 		_, _ = engine.NewTxn(engine.NewRouter(spy{&sent}), "ns", 1<<20).Do(parts...).Commit(t.Context())
@@ -141,7 +141,7 @@ func (spy) Query(context.Context, engine.ShardID, engine.Query) error         { 
 func FuzzDecodeQuery(f *testing.F) {
 	w := newWire()
 	f.Add(engine.AppendQuery(nil, &engine.NamespaceQuery{Name: "a"}))
-	for _, q := range kv.Primitive().Queries {
+	for _, q := range engine.TableOf(kv.Primitive).Queries {
 		f.Add(engine.AppendQuery(nil, q.New()))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

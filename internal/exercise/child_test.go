@@ -153,9 +153,13 @@ func (c *child) open() error {
 		return err
 	}
 	router := engine.NewRouter(host)
-	c.store, c.create, c.close = kv.New(router, space, host.MaxValue()), engine.NewNamespaces(router).Create, host.Close
+	c.store, c.create, c.close = engine.StoreOf(kv.Primitive, router, space, host.MaxValue()), engine.NewNamespaces(router).Create, host.Close
 	c.commit = func(ctx context.Context, ops ...floe.Op) ([]any, error) {
-		res, err := engine.NewTxn(router, space, host.MaxValue()).Do(ops...).Commit(ctx)
+		txn := engine.NewTxn(router, space, host.MaxValue())
+		for _, op := range ops {
+			txn.Do(op)
+		}
+		res, err := txn.Commit(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -48,7 +48,7 @@ var imports = map[string]struct{ allowed, reason string }{
 	"internal/bench":    {". dashboard internal/engine internal/primitive internal/shard internal/ual " + helpers + " " + primitives, "benchmarks measure nodes beside bare files and databases"},
 	"internal/exercise": {". dashboard internal/engine internal/primitive internal/shard internal/check " + primitives, "the command line is exercised as a process"},
 	"internal/quota":    {"", "any suite may count its rounds"},
-	"internal/rig":      {"internal/engine internal/shard internal/check internal/quota " + helpers, "a rig runs machines of any kind"},
+	"internal/rig":      {"internal/engine internal/shard internal/quota " + helpers, "a rig runs machines of any kind"},
 	"internal/toy":      {"internal/engine " + helpers, "a machine for tests is written like any other"},
 	"internal/sim":      {". internal/engine internal/shard internal/ual internal/peer internal/check internal/primitive internal/toy " + helpers + " " + primitives, "the simulator replaces the world around shards"},
 }

@@ -24,7 +24,7 @@ func TestManyWaits(t *testing.T) {
 	var waiters sync.WaitGroup
 	for range waiting {
 		waiters.Go(func() {
-			if _, err := kv.New(engine.NewRouter(c), "well", 0).Wait(ctx, "never"); !errors.Is(err, context.Canceled) {
+			if _, err := engine.StoreOf(kv.Primitive, engine.NewRouter(c), "well", 0).Wait(ctx, "never"); !errors.Is(err, context.Canceled) {
 				t.Errorf("wait: %v", err)
 			}
 		})

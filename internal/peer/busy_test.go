@@ -99,7 +99,7 @@ func TestReaderThatTakesNothing(t *testing.T) {
 func TestCloseWithReaderThatTakesNothing(t *testing.T) {
 	r := newRig(t)
 	honest := r.dial()
-	store := kv.New(engine.NewRouter(honest), "large", 0)
+	store := engine.StoreOf(kv.Primitive, engine.NewRouter(honest), "large", 0)
 	if _, err := store.Put(t.Context(), "k", make([]byte, 64<<10)); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestCloseWithReaderThatTakesNothing(t *testing.T) {
 	s.open(roleClient)
 	var get []byte
 	spy := &spyDoor{Door: honest, seen: func(q engine.Query) { get = engine.AppendQuery(nil, q) }}
-	if _, err := kv.New(engine.NewRouter(spy), "large", 0).Get(t.Context(), "k"); err != nil {
+	if _, err := engine.StoreOf(kv.Primitive, engine.NewRouter(spy), "large", 0).Get(t.Context(), "k"); err != nil {
 		t.Fatal(err)
 	}
 	for id := range uint64(400) {

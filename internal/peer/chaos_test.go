@@ -81,7 +81,7 @@ func TestChaos(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(c.Close)
-		store := kv.New(engine.NewRouter(c), "chaos", 0)
+		store := engine.StoreOf(kv.Primitive, engine.NewRouter(c), "chaos", 0)
 		for w := range writers {
 			load.Go(func() {
 				for i := w; ctx.Err() == nil; i++ {
@@ -101,7 +101,7 @@ func TestChaos(t *testing.T) {
 	}
 	load.Wait()
 	p.change(nil)
-	direct := kv.New(engine.NewRouter(r.dial()), "chaos", 0)
+	direct := engine.StoreOf(kv.Primitive, engine.NewRouter(r.dial()), "chaos", 0)
 	total, doubts := int64(0), int64(0)
 	for k := range keys {
 		e, err := direct.Get(t.Context(), fmt.Sprint(k))

@@ -164,8 +164,8 @@ func TestHostileRequests(t *testing.T) {
 	s := r.stream(client, pathDoor)
 	s.open(roleClient)
 	in := func(cmd engine.Command, ns string) []byte { cmd.Namespace = ns; return cmd.AppendTo(nil) }
-	large := kv.PutOp("k", make([]byte, 64<<10+1)).Command
-	put := kv.PutOp("k", nil).Command
+	large := engine.OpOf(kv.PutOp("k", make([]byte, 64<<10+1))).Command
+	put := engine.OpOf(kv.PutOp("k", nil)).Command
 	id := uint64(0)
 	for name, q := range map[string]request{
 		"fire":                {kind: askPropose, body: in(engine.Fire(), "ns")},

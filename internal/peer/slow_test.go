@@ -48,7 +48,7 @@ func TestSlowFollower(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.start(2, l)
-	stale := kv.New(engine.NewRouter(c.rigs[2].peer.StaleDoor()), "trio", 0)
+	stale := engine.StoreOf(kv.Primitive, engine.NewRouter(c.rigs[2].peer.StaleDoor()), "trio", 0)
 	await(t, "node 3", func() bool {
 		_, err := stale.Get(t.Context(), fmt.Sprint("large/", values-1))
 		return err == nil

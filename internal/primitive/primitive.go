@@ -10,5 +10,5 @@ import (
 
 // All returns the tables of all primitives: every node has them.
 func All() []engine.Primitive {
-	return []engine.Primitive{kv.Primitive(), stream.Primitive(), queue.Primitive()}
+	return []engine.Primitive{engine.TableOf(kv.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(queue.Primitive)}
 }

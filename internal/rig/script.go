@@ -30,7 +30,7 @@ type Script struct {
 	Out strings.Builder
 
 	Limit     int // of values and payloads
-	Operation func(verb string, a Args) (engine.Op, bool)
+	Operation func(verb string, a Args) (engine.Operation, bool)
 	Condition func(verb string, a Args) (engine.Condition, bool)
 	Other     func(ctx context.Context, line, verb string, a Args) (known bool)
 	Result    func(v any) string // of an operation
@@ -157,12 +157,12 @@ func (s *Script) line(line string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	verb, a := parse(line)
-	op, ok := s.Operation(verb, a)
-	if c, is := s.Condition(verb, a); is {
-		op, ok = engine.Op(c), true
+	if c, ok := s.Condition(verb, a); ok {
+		s.op(line, engine.OpOfCondition(c))
+		return
 	}
-	if ok {
-		s.op(line, op)
+	if op, ok := s.Operation(verb, a); ok {
+		s.op(line, engine.OpOf(op))
 		return
 	}
 	switch verb {

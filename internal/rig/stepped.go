@@ -9,7 +9,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/floedb/floe/internal/check"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/shard"
 )
@@ -81,8 +80,8 @@ func (d *Stepped) Crashes() int { return d.crashes }
 // Verify reports what is wrong with the log and the state.
 func (d *Stepped) Verify() {
 	d.t.Helper()
-	if err := check.Replica(d.node); err != nil {
-		d.t.Errorf("%v", err)
+	if _, err := d.node.Verify(context.Background(), func(problem string) { d.t.Errorf("Verify reports: %s", problem) }); err != nil {
+		d.t.Errorf("Verify: %v", err)
 	}
 }
 

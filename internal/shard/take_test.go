@@ -15,7 +15,7 @@ import (
 // takeOf is a take from an empty queue of the namespace that always exists, and its shard.
 func takeOf(t *testing.T, wait time.Duration) (engine.Take, engine.ShardID) {
 	t.Helper()
-	cmd, err := queue.DequeueOp("q").Limit(0)
+	cmd, err := engine.OpOf(queue.DequeueOp("q")).Limit(0)
 	must(t, err)
 	cmd.Namespace = "default"
 	return engine.Take{Command: cmd, Wait: wait}, engine.HomeShard("default", 2)
@@ -37,7 +37,7 @@ func parkedTake(ctx context.Context, t *testing.T, h *Host) <-chan error {
 func queueHost(t *testing.T) *Host {
 	t.Helper()
 	c := config(vfs.NewMem())
-	c.Primitives = []engine.Primitive{queue.Primitive()}
+	c.Primitives = []engine.Primitive{engine.TableOf(queue.Primitive)}
 	return open(t, c)
 }
 
@@ -63,7 +63,7 @@ func TestTakeEndsWithHostAndCaller(t *testing.T) {
 // nobody would serve it.
 func TestTakesOfALeaderThatLeadsNoMore(t *testing.T) {
 	noLeaks(t)
-	c := newCluster(t, seed(t), func(c *Config) { c.Primitives = []engine.Primitive{queue.Primitive()} })
+	c := newCluster(t, seed(t), func(c *Config) { c.Primitives = []engine.Primitive{engine.TableOf(queue.Primitive)} })
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	take, id := takeOf(t, 0)

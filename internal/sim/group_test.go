@@ -21,7 +21,7 @@ type groupClient struct {
 // groupWork is the work of a client: what is acknowledged must not be delivered again, and an attempt comes after the one before.
 func groupWork(c *client) {
 	g := &groupClient{
-		client: c, store: stream.New(c.router, plain, maxValue), held: make(map[string][]stream.Delivery), acked: make(map[string]map[stream.Ref]bool),
+		client: c, store: engine.StoreOf(stream.Primitive, c.router, plain, maxValue), held: make(map[string][]stream.Delivery), acked: make(map[string]map[stream.Ref]bool),
 	}
 	rng := c.sim.rng
 	for c.working() {

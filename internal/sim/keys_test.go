@@ -23,7 +23,7 @@ type keyClient struct {
 func newKeyClient(c *client) *keyClient {
 	return &keyClient{
 		client: c, history: c.sim.verdict.history, seen: make(map[string]uint64),
-		stores: map[string]*kv.Store{plain: kv.New(c.router, plain, maxValue), spread: kv.New(c.router, spread, maxValue)},
+		stores: map[string]*kv.Store{plain: engine.StoreOf(kv.Primitive, c.router, plain, maxValue), spread: engine.StoreOf(kv.Primitive, c.router, spread, maxValue)},
 	}
 }
 
@@ -147,7 +147,7 @@ func (c *keyClient) txn(store *kv.Store, register, number string) {
 	v, fails := c.value(), c.sim.rng.IntN(2) == 0
 	put := c.invoke(store, check.Op{Kind: check.Put, Key: register, Value: v})
 	incr := c.invoke(store, check.Op{Kind: check.Incr, Key: number, Delta: 1})
-	ops := []engine.Op{kv.PutOp(register, []byte(v)), kv.IncrOp(number, 1)}
+	ops := []engine.Operation{kv.PutOp(register, []byte(v)), kv.IncrOp(number, 1)}
 	if fails {
 		ops = append(ops, kv.IncrOp(number, 1, kv.Max(-1<<40)))
 	}

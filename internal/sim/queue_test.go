@@ -21,7 +21,7 @@ var jobSettings = queue.Settings{
 
 func openQueue(c *client) {
 	for {
-		err := queue.New(c.router, spread, maxValue).Configure(ctx, jobs, jobSettings)
+		err := engine.StoreOf(queue.Primitive, c.router, spread, maxValue).Configure(ctx, jobs, jobSettings)
 		if err == nil || !c.sleep(10*time.Millisecond) {
 			return
 		}
@@ -37,7 +37,7 @@ type queueClient struct {
 }
 
 func queueWork(c *client) {
-	q := &queueClient{client: c, store: queue.New(c.router, spread, maxValue)}
+	q := &queueClient{client: c, store: engine.StoreOf(queue.Primitive, c.router, spread, maxValue)}
 	rng := c.sim.rng
 	for c.working() {
 		c.sim.issued++
@@ -153,7 +153,7 @@ func (q *queueClient) requeue() error {
 
 // auditQueue reads what is left, once nobody works any more.
 func (v *verdict) auditQueue(c *client) {
-	store := queue.New(c.router, spread, maxValue)
+	store := engine.StoreOf(queue.Primitive, c.router, spread, maxValue)
 	for {
 		stats, left, err := wholeQueue(store)
 		switch {

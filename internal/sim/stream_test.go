@@ -27,7 +27,7 @@ type streamClient struct {
 func newStreamClient(c *client) *streamClient {
 	s := &streamClient{client: c}
 	for i, ns := range []string{plain, spread} {
-		s.stores[i] = stream.New(c.router, ns, maxValue)
+		s.stores[i] = engine.StoreOf(stream.Primitive, c.router, ns, maxValue)
 		if c.sim.verdict.streams[i] == nil {
 			c.sim.verdict.streams[i] = check.NewStream()
 		}

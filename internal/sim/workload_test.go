@@ -88,7 +88,7 @@ func bankWork(c *client) {
 }
 
 func lookAtBank(c *client) error {
-	entries, err := kv.New(c.router, spread, maxValue).GetMany(ctx, bank.Keys()...)
+	entries, err := engine.StoreOf(kv.Primitive, c.router, spread, maxValue).GetMany(ctx, bank.Keys()...)
 	if err != nil {
 		return err
 	}

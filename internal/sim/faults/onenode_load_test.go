@@ -265,11 +265,11 @@ func (w *rigLoad) transaction() error {
 }
 
 // jobs enqueues a message and leases one, for a while in which time passes, and does the same with a record of a stream and a consumer group.
-func (w *rigLoad) jobs(tag string) []engine.Op {
+func (w *rigLoad) jobs(tag string) []engine.Operation {
 	lease := time.Duration(1+w.rng.IntN(1000)) * time.Millisecond
 	record := stream.Message{Key: strconv.Itoa(w.rng.IntN(3)), Payload: []byte(w.value())}
 	mode := stream.Mode(w.rng.IntN(3))
-	return []engine.Op{
+	return []engine.Operation{
 		queue.EnqueueOp(tag+"jobs", []byte(w.value())), queue.DequeueOp(tag+"jobs", queue.Lease(lease)), stream.AppendOp(tag+"log", record),
 		stream.ReadGroupOp(tag+"log", mode.String(), "c", stream.WithMode(mode), stream.AckTimeout(lease), stream.Limit(2), stream.MaxDeliver(2)),
 	}
@@ -278,7 +278,7 @@ func (w *rigLoad) jobs(tag string) []engine.Op {
 // checkJobs compares how many messages the queue of each tag has got, and how many records its stream, with how often its key was written: a
 // transaction does all three.
 func checkJobs(r *rig) error {
-	ctx, jobs, logs := context.Background(), queue.New(r.router, nsWide, 0), stream.New(r.router, nsWide, 0)
+	ctx, jobs, logs := context.Background(), engine.StoreOf(queue.Primitive, r.router, nsWide, 0), engine.StoreOf(stream.Primitive, r.router, nsWide, 0)
 	for i := range 4 {
 		tag := "{tag " + strconv.Itoa(i) + "}"
 		e, err := r.store(nsWide).Get(ctx, tag+"a")
@@ -400,7 +400,7 @@ func (w *rigLoad) burst() error {
 		key := "burst " + strconv.Itoa(w.number%12)
 		v := rigVersion{value: w.value()}
 		id := w.write(nsWide+"/"+key, v)
-		cmd := kv.PutOp(key, []byte(v.value)).Command
+		cmd := engine.OpOf(kv.PutOp(key, []byte(v.value))).Command
 		cmd.Namespace, cmd.Spread = nsWide, true
 		w.ledger.issued()
 		ticket, err := w.rig.stepper.Submit(id, cmd)

@@ -228,7 +228,9 @@ func (r *rig) Query(_ context.Context, id engine.ShardID, q engine.Query) error 
 	return r.call(func() error { return r.stepper.Query(id, q) })
 }
 
-func (r *rig) store(namespace string) *kv.Store { return kv.New(r.router, namespace, 0) }
+func (r *rig) store(namespace string) *kv.Store {
+	return engine.StoreOf(kv.Primitive, r.router, namespace, 0)
+}
 
 // settle fires every timer that is due and delivers all messages between shards.
 func (r *rig) settle() error {

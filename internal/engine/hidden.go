@@ -1,0 +1,89 @@
+package engine
+
+// What the package of a primitive shows its users has no exported fields or methods of the engine: it embeds one of the types below, by an unexported
+// alias, and only their unexported methods get through, which the engine alone can call.
+//
+//	type hiddenOp = engine.HiddenOp
+//
+//	// Op is an operation of a transaction, see floe.Txn.
+//	type Op struct{ hiddenOp }
+
+// Operation is what a transaction does: an Op, or one that hides in the type of a primitive.
+type Operation interface{ operation() Op }
+
+// Condition is what a transaction asks for: an operation that changes nothing and is refused when it does not hold.
+type Condition interface{ condition() Op }
+
+func (op Op) operation() Op { return op }
+func (op Op) condition() Op { return op }
+
+// HiddenOp is an Op that users are given. The zero value is refused.
+type HiddenOp struct{ op *Op }
+
+// Hide returns op for a user.
+func Hide(op Op) HiddenOp { return HiddenOp{&op} }
+
+func (h HiddenOp) operation() Op { return seen(h.op, "operation") }
+
+// HiddenCondition is a condition that users are given. The zero value is refused.
+type HiddenCondition struct{ op *Op }
+
+// HideCondition returns op, which changes nothing, for a user.
+func HideCondition(op Op) HiddenCondition { return HiddenCondition{&op} }
+
+func (h HiddenCondition) condition() Op { return seen(h.op, "condition") }
+
+func seen(op *Op, what string) Op {
+	if op == nil {
+		return Op{Err: Errorf(ErrInvalid, "%s was not made by a function of floe", what)}
+	}
+	return *op
+}
+
+// OpOf returns what is behind an operation. One that is none has an Err.
+func OpOf(o Operation) Op {
+	if o == nil {
+		return seen(nil, "operation")
+	}
+	return o.operation()
+}
+
+// OpOfCondition returns what is behind a condition. One that is none has an Err.
+func OpOfCondition(c Condition) Op {
+	if c == nil {
+		return seen(nil, "condition")
+	}
+	return c.condition()
+}
+
+// Wiring is what a node or a client is made of, of one primitive: its table, and its stores S.
+type Wiring[S any] struct {
+	table   func() Primitive
+	store   func(Scope) *S
+	machine MachineID
+}
+
+// NewWiring returns the wiring of a primitive. Each of its stores has a Scope, and is made by store.
+func NewWiring[S any](table func() Primitive, store func(Scope) *S) *Wiring[S] {
+	return &Wiring[S]{table, store, table().ID}
+}
+
+func (w *Wiring[S]) wiring() *Wiring[S] { return w }
+
+// Wired is the one exported value of a primitive's package that is not for its users: a Wiring that hides in a type without anything exported.
+type Wired[S any] interface{ wiring() *Wiring[S] }
+
+// TableOf returns the table of a primitive.
+func TableOf[S any](w Wired[S]) Primitive { return w.wiring().table() }
+
+// DefaultMaxPayload is the largest value or payload by default, in bytes.
+const DefaultMaxPayload = 1 << 20
+
+// StoreOf returns the store of a namespace behind a router. maxPayload of 0 means DefaultMaxPayload.
+func StoreOf[S any](w Wired[S], r *Router, namespace string, maxPayload int) *S {
+	if maxPayload == 0 {
+		maxPayload = DefaultMaxPayload
+	}
+	wired := w.wiring()
+	return handle(r, wired.machine, namespace, maxPayload, wired.store)
+}
