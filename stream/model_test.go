@@ -21,11 +21,7 @@ import (
 //
 //	go test -run TestModel -seed 7 -long ./stream
 func TestModel(t *testing.T) {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("repeat with: go test -run '^TestModel$' -seed %d ./stream", seed)
+	seed := rig.Seed(t)
 	runs, steps := 36, 400
 	if *longFlag {
 		runs, steps = 1000, 2000

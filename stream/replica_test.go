@@ -18,11 +18,7 @@ import (
 // TestReplicasAreEqual applies one random log on replicas that commit at different times, one of which starts anew in the middle: the state's
 // hash, chained over every write, is equal.
 func TestReplicasAreEqual(t *testing.T) {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("seed %d", seed)
+	seed := rig.Seed(t)
 	log := randomLog(t, rand.New(rand.NewPCG(seed, 0)), 1000)
 	want := replay(t, log, 1, 0)
 	for _, c := range []struct{ every, restart int }{{7, 0}, {len(log), 0}, {13, 500}, {1, 3}, {40, 777}} {
