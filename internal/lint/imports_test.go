@@ -47,6 +47,7 @@ var imports = map[string]struct{ allowed, reason string }{
 	"internal/check":    {". internal/engine internal/shard internal/toy " + helpers + " " + primitives, "checkers compare what nodes answer with what they promise"},
 	"internal/bench":    {". dashboard internal/engine internal/primitive internal/shard internal/ual " + helpers + " " + primitives, "benchmarks measure nodes beside bare files and databases"},
 	"internal/exercise": {". dashboard internal/engine internal/primitive internal/shard internal/check " + primitives, "the command line is exercised as a process"},
+	"internal/kit":      {"internal/engine internal/check " + primitives, "works use what users use, and say what is checked of it"},
 	"internal/quota":    {"", "any suite may count its rounds"},
 	"internal/rig":      {"internal/engine internal/shard internal/quota " + helpers, "a rig runs machines of any kind"},
 	"internal/toy":      {"internal/engine " + helpers, "a machine for tests is written like any other"},

@@ -26,11 +26,9 @@ type verdict struct {
 	history  *check.History
 	cluster  *check.Cluster
 	watch    *check.Watch
-	queue    *check.Queue
 	watchers []*watcher
-	streams  [2]*check.Stream // in the plain and the spread namespace
-	suffix   *check.Suffix    // of an async node
-	looking  bool             // an auditor looks at what survived a power failure; all others wait
+	suffix   *check.Suffix // of an async node
+	looking  bool          // an auditor looks at what survived a power failure; all others wait
 
 	uses   map[string]int // of keys
 	names  map[string]bool
@@ -53,7 +51,7 @@ type ledger struct {
 
 func newVerdict(s *sim) *verdict {
 	v := &verdict{
-		sim: s, history: check.NewHistory(), cluster: check.NewCluster(), watch: check.NewWatch(), queue: check.NewQueue(), suffix: check.NewSuffix(), uses: make(map[string]int), names: make(map[string]bool),
+		sim: s, history: check.NewHistory(), cluster: check.NewCluster(), watch: check.NewWatch(), suffix: check.NewSuffix(), uses: make(map[string]int), names: make(map[string]bool),
 		mortal: make(map[[2]string]bool), seen: make(map[uint64][]uint64), terms: make(map[[2]uint64]uint64), ledgers: make([]ledger, s.plan.shards),
 	}
 	for id := range v.ledgers {
@@ -247,9 +245,9 @@ func (v *verdict) audit(c *client) {
 		ns, key, _ := strings.Cut(name, "/")
 		k.get(k.stores[ns], key)
 	}
-	lookAtBank(c)
-	v.auditQueue(c)
-	auditStreams(c)
+	for _, job := range v.sim.jobs {
+		job.Audit(world{c})
+	}
 	emptyVaults(c)
 	for _, w := range v.watchers {
 		w.finish(c)

@@ -4,42 +4,47 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
-	"github.com/floedb/floe/internal/check"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/kit"
+	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/internal/toy"
-	"github.com/floedb/floe/kv"
 )
 
 // The namespaces that clients use.
 const (
-	plain  = "plain"            // in one shard
-	spread = "spread"           // over all
+	plain  = kit.Plain          // in one shard
+	spread = kit.Spread         // over all
 	toys   = toy.VaultNamespace // over all, of the toy machines
 )
 
 // maxValue is the nodes' limit for values.
-const maxValue = 16 << 10
+const maxValue = kit.MaxValue
 
 var ctx = context.Background()
 
-// createNamespaces is the work of the first client.
-func createNamespaces(c *client) {
-	for _, name := range []string{plain, spread, toys} {
-		home := engine.HomeShard(name, c.Shards())
-		for {
-			_, err := c.Propose(ctx, home, engine.CreateNamespace(name, name != plain))
-			if err == nil || errors.Is(err, engine.ErrExists) {
-				break
-			}
-			if !c.sleep(10 * time.Millisecond) {
-				return
-			}
+// open is the work of the first client: it makes what all works need.
+func (s *sim) open(c *client) {
+	w := world{c}
+	for {
+		_, err := c.Propose(ctx, engine.HomeShard(toys, c.Shards()), engine.CreateNamespace(toys, true))
+		if err == nil || errors.Is(err, engine.ErrExists) {
+			break
+		}
+		if !c.sleep(10 * time.Millisecond) {
+			return
 		}
 	}
-	openBank(c)
-	openQueue(c)
+	if !kit.Open(w) {
+		return
+	}
+	for _, j := range s.jobs {
+		if !j.Open(w) {
+			return
+		}
+	}
 }
 
 // populate starts the clients that do the work.
@@ -47,55 +52,37 @@ func (s *sim) populate() {
 	for range s.plan.clients {
 		s.spawn(func(c *client) { newKeyClient(c).work() })
 	}
-	for range 2 {
-		s.spawn(bankWork)
-	}
-	for range 2 {
-		s.spawn(queueWork)
+	for i, job := range s.jobs {
+		for range kit.Works[i].Clients {
+			s.spawn(func(c *client) { job.Do(world{c}) })
+		}
 	}
 	s.spawn(toyWork)
 	s.spawn(vaultWork)
-	s.spawn(streamWork)
-	s.spawn(groupWork)
 	for range 2 {
 		s.spawn(watchWork)
 	}
 }
 
-// bank is in one shard of the spread namespace.
-var bank = check.Bank{Prefix: "{bank}"}
+// world is the simulation to the works of package kit.
+type world struct{ *client }
 
-func openBank(c *client) {
-	for {
-		_, err := engine.NewTxn(c.router, spread, maxValue).Do(bank.Open()...).Commit(ctx)
-		if err == nil || errors.Is(err, kv.ErrConflict) || !c.sleep(10*time.Millisecond) {
-			return
-		}
-	}
-}
+func (w world) Router() *engine.Router           { return w.router }
+func (w world) Rand() *rand.Rand                 { return w.sim.rng }
+func (w world) Client() int                      { return w.id }
+func (w world) Sleep(d time.Duration) bool       { return w.sleep(d) }
+func (w world) Lossy() bool                      { return w.sim.verdict.lossy }
+func (w world) Async() bool                      { return w.sim.plan.durability == shard.Async }
+func (w world) Note(err error)                   { w.sim.verdict.note(err) }
+func (w world) Failf(format string, args ...any) { w.sim.failf(format, args...) }
 
-// bankWork moves money, and looks at all accounts at once.
-func bankWork(c *client) {
-	for c.working() {
-		c.sim.issued++
-		if c.sim.rng.IntN(3) == 0 {
-			c.sim.verdict.note(lookAtBank(c))
-			continue
-		}
-		_, err := engine.NewTxn(c.router, spread, maxValue).Do(bank.Transfer(c.sim.rng)...).Commit(ctx)
-		c.sim.verdict.note(err)
+// Working counts the act that it lets the client do.
+func (w world) Working() bool {
+	if !w.working() {
+		return false
 	}
-}
-
-func lookAtBank(c *client) error {
-	entries, err := engine.StoreOf(kv.Primitive, c.router, spread, maxValue).GetMany(ctx, bank.Keys()...)
-	if err != nil {
-		return err
-	}
-	if err := bank.Check(entries); err != nil {
-		c.sim.failf("%w", err)
-	}
-	return nil
+	w.sim.issued++
+	return true
 }
 
 // toyWork changes counters at once, later, and across shards.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/kit"
 )
 
 // sim is a run: nodes, the network between them, their clients, and all that befalls them.
@@ -18,6 +19,7 @@ type sim struct {
 	nodes []*node
 	net   network
 
+	jobs    []kit.Job // of kit.Works
 	clients []*client
 	issued  int // commands of clients
 	orphans []orphan
@@ -124,7 +126,10 @@ func (s *sim) setUp() {
 	for id := range s.plan.shards {
 		s.nodes[s.rng.IntN(len(s.nodes))].host.Campaign(engine.ShardID(id))
 	}
-	s.spawn(createNamespaces)
+	for _, w := range kit.Works {
+		s.jobs = append(s.jobs, w.New())
+	}
+	s.spawn(s.open)
 	s.settle("namespaces", s.idle)
 	for _, n := range s.nodes {
 		if n.host != nil {

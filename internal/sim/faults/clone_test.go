@@ -205,7 +205,7 @@ func (l *rigLedger) verify(r *rig, cuts [rigShards]rigCut) (upTo [rigShards]int,
 	if err := r.call(func() error { return check.Replica(r.stepper) }); err != nil {
 		return upTo, err
 	}
-	if err := r.call(func() error { return checkJobs(r) }); err != nil {
+	if err := r.call(func() error { return checkOthers(r) }); err != nil {
 		return upTo, err
 	}
 	o, err := observeRig(r, l)

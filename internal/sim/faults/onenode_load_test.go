@@ -12,11 +12,10 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/kit"
 	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/internal/toy"
 	"github.com/floedb/floe/kv"
-	"github.com/floedb/floe/queue"
-	"github.com/floedb/floe/stream"
 )
 
 // rigLoad does what clients do, at random, and notes in a ledger what that changes. It predicts every outcome.
@@ -231,7 +230,7 @@ func (w *rigLoad) touch() error {
 	return w.do(id, nil, touch)
 }
 
-// transaction changes two keys, a number and a queue of one tag, all or none.
+// transaction changes two keys, a number and the other primitives of one tag, all or none.
 func (w *rigLoad) transaction() error {
 	tag := "{tag " + strconv.Itoa(w.rng.IntN(4)) + "}"
 	a, b, n := nsWide+"/"+tag+"a", nsWide+"/"+tag+"b", nsWide+"/"+tag+"n"
@@ -253,7 +252,7 @@ func (w *rigLoad) transaction() error {
 	return w.do(id, nil, func() (uint64, error) {
 		res, err := engine.NewTxn(w.rig.router, nsWide, math.MaxInt32).If(cond).
 			Do(kv.PutOp(tag+"a", []byte(one.value)), kv.PutOp(tag+"b", []byte(other.value)), kv.IncrOp(tag+"n", int64(w.number))).
-			Do(w.jobs(tag)...).
+			Do(w.others(tag)...).
 			Commit(context.Background())
 		if err != nil {
 			return 0, err
@@ -264,40 +263,27 @@ func (w *rigLoad) transaction() error {
 	})
 }
 
-// jobs enqueues a message and leases one, for a while in which time passes, and does the same with a record of a stream and a consumer group.
-func (w *rigLoad) jobs(tag string) []engine.Operation {
-	lease := time.Duration(1+w.rng.IntN(1000)) * time.Millisecond
-	record := stream.Message{Key: strconv.Itoa(w.rng.IntN(3)), Payload: []byte(w.value())}
-	mode := stream.Mode(w.rng.IntN(3))
-	return []engine.Operation{
-		queue.EnqueueOp(tag+"jobs", []byte(w.value())), queue.DequeueOp(tag+"jobs", queue.Lease(lease)), stream.AppendOp(tag+"log", record),
-		stream.ReadGroupOp(tag+"log", mode.String(), "c", stream.WithMode(mode), stream.AckTimeout(lease), stream.Limit(2), stream.MaxDeliver(2)),
-	}
+// others are operations of the other primitives, in the same transaction.
+func (w *rigLoad) others(tag string) []engine.Operation {
+	return kit.Tallied(w.rng, tag, func() []byte { return []byte(w.value()) })
 }
 
-// checkJobs compares how many messages the queue of each tag has got, and how many records its stream, with how often its key was written: a
-// transaction does all three.
-func checkJobs(r *rig) error {
-	ctx, jobs, logs := context.Background(), engine.StoreOf(queue.Primitive, r.router, nsWide, 0), engine.StoreOf(stream.Primitive, r.router, nsWide, 0)
+// checkOthers compares how often the other primitives have been in a transaction of each tag with how often its key was written.
+func checkOthers(r *rig) error {
 	for i := range 4 {
 		tag := "{tag " + strconv.Itoa(i) + "}"
-		e, err := r.store(nsWide).Get(ctx, tag+"a")
+		e, err := r.store(nsWide).Get(context.Background(), tag+"a")
 		if err != nil && !errors.Is(err, engine.ErrNotFound) {
 			return err
 		}
-		s, err := jobs.Stats(ctx, tag+"jobs")
-		if err != nil && !errors.Is(err, engine.ErrNotFound) {
-			return err
-		}
-		if uint64(s.Enqueued) != e.Version {
-			return fmt.Errorf("%d transactions of %s have written its key, %d its queue", e.Version, tag, s.Enqueued)
-		}
-		info, err := logs.Stats(ctx, tag+"log")
-		if err != nil && !errors.Is(err, engine.ErrNotFound) {
-			return err
-		}
-		if uint64(info.Appended) != e.Version {
-			return fmt.Errorf("%d transactions of %s have written its key, %d its stream", e.Version, tag, info.Appended)
+		for _, tally := range kit.Tallies {
+			n, err := tally.Count(context.Background(), r.router, nsWide, tag)
+			if err != nil {
+				return err
+			}
+			if uint64(n) != e.Version {
+				return fmt.Errorf("%d transactions of %s have written its key, %d its %s", e.Version, tag, n, tally.Name)
+			}
 		}
 	}
 	return nil
@@ -308,7 +294,7 @@ func (w *rigLoad) refusedTransaction() error {
 	tag := "{tag " + strconv.Itoa(w.rng.IntN(4)) + "}"
 	return w.do(engine.NameShard(nsWide, tag, rigShards), kv.ErrNotFound, func() (uint64, error) {
 		_, err := engine.NewTxn(w.rig.router, nsWide, math.MaxInt32).
-			Do(w.jobs(tag)...).
+			Do(w.others(tag)...).
 			Do(kv.PutOp(tag+"a", []byte("refused")), kv.PutOp(tag+"new", []byte("refused")), kv.DeleteOp(tag+"never")).
 			Commit(context.Background())
 		return 0, err

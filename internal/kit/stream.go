@@ -1,6 +1,7 @@
-package sim
+package kit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -17,60 +18,67 @@ const (
 	keptPartition = 3
 )
 
+// streamJob is streams with many writers, and readers of all of it.
+type streamJob struct {
+	known [2]*check.Stream // plain and spread
+}
+
+func newStreamJob() Job { return &streamJob{[2]*check.Stream{check.NewStream(), check.NewStream()}} }
+
 // streamClient appends to streams and reads them. What it reads has to be what was appended.
 type streamClient struct {
-	*client
+	World
+	*streamJob
 	stores [2]*stream.Store // plain and spread
 	count  int
 }
 
-func newStreamClient(c *client) *streamClient {
-	s := &streamClient{client: c}
-	for i, ns := range []string{plain, spread} {
-		s.stores[i] = engine.StoreOf(stream.Primitive, c.router, ns, maxValue)
-		if c.sim.verdict.streams[i] == nil {
-			c.sim.verdict.streams[i] = check.NewStream()
-		}
+func (j *streamJob) client(w World) *streamClient {
+	s := &streamClient{World: w, streamJob: j}
+	for i, ns := range []string{Plain, Spread} {
+		s.stores[i] = engine.StoreOf(stream.Primitive, w.Router(), ns, MaxValue)
 	}
 	return s
 }
 
-// streamWork is the work of a client.
-func streamWork(c *client) {
-	s := newStreamClient(c)
-	for i := range s.stores {
-		for {
-			err := s.stores[i].Create(ctx, kept, stream.Partitions(keptPartition))
-			if err == nil || errors.Is(err, engine.ErrExists) {
-				break
+func (j *streamJob) Open(w World) bool {
+	for _, store := range j.client(w).stores {
+		if !insist(w, func() error {
+			err := store.Create(context.Background(), kept, stream.Partitions(keptPartition))
+			if errors.Is(err, engine.ErrExists) {
+				return nil
 			}
-			if c.sim.verdict.note(err); !c.sleep(10 * time.Millisecond) {
-				return
-			}
+			return err
+		}) {
+			return false
 		}
 	}
-	for c.working() {
-		c.sim.issued++
-		which := c.sim.rng.IntN(2)
-		switch n := c.sim.rng.IntN(20); {
+	return true
+}
+
+func (j *streamJob) Do(w World) {
+	s := j.client(w)
+	for w.Working() {
+		which := w.Rand().IntN(2)
+		switch n := w.Rand().IntN(20); {
 		case n < 12:
 			s.append(which)
 		case n < 17:
-			c.sim.verdict.note(s.read(which, false))
+			w.Note(s.read(which, false))
 		default:
-			c.sim.verdict.note(s.forget(s.stores[which]))
+			w.Note(s.forget(s.stores[which]))
 		}
 	}
 }
 
 func (s *streamClient) message() stream.Message {
 	s.count++
-	return stream.Message{Payload: fmt.Appendf(nil, "%d.%d", s.id, s.count)}
+	return stream.Message{Payload: fmt.Appendf(nil, "%d.%d", s.Client(), s.count)}
 }
 
 // append appends a few messages; with Dedup again and again until the outcome is known.
 func (s *streamClient) append(which int) {
-	rng, known := s.sim.rng, s.sim.verdict.streams[which]
+	rng, known := s.Rand(), s.known[which]
 	msgs := make([]stream.Message, 1+rng.IntN(3))
 	var opts []stream.AppendOption
 	dedup := rng.IntN(3) == 0
@@ -82,17 +90,17 @@ func (s *streamClient) append(which int) {
 		known.Possible(msgs[i])
 	}
 	if dedup {
-		opts = append(opts, stream.Dedup(fmt.Sprint("client", s.id), uint64(s.count)))
+		opts = append(opts, stream.Dedup(fmt.Sprint("client", s.Client()), uint64(s.count)))
 	}
 	for {
-		all, err := s.stores[which].AppendMany(ctx, kept, msgs, opts...)
+		all, err := s.stores[which].AppendMany(context.Background(), kept, msgs, opts...)
 		for i, a := range all {
 			if a.Offset > 0 {
 				known.Appended(msgs[i], a)
 			}
 		}
-		s.sim.verdict.note(err)
-		if !dedup || !errors.Is(err, engine.ErrUnknownOutcome) || s.sim.verdict.lossy || !s.sleep(10*time.Millisecond) {
+		s.Note(err)
+		if !dedup || !errors.Is(err, engine.ErrUnknownOutcome) || s.Lossy() || !s.Sleep(10*time.Millisecond) {
 			return
 		}
 	}
@@ -107,7 +115,7 @@ func (s *streamClient) read(which int, complete bool) error {
 			opts = append(opts, stream.Partition(p))
 		}
 		for after := (stream.ID{}); ; {
-			page, err := s.stores[which].Read(ctx, kept, append(opts, stream.After(after))...)
+			page, err := s.stores[which].Read(context.Background(), kept, append(opts, stream.After(after))...)
 			if err != nil {
 				return err
 			}
@@ -120,15 +128,15 @@ func (s *streamClient) read(which int, complete bool) error {
 			break
 		}
 	}
-	if err := s.sim.verdict.streams[which].Check(recs, complete); err != nil && !s.sim.verdict.lossy {
-		s.sim.failf("%w", err)
+	if err := s.known[which].Check(recs, complete); err != nil && !s.Lossy() {
+		s.Failf("%w", err)
 	}
 	return nil
 }
 
 // forget does all that makes a stream shorter.
 func (s *streamClient) forget(store *stream.Store) error {
-	rng := s.sim.rng
+	ctx, rng := context.Background(), s.Rand()
 	name := fmt.Sprint(forgotten, rng.IntN(2))
 	switch rng.IntN(12) {
 	case 0:
@@ -148,18 +156,18 @@ func (s *streamClient) forget(store *stream.Store) error {
 	return err
 }
 
-// auditStreams reads the streams once more, when nobody appends: all that was acknowledged has to be there.
-func auditStreams(c *client) {
-	s := newStreamClient(c)
+// Audit reads the streams once more: all that was acknowledged has to be there.
+func (j *streamJob) Audit(w World) {
+	s := j.client(w)
 	for which := range s.stores {
-		for {
+		if !insist(w, func() error {
 			err := s.read(which, true)
-			if err == nil || c.sim.verdict.lossy && (errors.Is(err, engine.ErrNotFound) || errors.Is(err, engine.ErrInvalid)) {
-				break // its creation may be what was lost
+			if w.Lossy() && (errors.Is(err, engine.ErrNotFound) || errors.Is(err, engine.ErrInvalid)) {
+				return nil // its creation may be what was lost
 			}
-			if c.sim.verdict.note(err); !c.sleep(10 * time.Millisecond) {
-				return
-			}
+			return err
+		}) {
+			return
 		}
 	}
 }

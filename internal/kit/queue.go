@@ -1,12 +1,13 @@
-package sim
+package kit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/floedb/floe/internal/check"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 )
@@ -19,30 +20,33 @@ var jobSettings = queue.Settings{
 	MaxAttempts: 3, BackoffMin: 20 * time.Millisecond, BackoffMax: 200 * time.Millisecond, DedupWindow: 1000 * time.Hour,
 }
 
-func openQueue(c *client) {
-	for {
-		err := engine.StoreOf(queue.Primitive, c.router, spread, maxValue).Configure(ctx, jobs, jobSettings)
-		if err == nil || !c.sleep(10*time.Millisecond) {
-			return
-		}
-	}
+// queueJob is a queue with many producers and consumers.
+type queueJob struct{ ledger *check.Queue }
+
+func newQueueJob() Job { return &queueJob{check.NewQueue()} }
+
+func queues(w World) *queue.Store {
+	return engine.StoreOf(queue.Primitive, w.Router(), Spread, MaxValue)
+}
+
+func (j *queueJob) Open(w World) bool {
+	return insist(w, func() error { return queues(w).Configure(context.Background(), jobs, jobSettings) })
 }
 
 // queueClient produces and consumes.
 type queueClient struct {
-	*client
+	World
+	ledger *check.Queue
 	store  *queue.Store
 	leased []queue.Message
 	made   int
 }
 
-func queueWork(c *client) {
-	q := &queueClient{client: c, store: engine.StoreOf(queue.Primitive, c.router, spread, maxValue)}
-	rng := c.sim.rng
-	for c.working() {
-		c.sim.issued++
+func (j *queueJob) Do(w World) {
+	q := &queueClient{World: w, ledger: j.ledger, store: queues(w)}
+	for w.Working() {
 		var err error
-		switch n := rng.IntN(20); {
+		switch n := w.Rand().IntN(20); {
 		case n < 7:
 			err = q.enqueue()
 		case n < 13:
@@ -50,32 +54,32 @@ func queueWork(c *client) {
 		case n == 13:
 			err = q.requeue()
 		case n == 14:
-			err = q.store.Configure(ctx, jobs, jobSettings)
+			err = q.store.Configure(context.Background(), jobs, jobSettings)
 		default:
 			err = q.end()
 		}
-		c.sim.verdict.note(err)
+		w.Note(err)
 	}
 }
 
 // enqueue adds a message, or does it again with its dedup key until the outcome is known; now and then it does it in a transaction that fails.
 func (q *queueClient) enqueue() error {
-	rng, ledger := q.sim.rng, q.sim.verdict.queue
+	ctx, rng, ledger := context.Background(), q.Rand(), q.ledger
 	q.made++
-	payload := fmt.Sprintf("%d.%d", q.id, q.made)
+	payload := fmt.Sprintf("%d.%d", q.Client(), q.made)
 	opts := []queue.EnqueueOption{queue.Priority(rng.IntN(3))}
 	if rng.IntN(4) == 0 {
-		opts = append(opts, queue.Delay(q.sim.random(time.Second)))
+		opts = append(opts, queue.Delay(upTo(q, time.Second)))
 	}
 	if rng.IntN(8) == 0 {
-		_, err := engine.NewTxn(q.router, spread, maxValue).
+		_, err := engine.NewTxn(q.Router(), Spread, MaxValue).
 			Do(queue.EnqueueOp(jobs, []byte(payload), opts...), queue.DequeueOp(jobs, queue.Max(2)), kv.DeleteOp(jobs)).Commit(ctx)
 		if err == nil {
-			q.sim.failf("a transaction went through although key %q does not exist", jobs)
+			q.Failf("a transaction went through although key %q does not exist", jobs)
 		}
 		return err
 	}
-	again := rng.IntN(2) == 0 && q.sim.plan.durability != shard.Async // which may lose the settings
+	again := rng.IntN(2) == 0 && !q.Async() // which may lose the settings
 	if again {
 		opts = append(opts, queue.DedupKey(payload))
 	}
@@ -89,7 +93,7 @@ func (q *queueClient) enqueue() error {
 		case !errors.Is(err, engine.ErrUnknownOutcome) && !again:
 			ledger.Refused(payload)
 			return err
-		case !again || !q.sleep(10*time.Millisecond):
+		case !again || !q.Sleep(10*time.Millisecond):
 			return err
 		}
 	}
@@ -97,16 +101,16 @@ func (q *queueClient) enqueue() error {
 
 // told fails the run if the checker found something. What a power failure may lose is not checked.
 func (q *queueClient) told(err error) {
-	if err != nil && !q.sim.verdict.lossy {
-		q.sim.failf("queue: %w", err)
+	if err != nil && !q.Lossy() {
+		q.Failf("queue: %w", err)
 	}
 }
 
 func (q *queueClient) dequeue() error {
-	asked := q.sim.verdict.queue.Dequeue()
-	opts := []queue.DequeueOption{queue.Max(1 + q.sim.rng.IntN(3)), queue.Lease(q.sim.random(3*time.Second) + time.Millisecond)}
-	if q.sim.rng.IntN(2) == 0 {
-		opts = append(opts, queue.Wait(q.sim.random(3*time.Second)))
+	ctx, asked := context.Background(), q.ledger.Dequeue()
+	opts := []queue.DequeueOption{queue.Max(1 + q.Rand().IntN(3)), queue.Lease(upTo(q, 3*time.Second) + time.Millisecond)}
+	if q.Rand().IntN(2) == 0 {
+		opts = append(opts, queue.Wait(upTo(q, 3*time.Second)))
 	}
 	got, err := q.store.Dequeue(ctx, jobs, opts...)
 	q.told(asked.Got(got))
@@ -116,7 +120,7 @@ func (q *queueClient) dequeue() error {
 
 // end ends a lease, of which the time may be over.
 func (q *queueClient) end() error {
-	rng := q.sim.rng
+	ctx, rng := context.Background(), q.Rand()
 	if len(q.leased) == 0 {
 		return q.dequeue()
 	}
@@ -124,15 +128,15 @@ func (q *queueClient) end() error {
 	m := q.leased[i]
 	switch rng.IntN(8) {
 	case 0:
-		_, err := q.store.Extend(ctx, jobs, m.Receipt, q.sim.random(time.Second)+time.Millisecond)
+		_, err := q.store.Extend(ctx, jobs, m.Receipt, upTo(q, time.Second)+time.Millisecond)
 		return err
 	case 1:
 		return q.store.Nack(ctx, jobs, m.Receipt, queue.Reason("no"))
 	case 2:
-		return q.store.Nack(ctx, jobs, m.Receipt, queue.Delay(q.sim.random(100*time.Millisecond)))
+		return q.store.Nack(ctx, jobs, m.Receipt, queue.Delay(upTo(q, 100*time.Millisecond)))
 	}
 	q.leased = append(q.leased[:i], q.leased[i+1:]...)
-	asked := q.sim.verdict.queue.Ack(m)
+	asked := q.ledger.Ack(m)
 	err := q.store.Ack(ctx, jobs, m.Receipt)
 	if err == nil {
 		q.told(asked.Acked(m))
@@ -142,32 +146,35 @@ func (q *queueClient) end() error {
 
 // requeue brings a dead letter back.
 func (q *queueClient) requeue() error {
+	ctx := context.Background()
 	page, err := q.store.DeadLetters(jobs).Page(ctx, queue.Limit(1))
 	if err != nil || len(page.Items) == 0 {
 		return err
 	}
 	m := page.Items[0]
-	q.sim.verdict.queue.Requeued(string(m.Payload))
+	q.ledger.Requeued(string(m.Payload))
 	return q.store.Requeue(ctx, jobs, m.Seq)
 }
 
-// auditQueue reads what is left, once nobody works any more.
-func (v *verdict) auditQueue(c *client) {
-	store := engine.StoreOf(queue.Primitive, c.router, spread, maxValue)
+// Audit reads what is left.
+func (j *queueJob) Audit(w World) {
+	store := queues(w)
 	for {
 		stats, left, err := wholeQueue(store)
 		switch {
-		case errors.Is(err, engine.ErrNotFound) && v.lossy:
+		case errors.Is(err, engine.ErrNotFound) && w.Lossy():
 			return
 		case errors.Is(err, engine.ErrNotFound):
-			err = v.queue.Check(queue.Stats{}, nil)
-		case err != nil && c.sleep(10*time.Millisecond):
+			err = j.ledger.Check(queue.Stats{}, nil)
+		case err != nil && w.Sleep(10*time.Millisecond):
 			continue
 		case err == nil:
-			err = v.queue.Check(stats, left)
+			err = j.ledger.Check(stats, left)
+		default:
+			return
 		}
-		if err != nil && !v.lossy && !c.ended {
-			v.sim.failf("queue: %w", err)
+		if err != nil && !w.Lossy() {
+			w.Failf("queue: %w", err)
 		}
 		return
 	}
@@ -176,7 +183,7 @@ func (v *verdict) auditQueue(c *client) {
 // wholeQueue reads a queue of which the messages stay. What becomes a dead letter meanwhile would be there twice: then it reads again.
 func wholeQueue(store *queue.Store) (s queue.Stats, left []queue.Message, err error) {
 	for {
-		before, err := store.Stats(ctx, jobs)
+		before, err := store.Stats(context.Background(), jobs)
 		if err != nil {
 			return s, nil, err
 		}
@@ -187,6 +194,7 @@ func wholeQueue(store *queue.Store) (s queue.Stats, left []queue.Message, err er
 }
 
 func readQueue(store *queue.Store) (s queue.Stats, left []queue.Message, err error) {
+	ctx := context.Background()
 	for m, err := range store.Messages(jobs).All(ctx) {
 		if err != nil {
 			return s, nil, err

@@ -1,6 +1,7 @@
-package sim
+package kit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,26 +11,31 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// groupClient is several consumers of the groups of a stream, one group of each mode.
+// groupJob is several consumers of the groups of a stream, one group of each mode.
+type groupJob struct{ streamJob }
+
+func newGroupJob() Job { return &groupJob{} }
+
+// Audit looks at nothing: what is delivered is checked at once, and nothing has to be.
+func (j *groupJob) Audit(World) {}
+
 type groupClient struct {
-	*client
+	World
 	store *stream.Store
 	held  map[string][]stream.Delivery // by group and consumer
 	acked map[string]map[stream.Ref]bool
 }
 
-// groupWork is the work of a client: what is acknowledged must not be delivered again, and an attempt comes after the one before.
-func groupWork(c *client) {
+// Do checks that what is acknowledged is not delivered again.
+func (j *groupJob) Do(w World) {
 	g := &groupClient{
-		client: c, store: engine.StoreOf(stream.Primitive, c.router, plain, maxValue), held: make(map[string][]stream.Delivery), acked: make(map[string]map[stream.Ref]bool),
+		World: w, store: engine.StoreOf(stream.Primitive, w.Router(), Plain, MaxValue), held: make(map[string][]stream.Delivery), acked: make(map[string]map[stream.Ref]bool),
 	}
-	rng := c.sim.rng
-	for c.working() {
-		c.sim.issued++
-		mode := stream.Mode(rng.IntN(3))
-		consumer := fmt.Sprint("c", rng.IntN(3))
+	for w.Working() {
+		mode := stream.Mode(w.Rand().IntN(3))
+		consumer := fmt.Sprint("c", w.Rand().IntN(3))
 		var err error
-		switch n := rng.IntN(20); {
+		switch n := w.Rand().IntN(20); {
 		case n < 7:
 			err = g.read(mode, consumer, false)
 		case n < 9:
@@ -41,25 +47,25 @@ func groupWork(c *client) {
 		default:
 			err = g.refused(mode)
 		}
-		c.sim.verdict.note(err)
+		w.Note(err)
 	}
 }
 
 // read takes records, with noAck for good.
 func (g *groupClient) read(mode stream.Mode, consumer string, noAck bool) error {
 	opts := []stream.GroupReadOption{
-		stream.Limit(1 + g.sim.rng.IntN(5)), stream.WithMode(mode),
+		stream.Limit(1 + g.Rand().IntN(5)), stream.WithMode(mode),
 		stream.AckTimeout(300 * time.Millisecond), stream.MaxDeliver(3), stream.Backoff(20*time.Millisecond, 100*time.Millisecond),
 	}
 	if noAck {
 		opts = append(opts, stream.NoAck())
 	}
-	ds, err := g.store.ReadGroup(ctx, kept, mode.String(), consumer, opts...)
+	ds, err := g.store.ReadGroup(context.Background(), kept, mode.String(), consumer, opts...)
 	g.ordered(mode, ds)
 	for _, d := range ds {
 		at := stream.Ref{Partition: d.Partition, Offset: d.Offset}
-		if g.acked[mode.String()][at] && !g.sim.verdict.lossy {
-			g.sim.failf("consumer group %v: %+v was delivered after it was acknowledged", mode, at)
+		if g.acked[mode.String()][at] && !g.Lossy() {
+			g.Failf("consumer group %v: %+v was delivered after it was acknowledged", mode, at)
 		}
 		if noAck {
 			g.done(mode, at)
@@ -78,7 +84,7 @@ func (g *groupClient) ordered(mode stream.Mode, ds []stream.Delivery) {
 	for _, d := range ds {
 		of := fmt.Sprint(d.Partition, " ", d.Key)
 		if mode == stream.KeyShared && d.Key != "" && d.Offset < last[of] {
-			g.sim.failf("consumer group %v: offset %d of partition %d of key %s was delivered behind %d", mode, d.Offset, d.Partition, d.Key, last[of])
+			g.Failf("consumer group %v: offset %d of partition %d of key %s was delivered behind %d", mode, d.Offset, d.Partition, d.Key, last[of])
 		}
 		last[of] = d.Offset
 	}
@@ -95,7 +101,7 @@ func (g *groupClient) done(mode stream.Mode, at stream.Ref) {
 // leave stops a consumer, which hands back what it has.
 func (g *groupClient) leave(mode stream.Mode, consumer string) error {
 	g.held[mode.String()+consumer] = nil
-	return g.store.Leave(ctx, kept, mode.String(), consumer)
+	return g.store.Leave(context.Background(), kept, mode.String(), consumer)
 }
 
 // settle acknowledges, refuses or extends the first of what a consumer has, or refuses any other.
@@ -105,25 +111,25 @@ func (g *groupClient) settle(mode stream.Mode, consumer string) error {
 		return g.read(mode, consumer, false)
 	}
 	i := 0
-	if g.sim.rng.IntN(4) == 0 {
-		i = g.sim.rng.IntN(len(g.held[key]))
+	if g.Rand().IntN(4) == 0 {
+		i = g.Rand().IntN(len(g.held[key]))
 	}
 	d := g.held[key][i]
-	switch g.sim.rng.IntN(8) {
+	switch g.Rand().IntN(8) {
 	case 0:
-		_, err := g.store.Extend(ctx, kept, group, time.Second, d.Ref())
+		_, err := g.store.Extend(context.Background(), kept, group, time.Second, d.Ref())
 		return err
 	case 1:
 		g.held[key] = slices.Delete(g.held[key], i, i+1)
 		opts := []stream.NackOption{stream.Reason("no")}
-		if g.sim.rng.IntN(2) == 0 {
-			opts = append(opts, stream.Delay(time.Duration(g.sim.rng.IntN(400))*time.Millisecond))
+		if g.Rand().IntN(2) == 0 {
+			opts = append(opts, stream.Delay(time.Duration(g.Rand().IntN(400))*time.Millisecond))
 		}
-		_, err := g.store.Nack(ctx, kept, group, []stream.Ref{d.Ref()}, opts...)
+		_, err := g.store.Nack(context.Background(), kept, group, []stream.Ref{d.Ref()}, opts...)
 		return err
 	}
 	g.held[key] = slices.Delete(g.held[key], i, i+1)
-	n, err := g.store.Ack(ctx, kept, group, d.Ref())
+	n, err := g.store.Ack(context.Background(), kept, group, d.Ref())
 	if err == nil && n == 1 {
 		g.done(mode, stream.Ref{Partition: d.Partition, Offset: d.Offset})
 	}
@@ -132,12 +138,12 @@ func (g *groupClient) settle(mode stream.Mode, consumer string) error {
 
 // refused does much to a group in a transaction that is taken back.
 func (g *groupClient) refused(mode stream.Mode) error {
-	_, err := engine.NewTxn(g.router, plain, maxValue).Do(
+	_, err := engine.NewTxn(g.Router(), Plain, MaxValue).Do(
 		stream.ReadGroupOp(kept, mode.String(), "c1", stream.NoAck(), stream.Limit(3)), stream.SeekOp(kept, mode.String(), stream.FromBeginning()),
 		stream.DeleteGroupOp(kept, mode.String()), stream.LeaveOp(kept, mode.String(), "c0"),
-	).Commit(ctx)
+	).Commit(context.Background())
 	if err == nil {
-		g.sim.failf("a transaction that leaves a group which it has deleted went through")
+		g.Failf("a transaction that leaves a group which it has deleted went through")
 	}
 	if errors.Is(err, engine.ErrNotFound) {
 		return nil
