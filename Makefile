@@ -50,6 +50,7 @@ test-long: ## randomised suites in their long forms, races in full; for the nigh
 	$(GO) test -count=1 -timeout 60m -run '^TestReadsNeverGoBack$$' ./internal/exercise -writes 1000000
 	$(GO) test -count=1 -timeout 120m -run '^TestProcesses$$' ./internal/exercise -failovers 500 -v
 	$(GO) test -count=1 -timeout 120m -run '^TestAudit$$' ./internal/exercise -crashes 200 -v
+	$(GO) test -count=1 -timeout 120m -run '^TestWorks$$' ./internal/exercise -work-kills 300 -v
 	$(banner) 'ten million messages, ten thousand idle queues and groups'
 	$(GO) test -count=1 -timeout 60m -run '^TestVolume$$' ./internal/exercise -volume 10000000 -v
 	$(GO) test -count=1 -timeout 60m -run '^TestIdle$$' ./internal/exercise -idle 10000 -v
@@ -138,12 +139,13 @@ suite-pause:        suite = internal/exercise -test.run '^TestPausedLeader$$' -p
 suite-reads:        suite = internal/exercise -test.run '^TestReadsNeverGoBack$$' -writes 12000
 suite-processes:    suite = internal/exercise -test.run '^TestProcesses$$' -failovers 2
 suite-audit:        suite = internal/exercise -test.run '^TestAudit$$' -crashes 6
+suite-works:        suite = internal/exercise -test.run '^TestWorks$$' -work-kills 8
 suite-chaos:        suite = internal/peer -test.run '^TestChaos$$' -chaos 15s
 
 # Two pools: suites that compute, and suites that mostly wait for clocks, disks and processes, run side by side, two of each at a time. The longest are
 # first.
 COMPUTING = sim-cluster sim-five points planted planted-rest sim-node model queue groups clones corrupt ual space sim-rest
-WAITING   = audit processes kill pause linear chaos power reads
+WAITING   = audit works processes kill pause linear chaos power reads
 
 .PHONY: tested $(COMPUTING:%=suite-%) $(WAITING:%=suite-%)
 

@@ -138,16 +138,19 @@ func (c *processes) signal(i int, s os.Signal) {
 	}
 }
 
+func (c *processes) addrs() (addrs []string) {
+	for _, p := range c.members[0].Peers {
+		addrs = append(addrs, p.Addr)
+	}
+	if len(addrs) == 0 {
+		addrs = []string{c.members[0].Listen}
+	}
+	return addrs
+}
+
 func (c *processes) client() *floe.Client {
 	c.t.Helper()
-	addrs := []string{c.members[0].Listen}
-	if peers := c.members[0].Peers; peers != nil {
-		addrs = nil
-		for _, p := range peers {
-			addrs = append(addrs, p.Addr)
-		}
-	}
-	client, err := floe.Dial(c.t.Context(), addrs)
+	client, err := floe.Dial(c.t.Context(), c.addrs())
 	if err != nil {
 		c.t.Fatal(err)
 	}
