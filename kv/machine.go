@@ -357,27 +357,21 @@ func (m *machine) Restore(v *engine.View) error {
 }
 
 // Committed remembers what changed, for watchers, and wakes those who wait.
-func (m *machine) Committed(changes []engine.Change, waiting bool, wake func(engine.Topic, int)) {
+func (m *machine) Committed(changes []engine.Change, wake engine.Waker) {
 	if plant.On(plant.MissedChange) && len(changes) > 1 {
 		changes = changes[1:]
 	}
 	m.recent.add(changes)
-	if !waiting {
+	if !wake.Waiting() {
 		return
 	}
-	for i, c := range changes {
-		wake(keyTopic(c.Name, c.Key), -1)
-		if i == 0 || changes[i-1].Namespace != c.Namespace {
-			wake(namespaceTopic(c.Name), -1)
-		}
+	for i := range changes {
+		c := &changes[i]
+		wake.Notify(keyTopic(c.Name, c.Key), -1)
+		wake.Changed(c)
 	}
 }
 
 func keyTopic(namespace string, k []byte) engine.Topic {
 	return engine.TopicOf(engine.MachineKV, namespace, k)
-}
-
-// namespaceTopic is woken by any change of the namespace. No key is empty, so it is nobody's own topic.
-func namespaceTopic(namespace string) engine.Topic {
-	return engine.TopicOf(engine.MachineKV, namespace, nil)
 }

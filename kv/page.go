@@ -64,7 +64,7 @@ func (ValuesOption) applyList(o *listOptions)     { o.withoutValues = true }
 func (ValuesOption) applyHistory(q *historyQuery) { q.withoutValues = true }
 
 // Page returns a page of the entries of the namespace, in order of their keys, over all shards. A page ends early when its values exceed
-// 4 MiB; what it shows is one consistent state of each shard. Small keys and values share memory, up to 4 KiB of it: copy a few that are kept
+// 4 MiB, those that are left out 16 MiB; what it shows is one consistent state of each shard. Small keys and values share memory, up to 4 KiB of it: copy a few that are kept
 // when the page is not.
 //
 // Options: Limit, Cursor, Prefix, After, WithoutValues. Errors: ErrInvalid for a limit out of range and for a cursor that is not of this listing.
@@ -105,10 +105,16 @@ func (s *Store) PageInto(ctx context.Context, buf *PageBuffer, opts ...ListOptio
 		}
 	}
 	q := scanQuery{namespace: s.scope.Namespace(), prefix: prefix, after: after, limit: o.Limit, keysOnly: o.withoutValues}
-	if err := s.fanOut(ctx, q, buf); err != nil {
-		return Page[Item]{}, err
+	for {
+		if err := s.fanOut(ctx, q, buf); err != nil {
+			return Page[Item]{}, err
+		}
+		page, last := s.mergeParts(buf, o.Limit)
+		if last == "" || len(page) > 0 {
+			return Page[Item]{page, s.encodeCursor(prefix, last)}, nil
+		}
+		q.after = last // so many keys in a row have expired
 	}
-	return s.mergeParts(buf, prefix, o.Limit), nil
 }
 
 // pageChunk bounds the memory that a small key or value keeps when it is kept and its page is not.
@@ -137,12 +143,11 @@ func (s *Store) fanOut(ctx context.Context, q scanQuery, buf *PageBuffer) error 
 	return engine.FanOut(ctx, &s.scope, shards, parts)
 }
 
-// mergeParts makes a page of the first limit items. A shard that has more than it returned ends the page at its last item: what others have
+// mergeParts makes a page of the first limit items. A shard that has more than it returned ends the page where it has come to: what others have
 // behind it may come after items that were not returned. The shards share the bound for values, so the page exceeds it by at most one value of
-// each.
-func (s *Store) mergeParts(buf *PageBuffer, prefix string, limit int) (page Page[Item]) {
-	items := buf.items[:0]
-	end, more := "", false
+// each. last is where the next page begins, "" if there is none.
+func (s *Store) mergeParts(buf *PageBuffer, limit int) (items []Item, last string) {
+	items = buf.items[:0]
 	for _, part := range buf.parts {
 		if len(buf.parts) == 1 {
 			items = part.items
@@ -150,38 +155,35 @@ func (s *Store) mergeParts(buf *PageBuffer, prefix string, limit int) (page Page
 			items = append(items, part.items...)
 		}
 		if part.more {
-			last := part.items[len(part.items)-1].Key
-			if !more || last < end {
-				end = last
+			if last == "" || part.last < last {
+				last = part.last
 			}
-			more = true
 		}
 	}
 	if len(buf.parts) > 1 {
 		buf.items = items
 		slices.SortFunc(items, func(a, b Item) int { return cmp.Compare(a.Key, b.Key) })
 	}
-	if more {
-		n, found := slices.BinarySearchFunc(items, end, func(it Item, k string) int { return strings.Compare(it.Key, k) })
+	if last != "" {
+		n, found := slices.BinarySearchFunc(items, last, func(it Item, k string) int { return strings.Compare(it.Key, k) })
 		if found {
 			n++
 		}
 		items = items[:n]
 	}
 	if len(items) > limit {
-		items, more = items[:limit], true
+		items, last = items[:limit], items[limit-1].Key
 	}
-	if more {
-		page.Cursor = s.encodeCursor(prefix, items[len(items)-1].Key)
-	}
-	page.Items = items
-	return page
+	return items, last
 }
 
 // A cursor is base64url of: version u8 | CRC-32 (IEEE, big-endian) of namespace, prefix and key | key.
 const cursorVersion = 1
 
 func (s *Store) encodeCursor(prefix, k string) string {
+	if k == "" {
+		return ""
+	}
 	b := make([]byte, 0, 5+len(k))
 	b = binary.BigEndian.AppendUint32(append(b, cursorVersion), s.cursorSum(prefix, k))
 	return base64.RawURLEncoding.EncodeToString(append(b, k...))

@@ -35,6 +35,7 @@ type scanQuery struct {
 
 	items []Item
 	more  bool
+	last  string // with more: the last key that was looked at
 	lsn   uint64 // of the state that was read; with position
 	mem   arena.Arena
 }
@@ -60,7 +61,7 @@ type waitQuery struct {
 
 // changesQuery waits for changes of keys with a prefix after a revision. A look at all keys finds more changes than one answer
 // holds; which ones is given back in queue, for the next query, so that a watcher that is far behind does not cause as many looks
-// as it needs answers.
+// as it needs answers. And it takes longer than one query may: the next one goes on from where it has come to.
 type changesQuery struct {
 	namespace string
 	prefix    string
@@ -68,6 +69,7 @@ type changesQuery struct {
 	limit     int
 	queue     []recentKey // also a result: changes that were found and not told, oldest first
 	queueEnd  uint64      // also a result: with the queue everything up to here is told
+	scanned   string      // also a result: a look at all keys has come to this one, and the queue is not complete; "": there is none
 
 	events    []Event
 	next      uint64 // revision to go on from
@@ -178,26 +180,34 @@ func (q *scanQuery) collect(it *engine.Iter, v *engine.View) error {
 		if err := w.decode(it.Value()); err != nil {
 			return err
 		}
-		if !w.lives(v) {
-			continue
+		if w.lives(v) {
+			if n := len(q.items); n == q.limit || size > q.maxBytes {
+				q.more, q.last = true, q.items[n-1].Key
+				return nil
+			}
+			size += q.add(it.Key()[keyAt:], &w)
 		}
-		if len(q.items) == q.limit || size > q.maxBytes {
-			q.more = true
+		if v.Full() {
+			q.more, q.last = true, string(it.Key()[keyAt:])
 			return nil
 		}
-		value := w.value
-		if w.value = nil; !q.keysOnly {
-			w.value = q.mem.Copy(value)
-			size += len(value)
-		}
-		k := q.mem.Copy(it.Key()[keyAt:])
-		if len(q.items) == cap(q.items) {
-			q.items = slices.Grow(q.items, min(max(len(q.items), firstItems), q.limit-len(q.items)))
-		}
-		q.items = append(q.items, Item{Size: len(value)})
-		w.fill(&q.items[len(q.items)-1].Entry, unsafe.String(unsafe.SliceData(k), len(k)))
 	}
 	return nil
+}
+
+// add adds an item, and returns the bytes of its value.
+func (q *scanQuery) add(k []byte, w *row) int {
+	size, value := len(w.value), w.value
+	if w.value = nil; !q.keysOnly {
+		w.value = q.mem.Copy(value)
+	}
+	k = q.mem.Copy(k)
+	if len(q.items) == cap(q.items) {
+		q.items = slices.Grow(q.items, min(max(len(q.items), firstItems), q.limit-len(q.items)))
+	}
+	q.items = append(q.items, Item{Size: size})
+	w.fill(&q.items[len(q.items)-1].Entry, unsafe.String(unsafe.SliceData(k), len(k)))
+	return len(w.value)
 }
 
 // firstItems is how many items a page has room for before it grows.
@@ -298,19 +308,27 @@ func (m *machine) queryWait(v *engine.View, q *waitQuery) error {
 }
 
 func (m *machine) queryChanges(v *engine.View, q *changesQuery) error {
-	if err := v.WaitOn(namespaceTopic(q.namespace)); err != nil {
+	before, err := v.WaitOnPrefix(q.namespace, []byte(q.prefix))
+	if err != nil {
 		return err
+	}
+	if before > 0 {
+		q.after = max(q.after, uint64(before)-1) // since the view before, no such key has changed until then
 	}
 	ns, ok := v.Namespace(q.namespace)
 	if !ok {
 		return engine.ErrWait
 	}
-	if len(q.queue) == 0 {
+	if len(q.queue) == 0 || q.scanned != "" {
 		if err := m.findChanges(v, ns, q); err != nil || q.compacted {
 			return err
 		}
 	}
-	if len(q.queue) == 0 {
+	switch {
+	case q.scanned != "":
+		q.next = q.after
+		return nil
+	case len(q.queue) == 0:
 		q.after = q.queueEnd
 		return engine.ErrWait
 	}
@@ -331,10 +349,13 @@ func (m *machine) findChanges(v *engine.View, ns uint32, q *changesQuery) error 
 		return engine.Errorf(ErrInvalid, "kv: revision %d is ahead of the shard, which is at %d", q.after, lsn)
 	}
 	if ok {
-		q.queue, q.queueEnd = changes, uint64(upTo)
+		q.queue, q.queueEnd, q.scanned = changes, uint64(upTo), ""
 		return nil
 	}
-	return m.scanChanges(v, ns, q, uint64(lsn))
+	if q.scanned == "" || q.queueEnd > uint64(lsn) { // or another replica, which lags, has begun
+		q.queue, q.queueEnd, q.scanned = nil, uint64(lsn), ""
+	}
+	return m.scanChanges(v, ns, q)
 }
 
 // fetch reads the versions that come next in the queue, until the answer is full.
@@ -347,7 +368,8 @@ func (m *machine) fetch(v *engine.View, ns uint32, q *changesQuery) error {
 			return err
 		}
 		if !found {
-			q.events, q.queue, q.compacted = nil, nil, true
+			q.events = nil
+			q.compact()
 			return nil
 		}
 		q.events = append(q.events, w.event(c.key))
@@ -381,39 +403,43 @@ func versionAt(v *engine.View, ns uint32, c recentKey) (w row, found bool, err e
 // maxScanned is how many changes one look at all keys keeps: about a MiB.
 const maxScanned = 8192
 
-// scanChanges fills the queue with the oldest changes after q.after by looking at every key with the prefix.
-func (m *machine) scanChanges(v *engine.View, ns uint32, q *changesQuery, lsn uint64) error {
+// scanChanges fills the queue with the oldest changes after q.after, up to q.queueEnd, by looking at every key with the prefix behind q.scanned. It ends
+// early when that takes long. Keys that change meanwhile have their earlier changes in their histories.
+func (m *machine) scanChanges(v *engine.View, ns uint32, q *changesQuery) error {
 	forgotten, err := forgottenUpTo(v, ns)
-	if err != nil || forgotten > q.after {
-		q.compacted = err == nil
-		return err
+	if err == nil && forgotten > q.after {
+		q.compact()
+		return nil
 	}
-	lower := currentKey(nil, ns, []byte(q.prefix))
-	it, err := v.Iter(lower, key.PrefixEnd(lower))
 	if err != nil {
 		return err
 	}
-	oldest := oldestChanges{limit: maxScanned}
-	for ok := it.First(); ok && !q.compacted; ok = it.Next() {
-		w, err := decodeRow(it.Value())
-		if err == nil && w.revision > q.after {
-			q.compacted, err = oldest.addKey(v, ns, bytes.Clone(it.Key()[5:]), w, q.after)
-		}
-		if err != nil {
-			it.Close()
-			return err
-		}
+	prefix := currentKey(nil, ns, []byte(q.prefix))
+	lower := prefix
+	if q.scanned != "" {
+		lower = append(currentKey(nil, ns, []byte(q.scanned)), 0)
 	}
-	if err := it.Close(); err != nil || q.compacted {
+	upper := key.PrefixEnd(prefix)
+	if bytes.Compare(lower, upper) >= 0 {
+		return engine.Errorf(ErrInvalid, "kv: key %q is not one of the prefix %q", q.scanned, q.prefix)
+	}
+	it, err := v.Iter(lower, upper)
+	if err != nil {
 		return err
 	}
-	q.queueEnd = lsn
-	if oldest.cut {
-		q.queueEnd = oldest.keys[0].revision
+	oldest := newOldest(q)
+	err = oldest.look(v, ns, it, q)
+	if closeErr := it.Close(); err == nil {
+		err = closeErr
 	}
-	q.queue = oldest.sorted()
-	return nil
+	if err == nil && !q.compacted {
+		q.queue, q.queueEnd = oldest.sorted(), oldest.upTo
+	}
+	return err
 }
+
+// compact answers that some of the changes are no longer in the history.
+func (q *changesQuery) compact() { q.queue, q.scanned, q.compacted = nil, "", true }
 
 // forgottenUpTo returns the highest revision of any tombstone that was forgotten: deletes up to it can no longer be told.
 func forgottenUpTo(v *engine.View, ns uint32) (uint64, error) {
@@ -433,7 +459,38 @@ func forgottenUpTo(v *engine.View, ns uint32) (uint64, error) {
 type oldestChanges struct {
 	keys  []recentKey
 	limit int
-	cut   bool // some were left out
+	upTo  uint64 // later changes are left out
+}
+
+// newOldest goes on with what a query has found before.
+func newOldest(q *changesQuery) *oldestChanges {
+	o := &oldestChanges{keys: q.queue, limit: maxScanned, upTo: q.queueEnd}
+	heap.Init(o)
+	return o
+}
+
+// look looks at all keys, or until the view is Full.
+func (o *oldestChanges) look(v *engine.View, ns uint32, it *engine.Iter, q *changesQuery) error {
+	scanned := ""
+	for ok := it.First(); ok; ok = it.Next() {
+		w, err := decodeRow(it.Value())
+		if err == nil && w.revision > q.after {
+			var compacted bool
+			if compacted, err = o.addKey(v, ns, bytes.Clone(it.Key()[keyAt:]), w, q.after); compacted {
+				q.compact()
+				return nil
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if v.Full() {
+			scanned = string(it.Key()[keyAt:])
+			break
+		}
+	}
+	q.scanned = scanned
+	return nil
 }
 
 func (o *oldestChanges) Len() int           { return len(o.keys) }
@@ -449,10 +506,12 @@ func (o *oldestChanges) Pop() any {
 // addKey adds all changes of a key after a revision; compacted means that one of them has left the key's history.
 func (o *oldestChanges) addKey(v *engine.View, ns uint32, k []byte, w row, after uint64) (compacted bool, err error) {
 	for {
-		heap.Push(o, recentKey{w.revision, k})
+		if w.revision <= o.upTo {
+			heap.Push(o, recentKey{w.revision, k})
+		}
 		if len(o.keys) > o.limit {
 			heap.Pop(o)
-			o.cut = true
+			o.upTo = o.keys[0].revision
 		}
 		if w.version == 1 || w.previous <= after {
 			return false, nil

@@ -228,7 +228,8 @@ func (s *script) watch(ctx context.Context, a rig.Args) {
 		opts = append(opts, kv.FromRevision(revision(from)))
 	}
 	n := 0
-	for e, err := range s.store.Watch(ctx, a.Word(0), opts...) {
+	store := engine.StoreOf(kv.Primitive, engine.NewRouter(impatient{s.Rig}), s.store.Namespace(), 0)
+	for e, err := range store.Watch(context.WithoutCancel(ctx), a.Word(0), opts...) {
 		if err != nil {
 			s.Answer("watch", "", err)
 			return

@@ -169,6 +169,7 @@ type shardWatch struct {
 
 	queue    []recentKey // see changesQuery
 	queueEnd uint64
+	scanned  string
 	progress bool
 }
 
@@ -185,12 +186,13 @@ func (w *shardWatch) run(ctx context.Context, yield func(Event, error) bool) {
 		}
 		q := changesQuery{
 			namespace: w.store.scope.Namespace(), prefix: w.prefix, after: w.after, limit: watchPage, queue: w.queue, queueEnd: w.queueEnd,
+			scanned: w.scanned,
 		}
 		if err := w.store.scope.QueryShard(ctx, w.shard, &q); err != nil {
 			yield(Event{}, err)
 			return
 		}
-		w.queue, w.queueEnd = q.queue, q.queueEnd
+		w.queue, w.queueEnd, w.scanned = q.queue, q.queueEnd, q.scanned
 		if q.compacted {
 			w.live = false
 			if !yield(Event{Type: EventCompacted}, nil) {
@@ -204,7 +206,7 @@ func (w *shardWatch) run(ctx context.Context, yield func(Event, error) bool) {
 			}
 		}
 		w.advance(q.next)
-		if len(w.queue) == 0 && len(w.ahead) == 0 && !w.tellProgress(yield) {
+		if len(w.queue) == 0 && w.scanned == "" && len(w.ahead) == 0 && !w.tellProgress(yield) {
 			return
 		}
 	}
@@ -239,7 +241,7 @@ func (w *shardWatch) snapshot(ctx context.Context, yield func(Event, error) bool
 		if !q.more {
 			return true
 		}
-		q = &scanQuery{namespace: q.namespace, prefix: q.prefix, limit: q.limit, maxBytes: q.maxBytes, after: q.items[len(q.items)-1].Key}
+		q = &scanQuery{namespace: q.namespace, prefix: q.prefix, limit: q.limit, maxBytes: q.maxBytes, after: q.last}
 	}
 }
 

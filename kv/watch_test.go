@@ -18,6 +18,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/kv"
 )
 
@@ -85,8 +86,6 @@ func TestWatchResume(t *testing.T) {
 	r := newRig(t, 1)
 	s := r.store("n")
 	rng := rand.New(rand.NewPCG(1, 2))
-	done, cancel := context.WithCancel(t.Context())
-	cancel() // a watch that would wait ends instead
 	var log []kv.Event
 	writeRandom := func(keys, changes int) {
 		for range changes {
@@ -109,8 +108,9 @@ func TestWatchResume(t *testing.T) {
 		r.Fire()
 	}
 	writeRandom(20, 400)
+	impatient := engine.StoreOf(kv.Primitive, engine.NewRouter(impatient{r.Rig}), "n", 0)
 	collect := func(prefix string, from uint64) (events []kv.Event) {
-		for e, err := range s.Watch(done, prefix, kv.FromRevision(from)) {
+		for e, err := range impatient.Watch(t.Context(), prefix, kv.FromRevision(from)) {
 			if err != nil && !errors.Is(err, context.Canceled) {
 				t.Fatalf("Watch(%q, FromRevision(%d)): %v", prefix, from, err)
 			}
@@ -159,9 +159,24 @@ func TestWatchResume(t *testing.T) {
 			}
 		}
 	}
-	for _, err := range s.Watch(done, "", kv.FromRevision(1<<40)) {
+	for _, err := range s.Watch(t.Context(), "", kv.FromRevision(1<<40)) {
 		wantErr(t, "Watch from a revision that does not exist", err, kv.ErrInvalid)
 	}
+}
+
+// impatient is a door whose queries end when they have found nothing and are about to wait.
+type impatient struct{ *rig.Rig }
+
+func (d impatient) Query(ctx context.Context, shard engine.ShardID, q engine.Query) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	looks := 0
+	return d.Executor(shard).Query(ctx, q, engine.Replica{Now: d.Now, May: func() error {
+		if looks++; looks == 2 { // the first one has found nothing
+			cancel()
+		}
+		return nil
+	}})
 }
 
 // TestWatchSlow: the consumer stands still while more changes happen than are remembered, so it has to look at the keys.

@@ -38,7 +38,7 @@ func (q *scanQuery) Arguments(c *codec.Coder) {
 	c.Bool(&q.keysOnly)
 	c.Int(&q.maxBytes)
 	c.Bool(&q.position)
-	if q.limit < 0 || q.limit > MaxPageItems || q.maxBytes < 0 || q.maxBytes > maxPageBytes {
+	if q.limit < 1 || q.limit > MaxPageItems || q.maxBytes < 0 || q.maxBytes > maxPageBytes {
 		c.Fail("limit out of range")
 	}
 }
@@ -49,6 +49,7 @@ func (q *scanQuery) Results(c *codec.Coder) {
 		c.Int(&it.Size)
 	})
 	c.Bool(&q.more)
+	c.String(&q.last)
 	c.Uvarint(&q.lsn)
 }
 
@@ -89,6 +90,7 @@ func (q *changesQuery) Arguments(c *codec.Coder) {
 	c.Uvarint(&q.after)
 	c.Int(&q.limit)
 	q.codeQueue(c)
+	c.String(&q.scanned)
 	if q.limit < 1 || q.limit > watchPage {
 		c.Fail("limit out of range")
 	}
@@ -99,6 +101,7 @@ func (q *changesQuery) Results(c *codec.Coder) {
 	c.Uvarint(&q.next)
 	c.Bool(&q.compacted)
 	q.codeQueue(c)
+	c.String(&q.scanned)
 }
 
 // codeQueue codes the queue, or its beginning: then that is told which it reaches to.

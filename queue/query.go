@@ -67,12 +67,6 @@ func (*listQuery) Machine() engine.MachineID  { return engine.MachineQueue }
 func (*peekQuery) Machine() engine.MachineID  { return engine.MachineQueue }
 func (*deadQuery) Machine() engine.MachineID  { return engine.MachineQueue }
 
-// What a page looks at, at most, before it ends without being full.
-const (
-	maxLook      = 10_000
-	maxLookBytes = 16 << 20
-)
-
 // Query answers a query of the store.
 func (m *machine) Query(v *engine.View, q engine.Query) error {
 	switch q := q.(type) {
@@ -168,7 +162,7 @@ func (m *machine) queryPeek(v *engine.View, q *peekQuery) error {
 	if err != nil {
 		return err
 	}
-	p := peek{q: q, name: q.name, now: v.Now(), delivered: delivered, known: delivered.First()}
+	p := peek{q: q, view: v, name: q.name, now: v.Now(), delivered: delivered, known: delivered.First()}
 	err = scan(v, append(messageKey(nil, 'm', r.gen, q.after), 0), key.PrefixEnd(numberKey(nil, 'm', r.gen)), p.row)
 	if closeErr := delivered.Close(); err == nil {
 		err = closeErr
@@ -179,18 +173,17 @@ func (m *machine) queryPeek(v *engine.View, q *peekQuery) error {
 // peek walks over the messages of a queue and, beside them, over what is known of those that were delivered: both are in the same order.
 type peek struct {
 	q         *peekQuery
+	view      *engine.View
 	name      string
 	now       int64
 	delivered *engine.Iter
 	known     bool // delivered is at a row
-	looked    int
-	bytes     int
-	payloads  int // bytes of payloads and headers on the page
+	payloads  int  // bytes of payloads and headers on the page
 }
 
 func (p *peek) row(k, value []byte) (more bool, err error) {
 	q := p.q
-	if len(q.items) == q.limit || p.payloads > q.maxBytes || p.looked == maxLook || p.bytes > maxLookBytes {
+	if len(q.items) == q.limit || p.payloads > q.maxBytes || q.next != (place{}) && p.view.Full() {
 		q.more = true
 		return false, nil
 	}
@@ -199,8 +192,6 @@ func (p *peek) row(k, value []byte) (more bool, err error) {
 	if err != nil || !ok {
 		return false, err
 	}
-	p.looked++
-	p.bytes += len(value)
 	q.next = at
 	m := Message{
 		Queue: p.name, Seq: at.seq, Priority: int(at.priority), State: Ready, MaxAttempts: int(w.maxAttempts), EnqueuedAt: time.UnixMilli(w.enqueuedAt),
@@ -254,9 +245,9 @@ func (m *machine) queryDead(v *engine.View, q *deadQuery) error {
 	if q.found = found; err != nil || !found {
 		return err
 	}
-	looked, size, payloads := 0, 0, 0
+	payloads := 0
 	return scan(v, append(deadKey(nil, r.id, q.after), 0), key.PrefixEnd(numberKey(nil, 'x', r.id)), func(k, value []byte) (bool, error) {
-		if len(q.items) == q.limit || payloads > q.maxBytes || looked == maxLook || size > maxLookBytes {
+		if len(q.items) == q.limit || payloads > q.maxBytes || q.next != 0 && v.Full() {
 			q.more = true
 			return false, nil
 		}
@@ -264,8 +255,6 @@ func (m *machine) queryDead(v *engine.View, q *deadQuery) error {
 		if err != nil {
 			return false, err
 		}
-		looked++
-		size += len(value)
 		if q.next = seqAt(k); !w.holds([]byte(q.text)) {
 			return true, nil
 		}

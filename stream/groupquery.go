@@ -208,7 +208,7 @@ func (m *machine) queryGroups(v *engine.View, q *groupsQuery) error {
 		return err
 	}
 	for ok := it.First(); ok; ok = it.Next() {
-		if q.more = len(q.infos) == q.limit; q.more {
+		if q.more = len(q.infos) == q.limit || len(q.infos) > 0 && v.Full(); q.more {
 			break
 		}
 		g, err := decodeGroup(it.Value())

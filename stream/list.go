@@ -105,8 +105,8 @@ func (s *Store) page(ctx context.Context, l engine.Listing) (page Page[Stats], e
 			l.home = len(shards) == 1 || s.shardOf(l.Name, 0) == shards[at]
 		}
 		all = append(all, q.streams...)
-		if n := len(q.streams); q.more && n > 0 && (page.Cursor == "" || q.streams[n-1].Name < page.Cursor) {
-			page.Cursor = q.streams[n-1].Name
+		if q.more && (page.Cursor == "" || q.last < page.Cursor) {
+			page.Cursor = q.last
 		}
 	}
 	if page.Cursor != "" {
@@ -187,10 +187,11 @@ func (m *machine) queryList(v *engine.View, q *listQuery) error {
 	}
 	partitions := 0
 	for ok := it.First(); ok; ok = it.Next() {
-		if q.more = len(q.streams) == q.limit || partitions >= maxListedPartitions; q.more {
+		if q.more = len(q.streams) == q.limit || partitions >= maxListedPartitions || q.last != "" && v.Full(); q.more {
 			break
 		}
 		name := string(it.Key()[5:])
+		q.last = name
 		h, err := decodeHeader(it.Value())
 		if err == nil && !h.deleted() {
 			var stats Stats

@@ -64,7 +64,8 @@ type listQuery struct {
 	limit     int
 
 	streams []listed
-	more    bool // there are more
+	last    string // the last name that was looked at
+	more    bool   // there are more
 }
 
 // refsQuery finds the records of IDs, and recordsQuery reads records.

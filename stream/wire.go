@@ -175,6 +175,7 @@ func (q *listQuery) Results(c *codec.Coder) {
 			c.Fail("partitions out of range")
 		}
 	})
+	c.String(&q.last)
 	c.Bool(&q.more)
 }
 

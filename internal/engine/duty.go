@@ -96,7 +96,7 @@ func (l *Lead) Now() int64 { return l.door.Now() }
 // nothing to do yet, after it has said what it waits for: View.WaitOn for topics, View.WakeAt for a time. Then it is called again, with a new view, when
 // one of them has come; what is notified while it looks is not missed. It returns f's error, or that of ctx.
 func (l *Lead) View(ctx context.Context, f func(v *View) error) error {
-	v := View{x: l.x, machine: l.machine, now: l.door.Now}
+	v := View{x: l.x, machine: l.machine, now: l.door.Now, scan: scan{ctx: ctx, endless: true}}
 	defer func() {
 		if v.waiter != nil {
 			l.x.hub.unsubscribe(v.waiter)
@@ -108,9 +108,13 @@ func (l *Lead) View(ctx context.Context, f func(v *View) error) error {
 		}
 		topics := v.topics()
 		v.wakeAt = NoTimer
+		v.scan.rows, v.scan.bytes = 0, 0
 		v.Freeze()
 		err := f(&v)
 		v.release()
+		if v.scan.err != nil {
+			return v.scan.err
+		}
 		if !errors.Is(err, ErrWait) {
 			return err
 		}

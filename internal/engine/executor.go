@@ -506,7 +506,6 @@ func (x *Executor) noteFresh() {
 
 // observe hands the changes to the machines that want them, before the overlay gives up the memory of their keys.
 func (x *Executor) observe() {
-	waiting := x.hub.count.Load() > 0
 	var batch []Change
 	for start := 0; start < len(x.changes); {
 		id := x.changes[start].machine
@@ -516,7 +515,7 @@ func (x *Executor) observe() {
 			start++
 		}
 		if o, ok := x.machines[id].(Observer); ok {
-			o.Committed(batch, waiting, x.hub.notify)
+			o.Committed(batch, Waker{x.hub, id})
 		}
 	}
 	clear(x.changes)

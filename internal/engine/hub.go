@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -11,19 +12,22 @@ import (
 //
 // Who waits has a place in the line of each of his topics, so that coming last and leaving take the same time however long the lines are.
 type hub struct {
-	count  atomic.Int32 // waiters; lets notify skip the lock when there are none
-	parked atomic.Int32 // those of them that are takes
+	count    atomic.Int32 // waiters; lets notify skip the lock when there are none
+	parked   atomic.Int32 // those of them that are takes
+	prefixes atomic.Int32 // lines of prefixes; lets notifyPrefixes skip the lock when there are none
 
 	mu      sync.Mutex // guards all below; nothing is called under it
 	topics  map[Topic]*line
-	within  map[Topic]*family // by topic: those within it that are waited for
-	order   uint64            // of coming
-	claimed map[Topic]bool    // somebody has been told of something that one can take, see claim
+	within  map[Topic]*family  // by topic: those within it that are waited for
+	order   uint64             // of coming
+	lengths map[Topic]*lengths // of the prefixes that are waited for, by their root
+	claimed map[Topic]bool     // somebody has been told of something that one can take, see claim
 }
 
 // line is who waits for a topic.
 type line struct {
 	topic   Topic
+	prefix  *awaited // that it is for, nil if for another topic
 	queries turns
 	takes   turns
 	spoken  int64 // how much takes that are under way may take
@@ -40,12 +44,13 @@ type place struct {
 }
 
 type waiter struct {
-	c      chan struct{} // of a query; capacity 1: holds a wake-up that has not been looked at
-	take   *Taking       // else
-	since  int64         // waiters of a topic are in this order
-	order  uint64        // and those of one time in this
-	places []*place
-	parent Topic // that of the first topic, 0: none
+	c       chan struct{} // of a query; capacity 1: holds a wake-up that has not been looked at
+	take    *Taking       // else
+	since   int64         // waiters of a topic are in this order
+	order   uint64        // and those of one time in this
+	places  []*place
+	parent  Topic // that of the first topic, 0: none
+	changed LSN   // the first change that has woken it, see subscribePrefix; guarded by hub.mu
 }
 
 // family is the topics within another, in the order in which the first of their waiters came.
@@ -61,7 +66,7 @@ type member struct {
 }
 
 func newHub() *hub {
-	return &hub{topics: make(map[Topic]*line), within: make(map[Topic]*family), claimed: make(map[Topic]bool)}
+	return &hub{topics: make(map[Topic]*line), within: make(map[Topic]*family), lengths: make(map[Topic]*lengths), claimed: make(map[Topic]bool)}
 }
 
 // before reports whether it is w's turn before o's.
@@ -82,6 +87,7 @@ func (h *hub) lineLocked(t Topic) *line {
 func (h *hub) tidyLocked(l *line) {
 	if l.queries.first == nil && l.takes.first == nil && l.spoken == 0 {
 		delete(h.topics, l.topic)
+		h.unawaitLocked(l.prefix)
 	}
 }
 
@@ -138,13 +144,19 @@ func (q *turns) remove(p *place) {
 
 // subscribe adds w to the topic, once. Waiters of a topic are woken in the order of since, and of coming.
 func (h *hub) subscribe(w *waiter, t Topic) error {
-	for _, p := range w.places {
-		if p.line.topic == t {
-			return nil
-		}
+	if w.waitsFor(t) {
+		return nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.subscribeLocked(w, t)
+}
+
+func (w *waiter) waitsFor(t Topic) bool {
+	return slices.ContainsFunc(w.places, func(p *place) bool { return p.line.topic == t })
+}
+
+func (h *hub) subscribeLocked(w *waiter, t Topic) error {
 	if len(w.places) == 0 {
 		if err := h.roomLocked(); err != nil {
 			return err

@@ -21,7 +21,8 @@ type Iter struct {
 	ranges  rangeSet    // deleted by that batch
 	onOver  bool        // the current row is over[0], not the one of db
 	err     error
-	tx      *Tx // that made it; nil in a View
+	tx      *Tx   // that made it; nil in a View
+	view    *View // likewise; nil in a Tx
 }
 
 func newIter(r pebble.Reader, prefix, lower, upper []byte, o *overlay) (*Iter, error) {
@@ -44,7 +45,7 @@ func newIter(r pebble.Reader, prefix, lower, upper []byte, o *overlay) (*Iter, e
 // First moves to the first row.
 func (it *Iter) First() bool {
 	it.dbValid = it.uncovered(it.db.First())
-	return it.settle()
+	return it.settle() && it.counted()
 }
 
 // uncovered moves the one of db on to the next row that is in no deleted range.
@@ -66,8 +67,11 @@ func (it *Iter) Next() bool {
 	} else {
 		it.dbValid = it.uncovered(it.db.Next())
 	}
-	return it.settle()
+	return it.settle() && it.counted()
 }
+
+// counted counts the row for the query that looks at it. It returns false if that has to end.
+func (it *Iter) counted() bool { return it.view == nil || it.view.looksAt() }
 
 // settle chooses the smaller of the two next rows; of equal keys the batch's is the newer one, and its deletes hide rows.
 func (it *Iter) settle() bool {
@@ -109,6 +113,9 @@ func (it *Iter) Value() []byte {
 	if err != nil {
 		it.err = err
 	}
+	if it.view != nil {
+		it.view.scan.bytes += len(v)
+	}
 	return v
 }
 
@@ -119,6 +126,9 @@ func (it *Iter) Close() error {
 	}
 	if err := it.db.Close(); err != nil {
 		it.err = err
+	}
+	if it.err == nil && it.view != nil {
+		it.err = it.view.scan.err
 	}
 	if it.err != nil {
 		return fmt.Errorf("read state: %w", it.err)

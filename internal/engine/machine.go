@@ -28,7 +28,8 @@ type Machine interface {
 	// OnTimer handles a token that tx.Schedule stored. It must cope with tokens that no longer mean anything.
 	OnTimer(tx *Tx, token []byte)
 	// Query answers q, one of the machine's own query types, by filling its result fields. ErrWait, after
-	// View.WaitOn, asks to be run again when the topic has been notified.
+	// View.WaitOn, asks to be run again when the topic has been notified. One with pages ends its page when the view is Full. What it looks at
+	// through the view ends when its caller is gone or the node closes; it need not tell that from the end of the rows.
 	Query(v *View, q Query) error
 	// Restore rebuilds in-memory indexes from the state, after opening and after a snapshot was installed.
 	Restore(v *View) error
@@ -45,8 +46,8 @@ type Reverter interface {
 type Observer interface {
 	// Committed is called by the applying goroutine with what Apply and OnTimer reported through Tx.Changed, in order,
 	// after it has become visible. It may change in-memory indexes and wake queries; n < 0 wakes all of a topic.
-	// The keys are valid only during the call. waiting is false when no query waits, so there is nobody to wake.
-	Committed(changes []Change, waiting bool, wake func(t Topic, n int))
+	// The keys are valid only during the call.
+	Committed(changes []Change, wake Waker)
 }
 
 // Change is a change of one row as an Observer hears of it.

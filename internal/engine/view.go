@@ -23,6 +23,7 @@ type View struct {
 	looked  *looked // of a look on behalf of a take
 	claims  []Topic
 	wakeAt  int64 // of a duty
+	scan    scan
 
 	stale     bool  // see Stale
 	stamp     int64 // the log had come to it before anything was read
@@ -134,12 +135,22 @@ func (v *View) Claim(t Topic) { v.claims = append(v.claims, t) }
 
 // Get returns a copy of the row's value.
 func (v *View) Get(k []byte) (value []byte, ok bool, err error) {
-	return v.getRow(append(v.rowKey(v.machine), k...))
+	if !v.looksAt() {
+		return nil, false, v.scan.err
+	}
+	value, ok, err = v.getRow(append(v.rowKey(v.machine), k...))
+	v.scan.bytes += len(value)
+	return value, ok, err
 }
 
-// Iter iterates over the rows with lower <= key < upper in key order. Close it.
+// Iter iterates over the rows with lower <= key < upper in key order. Close it. It ends early when nobody waits for the answer any more, or the
+// node closes.
 func (v *View) Iter(lower, upper []byte) (*Iter, error) {
-	return newIter(v.reader(), v.x.rowKey(nil, v.machine), lower, upper, nil)
+	it, err := newIter(v.reader(), v.x.rowKey(nil, v.machine), lower, upper, nil)
+	if err == nil {
+		it.view = v
+	}
+	return it, err
 }
 
 func (v *View) reader() pebble.Reader {
@@ -217,9 +228,9 @@ type Replica struct {
 	Settle func(ctx context.Context, at int64) error
 }
 
-// Query answers q, waiting within ctx when the machine asks to wait.
+// Query answers q, waiting within ctx when the machine asks to wait. It ends early, with ctx's error or ErrClosed, also while the machine looks at rows.
 func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
-	v := View{x: x, machine: q.Machine(), now: r.Now, stale: r.Stale}
+	v := View{x: x, machine: q.Machine(), now: r.Now, stale: r.Stale, scan: scan{ctx: ctx, stop: r.Stop}}
 	defer func() {
 		if v.waiter != nil {
 			x.hub.unsubscribe(v.waiter)
@@ -234,8 +245,12 @@ func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
 		}
 		v.claims = v.claims[:0]
 		v.stamp, v.unsettled = x.stamp.Load(), 0
+		v.scan.rows, v.scan.bytes = 0, 0
 		err := x.answer(&v, q)
 		v.release()
+		if v.scan.err != nil {
+			return v.scan.err
+		}
 		if v.unsettled != 0 && r.Settle != nil {
 			if err := r.Settle(ctx, v.unsettled); err != nil {
 				return err

@@ -1,0 +1,63 @@
+package engine
+
+import "context"
+
+// What a query may look at before it is Full, and how much it may look at all the same if it has no pages. A row takes about a third of a microsecond:
+// a page comes at once, and nothing keeps a processor for much longer than a second.
+const (
+	fullScanRows  = 10_000
+	fullScanBytes = 16 << 20
+	MaxScanRows   = 1 << 22
+	MaxScanBytes  = 2 << 30
+)
+
+// scan is what a query has looked at since it was asked, or asked again, and what ends it early. The zero value has no end.
+type scan struct {
+	ctx         context.Context // of the caller; nil: nothing is counted
+	stop        <-chan struct{} // closed when the replica stops
+	endless     bool            // of a duty: there is no limit
+	rows, bytes int
+	err         error // why it ended early: then that is its answer, whatever the machine makes of the rows it has got
+}
+
+// scanCheck is after how many rows a query looks whether somebody still waits for it.
+const scanCheck = 256
+
+// Full reports whether a query has looked at so much that it has to answer with what it has got, and from where to go on. One that has no pages goes on,
+// and fails at MaxScanRows and MaxScanBytes.
+func (v *View) Full() bool {
+	s := &v.scan
+	return s.rows >= fullScanRows || s.bytes >= fullScanBytes
+}
+
+// looksAt counts a row. It returns false if the query has to end, see scan.err.
+func (v *View) looksAt() bool {
+	s := &v.scan
+	if s.ctx == nil {
+		return true
+	}
+	if s.rows++; s.rows%scanCheck == 0 || s.exceeds() {
+		v.checkScan()
+	}
+	return s.err == nil
+}
+
+func (s *scan) exceeds() bool { return !s.endless && (s.rows > MaxScanRows || s.bytes > MaxScanBytes) }
+
+func (v *View) checkScan() {
+	s := &v.scan
+	if s.err != nil {
+		return
+	}
+	if s.exceeds() {
+		s.err = Errorf(ErrInvalid, "shard %d: a query of %s has looked at %d rows with %d bytes: the limits are %d and %d",
+			v.x.shard, v.x.table.byID[v.machine].Name, s.rows, s.bytes, MaxScanRows, MaxScanBytes)
+		return
+	}
+	select {
+	case <-s.stop:
+		s.err = Errorf(ErrClosed, "shard %d: closed while a query looked", v.x.shard)
+	default:
+		s.err = s.ctx.Err()
+	}
+}

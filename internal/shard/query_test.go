@@ -1,0 +1,72 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/toy"
+)
+
+// endless is the toy with a query that looks at rows for ever.
+type endless struct {
+	engine.Machine
+	began chan struct{}
+}
+
+func (e endless) Query(v *engine.View, q engine.Query) error {
+	if _, ok := q.(*toy.Sum); !ok {
+		return e.Machine.Query(v, q)
+	}
+	it, err := v.Iter(nil, []byte{0xff})
+	if err != nil {
+		return err
+	}
+	e.began <- struct{}{}
+	for it.First() {
+	}
+	return it.Close()
+}
+
+// TestLongQueriesEnd: a query that looks at many rows ends when its caller goes, and does not keep Close waiting, also one of a replica that may lag.
+func TestLongQueriesEnd(t *testing.T) {
+	noLeaks(t)
+	began := make(chan struct{})
+	c := config(vfs.NewMem())
+	p := toy.Primitive()
+	own := p.New
+	p.New = func() engine.Machine { return endless{own(), began} }
+	c.Primitives = []engine.Primitive{p}
+	h := open(t, c)
+	if _, err := h.Propose(t.Context(), 0, toy.Command{Kind: toy.Add, Name: "a", Delta: 1}.In(homed(0))); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(ctx context.Context, query func(context.Context, engine.ShardID, engine.Query) error) chan error {
+		done := make(chan error, 1)
+		go func() { done <- query(ctx, 0, &toy.Sum{Namespace: homed(0)}) }()
+		<-began
+		return done
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := ask(ctx, h.Query)
+	cancel()
+	if err := <-asked; !errors.Is(err, context.Canceled) {
+		t.Errorf("a query whose caller has gone: %v", err)
+	}
+	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(time.Millisecond))
+	defer cancel()
+	if err := <-ask(late, h.Query); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a query whose time is over: %v", err)
+	}
+	query, stale := ask(t.Context(), h.Query), ask(t.Context(), h.QueryStale)
+	closeHost(t, h)
+	for _, asked := range []chan error{query, stale} {
+		if err := <-asked; !errors.Is(err, engine.ErrClosed) {
+			t.Errorf("a query while the node closes: %v", err)
+		}
+	}
+}
