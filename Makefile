@@ -100,12 +100,15 @@ modules:
 # disks, clocks and processes much more than they compute, so eight of them run at a time. Go vet has been here before.
 unit:
 	$(banner) 'go test -short'
-	$(GO) test -short -vet=off -p 8 ./...
+	$(GO) test -short -vet=off -p 8 $(if $(LATER),-skip '$(LATER)') ./...
+
+# In make test, what the suites do anyway is done by them only.
+test: LATER = ^Test(Node|Cluster|Five|Replay|AckClone|.*AtEveryPoint|Corrupt|TrioCorrupt|GroupHistories|EveryBitFlip|CrashAtEveryIOPoint|ManyLives|NoSpaceAtEveryOperation|Kill|Power|Linear|PausedLeader|ReadsNeverGoBack|Processes|Audit|Works|Chaos)$$
 
 # The packages that start goroutines, without the tests that move megabytes or wait for processes: the race detector makes all of it ten to twenty times
 # slower. Of the machines, which have no goroutines, the tests that use them from many. The simulators have one. make test-long leaves nothing out.
 RACY     = . ./dashboard ./internal/shard ./internal/ual ./internal/peer ./internal/exercise
-BULKY    = ^Test(QuietShard|Verify|Torn|NoSpaceAtEvery|OpenOn|Quota|FullDisk|Audit|Kill|Power|Processes|Linear|PausedLeader|Volume|Idle|RollingRestart)
+BULKY    = ^Test(QuietShard|Verify|Torn|NoSpaceAtEvery|OpenOn|Quota|FullDisk|OverlayFS|(KV)?ReplicasAreEqual|WorkloadThrough|EveryBitFlip|TruncatedFiles|.*AtEveryIOPoint|LargePayloads|Listings|ManyWaits|CutAtEachByte|Disk$$|StopHandsOver|ReadsNeverGoBack|Audit|Kill|Power|Processes|Works|Linear|PausedLeader|Volume|Idle|RollingRestart)
 MACHINES = ./kv ./queue ./stream ./internal/engine
 SHARED   = ^Test(Progress|Lock|Watch|Wait|Pause|Many|Take|Read|Follow|Query|RowCache)
 

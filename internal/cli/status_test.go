@@ -86,8 +86,8 @@ func secretFile(t *testing.T) string {
 	return name
 }
 
-// TestCluster starts three nodes and finds them all from any of them.
-func TestCluster(t *testing.T) {
+// TestClusterCommands starts three nodes and finds them all from any of them.
+func TestClusterCommands(t *testing.T) {
 	secret := secretFile(t)
 	addrs := []string{rig.FreeAddr(t), rig.FreeAddr(t), rig.FreeAddr(t)}
 	peers := fmt.Sprintf("1=%s,2=%s,3=%s", addrs[0], addrs[1], addrs[2])
