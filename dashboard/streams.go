@@ -175,7 +175,7 @@ func (in *input) recordID(name string) (id stream.ID, given bool) {
 	return id, true
 }
 
-// streamMessage is a record in a listing. Key and payload are encoded as was asked for, headers are always text.
+// streamMessage is a record in a listing. Key, payload and the values of headers are encoded as was asked for; names of headers are text.
 type streamMessage struct {
 	IDMillis  int64             `json:"id_ms"`
 	IDSeq     uint64            `json:"id_seq"`
@@ -195,9 +195,9 @@ func (h *handler) streamMessages(ctx context.Context, q streamMessagesRequest) (
 	}
 	messages := listing[streamMessage]{items: make([]streamMessage, 0, len(records))}
 	for _, r := range records {
-		headers := r.Headers
-		if headers == nil {
-			headers = map[string]string{}
+		headers := make(map[string]string, len(r.Headers))
+		for name, value := range r.Headers {
+			headers[name] = q.encoding.encoded(value)
 		}
 		messages.items = append(messages.items, streamMessage{
 			IDMillis:  r.ID.Millis,

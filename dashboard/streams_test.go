@@ -34,7 +34,7 @@ func seedStreams(t *testing.T, node *floe.Node) {
 			t.Fatal(err)
 		}
 	}
-	put(shop, "orders", 0, stream.Message{Key: "k\xff", Payload: []byte("<one>\xff"), Headers: map[string]string{"type": "order"}})
+	put(shop, "orders", 0, stream.Message{Key: "k\xff", Payload: []byte("<one>\xff"), Headers: map[string]string{"type": "order", "raw": "\xfe"}})
 	put(shop, "orders", 1, stream.Message{Payload: []byte("two")})
 	put(shop, "orders", 0, stream.Message{Payload: []byte("three")})
 	for p := range 8 {
@@ -122,10 +122,10 @@ var streamContract = []contractRow{
 	{streamRoute, ordersPath + "?namespace=nowhere", "", 404, failure},
 
 	{streamMessagesRoute, ordersPath + "/messages?namespace=shop", "", 200, items{
-		recordOf(0, 6, "k\ufffd", fields{"type": is{"order"}}, "<one>\ufffd"), recordOf(1, 3, "", fields{}, "two"), recordOf(0, 5, "", fields{}, "three"),
+		recordOf(0, 6, "k\ufffd", fields{"type": is{"order"}, "raw": is{"\ufffd"}}, "<one>\ufffd"), recordOf(1, 3, "", fields{}, "two"), recordOf(0, 5, "", fields{}, "three"),
 	}},
 	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&limit=1&encoding=base64", "", 200, items{
-		recordOf(0, 6, "a/8=", fields{"type": is{"order"}}, "PG9uZT7/"),
+		recordOf(0, 6, "a/8=", fields{"type": is{"b3JkZXI="}, "raw": is{"/g=="}}, "PG9uZT7/"),
 	}},
 	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&limit=1&tail=true", "", 200, items{recordOf(0, 5, "", fields{}, "three")}},
 	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&partition=1&from=0-0", "", 200, items{recordOf(1, 3, "", fields{}, "two")}},

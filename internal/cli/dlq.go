@@ -34,10 +34,10 @@ func dlqList(f *frame) *cobra.Command {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			row := func(m queue.Message) []string {
 				return []string{
-					decimal(m.Seq), decimal(m.Priority), shownTime(m.DiedAt), fmt.Sprintf("%d/%d", m.Attempts, m.MaxAttempts), m.LastError, s.cell(m.Payload),
+					decimal(m.Seq), decimal(m.Priority), shownTime(m.DiedAt), fmt.Sprintf("%d/%d", m.Attempts, m.MaxAttempts), m.LastError, shownHeaders(m.Headers), s.cell(m.Payload),
 				}
 			}
-			head := []string{"SEQ", "PRIORITY", "DIED", "ATTEMPTS", "LAST ERROR", "PAYLOAD"}
+			head := []string{"SEQ", "PRIORITY", "DIED", "ATTEMPTS", "LAST ERROR", "HEADERS", "PAYLOAD"}
 			return s.printMessages(args[0], first(s.Queue(s.namespace).DeadLetters(args[0]).All(ctx, opts...), limit), head, row)
 		})
 	}

@@ -35,8 +35,8 @@ func TestFollow(t *testing.T) {
 			table: "-0       0   1      p", raw: "-0\t0\t1\t\t\tp", json: `"payload":"p","size":1,"attempt":1,"ack_deadline":`,
 		},
 		{
-			command: "queue dequeue NAME --follow --ack", add: "queue enqueue NAME p",
-			table: "  100   1  p", raw: "\t100\t1\tp", json: `"last_error":"","headers":{},"payload":"p","size":1}`,
+			command: "queue dequeue NAME --follow --ack", add: "queue enqueue NAME p --header k=v",
+			table: "  100   1  k=v  p", raw: "\t100\t1\tk=v\tp", json: `"last_error":"","headers":{"k":"v"},"payload":"p","size":1}`,
 		},
 	} {
 		for format, want := range map[string]string{"table": tc.table, "raw": tc.raw, "json": tc.json} {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"strconv"
 	"time"
 
@@ -101,30 +100,28 @@ type messageList struct {
 
 // messageText is a message in JSON.
 type messageText struct {
-	Seq         uint64            `json:"seq"`
-	Priority    int               `json:"priority"`
-	State       string            `json:"state"`
-	Attempts    int               `json:"attempts"`
-	MaxAttempts int               `json:"max_attempts"`
-	Receipt     string            `json:"receipt,omitempty"` // of the delivery
-	EnqueuedAt  int64             `json:"enqueued_at"`
-	LeaseUntil  *int64            `json:"lease_until"`  // of a leased one
-	AvailableAt *int64            `json:"available_at"` // of a delayed one
-	DiedAt      *int64            `json:"died_at"`      // of a dead letter
-	LastError   string            `json:"last_error"`
-	Headers     map[string]string `json:"headers"`
+	Seq         uint64 `json:"seq"`
+	Priority    int    `json:"priority"`
+	State       string `json:"state"`
+	Attempts    int    `json:"attempts"`
+	MaxAttempts int    `json:"max_attempts"`
+	Receipt     string `json:"receipt,omitempty"` // of the delivery
+	EnqueuedAt  int64  `json:"enqueued_at"`
+	LeaseUntil  *int64 `json:"lease_until"`  // of a leased one
+	AvailableAt *int64 `json:"available_at"` // of a delayed one
+	DiedAt      *int64 `json:"died_at"`      // of a dead letter
+	LastError   string `json:"last_error"`
+	headersText
 	payloadText
 	Size int `json:"size"` // bytes of the payload
 }
 
 func newMessageText(m queue.Message) messageText {
-	t := messageText{
+	return messageText{
 		Seq: m.Seq, Priority: m.Priority, State: m.State.String(), Attempts: m.Attempts, MaxAttempts: m.MaxAttempts, Receipt: string(m.Receipt),
 		EnqueuedAt: m.EnqueuedAt.UnixMilli(), LeaseUntil: optionalMillis(m.LeaseUntil), AvailableAt: optionalMillis(m.AvailableAt),
-		DiedAt: optionalMillis(m.DiedAt), LastError: m.LastError, Headers: map[string]string{}, payloadText: newPayloadText(m.Payload), Size: m.Size,
+		DiedAt: optionalMillis(m.DiedAt), LastError: m.LastError, headersText: newHeadersText(m.Headers), payloadText: newPayloadText(m.Payload), Size: m.Size,
 	}
-	maps.Copy(t.Headers, m.Headers)
-	return t
 }
 
 // work is what queue dequeue is told.
@@ -216,10 +213,10 @@ func (s *session) ackLeased(ctx context.Context, w *work, ms []queue.Message) er
 
 func (s *session) printLeased(w *work, ms []queue.Message) error {
 	list := messageList{w.queue, s.namespace, []messageText{}, len(ms)}
-	t := table{head: []string{"RECEIPT", "SEQ", "PRIORITY", "ATTEMPT", "PAYLOAD"}}
+	t := table{head: []string{"RECEIPT", "SEQ", "PRIORITY", "ATTEMPT", "HEADERS", "PAYLOAD"}}
 	for _, m := range ms {
 		list.Messages = append(list.Messages, newMessageText(m))
-		t.rows = append(t.rows, []string{string(m.Receipt), decimal(m.Seq), decimal(m.Priority), decimal(m.Attempts), s.cell(m.Payload)})
+		t.rows = append(t.rows, []string{string(m.Receipt), decimal(m.Seq), decimal(m.Priority), decimal(m.Attempts), shownHeaders(m.Headers), s.cell(m.Payload)})
 	}
 	return s.print(list, t)
 }
@@ -230,9 +227,10 @@ func (s *session) printMessage(m queue.Message) (err error) {
 	case formatJSON:
 		return s.encode(newMessageText(m), "")
 	case formatRaw:
-		_, err = fmt.Fprintf(s.w, "%s\t%d\t%d\t%d\t%s\n", m.Receipt, m.Seq, m.Priority, m.Attempts, m.Payload)
+		_, err = fmt.Fprintf(s.w, "%s\t%d\t%d\t%d\t%s\t%s\n", m.Receipt, m.Seq, m.Priority, m.Attempts, shownHeaders(m.Headers), m.Payload)
 	default:
-		_, err = fmt.Fprintf(s.w, "%-15s  %6d  %3d  %2d  %s\n", m.Receipt, m.Seq, m.Priority, m.Attempts, printable(shortened(m.Payload)))
+		_, err = fmt.Fprintf(s.w, "%-15s  %6d  %3d  %2d  %s  %s\n",
+			m.Receipt, m.Seq, m.Priority, m.Attempts, printable(shownHeaders(m.Headers)), printable(shortened(m.Payload)))
 	}
 	return err
 }
@@ -400,10 +398,10 @@ func queuePeek(f *frame) *cobra.Command {
 				}
 				return []string{
 					decimal(m.Seq), decimal(m.Priority), m.State.String(), shownOptionalTime(until), fmt.Sprintf("%d/%d", m.Attempts, m.MaxAttempts),
-					m.LastError, s.cell(m.Payload),
+					m.LastError, shownHeaders(m.Headers), s.cell(m.Payload),
 				}
 			}
-			head := []string{"SEQ", "PRIORITY", "STATE", "UNTIL", "ATTEMPTS", "LAST ERROR", "PAYLOAD"}
+			head := []string{"SEQ", "PRIORITY", "STATE", "UNTIL", "ATTEMPTS", "LAST ERROR", "HEADERS", "PAYLOAD"}
 			return s.printMessages(args[0], first(s.Queue(s.namespace).Messages(args[0]).All(ctx, opts...), limit), head, row)
 		})
 	}

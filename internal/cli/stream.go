@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"iter"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -300,7 +302,7 @@ type recordText struct {
 	Offset    uint64 `json:"offset"`
 	LSN       uint64 `json:"lsn"`
 	keyText
-	Headers map[string]string `json:"headers"`
+	headersText
 	payloadText
 	Size int `json:"size"` // bytes of the payload
 }
@@ -316,13 +318,33 @@ func newPayloadText(payload []byte) payloadText {
 	return payloadText{text, encoding}
 }
 
+// headersText is headers in JSON.
+type headersText struct {
+	Headers         map[string]string `json:"headers"`
+	HeadersEncoding string            `json:"headers_encoding,omitempty"` // "base64" if a value is not text: all values are in it then
+}
+
+func newHeadersText(headers map[string]string) headersText {
+	t := headersText{Headers: map[string]string{}}
+	for name, value := range headers {
+		t.Headers[name] = value
+		if !utf8.ValidString(value) {
+			t.HeadersEncoding = "base64"
+		}
+	}
+	if t.HeadersEncoding != "" {
+		for name, value := range headers {
+			t.Headers[name] = base64.StdEncoding.EncodeToString([]byte(value))
+		}
+	}
+	return t
+}
+
 func newRecordText(r stream.Record) recordText {
-	t := recordText{
-		idText: newIDText(r.ID), Partition: r.Partition, Offset: r.Offset, LSN: r.LSN, keyText: newKeyText(r.Key), Headers: map[string]string{},
+	return recordText{
+		idText: newIDText(r.ID), Partition: r.Partition, Offset: r.Offset, LSN: r.LSN, keyText: newKeyText(r.Key), headersText: newHeadersText(r.Headers),
 		payloadText: newPayloadText(r.Payload), Size: len(r.Payload),
 	}
-	maps.Copy(t.Headers, r.Headers)
-	return t
 }
 
 // shownHeaders is headers as tables have them.
