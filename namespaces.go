@@ -65,7 +65,8 @@ func (n *Namespaces) Stats(ctx context.Context, name string) (NamespaceStats, er
 
 // Page returns a page of the namespaces, in order of their names.
 //
-// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000.
+// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of more than 255 bytes, and a cursor that
+// is no name with the prefix.
 func (n *Namespaces) Page(ctx context.Context, opts ...ListOption) (page Page[NamespaceStats], err error) {
 	l := listing(engine.NewListing())
 	for _, opt := range opts {

@@ -17,7 +17,7 @@ type listing engine.Listing
 func Limit(n int) ListOption { return func(l *listing) { l.Limit = n } }
 
 // Cursor continues a listing behind an earlier page, with its Cursor. What has come or gone meanwhile shows or not, depending on where it is; all
-// else is neither skipped nor repeated. The cursor of namespaces is the name of the last one; any other name will do.
+// else is neither skipped nor repeated. The cursor of namespaces is the name of the last one; any other name with the same Prefix will do.
 func Cursor(c string) ListOption { return func(l *listing) { l.Cursor = c } }
 
 // Prefix lists only namespaces whose names begin with p.

@@ -169,7 +169,7 @@ type groupMembersRequest struct {
 
 func (q *groupMembersRequest) parse(in *input) {
 	q.groupRequest.parse(in)
-	q.after = in.text("after")
+	q.after = in.lastName()
 	q.limit = in.listLimit()
 }
 

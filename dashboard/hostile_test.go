@@ -99,7 +99,7 @@ var hostileParameters = []hostileRow{
 	{"GET " + inKeys + "?namespace=default&namespace=default", 400, "namespace is given 2 times"},
 	{"GET " + inKeys + "?LIMIT=0&unknown=1&unknown=2", 200, ""},
 	{"GET " + inKeys + "?prefix=%ff%00", 200, ""},
-	{"GET " + inKeys + "?prefix=" + strings.Repeat("x", 16<<10), 200, ""},
+	{"GET " + inKeys + "?prefix=" + strings.Repeat("x", 16<<10), 400, "kv: prefix of 16384 bytes exceeds 4096"},
 	{"GET " + inKeys + "?" + strings.Repeat("x=1&", 9_999), 200, ""},
 	{"GET " + inKeys + "?" + strings.Repeat("x=1&", 20_000), 400, "number of"},
 	{"GET /namespaces?limit=0", 400, "limit"},

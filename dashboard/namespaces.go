@@ -49,7 +49,7 @@ type namespacesRequest struct {
 }
 
 func (q *namespacesRequest) parse(in *input) {
-	q.after = in.text("after")
+	q.after = in.lastName()
 	q.limit = in.listLimit()
 }
 
@@ -111,7 +111,7 @@ type listRequest struct {
 
 func (q *listRequest) parse(in *input) {
 	q.namespace = in.namespace()
-	q.after = in.text("after")
+	q.after = in.lastName()
 	q.limit = in.listLimit()
 }
 

@@ -48,6 +48,15 @@ func (in *input) text(name string) string {
 	return value
 }
 
+// lastName returns the parameter after of a listing by names, "" if it is not given.
+func (in *input) lastName() string {
+	name := in.text("after")
+	if name != "" {
+		in.check(engine.CheckName("parameter after:", name))
+	}
+	return name
+}
+
 // integer returns a parameter that is an integer.
 func (in *input) integer(name string, s span) int64 {
 	value, given := in.param(name)

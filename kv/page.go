@@ -67,7 +67,8 @@ func (ValuesOption) applyHistory(q *historyQuery) { q.withoutValues = true }
 // 4 MiB, those that are left out 16 MiB; what it shows is one consistent state of each shard. Small keys and values share memory, up to 4 KiB of it: copy a few that are kept
 // when the page is not.
 //
-// Options: Limit, Cursor, Prefix, After, WithoutValues. Errors: ErrInvalid for a limit out of range and for a cursor that is not of this listing.
+// Options: Limit, Cursor, Prefix, After, WithoutValues. Errors: ErrInvalid for a limit out of range, for a prefix or a
+// key of After of more than 4096 bytes, and for a cursor that is damaged or not of this listing.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (Page[Item], error) {
 	return s.PageInto(ctx, new(PageBuffer), opts...)
 }
@@ -94,7 +95,7 @@ func (s *Store) PageInto(ctx context.Context, buf *PageBuffer, opts ...ListOptio
 	for _, opt := range opts {
 		opt.applyList(&o)
 	}
-	if err := engine.CheckLimit("kv", o.Limit); err != nil {
+	if err := o.check(); err != nil {
 		return Page[Item]{}, err
 	}
 	prefix, after := strings.Clone(o.Prefix), strings.Clone(o.after) // they may be of the page whose memory is used again
@@ -115,6 +116,16 @@ func (s *Store) PageInto(ctx context.Context, buf *PageBuffer, opts ...ListOptio
 		}
 		q.after = last // so many keys in a row have expired
 	}
+}
+
+func (o *listOptions) check() error {
+	if err := engine.CheckLimit("kv", o.Limit); err != nil {
+		return err
+	}
+	if len(o.after) > MaxKeyBytes {
+		return engine.Errorf(ErrInvalid, "kv: after: key of %d bytes exceeds %d", len(o.after), MaxKeyBytes)
+	}
+	return engine.CheckPrefix("kv", o.Prefix, MaxKeyBytes)
 }
 
 // pageChunk bounds the memory that a small key or value keeps when it is kept and its page is not.
@@ -204,5 +215,5 @@ func (s *Store) decodeCursor(prefix, cursor string) (after string, err error) {
 			return k, nil
 		}
 	}
-	return "", engine.Errorf(ErrInvalid, "kv: cursor %.64q is not one of this listing", cursor)
+	return "", engine.Errorf(ErrInvalid, "kv: cursor %.64q is not one of this listing: it takes that of a page of the same namespace and prefix", cursor)
 }

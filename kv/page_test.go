@@ -75,3 +75,21 @@ func TestPageInto(t *testing.T) {
 		t.Error("the second of two pages of the same size has other memory than the first")
 	}
 }
+
+// TestImpossibleKeysOfListings: what can not begin a key, or be one, is refused; it was an empty page, and a watch that waited for ever.
+func TestImpossibleKeysOfListings(t *testing.T) {
+	store, long := floe.OpenMemory(t).KV("n"), strings.Repeat("k", kv.MaxKeyBytes+1)
+	refused := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, kv.ErrInvalid) || !strings.Contains(err.Error(), "4097 bytes exceeds 4096") {
+			t.Errorf("%s of 4097 bytes: got %v, want ErrInvalid with the value and the limit", what, err)
+		}
+	}
+	_, err := store.Page(t.Context(), kv.Prefix(long))
+	refused("a prefix", err)
+	_, err = store.Page(t.Context(), kv.After(long))
+	refused("a key of After", err)
+	for _, err := range store.Watch(t.Context(), long) {
+		refused("a prefix of a watch", err)
+	}
+}

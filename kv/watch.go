@@ -76,7 +76,7 @@ const watchPage = 256
 // end ctx's), after which iteration ends. If the consumer is so slow that changes left the history, an EventCompacted is
 // followed by a fresh snapshot. Between two looks the node keeps no state for the watcher.
 //
-// Options: FromRevision, Progress. Errors: ErrInvalid for FromRevision in a spread namespace or ahead of the shard; with floe.Stale a
+// Options: FromRevision, Progress. Errors: ErrInvalid for a prefix of more than 4096 bytes, and for FromRevision in a spread namespace or ahead of the shard; with floe.Stale a
 // replica that has not come to the revision is waited for.
 func (s *Store) Watch(ctx context.Context, prefix string, opts ...WatchOption) iter.Seq2[Event, error] {
 	var o watchOptions
@@ -85,6 +85,10 @@ func (s *Store) Watch(ctx context.Context, prefix string, opts ...WatchOption) i
 	}
 	return func(yield func(Event, error) bool) {
 		ctx := engine.Lasting(ctx)
+		if err := engine.CheckPrefix("kv", prefix, MaxKeyBytes); err != nil {
+			yield(Event{}, err)
+			return
+		}
 		shards, err := s.watchedShards(ctx)
 		if err == nil && o.resumed && len(shards) > 1 {
 			err = engine.Errorf(ErrInvalid, "kv: namespace %q is spread: its revisions can not be resumed from", s.scope.Namespace())

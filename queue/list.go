@@ -140,14 +140,15 @@ func (s *Store) Stats(ctx context.Context, name string) (Stats, error) {
 
 // Page returns a page of the queues of the namespace, in order of their names, over all shards.
 //
-// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000.
+// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of more than 255 bytes, and a cursor that is no name with
+// the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Stats], err error) {
 	o := newListOptions()
 	for _, opt := range opts {
 		opt.applyList(&o)
 	}
-	if o.err != nil {
-		return page, o.err
+	if err := o.Check("queue"); err != nil {
+		return page, err
 	}
 	parts, _, err := engine.AskAll(ctx, &s.scope, listQuery{namespace: s.scope.Namespace(), prefix: o.Prefix, after: o.Cursor, limit: o.Limit})
 	if err != nil {
@@ -201,7 +202,7 @@ func (l Messages) Page(ctx context.Context, opts ...MessageOption) (page Page[Me
 	if o.Cursor != "" {
 		var ok bool
 		if q.after, ok = parsePlace(o.Cursor); !ok {
-			o.fail(badCursor(o.Cursor))
+			o.fail(badCursor(o.Cursor, "priority and Seq of a message, such as 100-17"))
 		}
 	}
 	if err := s.look(ctx, l.queue, o.err, &q); err != nil {
@@ -232,8 +233,8 @@ func (s *Store) look(ctx context.Context, name string, err error, q engine.Query
 	return s.scope.Query(ctx, name, q)
 }
 
-func badCursor(cursor string) error {
-	return engine.Errorf(ErrInvalid, "queue: cursor %.64q is not one of this listing", cursor)
+func badCursor(cursor, want string) error {
+	return engine.Errorf(ErrInvalid, "queue: cursor %.64q is not one of this listing: %s", cursor, want)
 }
 
 // cursor writes a place as "100-17".
@@ -271,8 +272,8 @@ func (l DeadLetters) Page(ctx context.Context, opts ...DeadOption) (page Page[Me
 	s := l.store
 	q := deadQuery{namespace: s.scope.Namespace(), name: l.queue, limit: o.Limit, maxBytes: maxPageBytes, text: o.text, withoutBody: o.withoutPayload}
 	if o.Cursor != "" {
-		if q.after, err = strconv.ParseUint(o.Cursor, 10, 64); err != nil {
-			o.fail(badCursor(o.Cursor))
+		if q.after, err = strconv.ParseUint(o.Cursor, 10, 64); err != nil || strconv.FormatUint(q.after, 10) != o.Cursor {
+			o.fail(badCursor(o.Cursor, "the Seq of a dead letter, such as 17"))
 		}
 	}
 	if err := s.look(ctx, l.queue, o.err, &q); err != nil {

@@ -37,7 +37,7 @@ func listOptionsOf(opts []ListOption) (listOptions, error) {
 	for _, opt := range opts {
 		opt.applyList(&o)
 	}
-	return o, engine.CheckLimit("stream", o.Limit)
+	return o, o.Check("stream")
 }
 
 func (l LimitOption) applyList(o *listOptions)    { o.Limit = l.n }
@@ -63,7 +63,8 @@ func Prefix(p string) ListOption { return prefixOption(p) }
 
 // Page returns a page of the streams of the namespace, in order of their names, over all shards. It ends early if they have many partitions.
 //
-// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000.
+// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of more than 255 bytes, and a cursor that is no name with
+// the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Stats], err error) {
 	o, err := listOptionsOf(opts)
 	for at := o.Listing; err == nil; at.Cursor = page.Cursor {
@@ -218,7 +219,7 @@ func (s *Store) Groups(stream string) Groups { return Groups{s, stream} }
 
 // Page returns a page of the groups, in order of their names.
 //
-// Options: Limit, Cursor, Prefix. Errors: ErrNotFound if there is no such stream; ErrInvalid for a limit that is not 1-1000.
+// Options: Limit, Cursor, Prefix. Errors: ErrNotFound if there is no such stream; ErrInvalid as Store.Page.
 func (l Groups) Page(ctx context.Context, opts ...ListOption) (page Page[GroupStats], err error) {
 	s := l.store
 	o, err := listOptionsOf(opts)
@@ -340,7 +341,7 @@ func parseCursor(cursor string) (Ref, error) {
 	n, err2 := strconv.ParseUint(offset, 10, 64)
 	at := Ref{Partition: int(p), Offset: n}
 	if err1 != nil || err2 != nil || p >= MaxPartitions || at.cursor() != cursor {
-		return Ref{}, engine.Errorf(ErrInvalid, "stream: cursor %.64q is not one of this listing", cursor)
+		return Ref{}, engine.Errorf(ErrInvalid, "stream: cursor %.64q is not one of this listing: partition and Offset of a record, such as 3-17", cursor)
 	}
 	return at, nil
 }

@@ -16,7 +16,9 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/queue"
 )
 
 // TestClient runs the scripts of testdata, each against a server of its own. The golden part is written anew with -rewrite.
@@ -274,6 +276,24 @@ func TestCompletionOfNames(t *testing.T) {
 		if code, stdout, _ := run(t, c.env, args...); code != 0 || stdout != want {
 			t.Errorf("complete %q: exit code %d, stdout\n%swant %q", line, code, stdout, want)
 		}
+	}
+	// More names than a shell is offered at a time: what has been typed chooses among all of them.
+	client, err := floe.Dial(t.Context(), []string{s.addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for _, prefix := range []string{"a", "z"} {
+		txn := client.Txn("many")
+		for i := range 600 {
+			txn.Do(queue.EnqueueOp(fmt.Sprintf("%s%03d", prefix, i), nil))
+		}
+		if _, err := txn.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, stdout, _ := run(t, c.env, "__complete", "queue", "dequeue", "-n", "many", "z59"); strings.Count(stdout, "z59") != 10 {
+		t.Errorf("complete a queue behind more than a page of others: %q, want ten names", stdout)
 	}
 	if _, stdout, _ := run(t, c.env, "__complete", "stream", "group", "ack", "orders", "billing", ""); stdout != c.names[0]+"\n:4\n" {
 		t.Errorf("complete the ID of a pending record: %q, want %s", stdout, c.names[0])

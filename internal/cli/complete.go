@@ -14,8 +14,8 @@ import (
 // completionPatience is how long a shell waits for names: more would feel as if it hung.
 const completionPatience = 2 * time.Second
 
-// lister lists what a shell may offer for an argument; before are the arguments in front of it.
-type lister func(ctx context.Context, s *session, before []string) ([]string, error)
+// lister lists what a shell may offer for an argument; before are the arguments in front of it, begun is how it begins.
+type lister func(ctx context.Context, s *session, before []string, begun string) ([]string, error)
 
 // completing makes a shell offer names that the node knows, a lister for each argument, nil for none. The last one is also for those that
 // follow, if there may be several.
@@ -31,7 +31,7 @@ func (f *frame) completing(cmd *cobra.Command, listers ...lister) *cobra.Command
 		}
 		// A shell in which a completion fails offers nothing; there is no place for an error.
 		_ = f.call(cmd, func(ctx context.Context, s *session) error {
-			all, err := list(ctx, s, args)
+			all, err := list(ctx, s, args, begun)
 			for _, name := range all {
 				if strings.HasPrefix(name, begun) {
 					names = append(names, name)
@@ -54,8 +54,8 @@ func withoutFiles(cmd *cobra.Command) {
 	}
 }
 
-func streamNames(ctx context.Context, s *session, _ []string) (names []string, err error) {
-	page, err := s.Stream(s.namespace).Page(ctx, stream.Limit(stream.MaxPageItems))
+func streamNames(ctx context.Context, s *session, _ []string, begun string) (names []string, err error) {
+	page, err := s.Stream(s.namespace).Page(ctx, stream.Prefix(begun), stream.Limit(stream.MaxPageItems))
 	for _, s := range page.Items {
 		names = append(names, s.Name)
 	}
@@ -63,8 +63,8 @@ func streamNames(ctx context.Context, s *session, _ []string) (names []string, e
 }
 
 // groupNames lists the groups of the stream in front.
-func groupNames(ctx context.Context, s *session, before []string) (names []string, err error) {
-	page, err := s.Stream(s.namespace).Groups(before[0]).Page(ctx, stream.Limit(stream.MaxPageItems))
+func groupNames(ctx context.Context, s *session, before []string, begun string) (names []string, err error) {
+	page, err := s.Stream(s.namespace).Groups(before[0]).Page(ctx, stream.Prefix(begun), stream.Limit(stream.MaxPageItems))
 	for _, g := range page.Items {
 		names = append(names, g.Name)
 	}
@@ -72,7 +72,7 @@ func groupNames(ctx context.Context, s *session, before []string) (names []strin
 }
 
 // consumerNames lists the members of the group in front.
-func consumerNames(ctx context.Context, s *session, before []string) (names []string, err error) {
+func consumerNames(ctx context.Context, s *session, before []string, _ string) (names []string, err error) {
 	g, err := s.Stream(s.namespace).GroupStats(ctx, before[0], before[1])
 	for _, m := range g.Members {
 		names = append(names, m.Consumer)
@@ -81,7 +81,7 @@ func consumerNames(ctx context.Context, s *session, before []string) (names []st
 }
 
 // pendingIDs lists the records that the group in front has not done.
-func pendingIDs(ctx context.Context, s *session, before []string) (ids []string, err error) {
+func pendingIDs(ctx context.Context, s *session, before []string, _ string) (ids []string, err error) {
 	page, err := s.Stream(s.namespace).Pending(before[0], before[1]).Page(ctx, stream.Limit(stream.MaxPageItems))
 	for _, r := range page.Items {
 		ids = append(ids, r.ID.String())
@@ -89,8 +89,8 @@ func pendingIDs(ctx context.Context, s *session, before []string) (ids []string,
 	return ids, err
 }
 
-func queueNames(ctx context.Context, s *session, _ []string) (names []string, err error) {
-	page, err := s.Queue(s.namespace).Page(ctx, queue.Limit(queue.MaxPageItems))
+func queueNames(ctx context.Context, s *session, _ []string, begun string) (names []string, err error) {
+	page, err := s.Queue(s.namespace).Page(ctx, queue.Prefix(begun), queue.Limit(queue.MaxPageItems))
 	for _, q := range page.Items {
 		names = append(names, q.Name)
 	}
@@ -98,7 +98,7 @@ func queueNames(ctx context.Context, s *session, _ []string) (names []string, er
 }
 
 // deadSeqs lists the dead letters of the queue in front.
-func deadSeqs(ctx context.Context, s *session, before []string) (seqs []string, err error) {
+func deadSeqs(ctx context.Context, s *session, before []string, _ string) (seqs []string, err error) {
 	page, err := s.Queue(s.namespace).DeadLetters(before[0]).Page(ctx, queue.WithoutPayload())
 	for _, m := range page.Items {
 		seqs = append(seqs, decimal(m.Seq))

@@ -481,7 +481,7 @@ from there on are delivered, also those that were before; what is pending is for
 	}, streamNames, groupNames, startNames)
 }
 
-func startNames(context.Context, *session, []string) ([]string, error) {
+func startNames(context.Context, *session, []string, string) ([]string, error) {
 	return []string{"beginning", "end"}, nil
 }
 

@@ -61,7 +61,7 @@ func merge(into *NamespaceInfo, part NamespaceInfo, home bool) {
 
 // Page returns a page of the namespaces, in order of their names, which are its cursors.
 func (n *Namespaces) Page(ctx context.Context, l Listing) (page Page[NamespaceInfo], err error) {
-	if err := CheckLimit("namespaces", l.Limit); err != nil {
+	if err := l.Check("namespaces"); err != nil {
 		return page, err
 	}
 	byName := make(map[string]*NamespaceInfo)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"strings"
 )
 
 // Limits of the pages of all listings.
@@ -33,6 +34,35 @@ func NewListing() Listing { return Listing{Limit: DefaultPageItems} }
 func CheckLimit(who string, limit int) error {
 	if limit < 1 || limit > MaxPageItems {
 		return Errorf(ErrInvalid, "%s: limit %d is not in 1-%d", who, limit, MaxPageItems)
+	}
+	return nil
+}
+
+// CheckPrefix returns ErrInvalid for a prefix that is longer than what it would be a prefix of. The message begins with who says so, such as "kv".
+func CheckPrefix(who, prefix string, most int) error {
+	if len(prefix) > most {
+		return Errorf(ErrInvalid, "%s: prefix of %d bytes exceeds %d", who, len(prefix), most)
+	}
+	return nil
+}
+
+// Check returns ErrInvalid for what a listing of names can not take: a limit out of range, a prefix that is too long, and a cursor at which no page of it
+// ends. The message begins with who says so, such as "queue".
+func (l Listing) Check(who string) error {
+	if err := CheckLimit(who, l.Limit); err != nil {
+		return err
+	}
+	if err := CheckPrefix(who, l.Prefix, MaxNameBytes); err != nil {
+		return err
+	}
+	if l.Cursor == "" {
+		return nil
+	}
+	if err := CheckName(who+": cursor: the", l.Cursor); err != nil {
+		return err
+	}
+	if !strings.HasPrefix(l.Cursor, l.Prefix) {
+		return Errorf(ErrInvalid, "%s: cursor %.64q is not one of this listing: names that begin with %.64q", who, l.Cursor, l.Prefix)
 	}
 	return nil
 }

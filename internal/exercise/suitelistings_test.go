@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
@@ -93,7 +94,7 @@ func listings(db database, namespace string) map[string]listing {
 		"queues":       {prefix: "q/1"},
 		"pending":      {badCursors: []string{"1", "x-1", "-1-1", "1024-1", "1-", "0-18446744073709551616", "01-1"}},
 		"messages":     {badCursors: []string{"1", "256-1", "-1-1", "1-x", "1-18446744073709551616", "01-1"}},
-		"dead letters": {badCursors: []string{"x", "-1", "18446744073709551616", "1-1"}},
+		"dead letters": {badCursors: []string{"x", "-1", "18446744073709551616", "1-1", "01"}},
 	} {
 		l := list[name]
 		l.prefix, l.badCursors = more.prefix, more.badCursors
@@ -199,7 +200,7 @@ func (l *listing) whole(t *testing.T) {
 		t.Errorf("a page for all there is has %d of %d items, cursor %q, %v; want none", len(names), len(want), next, err)
 	}
 	if l.prefix != "" {
-		for _, prefix := range []string{"none begins so", strings.Repeat("p", 5000), "\xff\xff", "k\x00"} {
+		for _, prefix := range []string{"none begins so", strings.Repeat("p", 255), "\xff\xff", "k\x00"} {
 			if names, next, err := l.page(5, "", prefix); err != nil || len(names) > 0 || next != "" {
 				t.Errorf("a page of what begins with %.40q = %q, cursor %q, %v", prefix, names, next, err)
 			}
@@ -228,4 +229,20 @@ func (l *listing) limits(t *testing.T) {
 	for _, cursor := range l.badCursors {
 		refused(100, cursor, "", "cursor")
 	}
+	if l.prefix == "" {
+		return
+	}
+	most := engine.MaxNameBytes
+	if strings.HasPrefix(l.prefix, "k/") {
+		most = kv.MaxKeyBytes
+	}
+	refused(100, "", strings.Repeat("p", most+1), "prefix", fmt.Sprint(most+1), fmt.Sprint(most))
+	if most == kv.MaxKeyBytes {
+		return
+	}
+	// The cursors of names are names.
+	refused(100, strings.Repeat("n", most+1), "", "cursor", fmt.Sprint(most+1), fmt.Sprint(most))
+	refused(100, "two\nlines", "", "cursor", "two\\nlines")
+	refused(100, "\xff", "", "cursor")
+	refused(100, "other", l.prefix, "cursor", "other", l.prefix)
 }
