@@ -255,8 +255,8 @@ func (tx *Tx) runForeign(m *message) ([]byte, error) {
 	if err != nil {
 		return nil, Errorf(ErrInvalid, "message %d: %v", m.number, err)
 	}
-	if c := tx.x.table.command(cmd); c == nil || c.From&FromShards == 0 {
-		return nil, unknownCommand(cmd)
+	if err := tx.x.table.sent(cmd, FromShards); err != nil {
+		return nil, err
 	}
 	tx.followed = 0
 	if err := tx.admit(cmd); err != nil {

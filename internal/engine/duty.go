@@ -151,8 +151,8 @@ func (v *View) topics() int {
 // ErrUnknownOutcome and ctx's, after which the next view tells.
 func (l *Lead) Propose(ctx context.Context, cmd Command) ([]byte, error) {
 	cmd.Machine = l.machine
-	if c := l.x.table.command(cmd); c == nil || c.From&FromLeaders == 0 {
-		panic(fmt.Sprintf("shard %d: a duty of machine %d proposes a command of kind %d", l.x.shard, l.machine, cmd.Kind))
+	if err := l.x.table.sent(cmd, FromLeaders); err != nil {
+		panic(fmt.Sprintf("shard %d: a duty of machine %d: %v", l.x.shard, l.machine, err))
 	}
 	return l.door.Propose(ctx, fenced(l.term, cmd))
 }
@@ -180,8 +180,8 @@ func (tx *Tx) applyFenced(body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c := tx.x.table.command(cmd); c == nil || cmd.Machine == machineEngine || c.From&FromLeaders == 0 {
-		return nil, unknownCommand(cmd)
+	if err := tx.x.table.sent(cmd, FromLeaders); err != nil {
+		return nil, err
 	}
 	if term != tx.term && !plant.On(plant.UnfencedDuty) {
 		return nil, Errorf(ErrConflict, "overtaken: the duty is one of term %d, this is term %d", term, tx.term)

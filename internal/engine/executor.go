@@ -546,7 +546,7 @@ func (x *Executor) Refused() int64 { return x.refused.Load() }
 // Waiting returns how many queries wait for topics.
 func (x *Executor) Waiting() int { return int(x.hub.count.Load()) }
 
-// Check refuses a command that no machine of this node knows, before it gets into the log.
+// Check refuses a command that no machine of this node knows, or that is not for who has sent it, before it gets into the log.
 func (x *Executor) Check(cmd Command) error { return x.table.check(cmd) }
 
 // Shrinks reports whether a command may be applied while the disk is full; it has passed Check.

@@ -67,6 +67,9 @@ func (tx *Tx) enlist(f followUp) {
 	if !MayFollow(tx.machine, f.cmd.Machine) {
 		panic(fmt.Sprintf("shard %d: machine %d may not run commands of machine %d", tx.x.shard, tx.machine, f.cmd.Machine))
 	}
+	if err := tx.x.table.sent(f.cmd, FromMachines); err != nil {
+		panic(fmt.Sprintf("shard %d: machine %d runs a command: %v", tx.x.shard, tx.machine, err))
+	}
 	f.from = tx.machine
 	f.cmd.Namespace, f.cmd.Spread = tx.ns.name, tx.ns.spread
 	f.cmd.Body = tx.x.over.arena.Copy(f.cmd.Body)

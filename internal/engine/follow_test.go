@@ -37,7 +37,10 @@ const countSteps engine.Counter = 0
 func (m *scripted) primitive() engine.Primitive {
 	return engine.Primitive{
 		ID: m.id, Name: fmt.Sprint("scripted ", m.id), New: func() engine.Machine { return m },
-		Commands: []engine.CommandType{{Kind: 1, Name: "step", From: engine.FromShards}},
+		Commands: []engine.CommandType{
+			{Kind: 1, Name: "step", From: engine.FromUsers | engine.FromShards | engine.FromMachines, Admit: func(engine.Command, int) error { return nil }},
+			{Kind: 2, Name: "leader's", From: engine.FromLeaders},
+		},
 		Counters: []engine.CounterType{{Counter: countSteps, Name: "steps", Field: func(c *engine.Counts) *int64 { return &c.Workflows }}},
 	}
 }
@@ -240,6 +243,18 @@ func TestWhoMayFollowAndPeek(t *testing.T) {
 	if o, _ := s.do(s.one, "peek"); o.Err != nil {
 		t.Fatal(o.Err)
 	}
+	s.one.steps["go"] = func(tx *engine.Tx) error {
+		cmd := s.cmd(s.two, "x")
+		cmd.Kind = 2
+		defer func() {
+			if r := fmt.Sprint(recover()); !strings.Contains(r, "(leader's) is not for other commands") {
+				t.Errorf("panic %q of a command that runs one for leaders", r)
+			}
+		}()
+		tx.Then(cmd)
+		return nil
+	}
+	s.do(s.one, "go")
 	for name, f := range map[string]func(tx *engine.Tx){
 		"may not read rows":    func(tx *engine.Tx) { tx.Peek(engine.MachineTest, []byte("k")) },
 		"may not run commands": func(tx *engine.Tx) { tx.Then(s.cmd(s.two, "x")) },

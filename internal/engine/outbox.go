@@ -174,8 +174,8 @@ func (tx *Tx) Send(m Message) {
 	if cmd.Namespace == "" {
 		cmd.Namespace, cmd.Spread = tx.ns.name, tx.ns.spread
 	}
-	if c := x.table.command(cmd); c == nil || c.From&FromShards == 0 {
-		panic(fmt.Sprintf("shard %d, index %d: machine %d sends machine %d a command of kind %d", x.shard, tx.index, tx.machine, cmd.Machine, cmd.Kind))
+	if err := x.table.sent(cmd, FromShards); err != nil {
+		panic(fmt.Sprintf("shard %d, index %d: a message of machine %d: %v", x.shard, tx.index, tx.machine, err))
 	}
 	tx.replier(tx.machine)
 	target := HomeShard(cmd.Namespace, x.shards)

@@ -234,7 +234,7 @@ func TestManyLanes(t *testing.T) {
 
 func TestSendNeedsSomebodyWhoHears(t *testing.T) {
 	defer func() {
-		if r := fmt.Sprint(recover()); !strings.Contains(r, "sends machine 0 a command of kind 2") {
+		if r := fmt.Sprint(recover()); !strings.Contains(r, "a message of machine 15: engine: command 2 (fire) is not for other shards") {
 			t.Errorf("panic %q", r)
 		}
 	}()

@@ -46,10 +46,25 @@ type Senders uint8
 
 // The senders of commands.
 const (
-	FromUsers   Senders = 1 << iota // through the door, alone or in a transaction
-	FromShards                      // through the outbox, see Tx.Send
-	FromLeaders                     // proposed by the shard's leader by itself
+	FromUsers    Senders = 1 << iota // through the door, alone or in a transaction
+	FromShards                       // through the outbox, see Tx.Send
+	FromLeaders                      // proposed by the shard's leader by itself; of a machine by its duty, see Lead.Propose
+	FromMachines                     // behind another command in the shard, see Tx.Then and Tx.Ask
 )
+
+func (s Senders) String() string {
+	switch s {
+	case FromUsers:
+		return "users"
+	case FromShards:
+		return "other shards"
+	case FromLeaders:
+		return "leaders"
+	case FromMachines:
+		return "other commands"
+	}
+	return fmt.Sprintf("senders %b", uint8(s))
+}
 
 // QueryType is one kind of queries of a primitive.
 type QueryType struct {
@@ -252,33 +267,47 @@ func (t *table) primitive(id MachineID) *Primitive {
 // command returns what kind of command it is, nil if it is none that is known.
 func (t *table) command(cmd Command) *CommandType { return t.primitive(cmd.Machine).Command(cmd.Kind) }
 
-// check refuses a command that no machine of this program knows.
+// check refuses a command that no machine of this program knows, or that may not get into the log in this way: those of machines come from users, alone
+// or in a transaction, or in a command of the engine that says who else has sent them.
 func (t *table) check(cmd Command) error {
-	if t.command(cmd) == nil {
-		return unknownCommand(cmd)
-	}
-	if cmd.Machine == machineEngine {
-		if cmd.Kind == kindFenced {
-			_, of, err := decodeFenced(cmd.Body)
-			if err == nil && t.command(of) == nil {
-				err = unknownCommand(of)
-			}
+	switch {
+	case cmd.Machine != machineEngine:
+		if err := t.sent(cmd, FromUsers); err != nil {
 			return err
 		}
-		if cmd.Kind != kindTxn {
-			return nil
+	case t.command(cmd) == nil:
+		return unknownCommand(cmd)
+	case cmd.Kind == kindFenced:
+		_, of, err := decodeFenced(cmd.Body)
+		if err == nil {
+			err = t.sent(of, FromLeaders)
 		}
+		return err
+	case cmd.Kind == kindTxn:
 		parts, _, err := decodeTxn(cmd.Body, cmd.Namespace)
+		for i := 0; i < len(parts) && err == nil; i++ {
+			err = t.sent(parts[i], FromUsers)
+		}
 		if err != nil {
 			return err
 		}
-		for _, part := range parts {
-			if t.command(part) == nil {
-				return unknownCommand(part)
-			}
-		}
+	default:
+		return nil
 	}
 	return CheckName("namespace", cmd.Namespace)
+}
+
+// sent refuses a command that is not known, or does not come from there.
+func (t *table) sent(cmd Command, from Senders) error {
+	p := t.primitive(cmd.Machine)
+	c := p.Command(cmd.Kind)
+	switch {
+	case c == nil:
+		return unknownCommand(cmd)
+	case c.From&from == 0 || cmd.Machine == machineEngine:
+		return Errorf(ErrInvalid, "%s: command %d (%s) is not for %s", p.Name, c.Kind, c.Name, from)
+	}
+	return nil
 }
 
 // shrinks reports whether a command that has passed check may be applied while the disk is full.

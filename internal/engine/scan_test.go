@@ -63,29 +63,25 @@ func newLooker(t *testing.T, l *looker) *rig {
 
 // TestQueryEndsWithItsCaller: a query that looks at many rows went on to its end when nobody waited for it any more, and Close waited for it.
 func TestQueryEndsWithItsCaller(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	stop := make(chan struct{})
-	for name, c := range map[string]struct {
-		end  func()
-		want error
-	}{
-		"caller": {cancel, context.Canceled},
-		"close":  {func() { close(stop) }, engine.ErrClosed},
-	} {
+	for name, want := range map[string]error{"caller": context.Canceled, "close": engine.ErrClosed} {
 		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			stop := make(chan struct{})
 			rows := 0
 			l := &looker{row: func(*engine.View) {
-				if rows++; rows == 1000 {
-					c.end()
+				switch rows++; {
+				case rows != 1000:
+				case name == "caller":
+					cancel()
+				default:
+					close(stop)
 				}
 			}}
-			r, asked := newLooker(t, l), t.Context()
-			if name == "caller" {
-				asked = ctx
-			}
-			err := r.execs[0].Query(asked, &toy.Sum{Namespace: "default"}, engine.Replica{Now: func() int64 { return r.now }, Stop: stop})
-			if !errors.Is(err, c.want) || strings.Contains(err.Error(), "own") {
-				t.Errorf("err = %v, want %v as it is", err, c.want)
+			r := newLooker(t, l)
+			err := r.execs[0].Query(ctx, &toy.Sum{Namespace: "default"}, engine.Replica{Now: func() int64 { return r.now }, Stop: stop})
+			if !errors.Is(err, want) || strings.Contains(err.Error(), "own") {
+				t.Errorf("err = %v, want %v as it is", err, want)
 			}
 			if rows < 1000 || rows > 1300 {
 				t.Errorf("it has looked at %d rows, want not many more than 1,000", rows)

@@ -299,10 +299,21 @@ func (tx *Tx) dispatch(cmd Command) (result []byte, err error) {
 	if cmd.Machine == machineEngine {
 		return tx.applyEngine(cmd)
 	}
+	if err := tx.known(cmd); err != nil {
+		return nil, err
+	}
 	if err := tx.admit(cmd); err != nil {
 		return nil, err
 	}
 	return tx.run(cmd)
+}
+
+// known returns why a command may not come from users. One that no machine knows was written by another version, or never was one.
+func (tx *Tx) known(cmd Command) error {
+	if tx.x.table.command(cmd) == nil {
+		panic(fmt.Sprintf("shard %d, index %d: unknown command: machine %d kind %d", tx.x.shard, tx.index, cmd.Machine, cmd.Kind))
+	}
+	return tx.x.table.sent(cmd, FromUsers)
 }
 
 // run carries out a command with its follow-ups, in the namespace admitted before. The caller takes everything back on error.
@@ -317,9 +328,6 @@ func (tx *Tx) run(cmd Command) (result []byte, err error) {
 
 // apply hands a command to its machine.
 func (tx *Tx) apply(cmd Command) ([]byte, error) {
-	if tx.x.table.command(cmd) == nil {
-		panic(fmt.Sprintf("shard %d, index %d: unknown command: machine %d kind %d", tx.x.shard, tx.index, cmd.Machine, cmd.Kind))
-	}
 	tx.Step()
 	tx.machine = cmd.Machine
 	tx.x.reads.Reset()
@@ -343,7 +351,7 @@ func (tx *Tx) applyTxn(cmd Command) ([]byte, error) {
 		if plant.On(plant.UncountedParts) {
 			tx.budget.spent = work{}
 		}
-		out, err := tx.run(part)
+		out, err := tx.runPart(part)
 		switch {
 		case err != nil && i < conditions:
 			return nil, &TxnError{Index: i, Condition: true, Err: err}
@@ -354,6 +362,13 @@ func (tx *Tx) applyTxn(cmd Command) ([]byte, error) {
 		}
 	}
 	return result, nil
+}
+
+func (tx *Tx) runPart(part Command) ([]byte, error) {
+	if err := tx.known(part); err != nil {
+		return nil, err
+	}
+	return tx.run(part)
 }
 
 func decodeTxn(body []byte, namespace string) (parts []Command, conditions int, err error) {

@@ -270,7 +270,7 @@ func (o *ownRows) message(k, value []byte) {
 	m, storedErr := decodeStored(value)
 	cmd, commandErr := DecodeCommand(m.command)
 	if err = cmp.Or(err, storedErr, commandErr); err == nil {
-		err = o.x.Check(cmd)
+		err = cmp.Or(o.x.table.sent(cmd, FromShards), CheckName("namespace", cmd.Namespace))
 	}
 	target := l.target
 	switch {

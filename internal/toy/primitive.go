@@ -9,7 +9,7 @@ func Primitive() engine.Primitive {
 	return engine.Primitive{
 		ID: engine.MachineTest, Name: "toy", New: func() engine.Machine { return machine{} },
 		Commands: []engine.CommandType{
-			{Kind: Add, Name: "add", From: engine.FromUsers | engine.FromShards, Admit: admit},
+			{Kind: Add, Name: "add", From: engine.FromUsers | engine.FromShards | engine.FromMachines, Admit: admit},
 			{Kind: Later, Name: "later", From: engine.FromUsers, Admit: admit},
 			{Kind: Send, Name: "send", From: engine.FromUsers, Admit: admit},
 			{Kind: Panic, Name: "panic", From: engine.FromUsers, Admit: admit},
