@@ -198,7 +198,10 @@ func (s *Script) op(line string, op engine.Op) {
 		s.Answer(line, "", err)
 		return
 	}
-	v, err := op.Decode(result)
+	var v any
+	if op.Decode != nil {
+		v, err = op.Decode(result)
+	}
 	s.Answer(line, s.Result(v), err)
 }
 
