@@ -152,8 +152,17 @@ func (m *machine) appendTo(tx *engine.Tx, st *stream, messages [][]byte, to []in
 	}
 	topic := streamTopic(tx.NamespaceName(), st.name)
 	tx.Notify(topic, -1)
-	tx.NotifyWithin(topic, len(messages))
+	tx.NotifyWithin(topic, len(messages), slotsOf(messages, appended))
 	return appended
+}
+
+// slotsOf returns where the keys of messages are. Of messages without a key that depends on where they are.
+func slotsOf(messages [][]byte, appended []Appended) engine.Slots {
+	of := engine.NoSlots()
+	for i, msg := range messages {
+		of.Add(uint8(slotOf(keyHash(msg, appended[i].Offset))))
+	}
+	return of
 }
 
 // nextID returns the ID of the next record of a partition. It is greater than that of any record of the stream in this shard, so that a reader of all

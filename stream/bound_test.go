@@ -3,6 +3,7 @@ package stream_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ func usedUpRecords(t *testing.T, mode stream.Mode) (*rig.Rig, *stream.Store, []s
 	s := engine.StoreOf(stream.Primitive, r.Router(), "default", 1<<20)
 	ctx := t.Context()
 	for i := range usedUp {
-		msg := stream.Message{Key: string(rune(97 + i%7)), Payload: bytes.Repeat([]byte{byte(i)}, usedUpBytes)}
+		msg := stream.Message{Key: fmt.Sprint(i), Payload: bytes.Repeat([]byte{byte(i)}, usedUpBytes)}
 		if _, err := s.Append(ctx, "jobs", msg); err != nil {
 			t.Fatal(err)
 		}

@@ -34,6 +34,8 @@ const (
 	kindHold       // asks for the right to consume an exclusive group
 	kindAdoptGroup // sent by a stream's home to other shards
 	kindDropGroup  // likewise
+	kindFollow     // likewise: who has become the consumer of an exclusive group
+	kindMiss       // of the leader: consumers that are there no more, see attendance
 )
 
 // turn spreads messages without a key over the partitions where the sender has to choose one.

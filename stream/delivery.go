@@ -5,10 +5,14 @@ import "github.com/floedb/floe/internal/engine"
 // readGroup gives a consumer what is next. Its result is claims.
 func (m *machine) readGroup(tx *engine.Tx, st *stream, g *group, c *groupCommand) ([]byte, error) {
 	out, err := m.claim(tx, st, g, c)
-	if err != nil || !out.active || out.more {
+	if err != nil || out.more {
 		return out.encode(), err
 	}
-	d := delivery{m: m, tx: tx, st: st, g: g, c: c, limit: c.limit, claims: out}
+	if !out.active {
+		m.asked(tx, g, c.consumer, false)
+		return out.encode(), nil
+	}
+	d := delivery{m: m, tx: tx, st: st, g: g, c: c, limit: c.limit, bytes: maxClaimBytes, claims: out}
 	for i := range g.parts {
 		p := (i + int(tx.LSN()%engine.LSN(len(g.parts)))) % len(g.parts)
 		if here(tx, st.name, p) && d.limit > 0 {
@@ -19,14 +23,14 @@ func (m *machine) readGroup(tx *engine.Tx, st *stream, g *group, c *groupCommand
 		return nil, engine.Errorf(engine.ErrBusy, "stream %q: consumer group %q has %d records that are not acknowledged, the limit is %d",
 			g.name, g.group, g.pending, MaxPending)
 	}
-	out.seen = g.ready // what this look has found for others is nothing to look for again
+	m.asked(tx, g, c.consumer, len(out.claims) > 0)
 	return out.encode(), nil
 }
 
 // claim notes that a consumer is there, and finds out whether it may get records now. While the records of others are taken back nobody does, so that none
 // overtakes them: there is more then, and whoever asks again gets on with that.
 func (m *machine) claim(tx *engine.Tx, st *stream, g *group, c *groupCommand) (*claims, error) {
-	out := &claims{active: true, mode: g.mode, ackTimeout: g.ackTimeout, seen: g.ready, more: true}
+	out := &claims{active: true, more: true}
 	if g.ending > 0 {
 		return out, nil
 	}
@@ -36,7 +40,7 @@ func (m *machine) claim(tx *engine.Tx, st *stream, g *group, c *groupCommand) (*
 	if g.mode == Exclusive && (c.epoch > 0 || !here(tx, st.name, 0)) {
 		out.active = m.follow(tx, g, c)
 	} else {
-		out.active = m.hold(tx, g, c.consumer)
+		out.active = m.hold(tx, st, g, c.consumer)
 	}
 	m.takeBack(tx, st, g)
 	out.epoch, out.more = g.epoch, g.ending > 0
@@ -51,6 +55,7 @@ type delivery struct {
 	g      *group
 	c      *groupCommand
 	limit  int // how many more
+	bytes  int // likewise, but for the first record
 	full   bool
 	claims *claims
 	mine   map[uint64]bool // keys of the partition, by hash, of which the consumer gets records now
@@ -82,24 +87,64 @@ func (d *delivery) partition(p int) {
 // maxClaimBytes is about how much one ReadGroup hands out.
 const maxClaimBytes = 8 << 20
 
-// fitting returns how many of n records are not too much to hand out at once. It looks at them only if records of the partition are large in the mean.
+// fitting returns how many of n records from next on are not too much to hand out too, and counts them.
 func (d *delivery) fitting(p int, next, n uint64) uint64 {
 	part := &d.st.parts[p]
-	if n <= 1 || part.bytes/part.last*n < maxClaimBytes/4 {
+	switch {
+	case n == 0 || d.bytes <= 0:
+		return 0
+	case d.light(p):
+		d.bytes -= int(part.bytes / part.last * n)
 		return n
 	}
 	get := getterOf(d.tx)
 	start := must(storedAt(get, d.st.gen, p, next)).before
-	lo, hi := uint64(1), n
+	size := func(n uint64) int {
+		if next+n > part.last {
+			return int(part.bytes - start)
+		}
+		return int(must(storedAt(get, d.st.gen, p, next+n)).before - start)
+	}
+	lo, hi := uint64(0), n
 	for lo < hi {
 		mid := lo + (hi-lo+1)/2
-		if must(storedAt(get, d.st.gen, p, next+mid-1)).before-start > maxClaimBytes {
+		if size(mid) > d.bytes {
 			hi = mid - 1
 		} else {
 			lo = mid
 		}
 	}
+	if lo == 0 && d.bytes == maxClaimBytes {
+		lo = 1
+	}
+	if d.bytes -= size(lo); lo < n {
+		d.bytes = 0
+	}
 	return lo
+}
+
+// light reports whether records of a partition are so small in the mean that they need not be looked at.
+func (d *delivery) light(p int) bool {
+	part := &d.st.parts[p]
+	return part.bytes/part.last*uint64(d.c.limit) < maxClaimBytes/4
+}
+
+// fits reports whether a record is not too much to hand out too, and counts it.
+func (d *delivery) fits(p int, offset uint64) bool {
+	part := &d.st.parts[p]
+	if d.light(p) {
+		return d.fit(int(part.bytes / part.last))
+	}
+	return d.fit(len(must(storedAt(getterOf(d.tx), d.st.gen, p, offset)).message))
+}
+
+func (d *delivery) fit(size int) bool {
+	if d.bytes <= 0 || d.bytes < maxClaimBytes && size > d.bytes {
+		d.bytes = 0
+		return false
+	}
+	d.bytes -= size
+	return true
 }
 
 // redeliver hands out records of a partition whose time has come again; those for which may is false are left, nil means all.
@@ -118,31 +163,31 @@ func (d *delivery) redeliver(p int, may func(f *failure) bool) {
 		}
 		offsets, keys = nil, nil
 	}
-	for i, o := range part.again {
+	rest := part.again
+	for len(rest) > 0 && len(offsets) < d.limit && d.bytes > 0 && !d.stopped() {
+		o := rest[0]
 		f := part.failed[o]
-		if f == nil || f.due > d.tx.Now() {
+		if f == nil || !d.g.isAnnounced(p, f) {
+			rest = rest[1:]
 			continue
-		}
-		if len(offsets) >= d.limit || d.stopped() {
-			left = append(left, part.again[i:]...)
-			break
 		}
 		if o < d.st.parts[p].first {
 			d.m.unfail(d.tx, d.g, p, f)
 			d.m.freed(d.tx, d.g, p, f.hash)
+			rest = rest[1:]
 			continue
 		}
 		if may != nil && !may(f) {
-			left = append(left, o)
+			left, rest = append(left, o), rest[1:]
 			continue
 		}
+		if !d.fits(p, o) {
+			break
+		}
+		rest = rest[1:]
 		if f.attempts != attempt || f.excused != excused {
 			flush()
 			attempt, excused = f.attempts, f.excused
-			if d.limit == 0 {
-				left = append(left, part.again[i:]...)
-				break
-			}
 		}
 		d.m.unfail(d.tx, d.g, p, f)
 		offsets = append(offsets, o)
@@ -151,7 +196,9 @@ func (d *delivery) redeliver(p int, may func(f *failure) bool) {
 		}
 	}
 	flush()
-	part.again = left
+	if part.again = rest; len(left) > 0 {
+		part.again = append(left, rest...)
+	}
 }
 
 // give makes records the consumer's.

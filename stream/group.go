@@ -47,10 +47,11 @@ func (s *Store) DeleteGroup(ctx context.Context, stream, group string) error {
 // ReadGroup gives a consumer records that no other one of the group has: those that have to be delivered again first, then new ones. Each has to be acknowledged
 // (Ack) before its Deadline, or it is delivered again, to whoever asks; after MaxDeliver times in vain it goes to the stream of dead letters (DeadLetters). Within a partition
 // the order is that of the stream. A consumer that neither reads nor acknowledges, refuses or
-// extends anything for three times the ack timeout leaves the group.
+// extends anything for three times the ack timeout leaves the group; one that waits does not. Asking in vain writes nothing.
 //
 // When ReadGroup fails with a ctx error or ErrUnknownOutcome, the consumer may have been given records that it does not know of: they are delivered again
-// when their time is over. With Wait it waits for a record, and also for the stream, if there is none; when it has waited in vain, the result is empty and the error nil.
+// when their time is over. In a spread namespace it may return records with such an error: those that it has got from some shards, before another one
+// did not answer. With Wait it waits for a record, and also for the stream, if there is none; when it has waited in vain, the result is empty and the error nil.
 //
 // Options: Limit, Wait, NoAck, and those of CreateGroup, for when there is no such group. Errors: ErrNotFound if there is no such stream; ErrBusy if 100,000
 // records of the group are not acknowledged, or it has 1,000 members; ErrInvalid.
@@ -59,7 +60,7 @@ func (s *Store) ReadGroup(ctx context.Context, stream, group, consumer string, o
 	if err := readGroupOp(place{stream: stream, group: group}, consumer, &o, 0).Err; err != nil {
 		return nil, err
 	}
-	r := &groupReader{s: s, stream: stream, group: group, consumer: consumer, o: &o}
+	r := &groupReader{s: s, stream: stream, group: group, consumer: consumer, o: &o, began: time.Now()}
 	if o.wait == 0 {
 		return r.look(ctx)
 	}
@@ -67,14 +68,14 @@ func (s *Store) ReadGroup(ctx context.Context, stream, group, consumer string, o
 	waiting, cancel := context.WithTimeout(ctx, o.wait)
 	defer cancel()
 	for {
-		ds, err := r.look(ctx)
-		if err != nil && !errors.Is(err, ErrNotFound) || len(ds) > 0 || ctx.Err() != nil {
+		ds, err := r.lookOrWait(ctx, waiting)
+		switch {
+		case ctx.Err() != nil:
+			return ds, firstError(err, ctx.Err())
+		case len(ds) > 0 || err != nil && waiting.Err() == nil && !errors.Is(err, ErrNotFound):
 			return ds, err
-		}
-		if err := r.await(waiting); waiting.Err() != nil {
-			return nil, ctx.Err()
-		} else if err != nil {
-			return nil, err
+		case waiting.Err() != nil:
+			return nil, nil
 		}
 	}
 }
@@ -84,114 +85,132 @@ type groupReader struct {
 	s                       *Store
 	stream, group, consumer string
 	o                       *groupReadOptions
+	began                   time.Time
 	since                   int64 // when it began to wait, by the clock of the shard; 0: it has not
-	parts                   []groupPlace
-	beat                    time.Duration // how long it may wait without being heard of
 }
 
 // groupPlace is what one shard has of the group.
 type groupPlace struct {
 	place
-	route   string
-	seen    uint64
-	standby bool
+	route string
 }
 
 // look asks for records that are there.
 func (r *groupReader) look(ctx context.Context) ([]Delivery, error) {
-	epoch, err := r.locate(ctx)
+	places, right, err := r.locate(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var all []Delivery
-	for i, n := int(turn.Add(1)), len(r.parts); n > 0 && len(all) < r.o.limit; i, n = i+1, n-1 {
-		ds, err := r.claim(ctx, &r.parts[i%len(r.parts)], r.o.limit-len(all), epoch)
-		if err != nil && len(all) == 0 {
-			return nil, err
+	return r.ask(ctx, places, right)
+}
+
+// lookOrWait asks for records, or waits until there may be some.
+func (r *groupReader) lookOrWait(ctx, waiting context.Context) ([]Delivery, error) {
+	// Before the namespace exists nobody can say where what is waited for will be.
+	if err := r.s.scope.Await(waiting); err != nil {
+		return nil, err
+	}
+	places, right, err := r.locate(ctx)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		q := specQuery{namespace: r.s.scope.Namespace(), stream: r.stream, wait: true}
+		return nil, r.s.scope.Query(waiting, r.stream, &q)
+	case err != nil:
+		return nil, err
+	case len(places) == 1:
+		return r.take(ctx, &places[0], r.o.limit, 0, max(r.o.wait-time.Since(r.began), 1))
+	}
+	ds, err := r.ask(ctx, places, right)
+	if err != nil || len(ds) > 0 {
+		return ds, err
+	}
+	return nil, r.await(waiting, places, right)
+}
+
+// right is that to consume a group in several shards: everybody's, or in an exclusive group one consumer's.
+type right struct {
+	held  bool
+	epoch uint64
+}
+
+// locate finds the shards of the group, and what right the consumer has.
+func (r *groupReader) locate(ctx context.Context) ([]groupPlace, right, error) {
+	q := groupSpecQuery{namespace: r.s.scope.Namespace(), stream: r.stream, group: r.group, consumer: r.consumer}
+	places, err := r.s.placesOf(ctx, &q)
+	if errors.Is(err, errNoGroup) {
+		if err := r.found(ctx); err != nil {
+			return nil, right{}, err
 		}
+		places, err = r.s.placesOf(ctx, &q)
+	}
+	if err != nil || len(places) == 1 || q.config.config.mode != Exclusive {
+		return places, right{held: true}, err
+	}
+	if q.held.known {
+		return places, right{q.held.held, q.held.epoch}, nil
+	}
+	have, err := r.hold(ctx)
+	return places, have, err
+}
+
+// found makes the group.
+func (r *groupReader) found(ctx context.Context) error {
+	op := groupOp(kindCreateGroup, place{stream: r.stream, group: r.group}, r.o.err, r.o.group.append(nil))
+	if _, err := r.s.propose(ctx, op); err != nil && !errors.Is(err, ErrExists) {
+		return err
+	}
+	return nil
+}
+
+// hold asks the stream's home for the right to consume an exclusive group.
+func (r *groupReader) hold(ctx context.Context) (right, error) {
+	op := consumerOp(kindHold, place{stream: r.stream, group: r.group}, r.consumer)
+	op.Decode = func(b []byte) (any, error) { return decodeClaims(b) }
+	for {
+		out, err := r.s.propose(ctx, op)
 		if err != nil {
-			break // what the consumer has been given by other shards must not get lost
+			return right{}, err
 		}
+		if c := out.(*claims); !c.more {
+			return right{c.active, c.epoch}, nil
+		}
+	}
+}
+
+// ask asks the shards one after the other, beginning with another one each time.
+func (r *groupReader) ask(ctx context.Context, places []groupPlace, have right) (all []Delivery, err error) {
+	for i, n := int(turn.Add(1)), len(places); n > 0 && len(all) < r.o.limit && have.held; i, n = i+1, n-1 {
+		ds, err := r.take(ctx, &places[i%len(places)], r.o.limit-len(all), have.epoch, 0)
 		all = append(all, ds...)
+		switch {
+		case err == nil:
+		case len(all) == 0:
+			return nil, err
+		case errors.Is(err, engine.ErrUnknownOutcome) || ctx.Err() != nil:
+			return all, err
+		default:
+			return all, nil // what the consumer has been given by other shards must not get lost
+		}
 	}
 	return all, nil
 }
 
-// locate finds the shards of the group, and the epoch of the consumer's right if it is exclusive and has several.
-func (r *groupReader) locate(ctx context.Context) (epoch uint64, err error) {
-	scattered, err := r.s.scattered(ctx, r.stream)
-	if err != nil {
-		return 0, err
-	}
-	if !scattered {
-		if r.parts == nil {
-			r.parts = []groupPlace{{place: place{stream: r.stream, group: r.group}, route: r.stream}}
-		}
-		return 0, nil
-	}
-	places, err := r.s.places(ctx, r.stream, r.group)
-	if errors.Is(err, errNoGroup) {
-		op := groupOp(kindCreateGroup, place{stream: r.stream, group: r.group}, r.o.err, r.o.group.append(nil))
-		if _, err := r.s.propose(ctx, op); err != nil && !errors.Is(err, ErrExists) {
-			return 0, err
-		}
-		places, err = r.s.places(ctx, r.stream, r.group)
-	}
-	if err != nil {
-		return 0, err
-	}
-	r.keepSeen(places)
-	if places[0].groupSpec.config.mode != Exclusive || len(places) == 1 {
-		return 0, nil
-	}
-	op := consumerOp(kindHold, place{stream: r.stream, group: r.group}, r.consumer)
-	op.Decode = func(b []byte) (any, error) { return decodeClaims(b) }
-	held := &claims{more: true}
-	for held.more {
-		out, err := r.s.propose(ctx, op)
-		if err != nil {
-			return 0, err
-		}
-		held = out.(*claims)
-	}
-	if !held.active {
-		r.parts = r.parts[:1]
-		r.parts[0].seen, r.parts[0].standby = held.seen, true
-		r.beat = time.Duration(held.ackTimeout) * time.Millisecond / 2
-	}
-	return held.epoch, nil
-}
-
-// keepSeen takes the places over, with what is known of those that were there before.
-func (r *groupReader) keepSeen(places []groupPlace) {
-	for i := range places {
-		for _, old := range r.parts {
-			if old.route == places[i].route && old.groupSpec != nil && old.groupSpec.id == places[i].groupSpec.id {
-				places[i].seen = old.seen
-			}
-		}
-	}
-	r.parts = places
-}
-
-// claim asks one shard for records.
-func (r *groupReader) claim(ctx context.Context, p *groupPlace, limit int, epoch uint64) (all []Delivery, err error) {
-	if p.standby {
-		return nil, nil
-	}
+// take asks one shard for records, and waits for them there.
+func (r *groupReader) take(ctx context.Context, p *groupPlace, limit int, epoch uint64, wait time.Duration) ([]Delivery, error) {
 	o := *r.o
-	for o.limit = limit; ; {
-		out, err := r.s.propose(ctx, at(readGroupOp(p.place, r.consumer, &o, epoch), p.route))
-		if err != nil {
+	o.limit = limit
+	op := at(readGroupOp(p.place, r.consumer, &o, epoch), p.route)
+	for began := time.Now(); ; {
+		t := engine.Take{Wait: wait, Waited: time.Since(r.began)}
+		if wait > 0 {
+			t.Wait = max(wait-time.Since(began), 1)
+		}
+		c, err := engine.TakeFrom(ctx, &r.s.scope, op, t, decodeClaims)
+		if err != nil || len(c.claims) == 0 && !c.more {
 			return nil, err
 		}
-		c := out.(*claims)
-		p.seen, p.standby = c.seen, !c.active
-		if r.beat = time.Duration(c.ackTimeout) * time.Millisecond / 2; o.wait == 0 {
-			r.beat = 0
-		}
-		if all, err = r.s.fetch(ctx, p, c.claims, o.noAck); err != nil || len(all) > 0 || !c.more && len(c.claims) == 0 {
-			return all, err
+		if ds, err := r.s.fetch(ctx, p, c.claims, o.noAck); err != nil || len(ds) > 0 {
+			return ds, err
 		}
 	}
 }
@@ -226,38 +245,32 @@ func (s *Store) fetch(ctx context.Context, p *groupPlace, all []claim, noAck boo
 	return ds, nil
 }
 
-// await waits until there may be something for the consumer, or it has to be heard of again.
-func (r *groupReader) await(ctx context.Context) error {
-	if err := r.s.scope.Await(ctx); err != nil {
-		return err
+// await waits until there may be something for the consumer in one of several shards. It also ends when the consumer may have to be heard of again, as
+// one who has got records and has had nothing to ask for since.
+func (r *groupReader) await(ctx context.Context, places []groupPlace, have right) error {
+	if !have.held {
+		places = places[:1]
 	}
-	if r.parts == nil {
-		q := specQuery{namespace: r.s.scope.Namespace(), stream: r.stream, wait: true}
-		return r.s.scope.Query(ctx, r.stream, &q)
-	}
-	waiting, cancel := context.WithCancel(ctx)
-	if r.beat > 0 {
-		cancel()
-		waiting, cancel = context.WithTimeout(ctx, r.beat)
-	}
+	beat := time.Duration(places[len(places)-1].groupSpec.config.ackTimeout) * time.Millisecond / 2
+	waiting, cancel := context.WithTimeout(ctx, beat)
 	defer cancel()
-	queries := make([]groupWaitQuery, len(r.parts))
-	errs := make(chan error, len(r.parts))
-	for i := range r.parts {
-		p := &r.parts[i]
+	queries := make([]groupWaitQuery, len(places))
+	errs := make(chan error, len(places))
+	for i := range places {
 		queries[i] = groupWaitQuery{
-			namespace: r.s.scope.Namespace(), stream: r.stream, group: r.group, consumer: r.consumer, seen: p.seen, standby: p.standby, since: r.since,
-			scattered: p.spec != nil,
+			namespace: r.s.scope.Namespace(), stream: r.stream, group: r.group, consumer: r.consumer, epoch: have.epoch, since: r.since,
 		}
-		p.standby = false
+		if !have.held {
+			queries[i].epoch = 0
+		}
 		go func() {
-			errs <- r.s.scope.Query(waiting, p.route, &queries[i])
+			errs <- r.s.scope.Query(waiting, places[i].route, &queries[i])
 			cancel()
 		}()
 	}
 	var failed error
-	for range r.parts {
-		if err := <-errs; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+	for range places {
+		if err := <-errs; err != nil && waiting.Err() == nil {
 			failed = err
 		}
 	}
@@ -278,6 +291,12 @@ func (s *Store) places(ctx context.Context, stream, group string) ([]groupPlace,
 	if err := engine.CheckName("consumer group", group); err != nil {
 		return nil, err
 	}
+	return s.placesOf(ctx, &groupSpecQuery{namespace: s.scope.Namespace(), stream: stream, group: group})
+}
+
+// placesOf asks for what places returns, if it has to.
+func (s *Store) placesOf(ctx context.Context, q *groupSpecQuery) ([]groupPlace, error) {
+	stream, group := q.stream, q.group
 	scattered, err := s.scattered(ctx, stream)
 	if err != nil {
 		return nil, err
@@ -285,8 +304,7 @@ func (s *Store) places(ctx context.Context, stream, group string) ([]groupPlace,
 	if !scattered {
 		return []groupPlace{{place: place{stream: stream, group: group}, route: stream}}, nil
 	}
-	q := groupSpecQuery{namespace: s.scope.Namespace(), stream: stream, group: group}
-	if err := s.scope.Query(ctx, stream, &q); err != nil {
+	if err := s.scope.Query(ctx, stream, q); err != nil {
 		return nil, err
 	}
 	switch {

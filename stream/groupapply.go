@@ -11,7 +11,7 @@ import (
 // tokenGroup is followed by gen, the group's id, and the names of stream and group.
 const tokenGroup = 'g'
 
-// maxExpire bounds the records that one command takes back from consumers, as engine.Tx.Full does.
+// maxExpire bounds how much of what is due one command does, as engine.Tx.Full does.
 const maxExpire = 1000
 
 // applyGroup carries out a command for a group of a stream that exists, but for one that makes the group.
@@ -58,6 +58,7 @@ func (m *machine) applyGroup(tx *engine.Tx, st *stream, cmd engine.Command, c *c
 	m.takeBack(tx, st, g)
 	m.heard(tx, g, gc)
 	result, err := m.applyMembers(tx, st, g, cmd.Kind, gc)
+	m.expire(tx, st, g) // what was handed back for now is ready
 	m.flush(tx, g)
 	return result, err
 }
@@ -84,7 +85,17 @@ func (m *machine) applyMembers(tx *engine.Tx, st *stream, g *group, kind uint8, 
 		if err != nil {
 			return nil, err
 		}
+		if !out.more {
+			m.asked(tx, g, c.consumer, false) // what it gets in other shards is not told here
+		}
 		return out.encode(), nil
+	case kindFollow:
+		m.follow(tx, g, c)
+		m.takeBack(tx, st, g)
+		return nil, nil
+	case kindMiss:
+		m.miss(tx, g, c)
+		return nil, nil
 	}
 	panic(fmt.Sprintf("stream: unknown command kind %d", kind))
 }
@@ -126,7 +137,7 @@ func (m *machine) foundGroup(tx *engine.Tx, st *stream, name string, config grou
 // makeGroup adds a group to the shard.
 func (m *machine) makeGroup(tx *engine.Tx, st *stream, name string, config groupConfig, home uint64) *group {
 	g := newGroup(groupName{st.streamName, name}, st, groupHeader{
-		groupConfig: config, id: uint64(tx.LSN()), home: home, createdAt: tx.Now(), ready: uint64(tx.LSN()),
+		groupConfig: config, id: uint64(tx.LSN()), home: home, createdAt: tx.Now(), roster: uint64(tx.LSN()),
 	})
 	m.touchGroup(tx, g)
 	m.touch(tx, st)
@@ -176,6 +187,7 @@ func (m *machine) dropGroup(tx *engine.Tx, st *stream, g *group) {
 	tx.Delete(groupKey(nil, g.gen, g.group))
 	m.groups.forget(g.groupName)
 	tx.Notify(groupTopic(tx.NamespaceName(), g.name, g.group), -1)
+	tx.NotifyWithin(streamTopic(tx.NamespaceName(), g.name), -1, engine.Slots{})
 }
 
 // tellGroup sends a command about a group to the other shards that may have a part of its stream.
@@ -185,60 +197,63 @@ func (m *machine) tellGroup(tx *engine.Tx, st *stream, g *group, kind uint8) {
 	})
 }
 
-// ready notes that up to n records (-1: any number) have become ready for delivery otherwise than by being appended.
+// ready wakes those who may have up to n records (-1: any number) that have become ready for delivery otherwise than by being appended.
 func (m *machine) ready(tx *engine.Tx, g *group, n int) {
-	g.ready, g.changed = uint64(tx.LSN()), true
-	if g.mode != Shared {
+	topic := groupTopic(tx.NamespaceName(), g.name, g.group)
+	switch {
+	case g.mode == Exclusive && g.holder != "":
+		topic = consumerTopic(tx.NamespaceName(), g.name, g.group, g.holder)
+	case g.mode == Exclusive:
+		n = 1 // one of those who stand by takes over, and gets all
+	case g.mode == KeyShared:
 		n = -1
 	}
-	tx.Notify(groupTopic(tx.NamespaceName(), g.name, g.group), n)
+	tx.Notify(topic, n)
 }
 
-// expire does what is due: takes back what was not acknowledged in time, and lets be delivered again what has waited. Whether that has been announced already
-// is for the row to say: memory that was made anew finds it due once more.
+// readyOne wakes somebody who may have a record that is to be delivered again; hash stands for its key.
+func (m *machine) readyOne(tx *engine.Tx, g *group, hash uint64) {
+	if g.mode == KeyShared {
+		m.readyFor(tx, g, slotOf(hash), 1)
+		return
+	}
+	m.ready(tx, g, 1)
+}
+
+// expire does what is due, in its order: takes back what was not acknowledged in time, and lets be delivered again what has waited. The group's timer does
+// what is too much for one command.
 func (m *machine) expire(tx *engine.Tx, st *stream, g *group) {
-	ready, inSlot := 0, [slots]int{} // records that are due, and of those of a KeyShared group how many are in which slot
-	var left []deadline              // what there is no room for now
-	taken, until := 0, g.expired
-	for len(g.due) > 0 && g.due[0].at <= tx.Now() {
-		d := heap.Pop(&g.due).(deadline)
+	ready, inSlot := 0, [slots]int{} // records that are ready now, and how many of those of a KeyShared group are in which slot
+	for done := 0; done < maxExpire && len(g.due) > 0 && g.due[0].at <= tx.Now() && !tx.Full(); {
+		d := g.due[0]
 		if !g.holds(d) {
+			heap.Pop(&g.due)
 			continue
 		}
-		p, full := &g.parts[d.partition], taken >= maxExpire || tx.Full()
-		switch {
-		case d.batch == nil && !g.spent(p.failed[d.offset].attempts, p.failed[d.offset].excused):
-			// These write nothing each. All of them are done, so that memory which is made anew announces none twice.
-			p.again = insert(p.again, d.offset)
-			until = max(until, d.at)
-			if d.at > g.expired {
-				ready++
-				inSlot[slotOf(p.failed[d.offset].hash)]++
-			}
-		case full:
-			left = append(left, d)
-		case d.batch == nil:
-			m.buryWaiting(tx, st, g, d.partition, p.failed[d.offset])
-			taken++
-		default:
-			for len(d.batch.offsets) > 0 && !tx.Full() {
-				m.fail(tx, st, g, d.batch, d.batch.offsets[0], -1, "ack timeout")
-				taken++
-			}
-			if len(d.batch.offsets) > 0 {
-				left = append(left, d)
-			}
+		if d.batch != nil {
+			m.fail(tx, st, g, d.batch, d.batch.offsets[0], -1, "ack timeout")
+			done++
+			continue
 		}
-	}
-	for _, d := range left {
-		g.expect(d)
+		heap.Pop(&g.due)
+		done++
+		p := &g.parts[d.partition]
+		f := p.failed[d.offset]
+		if g.spent(f.attempts, f.excused) {
+			m.buryWaiting(tx, st, g, d.partition, f)
+			continue
+		}
+		g.announced = mark{d.at, d.partition, d.offset}
+		g.announce(p, f)
+		tx.Worked(1)
+		ready++
+		inSlot[slotOf(f.hash)]++
 	}
 	if ready == 0 {
 		return
 	}
-	g.expired = until
 	if g.mode != KeyShared {
-		m.readyAgain(tx, g, ready)
+		m.ready(tx, g, ready)
 		return
 	}
 	for slot, n := range inSlot {
@@ -255,9 +270,10 @@ func (m *machine) seek(tx *engine.Tx, st *stream, g *group, to start) {
 		tx.DeleteRange(prefix, key.PrefixEnd(prefix))
 	}
 	for p := range g.parts {
-		g.parts[p] = groupPart{}
+		g.parts[p] = groupPart{number: p}
 	}
 	g.pending, g.due, g.dirty, g.recalls = 0, nil, nil, nil
+	g.again, g.heads, g.headsIn, g.changed = 0, slotSet{}, nil, true
 	m.placeCursors(tx, st, g, to)
 	for p := range g.parts {
 		g.parts[p].changed = true
@@ -272,11 +288,11 @@ func (m *machine) schedule(tx *engine.Tx, g *group) {
 		next = tx.Now()
 	}
 	for _, mem := range g.members {
-		if !mem.there() {
+		if !mem.there() || mem.attended {
 			continue
 		}
 		at := mem.seen + 3*g.ackTimeout
-		if silent := mem.seen + g.ackTimeout + g.ackTimeout/8; g.mode != Shared && silent > tx.Now() {
+		if silent := mem.seen + g.silence(); g.mode != Shared && silent > tx.Now() {
 			at = silent
 		}
 		if next == 0 || at < next {
@@ -313,17 +329,13 @@ func (m *machine) onGroup(tx *engine.Tx, token []byte) {
 	m.expire(tx, st, g)
 	m.expel(tx, g)
 	m.takeBack(tx, st, g)
+	m.expire(tx, st, g)
 	m.flush(tx, g)
 }
 
 // groupTopic is woken when something of a group becomes ready, and when it is made or deleted.
 func groupTopic(namespace, stream, group string) engine.Topic {
 	return engine.TopicOf(engine.MachineStream, namespace, []byte(stream+"\x00"+group))
-}
-
-// newTopic is for one who looks at new records of a KeyShared group.
-func newTopic(namespace, stream, group string) engine.Topic {
-	return consumerTopic(namespace, stream, group, "")
 }
 
 // consumerTopic is that of a consumer, where it matters who looks.

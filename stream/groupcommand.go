@@ -17,6 +17,8 @@ import (
 //	extend:       ms uvarint | refs
 //	leave, hold:  consumer (length, bytes)
 //	seek:         start
+//	follow:       consumer | epoch uvarint
+//	miss:         number uvarint | consumer, when it was heard of ms (varint) ...
 //	delete group, adopt group, drop group: nothing
 //
 //	config: mode u8 | start | ack timeout ms | max deliver | back-off min, max ms (uvarints)
@@ -34,6 +36,13 @@ type groupCommand struct {
 	delay    int64
 	reason   string
 	runs     []refRun
+	missed   []missed
+}
+
+// missed is a consumer that has not been heard of since a time, ms.
+type missed struct {
+	consumer string
+	since    int64
 }
 
 // groupSpec is what the record of a group says, for shards that do not have the stream's.
@@ -258,7 +267,7 @@ func readRefs(r *codec.Reader) (runs []refRun, ok bool) {
 }
 
 // isGroupKind reports whether the command is for a group.
-func isGroupKind(kind uint8) bool { return kind >= kindCreateGroup && kind <= kindDropGroup }
+func isGroupKind(kind uint8) bool { return kind >= kindCreateGroup && kind <= kindMiss }
 
 // read reports whether what was read is in its limits.
 func (c *groupCommand) read(kind uint8, r *codec.Reader) (ok bool) {
@@ -283,6 +292,17 @@ func (c *groupCommand) read(kind uint8, r *codec.Reader) (ok bool) {
 	case kindLeave, kindHold:
 		c.consumer = r.String()
 		return ok
+	case kindFollow:
+		c.consumer, c.epoch = r.String(), r.Uvarint()
+		return ok
+	case kindMiss:
+		for range readCount(r, MaxMembers) {
+			c.missed = append(c.missed, missed{r.String(), r.Varint()})
+			if r.Err() != nil {
+				break
+			}
+		}
+		return ok && len(c.missed) > 0
 	case kindSeek:
 		c.config.start = readStart(r)
 		return ok && c.config.start.ok()
@@ -296,17 +316,14 @@ func (c *groupCommand) read(kind uint8, r *codec.Reader) (ok bool) {
 
 // claims is what a consumer has been given.
 //
-//	active u8 | epoch uvarint | mode u8 | ack timeout ms | seen LSN (uvarints) | more u8 | number uvarint | claim ...
+//	active u8 | epoch uvarint | more u8 | number uvarint | claim ...
 //	claim: partition | attempt | deadline ms | offsets
 //	offsets: number of runs uvarint | distance from the end of the one before, length (uvarints) ...
 type claims struct {
-	active     bool // the consumer may get records: always, but in an exclusive group, where it is one of them
-	epoch      uint64
-	mode       Mode
-	ackTimeout int64
-	seen       uint64 // what has become ready until then was offered
-	more       bool   // there are more records to look at
-	claims     []claim
+	active bool // the consumer may get records: always, but in an exclusive group, where it is one of them
+	epoch  uint64
+	more   bool // there are more records to look at
+	claims []claim
 }
 
 type claim struct {
@@ -318,8 +335,7 @@ type claim struct {
 
 func (c *claims) encode() []byte {
 	b := codec.AppendUvarint(codec.AppendBool(nil, c.active), c.epoch)
-	b = codec.AppendUvarint(append(b, byte(c.mode)), uint64(c.ackTimeout))
-	b = codec.AppendBool(codec.AppendUvarint(b, c.seen), c.more)
+	b = codec.AppendBool(b, c.more)
 	b = codec.AppendUvarint(b, uint64(len(c.claims)))
 	for i := range c.claims {
 		cl := &c.claims[i]
@@ -329,9 +345,13 @@ func (c *claims) encode() []byte {
 	return b
 }
 
+// decodeClaims reads what encode wrote; nothing means that a take has found nothing.
 func decodeClaims(b []byte) (*claims, error) {
+	if len(b) == 0 {
+		return new(claims), nil
+	}
 	r := codec.NewReader(b)
-	c := &claims{active: r.Bool(), epoch: r.Uvarint(), mode: Mode(r.Byte()), ackTimeout: int64(r.Uvarint()), seen: r.Uvarint(), more: r.Bool()}
+	c := &claims{active: r.Bool(), epoch: r.Uvarint(), more: r.Bool()}
 	for range readCount(&r, MaxReadLimit) {
 		cl := claim{partition: int(r.Uvarint()), attempt: r.Uvarint(), deadline: r.Varint()}
 		cl.offsets = readOffsets(&r)

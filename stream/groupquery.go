@@ -15,10 +15,19 @@ type groupSpecQuery struct {
 	namespace string
 	stream    string
 	group     string
+	consumer  string // "": none
 
 	spec   spec // zero: there is no such stream
 	found  bool
 	config groupSpec
+	held   held
+}
+
+// held is the right of a consumer of an exclusive group.
+type held struct {
+	known bool // it is, and the consumer is one that is there: no command has to say so
+	held  bool // it has it
+	epoch uint64
 }
 
 // groupWaitQuery waits until there may be something for a consumer.
@@ -27,9 +36,7 @@ type groupWaitQuery struct {
 	stream    string
 	group     string
 	consumer  string
-	seen      uint64 // what had become ready by then is known
-	standby   bool   // records are for somebody else
-	scattered bool   // the shard need not know of the stream yet
+	epoch     uint64 // of the consumer's right in an exclusive group, 0: none
 	since     int64  // also a result: when it began to wait, 0: now
 }
 
@@ -95,82 +102,29 @@ func (m *machine) queryGroupSpec(v *engine.View, q *groupSpecQuery) error {
 		return err
 	}
 	q.found, q.config = true, groupSpec{g.home, g.groupConfig}
-	return nil
+	if q.consumer == "" || g.mode != Exclusive || g.recalling {
+		return nil
+	}
+	l := look{m: m, v: v, namespace: q.namespace, name: q.stream, group: q.group, consumer: q.consumer, w: w, g: g}
+	q.held, err = l.right()
+	return err
 }
 
 func (m *machine) queryGroupWait(v *engine.View, q *groupWaitQuery) error {
 	if q.since == 0 {
 		q.since = v.Now()
 	}
-	topic := groupTopic(q.namespace, q.stream, q.group)
 	v.Freeze()
-	w, g, err := groupOf(v, q.namespace, q.stream, q.group)
+	l := look{m: m, v: v, namespace: q.namespace, name: q.stream, group: q.group, consumer: q.consumer, epoch: q.epoch, limit: 1, waits: true, since: q.since}
+	n, err := l.look()
 	if err != nil {
 		return err
 	}
-	if g == nil && !q.scattered {
-		return nil // whoever looks next will see what is wrong
-	}
-	mine, others := topic, []engine.Topic(nil)
-	if g != nil && g.mode != Shared {
-		mine, others = consumerTopic(q.namespace, q.stream, q.group, q.consumer), []engine.Topic{topic}
-	}
-	if g != nil && g.mode == KeyShared {
-		// Anybody can look at new records, and finds out whose they are: as many are woken as there are records, not all.
-		mine, others = newTopic(q.namespace, q.stream, q.group), append(others, mine)
-	}
-	around := streamTopic(q.namespace, q.stream)
-	if q.standby {
-		around, mine, others = 0, topic, nil
-	}
-	if err := v.WaitTurnWithin(around, mine, q.since); err != nil {
-		return err
-	}
-	for _, t := range others {
-		if err := v.WaitOn(t); err != nil {
-			return err
-		}
-	}
-	if g == nil {
-		// The shard has not heard of the group, or of the stream, yet: what is appended there will wake.
-		if w != nil {
-			return nil
-		}
+	if n == 0 {
 		return engine.ErrWait
 	}
-	ready, err := q.ready(w, g)
-	if err != nil {
-		return err
-	}
-	if !ready {
-		return engine.ErrWait
-	}
-	v.Claim(mine)
+	v.Claim(l.turn)
 	return nil
-}
-
-// ready reports whether the consumer should look.
-func (q *groupWaitQuery) ready(w *view, g *groupHeader) (bool, error) {
-	if g.ready > q.seen {
-		return true, nil
-	}
-	if q.standby {
-		return false, nil
-	}
-	parts, err := w.all()
-	if err != nil {
-		return false, err
-	}
-	for p := range parts {
-		if parts[p].records() == 0 {
-			continue
-		}
-		c, err := w.cursor(g, p)
-		if err != nil || max(c.next, parts[p].first) <= parts[p].last {
-			return err == nil, err
-		}
-	}
-	return false, nil
 }
 
 // groupOf returns stream and group, nil if there is none.
@@ -227,8 +181,12 @@ func (m *machine) queryGroups(v *engine.View, q *groupsQuery) error {
 
 // rows calls f for the group's rows of a kind.
 func (w *view) rows(kind byte, g *groupHeader, f func(k, v []byte) error) error {
-	prefix := groupPrefix(nil, kind, w.gen, g.id)
-	it, err := w.v.Iter(prefix, key.PrefixEnd(prefix))
+	return scanRows(w.v, groupPrefix(nil, kind, w.gen, g.id), f)
+}
+
+// scanRows calls f for all rows with a prefix.
+func scanRows(v *engine.View, prefix []byte, f func(k, v []byte) error) error {
+	it, err := v.Iter(prefix, key.PrefixEnd(prefix))
 	if err != nil {
 		return err
 	}

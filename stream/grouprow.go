@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 
@@ -14,7 +15,7 @@ import (
 //	'c' | gen | id | partition u16                             offset of the next record to look at | records held (uvarints)
 //	'b' | gen | id | partition u16 | first offset | LSN        records that were delivered together and are not acknowledged, see batch
 //	'f' | gen | id | partition u16 | offset                    a record that waits to be delivered again, see failure
-//	'm' | gen | id | consumer                                  joined ms | seen ms (varints) | ending u8
+//	'm' | gen | id | consumer                                  joined ms | seen ms (varints) | ending u8 | attended u8
 //
 // and of those with mode KeyShared, of records that were looked at and could not be delivered yet (see keyshared.go):
 //
@@ -66,20 +67,67 @@ type groupHeader struct {
 	id        uint64 // of the rows
 	home      uint64 // LSN of its creation in the stream's home
 	createdAt int64
-	timer     int64  // when the group's timer is due, 0: none is set
-	ready     uint64 // LSN at which something other than a new record became ready for delivery
-	expired   int64  // failures due by then have been announced
-	holder    string // the one consumer, in an exclusive group; "": none
-	epoch     uint64 // how often it has changed
+	timer     int64   // when the group's timer is due, 0: none is set
+	announced mark    // failures due by then are ready for delivery again, but for those that are spent
+	again     uint64  // how many these are
+	heads     slotSet // of a KeyShared group: slots with a key whose first record under way is one of them
+	recalling bool    // records of members are being taken back
+	roster    uint64  // LSN at which it last changed who is a member and heard of
+	holder    string  // the one consumer, in an exclusive group; "": none
+	epoch     uint64  // how often it has changed
+}
+
+// mark is a place in the order in which failures are due.
+type mark struct {
+	at        int64
+	partition int
+	offset    uint64
+}
+
+// covers reports whether a failure is due by then.
+func (m mark) covers(partition int, f *failure) bool {
+	return cmp.Or(cmp.Compare(f.due, m.at), cmp.Compare(partition, m.partition), cmp.Compare(f.offset, m.offset)) <= 0
+}
+
+// slotSet is a set of slots.
+type slotSet [slots / 64]uint64
+
+func (s *slotSet) has(slot int) bool { return s[slot/64]>>(slot%64)&1 == 1 }
+
+func (s *slotSet) set(slot int, in bool) {
+	if s[slot/64] &^= 1 << (slot % 64); in {
+		s[slot/64] |= 1 << (slot % 64)
+	}
+}
+
+func (s *slotSet) append(b []byte) []byte {
+	empty := *s == slotSet{}
+	if b = codec.AppendBool(b, !empty); empty {
+		return b
+	}
+	for _, w := range s {
+		b = codec.AppendUvarint(b, w)
+	}
+	return b
+}
+
+func readSlotSet(r *codec.Reader) (s slotSet) {
+	if r.Bool() {
+		for i := range s {
+			s[i] = r.Uvarint()
+		}
+	}
+	return s
 }
 
 func (g *groupHeader) encode(b []byte) []byte {
 	b = g.groupConfig.append(append(b, rowVersion))
 	b = codec.AppendUvarint(codec.AppendUvarint(b, g.id), g.home)
 	b = codec.AppendVarint(codec.AppendVarint(b, g.createdAt), g.timer)
-	b = codec.AppendVarint(codec.AppendUvarint(b, g.ready), g.expired)
-	b = codec.AppendString(b, g.holder)
-	return codec.AppendUvarint(b, g.epoch)
+	b = codec.AppendUvarint(codec.AppendVarint(b, g.announced.at), uint64(g.announced.partition))
+	b = codec.AppendUvarint(codec.AppendUvarint(b, g.announced.offset), g.again)
+	b = codec.AppendUvarint(codec.AppendBool(g.heads.append(b), g.recalling), g.roster)
+	return codec.AppendUvarint(codec.AppendString(b, g.holder), g.epoch)
 }
 
 func decodeGroup(b []byte) (g groupHeader, err error) {
@@ -88,8 +136,10 @@ func decodeGroup(b []byte) (g groupHeader, err error) {
 	g.groupConfig = readGroupConfig(&r)
 	g.id, g.home = r.Uvarint(), r.Uvarint()
 	g.createdAt, g.timer = r.Varint(), r.Varint()
-	g.ready, g.expired, g.holder, g.epoch = r.Uvarint(), r.Varint(), r.String(), r.Uvarint()
-	if err := r.Done(); err != nil || version != rowVersion || !g.groupConfig.ok() {
+	g.announced = mark{r.Varint(), readCount(&r, MaxPartitions-1), r.Uvarint()}
+	g.again, g.heads, g.recalling, g.roster = r.Uvarint(), readSlotSet(&r), r.Bool(), r.Uvarint()
+	g.holder, g.epoch = r.String(), r.Uvarint()
+	if err := r.Done(); err != nil || version != rowVersion || !g.groupConfig.ok() || g.announced.partition < 0 {
 		return g, fmt.Errorf("stream group row: %w: %x", codec.ErrCorrupt, b[:min(len(b), 16)])
 	}
 	return g, nil
@@ -208,18 +258,19 @@ func decodeCursor(b []byte) (c groupCursor, err error) {
 
 // member is a consumer of a group.
 type member struct {
-	joined int64
-	seen   int64 // when it was last heard of, behind by up to an eighth of the ack timeout
-	end    ending
+	joined   int64
+	seen     int64 // when it was last heard of, behind by up to an eighth of the ack timeout
+	end      ending
+	attended bool // it asks in vain, and the leader sees whether it goes on, see attendance
 }
 
 func (m member) encode(dst []byte) []byte {
-	return append(codec.AppendVarint(codec.AppendVarint(dst, m.joined), m.seen), byte(m.end))
+	return codec.AppendBool(append(codec.AppendVarint(codec.AppendVarint(dst, m.joined), m.seen), byte(m.end)), m.attended)
 }
 
 func decodeMember(b []byte) (m member, err error) {
 	r := codec.NewReader(b)
-	m.joined, m.seen, m.end = r.Varint(), r.Varint(), ending(r.Byte())
+	m.joined, m.seen, m.end, m.attended = r.Varint(), r.Varint(), ending(r.Byte()), r.Bool()
 	if err := r.Done(); err != nil || m.end >= numEndings {
 		return m, fmt.Errorf("stream member row: %w: %x", codec.ErrCorrupt, b)
 	}

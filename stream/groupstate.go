@@ -37,14 +37,16 @@ type group struct {
 	changed bool     // the group's row has to be written
 	ending  int      // members whose records are being taken back
 	recalls []*batch // what they have, in order; nil: to be found out
+	headsIn []int    // keys that make each slot one of heads; nil: none
 }
 
 // groupPart is what a group has under way in a partition.
 type groupPart struct {
 	groupCursor
+	number  int
 	batches map[uint64]*batch   // by offset
 	failed  map[uint64]*failure // by offset
-	again   []uint64            // offsets of failed whose time has come, in order; some may no longer be failed
+	again   []uint64            // offsets of failed that are announced, in order; some may no longer be failed
 	keys    map[uint64]*busyKey // by hash; in a KeyShared group
 	free    [slots]freeSlot     // likewise
 	changed bool                // the cursor's row has to be written
@@ -124,6 +126,7 @@ func (m *machine) loadGroup(tx *engine.Tx, st *stream, name string) *group {
 		return nil
 	}
 	g := newGroup(at, st, must(decodeGroup(b)))
+	g.again, g.heads = 0, slotSet{} // counted again
 	each(tx, groupPrefix(nil, rowCursor, g.gen, g.id), func(k, v []byte) {
 		g.parts[partitionIn(k)].groupCursor = must(decodeCursor(v))
 	})
@@ -134,6 +137,7 @@ func (m *machine) loadGroup(tx *engine.Tx, st *stream, name string) *group {
 	each(tx, groupPrefix(nil, rowFailure, g.gen, g.id), func(k, v []byte) {
 		g.addFailure(partitionIn(k), must(decodeFailure(k, v)))
 	})
+	g.changed = false
 	m.groups.put(at, g, g.weight())
 	return g
 }
@@ -152,7 +156,7 @@ func each(tx *engine.Tx, prefix []byte, f func(k, v []byte)) {
 func newGroup(at groupName, st *stream, h groupHeader) *group {
 	g := &group{groupName: at, groupHeader: h, gen: st.gen, parts: make([]groupPart, st.partitions), members: make(map[string]member)}
 	for p := range g.parts {
-		g.parts[p].groupCursor = groupCursor{next: 1}
+		g.parts[p] = groupPart{groupCursor: groupCursor{next: 1}, number: p}
 	}
 	return g
 }
@@ -177,6 +181,7 @@ func (g *group) addBatch(b *batch) {
 		if b.keys != nil {
 			k := p.busy(b.keys[i])
 			k.out = insert(k.out, o)
+			g.recount(p, b.keys[i])
 		}
 	}
 	g.pending += len(b.offsets)
@@ -194,7 +199,55 @@ func (g *group) addFailure(partition int, f *failure) {
 		k.failed = insert(k.failed, f.offset)
 	}
 	g.pending++
-	g.expect(deadline{at: f.due, partition: partition, offset: f.offset})
+	if g.isAnnounced(partition, f) {
+		g.announce(p, f)
+	} else {
+		g.expect(deadline{at: f.due, partition: partition, offset: f.offset})
+		g.recount(p, f.hash)
+	}
+}
+
+// isAnnounced reports whether a record that waits is ready for delivery again. That follows from rows alone: memory that is made anew comes to the same.
+func (g *group) isAnnounced(partition int, f *failure) bool {
+	return g.announced.covers(partition, f) && !g.spent(f.attempts, f.excused)
+}
+
+// announce notes that a record is ready for delivery again.
+func (g *group) announce(p *groupPart, f *failure) {
+	p.again = insert(p.again, f.offset)
+	g.again++
+	g.changed = true
+	g.recount(p, f.hash)
+}
+
+// recount notes whether a key is one of a slot's heads, after something about it has changed.
+func (g *group) recount(p *groupPart, hash uint64) {
+	k := p.keys[hash]
+	if g.mode != KeyShared || k == nil {
+		return
+	}
+	head := len(k.out) == 0 && len(k.failed) > 0
+	if head {
+		f := p.failed[k.failed[0]]
+		head = f != nil && g.isAnnounced(p.number, f)
+	}
+	if head == k.head {
+		return
+	}
+	k.head = head
+	if g.headsIn == nil {
+		g.headsIn = make([]int, slots)
+	}
+	slot := slotOf(hash)
+	if head {
+		g.headsIn[slot]++
+	} else {
+		g.headsIn[slot]--
+	}
+	if in := g.headsIn[slot] > 0; in != g.heads.has(slot) {
+		g.heads.set(slot, in)
+		g.changed = true
+	}
 }
 
 // insert adds an offset to increasing ones.
@@ -227,6 +280,7 @@ func (g *group) release(p *groupPart, b *batch, offset uint64) (hash uint64) {
 		b.keys = slices.Delete(b.keys, at, at+1)
 		k := p.keys[hash]
 		k.out = remove(k.out, offset)
+		g.recount(p, hash)
 		p.dropIdle(hash)
 	}
 	delete(p.batches, offset)
@@ -247,9 +301,14 @@ func (g *group) touch(b *batch) {
 func (m *machine) unfail(tx *engine.Tx, g *group, partition int, f *failure) {
 	p := &g.parts[partition]
 	delete(p.failed, f.offset)
+	if g.isAnnounced(partition, f) {
+		g.again--
+		g.changed = true
+	}
 	if g.mode == KeyShared {
 		k := p.keys[f.hash]
 		k.failed = remove(k.failed, f.offset)
+		g.recount(p, f.hash)
 		p.dropIdle(f.hash)
 	}
 	g.pending--
@@ -278,6 +337,9 @@ func (m *machine) flush(tx *engine.Tx, g *group) {
 		}
 	}
 	m.schedule(tx, g)
+	if ending := g.ending > 0; ending != g.recalling {
+		g.recalling, g.changed = ending, true
+	}
 	if g.changed {
 		g.changed = false
 		m.buf, m.row = groupKey(m.buf[:0], g.gen, g.group), g.groupHeader.encode(m.row[:0])

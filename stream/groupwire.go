@@ -37,6 +37,7 @@ func (q *groupSpecQuery) Arguments(c *codec.Coder) {
 	c.String(&q.namespace)
 	c.String(&q.stream)
 	c.String(&q.group)
+	c.String(&q.consumer)
 }
 
 func (q *groupSpecQuery) Results(c *codec.Coder) {
@@ -44,6 +45,9 @@ func (q *groupSpecQuery) Results(c *codec.Coder) {
 	if c.Bool(&q.found); q.found {
 		q.config.code(c)
 	}
+	c.Bool(&q.held.known)
+	c.Bool(&q.held.held)
+	c.Uvarint(&q.held.epoch)
 }
 
 func (q *groupWaitQuery) Arguments(c *codec.Coder) {
@@ -51,9 +55,7 @@ func (q *groupWaitQuery) Arguments(c *codec.Coder) {
 	c.String(&q.stream)
 	c.String(&q.group)
 	c.String(&q.consumer)
-	c.Uvarint(&q.seen)
-	c.Bool(&q.standby)
-	c.Bool(&q.scattered)
+	c.Uvarint(&q.epoch)
 	c.Varint(&q.since)
 }
 

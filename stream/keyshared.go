@@ -27,6 +27,7 @@ const maxScan = 1000
 type busyKey struct {
 	out    []uint64 // offsets with a consumer, in order
 	failed []uint64 // offsets that wait to be delivered again, in order
+	head   bool     // see group.recount
 }
 
 // first returns the first record of a key that is under way.
@@ -85,21 +86,29 @@ func (g *group) owner(now int64, slot int) string {
 }
 
 func (g *group) findOwners(now int64) {
-	g.owners = owners{of: make([]string, slots), until: now + 1<<40}
+	g.owners = g.ownersOf(g.members, now)
+}
+
+// ownersOf deals the slots out to those who are there at a time.
+func (g *groupHeader) ownersOf(members map[string]member, now int64) owners {
+	all := owners{of: make([]string, slots), until: now + 1<<40}
 	var best [slots]uint64
-	for name, mem := range g.members {
+	for name, mem := range members {
 		if !mem.there() || mem.silent(g, now) {
 			continue
 		}
-		g.owners.until = min(g.owners.until, mem.seen+g.ackTimeout+g.ackTimeout/8)
+		if !mem.attended {
+			all.until = min(all.until, mem.seen+g.silence())
+		}
 		seed := xxhash.Sum64String(name)
 		for slot := range best {
 			score := mix(seed + uint64(slot))
-			if o := g.owners.of[slot]; o == "" || score > best[slot] || score == best[slot] && name < o {
-				best[slot], g.owners.of[slot] = score, name
+			if o := all.of[slot]; o == "" || score > best[slot] || score == best[slot] && name < o {
+				best[slot], all.of[slot] = score, name
 			}
 		}
 	}
+	return all
 }
 
 // mix spreads the bits of a number (the finalizer of splitmix64, Steele, Lea and Flood 2014).
@@ -171,9 +180,8 @@ func (m *machine) freed(tx *engine.Tx, g *group, partition int, hash uint64) {
 	if g.mode != KeyShared {
 		return
 	}
-	p := &g.parts[partition]
-	if k := p.keys[hash]; k != nil {
-		if len(k.out) == 0 && p.failed[k.failed[0]].due <= tx.Now() {
+	if k := g.parts[partition].keys[hash]; k != nil {
+		if k.head {
 			m.readyFor(tx, g, slotOf(hash), 1)
 		}
 		return
@@ -197,7 +205,6 @@ func (m *machine) addFree(tx *engine.Tx, g *group, partition int, hash, offset u
 
 // readyFor wakes the owner of a slot, for n records or keys.
 func (m *machine) readyFor(tx *engine.Tx, g *group, slot, n int) {
-	g.ready, g.changed = uint64(tx.LSN()), true
 	if o := g.owner(tx.Now(), slot); o != "" {
 		tx.Notify(consumerTopic(tx.NamespaceName(), g.name, g.group, o), n)
 	}
@@ -243,7 +250,7 @@ func (d *delivery) takeFree(p, slot int) {
 	ok := it.First()
 	for ; ok; ok = it.Next() {
 		offset := binary.BigEndian.Uint64(it.Key()[behindPart+1:])
-		if s.from = offset; d.limit == 0 || d.crowded(0) || d.stopped() {
+		if s.from = offset; d.limit == 0 || d.bytes <= 0 || d.crowded(0) || d.stopped() {
 			break
 		}
 		s.from++
@@ -283,7 +290,7 @@ func (d *delivery) takeHeld(p int, hash uint64) (first uint64, free bool) {
 	var offsets, keys []uint64
 	for ok := it.First(); ok; ok = it.Next() {
 		o := binary.BigEndian.Uint64(it.Key()[behindPart+8:])
-		if h.first = o; len(offsets) >= d.limit || len(offsets) == 0 && d.stopped() {
+		if h.first = o; len(offsets) >= d.limit || len(offsets) == 0 && d.stopped() || o >= d.st.parts[p].first && !d.fits(p, o) {
 			break
 		}
 		d.tx.Delete(heldKey(g.gen, g.id, p, hash, o))
@@ -331,7 +338,7 @@ func (d *delivery) scan(p int) {
 		case h.n > 0 || d.blocked(cursor.keys[hash], hash):
 			d.hold(p, hash, next, h)
 		case d.owns(hash):
-			if len(offsets) >= d.limit || d.crowded(len(offsets)) {
+			if len(offsets) >= d.limit || d.crowded(len(offsets)) || !d.fit(len(s.message)) {
 				ok = false
 			} else {
 				d.mine[hash] = true

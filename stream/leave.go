@@ -87,11 +87,11 @@ func (m *machine) expel(tx *engine.Tx, g *group) {
 		mem := g.members[name]
 		switch {
 		case !mem.there():
-		case mem.gone(g, tx.Now()):
+		case mem.gone(&g.groupHeader, tx.Now()):
 			mem.end = expelled
 			m.letGo(tx, g, name, mem)
 		default:
-			silent = silent || mem.silent(g, tx.Now())
+			silent = silent || mem.silent(&g.groupHeader, tx.Now())
 		}
 	}
 	if silent {
@@ -148,6 +148,7 @@ func (m *machine) endAll(tx *engine.Tx, g *group) {
 	}
 	g.recalls = nil
 	m.membersChanged(tx, g)
+	m.ready(tx, g, -1)
 }
 
 // batchesOf returns some of the batches in an order that does not depend on anything but what they are.

@@ -35,6 +35,9 @@ type machine struct {
 	groups        recently[groupName, *group]
 	touchedGroups touches[groupName]
 
+	attendance attendance
+	dealt      deals
+
 	buf []byte
 	row []byte
 
@@ -70,6 +73,7 @@ func (m *machine) forgetAll() {
 	m.touched = touches[streamName]{}
 	m.groups = newRecently[groupName, *group](maxRememberedGroups)
 	m.touchedGroups = touches[groupName]{}
+	m.dealt.forget()
 }
 
 // Revert forgets what was remembered of what is taken back.
@@ -86,6 +90,12 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	}
 	m.streams.trim()
 	st, err := m.open(tx, &c)
+	if cmd.Kind == kindMiss { // it names no spec, but what this shard has told of
+		st, err = m.load(tx, c.name), nil
+		if st == nil || st.deleted() {
+			return nil, notFound(c.name)
+		}
+	}
 	if cmd.Kind == kindAdopt || cmd.Kind == kindDrop {
 		if err == nil && cmd.Kind == kindDrop && !here(tx, c.name, 0) {
 			m.drop(tx, st, true)
@@ -284,7 +294,7 @@ func (m *machine) drop(tx *engine.Tx, st *stream, remember bool) {
 	m.streams.forget(st.streamName)
 	topic := streamTopic(tx.NamespaceName(), st.name)
 	tx.Notify(topic, -1)
-	tx.NotifyWithin(topic, -1)
+	tx.NotifyWithin(topic, -1, engine.Slots{})
 	gen := st.gen
 	tx.OnCommit(func() { m.reads.Delete(gen) })
 }

@@ -3,6 +3,7 @@ package stream
 import (
 	"fmt"
 
+	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 )
 
@@ -12,10 +13,14 @@ func (m *machine) join(tx *engine.Tx, g *group, consumer string) error {
 	if !known && len(g.members) >= MaxMembers {
 		return engine.Errorf(engine.ErrBusy, "stream %q: consumer group %q has %d members, the limit", g.name, g.group, MaxMembers)
 	}
+	if known && mem.attended {
+		m.noteHeard(tx, g, consumer)
+		return nil
+	}
 	if known && tx.Now() < mem.seen+max(g.ackTimeout/8, 1) {
 		return nil
 	}
-	silent := known && mem.silent(g, tx.Now())
+	silent := known && mem.silent(&g.groupHeader, tx.Now())
 	if !known {
 		mem.joined = tx.Now()
 	}
@@ -42,34 +47,58 @@ func (m *machine) heard(tx *engine.Tx, g *group, c *groupCommand) {
 	}
 }
 
-// silent reports whether others may take over from the member. What is stored of when it was heard of is behind by an eighth.
-func (m member) silent(g *group, now int64) bool {
-	return now >= m.seen+g.ackTimeout+g.ackTimeout/8
+// silence is for how long a member is not heard of when others may take over from it. What is stored of when it was is behind by an eighth.
+func (g *groupHeader) silence() int64 { return g.ackTimeout + g.ackTimeout/8 }
+
+// silent reports whether others may take over from the member.
+func (m member) silent(g *groupHeader, now int64) bool {
+	return !m.attended && now >= m.seen+g.silence()
 }
 
 // gone reports whether the member has left the group by its silence.
-func (m member) gone(g *group, now int64) bool { return now >= m.seen+3*g.ackTimeout }
+func (m member) gone(g *groupHeader, now int64) bool {
+	return !m.attended && now >= m.seen+3*g.ackTimeout
+}
+
+// rosterChanged notes that others may be members, or count as such.
+func (m *machine) rosterChanged(tx *engine.Tx, g *group) {
+	g.owners = owners{}
+	g.roster, g.changed = uint64(tx.LSN()), true
+}
 
 // membersChanged makes those who wait look whether they have got something to do.
 func (m *machine) membersChanged(tx *engine.Tx, g *group) {
-	g.owners = owners{}
-	if g.mode != Shared {
-		m.ready(tx, g, -1)
+	m.rosterChanged(tx, g)
+	switch group := groupTopic(tx.NamespaceName(), g.name, g.group); g.mode {
+	case Shared:
+	case Exclusive:
+		tx.Notify(group, 1) // one of those who stand by
+	case KeyShared:
+		tx.Notify(group, -1)
 	}
 }
 
 // hold reports whether the consumer is the one who gets records of an exclusive group, and makes it that if there is none or he is silent.
-func (m *machine) hold(tx *engine.Tx, g *group, consumer string) bool {
+func (m *machine) hold(tx *engine.Tx, st *stream, g *group, consumer string) bool {
 	if g.mode != Exclusive || g.holder == consumer {
 		return true
 	}
-	if holder, known := g.members[g.holder]; known && !holder.silent(g, tx.Now()) {
+	if holder, known := g.members[g.holder]; known && !holder.silent(&g.groupHeader, tx.Now()) {
 		return false
 	}
 	m.supersede(tx, g)
 	g.holder, g.changed = consumer, true
 	g.epoch++
+	m.tellHolder(tx, st, g)
 	return true
+}
+
+// tellHolder makes the other shards of the stream take what the last holder has there from it.
+func (m *machine) tellHolder(tx *engine.Tx, st *stream, g *group) {
+	body := codec.AppendUvarint(codec.AppendString(nil, g.holder), g.epoch)
+	m.tellAll(tx, st, func() engine.Op {
+		return groupOp(kindFollow, place{st.name, g.group, &st.spec, &groupSpec{g.home, g.groupConfig}}, nil, body)
+	})
 }
 
 // follow is hold for who has been made the holder in the stream's home, as the epoch of the command says, and now goes round the shards.

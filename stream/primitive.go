@@ -40,6 +40,8 @@ func table() engine.Primitive {
 			{Kind: kindHold, Name: "hold", From: engine.FromUsers, Admit: admit},
 			{Kind: kindAdoptGroup, Name: "adopt group", From: engine.FromShards},
 			{Kind: kindDropGroup, Name: "drop group", From: engine.FromShards, Shrinks: true},
+			{Kind: kindFollow, Name: "follow", From: engine.FromShards},
+			{Kind: kindMiss, Name: "miss", From: engine.FromLeaders},
 		},
 		Queries: []engine.QueryType{
 			{Kind: querySpec, Name: "spec", New: engine.NewQuery[specQuery]},

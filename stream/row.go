@@ -31,6 +31,11 @@ func streamKey(dst []byte, ns uint32, name string) []byte {
 	return append(key.AppendUint32(append(dst, rowStream), ns), name...)
 }
 
+// streamIn returns what stands for the namespace, and the name, in the key of a stream's row.
+func streamIn(k []byte) (ns uint32, name string) {
+	return binary.BigEndian.Uint32(k[1:]), string(k[5:])
+}
+
 func genKey(dst []byte, kind byte, gen uint64) []byte {
 	return key.AppendUint64(append(dst, kind), gen)
 }

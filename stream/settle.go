@@ -144,6 +144,7 @@ func (g *group) move(offset uint64, from, to *batch) {
 		to.keys = insertKey(to.keys, to.offsets, offset, hash)
 		k := p.busy(hash)
 		k.out = insert(k.out, offset)
+		g.recount(p, hash)
 	}
 	if len(to.offsets) == 1 {
 		g.expect(deadline{at: to.deadline, partition: to.partition, batch: to})
@@ -171,10 +172,7 @@ func (m *machine) fail(tx *engine.Tx, st *stream, g *group, b *batch, offset uin
 	if delay < 0 {
 		delay = g.backoff(b.attempt - b.excused)
 	}
-	hash := m.again(tx, g, b, offset, tx.Now()+delay, reason)
-	if delay == 0 {
-		m.readyOne(tx, g, hash)
-	}
+	m.again(tx, g, b, offset, tx.Now()+delay, reason)
 }
 
 // handBack makes a record ready for delivery again that its consumer has left as it was: the delivery does not count. Those of its key that the consumer
@@ -182,11 +180,10 @@ func (m *machine) fail(tx *engine.Tx, st *stream, g *group, b *batch, offset uin
 func (m *machine) handBack(tx *engine.Tx, g *group, b *batch, offset uint64) {
 	hash := g.release(&g.parts[b.partition], b, offset)
 	m.wait(tx, g, b.partition, &failure{offset, b.attempt, b.excused + 1, b.delivered, tx.Now(), hash, leaving.reason()})
-	m.readyOne(tx, g, hash)
 }
 
 // spent reports whether a record that failed at an attempt is not delivered again.
-func (g *group) spent(attempt, excused uint64) bool {
+func (g *groupHeader) spent(attempt, excused uint64) bool {
 	return g.maxDeliver > 0 && attempt-excused >= g.maxDeliver
 }
 
@@ -197,33 +194,13 @@ func (m *machine) buryWaiting(tx *engine.Tx, st *stream, g *group, partition int
 	m.freed(tx, g, partition, f.hash)
 }
 
-// readyOne wakes somebody who may have a record that is to be delivered again; hash stands for its key.
-func (m *machine) readyOne(tx *engine.Tx, g *group, hash uint64) {
-	if g.mode == KeyShared {
-		m.readyFor(tx, g, slotOf(hash), 1)
-		return
-	}
-	m.readyAgain(tx, g, 1)
-}
-
-// readyAgain wakes those who may have n records that are to be delivered again, of a group that is not KeyShared.
-func (m *machine) readyAgain(tx *engine.Tx, g *group, n int) {
-	if g.mode == Exclusive && g.holder != "" {
-		g.ready, g.changed = uint64(tx.LSN()), true
-		tx.Notify(consumerTopic(tx.NamespaceName(), g.name, g.group, g.holder), n)
-		return
-	}
-	m.ready(tx, g, n)
-}
-
-// again makes a record that was with a consumer wait to be delivered again. Later ones of its key, which the consumer got too, wait with it. It returns
-// what stands for its key.
-func (m *machine) again(tx *engine.Tx, g *group, b *batch, offset uint64, due int64, reason string) (hash uint64) {
+// again makes a record that was with a consumer wait to be delivered again. Later ones of its key, which the consumer got too, wait with it.
+func (m *machine) again(tx *engine.Tx, g *group, b *batch, offset uint64, due int64, reason string) {
 	p := &g.parts[b.partition]
-	hash = g.release(p, b, offset)
+	hash := g.release(p, b, offset)
 	m.wait(tx, g, b.partition, &failure{offset, b.attempt, b.excused, b.delivered, due, hash, reason})
 	if g.mode != KeyShared {
-		return hash
+		return
 	}
 	k := p.keys[hash]
 	for len(k.out) > 0 && k.out[len(k.out)-1] > offset {
@@ -232,11 +209,12 @@ func (m *machine) again(tx *engine.Tx, g *group, b *batch, offset uint64, due in
 		g.release(p, of, later)
 		m.wait(tx, g, b.partition, &failure{later, of.attempt, of.excused + 1, of.delivered, due, hash, ""})
 	}
-	return hash
 }
 
 func (m *machine) wait(tx *engine.Tx, g *group, partition int, f *failure) {
-	g.addFailure(partition, f)
+	if g.addFailure(partition, f); g.isAnnounced(partition, f) {
+		m.readyOne(tx, g, f.hash) // it comes behind others that are due now
+	}
 	m.row = f.encode(m.row[:0])
 	tx.Insert(failureKey(nil, g.gen, g.id, partition, f.offset), m.row)
 }

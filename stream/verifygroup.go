@@ -64,6 +64,9 @@ type groupAudit struct {
 	held    []uint64        // records held, by partition
 	due     int64           // when the first of what is under way is due that is still waited for, 0: nothing is
 	first   map[keyAt]keyed // of the keys that are held
+	found   uint64          // records that wait and are announced
+	waits   map[keyAt]bool  // keys of records that wait: whether the first of them is announced
+	out     map[keyAt]bool  // keys of records that are with consumers
 }
 
 // keyAt is a key of a partition, by its hash.
@@ -89,8 +92,10 @@ func (g *groupAudit) check() error {
 	}
 	g.members, g.under = make(map[string]member), make(map[Ref]uint64)
 	g.busy, g.first = make(map[keyAt]bool), make(map[keyAt]keyed)
-	if last := uint64(g.Applied.LSN); g.groupHeader.id == 0 || g.groupHeader.id > last || g.ready > last {
-		g.problem("was made at LSN %d and became ready at %d, the shard's last one is %d", g.groupHeader.id, g.ready, last)
+	g.waits, g.out = make(map[keyAt]bool), make(map[keyAt]bool)
+	if last := uint64(g.Applied.LSN); g.groupHeader.id == 0 || g.groupHeader.id > last || g.roster > last || g.announced.at > g.Applied.Stamp {
+		g.problem("was made at LSN %d, has other members since %d and announced what was due at %d; the shard's last LSN is %d, its stamp %d",
+			g.groupHeader.id, g.roster, g.announced.at, last, g.Applied.Stamp)
 	}
 	for _, step := range []struct {
 		kind byte
@@ -114,6 +119,7 @@ func (g *groupAudit) check() error {
 		}
 	}
 	g.keys()
+	g.announcements()
 	return g.groupTimer()
 }
 
@@ -143,7 +149,7 @@ func (g *groupAudit) member(k, value []byte) error {
 	return err
 }
 
-// goesOn notes a record that is under way.
+// goesOn notes a record that is under way. due is 0 if nothing has to happen for it to go on.
 func (g *groupAudit) goesOn(p int, offset, hash uint64, due int64) {
 	ref := Ref{Partition: p, Offset: offset}
 	if _, twice := g.under[ref]; twice {
@@ -156,7 +162,7 @@ func (g *groupAudit) goesOn(p int, offset, hash uint64, due int64) {
 	if g.mode == KeyShared {
 		g.busy[keyAt{p, hash}] = true
 	}
-	if due > g.expired && (g.due == 0 || due < g.due) {
+	if due != 0 && (g.due == 0 || due < g.due) {
 		g.due = due
 	}
 }
@@ -180,6 +186,7 @@ func (g *groupAudit) batch(k, value []byte) error {
 		hash := uint64(0)
 		if b.keys != nil {
 			hash = b.keys[i]
+			g.out[keyAt{b.partition, hash}] = true
 		}
 		g.goesOn(b.partition, o, hash, b.deadline)
 	}
@@ -194,7 +201,20 @@ func (g *groupAudit) failure(k, value []byte) error {
 	if f.attempts == 0 || f.delivered > g.Applied.Stamp {
 		g.problem("a failure makes no sense: %+v", *f)
 	}
-	g.goesOn(partitionIn(k), f.offset, f.hash, f.due)
+	p, due := partitionIn(k), f.due
+	announced := g.announced.covers(p, f) && !g.spent(f.attempts, f.excused)
+	if announced {
+		g.found++
+		due = 0
+	}
+	if g.mode == KeyShared {
+		// Rows come in the order of offsets: the first one of a key is the first of those that wait.
+		at := keyAt{p, f.hash}
+		if _, had := g.waits[at]; !had {
+			g.waits[at] = announced
+		}
+	}
+	g.goesOn(p, f.offset, f.hash, due)
 	return nil
 }
 
@@ -256,11 +276,35 @@ func (g *groupAudit) keys() {
 	}
 }
 
+// announcements checks what the group's row says of records that wait, and of members: those who look for something to take rely on it.
+func (g *groupAudit) announcements() {
+	heads := slotSet{}
+	for at, announced := range g.waits {
+		if announced && !g.out[at] {
+			heads.set(slotOf(at.hash), true)
+		}
+	}
+	if g.again != g.found || g.heads != heads || g.recalling != g.ending {
+		g.problem("says that %d records are ready again, in slots %x, and that some are taken back: %v; it is %d, %x, %v",
+			g.again, g.heads, g.recalling, g.found, heads, g.ending)
+	}
+}
+
+// waitsFor reports whether members are there whose time goes by.
+func (g *groupAudit) waitsFor() bool {
+	for _, mem := range g.members {
+		if !mem.attended || !mem.there() {
+			return true
+		}
+	}
+	return false
+}
+
 // groupTimer checks that what is under way is waited for.
 func (g *groupAudit) groupTimer() error {
 	timer := g.groupHeader.timer
 	if timer == 0 {
-		if g.due != 0 || len(g.members) > 0 {
+		if g.due != 0 || g.waitsFor() {
 			g.problem("has %d members and %d records under way, and no timer is set", len(g.members), len(g.under))
 		}
 		return nil

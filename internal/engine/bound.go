@@ -89,6 +89,12 @@ const (
 	stepRows  = 1 << 13
 )
 
+// Worked counts work that writes nothing, as so many rows: what a machine finds due, and has to note in memory alone.
+func (tx *Tx) Worked(rows int) {
+	tx.budget.spent.rows += rows
+	tx.budget.check()
+}
+
 // checkFull panics if a machine has gone on for longer than it may in a Fire.
 func (tx *Tx) checkFull(m MachineID) {
 	w := tx.budget.spent.minus(tx.budget.before)

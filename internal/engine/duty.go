@@ -92,11 +92,14 @@ func (l *Lead) Term() uint64 { return l.term }
 // Now returns the shard's present time in ms since the epoch.
 func (l *Lead) Now() int64 { return l.door.Now() }
 
+// Awaited reports whether somebody waits for a topic now: a query or a take.
+func (l *Lead) Awaited(t Topic) bool { return l.x.hub.awaited(t) }
+
 // View calls f with a view of the state that does not change meanwhile; f must not keep it. As a Machine's Query does, f returns ErrWait when there is
 // nothing to do yet, after it has said what it waits for: View.WaitOn for topics, View.WakeAt for a time. Then it is called again, with a new view, when
 // one of them has come; what is notified while it looks is not missed. It returns f's error, or that of ctx.
 func (l *Lead) View(ctx context.Context, f func(v *View) error) error {
-	v := View{x: l.x, machine: l.machine, now: l.door.Now, scan: scan{ctx: ctx, endless: true}}
+	v := View{x: l.x, machine: l.machine, now: l.door.Now, scan: scan{ctx: ctx, endless: true}, duty: true}
 	defer func() {
 		if v.waiter != nil {
 			l.x.hub.unsubscribe(v.waiter)

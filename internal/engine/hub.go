@@ -12,9 +12,10 @@ import (
 //
 // Who waits has a place in the line of each of his topics, so that coming last and leaving take the same time however long the lines are.
 type hub struct {
-	count    atomic.Int32 // waiters; lets notify skip the lock when there are none
-	parked   atomic.Int32 // those of them that are takes
-	prefixes atomic.Int32 // lines of prefixes; lets notifyPrefixes skip the lock when there are none
+	count    atomic.Int32            // waiters; lets notify skip the lock when there are none
+	parked   atomic.Int32            // those of them that are takes
+	prefixes atomic.Int32            // lines of prefixes; lets notifyPrefixes skip the lock when there are none
+	duties   atomic.Pointer[[]Topic] // what duties wait for: they do so all the time, and must not cost those who notify anything else
 
 	mu      sync.Mutex // guards all below; nothing is called under it
 	topics  map[Topic]*line
@@ -51,6 +52,7 @@ type waiter struct {
 	places  []*place
 	parent  Topic // that of the first topic, 0: none
 	changed LSN   // the first change that has woken it, see subscribePrefix; guarded by hub.mu
+	duty    bool  // it is a duty, and no waiter for count
 }
 
 // family is the topics within another, in the order in which the first of their waiters came.
@@ -157,7 +159,10 @@ func (w *waiter) waitsFor(t Topic) bool {
 }
 
 func (h *hub) subscribeLocked(w *waiter, t Topic) error {
-	if len(w.places) == 0 {
+	switch {
+	case w.duty:
+		h.setDuties(append(h.awaitedByDuties(), t))
+	case len(w.places) == 0:
 		if err := h.roomLocked(); err != nil {
 			return err
 		}
@@ -165,6 +170,25 @@ func (h *hub) subscribeLocked(w *waiter, t Topic) error {
 	}
 	h.joinLocked(w, t)
 	return nil
+}
+
+// awaitedByDuties returns a copy.
+func (h *hub) awaitedByDuties() []Topic {
+	if all := h.duties.Load(); all != nil {
+		return slices.Clone(*all)
+	}
+	return nil
+}
+
+func (h *hub) setDuties(topics []Topic) { h.duties.Store(&topics) }
+
+// idle reports whether no query waits that could be woken for a topic.
+func (h *hub) idle(t Topic) bool {
+	if h.count.Load() != h.parked.Load() {
+		return false
+	}
+	duties := h.duties.Load()
+	return duties == nil || !slices.Contains(*duties, t)
 }
 
 func (h *hub) roomLocked() error {
@@ -296,8 +320,17 @@ func (h *hub) unsubscribe(w *waiter) {
 		}
 	default:
 	}
+	if w.duty {
+		left := h.awaitedByDuties()
+		for _, p := range w.places {
+			i := slices.Index(left, p.line.topic)
+			left = slices.Delete(left, i, i+1)
+		}
+		h.setDuties(left)
+	} else {
+		h.count.Add(-1)
+	}
 	h.quitLocked(w)
-	h.count.Add(-1)
 }
 
 // notifyPastLocked wakes the first who sleeps in a line, but for one.
@@ -316,7 +349,7 @@ func (h *hub) notifyPastLocked(l *line, but *waiter) {
 
 // notify wakes up to n queries that wait for the topic and are not awake already; n < 0 wakes all.
 func (h *hub) notify(t Topic, n int) {
-	if h.count.Load() == h.parked.Load() {
+	if h.idle(t) {
 		return
 	}
 	h.mu.Lock()

@@ -61,7 +61,7 @@ func (h *hub) park(k *Taking, l *looked) (waits bool, err error) {
 	for _, t := range l.topics {
 		h.joinLocked(&k.w, t)
 	}
-	k.state, k.most = parked, l.most
+	k.state, k.most, k.only = parked, l.most, l.only
 	h.setWakeLocked(k, l.wakeAt)
 	h.count.Add(1)
 	h.parked.Add(1)
@@ -93,6 +93,7 @@ func (h *hub) fits(k *Taking, l *looked) bool {
 		return true
 	}
 	h.setWakeLocked(k, l.wakeAt)
+	k.only = l.only
 	return k.w.parent == l.parent && slices.EqualFunc(k.w.places, l.topics, func(p *place, t Topic) bool { return p.line.topic == t })
 }
 
@@ -132,19 +133,20 @@ func (h *hub) pullLocked(k *Taking, l *line) bool {
 	return true
 }
 
-// pullFirst sends the first takes of a line on their way, up to limit, as long as there is something of n that is not spoken for.
-func (h *hub) pullFirst(t Topic, n, limit int) []*Taking {
+// pullFirst sends the first takes of a line on their way, up to as many as are woken, as long as there is something of n that is not spoken for.
+func (h *hub) pullFirst(w wake, n int) []*Taking {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.pullFirstLocked(nil, t, int64(n), limit)
+	return h.pullFirstLocked(nil, wake{topic: w.topic, n: n, of: w.of}, w.n)
 }
 
-func (h *hub) pullFirstLocked(pulled []*Taking, t Topic, n int64, limit int) []*Taking {
-	l := h.topics[t]
+// pullFirstLocked is pullFirst for takes up to limit, when there are w.n. Takes of one line want the same: if it is not for the first, it is for none.
+func (h *hub) pullFirstLocked(pulled []*Taking, w wake, limit int) []*Taking {
+	l := h.topics[w.topic]
 	if l == nil {
 		return pulled
 	}
-	for limit > 0 && n > l.spoken && l.takes.first != nil {
+	for limit > 0 && int64(w.n) > l.spoken && l.takes.first != nil && l.takes.first.w.take.only.meets(&w.of) {
 		if k := l.takes.first.w.take; h.pullLocked(k, l) {
 			pulled = append(pulled, k)
 			limit--
@@ -163,7 +165,7 @@ func (h *hub) pullFor(m Made, limit int) (pulled []*Taking) {
 	defer h.mu.Unlock()
 	pull := func(t Topic) {
 		if l := h.topics[t]; l != nil {
-			pulled = h.pullFirstLocked(pulled, t, l.spoken+int64(m.N), limit-len(pulled))
+			pulled = h.pullFirstLocked(pulled, wake{topic: t, n: int(l.spoken) + m.N, of: m.Of}, limit-len(pulled))
 		}
 	}
 	if m.Within {
@@ -174,16 +176,25 @@ func (h *hub) pullFor(m Made, limit int) (pulled []*Taking) {
 	return pulled
 }
 
-// parkedOn returns the first takes of a line.
-func (h *hub) parkedOn(t Topic, limit int) (takes []*Taking) {
+// parkedOn returns the first takes of a line which want what there is.
+func (h *hub) parkedOn(w wake, limit int) (takes []*Taking) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if l := h.topics[t]; l != nil {
+	if l := h.topics[w.topic]; l != nil {
 		for p := l.takes.first; p != nil && len(takes) < limit; p = p.next {
-			takes = append(takes, p.w.take)
+			if p.w.take.only.meets(&w.of) {
+				takes = append(takes, p.w.take)
+			}
 		}
 	}
 	return takes
+}
+
+// awaited reports whether somebody waits for a topic.
+func (h *hub) awaited(t Topic) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.topics[t] != nil
 }
 
 func (h *hub) children(parent Topic) (topics []Topic) {

@@ -47,7 +47,8 @@ type Taker interface {
 type Made struct {
 	Topic  Topic
 	N      int
-	Within bool // on each of the topics within Topic
+	Within bool  // on each of the topics within Topic
+	Of     Slots // the kinds that it can be of, as far as the command tells
 }
 
 // Taking is a take at the replica that leads its shard. It is parked, or under way: being decided about, about to be proposed, or in the log.
@@ -62,6 +63,7 @@ type Taking struct {
 	w       waiter // this and the rest guarded by hub.mu
 	state   takingState
 	most    int   // how much it takes
+	only    Slots // see View.Only
 	wakeAt  int64 // see View.WakeAt
 	line    *line // where that is spoken for
 	leaving bool  // an answer is wanted even if there is nothing
@@ -113,6 +115,7 @@ func (x *Executor) Makes(cmd Command, made func(Made)) {
 // looked is what a look has found, or what is to be waited for.
 type looked struct {
 	n, most int
+	only    Slots
 	topics  []Topic
 	parent  Topic
 	wakeAt  int64
@@ -238,6 +241,7 @@ func (x *Executor) noteDue(w wake) {
 			if d.n += w.n; w.n < 0 || d.n-w.n < 0 {
 				d.n = -1
 			}
+			d.of = d.of.with(&w.of)
 			return
 		}
 	}
@@ -280,18 +284,18 @@ func (x *Executor) evaluate(w wake, ready []ReadyTake) []ReadyTake {
 	}
 	if w.within {
 		for _, t := range x.hub.children(w.topic) {
-			ready = x.evaluate(wake{topic: t, n: w.n}, ready)
+			ready = x.evaluate(wake{topic: t, n: w.n, of: w.of}, ready)
 		}
 		return ready
 	}
 	if w.n < 0 {
-		for _, k := range x.hub.parkedOn(w.topic, maxTakes) {
+		for _, k := range x.hub.parkedOn(w, maxTakes) {
 			_, _, ready = x.lookParked(w, k, ready)
 		}
 		return ready
 	}
 	for more := true; more && w.n > 0; {
-		first := x.hub.parkedOn(w.topic, 1)
+		first := x.hub.parkedOn(w, 1)
 		if len(first) == 0 {
 			break
 		}
@@ -320,7 +324,7 @@ func (x *Executor) lookParked(w wake, k *Taking, ready []ReadyTake) (pulled int,
 		}
 		return 0, true, ready
 	}
-	all := x.hub.pullFirst(w.topic, l.n, w.n)
+	all := x.hub.pullFirst(w, l.n)
 	for _, k := range all {
 		ready = append(ready, ReadyTake{Taking: k})
 	}

@@ -164,9 +164,10 @@ type pendingChange struct {
 // Notify wakes up to n queries that wait for the topic once the change is visible; n < 0 wakes all.
 func (tx *Tx) Notify(t Topic, n int) { tx.x.wakes = append(tx.x.wakes, wake{topic: t, n: n}) }
 
-// NotifyWithin is Notify for each of the topics within another that somebody waits for.
-func (tx *Tx) NotifyWithin(parent Topic, n int) {
-	tx.x.wakes = append(tx.x.wakes, wake{parent, n, true})
+// NotifyWithin is Notify for each of the topics within another that somebody waits for. Takes are passed over that do not want what is of the
+// kinds (see View.Only).
+func (tx *Tx) NotifyWithin(parent Topic, n int, of Slots) {
+	tx.x.wakes = append(tx.x.wakes, wake{parent, n, true, of})
 }
 
 // OnCommit runs f after the change has become visible. f may change in-memory indexes of the machine and nothing else.
@@ -176,6 +177,7 @@ type wake struct {
 	topic  Topic
 	n      int
 	within bool // topics within topic are meant
+	of     Slots
 }
 
 // storageFailure is the panic of a Tx whose reads fail: there is no way to go on, and Apply has no errors of this kind.

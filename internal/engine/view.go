@@ -22,6 +22,7 @@ type View struct {
 	waiter  *waiter
 	looked  *looked // of a look on behalf of a take
 	claims  []Topic
+	duty    bool  // it is that of one
 	wakeAt  int64 // of a duty
 	scan    scan
 
@@ -76,6 +77,15 @@ func (v *View) Namespace(name string) (id uint32, ok bool) {
 	return ns.id, true
 }
 
+// NamespaceName returns the name of the namespace with a number, or false if the shard holds nothing of it.
+func (v *View) NamespaceName(id uint32) (name string, ok bool) {
+	ns := v.x.dir.get(id)
+	if ns == nil || v.x.dir.visible(ns.name) != ns {
+		return "", false
+	}
+	return ns.name, true
+}
+
 // CountRead counts a read of the namespace for its statistics.
 func (v *View) CountRead(name string) {
 	if ns := v.x.dir.visible(name); ns != nil {
@@ -116,9 +126,16 @@ func (v *View) wait(parent, t Topic, since int64) error {
 		return nil
 	}
 	if v.waiter == nil {
-		v.waiter = &waiter{c: make(chan struct{}, 1), since: since, parent: parent}
+		v.waiter = &waiter{c: make(chan struct{}, 1), since: since, parent: parent, duty: v.duty}
 	}
 	return v.x.hub.subscribe(v.waiter, t)
+}
+
+// Only says which kinds of what is made on its topics a take wants, if not all. All takes that have the same first topic have to want the same.
+func (v *View) Only(s Slots) {
+	if v.looked != nil {
+		v.looked.only = s
+	}
 }
 
 // WakeAt makes a take that waits (see Taker) or a duty (see Lead.View) look again at a time, ms.

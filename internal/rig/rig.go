@@ -201,11 +201,15 @@ func (r *Rig) Pass(millis int64) {
 	r.now += millis
 }
 
-// Advance moves the time and hands out the timers that are due then. It returns how many there were.
+// Advance moves the time, hands out the timers that are due then, and has duties done. It returns how many timers there were.
 func (r *Rig) Advance(millis int64) (fired int) {
 	r.t.Helper()
 	r.Pass(millis)
-	return r.Fire()
+	fired = r.Fire()
+	if r.doDuties() {
+		fired += r.Fire()
+	}
+	return fired
 }
 
 // Fire does what the leaders do: it proposes Fire while a timer is due.

@@ -1,0 +1,284 @@
+package stream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// attendance is what the leader of a shard knows of consumers that have asked in vain. Their rows say that they are attended: there, until somebody says that
+// they are not. So a consumer that waits, or asks again and again, writes nothing. The leader sees whether it goes on: it waits here, or its calls come
+// by. Of those that have not been heard of for so long that others may take over, a duty says so (kindMiss); from then on time goes by as for those that have
+// got records and do not ask.
+//
+// A new leader has heard of nobody yet, and takes all for just heard of.
+type attendance struct {
+	mu    sync.Mutex // guards all below; the hub is asked under it, nothing else is called
+	term  uint64     // in which this replica leads or has led last
+	leads bool       // who is attended from now on is noted
+	heard map[attendee]*hearing
+}
+
+// attendee names a consumer among all of a shard.
+type attendee struct {
+	namespace, stream, group, consumer string
+	spread                             bool // the namespace
+}
+
+func (a *attendee) topic() engine.Topic {
+	return consumerTopic(a.namespace, a.stream, a.group, a.consumer)
+}
+
+// compare orders them by their groups, for commands that are the same in each run.
+func (a *attendee) compare(b *attendee) int {
+	return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.stream, b.stream), cmp.Compare(a.group, b.group), cmp.Compare(a.consumer, b.consumer))
+}
+
+// hearing is when an attendee was heard of, all in ms.
+type hearing struct {
+	at      int64
+	silence int64 // for how long it may not be
+	look    int64 // when to look whether it waits
+}
+
+// minAttendLook is how often at most the duty looks after one that waits, ms.
+const minAttendLook = 100
+
+func (h *hearing) hear(now int64) {
+	h.at = max(h.at, now)
+	h.look = h.at + max(h.silence/8, minAttendLook)
+}
+
+// attendanceTopic is notified when the duty has somebody more to look after.
+func attendanceTopic() engine.Topic { return engine.TopicOf(engine.MachineStream, "", nil) }
+
+// add notes an attendee, as far as this replica leads.
+func (a *attendance) add(who attendee, silence, now int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.leads {
+		return
+	}
+	h := a.heard[who]
+	if h == nil {
+		h = &hearing{silence: silence}
+		a.heard[who] = h
+	}
+	h.hear(now)
+}
+
+// hear notes that an attendee is there.
+func (a *attendance) hear(who attendee, now int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if h := a.heard[who]; h != nil {
+		h.hear(now)
+	}
+}
+
+func (a *attendance) forget(who attendee) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.heard, who)
+}
+
+// lead begins to note who is attended, in a term.
+func (a *attendance) lead(term uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.leads = true; a.term != term || a.heard == nil {
+		a.term, a.heard = term, make(map[attendee]*hearing)
+	}
+}
+
+// rest ends that.
+func (a *attendance) rest() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.leads = false
+}
+
+// take notes those whom the rows name.
+func (a *attendance) take(all map[attendee]int64, now int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for who, silence := range all {
+		if a.heard[who] == nil {
+			h := &hearing{silence: silence}
+			h.hear(now)
+			a.heard[who] = h
+		}
+	}
+}
+
+// missing returns who has not been heard of for too long, and when to look again: engine.NoTimer if there is nobody.
+func (a *attendance) missing(now int64, awaited func(engine.Topic) bool) (all []attendee, next int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	next = engine.NoTimer
+	for who, h := range a.heard {
+		if now >= h.look {
+			if awaited(who.topic()) {
+				h.hear(now)
+			} else if now >= h.at+h.silence {
+				all = append(all, who)
+				continue
+			} else {
+				h.look = min(now+max(h.silence/8, minAttendLook), h.at+h.silence)
+			}
+		}
+		next = min(next, h.look)
+	}
+	slices.SortFunc(all, func(a, b attendee) int { return a.compare(&b) })
+	return all, next
+}
+
+func (a *attendance) since(who attendee) int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if h := a.heard[who]; h != nil {
+		return h.at
+	}
+	return 0
+}
+
+// Duties returns those of the leader of a shard.
+func (m *machine) Duties() []engine.Duty { return []engine.Duty{{Name: "attend", Run: m.attend}} }
+
+// attend says of consumers that they are there no more.
+func (m *machine) attend(ctx context.Context, lead *engine.Lead) error {
+	m.attendance.lead(lead.Term()) // before the rows are read: who comes in between must not be overlooked
+	defer m.attendance.rest()
+	err := lead.View(ctx, func(v *engine.View) error {
+		all, err := attended(v)
+		m.attendance.take(all, v.Now())
+		return err
+	})
+	for err == nil {
+		var all []attendee
+		err = lead.View(ctx, func(v *engine.View) (err error) {
+			if err := v.WaitOn(attendanceTopic()); err != nil {
+				return err
+			}
+			next := int64(0)
+			if all, next = m.attendance.missing(v.Now(), lead.Awaited); len(all) > 0 {
+				return nil
+			}
+			if next != engine.NoTimer {
+				v.WakeAt(next)
+			}
+			return engine.ErrWait
+		})
+		for len(all) > 0 && err == nil {
+			all, err = m.reportMissing(ctx, lead, all)
+		}
+	}
+	return err
+}
+
+// reportMissing proposes what has to be said of the first of the groups, and returns the others.
+func (m *machine) reportMissing(ctx context.Context, lead *engine.Lead, all []attendee) ([]attendee, error) {
+	n := 1
+	for n < len(all) && n < MaxMembers && all[n].namespace == all[0].namespace && all[n].stream == all[0].stream && all[n].group == all[0].group {
+		n++
+	}
+	b := codec.AppendUvarint(nil, uint64(n))
+	for _, who := range all[:n] {
+		b = codec.AppendVarint(codec.AppendString(b, who.consumer), m.attendance.since(who))
+	}
+	cmd := groupOp(kindMiss, place{stream: all[0].stream, group: all[0].group}, nil, b).Command
+	cmd.Namespace, cmd.Spread = all[0].namespace, all[0].spread
+	_, err := lead.Propose(ctx, cmd)
+	var refused *engine.Error
+	if errors.As(err, &refused) && (errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid)) {
+		err = nil // the group is no more
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, who := range all[:n] {
+		m.attendance.forget(who)
+	}
+	return all[n:], nil
+}
+
+// attended returns the members that the rows call so, and their groups' silence.
+func attended(v *engine.View) (map[attendee]int64, error) {
+	all := make(map[attendee]int64)
+	return all, scanRows(v, []byte{rowStream}, func(k, value []byte) error {
+		h, err := decodeHeader(value)
+		if err != nil || h.deleted() {
+			return err
+		}
+		ns, stream := streamIn(k)
+		namespace, ok := v.NamespaceName(ns)
+		if !ok {
+			return nil
+		}
+		spread := v.Spread(namespace)
+		return scanRows(v, genKey(nil, rowGroup, h.gen), func(k, value []byte) error {
+			g, err := decodeGroup(value)
+			if err != nil {
+				return err
+			}
+			group := string(k[9:])
+			return scanRows(v, groupPrefix(nil, rowMember, h.gen, g.id), func(k, value []byte) error {
+				mem, err := decodeMember(value)
+				if err == nil && mem.attended {
+					all[attendee{namespace, stream, group, string(k[behindPart-2:]), spread}] = g.silence()
+				}
+				return err
+			})
+		})
+	})
+}
+
+// asked notes that a consumer has asked for records, and whether it got some. In vain means that it is attended from now on: it is likely to go on asking.
+func (m *machine) asked(tx *engine.Tx, g *group, consumer string, fed bool) {
+	mem, known := g.members[consumer]
+	if !known || !mem.there() {
+		return
+	}
+	who := attendee{tx.NamespaceName(), g.name, g.group, consumer, tx.Spread()}
+	switch {
+	case fed && mem.attended:
+		mem.attended, mem.seen = false, tx.Now()
+		tx.OnCommit(func() { m.attendance.forget(who) })
+	case !fed && !mem.attended:
+		mem.attended = true
+		silence, now := g.silence(), tx.Now()
+		tx.OnCommit(func() { m.attendance.add(who, silence, now) })
+		tx.Notify(attendanceTopic(), -1)
+	default:
+		return
+	}
+	m.saveMember(tx, g, consumer, mem)
+	m.rosterChanged(tx, g)
+}
+
+// noteHeard notes that one who is attended is there.
+func (m *machine) noteHeard(tx *engine.Tx, g *group, consumer string) {
+	who, now := attendee{tx.NamespaceName(), g.name, g.group, consumer, tx.Spread()}, tx.Now()
+	tx.OnCommit(func() { m.attendance.hear(who, now) })
+}
+
+// miss ends the attendance of consumers: time goes by for them, and may have done so for long.
+func (m *machine) miss(tx *engine.Tx, g *group, c *groupCommand) {
+	changed := false
+	for _, missed := range c.missed {
+		mem, known := g.members[missed.consumer]
+		if !known || !mem.attended {
+			continue
+		}
+		mem.attended, mem.seen, changed = false, max(mem.seen, min(missed.since, tx.Now())), true
+		m.saveMember(tx, g, missed.consumer, mem)
+	}
+	if changed {
+		m.membersChanged(tx, g)
+	}
+}

@@ -1,0 +1,226 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/stream"
+)
+
+// entries returns how many entries the logs of a node hold.
+func entries(t testing.TB, node *floe.Node) (n uint64) {
+	t.Helper()
+	stats, err := node.Stats(t.Context())
+	must(t, err)
+	for _, s := range stats.Shards {
+		n += s.Commit
+	}
+	return n
+}
+
+// TestEmptyPollsOfGroupsWriteNothing: each look of a consumer for records was an entry, in a spread namespace one in each shard.
+func TestEmptyPollsOfGroupsWriteNothing(t *testing.T) {
+	node, err := floe.Open(floe.Config{Shards: 3, Listen: "127.0.0.1:0"})
+	must(t, err)
+	defer node.Close()
+	ctx := t.Context()
+	client, err := floe.Dial(ctx, []string{node.Addr().String()})
+	must(t, err)
+	defer client.Close()
+
+	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
+		t.Run(mode.String(), func(t *testing.T) {
+			name := mode.String()
+			must(t, node.Stream("default").Create(ctx, name, stream.Partitions(5)))
+			poll := func(s *stream.Store) {
+				t.Helper()
+				if ds, err := s.ReadGroup(ctx, name, "g", "a", stream.WithMode(mode)); len(ds) > 0 || err != nil {
+					t.Fatalf("ReadGroup = %v, %v", ds, err)
+				}
+			}
+			poll(node.Stream("default"))
+			before := entries(t, node)
+			for range 20 {
+				poll(node.Stream("default"))
+				poll(client.Stream("default"))
+				for _, missing := range []string{"default", "nowhere"} {
+					if _, err := client.Stream(missing).ReadGroup(ctx, "missing", "g", "a"); !errors.Is(err, stream.ErrNotFound) {
+						t.Fatalf("ReadGroup of a stream that there is not = %v", err)
+					}
+				}
+			}
+			if wrote := entries(t, node) - before; wrote != 0 {
+				t.Errorf("80 empty polls wrote %d entries", wrote)
+			}
+		})
+	}
+}
+
+// TestRareEmptyPollsWriteNothing: nor does one who asks now and then, in a spread namespace neither, and it stays a member.
+func TestRareEmptyPollsWriteNothing(t *testing.T) {
+	inNodes(t, func(t *testing.T, node *floe.Node, s *stream.Store, mode stream.Mode) {
+		before := uint64(0)
+		for i := range 100 {
+			if i == 10 {
+				before = entries(t, node)
+			}
+			ds, err := s.ReadGroup(t.Context(), "log", "g", "a", stream.WithMode(mode), stream.AckTimeout(10*time.Second))
+			if len(ds) > 0 || err != nil {
+				t.Fatalf("ReadGroup = %v, %v", ds, err)
+			}
+			<-time.After(8 * time.Second)
+		}
+		if wrote := entries(t, node) - before; wrote != 0 {
+			t.Errorf("90 empty polls wrote %d entries", wrote)
+		}
+		if info, err := s.GroupStats(t.Context(), "log", "g"); err != nil || len(info.Members) != 1 {
+			t.Errorf("members: %+v, %v", info.Members, err)
+		}
+	})
+}
+
+// waiter is a consumer that waits.
+type waiter struct {
+	name string
+	stop context.CancelFunc
+	got  chan []stream.Delivery
+}
+
+func startWaiter(t *testing.T, s *stream.Store, name string, opts ...stream.GroupReadOption) *waiter {
+	ctx, cancel := context.WithCancel(t.Context())
+	w := &waiter{name, cancel, make(chan []stream.Delivery, 1)}
+	go func() {
+		ds, err := s.ReadGroup(ctx, "log", "g", name, append(opts, stream.Wait(100*time.Hour))...)
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: ReadGroup: %v", name, err)
+		}
+		w.got <- ds
+	}()
+	return w
+}
+
+// inNodes runs a test in an ordinary and in a spread namespace, for each mode, with a stream of several partitions.
+func inNodes(t *testing.T, test func(t *testing.T, node *floe.Node, s *stream.Store, mode stream.Mode)) {
+	for _, namespace := range []string{"default", "wide"} {
+		for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
+			t.Run(namespace+" "+mode.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					node, err := floe.Open(floe.Config{Shards: 3})
+					must(t, err)
+					defer node.Close()
+					must(t, node.Namespaces().Create(t.Context(), "wide", floe.Spread()))
+					s := node.Stream(namespace)
+					must(t, s.Create(t.Context(), "log", stream.Partitions(5)))
+					test(t, node, s, mode)
+				})
+			})
+		}
+	}
+}
+
+// TestIdleConsumersOfGroupsWriteNothing: a consumer that waited wrote an entry in each half of the ack timeout, so as to count as there.
+func TestIdleConsumersOfGroupsWriteNothing(t *testing.T) {
+	inNodes(t, func(t *testing.T, node *floe.Node, s *stream.Store, mode stream.Mode) {
+		var all []*waiter
+		for i := range 3 {
+			all = append(all, startWaiter(t, s, fmt.Sprint("c", i), stream.WithMode(mode), stream.AckTimeout(10*time.Second)))
+			<-time.After(time.Second)
+		}
+		<-time.After(time.Minute)
+		before := entries(t, node)
+		<-time.After(time.Hour)
+		if wrote := entries(t, node) - before; wrote != 0 {
+			t.Errorf("three consumers that wait for an hour wrote %d entries", wrote)
+		}
+		info, err := s.GroupStats(t.Context(), "log", "g")
+		if err != nil || len(info.Members) != 3 {
+			t.Errorf("members: %+v, %v", info.Members, err)
+		}
+		_, err = s.Append(t.Context(), "log", text("1"))
+		must(t, err)
+		got := <-firstOf(all)
+		if len(got) != 1 {
+			t.Errorf("got %d records, want 1", len(got))
+		}
+		for _, w := range all {
+			w.stop()
+		}
+	})
+}
+
+// firstOf returns what the first consumer gets that gets something.
+func firstOf(all []*waiter) <-chan []stream.Delivery {
+	c := make(chan []stream.Delivery, len(all))
+	for _, w := range all {
+		go func() { c <- <-w.got }()
+	}
+	return c
+}
+
+// TestAWaitingConsumerThatIsLostIsMissed: one that has gone while it waited leaves its place to others, and the group after a time.
+func TestAWaitingConsumerThatIsLostIsMissed(t *testing.T) {
+	inNodes(t, func(t *testing.T, _ *floe.Node, s *stream.Store, mode stream.Mode) {
+		opts := []stream.GroupReadOption{stream.WithMode(mode), stream.AckTimeout(10 * time.Second)}
+		lost := startWaiter(t, s, "lost", opts...)
+		<-time.After(time.Second)
+		other := startWaiter(t, s, "other", opts...)
+		<-time.After(time.Hour)
+		lost.stop()
+		<-time.After(15 * time.Second)
+		for range 10 { // also of keys that were those of the one who is lost
+			_, err := s.Append(t.Context(), "log", text("1"))
+			must(t, err)
+		}
+		if ds := <-other.got; len(ds) == 0 {
+			t.Error("nobody got the records")
+		}
+		<-time.After(20 * time.Second)
+		info, err := s.GroupStats(t.Context(), "log", "g")
+		if err != nil || len(info.Members) != 1 || info.Members[0].Consumer != "other" {
+			t.Errorf("members: %+v, %v", info.Members, err)
+		}
+		for n := 1; n < 10; { // the other one may go on, and gets all
+			ds, err := s.ReadGroup(t.Context(), "log", "g", "other", stream.Wait(time.Hour), stream.NoAck())
+			if must(t, err); len(ds) == 0 {
+				t.Fatalf("got %d records, want 10", n)
+			}
+			n += len(ds)
+		}
+	})
+}
+
+// TestReadGroupWaitsForItsStream: waiting for a stream, or a namespace, that there is not asked for it over and over.
+func TestReadGroupWaitsForItsStream(t *testing.T) {
+	for _, namespace := range []string{"default", "wide", "later", "later and wide"} {
+		synctest.Test(t, func(t *testing.T) {
+			node, err := floe.Open(floe.Config{Shards: 3})
+			must(t, err)
+			defer node.Close()
+			must(t, node.Namespaces().Create(t.Context(), "wide", floe.Spread()))
+			s := node.Stream(namespace)
+			w := startWaiter(t, s, "c")
+			<-time.After(time.Minute)
+			before := entries(t, node)
+			<-time.After(time.Hour)
+			if wrote := entries(t, node) - before; wrote != 0 {
+				t.Errorf("%s: a consumer that waits for a stream wrote %d entries", namespace, wrote)
+			}
+			if namespace == "later and wide" {
+				must(t, node.Namespaces().Create(t.Context(), namespace, floe.Spread()))
+				<-time.After(time.Second)
+				must(t, s.Create(t.Context(), "log", stream.Partitions(7)))
+				<-time.After(time.Second)
+			}
+			_, err = s.Append(t.Context(), "log", text("1"), stream.Partition(0))
+			must(t, err)
+			if ds := <-w.got; len(ds) != 1 {
+				t.Errorf("%s: got %d records, want 1", namespace, len(ds))
+			}
+		})
+	}
+}
