@@ -10,18 +10,27 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// nearEnough is how many entries a follower may be behind to be handed the leadership: it has to catch up first, and nothing is proposed
-// meanwhile.
-const nearEnough = 1000
+// How many entries a follower may be behind to be handed the leadership: it has to catch up first, and nothing is proposed meanwhile. One that was
+// just started, and gets what it missed, is near long before it is abreast.
+const (
+	abreast    = 16 // what is in flight to it
+	nearEnough = 1024
+)
 
-// successors returns the voters that could lead the shard at once, in order of their ids; nil unless this node leads it.
+// successors returns the voters that could lead the shard at once, in order of their ids; nil unless this node leads it. If none of them is abreast
+// with this node, it is the one that is least behind, unless that is far.
 func (s *shard) successors() []uint64 {
 	s.stepMu.Lock()
 	defer s.stepMu.Unlock()
-	return s.successorsLocked()
+	ids := s.successorsLocked(abreast)
+	for behind := uint64(2 * abreast); ids == nil && behind <= nearEnough; behind *= 2 {
+		ids = s.successorsLocked(behind)
+	}
+	return ids
 }
 
-func (s *shard) successorsLocked() []uint64 {
+// successorsLocked returns the voters that could lead the shard and are at most so many entries behind.
+func (s *shard) successorsLocked(behind uint64) []uint64 {
 	if !s.core.isLeader {
 		return nil
 	}
@@ -29,7 +38,7 @@ func (s *shard) successorsLocked() []uint64 {
 	last := s.log.LastIndex()
 	for id, p := range s.core.rn.Status().Progress {
 		// Not RecentActive: a leader clears that of all at each check of its quorum, and for a moment nobody would be a successor.
-		if id != s.host.cfg.NodeID && p.State == tracker.StateReplicate && s.host.isAlive(id) && s.host.clocks.offset(id) == 0 && p.Match+nearEnough >= last {
+		if id != s.host.cfg.NodeID && p.State == tracker.StateReplicate && s.host.isAlive(id) && s.host.clocks.offset(id) == 0 && p.Match+behind >= last {
 			ids = append(ids, id)
 		}
 	}
@@ -83,11 +92,18 @@ func (h *Host) spread() {
 		if best == h.cfg.NodeID || !s.leading.Load() {
 			continue
 		}
-		if slices.Contains(s.successors(), best) {
+		if s.isAbreast(best) {
 			s.transfer(best)
 			return
 		}
 	}
+}
+
+// isAbreast reports whether a node could lead the shard without a pause: giving it away is not urgent.
+func (s *shard) isAbreast(node uint64) bool {
+	s.stepMu.Lock()
+	defer s.stepMu.Unlock()
+	return slices.Contains(s.successorsLocked(abreast), node)
 }
 
 // settled is for how many looks in a row a node that hands over has to lead nothing: another one may have been about to give it a leadership back.
