@@ -9,7 +9,7 @@ import (
 
 // The ballast is in pieces, so that no more of it goes than is needed: what is freed may be taken by somebody else.
 const (
-	defaultBallast = 64 << 20 // or a hundredth of the volume
+	defaultBallast = 96 << 20 // or a 64th of the volume: but for the last pieces as much as there is in memory and not flushed yet, see Config.fit
 	ballastPieces  = 8
 	keptPieces     = 2 // only Open may take the last ones
 	ballastBlock   = 4096
@@ -49,6 +49,16 @@ func (b *ballast) release(keep int) bool {
 
 // more reports whether there are pieces beside those to be kept.
 func (b *ballast) more(keep int) bool { return slices.Contains(b.have[keep:], true) }
+
+// spare returns how many bytes the pieces take beside those to be kept.
+func (b *ballast) spare(keep int) (n int64) {
+	for _, have := range b.have[keep:] {
+		if have {
+			n += b.piece
+		}
+	}
+	return n
+}
 
 // missing returns how many bytes the pieces take that have to be made.
 func (b *ballast) missing() (n int64) {

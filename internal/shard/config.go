@@ -77,7 +77,7 @@ type Config struct {
 	KeepEntries   uint64        // entries kept for followers that lag; 0: 10,000, none for a node alone
 
 	MinFreeBytes int64         // with less free on the disk the node is read-only; 0: 256 MiB or 2 % of the volume
-	BallastBytes int64         // files given up when the disk is full; 0: 64 MiB or 1 % of the volume, negative: none
+	BallastBytes int64         // files given up when the disk is full; 0: 96 MiB or a 64th of the volume, negative: none
 	DiskInterval time.Duration // between looks at the disk; 0: 1 s
 	SlowDisk     time.Duration // a write or fsync that takes longer is told in the log; 0: 2 s
 	StuckDisk    time.Duration // one that takes longer fails the host; 0: 20 s
@@ -143,7 +143,8 @@ func (c Config) withDefaults() (Config, error) {
 }
 
 // fit fills in the sizes that depend on the volume the data is on, 0 stands for one of unknown size. What is in memory and not flushed yet, up
-// to four memtables, takes no more than half of what is kept free: a compaction may be taking of it too, and so may others.
+// to four memtables, takes no more than half of what is kept free: a compaction may be taking of it too, and so may others. When they have taken all of
+// it, the default ballast is enough.
 func (c *Config) fit(volume, minFree int64) {
 	share := func(n, available int64) int64 {
 		if volume == 0 {

@@ -99,7 +99,7 @@ func (s *space) open(ballastBytes int64) (volume int64) {
 	}
 	volume = int64(min(u.TotalBytes, math.MaxInt64))
 	if ballastBytes == 0 {
-		ballastBytes = min(defaultBallast, volume/100)
+		ballastBytes = min(defaultBallast, volume/64)
 	}
 	s.ballast.find(ballastBytes)
 	return volume
@@ -201,6 +201,17 @@ func (s *space) release(keep int) bool {
 	released := s.ballast.release(keep)
 	s.noticedLocked()
 	return released
+}
+
+// available returns how many bytes there are for what has to be written, with the ballast but for the pieces that are kept for Open.
+func (s *space) available() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lookLocked()
+	if s.free.Load() == math.MaxInt64 {
+		return 0 // nobody knows
+	}
+	return s.free.Load() + s.ballast.spare(keptPieces)
 }
 
 // retry does what needs space until it succeeds or fails for another reason; f must leave nothing behind that keeps it from being done

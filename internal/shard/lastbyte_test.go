@@ -1,0 +1,92 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// TestDeletesWithoutAByte: others have taken all that was free, and deletes go on for as long as the reserve lasts, which is longer than until the first flush. That used
+// to find no space, because the reserve was smaller than what is flushed and half of it was for others, and was tried again in vain, while deletes
+// waited for it and were refused.
+func TestDeletesWithoutAByte(t *testing.T) {
+	noLeaks(t)
+	s := seed(t)
+	small := newSmallFS(vfs.NewCrashableMem(), 16<<20)
+	f := &filler{t: t, rng: rand.New(rand.NewPCG(s, 15)), want: make(map[string][]byte)}
+	c := smallConfig(small)
+	c.BallastBytes = 1 << 20 // as much as four memtables of 128 KiB, and half as much again, beside what is kept
+	f.attach(open(t, c))
+	var keys []string
+	for range 200 {
+		must(t, f.put())
+	}
+	for key := range f.want {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	until(ctx, t, "the ballast", func() bool { return f.host.ballastMissing() == 0 })
+	must(t, f.host.db.Flush())
+	small.eat(0)
+	deleted := 0
+	for _, key := range keys {
+		patient, cancel := context.WithTimeout(ctx, 2*time.Second)
+		_, err := f.store.Delete(patient, key)
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) { // it waits for a flush that has begun with too little, as the log does
+			delete(f.want, key)
+			break
+		}
+		if errors.Is(err, engine.ErrReadOnly) {
+			break
+		}
+		must(t, err)
+		f.want[key] = nil
+		deleted++
+	}
+	if deleted < 40 {
+		t.Errorf("%d of %d keys were deleted", deleted, len(keys))
+	}
+	f.check("full")
+	small.takenByOthers(0)
+	f.writable()
+	f.check("in the end")
+	closeHost(t, f.host)
+	t.Logf("%d of %d keys were deleted", deleted, len(keys))
+}
+
+// TestAFlushThatFitsMayTakeTheReserve: half of it is for others only while it is not certain that a flush finds what it needs.
+func TestAFlushThatFitsMayTakeTheReserve(t *testing.T) {
+	small := newSmallFS(vfs.NewCrashableMem(), 1<<20)
+	c := smallConfig(small)
+	c.Logger = new(lockedLog).logger()
+	must(t, small.MkdirAll(c.Dir, 0o755))
+	s := newSpace(t.Context(), &c)
+	s.open(c.BallastBytes)
+	s.ballast.makeAll()
+	s.opened.Store(true)
+	small.eat(100 << 10)
+	pieces := int64(ballastPieces-keptPieces) * s.ballast.piece
+	for need, want := range map[int64]int{0: ballastPieces / 2, pieces: keptPieces, pieces + 100<<10: keptPieces, pieces + 101<<10: ballastPieces / 2} {
+		if s.flush.begin(need); s.flush.keep() != want {
+			t.Errorf("a flush of %d bytes leaves %d pieces, want %d", need, s.flush.keep(), want)
+		}
+		if s.compaction.begin(0); s.compaction.keep() != ballastPieces {
+			t.Error("a compaction takes of the reserve")
+		}
+	}
+	s.flush.begin(pieces + 101<<10)
+	s.flush.written.Add(1 << 10)
+	if s.flush.keep() != keptPieces {
+		t.Error("what has been written counts as if it were still to be")
+	}
+}
