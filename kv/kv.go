@@ -19,9 +19,9 @@ const MaxVersions = 64
 
 // The errors of the store; the same values as in package floe.
 var (
-	ErrNotFound = engine.ErrNotFound
-	ErrConflict = engine.ErrConflict
-	ErrInvalid  = engine.ErrInvalid
+	ErrNotFound = engine.ErrNotFound // the key does not exist
+	ErrConflict = engine.ErrConflict // a condition does not hold, a *ConflictError, or a bound, a *BoundError
+	ErrInvalid  = engine.ErrInvalid  // an argument is malformed or out of its limits
 )
 
 // ConflictError is the ErrConflict of a condition that does not hold.

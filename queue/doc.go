@@ -5,12 +5,13 @@
 //	_, err := jobs.Enqueue(ctx, "mail", []byte("to: ada"), queue.Priority(10), queue.Delay(time.Minute))
 //	for ctx.Err() == nil {
 //		messages, err := jobs.Dequeue(ctx, "mail", queue.Max(10), queue.Wait(20*time.Second))
+//		if err != nil { ... }
 //		for _, m := range messages {
-//			if err := send(m.Payload); err != nil {
-//				err = jobs.Nack(ctx, "mail", m.Receipt, queue.Reason(err.Error()))
-//				continue
+//			if failed := send(m.Payload); failed != nil {
+//				err = jobs.Nack(ctx, "mail", m.Receipt, queue.Reason(failed.Error()))
+//			} else {
+//				err = jobs.Ack(ctx, "mail", m.Receipt) // a *ReceiptError: the lease had ended, the message is delivered again
 //			}
-//			err = jobs.Ack(ctx, "mail", m.Receipt)
 //		}
 //	}
 //

@@ -18,10 +18,10 @@ const MaxBatchBytes = 4 << 20
 
 // The errors of the store; the same values as in package floe.
 var (
-	ErrNotFound = engine.ErrNotFound
-	ErrConflict = engine.ErrConflict
-	ErrInvalid  = engine.ErrInvalid
-	ErrBusy     = engine.ErrBusy
+	ErrNotFound = engine.ErrNotFound // the queue or the dead letter does not exist
+	ErrConflict = engine.ErrConflict // the lease of a receipt has ended, a *ReceiptError
+	ErrInvalid  = engine.ErrInvalid  // an argument is malformed or out of its limits
+	ErrBusy     = engine.ErrBusy     // the queue is bounded and full, or too much is leased
 )
 
 // Enqueued says where a message is in its queue.

@@ -21,11 +21,11 @@ const (
 
 // The errors of the store; the same values as in package floe.
 var (
-	ErrNotFound = engine.ErrNotFound
-	ErrConflict = engine.ErrConflict
-	ErrExists   = engine.ErrExists
-	ErrInvalid  = engine.ErrInvalid
-	ErrBusy     = engine.ErrBusy
+	ErrNotFound = engine.ErrNotFound // the stream or the consumer group does not exist
+	ErrConflict = engine.ErrConflict // a condition does not hold, a *ConflictError
+	ErrExists   = engine.ErrExists   // there is one of that name
+	ErrInvalid  = engine.ErrInvalid  // an argument is malformed or out of its limits
+	ErrBusy     = engine.ErrBusy     // a group has too many members, or too much under way
 )
 
 // Message is what is appended.
