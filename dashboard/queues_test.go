@@ -46,7 +46,7 @@ func seedQueues(t *testing.T, node *floe.Node) {
 	enqueue("to: <ada>")
 	enqueue("to: bob\xff", queue.Priority(10))
 	dequeue(1)
-	enqueue("later", queue.Delay(time.Hour))
+	enqueue("later", queue.Delay(time.Hour), queue.Headers(map[string]string{"raw": "\xff"})) // of headers the API says nothing
 	if err := shop.Configure(ctx, "a/b é", queue.Settings{MaxLen: 1}); err != nil {
 		t.Fatal(err)
 	}
