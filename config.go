@@ -21,7 +21,11 @@ const (
 	// Sync acknowledges what has been fsynced on a quorum: nothing acknowledged is lost, not even in a power failure of all nodes.
 	Sync Durability = 0
 	// Async acknowledges what has been written, and fsyncs within Config.SyncInterval: a crash of the process loses nothing
-	// that was acknowledged, a power failure at most the last interval.
+	// that was acknowledged, a power failure at most the last interval. It is for a node alone: what one shard sends another is delivered when it is
+	// fsynced, and all shards share one log, so a power failure that takes a delivery back takes back what the sender has forgotten because of
+	// it, and exactly once holds. On nodes with logs of their own it would not: there the target could lose that it has applied a message, or the
+	// sender that it has been told, and a message would be applied twice or never. So a cluster is always Sync, and says so in its log
+	// when it is told otherwise.
 	Async Durability = 1
 )
 

@@ -79,7 +79,8 @@ type Executor struct {
 	compared []Comparison
 	rows     *shardRows
 	strict   bool
-	changed  []int32 // ops of the batch being committed whose rows the cache had
+	efforts  map[string]*Effort // by command; if strict
+	changed  []int32            // ops of the batch being committed whose rows the cache had
 
 	dir         directory
 	hub         *hub
@@ -118,6 +119,9 @@ func NewExecutor(c Config) *Executor {
 	}
 	if c.Compared {
 		x.hashes.ring = make([]leftState, recentHashes)
+	}
+	if c.Strict {
+		x.efforts = make(map[string]*Effort)
 	}
 	x.tx.x = x
 	return x
@@ -315,6 +319,7 @@ func (x *Executor) firstRow(lower, upper []byte) (k, value []byte, ok bool, err 
 		upper = first.key
 	}
 	for valid := x.points.SeekGE(lower); valid && bytes.Compare(x.points.Key(), upper) < 0; {
+		x.tx.looks++
 		if r := x.over.ranges.find(x.points.Key()); r != nil {
 			valid = x.points.SeekGE(r.upper)
 			continue

@@ -70,8 +70,13 @@ func (it *Iter) Next() bool {
 	return it.settle() && it.counted()
 }
 
-// counted counts the row for the query that looks at it. It returns false if that has to end.
-func (it *Iter) counted() bool { return it.view == nil || it.view.looksAt() }
+// counted counts the row for the command or the query that looks at it. It returns false if a query has to end.
+func (it *Iter) counted() bool {
+	if it.tx != nil {
+		it.tx.looks++
+	}
+	return it.view == nil || it.view.looksAt()
+}
 
 // settle chooses the smaller of the two next rows; of equal keys the batch's is the newer one, and its deletes hide rows.
 func (it *Iter) settle() bool {

@@ -24,6 +24,7 @@ type Tx struct {
 	scratch       []byte
 	lastNamespace string // its name, as a string that need not be made again
 	budget        budget
+	looks         int // rows that the present command has looked at
 	open          []*Iter
 	counts        []countChange
 	onRollback    []func()
@@ -195,6 +196,7 @@ func (tx *Tx) rowKey(m MachineID) []byte {
 }
 
 func (tx *Tx) getRow(k []byte) (value []byte, ok bool) {
+	tx.looks++
 	tx.scratch = k[:0]
 	if op, ok := tx.x.over.get(k); ok {
 		return op.value, !op.deleted
@@ -284,7 +286,11 @@ func (tx *Tx) runTop(encoded []byte) (result []byte, err error) {
 		panic(fmt.Sprintf("shard %d, index %d: %v", tx.x.shard, tx.index, err))
 	}
 	s := tx.begin()
+	tx.looks = 0
 	result, err = tx.dispatch(cmd)
+	if tx.x.strict {
+		tx.noteEffort(cmd)
+	}
 	if plant.On(plant.HalfTxn) && cmd.Machine == machineEngine && cmd.Kind == kindTxn {
 		s, tx.onRollback = tx.begin(), nil
 	}

@@ -39,7 +39,8 @@ type Rig struct {
 	hold  bool
 	log   []logged
 
-	tampered bool // the rows are not to be verified any more
+	efforts  []engine.Effort // of executors before the last restart
+	tampered bool            // the rows are not to be verified any more
 }
 
 // logged is an entry that was applied.
@@ -67,6 +68,9 @@ func Open(t testing.TB, c Config) *Rig {
 	t.Cleanup(func() {
 		if !t.Failed() && !r.tampered {
 			r.Verify()
+		}
+		for _, e := range r.Efforts() {
+			t.Logf("largest %v", e)
 		}
 		r.release()
 		if err := db.Close(); err != nil {
@@ -99,6 +103,7 @@ func (r *Rig) Restart() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.release()
+	r.efforts = r.Efforts()
 	for i := range r.execs {
 		c := engine.Config{Shard: engine.ShardID(i), Shards: len(r.execs), DB: r.db, Primitives: r.config.Primitives, Strict: true}
 		if r.config.CacheBytes > 0 {
@@ -268,6 +273,17 @@ func (r *Rig) dispatch(x *engine.Executor, target engine.ShardID) bool {
 		out := r.Entry(step.Shard, step.Command)[0]
 		d.Done(out.Result, out.Err, r.Now())
 	}
+}
+
+// Efforts returns the most that commands of each kind have taken in any shard. The executors fail where that is beyond a bound.
+func (r *Rig) Efforts() []engine.Effort {
+	parts := [][]engine.Effort{r.efforts}
+	for _, x := range r.execs {
+		if x != nil {
+			parts = append(parts, x.Efforts())
+		}
+	}
+	return engine.MostEfforts(parts...)
 }
 
 // Verify reports what is wrong with the rows, as Executor.Verify finds it.

@@ -1,0 +1,63 @@
+package engine_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/toy"
+)
+
+// greedy is the toy with a command that looks at rows, as many as it is told, in one of three ways.
+type greedy struct{ engine.Machine }
+
+func (greedy) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+	c, err := toy.Decode(cmd)
+	if err != nil {
+		return nil, err
+	}
+	tx.Set(counterRow(tx.Namespace(), "a"), []byte("12345678"))
+	for range c.Delta {
+		switch c.Name {
+		case "get":
+			tx.Get(counterRow(tx.Namespace(), "a"))
+		case "iter":
+			it := tx.Iter(counterRow(tx.Namespace(), ""), counterRow(tx.Namespace()+1, ""))
+			for ok := it.First(); ok; ok = it.Next() {
+			}
+			it.Close()
+		}
+	}
+	return nil, nil
+}
+
+// TestGuardOfEfforts: a command that looks at more rows than it may is found, however it does so, and the largest of each kind are known.
+func TestGuardOfEfforts(t *testing.T) {
+	p := toy.Primitive()
+	own := p.New
+	p.New = func() engine.Machine { return greedy{own()} }
+	for _, way := range []string{"get", "iter"} {
+		r := newRigOf(t, 1, p)
+		r.tampered = true
+		look := func(n int64) { r.apply(0, toy.Command{Kind: toy.Add, Name: way, Delta: n}.In("default")) }
+		look(10)
+		look(300)
+		look(20)
+		got := engine.MostEfforts(r.execs[0].Efforts(), r.execs[0].Efforts())
+		if want := "[toy add: 6, with 2 rows, 37 bytes, 300 looks at most]"; fmt.Sprint(got) != want {
+			t.Errorf("%s: the efforts are %v, want %s", way, got, want)
+		}
+		func() {
+			defer func() {
+				if err := fmt.Sprint(recover()); !strings.Contains(err, "toy add has looked at") || !strings.Contains(err, fmt.Sprint(engine.MaxLooks)) {
+					t.Errorf("%s: panic %q", way, err)
+				}
+			}()
+			look(engine.MaxLooks + 1)
+		}()
+		if err := r.execs[0].Restore(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
