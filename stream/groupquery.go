@@ -345,6 +345,9 @@ func (m *machine) queryPending(v *engine.View, q *pendingQuery) error {
 		return err
 	}
 	q.found = true
+	if p := q.after.Partition; p >= w.partitions {
+		return engine.Errorf(ErrInvalid, "stream: cursor %q is not one of this listing: stream %q has %d partitions", q.after.cursor(), q.stream, w.partitions)
+	}
 	now := v.Now()
 	parts, err := w.all()
 	if err != nil {

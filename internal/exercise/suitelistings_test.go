@@ -92,7 +92,7 @@ func listings(db database, namespace string) map[string]listing {
 		"streams":      {prefix: "s/1"},
 		"groups":       {prefix: "g/1"},
 		"queues":       {prefix: "q/1"},
-		"pending":      {badCursors: []string{"1", "x-1", "-1-1", "1024-1", "1-", "0-18446744073709551616", "01-1"}},
+		"pending":      {badCursors: []string{"1", "x-1", "-1-1", "3-1", "1023-1", "1024-1", "1-", "0-18446744073709551616", "01-1"}},
 		"messages":     {badCursors: []string{"1", "256-1", "-1-1", "1-x", "1-18446744073709551616", "01-1"}},
 		"dead letters": {badCursors: []string{"x", "-1", "18446744073709551616", "1-1", "01"}},
 	} {
