@@ -107,3 +107,6 @@ func (s *Store) ChangesBytes(ctx context.Context, shard engine.ShardID, after ui
 	}
 	return n, nil
 }
+
+// MachineOf returns a machine that keeps so many tombstones of a namespace.
+func MachineOf(tombstones int64) engine.Machine { return &machine{tombstones: tombstones} }

@@ -26,9 +26,10 @@ const (
 
 // machine is the key-value state machine of one shard.
 type machine struct {
-	recent recentChanges
-	buf    []byte // of the applying goroutine
-	row    []byte // likewise
+	tombstones int64 // that a namespace keeps at most
+	recent     recentChanges
+	buf        []byte // of the applying goroutine
+	row        []byte // likewise
 }
 
 // Apply carries out a command.
@@ -228,7 +229,7 @@ func (m *machine) enter(tx *engine.Tx, k []byte, next *row) {
 	if dead == 0 {
 		m.scheduleForget(tx, next.updatedAt+tombstoneMillis)
 	}
-	if dead >= maxTombstones {
+	if dead >= m.tombstones {
 		m.forget(tx, 1, next.updatedAt)
 	}
 	m.buf = deadKey(m.buf[:0], tx.Namespace(), next.revision)

@@ -62,7 +62,7 @@ func table() engine.Primitive {
 	}
 }
 
-func newMachine() engine.Machine { return &machine{} }
+func newMachine() engine.Machine { return &machine{tombstones: maxTombstones} }
 
 // admit checks a command of a user in another process.
 func admit(cmd engine.Command, maxPayload int) error {
