@@ -28,7 +28,7 @@ build: ## build the program, as ./floe: static, so that it runs anywhere
 
 check: format vet staticcheck mod unit ## what must pass before every commit, in a minute or two
 
-test: modules format vet staticcheck mod unit race tested ## everything, as CI runs it, in less than ten minutes on two cores
+test: modules format vet staticcheck mod tested race ## everything, as CI runs it, in less than ten minutes on two cores
 
 test-long: ## randomised suites in their long forms, races in full; for the night
 	$(banner) 'simulations, long'
@@ -97,13 +97,20 @@ modules:
 	$(GO) list -deps -test -tags plant ./... >/dev/null && $(GO) list -modfile=$(TOOLS) -deps tool >/dev/null
 
 # What the suites do many times is done a few times here: without -short go test ./... does more of it, and with no make at all. Packages wait for
-# disks, clocks and processes much more than they compute, so eight of them run at a time. Go vet has been here before.
+# disks, clocks and processes much more than they compute, so eight of them run at a time. Go vet has been here before. In make test the binaries are
+# those of the suites, and what suites do anyway is done by them only.
 unit:
 	$(banner) 'go test -short'
-	$(GO) test -short -vet=off -p 8 $(if $(LATER),-skip '$(LATER)') ./...
+ifdef BIN
+	@$(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' ./... | xargs -n 2 -P 8 sh -c '\
+		name="$${1##*/}"; cd "$$2" || exit 255; \
+		"$(BIN)/$$name.test" -test.short -test.paniconexit0 -test.timeout 10m -test.skip "$$0" >"$(BIN)/$$name.log" 2>&1 || { echo "FAIL $$1"; cat "$(BIN)/$$name.log"; exit 255; }; \
+		echo "ok $$1"' '$(SUITED)'
+else
+	$(GO) test -short -vet=off -p 8 ./...
+endif
 
-# In make test, what the suites do anyway is done by them only.
-test: LATER = ^Test(Node|Cluster|Five|Replay|AckClone|.*AtEveryPoint|Corrupt|TrioCorrupt|GroupHistories|EveryBitFlip|CrashAtEveryIOPoint|ManyLives|NoSpaceAtEveryOperation|Kill|Power|Linear|PausedLeader|ReadsNeverGoBack|Processes|Audit|Works|Chaos)$$
+SUITED = ^Test(Node|Cluster|Five|Replay|AckClone|.*AtEveryPoint|Corrupt|TrioCorrupt|GroupHistories|EveryBitFlip|CrashAtEveryIOPoint|ManyLives|NoSpaceAtEveryOperation|Kill|Power|Linear|PausedLeader|ReadsNeverGoBack|Processes|Audit|Works|Chaos)$$
 
 # The packages that start goroutines, without the tests that move megabytes or wait for processes: the race detector makes all of it ten to twenty times
 # slower. Of the machines, which have no goroutines, the tests that use them from many. The simulators have one. make test-long leaves nothing out.
@@ -161,15 +168,15 @@ else
 	$(GO) test -count=1 -v $(if $(tags),-tags $(tags)) ./$(suite)
 endif
 
-# Test binaries that more than one test run needs, compiled once.
-BINARIES = ./kv ./queue ./stream ./internal/sim ./internal/sim/faults ./internal/exercise ./internal/ual ./internal/shard ./internal/peer
-FUZZED   = ./dashboard ./internal/codec ./internal/engine ./internal/key
+# What suites are made of.
+BINARIES = ./kv ./queue ./stream ./internal/sim ./internal/sim/faults ./internal/exercise ./internal/ual ./internal/shard ./internal/peer ./internal/engine
 
+# Each test binary is compiled once.
 tested:
 	$(banner) 'compile tests'
 	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; mkdir "$$bin/plant"; \
-	$(GO) test -c -o "$$bin/" $(BINARIES) $(FUZZED) && $(GO) test -c -tags plant -o "$$bin/plant/" ./internal/sim ./internal/engine && \
-	$(MAKE) --no-print-directory suites fuzz BIN="$$bin"
+	$(GO) test -c -vet=off -o "$$bin/" $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...) && $(GO) test -c -vet=off -tags plant -o "$$bin/plant/" ./internal/sim ./internal/engine && \
+	$(MAKE) --no-print-directory unit suites fuzz BIN="$$bin"
 
 suites: ## the random and exhaustive suites, as many of each as a change has to pass; suite-<name> runs one
 	$(banner) 'suites'
