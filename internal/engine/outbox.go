@@ -25,6 +25,11 @@ import (
 // been applied, one that comes late or twice has an old number, and an outcome that got lost on its way is still in the target's row; lanes leave
 // nothing there.
 //
+// Exactly once rests on the log: a message is delivered when the entry that sent it is durable, and settled behind the entry that applied it. On a node alone
+// that holds with async durability too, because all shards share one log, which a power failure cuts off at one place: no settlement survives
+// without its delivery, and no delivery without what was sent. With a log for each node it would not: a target that forgets entries it has acknowledged
+// forgets the number of the last delivery, and applies it again, or never if the sender has settled it. So clusters are always sync.
+//
 // Rows in the sending shard:  'o' | lane | number (u64) -> raft index uvarint | reply u8 | token (uvarint length, bytes) | command
 // Rows in the receiving one:  's' | sender (u16)        -> number of the last delivery (uvarint) | outcomes, see delivery.go
 // lane: target (u16) | machine (u8) | namespace number (u32) | id (u64)
