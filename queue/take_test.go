@@ -146,3 +146,26 @@ func TestTakeInTransaction(t *testing.T) {
 		t.Errorf("a transaction and the delivery of its messages took %d entries", wrote)
 	}
 }
+
+// TestPulledTakeMakesNoNamespace: a take that waited in a namespace that there is not was pulled behind a command that was refused, and its own empty
+// outcome made the namespace.
+func TestPulledTakeMakesNoNamespace(t *testing.T) {
+	node := open(t, floe.Config{Shards: 1})
+	ctx := within(t)
+	jobs := node.Queue("new")
+	got := make(chan int)
+	go func() { got <- len(must(jobs.Dequeue(ctx, "q", queue.Wait(time.Hour)))) }()
+	awaitWaiting(ctx, t, node, 1)
+	if _, err := node.Txn("new").Do(queue.EnqueueOp("q", nil), queue.DeleteOp("missing")).Commit(ctx); !errors.Is(err, queue.ErrNotFound) {
+		t.Fatalf("a transaction that deletes what there is not: %v", err)
+	}
+	for ns, err := range node.Namespaces().All(ctx) {
+		if err != nil || ns.Name == "new" {
+			t.Errorf("namespace %q, %v", ns.Name, err)
+		}
+	}
+	must(jobs.Enqueue(ctx, "q", nil))
+	if n := <-got; n != 1 {
+		t.Errorf("Dequeue returned %d messages, want 1", n)
+	}
+}

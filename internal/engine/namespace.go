@@ -150,6 +150,7 @@ func (tx *Tx) admit(cmd Command) error {
 		if ns, err = tx.createNamespace(cmd.Namespace, cmd.Spread); err != nil {
 			return err
 		}
+		tx.founded = tx.budget.spent.rows
 	case ns.spread != cmd.Spread:
 		return errMisrouted
 	}

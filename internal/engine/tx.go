@@ -30,6 +30,7 @@ type Tx struct {
 	onRollback    []func()
 	follow        []followUp // to be run behind the present command, in order
 	followed      int        // how many there were
+	founded       int        // how many rows were written when the present command had made its namespace; 0: it has not
 }
 
 type countChange struct {
@@ -286,7 +287,7 @@ func (tx *Tx) runTop(encoded []byte) (result []byte, err error) {
 		panic(fmt.Sprintf("shard %d, index %d: %v", tx.x.shard, tx.index, err))
 	}
 	s := tx.begin()
-	tx.looks = 0
+	tx.looks, tx.founded = 0, 0
 	result, err = tx.dispatch(cmd)
 	if tx.x.strict {
 		tx.noteEffort(cmd)
@@ -297,6 +298,10 @@ func (tx *Tx) runTop(encoded []byte) (result []byte, err error) {
 	if err != nil {
 		tx.rollback(s)
 		return nil, err
+	}
+	if tx.founded != 0 && tx.founded == tx.budget.spent.rows {
+		tx.rollback(s) // only a write makes a namespace: one that has found nothing in it leaves no trace
+		return result, nil
 	}
 	tx.commit()
 	return result, nil

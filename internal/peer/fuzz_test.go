@@ -2,13 +2,16 @@ package peer
 
 import (
 	"bytes"
+	"errors"
 	"reflect"
 	"testing"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/shard"
 )
 
@@ -42,6 +45,24 @@ func FuzzRequest(f *testing.F) {
 		a, err := decodeAnswer(b)
 		if err == nil && !bytes.Equal(a.appendTo(nil), b) {
 			t.Errorf("%x is read as %+v", b, a)
+		}
+	})
+}
+
+func FuzzTake(f *testing.F) {
+	cmd := engine.Command{Machine: 3, Kind: 4, Namespace: "n", Body: []byte("b")}
+	f.Add(appendTake(nil, engine.Take{Command: cmd}))
+	f.Add(appendTake(nil, engine.Take{Command: cmd, Wait: time.Hour, Waited: time.Microsecond}))
+	f.Add(appendTake(nil, engine.Take{Command: cmd, Wait: maxTakeWait + time.Microsecond}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		take, err := decodeTake(b)
+		switch {
+		case err != nil && !errors.Is(err, engine.ErrInvalid):
+			t.Errorf("%x: %v is no refusal", b, err)
+		case err == nil && (take.Wait < 0 || take.Wait > maxTakeWait || take.Waited < 0 || take.Waited > maxTakeWait):
+			t.Errorf("%x waits for %v and has waited for %v", b, take.Wait, take.Waited)
+		case err == nil && !bytes.Equal(appendTake(nil, take), b):
+			t.Errorf("%x is read as %+v", b, take)
 		}
 	})
 }
