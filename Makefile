@@ -35,7 +35,7 @@ test-long: ## randomised suites in their long forms, races in full; for the nigh
 	$(GO) test -count=1 -timeout 180m ./internal/sim -run '^Test(Node|Cluster)$$' -seeds 20000
 	$(GO) test -count=1 -timeout 180m ./internal/sim -run '^TestFive$$' -seeds 7000
 	$(GO) test -count=1 -timeout 60m ./internal/sim -run '^TestReplay$$' -seeds 80
-	$(GO) test -count=1 -timeout 60m -tags plant ./internal/sim ./internal/engine -run '^TestPlanted$$'
+	$(GO) test -count=1 -timeout 60m -tags plant ./internal/sim ./internal/engine ./stream -run '^TestPlanted$$'
 	$(banner) 'crashes, failures and damage, long'
 	$(GO) test -count=1 -timeout 180m ./internal/sim/faults -clone-acks 50000 -point-workloads 20 -point-step 1 -corrupt-cases 20000
 	$(banner) 'models, long'
@@ -134,6 +134,8 @@ suite-planted:      suite = internal/sim -test.run '^TestPlanted$$' -plant-rotat
 suite-planted:      tags = plant
 suite-planted-rest: suite = internal/engine -test.run '^TestPlanted$$'
 suite-planted-rest: tags = plant
+suite-planted-groups: suite = stream -test.run '^TestPlanted$$'
+suite-planted-groups: tags = plant
 suite-clones:       suite = internal/sim/faults -test.run '^TestAckClone$$' -clone-acks 800
 suite-points:       suite = internal/sim/faults -test.run 'AtEveryPoint$$' -point-step 3
 suite-corrupt:      suite = internal/sim/faults -test.run '^Test(Trio)?Corrupt$$' -corrupt-cases 300
@@ -154,7 +156,7 @@ suite-chaos:        suite = internal/peer -test.run '^TestChaos$$' -chaos 15s
 
 # Two pools: suites that compute, and suites that mostly wait for clocks, disks and processes, run side by side, two of each at a time. The longest are
 # first.
-COMPUTING = sim-cluster sim-five points planted planted-rest sim-node model queue groups clones corrupt ual space sim-rest
+COMPUTING = sim-cluster sim-five points planted planted-rest planted-groups sim-node model queue groups clones corrupt ual space sim-rest
 WAITING   = audit works processes kill pause linear chaos power reads
 
 .PHONY: tested $(COMPUTING:%=suite-%) $(WAITING:%=suite-%)
@@ -175,7 +177,7 @@ BINARIES = ./kv ./queue ./stream ./internal/sim ./internal/sim/faults ./internal
 tested:
 	$(banner) 'compile tests'
 	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; mkdir "$$bin/plant"; \
-	$(GO) test -c -vet=off -o "$$bin/" $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...) && $(GO) test -c -vet=off -tags plant -o "$$bin/plant/" ./internal/sim ./internal/engine && \
+	$(GO) test -c -vet=off -o "$$bin/" $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...) && $(GO) test -c -vet=off -tags plant -o "$$bin/plant/" ./internal/sim ./internal/engine ./stream && \
 	$(MAKE) --no-print-directory unit suites fuzz BIN="$$bin"
 
 suites: ## the random and exhaustive suites, as many of each as a change has to pass; suite-<name> runs one
@@ -185,7 +187,7 @@ ifdef BIN
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(WAITING:%=suite-%); waiting=$$?; wait $$computing && exit $$waiting
 else
 	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; mkdir "$$bin/plant"; \
-	$(GO) test -c -o "$$bin/" $(BINARIES) && $(GO) test -c -tags plant -o "$$bin/plant/" ./internal/sim ./internal/engine && \
+	$(GO) test -c -o "$$bin/" $(BINARIES) && $(GO) test -c -tags plant -o "$$bin/plant/" ./internal/sim ./internal/engine ./stream && \
 	$(MAKE) --no-print-directory suites BIN="$$bin"
 endif
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/plant"
 )
 
 // attendance is what the leader of a shard knows of consumers that have asked in vain. Their rows say that they are attended: there, until somebody says that
@@ -125,7 +126,7 @@ func (a *attendance) missing(now int64, awaited func(engine.Topic) bool) (all []
 		if now >= h.look {
 			if awaited(who.topic()) {
 				h.hear(now)
-			} else if now >= h.at+h.silence {
+			} else if now >= h.at+h.silence && !plant.On(plant.MissNobody) {
 				all = append(all, who)
 				continue
 			} else {

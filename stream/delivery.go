@@ -1,6 +1,9 @@
 package stream
 
-import "github.com/floedb/floe/internal/engine"
+import (
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/plant"
+)
 
 // readGroup gives a consumer what is next. Its result is claims.
 func (m *machine) readGroup(tx *engine.Tx, st *stream, g *group, c *groupCommand) ([]byte, error) {
@@ -28,10 +31,10 @@ func (m *machine) readGroup(tx *engine.Tx, st *stream, g *group, c *groupCommand
 }
 
 // claim notes that a consumer is there, and finds out whether it may get records now. While the records of others are taken back nobody does, so that none
-// overtakes them: there is more then, and whoever asks again gets on with that.
+// overtakes them: there is more then, and whoever asks again gets on with that. Likewise while there is more due than one command does.
 func (m *machine) claim(tx *engine.Tx, st *stream, g *group, c *groupCommand) (*claims, error) {
 	out := &claims{active: true, more: true}
-	if g.ending > 0 {
+	if (g.ending > 0 || g.overdue(tx.Now())) && !plant.On(plant.ReadWhileEnding) {
 		return out, nil
 	}
 	if err := m.join(tx, g, c.consumer); err != nil {
@@ -43,7 +46,7 @@ func (m *machine) claim(tx *engine.Tx, st *stream, g *group, c *groupCommand) (*
 		out.active = m.hold(tx, st, g, c.consumer)
 	}
 	m.takeBack(tx, st, g)
-	out.epoch, out.more = g.epoch, g.ending > 0
+	out.epoch, out.more = g.epoch, g.ending > 0 && !plant.On(plant.ReadWhileEnding)
 	return out, nil
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
 )
 
 // tokenGroup is followed by gen, the group's id, and the names of stream and group.
@@ -224,7 +225,7 @@ func (m *machine) readyOne(tx *engine.Tx, g *group, hash uint64) {
 // what is too much for one command.
 func (m *machine) expire(tx *engine.Tx, st *stream, g *group) {
 	ready, inSlot := 0, [slots]int{} // records that are ready now, and how many of those of a KeyShared group are in which slot
-	for done := 0; done < maxExpire && len(g.due) > 0 && g.due[0].at <= tx.Now() && !tx.Full(); {
+	for done := 0; (done < maxExpire || plant.On(plant.UnboundedExpire)) && len(g.due) > 0 && g.due[0].at <= tx.Now() && !tx.Full(); {
 		d := g.due[0]
 		if !g.holds(d) {
 			heap.Pop(&g.due)
@@ -272,7 +273,10 @@ func (m *machine) seek(tx *engine.Tx, st *stream, g *group, to start) {
 	for p := range g.parts {
 		g.parts[p] = groupPart{number: p}
 	}
-	g.pending, g.due, g.dirty, g.recalls = 0, nil, nil, nil
+	g.pending, g.dirty, g.recalls = 0, nil, nil
+	if !plant.On(plant.SeekKeepsDue) {
+		g.due = nil
+	}
 	g.again, g.heads, g.headsIn, g.changed = 0, slotSet{}, nil, true
 	m.placeCursors(tx, st, g, to)
 	for p := range g.parts {

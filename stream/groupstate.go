@@ -8,6 +8,7 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
 )
 
 // Limits of groups.
@@ -115,6 +116,12 @@ func (g *group) nextDue() int64 {
 	return 0
 }
 
+// overdue reports whether something is due that has not been done.
+func (g *group) overdue(now int64) bool {
+	next := g.nextDue()
+	return next != 0 && next <= now
+}
+
 // loadGroup returns a group as its rows have it, nil if there is none.
 func (m *machine) loadGroup(tx *engine.Tx, st *stream, name string) *group {
 	at := groupName{st.streamName, name}
@@ -216,7 +223,7 @@ func (g *group) isAnnounced(partition int, f *failure) bool {
 func (g *group) announce(p *groupPart, f *failure) {
 	p.again = insert(p.again, f.offset)
 	g.again++
-	g.changed = true
+	g.changed = g.changed || !plant.On(plant.ForgetAnnounced)
 	g.recount(p, f.hash)
 }
 

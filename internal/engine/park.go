@@ -3,6 +3,8 @@ package engine
 import (
 	"cmp"
 	"slices"
+
+	"github.com/floedb/floe/internal/plant"
 )
 
 // What the hub does for takes. A take is in the lines of its topics while it is parked; while it is under way, what it may take of its first
@@ -36,7 +38,9 @@ func (h *hub) end(k *Taking) wake {
 		return wake{}
 	}
 	k.line = nil
-	l.spoken -= int64(k.most)
+	if !plant.On(plant.SpokenForever) {
+		l.spoken -= int64(k.most)
+	}
 	w := wake{topic: l.topic, n: maxTakes}
 	if l.takes.first == nil {
 		w = wake{}

@@ -56,3 +56,14 @@ const (
 	EternalLease Bug = "eternal-lease" // the queue has no timer for when a lease ends
 	KeepTaken    Bug = "keep-taken"    // what a refused transaction has taken is not remembered as ready again
 )
+
+// The bugs in takes, and in consumer groups.
+const (
+	SpokenForever   Bug = "spoken-forever"    // what a take may take stays spoken for when it has ended
+	ReadWhileEnding Bug = "read-while-ending" // records are delivered while older ones are being taken back
+	SeekKeepsDue    Bug = "seek-keeps-due"    // a group that has moved remembers what was due
+	ExcuseExpelled  Bug = "excuse-expelled"   // a delivery to one who was silent for too long does not count
+	MissNobody      Bug = "miss-nobody"       // the leader does not notice that one who waited is gone
+	ForgetAnnounced Bug = "forget-announced"  // that a record is ready again is not noted in the group's row
+	UnboundedExpire Bug = "unbounded-expire"  // all that is due is done by one command
+)
