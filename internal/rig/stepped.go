@@ -142,7 +142,7 @@ func (d *Stepped) Propose(_ context.Context, id engine.ShardID, cmd engine.Comma
 func (d *Stepped) Take(_ context.Context, id engine.ShardID, t engine.Take) ([]byte, error) {
 	d.t.Helper()
 	d.maintain()
-	ticket, err := d.node.Take(context.Background(), id, t)
+	ticket, _, err := d.node.Take(context.Background(), id, t)
 	if err != nil || ticket == nil {
 		return nil, err
 	}

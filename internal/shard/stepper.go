@@ -96,14 +96,14 @@ func (s *Stepper) Submit(id engine.ShardID, cmd engine.Command) (*Ticket, error)
 	return &Ticket{p}, nil
 }
 
-// Take parks a take at this replica, or proposes it, as Host.Take does. The ticket is nil if there is nothing to take and it does not wait. Whether
-// this replica still leads is not asked. When the context is done the take is not proposed any more.
-func (s *Stepper) Take(ctx context.Context, id engine.ShardID, t engine.Take) (*Ticket, error) {
-	p, err := s.host.shards[id].enterTake(ctx, t)
+// Take parks a take at this replica, or proposes it, as Host.Take does. Without a ticket, decided says that the state is why: the take is refused, or there is
+// nothing and it does not wait. Whether this replica still leads is not asked. When the context is done the take is not proposed any more.
+func (s *Stepper) Take(ctx context.Context, id engine.ShardID, t engine.Take) (ticket *Ticket, decided bool, err error) {
+	p, decided, err := s.host.shards[id].enterTake(ctx, t)
 	if p == nil || err != nil {
-		return nil, err
+		return nil, decided, err
 	}
-	return &Ticket{p}, nil
+	return &Ticket{p}, false, nil
 }
 
 // Leave gives a take up. It reports whether it has not been proposed; else its outcome is to be expected.

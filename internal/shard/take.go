@@ -9,11 +9,11 @@ import (
 
 // take waits for something to take, where the caller waits: neither the log nor a goroutine of the shard knows of a take that is parked.
 func (s *shard) take(ctx context.Context, t engine.Take) ([]byte, error) {
-	p, err := s.enterTake(ctx, t)
-	if p == nil && err == nil && len(s.host.cfg.Voters) > 1 {
-		// That there is nothing is for the one to say who knows everything that was acknowledged.
+	p, decided, err := s.enterTake(ctx, t)
+	if decided && len(s.host.cfg.Voters) > 1 {
+		// That there is nothing, or why it is refused, is for the one to say who knows everything that was acknowledged.
 		if err = s.linearize(ctx); err == nil {
-			p, err = s.enterTake(ctx, t)
+			p, _, err = s.enterTake(ctx, t)
 		}
 	}
 	if p == nil || err != nil {
@@ -98,29 +98,30 @@ func (r *recall) stop() {
 	}
 }
 
-// enterTake parks a take, or proposes it. It returns nil if there is nothing to take and it does not wait.
-func (s *shard) enterTake(ctx context.Context, t engine.Take) (*proposal, error) {
+// enterTake parks a take, or proposes it. It returns nil if that is decided by the state: the take is refused, or there is nothing to take and it does
+// not wait.
+func (s *shard) enterTake(ctx context.Context, t engine.Take) (p *proposal, decided bool, err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if err := s.exec.Check(t.Command); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if err := s.mayAnswer(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if err := s.host.space.admit(ctx, s.exec, t.Command); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	k := engine.NewTaking(ctx, t, s.clock.now)
-	p := &proposal{ctx: ctx, take: k, data: t.Command.AppendTo(nil), done: make(chan engine.Outcome, 1)}
+	p = &proposal{ctx: ctx, take: k, data: t.Command.AppendTo(nil), done: make(chan engine.Outcome, 1)}
 	k.Owner = p
 	ready, waits, err := s.exec.Enter(k)
 	s.proposeTakes(ready)
 	if err != nil || !waits {
-		return nil, err
+		return nil, true, err
 	}
-	return p, nil
+	return p, false, nil
 }
 
 // proposeTakes queues takes that have something to take, and answers those that have been decided. It is called behind all that may park a take,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
 )
 
 // takeOf is a take from an empty queue of the namespace that always exists, and its shard.
@@ -100,6 +101,32 @@ func TestTakesOfALeaderThatLeadsNoMore(t *testing.T) {
 	default:
 		t.Error("the take waits at a node that does not lead")
 	}
+}
+
+// TestIsolatedLeaderDoesNotRefuseTakes: one that did not know yet that it leads no more said that there is no such stream, which the next leader had made.
+func TestIsolatedLeaderDoesNotRefuseTakes(t *testing.T) {
+	noLeaks(t)
+	c := newCluster(t, seed(t), func(c *Config) { c.Primitives = []engine.Primitive{engine.TableOf(stream.Primitive)} })
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	id := engine.HomeShard("default", 2)
+	old := c.leaderOf(ctx, id, 0)
+	c.net.Isolate(old)
+	create, err := engine.OpOf(stream.CreateOp("s")).Limit(0)
+	must(t, err)
+	create.Namespace = "default"
+	if _, err := c.host(c.leaderOf(ctx, id, old)).Propose(ctx, id, create); err != nil {
+		t.Fatal(err)
+	}
+	read, err := engine.OpOf(stream.ReadGroupOp("s", "g", "c")).Limit(0)
+	must(t, err)
+	read.Namespace = "default"
+	asked, cancelAsked := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancelAsked()
+	if _, err := c.host(old).Take(asked, id, engine.Take{Command: read}); err == nil || errors.Is(err, engine.ErrNotFound) {
+		t.Errorf("the isolated leader said %v of a stream that was acknowledged", err)
+	}
+	c.net.Heal()
 }
 
 // TestPutOffPullsNothing: a command that had been put off pulled another take in front of the one that had been put off behind it.

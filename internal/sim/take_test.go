@@ -71,11 +71,11 @@ type taking struct {
 // enter hands the take to the node; nil if there is nothing to take and it does not wait.
 func (c *call) enter(id engine.ShardID, t engine.Take) (*taking, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	ticket, err := c.host.Take(ctx, id, t)
-	if ticket == nil && err == nil {
-		// That there is nothing is for the leader to say.
+	ticket, decided, err := c.host.Take(ctx, id, t)
+	if decided {
+		// That there is nothing, or why it is refused, is for the leader to say.
 		if err = c.linearize(id); err == nil && c.node.host == c.host {
-			ticket, err = c.host.Take(ctx, id, t)
+			ticket, _, err = c.host.Take(ctx, id, t)
 		}
 	}
 	if ticket == nil || err != nil {

@@ -193,7 +193,7 @@ func (r *rig) Take(ctx context.Context, id engine.ShardID, t engine.Take) ([]byt
 	t.Wait = 0
 	var ticket *shard.Ticket
 	err := r.call(func() (err error) {
-		ticket, err = r.stepper.Take(ctx, id, t)
+		ticket, _, err = r.stepper.Take(ctx, id, t)
 		return err
 	})
 	if ticket == nil || err != nil {
