@@ -50,7 +50,7 @@ func (s *Store) DeleteGroup(ctx context.Context, stream, group string) error {
 // extends anything for three times the ack timeout leaves the group; one that waits does not. Asking in vain writes nothing.
 //
 // When ReadGroup fails with a ctx error or ErrUnknownOutcome, the consumer may have been given records that it does not know of: they are delivered again
-// when their time is over. In a spread namespace it may return records with such an error: those that it has got from some shards, before another one
+// when their time is over, or, with NoAck, never. In a spread namespace it may return records with such an error: those that it has got from some shards, before another one
 // did not answer. With Wait it waits for a record, and also for the stream, if there is none; when it has waited in vain, the result is empty and the error nil.
 //
 // Options: Limit, Wait, NoAck, and those of CreateGroup, for when there is no such group. Errors: ErrNotFound if there is no such stream; ErrBusy if 100,000
@@ -72,7 +72,7 @@ func (s *Store) ReadGroup(ctx context.Context, stream, group, consumer string, o
 		switch {
 		case ctx.Err() != nil:
 			return ds, firstError(err, ctx.Err())
-		case len(ds) > 0 || err != nil && waiting.Err() == nil && !errors.Is(err, ErrNotFound):
+		case len(ds) > 0 || err != nil && waiting.Err() == nil && !errors.Is(err, ErrNotFound), o.noAck && errors.Is(err, engine.ErrUnknownOutcome):
 			return ds, err
 		case waiting.Err() != nil:
 			return nil, nil
@@ -201,7 +201,7 @@ func (r *groupReader) take(ctx context.Context, p *groupPlace, limit int, epoch 
 	o.limit = limit
 	op := at(readGroupOp(p.place, r.consumer, &o, epoch), p.route)
 	for began := time.Now(); ; {
-		t := engine.Take{Wait: wait, Waited: time.Since(r.began)}
+		t := engine.Take{Wait: wait, Waited: time.Since(r.began), Once: o.noAck}
 		if wait > 0 {
 			t.Wait = max(wait-time.Since(began), 1)
 		}
@@ -209,7 +209,11 @@ func (r *groupReader) take(ctx context.Context, p *groupPlace, limit int, epoch 
 		if err != nil || len(c.claims) == 0 && !c.more {
 			return nil, err
 		}
-		if ds, err := r.s.fetch(ctx, p, c.claims, o.noAck); err != nil || len(ds) > 0 {
+		ds, err := r.s.fetch(ctx, p, c.claims, o.noAck)
+		if err != nil && o.noAck && len(c.claims) > 0 && ctx.Err() == nil && !errors.Is(err, ErrNotFound) {
+			return nil, engine.Errorf(engine.ErrUnknownOutcome, "outcome unknown: records were delivered for good, and not read: %v", err)
+		}
+		if err != nil || len(ds) > 0 {
 			return ds, err
 		}
 	}

@@ -11,6 +11,7 @@ type Take struct {
 	Command Command
 	Wait    time.Duration // for something to take; 0: not at all
 	Waited  time.Duration // how long it has waited elsewhere already: that counts for its turn
+	Once    bool          // what it takes never comes back, so a take whose answer was lost must not be repeated; this stays with the caller
 }
 
 // After returns the take for another attempt, after a time: it waits no longer than it would have, and keeps its turn.
