@@ -28,7 +28,7 @@ build: ## build the program, as ./floe: static, so that it runs anywhere
 
 check: format vet staticcheck mod unit ## what must pass before every commit, in a minute or two
 
-test: modules format vet staticcheck mod tested race ## everything, as CI runs it, in less than ten minutes on two cores
+test: modules format vet staticcheck mod tested race ## everything, as CI runs it, in about ten minutes on two cores
 
 test-long: ## randomised suites in their long forms, races in full; for the night
 	$(banner) 'simulations, long'
@@ -115,7 +115,7 @@ SUITED = ^Test(Node|Cluster|Five|Replay|AckClone|.*AtEveryPoint|Corrupt|TrioCorr
 # The packages that start goroutines, without the tests that move megabytes or wait for processes: the race detector makes all of it ten to twenty times
 # slower. Of the machines, which have no goroutines, the tests that use them from many. The simulators have one. make test-long leaves nothing out.
 RACY     = . ./dashboard ./internal/shard ./internal/ual ./internal/peer ./internal/exercise
-BULKY    = ^Test(QuietShard|Verify|Torn|NoSpaceAtEvery|OpenOn|Quota|FullDisk|OverlayFS|(KV)?ReplicasAreEqual|WorkloadThrough|EveryBitFlip|TruncatedFiles|.*AtEveryIOPoint|LargePayloads|Listings|ManyWaits|CutAtEachByte|Disk$$|StopHandsOver|ReadsNeverGoBack|Audit|Kill|Power|Processes|Works|Linear|PausedLeader|Volume|Idle|RollingRestart)
+BULKY    = ^Test(Suite|AsyncLoses|CrashKeeps|FailedRead|DamagedSnapshot|OthersFill|HeadTorn|LostBlocks|ShortWrites|RandomCorruption|Entries$$|StatsEverywhere|NoQuorum|QuietShard|Verify|Torn|NoSpaceAtEvery|OpenOn|Quota|FullDisk|OverlayFS|(KV)?ReplicasAreEqual|WorkloadThrough|EveryBitFlip|TruncatedFiles|.*AtEveryIOPoint|LargePayloads|Listings|ManyWaits|CutAtEachByte|Disk$$|StopHandsOver|ReadsNeverGoBack|Audit|Kill|Power|Processes|Works|Linear|PausedLeader|Volume|Idle|RollingRestart)
 MACHINES = ./kv ./queue ./stream ./internal/engine
 SHARED   = ^Test(Progress|Lock|Watch|Wait|Pause|Many|Take|Read|Follow|Query|RowCache)
 
@@ -126,9 +126,9 @@ race:
 
 # A suite is a package and flags of its tests. Those that have a time (-for) are random: they take new seeds in each run, which they print, so that short
 # runs add up, and fail if they do too little in it (-least). Planted bugs are three of all, chosen at random.
-suite-sim-node:     suite = internal/sim -test.run '^TestNode$$' -for 12s -least 40
-suite-sim-cluster:  suite = internal/sim -test.run '^TestCluster$$' -for 40s -least 8
-suite-sim-five:     suite = internal/sim -test.run '^TestFive$$' -for 25s -least 2
+suite-sim-node:     suite = internal/sim -test.run '^TestNode$$' -for 10s -least 15
+suite-sim-cluster:  suite = internal/sim -test.run '^TestCluster$$' -for 20s -least 3
+suite-sim-five:     suite = internal/sim -test.run '^TestFive$$' -for 15s -least 1
 suite-sim-rest:     suite = internal/sim -test.run '^Test(Replay|CrashBetweenSnapshotAndLog)$$'
 suite-planted:      suite = internal/sim -test.run '^TestPlanted$$' -plant-rotate 3
 suite-planted:      tags = plant
@@ -136,22 +136,22 @@ suite-planted-rest: suite = internal/engine -test.run '^TestPlanted$$'
 suite-planted-rest: tags = plant
 suite-planted-groups: suite = stream -test.run '^TestPlanted$$'
 suite-planted-groups: tags = plant
-suite-clones:       suite = internal/sim/faults -test.run '^TestAckClone$$' -clone-acks 800
-suite-points:       suite = internal/sim/faults -test.run 'AtEveryPoint$$' -point-step 3
-suite-corrupt:      suite = internal/sim/faults -test.run '^Test(Trio)?Corrupt$$' -corrupt-cases 300
-suite-model:        suite = kv -test.run '^TestModel$$' -for 20s -least 30
-suite-queue:        suite = queue -test.run '^TestModel$$' -for 10s -least 10
+suite-clones:       suite = internal/sim/faults -test.run '^TestAckClone$$' -clone-acks 500
+suite-points:       suite = internal/sim/faults -test.run 'AtEveryPoint$$' -point-step 5
+suite-corrupt:      suite = internal/sim/faults -test.run '^Test(Trio)?Corrupt$$' -corrupt-cases 200
+suite-model:        suite = kv -test.run '^TestModel$$' -for 12s -least 10
+suite-queue:        suite = queue -test.run '^TestModel$$' -for 8s -least 6
 suite-groups:       suite = stream -test.run '^TestGroupHistories$$' -for 4s -least 5
 suite-ual:          suite = internal/ual -test.run '^Test(EveryBitFlip|CrashAtEveryIOPoint|Model|ManyLives)$$' -long
 suite-space:        suite = internal/shard -test.run '^TestNoSpaceAtEveryOperation$$'
-suite-kill:         suite = internal/exercise -test.run '^TestKill$$' -kills 108
-suite-power:        suite = internal/exercise -test.run '^TestPower$$' -cuts 64
-suite-linear:       suite = internal/exercise -test.run '^TestLinear$$' -operations 60000 -faults 150
-suite-pause:        suite = internal/exercise -test.run '^TestPausedLeader$$' -pauses 200
-suite-reads:        suite = internal/exercise -test.run '^TestReadsNeverGoBack$$' -writes 12000
+suite-kill:         suite = internal/exercise -test.run '^TestKill$$' -kills 72
+suite-power:        suite = internal/exercise -test.run '^TestPower$$' -cuts 40
+suite-linear:       suite = internal/exercise -test.run '^TestLinear$$' -operations 30000 -faults 75
+suite-pause:        suite = internal/exercise -test.run '^TestPausedLeader$$' -pauses 120
+suite-reads:        suite = internal/exercise -test.run '^TestReadsNeverGoBack$$' -writes 8000
 suite-processes:    suite = internal/exercise -test.run '^TestProcesses$$' -failovers 2
-suite-audit:        suite = internal/exercise -test.run '^TestAudit$$' -crashes 6
-suite-works:        suite = internal/exercise -test.run '^TestWorks$$' -work-kills 8
+suite-audit:        suite = internal/exercise -test.run '^TestAudit$$' -crashes 4
+suite-works:        suite = internal/exercise -test.run '^TestWorks$$' -work-kills 6
 suite-chaos:        suite = internal/peer -test.run '^TestChaos$$' -chaos 15s
 
 # Two pools: suites that compute, and suites that mostly wait for clocks, disks and processes, run side by side, two of each at a time. The longest are

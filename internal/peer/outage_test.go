@@ -227,23 +227,25 @@ func TestRefusedForLong(t *testing.T) {
 	})
 }
 
-// TestTakeForGoodIsNotRepeated: a take that waits is asked for anew when its answer was lost. What a consumer without acknowledgement had got then was
-// gone, and nobody knew.
+// TestTakeForGoodIsNotRepeated: a take that waits is asked for anew when its answer was lost, here or on the way from another node. What a consumer without
+// acknowledgement had got then was gone, and nobody knew.
 func TestTakeForGoodIsNotRepeated(t *testing.T) {
 	p := newRig(t).peer
-	for _, once := range []bool{false, true} {
-		attempts := 0
-		_, err := p.untilTaken(t.Context(), everyFailure, engine.Take{Wait: time.Minute, Once: once}, func(engine.Take, *trip) ([]byte, error) {
-			if attempts++; attempts == 1 {
-				return nil, &lostError{io.ErrUnexpectedEOF}
+	for _, lost := range []error{&lostError{io.ErrUnexpectedEOF}, &unknownError{io.ErrUnexpectedEOF}} {
+		for _, once := range []bool{false, true} {
+			attempts := 0
+			_, err := p.untilTaken(t.Context(), everyFailure, engine.Take{Wait: time.Minute, Once: once}, func(engine.Take, *trip) ([]byte, error) {
+				if attempts++; attempts == 1 {
+					return nil, lost
+				}
+				return nil, nil
+			})
+			if once && (attempts != 1 || !errors.Is(err, engine.ErrUnknownOutcome)) {
+				t.Errorf("%v of a take for good: %d attempts, %v, want one and ErrUnknownOutcome", lost, attempts, err)
 			}
-			return nil, nil
-		})
-		if once && (attempts != 1 || !errors.Is(err, engine.ErrUnknownOutcome)) {
-			t.Errorf("a take for good whose answer was lost: %d attempts, %v, want one and ErrUnknownOutcome", attempts, err)
-		}
-		if !once && (attempts != 2 || err != nil) {
-			t.Errorf("a take whose answer was lost: %d attempts, %v, want another one", attempts, err)
+			if !once && (attempts != 2 || err != nil) {
+				t.Errorf("%v of a take: %d attempts, %v, want another one", lost, attempts, err)
+			}
 		}
 	}
 }

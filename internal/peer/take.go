@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
@@ -44,11 +45,19 @@ func (p *Peer) untilTaken(ctx context.Context, e endurance, t engine.Take, attem
 		}
 		var err error
 		if result, err = attempt(now, trip); err != nil && waits && !t.Once {
-			err = repeatable(err)
+			err = repeatableTake(err)
 		}
 		return err
 	})
 	return result, ambiguous(p.own(err))
+}
+
+// repeatableTake is repeatable for a take that waits: the node that passed it on, or led, may not know its outcome either.
+func repeatableTake(err error) error {
+	if errors.Is(err, engine.ErrUnknownOutcome) {
+		return &notSentError{reason: err}
+	}
+	return repeatable(err)
 }
 
 // Take asks the leader of the shard; see engine.Door.
