@@ -379,12 +379,12 @@ func (h *Host) openState(dir string, created bool) (*pebble.DB, error) {
 		opts.MemTableStopWritesThreshold += 2 * int(h.ual.Size()/int64(h.cfg.MemTableBytes)+1)
 	}
 	opts.EventListener = &pebble.EventListener{
-		FlushBegin: func(i pebble.FlushInfo) { h.space.flush.begin(int64(i.InputBytes)) },
+		FlushBegin: func(pebble.FlushInfo) { h.space.flush.begin() },
 		FlushEnd: func(i pebble.FlushInfo) {
 			h.space.flush.end(i.Err)
 			h.signalFlushed()
 		},
-		CompactionBegin: func(pebble.CompactionInfo) { h.space.compaction.begin(0) },
+		CompactionBegin: func(pebble.CompactionInfo) { h.space.compaction.begin() },
 		CompactionEnd: func(i pebble.CompactionInfo) {
 			h.space.compaction.end(i.Err)
 			h.tellExecutors((*engine.Executor).Merged)

@@ -63,30 +63,3 @@ func TestDeletesWithoutAByte(t *testing.T) {
 	closeHost(t, f.host)
 	t.Logf("%d of %d keys were deleted", deleted, len(keys))
 }
-
-// TestAFlushThatFitsMayTakeTheReserve: half of it is for others only while it is not certain that a flush finds what it needs.
-func TestAFlushThatFitsMayTakeTheReserve(t *testing.T) {
-	small := newSmallFS(vfs.NewCrashableMem(), 1<<20)
-	c := smallConfig(small)
-	c.Logger = new(lockedLog).logger()
-	must(t, small.MkdirAll(c.Dir, 0o755))
-	s := newSpace(t.Context(), &c)
-	s.open(c.BallastBytes)
-	s.ballast.makeAll()
-	s.opened.Store(true)
-	small.eat(100 << 10)
-	pieces := int64(ballastPieces-keptPieces) * s.ballast.piece
-	for need, want := range map[int64]int{0: ballastPieces / 2, pieces: keptPieces, pieces + 100<<10: keptPieces, pieces + 101<<10: ballastPieces / 2} {
-		if s.flush.begin(need); s.flush.keep() != want {
-			t.Errorf("a flush of %d bytes leaves %d pieces, want %d", need, s.flush.keep(), want)
-		}
-		if s.compaction.begin(0); s.compaction.keep() != ballastPieces {
-			t.Error("a compaction takes of the reserve")
-		}
-	}
-	s.flush.begin(pieces + 101<<10)
-	s.flush.written.Add(1 << 10)
-	if s.flush.keep() != keptPieces {
-		t.Error("what has been written counts as if it were still to be")
-	}
-}

@@ -203,17 +203,6 @@ func (s *space) release(keep int) bool {
 	return released
 }
 
-// available returns how many bytes there are for what has to be written, with the ballast but for the pieces that are kept for Open.
-func (s *space) available() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lookLocked()
-	if s.free.Load() == math.MaxInt64 {
-		return 0 // nobody knows
-	}
-	return s.free.Load() + s.ballast.spare(keptPieces)
-}
-
 // retry does what needs space until it succeeds or fails for another reason; f must leave nothing behind that keeps it from being done
 // again. While the log waits here, nothing more is admitted.
 func (s *space) retry(f func() error) error {

@@ -14,7 +14,6 @@ import (
 type tableGate struct {
 	space   *space
 	spares  bool         // takes no more than half of what is free: there are more urgent needs
-	need    atomic.Int64 // what the attempt under way writes at most, 0: nobody knows
 	written atomic.Int64 // by the attempt under way; there is one at a time
 	min     atomic.Int64 // free bytes that the next attempt waits for
 	pauses  atomic.Int32 // that it waits in any case: the usage of a disk does not show a quota
@@ -25,11 +24,8 @@ type tableGate struct {
 // errReserved refuses what would take more than half.
 var errReserved = fmt.Errorf("reserved for others: %w", syscall.ENOSPC)
 
-// begin notes that an attempt begins, and how much it writes at most; 0: that is not known.
-func (t *tableGate) begin(need int64) {
-	t.need.Store(need)
-	t.written.Store(0)
-}
+// begin notes that an attempt begins.
+func (t *tableGate) begin() { t.written.Store(0) }
 
 // end notes that one has ended.
 func (t *tableGate) end(err error) {
@@ -79,14 +75,11 @@ func (t *tableGate) write(p []byte, f func([]byte) (int, error)) (n int, err err
 	}
 }
 
-// keep is how many pieces of the ballast are left to others: half of them by a flush that may need more than there is and then has taken
-// it for nothing. One that fits takes what it needs: nothing goes on without it, and behind it the log gives back what it holds of the same rows.
+// keep is how many pieces of the ballast are left to others: half of them by a flush, which may need more than there is and then has taken
+// it for nothing.
 func (t *tableGate) keep() int {
 	if t.spares || !t.space.opened.Load() {
 		return ballastPieces
-	}
-	if need := t.need.Load(); need > 0 && need-t.written.Load() <= t.space.available() {
-		return keptPieces
 	}
 	return ballastPieces / 2
 }
