@@ -28,7 +28,7 @@ build: ## build the program, as ./floe: static, so that it runs anywhere
 
 check: format vet staticcheck mod unit ## what must pass before every commit, in a minute or two
 
-test: modules format vet staticcheck mod tested race ## everything, as CI runs it, in about ten minutes on two cores
+test: modules format vet staticcheck mod tested race ## everything, as CI runs it, in about twelve minutes on two cores
 
 test-long: ## randomised suites in their long forms, races in full; for the night
 	$(banner) 'simulations, long'

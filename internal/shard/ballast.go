@@ -9,7 +9,7 @@ import (
 
 // The ballast is in pieces, so that no more of it goes than is needed: what is freed may be taken by somebody else.
 const (
-	defaultBallast = 96 << 20 // or a 64th of the volume: but for the last pieces as much as there is in memory and not flushed yet, see Config.fit
+	defaultBallast = 96 << 20 // or a 64th of the volume; a flush may take half of it, see tableGate.keep
 	ballastPieces  = 8
 	keptPieces     = 2 // only Open may take the last ones
 	ballastBlock   = 4096

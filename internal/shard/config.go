@@ -143,8 +143,7 @@ func (c Config) withDefaults() (Config, error) {
 }
 
 // fit fills in the sizes that depend on the volume the data is on, 0 stands for one of unknown size. What is in memory and not flushed yet, up
-// to four memtables, takes no more than half of what is kept free: a compaction may be taking of it too, and so may others. When they have taken all of
-// it, the default ballast is enough.
+// to four memtables, takes no more than half of what is kept free: a compaction may be taking of it too, and so may others.
 func (c *Config) fit(volume, minFree int64) {
 	share := func(n, available int64) int64 {
 		if volume == 0 {
