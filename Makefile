@@ -15,6 +15,9 @@ STATICCHECK = $(GO) tool -modfile=$(TOOLS) staticcheck
 #   QF*                    quick fixes for editors: suggestions of taste
 CHECKS = all,-ST1000,-ST1020,-ST1021,-ST1022,-QF*
 
+# Programs that only run tests carry no debug information: linking them takes half the time.
+LINK = -ldflags=-w
+
 .DEFAULT_GOAL = help
 .PHONY: help build check test test-long bench bench-check bench-baseline profile fmt format vet staticcheck mod modules unit race suites fuzz tested
 
@@ -77,9 +80,10 @@ format:
 	$(banner) 'gofmt'
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "run make fmt, these are not formatted:"; echo "$$unformatted"; exit 1; fi
 
+# With the tag of the test binaries, so that packages are compiled once for both; the race detector's are without it.
 vet:
 	$(banner) 'go vet'
-	$(GO) vet ./...
+	$(GO) vet -tags plant ./...
 
 staticcheck:
 	$(banner) 'staticcheck'
@@ -107,22 +111,22 @@ ifdef BIN
 		"$(BIN)/$$name.test" -test.short -test.paniconexit0 -test.timeout 10m -test.skip "$$0" >"$(BIN)/$$name.log" 2>&1 || { echo "FAIL $$1"; cat "$(BIN)/$$name.log"; exit 255; }; \
 		echo "ok $$1"' '$(SUITED)'
 else
-	$(GO) test -short -vet=off -p 8 ./...
+	$(GO) test -short -vet=off $(LINK) -p 8 ./...
 endif
 
-SUITED = ^Test(Node|Cluster|Five|Replay|AckClone|.*AtEveryPoint|Corrupt|TrioCorrupt|GroupHistories|EveryBitFlip|CrashAtEveryIOPoint|ManyLives|NoSpaceAtEveryOperation|Kill|Power|Linear|PausedLeader|ReadsNeverGoBack|Processes|Audit|Works|Chaos)$$
+SUITED = ^Test(Node|Cluster|Five|Replay|AckClone|.*AtEveryPoint|Corrupt|TrioCorrupt|GroupHistories|EveryBitFlip|CrashAtEveryIOPoint|ManyLives|NoSpaceAtEveryOperation|Kill|Power|Linear|PausedLeader|ReadsNeverGoBack|Processes|Audit|Works|Chaos|Planted)$$
 
 # The packages that start goroutines, without the tests that move megabytes or wait for processes: the race detector makes all of it ten to twenty times
 # slower. Of the machines, which have no goroutines, the tests that use them from many. The simulators have one. make test-long leaves nothing out.
 RACY     = . ./dashboard ./internal/shard ./internal/ual ./internal/peer ./internal/exercise
-BULKY    = ^Test(Suite|AsyncLoses|CrashKeeps|FailedRead|DamagedSnapshot|OthersFill|HeadTorn|LostBlocks|ShortWrites|RandomCorruption|Entries$$|StatsEverywhere|NoQuorum|QuietShard|Verify|Torn|NoSpaceAtEvery|OpenOn|Quota|FullDisk|OverlayFS|(KV)?ReplicasAreEqual|WorkloadThrough|EveryBitFlip|TruncatedFiles|.*AtEveryIOPoint|LargePayloads|Listings|ManyWaits|CutAtEachByte|Disk$$|StopHandsOver|ReadsNeverGoBack|Audit|Kill|Power|Processes|Works|Linear|PausedLeader|Volume|Idle|RollingRestart)
+BULKY    = ^Test(Suite|AsyncLoses|CrashKeeps|FailedRead|DamagedSnapshot|OthersFill|HeadTorn|LostBlocks|ShortWrites|RandomCorruption|Entries$$|StatsEverywhere|NoQuorum|QuietShard|Verify|Torn|NoSpaceAtEvery|OpenOn|Quota|FullDisk|OverlayFS|(KV)?ReplicasAreEqual|WorkloadThrough|EveryBitFlip|TruncatedFiles|.*AtEveryIOPoint|LargePayloads|Listings|ManyWaits|CutAtEachByte|LargeEntries|DeletesWithout|Read(Bytes|IsASeek)|Many(Due|Queues|Tombstones|Keys|Streams)|WatchFindsChangesInParts|Disk$$|StopHandsOver|ReadsNeverGoBack|Audit|Kill|Power|Processes|Works|Linear|PausedLeader|Volume|Idle|RollingRestart)
 MACHINES = ./kv ./queue ./stream ./internal/engine
 SHARED   = ^Test(Progress|Lock|Watch|Wait|Pause|Many|Take|Read|Follow|Query|RowCache)
 
 race:
 	$(banner) 'go test -race -short'
-	CGO_ENABLED=1 $(GO) test -race -short -vet=off -p 4 -skip '$(BULKY)' $(RACY)
-	CGO_ENABLED=1 $(GO) test -race -short -vet=off -p 4 -run '$(SHARED)' $(MACHINES)
+	CGO_ENABLED=1 $(GO) test -race -short -vet=off $(LINK) -p 4 -skip '$(BULKY)' $(RACY)
+	CGO_ENABLED=1 $(GO) test -race -short -vet=off $(LINK) -p 4 -run '$(SHARED)' -skip '$(BULKY)' $(MACHINES)
 
 # A suite is a package and flags of its tests. Those that have a time (-for) are random: they take new seeds in each run, which they print, so that short
 # runs add up, and fail if they do too little in it (-least). Planted bugs are three of all, chosen at random.
@@ -131,11 +135,8 @@ suite-sim-cluster:  suite = internal/sim -test.run '^TestCluster$$' -for 20s -le
 suite-sim-five:     suite = internal/sim -test.run '^TestFive$$' -for 15s -least 1
 suite-sim-rest:     suite = internal/sim -test.run '^Test(Replay|CrashBetweenSnapshotAndLog)$$'
 suite-planted:      suite = internal/sim -test.run '^TestPlanted$$' -plant-rotate 3
-suite-planted:      tags = plant
 suite-planted-rest: suite = internal/engine -test.run '^TestPlanted$$'
-suite-planted-rest: tags = plant
 suite-planted-groups: suite = stream -test.run '^TestPlanted$$'
-suite-planted-groups: tags = plant
 suite-clones:       suite = internal/sim/faults -test.run '^TestAckClone$$' -clone-acks 500
 suite-points:       suite = internal/sim/faults -test.run 'AtEveryPoint$$' -point-step 5
 suite-corrupt:      suite = internal/sim/faults -test.run '^Test(Trio)?Corrupt$$' -corrupt-cases 200
@@ -164,20 +165,20 @@ WAITING   = audit works processes kill pause linear chaos power reads
 # BIN holds test binaries; without it, go test makes one.
 $(COMPUTING:%=suite-%) $(WAITING:%=suite-%):
 ifdef BIN
-	@set -- $(suite); cd "$$1"; bin="$(BIN)/$(tags)/$${1##*/}.test"; echo "$$@"; shift; "$$bin" -test.timeout 20m -test.v "$$@" >"$(BIN)/$@.log" 2>&1 \
+	@set -- $(suite); cd "$$1"; bin="$(BIN)/$${1##*/}.test"; echo "$$@"; shift; "$$bin" -test.timeout 20m -test.v "$$@" >"$(BIN)/$@.log" 2>&1 \
 	|| { cat "$(BIN)/$@.log"; exit 1; }; grep -E '^ +[a-z0-9_]+\.go:[0-9]+: |^(PASS|ok)' "$(BIN)/$@.log" || true
 else
-	$(GO) test -count=1 -v $(if $(tags),-tags $(tags)) ./$(suite)
+	$(GO) test -count=1 -v -tags plant ./$(suite)
 endif
 
 # What suites are made of.
 BINARIES = ./kv ./queue ./stream ./internal/sim ./internal/sim/faults ./internal/exercise ./internal/ual ./internal/shard ./internal/peer ./internal/engine
 
-# Each test binary is compiled once.
+# Each test binary is compiled once, with the bugs that are planted on purpose in it and switched off.
 tested:
 	$(banner) 'compile tests'
-	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; mkdir "$$bin/plant"; \
-	$(GO) test -c -vet=off -o "$$bin/" $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...) && $(GO) test -c -vet=off -tags plant -o "$$bin/plant/" ./internal/sim ./internal/engine ./stream && \
+	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; \
+	$(GO) test -c -vet=off -tags plant $(LINK) -o "$$bin/" $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...) && \
 	$(MAKE) --no-print-directory unit suites fuzz BIN="$$bin"
 
 suites: ## the random and exhaustive suites, as many of each as a change has to pass; suite-<name> runs one
@@ -186,8 +187,8 @@ ifdef BIN
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(COMPUTING:%=suite-%) & computing=$$!; \
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(WAITING:%=suite-%); waiting=$$?; wait $$computing && exit $$waiting
 else
-	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; mkdir "$$bin/plant"; \
-	$(GO) test -c -o "$$bin/" $(BINARIES) && $(GO) test -c -tags plant -o "$$bin/plant/" ./internal/sim ./internal/engine ./stream && \
+	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; \
+	$(GO) test -c -tags plant $(LINK) -o "$$bin/" $(BINARIES) && \
 	$(MAKE) --no-print-directory suites BIN="$$bin"
 endif
 
@@ -207,6 +208,6 @@ ifdef BIN
 else
 	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; \
 	for pkg in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u); do \
-		$(GO) test -c $(INSTRUMENT) -o "$$bin/$${pkg##*/}.test" "$$pkg" || exit 1; done; \
+		$(GO) test -c $(INSTRUMENT) $(LINK) -o "$$bin/$${pkg##*/}.test" "$$pkg" || exit 1; done; \
 	$(MAKE) --no-print-directory fuzz BIN="$$bin"
 endif
