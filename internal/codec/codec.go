@@ -79,6 +79,17 @@ func (r *Reader) Byte() byte {
 	return c
 }
 
+// Fixed64 reads 8 bytes, little endian.
+func (r *Reader) Fixed64() uint64 {
+	if len(r.b) < 8 {
+		r.fail("unexpected end")
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(r.b)
+	r.b = r.b[8:]
+	return v
+}
+
 // Bool reads a byte that must be 0 or 1.
 func (r *Reader) Bool() bool {
 	c := r.Byte()

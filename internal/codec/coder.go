@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"encoding/binary"
 	"math"
 	"time"
 )
@@ -79,6 +80,26 @@ func (c *Coder) Byte(v *byte) {
 	}
 	c.dst = append(c.dst, *v)
 }
+
+// Fixed64 codes 8 bytes, little endian: for integers that are rarely small, and bits of floats.
+func (c *Coder) Fixed64(v *uint64) {
+	if c.reading {
+		*v = c.src.Fixed64()
+		return
+	}
+	c.dst = binary.LittleEndian.AppendUint64(c.dst, *v)
+}
+
+// Float64 codes a float64 by its bits, so that every value, also -0, comes back as it was.
+func (c *Coder) Float64(v *float64) {
+	b := math.Float64bits(*v)
+	if c.Fixed64(&b); c.reading {
+		*v = math.Float64frombits(b)
+	}
+}
+
+// Len returns how many bytes a decoder has left.
+func (c *Coder) Len() int { return c.src.Len() }
 
 // Bool codes a boolean.
 func (c *Coder) Bool(v *bool) {

@@ -1,0 +1,98 @@
+package floql
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Error is what is wrong with a query, and where.
+type Error struct {
+	Offset  int    // of the byte in the text, from 0
+	Line    int    // from 1
+	Col     int    // in the line, in characters, from 1
+	Message string // what was found and what was expected
+	text    string
+}
+
+// Error returns the position and the message: "col 14: unknown stage ..." or, for a query of several lines, "line 2, col 3: ...".
+func (e *Error) Error() string {
+	if !strings.Contains(e.text, "\n") {
+		return fmt.Sprintf("col %d: %s", e.Col, e.Message)
+	}
+	return fmt.Sprintf("line %d, col %d: %s", e.Line, e.Col, e.Message)
+}
+
+// Caret returns the line of the query with the error, and below it a caret where it is.
+func (e *Error) Caret() string {
+	from := strings.LastIndexByte(e.text[:e.Offset], '\n') + 1
+	line, _, _ := strings.Cut(e.text[from:], "\n")
+	var b strings.Builder
+	b.WriteString(line)
+	b.WriteByte('\n')
+	for _, c := range e.text[from:e.Offset] {
+		if c != '\t' {
+			c = ' '
+		}
+		b.WriteRune(c)
+	}
+	b.WriteByte('^')
+	return b.String()
+}
+
+// errorAt returns the error at a byte of a text.
+func errorAt(text string, offset int, format string, args ...any) *Error {
+	offset = min(offset, len(text))
+	before := text[:offset]
+	line := before[strings.LastIndexByte(before, '\n')+1:]
+	return &Error{
+		Offset:  offset,
+		Line:    strings.Count(before, "\n") + 1,
+		Col:     utf8.RuneCountInString(line) + 1,
+		Message: fmt.Sprintf(format, args...),
+		text:    text,
+	}
+}
+
+// suggest returns ` (did you mean "...")?` for the known name that is nearest to one that is not, "" if none is near.
+func suggest(unknown string, known []string) string {
+	best, distance := "", 1+(len(unknown)+1)/3
+	for _, k := range known {
+		if d := edits(strings.ToLower(unknown), k, distance); d < distance {
+			best, distance = k, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %q?)", best)
+}
+
+// edits returns how many insertions, deletions, replacements and swaps of neighbours make b of a, or max if they are as many or more.
+func edits(a, b string, max int) int {
+	if len(a)-len(b) >= max || len(b)-len(a) >= max || len(a) > 64 {
+		return max
+	}
+	var before, latest []int
+	for j := range len(b) + 1 {
+		latest = append(latest, j)
+	}
+	for i := range len(a) {
+		row := []int{i + 1}
+		for j := range len(b) {
+			d := min(latest[j+1]+1, row[j]+1)
+			switch {
+			case a[i] == b[j]:
+				d = min(d, latest[j])
+			default:
+				d = min(d, latest[j]+1)
+			}
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				d = min(d, before[j-1]+1)
+			}
+			row = append(row, d)
+		}
+		before, latest = latest, row
+	}
+	return min(latest[len(b)], max)
+}

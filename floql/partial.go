@@ -1,0 +1,239 @@
+package floql
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/floedb/floe/internal/agg"
+	"github.com/floedb/floe/internal/codec"
+)
+
+// Partial is a part of an aggregation in windows: the states of its groups and buckets. Parts of one plan can be merged, in any order, and the result is
+// the same to the last bit as if one of them had been given all points.
+type Partial struct {
+	plan   plan
+	limits Limits
+	table  *agg.Table
+	series *lookup
+}
+
+// plan is what a Partial computes, and how series are grouped.
+type plan struct {
+	agg agg.Plan
+	by  grouping
+}
+
+// grouping says which series are aggregated together: those of a field with equal values of some tags, or of all.
+type grouping struct {
+	all  bool
+	tags []string // sorted
+}
+
+func (p *plan) code(c *codec.Coder) {
+	p.agg.Code(c)
+	c.Bool(&p.by.all)
+	codec.List(c, &p.by.tags, (*codec.Coder).String)
+}
+
+// NewPartial returns an empty Partial of the plan of another one.
+//
+// Errors: if the plan is not what Partial.Plan returns.
+func NewPartial(encodedPlan []byte, limits Limits) (*Partial, error) {
+	var p plan
+	c := codec.NewDecoder(encodedPlan)
+	p.code(&c)
+	if err := c.Done(); err != nil {
+		return nil, err
+	}
+	return newPartial(p, limits), nil
+}
+
+func newPartial(p plan, limits Limits) *Partial {
+	return &Partial{plan: p, limits: limits.WithDefaults(), table: agg.NewTable(p.agg, limits.table())}
+}
+
+// Plan returns the encoding of what is computed, for NewPartial in another process.
+func (p *Partial) Plan() []byte {
+	c := codec.NewEncoder(nil)
+	p.plan.code(&c)
+	return c.Encoded()
+}
+
+// Series returns what adds points of a series, which it keeps nothing of. It counts as a series as soon as it has a point.
+//
+// Errors: *LimitError.
+func (p *Partial) Series(s *Series) (*PartialSeries, error) {
+	t, err := p.table.Series(groupID(s, &p.plan.by), tagsID(s.Tags))
+	if err != nil {
+		return nil, p.limit(err)
+	}
+	return &PartialSeries{p: p, s: t}, nil
+}
+
+// limit returns the error for one of package agg.
+func (p *Partial) limit(err error) error {
+	if l, ok := errors.AsType[*agg.LimitError](err); ok {
+		return p.limits.ofTable(l)
+	}
+	return err
+}
+
+// PartialSeries adds the points of one series to a Partial. Those of several series may take turns.
+type PartialSeries struct {
+	p *Partial
+	s *agg.Series
+}
+
+// Add adds points: finite values, in the order of their times, which are later than those of the calls before. It keeps neither slice. Points outside of
+// the range of the selection change nothing, but for the last one before it if there is a look-back.
+//
+// Errors: *LimitError.
+func (s *PartialSeries) Add(times []int64, values []float64) error {
+	if err := s.s.Add(times, values); err != nil {
+		return s.p.limit(err)
+	}
+	return s.p.limits.CheckSeries(s.p.table.SeriesCount())
+}
+
+// Rollup is what is known of several points of a series that have been rolled up.
+type Rollup struct {
+	Start        int64   // ms since the epoch, when its bucket begins
+	Count        uint64  // of points, at least 1
+	Sum, SumLost float64 // the sum is Sum + SumLost, to twice the precision of a float64
+	Min, Max     float64
+	First, Last  float64
+	FirstTime    int64 // ms, of First; Start if it is not known
+	LastTime     int64 // ms, of Last; Start if it is not known
+}
+
+// TakesRollups reports whether rollups of buckets of so many ms can be added instead of points: every bucket of the query begins and ends at a multiple of
+// that, and the function can be computed from them.
+func (p *Partial) TakesRollups(everyMillis int64) bool { return p.plan.agg.TakesRollups(everyMillis) }
+
+// AddRollup adds what a rollup stands for, as one point. See Partial.TakesRollups.
+//
+// Errors: *LimitError.
+func (s *PartialSeries) AddRollup(r *Rollup) error {
+	ar := agg.Rollup(*r)
+	if err := s.s.AddRollup(&ar); err != nil {
+		return s.p.limit(err)
+	}
+	return s.p.limits.CheckSeries(s.p.table.SeriesCount())
+}
+
+// Split returns the first time at or after t at which a bucket of the query begins, or the end of its range if there is none: where what is older can come
+// from rollups and the rest from points.
+func (p *Partial) Split(t int64) int64 {
+	plan := &p.plan.agg
+	switch {
+	case t <= plan.From:
+		return plan.From
+	case t >= plan.To:
+		return plan.To
+	}
+	i := plan.Panes.Index(t)
+	if plan.Panes.Start(i) < t {
+		i++
+	}
+	return min(max(plan.Panes.Start(i), plan.From), plan.To)
+}
+
+// Encode appends everything that has been added, for Merge; nothing can be added after it. Equal parts have equal encodings.
+//
+// Errors: *LimitError; that of ctx.
+func (p *Partial) Encode(ctx context.Context, dst []byte) ([]byte, error) {
+	b, err := p.table.Encode(dst, ctx.Err)
+	return b, p.limit(err)
+}
+
+// Merge adds what another Partial of the same plan has encoded.
+//
+// Errors: *LimitError; an error for bytes that Encode has not written.
+func (p *Partial) Merge(encoded []byte) error {
+	if err := p.table.Merge(encoded, func(id string) bool { return p.plan.by.valid(id) }); err != nil {
+		return p.limit(err)
+	}
+	return p.limits.CheckSeries(p.table.SeriesCount())
+}
+
+// groupID names the group of a series: the field, and keys and values of the tags by which series are grouped.
+func groupID(s *Series, by *grouping) string {
+	c := codec.NewEncoder(make([]byte, 0, 64))
+	field := s.Field
+	c.String(&field)
+	for i := range s.Tags {
+		if t := &s.Tags[i]; by.all || slices.Contains(by.tags, t.Key) {
+			c.String(&t.Key)
+			c.String(&t.Value)
+		}
+	}
+	return string(c.Encoded())
+}
+
+// parseGroup returns what groupID has encoded.
+func parseGroup(id string) (field string, tags []Tag, err error) {
+	c := codec.NewDecoder([]byte(id))
+	c.String(&field)
+	for c.Err() == nil && c.Len() > 0 {
+		var t Tag
+		c.String(&t.Key)
+		c.String(&t.Value)
+		if n := len(tags); n > 0 && tags[n-1].Key >= t.Key || t.Value == "" {
+			c.Fail("tags out of order")
+		}
+		tags = append(tags, t)
+	}
+	return field, tags, c.Done()
+}
+
+// valid reports whether a group can be one of this grouping.
+func (g *grouping) valid(id string) bool {
+	_, tags, err := parseGroup(id)
+	for _, t := range tags {
+		if !g.all && !slices.Contains(g.tags, t.Key) {
+			return false
+		}
+	}
+	return err == nil
+}
+
+// tagsID names a tag set, in the order that decides between points at the same time: by keys and values of the tags, bytewise.
+func tagsID(tags []Tag) string {
+	var b strings.Builder
+	for _, t := range tags {
+		b.WriteString(t.Key)
+		b.WriteByte(0)
+		b.WriteString(t.Value)
+		b.WriteByte(0)
+	}
+	return b.String()
+}
+
+// lookup finds what belongs to a series by its pointer: mostly it is the one that was asked for last.
+type lookup struct {
+	latest *Series
+	to     *PartialSeries
+	all    map[*Series]*PartialSeries
+}
+
+// addColumn adds a column of a Read.
+func (p *Partial) addColumn(c *Column) error {
+	if p.series == nil {
+		p.series = &lookup{all: make(map[*Series]*PartialSeries)}
+	}
+	l := p.series
+	if l.latest != c.Series {
+		to := l.all[c.Series]
+		if to == nil {
+			var err error
+			if to, err = p.Series(c.Series); err != nil {
+				return err
+			}
+			l.all[c.Series] = to
+		}
+		l.latest, l.to = c.Series, to
+	}
+	return l.to.Add(c.Times, c.Values)
+}

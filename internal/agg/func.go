@@ -1,0 +1,104 @@
+package agg
+
+import (
+	"slices"
+
+	"github.com/floedb/floe/internal/codec"
+)
+
+// Func is what is computed of the points of a bucket.
+type Func uint8
+
+// The functions. All but Count have no value for a bucket without points, and Stddev none for a single point.
+const (
+	Count Func = iota + 1
+	Total
+	Avg
+	Min
+	Max
+	First
+	Last
+	Stddev
+	Spread
+	Percentile
+)
+
+// column is the states of blockLen panes, one after the other, of one function.
+type column interface {
+	// add adds points to the state i: at least one. The key is that of their series.
+	add(i int, key string, times []int64, values []float64)
+	// merge adds the state j of another column of the same type, which it leaves as it is.
+	merge(i int, o column, j int)
+	// empty reports whether a state has no points.
+	empty(i int) bool
+	// final computes the function, if the points allow it.
+	final(i int) (float64, bool)
+	// code codes a state that is not empty.
+	code(i int, c *codec.Coder)
+	// bytes is the memory of a state beside that which every column has: what grows with its points.
+	bytes(i int) int64
+}
+
+// funcs says how to compute each function.
+var funcs = [...]struct {
+	column func(f Func, p float64) column
+	bytes  int64 // of a state
+}{
+	Count:      {newMoment, 40},
+	Total:      {newMoment, 40},
+	Avg:        {newMoment, 40},
+	Min:        {newExtreme, 24},
+	Max:        {newExtreme, 24},
+	First:      {newEdge, 40},
+	Last:       {newEdge, 40},
+	Stddev:     {newDeviation, 72},
+	Spread:     {newExtreme, 24},
+	Percentile: {newSample, 24},
+}
+
+func (f Func) valid() bool { return f >= Count && int(f) < len(funcs) }
+
+// blockLen is how many panes share a column. A window of a few hundred buckets, as charts have, is a few blocks; of panes far apart each takes a block
+// of 32 states, which the budget counts.
+const blockLen = 32
+
+// block is a column and the number of its first pane divided by blockLen.
+type block struct {
+	number int64
+	column column
+}
+
+// group is the states of all panes of what is aggregated together. Panes without points take no memory, but those that share a block.
+type group struct {
+	blocks []block // by number
+	latest int     // the block used last
+}
+
+// find returns the block with a number, or where it belongs.
+func (g *group) find(number int64) (int, bool) {
+	for _, i := range [2]int{g.latest, g.latest + 1} {
+		if i < len(g.blocks) && g.blocks[i].number == number {
+			g.latest = i
+			return i, true
+		}
+	}
+	if n := len(g.blocks); n == 0 || g.blocks[n-1].number < number {
+		return n, false
+	}
+	i, found := slices.BinarySearchFunc(g.blocks, number, func(b block, number int64) int {
+		if b.number < number {
+			return -1
+		}
+		return int(min(b.number-number, 1))
+	})
+	if found {
+		g.latest = i
+	}
+	return i, found
+}
+
+// insert puts a block where find said.
+func (g *group) insert(i int, b block) {
+	g.blocks = slices.Insert(g.blocks, i, b)
+	g.latest = i
+}

@@ -1,0 +1,235 @@
+package agg
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/floedb/floe/internal/codec"
+)
+
+// Encode appends everything that the table holds, for Merge of another table of the same plan; nothing can be added after it. Equal tables have equal
+// encodings:
+//
+//	points | series | count of groups | groups, by their IDs
+//	group: ID | count of states | states, by pane
+//	state: pane, minus the one before plus one (the first: as it is) | what its function needs
+//
+// stop is asked now and then, and its error is returned.
+//
+// Errors: LimitError.
+func (t *Table) Encode(dst []byte, stop func() error) ([]byte, error) {
+	if err := t.settle(); err != nil {
+		return dst, err
+	}
+	c := codec.NewEncoder(dst)
+	points, series := uint64(t.points), uint64(t.series)
+	c.Uvarint(&points)
+	c.Uvarint(&series)
+	ids := t.Groups()
+	n := uint64(len(ids))
+	c.Uvarint(&n)
+	for _, id := range ids {
+		c.String(&id)
+		if err := t.groups[id].encode(&c, stop); err != nil {
+			return dst, err
+		}
+	}
+	return c.Encoded(), nil
+}
+
+func (g *group) encode(c *codec.Coder, stop func() error) error {
+	n := uint64(0)
+	for range g.states() {
+		n++
+	}
+	c.Uvarint(&n)
+	next := int64(0)
+	for pane, s := range g.states() {
+		skipped := pane - next
+		next = pane + 1
+		c.Varint(&skipped)
+		if err := s.ready(stop); err != nil {
+			return err
+		}
+		s.column.code(s.i, c)
+	}
+	return nil
+}
+
+// state is a place in a column.
+type state struct {
+	column column
+	i      int
+}
+
+// ready does what takes long before a state can be encoded or computed, and asks whether to stop.
+func (s state) ready(stop func() error) error {
+	if sample, ok := s.column.(*sample); ok {
+		return sample.sort(s.i, stop)
+	}
+	if s.i == 0 {
+		return stop()
+	}
+	return nil
+}
+
+// states goes over the states that are not empty, by pane.
+func (g *group) states() func(yield func(int64, state) bool) {
+	return func(yield func(int64, state) bool) {
+		for _, b := range g.blocks {
+			for i := range blockLen {
+				if !b.column.empty(i) && !yield(b.number*blockLen+int64(i), state{b.column, i}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Groups returns the IDs of all groups that have a state, in order.
+func (t *Table) Groups() []string {
+	ids := slices.Sorted(maps.Keys(t.groups))
+	return slices.DeleteFunc(ids, func(id string) bool { return len(t.groups[id].blocks) == 0 })
+}
+
+// Merge adds what another table of the same plan has encoded, perhaps in another process. Of an encoding that it refuses, a part may have been added.
+// valid, if it is not nil, says whether a group can be.
+//
+// Errors: LimitError; codec.ErrCorrupt for what Encode has not written.
+func (t *Table) Merge(encoded []byte, valid func(groupID string) bool) error {
+	c := codec.NewDecoder(encoded)
+	var points, series, n uint64
+	c.Uvarint(&points)
+	c.Uvarint(&series)
+	c.Uvarint(&n)
+	if points > 1<<60 || series > points {
+		c.Fail("bad number of points")
+	}
+	t.points, t.series = t.points+int64(points), t.series+int64(series)
+	if t.limits.Points > 0 && t.points > t.limits.Points {
+		return &LimitError{LimitPoints, t.limits.Points}
+	}
+	before := ""
+	for i := range n {
+		var id string
+		if c.String(&id); i > 0 && id <= before || c.Err() == nil && valid != nil && !valid(id) {
+			c.Fail("bad group")
+		}
+		if c.Err() != nil {
+			break
+		}
+		before = id
+		if err := t.mergeGroup(t.group(id), &c); err != nil {
+			return err
+		}
+	}
+	return c.Done()
+}
+
+func (t *Table) mergeGroup(g *group, c *codec.Coder) error {
+	var n uint64
+	if c.Uvarint(&n); n == 0 {
+		c.Fail("empty group")
+	}
+	pane := int64(0)
+	for i := range n {
+		var skipped int64
+		c.Varint(&skipped)
+		// What comes is not believed before it is known to be small enough to be added.
+		if c.Err() != nil || i > 0 && skipped < 0 || skipped > 1<<56 || skipped < -1<<56 || !t.plan.Panes.holds(pane+skipped, t.plan.From, t.plan.To) {
+			c.Fail("bad pane")
+			return nil
+		}
+		pane += skipped
+		if err := t.mergeState(g, pane, c); err != nil || c.Err() != nil {
+			return err
+		}
+		pane++
+	}
+	return nil
+}
+
+// mergeState reads a state, to its place if that is empty.
+func (t *Table) mergeState(g *group, pane int64, c *codec.Coder) error {
+	to, i := t.state(g, pane)
+	if to.empty(i) {
+		to.code(i, c)
+		return t.grow(to.bytes(i))
+	}
+	from := funcs[t.plan.Func].column(t.plan.Func, t.plan.P)
+	if from.code(0, c); c.Err() != nil {
+		return nil
+	}
+	before := to.bytes(i)
+	to.merge(i, from, 0)
+	return t.grow(to.bytes(i) - before)
+}
+
+// Finish computes the buckets of a group whose points allow it, in order: when each begins, and its value, which may be infinite. Nothing can be added
+// after it. The windows are those whose panes the plan has, perhaps shifted. stop is asked now and then, and its error is returned.
+//
+// Errors: LimitError.
+func (t *Table) Finish(groupID string, w *Windows, stop func() error) (times []int64, values []float64, err error) {
+	if err := t.settle(); err != nil {
+		return nil, nil, err
+	}
+	g := t.groups[groupID]
+	if w.Tumbling() {
+		for pane, s := range g.states() {
+			if err := s.ready(stop); err != nil {
+				return nil, nil, err
+			}
+			if v, ok := s.column.final(s.i); ok {
+				times, values = append(times, w.Panes.Start(pane)), append(values, v)
+			}
+		}
+		return times, values, nil
+	}
+	for _, bucket := range g.buckets(w) {
+		start, first, end := w.Bucket(bucket)
+		s := t.slide(g, first, end)
+		if err := cmp.Or(stop(), s.ready(stop)); err != nil {
+			return nil, nil, err
+		}
+		if v, ok := s.column.final(0); ok {
+			times, values = append(times, start), append(values, v)
+		}
+	}
+	return times, values, nil
+}
+
+// buckets returns which buckets have points.
+func (g *group) buckets(w *Windows) (found []int64) {
+	next := int64(0)
+	for pane := range g.states() {
+		first, end := w.containing(pane)
+		for b := max(first, next); b < end; b++ {
+			found = append(found, b)
+		}
+		next = max(next, end)
+	}
+	return found
+}
+
+// slide merges the panes of a bucket, of which one has points.
+func (t *Table) slide(g *group, first, end int64) state {
+	all := funcs[t.plan.Func].column(t.plan.Func, t.plan.P)
+	for _, b := range g.between(first, end) {
+		for i := range blockLen {
+			pane := b.number*blockLen + int64(i)
+			if pane < first || pane >= end || b.column.empty(i) {
+				continue
+			}
+			all.merge(0, b.column, i)
+		}
+	}
+	return state{all, 0}
+}
+
+// between returns the blocks that have a pane of those given, the last excluded.
+func (g *group) between(first, end int64) []block {
+	i, _ := slices.BinarySearchFunc(g.blocks, floorDiv(first, blockLen), func(b block, number int64) int { return cmpBool(b.number < number) })
+	j, _ := slices.BinarySearchFunc(g.blocks, floorDiv(end-1, blockLen), func(b block, number int64) int { return cmpBool(b.number <= number) })
+	return g.blocks[i:max(i, j)]
+}

@@ -1,0 +1,59 @@
+package agg
+
+// Pre is what is computed of each series before its points are aggregated.
+type Pre uint8
+
+// The ways to look at a counter.
+const (
+	Points   Pre = iota // nothing: the points themselves are aggregated
+	Increase            // by how much it increases in each pane
+	Rate                // the same, divided by the seconds of the pane that are covered
+)
+
+// counter computes increases of one series, whose points come in order.
+//
+// A difference belongs to the pane of its later point. A value below the one before it is a reset: the counter began at 0 again, and its new value is the
+// difference. The first point of all has no difference. So the increase of a pane is its last value, minus the value before its first, plus all
+// values right before a reset: that is summed exactly and rounded once.
+//
+// A pane is covered from the first point of all, if that lies in it, else from where it begins; to where it ends; and only as far as the range of the query
+// goes. A pane without differences has no increase.
+type counter struct {
+	any     bool    // there was a point
+	before  float64 // the latest value
+	pane    int64   // of the latest point
+	open    bool    // the pane has a difference
+	covered int64   // from where
+	sum     Sum     // of the pane, without its latest value
+}
+
+// add goes over points that all lie in one pane, which is p. The caller has emitted the pane before.
+func (c *counter) add(values []float64) {
+	for _, v := range values {
+		if v < c.before {
+			c.sum.Add(c.before)
+		}
+		c.before = v
+	}
+	c.open = true
+}
+
+// enter begins a pane, from where it can be covered.
+func (c *counter) enter(pane, from int64) {
+	c.pane, c.open, c.covered = pane, false, from
+	c.sum = Sum{}
+	c.sum.Add(-c.before)
+}
+
+// begin takes the first point of all.
+func (c *counter) begin(time int64, value float64) {
+	c.any, c.before, c.covered = true, value, time
+	c.sum = Sum{}
+	c.sum.Add(-value)
+}
+
+// increase returns what has been counted of the pane.
+func (c *counter) increase() float64 {
+	c.sum.Add(c.before)
+	return c.sum.Float()
+}

@@ -1,0 +1,281 @@
+package agg
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/floedb/floe/internal/codec"
+)
+
+// Plan is what a Table computes, the same for all parts of a query.
+type Plan struct {
+	Func     Func
+	P        float64 // of Percentile, 0 to 100
+	Pre      Pre
+	Panes    Panes
+	From, To int64 // ms; points outside are left out, but Pre takes the last one before From
+}
+
+// Code codes the plan.
+func (p *Plan) Code(c *codec.Coder) {
+	c.Byte((*byte)(&p.Func))
+	c.Byte((*byte)(&p.Pre))
+	c.Float64(&p.P)
+	c.Varint(&p.From)
+	c.Varint(&p.To)
+	p.Panes.Code(c)
+	if c.Reading() && !p.valid() {
+		c.Fail("bad plan of an aggregation")
+	}
+}
+
+func (p *Plan) valid() bool {
+	return p.Func.valid() && p.Pre <= Rate && p.P >= 0 && p.P <= 100 && p.From >= -2*MaxTime && p.From < p.To && p.To <= 2*MaxTime
+}
+
+// Limits bound a Table. 0 is no bound.
+type Limits struct {
+	Points int64 // added
+	Bytes  int64 // of memory
+}
+
+// The limits of a LimitError.
+const (
+	LimitPoints = "points"
+	LimitBytes  = "bytes"
+)
+
+// LimitError says which limit of a Table has been exceeded.
+type LimitError struct {
+	Limit string
+	Max   int64
+}
+
+func (e *LimitError) Error() string { return fmt.Sprintf("more than %d %s", e.Max, e.Limit) }
+
+// Table is the states of all groups and panes of one aggregation. Groups are named by strings that mean something to the caller only.
+type Table struct {
+	plan   Plan
+	limits Limits
+	groups map[string]*group
+	open   []*Series // whose latest pane is to be emitted; only with Pre
+	points int64
+	series int64
+	bytes  int64
+}
+
+// Memory that is not counted in states, roughly: of a group, a block and a series.
+const (
+	groupBytes  = 160
+	blockBytes  = 64
+	seriesBytes = 160
+)
+
+// NewTable returns an empty table.
+func NewTable(plan Plan, limits Limits) *Table {
+	return &Table{plan: plan, limits: limits, groups: make(map[string]*group)}
+}
+
+// Points returns how many points have been added, here and to what has been merged.
+func (t *Table) Points() int64 { return t.points }
+
+// SeriesCount returns how many series have been added, here and to what has been merged.
+func (t *Table) SeriesCount() int64 { return t.series }
+
+// Series adds the points of one series to its group.
+type Series struct {
+	t       *Table
+	g       *group
+	key     string
+	counter *counter // with Pre
+	counted bool     // has had points
+	run     int      // length of the latest run of points in one pane: the next is often as long
+}
+
+// Series returns what adds the points of a series to a group. Its key orders series that have points at the same time, see First. It counts as a series
+// once it has a point.
+func (t *Table) Series(groupID, key string) (*Series, error) {
+	s := &Series{t: t, g: t.group(groupID), key: key, run: 1}
+	if t.plan.Pre != Points {
+		s.counter = new(counter)
+		t.open = append(t.open, s)
+	}
+	return s, t.grow(seriesBytes)
+}
+
+func (t *Table) group(id string) *group {
+	g := t.groups[id]
+	if g == nil {
+		g = new(group)
+		t.groups[id] = g
+		t.bytes += groupBytes + int64(len(id))
+	}
+	return g
+}
+
+// Add adds points in the order of their times, which have to be later than those of the calls before if the plan has a Pre; the values are finite. It keeps
+// neither slice.
+//
+// Errors: LimitError.
+func (s *Series) Add(times []int64, values []float64) error {
+	t := s.t
+	if t.points += int64(len(times)); t.limits.Points > 0 && t.points > t.limits.Points {
+		return &LimitError{LimitPoints, t.limits.Points}
+	}
+	from, _ := slices.BinarySearch(times, t.plan.From)
+	to, _ := slices.BinarySearch(times, t.plan.To)
+	if from > 0 && s.counter != nil {
+		s.counter.any, s.counter.before, s.counter.pane = true, values[from-1], math.MinInt64
+	}
+	if len(times) > 0 && !s.counted {
+		s.counted = true
+		t.series++
+	}
+	times, values = times[from:to], values[from:to]
+	for len(times) > 0 {
+		pane := t.plan.Panes.Index(times[0])
+		n := s.runOf(times, t.plan.Panes.Start(pane+1))
+		if err := s.addRun(pane, times[:n], values[:n]); err != nil {
+			return err
+		}
+		times, values = times[n:], values[n:]
+	}
+	return nil
+}
+
+// runOf returns how many times there are before end, of which the first is one. Points come at regular times, so it tries the length of the run before.
+func (s *Series) runOf(times []int64, end int64) int {
+	n := s.run
+	if n > len(times) || times[n-1] >= end || n < len(times) && times[n] < end {
+		n, _ = slices.BinarySearch(times, end)
+	}
+	s.run = max(n, 1)
+	return n
+}
+
+// addRun adds points of one pane.
+func (s *Series) addRun(pane int64, times []int64, values []float64) error {
+	if s.counter == nil {
+		return s.t.add(s.g, pane, s.key, times, values)
+	}
+	c := s.counter
+	if !c.any {
+		c.begin(times[0], values[0])
+		c.pane, values = pane, values[1:]
+	} else if pane != c.pane {
+		if err := s.emit(); err != nil {
+			return err
+		}
+		c.enter(pane, max(s.t.plan.Panes.Start(pane), s.t.plan.From))
+	}
+	if len(values) > 0 {
+		c.add(values)
+	}
+	return nil
+}
+
+// emit adds what a counter has counted of a pane to the group.
+func (s *Series) emit() error {
+	c := s.counter
+	if !c.open {
+		return nil
+	}
+	c.open = false
+	v := c.increase()
+	if s.t.plan.Pre == Rate {
+		end := min(s.t.plan.Panes.Start(c.pane+1), s.t.plan.To)
+		v /= float64(end-c.covered) / 1000
+	}
+	if math.IsInf(v, 0) {
+		return nil
+	}
+	start := s.t.plan.Panes.Start(c.pane)
+	return s.t.add(s.g, c.pane, s.key, []int64{start}, []float64{v})
+}
+
+// settle emits the last panes of all counters. Nothing can be added after it.
+func (t *Table) settle() error {
+	for _, s := range t.open {
+		if err := s.emit(); err != nil {
+			return err
+		}
+	}
+	t.open = nil
+	return nil
+}
+
+// add adds points to a state.
+func (t *Table) add(g *group, pane int64, key string, times []int64, values []float64) error {
+	c, i := t.state(g, pane)
+	before := c.bytes(i)
+	c.add(i, key, times, values)
+	return t.grow(c.bytes(i) - before)
+}
+
+// state returns the column and the place of a state, which it makes if need be.
+func (t *Table) state(g *group, pane int64) (column, int) {
+	number := floorDiv(pane, blockLen)
+	i, found := g.find(number)
+	if !found {
+		f := &funcs[t.plan.Func]
+		g.insert(i, block{number, f.column(t.plan.Func, t.plan.P)})
+		t.bytes += blockBytes + blockLen*f.bytes
+	}
+	return g.blocks[i].column, int(pane - number*blockLen)
+}
+
+// grow counts memory.
+func (t *Table) grow(n int64) error {
+	if t.bytes += n; t.limits.Bytes > 0 && t.bytes > t.limits.Bytes {
+		return &LimitError{LimitBytes, t.limits.Bytes}
+	}
+	return nil
+}
+
+// Rollup is what is known of several points of a series that have been rolled up.
+type Rollup struct {
+	Start               int64   // ms; no bound of a pane lies between two of the points
+	Count               uint64  // at least 1
+	Sum, SumLost        float64 // the exact sum is about Sum + SumLost, to twice the precision of a float64
+	Min, Max            float64
+	First, Last         float64
+	FirstTime, LastTime int64 // ms, or Start
+}
+
+// TakesRollups reports whether the plan can be answered with rollups of buckets that are every ms long.
+func (p *Plan) TakesRollups(every int64) bool {
+	return p.Pre == Points && p.Func != Stddev && p.Func != Percentile && p.Panes.Aligned(every) && p.From%every == 0 && p.To%every == 0
+}
+
+// AddRollup adds what a rollup stands for. The plan has to take rollups of its length; it counts as one point.
+//
+// Errors: LimitError.
+func (s *Series) AddRollup(r *Rollup) error {
+	t := s.t
+	if t.points++; t.limits.Points > 0 && t.points > t.limits.Points {
+		return &LimitError{LimitPoints, t.limits.Points}
+	}
+	if !s.counted {
+		s.counted = true
+		t.series++
+	}
+	if r.Start < t.plan.From || r.Start >= t.plan.To {
+		return nil
+	}
+	c, i := t.state(s.g, t.plan.Panes.Index(r.Start))
+	before := c.bytes(i)
+	switch c := c.(type) {
+	case *moment:
+		c.addSum(i, r.Count, r.Sum, r.SumLost)
+	case *extreme:
+		c.addRange(i, r.Min, r.Max)
+	case *edge:
+		p := edgePoint{r.FirstTime, r.First, s.key}
+		if c.f == Last {
+			p = edgePoint{r.LastTime, r.Last, s.key}
+		}
+		c.addPoint(i, p)
+	}
+	return t.grow(c.bytes(i) - before)
+}

@@ -1,0 +1,251 @@
+package agg
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+)
+
+// MaxTime bounds times and durations, in ms on both sides of the epoch: 285,000 years, so that sums of a few of them do not overflow.
+const MaxTime = 1 << 53
+
+// ErrWindows is wrapped by what says that there would be too many buckets.
+var ErrWindows = errors.New("too many buckets")
+
+const (
+	day  = 24 * 60 * 60 * 1000
+	week = 7 * day
+)
+
+// Step is how long a window is, or how far apart two are: a number of months or of ms, one of them 0.
+type Step struct {
+	Months int64
+	Millis int64
+}
+
+// Panes divide time: by a step and an origin, or by explicit bounds.
+type Panes struct {
+	step, origin int64
+	bounds       []int64 // ascending; pane i goes from bounds[i] to bounds[i+1]
+}
+
+// Index returns the pane of a time. With explicit bounds it is -1 before the first and their number minus one from the last on: no pane.
+func (p *Panes) Index(t int64) int64 {
+	if p.bounds == nil {
+		return floorDiv(t-p.origin, p.step)
+	}
+	i, found := slices.BinarySearch(p.bounds, t)
+	if !found {
+		i--
+	}
+	return int64(i)
+}
+
+// Start returns the first ms of a pane, which is the one after the last ms of the pane before it.
+func (p *Panes) Start(i int64) int64 {
+	if p.bounds == nil {
+		return p.origin + i*p.step
+	}
+	return p.bounds[i]
+}
+
+// Aligned reports whether every bound of panes is a multiple of every ms since the epoch.
+func (p *Panes) Aligned(every int64) bool {
+	for _, b := range p.bounds {
+		if b%every != 0 {
+			return false
+		}
+	}
+	return p.bounds != nil || p.step%every == 0 && p.origin%every == 0
+}
+
+// holds reports whether a pane exists and has a part of a range.
+func (p *Panes) holds(i, from, to int64) bool {
+	if p.bounds != nil {
+		return i >= 0 && i < int64(len(p.bounds))-1 && p.bounds[i] < to && p.bounds[i+1] > from
+	}
+	return i >= p.Index(from) && i <= p.Index(to-1)
+}
+
+// Code codes the panes.
+func (p *Panes) Code(c *codec.Coder) {
+	c.Varint(&p.step)
+	c.Varint(&p.origin)
+	if p.step == 0 {
+		codec.List(c, &p.bounds, (*codec.Coder).Varint)
+	}
+	if c.Reading() && !p.valid() {
+		c.Fail("bad windows")
+	}
+}
+
+func (p *Panes) valid() bool {
+	if p.step != 0 {
+		return p.step > 0 && p.step <= MaxTime && p.origin >= -2*MaxTime && p.origin <= MaxTime
+	}
+	for i, b := range p.bounds {
+		if b < -2*MaxTime || b > 2*MaxTime || i > 0 && b <= p.bounds[i-1] {
+			return false
+		}
+	}
+	return p.origin == 0 && len(p.bounds) > 1
+}
+
+// Windows are the buckets of a query: each consists of panes, one or more.
+type Windows struct {
+	Panes    Panes
+	from, to int64
+	// By step: a bucket begins every stride panes and has size panes.
+	stride, size int64
+	// By bounds: the panes of each bucket. nil if the windows go by a step.
+	spans []span
+}
+
+// span is the panes of a bucket, the last excluded.
+type span struct{ first, end int64 }
+
+// Whole is the one bucket of a range.
+func Whole(from, to int64) Windows {
+	return Windows{Panes: Panes{bounds: []int64{from, to}}, from: from, to: to, spans: []span{{0, 1}}}
+}
+
+// NewWindows returns the buckets of a range: size long, one every so often. Buckets begin at multiples of every since the epoch, those of weeks on Mondays;
+// the first is the last one that begins at or before from, so its first part and the last part of the last may lie outside of the range. Steps of months,
+// and all steps if loc is not nil, go by the calendar (of UTC if it is nil), see Calendar.
+//
+// Errors: ErrWindows if that are more than max buckets, and others if the steps do not suit a calendar.
+func NewWindows(size, every Step, loc *time.Location, r Range, max int64) (Windows, error) {
+	if loc == nil && size.Months == 0 && every.Months == 0 {
+		return fixed(size.Millis, every.Millis, r, max)
+	}
+	if loc == nil {
+		loc = time.UTC
+	}
+	return calendarWindows(size, every, loc, r, max)
+}
+
+// Range is a range of times in ms, To excluded.
+type Range struct{ From, To int64 }
+
+func fixed(size, every int64, r Range, max int64) (Windows, error) {
+	w := Windows{from: r.From, to: r.To}
+	w.Panes.step = gcd(size, every)
+	w.Panes.origin = origin(every)
+	w.stride, w.size = every/w.Panes.step, size/w.Panes.step
+	if n := w.Count(); n > max {
+		return Windows{}, fmt.Errorf("%w: %d", ErrWindows, n)
+	}
+	return w, nil
+}
+
+// origin is where buckets are counted from: the epoch, or the Monday before it for weeks.
+func origin(every int64) int64 {
+	if every%week == 0 {
+		return -3 * day
+	}
+	return 0
+}
+
+// Floor returns the start of the bucket that a time is in, for windows that begin every so often.
+func Floor(t int64, every Step, loc *time.Location) (int64, error) {
+	if loc == nil && every.Months == 0 {
+		o := origin(every.Millis)
+		return o + floorDiv(t-o, every.Millis)*every.Millis, nil
+	}
+	if loc == nil {
+		loc = time.UTC
+	}
+	starts, err := (&calendar{every, loc}).starts(Range{t, t + 1}, 16)
+	if err != nil {
+		return 0, err
+	}
+	return starts[0].at, nil
+}
+
+// Count returns how many buckets there are, those without points included.
+func (w *Windows) Count() int64 {
+	if w.spans != nil || w.stride == 0 {
+		return int64(len(w.spans))
+	}
+	if w.from >= w.to {
+		return 0
+	}
+	every := w.stride * w.Panes.step
+	return floorDiv(w.to-1-w.Panes.origin, every) - floorDiv(w.from-w.Panes.origin, every) + 1
+}
+
+// Bucket returns when a bucket begins, and its panes, the last excluded; i counts from 0.
+func (w *Windows) Bucket(i int64) (start, first, end int64) {
+	if w.spans != nil {
+		s := w.spans[i]
+		return w.Panes.Start(s.first), s.first, s.end
+	}
+	first = (floorDiv(w.from-w.Panes.origin, w.stride*w.Panes.step) + i) * w.stride
+	return w.Panes.Start(first), first, first + w.size
+}
+
+// containing returns the buckets that a pane is part of, the last excluded.
+func (w *Windows) containing(pane int64) (first, end int64) {
+	if w.spans == nil {
+		zero := floorDiv(w.from-w.Panes.origin, w.stride*w.Panes.step)
+		first = floorDiv(pane-w.size, w.stride) + 1 - zero
+		end = floorDiv(pane, w.stride) + 1 - zero
+		return max(first, 0), min(end, w.Count())
+	}
+	// Both ends of the spans ascend.
+	n := len(w.spans)
+	f, _ := slices.BinarySearchFunc(w.spans, pane, func(s span, p int64) int { return cmpBool(s.end <= p) })
+	e, _ := slices.BinarySearchFunc(w.spans[f:n], pane, func(s span, p int64) int { return cmpBool(s.first <= p) })
+	return int64(f), int64(f + e)
+}
+
+// cmpBool is the comparison of a binary search for the first element for which before is false.
+func cmpBool(before bool) int {
+	if before {
+		return -1
+	}
+	return 1
+}
+
+// Tumbling reports whether each pane is a bucket.
+func (w *Windows) Tumbling() bool {
+	for i, s := range w.spans {
+		if s.first != int64(i) || s.end != s.first+1 {
+			return false
+		}
+	}
+	return w.spans != nil || w.size == 1 && w.stride == 1
+}
+
+// Shift returns the windows for points that are d ms older.
+func (w *Windows) Shift(d int64) Windows {
+	s := *w
+	s.from, s.to = w.from-d, w.to-d
+	if w.Panes.bounds == nil {
+		s.Panes.origin -= d
+		return s
+	}
+	s.Panes.bounds = slices.Clone(w.Panes.bounds)
+	for i := range s.Panes.bounds {
+		s.Panes.bounds[i] -= d
+	}
+	return s
+}
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
