@@ -98,7 +98,8 @@ mod:
 modules:
 	$(banner) 'every module can be downloaded'
 	@cache=$$(mktemp -d); trap 'rm -rf "$$cache"' EXIT; export GOMODCACHE=$$cache GOFLAGS="$$GOFLAGS -modcacherw"; \
-	$(GO) list -deps -test -tags plant ./... >/dev/null && $(GO) list -modfile=$(TOOLS) -deps tool >/dev/null
+	$(GO) list -deps -test -tags plant ./... >/dev/null && $(GO) list -modfile=$(TOOLS) -deps tool >/dev/null && \
+	$(GO) list -C internal/bench/bbolt -deps ./... >/dev/null
 
 # What the suites do many times is done a few times here: without -short go test ./... does more of it, and with no make at all. Packages wait for
 # disks, clocks and processes much more than they compute, so eight of them run at a time. Go vet has been here before. In make test the binaries are

@@ -20,6 +20,8 @@ type subject struct {
 	bytes int          // of keys and values that a call writes
 	warm  func() error // nil: it is warm already
 	close func() error
+
+	run func() (figures, error) // nil, or the load: of what is measured in a program of its own
 }
 
 // worker is one caller: it makes its next call when the last one has returned.
@@ -83,6 +85,9 @@ func (l load) workers(seed uint64) []*worker {
 
 // run puts the load on a subject. It ends when every call has returned, so that all are counted.
 func (l load) run(s *subject, ws []*worker) (figures, error) {
+	if s.run != nil {
+		return s.run()
+	}
 	left := l.calls
 	if left == 0 {
 		left = 1 << 62

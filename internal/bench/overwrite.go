@@ -15,7 +15,10 @@ import (
 // fixedKeys returns how many keys the rows overwrite, at random: the usual case of a key-value store.
 func (s settings) fixedKeys() int { return min(100_000, s.keys) }
 
-const limitRedis = "Redis, appendfsync always,"
+const (
+	limitRedis = "Redis, appendfsync always,"
+	limitBolt  = "bbolt"
+)
 
 // overwrites are the rows over a fixed set of keys in one namespace, which lives in one of 16 shards.
 func (b *bench) overwrites() (rows []row) {
@@ -35,6 +38,9 @@ func (b *bench) overwrites() (rows []row) {
 	rows = append(rows, row{
 		name: "overwrite/get", against: limitL3, short: true,
 		work: duel{load: l, floe: b.freshGets(s), limit: b.mapGets(b.settings.fixedKeys())},
+	}, row{
+		name: "overwrite/get/bbolt", against: limitBolt, bar: 2,
+		work: duel{load: l, floe: b.freshGets(s), limit: b.boltGets(l)},
 	})
 	l.sample = 1
 	over := b.overwritten()
