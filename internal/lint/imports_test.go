@@ -29,7 +29,7 @@ var imports = map[string]struct{ allowed, reason string }{
 	"stream":             {"internal/engine " + helpers, "primitives know the engine, not each other"},
 	"stream/processing":  {"stream kv queue ts internal/engine " + helpers, "processing takes only command types of its sources and sinks"},
 	"queue":              {"internal/engine " + helpers, "primitives know the engine, not each other"},
-	"ts":                 {"floql internal/agg internal/engine " + helpers, "primitives know the engine, not each other; ts carries out FloQL"},
+	"ts":                 {"floql internal/agg internal/engine internal/line internal/points " + helpers, "primitives know the engine, not each other; ts carries out FloQL"},
 	"floql":              {"internal/agg internal/codec", "FloQL knows nothing of storage"},
 	"action":             {"internal/engine " + helpers, "primitives know the engine, not each other"},
 	"workflow":           {"action internal/engine " + helpers, "a workflow invokes actions; it knows no other primitive"},
@@ -42,6 +42,8 @@ var imports = map[string]struct{ allowed, reason string }{
 	"internal/arena":     {"", "helpers depend on nothing"},
 	"internal/key":       {"", "helpers depend on nothing"},
 	"internal/codec":     {"", "helpers depend on nothing"},
+	"internal/line":      {"", "a parser knows nothing of what becomes of its lines"},
+	"internal/points":    {"internal/codec", "a codec knows nothing of who keeps its bytes"},
 	"internal/plant":     {"", "helpers depend on nothing"},
 	"internal/lint":      {"", "the rules apply to the project, they are no part of it"},
 	// Suites for tests; nothing but tests imports them.

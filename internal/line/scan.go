@@ -1,0 +1,249 @@
+package line
+
+import (
+	"bytes"
+	"errors"
+	"io"
+)
+
+const (
+	// MaxLineBytes is how long a line may be, with all lines that its strings go on in.
+	MaxLineBytes = 1 << 20
+	readBytes    = 64 << 10
+	// maxEmptyReads is how often a reader may yield nothing and no error, as in bufio.
+	maxEmptyReads = 100
+)
+
+// Scanner reads lines. Reset makes one ready that was used, and keeps its memory.
+type Scanner struct {
+	r         io.Reader
+	precision Precision
+	buf       []byte
+	from, to  int   // what of buf was not read yet
+	err       error // of r, with which buf ends
+	number    int   // of the line before
+	barred    int   // no string goes on in another line before there
+	line      Line
+	unescaped []byte
+}
+
+// NewScanner returns a Scanner of what r yields, with timestamps of a precision.
+func NewScanner(r io.Reader, p Precision) *Scanner {
+	s := new(Scanner)
+	s.Reset(r, p)
+	return s
+}
+
+// Reset makes s read from the beginning of r.
+func (s *Scanner) Reset(r io.Reader, p Precision) {
+	s.r, s.precision = r, p
+	s.from, s.to, s.err, s.number, s.barred = 0, 0, nil, 0, 0
+}
+
+// Next returns the next line that is in order and has a value. Errors: *Error for a line that is not, after which Next goes on behind it; io.EOF behind
+// the last line; an error of the reader.
+func (s *Scanner) Next() (*Line, error) {
+	for {
+		end, err := s.lineEnd(s.from)
+		if err != nil {
+			return nil, s.fail(err)
+		}
+		text := s.buf[s.from:end]
+		s.number++
+		blanks := blanksOf(text)
+		if text = trimEnd(text[blanks:]); len(text) == 0 || text[0] == '#' {
+			s.from = min(end+1, s.to)
+			continue
+		}
+		return s.parseFrom(blanks, end)
+	}
+}
+
+// fail passes on why there is no further line: one that is too long is passed over.
+func (s *Scanner) fail(err error) error {
+	if !errors.Is(err, errLong) {
+		return err
+	}
+	s.number++
+	s.passLong()
+	return &Error{s.number, "longer than 1 MiB"}
+}
+
+var errLong = errors.New("line too long")
+
+// lineEnd returns where the line ends that at is in: at a line feed, or at the end of all. It reads on if it has to; s.from may move then, and what is
+// behind it with it.
+func (s *Scanner) lineEnd(at int) (end int, err error) {
+	for {
+		if i := bytes.IndexByte(s.buf[at:s.to], '\n'); i >= 0 {
+			return at + i, nil
+		}
+		switch {
+		case s.err == nil:
+			shift := s.from
+			at = s.to - shift
+			if err := s.read(); err != nil {
+				return 0, err
+			}
+		case s.err == io.EOF && s.from < s.to:
+			return s.to, nil
+		default:
+			return 0, s.err
+		}
+	}
+}
+
+// read reads on behind what was not read yet, which it moves to the front of the buffer.
+func (s *Scanner) read() error {
+	if s.to-s.from > MaxLineBytes {
+		return errLong
+	}
+	s.to = copy(s.buf, s.buf[s.from:s.to])
+	s.barred = max(0, s.barred-s.from)
+	s.from = 0
+	if len(s.buf)-s.to < readBytes/2 {
+		s.buf = append(s.buf, make([]byte, max(readBytes, len(s.buf)))...)
+	}
+	for range maxEmptyReads {
+		n, err := s.r.Read(s.buf[s.to:])
+		s.to += n
+		if s.err = err; n > 0 || err != nil {
+			return nil
+		}
+	}
+	s.err = io.ErrNoProgress
+	return nil
+}
+
+// passLong passes over a line without keeping it.
+func (s *Scanner) passLong() {
+	for {
+		if i := bytes.IndexByte(s.buf[s.from:s.to], '\n'); i >= 0 {
+			s.from += i + 1
+			return
+		}
+		s.from = s.to
+		if s.err != nil || s.read() != nil {
+			return
+		}
+	}
+}
+
+// parseFrom reads a line whose text begins so many blanks behind s.from, and which ends at end unless a string goes on there; and goes behind it.
+func (s *Scanner) parseFrom(blanks, end int) (*Line, error) {
+	number := s.number
+	s.line = Line{Number: number, Fields: s.line.Fields[:0]}
+	first := end + 1 - s.from
+	length := first
+	err := s.parse(trimEnd(s.buf[s.from+blanks : end]))
+	if err == errOpen && s.from >= s.barred {
+		length, err = s.parseLong(blanks, first)
+	}
+	s.from = min(s.from+length, s.to)
+	if err != nil {
+		return nil, &Error{number, err.Error()}
+	}
+	return &s.line, nil
+}
+
+// parseLong reads a line of which a string goes on in the next ones. It returns the length of all that it takes, from s.from on.
+func (s *Scanner) parseLong(blanks, first int) (length int, err error) {
+	length, lines, err := s.extent(blanks, first)
+	if err == nil {
+		s.line = Line{Number: s.number, Fields: s.line.Fields[:0]}
+		err = s.parse(trimEnd(s.buf[s.from+blanks : min(s.from+length-1, s.to)]))
+	}
+	if err == errOpen || err == errBehindString {
+		// What was taken for the rest of a string are lines of their own. No string goes on in them: or many lines could be looked at for each of many.
+		s.barred = s.from + length
+		return first, err
+	}
+	s.number += lines
+	return length, err
+}
+
+// extent finds where the strings of a line end that is not over at the end of the physical line, whose length is first, and returns the length of all,
+// with the line feed, and how many further lines that are.
+func (s *Scanner) extent(blanks, first int) (length, lines int, err error) {
+	var q quotes
+	q.scan(s.buf[s.from+blanks : s.from+first-1])
+	for length = first; q.open(); lines++ {
+		if length > MaxLineBytes || s.from+length > s.to {
+			return length, lines, errOpen
+		}
+		q.escaped = false // it was the line feed
+		end, err := s.lineEnd(s.from + length)
+		if err != nil {
+			return length, lines, errOpen
+		}
+		q.scan(s.buf[s.from+length : end])
+		length = end + 1 - s.from
+	}
+	return length, lines, nil
+}
+
+// quotes finds strings in a line that comes in parts.
+type quotes struct {
+	in      where
+	escaped bool // by the character before
+}
+
+// where in a line a character is.
+type where uint8
+
+const (
+	inSeries where = iota
+	inKey
+	atValue
+	inValue
+	inString
+	behindFields
+)
+
+// open reports whether what was scanned ends in a string.
+func (q *quotes) open() bool { return q.in == inString }
+
+func (q *quotes) scan(b []byte) {
+	for _, c := range b {
+		if q.escaped {
+			q.escaped = false
+			continue
+		}
+		q.escaped = c == '\\' && q.in != inValue && q.in != atValue
+		q.in = q.next(c)
+	}
+}
+
+func (q *quotes) next(c byte) where {
+	switch {
+	case q.in == inSeries && c == ' ', (q.in == inValue || q.in == atValue) && c == ',':
+		return inKey
+	case q.in == inKey && c == '=':
+		return atValue
+	case q.in == atValue && c == '"':
+		return inString
+	case q.in == atValue && c != ' ', q.in == inString && c == '"':
+		return inValue
+	case (q.in == inValue || q.in == atValue) && c == ' ':
+		return behindFields
+	}
+	return q.in
+}
+
+func blanksOf(b []byte) (n int) {
+	for n < len(b) && (b[n] == ' ' || b[n] == '\t') {
+		n++
+	}
+	return n
+}
+
+// trimEnd takes the end of a line off.
+func trimEnd(b []byte) []byte {
+	if n := len(b); n > 0 && b[n-1] == '\r' {
+		b = b[:n-1]
+	}
+	for n := len(b); n > 0 && b[n-1] == ' '; n-- {
+		b = b[:n-1]
+	}
+	return b
+}

@@ -1,0 +1,137 @@
+package points
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/floedb/floe/internal/codec"
+)
+
+// appendColumn appends the column of values; there is none of no values.
+func appendColumn[T int64 | uint32 | uint8](dst []byte, values []T) []byte {
+	if len(values) == 0 {
+		return dst
+	}
+	least, most := values[0], values[0]
+	for _, v := range values {
+		least, most = min(least, v), max(most, v)
+	}
+	width := uint(bits.Len64(uint64(most) - uint64(least)))
+	dst = append(dst, byte(width))
+	dst = codec.AppendVarint(dst, int64(least))
+	if width == 0 {
+		return dst
+	}
+	var acc uint64
+	var n uint
+	for _, v := range values {
+		d := uint64(v) - uint64(least)
+		acc |= d << n
+		if n+width < 64 {
+			n += width
+			continue
+		}
+		dst = binary.LittleEndian.AppendUint64(dst, acc)
+		acc = d >> (64 - n)
+		n += width - 64
+	}
+	for ; n > 0; n -= min(n, 8) {
+		dst = append(dst, byte(acc))
+		acc >>= 8
+	}
+	return dst
+}
+
+// column is a column that is read. The zero value is that of no values, all of which are 0.
+type column struct {
+	least int64
+	width uint
+	data  []byte // from its first value on to the end of the encoding: so that nearly all loads are of 8 bytes
+}
+
+func (c *column) at(i int) int64 {
+	if c.width == 0 {
+		return c.least
+	}
+	return c.least + int64(bitsAt(c.data, uint64(i)*uint64(c.width), c.width))
+}
+
+// scanner reads an encoding from front to back; its first error sticks, as that of codec.Reader does.
+type scanner struct {
+	b   []byte
+	err error
+}
+
+func (s *scanner) fail(format string, args ...any) {
+	if s.err == nil {
+		s.err = corrupt(format, args...)
+	}
+	s.b = nil
+}
+
+func (s *scanner) byte() byte {
+	if len(s.b) == 0 {
+		s.fail("unexpected end")
+		return 0
+	}
+	c := s.b[0]
+	s.b = s.b[1:]
+	return c
+}
+
+// uvarint reads an integer of up to most; an encoding longer than needed is refused.
+func (s *scanner) uvarint(what string, most int) int {
+	v, n := binary.Uvarint(s.b)
+	if n <= 0 || (n > 1 && s.b[n-1] == 0) || v > uint64(most) {
+		s.fail("%s", what)
+		return 0
+	}
+	s.b = s.b[n:]
+	return int(v)
+}
+
+func (s *scanner) varint() int64 {
+	v, n := binary.Uvarint(s.b)
+	if n <= 0 || (n > 1 && s.b[n-1] == 0) {
+		s.fail("varint")
+		return 0
+	}
+	s.b = s.b[n:]
+	return int64(v>>1) ^ -int64(v&1)
+}
+
+// packed reads n integers of a width and returns where they are, with all that follows.
+func (s *scanner) packed(what string, n int, width uint) []byte {
+	size := bytesOf(n, width)
+	if size > len(s.b) {
+		s.fail("%s: end", what)
+		return nil
+	}
+	data := s.b
+	s.b = s.b[size:]
+	return data
+}
+
+// column reads a column of n values.
+func (s *scanner) column(what string, n int) (c column) {
+	if n == 0 {
+		return c
+	}
+	if c.width = uint(s.byte()); c.width > 64 {
+		s.fail("%s: width %d", what, c.width)
+		return column{}
+	}
+	c.least = s.varint()
+	if c.width > 0 {
+		c.data = s.packed(what, n, c.width)
+		checkPadding(s, what, c.data, n, c.width)
+	}
+	return c
+}
+
+// checkPadding refuses bits behind n integers of a width that are not 0.
+func checkPadding(s *scanner, what string, data []byte, n int, width uint) {
+	if used := uint64(n) * uint64(width); s.err == nil && used%8 != 0 && data[used/8]>>(used%8) != 0 {
+		s.fail("%s: padding", what)
+	}
+}

@@ -1,0 +1,132 @@
+package points
+
+import (
+	"iter"
+	"math"
+	"sort"
+)
+
+// Page is a part of what an Encoder has collected, of all fields.
+type Page struct {
+	Series   uint32 // of its first point
+	Time     int64  // of that point: another page has earlier ones of the series if they do not fit into one
+	Last     uint32 // series of its last point
+	From, To int64  // the least and the greatest time in it
+	Points   int
+	Data     []byte // its encoding, valid until the next page
+}
+
+// maxPagePoints bounds what is done between two looks at whether somebody still waits, and what one that asks for a single series passes over.
+const maxPagePoints = 1 << 18
+
+// Pages returns all points as encodings of up to about size bytes each, by series and time. Where a series begins in the last quarter of a page, the next
+// one begins with it. A page is larger than size only if that has no room for a point of each field.
+func (e *Encoder) Pages(size int) iter.Seq[Page] {
+	return func(yield func(Page) bool) {
+		e.sort()
+		var data []byte
+		perPoint := 2.0 // bytes, as the page before has it
+		for from := front; from != behind; {
+			to, want := behind, float64(size)*0.95/perPoint
+			for {
+				to = e.cut(from, int(min(want, maxPagePoints)))
+				data = e.encode(data[:0], from, to)
+				if len(data) <= size || want < 1 {
+					break
+				}
+				want = min(want/2, want*0.95*float64(size)/float64(len(data)))
+			}
+			p := e.page(from, to)
+			if p.Points == 0 {
+				return
+			}
+			p.Data = data
+			perPoint = float64(len(data)) / float64(p.Points)
+			if !yield(p) {
+				return
+			}
+			from = to
+		}
+	}
+}
+
+// mark is a place in the order of series and time, which all fields share.
+type mark struct {
+	series uint32
+	time   int64
+}
+
+var (
+	front  = mark{0, math.MinInt64}
+	behind = mark{math.MaxUint32, math.MaxInt64}
+)
+
+// find returns the index of the first point that is at m or behind it.
+func (b *bucket) find(m mark) int {
+	return sort.Search(len(b.points), func(i int) bool {
+		p := &b.points[i]
+		return p.series > m.series || p.series == m.series && p.time >= m.time
+	})
+}
+
+func (b *bucket) within(from, to mark) []point {
+	first, last := 0, len(b.points)
+	if from != front {
+		first = b.find(from)
+	}
+	if to != behind {
+		last = b.find(to)
+	}
+	return b.points[first:last]
+}
+
+// cut returns where a page ends that begins at a mark and has about n points, of all fields.
+func (e *Encoder) cut(from mark, n int) mark {
+	var most []point
+	total := 0
+	for i := range e.used {
+		points := e.buckets[i].within(from, behind)
+		total += len(points)
+		if len(points) > len(most) {
+			most = points
+		}
+	}
+	if n >= total {
+		return behind
+	}
+	// The field that has the most points has to have one in the page.
+	share := max(1, int(float64(n)*float64(len(most))/float64(total)))
+	if share >= len(most) {
+		return behind
+	}
+	p := &most[share]
+	start := share
+	for start > 0 && start > share-share/4 && most[start-1].series == p.series {
+		start--
+	}
+	if start > 0 && most[start-1].series != p.series {
+		return mark{p.series, math.MinInt64}
+	}
+	return mark{p.series, p.time}
+}
+
+// page describes what is between two marks.
+func (e *Encoder) page(from, to mark) Page {
+	p := Page{Series: math.MaxUint32, Time: math.MaxInt64, From: math.MaxInt64, To: math.MinInt64}
+	for i := range e.used {
+		points := e.buckets[i].within(from, to)
+		if len(points) == 0 {
+			continue
+		}
+		first := &points[0]
+		if first.series < p.Series || first.series == p.Series && first.time < p.Time {
+			p.Series, p.Time = first.series, first.time
+		}
+		p.Last = max(p.Last, points[len(points)-1].series)
+		p.Points += len(points)
+		for i := range points {
+			p.From, p.To = min(p.From, points[i].time), max(p.To, points[i].time)
+		}
+	}
+	return p
+}

@@ -1,0 +1,317 @@
+package points
+
+import (
+	"math"
+	"slices"
+)
+
+// Reader reads an encoding. The zero value reads nothing, Open makes it read something; one that is used again keeps its memory.
+//
+// Whatever the bytes are, a Reader does not panic; but only those for which Check returns nil say what somebody wrote.
+type Reader struct {
+	sections []section
+}
+
+type section struct {
+	field uint16
+	shape []byte // where its shape is
+	own   bool   // it has a shape
+	data  []byte // of it alone
+	rest  []byte // of it and what follows
+}
+
+// Open begins to read data, which has to remain as it is as long as it is read. Only its directory is looked at. Errors: ErrCorrupt.
+func (r *Reader) Open(data []byte) error {
+	r.sections = r.sections[:0]
+	s := scanner{b: data}
+	if v := s.byte(); s.err == nil && v != version {
+		s.fail("version %d", v)
+	}
+	n := s.uvarint("number of fields", maxFields)
+	if s.err == nil && n == 0 {
+		s.fail("no fields")
+	}
+	field := -1
+	for range n {
+		field += 1 + s.uvarint("field", maxFields)
+		length := s.uvarint("length of a field", len(data)<<1|1)
+		if s.err != nil {
+			return s.err
+		}
+		if field >= maxFields {
+			return corrupt("field %d", field)
+		}
+		r.sections = append(r.sections, section{field: uint16(field), own: length&1 == 1, rest: data[:length>>1]})
+	}
+	if s.err != nil {
+		return s.err
+	}
+	for i := range r.sections {
+		sec := &r.sections[i]
+		n := len(sec.rest)
+		if n > len(s.b) || n == 0 || i == 0 && !sec.own {
+			return corrupt("field %d: %d bytes", sec.field, n)
+		}
+		sec.data, sec.rest = s.b[:n], s.b
+		s.b = s.b[n:]
+	}
+	if len(s.b) > 0 {
+		return corrupt("%d bytes left over", len(s.b))
+	}
+	return nil
+}
+
+// Fields returns the fields of the encoding, ascending.
+func (r *Reader) Fields(dst []uint16) []uint16 {
+	for i := range r.sections {
+		dst = append(dst, r.sections[i].field)
+	}
+	return dst
+}
+
+// Runs makes c stand in front of the first run of a field. It returns false if the field has no points. Errors: ErrCorrupt.
+func (r *Reader) Runs(field uint16, c *Cursor) (ok bool, err error) {
+	i, ok := slices.BinarySearchFunc(r.sections, field, func(s section, f uint16) int { return int(s.field) - int(f) })
+	if !ok {
+		return false, nil
+	}
+	return true, r.open(i, c)
+}
+
+func (r *Reader) open(i int, c *Cursor) error {
+	shaped := i
+	for !r.sections[shaped].own {
+		shaped--
+	}
+	s := scanner{b: r.sections[shaped].rest}
+	c.openShape(&s)
+	if s.err != nil {
+		return s.err
+	}
+	if i != shaped {
+		s.b = r.sections[i].rest
+	}
+	c.openValues(&s)
+	if s.err != nil {
+		return s.err
+	}
+	if end := len(r.sections[i].rest) - len(s.b); end != len(r.sections[i].data) {
+		return corrupt("field %d: %d bytes of %d", r.sections[i].field, end, len(r.sections[i].data))
+	}
+	return nil
+}
+
+// Cursor goes over the runs of a field, by series and time. One that is used again keeps its memory.
+//
+//	for c.Next() {
+//		times, values := c.Read()
+//		use(c.Series(), times, values)
+//	}
+type Cursor struct {
+	runs   int
+	first  uint32
+	gaps   column
+	timeOf column
+	counts column
+	times  sequences
+	kinds  column
+	parts  [2]sequences // decimals and bits
+
+	i       int // present run; -1: none yet
+	series  uint32
+	shared  bool    // several runs have a sequence of times
+	at      place   // of the times of the present run, unless shared
+	places  []place // of all sequences of times if they are shared
+	part    [2]place
+	kind    uint8
+	n       int // points of the present run
+	uniform bool
+
+	timesOf int // the sequence that ts has
+	ts, xs  []int64
+	vs      []float64
+}
+
+func (c *Cursor) openShape(s *scanner) {
+	c.i, c.series, c.at, c.part, c.timesOf = -1, 0, place{}, [2]place{}, -1
+	c.runs = s.uvarint("number of runs", maxRuns)
+	if s.err == nil && c.runs == 0 {
+		s.fail("no runs")
+	}
+	c.first = uint32(s.uvarint("series", math.MaxUint32))
+	c.gaps = s.column("gaps", max(0, c.runs-1))
+	n := s.uvarint("number of times", maxRuns)
+	if s.err == nil && (n == 0 || n > c.runs) {
+		s.fail("%d times of %d runs", n, c.runs)
+	}
+	c.timeOf = column{}
+	c.shared = n < c.runs
+	if c.shared && n > 1 {
+		c.timeOf = s.column("times of runs", c.runs)
+	}
+	c.counts = s.column("points", n)
+	c.times = s.sequences("times", n)
+	c.places = c.places[:0]
+	if c.shared && s.err == nil {
+		c.placeTimes(n)
+	}
+}
+
+// placeTimes finds where all sequences of times are, because runs take them in any order.
+func (c *Cursor) placeTimes(n int) {
+	at := place{}
+	for i := range n {
+		c.places = append(c.places, at)
+		c.times.skip(&at, c.countAt(i))
+	}
+}
+
+func (c *Cursor) openValues(s *scanner) {
+	c.kinds = s.column("kinds", c.runs)
+	n := s.uvarint("runs of bits", c.runs)
+	if s.err != nil {
+		return
+	}
+	c.parts[0] = s.sequences("decimals", c.runs-n)
+	c.parts[1] = s.sequences("bits", n)
+	p := &c.parts[partOf(uint8(c.kinds.at(0)))]
+	c.uniform = c.gaps.width == 0 && c.counts.width == 0 && c.kinds.width == 0 && p.constant && p.none &&
+		(c.shared || c.times.constant && c.times.none)
+}
+
+func partOf(kind uint8) int {
+	if kind == kindBits {
+		return 1
+	}
+	return 0
+}
+
+// countAt returns how many points a sequence of times has; a number out of range is corrupt, and reads as 1.
+func (c *Cursor) countAt(i int) int {
+	if n := c.counts.at(i); uint64(n) < MaxRun {
+		return int(n) + 1
+	}
+	return 1
+}
+
+// Next goes to the next run, and returns false behind the last one.
+func (c *Cursor) Next() bool {
+	if c.i >= 0 && c.i < c.runs {
+		c.parts[partOf(c.kind)].skip(&c.part[partOf(c.kind)], c.n)
+		if !c.shared {
+			c.times.skip(&c.at, c.n)
+		}
+	}
+	if c.i++; c.i >= c.runs {
+		c.i = c.runs
+		return false
+	}
+	if c.series = c.series + uint32(c.gaps.at(c.i-1)); c.i == 0 {
+		c.series = c.first
+	}
+	c.settle()
+	return true
+}
+
+// settle reads what describes the present run.
+func (c *Cursor) settle() {
+	c.kind = uint8(c.kinds.at(c.i))
+	c.n = c.countAt(c.timesAt())
+}
+
+// timesAt returns the number of the sequence of times of the present run.
+func (c *Cursor) timesAt() int {
+	if !c.shared {
+		return c.i
+	}
+	if n := c.timeOf.at(c.i); uint64(n) < uint64(c.times.n) {
+		return int(n)
+	}
+	return 0
+}
+
+// Seek goes on to the first run, the present one included, whose series is not less than the one given, and returns false if there is none.
+func (c *Cursor) Seek(series uint32) bool {
+	if c.i < 0 && !c.Next() {
+		return false
+	}
+	if c.uniform && c.i < c.runs && c.series < series && c.gaps.least > 0 {
+		c.jump(series)
+	}
+	for c.i < c.runs && c.series < series {
+		c.Next()
+	}
+	return c.i < c.runs
+}
+
+// jump goes as far towards a series as equal gaps lead, if all runs are alike.
+func (c *Cursor) jump(series uint32) {
+	k := min(int(int64(series-c.series)/c.gaps.least), c.runs-1-c.i)
+	p := partOf(c.kind)
+	c.parts[p].skipAll(&c.part[p], k, c.n)
+	if !c.shared {
+		c.times.skipAll(&c.at, k, c.n)
+	}
+	c.i += k
+	c.series += uint32(int64(k) * c.gaps.least)
+	c.settle()
+}
+
+// Series returns the series of the present run.
+func (c *Cursor) Series() uint32 { return c.series }
+
+// Len returns how many points the present run has, 1 to MaxRun.
+func (c *Cursor) Len() int { return c.n }
+
+// First returns the time of the first point of the present run.
+func (c *Cursor) First() int64 { return c.times.first.at(c.timesAt()) }
+
+// Times returns the times of the present run, valid until Next or Seek leave it. They must not be changed.
+func (c *Cursor) Times() []int64 {
+	at := c.timesAt()
+	if at == c.timesOf {
+		return c.ts
+	}
+	from := c.at
+	if c.shared {
+		from = c.places[at]
+	}
+	c.ts = slices.Grow(c.ts[:0], c.n)[:c.n]
+	c.times.decode(from, c.ts)
+	c.timesOf = at
+	return c.ts
+}
+
+// Read returns times and values of the present run, valid until Next or Seek leave it. They must not be changed.
+func (c *Cursor) Read() (times []int64, values []float64) {
+	xs := c.ints()
+	c.vs = slices.Grow(c.vs[:0], c.n)[:c.n]
+	switch {
+	case c.kind == 0:
+		for i, x := range xs {
+			c.vs[i] = float64(x)
+		}
+	case c.kind <= MaxExponent:
+		power := powers[c.kind]
+		for i, x := range xs {
+			c.vs[i] = float64(x) / power
+		}
+	default:
+		for i, x := range xs {
+			c.vs[i] = floatOf(x)
+		}
+	}
+	return c.Times(), c.vs
+}
+
+// ints decodes what the values of the present run are made of.
+func (c *Cursor) ints() []int64 {
+	c.xs = slices.Grow(c.xs[:0], c.n)[:c.n]
+	p := partOf(c.kind)
+	if c.part[p].i < c.parts[p].n {
+		c.parts[p].decode(c.part[p], c.xs)
+	} else {
+		clear(c.xs)
+	}
+	return c.xs
+}
