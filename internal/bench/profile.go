@@ -76,6 +76,7 @@ func (b *bench) observed(run func() (figures, error)) (figures, error) {
 	f, err := run()
 	pprof.StopCPUProfile()
 	err = errors.Join(err, cpu.Close())
+	runtime.GC() // the profile of allocations is as of the last collection
 	for _, kind := range []string{"allocs", "block", "mutex"} {
 		err = errors.Join(err, b.writeProfile(kind))
 	}
