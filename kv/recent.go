@@ -18,7 +18,8 @@ const (
 
 // recentChanges is what a shard remembers of its latest changes: which key changed at which LSN. A watcher that keeps up
 // finds the changes it has not seen here, without a look at any other key; one that fell behind has to scan. The memory
-// is two rings, so once they have grown remembering costs no allocation.
+// is two rings, so once they have grown remembering costs no allocation. It is no engine.Memory: what it remembers is committed, is asked for by
+// queries, and is not what the rows say now.
 type recentChanges struct {
 	mu      sync.Mutex // guards everything below; no I/O under it
 	ring    []recentChange

@@ -58,6 +58,7 @@ func (s *session) delete() {
 	}
 	s.tx.Delete(queueKey(nil, s.tx.Namespace(), s.name))
 	s.tx.Count(countQueues, -1)
-	s.m.memories.replace(s.tx, s.id, nil)
+	s.release()
+	s.m.queues.Remove(s.tx, s.id)
 	s.saveLeases()
 }

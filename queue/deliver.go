@@ -16,9 +16,9 @@ func (s *session) dequeue(limit int, millis int64) ([]byte, error) {
 	if s.paused || s.ready == 0 {
 		return nil, nil
 	}
-	free := s.m.maxInflight - s.m.memories.inflight
+	free := s.m.maxInflight - s.m.inflight
 	if free <= 0 {
-		return nil, engine.Errorf(ErrBusy, "queue %q: %d messages are leased in the shard, the limit is %d", s.name, s.m.memories.inflight, s.m.maxInflight)
+		return nil, engine.Errorf(ErrBusy, "queue %q: %d messages are leased in the shard, the limit is %d", s.name, s.m.inflight, s.m.maxInflight)
 	}
 	s.changed = true
 	limit = int(min(int64(limit), s.ready, free))
@@ -121,13 +121,13 @@ func (s *session) leave(p place, fresh bool) {
 	q := s.memory
 	if fresh {
 		s.record.fresh = p.next()
-		s.m.memories.note(s.tx, change{kind: takenFresh, queue: q, item: q.fresh.take()})
+		s.note(change{kind: takenFresh, item: q.fresh.take()})
 		return
 	}
 	s.record.again = p.next()
 	s.m.buf = messageKey(s.m.buf[:0], 'r', s.gen, p)
 	s.tx.Delete(s.m.buf)
-	s.m.memories.note(s.tx, change{kind: takenAgain, queue: q, item: q.again.take()})
+	s.note(change{kind: takenAgain, item: q.again.take()})
 }
 
 func (s *session) lease(d *delivery, deadline int64) {
@@ -140,8 +140,8 @@ func (s *session) lease(d *delivery, deadline int64) {
 	s.inflight++
 	s.deliveries++
 	s.memory.leases.add(l)
-	s.m.memories.inflight++
-	s.m.memories.note(s.tx, change{kind: leased, queue: s.memory, lease: l})
+	s.m.inflight++
+	s.note(change{kind: leased, lease: l})
 }
 
 // leaseOf returns the lease of a receipt, or a ReceiptError if it has ended.
@@ -166,8 +166,8 @@ func (s *session) end(l *lease) {
 	s.changed = true
 	s.inflight--
 	s.memory.leases.remove(l)
-	s.m.memories.inflight--
-	s.m.memories.note(s.tx, change{kind: ended, queue: s.memory, lease: *l})
+	s.m.inflight--
+	s.note(change{kind: ended, lease: *l})
 }
 
 // ack removes messages. If one of the leases has ended, the command fails and takes the ones before back with it.
@@ -243,7 +243,7 @@ func (s *session) extend(r receipt, millis int64) ([]byte, error) {
 	w.at = s.tx.Now() + millis
 	s.setLease(l.at, &w)
 	s.memory.leases.move(l, w.at)
-	s.m.memories.note(s.tx, change{kind: moved, queue: s.memory, lease: before})
+	s.note(change{kind: moved, lease: before})
 	s.schedule(w.at)
 	return codec.AppendVarint(nil, w.at), nil
 }

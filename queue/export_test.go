@@ -17,9 +17,7 @@ const (
 
 // NewForgetful returns a machine that remembers next to nothing, so that it has to look into the state often.
 func NewForgetful() engine.Machine {
-	m := &machine{memories: memories{limits: limits{items: 3, bytes: 1000, row: 300, queues: 2000}}, maxInflight: maxInflight}
-	m.memories.reset(0)
-	return m
+	return newMachineOf(limits{items: 3, bytes: 1000, row: 300, queues: 2000})
 }
 
 // NewCramped returns a machine whose shard takes up to 5 leases.
@@ -61,15 +59,9 @@ func Recode(kind byte, b []byte) (again []byte, ok bool) {
 
 // Remembered returns how many queues a machine remembers, and about how many bytes they take.
 func Remembered(m engine.Machine) (queues, bytes int) {
-	s := &m.(*machine).memories
-	for _, generation := range []map[uint64]*memory{s.young, s.old} {
-		for _, q := range generation {
-			queues++
-			bytes += q.footprint()
-		}
-	}
-	return queues, bytes
+	s := m.(*machine).queues
+	return s.Len(), s.Weight()
 }
 
 // MaxRemembered is about how many bytes a machine's queues take at most.
-var MaxRemembered = 2 * standardLimits.queues
+var MaxRemembered = standardLimits.queues

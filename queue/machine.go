@@ -18,32 +18,33 @@ const (
 
 // machine is the queue state machine of one shard.
 type machine struct {
-	memories    memories
-	maxInflight int64   // of the shard
+	queues      *engine.Memory[uint64, *memory, change] // by id
+	inflight    int64                                   // leases of all queues of the shard, also of those that are not remembered
+	maxInflight int64
+	limits      limits
 	cmd         command // these are of the applying goroutine
 	session     session
 	buf         []byte // of keys
 	row         []byte // of values
 }
 
-// Restore forgets what was in memory: it is read again when it is used.
+// Memories returns what is remembered of the rows.
+func (m *machine) Memories() []engine.Remembered { return []engine.Remembered{m.queues} }
+
+// Restore reads how many leases there are. Queues are read when they are used.
 func (m *machine) Restore(v *engine.View) error {
 	b, ok, err := v.Get([]byte{'i'})
 	if err != nil {
 		return err
 	}
-	inflight := int64(0)
+	m.inflight = 0
 	if ok {
-		if inflight, err = decodeCount(b); err != nil {
+		if m.inflight, err = decodeCount(b); err != nil {
 			return fmt.Errorf("queue: row of leases: %w", err)
 		}
 	}
-	m.memories.reset(inflight)
 	return nil
 }
-
-// Revert takes back what is remembered of changes after an LSN.
-func (m *machine) Revert(to engine.LSN) { m.memories.revert(to) }
 
 // Apply carries out a command.
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
@@ -90,14 +91,13 @@ func (m *machine) open(tx *engine.Tx, name []byte, create bool) (*session, error
 		return nil, nil
 	}
 	s := &m.session
-	*s = session{m: m, tx: tx, name: name, leases: m.memories.inflight}
+	*s = session{m: m, tx: tx, name: name, leases: m.inflight}
 	if !ok {
 		return s, s.create()
 	}
 	s.record = must(decodeRecord(b))
-	s.memory = m.memories.find(tx, s.id)
-	if s.memory == nil {
-		s.memory = m.memories.load(tx, &s.record)
+	if s.memory, ok = m.queues.Get(s.id); !ok {
+		s.memory = m.load(tx, &s.record)
 	}
 	if s.timer <= tx.Now() {
 		s.catchUp()
@@ -119,9 +119,21 @@ func (s *session) create() error {
 // renew gives the queue another generation, which is empty.
 func (s *session) renew(gen uint64) {
 	s.gen, s.record.fresh, s.record.again, s.nextDelayed = gen, end, end, never
-	s.memory = s.m.memories.newMemory(&s.record)
-	s.m.memories.replace(s.tx, s.id, s.memory)
+	s.release()
+	s.memory = s.m.newMemory(&s.record)
+	s.m.queues.Replace(s.tx, s.id, s.memory, s.memory.footprint())
 }
+
+// release ends the leases in memory, of which the rows go.
+func (s *session) release() {
+	if s.memory != nil {
+		s.note(change{kind: released})
+		s.m.inflight -= int64(s.memory.leases.len())
+	}
+}
+
+// note notes what is changed in memory.
+func (s *session) note(c change) { s.m.queues.Change(s.tx, s.id, s.memory, c) }
 
 func (s *session) apply(kind uint8, c *command) ([]byte, error) {
 	switch kind {
@@ -168,7 +180,7 @@ func (s *session) save() {
 	m.buf, m.row = queueKey(m.buf[:0], s.tx.Namespace(), s.name), s.record.encode(m.row[:0])
 	s.tx.Set(m.buf, m.row)
 	s.saveLeases()
-	m.memories.count(s.memory)
+	m.queues.Weigh(s.id, s.memory.footprint())
 	if s.woken > 0 && !s.paused {
 		s.wake(s.woken)
 	}
@@ -176,7 +188,7 @@ func (s *session) save() {
 
 // saveLeases writes how many leases the shard has, if that has changed.
 func (s *session) saveLeases() {
-	if n := s.m.memories.inflight; n != s.leases {
+	if n := s.m.inflight; n != s.leases {
 		s.m.row = codec.AppendUvarint(s.m.row[:0], uint64(n))
 		s.tx.Set([]byte{'i'}, s.m.row)
 	}
@@ -230,5 +242,5 @@ func (s *session) enter(p place, row []byte) {
 		w.put(w.item(p, row))
 	}
 	// Also if the window did not want it: the next time it is filled, by the same command perhaps, it does.
-	s.m.memories.note(s.tx, change{kind: kind, queue: s.memory, item: item{at: p}})
+	s.note(change{kind: kind, item: item{at: p}})
 }

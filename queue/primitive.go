@@ -52,8 +52,12 @@ func table() engine.Primitive {
 }
 
 func newMachine() engine.Machine {
-	m := &machine{memories: memories{limits: standardLimits}, maxInflight: maxInflight}
-	m.memories.reset(0)
+	return newMachineOf(standardLimits)
+}
+
+func newMachineOf(l limits) *machine {
+	m := &machine{maxInflight: maxInflight, limits: l}
+	m.queues = engine.NewMemory[uint64](l.queues, m.undo)
 	return m
 }
 

@@ -19,8 +19,8 @@ func TestReplicasAreEqual(t *testing.T) {
 		rig.Replica{Name: "commits 7", Commit: 7, CacheBytes: 4 << 20},
 		rig.Replica{Name: "commits all"},
 		rig.Replica{Name: "restarts", Commit: 13, Restart: 29},
-		rig.Replica{Name: "forgets", Commit: 1, Primitives: forgetful},
-		rig.Replica{Name: "forgets and restarts", Commit: 5, Restart: 101, Primitives: forgetful, CacheBytes: 4 << 20},
+		rig.Replica{Name: "small windows", Commit: 1, Primitives: forgetful},
+		rig.Replica{Name: "small windows, and restarts", Commit: 5, Restart: 101, Primitives: forgetful, CacheBytes: 4 << 20},
 	)
 }
 

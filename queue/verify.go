@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
@@ -13,7 +14,10 @@ var _ engine.Verifier = (*machine)(nil)
 
 // Verify checks that all rows of the machine fit together, see the comment on rows for what they are, and that what it remembers is what they say.
 func (m *machine) Verify(a *engine.Audit) error {
-	v := &verifier{Audit: a, m: m, names: a.Names(), queues: make(map[uint32]int64), ids: make(map[uint64]bool), gens: make(map[uint64]bool)}
+	v := &verifier{
+		Audit: a, m: m, names: a.Names(), queues: make(map[uint32]int64), ids: make(map[uint64]bool), gens: make(map[uint64]bool),
+		remembered: maps.Collect(m.queues.All()),
+	}
 	for _, step := range []func() error{v.unknownRows, v.graves, v.all, v.orphans, v.timers, v.leased} {
 		if err := step(); err != nil {
 			return err
@@ -37,6 +41,8 @@ type verifier struct {
 	ids    map[uint64]bool  // of queues; false for those that were deleted and have dedup keys left
 	gens   map[uint64]bool
 	leases int64
+
+	remembered map[uint64]*memory // by id
 }
 
 func (v *verifier) name(ns uint32) string {
@@ -92,7 +98,7 @@ func (v *verifier) all() error {
 		}
 		ns, name := binary.BigEndian.Uint32(k[1:]), bytes.Clone(k[nameAt:])
 		v.queues[ns]++
-		q := &audited{verifier: v, record: r, ns: ns, name: name, memory: v.m.memories.peek(r.id)}
+		q := &audited{verifier: v, record: r, ns: ns, name: name, memory: v.remembered[r.id]}
 		if v.ids[r.id] || v.gens[r.gen] {
 			q.problem("shares its id %d or generation %d with another", r.id, r.gen)
 		}
@@ -172,7 +178,7 @@ func (v *verifier) timers() error {
 
 // leased checks the count of all leases.
 func (v *verifier) leased() error {
-	if memory := v.m.memories.inflight; memory != v.leases {
+	if memory := v.m.inflight; memory != v.leases {
 		v.Reportf("queue: %d messages are leased, memory counts %d", v.leases, memory)
 	}
 	if _, counted, err := v.Get([]byte{'i'}); err != nil || !counted && v.leases > 0 {
@@ -185,14 +191,6 @@ func (v *verifier) leased() error {
 		}
 		return nil
 	})
-}
-
-// peek returns what is remembered of a queue, or nil, and changes nothing.
-func (s *memories) peek(id uint64) *memory {
-	if q := s.young[id]; q != nil {
-		return q
-	}
-	return s.old[id]
 }
 
 // dedupKeys checks the dedup keys of a queue: each has two rows.

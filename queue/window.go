@@ -32,10 +32,10 @@ type limits struct {
 	items  int // of a window
 	bytes  int // of the rows in a window
 	row    int // of a row in a window; a larger one is read when it is delivered
-	queues int // bytes of a generation of queues
+	queues int // bytes of all queues
 }
 
-var standardLimits = limits{items: 1024, bytes: 1 << 20, row: 64 << 10, queues: 16 << 20}
+var standardLimits = limits{items: 1024, bytes: 1 << 20, row: 64 << 10, queues: 32 << 20}
 
 func (w *window) live() []item { return w.items[w.head:] }
 

@@ -17,7 +17,6 @@ const maxExpire = 1000
 
 // applyGroup carries out a command for a group of a stream that exists, but for one that makes the group.
 func (m *machine) applyGroup(tx *engine.Tx, st *stream, cmd engine.Command, c *command) ([]byte, error) {
-	m.groups.trim()
 	gc := &c.group
 	g, err := m.openGroup(tx, st, gc)
 	if err != nil {
@@ -140,7 +139,7 @@ func (m *machine) makeGroup(tx *engine.Tx, st *stream, name string, config group
 	g := newGroup(groupName{st.streamName, name}, st, groupHeader{
 		groupConfig: config, id: uint64(tx.LSN()), home: home, createdAt: tx.Now(), roster: uint64(tx.LSN()),
 	})
-	m.touchGroup(tx, g)
+	m.groups.Replace(tx, g.groupName, g, g.weight())
 	m.touch(tx, st)
 	if st.groups >= 0 {
 		st.groups++
@@ -169,11 +168,13 @@ func (m *machine) placeCursors(tx *engine.Tx, st *stream, g *group, from start) 
 	}
 }
 
-func (m *machine) touchGroup(tx *engine.Tx, g *group) { m.touchedGroups.add(tx.LSN(), g.groupName) }
+// touchGroup has to be called before anything about the group changes.
+func (m *machine) touchGroup(tx *engine.Tx, g *group) {
+	m.groups.Change(tx, g.groupName, g, struct{}{})
+}
 
 // dropGroup removes a group from the shard.
 func (m *machine) dropGroup(tx *engine.Tx, st *stream, g *group) {
-	m.touchGroup(tx, g)
 	m.touch(tx, st)
 	if st.groups > 0 {
 		st.groups--
@@ -186,7 +187,7 @@ func (m *machine) dropGroup(tx *engine.Tx, st *stream, g *group) {
 		tx.Unschedule(g.timer, groupToken(g))
 	}
 	tx.Delete(groupKey(nil, g.gen, g.group))
-	m.groups.forget(g.groupName)
+	m.groups.Remove(tx, g.groupName)
 	tx.Notify(groupTopic(tx.NamespaceName(), g.name, g.group), -1)
 	tx.NotifyWithin(streamTopic(tx.NamespaceName(), g.name), -1, engine.Slots{})
 }
@@ -323,7 +324,6 @@ func (m *machine) onGroup(tx *engine.Tx, token []byte) {
 	if st == nil || st.gen != gen {
 		return
 	}
-	m.groups.trim()
 	g := m.loadGroup(tx, st, groupName)
 	if g == nil || g.id != id || g.timer == 0 {
 		return

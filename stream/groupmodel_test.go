@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -23,7 +24,7 @@ var (
 // TestGroupHistories lets consumers of a group do things at random and checks what a group promises: no record is with two consumers, none is delivered after it
 // was acknowledged, or needed not be, attempts are counted, and excused when a consumer leaves, keys keep their order in a KeyShared group, an exclusive one has
 // one consumer, first deliveries are in order in both others, and in the end every record was acknowledged or is a dead letter, after as many attempts
-// as it may have. Then other replicas apply the same entries, in other batches and forgetting what they remember now and then, or always: they have
+// as it may have. When the group moves, what is behind its new place begins anew, and what is before it is done. Then other replicas apply the same entries, in other batches and forgetting what they remember now and then, or always: they have
 // to come to the same state.
 func TestGroupHistories(t *testing.T) {
 	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
@@ -56,9 +57,11 @@ type history struct {
 	most    int            // deliveries of a record; 0: any number
 	count   int
 	trimmed bool
+	buried  map[string]int // dead letters that there were when it was moved last
 }
 
 type tracked struct {
+	id       stream.ID
 	text     string
 	key      string
 	acked    bool
@@ -135,8 +138,10 @@ func (h *history) step() {
 		h.r.Advance(4 * historyAckTimeout) // all are silent for so long that they are gone
 	case n < 93:
 		h.r.Restart()
-	case n < 98:
+	case n < 97:
 		h.leave(h.consumer())
+	case n < 98:
+		h.seek()
 	default:
 		h.trim()
 	}
@@ -158,7 +163,7 @@ func (h *history) append() {
 	must(h.t, err)
 	for i, a := range all {
 		ref := stream.Ref{Partition: a.Partition, Offset: a.Offset}
-		h.records[ref] = &tracked{text: string(msgs[i].Payload), key: msgs[i].Key}
+		h.records[ref] = &tracked{id: a.ID, text: string(msgs[i].Payload), key: msgs[i].Key}
 		if msgs[i].Key != "" {
 			of := fmt.Sprint(msgs[i].Key, " ", a.Partition)
 			h.order[of] = append(h.order[of], ref)
@@ -244,20 +249,58 @@ func (h *history) there(ref stream.Ref) bool {
 	return len(recs) > 0
 }
 
-// dead returns the payloads of dead letters.
+// dead returns the payloads of the dead letters that have come since the group was moved.
 func (h *history) dead() map[string]bool {
 	dead := make(map[string]bool)
-	recs, err := h.s.Read(h.t.Context(), "log.dlq", stream.Limit(1000))
-	if err != nil && !errors.Is(err, stream.ErrNotFound) {
-		h.t.Fatal(err)
-	}
-	for _, rec := range recs {
-		if dead[string(rec.Payload)] {
-			h.t.Errorf("%s is a dead letter twice", rec.Payload)
+	for text, n := range h.deadLetters() {
+		if n -= h.buried[text]; n > 1 {
+			h.t.Errorf("%s is a dead letter %d times", text, n)
 		}
-		dead[string(rec.Payload)] = true
+		dead[text] = n > 0
 	}
 	return dead
+}
+
+// deadLetters returns how often each payload is a dead letter.
+func (h *history) deadLetters() map[string]int {
+	dead := make(map[string]int)
+	for after := (stream.ID{}); ; {
+		recs, err := h.s.Read(h.t.Context(), "log.dlq", stream.After(after), stream.Limit(1000))
+		if errors.Is(err, stream.ErrNotFound) || err == nil && len(recs) == 0 {
+			return dead
+		}
+		must(h.t, err)
+		for _, rec := range recs {
+			dead[string(rec.Payload)]++
+			after = rec.ID
+		}
+	}
+}
+
+// seek moves the group to the beginning, to the end, or to a record.
+func (h *history) seek() {
+	var from stream.ID
+	to := stream.SeekOption(stream.FromBeginning())
+	switch h.rng.IntN(4) {
+	case 0:
+		to, from = stream.FromEnd(), stream.ID{Millis: 1 << 60}
+	case 1, 2:
+		all := slices.SortedFunc(maps.Values(h.records), func(a, b *tracked) int { return a.id.Compare(b.id) })
+		if len(all) > 0 {
+			from = all[h.rng.IntN(len(all))].id
+			to = stream.From(from)
+		}
+	}
+	must(h.t, h.s.Seek(h.t.Context(), "log", "g", to))
+	h.buried = h.deadLetters()
+	clear(h.held)
+	clear(h.newest)
+	for _, rec := range h.records {
+		*rec = tracked{id: rec.id, text: rec.text, key: rec.key, acked: rec.id.Compare(from) < 0}
+	}
+	if pending := h.pending(); len(pending) > 0 {
+		h.t.Errorf("a group that has just been moved has %d records under way", len(pending))
+	}
 }
 
 // pending returns what is not done, by its place.

@@ -125,7 +125,7 @@ func (g *group) overdue(now int64) bool {
 // loadGroup returns a group as its rows have it, nil if there is none.
 func (m *machine) loadGroup(tx *engine.Tx, st *stream, name string) *group {
 	at := groupName{st.streamName, name}
-	if g, ok := m.groups.get(at); ok && g.gen == st.gen {
+	if g, ok := m.groups.Get(at); ok && g.gen == st.gen {
 		return g
 	}
 	b, ok := tx.Get(groupKey(nil, st.gen, name))
@@ -145,7 +145,7 @@ func (m *machine) loadGroup(tx *engine.Tx, st *stream, name string) *group {
 		g.addFailure(partitionIn(k), must(decodeFailure(k, v)))
 	})
 	g.changed = false
-	m.groups.put(at, g, g.weight())
+	m.groups.Load(at, g, g.weight())
 	return g
 }
 
@@ -352,7 +352,7 @@ func (m *machine) flush(tx *engine.Tx, g *group) {
 		m.buf, m.row = groupKey(m.buf[:0], g.gen, g.group), g.groupHeader.encode(m.row[:0])
 		tx.Set(m.buf, m.row)
 	}
-	m.groups.put(g.groupName, g, g.weight())
+	m.groups.Weigh(g.groupName, g.weight())
 }
 
 // groupToken is the token of a group's timer.

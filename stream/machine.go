@@ -28,12 +28,9 @@ const maxBuffer = 1 << 20
 
 // machine is the state machine of streams and consumer groups in one shard.
 type machine struct {
-	// What follows is for the applying goroutine: what rows say, remembered.
-	streams recently[streamName, *stream]
-	touched touches[streamName]
-
-	groups        recently[groupName, *group]
-	touchedGroups touches[groupName]
+	// What rows say. A stream weighs its partitions, a group what it has under way.
+	streams *engine.Memory[streamName, *stream, struct{}]
+	groups  *engine.Memory[groupName, *group, struct{}]
 
 	attendance attendance
 	dealt      deals
@@ -62,24 +59,13 @@ type stream struct {
 	groups int // -1: not counted yet
 }
 
-// Restore forgets what was remembered of the rows.
+// Memories returns what is remembered of the rows.
+func (m *machine) Memories() []engine.Remembered { return []engine.Remembered{m.streams, m.groups} }
+
+// Restore forgets what this replica has given out as a leader.
 func (m *machine) Restore(*engine.View) error {
-	m.forgetAll()
-	return nil
-}
-
-func (m *machine) forgetAll() {
-	m.streams = newRecently[streamName, *stream](maxRemembered)
-	m.touched = touches[streamName]{}
-	m.groups = newRecently[groupName, *group](maxRememberedGroups)
-	m.touchedGroups = touches[groupName]{}
 	m.dealt.forget()
-}
-
-// Revert forgets what was remembered of what is taken back.
-func (m *machine) Revert(to engine.LSN) {
-	m.touched.after(to, m.streams.forget)
-	m.touchedGroups.after(to, m.groups.forget)
+	return nil
 }
 
 // Apply carries out a command.
@@ -88,7 +74,6 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.streams.trim()
 	st, err := m.open(tx, &c)
 	if cmd.Kind == kindMiss { // it names no spec, but what this shard has told of
 		st, err = m.load(tx, c.name), nil
@@ -164,7 +149,7 @@ func (m *machine) open(tx *engine.Tx, c *command) (*stream, error) {
 // load returns a stream as its row has it, nil if there is no row.
 func (m *machine) load(tx *engine.Tx, name string) *stream {
 	at := streamName{tx.Namespace(), name}
-	if st, ok := m.streams.get(at); ok {
+	if st, ok := m.streams.Get(at); ok {
 		return st
 	}
 	m.buf = streamKey(m.buf[:0], at.ns, name)
@@ -174,7 +159,7 @@ func (m *machine) load(tx *engine.Tx, name string) *stream {
 	}
 	st := newStream(at, must(decodeHeader(b)))
 	m.loadPartitions(tx, st)
-	m.streams.put(at, st, 1+st.partitions)
+	m.streams.Load(at, st, 1+st.partitions)
 	return st
 }
 
@@ -216,7 +201,9 @@ func (st *stream) setPartition(p int, to partition) {
 }
 
 // touch has to be called before anything about the stream changes.
-func (m *machine) touch(tx *engine.Tx, st *stream) { m.touched.add(tx.LSN(), st.streamName) }
+func (m *machine) touch(tx *engine.Tx, st *stream) {
+	m.streams.Change(tx, st.streamName, st, struct{}{})
+}
 
 func (m *machine) save(tx *engine.Tx, st *stream) {
 	m.buf, m.row = streamKey(m.buf[:0], st.ns, st.name), st.header.encode(m.row[:0])
@@ -231,8 +218,7 @@ func (m *machine) savePartition(tx *engine.Tx, st *stream, p int) {
 // make adds a stream to the shard.
 func (m *machine) make(tx *engine.Tx, name string, sp spec) *stream {
 	st := newStream(streamName{tx.Namespace(), name}, header{spec: sp, gen: uint64(tx.LSN()), createdAt: tx.Now()})
-	m.touch(tx, st)
-	m.streams.put(st.streamName, st, 1+st.partitions)
+	m.streams.Replace(tx, st.streamName, st, 1+st.partitions)
 	m.save(tx, st)
 	tx.Notify(streamTopic(tx.NamespaceName(), name), -1)
 	return st
@@ -278,7 +264,6 @@ func (m *machine) delete(tx *engine.Tx, st *stream, c *command) error {
 
 // drop removes the stream from the shard. If it is remembered, only its id stays.
 func (m *machine) drop(tx *engine.Tx, st *stream, remember bool) {
-	m.touch(tx, st)
 	for _, kind := range genKinds {
 		prefix := genKey(nil, kind, st.gen)
 		tx.DeleteRange(prefix, key.PrefixEnd(prefix))
@@ -291,7 +276,7 @@ func (m *machine) drop(tx *engine.Tx, st *stream, remember bool) {
 	} else {
 		tx.Delete(streamKey(nil, st.ns, st.name))
 	}
-	m.streams.forget(st.streamName)
+	m.streams.Remove(tx, st.streamName)
 	topic := streamTopic(tx.NamespaceName(), st.name)
 	tx.Notify(topic, -1)
 	tx.NotifyWithin(topic, -1, engine.Slots{})
@@ -334,7 +319,6 @@ func here(tx *engine.Tx, name string, p int) bool {
 
 // OnTimer removes what retention no longer keeps, or a producer that appended nothing for long.
 func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
-	m.streams.trim()
 	switch token[0] {
 	case tokenRetention:
 		m.onRetention(tx, token[1:])

@@ -114,7 +114,7 @@ func (o *modelAppendOp) apply(s modelState) (adopt func(any), want error) {
 			p = new(modelProducer)
 			st.producers[o.producer] = p
 		}
-		p.used = o.rig.Now()
+		p.used = o.ground.Now()
 		p.appends = append(p.appends[max(len(p.appends)-7, 0):], modelAppend{o.sequence, recs})
 	}
 	if o.spread && o.name == "a" {
@@ -147,7 +147,7 @@ func (o *modelAppendOp) apply(s modelState) (adopt func(any), want error) {
 func (o *modelAppendOp) adopt(recs []*modelRecord, duplicate bool, result any) {
 	all, ok := result.([]stream.Appended)
 	if !ok || len(all) != len(recs) {
-		o.errorf("%s: %d records appended, want %d", o.last, len(all), len(recs))
+		o.errorf("%d records appended, want %d", len(all), len(recs))
 		return
 	}
 	for i, a := range all {
@@ -156,10 +156,10 @@ func (o *modelAppendOp) adopt(recs []*modelRecord, duplicate bool, result any) {
 			rec.id = a.ID
 		}
 		if a.ID != rec.id || a.Partition != rec.partition || a.Offset != rec.offset || a.Duplicate != duplicate || a.LSN == 0 {
-			o.errorf("%s: record %d is %+v, want %+v", o.last, i, a, rec)
+			o.errorf("record %d is %+v, want %+v", i, a, rec)
 		}
-		if !duplicate && (a.ID.Millis != o.rig.Now() || rec.before != nil && a.ID.Compare(rec.before.id) <= 0) {
-			o.errorf("%s: record %d has id %v at %d, behind %+v", o.last, i, a.ID, o.rig.Now(), rec.before)
+		if !duplicate && (a.ID.Millis != o.ground.Now() || rec.before != nil && a.ID.Compare(rec.before.id) <= 0) {
+			o.errorf("record %d has id %v at %d, behind %+v", i, a.ID, o.ground.Now(), rec.before)
 		}
 	}
 }

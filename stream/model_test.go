@@ -19,29 +19,21 @@ import (
 // TestModel does random operations on streams, alone and in transactions, with restarts between them, and compares every result, error
 // and count with those of slices.
 //
-//	go test -run TestModel -seed 7 -long ./stream
+//	go test -run TestModel -seed 7 -runs 1000 ./stream
 func TestModel(t *testing.T) {
-	seed := rig.Seed(t)
-	runs, steps := 36, 400
-	if *longFlag {
-		runs, steps = 1000, 2000
-	}
-	for run := range runs {
-		rng := rand.New(rand.NewPCG(seed, uint64(run)))
-		m := &model{t: t, rng: rng, streams: make(modelState), spread: run%3 == 2, partitions: []int{1, 5, 5, 3}[run%4]}
-		m.rig, m.store = newStore(t)
-		if m.spread {
-			m.rig, m.store = newSpread(t, 3)
-		}
-		for step := range steps {
-			m.step()
-			if step%25 == 24 || t.Failed() {
-				m.rig.Verify()
-			}
-			if t.Failed() {
-				t.Fatalf("run %d, step %d: %s", run, step, m.last)
-			}
-		}
+	rig.Models{
+		Primitives: []engine.Primitive{engine.TableOf(stream.Primitive)}, CacheBytes: 1 << 20,
+		Runs: 24, Steps: 400, ShortRuns: 6, ShortSteps: 300, MaxShards: 3,
+		Begin: func(t *testing.T, rng *rand.Rand, g rig.Ground, spread bool) rig.Model {
+			return newModel(t, rng, g, spread)
+		},
+	}.Run(t)
+}
+
+func newModel(t *testing.T, rng *rand.Rand, g rig.Ground, spread bool) *model {
+	return &model{
+		t: t, rng: rng, ground: g, store: engine.StoreOf(stream.Primitive, g.Router(), "n", 0), streams: make(modelState),
+		spread: spread, partitions: []int{1, 5, 5, 3}[rng.IntN(4)],
 	}
 }
 
@@ -49,7 +41,7 @@ func TestModel(t *testing.T) {
 type model struct {
 	t          *testing.T
 	rng        *rand.Rand
-	rig        *rig.Rig
+	ground     rig.Ground
 	store      *stream.Store
 	spread     bool
 	partitions int
@@ -124,10 +116,11 @@ type modelOp struct {
 
 func (m *model) errorf(format string, args ...any) {
 	m.t.Helper()
-	m.t.Errorf(format, args...)
+	m.t.Errorf(m.last+": "+format, args...)
 }
 
-func (m *model) step() {
+// Step does something random.
+func (m *model) Step() {
 	switch n := m.rng.IntN(100); {
 	case n < 50:
 		m.alone(m.draw(m.name()))
@@ -137,16 +130,22 @@ func (m *model) step() {
 		m.pass()
 	case n < 78:
 		m.last = "restart"
-		m.rig.Restart()
+		m.ground.Restart()
 	default:
 		m.compare(m.name())
 	}
 	if m.rng.IntN(20) == 0 {
-		for _, name := range modelNames {
-			m.compare(name)
-		}
-		m.compareCount()
+		m.Compare()
 	}
+}
+
+// Compare compares all that can be asked for.
+func (m *model) Compare() {
+	for _, name := range modelNames {
+		m.compare(name)
+	}
+	m.compareCount()
+	m.ground.Verify()
 }
 
 var modelNames = []string{"a", "b{t}", "c{t}"}
@@ -168,13 +167,13 @@ func (m *model) alone(o modelOp) {
 func (m *model) outcome(err, want error) {
 	m.t.Helper()
 	if want == nil && err != nil || !errors.Is(err, want) {
-		m.errorf("%s: %v, want %v", m.last, err, want)
+		m.errorf("%v, want %v", err, want)
 	}
 }
 
 // transaction does several operations at once, of which one may be refused, and then has none of them done.
 func (m *model) transaction() {
-	txn, next := m.rig.Txn(m.store.Namespace()), m.streams.clone()
+	txn, next := engine.NewTxn(m.ground.Router(), m.store.Namespace(), stream.DefaultMaxPayloadBytes), m.streams.clone()
 	m.last = "transaction:"
 	m.inTxn, m.deletes = true, false
 	defer func() { m.inTxn = false }()
@@ -256,7 +255,7 @@ func (m *model) drawRetention(name string) modelOp {
 			for p := range st.parts {
 				st.shorten(p)
 				if r.MaxAge > 0 {
-					st.parts[p].cut(func(rec *modelRecord) bool { return rec.id.Millis <= m.rig.Now()-r.MaxAge.Milliseconds() })
+					st.parts[p].cut(func(rec *modelRecord) bool { return rec.id.Millis <= m.ground.Now()-r.MaxAge.Milliseconds() })
 				}
 			}
 			return func(any) {}, nil
@@ -319,13 +318,13 @@ func (m *model) drawTrim(name string) modelOp {
 		age := 1 + m.rng.Int64N(20)
 		opt = stream.MaxAge(time.Duration(age) * time.Millisecond)
 		gone = func(*modelPart) func(*modelRecord) bool {
-			return func(rec *modelRecord) bool { return rec.id.Millis < m.rig.Now()-age }
+			return func(rec *modelRecord) bool { return rec.id.Millis < m.ground.Now()-age }
 		}
 	default:
 		before := m.anID(name)
 		before.Seq++ // the zero ID is no bound
 		if m.inTxn {
-			before.Millis = min(before.Millis, m.rig.Now()-1) // so that it is not behind what the transaction itself appends
+			before.Millis = min(before.Millis, m.ground.Now()-1) // so that it is not behind what the transaction itself appends
 		}
 		opt = stream.Before(before)
 		gone = func(*modelPart) func(*modelRecord) bool {
@@ -352,7 +351,7 @@ func (m *model) drawTrim(name string) modelOp {
 			}
 			return func(result any) {
 				if result != n {
-					m.errorf("%s: %v, want %d", m.last, result, n)
+					m.errorf("%v, want %d", result, n)
 				}
 			}, nil
 		},
@@ -379,8 +378,9 @@ func (m *model) anID(name string) (id stream.ID) {
 func (m *model) pass() {
 	millis := []int64{1, 1, 3, 1000, 3_600_000, 20 * 3_600_000}[m.rng.IntN(6)]
 	m.last = fmt.Sprintf("pass %d ms", millis)
-	m.rig.Advance(millis)
-	now := m.rig.Now()
+	m.ground.Pass(millis)
+	m.ground.Fire()
+	now := m.ground.Now()
 	for name, st := range m.streams {
 		maps.DeleteFunc(st.producers, func(_ string, p *modelProducer) bool { return p.used+24*3_600_000 <= now })
 		age := st.retention.MaxAge.Milliseconds()
@@ -398,7 +398,7 @@ func (m *model) pass() {
 			part.cut(func(rec *modelRecord) bool {
 				gone := rec.offset < first
 				if gone && rec.id.Millis+age > now || !gone && rec.id.Millis+age+late <= now {
-					m.errorf("%s: record %v of %s is gone: %v; it is kept for %d ms, and now is %d", m.last, rec.id, name, gone, age, now)
+					m.errorf("record %v of %s is gone: %v; it is kept for %d ms, and now is %d", rec.id, name, gone, age, now)
 				}
 				return gone
 			})
@@ -407,7 +407,7 @@ func (m *model) pass() {
 }
 
 func (m *model) compareCount() {
-	info, err := engine.NewNamespaces(m.rig.Router()).Get(m.t.Context(), m.store.Namespace())
+	info, err := engine.NewNamespaces(m.ground.Router()).Get(m.t.Context(), m.store.Namespace())
 	if err != nil && !errors.Is(err, engine.ErrNotFound) || info.Counts.Streams != int64(len(m.streams)) {
 		m.errorf("%d streams are counted, %v, want %d", info.Counts.Streams, err, len(m.streams))
 	}
@@ -504,7 +504,7 @@ func (m *model) compareFollow(name string, all []*modelRecord) {
 			got = append(got, rec)
 		}
 	}
-	if errors.Is(end, context.Canceled) {
+	if errors.Is(end, context.Canceled) || errors.Is(end, engine.ErrWait) {
 		end = nil
 	}
 	m.compareRecords("Follow "+name, got, all, end)

@@ -65,9 +65,10 @@ func table() engine.Primitive {
 }
 
 func newMachine() engine.Machine {
-	m := new(machine)
-	m.forgetAll()
-	return m
+	return &machine{
+		streams: engine.NewMemory[streamName, *stream, struct{}](maxRemembered, nil),
+		groups:  engine.NewMemory[groupName, *group, struct{}](maxRememberedGroups, nil),
+	}
 }
 
 // admit checks a command of a user in another process.

@@ -2,30 +2,27 @@ package stream_test
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
-
-	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/stream"
 )
 
-// TestReplicasAreEqual applies one random log on replicas that commit at different times, one of which starts anew in the middle: the state's
-// hash, chained over every write, is equal.
+// TestReplicasAreEqual applies one random log on replicas that commit at different times, remember different amounts, and start anew in the middle: all rows and
+// the state's hash are equal.
 func TestReplicasAreEqual(t *testing.T) {
-	seed := rig.Seed(t)
-	log := randomLog(t, rand.New(rand.NewPCG(seed, 0)), 1000)
-	want := replay(t, log, 1, 0)
-	for _, c := range []struct{ every, restart int }{{7, 0}, {len(log), 0}, {13, 500}, {1, 3}, {40, 777}} {
-		if got := replay(t, log, c.every, c.restart); got != want {
-			t.Errorf("commit after each %d, restart after %d: %+v, want %+v", c.every, c.restart, got, want)
-		}
-	}
+	log := randomLog(t, rand.New(rand.NewPCG(rig.Seed(t), 0)), 1000)
+	rig.EqualReplicas(t, log, []engine.Primitive{engine.TableOf(stream.Primitive)},
+		rig.Replica{Name: "commits each", Commit: 1, CacheBytes: 1 << 20},
+		rig.Replica{Name: "commits 7", Commit: 7},
+		rig.Replica{Name: "commits all", CacheBytes: 1 << 20},
+		rig.Replica{Name: "restarts", Commit: 13, Restart: 500},
+		rig.Replica{Name: "restarts often", Commit: 1, Restart: 3, CacheBytes: 1 << 20},
+		rig.Replica{Name: "restarts late", Commit: 40, Restart: 777},
+	)
 }
 
 // capture is a Door that keeps what is proposed and knows no namespace.
@@ -45,7 +42,7 @@ func (c *capture) Propose(_ context.Context, _ engine.ShardID, cmd engine.Comman
 // randomLog makes entries of 1 to 5 commands: operations in two namespaces, transactions of which many fail, and Fire.
 func randomLog(t *testing.T, rng *rand.Rand, entries int) (log [][]byte) {
 	r, s := newStore(t)
-	m := &model{t: t, rng: rng, rig: r, store: s, streams: make(modelState), partitions: 5}
+	m := &model{t: t, rng: rng, ground: r, store: s, streams: make(modelState), partitions: 5}
 	stamp := int64(rig.Epoch)
 	for range entries {
 		if stamp += rng.Int64N(20); rng.IntN(30) == 0 {
@@ -121,47 +118,4 @@ func randomOp(m *model) engine.Operation {
 		return stream.SeekOp(name, group, stream.FromBeginning())
 	}
 	return stream.DeleteGroupOp(name, group)
-}
-
-type quiet struct{ t testing.TB }
-
-func (quiet) Infof(string, ...any)           {}
-func (q quiet) Errorf(f string, args ...any) { q.t.Logf(f, args...) }
-func (q quiet) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...)) }
-
-// replay applies the log, committing after every n entries, and with a new executor after so many.
-func replay(t *testing.T, log [][]byte, n, restart int) engine.Applied {
-	t.Helper()
-	db, err := pebble.Open("", &pebble.Options{FS: vfs.NewMem(), DisableWAL: true, Logger: quiet{t}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	open := func() *engine.Executor {
-		x := engine.NewExecutor(engine.Config{Shards: 1, DB: db, Primitives: []engine.Primitive{engine.TableOf(stream.Primitive)}, RowCache: engine.NewRowCache(1 << 20)})
-		if err := x.Restore(); err != nil {
-			t.Fatal(err)
-		}
-		return x
-	}
-	x := open()
-	defer func() { x.Release() }()
-	for i := 0; i < len(log); i++ {
-		x.Apply(uint64(1+i/500), uint64(i+1), log[i], nil)
-		if (i+1)%n == 0 || i == len(log)-1 {
-			if err := x.Commit(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if i == restart && restart > 0 {
-			// What was not committed is lost and comes again from the log.
-			x.Release()
-			x, restart = open(), 0
-			i = int(x.Applied().Index) - 1
-		}
-	}
-	if _, err := x.Verify(t.Context(), func(p string) { t.Errorf("Verify reports: %s", p) }); err != nil {
-		t.Error(err)
-	}
-	return x.Applied()
 }

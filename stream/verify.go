@@ -176,8 +176,7 @@ func (v *verifier) gens(kind byte, from []byte, gens map[uint64]int) ([]byte, er
 
 // memory compares what the machine remembers for Apply with the rows.
 func (v *verifier) memory(m *machine) error {
-	for at, e := range m.streams.items {
-		remembered := e.Value.(*recentItem[streamName, *stream]).value
+	for at, remembered := range m.streams.All() {
 		b, ok, err := v.Get(streamKey(nil, at.ns, at.name))
 		if err != nil {
 			return err

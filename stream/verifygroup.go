@@ -342,8 +342,7 @@ func (v *verifier) groupTimers(due int64, ns uint32, token []byte) error {
 
 // groupMemory compares what the machine remembers of groups with the rows.
 func (v *verifier) groupMemory(m *machine) error {
-	for at, e := range m.groups.items {
-		g := e.Value.(*recentItem[groupName, *group]).value
+	for at, g := range m.groups.All() {
 		b, ok, err := v.Get(groupKey(nil, g.gen, g.group))
 		if err != nil {
 			return err

@@ -5,43 +5,65 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
 )
 
 // MaxLooks is how many rows a command may look at, with all that it sets going: those it reads, and those it passes over on its way. In tests one that
 // looks at more ends the node, as one does that writes more than it may.
 const MaxLooks = 1 << 17
 
-// Effort is the most that commands of a kind have taken, of each measure whichever took most of it.
+// Toil is what a command takes: work that is counted, and the time by Config.Watch, which decides nothing.
+type Toil struct {
+	Rows  int // written
+	Bytes int // written, and answered
+	Looks int // rows that were looked at
+	Iters int // iterators that were opened
+	Steps int // of these, in the tables of the state: also over the remains of rows, as far as these have not been compacted away
+	Moves int // positions of the overlay that were sorted, merged or copied
+	Time  time.Duration
+}
+
+// most returns the greater of each measure.
+func (t Toil) most(o Toil) Toil {
+	return Toil{
+		max(t.Rows, o.Rows), max(t.Bytes, o.Bytes), max(t.Looks, o.Looks), max(t.Iters, o.Iters), max(t.Steps, o.Steps), max(t.Moves, o.Moves), max(t.Time, o.Time),
+	}
+}
+
+func (t Toil) plus(o Toil) Toil {
+	return Toil{t.Rows + o.Rows, t.Bytes + o.Bytes, t.Looks + o.Looks, t.Iters + o.Iters, t.Steps + o.Steps, t.Moves + o.Moves, t.Time + o.Time}
+}
+
+// Effort is what commands of a kind have taken: the most of each measure, whichever took most of it, and all of them together.
 type Effort struct {
-	Command string // such as "kv put" or "engine fire"
+	Command string // such as "kv put" or "engine fire"; "entry" is all that one entry did, "commit" what took a batch of them to the state
 	Count   int64  // how many there were
-	Rows    int    // written
-	Bytes   int    // written, and answered
-	Looks   int    // rows that were looked at
+	Toil
+	Sum Toil
 }
 
 func (e Effort) String() string {
-	return fmt.Sprintf("%s: %d, with %d rows, %d bytes, %d looks at most", e.Command, e.Count, e.Rows, e.Bytes, e.Looks)
+	return fmt.Sprintf("%s: %d, with %d rows, %d bytes, %d looks, %d iterators, %d steps, %d moves, %v at most", e.Command, e.Count,
+		e.Rows, e.Bytes, e.Looks, e.Iters, e.Steps, e.Moves, e.Time.Round(time.Microsecond))
 }
 
 // noteEffort keeps what the command that has just been applied has taken, and checks it. It is for tests.
-func (tx *Tx) noteEffort(cmd Command) {
+func (tx *Tx) noteEffort(cmd Command, began time.Duration) {
 	x := tx.x
 	c := x.table.command(cmd)
 	if c == nil {
 		return
 	}
 	name := x.table.byID[cmd.Machine].Name + " " + c.Name
-	e := x.efforts[name]
-	if e == nil {
-		e = &Effort{Command: name}
-		x.efforts[name] = e
-	}
 	w := tx.budget.spent.minus(tx.budget.before)
-	e.Count++
-	e.Rows, e.Bytes, e.Looks = max(e.Rows, w.rows), max(e.Bytes, w.bytes), max(e.Looks, tx.looks)
-	if tx.looks > MaxLooks {
-		panic(fmt.Sprintf("shard %d, index %d: %s has looked at %d rows, the bound is %d", x.shard, tx.index, name, tx.looks, MaxLooks))
+	toil := tx.toil
+	toil.Rows, toil.Bytes, toil.Moves, toil.Time = w.rows, w.bytes, x.over.order.moves-toil.Moves, x.watch()-began
+	x.addEffort(name, toil)
+	tx.entryToil = tx.entryToil.plus(toil)
+	if toil.Looks > MaxLooks {
+		panic(fmt.Sprintf("shard %d, index %d: %s has looked at %d rows, the bound is %d", x.shard, tx.index, name, toil.Looks, MaxLooks))
 	}
 	// What is merely due is done in parts: a Fire or a settlement is Full, and takes one more step.
 	if due := cmd.Machine == machineEngine && cmd.Kind == kindFire; due && w.exceeds(work{fullRows + stepRows, fullBytes + stepBytes}) {
@@ -49,7 +71,38 @@ func (tx *Tx) noteEffort(cmd Command) {
 	}
 }
 
-// Efforts returns the most that commands of each kind have taken in this executor, if it is a strict one, by their names.
+// watch returns the time that measures what commands take.
+func (x *Executor) watch() time.Duration {
+	if x.stopwatch == nil {
+		return 0
+	}
+	return x.stopwatch()
+}
+
+// noteEntry keeps what an entry has taken, noteCommit what it took to commit a batch.
+func (x *Executor) noteEntry(began time.Duration) {
+	toil := x.tx.entryToil
+	toil.Time = x.watch() - began
+	x.addEffort("entry", toil)
+	x.tx.entryToil = Toil{}
+}
+
+func (x *Executor) noteCommit(toil Toil, began time.Duration) {
+	toil.Time = x.watch() - began
+	x.addEffort("commit", toil)
+}
+
+func (x *Executor) addEffort(name string, toil Toil) {
+	e := x.efforts[name]
+	if e == nil {
+		e = &Effort{Command: name}
+		x.efforts[name] = e
+	}
+	e.Count++
+	e.Toil, e.Sum = e.Toil.most(toil), e.Sum.plus(toil)
+}
+
+// Efforts returns what commands of each kind have taken in this executor, if it is a strict one, by their names.
 func (x *Executor) Efforts() (all []Effort) {
 	for _, e := range x.efforts {
 		all = append(all, *e)
@@ -58,15 +111,24 @@ func (x *Executor) Efforts() (all []Effort) {
 	return all
 }
 
+// ForgetEfforts begins to count anew.
+func (x *Executor) ForgetEfforts() { clear(x.efforts) }
+
 // MostEfforts joins the efforts of several executors.
 func MostEfforts(parts ...[]Effort) (all []Effort) {
 	most := make(map[string]Effort)
 	for _, e := range slices.Concat(parts...) {
 		m := most[e.Command]
-		most[e.Command] = Effort{e.Command, m.Count + e.Count, max(m.Rows, e.Rows), max(m.Bytes, e.Bytes), max(m.Looks, e.Looks)}
+		most[e.Command] = Effort{e.Command, m.Count + e.Count, m.Toil.most(e.Toil), m.Sum.plus(e.Sum)}
 	}
 	for _, name := range slices.Sorted(maps.Keys(most)) {
 		all = append(all, most[name])
 	}
 	return all
+}
+
+// stepsOf returns how many steps an iterator has taken in the tables, over rows that are gone too.
+func stepsOf(it *pebble.Iterator) int {
+	stats := it.Stats()
+	return stats.ForwardStepCount[pebble.InternalIterCall] + stats.ForwardSeekCount[pebble.InternalIterCall]
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/cockroachdb/pebble/v2"
@@ -54,7 +55,9 @@ type Executor struct {
 	table    *table
 	machines [maxMachines]Machine
 
-	reverters []Reverter // those machines that are one
+	memories  [maxMachines][]Remembered // of the machines
+	forgetful bool
+	stopwatch func() time.Duration // nil: there is none
 
 	applied  Applied
 	over     *overlay
@@ -102,19 +105,23 @@ type Config struct {
 	RowCache   *RowCache // for rows that are read often, shared with the other shards of the node; nil: none
 	Compared   bool      // there are other replicas, to compare this one with
 	Strict     bool      // check what takes too long to check always: for tests
+	Forgetful  bool      // machines forget what they remember whenever they may, which must make no difference: for tests
+
+	// Watch measures what commands take, if Strict; nil: nobody does. Nothing depends on it.
+	Watch func() time.Duration
 }
 
 // NewExecutor returns an executor whose state still has to be read with Restore.
 func NewExecutor(c Config) *Executor {
 	x := &Executor{
 		shard: c.Shard, shards: c.Shards, db: c.DB, table: newTable(c.Primitives), over: newOverlay(), hub: newHub(), rows: c.RowCache.of(c.Shard),
-		strict: c.Strict,
+		strict: c.Strict, forgetful: c.Forgetful, stopwatch: c.Watch,
 	}
 	for _, p := range c.Primitives {
 		m := p.New()
 		x.machines[p.ID] = m
-		if r, ok := m.(Reverter); ok {
-			x.reverters = append(x.reverters, r)
+		if r, ok := m.(Rememberer); ok {
+			x.memories[p.ID] = r.Memories()
 		}
 	}
 	if c.Compared {
@@ -165,6 +172,10 @@ func (x *Executor) restore() error {
 	x.over.reset()
 	x.answered = 0
 	x.wakes, x.hooks, x.changes = nil, nil, nil
+	x.eachMemory(Remembered.forget)
+	if x.forgetful {
+		x.eachMemory(func(m Remembered) { m.limit(0) })
+	}
 	var err error
 	if x.applied, err = readApplied(x.db, x.shard); err != nil {
 		return err
@@ -195,6 +206,15 @@ func (x *Executor) restore() error {
 	}
 	x.publish()
 	return nil
+}
+
+// eachMemory calls f for all that machines remember.
+func (x *Executor) eachMemory(f func(Remembered)) {
+	for _, memories := range x.memories {
+		for _, m := range memories {
+			f(m)
+		}
+	}
 }
 
 func (x *Executor) restoreNamespaces() error {
@@ -244,6 +264,9 @@ func (x *Executor) Apply(term, index uint64, data []byte, out []Outcome) (header
 		panic(fmt.Sprintf("shard %d: entry %d applied after %d", x.shard, index, x.applied.Index))
 	}
 	x.applied.Index, x.applied.Term = index, term
+	if x.strict {
+		defer x.noteEntry(x.watch())
+	}
 	x.startHash()
 	if len(data) > 0 {
 		if err := x.entry.Decode(data); err != nil {
@@ -314,12 +337,16 @@ func (x *Executor) firstRow(lower, upper []byte) (k, value []byte, ok bool, err 
 	if err := x.openPoints(); err != nil {
 		return nil, nil, false, err
 	}
+	if x.strict {
+		before := stepsOf(x.points)
+		defer func() { x.tx.toil.Steps += stepsOf(x.points) - before }()
+	}
 	first := x.over.first(lower, upper)
 	if first != nil {
 		upper = first.key
 	}
 	for valid := x.points.SeekGE(lower); valid && bytes.Compare(x.points.Key(), upper) < 0; {
-		x.tx.looks++
+		x.tx.toil.Looks++
 		if r := x.over.ranges.find(x.points.Key()); r != nil {
 			valid = x.points.SeekGE(r.upper)
 			continue
@@ -463,6 +490,9 @@ func (x *Executor) Pending() int { return x.over.bytes + x.answered }
 
 // Commit makes everything applied since the last Commit visible and wakes who waits for it.
 func (x *Executor) Commit() error {
+	if x.strict {
+		defer x.noteCommit(Toil{Rows: len(x.over.ops), Bytes: x.Pending()}, x.watch())
+	}
 	if err := x.endBatch(); err != nil {
 		return fmt.Errorf("shard %d: read state: %w", x.shard, err)
 	}
@@ -483,6 +513,7 @@ func (x *Executor) Commit() error {
 	x.observe()
 	x.over.reset()
 	x.answered = 0
+	x.eachMemory(Remembered.settle)
 	for _, f := range x.hooks {
 		f()
 	}

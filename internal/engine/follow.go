@@ -126,8 +126,7 @@ func (tx *Tx) runAsked(f followUp) {
 // reply tells a machine what became of its command.
 func (tx *Tx) reply(to MachineID, r Reply) {
 	tx.Step()
-	tx.machine = to
-	tx.x.reads.Reset()
+	tx.enter(to)
 	tx.replier(to).OnReply(tx, r)
 }
 

@@ -20,11 +20,15 @@ type scripted struct {
 	id             engine.MachineID
 	steps          map[string]func(tx *engine.Tx) error
 	log            *[]string
-	reverted       []engine.LSN
+	memory         *engine.Memory[string, string, string]
+	reverted       []string // what memory was told to undo
 }
 
 func (m *scripted) Restore(*engine.View) error { return nil }
-func (m *scripted) Revert(to engine.LSN)       { m.reverted = append(m.reverted, to) }
+func (m *scripted) Memories() []engine.Remembered {
+	m.memory = engine.NewMemory[string](100, func(v, c string) { m.reverted = append(m.reverted, v+" "+c) })
+	return []engine.Remembered{m.memory}
+}
 func (m *scripted) OnTimer(tx *engine.Tx, token []byte) {
 	if err := m.steps[string(token)](tx); err != nil {
 		panic(err)
@@ -305,6 +309,7 @@ func TestSavepoints(t *testing.T) {
 	}
 	var hooks []string
 	waste := func(tx *engine.Tx, name string) {
+		undone.one.memory.Change(tx, "k", "value", name)
 		set(tx, name)
 		tx.Set([]byte("kept"), []byte(name))
 		tx.DeleteRange([]byte("a"), []byte("z"))
@@ -352,8 +357,8 @@ func TestSavepoints(t *testing.T) {
 	if len(hooks) > 0 {
 		t.Errorf("hooks of what was taken back ran: %v", hooks)
 	}
-	if len(undone.one.reverted) != 2 {
-		t.Errorf("the machine heard of rollbacks to %v, want two", undone.one.reverted)
+	if got := undone.one.reverted; !slices.Equal(got, []string{"value inner", "value outer"}) {
+		t.Errorf("the machine was told to take back %q", got)
 	}
 }
 

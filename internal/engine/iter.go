@@ -73,7 +73,7 @@ func (it *Iter) Next() bool {
 // counted counts the row for the command or the query that looks at it. It returns false if a query has to end.
 func (it *Iter) counted() bool {
 	if it.tx != nil {
-		it.tx.looks++
+		it.tx.toil.Looks++
 	}
 	return it.view == nil || it.view.looksAt()
 }
@@ -128,6 +128,9 @@ func (it *Iter) Value() []byte {
 func (it *Iter) Close() error {
 	if it.tx != nil {
 		it.tx.closed(it)
+		if it.tx.x.strict {
+			it.tx.toil.Steps += stepsOf(it.db)
+		}
 	}
 	if err := it.db.Close(); err != nil {
 		it.err = err

@@ -6,6 +6,9 @@
 // is Tx.Now (the leader's stamp of the entry), identity is Tx.LSN. Reads are Queries against a View of the applied state; a
 // query that finds nothing yet can wait for a topic that Apply notifies.
 //
+// What a machine remembers of its rows between commands, decoded, is in a Memory: bounded, taken back with the rows, and forgotten at any time without
+// a difference to what it answers.
+//
 // The package does no I/O but Pebble's and starts no goroutine; internal/shard drives it.
 package engine
 
@@ -19,7 +22,7 @@ import (
 // Primitive).
 //
 // Apply and OnTimer are called from one goroutine at a time and must be functions of the state and their arguments alone: no
-// clock, no randomness, no map order, no other shard. In-memory indexes may change only in a Tx.OnCommit hook, because a
+// clock, no randomness, no map order, no other shard. What is in memory may change only in a Memory, or in a Tx.OnCommit hook, because a
 // command inside a transaction may succeed and yet be taken back. Query is called from many goroutines at once, also while Apply runs.
 type Machine interface {
 	// Apply carries out a command of one of the kinds in its Primitive: it checks first and then changes. On error nothing it did remains.
@@ -33,13 +36,6 @@ type Machine interface {
 	Query(v *View, q Query) error
 	// Restore rebuilds in-memory indexes from the state, after opening and after a snapshot was installed.
 	Restore(v *View) error
-}
-
-// Reverter is a Machine that remembers, for Apply and OnTimer alone, what its rows say, the ones of the batch being applied included:
-// where a queue begins, who holds which lease. What it answers must not depend on what it happens to remember.
-type Reverter interface {
-	// Revert is called when what was done after an LSN is taken back: no row of it remains.
-	Revert(to LSN)
 }
 
 // Observer is a Machine that wants to hear what has become visible.

@@ -15,6 +15,7 @@ type overlayOrder struct {
 	runs  [][]int32
 	free  [][]int32 // buffers of runs that are gone
 	found []int32
+	moves int // positions that were sorted, merged or copied, ever
 }
 
 // covered returns how many ops are in the runs.
@@ -36,6 +37,7 @@ func (r *overlayOrder) update(ops []overlayOp) {
 		run = append(run, int32(i))
 	}
 	sortOps(run, ops)
+	r.moves += len(run)
 	for n := len(r.runs); n > 0 && len(r.runs[n-1]) < 2*len(run); n-- {
 		run = r.merge(ops, r.runs[n-1], run)
 		r.runs = r.runs[:n-1]
@@ -78,6 +80,7 @@ func (r *overlayOrder) merge(ops []overlayOp, a, b []int32) []int32 {
 		}
 	}
 	run = append(append(run, x...), y...)
+	r.moves += len(run)
 	r.release(a)
 	r.release(b)
 	return run
@@ -124,6 +127,7 @@ func (r *overlayOrder) scan(ops []overlayOp, lower, upper []byte) []int32 {
 			r.found = append(r.found, run...)
 		}
 	}
+	r.moves += len(r.found)
 	if from > 1 {
 		sortOps(r.found, ops)
 	}

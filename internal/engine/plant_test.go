@@ -14,6 +14,7 @@ var planted = []plant.Planted{
 	{plant.EndlessFire, "TestFireEndsEarly"},
 	{plant.UncountedParts, "TestTransactionIsBoundedAsAWhole"},
 	{plant.LaneBlocks, "TestATemporaryRefusalBlocksItsLaneOnly"},
+	{plant.KeepRemembered, "TestMemory"},
 }
 
 // TestPlanted switches on one bug after the other.

@@ -3,7 +3,7 @@ package engine
 import "github.com/floedb/floe/internal/plant"
 
 // Savepoint is a point within a command to which a Tx can go back: rows, ranges, counts, wakes, hooks, changes, timers, messages to other
-// shards, follow-ups and LSNs are then what they were, and Reverters forget what they remember of it. Savepoints nest: going back to one ends
+// shards, follow-ups and LSNs are then what they were, and so is what machines remember (see Memory). Savepoints nest: going back to one ends
 // those taken after it, and itself.
 //
 // There is one undo log per command, in which a savepoint is a mark. What is taken back is not in the hash of the state either.
@@ -18,7 +18,7 @@ type Savepoint struct {
 }
 
 // Savepoint returns a point to which Rollback can go back while the same command is being applied. What follows is a change of its own, with
-// the next LSN: that is how Reverters can tell it from what came before.
+// the next LSN: that is how a Memory can tell it from what came before.
 //
 //	s := tx.Savepoint()
 //	if err := m.deliver(tx, message); err != nil {
@@ -68,7 +68,9 @@ func (tx *Tx) rollback(s Savepoint) {
 	if forgotten := plant.On(plant.CountRefused) && !s.nested || plant.On(plant.CountUndone) && s.nested; !forgotten {
 		tx.counts = tx.counts[:s.counts]
 	}
-	for _, r := range x.reverters {
-		r.Revert(s.lsn)
+	for _, memories := range x.memories {
+		for _, m := range memories {
+			m.revert(s.lsn)
+		}
 	}
 }

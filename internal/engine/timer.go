@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -16,11 +17,21 @@ const NoTimer = math.MaxInt64
 // maxFire bounds what one Fire command does, so that a million timers due at once do not stop everything else.
 const maxFire = 256
 
-// timerIndex knows where the timers of a shard begin. No timer is due before next: iterating from there never walks over
-// the remains of timers that have fired.
+// timerIndex knows where the timers of a shard begin. No timer is before first, and none is due before next: iterating from there never walks over
+// the remains of timers that have fired, of which there may be a million with the same due time.
 //
 // Rows: 't' | due (i64) | machine (u8) | namespace number (u32) | token
-type timerIndex struct{ next int64 }
+type timerIndex struct {
+	next  int64  // when first is due, or NoTimer
+	first []byte // key of a row
+}
+
+// from notes a timer that is there, or is going to be: the first one, perhaps.
+func (t *timerIndex) from(due int64, row []byte) {
+	if due < t.next || due == t.next && bytes.Compare(row, t.first) < 0 {
+		t.next, t.first = due, append(t.first[:0], row...)
+	}
+}
 
 func (x *Executor) restoreTimers() error {
 	x.timers.next = NoTimer
@@ -34,7 +45,7 @@ func (x *Executor) restoreTimers() error {
 			it.Close()
 			return err
 		}
-		x.timers.next = t.due
+		x.timers.from(t.due, it.Key())
 	}
 	return it.Close()
 }
@@ -45,14 +56,16 @@ func (x *Executor) NextDue() int64 { return x.nextDue.Load() }
 // Schedule stores a durable timer: at due (ms) or soon after, the machine's OnTimer gets the token, in the command's
 // namespace. The same due and token scheduled twice is one timer.
 func (tx *Tx) Schedule(due int64, token []byte) {
-	tx.setRow(tx.timerRow(due, token), nil)
-	tx.x.timers.next = min(tx.x.timers.next, due)
+	row := tx.timerRow(due, token)
+	tx.x.timers.from(due, row[rowPrefix:])
+	tx.setRow(row, nil)
 }
 
 // ScheduleNew is Schedule for a timer that is not set (see Insert).
 func (tx *Tx) ScheduleNew(due int64, token []byte) {
-	tx.insertRow(tx.timerRow(due, token), nil)
-	tx.x.timers.next = min(tx.x.timers.next, due)
+	row := tx.timerRow(due, token)
+	tx.x.timers.from(due, row[rowPrefix:])
+	tx.insertRow(row, nil)
 }
 
 // Unschedule removes a timer; it need not exist.
@@ -86,26 +99,53 @@ func parseTimer(k []byte) (timer, error) {
 func Fire() Command { return Command{Machine: machineEngine, Kind: kindFire} }
 
 func (tx *Tx) applyFire() ([]byte, error) {
-	due, next := tx.dueTimers()
-	for i, t := range due {
-		if i > 0 && tx.Full() && !plant.On(plant.EndlessFire) {
-			due, next = due[:i], t.due
+	it := tx.timersFromFirst()
+	defer func() {
+		if err := it.Close(); err != nil {
+			panic(storageFailure{err})
+		}
+	}()
+	fired := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		t, err := parseTimer(bytes.Clone(it.Key()))
+		if err != nil {
+			panic(fmt.Sprintf("shard %d: %v", tx.x.shard, err))
+		}
+		if t.due > tx.now || fired == maxFire || fired > 0 && tx.Full() || !tx.tryTimer(t, fired == 0) {
+			tx.x.timers.from(t.due, it.Key()) // it comes first the next time
 			break
 		}
-		s := tx.nestedMark()
-		if err := tx.fireTimer(t); err != nil {
-			if i == 0 {
-				panic(fmt.Sprintf("shard %d, index %d: a timer of machine %d: %v", tx.x.shard, tx.index, t.machine, err))
-			}
-			tx.rollback(s)
-			tx.budget.overrun = false
-			due, next = due[:i], t.due // it comes first the next time
-			break
-		}
+		fired++
 	}
-	// Timers that OnTimer scheduled itself are part of the minimum already.
-	tx.x.timers.next = min(next, tx.x.timers.next)
-	return codec.AppendUvarint(nil, uint64(len(due))), nil
+	return codec.AppendUvarint(nil, uint64(fired)), nil
+}
+
+// timersFromFirst iterates over all timers as they are now. Where they begin is to be noted again: by those that are set from now on, and by the first
+// one that is left.
+func (tx *Tx) timersFromFirst() *Iter {
+	lower := []byte{'t'}
+	if tx.x.timers.next != NoTimer {
+		lower = bytes.Clone(tx.x.timers.first)
+	}
+	tx.x.timers.next = NoTimer
+	it := tx.Iter(lower, []byte{'t' + 1})
+	tx.closed(it) // a timer that there is no room for closes its own iterators, not this one
+	return it
+}
+
+// tryTimer hands out a timer. It returns false, and nothing has happened, if there is no room for it behind others.
+func (tx *Tx) tryTimer(t timer, first bool) bool {
+	s := tx.nestedMark()
+	err := tx.fireTimer(t)
+	if err == nil {
+		return true
+	}
+	if first {
+		panic(fmt.Sprintf("shard %d, index %d: a timer of machine %d: %v", tx.x.shard, tx.index, t.machine, err))
+	}
+	tx.rollback(s)
+	tx.budget.overrun = false
+	return false
 }
 
 // fireTimer hands out a timer. It can not be refused: an error says that there was no room for it.
@@ -119,7 +159,7 @@ func (tx *Tx) fireTimer(t timer) (err error) {
 	tx.machine = t.machine
 	tx.deleteRow(tx.timerRow(t.due, t.token))
 	tx.Step()
-	tx.x.reads.Reset()
+	tx.enter(t.machine)
 	tx.followed = 0
 	m.OnTimer(tx, t.token)
 	tx.settled("a timer")
@@ -127,28 +167,4 @@ func (tx *Tx) fireTimer(t timer) (err error) {
 		tx.checkFull(t.machine)
 	}
 	return nil
-}
-
-// dueTimers returns up to maxFire timers due now, and the due time of the first one left. It moves timers.next out of the way.
-func (tx *Tx) dueTimers() (due []timer, next int64) {
-	x := tx.x
-	next = NoTimer
-	lower := key.AppendInt64([]byte{'t'}, x.timers.next)
-	x.timers.next = NoTimer
-	it := tx.Iter(lower, []byte{'t' + 1})
-	for ok := it.First(); ok; ok = it.Next() {
-		t, err := parseTimer(append([]byte(nil), it.Key()...))
-		if err != nil {
-			panic(fmt.Sprintf("shard %d: %v", x.shard, err))
-		}
-		if t.due > tx.now || len(due) == maxFire {
-			next = t.due
-			break
-		}
-		due = append(due, t)
-	}
-	if err := it.Close(); err != nil {
-		panic(storageFailure{err})
-	}
-	return due, next
 }

@@ -24,7 +24,8 @@ type Tx struct {
 	scratch       []byte
 	lastNamespace string // its name, as a string that need not be made again
 	budget        budget
-	looks         int // rows that the present command has looked at
+	toil          Toil // of the present command; counts of what a strict executor wants to know
+	entryToil     Toil // of the present entry
 	open          []*Iter
 	counts        []countChange
 	onRollback    []func()
@@ -106,6 +107,7 @@ func (tx *Tx) Iter(lower, upper []byte) *Iter {
 		panic(storageFailure{err})
 	}
 	it.tx = tx
+	tx.toil.Iters++
 	tx.open = append(tx.open, it)
 	return it
 }
@@ -197,7 +199,7 @@ func (tx *Tx) rowKey(m MachineID) []byte {
 }
 
 func (tx *Tx) getRow(k []byte) (value []byte, ok bool) {
-	tx.looks++
+	tx.toil.Looks++
 	tx.scratch = k[:0]
 	if op, ok := tx.x.over.get(k); ok {
 		return op.value, !op.deleted
@@ -287,10 +289,13 @@ func (tx *Tx) runTop(encoded []byte) (result []byte, err error) {
 		panic(fmt.Sprintf("shard %d, index %d: %v", tx.x.shard, tx.index, err))
 	}
 	s := tx.begin()
-	tx.looks, tx.founded = 0, 0
-	result, err = tx.dispatch(cmd)
+	tx.toil, tx.founded = Toil{Moves: tx.x.over.order.moves}, 0
 	if tx.x.strict {
-		tx.noteEffort(cmd)
+		began := tx.x.watch()
+		result, err = tx.dispatch(cmd)
+		tx.noteEffort(cmd, began)
+	} else {
+		result, err = tx.dispatch(cmd)
 	}
 	if plant.On(plant.HalfTxn) && cmd.Machine == machineEngine && cmd.Kind == kindTxn {
 		s, tx.onRollback = tx.begin(), nil
@@ -342,9 +347,17 @@ func (tx *Tx) run(cmd Command) (result []byte, err error) {
 // apply hands a command to its machine.
 func (tx *Tx) apply(cmd Command) ([]byte, error) {
 	tx.Step()
-	tx.machine = cmd.Machine
-	tx.x.reads.Reset()
+	tx.enter(cmd.Machine)
 	return tx.x.machines[cmd.Machine].Apply(tx, cmd)
+}
+
+// enter gives the turn to a machine, which is not at work.
+func (tx *Tx) enter(m MachineID) {
+	tx.machine = m
+	tx.x.reads.Reset()
+	for _, memory := range tx.x.memories[m] {
+		memory.trim()
+	}
 }
 
 // applyTxn carries out a transaction: all conditions and operations succeed, or nothing happens.

@@ -7,9 +7,13 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/floedb/floe/internal/shard"
 )
 
+// TestMain has all nodes, those of other processes too, check and measure what their commands take.
 func TestMain(m *testing.M) {
+	shard.GuardHosts()
 	if text := os.Getenv(childEnv); text != "" {
 		runChild(text)
 		os.Exit(0)
@@ -21,5 +25,15 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(exit))
+}
+
+// exit says what the largest commands were.
+func exit(code int) {
+	if testing.Verbose() {
+		for _, e := range shard.GuardedEfforts() {
+			fmt.Println("largest", e)
+		}
+	}
+	os.Exit(code)
 }

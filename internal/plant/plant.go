@@ -37,6 +37,8 @@ const (
 	FollowRefused Bug = "follow-refused" // a follow-up that is refused does not refuse the command
 	UnfencedDuty  Bug = "unfenced-duty"  // what a duty proposes is carried out in whatever term
 
+	KeepRemembered Bug = "keep-remembered" // what a refused command has changed in memory stays changed
+
 	EndlessEntry   Bug = "endless-entry"   // nothing bounds what the commands of an entry write together
 	EndlessFire    Bug = "endless-fire"    // a Fire goes on however much it has written
 	UncountedParts Bug = "uncounted-parts" // what an operation of a transaction writes is not counted with the others

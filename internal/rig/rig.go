@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -24,6 +25,7 @@ type Config struct {
 	Shards     int
 	Primitives []engine.Primitive
 	CacheBytes int64 // of the row cache of each executor; 0: none
+	Forgetful  bool  // machines forget what they remember whenever they may
 }
 
 // Rig is an engine.Door to the shards of a node in memory. Its rows are verified when the test ends.
@@ -105,7 +107,9 @@ func (r *Rig) Restart() {
 	r.release()
 	r.efforts = r.Efforts()
 	for i := range r.execs {
-		c := engine.Config{Shard: engine.ShardID(i), Shards: len(r.execs), DB: r.db, Primitives: r.config.Primitives, Strict: true}
+		c := engine.Config{Shard: engine.ShardID(i), Shards: len(r.execs), DB: r.db, Primitives: r.config.Primitives, Strict: true, Forgetful: r.config.Forgetful}
+		start := time.Now()
+		c.Watch = func() time.Duration { return time.Since(start) }
 		if r.config.CacheBytes > 0 {
 			c.RowCache = engine.NewRowCache(r.config.CacheBytes)
 		}

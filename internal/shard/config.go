@@ -84,8 +84,11 @@ type Config struct {
 
 	CompareInterval time.Duration // between comparisons of the replicas of a shard that changes; 0: 30 s
 
+	Forgetful bool // see engine.Config: for tests
+
 	asyncUnmet bool // Async was asked for, with several voters
 	manual     bool // no goroutine is started: a simulator takes each step itself
+	strict     bool // as if it were: commands are checked and measured
 	logSpares  int  // files that the log keeps to use again; negative in memory, where nothing is gained
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -551,6 +552,7 @@ func (h *Host) close(drain time.Duration) error {
 	if err := h.awaitGoroutines(); err != nil {
 		return err
 	}
+	h.noteEfforts()
 	for _, s := range h.shards {
 		s.exports.close()
 	}
@@ -596,6 +598,11 @@ func (h *Host) hadFailed() error {
 	return nil
 }
 
+// inFlight reports whether commands have been taken in that have no outcome yet.
+func (h *Host) inFlight() bool {
+	return slices.ContainsFunc(h.shards, func(s *shard) bool { return s.queued.Load() > 0 })
+}
+
 // drain waits until the proposals in flight have their outcome, or time is over.
 func (h *Host) drain(within time.Duration) {
 	deadline := time.NewTimer(within)
@@ -603,11 +610,7 @@ func (h *Host) drain(within time.Duration) {
 	poll := time.NewTicker(time.Millisecond)
 	defer poll.Stop()
 	for {
-		busy := false
-		for _, s := range h.shards {
-			busy = busy || s.queued.Load() > 0
-		}
-		if !busy {
+		if !h.inFlight() {
 			return
 		}
 		select {

@@ -276,6 +276,9 @@ func (s *shard) guard() {
 	if r := recover(); r != nil {
 		err, ok := r.(error)
 		if !ok {
+			if isGuarded() {
+				panic(r)
+			}
 			err = fmt.Errorf("%v", r)
 		}
 		s.host.fail(fmt.Errorf("shard %d at index %d: %w\n%s", s.id, s.exec.Visible(), err, debug.Stack()))

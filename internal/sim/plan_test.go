@@ -70,6 +70,7 @@ type plan struct {
 	keys       int
 	pace       time.Duration // a step of the world takes up to twice as long
 	think      time.Duration // of a client, likewise
+	forgetful  uint64        // number of the node whose machines forget what they remember whenever they may; there may be none
 	lossPct    int
 	repeatPct  int
 	happenings []happening // ordered by command
@@ -103,6 +104,7 @@ func newPlan(rng *rand.Rand, nodes, commands int) plan {
 			p.draw(rng, f)
 		}
 	}
+	p.forgetful = rng.Uint64N(uint64(2*nodes)) + 1 // in half of the runs there is no such node
 	slices.SortStableFunc(p.happenings, func(a, b happening) int { return a.command - b.command })
 	return p
 }

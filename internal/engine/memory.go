@@ -1,0 +1,240 @@
+package engine
+
+import (
+	"iter"
+
+	"github.com/floedb/floe/internal/plant"
+)
+
+// Memory is what a machine remembers of its rows for Apply and OnTimer alone, decoded: values by keys, such as a queue with its leases and where its
+// indexes begin, a stream with its partitions, or a series with the block that takes its points. It is the one way to keep such things between commands; a
+// machine names its memories to the engine (see Rememberer), which takes care of the rest.
+//
+// A value says what the rows say, those of the batch being applied included. What was not used for longest is forgotten when the weights exceed the
+// bound, and all of it at a restart or when a snapshot is installed: it is read from the rows again when it is wanted, so no answer and no row may depend on
+// whether something is remembered. Replicas remember different things; in tests one forgets everything at once (see Config.Forgetful).
+//
+// Rows that are taken back, with a command or to a savepoint, take back what is remembered of them. For that, changes are noted before the batch is
+// committed, with the LSN that makes them:
+//
+//	st, ok := m.streams.Get(k)        // valid until Apply or OnTimer returns
+//	if !ok {
+//		st = m.read(tx, k)            // from the rows
+//		m.streams.Load(k, st, 1+len(st.parts))
+//	}
+//	m.streams.Change(tx, k, st, c)    // and now change st, and its rows
+//
+// How it is undone is one of two ways. A memory made with undo hands it each change that is taken back, the last first, with the value that was
+// changed: for values that take long to read. One made without forgets the value, which is read again: then C is struct{}, and Change need only come once for
+// what a command does to a value, before the first change.
+type Memory[K comparable, V, C any] struct {
+	bound   int
+	undo    func(v V, c C)
+	items   map[K]*memoryItem[K, V]
+	ring    memoryItem[K, V] // ring.next is the item used last, ring.prev the one that is forgotten first
+	weight  int
+	batch   uint64 // number of the one being applied
+	changes []memoryChange[K, V, C]
+}
+
+type memoryItem[K comparable, V any] struct {
+	key        K
+	value      V
+	weight     int
+	batch      uint64 // in which it was changed last
+	prev, next *memoryItem[K, V]
+}
+
+// memoryChange is what it takes to undo something.
+type memoryChange[K comparable, V, C any] struct {
+	lsn      LSN
+	key      K
+	value    V
+	change   C
+	replaced bool // another one stands in the place of value, or none; if before is nil there was none
+	before   *memoryItem[K, V]
+}
+
+// NewMemory returns a memory that is empty. It keeps values whose weights come to bound, in any unit, and more during a command, or a batch that changes
+// more. undo takes a change of a value back; nil: the value is forgotten instead.
+func NewMemory[K comparable, V, C any](bound int, undo func(v V, c C)) *Memory[K, V, C] {
+	m := &Memory[K, V, C]{bound: bound, undo: undo}
+	m.forget()
+	return m
+}
+
+// Get returns the value of a key, if it is remembered.
+func (m *Memory[K, V, C]) Get(k K) (v V, ok bool) {
+	it := m.items[k]
+	if it == nil {
+		return v, false
+	}
+	m.use(it)
+	return it.value, true
+}
+
+// Load remembers what the rows of a key say.
+func (m *Memory[K, V, C]) Load(k K, v V, weight int) {
+	m.drop(k)
+	m.insert(&memoryItem[K, V]{key: k, value: v, weight: weight})
+}
+
+// Weigh tells how much the value of a key weighs now, if it is remembered.
+func (m *Memory[K, V, C]) Weigh(k K, weight int) {
+	if it := m.items[k]; it != nil {
+		m.weight += weight - it.weight
+		it.weight = weight
+	}
+}
+
+// Change notes that the command changes a value, which is that of the key, and how.
+func (m *Memory[K, V, C]) Change(tx *Tx, k K, v V, c C) {
+	m.touch(k)
+	if n := len(m.changes); m.undo == nil && n > 0 && m.changes[n-1].lsn == tx.LSN() && m.changes[n-1].key == k {
+		return
+	}
+	m.changes = append(m.changes, memoryChange[K, V, C]{lsn: tx.LSN(), key: k, value: v, change: c})
+}
+
+// Replace remembers another value of a key than before, or one where there was none: the command has made it.
+func (m *Memory[K, V, C]) Replace(tx *Tx, k K, v V, weight int) {
+	m.noteReplaced(tx, k)
+	m.Load(k, v, weight)
+	m.touch(k)
+}
+
+// Remove forgets the value of a key: the command has removed its rows.
+func (m *Memory[K, V, C]) Remove(tx *Tx, k K) {
+	m.noteReplaced(tx, k)
+	m.drop(k)
+}
+
+func (m *Memory[K, V, C]) noteReplaced(tx *Tx, k K) {
+	m.changes = append(m.changes, memoryChange[K, V, C]{lsn: tx.LSN(), key: k, replaced: true, before: m.items[k]})
+}
+
+// All iterates over what is remembered, in no order; nothing may be remembered or forgotten meanwhile. It is for checks.
+func (m *Memory[K, V, C]) All() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for k, it := range m.items {
+			if !yield(k, it.value) {
+				return
+			}
+		}
+	}
+}
+
+// Len returns how many values are remembered.
+func (m *Memory[K, V, C]) Len() int { return len(m.items) }
+
+// Weight returns what they weigh together.
+func (m *Memory[K, V, C]) Weight() int { return m.weight }
+
+// touch keeps a value until the batch is committed: undo may want it.
+func (m *Memory[K, V, C]) touch(k K) {
+	if it := m.items[k]; it != nil {
+		it.batch = m.batch
+	}
+}
+
+func (m *Memory[K, V, C]) insert(it *memoryItem[K, V]) {
+	m.items[it.key] = it
+	m.weight += it.weight
+	m.link(it)
+}
+
+func (m *Memory[K, V, C]) drop(k K) {
+	if it := m.items[k]; it != nil {
+		m.weight -= it.weight
+		m.unlink(it)
+		delete(m.items, k)
+	}
+}
+
+func (m *Memory[K, V, C]) use(it *memoryItem[K, V]) {
+	if m.ring.next != it {
+		m.unlink(it)
+		m.link(it)
+	}
+}
+
+func (m *Memory[K, V, C]) link(it *memoryItem[K, V]) {
+	it.prev, it.next = &m.ring, m.ring.next
+	it.prev.next, it.next.prev = it, it
+}
+
+func (m *Memory[K, V, C]) unlink(it *memoryItem[K, V]) { it.prev.next, it.next.prev = it.next, it.prev }
+
+// Rememberer is a Machine that remembers, for Apply and OnTimer alone, what its rows say, the ones of the batch being applied included:
+// where a queue begins, who holds which lease. What it answers must not depend on what it happens to remember.
+type Rememberer interface {
+	// Memories returns all that the machine remembers so, which stay the same. The engine takes back what is in them with the rows, and forgets
+	// what is too much, or all of it before Restore. It is called once.
+	Memories() []Remembered
+}
+
+// Remembered is a Memory of whatever.
+type Remembered interface {
+	// revert takes back what was done after an LSN.
+	revert(to LSN)
+	// settle is called when the batch is committed: nothing of it is going to be taken back.
+	settle()
+	// trim keeps the bound. No value is in use.
+	trim()
+	// forget forgets everything.
+	forget()
+	// limit sets the bound.
+	limit(weight int)
+}
+
+func (m *Memory[K, V, C]) revert(to LSN) {
+	n := len(m.changes)
+	for ; n > 0 && m.changes[n-1].lsn > to; n-- {
+		m.takeBack(&m.changes[n-1])
+	}
+	clear(m.changes[n:])
+	m.changes = m.changes[:n]
+}
+
+func (m *Memory[K, V, C]) takeBack(c *memoryChange[K, V, C]) {
+	switch {
+	case plant.On(plant.KeepRemembered):
+	case m.undo == nil:
+		m.drop(c.key)
+	case !c.replaced:
+		m.undo(c.value, c.change)
+	default:
+		m.drop(c.key)
+		if c.before != nil {
+			m.insert(c.before)
+		}
+	}
+}
+
+func (m *Memory[K, V, C]) settle() {
+	m.batch++
+	clear(m.changes)
+	m.changes = m.changes[:0]
+	m.trim()
+}
+
+func (m *Memory[K, V, C]) trim() {
+	for m.weight > m.bound {
+		last := m.ring.prev
+		switch {
+		case last == &m.ring || m.bound > 0 && last == m.ring.next:
+			return // one is kept, however much it weighs: it may be the one that is used all the time
+		case m.undo != nil && last.batch == m.batch:
+			return // it is changed, and so are those that were used later, or they can wait
+		}
+		m.drop(last.key)
+	}
+}
+
+func (m *Memory[K, V, C]) forget() {
+	clear(m.changes)
+	m.items, m.weight, m.changes, m.batch = make(map[K]*memoryItem[K, V]), 0, m.changes[:0], 1
+	m.ring.prev, m.ring.next = &m.ring, &m.ring
+}
+
+func (m *Memory[K, V, C]) limit(weight int) { m.bound = weight }

@@ -1,0 +1,48 @@
+package shard
+
+import (
+	"sync"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// guarded says that the hosts of this process check and measure what each command takes, as those of simulators do. Nothing but GuardHosts, which
+// is for tests of whole nodes, switches it on: there is no setting for it, and nothing that it does decides an outcome.
+var guarded struct {
+	mu      sync.Mutex // guards everything below
+	on      bool
+	efforts []engine.Effort // of hosts that were closed
+}
+
+// GuardHosts has all hosts that this process opens from now on check and measure what each command takes (see engine.Config.Strict). A command that
+// takes more than it may ends the process: a node that merely stopped might not be missed.
+func GuardHosts() {
+	guarded.mu.Lock()
+	defer guarded.mu.Unlock()
+	guarded.on = true
+}
+
+// GuardedEfforts returns what commands have taken in those of the hosts that were closed.
+func GuardedEfforts() []engine.Effort {
+	guarded.mu.Lock()
+	defer guarded.mu.Unlock()
+	return guarded.efforts
+}
+
+func isGuarded() bool {
+	guarded.mu.Lock()
+	defer guarded.mu.Unlock()
+	return guarded.on
+}
+
+// noteEfforts keeps what commands have taken in a host that is being closed. Nothing is applied any more.
+func (h *Host) noteEfforts() {
+	if !isGuarded() || h.cfg.manual {
+		return
+	}
+	guarded.mu.Lock()
+	defer guarded.mu.Unlock()
+	for _, s := range h.shards {
+		guarded.efforts = engine.MostEfforts(guarded.efforts, s.exec.Efforts())
+	}
+}
