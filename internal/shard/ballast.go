@@ -50,6 +50,16 @@ func (b *ballast) release(keep int) bool {
 // more reports whether there are pieces beside those to be kept.
 func (b *ballast) more(keep int) bool { return slices.Contains(b.have[keep:], true) }
 
+// spare returns how many bytes the pieces take beside those to be kept.
+func (b *ballast) spare(keep int) (n int64) {
+	for _, have := range b.have[keep:] {
+		if have {
+			n += b.piece
+		}
+	}
+	return n
+}
+
 // missing returns how many bytes the pieces take that have to be made.
 func (b *ballast) missing() (n int64) {
 	for _, have := range b.have {

@@ -408,7 +408,11 @@ func (h *Host) openState(dir string, created bool) (*pebble.DB, error) {
 		return nil, fmt.Errorf("open state in %s: %w", dir, err)
 	}
 	db := <-opened
-	h.space.crowded = func() bool { return db.Metrics().MemTable.Count >= int64(opts.MemTableStopWritesThreshold)-1 }
+	h.space.unflushed = func() (bytes int64, crowded bool) {
+		m := db.Metrics().MemTable
+		return int64(m.Size), m.Count >= int64(opts.MemTableStopWritesThreshold)-1
+	}
+	h.space.underWay = h.inFlight
 	h.space.database.Store(true)
 	return db, nil
 }

@@ -70,7 +70,8 @@ type space struct {
 	waiting  atomic.Int32 // appends to the log that wait for space
 
 	flush, compaction tableGate
-	crowded           func() bool // a further write to the state may have to wait for a flush
+	unflushed         func() (bytes int64, crowded bool) // of the state; crowded: a further write may have to wait for a flush
+	underWay          func() bool                        // commands have been admitted that are not applied yet
 
 	mu      sync.Mutex // guards what follows and the files of the ballast, and is held while those are written
 	ballast ballast
@@ -254,15 +255,15 @@ func (s *space) worthWaiting() bool {
 	return time.Since(s.since) < openPatience
 }
 
-// admit refuses a command that there may be no space for. What shrinks is let in while there is a little: a flush may need all of it for
-// a moment.
+// admit refuses a command that there may be no space for. What shrinks is let in while there is a little, a flush may need all of it for
+// a moment, and as long as it can be applied: see applicable. What is in the log can not be refused any more.
 func (s *space) admit(ctx context.Context, x *engine.Executor, cmd engine.Command) error {
 	if s.level.Load() == plenty || !s.opened.Load() {
 		return nil
 	}
 	if x.Shrinks(cmd) {
 		for range reservePatience * pausesPerInterval {
-			if s.level.Load() != exhausted && (s.flush.waiting.Load() == 0 || !s.crowded()) {
+			if s.level.Load() != exhausted && s.applicable() {
 				return nil
 			}
 			if ctx.Err() != nil || !s.await(s.stopping) {
@@ -271,6 +272,28 @@ func (s *space) admit(ctx context.Context, x *engine.Executor, cmd engine.Comman
 		}
 	}
 	return s.refusal()
+}
+
+// applicable reports whether a command that is admitted now is going to be applied without waiting for space: what is in memory can be flushed, or memory has
+// room for it, and nothing else is under way that may take that. A command may write more to the state than one knows before; so what can not be flushed
+// admits them one at a time.
+func (s *space) applicable() bool {
+	bytes, crowded := s.unflushed()
+	if s.flush.waiting.Load() == 0 && bytes/4*5 <= s.flushable() {
+		return true
+	}
+	return !crowded && !s.underWay()
+}
+
+// flushable is how much a flush can write: what is free, and what it may take of the ballast.
+func (s *space) flushable() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	free := max(s.free.Load(), 0)
+	if free == math.MaxInt64 {
+		return free
+	}
+	return free + s.ballast.spare(s.flush.keep())
 }
 
 func (s *space) refusal() error {
