@@ -44,6 +44,7 @@ test-long: ## randomised suites in their long forms, races in full; for the nigh
 	$(banner) 'models, long'
 	$(GO) test -count=1 -timeout 180m -run '^TestModel$$' ./kv -runs 6000
 	$(GO) test -count=1 -timeout 60m -run '^TestModel$$' ./queue -runs 1600
+	$(GO) test -count=1 -timeout 60m -run '^TestModel$$' ./stream -runs 1000
 	$(GO) test -count=1 -timeout 60m ./internal/ual ./internal/shard -long
 	$(banner) 'kills, power cuts, histories, pauses, long'
 	$(GO) test -count=1 -timeout 300m -run '^TestKill$$' ./internal/exercise -kills 10000

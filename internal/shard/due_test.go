@@ -1,0 +1,324 @@
+package shard
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/primitive"
+	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
+)
+
+// leapClock is the machine's clock, ahead by what a test says.
+type leapClock struct {
+	start time.Time
+	ahead atomic.Int64 // ms
+}
+
+// Wall is of Clock.Source.
+func (c *leapClock) Wall() int64 { return time.Now().UnixMilli() + c.ahead.Load() }
+
+// Mono is of Clock.Source.
+func (c *leapClock) Mono() time.Duration { return time.Since(c.start) }
+
+// toilNode is a node of one shard on a real disk, with the sizes of every node, that measures what its commands take.
+type toilNode struct {
+	t      *testing.T
+	host   *Host
+	clock  *leapClock
+	router *engine.Router
+
+	kv    *kv.Store
+	queue *queue.Store
+	logs  *stream.Store
+}
+
+func openToilNode(t *testing.T, maxValue int) *toilNode {
+	t.Helper()
+	n := &toilNode{t: t, clock: &leapClock{start: time.Now()}}
+	n.host = open(t, Config{
+		Dir: t.TempDir(), Shards: 1, Clock: Clock{n.clock}, Primitives: primitive.All(), MaxValue: maxValue, strict: true,
+	})
+	t.Cleanup(func() { closeHost(t, n.host) })
+	n.router = engine.NewRouter(n.host)
+	n.kv, n.queue, n.logs = n.in("default")
+	return n
+}
+
+func (n *toilNode) in(namespace string) (*kv.Store, *queue.Store, *stream.Store) {
+	maxValue := cmp.Or(n.host.cfg.MaxValue, DefaultMaxValue)
+	return engine.StoreOf(kv.Primitive, n.router, namespace, maxValue), engine.StoreOf(queue.Primitive, n.router, namespace, maxValue),
+		engine.StoreOf(stream.Primitive, n.router, namespace, maxValue)
+}
+
+func (n *toilNode) must(err error) {
+	n.t.Helper()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// each does something for all numbers below count, with a few callers.
+func (n *toilNode) each(count int, f func(ctx context.Context, i int) error) {
+	n.t.Helper()
+	var next atomic.Int64
+	var callers sync.WaitGroup
+	for range 3 { // so many values of any size are within what may wait for the log
+		callers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < count && !n.t.Failed(); i = int(next.Add(1)) - 1 {
+				if err := f(n.t.Context(), i); err != nil {
+					n.t.Errorf("%d: %v", i, err)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if n.t.Failed() {
+		n.t.FailNow()
+	}
+}
+
+// measure returns what commands take from now on until f has returned and nothing is due any more.
+func (n *toilNode) measure(what string, f func()) map[string]engine.Effort {
+	n.t.Helper()
+	s := n.host.shards[0]
+	n.applying(func() { s.exec.ForgetEfforts() })
+	start := time.Now()
+	f()
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for s.exec.NextDue() <= s.clock.now() {
+		if err := n.host.Err(); err != nil {
+			n.t.Fatal(err)
+		}
+		<-look.C
+	}
+	took := time.Since(start)
+	all := make(map[string]engine.Effort)
+	n.applying(func() {
+		for _, e := range s.exec.Efforts() {
+			all[e.Command] = e
+		}
+	})
+	fire, entry, commit := all["engine fire"], all["entry"], all["commit"]
+	n.t.Logf("%s: %v; %d Fires in %v, the longest %v (%d rows, %d bytes, %d looks, %d steps); the longest entry %v, commit %v", what, took.Round(time.Millisecond),
+		fire.Count, fire.Sum.Time.Round(time.Millisecond), fire.Time.Round(time.Microsecond), fire.Rows, fire.Bytes, fire.Looks, fire.Steps,
+		entry.Time.Round(time.Microsecond), commit.Time.Round(time.Microsecond))
+	return all
+}
+
+// applying calls f while nothing is applied.
+func (n *toilNode) applying(f func()) {
+	s := n.host.shards[0]
+	s.applyRun.Lock()
+	defer s.applyRun.Unlock()
+	f()
+}
+
+// leap moves the time on, and what is due then is done.
+func (n *toilNode) leap(by time.Duration) func() {
+	return func() { n.clock.ahead.Add(by.Milliseconds()) }
+}
+
+// dueCase is a kind of things that are due together.
+type dueCase struct {
+	name  string
+	small [2]int // how many there are in the short form, and in a larger one: it may take in proportion more
+	large []int  // in the long form
+	fill  func(n *toilNode, count int)
+	after time.Duration
+	check func(n *toilNode, count int)
+}
+
+const dueEach = 1000 // messages, records or keys of each
+
+var dueCases = []dueCase{
+	{
+		name: "queues with leases", small: [2]int{5, 20}, large: []int{25, 50, 100, 200, 1000}, after: 2 * time.Hour,
+		fill: func(n *toilNode, count int) {
+			n.each(count, func(ctx context.Context, i int) error {
+				name := fmt.Sprint("q", i)
+				if err := n.queue.Configure(ctx, name, queue.Settings{BackoffMin: queue.NoBackoff}); err != nil {
+					return err
+				}
+				if _, err := n.queue.EnqueueMany(ctx, name, make([]queue.NewMessage, dueEach)); err != nil {
+					return err
+				}
+				got, err := n.queue.Dequeue(ctx, name, queue.Max(dueEach), queue.Lease(time.Hour))
+				if err == nil && len(got) != dueEach {
+					err = fmt.Errorf("%d messages", len(got))
+				}
+				return err
+			})
+		},
+		check: func(n *toilNode, count int) {
+			n.each(count, func(ctx context.Context, i int) error {
+				st, err := n.queue.Stats(ctx, fmt.Sprint("q", i))
+				if err == nil && (st.Ready != dueEach || st.Expired != dueEach) {
+					err = fmt.Errorf("%+v", st)
+				}
+				return err
+			})
+		},
+	},
+	{
+		name: "queues with delays", small: [2]int{5, 20}, large: []int{25, 100, 1000}, after: 2 * time.Hour,
+		fill: func(n *toilNode, count int) {
+			n.each(count, func(ctx context.Context, i int) error {
+				messages := make([]queue.NewMessage, dueEach)
+				for i := range messages {
+					messages[i].Options = []queue.EnqueueOption{queue.Delay(time.Hour)}
+				}
+				_, err := n.queue.EnqueueMany(ctx, fmt.Sprint("q", i), messages)
+				return err
+			})
+		},
+		check: func(n *toilNode, count int) {
+			n.each(count, func(ctx context.Context, i int) error {
+				st, err := n.queue.Stats(ctx, fmt.Sprint("q", i))
+				if err == nil && st.Ready != dueEach {
+					err = fmt.Errorf("%+v", st)
+				}
+				return err
+			})
+		},
+	},
+	{
+		name: "groups with deliveries", small: [2]int{5, 20}, large: []int{25, 100, 1000}, after: 2 * time.Hour,
+		fill: func(n *toilNode, count int) {
+			n.appendRecords("log", dueEach)
+			n.each(count, func(ctx context.Context, i int) error {
+				got, err := n.logs.ReadGroup(ctx, "log", fmt.Sprint("g", i), "c", stream.Limit(dueEach), stream.AckTimeout(time.Hour), stream.Backoff(0, 0))
+				if err == nil && len(got) != dueEach {
+					err = fmt.Errorf("%d records", len(got))
+				}
+				return err
+			})
+		},
+		check: func(n *toilNode, count int) {
+			n.each(count, func(ctx context.Context, i int) error {
+				st, err := n.logs.GroupStats(ctx, "log", fmt.Sprint("g", i))
+				if err == nil && (st.Pending() != dueEach || st.Members[0].Pending != 0) {
+					err = fmt.Errorf("%+v", st)
+				}
+				return err
+			})
+		},
+	},
+	{
+		name: "namespaces with keys", small: [2]int{5, 20}, large: []int{25, 100, 1000}, after: time.Hour,
+		fill: func(n *toilNode, count int) {
+			n.each(count, func(ctx context.Context, i int) error {
+				txn := engine.NewTxn(n.router, fmt.Sprint("n", i), DefaultMaxValue)
+				for k := range dueEach {
+					txn.Do(kv.PutOp(fmt.Sprint("key", k), []byte("value"), kv.TTL(time.Hour)))
+				}
+				_, err := txn.Commit(ctx)
+				return err
+			})
+		},
+		check: func(n *toilNode, count int) {
+			n.each(count, func(ctx context.Context, i int) error {
+				q := engine.NamespaceQuery{Name: fmt.Sprint("n", i)}
+				err := n.host.Query(ctx, 0, &q)
+				if err == nil && (q.Info.Counts.Keys != 0 || q.Info.Counts.DeadKeys != dueEach) {
+					err = fmt.Errorf("%+v", q.Info.Counts)
+				}
+				return err
+			})
+		},
+	},
+	{
+		name: "keys of a megabyte", small: [2]int{10, 40}, large: []int{75, 300, 1000}, after: time.Hour,
+		fill: func(n *toilNode, count int) {
+			value := bytes.Repeat([]byte("v"), 1<<20-100)
+			n.each(count, func(ctx context.Context, i int) error {
+				_, err := n.kv.Put(ctx, fmt.Sprint("key", i), value, kv.TTL(time.Hour))
+				return err
+			})
+		},
+		check: func(n *toilNode, count int) {
+			n.each(count, func(ctx context.Context, i int) error {
+				if _, err := n.kv.Get(ctx, fmt.Sprint("key", i)); !errors.Is(err, kv.ErrNotFound) {
+					return fmt.Errorf("it is there: %w", err)
+				}
+				return nil
+			})
+		},
+	},
+}
+
+// TestDueTogether: what is due together is done by Fires that are bounded each, and takes in proportion to how much it is: what is looked at, the
+// iterators, what they step over and what is sorted. N queues with 1,000 messages each took 0.15, 0.58, 1.8, 7.0 s for N = 25, 50, 100, 200. The times are
+// those of a machine on which others may work: they are told, and decide nothing.
+func TestDueTogether(t *testing.T) {
+	for _, c := range dueCases {
+		t.Run(c.name, func(t *testing.T) {
+			sizes := c.small[:]
+			if *longFlag {
+				sizes = c.large
+			}
+			var before engine.Toil
+			for i, count := range sizes {
+				sum := c.run(t, count)
+				if i > 0 {
+					checkProportion(t, sizes[i-1], before, count, sum)
+				}
+				before = sum
+			}
+		})
+	}
+}
+
+func (c *dueCase) run(t *testing.T, count int) (sum engine.Toil) {
+	t.Run(fmt.Sprint(count), func(t *testing.T) {
+		n := openToilNode(t, 0)
+		c.fill(n, count)
+		fire := n.measure(fmt.Sprint(count, " ", c.name), n.leap(c.after))["engine fire"]
+		c.check(n, count)
+		// A Fire is full with 4,096 rows or 4 MiB, and a step of a machine comes on top.
+		if fire.Rows > 1<<13 || fire.Bytes > 6<<20 || fire.Looks > 1<<14 {
+			t.Errorf("too much at once: %v", fire)
+		}
+		sum = fire.Sum
+	})
+	return sum
+}
+
+// fewMeasures do not count: they are of what comes once, or by chance.
+const fewMeasures = 1000
+
+// checkProportion compares what it took to do something so many times: it may grow a little faster than the number.
+func checkProportion(t *testing.T, m int, a engine.Toil, n int, b engine.Toil) {
+	t.Helper()
+	for _, measure := range []struct {
+		name string
+		a, b int
+	}{{"rows", a.Rows, b.Rows}, {"looks", a.Looks, b.Looks}, {"iterators", a.Iters, b.Iters}, {"steps", a.Steps, b.Steps}, {"moves", a.Moves, b.Moves}} {
+		if (measure.b-fewMeasures)*m*2 > measure.a*n*3 {
+			t.Errorf("%s: %d for %d, %d for %d: that grows too fast", measure.name, measure.a, m, measure.b, n)
+		}
+	}
+}
+
+// appendRecords appends so many small records.
+func (n *toilNode) appendRecords(name string, count int) {
+	n.t.Helper()
+	for ; count > 0; count -= dueEach {
+		messages := make([]stream.Message, min(count, dueEach))
+		for i := range messages {
+			messages[i].Payload = []byte("record")
+		}
+		_, err := n.logs.AppendMany(n.t.Context(), name, messages)
+		n.must(err)
+	}
+}
