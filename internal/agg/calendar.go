@@ -9,6 +9,14 @@ import (
 	_ "time/tzdata" // so that every machine has the same time zones, or any
 )
 
+// Zone returns a time zone of the IANA database by its name. It is for whoever plans a query: what comes of it is sent as bounds.
+func Zone(name string) (*time.Location, error) {
+	if name == "Local" {
+		return nil, errors.New("the time zone of a machine has no name")
+	}
+	return time.LoadLocation(name)
+}
+
 // calendar says where windows of a time zone begin: a step of months at the first of a month, of days at midnight, of less at times of the day.
 //
 // A wall is what clocks on the wall show, in ms as if it were UTC. Boundaries are multiples of the step in walls, counted from 1970-01-01 00:00 (weeks from

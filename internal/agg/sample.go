@@ -99,9 +99,9 @@ func quantile(sorted []uint64, p float64) float64 {
 	}
 	high := fromOrdinal(sorted[at+1])
 	if d := high - low; !math.IsInf(d, 0) {
-		return low + d*part
+		return low + float64(d*part) // the conversion keeps processors from rounding once instead of twice
 	}
-	return low*(1-part) + high*part
+	return float64(low*(1-part)) + float64(high*part)
 }
 
 // code codes the sorted values by their differences.

@@ -220,6 +220,25 @@ func (w *Windows) Tumbling() bool {
 	return w.spans != nil || w.size == 1 && w.stride == 1
 }
 
+// Starts returns windows, of one pane each, that begin as these do: points that lie at the beginnings of buckets are in the same buckets again.
+func (w *Windows) Starts() Windows {
+	if w.Tumbling() {
+		return *w
+	}
+	s := Windows{from: w.from, to: w.to}
+	if w.spans == nil {
+		s.Panes = Panes{step: w.stride * w.Panes.step, origin: w.Panes.origin}
+		s.stride, s.size = 1, 1
+		return s
+	}
+	for i, b := range w.spans {
+		s.Panes.bounds = append(s.Panes.bounds, w.Panes.Start(b.first))
+		s.spans = append(s.spans, span{int64(i), int64(i) + 1})
+	}
+	s.Panes.bounds = append(s.Panes.bounds, w.Panes.Start(w.spans[len(w.spans)-1].end))
+	return s
+}
+
 // Shift returns the windows for points that are d ms older.
 func (w *Windows) Shift(d int64) Windows {
 	s := *w

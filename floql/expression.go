@@ -1,0 +1,284 @@
+package floql
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/file"
+	"github.com/expr-lang/expr/parser"
+	"github.com/expr-lang/expr/vm"
+)
+
+// expression is that of where or math, in the language of expr-lang/expr, cut down to what computes one number or truth value of one point: arithmetic,
+// comparison, and, or, not, in, matches, conditions, and functions. No loops, and nothing that could take more memory the longer it runs.
+type expression struct {
+	program *vm.Program
+	simple  *simple // instead of the program, for `value OP number`
+}
+
+// point is what an expression can look at.
+type point struct {
+	Value     float64           `expr:"value"`
+	Timestamp int               `expr:"timestamp"` // ms
+	Tags      map[string]string `expr:"tags"`
+	Field     string            `expr:"field"`
+}
+
+// functions are those of expr-lang/expr that take numbers.
+var functions = []string{"abs", "ceil", "floor", "round", "int", "float", "max", "min"}
+
+const (
+	maxExpression      = 4096
+	maxExpressionNodes = 500
+)
+
+// expressionError says what is wrong with an expression, and at which byte of it.
+type expressionError struct {
+	offset  int
+	message string
+}
+
+func (e *expressionError) Error() string { return e.message }
+
+func compileExpression(text string, condition bool) (*expression, error) {
+	if len(text) > maxExpression {
+		return nil, &expressionError{0, fmt.Sprintf("expression of %d bytes, expected no more than %d", len(text), maxExpression)}
+	}
+	tree, err := parser.Parse(text)
+	if err != nil {
+		return nil, expressionErrorOf(text, err)
+	}
+	c := checker{text: text}
+	if c.check(tree.Node); c.err != nil {
+		return nil, c.err
+	}
+	options := []expr.Option{expr.Env(point{}), expr.DisableAllBuiltins(), expr.MaxNodes(maxExpressionNodes)}
+	for _, f := range functions {
+		options = append(options, expr.EnableBuiltin(f))
+	}
+	if condition {
+		options = append(options, expr.AsBool())
+	} else {
+		options = append(options, expr.AsFloat64())
+	}
+	program, err := expr.Compile(text, options...)
+	if err != nil {
+		return nil, expressionErrorOf(text, err)
+	}
+	return &expression{program: program, simple: simplify(tree.Node, condition)}, nil
+}
+
+// expressionErrorOf returns an error of expr-lang/expr without its drawing.
+func expressionErrorOf(text string, err error) error {
+	e, ok := err.(*file.Error)
+	if !ok {
+		return &expressionError{0, err.Error()}
+	}
+	return &expressionError{byteOf(text, e.From), strings.TrimSuffix(e.Message, "\n")}
+}
+
+// byteOf returns at which byte a character of a text begins.
+func byteOf(text string, character int) int {
+	at := 0
+	for range character {
+		if at >= len(text) {
+			break
+		}
+		_, n := utf8.DecodeRuneInString(text[at:])
+		at += n
+	}
+	return at
+}
+
+// checker looks for what an expression may not have.
+type checker struct {
+	text string
+	err  error
+}
+
+func (c *checker) refuse(n ast.Node, format string, args ...any) {
+	if c.err == nil {
+		c.err = &expressionError{byteOf(c.text, n.Location().From), fmt.Sprintf(format, args...)}
+	}
+}
+
+// check goes over an expression from its root.
+func (c *checker) check(n ast.Node) {
+	switch n := n.(type) {
+	case *ast.NilNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.StringNode, *ast.ConstantNode:
+	case *ast.IdentifierNode:
+		c.identifier(n)
+	case *ast.UnaryNode:
+		c.check(n.Node)
+	case *ast.BinaryNode:
+		c.binary(n)
+	case *ast.ChainNode:
+		c.check(n.Node)
+	case *ast.MemberNode:
+		c.check(n.Node)
+		c.check(n.Property)
+	case *ast.ConditionalNode:
+		c.all(n.Cond, n.Exp1, n.Exp2)
+	case *ast.BuiltinNode:
+		c.call(n, n.Name, n.Arguments)
+	case *ast.CallNode:
+		c.call(n, n.Callee.String(), n.Arguments)
+	default:
+		c.refuse(n, "found %s, expected arithmetic, comparison, &&, ||, !, in, matches or a function of %s", describe(n), strings.Join(functions, ", "))
+	}
+}
+
+func (c *checker) all(nodes ...ast.Node) {
+	for _, n := range nodes {
+		c.check(n)
+	}
+}
+
+// describe names a kind of node: ArrayNode is an array.
+func describe(n ast.Node) string {
+	return strings.ToLower(strings.TrimSuffix(reflect.TypeOf(n).Elem().Name(), "Node"))
+}
+
+func (c *checker) identifier(n *ast.IdentifierNode) {
+	known := []string{"value", "timestamp", "tags", "field"}
+	if !slices.Contains(known, n.Value) {
+		c.refuse(n, "unknown name %q, expected value, timestamp, tags or field%s", n.Value, suggest(n.Value, known))
+	}
+}
+
+func (c *checker) binary(n *ast.BinaryNode) {
+	c.check(n.Left)
+	switch n.Operator {
+	case "..":
+		c.refuse(n, "found a range, expected a list like [1, 2]")
+	case "matches":
+		if _, constant := n.Right.(*ast.StringNode); !constant {
+			c.refuse(n, "the pattern of matches has to be a string")
+		}
+	case "in", "not in":
+		if list, ok := n.Right.(*ast.ArrayNode); ok {
+			c.all(list.Nodes...)
+			return
+		}
+	}
+	c.check(n.Right)
+}
+
+func (c *checker) call(n ast.Node, function string, args []ast.Node) {
+	if !slices.Contains(functions, function) {
+		c.refuse(n, "unknown function %q, expected %s%s", function, strings.Join(functions, ", "), suggest(function, functions))
+	}
+	c.all(args...)
+}
+
+// simple is `value OP number`, or `number OP value`, which needs no virtual machine.
+type simple struct {
+	op      string
+	number  float64
+	flipped bool
+}
+
+func simplify(n ast.Node, condition bool) *simple {
+	b, ok := n.(*ast.BinaryNode)
+	ops := "+-*/"
+	if condition {
+		ops = "<=>=!=="
+	}
+	if !ok || !strings.Contains(ops, b.Operator) {
+		return nil
+	}
+	if number, ok := constant(b.Right); ok && isValue(b.Left) {
+		return &simple{op: b.Operator, number: number}
+	}
+	if number, ok := constant(b.Left); ok && isValue(b.Right) {
+		return &simple{op: b.Operator, number: number, flipped: true}
+	}
+	return nil
+}
+
+func isValue(n ast.Node) bool {
+	id, ok := n.(*ast.IdentifierNode)
+	return ok && id.Value == "value"
+}
+
+func constant(n ast.Node) (float64, bool) {
+	switch n := n.(type) {
+	case *ast.IntegerNode:
+		return float64(n.Value), true
+	case *ast.FloatNode:
+		return n.Value, true
+	case *ast.UnaryNode:
+		if v, ok := constant(n.Node); ok && n.Operator == "-" {
+			return -v, true
+		}
+	}
+	return 0, false
+}
+
+// holds reports whether the comparison holds for a value.
+func (s *simple) holds(v float64) bool {
+	a, b := v, s.number
+	if s.flipped {
+		a, b = b, a
+	}
+	switch s.op {
+	case "<":
+		return a < b
+	case "<=":
+		return a <= b
+	case ">":
+		return a > b
+	case ">=":
+		return a >= b
+	case "==":
+		return a == b
+	}
+	return a != b
+}
+
+// compute returns the result of the operation.
+func (s *simple) compute(v float64) float64 {
+	a, b := v, s.number
+	if s.flipped {
+		a, b = b, a
+	}
+	switch s.op {
+	case "+":
+		return a + b
+	case "-":
+		return a - b
+	case "*":
+		return a * b
+	}
+	return a / b
+}
+
+// evaluator runs an expression for the points of one series.
+type evaluator struct {
+	program *vm.Program
+	vm      vm.VM
+	point   point
+}
+
+func newEvaluator(e *expression, s *Series) *evaluator {
+	tags := make(map[string]string, len(s.Tags))
+	for _, t := range s.Tags {
+		tags[t.Key] = t.Value
+	}
+	return &evaluator{program: e.program, point: point{Tags: tags, Field: s.Field}}
+}
+
+func (e *evaluator) run(time int64, value float64) (any, error) {
+	e.point.Value, e.point.Timestamp = value, int(time)
+	v, err := e.vm.Run(e.program, &e.point)
+	if f, ok := err.(*file.Error); ok {
+		return nil, fmt.Errorf("%s at the point of %s ms", f.Message, strconv.FormatInt(time, 10))
+	}
+	return v, err
+}

@@ -1,0 +1,145 @@
+package floql
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// Point is a point of a result.
+type Point struct {
+	Timestamp int64   // ms since the epoch
+	Value     float64 // NaN for a null, as fill(null) puts into empty buckets; no other value is not finite
+}
+
+// IsNull reports whether the point has no value.
+func (p Point) IsNull() bool { return isNull(p.Value) }
+
+// ResultSeries is a series of a result.
+type ResultSeries struct {
+	Key    string // the measurement, or the alias
+	Field  string
+	Tags   []Tag   // by key; those of its group after an aggregation
+	Points []Point // by time, at least one
+}
+
+// Stats says what a query took.
+type Stats struct {
+	Series  int64 // read
+	Points  int64 // read
+	Elapsed time.Duration
+}
+
+// Result is what a query returns. As JSON it is the query response of the HTTP API: {query, series[]: {key, field, point_count, tags[]: {key, value},
+// points[]: {timestamp, value}}}.
+type Result struct {
+	Query  string         // as it was given
+	Series []ResultSeries // by key, field and tags, unless sort() ordered them
+	Hints  []string       // what may be wrong with a query that selects no series, one sentence each
+	Stats  Stats
+}
+
+// result makes a result of the last frame.
+func (r *run) result(q *Query, f *frame) (*Result, error) {
+	total := int64(0)
+	for _, fs := range f.series {
+		total += int64(len(fs.times))
+	}
+	if err := r.limits.checkResult(total); err != nil {
+		return nil, err
+	}
+	if !f.sorted {
+		sortFrame(f)
+	}
+	res := &Result{Query: q.text, Stats: Stats{Series: r.series, Points: r.points}}
+	if r.series == 0 {
+		res.Hints = r.hints
+	}
+	for _, fs := range f.series {
+		if len(fs.times) == 0 {
+			continue
+		}
+		s := ResultSeries{Key: f.key, Field: fs.Field, Tags: slices.Clone(fs.Tags), Points: make([]Point, len(fs.times))}
+		for i, t := range fs.times {
+			s.Points[i] = Point{t, fs.values[i]}
+		}
+		res.Series = append(res.Series, s)
+	}
+	return res, nil
+}
+
+// MarshalJSON returns the query response of the HTTP API.
+func (r *Result) MarshalJSON() ([]byte, error) { return r.AppendJSON(nil), nil }
+
+// AppendJSON appends the query response of the HTTP API.
+func (r *Result) AppendJSON(dst []byte) []byte {
+	dst = appendString(append(dst, `{"query":`...), r.Query)
+	dst = append(dst, `,"series":[`...)
+	for i := range r.Series {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = r.Series[i].appendJSON(dst)
+	}
+	return append(dst, "]}"...)
+}
+
+func (s *ResultSeries) appendJSON(dst []byte) []byte {
+	dst = appendString(append(dst, `{"key":`...), s.Key)
+	dst = appendString(append(dst, `,"field":`...), s.Field)
+	dst = strconv.AppendInt(append(dst, `,"point_count":`...), int64(len(s.Points)), 10)
+	dst = append(dst, `,"tags":[`...)
+	for i, t := range s.Tags {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendString(append(dst, `{"key":`...), t.Key)
+		dst = append(appendString(append(dst, `,"value":`...), t.Value), '}')
+	}
+	dst = append(dst, `],"points":[`...)
+	for i, p := range s.Points {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = strconv.AppendInt(append(dst, `{"timestamp":`...), p.Timestamp, 10)
+		dst = append(appendNumber(append(dst, `,"value":`...), p.Value), '}')
+	}
+	return append(dst, "]}"...)
+}
+
+// appendNumber appends a number as encoding/json writes it, null for NaN.
+func appendNumber(dst []byte, v float64) []byte {
+	if !isFinite(v) {
+		return append(dst, "null"...)
+	}
+	if m := math.Abs(v); m != 0 && (m < 1e-6 || m >= 1e21) {
+		return strconv.AppendFloat(dst, v, 'e', -1, 64)
+	}
+	return strconv.AppendFloat(dst, v, 'f', -1, 64)
+}
+
+// appendString appends a JSON string; bytes that are not UTF-8 become U+FFFD.
+func appendString(dst []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	dst = append(dst, '"')
+	for _, c := range s {
+		switch {
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', byte(c))
+		case c == '\n':
+			dst = append(dst, `\n`...)
+		case c == '\t':
+			dst = append(dst, `\t`...)
+		case c == '\r':
+			dst = append(dst, `\r`...)
+		case c < 0x20:
+			dst = append(dst, `\u00`...)
+			dst = append(dst, hex[c>>4], hex[c&15])
+		default:
+			dst = utf8.AppendRune(dst, c)
+		}
+	}
+	return append(dst, '"')
+}
