@@ -1,4 +1,4 @@
-// Package floe is an embeddable data node: key-value, queues, streams with consumer groups, and later time series, actions, stream
+// Package floe is an embeddable data node: key-value, queues, streams with consumer groups, time series, and later actions, stream
 // processing and workflows, over one replicated log stored in Pebble.
 //
 //	node, err := floe.Open(floe.Config{DataDir: "data"})
@@ -22,6 +22,7 @@ import (
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
+	"github.com/floedb/floe/ts"
 )
 
 // Version is the version of this program, as /cluster/stats reports it.
@@ -45,10 +46,11 @@ var (
 // DB is what a Node and a Client share, so that a program need not know whether its data is in its own process. Only floe implements it: methods
 // may be added. All may be called by many goroutines at once, also after Close: what they return then answers ErrClosed.
 type DB interface {
-	// KV, Stream and Queue return the stores of a namespace, which need no Close.
+	// KV, Stream, Queue and TS return the stores of a namespace, which need no Close.
 	KV(namespace string, opts ...AccessOption) *kv.Store
 	Stream(namespace string, opts ...AccessOption) *stream.Store
 	Queue(namespace string, opts ...AccessOption) *queue.Store
+	TS(namespace string, opts ...AccessOption) *ts.Store
 	// Txn starts a transaction over the primitives of a namespace.
 	Txn(namespace string) *Txn
 	// Namespaces returns what creates and lists namespaces.

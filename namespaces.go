@@ -39,7 +39,9 @@ type Counts struct {
 	DeadKeys     int64 // KV: deleted and expired keys whose history is still kept
 	Streams      int64
 	Queues       int64
-	Measurements int64 // of time series, which are to come
+	Measurements int64 // of time series; in a spread namespace those of each shard count
+	Series       int64 // of all measurements
+	Points       int64 // of all series, see ts.Measurement
 	Actions      int64 // to come
 	Workflows    int64 // to come
 	Jobs         int64 // of stream processing, to come

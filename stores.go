@@ -5,6 +5,7 @@ import (
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
+	"github.com/floedb/floe/ts"
 )
 
 // stores are the primitives behind a door: what a Node and a Client have in common.
@@ -52,6 +53,11 @@ func (s *stores) Stream(namespace string, opts ...AccessOption) *stream.Store {
 // Queue returns the queues of a namespace.
 func (s *stores) Queue(namespace string, opts ...AccessOption) *queue.Store {
 	return engine.StoreOf(queue.Primitive, s.pick(opts), namespace, s.maxValue())
+}
+
+// TS returns the time series of a namespace.
+func (s *stores) TS(namespace string, opts ...AccessOption) *ts.Store {
+	return engine.StoreOf(ts.Primitive, s.pick(opts), namespace, s.maxValue())
 }
 
 // Txn starts a transaction over the primitives of a namespace.

@@ -17,6 +17,8 @@ type Counts struct {
 	Streams      int64
 	Queues       int64
 	Measurements int64
+	Series       int64 // time series: of all measurements
+	Points       int64 // time series: written and not gone, see ts.Measurement
 	Actions      int64
 	Workflows    int64
 	Jobs         int64
@@ -25,8 +27,8 @@ type Counts struct {
 // all returns the numbers, in the order in which they are sent.
 func (c *Counts) all() []*int64 {
 	return []*int64{
-		&c.Keys, &c.KeyBytes, &c.KeyReads, &c.KeySets, &c.KeyDeletes, &c.DeadKeys, &c.Streams, &c.Queues, &c.Measurements, &c.Actions,
-		&c.Workflows, &c.Jobs,
+		&c.Keys, &c.KeyBytes, &c.KeyReads, &c.KeySets, &c.KeyDeletes, &c.DeadKeys, &c.Streams, &c.Queues, &c.Measurements, &c.Series,
+		&c.Points, &c.Actions, &c.Workflows, &c.Jobs,
 	}
 }
 

@@ -113,6 +113,9 @@ func (s *Scope) Shards(ctx context.Context) ([]ShardID, error) {
 	return s.router.Shards(ctx, s.Namespace())
 }
 
+// NodeShards returns the number of shards of the node.
+func (s *Scope) NodeShards() int { return s.router.door.Shards() }
+
 // FanOut asks shards at once, each its own query of parts, and returns when all have answered: the error of one of them if any has failed.
 func FanOut[Q any, P interface {
 	*Q

@@ -86,6 +86,24 @@ func (v *View) NamespaceName(id uint32) (name string, ok bool) {
 	return ns.name, true
 }
 
+// Counted returns a counter of the machine for a namespace as the view sees it, 0 if the shard holds nothing of that.
+func (v *View) Counted(name string, c Counter) (int64, error) {
+	ns := v.x.dir.visible(name)
+	if ns == nil {
+		return 0, nil
+	}
+	// Not the one in memory, which runs ahead of what is committed.
+	row, ok, err := v.getRow(namespaceRow(v.rowKey(machineEngine), ns.id))
+	if err != nil || !ok {
+		return 0, err
+	}
+	got, err := v.x.table.decodeNamespace(row)
+	if err != nil {
+		return 0, err
+	}
+	return got.counts[v.x.table.base[v.machine]+int(c)], nil
+}
+
 // CountRead counts a read of the namespace for its statistics.
 func (v *View) CountRead(name string) {
 	if ns := v.x.dir.visible(name); ns != nil {

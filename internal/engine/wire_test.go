@@ -63,7 +63,7 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 	for _, tt := range []struct{ asked, answered engine.Query }{
 		{&engine.NamespaceQuery{Name: "a", Wait: true}, &engine.NamespaceQuery{Name: "a", Wait: true, Found: true, Info: engine.NamespaceInfo{
 			Name: "a", Spread: true, CreatedAt: at, Counts: engine.Counts{Keys: 1, KeyBytes: 2, KeyReads: 3, KeySets: 4, KeyDeletes: 5, DeadKeys: 6, Streams: 7,
-				Queues: 8, Measurements: 9, Actions: 10, Workflows: 11, Jobs: 12},
+				Queues: 8, Measurements: 9, Series: 13, Points: 14, Actions: 10, Workflows: 11, Jobs: 12},
 		}}},
 		{&engine.NamespacesQuery{Prefix: "p", After: "a", Limit: 5}, &engine.NamespacesQuery{Prefix: "p", After: "a", Limit: 5, Infos: []engine.NamespaceInfo{{Name: "b", CreatedAt: at}}}},
 		{&toy.Counter{Namespace: "n", Name: "c", Min: 3}, &toy.Counter{Namespace: "n", Name: "c", Min: 3, Value: -9}},

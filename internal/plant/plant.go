@@ -69,3 +69,10 @@ const (
 	ForgetAnnounced Bug = "forget-announced"  // that a record is ready again is not noted in the group's row
 	UnboundedExpire Bug = "unbounded-expire"  // all that is due is done by one command
 )
+
+// The bugs in time series.
+const (
+	SealUnfenced        Bug = "seal-unfenced"        // blocks are sealed whatever was sealed before
+	SealDropsNewest     Bug = "seal-drops-newest"    // the newest of the blocks that are sealed gets lost
+	GenerationsReversed Bug = "generations-reversed" // what was sealed earlier replaces what was sealed later
+)

@@ -6,9 +6,12 @@ import (
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
+	"github.com/floedb/floe/ts"
 )
 
 // All returns the tables of all primitives: every node has them.
 func All() []engine.Primitive {
-	return []engine.Primitive{engine.TableOf(kv.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(queue.Primitive)}
+	return []engine.Primitive{
+		engine.TableOf(kv.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(queue.Primitive), engine.TableOf(ts.Primitive),
+	}
 }

@@ -1,0 +1,184 @@
+package ts
+
+import (
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/points"
+)
+
+// batch is what is written together: points of any measurements and series, in the order in which they came.
+//
+// A series that the cache does not know is looked for in its shard, by the hash of its tags, and defined with its first points if it is not there. What
+// is refused because a series is not what the cache takes it for is sent again, with definitions; see flush.
+type batch struct {
+	store *Store
+	now   int64 // time of points that say none, ms
+
+	measurements []batchMeasurement
+	byName       map[string]int
+	series       []batchSeries
+	byKey        map[string]int32
+	rows         []batchRow
+	values       []batchValue
+	shards       int // of the node if the namespace is spread, else 0
+	pending      int // rows that are neither written nor refused
+
+	result *Result
+}
+
+type batchMeasurement struct {
+	name    string
+	fields  []field
+	numbers map[string]uint16
+	err     error // why none of its points can be written
+}
+
+type batchSeries struct {
+	key         string
+	measurement int32
+	member      *member // nil: not known
+	tags        tagList // of one that is not known
+	hash        [hashLen]byte
+	fingerprint uint64
+	shard       engine.ShardID
+	identified  bool  // all but member is there
+	err         error // why none of its points can be written
+}
+
+// batchRow is a point.
+type batchRow struct {
+	series   int32
+	at       int // what the caller calls it: an index or a line
+	time     int64
+	from, to int32 // its values
+	done     bool
+}
+
+type batchValue struct {
+	field    uint16
+	exponent uint8 // notDecimal: bits are those of a float64
+	bits     int64 // a mantissa
+}
+
+const notDecimal = 0xff
+
+func newBatch(s *Store, result *Result) *batch {
+	return &batch{store: s, byName: make(map[string]int), byKey: make(map[string]int32), result: result}
+}
+
+// reset forgets all points, and keeps memory.
+func (b *batch) reset() {
+	clear(b.byName)
+	clear(b.byKey)
+	clear(b.series)
+	clear(b.measurements)
+	b.measurements, b.series, b.rows, b.values, b.pending = b.measurements[:0], b.series[:0], b.rows[:0], b.values[:0], 0
+}
+
+// measurement returns the place of a measurement.
+func (b *batch) measurement(name string) int32 {
+	if i, ok := b.byName[name]; ok {
+		return int32(i)
+	}
+	b.byName[name] = len(b.measurements)
+	b.measurements = append(b.measurements, batchMeasurement{name: name, numbers: make(map[string]uint16), err: checkMeasurement(name)})
+	return int32(len(b.measurements) - 1)
+}
+
+// member returns the place of a series that the cache knows, by its key; false if it does not.
+func (b *batch) member(key []byte) (int32, bool) {
+	if i, ok := b.byKey[string(key)]; ok {
+		return i, true
+	}
+	m := b.store.cache.get(key)
+	if m == nil {
+		return 0, false
+	}
+	i := int32(len(b.series))
+	b.byKey[m.key] = i
+	b.series = append(b.series, batchSeries{key: m.key, measurement: b.measurement(m.measurement), member: m, shard: m.shard})
+	return i, true
+}
+
+// newSeries adds a series that the cache does not know.
+func (b *batch) newSeries(key, measurement string, tags tagList, err error) int32 {
+	i := int32(len(b.series))
+	b.byKey[key] = i
+	s := batchSeries{key: key, tags: tags, err: err}
+	if s.err == nil {
+		s.measurement = b.measurement(measurement)
+		if s.err = b.measurements[s.measurement].err; s.err == nil {
+			s.err = tags.check()
+		}
+	}
+	b.series = append(b.series, s)
+	return i
+}
+
+// field returns the number of a field in the batch; false if the measurement would have too many.
+func (m *batchMeasurement) field(name []byte, kind FieldType, guess int) (uint16, error) {
+	if guess < len(m.fields) && m.fields[guess].name == string(name) {
+		return uint16(guess), nil
+	}
+	if n, ok := m.numbers[string(name)]; ok {
+		return n, nil
+	}
+	if err := checkField(string(name)); err != nil {
+		return 0, err
+	}
+	if len(m.fields) == MaxFields {
+		return 0, tooManyFieldsError(m.name, string(name))
+	}
+	n := uint16(len(m.fields))
+	m.fields = append(m.fields, field{string(name), kind})
+	m.numbers[string(name)] = n
+	return n, nil
+}
+
+func tooManyFieldsError(measurement, name string) error {
+	return engine.Errorf(ErrInvalid, "measurement %q has %d fields, the limit: there is no room for %q", measurement, MaxFields, name)
+}
+
+// begin starts a point; its values follow, and end. It returns false if the series can not be written.
+func (b *batch) begin(at int, series int32, time int64) error {
+	if err := b.series[series].err; err != nil {
+		return err
+	}
+	if time < minTime || time > maxTime {
+		return engine.Errorf(ErrInvalid, "ts: time %d ms is out of range", time)
+	}
+	b.rows = append(b.rows, batchRow{series: series, at: at, time: time, from: int32(len(b.values))})
+	return nil
+}
+
+// Bounds of times, ms since the epoch.
+const (
+	minTime = points.MinTime
+	maxTime = points.MaxTime
+)
+
+// abandon takes the point that was begun back.
+func (b *batch) abandon() {
+	last := len(b.rows) - 1
+	b.values = b.values[:b.rows[last].from]
+	b.rows = b.rows[:last]
+}
+
+// end ends a point.
+func (b *batch) end() {
+	b.rows[len(b.rows)-1].to = int32(len(b.values))
+	b.pending++
+}
+
+// refuse reports that a point is not written.
+func (b *batch) refuse(at int, err error) {
+	b.result.Refused++
+	if len(b.result.Errors) < MaxErrors {
+		b.result.Errors = append(b.result.Errors, PointError{At: at, Err: err})
+	}
+}
+
+func (b *batch) refuseRow(i int32, err error) {
+	b.rows[i].done = true
+	b.pending--
+	b.refuse(b.rows[i].at, err)
+}

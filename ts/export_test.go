@@ -1,0 +1,183 @@
+package ts
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/points"
+	"github.com/floedb/floe/internal/rig"
+)
+
+// What the tests, which are users of the package, need to see of its inside.
+
+// NumKinds is the highest kind of a command.
+var NumKinds = uint8(len(table().Commands))
+
+// NewForgetful returns a machine that remembers next to nothing.
+func NewForgetful() engine.Machine {
+	m := newMachine().(*machine)
+	m.measurements = newLately[measurementName, *open](1)
+	m.prints = newLately[printsPage, *[pageSeries]uint64](1)
+	return m
+}
+
+// NewCramped returns a machine whose shard takes so many bytes that are not sealed.
+func NewCramped(bytes int64) engine.Machine {
+	m := newMachine().(*machine)
+	m.unsealedBound = bytes
+	return m
+}
+
+// DecodeBody decodes a command's body, and says whether that worked.
+func DecodeBody(kind uint8, b []byte) error {
+	return checkCommand(engine.Command{Machine: engine.MachineTS, Kind: kind, Body: b})
+}
+
+// Recode decodes a row and encodes it again; ok is false if it is none.
+func Recode(kind byte, b []byte) (again []byte, ok bool) {
+	switch kind {
+	case rowMeasurement:
+		r, err := decodeMeasurement(b)
+		return r.encode(nil), err == nil
+	case rowContent:
+		r, err := decodeContent(b)
+		return r.encode(nil), err == nil
+	case rowPolicy:
+		r, err := decodePolicy(b)
+		return r.encode(nil), err == nil
+	case rowLimit:
+		r, err := decodeLimit(b)
+		return encode(nil, &r, (*limitRow).code), err == nil
+	case rowSeries:
+		r, err := decodeSeries(b)
+		return r.encode(nil), err == nil
+	case rowTag:
+		r, err := decodeTag(b)
+		return encode(nil, &r, (*tagRow).code), err == nil
+	case rowBlock:
+		r, err := decodeBlock(b)
+		return r.encode(nil), err == nil
+	case rowPage:
+		r, err := decodePage(b)
+		return r.encode(nil), err == nil
+	case rowPartition:
+		r, err := decodePartition(b)
+		return encode(nil, &r, (*partitionRow).code), err == nil
+	case rowDirty:
+		r, err := decodeDirty(b)
+		return r.encode(nil), err == nil
+	case rowHash, rowValue, rowName, rowUnsealed, rowDeleted, rowRetiring:
+		n, err := decodeCount(b)
+		return encodeCount(nil, n), err == nil
+	}
+	return nil, false
+}
+
+// Rows of kinds, for tests that count or damage them.
+const (
+	RowBlock     = rowBlock
+	RowPage      = rowPage
+	RowSeries    = rowSeries
+	RowPartition = rowPartition
+)
+
+// At is where a value is.
+type At struct {
+	Measurement, Tags, Field string
+	Time                     int64
+}
+
+// Contents reads all values from the rows of a shard, as the layout says what is there: blocks before pages, later generations before earlier ones. It is
+// written apart from what queries do.
+func Contents(r *rig.Rig, shard engine.ShardID, tier uint16, col uint8) map[At]float64 {
+	type stored struct {
+		inc        incarnation
+		id         seriesID
+		field      fieldID
+		time       int64
+		value      float64
+		generation uint64
+		order      int
+	}
+	var all []stored
+	measurements := make(map[incarnation]measurement)
+	series := make(map[incarnation]map[seriesID]tagList)
+	decodeAll := func(data []byte, f func(s uint32, field uint16, at int64, v float64)) {
+		var rd points.Reader
+		var c points.Cursor
+		must(0, rd.Open(data))
+		for _, field := range rd.Fields(nil) {
+			must(rd.Runs(field, &c))
+			for c.Next() {
+				times, values := c.Read()
+				for i := range times {
+					f(c.Series(), field, times[i], values[i])
+				}
+			}
+		}
+	}
+	for n, row := range r.Rows(shard) {
+		if row.Machine != engine.MachineTS {
+			continue
+		}
+		k := row.Key
+		switch k[0] {
+		case rowMeasurement:
+			measurements[incarnationOf(k)] = must(decodeMeasurement(row.Value))
+		case rowSeries:
+			if series[incarnationOf(k)] == nil {
+				series[incarnationOf(k)] = make(map[seriesID]tagList)
+			}
+			series[incarnationOf(k)][seriesOf(k)] = must(decodeSeries(row.Value)).tags
+		case rowBlock:
+			if tier != 0 {
+				continue
+			}
+			b := must(decodeBlock(row.Value))
+			decodeAll(b.points, func(s uint32, field uint16, at int64, v float64) {
+				all = append(all, stored{incarnationOf(k), b.ids[s], b.fields[field], at, v, 1<<63 + blockLSN(k), n})
+			})
+		case rowPage:
+			if uint16(tierOf(k)) != tier || uint8(pageColumnOf(k)) != col {
+				continue
+			}
+			p := must(decodePage(row.Value))
+			decodeAll(p.data, func(s uint32, field uint16, at int64, v float64) {
+				if fieldID(field) != pageFieldOf(k) {
+					panic(fmt.Sprintf("field %d in a page of field %d", field, pageFieldOf(k)))
+				}
+				all = append(all, stored{incarnationOf(k), seriesID(s), fieldID(field), at, v, generationOf(k), n})
+			})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b stored) int {
+		return cmp.Or(cmp.Compare(a.generation, b.generation), cmp.Compare(a.order, b.order))
+	})
+	found := make(map[At]float64)
+	for _, s := range all {
+		tags, ok := series[s.inc][s.id]
+		if !ok {
+			continue
+		}
+		m := measurements[s.inc]
+		var text bytes.Buffer
+		for _, t := range tags {
+			fmt.Fprintf(&text, "%s=%s;", t.name, t.value)
+		}
+		found[At{m.name, text.String(), m.fields[s.field].name, s.time}] = s.value
+	}
+	return found
+}
+
+// CountRows returns how many rows of a kind a shard has, and their bytes.
+func CountRows(r *rig.Rig, shard engine.ShardID, kind byte) (rows, bytes int) {
+	for _, row := range r.Rows(shard) {
+		if row.Machine == engine.MachineTS && row.Key[0] == kind {
+			rows, bytes = rows+1, bytes+len(row.Key)+len(row.Value)
+		}
+	}
+	return rows, bytes
+}

@@ -1,0 +1,135 @@
+package ts
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/line"
+)
+
+// Precision is the unit of the timestamps of lines. They are kept as ms: finer ones are rounded down.
+type Precision uint8
+
+// The units of timestamps.
+const (
+	Nanoseconds Precision = iota
+	Microseconds
+	Milliseconds
+	Seconds
+)
+
+// String returns ns, us, ms or s.
+func (p Precision) String() string {
+	if p > Seconds {
+		return "unknown"
+	}
+	return line.Precision(p).String()
+}
+
+// ParsePrecision returns the precision that is written as ns, us, ms or s. Errors: ErrInvalid.
+func ParsePrecision(s string) (Precision, error) {
+	p, err := line.ParsePrecision(s)
+	if err != nil {
+		return 0, engine.Errorf(ErrInvalid, "ts: %v", err)
+	}
+	return Precision(p), nil
+}
+
+// importPoints is how many values a batch of lines has: about as many as take a few milliseconds to write.
+const importValues = 20_000
+
+// WriteLine writes what r yields, in the line protocol of InfluxDB: a point a line, in batches of some thousands as Write does. Lines that are malformed or
+// refused are reported by their numbers, and the others written: the error is nil then. Fields that are strings are left out and counted; a line with
+// nothing else is refused. A line without timestamp has the time of its batch.
+//
+// Errors: ErrInvalid for an unknown precision; those of r; and those of Write that are about no point. Result says what had been written before.
+func (s *Store) WriteLine(ctx context.Context, r io.Reader, precision Precision) (Result, error) {
+	var result Result
+	if precision > Seconds {
+		return result, engine.Errorf(ErrInvalid, "ts: unknown precision %d", precision)
+	}
+	b := newBatch(s, &result)
+	scanner := line.NewScanner(r, line.Precision(precision))
+	for {
+		b.now = time.Now().UnixMilli()
+		end, err := b.fill(scanner)
+		if flushErr := b.flush(ctx); flushErr != nil {
+			return result, flushErr
+		}
+		if err != nil || end {
+			return result, err
+		}
+		b.reset()
+	}
+}
+
+// fill adds lines until the batch is large enough. It returns whether all have been read.
+func (b *batch) fill(scanner *line.Scanner) (end bool, err error) {
+	for len(b.values) < importValues {
+		l, err := scanner.Next()
+		malformed := (*line.Error)(nil)
+		switch {
+		case errors.Is(err, io.EOF):
+			return true, nil
+		case errors.As(err, &malformed):
+			b.refuse(malformed.Line, engine.Errorf(ErrInvalid, "%s", malformed.Reason))
+			continue
+		case err != nil:
+			return false, err
+		}
+		b.result.Strings += l.Strings
+		if err := b.addLine(l); err != nil {
+			b.refuse(l.Number, err)
+		}
+	}
+	return false, nil
+}
+
+// addLine adds a line, or returns why it is refused.
+func (b *batch) addLine(l *line.Line) error {
+	series, ok := b.member(l.Series)
+	if !ok {
+		measurement, tags, err := readSeriesKey(string(l.Series))
+		if err != nil {
+			err = engine.Errorf(ErrInvalid, "ts: %v", err)
+		}
+		series = b.newSeries(string(l.Series), measurement, tags, err)
+	}
+	at := b.now
+	if l.HasTime {
+		at = l.Time
+	}
+	if err := b.begin(l.Number, series, at); err != nil {
+		return err
+	}
+	m := &b.measurements[b.series[series].measurement]
+	for i := range l.Fields {
+		f := &l.Fields[i]
+		n, err := m.field(f.Key, fieldTypeOf(f.Kind), i)
+		if err != nil {
+			b.abandon()
+			return err
+		}
+		v := batchValue{n, f.Exponent, f.Mantissa}
+		if !f.Decimal {
+			v = batchValue{n, notDecimal, int64(math.Float64bits(f.Value))}
+		}
+		b.values = append(b.values, v)
+	}
+	b.end()
+	return nil
+}
+
+func fieldTypeOf(k line.Kind) FieldType {
+	switch k {
+	case line.Float:
+		return Float
+	case line.Boolean:
+		return Boolean
+	}
+	return Integer
+}

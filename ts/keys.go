@@ -1,0 +1,223 @@
+package ts
+
+import (
+	"encoding/binary"
+
+	"github.com/floedb/floe/internal/key"
+)
+
+// Rows of a shard. A measurement that exists has a number of its own, the LSN of the write that made it: one that is deleted and made again has another
+// one, which is its incarnation. All rows of an incarnation begin with kind and number, so that it is deleted by a range per kind.
+//
+//	'n' | namespace u32 | name                                             -> incarnation (uvarint)
+//	'y' | namespace u32 | name                                             -> policy: retention and tiers, with a version; see policy
+//	'l' | namespace u32                                                    -> limit of series, with a version
+//	'u'                                                                    -> bytes of blocks that are not sealed, of the shard
+//	'm' | incarnation                                                      -> what a measurement is: name, fields; see measurement
+//	'c' | incarnation                                                      -> what is in it, written with each batch; see content
+//	's' | incarnation | series u32                                         -> fingerprint and tags, see seriesRow
+//	'h' | incarnation | hash (16 bytes) of the tags                        -> series (uvarint)
+//	'p' | incarnation | tag | value | series u32                           -> (empty): posting
+//	'v' | incarnation | tag | value                                        -> number of series that have it
+//	'd' | incarnation | tag                                                -> number of distinct values, and of series that have the tag
+//	'f' | incarnation | series u32 / pageSeries (u32)                      -> fingerprints of so many series, u64 each; 0: there is none
+//	'b' | incarnation | LSN u64 | n u16                                    -> block, see block
+//	'q' | incarnation | tier u16 | partition i64                           -> what a partition holds, see partitionRow
+//	'g' | incarnation | tier u16 | partition i64 | field u16 | column u8 | generation u64 | series u32 | time i64 -> page
+//	'x' | incarnation | tier u16 | until i64                               -> begin of a range of dirty buckets, see dirty
+//	't' | incarnation | series u32                                         -> LSN of the deletion: its points are still in pages
+//	'r' | incarnation | series u32                                         -> its fingerprint: it is being retired
+//
+// Series are numbered from 0 in each incarnation, and no number is given twice. Tags and values end as key.AppendString ends them. A partition is the
+// time at which it begins divided by its length.
+const (
+	rowName        = 'n'
+	rowPolicy      = 'y'
+	rowLimit       = 'l'
+	rowUnsealed    = 'u'
+	rowMeasurement = 'm'
+	rowContent     = 'c'
+	rowSeries      = 's'
+	rowHash        = 'h'
+	rowPosting     = 'p'
+	rowValue       = 'v'
+	rowTag         = 'd'
+	rowPrints      = 'f'
+	rowBlock       = 'b'
+	rowPartition   = 'q'
+	rowPage        = 'g'
+	rowDirty       = 'x'
+	rowDeleted     = 't'
+	rowRetiring    = 'r'
+)
+
+// allKinds are the kinds of rows in order; ofIncarnation are those that a measurement is deleted with.
+const (
+	allKinds      = "bcdfghlmnpqrstuvxy"
+	ofIncarnation = "bcdfghmpqrstvx"
+)
+
+// incarnation is a measurement from when it is made until it is deleted.
+type incarnation uint64
+
+// seriesID is the number of a series in an incarnation.
+type seriesID uint32
+
+// tierID tells the tiers of a measurement apart. The points themselves are tier 0.
+type tierID uint16
+
+const rawTier tierID = 0
+
+// column is what a page holds of a field: in tier 0 its values, in other tiers the aggregates of each bucket.
+type column uint8
+
+// The columns of pages. Time of a value is that of the point in tier 0, and the begin of the bucket elsewhere. Sums are double-double: sum and what it
+// was rounded by. Times of first and last are ms, as numbers.
+const (
+	columnValue column = iota
+	columnCount
+	columnSum
+	columnSumLow
+	columnMin
+	columnMax
+	columnFirst
+	columnFirstTime
+	columnLast
+	columnLastTime
+)
+
+// Lengths of keys, and where things are in them.
+const (
+	nameAt        = 1 + 4
+	incarnationAt = 1
+	numberAt      = 1 + 8 // behind the incarnation
+	seriesKeyLen  = numberAt + 4
+	hashLen       = 16
+	blockKeyLen   = numberAt + 8 + 2
+	partKeyLen    = numberAt + 2 + 8
+	pageKeyLen    = partKeyLen + 2 + 1 + 8 + 4 + 8
+	dirtyKeyLen   = partKeyLen
+	pageSeries    = 128 // series of a row of fingerprints
+)
+
+func nameKey(dst []byte, kind byte, ns uint32, name string) []byte {
+	return append(key.AppendUint32(append(dst, kind), ns), name...)
+}
+
+func limitKey(dst []byte, ns uint32) []byte { return key.AppendUint32(append(dst, rowLimit), ns) }
+
+// incKey is the key of what an incarnation has one of, and begins those of all that it has more of.
+func incKey(dst []byte, kind byte, m incarnation) []byte {
+	return key.AppendUint64(append(dst, kind), uint64(m))
+}
+
+func incarnationOf(k []byte) incarnation {
+	return incarnation(binary.BigEndian.Uint64(k[incarnationAt:]))
+}
+
+// seriesKey is the key of a row that is about one series: its own, its deletion, its retirement.
+func seriesKey(dst []byte, kind byte, m incarnation, id seriesID) []byte {
+	return key.AppendUint32(incKey(dst, kind, m), uint32(id))
+}
+
+// seriesOf returns the series at the end of a key.
+func seriesOf(k []byte) seriesID { return seriesID(binary.BigEndian.Uint32(k[len(k)-4:])) }
+
+func hashKey(dst []byte, m incarnation, hash [hashLen]byte) []byte {
+	return append(incKey(dst, rowHash, m), hash[:]...)
+}
+
+// tagKey is the key of a tag's row.
+func tagKey(dst []byte, m incarnation, tag string) []byte {
+	return append(incKey(dst, rowTag, m), tag...)
+}
+
+// valuesPrefix begins the keys of the values of a tag, in their order.
+func valuesPrefix(dst []byte, m incarnation, tag string) []byte {
+	return key.AppendString(incKey(dst, rowValue, m), []byte(tag))
+}
+
+func valueKey(dst []byte, m incarnation, tag, value string) []byte {
+	return append(valuesPrefix(dst, m, tag), value...)
+}
+
+// postingPrefix begins the keys of the series that have a value of a tag, in the order of their numbers.
+func postingPrefix(dst []byte, m incarnation, tag, value string) []byte {
+	dst = key.AppendString(incKey(dst, rowPosting, m), []byte(tag))
+	return key.AppendString(dst, []byte(value))
+}
+
+func postingKey(dst []byte, m incarnation, tag, value string, id seriesID) []byte {
+	return key.AppendUint32(postingPrefix(dst, m, tag, value), uint32(id))
+}
+
+func printsKey(dst []byte, m incarnation, page uint32) []byte {
+	return key.AppendUint32(incKey(dst, rowPrints, m), page)
+}
+
+func blockKey(dst []byte, m incarnation, lsn uint64, n int) []byte {
+	return binary.BigEndian.AppendUint16(key.AppendUint64(incKey(dst, rowBlock, m), lsn), uint16(n))
+}
+
+// blockLSN returns the LSN in the key of a block.
+func blockLSN(k []byte) uint64 { return binary.BigEndian.Uint64(k[numberAt:]) }
+
+func tierKey(dst []byte, kind byte, m incarnation, tier tierID) []byte {
+	return binary.BigEndian.AppendUint16(incKey(dst, kind, m), uint16(tier))
+}
+
+// partKey is the key of a partition's row, and begins those of its pages; of kind rowDirty it is that of a range of dirty buckets.
+func partKey(dst []byte, kind byte, m incarnation, tier tierID, partition int64) []byte {
+	return key.AppendInt64(tierKey(dst, kind, m, tier), partition)
+}
+
+// tierOf returns the tier in the key of a partition, a page or a dirty range, and partitionOf what comes behind it.
+func tierOf(k []byte) tierID       { return tierID(binary.BigEndian.Uint16(k[numberAt:])) }
+func partitionOf(k []byte) int64   { return key.Int64(k[numberAt+2:]) }
+func pageFieldOf(k []byte) fieldID { return fieldID(binary.BigEndian.Uint16(k[partKeyLen:])) }
+func pageColumnOf(k []byte) column { return column(k[partKeyLen+2]) }
+func generationOf(k []byte) uint64 { return binary.BigEndian.Uint64(k[partKeyLen+3:]) }
+
+// columnPrefix begins the keys of the pages of a partition that hold a column of a field: in the order of generations, and then of their first points.
+func columnPrefix(dst []byte, at pageGroup) []byte {
+	dst = partKey(dst, rowPage, at.inc, at.tier, at.partition)
+	return append(binary.BigEndian.AppendUint16(dst, uint16(at.field)), byte(at.column))
+}
+
+// generationPrefix begins the keys of those pages that are of one generation.
+func generationPrefix(dst []byte, at pageGroup, generation uint64) []byte {
+	return key.AppendUint64(columnPrefix(dst, at), generation)
+}
+
+// pageKey is the key of a page: its first point is of a series and a time. The next page may go on with the same series.
+func pageKey(dst []byte, at pageGroup, generation uint64, first seriesID, time int64) []byte {
+	return key.AppendInt64(key.AppendUint32(generationPrefix(dst, at, generation), uint32(first)), time)
+}
+
+// firstOf returns the series and the time of the first point of a page, by its key.
+func firstOf(k []byte) (seriesID, int64) {
+	return seriesID(binary.BigEndian.Uint32(k[partKeyLen+11:])), key.Int64(k[partKeyLen+15:])
+}
+
+// pageGroup is where pages are that hold one column of a field in a partition.
+type pageGroup struct {
+	inc       incarnation
+	tier      tierID
+	partition int64
+	field     fieldID
+	column    column
+}
+
+// pageGroupOf returns the group of a page by its key.
+func pageGroupOf(k []byte) pageGroup {
+	return pageGroup{incarnationOf(k), tierOf(k), partitionOf(k), pageFieldOf(k), pageColumnOf(k)}
+}
+
+// floorDiv is a/b rounded down; b is positive.
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}

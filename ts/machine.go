@@ -1,0 +1,237 @@
+package ts
+
+import (
+	"fmt"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// What a shard remembers of its rows.
+const (
+	maxMeasurements = 4096      // about a kilobyte each
+	maxPrints       = 32 << 10  // rows of fingerprints, of a kilobyte each; twice as many may be in memory
+	maxUnsealed     = 128 << 20 // bytes of blocks in a shard that are not sealed; beyond it writes are ErrBusy
+)
+
+// What makes the duty seal a measurement.
+const (
+	sealPoints = 1 << 20
+	sealBytes  = 4 << 20
+	sealAge    = 5 * 60 * 1000 // ms
+)
+
+// machine is the state machine of time series in one shard.
+type machine struct {
+	// What rows say, remembered by the applying goroutine.
+	measurements lately[measurementName, *open]
+	prints       lately[printsPage, *[pageSeries]uint64]
+
+	unsealedBound int64 // maxUnsealed, but in tests
+	buf, row      []byte
+}
+
+type measurementName struct {
+	ns   uint32
+	name string
+}
+
+type printsPage struct {
+	inc  incarnation
+	page uint32
+}
+
+// open is a measurement as its rows say.
+type open struct {
+	inc incarnation
+	measurement
+	content content
+	policy  policy
+	numbers map[string]fieldID // of fields
+}
+
+func newMachine() engine.Machine {
+	m := &machine{unsealedBound: maxUnsealed}
+	m.forgetAll()
+	return m
+}
+
+func (m *machine) forgetAll() {
+	m.measurements = newLately[measurementName, *open](maxMeasurements)
+	m.prints = newLately[printsPage, *[pageSeries]uint64](maxPrints)
+}
+
+// Restore forgets what was remembered. Nothing is read: a million series take no longer to open than one.
+func (m *machine) Restore(*engine.View) error {
+	m.forgetAll()
+	return nil
+}
+
+// Revert forgets what was remembered of what is taken back.
+func (m *machine) Revert(to engine.LSN) {
+	m.measurements.revert(to)
+	m.prints.revert(to)
+}
+
+// Apply carries out a command.
+func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+	switch cmd.Kind {
+	case kindWrite:
+		return m.write(tx, cmd.Body)
+	case kindDelete:
+		return nil, m.deleteMeasurement(tx, cmd.Body)
+	case kindDeleteSeries:
+		return m.deleteSeries(tx, cmd.Body)
+	case kindSetRetention:
+		return nil, m.setRetention(tx, cmd.Body)
+	case kindAdoptRetention:
+		return nil, m.adoptRetention(tx, cmd.Body)
+	case kindSetLimit:
+		return nil, m.setLimit(tx, cmd.Body)
+	case kindAdoptLimit:
+		return nil, m.adoptLimit(tx, cmd.Body)
+	case kindSeal:
+		return nil, m.seal(tx, cmd.Body)
+	case kindRewrite:
+		return nil, m.rewrite(tx, cmd.Body)
+	case kindForget:
+		return nil, m.forget(tx, cmd.Body)
+	case kindRollup:
+		return nil, m.rollup(tx, cmd.Body)
+	case kindRetire:
+		return nil, m.retire(tx, cmd.Body)
+	case kindSettle:
+		return m.settle(tx, cmd.Body)
+	}
+	panic(fmt.Sprintf("ts: command of kind %d", cmd.Kind))
+}
+
+// load returns a measurement, nil if there is none. What is changed of it has to be touched before, and saved.
+func (m *machine) load(tx *engine.Tx, name string) *open {
+	at := measurementName{tx.Namespace(), name}
+	if o, ok := m.measurements.get(at); ok {
+		return o
+	}
+	b, ok := tx.Get(nameKey(nil, rowName, at.ns, name))
+	if !ok {
+		return nil
+	}
+	o := &open{inc: incarnation(must(decodeCount(b)))}
+	o.measurement = must(decodeMeasurement(m.existing(tx, incKey(nil, rowMeasurement, o.inc))))
+	o.content = must(decodeContent(m.existing(tx, incKey(nil, rowContent, o.inc))))
+	o.policy = m.loadPolicy(tx, name)
+	o.numbers = make(map[string]fieldID, len(o.fields))
+	for i, f := range o.fields {
+		o.numbers[f.name] = fieldID(i)
+	}
+	m.measurements.put(at, o)
+	return o
+}
+
+func (m *machine) existing(tx *engine.Tx, k []byte) []byte {
+	b, ok := tx.Get(k)
+	if !ok {
+		panic(fmt.Sprintf("ts: no row %x", k))
+	}
+	return b
+}
+
+func (m *machine) loadPolicy(tx *engine.Tx, name string) policy {
+	b, ok := tx.Get(nameKey(nil, rowPolicy, tx.Namespace(), name))
+	if !ok {
+		return policy{next: 1}
+	}
+	return must(decodePolicy(b))
+}
+
+// loadExact is load for a command about one incarnation: if it is not the present one the command is refused.
+func (m *machine) loadExact(tx *engine.Tx, name string, inc incarnation) (*open, error) {
+	o := m.load(tx, name)
+	if o == nil || o.inc != inc {
+		return nil, overtaken(name)
+	}
+	return o, nil
+}
+
+func overtaken(name string) error {
+	return engine.Errorf(ErrConflict, "measurement %q has changed meanwhile", name)
+}
+
+// touch has to be called before anything about the measurement changes.
+func (m *machine) touch(tx *engine.Tx, o *open) {
+	m.measurements.touch(tx.LSN(), measurementName{o.ns, o.name})
+}
+
+func (m *machine) saveContent(tx *engine.Tx, o *open) {
+	m.buf, m.row = incKey(m.buf[:0], rowContent, o.inc), o.content.encode(m.row[:0])
+	tx.Set(m.buf, m.row)
+}
+
+func (m *machine) saveMeasurement(tx *engine.Tx, o *open) {
+	m.buf, m.row = incKey(m.buf[:0], rowMeasurement, o.inc), o.measurement.encode(m.row[:0])
+	tx.Set(m.buf, m.row)
+}
+
+// found makes a measurement.
+func (m *machine) found(tx *engine.Tx, name string) *open {
+	o := &open{inc: incarnation(tx.Step()), content: newContent(), policy: m.loadPolicy(tx, name), numbers: make(map[string]fieldID)}
+	o.measurement = measurement{ns: tx.Namespace(), name: name, createdAt: tx.Now(), partition: rawPartition}
+	m.touch(tx, o)
+	m.measurements.put(measurementName{o.ns, name}, o)
+	tx.Insert(nameKey(nil, rowName, o.ns, name), encodeCount(nil, uint64(o.inc)))
+	m.saveMeasurement(tx, o)
+	tx.Count(countMeasurements, 1)
+	m.armRetention(tx, o)
+	return o
+}
+
+// deleteMeasurement removes a measurement with all its rows.
+func (m *machine) deleteMeasurement(tx *engine.Tx, body []byte) error {
+	name, err := decodeName(body)
+	if err != nil {
+		return err
+	}
+	o := m.load(tx, name)
+	tx.Delete(nameKey(nil, rowPolicy, tx.Namespace(), name))
+	if o == nil {
+		if tx.Spread() {
+			return nil // it is, or was, in another shard
+		}
+		return notFound(name)
+	}
+	m.touch(tx, o)
+	for i := range ofIncarnation {
+		prefix := incKey(nil, ofIncarnation[i], o.inc)
+		tx.DeleteRange(prefix, key.PrefixEnd(prefix))
+	}
+	tx.Delete(nameKey(nil, rowName, o.ns, name))
+	m.disarmRetention(tx, o)
+	m.addUnsealed(tx, -o.content.blocks.bytes)
+	tx.Count(countMeasurements, -1)
+	tx.Count(countSeries, -int64(o.content.series))
+	tx.Count(countPoints, -o.content.points)
+	m.measurements.forget(measurementName{o.ns, name})
+	return nil
+}
+
+// unsealed returns the bytes of all blocks of the shard that are not sealed.
+func (m *machine) unsealed(tx *engine.Tx) int64 {
+	b, ok := tx.Get([]byte{rowUnsealed})
+	if !ok {
+		return 0
+	}
+	return int64(must(decodeCount(b)))
+}
+
+func (m *machine) addUnsealed(tx *engine.Tx, bytes int64) {
+	if bytes != 0 {
+		m.row = encodeCount(m.row[:0], uint64(m.unsealed(tx)+bytes))
+		tx.Set([]byte{rowUnsealed}, m.row)
+	}
+}
+
+// OnReply has nothing to do: what shards tell each other of policies and limits can be refused only for now.
+func (m *machine) OnReply(*engine.Tx, engine.Reply) {}
+
+// tendTopic wakes the duty.
+func tendTopic() engine.Topic { return engine.TopicOf(engine.MachineTS, "", []byte("tend")) }

@@ -1,0 +1,304 @@
+package ts
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// tokenRetention begins the token of the timer that removes old partitions; the incarnation (u64) follows.
+const tokenRetention = 'r'
+
+// policyCommand is the body of the commands that set a retention, or tell other shards of it.
+type policyCommand struct {
+	name   string
+	policy policy // of those that set it without version and numbers of tiers
+}
+
+func (p *policyCommand) code(c *codec.Coder) {
+	c.String(&p.name)
+	c.Uvarint(&p.policy.version)
+	c.Varint(&p.policy.rawTTL)
+	codec.List(c, &p.policy.tiers, func(c *codec.Coder, t *tier) {
+		codeU16(c, (*uint16)(&t.id))
+		c.Varint(&t.every)
+		c.Varint(&t.ttl)
+	})
+	codeU16(c, (*uint16)(&p.policy.next))
+}
+
+// retention returns the policy as users see it.
+func (p *policy) retention() Retention {
+	r := Retention{RawTTL: duration(p.rawTTL)}
+	for _, t := range p.tiers {
+		r.Downsample = append(r.Downsample, Downsample{Every: duration(t.every), TTL: duration(t.ttl)})
+	}
+	return r
+}
+
+// setRetention sets the policy of a measurement at its home, and tells the other shards.
+func (m *machine) setRetention(tx *engine.Tx, body []byte) error {
+	c, err := decodeBody(body, (*policyCommand).code)
+	if err != nil {
+		return err
+	}
+	if err := c.policy.retention().check(); err != nil {
+		return err
+	}
+	before := m.loadPolicy(tx, c.name)
+	c.policy.version, c.policy.next = uint64(tx.LSN()), before.next
+	for i := range c.policy.tiers {
+		c.policy.tiers[i].id = before.number(c.policy.tiers[i].every)
+		if c.policy.tiers[i].id == rawTier {
+			if c.policy.next == math.MaxUint16 {
+				return engine.Errorf(ErrInvalid, "measurement %q: too many changes of its rollups", c.name)
+			}
+			c.policy.tiers[i].id = c.policy.next
+			c.policy.next++
+		}
+	}
+	m.usePolicy(tx, c)
+	m.tellShards(tx, kindAdoptRetention, encode(nil, &c, (*policyCommand).code))
+	return nil
+}
+
+// number returns the number of the tier with buckets of a length, rawTier if there is none.
+func (p *policy) number(every int64) tierID {
+	for _, t := range p.tiers {
+		if t.every == every {
+			return t.id
+		}
+	}
+	return rawTier
+}
+
+// find returns the tier of a number, nil if there is none.
+func (p *policy) find(id tierID) *tier {
+	for i := range p.tiers {
+		if p.tiers[i].id == id {
+			return &p.tiers[i]
+		}
+	}
+	return nil
+}
+
+// tellShards sends a command to all other shards of a spread namespace.
+func (m *machine) tellShards(tx *engine.Tx, kind uint8, body []byte) {
+	if !tx.Spread() {
+		return
+	}
+	for shard := range engine.ShardID(tx.Shards()) {
+		if shard != tx.Shard() {
+			cmd := engine.Command{Machine: engine.MachineTS, Kind: kind, Spread: true, Namespace: tx.NamespaceName(), Body: body}
+			tx.Send(engine.Message{Command: cmd, Name: shardRoute(tx.NamespaceName(), shard, tx.Shards())})
+		}
+	}
+}
+
+// adoptRetention takes over what the home of a measurement says, unless something newer is known.
+func (m *machine) adoptRetention(tx *engine.Tx, body []byte) error {
+	c, err := decodeBody(body, (*policyCommand).code)
+	if err != nil {
+		return err
+	}
+	if c.policy.version > m.loadPolicy(tx, c.name).version {
+		m.usePolicy(tx, c)
+	}
+	return nil
+}
+
+// usePolicy stores a policy. Tiers that are no more go with their rows; new ones are made from what is there.
+func (m *machine) usePolicy(tx *engine.Tx, c policyCommand) {
+	before := m.loadPolicy(tx, c.name)
+	tx.Set(nameKey(nil, rowPolicy, tx.Namespace(), c.name), c.policy.encode(nil))
+	o := m.load(tx, c.name)
+	if o == nil {
+		return
+	}
+	m.touch(tx, o)
+	o.policy, o.content.shape = c.policy, uint64(tx.LSN())
+	for _, t := range before.tiers {
+		if c.policy.find(t.id) == nil {
+			m.dropTier(tx, o, t.id)
+		}
+	}
+	for _, t := range c.policy.tiers {
+		if before.find(t.id) == nil && o.content.oldest <= o.content.newest {
+			m.markDirty(tx, o, t.id, bucketOf(o.content.oldest, t.every), bucketOf(o.content.newest, t.every)+t.every)
+		}
+	}
+	m.armRetention(tx, o)
+	m.saveContent(tx, o)
+	tx.Notify(tendTopic(), -1)
+}
+
+// bucketOf returns when the bucket begins that a time is in.
+func bucketOf(at, every int64) int64 { return floorDiv(at, every) * every }
+
+func (m *machine) dropTier(tx *engine.Tx, o *open, id tierID) {
+	for _, kind := range []byte{rowPartition, rowPage, rowDirty} {
+		prefix := tierKey(nil, kind, o.inc, id)
+		tx.DeleteRange(prefix, key.PrefixEnd(prefix))
+	}
+}
+
+// markDirty adds a range of buckets to those that are to be computed anew.
+func (m *machine) markDirty(tx *engine.Tx, o *open, id tierID, from, until int64) {
+	prefix := tierKey(nil, rowDirty, o.inc, id)
+	it := tx.Iter(partKey(nil, rowDirty, o.inc, id, from), key.PrefixEnd(prefix))
+	var joined [][]byte
+	for ok := it.First(); ok; ok = it.Next() {
+		d := must(decodeDirty(it.Value()))
+		if d.from > until {
+			break
+		}
+		from, until = min(from, d.from), max(until, partitionOf(it.Key()))
+		joined = append(joined, append([]byte(nil), it.Key()...))
+	}
+	if err := it.Close(); err != nil {
+		panic(err)
+	}
+	for _, k := range joined {
+		tx.Delete(k)
+	}
+	d := dirty{from: from, lsn: uint64(tx.LSN())}
+	tx.Set(partKey(nil, rowDirty, o.inc, id, until), d.encode(nil))
+}
+
+// armRetention sets the timer to when the first partition that may exist is too old.
+func (m *machine) armRetention(tx *engine.Tx, o *open) {
+	due := int64(math.MaxInt64)
+	next := func(ttl, length int64) {
+		if ttl > 0 {
+			due = min(due, (floorDiv(tx.Now()-ttl, length)+1)*length+ttl)
+		}
+	}
+	next(o.policy.rawTTL, o.partition)
+	for _, t := range o.policy.tiers {
+		next(t.ttl, t.partition(o.partition))
+	}
+	if due == math.MaxInt64 {
+		due = 0
+	}
+	if due == o.content.timer {
+		m.saveContent(tx, o)
+		return
+	}
+	m.disarmRetention(tx, o)
+	if due > 0 {
+		tx.Schedule(due, retentionToken(o.inc))
+	}
+	o.content.timer = due
+	m.saveContent(tx, o)
+}
+
+func (m *machine) disarmRetention(tx *engine.Tx, o *open) {
+	if o.content.timer > 0 {
+		tx.Unschedule(o.content.timer, retentionToken(o.inc))
+	}
+}
+
+func retentionToken(inc incarnation) []byte {
+	return key.AppendUint64([]byte{tokenRetention}, uint64(inc))
+}
+
+// OnTimer removes partitions that are too old.
+func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
+	inc := incarnation(binary.BigEndian.Uint64(token[1:]))
+	b, ok := tx.Get(incKey(nil, rowMeasurement, inc))
+	if !ok {
+		return
+	}
+	o := m.load(tx, must(decodeMeasurement(b)).name)
+	if o == nil || o.inc != inc {
+		return
+	}
+	m.touch(tx, o)
+	o.content.timer = 0
+	done := m.expire(tx, o, rawTier, o.policy.rawTTL, o.partition)
+	for i := range o.policy.tiers {
+		t := &o.policy.tiers[i]
+		done = done && m.expire(tx, o, t.id, t.ttl, t.partition(o.partition))
+	}
+	if !done {
+		o.content.timer = tx.Now()
+		tx.Schedule(o.content.timer, token)
+		m.saveContent(tx, o)
+		return
+	}
+	m.armRetention(tx, o)
+}
+
+// expire removes the partitions of a tier that end before what is kept begins. It returns false if the command is full before all are gone.
+func (m *machine) expire(tx *engine.Tx, o *open, id tierID, ttl, length int64) (done bool) {
+	if ttl == 0 {
+		return true
+	}
+	cut := floorDiv(tx.Now()-ttl, length)
+	first := tierKey(nil, rowPartition, o.inc, id)
+	last := partKey(nil, rowPartition, o.inc, id, cut)
+	it := tx.Iter(first, last)
+	points, some := int64(0), false
+	for ok := it.First(); ok; ok = it.Next() {
+		some = true
+		row := must(decodePartition(it.Value()))
+		for _, g := range row.generations {
+			points += g.points
+		}
+	}
+	if err := it.Close(); err != nil {
+		panic(err)
+	}
+	if !some {
+		return true
+	}
+	tx.DeleteRange(first, last)
+	tx.DeleteRange(tierKey(nil, rowPage, o.inc, id), partKey(nil, rowPage, o.inc, id, cut))
+	o.content.points -= points
+	tx.Count(countPoints, -points)
+	o.content.shape, o.content.expired = uint64(tx.LSN()), uint64(tx.LSN())
+	if id == rawTier {
+		o.content.oldest = max(o.content.oldest, min(cut*length, o.content.newest))
+	}
+	tx.Notify(tendTopic(), -1)
+	return true
+}
+
+func (m *machine) setLimit(tx *engine.Tx, body []byte) error {
+	l, err := decodeBody(body, (*limitRow).code)
+	if err != nil {
+		return err
+	}
+	if err := checkLimit(l.limit); err != nil {
+		return err
+	}
+	l.version = uint64(tx.LSN())
+	tx.Set(limitKey(nil, tx.Namespace()), encode(nil, &l, (*limitRow).code))
+	m.tellShards(tx, kindAdoptLimit, encode(nil, &l, (*limitRow).code))
+	return nil
+}
+
+func checkLimit(n uint64) error {
+	if n < 1 || n > maxSeriesLimit {
+		return engine.Errorf(ErrInvalid, "ts: series limit %d is not 1-%d", n, maxSeriesLimit)
+	}
+	return nil
+}
+
+// maxSeriesLimit is the largest limit of series that a namespace can have.
+const maxSeriesLimit = 1 << 31
+
+func (m *machine) adoptLimit(tx *engine.Tx, body []byte) error {
+	l, err := decodeBody(body, (*limitRow).code)
+	if err != nil {
+		return err
+	}
+	if b, ok := tx.Get(limitKey(nil, tx.Namespace())); ok && must(decodeLimit(b)).version >= l.version {
+		return nil
+	}
+	tx.Set(limitKey(nil, tx.Namespace()), encode(nil, &l, (*limitRow).code))
+	return nil
+}

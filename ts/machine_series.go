@@ -1,0 +1,273 @@
+package ts
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// tagChange collects by how much the series of a value of a tag change, so that each row is written once.
+type tagChange map[tag]int64
+
+func (t tagChange) add(of tag, delta int64) { t[of] += delta }
+
+func (t tagChange) save(m *machine, tx *engine.Tx, inc incarnation) {
+	type change struct{ values, series int64 }
+	names := make(map[string]change)
+	order := slices.SortedFunc(maps.Keys(t), func(a, b tag) int {
+		return cmp.Or(cmpString(a.name, b.name), cmpString(a.value, b.value))
+	})
+	for _, of := range order {
+		c := names[of.name]
+		c.series += t[of]
+		c.values += m.addToValue(tx, inc, of, t[of])
+		names[of.name] = c
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		k, row := tagKey(nil, inc, name), tagRow{}
+		if b, ok := tx.Get(k); ok {
+			row = must(decodeTag(b))
+		}
+		row.values += uint64(names[name].values)
+		row.series += uint64(names[name].series)
+		if row.series == 0 {
+			tx.Delete(k)
+			continue
+		}
+		tx.Set(k, encode(nil, &row, (*tagRow).code))
+	}
+}
+
+// addToValue changes how many series have a value of a tag. It returns by how much the number of values changes.
+func (m *machine) addToValue(tx *engine.Tx, inc incarnation, of tag, delta int64) int64 {
+	k, n := valueKey(nil, inc, of.name, of.value), uint64(0)
+	b, ok := tx.Get(k)
+	if ok {
+		n = must(decodeCount(b))
+	}
+	n += uint64(delta)
+	switch {
+	case n == 0 && ok:
+		tx.Delete(k)
+		return -1
+	case n == 0:
+		return 0
+	case !ok:
+		tx.Insert(k, encodeCount(nil, n))
+		return 1
+	}
+	tx.Set(k, encodeCount(nil, n))
+	return 0
+}
+
+// seriesList is the body of commands about some series of a measurement. Those that are not what the sender took them for are passed over.
+type seriesList struct {
+	name   string
+	inc    incarnation
+	series []printed
+	// of settle
+	kept  []printed // series that have points: they are not retired
+	swept uint64    // what retention has removed up to this LSN has been looked at
+}
+
+// printed is a series with its fingerprint.
+type printed struct {
+	id          seriesID
+	fingerprint uint64
+}
+
+func (p *printed) code(c *codec.Coder) {
+	codeU32(c, (*uint32)(&p.id))
+	c.Uvarint(&p.fingerprint)
+}
+
+func (l *seriesList) code(c *codec.Coder) {
+	c.String(&l.name)
+	c.Uvarint((*uint64)(&l.inc))
+	codec.List(c, &l.series, func(c *codec.Coder, p *printed) { p.code(c) })
+	codec.List(c, &l.kept, func(c *codec.Coder, p *printed) { p.code(c) })
+	c.Uvarint(&l.swept)
+	if len(l.series)+len(l.kept) > maxDeletes {
+		c.Fail("too many series")
+	}
+}
+
+func decodeSeriesList(body []byte) (seriesList, error) {
+	l, err := decodeBody(body, (*seriesList).code)
+	return l, err
+}
+
+// decodeBody reads the body of a command. Errors: ErrInvalid.
+func decodeBody[T any](body []byte, code func(*T, *codec.Coder)) (v T, err error) {
+	c := codec.NewDecoder(body)
+	code(&v, &c)
+	if err := c.Done(); err != nil {
+		return v, engine.Errorf(ErrInvalid, "ts: command: %v", err)
+	}
+	return v, nil
+}
+
+func decodeName(body []byte) (string, error) {
+	return decodeBody(body, func(name *string, c *codec.Coder) { c.String(name) })
+}
+
+// deleteSeries removes series from the index: their points are not found any more, and leave later. It returns how many there were (uvarint).
+func (m *machine) deleteSeries(tx *engine.Tx, body []byte) ([]byte, error) {
+	l, err := decodeSeriesList(body)
+	if err != nil {
+		return nil, err
+	}
+	o, err := m.loadExact(tx, l.name, l.inc)
+	if err != nil {
+		return nil, err
+	}
+	r := m.newRemoval(tx, o)
+	for _, p := range l.series {
+		if row, ok := r.row(p); ok {
+			r.remove(p.id, row)
+			tx.Set(seriesKey(nil, rowDeleted, o.inc, p.id), encodeCount(nil, uint64(tx.LSN())))
+			o.content.deleted++
+		}
+	}
+	r.end()
+	if r.removed > 0 {
+		o.content.shape = uint64(tx.LSN()) // what a duty has been doing with these series is out of date
+		m.saveContent(tx, o)
+		tx.Notify(tendTopic(), -1)
+	}
+	return codec.AppendUvarint(nil, uint64(r.removed)), nil
+}
+
+// removal removes series from the index.
+type removal struct {
+	m       *machine
+	tx      *engine.Tx
+	o       *open
+	prints  *printsChange
+	tags    tagChange
+	removed int
+}
+
+func (m *machine) newRemoval(tx *engine.Tx, o *open) *removal {
+	m.touch(tx, o)
+	return &removal{m: m, tx: tx, o: o, prints: newPrintsChange(m, tx, o.inc), tags: make(tagChange)}
+}
+
+// row returns the row of a series, or false if it is not the one that is meant.
+func (r *removal) row(p printed) (seriesRow, bool) {
+	b, ok := r.tx.Get(seriesKey(nil, rowSeries, r.o.inc, p.id))
+	if !ok {
+		return seriesRow{}, false
+	}
+	row := must(decodeSeries(b))
+	return row, row.fingerprint == p.fingerprint
+}
+
+func (r *removal) remove(id seriesID, row seriesRow) {
+	inc := r.o.inc
+	hash, _ := row.tags.identity()
+	r.tx.Delete(seriesKey(nil, rowSeries, inc, id))
+	r.tx.Delete(hashKey(nil, inc, hash))
+	for _, t := range row.tags {
+		r.tx.Delete(postingKey(nil, inc, t.name, t.value, id))
+		r.tags.add(t, -1)
+	}
+	r.prints.set(id, 0)
+	if k := seriesKey(nil, rowRetiring, inc, id); r.o.content.retiring > 0 {
+		if _, ok := r.tx.Get(k); ok {
+			r.tx.Delete(k)
+			r.o.content.retiring--
+		}
+	}
+	r.o.content.series--
+	r.removed++
+}
+
+func (r *removal) end() {
+	r.prints.save()
+	r.tags.save(r.m, r.tx, r.o.inc)
+	r.tx.Count(countSeries, -int64(r.removed))
+	r.m.saveContent(r.tx, r.o)
+}
+
+// retire stops writes to series that seem to have no points: those who know their numbers have to define them again, which brings them back.
+func (m *machine) retire(tx *engine.Tx, body []byte) error {
+	l, err := decodeSeriesList(body)
+	if err != nil {
+		return err
+	}
+	o, err := m.loadExact(tx, l.name, l.inc)
+	if err != nil {
+		return err
+	}
+	m.touch(tx, o)
+	prints := newPrintsChange(m, tx, o.inc)
+	for _, p := range l.series {
+		if m.print(tx, o.inc, p.id) != p.fingerprint || p.fingerprint == 0 {
+			continue
+		}
+		tx.Insert(seriesKey(nil, rowRetiring, o.inc, p.id), encodeCount(nil, p.fingerprint))
+		prints.set(p.id, 0)
+		o.content.retiring++
+	}
+	prints.save()
+	m.saveContent(tx, o)
+	return nil
+}
+
+// settle ends retirements: of series that had no points when nobody could write them any more, and of those that had some.
+func (m *machine) settle(tx *engine.Tx, body []byte) ([]byte, error) {
+	l, err := decodeSeriesList(body)
+	if err != nil {
+		return nil, err
+	}
+	o, err := m.loadExact(tx, l.name, l.inc)
+	if err != nil {
+		return nil, err
+	}
+	r := m.newRemoval(tx, o)
+	retiring := func(p printed) bool {
+		_, ok := tx.Get(seriesKey(nil, rowRetiring, o.inc, p.id))
+		return ok
+	}
+	for _, p := range l.series {
+		if row, ok := r.row(p); ok && retiring(p) {
+			r.remove(p.id, row)
+		}
+	}
+	for _, p := range l.kept {
+		if retiring(p) {
+			r.prints.set(p.id, p.fingerprint)
+			tx.Delete(seriesKey(nil, rowRetiring, o.inc, p.id))
+			o.content.retiring--
+		}
+	}
+	o.content.swept = max(o.content.swept, l.swept)
+	r.end()
+	return codec.AppendUvarint(nil, uint64(r.removed)), nil
+}
+
+// forget ends the deletion of series that no page has points of any more.
+func (m *machine) forget(tx *engine.Tx, body []byte) error {
+	l, err := decodeSeriesList(body)
+	if err != nil {
+		return err
+	}
+	o, err := m.loadExact(tx, l.name, l.inc)
+	if err != nil {
+		return err
+	}
+	m.touch(tx, o)
+	for _, p := range l.series {
+		k := seriesKey(nil, rowDeleted, o.inc, p.id)
+		if b, ok := tx.Get(k); ok && must(decodeCount(b)) == p.fingerprint {
+			tx.Delete(k)
+			o.content.deleted--
+		}
+	}
+	m.saveContent(tx, o)
+	return nil
+}

@@ -1,0 +1,210 @@
+package ts
+
+import (
+	"math"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/points"
+)
+
+type hiddenOp = engine.HiddenOp
+
+// Op is an operation of a transaction, made by WriteOp and its siblings; see floe.Txn. It is good for any number of transactions. The zero Op is refused
+// with ErrInvalid.
+type Op struct{ hiddenOp }
+
+// WriteOp is Write as an operation of a transaction: all points are written, or the transaction is refused. They may be of up to 1,000 series; in a spread
+// namespace all of them have to live in one shard, so their tags need a common {tag}. The time of points that have none is that of the call.
+func WriteOp(points ...Point) Op { return Op{engine.Hide(writeOp(points))} }
+
+// SetRetentionOp is Store.SetRetention as an operation of a transaction.
+func SetRetentionOp(measurement string, r Retention) Op {
+	return Op{engine.Hide(setRetentionOp(measurement, r))}
+}
+
+// DeleteMeasurementOp is Store.DeleteMeasurement as an operation of a transaction. In a spread namespace it deletes what the shard of the name has of it.
+func DeleteMeasurementOp(name string) Op { return Op{engine.Hide(deleteOp(name, name))} }
+
+func writeOp(all []Point) engine.Op {
+	var result Result
+	b := newBatch(&Store{cache: newCache()}, &result)
+	b.now = time.Now().UnixMilli()
+	for i := range all {
+		if err := b.addPoint(i, &all[i]); err != nil {
+			return engine.Op{Err: PointError{At: i, Err: err}}
+		}
+	}
+	if len(all) == 0 {
+		return engine.Op{Err: engine.Errorf(ErrInvalid, "ts: a write without points")}
+	}
+	for i := range b.series {
+		s := &b.series[i]
+		s.hash, s.fingerprint = s.tags.identity()
+	}
+	plans := b.planAll()
+	for _, sec := range plans[0].sections {
+		if sec.closed {
+			return engine.Op{Err: engine.Errorf(ErrInvalid, "ts: %d points of %d series are too many for a transaction", len(all), len(b.series))}
+		}
+	}
+	first := &b.series[b.rows[0].series]
+	route := routeOf(b.measurements[first.measurement].name, first.tags)
+	w := writeCommand{atomic: true}
+	plans[0].command(b, &w, new(points.Encoder))
+	return engine.Op{
+		Command: engine.Command{Machine: engine.MachineTS, Kind: kindWrite, Body: w.encode(nil)}, Route: route,
+		Decode: func(b []byte) (any, error) { return nil, nil },
+	}
+}
+
+func tsOp(kind uint8, route string, body []byte) engine.Op {
+	return engine.Op{Command: engine.Command{Machine: engine.MachineTS, Kind: kind, Body: body}, Route: route}
+}
+
+func setRetentionOp(measurement string, r Retention) engine.Op {
+	c := policyCommand{name: measurement}
+	err := checkMeasurement(measurement)
+	if err == nil {
+		err = r.check()
+	}
+	c.policy.rawTTL = r.RawTTL.Milliseconds()
+	for _, d := range r.Downsample {
+		c.policy.tiers = append(c.policy.tiers, tier{every: d.Every.Milliseconds(), ttl: d.TTL.Milliseconds()})
+	}
+	op := tsOp(kindSetRetention, measurement, encode(nil, &c, (*policyCommand).code))
+	op.Err = err
+	return op
+}
+
+// limitRoute leads to where the limit of series of a namespace lives.
+const limitRoute = "series limit"
+
+func setLimitOp(series int64) engine.Op {
+	l := limitRow{limit: uint64(series)}
+	op := tsOp(kindSetLimit, limitRoute, encode(nil, &l, (*limitRow).code))
+	if series < 0 {
+		op.Err = checkLimit(math.MaxUint64)
+	} else {
+		op.Err = checkLimit(l.limit)
+	}
+	return op
+}
+
+func deleteOp(name, route string) engine.Op {
+	op := tsOp(kindDelete, route, codec.AppendString(nil, name))
+	op.Err = engine.CheckName("measurement", name)
+	return op
+}
+
+func deleteSeriesOp(measurement string, found *seriesPage) engine.Op {
+	l := seriesList{name: measurement, inc: found.inc}
+	for _, s := range found.items {
+		l.series = append(l.series, printed{s.id, s.row.fingerprint})
+	}
+	return tsOp(kindDeleteSeries, found.route, encode(nil, &l, (*seriesList).code))
+}
+
+func decodeNumber(b []byte) (int64, error) {
+	n, err := decodeCount(b)
+	return int64(n), err
+}
+
+// duration is a number of ms as users have it.
+func duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+
+// checkCommand checks a command of a user in another process: whatever Apply relies on, and all of the points.
+func checkCommand(cmd engine.Command) error {
+	switch cmd.Kind {
+	case kindWrite:
+		w, err := decodeWrite(cmd.Body)
+		if err != nil {
+			return err
+		}
+		return w.checkPoints()
+	case kindDelete:
+		name, err := decodeName(cmd.Body)
+		if err != nil {
+			return err
+		}
+		return engine.CheckName("measurement", name)
+	case kindDeleteSeries:
+		_, err := decodeSeriesList(cmd.Body)
+		return err
+	case kindSetRetention:
+		c, err := decodeBody(cmd.Body, (*policyCommand).code)
+		if err != nil {
+			return err
+		}
+		if err := checkMeasurement(c.name); err != nil {
+			return err
+		}
+		return c.policy.retention().check()
+	}
+	l, err := decodeBody(cmd.Body, (*limitRow).code)
+	if err != nil {
+		return err
+	}
+	return checkLimit(l.limit)
+}
+
+// checkPoints decodes all points.
+func (w *writeCommand) checkPoints() error {
+	var r points.Reader
+	for i := range w.sections {
+		s := &w.sections[i]
+		if len(s.known.ids) > 0 {
+			if err := checkEncoded(&r, s.known.points, s.known.span, len(s.known.ids), len(s.fields)); err != nil {
+				return err
+			}
+		}
+		if len(s.fresh.tags) > 0 {
+			if err := checkEncoded(&r, s.fresh.points, s.fresh.span, len(s.fresh.tags), len(s.fields)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkEncoded checks points of so many series and fields against what is said of them, and what sealing them may take.
+func checkEncoded(r *points.Reader, encoded []byte, sp span, series, fields int) error {
+	info, err := r.Check(encoded)
+	if err != nil {
+		return engine.Errorf(ErrInvalid, "ts: %v", err)
+	}
+	last := 0
+	for _, f := range r.Fields(nil) {
+		last = max(last, int(f))
+	}
+	switch {
+	case info.From < sp.oldest || info.To > sp.newest:
+		return engine.Errorf(ErrInvalid, "ts: points from %d to %d are said to be from %d to %d", info.From, info.To, sp.oldest, sp.newest)
+	case int(info.Last) >= series || last >= fields:
+		return engine.Errorf(ErrInvalid, "ts: points of series %d and field %d: there are %d and %d", info.Last, last, series, fields)
+	case info.Points > maxBatch:
+		return engine.Errorf(ErrInvalid, "ts: %d values exceed %d", info.Points, maxBatch)
+	}
+	return checkPartitions(r, fields)
+}
+
+// checkPartitions bounds what a block is sealed into.
+func checkPartitions(r *points.Reader, fields int) error {
+	seen := make(map[int64]bool)
+	var c points.Cursor
+	for _, f := range r.Fields(nil) {
+		if _, err := r.Runs(f, &c); err != nil {
+			return engine.Errorf(ErrInvalid, "ts: %v", err)
+		}
+		for c.Next() {
+			for _, t := range c.Times() {
+				seen[floorDiv(t, rawPartition)] = true
+			}
+		}
+		if len(seen) > maxPartitions || len(seen) > 1 && len(seen)*fields > maxSpread {
+			return engine.Errorf(ErrInvalid, "ts: block over %d partitions with %d fields", len(seen), fields)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package ts
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/points"
+)
+
+// plan is the write of a shard that a batch makes next.
+type plan struct {
+	shard    engine.ShardID
+	route    string // a name that leads to the shard, if the namespace is spread
+	sections []*planSection
+	byName   map[int32]*planSection
+	fresh    int // series that it defines
+	tags     int // and their tags
+	values   int
+}
+
+// planSection is what a plan has of a measurement.
+type planSection struct {
+	measurement int32
+	fields      []field
+	local       []uint16 // of a field of the batch one more than its place in fields
+	partitions  map[int64]bool
+	partition   int64 // the last one seen
+	closed      bool  // what comes is for the next plan, so that the order of points stays
+	known       planPart
+	fresh       planPart
+}
+
+// planPart are points of series that are known, or of such that are defined.
+type planPart struct {
+	rows    []int32 // of the batch
+	members []int32 // series of the batch, in the order of their places in the block
+	places  map[int32]uint32
+	span    span
+}
+
+// maxPlanTags bounds the rows that the definitions of a write make.
+const maxPlanTags = 20_000
+
+// planAll sorts what is pending by shards. What does not fit into one write is left for the next.
+func (b *batch) planAll() []*plan {
+	var plans []*plan
+	for i := range b.rows {
+		r := &b.rows[i]
+		if r.done {
+			continue
+		}
+		s := &b.series[r.series]
+		at := slices.IndexFunc(plans, func(p *plan) bool { return p.shard == s.shard })
+		if at < 0 {
+			at = len(plans)
+			plans = append(plans, &plan{shard: s.shard, byName: make(map[int32]*planSection)})
+		}
+		plans[at].add(b, int32(i))
+	}
+	return plans
+}
+
+func (p *plan) add(b *batch, i int32) {
+	r := &b.rows[i]
+	s := &b.series[r.series]
+	sec := p.byName[s.measurement]
+	if sec == nil {
+		if len(p.sections) == maxSections {
+			return
+		}
+		sec = &planSection{measurement: s.measurement, partitions: make(map[int64]bool), partition: minTime - 1}
+		p.sections = append(p.sections, sec)
+		p.byName[s.measurement] = sec
+	}
+	if sec.closed || !p.fits(b, sec, r, s) {
+		sec.closed = true
+		return
+	}
+	part := &sec.known
+	if s.member == nil {
+		part = &sec.fresh
+	}
+	p.values += int(r.to - r.from)
+	for _, v := range b.values[r.from:r.to] {
+		sec.use(b, v.field)
+	}
+	if part.add(r.series, i, r.time) && s.member == nil {
+		p.fresh++
+		p.tags += len(s.tags)
+	}
+}
+
+// fits reports whether there is room for a point.
+func (p *plan) fits(b *batch, sec *planSection, r *batchRow, s *batchSeries) bool {
+	if p.values > 0 && p.values+int(r.to-r.from) > maxBatch {
+		return false
+	}
+	if _, defined := sec.fresh.places[r.series]; s.member == nil && !defined {
+		if p.fresh == maxNewSeries || p.fresh > 0 && p.tags+len(s.tags) > maxPlanTags {
+			return false
+		}
+	}
+	if at := floorDiv(r.time, rawPartition); at != sec.partition {
+		fields := len(b.measurements[sec.measurement].fields)
+		if !sec.partitions[at] && len(sec.partitions) > 0 {
+			if n := len(sec.partitions) + 1; n > maxPartitions || n*fields > maxSpread {
+				return false
+			}
+		}
+		sec.partitions[at] = true
+		sec.partition = at
+	}
+	return true
+}
+
+// use gives a field of the batch a place in the section.
+func (sec *planSection) use(b *batch, f uint16) {
+	for int(f) >= len(sec.local) {
+		sec.local = append(sec.local, 0)
+	}
+	if sec.local[f] == 0 {
+		sec.fields = append(sec.fields, b.measurements[sec.measurement].fields[f])
+		sec.local[f] = uint16(len(sec.fields))
+	}
+}
+
+// add adds a point, and reports whether it is the first of its series.
+func (part *planPart) add(series, row int32, time int64) (first bool) {
+	if part.places == nil {
+		part.places = make(map[int32]uint32)
+		part.span = span{0, time, time}
+	}
+	if _, ok := part.places[series]; !ok {
+		part.places[series] = uint32(len(part.members))
+		part.members = append(part.members, series)
+		first = true
+	}
+	part.rows = append(part.rows, row)
+	part.span.points++
+	part.span.oldest, part.span.newest = min(part.span.oldest, time), max(part.span.newest, time)
+	return first
+}
+
+// command returns the write.
+func (p *plan) command(b *batch, w *writeCommand, e *points.Encoder) {
+	for _, sec := range p.sections {
+		if len(sec.fields) == 0 {
+			continue // all of it is for the next plan
+		}
+		out := section{name: b.measurements[sec.measurement].name, fields: sec.fields}
+		if part := &sec.known; len(part.rows) > 0 {
+			out.inc, out.known = part.knownPart(b)
+			out.known.points = sec.encode(b, part, e)
+		}
+		if part := &sec.fresh; len(part.rows) > 0 {
+			out.fresh = part.freshPart(b)
+			out.fresh.points = sec.encode(b, part, e)
+		}
+		w.sections = append(w.sections, out)
+	}
+}
+
+// knownPart sorts the series by their numbers. Those that are the same one share a place: tags may be written in any order, and each is another key of
+// the cache.
+func (part *planPart) knownPart(b *batch) (inc incarnation, k known) {
+	slices.SortFunc(part.members, func(x, y int32) int { return cmp.Compare(b.series[x].member.id, b.series[y].member.id) })
+	var prints []uint64
+	for _, n := range part.members {
+		m := b.series[n].member
+		inc = max(inc, m.inc)
+		if last := len(k.ids) - 1; last < 0 || k.ids[last] != m.id {
+			k.ids = append(k.ids, m.id)
+			prints = append(prints, m.fingerprint)
+		}
+		part.places[n] = uint32(len(k.ids) - 1)
+	}
+	k.prints, k.span = sumPrints(prints), part.span
+	return inc, k
+}
+
+// freshPart gives series that are the same one the same place, as knownPart does.
+func (part *planPart) freshPart(b *batch) (f fresh) {
+	first := make(map[[hashLen]byte]uint32, len(part.members))
+	for _, n := range part.members {
+		s := &b.series[n]
+		place, ok := first[s.hash]
+		if !ok {
+			place = uint32(len(f.tags))
+			first[s.hash] = place
+			f.tags = append(f.tags, s.tags)
+		}
+		part.places[n] = place
+	}
+	f.span = part.span
+	return f
+}
+
+func (sec *planSection) encode(b *batch, part *planPart, e *points.Encoder) []byte {
+	e.Reset()
+	for _, i := range part.rows {
+		r := &b.rows[i]
+		place := part.places[r.series]
+		for _, v := range b.values[r.from:r.to] {
+			f := sec.local[v.field] - 1
+			if v.exponent == notDecimal {
+				e.Float(place, f, r.time, math.Float64frombits(uint64(v.bits)))
+			} else {
+				e.Decimal(place, f, r.time, v.bits, v.exponent)
+			}
+		}
+	}
+	return e.Append(nil)
+}

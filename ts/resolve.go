@@ -1,0 +1,173 @@
+package ts
+
+import (
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// Kinds of queries; the numbers are part of the protocol between processes.
+const (
+	queryResolve uint8 = iota + 1
+	queryMeasurement
+	queryMeasurements
+	querySeries
+)
+
+// answerer is a query of this package: it knows how to answer itself.
+type answerer interface {
+	engine.Query
+	answer(v *engine.View) error
+}
+
+// Query answers a query.
+func (m *machine) Query(v *engine.View, q engine.Query) error { return q.(answerer).answer(v) }
+
+// maxResolve is how many series one query looks for.
+const maxResolve = 4096
+
+// resolveQuery asks for the numbers of series of measurements, by the hashes of their tags.
+type resolveQuery struct {
+	namespace string
+	wanted    []wanted
+
+	found  []resolved // result, as wanted
+	room   int64      // result: for new series in the shard
+	limit  int64      // result
+	spread bool       // result
+}
+
+type wanted struct {
+	measurement string
+	hashes      [][hashLen]byte
+}
+
+type resolved struct {
+	inc   incarnation // 0: there is no such measurement
+	ids   []uint64    // of each hash one more than the number of the series, 0 if there is none
+	worst LimitError  // tag and number of values, if there is no room
+}
+
+// Machine returns engine.MachineTS.
+func (*resolveQuery) Machine() engine.MachineID { return engine.MachineTS }
+
+// Kind tells the query from others.
+func (*resolveQuery) Kind() uint8 { return queryResolve }
+
+// Arguments codes what the query asks for.
+func (q *resolveQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	total := 0
+	codec.List(c, &q.wanted, func(c *codec.Coder, w *wanted) {
+		c.String(&w.measurement)
+		codec.List(c, &w.hashes, func(c *codec.Coder, h *[hashLen]byte) {
+			for i := range h {
+				c.Byte(&h[i])
+			}
+			if total++; total > maxResolve {
+				c.Fail("too many series")
+			}
+		})
+	})
+}
+
+// Results codes the answer.
+func (q *resolveQuery) Results(c *codec.Coder) {
+	codec.List(c, &q.found, func(c *codec.Coder, r *resolved) {
+		c.Uvarint((*uint64)(&r.inc))
+		codec.List(c, &r.ids, (*codec.Coder).Uvarint)
+		codeLimit(c, &r.worst)
+	})
+	c.Varint(&q.room)
+	c.Varint(&q.limit)
+	c.Bool(&q.spread)
+}
+
+func (q *resolveQuery) answer(v *engine.View) error {
+	v.Freeze()
+	q.found = make([]resolved, len(q.wanted))
+	q.limit = DefaultSeriesLimit
+	if q.spread = v.Spread(q.namespace); q.spread {
+		q.limit /= int64(v.Shards())
+	}
+	ns, ok := v.Namespace(q.namespace)
+	if !ok {
+		q.room = q.limit
+		return nil
+	}
+	if err := q.findRoom(v, ns); err != nil {
+		return err
+	}
+	for i := range q.wanted {
+		if err := q.resolve(v, ns, &q.wanted[i], &q.found[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (q *resolveQuery) findRoom(v *engine.View, ns uint32) error {
+	l := limitRow{limit: DefaultSeriesLimit}
+	b, ok, err := v.Get(limitKey(nil, ns))
+	if err != nil {
+		return err
+	}
+	if ok {
+		if l, err = decodeLimit(b); err != nil {
+			return err
+		}
+	}
+	q.limit = l.share(v.Spread(q.namespace), v.Shards())
+	n, err := v.Counted(q.namespace, countSeries)
+	q.room = max(q.limit-n, 0)
+	return err
+}
+
+func (q *resolveQuery) resolve(v *engine.View, ns uint32, w *wanted, r *resolved) error {
+	r.ids = make([]uint64, len(w.hashes))
+	inc, ok, err := incarnationNow(v, ns, w.measurement)
+	if err != nil || !ok {
+		return err
+	}
+	r.inc = inc
+	missing := false
+	for i, hash := range w.hashes {
+		b, ok, err := v.Get(hashKey(nil, inc, hash))
+		if err != nil {
+			return err
+		}
+		if missing = missing || !ok; !ok {
+			continue
+		}
+		id, err := decodeCount(b)
+		if err != nil {
+			return err
+		}
+		// One that is being retired has to be defined again.
+		if _, retiring, err := v.Get(seriesKey(nil, rowRetiring, inc, seriesID(id))); err != nil {
+			return err
+		} else if !retiring {
+			r.ids[i] = id + 1
+		}
+	}
+	if !missing || q.room >= maxResolve {
+		return nil
+	}
+	prefix := incKey(nil, rowTag, inc)
+	it, err := v.Iter(prefix, key.PrefixEnd(prefix))
+	if err != nil {
+		return err
+	}
+	r.worst.Tag, r.worst.Values = worstTag(it)
+	return it.Close()
+}
+
+// incarnationNow returns the present incarnation of a measurement, or false if there is none.
+func incarnationNow(v *engine.View, ns uint32, name string) (incarnation, bool, error) {
+	b, ok, err := v.Get(nameKey(nil, rowName, ns, name))
+	if err != nil || !ok {
+		return 0, false, err
+	}
+	n, err := decodeCount(b)
+	return incarnation(n), err == nil, err
+}

@@ -1,0 +1,491 @@
+package ts
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+)
+
+// rowVersion begins the rows whose layout may change.
+const rowVersion = 1
+
+// fieldID is the number of a field in a measurement, counted from 0.
+type fieldID uint16
+
+// encode and decode go by the same function of a row, so that they can not differ.
+func encode[T any](dst []byte, row *T, code func(*T, *codec.Coder)) []byte {
+	c := codec.NewEncoder(dst)
+	code(row, &c)
+	return c.Encoded()
+}
+
+func decode[T any](b []byte, what string, code func(*T, *codec.Coder)) (row T, err error) {
+	c := codec.NewDecoder(b)
+	code(&row, &c)
+	if err := c.Done(); err != nil {
+		return row, fmt.Errorf("ts %s row: %w", what, err)
+	}
+	return row, nil
+}
+
+// must is for what Apply reads: it wrote it.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func codeVersion(c *codec.Coder) {
+	v := byte(rowVersion)
+	if c.Byte(&v); v != rowVersion {
+		c.Fail("unknown version")
+	}
+}
+
+// measurement is the row of what a measurement is. A field's number is its place in the list.
+type measurement struct {
+	ns        uint32
+	name      string
+	createdAt int64
+	partition int64 // length of a partition of tier 0, ms
+	fields    []field
+}
+
+type field struct {
+	name string
+	kind FieldType
+}
+
+func (f *field) code(c *codec.Coder) {
+	c.String(&f.name)
+	c.Byte((*byte)(&f.kind))
+	if f.kind > Boolean {
+		c.Fail("unknown type of a field")
+	}
+}
+
+func (m *measurement) code(c *codec.Coder) {
+	codeVersion(c)
+	codeU32(c, &m.ns)
+	c.String(&m.name)
+	c.Varint(&m.createdAt)
+	c.Varint(&m.partition)
+	codec.List(c, &m.fields, func(c *codec.Coder, f *field) { f.code(c) })
+	if m.partition < minPartition || len(m.fields) > MaxFields {
+		c.Fail("measurement out of its limits")
+	}
+}
+
+func decodeMeasurement(b []byte) (measurement, error) {
+	return decode(b, "measurement", (*measurement).code)
+}
+
+func (m *measurement) encode(dst []byte) []byte { return encode(dst, m, (*measurement).code) }
+
+// content is the row of what is in a measurement, in one shard.
+type content struct {
+	series     uint32 // how many there are
+	nextSeries uint32
+	points     int64 // written, corrected when they are sealed and merged
+	blocks     waiting
+	sealed     uint64 // LSN: blocks up to it are in pages
+	last       uint64 // LSN of the last write
+	oldest     int64  // least and greatest time ever written, ms; oldest is greater if there is none
+	newest     int64
+	shape      uint64 // LSN of the last change of pages other than that some were added
+	rolled     uint64 // LSN of the view of the last rollup
+	expired    uint64 // LSN of the last time that retention has removed something
+	swept      uint64 // LSN up to which series without points have left
+	deleted    uint32 // series whose points may still be in pages
+	retiring   uint32 // series that are being retired
+	timer      int64  // when retention looks again, 0: never
+}
+
+// waiting counts what is not sealed.
+type waiting struct {
+	points int64
+	bytes  int64
+	since  int64 // stamp of the oldest block, 0: there is none
+}
+
+func newContent() content { return content{oldest: math.MaxInt64, newest: math.MinInt64} }
+
+func (n *content) code(c *codec.Coder) {
+	codeVersion(c)
+	for _, v := range []*uint32{&n.series, &n.nextSeries, &n.deleted, &n.retiring} {
+		codeU32(c, v)
+	}
+	for _, v := range []*int64{&n.points, &n.timer, &n.blocks.points, &n.blocks.bytes, &n.blocks.since, &n.oldest, &n.newest} {
+		c.Varint(v)
+	}
+	for _, v := range []*uint64{&n.sealed, &n.last, &n.shape, &n.rolled, &n.expired, &n.swept} {
+		c.Uvarint(v)
+	}
+}
+
+func decodeContent(b []byte) (content, error) { return decode(b, "content", (*content).code) }
+
+func (n *content) encode(dst []byte) []byte { return encode(dst, n, (*content).code) }
+
+func codeU32(c *codec.Coder, v *uint32) {
+	wide := uint64(*v)
+	if c.Uvarint(&wide); wide > math.MaxUint32 {
+		c.Fail("number out of range")
+		return
+	}
+	*v = uint32(wide)
+}
+
+// policy is the row of how long a measurement keeps what. Its home, the shard of its name, has the newest version; others are told.
+type policy struct {
+	version uint64
+	rawTTL  int64 // ms, 0: for ever
+	tiers   []tier
+	next    tierID // what the next tier gets for a number
+}
+
+// tier is a rollup: the aggregates of each bucket of so many ms, kept for so long.
+type tier struct {
+	id    tierID
+	every int64 // ms
+	ttl   int64 // ms, 0: for ever
+}
+
+func (t *tier) code(c *codec.Coder) {
+	codeU16(c, (*uint16)(&t.id))
+	c.Varint(&t.every)
+	c.Varint(&t.ttl)
+	if t.id == rawTier || t.every <= 0 || t.ttl < 0 {
+		c.Fail("tier out of its limits")
+	}
+}
+
+// partition returns the length of the partitions of a tier, ms: a multiple of its buckets, so that runs are long enough.
+func (t *tier) partition(raw int64) int64 {
+	const buckets = 1024
+	n := max(buckets, (raw+t.every-1)/t.every)
+	return n * t.every
+}
+
+func (p *policy) code(c *codec.Coder) {
+	codeVersion(c)
+	c.Uvarint(&p.version)
+	c.Varint(&p.rawTTL)
+	codec.List(c, &p.tiers, func(c *codec.Coder, t *tier) { t.code(c) })
+	codeU16(c, (*uint16)(&p.next))
+	if p.rawTTL < 0 || len(p.tiers) > MaxTiers {
+		c.Fail("retention out of its limits")
+	}
+}
+
+func decodePolicy(b []byte) (policy, error) { return decode(b, "policy", (*policy).code) }
+
+func (p *policy) encode(dst []byte) []byte { return encode(dst, p, (*policy).code) }
+
+func codeU16(c *codec.Coder, v *uint16) {
+	wide := uint64(*v)
+	if c.Uvarint(&wide); wide > math.MaxUint16 {
+		c.Fail("number out of range")
+		return
+	}
+	*v = uint16(wide)
+}
+
+// limitRow is the row of how many series a namespace may have, over all shards.
+type limitRow struct {
+	version uint64
+	limit   uint64
+}
+
+func (l *limitRow) code(c *codec.Coder) {
+	codeVersion(c)
+	c.Uvarint(&l.version)
+	c.Uvarint(&l.limit)
+}
+
+func decodeLimit(b []byte) (limitRow, error) { return decode(b, "limit", (*limitRow).code) }
+
+// tagList is a tag set: names in order, each once, none empty.
+type tagList []tag
+
+type tag struct{ name, value string }
+
+func (l *tagList) code(c *codec.Coder) {
+	codec.List(c, (*[]tag)(l), func(c *codec.Coder, t *tag) {
+		c.String(&t.name)
+		c.String(&t.value)
+	})
+	if !c.Reading() || c.Err() != nil {
+		return
+	}
+	for i, t := range *l {
+		if t.name == "" || t.value == "" || i > 0 && (*l)[i-1].name >= t.name {
+			c.Fail("tags without a value or not in order")
+		}
+	}
+}
+
+// identity returns by what a series is found, and by what it is recognised: of two series with one number, an old one and its successor, the
+// fingerprints differ. No fingerprint is 0.
+func (l tagList) identity() (hash [hashLen]byte, fingerprint uint64) {
+	sum := sha256.Sum256(encode(nil, &l, (*tagList).code))
+	copy(hash[:], sum[:hashLen])
+	return hash, max(binary.BigEndian.Uint64(sum[hashLen:]), 1)
+}
+
+// get returns the value of a tag, "" if there is none.
+func (l tagList) get(name string) string {
+	i, ok := slices.BinarySearchFunc(l, name, func(t tag, name string) int { return cmpString(t.name, name) })
+	if !ok {
+		return ""
+	}
+	return l[i].value
+}
+
+func cmpString(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// seriesRow is the row of a series.
+type seriesRow struct {
+	fingerprint uint64
+	tags        tagList
+}
+
+func (s *seriesRow) code(c *codec.Coder) {
+	c.Uvarint(&s.fingerprint)
+	s.tags.code(c)
+	if s.fingerprint == 0 {
+		c.Fail("series without a fingerprint")
+	}
+}
+
+func decodeSeries(b []byte) (seriesRow, error) { return decode(b, "series", (*seriesRow).code) }
+
+func (s *seriesRow) encode(dst []byte) []byte { return encode(dst, s, (*seriesRow).code) }
+
+// tagRow is the row of a tag: how many distinct values it has, and how many series have it.
+type tagRow struct{ values, series uint64 }
+
+func (t *tagRow) code(c *codec.Coder) {
+	c.Uvarint(&t.values)
+	c.Uvarint(&t.series)
+}
+
+func decodeTag(b []byte) (tagRow, error) { return decode(b, "tag", (*tagRow).code) }
+
+// count is a row that is one number.
+type count uint64
+
+func (n *count) code(c *codec.Coder) { c.Uvarint((*uint64)(n)) }
+
+func decodeCount(b []byte) (uint64, error) {
+	n, err := decode(b, "count", (*count).code)
+	return uint64(n), err
+}
+
+func encodeCount(dst []byte, n uint64) []byte { return codec.AppendUvarint(dst, n) }
+
+// block is the row of points of one batch: a header that Apply makes, and points as the caller has encoded them, in which a series is its place in
+// ids and a field its place in fields.
+type block struct {
+	ids    []seriesID
+	fields []fieldID
+	span   span
+	points []byte // see package internal/points
+}
+
+// span says how many points there are, and from when to when.
+type span struct {
+	points         int64 // each counts once, however many fields it has
+	oldest, newest int64 // ms
+}
+
+func (b *block) encode(dst []byte) []byte {
+	dst = appendIDs(append(dst, rowVersion), b.ids)
+	dst = codec.AppendUvarint(dst, uint64(len(b.fields)))
+	for _, f := range b.fields {
+		dst = codec.AppendUvarint(dst, uint64(f))
+	}
+	return append(b.span.encode(dst), b.points...)
+}
+
+// decodeBlock reads the row of a block; its points alias the row.
+func decodeBlock(row []byte) (b block, err error) {
+	r := codec.NewReader(row)
+	version := r.Byte()
+	if b.ids, err = readIDs(&r); err != nil {
+		return b, err
+	}
+	n := r.Uvarint()
+	if n > uint64(min(r.Len(), MaxFields)) {
+		return b, fmt.Errorf("ts block row: %w: %d fields", codec.ErrCorrupt, n)
+	}
+	b.fields = make([]fieldID, 0, n)
+	for range n {
+		f := r.Uvarint()
+		if f >= MaxFields {
+			return b, fmt.Errorf("ts block row: %w: field %d", codec.ErrCorrupt, f)
+		}
+		b.fields = append(b.fields, fieldID(f))
+	}
+	b.span = readSpan(&r)
+	b.points = r.Rest()
+	if err := r.Err(); err != nil || version != rowVersion || b.span.points < 1 || b.span.oldest > b.span.newest {
+		return b, fmt.Errorf("ts block row: %w: %x", codec.ErrCorrupt, row[:min(len(row), 16)])
+	}
+	return b, nil
+}
+
+// readIDs reads series as block.encode writes them: their number, and of each how far it is behind the successor of the one before (varint).
+func readIDs(r *codec.Reader) ([]seriesID, error) {
+	n := r.Uvarint()
+	if n > uint64(r.Len()) {
+		return nil, fmt.Errorf("ts: %w: %d series", codec.ErrCorrupt, n)
+	}
+	ids := make([]seriesID, 0, n)
+	last := int64(-1)
+	for range n {
+		last += 1 + r.Varint()
+		if last < 0 || last > math.MaxUint32 {
+			return nil, fmt.Errorf("ts: %w: series %d", codec.ErrCorrupt, last)
+		}
+		ids = append(ids, seriesID(last))
+	}
+	return ids, r.Err()
+}
+
+// partitionRow is the row of a partition: its generations, the oldest first. What is in a later one replaces what an earlier one has of the same time.
+type partitionRow struct {
+	generations []generation
+	changed     int64 // stamp of the last change, ms
+}
+
+// generation is what was sealed, or merged, together.
+type generation struct {
+	number uint64 // LSN up to which it holds points
+	pages  int64
+	bytes  int64
+	points int64 // in tier 0, as they count in a measurement; 0 elsewhere
+}
+
+func (g *generation) code(c *codec.Coder) {
+	c.Uvarint(&g.number)
+	c.Varint(&g.pages)
+	c.Varint(&g.bytes)
+	c.Varint(&g.points)
+}
+
+func (p *partitionRow) code(c *codec.Coder) {
+	codeVersion(c)
+	codec.List(c, &p.generations, func(c *codec.Coder, g *generation) { g.code(c) })
+	c.Varint(&p.changed)
+	if !c.Reading() || c.Err() != nil {
+		return
+	}
+	for i, g := range p.generations {
+		if g.pages < 1 || i > 0 && p.generations[i-1].number >= g.number {
+			c.Fail("generations not in order")
+		}
+	}
+}
+
+func decodePartition(b []byte) (partitionRow, error) {
+	return decode(b, "partition", (*partitionRow).code)
+}
+
+// find returns the place of a generation, and whether it is there.
+func (p *partitionRow) find(number uint64) (int, bool) {
+	return slices.BinarySearchFunc(p.generations, number, func(g generation, n uint64) int {
+		switch {
+		case g.number < n:
+			return -1
+		case g.number > n:
+			return 1
+		}
+		return 0
+	})
+}
+
+// dirty is the row of buckets of a tier that are to be computed anew: those from a time up to the one in its key, ms. Ranges of a tier do not overlap.
+// One that is too large to be computed at once is done bucket by bucket, or, where a few buckets have too many series, by series.
+type dirty struct {
+	from   int64
+	lsn    uint64 // of the last change that has made it larger
+	chunk  int64  // of the buckets before it the series before next are done
+	series uint32
+}
+
+func (d *dirty) code(c *codec.Coder) {
+	c.Varint(&d.from)
+	c.Uvarint(&d.lsn)
+	c.Varint(&d.chunk)
+	codeU32(c, &d.series)
+}
+
+func decodeDirty(b []byte) (dirty, error) { return decode(b, "dirty", (*dirty).code) }
+
+func (d *dirty) encode(dst []byte) []byte { return encode(dst, d, (*dirty).code) }
+
+// pageRow is the row of a page: what package points says of it, and its points, which alias the row.
+type pageRow struct {
+	last     seriesID
+	from, to int64 // least and greatest time
+	values   int64
+	data     []byte
+}
+
+func (p *pageRow) encode(dst []byte) []byte {
+	dst = codec.AppendUvarint(append(dst, rowVersion), uint64(p.last))
+	dst = codec.AppendUvarint(codec.AppendVarint(dst, p.from), uint64(p.to-p.from))
+	return append(codec.AppendUvarint(dst, uint64(p.values)), p.data...)
+}
+
+func decodePage(row []byte) (p pageRow, err error) {
+	r := codec.NewReader(row)
+	version, last := r.Byte(), r.Uvarint()
+	p.from = r.Varint()
+	span, values := r.Uvarint(), r.Uvarint()
+	p.last, p.to, p.values = seriesID(last), p.from+int64(span), int64(values)
+	p.data = r.Rest()
+	if err := r.Err(); err != nil || version != rowVersion || last > math.MaxUint32 || p.to < p.from || p.values < 1 {
+		return p, fmt.Errorf("ts page row: %w: %x", codec.ErrCorrupt, row[:min(len(row), 16)])
+	}
+	return p, nil
+}
+
+// decodePrints reads a row of fingerprints.
+func decodePrints(b []byte, p *[pageSeries]uint64) error {
+	if len(b) != 8*pageSeries {
+		return fmt.Errorf("ts fingerprints row: %w: %d bytes", codec.ErrCorrupt, len(b))
+	}
+	for i := range p {
+		p[i] = binary.BigEndian.Uint64(b[8*i:])
+	}
+	return nil
+}
+
+// encodePrints lays fingerprints out, u64 each; some is false if there is none.
+func encodePrints(p *[pageSeries]uint64) (row []byte, some bool) {
+	row = make([]byte, 0, 8*pageSeries)
+	for _, v := range p {
+		row = binary.BigEndian.AppendUint64(row, v)
+		some = some || v != 0
+	}
+	return row, some
+}
+
+// millis is a duration as rows have it, rounded down.
+func millis(d time.Duration) int64 { return d.Milliseconds() }

@@ -1,0 +1,352 @@
+package ts
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Store holds the time series of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
+type Store struct {
+	scope engine.Scope
+	cache *cache
+}
+
+func newStore(s engine.Scope) *Store { return &Store{scope: s, cache: newCache()} }
+
+// Namespace returns the namespace of the store.
+func (s *Store) Namespace() string { return s.scope.Namespace() }
+
+// MaxErrors is how many refused points a Result tells of.
+const MaxErrors = 100
+
+// Result says what became of points.
+type Result struct {
+	Written int // points that are committed and visible
+	Refused int // points, or lines, of which nothing was written
+	Strings int // fields that were left out because they are strings
+	// Errors says why of the first 100 that were refused.
+	Errors []PointError
+}
+
+// PointError says why a point was refused.
+type PointError struct {
+	At  int // index of the point from 0; of WriteLine the line's number from 1
+	Err error
+}
+
+func (e PointError) Error() string { return fmt.Sprintf("point %d: %v", e.At, e.Err) }
+
+// Unwrap returns the reason.
+func (e PointError) Unwrap() error { return e.Err }
+
+// Err returns nil if all was written, else the first reason why something was not.
+func (r Result) Err() error {
+	if r.Refused == 0 {
+		return nil
+	}
+	return fmt.Errorf("ts: %d of %d points refused, the first: %w", r.Refused, r.Written+r.Refused, r.Errors[0])
+}
+
+// Write writes points, in batches: one command per shard for each. A point of a series and time that has one replaces its fields. The time of points
+// that have none is that of the call. When Write returns nil, all points are committed (see floe.Config.Durability) and visible; they can be written
+// again without harm.
+//
+// If some are refused, the others are written, and the error is the first reason: ErrInvalid for names, tags, fields and values out of their limits,
+// for times before what the retention keeps or more than a day from now; *LimitError, which is ErrBusy, if there is no room for new series; ErrBusy if
+// too much is not sealed yet. Errors other than those, as ErrUnavailable and that of ctx, leave open how much was written.
+func (s *Store) Write(ctx context.Context, points ...Point) (Result, error) {
+	var result Result
+	b := newBatch(s, &result)
+	b.now = time.Now().UnixMilli()
+	for i := range points {
+		if err := b.addPoint(i, &points[i]); err != nil {
+			b.refuse(i, err)
+		}
+		if len(b.values) >= maxBatch {
+			if err := b.flush(ctx); err != nil {
+				return result, err
+			}
+			b.reset()
+		}
+	}
+	if err := b.flush(ctx); err != nil {
+		return result, err
+	}
+	return result, result.Err()
+}
+
+// addPoint adds a point, or returns why it is refused.
+func (b *batch) addPoint(i int, p *Point) error {
+	if len(p.Fields) == 0 {
+		return engine.Errorf(ErrInvalid, "ts: a point without fields")
+	}
+	for name, v := range p.Fields {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return engine.Errorf(ErrInvalid, "ts: field %q is %v: values are finite", name, v)
+		}
+	}
+	tags := tagListOf(p.Tags)
+	key := appendSeriesKey(nil, p.Measurement, tags)
+	series, ok := b.member(key)
+	if !ok {
+		series = b.newSeries(string(key), p.Measurement, tags, nil)
+	}
+	at := b.now
+	if !p.Time.IsZero() {
+		at = p.Time.UnixMilli()
+	}
+	if err := b.begin(i, series, at); err != nil {
+		return err
+	}
+	m := &b.measurements[b.series[series].measurement]
+	for guess, name := range slices.Sorted(maps.Keys(p.Fields)) { // new fields get their numbers in this order
+		f, err := m.field([]byte(name), Float, guess)
+		if err != nil {
+			b.abandon()
+			return err
+		}
+		b.values = append(b.values, batchValue{f, notDecimal, int64(math.Float64bits(p.Fields[name]))})
+	}
+	b.end()
+	return nil
+}
+
+// SetRetention sets how long a measurement, which need not exist, keeps its points and which rollups it has. What is too old goes by itself. A rollup
+// that is added is made from the points that there are; one that is left out is removed.
+//
+// Errors: ErrInvalid for a retention out of its limits.
+func (s *Store) SetRetention(ctx context.Context, measurement string, r Retention) error {
+	_, err := engine.Propose(ctx, &s.scope, setRetentionOp(measurement, r), decodeNothing)
+	return err
+}
+
+// SetSeriesLimit sets how many series the namespace may have: those that exist stay, also beyond it. By default it is a million. In a spread namespace
+// each shard has its share.
+//
+// Errors: ErrInvalid for a limit that is not 1-2^31.
+func (s *Store) SetSeriesLimit(ctx context.Context, series int64) error {
+	_, err := engine.Propose(ctx, &s.scope, setLimitOp(series), decodeNothing)
+	return err
+}
+
+// DeleteMeasurement removes a measurement with all its points, rollups and settings. Errors: ErrNotFound.
+func (s *Store) DeleteMeasurement(ctx context.Context, name string) error {
+	spread, err := s.scope.Spread(ctx)
+	if err != nil {
+		return err
+	}
+	if !spread {
+		_, err := engine.Propose(ctx, &s.scope, deleteOp(name, ""), decodeNothing)
+		return err
+	}
+	if _, err := s.Measurement(ctx, name); err != nil {
+		return err
+	}
+	shards := s.scope.NodeShards()
+	for shard := range engine.ShardID(shards) {
+		op := deleteOp(name, shardRoute(s.Namespace(), shard, shards))
+		if _, err := engine.Propose(ctx, &s.scope, op, decodeNothing); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DeleteSeries removes the series of a measurement that carry all of the tags, whatever others they have, with their points, and returns how many,
+// also beside an error. No query finds them any more when it returns; their room on disk comes back later. It goes in steps of up to 1,000.
+//
+// Errors: ErrNotFound if there is no such measurement; ErrInvalid without tags, which would be DeleteMeasurement; ErrConflict if it was deleted and made
+// again meanwhile.
+func (s *Store) DeleteSeries(ctx context.Context, measurement string, tags map[string]string) (deleted int64, err error) {
+	if len(tags) == 0 {
+		return 0, engine.Errorf(ErrInvalid, "ts: deleting series without tags is deleting the measurement")
+	}
+	if _, err := s.Measurement(ctx, measurement); err != nil {
+		return 0, err
+	}
+	o := listOptionsOf([]ListOption{Limit(maxDeletes), WithTags(tags)})
+	list := s.Series(measurement)
+	for {
+		found, err := list.page(ctx, &o)
+		if err != nil {
+			return deleted, err
+		}
+		if len(found.items) > 0 {
+			n, err := engine.Propose(ctx, &s.scope, deleteSeriesOp(measurement, &found), decodeNumber)
+			if deleted += n; err != nil {
+				return deleted, err
+			}
+		}
+		if o.Cursor = found.next; o.Cursor == "" {
+			return deleted, nil
+		}
+	}
+}
+
+// flush writes what the batch holds.
+//
+// Each round looks for the series that are not known, and sends one write to each shard. What a shard takes for stale is looked for anew: its cache
+// entry was of a series that has been deleted, of a write that was lost with its tail, or of another cluster that answers at the same address.
+func (b *batch) flush(ctx context.Context) error {
+	for setbacks := 0; b.pending > 0; {
+		before := b.pending
+		if err := b.identify(ctx); err != nil {
+			return err
+		}
+		plans := b.planAll()
+		if err := b.proposeAll(ctx, plans); err != nil {
+			return err
+		}
+		if b.pending < before {
+			continue
+		}
+		if setbacks++; setbacks == maxSetbacks {
+			b.refuseAll(engine.Errorf(ErrBusy, "ts: the series change faster than they can be looked for"))
+		}
+	}
+	return nil
+}
+
+// maxSetbacks is how often a batch may make no progress: somebody deletes its series as fast as they are written.
+const maxSetbacks = 8
+
+func (b *batch) refuseAll(err error) {
+	for i := range b.rows {
+		if !b.rows[i].done {
+			b.refuseRow(int32(i), err)
+		}
+	}
+}
+
+// identify finds the series that are not known.
+func (b *batch) identify(ctx context.Context) error {
+	if err := engine.CheckWritable(b.store.Namespace()); err != nil {
+		return err
+	}
+	spread, err := b.store.scope.Spread(ctx)
+	if err != nil {
+		return err
+	}
+	if b.shards = 0; spread {
+		b.shards = b.store.scope.NodeShards()
+	}
+	home, err := b.store.scope.Shard(ctx, "")
+	if err != nil {
+		return err
+	}
+	now, refused := time.Now(), false
+	var unknown []int32
+	for i := range b.series {
+		s := &b.series[i]
+		if s.member != nil || s.err != nil {
+			continue
+		}
+		if !s.identified {
+			s.hash, s.fingerprint = s.tags.identity()
+			if s.shard = home; spread {
+				s.shard = b.store.scope.SpreadShard(routeOf(b.measurements[s.measurement].name, s.tags))
+			}
+			s.identified = true
+		}
+		if e := b.store.cache.refusal(s.key, now); e != nil {
+			s.err, refused = e, true
+			continue
+		}
+		unknown = append(unknown, int32(i))
+	}
+	if refused {
+		b.refuseErrors()
+	}
+	slices.SortStableFunc(unknown, func(x, y int32) int { return int(b.series[x].shard) - int(b.series[y].shard) })
+	for len(unknown) > 0 {
+		shard, n := b.series[unknown[0]].shard, 0
+		for n < len(unknown) && n < maxResolve && b.series[unknown[n]].shard == shard {
+			n++
+		}
+		if err := b.resolve(ctx, shard, unknown[:n]); err != nil {
+			return err
+		}
+		unknown = unknown[n:]
+	}
+	return nil
+}
+
+// resolve asks a shard for the numbers of series. If it has no room for those that are not there, their points are refused without writing anything.
+func (b *batch) resolve(ctx context.Context, shard engine.ShardID, unknown []int32) error {
+	q := resolveQuery{namespace: b.store.Namespace()}
+	places := make(map[int32]int)
+	var order [][]int32
+	for _, i := range unknown {
+		s := &b.series[i]
+		at, ok := places[s.measurement]
+		if !ok {
+			at = len(q.wanted)
+			places[s.measurement] = at
+			q.wanted = append(q.wanted, wanted{measurement: b.measurements[s.measurement].name})
+			order = append(order, nil)
+		}
+		q.wanted[at].hashes = append(q.wanted[at].hashes, s.hash)
+		order[at] = append(order[at], i)
+	}
+	if err := b.store.scope.QueryShard(ctx, shard, &q); err != nil {
+		return err
+	}
+	if len(q.found) != len(q.wanted) {
+		return fmt.Errorf("ts: %d answers to %d questions", len(q.found), len(q.wanted))
+	}
+	var known []*member
+	for at, found := range q.found {
+		var missing []int32
+		for k, i := range order[at] {
+			if k < len(found.ids) && found.ids[k] > 0 {
+				known = append(known, b.learn(i, found.inc, seriesID(found.ids[k]-1)))
+			} else {
+				missing = append(missing, i)
+			}
+		}
+		if room := int(min(q.room, int64(len(missing)))); room < len(missing) {
+			e := found.worst
+			e.Namespace, e.Limit, e.Room, e.Wanted, e.Spread = b.store.Namespace(), q.limit, q.room, int64(len(missing)), q.spread
+			b.refuseSeries(missing[room:], &e)
+		}
+		q.room = max(q.room-int64(len(missing)), 0)
+	}
+	b.store.cache.put(known)
+	return nil
+}
+
+// learn notes the number of a series.
+func (b *batch) learn(i int32, inc incarnation, id seriesID) *member {
+	s := &b.series[i]
+	s.member = &member{
+		key: s.key, measurement: b.measurements[s.measurement].name, shard: s.shard, inc: inc, id: id, fingerprint: s.fingerprint,
+	}
+	return s.member
+}
+
+// refuseSeries refuses all points of series for which there is no room.
+func (b *batch) refuseSeries(series []int32, err *LimitError) {
+	now := time.Now()
+	for _, i := range series {
+		b.series[i].err = err
+		b.store.cache.refuse(b.series[i].key, err, now)
+	}
+	b.refuseErrors()
+}
+
+// refuseErrors refuses all points of series that can not be written.
+func (b *batch) refuseErrors() {
+	for i := range b.rows {
+		if r := &b.rows[i]; !r.done && b.series[r.series].err != nil {
+			b.refuseRow(int32(i), b.series[r.series].err)
+		}
+	}
+}
+
+func decodeNothing([]byte) (struct{}, error) { return struct{}{}, nil }

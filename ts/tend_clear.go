@@ -1,0 +1,299 @@
+package ts
+
+import (
+	"bytes"
+
+	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/points"
+)
+
+// deletions returns the series that have been deleted and may have points in pages, with the LSNs of their deletion.
+func (t *tending) deletions() (all []printed, err error) {
+	if t.content.deleted == 0 {
+		return nil, nil
+	}
+	return t.numbered(rowDeleted)
+}
+
+// numbered reads rows that have a number for a series each.
+func (t *tending) numbered(kind byte) (all []printed, err error) {
+	prefix := incKey(nil, kind, t.inc)
+	it, err := t.view.Iter(prefix, key.PrefixEnd(prefix))
+	if err != nil {
+		return nil, err
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		var n uint64
+		if n, err = decodeCount(it.Value()); err == nil {
+			all = append(all, printed{seriesOf(it.Key()), n})
+		}
+	}
+	if closeErr := it.Close(); err == nil {
+		err = closeErr
+	}
+	return all, err
+}
+
+// purge is a walk over all pages of a measurement, which removes the points of series that were deleted before it began.
+type purge struct {
+	gone []printed // with the LSNs of their deletion
+	ids  map[seriesID]bool
+	at   []byte // the key of the page to go on from
+	done bool   // all pages have been seen
+}
+
+// purge takes the next step of the walk. Blocks of deleted series are left out when they are sealed, so that nothing of them comes to pages.
+func (t *tending) purge() (*step, error) {
+	if t.content.deleted == 0 {
+		delete(t.purges, t.inc)
+		return nil, nil
+	}
+	p := t.purges[t.inc]
+	if p == nil {
+		gone, err := t.deletions()
+		if err != nil || len(gone) == 0 {
+			return nil, err
+		}
+		p = &purge{gone: gone, ids: make(map[seriesID]bool), at: incKey(nil, rowPage, t.inc)}
+		for _, g := range gone {
+			p.ids[g.id] = true
+		}
+		t.purges[t.inc] = p
+	}
+	if !p.done {
+		if s, err := t.purgeSome(p); err != nil || s != nil {
+			return s, err
+		}
+		p.done = true
+	}
+	if t.oldestBlock(p) {
+		return nil, nil // a block may hold points of them: they are told apart by these rows when it is sealed
+	}
+	n := min(len(p.gone), maxDeletes)
+	l := seriesList{name: t.name, inc: t.inc, series: p.gone[:n]}
+	if p.gone = p.gone[n:]; len(p.gone) == 0 {
+		delete(t.purges, t.inc)
+	}
+	return stepOf(t, kindForget, &l, (*seriesList).code), nil
+}
+
+// oldestBlock reports whether there are blocks that were written before a series of the walk was deleted.
+func (t *tending) oldestBlock(p *purge) bool {
+	for _, g := range p.gone {
+		if t.content.sealed < min(t.content.last, g.fingerprint) {
+			return true
+		}
+	}
+	return false
+}
+
+// purgeSome rewrites pages of one partition, nil if there are no more pages to rewrite.
+func (t *tending) purgeSome(p *purge) (*step, error) {
+	prefix := incKey(nil, rowPage, t.inc)
+	it, err := t.view.Iter(p.at, key.PrefixEnd(prefix))
+	if err != nil {
+		return nil, err
+	}
+	var cmd *rewriteCommand
+	size := int64(0)
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		p.at = append(p.at[:0], it.Key()...)
+		same := cmd == nil || cmd.tier == tierOf(it.Key()) && cmd.partition == partitionOf(it.Key())
+		if !same || size > mergeInput {
+			break
+		}
+		var page heldPage
+		if page, err = readPage(it.Key(), bytes.Clone(it.Value())); err != nil {
+			break
+		}
+		var held bool
+		if held, err = t.holds(&page, p.ids); err == nil && held {
+			if cmd == nil {
+				at := page.group
+				cmd = &rewriteCommand{name: t.name, inc: t.inc, shape: t.content.shape, tier: at.tier, partition: at.partition}
+			}
+			err = t.rewriteWithout(cmd, &page, p.ids)
+			size += page.bytes
+		}
+		p.at = append(p.at, 0)
+	}
+	if closeErr := it.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil || cmd == nil {
+		return nil, err
+	}
+	return stepOf(t, kindRewrite, cmd, (*rewriteCommand).code), nil
+}
+
+// holds reports whether a page has points of one of the series.
+func (t *tending) holds(p *heldPage, ids map[seriesID]bool) (held bool, err error) {
+	if err := t.reader.Open(p.row.data); err != nil {
+		return false, err
+	}
+	if _, err := t.reader.Runs(uint16(p.group.field), &t.cursor); err != nil {
+		return false, err
+	}
+	for t.cursor.Next() && !held {
+		held = ids[seriesID(t.cursor.Series())]
+	}
+	return held, nil
+}
+
+// rewriteWithout replaces a page by what it has of other series.
+func (t *tending) rewriteWithout(cmd *rewriteCommand, p *heldPage, ids map[seriesID]bool) error {
+	var e points.Encoder
+	lost := int64(0)
+	err := t.eachRun(p, func(id seriesID, times []int64, values []float64) {
+		if ids[id] {
+			lost += int64(len(times))
+			return
+		}
+		e.Run(uint32(id), uint16(p.group.field), times, values)
+	})
+	cmd.old = append(cmd.old, p.old())
+	cmd.addPages(p.group, p.generation, &e)
+	if cmd.tier == rawTier && t.counts(p.group.field) {
+		cmd.lost += lost
+	}
+	return err
+}
+
+// retiral is the search for series without points, after retention has removed some.
+type retiral struct {
+	found      bool
+	candidates []printed // series that had no points; what is left to retire
+	seen       bool      // present is there
+	present    seriesSet // of a view in which all of them were being retired
+}
+
+// retire takes the next step of the search: series without points are retired, which stops their writers, and looked at once more; then they leave the
+// index, or come back if somebody has written to them meanwhile. Without it a namespace whose series come and go would be full one day.
+func (t *tending) retire() (*step, error) {
+	if t.content.expired <= t.content.swept && t.content.retiring == 0 {
+		delete(t.retirals, t.inc)
+		return nil, nil
+	}
+	r := t.retirals[t.inc]
+	if r == nil {
+		r = new(retiral)
+		t.retirals[t.inc] = r
+	}
+	if !r.found && t.content.retiring == 0 {
+		var err error
+		if r.candidates, err = t.withoutPoints(); err != nil {
+			return nil, err
+		}
+	}
+	r.found = true
+	l := seriesList{name: t.name, inc: t.inc}
+	if n := min(len(r.candidates), maxDeletes); n > 0 {
+		l.series, r.candidates = r.candidates[:n], r.candidates[n:]
+		return stepOf(t, kindRetire, &l, (*seriesList).code), nil
+	}
+	if t.content.retiring > 0 {
+		return t.settleRetired(r)
+	}
+	delete(t.retirals, t.inc)
+	l.swept = t.content.expired
+	return stepOf(t, kindSettle, &l, (*seriesList).code), nil
+}
+
+func (t *tending) withoutPoints() (found []printed, err error) {
+	present, err := t.present()
+	if err != nil {
+		return nil, err
+	}
+	err = t.each(incKey(nil, rowSeries, t.inc), func(k, value []byte) error {
+		id := seriesOf(k)
+		if present.has(id) {
+			return nil
+		}
+		row, err := decodeSeries(value)
+		found = append(found, printed{id, row.fingerprint})
+		return err
+	})
+	return found, err
+}
+
+// settleRetired looks again at series that are being retired: nobody can have written to them since.
+func (t *tending) settleRetired(r *retiral) (*step, error) {
+	retiring, err := t.numbered(rowRetiring)
+	if err != nil {
+		return nil, err
+	}
+	if !r.seen {
+		if r.present, err = t.present(); err != nil {
+			return nil, err
+		}
+		r.seen = true
+	}
+	l := seriesList{name: t.name, inc: t.inc}
+	for _, p := range retiring[:min(len(retiring), maxDeletes)] {
+		if r.present.has(p.id) {
+			l.kept = append(l.kept, p)
+		} else {
+			l.series = append(l.series, p)
+		}
+	}
+	return stepOf(t, kindSettle, &l, (*seriesList).code), nil
+}
+
+// seriesSet are series, a bit each.
+type seriesSet []uint64
+
+func (s *seriesSet) add(id seriesID) {
+	i := int(id / 64)
+	if i >= len(*s) {
+		*s = append(*s, make([]uint64, i+1-len(*s))...)
+	}
+	(*s)[i] |= 1 << (id % 64)
+}
+
+func (s seriesSet) has(id seriesID) bool { return int(id/64) < len(s) && s[id/64]&(1<<(id%64)) != 0 }
+
+// present returns the series that have points, in blocks or pages of any tier.
+func (t *tending) present() (found seriesSet, err error) {
+	prefix := incKey(nil, rowBlock, t.inc)
+	if err := t.each(prefix, func(_, value []byte) error {
+		b, err := decodeBlock(value)
+		for _, id := range b.ids {
+			found.add(id)
+		}
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	err = t.each(incKey(nil, rowPage, t.inc), func(k, value []byte) error {
+		p, err := readPage(k, value)
+		if err != nil {
+			return err
+		}
+		if err := t.reader.Open(p.row.data); err != nil {
+			return err
+		}
+		if _, err := t.reader.Runs(uint16(p.group.field), &t.cursor); err != nil {
+			return err
+		}
+		for t.cursor.Next() {
+			found.add(seriesID(t.cursor.Series()))
+		}
+		return nil
+	})
+	return found, err
+}
+
+// each calls f for the rows whose keys begin with prefix.
+func (t *tending) each(prefix []byte, f func(k, value []byte) error) error {
+	it, err := t.view.Iter(prefix, key.PrefixEnd(prefix))
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		err = f(it.Key(), it.Value())
+	}
+	if closeErr := it.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}

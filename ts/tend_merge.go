@@ -1,0 +1,314 @@
+package ts
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
+	"github.com/floedb/floe/internal/points"
+)
+
+// When the generations of a partition are merged.
+const (
+	mergeAt    = 8              // so many; then the newest of them and whatever is not larger than those
+	mergeQuiet = 10 * 60 * 1000 // all, if nothing was added for so many ms and the partition is over
+	mergeInput = 700 << 10      // bytes of pages that one step takes
+)
+
+// merge makes one generation of several in a part of a partition.
+func (t *tending) merge() (*step, error) {
+	type found struct {
+		tier      tierID
+		partition int64
+		merged    []uint64
+	}
+	var f *found
+	prefix := incKey(nil, rowPartition, t.inc)
+	it, err := t.view.Iter(prefix, key.PrefixEnd(prefix))
+	if err != nil {
+		return nil, err
+	}
+	for ok := it.First(); ok && err == nil && f == nil; ok = it.Next() {
+		var p partitionRow
+		if p, err = decodePartition(it.Value()); err != nil {
+			break
+		}
+		tier, partition := tierOf(it.Key()), partitionOf(it.Key())
+		if merged := t.toMerge(&p, t.endOf(tier, partition)); len(merged) > 1 {
+			f = &found{tier, partition, merged}
+		}
+	}
+	if closeErr := it.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil || f == nil {
+		return nil, err
+	}
+	return t.mergeSome(f.tier, f.partition, f.merged)
+}
+
+// endOf returns when a partition ends.
+func (t *tending) endOf(id tierID, partition int64) int64 {
+	length := t.partition
+	if tier := t.policy.find(id); tier != nil {
+		length = tier.partition(t.partition)
+	}
+	return (partition + 1) * length
+}
+
+// toMerge returns the generations of a partition that are to be merged now, the oldest first.
+func (t *tending) toMerge(p *partitionRow, end int64) (merged []uint64) {
+	n := len(p.generations)
+	if n < 2 {
+		return nil
+	}
+	first := n
+	if n >= mergeAt {
+		size := int64(0)
+		for first > 0 && (n-first < mergeAt || p.generations[first-1].bytes <= size) {
+			first--
+			size += p.generations[first].bytes
+		}
+	} else if due := max(end, p.changed) + mergeQuiet; due <= t.view.Now() {
+		first = 0
+	} else {
+		t.wake(due)
+	}
+	for _, g := range p.generations[first:] {
+		merged = append(merged, g.number)
+	}
+	return merged
+}
+
+// heldPage is a page of the view.
+type heldPage struct {
+	group      pageGroup
+	generation uint64
+	first      seriesID
+	time       int64
+	row        pageRow
+	bytes      int64
+}
+
+func (p *heldPage) old() oldPage {
+	return oldPage{p.generation, p.group.field, p.group.column, p.first, p.time, p.bytes}
+}
+
+func readPage(k, value []byte) (p heldPage, err error) {
+	p = heldPage{group: pageGroupOf(k), generation: generationOf(k), bytes: int64(len(value))}
+	p.first, p.time = firstOf(k)
+	p.row, err = decodePage(value)
+	return p, err
+}
+
+// mergeSome merges generations in one column of a field, from the first series on for which that was not done.
+func (t *tending) mergeSome(tier tierID, partition int64, merged []uint64) (*step, error) {
+	target := merged[len(merged)-1]
+	group, ok, err := t.unmerged(tier, partition, merged)
+	if err != nil || !ok {
+		return nil, err
+	}
+	inputs, bound, err := t.cutPages(group, merged)
+	if err != nil {
+		return nil, err
+	}
+	cmd := rewriteCommand{name: t.name, inc: t.inc, shape: t.content.shape, tier: tier, partition: partition}
+	defer t.release()
+	e := t.encoder(group)
+	read, rests := int64(0), make(map[uint64]*points.Encoder)
+	if plant.On(plant.GenerationsReversed) {
+		slices.Reverse(inputs)
+	}
+	for i := range inputs {
+		p := &inputs[i]
+		cmd.old = append(cmd.old, p.old())
+		err := t.eachRun(p, func(id seriesID, times []int64, values []float64) {
+			if int64(id) < bound {
+				e.Run(uint32(id), uint16(group.field), times, values)
+				read += int64(len(times))
+				return
+			}
+			rest := rests[p.generation]
+			if rest == nil {
+				rest = new(points.Encoder)
+				rests[p.generation] = rest
+			}
+			rest.Run(uint32(id), uint16(group.field), times, values)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	wrote := cmd.addPages(group, target, e)
+	for _, g := range merged {
+		if rest := rests[g]; rest != nil {
+			cmd.addPages(group, g, rest)
+		}
+	}
+	if cmd.lost = 0; tier == rawTier && t.counts(group.field) {
+		cmd.lost = read - wrote
+	}
+	t.merged[group] = mergedUpTo{target, bound}
+	return stepOf(t, kindRewrite, &cmd, (*rewriteCommand).code), nil
+}
+
+// counts reports whether points that a field has twice leave the count of points: that is so of one field only.
+func (t *tending) counts(f fieldID) bool { return f == 0 }
+
+// addPages adds what an encoder holds as pages, and returns how many values that are.
+func (r *rewriteCommand) addPages(at pageGroup, generation uint64, e *points.Encoder) (values int64) {
+	for p := range e.Pages(pageBytes) {
+		row := pageRow{seriesID(p.Last), p.From, p.To, int64(p.Points), p.Data}
+		n := newPage{at.partition, at.field, at.column, seriesID(p.Series), p.Time, row.encode(nil)}
+		r.pages = append(r.pages, placedPage{n, generation})
+		values += int64(p.Points)
+	}
+	return values
+}
+
+// eachRun calls f for the runs of a page. The slices are valid during the call.
+func (t *tender) eachRun(p *heldPage, f func(id seriesID, times []int64, values []float64)) error {
+	if err := t.reader.Open(p.row.data); err != nil {
+		return err
+	}
+	ok, err := t.reader.Runs(uint16(p.group.field), &t.cursor)
+	if err != nil || !ok {
+		return cmp.Or(err, engine.Errorf(points.ErrCorrupt, "ts: page without points of field %d", p.group.field))
+	}
+	for t.cursor.Next() {
+		times, values := t.cursor.Read()
+		f(seriesID(t.cursor.Series()), times, values)
+	}
+	return nil
+}
+
+// unmerged returns the first column of a field in which some of the generations have pages that are not of the last of them.
+func (t *tending) unmerged(tier tierID, partition int64, merged []uint64) (at pageGroup, ok bool, err error) {
+	lower, upper := pagesOf(t.inc, tier, partition)
+	for {
+		it, err := t.view.Iter(lower, upper)
+		if err != nil {
+			return at, false, err
+		}
+		more := it.First()
+		var g uint64
+		if more {
+			at, g = pageGroupOf(it.Key()), generationOf(it.Key())
+		}
+		// Generations that are not merged come before those that are: in this group there is nothing to do if it begins with the last one.
+		for more && !slices.Contains(merged, g) {
+			if more = it.Next() && pageGroupOf(it.Key()) == at; more {
+				g = generationOf(it.Key())
+			}
+		}
+		if err := it.Close(); err != nil {
+			return at, false, err
+		}
+		if more && g != merged[len(merged)-1] {
+			return at, true, nil
+		}
+		if at == (pageGroup{}) {
+			return at, false, nil
+		}
+		lower, at = key.PrefixEnd(columnPrefix(nil, at)), pageGroup{}
+	}
+}
+
+// mergedUpTo remembers how far a merge has come: the target's pages do not straddle the series.
+type mergedUpTo struct {
+	target uint64
+	bound  int64
+}
+
+// collected are pages of one generation, as many as one step may take.
+type collected struct {
+	pages []heldPage
+	limit int64 // the first series that may have pages which were not collected
+}
+
+// cutPages returns the pages that one step takes, by generations, and the series at which the merge ends: those from there on stay what they are. It
+// begins with the first series that has a page which is not of the target.
+func (t *tending) cutPages(at pageGroup, merged []uint64) (inputs []heldPage, bound int64, err error) {
+	target := merged[len(merged)-1]
+	var parts []collected
+	from := int64(math.MaxInt64)
+	for _, g := range merged[:len(merged)-1] {
+		c, err := t.collect(at, g, 0, 0)
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(c.pages) > 0 {
+			from = min(from, int64(c.pages[0].first))
+		}
+		parts = append(parts, c)
+	}
+	start := int64(0)
+	if m := t.merged[at]; m.target == target && m.bound <= from {
+		start = m.bound
+	}
+	c, err := t.collect(at, target, start, from)
+	if err != nil {
+		return nil, 0, err
+	}
+	bound = boundOf(append(parts, c))
+	for _, c := range append(parts, c) {
+		for _, p := range c.pages {
+			if int64(p.first) < bound {
+				inputs = append(inputs, p)
+			}
+		}
+	}
+	return inputs, bound, nil
+}
+
+// collect reads pages of a generation that reach a series, beginning with those that start at another one.
+func (t *tending) collect(at pageGroup, generation uint64, start, from int64) (c collected, err error) {
+	prefix := generationPrefix(nil, at, generation)
+	it, err := t.view.Iter(key.AppendUint32(slices.Clone(prefix), uint32(start)), key.PrefixEnd(prefix))
+	if err != nil {
+		return c, err
+	}
+	c.limit = math.MaxInt64
+	size := int64(0)
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		first, _ := firstOf(it.Key())
+		if n := len(c.pages); n > 0 && size > mergeInput && int64(first) > max(int64(c.pages[0].first), from) && first > c.pages[n-1].first {
+			c.limit = int64(first)
+			break
+		}
+		var p heldPage
+		if p, err = readPage(it.Key(), it.Value()); err == nil && int64(p.row.last) >= from {
+			p.row.data = slices.Clone(p.row.data)
+			c.pages = append(c.pages, p)
+			size += p.bytes
+		}
+	}
+	if closeErr := it.Close(); err == nil {
+		err = closeErr
+	}
+	return c, err
+}
+
+// boundOf returns how far a merge of about mergeInput bytes gets, at least over the first series.
+func boundOf(parts []collected) int64 {
+	bound := int64(math.MaxInt64)
+	var byFirst []*heldPage
+	for i := range parts {
+		bound = min(bound, parts[i].limit)
+		for j := range parts[i].pages {
+			byFirst = append(byFirst, &parts[i].pages[j])
+		}
+	}
+	slices.SortStableFunc(byFirst, func(a, b *heldPage) int { return cmp.Compare(a.first, b.first) })
+	size := int64(0)
+	for i, p := range byFirst {
+		if size > 0 && size+p.bytes > mergeInput && p.first > byFirst[i-1].first {
+			return min(bound, int64(p.first))
+		}
+		size += p.bytes
+	}
+	return bound
+}

@@ -1,0 +1,277 @@
+package ts
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/points"
+)
+
+// What one step rolls up: bytes of pages, and buckets.
+const (
+	rollupInput = 1 << 20
+	maxBuckets  = 4096
+	// rollupLag is how long a bucket has been over before it is computed, so that nearly all of its points are there: ms.
+	rollupLag = sealAge + 60*1000
+)
+
+// rollup computes dirty buckets of a tier from the points as they were written.
+func (t *tending) rollup() (*step, error) {
+	for i := range t.policy.tiers {
+		tier := &t.policy.tiers[i]
+		until, d, ok, err := t.firstDirty(tier.id)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue
+		}
+		over := bucketOf(t.view.Now()-rollupLag, tier.every) // buckets before are over
+		if d.from >= over {
+			t.wake(d.from + tier.every + rollupLag)
+			continue
+		}
+		return t.rollupSome(tier, until, d, min(over, until))
+	}
+	return nil, nil
+}
+
+// firstDirty returns the first range of dirty buckets of a tier, or false if there is none.
+func (t *tending) firstDirty(id tierID) (until int64, d dirty, ok bool, err error) {
+	prefix := tierKey(nil, rowDirty, t.inc, id)
+	it, err := t.view.Iter(prefix, key.PrefixEnd(prefix))
+	if err != nil {
+		return 0, d, false, err
+	}
+	if ok = it.First(); ok {
+		until = partitionOf(it.Key())
+		d, err = decodeDirty(it.Value())
+	}
+	return until, d, ok, cmp.Or(err, it.Close())
+}
+
+// area is what one step rolls up: buckets from one time to another, of series from one to another.
+type area struct {
+	from, until int64
+	first, last int64 // last is not in it
+}
+
+// rollupSome computes some buckets of a dirty range, those before a time.
+func (t *tending) rollupSome(tier *tier, until int64, d dirty, over int64) (*step, error) {
+	cmd := rollupCommand{name: t.name, inc: t.inc, tier: tier.id, shape: t.content.shape, until: until, was: d, is: d}
+	// Points of partitions that retention has removed can not be had any more; what was computed of them stays.
+	from := max(d.from, bucketOf(t.keptFrom()+tier.every-1, tier.every))
+	if d.series > 0 && from != d.from {
+		d.series = 0 // the buckets that it was about are no more
+	}
+	if from >= over {
+		cmd.is = dirty{from: over, lsn: d.lsn}
+		return stepOf(t, kindRollup, &cmd, (*rollupCommand).code), nil
+	}
+	a := area{from: from, until: min(over, from+maxBuckets*tier.every), last: math.MaxInt64}
+	if a.first = 0; d.series > 0 {
+		a.first, a.until = int64(d.series), d.chunk
+	} else if day := bucketOf(from+t.partition, tier.every); day > from {
+		a.until = min(a.until, day)
+	}
+	for {
+		last, err := t.narrow(a)
+		if err != nil {
+			return nil, err
+		}
+		if last != math.MaxInt64 && a.first == 0 && a.until-a.from > tier.every {
+			a.until = a.from + max((a.until-a.from)/tier.every/2, 1)*tier.every // fewer buckets of all series
+			continue
+		}
+		a.last = last
+		size, err := t.compute(tier, a, &cmd)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case size <= maxSealBytes || a.last-a.first == 1:
+		case a.first == 0 && a.last == math.MaxInt64 && a.until-a.from > tier.every:
+			a.until = a.from + max((a.until-a.from)/tier.every/2, 1)*tier.every
+			continue
+		default:
+			a.last = a.first + max((min(a.last, int64(t.content.nextSeries))-a.first)/2, 1)
+			if _, err = t.compute(tier, a, &cmd); err != nil {
+				return nil, err
+			}
+		}
+		break
+	}
+	if cmd.is = (dirty{from: a.until, lsn: d.lsn}); a.last < int64(t.content.nextSeries) {
+		cmd.is = dirty{from: a.from, lsn: d.lsn, chunk: a.until, series: uint32(a.last)}
+	}
+	return stepOf(t, kindRollup, &cmd, (*rollupCommand).code), nil
+}
+
+// keptFrom returns from when on no partition has been removed.
+func (t *tending) keptFrom() int64 {
+	if t.policy.rawTTL == 0 {
+		return math.MinInt64 / 2
+	}
+	return floorDiv(t.view.Now()-t.policy.rawTTL, t.partition) * t.partition
+}
+
+// narrow returns the series up to which the pages of an area have about rollupInput bytes, math.MaxInt64 if all have.
+func (t *tending) narrow(a area) (int64, error) {
+	type start struct{ first, bytes int64 }
+	var all []start
+	size := int64(0)
+	err := t.eachPage(a, func(p *heldPage) error {
+		all = append(all, start{int64(p.first), p.bytes})
+		size += p.bytes
+		return nil
+	})
+	if err != nil || size <= rollupInput {
+		return math.MaxInt64, err
+	}
+	slices.SortFunc(all, func(x, y start) int { return cmp.Compare(x.first, y.first) })
+	sum := int64(0)
+	for _, s := range all {
+		if sum += s.bytes; sum > rollupInput && s.first > a.first {
+			return s.first, nil
+		}
+	}
+	return math.MaxInt64, nil
+}
+
+// eachPage calls f for the pages of points that an area may have to do with, in the order of partitions, fields and generations.
+func (t *tending) eachPage(a area, f func(p *heldPage) error) error {
+	lower := partKey(nil, rowPage, t.inc, rawTier, floorDiv(a.from, t.partition))
+	upper := partKey(nil, rowPage, t.inc, rawTier, floorDiv(a.until-1, t.partition)+1)
+	it, err := t.view.Iter(lower, upper)
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		if first, _ := firstOf(it.Key()); int64(first) >= a.last {
+			continue
+		}
+		var p heldPage
+		if p, err = readPage(it.Key(), it.Value()); err == nil && int64(p.row.last) >= a.first && p.row.to >= a.from && p.row.from < a.until {
+			err = f(&p)
+		}
+	}
+	if closeErr := it.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// compute makes the pages of an area, and returns their size.
+func (t *tending) compute(tier *tier, a area, cmd *rollupCommand) (size int, err error) {
+	defer t.release()
+	gathered := make(map[fieldID]*points.Encoder)
+	err = t.eachPage(a, func(p *heldPage) error {
+		return t.eachRun(p, func(id seriesID, times []int64, values []float64) {
+			if int64(id) < a.first || int64(id) >= a.last {
+				return
+			}
+			from, _ := slices.BinarySearch(times, a.from)
+			to, _ := slices.BinarySearch(times, a.until)
+			if from == to {
+				return
+			}
+			e := gathered[p.group.field]
+			if e == nil {
+				e = new(points.Encoder)
+				gathered[p.group.field] = e
+			}
+			e.Run(uint32(id), uint16(p.group.field), times[from:to], values[from:to])
+		})
+	})
+	if err != nil {
+		return 0, err
+	}
+	length := tier.partition(t.partition)
+	for f, e := range gathered {
+		if err := t.aggregate(f, e, func(id seriesID, b *bucket) {
+			at := pageGroup{t.inc, tier.id, floorDiv(b.start, length), f, columnValue}
+			for i, v := range b.columns() {
+				at.column = columnCount + column(i)
+				t.encoder(at).Float(uint32(id), uint16(f), b.start, v)
+			}
+		}, tier.every); err != nil {
+			return 0, err
+		}
+	}
+	cmd.pages, _ = t.pages(tier.id)
+	for i := range cmd.pages {
+		size += len(cmd.pages[i].row)
+	}
+	return size, nil
+}
+
+// aggregate calls f for each bucket of the points of a field, which were added in the order of generations: later ones have replaced earlier ones.
+func (t *tending) aggregate(f fieldID, e *points.Encoder, yield func(seriesID, *bucket), every int64) error {
+	if err := t.reader.Open(e.Append(nil)); err != nil {
+		return err
+	}
+	if _, err := t.reader.Runs(uint16(f), &t.cursor); err != nil {
+		return err
+	}
+	var b bucket
+	series := seriesID(0)
+	for t.cursor.Next() {
+		id := seriesID(t.cursor.Series())
+		times, values := t.cursor.Read()
+		for i, at := range times {
+			start := bucketOf(at, every)
+			if b.count > 0 && (id != series || start != b.start) {
+				yield(series, &b)
+				b = bucket{}
+			}
+			if b.count == 0 {
+				series, b.start = id, start
+			}
+			b.add(at, values[i])
+		}
+	}
+	if b.count > 0 {
+		yield(series, &b)
+	}
+	return nil
+}
+
+// bucket is what a tier keeps of the points of a series and field in a bucket. The sum is double-double, so that sums of sums are exact.
+type bucket struct {
+	start           int64
+	count           float64
+	sum, low        float64
+	least, most     float64
+	first, last     float64
+	firstAt, lastAt int64
+}
+
+func (b *bucket) add(at int64, v float64) {
+	if b.count == 0 {
+		b.least, b.most, b.first, b.firstAt = v, v, v, at
+	}
+	b.count++
+	b.least, b.most = min(b.least, v), max(b.most, v)
+	b.last, b.lastAt = v, at
+	b.sum, b.low = addExactly(b.sum, b.low, v)
+}
+
+// addExactly adds v to a sum in two parts.
+func addExactly(high, low, v float64) (sum, rest float64) {
+	s := float64(high + v)
+	bb := float64(s - high)
+	e := float64(float64(high-float64(s-bb)) + float64(v-bb))
+	low = float64(low + e)
+	sum = float64(s + low)
+	return sum, float64(low - float64(sum-s))
+}
+
+// columns returns what is kept, in the order of the columns.
+func (b *bucket) columns() [9]float64 {
+	if math.IsInf(b.sum, 0) || math.IsNaN(b.sum) || math.IsNaN(b.low) || math.IsInf(b.low, 0) {
+		b.sum, b.low = math.Copysign(math.MaxFloat64, b.most+b.least), 0 // there is no sum: the nearest number there is
+	}
+	return [9]float64{b.count, b.sum, b.low, b.least, b.most, b.first, float64(b.firstAt), b.last, float64(b.lastAt)}
+}

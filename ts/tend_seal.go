@@ -1,0 +1,223 @@
+package ts
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
+	"github.com/floedb/floe/internal/points"
+)
+
+// pageBytes is about how large a page is.
+const pageBytes = 60 << 10
+
+// sealInput is how many bytes of blocks one step takes at first; if their pages are too large, it takes fewer.
+const sealInput = 768 << 10
+
+// seal turns the oldest blocks into pages, if there is enough of them or they are old enough.
+func (t *tending) seal() (*step, error) {
+	w := &t.content.blocks
+	if w.points == 0 {
+		return nil, nil
+	}
+	if due := w.since + sealAge; !w.full() && due > t.view.Now() {
+		t.wake(due)
+		return nil, nil
+	}
+	for input := sealInput; ; input /= 4 {
+		cmd, blocks, err := t.sealUpTo(input)
+		if err != nil {
+			return nil, err
+		}
+		size := 0
+		for i := range cmd.pages {
+			size += len(cmd.pages[i].row)
+		}
+		if size <= maxSealBytes || blocks == 1 || input == 0 {
+			return stepOf(t, kindSeal, &cmd, (*sealCommand).code), nil
+		}
+	}
+}
+
+// sealing sorts the points of blocks.
+type sealing struct {
+	*tending
+	deleted map[seriesID]bool
+	cut     int64 // partitions before are not kept any more
+	buckets []map[int64]bool
+	lengths []int64 // of the buckets of each tier
+}
+
+// sealUpTo makes pages of about so many bytes of blocks, whole writes, the oldest first. It returns of how many writes.
+func (t *tending) sealUpTo(input int) (cmd sealCommand, writes int, err error) {
+	defer t.release()
+	cmd = sealCommand{name: t.name, inc: t.inc, from: t.content.sealed, shape: t.content.shape}
+	s := &sealing{tending: t, cut: math.MinInt64}
+	if t.policy.rawTTL > 0 {
+		s.cut = floorDiv(t.view.Now()-t.policy.rawTTL, t.partition)
+	}
+	for _, tier := range t.policy.tiers {
+		s.lengths = append(s.lengths, tier.every)
+		s.buckets = append(s.buckets, make(map[int64]bool))
+	}
+	if s.deleted, err = t.deletedSeries(); err != nil {
+		return cmd, 0, err
+	}
+	prefix := incKey(nil, rowBlock, t.inc)
+	it, err := t.view.Iter(blockKey(nil, t.inc, t.content.sealed+1, 0), key.PrefixEnd(prefix))
+	if err != nil {
+		return cmd, 0, err
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		lsn := blockLSN(it.Key())
+		if lsn != cmd.upTo {
+			if writes > 0 && (int(cmd.bytes) >= input || cmd.written >= sealPoints) {
+				break
+			}
+			writes++
+		}
+		cmd.upTo = lsn
+		row := it.Value()
+		var b block
+		if b, err = decodeBlock(row); err == nil {
+			cmd.bytes += int64(len(row))
+			cmd.written += b.span.points
+			if !plant.On(plant.SealDropsNewest) || lsn != t.content.last || lsn == t.content.sealed+1 {
+				err = s.add(&b)
+			}
+		}
+	}
+	if closeErr := it.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return cmd, 0, err
+	}
+	cmd.pages, cmd.points = t.pages(rawTier)
+	for i, tier := range t.policy.tiers {
+		cmd.dirty = append(cmd.dirty, ranges(tier.id, tier.every, s.buckets[i])...)
+	}
+	return cmd, writes, nil
+}
+
+// deletedSeries returns the series that have been deleted and may have points.
+func (t *tending) deletedSeries() (map[seriesID]bool, error) {
+	all, err := t.deletions()
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	ids := make(map[seriesID]bool, len(all))
+	for _, d := range all {
+		ids[d.id] = true
+	}
+	return ids, nil
+}
+
+// add sorts the points of a block by partitions and fields.
+func (s *sealing) add(b *block) error {
+	if err := s.reader.Open(b.points); err != nil {
+		return err
+	}
+	for _, local := range s.reader.Fields(nil) {
+		if int(local) >= len(b.fields) {
+			return missingField(local, b)
+		}
+		if _, err := s.reader.Runs(local, &s.cursor); err != nil {
+			return err
+		}
+		for s.cursor.Next() {
+			place := s.cursor.Series()
+			if int(place) >= len(b.ids) {
+				return missingPlace(place, b)
+			}
+			if id := b.ids[place]; !s.deleted[id] {
+				times, values := s.cursor.Read()
+				s.addRun(b.fields[local], id, times, values)
+			}
+		}
+	}
+	return nil
+}
+
+// addRun adds points of a series and field, which are in the order of their times.
+func (s *sealing) addRun(f fieldID, id seriesID, times []int64, values []float64) {
+	for len(times) > 0 {
+		partition := floorDiv(times[0], s.partition)
+		end := (partition + 1) * s.partition
+		n := 1
+		for n < len(times) && times[n] < end {
+			n++
+		}
+		if partition >= s.cut {
+			at := pageGroup{s.inc, rawTier, partition, f, columnValue}
+			s.encoder(at).Run(uint32(id), uint16(f), times[:n], values[:n])
+			s.mark(times[:n])
+		}
+		times, values = times[n:], values[n:]
+	}
+}
+
+// mark notes the buckets that times are in.
+func (s *sealing) mark(times []int64) {
+	for i, every := range s.lengths {
+		last := int64(math.MinInt64)
+		for _, at := range times {
+			if b := floorDiv(at, every); b != last {
+				s.buckets[i][b] = true
+				last = b
+			}
+		}
+	}
+}
+
+func missingField(local uint16, b *block) error {
+	return engine.Errorf(points.ErrCorrupt, "ts: block with field %d of %d", local, len(b.fields))
+}
+
+func missingPlace(place uint32, b *block) error {
+	return engine.Errorf(points.ErrCorrupt, "ts: block with series %d of %d", place, len(b.ids))
+}
+
+// maxRanges bounds the ranges of dirty buckets that a seal marks; beyond it what is between two of them is marked too.
+const maxRanges = 512
+
+// ranges joins buckets that follow each other.
+func ranges(id tierID, every int64, buckets map[int64]bool) (all []dirtyRange) {
+	for _, b := range slices.Sorted(maps.Keys(buckets)) {
+		n := len(all)
+		if n > 0 && (all[n-1].until == b*every || n == maxRanges) {
+			all[n-1].until = (b + 1) * every
+			continue
+		}
+		all = append(all, dirtyRange{id, b * every, (b + 1) * every})
+	}
+	return all
+}
+
+// pages encodes what the encoders hold, in the order of partitions, and counts the points of each partition: as many as the field has that has the most.
+func (t *tender) pages(id tierID) (all []newPage, points []counted) {
+	order := slices.SortedFunc(maps.Keys(t.encoders), func(a, b pageGroup) int {
+		return cmp.Or(cmp.Compare(a.partition, b.partition), cmp.Compare(a.field, b.field), cmp.Compare(a.column, b.column))
+	})
+	for _, at := range order {
+		n := int64(0)
+		for p := range t.encoders[at].Pages(pageBytes) {
+			row := pageRow{seriesID(p.Last), p.From, p.To, int64(p.Points), p.Data}
+			all = append(all, newPage{at.partition, at.field, at.column, seriesID(p.Series), p.Time, row.encode(nil)})
+			n += int64(p.Points)
+		}
+		if id != rawTier {
+			continue
+		}
+		if last := len(points) - 1; last >= 0 && points[last].partition == at.partition {
+			points[last].points = max(points[last].points, n)
+		} else {
+			points = append(points, counted{at.partition, n})
+		}
+	}
+	return all, points
+}

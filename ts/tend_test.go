@@ -1,0 +1,215 @@
+package ts_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/ts"
+)
+
+const (
+	second = int64(1000)
+	minute = 60 * second
+	hour   = 60 * minute
+	day    = 24 * hour
+)
+
+// rows fails unless there are so many rows of a kind.
+func rows(t testing.TB, r *rig.Rig, kind byte, want int) {
+	t.Helper()
+	if n, _ := ts.CountRows(r, 0, kind); n != want {
+		t.Errorf("there are %d rows %q, want %d", n, kind, want)
+	}
+}
+
+func TestSealAndMerge(t *testing.T) {
+	r := newRig(t, 1)
+	s := storeOf(r, "n")
+	for i := range int64(3) {
+		write(t, s, point("a", i*second, float64(i)), point("b", i*second, float64(10*i)))
+	}
+	rows(t, r, ts.RowBlock, 3)
+	before := contents(r)
+	r.Advance(5 * minute)
+	rows(t, r, ts.RowBlock, 0)
+	rows(t, r, ts.RowPage, 1)
+	check(t, r, before)
+	write(t, s, point("a", 1*second, 100), point("c", 2*second, 7))
+	before = contents(r)
+	r.Advance(5 * minute)
+	rows(t, r, ts.RowPage, 2)
+	check(t, r, before)
+	if m := must(s.Measurement(t.Context(), "cpu")); m.Points != 8 || m.Series != 3 {
+		t.Errorf("Measurement = %+v, want 8 points before the merge", m)
+	}
+	r.Advance(2 * day) // the partition is over
+	rows(t, r, ts.RowPage, 1)
+	check(t, r, before)
+	if m := must(s.Measurement(t.Context(), "cpu")); m.Points != 7 {
+		t.Errorf("Measurement = %+v, want 7 points behind the merge: one was replaced", m)
+	}
+	r.Verify()
+}
+
+// TestManySealsAndMerges writes points in any order, and lets the duty do its work at any time: what is there is always the same.
+func TestManySealsAndMerges(t *testing.T) {
+	rng := rand.New(rand.NewPCG(rig.Seed(t), 0))
+	r := newRig(t, 1)
+	s := storeOf(r, "n")
+	want := make(map[ts.At]float64)
+	for i := range 400 {
+		var batch []ts.Point
+		for range 1 + rng.IntN(20) {
+			host := fmt.Sprintf("h%d", rng.IntN(5))
+			p := ts.Point{Measurement: "cpu", Tags: map[string]string{"host": host}, Fields: make(map[string]float64), Time: at(rng.Int64N(3*day) - 2*day + int64(i)*minute)}
+			for _, f := range []string{"x", "y"}[rng.IntN(2):] {
+				p.Fields[f] = math.Round(rng.Float64()*1000) / 100
+				want[ts.At{Measurement: "cpu", Tags: "host=" + host + ";", Field: f, Time: p.Time.UnixMilli()}] = p.Fields[f]
+			}
+			batch = append(batch, p)
+		}
+		write(t, s, batch...)
+		r.Advance(rng.Int64N(10 * minute))
+		if i%40 == 0 {
+			compare(t, r, want)
+			r.Restart()
+		}
+	}
+	r.Advance(4 * day) // seals
+	r.Advance(hour)    // merges what has been quiet for long enough
+	compare(t, r, want)
+	if _, bytes := ts.CountRows(r, 0, ts.RowPartition); bytes == 0 {
+		t.Error("there are no partitions")
+	}
+	if n, _ := ts.CountRows(r, 0, ts.RowPage); n > 2*7 {
+		t.Errorf("%d pages of two fields: they are not merged", n)
+	}
+}
+
+func compare(t testing.TB, r *rig.Rig, want map[ts.At]float64) {
+	t.Helper()
+	got := make(map[ts.At]float64)
+	for shard := range engine.ShardID(r.Shards()) {
+		for k, v := range ts.Contents(r, shard, 0, 0) {
+			got[k] = v
+		}
+	}
+	for k, v := range want {
+		if g, ok := got[k]; !ok || math.Float64bits(g) != math.Float64bits(v) {
+			t.Fatalf("%+v is %v (%v), want %v", k, g, ok, v)
+		}
+	}
+	if len(got) != len(want) {
+		t.Fatalf("there are %d values, want %d", len(got), len(want))
+	}
+}
+
+func TestRetention(t *testing.T) {
+	r := newRig(t, 1)
+	s := storeOf(r, "n")
+	if err := s.SetRetention(t.Context(), "cpu", ts.Retention{RawTTL: 36 * time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	write(t, s, point("a", 0, 1), point("b", -30*hour, 2))
+	if result, err := s.Write(t.Context(), point("a", -37*hour, 1), point("a", 25*hour, 1), point("a", hour, 3)); err == nil || result.Written != 1 || result.Refused != 2 {
+		t.Errorf("Write of points out of retention = %+v, %v", result, err)
+	}
+	r.Advance(6 * minute)
+	rows(t, r, ts.RowBlock, 0)
+	r.Advance(2 * day)
+	if n, _ := ts.CountRows(r, 0, ts.RowPage); n != 1 {
+		t.Errorf("%d pages, want the one that is not old enough", n)
+	}
+	m := must(s.Measurement(t.Context(), "cpu"))
+	if m.Series != 1 || m.Retention.RawTTL != 36*time.Hour {
+		t.Errorf("Measurement = %+v, want one series: the other has no points any more", m)
+	}
+	r.Advance(3 * day)
+	rows(t, r, ts.RowPage, 0)
+	rows(t, r, ts.RowSeries, 0)
+	write(t, s, point("a", 5*day, 4))
+	check(t, r, fmt.Sprintf("cpu host=a; value %d 4", 5*day))
+	r.Verify()
+}
+
+func TestRollups(t *testing.T) {
+	r := newRig(t, 1)
+	s := storeOf(r, "n")
+	if err := s.SetRetention(t.Context(), "cpu", ts.Retention{Downsample: []ts.Downsample{{Every: time.Minute}}}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range int64(5) {
+		write(t, s, point("a", i*20*second, float64(i+1)))
+	}
+	r.Advance(20 * minute)
+	start := rig.Epoch % minute
+	if start != 40*second {
+		t.Fatalf("the epoch is %d ms behind a minute", start)
+	}
+	found := ts.Contents(r, 0, 1, 1)
+	if len(found) != 3 {
+		t.Errorf("%d buckets: %v, want 3", len(found), found)
+	}
+	for k, v := range ts.Contents(r, 0, 1, 2) {
+		sums := map[int64]float64{-40 * second: 1, 20 * second: 2 + 3 + 4, 80 * second: 5}
+		if want := sums[k.Time-rig.Epoch]; v != want {
+			t.Errorf("sum of the bucket at %d is %v, want %v", k.Time-rig.Epoch, v, want)
+		}
+	}
+	write(t, s, point("a", 30*second, 100)) // late
+	r.Advance(20 * minute)
+	for k, v := range ts.Contents(r, 0, 1, 5) {
+		most := map[int64]float64{-40 * second: 1, 20 * second: 100, 80 * second: 5}
+		if want := most[k.Time-rig.Epoch]; v != want {
+			t.Errorf("max of the bucket at %d is %v, want %v", k.Time-rig.Epoch, v, want)
+		}
+	}
+	r.Verify()
+}
+
+func TestDeleteSeries(t *testing.T) {
+	r := newRig(t, 1)
+	s := storeOf(r, "n")
+	write(t, s, point("a", 0, 1), point("b", 0, 2))
+	r.Advance(6 * minute)
+	write(t, s, point("a", second, 3), point("b", second, 4))
+	n, err := s.DeleteSeries(t.Context(), "cpu", map[string]string{"host": "a"})
+	if err != nil || n != 1 {
+		t.Errorf("DeleteSeries = %d, %v", n, err)
+	}
+	check(t, r, "cpu host=b; value 0 2", "cpu host=b; value 1000 4")
+	write(t, s, point("a", 2*second, 5)) // its number is not what it was
+	check(t, r, "cpu host=a; value 2000 5", "cpu host=b; value 0 2", "cpu host=b; value 1000 4")
+	r.Advance(6 * minute)
+	check(t, r, "cpu host=a; value 2000 5", "cpu host=b; value 0 2", "cpu host=b; value 1000 4")
+	rows(t, r, 't', 0)
+	if m := must(s.Measurement(t.Context(), "cpu")); m.Points != 3 || m.Series != 2 {
+		t.Errorf("Measurement = %+v, want 3 points of 2 series", m)
+	}
+	r.Verify()
+}
+
+func TestDeleteMeasurement(t *testing.T) {
+	r := newRig(t, 1)
+	s := storeOf(r, "n")
+	write(t, s, point("a", 0, 1))
+	r.Advance(6 * minute)
+	write(t, s, point("b", 0, 1))
+	if err := s.DeleteMeasurement(t.Context(), "cpu"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Measurement(t.Context(), "cpu"); err == nil {
+		t.Error("the measurement is still there")
+	}
+	for _, kind := range []byte("bcdfghmnpqrstvxy") {
+		rows(t, r, kind, 0)
+	}
+	write(t, s, point("a", second, 2)) // the cache knows it under another number
+	check(t, r, "cpu host=a; value 1000 2")
+	r.Verify()
+}

@@ -1,0 +1,259 @@
+package ts
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Limits.
+const (
+	MaxFields          = 1024    // of a measurement
+	MaxTags            = 64      // of a series
+	MaxTagBytes        = 255     // of a tag's name
+	MaxTagValueBytes   = 1024    // of a tag's value
+	MaxTiers           = 8       // rollups of a measurement
+	DefaultSeriesLimit = 1000000 // series of a namespace, see Store.SetSeriesLimit
+)
+
+// A point may be up to a day in the future: clocks differ, but a time that is far off is a mistake, and would keep its partition open.
+const maxAhead = 24 * time.Hour
+
+// minPartition is the shortest partition, ms.
+const minPartition = int64(time.Hour / time.Millisecond)
+
+// rawPartition is the length of a partition of points as they were written, ms.
+const rawPartition = int64(24 * time.Hour / time.Millisecond)
+
+// The errors of the store; the same values as in package floe.
+var (
+	ErrNotFound = engine.ErrNotFound // the measurement does not exist
+	ErrInvalid  = engine.ErrInvalid  // an argument is malformed or out of its limits
+	ErrConflict = engine.ErrConflict // the measurement has changed while something was done to it
+	ErrBusy     = engine.ErrBusy     // too much has been written that is not sealed yet
+)
+
+// Point is what is written: values of some fields of a series at a time.
+type Point struct {
+	Measurement string             // 1-255 bytes of UTF-8 without control characters
+	Tags        map[string]string  // with the measurement they name the series; up to 64 of them
+	Fields      map[string]float64 // at least one; all finite
+	Time        time.Time          // rounded down to ms; the zero time is that of the call
+}
+
+// FieldType is what a field was written as first. All values are kept as float64.
+type FieldType uint8
+
+// The types of fields.
+const (
+	Float   FieldType = iota + 1
+	Integer           // integers beyond 2^53 are rounded
+	Boolean           // 1 or 0
+)
+
+var fieldTypes = [...]string{Float: "float", Integer: "integer", Boolean: "boolean"}
+
+// String returns float, integer or boolean.
+func (t FieldType) String() string {
+	if t < Float || t > Boolean {
+		return "unknown"
+	}
+	return fieldTypes[t]
+}
+
+// Field is a field of a measurement.
+type Field struct {
+	Name string
+	Type FieldType
+}
+
+// Retention is how long a measurement keeps its points, and their rollups. The zero value keeps points for ever, and has no rollups.
+type Retention struct {
+	RawTTL     time.Duration // of the points as they were written; 0: for ever
+	Downsample []Downsample  // up to 8, of different lengths
+}
+
+// Downsample is a rollup: count, sum, min, max, first and last of each bucket of time. It is readable as "<measurement>:<every>:<aggregate>", and
+// queries over points that are gone use it by themselves.
+type Downsample struct {
+	Every time.Duration // length of a bucket: at least a second, in whole ms
+	TTL   time.Duration // how long the buckets are kept; 0: for ever
+}
+
+// Measurement is what there is of a measurement.
+type Measurement struct {
+	Name      string
+	CreatedAt time.Time
+	Fields    []Field // in the order in which they were first written
+	Series    int64   // how many series it has
+	Points    int64   // written; what replaced another point of the same time is counted until they are merged
+	Oldest    time.Time
+	Newest    time.Time // greatest time of a point; both are zero without points
+	Retention Retention
+
+	version uint64 // of the retention
+}
+
+// Series is a series of a measurement.
+type Series struct {
+	Measurement string
+	Tags        map[string]string
+}
+
+// LimitError says that there is no room for new series. It is ErrBusy: series that exist are written all the same, and room comes back when series
+// are deleted or have no points left.
+type LimitError struct {
+	Namespace string
+	Limit     int64 // of the namespace; in a spread one the share of one shard
+	Room      int64 // how many more there may be
+	Wanted    int64 // how many more this call would have made
+	Tag       string
+	Values    int64 // the tag of the measurement with the most values has so many
+	Spread    bool
+}
+
+func (e *LimitError) Error() string {
+	share := ""
+	if e.Spread {
+		share = ", the share of one shard"
+	}
+	worst := ""
+	if e.Tag != "" {
+		worst = fmt.Sprintf("; tag %q has %d values", e.Tag, e.Values)
+	}
+	return fmt.Sprintf("ts: namespace %q: %d new series, there is room for %d of %d%s%s", e.Namespace, e.Wanted, e.Room, e.Limit, share, worst)
+}
+
+// Unwrap returns ErrBusy.
+func (e *LimitError) Unwrap() error { return ErrBusy }
+
+func notFound(name string) error { return engine.Errorf(ErrNotFound, "measurement %q not found", name) }
+
+// reservedName is taken by the address of queries in the HTTP API.
+const reservedName = "floql"
+
+// aggregates are what rollups are called by, behind the last colon of their names.
+var aggregates = []string{"count", "sum", "min", "max", "first", "last"}
+
+// checkMeasurement returns ErrInvalid for what no measurement may be called.
+func checkMeasurement(name string) error {
+	if err := engine.CheckName("measurement", name); err != nil {
+		return err
+	}
+	if name == reservedName {
+		return engine.Errorf(ErrInvalid, "measurement name %q is reserved", name)
+	}
+	if _, _, _, ok := splitRollup(name); ok {
+		return engine.Errorf(ErrInvalid, "measurement name %q is that of a rollup, which is read-only", name)
+	}
+	return nil
+}
+
+// splitRollup takes the name of a rollup apart, such as "cpu:5m:max".
+func splitRollup(name string) (of string, every time.Duration, aggregate string, ok bool) {
+	rest, aggregate, _ := cutLast(name)
+	of, length, found := cutLast(rest)
+	if !found || of == "" {
+		return "", 0, "", false
+	}
+	every, err := parseEvery(length)
+	for _, a := range aggregates {
+		if a == aggregate && err == nil {
+			return of, every, aggregate, true
+		}
+	}
+	return "", 0, "", false
+}
+
+func cutLast(s string) (before, after string, ok bool) {
+	i := strings.LastIndexByte(s, ':')
+	if i < 0 {
+		return "", s, false
+	}
+	return s[:i], s[i+1:], true
+}
+
+// everyUnits are the units of the lengths in names of rollups.
+var everyUnits = []struct {
+	name string
+	unit time.Duration
+}{{"w", 7 * 24 * time.Hour}, {"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}}
+
+// formatEvery writes a length as names of rollups have it: a number of the largest unit that divides it.
+func formatEvery(d time.Duration) string {
+	for _, u := range everyUnits {
+		if d%u.unit == 0 {
+			return fmt.Sprintf("%d%s", d/u.unit, u.name)
+		}
+	}
+	return d.String()
+}
+
+// parseEvery reads what formatEvery writes, and other numbers of one unit.
+func parseEvery(s string) (time.Duration, error) {
+	digits := len(s) - len(strings.TrimLeft(s, "0123456789"))
+	for _, u := range everyUnits {
+		if s[digits:] != u.name || digits == 0 || digits > 12 {
+			continue
+		}
+		var n int64
+		for _, c := range s[:digits] {
+			n = 10*n + int64(c-'0')
+		}
+		if n > 0 && n <= int64(maxEvery/u.unit) {
+			return time.Duration(n) * u.unit, nil
+		}
+	}
+	return 0, engine.Errorf(ErrInvalid, "ts: %q is no length of a rollup, such as 5m", s)
+}
+
+// Bounds of the buckets of rollups.
+const (
+	minEvery = time.Second
+	maxEvery = 366 * 24 * time.Hour
+)
+
+// check returns ErrInvalid for a retention out of its limits.
+func (r Retention) check() error {
+	if r.RawTTL < 0 || r.RawTTL != 0 && r.RawTTL < time.Second {
+		return engine.Errorf(ErrInvalid, "ts: RawTTL of %v is less than 1s", r.RawTTL)
+	}
+	if len(r.Downsample) > MaxTiers {
+		return engine.Errorf(ErrInvalid, "ts: %d rollups exceed %d", len(r.Downsample), MaxTiers)
+	}
+	for i, d := range r.Downsample {
+		switch {
+		case d.Every < minEvery || d.Every > maxEvery || d.Every%time.Millisecond != 0:
+			return engine.Errorf(ErrInvalid, "ts: rollup every %v is not %v-%v in whole ms", d.Every, minEvery, maxEvery)
+		case d.TTL < 0 || d.TTL != 0 && d.TTL < d.Every:
+			return engine.Errorf(ErrInvalid, "ts: rollup every %v: TTL of %v is less than a bucket", d.Every, d.TTL)
+		}
+		for _, other := range r.Downsample[:i] {
+			if other.Every == d.Every {
+				return engine.Errorf(ErrInvalid, "ts: two rollups every %v", d.Every)
+			}
+		}
+	}
+	return nil
+}
+
+// checkTag returns ErrInvalid for a tag that a series can not have.
+func checkTag(name, value string) error {
+	switch {
+	case name == "" || value == "":
+		return engine.Errorf(ErrInvalid, "ts: tag %q=%q has no name or no value", name, value)
+	case len(name) > MaxTagBytes:
+		return engine.Errorf(ErrInvalid, "ts: tag name of %d bytes exceeds %d", len(name), MaxTagBytes)
+	case len(value) > MaxTagValueBytes:
+		return engine.Errorf(ErrInvalid, "ts: tag %q: value of %d bytes exceeds %d", name, len(value), MaxTagValueBytes)
+	case !utf8.ValidString(name) || !utf8.ValidString(value):
+		return engine.Errorf(ErrInvalid, "ts: tag %q=%q is not valid UTF-8", name, value)
+	}
+	return nil
+}
+
+// checkField returns ErrInvalid for what no field may be called.
+func checkField(name string) error { return engine.CheckName("field", name) }
