@@ -24,7 +24,11 @@ type Page[T any] = struct {
 }
 
 // ListOption says which measurements a Store lists, or which series of one.
-type ListOption func(*listOptions)
+type ListOption interface{ applyList(*listOptions) }
+
+type listOption func(*listOptions)
+
+func (f listOption) applyList(o *listOptions) { f(o) }
 
 type listOptions struct {
 	engine.Listing
@@ -32,21 +36,23 @@ type listOptions struct {
 }
 
 // Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
-func Limit(n int) ListOption { return func(o *listOptions) { o.Limit = n } }
+func Limit(n int) ListOption { return listOption(func(o *listOptions) { o.Limit = n }) }
 
 // Cursor continues a listing behind an earlier page, with its Cursor.
-func Cursor(c string) ListOption { return func(o *listOptions) { o.Cursor = c } }
+func Cursor(c string) ListOption { return listOption(func(o *listOptions) { o.Cursor = c }) }
 
 // Prefix lists only measurements whose names begin with p.
-func Prefix(p string) ListOption { return func(o *listOptions) { o.Prefix = p } }
+func Prefix(p string) ListOption { return listOption(func(o *listOptions) { o.Prefix = p }) }
 
 // WithTags lists only series that carry all of the tags, whatever others they have.
-func WithTags(tags map[string]string) ListOption { return func(o *listOptions) { o.tags = tags } }
+func WithTags(tags map[string]string) ListOption {
+	return listOption(func(o *listOptions) { o.tags = tags })
+}
 
 func listOptionsOf(opts []ListOption) listOptions {
 	o := listOptions{Listing: engine.NewListing()}
 	for _, opt := range opts {
-		opt(&o)
+		opt.applyList(&o)
 	}
 	return o
 }

@@ -133,6 +133,7 @@ func (m *machine) addPages(tx *engine.Tx, o *open, id tierID, generation uint64,
 		if i := slices.IndexFunc(points, func(n counted) bool { return n.partition == partition }); i >= 0 {
 			g.points += points[i].points
 		}
+		p.changed = tx.Now()
 		m.savePartition(tx, o, id, partition, p)
 		from = to
 	}
@@ -152,7 +153,6 @@ func (m *machine) savePartition(tx *engine.Tx, o *open, id tierID, partition int
 		tx.Delete(k)
 		return
 	}
-	p.changed = tx.Now()
 	tx.Set(k, encode(nil, &p, (*partitionRow).code))
 }
 

@@ -370,7 +370,7 @@ func readIDs(r *codec.Reader) ([]seriesID, error) {
 // partitionRow is the row of a partition: its generations, the oldest first. What is in a later one replaces what an earlier one has of the same time.
 type partitionRow struct {
 	generations []generation
-	changed     int64 // stamp of the last change, ms
+	changed     int64 // when something was added last, ms
 }
 
 // generation is what was sealed, or merged, together.

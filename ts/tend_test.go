@@ -66,7 +66,7 @@ func TestManySealsAndMerges(t *testing.T) {
 		var batch []ts.Point
 		for range 1 + rng.IntN(20) {
 			host := fmt.Sprintf("h%d", rng.IntN(5))
-			p := ts.Point{Measurement: "cpu", Tags: map[string]string{"host": host}, Fields: make(map[string]float64), Time: at(rng.Int64N(3*day) - 2*day + int64(i)*minute)}
+			p := ts.Point{Measurement: "cpu", Tags: map[string]string{"host": host}, Fields: make(map[string]float64), Time: at((rng.Int64N(300)-250)*15*minute + int64(i/4)*15*minute)}
 			for _, f := range []string{"x", "y"}[rng.IntN(2):] {
 				p.Fields[f] = math.Round(rng.Float64()*1000) / 100
 				want[ts.At{Measurement: "cpu", Tags: "host=" + host + ";", Field: f, Time: p.Time.UnixMilli()}] = p.Fields[f]

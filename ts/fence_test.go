@@ -1,0 +1,79 @@
+package ts_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/ts"
+)
+
+// catcher is a door for a duty that keeps what it proposes.
+type catcher struct {
+	*rig.Rig
+	caught []engine.Command
+}
+
+var errCaught = errors.New("caught")
+
+// Propose keeps the command.
+func (c *catcher) Propose(_ context.Context, cmd engine.Command) ([]byte, error) {
+	c.caught = append(c.caught, cmd)
+	return nil, errCaught
+}
+
+// Sleep ends the duty.
+func (c *catcher) Sleep(context.Context, <-chan struct{}, int64) error { return errCaught }
+
+// proposed returns what the duty of the rig's shard would propose now, in a term.
+func proposed(t *testing.T, r *rig.Rig, term uint64) engine.Command {
+	t.Helper()
+	c := &catcher{Rig: r}
+	for _, d := range r.Executor(0).Duties(term, func() engine.LeadDoor { return c }) {
+		if err := d.Run(t.Context(), d.Lead); !errors.Is(err, errCaught) {
+			t.Fatalf("%s: %v", d.Name, err)
+		}
+	}
+	if len(c.caught) != 1 {
+		t.Fatalf("the duty proposes %d commands, want 1", len(c.caught))
+	}
+	return c.caught[0]
+}
+
+// TestOvertakenSeal: a seal that was computed from a view is refused once something has changed that it rests on, and changes nothing then.
+func TestOvertakenSeal(t *testing.T) {
+	for name, overtake := range map[string]func(r *rig.Rig, s *ts.Store){
+		"sealed": func(r *rig.Rig, s *ts.Store) { r.Advance(0) },
+		"deleted": func(r *rig.Rig, s *ts.Store) {
+			must(s.DeleteSeries(t.Context(), "cpu", map[string]string{"host": "a"}))
+		},
+		"retention": func(r *rig.Rig, s *ts.Store) {
+			must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{RawTTL: 24 * 3600 * 1e9}))
+		},
+		"made again": func(r *rig.Rig, s *ts.Store) {
+			must(0, s.DeleteMeasurement(t.Context(), "cpu"))
+			write(t, s, point("c", 0, 1), point("d", 0, 1))
+		},
+		"leader": func(r *rig.Rig, s *ts.Store) { r.SetTerm(2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1)
+			s := storeOf(r, "n")
+			write(t, s, point("a", 0, 1), point("b", 0, 1))
+			write(t, s, point("a", 0, 2), point("b", second, 2))
+			r.Pass(6 * minute)
+			cmd := proposed(t, r, 1)
+			overtake(r, s)
+			before := contents(r)
+			if out := r.Entry(0, cmd)[0]; !errors.Is(out.Err, engine.ErrConflict) {
+				t.Errorf("the seal is carried out: %v", out.Err)
+			}
+			check(t, r, before)
+			r.Advance(10 * minute)
+			check(t, r, before)
+			r.Verify()
+		})
+	}
+}
