@@ -142,6 +142,9 @@ func (c *checker) all(nodes ...ast.Node) {
 
 // describe names a kind of node: ArrayNode is an array.
 func describe(n ast.Node) string {
+	if _, ok := n.(*ast.VariableDeclaratorNode); ok {
+		return "let"
+	}
 	return strings.ToLower(strings.TrimSuffix(reflect.TypeOf(n).Elem().Name(), "Node"))
 }
 
@@ -278,7 +281,7 @@ func (e *evaluator) run(time int64, value float64) (any, error) {
 	e.point.Value, e.point.Timestamp = value, int(time)
 	v, err := e.vm.Run(e.program, &e.point)
 	if f, ok := err.(*file.Error); ok {
-		return nil, fmt.Errorf("%s at the point of %s ms", f.Message, strconv.FormatInt(time, 10))
+		return nil, fmt.Errorf("%s at the point of %s ms", strings.TrimPrefix(f.Message, "runtime error: "), strconv.FormatInt(time, 10))
 	}
 	return v, err
 }

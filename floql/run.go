@@ -71,7 +71,6 @@ type run struct {
 	src    Source
 	now    int64
 	limits Limits
-	depth  int // of queries in joins
 	rng    timeRange
 	points int64 // read, of this and nested queries
 	series int64
@@ -258,10 +257,14 @@ func (r *run) windows(d *reduction, f *frame) (*agg.Windows, error) {
 func (r *run) finish(p *Partial, w *agg.Windows, f *frame) error {
 	f.series, f.sorted, r.bytes = nil, false, r.bytes-f.bytes()
 	total := int64(0)
-	for _, id := range p.table.Groups() {
+	groups, err := p.table.Groups()
+	if err != nil {
+		return p.limit(err)
+	}
+	for _, id := range groups {
 		times, values, err := p.table.Finish(id, w, r.ctx.Err)
 		if err != nil {
-			return p.limit(err)
+			return err
 		}
 		times, values, _ = each(func(v float64) float64 { return v })(nil)(times, values)
 		s := &frameSeries{times: times, values: values}

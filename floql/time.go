@@ -177,6 +177,9 @@ func (l *lexer) instant() instant {
 		}
 		return instant{relative: true}
 	default:
+		if w := l.letters(); w != "" {
+			l.fail(at, "found %q, expected %s", w, expected)
+		}
 		l.fail(at, "found %s, expected %s", l.found(), expected)
 	}
 	return instant{}

@@ -19,14 +19,14 @@ import (
 //
 // Errors: LimitError.
 func (t *Table) Encode(dst []byte, stop func() error) ([]byte, error) {
-	if err := t.settle(); err != nil {
+	ids, err := t.Groups()
+	if err != nil {
 		return dst, err
 	}
 	c := codec.NewEncoder(dst)
 	points, series := uint64(t.points), uint64(t.series)
 	c.Uvarint(&points)
 	c.Uvarint(&series)
-	ids := t.Groups()
 	n := uint64(len(ids))
 	c.Uvarint(&n)
 	for _, id := range ids {
@@ -87,10 +87,15 @@ func (g *group) states() func(yield func(int64, state) bool) {
 	}
 }
 
-// Groups returns the IDs of all groups that have a state, in order.
-func (t *Table) Groups() []string {
+// Groups returns the IDs of all groups that have a state, in order. Nothing can be added after it.
+//
+// Errors: LimitError.
+func (t *Table) Groups() ([]string, error) {
+	if err := t.settle(); err != nil {
+		return nil, err
+	}
 	ids := slices.Sorted(maps.Keys(t.groups))
-	return slices.DeleteFunc(ids, func(id string) bool { return len(t.groups[id].blocks) == 0 })
+	return slices.DeleteFunc(ids, func(id string) bool { return len(t.groups[id].blocks) == 0 }), nil
 }
 
 // Merge adds what another table of the same plan has encoded, perhaps in another process. Of an encoding that it refuses, a part may have been added.
@@ -166,14 +171,8 @@ func (t *Table) mergeState(g *group, pane int64, c *codec.Coder) error {
 	return t.grow(to.bytes(i) - before)
 }
 
-// Finish computes the buckets of a group whose points allow it, in order: when each begins, and its value, which may be infinite. Nothing can be added
-// after it. The windows are those whose panes the plan has, perhaps shifted. stop is asked now and then, and its error is returned.
-//
-// Errors: LimitError.
+// Finish computes the buckets of one of the Groups whose points allow it, in order: when each begins, and its value, which may be infinite. The windows are those whose panes the plan has, perhaps shifted. stop is asked now and then, and its error is returned.
 func (t *Table) Finish(groupID string, w *Windows, stop func() error) (times []int64, values []float64, err error) {
-	if err := t.settle(); err != nil {
-		return nil, nil, err
-	}
 	g := t.groups[groupID]
 	if w.Tumbling() {
 		for pane, s := range g.states() {

@@ -357,7 +357,11 @@ func parseValues(text string) (values []float64, err error) {
 			}
 		}
 		for i := range int(n[2]) {
-			values = append(values, n[0]+float64(i)*n[1])
+			v := n[0]
+			if i > 0 {
+				v += float64(i) * n[1]
+			}
+			values = append(values, v)
 		}
 	}
 	return values, nil
