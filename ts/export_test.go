@@ -16,14 +16,6 @@ import (
 // NumKinds is the highest kind of a command.
 var NumKinds = uint8(len(table().Commands))
 
-// NewForgetful returns a machine that remembers next to nothing.
-func NewForgetful() engine.Machine {
-	m := newMachine().(*machine)
-	m.measurements = newLately[measurementName, *open](1)
-	m.prints = newLately[printsPage, *[pageSeries]uint64](1)
-	return m
-}
-
 // NewCramped returns a machine whose shard takes so many bytes that are not sealed.
 func NewCramped(bytes int64) engine.Machine {
 	m := newMachine().(*machine)

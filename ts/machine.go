@@ -9,8 +9,8 @@ import (
 
 // What a shard remembers of its rows.
 const (
-	maxMeasurements = 4096      // about a kilobyte each
-	maxPrints       = 32 << 10  // rows of fingerprints, of a kilobyte each; twice as many may be in memory
+	maxMeasurements = 1 << 20   // of 100 bytes: one for each field, and some
+	maxPrints       = 64 << 10  // rows of fingerprints, of a kilobyte each
 	maxUnsealed     = 128 << 20 // bytes of blocks in a shard that are not sealed; beyond it writes are ErrBusy
 )
 
@@ -24,8 +24,8 @@ const (
 // machine is the state machine of time series in one shard.
 type machine struct {
 	// What rows say, remembered by the applying goroutine.
-	measurements lately[measurementName, *open]
-	prints       lately[printsPage, *[pageSeries]uint64]
+	measurements *engine.Memory[measurementName, *open, struct{}]
+	prints       *engine.Memory[printsPage, *[pageSeries]uint64, struct{}]
 
 	unsealedBound int64 // maxUnsealed, but in tests
 	buf, row      []byte
@@ -51,27 +51,20 @@ type open struct {
 }
 
 func newMachine() engine.Machine {
-	m := &machine{unsealedBound: maxUnsealed}
-	m.forgetAll()
-	return m
+	return &machine{
+		measurements:  engine.NewMemory[measurementName, *open, struct{}](maxMeasurements, nil),
+		prints:        engine.NewMemory[printsPage, *[pageSeries]uint64, struct{}](maxPrints, nil),
+		unsealedBound: maxUnsealed,
+	}
 }
 
-func (m *machine) forgetAll() {
-	m.measurements = newLately[measurementName, *open](maxMeasurements)
-	m.prints = newLately[printsPage, *[pageSeries]uint64](maxPrints)
+// Memories returns what is remembered of the rows.
+func (m *machine) Memories() []engine.Remembered {
+	return []engine.Remembered{m.measurements, m.prints}
 }
 
-// Restore forgets what was remembered. Nothing is read: a million series take no longer to open than one.
-func (m *machine) Restore(*engine.View) error {
-	m.forgetAll()
-	return nil
-}
-
-// Revert forgets what was remembered of what is taken back.
-func (m *machine) Revert(to engine.LSN) {
-	m.measurements.revert(to)
-	m.prints.revert(to)
-}
+// Restore reads nothing: a million series take no longer to open than one.
+func (m *machine) Restore(*engine.View) error { return nil }
 
 // Apply carries out a command.
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
@@ -109,7 +102,7 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 // load returns a measurement, nil if there is none. What is changed of it has to be touched before, and saved.
 func (m *machine) load(tx *engine.Tx, name string) *open {
 	at := measurementName{tx.Namespace(), name}
-	if o, ok := m.measurements.get(at); ok {
+	if o, ok := m.measurements.Get(at); ok {
 		return o
 	}
 	b, ok := tx.Get(nameKey(nil, rowName, at.ns, name))
@@ -124,7 +117,7 @@ func (m *machine) load(tx *engine.Tx, name string) *open {
 	for i, f := range o.fields {
 		o.numbers[f.name] = fieldID(i)
 	}
-	m.measurements.put(at, o)
+	m.measurements.Load(at, o, o.weight())
 	return o
 }
 
@@ -159,8 +152,11 @@ func overtaken(name string) error {
 
 // touch has to be called before anything about the measurement changes.
 func (m *machine) touch(tx *engine.Tx, o *open) {
-	m.measurements.touch(tx.LSN(), measurementName{o.ns, o.name})
+	m.measurements.Change(tx, measurementName{o.ns, o.name}, o, struct{}{})
 }
+
+// weight is what a measurement weighs in memory.
+func (o *open) weight() int { return 8 + len(o.fields) }
 
 func (m *machine) saveContent(tx *engine.Tx, o *open) {
 	m.buf, m.row = incKey(m.buf[:0], rowContent, o.inc), o.content.encode(m.row[:0])
@@ -176,8 +172,7 @@ func (m *machine) saveMeasurement(tx *engine.Tx, o *open) {
 func (m *machine) found(tx *engine.Tx, name string) *open {
 	o := &open{inc: incarnation(tx.Step()), content: newContent(), policy: m.loadPolicy(tx, name), numbers: make(map[string]fieldID)}
 	o.measurement = measurement{ns: tx.Namespace(), name: name, createdAt: tx.Now(), partition: rawPartition}
-	m.touch(tx, o)
-	m.measurements.put(measurementName{o.ns, name}, o)
+	m.measurements.Replace(tx, measurementName{o.ns, name}, o, o.weight())
 	tx.Insert(nameKey(nil, rowName, o.ns, name), encodeCount(nil, uint64(o.inc)))
 	m.saveMeasurement(tx, o)
 	tx.Count(countMeasurements, 1)
@@ -210,7 +205,7 @@ func (m *machine) deleteMeasurement(tx *engine.Tx, body []byte) error {
 	tx.Count(countMeasurements, -1)
 	tx.Count(countSeries, -int64(o.content.series))
 	tx.Count(countPoints, -o.content.points)
-	m.measurements.forget(measurementName{o.ns, name})
+	m.measurements.Remove(tx, measurementName{o.ns, name})
 	return nil
 }
 

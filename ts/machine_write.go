@@ -292,6 +292,7 @@ func (s *sectionWrite) addFields() {
 	}
 	if len(s.open.fields) > before {
 		s.saveMeasurement(s.tx, s.open)
+		s.measurements.Weigh(measurementName{s.open.ns, s.open.name}, s.open.weight())
 	}
 }
 
@@ -374,7 +375,7 @@ func (m *machine) print(tx *engine.Tx, inc incarnation, id seriesID) uint64 {
 
 func (m *machine) printsPage(tx *engine.Tx, inc incarnation, page uint32) *[pageSeries]uint64 {
 	at := printsPage{inc, page}
-	if p, ok := m.prints.get(at); ok {
+	if p, ok := m.prints.Get(at); ok {
 		return p
 	}
 	p := new([pageSeries]uint64)
@@ -382,7 +383,7 @@ func (m *machine) printsPage(tx *engine.Tx, inc incarnation, page uint32) *[page
 	if b, ok := tx.Get(m.buf); ok {
 		must(0, decodePrints(b, p))
 	}
-	m.prints.put(at, p)
+	m.prints.Load(at, p, 1)
 	return p
 }
 
@@ -402,7 +403,7 @@ func (c *printsChange) set(id seriesID, fingerprint uint64) {
 	page := uint32(id) / pageSeries
 	if n := len(c.pages); n == 0 || c.pages[n-1] != page {
 		c.save()
-		c.m.prints.touch(c.tx.LSN(), printsPage{c.inc, page})
+		c.m.prints.Change(c.tx, printsPage{c.inc, page}, c.m.printsPage(c.tx, c.inc, page), struct{}{})
 		c.pages = append(c.pages[:0], page)
 	}
 	c.m.printsPage(c.tx, c.inc, page)[uint32(id)%pageSeries] = fingerprint
