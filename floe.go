@@ -18,6 +18,7 @@ package floe
 import (
 	"context"
 
+	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
@@ -51,6 +52,8 @@ type DB interface {
 	Stream(namespace string, opts ...AccessOption) *stream.Store
 	Queue(namespace string, opts ...AccessOption) *queue.Store
 	TS(namespace string, opts ...AccessOption) *ts.Store
+	// FloQL evaluates a query over the time series of a namespace.
+	FloQL(ctx context.Context, namespace, query string, opts ...floql.Options) (*floql.Result, error)
 	// Txn starts a transaction over the primitives of a namespace.
 	Txn(namespace string) *Txn
 	// Namespaces returns what creates and lists namespaces.

@@ -1,6 +1,9 @@
 package floe
 
 import (
+	"context"
+
+	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
@@ -58,6 +61,15 @@ func (s *stores) Queue(namespace string, opts ...AccessOption) *queue.Store {
 // TS returns the time series of a namespace.
 func (s *stores) TS(namespace string, opts ...AccessOption) *ts.Store {
 	return engine.StoreOf(ts.Primitive, s.pick(opts), namespace, s.maxValue())
+}
+
+// FloQL evaluates a query over the time series of a namespace, see package floql: TS(namespace).Query in short. A namespace that does not exist has no
+// series.
+//
+// Errors: *floql.Error for what is wrong with the query, with its position; *floql.LimitError if it exceeds a limit; ErrInvalid if it needs points of which
+// only rollups are kept; ErrUnavailable; that of ctx.
+func (s *stores) FloQL(ctx context.Context, namespace, query string, opts ...floql.Options) (*floql.Result, error) {
+	return s.TS(namespace).Query(ctx, query, opts...)
 }
 
 // Txn starts a transaction over the primitives of a namespace.

@@ -104,7 +104,7 @@ func fill(r *run, f *frame, s *stage) error {
 	}
 	r.bytes -= f.bytes()
 	n := f.windows.Count()
-	if err := cmp.Or(r.limits.checkResult(n*int64(len(f.series))), r.limits.checkBytes(r.bytes+16*n*int64(len(f.series)))); err != nil {
+	if err := cmp.Or(r.limits.checkResult(n*int64(len(f.series))), r.limits.CheckBytes(r.bytes+16*n*int64(len(f.series)))); err != nil {
 		return err
 	}
 	starts := make([]int64, n)

@@ -52,7 +52,8 @@ func (l Limits) checkResult(n int64) error {
 	return exceeded("result points", "points or buckets in the result", n, l.WithDefaults().ResultPoints)
 }
 
-func (l Limits) checkBytes(n int64) error {
+// CheckBytes returns a *LimitError if n bytes of memory are too many.
+func (l Limits) CheckBytes(n int64) error {
 	return exceeded("bytes", "bytes of memory", n, l.WithDefaults().Bytes)
 }
 
@@ -82,5 +83,5 @@ func (l Limits) ofTable(e *agg.LimitError) error {
 	if e.Limit == agg.LimitPoints {
 		return l.CheckPoints(e.Max + 1)
 	}
-	return l.checkBytes(e.Max + 1)
+	return l.CheckBytes(e.Max + 1)
 }

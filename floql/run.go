@@ -275,7 +275,7 @@ func (r *run) finish(p *Partial, w *agg.Windows, f *frame) error {
 			continue
 		}
 		f.series = append(f.series, s)
-		if err := r.limits.checkBytes(r.bytes + total); err != nil {
+		if err := r.limits.CheckBytes(r.bytes + total); err != nil {
 			return err
 		}
 	}
@@ -443,7 +443,7 @@ func (r *run) collect(sel *Selection, points []step, f *frame, last bool, shift 
 		add(fs.times[len(fs.times)-len(times):], shift)
 		total += int64(len(times))
 		r.bytes += int64(16 * len(times))
-		err := r.limits.checkBytes(r.bytes)
+		err := r.limits.CheckBytes(r.bytes)
 		if err == nil && last {
 			err = r.limits.checkResult(total)
 		}

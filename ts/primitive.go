@@ -42,6 +42,8 @@ func table() engine.Primitive {
 			{Kind: queryMeasurement, Name: "measurement", New: engine.NewQuery[measurementQuery]},
 			{Kind: queryMeasurements, Name: "measurements", New: engine.NewQuery[measurementsQuery]},
 			{Kind: querySeries, Name: "series", New: engine.NewQuery[seriesQuery]},
+			{Kind: queryRead, Name: "read", New: engine.NewQuery[readQuery]},
+			{Kind: queryAggregate, Name: "aggregate", New: engine.NewQuery[aggregateQuery]},
 		},
 		Errors: []engine.ErrorType{engine.NewErrorType(errorLimit, "limit", codeLimit)},
 		Counters: []engine.CounterType{

@@ -12,6 +12,8 @@ const (
 	queryMeasurement
 	queryMeasurements
 	querySeries
+	queryRead
+	queryAggregate
 )
 
 // answerer is a query of this package: it knows how to answer itself.

@@ -16,6 +16,8 @@ import (
 type Iter struct {
 	db      *pebble.Iterator
 	prefix  int // bytes in front of the machine's keys
+	front   []byte
+	seek    []byte // scratch
 	dbValid bool
 	over    []overlayOp // rows of the batch being applied, the next one first; nil in a View
 	ranges  rangeSet    // deleted by that batch
@@ -32,7 +34,7 @@ func newIter(r pebble.Reader, prefix, lower, upper []byte, o *overlay) (*Iter, e
 	if err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
 	}
-	it := &Iter{db: db, prefix: len(prefix)}
+	it := &Iter{db: db, prefix: len(prefix), front: prefix}
 	if o != nil && len(o.ops) > 0 {
 		it.over = o.scan(lo, hi)
 	}
@@ -142,4 +144,25 @@ func (it *Iter) Close() error {
 		return fmt.Errorf("read state: %w", it.err)
 	}
 	return nil
+}
+
+// SeekGE moves to the first row whose key is not less than k. It is for iterators of a View.
+func (it *Iter) SeekGE(k []byte) bool {
+	it.dbValid = it.db.SeekGE(it.fullKey(k))
+	return it.settle() && it.counted()
+}
+
+// SeekLT moves to the last row whose key is less than k; Next goes on behind it. It is for iterators of a View.
+func (it *Iter) SeekLT(k []byte) bool {
+	it.dbValid = it.db.SeekLT(it.fullKey(k))
+	return it.settle() && it.counted()
+}
+
+// fullKey returns a key of the machine as the state has it.
+func (it *Iter) fullKey(k []byte) []byte {
+	if it.tx != nil {
+		panic("engine: rows of a batch can not be sought")
+	}
+	it.seek = append(append(it.seek[:0], it.front...), k...)
+	return it.seek
 }

@@ -42,6 +42,15 @@ func (v *View) looksAt() bool {
 	return s.err == nil
 }
 
+// Ended returns why a query has to end now: its caller is gone, or the node closes. It is for one that does much with what it has got, between two looks at
+// rows, which end it by themselves.
+func (v *View) Ended() error {
+	if v.scan.ctx != nil {
+		v.checkScan()
+	}
+	return v.scan.err
+}
+
 func (s *scan) exceeds() bool { return !s.endless && (s.rows > MaxScanRows || s.bytes > MaxScanBytes) }
 
 func (v *View) checkScan() {

@@ -1,0 +1,356 @@
+package ts
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/floedb/floe/floql"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/points"
+)
+
+// pagePoints is about how many points a page of a readQuery has. They come in pages, whatever their series: what a page costs in memory and in time is
+// bounded, and a reader that has enough leaves the rest.
+const pagePoints = 1 << 16
+
+// maxQueryBytes bounds the memory that a query of another process may ask for.
+const maxQueryBytes = 1 << 30
+
+// readQuery asks for points of a selection, from a place on.
+type readQuery struct {
+	namespace string
+	selection floql.Selection
+	exact     bool // refuse a range of which points are gone that rollups remain of
+	inc       incarnation
+	start     spot // if inc is not 0
+
+	series  []readSeries
+	runs    []readRun
+	next    spot // where to go on
+	more    bool
+	refused limitRefusal
+}
+
+// readSeries is a series of which points are told, of one field.
+type readSeries struct {
+	id    seriesID
+	field string
+	tags  tagList
+}
+
+// readRun is points of a series, which is an index in those of the answer.
+type readRun struct {
+	series int
+	times  []int64
+	values []float64
+}
+
+// aggregateQuery asks for the states of an aggregation over a selection.
+type aggregateQuery struct {
+	namespace string
+	selection floql.Selection
+	plan      []byte
+
+	partial []byte // result
+	refused limitRefusal
+}
+
+// limitRefusal is the limit of a query that was exceeded, "" if none was: as a result, because the one who asks has the words for it.
+type limitRefusal string
+
+func (l *limitRefusal) code(c *codec.Coder) { c.String((*string)(l)) }
+
+// note keeps an error that is about a limit, and returns any other.
+func (l *limitRefusal) note(err error) error {
+	if e := (*floql.LimitError)(nil); errors.As(err, &e) {
+		*l = limitRefusal(e.Limit)
+		return nil
+	}
+	if errors.Is(err, errMergeBytes) {
+		*l = "bytes"
+		return nil
+	}
+	return err
+}
+
+// err returns the error for a limit.
+func (l limitRefusal) err(limits floql.Limits) error {
+	limits = limits.WithDefaults()
+	switch l {
+	case "":
+		return nil
+	case "series":
+		return limits.CheckSeries(math.MaxInt64)
+	case "points":
+		return limits.CheckPoints(math.MaxInt64)
+	}
+	return limits.CheckBytes(math.MaxInt64)
+}
+
+// Machine returns engine.MachineTS.
+func (*readQuery) Machine() engine.MachineID { return engine.MachineTS }
+
+// Kind tells the query from others.
+func (*readQuery) Kind() uint8 { return queryRead }
+
+// Machine returns engine.MachineTS.
+func (*aggregateQuery) Machine() engine.MachineID { return engine.MachineTS }
+
+// Kind tells the query from others.
+func (*aggregateQuery) Kind() uint8 { return queryAggregate }
+
+// Arguments codes what the query asks for.
+func (q *readQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	codeSelection(c, &q.selection)
+	c.Bool(&q.exact)
+	c.Uvarint((*uint64)(&q.inc))
+	q.start.code(c)
+}
+
+func (s *spot) code(c *codec.Coder) {
+	c.Varint(&s.partition)
+	c.Int(&s.field)
+	codeU32(c, &s.series)
+	c.Varint(&s.time)
+	if s.field < 0 || s.field > MaxFields {
+		c.Fail("field out of range")
+	}
+}
+
+// Arguments codes what the query asks for.
+func (q *aggregateQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	codeSelection(c, &q.selection)
+	c.Bytes(&q.plan)
+}
+
+func codeSelection(c *codec.Coder, s *floql.Selection) {
+	var b []byte
+	if !c.Reading() {
+		b = s.Encode(nil)
+	}
+	if c.Bytes(&b); !c.Reading() || c.Err() != nil {
+		return
+	}
+	var err error
+	if *s, err = floql.DecodeSelection(b); err != nil {
+		c.Fail(err.Error())
+	}
+	if l := &s.Limits; l.Bytes < 0 || l.Bytes > maxQueryBytes {
+		l.Bytes = maxQueryBytes
+	}
+}
+
+// Results codes the answer.
+func (q *aggregateQuery) Results(c *codec.Coder) {
+	c.Bytes(&q.partial)
+	q.refused.code(c)
+}
+
+// Results codes the answer: the points as package points has them, of each field of its own, which a series is here.
+func (q *readQuery) Results(c *codec.Coder) {
+	codec.List(c, &q.series, func(c *codec.Coder, s *readSeries) {
+		codeU32(c, (*uint32)(&s.id))
+		c.String(&s.field)
+		s.tags.code(c)
+	})
+	c.Uvarint((*uint64)(&q.inc))
+	q.next.code(c)
+	c.Bool(&q.more)
+	q.refused.code(c)
+	var b []byte
+	if !c.Reading() && len(q.runs) > 0 {
+		b = q.encodeRuns()
+	}
+	if c.Bytes(&b); c.Reading() && b != nil && c.Err() == nil {
+		if err := q.decodeRuns(b); err != nil {
+			c.Fail(err.Error())
+		}
+	}
+}
+
+func (q *readQuery) encodeRuns() []byte {
+	var e points.Encoder
+	for _, r := range q.runs {
+		e.Run(uint32(r.series), 0, r.times, r.values)
+	}
+	return e.Append(nil)
+}
+
+func (q *readQuery) decodeRuns(b []byte) error {
+	var r points.Reader
+	var c points.Cursor
+	if _, err := r.Check(b); err != nil {
+		return err
+	}
+	if _, err := r.Runs(0, &c); err != nil {
+		return err
+	}
+	for c.Next() {
+		if int(c.Series()) >= len(q.series) {
+			return engine.Errorf(codec.ErrCorrupt, "series %d of %d", c.Series(), len(q.series))
+		}
+		times, values := c.Read()
+		q.runs = append(q.runs, readRun{int(c.Series()), slices.Clone(times), slices.Clone(values)})
+	}
+	return nil
+}
+
+// target is what a name in a query stands for: a measurement, or one of its rollups.
+type target struct {
+	open   *open
+	tier   *tier
+	column column
+}
+
+// rollupColumns are the columns of what rollups are called by. The sum is the first of its two numbers, which is the two rounded.
+var rollupColumns = map[string]column{
+	"count": columnCount, "sum": columnSum, "min": columnMin, "max": columnMax, "first": columnFirst, "last": columnLast,
+}
+
+// find returns what a name stands for, or false if there is no such thing.
+func find(v *engine.View, namespace, name string) (t target, ok bool, err error) {
+	ns, ok := v.Namespace(namespace)
+	if !ok {
+		return t, false, nil
+	}
+	if t.open, ok, err = openView(v, ns, name); err != nil || ok {
+		return t, ok, err
+	}
+	of, every, aggregate, ok := splitRollup(name)
+	if !ok {
+		return t, false, nil
+	}
+	if t.open, ok, err = openView(v, ns, of); err != nil || !ok {
+		return t, false, err
+	}
+	for i := range t.open.policy.tiers {
+		if tier := &t.open.policy.tiers[i]; tier.every == every.Milliseconds() {
+			t.tier, t.column = tier, rollupColumns[aggregate]
+			return t, true, nil
+		}
+	}
+	return t, false, nil
+}
+
+// oldest returns the time before which nothing is kept of a target.
+func (t *target) oldest(now int64) int64 {
+	if t.tier == nil {
+		return t.open.policy.oldest(now)
+	}
+	return t.tier.oldest(now)
+}
+
+func (t *tier) oldest(now int64) int64 {
+	if t.ttl == 0 {
+		return points.MinTime
+	}
+	return now - t.ttl
+}
+
+// gone reports whether the points of a range are not all there any more while rollups of them are.
+func (t *target) gone(from, now int64) bool {
+	if t.tier != nil {
+		return false
+	}
+	kept := t.open.policy.oldest(now)
+	return from < kept && t.open.content.oldest < kept && len(t.open.policy.tiers) > 0
+}
+
+// scan makes a scan of a selection over a target.
+func (t *target) scan(v *engine.View, sel *floql.Selection) (*scan, *selector, error) {
+	limits := sel.Limits.WithDefaults()
+	s := &scan{
+		view: v, open: t.open, tier: t.tier, column: t.column, fields: fieldsOf(t.open, sel.Fields), bytes: limits.Bytes,
+		from: max(sel.From-sel.LookBack, t.oldest(v.Now())), to: min(sel.To, points.MaxTime+1),
+	}
+	if len(sel.Filters) == 0 {
+		if err := limits.CheckSeries(int64(t.open.content.series)); err != nil {
+			return nil, nil, err
+		}
+	}
+	found, err := selectSeries(v, t.open.inc, sel.Filters)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.ids = found.ids
+	return s, found, limits.CheckSeries(int64(len(s.ids)))
+}
+
+func (q *readQuery) answer(v *engine.View) error { return q.refused.note(q.read(v)) }
+
+func (q *readQuery) read(v *engine.View) error {
+	q.series, q.runs, q.more, q.refused = nil, nil, false, ""
+	v.Freeze()
+	t, ok, err := find(v, q.namespace, q.selection.Measurement)
+	if err != nil || !ok {
+		return err
+	}
+	if q.inc != 0 && q.inc != t.open.inc {
+		return engine.Errorf(ErrConflict, "measurement %q was deleted while it was read", q.selection.Measurement)
+	}
+	if q.exact && t.gone(q.selection.From, v.Now()) {
+		return goneError(&q.selection, t.open.policy.oldest(v.Now()))
+	}
+	start := q.start
+	if q.inc == 0 {
+		start = frontOf(math.MinInt64)
+	}
+	q.inc = t.open.inc
+	s, found, err := t.scan(v, &q.selection)
+	if err != nil {
+		return err
+	}
+	if s.from < s.to {
+		err = q.collect(s, found, start)
+	}
+	if errors.Is(err, errFull) {
+		q.more, err = true, nil
+	}
+	return err
+}
+
+// errFull ends a scan that has enough for a page.
+var errFull = errors.New("page full")
+
+// collect keeps the points of a page.
+func (q *readQuery) collect(s *scan, found *selector, start spot) error {
+	type member struct {
+		field int
+		id    uint32
+	}
+	places := make(map[member]int)
+	n := 0
+	return s.run(start, func(at spot, times []int64, values []float64) error {
+		if n >= pagePoints {
+			q.next = at
+			q.next.time = times[0]
+			return errFull
+		}
+		n += len(times)
+		m := member{at.field, at.series}
+		place, ok := places[m]
+		if !ok {
+			tags, err := found.tagsOf(seriesID(at.series))
+			if err != nil {
+				return err
+			}
+			place = len(q.series)
+			places[m] = place
+			q.series = append(q.series, readSeries{seriesID(at.series), s.open.fields[s.fields[at.field]].name, tags})
+		}
+		q.runs = append(q.runs, readRun{place, slices.Clone(times), slices.Clone(values)})
+		return nil
+	})
+}
+
+// goneError says that a query takes points that are not kept any more.
+func goneError(sel *floql.Selection, kept int64) error {
+	return engine.Errorf(ErrInvalid, "ts: of %q only rollups are kept before %s, and the query takes the points themselves: begin there, aggregate first "+
+		"(avg, sum, count, min, max, first, last, spread in windows that the rollups divide), or ask for a rollup by its name",
+		sel.Measurement, time.UnixMilli(kept).UTC().Format(time.RFC3339))
+}

@@ -1,0 +1,224 @@
+package ts
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+
+	"github.com/floedb/floe/floql"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+func (q *aggregateQuery) answer(v *engine.View) error { return q.refused.note(q.aggregate(v)) }
+
+// aggregate adds all points of the selection to a Partial. Where they are gone, and rollups of them are left, those are added.
+func (q *aggregateQuery) aggregate(v *engine.View) error {
+	q.partial, q.refused = nil, ""
+	p, err := floql.NewPartial(q.plan, q.selection.Limits)
+	if err != nil {
+		return engine.Errorf(ErrInvalid, "ts: plan of a query: %v", err)
+	}
+	v.Freeze()
+	t, ok, err := find(v, q.namespace, q.selection.Measurement)
+	if err != nil || !ok {
+		return err
+	}
+	s, found, err := t.scan(v, &q.selection)
+	if err != nil {
+		return err
+	}
+	a := &aggregation{partial: p, found: found, scan: s, series: make(map[memberOf]*floql.PartialSeries)}
+	if t.gone(q.selection.From, v.Now()) {
+		err = a.withRollups(&q.selection)
+	} else if s.from < s.to {
+		err = a.points()
+	}
+	if err != nil {
+		return err
+	}
+	q.partial, err = p.Encode(asked{context.Background(), v}, nil)
+	return err
+}
+
+// asked is the context of a query that is being answered: it is done when nobody waits for the answer any more.
+type asked struct {
+	context.Context
+	view *engine.View
+}
+
+// Err returns why the query has to end.
+func (a asked) Err() error { return a.view.Ended() }
+
+// aggregation adds points to a Partial.
+type aggregation struct {
+	*scan
+	partial *floql.Partial
+	found   *selector
+	series  map[memberOf]*floql.PartialSeries
+	latest  memberOf
+	to      *floql.PartialSeries // latest
+}
+
+// memberOf is a series of a field.
+type memberOf struct {
+	field fieldID
+	id    uint32
+}
+
+// member returns what takes the points of a series.
+func (a *aggregation) member(field fieldID, id uint32) (*floql.PartialSeries, error) {
+	m := memberOf{field, id}
+	if a.to != nil && a.latest == m {
+		return a.to, nil
+	}
+	to := a.series[m]
+	if to == nil {
+		tags, err := a.found.tagsOf(seriesID(id))
+		if err != nil {
+			return nil, err
+		}
+		to, err = a.partial.Series(&floql.Series{Field: a.open.fields[field].name, Tags: tags.forQuery()})
+		if err != nil {
+			return nil, err
+		}
+		a.series[m] = to
+	}
+	a.latest, a.to = m, to
+	return to, nil
+}
+
+// points adds the points of the scan.
+func (a *aggregation) points() error {
+	return a.run(frontOf(math.MinInt64), func(at spot, times []int64, values []float64) error {
+		to, err := a.member(a.fields[at.field], at.series)
+		if err != nil {
+			return err
+		}
+		return to.Add(times, values)
+	})
+}
+
+// withRollups adds rollups up to the first bucket of the query of which all points are there, and points from there on. Of several tiers the finest one
+// counts that has the time.
+func (a *aggregation) withRollups(sel *floql.Selection) error {
+	now, policy := a.view.Now(), &a.open.policy
+	kept := policy.oldest(now)
+	var usable []*tier
+	for i := range policy.tiers {
+		if t := &policy.tiers[i]; a.partial.TakesRollups(t.every) {
+			usable = append(usable, t)
+		}
+	}
+	if len(usable) == 0 {
+		return goneError(sel, kept)
+	}
+	slices.SortFunc(usable, func(x, y *tier) int { return cmp.Compare(x.every, y.every) })
+	split := a.partial.Split(kept)
+	var ranges []tierRange // the newest first
+	end := split
+	for _, t := range usable {
+		begin := max(sel.From, a.partial.Split(max(t.oldest(now), sel.From)))
+		if begin < end {
+			ranges = append(ranges, tierRange{t, begin, end})
+			end = begin
+		}
+	}
+	for _, r := range slices.Backward(ranges) {
+		if err := a.rollups(r); err != nil {
+			return err
+		}
+	}
+	if a.from = split; a.from < a.scan.to {
+		return a.points()
+	}
+	return nil
+}
+
+// tierRange is the part of a query that comes from a tier.
+type tierRange struct {
+	tier     *tier
+	from, to int64
+}
+
+// rollups adds the buckets of a tier.
+func (a *aggregation) rollups(r tierRange) error {
+	s := *a.scan
+	s.tier, s.from, s.to, s.blocks = r.tier, r.from, r.to, nil
+	partitions, err := s.partitions(math.MinInt64)
+	if err != nil {
+		return err
+	}
+	for i := range partitions {
+		for _, field := range s.fields {
+			if err := a.rollupField(&s, &partitions[i], field); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// rollupColumnCount is how many columns a rollup has.
+const rollupColumnCount = int(columnLastTime - columnCount + 1)
+
+// rollupField adds the buckets of a field in a partition. All columns have the same buckets.
+func (a *aggregation) rollupField(s *scan, p *partitionAt, field fieldID) (err error) {
+	var mergers [rollupColumnCount]merger
+	defer func() {
+		for i := range mergers {
+			err = cmp.Or(err, mergers[i].close())
+		}
+	}()
+	for i := range mergers {
+		mergers[i].bytes = s.bytes
+		if err := s.feeds(&mergers[i], p, field, columnCount+column(i)); err != nil {
+			return err
+		}
+	}
+	var columns [rollupColumnCount][]float64
+	var times []int64
+	for _, id := range s.ids {
+		for i := range mergers {
+			columns[i] = columns[i][:0]
+			first := i == 0
+			if first {
+				times = times[:0]
+			}
+			err := mergers[i].each(id, s.from, s.to, func(ts []int64, vs []float64) error {
+				if columns[i] = append(columns[i], vs...); first {
+					times = append(times, ts...)
+				}
+				return s.ended(len(ts))
+			})
+			if err != nil {
+				return err
+			}
+			if len(columns[i]) != len(times) {
+				return engine.Errorf(codec.ErrCorrupt, "ts: series %d: %d and %d rollups", id, len(times), len(columns[i]))
+			}
+		}
+		if len(times) == 0 {
+			continue
+		}
+		to, err := a.member(field, uint32(id))
+		if err != nil {
+			return err
+		}
+		for k := range times {
+			if err := to.AddRollup(rollupOf(times[k], &columns, k)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func rollupOf(start int64, columns *[rollupColumnCount][]float64, k int) *floql.Rollup {
+	at := func(c column) float64 { return columns[c-columnCount][k] }
+	return &floql.Rollup{
+		Start: start, Count: uint64(at(columnCount)), Sum: at(columnSum), SumLost: at(columnSumLow), Min: at(columnMin), Max: at(columnMax),
+		First: at(columnFirst), FirstTime: int64(at(columnFirstTime)), Last: at(columnLast), LastTime: int64(at(columnLastTime)),
+	}
+}

@@ -1,0 +1,337 @@
+package ts
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/points"
+)
+
+// feed is the points of one column of a field: of a generation of a partition, or of a block. It is asked for series in ascending order.
+type feed interface {
+	// seek goes to the first run of a series, and returns false if there is none.
+	seek(id seriesID) (bool, error)
+	// read returns the present run, valid until the feed moves.
+	read() (times []int64, values []float64)
+	// next goes to the next run of the series, and returns false if there is none.
+	next() (bool, error)
+	close() error
+}
+
+// pageFeed reads the pages of a generation. It has one of them in memory.
+type pageFeed struct {
+	it     *engine.Iter
+	prefix []byte
+	field  fieldID
+	last   seriesID // of the present page
+	reader points.Reader
+	cursor points.Cursor
+	state  feedState
+	id     seriesID
+}
+
+type feedState uint8
+
+const (
+	feedNew  feedState = iota
+	feedPage           // the iterator and the cursor are at a page
+	feedDone           // there are no more pages
+)
+
+func newPageFeed(v *engine.View, at pageGroup, generation uint64) (*pageFeed, error) {
+	prefix := generationPrefix(nil, at, generation)
+	it, err := v.Iter(prefix, key.PrefixEnd(prefix))
+	return &pageFeed{it: it, prefix: prefix, field: at.field}, err
+}
+
+func (f *pageFeed) seek(id seriesID) (bool, error) {
+	f.id = id
+	if f.state == feedPage && id > f.last {
+		if err := f.enter(f.it.Next()); err != nil {
+			return false, err
+		}
+	}
+	if f.state == feedNew || f.state == feedPage && id > f.last {
+		if err := f.find(id); err != nil {
+			return false, err
+		}
+	}
+	if f.state != feedPage || !f.cursor.Seek(uint32(id)) {
+		return false, nil
+	}
+	return f.cursor.Series() == uint32(id), nil
+}
+
+// find goes to the first page that may have points of a series: the last one that begins before it, or the next.
+func (f *pageFeed) find(id seriesID) error {
+	k := key.AppendInt64(key.AppendUint32(slices.Clone(f.prefix), uint32(id)), math.MinInt64)
+	if f.it.SeekLT(k) {
+		if err := f.enter(true); err != nil || id <= f.last {
+			return err
+		}
+		return f.enter(f.it.Next())
+	}
+	return f.enter(f.it.First())
+}
+
+// enter opens the page that the iterator is at.
+func (f *pageFeed) enter(ok bool) error {
+	if !ok {
+		f.state = feedDone
+		return nil
+	}
+	row, err := decodePage(f.it.Value())
+	if err != nil {
+		return err
+	}
+	f.state, f.last = feedPage, row.last
+	return openRuns(&f.reader, &f.cursor, row.data, uint16(f.field))
+}
+
+// openRuns makes c stand in front of the points of a field, which there have to be.
+func openRuns(r *points.Reader, c *points.Cursor, data []byte, field uint16) error {
+	if err := r.Open(data); err != nil {
+		return fmt.Errorf("ts: %w", err)
+	}
+	ok, err := r.Runs(field, c)
+	if err == nil && !ok {
+		err = engine.Errorf(codec.ErrCorrupt, "points without field %d", field)
+	}
+	if err != nil {
+		return fmt.Errorf("ts: %w", err)
+	}
+	return nil
+}
+
+func (f *pageFeed) read() ([]int64, []float64) { return f.cursor.Read() }
+
+func (f *pageFeed) next() (bool, error) {
+	if f.cursor.Next() {
+		return f.cursor.Series() == uint32(f.id), nil
+	}
+	if err := f.enter(f.it.Next()); err != nil || f.state != feedPage {
+		return false, err
+	}
+	return f.cursor.Next() && f.cursor.Series() == uint32(f.id), nil
+}
+
+func (f *pageFeed) close() error { return f.it.Close() }
+
+// heldBlock is a block that a query has in memory, with its series in order.
+type heldBlock struct {
+	block
+	reader points.Reader
+}
+
+// holdBlock reads a block. One whose series are not in the order of their numbers is written anew.
+func holdBlock(row []byte) (*heldBlock, error) {
+	b, err := decodeBlock(row)
+	if err != nil {
+		return nil, err
+	}
+	h := &heldBlock{block: b}
+	if !slices.IsSorted(b.ids) {
+		if err := h.sort(); err != nil {
+			return nil, err
+		}
+	} else {
+		h.points = slices.Clone(b.points)
+	}
+	return h, h.reader.Open(h.points)
+}
+
+func (h *heldBlock) sort() error {
+	ids := slices.Clone(h.ids)
+	slices.Sort(ids)
+	var r points.Reader
+	var c points.Cursor
+	var e points.Encoder
+	if err := r.Open(h.points); err != nil {
+		return err
+	}
+	for _, field := range r.Fields(nil) {
+		if _, err := r.Runs(field, &c); err != nil {
+			return err
+		}
+		for c.Next() {
+			if int(c.Series()) >= len(h.ids) {
+				return missingPlace(c.Series(), &h.block)
+			}
+			place, _ := slices.BinarySearch(ids, h.ids[c.Series()])
+			times, values := c.Read()
+			e.Run(uint32(place), field, times, values)
+		}
+	}
+	h.ids, h.points = slices.Compact(ids), e.Append(nil)
+	return nil
+}
+
+// blockFeed reads one field of a block.
+type blockFeed struct {
+	ids    []seriesID
+	at     int // place in ids
+	cursor points.Cursor
+}
+
+// feed returns the points of a field, nil if there are none.
+func (h *heldBlock) feed(field fieldID) (*blockFeed, error) {
+	local := slices.Index(h.fields, field)
+	if local < 0 {
+		return nil, nil
+	}
+	f := &blockFeed{ids: h.ids}
+	ok, err := h.reader.Runs(uint16(local), &f.cursor)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *blockFeed) seek(id seriesID) (bool, error) {
+	if f.at < len(f.ids) && f.ids[f.at] < id {
+		if f.at++; f.at < len(f.ids) && f.ids[f.at] < id { // mostly it is the next one
+			n, _ := slices.BinarySearch(f.ids[f.at:], id)
+			f.at += n
+		}
+	}
+	if f.at == len(f.ids) || f.ids[f.at] != id || !f.cursor.Seek(uint32(f.at)) {
+		return false, nil
+	}
+	return f.cursor.Series() == uint32(f.at), nil
+}
+
+func (f *blockFeed) read() ([]int64, []float64) { return f.cursor.Read() }
+
+func (f *blockFeed) next() (bool, error) {
+	return f.cursor.Next() && f.cursor.Series() == uint32(f.at), nil
+}
+
+func (f *blockFeed) close() error { return nil }
+
+// merger joins feeds of one column of a field: where several have a point of a series at the same time, the last feed's counts.
+type merger struct {
+	feeds  []feed
+	active []feed
+	times  []int64
+	values []float64
+	parts  []part
+	all    []sample
+	bytes  int64 // that may be held to sort points
+}
+
+// part is a run that was copied: a piece of times and values.
+type part struct{ from, to int }
+
+type sample struct {
+	time  int64
+	value float64
+}
+
+func (m *merger) close() (err error) {
+	for _, f := range m.feeds {
+		err = cmp.Or(err, f.close())
+	}
+	m.feeds = m.feeds[:0]
+	return err
+}
+
+// each calls f with the points of a series from one time up to another, in the order of their times. The slices are valid during the call.
+func (m *merger) each(id seriesID, from, to int64, f func(times []int64, values []float64) error) error {
+	m.active = m.active[:0]
+	for _, feed := range m.feeds {
+		ok, err := feed.seek(id)
+		if err != nil {
+			return err
+		}
+		if ok {
+			m.active = append(m.active, feed)
+		}
+	}
+	if len(m.active) == 1 {
+		return eachRun(m.active[0], from, to, f)
+	}
+	m.times, m.values, m.parts = m.times[:0], m.values[:0], m.parts[:0]
+	for _, feed := range m.active {
+		if err := eachRun(feed, from, to, m.keep); err != nil {
+			return err
+		}
+	}
+	return m.join(f)
+}
+
+// eachRun calls f with the runs of the present series of a feed, as far as they are within a range.
+func eachRun(feed feed, from, to int64, f func(times []int64, values []float64) error) error {
+	for ok := true; ok; {
+		times, values := feed.read()
+		times, values = within(times, values, from, to)
+		if len(times) > 0 {
+			if err := f(times, values); err != nil {
+				return err
+			}
+		}
+		var err error
+		if ok, err = feed.next(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// within cuts points to those from one time up to another.
+func within(times []int64, values []float64, from, to int64) ([]int64, []float64) {
+	n := len(times)
+	if times[0] >= from && times[n-1] < to {
+		return times, values
+	}
+	first, _ := slices.BinarySearch(times, from)
+	last, _ := slices.BinarySearch(times, to)
+	last = max(first, last)
+	return times[first:last], values[first:last]
+}
+
+func (m *merger) keep(times []int64, values []float64) error {
+	if m.bytes >= 0 && int64(len(m.times)+len(times))*32 > m.bytes {
+		return errMergeBytes
+	}
+	m.parts = append(m.parts, part{len(m.times), len(m.times) + len(times)})
+	m.times, m.values = append(m.times, times...), append(m.values, values...)
+	return nil
+}
+
+// join calls f with all that was kept.
+func (m *merger) join(f func(times []int64, values []float64) error) error {
+	inOrder := slices.Clone(m.parts)
+	slices.SortStableFunc(inOrder, func(a, b part) int { return cmp.Compare(m.times[a.from], m.times[b.from]) })
+	apart := true
+	for i := 1; i < len(inOrder) && apart; i++ {
+		apart = m.times[inOrder[i-1].to-1] < m.times[inOrder[i].from]
+	}
+	if apart {
+		for _, p := range inOrder {
+			if err := f(m.times[p.from:p.to], m.values[p.from:p.to]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	m.all = m.all[:0]
+	for i, t := range m.times {
+		m.all = append(m.all, sample{t, m.values[i]})
+	}
+	slices.SortStableFunc(m.all, func(a, b sample) int { return cmp.Compare(a.time, b.time) })
+	n := 0
+	for _, s := range m.all {
+		if n > 0 && m.times[n-1] == s.time {
+			m.values[n-1] = s.value
+			continue
+		}
+		m.times[n], m.values[n] = s.time, s.value
+		n++
+	}
+	return f(m.times[:n], m.values[:n])
+}

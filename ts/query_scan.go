@@ -1,0 +1,230 @@
+package ts
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/floedb/floe/floql"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// errMergeBytes says that sorting the points of one series takes more memory than a query has.
+var errMergeBytes = errors.New("points to sort exceed the memory of a query")
+
+// scan reads the points of a selection in one shard: partition by partition, and in each by fields and series. So the points of a series come in the order
+// of their times.
+type scan struct {
+	view   *engine.View
+	open   *open
+	tier   *tier // nil: the points as they were written
+	column column
+	fields []fieldID
+	ids    []seriesID
+	from   int64
+	to     int64
+	bytes  int64 // of memory, see merger
+	blocks []*heldBlock
+	unseen int // points since it was looked whether somebody still waits
+}
+
+// spot is a place in the order of a scan.
+type spot struct {
+	partition int64
+	field     int // index in the fields of the scan
+	series    uint32
+	time      int64 // of the next point, if some of the series were told
+}
+
+// frontOf returns where a partition begins.
+func frontOf(partition int64) spot { return spot{partition: partition, time: math.MinInt64} }
+
+// length returns how long partitions are.
+func (s *scan) length() int64 {
+	if s.tier != nil {
+		return s.tier.partition(s.open.partition)
+	}
+	return s.open.partition
+}
+
+// partitions returns which partitions have points of the range, ascending, with the numbers of their generations.
+func (s *scan) partitions(after int64) (all []partitionAt, err error) {
+	id := rawTier
+	if s.tier != nil {
+		id = s.tier.id
+	}
+	length := s.length()
+	first, last := max(floorDiv(s.from, length), after), floorDiv(s.to-1, length)
+	it, err := s.view.Iter(partKey(nil, rowPartition, s.open.inc, id, first), partKey(nil, rowPartition, s.open.inc, id, last+1))
+	if err != nil {
+		return nil, err
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		var row partitionRow
+		row, err = decodePartition(it.Value())
+		all = append(all, partitionAt{number: partitionOf(it.Key()), row: row})
+	}
+	if closeErr := it.Close(); err == nil {
+		err = closeErr
+	}
+	for _, b := range s.blocks {
+		for n := max(floorDiv(b.span.oldest, length), first); n <= min(floorDiv(b.span.newest, length), last); n++ {
+			if at, found := slices.BinarySearchFunc(all, n, partitionAt.compare); !found {
+				all = slices.Insert(all, at, partitionAt{number: n})
+			}
+		}
+	}
+	return all, err
+}
+
+// partitionAt is a partition and its row, which is empty if it has blocks only.
+type partitionAt struct {
+	number int64
+	row    partitionRow
+}
+
+func (p partitionAt) compare(n int64) int { return cmp.Compare(p.number, n) }
+
+// hold reads the blocks that have points of the range.
+func (s *scan) hold() error {
+	if s.tier != nil {
+		return nil
+	}
+	prefix := incKey(nil, rowBlock, s.open.inc)
+	it, err := s.view.Iter(blockKey(nil, s.open.inc, s.open.content.sealed+1, 0), key.PrefixEnd(prefix))
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		var b *heldBlock
+		if b, err = holdBlock(it.Value()); err == nil && b.span.oldest < s.to && b.span.newest >= s.from {
+			s.blocks = append(s.blocks, b)
+		}
+	}
+	if closeErr := it.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// feeds fills a merger with what there is of a column of a field in a partition: the generations, then the blocks, in the order in which they replace each
+// other.
+func (s *scan) feeds(m *merger, p *partitionAt, field fieldID, c column) error {
+	at := pageGroup{inc: s.open.inc, partition: p.number, field: field, column: c}
+	if s.tier != nil {
+		at.tier = s.tier.id
+	}
+	for _, g := range p.row.generations {
+		f, err := newPageFeed(s.view, at, g.number)
+		if err != nil {
+			return err
+		}
+		m.feeds = append(m.feeds, f)
+	}
+	if s.tier != nil {
+		return nil
+	}
+	begin, end := p.number*s.length(), (p.number+1)*s.length()
+	for _, b := range s.blocks {
+		if b.span.oldest >= end || b.span.newest < begin {
+			continue
+		}
+		f, err := b.feed(field)
+		if err != nil {
+			return err
+		}
+		if f != nil {
+			m.feeds = append(m.feeds, f)
+		}
+	}
+	return nil
+}
+
+// ended looks now and then whether somebody still waits for the answer, as points are gone through.
+func (s *scan) ended(n int) error {
+	if s.unseen += n; s.unseen < maxUnseen {
+		return nil
+	}
+	s.unseen = 0
+	return s.view.Ended()
+}
+
+// maxUnseen is how many points are gone through between two looks: a few milliseconds.
+const maxUnseen = 1 << 17
+
+// run calls f with all points, beginning at a place; f may end the scan with an error.
+func (s *scan) run(start spot, f func(at spot, times []int64, values []float64) error) error {
+	if err := s.hold(); err != nil {
+		return err
+	}
+	partitions, err := s.partitions(start.partition)
+	if err != nil {
+		return err
+	}
+	for i := range partitions {
+		p := &partitions[i]
+		at := frontOf(p.number)
+		if p.number == start.partition {
+			at = start
+		}
+		for ; at.field < len(s.fields); at = (spot{p.number, at.field + 1, 0, math.MinInt64}) {
+			if err := s.runField(p, at, f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// runField goes over the series of one field in a partition.
+func (s *scan) runField(p *partitionAt, at spot, f func(at spot, times []int64, values []float64) error) (err error) {
+	m := merger{bytes: s.bytes}
+	defer func() { err = cmp.Or(err, m.close()) }()
+	if err := s.feeds(&m, p, s.fields[at.field], s.column); err != nil {
+		return err
+	}
+	from, to := max(s.from, p.number*s.length()), min(s.to, (p.number+1)*s.length())
+	first, _ := slices.BinarySearch(s.ids, seriesID(at.series))
+	for _, id := range s.ids[first:] {
+		begin := from
+		if uint32(id) == at.series {
+			begin = max(from, at.time)
+		}
+		at.series = uint32(id)
+		err := m.each(id, begin, to, func(times []int64, values []float64) error {
+			if err := s.ended(len(times)); err != nil {
+				return err
+			}
+			return f(at, times, values)
+		})
+		if err != nil {
+			return err
+		}
+		at.time = math.MinInt64
+		if err := s.ended(1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fieldsOf returns the numbers of the fields that a selection names, of all if it names none.
+func fieldsOf(o *open, names []string) (fields []fieldID) {
+	for i := range o.fields {
+		if len(names) == 0 || slices.Contains(names, o.fields[i].name) {
+			fields = append(fields, fieldID(i))
+		}
+	}
+	return fields
+}
+
+// forQuery returns the tags of a series as queries have them.
+func (l tagList) forQuery() []floql.Tag {
+	tags := make([]floql.Tag, len(l))
+	for i, t := range l {
+		tags[i] = floql.Tag{Key: t.name, Value: t.value}
+	}
+	return tags
+}

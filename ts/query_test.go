@@ -1,0 +1,87 @@
+package ts_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/floql"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/floqltest"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/ts"
+)
+
+// TestFloQL runs the test language of FloQL on a rig: with one shard and with several, and with the points in blocks, in pages that were just sealed, and in
+// merged ones. All have to agree with what the files expect, to the last bit.
+func TestFloQL(t *testing.T) {
+	for _, shards := range []int{1, 4} {
+		for _, state := range []string{"blocks", "both", "sealed", "merged"} {
+			t.Run(fmt.Sprintf("shards=%d/%s", shards, state), func(t *testing.T) {
+				floqltest.Run(t, func(t *testing.T) floqltest.Store {
+					r := newRig(t, shards)
+					if shards > 1 {
+						spread(t, r, "n")
+					}
+					r.Pass(30 * 365 * day) // some files have points of this century
+					return &tested{r, storeOf(r, "n"), state}
+				})
+			})
+		}
+	}
+}
+
+// tested is a store for floqltest.
+type tested struct {
+	rig   *rig.Rig
+	store *ts.Store
+	state string
+}
+
+// Load writes points in some order, in a few batches.
+func (s *tested) Load(t *testing.T, points []floqltest.Point) {
+	t.Helper()
+	type place struct {
+		series string
+		at     int64
+	}
+	latest := make(map[place]float64) // shuffled, the later of two would not be the later any more
+	var all []ts.Point
+	for _, p := range points {
+		latest[place{fmt.Sprint(p.Measurement, p.Tags, p.Field), p.Timestamp}] = p.Value
+	}
+	for _, p := range points {
+		k := place{fmt.Sprint(p.Measurement, p.Tags, p.Field), p.Timestamp}
+		all = append(all, ts.Point{
+			Measurement: p.Measurement, Tags: p.Tags, Fields: map[string]float64{p.Field: latest[k]}, Time: time.UnixMilli(p.Timestamp),
+		})
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	for n := 0; len(all) > 0; n++ {
+		batch := all[:min(len(all), 1+rng.IntN(len(all)))]
+		write(t, s.store, batch...)
+		all = all[len(batch):]
+		if s.state == "both" && n%2 == 0 || s.state == "sealed" || s.state == "merged" {
+			s.rig.Advance(5 * minute)
+		}
+	}
+	if s.state == "merged" {
+		s.rig.Advance(2 * day)
+	}
+}
+
+// Eval evaluates a query.
+func (s *tested) Eval(ctx context.Context, query string, opts floql.Options) (*floql.Result, error) {
+	return s.store.Query(ctx, query, opts)
+}
+
+// spread creates a namespace that is spread over the shards.
+func spread(t *testing.T, r *rig.Rig, namespace string) {
+	t.Helper()
+	if _, err := r.Propose(t.Context(), engine.HomeShard(namespace, r.Shards()), engine.CreateNamespace(namespace, true)); err != nil {
+		t.Fatal(err)
+	}
+}

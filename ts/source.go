@@ -1,0 +1,206 @@
+package ts
+
+import (
+	"context"
+	"iter"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/floedb/floe/floql"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/points"
+)
+
+// source is the measurements of a namespace for queries. Each shard reads, and aggregates, what it has.
+type source struct {
+	store *Store
+	exact bool // refuse ranges of which only rollups are left
+}
+
+// Read implements floql.Source.
+func (s source) Read(ctx context.Context, sel floql.Selection) iter.Seq2[floql.Column, error] {
+	return func(yield func(floql.Column, error) bool) {
+		fail := func(err error) { yield(floql.Column{}, err) }
+		q := readQuery{namespace: s.store.Namespace(), selection: sel, exact: s.exact}
+		parts, shards, err := engine.AskAll(ctx, &s.store.scope, q)
+		if err != nil {
+			fail(err)
+			return
+		}
+		for i, part := range parts {
+			series := make(map[seriesField]*floql.Series)
+			for {
+				if err := part.refused.err(sel.Limits); err != nil {
+					fail(err)
+					return
+				}
+				for _, r := range part.runs {
+					if !yield(floql.Column{Series: part.seriesOf(series, r.series), Times: r.times, Values: r.values}, nil) {
+						return
+					}
+				}
+				if !part.more {
+					break
+				}
+				next := q
+				next.inc, next.start = part.inc, part.next
+				if err := s.store.scope.QueryShard(ctx, shards[i], &next); err != nil {
+					fail(err)
+					return
+				}
+				part = &next
+			}
+		}
+	}
+}
+
+// seriesField names a series of one shard and a field.
+type seriesField struct {
+	id    seriesID
+	field string
+}
+
+// seriesOf returns one of the series of a page: the same pointer for the same series.
+func (q *readQuery) seriesOf(all map[seriesField]*floql.Series, i int) *floql.Series {
+	r := &q.series[i]
+	k := seriesField{r.id, r.field}
+	s := all[k]
+	if s == nil {
+		s = &floql.Series{Field: r.field, Tags: r.tags.forQuery()}
+		all[k] = s
+	}
+	return s
+}
+
+// Aggregate implements floql.Aggregator.
+func (s source) Aggregate(ctx context.Context, sel floql.Selection, p *floql.Partial) error {
+	q := aggregateQuery{namespace: s.store.Namespace(), selection: sel, plan: p.Plan()}
+	parts, _, err := engine.AskAll(ctx, &s.store.scope, q)
+	if err != nil {
+		return err
+	}
+	for _, part := range parts {
+		if err := part.refused.err(sel.Limits); err != nil {
+			return err
+		}
+		if part.partial == nil {
+			continue
+		}
+		if err := p.Merge(part.partial); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Query evaluates a FloQL query over the time series of the namespace, see package floql. Windows are aggregated where the points are, so that buckets
+// travel and not points; where points are gone, the rollups that are left of them are taken if they give the same answer.
+//
+// Options: floql.Options. Errors: *floql.Error for what is wrong with the query, with its position; *floql.LimitError if it exceeds a limit; ErrInvalid if
+// it needs points of which only rollups are kept; ErrUnavailable; that of ctx.
+func (s *Store) Query(ctx context.Context, query string, opts ...floql.Options) (*floql.Result, error) {
+	var o floql.Options
+	if len(opts) > 0 {
+		o = opts[0]
+	}
+	return floql.Eval(ctx, source{s, true}, query, o)
+}
+
+// Sample is a point of one field as it is read.
+type Sample struct {
+	Time  time.Time
+	Value float64
+	Tags  []floql.Tag // of its series, sorted; shared by all of its samples: not to be changed
+}
+
+// ReadOption says which points Store.Read reads.
+type ReadOption func(*readOptions)
+
+type readOptions struct {
+	tags     map[string]string
+	from, to time.Time
+}
+
+// Tags reads only series that carry all of the tags, whatever others they have.
+func Tags(tags map[string]string) ReadOption { return func(o *readOptions) { o.tags = tags } }
+
+// Between reads only points from a time up to another one, which is excluded. A zero time is no bound.
+func Between(from, to time.Time) ReadOption { return func(o *readOptions) { o.from, o.to = from, to } }
+
+// Read iterates over the points of a field of a measurement, or of one of its rollups ("cpu:5m:max"): those of each series in the order of their times,
+// while those of several series take turns. Each pair is a sample and nil, or a zero Sample and an error, after which iteration ends; nothing runs
+// before the first step, and break or a done ctx releases everything. A measurement, field or series that does not exist has no points.
+//
+// Options: Tags, Between. Errors: ErrInvalid for names out of their limits; ErrConflict if the measurement is deleted meanwhile; ErrUnavailable; that of ctx.
+func (s *Store) Read(ctx context.Context, measurement, field string, opts ...ReadOption) iter.Seq2[Sample, error] {
+	return func(yield func(Sample, error) bool) {
+		for c, err := range s.columns(ctx, measurement, field, opts) {
+			if err != nil {
+				yield(Sample{}, err)
+				return
+			}
+			for i, t := range c.Times {
+				if !yield(Sample{time.UnixMilli(t), c.Values[i], c.Series.Tags}, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// columns reads what Read reads, in columns.
+func (s *Store) columns(ctx context.Context, measurement, field string, opts []ReadOption) iter.Seq2[floql.Column, error] {
+	var o readOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	sel, err := o.selection(measurement, field)
+	if err != nil {
+		return func(yield func(floql.Column, error) bool) { yield(floql.Column{}, err) }
+	}
+	if sel.From >= sel.To {
+		return func(func(floql.Column, error) bool) {}
+	}
+	return source{s, false}.Read(ctx, sel)
+}
+
+func (o *readOptions) selection(measurement, field string) (floql.Selection, error) {
+	sel := floql.Selection{
+		Measurement: measurement, Fields: []string{field}, From: points.MinTime, To: points.MaxTime + 1,
+		Limits: floql.Limits{Points: -1, Series: -1},
+	}
+	if err := engine.CheckName("measurement", measurement); err != nil {
+		return sel, err
+	}
+	if err := checkField(field); err != nil {
+		return sel, err
+	}
+	if !o.from.IsZero() {
+		sel.From = max(sel.From, o.from.UnixMilli())
+	}
+	if !o.to.IsZero() {
+		sel.To = min(sel.To, ceilMillis(o.to))
+	}
+	for name, value := range o.tags {
+		if err := checkTag(name, value); err != nil {
+			return sel, err
+		}
+		f, err := floql.NewFilter(name, floql.Equal, value)
+		if err != nil {
+			return sel, engine.Errorf(ErrInvalid, "ts: tag %q: %v", name, err)
+		}
+		sel.Filters = append(sel.Filters, f)
+	}
+	slices.SortFunc(sel.Filters, func(a, b floql.Filter) int { return strings.Compare(a.Tag, b.Tag) })
+	return sel, nil
+}
+
+// ceilMillis returns the first ms that is not before a time.
+func ceilMillis(t time.Time) int64 {
+	if ms := t.UnixMilli(); t.Equal(time.UnixMilli(ms)) || ms == math.MaxInt64 {
+		return ms
+	}
+	return t.UnixMilli() + 1
+}
