@@ -200,6 +200,7 @@ func join(r *run, f *frame, s *stage) error {
 		}
 		fs.combine(op, with)
 	}
+	f.dropEmpty()
 	r.bytes += f.bytes()
 	return nil
 }

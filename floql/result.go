@@ -63,7 +63,9 @@ func (r *run) result(q *Query, f *frame) (*Result, error) {
 		}
 		s := ResultSeries{Key: f.key, Field: fs.Field, Tags: slices.Clone(fs.Tags), Points: make([]Point, len(fs.times))}
 		for i, t := range fs.times {
-			s.Points[i] = Point{t, fs.values[i]}
+			if s.Points[i] = (Point{t, fs.values[i]}); fs.values[i] == 0 {
+				s.Points[i].Value = 0 // nobody wants to see -0
+			}
 		}
 		res.Series = append(res.Series, s)
 	}

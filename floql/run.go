@@ -296,6 +296,11 @@ func (f *frame) bytes() (n int64) {
 	return n
 }
 
+// dropEmpty removes series without points: they are not there, so that fill gives them none.
+func (f *frame) dropEmpty() {
+	f.series = slices.DeleteFunc(f.series, func(s *frameSeries) bool { return len(s.times) == 0 })
+}
+
 // reduce aggregates the points of a frame.
 func (r *run) reduce(d *reduction, f *frame) error {
 	limits := r.limits
@@ -325,6 +330,7 @@ func (r *run) pointWise(s *step, f *frame) (err error) {
 			return s.failed(err)
 		}
 	}
+	f.dropEmpty()
 	r.bytes += f.bytes()
 	return nil
 }
@@ -453,6 +459,7 @@ func (r *run) collect(sel *Selection, points []step, f *frame, last bool, shift 
 		return err
 	}
 	f.series = slices.Collect(maps.Values(found))
+	f.dropEmpty()
 	sortFrame(f)
 	return nil
 }
