@@ -1,7 +1,10 @@
 package ts
 
 import (
+	"time"
+
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/line"
 	"github.com/floedb/floe/internal/points"
 )
 
@@ -22,7 +25,9 @@ type batch struct {
 	shards       int // of the node if the namespace is spread, else 0
 	pending      int // rows that are neither written nor refused
 
-	result *Result
+	result  *Result
+	encoder points.Encoder
+	scanner line.Scanner
 }
 
 type batchMeasurement struct {
@@ -61,8 +66,22 @@ type batchValue struct {
 
 const notDecimal = 0xff
 
-func newBatch(s *Store, result *Result) *batch {
-	return &batch{store: s, byName: make(map[string]int), byKey: make(map[string]int32), result: result}
+// newBatch returns a batch that is empty. release it.
+func (s *Store) newBatch(result *Result) *batch {
+	b, _ := s.batches.Get().(*batch)
+	if b == nil {
+		b = &batch{store: s, byName: make(map[string]int), byKey: make(map[string]int32)}
+	}
+	b.result, b.now = result, time.Now().UnixMilli()
+	return b
+}
+
+// release keeps the memory of the batch for the next one, unless that is too much.
+func (b *batch) release() {
+	b.reset()
+	if b.result = nil; cap(b.values) <= 4*maxBatch && cap(b.series) <= maxBatch {
+		b.store.batches.Put(b)
+	}
 }
 
 // reset forgets all points, and keeps memory.

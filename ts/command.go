@@ -1,6 +1,7 @@
 package ts
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/cespare/xxhash/v2"
@@ -272,13 +273,11 @@ func (l tagList) check() error {
 
 // sumPrints is what a write carries of the fingerprints of its series.
 func sumPrints(prints []uint64) uint64 {
-	var d xxhash.Digest
-	d.Reset()
+	b := make([]byte, 0, 8*len(prints))
 	for _, p := range prints {
-		b := [8]byte{byte(p), byte(p >> 8), byte(p >> 16), byte(p >> 24), byte(p >> 32), byte(p >> 40), byte(p >> 48), byte(p >> 56)}
-		d.Write(b[:])
+		b = binary.LittleEndian.AppendUint64(b, p)
 	}
-	return d.Sum64()
+	return xxhash.Sum64(b)
 }
 
 // routeOf returns what a series is routed by in a spread namespace.

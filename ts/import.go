@@ -39,7 +39,7 @@ func ParsePrecision(s string) (Precision, error) {
 	return Precision(p), nil
 }
 
-// importPoints is how many values a batch of lines has: about as many as take a few milliseconds to write.
+// importValues is how many values a batch of lines has: about as many as take a few milliseconds to write.
 const importValues = 20_000
 
 // WriteLine writes what r yields, in the line protocol of InfluxDB: a point a line, in batches of some thousands as Write does. Lines that are malformed or
@@ -52,11 +52,12 @@ func (s *Store) WriteLine(ctx context.Context, r io.Reader, precision Precision)
 	if precision > Seconds {
 		return result, engine.Errorf(ErrInvalid, "ts: unknown precision %d", precision)
 	}
-	b := newBatch(s, &result)
-	scanner := line.NewScanner(r, line.Precision(precision))
+	b := s.newBatch(&result)
+	defer b.release()
+	b.scanner.Reset(r, line.Precision(precision))
 	for {
 		b.now = time.Now().UnixMilli()
-		end, err := b.fill(scanner)
+		end, err := b.fill(&b.scanner)
 		if flushErr := b.flush(ctx); flushErr != nil {
 			return result, flushErr
 		}

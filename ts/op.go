@@ -29,8 +29,7 @@ func DeleteMeasurementOp(name string) Op { return Op{engine.Hide(deleteOp(name, 
 
 func writeOp(all []Point) engine.Op {
 	var result Result
-	b := newBatch(&Store{cache: newCache()}, &result)
-	b.now = time.Now().UnixMilli()
+	b := (&Store{cache: newCache()}).newBatch(&result)
 	for i := range all {
 		if err := b.addPoint(i, &all[i]); err != nil {
 			return engine.Op{Err: PointError{At: i, Err: err}}

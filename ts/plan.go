@@ -34,9 +34,9 @@ type planSection struct {
 
 // planPart are points of series that are known, or of such that are defined.
 type planPart struct {
-	rows    []int32 // of the batch
-	members []int32 // series of the batch, in the order of their places in the block
-	places  map[int32]uint32
+	rows    []int32  // of the batch
+	members []int32  // series of the batch, in the order of their places in the block
+	places  []uint32 // of a series of the batch one more than its place, 0: it is not in the part
 	span    span
 }
 
@@ -86,7 +86,7 @@ func (p *plan) add(b *batch, i int32) {
 	for _, v := range b.values[r.from:r.to] {
 		sec.use(b, v.field)
 	}
-	if part.add(r.series, i, r.time) && s.member == nil {
+	if part.add(r.series, i, r.time, len(b.series)) && s.member == nil {
 		p.fresh++
 		p.tags += len(s.tags)
 	}
@@ -97,7 +97,7 @@ func (p *plan) fits(b *batch, sec *planSection, r *batchRow, s *batchSeries) boo
 	if p.values > 0 && p.values+int(r.to-r.from) > maxBatch {
 		return false
 	}
-	if _, defined := sec.fresh.places[r.series]; s.member == nil && !defined {
+	if s.member == nil && !sec.fresh.has(r.series) {
 		if p.fresh == maxNewSeries || p.fresh > 0 && p.tags+len(s.tags) > maxPlanTags {
 			return false
 		}
@@ -126,16 +126,18 @@ func (sec *planSection) use(b *batch, f uint16) {
 	}
 }
 
-// add adds a point, and reports whether it is the first of its series.
-func (part *planPart) add(series, row int32, time int64) (first bool) {
+// has reports whether a series of the batch is in the part.
+func (part *planPart) has(series int32) bool { return part.places != nil && part.places[series] > 0 }
+
+// add adds a point, and reports whether it is the first of its series. The batch has so many.
+func (part *planPart) add(series, row int32, time int64, all int) (first bool) {
 	if part.places == nil {
-		part.places = make(map[int32]uint32)
+		part.places = make([]uint32, all)
 		part.span = span{0, time, time}
 	}
-	if _, ok := part.places[series]; !ok {
-		part.places[series] = uint32(len(part.members))
+	if first = part.places[series] == 0; first {
 		part.members = append(part.members, series)
-		first = true
+		part.places[series] = uint32(len(part.members))
 	}
 	part.rows = append(part.rows, row)
 	part.span.points++
@@ -174,7 +176,7 @@ func (part *planPart) knownPart(b *batch) (inc incarnation, k known) {
 			k.ids = append(k.ids, m.id)
 			prints = append(prints, m.fingerprint)
 		}
-		part.places[n] = uint32(len(k.ids) - 1)
+		part.places[n] = uint32(len(k.ids))
 	}
 	k.prints, k.span = sumPrints(prints), part.span
 	return inc, k
@@ -187,9 +189,9 @@ func (part *planPart) freshPart(b *batch) (f fresh) {
 		s := &b.series[n]
 		place, ok := first[s.hash]
 		if !ok {
+			f.tags = append(f.tags, s.tags)
 			place = uint32(len(f.tags))
 			first[s.hash] = place
-			f.tags = append(f.tags, s.tags)
 		}
 		part.places[n] = place
 	}
@@ -201,7 +203,7 @@ func (sec *planSection) encode(b *batch, part *planPart, e *points.Encoder) []by
 	e.Reset()
 	for _, i := range part.rows {
 		r := &b.rows[i]
-		place := part.places[r.series]
+		place := part.places[r.series] - 1
 		for _, v := range b.values[r.from:r.to] {
 			f := sec.local[v.field] - 1
 			if v.exponent == notDecimal {

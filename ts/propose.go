@@ -10,11 +10,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/line"
-	"github.com/floedb/floe/internal/points"
 )
-
-// encoders keep the memory that encoding takes.
-var encoders = sync.Pool{New: func() any { return new(points.Encoder) }}
 
 // proposal is a plan that has been sent.
 type proposal struct {
@@ -49,10 +45,8 @@ func (b *batch) proposeAll(ctx context.Context, plans []*plan) error {
 
 // op returns the write of a plan.
 func (b *batch) op(p *plan) engine.Op {
-	e := encoders.Get().(*points.Encoder)
-	defer encoders.Put(e)
 	w := writeCommand{spread: b.shards > 0}
-	p.command(b, &w, e)
+	p.command(b, &w, &b.encoder)
 	op := engine.Op{Command: engine.Command{Machine: engine.MachineTS, Kind: kindWrite, Body: w.encode(nil)}}
 	if w.spread {
 		op.Route = shardRoute(b.store.Namespace(), p.shard, b.shards)
@@ -148,8 +142,8 @@ func (b *batch) refuseField(sec *planSection, part *planPart, o *outcome) {
 func (b *batch) learnAll(sec *planSection, r *sectionResult) {
 	all := make([]*member, 0, len(sec.fresh.members))
 	for _, i := range sec.fresh.members {
-		if place := sec.fresh.places[i]; int(place) < len(r.fresh.ids) {
-			all = append(all, b.learn(i, r.inc, r.fresh.ids[place]))
+		if place := sec.fresh.places[i]; int(place) <= len(r.fresh.ids) {
+			all = append(all, b.learn(i, r.inc, r.fresh.ids[place-1]))
 		}
 	}
 	b.store.cache.put(all)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
@@ -13,8 +14,9 @@ import (
 
 // Store holds the time series of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
 type Store struct {
-	scope engine.Scope
-	cache *cache
+	scope   engine.Scope
+	cache   *cache
+	batches sync.Pool // of *batch
 }
 
 func newStore(s engine.Scope) *Store { return &Store{scope: s, cache: newCache()} }
@@ -62,8 +64,8 @@ func (r Result) Err() error {
 // too much is not sealed yet. Errors other than those, as ErrUnavailable and that of ctx, leave open how much was written.
 func (s *Store) Write(ctx context.Context, points ...Point) (Result, error) {
 	var result Result
-	b := newBatch(s, &result)
-	b.now = time.Now().UnixMilli()
+	b := s.newBatch(&result)
+	defer b.release()
 	for i := range points {
 		if err := b.addPoint(i, &points[i]); err != nil {
 			b.refuse(i, err)
