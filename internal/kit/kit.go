@@ -66,6 +66,7 @@ var Works = []Work{
 	{"queue", 2, newQueueJob},
 	{"stream", 1, newStreamJob},
 	{"group", 1, newGroupJob},
+	{"series", 1, newSeriesJob},
 }
 
 // Open creates the namespaces of all works.

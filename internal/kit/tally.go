@@ -26,6 +26,7 @@ type Tally struct {
 var Tallies = []Tally{
 	{"queue", queueTally, countQueue},
 	{"stream", streamTally, countStream},
+	{"ts", seriesTally, countSeries},
 }
 
 // Tallied returns the operations of all tallies.

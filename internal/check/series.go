@@ -1,0 +1,133 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Series is what writers of time series did and were told: a point that was acknowledged has its value until another one is written there or its series
+// is deleted, and no point has a value that nobody wrote. Each series belongs to one writer, who does one thing after the other. It is safe for concurrent
+// use.
+type Series struct {
+	mu     sync.Mutex // guards what follows
+	series map[string]*seriesHistory
+}
+
+// seriesHistory is what is known of a series.
+type seriesHistory struct {
+	points map[int64]*pointHistory
+	unsure bool // a deletion may have happened, or may happen yet
+}
+
+// pointHistory is what is known of a point: the value that was acknowledged last, and others that it may have.
+type pointHistory struct {
+	acked float64
+	there bool // acked is
+	maybe []float64
+}
+
+// NewSeries returns the check of series without points.
+func NewSeries() *Series { return &Series{series: make(map[string]*seriesHistory)} }
+
+func (s *Series) history(name string) *seriesHistory {
+	h := s.series[name]
+	if h == nil {
+		h = &seriesHistory{points: make(map[int64]*pointHistory)}
+		s.series[name] = h
+	}
+	return h
+}
+
+func (h *seriesHistory) point(at time.Time) *pointHistory {
+	p := h.points[at.UnixMilli()]
+	if p == nil {
+		p = new(pointHistory)
+		h.points[at.UnixMilli()] = p
+	}
+	return p
+}
+
+// Writing notes that a value is about to be written, which no other write writes.
+func (s *Series) Writing(name string, at time.Time, value float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.history(name).point(at)
+	p.maybe = append(p.maybe, value)
+}
+
+// Written notes that a write was acknowledged.
+func (s *Series) Written(name string, at time.Time, value float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.history(name).point(at)
+	p.forget(value)
+	p.acked, p.there = value, true
+}
+
+// Refused notes that a write has not happened.
+func (s *Series) Refused(name string, at time.Time, value float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.history(name).point(at).forget(value)
+}
+
+func (p *pointHistory) forget(value float64) {
+	p.maybe = slices.DeleteFunc(p.maybe, func(v float64) bool { return v == value })
+}
+
+// Deleting notes that a series is about to be deleted.
+func (s *Series) Deleting(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.history(name).unsure = true
+}
+
+// Deleted notes that the deletion of a series was acknowledged, and that no other one is under way.
+func (s *Series) Deleted(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.history(name)
+	h.unsure = false
+	for _, p := range h.points {
+		p.there = false
+	}
+}
+
+// Unsure reports whether a deletion of a series may have happened, or may happen yet.
+func (s *Series) Unsure(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.history(name).unsure
+}
+
+// Names returns the series that anything was done to.
+func (s *Series) Names() (names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range s.series {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Read compares all points of a series, by times in ms, with what they have to be. Nothing may be written to it meanwhile.
+func (s *Series) Read(name string, got map[int64]float64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.history(name)
+	for at, v := range got {
+		p := h.points[at]
+		if p == nil || !(p.there && p.acked == v) && !slices.Contains(p.maybe, v) {
+			return fmt.Errorf("series %q has %v at %d, which was not written: %+v", name, v, at, p)
+		}
+	}
+	for at, p := range h.points {
+		if _, ok := got[at]; p.there && !ok && !h.unsure {
+			return fmt.Errorf("series %q has no value at %d, where %v was acknowledged", name, at, p.acked)
+		}
+	}
+	return nil
+}
