@@ -2,7 +2,6 @@ package floql
 
 import (
 	"slices"
-	"time"
 
 	"github.com/floedb/floe/internal/agg"
 )
@@ -10,11 +9,11 @@ import (
 // steps are what a query does after it has read, in order.
 type steps struct {
 	list     []step
-	fields   []string // to read; nil means all
-	noFields bool     // field(a) | field(b): there is nothing to read
-	shift    int64    // ms by which what is read lies earlier
-	floor    *windows // to whose bounds a relative start is rounded down: those of the first window
-	lookBack int64    // ms
+	fields   []string    // to read; nil means all
+	noFields bool        // field(a) | field(b): there is nothing to read
+	shift    int64       // ms by which what is read lies earlier
+	floor    *agg.Layout // to whose bounds a relative start is rounded down: those of the first window
+	lookBack int64       // ms
 }
 
 // step is one of: points, a reduction, or what needs the whole.
@@ -29,14 +28,8 @@ type reduction struct {
 	fn      agg.Func
 	p       float64
 	pre     agg.Pre
-	windows *windows // nil: those of the reduction before, or the whole range
+	windows *agg.Layout // nil: those of the reduction before, or the whole range
 	by      grouping
-}
-
-// windows are how buckets are made.
-type windows struct {
-	size, every agg.Step
-	zone        *time.Location
 }
 
 // planner goes over the stages of a query.
@@ -44,7 +37,7 @@ type planner struct {
 	p       *reader
 	steps   *steps
 	pending *stage // a window that no aggregation has used
-	windows *windows
+	windows *agg.Layout
 	by      grouping
 	buckets bool // something has made buckets
 	reduced bool // there was an aggregation
@@ -105,17 +98,17 @@ func (c *planner) window(s *stage) {
 		c.p.fail(c.pending.offset, "window without an aggregation after it, but another window")
 	}
 	c.pending = s
-	w := &windows{size: s.args[0].step, every: s.args[0].step, zone: s.args[2].zone}
+	w := &agg.Layout{Size: s.args[0].step, Every: s.args[0].step, Zone: s.args[2].zone}
 	if s.args[1].given {
-		w.every = s.args[1].step
+		w.Every = s.args[1].step
 	}
 	c.use(w, s)
 }
 
 // use makes windows those of the aggregations to come.
-func (c *planner) use(w *windows, s *stage) {
+func (c *planner) use(w *agg.Layout, s *stage) {
 	// What a calendar refuses depends on no range, so a small one tells.
-	if _, err := agg.NewWindows(w.size, w.every, w.zone, agg.Range{From: 0, To: 1}, 1_000_000); err != nil {
+	if _, err := w.Windows(agg.Range{From: 0, To: 1}, 1_000_000, func() error { return nil }); err != nil {
 		c.p.fail(s.args[0].offset, "%v", err)
 	}
 	c.windows = w
@@ -125,14 +118,14 @@ func (c *planner) use(w *windows, s *stage) {
 }
 
 func (c *planner) count(s *stage) {
-	w := &windows{size: s.args[0].step, every: s.args[0].step, zone: s.args[1].zone}
+	w := &agg.Layout{Size: s.args[0].step, Every: s.args[0].step, Zone: s.args[1].zone}
 	pending := c.windows
 	if c.use(w, s); c.pending != nil {
 		c.windows = pending // rate has buckets of its own; the aggregation after it those of the window
 	}
 	if !c.reduced && !c.ordered {
 		const least = 60 * 60 * 1000
-		c.steps.lookBack = max(least, w.size.Millis, w.size.Months*31*24*60*60*1000)
+		c.steps.lookBack = max(least, w.Size.Millis, w.Size.Months*31*24*60*60*1000)
 	}
 	c.reduce(s, &reduction{fn: agg.Total, pre: s.pre, windows: w, by: grouping{all: true}})
 }

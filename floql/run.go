@@ -105,7 +105,7 @@ func (r *run) query(q *Query, inherited timeRange) (*frame, error) {
 	defer func() { r.rng = before }()
 	f := &frame{key: q.measurement, rng: agg.Range{From: rng.from.at(r.now), To: rng.to.at(r.now)}}
 	if w := q.plan.floor; w != nil && rng.from.relative && f.rng.From < f.rng.To {
-		from, err := agg.Floor(f.rng.From, w.every, w.zone)
+		from, err := w.Floor(f.rng.From)
 		if err != nil {
 			return nil, err
 		}
@@ -245,8 +245,7 @@ func (r *run) windows(d *reduction, f *frame) (*agg.Windows, error) {
 	if most < 0 {
 		most = 1 << 40
 	}
-	s := d.windows
-	w, err := agg.NewWindows(s.size, s.every, s.zone, f.rng, most)
+	w, err := d.windows.Windows(f.rng, most, r.ctx.Err)
 	if errors.Is(err, agg.ErrWindows) {
 		return nil, r.limits.checkResult(most + 1)
 	}

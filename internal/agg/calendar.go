@@ -28,6 +28,7 @@ func Zone(name string) (*time.Location, error) {
 type calendar struct {
 	every Step
 	loc   *time.Location
+	stop  func() error // nil for what is short
 }
 
 // boundary is where a window begins: an instant, and what the clocks show there, or would.
@@ -78,6 +79,11 @@ func (c *calendar) starts(r Range, max int64) ([]boundary, error) {
 	}
 	var all []boundary
 	for at := int64(0); len(all) == 0 || at < r.To; k++ {
+		if c.stop != nil && k%256 == 0 {
+			if err := c.stop(); err != nil {
+				return nil, err
+			}
+		}
 		wall := c.wall(k)
 		times := c.instants(wall)
 		for _, at = range times {
@@ -141,7 +147,8 @@ func (c *calendar) instants(wall int64) []int64 {
 	}
 }
 
-// bounds returns for how long the clocks of a zone keep the offset of a time.
+// bounds returns for how long the clocks of a zone keep the offset of a time. What ZoneBounds says beyond the table of a zone ends 365 days after New
+// Year, so on the last day of a leap year it lies before the time itself; then it is the next hour, at whose end one can ask again.
 func bounds(t time.Time) (begin, end int64) {
 	begin, end = -1<<62, 1<<62
 	b, e := t.ZoneBounds()
@@ -151,11 +158,14 @@ func bounds(t time.Time) (begin, end int64) {
 	if !e.IsZero() {
 		end = e.UnixMilli()
 	}
+	if now := t.UnixMilli(); end <= now {
+		end = now + 60*60*1000
+	}
 	return begin, end
 }
 
-func calendarWindows(size, every Step, loc *time.Location, r Range, max int64) (Windows, error) {
-	c := calendar{every, loc}
+func (l *Layout) calendarWindows(r Range, max int64, stop func() error) (Windows, error) {
+	c := calendar{l.Every, l.zone(), stop}
 	if err := c.check(); err != nil {
 		return Windows{}, err
 	}
@@ -167,7 +177,7 @@ func calendarWindows(size, every Step, loc *time.Location, r Range, max int64) (
 	if err != nil {
 		return Windows{}, err
 	}
-	if size == every {
+	if l.Size == l.Every {
 		for i, b := range starts {
 			w.Panes.bounds = append(w.Panes.bounds, b.at)
 			if i > 0 {
@@ -176,7 +186,7 @@ func calendarWindows(size, every Step, loc *time.Location, r Range, max int64) (
 		}
 		return w, nil
 	}
-	ends, err := c.ends(starts[:len(starts)-1], size)
+	ends, err := c.ends(starts[:len(starts)-1], l.Size)
 	if err != nil {
 		return Windows{}, err
 	}
@@ -185,13 +195,18 @@ func calendarWindows(size, every Step, loc *time.Location, r Range, max int64) (
 
 // ends returns where windows end: by the calendar if they last days or months, by the clock otherwise.
 func (c *calendar) ends(starts []boundary, size Step) ([]int64, error) {
-	by := calendar{size, c.loc}
+	by := calendar{size, c.loc, c.stop}
 	if err := by.check(); err != nil {
 		return nil, err
 	}
 	ends := make([]int64, len(starts))
 	latest := int64(-1 << 62)
 	for i, b := range starts {
+		if i%256 == 0 && c.stop != nil {
+			if err := c.stop(); err != nil {
+				return nil, err
+			}
+		}
 		switch {
 		case size.Months > 0:
 			ends[i] = by.instants(addMonths(b.wall, size.Months))[0]

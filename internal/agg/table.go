@@ -31,7 +31,8 @@ func (p *Plan) Code(c *codec.Coder) {
 }
 
 func (p *Plan) valid() bool {
-	return p.Func.valid() && p.Pre <= Rate && p.P >= 0 && p.P <= 100 && p.From >= -2*MaxTime && p.From < p.To && p.To <= 2*MaxTime
+	return p.Func.valid() && p.Pre <= Rate && p.P >= 0 && p.P <= 100 && p.From >= -2*MaxTime && p.From < p.To && p.To <= 2*MaxTime &&
+		p.Panes.cover(p.From, p.To)
 }
 
 // Limits bound a Table. 0 is no bound.

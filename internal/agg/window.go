@@ -70,6 +70,11 @@ func (p *Panes) holds(i, from, to int64) bool {
 	return i >= p.Index(from) && i <= p.Index(to-1)
 }
 
+// cover reports whether every time of a range has a pane.
+func (p *Panes) cover(from, to int64) bool {
+	return p.bounds == nil || p.bounds[0] <= from && p.bounds[len(p.bounds)-1] >= to
+}
+
 // Code codes the panes.
 func (p *Panes) Code(c *codec.Coder) {
 	c.Varint(&p.step)
@@ -112,19 +117,33 @@ func Whole(from, to int64) Windows {
 	return Windows{Panes: Panes{bounds: []int64{from, to}}, from: from, to: to, spans: []span{{0, 1}}}
 }
 
-// NewWindows returns the buckets of a range: size long, one every so often. Buckets begin at multiples of every since the epoch, those of weeks on Mondays;
-// the first is the last one that begins at or before from, so its first part and the last part of the last may lie outside of the range. Steps of months,
-// and all steps if loc is not nil, go by the calendar (of UTC if it is nil), see Calendar.
+// Layout is how windows are made: size long, one every so often, in a time zone or (nil) by multiples of ms since the epoch. Windows begin at multiples of
+// every, those of weeks on Mondays. Steps of months, and all steps if there is a zone, go by the calendar (of UTC if there is none), see calendar.
+type Layout struct {
+	Size, Every Step
+	Zone        *time.Location
+}
+
+func (l *Layout) byCalendar() bool {
+	return l.Zone != nil || l.Size.Months > 0 || l.Every.Months > 0
+}
+
+func (l *Layout) zone() *time.Location {
+	if l.Zone == nil {
+		return time.UTC
+	}
+	return l.Zone
+}
+
+// Windows returns the buckets of a range: the first is the last one that begins at or before its beginning, so its first part and the last part of the last
+// may lie outside of the range. stop is asked now and then, and its error is returned.
 //
 // Errors: ErrWindows if that are more than max buckets, and others if the steps do not suit a calendar.
-func NewWindows(size, every Step, loc *time.Location, r Range, max int64) (Windows, error) {
-	if loc == nil && size.Months == 0 && every.Months == 0 {
-		return fixed(size.Millis, every.Millis, r, max)
+func (l *Layout) Windows(r Range, max int64, stop func() error) (Windows, error) {
+	if !l.byCalendar() {
+		return fixed(l.Size.Millis, l.Every.Millis, r, max)
 	}
-	if loc == nil {
-		loc = time.UTC
-	}
-	return calendarWindows(size, every, loc, r, max)
+	return l.calendarWindows(r, max, stop)
 }
 
 // Range is a range of times in ms, To excluded.
@@ -149,16 +168,13 @@ func origin(every int64) int64 {
 	return 0
 }
 
-// Floor returns the start of the bucket that a time is in, for windows that begin every so often.
-func Floor(t int64, every Step, loc *time.Location) (int64, error) {
-	if loc == nil && every.Months == 0 {
-		o := origin(every.Millis)
-		return o + floorDiv(t-o, every.Millis)*every.Millis, nil
+// Floor returns the start of the bucket that a time is in.
+func (l *Layout) Floor(t int64) (int64, error) {
+	if !l.byCalendar() {
+		every := l.Every.Millis
+		return origin(every) + floorDiv(t-origin(every), every)*every, nil
 	}
-	if loc == nil {
-		loc = time.UTC
-	}
-	starts, err := (&calendar{every, loc}).starts(Range{t, t + 1}, 16)
+	starts, err := (&calendar{l.Every, l.zone(), nil}).starts(Range{t, t + 1}, 16)
 	if err != nil {
 		return 0, err
 	}

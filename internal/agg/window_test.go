@@ -16,6 +16,8 @@ func at(t *testing.T, text string) int64 {
 	return v.UnixMilli()
 }
 
+func never() error { return nil }
+
 func buckets(w *Windows) (starts []string) {
 	for i := range w.Count() {
 		s, _, _ := w.Bucket(i)
@@ -51,11 +53,12 @@ func TestCalendar(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		w, err := NewWindows(c.every, c.every, loc, Range{at(t, c.from), at(t, c.to)}, 1000)
+		l := Layout{c.every, c.every, loc}
+		w, err := l.Windows(Range{at(t, c.from), at(t, c.to)}, 1000, never)
 		if got := fmt.Sprint(buckets(&w)); err != nil || got != c.want {
 			t.Errorf("%s to %s by %+v in %q: %v, %v\nwant %s", c.from, c.to, c.every, c.zone, got, err, c.want)
 		}
-		floor, err := Floor(at(t, c.from), c.every, loc)
+		floor, err := l.Floor(at(t, c.from))
 		if s, _, _ := w.Bucket(0); err != nil || floor != s {
 			t.Errorf("Floor(%s) = %d, %v, want %d", c.from, floor, err, s)
 		}
@@ -69,7 +72,8 @@ func TestZoneDays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := NewWindows(Step{Millis: day}, Step{Millis: day}, loc, Range{at(t, "1985-01-01T12:00:00Z"), at(t, "2024-01-01T12:00:00Z")}, 20000)
+		l := Layout{Step{Millis: day}, Step{Millis: day}, loc}
+		w, err := l.Windows(Range{at(t, "1985-01-01T12:00:00Z"), at(t, "2060-01-01T12:00:00Z")}, 30000, never)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,9 +91,10 @@ func TestZoneDays(t *testing.T) {
 }
 
 func TestSlidingByStep(t *testing.T) {
-	w, err := NewWindows(Step{Millis: 100}, Step{Millis: 30}, nil, Range{45, 200}, 100)
+	l := Layout{Size: Step{Millis: 100}, Every: Step{Millis: 30}}
+	w, err := l.Windows(Range{45, 200}, 100, never)
 	if err != nil || w.Count() != 6 {
-		t.Fatalf("NewWindows: %d buckets, %v, want 6 of 30 to 180", w.Count(), err)
+		t.Fatalf("Windows: %d buckets, %v, want 6 of 30 to 180", w.Count(), err)
 	}
 	for pane := w.Panes.Index(45); pane <= w.Panes.Index(199); pane++ {
 		first, end := w.containing(pane)
@@ -103,7 +108,8 @@ func TestSlidingByStep(t *testing.T) {
 			}
 		}
 	}
-	if _, err := NewWindows(Step{Millis: 1}, Step{Millis: 1}, nil, Range{0, 1001}, 1000); !errors.Is(err, ErrWindows) {
+	l = Layout{Size: Step{Millis: 1}, Every: Step{Millis: 1}}
+	if _, err := l.Windows(Range{0, 1001}, 1000, never); !errors.Is(err, ErrWindows) {
 		t.Errorf("1,001 buckets with a limit of 1,000: %v", err)
 	}
 }
