@@ -34,6 +34,7 @@ type handler struct {
 	hosts         map[string]bool // nil: any
 	crossOrigin   *http.CrossOriginProtection
 	router        *httprouter.Router
+	exact         map[string]route // by method and path: those that share their place with a parameter of another route
 	now           func() time.Time
 	traffic       traffic
 }
@@ -63,7 +64,7 @@ func newHandler(backend Backend, o Options) *handler {
 	if o.LoopbackOnly {
 		h.hosts = hostSet(o.Hosts)
 	}
-	h.router = newRouter(h, allRoutes())
+	h.router, h.exact = newRouter(h, allRoutes())
 	return h
 }
 
@@ -83,6 +84,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	routed.URL = &url.URL{Path: path, RawQuery: r.URL.RawQuery}
 	if r.Method == http.MethodHead {
 		routed.Method = http.MethodGet
+	}
+	if rt, ok := h.exact[routed.Method+" "+path]; ok {
+		h.serve(rt, out, newInput(h, routed, nil))
+		return
 	}
 	h.router.ServeHTTP(out, routed)
 }
@@ -117,8 +122,9 @@ func escapedPath(u *url.URL) string {
 	return u.EscapedPath()
 }
 
-func newRouter(h *handler, routes []route) *httprouter.Router {
-	router := httprouter.New()
+// newRouter returns what finds the routes, and those that it can not have beside the others.
+func newRouter(h *handler, routes []route) (*httprouter.Router, map[string]route) {
+	router, exact := httprouter.New(), make(map[string]route)
 	router.RedirectTrailingSlash = false
 	router.RedirectFixedPath = false
 	router.HandleMethodNotAllowed = true
@@ -132,11 +138,15 @@ func newRouter(h *handler, routes []route) *httprouter.Router {
 	})
 	router.Handler(http.MethodGet, "/", newPage(routes))
 	for _, rt := range routes {
+		if rt.path == floqlPath && rt.method == http.MethodGet { // which a measurement could have, were the name not reserved
+			exact[rt.method+" "+rt.path] = rt
+			continue
+		}
 		router.Handle(rt.method, rt.path, func(w http.ResponseWriter, r *http.Request, path httprouter.Params) {
 			h.serve(rt, w.(*reply), newInput(h, r, path))
 		})
 	}
-	return router
+	return router, exact
 }
 
 // methodNotAllowed answers when other methods have the path; the router has set Allow to them.

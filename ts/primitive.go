@@ -44,6 +44,7 @@ func table() engine.Primitive {
 			{Kind: querySeries, Name: "series", New: engine.NewQuery[seriesQuery]},
 			{Kind: queryRead, Name: "read", New: engine.NewQuery[readQuery]},
 			{Kind: queryAggregate, Name: "aggregate", New: engine.NewQuery[aggregateQuery]},
+			{Kind: queryTags, Name: "tags", New: engine.NewQuery[tagsQuery]},
 		},
 		Errors: []engine.ErrorType{engine.NewErrorType(errorLimit, "limit", codeLimit)},
 		Counters: []engine.CounterType{

@@ -14,6 +14,7 @@ const (
 	querySeries
 	queryRead
 	queryAggregate
+	queryTags
 )
 
 // answerer is a query of this package: it knows how to answer itself.

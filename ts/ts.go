@@ -76,11 +76,37 @@ type Retention struct {
 	Downsample []Downsample  // up to 8, of different lengths
 }
 
+// String says how long points are kept, as "7d", "36h" or "∞", and each rollup with it: "7d, 5m for 90d, 1h for ∞".
+func (r Retention) String() string {
+	text := formatTTL(r.RawTTL)
+	for _, d := range r.Downsample {
+		text += ", " + formatEvery(d.Every) + " for " + formatTTL(d.TTL)
+	}
+	return text
+}
+
+func formatTTL(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d == 0:
+		return "∞"
+	case d%day == 0:
+		return fmt.Sprintf("%dd", d/day)
+	}
+	return formatEvery(d)
+}
+
 // Downsample is a rollup: count, sum, min, max, first and last of each bucket of time. It is readable as "<measurement>:<every>:<aggregate>", and
 // queries over points that are gone use it by themselves.
 type Downsample struct {
 	Every time.Duration // length of a bucket: at least a second, in whole ms
 	TTL   time.Duration // how long the buckets are kept; 0: for ever
+}
+
+// Is reports whether the rollup is the one that names of rollups have a length for, such as "5m" in "cpu:5m:max".
+func (d Downsample) Is(every string) bool {
+	length, err := parseEvery(every)
+	return err == nil && length == d.Every
 }
 
 // Measurement is what there is of a measurement.

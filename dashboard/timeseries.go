@@ -1,0 +1,362 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/floql"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/ts"
+)
+
+// floqlPath is where queries are. It shares its place with the names of measurements, of which none is called floql.
+const floqlPath = "/api/v1/timeseries/floql"
+
+var timeseriesRoutes = []route{
+	endpoint("GET /api/v1/timeseries", (*handler).measurements, "The measurements of a namespace."),
+	endpoint("GET /api/v1/timeseries/:measurement", (*handler).measurement, "One measurement."),
+	endpoint("GET /api/v1/timeseries/:measurement/data", (*handler).measurementData, "Points of a field, the newest last."),
+	endpoint("GET "+floqlPath, (*handler).floql, "Evaluate a FloQL query, the parameter q."),
+	endpoint("POST "+floqlPath, (*handler).floql, "Evaluate a FloQL query, which is the body."),
+	endpoint("GET /api/v1/console/timeseries/:measurement/tags", (*handler).measurementTags, "The tags of a measurement with their values."),
+	endpoint("POST /api/v1/console/timeseries/write", (*handler).writeLines, "Write points, which are the body in line protocol."),
+}
+
+// measurementSummary is an item of the listing of measurements.
+type measurementSummary struct {
+	Name        string `json:"name"`
+	SeriesCount int64  `json:"series_count"`
+	FieldCount  int    `json:"field_count"`
+	Points      int64  `json:"points"`
+}
+
+func (h *handler) measurements(ctx context.Context, q listRequest) (listing[measurementSummary], error) {
+	page := func(after string, n int) ([]ts.Measurement, string, error) {
+		page, err := h.backend.TS(q.namespace).Page(ctx, ts.Limit(n), ts.Cursor(after))
+		return page.Items, page.Cursor, err
+	}
+	return collect(q.after, q.limit, page, func(m ts.Measurement) measurementSummary {
+		return measurementSummary{Name: m.Name, SeriesCount: m.Series, FieldCount: len(m.Fields), Points: m.Points}
+	}, nil)
+}
+
+// measurementRequest names a measurement.
+type measurementRequest struct{ namespace, name string }
+
+func (q *measurementRequest) parse(in *input) {
+	q.namespace = in.namespace()
+	q.name = in.segment("measurement")
+}
+
+// measurementField is a field of a measurement.
+type measurementField struct {
+	Name string `json:"name"`
+	Type string `json:"type"` // float, integer or boolean
+}
+
+// measurementDetail is the body of /timeseries/:measurement.
+type measurementDetail struct {
+	Name        string             `json:"name"`
+	Namespace   string             `json:"namespace"`
+	FieldCount  int                `json:"field_count"`
+	Fields      []measurementField `json:"fields"`
+	SeriesCount int64              `json:"series_count"`
+	Retention   string             `json:"retention"`
+}
+
+func (h *handler) measurement(ctx context.Context, q measurementRequest) (measurementDetail, error) {
+	m, err := h.backend.TS(q.namespace).Measurement(ctx, q.name)
+	if err != nil {
+		return measurementDetail{}, err
+	}
+	detail := measurementDetail{
+		Name: m.Name, Namespace: q.namespace, FieldCount: len(m.Fields), Fields: []measurementField{}, SeriesCount: m.Series, Retention: m.Retention.String(),
+	}
+	for _, f := range m.Fields {
+		detail.Fields = append(detail.Fields, measurementField{f.Name, f.Type.String()})
+	}
+	return detail, nil
+}
+
+// times is what a time in ms may be.
+var times = span{min: -(1 << 48), max: 1 << 48}
+
+// dataRequest asks for points of a field.
+type dataRequest struct {
+	measurementRequest
+	field     string // "": the only one
+	from, to  *int64 // ms; to is excluded
+	tags      map[string]string
+	maxPoints int // 0: all
+	maxListed int
+}
+
+func (q *dataRequest) parse(in *input) {
+	q.measurementRequest.parse(in)
+	q.field = in.text("field")
+	q.from = in.optional("from", times)
+	q.to = in.optional("to", times)
+	if q.from != nil && q.to != nil && *q.from > *q.to {
+		in.invalid("parameter from is %d, which is after to, %d", *q.from, *q.to)
+	}
+	q.tags = in.tags("tags")
+	q.maxPoints = int(in.integer("max_points", span{absent: 0, min: 2, max: 100_000}))
+	q.maxListed = in.handler.maxListed
+}
+
+// tags returns a parameter that is pairs of key and value, as k=v,k=v. A backslash takes the meaning from a comma, an equals sign or a backslash behind it.
+func (in *input) tags(name string) map[string]string {
+	value, given := in.param(name)
+	if !given || value == "" {
+		return nil
+	}
+	tags := make(map[string]string)
+	for _, pair := range splitEscaped(value, ',') {
+		parts := splitEscaped(pair, '=')
+		if len(parts) != 2 || parts[0] == "" || parts[1] == "" {
+			in.invalid("parameter %s is %.64q, it takes pairs of key and value: k=v,k=v", name, value)
+			return nil
+		}
+		key, v := unescaped(parts[0]), unescaped(parts[1])
+		if has, twice := tags[key]; twice && has != v {
+			in.invalid("parameter %s has two values for %.64q", name, key)
+		}
+		tags[key] = v
+	}
+	return tags
+}
+
+// splitEscaped splits s at each sep that has no backslash before it.
+func splitEscaped(s string, sep byte) (parts []string) {
+	from := 0
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case sep:
+			parts = append(parts, s[from:i])
+			from = i + 1
+		}
+	}
+	return append(parts, s[from:])
+}
+
+func unescaped(s string) string {
+	return strings.NewReplacer(`\,`, ",", `\=`, "=", `\\`, `\`).Replace(s)
+}
+
+// dataPoint is a point of a field.
+type dataPoint struct {
+	Timestamp int64   `json:"timestamp"`
+	Value     float64 `json:"value"`
+}
+
+// measurementData is the body of /timeseries/:measurement/data.
+type measurementData struct {
+	Measurement string      `json:"measurement"`
+	Field       string      `json:"field"`
+	Series      []dataPoint `json:"series"` // of all series that carry the tags, by time
+
+	after int64 // where points follow that were left out; 0: nowhere
+}
+
+func (d measurementData) next() (name, value string) {
+	if d.after == 0 {
+		return "", ""
+	}
+	return "from", formatMillis(d.after)
+}
+
+func (h *handler) measurementData(ctx context.Context, q dataRequest) (measurementData, error) {
+	store := h.backend.TS(q.namespace)
+	m, err := store.Measurement(ctx, q.name)
+	isRollup := errors.Is(err, floe.ErrNotFound) && strings.Contains(q.name, ":")
+	if isRollup {
+		m, err = rollupOf(ctx, store, q.name)
+	}
+	if err != nil {
+		return measurementData{}, err
+	}
+	if q.field, err = fieldOf(m, q.field); err != nil {
+		return measurementData{}, err
+	}
+	c := chart{store: store, measurement: q.name, field: q.field, tags: q.tags, from: m.Oldest.UnixMilli(), to: m.Newest.UnixMilli() + 1}
+	if m.Newest.IsZero() {
+		c.from, c.to = 0, 0
+	}
+	if isRollup { // whose first bucket may begin before the oldest point
+		c.from -= (366 * 24 * time.Hour).Milliseconds()
+	}
+	if q.from != nil {
+		c.from = max(c.from, *q.from)
+	}
+	if q.to != nil {
+		c.to = min(c.to, *q.to)
+	}
+	d := measurementData{Measurement: q.name, Field: q.field}
+	if q.maxPoints > 0 {
+		d.Series, err = c.reduced(ctx, q.maxPoints)
+	} else {
+		d.Series, d.after, err = c.first(ctx, q.maxListed)
+	}
+	return d, err
+}
+
+// rollupOf returns the measurement of which a name is that of a rollup, such as cpu:5m:max.
+func rollupOf(ctx context.Context, store *ts.Store, name string) (ts.Measurement, error) {
+	parts := strings.Split(name, ":")
+	if n := len(parts); n > 2 {
+		if m, err := store.Measurement(ctx, strings.Join(parts[:n-2], ":")); err == nil {
+			for _, d := range m.Retention.Downsample {
+				if d.Is(parts[n-2]) {
+					return m, nil
+				}
+			}
+		}
+	}
+	return ts.Measurement{}, engine.Errorf(floe.ErrNotFound, "measurement %q not found", name)
+}
+
+// fieldOf returns the field that is asked for.
+func fieldOf(m ts.Measurement, asked string) (string, error) {
+	var names []string
+	for _, f := range m.Fields {
+		names = append(names, f.Name)
+	}
+	switch {
+	case asked == "" && len(names) == 1:
+		return names[0], nil
+	case asked == "":
+		return "", engine.Errorf(floe.ErrInvalid, "parameter field is missing: measurement %q has %s", m.Name, strings.Join(names, ", "))
+	case !slices.Contains(names, asked):
+		return "", engine.Errorf(floe.ErrNotFound, "measurement %q has no field %.64q, it has %s", m.Name, asked, strings.Join(names, ", "))
+	}
+	return asked, nil
+}
+
+// maxQueryBytes is how long a query may be.
+const maxQueryBytes = 64 << 10
+
+// floqlRequest is a query: the parameter q, or the body.
+type floqlRequest struct{ namespace, query string }
+
+func (q *floqlRequest) parse(in *input) {
+	q.namespace = in.namespace()
+	query, given := in.param("q")
+	if in.request.Method == http.MethodPost && in.err == nil {
+		in.maxBody = maxQueryBytes
+		raw, err := in.readBody()
+		in.check(err)
+		if len(raw) > 0 && given {
+			in.invalid("the query is given twice, as parameter q and as body")
+		}
+		if !given {
+			query, given = bodyQuery(raw, in.request.Header.Get("Content-Type")), len(raw) > 0
+		}
+	}
+	if strings.TrimSpace(query) == "" {
+		in.invalid("no query: it is the parameter q, or the body of POST, such as cpu{host=web-01}[1h] | window(5m) | avg()")
+	}
+	q.query = query
+}
+
+// bodyQuery returns the query of a body: the body itself, or what a form has as q.
+func bodyQuery(raw []byte, contentType string) string {
+	if text, ok := strings.CutPrefix(string(raw), "q="); ok && strings.HasPrefix(contentType, "application/x-www-form-urlencoded") {
+		if decoded, err := url.QueryUnescape(text); err == nil {
+			return decoded
+		}
+	}
+	return string(raw)
+}
+
+// floqlAnswer is the result of a query.
+type floqlAnswer struct{ *floql.Result }
+
+func (a floqlAnswer) body() any { return a.Result }
+
+// setHeader says what may be wrong with a query that has found nothing.
+func (a floqlAnswer) setHeader(header http.Header) {
+	if len(a.Hints) > 0 {
+		header.Set("X-Floe-Hint", strings.Join(a.Hints, "; "))
+	}
+}
+
+func (h *handler) floql(ctx context.Context, q floqlRequest) (floqlAnswer, error) {
+	result, err := h.backend.FloQL(ctx, q.namespace, q.query)
+	var wrong *floql.Error
+	var limit *floql.LimitError
+	if errors.As(err, &wrong) || errors.As(err, &limit) {
+		err = engine.Errorf(floe.ErrInvalid, "%v", err)
+	}
+	return floqlAnswer{result}, err
+}
+
+// measurementTag is a tag of a measurement.
+type measurementTag struct {
+	Key       string   `json:"key"`
+	Values    []string `json:"values"`
+	Truncated bool     `json:"truncated"` // there are more values
+}
+
+func (h *handler) measurementTags(ctx context.Context, q measurementRequest) ([]measurementTag, error) {
+	found, err := h.backend.TS(q.namespace).TagValues(ctx, q.name)
+	tags := []measurementTag{}
+	for _, t := range found {
+		tags = append(tags, measurementTag(t))
+	}
+	return tags, err
+}
+
+// writeRequest is points in line protocol: the body.
+type writeRequest struct {
+	namespace string
+	precision ts.Precision
+	lines     []byte
+}
+
+func (q *writeRequest) parse(in *input) {
+	q.namespace = in.namespace()
+	q.precision = ts.Milliseconds
+	if value, given := in.param("precision"); given {
+		var err error
+		q.precision, err = ts.ParsePrecision(value)
+		in.check(err)
+	}
+	if in.err == nil {
+		var err error
+		q.lines, err = in.readBody()
+		in.check(err)
+	}
+}
+
+// refusedLine is a line of which nothing was written.
+type refusedLine struct {
+	Line  int    `json:"line"` // from 1
+	Error string `json:"error"`
+}
+
+// writtenLines says what became of lines.
+type writtenLines struct {
+	Written int           `json:"written"` // points
+	Errors  []refusedLine `json:"errors"`  // of the first 100 that were refused
+}
+
+func (h *handler) writeLines(ctx context.Context, q writeRequest) (writtenLines, error) {
+	result, err := h.backend.TS(q.namespace).WriteLine(ctx, bytes.NewReader(q.lines), q.precision)
+	if err != nil {
+		return writtenLines{}, err
+	}
+	answer := writtenLines{Written: result.Written, Errors: []refusedLine{}}
+	for _, e := range result.Errors {
+		answer.Errors = append(answer.Errors, refusedLine{e.At, e.Err.Error()})
+	}
+	return answer, nil
+}
