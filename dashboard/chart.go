@@ -22,7 +22,7 @@ func formatMillis(ms int64) string { return strconv.FormatInt(ms, 10) }
 
 // read calls f for all points of a part of the range.
 func (c *chart) read(ctx context.Context, from, to int64, f func(dataPoint)) error {
-	points := c.store.Read(ctx, c.measurement, c.field, ts.Having(c.tags), ts.Between(time.UnixMilli(from), time.UnixMilli(to)))
+	points := c.store.Read(ctx, c.measurement, c.field, ts.Tags(c.tags), ts.Between(time.UnixMilli(from), time.UnixMilli(to)))
 	for p, err := range points {
 		if err != nil {
 			return err

@@ -123,8 +123,8 @@ type readOptions struct {
 	from, to time.Time
 }
 
-// Having reads only series that carry all of the tags, whatever others they have.
-func Having(tags map[string]string) ReadOption { return func(o *readOptions) { o.tags = tags } }
+// Tags reads only series that carry all of the tags, whatever others they have.
+func Tags(tags map[string]string) ReadOption { return func(o *readOptions) { o.tags = tags } }
 
 // Between reads only points from a time up to another one, which is excluded. A zero time is no bound.
 func Between(from, to time.Time) ReadOption { return func(o *readOptions) { o.from, o.to = from, to } }
@@ -133,7 +133,7 @@ func Between(from, to time.Time) ReadOption { return func(o *readOptions) { o.fr
 // while those of several series take turns. Each pair is a sample and nil, or a zero Sample and an error, after which iteration ends; nothing runs
 // before the first step, and break or a done ctx releases everything. A measurement, field or series that does not exist has no points.
 //
-// Options: Having, Between. Errors: ErrInvalid for names out of their limits; ErrConflict if the measurement is deleted meanwhile; ErrUnavailable; that of ctx.
+// Options: Tags, Between. Errors: ErrInvalid for names out of their limits; ErrConflict if the measurement is deleted meanwhile; ErrUnavailable; that of ctx.
 func (s *Store) Read(ctx context.Context, measurement, field string, opts ...ReadOption) iter.Seq2[Sample, error] {
 	return func(yield func(Sample, error) bool) {
 		for c, err := range s.columns(ctx, measurement, field, opts) {
