@@ -39,7 +39,7 @@ type Counts struct {
 	DeadKeys     int64 // KV: deleted and expired keys whose history is still kept
 	Streams      int64
 	Queues       int64
-	Measurements int64 // of time series; in a spread namespace those of each shard count
+	Measurements int64 // of time series
 	Series       int64 // of all measurements
 	Points       int64 // of all series, see ts.Measurement
 	Actions      int64 // to come

@@ -26,6 +26,7 @@ const (
 	kindRollup
 	kindRetire
 	kindSettle
+	kindAnnounce
 )
 
 // Bounds of what one command holds.

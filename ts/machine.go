@@ -3,6 +3,7 @@ package ts
 import (
 	"fmt"
 
+	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
 )
@@ -95,6 +96,8 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		return nil, m.retire(tx, cmd.Body)
 	case kindSettle:
 		return m.settle(tx, cmd.Body)
+	case kindAnnounce:
+		return nil, m.announced(tx, cmd.Body)
 	}
 	panic(fmt.Sprintf("ts: command of kind %d", cmd.Kind))
 }
@@ -175,9 +178,23 @@ func (m *machine) found(tx *engine.Tx, name string) *open {
 	m.measurements.Replace(tx, measurementName{o.ns, name}, o, o.weight())
 	tx.Insert(nameKey(nil, rowName, o.ns, name), encodeCount(nil, uint64(o.inc)))
 	m.saveMeasurement(tx, o)
-	tx.Count(countMeasurements, 1)
 	m.armRetention(tx, o)
+	if tx.Here(name) {
+		tx.Count(countMeasurements, 1)
+	} else {
+		cmd := engine.Command{Machine: engine.MachineTS, Kind: kindAnnounce, Spread: true, Namespace: tx.NamespaceName(), Body: codec.AppendString(nil, name)}
+		tx.Send(engine.Message{Command: cmd, Name: name})
+	}
 	return o
+}
+
+// announced makes a measurement at its home, where it is counted: another shard has a part of it.
+func (m *machine) announced(tx *engine.Tx, body []byte) error {
+	name, err := decodeName(body)
+	if err == nil && m.load(tx, name) == nil {
+		m.found(tx, name)
+	}
+	return err
 }
 
 // deleteMeasurement removes a measurement with all its rows.
@@ -202,7 +219,9 @@ func (m *machine) deleteMeasurement(tx *engine.Tx, body []byte) error {
 	tx.Delete(nameKey(nil, rowName, o.ns, name))
 	m.disarmRetention(tx, o)
 	m.addUnsealed(tx, -o.content.blocks.bytes)
-	tx.Count(countMeasurements, -1)
+	if tx.Here(name) {
+		tx.Count(countMeasurements, -1)
+	}
 	tx.Count(countSeries, -int64(o.content.series))
 	tx.Count(countPoints, -o.content.points)
 	m.measurements.Remove(tx, measurementName{o.ns, name})

@@ -11,7 +11,7 @@ func (m *machine) write(tx *engine.Tx, body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.spread != tx.Spread() {
+	if !w.atomic && w.spread != tx.Spread() { // a transaction is routed as a whole, and each of its series checked
 		return nil, engine.Errorf(ErrConflict, "ts: the points were sorted for another placement of the namespace")
 	}
 	results := make([]sectionResult, len(w.sections))

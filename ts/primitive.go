@@ -36,6 +36,7 @@ func table() engine.Primitive {
 			{Kind: kindRollup, Name: "rollup", From: engine.FromLeaders},
 			{Kind: kindRetire, Name: "retire", From: engine.FromLeaders, Shrinks: true},
 			{Kind: kindSettle, Name: "settle", From: engine.FromLeaders, Shrinks: true},
+			{Kind: kindAnnounce, Name: "announce", From: engine.FromShards},
 		},
 		Queries: []engine.QueryType{
 			{Kind: queryResolve, Name: "resolve", New: engine.NewQuery[resolveQuery]},

@@ -76,11 +76,19 @@ func (v *verifier) measurements() error {
 			c = new(nsCounts)
 			v.counts[m.ns] = c
 		}
-		c.measurements, c.series, c.points = c.measurements+1, c.series+int64(o.content.series), c.points+o.content.points
+		c.series, c.points = c.series+int64(o.content.series), c.points+o.content.points
+		if v.isHome(m.ns, m.name) {
+			c.measurements++
+		}
 		v.unsealed += o.content.blocks.bytes
 		audited := &auditedMeasurement{verifier: v, open: o}
 		return audited.check()
 	})
+}
+
+// isHome reports whether the shard is the one that counts a measurement.
+func (v *verifier) isHome(ns uint32, name string) bool {
+	return int(ns) >= len(v.names) || !v.Spread(v.names[ns]) || engine.NameShard(v.names[ns], name, v.Shards()) == v.Shard()
 }
 
 // nameRows checks the rows that are found by the name of a measurement, or of a namespace.
