@@ -1,2 +1,45 @@
-// Package floql is a query language for time series: a measurement, and stages that its points go through.
+// Package floql is FloQL, a query language for time series: a source, and stages that its points go through.
+//
+//	cpu{host=~web-*}[6h] | window(5m) | group_by(region) | avg()
+//	requests[1d] | rate(1m) | sum() | window(1h) | max()
+//	disk_used[now-7d..now] | window(1d, tz=Europe/Berlin) | group_by(*) | last() | join(/, (disk_total | window(1d, tz=Europe/Berlin) | group_by(*) | last()))
+//
+// It knows nothing of storage: a query asks a Source, which is one method, or a Slice of points in memory.
+//
+//	var points floql.Slice
+//	err := points.Add("cpu", map[string]string{"host": "a"}, "usage", time.Now().UnixMilli(), 0.25)
+//	result, err := floql.Eval(ctx, &points, "cpu[1h] | window(5m) | avg()", floql.Options{})
+//	for _, s := range result.Series {
+//		fmt.Println(s.Key, s.Field, s.Tags, s.Points)
+//	}
+//
+// A node asks its own time series the same way, see floe.Node.FloQL.
+//
+// # Sources
+//
+// A source is a measurement, filters of tags in braces, and a range in brackets; without one it is the last hour. A filter constrains only the tags that it
+// names, by =, != and by globs, =~ and !~: *, ?, [a-z], {a,b}. A series without a tag is one whose value of it is empty, so host!=a holds for it, and host=""
+// for nothing else. A range is a duration up to now, or two times, the second excluded: [30m], [now-2h..now-1h], [1714521600000..now],
+// [2024-05-01T00:00:00Z..2024-06-01T00:00:00Z]. now is the same everywhere in a query. A start that is relative is rounded down to the first window, so that
+// the first bucket is whole.
+//
+// # Stages
+//
+// The source yields one series for each field of each tag set. Point-wise stages (where, math, delta, cumsum, ...) keep series apart. Aggregations (avg, sum,
+// count, min, max, first, last, median, percentile, stddev, spread) combine the points of all series of a field that lie in a bucket: of all together, or
+// of those with equal tags (group_by). window makes the buckets; without it the range is one. A point of a bucket has the time of its beginning. Buckets and
+// grouping stay for the next aggregation, so that rate(1m) | sum() sums by the minute, and group_by(*) first takes the mean of each gauge, which a plain sum
+// over hosts does not: it grows with the window. Stages lists them all.
+//
+// # Exactness
+//
+// Sums are exact and rounded once, avg is the sum divided by the count, stddev (of a sample) comes from exact sums: results depend neither on the order of
+// points nor on how many shards they come from. rate and increase use the point before the range if there is one within the window or an hour, take
+// a value below the one before for a reset of the counter, and extrapolate nothing. Windows of days, weeks, months and years with tz= go by the calendar
+// of that zone, with days of 23 and 25 hours.
+//
+// # Limits
+//
+// Limits bound points and series read, points of the result, memory and time; what exceeds one is a *LimitError that names it. What is wrong with a query
+// is an *Error, with its position.
 package floql
