@@ -249,3 +249,43 @@ func TestTakeForGoodIsNotRepeated(t *testing.T) {
 		}
 	}
 }
+
+// TestTakeWithoutALeader: a take that waits for something is refused when nobody has led for as long as patience lasts, like every other call, unless its caller
+// goes on through outages; if its time is over before, it has got nothing. Its turn is kept: whoever leads at last is told how long it has waited.
+func TestTakeWithoutALeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{Wire: testWire()})
+		defer p.Close()
+		unled := func(engine.Take, *trip) ([]byte, error) { return nil, &engine.NotLeaderError{} }
+		for _, c := range []struct {
+			endurance endurance
+			wait      time.Duration
+			want      error
+			after     time.Duration
+		}{
+			{everyFailure, 0, engine.ErrUnavailable, patience},
+			{everyFailure, time.Hour, engine.ErrUnavailable, patience},
+			{everyFailure, time.Second, nil, time.Second},
+			{enduranceOf(engine.Lasting(t.Context())), time.Hour, nil, time.Hour},
+		} {
+			began := time.Now()
+			result, err := p.untilTaken(t.Context(), c.endurance, engine.Take{Wait: c.wait}, unled)
+			if took := time.Since(began); !errors.Is(err, c.want) || result != nil || took < c.after || took > c.after+2*maxRetry {
+				t.Errorf("a take that waits for %v, endurance %v: %q, %v after %v, want %v after %v", c.wait, c.endurance, result, err, took, c.want, c.after)
+			}
+		}
+		led := time.Now().Add(3 * time.Second)
+		result, err := p.untilTaken(t.Context(), everyFailure, engine.Take{Wait: time.Minute, Waited: time.Second}, func(k engine.Take, _ *trip) ([]byte, error) {
+			if time.Now().Before(led) {
+				return unled(k, nil)
+			}
+			if k.Wait+k.Waited != time.Minute+time.Second || k.Waited < 4*time.Second {
+				t.Errorf("the next leader is told that the take waits for %v, and has waited for %v", k.Wait, k.Waited)
+			}
+			return []byte("taken"), nil
+		})
+		if string(result) != "taken" || err != nil {
+			t.Errorf("a take that waits for a leader: %q, %v", result, err)
+		}
+	})
+}

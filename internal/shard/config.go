@@ -86,10 +86,11 @@ type Config struct {
 
 	Forgetful bool // see engine.Config: for tests
 
-	asyncUnmet bool // Async was asked for, with several voters
-	manual     bool // no goroutine is started: a simulator takes each step itself
-	strict     bool // as if it were: commands are checked and measured
-	logSpares  int  // files that the log keeps to use again; negative in memory, where nothing is gained
+	asyncUnmet bool                 // Async was asked for, with several voters
+	manual     bool                 // no goroutine is started: a simulator takes each step itself
+	strict     bool                 // as if it were: commands are checked and measured
+	watch      func() time.Duration // the time of the thread that applies, to measure them; nil: by Clock
+	logSpares  int                  // files that the log keeps to use again; negative in memory, where nothing is gained
 }
 
 // withDefaults fills in what is zero and returns ErrInvalid listing everything that is out of range.

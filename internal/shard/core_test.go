@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -404,15 +405,21 @@ func TestMergeEntries(t *testing.T) {
 	}
 }
 
-// TestRaftRefuses: what raft does not take because too much is uncommitted is refused for certain, and a timer is tried again.
+// TestRaftRefuses: what raft does not take because too much is uncommitted is refused for certain, with the takes that were to come behind it, and a timer is
+// tried again.
 func TestRaftRefuses(t *testing.T) {
 	s := newStepper(t)
 	s.lead()
 	s.step(input{proposals: proposals(1, maxUncommitted)})
 	s.due = s.clock.Wall()
-	s.step(input{proposals: proposals(2, 10)})
-	if len(s.proposed) != 1 || len(s.refused) != 3 {
-		t.Fatalf("behind %d bytes that are not committed %d entries were proposed and %d commands refused, want 0 and 3", maxUncommitted, len(s.proposed)-1, len(s.refused))
+	take := proposals(1, 10)[0]
+	s.core.pull = func(engine.Made, int) []*proposal { return []*proposal{take} }
+	two := proposals(2, 10)
+	two[0].makes = []engine.Made{{Topic: 1, N: 1}}
+	s.step(input{proposals: two})
+	if len(s.proposed) != 1 || len(s.refused) != 4 || !slices.ContainsFunc(s.refused, func(r refusal) bool { return r.p == take }) {
+		t.Fatalf("behind %d bytes that are not committed %d entries were proposed and %d commands refused, want 0 and 4, a take among them",
+			maxUncommitted, len(s.proposed)-1, len(s.refused))
 	}
 	for _, r := range s.refused {
 		if !errors.Is(r.err, engine.ErrBusy) || errors.Is(r.err, engine.ErrUnknownOutcome) {
@@ -420,12 +427,12 @@ func TestRaftRefuses(t *testing.T) {
 		}
 	}
 	s.step(input{})
-	if len(s.refused) != 3 {
-		t.Errorf("%d commands refused, want the timer to wait for a tick", len(s.refused)-3)
+	if len(s.refused) != 4 {
+		t.Errorf("%d commands refused, want the timer to wait for a tick", len(s.refused)-4)
 	}
 	s.step(input{ticks: 1})
-	if len(s.refused) != 4 || !s.refused[3].p.fire {
-		t.Errorf("with the next tick %d commands were tried again, want the timer", len(s.refused)-3)
+	if len(s.refused) != 5 || !s.refused[4].p.fire {
+		t.Errorf("with the next tick %d commands were tried again, want the timer", len(s.refused)-4)
 	}
 }
 

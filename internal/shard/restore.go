@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/floedb/floe/internal/engine"
 )
@@ -70,9 +71,17 @@ func (h *Host) newShard(id engine.ShardID) *shard {
 	s.exec = engine.NewExecutor(engine.Config{
 		Shard: id, Shards: h.cfg.Shards, DB: h.db, Primitives: h.cfg.Primitives, RowCache: h.rows,
 		Compared: len(h.cfg.Voters) > 1, Strict: h.cfg.manual || h.cfg.strict || isGuarded(), Forgetful: h.cfg.Forgetful,
-		Watch: h.cfg.Clock.Source.Mono,
+		Watch: h.watch(),
 	})
 	return s
+}
+
+// watch returns what measures commands, if they are.
+func (h *Host) watch() func() time.Duration {
+	if h.cfg.watch != nil {
+		return h.cfg.watch
+	}
+	return h.cfg.Clock.Source.Mono
 }
 
 func (s *shard) restore() error { return s.exec.Restore() }

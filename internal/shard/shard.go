@@ -493,6 +493,10 @@ func (s *shard) applyQueued() error {
 }
 
 func (s *shard) applyLocked() error {
+	if s.host.cfg.watch != nil {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+	}
 	s.applyMu.Lock()
 	work := s.applyWork
 	s.applyWork = s.applySpare[:0]
