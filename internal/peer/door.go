@@ -86,7 +86,7 @@ func (p *Peer) propose(ctx context.Context, t *trip, id engine.ShardID, cmd engi
 		t.left = time.Now()
 		return p.host.Propose(ctx, id, cmd)
 	}
-	return n.link.call(ctx, request{kind: askPropose, trip: t, flags: flagDirect, shard: uint64(id), body: cmd.AppendTo(nil)})
+	return n.link.call(ctx, request{kind: askPropose, trip: t.brief(), flags: flagDirect, shard: uint64(id), body: cmd.AppendTo(nil)})
 }
 
 // query makes one attempt, here or where the leader is.
@@ -99,7 +99,7 @@ func (p *Peer) query(ctx context.Context, t *trip, id engine.ShardID, q engine.Q
 		t.left = time.Now()
 		return p.host.Query(ctx, id, q)
 	}
-	results, err := n.link.call(ctx, request{kind: askQuery, trip: t, flags: flagDirect, shard: uint64(id), body: engine.AppendQuery(nil, q)})
+	results, err := n.link.call(ctx, request{kind: askQuery, trip: t.brief(), flags: flagDirect, shard: uint64(id), body: engine.AppendQuery(nil, q)})
 	if err != nil {
 		return repeatable(err)
 	}
@@ -118,6 +118,18 @@ func (p *Peer) leader(id engine.ShardID) *node {
 type trip struct {
 	by   time.Time // until when a connection is waited for; zero: as long as opening one takes
 	left time.Time // when it was handed to a node, this one or another; zero: it was not
+}
+
+// leaderPatience is how long a node waits for a connection to the one that it takes for the leader, before it looks again who that is. One that is silent
+// may have been followed by another a moment later; the attempt to connect goes on meanwhile.
+const leaderPatience = 500 * time.Millisecond
+
+// brief limits how long the attempt waits for a connection.
+func (t *trip) brief() *trip {
+	if by := time.Now().Add(leaderPatience); t.by.IsZero() || by.Before(t.by) {
+		t.by = by
+	}
+	return t
 }
 
 // stayed is how long an attempt has to have been at a node for its failure to be the first of a new row: a query waited there.

@@ -67,6 +67,7 @@ type link struct {
 	mu      sync.Mutex // guards what follows; no I/O under it
 	session *session
 	pacer   pacer
+	lostAt  time.Time     // when a session was lost with calls under way
 	opening chan struct{} // closed when the attempt under way has ended
 }
 
@@ -137,11 +138,21 @@ var errSilent = errors.New("it does not answer")
 // shunned is how long an address that could not be reached is not tried if there is another way.
 const shunned = 5 * time.Second
 
-// isDown reports whether the address could not be reached a moment ago.
+// isDown reports whether the address could not be reached a moment ago, or has fallen silent and has not been reached since.
 func (l *link) isDown() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.session == nil && l.pacer.pause > 0 && time.Since(l.pacer.until) < shunned
+	if l.session != nil && l.session.alive() {
+		return false
+	}
+	return l.session == nil && l.pacer.pause > 0 && time.Since(l.pacer.until) < shunned || time.Since(l.lostAt) < shunned
+}
+
+// noteLost notes that a session was lost with a call under way: it takes seconds to find out whether the next one there says anything.
+func (l *link) noteLost() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lostAt = time.Now()
 }
 
 // open tries once. It does not depend on who asked first: others may wait for it as well.
@@ -158,7 +169,7 @@ func (l *link) open() {
 		l.session = nil
 		l.pacer.failed(plain(err))
 	} else {
-		l.pacer = pacer{err: errEnded}
+		l.pacer, l.lostAt = pacer{err: errEnded}, time.Time{}
 	}
 	close(l.opening)
 	l.opening = nil
@@ -175,8 +186,12 @@ func (l *link) call(ctx context.Context, q request) ([]byte, error) {
 		return nil, err
 	}
 	result, err := s.call(ctx, q)
-	if err != nil && unfit(err) {
+	var lost *lostError
+	switch {
+	case err != nil && unfit(err):
 		return nil, &notSentError{reason: err, answered: true}
+	case errors.As(err, &lost):
+		l.noteLost()
 	}
 	return result, err
 }

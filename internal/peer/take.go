@@ -82,7 +82,7 @@ func (p *Peer) take(ctx context.Context, trip *trip, id engine.ShardID, t engine
 		trip.left = time.Now()
 		return p.host.Take(ctx, id, t)
 	}
-	return n.link.call(ctx, request{kind: askTake, trip: trip, flags: flagDirect, shard: uint64(id), body: appendTake(nil, t)})
+	return n.link.call(ctx, request{kind: askTake, trip: trip.brief(), flags: flagDirect, shard: uint64(id), body: appendTake(nil, t)})
 }
 
 // carryOutTake is carryOut for a take, which waits where the leader is, if that is here or the one who asks does not know it.
