@@ -35,6 +35,7 @@ type rigLedger struct {
 	shards   [rigShards]rigShardLedger
 	rows     map[string][]rigVersion // KV, by namespace/key
 	counters map[string][]rigEntry   // of the toy machine, by name
+	paidIn   []rigEntry              // to all that have to do with vaults
 }
 
 // rigShardLedger is what happened in one shard. The counts are read by a file operation that a goroutine of the node does.
@@ -177,13 +178,14 @@ func (l *rigLedger) survive(upTo [rigShards]int) {
 type rigState struct {
 	rows     map[string]rigVersion
 	counters map[string]int64
+	vaults   int64 // all that there is in purses, in vaults and on the way
 }
 
 // observeRig reads everything a rig holds, through the API.
 func observeRig(r *rig, l *rigLedger) (o rigState, err error) {
-	o = rigState{make(map[string]rigVersion), make(map[string]int64)}
+	o = rigState{rows: make(map[string]rigVersion), counters: make(map[string]int64)}
 	ctx := context.Background()
-	for _, ns := range []string{nsSolo, nsWide, nsToys} {
+	for _, ns := range []string{nsSolo, nsWide, nsToys, nsVaults} {
 		for item, err := range r.store(ns).All(ctx) {
 			if err != nil {
 				return o, err
@@ -198,7 +200,8 @@ func observeRig(r *rig, l *rigLedger) (o rigState, err error) {
 		}
 		o.counters[name] = q.Value
 	}
-	return o, nil
+	o.vaults, err = rigVaults(r)
+	return o, err
 }
 
 // rigShardOf returns the shard of a row of the model.
@@ -244,6 +247,9 @@ func (l *rigLedger) match(o rigState, cuts [rigShards]rigCut, now int64) (upTo [
 		if want := l.counter(name, upTo, now); isCredit(name) && got != want {
 			return upTo, fmt.Errorf("counter %s is %d; what was sent to it adds up to %d", name, got, want)
 		}
+	}
+	if want := l.paid(upTo); o.vaults != want {
+		return upTo, fmt.Errorf("purses, vaults and what is on the way come to %d; %d was paid in", o.vaults, want)
 	}
 	return upTo, nil
 }

@@ -38,7 +38,7 @@ func (e *wrongOutcome) Error() string { return e.what }
 
 // setUp creates the spread namespaces, unless an earlier life of the node has.
 func (w *rigLoad) setUp() error {
-	for _, ns := range []string{nsWide, nsToys, nsProbe} {
+	for _, ns := range []string{nsWide, nsToys, nsVaults, nsProbe} {
 		_, err := w.rig.Propose(context.Background(), engine.HomeShard(ns, rigShards), engine.CreateNamespace(ns, true))
 		if err != nil && !errors.Is(err, engine.ErrExists) {
 			return err
@@ -52,7 +52,7 @@ func (w *rigLoad) step() error {
 	w.number++
 	acts := []func() error{
 		w.put, w.put, w.put, w.putIf, w.putIf, w.delete, w.incr, w.incr, w.touch, w.transaction, w.transaction, w.refusedTransaction,
-		w.toyAdd, w.toyAdd, w.toySend, w.toySend, w.mixed, w.mixed, w.mixed, w.burst,
+		w.toyAdd, w.toyAdd, w.toySend, w.toySend, w.mixed, w.mixed, w.mixed, w.burst, w.payIn, w.payIn, w.vault, w.vault, w.vault,
 	}
 	if err := acts[w.rng.IntN(len(acts))](); err != nil {
 		return err

@@ -40,7 +40,7 @@ func rigConfig(fsys vfs.FS, d shard.Durability, clock *rigClock) shard.Config {
 	return shard.Config{
 		Dir: rigDir, Shards: rigShards, Durability: d, FS: fsys, Clock: shard.Clock{Source: clock},
 		CacheBytes: 2 << 20, MemTableBytes: 128 << 10, L0Tables: 2, SegmentBytes: 5 << 10,
-		Primitives: append(primitive.All(), toy.Primitive()),
+		Primitives: append(primitive.All(), toy.Primitive(), toy.VaultPrimitive()),
 	}
 }
 
@@ -264,15 +264,15 @@ func (r *rig) fire() (any bool, err error) {
 }
 
 // deliver is the courier: it hands over what shards have for each other and then settles what became of it. Nothing is delivered
-// that a power failure could take back.
+// that a power failure could take back. It reports whether anything was: a lane that is held waits for a later time.
 func (r *rig) deliver() (any bool, err error) {
 	for id := range engine.ShardID(rigShards) {
 		for _, target := range r.stepper.State(id).Targets {
-			any = true
 			if err := r.call(r.stepper.SyncLog); err != nil {
 				return any, err
 			}
-			if err := r.dispatch(id, target); err != nil {
+			did, err := r.dispatch(id, target)
+			if any = any || did; err != nil {
 				return any, err
 			}
 		}
@@ -280,20 +280,22 @@ func (r *rig) deliver() (any bool, err error) {
 	return any, nil
 }
 
-func (r *rig) dispatch(id, target engine.ShardID) error {
+// dispatch takes the steps of a delivery, and reports whether it handed anything over.
+func (r *rig) dispatch(id, target engine.ShardID) (did bool, err error) {
+	const begin = 2 // steps of every Dispatch
 	d := r.stepper.NewDispatch(id, target)
-	for {
+	for n := 0; ; n++ {
 		step, _, ok, err := d.Next(r.clock.ms, r.stepper.State(id).Durable)
 		if err != nil || !ok {
-			return err
+			return n > begin, err
 		}
 		result, err := r.Propose(context.Background(), step.Shard, step.Command)
 		if err != nil {
-			return err
+			return true, err
 		}
 		d.Done(result, nil, r.clock.ms)
 		if err := r.call(r.stepper.SyncLog); err != nil {
-			return err
+			return true, err
 		}
 	}
 }
