@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"slices"
+
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/plant"
 )
@@ -204,8 +206,23 @@ func (d *delivery) redeliver(p int, may func(f *failure) bool) {
 	}
 }
 
-// give makes records the consumer's.
+// batchSpan bounds the distance between the offsets of a batch, so that those around a place are found from a little before it on.
+const batchSpan = 4096
+
+// give makes records the consumer's, in as few batches as may be.
 func (d *delivery) give(p int, attempt, excused uint64, offsets, keys []uint64) {
+	for len(offsets) > 0 {
+		n, _ := slices.BinarySearch(offsets, offsets[0]+batchSpan)
+		of := keys
+		if keys != nil {
+			of, keys = keys[:n:n], keys[n:]
+		}
+		d.giveBatch(p, attempt, excused, offsets[:n:n], of)
+		offsets = offsets[n:]
+	}
+}
+
+func (d *delivery) giveBatch(p int, attempt, excused uint64, offsets, keys []uint64) {
 	d.limit -= len(offsets)
 	cl := claim{partition: p, attempt: attempt, deadline: d.tx.Now() + d.g.ackTimeout, offsets: offsets}
 	d.claims.claims = append(d.claims.claims, cl)

@@ -1,7 +1,9 @@
 package stream
 
 import (
+	"cmp"
 	"encoding/binary"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -65,6 +67,8 @@ type pendingQuery struct {
 	found   bool
 	records []PendingRecord
 	more    bool
+
+	bound Ref // if there are more: nothing behind it is of use
 }
 
 func (*groupSpecQuery) Machine() engine.MachineID { return engine.MachineStream }
@@ -254,16 +258,12 @@ func (w *view) describeGroup(name string, g *groupHeader) (GroupStats, error) {
 	if err != nil {
 		return info, err
 	}
-	err = w.rows(rowHeld, g, func(k, _ []byte) error {
-		under[partitionIn(k)].add(binary.BigEndian.Uint64(k[behindPart+8:]))
-		return nil
-	})
-	if err != nil {
-		return info, err
-	}
 	for p := range parts {
 		if !w.here(p) {
 			continue
+		}
+		if err := w.lowestHeld(g, p, &under[p]); err != nil {
+			return info, err
 		}
 		c, err := w.describeCursor(g, p, &parts[p], &under[p])
 		if err != nil {
@@ -279,6 +279,39 @@ func (w *view) describeGroup(name string, g *groupHeader) (GroupStats, error) {
 		}
 	}
 	return info, nil
+}
+
+// fewHeld is how many held records of a partition are looked at one by one.
+const fewHeld = 1000
+
+// lowestHeld notes the first record that is held, or one before it that is under way. Records that are held have no order but within their keys. Of
+// those whose keys are free the first of each slot is known, and in front of those of a busy key there is one under way, which has been noted.
+func (w *view) lowestHeld(g *groupHeader, p int, under *underWay) error {
+	at, err := w.cursor(g, p)
+	if err != nil || at.held == 0 {
+		return err
+	}
+	if at.held <= fewHeld {
+		return scanRows(w.v, partPrefix(nil, rowHeld, w.gen, g.id, p), func(k, _ []byte) error {
+			under.add(binary.BigEndian.Uint64(k[behindPart+8:]))
+			return nil
+		})
+	}
+	prefix := partPrefix(nil, rowFree, w.gen, g.id, p)
+	for slot := range slots {
+		lower := append(prefix[:len(prefix):len(prefix)], byte(slot))
+		it, err := w.v.Iter(lower, key.PrefixEnd(lower))
+		if err != nil {
+			return err
+		}
+		if it.First() {
+			under.add(binary.BigEndian.Uint64(it.Key()[behindPart+1:]))
+		}
+		if err := it.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // members returns the members of a group, also those that have left and whose records are being taken back.
@@ -357,10 +390,13 @@ func (m *machine) queryPending(v *engine.View, q *pendingQuery) error {
 	if err != nil {
 		return err
 	}
-	err = w.rows(rowBatch, g, func(k, v []byte) error {
+	err = w.rowsFrom(rowBatch, g, q.after.Partition, q.after.Offset-min(q.after.Offset, batchSpan), func(k, v []byte) error {
 		b, err := decodeBatch(k, v)
 		if err != nil {
 			return err
+		}
+		if q.beyond(Ref{Partition: b.partition, Offset: b.first}) {
+			return errEnough
 		}
 		rec := PendingRecord{Consumer: b.consumer, DeliveredAt: time.UnixMilli(b.delivered), Deadline: time.UnixMilli(b.deadline)}
 		if reason := members[b.consumer].end.reason(); reason != "" {
@@ -373,8 +409,11 @@ func (m *machine) queryPending(v *engine.View, q *pendingQuery) error {
 		return nil
 	})
 	if err == nil {
-		err = w.rows(rowFailure, g, func(k, v []byte) error {
+		err = w.rowsFrom(rowFailure, g, q.after.Partition, q.after.Offset, func(k, v []byte) error {
 			f, err := decodeFailure(k, v)
+			if err == nil && q.beyond(Ref{Partition: partitionIn(k), Offset: f.offset}) {
+				return errEnough
+			}
 			if err == nil {
 				q.add(parts, PendingRecord{
 					Ref: Ref{partitionIn(k), f.offset, int(f.attempts)}, DeliveredAt: time.UnixMilli(f.delivered), Deadline: time.UnixMilli(f.due), Reason: f.reason,
@@ -390,10 +429,31 @@ func (m *machine) queryPending(v *engine.View, q *pendingQuery) error {
 	return q.identify(w)
 }
 
+// errEnough ends a look at rows.
+var errEnough = errors.New("enough")
+
+// rowsFrom calls f for the group's rows of a kind that begins with partition and offset, from a place on, until it has had enough.
+func (w *view) rowsFrom(kind byte, g *groupHeader, partition int, offset uint64, f func(k, v []byte) error) error {
+	it, err := w.v.Iter(key.AppendUint64(partPrefix(nil, kind, w.gen, g.id, partition), offset), key.PrefixEnd(groupPrefix(nil, kind, w.gen, g.id)))
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		err = f(it.Key(), it.Value())
+	}
+	if err == errEnough {
+		err = nil
+	}
+	return cmp.Or(err, it.Close())
+}
+
+// beyond reports whether a place is behind all that is going to be answered.
+func (q *pendingQuery) beyond(place Ref) bool { return q.more && place.compare(q.bound) > 0 }
+
 // add adds a record if it is behind the place asked for and has not been trimmed. What is too much is cut now and then.
 func (q *pendingQuery) add(parts []partition, rec PendingRecord) {
 	after := PendingRecord{Ref: q.after}
-	if q.after != (Ref{}) && comparePending(rec, after) <= 0 || rec.Ref.Offset < parts[rec.Ref.Partition].first {
+	if q.after != (Ref{}) && comparePending(rec, after) <= 0 || rec.Ref.Offset < parts[rec.Ref.Partition].first || q.beyond(rec.Ref) {
 		return
 	}
 	if q.records = append(q.records, rec); len(q.records) >= 2*q.limit+MaxReadLimit {
@@ -405,6 +465,7 @@ func (q *pendingQuery) cut() {
 	slices.SortFunc(q.records, comparePending)
 	if len(q.records) > q.limit {
 		q.records, q.more = q.records[:q.limit], true
+		q.bound = q.records[q.limit-1].Ref
 	}
 }
 

@@ -150,7 +150,7 @@ func decodeGroup(b []byte) (g groupHeader, err error) {
 //	version u8 | attempt, excused uvarint | delivered, deadline ms (varints) | consumer (length, bytes) | offsets | key hash (u64) of each, if KeyShared
 type batch struct {
 	partition int
-	first     uint64 // offset in the row's key
+	first     uint64 // offset in the row's key; none is less, and none is batchSpan more
 	lsn       uint64 // likewise
 	attempt   uint64
 	excused   uint64 // how many of the attempts before do not count against MaxDeliver: something else failed

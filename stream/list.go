@@ -346,6 +346,4 @@ func parseCursor(cursor string) (Ref, error) {
 	return at, nil
 }
 
-func comparePending(a, b PendingRecord) int {
-	return cmp.Or(cmp.Compare(a.Ref.Partition, b.Ref.Partition), cmp.Compare(a.Ref.Offset, b.Ref.Offset))
-}
+func comparePending(a, b PendingRecord) int { return a.Ref.compare(b.Ref) }

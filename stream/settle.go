@@ -115,6 +115,7 @@ func (m *machine) nack(tx *engine.Tx, st *stream, g *group, c *groupCommand) ([]
 func (m *machine) extend(tx *engine.Tx, g *group, c *groupCommand) ([]byte, error) {
 	n := int64(0)
 	moved, made := make(map[*batch]*batch), make(map[*batch]bool)
+	slices.SortFunc(c.runs, func(a, b refRun) int { return a.Ref.compare(b.Ref) }) // the first record of a batch is that of its row
 	err := c.refs(func(ref Ref) error {
 		b := g.with(ref)
 		if b == nil || made[b] {

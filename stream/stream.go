@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -49,6 +50,11 @@ type Ref struct {
 	Partition int
 	Offset    uint64
 	Attempt   int // 0: whichever delivery it is
+}
+
+// compare orders places, whatever delivery they are about.
+func (r Ref) compare(o Ref) int {
+	return cmp.Or(cmp.Compare(r.Partition, o.Partition), cmp.Compare(r.Offset, o.Offset))
 }
 
 // Appended says where a message has got to.

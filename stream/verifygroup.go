@@ -182,6 +182,9 @@ func (g *groupAudit) batch(k, value []byte) error {
 	if b.attempt == 0 || b.lsn > uint64(g.Applied.LSN) || b.delivered > g.Applied.Stamp || (b.keys != nil) != (g.mode == KeyShared) {
 		g.problem("a delivery makes no sense: %+v", *b)
 	}
+	if last := b.offsets[len(b.offsets)-1]; b.offsets[0] < b.first || last-b.first >= batchSpan || !slices.IsSorted(b.offsets) {
+		g.problem("a delivery from %d on has records from %d to %d", b.first, b.offsets[0], last)
+	}
 	for i, o := range b.offsets {
 		hash := uint64(0)
 		if b.keys != nil {

@@ -111,6 +111,9 @@ func (x *Executor) Efforts() (all []Effort) {
 	return all
 }
 
+// Scanned returns how many rows queries have looked at with iterators, if the executor is a strict one.
+func (x *Executor) Scanned() int64 { return x.scanned.Load() }
+
 // ForgetEfforts begins to count anew.
 func (x *Executor) ForgetEfforts() { clear(x.efforts) }
 

@@ -83,6 +83,7 @@ type Executor struct {
 	rows     *shardRows
 	strict   bool
 	efforts  map[string]*Effort // by command; if strict
+	scanned  atomic.Int64       // rows that queries have looked at; if strict
 	changed  []int32            // ops of the batch being committed whose rows the cache had
 
 	dir         directory

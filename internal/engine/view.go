@@ -283,6 +283,9 @@ func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
 		v.scan.rows, v.scan.bytes = 0, 0
 		err := x.answer(&v, q)
 		v.release()
+		if x.strict {
+			x.scanned.Add(int64(v.scan.rows))
+		}
 		if v.scan.err != nil {
 			return v.scan.err
 		}

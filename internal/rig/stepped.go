@@ -103,10 +103,11 @@ func (d *Stepped) open() {
 		d.node.Campaign(id)
 		d.until(id, "leads", func() bool { return d.node.State(id).Leads })
 		// What is behind everything in the log has seen it applied.
-		if _, err := d.Propose(context.Background(), id, engine.Skip(0)); err != nil {
+		if _, err := d.propose(id, engine.Skip(0)); err != nil {
 			d.t.Fatalf("shard %d: %v", id, err)
 		}
 	}
+	d.deliver() // what had not got there before
 }
 
 // until takes steps until something holds.
@@ -127,15 +128,55 @@ func (d *Stepped) until(id engine.ShardID, what string, holds func() bool) {
 // Shards is of engine.Door, like Propose, Take and Query.
 func (d *Stepped) Shards() int { return d.node.Shards() }
 
-// Propose is of engine.Door.
+// Propose is of engine.Door. What the command sends to other shards has got there when it returns.
 func (d *Stepped) Propose(_ context.Context, id engine.ShardID, cmd engine.Command) ([]byte, error) {
 	d.t.Helper()
 	d.maintain()
+	result, err := d.propose(id, cmd)
+	d.deliver()
+	return result, err
+}
+
+func (d *Stepped) propose(id engine.ShardID, cmd engine.Command) ([]byte, error) {
+	d.t.Helper()
 	ticket, err := d.node.Submit(id, cmd)
 	if err != nil {
 		return nil, err
 	}
 	return d.await(id, ticket)
+}
+
+// deliver hands over the messages between shards.
+func (d *Stepped) deliver() {
+	d.t.Helper()
+	for more := true; more; {
+		more = false
+		for id := range engine.ShardID(d.Shards()) {
+			for _, target := range d.node.State(id).Targets {
+				more = d.dispatch(id, target) || more
+			}
+		}
+	}
+}
+
+// dispatch hands over what a shard has for another, and reports whether that was anything.
+func (d *Stepped) dispatch(id, target engine.ShardID) bool {
+	d.t.Helper()
+	const begin = 2 // steps of every Dispatch
+	for n, s := 0, d.node.NewDispatch(id, target); ; n++ {
+		if err := d.node.SyncLog(); err != nil {
+			d.t.Fatal(err)
+		}
+		step, _, ok, err := s.Next(d.now, d.node.State(id).Durable)
+		if err != nil {
+			d.t.Fatalf("deliver: %v", err)
+		}
+		if !ok {
+			return n > begin
+		}
+		result, err := d.propose(step.Shard, step.Command)
+		s.Done(result, err, d.now)
+	}
 }
 
 // Take is of engine.Door.
@@ -193,6 +234,7 @@ func (d *Stepped) Fire() (fired int) {
 			fired++
 		}
 	}
+	d.deliver()
 	return fired
 }
 

@@ -264,40 +264,47 @@ func (r *rig) fire() (any bool, err error) {
 }
 
 // deliver is the courier: it hands over what shards have for each other and then settles what became of it. Nothing is delivered
-// that a power failure could take back. It reports whether anything was: a lane that is held waits for a later time.
+// that a power failure could take back. It reports whether that has changed anything: what a vault has no room for goes on waiting.
 func (r *rig) deliver() (any bool, err error) {
 	for id := range engine.ShardID(rigShards) {
 		for _, target := range r.stepper.State(id).Targets {
 			if err := r.call(r.stepper.SyncLog); err != nil {
 				return any, err
 			}
-			did, err := r.dispatch(id, target)
-			if any = any || did; err != nil {
+			before := r.changes()
+			if err := r.dispatch(id, target); err != nil {
 				return any, err
 			}
+			any = any || r.changes() != before
 		}
 	}
 	return any, nil
 }
 
-// dispatch takes the steps of a delivery, and reports whether it handed anything over.
-func (r *rig) dispatch(id, target engine.ShardID) (did bool, err error) {
-	const begin = 2 // steps of every Dispatch
+func (r *rig) dispatch(id, target engine.ShardID) error {
 	d := r.stepper.NewDispatch(id, target)
-	for n := 0; ; n++ {
+	for {
 		step, _, ok, err := d.Next(r.clock.ms, r.stepper.State(id).Durable)
 		if err != nil || !ok {
-			return n > begin, err
+			return err
 		}
 		result, err := r.Propose(context.Background(), step.Shard, step.Command)
 		if err != nil {
-			return true, err
+			return err
 		}
 		d.Done(result, nil, r.clock.ms)
 		if err := r.call(r.stepper.SyncLog); err != nil {
-			return true, err
+			return err
 		}
 	}
+}
+
+// changes returns how many changes all shards have made. What is refused for now makes none.
+func (r *rig) changes() (n engine.LSN) {
+	for id := range engine.ShardID(rigShards) {
+		n += r.stepper.State(id).Applied.LSN
+	}
+	return n
 }
 
 // crash ends the node without a word to its directory.

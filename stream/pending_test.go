@@ -1,0 +1,132 @@
+package stream_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/stream"
+)
+
+// TestPagesOfPendingRecords: a page looks at the records behind its cursor, not at all that a group has under way; and the pages together are all of them, in order,
+// whichever way they got there: delivered in many sizes, acknowledged in part, extended, failed and delivered again far apart.
+func TestPagesOfPendingRecords(t *testing.T) {
+	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
+		t.Run(mode.String(), func(t *testing.T) {
+			const records = 24_000
+			rng := rand.New(rand.NewPCG(rig.Seed(t), 0))
+			r, s, a, _ := manyPending(t, mode, records)
+			want := make(map[stream.Ref]bool)
+			var all []stream.Ref
+			for p, err := range s.Pending("log", "g").All(t.Context(), stream.Limit(1000)) {
+				must(t, err)
+				all = append(all, stream.Ref{Partition: p.Ref.Partition, Offset: p.Ref.Offset})
+				want[all[len(all)-1]] = true
+			}
+			if len(all) != records {
+				t.Fatalf("%d records are under way, want %d", len(all), records)
+			}
+			some := func() (refs []stream.Ref) {
+				for range 300 {
+					refs = append(refs, all[rng.IntN(len(all))])
+				}
+				return refs
+			}
+			acked := some()
+			_, err := s.Ack(t.Context(), "log", "g", acked...)
+			must(t, err)
+			for _, ref := range acked {
+				if mode != stream.KeyShared {
+					delete(want, ref)
+				}
+			}
+			_, err = s.Extend(t.Context(), "log", "g", 2*time.Hour, some()...)
+			must(t, err)
+			_, err = s.Nack(t.Context(), "log", "g", some())
+			must(t, err)
+			a.read(stream.Limit(200)) // some of them, as one delivery of what is far apart
+			if mode == stream.KeyShared {
+				clear(want)
+				for p, err := range s.Pending("log", "g").All(t.Context(), stream.Limit(1000)) {
+					must(t, err)
+					want[stream.Ref{Partition: p.Ref.Partition, Offset: p.Ref.Offset}] = true
+				}
+			}
+
+			x := r.Executor(0)
+			var got []stream.Ref
+			pages, most := 0, int64(0)
+			for cursor := ""; ; pages++ {
+				before := x.Scanned()
+				page, err := s.Pending("log", "g").Page(t.Context(), stream.Limit(100), stream.Cursor(cursor))
+				must(t, err)
+				most = max(most, x.Scanned()-before)
+				for _, p := range page.Items {
+					got = append(got, stream.Ref{Partition: p.Ref.Partition, Offset: p.Ref.Offset})
+				}
+				if cursor = page.Cursor; cursor == "" {
+					break
+				}
+			}
+			if !slices.IsSortedFunc(got, func(a, b stream.Ref) int {
+				return 100_000*(a.Partition-b.Partition) + int(a.Offset) - int(b.Offset)
+			}) {
+				t.Error("the pages are not in order")
+			}
+			if len(got) != len(want) {
+				t.Errorf("%d records in %d pages, want %d", len(got), pages, len(want))
+			}
+			for _, ref := range got {
+				if !want[ref] {
+					t.Fatalf("%+v is not under way", ref)
+				}
+				delete(want, ref)
+			}
+			if most > 4500 {
+				t.Errorf("a page of 100 looked at %d rows", most)
+			}
+			t.Logf("%d pages, of which the largest looked at %d rows", pages, most)
+		})
+	}
+}
+
+// TestStatsOfManyHeldRecords: how far a KeyShared group has come is found without a look at all the records that it holds for others.
+func TestStatsOfManyHeldRecords(t *testing.T) {
+	r, s := newStore(t)
+	create(t, s, "log")
+	const records = 6000
+	msgs := make([]stream.Message, 1000)
+	for n := 0; n < records; n += len(msgs) {
+		for i := range msgs {
+			msgs[i] = stream.Message{Key: fmt.Sprint("k", (n+i)%700), Payload: fmt.Append(nil, n+i)}
+		}
+		_, err := s.AppendMany(t.Context(), "log", msgs)
+		must(t, err)
+	}
+	a, b := consumers(t, s, stream.KeyShared, stream.AckTimeout(time.Hour))
+	a.read(stream.Limit(1))
+	b.read(stream.Limit(1))
+	var first []stream.Delivery
+	for range 8 {
+		ds, _ := a.read(stream.Limit(1000))
+		first = append(first, ds...)
+	}
+	before := r.Executor(0).Scanned()
+	info, err := s.GroupStats(t.Context(), "log", "g")
+	must(t, err)
+	c := info.Cursors[0]
+	if looked := r.Executor(0).Scanned() - before; c.Lag < 2000 || looked > 1500 {
+		t.Errorf("with %d records that were not delivered GroupStats looked at %d rows", c.Lag, looked)
+	}
+	// The one that nobody has is one of the first: what is done ends before it.
+	a.ack(len(first), first...)
+	if info, err = s.GroupStats(t.Context(), "log", "g"); err != nil || info.Cursors[0].Acked.Seq > 700 {
+		t.Errorf("done up to %v, although others have not read: %v", info.Cursors[0].Acked, err)
+	}
+	ds, _ := b.read(stream.Limit(1000))
+	b.ack(len(ds), ds...)
+	replayed(r)
+}
