@@ -1,0 +1,467 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/ts"
+)
+
+func tsCommand(p Process) *cobra.Command {
+	f := &frame{Process: p}
+	cmd := group("ts", "Write time series and query them",
+		tsWrite(f), tsImport(f), tsQuery(f), tsRead(f), tsList(f), tsSeries(f), tsRetention(f), tsDelete(f))
+	f.equip(cmd)
+	return cmd
+}
+
+// pointWritten says what was written of a measurement.
+type pointWritten struct {
+	OK          bool   `json:"ok"`
+	Measurement string `json:"measurement"`
+	Namespace   string `json:"namespace"`
+	Written     int    `json:"written"` // points
+}
+
+func tsWrite(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "write MEASUREMENT",
+		Short: "Write a point: its values, one of which may be called value, at a time",
+		Example: `  floe ts write cpu --tags host=web-01,region=eu --value 12.5
+  floe ts write disk --tags host=web-01 --fields used=5.2e10,free=1e9 --timestamp 1700000000000`,
+		Args: takes("MEASUREMENT"),
+	}
+	p := ts.Point{}
+	var value float64
+	var millis int64
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.Var(newFlag(&p.Tags, "k=v,...", tagPairs), "tags", "the tags, which with the measurement name the series")
+	flags.Var(newFlag(&value, "number", finiteNumber), "value", "value of the field value")
+	flags.Var(newFlag(&p.Fields, "k=number,...", fieldPairs), "fields", "the fields with their values")
+	flags.Var(newFlag(&millis, "ms", wholeNumber), "timestamp", "time in ms since the epoch (default now)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := exclusive(cmd, "value", "fields"); err != nil {
+			return err
+		}
+		switch p.Measurement = args[0]; {
+		case flags.Changed("value"):
+			p.Fields = map[string]float64{"value": value}
+		case p.Fields == nil:
+			return &usageError{errors.New("--value or --fields is missing"), helpHint(cmd)}
+		}
+		if flags.Changed("timestamp") {
+			p.Time = time.UnixMilli(millis)
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			result, err := s.TS(s.namespace).Write(ctx, p)
+			if err != nil {
+				return err
+			}
+			return s.print(
+				pointWritten{true, args[0], s.namespace, result.Written},
+				table{head: []string{"MEASUREMENT", "WRITTEN"}, rows: [][]string{{args[0], decimal(result.Written)}}},
+			)
+		})
+	}
+	return f.completing(cmd, measurementNames)
+}
+
+// tagPairs takes k=v,k=v. A backslash takes the meaning from a comma, an equals sign or a backslash behind it.
+func tagPairs(v string) (map[string]string, error) {
+	all := make(map[string]string)
+	key, text, inValue := "", []byte(nil), false
+	end := func() error {
+		switch _, twice := all[key]; {
+		case !inValue || key == "" || len(text) == 0:
+			return errors.New("not pairs of key and value such as host=web-01,region=eu")
+		case twice:
+			return fmt.Errorf("%s is given twice", key)
+		}
+		all[key] = string(text)
+		key, text, inValue = "", nil, false
+		return nil
+	}
+	for i := 0; i < len(v); i++ {
+		switch c := v[i]; {
+		case c == '\\' && i+1 < len(v) && strings.IndexByte(`,=\`, v[i+1]) >= 0:
+			i++
+			text = append(text, v[i])
+		case c == '=' && !inValue:
+			key, text, inValue = string(text), nil, true
+		case c == ',':
+			if err := end(); err != nil {
+				return nil, err
+			}
+		default:
+			text = append(text, c)
+		}
+	}
+	return all, end()
+}
+
+func fieldPairs(v string) (map[string]float64, error) {
+	pairs, err := tagPairs(v)
+	if err != nil {
+		return nil, errors.New("not fields with numbers such as used=5.2e10,free=1e9")
+	}
+	fields := make(map[string]float64)
+	for name, text := range pairs {
+		if fields[name], err = finiteNumber(text); err != nil {
+			return nil, fmt.Errorf("%s=%s is %w", name, text, err)
+		}
+	}
+	return fields, nil
+}
+
+// finiteNumber takes numbers, and booleans as 1 and 0.
+func finiteNumber(v string) (float64, error) {
+	switch v {
+	case "true":
+		return 1, nil
+	case "false":
+		return 0, nil
+	}
+	n, err := strconv.ParseFloat(v, 64)
+	if err != nil || math.IsInf(n, 0) || math.IsNaN(n) {
+		return 0, errors.New("not a finite number")
+	}
+	return n, nil
+}
+
+// imported says what became of lines.
+type imported struct {
+	OK        bool          `json:"ok"`
+	Namespace string        `json:"namespace"`
+	Written   int           `json:"written"` // points
+	Refused   int           `json:"refused"` // lines
+	Strings   int           `json:"strings"` // fields that were left out
+	Errors    []refusedLine `json:"errors"`  // of the first 100 that were refused
+}
+
+type refusedLine struct {
+	Line  int    `json:"line"`
+	Error string `json:"error"`
+}
+
+func tsImport(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Write points in the line protocol of InfluxDB, of a file or of stdin as -",
+		Long: `Write points in the line protocol of InfluxDB, of a file or of stdin as -, in batches.
+
+Lines that are refused are reported by their numbers, and the command fails; the others are
+written. Fields that are strings are left out and counted. To import again what was written
+changes nothing.`,
+		Example: `  floe ts import metrics.lp --precision ns
+  telegraf --test --outputs file | floe ts import - --precision ns`,
+		Args: takes("FILE"),
+	}
+	precision := ts.Milliseconds
+	cmd.Flags().Var(newFlag(&precision, "unit", ts.ParsePrecision), "precision", "unit of the timestamps: ns, us, ms or s (default ms)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		in := f.Stdin
+		if args[0] != "-" {
+			file, err := os.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			in = file
+		}
+		if in == nil {
+			return &usageError{errors.New("FILE is -, but there is no stdin"), helpHint(cmd)}
+		}
+		if !cmd.Flags().Changed("timeout") { // as long as there is something to read
+			f.timeout = math.MaxInt64 / 2
+		}
+		progress := &progress{r: in, to: f.Stderr, shown: isTerminal(f.Stderr)}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			result, err := s.TS(s.namespace).WriteLine(ctx, progress, precision)
+			progress.end()
+			if err != nil {
+				return fmt.Errorf("%d points were written before: %w", result.Written, err)
+			}
+			return s.printImported(result)
+		})
+	}
+	return cmd
+}
+
+func (s *session) printImported(result ts.Result) error {
+	document := imported{result.Refused == 0, s.namespace, result.Written, result.Refused, result.Strings, []refusedLine{}}
+	var failures []error
+	for _, e := range result.Errors {
+		document.Errors = append(document.Errors, refusedLine{e.At, e.Err.Error()})
+		failures = append(failures, fmt.Errorf("line %d: %w", e.At, e.Err))
+	}
+	row := []string{decimal(result.Written), decimal(result.Refused), decimal(result.Strings)}
+	if err := s.print(document, table{head: []string{"WRITTEN", "REFUSED", "STRINGS LEFT OUT"}, rows: [][]string{row}}); err != nil {
+		return err
+	}
+	if more := result.Refused - len(failures); more > 0 {
+		failures = append(failures, fmt.Errorf("%d more lines were refused", more))
+	}
+	return errors.Join(failures...)
+}
+
+// progress shows on a terminal how much has been read.
+type progress struct {
+	r     io.Reader
+	to    io.Writer
+	shown bool
+	read  int64 // bytes
+	told  int64 // MiB
+}
+
+// Read reads on.
+func (p *progress) Read(b []byte) (int, error) {
+	n, err := p.r.Read(b)
+	p.read += int64(n)
+	if mib := p.read >> 20; p.shown && mib != p.told {
+		p.told = mib
+		fmt.Fprintf(p.to, "\r%d MiB", mib)
+	}
+	return n, err
+}
+
+func (p *progress) end() {
+	if p.told > 0 {
+		fmt.Fprint(p.to, "\r\033[K")
+	}
+}
+
+// measurementSummary is a measurement in JSON.
+type measurementSummary struct {
+	Name        string      `json:"name"`
+	Namespace   string      `json:"namespace"`
+	SeriesCount int64       `json:"series_count"`
+	FieldCount  int         `json:"field_count"`
+	Points      int64       `json:"points"`
+	Fields      []fieldType `json:"fields"`
+	Oldest      *int64      `json:"oldest"`
+	Newest      *int64      `json:"newest"`
+	Retention   string      `json:"retention"`
+}
+
+type fieldType struct {
+	Name string `json:"name"`
+	Type string `json:"type"`
+}
+
+func (s *session) summarizeMeasurement(m ts.Measurement) measurementSummary {
+	summary := measurementSummary{
+		Name: m.Name, Namespace: s.namespace, SeriesCount: m.Series, FieldCount: len(m.Fields), Points: m.Points, Fields: []fieldType{},
+		Oldest: optionalMillis(m.Oldest), Newest: optionalMillis(m.Newest), Retention: m.Retention.String(),
+	}
+	for _, f := range m.Fields {
+		summary.Fields = append(summary.Fields, fieldType{f.Name, f.Type.String()})
+	}
+	return summary
+}
+
+func tsList(f *frame) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the measurements of a namespace",
+		Args:  takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				row := func(m ts.Measurement) []string {
+					var fields []string
+					for _, f := range m.Fields {
+						fields = append(fields, f.Name)
+					}
+					return []string{
+						m.Name, decimal(m.Series), decimal(m.Points), shownOptionalTime(m.Oldest), shownOptionalTime(m.Newest), m.Retention.String(),
+						strings.Join(fields, ","),
+					}
+				}
+				head := []string{"NAME", "SERIES", "POINTS", "OLDEST", "NEWEST", "RETENTION", "FIELDS"}
+				list, err := printEach(s.output, s.TS(s.namespace).All(ctx, ts.Limit(1000)), head, s.summarizeMeasurement, row)
+				if err != nil || s.format != formatJSON {
+					return err
+				}
+				return s.print(list)
+			})
+		},
+	}
+}
+
+// seriesText is a series in JSON.
+type seriesText struct {
+	Measurement string            `json:"measurement"`
+	Tags        map[string]string `json:"tags"`
+}
+
+func tsSeries(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "series MEASUREMENT",
+		Short: "List the series of a measurement: its tag sets",
+		Args:  takes("MEASUREMENT"),
+	}
+	var tags map[string]string
+	cmd.Flags().Var(newFlag(&tags, "k=v,...", tagPairs), "tags", "only series that carry these, whatever others they have")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			if _, err := s.TS(s.namespace).Measurement(ctx, args[0]); err != nil {
+				return err
+			}
+			document := func(one ts.Series) seriesText { return seriesText{one.Measurement, one.Tags} }
+			row := func(one ts.Series) []string { return []string{one.Measurement, shownTags(one.Tags)} }
+			all := s.TS(s.namespace).Series(args[0]).All(ctx, ts.Limit(1000), ts.WithTags(tags))
+			list, err := printEach(s.output, all, []string{"MEASUREMENT", "TAGS"}, document, row)
+			if err != nil || s.format != formatJSON {
+				return err
+			}
+			return s.print(list)
+		})
+	}
+	return f.completing(cmd, measurementNames)
+}
+
+// shownTags is tags as --tags takes them.
+func shownTags(tags map[string]string) string {
+	escape := strings.NewReplacer(`\`, `\\`, ",", `\,`, "=", `\=`)
+	var pairs []string
+	for k, v := range tags {
+		pairs = append(pairs, escape.Replace(k)+"="+escape.Replace(v))
+	}
+	slices.Sort(pairs)
+	return strings.Join(pairs, ",")
+}
+
+// retentionText is how long a measurement keeps what, in JSON.
+type retentionText struct {
+	OK          bool         `json:"ok"`
+	Measurement string       `json:"measurement"`
+	Namespace   string       `json:"namespace"`
+	RawTTL      int64        `json:"raw_ttl_ms"` // 0: for ever
+	Downsample  []rollupText `json:"downsample"`
+}
+
+type rollupText struct {
+	Every int64 `json:"every_ms"`
+	TTL   int64 `json:"ttl_ms"` // 0: for ever
+}
+
+func tsRetention(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "retention MEASUREMENT",
+		Short: "Show how long a measurement keeps its points and rollups of them, or change it",
+		Long: `Show how long a measurement keeps its points and rollups of them, or change it: what is not
+said stays. A rollup has count, sum, min, max, first and last of each bucket of time; it is
+read as NAME:EVERY:AGGREGATE, and queries over points that are gone use it by themselves.`,
+		Example: `  floe ts retention cpu --raw-ttl 7d --downsample 5m=90d --downsample 1h=0s
+  floe ts query 'cpu:5m:max{host=web-01}[30d]'`,
+		Args: takes("MEASUREMENT"),
+	}
+	var to ts.Retention
+	addRollup := func(v string) ([]ts.Downsample, error) {
+		d, err := downsample(v)
+		return append(to.Downsample, d), err
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.Var(newFlag(&to.RawTTL, "duration", durationOrNone), "raw-ttl", "how long points are kept as they were written; 0s: for ever")
+	flags.Var(newFlag(&to.Downsample, "every=ttl", addRollup), "downsample", "length of the buckets of a rollup and how long it is kept, 0s: for ever; several with --downsample again")
+	none := flags.Bool("no-downsample", false, "no rollups")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := exclusive(cmd, "downsample", "no-downsample"); err != nil {
+			return err
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			store := s.TS(s.namespace)
+			m, err := store.Measurement(ctx, args[0])
+			changes := flags.Changed("raw-ttl") || flags.Changed("downsample") || *none
+			if err != nil && !(changes && errors.Is(err, floe.ErrNotFound)) {
+				return err
+			}
+			r := m.Retention
+			if flags.Changed("raw-ttl") {
+				r.RawTTL = to.RawTTL
+			}
+			if flags.Changed("downsample") || *none {
+				r.Downsample = to.Downsample
+			}
+			if changes {
+				if err := store.SetRetention(ctx, args[0], r); err != nil {
+					return err
+				}
+			}
+			document := retentionText{true, args[0], s.namespace, r.RawTTL.Milliseconds(), []rollupText{}}
+			for _, d := range r.Downsample {
+				document.Downsample = append(document.Downsample, rollupText{d.Every.Milliseconds(), d.TTL.Milliseconds()})
+			}
+			return s.print(document, table{head: []string{"MEASUREMENT", "RETENTION"}, rows: [][]string{{args[0], r.String()}}})
+		})
+	}
+	return f.completing(cmd, measurementNames)
+}
+
+// downsample takes a rollup as every=ttl.
+func downsample(v string) (d ts.Downsample, err error) {
+	every, ttl, found := strings.Cut(v, "=")
+	if d.Every, err = positiveDuration(every); err == nil && found {
+		d.TTL, err = durationOrNone(ttl)
+	}
+	if err != nil || !found {
+		return d, errors.New("not two durations such as 5m=90d")
+	}
+	return d, nil
+}
+
+// tsDeleted says what was deleted.
+type tsDeleted struct {
+	OK          bool   `json:"ok"`
+	Measurement string `json:"measurement"`
+	Namespace   string `json:"namespace"`
+	Series      *int64 `json:"series"` // null: the whole measurement
+}
+
+func tsDelete(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "delete MEASUREMENT",
+		Short: "Delete a measurement, or those of its series that carry some tags",
+		Args:  takes("MEASUREMENT"),
+	}
+	var tags map[string]string
+	cmd.Flags().Var(newFlag(&tags, "k=v,...", tagPairs), "tags", "delete only series that carry these, whatever others they have")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			document, deleted := tsDeleted{OK: true, Measurement: args[0], Namespace: s.namespace}, "all"
+			if tags == nil {
+				if err := s.TS(s.namespace).DeleteMeasurement(ctx, args[0]); err != nil {
+					return err
+				}
+			} else {
+				n, err := s.TS(s.namespace).DeleteSeries(ctx, args[0], tags)
+				if err != nil {
+					return err
+				}
+				document.Series, deleted = &n, decimal(n)
+			}
+			return s.print(document, table{head: []string{"MEASUREMENT", "DELETED SERIES"}, rows: [][]string{{args[0], deleted}}})
+		})
+	}
+	return f.completing(cmd, measurementNames)
+}
+
+func measurementNames(ctx context.Context, s *session, _ []string, begun string) (names []string, err error) {
+	page, err := s.TS(s.namespace).Page(ctx, ts.Prefix(begun), ts.Limit(1000))
+	for _, m := range page.Items {
+		names = append(names, m.Name)
+	}
+	return names, err
+}

@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/floql"
+	"github.com/floedb/floe/ts"
+)
+
+func tsQuery(f *frame) *cobra.Command {
+	return &cobra.Command{
+		Use:   "query FLOQL",
+		Short: "Evaluate a FloQL query: MEASUREMENT{FILTERS}[RANGE] | STAGE | ...",
+		Long: `Evaluate a FloQL query: FLOQL as it stands, the content of a file as @FILE, or stdin as -.
+As JSON the result is that of the HTTP API.`,
+		Example: `  floe ts query 'cpu{host=~"web-*"}[1h] | window(5m) | group_by(host) | avg()'
+  floe ts query 'requests{code!=200}[now-1d..now] | rate(1m) | sum()' -o json`,
+		Args: takes("FLOQL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			query, err := f.payload(cmd, "FLOQL", args)
+			if err != nil {
+				return err
+			}
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				result, err := s.FloQL(ctx, s.namespace, string(query))
+				if wrong := (*floql.Error)(nil); errors.As(err, &wrong) {
+					return &hintedError{err, "it is here:\n" + wrong.Caret()}
+				}
+				if err != nil {
+					return err
+				}
+				for _, hint := range result.Hints {
+					fmt.Fprintf(f.Stderr, "floe: hint: %s\n", hint)
+				}
+				return s.print(result, resultTable(result, s.format))
+			})
+		},
+	}
+}
+
+// resultTable is a result with a row for each point.
+func resultTable(result *floql.Result, format string) table {
+	t := table{head: []string{"TIME", "SERIES", "VALUE"}}
+	for i := range result.Series {
+		one := &result.Series[i]
+		for _, p := range one.Points {
+			value := shownNumber(p.Value)
+			if p.IsNull() {
+				value = "null"
+			}
+			t.rows = append(t.rows, []string{pointTime(p.Timestamp, format), seriesName(one), value})
+		}
+	}
+	return t
+}
+
+// seriesName is a series of a result as it would be written in a query: cpu.usage{host=a}.
+func seriesName(s *floql.ResultSeries) string {
+	var tags []string
+	for _, t := range s.Tags {
+		tags = append(tags, t.Key+"="+t.Value)
+	}
+	name := s.Key + "." + s.Field
+	if len(tags) == 0 {
+		return name
+	}
+	return name + "{" + strings.Join(tags, ",") + "}"
+}
+
+// pointTime is a time in a row: ms for scripts.
+func pointTime(ms int64, format string) string {
+	if format == formatRaw {
+		return decimal(ms)
+	}
+	return shownTime(time.UnixMilli(ms))
+}
+
+func shownNumber(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// samples are points of a field, in JSON.
+type samples struct {
+	Measurement string       `json:"measurement"`
+	Field       string       `json:"field"`
+	Namespace   string       `json:"namespace"`
+	Points      []sampleText `json:"points"`
+	Count       int          `json:"count"`
+}
+
+type sampleText struct {
+	Timestamp int64             `json:"timestamp"`
+	Value     float64           `json:"value"`
+	Tags      map[string]string `json:"tags"`
+}
+
+func tsRead(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "read MEASUREMENT",
+		Short: "Print the points of a field as they were written, the oldest first",
+		Example: `  floe ts read cpu --tags host=web-01 --from 1700000000000 --limit 20
+  floe ts read cpu:5m:max --field usage -o raw`,
+		Args: takes("MEASUREMENT"),
+	}
+	var tags map[string]string
+	var from, to int64
+	limit := int64(1000)
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	field := flags.String("field", "", "the field; not needed if there is one only, or one called value")
+	flags.Var(newFlag(&tags, "k=v,...", tagPairs), "tags", "only series that carry these, whatever others they have")
+	flags.Var(newFlag(&from, "ms", wholeNumber), "from", "no points before this time")
+	flags.Var(newFlag(&to, "ms", wholeNumber), "to", "no points from this time on")
+	flags.Var(newFlag(&limit, "n", count(0)), "limit", "how many points at most; 0: all (default 1000)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var begin, end time.Time
+		if flags.Changed("from") {
+			begin = time.UnixMilli(from)
+		}
+		if flags.Changed("to") {
+			end = time.UnixMilli(to)
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			store := s.TS(s.namespace)
+			name, err := readField(ctx, store, args[0], *field)
+			if err != nil {
+				return err
+			}
+			points, cut, err := oldest(ctx, store, args[0], name, int(limit), ts.Tags(tags), ts.Between(begin, end))
+			if err != nil {
+				return err
+			}
+			if cut {
+				fmt.Fprintf(f.Stderr, "floe: hint: there are more than %d points: go on with --from, or raise --limit\n", limit)
+			}
+			return s.printSamples(args[0], name, points)
+		})
+	}
+	return f.completing(cmd, measurementNames)
+}
+
+// readField returns which field is read of a measurement, or of that whose rollup it names.
+func readField(ctx context.Context, store *ts.Store, measurement, asked string) (string, error) {
+	m, err := store.Measurement(ctx, measurement)
+	if parts := strings.Split(measurement, ":"); errors.Is(err, floe.ErrNotFound) && len(parts) > 2 {
+		if parent, parentErr := store.Measurement(ctx, strings.Join(parts[:len(parts)-2], ":")); parentErr == nil {
+			m, err = parent, nil
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	var names []string
+	for _, f := range m.Fields {
+		names = append(names, f.Name)
+	}
+	switch {
+	case asked != "" && slices.Contains(names, asked):
+		return asked, nil
+	case asked == "" && len(names) == 1:
+		return names[0], nil
+	case asked == "" && slices.Contains(names, "value"):
+		return "value", nil
+	case asked == "":
+		return "", &hintedError{fmt.Errorf("measurement %q has %d fields", measurement, len(names)), "say with --field which one: " + strings.Join(names, ", ")}
+	}
+	return "", &hintedError{&textError{floe.ErrNotFound, fmt.Sprintf("measurement %q has no field %q", measurement, asked)}, "it has " + strings.Join(names, ", ")}
+}
+
+// oldest returns the first points by time, up to a limit if that is not 0, and whether there are more.
+func oldest(ctx context.Context, store *ts.Store, measurement, field string, limit int, opts ...ts.ReadOption) (points []ts.Sample, cut bool, err error) {
+	byTime := func(a, b ts.Sample) int { return cmp.Compare(a.Time.UnixMilli(), b.Time.UnixMilli()) }
+	for p, err := range store.Read(ctx, measurement, field, opts...) {
+		if err != nil {
+			return nil, false, err
+		}
+		if points = append(points, p); limit > 0 && len(points) > 4*limit+1000 {
+			slices.SortStableFunc(points, byTime)
+			points, cut = points[:limit], true
+		}
+	}
+	slices.SortStableFunc(points, byTime)
+	if limit > 0 && len(points) > limit {
+		points, cut = points[:limit], true
+	}
+	return points, cut, nil
+}
+
+func (s *session) printSamples(measurement, field string, points []ts.Sample) error {
+	document := samples{measurement, field, s.namespace, []sampleText{}, len(points)}
+	t := table{head: []string{"TIME", "VALUE", "TAGS"}}
+	for _, p := range points {
+		tags := make(map[string]string)
+		for _, tag := range p.Tags {
+			tags[tag.Key] = tag.Value
+		}
+		document.Points = append(document.Points, sampleText{p.Time.UnixMilli(), p.Value, tags})
+		t.rows = append(t.rows, []string{pointTime(p.Time.UnixMilli(), s.format), shownNumber(p.Value), shownTags(tags)})
+	}
+	return s.print(document, t)
+}
