@@ -1,6 +1,7 @@
 package agg
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/floedb/floe/internal/codec"
@@ -60,7 +61,10 @@ func (f Func) valid() bool { return f >= Count && int(f) < len(funcs) }
 
 // blockLen is how many panes share a column. A window of a few hundred buckets, as charts have, is a few blocks; of panes far apart each takes a block
 // of 32 states, which the budget counts.
-const blockLen = 32
+const (
+	blockShift = 5
+	blockLen   = 1 << blockShift
+)
 
 // block is a column and the number of its first pane divided by blockLen.
 type block struct {
@@ -76,21 +80,13 @@ type group struct {
 
 // find returns the block with a number, or where it belongs.
 func (g *group) find(number int64) (int, bool) {
-	for _, i := range [2]int{g.latest, g.latest + 1} {
-		if i < len(g.blocks) && g.blocks[i].number == number {
-			g.latest = i
-			return i, true
-		}
+	if i := g.latest; i < len(g.blocks) && g.blocks[i].number == number {
+		return i, true
 	}
 	if n := len(g.blocks); n == 0 || g.blocks[n-1].number < number {
 		return n, false
 	}
-	i, found := slices.BinarySearchFunc(g.blocks, number, func(b block, number int64) int {
-		if b.number < number {
-			return -1
-		}
-		return int(min(b.number-number, 1))
-	})
+	i, found := slices.BinarySearchFunc(g.blocks, number, func(b block, number int64) int { return cmp.Compare(b.number, number) })
 	if found {
 		g.latest = i
 	}

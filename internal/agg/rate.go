@@ -20,40 +20,51 @@ const (
 // goes. A pane without differences has no increase.
 type counter struct {
 	any     bool    // there was a point
-	before  float64 // the latest value
+	latest  float64 // the value of the latest point
 	pane    int64   // of the latest point
 	open    bool    // the pane has a difference
 	covered int64   // from where
-	sum     Sum     // of the pane, without its latest value
+	start   float64 // the value before the first difference of the pane
+	reset   bool    // the pane has resets
+	lost    Sum     // the values before them
+
+	// A column of one point, for what is emitted: made anew each time it would be garbage.
+	time  [1]int64
+	value [1]float64
 }
 
-// add goes over points that all lie in one pane, which is p. The caller has emitted the pane before.
+// add goes over points that all lie in the pane.
 func (c *counter) add(values []float64) {
 	for _, v := range values {
-		if v < c.before {
-			c.sum.Add(c.before)
+		if v < c.latest {
+			c.reset = true
+			c.lost.Add(c.latest)
 		}
-		c.before = v
+		c.latest = v
 	}
 	c.open = true
 }
 
 // enter begins a pane, from where it can be covered.
 func (c *counter) enter(pane, from int64) {
-	c.pane, c.open, c.covered = pane, false, from
-	c.sum = Sum{}
-	c.sum.Add(-c.before)
+	c.pane, c.open, c.covered, c.start = pane, false, from, c.latest
+	if c.reset {
+		c.reset, c.lost = false, Sum{}
+	}
 }
 
 // begin takes the first point of all.
-func (c *counter) begin(time int64, value float64) {
-	c.any, c.before, c.covered = true, value, time
-	c.sum = Sum{}
-	c.sum.Add(-value)
+func (c *counter) begin(pane, time int64, value float64) {
+	c.any, c.latest = true, value
+	c.enter(pane, time)
 }
 
 // increase returns what has been counted of the pane.
 func (c *counter) increase() float64 {
-	c.sum.Add(c.before)
-	return c.sum.Float()
+	if !c.reset {
+		return c.latest - c.start // one subtraction is rounded once
+	}
+	c.lost.Add(c.latest)
+	c.lost.Add(-c.start)
+	return c.lost.Float()
 }

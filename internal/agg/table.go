@@ -91,7 +91,10 @@ type Series struct {
 	key     string
 	counter *counter // with Pre
 	counted bool     // has had points
-	run     int      // length of the latest run of points in one pane: the next is often as long
+	pane    int64    // of the latest run, which goes from start to end
+	start   int64
+	end     int64
+	run     int // length of the latest run of points in one pane: the next is often as long
 }
 
 // Series returns what adds the points of a series to a group. Its key orders series that have points at the same time, see First. It counts as a series
@@ -127,7 +130,7 @@ func (s *Series) Add(times []int64, values []float64) error {
 	from, _ := slices.BinarySearch(times, t.plan.From)
 	to, _ := slices.BinarySearch(times, t.plan.To)
 	if from > 0 && s.counter != nil {
-		s.counter.any, s.counter.before, s.counter.pane = true, values[from-1], math.MinInt64
+		s.counter.any, s.counter.latest, s.counter.pane = true, values[from-1], math.MinInt64
 	}
 	if len(times) > 0 && !s.counted {
 		s.counted = true
@@ -135,14 +138,27 @@ func (s *Series) Add(times []int64, values []float64) error {
 	}
 	times, values = times[from:to], values[from:to]
 	for len(times) > 0 {
-		pane := t.plan.Panes.Index(times[0])
-		n := s.runOf(times, t.plan.Panes.Start(pane+1))
-		if err := s.addRun(pane, times[:n], values[:n]); err != nil {
+		s.enter(times[0])
+		n := s.runOf(times, s.end)
+		if err := s.addRun(s.pane, times[:n], values[:n]); err != nil {
 			return err
 		}
 		times, values = times[n:], values[n:]
 	}
 	return nil
+}
+
+// enter finds the pane of a time: mostly it is that of the run before, or the next.
+func (s *Series) enter(time int64) {
+	p := &s.t.plan.Panes
+	if step := s.end - s.start; p.bounds == nil && time >= s.end && time < s.end+step {
+		s.pane, s.start, s.end = s.pane+1, s.end, s.end+step
+		return
+	}
+	if time < s.start || time >= s.end {
+		s.pane = p.Index(time)
+		s.start, s.end = p.Start(s.pane), p.Start(s.pane+1)
+	}
 }
 
 // runOf returns how many times there are before end, of which the first is one. Points come at regular times, so it tries the length of the run before.
@@ -162,8 +178,8 @@ func (s *Series) addRun(pane int64, times []int64, values []float64) error {
 	}
 	c := s.counter
 	if !c.any {
-		c.begin(times[0], values[0])
-		c.pane, values = pane, values[1:]
+		c.begin(pane, times[0], values[0])
+		values = values[1:]
 	} else if pane != c.pane {
 		if err := s.emit(); err != nil {
 			return err
@@ -191,8 +207,8 @@ func (s *Series) emit() error {
 	if math.IsInf(v, 0) {
 		return nil
 	}
-	start := s.t.plan.Panes.Start(c.pane)
-	return s.t.add(s.g, c.pane, s.key, []int64{start}, []float64{v})
+	c.time[0], c.value[0] = s.t.plan.Panes.Start(c.pane), v
+	return s.t.add(s.g, c.pane, s.key, c.time[:], c.value[:])
 }
 
 // settle emits the last panes of all counters. Nothing can be added after it.
@@ -216,7 +232,7 @@ func (t *Table) add(g *group, pane int64, key string, times []int64, values []fl
 
 // state returns the column and the place of a state, which it makes if need be.
 func (t *Table) state(g *group, pane int64) (column, int) {
-	number := floorDiv(pane, blockLen)
+	number := pane >> blockShift // rounded down, also below 0
 	i, found := g.find(number)
 	if !found {
 		f := &funcs[t.plan.Func]

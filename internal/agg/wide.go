@@ -26,26 +26,28 @@ const (
 
 // add adds ±(hi*2^64 + lo) * 2^exp.
 func (a *wide) add(hi, lo uint64, exp int, negative bool) {
-	s := uint(exp & 63)
-	a.addWords(exp>>6, [4]uint64{lo << s, hi<<s | lo>>(64-s), hi >> (64 - s), 0}, negative)
-}
-
-// addWords adds ±x * 2^(64*at); the highest word of x is 0.
-func (a *wide) addWords(at int, x [4]uint64, negative bool) {
-	a.cover(at, at+len(x))
-	add := bits.Add64
-	if negative {
-		add = bits.Sub64
+	at, s := exp>>6, uint(exp&63)
+	x0, x1, x2 := lo<<s, hi<<s|lo>>(64-s), hi>>(64-s)
+	if i := at - a.base; i < 0 || i+4 > len(a.w) {
+		a.cover(at, at+4)
 	}
-	w, carry := a.w[at-a.base:], uint64(0)
-	for i := range w {
-		var y uint64
-		if i < len(x) {
-			y = x[i]
-		} else if carry == 0 {
-			break
+	w := a.w[at-a.base:]
+	_ = w[3]
+	var c uint64
+	if negative {
+		w[0], c = bits.Sub64(w[0], x0, 0)
+		w[1], c = bits.Sub64(w[1], x1, c)
+		w[2], c = bits.Sub64(w[2], x2, c)
+		for i := 3; c != 0 && i < len(w); i++ {
+			w[i], c = bits.Sub64(w[i], 0, c)
 		}
-		w[i], carry = add(w[i], y, carry)
+	} else {
+		w[0], c = bits.Add64(w[0], x0, 0)
+		w[1], c = bits.Add64(w[1], x1, c)
+		w[2], c = bits.Add64(w[2], x2, c)
+		for i := 3; c != 0 && i < len(w); i++ {
+			w[i], c = bits.Add64(w[i], 0, c)
+		}
 	}
 	a.guard()
 }
