@@ -172,7 +172,8 @@ func (part *planPart) knownPart(b *batch) (inc incarnation, k known) {
 	for _, n := range part.members {
 		m := b.series[n].member
 		inc = max(inc, m.inc)
-		if last := len(k.ids) - 1; last < 0 || k.ids[last] != m.id {
+		// One that has the same number and is another one has it from an earlier incarnation: then the shard refuses both, and has to see both.
+		if last := len(k.ids) - 1; last < 0 || k.ids[last] != m.id || prints[last] != m.fingerprint {
 			k.ids = append(k.ids, m.id)
 			prints = append(prints, m.fingerprint)
 		}

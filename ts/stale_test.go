@@ -76,6 +76,18 @@ func TestDeletedAndMadeAgain(t *testing.T) {
 	r.Verify()
 }
 
+// TestSameNumberOfTwoIncarnations: two series of a batch that a caller remembers by one number, from before a measurement was made again and from behind,
+// are not taken for one.
+func TestSameNumberOfTwoIncarnations(t *testing.T) {
+	r := newRig(t, 1)
+	s := storeOf(r, "n")
+	write(t, s, point("a", 0, 1))
+	must(0, s.DeleteMeasurement(t.Context(), "cpu"))
+	write(t, s, point("b", 0, 2))
+	write(t, s, point("b", second, 3), point("a", second, 4))
+	check(t, r, "cpu host=a; value 1000 4", "cpu host=b; value 0 2", "cpu host=b; value 1000 3")
+}
+
 // TestCallersDefineTheSame: callers that define the same thousand series at once get the same numbers.
 func TestCallersDefineTheSame(t *testing.T) {
 	node := open(t, floe.Config{Shards: 1})
