@@ -108,8 +108,9 @@ type Rollup struct {
 	LastTime     int64 // ms, of Last; Start if it is not known
 }
 
-// TakesRollups reports whether rollups of buckets of so many ms can be added instead of points: every bucket of the query begins and ends at a multiple of
-// that, and the function can be computed from them.
+// TakesRollups reports whether rollups of buckets of so many ms can be added instead of points, as far as they end within the range of the query: the range
+// and all its buckets begin at multiples of that, and the function can be computed from them. The range may end anywhere, as now does: what is left
+// behind the last rollup comes as points.
 func (p *Partial) TakesRollups(everyMillis int64) bool { return p.plan.agg.TakesRollups(everyMillis) }
 
 // AddRollup adds what a rollup stands for, as one point. See Partial.TakesRollups.

@@ -100,7 +100,7 @@ func (a *aggregation) points() error {
 	})
 }
 
-// withRollups adds rollups up to the first bucket of the query of which all points are there, and points from there on. Of several tiers the finest one
+// withRollups adds rollups up to the first bucket of a tier of which all points are there, and points from there on. Of several tiers the finest one
 // counts that has the time.
 func (a *aggregation) withRollups(sel *floql.Selection) error {
 	now, policy := a.view.Now(), &a.open.policy
@@ -117,13 +117,22 @@ func (a *aggregation) withRollups(sel *floql.Selection) error {
 	slices.SortFunc(usable, func(x, y *tier) int { return cmp.Compare(x.every, y.every) })
 	split := a.partial.Split(kept)
 	var ranges []tierRange // the newest first
-	end := split
 	for _, t := range usable {
-		begin := max(sel.From, a.partial.Split(max(t.oldest(now), sel.From)))
+		begin, end := max(sel.From, a.partial.Split(max(t.oldest(now), sel.From))), split
+		if n := len(ranges); n > 0 {
+			end = ranges[n-1].from
+		} else if end = ceil(kept, t.every); end > sel.To {
+			end = sel.To - sel.To%t.every // the range is gone to its end: it is exact only if that is one of a bucket
+		}
 		if begin < end {
 			ranges = append(ranges, tierRange{t, begin, end})
-			end = begin
 		}
+	}
+	if len(ranges) > 0 {
+		split = ranges[0].to
+	}
+	if split < kept && split < sel.To {
+		return goneError(sel, kept)
 	}
 	for _, r := range slices.Backward(ranges) {
 		if err := a.rollups(r); err != nil {
@@ -134,6 +143,14 @@ func (a *aggregation) withRollups(sel *floql.Selection) error {
 		return a.points()
 	}
 	return nil
+}
+
+// ceil returns the least multiple that is not before a time.
+func ceil(t, every int64) int64 {
+	if t%every > 0 {
+		t += every
+	}
+	return t - t%every
 }
 
 // tierRange is the part of a query that comes from a tier.

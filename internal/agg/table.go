@@ -260,12 +260,12 @@ type Rollup struct {
 	FirstTime, LastTime int64 // ms, or Start
 }
 
-// TakesRollups reports whether the plan can be answered with rollups of buckets that are every ms long.
+// TakesRollups reports whether the plan can be answered with rollups of buckets that are every ms long, as far as they end within its range.
 func (p *Plan) TakesRollups(every int64) bool {
-	return p.Pre == Points && p.Func != Stddev && p.Func != Percentile && p.Panes.Aligned(every) && p.From%every == 0 && p.To%every == 0
+	return p.Pre == Points && p.Func != Stddev && p.Func != Percentile && p.Panes.Aligned(every) && p.From%every == 0
 }
 
-// AddRollup adds what a rollup stands for. The plan has to take rollups of its length; it counts as one point.
+// AddRollup adds what a rollup stands for. The plan has to take rollups of its length, and it must not end behind the range; it counts as one point.
 //
 // Errors: LimitError.
 func (s *Series) AddRollup(r *Rollup) error {
