@@ -275,6 +275,13 @@ func (m *machine) seek(tx *engine.Tx, st *stream, g *group, to start) {
 		g.parts[p] = groupPart{number: p}
 	}
 	g.pending, g.dirty, g.recalls = 0, nil, nil
+	for consumer, mem := range g.members {
+		if mem.pending > 0 {
+			mem.pending = 0
+			g.members[consumer] = mem
+			g.countedAgain(consumer)
+		}
+	}
 	if !plant.On(plant.SeekKeepsDue) {
 		g.due = nil
 	}

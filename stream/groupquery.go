@@ -203,10 +203,58 @@ func scanRows(v *engine.View, prefix []byte, f func(k, v []byte) error) error {
 	return it.Close()
 }
 
-// underWay is what a group has under way in a partition.
+// underWay is what a group has under way in a partition, without what has been trimmed.
 type underWay struct {
 	pending int
 	lowest  uint64 // offset of the first record that is not done, 0: none
+}
+
+// underWay finds out what a group has under way in a partition. The numbers are kept; rows are looked at for the first record, and for those that have been
+// trimmed, which come first. Of these it adds up whose they are.
+func (w *view) underWay(g *groupHeader, p int, part *partition, at groupCursor, trimmed map[string]uint64) (u underWay, err error) {
+	u.pending = int(at.pending)
+	if at.pending > 0 {
+		err = w.partRows(rowBatch, g, p, func(k, v []byte) error {
+			b, err := decodeBatch(k, v)
+			if err != nil {
+				return err
+			}
+			if u.lowest != 0 && b.first >= max(u.lowest, part.first) {
+				return errEnough
+			}
+			gone, _ := slices.BinarySearch(b.offsets, part.first)
+			u.pending -= gone
+			trimmed[b.consumer] += uint64(gone)
+			if gone < len(b.offsets) {
+				u.add(b.offsets[gone])
+			}
+			return nil
+		})
+	}
+	if at.pending > 0 && err == nil {
+		err = w.partRows(rowFailure, g, p, func(k, _ []byte) error {
+			o := binary.BigEndian.Uint64(k[behindPart:])
+			if o >= part.first {
+				u.add(o)
+				return errEnough
+			}
+			u.pending--
+			return nil
+		})
+	}
+	if err == nil && at.held > 0 {
+		err = w.lowestHeld(g, p, at, &u)
+	}
+	return u, err
+}
+
+// partRows calls f for the group's rows of a kind in a partition, until it has had enough.
+func (w *view) partRows(kind byte, g *groupHeader, p int, f func(k, v []byte) error) error {
+	err := scanRows(w.v, partPrefix(nil, kind, w.gen, g.id, p), f)
+	if err == errEnough {
+		err = nil
+	}
+	return err
 }
 
 func (u *underWay) add(offset uint64) {
@@ -228,44 +276,20 @@ func (w *view) describeGroup(name string, g *groupHeader) (GroupStats, error) {
 	if err != nil {
 		return info, err
 	}
-	under := make([]underWay, len(parts))
-	pending := make(map[string]int)
-	err = w.rows(rowBatch, g, func(k, v []byte) error {
-		b, err := decodeBatch(k, v)
-		if err != nil {
-			return err
-		}
-		for _, o := range b.offsets {
-			if o >= parts[b.partition].first {
-				under[b.partition].pending++
-				under[b.partition].add(o)
-				pending[b.consumer]++
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return info, err
-	}
-	err = w.rows(rowFailure, g, func(k, _ []byte) error {
-		p, o := partitionIn(k), binary.BigEndian.Uint64(k[behindPart:])
-		if o >= parts[p].first {
-			under[p].pending++
-			under[p].add(o)
-		}
-		return nil
-	})
-	if err != nil {
-		return info, err
-	}
+	trimmed := make(map[string]uint64)
 	for p := range parts {
 		if !w.here(p) {
 			continue
 		}
-		if err := w.lowestHeld(g, p, &under[p]); err != nil {
+		at, err := w.cursor(g, p)
+		if err != nil {
 			return info, err
 		}
-		c, err := w.describeCursor(g, p, &parts[p], &under[p])
+		under, err := w.underWay(g, p, &parts[p], at, trimmed)
+		if err != nil {
+			return info, err
+		}
+		c, err := w.describeCursor(p, &parts[p], at, under)
 		if err != nil {
 			return info, err
 		}
@@ -274,7 +298,7 @@ func (w *view) describeGroup(name string, g *groupHeader) (GroupStats, error) {
 	for _, consumer := range slices.Sorted(maps.Keys(members)) {
 		if mem := members[consumer]; mem.there() {
 			info.Members = append(info.Members, Member{
-				Consumer: consumer, Pending: pending[consumer], JoinedAt: time.UnixMilli(mem.joined), LastSeen: time.UnixMilli(mem.seen),
+				Consumer: consumer, Pending: int(mem.pending - trimmed[consumer]), JoinedAt: time.UnixMilli(mem.joined), LastSeen: time.UnixMilli(mem.seen),
 			})
 		}
 	}
@@ -286,11 +310,7 @@ const fewHeld = 1000
 
 // lowestHeld notes the first record that is held, or one before it that is under way. Records that are held have no order but within their keys. Of
 // those whose keys are free the first of each slot is known, and in front of those of a busy key there is one under way, which has been noted.
-func (w *view) lowestHeld(g *groupHeader, p int, under *underWay) error {
-	at, err := w.cursor(g, p)
-	if err != nil || at.held == 0 {
-		return err
-	}
+func (w *view) lowestHeld(g *groupHeader, p int, at groupCursor, under *underWay) error {
 	if at.held <= fewHeld {
 		return scanRows(w.v, partPrefix(nil, rowHeld, w.gen, g.id, p), func(k, _ []byte) error {
 			under.add(binary.BigEndian.Uint64(k[behindPart+8:]))
@@ -326,12 +346,8 @@ func (w *view) members(g *groupHeader) (map[string]member, error) {
 
 func duration(millis int64) time.Duration { return time.Duration(millis) * time.Millisecond }
 
-func (w *view) describeCursor(g *groupHeader, p int, part *partition, under *underWay) (GroupCursor, error) {
-	c := GroupCursor{Partition: p, Pending: under.pending}
-	at, err := w.cursor(g, p)
-	if err != nil {
-		return c, err
-	}
+func (w *view) describeCursor(p int, part *partition, at groupCursor, under underWay) (c GroupCursor, err error) {
+	c = GroupCursor{Partition: p, Pending: under.pending}
 	next := max(at.next, part.first)
 	c.Lag = int64(part.last+1-next) + int64(at.held)
 	if c.LastDelivered, err = w.idBefore(p, part, at.next); err != nil {

@@ -12,10 +12,10 @@ import (
 // Rows of consumer groups. They begin with the gen of the stream, so that they go with it; id is the LSN at which the shard got to know the group.
 //
 //	'g' | gen | group name                                     the group, see groupHeader
-//	'c' | gen | id | partition u16                             offset of the next record to look at | records held (uvarints)
+//	'c' | gen | id | partition u16                             offset of the next record to look at | records held | records under way (uvarints)
 //	'b' | gen | id | partition u16 | first offset | LSN        records that were delivered together and are not acknowledged, see batch
 //	'f' | gen | id | partition u16 | offset                    a record that waits to be delivered again, see failure
-//	'm' | gen | id | consumer                                  joined ms | seen ms (varints) | ending u8 | attended u8
+//	'm' | gen | id | consumer                                  joined ms | seen ms (varints) | ending u8 | attended u8 | records it has (uvarint)
 //
 // and of those with mode KeyShared, of records that were looked at and could not be delivered yet (see keyshared.go):
 //
@@ -237,6 +237,8 @@ func decodeFailure(k, v []byte) (*failure, error) {
 type groupCursor struct {
 	next uint64 // offset of the next record to look at
 	held uint64 // records that were looked at and are held, in a KeyShared group
+
+	pending uint64 // records in batches and failures, also of those that have been trimmed
 }
 
 func cursorKey(dst []byte, gen, id uint64, partition int) []byte {
@@ -244,12 +246,12 @@ func cursorKey(dst []byte, gen, id uint64, partition int) []byte {
 }
 
 func (c groupCursor) encode(dst []byte) []byte {
-	return codec.AppendUvarint(codec.AppendUvarint(dst, c.next), c.held)
+	return codec.AppendUvarint(codec.AppendUvarint(codec.AppendUvarint(dst, c.next), c.held), c.pending)
 }
 
 func decodeCursor(b []byte) (c groupCursor, err error) {
 	r := codec.NewReader(b)
-	c.next, c.held = r.Uvarint(), r.Uvarint()
+	c.next, c.held, c.pending = r.Uvarint(), r.Uvarint(), r.Uvarint()
 	if err := r.Done(); err != nil || c.next == 0 {
 		return c, fmt.Errorf("stream cursor row: %w: %x", codec.ErrCorrupt, b)
 	}
@@ -261,16 +263,19 @@ type member struct {
 	joined   int64
 	seen     int64 // when it was last heard of, behind by up to an eighth of the ack timeout
 	end      ending
-	attended bool // it asks in vain, and the leader sees whether it goes on, see attendance
+	attended bool   // it asks in vain, and the leader sees whether it goes on, see attendance
+	pending  uint64 // records in its batches
 }
 
 func (m member) encode(dst []byte) []byte {
-	return codec.AppendBool(append(codec.AppendVarint(codec.AppendVarint(dst, m.joined), m.seen), byte(m.end)), m.attended)
+	dst = codec.AppendBool(append(codec.AppendVarint(codec.AppendVarint(dst, m.joined), m.seen), byte(m.end)), m.attended)
+	return codec.AppendUvarint(dst, m.pending)
 }
 
 func decodeMember(b []byte) (m member, err error) {
 	r := codec.NewReader(b)
 	m.joined, m.seen, m.end, m.attended = r.Varint(), r.Varint(), ending(r.Byte()), r.Bool()
+	m.pending = r.Uvarint()
 	if err := r.Done(); err != nil || m.end >= numEndings {
 		return m, fmt.Errorf("stream member row: %w: %x", codec.ErrCorrupt, b)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"encoding/binary"
+	"maps"
 	"slices"
 
 	"github.com/floedb/floe/internal/engine"
@@ -32,13 +33,14 @@ type group struct {
 	parts   []groupPart
 	members map[string]member
 	owners  owners
-	pending int      // records delivered and not acknowledged, and those that wait to be delivered again
-	due     dueHeap  // of batches and failures; entries that no longer hold stay until their time
-	dirty   []*batch // whose rows have to be written, in order
-	changed bool     // the group's row has to be written
-	ending  int      // members whose records are being taken back
-	recalls []*batch // what they have, in order; nil: to be found out
-	headsIn []int    // keys that make each slot one of heads; nil: none
+	pending int             // records delivered and not acknowledged, and those that wait to be delivered again
+	due     dueHeap         // of batches and failures; entries that no longer hold stay until their time
+	dirty   []*batch        // whose rows have to be written, in order
+	counted map[string]bool // members that have other records, whose rows have to be written
+	changed bool            // the group's row has to be written
+	ending  int             // members whose records are being taken back
+	recalls []*batch        // what they have, in order; nil: to be found out
+	headsIn []int           // keys that make each slot one of heads; nil: none
 }
 
 // groupPart is what a group has under way in a partition.
@@ -135,16 +137,23 @@ func (m *machine) loadGroup(tx *engine.Tx, st *stream, name string) *group {
 	g := newGroup(at, st, must(decodeGroup(b)))
 	g.again, g.heads = 0, slotSet{} // counted again
 	each(tx, groupPrefix(nil, rowCursor, g.gen, g.id), func(k, v []byte) {
-		g.parts[partitionIn(k)].groupCursor = must(decodeCursor(v))
+		p := &g.parts[partitionIn(k)]
+		p.groupCursor = must(decodeCursor(v))
+		p.pending = 0 // counted again
 	})
 	each(tx, groupPrefix(nil, rowMember, g.gen, g.id), func(k, v []byte) {
-		g.setMember(string(k[behindPart-2:]), must(decodeMember(v)))
+		mem := must(decodeMember(v))
+		mem.pending = 0 // likewise
+		g.setMember(string(k[behindPart-2:]), mem)
 	})
 	each(tx, groupPrefix(nil, rowBatch, g.gen, g.id), func(k, v []byte) { g.addBatch(must(decodeBatch(k, v))) })
 	each(tx, groupPrefix(nil, rowFailure, g.gen, g.id), func(k, v []byte) {
 		g.addFailure(partitionIn(k), must(decodeFailure(k, v)))
 	})
-	g.changed = false
+	g.changed, g.counted = false, nil
+	for p := range g.parts {
+		g.parts[p].changed = false
+	}
 	m.groups.Load(at, g, g.weight())
 	return g
 }
@@ -191,8 +200,28 @@ func (g *group) addBatch(b *batch) {
 			g.recount(p, b.keys[i])
 		}
 	}
-	g.pending += len(b.offsets)
+	g.count(p, b.consumer, len(b.offsets))
 	g.expect(deadline{at: b.deadline, partition: b.partition, batch: b})
+}
+
+// count notes that there are n more records under way in a partition: those of a consumer, or, if that is "", such as wait to be delivered again.
+func (g *group) count(p *groupPart, consumer string, n int) {
+	g.pending += n
+	p.pending += uint64(n)
+	p.changed = true
+	if mem, known := g.members[consumer]; known {
+		mem.pending += uint64(n)
+		g.members[consumer] = mem
+		g.countedAgain(consumer)
+	}
+}
+
+// countedAgain notes that the row of a member has to be written.
+func (g *group) countedAgain(consumer string) {
+	if g.counted == nil {
+		g.counted = make(map[string]bool)
+	}
+	g.counted[consumer] = true
 }
 
 func (g *group) addFailure(partition int, f *failure) {
@@ -205,7 +234,7 @@ func (g *group) addFailure(partition int, f *failure) {
 		k := p.busy(f.hash)
 		k.failed = insert(k.failed, f.offset)
 	}
-	g.pending++
+	g.count(p, "", 1)
 	if g.isAnnounced(partition, f) {
 		g.announce(p, f)
 	} else {
@@ -291,7 +320,7 @@ func (g *group) release(p *groupPart, b *batch, offset uint64) (hash uint64) {
 		p.dropIdle(hash)
 	}
 	delete(p.batches, offset)
-	g.pending--
+	g.count(p, b.consumer, -1)
 	g.touch(b)
 	return hash
 }
@@ -318,7 +347,7 @@ func (m *machine) unfail(tx *engine.Tx, g *group, partition int, f *failure) {
 		g.recount(p, f.hash)
 		p.dropIdle(f.hash)
 	}
-	g.pending--
+	g.count(p, "", -1)
 	tx.Delete(failureKey(nil, g.gen, g.id, partition, f.offset))
 }
 
@@ -343,6 +372,12 @@ func (m *machine) flush(tx *engine.Tx, g *group) {
 			tx.Set(m.buf, m.row)
 		}
 	}
+	for _, consumer := range slices.Sorted(maps.Keys(g.counted)) {
+		if mem, known := g.members[consumer]; known {
+			tx.Set(memberKey(nil, g.gen, g.id, consumer), mem.encode(nil))
+		}
+	}
+	clear(g.counted)
 	m.schedule(tx, g)
 	if ending := g.ending > 0; ending != g.recalling {
 		g.recalling, g.changed = ending, true

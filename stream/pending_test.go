@@ -11,12 +11,12 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// TestPagesOfPendingRecords: a page looks at the records behind its cursor, not at all that a group has under way; and the pages together are all of them, in order,
+// TestPagesOfPendingRecords: a page looks at the records behind its cursor, not at all that a group has under way, and GroupStats at hardly any; and the pages together are all of them, in order,
 // whichever way they got there: delivered in many sizes, acknowledged in part, extended, failed and delivered again far apart.
 func TestPagesOfPendingRecords(t *testing.T) {
 	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
 		t.Run(mode.String(), func(t *testing.T) {
-			const records = 24_000
+			const records = 14_000
 			rng := rand.New(rand.NewPCG(rig.Seed(t), 0))
 			r, s, a, _ := manyPending(t, mode, records)
 			want := make(map[stream.Ref]bool)
@@ -57,6 +57,11 @@ func TestPagesOfPendingRecords(t *testing.T) {
 			}
 
 			x := r.Executor(0)
+			before := x.Scanned()
+			info, err := s.GroupStats(t.Context(), "log", "g")
+			if looked := x.Scanned() - before; err != nil || info.Pending() != len(want) || looked > 100 {
+				t.Errorf("GroupStats looked at %d rows and counts %d records under way, %v, want %d", looked, info.Pending(), err, len(want))
+			}
 			var got []stream.Ref
 			pages, most := 0, int64(0)
 			for cursor := ""; ; pages++ {
@@ -85,7 +90,7 @@ func TestPagesOfPendingRecords(t *testing.T) {
 				}
 				delete(want, ref)
 			}
-			if most > 4500 {
+			if most > 3300 {
 				t.Errorf("a page of 100 looked at %d rows", most)
 			}
 			t.Logf("%d pages, of which the largest looked at %d rows", pages, most)
@@ -129,4 +134,34 @@ func TestStatsOfManyHeldRecords(t *testing.T) {
 	ds, _ := b.read(stream.Limit(1000))
 	b.ack(len(ds), ds...)
 	replayed(r)
+}
+
+// TestStatsLeaveOutWhatWasTrimmed: records that are under way and have been trimmed are not counted, nor as those of their consumer, until they are done or due.
+func TestStatsLeaveOutWhatWasTrimmed(t *testing.T) {
+	for mode := stream.Shared; mode <= stream.KeyShared; mode++ {
+		r, s := newStore(t)
+		appendTexts(t, s, "log", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10")
+		a, _ := consumers(t, s, mode, stream.AckTimeout(time.Hour))
+		ds := a.want("1 2 3 4 5 6 7 8", stream.Limit(8))
+		a.nack([]stream.Delivery{ds[1], ds[6]}, stream.Delay(time.Minute))
+		check := func(when string, pending, has int) {
+			t.Helper()
+			info, err := s.GroupStats(t.Context(), "log", "g")
+			if err != nil || info.Pending() != pending || info.Members[0].Pending != has {
+				t.Errorf("%v, %s: %d records under way, %d with a, %v, want %d and %d", mode, when, info.Pending(), info.Members[0].Pending, err, pending, has)
+			}
+		}
+		check("before", 8, 6)
+		_, err := s.Trim(t.Context(), "log", stream.MaxLen(5))
+		must(t, err)
+		check("trimmed", 3, 2)
+		a.ack(1, ds[0])
+		a.ack(1, ds[5])
+		check("acknowledged", 2, 1)
+		r.Restart()
+		check("after a restart", 2, 1)
+		must(t, s.Seek(t.Context(), "log", "g", stream.FromBeginning()))
+		check("moved", 0, 0)
+		replayed(r)
+	}
 }

@@ -151,7 +151,7 @@ func (g *group) move(offset uint64, from, to *batch) {
 		g.expect(deadline{at: to.deadline, partition: to.partition, batch: to})
 	}
 	p.batches[offset] = to
-	g.pending++
+	g.count(p, to.consumer, 1)
 	g.touch(to)
 }
 

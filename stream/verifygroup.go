@@ -58,15 +58,17 @@ type groupAudit struct {
 	name    string
 	cursors []groupCursor
 	members map[string]member
-	ending  bool            // what some of them have is being taken back
-	under   map[Ref]uint64  // key hashes of what is under way, by place
-	busy    map[keyAt]bool  // keys that have something under way
-	held    []uint64        // records held, by partition
-	due     int64           // when the first of what is under way is due that is still waited for, 0: nothing is
-	first   map[keyAt]keyed // of the keys that are held
-	found   uint64          // records that wait and are announced
-	waits   map[keyAt]bool  // keys of records that wait: whether the first of them is announced
-	out     map[keyAt]bool  // keys of records that are with consumers
+	ending  bool              // what some of them have is being taken back
+	under   map[Ref]uint64    // key hashes of what is under way, by place
+	busy    map[keyAt]bool    // keys that have something under way
+	held    []uint64          // records held, by partition
+	due     int64             // when the first of what is under way is due that is still waited for, 0: nothing is
+	first   map[keyAt]keyed   // of the keys that are held
+	found   uint64            // records that wait and are announced
+	counts  []uint64          // records under way, by partition
+	has     map[string]uint64 // records of members
+	waits   map[keyAt]bool    // keys of records that wait: whether the first of them is announced
+	out     map[keyAt]bool    // keys of records that are with consumers
 }
 
 // keyAt is a key of a partition, by its hash.
@@ -93,6 +95,7 @@ func (g *groupAudit) check() error {
 	g.members, g.under = make(map[string]member), make(map[Ref]uint64)
 	g.busy, g.first = make(map[keyAt]bool), make(map[keyAt]keyed)
 	g.waits, g.out = make(map[keyAt]bool), make(map[keyAt]bool)
+	g.counts, g.has = make([]uint64, g.partitions), make(map[string]uint64)
 	if last := uint64(g.Applied.LSN); g.groupHeader.id == 0 || g.groupHeader.id > last || g.roster > last || g.announced.at > g.Applied.Stamp {
 		g.problem("was made at LSN %d, has other members since %d and announced what was due at %d; the shard's last LSN is %d, its stamp %d",
 			g.groupHeader.id, g.roster, g.announced.at, last, g.Applied.Stamp)
@@ -120,6 +123,16 @@ func (g *groupAudit) check() error {
 	}
 	g.keys()
 	g.announcements()
+	for p, c := range g.cursors {
+		if c.pending != g.counts[p] {
+			g.problem("counts %d records under way in partition %d, there are %d", c.pending, p, g.counts[p])
+		}
+	}
+	for consumer, mem := range g.members {
+		if mem.pending != g.has[consumer] {
+			g.problem("counts %d records with %q, there are %d", mem.pending, consumer, g.has[consumer])
+		}
+	}
 	return g.groupTimer()
 }
 
@@ -159,6 +172,7 @@ func (g *groupAudit) goesOn(p int, offset, hash uint64, due int64) {
 		g.problem("has offset %d of partition %d under way, and has looked at what is before %d", offset, p, g.cursors[p].next)
 	}
 	g.under[ref] = hash
+	g.counts[p]++
 	if g.mode == KeyShared {
 		g.busy[keyAt{p, hash}] = true
 	}
@@ -173,6 +187,7 @@ func (g *groupAudit) batch(k, value []byte) error {
 		return err
 	}
 	mem, known := g.members[b.consumer]
+	g.has[b.consumer] += uint64(len(b.offsets))
 	if !known {
 		g.problem("%q has %d records and is no member", b.consumer, len(b.offsets))
 	}
