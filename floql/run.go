@@ -263,7 +263,7 @@ func (r *run) finish(p *Partial, w *agg.Windows, f *frame) error {
 	for _, id := range groups {
 		times, values, err := p.table.Finish(id, w, r.ctx.Err)
 		if err != nil {
-			return err
+			return p.limit(err)
 		}
 		times, values, _ = each(func(v float64) float64 { return v })(nil)(times, values)
 		s := &frameSeries{times: times, values: values}

@@ -172,6 +172,8 @@ func (t *Table) mergeState(g *group, pane int64, c *codec.Coder) error {
 }
 
 // Finish computes the buckets of one of the Groups whose points allow it, in order: when each begins, and its value, which may be infinite. The windows are those whose panes the plan has, perhaps shifted. stop is asked now and then, and its error is returned.
+//
+// Errors: LimitError.
 func (t *Table) Finish(groupID string, w *Windows, stop func() error) (times []int64, values []float64, err error) {
 	g := t.groups[groupID]
 	if w.Tumbling() {
@@ -185,7 +187,11 @@ func (t *Table) Finish(groupID string, w *Windows, stop func() error) (times []i
 		}
 		return times, values, nil
 	}
-	for _, bucket := range g.buckets(w) {
+	buckets, err := t.buckets(g, w)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, bucket := range buckets {
 		start, first, end := w.Bucket(bucket)
 		s := t.slide(g, first, end)
 		if err := cmp.Or(stop(), s.ready(stop)); err != nil {
@@ -198,17 +204,18 @@ func (t *Table) Finish(groupID string, w *Windows, stop func() error) (times []i
 	return times, values, nil
 }
 
-// buckets returns which buckets have points.
-func (g *group) buckets(w *Windows) (found []int64) {
+// buckets returns which buckets of a group have points.
+func (t *Table) buckets(g *group, w *Windows) (found []int64, err error) {
 	next := int64(0)
 	for pane := range g.states() {
 		first, end := w.containing(pane)
-		for b := max(first, next); b < end; b++ {
+		for b := max(first, next); b < end && err == nil; b++ {
 			found = append(found, b)
+			err = t.grow(bucketBytes)
 		}
 		next = max(next, end)
 	}
-	return found
+	return found, err
 }
 
 // slide merges the panes of a bucket, of which one has points.

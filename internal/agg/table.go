@@ -66,11 +66,12 @@ type Table struct {
 	bytes  int64
 }
 
-// Memory that is not counted in states, roughly: of a group, a block and a series.
+// Memory that is not counted in states, roughly: of a group, a block, a series, and what comes of a bucket.
 const (
 	groupBytes  = 160
 	blockBytes  = 64
 	seriesBytes = 160
+	bucketBytes = 24 // of a sliding window: its number, time and value
 )
 
 // NewTable returns an empty table.

@@ -2,7 +2,6 @@ package agg
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -138,10 +137,10 @@ func (l *Layout) zone() *time.Location {
 // Windows returns the buckets of a range: the first is the last one that begins at or before its beginning, so its first part and the last part of the last
 // may lie outside of the range. stop is asked now and then, and its error is returned.
 //
-// Errors: ErrWindows if that are more than max buckets, and others if the steps do not suit a calendar.
+// Errors: ErrWindows if a calendar, whose windows are listed, has more than max; others if the steps do not suit a calendar.
 func (l *Layout) Windows(r Range, max int64, stop func() error) (Windows, error) {
 	if !l.byCalendar() {
-		return fixed(l.Size.Millis, l.Every.Millis, r, max)
+		return fixed(l.Size.Millis, l.Every.Millis, r), nil
 	}
 	return l.calendarWindows(r, max, stop)
 }
@@ -149,15 +148,9 @@ func (l *Layout) Windows(r Range, max int64, stop func() error) (Windows, error)
 // Range is a range of times in ms, To excluded.
 type Range struct{ From, To int64 }
 
-func fixed(size, every int64, r Range, max int64) (Windows, error) {
-	w := Windows{from: r.From, to: r.To}
-	w.Panes.step = gcd(size, every)
-	w.Panes.origin = origin(every)
-	w.stride, w.size = every/w.Panes.step, size/w.Panes.step
-	if n := w.Count(); n > max {
-		return Windows{}, fmt.Errorf("%w: %d", ErrWindows, n)
-	}
-	return w, nil
+func fixed(size, every int64, r Range) Windows {
+	step := gcd(size, every)
+	return Windows{Panes: Panes{step: step, origin: origin(every)}, from: r.From, to: r.To, stride: every / step, size: size / step}
 }
 
 // origin is where buckets are counted from: the epoch, or the Monday before it for weeks.

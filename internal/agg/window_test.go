@@ -108,8 +108,8 @@ func TestSlidingByStep(t *testing.T) {
 			}
 		}
 	}
-	l = Layout{Size: Step{Millis: 1}, Every: Step{Millis: 1}}
-	if _, err := l.Windows(Range{0, 1001}, 1000, never); !errors.Is(err, ErrWindows) {
-		t.Errorf("1,001 buckets with a limit of 1,000: %v", err)
+	l = Layout{Size: Step{Millis: 1000}, Every: Step{Millis: 1000}, Zone: time.UTC}
+	if _, err := l.Windows(Range{0, 1000_001}, 1000, never); !errors.Is(err, ErrWindows) {
+		t.Errorf("1,001 windows of a calendar with a limit of 1,000: %v", err)
 	}
 }
