@@ -1,0 +1,224 @@
+package ts_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/ts"
+)
+
+// TestBackfill writes ten years, a point a day: a block is sealed into a bounded number of partitions, so the call is split.
+func TestBackfill(t *testing.T) {
+	r := newRig(t, 1)
+	s := storeOf(r, "n")
+	var batch []ts.Point
+	want := make(map[ts.At]float64)
+	for d := range int64(3650) {
+		p := point("a", -d*day, float64(d))
+		p.Fields["twice"] = float64(2 * d)
+		batch = append(batch, p)
+		for f, v := range p.Fields {
+			want[ts.At{Measurement: "cpu", Tags: "host=a;", Field: f, Time: p.Time.UnixMilli()}] = v
+		}
+	}
+	write(t, s, batch...)
+	compare(t, r, want)
+	r.Advance(6 * minute)
+	rows(t, r, ts.RowBlock, 0)
+	compare(t, r, want)
+	r.Verify()
+}
+
+// TestManyFields: a measurement has up to 1,024 fields, however few of them a point has; points with more are refused, and others written.
+func TestManyFields(t *testing.T) {
+	r := newRig(t, 1)
+	s := storeOf(r, "n")
+	sparse := func(i int, millis int64) ts.Point {
+		p := point("a", millis, 0)
+		p.Fields = map[string]float64{fmt.Sprintf("f%04d", i): float64(i)}
+		return p
+	}
+	var batch []ts.Point
+	for i := range 1000 {
+		batch = append(batch, sparse(i, int64(i)))
+	}
+	write(t, s, batch...)
+	batch = batch[:0]
+	for i := range 20 {
+		batch = append(batch, sparse(990+i*2, hour+int64(i)))
+	}
+	result, err := s.Write(t.Context(), batch...)
+	if result.Written != 20 || err != nil {
+		t.Errorf("Write = %+v, %v", result, err)
+	}
+	result, err = s.Write(t.Context(), sparse(2000, 0), sparse(5, 2*hour), sparse(2001, 0))
+	if result.Written+result.Refused != 3 || err != nil && !errors.Is(err, ts.ErrInvalid) {
+		t.Errorf("Write = %+v, %v", result, err)
+	}
+	for i := range 10 {
+		_, err = s.Write(t.Context(), sparse(3000+i, 0), sparse(6, 2*hour))
+	}
+	if !errors.Is(err, ts.ErrInvalid) {
+		t.Errorf("Write of a field beyond 1,024 = %v, want ErrInvalid", err)
+	}
+	if m := must(s.Measurement(t.Context(), "cpu")); len(m.Fields) != ts.MaxFields {
+		t.Errorf("%d fields, want %d", len(m.Fields), ts.MaxFields)
+	}
+	before := contents(r)
+	r.Advance(6 * minute)
+	check(t, r, before)
+	r.Verify()
+}
+
+// TestRefusals: what can not be written is refused for itself, by an error that says why.
+func TestRefusals(t *testing.T) {
+	r := newRig(t, 1)
+	s := storeOf(r, "n")
+	fields := map[string]float64{"v": 1}
+	many := make(map[string]string)
+	for i := range ts.MaxTags + 1 {
+		many[fmt.Sprint(i)] = "x"
+	}
+	bad := []ts.Point{
+		{Fields: fields},
+		{Measurement: "floql", Fields: fields},
+		{Measurement: "cpu:5m:max", Fields: fields},
+		{Measurement: "a\nb", Fields: fields},
+		{Measurement: "cpu"},
+		{Measurement: "cpu", Fields: map[string]float64{"v": math.NaN()}},
+		{Measurement: "cpu", Fields: map[string]float64{"v": math.Inf(-1)}},
+		{Measurement: "cpu", Fields: map[string]float64{"": 1}},
+		{Measurement: "cpu", Fields: fields, Tags: map[string]string{"": "x"}},
+		{Measurement: "cpu", Fields: fields, Tags: map[string]string{"x": ""}},
+		{Measurement: "cpu", Fields: fields, Tags: map[string]string{"x": string(make([]byte, ts.MaxTagValueBytes+1))}},
+		{Measurement: "cpu", Fields: fields, Tags: map[string]string{"x": "\xff"}},
+		{Measurement: "cpu", Fields: fields, Tags: many},
+		{Measurement: "cpu", Fields: fields, Time: time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC)},
+		{Measurement: "cpu", Fields: fields, Time: at(25 * hour)},
+	}
+	good := point("a", 0, 1)
+	result, err := s.Write(t.Context(), append(bad, good)...)
+	if result.Written != 1 || result.Refused != len(bad) || !errors.Is(err, ts.ErrInvalid) {
+		t.Errorf("Write = %+v, %v, want all refused but the last", result, err)
+	}
+	for i := range bad {
+		if _, err := s.Write(t.Context(), bad[i]); !errors.Is(err, ts.ErrInvalid) {
+			t.Errorf("Write of %+v = %v, want ErrInvalid", bad[i], err)
+		}
+	}
+	for _, bad := range []ts.Retention{
+		{RawTTL: -1}, {RawTTL: time.Millisecond}, {Downsample: []ts.Downsample{{Every: time.Millisecond}}},
+		{Downsample: []ts.Downsample{{Every: time.Hour}, {Every: time.Hour}}}, {Downsample: []ts.Downsample{{Every: time.Hour, TTL: time.Minute}}},
+		{Downsample: make([]ts.Downsample, 9)},
+	} {
+		if err := s.SetRetention(t.Context(), "cpu", bad); !errors.Is(err, ts.ErrInvalid) {
+			t.Errorf("SetRetention to %+v = %v, want ErrInvalid", bad, err)
+		}
+	}
+	for _, n := range []int64{0, -1, 1 << 40} {
+		if err := s.SetSeriesLimit(t.Context(), n); !errors.Is(err, ts.ErrInvalid) {
+			t.Errorf("SetSeriesLimit to %d = %v, want ErrInvalid", n, err)
+		}
+	}
+	check(t, r, "cpu host=a; value 0 1")
+}
+
+// TestLateStorm writes points into buckets that have been computed long ago, over and over: all six aggregates are always those of the points.
+func TestLateStorm(t *testing.T) {
+	rng := rand.New(rand.NewPCG(rig.Seed(t), 0))
+	r := newRig(t, 1)
+	s := storeOf(r, "n")
+	must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{Downsample: []ts.Downsample{{Every: 10 * time.Minute}, {Every: 7 * time.Hour}}}))
+	for range 30 {
+		var batch []ts.Point
+		for range 1 + rng.IntN(20) {
+			v := float64(rng.IntN(10_000)) / 100
+			if rng.IntN(20) == 0 {
+				v = math.Float64frombits(rng.Uint64())
+				if math.IsNaN(v) || math.IsInf(v, 0) {
+					v = -math.MaxFloat64
+				}
+			}
+			batch = append(batch, point(fmt.Sprintf("h%d", rng.IntN(3)), -rng.Int64N(3*day)/second*second, v))
+		}
+		write(t, s, batch...)
+		r.Advance(rng.Int64N(8 * minute))
+	}
+	r.Advance(hour)
+	r.Advance(8 * hour)
+	compareRollup(t, r, 1, 10*minute)
+	compareRollup(t, r, 2, 7*hour)
+}
+
+// compareRollup compares a tier with what the points say.
+func compareRollup(t *testing.T, r *rig.Rig, tier uint16, every int64) {
+	t.Helper()
+	type bucket struct{ count, least, most, first, last, firstAt, lastAt float64 }
+	want := make(map[ts.At]bucket)
+	for k, v := range ts.Contents(r, 0, 0, 0) {
+		at := float64(k.Time)
+		k.Time = k.Time / every * every
+		b, ok := want[k]
+		if !ok {
+			b = bucket{0, v, v, v, v, at, at}
+		}
+		b.count++
+		b.least, b.most = min(b.least, v), max(b.most, v)
+		if at < b.firstAt {
+			b.first, b.firstAt = v, at
+		}
+		if at > b.lastAt {
+			b.last, b.lastAt = v, at
+		}
+		want[k] = b
+	}
+	for column, of := range map[uint8]func(b bucket) float64{
+		1: func(b bucket) float64 { return b.count }, 4: func(b bucket) float64 { return b.least }, 5: func(b bucket) float64 { return b.most },
+		6: func(b bucket) float64 { return b.first }, 7: func(b bucket) float64 { return b.firstAt },
+		8: func(b bucket) float64 { return b.last }, 9: func(b bucket) float64 { return b.lastAt },
+	} {
+		got := ts.Contents(r, 0, tier, column)
+		for k, b := range want {
+			if v, ok := got[k]; !ok || v != of(b) {
+				t.Fatalf("tier %d: column %d of %+v is %v (%v), want %v", tier, column, k, v, ok, of(b))
+			}
+		}
+		if len(got) != len(want) {
+			t.Fatalf("tier %d: column %d has %d buckets, want %d", tier, column, len(got), len(want))
+		}
+	}
+}
+
+// TestSealedAlike: the same points, in any order and however they were sealed, are the same.
+func TestSealedAlike(t *testing.T) {
+	rng := rand.New(rand.NewPCG(rig.Seed(t), 0))
+	var all []ts.Point
+	for i := range 600 {
+		all = append(all, point(fmt.Sprintf("h%d", i%7), int64(i/7)*10*minute-2*day, rng.NormFloat64()))
+	}
+	first := ""
+	for range 4 {
+		r := newRig(t, 1)
+		s := storeOf(r, "n")
+		rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		for from := 0; from < len(all); {
+			to := min(len(all), from+1+rng.IntN(100))
+			write(t, s, all[from:to]...)
+			from = to
+			if rng.IntN(2) == 0 {
+				r.Advance(rng.Int64N(20 * minute))
+			}
+		}
+		r.Advance(rng.Int64N(2 * day))
+		if got := contents(r); first == "" {
+			first = got
+		} else if got != first {
+			t.Error("the same points are others when they come in another order")
+		}
+	}
+}
