@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/floql"
+	"github.com/floedb/floe/ts"
+)
+
+// floql is what queries over time series have to do.
+func (b *bench) floql() []row {
+	return []row{{
+		name: "floql/window/group_by", bar: 40, unit: "M points/s/core", absolute: true, more: true,
+		work: windowQuery{},
+	}}
+}
+
+// windowQuery measures how many points a second an average per 5 minutes and host goes through, in one shard and so on one core.
+type windowQuery struct{}
+
+const (
+	queryHosts = 100
+	queryFrom  = int64(1_700_000_100_000) // a multiple of 5 minutes
+	queryStep  = int64(10_000)            // between the points of a host
+	queryBatch = 50                       // points of each host
+	window     = int64(300_000)
+)
+
+func (windowQuery) measure(b *bench) (res result, err error) {
+	dir, err := os.MkdirTemp(b.dir, "floql-")
+	if err != nil {
+		return res, err
+	}
+	defer func() { err = errors.Join(err, b.remove(dir)) }()
+	node, err := floe.Open(floe.Config{DataDir: dir, Shards: 1})
+	if err != nil {
+		return res, err
+	}
+	defer func() { err = errors.Join(err, node.Close()) }()
+	ctx := context.Background()
+	n := int64(b.settings.keys / queryHosts)
+	for from := int64(0); from < n; from += queryBatch {
+		if err := writeUsage(ctx, node.TS(namespace), from); err != nil {
+			return res, err
+		}
+	}
+	n = (n + queryBatch - 1) / queryBatch * queryBatch
+	query := fmt.Sprintf("cpu[%d..%d] | window(5m) | group_by(host) | avg()", queryFrom, queryFrom+n*queryStep)
+	var rates []float64
+	for range max(b.settings.rounds, 3) {
+		start, used := time.Now(), processorTime()
+		got, err := node.FloQL(ctx, namespace, query)
+		took := time.Since(start)
+		used = processorTime() - used
+		if err == nil {
+			err = checkUsage(got, n)
+		}
+		if err != nil {
+			return res, err
+		}
+		rates = append(rates, float64(n*queryHosts)/used.Seconds()/1e6)
+		res.p50, res.p99 = took, max(res.p99, took)
+	}
+	slices.Sort(rates)
+	res.value = rates[len(rates)/2]
+	return res, nil
+}
+
+// processorTime is what this process has used of all processors: unlike the time on the clock it does not tell what else the machine does.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// usage is the value of a host's point, in hundredths.
+func usage(host, i int64) int64 { return (i*7919+host*104729)%10_000 + 1 }
+
+func writeUsage(ctx context.Context, s *ts.Store, from int64) error {
+	var lines bytes.Buffer
+	for i := from; i < from+queryBatch; i++ {
+		for host := range int64(queryHosts) {
+			v := usage(host, i)
+			fmt.Fprintf(&lines, "cpu,host=h%02d usage=%d.%02d %d\n", host, v/100, v%100, queryFrom+i*queryStep)
+		}
+	}
+	for {
+		result, err := s.WriteLine(ctx, bytes.NewReader(lines.Bytes()), ts.Milliseconds)
+		switch {
+		case err != nil:
+			return err
+		case result.Refused == 0:
+			return nil
+		case !errors.Is(result.Err(), floe.ErrBusy): // until more is sealed
+			return result.Err()
+		}
+	}
+}
+
+// checkUsage compares the buckets of some hosts with what exact arithmetic says, to the last bit.
+func checkUsage(got *floql.Result, n int64) error {
+	if len(got.Series) != queryHosts {
+		return fmt.Errorf("%d series, want %d", len(got.Series), queryHosts)
+	}
+	for host := int64(0); host < queryHosts; host += 33 {
+		points := got.Series[host].Points
+		at := int64(0)
+		for _, p := range points {
+			sum, count := new(big.Float).SetPrec(2200), int64(0)
+			for ; at < n && queryFrom+at*queryStep < p.Timestamp+window; at++ {
+				sum.Add(sum, big.NewFloat(float64(usage(host, at))/100))
+				count++
+			}
+			total, _ := sum.Float64()
+			if want := total / float64(count); p.Value != want {
+				return fmt.Errorf("host %d at %d is %v, want %v", host, p.Timestamp, p.Value, want)
+			}
+		}
+		if at != n {
+			return fmt.Errorf("host %d: buckets of %d points, want %d", host, at, n)
+		}
+	}
+	return nil
+}
