@@ -105,11 +105,9 @@ func (a *aggregation) points() error {
 func (a *aggregation) withRollups(sel *floql.Selection) error {
 	now, policy := a.view.Now(), &a.open.policy
 	kept := policy.oldest(now)
-	split := a.partial.Split(kept)
 	var usable []*tier
 	for i := range policy.tiers {
-		// Where the range ends before the points begin, it must not cut a rollup in two.
-		if t := &policy.tiers[i]; a.partial.TakesRollups(t.every) && (split < sel.To || sel.To%t.every == 0) {
+		if t := &policy.tiers[i]; a.partial.TakesRollups(t.every) {
 			usable = append(usable, t)
 		}
 	}
@@ -117,6 +115,7 @@ func (a *aggregation) withRollups(sel *floql.Selection) error {
 		return goneError(sel, kept)
 	}
 	slices.SortFunc(usable, func(x, y *tier) int { return cmp.Compare(x.every, y.every) })
+	split := a.partial.Split(kept)
 	var ranges []tierRange // the newest first
 	for _, t := range usable {
 		begin, end := max(sel.From, a.partial.Split(max(t.oldest(now), sel.From))), split
