@@ -463,9 +463,18 @@ func (r *run) collect(sel *Selection, points []step, f *frame, last bool, shift 
 	return nil
 }
 
-// sortFrame puts series into the order of results.
+// sortFrame puts series into the order of results: by field and tags.
 func sortFrame(f *frame) {
-	slices.SortFunc(f.series, func(a, b *frameSeries) int {
-		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(tagsID(a.Tags), tagsID(b.Tags)))
-	})
+	type named struct {
+		*frameSeries
+		tags string
+	}
+	all := make([]named, len(f.series))
+	for i, s := range f.series {
+		all[i] = named{s, tagsID(s.Tags)}
+	}
+	slices.SortFunc(all, func(a, b named) int { return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.tags, b.tags)) })
+	for i, s := range all {
+		f.series[i] = s.frameSeries
+	}
 }

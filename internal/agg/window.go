@@ -88,10 +88,10 @@ func (p *Panes) Code(c *codec.Coder) {
 
 func (p *Panes) valid() bool {
 	if p.step != 0 {
-		return p.step > 0 && p.step <= MaxTime && p.origin >= -2*MaxTime && p.origin <= MaxTime
+		return p.step > 0 && p.step <= MaxTime && p.origin >= -3*MaxTime && p.origin <= MaxTime
 	}
 	for i, b := range p.bounds {
-		if b < -2*MaxTime || b > 2*MaxTime || i > 0 && b <= p.bounds[i-1] {
+		if b < -3*MaxTime || b > 3*MaxTime || i > 0 && b <= p.bounds[i-1] {
 			return false
 		}
 	}
