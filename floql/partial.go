@@ -80,6 +80,14 @@ func (p *Partial) limit(err error) error {
 	return err
 }
 
+// checkSeries is asked for each column, so it looks before it makes an error.
+func (p *Partial) checkSeries() error {
+	if n := p.table.SeriesCount(); n > p.limits.Series {
+		return p.limits.CheckSeries(n)
+	}
+	return nil
+}
+
 // PartialSeries adds the points of one series to a Partial. Those of several series may take turns.
 type PartialSeries struct {
 	p *Partial
@@ -94,7 +102,7 @@ func (s *PartialSeries) Add(times []int64, values []float64) error {
 	if err := s.s.Add(times, values); err != nil {
 		return s.p.limit(err)
 	}
-	return s.p.limits.CheckSeries(s.p.table.SeriesCount())
+	return s.p.checkSeries()
 }
 
 // Rollup is what is known of several points of a series that have been rolled up.
@@ -121,7 +129,7 @@ func (s *PartialSeries) AddRollup(r *Rollup) error {
 	if err := s.s.AddRollup(&ar); err != nil {
 		return s.p.limit(err)
 	}
-	return s.p.limits.CheckSeries(s.p.table.SeriesCount())
+	return s.p.checkSeries()
 }
 
 // Split returns the first time at or after t at which a bucket of the query begins, or the end of its range if there is none: where what is older can come
@@ -156,7 +164,7 @@ func (p *Partial) Merge(encoded []byte) error {
 	if err := p.table.Merge(encoded, func(id string) bool { return p.plan.by.valid(id) }); err != nil {
 		return p.limit(err)
 	}
-	return p.limits.CheckSeries(p.table.SeriesCount())
+	return p.checkSeries()
 }
 
 // groupID names the group of a series: the field, and keys and values of the tags by which series are grouped.
