@@ -157,7 +157,7 @@ func (s *frameSeries) fill(with *arg) {
 			}
 		}
 	}
-	s.times, s.values, _ = keep(func(int64, float64) (bool, error) { return true, nil })(s.times, s.values) // the nulls that are left are at the ends
+	s.times, s.values = only(s.times, s.values, notNull) // the nulls that are left are at the ends
 }
 
 // interpolate replaces nulls between two points by what lies on the line between them.

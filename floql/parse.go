@@ -2,7 +2,6 @@ package floql
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -411,71 +410,4 @@ func (p *reader) readQuery(a *arg) {
 		p.expect(")", "or \"|\"")
 	}
 	p.depth--
-}
-
-// Text returns the query as it was given to Parse.
-func (q *Query) Text() string { return q.text }
-
-// String returns the query in its canonical form, which Parse reads as the same query.
-func (q *Query) String() string {
-	var b strings.Builder
-	b.WriteString(name(q.measurement))
-	for i, f := range q.filters {
-		b.WriteString(map[bool]string{true: "{", false: ", "}[i == 0])
-		b.WriteString(f.String())
-	}
-	if len(q.filters) > 0 {
-		b.WriteByte('}')
-	}
-	if q.timeRange != nil {
-		b.WriteString(q.timeRange.String())
-	}
-	for _, s := range q.stages {
-		b.WriteString(" | ")
-		b.WriteString(s.String())
-	}
-	return b.String()
-}
-
-// String returns the stage in its canonical form.
-func (s *stage) String() string {
-	var args []string
-	skipped := false
-	for i := range s.params {
-		p, a := &s.params[i], &s.args[i]
-		if !a.given {
-			skipped = true
-			continue
-		}
-		text := a.print(p)
-		if skipped || p.named {
-			text = p.name + "=" + text
-		}
-		args = append(args, text)
-	}
-	return fmt.Sprintf("%s(%s)", s.name, strings.Join(args, ", "))
-}
-
-func (a *arg) print(p *param) string {
-	switch p.kind {
-	case aDuration, aWindow:
-		return printSpan(a.step)
-	case aNumber, aWhole:
-		return printNumber(a.number)
-	case aWordOrNumber:
-		if a.text == "" {
-			return printNumber(a.number)
-		}
-	case aZone, aText:
-		return name(a.text)
-	case names, tagNames:
-		var list []string
-		for _, n := range a.list {
-			list = append(list, name(n))
-		}
-		return a.text + strings.Join(list, ", ")
-	case aQuery:
-		return "(" + a.query.String() + ")"
-	}
-	return a.text
 }

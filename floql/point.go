@@ -30,7 +30,20 @@ func each(f func(float64) float64) func(*Series) pointFunc {
 }
 
 func isNull(v float64) bool   { return v != v }
+func notNull(v float64) bool  { return v == v }
 func isFinite(v float64) bool { return v-v == 0 }
+
+// only keeps, in the same slices, the points whose value is as it should be.
+func only(times []int64, values []float64, is func(float64) bool) ([]int64, []float64) {
+	n := 0
+	for i, v := range values {
+		if is(v) {
+			times[n], values[n] = times[i], v
+			n++
+		}
+	}
+	return times[:n], values[:n]
+}
 
 func abs(*stage) func(*Series) pointFunc   { return each(math.Abs) }
 func ceil(*stage) func(*Series) pointFunc  { return each(math.Ceil) }

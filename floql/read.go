@@ -1,0 +1,187 @@
+package floql
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// read reads what a query selects, with the steps that need not have it all: point-wise ones, and the first aggregation. It returns the steps that are left.
+func (r *run) read(q *Query, f *frame) ([]step, error) {
+	list := q.plan.list
+	n := 0
+	for n < len(list) && (list[n].points != nil || list[n].stage.role == naming) {
+		if list[n].points == nil {
+			f.key = list[n].stage.args[0].text
+		}
+		n++
+	}
+	points := slices.DeleteFunc(slices.Clone(list[:n]), func(s step) bool { return s.points == nil })
+	r.hint(q)
+	in := input{q.selection(f, r.limits), points, q.plan.shift}
+	nothing := f.rng.From >= f.rng.To || q.plan.noFields
+	if n == len(list) || list[n].reduce == nil {
+		if nothing {
+			return list[n:], nil
+		}
+		return list[n:], r.collect(&in, f, n == len(list))
+	}
+	if nothing {
+		return list[n+1:], nil
+	}
+	return list[n+1:], r.aggregate(&in, list[n].reduce, f)
+}
+
+// input is what is read, and what is done with each series first.
+type input struct {
+	sel    Selection
+	points []step // all of them point-wise
+	shift  int64  // ms that are added to all times
+}
+
+// aggregate reads into an aggregation: the source does it if it can and nothing is to be done before.
+func (r *run) aggregate(in *input, d *reduction, f *frame) error {
+	limits := r.limits
+	source, push := r.src.(Aggregator)
+	if push = push && len(in.points) == 0; !push {
+		limits.Points = -1 // stream counts them
+	}
+	p, w, err := r.partial(d, f, in.shift, limits)
+	if err != nil {
+		return err
+	}
+	if push {
+		if err = source.Aggregate(r.ctx, in.sel, p); err == nil {
+			err = r.count(p.table.Points(), p.table.SeriesCount())
+		}
+	} else {
+		err = r.stream(in, func(s *Series, times []int64, values []float64) error {
+			return p.addColumn(&Column{s, times, values})
+		})
+	}
+	if err != nil {
+		return err
+	}
+	return r.finish(p, w, f)
+}
+
+// count counts what has been read.
+func (r *run) count(points, series int64) error {
+	r.points, r.series = r.points+points, r.series+series
+	return cmp.Or(r.limits.CheckPoints(r.points), r.limits.CheckSeries(r.series))
+}
+
+// selection returns what to read.
+func (q *Query) selection(f *frame, limits Limits) Selection {
+	return Selection{
+		Measurement: q.measurement, Filters: q.filters, Fields: q.plan.fields, Limits: limits,
+		From: f.rng.From - q.plan.shift, To: f.rng.To - q.plan.shift, LookBack: q.plan.lookBack,
+	}
+}
+
+// hint notes what to say if the query selects no series.
+func (r *run) hint(q *Query) {
+	for i := range q.filters {
+		if f := &q.filters[i]; f.looksRegular() {
+			r.hints = append(r.hints, fmt.Sprintf("%s selects no series: patterns are globs, not regular expressions, so that . is a dot and * is any characters", f))
+		}
+	}
+}
+
+// pipe is the state of the first steps for one series.
+type pipe struct {
+	apply []pointFunc
+	steps []step
+}
+
+func newPipe(s *Series, steps []step) *pipe {
+	p := &pipe{steps: steps}
+	for _, st := range steps {
+		p.apply = append(p.apply, st.points(s))
+	}
+	return p
+}
+
+// stream reads a selection and hands on what the first steps make of it, which the receiver may not keep.
+func (r *run) stream(in *input, to func(*Series, []int64, []float64) error) error {
+	pipes := make(map[*Series]*pipe)
+	var spareTimes []int64
+	var spareValues []float64
+	for c, err := range r.src.Read(r.ctx, in.sel) {
+		if err = cmp.Or(err, r.ctx.Err()); err != nil {
+			return err
+		}
+		times, values := c.Times, c.Values
+		p, series := pipes[c.Series], int64(0)
+		if p == nil {
+			p, series = newPipe(c.Series, in.points), 1
+			pipes[c.Series] = p
+		}
+		if err := r.count(int64(len(times)), series); err != nil {
+			return err
+		}
+		if len(in.points) > 0 {
+			spareTimes, spareValues = append(spareTimes[:0], times...), append(spareValues[:0], values...)
+			times, values = spareTimes, spareValues
+			add(times, in.shift)
+			if times, values, err = r.through(p, times, values); err != nil {
+				return err
+			}
+			add(times, -in.shift)
+		}
+		if err := to(c.Series, times, values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func add(times []int64, d int64) {
+	if d != 0 {
+		for i := range times {
+			times[i] += d
+		}
+	}
+}
+
+// through takes points through the steps of a pipe.
+func (r *run) through(p *pipe, times []int64, values []float64) (_ []int64, _ []float64, err error) {
+	for i, apply := range p.apply {
+		if times, values, err = r.chunked(apply, times, values); err != nil {
+			return nil, nil, p.steps[i].failed(err)
+		}
+	}
+	return times, values, nil
+}
+
+// collect reads a selection into a frame. If it is the result already, it may have no more points than a result.
+func (r *run) collect(in *input, f *frame, last bool) error {
+	found := make(map[*Series]*frameSeries)
+	total := int64(0)
+	in.sel.LookBack = 0
+	err := r.stream(in, func(s *Series, times []int64, values []float64) error {
+		fs := found[s]
+		if fs == nil {
+			fs = &frameSeries{Series: Series{Field: s.Field, Tags: slices.Clone(s.Tags)}}
+			found[s] = fs
+			r.bytes += fs.bytes()
+		}
+		fs.times, fs.values = append(fs.times, times...), append(fs.values, values...)
+		add(fs.times[len(fs.times)-len(times):], in.shift)
+		total += int64(len(times))
+		r.bytes += int64(16 * len(times))
+		err := r.limits.CheckBytes(r.bytes)
+		if err == nil && last {
+			err = r.limits.checkResult(total)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	f.series = slices.Collect(maps.Values(found))
+	f.dropEmpty()
+	sortFrame(f)
+	return nil
+}
