@@ -258,7 +258,7 @@ func (q *floqlRequest) parse(in *input) {
 			in.invalid("the query is given twice, as parameter q and as body")
 		}
 		if !given {
-			query, given = bodyQuery(raw, in.request.Header.Get("Content-Type")), len(raw) > 0
+			query = bodyQuery(raw, in.request.Header.Get("Content-Type"))
 		}
 	}
 	if strings.TrimSpace(query) == "" {

@@ -12,7 +12,6 @@ import (
 // plan is the write of a shard that a batch makes next.
 type plan struct {
 	shard    engine.ShardID
-	route    string // a name that leads to the shard, if the namespace is spread
 	sections []*planSection
 	byName   map[int32]*planSection
 	fresh    int // series that it defines

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/floedb/floe/internal/codec"
 )
@@ -486,6 +485,3 @@ func encodePrints(p *[pageSeries]uint64) (row []byte, some bool) {
 	}
 	return row, some
 }
-
-// millis is a duration as rows have it, rounded down.
-func millis(d time.Duration) int64 { return d.Milliseconds() }

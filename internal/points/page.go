@@ -27,7 +27,8 @@ func (e *Encoder) Pages(size int) iter.Seq[Page] {
 		var data []byte
 		perPoint := 2.0 // bytes, as the page before has it
 		for from := front; from != behind; {
-			to, want := behind, float64(size)*0.95/perPoint
+			var to mark
+			want := float64(size) * 0.95 / perPoint
 			for {
 				to = e.cut(from, int(min(want, maxPagePoints)))
 				data = e.encode(data[:0], from, to)

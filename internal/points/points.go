@@ -75,6 +75,4 @@ func ordered(bits int64) int64 { return bits ^ int64(uint64(bits>>63)>>1) }
 
 func floatOf(order int64) float64 { return math.Float64frombits(uint64(ordered(order))) }
 
-func orderOf(v float64) int64 { return ordered(int64(math.Float64bits(v))) }
-
 func finite(v float64) bool { return math.Float64bits(v)>>52&0x7ff != 0x7ff }

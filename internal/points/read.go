@@ -14,7 +14,6 @@ type Reader struct {
 
 type section struct {
 	field uint16
-	shape []byte // where its shape is
 	own   bool   // it has a shape
 	data  []byte // of it alone
 	rest  []byte // of it and what follows
