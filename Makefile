@@ -38,13 +38,14 @@ test-long: ## randomised suites in their long forms, races in full; for the nigh
 	$(GO) test -count=1 -timeout 180m ./internal/sim -run '^Test(Node|Cluster)$$' -seeds 20000
 	$(GO) test -count=1 -timeout 180m ./internal/sim -run '^TestFive$$' -seeds 7000
 	$(GO) test -count=1 -timeout 60m ./internal/sim -run '^TestReplay$$' -seeds 80
-	$(GO) test -count=1 -timeout 60m -tags plant ./internal/sim ./internal/engine ./stream -run '^TestPlanted$$'
+	$(GO) test -count=1 -timeout 60m -tags plant ./internal/sim ./internal/engine ./stream ./ts -run '^TestPlanted$$'
 	$(banner) 'crashes, failures and damage, long'
 	$(GO) test -count=1 -timeout 180m ./internal/sim/faults -clone-acks 50000 -point-workloads 20 -point-step 1 -corrupt-cases 20000
 	$(banner) 'models, long'
 	$(GO) test -count=1 -timeout 180m -run '^TestModel$$' ./kv -runs 6000
 	$(GO) test -count=1 -timeout 60m -run '^TestModel$$' ./queue -runs 1600
 	$(GO) test -count=1 -timeout 60m -run '^TestModel$$' ./stream -runs 1000
+	$(GO) test -count=1 -timeout 60m -run '^TestModel$$' ./ts -runs 1000
 	$(GO) test -count=1 -timeout 60m ./internal/ual ./internal/shard -long
 	$(banner) 'kills, power cuts, histories, pauses, long'
 	$(GO) test -count=1 -timeout 300m -run '^TestKill$$' ./internal/exercise -kills 10000
@@ -122,8 +123,8 @@ SUITED = ^Test(Node|Cluster|Five|Replay|AckClone|.*AtEveryPoint|Corrupt|TrioCorr
 # slower. Of the machines, which have no goroutines, the tests that use them from many. The simulators have one. make test-long leaves nothing out.
 RACY     = . ./dashboard ./internal/shard ./internal/ual ./internal/peer ./internal/exercise
 BULKY    = ^Test(Suite|AsyncLoses|CrashKeeps|FailedRead|DamagedSnapshot|OthersFill|HeadTorn|LostBlocks|ShortWrites|RandomCorruption|Entries$$|StatsEverywhere|NoQuorum|QuietShard|Verify|Torn|NoSpaceAtEvery|OpenOn|Quota|FullDisk|OverlayFS|(KV)?ReplicasAreEqual|WorkloadThrough|EveryBitFlip|TruncatedFiles|.*AtEveryIOPoint|LargePayloads|Listings|ManyWaits|CutAtEachByte|LargeEntries|DeletesWithout|Read(Bytes|IsASeek)|Many(Due|Queues|Tombstones|Keys|Streams)|WatchFindsChangesInParts|Disk$$|StopHandsOver|ReadsNeverGoBack|Stops|Audit|Kill|Power|Processes|Works|Linear|PausedLeader|Volume|Idle|RollingRestart|DueTogether|LeavingWith|LeasesOf|DeletesBeyond|LargeDeletes|LargeAnswers|ManyChanges)
-MACHINES = ./kv ./queue ./stream ./internal/engine
-SHARED   = ^Test(Progress|Lock|Watch|Wait|Pause|Many|Take|Read|Follow|Query|RowCache)
+MACHINES = ./kv ./queue ./stream ./ts ./internal/engine
+SHARED   = ^Test(Progress|Callers|FloQL|Lock|Watch|Wait|Pause|Many|Take|Read|Follow|Query|RowCache)
 
 race:
 	$(banner) 'go test -race -short'
@@ -139,11 +140,13 @@ suite-sim-rest:     suite = internal/sim -test.run '^Test(Replay|CrashBetweenSna
 suite-planted:      suite = internal/sim -test.run '^TestPlanted$$' -plant-rotate 3
 suite-planted-rest: suite = internal/engine -test.run '^TestPlanted$$'
 suite-planted-groups: suite = stream -test.run '^TestPlanted$$'
+suite-planted-ts:   suite = ts -test.run '^TestPlanted$$'
 suite-clones:       suite = internal/sim/faults -test.run '^TestAckClone$$' -clone-acks 500
 suite-points:       suite = internal/sim/faults -test.run 'AtEveryPoint$$' -point-step 5
 suite-corrupt:      suite = internal/sim/faults -test.run '^Test(Trio)?Corrupt$$' -corrupt-cases 200
 suite-model:        suite = kv -test.run '^TestModel$$' -for 12s -least 10
 suite-queue:        suite = queue -test.run '^TestModel$$' -for 8s -least 6
+suite-ts:           suite = ts -test.run '^TestModel$$' -for 8s -least 3
 suite-groups:       suite = stream -test.run '^TestGroupHistories$$' -for 4s -least 5
 suite-ual:          suite = internal/ual -test.run '^Test(EveryBitFlip|CrashAtEveryIOPoint|Model|ManyLives)$$' -long
 suite-space:        suite = internal/shard -test.run '^TestNoSpaceAtEveryOperation$$'
@@ -159,7 +162,7 @@ suite-chaos:        suite = internal/peer -test.run '^TestChaos$$' -chaos 15s
 
 # Two pools: suites that compute, and suites that mostly wait for clocks, disks and processes, run side by side, two of each at a time. The longest are
 # first.
-COMPUTING = sim-cluster sim-five points planted planted-rest planted-groups sim-node model queue groups clones corrupt ual space sim-rest
+COMPUTING = sim-cluster sim-five points planted planted-rest planted-groups planted-ts sim-node model queue ts groups clones corrupt ual space sim-rest
 WAITING   = audit works processes kill pause linear chaos power reads
 
 .PHONY: tested $(COMPUTING:%=suite-%) $(WAITING:%=suite-%)
@@ -174,7 +177,7 @@ else
 endif
 
 # What suites are made of.
-BINARIES = ./kv ./queue ./stream ./internal/sim ./internal/sim/faults ./internal/exercise ./internal/ual ./internal/shard ./internal/peer ./internal/engine
+BINARIES = ./kv ./queue ./stream ./ts ./internal/sim ./internal/sim/faults ./internal/exercise ./internal/ual ./internal/shard ./internal/peer ./internal/engine
 
 # Each test binary is compiled once, with the bugs that are planted on purpose in it and switched off.
 tested:
