@@ -28,8 +28,14 @@
 // The source yields one series for each field of each tag set. Point-wise stages (where, math, delta, cumsum, ...) keep series apart. Aggregations (avg, sum,
 // count, min, max, first, last, median, percentile, stddev, spread) combine the points of all series of a field that lie in a bucket: of all together, or
 // of those with equal tags (group_by). window makes the buckets; without it the range is one. A point of a bucket has the time of its beginning. Buckets and
-// grouping stay for the next aggregation, so that rate(1m) | sum() sums by the minute, and group_by(*) first takes the mean of each gauge, which a plain sum
-// over hosts does not: it grows with the window. Stages lists them all.
+// grouping stay for the next aggregation, so that rate(1m) | sum() sums by the minute. Stages lists them all.
+//
+// A plain sum of a gauge over hosts grows with the window, for it adds every point, and a plain avg weighs each host by how many points it has. Where that
+// is not meant, take the mean of each series first:
+//
+//	memory[6h] | window(1m) | group_by(*) | avg() | group_by(region) | sum()
+//
+// join combines the points of two queries at equal times, of series with equal tags; a nested query that gives no range has that of the query around it.
 //
 // # Exactness
 //
