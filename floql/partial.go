@@ -157,6 +157,21 @@ func (p *Partial) Encode(ctx context.Context, dst []byte) ([]byte, error) {
 	return b, p.limit(err)
 }
 
+// Join adds what another Partial of the same plan has, which must not be used any more. It costs nothing if p has no points.
+//
+// Errors: *LimitError; that of ctx.
+func (p *Partial) Join(ctx context.Context, o *Partial) error {
+	if p.table.Points() == 0 {
+		p.table = o.table
+		return p.limits.CheckSeries(p.table.SeriesCount())
+	}
+	b, err := o.Encode(ctx, nil)
+	if err != nil {
+		return err
+	}
+	return p.Merge(b)
+}
+
 // Merge adds what another Partial of the same plan has encoded.
 //
 // Errors: *LimitError; an error for bytes that Encode has not written.

@@ -7,6 +7,8 @@
 //	})
 //	result, err := series.WriteLine(ctx, os.Stdin, ts.Nanoseconds) // the line protocol of InfluxDB
 //
+//	answer, err := series.Query(ctx, `cpu{host=~"web-*"}[1h] | window(5m) | group_by(host) | avg()`) // FloQL, see package floql
+//
 // # Concepts
 //
 // A series is a measurement with a set of tags; a point of it has values of some fields at a time in milliseconds. There is one value of a field at a
@@ -25,6 +27,16 @@
 //
 // A caller remembers the numbers of the series that it writes to. They go with fingerprints, which the shard compares with its own: a number of a series that
 // was deleted, that got lost with a tail of the log, or that another node gave out, is refused and looked for anew, and never leads to a wrong series.
+//
+// # Queries
+//
+// A query reads one state of each shard. Series are found by an index of tags and their values; of those found, and of the fields and the time that are asked
+// for, the points of pages and blocks are joined, and aggregated where they are: what travels is states of buckets, which add up to the same result, to the last
+// bit, however the points are spread. Points themselves (Read, and queries that take them one by one) come in pages, each of one state.
+//
+// Nothing is read beyond the retention. Where the points of a query are gone and rollups are left of them, the finest rollups take their place that fit its
+// windows; a query that they can not answer, as a percentile, is refused and not answered in part. "cpu:5m:max" reads a rollup by its name: what has been
+// computed so far, some minutes behind the points.
 //
 // # Guarantees
 //

@@ -53,8 +53,10 @@ type aggregateQuery struct {
 	namespace string
 	selection floql.Selection
 	plan      []byte
+	here      bool // who asks is in this process, and takes the states as they are: not sent
 
-	partial []byte // result
+	partial []byte         // result, encoded
+	states  *floql.Partial // result, if here
 	refused limitRefusal
 }
 

@@ -15,7 +15,7 @@ func (q *aggregateQuery) answer(v *engine.View) error { return q.refused.note(q.
 
 // aggregate adds all points of the selection to a Partial. Where they are gone, and rollups of them are left, those are added.
 func (q *aggregateQuery) aggregate(v *engine.View) error {
-	q.partial, q.refused = nil, ""
+	q.partial, q.states, q.refused = nil, nil, ""
 	p, err := floql.NewPartial(q.plan, q.selection.Limits)
 	if err != nil {
 		return engine.Errorf(ErrInvalid, "ts: plan of a query: %v", err)
@@ -37,6 +37,10 @@ func (q *aggregateQuery) aggregate(v *engine.View) error {
 	}
 	if err != nil {
 		return err
+	}
+	if q.here {
+		q.states = p
+		return nil
 	}
 	q.partial, err = p.Encode(asked{context.Background(), v}, nil)
 	return err

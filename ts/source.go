@@ -76,7 +76,7 @@ func (q *readQuery) seriesOf(all map[seriesField]*floql.Series, i int) *floql.Se
 
 // Aggregate implements floql.Aggregator.
 func (s source) Aggregate(ctx context.Context, sel floql.Selection, p *floql.Partial) error {
-	q := aggregateQuery{namespace: s.store.Namespace(), selection: sel, plan: p.Plan()}
+	q := aggregateQuery{namespace: s.store.Namespace(), selection: sel, plan: p.Plan(), here: true}
 	parts, _, err := engine.AskAll(ctx, &s.store.scope, q)
 	if err != nil {
 		return err
@@ -85,10 +85,14 @@ func (s source) Aggregate(ctx context.Context, sel floql.Selection, p *floql.Par
 		if err := part.refused.err(sel.Limits); err != nil {
 			return err
 		}
-		if part.partial == nil {
-			continue
+		var err error
+		switch {
+		case part.states != nil:
+			err = p.Join(ctx, part.states)
+		case part.partial != nil:
+			err = p.Merge(part.partial)
 		}
-		if err := p.Merge(part.partial); err != nil {
+		if err != nil {
 			return err
 		}
 	}
