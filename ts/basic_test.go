@@ -1,6 +1,7 @@
 package ts_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -48,5 +49,25 @@ log,a=1 text="only" 1000000002000
 	m, err := s.Measurement(t.Context(), "mem")
 	if err != nil || m.Series != 1 {
 		t.Errorf("Measurement = %+v, %v, want one series: tags may come in any order", m, err)
+	}
+}
+
+// TestNoGarbageOfPoints: what a known series costs to write does not grow with its points.
+func TestNoGarbageOfPoints(t *testing.T) {
+	s := storeOf(newRig(t, 1), "n")
+	batch := func(steps int) string {
+		var b strings.Builder
+		for i := range steps {
+			fmt.Fprintf(&b, "cpu,host=a value=%d.5 %d\n", i, 1_000_000_000_000+i)
+		}
+		return b.String()
+	}
+	allocs := func(text string) float64 {
+		return testing.AllocsPerRun(5, func() { must(s.WriteLine(t.Context(), strings.NewReader(text), ts.Milliseconds)) })
+	}
+	few, many := batch(100), batch(5000)
+	allocs(many)
+	if a, b := allocs(few), allocs(many); b > a+200 {
+		t.Errorf("%v allocations for 100 points and %v for 5,000", a, b)
 	}
 }

@@ -72,15 +72,11 @@ func (s *Store) WriteLine(ctx context.Context, r io.Reader, precision Precision)
 func (b *batch) fill(scanner *line.Scanner) (end bool, err error) {
 	for len(b.values) < importValues {
 		l, err := scanner.Next()
-		malformed := (*line.Error)(nil)
-		switch {
-		case errors.Is(err, io.EOF):
-			return true, nil
-		case errors.As(err, &malformed):
-			b.refuse(malformed.Line, engine.Errorf(ErrInvalid, "%s", malformed.Reason))
+		if err != nil {
+			if end, err = b.refuseLine(err); end || err != nil {
+				return end, err
+			}
 			continue
-		case err != nil:
-			return false, err
 		}
 		b.result.Strings += l.Strings
 		if err := b.addLine(l); err != nil {
@@ -88,6 +84,18 @@ func (b *batch) fill(scanner *line.Scanner) (end bool, err error) {
 		}
 	}
 	return false, nil
+}
+
+// refuseLine reports a line that is malformed. Other errors of the scanner end the import, with an error or without.
+func (b *batch) refuseLine(err error) (end bool, _ error) {
+	if malformed := (*line.Error)(nil); errors.As(err, &malformed) {
+		b.refuse(malformed.Line, engine.Errorf(ErrInvalid, "%s", malformed.Reason))
+		return false, nil
+	}
+	if errors.Is(err, io.EOF) {
+		return true, nil
+	}
+	return false, err
 }
 
 // addLine adds a line, or returns why it is refused.

@@ -13,6 +13,7 @@ import (
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
+	"github.com/floedb/floe/ts"
 )
 
 // setup says what node a row measures.
@@ -28,11 +29,12 @@ type setup struct {
 }
 
 // node is a floe node with one namespace, which is spread if there are several shards. One with a slower disk, or behind a connection, has
-// no queues and streams.
+// no queues, streams and time series.
 type node struct {
 	store   *kv.Store
 	queues  *queue.Store
 	streams *stream.Store
+	series  *ts.Store
 	commit  commit
 	close   func() error
 }
@@ -64,7 +66,7 @@ func (s setup) open(dir string) (*node, error) {
 		return nil, err
 	}
 	opened := &node{
-		store: n.KV(namespace), queues: n.Queue(namespace), streams: n.Stream(namespace), commit: commitTo(n), close: n.Close,
+		store: n.KV(namespace), queues: n.Queue(namespace), streams: n.Stream(namespace), series: n.TS(namespace), commit: commitTo(n), close: n.Close,
 	}
 	return opened, s.create(creator(n))
 }
