@@ -38,7 +38,7 @@ func TestCancel(t *testing.T) {
 	source := long(t)
 	for query, looks := range map[string]int{
 		"m[0..70000000] | math(value * 2 + 1) | max()":                       24, // every 4,096 points
-		"m[0..70000000] | median()":                                          4,  // every 32,768 values that are sorted, and again when they are merged
+		"m[0..70000000] | median()":                                          13, // every 32,768 values that are sorted, and again when they are merged
 		"m[0..70000000] | window(20s, 1s) | group_by(k) | avg()":             50,
 		"m[0..70000000] | window(1s, tz=Europe/Berlin) | sum()":              300, // every 256 bounds of a calendar, every 32 buckets
 		"m[0..70000000] | group_by(k) | window(1m) | sum() | fill(prev)":     50,

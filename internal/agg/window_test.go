@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/floedb/floe/internal/codec"
 )
 
 func at(t *testing.T, text string) int64 {
@@ -111,5 +113,33 @@ func TestSlidingByStep(t *testing.T) {
 	l = Layout{Size: Step{Millis: 1000}, Every: Step{Millis: 1000}, Zone: time.UTC}
 	if _, err := l.Windows(Range{0, 1000_001}, 1000, never); !errors.Is(err, ErrWindows) {
 		t.Errorf("1,001 windows of a calendar with a limit of 1,000: %v", err)
+	}
+}
+
+// TestPanesOfOthers: panes that have no bounds, or bounds in no order, or that do not cover the range of a plan, are refused.
+func TestPanesOfOthers(t *testing.T) {
+	for _, c := range []struct {
+		panes Panes
+		want  bool
+	}{
+		{Panes{step: 10, origin: -3 * day}, true},
+		{Panes{step: -10}, false},
+		{Panes{step: 1 << 60}, false},
+		{Panes{}, false},
+		{Panes{bounds: []int64{0}}, false},
+		{Panes{bounds: []int64{0, 100}}, true},
+		{Panes{bounds: []int64{0, 50, 50, 100}}, false},
+		{Panes{bounds: []int64{0, 99}}, false},
+		{Panes{bounds: []int64{1, 100}}, false},
+		{Panes{bounds: []int64{0, 1 << 60}}, false},
+	} {
+		plan := Plan{Func: Avg, Panes: c.panes, From: 0, To: 100}
+		e := codec.NewEncoder(nil)
+		plan.Code(&e)
+		var back Plan
+		d := codec.NewDecoder(e.Encoded())
+		if back.Code(&d); (d.Done() == nil) != c.want {
+			t.Errorf("panes %+v: %v, taken should be %v", c.panes, d.Done(), c.want)
+		}
 	}
 }
