@@ -1,0 +1,71 @@
+package ts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/floedb/floe/floql"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+)
+
+// planned is a source that wants to know what it is asked for.
+type planned struct {
+	floql.Source
+	sel  floql.Selection
+	plan []byte
+}
+
+func (p *planned) Aggregate(_ context.Context, sel floql.Selection, partial *floql.Partial) error {
+	p.sel, p.plan = sel, partial.Plan()
+	return nil
+}
+
+// looked is a context that is looked at: it is done from the n-th time on.
+type looked struct {
+	context.Context
+	times, until int
+}
+
+func (l *looked) Err() error {
+	if l.times++; l.times > l.until {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestQueriesEndSoon: a query over many points in few rows looks at its caller every few milliseconds, and ends the first time that he is gone.
+func TestQueriesEndSoon(t *testing.T) {
+	r := rig.Open(t, rig.Config{Shards: 1, Primitives: []engine.Primitive{table()}, CacheBytes: 4 << 20})
+	s := engine.StoreOf(Primitive, r.Router(), "n", 0)
+	const n = 600_000
+	var lines bytes.Buffer
+	for i := range n {
+		fmt.Fprintf(&lines, "m f=%d %d\n", i%7, i*100)
+	}
+	if result, err := s.WriteLine(t.Context(), &lines, Milliseconds); err != nil || result.Written != n {
+		t.Fatalf("WriteLine = %d, %v", result.Written, err)
+	}
+	r.Advance(10 * 60 * 1000)
+	asks := new(planned)
+	if _, err := floql.Eval(t.Context(), asks, fmt.Sprintf("m[0..%d] | window(1m) | avg()", n*100), floql.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(until int) (looks int, err error) {
+		ctx := &looked{Context: t.Context(), until: until}
+		err = r.Query(ctx, 0, &aggregateQuery{namespace: "n", selection: asks.sel, plan: asks.plan})
+		return ctx.times, err
+	}
+	looks, err := ask(1 << 30)
+	if err != nil || looks < n/maxUnseen {
+		t.Fatalf("%d looks, %v, want %d and more", looks, err, n/maxUnseen)
+	}
+	for until := range looks {
+		if again, err := ask(until); !errors.Is(err, context.Canceled) || again > until+2 {
+			t.Errorf("gone after %d looks: %d looks, %v", until, again, err)
+		}
+	}
+}
