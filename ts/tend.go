@@ -60,6 +60,9 @@ type tender struct {
 	cursor   points.Cursor
 }
 
+// maxMerged bounds what a tender remembers of merges; beyond it they look for where they go on.
+const maxMerged = 10_000
+
 // idle says that there was nothing to do for a measurement, and until when that holds if its row does not change.
 type idle struct {
 	row    string
@@ -91,6 +94,9 @@ func (t *tender) next(v *engine.View) (*step, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(t.merged) > maxMerged {
+		clear(t.merged)
+	}
 	for inc := range t.idle {
 		if _, ok := rows.byInc[inc]; !ok {
 			delete(t.idle, inc)
@@ -107,8 +113,11 @@ func (t *tender) next(v *engine.View) (*step, error) {
 				continue
 			}
 			m, ok, err := t.open(v, inc)
-			if err != nil || !ok {
+			if err != nil {
 				return nil, err
+			}
+			if !ok {
+				continue
 			}
 			if s, err := work(m); err != nil || s != nil {
 				return s, err

@@ -1,0 +1,316 @@
+package ts
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// measurementQuery asks for one measurement.
+type measurementQuery struct {
+	namespace, name string
+
+	items []Measurement // result: none or one
+}
+
+// Machine returns engine.MachineTS.
+func (*measurementQuery) Machine() engine.MachineID { return engine.MachineTS }
+
+// Kind tells the query from others.
+func (*measurementQuery) Kind() uint8 { return queryMeasurement }
+
+// Arguments codes what the query asks for.
+func (q *measurementQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	c.String(&q.name)
+}
+
+// Results codes the answer.
+func (q *measurementQuery) Results(c *codec.Coder) { codec.List(c, &q.items, codeMeasurement) }
+
+func (q *measurementQuery) answer(v *engine.View) error {
+	ns, ok := v.Namespace(q.namespace)
+	if !ok {
+		return nil
+	}
+	v.Freeze()
+	m, ok, err := measurementNow(v, ns, q.name)
+	if ok {
+		q.items = []Measurement{m}
+	}
+	return err
+}
+
+// measurementNow reads all rows of a measurement, or returns false if there is none.
+func measurementNow(v *engine.View, ns uint32, name string) (m Measurement, ok bool, err error) {
+	o, ok, err := openView(v, ns, name)
+	if err != nil || !ok {
+		return m, false, err
+	}
+	m = Measurement{
+		Name: name, CreatedAt: time.UnixMilli(o.createdAt), Series: int64(o.content.series), Points: o.content.points,
+		Retention: o.policy.retention(), version: o.policy.version,
+	}
+	if c := &o.content; c.oldest <= c.newest {
+		m.Oldest, m.Newest = time.UnixMilli(c.oldest), time.UnixMilli(c.newest)
+	}
+	for _, f := range o.fields {
+		m.Fields = append(m.Fields, Field{f.name, f.kind})
+	}
+	return m, true, nil
+}
+
+// openView reads a measurement for a query or a duty, or returns false if there is none.
+func openView(v *engine.View, ns uint32, name string) (o *open, ok bool, err error) {
+	o = new(open)
+	if o.inc, ok, err = incarnationNow(v, ns, name); err != nil || !ok {
+		return nil, false, err
+	}
+	o.policy.next = 1
+	for _, row := range []struct {
+		key  []byte
+		read func(b []byte) error
+		must bool
+	}{
+		{incKey(nil, rowMeasurement, o.inc), func(b []byte) (err error) { o.measurement, err = decodeMeasurement(b); return err }, true},
+		{incKey(nil, rowContent, o.inc), func(b []byte) (err error) { o.content, err = decodeContent(b); return err }, true},
+		{nameKey(nil, rowPolicy, ns, name), func(b []byte) (err error) { o.policy, err = decodePolicy(b); return err }, false},
+	} {
+		b, there, err := v.Get(row.key)
+		if err == nil && there {
+			err = row.read(b)
+		}
+		if err == nil && !there && row.must {
+			err = missingRow(row.key)
+		}
+		if err != nil {
+			return nil, false, err
+		}
+	}
+	return o, true, nil
+}
+
+func codeMeasurement(c *codec.Coder, m *Measurement) {
+	c.String(&m.Name)
+	c.Time(&m.CreatedAt)
+	codec.List(c, &m.Fields, func(c *codec.Coder, f *Field) {
+		c.String(&f.Name)
+		c.Byte((*byte)(&f.Type))
+	})
+	c.Varint(&m.Series)
+	c.Varint(&m.Points)
+	c.Time(&m.Oldest)
+	c.Time(&m.Newest)
+	c.Varint((*int64)(&m.Retention.RawTTL))
+	codec.List(c, &m.Retention.Downsample, func(c *codec.Coder, d *Downsample) {
+		c.Varint((*int64)(&d.Every))
+		c.Varint((*int64)(&d.TTL))
+	})
+	c.Uvarint(&m.version)
+}
+
+// measurementsQuery asks for a page of the measurements of a shard.
+type measurementsQuery struct {
+	namespace, prefix, after string
+	limit                    int
+
+	items []Measurement // result
+	more  bool          // result: there are more behind next
+	next  string        // result
+}
+
+// Machine returns engine.MachineTS.
+func (*measurementsQuery) Machine() engine.MachineID { return engine.MachineTS }
+
+// Kind tells the query from others.
+func (*measurementsQuery) Kind() uint8 { return queryMeasurements }
+
+// Arguments codes what the query asks for.
+func (q *measurementsQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	c.String(&q.prefix)
+	c.String(&q.after)
+	codePageLimit(c, &q.limit)
+}
+
+func codePageLimit(c *codec.Coder, limit *int) {
+	c.Int(limit)
+	if *limit < 1 || *limit > engine.MaxPageItems {
+		c.Fail("limit out of range")
+	}
+}
+
+// Results codes the answer.
+func (q *measurementsQuery) Results(c *codec.Coder) {
+	codec.List(c, &q.items, codeMeasurement)
+	c.Bool(&q.more)
+	c.String(&q.next)
+}
+
+func (q *measurementsQuery) answer(v *engine.View) error {
+	ns, ok := v.Namespace(q.namespace)
+	if !ok {
+		return nil
+	}
+	v.Freeze()
+	lower, upper, ok := key.Behind(nameKey(nil, rowName, ns, q.prefix), nameKey(nil, rowName, ns, q.after))
+	if !ok {
+		return nil
+	}
+	it, err := v.Iter(lower, upper)
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		if len(q.items) == q.limit || len(q.items) > 0 && v.Full() {
+			q.more, q.next = true, q.items[len(q.items)-1].Name
+			break
+		}
+		var m Measurement
+		if m, ok, err = measurementNow(v, ns, string(it.Key()[nameAt:])); ok {
+			q.items = append(q.items, m)
+		}
+	}
+	if closeErr := it.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// seriesQuery asks a shard for series of a measurement that have some tags, from a number on.
+type seriesQuery struct {
+	namespace, name string
+	tags            tagList
+	from            uint32
+	limit           int
+
+	inc   incarnation   // result
+	items []foundSeries // result
+	more  bool          // result
+	next  uint32        // result: the number to go on from
+}
+
+type foundSeries struct {
+	id  seriesID
+	row seriesRow
+}
+
+// Machine returns engine.MachineTS.
+func (*seriesQuery) Machine() engine.MachineID { return engine.MachineTS }
+
+// Kind tells the query from others.
+func (*seriesQuery) Kind() uint8 { return querySeries }
+
+// Arguments codes what the query asks for.
+func (q *seriesQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	c.String(&q.name)
+	q.tags.code(c)
+	codeU32(c, &q.from)
+	codePageLimit(c, &q.limit)
+	if len(q.tags) > MaxTags {
+		c.Fail("too many tags")
+	}
+}
+
+// Results codes the answer.
+func (q *seriesQuery) Results(c *codec.Coder) {
+	c.Uvarint((*uint64)(&q.inc))
+	codec.List(c, &q.items, func(c *codec.Coder, s *foundSeries) {
+		codeU32(c, (*uint32)(&s.id))
+		s.row.code(c)
+	})
+	c.Bool(&q.more)
+	codeU32(c, &q.next)
+}
+
+func (q *seriesQuery) answer(v *engine.View) error {
+	ns, ok := v.Namespace(q.namespace)
+	if !ok {
+		return nil
+	}
+	v.Freeze()
+	inc, ok, err := incarnationNow(v, ns, q.name)
+	if err != nil || !ok {
+		return err
+	}
+	q.inc = inc
+	// The tag with the fewest series leads; the others are looked up in the rows of the series.
+	prefix, err := q.narrowest(v)
+	if err != nil {
+		return err
+	}
+	it, err := v.Iter(key.AppendUint32(bytes.Clone(prefix), q.from), key.PrefixEnd(prefix))
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		id := seriesOf(it.Key())
+		if len(q.items) == q.limit || v.Full() && uint32(id) > q.from {
+			q.more, q.next = true, uint32(id)
+			break
+		}
+		err = q.take(v, id)
+	}
+	if closeErr := it.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// narrowest returns what the keys begin with of the rows to look at: series, or postings of one tag.
+func (q *seriesQuery) narrowest(v *engine.View) (prefix []byte, err error) {
+	prefix = incKey(nil, rowSeries, q.inc)
+	fewest := uint64(math.MaxUint64)
+	for _, t := range q.tags {
+		b, ok, err := v.Get(valueKey(nil, q.inc, t.name, t.value))
+		if err != nil {
+			return nil, err
+		}
+		n := uint64(0)
+		if ok {
+			if n, err = decodeCount(b); err != nil {
+				return nil, err
+			}
+		}
+		if n < fewest {
+			fewest, prefix = n, postingPrefix(nil, q.inc, t.name, t.value)
+		}
+	}
+	return prefix, nil
+}
+
+func (q *seriesQuery) take(v *engine.View, id seriesID) error {
+	k := seriesKey(nil, rowSeries, q.inc, id)
+	b, ok, err := v.Get(k)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return missingRow(k)
+	}
+	row, err := decodeSeries(b)
+	if err != nil {
+		return err
+	}
+	for _, t := range q.tags {
+		if row.tags.get(t.name) != t.value {
+			return nil
+		}
+	}
+	q.items = append(q.items, foundSeries{id, row})
+	return nil
+}
+
+// missingRow is the error of a row that others say is there.
+func missingRow(k []byte) error {
+	if len(k) < numberAt {
+		return codec.ErrCorrupt
+	}
+	return engine.Errorf(codec.ErrCorrupt, "ts: no row %q of measurement %d: %x", k[0], binary.BigEndian.Uint64(k[incarnationAt:]), k)
+}

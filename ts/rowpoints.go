@@ -1,0 +1,199 @@
+package ts
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/floedb/floe/internal/codec"
+)
+
+// block is the row of points of one batch: a header that Apply makes, and points as the caller has encoded them, in which a series is its place in
+// ids and a field its place in fields.
+type block struct {
+	ids    []seriesID
+	fields []fieldID
+	span   span
+	points []byte // see package internal/points
+}
+
+// span says how many points there are, and from when to when.
+type span struct {
+	points         int64 // each counts once, however many fields it has
+	oldest, newest int64 // ms
+}
+
+func (b *block) encode(dst []byte) []byte {
+	dst = appendIDs(append(dst, rowVersion), b.ids)
+	dst = codec.AppendUvarint(dst, uint64(len(b.fields)))
+	for _, f := range b.fields {
+		dst = codec.AppendUvarint(dst, uint64(f))
+	}
+	return append(b.span.encode(dst), b.points...)
+}
+
+// decodeBlock reads the row of a block; its points alias the row.
+func decodeBlock(row []byte) (b block, err error) {
+	r := codec.NewReader(row)
+	version := r.Byte()
+	if b.ids, err = readIDs(&r); err != nil {
+		return b, err
+	}
+	n := r.Uvarint()
+	if n > uint64(min(r.Len(), MaxFields)) {
+		return b, fmt.Errorf("ts block row: %w: %d fields", codec.ErrCorrupt, n)
+	}
+	b.fields = make([]fieldID, 0, n)
+	for range n {
+		f := r.Uvarint()
+		if f >= MaxFields {
+			return b, fmt.Errorf("ts block row: %w: field %d", codec.ErrCorrupt, f)
+		}
+		b.fields = append(b.fields, fieldID(f))
+	}
+	b.span = readSpan(&r)
+	b.points = r.Rest()
+	if err := r.Err(); err != nil || version != rowVersion || b.span.points < 1 || b.span.oldest > b.span.newest {
+		return b, fmt.Errorf("ts block row: %w: %x", codec.ErrCorrupt, row[:min(len(row), 16)])
+	}
+	return b, nil
+}
+
+// readIDs reads series as block.encode writes them: their number, and of each how far it is behind the successor of the one before (varint).
+func readIDs(r *codec.Reader) ([]seriesID, error) {
+	n := r.Uvarint()
+	if n > uint64(r.Len()) {
+		return nil, fmt.Errorf("ts: %w: %d series", codec.ErrCorrupt, n)
+	}
+	ids := make([]seriesID, 0, n)
+	last := int64(-1)
+	for range n {
+		last += 1 + r.Varint()
+		if last < 0 || last > math.MaxUint32 {
+			return nil, fmt.Errorf("ts: %w: series %d", codec.ErrCorrupt, last)
+		}
+		ids = append(ids, seriesID(last))
+	}
+	return ids, r.Err()
+}
+
+// partitionRow is the row of a partition: its generations, the oldest first. What is in a later one replaces what an earlier one has of the same time.
+type partitionRow struct {
+	generations []generation
+	changed     int64 // when something was added last, ms
+}
+
+// generation is what was sealed, or merged, together.
+type generation struct {
+	number uint64 // LSN up to which it holds points
+	pages  int64
+	bytes  int64
+	points int64 // in tier 0, as they count in a measurement; 0 elsewhere
+}
+
+func (g *generation) code(c *codec.Coder) {
+	c.Uvarint(&g.number)
+	c.Varint(&g.pages)
+	c.Varint(&g.bytes)
+	c.Varint(&g.points)
+}
+
+func (p *partitionRow) code(c *codec.Coder) {
+	codeVersion(c)
+	codec.List(c, &p.generations, func(c *codec.Coder, g *generation) { g.code(c) })
+	c.Varint(&p.changed)
+	if !c.Reading() || c.Err() != nil {
+		return
+	}
+	for i, g := range p.generations {
+		if g.pages < 1 || i > 0 && p.generations[i-1].number >= g.number {
+			c.Fail("generations not in order")
+		}
+	}
+}
+
+func decodePartition(b []byte) (partitionRow, error) {
+	return decode(b, "partition", (*partitionRow).code)
+}
+
+// find returns the place of a generation, and whether it is there.
+func (p *partitionRow) find(number uint64) (int, bool) {
+	return slices.BinarySearchFunc(p.generations, number, func(g generation, n uint64) int {
+		switch {
+		case g.number < n:
+			return -1
+		case g.number > n:
+			return 1
+		}
+		return 0
+	})
+}
+
+// dirty is the row of buckets of a tier that are to be computed anew: those from a time up to the one in its key, ms. Ranges of a tier do not overlap.
+// One that is too large to be computed at once is done bucket by bucket, or, where a few buckets have too many series, by series.
+type dirty struct {
+	from   int64
+	lsn    uint64 // of the last change that has made it larger
+	chunk  int64  // of the buckets before it the series before next are done
+	series uint32
+}
+
+func (d *dirty) code(c *codec.Coder) {
+	c.Varint(&d.from)
+	c.Uvarint(&d.lsn)
+	c.Varint(&d.chunk)
+	codeU32(c, &d.series)
+}
+
+func decodeDirty(b []byte) (dirty, error) { return decode(b, "dirty", (*dirty).code) }
+
+func (d *dirty) encode(dst []byte) []byte { return encode(dst, d, (*dirty).code) }
+
+// pageRow is the row of a page: what package points says of it, and its points, which alias the row.
+type pageRow struct {
+	last     seriesID
+	from, to int64 // least and greatest time
+	values   int64
+	data     []byte
+}
+
+func (p *pageRow) encode(dst []byte) []byte {
+	dst = codec.AppendUvarint(append(dst, rowVersion), uint64(p.last))
+	dst = codec.AppendUvarint(codec.AppendVarint(dst, p.from), uint64(p.to-p.from))
+	return append(codec.AppendUvarint(dst, uint64(p.values)), p.data...)
+}
+
+func decodePage(row []byte) (p pageRow, err error) {
+	r := codec.NewReader(row)
+	version, last := r.Byte(), r.Uvarint()
+	p.from = r.Varint()
+	span, values := r.Uvarint(), r.Uvarint()
+	p.last, p.to, p.values = seriesID(last), p.from+int64(span), int64(values)
+	p.data = r.Rest()
+	if err := r.Err(); err != nil || version != rowVersion || last > math.MaxUint32 || p.to < p.from || p.values < 1 {
+		return p, fmt.Errorf("ts page row: %w: %x", codec.ErrCorrupt, row[:min(len(row), 16)])
+	}
+	return p, nil
+}
+
+// decodePrints reads a row of fingerprints.
+func decodePrints(b []byte, p *[pageSeries]uint64) error {
+	if len(b) != 8*pageSeries {
+		return fmt.Errorf("ts fingerprints row: %w: %d bytes", codec.ErrCorrupt, len(b))
+	}
+	for i := range p {
+		p[i] = binary.BigEndian.Uint64(b[8*i:])
+	}
+	return nil
+}
+
+// encodePrints lays fingerprints out, u64 each; some is false if there is none.
+func encodePrints(p *[pageSeries]uint64) (row []byte, some bool) {
+	row = make([]byte, 0, 8*pageSeries)
+	for _, v := range p {
+		row = binary.BigEndian.AppendUint64(row, v)
+		some = some || v != 0
+	}
+	return row, some
+}

@@ -1,0 +1,141 @@
+package ts
+
+import (
+	"bytes"
+
+	"github.com/floedb/floe/internal/points"
+)
+
+// pages checks pages, and the rows of partitions against them.
+func (a *auditedMeasurement) pages() error {
+	partitions := int64(0)
+	err := a.each(rowPartition, partKeyLen, func(k, value []byte) error {
+		p, err := decodePartition(value)
+		if err != nil {
+			a.problem("partition %x: %v", k, err)
+			return nil
+		}
+		partitions++
+		a.ofPages = make(map[uint64]generation)
+		lower, upper := pagesOf(a.inc, tierOf(k), partitionOf(k))
+		if err := a.Scan(lower, upper, a.page); err != nil {
+			return err
+		}
+		for _, g := range p.generations {
+			is := a.ofPages[g.number]
+			if is.pages != g.pages || is.bytes != g.bytes {
+				a.problem("partition %x: generation %d has %d pages of %d bytes, its row counts %d of %d", k, g.number, is.pages, is.bytes, g.pages, g.bytes)
+			}
+			a.points += g.points
+			delete(a.ofPages, g.number)
+		}
+		if len(a.ofPages) > 0 {
+			a.problem("partition %x: pages of generations that its row does not have", k)
+		}
+		return nil
+	})
+	if err == nil && a.points != a.content.points {
+		a.problem("%d points, its row counts %d", a.points, a.content.points)
+	}
+	if err != nil {
+		return err
+	}
+	return a.homeless()
+}
+
+// homeless reports pages whose partition has no row.
+func (a *auditedMeasurement) homeless() error {
+	return a.each(rowPage, pageKeyLen, func(k, _ []byte) error {
+		_, ok, err := a.Get(partKey(nil, rowPartition, a.inc, tierOf(k), partitionOf(k)))
+		if err == nil && !ok {
+			a.problem("page %x of no partition", k)
+		}
+		return err
+	})
+}
+
+func (a *auditedMeasurement) page(k, value []byte) error {
+	if len(k) != pageKeyLen {
+		a.problem("page %x: its key has %d bytes", k, len(k))
+		return nil
+	}
+	p, err := readPage(k, value)
+	if err != nil {
+		a.problem("page %x: %v", k, err)
+		return nil
+	}
+	g := a.ofPages[p.generation]
+	g.pages, g.bytes = g.pages+1, g.bytes+p.bytes
+	a.ofPages[p.generation] = g
+	length := a.partition
+	if p.group.tier != rawTier {
+		t := a.policy.find(p.group.tier)
+		if t == nil {
+			a.problem("page %x of no tier", k)
+			return nil
+		}
+		length = t.partition(a.partition)
+	}
+	info, err := a.reader.Check(p.row.data)
+	switch {
+	case err != nil:
+		a.problem("page %x: %v", k, err)
+		return nil
+	case info.From != p.row.from || info.To != p.row.to || seriesID(info.Last) != p.row.last || int64(info.Points) != p.row.values:
+		a.problem("page %x: it says %+v, there is %+v", k, p.row, info)
+	case floorDiv(info.From, length) != p.group.partition || floorDiv(info.To, length) != p.group.partition:
+		a.problem("page %x: points from %d to %d are of another partition", k, info.From, info.To)
+	case int(p.group.field) >= len(a.fields):
+		a.problem("page %x: field %d of %d", k, p.group.field, len(a.fields))
+	}
+	return a.pageSeries(k, &p)
+}
+
+// pageSeries checks the series of a page.
+func (a *auditedMeasurement) pageSeries(k []byte, p *heldPage) error {
+	var c points.Cursor
+	if ok, err := a.reader.Runs(uint16(p.group.field), &c); err != nil || !ok {
+		a.problem("page %x has no points of its field: %v", k, err)
+		return nil
+	}
+	for first := true; c.Next(); first = false {
+		id := seriesID(c.Series())
+		if first && (id != p.first || c.First() != p.time) {
+			a.problem("page %x begins with series %d at %d", k, id, c.First())
+		}
+		if !a.live.has(id) && !a.leaving.has(id) {
+			a.problem("page %x: series %d, which there is not", k, id)
+		}
+	}
+	return nil
+}
+
+func (a *auditedMeasurement) dirty() error {
+	var last []byte
+	end := int64(0)
+	return a.each(rowDirty, dirtyKeyLen, func(k, value []byte) error {
+		d, err := decodeDirty(value)
+		until := partitionOf(k)
+		t := a.policy.find(tierOf(k))
+		if err != nil || t == nil || d.from >= until || d.from%t.every != 0 || until%t.every != 0 {
+			a.problem("dirty buckets %x from %d: %v", k, d.from, err)
+			return nil
+		}
+		if bytes.HasPrefix(k, last) && last != nil && d.from < end {
+			a.problem("dirty buckets %x from %d are in the range before", k, d.from)
+		}
+		last, end = append(last[:0], k[:numberAt+2]...), until
+		return nil
+	})
+}
+
+func (a *auditedMeasurement) timer() error {
+	if a.content.timer == 0 {
+		return nil
+	}
+	ok, err := a.HasTimer(a.content.timer, a.ns, retentionToken(a.inc))
+	if err == nil && !ok {
+		a.problem("has no timer at %d", a.content.timer)
+	}
+	return err
+}
