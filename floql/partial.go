@@ -157,19 +157,14 @@ func (p *Partial) Encode(ctx context.Context, dst []byte) ([]byte, error) {
 	return b, p.limit(err)
 }
 
-// Join adds what another Partial of the same plan has, which must not be used any more. It costs nothing if p has no points.
+// Join adds what another Partial of the same plan has, which must not be used any more: Merge for what is in the same process.
 //
 // Errors: *LimitError; that of ctx.
 func (p *Partial) Join(ctx context.Context, o *Partial) error {
-	if p.table.Points() == 0 {
-		p.table = o.table
-		return p.limits.CheckSeries(p.table.SeriesCount())
+	if err := p.table.Join(o.table, ctx.Err); err != nil {
+		return p.limit(err)
 	}
-	b, err := o.Encode(ctx, nil)
-	if err != nil {
-		return err
-	}
-	return p.Merge(b)
+	return p.checkSeries()
 }
 
 // Merge adds what another Partial of the same plan has encoded.

@@ -132,6 +132,62 @@ func (t *Table) Merge(encoded []byte, valid func(groupID string) bool) error {
 	return c.Done()
 }
 
+// Join adds what another table of the same plan holds, which must not be used any more: Merge without an encoding in between. stop is asked now and then,
+// and its error is returned.
+//
+// Errors: LimitError.
+func (t *Table) Join(o *Table, stop func() error) error {
+	if err := o.settle(); err != nil {
+		return err
+	}
+	t.points, t.series = t.points+o.points, t.series+o.series
+	if t.limits.Points > 0 && t.points > t.limits.Points {
+		return &LimitError{LimitPoints, t.limits.Points}
+	}
+	for id, g := range o.groups {
+		err := stop()
+		if t.groups[id] == nil {
+			t.groups[id] = g
+			err = cmp.Or(err, t.grow(o.size(id)))
+		} else {
+			err = cmp.Or(err, t.joinGroup(t.groups[id], g, stop))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Table) joinGroup(to, from *group, stop func() error) error {
+	for pane, s := range from.states() {
+		c, i := t.state(to, pane)
+		before := c.bytes(i)
+		c.merge(i, s.column, s.i)
+		if err := t.grow(c.bytes(i) - before); err != nil {
+			return err
+		}
+		if s.i == 0 {
+			if err := stop(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// size is how much memory a group has taken.
+func (t *Table) size(id string) int64 {
+	n := groupBytes + int64(len(id))
+	for _, b := range t.groups[id].blocks {
+		n += blockBytes + blockLen*funcs[t.plan.Func].bytes
+		for i := range blockLen {
+			n += b.column.bytes(i)
+		}
+	}
+	return n
+}
+
 func (t *Table) mergeGroup(g *group, c *codec.Coder) error {
 	var n uint64
 	if c.Uvarint(&n); n == 0 {

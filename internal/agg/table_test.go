@@ -99,7 +99,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 			plan.Panes, plan.From, plan.To = w.Panes, 20, 1500
 			whole := NewTable(plan, Limits{})
 			fill(t, whole, series, r)
-			merged := NewTable(plan, Limits{})
+			merged, joined := NewTable(plan, Limits{}), NewTable(plan, Limits{Bytes: 1 << 40})
 			for _, i := range r.Perm(len(series)) {
 				part := NewTable(plan, Limits{})
 				fill(t, part, series[i:i+1], r)
@@ -110,10 +110,19 @@ func TestPartsAreTheWhole(t *testing.T) {
 				if err := merged.Merge(b, nil); err != nil {
 					t.Fatalf("%+v: merge %x: %v", plan, b, err)
 				}
+				if err := joined.Join(part, never); err != nil {
+					t.Fatal(err)
+				}
 			}
 			got, want := results(t, merged, &w), results(t, whole, &w)
 			if !slices.Equal(got, want) {
 				t.Fatalf("round %d, %+v: parts give\n%v\nthe whole\n%v", round, plan, got, want)
+			}
+			if got := results(t, joined, &w); !slices.Equal(got, want) {
+				t.Fatalf("round %d, %+v: joined parts give\n%v\nthe whole\n%v", round, plan, got, want)
+			}
+			if plan.Func != Percentile && plan.Pre == Points && w.Tumbling() && joined.bytes > whole.bytes {
+				t.Fatalf("%+v: joined parts count %d bytes, the whole %d", plan, joined.bytes, whole.bytes)
 			}
 			a, errA := merged.Encode(nil, never)
 			b, errB := whole.Encode(nil, never)
