@@ -147,6 +147,7 @@ suite-corrupt:      suite = internal/sim/faults -test.run '^Test(Trio)?Corrupt$$
 suite-model:        suite = kv -test.run '^TestModel$$' -for 12s -least 10
 suite-queue:        suite = queue -test.run '^TestModel$$' -for 8s -least 6
 suite-ts:           suite = ts -test.run '^TestModel$$' -for 8s -least 3
+suite-stream:       suite = stream -test.run '^TestModel$$' -for 8s -least 3
 suite-groups:       suite = stream -test.run '^TestGroupHistories$$' -for 4s -least 5
 suite-ual:          suite = internal/ual -test.run '^Test(EveryBitFlip|CrashAtEveryIOPoint|Model|ManyLives)$$' -long
 suite-space:        suite = internal/shard -test.run '^TestNoSpaceAtEveryOperation$$'
@@ -162,7 +163,7 @@ suite-chaos:        suite = internal/peer -test.run '^TestChaos$$' -chaos 15s
 
 # Two pools: suites that compute, and suites that mostly wait for clocks, disks and processes, run side by side, two of each at a time. The longest are
 # first.
-COMPUTING = sim-cluster sim-five points planted planted-rest planted-groups planted-ts sim-node model queue ts groups clones corrupt ual space sim-rest
+COMPUTING = sim-cluster sim-five points planted planted-rest planted-groups planted-ts sim-node model queue stream ts groups clones corrupt ual space sim-rest
 WAITING   = audit works processes kill pause linear chaos power reads
 
 .PHONY: tested $(COMPUTING:%=suite-%) $(WAITING:%=suite-%)
