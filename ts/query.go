@@ -267,8 +267,9 @@ func (t *target) gone(from, now int64) bool {
 func (t *target) scan(v *engine.View, sel *floql.Selection) (*scan, *selector, error) {
 	limits := sel.Limits.WithDefaults()
 	s := &scan{
-		view: v, open: t.open, tier: t.tier, column: t.column, fields: fieldsOf(t.open, sel.Fields), bytes: limits.Bytes,
-		from: max(sel.From-sel.LookBack, t.oldest(v.Now())), to: min(sel.To, points.MaxTime+1),
+		view: v, open: t.open, tier: t.tier, column: t.column, fields: fieldsOf(t.open, sel.Fields), bytes: limits.Bytes, limits: limits,
+		whole: len(sel.Filters) == 0 && len(t.open.fields) == 1,
+		from:  max(sel.From-sel.LookBack, t.oldest(v.Now())), to: min(sel.To, points.MaxTime+1),
 	}
 	if len(sel.Filters) == 0 {
 		if err := limits.CheckSeries(int64(t.open.content.series)); err != nil {

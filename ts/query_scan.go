@@ -27,7 +27,9 @@ type scan struct {
 	to     int64
 	bytes  int64 // of memory, see merger
 	blocks []*heldBlock
-	unseen int // points since it was looked whether somebody still waits
+	limits floql.Limits
+	whole  bool // it takes all series, and there is one field: so many points as are counted
+	unseen int  // points since it was looked whether somebody still waits
 }
 
 // spot is a place in the order of a scan.
@@ -163,6 +165,9 @@ func (s *scan) run(start spot, f func(at spot, times []int64, values []float64) 
 	if err != nil {
 		return err
 	}
+	if err := s.limits.CheckPoints(s.atLeast(partitions)); err != nil {
+		return err
+	}
 	for i := range partitions {
 		p := &partitions[i]
 		at := frontOf(p.number)
@@ -176,6 +181,25 @@ func (s *scan) run(start spot, f func(at spot, times []int64, values []float64) 
 		}
 	}
 	return nil
+}
+
+// atLeast returns how many points there are at least, as far as that is known before they are read: no two of one generation are the same.
+func (s *scan) atLeast(partitions []partitionAt) (n int64) {
+	if !s.whole || len(s.fields) == 0 || s.tier != nil || s.open.content.deleted > 0 {
+		return 0
+	}
+	for i := range partitions {
+		p := &partitions[i]
+		if p.number*s.length() < s.from || (p.number+1)*s.length() > s.to {
+			continue
+		}
+		most := int64(0)
+		for _, g := range p.row.generations {
+			most = max(most, g.points)
+		}
+		n += most
+	}
+	return n
 }
 
 // runField goes over the series of one field in a partition.

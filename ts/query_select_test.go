@@ -208,3 +208,25 @@ func TestLimitsOfQueries(t *testing.T) {
 		}
 	}
 }
+
+// TestTooManyPointsAreNotRead: a query of more points than it may read is refused before it reads them, if that is known.
+func TestTooManyPointsAreNotRead(t *testing.T) {
+	r := newRig(t, 1)
+	s := storeOf(r, "n")
+	var batch []ts.Point
+	for i := range int64(10_000) {
+		batch = append(batch, point(fmt.Sprint("h", i%10), -5*day+i*second, float64(i)))
+	}
+	write(t, s, batch...)
+	r.Advance(hour)
+	for _, of := range []string{"cpu", "cpu{host=h1}"} {
+		query := fmt.Sprintf("%s[%d..%d] | window(1h) | avg()", of, rig.Epoch-10*day, rig.Epoch)
+		var exceeded *floql.LimitError
+		if _, err := s.Query(t.Context(), query, floql.Options{Limits: floql.Limits{Points: 999}}); !errors.As(err, &exceeded) || exceeded.Limit != "points" {
+			t.Errorf("%s: %v, want a LimitError", query, err)
+		}
+		if _, err := s.Query(t.Context(), query, floql.Options{Limits: floql.Limits{Points: 10_000}}); err != nil {
+			t.Errorf("%s: %v", query, err)
+		}
+	}
+}
