@@ -110,7 +110,7 @@ unit:
 	$(banner) 'go test -short'
 ifdef BIN
 	@$(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' ./... | xargs -n 2 -P 8 sh -c '\
-		name="$${1##*/}"; cd "$$2" || exit 255; \
+		name="$${1##*/}"; case "$$1" in */examples/*) name="examples/$$name";; esac; cd "$$2" || exit 255; \
 		"$(BIN)/$$name.test" -test.short -test.paniconexit0 -test.timeout 10m -test.skip "$$0" >"$(BIN)/$$name.log" 2>&1 || { echo "FAIL $$1"; cat "$(BIN)/$$name.log"; exit 255; }; \
 		echo "ok $$1"' '$(SUITED)'
 else
@@ -183,8 +183,10 @@ BINARIES = ./kv ./queue ./stream ./ts ./internal/sim ./internal/sim/faults ./int
 # Each test binary is compiled once, with the bugs that are planted on purpose in it and switched off.
 tested:
 	$(banner) 'compile tests'
-	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; \
-	$(GO) test -c -vet=off -tags plant $(LINK) -o "$$bin/" $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...) && \
+	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; mkdir "$$bin/examples"; \
+	tests=$$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...) && \
+	$(GO) test -c -vet=off -tags plant $(LINK) -o "$$bin/" $$(echo "$$tests" | grep -v /examples/) && \
+	$(GO) test -c -vet=off -tags plant $(LINK) -o "$$bin/examples/" $$(echo "$$tests" | grep /examples/) && \
 	$(MAKE) --no-print-directory unit suites fuzz BIN="$$bin"
 
 suites: ## the random and exhaustive suites, as many of each as a change has to pass; suite-<name> runs one
