@@ -124,7 +124,7 @@ SUITED = ^Test(Node|Cluster|Five|Replay|AckClone|.*AtEveryPoint|Corrupt|TrioCorr
 RACY     = . ./dashboard ./internal/shard ./internal/ual ./internal/peer ./internal/exercise
 BULKY    = ^Test(Suite|AsyncLoses|CrashKeeps|FailedRead|DamagedSnapshot|OthersFill|HeadTorn|LostBlocks|ShortWrites|RandomCorruption|Entries$$|StatsEverywhere|NoQuorum|QuietShard|Verify|Torn|NoSpaceAtEvery|OpenOn|Quota|FullDisk|OverlayFS|(KV)?ReplicasAreEqual|WorkloadThrough|EveryBitFlip|TruncatedFiles|.*AtEveryIOPoint|LargePayloads|Listings|ManyWaits|CutAtEachByte|LargeEntries|DeletesWithout|Read(Bytes|IsASeek)|Many(Due|Queues|Tombstones|Keys|Streams)|WatchFindsChangesInParts|Disk$$|StopHandsOver|ReadsNeverGoBack|Stops|Audit|Kill|Power|Processes|Works|Linear|PausedLeader|Volume|Idle|RollingRestart|DueTogether|LeavingWith|LeasesOf|DeletesBeyond|LargeDeletes|LargeAnswers|ManyChanges)
 MACHINES = ./kv ./queue ./stream ./ts ./internal/engine
-SHARED   = ^Test(Progress|Callers|FloQL|Lock|Watch|Wait|Pause|Many|Take|Read|Follow|Query|RowCache)
+SHARED   = ^Test(Progress|Callers|Spread|Lock|Watch|Wait|Pause|Many|Take|Read|Follow|Query|RowCache)
 
 race:
 	$(banner) 'go test -race -short'

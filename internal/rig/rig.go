@@ -34,6 +34,8 @@ type Rig struct {
 	db     *pebble.DB
 	config Config
 
+	delivering sync.Mutex // one caller at a time hands over messages
+
 	mu    sync.Mutex // guards everything below
 	execs []*engine.Executor
 	now   int64
@@ -251,6 +253,8 @@ func (r *Rig) Hold(hold bool) {
 // Deliver hands over the messages between shards.
 func (r *Rig) Deliver() {
 	r.t.Helper()
+	r.delivering.Lock()
+	defer r.delivering.Unlock()
 	for more := true; more; {
 		more = false
 		for _, x := range r.execs {
@@ -267,7 +271,7 @@ func (r *Rig) dispatch(x *engine.Executor, target engine.ShardID) bool {
 	const begin = 2 // steps of every Dispatch
 	d := x.NewDispatch(target)
 	for n := 0; ; n++ {
-		step, _, ok, err := d.Next(r.Now(), x.Applied().Index)
+		step, _, ok, err := d.Next(r.Now(), r.applied(x))
 		if err != nil {
 			r.t.Fatalf("deliver: %v", err)
 		}
@@ -277,6 +281,13 @@ func (r *Rig) dispatch(x *engine.Executor, target engine.ShardID) bool {
 		out := r.Entry(step.Shard, step.Command)[0]
 		d.Done(out.Result, out.Err, r.Now())
 	}
+}
+
+// applied returns the index of the newest entry that a shard has applied.
+func (r *Rig) applied(x *engine.Executor) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return x.Applied().Index
 }
 
 // Efforts returns the most that commands of each kind have taken in any shard. The executors fail where that is beyond a bound.
