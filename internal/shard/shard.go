@@ -9,7 +9,6 @@ package shard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -21,7 +20,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/ual"
 )
 
@@ -709,112 +707,3 @@ func (e *unknownOutcome) Error() string {
 }
 
 func (e *unknownOutcome) Unwrap() []error { return []error{engine.ErrUnknownOutcome, e.reason} }
-
-// query answers from this replica, which has to be the leader's: others may lag.
-func (s *shard) query(ctx context.Context, q engine.Query) error {
-	if err := s.mayAnswer(); err != nil {
-		return err
-	}
-	if len(s.host.cfg.Voters) > 1 {
-		if err := s.linearize(ctx); err != nil {
-			return err
-		}
-	}
-	return s.ask(ctx, q, s.mayAnswer)
-}
-
-// queryStale answers from this replica as it is.
-func (s *shard) queryStale(ctx context.Context, q engine.Query) error { return s.ask(ctx, q, nil) }
-
-func (s *shard) ask(ctx context.Context, q engine.Query, may func() error) error {
-	r := engine.Replica{Now: s.clock.now, May: may, Stale: may == nil, Stop: s.host.ctx.Done()}
-	if may != nil {
-		r.Settle = s.settle
-	}
-	err := s.exec.Query(ctx, q, r)
-	if errors.Is(err, engine.ErrClosed) {
-		return s.host.stopError()
-	}
-	return err
-}
-
-func (s *shard) mayAnswer() error {
-	if s.leading.Load() {
-		return nil
-	}
-	return s.notLeader()
-}
-
-func (s *shard) notLeader() error {
-	return &engine.NotLeaderError{Shard: s.id, Node: s.host.cfg.NodeID, Leader: s.leader.Load()}
-}
-
-// linearize waits until this replica is known to lead, and to have applied everything that was acknowledged before. A leader that
-// was cut off or paused learns here that there is another.
-func (s *shard) linearize(ctx context.Context) error {
-	r := &read{done: make(chan error, 1)}
-	s.mail.put(func(in *input) { in.reads = append(in.reads, r) })
-	select {
-	case err := <-r.done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.host.ctx.Done():
-		return s.host.stopError()
-	}
-}
-
-// settle waits until the state has come to a time that the shard's clock has come to. The timer of what ends then is about to be fired.
-func (s *shard) settle(ctx context.Context, at int64) error {
-	r := &read{done: make(chan error, 1)}
-	s.admit([]readable{{stamp: at, reads: []*read{r}}})
-	if err := s.mayAnswer(); err != nil { // it may have led no more before the read was there to be told
-		return err
-	}
-	select {
-	case err := <-r.done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.host.ctx.Done():
-		return s.host.stopError()
-	}
-}
-
-// unsettle ends what waits for a time, because this node leads no more and nobody may fire its timers.
-func (s *shard) unsettle() {
-	s.readMu.Lock()
-	defer s.readMu.Unlock()
-	s.waiting = slices.DeleteFunc(s.waiting, func(r readable) bool {
-		if r.stamp == 0 {
-			return false
-		}
-		for _, one := range r.reads {
-			one.done <- s.notLeader()
-		}
-		return true
-	})
-}
-
-// admit lets reads go on whose index queries can see; the others wait for the applier.
-func (s *shard) admit(reads []readable) {
-	s.readMu.Lock()
-	s.waiting = append(s.waiting, reads...)
-	s.readMu.Unlock()
-	s.admitVisible()
-}
-
-func (s *shard) admitVisible() {
-	s.readMu.Lock()
-	defer s.readMu.Unlock()
-	visible, stamp := s.exec.Visible(), s.exec.Stamp()
-	s.waiting = slices.DeleteFunc(s.waiting, func(r readable) bool {
-		if r.index > visible && !plant.On(plant.ReadEarly) || r.stamp > stamp {
-			return false
-		}
-		for _, one := range r.reads {
-			one.done <- nil
-		}
-		return true
-	})
-}
