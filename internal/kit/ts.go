@@ -107,13 +107,13 @@ func (s *seriesClient) txn() error {
 	fails := s.Rand().IntN(2) == 0
 	if fails {
 		late := p
-		late.Time = time.Now().AddDate(100, 0, 0)
+		late.Time = gaugesBegin.AddDate(300, 0, 0)
 		txn.Do(ts.WriteOp(late))
 	}
 	_, err := txn.Commit(context.Background())
 	switch {
 	case err == nil && fails:
-		s.Failf("a transaction went through with a point of the next century")
+		s.Failf("a transaction went through with a point of a later century")
 	case err == nil:
 		known.Written(seriesName(p), p.Time, value)
 	case !errors.Is(err, engine.ErrUnknownOutcome):
