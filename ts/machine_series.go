@@ -100,6 +100,14 @@ func decodeSeriesList(body []byte) (seriesList, error) {
 	return l, err
 }
 
+// listed reads a list and loads its measurement.
+func (m *machine) listed(tx *engine.Tx, body []byte) (l seriesList, o *open, err error) {
+	if l, err = decodeSeriesList(body); err == nil {
+		o, err = m.loadExact(tx, l.name, l.inc)
+	}
+	return l, o, err
+}
+
 // decodeBody reads the body of a command. Errors: ErrInvalid.
 func decodeBody[T any](body []byte, code func(*T, *codec.Coder)) (v T, err error) {
 	c := codec.NewDecoder(body)
@@ -116,11 +124,7 @@ func decodeName(body []byte) (string, error) {
 
 // deleteSeries removes series from the index: their points are not found any more, and leave later. It returns how many there were (uvarint).
 func (m *machine) deleteSeries(tx *engine.Tx, body []byte) ([]byte, error) {
-	l, err := decodeSeriesList(body)
-	if err != nil {
-		return nil, err
-	}
-	o, err := m.loadExact(tx, l.name, l.inc)
+	l, o, err := m.listed(tx, body)
 	if err != nil {
 		return nil, err
 	}
@@ -195,11 +199,7 @@ func (r *removal) end() {
 
 // retire stops writes to series that seem to have no points: those who know their numbers have to define them again, which brings them back.
 func (m *machine) retire(tx *engine.Tx, body []byte) error {
-	l, err := decodeSeriesList(body)
-	if err != nil {
-		return err
-	}
-	o, err := m.loadExact(tx, l.name, l.inc)
+	l, o, err := m.listed(tx, body)
 	if err != nil {
 		return err
 	}
@@ -220,11 +220,7 @@ func (m *machine) retire(tx *engine.Tx, body []byte) error {
 
 // settle ends retirements: of series that had no points when nobody could write them any more, and of those that had some.
 func (m *machine) settle(tx *engine.Tx, body []byte) ([]byte, error) {
-	l, err := decodeSeriesList(body)
-	if err != nil {
-		return nil, err
-	}
-	o, err := m.loadExact(tx, l.name, l.inc)
+	l, o, err := m.listed(tx, body)
 	if err != nil {
 		return nil, err
 	}
@@ -252,11 +248,7 @@ func (m *machine) settle(tx *engine.Tx, body []byte) ([]byte, error) {
 
 // forget ends the deletion of series that no page has points of any more.
 func (m *machine) forget(tx *engine.Tx, body []byte) error {
-	l, err := decodeSeriesList(body)
-	if err != nil {
-		return err
-	}
-	o, err := m.loadExact(tx, l.name, l.inc)
+	l, o, err := m.listed(tx, body)
 	if err != nil {
 		return err
 	}
