@@ -19,7 +19,7 @@ const (
 const (
 	sealPoints = 1 << 20
 	sealBytes  = 4 << 20
-	sealAge    = 5 * 60 * 1000 // ms
+	sealAge    = 5 * 60 * 1000 // ms, see engine.Lead.Patience
 )
 
 // machine is the state machine of time series in one shard.

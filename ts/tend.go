@@ -15,7 +15,7 @@ func (m *machine) Duties() []engine.Duty { return []engine.Duty{{Name: "tend", R
 // tend seals blocks, merges pages, rolls up and clears away, one step after the other: each is computed from a view and proposed with the shape of the
 // pages it was computed from, and what blocks were sealed. Whatever has changed one of them meanwhile makes the shard refuse it, and it is computed anew.
 func tend(ctx context.Context, lead *engine.Lead) error {
-	t := newTender()
+	t := newTender(lead)
 	for {
 		var next *step
 		err := lead.View(ctx, func(v *engine.View) (err error) {
@@ -50,6 +50,7 @@ func (s *step) command() engine.Command {
 
 // tender keeps what makes the next step cheaper. Nothing of it matters: a new one begins with nothing.
 type tender struct {
+	patience func(ms int64) int64
 	idle     map[incarnation]idle
 	encoders map[pageGroup]*points.Encoder
 	spare    []*points.Encoder
@@ -69,9 +70,10 @@ type idle struct {
 	wakeAt int64
 }
 
-func newTender() *tender {
+func newTender(lead *engine.Lead) *tender {
 	return &tender{
-		idle: make(map[incarnation]idle), encoders: make(map[pageGroup]*points.Encoder), purges: make(map[incarnation]*purge),
+		patience: lead.Patience,
+		idle:     make(map[incarnation]idle), encoders: make(map[pageGroup]*points.Encoder), purges: make(map[incarnation]*purge),
 		merged: make(map[pageGroup]mergedUpTo), retirals: make(map[incarnation]*retiral),
 	}
 }
@@ -180,7 +182,7 @@ func (t *tending) others() (*step, error) {
 		}
 	}
 	if w := &t.content.blocks; w.points > 0 {
-		t.wake(w.since + sealAge)
+		t.wake(w.since + t.patience(sealAge))
 	}
 	b, _, err := t.view.Get(incKey(nil, rowContent, t.inc))
 	t.idle[t.inc] = idle{string(b), t.wakeAt}

@@ -72,7 +72,7 @@ func (t *tending) toMerge(p *partitionRow, end int64) (merged []uint64) {
 			first--
 			size += p.generations[first].bytes
 		}
-	} else if due := max(end, p.changed) + mergeQuiet; due <= t.view.Now() {
+	} else if due := max(end, p.changed) + t.patience(mergeQuiet); due <= t.view.Now() {
 		first = 0
 	} else {
 		t.wake(due)

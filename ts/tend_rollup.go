@@ -28,9 +28,9 @@ func (t *tending) rollup() (*step, error) {
 		if !ok {
 			continue
 		}
-		over := bucketOf(t.view.Now()-rollupLag, tier.every) // buckets before are over
+		over := bucketOf(t.view.Now()-t.patience(rollupLag), tier.every) // buckets before are over
 		if d.from >= over {
-			t.wake(d.from + tier.every + rollupLag)
+			t.wake(d.from + tier.every + t.patience(rollupLag))
 			continue
 		}
 		return t.rollupSome(tier, until, d, min(over, until))

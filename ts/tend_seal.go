@@ -24,7 +24,7 @@ func (t *tending) seal() (*step, error) {
 	if w.points == 0 {
 		return nil, nil
 	}
-	if due := w.since + sealAge; !w.full() && due > t.view.Now() {
+	if due := w.since + t.patience(sealAge); !w.full() && due > t.view.Now() {
 		t.wake(due)
 		return nil, nil
 	}

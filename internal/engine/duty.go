@@ -92,6 +92,9 @@ func (l *Lead) Term() uint64 { return l.term }
 // Now returns the shard's present time in ms since the epoch.
 func (l *Lead) Now() int64 { return l.door.Now() }
 
+// Patience returns for how long a duty waits that would wait so many ms if nobody was in a hurry: what it gathers, it gathers for so long.
+func (l *Lead) Patience(ms int64) int64 { return ms / l.x.haste }
+
 // Awaited reports whether somebody waits for a topic now: a query or a take.
 func (l *Lead) Awaited(t Topic) bool { return l.x.hub.awaited(t) }
 

@@ -57,6 +57,7 @@ type Executor struct {
 
 	memories  [maxMachines][]Remembered // of the machines
 	forgetful bool
+	haste     int64                // at least 1
 	stopwatch func() time.Duration // nil: there is none
 
 	applied  Applied
@@ -107,6 +108,7 @@ type Config struct {
 	Compared   bool      // there are other replicas, to compare this one with
 	Strict     bool      // check what takes too long to check always: for tests
 	Forgetful  bool      // machines forget what they remember whenever they may, which must make no difference: for tests
+	Haste      int64     // by how much shorter duties wait, see Lead.Patience; 0: not at all. For tests that last seconds
 
 	// Watch measures what commands take, if Strict; nil: nobody does. Nothing depends on it.
 	Watch func() time.Duration
@@ -116,7 +118,7 @@ type Config struct {
 func NewExecutor(c Config) *Executor {
 	x := &Executor{
 		shard: c.Shard, shards: c.Shards, db: c.DB, table: newTable(c.Primitives), over: newOverlay(), hub: newHub(), rows: c.RowCache.of(c.Shard),
-		strict: c.Strict, forgetful: c.Forgetful, stopwatch: c.Watch,
+		strict: c.Strict, forgetful: c.Forgetful, haste: max(c.Haste, 1), stopwatch: c.Watch,
 	}
 	for _, p := range c.Primitives {
 		m := p.New()

@@ -84,7 +84,8 @@ type Config struct {
 
 	CompareInterval time.Duration // between comparisons of the replicas of a shard that changes; 0: 30 s
 
-	Forgetful bool // see engine.Config: for tests
+	Forgetful bool  // see engine.Config: for tests
+	Haste     int64 // see engine.Config and HastenDuties: for tests
 
 	asyncUnmet bool                 // Async was asked for, with several voters
 	manual     bool                 // no goroutine is started: a simulator takes each step itself
@@ -113,6 +114,7 @@ func (c Config) withDefaults() (Config, error) {
 	orDefault(&c.SyncInterval, DefaultSyncInterval)
 	orDefault(&c.MaxValue, DefaultMaxValue)
 	orDefault(&c.NodeID, 1)
+	orDefault(&c.Haste, hasteOfDuties())
 	orDefault(&c.TickInterval, 75*time.Millisecond)
 	orDefault(&c.DiskInterval, defaultDiskInterval)
 	orDefault(&c.SlowDisk, defaultSlowDisk)

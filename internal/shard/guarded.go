@@ -6,11 +6,13 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// guarded says that the hosts of this process check and measure what each command takes, as those of simulators do. Nothing but GuardHosts, which
-// is for tests of whole nodes, switches it on: there is no setting for it, and nothing that it does decides an outcome.
+// guarded says that the hosts of this process check and measure what each command takes, as those of simulators do, and that their duties are in haste.
+// Nothing but GuardHosts and HastenDuties, which are for tests of whole nodes, switches it on: there is no setting for it, and nothing that it does
+// decides an outcome.
 var guarded struct {
 	mu      sync.Mutex // guards everything below
 	on      bool
+	haste   int64
 	efforts []engine.Effort // of hosts that were closed
 }
 
@@ -20,6 +22,20 @@ func GuardHosts() {
 	guarded.mu.Lock()
 	defer guarded.mu.Unlock()
 	guarded.on = true
+}
+
+// HastenDuties has the duties of all hosts that this process opens from now on wait so many times less than they would (see engine.Config.Haste): in a test
+// of seconds they do what takes them minutes.
+func HastenDuties(by int64) {
+	guarded.mu.Lock()
+	defer guarded.mu.Unlock()
+	guarded.haste = by
+}
+
+func hasteOfDuties() int64 {
+	guarded.mu.Lock()
+	defer guarded.mu.Unlock()
+	return guarded.haste
 }
 
 // GuardedEfforts returns what commands have taken in those of the hosts that were closed.

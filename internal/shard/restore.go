@@ -70,7 +70,7 @@ func (h *Host) newShard(id engine.ShardID) *shard {
 	s.keeper = keeper{shard: s, wake: make(chan struct{}, 1)}
 	s.exec = engine.NewExecutor(engine.Config{
 		Shard: id, Shards: h.cfg.Shards, DB: h.db, Primitives: h.cfg.Primitives, RowCache: h.rows,
-		Compared: len(h.cfg.Voters) > 1, Strict: h.cfg.manual || h.cfg.strict || isGuarded(), Forgetful: h.cfg.Forgetful,
+		Compared: len(h.cfg.Voters) > 1, Strict: h.cfg.manual || h.cfg.strict || isGuarded(), Forgetful: h.cfg.Forgetful, Haste: h.cfg.Haste,
 		Watch: h.watch(),
 	})
 	return s

@@ -159,6 +159,9 @@ func (d *duty) Propose(ctx context.Context, cmd engine.Command) ([]byte, error) 
 		d.sim.orphans = append(d.sim.orphans, orphan{d.node, d.host, ended})
 		return nil, err
 	}
+	if o.Err == nil {
+		d.sim.counts["duty done"]++
+	}
 	return o.Result, o.Err
 }
 

@@ -47,6 +47,8 @@ var planted = []struct {
 	{plant.AnyReceipt, &oneNode},
 	{plant.EternalLease, &oneNode},
 	{plant.KeepTaken, &oneNode},
+	{plant.SealDropsNewest, &oneNode},
+	{plant.GenerationsReversed, &oneNode},
 }
 
 // maxPlantSeeds is how many seeds a bug may take. A bug that needs more would get past too many changes.
