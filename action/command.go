@@ -1,0 +1,506 @@
+package action
+
+import (
+	"encoding/json"
+	"math"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/roster"
+)
+
+// Kinds of commands; the numbers are part of the log's format.
+const (
+	kindInvoke   = call.KindInvoke
+	kindCancel   = call.KindCancel
+	kindRegister = iota + 1
+	kindAdopt
+	kindEnable
+	kindDelete
+	kindOpen
+	kindWork
+	kindTouch
+	kindClose
+	kindExpire
+	kindJoin  = roster.KindJoin
+	kindLeave = roster.KindLeave
+	kindNote  = roster.KindNote
+)
+
+// Limits of what commands hold.
+const (
+	maxEnds       = 64  // ends of attempts in a command: each may have follow-ups
+	maxTaken      = 100 // runs that a command takes
+	maxTakenBytes = 4 << 20
+	maxGroups     = 100  // of a session
+	maxNames      = 1000 // of a session, in all its groups
+	maxHeld       = 1000 // runs that a session has at a time
+	maxMillis     = math.MaxInt64/int64(1e6) + 1
+)
+
+// registerCommand is the body of kindRegister.
+//
+//	result: version uvarint
+type registerCommand struct {
+	name string
+	spec spec
+}
+
+func (r *registerCommand) code(c *codec.Coder) {
+	c.String(&r.name)
+	r.spec.code(c)
+}
+
+// adoptCommand is the body of kindAdopt: what the home shard of an action tells the others.
+type adoptCommand struct {
+	name       string
+	gone       bool // it has been deleted
+	definition definition
+}
+
+func (a *adoptCommand) code(c *codec.Coder) {
+	c.String(&a.name)
+	c.Bool(&a.gone)
+	a.definition.code(c)
+}
+
+// nameCommand is the body of kindEnable, with whether to, and of kindDelete, with whether to force it.
+type nameCommand struct {
+	name string
+	flag bool
+}
+
+func (n *nameCommand) code(c *codec.Coder) {
+	c.String(&n.name)
+	c.Bool(&n.flag)
+}
+
+// openCommand is the body of kindOpen: it begins a session, or changes what one takes.
+//
+//	result: session uvarint
+type openCommand struct {
+	session uint64 // 0: a new one
+	process string
+	groups  []group
+}
+
+func (o *openCommand) code(c *codec.Coder) {
+	c.Uvarint(&o.session)
+	c.String(&o.process)
+	codec.List(c, &o.groups, func(c *codec.Coder, g *group) { g.code(c) })
+}
+
+// workCommand is the body of kindWork: ends of attempts, and what is wanted instead.
+//
+//	result: verdicts (u8 for each end) | runs taken, see taken; nothing if both lists are empty
+type workCommand struct {
+	session uint64 // 0: that of a worker that calls by itself, see self
+	self    string // its id
+	group   group  // and what it takes
+	ends    []end
+	wants   []want
+}
+
+func (w *workCommand) code(c *codec.Coder) {
+	if c.Uvarint(&w.session); w.session == 0 {
+		c.String(&w.self)
+		w.group.code(c)
+	}
+	codec.List(c, &w.ends, func(c *codec.Coder, e *end) { e.layout(c) })
+	codec.List(c, &w.wants, func(c *codec.Coder, w *want) { w.code(c) })
+}
+
+// want is what a worker takes.
+type want struct {
+	group  int // of the session
+	worker string
+	slots  int
+}
+
+func (w *want) code(c *codec.Coder) {
+	c.Int(&w.group)
+	c.String(&w.worker)
+	c.Int(&w.slots)
+}
+
+// end is how an attempt ended.
+type end struct {
+	ref     call.Ref
+	attempt int64 // 0: the present one
+	how     how
+	outcome string // of completed
+	code    string // of failed
+	message string
+	output  []byte
+	delay   int64 // ms until the next attempt, of failed (negative: the action's back-off) and snoozed
+}
+
+type how uint8
+
+const (
+	completed how = iota + 1
+	failed        // another attempt may follow
+	refused       // failed, and no other attempt may follow
+	released      // the attempt does not count, and the run is where it was
+	snoozed       // the attempt does not count, and the run waits for a time
+	howEnd
+)
+
+func (e *end) layout(c *codec.Coder) {
+	e.ref.Code(c)
+	c.Varint(&e.attempt)
+	c.Byte((*byte)(&e.how))
+	for _, s := range [...]*string{&e.outcome, &e.code, &e.message} {
+		c.String(s)
+	}
+	c.Bytes(&e.output)
+	c.Varint(&e.delay)
+}
+
+// verdict is what became of an end.
+type verdict uint8
+
+const (
+	accepted  verdict = iota + 1
+	overtaken         // the attempt was not the present one of its run any more
+	abandoned         // the run had been cancelled; its slot is free now
+)
+
+// taken is a run that a worker has got, in the result of kindWork.
+type taken struct {
+	ref            call.Ref
+	action         string
+	want           int // of the command, which it answers
+	attempt        int64
+	maxAttempts    int64
+	timeout        int64 // ms
+	createdAt      int64
+	priority       uint8
+	labels         []byte
+	key            string
+	idempotencyKey string
+	source         string
+	code           string // of the attempt before
+	message        string
+	input          []byte
+}
+
+func (t *taken) layout(c *codec.Coder) {
+	t.ref.Code(c)
+	c.String(&t.action)
+	c.Int(&t.want)
+	for _, v := range [...]*int64{&t.attempt, &t.maxAttempts, &t.timeout, &t.createdAt} {
+		c.Varint(v)
+	}
+	c.Byte(&t.priority)
+	c.Bytes(&t.labels)
+	for _, s := range [...]*string{&t.key, &t.idempotencyKey, &t.source, &t.code, &t.message} {
+		c.String(s)
+	}
+	c.Bytes(&t.input)
+}
+
+// worked is the result of kindWork.
+type worked struct {
+	verdicts []verdict
+	taken    []taken
+}
+
+func (w *worked) code(c *codec.Coder) {
+	codec.List(c, &w.verdicts, func(c *codec.Coder, v *verdict) { c.Byte((*byte)(v)) })
+	codec.List(c, &w.taken, func(c *codec.Coder, t *taken) { t.layout(c) })
+}
+
+// touchCommand is the body of kindTouch: the attempt may last for a time from now.
+//
+//	result: deadline varint (ms)
+type touchCommand struct {
+	session uint64 // 0: that of self
+	self    string
+	ref     call.Ref
+	attempt int64 // 0: the present one
+	extend  int64 // ms
+}
+
+func (t *touchCommand) code(c *codec.Coder) {
+	if c.Uvarint(&t.session); t.session == 0 {
+		c.String(&t.self)
+	}
+	t.ref.Code(c)
+	c.Varint(&t.attempt)
+	c.Varint(&t.extend)
+}
+
+// sessionCommand is the body of kindClose, and of kindExpire. What a session has is given back without counting the attempts if it is closed.
+type sessionCommand struct {
+	session uint64 // 0: that of self
+	self    string
+}
+
+func (s *sessionCommand) code(c *codec.Coder) {
+	if c.Uvarint(&s.session); s.session == 0 {
+		c.String(&s.self)
+	}
+}
+
+// command makes an operation. name routes it, in a spread namespace.
+func command(kind uint8, route string, err error, body []byte) engine.Op {
+	return engine.Op{Command: engine.Command{Machine: engine.MachineAction, Kind: kind, Body: body}, Route: route, Err: err}
+}
+
+func checkAction(name string) error { return engine.CheckName("action", name) }
+
+func notFound(name string) error { return engine.Errorf(ErrNotFound, "action %q not found", name) }
+
+func noRun(ref call.Ref, shard engine.ShardID) error {
+	return engine.Errorf(ErrNotFound, "run %s not found", place{shard, ref}.id())
+}
+
+// check says what is wrong with what is registered.
+func (s *spec) check() error {
+	for _, v := range [...]struct {
+		name           string
+		is, least, max int64
+	}{
+		{"timeout (ms)", s.timeout, 1, maxMillis},
+		{"max retries", s.maxRetries, 0, MaxRetriesLimit},
+		{"shortest back-off (ms)", s.backoffMin, 0, maxMillis},
+		{"longest back-off (ms)", s.backoffMax, s.backoffMin, maxMillis},
+		{"retention (ms)", s.retainFor, 1, maxMillis},
+		{"retained runs", s.retainRuns, 0, MaxRetainedRuns},
+		{"limit of running runs", s.maxRunning, 0, MaxRunningLimit},
+		{"limit of running runs per key", s.maxPerKey, 0, MaxRunningLimit},
+		{"rate", s.rate.limit, 0, MaxRateLimit},
+		{"burst of the rate", s.rate.burst, min(s.rate.limit, 1), MaxRateLimit},
+		{"time of the rate (ms)", s.rate.per, min(s.rate.limit, 1), maxRatePer},
+	} {
+		if v.is < v.least || v.is > v.max {
+			return engine.Errorf(ErrInvalid, "action: %s of %d is not in %d-%d", v.name, v.is, v.least, v.max)
+		}
+	}
+	if s.rate.limit == 0 && (s.rate.per != 0 || s.rate.burst != 0) {
+		return engine.Errorf(ErrInvalid, "action: a rate of 0 runs")
+	}
+	for _, t := range [...]struct {
+		name, is string
+	}{{"owner", s.owner}, {"description", s.description}} {
+		if len(t.is) > MaxTextBytes {
+			return engine.Errorf(ErrInvalid, "action: %s of %d bytes exceeds %d", t.name, len(t.is), MaxTextBytes)
+		}
+	}
+	return nil
+}
+
+// checkInvoke says what is wrong with an invocation. The input is checked where it comes from: reading it takes long.
+func checkInvoke(v *call.Invoke) error {
+	if err := checkAction(v.Name); err != nil {
+		return err
+	}
+	switch {
+	case v.Delay < 0 || v.Delay > maxMillis:
+		return engine.Errorf(ErrInvalid, "action: delay of %d ms is not in 0-%d", v.Delay, maxMillis)
+	case v.Timeout < 0 || v.Timeout > maxMillis:
+		return engine.Errorf(ErrInvalid, "action: timeout of %d ms is not in 1-%d", v.Timeout, maxMillis)
+	case v.MaxAttempts < 0 || v.MaxAttempts > MaxRetriesLimit+1:
+		return engine.Errorf(ErrInvalid, "action: %d attempts are not in 1-%d", v.MaxAttempts, MaxRetriesLimit+1)
+	case len(v.ConcurrencyKey) > MaxKeyBytes:
+		return engine.Errorf(ErrInvalid, "action: concurrency key of %d bytes exceeds %d", len(v.ConcurrencyKey), MaxKeyBytes)
+	case len(v.IdempotencyKey) > MaxKeyBytes:
+		return engine.Errorf(ErrInvalid, "action: idempotency key of %d bytes exceeds %d", len(v.IdempotencyKey), MaxKeyBytes)
+	case len(v.Source) > MaxTextBytes:
+		return engine.Errorf(ErrInvalid, "action: source of %d bytes exceeds %d", len(v.Source), MaxTextBytes)
+	}
+	return checkLabels(v.Labels)
+}
+
+// checkLabels says what is wrong with labels, which are encoded.
+func checkLabels(b []byte) error {
+	if len(b) > MaxLabelBytes {
+		return engine.Errorf(ErrInvalid, "action: labels of %d bytes exceed %d", len(b), MaxLabelBytes)
+	}
+	_, err := engine.DecodeHeaders(b)
+	return err
+}
+
+func (g *group) check() error {
+	if len(g.names) == 0 {
+		return engine.Errorf(ErrInvalid, "action: a worker of no action")
+	}
+	for _, name := range g.names {
+		if err := checkAction(name); err != nil {
+			return err
+		}
+	}
+	return checkLabels([]byte(g.labels))
+}
+
+func (o *openCommand) check() error {
+	names := 0
+	for i := range o.groups {
+		if err := o.groups[i].check(); err != nil {
+			return err
+		}
+		names += len(o.groups[i].names)
+	}
+	switch {
+	case len(o.groups) > maxGroups:
+		return engine.Errorf(ErrInvalid, "action: %d groups of workers exceed %d", len(o.groups), maxGroups)
+	case names > maxNames:
+		return engine.Errorf(ErrInvalid, "action: %d actions of a session exceed %d", names, maxNames)
+	}
+	return engine.CheckName("process", o.process)
+}
+
+func (w *workCommand) check() error {
+	if w.session == 0 {
+		if err := roster.CheckID(w.self); err != nil {
+			return err
+		}
+		if len(w.wants) > 0 {
+			if err := w.group.check(); err != nil {
+				return err
+			}
+			if len(w.group.names) > maxNames {
+				return engine.Errorf(ErrInvalid, "action: %d actions of a worker exceed %d", len(w.group.names), maxNames)
+			}
+		}
+	}
+	if len(w.ends) > maxEnds {
+		return engine.Errorf(ErrInvalid, "action: %d ended attempts exceed %d", len(w.ends), maxEnds)
+	}
+	for i := range w.ends {
+		if err := w.ends[i].check(); err != nil {
+			return err
+		}
+	}
+	slots := 0
+	for i := range w.wants {
+		want := &w.wants[i]
+		if want.slots < 1 || want.slots > maxTaken || want.group < 0 || want.group > maxGroups {
+			return engine.Errorf(ErrInvalid, "action: %d runs for group %d: 1-%d are taken at once", want.slots, want.group, maxTaken)
+		}
+		if err := roster.CheckID(want.worker); err != nil {
+			return err
+		}
+		slots += want.slots
+	}
+	if slots > maxTaken {
+		return engine.Errorf(ErrInvalid, "action: %d runs exceed the %d that are taken at once", slots, maxTaken)
+	}
+	return nil
+}
+
+func (e *end) check() error {
+	switch {
+	case e.how < completed || e.how >= howEnd:
+		return engine.Errorf(ErrInvalid, "action: an attempt that ends in way %d", e.how)
+	case e.attempt < 0:
+		return engine.Errorf(ErrInvalid, "action: attempt %d", e.attempt)
+	case len(e.outcome) > MaxOutcomeBytes || len(e.code) > MaxOutcomeBytes:
+		return engine.Errorf(ErrInvalid, "action: outcome of %d bytes or code of %d exceeds %d", len(e.outcome), len(e.code), MaxOutcomeBytes)
+	case len(e.message) > MaxErrorBytes:
+		return engine.Errorf(ErrInvalid, "action: error of %d bytes exceeds %d", len(e.message), MaxErrorBytes)
+	case e.delay > maxMillis:
+		return engine.Errorf(ErrInvalid, "action: delay of %d ms exceeds %d", e.delay, maxMillis)
+	case e.how == snoozed && e.delay < 0:
+		return engine.Errorf(ErrInvalid, "action: delay of %d ms is negative", e.delay)
+	}
+	return nil
+}
+
+func (t *touchCommand) check() error {
+	if t.extend < 1 || t.extend > maxMillis {
+		return engine.Errorf(ErrInvalid, "action: time of %d ms is not in 1-%d", t.extend, maxMillis)
+	}
+	return nil
+}
+
+// admit checks a command of a user in another process.
+func admit(cmd engine.Command, maxPayload int) error {
+	switch cmd.Kind {
+	case kindInvoke:
+		v, err := decodeBody(cmd.Body, (*call.Invoke).Code)
+		if err != nil {
+			return err
+		}
+		if v.Notify.Machine != 0 || v.Source != "" || v.Timeout != 0 || v.MaxAttempts != 0 {
+			return engine.Errorf(ErrInvalid, "action: an invocation as machines make it")
+		}
+		if len(v.Input) > 0 && !json.Valid(v.Input) {
+			return badInput(v.Input)
+		}
+		if err := engine.CheckPayload(len(v.Input), maxPayload); err != nil {
+			return err
+		}
+		return checkInvoke(&v)
+	case kindCancel:
+		v, err := decodeBody(cmd.Body, (*call.Cancel).Code)
+		if err != nil {
+			return err
+		}
+		return checkReason(v.Reason)
+	case kindRegister:
+		r, err := decodeBody(cmd.Body, (*registerCommand).code)
+		if err != nil {
+			return err
+		}
+		if err := checkAction(r.name); err != nil {
+			return err
+		}
+		return r.spec.check()
+	case kindEnable, kindDelete:
+		n, err := decodeBody(cmd.Body, (*nameCommand).code)
+		if err != nil {
+			return err
+		}
+		return checkAction(n.name)
+	case kindOpen:
+		o, err := decodeBody(cmd.Body, (*openCommand).code)
+		if err != nil {
+			return err
+		}
+		return o.check()
+	case kindWork:
+		w, err := decodeBody(cmd.Body, (*workCommand).code)
+		if err != nil {
+			return err
+		}
+		for i := range w.ends {
+			if err := engine.CheckPayload(len(w.ends[i].output), maxPayload); err != nil {
+				return err
+			}
+		}
+		return w.check()
+	case kindTouch:
+		t, err := decodeBody(cmd.Body, (*touchCommand).code)
+		if err != nil {
+			return err
+		}
+		return t.check()
+	case kindClose:
+		_, err := decodeBody(cmd.Body, (*sessionCommand).code)
+		return err
+	}
+	return roster.Admit(cmd)
+}
+
+func decodeBody[T any](b []byte, code func(*T, *codec.Coder)) (T, error) {
+	v, err := decode(b, code)
+	if err != nil {
+		return v, engine.Errorf(ErrInvalid, "action: command: %v", err)
+	}
+	return v, nil
+}
+
+// badInput says that an input is no JSON.
+func badInput(input []byte) error {
+	return engine.Errorf(ErrInvalid, "action: the input is no JSON: %.40q", input)
+}
+
+func checkReason(reason string) error {
+	if len(reason) > MaxReasonBytes {
+		return engine.Errorf(ErrInvalid, "action: reason of %d bytes exceeds %d", len(reason), MaxReasonBytes)
+	}
+	return nil
+}

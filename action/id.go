@@ -1,0 +1,42 @@
+package action
+
+import (
+	"encoding/base32"
+	"strings"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+const idPrefix = "run-"
+
+// idEncoding has digits and small letters only.
+var idEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+// place is what a RunID says: shard | action | run | tag (uvarints). The shard knows the namespace of the action.
+type place struct {
+	shard engine.ShardID
+	call.Ref
+}
+
+func (p *place) code(c *codec.Coder) {
+	codeU16(c, (*uint16)(&p.shard))
+	p.Ref.Code(c)
+}
+
+func (p place) id() RunID {
+	return RunID(idPrefix + idEncoding.EncodeToString(encode(nil, &p, (*place).code)))
+}
+
+// parse reads an id. Errors: ErrInvalid.
+func (id RunID) parse() (place, error) {
+	if text, ok := strings.CutPrefix(string(id), idPrefix); ok {
+		if b, err := idEncoding.DecodeString(text); err == nil {
+			if p, err := decode(b, (*place).code); err == nil && p.id() == id {
+				return p, nil
+			}
+		}
+	}
+	return place{}, engine.Errorf(ErrInvalid, "action: %.64q is no id of a run", string(id))
+}

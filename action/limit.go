@@ -1,0 +1,37 @@
+package action
+
+import "math"
+
+// Limits and defaults.
+const (
+	MaxPriority       = 255
+	DefaultPriority   = 100
+	MaxKeyBytes       = 255      // of concurrency and idempotency keys
+	MaxLabelBytes     = 1024     // of labels, names and values together
+	MaxTextBytes      = 1024     // of owner, description and source
+	MaxOutcomeBytes   = 255      // of outcomes and codes
+	MaxErrorBytes     = 16 << 10 // of the message of an error; what is longer is cut
+	MaxReasonBytes    = 1024
+	MaxRetriesLimit   = 1_000_000
+	MaxRetainedRuns   = 100_000_000
+	MaxRunningLimit   = 1_000_000
+	MaxRateLimit      = 1_000_000
+	MaxLabelSets      = maxSets // different sets of labels that runs of one action ask for
+	maxRatePer        = 366 * 24 * 3600 * 1000
+	idempotencyMillis = 24 * 3600 * 1000 // how long an idempotency key is remembered, at least
+	leaseMillis       = 30_000           // how long a process may be silent
+	defaultTimeout    = 30_000
+	defaultRetries    = 3
+	defaultBackoffMin = 1000
+	defaultBackoffMax = 5 * 60 * 1000
+	defaultRetainFor  = 7 * 24 * 3600 * 1000
+	defaultRetainRuns = 10_000
+	microsPerMilli    = 1000
+	maxLatencySample  = 1024
+	farAway           = math.MaxInt64 / 4
+)
+
+var defaultSpec = spec{
+	timeout: defaultTimeout, maxRetries: defaultRetries, backoffMin: defaultBackoffMin, backoffMax: defaultBackoffMax,
+	retainFor: defaultRetainFor, retainRuns: defaultRetainRuns,
+}

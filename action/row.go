@@ -1,0 +1,477 @@
+package action
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/key"
+)
+
+// The rows of the machine. All integers in keys are big-endian. id is the LSN of the command that made the action known in the shard, so that one that
+// is registered again after its deletion begins with nothing; run, seq, lane and session are LSNs too (u64), prio and set are u8.
+//
+//	'a' | ns u32 | name              the action: what was registered, counters, what waits without a key (see record)
+//	'b' | id                         -> ns u32 | name
+//	'i' | id | run                   a run as it was invoked, written once (see runRow)
+//	's' | id | run                   what has become of it, once a worker has had it or it has ended (see stateRow)
+//	'w' | id | lane | prio | seq     a run that a worker can have -> run uvarint (nothing if it is seq)
+//	'd' | id | due | run             a run that has to wait until due (ms, as key.AppendInt64) -> nothing
+//	'r' | session | id | run         a worker of the session has it -> deadline varint (ms) | cancelled u8
+//	'f' | id | ended | run           a run that has ended (ms) -> status u8 | ms of its last attempt uvarint
+//	'l' | id | set | key             a lane: what waits with a concurrency key (see laneRow)
+//	'e' | id | set | prio | turn     a lane whose next run can be begun -> its key
+//	'k' | id | idempotency key       -> run, tag | hash of the input (uvarints) | until varint (ms)
+//	'j' | id | until | key           the same by its end -> nothing
+//	'g' | id                         an action that was deleted, and has runs left to end -> ns u32 | name
+//	'o' | session                    a process that takes runs (see sessionRow)
+//	'n' | ns u32 | worker id         the session of a worker that calls Await by itself -> session uvarint
+//	'h' | ns u32 | name              sessions that take runs of the action -> uvarint
+//	'x' | ns u32 | worker id         a worker as it is listed (see internal/roster)
+//
+// A run is in one of four states, as its rows say:
+//
+//	waiting   'i', 'w', and 's' if it is not fresh: a worker has had it, or it was delayed
+//	delayed   'i', 'd', and 's' likewise
+//	running   'i', 's', 'r'
+//	ended     'i', 's', 'f', and 'r' if it was cancelled and its worker has not confirmed that
+const (
+	rowAction    = 'a'
+	rowName      = 'b'
+	rowDelayed   = 'd'
+	rowEligible  = 'e'
+	rowEnded     = 'f'
+	rowGrave     = 'g'
+	rowHandlers  = 'h'
+	rowRun       = 'i'
+	rowKeyEnd    = 'j'
+	rowKey       = 'k'
+	rowLane      = 'l'
+	rowSelf      = 'n'
+	rowSession   = 'o'
+	rowHeld      = 'r'
+	rowState     = 's'
+	rowWaiting   = 'w'
+	rowWorker    = 'x'
+	nameAt       = 5 // where the name begins in keys with a namespace
+	numberAt     = 9 // where what follows id begins
+	behindTimeAt = numberAt + 8
+)
+
+// never is the time of what does not happen.
+const never = math.MaxInt64
+
+// spec is what is registered of an action. Times are ms.
+type spec struct {
+	owner, description     string
+	timeout                int64
+	maxRetries             int64
+	backoffMin, backoffMax int64 // 0: none
+	retainFor              int64
+	retainRuns             int64
+	maxRunning             int64 // 0: no limit
+	maxPerKey              int64 // 0: no limit
+	rate                   rate
+}
+
+// rate is a Rate as it is kept.
+type rate struct{ limit, per, burst int64 } // per in ms; all 0: none
+
+func (s *spec) code(c *codec.Coder) {
+	c.String(&s.owner)
+	c.String(&s.description)
+	for _, v := range [...]*int64{
+		&s.timeout, &s.maxRetries, &s.backoffMin, &s.backoffMax, &s.retainFor, &s.retainRuns, &s.maxRunning, &s.maxPerKey,
+		&s.rate.limit, &s.rate.per, &s.rate.burst,
+	} {
+		c.Varint(v)
+	}
+}
+
+// limited reports whether runs of the action have to be in one shard for its limits to hold.
+func (s *spec) limited() bool { return s.maxRunning > 0 || s.rate.limit > 0 }
+
+// definition is an action as all shards of a namespace know it.
+type definition struct {
+	spec
+	version   uint64 // counts registrations
+	revision  uint64 // of the home shard: the LSN of its last change
+	enabled   bool
+	createdAt int64
+	updatedAt int64
+}
+
+func (d *definition) code(c *codec.Coder) {
+	d.spec.code(c)
+	c.Uvarint(&d.version)
+	c.Uvarint(&d.revision)
+	c.Bool(&d.enabled)
+	c.Varint(&d.createdAt)
+	c.Varint(&d.updatedAt)
+}
+
+// record is what the row 'a' says of an action.
+type record struct {
+	id uint64
+	definition
+
+	// Runs by state, of all that ever were.
+	pending, running, completed, failed, cancelled, timedOut int64
+	unconfirmed                                              int64 // cancelled runs whose workers have not confirmed that: they take up slots
+	delayed                                                  int64 // those of pending that wait for a time
+	kept                                                     int64 // ended runs that are kept
+	took                                                     int64 // ms that the last attempts of completed runs took together
+	allowed                                                  int64 // µs: when the rate allows a run again (the theoretical arrival time)
+	turn                                                     uint64
+	served                                                   uint64 // turn of the namespace's actions: the LSN of the last take
+
+	// Low marks: no row of the index is before it.
+	nextDelayed, nextEnded, nextKey int64
+
+	timer int64 // when the action's one timer is due; it may be early
+	sets  []labelSet
+}
+
+func newRecord(id uint64) record {
+	return record{id: id, nextDelayed: never, nextEnded: never, nextKey: never, timer: never}
+}
+
+// labelSet is what runs ask of their workers, and what waits with it without a key: that is a lane of its own, whose number is its place in the list.
+type labelSet struct {
+	labels string // encoded, see engine.AppendHeaders; "" asks for nothing
+	turn   uint64 // of the last run without a key that was begun
+	queue  queue  // of runs without a key, by seq
+	lanes  queue  // of rows 'e', by turn
+}
+
+// maxSets is how many sets of labels an action has. The number of the lane without a key is that of its set; those of others are greater.
+const maxSets = 64
+
+// queue says where the first rows of an index are whose keys end in a priority and a number, so that nobody who looks for them walks over the remains of
+// others. Numbers come in ascending order, or nearly so.
+type queue struct{ heads []head }
+
+// head is one priority of a queue, which has n rows, of which none is before seq.
+type head struct {
+	priority uint8
+	n        int64
+	seq      uint64
+}
+
+// len returns how many rows there are.
+func (q *queue) len() (n int64) {
+	for _, h := range q.heads {
+		n += h.n
+	}
+	return n
+}
+
+// first returns the most urgent priority, nil if there is nothing.
+func (q *queue) first() *head {
+	if len(q.heads) == 0 {
+		return nil
+	}
+	return &q.heads[0]
+}
+
+// push notes a row that is written.
+func (q *queue) push(priority uint8, seq uint64) {
+	i, found := slices.BinarySearchFunc(q.heads, priority, func(h head, p uint8) int { return int(h.priority) - int(p) })
+	if !found {
+		q.heads = slices.Insert(q.heads, i, head{priority, 0, seq})
+	}
+	h := &q.heads[i]
+	h.n++
+	h.seq = min(h.seq, seq)
+}
+
+// remove notes a row that is deleted.
+func (q *queue) remove(priority uint8, seq uint64) {
+	i, found := slices.BinarySearchFunc(q.heads, priority, func(h head, p uint8) int { return int(h.priority) - int(p) })
+	if !found {
+		panic(fmt.Sprintf("action: nothing of priority %d in %v", priority, q.heads))
+	}
+	h := &q.heads[i]
+	if h.n--; h.n == 0 {
+		q.heads = slices.Delete(q.heads, i, i+1)
+	} else if h.seq == seq {
+		h.seq++
+	}
+}
+
+func (q *queue) code(c *codec.Coder) {
+	codec.List(c, &q.heads, func(c *codec.Coder, h *head) {
+		c.Byte(&h.priority)
+		c.Varint(&h.n)
+		c.Uvarint(&h.seq)
+	})
+}
+
+// code lays the row out: version u8 | all fields in order, times and counts as varints.
+func (r *record) code(c *codec.Coder) {
+	version(c, "action")
+	c.Uvarint(&r.id)
+	r.definition.code(c)
+	for _, v := range [...]*int64{
+		&r.pending, &r.running, &r.completed, &r.failed, &r.cancelled, &r.timedOut, &r.unconfirmed, &r.delayed, &r.kept, &r.took, &r.allowed,
+	} {
+		c.Varint(v)
+	}
+	c.Uvarint(&r.turn)
+	c.Uvarint(&r.served)
+	for _, v := range [...]*int64{&r.nextDelayed, &r.nextEnded, &r.nextKey, &r.timer} {
+		codeTime(c, v)
+	}
+	codec.List(c, &r.sets, func(c *codec.Coder, s *labelSet) {
+		c.String(&s.labels)
+		c.Uvarint(&s.turn)
+		s.queue.code(c)
+		s.lanes.code(c)
+	})
+}
+
+// runRow is the value of a row 'i'.
+type runRow struct {
+	tag            uint16 // of its id, see runRef
+	set            uint8
+	priority       uint8
+	createdAt      int64
+	due            int64 // when it was to be begun first; createdAt without a delay
+	timeout        int64 // ms
+	maxAttempts    int64
+	key            string // concurrency key, "" without one
+	idempotencyKey string
+	source         string
+	notify         call.Notify
+	input          []byte
+}
+
+func (r *runRow) code(c *codec.Coder) {
+	version(c, "run")
+	codeU16(c, &r.tag)
+	c.Byte(&r.set)
+	c.Byte(&r.priority)
+	for _, v := range [...]*int64{&r.createdAt, &r.due, &r.timeout, &r.maxAttempts} {
+		c.Varint(v)
+	}
+	c.String(&r.key)
+	c.String(&r.idempotencyKey)
+	c.String(&r.source)
+	r.notify.Code(c)
+	c.Bytes(&r.input)
+}
+
+// stateRow is the value of a row 's'. It repeats what ending a run takes of its row 'i', which may be large.
+type stateRow struct {
+	status      Status
+	flags       uint8
+	set         uint8
+	key         string
+	attempts    int64 // that count, the present one included
+	maxAttempts int64
+	seq         uint64 // in its lane: of a waiting run, and of one that was taken from there
+	due         int64  // of a delayed run
+	session     uint64 // of a running run, and of a cancelled one whose worker has not confirmed that
+	deadline    int64  // likewise
+	startedAt   int64  // of the last attempt
+	endedAt     int64
+	outcome     string
+	code        string // of the last error
+	message     string
+	worker      string
+	output      []byte
+}
+
+// Flags of a stateRow.
+const (
+	flagNotify = 1 << iota // somebody is told the end, see runRow
+	flagHeld               // it has a row 'r'
+	allFlags   = 1<<iota - 1
+)
+
+func (s *stateRow) layout(c *codec.Coder) {
+	version(c, "state of a run")
+	c.Byte((*byte)(&s.status))
+	c.Byte(&s.flags)
+	c.Byte(&s.set)
+	c.String(&s.key)
+	c.Varint(&s.attempts)
+	c.Varint(&s.maxAttempts)
+	c.Uvarint(&s.seq)
+	c.Varint(&s.due)
+	c.Uvarint(&s.session)
+	for _, v := range [...]*int64{&s.deadline, &s.startedAt, &s.endedAt} {
+		c.Varint(v)
+	}
+	for _, v := range [...]*string{&s.outcome, &s.code, &s.message, &s.worker} {
+		c.String(v)
+	}
+	c.Bytes(&s.output)
+	if s.status < Pending || s.status > TimedOut || s.flags > allFlags {
+		c.Fail(fmt.Sprintf("status %d, flags %#x", s.status, s.flags))
+	}
+}
+
+// held is the value of a row 'r'.
+type held struct {
+	deadline  int64
+	cancelled bool // the worker is to be told, and then confirms
+}
+
+func (h *held) code(c *codec.Coder) {
+	c.Varint(&h.deadline)
+	c.Bool(&h.cancelled)
+}
+
+// laneRow is the value of a row 'l'. A lane that has neither runs nor slots has no row.
+type laneRow struct {
+	number   uint64
+	running  int64
+	eligible bool // it has a row 'e', with the priority of its first run and turn
+	turn     uint64
+	queue    queue
+}
+
+func (l *laneRow) code(c *codec.Coder) {
+	version(c, "lane")
+	c.Uvarint(&l.number)
+	c.Varint(&l.running)
+	c.Bool(&l.eligible)
+	c.Uvarint(&l.turn)
+	l.queue.code(c)
+}
+
+// sessionRow is the value of a row 'o'.
+type sessionRow struct {
+	ns       uint32
+	process  string // as it calls itself
+	self     bool   // its worker calls Await by itself: process is its id, and nobody renews it
+	held     int64
+	timer    int64 // when its one timer is due: no attempt ends before
+	openedAt int64
+	groups   []group
+}
+
+// group is what some workers of a process take.
+type group struct {
+	labels string // that the workers have, encoded
+	names  []string
+}
+
+func (g *group) code(c *codec.Coder) {
+	c.String(&g.labels)
+	codec.List(c, &g.names, func(c *codec.Coder, s *string) { c.String(s) })
+}
+
+func (s *sessionRow) code(c *codec.Coder) {
+	version(c, "session")
+	codeU32(c, &s.ns)
+	c.String(&s.process)
+	c.Bool(&s.self)
+	c.Varint(&s.held)
+	codeTime(c, &s.timer)
+	c.Varint(&s.openedAt)
+	codec.List(c, &s.groups, func(c *codec.Coder, g *group) { g.code(c) })
+}
+
+// version codes the first byte of rows.
+func version(c *codec.Coder, what string) {
+	v := byte(1)
+	if c.Byte(&v); v != 1 {
+		c.Fail(fmt.Sprintf("%s row of version %d", what, v))
+	}
+}
+
+func codeU16(c *codec.Coder, v *uint16) {
+	n := uint64(*v)
+	if c.Uvarint(&n); n > math.MaxUint16 {
+		c.Fail("number out of range")
+	}
+	*v = uint16(n)
+}
+
+func codeU32(c *codec.Coder, v *uint32) {
+	n := uint64(*v)
+	if c.Uvarint(&n); n > math.MaxUint32 {
+		c.Fail("number out of range")
+	}
+	*v = uint32(n)
+}
+
+// codeTime codes a time in ms that may be never, which takes a byte.
+func codeTime(c *codec.Coder, t *int64) {
+	v := uint64(*t) + 1
+	if *t == never {
+		v = 0
+	}
+	if c.Uvarint(&v); !c.Reading() {
+		return
+	}
+	if *t = int64(v - 1); v == 0 {
+		*t = never
+	} else if v > never {
+		c.Fail("time out of range")
+	}
+}
+
+// coded is a row, or a body, that is coded field by field.
+func encode[T any](dst []byte, v *T, code func(*T, *codec.Coder)) []byte {
+	c := codec.NewEncoder(dst)
+	code(v, &c)
+	return c.Encoded()
+}
+
+// decode reads what encode wrote, all of it.
+func decode[T any](b []byte, code func(*T, *codec.Coder)) (v T, err error) {
+	c := codec.NewDecoder(b)
+	code(&v, &c)
+	return v, c.Done()
+}
+
+func namedKey(dst []byte, kind byte, ns uint32, name string) []byte {
+	return append(key.AppendUint32(append(dst, kind), ns), name...)
+}
+
+// numberKey is the key, or what all keys begin with, of a kind of rows that belong to an id or session.
+func numberKey(dst []byte, kind byte, number uint64) []byte {
+	return key.AppendUint64(append(dst, kind), number)
+}
+
+func runKey(dst []byte, kind byte, id, run uint64) []byte {
+	return key.AppendUint64(numberKey(dst, kind, id), run)
+}
+
+// timeKey is the key of a row that stands at a time, or what they begin with.
+func timeKey(dst []byte, kind byte, id uint64, at int64) []byte {
+	return key.AppendInt64(numberKey(dst, kind, id), at)
+}
+
+func timedRunKey(dst []byte, kind byte, id uint64, at int64, run uint64) []byte {
+	return key.AppendUint64(timeKey(dst, kind, id, at), run)
+}
+
+func laneKey(dst []byte, id, lane uint64) []byte {
+	return key.AppendUint64(numberKey(dst, rowWaiting, id), lane)
+}
+
+func waitingKey(dst []byte, id, lane uint64, priority uint8, seq uint64) []byte {
+	return key.AppendUint64(append(laneKey(dst, id, lane), priority), seq)
+}
+
+func lanesKey(dst []byte, id uint64, set uint8, name string) []byte {
+	return append(append(numberKey(dst, rowLane, id), set), name...)
+}
+
+func eligibleKey(dst []byte, id uint64, set, priority uint8, turn uint64) []byte {
+	return key.AppendUint64(append(numberKey(dst, rowEligible, id), set, priority), turn)
+}
+
+func heldKey(dst []byte, session, id, run uint64) []byte {
+	return key.AppendUint64(key.AppendUint64(numberKey(dst, rowHeld, session), id), run)
+}
+
+// lastOf reads the number at the end of a key.
+func lastOf(k []byte) uint64 { return binary.BigEndian.Uint64(k[len(k)-8:]) }

@@ -1,0 +1,114 @@
+// Package call is how one machine has another run an action: the command that invokes a run, the one that cancels it, and what the machine is told when the
+// run has ended. Package action carries them out; nothing here decides anything.
+package call
+
+import (
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Kinds of commands of engine.MachineAction that other machines run with engine.Tx.Then, or send to other shards.
+const (
+	KindInvoke uint8 = 1
+	KindCancel uint8 = 2
+)
+
+// Invoke is the body of the command that invokes an action.
+type Invoke struct {
+	Name           string
+	Input          []byte
+	Priority       uint8
+	Delay          int64  // ms
+	Timeout        int64  // ms of an attempt; 0: as the action says
+	MaxAttempts    int64  // 0: as the action says
+	Labels         []byte // that a worker has to have, see engine.AppendHeaders
+	ConcurrencyKey string
+	IdempotencyKey string
+	Source         string // as Run.Source shows it; "" is "api"
+	Notify         Notify // who is told the end
+}
+
+// Notify names who is told the end of a run: Command of Machine runs behind what ends it, in the same entry, with an End as its body. It must not refuse:
+// then the run could not end.
+type Notify struct {
+	Machine engine.MachineID // 0: nobody
+	Command uint8
+	Token   []byte
+}
+
+// Code codes the body.
+func (v *Invoke) Code(c *codec.Coder) {
+	c.String(&v.Name)
+	c.Byte(&v.Priority)
+	for _, n := range [...]*int64{&v.Delay, &v.Timeout, &v.MaxAttempts} {
+		c.Varint(n)
+	}
+	c.Bytes(&v.Labels)
+	for _, s := range [...]*string{&v.ConcurrencyKey, &v.IdempotencyKey, &v.Source} {
+		c.String(s)
+	}
+	v.Notify.Code(c)
+	c.Bytes(&v.Input)
+}
+
+// Code codes who is told.
+func (n *Notify) Code(c *codec.Coder) {
+	if c.Byte((*byte)(&n.Machine)); n.Machine != 0 {
+		c.Byte(&n.Command)
+		c.Bytes(&n.Token)
+	}
+}
+
+// Ref is a run within its shard. The result of an Invoke is one, behind a bool that says whether it is of an earlier Invoke with the same key.
+type Ref struct {
+	Action uint64
+	Run    uint64
+	Tag    uint16 // differs from that of another run to which the numbers were given after the log has lost its end
+}
+
+// Code codes the three numbers.
+func (r *Ref) Code(c *codec.Coder) {
+	c.Uvarint(&r.Action)
+	c.Uvarint(&r.Run)
+	tag := uint64(r.Tag)
+	if c.Uvarint(&tag); tag > 1<<16-1 {
+		c.Fail("tag out of range")
+	}
+	r.Tag = uint16(tag)
+}
+
+// Cancel is the body of the command that cancels a run.
+type Cancel struct {
+	Ref    Ref
+	Reason string
+}
+
+// Code codes the body.
+func (v *Cancel) Code(c *codec.Coder) {
+	v.Ref.Code(c)
+	c.String(&v.Reason)
+}
+
+// End is what who is named by an Invoke is told when the run has ended.
+type End struct {
+	Token   []byte
+	Ref     Ref
+	Status  uint8 // an action.Status, which is final
+	Attempt int64
+	Outcome string
+	Code    string // of the error
+	Message string
+	Output  []byte
+}
+
+// Encode codes the body, in both directions.
+func (v *End) Encode(c *codec.Coder) {
+	c.Bytes(&v.Token)
+	v.Ref.Code(c)
+	c.Byte(&v.Status)
+	c.Varint(&v.Attempt)
+	for _, s := range [...]*string{&v.Outcome, &v.Code, &v.Message} {
+		c.String(s)
+	}
+	c.Bytes(&v.Output)
+}
