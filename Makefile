@@ -38,7 +38,7 @@ test-long: ## randomised suites in their long forms, races in full; for the nigh
 	$(GO) test -count=1 -timeout 180m ./internal/sim -run '^Test(Node|Cluster)$$' -seeds 20000
 	$(GO) test -count=1 -timeout 180m ./internal/sim -run '^TestFive$$' -seeds 7000
 	$(GO) test -count=1 -timeout 60m ./internal/sim -run '^TestReplay$$' -seeds 80
-	$(GO) test -count=1 -timeout 60m -tags plant ./internal/sim ./internal/engine ./stream ./ts -run '^TestPlanted$$'
+	$(GO) test -count=1 -timeout 60m -tags plant ./internal/sim ./internal/engine ./internal/worker ./stream ./ts -run '^TestPlanted$$'
 	$(banner) 'crashes, failures and damage, long'
 	$(GO) test -count=1 -timeout 180m ./internal/sim/faults -clone-acks 50000 -point-workloads 20 -point-step 1 -corrupt-cases 20000
 	$(banner) 'models, long'
@@ -121,7 +121,7 @@ SUITED = ^Test(Node|Cluster|Five|Replay|AckClone|.*AtEveryPoint|Corrupt|TrioCorr
 
 # The packages that start goroutines, without the tests that move megabytes or wait for processes: the race detector makes all of it ten to twenty times
 # slower. Of the machines, which have no goroutines, the tests that use them from many. The simulators have one. make test-long leaves nothing out.
-RACY     = . ./dashboard ./internal/shard ./internal/ual ./internal/peer ./internal/exercise
+RACY     = . ./dashboard ./internal/worker ./internal/shard ./internal/ual ./internal/peer ./internal/exercise
 BULKY    = ^Test(Suite|AsyncLoses|CrashKeeps|FailedRead|DamagedSnapshot|OthersFill|HeadTorn|LostBlocks|ShortWrites|RandomCorruption|Entries$$|StatsEverywhere|NoQuorum|QuietShard|Verify|Torn|NoSpaceAtEvery|OpenOn|Quota|FullDisk|OverlayFS|(KV)?ReplicasAreEqual|WorkloadThrough|EveryBitFlip|TruncatedFiles|.*AtEveryIOPoint|LargePayloads|Listings|ManyWaits|CutAtEachByte|LargeEntries|DeletesWithout|Read(Bytes|IsASeek)|Many(Due|Queues|Tombstones|Keys|Streams)|WatchFindsChangesInParts|Disk$$|StopHandsOver|ReadsNeverGoBack|Stops|Audit|Kill|Power|Processes|Works|Linear|PausedLeader|Volume|Idle|RollingRestart|DueTogether|LeavingWith|LeasesOf|DeletesBeyond|LargeDeletes|LargeAnswers|ManyChanges)
 MACHINES = ./kv ./queue ./stream ./ts ./internal/engine
 SHARED   = ^Test(Progress|Callers|Spread|Lock|Watch|Wait|Pause|Many|Take|Read|Follow|Query|RowCache)
@@ -141,6 +141,7 @@ suite-planted:      suite = internal/sim -test.run '^TestPlanted$$' -plant-rotat
 suite-planted-rest: suite = internal/engine -test.run '^TestPlanted$$'
 suite-planted-groups: suite = stream -test.run '^TestPlanted$$'
 suite-planted-ts:   suite = ts -test.run '^TestPlanted$$'
+suite-planted-worker: suite = internal/worker -test.run '^TestPlanted$$'
 suite-clones:       suite = internal/sim/faults -test.run '^TestAckClone$$' -clone-acks 500
 suite-points:       suite = internal/sim/faults -test.run 'AtEveryPoint$$' -point-step 5
 suite-corrupt:      suite = internal/sim/faults -test.run '^Test(Trio)?Corrupt$$' -corrupt-cases 200
@@ -163,7 +164,7 @@ suite-chaos:        suite = internal/peer -test.run '^TestChaos$$' -chaos 15s
 
 # Two pools: suites that compute, and suites that mostly wait for clocks, disks and processes, run side by side, two of each at a time. The longest are
 # first.
-COMPUTING = sim-cluster sim-five points planted planted-rest planted-groups planted-ts sim-node model queue stream ts groups clones corrupt ual space sim-rest
+COMPUTING = sim-cluster sim-five points planted planted-rest planted-groups planted-ts planted-worker sim-node model queue stream ts groups clones corrupt ual space sim-rest
 WAITING   = audit works processes kill pause linear chaos power reads
 
 .PHONY: tested $(COMPUTING:%=suite-%) $(WAITING:%=suite-%)

@@ -76,3 +76,13 @@ const (
 	SealDropsNewest     Bug = "seal-drops-newest"    // the newest of the blocks that are sealed gets lost
 	GenerationsReversed Bug = "generations-reversed" // what was sealed earlier replaces what was sealed later
 )
+
+// The bugs in the loop of workers.
+const (
+	NeverRenew    Bug = "never-renew"    // leases are not renewed while handlers run
+	SettleLost    Bug = "settle-lost"    // what is lost is settled all the same
+	TakeDraining  Bug = "take-draining"  // what is taken while the loop ends is run
+	PanicUncaught Bug = "panic-uncaught" // a handler's panic is nobody's
+	LaneOvertakes Bug = "lane-overtakes" // what is behind a piece that failed is run
+	NeverPause    Bug = "never-pause"    // who can not take tries again at once
+)
