@@ -42,6 +42,7 @@ var imports = map[string]struct{ allowed, reason string }{
 	"internal/arena":     {"", "helpers depend on nothing"},
 	"internal/key":       {"", "helpers depend on nothing"},
 	"internal/codec":     {"", "helpers depend on nothing"},
+	"internal/cron":      {"", "what times a schedule has is told apart from who runs it"},
 	"internal/line":      {"", "a parser knows nothing of what becomes of its lines"},
 	"internal/points":    {"internal/codec", "a codec knows nothing of who keeps its bytes"},
 	"internal/plant":     {"", "helpers depend on nothing"},

@@ -1,0 +1,138 @@
+// Package cron says when a schedule comes due: at the times of a cron expression in a time zone, or every so often. It decides nothing else: who runs what,
+// and whether a run of before is in the way, is up to the machine that has the schedule.
+//
+// None of it belongs into Apply, as what a time zone says depends on the machine: a duty computes times, and a command carries them.
+//
+// # Expressions
+//
+// Five fields (minute, hour, day of month, month, day of week), or six with seconds in front, or @yearly, @monthly, @weekly, @daily, @hourly, @every <duration>.
+// A field is a list of *, n, n-m, with /step; months and weekdays have names, Sunday is 0 and 7, and ranges may wrap (FRI-MON). The last day of a month is L,
+// n days before it L-n; the second Monday is MON#2, the last one MON#L. When day of month and day of week are both restricted (neither begins with *, or has a
+// step), a day needs to match one of them, as in crontab(5) and Kubernetes.
+//
+// # Clocks that are put forward or back
+//
+// An expression that leaves no hour out follows real time: it is due at each instant at which the clocks of its zone show a time that matches, so
+// "*/15 * * * *" comes each quarter of an hour in the night of a change too. Any other names times of a day, and each of them comes once: a time that clocks
+// skip at the first instant after the gap (several such times together, once), a time that they show twice when they show it first.
+package cron
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	_ "time/tzdata" // so that every machine has the same time zones, or any
+)
+
+// Spec is what a user says of the times of a schedule. Exactly one of Cron and Every is needed.
+type Spec struct {
+	Cron   string
+	Every  time.Duration // at least MinEvery, in whole milliseconds
+	Anchor time.Time     // ticks of Every lie whole intervals before and after it; default 1970-01-01 00:00 UTC
+	Zone   string        // of Cron: a name of the IANA database; default UTC
+}
+
+// Bounds of what is asked for.
+const (
+	MinEvery = time.Second
+	maxCron  = 256  // bytes of an expression, many times of what one needs
+	lastYear = 9999 // RFC 3339 has no names for years after it
+)
+
+// Schedule is a Spec that was found right. It can be used by several goroutines.
+type Schedule struct {
+	expr   *expression // nil for every
+	zone   zone
+	every  int64 // ms
+	anchor int64 // Unix ms
+}
+
+// Parse returns the schedule that a Spec describes.
+//
+// Errors say what is wrong with which field; one of them is that an expression never comes, as the 30th of February.
+func Parse(spec Spec) (*Schedule, error) {
+	text := strings.TrimSpace(spec.Cron)
+	switch {
+	case text == "" && spec.Every == 0:
+		return nil, errors.New("neither a cron expression nor an interval")
+	case text != "" && spec.Every != 0:
+		return nil, errors.New("both a cron expression and an interval")
+	}
+	if d, ok := strings.CutPrefix(text, "@every "); ok {
+		every, err := time.ParseDuration(strings.TrimSpace(d))
+		if err != nil {
+			return nil, fmt.Errorf("cron %q: %q is not a duration such as 90s or 1h30m", text, d)
+		}
+		spec.Every = every
+		return parseEvery(spec)
+	}
+	if text == "" {
+		return parseEvery(spec)
+	}
+	if !spec.Anchor.IsZero() {
+		return nil, errors.New("an anchor needs an interval: the times of a cron expression are its own")
+	}
+	expr, err := parseExpression(text)
+	if err != nil {
+		return nil, fmt.Errorf("cron %q: %w", text, err)
+	}
+	loc, err := location(spec.Zone)
+	if err != nil {
+		return nil, err
+	}
+	return &Schedule{expr: expr, zone: zone{loc}}, nil
+}
+
+func parseEvery(spec Spec) (*Schedule, error) {
+	switch every := spec.Every; {
+	case every < MinEvery:
+		return nil, fmt.Errorf("an interval of %v is below %v", every, MinEvery)
+	case every%time.Millisecond != 0:
+		return nil, fmt.Errorf("an interval of %v is not whole milliseconds", every)
+	case spec.Zone != "" && spec.Zone != "UTC":
+		return nil, errors.New("a time zone needs a cron expression: intervals are the same everywhere")
+	}
+	s := &Schedule{every: spec.Every.Milliseconds()}
+	if !spec.Anchor.IsZero() {
+		if year := spec.Anchor.UTC().Year(); year < 1 || year > lastYear {
+			return nil, fmt.Errorf("an anchor in the year %d", year)
+		}
+		s.anchor = spec.Anchor.UnixMilli()
+	}
+	return s, nil
+}
+
+func location(name string) (*time.Location, error) {
+	if name == "Local" {
+		return nil, errors.New("the time zone of a machine has no name")
+	}
+	loc, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, fmt.Errorf("time zone %q is unknown: names are such as Europe/Berlin", name)
+	}
+	return loc, nil
+}
+
+// Next returns the first tick after a time, in UTC and in whole milliseconds; the zero time if none comes before the year 10000.
+func (s *Schedule) Next(after time.Time) time.Time {
+	var next time.Time
+	if s.expr == nil {
+		next = time.UnixMilli(s.grid(after.UnixMilli()) + s.every).UTC()
+	} else if at, ok := s.zone.next(s.expr, after.Unix()); ok {
+		next = time.Unix(at, 0).UTC()
+	}
+	if next.Year() > lastYear {
+		return time.Time{}
+	}
+	return next
+}
+
+// grid returns the last tick of an interval at or before a time.
+func (s *Schedule) grid(ms int64) int64 {
+	rest := (ms - s.anchor) % s.every
+	if rest < 0 {
+		rest += s.every
+	}
+	return ms - rest
+}

@@ -1,0 +1,98 @@
+package cron
+
+import (
+	"slices"
+	"time"
+)
+
+// CatchUp says which ticks run of those that came due while nobody could run them: the node was down, or its shard without a leader.
+type CatchUp uint8
+
+const (
+	// CatchUpOne runs the latest of them, however late: one run makes up for all.
+	CatchUpOne CatchUp = iota
+	// CatchUpNone runs the latest of them only if it is not later than Grace.
+	CatchUpNone
+	// CatchUpAll runs each of them, from the oldest of the last n.
+	CatchUpAll
+)
+
+// Bounds of what is caught up.
+const (
+	// Grace is how late a tick may be without having been missed. A shard changes its leader within seconds.
+	Grace = time.Minute
+	// MaxAll is how many ticks CatchUpAll runs at most.
+	MaxAll = 1000
+	// maxCounted bounds the work that counting what was missed makes, a few milliseconds.
+	maxCounted = 10_000
+)
+
+// Due is what has come due between two times.
+type Due struct {
+	Run    []time.Time // ascending; one, but for CatchUpAll
+	Missed int         // ticks that do not run; beyond 10,000 of an expression not all are counted
+	Next   time.Time   // the first tick after; zero if there is none
+}
+
+// Due returns the ticks after one time and up to another by a rule; n is how many CatchUpAll runs at most, 1 to MaxAll.
+func (s *Schedule) Due(after, now time.Time, rule CatchUp, n int) Due {
+	if rule != CatchUpAll {
+		n = 1
+	}
+	run, count := s.latest(after, now, n)
+	due := Due{Run: run, Missed: count - len(run)}
+	if due.Next = s.Next(now); now.Before(after) {
+		due.Next = s.Next(after)
+	}
+	if rule == CatchUpNone && len(run) > 0 && now.Sub(run[0]) > Grace {
+		due.Run, due.Missed = nil, count
+	}
+	return due
+}
+
+// latest returns the last n ticks after one time and up to another, and how many there are.
+func (s *Schedule) latest(after, now time.Time, n int) ([]time.Time, int) {
+	count := 0
+	var ticks []time.Time
+	for t := s.Next(after); within(t, now); t = s.Next(t) {
+		if count == maxCounted {
+			return s.backwards(after, now, n), s.count(after, now)
+		}
+		count++
+		if ticks = append(ticks, t); len(ticks) >= 2*n {
+			ticks = append(ticks[:0], ticks[len(ticks)-n:]...)
+		}
+	}
+	return ticks[max(0, len(ticks)-n):], count
+}
+
+func (s *Schedule) count(after, now time.Time) int {
+	if s.expr != nil {
+		return maxCounted
+	}
+	return int((s.grid(now.UnixMilli()) - s.grid(after.UnixMilli())) / s.every)
+}
+
+// backwards finds the last n of ticks of which there are too many to go through, each by bisection.
+func (s *Schedule) backwards(after, now time.Time, n int) []time.Time {
+	var ticks []time.Time
+	lo, hi := after.Unix(), now.UnixMilli()
+	for len(ticks) < n && within(s.Next(time.Unix(lo, 0)), time.UnixMilli(hi)) {
+		from, to := lo, hi/1000+1 // a tick lies after the one, none after the other
+		for to-from > 1 {
+			if mid := from + (to-from)/2; within(s.Next(time.Unix(mid, 0)), time.UnixMilli(hi)) {
+				from = mid
+			} else {
+				to = mid
+			}
+		}
+		tick := s.Next(time.Unix(from, 0))
+		ticks = append(ticks, tick)
+		hi = tick.UnixMilli() - 1
+	}
+	slices.Reverse(ticks)
+	return ticks
+}
+
+// within says whether there is a tick, not after a time.
+func within(tick, now time.Time) bool { return !tick.IsZero() && !tick.After(now) }

@@ -1,0 +1,82 @@
+package cron
+
+import "time"
+
+// farthest is more than any zone was ever from UTC, in seconds.
+const farthest = 24 * 60 * 60
+
+// zone finds instants by what clocks on the wall show.
+//
+// A wall is what they show, in seconds as if it were UTC. Going through time, the greatest wall that was shown so far never falls, stands still while clocks
+// repeat an hour, and jumps when they skip one. So a wall is reached at one instant: when clocks first show it, or the first instant after the gap in
+// which it lies. Walls are reached in their own order, and that makes the search for the next one a search among walls.
+type zone struct{ loc *time.Location }
+
+// next returns the first instant after another at which an expression is due, in Unix seconds.
+func (z zone) next(e *expression, after int64) (int64, bool) {
+	if e.everyHour {
+		return z.nextShown(e, after)
+	}
+	wall, ok := e.next(z.greatest(after) + 1)
+	if !ok {
+		return 0, false
+	}
+	return z.reached(wall), true
+}
+
+// nextShown goes from one offset of a zone to the next, as between them walls and instants run alike.
+func (z zone) nextShown(e *expression, after int64) (int64, bool) {
+	for at := after + 1; ; {
+		offset, _, end := z.period(at)
+		wall, ok := e.next(at + offset)
+		if !ok {
+			return 0, false
+		}
+		if wall-offset < end {
+			return wall - offset, true
+		}
+		at = end // not nearer to the wall: what follows may repeat walls before it
+	}
+}
+
+// greatest returns the greatest wall that clocks have shown until an instant.
+func (z zone) greatest(at int64) int64 {
+	offset, begin, _ := z.period(at)
+	greatest := at + offset
+	for at-begin < 2*farthest { // what was shown before that is less
+		offset, earlier, _ := z.period(begin - 1)
+		greatest = max(greatest, begin-1+offset)
+		begin = earlier
+	}
+	return greatest
+}
+
+// reached returns the first instant at which clocks show a wall, or one after it.
+func (z zone) reached(wall int64) int64 {
+	for at := wall - farthest; ; {
+		offset, begin, end := z.period(at)
+		if at = max(begin, wall-offset); at < end {
+			return at
+		}
+		at = end
+	}
+}
+
+// period returns the offset from UTC at an instant, and the instants between which it stays the same; they may be closer than they could.
+func (z zone) period(at int64) (offset, begin, end int64) {
+	t := time.Unix(at, 0).In(z.loc)
+	_, o := t.Zone()
+	begin, end = -1<<62, 1<<62
+	b, e := t.ZoneBounds()
+	if !b.IsZero() {
+		begin = b.Unix()
+	}
+	if !e.IsZero() {
+		end = e.Unix()
+	}
+	// Beyond the table of a zone a period ends 365 days after New Year, which on the last day of a leap year has been.
+	if end <= at {
+		end = at + 60*60
+	}
+	return int64(o), min(begin, at), end
+}
