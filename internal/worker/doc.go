@@ -12,7 +12,7 @@
 //	           └ lane: waits for the piece before it
 //
 // Everything but Take and Settle is optional and an interface of its own, found by type assertion: a source whose pieces are leased is a Renewer, one to
-// which they can be given back a Returner, one that wants some of them one after the other a Laner. A source whose leases are those of a session, which it
+// which they can be given back a Releaser, one that wants some of them one after the other a Laner. A source whose leases are those of a session, which it
 // keeps alive by itself, is none of the first kind, and says by Loop.Cancel what has become of a piece.
 //
 // # What becomes of a piece
@@ -38,7 +38,7 @@
 // When the context of Run ends nothing new is taken, and what waits in lanes is given back. Handlers have the Grace to finish, with their leases renewed; then their
 // contexts are cancelled, with the cause of Run's, and they have 5 s more to return (lastWords). What has failed meanwhile is Stopped: its source gives it back
 // instead of counting it as a failure. Who has not returned by then is given up: the piece is given back, and Run returns a *BlockedError. A source
-// that is no Returner has handed out its pieces for good: they are run in any case.
+// that is no Releaser has handed out its pieces for good: they are run in any case.
 //
 // # Outages
 //

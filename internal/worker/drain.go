@@ -22,7 +22,7 @@ func (l *Loop[T]) close() []T {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.status.Draining = true
-	if l.returner == nil {
+	if l.releaser == nil {
 		return nil
 	}
 	return l.emptyLanesLocked()

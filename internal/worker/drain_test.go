@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,16 +15,16 @@ import (
 func TestDrain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := newBoard(t, 30*time.Second, jobs(4)...)
-		runs := 0
+		var runs atomic.Int32
 		loop := start(t, worker.Config[job]{Source: b, Concurrency: 2, Grace: time.Hour, Handle: func(ctx context.Context, j job) error {
-			runs++
+			runs.Add(1)
 			pass(10 * time.Minute)
 			return ctx.Err()
 		}})
 		synctest.Wait()
 		loop.end(t)
-		if runs != 2 || b.done() != 2 || b.latest != 2 || b.takes != 1 {
-			t.Errorf("%d runs, %d done, %d deliveries, %d takes, want 2, 2, 2, 1", runs, b.done(), b.latest, b.takes)
+		if runs.Load() != 2 || b.done() != 2 || b.latest != 2 || b.takes != 1 {
+			t.Errorf("%d runs, %d done, %d deliveries, %d takes, want 2, 2, 2, 1", runs.Load(), b.done(), b.latest, b.takes)
 		}
 	})
 }

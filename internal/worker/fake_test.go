@@ -181,7 +181,7 @@ func (b *board) Settle(ctx context.Context, j job, r worker.Result) error {
 	return nil
 }
 
-func (b *board) Return(ctx context.Context, js []job) error {
+func (b *board) Release(ctx context.Context, js []job) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, j := range js {
@@ -215,6 +215,13 @@ func (b *board) Renew(ctx context.Context, js []job) ([]error, error) {
 }
 
 func (b *board) Lane(j job) string { return j.lane }
+
+// look reads fields of the board.
+func (b *board) look(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f()
+}
 
 // done returns how many jobs have ended well.
 func (b *board) done() (n int) {

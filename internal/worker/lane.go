@@ -32,7 +32,7 @@ func (l *Loop[T]) leaveLocked(h *held[T], failed bool) *held[T] {
 	for len(in.waiting) > 0 {
 		next := in.waiting[0]
 		in.waiting = in.waiting[1:]
-		if next.lost || failed && next.take == h.take && l.returner != nil && !plant.On(plant.LaneOvertakes) {
+		if next.lost || failed && next.take == h.take && l.releaser != nil && !plant.On(plant.LaneOvertakes) {
 			l.dropLocked(next)
 			continue
 		}

@@ -28,9 +28,9 @@ type Renewer[T any] interface {
 	Renew(ctx context.Context, pieces []T) (lost []error, err error)
 }
 
-// Returner is a Source to which pieces can be given back that were not run, or not to their end. Errors are only reported.
-type Returner[T any] interface {
-	Return(ctx context.Context, pieces []T) error
+// Releaser is a Source to which pieces can be given back that were not run, or not to their end. Errors are only reported.
+type Releaser[T any] interface {
+	Release(ctx context.Context, pieces []T) error
 }
 
 // Laner is a Source some of whose pieces have to run one after the other: those with the same lane, if it is not "".

@@ -38,7 +38,7 @@ type Loop[T any] struct {
 	cfg      Config[T]
 	source   Source[T]
 	renewer  Renewer[T]  // source, if it is one, else nil; likewise:
-	returner Returner[T] //
+	releaser Releaser[T] //
 	laner    Laner[T]
 	lease    time.Duration // 0: for ever
 
@@ -91,7 +91,7 @@ func New[T any](cfg Config[T]) *Loop[T] {
 		held: make(map[*held[T]]struct{}), lanes: make(map[string]*lane[T]), tallies: make(tallies),
 	}
 	l.status.Began, l.status.Max = time.Now(), cfg.Concurrency
-	l.returner, _ = cfg.Source.(Returner[T])
+	l.releaser, _ = cfg.Source.(Releaser[T])
 	l.laner, _ = cfg.Source.(Laner[T])
 	if r, ok := cfg.Source.(Renewer[T]); ok {
 		if l.lease = r.Lease(); l.lease > 0 {
@@ -198,7 +198,7 @@ func (l *Loop[T]) awaitRoom(ctx context.Context) int {
 
 // begin runs pieces that have been taken, or queues them in their lanes.
 func (l *Loop[T]) begin(ctx context.Context, pieces []T) {
-	if ctx.Err() != nil && l.returner != nil && !plant.On(plant.TakeDraining) {
+	if ctx.Err() != nil && l.releaser != nil && !plant.On(plant.TakeDraining) {
 		l.giveBack(pieces)
 		return
 	}
@@ -306,12 +306,12 @@ func (l *Loop[T]) report(piece *T, err error) {
 
 // giveBack gives pieces back that were not run to their end. Those that can not be come back by themselves, when their leases end.
 func (l *Loop[T]) giveBack(pieces []T) {
-	if len(pieces) == 0 || l.returner == nil {
+	if len(pieces) == 0 || l.releaser == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(l.values, lastWords)
 	defer cancel()
-	if err := l.returner.Return(ctx, pieces); err != nil {
+	if err := l.releaser.Release(ctx, pieces); err != nil {
 		l.report(nil, err)
 	}
 }

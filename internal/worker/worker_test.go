@@ -21,15 +21,18 @@ func TestSlots(t *testing.T) {
 		b := newBoard(t, 0, jobs(100)...)
 		var now, most atomic.Int32
 		loop := start(t, worker.Config[job]{Source: b, Concurrency: 7, Handle: func(ctx context.Context, j job) error {
-			most.Store(max(most.Load(), now.Add(1)))
+			n := now.Add(1)
+			b.look(func() { most.Store(max(most.Load(), n)) })
 			pass(time.Duration(j.id%5+1) * time.Second)
 			now.Add(-1)
 			return nil
 		}})
 		synctest.Wait()
-		if b.asked[0] != 7 || most.Load() != 7 {
-			t.Errorf("the first take asked for %d pieces, %d handlers run, want 7", b.asked[0], most.Load())
-		}
+		b.look(func() {
+			if b.asked[0] != 7 || most.Load() != 7 {
+				t.Errorf("the first take asked for %d pieces, %d handlers run, want 7", b.asked[0], most.Load())
+			}
+		})
 		pass(time.Minute)
 		loop.end(t)
 		if b.done() != 100 || most.Load() != 7 {
@@ -141,9 +144,11 @@ func TestLostLease(t *testing.T) {
 		if !errors.As(cause, &lost) || !errors.Is(cause, engine.ErrConflict) {
 			t.Errorf("the cause is %v, want a LostError that is ErrConflict", cause)
 		}
-		if len(b.ends) != 0 {
-			t.Errorf("settled: %v", b.ends)
-		}
+		b.look(func() {
+			if len(b.ends) != 0 {
+				t.Errorf("settled: %v", b.ends)
+			}
+		})
 		close(release)
 		synctest.Wait()
 		loop.end(t)
@@ -200,12 +205,14 @@ func TestCancel(t *testing.T) {
 			t.Errorf("Cancel = %d, want 1", n)
 		}
 		synctest.Wait()
-		if r := b.ends[1]; len(r) == 0 || r[0].Cause != why || r[0].Err != context.Canceled || r[0].Stopped || r[0].GiveBack() {
-			t.Errorf("the result is %+v, want the error of the handler with the cause", r)
-		}
-		if len(b.ends[0]) != 0 {
-			t.Errorf("another one was cancelled: %+v", b.ends[0])
-		}
+		b.look(func() {
+			if r := b.ends[1]; len(r) == 0 || r[0].Cause != why || r[0].Err != context.Canceled || r[0].Stopped || r[0].GiveBack() {
+				t.Errorf("the result is %+v, want the error of the handler with the cause", r)
+			}
+			if len(b.ends[0]) != 0 {
+				t.Errorf("another one was cancelled: %+v", b.ends[0])
+			}
+		})
 		loop.end(t)
 	})
 }
@@ -228,9 +235,12 @@ func TestOutage(t *testing.T) {
 		synctest.Wait()
 		b.setFail(engine.ErrUnavailable)
 		pass(2 * time.Hour)
-		if b.takes > 2*3600 || b.renewals > 200 {
-			t.Errorf("%d takes and %d renewals in two hours", b.takes, b.renewals)
-		}
+		synctest.Wait()
+		b.look(func() {
+			if b.takes > 2*3600 || b.renewals > 200 {
+				t.Errorf("%d takes and %d renewals in two hours", b.takes, b.renewals)
+			}
+		})
 		if len(errs.lines) != 1 || !strings.Contains(errs.lines[0], "lease lost") {
 			t.Errorf("handlers: %q, want one that lost its lease", errs.lines)
 		}
@@ -252,9 +262,9 @@ func TestShortOutageHurtsNobody(t *testing.T) {
 		}})
 		pass(9 * time.Second)
 		b.setFail(engine.ErrUnavailable)
-		pass(20 * time.Second)
+		pass(15 * time.Second)
 		b.setFail(nil)
-		pass(time.Minute)
+		pass(2 * time.Minute)
 		loop.end(t)
 		if b.done() != 3 || b.latest != 3 {
 			t.Errorf("%d of 3 are done after %d deliveries", b.done(), b.latest)
