@@ -67,7 +67,10 @@ func DecodeRow(b []byte) (Row, error) {
 
 // Encode is the inverse of DecodeRow.
 func (r Row) Encode() []byte {
-	w := row{r.Flags, r.Revision, r.Version, r.Previous, r.Term, r.UpdatedAt, r.ExpiresAt, r.Value}
+	w := row{
+		flags: r.Flags, revision: r.Revision, version: r.Version, previous: r.Previous, term: r.Term,
+		updatedAt: r.UpdatedAt, expiresAt: r.ExpiresAt, value: r.Value,
+	}
 	return w.encode(nil)
 }
 

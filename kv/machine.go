@@ -107,6 +107,7 @@ func mustDecode(b []byte) row {
 	if err != nil {
 		panic(err)
 	}
+	w.encoded = b
 	return w
 }
 
@@ -182,9 +183,8 @@ func (m *machine) replace(tx *engine.Tx, k []byte, cur, next row) Written {
 	next.term, next.updatedAt = tx.Term(), tx.Now()
 
 	if cur.exists() && !plant.On(plant.LostVersion) {
-		m.row = cur.encode(m.row[:0])
 		m.buf = historyKey(m.buf[:0], tx.Namespace(), k, cur.version)
-		tx.Insert(m.buf, m.row)
+		tx.Insert(m.buf, cur.encoded)
 	}
 	if next.version > MaxVersions {
 		m.buf = historyKey(m.buf[:0], tx.Namespace(), k, next.version-MaxVersions)

@@ -40,6 +40,7 @@ type row struct {
 	updatedAt int64
 	expiresAt int64
 	value     []byte
+	encoded   []byte // as it was read by Apply
 }
 
 func (w *row) exists() bool    { return w.version > 0 }

@@ -85,7 +85,7 @@ type Executor struct {
 	strict   bool
 	efforts  map[string]*Effort // by command; if strict
 	scanned  atomic.Int64       // rows that queries have looked at; if strict
-	changed  []int32            // ops of the batch being committed whose rows the cache had
+	changed  []changedRow       // of the batch being committed
 
 	dir         directory
 	hub         *hub
@@ -298,10 +298,11 @@ func (x *Executor) caches(row []byte) bool {
 // rowPrefix is how many bytes of a row's key stand before the machine's own.
 const rowPrefix = 3
 
-// lookup returns the value of a row of the committed state, valid until the next lookup.
+// lookup returns the value of a row of the committed state, valid while the command is being applied.
 func (x *Executor) lookup(k []byte) (value []byte, ok bool, err error) {
 	if !x.caches(k) {
-		return x.seekAll(k)
+		value, ok, err = x.seekAll(k)
+		return x.reads.Copy(value), ok, err
 	}
 	if value, ok := x.rows.get(k); ok {
 		return value, true, nil
@@ -315,9 +316,11 @@ func (x *Executor) lookup(k []byte) (value []byte, ok bool, err error) {
 		value, ok, err = seek(x.tables, k)
 	}
 	if ok {
-		x.rows.add(k, value)
+		if kept, ok := x.rows.add(k, value); ok {
+			return kept, true, nil
+		}
 	}
-	return value, ok, err
+	return x.reads.Copy(value), ok, err
 }
 
 // seekAll looks a row up in the whole state. One iterator serves a batch: that is cheaper than a Get each.
@@ -504,8 +507,8 @@ func (x *Executor) Commit() error {
 		if err := x.over.writeTo(b); err != nil {
 			return fmt.Errorf("shard %d: write state: %w", x.shard, err)
 		}
-		x.noteFresh()
-		x.changed = x.rows.begin(x.over.ops, x.caches, x.changed[:0])
+		x.noteChanged()
+		x.rows.begin(x.over.ops, x.changed)
 		if err := x.db.Apply(b, pebble.NoSync); err != nil {
 			return fmt.Errorf("shard %d: write state: %w", x.shard, err)
 		}
@@ -534,11 +537,14 @@ func (x *Executor) Commit() error {
 	return nil
 }
 
-// noteFresh notes which rows the batch writes.
-func (x *Executor) noteFresh() {
+// noteChanged notes which rows the batch writes of those that are cached.
+func (x *Executor) noteChanged() {
+	x.changed = x.changed[:0]
 	for i := range x.over.ops {
 		if k := x.over.ops[i].key; x.caches(k) {
-			x.fresh.add(hashRow(k), x.applied.Index)
+			r := changedRow{hash: hashRow(k), op: int32(i), slot: noSlot}
+			x.fresh.add(r.hash, x.applied.Index)
+			x.changed = append(x.changed, r)
 		}
 	}
 }

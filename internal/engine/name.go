@@ -16,6 +16,9 @@ const DefaultNamespace = "default"
 // separators and bidirectional controls are refused too: they make one name look like another. The message starts with what
 // the name is for, such as "namespace".
 func CheckName(what, name string) error {
+	if isPlain(name) {
+		return nil
+	}
 	switch {
 	case name == "":
 		return Errorf(ErrInvalid, "%s name is empty", what)
@@ -30,6 +33,19 @@ func CheckName(what, name string) error {
 		}
 	}
 	return nil
+}
+
+// isPlain reports whether a name is one of printable ASCII, as most are: every write checks one, and classes of Unicode take long.
+func isPlain(name string) bool {
+	if name == "" || len(name) > MaxNameBytes {
+		return false
+	}
+	for i := range len(name) {
+		if c := name[i]; c < ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // IsSystem reports whether a namespace belongs to floe itself and refuses writes of users.

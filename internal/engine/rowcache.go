@@ -17,7 +17,8 @@ import (
 // new one. What a query has read meanwhile may be the old row, so nothing is added while seq of the shard is odd, or has moved on since
 // before the read.
 //
-// A row that is read comes in when it is asked for the second time in a while, so that a scan over everything displaces nothing. In a full
+// What is written comes in as long as there is room: what is written is often written again, and then read first. A row that is read comes in when
+// it is asked for the second time in a while, so that a scan over everything displaces nothing. In a full
 // bucket a hand goes round over the rows, lets those go that have not been used since it was there last, and gives the others another round
 // (the clock algorithm).
 type RowCache struct {
@@ -209,7 +210,7 @@ func (c *shardRows) offer(seq uint64, k, value []byte) {
 	// Counted before seq is looked at: a Commit that begins behind that look does not think that there are no rows.
 	c.rows.Add(1)
 	if c.seq.Load() == seq {
-		b.put(h, newCachedRow(c, h, k, value), c.share)
+		b.put(newCachedRow(c, h, k, value), c.share)
 	}
 	c.rows.Add(-1)
 }
@@ -237,38 +238,51 @@ func (b *rowBucket) seenBefore(h uint64, share int) bool {
 	return false
 }
 
-// add adds a row that Apply has read from the database: it will be written again, and nobody else writes. The row is copied.
-func (c *shardRows) add(k, value []byte) {
+// add adds a row that Apply has read from the database: it will be written again, and nobody else writes. The row is copied; the copy is returned, unless
+// the row is not one for the cache.
+func (c *shardRows) add(k, value []byte) (kept []byte, ok bool) {
 	if !c.takes(k, value) {
-		return
+		return nil, false
 	}
-	h := hashRow(k)
-	b := c.bucket(h)
+	r := newCachedRow(c, hashRow(k), k, value)
+	b := c.bucket(r.hash)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.put(h, newCachedRow(c, h, k, value), c.share)
+	b.put(r, c.share)
+	return r.value(), true
 }
 
 // put makes the row the one of its hash; b is locked.
-func (b *rowBucket) put(h uint64, r cachedRow, share int) {
+func (b *rowBucket) put(r cachedRow, share int) {
+	if i, had := b.index[r.hash]; had {
+		b.fill(i, r, share)
+		return
+	}
 	if b.index == nil {
 		b.index = make(map[uint64]int32)
 	}
 	r.of.rows.Add(1)
-	i, had := b.index[h]
-	if had {
-		b.empty(i)
-		r.used = true
-	}
-	b.bytes += r.bytes()
-	for b.bytes > share {
-		b.turn(i, had)
-	}
-	if !had {
-		i = b.place()
-		b.index[h] = i
-	}
+	b.makeRoom(r.bytes(), noSlot, share)
+	i := b.place()
+	b.index[r.hash] = i
 	b.slots[i] = r
+}
+
+// fill puts a row into the slot of its hash; b is locked.
+func (b *rowBucket) fill(i int32, r cachedRow, share int) {
+	b.empty(i)
+	r.used = true
+	r.of.rows.Add(1)
+	b.makeRoom(r.bytes(), i, share)
+	b.slots[i] = r
+}
+
+// makeRoom counts the bytes of a row that comes in, and lets others go if there are too many; the one in the slot to keep stays.
+func (b *rowBucket) makeRoom(n int, keep int32, share int) {
+	b.bytes += n
+	for b.bytes > share {
+		b.turn(keep)
+	}
 }
 
 func (r *cachedRow) bytes() int { return len(r.b) + rowOverhead }
@@ -285,7 +299,7 @@ func (b *rowBucket) place() int32 {
 }
 
 // turn moves the hand on by one slot, whose row goes unless it has been used, or is in the slot to keep.
-func (b *rowBucket) turn(keep int32, kept bool) {
+func (b *rowBucket) turn(keep int32) {
 	if b.hand >= len(b.slots) {
 		b.hand = 0
 	}
@@ -293,7 +307,7 @@ func (b *rowBucket) turn(keep int32, kept bool) {
 	b.hand++
 	r := &b.slots[i]
 	switch {
-	case r.of == nil || kept && i == keep:
+	case r.of == nil || i == keep:
 	case r.used:
 		r.used = false
 	default:
@@ -319,55 +333,72 @@ func (b *rowBucket) drop(i int32) {
 	b.free = append(b.free, i)
 }
 
-// remove takes a row out and reports whether it was there. Its slot stays, for the row that replaces it.
-func (c *shardRows) remove(k []byte) bool {
-	h := hashRow(k)
+// remove takes a row out and returns the slot that it had, which stays for the row that replaces it, or noSlot if it was not there.
+func (c *shardRows) remove(h uint64, k []byte) (slot int32) {
 	b := c.bucket(h)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	i, ok := b.index[h]
 	if !ok || b.slots[i].b == nil || !b.slots[i].is(k) {
-		return false
+		return noSlot
 	}
 	b.empty(i)
-	return true
+	return i
 }
 
-// forget frees the slot of a row that was removed and not replaced.
-func (c *shardRows) forget(k []byte) {
-	h := hashRow(k)
-	b := c.bucket(h)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if i, ok := b.index[h]; ok && b.slots[i].b == nil {
-		b.drop(i)
-	}
+// changedRow is a row of the batch being committed that the cache may hold.
+type changedRow struct {
+	hash uint64
+	op   int32
+	slot int32 // where the cache had it, or noSlot
 }
 
-// begin takes the rows of ops out of the cache and returns those that were there; nothing comes in until end.
-func (c *shardRows) begin(ops []overlayOp, cached func(row []byte) bool, was []int32) []int32 {
+const noSlot = -1
+
+// begin takes changed rows out of the cache; nothing comes in until end.
+func (c *shardRows) begin(ops []overlayOp, changed []changedRow) {
 	c.seq.Add(1)
 	if c.rows.Load() == 0 {
-		return was
+		return
 	}
-	for i := range ops {
-		if cached(ops[i].key) && c.remove(ops[i].key) {
-			was = append(was, int32(i))
-		}
+	for i := range changed {
+		r := &changed[i]
+		r.slot = c.remove(r.hash, ops[r.op].key)
 	}
-	return was
 }
 
-// end puts the new rows of those that were there into the cache.
-func (c *shardRows) end(ops []overlayOp, was []int32) {
-	for _, i := range was {
-		if op := &ops[i]; !op.deleted && c.takes(op.key, op.value) {
-			c.add(op.key, op.value)
-		} else {
-			c.forget(op.key)
-		}
+// end puts the new rows of those that were there into the cache, and others into the room that is left.
+func (c *shardRows) end(ops []overlayOp, changed []changedRow) {
+	for i := range changed {
+		c.replace(&ops[changed[i].op], &changed[i])
 	}
 	c.seq.Add(1)
+}
+
+// replace puts the row of an op into the place that it had.
+func (c *shardRows) replace(op *overlayOp, r *changedRow) {
+	stays := !op.deleted && c.takes(op.key, op.value)
+	if !stays && r.slot == noSlot {
+		return
+	}
+	b := c.bucket(r.hash)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	kept := r.slot != noSlot && b.keeps(r.slot, c, r.hash) // or the hand has been there since
+	switch {
+	case stays && kept:
+		b.fill(r.slot, newCachedRow(c, r.hash, op.key, op.value), c.share)
+	case stays && (r.slot != noSlot || b.bytes+len(op.key)+len(op.value)+rowOverhead <= c.share):
+		b.put(newCachedRow(c, r.hash, op.key, op.value), c.share)
+	case kept:
+		b.drop(r.slot)
+	}
+}
+
+// keeps reports whether a slot is kept for the row of a hash that was taken out of it.
+func (b *rowBucket) keeps(slot int32, of *shardRows, h uint64) bool {
+	s := &b.slots[slot]
+	return s.b == nil && s.of == of && s.hash == h
 }
 
 // suspend forgets everything of the shard and takes nothing more until resume, because the state is about to be replaced.

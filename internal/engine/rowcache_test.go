@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,7 +23,13 @@ func ops(rows ...string) (ops []overlayOp) {
 	return ops
 }
 
-func all([]byte) bool { return true }
+// changed returns the rows of a batch, all of which are cached ones.
+func changed(ops []overlayOp) (rows []changedRow) {
+	for i := range ops {
+		rows = append(rows, changedRow{hash: hashRow(ops[i].key), op: int32(i), slot: noSlot})
+	}
+	return rows
+}
 
 // fill makes a row known by offering it twice, as two reads would.
 func fill(c *shardRows, name, value string) {
@@ -65,13 +72,81 @@ func TestRowCacheFollowsCommits(t *testing.T) {
 	fill(c, "a", "1")
 	fill(c, "b", "1")
 	batch := ops("a", "2", "b", "", "new", "3")
-	was := c.begin(batch, all, nil)
+	was := changed(batch)
+	c.begin(batch, was)
 	want(t, c, "a", "") // while the database changes, only it knows
 	want(t, c, "b", "")
 	c.end(batch, was)
 	want(t, c, "a", "2")
 	want(t, c, "b", "")
-	want(t, c, "new", "") // writing alone brings nothing in
+	want(t, c, "new", "3")
+	if n := c.rows.Load(); n != 2 {
+		t.Errorf("%d rows are counted, want 2", n)
+	}
+}
+
+// TestRowCacheWrittenRows: what is written comes in as long as there is room, and displaces nothing.
+func TestRowCacheWrittenRows(t *testing.T) {
+	const size = 2 << 20
+	c := NewRowCache(size).of(0)
+	value := strings.Repeat("x", 500)
+	write := func(name string) {
+		batch := ops(name, value)
+		was := changed(batch)
+		c.begin(batch, was)
+		c.end(batch, was)
+	}
+	const many = 2 * size / 500
+	for i := range many {
+		write(fmt.Sprint(i))
+	}
+	first := 0
+	for i := range many {
+		if _, ok := c.get(cacheKey(fmt.Sprint(i))); ok {
+			first++
+		}
+	}
+	if n := c.rows.Load(); int64(first) != n || n < size/2/500 {
+		t.Fatalf("%d rows are counted and %d found", n, first)
+	}
+	want(t, c, "0", value)
+	for range 3 { // without a look at it in between
+		write("0")
+		write("new")
+	}
+	want(t, c, "0", value)
+	want(t, c, "new", "")
+}
+
+// TestRowCacheSlotTaken: while the place of a row is kept for what a commit writes, a row of another shard may get it.
+func TestRowCacheSlotTaken(t *testing.T) {
+	for _, becomes := range []string{"2", ""} {
+		cache := NewRowCache(minRowShare) // one bucket
+		a, b := cache.of(0), cache.of(1)
+		fill(a, "a", "1")
+		batch := ops("a", becomes)
+		was := changed(batch)
+		a.begin(batch, was)
+		value := bytes.Repeat([]byte("x"), 500)
+		other := func(i int) []byte { return append([]byte{0, 1}, cacheKey(fmt.Sprint(i))[2:]...) }
+		for i := range 1000 {
+			b.add(other(i), value)
+		}
+		a.end(batch, was)
+		want(t, a, "a", becomes)
+		found := 0
+		for i := range 1000 {
+			if v, ok := b.get(other(i)); ok {
+				found++
+				if !bytes.Equal(v, value) {
+					t.Fatalf("row %d is %q", i, v)
+				}
+			}
+		}
+		if int64(found) != b.rows.Load() || a.rows.Load() != int64(len(becomes)) {
+			t.Errorf("%d and %d rows are counted, there are %d and %d", a.rows.Load(), b.rows.Load(), len(becomes), found)
+		}
+	}
 }
 
 // TestRowCacheRefusesOldReads: what was read before or during a commit may be the old row by the time it is offered.
@@ -80,7 +155,9 @@ func TestRowCacheRefusesOldReads(t *testing.T) {
 	c.offer(c.seq.Load(), cacheKey("a"), []byte("1"))
 	before := c.seq.Load()
 	batch := ops("a", "2")
-	was := c.begin(batch, all, nil)
+	batch[0].deleted = true // which puts nothing in
+	was := changed(batch)
+	c.begin(batch, was)
 	during := c.seq.Load()
 	c.offer(before, cacheKey("a"), []byte("1"))
 	c.offer(during, cacheKey("a"), []byte("1"))
@@ -144,9 +221,9 @@ func TestRowCacheStaysInItsBounds(t *testing.T) {
 func TestRowCacheSameHash(t *testing.T) {
 	c := NewRowCache(4 << 20).of(0)
 	h := hashRow(cacheKey("a"))
-	c.bucket(h).put(h, newCachedRow(c, h, cacheKey("other"), []byte("o")), c.share)
+	c.bucket(h).put(newCachedRow(c, h, cacheKey("other"), []byte("o")), c.share)
 	want(t, c, "a", "")
-	if c.remove(cacheKey("a")) {
+	if c.remove(h, cacheKey("a")) != noSlot {
 		t.Error("removed a row that is another one")
 	}
 	ns := &namespace{id: 7}
@@ -159,7 +236,8 @@ func TestRowCacheWithoutMemory(t *testing.T) {
 	c := NewRowCache(0).of(0)
 	fill(c, "a", "1")
 	c.add(cacheKey("a"), []byte("1"))
-	was := c.begin(ops("a", "2"), all, nil)
+	was := changed(ops("a", "2"))
+	c.begin(ops("a", "2"), was)
 	c.end(ops("a", "2"), was)
 	want(t, c, "a", "")
 	c.suspend()
@@ -236,7 +314,8 @@ func TestRowCacheNeverGoesBack(t *testing.T) {
 	for i := range 5_000 {
 		batch := []overlayOp{{key: k, value: binary.BigEndian.AppendUint64(nil, db.Load()+1)}}
 		batch[0].deleted = i%2 == 0 // so that there are no rows, now and then
-		was := c.begin(batch, all, nil)
+		was := changed(batch)
+		c.begin(batch, was)
 		db.Add(1)
 		c.end(batch, was)
 		runtime.Gosched()

@@ -208,7 +208,7 @@ func (tx *Tx) getRow(k []byte) (value []byte, ok bool) {
 	if err != nil {
 		panic(storageFailure{fmt.Errorf("read state: %w", err)})
 	}
-	return tx.x.reads.Copy(value), ok
+	return value, ok
 }
 
 func (tx *Tx) setRow(k, value []byte) {
