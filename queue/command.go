@@ -22,6 +22,8 @@ const (
 	kindRequeue
 	kindRedrive
 	kindDiscard
+	kindRenew
+	kindRelease
 )
 
 // Flags of a nack.
@@ -41,6 +43,8 @@ const (
 //	check:               seq | LSN
 //	configure:           the settings, as in the row of a queue
 //	pause:               u8, 0 resumes
+//	renew:               lease ms uvarint | for each receipt: seq | LSN
+//	release:             for each receipt: seq | LSN
 //	requeue, discard:    seq uvarint
 //	redrive:             behind seq, up to seq (uvarints) | text
 //	purge, delete:       nothing
@@ -50,6 +54,8 @@ const (
 //	enqueue:  LSN uvarint | for each message: duplicate u8 | seq uvarint
 //	dequeue:  LSN uvarint | leased until varint (ms) | for each message: see delivery
 //	extend:   leased until varint (ms)
+//	renew:    leased until varint (ms) | for each receipt, whether it is: u8
+//	release:  messages released, uvarint
 //	purge:    messages removed, uvarint
 //	redrive:  messages requeued | last seq looked at | last seq of all (uvarints) | more u8
 //	others:   nothing
@@ -137,11 +143,15 @@ func dequeueCommand(name string, o dequeueOptions) engine.Op {
 }
 
 func ackCommand(name string, receipts []Receipt) engine.Op {
+	return receiptsCommand(kindAck, name, bodyOf(name, 16*len(receipts)), receipts)
+}
+
+// receiptsCommand is a command about several receipts, which the body ends with.
+func receiptsCommand(kind uint8, name string, body []byte, receipts []Receipt) engine.Op {
 	var err error
 	if n := len(receipts); n < 1 || n > MaxBatch {
-		return op(kindAck, name, engine.Errorf(ErrInvalid, "queue: %d receipts are not 1-%d", n, MaxBatch), nil)
+		return op(kind, name, engine.Errorf(ErrInvalid, "queue: %d receipts are not 1-%d", n, MaxBatch), nil)
 	}
-	body := bodyOf(name, 16*len(receipts))
 	for _, r := range receipts {
 		parsed, parseErr := r.parse()
 		if parseErr != nil {
@@ -149,7 +159,23 @@ func ackCommand(name string, receipts []Receipt) engine.Op {
 		}
 		body = parsed.append(body)
 	}
-	return op(kindAck, name, err, body)
+	return op(kind, name, err, body)
+}
+
+func renewCommand(name string, lease time.Duration, receipts []Receipt) engine.Op {
+	ms, err := leaseMillis(lease)
+	renew := receiptsCommand(kindRenew, name, codec.AppendUvarint(bodyOf(name, 10+16*len(receipts)), uint64(ms)), receipts)
+	if err != nil {
+		renew.Err = err
+	}
+	renew.Decode = anyOf(decodeRenewed)
+	return renew
+}
+
+func releaseCommand(name string, receipts []Receipt) engine.Op {
+	release := receiptsCommand(kindRelease, name, bodyOf(name, 16*len(receipts)), receipts)
+	release.Decode = anyOf(decodeCount)
+	return release
 }
 
 func (r receipt) append(dst []byte) []byte {
@@ -243,10 +269,11 @@ func (c *command) decode(kind uint8, b []byte) error {
 		c.decodeMessages(&r)
 	case kindDequeue:
 		c.max, c.lease = int(min(r.Uvarint(), MaxBatch+1)), int64(r.Uvarint())
-	case kindAck:
-		for r.Len() > 0 && len(c.receipts) <= MaxBatch {
-			c.decodeReceipt(&r)
-		}
+	case kindAck, kindRelease:
+		c.decodeReceipts(&r)
+	case kindRenew:
+		c.lease = int64(r.Uvarint())
+		c.decodeReceipts(&r)
 	case kindNack:
 		c.decodeReceipt(&r)
 		c.decodeNack(&r)
@@ -277,6 +304,12 @@ func (c *command) decodeMessages(r *codec.Reader) {
 		c.messages = append(c.messages, newMessage{
 			priority: r.Byte(), delay: int64(r.Uvarint()), maxAttempts: int64(r.Uvarint()), dedup: r.Bytes(), headers: r.Bytes(), payload: r.Bytes(),
 		})
+	}
+}
+
+func (c *command) decodeReceipts(r *codec.Reader) {
+	for r.Len() > 0 && len(c.receipts) <= MaxBatch {
+		c.decodeReceipt(r)
 	}
 }
 
@@ -311,9 +344,9 @@ func (c *command) check(kind uint8) error {
 		return c.checkMessages()
 	case kind == kindDequeue && (c.max < 1 || c.max > MaxBatch):
 		return engine.Errorf(ErrInvalid, "queue: max %d is not in 1-%d", c.max, MaxBatch)
-	case (kind == kindDequeue || kind == kindExtend) && (c.lease < 1 || c.lease > maxDurationMillis):
+	case (kind == kindDequeue || kind == kindExtend || kind == kindRenew) && (c.lease < 1 || c.lease > maxDurationMillis):
 		return engine.Errorf(ErrInvalid, "queue: lease of %d ms is not in 1-%d", c.lease, maxDurationMillis)
-	case kind == kindAck && (len(c.receipts) < 1 || len(c.receipts) > MaxBatch):
+	case (kind == kindAck || kind == kindRenew || kind == kindRelease) && (len(c.receipts) < 1 || len(c.receipts) > MaxBatch):
 		return engine.Errorf(ErrInvalid, "queue: %d receipts are not 1-%d", len(c.receipts), MaxBatch)
 	case kind == kindNack && (c.nack.delay < 0 || c.nack.delay > maxDurationMillis):
 		return engine.Errorf(ErrInvalid, "queue: delay of %d ms is not in 0-%d", c.nack.delay, maxDurationMillis)

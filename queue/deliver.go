@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/floedb/floe/internal/codec"
@@ -234,10 +235,51 @@ func (s *session) extend(r receipt, millis int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.prolong(l, millis)
+	return codec.AppendVarint(nil, s.tx.Now()+millis), nil
+}
+
+// extendAll extends those of several leases that have not ended.
+func (s *session) extendAll(receipts []receipt, millis int64) []byte {
+	result := codec.AppendVarint(make([]byte, 0, 10+len(receipts)), s.tx.Now()+millis)
+	for _, r := range receipts {
+		l, err := s.leaseOf(r)
+		if err == nil {
+			s.prolong(l, millis)
+		}
+		result = codec.AppendBool(result, err == nil)
+	}
+	return result
+}
+
+// releaseAll gives messages back whose leases have not ended, as if they had not been delivered, and returns how many.
+func (s *session) releaseAll(receipts []receipt) (released int) {
+	for _, r := range receipts {
+		l, err := s.leaseOf(r)
+		if err != nil {
+			continue
+		}
+		w := s.leaseRowOf(l)
+		s.end(l)
+		s.setLease(l.at, &leaseRow{attempts: l.attempts - 1, maxAttempts: l.maxAttempts, size: l.size, lsn: l.lsn, lastError: bytes.Clone(w.lastError)})
+		s.enter(l.at, nil)
+		released++
+	}
+	return released
+}
+
+// leaseRowOf reads the row of a lease.
+func (s *session) leaseRowOf(l *lease) leaseRow {
 	w, ok := s.leaseRow(l.at)
 	if !ok {
 		panic(fmt.Sprintf("queue %q: lease of message %d has no row", s.name, l.at.seq))
 	}
+	return w
+}
+
+// prolong makes a lease end millis from now.
+func (s *session) prolong(l *lease, millis int64) {
+	w := s.leaseRowOf(l)
 	s.changed = true
 	before := *l
 	w.at = s.tx.Now() + millis
@@ -245,5 +287,4 @@ func (s *session) extend(r receipt, millis int64) ([]byte, error) {
 	s.memory.leases.move(l, w.at)
 	s.note(change{kind: moved, lease: before})
 	s.schedule(w.at)
-	return codec.AppendVarint(nil, w.at), nil
 }

@@ -3,16 +3,15 @@
 //	node, _ := floe.Open(floe.Config{DataDir: "data"})
 //	jobs := node.Queue("default")
 //	_, err := jobs.Enqueue(ctx, "mail", []byte("to: ada"), queue.Priority(10), queue.Delay(time.Minute))
-//	for ctx.Err() == nil {
-//		messages, err := jobs.Dequeue(ctx, "mail", queue.Max(10), queue.Wait(20*time.Second))
-//		if err != nil { ... }
-//		for _, m := range messages {
-//			if failed := send(m.Payload); failed != nil {
-//				err = jobs.Nack(ctx, "mail", m.Receipt, queue.Reason(failed.Error()))
-//			} else {
-//				err = jobs.Ack(ctx, "mail", m.Receipt) // a *ReceiptError: the lease had ended, the message is delivered again
-//			}
-//		}
+//	err = jobs.Consume(ctx, "mail", func(ctx context.Context, m queue.Message) error {
+//		return send(ctx, m.Payload) // nil: the message is acked; an error: it is delivered again
+//	}, queue.Concurrency(10))
+//
+// Consume is a loop over Dequeue, Extend, Ack and Nack, for who wants to write another:
+//
+//	messages, err := jobs.Dequeue(ctx, "mail", queue.Max(10), queue.Wait(20*time.Second))
+//	for _, m := range messages {
+//		err = jobs.Ack(ctx, "mail", m.Receipt) // a *ReceiptError: the lease had ended, the message is delivered again
 //	}
 //
 // # Concepts

@@ -37,6 +37,39 @@ func Example() {
 	// 1: newsletter
 }
 
+// Consume works a queue off, several messages at a time, until its context ends; it returns when all that was begun is settled.
+func ExampleStore_Consume() {
+	node, err := floe.Open(floe.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer node.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	jobs := node.Queue("default")
+
+	for _, name := range []string{"ada", "nobody", "grace"} {
+		jobs.Enqueue(ctx, "mail", []byte(name))
+	}
+	err = jobs.Consume(ctx, "mail", func(ctx context.Context, m queue.Message) error {
+		if string(m.Payload) == "nobody" {
+			return queue.Permanent(errors.New("no such address")) // another attempt would not help
+		}
+		fmt.Printf("a letter to %s\n", m.Payload)
+		if string(m.Payload) == "grace" {
+			stop()
+		}
+		return nil
+	})
+	fmt.Println("ended:", err)
+	s, _ := jobs.Stats(context.Background(), "mail")
+	fmt.Printf("%d acked, %d dead\n", s.Acked, s.Dead)
+	// Output:
+	// a letter to ada
+	// a letter to grace
+	// ended: <nil>
+	// 2 acked, 1 dead
+}
+
 // A message that can not be dealt with is delivered again, and is a dead letter after its last attempt.
 func Example_deadLetters() {
 	node, err := floe.Open(floe.Config{})

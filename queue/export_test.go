@@ -1,6 +1,10 @@
 package queue
 
-import "github.com/floedb/floe/internal/engine"
+import (
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
 
 // What the tests, which are users of the package, need to see of its inside.
 
@@ -29,6 +33,16 @@ func NewCramped() engine.Machine {
 
 // DecodeBody decodes a command's body and says whether that worked.
 func DecodeBody(kind uint8, b []byte) error { return new(command).decode(kind, b) }
+
+// RenewOp renews leases; the value of its result is a []bool, which of them have not ended.
+func RenewOp(name string, lease time.Duration, receipts ...Receipt) engine.Op {
+	op := renewCommand(name, lease, receipts)
+	op.Decode = func(b []byte) (any, error) {
+		r, err := decodeRenewed(b)
+		return r.held, err
+	}
+	return op
+}
 
 // RedriveOp is one step of RequeueAll.
 func RedriveOp(name string, after, until uint64, text string) engine.Op {

@@ -147,6 +147,10 @@ func (s *session) apply(kind uint8, c *command) ([]byte, error) {
 		return nil, s.nack(c.receipts[0], &c.nack, c.text)
 	case kindExtend:
 		return s.extend(c.receipts[0], c.lease)
+	case kindRenew:
+		return s.extendAll(c.receipts, c.lease), nil
+	case kindRelease:
+		return codec.AppendUvarint(nil, uint64(s.releaseAll(c.receipts))), nil
 	case kindCheck:
 		_, err := s.leaseOf(c.receipts[0])
 		return nil, err

@@ -136,8 +136,12 @@ func (m *model) draw() modelOp {
 		return m.drawAck(name)
 	case n < 84:
 		return m.drawNack(name)
-	case n < 88:
+	case n < 86:
 		return m.drawExtend(name)
+	case n < 88:
+		return m.drawRenew(name)
+	case n < 90:
+		return m.drawRelease(name)
 	case n < 93:
 		return m.drawDead(name)
 	}
@@ -380,5 +384,46 @@ func (m *model) drawExtend(name string) modelOp {
 		}
 		msg.m.LeaseUntil = time.UnixMilli(m.now()).Add(lease)
 		return msg.m.LeaseUntil, nil
+	}}
+}
+
+func (m *model) drawRenew(name string) modelOp {
+	first, find := m.receipt(name)
+	second, findSecond := m.receipt(name)
+	lease := time.Duration(1+m.rng.IntN(5000)) * time.Millisecond
+	text := fmt.Sprintf("renew %s %s %s %v", name, first, second, lease)
+	return modelOp{name: text, op: queue.RenewOp(name, lease, first, second), apply: func() (any, error) {
+		if m.queues[name] == nil {
+			return nil, queue.ErrNotFound
+		}
+		var held []bool
+		for _, f := range []func() *modelMessage{find, findSecond} {
+			msg := f()
+			if held = append(held, msg != nil); msg != nil {
+				msg.m.LeaseUntil = time.UnixMilli(m.now()).Add(lease)
+			}
+		}
+		return held, nil
+	}}
+}
+
+func (m *model) drawRelease(name string) modelOp {
+	first, find := m.receipt(name)
+	second, findSecond := m.receipt(name)
+	return modelOp{name: fmt.Sprintf("release %s %s %s", name, first, second), op: queue.ReleaseOp(name, first, second), apply: func() (any, error) {
+		q, n := m.queues[name], int64(0)
+		if q == nil {
+			return nil, queue.ErrNotFound
+		}
+		for _, f := range []func() *modelMessage{find, findSecond} {
+			if msg := f(); msg != nil {
+				n++
+				reason := msg.m.LastError
+				msg.m.Attempts--
+				q.giveBack(msg, m.now(), 0, reason)
+				msg.m.State = queue.Ready
+			}
+		}
+		return n, nil
 	}}
 }

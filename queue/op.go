@@ -51,6 +51,11 @@ func ExtendOp(name string, receipt Receipt, lease time.Duration) Op {
 	return Op{engine.Hide(extendCommand(name, receipt, lease))}
 }
 
+// ReleaseOp is Release as an operation of a transaction; its value in the result is an int64.
+func ReleaseOp(name string, receipts ...Receipt) Op {
+	return Op{engine.Hide(releaseCommand(name, receipts))}
+}
+
 // ConfigureOp is Configure as an operation of a transaction.
 func ConfigureOp(name string, settings Settings) Op {
 	return Op{engine.Hide(configureCommand(name, settings))}

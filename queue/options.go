@@ -26,7 +26,7 @@ var defaultSettings = settings{maxAttempts: defaultAttempts, backoffMin: 1000, b
 type EnqueueOption interface{ applyEnqueue(*newMessage) }
 
 // DequeueOption changes what Dequeue does.
-type DequeueOption func(*dequeueOptions)
+type DequeueOption interface{ applyDequeue(*dequeueOptions) }
 
 // NackOption changes what Nack does.
 type NackOption interface{ applyNack(*nackOptions) }
@@ -144,25 +144,32 @@ func (o *dequeueOptions) fail(err error) {
 	}
 }
 
+type dequeueOption func(*dequeueOptions)
+
+func (f dequeueOption) applyDequeue(o *dequeueOptions) { f(o) }
+
 // Max sets how many messages Dequeue returns at most, 1 to 1000; the default is 1. It returns fewer if fewer are ready, or if they exceed 4 MiB.
 func Max(n int) DequeueOption {
-	return func(o *dequeueOptions) {
+	return dequeueOption(func(o *dequeueOptions) {
 		if n < 1 || n > MaxBatch {
 			o.fail(engine.Errorf(ErrInvalid, "queue: max %d is not in 1-%d", n, MaxBatch))
 		}
 		o.max = n
-	}
+	})
 }
 
+// LeaseOption is the option of Lease; Dequeue and Consume take it.
+type LeaseOption struct{ d time.Duration }
+
 // Lease sets for how long the messages are leased; the default is 30 s.
-func Lease(d time.Duration) DequeueOption {
-	return func(o *dequeueOptions) {
-		ms, err := leaseMillis(d)
-		if err != nil {
-			o.fail(err)
-		}
-		o.lease = ms
+func Lease(d time.Duration) LeaseOption { return LeaseOption{d} }
+
+func (l LeaseOption) applyDequeue(o *dequeueOptions) {
+	ms, err := leaseMillis(l.d)
+	if err != nil {
+		o.fail(err)
 	}
+	o.lease = ms
 }
 
 func leaseMillis(d time.Duration) (int64, error) {
@@ -174,18 +181,18 @@ func leaseMillis(d time.Duration) (int64, error) {
 
 // Wait sets for how long Dequeue waits for a message; the default is 0: not at all.
 func Wait(d time.Duration) DequeueOption {
-	return func(o *dequeueOptions) {
+	return dequeueOption(func(o *dequeueOptions) {
 		if d < 0 {
 			o.fail(engine.Errorf(ErrInvalid, "queue: wait %v is negative", d))
 		}
 		o.wait = d
-	}
+	})
 }
 
 func newDequeueOptions(opts []DequeueOption) dequeueOptions {
 	o := dequeueOptions{max: 1, lease: DefaultLease.Milliseconds()}
 	for _, opt := range opts {
-		opt(&o)
+		opt.applyDequeue(&o)
 	}
 	return o
 }

@@ -20,7 +20,7 @@ func newStore(s engine.Scope) *Store { return &Store{s} }
 func table() engine.Primitive {
 	return engine.Primitive{
 		ID: engine.MachineQueue, Name: "queue", New: newMachine,
-		// On a full disk: deliveries, extensions and nacks rewrite rows, but take next to nothing of their own.
+		// On a full disk: deliveries, extensions, releases and nacks rewrite rows, but take next to nothing of their own.
 		Commands: []engine.CommandType{
 			{Kind: kindEnqueue, Name: "enqueue", From: engine.FromUsers, Admit: admit},
 			{Kind: kindDequeue, Name: "dequeue", From: engine.FromUsers, Admit: admit},
@@ -35,6 +35,8 @@ func table() engine.Primitive {
 			{Kind: kindRequeue, Name: "requeue", From: engine.FromUsers, Admit: admit},
 			{Kind: kindRedrive, Name: "redrive", From: engine.FromUsers, Admit: admit},
 			{Kind: kindDiscard, Name: "discard", From: engine.FromUsers, Admit: admit, Shrinks: true},
+			{Kind: kindRenew, Name: "renew", From: engine.FromUsers, Admit: admit},
+			{Kind: kindRelease, Name: "release", From: engine.FromUsers, Admit: admit},
 		},
 		Queries: []engine.QueryType{
 			{Kind: queryStats, Name: "stats", New: engine.NewQuery[statsQuery]},

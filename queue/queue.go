@@ -192,6 +192,15 @@ func (s *Store) Extend(ctx context.Context, name string, receipt Receipt, lease 
 	return engine.Propose(ctx, &s.scope, extendCommand(name, receipt, lease), decodeTime)
 }
 
+// Release gives messages back as if they had not been delivered: they are ready again at once, in their old places, and the delivery is not one of their
+// attempts. It is for who has taken them and has not begun with them. Up to 1,000 receipts; those whose leases have ended are passed over. It
+// returns how many were released.
+//
+// Errors: ErrNotFound if the queue does not exist; ErrInvalid for what is no receipt.
+func (s *Store) Release(ctx context.Context, name string, receipts ...Receipt) (released int64, err error) {
+	return engine.Propose(ctx, &s.scope, releaseCommand(name, receipts), decodeCount)
+}
+
 // Pause stops deliveries: Dequeue gets nothing, and waits. All else goes on. Errors: ErrNotFound.
 func (s *Store) Pause(ctx context.Context, name string) error {
 	_, err := engine.Propose(ctx, &s.scope, pauseCommand(name, true), decodeNothing)

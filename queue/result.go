@@ -34,6 +34,21 @@ func decodeTime(b []byte) (time.Time, error) {
 	return t, r.Done()
 }
 
+// renewed is the result of a renewal: which of the leases have not ended, and when they do.
+type renewed struct {
+	until time.Time
+	held  []bool
+}
+
+func decodeRenewed(b []byte) (renewed, error) {
+	r := codec.NewReader(b)
+	all := renewed{until: time.UnixMilli(r.Varint())}
+	for r.Len() > 0 {
+		all.held = append(all.held, r.Bool())
+	}
+	return all, r.Done()
+}
+
 func decodeEnqueued(b []byte) (Enqueued, error) {
 	r := codec.NewReader(b)
 	e := Enqueued{LSN: r.Uvarint(), Duplicate: r.Bool(), Seq: r.Uvarint()}

@@ -229,7 +229,7 @@ const flagLeased = 1
 //
 //	version u8 | flags u8 | attempts | max attempts | bytes of payload and headers | LSN of the delivery (uvarints) | at varint (ms) | last error
 //
-// at is when the lease ends; of a message that is not leased, when it is ready again.
+// at is when the lease ends; of a message that is not leased, when it is ready again. A message whose first delivery was released has 0 attempts.
 type leaseRow struct {
 	flags       uint8
 	attempts    int64
@@ -258,7 +258,7 @@ func decodeLease(b []byte) (w leaseRow, err error) {
 	if err := r.Err(); err != nil {
 		return w, fmt.Errorf("queue lease row: %w", err)
 	}
-	if version != 1 || w.flags > flagLeased || w.attempts < 1 || w.maxAttempts < 1 || w.size < 0 {
+	if version != 1 || w.flags > flagLeased || w.attempts < int64(w.flags&flagLeased) || w.maxAttempts < 1 || w.size < 0 {
 		return w, fmt.Errorf("queue lease row: %w: version %d, flags %#x, %d attempts", codec.ErrCorrupt, version, w.flags, w.attempts)
 	}
 	return w, nil

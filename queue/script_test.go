@@ -18,6 +18,7 @@ import (
 //	at 10s                                       the time since the beginning
 //	enqueue q body prio=5 delay=1s key=k attempts=2 header=name:value
 //	dequeue q max=3 lease=10s                    ack q receipt ...   extend q receipt 10s   held q receipt
+//	release q receipt ...
 //	nack q receipt delay=0s reason=text dlq=yes
 //	configure q len=2 bytes=9 attempts=3 backoff=1s,5s retention=1h window=1m       backoff=off
 //	pause q   resume q   purge q   delete q      requeue q 1   discard q 1   redrive q text
@@ -79,6 +80,12 @@ func operation(verb string, a rig.Args) (op engine.Operation, ok bool) {
 			receipts = append(receipts, queue.Receipt(r))
 		}
 		return queue.AckOp(q, receipts...), true
+	case "release":
+		var receipts []queue.Receipt
+		for _, r := range a.Words[min(1, len(a.Words)):] {
+			receipts = append(receipts, queue.Receipt(r))
+		}
+		return queue.ReleaseOp(q, receipts...), true
 	case "nack":
 		return queue.NackOp(q, queue.Receipt(arg), nackOptions(a)...), true
 	case "extend":

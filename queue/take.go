@@ -51,7 +51,7 @@ func (m *machine) Took(_ uint8, result []byte, err error) bool { return err != n
 func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
 	n := 0
 	switch cmd.Kind {
-	case kindEnqueue, kindNack, kindPause, kindRequeue, kindRedrive:
+	case kindEnqueue, kindNack, kindRelease, kindPause, kindRequeue, kindRedrive:
 	default:
 		return
 	}
@@ -70,6 +70,8 @@ func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
 		if !c.nack.bury && c.nack.delay == 0 {
 			n = 1 // unless the queue has a back-off
 		}
+	case kindRelease:
+		n = len(c.receipts)
 	case kindRequeue:
 		n = 1
 	case kindPause:

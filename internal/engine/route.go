@@ -46,6 +46,8 @@ type Router struct {
 	door    Door
 	caching CachingDoor // door, if it is one
 
+	attached any // see Attach
+
 	places sync.Map   // name -> *Place of namespaces known to exist: looked up with each call, by all processors
 	mu     sync.Mutex // guards count, and additions
 	count  int        // of places, at most maxRemembered
@@ -60,6 +62,9 @@ func NewRouter(door Door) *Router {
 	r.caching, _ = door.(CachingDoor)
 	return r
 }
+
+// Attach hands something to the stores behind the router, see Scope.Attached. It is called before there are any.
+func (r *Router) Attach(v any) { r.attached = v }
 
 // Door returns the door below.
 func (r *Router) Door() Door { return r.door }

@@ -36,6 +36,9 @@ type made struct {
 // Namespace returns the name of the namespace.
 func (s *Scope) Namespace() string { return s.place.namespace }
 
+// Attached returns what whoever made the router has for the stores behind it, such as who looks at the loops of workers; nil if there is nothing.
+func (s *Scope) Attached() any { return s.router.attached }
+
 // Propose sends one operation to the shard of its name, and decodes the result. Errors: those of the operation, ErrInvalid for a payload that is
 // too large and for a namespace that can not be written to, those of Door.Propose.
 func Propose[T any](ctx context.Context, s *Scope, op Op, decode func([]byte) (T, error)) (none T, err error) {

@@ -248,6 +248,12 @@ func (l *log) note(format string, args ...any) {
 	l.lines = append(l.lines, fmt.Sprintf(format, args...))
 }
 
+func (l *log) copy() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.lines)
+}
+
 func (l *log) onError(_ *job, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -241,8 +241,8 @@ func TestOutage(t *testing.T) {
 				t.Errorf("%d takes and %d renewals in two hours", b.takes, b.renewals)
 			}
 		})
-		if len(errs.lines) != 1 || !strings.Contains(errs.lines[0], "lease lost") {
-			t.Errorf("handlers: %q, want one that lost its lease", errs.lines)
+		if lines := errs.copy(); len(lines) != 1 || !strings.Contains(lines[0], "lease lost") {
+			t.Errorf("handlers: %q, want one that lost its lease", lines)
 		}
 		b.setFail(nil)
 		pass(20 * time.Second)

@@ -1,0 +1,234 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/worker"
+)
+
+// Limits and defaults of Consume.
+const (
+	MaxConcurrency = 10_000
+	DefaultGrace   = 10 * time.Second
+)
+
+// ConsumeOption changes what Consume does.
+type ConsumeOption interface{ applyConsume(*consumeOptions) }
+
+type consumeOptions struct {
+	concurrency int
+	lease       time.Duration
+	grace       time.Duration
+	onError     func(*Message, error)
+	err         error
+}
+
+func (o *consumeOptions) fail(err error) {
+	if o.err == nil {
+		o.err = err
+	}
+}
+
+type consumeOption func(*consumeOptions)
+
+func (f consumeOption) applyConsume(o *consumeOptions) { f(o) }
+
+// Concurrency sets how many messages are handled at once, 1 to 10,000; the default is 1.
+func Concurrency(n int) ConsumeOption {
+	return consumeOption(func(o *consumeOptions) {
+		if n < 1 || n > MaxConcurrency {
+			o.fail(engine.Errorf(ErrInvalid, "queue: concurrency %d is not in 1-%d", n, MaxConcurrency))
+		}
+		o.concurrency = n
+	})
+}
+
+// Grace sets for how long handlers may go on when Consume ends; the default is 10 s. With 0 they are cancelled at once.
+func Grace(d time.Duration) ConsumeOption {
+	return consumeOption(func(o *consumeOptions) {
+		if d < 0 {
+			o.fail(engine.Errorf(ErrInvalid, "queue: grace %v is negative", d))
+		}
+		o.grace = d
+	})
+}
+
+// OnError is told what goes wrong while Consume goes on, by several goroutines at once: what handlers return, and that a message could not be settled, with
+// the message; with nil that the queue could not be asked, or leases not be renewed. The default is nobody.
+func OnError(f func(m *Message, err error)) ConsumeOption {
+	return consumeOption(func(o *consumeOptions) { o.onError = f })
+}
+
+func (l LeaseOption) applyConsume(o *consumeOptions) {
+	if _, err := leaseMillis(l.d); err != nil {
+		o.fail(err)
+	}
+	o.lease = l.d
+}
+
+// ErrSettled is what a handler returns that has acked, nacked or released its message itself, such as with an AckOp in the transaction that does what the message asks
+// for.
+var ErrSettled = errors.New("settled by the handler")
+
+// Permanent marks the error of a handler as one that another attempt would not mend: the message is a dead letter at once. Permanent(nil) is nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanentError{err}
+}
+
+type permanentError struct{ err error }
+
+func (e *permanentError) Error() string { return e.err.Error() }
+func (e *permanentError) Unwrap() error { return e.err }
+
+func isPermanent(err error) bool {
+	var p *permanentError
+	return errors.As(err, &p)
+}
+
+// Consume works a queue off: it runs handle for its messages, for up to Concurrency of them at once, until ctx ends. A message whose handler returns
+//
+//   - nil is acked;
+//   - an error is nacked with it as the Reason: it is delivered again after the queue's back-off, or is a dead letter if that was its last attempt;
+//   - a Permanent error is a dead letter at once;
+//   - ErrSettled is left as it is: the handler has settled it.
+//
+// A panic is an error, with its stack. While a handler runs, its message stays leased. If the lease is lost all the same, since nobody could be reached for
+// as long as it lasts, or the queue was purged, the ctx of the handler is cancelled, and its cause (context.Cause) is ErrConflict: the message is delivered again,
+// and what the handler returns has no effect if that has happened.
+//
+// An outage does not end Consume: it goes on when there is somebody to ask. When ctx ends, no more messages are taken. Handlers have the Grace to finish; their ctx,
+// which has the values of Consume's, is cancelled only then, with the same cause. Messages that they fail to handle because of that are released: that
+// delivery is not one of their attempts. Handlers that have not returned 5 s later are left alone, and their messages released.
+//
+// Consume returns nil when ctx has ended and all messages are settled or released. Options: Concurrency (1), Lease (30 s), Grace (10 s), OnError. Errors: ErrInvalid for a name or
+// options out of their limits; ErrClosed, ErrUnauthorized; one that says how many handlers have not returned.
+func (s *Store) Consume(ctx context.Context, name string, handle func(ctx context.Context, m Message) error, opts ...ConsumeOption) error {
+	o := consumeOptions{concurrency: 1, lease: DefaultLease, grace: DefaultGrace}
+	for _, opt := range opts {
+		opt.applyConsume(&o)
+	}
+	if err := checkName(name); err != nil {
+		return err
+	}
+	if o.err != nil {
+		return o.err
+	}
+	c := worker.Config[*consumed]{
+		Source: &consumer{s, name, o.lease}, Concurrency: o.concurrency, Grace: o.grace,
+		Status: worker.Status{Kind: "queue", Namespace: s.Namespace(), Name: name},
+		Handle: func(ctx context.Context, c *consumed) error { return c.settledBy(handle(ctx, c.Message)) },
+	}
+	c.Observer, _ = s.scope.Attached().(worker.Observer)
+	if o.onError != nil {
+		c.OnError = func(c **consumed, err error) {
+			if c == nil {
+				o.onError(nil, err)
+				return
+			}
+			o.onError(&(*c).Message, err)
+		}
+	}
+	return worker.New(c).Run(ctx)
+}
+
+// consumed is a message that Consume has.
+type consumed struct {
+	Message
+	settled bool // by its handler
+}
+
+// settledBy takes note of what the handler has returned.
+func (c *consumed) settledBy(err error) error {
+	if errors.Is(err, ErrSettled) {
+		c.settled = true
+		return nil
+	}
+	return err
+}
+
+// consumer is a queue as the source of a worker.
+type consumer struct {
+	store *Store
+	name  string
+	lease time.Duration
+}
+
+// consumeWait is how long one Dequeue of Consume waits. What it takes while it is given up is lost for the time of a lease, so it should not be given up often.
+const consumeWait = time.Hour
+
+func (c *consumer) Take(ctx context.Context, n int) ([]*consumed, error) {
+	messages, err := c.store.Dequeue(ctx, c.name, Max(min(n, MaxBatch)), Lease(c.lease), Wait(consumeWait))
+	all := make([]*consumed, len(messages))
+	for i, m := range messages {
+		all[i] = &consumed{Message: m}
+	}
+	return all, err
+}
+
+func (c *consumer) Settle(ctx context.Context, m *consumed, r worker.Result) error {
+	switch {
+	case m.settled:
+		return nil
+	case r.Err == nil:
+		return c.store.Ack(ctx, c.name, m.Receipt)
+	case isPermanent(r.Err):
+		return c.store.Nack(ctx, c.name, m.Receipt, ToDLQ(), reason(r.Err))
+	case r.GiveBack():
+		return c.Release(ctx, []*consumed{m})
+	}
+	return c.store.Nack(ctx, c.name, m.Receipt, reason(r.Err))
+}
+
+// reason returns as much of an error as is kept.
+func reason(err error) NackOption {
+	text := err.Error()
+	return Reason(strings.ToValidUTF8(text[:min(len(text), MaxReasonBytes)], ""))
+}
+
+func (c *consumer) Lease() time.Duration { return c.lease }
+
+func (c *consumer) Renew(ctx context.Context, messages []*consumed) ([]error, error) {
+	lost := make([]error, len(messages))
+	for i := 0; i < len(messages); i += MaxBatch {
+		receipts := receiptsOf(messages[i:min(i+MaxBatch, len(messages))])
+		r, err := engine.Propose(ctx, &c.store.scope, renewCommand(c.name, c.lease, receipts), decodeRenewed)
+		if errors.Is(err, ErrNotFound) {
+			r.held, err = make([]bool, len(receipts)), nil // the queue was deleted
+		}
+		if err != nil {
+			return lost, err
+		}
+		for j, held := range r.held {
+			if !held {
+				lost[i+j] = &ReceiptError{Queue: c.name, Receipt: receipts[j], Reason: "its lease has ended"}
+			}
+		}
+	}
+	return lost, nil
+}
+
+func (c *consumer) Release(ctx context.Context, messages []*consumed) error {
+	for len(messages) > 0 {
+		n := min(len(messages), MaxBatch)
+		if _, err := c.store.Release(ctx, c.name, receiptsOf(messages[:n])...); err != nil {
+			return err
+		}
+		messages = messages[n:]
+	}
+	return nil
+}
+
+func receiptsOf(messages []*consumed) []Receipt {
+	all := make([]Receipt, len(messages))
+	for i, m := range messages {
+		all[i] = m.Receipt
+	}
+	return all
+}
