@@ -366,6 +366,9 @@ func (w *workCommand) check() error {
 			}
 		}
 	}
+	if len(w.ends)+len(w.wants) == 0 {
+		return engine.Errorf(ErrInvalid, "action: nothing has ended, and nothing is wanted")
+	}
 	if len(w.ends) > maxEnds {
 		return engine.Errorf(ErrInvalid, "action: %d ended attempts exceed %d", len(w.ends), maxEnds)
 	}

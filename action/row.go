@@ -15,10 +15,10 @@ import (
 // is registered again after its deletion begins with nothing; run, seq, lane and session are LSNs too (u64), prio and set are u8.
 //
 //	'a' | ns u32 | name              the action: what was registered, counters, what waits without a key (see record)
-//	'b' | id                         -> ns u32 | name
+//	'b' | id                         -> whether it is deleted u8 | ns u32 | name
 //	'i' | id | run                   a run as it was invoked, written once (see runRow)
 //	's' | id | run                   what has become of it, once a worker has had it or it has ended (see stateRow)
-//	'w' | id | lane | prio | seq     a run that a worker can have -> run uvarint (nothing if it is seq)
+//	'w' | id | lane | prio | seq     a run that a worker can have -> nothing if it is fresh, and seq its number; else run uvarint
 //	'd' | id | due | run             a run that has to wait until due (ms, as key.AppendInt64) -> nothing
 //	'r' | session | id | run         a worker of the session has it -> deadline varint (ms) | cancelled u8
 //	'f' | id | ended | run           a run that has ended (ms) -> status u8 | ms of its last attempt uvarint
@@ -26,7 +26,7 @@ import (
 //	'e' | id | set | prio | turn     a lane whose next run can be begun -> its key
 //	'k' | id | idempotency key       -> run, tag | hash of the input (uvarints) | until varint (ms)
 //	'j' | id | until | key           the same by its end -> nothing
-//	'g' | id                         an action that was deleted, and has runs left to end -> ns u32 | name
+//	'g' | id                         an action that was deleted by force, and has runs left to end -> as 'a'
 //	'o' | session                    a process that takes runs (see sessionRow)
 //	'n' | ns u32 | worker id         the session of a worker that calls Await by itself -> session uvarint
 //	'h' | ns u32 | name              sessions that take runs of the action -> uvarint
@@ -34,8 +34,8 @@ import (
 //
 // A run is in one of four states, as its rows say:
 //
-//	waiting   'i', 'w', and 's' if it is not fresh: a worker has had it, or it was delayed
-//	delayed   'i', 'd', and 's' likewise
+//	waiting   'i', 'w', and 's' unless it is fresh: no worker has had it, and it was not delayed
+//	delayed   'i', 'd', 's'
 //	running   'i', 's', 'r'
 //	ended     'i', 's', 'f', and 'r' if it was cancelled and its worker has not confirmed that
 const (
@@ -132,11 +132,29 @@ type record struct {
 	nextDelayed, nextEnded, nextKey int64
 
 	timer int64 // when the action's one timer is due; it may be early
-	sets  []labelSet
+
+	sweep      bool   // the lanes from sweepKey on have to be looked at: their limit has changed
+	sweepKey   string // set u8 | key
+	cancelFrom uint64 // of a deleted action: runs before it have ended
+
+	sets []labelSet
 }
 
 func newRecord(id uint64) record {
 	return record{id: id, nextDelayed: never, nextEnded: never, nextKey: never, timer: never}
+}
+
+// nameRow is the value of a row 'b'.
+type nameRow struct {
+	deleted bool
+	ns      uint32
+	name    string
+}
+
+func (n *nameRow) code(c *codec.Coder) {
+	c.Bool(&n.deleted)
+	codeU32(c, &n.ns)
+	c.String(&n.name)
 }
 
 // labelSet is what runs ask of their workers, and what waits with it without a key: that is a lane of its own, whose number is its place in the list.
@@ -225,6 +243,9 @@ func (r *record) code(c *codec.Coder) {
 	for _, v := range [...]*int64{&r.nextDelayed, &r.nextEnded, &r.nextKey, &r.timer} {
 		codeTime(c, v)
 	}
+	c.Bool(&r.sweep)
+	c.String(&r.sweepKey)
+	c.Uvarint(&r.cancelFrom)
 	codec.List(c, &r.sets, func(c *codec.Coder, s *labelSet) {
 		c.String(&s.labels)
 		c.Uvarint(&s.turn)
@@ -269,13 +290,13 @@ type stateRow struct {
 	status      Status
 	flags       uint8
 	set         uint8
+	priority    uint8
 	key         string
 	attempts    int64 // that count, the present one included
 	maxAttempts int64
 	seq         uint64 // in its lane: of a waiting run, and of one that was taken from there
 	due         int64  // of a delayed run
 	session     uint64 // of a running run, and of a cancelled one whose worker has not confirmed that
-	deadline    int64  // likewise
 	startedAt   int64  // of the last attempt
 	endedAt     int64
 	outcome     string
@@ -297,15 +318,15 @@ func (s *stateRow) layout(c *codec.Coder) {
 	c.Byte((*byte)(&s.status))
 	c.Byte(&s.flags)
 	c.Byte(&s.set)
+	c.Byte(&s.priority)
 	c.String(&s.key)
 	c.Varint(&s.attempts)
 	c.Varint(&s.maxAttempts)
 	c.Uvarint(&s.seq)
 	c.Varint(&s.due)
 	c.Uvarint(&s.session)
-	for _, v := range [...]*int64{&s.deadline, &s.startedAt, &s.endedAt} {
-		c.Varint(v)
-	}
+	c.Varint(&s.startedAt)
+	c.Varint(&s.endedAt)
 	for _, v := range [...]*string{&s.outcome, &s.code, &s.message, &s.worker} {
 		c.String(v)
 	}
@@ -330,7 +351,8 @@ func (h *held) code(c *codec.Coder) {
 type laneRow struct {
 	number   uint64
 	running  int64
-	eligible bool // it has a row 'e', with the priority of its first run and turn
+	eligible bool // it has a row 'e', with priority, which is that of its first run, and turn
+	priority uint8
 	turn     uint64
 	queue    queue
 }
@@ -340,6 +362,7 @@ func (l *laneRow) code(c *codec.Coder) {
 	c.Uvarint(&l.number)
 	c.Varint(&l.running)
 	c.Bool(&l.eligible)
+	c.Byte(&l.priority)
 	c.Uvarint(&l.turn)
 	l.queue.code(c)
 }
@@ -473,5 +496,17 @@ func heldKey(dst []byte, session, id, run uint64) []byte {
 	return key.AppendUint64(key.AppendUint64(numberKey(dst, rowHeld, session), id), run)
 }
 
+// runAt returns the run that a row 'w' is about.
+func runAt(k, value []byte) uint64 {
+	if len(value) == 0 {
+		return lastOf(k)
+	}
+	run, _ := binary.Uvarint(value)
+	return run
+}
+
 // lastOf reads the number at the end of a key.
 func lastOf(k []byte) uint64 { return binary.BigEndian.Uint64(k[len(k)-8:]) }
+
+// numberOf reads the number behind the first one of a key.
+func numberOf(k []byte) uint64 { return binary.BigEndian.Uint64(k[numberAt:]) }

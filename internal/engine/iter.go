@@ -158,6 +158,12 @@ func (it *Iter) SeekLT(k []byte) bool {
 	return it.settle() && it.counted()
 }
 
+// Prev moves to the row before. It is for iterators of a View.
+func (it *Iter) Prev() bool {
+	it.dbValid = it.db.Prev()
+	return it.settle() && it.counted()
+}
+
 // fullKey returns a key of the machine as the state has it.
 func (it *Iter) fullKey(k []byte) []byte {
 	if it.tx != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/bits"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,15 @@ func HomeShard(namespace string, shards int) ShardID {
 // rule is that of Redis Cluster; an empty {} counts as no tag).
 func NameShard(namespace, name string, shards int) ShardID {
 	return shardOf(xxhash.Sum64String(namespace), xxhash.Sum64String(tagOf(name)), shards)
+}
+
+// RouteTo returns a name that leads to a shard in a spread namespace.
+func RouteTo(namespace string, shard ShardID, shards int) string {
+	for i := 0; ; i++ {
+		if name := strconv.Itoa(i); NameShard(namespace, name, shards) == shard {
+			return name
+		}
+	}
 }
 
 // Tagged reports whether a name holds a {tag}.

@@ -2,6 +2,7 @@
 package primitive
 
 import (
+	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
@@ -13,5 +14,6 @@ import (
 func All() []engine.Primitive {
 	return []engine.Primitive{
 		engine.TableOf(kv.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(queue.Primitive), engine.TableOf(ts.Primitive),
+		engine.TableOf(action.Primitive),
 	}
 }

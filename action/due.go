@@ -1,0 +1,149 @@
+package action
+
+import (
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/key"
+)
+
+// maxDue bounds what is done at once of what is due, as engine.Tx.Full does.
+const maxDue = 1000
+
+// catchUp does what is due for an action, and sets its timer for what comes next.
+func (a *act) catchUp() {
+	a.changed = true
+	a.unschedule()
+	if a.deleted {
+		if a.cancelAll() {
+			a.schedule(a.tx.Now())
+		}
+		return
+	}
+	left := a.endDelays(maxDue)
+	left = a.forgetEnded(left)
+	if a.forgetKeys(left); a.sweep {
+		a.sweepLanes()
+	}
+	a.schedule(a.nextDue())
+}
+
+// nextDue returns when there is something to do next.
+func (r *record) nextDue() int64 {
+	next := min(r.nextDelayed, r.nextKey)
+	if r.nextEnded != never {
+		if next = min(next, r.nextEnded+r.retainFor); r.kept > r.retainRuns+2 {
+			next = 0 // the number was lowered
+		}
+	}
+	if r.sweep {
+		next = 0
+	}
+	return next
+}
+
+// endDelays lets runs be begun whose time has come, in the order of those times.
+func (a *act) endDelays(left int) int {
+	if a.nextDelayed > a.tx.Now() {
+		return left
+	}
+	a.nextDelayed, left = a.scan(rowDelayed, a.nextDelayed, a.tx.Now(), left, func(k, _ []byte) {
+		ref := call.Ref{Action: a.id, Run: lastOf(k)}
+		a.tx.Delete(k)
+		a.delayed--
+		st := a.stateOf(ref)
+		st.seq = uint64(a.tx.Step())
+		a.enqueue(ref, st, false)
+	})
+	return left
+}
+
+// forgetEnded removes runs that ended long ago, and the oldest of too many.
+func (a *act) forgetEnded(left int) int {
+	if a.nextEnded == never {
+		return left
+	}
+	old := a.tx.Now() - a.retainFor
+	goes := func(at int64) bool { return at <= old || a.kept > a.retainRuns }
+	a.nextEnded, left = a.scanWhile(rowEnded, a.nextEnded, a.tx.Now(), left, goes, func(k, value []byte) {
+		run := lastOf(k)
+		a.tx.Delete(k)
+		a.kept--
+		a.tx.Delete(runKey(nil, rowRun, a.id, run))
+		if must(decode(value, (*endedRow).code)).status != Cancelled || !a.unconfirmedRun(run) {
+			a.tx.Delete(runKey(nil, rowState, a.id, run))
+		}
+	})
+	return left
+}
+
+// unconfirmedRun reports whether a run was cancelled and its worker has not confirmed that.
+func (a *act) unconfirmedRun(run uint64) bool {
+	b, ok := a.tx.Get(runKey(nil, rowState, a.id, run))
+	return ok && must(decode(b, (*stateRow).layout)).flags&flagHeld != 0
+}
+
+// forgetKeys removes idempotency keys whose time has come. Those of runs that have not ended are kept for longer.
+func (a *act) forgetKeys(left int) {
+	if a.nextKey > a.tx.Now() {
+		return
+	}
+	again := make(map[string]keyRow)
+	var order []string
+	a.nextKey, _ = a.scan(rowKeyEnd, a.nextKey, a.tx.Now(), left, func(k, _ []byte) {
+		a.tx.Delete(k)
+		name := string(k[behindTimeAt:])
+		b, ok := a.tx.Get(append(numberKey(nil, rowKey, a.id), name...))
+		if !ok {
+			panic("action: the end of an idempotency key that there is not")
+		}
+		row := must(decode(b, (*keyRow).code))
+		if a.active(row.ref) {
+			row.until = a.tx.Now() + idempotencyMillis
+			again[name] = row
+			order = append(order, name)
+			return
+		}
+		a.tx.Delete(append(numberKey(nil, rowKey, a.id), name...))
+	})
+	for _, name := range order {
+		a.setKey(name, again[name])
+	}
+}
+
+// sweepLanes looks at lanes whose limit has changed, until the command is full.
+func (a *act) sweepLanes() {
+	prefix := numberKey(nil, rowLane, a.id)
+	from := append(numberKey(nil, rowLane, a.id), a.sweepKey...)
+	more := a.each(from, prefix, func(k, value []byte) {
+		a.sweepKey = string(k[numberAt:]) + "\x00"
+		l := &lane{laneRow: must(decode(value, (*laneRow).code)), set: k[numberAt], key: string(k[numberAt+1:])}
+		was := l.eligible
+		if a.settleLane(l); l.eligible && !was {
+			a.wake(l.set, 1)
+		}
+	})
+	if !more {
+		a.sweep, a.sweepKey = false, ""
+	}
+}
+
+// scan calls f for up to left rows of an index by time, from one time up to another. It returns the time of the first row it leaves, and how many more it
+// would have done.
+func (a *act) scan(kind byte, from, to int64, left int, f func(k, value []byte)) (next int64, more int) {
+	return a.scanWhile(kind, from, to, left, func(int64) bool { return true }, f)
+}
+
+func (a *act) scanWhile(kind byte, from, to int64, left int, while func(at int64) bool, f func(k, value []byte)) (next int64, more int) {
+	it := a.tx.Iter(timeKey(nil, kind, a.id, from), key.PrefixEnd(numberKey(nil, kind, a.id)))
+	defer mustClose(it)
+	var k []byte
+	for ok := it.First(); ok; ok = it.Next() {
+		k = append(k[:0], it.Key()...)
+		at := key.Int64(k[numberAt:])
+		if at > to || left <= 0 || a.crowded() || !while(at) {
+			return at, left
+		}
+		f(k, it.Value())
+		left--
+	}
+	return never, left
+}

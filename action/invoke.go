@@ -1,0 +1,328 @@
+package action
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// invoked is the result of kindInvoke.
+type invoked struct {
+	ref       call.Ref
+	duplicate bool
+	lsn       uint64
+}
+
+func (i *invoked) code(c *codec.Coder) {
+	i.ref.Code(c)
+	c.Bool(&i.duplicate)
+	c.Uvarint(&i.lsn)
+}
+
+// invoke makes a run.
+func (w *work) invoke(v *call.Invoke) ([]byte, error) {
+	if err := checkInvoke(v); err != nil {
+		return nil, err
+	}
+	a := w.action(v.Name)
+	switch {
+	case a == nil:
+		return nil, notFound(v.Name)
+	case !a.enabled:
+		return nil, engine.Errorf(ErrConflict, "action %q is disabled", v.Name)
+	}
+	if err := a.place(v); err != nil {
+		return nil, err
+	}
+	res := invoked{ref: call.Ref{Action: a.id, Run: uint64(w.tx.LSN()), Tag: tagOf(w.tx)}, lsn: uint64(w.tx.LSN())}
+	if v.IdempotencyKey != "" {
+		earlier, found, err := a.remember(res.ref, v)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			res.ref, res.duplicate = earlier, true
+			return encode(nil, &res, (*invoked).code), nil
+		}
+	}
+	set, err := a.setOf(v.Labels)
+	if err != nil {
+		return nil, err
+	}
+	a.insert(res.ref, v, set)
+	return encode(nil, &res, (*invoked).code), nil
+}
+
+// place refuses a run that has to be in another shard of a spread namespace, for limits of the action to hold.
+func (a *act) place(v *call.Invoke) error {
+	if route := a.route(v.ConcurrencyKey); a.tx.Spread() && route != "" && !a.tx.Here(route) {
+		return &placeError{a.name, route}
+	}
+	return nil
+}
+
+// route returns a name in whose shard a run has to be, "" if it can be in any.
+func (s *act) route(key string) string {
+	switch {
+	case s.limited():
+		return s.name
+	case s.maxPerKey > 0 && key != "":
+		return keyRoute(s.name, key)
+	}
+	return ""
+}
+
+// keyRoute is the name that leads to the shard of a key of an action.
+func keyRoute(action, key string) string { return action + "\x00" + key }
+
+// placeError refuses a run that has to be in the shard of another name. It gets to no user.
+type placeError struct{ action, route string }
+
+func (e *placeError) Error() string {
+	return fmt.Sprintf("action %q: its limits ask for another shard", e.action)
+}
+
+// Unwrap returns ErrConflict.
+func (e *placeError) Unwrap() error { return ErrConflict }
+
+func (e *placeError) code(c *codec.Coder) {
+	c.String(&e.action)
+	c.String(&e.route)
+}
+
+// keyRow is the value of a row 'k'.
+type keyRow struct {
+	ref   call.Ref
+	hash  uint64
+	until int64
+}
+
+func (k *keyRow) code(c *codec.Coder) {
+	k.ref.Code(c)
+	c.Fixed64(&k.hash)
+	c.Varint(&k.until)
+}
+
+// remember remembers an idempotency key, or returns the run that has it.
+func (a *act) remember(ref call.Ref, v *call.Invoke) (earlier call.Ref, found bool, err error) {
+	k := append(numberKey(nil, rowKey, a.id), v.IdempotencyKey...)
+	hash := xxhash.Sum64(v.Input)
+	if b, ok := a.tx.Get(k); ok {
+		row := must(decode(b, (*keyRow).code))
+		switch {
+		case row.hash != hash:
+			return earlier, false, engine.Errorf(ErrConflict, "action %q: idempotency key %q was used with another input", a.name, v.IdempotencyKey)
+		case row.until > a.tx.Now() || a.active(row.ref):
+			return row.ref, true, nil
+		}
+		a.tx.Delete(append(timeKey(nil, rowKeyEnd, a.id, row.until), v.IdempotencyKey...))
+	}
+	a.setKey(v.IdempotencyKey, keyRow{ref, hash, a.tx.Now() + idempotencyMillis})
+	return earlier, false, nil
+}
+
+// setKey writes an idempotency key with its end.
+func (a *act) setKey(name string, row keyRow) {
+	a.tx.Set(append(numberKey(nil, rowKey, a.id), name...), encode(nil, &row, (*keyRow).code))
+	a.tx.Set(append(timeKey(nil, rowKeyEnd, a.id, row.until), name...), nil)
+	a.nextKey = min(a.nextKey, row.until)
+	a.schedule(row.until)
+}
+
+// active reports whether a run has not ended.
+func (a *act) active(ref call.Ref) bool {
+	b, ok := a.tx.Get(runKey(nil, rowState, ref.Action, ref.Run))
+	if ok {
+		return !must(decode(b, (*stateRow).layout)).status.Final()
+	}
+	_, ok = a.tx.Get(runKey(nil, rowRun, ref.Action, ref.Run))
+	return ok // it is fresh
+}
+
+// setOf returns the number of a set of labels. Errors: ErrBusy if the action has too many.
+func (a *act) setOf(labels []byte) (uint8, error) {
+	for i := range a.sets {
+		if a.sets[i].labels == string(labels) {
+			return uint8(i), nil
+		}
+	}
+	if len(a.sets) == maxSets {
+		return 0, engine.Errorf(ErrInvalid, "action %q: its runs ask for %d different sets of labels already, the limit is %d", a.name, len(a.sets), maxSets)
+	}
+	a.sets = append(a.sets, labelSet{labels: string(labels)})
+	a.changed, a.match = true, nil
+	a.tx.Notify(setsTopic(a.tx.NamespaceName(), a.name), -1)
+	return uint8(len(a.sets) - 1), nil
+}
+
+// insert writes a run, which waits from now on.
+func (a *act) insert(ref call.Ref, v *call.Invoke, set uint8) {
+	now := a.tx.Now()
+	row := runRow{
+		tag: ref.Tag, set: set, priority: v.Priority, createdAt: now, due: now + v.Delay, timeout: a.timeout, maxAttempts: 1 + a.maxRetries,
+		key: v.ConcurrencyKey, idempotencyKey: v.IdempotencyKey, source: v.Source, notify: v.Notify, input: v.Input,
+	}
+	if v.Timeout > 0 {
+		row.timeout = v.Timeout
+	}
+	if v.MaxAttempts > 0 {
+		row.maxAttempts = v.MaxAttempts
+	}
+	a.buf, a.row = runKey(a.buf[:0], rowRun, a.id, ref.Run), encode(a.row[:0], &row, (*runRow).code)
+	a.tx.Insert(a.buf, a.row)
+	a.pending++
+	a.changed = true
+	st := row.state(ref)
+	if v.Delay > 0 {
+		a.postpone(ref, st, now+v.Delay)
+		return
+	}
+	a.enqueue(ref, st, true)
+}
+
+// state returns what becomes of a fresh run first: its row 's' is written when there is more to say.
+func (r *runRow) state(ref call.Ref) *stateRow {
+	st := &stateRow{status: Pending, set: r.set, priority: r.priority, key: r.key, maxAttempts: r.maxAttempts, seq: ref.Run}
+	if r.notify.Machine != 0 {
+		st.flags |= flagNotify
+	}
+	return st
+}
+
+// stateOf returns the state of a run that is there.
+func (a *act) stateOf(ref call.Ref) *stateRow {
+	a.buf = runKey(a.buf[:0], rowState, ref.Action, ref.Run)
+	if b, ok := a.tx.Get(a.buf); ok {
+		st := must(decode(b, (*stateRow).layout))
+		return &st
+	}
+	return a.runOf(ref).state(ref)
+}
+
+// runOf returns a run that is there, as it was invoked.
+func (a *act) runOf(ref call.Ref) *runRow {
+	a.buf = runKey(a.buf[:0], rowRun, ref.Action, ref.Run)
+	b, ok := a.tx.Get(a.buf)
+	if !ok {
+		panic(fmt.Sprintf("action %q: run %d has no row", a.name, ref.Run))
+	}
+	r := must(decode(b, (*runRow).code))
+	return &r
+}
+
+func (a *act) setState(ref call.Ref, st *stateRow) {
+	a.buf, a.row = runKey(a.buf[:0], rowState, ref.Action, ref.Run), encode(a.row[:0], st, (*stateRow).layout)
+	a.tx.Set(a.buf, a.row)
+}
+
+// postpone makes a run wait for a time.
+func (a *act) postpone(ref call.Ref, st *stateRow, due int64) {
+	st.status, st.due = Pending, due
+	a.setState(ref, st)
+	a.tx.Insert(timedRunKey(nil, rowDelayed, a.id, due, ref.Run), nil)
+	a.delayed++
+	a.nextDelayed, a.changed = min(a.nextDelayed, due), true
+	a.schedule(due)
+}
+
+// enqueue puts a run into its lane, where st says. A fresh one has no row 's'.
+func (a *act) enqueue(ref call.Ref, st *stateRow, fresh bool) {
+	a.changed = true
+	if st.status, st.due = Pending, 0; !fresh {
+		a.setState(ref, st)
+	}
+	number := uint64(st.set)
+	if st.key == "" {
+		a.sets[st.set].queue.push(st.priority, st.seq)
+	} else {
+		l := a.lane(st.set, st.key)
+		l.queue.push(st.priority, st.seq)
+		number = l.number
+		a.settleLane(l)
+	}
+	a.wake(st.set, 1)
+	var value []byte
+	if !fresh {
+		value = binary.AppendUvarint(nil, ref.Run)
+	}
+	a.buf = waitingKey(a.buf[:0], a.id, number, st.priority, st.seq)
+	a.tx.Insert(a.buf, value)
+}
+
+// dequeue takes a run out of its lane.
+func (a *act) dequeue(st *stateRow) {
+	a.changed = true
+	number := uint64(st.set)
+	if st.key == "" {
+		a.sets[st.set].queue.remove(st.priority, st.seq)
+	} else {
+		l := a.lane(st.set, st.key)
+		l.queue.remove(st.priority, st.seq)
+		number = l.number
+		a.settleLane(l)
+	}
+	a.tx.Delete(waitingKey(nil, a.id, number, st.priority, st.seq))
+}
+
+// lane is what waits with a concurrency key while a command changes it.
+type lane struct {
+	laneRow
+	set uint8
+	key string
+}
+
+// lane returns the lane of a key, a new one if it has none.
+func (a *act) lane(set uint8, key string) *lane {
+	l := &lane{set: set, key: key}
+	if b, ok := a.tx.Get(lanesKey(nil, a.id, set, key)); ok {
+		l.laneRow = must(decode(b, (*laneRow).code))
+	} else {
+		a.turn++
+		l.number = a.turn + maxSets
+	}
+	return l
+}
+
+// settleLane writes a lane that has changed, with its place among those whose next run can be begun.
+func (a *act) settleLane(l *lane) {
+	a.changed = true
+	first := l.queue.first()
+	can := first != nil && (a.maxPerKey == 0 || l.running < a.maxPerKey)
+	lanes := &a.sets[l.set].lanes
+	if l.eligible && (!can || l.priority != first.priority) {
+		a.tx.Delete(eligibleKey(nil, a.id, l.set, l.priority, l.turn))
+		lanes.remove(l.priority, l.turn)
+		l.eligible = false
+	}
+	if can && !l.eligible {
+		a.turn++
+		l.eligible, l.priority, l.turn = true, first.priority, a.turn
+		a.tx.Insert(eligibleKey(nil, a.id, l.set, l.priority, l.turn), []byte(l.key))
+		lanes.push(l.priority, l.turn)
+	}
+	k := lanesKey(nil, a.id, l.set, l.key)
+	if first == nil && l.running == 0 {
+		a.tx.Delete(k)
+		return
+	}
+	a.tx.Set(k, encode(nil, &l.laneRow, (*laneRow).code))
+}
+
+// hasLabels reports whether a worker with labels has all of those that are asked for; both encoded.
+func hasLabels(worker, asked string) bool {
+	if asked == "" || worker == asked {
+		return true
+	}
+	have, want := must(engine.DecodeHeaders([]byte(worker))), must(engine.DecodeHeaders([]byte(asked)))
+	for name, value := range want {
+		if v, ok := have[name]; !ok || v != value {
+			return false
+		}
+	}
+	return true
+}

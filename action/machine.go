@@ -1,0 +1,305 @@
+package action
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// Timer tokens.
+const (
+	tokenAction  = 'a' // followed by the id (u64)
+	tokenSession = 's' // followed by the session (u64)
+)
+
+// machine is the state machine of the actions of one shard. It remembers nothing of its rows.
+type machine struct {
+	work *work // of the applying goroutine
+
+	mu     sync.Mutex       // guards what follows, which is of the shard's leader, for its duty alone
+	pulses map[uint64]int64 // when each session was last heard of, ms
+	term   uint64           // in which the duty was begun last
+	begin  int64            // and when that was
+}
+
+// work is what one command, timer or reply is about: the actions and sessions that it has read, and maybe changed.
+type work struct {
+	m        *machine
+	tx       *engine.Tx
+	actions  []*act
+	sessions []*session
+	buf      []byte // of keys
+	row      []byte // of values
+}
+
+// act is an action while a command changes it.
+type act struct {
+	record
+	*work
+	name    string
+	deleted bool // it is a grave
+	changed bool
+	dropped bool    // its rows are gone
+	woken   []int64 // by set: runs that can be begun now
+	share   int64   // how many more of its runs this command may take
+	shared  bool    // share is known
+	match   []match // by what workers have: which sets they may take
+}
+
+// session is a process that takes runs while a command changes it.
+type session struct {
+	sessionRow
+	id      uint64
+	changed bool
+	dropped bool
+}
+
+func (m *machine) start(tx *engine.Tx) *work {
+	w := m.work
+	if w == nil {
+		w = &work{m: m}
+		m.work = w
+	}
+	clear(w.actions)
+	clear(w.sessions)
+	w.tx, w.actions, w.sessions = tx, w.actions[:0], w.sessions[:0]
+	return w
+}
+
+// Restore has nothing to read: actions are read when they are used.
+func (m *machine) Restore(*engine.View) error { return nil }
+
+// Apply carries out a command.
+func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+	w := m.start(tx)
+	result, err := w.apply(cmd)
+	if err != nil {
+		return nil, err
+	}
+	w.save()
+	return result, nil
+}
+
+func (w *work) apply(cmd engine.Command) ([]byte, error) {
+	switch cmd.Kind {
+	case kindInvoke:
+		return carryOut(cmd.Body, (*call.Invoke).Code, w.invoke)
+	case kindCancel:
+		return carryOut(cmd.Body, (*call.Cancel).Code, w.cancel)
+	case kindRegister:
+		return carryOut(cmd.Body, (*registerCommand).code, w.register)
+	case kindAdopt:
+		return carryOut(cmd.Body, (*adoptCommand).code, w.adopt)
+	case kindEnable:
+		return carryOut(cmd.Body, (*nameCommand).code, w.enable)
+	case kindDelete:
+		return carryOut(cmd.Body, (*nameCommand).code, w.delete)
+	case kindOpen:
+		return carryOut(cmd.Body, (*openCommand).code, w.open)
+	case kindWork:
+		return carryOut(cmd.Body, (*workCommand).code, w.workOn)
+	case kindTouch:
+		return carryOut(cmd.Body, (*touchCommand).code, w.touch)
+	case kindClose:
+		return carryOut(cmd.Body, (*sessionCommand).code, w.close)
+	case kindExpire:
+		return carryOut(cmd.Body, (*sessionCommand).code, w.expire)
+	}
+	panic(fmt.Sprintf("action: unknown command kind %d", cmd.Kind))
+}
+
+func carryOut[T any](body []byte, code func(*T, *codec.Coder), f func(*T) ([]byte, error)) ([]byte, error) {
+	v, err := decodeBody(body, code)
+	if err != nil {
+		return nil, err
+	}
+	return f(&v)
+}
+
+// OnTimer does what is due.
+func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
+	w := m.start(tx)
+	number := binary.BigEndian.Uint64(token[1:])
+	switch token[0] {
+	case tokenAction:
+		w.byID(number) // which does what is due
+	case tokenSession:
+		if s := w.session(number); s != nil {
+			w.timeOut(s)
+		}
+	default:
+		panic(fmt.Sprintf("action: unknown timer token %q", token))
+	}
+	w.save()
+}
+
+// OnReply hears what became of what the home of an action told other shards: they can not refuse it.
+func (m *machine) OnReply(_ *engine.Tx, r engine.Reply) {
+	if r.Err != nil {
+		panic(fmt.Sprintf("action: another shard refused: %v", r.Err))
+	}
+}
+
+// action returns an action, nil if there is none.
+func (w *work) action(name string) *act {
+	for _, a := range w.actions {
+		if a.name == name && !a.deleted && !a.dropped {
+			return a
+		}
+	}
+	w.buf = namedKey(w.buf[:0], rowAction, w.tx.Namespace(), name)
+	b, ok := w.tx.Get(w.buf)
+	if !ok {
+		return nil
+	}
+	return w.opened(&act{record: must(decode(b, (*record).code)), work: w, name: name})
+}
+
+// byID returns the action that is known by a number, also one that is deleted; nil if there is none.
+func (w *work) byID(id uint64) *act {
+	for _, a := range w.actions {
+		if a.id == id && !a.dropped {
+			return a
+		}
+	}
+	w.buf = numberKey(w.buf[:0], rowName, id)
+	b, ok := w.tx.Get(w.buf)
+	if !ok {
+		return nil
+	}
+	n := must(decode(b, (*nameRow).code))
+	switch {
+	case n.ns != w.tx.Namespace():
+		return nil
+	case !n.deleted:
+		return w.action(n.name)
+	}
+	w.buf = numberKey(w.buf[:0], rowGrave, id)
+	b, ok = w.tx.Get(w.buf)
+	if !ok {
+		panic(fmt.Sprintf("action: deleted action %d has no row", id))
+	}
+	return w.opened(&act{record: must(decode(b, (*record).code)), work: w, name: n.name, deleted: true})
+}
+
+// opened is told of an action that has been read. What is due happens first, as its timer would have done it.
+func (w *work) opened(a *act) *act {
+	w.actions = append(w.actions, a)
+	if a.timer <= w.tx.Now() {
+		a.catchUp()
+	}
+	return a
+}
+
+// save writes what has changed, and wakes who can have what is to be had.
+func (w *work) save() {
+	for _, s := range w.sessions {
+		if s.changed && !s.dropped {
+			w.buf = numberKey(w.buf[:0], rowSession, s.id)
+			w.row = encode(w.row[:0], &s.sessionRow, (*sessionRow).code)
+			w.tx.Set(w.buf, w.row)
+		}
+	}
+	for _, a := range w.actions {
+		if a.changed && !a.dropped {
+			a.save()
+		}
+	}
+}
+
+func (a *act) save() {
+	if a.deleted && a.pending+a.running+a.unconfirmed == 0 {
+		a.drop()
+		return
+	}
+	a.buf = namedKey(a.buf[:0], rowAction, a.tx.Namespace(), a.name)
+	if a.deleted {
+		a.buf = numberKey(a.buf[:0], rowGrave, a.id)
+	}
+	a.row = encode(a.row[:0], &a.record, (*record).code)
+	a.tx.Set(a.buf, a.row)
+	for i, n := range a.woken {
+		if n > 0 && !a.deleted {
+			a.tx.Notify(setTopic(a.tx.NamespaceName(), a.name, a.sets[i].labels), int(min(n, maxTaken)))
+		}
+	}
+}
+
+// wake notes that n runs with a set of labels can be begun.
+func (a *act) wake(set uint8, n int64) {
+	for len(a.woken) <= int(set) {
+		a.woken = append(a.woken, 0)
+	}
+	a.woken[set] += n
+}
+
+// schedule makes the action's timer go off at a time, or before.
+func (a *act) schedule(at int64) {
+	if at >= a.timer {
+		return
+	}
+	a.changed = true
+	token := key.AppendUint64([]byte{tokenAction}, a.id)
+	if a.timer != never {
+		a.tx.Unschedule(a.timer, token)
+	}
+	a.tx.ScheduleNew(at, token)
+	a.timer = at
+}
+
+// unschedule removes the action's timer.
+func (a *act) unschedule() {
+	if a.timer != never {
+		a.tx.Unschedule(a.timer, key.AppendUint64([]byte{tokenAction}, a.id))
+		a.timer = never
+	}
+}
+
+// setTopic is what waits for runs of an action that ask for a set of labels.
+func setTopic(namespace, name, labels string) engine.Topic {
+	return engine.TopicOf(engine.MachineAction, namespace, []byte("s"+name+"\x00"+labels))
+}
+
+// setsTopic is what waits for an action to have another set of labels.
+func setsTopic(namespace, name string) engine.Topic {
+	return engine.TopicOf(engine.MachineAction, namespace, []byte("l"+name))
+}
+
+// runTopic is what waits for the end of a run.
+func runTopic(namespace string, ref call.Ref) engine.Topic {
+	return engine.TopicOf(engine.MachineAction, namespace, runKey([]byte{'r'}, 0, ref.Action, ref.Run))
+}
+
+// sessionTopic is what waits for news of what a session has.
+func sessionTopic(namespace string, session uint64) engine.Topic {
+	return engine.TopicOf(engine.MachineAction, namespace, key.AppendUint64([]byte{'o'}, session))
+}
+
+// tagOf tells runs apart to which the same numbers are given, one after the other, because the end of the log was lost in between.
+func tagOf(tx *engine.Tx) uint16 {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:], uint64(tx.Now()))
+	binary.BigEndian.PutUint64(b[8:], tx.Term())
+	return uint16(xxhash.Sum64(b[:]))
+}
+
+// must returns the value of a row that only the machine itself can have written.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(fmt.Sprintf("action: %v", err))
+	}
+	return v
+}
+
+func mustClose(it *engine.Iter) {
+	if err := it.Close(); err != nil {
+		panic(err)
+	}
+}

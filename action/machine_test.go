@@ -1,0 +1,191 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+)
+
+// world drives a machine with commands, as no store does.
+type world struct {
+	t    testing.TB
+	rng  *rand.Rand
+	r    *rig.Rig
+	held []taken
+	of   map[call.Ref]uint64 // session
+	live []uint64
+	all  []call.Ref
+}
+
+func newWorld(t testing.TB, rng *rand.Rand) *world {
+	return &world{t: t, rng: rng, r: rig.New(t, 1, table()), of: make(map[call.Ref]uint64)}
+}
+
+func (w *world) do(kind uint8, body []byte) ([]byte, error) {
+	return w.r.Propose(context.Background(), 0, engine.Command{Machine: engine.MachineAction, Kind: kind, Namespace: "n", Body: body})
+}
+
+func (w *world) name() string { return string(rune('a' + w.rng.IntN(3))) }
+
+func (w *world) register(name string, s spec) {
+	if _, err := w.do(kindRegister, encode(nil, &registerCommand{name, s}, (*registerCommand).code)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) invoke(v call.Invoke) (invoked, error) {
+	b, err := w.do(kindInvoke, encode(nil, &v, (*call.Invoke).Code))
+	if err != nil {
+		return invoked{}, err
+	}
+	res, err := decode(b, (*invoked).code)
+	if err == nil && !res.duplicate {
+		w.all = append(w.all, res.ref)
+	}
+	return res, err
+}
+
+func (w *world) open(groups ...group) uint64 {
+	b, err := w.do(kindOpen, encode(nil, &openCommand{process: "p", groups: groups}, (*openCommand).code))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r := codec.NewReader(b)
+	w.live = append(w.live, r.Uvarint())
+	return w.live[len(w.live)-1]
+}
+
+func (w *world) work(c workCommand) (worked, error) {
+	b, err := w.do(kindWork, encode(nil, &c, (*workCommand).code))
+	if err != nil || len(b) == 0 {
+		return worked{}, err
+	}
+	return decode(b, (*worked).code)
+}
+
+func labels(m map[string]string) string { return string(engine.AppendHeaders(nil, m)) }
+
+// TestRandom does random things, and has all rows verified again and again: no run is ever without an owner, a time or an end.
+func TestRandom(t *testing.T) {
+	for range 20 {
+		seed := rand.Uint64()
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			w := newWorld(t, rand.New(rand.NewPCG(seed, 1)))
+			for i := range 600 {
+				w.step()
+				if i%20 == 0 {
+					w.r.Verify()
+				}
+			}
+			rig.EqualReplicas(t, w.r.Log(0), []engine.Primitive{table()}, rig.Replica{}, rig.Replica{})
+		})
+	}
+}
+
+func (w *world) step() {
+	rng := w.rng
+	switch n := rng.IntN(100); {
+	case n < 8 || len(w.live) == 0:
+		s := defaultSpec
+		s.maxRunning, s.maxPerKey = int64(rng.IntN(4)), int64(rng.IntN(3))
+		s.retainRuns = int64(rng.IntN(20))
+		if s.maxRetries = int64(rng.IntN(3)); rng.IntN(3) == 0 {
+			s.rate = rate{1 + int64(rng.IntN(3)), 1000, 1 + int64(rng.IntN(3))}
+		}
+		if s.backoffMin = int64(rng.IntN(2)) * 1000; s.backoffMin == 0 {
+			s.backoffMax = 0
+		}
+		w.register(w.name(), s)
+		w.open(group{labels(map[string]string{"gpu": "a"}), []string{"a", "b"}}, group{"", []string{w.name(), "c"}})
+	case n < 45:
+		v := call.Invoke{Name: w.name(), Input: []byte(`{"n":1}`), Priority: uint8(rng.IntN(3))}
+		if rng.IntN(3) == 0 {
+			v.Delay = int64(rng.IntN(3000))
+		}
+		if rng.IntN(2) == 0 {
+			v.ConcurrencyKey = w.name()
+		}
+		if rng.IntN(4) == 0 {
+			v.Labels = []byte(labels(map[string]string{"gpu": w.name()}))
+		}
+		if rng.IntN(6) == 0 {
+			v.IdempotencyKey = w.name()
+		}
+		_, err := w.invoke(v)
+		w.definite(err)
+	case n < 75:
+		w.turn()
+	case n < 80 && len(w.all) > 0:
+		_, err := w.do(kindCancel, encode(nil, &call.Cancel{Ref: w.all[rng.IntN(len(w.all))]}, (*call.Cancel).Code))
+		w.definite(err)
+	case n < 82 && len(w.held) > 0:
+		h := w.held[rng.IntN(len(w.held))]
+		_, err := w.do(kindTouch, encode(nil, &touchCommand{session: w.of[h.ref], ref: h.ref, attempt: h.attempt, extend: 50_000}, (*touchCommand).code))
+		w.definite(err)
+	case n < 84:
+		kind := uint8(kindClose)
+		_, err := w.do(kind, encode(nil, &sessionCommand{session: w.live[rng.IntN(len(w.live))]}, (*sessionCommand).code))
+		w.definite(err)
+	case n < 86:
+		_, err := w.do(kindDelete, encode(nil, &nameCommand{w.name(), rng.IntN(2) == 0}, (*nameCommand).code))
+		w.definite(err)
+	default:
+		ms := int64(rng.IntN(2000))
+		if rng.IntN(20) == 0 {
+			ms = 40_000
+		}
+		if rng.IntN(100) == 0 {
+			ms = 25 * 3600_000
+		}
+		w.r.Pass(ms)
+		w.r.Fire()
+	}
+}
+
+// definite fails the test for an error that is no refusal.
+func (w *world) definite(err error) {
+	if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrConflict) && !errors.Is(err, ErrInvalid) {
+		w.t.Fatal(err)
+	}
+}
+
+// turn has a session end some of its runs, and take others.
+func (w *world) turn() {
+	c := workCommand{}
+	if w.rng.IntN(5) == 0 {
+		c.self, c.group = w.name(), group{"", []string{"a", "b", "c"}}
+		c.wants = []want{{0, c.self, 1 + w.rng.IntN(2)}}
+	} else {
+		c.session = w.live[w.rng.IntN(len(w.live))]
+		if w.rng.IntN(3) > 0 {
+			c.wants = []want{{w.rng.IntN(2), "w1", 1 + w.rng.IntN(5)}, {0, "w2", 1}}
+		}
+	}
+	for i := 0; i < len(w.held) && len(c.ends) < maxEnds; i++ {
+		if h := w.held[i]; w.of[h.ref] == c.session && w.rng.IntN(2) == 0 {
+			e := end{ref: h.ref, attempt: h.attempt, how: how(1 + w.rng.IntN(5)), delay: int64(w.rng.IntN(3))*500 - 500, output: []byte("1")}
+			if e.how == snoozed {
+				e.delay = max(e.delay, 0)
+			}
+			c.ends = append(c.ends, e)
+			w.held = append(w.held[:i], w.held[i+1:]...)
+			i--
+		}
+	}
+	if len(c.ends)+len(c.wants) == 0 {
+		return
+	}
+	res, err := w.work(c)
+	w.definite(err)
+	for _, t := range res.taken {
+		w.held = append(w.held, t)
+		w.of[t.ref] = c.session
+	}
+}

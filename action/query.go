@@ -1,0 +1,401 @@
+package action
+
+import (
+	"errors"
+	"time"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// The queries of the machine: arguments first, results after the blank line.
+
+// infoQuery asks for one action.
+type infoQuery struct {
+	namespace string
+	name      string
+
+	found bool
+	info  shardInfo
+}
+
+// listQuery asks for actions with a prefix behind a name, in order of their names.
+type listQuery struct {
+	namespace string
+	prefix    string
+	after     string
+	limit     int
+
+	items []shardInfo
+	more  bool
+}
+
+// runQuery asks for a run, or waits for its end.
+type runQuery struct {
+	namespace string
+	ref       call.Ref
+	wait      bool
+
+	found bool
+	run   Run
+}
+
+// runsQuery asks for runs of an action before a number, the newest first.
+type runsQuery struct {
+	namespace string
+	name      string
+	before    uint64
+	status    Status // 0: all
+	limit     int
+	maxBytes  int // of inputs and outputs; the page ends with the one that exceeds it
+
+	found bool
+	items []Run
+	next  uint64 // before which to go on
+	more  bool
+}
+
+// beatQuery says that a session is alive, and waits for runs of it that are cancelled.
+type beatQuery struct {
+	namespace string
+	session   uint64
+	known     []call.Ref // cancelled runs of which the process knows
+
+	cancelled []call.Ref // others
+}
+
+func (*infoQuery) Machine() engine.MachineID { return engine.MachineAction }
+func (*listQuery) Machine() engine.MachineID { return engine.MachineAction }
+func (*runQuery) Machine() engine.MachineID  { return engine.MachineAction }
+func (*runsQuery) Machine() engine.MachineID { return engine.MachineAction }
+func (*beatQuery) Machine() engine.MachineID { return engine.MachineAction }
+
+// shardInfo is what a shard has of an action. Workers are not counted in it, nor is P99 known: took says how long completed runs took last.
+type shardInfo struct {
+	Info
+	home bool // it is what was registered; other shards are told, and may not have heard yet
+	took []int64
+}
+
+// Query answers a query of the store.
+func (m *machine) Query(v *engine.View, q engine.Query) error {
+	switch q := q.(type) {
+	case *infoQuery:
+		return m.queryInfo(v, q)
+	case *listQuery:
+		return m.queryList(v, q)
+	case *runQuery:
+		return m.queryRun(v, q)
+	case *runsQuery:
+		return m.queryRuns(v, q)
+	case *beatQuery:
+		return m.queryBeat(v, q)
+	}
+	return engine.Errorf(ErrInvalid, "action: unknown query %T", q)
+}
+
+// findAction reads the row of an action.
+func findAction(v *engine.View, namespace, name string) (r record, found bool, err error) {
+	ns, ok := v.Namespace(namespace)
+	if !ok {
+		return r, false, nil
+	}
+	b, ok, err := v.Get(namedKey(nil, rowAction, ns, name))
+	if err != nil || !ok {
+		return r, false, err
+	}
+	r, err = decode(b, (*record).code)
+	return r, err == nil, err
+}
+
+// findSession reads the row of a session of a process.
+func findSession(v *engine.View, namespace string, id uint64) (s sessionRow, found bool, err error) {
+	ns, ok := v.Namespace(namespace)
+	if !ok {
+		return s, false, nil
+	}
+	b, ok, err := v.Get(numberKey(nil, rowSession, id))
+	if err != nil || !ok {
+		return s, false, err
+	}
+	s, err = decode(b, (*sessionRow).code)
+	return s, err == nil && s.ns == ns && !s.self, err
+}
+
+func (m *machine) queryInfo(v *engine.View, q *infoQuery) error {
+	v.Freeze()
+	r, found, err := findAction(v, q.namespace, q.name)
+	if err != nil || !found {
+		return err
+	}
+	q.found = true
+	q.info, err = r.info(v, q.namespace, q.name)
+	return err
+}
+
+// info returns what the shard has of an action.
+func (r *record) info(v *engine.View, namespace, name string) (i shardInfo, err error) {
+	i.Info = Info{
+		Name: name, Type: "user", Owner: r.owner, Description: r.description, Version: int(r.version), Enabled: r.enabled,
+		CreatedAt: time.UnixMilli(r.createdAt), UpdatedAt: time.UnixMilli(r.updatedAt), Timeout: duration(r.timeout), MaxRetries: int(r.maxRetries),
+		BackoffMin: duration(r.backoffMin), BackoffMax: duration(r.backoffMax), RetainFor: duration(r.retainFor), RetainRuns: int(r.retainRuns),
+		MaxRunning: int(r.maxRunning), MaxRunningPerKey: int(r.maxPerKey), Rate: Rate{int(r.rate.limit), duration(r.rate.per), int(r.rate.burst)},
+		Runs: RunCounts{
+			Total:   r.pending + r.running + r.completed + r.failed + r.cancelled + r.timedOut,
+			Pending: r.pending, Running: r.running, Completed: r.completed, Failed: r.failed, Cancelled: r.cancelled, TimedOut: r.timedOut,
+		},
+		Latency: Latency{Count: r.completed},
+	}
+	if r.completed > 0 {
+		i.Latency.Average = time.Duration(r.took) * time.Millisecond / time.Duration(r.completed)
+	}
+	i.home = !v.Spread(namespace) || engine.NameShard(namespace, name, v.Shards()) == v.Shard()
+	i.took, err = r.sample(v)
+	return i, err
+}
+
+// sample returns how long the completed ones of the runs took that ended last, ms.
+func (r *record) sample(v *engine.View) (took []int64, err error) {
+	if r.kept == 0 {
+		return nil, nil
+	}
+	prefix := numberKey(nil, rowEnded, r.id)
+	it, err := v.Iter(prefix, key.PrefixEnd(prefix))
+	if err != nil {
+		return nil, err
+	}
+	n := 0
+	for ok := it.SeekLT(key.PrefixEnd(prefix)); ok && n < maxLatencySample; ok = it.Prev() {
+		n++
+		row, err := decode(it.Value(), (*endedRow).code)
+		if err != nil {
+			return nil, errors.Join(err, it.Close())
+		}
+		if row.status == Completed {
+			took = append(took, row.took)
+		}
+	}
+	return took, it.Close()
+}
+
+func duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+
+func (m *machine) queryList(v *engine.View, q *listQuery) error {
+	ns, ok := v.Namespace(q.namespace)
+	if !ok {
+		return nil
+	}
+	v.Freeze()
+	lower, upper, ok := key.Behind(namedKey(nil, rowAction, ns, q.prefix), namedKey(nil, rowAction, ns, q.after))
+	if !ok {
+		return nil
+	}
+	it, err := v.Iter(lower, upper)
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		if q.more = len(q.items) == q.limit || len(q.items) > 0 && v.Full(); q.more {
+			break
+		}
+		var r record
+		if r, err = decode(it.Value(), (*record).code); err == nil {
+			var i shardInfo
+			i, err = r.info(v, q.namespace, string(it.Key()[nameAt:]))
+			q.items = append(q.items, i)
+		}
+	}
+	return errors.Join(err, it.Close())
+}
+
+func (m *machine) queryRun(v *engine.View, q *runQuery) error {
+	if q.wait {
+		if err := v.WaitOn(runTopic(q.namespace, q.ref)); err != nil {
+			return err
+		}
+	}
+	v.Freeze()
+	name, found, err := nameOf(v, q.namespace, q.ref.Action)
+	if err != nil || !found {
+		return err
+	}
+	b, ok, err := v.Get(runKey(nil, rowRun, q.ref.Action, q.ref.Run))
+	if err != nil || !ok {
+		return err
+	}
+	row, err := decode(b, (*runRow).code)
+	if err != nil || row.tag != q.ref.Tag {
+		return err
+	}
+	l := runLook{v: v, name: name, id: q.ref.Action}
+	if q.run, err = l.run(q.ref.Run, &row); err != nil {
+		return err
+	}
+	if q.found = true; q.wait && !q.run.Status.Final() {
+		return engine.ErrWait
+	}
+	return nil
+}
+
+// nameOf returns the name of the action with a number.
+func nameOf(v *engine.View, namespace string, id uint64) (name string, found bool, err error) {
+	ns, ok := v.Namespace(namespace)
+	if !ok {
+		return "", false, nil
+	}
+	b, ok, err := v.Get(numberKey(nil, rowName, id))
+	if err != nil || !ok {
+		return "", false, err
+	}
+	row, err := decode(b, (*nameRow).code)
+	return row.name, err == nil && row.ns == ns, err
+}
+
+func (m *machine) queryRuns(v *engine.View, q *runsQuery) error {
+	v.Freeze()
+	r, found, err := findAction(v, q.namespace, q.name)
+	if q.found = found; err != nil || !found {
+		return err
+	}
+	prefix := numberKey(nil, rowRun, r.id)
+	it, err := v.Iter(prefix, key.PrefixEnd(prefix))
+	if err != nil {
+		return err
+	}
+	l := runLook{v: v, name: q.name, id: r.id, sets: r.sets}
+	bytes := 0
+	for ok := it.SeekLT(runKey(nil, rowRun, r.id, q.before)); ok && err == nil; ok = it.Prev() {
+		if q.more = len(q.items) == q.limit || bytes > q.maxBytes || q.next != 0 && v.Full(); q.more {
+			break
+		}
+		var row runRow
+		if row, err = decode(it.Value(), (*runRow).code); err != nil {
+			break
+		}
+		q.next = lastOf(it.Key())
+		var run Run
+		if run, err = l.run(q.next, &row); err == nil && (q.status == 0 || run.Status == q.status) {
+			q.items = append(q.items, run)
+			bytes += len(run.Input) + len(run.Output)
+		}
+	}
+	return errors.Join(err, it.Close())
+}
+
+// runLook looks at runs of an action.
+type runLook struct {
+	v    *engine.View
+	name string
+	id   uint64
+	sets []labelSet // nil: they have not been read
+}
+
+// run returns a run.
+func (l *runLook) run(number uint64, row *runRow) (r Run, err error) {
+	v := l.v
+	r = Run{
+		ID: place{v.Shard(), call.Ref{Action: l.id, Run: number, Tag: row.tag}}.id(), Action: l.name, Status: Pending, Priority: int(row.priority),
+		MaxAttempts: int(row.maxAttempts), Input: row.input, Source: row.source, ConcurrencyKey: row.key, IdempotencyKey: row.idempotencyKey,
+		CreatedAt: time.UnixMilli(row.createdAt), AvailableAt: time.UnixMilli(row.due),
+	}
+	if r.Source == "" {
+		r.Source = "api"
+	}
+	if r.Labels, err = l.labels(row.set); err != nil {
+		return r, err
+	}
+	b, ok, err := v.Get(runKey(nil, rowState, l.id, number))
+	if err != nil || !ok {
+		return r, err
+	}
+	st, err := decode(b, (*stateRow).layout)
+	if err != nil {
+		return r, err
+	}
+	r.Status, r.Attempt, r.Output, r.Outcome, r.Error, r.Code, r.WorkerID = st.status, int(st.attempts), st.output, st.outcome, st.message, st.code, st.worker
+	if st.due > 0 {
+		r.AvailableAt = time.UnixMilli(st.due)
+	}
+	if st.startedAt > 0 {
+		r.StartedAt = time.UnixMilli(st.startedAt)
+	}
+	if st.endedAt > 0 {
+		r.CompletedAt = time.UnixMilli(st.endedAt)
+	}
+	r.Cancelling = st.status == Cancelled && st.flags&flagHeld != 0
+	return r, nil
+}
+
+// labels returns a set of labels of the action.
+func (l *runLook) labels(set uint8) (map[string]string, error) {
+	if set == 0 {
+		return nil, nil // the first set is that of no labels
+	}
+	if l.sets == nil {
+		if err := l.readSets(); err != nil {
+			return nil, err
+		}
+	}
+	if int(set) >= len(l.sets) {
+		return nil, engine.Errorf(ErrNotFound, "action %q: set %d of labels", l.name, set)
+	}
+	return engine.DecodeHeaders([]byte(l.sets[set].labels))
+}
+
+func (l *runLook) readSets() error {
+	b, ok, err := l.v.Get(numberKey(nil, rowName, l.id))
+	if err != nil || !ok {
+		return err
+	}
+	n, err := decode(b, (*nameRow).code)
+	if err != nil {
+		return err
+	}
+	k := namedKey(nil, rowAction, n.ns, n.name)
+	if n.deleted {
+		k = numberKey(nil, rowGrave, l.id)
+	}
+	if b, ok, err = l.v.Get(k); err != nil || !ok {
+		return err
+	}
+	r, err := decode(b, (*record).code)
+	l.sets = r.sets
+	return err
+}
+
+func (m *machine) queryBeat(v *engine.View, q *beatQuery) error {
+	if err := v.WaitOn(sessionTopic(q.namespace, q.session)); err != nil {
+		return err
+	}
+	_, found, err := findSession(v, q.namespace, q.session)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return noSession(q.session)
+	}
+	m.heard(q.session, v.Now())
+	known := make(map[call.Ref]bool)
+	for _, ref := range q.known {
+		known[ref] = true
+	}
+	prefix := numberKey(nil, rowHeld, q.session)
+	it, err := v.Iter(prefix, key.PrefixEnd(prefix))
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		var h held
+		if h, err = decode(it.Value(), (*held).code); err == nil && h.cancelled {
+			ref := call.Ref{Action: numberOf(it.Key()), Run: lastOf(it.Key())}
+			if !known[ref] {
+				q.cancelled = append(q.cancelled, ref)
+			}
+		}
+	}
+	if err = errors.Join(err, it.Close()); err == nil && len(q.cancelled) == 0 {
+		return engine.ErrWait
+	}
+	return err
+}

@@ -1,0 +1,191 @@
+package action
+
+import (
+	"bytes"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// What is registered lives in the home of the action, the shard of its name. In a spread namespace the home tells all other shards, so that runs can be in any
+// of them; each has a number, counters and queues of its own for the action.
+
+// register registers an action at its home.
+func (w *work) register(c *registerCommand) ([]byte, error) {
+	if err := checkAction(c.name); err != nil {
+		return nil, err
+	}
+	if err := c.spec.check(); err != nil {
+		return nil, err
+	}
+	d := definition{spec: c.spec, version: 1, enabled: true, createdAt: w.tx.Now()}
+	if a := w.action(c.name); a != nil {
+		d.version, d.enabled, d.createdAt = a.version+1, a.enabled, a.createdAt
+	}
+	w.define(c.name, d)
+	return codec.AppendUvarint(nil, d.version), nil
+}
+
+// enable enables or disables an action at its home: a disabled one takes no invocations, and what was invoked before goes on.
+func (w *work) enable(c *nameCommand) ([]byte, error) {
+	a := w.action(c.name)
+	if a == nil {
+		return nil, notFound(c.name)
+	}
+	if d := a.definition; d.enabled != c.flag {
+		d.enabled = c.flag
+		w.define(c.name, d)
+	}
+	return nil, nil
+}
+
+// define changes an action at its home, and tells all shards.
+func (w *work) define(name string, d definition) {
+	d.updatedAt, d.revision = w.tx.Now(), uint64(w.tx.LSN())
+	w.use(name, d)
+	w.tell(&adoptCommand{name: name, definition: d})
+}
+
+// tell sends what the home of an action says to all other shards of a spread namespace.
+func (w *work) tell(c *adoptCommand) {
+	tx := w.tx
+	if !tx.Spread() {
+		return
+	}
+	body := encode(nil, c, (*adoptCommand).code)
+	for shard := range engine.ShardID(tx.Shards()) {
+		if shard != tx.Shard() {
+			cmd := engine.Command{Machine: engine.MachineAction, Kind: kindAdopt, Spread: true, Namespace: tx.NamespaceName(), Body: body}
+			tx.Send(engine.Message{Command: cmd, Name: engine.RouteTo(tx.NamespaceName(), shard, tx.Shards())})
+		}
+	}
+}
+
+// adopt takes over what the home of an action says, unless something newer is known.
+func (w *work) adopt(c *adoptCommand) ([]byte, error) {
+	a := w.action(c.name)
+	switch {
+	case a != nil && a.revision >= c.definition.revision:
+	case !c.gone:
+		w.use(c.name, c.definition)
+	case a != nil:
+		a.bury()
+	}
+	return nil, nil
+}
+
+// use makes the shard know an action as it is now.
+func (w *work) use(name string, d definition) {
+	tx := w.tx
+	a := w.action(name)
+	known := a != nil
+	if !known {
+		a = &act{record: newRecord(uint64(tx.LSN())), work: w, name: name}
+		a.sets = []labelSet{{}}
+		w.actions = append(w.actions, a)
+		tx.Insert(numberKey(nil, rowName, a.id), encode(nil, &nameRow{ns: tx.Namespace(), name: name}, (*nameRow).code))
+		if tx.Here(name) {
+			tx.Count(countActions, 1)
+		}
+		tx.Notify(setsTopic(tx.NamespaceName(), name), -1)
+	}
+	before := a.definition
+	a.definition, a.changed = d, true
+	if d.maxRunning != before.maxRunning || d.rate != before.rate {
+		a.wakeAll()
+	}
+	if d.rate != before.rate {
+		a.allowed = 0
+	}
+	if known && d.maxPerKey != before.maxPerKey {
+		a.sweep, a.sweepKey = true, ""
+	}
+	a.schedule(a.nextDue())
+}
+
+// wakeAll wakes who waits for runs of the action: some more may be begun.
+func (a *act) wakeAll() {
+	for i := range a.sets {
+		if n := a.sets[i].queue.len() + a.sets[i].lanes.len(); n > 0 {
+			a.wake(uint8(i), n)
+		}
+	}
+}
+
+// delete removes an action at its home. With runs that have not ended it has to be forced: then they are cancelled.
+func (w *work) delete(c *nameCommand) ([]byte, error) {
+	a := w.action(c.name)
+	if a == nil {
+		return nil, notFound(c.name)
+	}
+	if n := a.pending + a.running; n > 0 && !c.flag {
+		return nil, engine.Errorf(ErrConflict, "action %q has %d runs that have not ended", c.name, n)
+	}
+	w.tell(&adoptCommand{name: c.name, gone: true, definition: definition{revision: uint64(w.tx.LSN())}})
+	a.bury()
+	return nil, nil
+}
+
+// bury makes an action unknown. Runs that have not ended are cancelled by its timer, a part at a time; then its rows go.
+func (a *act) bury() {
+	tx := a.tx
+	if tx.Here(a.name) {
+		tx.Count(countActions, -1)
+	}
+	tx.Delete(namedKey(nil, rowAction, tx.Namespace(), a.name))
+	a.deleted, a.changed = true, true
+	if a.pending+a.running+a.unconfirmed == 0 {
+		return // save drops it
+	}
+	tx.Set(numberKey(nil, rowName, a.id), encode(nil, &nameRow{deleted: true, ns: tx.Namespace(), name: a.name}, (*nameRow).code))
+	a.schedule(tx.Now())
+}
+
+// drop removes all rows of an action that is deleted, and has no runs left.
+func (a *act) drop() {
+	a.unschedule()
+	for _, kind := range [...]byte{rowDelayed, rowEligible, rowEnded, rowRun, rowKeyEnd, rowKey, rowLane, rowState, rowWaiting} {
+		prefix := numberKey(nil, kind, a.id)
+		a.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
+	}
+	a.tx.Delete(numberKey(nil, rowName, a.id))
+	a.tx.Delete(numberKey(nil, rowGrave, a.id))
+	a.dropped = true
+}
+
+// cancelAll cancels the runs of an action that is deleted, until the command is crowded. It reports whether any are left.
+func (a *act) cancelAll() (more bool) {
+	const reason = "the action was deleted"
+	prefix := numberKey(nil, rowWaiting, a.id)
+	more = a.each(prefix, prefix, func(k, value []byte) {
+		ref := call.Ref{Action: a.id, Run: runAt(k, value)}
+		a.cancelRun(ref, a.stateOf(ref), reason)
+	})
+	if more {
+		return true
+	}
+	prefix = numberKey(nil, rowState, a.id)
+	return a.each(runKey(nil, rowState, a.id, a.cancelFrom), prefix, func(k, value []byte) {
+		ref := call.Ref{Action: a.id, Run: lastOf(k)}
+		a.cancelFrom, a.changed = ref.Run+1, true
+		if st := must(decode(value, (*stateRow).layout)); !st.status.Final() {
+			a.cancelRun(ref, &st, reason)
+		}
+	})
+}
+
+// each calls f for rows from one on, up to the end of a prefix, until the command is crowded. It reports whether there are more. f gets copies of the keys.
+func (a *act) each(from, prefix []byte, f func(k, value []byte)) (more bool) {
+	it := a.tx.Iter(from, key.PrefixEnd(prefix))
+	defer mustClose(it)
+	for ok := it.First(); ok; ok = it.Next() {
+		if a.crowded() {
+			return true
+		}
+		a.tx.Worked(1)
+		f(bytes.Clone(it.Key()), it.Value())
+	}
+	return false
+}

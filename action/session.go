@@ -1,0 +1,374 @@
+package action
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// A session is a process that takes runs in a shard, on behalf of all its workers in the namespace. While it is heard of, what it has is its own; when it was silent
+// for 30 s, its attempts have failed and its runs are for others. Whether it was is known to the shard's leader alone, which does not write down that it was not:
+// so neither idle nor busy workers write anything for being alive, and a new leader begins to count anew.
+//
+// A worker that calls by itself, without a process that goes on between its calls, has a session of its own, for as long as it has a run. Nobody expects to
+// hear of it: its attempts end by their time limits.
+
+// open begins a session, or changes what one takes.
+func (w *work) open(c *openCommand) ([]byte, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	tx := w.tx
+	var s *session
+	if c.session != 0 {
+		if s = w.session(c.session); s == nil || s.self {
+			return nil, noSession(c.session)
+		}
+	} else {
+		s = &session{id: uint64(tx.LSN()), sessionRow: sessionRow{ns: tx.Namespace(), timer: never, openedAt: tx.Now()}}
+		w.sessions = append(w.sessions, s)
+		tx.Notify(sessionsTopic(), -1)
+	}
+	w.countHandlers(s, -1)
+	s.process, s.groups, s.changed = c.process, c.groups, true
+	w.countHandlers(s, 1)
+	return codec.AppendUvarint(nil, s.id), nil
+}
+
+// countHandlers counts the processes that take runs of each action.
+func (w *work) countHandlers(s *session, delta int64) {
+	var names []string
+	for i := range s.groups {
+		names = append(names, s.groups[i].names...)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		k := namedKey(nil, rowHandlers, w.tx.Namespace(), name)
+		n := int64(0)
+		if b, ok := w.tx.Get(k); ok {
+			had, _ := binary.Uvarint(b)
+			n = int64(had)
+		}
+		if n += delta; n == 0 {
+			w.tx.Delete(k)
+			continue
+		}
+		w.tx.Set(k, binary.AppendUvarint(nil, uint64(n)))
+	}
+}
+
+// session returns a session of the namespace, nil if there is none. Attempts that are out of time end first.
+func (w *work) session(id uint64) *session {
+	for _, s := range w.sessions {
+		if s.id == id {
+			return s
+		}
+	}
+	b, ok := w.tx.Get(numberKey(nil, rowSession, id))
+	if !ok {
+		return nil
+	}
+	s := &session{id: id, sessionRow: must(decode(b, (*sessionRow).code))}
+	if s.ns != w.tx.Namespace() {
+		return nil
+	}
+	w.sessions = append(w.sessions, s)
+	if s.timer <= w.tx.Now() {
+		w.timeOut(s)
+	}
+	return s
+}
+
+// sessionOf returns the session that works. A worker that calls by itself gets one.
+func (w *work) sessionOf(c *workCommand) (*session, error) {
+	s, err := w.named(c.session, c.self)
+	if err != nil && (c.session != 0 || len(c.wants) == 0) {
+		return nil, err
+	}
+	if s == nil {
+		s = &session{
+			id:         uint64(w.tx.LSN()),
+			sessionRow: sessionRow{ns: w.tx.Namespace(), process: c.self, self: true, timer: never, openedAt: w.tx.Now()},
+		}
+	}
+	if c.session == 0 && len(c.wants) > 0 {
+		s.groups = []group{c.group}
+	}
+	return s, nil
+}
+
+// named returns the session of a number, or that of a worker that calls by itself.
+func (w *work) named(id uint64, self string) (*session, error) {
+	if id != 0 {
+		if s := w.session(id); s != nil && !s.self {
+			return s, nil
+		}
+		return nil, noSession(id)
+	}
+	b, ok := w.tx.Get(namedKey(nil, rowSelf, w.tx.Namespace(), self))
+	if ok {
+		number, _ := binary.Uvarint(b)
+		if s := w.session(number); s != nil && !s.dropped {
+			return s, nil
+		}
+	}
+	return nil, engine.Errorf(ErrConflict, "worker %q has no run", self)
+}
+
+// keepSelf keeps the session of a worker that calls by itself as long as it has runs.
+func (w *work) keepSelf(s *session) {
+	k := namedKey(nil, rowSelf, w.tx.Namespace(), s.process)
+	known := slices.Contains(w.sessions, s)
+	switch {
+	case s.held > 0 && !known:
+		w.sessions = append(w.sessions, s)
+		s.changed = true
+		w.tx.Set(k, binary.AppendUvarint(nil, s.id))
+	case s.held == 0 && known:
+		w.tx.Delete(k)
+		w.dropSession(s)
+	}
+}
+
+// dropSession removes a session that has nothing.
+func (w *work) dropSession(s *session) {
+	w.tx.Delete(numberKey(nil, rowSession, s.id))
+	if s.timer != never {
+		w.tx.Unschedule(s.timer, key.AppendUint64([]byte{tokenSession}, s.id))
+	}
+	if !s.self {
+		w.countHandlers(s, -1)
+	}
+	s.dropped = true
+}
+
+// scheduleSession makes the timer of a session go off at a time, or before.
+func (w *work) scheduleSession(s *session, at int64) {
+	if at >= s.timer {
+		return
+	}
+	token := key.AppendUint64([]byte{tokenSession}, s.id)
+	if s.timer != never {
+		w.tx.Unschedule(s.timer, token)
+	}
+	w.tx.ScheduleNew(at, token)
+	s.timer, s.changed = at, true
+}
+
+// timeOut ends the attempts of a session that are out of time, and sets its timer for the next one. It has 1,000 runs at most.
+func (w *work) timeOut(s *session) {
+	if s.timer != never {
+		w.tx.Unschedule(s.timer, key.AppendUint64([]byte{tokenSession}, s.id))
+		s.timer = never
+	}
+	s.changed = true
+	next := int64(never)
+	more := w.eachHeld(s, func(ref call.Ref, h held) {
+		if h.deadline > w.tx.Now() {
+			next = min(next, h.deadline)
+			return
+		}
+		w.lose(s, ref, CodeTimeout, "the attempt has exceeded its time limit")
+	})
+	if more {
+		next = w.tx.Now()
+	}
+	if s.self && s.held == 0 {
+		w.tx.Delete(namedKey(nil, rowSelf, w.tx.Namespace(), s.process))
+		w.dropSession(s)
+		return
+	}
+	if next != never {
+		w.scheduleSession(s, next)
+	}
+}
+
+// eachHeld calls f for the runs of a session, until the command is crowded. It reports whether there are more.
+func (w *work) eachHeld(s *session, f func(ref call.Ref, h held)) (more bool) {
+	prefix := numberKey(nil, rowHeld, s.id)
+	it := w.tx.Iter(prefix, key.PrefixEnd(prefix))
+	defer func() { mustClose(it) }()
+	for ok := it.First(); ok; ok = it.Next() {
+		if w.crowded() {
+			return true
+		}
+		k := it.Key()
+		ref := call.Ref{Action: numberOf(k), Run: lastOf(k)}
+		f(ref, must(decode(it.Value(), (*held).code)))
+	}
+	return false
+}
+
+// lose ends an attempt that its worker does not end.
+func (w *work) lose(s *session, ref call.Ref, code, message string) {
+	a, st := w.attemptOf(s, ref, 0)
+	switch {
+	case st == nil:
+		panic("action: a session has a run that is not its own")
+	case st.status != Running:
+		a.confirm(s, ref, st)
+		return
+	}
+	a.letGo(s, ref, st)
+	st.code, st.message = code, message
+	status := Failed
+	if code == CodeTimeout {
+		status = TimedOut
+	}
+	a.fail(ref, st, true, -1, status)
+}
+
+// close ends a session. What it has is given back, and the attempts do not count.
+func (w *work) close(c *sessionCommand) ([]byte, error) {
+	s, err := w.named(c.session, c.self)
+	if err != nil {
+		return nil, err
+	}
+	more := w.eachHeld(s, func(ref call.Ref, _ held) {
+		if w.settle(s, &end{ref: ref, how: released}) == overtaken {
+			panic("action: a session has a run that is not its own")
+		}
+	})
+	return w.ended(s, more), nil
+}
+
+// expire ends a session that was silent for too long. Its attempts have failed.
+func (w *work) expire(c *sessionCommand) ([]byte, error) {
+	s := w.session(c.session)
+	if s == nil {
+		return nil, noSession(c.session)
+	}
+	more := w.eachHeld(s, func(ref call.Ref, _ held) { w.lose(s, ref, CodeWorkerLost, "its worker was silent for 30 s") })
+	return w.ended(s, more), nil
+}
+
+// ended removes a session that has nothing left. Its result says whether there is more: then the command is to be repeated.
+func (w *work) ended(s *session, more bool) []byte {
+	if !more && !s.dropped {
+		if s.self {
+			w.tx.Delete(namedKey(nil, rowSelf, w.tx.Namespace(), s.process))
+		}
+		w.dropSession(s)
+	}
+	return codec.AppendBool(nil, more)
+}
+
+// sessionError is the ErrConflict of a session that there is not, or not any more. It gets to no user.
+type sessionError struct{ session uint64 }
+
+func noSession(id uint64) error { return &sessionError{id} }
+
+func (e *sessionError) Error() string { return "action: the worker's process was silent for too long" }
+
+// Unwrap returns ErrConflict.
+func (e *sessionError) Unwrap() error { return ErrConflict }
+
+func (e *sessionError) code(c *codec.Coder) { c.Uvarint(&e.session) }
+
+// sessionsTopic wakes the duty when a session begins.
+func sessionsTopic() engine.Topic {
+	return engine.TopicOf(engine.MachineAction, "", []byte("sessions"))
+}
+
+// heard notes that a session is alive. It is for queries, where the shard is led.
+func (m *machine) heard(session uint64, now int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pulses[session] = now
+}
+
+// led returns when the present term began here. Before, nobody was heard of.
+func (m *machine) led(term uint64, now int64) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.term != term {
+		m.term, m.begin = term, now
+	}
+	return m.begin
+}
+
+// silentSince returns when a session was last heard of, begin at the earliest.
+func (m *machine) silentSince(session uint64, begin int64) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return max(m.pulses[session], begin)
+}
+
+// forgetPulses forgets sessions that there are no more.
+func (m *machine) forgetPulses(sessions map[uint64]bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id := range m.pulses {
+		if !sessions[id] {
+			delete(m.pulses, id)
+		}
+	}
+}
+
+// Duties returns what the leader does for the machine.
+func (m *machine) Duties() []engine.Duty {
+	return []engine.Duty{{Name: "sessions", Run: m.watchSessions}}
+}
+
+// watchSessions ends sessions that are silent for too long.
+func (m *machine) watchSessions(ctx context.Context, lead *engine.Lead) error {
+	begin := m.led(lead.Term(), lead.Now())
+	for {
+		var silent uint64
+		var namespace string
+		var spread bool
+		err := lead.View(ctx, func(v *engine.View) (err error) {
+			silent, namespace, err = m.silent(v, begin)
+			spread = err == nil && v.Spread(namespace)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		cmd := engine.Command{Kind: kindExpire, Namespace: namespace, Spread: spread, Body: encode(nil, &sessionCommand{session: silent}, (*sessionCommand).code)}
+		if _, err := lead.Propose(ctx, cmd); err != nil && !errors.Is(err, ErrConflict) {
+			return err
+		}
+	}
+}
+
+// silent returns a session that was silent for too long. Without one it waits until the first one would be.
+func (m *machine) silent(v *engine.View, begin int64) (session uint64, namespace string, err error) {
+	if err := v.WaitOn(sessionsTopic()); err != nil {
+		return 0, "", err
+	}
+	it, err := v.Iter([]byte{rowSession}, []byte{rowSession + 1})
+	if err != nil {
+		return 0, "", err
+	}
+	all := make(map[uint64]bool)
+	for ok := it.First(); ok; ok = it.Next() {
+		s, err := decode(it.Value(), (*sessionRow).code)
+		if err != nil {
+			return 0, "", errors.Join(err, it.Close())
+		}
+		id := lastOf(it.Key())
+		all[id] = true
+		if s.self {
+			continue
+		}
+		until := m.silentSince(id, max(begin, s.openedAt)) + leaseMillis
+		if until > v.Now() {
+			v.WakeAt(until)
+			continue
+		}
+		name, ok := v.NamespaceName(s.ns)
+		if !ok {
+			continue
+		}
+		return id, name, it.Close()
+	}
+	m.forgetPulses(all)
+	return 0, "", errors.Join(it.Close(), engine.ErrWait)
+}

@@ -1,0 +1,259 @@
+package action
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// settle ends an attempt that a session has.
+func (w *work) settle(s *session, e *end) verdict {
+	a, st := w.attemptOf(s, e.ref, e.attempt)
+	if st == nil {
+		return overtaken
+	}
+	if st.status != Running { // it was cancelled
+		a.confirm(s, e.ref, st)
+		return abandoned
+	}
+	a.letGo(s, e.ref, st)
+	switch e.how {
+	case completed:
+		st.outcome, st.output, st.code, st.message = e.outcome, e.output, "", ""
+		if st.outcome == "" {
+			st.outcome = Success
+		}
+		a.completed++
+		a.took += w.tx.Now() - st.startedAt
+		a.finish(e.ref, st, Completed)
+	case released:
+		st.attempts--
+		a.pending++
+		a.enqueue(e.ref, st, false)
+	case snoozed:
+		st.attempts--
+		a.retry(e.ref, st, e.delay)
+	default:
+		st.code, st.message = e.code, e.message
+		a.fail(e.ref, st, e.how == failed, e.delay, Failed)
+	}
+	return accepted
+}
+
+// attemptOf returns an attempt that a session has, a nil state if it is over. One that was cancelled is one that it has until that is confirmed.
+func (w *work) attemptOf(s *session, ref call.Ref, attempt int64) (*act, *stateRow) {
+	a := w.byID(ref.Action)
+	if a == nil {
+		return nil, nil
+	}
+	b, ok := w.tx.Get(runKey(nil, rowState, ref.Action, ref.Run))
+	if !ok {
+		return nil, nil
+	}
+	st := must(decode(b, (*stateRow).layout))
+	if st.flags&flagHeld == 0 || st.session != s.id || attempt != 0 && attempt != st.attempts {
+		return nil, nil
+	}
+	return a, &st
+}
+
+// confirm frees the slots of a run that was cancelled. If it is not kept any more, its state was only kept for this.
+func (a *act) confirm(s *session, ref call.Ref, st *stateRow) {
+	a.letGo(s, ref, st)
+	if _, kept := a.tx.Get(timedRunKey(nil, rowEnded, a.id, st.endedAt, ref.Run)); !kept {
+		a.tx.Delete(runKey(nil, rowState, a.id, ref.Run))
+		return
+	}
+	a.setState(ref, st)
+}
+
+// letGo takes a run from its session, and gives its slots back. Its state is yet to be written.
+func (a *act) letGo(s *session, ref call.Ref, st *stateRow) {
+	a.tx.Delete(heldKey(nil, s.id, a.id, ref.Run))
+	s.held--
+	s.changed, a.changed = true, true
+	if s.held == maxHeld-1 {
+		a.tx.Notify(sessionTopic(a.tx.NamespaceName(), s.id), -1)
+	}
+	if st.status == Running {
+		a.running--
+	} else {
+		a.unconfirmed--
+	}
+	st.flags &^= flagHeld
+	st.session = 0
+	if a.maxRunning > 0 && a.running+a.unconfirmed == a.maxRunning-1 {
+		a.wakeAll()
+	}
+	if st.key != "" {
+		l := a.lane(st.set, st.key)
+		l.running--
+		was := l.eligible
+		if a.settleLane(l); l.eligible && !was {
+			a.wake(l.set, 1)
+		}
+	}
+}
+
+// fail ends an attempt without success: another one follows, if one is left and may, or the run ends with a status.
+func (a *act) fail(ref call.Ref, st *stateRow, again bool, delay int64, status Status) {
+	if again && st.attempts < st.maxAttempts && !a.deleted {
+		if delay < 0 {
+			delay = a.backoff(st.attempts)
+		}
+		a.retry(ref, st, delay)
+		return
+	}
+	st.outcome = Failure
+	if status == TimedOut {
+		st.outcome = Timeout
+		a.timedOut++
+	} else {
+		a.failed++
+	}
+	a.finish(ref, st, status)
+}
+
+// retry makes a run wait for its next attempt: behind those that wait already.
+func (a *act) retry(ref call.Ref, st *stateRow, delay int64) {
+	a.pending++
+	if delay > 0 {
+		a.postpone(ref, st, a.tx.Now()+delay)
+		return
+	}
+	st.seq = uint64(a.tx.Step())
+	a.enqueue(ref, st, false)
+}
+
+// backoff returns how long a run waits for the attempt behind one: twice as long as for the one before, less up to a quarter that differs from run to run,
+// so that those which have failed together do not come back together.
+func (a *act) backoff(attempt int64) int64 {
+	d := a.backoffMin
+	for i := int64(1); i < attempt && d < a.backoffMax; i++ {
+		d *= 2
+	}
+	d = min(d, a.backoffMax)
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], uint64(a.tx.Step()))
+	return d - d/4*int64(xxhash.Sum64(b[:])%1024)/1024
+}
+
+// finish ends a run, and tells who waits for that.
+func (a *act) finish(ref call.Ref, st *stateRow, status Status) {
+	now := a.tx.Now()
+	st.status, st.endedAt, st.due = status, now, 0
+	a.setState(ref, st)
+	row := endedRow{status: status}
+	if st.startedAt > 0 {
+		row.took = now - st.startedAt
+	}
+	a.tx.Insert(timedRunKey(nil, rowEnded, a.id, now, ref.Run), encode(nil, &row, (*endedRow).code))
+	a.kept++
+	a.nextEnded, a.changed = min(a.nextEnded, now), true
+	if a.kept > a.retainRuns {
+		a.forgetEnded(2) // one more than has come: there may be too many since the number was lowered
+	}
+	a.schedule(a.nextDue())
+	a.tx.Notify(runTopic(a.tx.NamespaceName(), ref), -1)
+	if st.flags&flagNotify != 0 {
+		a.tellEnd(ref, st)
+	}
+}
+
+// tellEnd tells the machine that had the run made.
+func (a *act) tellEnd(ref call.Ref, st *stateRow) {
+	row := a.runOf(ref)
+	n := row.notify
+	ref.Tag = row.tag
+	end := call.End{
+		Token: n.Token, Ref: ref, Status: uint8(st.status), Attempt: st.attempts, Outcome: st.outcome, Code: st.code, Message: st.message, Output: st.output,
+	}
+	a.tx.Then(engine.Command{Machine: n.Machine, Kind: n.Command, Body: encode(nil, &end, (*call.End).Encode)})
+}
+
+// endedRow is the value of a row 'f'.
+type endedRow struct {
+	status Status
+	took   int64 // ms, by the last attempt
+}
+
+func (e *endedRow) code(c *codec.Coder) {
+	c.Byte((*byte)(&e.status))
+	c.Varint(&e.took)
+}
+
+// cancel ends a run before its handler does.
+func (w *work) cancel(c *call.Cancel) ([]byte, error) {
+	if err := checkReason(c.Reason); err != nil {
+		return nil, err
+	}
+	a := w.byID(c.Ref.Action)
+	if a == nil {
+		return nil, noRun(c.Ref, w.tx.Shard())
+	}
+	b, ok := w.tx.Get(runKey(nil, rowRun, c.Ref.Action, c.Ref.Run))
+	if !ok || must(decode(b, (*runRow).code)).tag != c.Ref.Tag {
+		return nil, noRun(c.Ref, w.tx.Shard())
+	}
+	st := a.stateOf(c.Ref)
+	if st.status.Final() {
+		return nil, engine.Errorf(ErrConflict, "run %s has ended: it is %s", place{w.tx.Shard(), c.Ref}.id(), st.status)
+	}
+	a.cancelRun(c.Ref, st, c.Reason)
+	return nil, nil
+}
+
+// cancelRun cancels a run that has not ended. Its worker is told and, until it confirms or its session ends, keeps the slots.
+func (a *act) cancelRun(ref call.Ref, st *stateRow, reason string) {
+	switch {
+	case st.status == Running:
+		a.running--
+		a.unconfirmed++
+		k := heldKey(nil, st.session, a.id, ref.Run)
+		b, ok := a.tx.Get(k)
+		if !ok {
+			panic(fmt.Sprintf("action %q: session %d does not have run %d", a.name, st.session, ref.Run))
+		}
+		h := must(decode(b, (*held).code))
+		h.cancelled = true
+		a.tx.Set(k, encode(nil, &h, (*held).code))
+		a.tx.Notify(sessionTopic(a.tx.NamespaceName(), st.session), -1)
+	case st.due > 0:
+		a.pending--
+		a.delayed--
+		a.tx.Delete(timedRunKey(nil, rowDelayed, a.id, st.due, ref.Run))
+	default:
+		a.pending--
+		a.dequeue(st)
+	}
+	a.cancelled++
+	st.outcome, st.code, st.message = Abandoned, "", reason
+	a.finish(ref, st, Cancelled)
+}
+
+// touch makes the present attempt of a run last for a time from now.
+func (w *work) touch(c *touchCommand) ([]byte, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	s, err := w.named(c.session, c.self)
+	if err != nil {
+		return nil, err
+	}
+	a, st := w.attemptOf(s, c.ref, c.attempt)
+	if st == nil || st.status != Running {
+		return nil, engine.Errorf(ErrConflict, "run %s is not the worker's any more", place{w.tx.Shard(), c.ref}.id())
+	}
+	h := held{deadline: w.tx.Now() + c.extend}
+	w.tx.Set(heldKey(nil, s.id, a.id, c.ref.Run), encode(nil, &h, (*held).code))
+	w.scheduleSession(s, h.deadline)
+	return codec.AppendVarint(nil, h.deadline), nil
+}
+
+// crowded reports whether what is due has to wait for another entry.
+func (w *work) crowded() bool { return w.tx.Full() || w.tx.FollowUpsLeft() < engine.MaxFollowUps/2 }

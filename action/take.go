@@ -1,0 +1,405 @@
+package action
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// workOn settles attempts, and takes runs: the next step of whoever waits for an attempt and the next run of its worker are in one entry.
+func (w *work) workOn(c *workCommand) ([]byte, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	s, err := w.sessionOf(c)
+	if err != nil {
+		return nil, err
+	}
+	var res worked
+	for i := range c.ends {
+		res.verdicts = append(res.verdicts, w.settle(s, &c.ends[i]))
+	}
+	size := 0
+	for i := range c.wants {
+		if s.held >= maxHeld || size > maxTakenBytes {
+			break
+		}
+		want := &c.wants[i]
+		if want.group >= len(s.groups) {
+			return nil, engine.Errorf(ErrInvalid, "action: session %d has %d groups, not %d", s.id, len(s.groups), want.group+1)
+		}
+		res.taken = w.takeFor(s, i, want, res.taken, &size)
+	}
+	if c.session == 0 {
+		w.keepSelf(s)
+	}
+	if len(res.verdicts)+len(res.taken) == 0 {
+		return nil, nil
+	}
+	return encode(nil, &res, (*worked).code), nil
+}
+
+// takeFor takes runs for a worker.
+func (w *work) takeFor(s *session, index int, want *want, all []taken, size *int) []taken {
+	g := &s.groups[want.group]
+	for n := 0; n < want.slots && s.held < maxHeld && *size <= maxTakenBytes; n++ {
+		c := w.choose(g)
+		for c.a != nil && c.keyed && c.a.sweep && !c.a.hasSlot(&c) {
+			c = w.choose(g)
+		}
+		if c.a == nil {
+			break
+		}
+		t := c.a.begin(s, &c, want.worker)
+		t.want = index
+		*size += len(t.input) + 200
+		all = append(all, t)
+	}
+	return all
+}
+
+// candidate is the run that comes next, of those that one may take: it is in a set of labels of an action.
+type candidate struct {
+	a        *act
+	set      uint8
+	keyed    bool // it is the next of a lane with a key; else the next without one
+	priority uint8
+	turn     uint64 // whose turn it is, among those of one priority of the action
+}
+
+// before is the order between candidates: by priority, then in turns, of actions first.
+func (c *candidate) before(o *candidate) bool {
+	if o.a == nil {
+		return true
+	}
+	if c.priority != o.priority {
+		return c.priority < o.priority
+	}
+	if c.a != o.a {
+		return c.a.served < o.a.served
+	}
+	return c.turn < o.turn
+}
+
+// choose returns the run that is next for workers of a group.
+func (w *work) choose(g *group) (best candidate) {
+	for _, name := range g.names {
+		a := w.action(name)
+		if a == nil || !a.opens() {
+			continue
+		}
+		sets := a.matching(g.labels)
+		for i := range a.sets {
+			if sets>>i&1 == 0 {
+				continue
+			}
+			set := &a.sets[i]
+			if h := set.queue.first(); h != nil {
+				if c := (candidate{a, uint8(i), false, h.priority, set.turn}); c.before(&best) {
+					best = c
+				}
+			}
+			if h := set.lanes.first(); h != nil {
+				if c := (candidate{a, uint8(i), true, h.priority, h.seq}); c.before(&best) {
+					best = c
+				}
+			}
+		}
+	}
+	return best
+}
+
+// opens reports whether the present command may begin one more run of the action, if it has one.
+func (a *act) opens() bool {
+	if a.pending == a.delayed || a.maxRunning > 0 && a.running+a.unconfirmed >= a.maxRunning || a.nextAllowed() > a.tx.Now() {
+		return false
+	}
+	if !a.shared {
+		a.shared, a.share = true, shareOf(a.pending-a.delayed, a.handlers())
+	}
+	return a.share > 0
+}
+
+// shareOf returns how many of the runs that are ready one command takes when there are several processes for them: none that is idle should have to wait for
+// what another one has taken and not begun.
+func shareOf(ready, processes int64) int64 {
+	processes = max(processes, 1)
+	return (ready + processes - 1) / processes
+}
+
+// handlers returns the number of processes that take runs of the action.
+func (a *act) handlers() int64 {
+	a.buf = namedKey(a.buf[:0], rowHandlers, a.tx.Namespace(), a.name)
+	b, ok := a.tx.Get(a.buf)
+	if !ok {
+		return 0
+	}
+	n, _ := binary.Uvarint(b)
+	return int64(n)
+}
+
+// nextAllowed returns when the rate allows the next run, ms.
+func (r *record) nextAllowed() int64 {
+	if r.rate.limit == 0 {
+		return 0
+	}
+	at := r.allowed - (r.rate.burst-1)*r.rate.interval()
+	return at/microsPerMilli + min(1, at%microsPerMilli)
+}
+
+// interval returns the time between runs at the rate, µs.
+func (r *rate) interval() int64 { return max(r.per*microsPerMilli/r.limit, 1) }
+
+// match says which sets of labels workers with others may take.
+type match struct {
+	labels string
+	sets   uint64
+}
+
+// matching returns the sets of the action that workers with labels may take, as bits.
+func (a *act) matching(labels string) (sets uint64) {
+	for _, m := range a.match {
+		if m.labels == labels {
+			return m.sets
+		}
+	}
+	sets = a.record.matching(labels)
+	a.match = append(a.match, match{labels, sets})
+	return sets
+}
+
+func (r *record) matching(labels string) (sets uint64) {
+	for i := range r.sets {
+		if hasLabels(labels, r.sets[i].labels) {
+			sets |= 1 << i
+		}
+	}
+	return sets
+}
+
+// begin begins an attempt of the run that was chosen.
+func (a *act) begin(s *session, c *candidate, worker string) taken {
+	now := a.tx.Now()
+	ref, st, row := a.next(c)
+	st.status, st.session, st.worker, st.startedAt = Running, s.id, worker, now
+	st.attempts++
+	st.flags |= flagHeld
+	a.setState(ref, st)
+	h := held{deadline: now + row.timeout}
+	a.tx.Insert(heldKey(nil, s.id, a.id, ref.Run), encode(nil, &h, (*held).code))
+	s.held++
+	s.changed = true
+	a.work.scheduleSession(s, h.deadline)
+	a.pending--
+	a.running++
+	a.share--
+	a.served = uint64(a.tx.Step())
+	if a.rate.limit > 0 {
+		a.allowed = max(a.allowed, now*microsPerMilli) + a.rate.interval()
+	}
+	t := taken{
+		ref: ref, action: a.name, attempt: st.attempts, maxAttempts: row.maxAttempts, timeout: row.timeout, createdAt: row.createdAt, priority: row.priority,
+		labels: []byte(a.sets[row.set].labels), key: row.key, idempotencyKey: row.idempotencyKey, source: row.source, code: st.code, message: st.message,
+		input: row.input,
+	}
+	return t
+}
+
+// next takes the run that was chosen out of its lane, whose turn has passed.
+func (a *act) next(c *candidate) (call.Ref, *stateRow, *runRow) {
+	a.changed = true
+	set := &a.sets[c.set]
+	if !c.keyed {
+		a.turn++
+		set.turn = a.turn
+		ref, st, row, seq := a.firstIn(uint64(c.set), set.queue.first())
+		set.queue.remove(c.priority, seq)
+		return ref, st, row
+	}
+	l := a.firstLane(c.set)
+	ref, st, row, seq := a.firstIn(l.number, l.queue.first())
+	l.queue.remove(c.priority, seq)
+	l.running++
+	a.pass(l)
+	return ref, st, row
+}
+
+// firstLane returns the lane whose turn it is.
+func (a *act) firstLane(set uint8) *lane {
+	h := a.sets[set].lanes.first()
+	prefix := append(numberKey(nil, rowEligible, a.id), set, h.priority)
+	_, name, ok := a.tx.First(key.AppendUint64(bytes.Clone(prefix), h.seq), key.PrefixEnd(prefix))
+	if !ok {
+		panic(fmt.Sprintf("action %q: %d lanes can be begun, none is found", a.name, h.n))
+	}
+	return a.lane(set, string(name))
+}
+
+// hasSlot reports whether the next run of the lane that was chosen may be begun, and takes the lane out of the index if not: its limit was lowered.
+func (a *act) hasSlot(c *candidate) bool {
+	l := a.firstLane(c.set)
+	if a.maxPerKey == 0 || l.running < a.maxPerKey {
+		return true
+	}
+	a.settleLane(l)
+	return false
+}
+
+// pass ends the turn of a lane.
+func (a *act) pass(l *lane) {
+	a.tx.Delete(eligibleKey(nil, a.id, l.set, l.priority, l.turn))
+	a.sets[l.set].lanes.remove(l.priority, l.turn)
+	l.eligible = false
+	a.settleLane(l)
+}
+
+// firstIn returns the first run of a lane, whose row 'w' it deletes, with the seq that it had there.
+func (a *act) firstIn(number uint64, h *head) (ref call.Ref, st *stateRow, row *runRow, seq uint64) {
+	prefix := append(laneKey(nil, a.id, number), h.priority)
+	k, value, ok := a.tx.First(key.AppendUint64(bytes.Clone(prefix), h.seq), key.PrefixEnd(prefix))
+	if !ok {
+		panic(fmt.Sprintf("action %q: %d runs wait in lane %d, none is found", a.name, h.n, number))
+	}
+	seq = lastOf(k)
+	ref = call.Ref{Action: a.id, Run: runAt(k, value)}
+	fresh := len(value) == 0
+	a.tx.Delete(k)
+	row = a.runOf(ref)
+	ref.Tag = row.tag
+	if st = row.state(ref); !fresh {
+		st = a.stateOf(ref)
+	}
+	return ref, st, row, seq
+}
+
+var _ engine.Taker = (*machine)(nil)
+
+// Takeable says how many runs there are for a process.
+func (m *machine) Takeable(v *engine.View, cmd engine.Command, _ bool) (n, most int, err error) {
+	if cmd.Kind != kindWork {
+		return 0, 0, engine.Errorf(ErrInvalid, "action: command %d takes nothing", cmd.Kind)
+	}
+	c, err := decodeBody(cmd.Body, (*workCommand).code)
+	if err == nil {
+		err = c.check()
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	l := look{v: v, namespace: cmd.Namespace}
+	groups := []group{c.group}
+	if c.session != 0 {
+		s, err := l.session(c.session)
+		if err != nil {
+			return 0, 0, err
+		}
+		if groups = s.groups; s.held >= maxHeld {
+			return 0, most, v.WaitOn(sessionTopic(cmd.Namespace, c.session))
+		}
+	}
+	wanted := make(map[int]bool)
+	for i := range c.wants {
+		most += c.wants[i].slots
+		if g := c.wants[i].group; g < len(groups) && !wanted[g] {
+			wanted[g] = true
+			if err := l.at(&groups[g]); err != nil {
+				return 0, 0, err
+			}
+		}
+	}
+	if err := l.wait(); err != nil {
+		return 0, 0, err
+	}
+	if len(c.ends) > 0 {
+		return engine.Any, most, nil
+	}
+	return int(min(l.n, maxTaken)), most, nil
+}
+
+// look is a look at what there is for workers. Where there is something they wait first, see engine.Taker.
+type look struct {
+	v         *engine.View
+	namespace string
+	n         int64
+	busy      []engine.Topic
+	idle      []engine.Topic
+	sets      []engine.Topic
+}
+
+func (l *look) session(id uint64) (sessionRow, error) {
+	s, found, err := findSession(l.v, l.namespace, id)
+	if err == nil && !found {
+		err = noSession(id)
+	}
+	return s, err
+}
+
+// at looks at what there is for workers of a group.
+func (l *look) at(g *group) error {
+	for _, name := range g.names {
+		l.sets = append(l.sets, setsTopic(l.namespace, name))
+		r, found, err := findAction(l.v, l.namespace, name)
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			continue
+		case r.timer <= l.v.Now():
+			l.n++ // what is due happens first
+		}
+		open := r.maxRunning == 0 || r.running+r.unconfirmed < r.maxRunning
+		if at := r.nextAllowed(); at > l.v.Now() {
+			l.v.WakeAt(at)
+			open = false
+		}
+		sets := r.matching(g.labels)
+		for i := range r.sets {
+			if sets>>i&1 == 0 {
+				continue
+			}
+			topic := setTopic(l.namespace, name, r.sets[i].labels)
+			ready := r.sets[i].queue.len() + r.sets[i].lanes.len()
+			if r.maxRunning > 0 {
+				ready = min(ready, r.maxRunning-r.running-r.unconfirmed)
+			}
+			if ready <= 0 || !open {
+				l.idle = append(l.idle, topic)
+				continue
+			}
+			l.n += ready
+			l.busy = append(l.busy, topic)
+		}
+	}
+	return nil
+}
+
+// wait waits on what was looked at.
+func (l *look) wait() error {
+	for _, topics := range [...][]engine.Topic{l.busy, l.idle, l.sets} {
+		for _, t := range topics {
+			if err := l.v.WaitOn(t); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Took reports whether a command has taken something, or has settled attempts, or was refused.
+func (m *machine) Took(_ uint8, result []byte, err error) bool { return err != nil || len(result) > 0 }
+
+// Makes says which commands make runs that can be begun.
+func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
+	if cmd.Kind != kindInvoke {
+		return
+	}
+	v, err := decode(cmd.Body, (*call.Invoke).Code)
+	if err != nil || v.Delay > 0 {
+		return
+	}
+	made(engine.Made{Topic: setTopic(cmd.Namespace, v.Name, string(v.Labels)), N: 1})
+}

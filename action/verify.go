@@ -1,0 +1,557 @@
+package action
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+var _ engine.Verifier = (*machine)(nil)
+
+// allKinds are the kinds of rows, in order.
+const allKinds = "abdefghijklnorswx"
+
+// Verify checks that all rows of the machine fit together, see the comment on rows for what they are: above all that every run that has not ended has an owner
+// or a time.
+func (m *machine) Verify(a *engine.Audit) error {
+	v := &verifier{
+		Audit: a, names: a.Names(), ids: make(map[uint64]bool), known: make(map[uint32]int64), sessions: make(map[uint64]*audited),
+		handlers: make(map[string]int64), found: make(map[byte]int64), want: make(map[byte]int64),
+	}
+	for _, step := range []func() error{v.unknownRows, v.allSessions, v.allActions, v.orphans, v.allHandlers, v.timers} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	for i := range v.names {
+		if n, counted := v.Counted(uint32(i), countActions); counted && n != v.known[uint32(i)] {
+			v.Reportf("action: namespace %q: its row counts %d actions, there are %d", v.names[i], n, v.known[uint32(i)])
+		}
+	}
+	return nil
+}
+
+// verifier walks over the actions one by one. What it keeps is a few numbers for each, and for each lane of the present one.
+type verifier struct {
+	*engine.Audit
+	names       []string // of namespaces
+	ids         map[uint64]bool
+	known       map[uint32]int64 // actions at home, by namespace
+	sessions    map[uint64]*audited
+	handlers    map[string]int64 // sessions, by the keys of rows 'h'
+	found, want map[byte]int64   // rows of kinds that belong to runs: how many there are, and have to be
+}
+
+// audited is a session with the runs that say that it has them.
+type audited struct {
+	sessionRow
+	runs int64
+}
+
+// unknownRows reports rows that are of no kind.
+func (v *verifier) unknownRows() error {
+	lower := []byte(nil)
+	for i := 0; i <= len(allKinds); i++ {
+		var upper []byte
+		if i < len(allKinds) {
+			upper = []byte{allKinds[i]}
+		}
+		if err := v.Scan(lower, upper, func(k, _ []byte) error {
+			v.Reportf("action: row %x is of no known kind", k)
+			return nil
+		}); err != nil {
+			return err
+		}
+		if i < len(allKinds) {
+			lower = []byte{allKinds[i] + 1}
+		}
+	}
+	return nil
+}
+
+// each calls f for the rows of a kind, whose keys have to have a length (0: any) and whose values have to be what decodes them.
+func each[T any](v *verifier, prefix []byte, length int, code func(*T, *codec.Coder), f func(k []byte, row *T) error) error {
+	return v.Scan(prefix, key.PrefixEnd(prefix), func(k, value []byte) error {
+		row, err := decode(value, code)
+		if err != nil || length > 0 && len(k) != length {
+			v.Reportf("action: row %x: %v", k, err)
+			return nil
+		}
+		return f(k, &row)
+	})
+}
+
+func (v *verifier) allSessions() error {
+	err := each(v, []byte{rowSession}, numberAt, (*sessionRow).code, func(k []byte, s *sessionRow) error {
+		id := lastOf(k)
+		v.sessions[id] = &audited{sessionRow: *s}
+		if int(s.ns) >= len(v.names) {
+			v.Reportf("action: session %d is of namespace %d, which there is not", id, s.ns)
+		}
+		if s.self {
+			b, _, err := v.Get(namedKey(nil, rowSelf, s.ns, s.process))
+			if n, _ := binary.Uvarint(b); n != id {
+				v.Reportf("action: session %d of worker %q is not found by its name", id, s.process)
+			}
+			if s.held == 0 {
+				v.Reportf("action: session %d of worker %q has nothing", id, s.process)
+			}
+			return err
+		}
+		var names []string
+		for i := range s.groups {
+			names = append(names, s.groups[i].names...)
+		}
+		slices.Sort(names)
+		for _, name := range slices.Compact(names) {
+			v.handlers[string(namedKey(nil, rowHandlers, s.ns, name))]++
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return v.Scan([]byte{rowSelf}, []byte{rowSelf + 1}, func(k, value []byte) error {
+		n, _ := binary.Uvarint(value)
+		if s := v.sessions[n]; s == nil || !s.self || len(k) < nameAt || s.process != string(k[nameAt:]) {
+			v.Reportf("action: worker %q has session %d, which there is not", k, n)
+		}
+		return nil
+	})
+}
+
+func (v *verifier) allHandlers() error {
+	err := v.Scan([]byte{rowHandlers}, []byte{rowHandlers + 1}, func(k, value []byte) error {
+		if n, _ := binary.Uvarint(value); int64(n) != v.handlers[string(k)] {
+			v.Reportf("action: row %q counts %d sessions, there are %d", k, n, v.handlers[string(k)])
+		}
+		delete(v.handlers, string(k))
+		return nil
+	})
+	for _, k := range slices.Sorted(maps.Keys(v.handlers)) {
+		v.Reportf("action: %d sessions take runs of %q, no row counts them", v.handlers[k], k)
+	}
+	return err
+}
+
+func (v *verifier) allActions() error {
+	err := each(v, []byte{rowAction}, 0, (*record).code, func(k []byte, r *record) error {
+		if len(k) <= nameAt {
+			v.Reportf("action: row %x has no name", k)
+			return nil
+		}
+		ns, name := binary.BigEndian.Uint32(k[1:]), string(k[nameAt:])
+		if int(ns) < len(v.names) && (!v.Spread(v.names[ns]) || engine.NameShard(v.names[ns], name, v.Shards()) == v.Shard()) {
+			v.known[ns]++
+		}
+		return v.action(r, &nameRow{ns: ns, name: name})
+	})
+	if err != nil {
+		return err
+	}
+	return each(v, []byte{rowGrave}, numberAt, (*record).code, func(k []byte, r *record) error {
+		b, _, err := v.Get(numberKey(nil, rowName, r.id))
+		if err != nil {
+			return err
+		}
+		n, err := decode(b, (*nameRow).code)
+		if err != nil || !n.deleted || lastOf(k) != r.id {
+			v.Reportf("action: deleted action %d: %v", r.id, err)
+			return nil
+		}
+		return v.action(r, &n)
+	})
+}
+
+// action checks one action with all that belongs to it.
+func (v *verifier) action(r *record, n *nameRow) error {
+	if v.ids[r.id] {
+		v.Reportf("action %q: its number %d is that of another one", n.name, r.id)
+		return nil
+	}
+	v.ids[r.id] = true
+	b, ok, err := v.Get(numberKey(nil, rowName, r.id))
+	if err != nil {
+		return err
+	}
+	if row, err := decode(b, (*nameRow).code); !ok || err != nil || row != *n {
+		v.Reportf("action %q: the row of its number %d says %+v: %v", n.name, r.id, row, err)
+	}
+	a := &auditedAction{verifier: v, r: r, n: n, lanes: make(map[string]*auditedLane)}
+	for _, step := range []func() error{a.runs, a.checkLanes, a.ended, a.keys, a.timer} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	a.count("pending", r.pending, a.pending)
+	a.count("running", r.running, a.running)
+	a.count("unconfirmed", r.unconfirmed, a.unconfirmed)
+	a.count("delayed", r.delayed, a.delayed)
+	a.count("kept", r.kept, a.kept)
+	return nil
+}
+
+// auditedAction is an action while its rows are counted again.
+type auditedAction struct {
+	*verifier
+	r *record
+	n *nameRow
+
+	pending, running, unconfirmed, delayed, kept int64
+	lanes                                        map[string]*auditedLane // by set and key; of runs without a key too
+}
+
+// auditedLane counts the runs of a lane.
+type auditedLane struct {
+	waiting map[uint8]int64  // by priority
+	first   map[uint8]uint64 // likewise: the least seq
+	running int64
+}
+
+func (a *auditedAction) count(what string, counted, is int64) {
+	if counted != is {
+		a.Reportf("action %q: its row counts %d runs that are %s, there are %d", a.n.name, counted, what, is)
+	}
+}
+
+func (a *auditedAction) lane(set uint8, key string) *auditedLane {
+	name := string([]byte{set}) + key
+	l := a.lanes[name]
+	if l == nil {
+		l = &auditedLane{waiting: make(map[uint8]int64), first: make(map[uint8]uint64)}
+		a.lanes[name] = l
+	}
+	return l
+}
+
+func (a *auditedAction) runs() error {
+	err := each(a.verifier, numberKey(nil, rowRun, a.r.id), numberAt+8, (*runRow).code, func(k []byte, row *runRow) error {
+		ref := call.Ref{Action: a.r.id, Run: lastOf(k), Tag: row.tag}
+		b, ok, err := a.Get(runKey(nil, rowState, a.r.id, ref.Run))
+		if err != nil {
+			return err
+		}
+		if !ok {
+			a.want[rowState]--
+			return a.run(ref, row.state(ref), true)
+		}
+		st, err := decode(b, (*stateRow).layout)
+		if err != nil {
+			a.Reportf("action %q: state of run %d: %v", a.n.name, ref.Run, err)
+			return nil
+		}
+		if st.set != row.set || st.key != row.key || st.priority != row.priority || (st.flags&flagNotify != 0) != (row.notify.Machine != 0) {
+			a.Reportf("action %q: run %d and its state differ: %+v, %+v", a.n.name, ref.Run, row, st)
+		}
+		return a.run(ref, &st, false)
+	})
+	if err != nil {
+		return err
+	}
+	// States of runs that were forgotten before their workers had confirmed that they are cancelled.
+	return each(a.verifier, numberKey(nil, rowState, a.r.id), numberAt+8, (*stateRow).layout, func(k []byte, st *stateRow) error {
+		_, ok, err := a.Get(runKey(nil, rowRun, a.r.id, lastOf(k)))
+		if err != nil || ok {
+			return err
+		}
+		if st.status != Cancelled || st.flags&flagHeld == 0 {
+			a.Reportf("action %q: a state of run %d, which there is not", a.n.name, lastOf(k))
+			return nil
+		}
+		a.want[rowState]++
+		return a.held(call.Ref{Action: a.r.id, Run: lastOf(k)}, st)
+	})
+}
+
+// run checks that a run has the rows that its state asks for.
+func (a *auditedAction) run(ref call.Ref, st *stateRow, fresh bool) error {
+	a.want[rowRun]++
+	a.want[rowState]++
+	if int(st.set) >= len(a.r.sets) {
+		a.Reportf("action %q: run %d asks for set %d of labels, there are %d", a.n.name, ref.Run, st.set, len(a.r.sets))
+		return nil
+	}
+	switch {
+	case st.status.Final():
+		a.kept++
+		return a.finished(ref, st)
+	case st.status == Running:
+		a.running++
+		if st.flags&flagHeld == 0 {
+			a.Reportf("action %q: run %d is running, and nobody has it", a.n.name, ref.Run)
+		}
+		return a.held(ref, st)
+	case st.due > 0:
+		a.pending++
+		a.delayed++
+		return a.wants(rowDelayed, timedRunKey(nil, rowDelayed, a.r.id, st.due, ref.Run), ref, st)
+	}
+	a.pending++
+	l := a.lane(st.set, st.key)
+	if n := l.waiting[st.priority]; n == 0 || st.seq < l.first[st.priority] {
+		l.first[st.priority] = st.seq
+	}
+	l.waiting[st.priority]++
+	number := uint64(st.set)
+	if st.key != "" {
+		b, _, err := a.Get(lanesKey(nil, a.r.id, st.set, st.key))
+		if err != nil {
+			return err
+		}
+		row, err := decode(b, (*laneRow).code)
+		if err != nil {
+			a.Reportf("action %q: the lane of run %d: %v", a.n.name, ref.Run, err)
+			return nil
+		}
+		number = row.number
+	}
+	k := waitingKey(nil, a.r.id, number, st.priority, st.seq)
+	value, ok, err := a.Get(k)
+	if ok && (runAt(k, value) != ref.Run || fresh != (len(value) == 0)) {
+		a.Reportf("action %q: run %d waits where row %x is about another one", a.n.name, ref.Run, k)
+	}
+	if err != nil {
+		return err
+	}
+	return a.wants(rowWaiting, k, ref, st)
+}
+
+// wants reports a run that lacks a row.
+func (a *auditedAction) wants(kind byte, k []byte, ref call.Ref, st *stateRow) error {
+	a.want[kind]++
+	_, ok, err := a.Get(k)
+	if err == nil && !ok {
+		a.Reportf("action %q: run %d is %s (due %d), and has no row %x", a.n.name, ref.Run, st.status, st.due, k)
+	}
+	return err
+}
+
+func (a *auditedAction) finished(ref call.Ref, st *stateRow) error {
+	if err := a.wants(rowEnded, timedRunKey(nil, rowEnded, a.r.id, st.endedAt, ref.Run), ref, st); err != nil || st.flags&flagHeld == 0 {
+		return err
+	}
+	if st.status != Cancelled {
+		a.Reportf("action %q: run %d is %s, and a worker has it", a.n.name, ref.Run, st.status)
+	}
+	return a.held(ref, st)
+}
+
+// held checks that a session has the run.
+func (a *auditedAction) held(ref call.Ref, st *stateRow) error {
+	if st.status != Running {
+		a.unconfirmed++
+	}
+	if st.key != "" {
+		a.lane(st.set, st.key).running++
+	}
+	s := a.sessions[st.session]
+	if s == nil || s.ns != a.n.ns {
+		a.Reportf("action %q: session %d has run %d, and there is no such session", a.n.name, st.session, ref.Run)
+		return nil
+	}
+	s.runs++
+	k := heldKey(nil, st.session, a.r.id, ref.Run)
+	b, _, err := a.Get(k)
+	if err != nil {
+		return err
+	}
+	if h, err := decode(b, (*held).code); err == nil && (h.deadline < s.timer || h.cancelled != (st.status == Cancelled)) {
+		a.Reportf("action %q: run %d is %s until %d, the timer of its session goes off at %d", a.n.name, ref.Run, st.status, h.deadline, s.timer)
+	}
+	return a.wants(rowHeld, k, ref, st)
+}
+
+func (a *auditedAction) checkLanes() error {
+	eligible := make([]auditedLane, len(a.r.sets))
+	for i := range eligible {
+		eligible[i] = auditedLane{waiting: make(map[uint8]int64), first: make(map[uint8]uint64)}
+	}
+	err := each(a.verifier, numberKey(nil, rowLane, a.r.id), 0, (*laneRow).code, func(k []byte, row *laneRow) error {
+		if len(k) <= numberAt+1 || int(k[numberAt]) >= len(a.r.sets) {
+			a.Reportf("action %q: row %x is no lane", a.n.name, k)
+			return nil
+		}
+		set, name := k[numberAt], string(k[numberAt+1:])
+		l := a.lane(set, name)
+		delete(a.lanes, string(k[numberAt:]))
+		if l.running != row.running {
+			a.Reportf("action %q: lane %q counts %d that run, there are %d", a.n.name, name, row.running, l.running)
+		}
+		a.queue(fmt.Sprintf("lane %q", name), &row.queue, l)
+		can := len(row.queue.heads) > 0 && (a.r.maxPerKey == 0 || row.running < a.r.maxPerKey)
+		if can != row.eligible && !a.r.sweep {
+			a.Reportf("action %q: lane %q: can be begun %t, its row says %t", a.n.name, name, can, row.eligible)
+		}
+		if !row.eligible {
+			return nil
+		}
+		a.want[rowEligible]++
+		e := &eligible[set]
+		if n := e.waiting[row.priority]; n == 0 || row.turn < e.first[row.priority] {
+			e.first[row.priority] = row.turn
+		}
+		e.waiting[row.priority]++
+		value, ok, err := a.Get(eligibleKey(nil, a.r.id, set, row.priority, row.turn))
+		if err == nil && (!ok || string(value) != name || len(row.queue.heads) == 0 || row.queue.heads[0].priority != row.priority) {
+			a.Reportf("action %q: lane %q is not where its turn is", a.n.name, name)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for i := range a.r.sets {
+		set := &a.r.sets[i]
+		a.queue(fmt.Sprintf("set %d", i), &set.queue, a.lane(uint8(i), ""))
+		a.queue(fmt.Sprintf("lanes of set %d", i), &set.lanes, &eligible[i])
+		delete(a.lanes, string([]byte{uint8(i)}))
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.lanes)) {
+		if l := a.lanes[name]; l.running > 0 || len(l.waiting) > 0 {
+			a.Reportf("action %q: lane %q has no row", a.n.name, name)
+		}
+	}
+	return nil
+}
+
+// queue checks what is said of an index.
+func (a *auditedAction) queue(what string, q *queue, l *auditedLane) {
+	said := make(map[uint8]int64)
+	for i, h := range q.heads {
+		if i > 0 && q.heads[i-1].priority >= h.priority || h.n < 1 || h.seq > l.first[h.priority] {
+			a.Reportf("action %q: %s: priorities %+v, the first ones are %v", a.n.name, what, q.heads, l.first)
+		}
+		said[h.priority] = h.n
+	}
+	if !maps.Equal(said, l.waiting) {
+		a.Reportf("action %q: %s: its row counts %v, there are %v", a.n.name, what, said, l.waiting)
+	}
+}
+
+// ended checks the index of runs by their ends against its low mark.
+func (a *auditedAction) ended() error {
+	for _, index := range []struct {
+		kind byte
+		next int64
+	}{{rowEnded, a.r.nextEnded}, {rowDelayed, a.r.nextDelayed}, {rowKeyEnd, a.r.nextKey}} {
+		prefix := numberKey(nil, index.kind, a.r.id)
+		first := true
+		if err := a.Scan(prefix, key.PrefixEnd(prefix), func(k, _ []byte) error {
+			if first && (len(k) < behindTimeAt || key.Int64(k[numberAt:]) < index.next) {
+				a.Reportf("action %q: row %x is before %d, from where it is looked for", a.n.name, k, index.next)
+			}
+			first = false
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *auditedAction) keys() error {
+	return each(a.verifier, numberKey(nil, rowKey, a.r.id), 0, (*keyRow).code, func(k []byte, row *keyRow) error {
+		a.want[rowKeyEnd]++
+		_, ok, err := a.Get(append(timeKey(nil, rowKeyEnd, a.r.id, row.until), k[numberAt:]...))
+		if err == nil && !ok {
+			a.Reportf("action %q: idempotency key %q has no end", a.n.name, k[numberAt:])
+		}
+		return err
+	})
+}
+
+// timer checks that the action is looked at when something is due.
+func (a *auditedAction) timer() error {
+	if a.r.timer > a.r.nextDue() && a.n != nil && !a.n.deleted {
+		a.Reportf("action %q: something is due at %d, its timer goes off at %d", a.n.name, a.r.nextDue(), a.r.timer)
+	}
+	return nil
+}
+
+// orphans reports rows of no action or run.
+func (v *verifier) orphans() error {
+	for _, kind := range [...]byte{rowDelayed, rowEligible, rowEnded, rowRun, rowKeyEnd, rowKey, rowLane, rowState, rowWaiting, rowName} {
+		var last uint64
+		if err := v.Scan([]byte{kind}, []byte{kind + 1}, func(k, _ []byte) error {
+			v.found[kind]++
+			if len(k) < numberAt {
+				v.Reportf("action: row %x is too short", k)
+				return nil
+			}
+			if id := binary.BigEndian.Uint64(k[1:]); id != last {
+				if last = id; !v.ids[id] {
+					v.Reportf("action: rows %q of %d, which is no action", kind, id)
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		switch kind {
+		case rowKey, rowLane, rowName: // they were gone through
+			continue
+		}
+		if v.found[kind] != v.want[kind] {
+			v.Reportf("action: there are %d rows %q, %d have a reason", v.found[kind], kind, v.want[kind])
+		}
+	}
+	if err := v.Scan([]byte{rowHeld}, []byte{rowHeld + 1}, func([]byte, []byte) error { v.found[rowHeld]++; return nil }); err != nil {
+		return err
+	}
+	if v.found[rowHeld] != v.want[rowHeld] {
+		v.Reportf("action: there are %d rows %q, %d have a reason", v.found[rowHeld], rowHeld, v.want[rowHeld])
+	}
+	for _, id := range slices.Sorted(maps.Keys(v.sessions)) {
+		if s := v.sessions[id]; s.held != s.runs {
+			v.Reportf("action: session %d counts %d runs, it has %d", id, s.held, s.runs)
+		}
+	}
+	return nil
+}
+
+// timers checks that every timer is one that its row knows; that every row with a time has a timer is checked with the rows.
+func (v *verifier) timers() error {
+	set := make(map[string]int64)
+	err := v.Timers(func(due int64, _ uint32, token []byte) error {
+		if len(token) != numberAt || token[0] != tokenAction && token[0] != tokenSession {
+			v.Reportf("action: timer with token %q, which means nothing", token)
+			return nil
+		}
+		if _, twice := set[string(token)]; twice {
+			v.Reportf("action: %q has two timers", token)
+		}
+		set[string(token)] = due
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	expect := func(kind byte, id uint64, at int64) {
+		token := string(key.AppendUint64([]byte{kind}, id))
+		due, ok := set[token]
+		if delete(set, token); ok != (at != never) || ok && due != at {
+			v.Reportf("action: timer %q goes off at %d, its row says %d", token, due, at)
+		}
+	}
+	for id, s := range v.sessions {
+		expect(tokenSession, id, s.timer)
+	}
+	for _, kind := range [...]byte{rowAction, rowGrave} {
+		if err := each(v, []byte{kind}, 0, (*record).code, func(_ []byte, r *record) error {
+			expect(tokenAction, r.id, r.timer)
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	for token, due := range set {
+		v.Reportf("action: timer %q at %d is of nothing", token, due)
+	}
+	return nil
+}
