@@ -65,6 +65,12 @@ type Query interface {
 	Results(c *codec.Coder)
 }
 
+// LeaderQuery is a Query that only the leader of the shard can answer, also if whoever asks would be content with any replica.
+type LeaderQuery interface {
+	Query
+	OfLeader()
+}
+
 // Door is the one way to the shards: a local node, a forwarding one, or a remote client.
 type Door interface {
 	// Shards returns the number of shards, which never changes.

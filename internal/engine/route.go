@@ -58,6 +58,7 @@ type Router struct {
 
 	attached any // see Attach
 
+	shared sync.Map   // see Shared
 	places sync.Map   // name -> *Place of namespaces known to exist: looked up with each call, by all processors
 	mu     sync.Mutex // guards count, and additions
 	count  int        // of places, at most maxRemembered

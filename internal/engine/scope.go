@@ -33,6 +33,16 @@ type made struct {
 	maxPayload int
 }
 
+// Shared returns the one value of a type that all who use the scope's router share, which make makes if there is none.
+func Shared[T any](s *Scope, make func() *T) *T {
+	key := (*T)(nil)
+	if v, ok := s.router.shared.Load(key); ok {
+		return v.(*T)
+	}
+	v, _ := s.router.shared.LoadOrStore(key, make())
+	return v.(*T)
+}
+
 // Namespace returns the name of the namespace.
 func (s *Scope) Namespace() string { return s.place.namespace }
 

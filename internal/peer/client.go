@@ -325,6 +325,9 @@ func (d *Client) StaleDoor() engine.Door { return staleClient{d} }
 type staleClient struct{ *Client }
 
 func (d staleClient) Query(ctx context.Context, id engine.ShardID, q engine.Query) error {
+	if _, ok := q.(engine.LeaderQuery); ok {
+		return d.Client.Query(ctx, id, q)
+	}
 	return d.query(ctx, id, q, func(ctx context.Context, id engine.ShardID, r request) ([]byte, error) {
 		r.flags |= flagStale
 		return d.askHome(ctx, id, r)

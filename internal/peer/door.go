@@ -256,5 +256,8 @@ func repeatable(err error) error {
 type staleDoor struct{ *nodeDoor }
 
 func (d staleDoor) Query(ctx context.Context, id engine.ShardID, q engine.Query) error {
+	if _, ok := q.(engine.LeaderQuery); ok {
+		return d.nodeDoor.Query(ctx, id, q)
+	}
 	return d.host.QueryStale(ctx, id, q)
 }

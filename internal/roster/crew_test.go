@@ -1,0 +1,134 @@
+package roster_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/roster"
+	"github.com/floedb/floe/internal/worker"
+)
+
+// state is how a worker is.
+type state struct {
+	mu sync.Mutex
+	worker.Status
+}
+
+func (s *state) get() worker.Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Status
+}
+
+func (s *state) set(f func(*worker.Status)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(&s.Status)
+}
+
+// await waits until the list of workers is as it should be.
+func (g *ground) await(what string, ok func([]roster.Info) bool) {
+	g.t.Helper()
+	ctx, tick := within(g.t), time.NewTicker(2*time.Millisecond)
+	defer tick.Stop()
+	for {
+		page, err := roster.Page(ctx, &g.scope, engine.Listing{Limit: 1000}, roster.Filter{})
+		if err == nil && ok(page.Items) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			g.t.Fatalf("%s: it is not so: %+v, %v", what, page.Items, err)
+		}
+	}
+}
+
+// TestCrew: the workers of a process are listed while they are there, as they are, and joined again when the shards have lost them.
+func TestCrew(t *testing.T) {
+	for _, spread := range []bool{false, true} {
+		t.Run(fmt.Sprint("spread=", spread), func(t *testing.T) {
+			g := newGround(t, 3, spread)
+			s := &state{Status: worker.Status{Kind: "action"}}
+			var members []*roster.Member
+			for i := range 300 {
+				m, err := roster.Join(&g.scope, named(fmt.Sprintf("w%03d", i)), s.get)
+				if err != nil {
+					t.Fatal(err)
+				}
+				members = append(members, m)
+				defer m.Leave()
+			}
+			g.await("all are listed", func(all []roster.Info) bool { return len(all) == 300 })
+			g.Advance(0) // somebody leads
+			s.set(func(s *worker.Status) {
+				s.Load, s.Processes = 4, []worker.Process{{Name: "a", Runs: 3, Failures: 1, LastRun: time.Now()}}
+			})
+			members[0].Changed()
+			g.await("all have reported", func(all []roster.Info) bool {
+				return !slices.ContainsFunc(all, func(i roster.Info) bool { return i.Load != 4 || i.Completed != 2 || i.Failed != 1 })
+			})
+			gone := []string{"w017"}
+			g.mustPropose(roster.LeaveOp(0, false, gone...))
+			g.await("one that was lost has joined again", func(all []roster.Info) bool { return len(all) == 300 })
+			s.set(func(s *worker.Status) { s.Draining = true })
+			g.await("all drain", func(all []roster.Info) bool {
+				return !slices.ContainsFunc(all, func(i roster.Info) bool { return i.Status != roster.Draining })
+			})
+			for _, m := range members[1:] {
+				m.Leave()
+			}
+			g.await("one is left", func(all []roster.Info) bool { return len(all) == 1 && all[0].ID == "w000" })
+			members[0].Leave()
+			g.await("none is left", func(all []roster.Info) bool { return len(all) == 0 })
+		})
+	}
+}
+
+// TestObserver lists a loop while it runs.
+func TestObserver(t *testing.T) {
+	g := newGround(t, 1, false)
+	s := &state{Status: worker.Status{Kind: "stream", Namespace: "n", Name: "orders/billing", Worker: "c", Max: 5}}
+	leave := g.scope.Attached().(worker.Observer).Join(s.get)
+	g.await("it is listed", func(all []roster.Info) bool {
+		return len(all) == 1 && all[0].ID == "orders/billing/c" && all[0].Type == "stream" && all[0].Max == 5
+	})
+	leave()
+	g.await("it is not", func(all []roster.Info) bool { return len(all) == 0 })
+}
+
+// TestCallsByItself is about a worker of another runtime.
+func TestCallsByItself(t *testing.T) {
+	g := newGround(t, 1, false)
+	ctx := t.Context()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(roster.Register(ctx, &g.scope, named("w")))
+	g.Advance(0)
+	must(roster.Heartbeat(ctx, &g.scope, "w", 2, ran(3, 1, g.Now())))
+	if got := g.find("w"); got.Load != 2 || got.Completed != 2 {
+		t.Errorf("the worker is %+v", got)
+	}
+	g.Advance(roster.ReportMillis) // its tallies are kept
+	must(roster.Leave(ctx, &g.scope, "w", true))
+	if got := g.find("w").Status; got != roster.Draining {
+		t.Errorf("it is %v", got)
+	}
+	must(roster.Register(ctx, &g.scope, named("w")))
+	must(roster.Heartbeat(ctx, &g.scope, "w", 0, ran(10, 0, g.Now())))
+	if got := g.find("w"); got.Status != roster.Active || got.Completed != 12 {
+		t.Errorf("it has begun anew, and is %+v", got)
+	}
+	must(roster.Leave(ctx, &g.scope, "w", false))
+	if err := roster.Heartbeat(ctx, &g.scope, "w", 0, nil); err == nil {
+		t.Error("it is gone, and a heartbeat has succeeded")
+	}
+}

@@ -1,0 +1,91 @@
+package roster
+
+import (
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// What the tests need to see of the inside.
+
+const (
+	SilentMillis = silentMillis
+	GoneMillis   = goneMillis
+	SettleMillis = settleMillis
+	ReportMillis = reportMillis
+	MaxBatch     = maxBatch
+)
+
+// NewHastyCrews returns Crews that wait for less.
+func NewHastyCrews(r *engine.Router) *Crews {
+	c := NewCrews(r)
+	c.every, c.soon = 20*time.Millisecond, 2*time.Millisecond
+	return c
+}
+
+// Report is what a process says of workers. It returns the places of those that the shard does not know.
+func Report(namespace string, list ...Reported) (q engine.Query, unknown func() []int) {
+	r := &reportQuery{namespace: namespace}
+	for _, one := range list {
+		r.list = append(r.list, report{one.ID, one.Life, one.Load, talliesOf(one.Processes)})
+	}
+	return r, func() []int { return r.unknown }
+}
+
+// Reported is one of them.
+type Reported struct {
+	ID        string
+	Life      uint64
+	Load      int
+	Processes []Process
+}
+
+// JoinOp has a worker join in a life, LeaveOp has it leave.
+func JoinOp(life uint64, all ...Worker) engine.Op {
+	var c joinCommand
+	for _, w := range all {
+		c.list = append(c.list, joining{worker: w, life: life})
+	}
+	return command(KindJoin, all[0].ID, &c, (*joinCommand).code)
+}
+
+// LeaveOp has workers leave, of which the first routes it.
+func LeaveOp(life uint64, drain bool, ids ...string) engine.Op {
+	c := leaveCommand{drain: drain}
+	for _, id := range ids {
+		c.list = append(c.list, leaving{id, life})
+	}
+	return command(KindLeave, ids[0], &c, (*leaveCommand).code)
+}
+
+// Recode decodes a row and encodes it again.
+func Recode(b []byte) ([]byte, error) {
+	r, err := decodeRow(b)
+	return encode(&r, (*row).code), err
+}
+
+// DecodeBody decodes a command's body and says whether that worked.
+func DecodeBody(kind uint8, b []byte) error {
+	var err error
+	switch kind {
+	case KindJoin:
+		_, err = decode(b, (*joinCommand).code)
+	case KindLeave:
+		_, err = decode(b, (*leaveCommand).code)
+	default:
+		_, err = decode(b, (*noteCommand).code)
+	}
+	return err
+}
+
+// NoteOp has the leader note that workers of a life, who were seen at a time, are silent, and that others are gone.
+func NoteOp(life uint64, was int64, silent, gone []string) engine.Op {
+	var c noteCommand
+	for _, id := range silent {
+		c.list = append(c.list, noting{id: id, life: life, was: was, silent: true, seen: was})
+	}
+	for _, id := range gone {
+		c.gone = append(c.gone, going{id, was})
+	}
+	return command(KindNote, "", &c, (*noteCommand).code)
+}

@@ -1,0 +1,118 @@
+package roster
+
+import (
+	"context"
+	"slices"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Filter says which workers are listed: "" takes any.
+type Filter struct {
+	Type    string
+	Handles string // the name of something that they handle
+}
+
+// Page returns a page of the workers of a namespace by their ids, over all shards. l has no prefix. Errors: ErrInvalid.
+func Page(ctx context.Context, s *engine.Scope, l engine.Listing, f Filter) (page engine.Page[Info], err error) {
+	if err := l.Check("worker"); err != nil {
+		return page, err
+	}
+	q := listQuery{namespace: s.Namespace(), after: l.Cursor, limit: l.Limit, typ: f.Type, handles: f.Handles}
+	parts, _, err := engine.AskAll(ctx, s, q)
+	if err != nil {
+		return page, err
+	}
+	more, end := false, ""
+	for _, p := range parts {
+		page.Items = append(page.Items, p.items...)
+		// Of what comes behind the last one that such a shard has looked at, it has told nothing.
+		if p.more && (!more || p.next < end) {
+			more, end = true, p.next
+		}
+	}
+	slices.SortFunc(page.Items, compareInfos)
+	if more {
+		page.Items = slices.DeleteFunc(page.Items, func(i Info) bool { return i.ID > end })
+	}
+	if len(page.Items) > l.Limit {
+		page.Items, more = page.Items[:l.Limit], true
+		end = page.Items[l.Limit-1].ID
+	}
+	if more {
+		page.Cursor = end
+	}
+	return page, nil
+}
+
+// Find returns a worker. Errors: ErrNotFound, ErrInvalid.
+func Find(ctx context.Context, s *engine.Scope, id string) (Info, error) {
+	if err := CheckID(id); err != nil {
+		return Info{}, err
+	}
+	q := workerQuery{namespace: s.Namespace(), id: id}
+	if err := s.Query(ctx, id, &q); err != nil {
+		return Info{}, err
+	}
+	if !q.found {
+		return Info{}, notFound(id)
+	}
+	return q.info, nil
+}
+
+// Handlers counts the workers of a type that are not Unhealthy, by what they handle, of names from first to last.
+func Handlers(ctx context.Context, s *engine.Scope, typ, first, last string) (map[string]int, error) {
+	parts, _, err := engine.AskAll(ctx, s, handlersQuery{namespace: s.Namespace(), typ: typ, first: first, last: last})
+	if err != nil {
+		return nil, err
+	}
+	counts := make(map[string]int)
+	for _, p := range parts {
+		for _, h := range p.counts {
+			counts[h.name] += h.n
+		}
+	}
+	return counts, nil
+}
+
+// Register is Join for a worker that calls by itself, once: it is not reported. Errors: ErrInvalid, ErrBusy.
+func Register(ctx context.Context, s *engine.Scope, w Worker) error {
+	w.normalize()
+	if err := w.Check(); err != nil {
+		return err
+	}
+	return propose(ctx, s, command(KindJoin, w.ID, &joinCommand{[]joining{{worker: w}}}, (*joinCommand).code))
+}
+
+// Heartbeat says that a worker that calls by itself is there, how much it has, and all it has done since it was registered. Errors: ErrNotFound if it is to register
+// again.
+func Heartbeat(ctx context.Context, s *engine.Scope, id string, load int, processes []Process) error {
+	if err := CheckID(id); err != nil {
+		return err
+	}
+	shard, err := s.Shard(ctx, id)
+	if err != nil {
+		return err
+	}
+	q := reportQuery{namespace: s.Namespace(), list: []report{{id: id, load: load, present: talliesOf(processes)}}}
+	if err := s.QueryShard(ctx, shard, &q); err != nil {
+		return err
+	}
+	if len(q.unknown) > 0 {
+		return notFound(id)
+	}
+	return nil
+}
+
+// Leave ends that a worker is listed; with drain only that it is active. Errors: ErrNotFound, ErrInvalid.
+func Leave(ctx context.Context, s *engine.Scope, id string, drain bool) error {
+	if err := CheckID(id); err != nil {
+		return err
+	}
+	return propose(ctx, s, command(KindLeave, id, &leaveCommand{drain, []leaving{{id: id}}}, (*leaveCommand).code))
+}
+
+func propose(ctx context.Context, s *engine.Scope, op engine.Op) error {
+	_, err := engine.Propose(ctx, s, op, func([]byte) (struct{}, error) { return struct{}{}, nil })
+	return err
+}

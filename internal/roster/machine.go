@@ -1,0 +1,173 @@
+package roster
+
+import (
+	"fmt"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Roster is the part of the machine of actions that knows the workers in a shard. The zero value is ready for use.
+type Roster struct {
+	hearsay
+}
+
+// Apply carries out KindJoin, KindLeave and KindNote.
+func (r *Roster) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+	switch cmd.Kind {
+	case KindJoin:
+		c, err := decodeBody(cmd.Body, (*joinCommand).code)
+		if err != nil {
+			return nil, err
+		}
+		return nil, r.join(tx, &c)
+	case KindLeave:
+		c, err := decodeBody(cmd.Body, (*leaveCommand).code)
+		if err != nil {
+			return nil, err
+		}
+		return nil, r.leave(tx, &c)
+	case KindNote:
+		c, err := decodeBody(cmd.Body, (*noteCommand).code)
+		if err != nil {
+			return nil, err
+		}
+		r.note(tx, &c)
+		return nil, nil
+	}
+	panic(fmt.Sprintf("roster: unknown command kind %d", cmd.Kind))
+}
+
+// join writes the rows of workers that are there now.
+func (r *Roster) join(tx *engine.Tx, c *joinCommand) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	count := countOf(tx)
+	before := count
+	for i := range c.list {
+		j := &c.list[i]
+		if err := checkPlace(tx, j.worker.ID); err != nil {
+			return err
+		}
+		k := workerKey(tx.Namespace(), j.worker.ID)
+		at, known := rowOf(tx, k)
+		if !known {
+			at.registeredAt = tx.Now()
+			count++
+		}
+		if j.life == 0 || at.life != j.life {
+			at.before, at.present, at.load = at.before.plus(at.present), tallies{}, 0
+		}
+		at.worker, at.life, at.draining, at.silent, at.seen = j.worker, j.life, j.draining, false, tx.Now()
+		tx.Set(k, encode(&at, (*row).code))
+		r.joined(tx, j.worker.ID, &at)
+	}
+	if count > MaxWorkers {
+		return engine.Errorf(engine.ErrBusy, "namespace %q has %d workers in a shard: no more than %d are listed", tx.NamespaceName(), before, MaxWorkers)
+	}
+	setCount(tx, before, count)
+	return nil
+}
+
+// checkPlace refuses workers that were routed when the namespace was thought to be another one, all to the shard of the first of them.
+func checkPlace(tx *engine.Tx, id string) error {
+	if tx.Spread() && engine.NameShard(tx.NamespaceName(), id, tx.Shards()) != tx.Shard() {
+		return engine.Errorf(engine.ErrConflict, "worker %q is not of shard %d: the namespace is spread", id, tx.Shard())
+	}
+	return nil
+}
+
+// leave removes the rows of workers, or notes that they drain.
+func (r *Roster) leave(tx *engine.Tx, c *leaveCommand) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	count := countOf(tx)
+	before := count
+	for _, l := range c.list {
+		k := workerKey(tx.Namespace(), l.id)
+		at, known := rowOf(tx, k)
+		switch {
+		case !known || l.life != 0 && l.life != at.life:
+			if len(c.list) == 1 {
+				return notFound(l.id)
+			}
+		case !c.drain:
+			tx.Delete(k)
+			r.left(tx, l.id)
+			count--
+		case !at.draining:
+			at.draining = true
+			tx.Set(k, encode(&at, (*row).code))
+		}
+	}
+	setCount(tx, before, count)
+	return nil
+}
+
+// note keeps what the leader has heard.
+func (r *Roster) note(tx *engine.Tx, c *noteCommand) {
+	for i := range c.list {
+		n := &c.list[i]
+		k := workerKey(tx.Namespace(), n.id)
+		at, known := rowOf(tx, k)
+		if !known || at.life != n.life || at.seen != n.was {
+			continue
+		}
+		at.silent, at.seen, at.load, at.present = n.silent, min(n.seen, tx.Now()), n.load, n.present
+		tx.Set(k, encode(&at, (*row).code))
+	}
+	count := countOf(tx)
+	before := count
+	for _, g := range c.gone {
+		k := workerKey(tx.Namespace(), g.id)
+		if at, known := rowOf(tx, k); known && at.silent && at.seen == g.was {
+			tx.Delete(k)
+			r.left(tx, g.id)
+			count--
+		}
+	}
+	setCount(tx, before, count)
+}
+
+func rowOf(tx *engine.Tx, k []byte) (row, bool) {
+	b, ok := tx.Get(k)
+	if !ok {
+		return row{}, false
+	}
+	at, err := decodeRow(b)
+	if err != nil {
+		panic(fmt.Sprintf("row %x: %v", k, err))
+	}
+	return at, true
+}
+
+// countOf returns how many workers the namespace has in the shard.
+func countOf(tx *engine.Tx) uint64 {
+	b, ok := tx.Get(workerKey(tx.Namespace(), ""))
+	if !ok {
+		return 0
+	}
+	n, err := decodeCount(b)
+	if err != nil {
+		panic(fmt.Sprintf("count of workers: %v", err))
+	}
+	return n
+}
+
+func setCount(tx *engine.Tx, before, count uint64) {
+	switch k := workerKey(tx.Namespace(), ""); {
+	case count == before:
+	case count == 0:
+		tx.Delete(k)
+	default:
+		tx.Set(k, codec.AppendUvarint(nil, count))
+	}
+}
+
+func decodeCount(b []byte) (uint64, error) {
+	r := codec.NewReader(b)
+	n := r.Uvarint()
+	return n, r.Done()
+}

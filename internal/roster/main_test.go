@@ -1,0 +1,147 @@
+package roster_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/roster"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// machine is one that has workers and nothing else.
+type machine struct{ roster.Roster }
+
+func (*machine) OnTimer(*engine.Tx, []byte)     {}
+func (*machine) Restore(*engine.View) error     { return nil }
+func (m *machine) Duties() []engine.Duty        { return []engine.Duty{m.Duty()} }
+func (m *machine) Verify(a *engine.Audit) error { return m.Roster.Verify(a) }
+
+// primitive is the table of the machine, with other commands before its own.
+func primitive() engine.Primitive {
+	p := engine.Primitive{
+		ID: engine.MachineAction, Name: "roster", New: func() engine.Machine { return new(machine) },
+	}
+	for kind := uint8(1); kind < roster.QueryReport; kind++ {
+		p.Queries = append(p.Queries, engine.QueryType{Kind: kind, Name: fmt.Sprint("other ", kind), New: func() engine.Query { return &other{kind} }})
+	}
+	p.Queries = append(p.Queries, roster.Queries()...)
+	for kind := uint8(1); kind < roster.KindJoin; kind++ {
+		p.Commands = append(p.Commands, engine.CommandType{Kind: kind, Name: fmt.Sprint("other ", kind), From: engine.FromMachines})
+	}
+	p.Commands = append(p.Commands, roster.Commands()...)
+	return p
+}
+
+// other is a query of somebody else.
+type other struct{ kind uint8 }
+
+func (*other) Machine() engine.MachineID { return engine.MachineAction }
+func (o *other) Kind() uint8             { return o.kind }
+func (*other) Arguments(*codec.Coder)    {}
+func (*other) Results(*codec.Coder)      {}
+
+// ground is a rig with a namespace of workers.
+type ground struct {
+	*rig.Rig
+	t     *testing.T
+	scope engine.Scope
+}
+
+func newGround(t *testing.T, shards int, spread bool) *ground {
+	t.Helper()
+	r := rig.New(t, shards, primitive())
+	router := r.Router()
+	if spread {
+		if err := engine.NewNamespaces(router).Create(t.Context(), "n", true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	router.Attach(roster.NewHastyCrews(router))
+	return &ground{r, t, router.Scope("n", 1<<20)}
+}
+
+// propose sends an operation.
+func (g *ground) propose(op engine.Op) error {
+	_, err := engine.Propose(g.t.Context(), &g.scope, op, func([]byte) (struct{}, error) { return struct{}{}, nil })
+	return err
+}
+
+func (g *ground) mustPropose(op engine.Op) {
+	g.t.Helper()
+	if err := g.propose(op); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// report tells how workers of one shard are, and returns who is unknown.
+func (g *ground) report(list ...roster.Reported) []int {
+	g.t.Helper()
+	q, unknown := roster.Report("n", list...)
+	if err := g.scope.Query(g.t.Context(), list[0].ID, q); err != nil {
+		g.t.Fatal(err)
+	}
+	return unknown()
+}
+
+func (g *ground) find(id string) roster.Info {
+	g.t.Helper()
+	i, err := roster.Find(g.t.Context(), &g.scope, id)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return i
+}
+
+// failOver gives all shards another leader, which has heard of nobody.
+func (g *ground) failOver(term uint64) {
+	g.Restart()
+	g.SetTerm(term)
+	g.Advance(0)
+}
+
+// entries returns how many entries there were.
+func (g *ground) entries() uint64 { return g.Executor(0).Applied().Index }
+
+func named(id string) roster.Worker {
+	return roster.Worker{ID: id, Type: "action", Machine: "host", Max: 10, Handles: []string{"a", "b"}}
+}
+
+func ran(runs, failures int64, at int64) []roster.Process {
+	return []roster.Process{{Name: "a", Kind: "action", Runs: runs, Failures: failures, LastRun: time.UnixMilli(at)}}
+}
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// note has the leader of shard 0 note something.
+func (g *ground) note(op engine.Op) {
+	g.t.Helper()
+	cmd := op.Command
+	cmd.Namespace = "n"
+	x := g.Executor(0)
+	for _, d := range x.Duties(1, func() engine.LeadDoor { return leadDoor{g} }) {
+		if _, err := d.Lead.Propose(g.t.Context(), cmd); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+}
+
+type leadDoor struct{ g *ground }
+
+func (d leadDoor) Now() int64 { return d.g.Now() }
+func (d leadDoor) Propose(_ context.Context, cmd engine.Command) ([]byte, error) {
+	out := d.g.Entry(0, cmd)[0]
+	return out.Result, out.Err
+}
+func (leadDoor) Sleep(ctx context.Context, _ <-chan struct{}, _ int64) error { return ctx.Err() }

@@ -1,0 +1,296 @@
+package roster
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// reportQuery tells the leader how workers of a process are. It answers with those that the shard does not know, by their places in the list.
+type reportQuery struct {
+	namespace string
+	list      []report
+
+	unknown []int
+}
+
+type report struct {
+	id      string
+	life    uint64
+	load    int
+	present tallies
+}
+
+// OfLeader makes the leader answer: who is elsewhere is told nothing.
+func (*reportQuery) OfLeader() {}
+
+// listQuery lists workers by their ids.
+type listQuery struct {
+	namespace string
+	after     string
+	limit     int
+	typ       string // of which all are, "" any
+	handles   string // what all handle, "" anything
+
+	items []Info
+	more  bool
+	next  string // where the next page begins
+}
+
+// workerQuery asks for one worker.
+type workerQuery struct {
+	namespace, id string
+
+	found bool
+	info  Info
+}
+
+// handlersQuery counts the workers of a type that are alive, by what they handle: names from first to last.
+type handlersQuery struct {
+	namespace, typ, first, last string
+
+	counts []handlers
+}
+
+type handlers struct {
+	name string
+	n    int
+}
+
+// Queries returns the kinds of queries of the roster, for the table of the machine.
+func Queries() []engine.QueryType {
+	return []engine.QueryType{
+		{Kind: QueryReport, Name: "report", New: engine.NewQuery[reportQuery]},
+		{Kind: QueryList, Name: "workers", New: engine.NewQuery[listQuery]},
+		{Kind: QueryWorker, Name: "worker", New: engine.NewQuery[workerQuery]},
+		{Kind: QueryHandlers, Name: "handlers", New: engine.NewQuery[handlersQuery]},
+	}
+}
+
+func (*reportQuery) Machine() engine.MachineID   { return engine.MachineAction }
+func (*listQuery) Machine() engine.MachineID     { return engine.MachineAction }
+func (*workerQuery) Machine() engine.MachineID   { return engine.MachineAction }
+func (*handlersQuery) Machine() engine.MachineID { return engine.MachineAction }
+
+func (*reportQuery) Kind() uint8   { return QueryReport }
+func (*listQuery) Kind() uint8     { return QueryList }
+func (*workerQuery) Kind() uint8   { return QueryWorker }
+func (*handlersQuery) Kind() uint8 { return QueryHandlers }
+
+func (q *reportQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	codec.List(c, &q.list, func(c *codec.Coder, r *report) {
+		c.String(&r.id)
+		c.Uvarint(&r.life)
+		c.Int(&r.load)
+		r.present.code(c)
+		if c.Reading() && r.load < 0 {
+			c.Fail("negative load")
+		}
+	})
+	if c.Reading() && len(q.list) > maxReports {
+		c.Fail("too many workers in a report")
+	}
+}
+
+func (q *reportQuery) Results(c *codec.Coder) { codec.List(c, &q.unknown, (*codec.Coder).Int) }
+
+func (q *listQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	c.String(&q.after)
+	c.Int(&q.limit)
+	c.String(&q.typ)
+	c.String(&q.handles)
+	if c.Reading() && c.Err() == nil && engine.CheckLimit("worker", q.limit) != nil {
+		c.Fail("limit out of range")
+	}
+}
+
+func (q *listQuery) Results(c *codec.Coder) {
+	codec.List(c, &q.items, func(c *codec.Coder, i *Info) { i.code(c) })
+	c.Bool(&q.more)
+	c.String(&q.next)
+}
+
+func (q *workerQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	c.String(&q.id)
+}
+
+func (q *workerQuery) Results(c *codec.Coder) {
+	if c.Bool(&q.found); q.found {
+		q.info.code(c)
+	}
+}
+
+func (q *handlersQuery) Arguments(c *codec.Coder) {
+	for _, s := range [...]*string{&q.namespace, &q.typ, &q.first, &q.last} {
+		c.String(s)
+	}
+}
+
+func (q *handlersQuery) Results(c *codec.Coder) {
+	codec.List(c, &q.counts, func(c *codec.Coder, h *handlers) {
+		c.String(&h.name)
+		c.Int(&h.n)
+	})
+}
+
+func (i *Info) code(c *codec.Coder) {
+	c.String(&i.ID)
+	i.Worker.code(c)
+	c.Byte((*byte)(&i.Status))
+	c.Int(&i.Load)
+	c.Varint(&i.Completed)
+	c.Varint(&i.Failed)
+	c.Time(&i.LastSeen)
+	c.Time(&i.RegisteredAt)
+	codec.List(c, &i.Processes, func(c *codec.Coder, p *Process) {
+		c.String(&p.Name)
+		c.String(&p.Kind)
+		c.Varint(&p.Runs)
+		c.Varint(&p.Failures)
+		c.Time(&p.LastRun)
+	})
+}
+
+// Answers reports whether a query is one of the roster.
+func (r *Roster) Answers(q engine.Query) bool {
+	return q.Kind() >= QueryReport && q.Kind() <= QueryHandlers
+}
+
+// Query answers a query of the roster.
+func (r *Roster) Query(v *engine.View, q engine.Query) error {
+	switch q := q.(type) {
+	case *reportQuery:
+		return r.queryReport(v, q)
+	case *listQuery:
+		return r.queryList(v, q)
+	case *workerQuery:
+		return r.queryWorker(v, q)
+	case *handlersQuery:
+		return r.queryHandlers(v, q)
+	}
+	return engine.Errorf(engine.ErrInvalid, "roster: unknown query %T", q)
+}
+
+func (r *Roster) queryReport(v *engine.View, q *reportQuery) error {
+	ns, ok := v.Namespace(q.namespace)
+	for i := range q.list {
+		one := &q.list[i]
+		w := who{ns, one.id}
+		if ok && r.update(w, one, v.Now()) {
+			continue
+		}
+		at, found, err := viewRow(v, w)
+		switch {
+		case err != nil:
+			return err
+		case !ok || !found || at.life != one.life:
+			q.unknown = append(q.unknown, i)
+		default:
+			r.begin(w, one, v.Now())
+		}
+	}
+	return nil
+}
+
+func viewRow(v *engine.View, w who) (at row, found bool, err error) {
+	if w.id == "" {
+		return at, false, nil // it would be the count
+	}
+	b, found, err := v.Get(workerKey(w.ns, w.id))
+	if err != nil || !found {
+		return at, false, err
+	}
+	at, err = decodeRow(b)
+	return at, err == nil, err
+}
+
+func (r *Roster) queryList(v *engine.View, q *listQuery) error {
+	ns, ok := v.Namespace(q.namespace)
+	if !ok {
+		return nil
+	}
+	prefix := workerKey(ns, "")
+	return scanRows(v, append(workerKey(ns, q.after), 0), key.PrefixEnd(prefix), func(w who, value []byte) (more bool, err error) {
+		if len(q.items) == q.limit || q.next != "" && v.Full() {
+			q.more = true
+			return false, nil
+		}
+		at, err := decodeRow(value)
+		if q.next = w.id; err != nil || q.typ != "" && at.worker.Type != q.typ || q.handles != "" && !slices.Contains(at.worker.Handles, q.handles) {
+			return true, err
+		}
+		q.items = append(q.items, r.info(v, w, &at))
+		return true, nil
+	})
+}
+
+func (r *Roster) queryWorker(v *engine.View, q *workerQuery) error {
+	ns, ok := v.Namespace(q.namespace)
+	if !ok {
+		return nil
+	}
+	w := who{ns, q.id}
+	at, found, err := viewRow(v, w)
+	if found {
+		q.found, q.info = true, r.info(v, w, &at)
+	}
+	return err
+}
+
+func (r *Roster) queryHandlers(v *engine.View, q *handlersQuery) error {
+	ns, ok := v.Namespace(q.namespace)
+	if !ok {
+		return nil
+	}
+	counts := make(map[string]int)
+	prefix := workerKey(ns, "")
+	err := scanRows(v, prefix, key.PrefixEnd(prefix), func(w who, value []byte) (more bool, err error) {
+		at, err := decodeRow(value)
+		if err != nil || at.worker.Type != q.typ || r.status(v, w, &at) == Unhealthy {
+			return true, err
+		}
+		for _, name := range at.worker.Handles {
+			if name >= q.first && name <= q.last {
+				counts[name]++
+			}
+		}
+		return true, nil
+	})
+	for name, n := range counts {
+		q.counts = append(q.counts, handlers{name, n})
+	}
+	slices.SortFunc(q.counts, func(a, b handlers) int { return strings.Compare(a.name, b.name) })
+	return err
+}
+
+// status puts what was heard of a worker over its row, and says how it is.
+func (r *Roster) status(v *engine.View, w who, at *row) Status {
+	switch age := r.overlay(w, at, v.Now()); {
+	case at.silent || age >= silentMillis:
+		return Unhealthy
+	case at.draining:
+		return Draining
+	}
+	return Active
+}
+
+func (r *Roster) info(v *engine.View, w who, at *row) Info {
+	status := r.status(v, w, at)
+	all := at.before.plus(at.present)
+	i := Info{
+		Worker: at.worker, Status: status, Load: at.load, Completed: all.completed, Failed: all.failed,
+		LastSeen: time.UnixMilli(at.seen), RegisteredAt: time.UnixMilli(at.registeredAt), Processes: all.processes(),
+	}
+	i.ID = w.id
+	return i
+}
+
+func compareInfos(a, b Info) int { return cmp.Compare(a.ID, b.ID) }

@@ -1,0 +1,371 @@
+package roster_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/roster"
+)
+
+func TestWorkerIsListedAsItIs(t *testing.T) {
+	g := newGround(t, 1, false)
+	w := named("w")
+	w.Labels, w.Metadata = map[string]string{"zone": "b"}, []byte(` {"version": 3}`)
+	g.mustPropose(roster.JoinOp(7, w))
+	g.Pass(5000)
+	g.Advance(0)
+	if unknown := g.report(roster.Reported{"w", 7, 3, ran(5, 2, rig.Epoch+4000)}, roster.Reported{ID: "x", Life: 7}, roster.Reported{ID: "w", Life: 8}); !reflect.DeepEqual(unknown, []int{1, 2}) {
+		t.Errorf("unknown are %v, want the second, which never joined, and the third, of another life", unknown)
+	}
+	want := roster.Info{
+		Worker: w, Status: roster.Active, Load: 3, Completed: 3, Failed: 2, LastSeen: time.UnixMilli(rig.Epoch + 5000), RegisteredAt: time.UnixMilli(rig.Epoch),
+		Processes: ran(5, 2, rig.Epoch+4000),
+	}
+	if got := g.find("w"); !reflect.DeepEqual(got, want) {
+		t.Errorf("the worker is %+v, want %+v", got, want)
+	}
+	g.mustPropose(roster.LeaveOp(7, true, "w"))
+	if got := g.find("w").Status; got != roster.Draining {
+		t.Errorf("it drains, and is %v", got)
+	}
+	g.mustPropose(roster.LeaveOp(7, false, "w"))
+	if _, err := roster.Find(t.Context(), &g.scope, "w"); !errors.Is(err, engine.ErrNotFound) {
+		t.Errorf("it has left, and is found with %v", err)
+	}
+	if unknown := g.report(roster.Reported{ID: "w", Life: 7}); len(unknown) != 1 {
+		t.Errorf("unknown are %v, want it", unknown)
+	}
+}
+
+// TestIdleWorkersWriteNothing: neither reports nor passes of the duty do, until one has something to keep.
+func TestIdleWorkersWriteNothing(t *testing.T) {
+	g := newGround(t, 1, false)
+	g.mustPropose(roster.JoinOp(7, named("w")))
+	g.Advance(0)
+	before := g.entries()
+	for range 100 {
+		g.report(roster.Reported{ID: "w", Life: 7})
+		g.Advance(roster.ReportMillis)
+	}
+	if n := g.entries() - before; n != 0 {
+		t.Errorf("an idle worker has made %d entries", n)
+	}
+	g.report(roster.Reported{"w", 7, 0, ran(1, 0, rig.Epoch)})
+	g.Advance(roster.ReportMillis)
+	g.Advance(roster.ReportMillis)
+	if n := g.entries() - before; n != 1 {
+		t.Errorf("a worker that has run once has made %d entries, want 1", n)
+	}
+}
+
+// TestSilence: a worker is unhealthy after 90 s, and no more when it reports, and forgotten after 24 h.
+func TestSilence(t *testing.T) {
+	g := newGround(t, 1, false)
+	g.mustPropose(roster.JoinOp(7, named("w")))
+	g.Advance(0)
+	g.Advance(roster.SilentMillis - 1)
+	if got := g.find("w").Status; got != roster.Active {
+		t.Errorf("89 s after it was heard of it is %v", got)
+	}
+	g.Advance(1)
+	if got := g.find("w").Status; got != roster.Unhealthy {
+		t.Errorf("90 s after it was heard of it is %v", got)
+	}
+	g.report(roster.Reported{ID: "w", Life: 7})
+	if got := g.find("w").Status; got != roster.Active {
+		t.Errorf("it has reported, and is %v", got)
+	}
+	g.Advance(roster.SilentMillis)
+	seen := g.find("w").LastSeen
+	g.Advance(roster.GoneMillis - roster.SilentMillis - 1)
+	if got := g.find("w"); got.Status != roster.Unhealthy || got.LastSeen != seen {
+		t.Errorf("before 24 h it is %v, last seen %v, want unhealthy, %v", got.Status, got.LastSeen, seen)
+	}
+	g.Advance(1)
+	if _, err := roster.Find(t.Context(), &g.scope, "w"); !errors.Is(err, engine.ErrNotFound) {
+		t.Errorf("after 24 h it is found with %v", err)
+	}
+}
+
+// TestFailover: the next leader has heard of nobody, and neither calls those unhealthy that are not, nor the other way round.
+func TestFailover(t *testing.T) {
+	g := newGround(t, 1, false)
+	g.mustPropose(roster.JoinOp(7, named("idle"), named("silent")))
+	g.Advance(0)
+	for range 100 {
+		g.Pass(roster.ReportMillis)
+		g.report(roster.Reported{ID: "idle", Life: 7, Processes: ran(9, 1, rig.Epoch)})
+		g.Advance(0)
+	}
+	g.failOver(2)
+	if got := g.find("idle"); got.Status != roster.Active || got.Completed != 8 || got.LastSeen.UnixMilli() != g.Now() {
+		t.Errorf("the idle one is %v, last seen %v, with %d completed; want active, now, and 8", got.Status, got.LastSeen, got.Completed)
+	}
+	if got := g.find("silent"); got.Status != roster.Unhealthy || got.LastSeen.UnixMilli() != rig.Epoch {
+		t.Errorf("the silent one is %v, last seen %v; want unhealthy, %v", got.Status, got.LastSeen, time.UnixMilli(rig.Epoch))
+	}
+	g.Advance(roster.SilentMillis - 1)
+	if got := g.find("idle").Status; got != roster.Active {
+		t.Errorf("89 s after the failover it is %v", got)
+	}
+	g.Advance(1)
+	if got := g.find("idle").Status; got != roster.Unhealthy {
+		t.Errorf("90 s after the failover it is %v", got)
+	}
+}
+
+// TestNobodyIsForgottenAtOnce by a new leader: who has not found it yet may be about to.
+func TestNobodyIsForgottenAtOnce(t *testing.T) {
+	g := newGround(t, 1, false)
+	g.mustPropose(roster.JoinOp(7, named("w")))
+	g.Advance(0)
+	g.Advance(roster.SilentMillis)
+	g.Pass(roster.GoneMillis)
+	g.failOver(2)
+	g.Advance(roster.SettleMillis - 1)
+	g.find("w")
+	g.report(roster.Reported{ID: "w", Life: 7})
+	g.Advance(roster.SettleMillis)
+	if got := g.find("w").Status; got != roster.Unhealthy {
+		t.Errorf("it is %v", got)
+	}
+}
+
+// TestNotesOfTheOvertaken: a pass has looked at rows that have changed since. What it found of them is passed over.
+func TestNotesOfTheOvertaken(t *testing.T) {
+	g := newGround(t, 1, false)
+	g.mustPropose(roster.JoinOp(7, named("a"), named("b"), named("c")))
+	g.Advance(0)
+	before := g.find("a").LastSeen
+	note := roster.NoteOp(7, g.Now()-1, []string{"a"}, []string{"b"})
+	g.note(note)
+	if got := g.find("a"); got.LastSeen != before || got.Status != roster.Active {
+		t.Errorf("it was noted as %v, seen %v, although it was seen since", got.Status, got.LastSeen)
+	}
+	g.find("b")
+	g.note(roster.NoteOp(8, g.Now(), []string{"a"}, []string{"c"}))
+	if got := g.find("a"); got.Status != roster.Active {
+		t.Errorf("another life was noted: %v", got.Status)
+	}
+	g.find("c") // it is not silent
+}
+
+// TestLives: what the lives of a worker have done adds up.
+func TestLives(t *testing.T) {
+	g := newGround(t, 1, false)
+	first := g.Now()
+	for life := uint64(1); life <= 3; life++ {
+		g.mustPropose(roster.JoinOp(life, named("w")))
+		g.Advance(0)
+		g.report(roster.Reported{"w", life, 1, ran(10, 1, g.Now())})
+		g.Advance(roster.ReportMillis)
+	}
+	got := g.find("w")
+	if got.Completed != 27 || got.Failed != 3 || len(got.Processes) != 1 || got.Processes[0].Runs != 30 || got.RegisteredAt.UnixMilli() != first {
+		t.Errorf("the worker is %+v", got)
+	}
+	// A worker that joins again in its life, since a shard has forgotten it, keeps its tallies.
+	g.failOver(9)
+	g.mustPropose(roster.JoinOp(3, named("w")))
+	if again := g.find("w"); again.Completed != 27 {
+		t.Errorf("it has joined again, and has completed %d, want 27", again.Completed)
+	}
+}
+
+// TestPages: over the shards of a spread namespace, by ids, with filters.
+func TestPages(t *testing.T) {
+	for _, spread := range []bool{false, true} {
+		g := newGround(t, 3, spread)
+		want := []string{}
+		for i := range 50 {
+			w := named(fmt.Sprintf("w%02d", i))
+			if i%3 == 0 {
+				w.Type, w.Handles = "stream", []string{"s"}
+			} else {
+				want = append(want, w.ID)
+			}
+			g.mustPropose(roster.JoinOp(7, w))
+		}
+		for _, f := range []roster.Filter{{Type: "action"}, {Handles: "b"}, {Type: "action", Handles: "a"}} {
+			var got []string
+			for l := (engine.Listing{Limit: 7}); ; {
+				page, err := roster.Page(t.Context(), &g.scope, l, f)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, i := range page.Items {
+					got = append(got, i.ID)
+				}
+				if l.Cursor = page.Cursor; l.Cursor == "" {
+					break
+				}
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("spread=%v: %+v lists %v, want %v", spread, f, got, want)
+			}
+		}
+		counts, err := roster.Handlers(t.Context(), &g.scope, "action", "b", "c")
+		if want := map[string]int{"b": len(want)}; err != nil || !maps.Equal(counts, want) {
+			t.Errorf("spread=%v: handlers are %v, %v; want %v", spread, counts, err, want)
+		}
+	}
+}
+
+// TestMisplaced: workers of several shards do not get into one together.
+func TestMisplaced(t *testing.T) {
+	g := newGround(t, 3, true)
+	var all []roster.Worker
+	for i := range 10 {
+		all = append(all, named(fmt.Sprint("w", i)))
+	}
+	if err := g.propose(roster.JoinOp(7, all...)); !errors.Is(err, engine.ErrConflict) {
+		t.Errorf("joining all in one shard = %v, want ErrConflict", err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	g := newGround(t, 1, false)
+	change := func(f func(w *roster.Worker)) roster.Worker {
+		w := named("w")
+		f(&w)
+		return w
+	}
+	for name, w := range map[string]roster.Worker{
+		"no id":    {Type: "action"},
+		"no type":  {ID: "w"},
+		"metadata": change(func(w *roster.Worker) { w.Metadata = []byte("[1]") }),
+		"no JSON":  change(func(w *roster.Worker) { w.Metadata = []byte("{") }),
+		"much": change(func(w *roster.Worker) {
+			w.Metadata = append([]byte(`{"a":"`), append(bytes.Repeat([]byte("x"), 5000), `"}`...)...)
+		}),
+		"max":         change(func(w *roster.Worker) { w.Max = -1 }),
+		"twice":       change(func(w *roster.Worker) { w.Handles = []string{"a", "a"} }),
+		"bad label":   change(func(w *roster.Worker) { w.Labels = map[string]string{"": "x"} }),
+		"bad machine": change(func(w *roster.Worker) { w.Machine = "a\nb" }),
+	} {
+		if err := w.Check(); !errors.Is(err, engine.ErrInvalid) {
+			t.Errorf("%s: Check = %v, want ErrInvalid", name, err)
+		}
+		cmd, err := roster.JoinOp(7, w).Limit(1 << 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := primitive()
+		if err := p.Admit(cmd, 1<<20); !errors.Is(err, engine.ErrInvalid) {
+			t.Errorf("%s: Admit = %v, want ErrInvalid", name, err)
+		}
+	}
+	if err := g.propose(roster.LeaveOp(0, false, "w")); !errors.Is(err, engine.ErrNotFound) {
+		t.Errorf("one who is not there leaves with %v, want ErrNotFound", err)
+	}
+	many := make([]roster.Worker, roster.MaxBatch+1)
+	for i := range many {
+		many[i] = named(fmt.Sprintf("w%04d", i))
+	}
+	if err := g.propose(roster.JoinOp(7, many...)); !errors.Is(err, engine.ErrInvalid) {
+		t.Errorf("%d workers join with %v, want ErrInvalid", len(many), err)
+	}
+}
+
+// TestReplicas: rows and state are the same, whoever leads.
+func TestReplicas(t *testing.T) {
+	g := newGround(t, 1, false)
+	for i := range 20 {
+		g.mustPropose(roster.JoinOp(uint64(1+i/15), named(fmt.Sprint("w", i%15)), named(fmt.Sprintf("v%d", i))))
+		g.Advance(roster.ReportMillis)
+		g.report(roster.Reported{fmt.Sprint("w", i%15), uint64(1 + i/15), i, ran(int64(i), 0, g.Now())})
+	}
+	g.mustPropose(roster.LeaveOp(0, false, "v1", "nobody", "v2"))
+	g.mustPropose(roster.LeaveOp(0, true, "v3", "v4"))
+	g.Advance(roster.GoneMillis)
+	g.Advance(roster.GoneMillis)
+	g.Replay(func() int { return 3 }, func() bool { return true })
+	rig.EqualReplicas(t, g.Log(0), []engine.Primitive{primitive()}, rig.Replica{Name: "at once"}, rig.Replica{Name: "one by one", Commit: 1, Restart: 7})
+}
+
+// TestVerifyNotices what is wrong with rows.
+func TestVerifyNotices(t *testing.T) {
+	for name, tamper := range map[string]func(rows []rig.Row) rig.Row{
+		"count": func(rows []rig.Row) rig.Row {
+			return rig.Row{Machine: rows[0].Machine, Key: rows[0].Key, Value: []byte{9}}
+		},
+		"missing": func(rows []rig.Row) rig.Row { return rig.Row{Machine: rows[1].Machine, Key: rows[1].Key} },
+		"damaged": func(rows []rig.Row) rig.Row {
+			return rig.Row{Machine: rows[1].Machine, Key: rows[1].Key, Value: []byte{1, 2}}
+		},
+		"nobody's": func(rows []rig.Row) rig.Row {
+			return rig.Row{Machine: rows[1].Machine, Key: append([]byte{'x', 0, 0, 9, 9}, "w"...), Value: rows[1].Value}
+		},
+	} {
+		g := newGround(t, 1, false)
+		g.mustPropose(roster.JoinOp(7, named("w")))
+		var rows []rig.Row
+		for _, row := range g.Rows(0) {
+			if row.Machine == engine.MachineAction {
+				rows = append(rows, row)
+			}
+		}
+		g.Tamper(0, tamper(rows))
+		if len(g.Problems(0)) == 0 {
+			t.Errorf("%s: nothing is noticed", name)
+		}
+	}
+}
+
+// FuzzRow decodes rows that nobody encoded: what is one is encoded again as it was.
+func FuzzRow(f *testing.F) {
+	r := rig.New(f, 1, primitive())
+	scope := r.Router().Scope("n", 1<<20)
+	w := named("w")
+	w.Labels, w.Metadata = map[string]string{"a": "b"}, []byte("{}")
+	if err := roster.Register(f.Context(), &scope, w); err != nil {
+		f.Fatal(err)
+	}
+	for _, row := range r.Rows(0) {
+		if row.Machine == engine.MachineAction {
+			f.Add(row.Value)
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		again, err := roster.Recode(b)
+		if err != nil {
+			return
+		}
+		if once, err := roster.Recode(again); err != nil || !bytes.Equal(once, again) {
+			t.Errorf("%x is encoded as %x, and then as %x, %v", b, again, once, err)
+		}
+	})
+}
+
+// FuzzApplyCommand applies bodies that nobody encoded: each is refused or carried out, nothing panics, and all rows still make sense.
+func FuzzApplyCommand(f *testing.F) {
+	for _, op := range []engine.Op{
+		roster.JoinOp(7, named("a"), named("c")), roster.LeaveOp(7, false, "a", "b"), roster.LeaveOp(0, true, "a"), roster.NoteOp(7, rig.Epoch, []string{"a"}, []string{"a"}),
+	} {
+		f.Add(op.Command.Kind, op.Command.Body)
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, body []byte) {
+		r := rig.New(t, 1, primitive())
+		cmd, _ := roster.JoinOp(7, named("a"), named("b")).Limit(1 << 20)
+		cmd.Namespace = "n"
+		if out := r.Entry(0, cmd)[0]; out.Err != nil {
+			t.Fatal(out.Err)
+		}
+		if kind < roster.KindJoin || kind > roster.KindNote {
+			return
+		}
+		p, cmd := primitive(), engine.Command{Machine: engine.MachineAction, Kind: kind, Namespace: "n", Body: body}
+		admitted := p.Admit(cmd, 1<<20)
+		out := r.Entry(0, cmd)[0]
+		if admitted == nil && roster.DecodeBody(kind, body) != nil {
+			t.Errorf("admitted, and refused as malformed: %v", out.Err)
+		}
+	})
+}
