@@ -48,6 +48,29 @@ func Parse(text string) (*Query, error) {
 	return q, nil
 }
 
+// ParseFilters parses filters as they stand in the braces of a query, without these: `host=~web-*, region!=eu`. An empty text has none.
+//
+// Errors: *Error, which says where.
+func ParseFilters(text string) (all []Filter, err error) {
+	p := reader{lexer: lexer{text: text}}
+	if i := invalidUTF8(text); len(text) > maxText {
+		p.fail(0, "filters of %d bytes, expected no more than %d", len(text), maxText)
+	} else if i >= 0 {
+		p.fail(i, "found a byte that is not UTF-8")
+	}
+	for p.err == nil && p.next() != 0 {
+		if len(all) > 0 && !p.eat(",") {
+			p.fail(p.pos, "found %s, expected \",\" or the end of the filters", p.found())
+			break
+		}
+		all = append(all, p.filter())
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+	return all, nil
+}
+
 func invalidUTF8(text string) int {
 	for i, c := range text {
 		if c == utf8.RuneError {

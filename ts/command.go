@@ -27,6 +27,8 @@ const (
 	kindRetire
 	kindSettle
 	kindAnnounce
+	kindCount
+	kindWithdraw
 )
 
 // Bounds of what one command holds.

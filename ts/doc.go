@@ -49,5 +49,5 @@
 // A namespace has up to a million series, unless SetSeriesLimit says otherwise: beyond it new series are refused with a LimitError that names the tag with
 // the most values, and those that exist are written as before. Series without points leave by themselves. A measurement has up to 1,024 fields, a series
 // up to 64 tags. Integers beyond 2^53 are rounded. Counts of points are of what was written: points that replace others leave the count when they are
-// sealed or merged.
+// sealed, or when nothing more has been written to their day for ten minutes; those of deleted series when they leave the disk.
 package ts

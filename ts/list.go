@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/engine"
 )
 
@@ -26,7 +27,8 @@ func (f listOption) applyList(o *listOptions) { f(o) }
 
 type listOptions struct {
 	engine.Listing
-	tags map[string]string
+	tags    map[string]string
+	filters []floql.Filter
 }
 
 // Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
@@ -41,6 +43,31 @@ func Prefix(p string) ListOption { return listOption(func(o *listOptions) { o.Pr
 // WithTags lists only series that carry all of the tags, whatever others they have.
 func WithTags(tags map[string]string) ListOption {
 	return listOption(func(o *listOptions) { o.tags = tags })
+}
+
+// Filters are the option Matching: for listings of series, and for Store.Read.
+type Filters []floql.Filter
+
+// Matching selects only series for which all filters hold: values of tags, globs, and their opposites, as queries have them. They come from
+// floql.ParseFilters(`host=~web-*, region!=eu`), or floql.NewFilter.
+func Matching(filters ...floql.Filter) Filters { return filters }
+
+func (f Filters) applyList(o *listOptions) { o.filters = f }
+func (f Filters) applyRead(o *readOptions) { o.filters = f }
+
+// maxFilters is how many filters a call may have.
+const maxFilters = 100
+
+func checkFilters(all []floql.Filter) error {
+	if len(all) > maxFilters {
+		return engine.Errorf(ErrInvalid, "ts: %d filters exceed %d", len(all), maxFilters)
+	}
+	for i := range all {
+		if f := &all[i]; f.Tag == "" || len(f.Tag) > MaxTagBytes || len(f.Value) > MaxTagValueBytes {
+			return engine.Errorf(ErrInvalid, "ts: filter %s: tags have names of 1-%d and values of 0-%d bytes", f, MaxTagBytes, MaxTagValueBytes)
+		}
+	}
+	return nil
 }
 
 func listOptionsOf(opts []ListOption) listOptions {
@@ -64,10 +91,11 @@ func (s *Store) Measurement(ctx context.Context, name string) (Measurement, erro
 	for _, p := range parts {
 		found = append(found, p.items...)
 	}
+	found = slices.DeleteFunc(joinMeasurements(found), Measurement.hollow)
 	if len(found) == 0 {
 		return Measurement{}, notFound(name)
 	}
-	return joinMeasurements(found)[0], nil
+	return found[0], nil
 }
 
 // Page returns a page of the measurements of the namespace, in order of their names, over all shards.
@@ -96,6 +124,7 @@ func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Measure
 	if more {
 		page.Items = slices.DeleteFunc(page.Items, func(m Measurement) bool { return m.Name > end })
 	}
+	page.Items = slices.DeleteFunc(page.Items, Measurement.hollow)
 	if len(page.Items) > o.Limit {
 		page.Items, more = page.Items[:o.Limit], true
 		end = page.Items[o.Limit-1].Name
@@ -127,6 +156,9 @@ func joinMeasurements(parts []Measurement) []Measurement {
 	}
 	return joined
 }
+
+// hollow reports whether no shard has anything of the measurement: it was deleted, and its home will hear of that.
+func (m Measurement) hollow() bool { return len(m.Fields) == 0 }
 
 func (m *Measurement) join(p Measurement) {
 	m.Series, m.Points = m.Series+p.Series, m.Points+p.Points
@@ -160,7 +192,8 @@ func (s *Store) Series(measurement string) SeriesList { return SeriesList{s, mea
 
 // Page returns a page of the series, by shards and, within a shard, in the order in which they were made. A page may be empty and not the last.
 //
-// Options: Limit, Cursor, WithTags. Errors: ErrInvalid for options out of their limits and for what is no cursor.
+// Options: Limit, Cursor, WithTags, Matching. Errors: ErrInvalid for options out of their limits and for what is no cursor; ErrConflict if the measurement
+// was deleted and made again since the page before.
 func (l SeriesList) Page(ctx context.Context, opts ...ListOption) (page Page[Series], err error) {
 	o := listOptionsOf(opts)
 	found, err := l.page(ctx, &o)
@@ -209,37 +242,54 @@ func (l SeriesList) page(ctx context.Context, o *listOptions) (p seriesPage, err
 	if err != nil {
 		return p, err
 	}
-	at, from, err := parseSeriesCursor(o.Cursor, len(shards))
+	if err := checkFilters(o.filters); err != nil {
+		return p, err
+	}
+	at, from, inc, err := parseSeriesCursor(o.Cursor, len(shards))
 	if err != nil {
 		return p, err
 	}
-	q := seriesQuery{namespace: scope.Namespace(), name: l.name, tags: tagListOf(o.tags), from: from, limit: o.Limit}
+	q := seriesQuery{namespace: scope.Namespace(), name: l.name, tags: tagListOf(o.tags), filters: o.filters, from: from, limit: o.Limit}
 	if err := scope.QueryShard(ctx, shards[at], &q); err != nil {
 		return p, err
+	}
+	if inc != 0 && inc != q.inc {
+		return p, engine.Errorf(ErrConflict, "measurement %q was deleted while its series were listed", l.name)
 	}
 	p.items, p.inc = q.items, q.inc
 	p.route = shardRoute(scope.Namespace(), shards[at], scope.NodeShards())
 	switch {
 	case q.more:
-		p.next = strconv.Itoa(at) + "-" + strconv.FormatUint(uint64(q.next), 10)
+		p.next = formatSeriesCursor(at, q.next, q.inc)
 	case at+1 < len(shards):
-		p.next = strconv.Itoa(at+1) + "-0"
+		p.next = formatSeriesCursor(at+1, 0, 0)
 	}
 	return p, nil
 }
 
-// parseSeriesCursor reads a cursor: the place of a shard, and the first series that is to come.
-func parseSeriesCursor(cursor string, shards int) (shard int, from uint32, err error) {
+// formatSeriesCursor makes a cursor: the place of a shard, the first series that is to come, and of which incarnation it is, 0 if any will do.
+func formatSeriesCursor(shard int, from uint32, inc incarnation) string {
+	return strconv.Itoa(shard) + "-" + strconv.FormatUint(uint64(from), 10) + "-" + strconv.FormatUint(uint64(inc), 10)
+}
+
+// parseSeriesCursor reads a cursor.
+func parseSeriesCursor(cursor string, shards int) (shard int, from uint32, inc incarnation, err error) {
 	if cursor == "" {
-		return 0, 0, nil
+		return 0, 0, 0, nil
 	}
-	left, right, _ := strings.Cut(cursor, "-")
-	s, err1 := strconv.ParseUint(left, 10, 16)
-	n, err2 := strconv.ParseUint(right, 10, 32)
-	if err1 != nil || err2 != nil || int(s) >= shards || strconv.FormatUint(s, 10)+"-"+strconv.FormatUint(n, 10) != cursor {
-		return 0, 0, engine.Errorf(ErrInvalid, "ts: cursor %.64q is not one of this listing: shard and series, such as 0-17", cursor)
+	var numbers [3]uint64
+	parts := strings.Split(cursor, "-")
+	for i := range min(len(parts), 3) {
+		var bad error
+		if numbers[i], bad = strconv.ParseUint(parts[i], 10, []int{16, 32, 64}[i]); bad != nil {
+			err = bad
+		}
 	}
-	return int(s), uint32(n), nil
+	shard, from, inc = int(numbers[0]), uint32(numbers[1]), incarnation(numbers[2])
+	if err != nil || shard >= shards || formatSeriesCursor(shard, from, inc) != cursor {
+		return 0, 0, 0, engine.Errorf(ErrInvalid, "ts: cursor %.64q is not one of this listing", cursor)
+	}
+	return shard, from, inc, nil
 }
 
 func tagListOf(tags map[string]string) tagList {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
@@ -182,10 +183,11 @@ func (q *measurementsQuery) answer(v *engine.View) error {
 	return err
 }
 
-// seriesQuery asks a shard for series of a measurement that have some tags, from a number on.
+// seriesQuery asks a shard for series of a measurement that have some tags and for which filters hold, from a number on.
 type seriesQuery struct {
 	namespace, name string
 	tags            tagList
+	filters         []floql.Filter
 	from            uint32
 	limit           int
 
@@ -211,10 +213,27 @@ func (q *seriesQuery) Arguments(c *codec.Coder) {
 	c.String(&q.namespace)
 	c.String(&q.name)
 	q.tags.code(c)
+	codec.List(c, &q.filters, codeFilter)
 	codeU32(c, &q.from)
 	codePageLimit(c, &q.limit)
 	if len(q.tags) > MaxTags {
 		c.Fail("too many tags")
+	}
+	if checkFilters(q.filters) != nil {
+		c.Fail("filters out of their limits")
+	}
+}
+
+func codeFilter(c *codec.Coder, f *floql.Filter) {
+	c.String(&f.Tag)
+	c.Byte((*byte)(&f.Op))
+	c.String(&f.Value)
+	if !c.Reading() || c.Err() != nil {
+		return
+	}
+	var err error
+	if *f, err = floql.NewFilter(f.Tag, f.Op, f.Value); err != nil {
+		c.Fail(err.Error())
 	}
 }
 
@@ -300,6 +319,11 @@ func (q *seriesQuery) take(v *engine.View, id seriesID) error {
 	}
 	for _, t := range q.tags {
 		if row.tags.get(t.name) != t.value {
+			return nil
+		}
+	}
+	for i := range q.filters {
+		if f := &q.filters[i]; !f.Matches(row.tags.get(f.Tag)) {
 			return nil
 		}
 	}

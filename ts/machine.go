@@ -3,7 +3,6 @@ package ts
 import (
 	"fmt"
 
-	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
 )
@@ -96,8 +95,12 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		return nil, m.retire(tx, cmd.Body)
 	case kindSettle:
 		return m.settle(tx, cmd.Body)
+	case kindCount:
+		return nil, m.count(tx, cmd.Body)
 	case kindAnnounce:
 		return nil, m.announced(tx, cmd.Body)
+	case kindWithdraw:
+		return nil, m.withdrawn(tx, cmd.Body)
 	}
 	panic(fmt.Sprintf("ts: command of kind %d", cmd.Kind))
 }
@@ -182,19 +185,9 @@ func (m *machine) found(tx *engine.Tx, name string) *open {
 	if tx.Here(name) {
 		tx.Count(countMeasurements, 1)
 	} else {
-		cmd := engine.Command{Machine: engine.MachineTS, Kind: kindAnnounce, Spread: true, Namespace: tx.NamespaceName(), Body: codec.AppendString(nil, name)}
-		tx.Send(engine.Message{Command: cmd, Name: name})
+		m.tellHome(tx, kindAnnounce, o)
 	}
 	return o
-}
-
-// announced makes a measurement at its home, where it is counted: another shard has a part of it.
-func (m *machine) announced(tx *engine.Tx, body []byte) error {
-	name, err := decodeName(body)
-	if err == nil && m.load(tx, name) == nil {
-		m.found(tx, name)
-	}
-	return err
 }
 
 // deleteMeasurement removes a measurement with all its rows.
@@ -211,21 +204,28 @@ func (m *machine) deleteMeasurement(tx *engine.Tx, body []byte) error {
 		}
 		return notFound(name)
 	}
+	m.remove(tx, o)
+	return nil
+}
+
+// remove removes what the shard has of a measurement.
+func (m *machine) remove(tx *engine.Tx, o *open) {
 	m.touch(tx, o)
 	for i := range ofIncarnation {
 		prefix := incKey(nil, ofIncarnation[i], o.inc)
 		tx.DeleteRange(prefix, key.PrefixEnd(prefix))
 	}
-	tx.Delete(nameKey(nil, rowName, o.ns, name))
+	tx.Delete(nameKey(nil, rowName, o.ns, o.name))
 	m.disarmRetention(tx, o)
 	m.addUnsealed(tx, -o.content.blocks.bytes)
-	if tx.Here(name) {
+	if tx.Here(o.name) {
 		tx.Count(countMeasurements, -1)
+	} else {
+		m.tellHome(tx, kindWithdraw, o)
 	}
 	tx.Count(countSeries, -int64(o.content.series))
 	tx.Count(countPoints, -o.content.points)
-	m.measurements.Remove(tx, measurementName{o.ns, name})
-	return nil
+	m.measurements.Remove(tx, measurementName{o.ns, o.name})
 }
 
 // unsealed returns the bytes of all blocks of the shard that are not sealed.

@@ -49,6 +49,9 @@ func (m *machine) setRetention(tx *engine.Tx, body []byte) error {
 		return err
 	}
 	before := m.loadPolicy(tx, c.name)
+	if err := m.checkClosings(tx, c.name); err != nil {
+		return err
+	}
 	c.policy.version, c.policy.next = uint64(tx.LSN()), before.next
 	for i := range c.policy.tiers {
 		c.policy.tiers[i].id = before.number(c.policy.tiers[i].every)
@@ -104,10 +107,34 @@ func (m *machine) adoptRetention(tx *engine.Tx, body []byte) error {
 	if err != nil {
 		return err
 	}
-	if c.policy.version > m.loadPolicy(tx, c.name).version {
-		m.usePolicy(tx, c)
+	if c.policy.version <= m.loadPolicy(tx, c.name).version {
+		return nil
+	}
+	if err := m.checkClosings(tx, c.name); err != nil {
+		return err
+	}
+	m.usePolicy(tx, c)
+	return nil
+}
+
+// checkClosings refuses a retention while too much is being removed that was too old for earlier ones.
+func (m *machine) checkClosings(tx *engine.Tx, name string) error {
+	if o := m.load(tx, name); o != nil && len(o.content.closed) == maxClosings {
+		return engine.Errorf(ErrBusy, "measurement %q: its retention changes faster than points are removed", name)
 	}
 	return nil
+}
+
+// close keeps what is too old where it is, out of sight, when points are going to be kept for longer.
+func (o *open) close(tx *engine.Tx, before *policy) {
+	longer := before.rawTTL > 0 && (o.policy.rawTTL == 0 || o.policy.rawTTL > before.rawTTL)
+	if !longer {
+		return
+	}
+	cut := before.oldest(tx.Now())
+	if o.content.kept = max(o.content.kept, cut); o.content.oldest < cut {
+		o.content.closed = append(o.content.closed, closing{cut, uint64(tx.LSN())})
+	}
 }
 
 // usePolicy stores a policy. Tiers that are no more go with their rows; new ones are made from what is there.
@@ -120,6 +147,7 @@ func (m *machine) usePolicy(tx *engine.Tx, c policyCommand) {
 	}
 	m.touch(tx, o)
 	o.policy, o.content.shape = c.policy, uint64(tx.LSN())
+	o.close(tx, &before)
 	for _, t := range before.tiers {
 		if c.policy.find(t.id) == nil {
 			m.dropTier(tx, o, t.id)
@@ -244,10 +272,7 @@ func (m *machine) expire(tx *engine.Tx, o *open, id tierID, ttl, length int64) (
 	points, some := int64(0), false
 	for ok := it.First(); ok; ok = it.Next() {
 		some = true
-		row := must(decodePartition(it.Value()))
-		for _, g := range row.generations {
-			points += g.points
-		}
+		points += must(decodePartition(it.Value())).points
 	}
 	if err := it.Close(); err != nil {
 		panic(err)

@@ -1,6 +1,7 @@
 package ts
 
 import (
+	"math"
 	"slices"
 
 	"github.com/floedb/floe/internal/codec"
@@ -121,17 +122,28 @@ func (m *machine) seal(tx *engine.Tx, body []byte) error {
 func (m *machine) addPages(tx *engine.Tx, o *open, id tierID, generation uint64, pages []newPage, points []counted) {
 	for from := 0; from < len(pages); {
 		partition, bytes, to := pages[from].partition, int64(0), from
+		oldest, newest := int64(math.MaxInt64), int64(math.MinInt64)
 		for ; to < len(pages) && pages[to].partition == partition; to++ {
 			p := &pages[to]
 			tx.Insert(p.key(o.inc, id, generation), p.row)
 			bytes += int64(len(p.row))
+			row := must(decodePage(p.row))
+			oldest, newest = min(oldest, row.from), max(newest, row.to)
 		}
 		p := m.partition(tx, o, id, partition)
+		if id == rawTier {
+			if len(p.generations) == 0 {
+				p.newest = newest
+			} else if oldest <= p.newest {
+				p.state = max(p.state, overlapping)
+			}
+			p.newest = max(p.newest, newest)
+		}
 		g := p.add(generation)
 		g.pages += int64(to - from)
 		g.bytes += bytes
 		if i := slices.IndexFunc(points, func(n counted) bool { return n.partition == partition }); i >= 0 {
-			g.points += points[i].points
+			p.points += points[i].points
 		}
 		p.changed = tx.Now()
 		m.savePartition(tx, o, id, partition, p)
@@ -200,7 +212,7 @@ type rewriteCommand struct {
 	partition int64
 	old       []oldPage
 	pages     []placedPage
-	lost      int64 // points, as they count, that were there twice or belonged to series that have been deleted
+	reduces   bool // some points are not in the new pages
 }
 
 func (r *rewriteCommand) code(c *codec.Coder) {
@@ -214,7 +226,7 @@ func (r *rewriteCommand) code(c *codec.Coder) {
 		c.Uvarint(&p.generation)
 		p.newPage.code(c)
 	})
-	c.Varint(&r.lost)
+	c.Bool(&r.reduces)
 }
 
 func (m *machine) rewrite(tx *engine.Tx, body []byte) error {
@@ -246,33 +258,62 @@ func (m *machine) rewrite(tx *engine.Tx, body []byte) error {
 		g.pages++
 		g.bytes += int64(len(n.row))
 	}
-	m.movePoints(tx, o, &p, r.lost)
+	if r.reduces && r.tier == rawTier {
+		p.state = reduced
+	}
+	if !slices.ContainsFunc(p.generations, func(g generation) bool { return g.pages > 0 }) {
+		m.recount(tx, o, &p, 0)
+	}
 	m.savePartition(tx, o, r.tier, r.partition, p)
 	o.content.shape = uint64(tx.LSN())
 	m.saveContent(tx, o)
 	return nil
 }
 
-// movePoints counts the points of generations without pages for the next generation that has some, and takes those off that are lost.
-func (m *machine) movePoints(tx *engine.Tx, o *open, p *partitionRow, lost int64) {
-	var homeless int64
-	last := -1
-	for i := range p.generations {
-		g := &p.generations[i]
-		if g.pages == 0 {
-			homeless, g.points = homeless+g.points, 0
-			continue
-		}
-		g.points, homeless = g.points+homeless, 0
-		last = i
+// recount corrects how many points a partition has.
+func (m *machine) recount(tx *engine.Tx, o *open, p *partitionRow, points int64) {
+	o.content.points += points - p.points
+	tx.Count(countPoints, points-p.points)
+	p.points, p.state = points, exact
+}
+
+// countCommand says how many points a partition has, after some may have been added twice or have been removed.
+type countCommand struct {
+	name      string
+	inc       incarnation
+	shape     uint64 // of the view in which they were counted
+	sealed    uint64 // likewise
+	partition int64
+	points    int64
+}
+
+func (n *countCommand) code(c *codec.Coder) {
+	c.String(&n.name)
+	c.Uvarint((*uint64)(&n.inc))
+	c.Uvarint(&n.shape)
+	c.Uvarint(&n.sealed)
+	c.Varint(&n.partition)
+	c.Varint(&n.points)
+}
+
+func (m *machine) count(tx *engine.Tx, body []byte) error {
+	n, err := decodeBody(body, (*countCommand).code)
+	if err != nil {
+		return err
 	}
-	if last >= 0 {
-		p.generations[last].points += homeless - lost
-	} else {
-		lost = homeless
+	o, err := m.loadExact(tx, n.name, n.inc)
+	if err != nil {
+		return err
 	}
-	o.content.points -= lost
-	tx.Count(countPoints, -lost)
+	p := m.partition(tx, o, rawTier, n.partition)
+	if o.content.shape != n.shape || o.content.sealed != n.sealed || len(p.generations) == 0 {
+		return overtaken(n.name)
+	}
+	m.touch(tx, o)
+	m.recount(tx, o, &p, n.points)
+	m.savePartition(tx, o, rawTier, n.partition, p)
+	m.saveContent(tx, o)
+	return nil
 }
 
 // rollupCommand stores buckets of a tier that were computed anew.

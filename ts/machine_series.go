@@ -71,6 +71,8 @@ type seriesList struct {
 	// of settle
 	kept  []printed // series that have points: they are not retired
 	swept uint64    // what retention has removed up to this LSN has been looked at
+	// of forget
+	closed []closing // of which nothing is there any more
 }
 
 // printed is a series with its fingerprint.
@@ -90,6 +92,7 @@ func (l *seriesList) code(c *codec.Coder) {
 	codec.List(c, &l.series, func(c *codec.Coder, p *printed) { p.code(c) })
 	codec.List(c, &l.kept, func(c *codec.Coder, p *printed) { p.code(c) })
 	c.Uvarint(&l.swept)
+	codec.List(c, &l.closed, func(c *codec.Coder, l *closing) { l.code(c) })
 	if len(l.series)+len(l.kept) > maxDeletes {
 		c.Fail("too many series")
 	}
@@ -246,7 +249,7 @@ func (m *machine) settle(tx *engine.Tx, body []byte) ([]byte, error) {
 	return codec.AppendUvarint(nil, uint64(r.removed)), nil
 }
 
-// forget ends the deletion of series that no page has points of any more.
+// forget ends the deletion of series that no page has points of any more, and of points that were too old.
 func (m *machine) forget(tx *engine.Tx, body []byte) error {
 	l, o, err := m.listed(tx, body)
 	if err != nil {
@@ -260,6 +263,7 @@ func (m *machine) forget(tx *engine.Tx, body []byte) error {
 			o.content.deleted--
 		}
 	}
+	o.content.closed = slices.DeleteFunc(o.content.closed, func(c closing) bool { return slices.Contains(l.closed, c) })
 	m.saveContent(tx, o)
 	return nil
 }

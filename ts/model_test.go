@@ -108,11 +108,20 @@ func (m *model) let() {
 
 // tend has the duties of all shards done, as far as there is something to do; now and then not to the end.
 func (m *model) tend() {
-	for shard := range engine.ShardID(m.ground.Shards()) {
-		door := &tendDoor{ground: m.ground, shard: shard, steps: 1 << 30}
+	m.tendUpTo(func() int {
 		if m.rng.IntN(3) == 0 {
-			door.steps = m.rng.IntN(4)
+			return m.rng.IntN(4)
 		}
+		return 1 << 30
+	})
+}
+
+// tendWhole has the duties done to the end.
+func (m *model) tendWhole() { m.tendUpTo(func() int { return 1 << 30 }) }
+
+func (m *model) tendUpTo(steps func() int) {
+	for shard := range engine.ShardID(m.ground.Shards()) {
+		door := &tendDoor{ground: m.ground, shard: shard, steps: steps()}
 		var duties []engine.LedDuty
 		switch g := m.ground.(type) {
 		case *rig.Rig:
@@ -277,15 +286,19 @@ func (m *model) setRetention() {
 	if m.rng.IntN(2) == 0 {
 		r.Downsample = []ts.Downsample{{Every: time.Duration(1+m.rng.IntN(2)) * time.Hour}}
 	}
-	// A longer retention brings back what is too old and not removed yet, which is nothing to rely on: here none gets longer.
-	if was := m.ttl[name]; was > 0 && (r.RawTTL == 0 || r.RawTTL.Milliseconds() > was) {
-		r.RawTTL = time.Duration(was) * time.Millisecond
-	}
 	m.last = fmt.Sprintf("set retention of %s to %+v", name, r)
-	if err := m.store.SetRetention(m.t.Context(), name, r); err != nil {
+	now, was := m.ground.Now(), m.ttl[name]
+	switch err := m.store.SetRetention(m.t.Context(), name, r); {
+	case errors.Is(err, ts.ErrBusy):
+		return // it has been made longer very often
+	case err != nil:
 		m.errorf("SetRetention: %v", err)
 	}
 	m.settle()
+	// What was too old does not come back.
+	if was > 0 {
+		maps.DeleteFunc(m.points, func(k ts.At, _ float64) bool { return k.Measurement == name && k.Time < now-was })
+	}
 	m.ttl[name] = r.RawTTL.Milliseconds()
 }
 
@@ -353,6 +366,25 @@ func (m *model) read() {
 	}
 }
 
+// count compares how many points are counted when nothing is left to do, of measurements that keep all of them.
+func (m *model) count() {
+	for _, name := range measurements {
+		want := make(map[ts.At]bool)
+		for k := range m.points {
+			if k.Field = ""; k.Measurement == name {
+				want[k] = true
+			}
+		}
+		got, err := m.store.Measurement(m.t.Context(), name)
+		if m.ttl[name] != 0 || errors.Is(err, ts.ErrNotFound) && len(want) == 0 {
+			continue
+		}
+		if err != nil || got.Points != int64(len(want)) {
+			m.errorf("%s has %d points, %v, want %d", name, got.Points, err, len(want))
+		}
+	}
+}
+
 // Compare compares all that can be asked for, and looks at all rows.
 func (m *model) Compare() {
 	m.last += ", then compare"
@@ -363,6 +395,8 @@ func (m *model) Compare() {
 		m.ground.Fire()
 		m.tend()
 	}
+	m.tendWhole()
 	m.read()
+	m.count()
 	m.ground.Verify()
 }

@@ -37,6 +37,8 @@ func table() engine.Primitive {
 			{Kind: kindRetire, Name: "retire", From: engine.FromLeaders, Shrinks: true},
 			{Kind: kindSettle, Name: "settle", From: engine.FromLeaders, Shrinks: true},
 			{Kind: kindAnnounce, Name: "announce", From: engine.FromShards},
+			{Kind: kindCount, Name: "count", From: engine.FromLeaders, Shrinks: true},
+			{Kind: kindWithdraw, Name: "withdraw", From: engine.FromShards, Shrinks: true},
 		},
 		Queries: []engine.QueryType{
 			{Kind: queryResolve, Name: "resolve", New: engine.NewQuery[resolveQuery]},

@@ -259,9 +259,13 @@ func (t *target) gone(from, now int64) bool {
 	if t.tier != nil {
 		return false
 	}
-	kept := t.open.policy.oldest(now)
+	kept := t.open.keptFrom(now)
 	return from < kept && t.open.content.oldest < kept && len(t.open.policy.tiers) > 0
 }
+
+// keptFrom returns the time before which points have been too old, now or before the retention was made longer. There may be such again, which were written
+// since.
+func (o *open) keptFrom(now int64) int64 { return max(o.policy.oldest(now), o.content.kept) }
 
 // scan makes a scan of a selection over a target.
 func (t *target) scan(v *engine.View, sel *floql.Selection) (*scan, *selector, error) {
@@ -297,7 +301,7 @@ func (q *readQuery) read(v *engine.View) error {
 		return engine.Errorf(ErrConflict, "measurement %q was deleted while it was read", q.selection.Measurement)
 	}
 	if q.exact && t.gone(q.selection.From, v.Now()) {
-		return goneError(&q.selection, t.open.policy.oldest(v.Now()))
+		return goneError(&q.selection, t.open.keptFrom(v.Now()))
 	}
 	start := q.start
 	if q.inc == 0 {

@@ -108,7 +108,7 @@ func (a *aggregation) points() error {
 // counts that has the time.
 func (a *aggregation) withRollups(sel *floql.Selection) error {
 	now, policy := a.view.Now(), &a.open.policy
-	kept := policy.oldest(now)
+	kept := a.open.keptFrom(now)
 	var usable []*tier
 	for i := range policy.tiers {
 		if t := &policy.tiers[i]; a.partial.TakesRollups(t.every) {

@@ -125,6 +125,7 @@ func (f *pageFeed) close() error { return f.it.Close() }
 // heldBlock is a block that a query has in memory, with its series in order.
 type heldBlock struct {
 	block
+	lsn    uint64
 	reader points.Reader
 }
 
@@ -215,13 +216,19 @@ func (f *blockFeed) close() error { return nil }
 
 // merger joins feeds of one column of a field: where several have a point of a series at the same time, the last feed's counts.
 type merger struct {
-	feeds  []feed
-	active []feed
+	feeds  []fed
+	active []fed
 	times  []int64
 	values []float64
 	parts  []part
 	all    []sample
 	bytes  int64 // that may be held to sort points
+}
+
+// fed is a feed of which the points before a time are gone.
+type fed struct {
+	feed
+	from int64
 }
 
 // part is a run that was copied: a piece of times and values.
@@ -253,11 +260,11 @@ func (m *merger) each(id seriesID, from, to int64, f func(times []int64, values 
 		}
 	}
 	if len(m.active) == 1 {
-		return eachRun(m.active[0], from, to, f)
+		return eachRun(m.active[0].feed, max(from, m.active[0].from), to, f)
 	}
 	m.times, m.values, m.parts = m.times[:0], m.values[:0], m.parts[:0]
 	for _, feed := range m.active {
-		if err := eachRun(feed, from, to, m.keep); err != nil {
+		if err := eachRun(feed.feed, max(from, feed.from), to, m.keep); err != nil {
 			return err
 		}
 	}

@@ -89,7 +89,7 @@ type partitionAt struct {
 
 func (p partitionAt) compare(n int64) int { return cmp.Compare(p.number, n) }
 
-// hold reads the blocks that have points of the range.
+// hold reads the blocks that have points of the range. They are part of the memory of the query.
 func (s *scan) hold() error {
 	if s.tier != nil {
 		return nil
@@ -99,17 +99,30 @@ func (s *scan) hold() error {
 	if err != nil {
 		return err
 	}
+	held := int64(0)
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
 		var b *heldBlock
 		if b, err = holdBlock(it.Value()); err == nil && b.span.oldest < s.to && b.span.newest >= s.from {
+			b.lsn = blockLSN(it.Key())
 			s.blocks = append(s.blocks, b)
+			held += int64(len(b.points)) + blockBytes + seriesBytes*int64(len(b.ids))
+			err = s.limits.CheckBytes(held)
 		}
 	}
 	if closeErr := it.Close(); err == nil {
 		err = closeErr
 	}
+	if s.bytes >= 0 {
+		s.bytes = max(s.bytes-held, 0)
+	}
 	return err
 }
+
+// What a block takes in memory beside its points: itself, and each of its series.
+const (
+	blockBytes  = 300
+	seriesBytes = 4
+)
 
 // feeds fills a merger with what there is of a column of a field in a partition: the generations, then the blocks, in the order in which they replace each
 // other.
@@ -123,7 +136,11 @@ func (s *scan) feeds(m *merger, p *partitionAt, field fieldID, c column) error {
 		if err != nil {
 			return err
 		}
-		m.feeds = append(m.feeds, f)
+		from := int64(minTime)
+		if s.tier == nil {
+			from = s.open.content.goneBefore(g.number)
+		}
+		m.feeds = append(m.feeds, fed{f, from})
 	}
 	if s.tier != nil {
 		return nil
@@ -138,7 +155,7 @@ func (s *scan) feeds(m *merger, p *partitionAt, field fieldID, c column) error {
 			return err
 		}
 		if f != nil {
-			m.feeds = append(m.feeds, f)
+			m.feeds = append(m.feeds, fed{f, s.open.content.goneBefore(b.lsn)})
 		}
 	}
 	return nil
@@ -183,9 +200,9 @@ func (s *scan) run(start spot, f func(at spot, times []int64, values []float64) 
 	return nil
 }
 
-// atLeast returns how many points there are at least, as far as that is known before they are read: no two of one generation are the same.
+// atLeast returns how many points there are at least, as far as that is known before they are read.
 func (s *scan) atLeast(partitions []partitionAt) (n int64) {
-	if !s.whole || len(s.fields) == 0 || s.tier != nil || s.open.content.deleted > 0 {
+	if !s.whole || len(s.fields) == 0 || s.tier != nil || s.open.content.deleted > 0 || len(s.open.content.closed) > 0 {
 		return 0
 	}
 	for i := range partitions {
@@ -193,11 +210,9 @@ func (s *scan) atLeast(partitions []partitionAt) (n int64) {
 		if p.number*s.length() < s.from || (p.number+1)*s.length() > s.to {
 			continue
 		}
-		most := int64(0)
-		for _, g := range p.row.generations {
-			most = max(most, g.points)
+		if p.row.state == exact {
+			n += p.row.points
 		}
-		n += most
 	}
 	return n
 }

@@ -230,3 +230,34 @@ func TestTooManyPointsAreNotRead(t *testing.T) {
 		}
 	}
 }
+
+// TestBlocksInBudget: what a query holds of what is not sealed yet is part of its memory, to the byte.
+func TestBlocksInBudget(t *testing.T) {
+	r := newRig(t, 1)
+	s := storeOf(r, "n")
+	rng := rand.New(rand.NewPCG(1, 1))
+	for i := range int64(10) {
+		var batch []ts.Point
+		for k := range int64(1000) {
+			batch = append(batch, point("a", (1000*i+k)*second, rng.Float64()))
+		}
+		write(t, s, batch...)
+	}
+	_, bytes := ts.CountRows(r, 0, ts.RowBlock)
+	query := fmt.Sprintf("cpu[%d..%d] | avg()", at(0).UnixMilli(), at(day).UnixMilli())
+	ask := func(limit int64) error {
+		_, err := s.Query(t.Context(), query, floql.Options{Limits: floql.Limits{Bytes: limit}})
+		return err
+	}
+	var exceeded *floql.LimitError
+	if err := ask(int64(bytes) / 2); !errors.As(err, &exceeded) || exceeded.Limit != "bytes" {
+		t.Errorf("a query in half of what the blocks take = %v", err)
+	}
+	if err := ask(8 * int64(bytes)); err != nil {
+		t.Errorf("a query in enough memory = %v", err)
+	}
+	r.Advance(5 * minute) // sealed, it reads one page after the other
+	if err := ask(int64(bytes) / 2); err != nil {
+		t.Errorf("the query over pages = %v", err)
+	}
+}

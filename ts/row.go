@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
 )
 
 // rowVersion begins the rows whose layout may change.
@@ -54,6 +55,19 @@ type measurement struct {
 	createdAt int64
 	partition int64 // length of a partition of tier 0, ms
 	fields    []field
+	// Parts of it in other shards that have been announced here, where it lives, and not withdrawn: in the order in which they came.
+	elsewhere []announcement
+}
+
+// announcement says that a shard of a spread namespace has a part of a measurement.
+type announcement struct {
+	shard engine.ShardID
+	inc   incarnation
+}
+
+func (a *announcement) code(c *codec.Coder) {
+	codeU16(c, (*uint16)(&a.shard))
+	c.Uvarint((*uint64)(&a.inc))
 }
 
 type field struct {
@@ -76,6 +90,7 @@ func (m *measurement) code(c *codec.Coder) {
 	c.Varint(&m.createdAt)
 	c.Varint(&m.partition)
 	codec.List(c, &m.fields, func(c *codec.Coder, f *field) { f.code(c) })
+	codec.List(c, &m.elsewhere, func(c *codec.Coder, a *announcement) { a.code(c) })
 	if m.partition < minPartition || len(m.fields) > MaxFields {
 		c.Fail("measurement out of its limits")
 	}
@@ -104,6 +119,34 @@ type content struct {
 	deleted    uint32 // series whose points may still be in pages
 	retiring   uint32 // series that are being retired
 	timer      int64  // when retention looks again, 0: never
+	kept       int64  // points from before this time have been too old once: what there is of them was written later
+	closed     []closing
+}
+
+// closing says that a longer retention was set: points from before a time were too old by then, and those of them that had been written up to an LSN stay
+// gone, though they may still be in blocks and pages.
+type closing struct {
+	before int64
+	upTo   uint64
+}
+
+// maxClosings is how often a retention may be made longer before what was too old has been removed.
+const maxClosings = 16
+
+func (l *closing) code(c *codec.Coder) {
+	c.Varint(&l.before)
+	c.Uvarint(&l.upTo)
+}
+
+// goneBefore returns the time before which what was written up to an LSN is gone, whatever the retention says now.
+func (n *content) goneBefore(lsn uint64) int64 {
+	before := int64(minTime)
+	for _, l := range n.closed {
+		if lsn <= l.upTo {
+			before = max(before, l.before)
+		}
+	}
+	return before
 }
 
 // waiting counts what is not sealed.
@@ -113,18 +156,23 @@ type waiting struct {
 	since  int64 // stamp of the oldest block, 0: there is none
 }
 
-func newContent() content { return content{oldest: math.MaxInt64, newest: math.MinInt64} }
+func newContent() content {
+	return content{oldest: math.MaxInt64, newest: math.MinInt64, kept: minTime}
+}
 
 func (n *content) code(c *codec.Coder) {
 	codeVersion(c)
 	for _, v := range []*uint32{&n.series, &n.nextSeries, &n.deleted, &n.retiring} {
 		codeU32(c, v)
 	}
-	for _, v := range []*int64{&n.points, &n.timer, &n.blocks.points, &n.blocks.bytes, &n.blocks.since, &n.oldest, &n.newest} {
+	for _, v := range []*int64{&n.points, &n.timer, &n.kept, &n.blocks.points, &n.blocks.bytes, &n.blocks.since, &n.oldest, &n.newest} {
 		c.Varint(v)
 	}
 	for _, v := range []*uint64{&n.sealed, &n.last, &n.shape, &n.rolled, &n.expired, &n.swept} {
 		c.Uvarint(v)
+	}
+	if codec.List(c, &n.closed, func(c *codec.Coder, l *closing) { l.code(c) }); len(n.closed) > maxClosings {
+		c.Fail("content out of its limits")
 	}
 }
 

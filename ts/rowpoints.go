@@ -82,27 +82,43 @@ func readIDs(r *codec.Reader) ([]seriesID, error) {
 type partitionRow struct {
 	generations []generation
 	changed     int64 // when something was added last, ms
+	// Of tier 0; elsewhere they are 0.
+	points int64 // as they count in the measurement: each once, however many fields it has
+	newest int64 // no point is later
+	state  countState
 }
+
+// countState says whether the points of a partition are counted as what they are.
+type countState uint8
+
+const (
+	exact       countState = iota
+	overlapping            // some of what was added may be there twice; they are counted again when nothing has been added for a while
+	reduced                // some have been removed; they are counted again at once
+)
 
 // generation is what was sealed, or merged, together.
 type generation struct {
 	number uint64 // LSN up to which it holds points
 	pages  int64
 	bytes  int64
-	points int64 // in tier 0, as they count in a measurement; 0 elsewhere
 }
 
 func (g *generation) code(c *codec.Coder) {
 	c.Uvarint(&g.number)
 	c.Varint(&g.pages)
 	c.Varint(&g.bytes)
-	c.Varint(&g.points)
 }
 
 func (p *partitionRow) code(c *codec.Coder) {
 	codeVersion(c)
 	codec.List(c, &p.generations, func(c *codec.Coder, g *generation) { g.code(c) })
-	c.Varint(&p.changed)
+	for _, v := range []*int64{&p.changed, &p.points, &p.newest} {
+		c.Varint(v)
+	}
+	if c.Byte((*byte)(&p.state)); p.state > reduced {
+		c.Fail("unknown state of a count")
+	}
 	if !c.Reading() || c.Err() != nil {
 		return
 	}

@@ -120,24 +120,33 @@ type Sample struct {
 }
 
 // ReadOption says which points Store.Read reads.
-type ReadOption func(*readOptions)
+type ReadOption interface{ applyRead(*readOptions) }
+
+type readOption func(*readOptions)
+
+func (f readOption) applyRead(o *readOptions) { f(o) }
 
 type readOptions struct {
 	tags     map[string]string
+	filters  []floql.Filter
 	from, to time.Time
 }
 
 // Tags reads only series that carry all of the tags, whatever others they have.
-func Tags(tags map[string]string) ReadOption { return func(o *readOptions) { o.tags = tags } }
+func Tags(tags map[string]string) ReadOption {
+	return readOption(func(o *readOptions) { o.tags = tags })
+}
 
 // Between reads only points from a time up to another one, which is excluded. A zero time is no bound.
-func Between(from, to time.Time) ReadOption { return func(o *readOptions) { o.from, o.to = from, to } }
+func Between(from, to time.Time) ReadOption {
+	return readOption(func(o *readOptions) { o.from, o.to = from, to })
+}
 
 // Read iterates over the points of a field of a measurement, or of one of its rollups ("cpu:5m:max"): those of each series in the order of their times,
 // while those of several series take turns. Each pair is a sample and nil, or a zero Sample and an error, after which iteration ends; nothing runs
 // before the first step, and break or a done ctx releases everything. A measurement, field or series that does not exist has no points.
 //
-// Options: Tags, Between. Errors: ErrInvalid for names out of their limits; ErrConflict if the measurement is deleted meanwhile; ErrUnavailable; that of ctx.
+// Options: Tags, Matching, Between. Errors: ErrInvalid for names out of their limits; ErrConflict if the measurement is deleted meanwhile; ErrUnavailable; that of ctx.
 func (s *Store) Read(ctx context.Context, measurement, field string, opts ...ReadOption) iter.Seq2[Sample, error] {
 	return func(yield func(Sample, error) bool) {
 		for c, err := range s.columns(ctx, measurement, field, opts) {
@@ -158,7 +167,7 @@ func (s *Store) Read(ctx context.Context, measurement, field string, opts ...Rea
 func (s *Store) columns(ctx context.Context, measurement, field string, opts []ReadOption) iter.Seq2[floql.Column, error] {
 	var o readOptions
 	for _, opt := range opts {
-		opt(&o)
+		opt.applyRead(&o)
 	}
 	sel, err := o.selection(measurement, field)
 	if err != nil {
@@ -170,10 +179,13 @@ func (s *Store) columns(ctx context.Context, measurement, field string, opts []R
 	return source{s, false}.Read(ctx, sel)
 }
 
+// readBytes is what a page of points may take of memory: all that a shard has not sealed, and as much for sorting.
+const readBytes = 2 * maxUnsealed
+
 func (o *readOptions) selection(measurement, field string) (floql.Selection, error) {
 	sel := floql.Selection{
 		Measurement: measurement, Fields: []string{field}, From: points.MinTime, To: points.MaxTime + 1,
-		Limits: floql.Limits{Points: -1, Series: -1},
+		Limits: floql.Limits{Points: -1, Series: -1, Bytes: readBytes},
 	}
 	if err := engine.CheckName("measurement", measurement); err != nil {
 		return sel, err
@@ -198,7 +210,8 @@ func (o *readOptions) selection(measurement, field string) (floql.Selection, err
 		sel.Filters = append(sel.Filters, f)
 	}
 	slices.SortFunc(sel.Filters, func(a, b floql.Filter) int { return strings.Compare(a.Tag, b.Tag) })
-	return sel, nil
+	sel.Filters = append(sel.Filters, o.filters...)
+	return sel, checkFilters(o.filters)
 }
 
 // ceilMillis returns the first ms that is not before a time.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/engine"
 )
 
@@ -120,9 +121,10 @@ func (b *batch) addPoint(i int, p *Point) error {
 }
 
 // SetRetention sets how long a measurement, which need not exist, keeps its points and which rollups it has. What is too old goes by itself. A rollup
-// that is added is made from the points that there are; one that is left out is removed.
+// that is added is made from the points that there are; one that is left out is removed. Points that are too old for the retention that there was do not come
+// back with a longer one; from then on they can be written again.
 //
-// Errors: ErrInvalid for a retention out of its limits.
+// Errors: ErrInvalid for a retention out of its limits; ErrBusy if it has been made longer 16 times before what was too old has been removed.
 func (s *Store) SetRetention(ctx context.Context, measurement string, r Retention) error {
 	_, err := engine.Propose(ctx, &s.scope, setRetentionOp(measurement, r), decodeNothing)
 	return err
@@ -160,19 +162,20 @@ func (s *Store) DeleteMeasurement(ctx context.Context, name string) error {
 	return nil
 }
 
-// DeleteSeries removes the series of a measurement that carry all of the tags, whatever others they have, with their points, and returns how many,
-// also beside an error. No query finds them any more when it returns; their room on disk comes back later. It goes in steps of up to 1,000.
+// DeleteSeries removes the series of a measurement that carry all of the tags, whatever others they have, and for which all filters hold (see Matching),
+// with their points, and returns how many, also beside an error. No query finds them any more when it returns; their room on disk comes back later. It goes
+// in steps of up to 1,000.
 //
-// Errors: ErrNotFound if there is no such measurement; ErrInvalid without tags, which would be DeleteMeasurement; ErrConflict if it was deleted and made
-// again meanwhile.
-func (s *Store) DeleteSeries(ctx context.Context, measurement string, tags map[string]string) (deleted int64, err error) {
-	if len(tags) == 0 {
-		return 0, engine.Errorf(ErrInvalid, "ts: deleting series without tags is deleting the measurement")
+// Errors: ErrNotFound if there is no such measurement; ErrInvalid without tags and filters, which would be DeleteMeasurement; ErrConflict if it was deleted
+// and made again meanwhile.
+func (s *Store) DeleteSeries(ctx context.Context, measurement string, tags map[string]string, filters ...floql.Filter) (deleted int64, err error) {
+	if len(tags)+len(filters) == 0 {
+		return 0, engine.Errorf(ErrInvalid, "ts: deleting series without tags or filters is deleting the measurement")
 	}
 	if _, err := s.Measurement(ctx, measurement); err != nil {
 		return 0, err
 	}
-	o := listOptionsOf([]ListOption{Limit(maxDeletes), WithTags(tags)})
+	o := listOptionsOf([]ListOption{Limit(maxDeletes), WithTags(tags), Matching(filters...)})
 	list := s.Series(measurement)
 	for {
 		found, err := list.page(ctx, &o)

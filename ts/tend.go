@@ -30,7 +30,9 @@ func tend(ctx context.Context, lead *engine.Lead) error {
 		if err != nil {
 			return err
 		}
-		if _, err := lead.Propose(ctx, next.command()); err != nil && !errors.Is(err, ErrConflict) {
+		if _, err := lead.Propose(ctx, next.command()); errors.Is(err, ErrConflict) {
+			t.overtaken()
+		} else if err != nil {
 			return err
 		}
 	}
@@ -76,6 +78,13 @@ func newTender(lead *engine.Lead) *tender {
 		idle:     make(map[incarnation]idle), encoders: make(map[pageGroup]*points.Encoder), purges: make(map[incarnation]*purge),
 		merged: make(map[pageGroup]mergedUpTo), retirals: make(map[incarnation]*retiral),
 	}
+}
+
+// overtaken forgets how far the walks have come: the last step of one of them was refused.
+func (t *tender) overtaken() {
+	clear(t.purges)
+	clear(t.retirals)
+	clear(t.merged)
 }
 
 // tending is a measurement while its next step is looked for.
@@ -176,7 +185,7 @@ func (t *tender) open(v *engine.View, inc incarnation) (*tending, bool, error) {
 
 // others looks for whatever there is to do but sealing; if there is nothing it notes that.
 func (t *tending) others() (*step, error) {
-	for _, work := range []func() (*step, error){t.purge, t.rollup, t.merge, t.retire} {
+	for _, work := range []func() (*step, error){t.purge, t.rollup, t.merge, t.count, t.retire} {
 		if s, err := work(); err != nil || s != nil {
 			return s, err
 		}

@@ -34,27 +34,29 @@ func (t *tending) numbered(kind byte) (all []printed, err error) {
 	return all, err
 }
 
-// purge is a walk over all pages of a measurement, which removes the points of series that were deleted before it began.
+// purge is a walk over all pages of a measurement, which removes what was gone before it began: the points of series that had been deleted, and points that
+// had been too old before a longer retention was set.
 type purge struct {
-	gone []printed // with the LSNs of their deletion
-	ids  map[seriesID]bool
-	at   []byte // the key of the page to go on from
-	done bool   // all pages have been seen
+	gone   []printed // with the LSNs of their deletion
+	ids    map[seriesID]bool
+	closed []closing
+	at     []byte // the key of the page to go on from
+	done   bool   // all pages have been seen
 }
 
 // purge takes the next step of the walk. Blocks of deleted series are left out when they are sealed, so that nothing of them comes to pages.
 func (t *tending) purge() (*step, error) {
-	if t.content.deleted == 0 {
+	if t.content.deleted == 0 && len(t.content.closed) == 0 {
 		delete(t.purges, t.inc)
 		return nil, nil
 	}
 	p := t.purges[t.inc]
 	if p == nil {
 		gone, err := t.deletions()
-		if err != nil || len(gone) == 0 {
+		if err != nil {
 			return nil, err
 		}
-		p = &purge{gone: gone, ids: make(map[seriesID]bool), at: incKey(nil, rowPage, t.inc)}
+		p = &purge{gone: gone, ids: make(map[seriesID]bool), closed: t.content.closed, at: incKey(nil, rowPage, t.inc)}
 		for _, g := range gone {
 			p.ids[g.id] = true
 		}
@@ -67,20 +69,26 @@ func (t *tending) purge() (*step, error) {
 		p.done = true
 	}
 	if t.oldestBlock(p) {
-		return nil, nil // a block may hold points of them: they are told apart by these rows when it is sealed
+		return nil, nil // a block may hold some of it, which is told apart by these rows when it is sealed
 	}
 	n := min(len(p.gone), maxDeletes)
 	l := seriesList{name: t.name, inc: t.inc, series: p.gone[:n]}
 	if p.gone = p.gone[n:]; len(p.gone) == 0 {
+		l.closed = p.closed
 		delete(t.purges, t.inc)
 	}
 	return stepOf(t, kindForget, &l, (*seriesList).code), nil
 }
 
-// oldestBlock reports whether there are blocks that were written before a series of the walk was deleted.
+// oldestBlock reports whether there are blocks that were written before something of the walk was gone.
 func (t *tending) oldestBlock(p *purge) bool {
 	for _, g := range p.gone {
 		if t.content.sealed < min(t.content.last, g.fingerprint) {
+			return true
+		}
+	}
+	for _, c := range p.closed {
+		if t.content.sealed < min(t.content.last, c.upTo) {
 			return true
 		}
 	}
@@ -107,7 +115,7 @@ func (t *tending) purgeSome(p *purge) (*step, error) {
 			break
 		}
 		var held bool
-		if held, err = t.holds(&page, p.ids); err == nil && held {
+		if held, err = t.holds(&page, p.ids); err == nil && (held || page.row.from < t.goneIn(&page)) {
 			if cmd == nil {
 				at := page.group
 				cmd = &rewriteCommand{name: t.name, inc: t.inc, shape: t.content.shape, tier: at.tier, partition: at.partition}
@@ -128,6 +136,9 @@ func (t *tending) purgeSome(p *purge) (*step, error) {
 
 // holds reports whether a page has points of one of the series.
 func (t *tending) holds(p *heldPage, ids map[seriesID]bool) (held bool, err error) {
+	if len(ids) == 0 {
+		return false, nil
+	}
 	if err := t.reader.Open(p.row.data); err != nil {
 		return false, err
 	}
@@ -140,22 +151,20 @@ func (t *tending) holds(p *heldPage, ids map[seriesID]bool) (held bool, err erro
 	return held, nil
 }
 
-// rewriteWithout replaces a page by what it has of other series.
+// rewriteWithout replaces a page by what it has of other series, as far as that is not gone too.
 func (t *tending) rewriteWithout(cmd *rewriteCommand, p *heldPage, ids map[seriesID]bool) error {
 	var e points.Encoder
-	lost := int64(0)
+	gone := t.goneIn(p)
 	err := t.eachRun(p, func(id seriesID, times []int64, values []float64) {
 		if ids[id] {
-			lost += int64(len(times))
 			return
 		}
+		times, values = since(times, values, gone)
 		e.Run(uint32(id), uint16(p.group.field), times, values)
 	})
 	cmd.old = append(cmd.old, p.old())
 	cmd.addPages(p.group, p.generation, &e)
-	if cmd.tier == rawTier && t.counts(p.group.field) {
-		cmd.lost += lost
-	}
+	cmd.reduces = true
 	return err
 }
 

@@ -118,17 +118,20 @@ func (t *tending) mergeSome(tier tierID, partition int64, merged []uint64) (*ste
 	cmd := rewriteCommand{name: t.name, inc: t.inc, shape: t.content.shape, tier: tier, partition: partition}
 	defer t.release()
 	e := t.encoder(group)
-	read, rests := int64(0), make(map[uint64]*points.Encoder)
+	rests := make(map[uint64]*points.Encoder)
 	if plant.On(plant.GenerationsReversed) {
 		slices.Reverse(inputs)
 	}
 	for i := range inputs {
 		p := &inputs[i]
 		cmd.old = append(cmd.old, p.old())
+		gone := t.goneIn(p)
 		err := t.eachRun(p, func(id seriesID, times []int64, values []float64) {
 			if int64(id) < bound {
+				before := len(times)
+				times, values = since(times, values, gone)
+				cmd.reduces = cmd.reduces || len(times) < before
 				e.Run(uint32(id), uint16(group.field), times, values)
-				read += int64(len(times))
 				return
 			}
 			rest := rests[p.generation]
@@ -142,31 +145,31 @@ func (t *tending) mergeSome(tier tierID, partition int64, merged []uint64) (*ste
 			return nil, err
 		}
 	}
-	wrote := cmd.addPages(group, target, e)
+	cmd.addPages(group, target, e)
 	for _, g := range merged {
 		if rest := rests[g]; rest != nil {
 			cmd.addPages(group, g, rest)
 		}
 	}
-	if cmd.lost = 0; tier == rawTier && t.counts(group.field) {
-		cmd.lost = read - wrote
-	}
 	t.merged[group] = mergedUpTo{target, bound}
 	return stepOf(t, kindRewrite, &cmd, (*rewriteCommand).code), nil
 }
 
-// counts reports whether points that a field has twice leave the count of points: that is so of one field only.
-func (t *tending) counts(f fieldID) bool { return f == 0 }
+// goneIn returns the time before which the points of a page are gone.
+func (t *tending) goneIn(p *heldPage) int64 {
+	if p.group.tier != rawTier {
+		return minTime
+	}
+	return t.content.goneBefore(p.generation)
+}
 
-// addPages adds what an encoder holds as pages, and returns how many values that are.
-func (r *rewriteCommand) addPages(at pageGroup, generation uint64, e *points.Encoder) (values int64) {
+// addPages adds what an encoder holds as pages.
+func (r *rewriteCommand) addPages(at pageGroup, generation uint64, e *points.Encoder) {
 	for p := range e.Pages(pageBytes) {
 		row := pageRow{seriesID(p.Last), p.From, p.To, int64(p.Points), p.Data}
 		n := newPage{at.partition, at.field, at.column, seriesID(p.Series), p.Time, row.encode(nil)}
 		r.pages = append(r.pages, placedPage{n, generation})
-		values += int64(p.Points)
 	}
-	return values
 }
 
 // eachRun calls f for the runs of a page. The slices are valid during the call.

@@ -168,13 +168,14 @@ func (t *tending) compute(tier *tier, a area, cmd *rollupCommand) (size int, err
 	defer t.release()
 	gathered := make(map[fieldID]*points.Encoder)
 	err = t.eachPage(a, func(p *heldPage) error {
+		gone := t.goneIn(p)
 		return t.eachRun(p, func(id seriesID, times []int64, values []float64) {
 			if int64(id) < a.first || int64(id) >= a.last {
 				return
 			}
-			from, _ := slices.BinarySearch(times, a.from)
+			from, _ := slices.BinarySearch(times, max(a.from, gone))
 			to, _ := slices.BinarySearch(times, a.until)
-			if from == to {
+			if from >= to {
 				return
 			}
 			e := gathered[p.group.field]

@@ -87,7 +87,7 @@ func (t *tending) sealUpTo(input int) (cmd sealCommand, writes int, err error) {
 			cmd.bytes += int64(len(row))
 			cmd.written += b.span.points
 			if !plant.On(plant.SealDropsNewest) || lsn != t.content.last || lsn == t.content.sealed+1 {
-				err = s.add(&b)
+				err = s.add(&b, lsn)
 			}
 		}
 	}
@@ -118,7 +118,8 @@ func (t *tending) deletedSeries() (map[seriesID]bool, error) {
 }
 
 // add sorts the points of a block by partitions and fields.
-func (s *sealing) add(b *block) error {
+func (s *sealing) add(b *block, lsn uint64) error {
+	gone := s.content.goneBefore(lsn)
 	if err := s.reader.Open(b.points); err != nil {
 		return err
 	}
@@ -136,6 +137,7 @@ func (s *sealing) add(b *block) error {
 			}
 			if id := b.ids[place]; !s.deleted[id] {
 				times, values := s.cursor.Read()
+				times, values = since(times, values, gone)
 				s.addRun(b.fields[local], id, times, values)
 			}
 		}
@@ -159,6 +161,15 @@ func (s *sealing) addRun(f fieldID, id seriesID, times []int64, values []float64
 		}
 		times, values = times[n:], values[n:]
 	}
+}
+
+// since returns the points from a time on.
+func since(times []int64, values []float64, from int64) ([]int64, []float64) {
+	n := 0
+	if times[0] < from {
+		n, _ = slices.BinarySearch(times, from)
+	}
+	return times[n:], values[n:]
 }
 
 // mark notes the buckets that times are in.
@@ -198,26 +209,26 @@ func ranges(id tierID, every int64, buckets map[int64]bool) (all []dirtyRange) {
 	return all
 }
 
-// pages encodes what the encoders hold, in the order of partitions, and counts the points of each partition: as many as the field has that has the most.
-func (t *tender) pages(id tierID) (all []newPage, points []counted) {
+// pages encodes what the encoders hold, in the order of partitions, and counts the points of each partition.
+func (t *tender) pages(id tierID) (all []newPage, counts []counted) {
 	order := slices.SortedFunc(maps.Keys(t.encoders), func(a, b pageGroup) int {
 		return cmp.Or(cmp.Compare(a.partition, b.partition), cmp.Compare(a.field, b.field), cmp.Compare(a.column, b.column))
 	})
-	for _, at := range order {
-		n := int64(0)
-		for p := range t.encoders[at].Pages(pageBytes) {
+	var together []*points.Encoder // the fields of a partition
+	for i, at := range order {
+		e := t.encoders[at]
+		for p := range e.Pages(pageBytes) {
 			row := pageRow{seriesID(p.Last), p.From, p.To, int64(p.Points), p.Data}
 			all = append(all, newPage{at.partition, at.field, at.column, seriesID(p.Series), p.Time, row.encode(nil)})
-			n += int64(p.Points)
 		}
 		if id != rawTier {
 			continue
 		}
-		if last := len(points) - 1; last >= 0 && points[last].partition == at.partition {
-			points[last].points = max(points[last].points, n)
-		} else {
-			points = append(points, counted{at.partition, n})
+		together = append(together, e)
+		if i+1 == len(order) || order[i+1].partition != at.partition {
+			counts = append(counts, counted{at.partition, int64(points.Places(together))})
+			together = together[:0]
 		}
 	}
-	return all, points
+	return all, counts
 }

@@ -115,7 +115,7 @@ type Measurement struct {
 	CreatedAt time.Time
 	Fields    []Field // in the order in which they were first written
 	Series    int64   // how many series it has
-	Points    int64   // written; what replaced another point of the same time is counted until they are merged
+	Points    int64   // each once, however many fields it has; what was written twice, or is deleted, leaves the count some minutes later
 	Oldest    time.Time
 	Newest    time.Time // greatest time of a point; both are zero without points
 	Retention Retention

@@ -15,7 +15,8 @@ type auditedMeasurement struct {
 	live     seriesSet // series that exist
 	leaving  seriesSet // and those that were deleted and may have points
 	tags     int64     // of all series
-	points   int64     // as generations and blocks count them
+	points   int64     // as partitions and blocks count them
+	values   int64     // of the partition being checked
 	reader   points.Reader
 	ofPages  map[uint64]generation // of the partition being checked
 	contents waiting
@@ -26,7 +27,7 @@ func (a *auditedMeasurement) problem(format string, args ...any) {
 }
 
 func (a *auditedMeasurement) check() error {
-	if o, ok := a.m.measurements.Get(measurementName{a.ns, a.name}); ok && (o.inc != a.inc || o.content != a.content) {
+	if o, ok := a.m.measurements.Get(measurementName{a.ns, a.name}); ok && (o.inc != a.inc || !bytes.Equal(o.content.encode(nil), a.content.encode(nil))) {
 		a.problem("memory differs from the rows: %+v, %+v", o.content, a.content)
 	}
 	for _, step := range []func() error{a.series, a.hashes, a.postings, a.prints, a.leavers, a.blocks, a.pages, a.dirty, a.timer} {

@@ -16,7 +16,7 @@ func (a *auditedMeasurement) pages() error {
 			return nil
 		}
 		partitions++
-		a.ofPages = make(map[uint64]generation)
+		a.ofPages, a.values = make(map[uint64]generation), 0
 		lower, upper := pagesOf(a.inc, tierOf(k), partitionOf(k))
 		if err := a.Scan(lower, upper, a.page); err != nil {
 			return err
@@ -26,8 +26,12 @@ func (a *auditedMeasurement) pages() error {
 			if is.pages != g.pages || is.bytes != g.bytes {
 				a.problem("partition %x: generation %d has %d pages of %d bytes, its row counts %d of %d", k, g.number, is.pages, is.bytes, g.pages, g.bytes)
 			}
-			a.points += g.points
 			delete(a.ofPages, g.number)
+		}
+		a.points += p.points
+		settled := p.state == exact && len(p.generations) == 1 && a.content.deleted == 0 && len(a.content.closed) == 0
+		if settled && tierOf(k) == rawTier && len(a.fields) == 1 && p.points != a.values {
+			a.problem("partition %x: %d points, its row counts %d", k, a.values, p.points)
 		}
 		if len(a.ofPages) > 0 {
 			a.problem("partition %x: pages of generations that its row does not have", k)
@@ -64,6 +68,7 @@ func (a *auditedMeasurement) page(k, value []byte) error {
 		a.problem("page %x: %v", k, err)
 		return nil
 	}
+	a.values += p.row.values
 	g := a.ofPages[p.generation]
 	g.pages, g.bytes = g.pages+1, g.bytes+p.bytes
 	a.ofPages[p.generation] = g

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/ts"
 )
 
@@ -312,7 +313,10 @@ func tsSeries(f *frame) *cobra.Command {
 		Args:  takes("MEASUREMENT"),
 	}
 	var tags map[string]string
+	var match []floql.Filter
+	cmd.Flags().SortFlags = false
 	cmd.Flags().Var(newFlag(&tags, "k=v,...", tagPairs), "tags", "only series that carry these, whatever others they have")
+	cmd.Flags().Var(newFlag(&match, "filters", floql.ParseFilters), "match", "only series for which these filters hold, as queries have them in braces")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			if _, err := s.TS(s.namespace).Measurement(ctx, args[0]); err != nil {
@@ -320,7 +324,7 @@ func tsSeries(f *frame) *cobra.Command {
 			}
 			document := func(one ts.Series) seriesText { return seriesText{one.Measurement, one.Tags} }
 			row := func(one ts.Series) []string { return []string{one.Measurement, shownTags(one.Tags)} }
-			all := s.TS(s.namespace).Series(args[0]).All(ctx, ts.Limit(1000), ts.WithTags(tags))
+			all := s.TS(s.namespace).Series(args[0]).All(ctx, ts.Limit(1000), ts.WithTags(tags), ts.Matching(match...))
 			list, err := printEach(s.output, all, []string{"MEASUREMENT", "TAGS"}, document, row)
 			if err != nil || s.format != formatJSON {
 				return err
@@ -433,20 +437,28 @@ type tsDeleted struct {
 func tsDelete(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete MEASUREMENT",
-		Short: "Delete a measurement, or those of its series that carry some tags",
-		Args:  takes("MEASUREMENT"),
+		Short: "Delete a measurement, or some of its series",
+		Example: `  floe ts delete cpu --tags host=web-01
+  floe ts delete cpu --match 'host=~test-*,region!=eu'`,
+		Args: takes("MEASUREMENT"),
 	}
 	var tags map[string]string
+	var match []floql.Filter
+	cmd.Flags().SortFlags = false
 	cmd.Flags().Var(newFlag(&tags, "k=v,...", tagPairs), "tags", "delete only series that carry these, whatever others they have")
+	cmd.Flags().Var(newFlag(&match, "filters", floql.ParseFilters), "match", "delete only series for which these filters hold, as queries have them in braces")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			document, deleted := tsDeleted{OK: true, Measurement: args[0], Namespace: s.namespace}, "all"
-			if tags == nil {
+			if tags == nil && len(match) == 0 {
+				if cmd.Flags().Changed("match") {
+					return &usageError{errors.New("--match has no filters"), helpHint(cmd)}
+				}
 				if err := s.TS(s.namespace).DeleteMeasurement(ctx, args[0]); err != nil {
 					return err
 				}
 			} else {
-				n, err := s.TS(s.namespace).DeleteSeries(ctx, args[0], tags)
+				n, err := s.TS(s.namespace).DeleteSeries(ctx, args[0], tags, match...)
 				if err != nil {
 					return err
 				}

@@ -20,6 +20,7 @@ import (
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/check"
 	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/kv"
 )
 
@@ -34,12 +35,16 @@ type member struct {
 	ID     uint64
 	Peers  []floe.Peer
 	Listen string // of a node that is alone
+	Calm   bool   // its duties wait as long as those of nodes that are no test
 }
 
 func runMember(text string) error {
 	var m member
 	if err := json.Unmarshal([]byte(text), &m); err != nil {
 		return err
+	}
+	if m.Calm {
+		shard.HastenDuties(1)
 	}
 	n, err := floe.Open(m.config())
 	if err != nil {
@@ -78,6 +83,11 @@ func newProcesses(t *testing.T) *processes {
 
 func newProcess(t *testing.T) *processes {
 	return startProcesses(t, []member{{Dir: t.TempDir(), Listen: rig.FreeAddr(t)}})
+}
+
+// newCalmProcess is newProcess for tests that take as long as a node does that is used.
+func newCalmProcess(t *testing.T) *processes {
+	return startProcesses(t, []member{{Dir: t.TempDir(), Listen: rig.FreeAddr(t), Calm: true}})
 }
 
 func startProcesses(t *testing.T, members []member) *processes {

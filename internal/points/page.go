@@ -57,6 +57,10 @@ type mark struct {
 	time   int64
 }
 
+func (m mark) before(o mark) bool {
+	return m.series < o.series || m.series == o.series && m.time < o.time
+}
+
 var (
 	front  = mark{0, math.MinInt64}
 	behind = mark{math.MaxUint32, math.MaxInt64}
