@@ -28,10 +28,10 @@
 //
 // # Lanes
 //
-// Pieces of one lane run one after the other, in the order in which they were taken. Those of them that one Take has returned are a stretch: when one
-// fails or is lost, the source has taken back those behind it, so they are dropped without having run. What a later Take returns is another stretch,
-// and runs when the handler of the one before has returned, also if that one was lost long ago: two pieces of a lane never run at once. Pieces that
-// wait in lanes use no slot; Hold bounds how many there are.
+// Pieces of one lane run one after the other, in the order in which they were taken: one begins when the handler of the one before has returned, also if
+// that one was lost long ago, so two pieces of a lane never run at once. When one fails or is lost, the source may have taken back those behind it, to
+// deliver them in order: each of those that wait is renewed before it runs, and dropped if it is not the loop's any more. Pieces that wait use no slot;
+// Hold bounds how many there are.
 //
 // # The end
 //

@@ -23,7 +23,8 @@ func (l *Loop[T]) enterLocked(h *held[T]) bool {
 	return true
 }
 
-// leaveLocked returns the piece that may run now that one has ended, nil if there is none. One that failed takes those of its stretch with it.
+// leaveLocked returns the piece that may run now that one has ended, nil if there is none. When that one failed, or was not run, those behind it are
+// doubtful.
 func (l *Loop[T]) leaveLocked(h *held[T], failed bool) *held[T] {
 	in := l.lanes[h.lane]
 	if in == nil {
@@ -32,9 +33,15 @@ func (l *Loop[T]) leaveLocked(h *held[T], failed bool) *held[T] {
 	for len(in.waiting) > 0 {
 		next := in.waiting[0]
 		in.waiting = in.waiting[1:]
-		if next.lost || failed && next.take == h.take && l.releaser != nil && !plant.On(plant.LaneOvertakes) {
+		if next.lost {
 			l.dropLocked(next)
 			continue
+		}
+		if failed && l.renewer != nil && !plant.On(plant.LaneOvertakes) {
+			next.doubtful = true
+			for _, h := range in.waiting {
+				h.doubtful = true
+			}
 		}
 		return next
 	}

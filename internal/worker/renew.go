@@ -121,6 +121,28 @@ func (l *Loop[T]) renew(ctx context.Context, due []*held[T], ends time.Time) err
 	return err
 }
 
+// confirm renews the lease of a doubtful piece and reports whether it is the loop's. It is not for one whose context has ended before that is known.
+func (l *Loop[T]) confirm(h *held[T]) bool {
+	var pauses backoff
+	for {
+		began := time.Now()
+		lost, err := l.renewer.Renew(l.settling, []T{h.piece})
+		switch {
+		case lost != nil && lost[0] != nil:
+			return false
+		case err == nil:
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.leaseLocked(h, began)
+			return true
+		}
+		l.report(&h.piece, err)
+		if !pauses.wait(h.ctx) {
+			return false
+		}
+	}
+}
+
 // postpone makes pieces that could not be renewed be renewed after a pause.
 func (l *Loop[T]) postpone(pieces []*held[T], pause time.Duration) {
 	l.mu.Lock()

@@ -52,7 +52,6 @@ type Loop[T any] struct {
 	status  Status
 	held    map[*held[T]]struct{}
 	lanes   map[string]*lane[T]
-	takes   uint64 // Takes that have returned something
 	serial  uint64 // pieces taken
 	load    int    // slots in use
 	nextDue time.Time
@@ -64,13 +63,13 @@ type Loop[T any] struct {
 type held[T any] struct {
 	piece  T
 	lane   string
-	take   uint64 // the Take that returned it
 	serial uint64
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
 	// Guarded by the loop's mu.
 	running  bool
+	doubtful bool      // one before it in its lane has failed: it may have been taken back
 	returned bool      // its handler has
 	until    time.Time // when its lease ends, as far as this process can tell; zero: never
 	renewAt  time.Time
@@ -205,10 +204,9 @@ func (l *Loop[T]) begin(ctx context.Context, pieces []T) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.takes++
 	for _, p := range pieces {
 		l.serial++
-		h := &held[T]{piece: p, take: l.takes, serial: l.serial}
+		h := &held[T]{piece: p, serial: l.serial}
 		h.ctx, h.cancel = context.WithCancelCause(l.values)
 		l.held[h] = struct{}{}
 		l.leaseLocked(h, now)
@@ -230,6 +228,10 @@ func (l *Loop[T]) runLocked(h *held[T]) {
 
 // run runs the handler of a piece and all that comes behind it.
 func (l *Loop[T]) run(h *held[T]) {
+	if h.doubtful && !l.confirm(h) {
+		l.drop(h)
+		return
+	}
 	r := Result{Err: &PanicError{}} // unless the handler returns or panics, it has ended this goroutine
 	defer func() { l.conclude(h, r) }()
 	r.Err = l.handle(h)
@@ -284,8 +286,21 @@ func (l *Loop[T]) finish(h *held[T], failed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.held, h)
-	l.load--
 	l.tallies.count(name, failed)
+	l.nextLocked(h, failed)
+}
+
+// drop lets go of a piece that was not run.
+func (l *Loop[T]) drop(h *held[T]) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dropLocked(h)
+	l.nextLocked(h, true)
+}
+
+// nextLocked frees the slot of a piece, and runs the one behind it.
+func (l *Loop[T]) nextLocked(h *held[T], failed bool) {
+	l.load--
 	if next := l.leaveLocked(h, failed); next != nil {
 		l.runLocked(next)
 	}
