@@ -7,6 +7,12 @@
 //	for rec, err := range store.Follow(ctx, "orders", stream.After(a.ID)) {
 //		...
 //	}
+//	err = store.Consume(ctx, "orders", "billing", func(ctx context.Context, d stream.Delivery) error {
+//		return bill(ctx, d.Payload) // nil: the record is acknowledged; an error: it is delivered again
+//	}, stream.Concurrency(10))
+//
+// Consume is a loop over ReadGroup, Extend, Ack and Nack, for who wants to write another:
+//
 //	ds, err := store.ReadGroup(ctx, "orders", "billing", "worker-1", stream.Wait(time.Minute))
 //	n, err := store.Ack(ctx, "orders", "billing", stream.RefsOf(ds)...)
 //

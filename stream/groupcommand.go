@@ -13,7 +13,7 @@ import (
 //	create group: config
 //	read group:   consumer (length, bytes) | limit uvarint | no ack u8 | config, for when there is no such group | epoch uvarint
 //	ack:          strict u8 | refs
-//	nack:         delay + 1 ms uvarint (0: the group's back-off) | reason (length, bytes) | refs
+//	nack:         delay + 2 ms uvarint (1: the group's back-off, 0: to the dead letters) | reason (length, bytes) | refs
 //	extend:       ms uvarint | refs
 //	leave, hold:  consumer (length, bytes)
 //	seek:         start
@@ -163,7 +163,7 @@ func ackOp(at place, refs []Ref, strict bool) engine.Op {
 }
 
 func nackOp(at place, refs []Ref, o nackOptions) engine.Op {
-	b := codec.AppendString(codec.AppendUvarint(nil, uint64(o.delay+1)), o.reason)
+	b := codec.AppendString(codec.AppendUvarint(nil, uint64(o.delay-toDLQ)), o.reason)
 	b, err := appendRefs(b, refs)
 	return counting(groupOp(kindNack, at, firstError(o.err, err), b))
 }
@@ -284,8 +284,8 @@ func (c *groupCommand) read(kind uint8, r *codec.Reader) (ok bool) {
 	case kindAck:
 		c.strict = r.Bool()
 	case kindNack:
-		c.delay, c.reason = int64(r.Uvarint())-1, r.String()
-		ok = ok && c.delay >= -1 && c.delay <= maxGroupMillis && len(c.reason) <= maxReasonBytes
+		c.delay, c.reason = int64(r.Uvarint())+toDLQ, r.String()
+		ok = ok && c.delay >= toDLQ && c.delay <= maxGroupMillis && len(c.reason) <= maxReasonBytes
 	case kindExtend:
 		c.delay = int64(r.Uvarint())
 		ok = ok && c.delay > 0 && c.delay <= maxGroupMillis

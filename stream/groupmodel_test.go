@@ -69,6 +69,7 @@ type tracked struct {
 	excused  int    // deliveries that do not count
 	holder   string // the consumer that has it
 	deadline int64
+	unwanted bool // somebody wanted it to be a dead letter at once
 }
 
 const historyAckTimeout = 1000
@@ -323,7 +324,11 @@ func (h *history) nackOne(c string) {
 	d := h.held[c][i]
 	h.held[c] = slices.Delete(h.held[c], i, i+1)
 	opts := []stream.NackOption{stream.Reason("one")}
-	if h.rng.IntN(3) > 0 {
+	switch h.rng.IntN(4) {
+	case 0:
+		opts = append(opts, stream.ToDLQ())
+		h.records[stream.Ref{Partition: d.Partition, Offset: d.Offset}].unwanted = true
+	case 1, 2:
 		opts = append(opts, stream.Delay(time.Duration(h.rng.IntN(3)*h.rng.IntN(2000))*time.Millisecond))
 	}
 	_, err := h.s.Nack(h.t.Context(), "log", "g", []stream.Ref{d.Ref()}, opts...)
@@ -472,6 +477,7 @@ func (h *history) drain() {
 		case rec.acked || h.trimmed && !dead[rec.text]:
 		case !dead[rec.text]:
 			h.t.Errorf("%+v was never acknowledged, and is no dead letter: %+v", ref, *rec)
+		case rec.unwanted:
 		case h.most == 0 || rec.attempts-rec.excused < h.most || h.mode != stream.KeyShared && rec.attempts-rec.excused > h.most:
 			h.t.Errorf("%+v is a dead letter, of at most %d attempts: %+v", ref, h.most, *rec)
 		}

@@ -55,7 +55,7 @@ type groupConfig struct {
 	backoffMax int64
 }
 
-// GroupOption says what a group is like; CreateGroup takes it, and ReadGroup for when it creates the group.
+// GroupOption says what a group is like; CreateGroup takes it, and ReadGroup and Consume for when they create the group.
 type GroupOption interface{ applyGroup(*groupOptions) }
 
 type groupOptions struct {
@@ -68,10 +68,11 @@ type groupOption func(*groupOptions)
 func (f groupOption) applyGroup(o *groupOptions)         { f(o) }
 func (f groupOption) applyGroupRead(o *groupReadOptions) { f(&o.group) }
 
-// ConfigOption is a GroupOption that ReadGroup takes too.
+// ConfigOption is a GroupOption that ReadGroup and Consume take too.
 type ConfigOption interface {
 	GroupOption
 	GroupReadOption
+	ConsumeOption
 }
 
 // WithMode gives the group a mode other than Shared.
@@ -165,12 +166,13 @@ type groupReadOptions struct {
 	err   error
 }
 
-type groupReadOption func(*groupReadOptions)
-
-func (f groupReadOption) applyGroupRead(o *groupReadOptions) { f(o) }
+// NoAckOption is the option of NoAck; ReadGroup and Consume take it.
+type NoAckOption struct{}
 
 // NoAck takes records as acknowledged when they are delivered: each is delivered at most once.
-func NoAck() GroupReadOption { return groupReadOption(func(o *groupReadOptions) { o.noAck = true }) }
+func NoAck() NoAckOption { return NoAckOption{} }
+
+func (NoAckOption) applyGroupRead(o *groupReadOptions) { o.noAck = true }
 
 func (l LimitOption) applyGroupRead(o *groupReadOptions) {
 	o.limit, o.err = l.n, firstError(o.err, l.check())
@@ -193,10 +195,16 @@ func groupReadOptionsOf(opts []GroupReadOption) groupReadOptions {
 type NackOption interface{ applyNack(*nackOptions) }
 
 type nackOptions struct {
-	delay  int64 // ms; -1: the group's back-off
+	delay  int64 // ms, or one of the following
 	reason string
 	err    error
 }
+
+// What becomes of a record that is not delivered again after a delay of its own.
+const (
+	byBackoff = -1 // it is after the group's
+	toDLQ     = -2 // it goes to the dead letters
+)
 
 type nackOption func(*nackOptions)
 
@@ -205,9 +213,23 @@ func (f nackOption) applyNack(o *nackOptions) { f(o) }
 // Delay makes the records be delivered again after d, instead of after the group's back-off. 0 means at once.
 func Delay(d time.Duration) NackOption {
 	return nackOption(func(o *nackOptions) {
+		if o.delay == toDLQ {
+			o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: delay and dead letter contradict each other"))
+		}
 		if o.delay = millis(d); d < 0 || o.delay > maxGroupMillis {
 			o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: delay %v is not in 0s-%v", d, maxGroupTime))
 		}
+	})
+}
+
+// ToDLQ sends the records to the stream of dead letters, as if this had been their last attempt. It excludes Delay. Where that is more than one command can write, the
+// rest is delivered again after the back-off.
+func ToDLQ() NackOption {
+	return nackOption(func(o *nackOptions) {
+		if o.delay >= 0 {
+			o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: delay and dead letter contradict each other"))
+		}
+		o.delay = toDLQ
 	})
 }
 
@@ -219,7 +241,7 @@ func Reason(text string) NackOption {
 const maxReasonBytes = 1024
 
 func nackOptionsOf(opts []NackOption) nackOptions {
-	o := nackOptions{delay: -1}
+	o := nackOptions{delay: byBackoff}
 	for _, opt := range opts {
 		opt.applyNack(&o)
 	}

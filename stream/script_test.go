@@ -19,7 +19,7 @@ import (
 //	trim s before=1s-0 len=3                retention s age=1h len=9            delete s force=yes
 //	group s g mode=shared timeout=1s deliver=3 backoff=1s,5s from=end
 //	take s g c limit=2 mode=shared timeout=1s deliver=3 backoff=1s,5s noack=yes
-//	ack s g 0/1@1 ...   nack s g 0/1@1 ... delay=1s reason=text   extend s g 1m 0/1@1   leave s g c
+//	ack s g 0/1@1 ...   nack s g 0/1@1 ... delay=1s reason=text dlq=yes   extend s g 1m 0/1@1   leave s g c
 //	seek s g begin      seek s g end        seek s g after=1s-0                 drop s g
 //	read s after=0s-0 limit=2 partition=1   stats s   groups s   pending s g   members s g   list
 //
@@ -70,6 +70,9 @@ func scriptOp(verb string, a rig.Args) (op engine.Operation, ok bool) {
 		var opts []stream.NackOption
 		if a.Has("delay") {
 			opts = append(opts, stream.Delay(rig.Duration(a.Named["delay"])))
+		}
+		if a.Has("dlq") {
+			opts = append(opts, stream.ToDLQ())
 		}
 		return stream.NackOp(s, group, refs(a.Words[2:]), append(opts, stream.Reason(a.Named["reason"]))...), true
 	case "extend":

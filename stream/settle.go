@@ -155,19 +155,20 @@ func (g *group) move(offset uint64, from, to *batch) {
 	g.touch(to)
 }
 
-// fail takes a record from its consumer: it waits to be delivered again, or goes to the dead letters. delay -1 means the group's back-off.
+// fail takes a record from its consumer: it waits to be delivered again, or goes to the dead letters. delay may be byBackoff or toDLQ.
 //
 // A dead letter is as large as the record. When the command is Full a record waits for the group's timer to bury it, and costs a small row until then.
 func (m *machine) fail(tx *engine.Tx, st *stream, g *group, b *batch, offset uint64, delay int64, reason string) {
-	if g.spent(b.attempt, b.excused) {
-		if tx.Full() {
-			hash := g.release(&g.parts[b.partition], b, offset)
-			m.wait(tx, g, b.partition, &failure{offset, b.attempt, b.excused, b.delivered, tx.Now(), hash, reason})
-			return
-		}
+	spent := g.spent(b.attempt, b.excused)
+	switch {
+	case (spent || delay == toDLQ) && !tx.Full():
 		hash := g.release(&g.parts[b.partition], b, offset)
 		m.bury(tx, st, g, b.partition, offset, b.attempt, reason)
 		m.freed(tx, g, b.partition, hash)
+		return
+	case spent:
+		hash := g.release(&g.parts[b.partition], b, offset)
+		m.wait(tx, g, b.partition, &failure{offset, b.attempt, b.excused, b.delivered, tx.Now(), hash, reason})
 		return
 	}
 	if delay < 0 {

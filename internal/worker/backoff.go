@@ -39,3 +39,18 @@ func (b *backoff) wait(ctx context.Context) bool {
 		return false
 	}
 }
+
+// Retry calls f until it succeeds, with pauses, as long as its errors may pass; what does not exist may come to be. They are reported.
+func Retry(ctx context.Context, report func(error), f func(context.Context) error) error {
+	var pauses backoff
+	for {
+		err := f(ctx)
+		if err == nil || final(err) || ctx.Err() != nil {
+			return err
+		}
+		report(err)
+		if !pauses.wait(ctx) {
+			return ctx.Err()
+		}
+	}
+}

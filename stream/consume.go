@@ -1,0 +1,279 @@
+package stream
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/worker"
+)
+
+// Consume works the records of a group off: it runs handle for them, for up to Concurrency of them at once, until ctx ends. A record whose handler returns
+//
+//   - nil is acknowledged;
+//   - an error is refused (Nack) with it as the Reason: it is delivered again after the group's back-off, or goes to the dead letters if that was the last attempt;
+//   - a Permanent error goes to the dead letters at once;
+//   - ErrSettled is left as it is: the handler has acknowledged or refused it.
+//
+// A panic is an error, with its stack. While a handler runs, the Deadline of its record is moved, by the group's ack timeout. If the record is lost all the same, since nobody
+// could be reached for that long, or the group was moved or deleted, the ctx of the handler is cancelled, and its cause (context.Cause) is ErrConflict: the record is
+// delivered again, and what the handler returns has no effect if that has happened.
+//
+// In a KeyShared group the records of a key (and partition) are handled one after the other, in their order, whatever the Concurrency; when one fails, those behind it
+// wait until it has been delivered again, or is a dead letter. With NoAck nothing is acknowledged, and what was delivered is handled once, or not at all.
+//
+// An outage does not end Consume: it goes on when there is somebody to ask; likewise it waits for a stream that does not exist. When ctx ends, it reads no more records. Handlers have
+// the Grace to finish; their ctx, which has the values of Consume's, is cancelled only then, with the same cause. Handlers that have not returned 5 s later are left
+// alone. In the end the consumer leaves the group: what was not handled is delivered to others, and that it was delivered here is not one of its attempts.
+//
+// Consume returns nil when ctx has ended and it has left. Options: Concurrency (1), Consumer (a name that nobody has), Grace (10 s), NoAck, OnError, and those of CreateGroup, for when
+// there is no such group. Errors: ErrInvalid for names or options out of their limits; ErrClosed, ErrUnauthorized; one that says how many handlers have not returned.
+func (s *Store) Consume(ctx context.Context, stream, group string, handle func(ctx context.Context, d Delivery) error, opts ...ConsumeOption) error {
+	c := &consumer{s: s, stream: stream, group: group, o: consumeOptionsOf(opts)}
+	c.o.read.limit = MaxReadLimit
+	return c.run(ctx, func(ctx context.Context, ds []Delivery) error { return handle(ctx, ds[0]) })
+}
+
+// ConsumeMany is Consume for handlers of several records at once: up to most of them, 1 to 1000, whatever is there. They are acknowledged or refused together; in a KeyShared
+// group no two calls have records of one key at the same time, as long as none is lost. Concurrency is how many calls there are at once.
+func (s *Store) ConsumeMany(
+	ctx context.Context, stream, group string, most int, handle func(ctx context.Context, ds []Delivery) error, opts ...ConsumeOption,
+) error {
+	c := &consumer{s: s, stream: stream, group: group, many: true, o: consumeOptionsOf(opts)}
+	Limit(most).applyGroupRead(&c.o.read)
+	c.o.err = firstError(c.o.err, c.o.read.err)
+	return c.run(ctx, handle)
+}
+
+// newConsumer returns a name for a consumer that nobody else has, and that tells who it is.
+func newConsumer() string {
+	host, err := os.Hostname()
+	if err != nil || engine.CheckName("host", host) != nil {
+		host = "consumer"
+	}
+	return host[:min(len(host), 100)] + "-" + strconv.Itoa(os.Getpid()) + "-" + rand.Text()[:8]
+}
+
+// consumer is a member of a group as the source of a worker.
+type consumer struct {
+	s             *Store
+	stream, group string
+	many          bool // pieces are what one ReadGroup returns
+	o             consumeOptions
+	mode          Mode
+	ackTimeout    time.Duration
+}
+
+// consumed is what one call of the handler is about.
+type consumed struct {
+	ds      []Delivery
+	settled bool // by the handler
+}
+
+func (c *consumer) run(ctx context.Context, handle func(ctx context.Context, ds []Delivery) error) error {
+	err := readGroupOp(place{stream: c.stream, group: c.group}, c.o.consumer, &c.o.read, 0).Err
+	if err = firstError(c.o.err, err); err != nil {
+		return err
+	}
+	if err := worker.Retry(ctx, c.reportOutage, c.open); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	config := worker.Config[*consumed]{
+		Source: c, Concurrency: c.o.concurrency, Grace: c.o.grace, OnError: c.report,
+		Status: worker.Status{Kind: "stream", Namespace: c.s.Namespace(), Name: c.stream + "/" + c.group, Worker: c.o.consumer},
+		Handle: func(ctx context.Context, p *consumed) error { return p.settledBy(handle(ctx, p.ds)) },
+	}
+	if !c.o.read.noAck {
+		config.Source = &acking{c}
+	}
+	config.Observer, _ = c.s.scope.Attached().(worker.Observer)
+	err = worker.New(config).Run(ctx)
+	c.leave(ctx)
+	return err
+}
+
+// settledBy takes note of what the handler has returned.
+func (p *consumed) settledBy(err error) error {
+	if errors.Is(err, ErrSettled) {
+		p.settled = true
+		return nil
+	}
+	return err
+}
+
+func (c *consumer) report(p **consumed, err error) {
+	switch {
+	case c.o.onError == nil:
+	case p == nil:
+		c.o.onError(nil, err)
+	default:
+		c.o.onError(&(*p).ds[0], err)
+	}
+}
+
+func (c *consumer) reportOutage(err error) { c.report(nil, err) }
+
+// open finds out what the group is like, or makes it, when there is a stream.
+func (c *consumer) open(ctx context.Context) error {
+	for {
+		info, err := c.s.GroupStats(ctx, c.stream, c.group)
+		if err == nil {
+			c.mode, c.ackTimeout = info.Mode, info.AckTimeout
+			return nil
+		}
+		if !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		r := &groupReader{s: c.s, stream: c.stream, group: c.group, consumer: c.o.consumer, o: &c.o.read}
+		if err := r.found(ctx); err != nil {
+			if !errors.Is(err, ErrNotFound) {
+				return err
+			}
+			if err := c.s.awaitStream(ctx, c.stream); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// awaitStream waits until there is a stream.
+func (s *Store) awaitStream(ctx context.Context, name string) error {
+	ctx = engine.Lasting(ctx)
+	if err := s.scope.Await(ctx); err != nil {
+		return err
+	}
+	return s.scope.Query(ctx, name, &specQuery{namespace: s.scope.Namespace(), stream: name, wait: true})
+}
+
+// leaveTime is how long a consumer tries to leave its group.
+const leaveTime = 5 * time.Second
+
+// leave hands back what is left. If that fails, others get it when its time is over.
+func (c *consumer) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+	defer cancel()
+	if err := c.s.Leave(ctx, c.stream, c.group, c.o.consumer); err != nil && !errors.Is(err, ErrNotFound) {
+		c.report(nil, err)
+	}
+}
+
+// consumeWait is how long one ReadGroup of Consume waits.
+const consumeWait = time.Hour
+
+func (c *consumer) Take(ctx context.Context, n int) ([]*consumed, error) {
+	limit := c.o.read.limit
+	if !c.many {
+		limit = min(limit, n)
+	}
+	opts := []GroupReadOption{groupOption(func(o *groupOptions) { *o = c.o.read.group }), Limit(limit), Wait(consumeWait)}
+	if c.o.read.noAck {
+		opts = append(opts, NoAck())
+	}
+	ds, err := c.s.ReadGroup(ctx, c.stream, c.group, c.o.consumer, opts...)
+	if c.many && len(ds) > 0 {
+		return []*consumed{{ds: ds}}, err
+	}
+	pieces := make([]*consumed, len(ds))
+	for i := range ds {
+		pieces[i] = &consumed{ds: ds[i : i+1]}
+	}
+	return pieces, err
+}
+
+// Lane has the records of a key handled one after the other where the group does so.
+func (c *consumer) Lane(p *consumed) string {
+	d := &p.ds[0]
+	if c.mode != KeyShared || d.Key == "" || c.many {
+		return ""
+	}
+	return strconv.Itoa(d.Partition) + "/" + d.Key
+}
+
+// Settle has nothing to say with NoAck.
+func (c *consumer) Settle(context.Context, *consumed, worker.Result) error { return nil }
+
+// acking is a consumer that acknowledges.
+type acking struct{ *consumer }
+
+func (c *acking) Settle(ctx context.Context, p *consumed, r worker.Result) error {
+	refs := RefsOf(p.ds)
+	var n int
+	var err error
+	switch {
+	case p.settled:
+		return nil
+	case r.Err == nil:
+		n, err = c.s.Ack(ctx, c.stream, c.group, refs...)
+	case isPermanent(r.Err):
+		n, err = c.s.Nack(ctx, c.stream, c.group, refs, ToDLQ(), reason(r.Err))
+	case r.GiveBack():
+		return nil // it is handed back when the consumer leaves
+	default:
+		n, err = c.s.Nack(ctx, c.stream, c.group, refs, reason(r.Err))
+	}
+	if err == nil && n < len(refs) {
+		err = c.notPending(p)
+	}
+	return err
+}
+
+// reason returns as much of an error as is kept.
+func reason(err error) NackOption {
+	text := err.Error()
+	return Reason(strings.ToValidUTF8(text[:min(len(text), maxReasonBytes)], ""))
+}
+
+func (c *acking) notPending(p *consumed) error {
+	d := &p.ds[0]
+	text := fmt.Sprintf("record %d of partition %d is not pending in consumer group %q as attempt %d", d.Offset, d.Partition, c.group, d.Attempt)
+	if n := len(p.ds); n > 1 {
+		text = fmt.Sprintf("not all of %d records, of which the first is %d of partition %d, are pending in consumer group %q", n, d.Offset, d.Partition, c.group)
+	}
+	return &ConflictError{Stream: c.stream, Partition: d.Partition, Reason: text}
+}
+
+func (c *acking) Lease() time.Duration { return c.ackTimeout }
+
+// Release does nothing: what is left is handed back when the consumer leaves.
+func (c *acking) Release(context.Context, []*consumed) error { return nil }
+
+// Renew extends all deadlines at once. That tells how many of the records are still the consumer's, not which: if some are not it asks for halves.
+func (c *acking) Renew(ctx context.Context, pieces []*consumed) ([]error, error) {
+	lost := make([]error, len(pieces))
+	return lost, c.renew(ctx, pieces, lost)
+}
+
+func (c *acking) renew(ctx context.Context, pieces []*consumed, lost []error) error {
+	var refs []Ref
+	for _, p := range pieces {
+		refs = append(refs, RefsOf(p.ds)...)
+	}
+	n := 0
+	if len(refs) <= maxRefs || len(pieces) == 1 {
+		var err error
+		n, err = c.s.Extend(ctx, c.stream, c.group, c.ackTimeout, refs...)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+	}
+	switch half := len(pieces) / 2; {
+	case n == len(refs):
+		return nil
+	case n > 0 && half > 0, len(refs) > maxRefs:
+		err := c.renew(ctx, pieces[:half], lost[:half])
+		return errors.Join(err, c.renew(ctx, pieces[half:], lost[half:]))
+	}
+	for i, p := range pieces {
+		lost[i] = c.notPending(p)
+	}
+	return nil
+}

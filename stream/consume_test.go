@@ -1,0 +1,403 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/stream"
+)
+
+// consuming is a Consume under way.
+type consuming struct {
+	stop  context.CancelCauseFunc
+	ended chan error
+}
+
+// begin begins to consume, in a bubble.
+func begin(t *testing.T, consume func(ctx context.Context) error) *consuming {
+	ctx, stop := context.WithCancelCause(t.Context())
+	c := &consuming{stop, make(chan error, 1)}
+	go func() { c.ended <- consume(ctx) }()
+	return c
+}
+
+// end ends it, as it should end.
+func (c *consuming) end(t *testing.T) {
+	t.Helper()
+	c.stop(errEnough)
+	if err := <-c.ended; err != nil {
+		t.Errorf("Consume = %v, want nil", err)
+	}
+}
+
+var errEnough = errors.New("that is enough")
+
+// inBubbles runs a test with a node of its own in a bubble, in a namespace of each kind.
+func inBubbles(t *testing.T, f func(t *testing.T, node *floe.Node, s *stream.Store)) {
+	t.Helper()
+	for name, opts := range map[string][]floe.NamespaceOption{"plain": nil, "spread": {floe.Spread()}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				node, err := floe.Open(floe.Config{Shards: 3})
+				must(t, err)
+				defer node.Close()
+				must(t, node.Namespaces().Create(t.Context(), "n", opts...))
+				f(t, node, node.Stream("n"))
+			})
+		})
+	}
+}
+
+// pass lets time go by, and what it brings about happen.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// appendAll appends records with keys: "a:1" is the payload 1 with the key a.
+func appendAll(t *testing.T, s *stream.Store, name string, records ...string) {
+	t.Helper()
+	for _, text := range records {
+		key, payload, _ := strings.Cut(text, ":")
+		_, err := s.Append(t.Context(), name, stream.Message{Key: key, Payload: []byte(payload)})
+		must(t, err)
+	}
+}
+
+// notes collects what handlers do.
+type notes struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (n *notes) add(format string, args ...any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lines = append(n.lines, fmt.Sprintf(format, args...))
+}
+
+func (n *notes) sorted() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := slices.Clone(n.lines)
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+// TestConsumeOutcomes: what becomes of a record, by what its handler returns. The stream comes into being later.
+func TestConsumeOutcomes(t *testing.T) {
+	inBubbles(t, func(t *testing.T, node *floe.Node, s *stream.Store) {
+		var seen, reported notes
+		name := "{log}"
+		c := begin(t, func(ctx context.Context) error {
+			return s.Consume(ctx, name, "g", func(ctx context.Context, d stream.Delivery) error {
+				seen.add("%s %d", d.Payload, d.Attempt)
+				switch body := string(d.Payload); {
+				case body == "fails" && d.Attempt < 3, body == "never works":
+					return fmt.Errorf("attempt %d failed", d.Attempt)
+				case body == "hopeless":
+					return fmt.Errorf("handle: %w", stream.Permanent(errors.New("no such address")))
+				case body == "panics":
+					panic("boom")
+				case body == "in a transaction":
+					_, err := node.Txn("n").Do(stream.AckOp(name, "g", d.Ref()), kv.PutOp("{log}done", d.Payload)).Commit(ctx)
+					return errors.Join(err, stream.ErrSettled)
+				}
+				return nil
+			}, stream.MaxDeliver(3), stream.OnError(func(d *stream.Delivery, err error) { reported.add("%s", d.Payload) }))
+		})
+		pass(time.Minute)
+		appendAll(t, s, name, ":fine", ":fails", ":never works", ":hopeless", ":panics", ":in a transaction")
+		pass(time.Minute)
+		c.end(t)
+		want := "fails 1, fails 2, fails 3, fine 1, hopeless 1, in a transaction 1, never works 1, never works 2, never works 3, panics 1, panics 2, panics 3"
+		if got := seen.sorted(); got != want {
+			t.Errorf("handled: %s, want %s", got, want)
+		}
+		var dead notes
+		recs, err := s.Read(t.Context(), name+".dlq")
+		must(t, err)
+		for _, r := range recs {
+			reason, _, _ := strings.Cut(r.Headers[stream.HeaderError], "\n")
+			dead.add("%s: %s", r.Payload, reason)
+		}
+		if got := dead.sorted(); got != "hopeless: handle: no such address, never works: attempt 3 failed, panics: handler panicked: boom" {
+			t.Errorf("dead letters: %s; headers %v", got, recs[0].Headers)
+		}
+		info, err := s.GroupStats(t.Context(), name, "g")
+		must(t, err)
+		if info.Pending() != 0 || info.Lag() != 0 || len(info.Members) != 0 {
+			t.Errorf("GroupStats = %+v, want nothing left", info)
+		}
+		if len(reported.lines) != 9 {
+			t.Errorf("reported %q, want each failure", reported.lines)
+		}
+	})
+}
+
+// TestConsumeHoldsRecords: a handler that takes longer than the ack timeout keeps its record.
+func TestConsumeHoldsRecords(t *testing.T) {
+	inBubbles(t, func(t *testing.T, node *floe.Node, s *stream.Store) {
+		must(t, s.Create(t.Context(), "log", stream.Partitions(4)))
+		for i := range 20 {
+			appendAll(t, s, "log", fmt.Sprintf("k%d:x", i))
+		}
+		var runs atomic.Int32
+		consume := func(ctx context.Context) error {
+			return s.Consume(ctx, "log", "g", func(ctx context.Context, d stream.Delivery) error {
+				if runs.Add(1); d.Attempt != 1 {
+					t.Errorf("attempt %d of %s", d.Attempt, d.Key)
+				}
+				<-time.After(5 * time.Minute)
+				return ctx.Err()
+			}, stream.Concurrency(20), stream.AckTimeout(3*time.Second))
+		}
+		c := begin(t, consume)
+		pass(time.Minute)
+		other := begin(t, consume)
+		pass(10 * time.Minute)
+		c.end(t)
+		other.end(t)
+		if info, err := s.GroupStats(t.Context(), "log", "g"); err != nil || runs.Load() != 20 || info.Pending() != 0 {
+			t.Errorf("%d runs, %+v, %v", runs.Load(), info, err)
+		}
+	})
+}
+
+// TestConsumeKeepsKeysInOrder: whatever fails or takes long, the records of a key are handled one after the other and none overtakes another, while those
+// of other keys go on.
+func TestConsumeKeepsKeysInOrder(t *testing.T) {
+	inBubbles(t, func(t *testing.T, node *floe.Node, s *stream.Store) {
+		const keys, each = 7, 20
+		must(t, s.Create(t.Context(), "log", stream.Partitions(3)))
+		for i := range each {
+			for k := range keys {
+				appendAll(t, s, "log", fmt.Sprintf("k%d:%02d", k, i))
+			}
+		}
+		var mu sync.Mutex
+		busy, next, tries, most := make(map[string]bool), make(map[string]int), make(map[string]int), 0
+		handle := func(ctx context.Context, d stream.Delivery) error {
+			mu.Lock()
+			if n := fmt.Sprintf("%02d", next[d.Key]); busy[d.Key] || string(d.Payload) != n {
+				t.Errorf("key %s: %s is handled, %s is next; another one runs: %v", d.Key, d.Payload, n, busy[d.Key])
+			}
+			busy[d.Key] = true
+			most = max(most, len(busy))
+			tries[d.Key]++
+			try := tries[d.Key]
+			mu.Unlock()
+			<-time.After(time.Duration(try%4) * time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			delete(busy, d.Key)
+			switch {
+			case try%5 == 0:
+				return errEnough
+			case try%13 == 0:
+				next[d.Key]++
+				return stream.Permanent(errEnough) // what is behind it goes on
+			}
+			next[d.Key]++
+			return nil
+		}
+		var all []*consuming
+		for range 2 {
+			all = append(all, begin(t, func(ctx context.Context) error {
+				return s.Consume(ctx, "log", "g", handle, stream.Concurrency(5), stream.WithMode(stream.KeyShared), stream.MaxDeliver(0))
+			}))
+		}
+		pass(10 * time.Minute)
+		for _, c := range all {
+			c.end(t)
+		}
+		if most < 5 {
+			t.Errorf("at most %d keys were handled at once", most)
+		}
+		for k, n := range next {
+			if n != each {
+				t.Errorf("%d records of key %s are done, want %d", n, k, each)
+			}
+		}
+		if info, err := s.GroupStats(t.Context(), "log", "g"); err != nil || info.Pending() != 0 || info.Lag() != 0 {
+			t.Errorf("GroupStats = %+v, %v", info, err)
+		}
+	})
+}
+
+// TestConsumeMany: batches are acknowledged, or delivered again, as a whole.
+func TestConsumeMany(t *testing.T) {
+	inBubbles(t, func(t *testing.T, node *floe.Node, s *stream.Store) {
+		msgs := make([]stream.Message, 1000)
+		for i := range msgs {
+			msgs[i].Payload = fmt.Append(nil, i)
+		}
+		_, err := s.AppendMany(t.Context(), "log", msgs)
+		must(t, err)
+		var sizes notes
+		handled := make(map[string]int)
+		c := begin(t, func(ctx context.Context) error {
+			return s.ConsumeMany(ctx, "log", "g", 300, func(ctx context.Context, ds []stream.Delivery) error {
+				sizes.add("%d", len(ds))
+				for _, d := range ds {
+					handled[string(d.Payload)]++
+				}
+				if len(ds) == 100 && ds[0].Attempt == 1 {
+					return errEnough
+				}
+				return nil
+			})
+		})
+		pass(time.Minute)
+		c.end(t)
+		if got := sizes.sorted(); got != "100, 100, 300, 300, 300" || len(handled) != 1000 {
+			t.Errorf("batches of %s, %d records", got, len(handled))
+		}
+	})
+}
+
+// TestConsumeNoAck: each record is handled once, whatever becomes of it, also in a group some of whose consumers acknowledge.
+func TestConsumeNoAck(t *testing.T) {
+	inBubbles(t, func(t *testing.T, node *floe.Node, s *stream.Store) {
+		for i := range 300 {
+			appendAll(t, s, "log", fmt.Sprintf("k%d:%d", i%10, i))
+		}
+		var mu sync.Mutex
+		once, acked := make(map[string]int), make(map[string]int)
+		opts := []stream.ConsumeOption{stream.Concurrency(8), stream.WithMode(stream.KeyShared), stream.Consumer("once")}
+		loose := begin(t, func(ctx context.Context) error {
+			return s.Consume(ctx, "log", "g", func(ctx context.Context, d stream.Delivery) error {
+				mu.Lock()
+				once[string(d.Payload)]++
+				mu.Unlock()
+				<-time.After(time.Second)
+				return errEnough
+			}, append(opts, stream.NoAck())...)
+		})
+		strict := begin(t, func(ctx context.Context) error {
+			return s.Consume(ctx, "log", "g", func(ctx context.Context, d stream.Delivery) error {
+				mu.Lock()
+				defer mu.Unlock()
+				acked[string(d.Payload)]++
+				if d.Attempt == 1 {
+					return errEnough
+				}
+				return nil
+			}, append(opts, stream.Consumer("strict"))...)
+		})
+		pass(10 * time.Minute)
+		loose.end(t)
+		strict.end(t)
+		for i := range 300 {
+			if p := fmt.Sprint(i); once[p]+acked[p] < 1 || once[p] > 1 || acked[p] > 2 {
+				t.Errorf("record %s was handled %d times without and %d times with acknowledgement", p, once[p], acked[p])
+			}
+		}
+		if len(once) == 0 || len(acked) == 0 {
+			t.Errorf("%d records to one, %d to the other", len(once), len(acked))
+		}
+	})
+}
+
+// TestConsumeDrains: what is not finished in time is delivered to others, and that was no attempt.
+func TestConsumeDrains(t *testing.T) {
+	inBubbles(t, func(t *testing.T, node *floe.Node, s *stream.Store) {
+		for i := range 5 {
+			appendAll(t, s, "log", fmt.Sprintf(":%d", i))
+		}
+		c := begin(t, func(ctx context.Context) error {
+			return s.Consume(ctx, "log", "g", func(ctx context.Context, d stream.Delivery) error {
+				if string(d.Payload) == "0" {
+					<-time.After(9 * time.Second)
+					return ctx.Err()
+				}
+				<-ctx.Done()
+				if context.Cause(ctx) != errEnough {
+					t.Errorf("the cause is %v, want that of the context of Consume", context.Cause(ctx))
+				}
+				return ctx.Err()
+			}, stream.Concurrency(4), stream.MaxDeliver(1))
+		})
+		pass(time.Second)
+		c.end(t)
+		var rest notes
+		c = begin(t, func(ctx context.Context) error {
+			return s.Consume(ctx, "log", "g", func(ctx context.Context, d stream.Delivery) error {
+				rest.add("%s", d.Payload)
+				return nil
+			})
+		})
+		pass(time.Second)
+		c.end(t)
+		if got := rest.sorted(); got != "1, 2, 3, 4" {
+			t.Errorf("the next one got %s, want 1, 2, 3, 4", got)
+		}
+	})
+}
+
+// TestConsumeLosesRecords: a handler whose group has been moved or deleted is told so.
+func TestConsumeLosesRecords(t *testing.T) {
+	for name, lose := range map[string]func(ctx context.Context, s *stream.Store) error{
+		"seek":   func(ctx context.Context, s *stream.Store) error { return s.Seek(ctx, "log", "g", stream.FromEnd()) },
+		"group":  func(ctx context.Context, s *stream.Store) error { return s.DeleteGroup(ctx, "log", "g") },
+		"stream": func(ctx context.Context, s *stream.Store) error { return s.Delete(ctx, "log", stream.Force()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubbles(t, func(t *testing.T, node *floe.Node, s *stream.Store) {
+				appendAll(t, s, "log", ":1", ":2", ":3")
+				var causes notes
+				c := begin(t, func(ctx context.Context) error {
+					return s.Consume(ctx, "log", "g", func(ctx context.Context, d stream.Delivery) error {
+						if d.Attempt > 1 || len(causes.sorted()) > 10 {
+							return nil
+						}
+						<-ctx.Done()
+						causes.add("%v", errors.Is(context.Cause(ctx), stream.ErrConflict))
+						return nil
+					}, stream.Concurrency(3))
+				})
+				pass(time.Second)
+				must(t, lose(t.Context(), s))
+				pass(time.Minute)
+				c.end(t)
+				if got := causes.sorted(); strings.Count(got, "true") < 3 { // a group that is made anew gives them out anew
+					t.Errorf("causes that are ErrConflict: %s", got)
+				}
+			})
+		})
+	}
+}
+
+func TestConsumeRefuses(t *testing.T) {
+	node := floe.OpenMemory(t)
+	s, none := node.Stream("n"), func(context.Context, stream.Delivery) error { return nil }
+	for _, opts := range [][]stream.ConsumeOption{
+		{stream.Concurrency(0)}, {stream.Concurrency(stream.MaxConcurrency + 1)}, {stream.Grace(-1)}, {stream.Consumer("\n")}, {stream.AckTimeout(0)},
+		{stream.MaxDeliver(-1)}, {stream.WithMode(9)},
+	} {
+		if err := s.Consume(t.Context(), "log", "g", none, opts...); !errors.Is(err, stream.ErrInvalid) {
+			t.Errorf("Consume = %v, want ErrInvalid", err)
+		}
+	}
+	for _, names := range [][2]string{{"", "g"}, {"log", ""}, {"log", "\n"}} {
+		if err := s.Consume(t.Context(), names[0], names[1], none); !errors.Is(err, stream.ErrInvalid) {
+			t.Errorf("Consume of %q = %v, want ErrInvalid", names, err)
+		}
+	}
+	if err := s.ConsumeMany(t.Context(), "log", "g", 0, nil); !errors.Is(err, stream.ErrInvalid) {
+		t.Errorf("ConsumeMany of no records = %v, want ErrInvalid", err)
+	}
+	if _, err := s.Nack(t.Context(), "log", "g", []stream.Ref{{Offset: 1}}, stream.ToDLQ(), stream.Delay(0)); !errors.Is(err, stream.ErrInvalid) {
+		t.Errorf("Nack with a delay, to the dead letters = %v, want ErrInvalid", err)
+	}
+}

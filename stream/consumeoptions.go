@@ -1,0 +1,100 @@
+package stream
+
+import (
+	"errors"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Limits and defaults of Consume.
+const (
+	MaxConcurrency = 10_000
+	DefaultGrace   = 10 * time.Second
+)
+
+// ConsumeOption changes what Consume and ConsumeMany do.
+type ConsumeOption interface{ applyConsume(*consumeOptions) }
+
+type consumeOptions struct {
+	read        groupReadOptions
+	consumer    string
+	concurrency int
+	grace       time.Duration
+	onError     func(*Delivery, error)
+	err         error
+}
+
+type consumeOption func(*consumeOptions)
+
+func (f consumeOption) applyConsume(o *consumeOptions) { f(o) }
+
+func (f groupOption) applyConsume(o *consumeOptions) { f(&o.read.group) }
+func (s StartOption) applyConsume(o *consumeOptions) { s.applyGroupRead(&o.read) }
+func (n NewOption) applyConsume(o *consumeOptions)   { n.applyGroupRead(&o.read) }
+func (n NoAckOption) applyConsume(o *consumeOptions) { n.applyGroupRead(&o.read) }
+
+// Concurrency sets how many handlers run at once, 1 to 10,000; the default is 1.
+func Concurrency(n int) ConsumeOption {
+	return consumeOption(func(o *consumeOptions) {
+		if o.concurrency = n; n < 1 || n > MaxConcurrency {
+			o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: concurrency %d is not in 1-%d", n, MaxConcurrency))
+		}
+	})
+}
+
+// Consumer names the consumer in its group, instead of a name that nobody else has: by it Pending and GroupStats tell the consumers apart. Nobody else may use it
+// at the same time.
+func Consumer(name string) ConsumeOption {
+	return consumeOption(func(o *consumeOptions) {
+		o.consumer, o.err = name, firstError(o.err, engine.CheckName("consumer", name))
+	})
+}
+
+// Grace sets for how long handlers may go on when Consume ends; the default is 10 s. With 0 they are cancelled at once.
+func Grace(d time.Duration) ConsumeOption {
+	return consumeOption(func(o *consumeOptions) {
+		if o.grace = d; d < 0 {
+			o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: grace %v is negative", d))
+		}
+	})
+}
+
+// OnError is told what goes wrong while Consume goes on, by several goroutines at once: what handlers return, and that a record could not be acknowledged,
+// with the record, the first one of several; with nil that the group could not be asked, or deadlines not be extended. The default is nobody.
+func OnError(f func(d *Delivery, err error)) ConsumeOption {
+	return consumeOption(func(o *consumeOptions) { o.onError = f })
+}
+
+func consumeOptionsOf(opts []ConsumeOption) consumeOptions {
+	o := consumeOptions{read: groupReadOptionsOf(nil), concurrency: 1, grace: DefaultGrace}
+	for _, opt := range opts {
+		opt.applyConsume(&o)
+	}
+	o.err = firstError(o.err, o.read.group.err)
+	if o.consumer == "" {
+		o.consumer = newConsumer()
+	}
+	return o
+}
+
+// ErrSettled is what a handler returns that has acknowledged or refused its records itself, such as with an AckOp in the transaction that does what they ask for.
+var ErrSettled = errors.New("settled by the handler")
+
+// Permanent marks the error of a handler as one that another attempt would not mend: the record goes to the dead letters at once. Permanent(nil) is nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanentError{err}
+}
+
+type permanentError struct{ err error }
+
+func (e *permanentError) Error() string { return e.err.Error() }
+func (e *permanentError) Unwrap() error { return e.err }
+
+func isPermanent(err error) bool {
+	var p *permanentError
+	return errors.As(err, &p)
+}
