@@ -1,4 +1,4 @@
-// Package floe is an embeddable data node: key-value, queues, streams with consumer groups, time series, and later actions, stream
+// Package floe is an embeddable data node: key-value, queues, streams with consumer groups, time series, actions, and later stream
 // processing and workflows, over one replicated log stored in Pebble.
 //
 //	node, err := floe.Open(floe.Config{DataDir: "data"})
@@ -18,6 +18,7 @@ package floe
 import (
 	"context"
 
+	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/kv"
@@ -47,11 +48,12 @@ var (
 // DB is what a Node and a Client share, so that a program need not know whether its data is in its own process. Only floe implements it: methods
 // may be added. All may be called by many goroutines at once, also after Close: what they return then answers ErrClosed.
 type DB interface {
-	// KV, Stream, Queue and TS return the stores of a namespace, which need no Close.
+	// KV, Stream, Queue, TS and Action return the stores of a namespace, which need no Close.
 	KV(namespace string, opts ...AccessOption) *kv.Store
 	Stream(namespace string, opts ...AccessOption) *stream.Store
 	Queue(namespace string, opts ...AccessOption) *queue.Store
 	TS(namespace string, opts ...AccessOption) *ts.Store
+	Action(namespace string, opts ...AccessOption) *action.Store
 	// FloQL evaluates a query over the time series of a namespace.
 	FloQL(ctx context.Context, namespace, query string, opts ...floql.Options) (*floql.Result, error)
 	// Txn starts a transaction over the primitives of a namespace.

@@ -3,6 +3,7 @@ package floe
 import (
 	"context"
 
+	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/kv"
@@ -56,6 +57,11 @@ func (s *stores) Stream(namespace string, opts ...AccessOption) *stream.Store {
 // Queue returns the queues of a namespace.
 func (s *stores) Queue(namespace string, opts ...AccessOption) *queue.Store {
 	return engine.StoreOf(queue.Primitive, s.pick(opts), namespace, s.maxValue())
+}
+
+// Action returns the actions of a namespace, with their runs and workers.
+func (s *stores) Action(namespace string, opts ...AccessOption) *action.Store {
+	return engine.StoreOf(action.Primitive, s.pick(opts), namespace, s.maxValue())
 }
 
 // TS returns the time series of a namespace.

@@ -53,10 +53,10 @@ func ParseStatus(name string) (Status, error) {
 
 // The outcomes of runs that nobody named otherwise.
 const (
-	Success   = "success"
-	Failure   = "failure"
-	Timeout   = "timeout"
-	Abandoned = "cancelled"
+	OutcomeSuccess   = "success"
+	OutcomeFailure   = "failure"
+	OutcomeTimeout   = "timeout"
+	OutcomeCancelled = "cancelled"
 )
 
 // The codes of errors that floe itself gives to runs.

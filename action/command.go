@@ -246,7 +246,7 @@ func (s *sessionCommand) code(c *codec.Coder) {
 
 // command makes an operation. name routes it, in a spread namespace.
 func command(kind uint8, route string, err error, body []byte) engine.Op {
-	return engine.Op{Command: engine.Command{Machine: engine.MachineAction, Kind: kind, Body: body}, Route: route, Err: err}
+	return engine.Op{Command: engine.Command{Machine: engine.MachineAction, Kind: kind, Body: body}, Route: route, Err: err, Decode: anyNothing}
 }
 
 func checkAction(name string) error { return engine.CheckName("action", name) }

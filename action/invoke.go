@@ -13,13 +13,13 @@ import (
 
 // invoked is the result of kindInvoke.
 type invoked struct {
-	ref       call.Ref
+	place
 	duplicate bool
 	lsn       uint64
 }
 
 func (i *invoked) code(c *codec.Coder) {
-	i.ref.Code(c)
+	i.place.code(c)
 	c.Bool(&i.duplicate)
 	c.Uvarint(&i.lsn)
 }
@@ -39,14 +39,15 @@ func (w *work) invoke(v *call.Invoke) ([]byte, error) {
 	if err := a.place(v); err != nil {
 		return nil, err
 	}
-	res := invoked{ref: call.Ref{Action: a.id, Run: uint64(w.tx.LSN()), Tag: tagOf(w.tx)}, lsn: uint64(w.tx.LSN())}
+	ref := call.Ref{Action: a.id, Run: uint64(w.tx.LSN()), Tag: tagOf(w.tx)}
+	res := invoked{place: place{w.tx.Shard(), ref}, lsn: uint64(w.tx.LSN())}
 	if v.IdempotencyKey != "" {
-		earlier, found, err := a.remember(res.ref, v)
+		earlier, found, err := a.remember(ref, v)
 		if err != nil {
 			return nil, err
 		}
 		if found {
-			res.ref, res.duplicate = earlier, true
+			res.Ref, res.duplicate = earlier, true
 			return encode(nil, &res, (*invoked).code), nil
 		}
 	}
@@ -54,7 +55,7 @@ func (w *work) invoke(v *call.Invoke) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.insert(res.ref, v, set)
+	a.insert(ref, v, set)
 	return encode(nil, &res, (*invoked).code), nil
 }
 

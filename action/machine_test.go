@@ -47,7 +47,7 @@ func (w *world) invoke(v call.Invoke) (invoked, error) {
 	}
 	res, err := decode(b, (*invoked).code)
 	if err == nil && !res.duplicate {
-		w.all = append(w.all, res.ref)
+		w.all = append(w.all, res.Ref)
 	}
 	return res, err
 }

@@ -26,7 +26,7 @@ func (w *work) settle(s *session, e *end) verdict {
 	case completed:
 		st.outcome, st.output, st.code, st.message = e.outcome, e.output, "", ""
 		if st.outcome == "" {
-			st.outcome = Success
+			st.outcome = OutcomeSuccess
 		}
 		a.completed++
 		a.took += w.tx.Now() - st.startedAt
@@ -109,9 +109,9 @@ func (a *act) fail(ref call.Ref, st *stateRow, again bool, delay int64, status S
 		a.retry(ref, st, delay)
 		return
 	}
-	st.outcome = Failure
+	st.outcome = OutcomeFailure
 	if status == TimedOut {
-		st.outcome = Timeout
+		st.outcome = OutcomeTimeout
 		a.timedOut++
 	} else {
 		a.failed++
@@ -232,7 +232,7 @@ func (a *act) cancelRun(ref call.Ref, st *stateRow, reason string) {
 		a.dequeue(st)
 	}
 	a.cancelled++
-	st.outcome, st.code, st.message = Abandoned, "", reason
+	st.outcome, st.code, st.message = OutcomeCancelled, "", reason
 	a.finish(ref, st, Cancelled)
 }
 

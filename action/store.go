@@ -1,6 +1,15 @@
 package action
 
-import "github.com/floedb/floe/internal/engine"
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
 
 // Store holds the actions of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
 type Store struct{ scope engine.Scope }
@@ -9,3 +18,205 @@ func newStore(s engine.Scope) *Store { return &Store{s} }
 
 // Namespace returns the namespace of the store.
 func (s *Store) Namespace() string { return s.scope.Namespace() }
+
+// Register makes an action known, or changes all that was registered of it: what no option says has its default. It returns its version, which counts
+// registrations. Runs that were invoked before keep the timeout and the number of attempts that they were invoked with. A disabled action stays disabled.
+//
+// Options: Owner, Description, Timeout (30 s), MaxRetries (3), Backoff (1 s to 5 min), Retain (7 days, 10,000 runs), MaxRunning, MaxRunningPerKey,
+// RateLimit (none). Errors: ErrInvalid for a name that is not 1-255 bytes of UTF-8 and for options out of their limits.
+func (s *Store) Register(ctx context.Context, name string, opts ...RegisterOption) (version int, err error) {
+	return engine.Propose(ctx, &s.scope, registerOp(name, opts), decodeVersion)
+}
+
+// Enable lets a disabled action be invoked again. Errors: ErrNotFound.
+func (s *Store) Enable(ctx context.Context, name string) error {
+	_, err := engine.Propose(ctx, &s.scope, nameOp(kindEnable, name, true), decodeNothing)
+	return err
+}
+
+// Disable refuses invocations of an action from now on, with ErrConflict. Runs that were invoked before go on. In a spread namespace other shards than that
+// of the action's name hear of it a moment later. Errors: ErrNotFound.
+func (s *Store) Disable(ctx context.Context, name string) error {
+	_, err := engine.Propose(ctx, &s.scope, nameOp(kindEnable, name, false), decodeNothing)
+	return err
+}
+
+// Delete removes an action with the runs that are kept of it. Its idempotency keys are forgotten.
+//
+// Options: Force, which cancels runs that have not ended. Errors: ErrNotFound; ErrConflict if there are such runs.
+func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) error {
+	_, err := engine.Propose(ctx, &s.scope, deleteOp(name, opts), decodeNothing)
+	return err
+}
+
+// Invoke has an action carried out by a worker: at least once, and with one result. input is JSON, nil means null; it may be reused on return. When Invoke
+// returns nil, the run is committed (see floe.Config.Durability). After a ctx error or ErrUnknownOutcome there may or may not be one: with an
+// IdempotencyKey the call can be repeated without harm.
+//
+// Options: Priority, Delay, IdempotencyKey, Labels, ConcurrencyKey. Errors: ErrNotFound if the action was not registered; ErrConflict if it is disabled, or the
+// idempotency key was used with another input; ErrInvalid for an input that is no JSON or too long, and for options out of their limits.
+func (s *Store) Invoke(ctx context.Context, name string, input []byte, opts ...InvokeOption) (Invoked, error) {
+	op := invokeOp(name, input, opts)
+	var misplaced *placeError
+	i, err := s.invoke(ctx, op)
+	switch {
+	case errors.As(err, &misplaced): // a limit of the action asks for another shard
+		op.Route = misplaced.route
+	case errors.Is(err, ErrNotFound) && op.Route != name: // its home may not have told all shards yet
+		op.Route = name
+	default:
+		return i, err
+	}
+	return s.invoke(ctx, op)
+}
+
+func (s *Store) invoke(ctx context.Context, op engine.Op) (Invoked, error) {
+	return engine.Propose(ctx, &s.scope, op, decodeInvoked)
+}
+
+// InvokeAndWait is Invoke and Wait: it returns the run when it has ended, however it has.
+//
+// Options and errors are those of Invoke. After an error there may be a run all the same.
+func (s *Store) InvokeAndWait(ctx context.Context, name string, input []byte, opts ...InvokeOption) (Run, error) {
+	i, err := s.Invoke(ctx, name, input, opts...)
+	if err != nil {
+		return Run{}, err
+	}
+	return s.Wait(ctx, i.Run)
+}
+
+// Run returns a run. Errors: ErrNotFound if there is none, or none any more; ErrInvalid for what is no id.
+func (s *Store) Run(ctx context.Context, id RunID) (Run, error) { return s.run(ctx, id, false) }
+
+// Wait returns a run when it has ended. Errors: those of Run, and ctx's.
+func (s *Store) Wait(ctx context.Context, id RunID) (Run, error) {
+	return s.run(engine.Lasting(ctx), id, true)
+}
+
+func (s *Store) run(ctx context.Context, id RunID, wait bool) (Run, error) {
+	p, err := id.parse()
+	if err != nil {
+		return Run{}, err
+	}
+	if int(p.shard) >= s.scope.NodeShards() {
+		return Run{}, noRun(p.Ref, p.shard)
+	}
+	q := runQuery{namespace: s.Namespace(), ref: p.Ref, wait: wait}
+	if err := s.scope.QueryShard(ctx, p.shard, &q); err != nil {
+		return Run{}, err
+	}
+	if !q.found {
+		return Run{}, noRun(p.Ref, p.shard)
+	}
+	return q.run, nil
+}
+
+// Cancel ends a run: one that waits is never begun; the context of the handler that has one is cancelled, and whatever it returns is not the run's
+// result. reason may be empty. The run is Cancelled at once; the slots that it takes up of its action's limits are free when the handler has returned.
+//
+// Errors: ErrNotFound; ErrConflict if the run has ended; ErrInvalid for a reason of more than 1,024 bytes and for what is no id.
+func (s *Store) Cancel(ctx context.Context, id RunID, reason string) error {
+	_, err := engine.Propose(ctx, &s.scope, cancelOp(id, reason), decodeNothing)
+	return err
+}
+
+// decodeNothing reads the result of a command that has none.
+func decodeNothing([]byte) (none struct{}, err error) { return none, nil }
+
+func decodeVersion(b []byte) (int, error) {
+	r := codec.NewReader(b)
+	v := r.Uvarint()
+	return int(v), r.Done()
+}
+
+// decodeInvoked reads the result of an invocation in a shard; the shard is in front, see invoked.
+func decodeInvoked(b []byte) (Invoked, error) {
+	i, err := decode(b, (*invoked).code)
+	return Invoked{Run: i.place.id(), LSN: i.lsn, Duplicate: i.duplicate}, err
+}
+
+// anyOf is decode for operations of a transaction.
+func anyOf[T any](decode func([]byte) (T, error)) func([]byte) (any, error) {
+	return func(b []byte) (any, error) { return decode(b) }
+}
+
+func anyNothing([]byte) (any, error) { return nil, nil }
+
+func registerOp(name string, opts []RegisterOption) engine.Op {
+	o := registerOptions{spec: defaultSpec}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	err := checkAction(name)
+	if err == nil {
+		err = o.err
+	}
+	if err == nil {
+		err = o.spec.check()
+	}
+	op := command(kindRegister, name, err, encode(nil, &registerCommand{name, o.spec}, (*registerCommand).code))
+	op.Decode = anyOf(decodeVersion)
+	return op
+}
+
+func nameOp(kind uint8, name string, flag bool) engine.Op {
+	return command(kind, name, checkAction(name), encode(nil, &nameCommand{name, flag}, (*nameCommand).code))
+}
+
+func deleteOp(name string, opts []DeleteOption) engine.Op {
+	force := false
+	for _, opt := range opts {
+		opt(&force)
+	}
+	return nameOp(kindDelete, name, force)
+}
+
+func invokeOp(name string, input []byte, opts []InvokeOption) engine.Op {
+	o := invokeOptions{Invoke: call.Invoke{Name: name, Input: input, Priority: DefaultPriority}}
+	for _, opt := range opts {
+		opt.applyInvoke(&o)
+	}
+	err := o.err
+	if err == nil {
+		err = checkInvoke(&o.Invoke)
+	}
+	if err == nil && len(input) > 0 && !json.Valid(input) {
+		err = badInput(input)
+	}
+	route := ""
+	if o.IdempotencyKey != "" {
+		route = keyRoute(name, o.IdempotencyKey)
+	}
+	op := command(kindInvoke, route, err, encode(nil, &o.Invoke, (*call.Invoke).Code))
+	op.Payload = len(input)
+	op.Decode = anyOf(decodeInvoked)
+	return op
+}
+
+func cancelOp(id RunID, reason string) engine.Op {
+	p, err := id.parse()
+	if err == nil {
+		err = checkReason(reason)
+	}
+	op := command(kindCancel, "", err, encode(nil, &call.Cancel{Ref: p.Ref, Reason: reason}, (*call.Cancel).Code))
+	op.RouteTo = routeTo(p.shard)
+	return op
+}
+
+// routeTo routes what is about something in a shard.
+func routeTo(shard engine.ShardID) func(string, int) string {
+	return func(namespace string, shards int) string {
+		if int(shard) >= shards {
+			shard = 0 // there is no such thing, as any shard can tell
+		}
+		return engine.RouteTo(namespace, shard, shards)
+	}
+}
+
+// millis counts a duration that is not negative in ms, rounded up.
+func millis(d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	return int64((d-1)/time.Millisecond) + 1
+}

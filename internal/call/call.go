@@ -59,7 +59,7 @@ func (n *Notify) Code(c *codec.Coder) {
 	}
 }
 
-// Ref is a run within its shard. The result of an Invoke is one, behind a bool that says whether it is of an earlier Invoke with the same key.
+// Ref is a run within its shard.
 type Ref struct {
 	Action uint64
 	Run    uint64

@@ -83,12 +83,22 @@ func decodeCommand(b []byte, namespace string) (Command, error) {
 // Op is an operation of a transaction: a command, the name that routes it in a spread namespace, and how to read its result.
 type Op struct {
 	Command Command
-	Route   string // key, queue, stream ...: what is hashed in a spread namespace
-	Payload int    // bytes of the value or payload, for the node's max_value_size
+	Route   string // key, queue, stream ...: what is hashed in a spread namespace; "" if any shard will do
+	// RouteTo returns the Route if that depends on the namespace and the number of shards; else it is nil.
+	RouteTo func(namespace string, shards int) string
+	Payload int // bytes of the value or payload, for the node's max_value_size
 	// Limited returns the command's body if it has to carry the node's max_value_size; else it is nil.
 	Limited func(maxPayload int) []byte
 	Err     error // set when the arguments were invalid: Commit returns it and proposes nothing
 	Decode  func(result []byte) (any, error)
+}
+
+// route returns a name that leads to the shard of the operation in a spread namespace.
+func (op *Op) route(namespace string, shards int) string {
+	if op.RouteTo != nil {
+		return op.RouteTo(namespace, shards)
+	}
+	return op.Route
 }
 
 // Limit returns the command for a node with the given max_value_size, or ErrInvalid if the payload exceeds it.

@@ -58,10 +58,12 @@ type Router struct {
 
 	attached any // see Attach
 
-	shared sync.Map   // see Shared
-	places sync.Map   // name -> *Place of namespaces known to exist: looked up with each call, by all processors
-	mu     sync.Mutex // guards count, and additions
-	count  int        // of places, at most maxRemembered
+	shared   sync.Map      // see Shared
+	places   sync.Map      // name -> *Place of namespaces known to exist: looked up with each call, by all processors
+	anywhere atomic.Uint64 // counts what can be in any shard
+
+	mu    sync.Mutex // guards count, and additions
+	count int        // of places, at most maxRemembered
 }
 
 // maxRemembered bounds the Router's memory to about 10 MiB. Beyond it any other namespace is forgotten, and asked for again when it is used.
@@ -158,7 +160,11 @@ func (r *Router) Shard(ctx context.Context, namespace, name string) (ShardID, er
 	return r.place(namespace, name, spread), err
 }
 
+// place returns the shard of a name. What can be in any shard of a spread namespace has no name: it is in one after the other.
 func (r *Router) place(namespace, name string, spread bool) ShardID {
+	if spread && name == "" {
+		return ShardID(r.anywhere.Add(1) % uint64(r.door.Shards()))
+	}
 	if spread {
 		return NameShard(namespace, name, r.door.Shards())
 	}

@@ -60,7 +60,7 @@ func Propose[T any](ctx context.Context, s *Scope, op Op, decode func([]byte) (T
 	if err := CheckWritable(cmd.Namespace); err != nil {
 		return none, err
 	}
-	result, err := s.router.Propose(ctx, op.Route, cmd)
+	result, err := s.router.Propose(ctx, op.route(cmd.Namespace, s.NodeShards()), cmd)
 	if err != nil {
 		return none, err
 	}
@@ -76,7 +76,7 @@ func TakeFrom[T any](ctx context.Context, s *Scope, op Op, t Take, decode func([
 	if err := CheckWritable(t.Command.Namespace); err != nil {
 		return none, err
 	}
-	result, err := s.router.Take(ctx, op.Route, t)
+	result, err := s.router.Take(ctx, op.route(t.Command.Namespace, s.NodeShards()), t)
 	if err != nil {
 		return none, err
 	}

@@ -116,16 +116,19 @@ func (t *Txn) appendParts(body []byte, ops []Op, conditions bool) ([]byte, error
 
 // route returns a name that leads to the shard of all parts.
 func (t *Txn) route(spread bool) (string, error) {
-	parts := append(t.conditions[:len(t.conditions):len(t.conditions)], t.ops...)
-	first := parts[0].Route
 	if !spread {
-		return first, nil
+		return "", nil
 	}
 	shards := t.router.Door().Shards()
-	for _, p := range parts[1:] {
-		if NameShard(t.namespace, p.Route, shards) != NameShard(t.namespace, first, shards) {
+	first := ""
+	for _, p := range append(t.conditions[:len(t.conditions):len(t.conditions)], t.ops...) {
+		name := p.route(t.namespace, shards)
+		if first == "" {
+			first = name
+		}
+		if name != "" && NameShard(t.namespace, name, shards) != NameShard(t.namespace, first, shards) {
 			return "", Errorf(ErrInvalid, "transaction: %q and %q live in different shards of the spread namespace %q: "+
-				"give the names a common {tag}", first, p.Route, t.namespace)
+				"give the names a common {tag}", first, name, t.namespace)
 		}
 	}
 	return first, nil

@@ -1,0 +1,33 @@
+package action
+
+import "github.com/floedb/floe/internal/engine"
+
+type hiddenOp = engine.HiddenOp
+
+// Op is an operation of a transaction, made by InvokeOp and its siblings; see floe.Txn. It is good for any number of transactions. The zero Op is
+// refused with ErrInvalid.
+type Op struct{ hiddenOp }
+
+// InvokeOp is Invoke as an operation of a transaction; its value in the result is an Invoked. In a spread namespace it is in the shard of the other parts; one
+// with an IdempotencyKey needs their {tag} in that key or in the action's name. A limit of the action may ask for another shard: then the transaction is
+// refused with ErrConflict, unless the action's name has the tag.
+func InvokeOp(name string, input []byte, opts ...InvokeOption) Op {
+	return Op{engine.Hide(invokeOp(name, input, opts))}
+}
+
+// CancelOp is Cancel as an operation of a transaction.
+func CancelOp(id RunID, reason string) Op { return Op{engine.Hide(cancelOp(id, reason))} }
+
+// RegisterOp is Register as an operation of a transaction; its value in the result is an int, the version.
+func RegisterOp(name string, opts ...RegisterOption) Op {
+	return Op{engine.Hide(registerOp(name, opts))}
+}
+
+// EnableOp is Enable as an operation of a transaction.
+func EnableOp(name string) Op { return Op{engine.Hide(nameOp(kindEnable, name, true))} }
+
+// DisableOp is Disable as an operation of a transaction.
+func DisableOp(name string) Op { return Op{engine.Hide(nameOp(kindEnable, name, false))} }
+
+// DeleteOp is Delete as an operation of a transaction.
+func DeleteOp(name string, opts ...DeleteOption) Op { return Op{engine.Hide(deleteOp(name, opts))} }

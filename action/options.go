@@ -1,0 +1,174 @@
+package action
+
+import (
+	"time"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// RegisterOption says something of an action that is registered.
+type RegisterOption func(*registerOptions)
+
+type registerOptions struct {
+	spec spec
+	err  error
+}
+
+func (o *registerOptions) fail(err error) {
+	if o.err == nil {
+		o.err = err
+	}
+}
+
+// Owner says whose action it is, in up to 1,024 bytes.
+func Owner(owner string) RegisterOption {
+	return func(o *registerOptions) { o.spec.owner = owner }
+}
+
+// Description says what the action does, in up to 1,024 bytes.
+func Description(text string) RegisterOption {
+	return func(o *registerOptions) { o.spec.description = text }
+}
+
+// Timeout bounds an attempt; the default is 30 s. A handler that needs longer at times can ask for it, see Task.Touch.
+func Timeout(d time.Duration) RegisterOption {
+	return func(o *registerOptions) {
+		if d <= 0 {
+			o.fail(engine.Errorf(ErrInvalid, "action: timeout %v is not positive", d))
+		}
+		o.spec.timeout = millis(d)
+	}
+}
+
+// MaxRetries sets how many attempts may follow the first one, 0 to 1,000,000; the default is 3.
+func MaxRetries(n int) RegisterOption {
+	return func(o *registerOptions) { o.spec.maxRetries = int64(n) }
+}
+
+// Backoff sets how long a run waits for its second attempt; each further wait is twice as long, up to the longest, less up to a quarter by chance. The
+// default is 1 s to 5 min; with 0 and 0 there is no wait.
+func Backoff(shortest, longest time.Duration) RegisterOption {
+	return func(o *registerOptions) {
+		if shortest < 0 || longest < shortest {
+			o.fail(engine.Errorf(ErrInvalid, "action: back-off of %v to %v", shortest, longest))
+		}
+		o.spec.backoffMin, o.spec.backoffMax = millis(shortest), millis(longest)
+	}
+}
+
+// Retain sets how long ended runs are kept, and how many of them: when there are more the oldest go. The default is 7 days and 10,000; of an action in a
+// spread namespace, in each shard.
+func Retain(d time.Duration, runs int) RegisterOption {
+	return func(o *registerOptions) {
+		if d <= 0 {
+			o.fail(engine.Errorf(ErrInvalid, "action: retention %v is not positive", d))
+		}
+		o.spec.retainFor, o.spec.retainRuns = millis(d), int64(runs)
+	}
+}
+
+// MaxRunning bounds how many runs of the action are under way at a time, over all workers; 0 is no bound. A run that was cancelled counts until its handler
+// has returned.
+func MaxRunning(n int) RegisterOption {
+	return func(o *registerOptions) { o.spec.maxRunning = int64(n) }
+}
+
+// MaxRunningPerKey bounds how many runs with one ConcurrencyKey are under way at a time; 0 is no bound. Runs of other keys do not wait for them.
+func MaxRunningPerKey(n int) RegisterOption {
+	return func(o *registerOptions) { o.spec.maxPerKey = int64(n) }
+}
+
+// RateLimit bounds how many runs of the action are begun, attempts after the first one included.
+func RateLimit(r Rate) RegisterOption {
+	return func(o *registerOptions) {
+		if r.Burst == 0 {
+			r.Burst = r.Limit
+		}
+		if r.Per < 0 || r.Limit > 0 && r.Per == 0 {
+			o.fail(engine.Errorf(ErrInvalid, "action: a rate of %d runs in %v", r.Limit, r.Per))
+		}
+		o.spec.rate = rate{int64(r.Limit), millis(r.Per), int64(r.Burst)}
+	}
+}
+
+// DeleteOption changes what Delete does.
+type DeleteOption func(force *bool)
+
+// Force deletes an action also if it has runs that have not ended: they are cancelled.
+func Force() DeleteOption { return func(force *bool) { *force = true } }
+
+// InvokeOption changes what Invoke does.
+type InvokeOption interface{ applyInvoke(*invokeOptions) }
+
+type invokeOptions struct {
+	call.Invoke
+	err error
+}
+
+func (o *invokeOptions) fail(err error) {
+	if o.err == nil {
+		o.err = err
+	}
+}
+
+type invokeOption func(*invokeOptions)
+
+func (f invokeOption) applyInvoke(o *invokeOptions) { f(o) }
+
+// Priority sets the priority of the run, 0 to 255: lower is more urgent. The default is 100.
+func Priority(p int) InvokeOption {
+	return invokeOption(func(o *invokeOptions) {
+		if p < 0 || p > MaxPriority {
+			o.fail(engine.Errorf(ErrInvalid, "action: priority %d is not in 0-%d", p, MaxPriority))
+		}
+		o.Priority = uint8(p)
+	})
+}
+
+// Delay has the run begin d from now at the earliest, in years if need be. It is counted in milliseconds, rounded up.
+func Delay(d time.Duration) InvokeOption {
+	return invokeOption(func(o *invokeOptions) {
+		if d < 0 {
+			o.fail(engine.Errorf(ErrInvalid, "action: delay %v is negative", d))
+		}
+		o.Delay = millis(d)
+	})
+}
+
+// IdempotencyKey makes a run only if none was made with the same key, of 1 to 255 bytes, while that run had not ended, or in the 24 h since it was made: a repeat
+// returns that one, and Duplicate. With another input it is ErrConflict. Limits of an action that are set or removed later move its runs to
+// another shard of a spread namespace, where keys that were used before are not known.
+func IdempotencyKey(key string) InvokeOption {
+	return invokeOption(func(o *invokeOptions) {
+		if key == "" {
+			o.fail(engine.Errorf(ErrInvalid, "action: the idempotency key is empty"))
+		}
+		o.IdempotencyKey = key
+	})
+}
+
+// ConcurrencyKey says, in 1 to 255 bytes, whose run it is, such as a customer: MaxRunningPerKey holds for each key, and runs are begun in turn for all of
+// them, whoever has invoked how many.
+func ConcurrencyKey(key string) InvokeOption {
+	return invokeOption(func(o *invokeOptions) {
+		if key == "" {
+			o.fail(engine.Errorf(ErrInvalid, "action: the concurrency key is empty"))
+		}
+		o.ConcurrencyKey = key
+	})
+}
+
+// LabelsOption is the option of Labels.
+type LabelsOption struct{ labels map[string]string }
+
+// Labels has the run wait for a worker that has all these labels: names of 1-255 bytes of UTF-8, any values, 1,024 bytes together. Runs of one action may
+// ask for up to 64 different sets of labels.
+func Labels(labels map[string]string) LabelsOption { return LabelsOption{labels} }
+
+func (l LabelsOption) applyInvoke(o *invokeOptions) {
+	if err := engine.CheckHeaders("action", l.labels); err != nil {
+		o.fail(err)
+	}
+	o.Labels = engine.AppendHeaders(nil, l.labels)
+}
