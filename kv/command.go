@@ -21,7 +21,7 @@ const (
 
 // Command bodies all begin with the key (uvarint length, bytes) and the condition (u8, and revision uvarint). Then follows:
 //
-//	put:         ttl ms uvarint (0: none) | value
+//	put:         ttl ms uvarint (0: none, maxTTLMillis + 1: as it is) | value
 //	touch:       ttl ms uvarint (0: never expire)
 //	incr:        delta, min, max varint | ttl ms of a new key uvarint (0: none)
 //	json set:    largest result uvarint | path (uvarint length, bytes) | raw JSON
@@ -99,6 +99,9 @@ func checkCommand(key string, c condition, revision uint64) Condition {
 // maxTTLMillis is what a time.Duration can hold, rounded up: added to any time of this age it does not overflow.
 const maxTTLMillis = math.MaxInt64/int64(time.Millisecond) + 1
 
+// keepTTL is the time to live of a put that leaves the expiry as it is.
+const keepTTL = maxTTLMillis + 1
+
 // command is a decoded body.
 type command struct {
 	key      []byte
@@ -129,7 +132,8 @@ func decodeCommand(kind uint8, b []byte) (c command, err error) {
 	if err := r.Done(); err != nil {
 		return c, engine.Errorf(ErrInvalid, "kv: command: %v", err)
 	}
-	if c.o.cond >= numConditions || c.o.ttlMillis < 0 || c.o.ttlMillis > maxTTLMillis || c.maxBytes < 0 {
+	keeps := kind == kindPut && c.o.ttlMillis == keepTTL
+	if c.o.cond >= numConditions || c.o.ttlMillis < 0 || c.o.ttlMillis > maxTTLMillis && !keeps || c.maxBytes < 0 {
 		return c, engine.Errorf(ErrInvalid, "kv: command out of range")
 	}
 	return c, checkKey(string(c.key))

@@ -5,6 +5,8 @@
 //	w, err := store.Put(ctx, "user:42", []byte(`{"name":"Ada"}`), kv.TTL(time.Hour))
 //	e, err := store.Get(ctx, "user:42")
 //	_, err = store.Put(ctx, "user:42", v, kv.IfRevision(w.Revision)) // compare and set
+//	_, err = store.Update(ctx, "user:42", func(e kv.Entry) ([]byte, error) { ... }) // the same, until it succeeds
+//	user, err := kv.JSON[User](store).Get(ctx, "user:42")
 //
 // # Concepts
 //

@@ -70,7 +70,7 @@ func FuzzApplyCommand(f *testing.F) {
 func someOps() []engine.Operation {
 	return []engine.Operation{
 		kv.PutOp("k", []byte("v")),
-		kv.PutOp("k", []byte("w"), kv.TTL(time.Second), kv.IfPresent()),
+		kv.PutOp("k", []byte("w"), kv.TTL(time.Second), kv.IfPresent()), kv.PutOp("k", []byte("w"), kv.KeepTTL()),
 		kv.PutOp("n\x00", []byte("7"), kv.IfAbsent()),
 		kv.IncrOp("n\x00", -3, kv.Min(-5), kv.Max(5)),
 		kv.IncrOp("new", 1, kv.TTL(time.Hour)),

@@ -83,7 +83,7 @@ func (s *Store) Namespace() string { return s.scope.Namespace() }
 // When Put returns nil, the value is committed (see floe.Config.Durability) and visible to every reader. After a ctx error or
 // ErrUnknownOutcome it may or may not have been stored.
 //
-// Options: TTL, IfAbsent, IfPresent, IfRevision. Errors: *ConflictError if a condition does not hold; ErrInvalid for a key
+// Options: TTL, KeepTTL, IfAbsent, IfPresent, IfRevision. Errors: *ConflictError if a condition does not hold; ErrInvalid for a key
 // that is not 1-4096 bytes, a value over the limit, a TTL that is not positive, contradicting conditions.
 func (s *Store) Put(ctx context.Context, key string, value []byte, opts ...PutOption) (Written, error) {
 	return engine.Propose(ctx, &s.scope, putCommand(key, value, opts), decodeWritten)

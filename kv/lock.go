@@ -21,15 +21,22 @@ type Lock struct {
 //
 // Errors: ErrInvalid for a ttl that is not positive; ctx's error. After ErrUnknownOutcome the lock may be taken until ttl ends.
 func (s *Store) Lock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
+	l, _, err := s.lock(ctx, key, ttl)
+	return l, err
+}
+
+// lock is Lock, and says until when the lock is held for certain.
+func (s *Store) lock(ctx context.Context, key string, ttl time.Duration) (l *Lock, until time.Time, err error) {
 	ctx = engine.Lasting(ctx)
 	for {
+		until := time.Now().Add(ttl)
 		l, err := s.TryLock(ctx, key, ttl)
 		var held *ConflictError
 		if !errors.As(err, &held) {
-			return l, err
+			return l, until, err
 		}
 		if _, err := s.WaitChange(ctx, key, held.Revision); err != nil {
-			return nil, err
+			return nil, until, err
 		}
 	}
 }

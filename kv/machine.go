@@ -112,6 +112,9 @@ func mustDecode(b []byte) row {
 }
 
 func (m *machine) put(tx *engine.Tx, c *command, cur row) []byte {
+	if c.o.ttlMillis == keepTTL {
+		return encodeWritten(m.update(tx, c.key, cur, c.value))
+	}
 	next := row{value: c.value}
 	if c.o.ttlMillis > 0 {
 		next.flags, next.expiresAt = flagExpires, tx.Now()+c.o.ttlMillis

@@ -337,9 +337,16 @@ func (m *model) drawPut() modelOp {
 		expires = m.now() + ttl
 		opts = append(opts, kv.TTL(time.Duration(ttl)*time.Millisecond))
 	}
+	keeps := expires == 0 && m.rng.IntN(4) == 0
+	if keeps {
+		opts = append(opts, kv.KeepTTL())
+	}
 	return modelOp{fmt.Sprintf("put %q %.20q if %s", k, value, cond), kv.PutOp(k, value, opts...), func() (func(any) bool, error) {
 		if !holds() {
 			return nil, kv.ErrConflict
+		}
+		if keeps && m.live(k) != nil {
+			expires = m.keys[k].expires
 		}
 		return written(m.set(k, value, expires)), nil
 	}}

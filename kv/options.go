@@ -70,15 +70,33 @@ type putOption func(*writeOptions)
 
 func (f putOption) applyPut(o *writeOptions) { f(o) }
 
-// TTLOption is the option of TTL; Put and Incr take it.
+// TTLOption is the option of TTL; Put, Incr and Update take it.
 type TTLOption struct{ d time.Duration }
 
 // TTL makes the entry expire d from now; for Incr only one that it creates. It is counted in milliseconds, rounded up.
 func TTL(d time.Duration) TTLOption { return TTLOption{d} }
 
-func (t TTLOption) apply(o *writeOptions)     { o.ttlMillis, o.err = checkTTL(t.d, o.err) }
+func (t TTLOption) apply(o *writeOptions) {
+	if o.ttlMillis == keepTTL {
+		o.err = errTTLs
+		return
+	}
+	o.ttlMillis, o.err = checkTTL(t.d, o.err)
+}
 func (t TTLOption) applyPut(o *writeOptions)  { t.apply(o) }
 func (t TTLOption) applyIncr(o *writeOptions) { t.apply(o) }
+
+// KeepTTL makes Put leave the entry's expiry as it is. A new key has none. It excludes TTL.
+func KeepTTL() PutOption {
+	return putOption(func(o *writeOptions) {
+		if o.ttlMillis != 0 {
+			o.err = errTTLs
+		}
+		o.ttlMillis = keepTTL
+	})
+}
+
+var errTTLs = engine.Errorf(ErrInvalid, "kv: a ttl and one that is kept contradict each other")
 
 func checkTTL(d time.Duration, prev error) (int64, error) {
 	if d <= 0 {

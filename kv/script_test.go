@@ -67,7 +67,9 @@ func (s *script) other(ctx context.Context, line, verb string, a rig.Args) bool 
 func revision(word string) uint64 { return uint64(rig.Number(word)) }
 
 func putOptions(a rig.Args) (opts []kv.PutOption) {
-	if ttl, ok := a.Named["ttl"]; ok {
+	if ttl, ok := a.Named["ttl"]; ok && ttl == "keep" {
+		opts = append(opts, kv.KeepTTL())
+	} else if ok {
 		opts = append(opts, kv.TTL(rig.Duration(ttl)))
 	}
 	switch cond := a.Named["if"]; cond {

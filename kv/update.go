@@ -1,0 +1,89 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+// What the function of an Update returns instead of a value.
+var (
+	ErrUnchanged = errors.New("leave the key as it is")
+	ErrDelete    = errors.New("delete the key")
+)
+
+// UpdateOption changes what Update writes.
+type UpdateOption interface{ applyUpdate(*[]PutOption) }
+
+func (t TTLOption) applyUpdate(o *[]PutOption) { *o = append(*o, t) }
+
+// Update replaces the value at key by what f makes of the present entry, which is the zero Entry if the key does not exist. If somebody else changes the key meanwhile, it
+// reads it again and calls f again, until nobody has, or ctx ends: so f may be called any number of times, and should have no effects of its own. It
+// may return e.Value, changed.
+//
+// If f returns ErrUnchanged nothing is written, with ErrDelete the key is deleted, if it exists; any other error is returned, and nothing is written. An expiry stays, unless there is
+// a TTL. Update returns what the key has then: the zero Written if it does not exist.
+//
+// When Update returns nil, the value is committed (see floe.Config.Durability) and visible to every reader. After a ctx error or ErrUnknownOutcome it may or may not have been written.
+//
+// Options: TTL. Errors: that of f; ErrInvalid for a key that is not 1-4096 bytes, a value over the limit, a TTL that is not positive.
+func (s *Store) Update(ctx context.Context, key string, f func(e Entry) ([]byte, error), opts ...UpdateOption) (Written, error) {
+	var put []PutOption
+	for _, opt := range opts {
+		opt.applyUpdate(&put)
+	}
+	if len(put) == 0 {
+		put = append(put, KeepTTL())
+	}
+	for pause := minUpdatePause; ; pause = min(2*pause, maxUpdatePause) {
+		w, late, err := s.tryUpdate(ctx, key, f, put)
+		if !late {
+			return w, err
+		}
+		if err := rest(ctx, rand.N(pause)); err != nil {
+			return Written{}, err
+		}
+	}
+}
+
+// How long an Update that came too late waits at most before it tries again: one of those who came together always succeeds.
+const (
+	minUpdatePause = time.Millisecond
+	maxUpdatePause = 100 * time.Millisecond
+)
+
+// rest waits for a time. Errors: that of ctx.
+func rest(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// tryUpdate makes one attempt. late means that somebody else has changed the key meanwhile.
+func (s *Store) tryUpdate(ctx context.Context, key string, f func(e Entry) ([]byte, error), put []PutOption) (w Written, late bool, err error) {
+	e, err := s.Get(ctx, key)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return Written{}, false, err
+	}
+	value, err := f(e)
+	switch {
+	case err == nil:
+		w, err = s.Put(ctx, key, value, append(put[:len(put):len(put)], IfRevision(e.Revision))...)
+		return w, errors.Is(err, ErrConflict), err
+	case errors.Is(err, ErrDelete) && e.Revision > 0:
+		_, err = s.Delete(ctx, key, IfRevision(e.Revision))
+		if errors.Is(err, ErrNotFound) {
+			err = nil
+		}
+		return Written{}, errors.Is(err, ErrConflict), err
+	case errors.Is(err, ErrUnchanged), errors.Is(err, ErrDelete):
+		return Written{Revision: e.Revision, Version: e.Version}, false, nil
+	}
+	return Written{}, false, err
+}

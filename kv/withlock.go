@@ -1,0 +1,128 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+type lockKey struct{}
+
+// LockOf returns the lock that WithLock holds for the function with this ctx, the innermost one, or nil if there is none.
+func LockOf(ctx context.Context) *Lock {
+	l, _ := ctx.Value(lockKey{}).(*Lock)
+	return l
+}
+
+// WithLock calls f while it holds the lock key, which it takes, waiting for it within ctx, renews while f runs, and gives back when f returns or panics, also if ctx has ended.
+// Somebody else gets it ttl after this process has died, and not before.
+//
+// LockOf(ctx) is the lock, in f: what must not happen without it is made conditional on its Held, in a transaction, or gets its Token, the fencing token. That is what
+// protects: f may run on for a moment when the lock is lost already.
+//
+// The lock is lost if it could not be renewed for ttl, or somebody has deleted the key. Then the ctx of f is cancelled with a cause (context.Cause) that is ErrConflict, and
+// WithLock returns that, whatever f returns; also if it finds out only when f has returned.
+//
+// Errors: that of f; ErrConflict if the lock was lost; ErrInvalid for a ttl that is not positive; ctx's, if it ends before the lock is taken. After ErrUnknownOutcome f was
+// not called, and the lock may be taken until ttl ends.
+func (s *Store) WithLock(ctx context.Context, key string, ttl time.Duration, f func(ctx context.Context) error) error {
+	l, until, err := s.lock(ctx, key, ttl)
+	if err != nil {
+		return err
+	}
+	running, cancel := context.WithCancelCause(context.WithValue(ctx, lockKey{}, l))
+	h := &holding{lock: l, ttl: ttl, until: until, cancel: cancel, over: make(chan struct{}), ended: make(chan error, 1)}
+	go h.renew(context.WithoutCancel(ctx))
+	var lost error
+	defer func() { cancel(nil) }()
+	err = func() error {
+		defer func() { lost = h.end() }()
+		return f(running)
+	}()
+	switch {
+	case lost == nil:
+		return err
+	case errors.Is(err, context.Canceled):
+		return lost // which is why
+	}
+	return errors.Join(lost, err)
+}
+
+// holding keeps a lock while a function runs.
+type holding struct {
+	lock   *Lock
+	ttl    time.Duration
+	until  time.Time // when it ends, unless it is renewed
+	cancel context.CancelCauseFunc
+	over   chan struct{} // closed when the function has returned
+	ended  chan error    // how the lock has ended
+}
+
+// end gives the lock back. Errors: ErrConflict if it had been lost.
+func (h *holding) end() error {
+	close(h.over)
+	return <-h.ended
+}
+
+// renew renews the lock when a third of its time is over, until the function has returned; then it gives it back.
+func (h *holding) renew(ctx context.Context) {
+	next := h.ttl / 3
+	for {
+		t := time.NewTimer(next)
+		select {
+		case <-h.over:
+			t.Stop()
+			h.ended <- h.unlock(ctx)
+			return
+		case <-t.C:
+		}
+		began := time.Now()
+		switch err := h.attempt(ctx, func(ctx context.Context) error { return h.lock.Renew(ctx, h.ttl) }); {
+		case err == nil:
+			h.until, next = began.Add(h.ttl), h.ttl/3
+		case isLost(err) || !time.Now().Before(h.until):
+			lost := engine.Errorf(ErrConflict, "kv: lock %q was lost: %v", h.lock.key, err)
+			h.cancel(lost)
+			<-h.over
+			h.ended <- lost
+			return
+		default:
+			next = min(h.ttl/10, time.Until(h.until))
+		}
+	}
+}
+
+// unlockTime is how long it is tried to give a lock back.
+const unlockTime = 5 * time.Second
+
+// attempt bounds a call by the time that the lock is held for certain.
+func (h *holding) attempt(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithDeadline(ctx, h.until)
+	defer cancel()
+	return call(ctx)
+}
+
+// unlock gives the lock back, if anybody can be told before it ends by itself. Errors: ErrConflict if it had been lost.
+func (h *holding) unlock(ctx context.Context) error {
+	if soon := time.Now().Add(unlockTime); soon.Before(h.until) {
+		h.until = soon
+	}
+	unknown := false
+	for {
+		err := h.attempt(ctx, h.lock.Unlock)
+		switch {
+		case err == nil || unknown && isLost(err):
+			return nil
+		case isLost(err):
+			return engine.Errorf(ErrConflict, "kv: lock %q was lost: %v", h.lock.key, err)
+		case errors.Is(err, engine.ErrClosed) || rest(ctx, min(h.ttl/10, time.Until(h.until))) != nil || !time.Now().Before(h.until):
+			return nil // it ends by itself
+		}
+		unknown = unknown || errors.Is(err, engine.ErrUnknownOutcome)
+	}
+}
+
+// isLost reports whether an error of Renew or Unlock says that the lock is another's, or nobody's.
+func isLost(err error) bool { return errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) }
