@@ -484,6 +484,8 @@ func admit(cmd engine.Command, maxPayload int) error {
 	case kindClose:
 		_, err := decodeBody(cmd.Body, (*sessionCommand).code)
 		return err
+	case kindSchedule, kindUnschedule, kindPause, kindTrigger:
+		return admitSchedule(cmd, maxPayload)
 	}
 	return roster.Admit(cmd)
 }

@@ -3,6 +3,7 @@ package action
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -26,37 +27,45 @@ func (i *invoked) code(c *codec.Coder) {
 
 // invoke makes a run.
 func (w *work) invoke(v *call.Invoke) ([]byte, error) {
-	if err := checkInvoke(v); err != nil {
+	res, err := w.begin(v)
+	if err != nil {
 		return nil, err
+	}
+	return encode(nil, &res, (*invoked).code), nil
+}
+
+// begin makes a run. On error nothing has changed, so that a command may go on.
+func (w *work) begin(v *call.Invoke) (res invoked, err error) {
+	if err := checkInvoke(v); err != nil {
+		return res, err
 	}
 	a := w.action(v.Name)
 	switch {
 	case a == nil:
-		return nil, notFound(v.Name)
+		return res, notFound(v.Name)
 	case !a.enabled:
-		return nil, engine.Errorf(ErrConflict, "action %q is disabled", v.Name)
+		return res, engine.Errorf(ErrConflict, "action %q is disabled", v.Name)
 	}
 	if err := a.place(v); err != nil {
-		return nil, err
+		return res, err
+	}
+	if err := a.checkSet(v.Labels); err != nil {
+		return res, err
 	}
 	ref := call.Ref{Action: a.id, Run: uint64(w.tx.LSN()), Tag: tagOf(w.tx)}
-	res := invoked{place: place{w.tx.Shard(), ref}, lsn: uint64(w.tx.LSN())}
+	res = invoked{place: place{w.tx.Shard(), ref}, lsn: uint64(w.tx.LSN())}
 	if v.IdempotencyKey != "" {
 		earlier, found, err := a.remember(ref, v)
 		if err != nil {
-			return nil, err
+			return res, err
 		}
 		if found {
 			res.Ref, res.duplicate = earlier, true
-			return encode(nil, &res, (*invoked).code), nil
+			return res, nil
 		}
 	}
-	set, err := a.setOf(v.Labels)
-	if err != nil {
-		return nil, err
-	}
-	a.insert(ref, v, set)
-	return encode(nil, &res, (*invoked).code), nil
+	a.insert(ref, v, a.setOf(v.Labels))
+	return res, nil
 }
 
 // place refuses a run that has to be in another shard of a spread namespace, for limits of the action to hold.
@@ -136,29 +145,38 @@ func (a *act) setKey(name string, row keyRow) {
 }
 
 // active reports whether a run has not ended.
-func (a *act) active(ref call.Ref) bool {
-	b, ok := a.tx.Get(runKey(nil, rowState, ref.Action, ref.Run))
+func (w *work) active(ref call.Ref) bool {
+	b, ok := w.tx.Get(runKey(nil, rowState, ref.Action, ref.Run))
 	if ok {
 		return !must(decode(b, (*stateRow).layout)).status.Final()
 	}
-	_, ok = a.tx.Get(runKey(nil, rowRun, ref.Action, ref.Run))
+	_, ok = w.tx.Get(runKey(nil, rowRun, ref.Action, ref.Run))
 	return ok // it is fresh
 }
 
-// setOf returns the number of a set of labels. Errors: ErrBusy if the action has too many.
-func (a *act) setOf(labels []byte) (uint8, error) {
-	for i := range a.sets {
-		if a.sets[i].labels == string(labels) {
-			return uint8(i), nil
-		}
+// findSet returns the number of a set of labels, if the action has it.
+func (a *act) findSet(labels []byte) (uint8, bool) {
+	i := slices.IndexFunc(a.sets, func(s labelSet) bool { return s.labels == string(labels) })
+	return uint8(max(i, 0)), i >= 0
+}
+
+// checkSet refuses another set of labels for an action that has too many.
+func (a *act) checkSet(labels []byte) error {
+	if _, ok := a.findSet(labels); !ok && len(a.sets) == maxSets {
+		return engine.Errorf(ErrInvalid, "action %q: its runs ask for %d different sets of labels already, the limit is %d", a.name, len(a.sets), maxSets)
 	}
-	if len(a.sets) == maxSets {
-		return 0, engine.Errorf(ErrInvalid, "action %q: its runs ask for %d different sets of labels already, the limit is %d", a.name, len(a.sets), maxSets)
+	return nil
+}
+
+// setOf returns the number of a set of labels, which the action has from now on.
+func (a *act) setOf(labels []byte) uint8 {
+	if set, ok := a.findSet(labels); ok {
+		return set
 	}
 	a.sets = append(a.sets, labelSet{labels: string(labels)})
 	a.changed, a.match = true, nil
 	a.tx.Notify(setsTopic(a.tx.NamespaceName(), a.name), -1)
-	return uint8(len(a.sets) - 1), nil
+	return uint8(len(a.sets) - 1)
 }
 
 // insert writes a run, which waits from now on.

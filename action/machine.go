@@ -112,7 +112,7 @@ func (w *work) apply(cmd engine.Command) ([]byte, error) {
 	case kindExpire:
 		return carryOut(cmd.Body, (*sessionCommand).code, w.expire)
 	}
-	panic(fmt.Sprintf("action: unknown command kind %d", cmd.Kind))
+	return w.applySchedule(cmd)
 }
 
 func carryOut[T any](body []byte, code func(*T, *codec.Coder), f func(*T) ([]byte, error)) ([]byte, error) {

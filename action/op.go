@@ -31,3 +31,26 @@ func DisableOp(name string) Op { return Op{engine.Hide(nameOp(kindEnable, name, 
 
 // DeleteOp is Delete as an operation of a transaction.
 func DeleteOp(name string, opts ...DeleteOption) Op { return Op{engine.Hide(deleteOp(name, opts))} }
+
+// SetScheduleOp is Schedules.Set as an operation of a transaction.
+func SetScheduleOp(action, name string, spec ScheduleSpec, opts ...ScheduleOption) Op {
+	return Op{engine.Hide(setScheduleCommand(action, name, spec, opts))}
+}
+
+// PauseScheduleOp is Schedules.Pause as an operation of a transaction.
+func PauseScheduleOp(action, name string) Op {
+	return Op{engine.Hide(scheduleNameCommand(kindPause, action, name, true))}
+}
+
+// ResumeScheduleOp is Schedules.Resume as an operation of a transaction.
+func ResumeScheduleOp(action, name string) Op {
+	return Op{engine.Hide(scheduleNameCommand(kindPause, action, name, false))}
+}
+
+// TriggerOp is Schedules.Trigger as an operation of a transaction; its value in the result is an Invoked.
+func TriggerOp(action, name string) Op { return Op{engine.Hide(triggerCommand(action, name))} }
+
+// DeleteScheduleOp is Schedules.Delete as an operation of a transaction.
+func DeleteScheduleOp(action, name string) Op {
+	return Op{engine.Hide(scheduleNameCommand(kindUnschedule, action, name, false))}
+}

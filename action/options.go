@@ -116,14 +116,23 @@ type invokeOption func(*invokeOptions)
 
 func (f invokeOption) applyInvoke(o *invokeOptions) { f(o) }
 
+// ScheduleOption says something of all runs that a schedule begins, see Schedules.Set.
+type ScheduleOption interface{ applySchedule(*invokeOptions) }
+
+// RunSetting is an option of Invoke and of Schedules.Set.
+type RunSetting struct{ set func(*invokeOptions) }
+
+func (r RunSetting) applyInvoke(o *invokeOptions)   { r.set(o) }
+func (r RunSetting) applySchedule(o *invokeOptions) { r.set(o) }
+
 // Priority sets the priority of the run, 0 to 255: lower is more urgent. The default is 100.
-func Priority(p int) InvokeOption {
-	return invokeOption(func(o *invokeOptions) {
+func Priority(p int) RunSetting {
+	return RunSetting{func(o *invokeOptions) {
 		if p < 0 || p > MaxPriority {
 			o.fail(engine.Errorf(ErrInvalid, "action: priority %d is not in 0-%d", p, MaxPriority))
 		}
 		o.Priority = uint8(p)
-	})
+	}}
 }
 
 // Delay has the run begin d from now at the earliest, in years if need be. It is counted in milliseconds, rounded up.
@@ -150,13 +159,13 @@ func IdempotencyKey(key string) InvokeOption {
 
 // ConcurrencyKey says, in 1 to 255 bytes, whose run it is, such as a customer: MaxRunningPerKey holds for each key, and runs are begun in turn for all of
 // them, whoever has invoked how many.
-func ConcurrencyKey(key string) InvokeOption {
-	return invokeOption(func(o *invokeOptions) {
+func ConcurrencyKey(key string) RunSetting {
+	return RunSetting{func(o *invokeOptions) {
 		if key == "" {
 			o.fail(engine.Errorf(ErrInvalid, "action: the concurrency key is empty"))
 		}
 		o.ConcurrencyKey = key
-	})
+	}}
 }
 
 // LabelsOption is the option of Labels.
@@ -172,3 +181,5 @@ func (l LabelsOption) applyInvoke(o *invokeOptions) {
 	}
 	o.Labels = engine.AppendHeaders(nil, l.labels)
 }
+
+func (l LabelsOption) applySchedule(o *invokeOptions) { l.applyInvoke(o) }

@@ -44,6 +44,12 @@ func table() engine.Primitive {
 			{Kind: kindJoin, Name: "join", From: engine.FromUsers, Admit: admit},
 			{Kind: kindLeave, Name: "leave", From: engine.FromUsers, Admit: admit, Shrinks: true},
 			{Kind: kindNote, Name: "note workers", From: engine.FromLeaders},
+			{Kind: kindSchedule, Name: "schedule", From: engine.FromUsers, Admit: admit},
+			{Kind: kindUnschedule, Name: "delete schedule", From: engine.FromUsers, Admit: admit, Shrinks: true},
+			{Kind: kindPause, Name: "pause schedule", From: engine.FromUsers, Admit: admit, Shrinks: true},
+			{Kind: kindTrigger, Name: "trigger schedule", From: engine.FromUsers, Admit: admit},
+			{Kind: kindTick, Name: "tick schedules", From: engine.FromLeaders},
+			{Kind: kindScheduledEnd, Name: "end scheduled run", From: engine.FromMachines},
 		},
 		Queries: []engine.QueryType{
 			{Kind: queryInfo, Name: "info", New: engine.NewQuery[infoQuery]},
@@ -51,6 +57,8 @@ func table() engine.Primitive {
 			{Kind: queryRun, Name: "run", New: engine.NewQuery[runQuery]},
 			{Kind: queryRuns, Name: "runs", New: engine.NewQuery[runsQuery]},
 			{Kind: queryBeat, Name: "beat", New: engine.NewQuery[beatQuery]},
+			{Kind: querySchedule, Name: "schedule", New: engine.NewQuery[scheduleQuery]},
+			{Kind: querySchedules, Name: "schedules", New: engine.NewQuery[schedulesQuery]},
 		},
 		Errors: []engine.ErrorType{
 			engine.NewErrorType(errorPlace, "place", func(c *codec.Coder, e *placeError) { e.code(c) }),

@@ -91,6 +91,10 @@ func (m *machine) Query(v *engine.View, q engine.Query) error {
 		return m.queryRuns(v, q)
 	case *beatQuery:
 		return m.queryBeat(v, q)
+	case *scheduleQuery:
+		return m.querySchedule(v, q)
+	case *schedulesQuery:
+		return m.querySchedules(v, q)
 	}
 	return engine.Errorf(ErrInvalid, "action: unknown query %T", q)
 }

@@ -124,6 +124,7 @@ func (w *work) delete(c *nameCommand) ([]byte, error) {
 		return nil, engine.Errorf(ErrConflict, "action %q has %d runs that have not ended", c.name, n)
 	}
 	w.tell(&adoptCommand{name: c.name, gone: true, definition: definition{revision: uint64(w.tx.LSN())}})
+	w.dropSchedules(c.name)
 	a.bury()
 	return nil, nil
 }

@@ -32,6 +32,8 @@ import (
 //	'h' | ns u32 | name              sessions that take runs of the action -> uvarint
 //	'x' | ns u32 | worker id         a worker as it is listed (see internal/roster)
 //
+// Rows 'c', 'p' and 'y' are those of schedules, see rowPlan.
+//
 // A run is in one of four states, as its rows say:
 //
 //	waiting   'i', 'w', and 's' unless it is fresh: no worker has had it, and it was not delayed

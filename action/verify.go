@@ -15,7 +15,7 @@ import (
 var _ engine.Verifier = (*machine)(nil)
 
 // allKinds are the kinds of rows, in order.
-const allKinds = "abdefghijklnorswx"
+const allKinds = "abcdefghijklnoprswxy"
 
 // Verify checks that all rows of the machine fit together, see the comment on rows for what they are: above all that every run that has not ended has an owner
 // or a time.
@@ -24,7 +24,7 @@ func (m *machine) Verify(a *engine.Audit) error {
 		Audit: a, names: a.Names(), ids: make(map[uint64]bool), known: make(map[uint32]int64), sessions: make(map[uint64]*audited),
 		handlers: make(map[string]int64), found: make(map[byte]int64), want: make(map[byte]int64),
 	}
-	for _, step := range []func() error{v.unknownRows, v.allSessions, v.allActions, v.orphans, v.allHandlers, v.timers} {
+	for _, step := range []func() error{v.unknownRows, v.allSessions, v.allActions, v.orphans, v.allHandlers, v.timers, v.schedules} {
 		if err := step(); err != nil {
 			return err
 		}

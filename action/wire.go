@@ -13,6 +13,8 @@ const (
 	queryRun
 	queryRuns
 	queryBeat
+	querySchedule
+	querySchedules
 )
 
 // maxPageBytes bounds the inputs and outputs of a page of runs.

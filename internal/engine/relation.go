@@ -14,6 +14,7 @@ type relation struct {
 // runs its own commands, with the calls for that; only as follow-ups are its own commands in the table too.
 var relations = []relation{
 	{from: MachineAction, to: MachineWorkflow, then: true, why: "the end of a run is the end of the step that waits for it"},
+	{from: MachineAction, to: MachineAction, then: true, why: "the end of a run begins the tick of its schedule that waits for it"},
 	{from: MachineWorkflow, to: MachineAction, then: true, peek: true, why: "steps invoke and cancel runs; a missing or disabled action is an outcome"},
 	{from: MachineWorkflow, to: MachineWorkflow, then: true, why: "steps start and cancel children, whose end is the end of a step"},
 	{from: MachineWorkflow, to: MachineStream, then: true, peek: true, why: "triggers acknowledge the records they have started runs for"},

@@ -52,6 +52,14 @@ const (
 	LostVersion   Bug = "lost-version"   // an overwritten version does not get into the history
 )
 
+// The bugs in schedules.
+const (
+	TickTwice      Bug = "tick-twice"       // a tick comes although it is decided
+	TickLost       Bug = "tick-lost"        // ticks for which a command has no room are taken for decided
+	CatchUpIgnored Bug = "catch-up-ignored" // whatever was missed is caught up
+	BufferedLost   Bug = "buffered-lost"    // a tick that waits for a run to end waits for ever
+)
+
 // The bugs in queues.
 const (
 	AnyReceipt   Bug = "any-receipt"   // the receipt of an earlier delivery is good for the present one

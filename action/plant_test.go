@@ -1,0 +1,23 @@
+//go:build plant
+
+package action
+
+import (
+	"testing"
+
+	"github.com/floedb/floe/internal/plant"
+)
+
+// TestPlanted switches on one bug after the other, each in a process of its own. Its test has to fail, and does not without the bug.
+//
+//	go test -tags plant -run '^TestPlanted$' ./action
+func TestPlanted(t *testing.T) {
+	plant.Run(t, []plant.Planted{
+		{plant.TickTwice, "TestScheduleModel"},
+		{plant.TickTwice, "TestStaleTick"},
+		{plant.TickLost, "TestScheduleLongOutage"},
+		{plant.CatchUpIgnored, "TestScheduleModel"},
+		{plant.CatchUpIgnored, "TestScheduleOutage"},
+		{plant.BufferedLost, "TestScheduleModel"},
+	})
+}

@@ -1,0 +1,314 @@
+package action
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
+)
+
+// applySchedule carries out a command of schedules.
+func (w *work) applySchedule(cmd engine.Command) ([]byte, error) {
+	switch cmd.Kind {
+	case kindSchedule:
+		return carryOut(cmd.Body, (*scheduleCommand).code, w.setSchedule)
+	case kindTick:
+		return carryOut(cmd.Body, (*tickCommand).code, w.tick)
+	case kindScheduledEnd:
+		return carryOut(cmd.Body, (*call.End).Encode, w.scheduledEnd)
+	case kindUnschedule, kindPause, kindTrigger:
+		return carryOut(cmd.Body, (*scheduleName).code, func(c *scheduleName) ([]byte, error) { return w.changeSchedule(cmd.Kind, c) })
+	}
+	panic(fmt.Sprintf("action: unknown command kind %d", cmd.Kind))
+}
+
+// changeSchedule carries out a command about a schedule that is there.
+func (w *work) changeSchedule(kind uint8, c *scheduleName) ([]byte, error) {
+	s := w.schedule(c.action, c.name)
+	if s == nil {
+		return nil, noSchedule(c.action, c.name)
+	}
+	switch kind {
+	case kindUnschedule:
+		s.delete()
+		return nil, nil
+	case kindPause:
+		s.pause(c.flag, "")
+		return nil, nil
+	}
+	return s.trigger()
+}
+
+// scheduled is a schedule while a command changes it.
+type scheduled struct {
+	scheduleRow
+	*work
+	action, name string
+	was          int64 // when the duty had to look at it before the command
+}
+
+// schedule returns a schedule, nil if there is none.
+func (w *work) schedule(action, name string) *scheduled {
+	w.buf = scheduleKey(w.buf[:0], rowSchedule, w.tx.Namespace(), action, name)
+	b, ok := w.tx.Get(w.buf)
+	if !ok {
+		return nil
+	}
+	r := must(decode(b, (*scheduleRow).code))
+	return &scheduled{r, w, action, name, r.due()}
+}
+
+func (s *scheduled) key(kind byte) []byte {
+	return scheduleKey(nil, kind, s.tx.Namespace(), s.action, s.name)
+}
+
+// save writes the schedule's row, and keeps the index of what is due with it.
+func (s *scheduled) save() {
+	s.row = encode(s.row[:0], &s.scheduleRow, (*scheduleRow).code)
+	s.tx.Set(s.key(rowSchedule), s.row)
+	due := s.due()
+	if due == s.was {
+		return
+	}
+	s.unplan()
+	if s.was = due; due == never {
+		return
+	}
+	s.tx.Set(dueKey(nil, due, s.tx.Namespace(), s.action, s.name), nil)
+	s.tx.Notify(dueTopic(), -1)
+}
+
+// unplan removes the schedule from the index of what is due.
+func (s *scheduled) unplan() {
+	if s.was != never {
+		s.tx.Delete(dueKey(nil, s.was, s.tx.Namespace(), s.action, s.name))
+	}
+}
+
+// setSchedule makes a schedule or changes it. One that says what it said before changes nothing, so that programs may say it whenever they start.
+func (w *work) setSchedule(c *scheduleCommand) ([]byte, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	a := w.action(c.action)
+	if a == nil {
+		return nil, notFound(c.action)
+	}
+	plan := encode(nil, &c.plan, (*plan).code)
+	now := w.tx.Now()
+	s := w.schedule(c.action, c.name)
+	if s == nil {
+		if len(w.schedulesOf(c.action)) >= MaxSchedules {
+			return nil, engine.Errorf(ErrInvalid, "action %q has %d schedules already, the limit is %d", c.action, MaxSchedules, MaxSchedules)
+		}
+		s = &scheduled{scheduleRow{id: a.id, createdAt: now, paused: c.paused, last: now}, w, c.action, c.name, never}
+	} else if old, _ := w.tx.Get(s.key(rowPlan)); s.times == c.times && string(old) == string(plan) {
+		return nil, nil
+	}
+	if !s.sameTicks(&c.times) {
+		s.last, s.next = now, 0
+	}
+	if c.times.overlap != OverlapBuffer {
+		s.dropBuffered()
+	}
+	s.times, s.size, s.revision, s.updatedAt = c.times, int64(len(plan)), uint64(w.tx.LSN()), now
+	w.tx.Set(s.key(rowPlan), plan)
+	s.save()
+	return nil, nil
+}
+
+// schedulesOf returns the names of the schedules of an action, of which there are not many.
+func (w *work) schedulesOf(action string) (names []string) {
+	prefix := schedulesKey(nil, rowSchedule, w.tx.Namespace(), action)
+	it := w.tx.Iter(prefix, key.PrefixEnd(prefix))
+	defer mustClose(it)
+	for ok := it.First(); ok; ok = it.Next() {
+		names = append(names, string(it.Key()[len(prefix):]))
+	}
+	return names
+}
+
+// dropSchedules deletes the schedules of an action that is being deleted.
+func (w *work) dropSchedules(action string) {
+	for _, name := range w.schedulesOf(action) {
+		w.schedule(action, name).delete()
+	}
+}
+
+// delete removes the schedule. What it has begun goes on.
+func (s *scheduled) delete() {
+	s.unplan()
+	s.tx.Delete(s.key(rowPlan))
+	s.tx.Delete(s.key(rowSchedule))
+}
+
+// pause pauses the schedule or resumes it, which never catches up. A tick that waits for a run to end is dropped.
+func (s *scheduled) pause(paused bool, note string) {
+	if s.paused == paused {
+		return
+	}
+	s.paused, s.note = paused, note
+	s.revision, s.updatedAt = uint64(s.tx.LSN()), s.tx.Now()
+	if s.next = 0; !paused {
+		s.last = s.tx.Now()
+	}
+	s.dropBuffered()
+	s.save()
+}
+
+// dropBuffered skips the tick that waits for the run before it, if there is one.
+func (s *scheduled) dropBuffered() {
+	if s.buffered != 0 {
+		s.decide(tick{at: s.buffered, result: TickSkipped})
+		s.buffered, s.released = 0, false
+	}
+}
+
+// tick decides ticks of which the duty has found that they are due. Those that were overtaken are left out; if all of them were, it is refused.
+func (w *work) tick(c *tickCommand) ([]byte, error) {
+	done := uint64(0)
+	for i := range c.due {
+		d := &c.due[i]
+		s := w.schedule(d.action, d.name)
+		if s == nil || !d.follows(&s.scheduleRow) {
+			continue // it has been changed, or the tick is decided
+		}
+		done++
+		if d.problem != "" {
+			s.pause(true, d.problem)
+			continue
+		}
+		s.comeAll(d)
+		s.save()
+	}
+	if done == 0 {
+		return nil, engine.Errorf(ErrConflict, "overtaken: the schedules have been changed, or their ticks decided")
+	}
+	return codec.AppendUvarint(nil, done), nil
+}
+
+// comeAll does all ticks of a schedule that are due.
+func (s *scheduled) comeAll(d *dueTicks) {
+	if s.released {
+		s.beginBuffered()
+	}
+	if d.missed > 0 {
+		s.decide(tick{result: TickMissed, count: d.missed})
+	}
+	for _, at := range d.run {
+		s.come(at)
+	}
+	s.last, s.next = d.last, d.next
+}
+
+// come does what a tick does: run, or what its schedule says if the run before is active.
+func (s *scheduled) come(at int64) {
+	active := s.busy()
+	switch {
+	case active && (s.overlap == OverlapSkip || s.overlap == OverlapBuffer && s.buffered != 0):
+		s.decide(tick{at: at, result: TickSkipped})
+	case active && s.overlap == OverlapBuffer:
+		s.buffered = at
+		s.decide(tick{at: at, result: TickBuffered})
+	default:
+		if active && s.overlap == OverlapReplace {
+			s.cancelBefore("replaced by the next tick of schedule " + s.name)
+		}
+		s.begin(at)
+	}
+}
+
+// begin begins the run of a tick.
+func (s *scheduled) begin(at int64) {
+	i, err := s.invoke(sourceSchedule + s.name + ":" + time.UnixMilli(at).UTC().Format(tickLayout))
+	if err != nil {
+		s.decide(tick{at: at, result: TickRefused, message: cut(err.Error(), maxScheduleMessage)})
+		return
+	}
+	s.run, s.begun = i.Ref, true
+	s.decide(tick{at: at, result: TickRan, run: i.Ref})
+}
+
+// beginBuffered begins the tick that has waited.
+func (s *scheduled) beginBuffered() {
+	at := s.buffered
+	s.buffered, s.released = 0, false
+	s.begin(at)
+}
+
+// invoke begins a run; the schedule is told its end. Errors are those of the action.
+func (s *scheduled) invoke(idempotencyKey string) (invoked, error) {
+	b, _ := s.tx.Get(s.key(rowPlan))
+	p := must(decode(b, (*plan).code))
+	token := scheduleName{action: s.action, name: s.name}
+	s.tx.Step() // a command may begin many runs, and each is called by its LSN
+	return s.work.begin(&call.Invoke{
+		Name: s.action, Input: p.input, Priority: p.priority, Labels: p.labels, ConcurrencyKey: p.key, IdempotencyKey: idempotencyKey,
+		Source: sourceSchedule + s.name,
+		Notify: call.Notify{Machine: engine.MachineAction, Command: kindScheduledEnd, Token: encode(nil, &token, (*scheduleName).code)},
+	})
+}
+
+// decide counts a tick and remembers it.
+func (s *scheduled) decide(t tick) {
+	t.decided = s.tx.Now()
+	switch t.result {
+	case TickRan, TickTriggered:
+		s.ran++
+	case TickSkipped:
+		s.skipped++
+	case TickRefused:
+		s.refused++
+	case TickMissed:
+		s.missed += t.count
+	}
+	s.remember(t)
+}
+
+// busy reports whether the run that the schedule has begun last has not ended.
+func (s *scheduled) busy() bool { return s.begun && s.active(s.run) }
+
+// cancelBefore cancels that run.
+func (s *scheduled) cancelBefore(reason string) {
+	a := s.byID(s.run.Action)
+	a.cancelRun(s.run, a.stateOf(s.run), reason)
+}
+
+// trigger begins a run now, whatever the time, paused or not.
+//
+//	result: as that of kindInvoke
+func (s *scheduled) trigger() ([]byte, error) {
+	busy := s.busy()
+	if busy && (s.overlap == OverlapSkip || s.overlap == OverlapBuffer) {
+		return nil, engine.Errorf(ErrConflict, "schedule %q of action %q: run %s has not ended", s.name, s.action, place{s.tx.Shard(), s.run}.id())
+	}
+	i, err := s.invoke("")
+	if err != nil {
+		return nil, err
+	}
+	if busy && s.overlap == OverlapReplace {
+		s.cancelBefore("replaced by a run of schedule " + s.name + " that was triggered")
+	}
+	s.run, s.begun = i.Ref, true
+	s.decide(tick{at: s.tx.Now(), result: TickTriggered, run: i.Ref})
+	s.save()
+	return encode(nil, &i, (*invoked).code), nil
+}
+
+// scheduledEnd begins the tick that waits for the run that has ended. Many runs may end in one command: when it has written much, the duty has it begin.
+func (w *work) scheduledEnd(end *call.End) ([]byte, error) {
+	of := must(decode(end.Token, (*scheduleName).code))
+	s := w.schedule(of.action, of.name)
+	if s == nil || s.run != end.Ref || s.buffered == 0 || s.released || plant.On(plant.BufferedLost) {
+		return nil, nil
+	}
+	if s.released = w.tx.Full(); !s.released {
+		s.beginBuffered()
+	}
+	s.save()
+	return nil, nil
+}

@@ -1,0 +1,183 @@
+package action
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/floedb/floe/internal/cron"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
+)
+
+// dutySchedule is the name of the duty.
+const dutySchedule = "schedule"
+
+// dueTopic is notified when a schedule is to be looked at earlier than was known.
+func dueTopic() engine.Topic {
+	return engine.TopicOf(engine.MachineAction, "", []byte("schedules"))
+}
+
+// watchSchedules is the duty that says when ticks are due: time zones are none of Apply's business. It proposes ticks with where their schedule stood, so
+// that those of a schedule that has been changed, or of which another leader has decided some, are left out.
+func watchSchedules(ctx context.Context, lead *engine.Lead) error {
+	p := planner{parsed: make(map[times]*cron.Schedule)}
+	for {
+		var cmd engine.Command
+		err := lead.View(ctx, func(v *engine.View) (err error) {
+			if err := v.WaitOn(dueTopic()); err != nil {
+				return err
+			}
+			found := false
+			if cmd, found, err = p.next(v); err == nil && !found {
+				err = engine.ErrWait
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := lead.Propose(ctx, cmd); err != nil && !errors.Is(err, ErrConflict) {
+			return err
+		}
+	}
+}
+
+// planner computes ticks. It keeps what was read of cron expressions and time zones, by what they are and not by whose.
+type planner struct{ parsed map[times]*cron.Schedule }
+
+// maxParsed bounds the memory of a planner to a few MiB.
+const maxParsed = 10_000
+
+// What a command of the duty holds at most. A tick writes some ten rows and its input, and what one command writes is bounded.
+const (
+	maxDueTicks  = 128
+	maxDueInputs = 8 << 20
+)
+
+// room is what a command has left for ticks.
+type room struct {
+	ticks  int
+	inputs int64
+}
+
+// runs returns how many runs of a size there is room for.
+func (r *room) runs(size int64) int { return min(r.ticks, int(max(r.inputs, 0)/max(size, 1))) }
+
+func (r *room) take(size int64) { r.ticks, r.inputs = r.ticks-1, r.inputs-size }
+
+// next returns a command for what is due now: schedules of one namespace, as many as a command has room for.
+func (p *planner) next(v *engine.View) (cmd engine.Command, found bool, err error) {
+	it, err := v.Iter([]byte{rowDue}, []byte{rowDue + 1})
+	if err != nil {
+		return cmd, false, err
+	}
+	var c tickCommand
+	left, of := room{maxDueTicks, maxDueInputs}, uint32(0)
+	for ok := it.First(); ok && err == nil && len(c.due) < maxDueTicks && left.ticks > 0 && left.inputs > 0; ok = it.Next() {
+		k := it.Key()
+		if at := key.Int64(k[1:]); at > v.Now() {
+			v.WakeAt(at)
+			break
+		}
+		ns := binary.BigEndian.Uint32(k[dueBehind:])
+		if len(c.due) > 0 && ns != of {
+			break
+		}
+		var d dueTicks
+		if d, err = p.due(v, k[dueBehind:], &left); err == nil {
+			c.due, of = append(c.due, d), ns
+		}
+	}
+	if closeErr := it.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil || len(c.due) == 0 {
+		return cmd, false, err
+	}
+	name, ok := v.NamespaceName(of)
+	if !ok {
+		return cmd, false, fmt.Errorf("action: schedules of namespace %d, which is not known", of)
+	}
+	cmd = engine.Command{Machine: engine.MachineAction, Kind: kindTick, Namespace: name, Spread: v.Spread(name), Body: encode(nil, &c, (*tickCommand).code)}
+	return cmd, true, nil
+}
+
+// due returns the ticks of a schedule until now, as many as there is room for.
+func (p *planner) due(v *engine.View, at []byte, left *room) (d dueTicks, err error) {
+	ns, action, name, ok := scheduleAt(at)
+	if !ok {
+		return d, fmt.Errorf("action: %x is no schedule", at)
+	}
+	b, ok, err := v.Get(scheduleKey(nil, rowSchedule, ns, action, name))
+	if err != nil {
+		return d, err
+	}
+	if !ok {
+		return d, fmt.Errorf("action: schedule %q of action %q is due and has no row", name, action)
+	}
+	r, err := decode(b, (*scheduleRow).code)
+	if err != nil {
+		return d, err
+	}
+	d = dueTicks{action: action, name: name, revision: r.revision, after: r.last, last: r.last, next: never, release: r.released}
+	s, err := p.parse(&r.times)
+	if err != nil {
+		d.problem = cut(err.Error(), maxScheduleMessage)
+		return d, nil
+	}
+	rule := cron.CatchUp(r.catchUp)
+	if plant.On(plant.CatchUpIgnored) {
+		rule = cron.CatchUpAll
+	}
+	now := v.Now()
+	due := s.Due(time.UnixMilli(r.last), time.UnixMilli(now), rule, int(r.limit))
+	if !due.Next.IsZero() {
+		d.next = due.Next.UnixMilli()
+	}
+	d.missed = int64(due.Missed)
+	if d.release {
+		left.take(r.size)
+	}
+	for _, t := range due.Run[:min(max(left.runs(r.size), 1), len(due.Run))] {
+		d.run = append(d.run, t.UnixMilli())
+		left.take(r.size)
+	}
+	switch {
+	case len(d.run) > 0 && !plant.On(plant.TickLost):
+		d.last = d.run[len(d.run)-1]
+	case len(due.Run) > 0 || d.missed > 0:
+		d.last = now
+	}
+	if rest := due.Run[len(d.run):]; len(rest) > 0 && !plant.On(plant.TickLost) {
+		d.next = rest[0].UnixMilli()
+	}
+	return d, nil
+}
+
+func (p *planner) parse(t *times) (*cron.Schedule, error) {
+	of := times{cron: t.cron, zone: t.zone, every: t.every, anchor: t.anchor}
+	if s, ok := p.parsed[of]; ok {
+		return s, nil
+	}
+	s, err := of.parse()
+	if err != nil {
+		return nil, err
+	}
+	if len(p.parsed) >= maxParsed {
+		clear(p.parsed)
+	}
+	p.parsed[of] = s
+	return s, nil
+}
+
+// cut returns the front of a text.
+func cut(text string, most int) string {
+	for len(text) > most {
+		text = text[:most]
+	}
+	return text
+}

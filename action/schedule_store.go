@@ -1,0 +1,108 @@
+package action
+
+import (
+	"cmp"
+	"context"
+	"strings"
+	"time"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Schedules are the schedules of an action, see Store.Schedules.
+//
+// A schedule belongs to its action: it lives where that does, and is deleted with it. Each of its ticks is decided once, by the leader of the shard: it
+// runs, or is counted as one that has not; a crash or another leader neither repeats nor loses one.
+type Schedules struct {
+	store  *Store
+	action string
+}
+
+// Schedules returns what changes and lists the schedules of an action. With an empty name it lists those of all actions, and can do nothing else.
+func (s *Store) Schedules(action string) Schedules { return Schedules{s, action} }
+
+// Set makes a schedule, or changes the one with the name. When it says what it said before nothing happens, so a program may call it whenever it
+// starts. If the times change, ticks count from now on; else the schedule goes on where it is.
+//
+// Options: Priority, Labels, ConcurrencyKey. Errors: ErrNotFound if the action is not registered; ErrInvalid for times that can not be
+// read or never come, such as the 30th of February, a name of more than 200 bytes, an input that is not JSON, and more than MaxSchedules of an action.
+func (s Schedules) Set(ctx context.Context, name string, spec ScheduleSpec, opts ...ScheduleOption) error {
+	_, err := engine.Propose(ctx, &s.store.scope, setScheduleCommand(s.action, name, spec, opts), decodeNothing)
+	return err
+}
+
+// Pause stops a schedule: it has no ticks until Resume, and the one that waits for a run to end is dropped. Its runs go on. Errors: ErrNotFound.
+func (s Schedules) Pause(ctx context.Context, name string) error {
+	return s.propose(ctx, kindPause, name, true)
+}
+
+// Resume has a schedule go on after Pause, with the next tick: those of between are not caught up. Errors: ErrNotFound.
+func (s Schedules) Resume(ctx context.Context, name string) error {
+	return s.propose(ctx, kindPause, name, false)
+}
+
+// Delete removes a schedule; its runs go on. Errors: ErrNotFound.
+func (s Schedules) Delete(ctx context.Context, name string) error {
+	return s.propose(ctx, kindUnschedule, name, false)
+}
+
+func (s Schedules) propose(ctx context.Context, kind uint8, name string, flag bool) error {
+	_, err := engine.Propose(ctx, &s.store.scope, scheduleNameCommand(kind, s.action, name, flag), decodeNothing)
+	return err
+}
+
+// Trigger begins a run of a schedule now, also of one that is paused; its ticks stay where they are.
+//
+// Errors: ErrNotFound; ErrConflict if the run before is active and the schedule's Overlap is OverlapSkip or OverlapBuffer; those of Invoke.
+func (s Schedules) Trigger(ctx context.Context, name string) (Invoked, error) {
+	return engine.Propose(ctx, &s.store.scope, triggerCommand(s.action, name), decodeInvoked)
+}
+
+// Get returns a schedule. Errors: ErrNotFound.
+func (s Schedules) Get(ctx context.Context, name string) (Schedule, error) {
+	if err := checkSchedule(s.action, name); err != nil {
+		return Schedule{}, err
+	}
+	q := scheduleQuery{namespace: s.store.scope.Namespace(), action: s.action, name: name}
+	if err := s.store.scope.Query(ctx, s.action, &q); err != nil {
+		return Schedule{}, err
+	}
+	if !q.found {
+		return Schedule{}, noSchedule(s.action, name)
+	}
+	return q.schedule, nil
+}
+
+func triggerCommand(action, name string) engine.Op {
+	op := scheduleNameCommand(kindTrigger, action, name, false)
+	op.Decode = anyOf(decodeInvoked)
+	return op
+}
+
+func scheduleNameCommand(kind uint8, action, name string, flag bool) engine.Op {
+	c := scheduleName{action, name, flag}
+	return command(kind, action, checkSchedule(action, name), encode(nil, &c, (*scheduleName).code))
+}
+
+func setScheduleCommand(action, name string, spec ScheduleSpec, opts []ScheduleOption) engine.Op {
+	o := invokeOptions{Invoke: call.Invoke{Priority: DefaultPriority}}
+	for _, opt := range opts {
+		opt.applySchedule(&o)
+	}
+	c := scheduleCommand{action: action, name: name, paused: spec.Paused, plan: plan{o.Priority, o.Labels, o.ConcurrencyKey, spec.Input}}
+	c.times = times{
+		cron: strings.TrimSpace(spec.Cron), zone: spec.Zone, every: spec.Every.Milliseconds(), overlap: spec.Overlap, catchUp: spec.CatchUp,
+		limit: int64(cmp.Or(spec.CatchUpLimit, DefaultCatchUp)),
+	}
+	if !spec.Anchor.IsZero() {
+		c.times.anchor = spec.Anchor.UnixMilli()
+	}
+	err := cmp.Or(o.err, c.read())
+	if err == nil && spec.Every%time.Millisecond != 0 {
+		err = engine.Errorf(ErrInvalid, "action: schedule: an interval of %v is not whole milliseconds", spec.Every)
+	}
+	op := command(kindSchedule, action, err, encode(nil, &c, (*scheduleCommand).code))
+	op.Payload = len(spec.Input)
+	return op
+}
