@@ -46,7 +46,9 @@ func Dial(ctx context.Context, addrs []string, opts ...DialOption) (*Client, err
 	if err != nil {
 		return nil, fmt.Errorf("floe: dial: %w", err)
 	}
-	return &Client{stores{engine.NewRouter(door), engine.NewRouter(door.StaleDoor()), door.MaxValue}, door}, nil
+	c := &Client{stores{engine.NewRouter(door), engine.NewRouter(door.StaleDoor()), door.MaxValue}, door}
+	c.attach()
+	return c, nil
 }
 
 // Stats returns figures about the node that is asked, whichever that is.

@@ -82,6 +82,7 @@ func (n *Node) open(c Config) error {
 	n.host, n.router, n.maxValue = host, engine.NewRouter(host), host.MaxValue
 	n.stale = n.router
 	if n.peer == nil {
+		n.attach()
 		return nil
 	}
 	if len(c.Peers) > 0 {
@@ -90,6 +91,7 @@ func (n *Node) open(c Config) error {
 		}
 		n.router, n.stale = engine.NewRouter(n.peer.Door()), engine.NewRouter(n.peer.StaleDoor())
 	}
+	n.attach()
 	n.peer.Attach(host, n.encodedStats)
 	return nil
 }

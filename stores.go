@@ -6,6 +6,7 @@ import (
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/roster"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
@@ -17,6 +18,13 @@ type stores struct {
 	router   *engine.Router // to the leaders
 	stale    *engine.Router // to any replica
 	maxValue func() int
+}
+
+// attach has the workers of all stores listed.
+func (s *stores) attach() {
+	crews := roster.NewCrews(s.router)
+	s.router.Attach(crews)
+	s.stale.Attach(crews)
 }
 
 // AccessOption changes how the store that an accessor returns reaches its data.

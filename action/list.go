@@ -11,6 +11,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/roster"
 )
 
 // Page is a part of a listing, in its order, the same type in all packages of floe.
@@ -26,6 +27,7 @@ type ListOption interface{ applyList(*listOptions) }
 type RunOption interface{ applyRuns(*listOptions) }
 
 type listOptions struct {
+	workers roster.Filter
 	engine.Listing
 	status Status
 	err    error

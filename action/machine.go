@@ -11,6 +11,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/roster"
 )
 
 // Timer tokens.
@@ -21,7 +22,8 @@ const (
 
 // machine is the state machine of the actions of one shard. It remembers nothing of its rows.
 type machine struct {
-	work *work // of the applying goroutine
+	roster roster.Roster
+	work   *work // of the applying goroutine
 
 	mu     sync.Mutex       // guards what follows, which is of the shard's leader, for its duty alone
 	pulses map[uint64]int64 // when each session was last heard of, ms
@@ -78,6 +80,10 @@ func (m *machine) Restore(*engine.View) error { return nil }
 
 // Apply carries out a command.
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+	switch cmd.Kind {
+	case kindJoin, kindLeave, kindNote:
+		return m.roster.Apply(tx, cmd)
+	}
 	w := m.start(tx)
 	result, err := w.apply(cmd)
 	if err != nil {

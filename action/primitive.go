@@ -3,6 +3,7 @@ package action
 import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/roster"
 )
 
 // countActions is the counter of the machine.
@@ -26,7 +27,7 @@ func newWiring() wiring { return wiring{engine.NewWiring(table, newStore)} }
 
 func table() engine.Primitive {
 	const more = engine.FromUsers | engine.FromShards | engine.FromMachines
-	return engine.Primitive{
+	p := engine.Primitive{
 		ID: engine.MachineAction, Name: "action", New: newMachine,
 		// On a full disk runs that are under way end, and what is cancelled goes.
 		Commands: []engine.CommandType{
@@ -43,7 +44,7 @@ func table() engine.Primitive {
 			{Kind: kindExpire, Name: "expire session", From: engine.FromLeaders, Shrinks: true},
 			{Kind: kindJoin, Name: "join", From: engine.FromUsers, Admit: admit},
 			{Kind: kindLeave, Name: "leave", From: engine.FromUsers, Admit: admit, Shrinks: true},
-			{Kind: kindNote, Name: "note workers", From: engine.FromLeaders},
+			{Kind: kindNote, Name: "note workers", From: engine.FromLeaders, Shrinks: true},
 			{Kind: kindSchedule, Name: "schedule", From: engine.FromUsers, Admit: admit},
 			{Kind: kindUnschedule, Name: "delete schedule", From: engine.FromUsers, Admit: admit, Shrinks: true},
 			{Kind: kindPause, Name: "pause schedule", From: engine.FromUsers, Admit: admit, Shrinks: true},
@@ -72,6 +73,8 @@ func table() engine.Primitive {
 			return k[0] == rowAction || k[0] == rowName || k[0] == rowHandlers || k[0] == rowSession
 		},
 	}
+	p.Queries = append(p.Queries, roster.Queries()...)
+	return p
 }
 
 func newMachine() engine.Machine { return &machine{pulses: make(map[uint64]int64)} }

@@ -61,9 +61,14 @@ type beatQuery struct {
 	namespace string
 	session   uint64
 	known     []call.Ref // cancelled runs of which the process knows
+	census    bool       // it is answered at once, also with what the session has
 
 	cancelled []call.Ref // others
+	held      []call.Ref
 }
+
+// OfLeader makes the leader hear that the session is alive.
+func (*beatQuery) OfLeader() {}
 
 func (*infoQuery) Machine() engine.MachineID { return engine.MachineAction }
 func (*listQuery) Machine() engine.MachineID { return engine.MachineAction }
@@ -95,6 +100,9 @@ func (m *machine) Query(v *engine.View, q engine.Query) error {
 		return m.querySchedule(v, q)
 	case *schedulesQuery:
 		return m.querySchedules(v, q)
+	}
+	if m.roster.Answers(q) {
+		return m.roster.Query(v, q)
 	}
 	return engine.Errorf(ErrInvalid, "action: unknown query %T", q)
 }
@@ -391,14 +399,15 @@ func (m *machine) queryBeat(v *engine.View, q *beatQuery) error {
 	}
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
 		var h held
-		if h, err = decode(it.Value(), (*held).code); err == nil && h.cancelled {
-			ref := call.Ref{Action: numberOf(it.Key()), Run: lastOf(it.Key())}
-			if !known[ref] {
-				q.cancelled = append(q.cancelled, ref)
-			}
+		ref := call.Ref{Action: numberOf(it.Key()), Run: lastOf(it.Key())}
+		if h, err = decode(it.Value(), (*held).code); err == nil && h.cancelled && !known[ref] {
+			q.cancelled = append(q.cancelled, ref)
+		}
+		if q.census {
+			q.held = append(q.held, ref)
 		}
 	}
-	if err = errors.Join(err, it.Close()); err == nil && len(q.cancelled) == 0 {
+	if err = errors.Join(err, it.Close()); err == nil && len(q.cancelled) == 0 && !q.census {
 		return engine.ErrWait
 	}
 	return err

@@ -24,7 +24,8 @@ func (m *machine) Verify(a *engine.Audit) error {
 		Audit: a, names: a.Names(), ids: make(map[uint64]bool), known: make(map[uint32]int64), sessions: make(map[uint64]*audited),
 		handlers: make(map[string]int64), found: make(map[byte]int64), want: make(map[byte]int64),
 	}
-	for _, step := range []func() error{v.unknownRows, v.allSessions, v.allActions, v.orphans, v.allHandlers, v.timers, v.schedules} {
+	workers := func() error { return m.roster.Verify(a) }
+	for _, step := range []func() error{v.unknownRows, v.allSessions, v.allActions, v.orphans, v.allHandlers, v.timers, v.schedules, workers} {
 		if err := step(); err != nil {
 			return err
 		}

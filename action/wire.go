@@ -83,12 +83,16 @@ func (q *beatQuery) Arguments(c *codec.Coder) {
 	c.String(&q.namespace)
 	c.Uvarint(&q.session)
 	codeRefs(c, &q.known)
+	c.Bool(&q.census)
 	if len(q.known) > maxHeld {
 		c.Fail("runs out of range")
 	}
 }
 
-func (q *beatQuery) Results(c *codec.Coder) { codeRefs(c, &q.cancelled) }
+func (q *beatQuery) Results(c *codec.Coder) {
+	codeRefs(c, &q.cancelled)
+	codeRefs(c, &q.held)
+}
 
 func codeRefs(c *codec.Coder, refs *[]call.Ref) {
 	codec.List(c, refs, func(c *codec.Coder, r *call.Ref) { r.Code(c) })

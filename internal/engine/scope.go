@@ -46,6 +46,9 @@ func Shared[T any](s *Scope, make func() *T) *T {
 // Namespace returns the name of the namespace.
 func (s *Scope) Namespace() string { return s.place.namespace }
 
+// MaxPayload returns how large values and payloads may be, in bytes.
+func (s *Scope) MaxPayload() int { return s.maxPayload }
+
 // Attached returns what whoever made the router has for the stores behind it, such as who looks at the loops of workers; nil if there is nothing.
 func (s *Scope) Attached() any { return s.router.attached }
 

@@ -24,7 +24,7 @@ var imports = map[string]struct{ allowed, reason string }{
 	"examples":           {". dashboard " + primitives, "examples show what a user can do, and a user has no internal packages"},
 	"internal/cli":       {". dashboard internal/peer " + primitives, "the command line is written against the public API"},
 	"dashboard":          {". internal/engine " + primitives, "the dashboard must work on a node as well as on a remote client"},
-	".":                  {"internal/engine internal/shard internal/peer internal/primitive " + primitives, "the root puts primitives and shards together; it knows nothing of what serves it"},
+	".":                  {"internal/engine internal/shard internal/peer internal/primitive internal/roster " + primitives, "the root puts primitives and shards together; it knows nothing of what serves it"},
 	"kv":                 {"internal/engine internal/worker " + helpers, "primitives know the engine, not each other"},
 	"stream":             {"internal/engine internal/worker internal/roster " + helpers, "primitives know the engine, not each other"},
 	"stream/processing":  {"stream kv queue ts internal/engine " + helpers, "processing takes only command types of its sources and sinks"},

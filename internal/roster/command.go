@@ -86,7 +86,7 @@ func Commands() []engine.CommandType {
 	return []engine.CommandType{
 		{Kind: KindJoin, Name: "join", From: engine.FromUsers, Admit: admit},
 		{Kind: KindLeave, Name: "leave", From: engine.FromUsers, Admit: admit, Shrinks: true},
-		{Kind: KindNote, Name: "note", From: engine.FromLeaders, Shrinks: true},
+		{Kind: KindNote, Name: "note workers", From: engine.FromLeaders, Shrinks: true},
 	}
 }
 

@@ -65,7 +65,7 @@ type handlers struct {
 // Queries returns the kinds of queries of the roster, for the table of the machine.
 func Queries() []engine.QueryType {
 	return []engine.QueryType{
-		{Kind: QueryReport, Name: "report", New: engine.NewQuery[reportQuery]},
+		{Kind: QueryReport, Name: "report workers", New: engine.NewQuery[reportQuery]},
 		{Kind: QueryList, Name: "workers", New: engine.NewQuery[listQuery]},
 		{Kind: QueryWorker, Name: "worker", New: engine.NewQuery[workerQuery]},
 		{Kind: QueryHandlers, Name: "handlers", New: engine.NewQuery[handlersQuery]},

@@ -36,10 +36,10 @@ const (
 
 // Kinds of queries of engine.MachineAction.
 const (
-	QueryReport   uint8 = 6
-	QueryList     uint8 = 7
-	QueryWorker   uint8 = 8
-	QueryHandlers uint8 = 9
+	QueryReport   uint8 = 8
+	QueryList     uint8 = 9
+	QueryWorker   uint8 = 10
+	QueryHandlers uint8 = 11
 )
 
 // Limits.

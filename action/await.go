@@ -1,0 +1,287 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/roster"
+)
+
+// What follows is for workers in other runtimes, which call for each step by themselves. A worker in Go is made by Store.Worker.
+//
+// A run that such a worker has is its own until the action's timeout is over, however long it was not heard of; Touch puts that off.
+
+// NewWorker is what a worker says of itself when it registers.
+type NewWorker struct {
+	ID            string
+	Type          string            // "" means "action"
+	Machine       string            // where it runs
+	MaxConcurrent int               // how much it works on at a time
+	Labels        map[string]string // up to 1,024 bytes
+	Actions       []string          // that it has handlers for, up to 1,000
+	Metadata      []byte            // a JSON object of up to 4 KiB; nil: none
+}
+
+// RegisterWorker has a worker listed. One that was listed before begins anew: it is active, and its counts go on.
+//
+// Errors: ErrInvalid for what is out of its limits; ErrBusy if there are 100,000 workers.
+func (s *Store) RegisterWorker(ctx context.Context, w NewWorker) error {
+	if w.Type == "" {
+		w.Type = kindOfWorkers
+	}
+	return roster.Register(ctx, &s.scope, roster.Worker{
+		ID: w.ID, Type: w.Type, Machine: w.Machine, Max: w.MaxConcurrent, Labels: w.Labels, Handles: w.Actions, Metadata: w.Metadata,
+	})
+}
+
+// Heartbeat says that a registered worker is there, how many runs it has, and what all of its processes have done since it was registered. It belongs said every 10 s or so.
+//
+// Errors: ErrNotFound if the worker is not listed any more, and has to register again.
+func (s *Store) Heartbeat(ctx context.Context, worker string, load int, processes ...Process) error {
+	all := make([]roster.Process, len(processes))
+	for i, p := range processes {
+		all[i] = roster.Process(p)
+	}
+	return roster.Heartbeat(ctx, &s.scope, worker, load, all)
+}
+
+// Drain has a registered worker listed as one that takes nothing new. Errors: ErrNotFound.
+func (s *Store) Drain(ctx context.Context, worker string) error {
+	return roster.Leave(ctx, &s.scope, worker, true)
+}
+
+// Deregister ends that a worker is listed. Runs that it has are given back; these attempts do not count. Errors: ErrNotFound if it was not listed.
+func (s *Store) Deregister(ctx context.Context, worker string) error {
+	left := roster.Leave(ctx, &s.scope, worker, false)
+	if errors.Is(left, ErrInvalid) {
+		return left
+	}
+	shards, err := s.scope.Shards(ctx)
+	if err != nil {
+		return err
+	}
+	c := sessionCommand{self: worker}
+	for _, shard := range shards {
+		for more := true; more; {
+			more, err = engine.Propose(ctx, &s.scope, s.at(shard, command(kindClose, "", nil, encode(nil, &c, (*sessionCommand).code))), decodeBool)
+			if err != nil && !errors.Is(err, ErrConflict) { // then it has none
+				return err
+			}
+		}
+	}
+	return left
+}
+
+// at routes an operation to a shard.
+func (s *Store) at(shard engine.ShardID, op engine.Op) engine.Op {
+	op.RouteTo = routeTo(shard)
+	return op
+}
+
+// AwaitOption changes what Await does.
+type AwaitOption interface{ applyAwait(*awaitOptions) }
+
+type awaitOptions struct {
+	max    int
+	wait   time.Duration
+	labels map[string]string
+	err    error
+}
+
+type awaitOption func(*awaitOptions)
+
+func (f awaitOption) applyAwait(o *awaitOptions) { f(o) }
+
+func (l LabelsOption) applyAwait(o *awaitOptions) { o.labels = l.labels }
+
+// Max sets how many runs Await returns at most, 1 to 100; the default is 1.
+func Max(n int) AwaitOption {
+	return awaitOption(func(o *awaitOptions) {
+		if o.max = n; n < 1 || n > maxTaken {
+			o.err = engine.Errorf(ErrInvalid, "action: %d runs are not in 1-%d", n, maxTaken)
+		}
+	})
+}
+
+// Wait sets how long Await waits for a run; the default is not at all.
+func Wait(d time.Duration) AwaitOption {
+	return awaitOption(func(o *awaitOptions) {
+		if o.wait = d; d < 0 {
+			o.err = engine.Errorf(ErrInvalid, "action: to wait %v", d)
+		}
+	})
+}
+
+// Await takes runs of some actions for a worker, which need not be registered, and returns none when there are none, or none have come in the time to wait. Each
+// is the worker's until the action's timeout is over: it ends it with Complete or Fail. After an error the worker may have got runs all the same, which are retried then.
+//
+// Options: Max (1), Wait (0), Labels, which are what the worker has. Errors: ErrInvalid for names and options out of their limits.
+func (s *Store) Await(ctx context.Context, worker string, actions []string, opts ...AwaitOption) ([]Task, error) {
+	o := awaitOptions{max: 1}
+	for _, opt := range opts {
+		opt.applyAwait(&o)
+	}
+	c := workCommand{
+		self: worker, group: group{labels: string(engine.AppendHeaders(nil, o.labels)), names: actions}, wants: []want{{worker: worker, slots: o.max}},
+	}
+	if err := c.check(); o.err == nil {
+		o.err = err
+	}
+	if o.err != nil {
+		return nil, o.err
+	}
+	shards, err := s.scope.Shards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(shards) == 1 {
+		return s.takeSelf(ctx, shards[0], &c, o.wait)
+	}
+	for i, n := 0, rand.IntN(len(shards)); i < len(shards); i++ {
+		tasks, err := s.takeSelf(ctx, shards[(i+n)%len(shards)], &c, 0)
+		if err != nil || len(tasks) > 0 {
+			return tasks, err
+		}
+	}
+	if o.wait == 0 {
+		return nil, nil
+	}
+	return s.takeFirst(ctx, shards, &c, o)
+}
+
+// takeSelf takes runs of a shard for a worker that calls by itself.
+func (s *Store) takeSelf(ctx context.Context, shard engine.ShardID, c *workCommand, wait time.Duration) (tasks []Task, err error) {
+	if wait > 0 {
+		ctx = engine.Lasting(ctx)
+	}
+	got, err := engine.TakeFrom(ctx, &s.scope, s.at(shard, workOp("", c)), engine.Take{Wait: wait}, decodeWorked)
+	for i := range got.taken {
+		tasks = append(tasks, taskOf(shard, &got.taken[i]))
+	}
+	return tasks, err
+}
+
+// takeFirst waits in all shards, until there is something in one of them. What comes from others meanwhile, and is too much, is given back.
+func (s *Store) takeFirst(ctx context.Context, shards []engine.ShardID, c *workCommand, o awaitOptions) (tasks []Task, err error) {
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var mu sync.Mutex // guards tasks and err
+	var all sync.WaitGroup
+	for _, shard := range shards {
+		all.Go(func() {
+			got, e := s.takeSelf(within, shard, c, o.wait)
+			mu.Lock()
+			defer mu.Unlock()
+			if tasks = append(tasks, got...); e != nil && within.Err() == nil {
+				err = e
+			}
+			if len(got) > 0 || e != nil {
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	for _, t := range tasks[min(o.max, len(tasks)):] {
+		if e := s.end(ctx, t.Run, c.self, end{attempt: int64(t.Attempt), how: released}); e != nil && err == nil {
+			err = e
+		}
+	}
+	if tasks = tasks[:min(o.max, len(tasks))]; len(tasks) > 0 {
+		return tasks, nil
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	return nil, err
+}
+
+// EndOption changes what Complete and Fail do.
+type EndOption interface{ applyEnd(*end) }
+
+type endOption func(*end)
+
+func (f endOption) applyEnd(e *end) { f(e) }
+
+// OfAttempt says which attempt has ended, see Task.Attempt; by default it is the present one, if the worker has it.
+func OfAttempt(n int) EndOption { return endOption(func(e *end) { e.attempt = int64(n) }) }
+
+// WithOutcome names the outcome of a run that is completed, in up to 255 bytes. The default is "success".
+func WithOutcome(name string) EndOption { return endOption(func(e *end) { e.outcome = name }) }
+
+// WithCode gives the error of a failed attempt a code, see Code.
+func WithCode(code string) EndOption { return endOption(func(e *end) { e.code = code }) }
+
+// Retry has another attempt follow a failed one, after the action's back-off, if any are left.
+func Retry() EndOption { return endOption(func(e *end) { e.how = failed }) }
+
+// Complete ends a run that a worker got from Await, with its output: JSON, or other bytes; nil is none.
+//
+// Options: OfAttempt, WithOutcome. Errors: ErrConflict if the worker does not have the run any more, or it was cancelled; ErrInvalid for an output that is too large.
+func (s *Store) Complete(ctx context.Context, run RunID, worker string, output []byte, opts ...EndOption) error {
+	return s.ended(ctx, run, worker, end{how: completed, output: output}, opts)
+}
+
+// Fail ends an attempt that a worker got from Await, with the error. Without Retry the run has failed.
+//
+// Options: OfAttempt, WithCode, Retry. Errors: ErrConflict if the worker does not have the run any more, or it was cancelled.
+func (s *Store) Fail(ctx context.Context, run RunID, worker string, message string, opts ...EndOption) error {
+	return s.ended(ctx, run, worker, end{how: refused, message: shorten(message, MaxErrorBytes), delay: -1}, opts)
+}
+
+func (s *Store) ended(ctx context.Context, run RunID, worker string, e end, opts []EndOption) error {
+	how := e.how
+	for _, opt := range opts {
+		opt.applyEnd(&e)
+	}
+	if how == completed && (e.how != completed || e.code != "") || how != completed && e.outcome != "" {
+		return engine.Errorf(ErrInvalid, "action: an option of Fail for Complete, or the other way round")
+	}
+	return s.end(ctx, run, worker, e)
+}
+
+func (s *Store) end(ctx context.Context, run RunID, worker string, e end) error {
+	p, err := run.parse()
+	if err != nil {
+		return err
+	}
+	e.ref = p.Ref
+	c := workCommand{self: worker, ends: []end{e}}
+	if err := c.check(); err != nil {
+		return err
+	}
+	op := s.at(p.shard, workOp("", &c))
+	op.Payload = len(e.output)
+	got, err := engine.Propose(ctx, &s.scope, op, decodeWorked)
+	switch {
+	case err != nil:
+		return err
+	case len(got.verdicts) == 1 && got.verdicts[0] == abandoned:
+		return engine.Errorf(ErrConflict, "run %s was cancelled", run)
+	case len(got.verdicts) != 1 || got.verdicts[0] != accepted:
+		return errNotHeld(p, worker)
+	}
+	return nil
+}
+
+func errNotHeld(p place, worker string) error {
+	return engine.Errorf(ErrConflict, "run %s is not worker %q's any more", p.id(), worker)
+}
+
+// Touch has an attempt that a worker got from Await last for d from now on, and returns until when. Errors: ErrConflict if the worker does not have the run any more, or it
+// was cancelled; ErrInvalid for a time that is not positive.
+func (s *Store) Touch(ctx context.Context, run RunID, worker string, d time.Duration) (time.Time, error) {
+	p, err := run.parse()
+	if err != nil {
+		return time.Time{}, err
+	}
+	op, err := touchOp(0, worker, call.Ref{Action: p.Action, Run: p.Run, Tag: p.Tag}, 0, d)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return engine.Propose(ctx, &s.scope, s.at(p.shard, op), decodeDeadline)
+}

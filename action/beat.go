@@ -1,0 +1,145 @@
+package action
+
+import (
+	"context"
+	"time"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// beatAll says that the session is alive, hears which of its runs are cancelled, and finds those of which this process does not know: the answer that told of them
+// was lost.
+func (l *link) beatAll(s *seat) {
+	heard, told := time.Now(), false
+	var pauses pause
+	for s.ctx.Err() == nil {
+		began := time.Now()
+		err := l.census(s)
+		if err == nil {
+			heard, told, pauses = began, false, pause{}
+			err = l.listen(s)
+		}
+		if err == nil || l.noted(s, err) {
+			continue
+		}
+		if time.Since(heard) > leaseMillis*time.Millisecond && !told {
+			told = true
+			l.cancelAll(s, engine.Errorf(ErrConflict, "%v", errSilent))
+		}
+		l.pool.tell(err)
+		pauses.wait(s.ctx)
+	}
+}
+
+// census asks what the session has.
+func (l *link) census(s *seat) error {
+	p := l.pool
+	p.mu.Lock()
+	if l.doubt != nil {
+		l.doubt.Stop()
+		l.doubt = nil
+	}
+	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(s.ctx, beatEvery)
+	defer cancel()
+	q := beatQuery{namespace: p.scope.Namespace(), session: s.id, census: true}
+	if err := p.scope.QueryShard(ctx, l.shard, &q); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	strange := make(map[call.Ref]bool)
+	for _, ref := range q.held {
+		if s.held[ref] != nil {
+			continue
+		}
+		if !s.strange[ref] { // its answer may be on its way
+			strange[ref] = true
+			continue
+		}
+		l.ends = append(l.ends, &ending{end: end{ref: ref, how: released}, seat: s, src: nobody})
+		signal(l.send)
+	}
+	if s.strange = strange; len(strange) > 0 {
+		l.doubtLocked()
+	}
+	p.mu.Unlock()
+	l.cancelRefs(s, q.cancelled)
+	return nil
+}
+
+// nobody is the worker of runs that no worker has.
+var nobody = &source{closed: true}
+
+// listen waits for runs that are cancelled, until the next census.
+func (l *link) listen(s *seat) error {
+	p := l.pool
+	ctx, cancel := context.WithTimeout(engine.Lasting(s.ctx), beatEvery)
+	defer cancel()
+	q := beatQuery{namespace: p.scope.Namespace(), session: s.id}
+	p.mu.Lock()
+	l.endBeat = cancel
+	for ref := range s.cancelled {
+		if len(q.known) < maxHeld {
+			q.known = append(q.known, ref)
+		}
+	}
+	p.mu.Unlock()
+	err := p.scope.QueryShard(ctx, l.shard, &q)
+	p.mu.Lock()
+	l.endBeat = nil
+	p.mu.Unlock()
+	if ctx.Err() != nil {
+		return s.ctx.Err()
+	}
+	if err == nil {
+		l.cancelRefs(s, q.cancelled)
+	}
+	return err
+}
+
+// cancelRefs cancels the handlers of runs that are cancelled.
+func (l *link) cancelRefs(s *seat, refs []call.Ref) {
+	l.pool.mu.Lock()
+	var pieces []*piece
+	for _, ref := range refs {
+		if s.cancelled[bare(ref)] {
+			continue
+		}
+		s.cancelled[bare(ref)] = true
+		if one := s.held[bare(ref)]; one != nil {
+			pieces = append(pieces, one)
+		}
+	}
+	l.pool.mu.Unlock()
+	for _, one := range pieces {
+		one.cancel(ErrCancelled)
+	}
+}
+
+// cancelAll cancels all handlers of a session.
+func (l *link) cancelAll(s *seat, cause error) {
+	l.pool.mu.Lock()
+	var pieces []*piece
+	for _, one := range s.held {
+		pieces = append(pieces, one)
+	}
+	l.pool.mu.Unlock()
+	for _, one := range pieces {
+		one.cancel(cause)
+	}
+}
+
+// doubtLocked has a census taken soon.
+func (l *link) doubtLocked() {
+	if l.doubt != nil || l.seat == nil {
+		return
+	}
+	l.doubt = time.AfterFunc(doubtAfter, func() {
+		l.pool.mu.Lock()
+		defer l.pool.mu.Unlock()
+		if l.endBeat != nil {
+			l.endBeat()
+		}
+	})
+}

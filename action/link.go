@@ -1,0 +1,587 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/worker"
+)
+
+// Times of a link.
+const (
+	takeWait   = time.Hour        // of a take; what it gets while it is given up is found by the next census
+	beatEvery  = 10 * time.Second // a census says that the session is alive, and what it has
+	doubtAfter = time.Second      // until the census when something that was taken may have been lost on its way
+	callTime   = 10 * time.Second // for calls that do not wait
+	closeTime  = 5 * time.Second  // to give everything back
+	maxSending = 4                // batches of ends under way
+	maxEndSize = 4 << 20          // of the outputs in a batch
+)
+
+// link is what a pool has in a shard. What is not said otherwise is guarded by the pool's mu.
+type link struct {
+	pool  *pool
+	shard engine.ShardID
+	route string
+
+	seat     *seat
+	groups   []*poolGroup // as the session has them
+	epoch    int          // of the groups
+	changing bool         // the session is about to have others: nothing is wanted
+	reserved map[*source]int
+	covered  map[*poolGroup]bool // by the take that waits
+	giveUp   context.CancelFunc  // ends that take; nil if there is none
+	ends     []*ending
+	wanting  int         // batches under way that want something
+	doubt    *time.Timer // until the next census, nil: there is no hurry
+	endBeat  context.CancelFunc
+	take     chan struct{} // capacity 1: there may be something to take for
+	send     chan struct{} // capacity 1: there are ends
+}
+
+// seat is a session as the process has it.
+type seat struct {
+	id   uint64
+	ctx  context.Context // ends with the session
+	lose context.CancelCauseFunc
+
+	held      map[call.Ref]*piece // by the ref without its tag
+	cancelled map[call.Ref]bool   // those that are, as the shard has said
+	strange   map[call.Ref]bool   // those that the shard had in the last census, and this process does not know of
+}
+
+// ending is an end that is to be sent.
+type ending struct {
+	end  end
+	src  *source
+	seat *seat
+	done chan error // capacity 1; nil: nobody waits
+}
+
+func newLink(p *pool, shard engine.ShardID) *link {
+	return &link{
+		pool: p, shard: shard, route: engine.RouteTo(p.scope.Namespace(), shard, p.scope.NodeShards()), reserved: make(map[*source]int),
+		take: make(chan struct{}, 1), send: make(chan struct{}, 1),
+	}
+}
+
+func bare(r call.Ref) call.Ref {
+	r.Tag = 0
+	return r
+}
+
+// errSilent is why handlers are cancelled whose process could not reach the shard for so long that their runs are retried elsewhere.
+var errSilent = errors.New("the shard could not be reached for 30 s")
+
+// run has a session in the shard until ctx ends.
+func (l *link) run(ctx context.Context) {
+	var pauses pause
+	for ctx.Err() == nil {
+		id, err := l.open(ctx, 0)
+		if err == nil {
+			pauses = pause{}
+			l.serve(ctx, id)
+			continue
+		}
+		if l.pool.failed(err) {
+			return
+		}
+		if ctx.Err() == nil {
+			l.pool.tell(err)
+			pauses.wait(ctx)
+		}
+	}
+}
+
+// open begins a session with the groups of now, or changes those of one.
+func (l *link) open(ctx context.Context, session uint64) (id uint64, err error) {
+	p := l.pool
+	p.mu.Lock()
+	c := openCommand{session: session, process: p.process}
+	groups, epoch := append([]*poolGroup(nil), p.groups...), p.epoch
+	for _, g := range groups {
+		c.groups = append(c.groups, g.group)
+	}
+	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	id, err = engine.Propose(ctx, &p.scope, command(kindOpen, l.route, nil, encode(nil, &c, (*openCommand).code)), decodeSession)
+	if err != nil {
+		return 0, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.groups, l.epoch = groups, epoch
+	return id, nil
+}
+
+func decodeSession(b []byte) (uint64, error) {
+	r := codec.NewReader(b)
+	id := r.Uvarint()
+	return id, r.Done()
+}
+
+// serve works with a session until ctx ends, when it is closed, or the session is lost.
+func (l *link) serve(ctx context.Context, id uint64) {
+	s := &seat{id: id, held: make(map[call.Ref]*piece), cancelled: make(map[call.Ref]bool), strange: make(map[call.Ref]bool)}
+	s.ctx, s.lose = context.WithCancelCause(context.Background())
+	stop := context.AfterFunc(ctx, func() { s.lose(ctx.Err()) })
+	defer stop()
+	l.pool.mu.Lock()
+	l.seat = s
+	l.pool.mu.Unlock()
+	var all sync.WaitGroup
+	for _, work := range []func(*seat){l.takeAll, l.sendAll, l.beatAll} {
+		all.Go(func() { work(s) })
+	}
+	all.Wait()
+	l.leaveSeat(s)
+	if ctx.Err() != nil {
+		l.close(s)
+	}
+}
+
+// leaveSeat cancels what the session had.
+func (l *link) leaveSeat(s *seat) {
+	lost := &worker.LostError{Err: context.Cause(s.ctx)}
+	p := l.pool
+	p.mu.Lock()
+	l.seat = nil
+	clear(l.reserved)
+	for _, e := range l.ends {
+		e.reply(lost)
+	}
+	l.ends = nil
+	if l.doubt != nil {
+		l.doubt.Stop()
+		l.doubt = nil
+	}
+	var pieces []*piece
+	for _, one := range s.held {
+		pieces = append(pieces, one)
+	}
+	clear(s.held)
+	p.mu.Unlock()
+	for _, one := range pieces {
+		one.stopTimer()
+		one.cancel(lost)
+	}
+}
+
+// close ends a session: what it has is given back.
+func (l *link) close(s *seat) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	c := sessionCommand{session: s.id}
+	for more := true; more; {
+		var err error
+		if more, err = engine.Propose(ctx, &l.pool.scope, command(kindClose, l.route, nil, encode(nil, &c, (*sessionCommand).code)), decodeBool); err != nil {
+			return // it ends by itself, when nobody hears of it
+		}
+	}
+}
+
+// noted looks at the error of a call: the session may be lost, or something on its way. It reports whether the session is.
+func (l *link) noted(s *seat, err error) (lost bool) {
+	var unknown *sessionError
+	switch {
+	case err == nil:
+	case s.ctx.Err() != nil:
+		return true
+	case errors.As(err, &unknown):
+		s.lose(err)
+		return true
+	case l.pool.failed(err):
+		s.lose(err)
+		return true
+	case worker.Passing(err):
+		l.pool.mu.Lock()
+		l.doubtLocked()
+		l.pool.mu.Unlock()
+	}
+	return false
+}
+
+// takeAll waits for runs, on behalf of all workers that are free.
+func (l *link) takeAll(s *seat) {
+	p := l.pool
+	var pauses pause
+	for s.ctx.Err() == nil {
+		if !l.current(s) {
+			continue
+		}
+		p.mu.Lock()
+		wants := p.wantsLocked(l, maxTaken)
+		ctx, cancel := context.WithCancel(engine.Lasting(s.ctx))
+		l.giveUp, l.covered = cancel, make(map[*poolGroup]bool)
+		for _, w := range wants {
+			l.covered[w.src.group] = true
+		}
+		c := l.workLocked(s, nil, wants)
+		p.mu.Unlock()
+		if len(wants) == 0 {
+			l.awaitWanted(s)
+			l.settleTake(nil)
+			cancel()
+			continue
+		}
+		got, err := engine.TakeFrom(ctx, &p.scope, workOp(l.route, c), engine.Take{Wait: takeWait}, decodeWorked)
+		l.settleTake(wants)
+		interrupted := ctx.Err() != nil
+		cancel()
+		if err == nil {
+			pauses = pause{}
+			l.accept(s, wants, got.taken)
+			continue
+		}
+		if !l.noted(s, err) && !interrupted {
+			p.tell(err)
+			pauses.wait(s.ctx)
+		}
+	}
+}
+
+// settleTake notes that no take waits any more.
+func (l *link) settleTake(wants []wanted) {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	l.giveUp, l.covered = nil, nil
+	l.unreserveLocked(wants)
+}
+
+func (l *link) unreserveLocked(wants []wanted) {
+	for _, w := range wants {
+		if l.reserved[w.src] -= w.slots; l.reserved[w.src] <= 0 {
+			delete(l.reserved, w.src)
+		}
+	}
+}
+
+// current makes the session have the groups of now. It reports whether it has.
+func (l *link) current(s *seat) bool {
+	p := l.pool
+	p.mu.Lock()
+	if l.changing = l.epoch != p.epoch; !l.changing {
+		p.mu.Unlock()
+		return true
+	}
+	busy := l.wanting > 0
+	p.mu.Unlock()
+	if busy { // they have the numbers that groups had before
+		l.awaitWanted(s)
+		return false
+	}
+	if _, err := l.open(s.ctx, s.id); err != nil && !l.noted(s, err) {
+		p.tell(err)
+		var pauses pause
+		pauses.wait(s.ctx)
+	}
+	return false
+}
+
+func (l *link) awaitWanted(s *seat) {
+	select {
+	case <-l.take:
+	case <-s.ctx.Done():
+	}
+}
+
+// wantedLocked notes that a worker of a group is free.
+func (l *link) wantedLocked(g *poolGroup) {
+	if !l.covered[g] {
+		l.interruptLocked()
+	}
+}
+
+// interruptLocked has the take that waits be another one.
+func (l *link) interruptLocked() {
+	if l.giveUp != nil {
+		l.giveUp()
+	}
+	signal(l.take)
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// workLocked returns the command with ends and wants.
+func (l *link) workLocked(s *seat, ends []*ending, wants []wanted) *workCommand {
+	c := &workCommand{session: s.id}
+	for _, e := range ends {
+		c.ends = append(c.ends, e.end)
+	}
+	for _, w := range wants {
+		c.wants = append(c.wants, want{group: l.indexOf(w.src.group), worker: w.src.worker, slots: w.slots})
+	}
+	return c
+}
+
+func (l *link) indexOf(g *poolGroup) int {
+	for i, other := range l.groups {
+		if other == g {
+			return i
+		}
+	}
+	return -1
+}
+
+func workOp(route string, c *workCommand) engine.Op {
+	return command(kindWork, route, nil, encode(nil, c, (*workCommand).code))
+}
+
+func decodeWorked(b []byte) (worked, error) {
+	if len(b) == 0 {
+		return worked{}, nil
+	}
+	return decode(b, (*worked).code)
+}
+
+// accept hands runs that were taken to the workers that wanted them.
+func (l *link) accept(s *seat, wants []wanted, all []taken) {
+	p := l.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range all {
+		t := &all[i]
+		ref := bare(t.ref)
+		if t.want < 0 || t.want >= len(wants) || s.held[ref] != nil || s.ctx.Err() != nil {
+			continue // the census finds it, if it is the session's
+		}
+		one := &piece{Task: taskOf(l.shard, t), taken: *t, link: l, seat: s, src: wants[t.want].src}
+		one.Task.touch = one.extend
+		s.held[ref] = one
+		delete(s.strange, ref)
+		if s.cancelled[ref] {
+			one.cause = ErrCancelled
+		}
+		if one.src.closed || one.src.free <= 0 {
+			one.freed = true
+			l.giveBackLocked(one)
+			continue
+		}
+		one.src.free--
+		one.src.buffer = append(one.src.buffer, one)
+		one.limitLocked(time.Duration(t.timeout) * time.Millisecond)
+		signal(one.src.ready)
+		one.src.changedLocked()
+	}
+}
+
+// giveBackLocked gives a piece back that was not begun. Nobody waits for that.
+func (l *link) giveBackLocked(p *piece) {
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	if l.seat != p.seat {
+		return
+	}
+	l.ends = append(l.ends, &ending{end: p.back(), src: p.src, seat: p.seat})
+	signal(l.send)
+}
+
+// freeLocked notes that a slot is free again.
+func (l *link) freeLocked(p *piece) {
+	if !p.freed {
+		p.freed = true
+		if !p.src.closed {
+			p.src.free++
+		}
+	}
+}
+
+// forget ends what the process has of a piece: the shard has it no more.
+func (l *link) forget(p *piece) {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	l.dropLocked(p.seat, p.taken.ref, p.taken.attempt)
+}
+
+// returned is told that a handler has returned. If its piece was lost nobody settles it.
+func (l *link) returned(p *piece) {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	var lost *worker.LostError
+	if errors.As(p.cause, &lost) {
+		l.freeLocked(p)
+		p.src.idleLocked()
+	}
+}
+
+func (l *link) dropLocked(s *seat, ref call.Ref, attempt int64) {
+	ref = bare(ref)
+	if one := s.held[ref]; one == nil || one.taken.attempt == attempt {
+		delete(s.held, ref)
+		delete(s.cancelled, ref)
+		delete(s.strange, ref)
+	}
+}
+
+// settle sends how a piece has ended, and waits for what the shard says to that.
+func (l *link) settle(ctx context.Context, p *piece, e end) error {
+	done := make(chan error, 1)
+	l.pool.mu.Lock()
+	l.freeLocked(p)
+	if p.seat != l.seat {
+		l.pool.mu.Unlock()
+		return &worker.LostError{Err: context.Cause(p.seat.ctx)}
+	}
+	l.ends = append(l.ends, &ending{e, p.src, p.seat, done})
+	p.src.changedLocked()
+	l.pool.mu.Unlock()
+	signal(l.send)
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (e *ending) reply(err error) {
+	if e.done != nil {
+		e.done <- err
+	}
+}
+
+// sendAll sends ends, together with what the workers want whose slots are free by them.
+func (l *link) sendAll(s *seat) {
+	slots := make(chan struct{}, maxSending)
+	var all sync.WaitGroup
+	defer all.Wait()
+	for {
+		select {
+		case <-l.send:
+		case <-s.ctx.Done():
+			return
+		}
+		for {
+			select {
+			case slots <- struct{}{}:
+			case <-s.ctx.Done():
+				return
+			}
+			batch, wants, c := l.batch(s)
+			if len(batch) == 0 {
+				<-slots
+				break
+			}
+			all.Go(func() {
+				l.sendBatch(s, batch, wants, c)
+				<-slots
+			})
+		}
+	}
+}
+
+// batch takes ends that are sent together.
+func (l *link) batch(s *seat) (batch []*ending, wants []wanted, c *workCommand) {
+	p := l.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	size := 0
+	for len(batch) < maxEnds && len(batch) < len(l.ends) && size < maxEndSize {
+		e := l.ends[len(batch)]
+		size += len(e.end.output)
+		batch = append(batch, e)
+	}
+	if l.ends = l.ends[len(batch):]; len(l.ends) == 0 {
+		l.ends = nil
+	}
+	if !l.changing && l.epoch == p.epoch {
+		wants = l.wantsAfterLocked(batch)
+	}
+	if len(wants) > 0 {
+		l.wanting++
+	}
+	return batch, wants, l.workLocked(s, batch, wants)
+}
+
+// wantsAfterLocked reserves what workers want instead of what they have ended.
+func (l *link) wantsAfterLocked(batch []*ending) (wants []wanted) {
+	at := make(map[*source]int)
+	for _, e := range batch {
+		if e.end.how == released || e.src.closed || e.src.free <= l.reserved[e.src] {
+			continue
+		}
+		l.reserved[e.src]++
+		i, known := at[e.src]
+		if !known {
+			i = len(wants)
+			at[e.src] = i
+			wants = append(wants, wanted{src: e.src})
+		}
+		wants[i].slots++
+	}
+	return wants
+}
+
+var errOver = engine.Errorf(ErrConflict, "the attempt was over: its result came too late")
+
+func (l *link) sendBatch(s *seat, batch []*ending, wants []wanted, c *workCommand) {
+	p := l.pool
+	ctx, cancel := context.WithTimeout(s.ctx, callTime)
+	defer cancel()
+	got, err := engine.Propose(ctx, &p.scope, workOp(l.route, c), decodeWorked)
+	if err == nil && len(got.verdicts) != len(batch) {
+		err = engine.Errorf(engine.ErrUnknownOutcome, "action: %d verdicts for %d ends", len(got.verdicts), len(batch))
+	}
+	if l.noted(s, err) {
+		err = &worker.LostError{Err: err}
+	}
+	p.mu.Lock()
+	l.unreserveLocked(wants)
+	if len(wants) > 0 {
+		if l.wanting--; l.wanting == 0 && l.changing {
+			signal(l.take)
+		}
+	}
+	for i, e := range batch {
+		if err != nil {
+			e.reply(err)
+			continue
+		}
+		l.dropLocked(s, e.end.ref, e.end.attempt)
+		if got.verdicts[i] == overtaken {
+			e.reply(errOver)
+		} else {
+			e.reply(nil)
+		}
+	}
+	p.mu.Unlock()
+	if err == nil {
+		l.accept(s, wants, got.taken)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range batch {
+		e.src.idleLocked()
+	}
+}
+
+// extend is Task.Touch.
+func (p *piece) extend(ctx context.Context, d time.Duration) error {
+	op, err := touchOp(p.seat.id, "", p.taken.ref, p.taken.attempt, d)
+	if err != nil {
+		return err
+	}
+	op.Route = p.link.route
+	pool := p.link.pool
+	if _, err = engine.Propose(ctx, &pool.scope, op, decodeDeadline); err != nil {
+		return err
+	}
+	pool.mu.Lock()
+	defer pool.mu.Unlock()
+	if p.cause == nil && !p.freed {
+		p.limitLocked(d)
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package action
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/floedb/floe/internal/worker"
+)
+
+// ErrCancelled is the cause (context.Cause) for which the context of a handler ends whose run was cancelled.
+var ErrCancelled = errors.New("the run was cancelled")
+
+// Permanent marks the error of a handler as one that another attempt would not mend: the run has failed. Permanent(nil) is nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanentError{err}
+}
+
+type permanentError struct{ err error }
+
+func (e *permanentError) Error() string { return e.err.Error() }
+func (e *permanentError) Unwrap() error { return e.err }
+
+// Code gives the error of a handler a code of up to 255 bytes, by which programs tell it from others: see Run.Code. Code(code, nil) is nil.
+func Code(code string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &codeError{code, err}
+}
+
+type codeError struct {
+	code string
+	err  error
+}
+
+func (e *codeError) Error() string { return e.err.Error() }
+func (e *codeError) Unwrap() error { return e.err }
+
+// Snooze is what a handler returns for a run that can not be done yet: it is begun again after a time, and the attempt does not count.
+func Snooze(d time.Duration) error { return &snoozeError{max(d, 0)} }
+
+type snoozeError struct{ d time.Duration }
+
+func (e *snoozeError) Error() string { return fmt.Sprintf("snoozed for %v", e.d) }
+
+// Outcome is what a handler returns, as its result or as its error, to name the outcome of a run that it completes, such as "approved", in up to 255 bytes. data
+// is the output.
+func Outcome(name string, data any) error { return &outcome{name, data} }
+
+type outcome struct {
+	name string
+	data any
+}
+
+func (o *outcome) Error() string { return fmt.Sprintf("outcome %q", o.name) }
+
+// conclusion says how an attempt ends with what its handler has returned.
+func (p *piece) conclusion(r worker.Result, maxPayload int) end {
+	e := end{ref: p.taken.ref, attempt: p.taken.attempt, how: completed, delay: -1}
+	data := p.result
+	var named *outcome
+	if err := r.Err; errors.As(err, &named) || err == nil && asOutcome(data, &named) {
+		e.outcome, data = named.name, named.data
+	} else if err != nil {
+		e.failed(r)
+		return e
+	}
+	var err error
+	if e.output, err = outputOf(data); err != nil {
+		e.refuse(CodeBadOutput, fmt.Sprintf("the result has no JSON: %v", err))
+	} else if n := len(e.output); n > maxPayload {
+		e.refuse(CodeOutputTooLarge, fmt.Sprintf("the result of %d bytes exceeds max_value_size (%d bytes)", n, maxPayload))
+	} else if len(e.outcome) > MaxOutcomeBytes {
+		e.refuse(CodeBadOutput, fmt.Sprintf("the name of the outcome, of %d bytes, exceeds %d", len(e.outcome), MaxOutcomeBytes))
+	}
+	return e
+}
+
+func asOutcome(data any, named **outcome) bool {
+	o, ok := data.(*outcome)
+	*named = o
+	return ok
+}
+
+// refuse makes the attempt the last one, without a result.
+func (e *end) refuse(code, message string) {
+	e.how, e.code, e.message, e.output, e.outcome = refused, code, message, nil, ""
+}
+
+// failed says how an attempt ends whose handler has returned an error, or none.
+func (e *end) failed(r worker.Result) {
+	e.how, e.message = failed, shorten(r.Err.Error(), MaxErrorBytes)
+	var (
+		snoozed_  *snoozeError
+		coded     *codeError
+		permanent *permanentError
+		panicked  *worker.PanicError
+	)
+	switch {
+	case r.GiveBack():
+		e.how, e.message = released, ""
+		return
+	case errors.As(r.Err, &snoozed_):
+		e.how, e.message, e.delay = snoozed, "", min(snoozed_.d.Milliseconds(), maxMillis)
+		return
+	case errors.As(r.Err, &panicked):
+		e.code = CodePanic
+	}
+	if errors.As(r.Err, &coded) {
+		e.code = shorten(coded.code, MaxOutcomeBytes)
+	}
+	if errors.As(r.Err, &permanent) {
+		e.how = refused
+	}
+}
+
+// outputOf returns the output that a result is kept as: bytes as they are, all else as JSON. nil has none.
+func outputOf(data any) ([]byte, error) {
+	switch v := data.(type) {
+	case nil:
+		return nil, nil
+	case []byte:
+		return v, nil
+	}
+	return json.Marshal(data)
+}
+
+// shorten returns as much of a text as fits.
+func shorten(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }

@@ -1,0 +1,90 @@
+package action
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Task is an attempt of a run that a worker has. Its bytes are the handler's to keep.
+type Task struct {
+	Run            RunID
+	Action         string
+	Attempt        int // from 1
+	MaxAttempts    int
+	Input          []byte // JSON; nil if the run was invoked with nothing
+	Priority       int
+	Labels         map[string]string
+	ConcurrencyKey string
+	IdempotencyKey string
+	Source         string // who invoked it
+	CreatedAt      time.Time
+	LastError      string // of the attempt before, "" if there was none or it did not fail
+	LastCode       string // of that error
+
+	touch func(ctx context.Context, d time.Duration) error
+}
+
+// Decode reads the input into v, as json.Unmarshal does. Errors: permanent ones, with the code bad_input, so that a handler can return them.
+func (t *Task) Decode(v any) error {
+	if len(t.Input) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(t.Input, v); err != nil {
+		return Permanent(Code(CodeBadInput, err))
+	}
+	return nil
+}
+
+// Touch has the attempt last for d from now on, instead of the action's timeout: for a handler that takes long and knows it. Errors: ErrConflict if the attempt is
+// over, or the run was cancelled; ErrInvalid for a time that is not positive.
+func (t *Task) Touch(ctx context.Context, d time.Duration) error {
+	if t.touch == nil {
+		return engine.Errorf(ErrInvalid, "action: task %s is of no worker of this process", t.Run)
+	}
+	return t.touch(ctx, d)
+}
+
+// taskOf returns what a worker is told of a run that was taken in a shard.
+func taskOf(shard engine.ShardID, t *taken) Task {
+	labels, _ := engine.DecodeHeaders(t.labels) // as the run was invoked with
+	source := t.source
+	if source == "" {
+		source = "api"
+	}
+	return Task{
+		Run: place{shard, t.ref}.id(), Action: t.action, Attempt: int(t.attempt), MaxAttempts: int(t.maxAttempts), Input: t.input, Priority: int(t.priority),
+		Labels: labels, ConcurrencyKey: t.key, IdempotencyKey: t.idempotencyKey, Source: source, CreatedAt: time.UnixMilli(t.createdAt),
+		LastError: t.message, LastCode: t.code,
+	}
+}
+
+// touchOp has an attempt last for a time from now on.
+func touchOp(session uint64, self string, ref call.Ref, attempt int64, d time.Duration) (engine.Op, error) {
+	c := touchCommand{session: session, self: self, ref: ref, attempt: attempt, extend: int64((d + time.Millisecond - 1) / time.Millisecond)}
+	return command(kindTouch, "", c.check(), encode(nil, &c, (*touchCommand).code)), c.check()
+}
+
+func decodeBool(b []byte) (bool, error) {
+	r := codec.NewReader(b)
+	v := r.Bool()
+	return v, r.Done()
+}
+
+func decodeDeadline(b []byte) (time.Time, error) {
+	r := codec.NewReader(b)
+	at := r.Varint()
+	return time.UnixMilli(at), r.Done()
+}
+
+type taskKey struct{}
+
+// TaskOf returns the task that a handler has, by its context, nil if it is that of no handler.
+func TaskOf(ctx context.Context) *Task {
+	t, _ := ctx.Value(taskKey{}).(*Task)
+	return t
+}

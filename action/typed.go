@@ -1,0 +1,62 @@
+package action
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Handle is Worker.Handle for a function of Go values: the input of a run is read into an In, and the Out that f returns is its output, both as JSON. A
+// run whose input does not fit has failed, with the code bad_input. TaskOf returns the task, by ctx.
+func Handle[In, Out any](w *Worker, action string, f func(ctx context.Context, in In) (Out, error)) *Worker {
+	return w.Handle(action, func(ctx context.Context, t *Task) (any, error) {
+		var in In
+		if err := t.Decode(&in); err != nil {
+			return nil, err
+		}
+		return f(ctx, in)
+	})
+}
+
+// Invoke invokes an action with a Go value, waits until the run has ended and returns its output, both as JSON.
+//
+// Options are those of Store.Invoke. Errors: those of Store.InvokeAndWait and of Result; ErrInvalid for an input that has no JSON.
+func Invoke[Out any](ctx context.Context, s *Store, action string, input any, opts ...InvokeOption) (out Out, err error) {
+	b, err := json.Marshal(input)
+	if err != nil {
+		return out, engine.Errorf(ErrInvalid, "action: input of %q: %v", action, err)
+	}
+	run, err := s.InvokeAndWait(ctx, action, b, opts...)
+	if err != nil {
+		return out, err
+	}
+	return Result[Out](run)
+}
+
+// Result reads the output of a run that has ended. No output is the zero value. Errors: a *RunError if the run was not completed; ErrInvalid if its output does not fit
+// an Out.
+func Result[Out any](run Run) (out Out, err error) {
+	if run.Status != Completed {
+		return out, &RunError{run}
+	}
+	if len(run.Output) == 0 {
+		return out, nil
+	}
+	if err := json.Unmarshal(run.Output, &out); err != nil {
+		return out, engine.Errorf(ErrInvalid, "action: output of run %s: %v", run.ID, err)
+	}
+	return out, nil
+}
+
+// RunError is the error of a run that has no result.
+type RunError struct{ Run Run }
+
+func (e *RunError) Error() string {
+	text := fmt.Sprintf("action %q: run %s is %s", e.Run.Action, e.Run.ID, e.Run.Status)
+	if e.Run.Error != "" {
+		text += ": " + e.Run.Error
+	}
+	return text
+}

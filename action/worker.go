@@ -1,0 +1,227 @@
+package action
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/roster"
+	"github.com/floedb/floe/internal/worker"
+)
+
+// Defaults and limits of workers.
+const (
+	DefaultConcurrency = 10
+	MaxConcurrency     = 1000
+	DefaultGrace       = 30 * time.Second
+)
+
+// WorkerConfig says how a worker works. The zero value is good.
+type WorkerConfig struct {
+	// ID names the worker among all of the namespace. Two workers with one id are taken for one. "" makes one up, of the machine and a random number.
+	ID string
+	// Concurrency is how many runs are carried out at once, 1 to 1,000. 0 means 10. All workers of a process have up to 1,000 runs in a shard.
+	Concurrency int
+	// Labels are what the worker has, for runs that ask for some of them (see Labels): up to 1,024 bytes. nil: none.
+	Labels map[string]string
+	// Metadata is shown in the list of workers: whatever json.Marshal makes an object of, up to 4 KiB. nil: null.
+	Metadata any
+	// Grace is how long handlers may go on when Run ends, before they are cancelled. 0 means 30 s, negative not at all.
+	Grace time.Duration
+	// OnError is told what goes wrong while the worker goes on, by several goroutines at once: what handlers return, and that a result could not be handed
+	// over, with the task; with nil that a shard could not be reached. nil is nobody.
+	OnError func(t *Task, err error)
+}
+
+// Handler carries out an action. What it returns is the output of the run: bytes as they are, all else as JSON. An error is that of the attempt: another one follows,
+// after the action's back-off, if any are left. Permanent, Code, Snooze and Outcome say otherwise.
+//
+// ctx ends, with a cause that says why (context.Cause): when the run is cancelled (ErrCancelled), when the attempt has taken longer than the action's timeout or the
+// process was cut off for too long (both ErrConflict; the run is another attempt's then, or has ended), and when the worker ends and the Grace is over. A handler should
+// return then. What it returns is of no effect in all cases but the last, in which an error means that the attempt does not count.
+type Handler = func(ctx context.Context, t *Task) (any, error)
+
+// Worker carries out runs of some actions. It is made by Store.Worker, given its handlers, and run once.
+type Worker struct {
+	store    *Store
+	config   WorkerConfig
+	handlers map[string]Handler
+	err      error
+}
+
+// Worker returns a worker of the namespace that does nothing yet.
+func (s *Store) Worker(c WorkerConfig) *Worker {
+	w := &Worker{store: s, config: c, handlers: make(map[string]Handler)}
+	w.config.Labels = maps.Clone(c.Labels)
+	if c.Concurrency == 0 {
+		w.config.Concurrency = DefaultConcurrency
+	}
+	if c.Concurrency < 0 || c.Concurrency > MaxConcurrency {
+		w.fail(engine.Errorf(ErrInvalid, "action: concurrency %d is not in 1-%d", c.Concurrency, MaxConcurrency))
+	}
+	if c.Grace == 0 {
+		w.config.Grace = DefaultGrace
+	}
+	w.config.Grace = max(w.config.Grace, 0)
+	if c.ID == "" {
+		w.config.ID = processName()
+	}
+	return w
+}
+
+// processName makes up a name for something in this process.
+func processName() string {
+	return strings.TrimPrefix(fmt.Sprintf("%s-%08x", roster.Machine(), rand.Uint32()), "-")
+}
+
+func (w *Worker) fail(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+// ID returns the worker's id.
+func (w *Worker) ID() string { return w.config.ID }
+
+// Handle has the worker carry out runs of an action, which need not be registered yet, by f. It returns the worker. Run tells what is wrong: a name that is no
+// action's, or that has a handler already.
+func (w *Worker) Handle(action string, f Handler) *Worker {
+	switch err := checkAction(action); {
+	case err != nil:
+		w.fail(err)
+	case w.handlers[action] != nil:
+		w.fail(engine.Errorf(ErrInvalid, "action: %q has two handlers", action))
+	case f == nil:
+		w.fail(engine.Errorf(ErrInvalid, "action: the handler of %q is nil", action))
+	}
+	w.handlers[action] = f
+	return w
+}
+
+// listed returns what the list of workers says of it.
+func (w *Worker) listed() (roster.Worker, error) {
+	l := roster.Worker{
+		ID: w.config.ID, Type: kindOfWorkers, Machine: roster.Machine(), Max: w.config.Concurrency, Labels: w.config.Labels, Handles: slices.Sorted(maps.Keys(w.handlers)),
+	}
+	if w.config.Metadata != nil {
+		var err error
+		if l.Metadata, err = json.Marshal(w.config.Metadata); err != nil {
+			return l, engine.Errorf(ErrInvalid, "action: metadata of worker %q: %v", l.ID, err)
+		}
+		if string(l.Metadata) == "null" {
+			l.Metadata = nil
+		}
+	}
+	return l, l.Check()
+}
+
+// kindOfWorkers is the type of workers that carry out runs.
+const kindOfWorkers = "action"
+
+// Run registers the worker, takes runs of the actions that it has handlers for, in all shards, and carries them out, until ctx ends. All workers of a process in a
+// namespace share one waiting call per shard, whatever their number. Run is to be called once.
+//
+// A panic of a handler is the error of its attempt, with the stack and the code panic. A result that has no JSON, or is too large, ends the run as failed, with the
+// code bad_output or output_too_large. What a worker has is its own as long as its process is heard of: when that was silent for 30 s, the runs are retried
+// elsewhere. An outage ends nothing: Run goes on when there is somebody to ask.
+//
+// When ctx ends no more runs are taken. Handlers have the Grace to finish; their ctx, which has the values of Run's, is cancelled only then. Runs that they fail to
+// do because of that are given back: that attempt does not count. So are those of handlers that have not returned 5 s later; these are left alone.
+//
+// Run returns nil when ctx has ended and everything is settled or given back. Errors: ErrInvalid for a configuration out of its limits, no handlers, or a second Run;
+// ErrClosed, ErrUnauthorized; one that says how many handlers have not returned.
+func (w *Worker) Run(ctx context.Context) error {
+	if len(w.handlers) == 0 {
+		w.fail(engine.Errorf(ErrInvalid, "action: worker %q has no handlers", w.config.ID))
+	}
+	l, err := w.listed()
+	if w.err == nil {
+		w.err = err
+	}
+	if w.err != nil {
+		return w.err
+	}
+	defer w.fail(engine.Errorf(ErrInvalid, "action: worker %q was run before", w.config.ID))
+	scope := &w.store.scope
+	if err := engine.CheckWritable(scope.Namespace()); err != nil {
+		return err
+	}
+	if err := scope.Await(engine.Lasting(ctx)); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	src, err := enroll(scope, w.config.ID, group{labels: string(engine.AppendHeaders(nil, l.Labels)), names: l.Handles}, w.config.Concurrency)
+	if err != nil {
+		return err
+	}
+	defer src.leave()
+	stop := context.AfterFunc(ctx, src.close)
+	defer stop()
+	src.report = func(err error) {
+		if w.config.OnError != nil {
+			w.config.OnError(nil, err)
+		}
+	}
+	src.loop = worker.New(worker.Config[*piece]{
+		Source: src, Handle: w.handle, Concurrency: w.config.Concurrency, Grace: w.config.Grace, OnError: w.onError,
+		Observer: &listing{scope: scope, worker: l, src: src},
+		Status:   worker.Status{Kind: kindOfWorkers, Namespace: scope.Namespace(), Name: w.config.ID, Worker: w.config.ID},
+		Process:  func(p *piece) string { return p.Action },
+	})
+	src.begin()
+	return src.loop.Run(ctx)
+}
+
+// handle carries out a run that was taken.
+func (w *Worker) handle(ctx context.Context, p *piece) (err error) {
+	defer p.link.returned(p)
+	if err := p.over(); err != nil {
+		return err
+	}
+	f := w.handlers[p.Action]
+	if f == nil {
+		return Code(CodeNoHandler, fmt.Errorf("worker %q has no handler for %q", w.config.ID, p.Action))
+	}
+	p.result, err = f(context.WithValue(ctx, taskKey{}, &p.Task), &p.Task)
+	return err
+}
+
+func (w *Worker) onError(p **piece, err error) {
+	if w.config.OnError == nil {
+		return
+	}
+	var named *outcome
+	var later *snoozeError
+	switch {
+	case p == nil:
+		w.config.OnError(nil, err)
+	case !errors.As(err, &named) && !errors.As(err, &later): // these are no failures
+		w.config.OnError(&(*p).Task, err)
+	}
+}
+
+// listing has a loop listed as a worker while it runs.
+type listing struct {
+	scope  *engine.Scope
+	worker roster.Worker
+	src    *source
+}
+
+// Join is of worker.Observer.
+func (l *listing) Join(status func() worker.Status) (leave func()) {
+	m, err := roster.Join(l.scope, l.worker, status)
+	if err != nil {
+		return func() {}
+	}
+	l.src.setMember(m)
+	return m.Leave
+}

@@ -1,0 +1,305 @@
+package action_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/action"
+)
+
+// working runs a worker until the test ends, or stop is called, which returns what Run has.
+func working(t *testing.T, w *action.Worker) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	once := sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	t.Cleanup(func() {
+		if err := once(); err != nil {
+			t.Errorf("worker %s: Run = %v", w.ID(), err)
+		}
+	})
+	return once
+}
+
+// openStore returns the actions of a node in memory.
+func openWith(t *testing.T, names ...string) *action.Store {
+	t.Helper()
+	s := floe.OpenMemory(t).Action("default")
+	for _, name := range names {
+		if _, err := s.Register(t.Context(), name, action.Backoff(0, 0), action.MaxRetries(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func short(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+type sum struct{ A, B int }
+
+func TestWorkerCarriesOut(t *testing.T) {
+	s := openWith(t, "add", "echo")
+	w := s.Worker(action.WorkerConfig{ID: "w", Metadata: map[string]any{"v": 1}})
+	action.Handle(w, "add", func(ctx context.Context, in sum) (int, error) {
+		if task := action.TaskOf(ctx); task == nil || task.Attempt != 1 || task.Action != "add" {
+			t.Errorf("the task is %+v", task)
+		}
+		return in.A + in.B, nil
+	})
+	w.Handle("echo", func(_ context.Context, task *action.Task) (any, error) { return json.RawMessage(task.Input), nil })
+	working(t, w)
+	got, err := action.Invoke[int](short(t), s, "add", sum{2, 3})
+	if err != nil || got != 5 {
+		t.Errorf("add = %d, %v; want 5", got, err)
+	}
+	run, err := s.InvokeAndWait(short(t), "echo", []byte(`{"a": [1]}`))
+	if err != nil || run.Status != action.Completed || string(run.Output) != `{"a":[1]}` || run.WorkerID != "w" || run.Outcome != action.OutcomeSuccess {
+		t.Errorf("echo = %+v, %v", run, err)
+	}
+}
+
+// TestEnds: what a handler returns, and what becomes of the run.
+func TestEnds(t *testing.T) {
+	var attempts atomic.Int32
+	for _, c := range []struct {
+		name     string
+		handler  func(task *action.Task) (any, error)
+		status   action.Status
+		attempts int
+		outcome  string
+		code     string
+		message  string
+		output   string
+	}{
+		{"nothing", func(*action.Task) (any, error) { return nil, nil }, action.Completed, 1, "success", "", "", ""},
+		{"bytes", func(*action.Task) (any, error) { return []byte("\xff"), nil }, action.Completed, 1, "success", "", "", "\xff"},
+		{"error", func(*action.Task) (any, error) { return nil, errors.New("no luck") }, action.Failed, 2, "failure", "", "no luck", ""},
+		{"permanent", func(*action.Task) (any, error) { return nil, action.Permanent(errors.New("never")) }, action.Failed, 1, "failure", "", "never", ""},
+		{"code", func(*action.Task) (any, error) {
+			return nil, fmt.Errorf("x: %w", action.Permanent(action.Code("gone", errors.New("never"))))
+		}, action.Failed, 1, "failure", "gone", "x: never", ""},
+		{"panic", func(*action.Task) (any, error) { panic("oh") }, action.Failed, 2, "failure", action.CodePanic, "worker_test.go", ""},
+		{"unencodable", func(*action.Task) (any, error) { return make(chan int), nil }, action.Failed, 1, "failure", action.CodeBadOutput, "chan", ""},
+		{"huge", func(*action.Task) (any, error) { return make([]byte, 2<<20), nil }, action.Failed, 1, "failure", action.CodeOutputTooLarge, "2097152", ""},
+		{"outcome", func(*action.Task) (any, error) { return nil, action.Outcome("approved", 7) }, action.Completed, 1, "approved", "", "", "7"},
+		{"outcome as result", func(*action.Task) (any, error) { return action.Outcome("denied", "x"), nil }, action.Completed, 1, "denied", "", "", `"x"`},
+		{"second", func(task *action.Task) (any, error) {
+			if task.Attempt == 1 {
+				return nil, action.Code("first", errors.New("not yet"))
+			}
+			return task.LastError + "/" + task.LastCode, nil
+		}, action.Completed, 2, "success", "", "", `"not yet/first"`},
+		{"snooze", func(*action.Task) (any, error) {
+			if attempts.Add(1) < 5 {
+				return nil, action.Snooze(time.Millisecond)
+			}
+			return 1, nil
+		}, action.Completed, 1, "success", "", "", "1"},
+		{"bad input", func(task *action.Task) (any, error) { return nil, task.Decode(new(int)) }, action.Failed, 1, "failure", action.CodeBadInput, "unmarshal", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := openWith(t, "a")
+			w := s.Worker(action.WorkerConfig{}).Handle("a", func(_ context.Context, task *action.Task) (any, error) { return c.handler(task) })
+			working(t, w)
+			r, err := s.InvokeAndWait(short(t), "a", []byte(`"text"`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Status != c.status || r.Attempt != c.attempts || r.Outcome != c.outcome || r.Code != c.code || !strings.Contains(r.Error, c.message) || string(r.Output) != c.output {
+				t.Errorf("the run is %+v, want %+v", r, c)
+			}
+		})
+	}
+}
+
+// TestCancelReachesTheHandler, and its slot is free when it has returned.
+func TestCancelReachesTheHandler(t *testing.T) {
+	s := openWith(t, "a")
+	began, cause := make(chan struct{}), make(chan error, 1)
+	w := s.Worker(action.WorkerConfig{Concurrency: 1}).Handle("a", func(ctx context.Context, task *action.Task) (any, error) {
+		if string(task.Input) == "1" {
+			close(began)
+			<-ctx.Done()
+			cause <- context.Cause(ctx)
+			return nil, ctx.Err()
+		}
+		return 2, nil
+	})
+	working(t, w)
+	i, err := s.Invoke(short(t), "a", []byte("1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-began
+	if err := s.Cancel(short(t), i.Run, "enough"); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-cause; got != action.ErrCancelled {
+		t.Errorf("the cause is %v, want ErrCancelled", got)
+	}
+	if _, err := s.InvokeAndWait(short(t), "a", []byte("2")); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Run(short(t), i.Run)
+	if err != nil || r.Status != action.Cancelled || r.Error != "enough" || r.Cancelling {
+		t.Errorf("the run is %+v, %v", r, err)
+	}
+}
+
+// TestTimeLimit: a handler that ignores it is overtaken, one that heeds it ends.
+func TestTimeLimit(t *testing.T) {
+	s := floe.OpenMemory(t).Action("default")
+	if _, err := s.Register(short(t), "a", action.Timeout(50*time.Millisecond), action.MaxRetries(0)); err != nil {
+		t.Fatal(err)
+	}
+	causes := make(chan error, 1)
+	working(t, s.Worker(action.WorkerConfig{Concurrency: 1}).Handle("a", func(ctx context.Context, task *action.Task) (any, error) {
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return "too late", nil
+	}))
+	r, err := s.InvokeAndWait(short(t), "a", nil)
+	if err != nil || r.Status != action.TimedOut || r.Code != action.CodeTimeout || r.Output != nil {
+		t.Errorf("the run is %+v, %v", r, err)
+	}
+	if cause := <-causes; !errors.Is(cause, action.ErrConflict) {
+		t.Errorf("the cause is %v, want ErrConflict", cause)
+	}
+}
+
+// TestTouch: an attempt lasts longer than the time limit.
+func TestTouch(t *testing.T) {
+	s := floe.OpenMemory(t).Action("default")
+	if _, err := s.Register(short(t), "a", action.Timeout(200*time.Millisecond), action.MaxRetries(0)); err != nil {
+		t.Fatal(err)
+	}
+	working(t, s.Worker(action.WorkerConfig{}).Handle("a", func(ctx context.Context, task *action.Task) (any, error) {
+		if err := task.Touch(ctx, time.Minute); err != nil {
+			return nil, err
+		}
+		select {
+		case <-time.After(400 * time.Millisecond):
+			return "well", nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}))
+	if r, err := s.InvokeAndWait(short(t), "a", nil); err != nil || r.Status != action.Completed {
+		t.Errorf("the run is %+v, %v", r, err)
+	}
+}
+
+// TestDrain: Run returns when handlers have, those that are cancelled give their runs back, and nothing is lost.
+func TestDrain(t *testing.T) {
+	for _, grace := range []time.Duration{-1, time.Minute} {
+		s := openWith(t, "a")
+		began, finish := make(chan struct{}), make(chan struct{})
+		stop := working(t, s.Worker(action.WorkerConfig{Concurrency: 1, Grace: grace}).Handle("a", func(ctx context.Context, task *action.Task) (any, error) {
+			close(began)
+			select {
+			case <-finish:
+				return "finished", nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}))
+		i, err := s.Invoke(short(t), "a", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-began
+		if grace > 0 {
+			time.AfterFunc(10*time.Millisecond, func() { close(finish) })
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		r, err := s.Run(short(t), i.Run)
+		switch {
+		case err != nil:
+			t.Error(err)
+		case grace > 0 && r.Status != action.Completed:
+			t.Errorf("the handler had time, and the run is %+v", r)
+		case grace < 0 && (r.Status != action.Pending || r.Attempt != 0):
+			t.Errorf("the handler was cancelled, and the run is %+v", r)
+		}
+	}
+}
+
+// TestMany: workers with labels, in a spread namespace, carry out everything exactly once.
+func TestMany(t *testing.T) {
+	for _, spread := range []bool{false, true} {
+		node, err := floe.Open(floe.Config{Shards: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := node.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		if spread {
+			err = node.Namespaces().Create(t.Context(), "n", floe.Spread())
+		} else {
+			err = node.Namespaces().Create(t.Context(), "n")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := node.Action("n")
+		for _, name := range []string{"a", "b"} {
+			if _, err := s.Register(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var ran sync.Map
+		handler := func(_ context.Context, task *action.Task) (any, error) {
+			if _, twice := ran.LoadOrStore(task.Run, true); twice {
+				t.Errorf("run %s runs twice", task.Run)
+			}
+			return task.Labels["gpu"], nil
+		}
+		for i := range 20 {
+			labels := map[string]string{"gpu": fmt.Sprint(i % 2)}
+			w := s.Worker(action.WorkerConfig{ID: fmt.Sprint("w", i), Concurrency: 1 + i%3, Labels: labels}).Handle("a", handler)
+			if i%4 == 0 {
+				w.Handle("b", handler)
+			}
+			working(t, w)
+		}
+		var all sync.WaitGroup
+		for i := range 300 {
+			all.Go(func() {
+				var opts []action.InvokeOption
+				name := "a"
+				switch i % 5 {
+				case 0:
+					opts = append(opts, action.Labels(map[string]string{"gpu": fmt.Sprint(i % 2)}))
+				case 1:
+					name = "b"
+				}
+				r, err := s.InvokeAndWait(short(t), name, []byte(fmt.Sprint(i)), opts...)
+				if err != nil || r.Status != action.Completed || r.Attempt != 1 {
+					t.Errorf("run %d is %+v, %v", i, r, err)
+				}
+			})
+		}
+		all.Wait()
+	}
+}
