@@ -50,8 +50,8 @@ func op(kind uint8, key string, err error, body []byte, decode func([]byte) (any
 
 func putCommand(key string, value []byte, opts []PutOption) engine.Op {
 	var o writeOptions
-	for _, opt := range opts {
-		opt.applyPut(&o)
+	if len(opts) > 0 {
+		o = putOptions(opts)
 	}
 	if o.err != nil {
 		return op(kindPut, key, o.err, nil, nil)
@@ -61,6 +61,14 @@ func putCommand(key string, value []byte, opts []PutOption) engine.Op {
 	put := op(kindPut, key, nil, append(b, value...), anyWritten)
 	put.Payload = len(value)
 	return put
+}
+
+func putOptions(opts []PutOption) writeOptions {
+	var o writeOptions
+	for _, opt := range opts {
+		opt.applyPut(&o)
+	}
+	return o
 }
 
 func deleteCommand(key string, opts []DeleteOption) engine.Op {

@@ -86,6 +86,8 @@ type Executor struct {
 	efforts  map[string]*Effort // by command; if strict
 	scanned  atomic.Int64       // rows that queries have looked at; if strict
 	changed  []changedRow       // of the batch being committed
+	observed []Change           // of one machine
+	row      []byte             // of the engine's own, being encoded
 
 	dir         directory
 	hub         *hub
@@ -454,14 +456,16 @@ func (x *Executor) endEntry() {
 	}
 	for _, ns := range x.dir.dirty {
 		ns.dirty = false
-		x.tx.setRow(namespaceRow(x.tx.rowKey(machineEngine), ns.id), x.table.encodeNamespace(ns))
+		x.row = x.table.encodeNamespace(x.row[:0], ns)
+		x.tx.setRow(namespaceRow(x.tx.rowKey(machineEngine), ns.id), x.row)
 	}
 	x.dir.dirty = x.dir.dirty[:0]
 	x.hashWrites()
 	x.applied.Hash = x.digest.Sum64()
 	x.hashes.note(x.applied)
 	if !plant.On(plant.AppliedLate) || x.applied.Index%8 == 0 {
-		x.tx.setRow(appliedRow(x.tx.rowKey(machineEngine)), x.applied.encode(nil))
+		x.row = x.applied.encode(x.row[:0])
+		x.tx.setRow(appliedRow(x.tx.rowKey(machineEngine)), x.row)
 	}
 	x.over.settle()
 }
@@ -551,10 +555,9 @@ func (x *Executor) noteChanged() {
 
 // observe hands the changes to the machines that want them, before the overlay gives up the memory of their keys.
 func (x *Executor) observe() {
-	var batch []Change
 	for start := 0; start < len(x.changes); {
 		id := x.changes[start].machine
-		batch = batch[:0]
+		batch := x.observed[:0]
 		for start < len(x.changes) && x.changes[start].machine == id {
 			batch = append(batch, x.changes[start].change)
 			start++
@@ -562,6 +565,8 @@ func (x *Executor) observe() {
 		if o, ok := x.machines[id].(Observer); ok {
 			o.Committed(batch, Waker{x.hub, id})
 		}
+		clear(batch)
+		x.observed = batch
 	}
 	clear(x.changes)
 	x.changes = x.changes[:0]

@@ -38,11 +38,11 @@ type namespace struct {
 	reads     atomic.Int64
 }
 
-// encodeNamespace lays a namespace row out:
+// encodeNamespace lays a namespace row out, behind dst:
 //
 //	version u8 | name (uvarint length, bytes) | spread u8 | created at (varint ms) | counters (see appendCounters)
-func (t *table) encodeNamespace(n *namespace) []byte {
-	dst := append(make([]byte, 0, 64+len(n.name)), 1)
+func (t *table) encodeNamespace(dst []byte, n *namespace) []byte {
+	dst = append(slices.Grow(dst, 64+len(n.name)), 1)
 	dst = codec.AppendString(dst, n.name)
 	dst = codec.AppendBool(dst, n.spread)
 	dst = codec.AppendVarint(dst, n.createdAt)
@@ -166,7 +166,7 @@ func (tx *Tx) createNamespace(name string, spread bool) (*namespace, error) {
 	ns := &namespace{id: uint32(len(x.dir.byID)), name: name, spread: spread, createdAt: tx.now, counts: make([]int64, x.table.counters)}
 	x.dir.add(ns)
 	tx.onRollback = append(tx.onRollback, x.dir.removeLast)
-	tx.setRow(namespaceRow(tx.rowKey(machineEngine), ns.id), x.table.encodeNamespace(ns))
+	tx.setRow(namespaceRow(tx.rowKey(machineEngine), ns.id), x.table.encodeNamespace(nil, ns))
 	tx.Notify(TopicOf(machineEngine, name, nil), -1)
 	return ns, nil
 }

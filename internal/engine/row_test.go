@@ -13,13 +13,13 @@ func FuzzRows(f *testing.F) {
 		{ID: MachineKV, Name: "a", New: func() Machine { return nil }, Counters: countersOf(5)},
 		{ID: MachineQueue, Name: "b", New: func() Machine { return nil }, Counters: countersOf(1)},
 	})
-	f.Add(tab.encodeNamespace(&namespace{name: "shop", spread: true, createdAt: 7, counts: make([]int64, 6)}))
-	f.Add(tab.encodeNamespace(&namespace{name: "shop", spread: true, createdAt: 7, counts: []int64{0, 300, -1, 0, 0, 1}}))
+	f.Add(tab.encodeNamespace(nil, &namespace{name: "shop", spread: true, createdAt: 7, counts: make([]int64, 6)}))
+	f.Add(tab.encodeNamespace(nil, &namespace{name: "shop", spread: true, createdAt: 7, counts: []int64{0, 300, -1, 0, 0, 1}}))
 	f.Add(Applied{Index: 9, Term: 2, LSN: 300, Stamp: -1, Hash: 5}.encode(nil))
 	f.Add([]byte("t\x80\x00\x00\x00\x00\x00\x00\x01\x0f\x00\x00\x00\x00token"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if ns, err := tab.decodeNamespace(b); err == nil {
-			again, err := tab.decodeNamespace(tab.encodeNamespace(ns))
+			again, err := tab.decodeNamespace(tab.encodeNamespace(nil, ns))
 			if err != nil || again.name != ns.name || !slices.Equal(again.counts, ns.counts) || again.spread != ns.spread || again.createdAt != ns.createdAt {
 				t.Errorf("namespace row %x is read as %+v and, written back, as %+v, %v", b, ns, again, err)
 			}

@@ -351,6 +351,7 @@ func (c *core) refuseAll(out *output) {
 // nextBatch takes the proposals of the next entry off the queue, dropping those whose callers have given up.
 func (c *core) nextBatch(out *output) (batch []*proposal, size int) {
 	n := 0
+	batch = make([]*proposal, 0, min(len(c.queue), maxEntryCommands))
 	for _, p := range c.queue {
 		if len(batch) == maxEntryCommands || len(batch) > 0 && size+len(p.data) > maxEntryBytes {
 			break
@@ -418,8 +419,8 @@ func (c *core) take(rd raft.Ready, out *output) {
 			if out.apply == nil {
 				out.apply = &applyTask{}
 			}
-			out.apply.entries = append(out.apply.entries, m.GetEntries()...)
-			out.apply.responses = append(out.apply.responses, m.GetResponses()...)
+			out.apply.entries = joined(out.apply.entries, m.GetEntries())
+			out.apply.responses = joined(out.apply.responses, m.GetResponses())
 		default:
 			out.send = append(out.send, m)
 		}
@@ -449,7 +450,15 @@ func (c *core) takeAppend(m *raftpb.Message, out *output) {
 		}
 		t.update.Entries = mergeEntries(t.update.Entries, es)
 	}
-	t.responses = append(t.responses, m.GetResponses()...)
+	t.responses = joined(t.responses, m.GetResponses())
+}
+
+// joined returns both lists in one. Mostly there is only one, which then stays where raft has put it, and as it is.
+func joined[T any](list, more []T) []T {
+	if len(list) == 0 {
+		return more[:len(more):len(more)]
+	}
+	return append(list, more...)
 }
 
 // mergeEntries appends more to es, or replaces what more overwrites.

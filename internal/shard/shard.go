@@ -433,21 +433,31 @@ func (s *shard) reserve(u *ual.Update, a *queuedAppend) {
 
 // appended delivers the responses of an append: to peers, and to the core itself.
 func (s *shard) appended(t *appendTask) {
-	var own, others []*raftpb.Message
-	for _, m := range t.responses {
-		if m.GetTo() == s.host.cfg.NodeID {
-			own = append(own, m)
-		} else {
-			others = append(others, m)
+	own := t.responses
+	if len(s.host.cfg.Voters) > 1 {
+		var others []*raftpb.Message
+		if own, others = s.sorted(t.responses); len(others) > 0 {
+			s.send(others)
 		}
 	}
-	s.send(others)
 	s.hand(func(in *input) {
 		in.responses = append(in.responses, own...)
 		if t.entries {
 			in.appended++
 		}
 	})
+}
+
+// sorted tells messages to the core itself from those to peers.
+func (s *shard) sorted(all []*raftpb.Message) (own, others []*raftpb.Message) {
+	for _, m := range all {
+		if m.GetTo() == s.host.cfg.NodeID {
+			own = append(own, m)
+		} else {
+			others = append(others, m)
+		}
+	}
+	return own, others
 }
 
 func (s *shard) queueApply(w applyWork) {

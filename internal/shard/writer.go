@@ -22,6 +22,8 @@ type logWriter struct {
 	synced     func()                   // called after a sync that was not part of a round, in Async
 	retry      func(func() error) error // see space.retry
 
+	writeUpdates func() error // made once
+
 	next  func()       // lets shards go on after a round, and propose what has been queued meanwhile
 	calls func() int64 // how many the host has had
 
@@ -51,10 +53,12 @@ type queuedAppend struct {
 }
 
 func newLogWriter(log *ual.Log, c *Config, failed func(error), synced func()) *logWriter {
-	return &logWriter{
+	w := &logWriter{
 		log: log, durability: c.Durability, interval: c.SyncInterval, failed: failed, synced: synced,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
+	w.writeUpdates = func() error { return w.log.Write(w.updates) }
+	return w
 }
 
 // enqueue adds an append to the next round. Somebody has to poke the writer, or to take the round.
@@ -245,7 +249,7 @@ func (w *logWriter) write() (mustSync bool, err error) {
 		return false, nil
 	}
 	w.dirty = true
-	err = w.retry(func() error { return w.log.Write(w.updates) })
+	err = w.retry(w.writeUpdates)
 	clear(w.updates)
 	return mustSync, err
 }
