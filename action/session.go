@@ -144,6 +144,7 @@ func (w *work) dropSession(s *session) {
 	}
 	if !s.self {
 		w.countHandlers(s, -1)
+		w.tx.Notify(sessionTopic(w.tx.NamespaceName(), s.id), -1)
 	}
 	s.dropped = true
 }

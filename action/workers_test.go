@@ -1,0 +1,182 @@
+package action_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
+)
+
+// listed waits until the list of workers is as it should be, and returns it.
+func listed(t *testing.T, s *action.Store, ok func([]action.WorkerInfo) bool) []action.WorkerInfo {
+	t.Helper()
+	ctx, tick := short(t), time.NewTicker(5*time.Millisecond)
+	defer tick.Stop()
+	for {
+		var all []action.WorkerInfo
+		for w, err := range s.Workers().All(ctx) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, w)
+		}
+		if ok(all) {
+			return all
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("the workers are %+v", all)
+		}
+	}
+}
+
+// TestWorkersAreListed: those of actions with what they do, and the consumers of queues and streams.
+func TestWorkersAreListed(t *testing.T) {
+	node := floe.OpenMemory(t)
+	s := node.Action("default")
+	if _, err := s.Register(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	stop := working(t, s.Worker(action.WorkerConfig{ID: "w", Concurrency: 3, Labels: map[string]string{"gpu": "1"}, Metadata: map[string]int{"build": 7}}).
+		Handle("a", func(context.Context, *action.Task) (any, error) { return nil, nil }))
+	for range 5 {
+		if _, err := s.InvokeAndWait(short(t), "a", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := listed(t, s, func(all []action.WorkerInfo) bool { return len(all) == 1 && all[0].Completed == 5 })[0]
+	if w.ID != "w" || w.Type != "action" || w.Status != action.Active || w.MaxConcurrent != 3 || w.Failed != 0 || w.Machine == "" || w.Labels["gpu"] != "1" ||
+		string(w.Metadata) != `{"build":7}` || !slices.Equal(w.Actions, []string{"a"}) || len(w.Processes) != 1 || w.Processes[0].Runs != 5 || w.Processes[0].Name != "a" {
+		t.Errorf("the worker is %+v", w)
+	}
+	if i, err := s.Action(t.Context(), "a"); err != nil || i.Workers != 1 {
+		t.Errorf("the action has %d workers, %v; want 1", i.Workers, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	if err := node.Stream("default").Create(t.Context(), "orders"); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		ended <- node.Stream("default").Consume(ctx, "orders", "billing", func(context.Context, stream.Delivery) error { return nil })
+	}()
+	go func() {
+		ended <- node.Queue("default").Consume(ctx, "mail", func(context.Context, queue.Message) error { return nil }, queue.Concurrency(4))
+	}()
+	all := listed(t, s, func(all []action.WorkerInfo) bool { return len(all) == 3 })
+	var types []string
+	for _, w := range all {
+		types = append(types, w.Type)
+	}
+	if slices.Sort(types); !slices.Equal(types, []string{"action", "queue", "stream"}) {
+		t.Errorf("the types are %v", types)
+	}
+	if page, err := s.Workers().Page(t.Context(), action.OfType("stream")); err != nil || len(page.Items) != 1 {
+		t.Errorf("workers of type stream: %+v, %v", page, err)
+	}
+	cancel()
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	listed(t, s, func(all []action.WorkerInfo) bool { return len(all) == 0 })
+}
+
+// TestOtherRuntime is a worker that calls for each step by itself, in a plain namespace and in a spread one.
+func TestOtherRuntime(t *testing.T) {
+	for _, spread := range []bool{false, true} {
+		node, err := floe.Open(floe.Config{Shards: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer node.Close()
+		if spread {
+			if err := node.Namespaces().Create(t.Context(), "n", floe.Spread()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, ctx := node.Action("n"), short(t)
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err = s.Register(ctx, "a", action.Backoff(0, 0), action.MaxRetries(1))
+		must(err)
+		must(s.RegisterWorker(ctx, action.NewWorker{ID: "py", Machine: "m", MaxConcurrent: 2, Actions: []string{"a"}, Metadata: []byte(`{}`)}))
+		if tasks, err := s.Await(ctx, "py", []string{"a"}); err != nil || len(tasks) != 0 {
+			t.Fatalf("Await = %+v, %v; want none", tasks, err)
+		}
+		await := func() action.Task {
+			t.Helper()
+			tasks, err := s.Await(ctx, "py", []string{"a"}, action.Wait(20*time.Second))
+			if err != nil || len(tasks) != 1 {
+				t.Fatalf("Await = %+v, %v", tasks, err)
+			}
+			return tasks[0]
+		}
+		invoke := func() action.RunID {
+			t.Helper()
+			i, err := s.Invoke(ctx, "a", []byte("1"))
+			must(err)
+			return i.Run
+		}
+		time.AfterFunc(20*time.Millisecond, func() { invoke() })
+		task := await()
+		until, err := s.Touch(ctx, task.Run, "py", time.Hour)
+		if must(err); time.Until(until) < 50*time.Minute {
+			t.Errorf("touched until %v", until)
+		}
+		must(s.Complete(ctx, task.Run, "py", []byte(`"done"`), action.WithOutcome("fine")))
+		if r, err := s.Run(ctx, task.Run); err != nil || r.Status != action.Completed || r.Outcome != "fine" || string(r.Output) != `"done"` || r.WorkerID != "py" {
+			t.Errorf("the run is %+v, %v", r, err)
+		}
+		if err := s.Complete(ctx, task.Run, "py", nil); !errors.Is(err, action.ErrConflict) {
+			t.Errorf("a second Complete = %v, want ErrConflict", err)
+		}
+		id := invoke()
+		must(s.Fail(ctx, await().Run, "py", "no luck", action.Retry(), action.WithCode("c")))
+		task = await()
+		if task.Run != id || task.Attempt != 2 || task.LastError != "no luck" || task.LastCode != "c" {
+			t.Errorf("the second attempt is %+v", task)
+		}
+		if err := s.Fail(ctx, task.Run, "other", "x"); !errors.Is(err, action.ErrConflict) {
+			t.Errorf("Fail of another worker = %v, want ErrConflict", err)
+		}
+		must(s.Fail(ctx, task.Run, "py", "never"))
+		if r, err := s.Wait(ctx, id); err != nil || r.Status != action.Failed || r.Error != "never" || r.Attempt != 2 {
+			t.Errorf("the run is %+v, %v", r, err)
+		}
+		done := []action.Process{{Name: "a", Kind: "action", Runs: 3, Failures: 2, LastRun: time.UnixMilli(1e12)}}
+		must(s.Heartbeat(ctx, "py", 1, done...))
+		if w, err := s.Workers().Find(ctx, "py"); err != nil || w.Load != 1 || w.Completed != 1 || w.Failed != 2 || !reflect.DeepEqual(w.Processes, done) {
+			t.Errorf("the worker is %+v, %v", w, err)
+		}
+		must(s.Drain(ctx, "py"))
+		if w, err := s.Workers().Find(ctx, "py"); err != nil || w.Status != action.Draining {
+			t.Errorf("the worker is %+v, %v", w, err)
+		}
+		id = invoke()
+		await()
+		must(s.Deregister(ctx, "py"))
+		if r, err := s.Run(ctx, id); err != nil || r.Status != action.Pending || r.Attempt != 0 {
+			t.Errorf("its worker has left, and the run is %+v, %v", r, err)
+		}
+		if _, err := s.Workers().Find(ctx, "py"); !errors.Is(err, action.ErrNotFound) {
+			t.Errorf("it has left, and is found with %v", err)
+		}
+	}
+}
