@@ -27,9 +27,14 @@ type consuming struct {
 
 // consume begins to consume a queue, in a bubble.
 func consume(t *testing.T, s *queue.Store, name string, handle func(context.Context, queue.Message) error, opts ...queue.ConsumeOption) *consuming {
+	return begun(t, func(ctx context.Context) error { return s.Consume(ctx, name, handle, opts...) })
+}
+
+// begun is some Consume that has been begun.
+func begun(t *testing.T, consume func(ctx context.Context) error) *consuming {
 	ctx, stop := context.WithCancelCause(t.Context())
 	c := &consuming{stop, make(chan error, 1)}
-	go func() { c.ended <- s.Consume(ctx, name, handle, opts...) }()
+	go func() { c.ended <- consume(ctx) }()
 	return c
 }
 
