@@ -71,7 +71,7 @@ func TestSuite(t *testing.T) {
 	t.Parallel()
 	suite := map[string]func(t *testing.T, db database){
 		"kv": suiteKV, "kv pages": suitePages, "kv watch": suiteWatch, "kv wait": suiteWait, "lock": suiteLock, "txn": suiteTxn,
-		"namespaces": suiteNamespaces, "listings": suiteListings, "impossible names": suiteImpossibleNames, "limits": suiteLimits, "errors": suiteErrors, "queue": suiteQueue, "queue listings": suiteQueueListings, "queue wait": suiteQueueWait,
+		"namespaces": suiteNamespaces, "listings": suiteListings, "impossible names": suiteImpossibleNames, "limits": suiteLimits, "errors": suiteErrors, "queue": suiteQueue, "queue listings": suiteQueueListings, "queue wait": suiteQueueWait, "consume": suiteConsume,
 		"stream": suiteStream, "stream follow": suiteFollow, "stream retention": suiteRetention, "stream limits": suiteStreamLimits,
 		"groups": suiteGroups, "group wait": suiteGroupWait, "group stops": suiteGroupStops, "mixed": suiteMixed,
 	}
