@@ -216,6 +216,10 @@ func (l *link) takeAll(s *seat) {
 			continue
 		}
 		p.mu.Lock()
+		if l.epoch != p.epoch { // who has changed that had no take to interrupt
+			p.mu.Unlock()
+			continue
+		}
 		wants := p.wantsLocked(l, maxTaken)
 		ctx, cancel := context.WithCancel(engine.Lasting(s.ctx))
 		l.giveUp, l.covered = cancel, make(map[*poolGroup]bool)
@@ -425,19 +429,23 @@ func (l *link) dropLocked(s *seat, ref call.Ref, attempt int64) {
 	}
 }
 
-// settle sends how a piece has ended, and waits for what the shard says to that.
-func (l *link) settle(ctx context.Context, p *piece, e end) error {
+// settle sends how a piece has ended. What the shard says to that, or why it could not be asked, comes through the channel.
+func (l *link) settle(p *piece, e end) <-chan error {
 	done := make(chan error, 1)
 	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
 	l.freeLocked(p)
 	if p.seat != l.seat {
-		l.pool.mu.Unlock()
-		return &worker.LostError{Err: context.Cause(p.seat.ctx)}
+		done <- &worker.LostError{Err: context.Cause(p.seat.ctx)}
+		return done
 	}
 	l.ends = append(l.ends, &ending{e, p.src, p.seat, done})
 	p.src.changedLocked()
-	l.pool.mu.Unlock()
 	signal(l.send)
+	return done
+}
+
+func await(ctx context.Context, done <-chan error) error {
 	select {
 	case err := <-done:
 		return err

@@ -230,15 +230,19 @@ func (s *source) Take(ctx context.Context, most int) ([]*piece, error) {
 // Settle is of worker.Source.
 func (s *source) Settle(ctx context.Context, p *piece, r worker.Result) error {
 	p.stopTimer()
-	return p.link.settle(ctx, p, p.conclusion(r, s.pool.scope.MaxPayload()))
+	return await(ctx, p.link.settle(p, p.conclusion(r, s.pool.scope.MaxPayload())))
 }
 
 // Release is of worker.Releaser.
 func (s *source) Release(ctx context.Context, pieces []*piece) error {
-	var errs []error
+	var sent []<-chan error
 	for _, p := range pieces {
 		p.stopTimer()
-		errs = append(errs, p.link.settle(ctx, p, p.back()))
+		sent = append(sent, p.link.settle(p, p.back()))
+	}
+	var errs []error
+	for _, done := range sent {
+		errs = append(errs, await(ctx, done))
 	}
 	return errors.Join(errs...)
 }

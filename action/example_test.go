@@ -1,0 +1,112 @@
+package action_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/action"
+)
+
+func Example() {
+	node, err := floe.Open(floe.Config{}) // in memory
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer node.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	actions := node.Action("default")
+	if _, err := actions.Register(ctx, "add", action.Owner("maths")); err != nil {
+		log.Fatal(err)
+	}
+
+	type numbers struct{ A, B int }
+	w := actions.Worker(action.WorkerConfig{ID: "worker-1"})
+	action.Handle(w, "add", func(_ context.Context, in numbers) (int, error) { return in.A + in.B, nil })
+	ended := make(chan error)
+	go func() { ended <- w.Run(ctx) }()
+
+	sum, err := action.Invoke[int](ctx, actions, "add", numbers{2, 3})
+	fmt.Println(sum, err)
+
+	stop() // the worker finishes what it has
+	fmt.Println(<-ended)
+	// Output:
+	// 5 <nil>
+	// <nil>
+}
+
+// A handler says by its error whether another attempt makes sense, and can name the outcome of a run.
+func ExampleWorker_Handle() {
+	node, err := floe.Open(floe.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer node.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	actions := node.Action("default")
+	if _, err := actions.Register(ctx, "review", action.Backoff(0, 0)); err != nil {
+		log.Fatal(err)
+	}
+
+	w := actions.Worker(action.WorkerConfig{}).Handle("review", func(_ context.Context, t *action.Task) (any, error) {
+		var amount int
+		if err := t.Decode(&amount); err != nil {
+			return nil, err // permanent, with the code bad_input
+		}
+		switch {
+		case t.Attempt == 1:
+			return nil, errors.New("the rates could not be fetched") // retried
+		case amount > 1000:
+			return nil, action.Permanent(action.Code("limit", errors.New("too much")))
+		}
+		return action.Outcome("approved", map[string]int{"amount": amount}), nil
+	})
+	ended := make(chan error)
+	go func() { ended <- w.Run(ctx) }()
+
+	for _, input := range []string{`100`, `5000`, `"many"`} {
+		run, err := actions.InvokeAndWait(ctx, "review", []byte(input))
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s: %s, attempt %d, %s %s%s\n", input, run.Status, run.Attempt, run.Outcome, run.Code, run.Output)
+	}
+	stop()
+	fmt.Println(<-ended)
+	// Output:
+	// 100: completed, attempt 2, approved {"amount":100}
+	// 5000: failed, attempt 2, failure limit
+	// "many": failed, attempt 1, failure bad_input
+	// <nil>
+}
+
+// A worker of another runtime calls for each step by itself.
+func ExampleStore_Await() {
+	node, err := floe.Open(floe.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer node.Close()
+	ctx, actions := context.Background(), node.Action("default")
+	actions.Register(ctx, "resize")
+	actions.Invoke(ctx, "resize", []byte(`{"image": 7}`))
+
+	tasks, err := actions.Await(ctx, "python-1", []string{"resize"}, action.Max(10))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, t := range tasks {
+		fmt.Printf("attempt %d of %s: %s\n", t.Attempt, t.Action, t.Input)
+		if err := actions.Complete(ctx, t.Run, "python-1", []byte(`"done"`)); err != nil {
+			log.Fatal(err)
+		}
+		run, _ := actions.Run(ctx, t.Run)
+		fmt.Printf("%s by %s: %s\n", run.Status, run.WorkerID, run.Output)
+	}
+	// Output:
+	// attempt 1 of resize: {"image": 7}
+	// completed by python-1: "done"
+}
