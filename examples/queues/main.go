@@ -88,53 +88,46 @@ func (o *office) fill(ctx context.Context) error {
 	return nil
 }
 
-// work runs two workers until there is nothing more to do.
+// work has two workers until there is nothing more to do.
 func (o *office) work(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var workers sync.WaitGroup
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 2)
 	for _, name := range []string{"ann", "bob"} {
-		workers.Go(func() { cancel(o.worker(ctx, name)) })
+		go func() { ended <- o.worker(ctx, name) }()
 	}
-	workers.Wait()
-	if err := context.Cause(ctx); !errors.Is(err, errNothingLeft) {
-		return err
-	}
-	return nil
+	err := o.awaitEnd(ctx)
+	stop()
+	return errors.Join(err, <-ended, <-ended)
 }
 
-var errNothingLeft = errors.New("nothing left to do")
-
-// worker takes one job after the other. While there is none, Dequeue waits: it costs the node nothing, and ends when a job comes.
+// worker does one job after the other, until ctx ends. A job that fails is delivered again, after a back-off, until it is a dead letter.
 func (o *office) worker(ctx context.Context, name string) error {
-	for {
-		jobs, err := o.Dequeue(ctx, "jobs", queue.Lease(10*time.Second), queue.Wait(20*time.Second))
-		if err != nil {
+	return o.Consume(ctx, "jobs", func(ctx context.Context, job queue.Message) error {
+		if err := o.do(job); err != nil {
+			o.say("%s: attempt %d of %s: %v", name, job.Attempts, job.Payload, err)
 			return err
 		}
-		for _, job := range jobs {
-			if err := o.try(ctx, name, job); err != nil {
-				return err
-			}
-		}
-		stats, err := o.Stats(ctx, "jobs")
-		if err != nil {
-			return err
-		}
-		if stats.Ready+stats.Delayed+stats.Inflight == 0 {
-			return errNothingLeft
-		}
-	}
+		o.say("%s: %s is done", name, job.Payload)
+		return nil
+	}, queue.Lease(10*time.Second))
 }
 
-// try does a job. If that fails, it is delivered again, after a back-off, until it is a dead letter.
-func (o *office) try(ctx context.Context, name string, job queue.Message) error {
-	if err := o.do(job); err != nil {
-		o.say("%s: attempt %d of %s: %v", name, job.Attempts, job.Payload, err)
-		return o.Nack(ctx, "jobs", job.Receipt, queue.Reason(err.Error()))
+// awaitEnd waits until nothing is left to do.
+func (o *office) awaitEnd(ctx context.Context) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		stats, err := o.Stats(ctx, "jobs")
+		if err != nil || stats.Ready+stats.Delayed+stats.Inflight == 0 {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	o.say("%s: %s is done", name, job.Payload)
-	return o.Ack(ctx, "jobs", job.Receipt)
 }
 
 func (o *office) do(job queue.Message) error {
