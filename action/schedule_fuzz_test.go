@@ -1,0 +1,83 @@
+package action
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// FuzzScheduleCommand applies bodies that Admit lets through to an action with schedules: each is refused or carried out, nothing panics, neither then nor
+// when the duty goes on from there, and all rows still make sense.
+func FuzzScheduleCommand(f *testing.F) {
+	add := func(kind uint8, body []byte) { f.Add(kind, body) }
+	for _, op := range []engine.Operation{
+		SetScheduleOp("job", "s", ScheduleSpec{Cron: "*/5 * * * *", Zone: "Europe/Berlin", Input: []byte(`{}`)}, Priority(3), ConcurrencyKey("k"), Labels(map[string]string{"a": "b"})),
+		SetScheduleOp("job", "t", ScheduleSpec{Every: time.Second, Anchor: time.UnixMilli(12345), Overlap: OverlapBuffer, CatchUp: CatchUpAll, CatchUpLimit: 1000}),
+		PauseScheduleOp("job", "s"), ResumeScheduleOp("job", "s"), TriggerOp("job", "s"), DeleteScheduleOp("job", "s"),
+	} {
+		cmd, err := engine.OpOf(op).Limit(1 << 20)
+		if err != nil {
+			f.Fatal(err)
+		}
+		add(cmd.Kind, cmd.Body)
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, body []byte) {
+		if kind < kindSchedule || kind > kindTrigger {
+			return
+		}
+		cmd := engine.Command{Machine: engine.MachineAction, Kind: kind, Namespace: "n", Body: body}
+		if err := admit(cmd, 1<<20); err != nil {
+			if !errors.Is(err, ErrInvalid) {
+				t.Errorf("Admit: %v, want ErrInvalid", err)
+			}
+			return
+		}
+		c := newScheduling(t, 1)
+		c.set("s", ScheduleSpec{Every: time.Hour, Overlap: OverlapBuffer})
+		c.Advance(hours(2))
+		if _, err := c.Propose(t.Context(), 0, cmd); err != nil && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrConflict) {
+			t.Errorf("command %d: %v", kind, err)
+		}
+		c.Advance(hours(30))
+		c.Advance(hours(1))
+	})
+}
+
+// FuzzScheduleRows: what a decoder of rows and of commands of the duty accepts is what the encoder writes.
+func FuzzScheduleRows(f *testing.F) {
+	row := scheduleRow{
+		times: times{cron: "@daily", zone: "UTC", every: 7, anchor: -3, overlap: OverlapReplace, catchUp: CatchUpAll, limit: 9}, id: 1, revision: 2, note: "x",
+		last: 5, next: never, begun: true, buffered: 4, released: true, ticks: []tick{{at: 1, result: TickRan}, {result: TickMissed, count: 8, message: "m"}},
+	}
+	due := tickCommand{[]dueTicks{{action: "a", name: "n", revision: 3, after: 4, run: []int64{5, 6}, missed: 7, last: 8, next: never, release: true, problem: "p"}}}
+	f.Add(uint8(0), encode(nil, &row, (*scheduleRow).code))
+	f.Add(uint8(1), encode(nil, &plan{3, []byte("l"), "k", nil}, (*plan).code))
+	f.Add(uint8(2), encode(nil, &due, (*tickCommand).code))
+	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
+		switch kind % 3 {
+		case 0:
+			fuzzRow(t, b, (*scheduleRow).code)
+		case 1:
+			fuzzRow(t, b, (*plan).code)
+		case 2:
+			fuzzRow(t, b, (*tickCommand).code)
+		}
+	})
+}
+
+func fuzzRow[T any](t *testing.T, b []byte, code func(*T, *codec.Coder)) {
+	v, err := decode(b, code)
+	if err != nil {
+		if !errors.Is(err, codec.ErrCorrupt) {
+			t.Errorf("%v, want ErrCorrupt", err)
+		}
+		return
+	}
+	if back := encode(nil, &v, code); !bytes.Equal(back, b) {
+		t.Errorf("read %x, wrote back %x", b, back)
+	}
+}
