@@ -56,8 +56,10 @@ test-long: ## randomised suites in their long forms, races in full; for the nigh
 	$(GO) test -count=1 -timeout 120m -run '^TestProcesses$$' ./internal/exercise -failovers 500 -v
 	$(GO) test -count=1 -timeout 120m -run '^TestAudit$$' ./internal/exercise -crashes 200 -v
 	$(GO) test -count=1 -timeout 120m -run '^TestWorks$$' ./internal/exercise -work-kills 300 -v
-	$(banner) 'ten million messages, ten thousand idle queues and groups'
+	$(banner) 'ten million messages, a million series, a hundred million points, ten thousand idle queues and groups'
 	$(GO) test -count=1 -timeout 60m -run '^TestVolume$$' ./internal/exercise -volume 10000000 -v
+	$(GO) test -count=1 -timeout 60m -run '^TestManySeries$$' ./internal/exercise -many-series 1000000 -v
+	$(GO) test -count=1 -timeout 60m -run '^TestManyPoints$$' ./internal/exercise -many-points 100000000 -v
 	$(GO) test -count=1 -timeout 60m -run '^TestIdle$$' ./internal/exercise -idle 10000 -v
 	$(banner) 'go test -race'
 	CGO_ENABLED=1 $(GO) test -count=1 -race -timeout 60m ./...

@@ -18,24 +18,30 @@ import (
 
 // floql is what queries over time series have to do.
 func (b *bench) floql() []row {
-	return []row{{
-		name: "floql/window/group_by", bar: 40, unit: "M points/s/core", absolute: true, more: true,
-		work: windowQuery{},
-	}}
+	var rows []row
+	for _, q := range []struct {
+		name string
+		work windowQuery
+	}{{"floql/window/group_by", windowQuery{100, true}}, {"floql/window/group_by/1000", windowQuery{1000, true}}, {"floql/window/1000", windowQuery{1000, false}}} {
+		rows = append(rows, row{name: q.name, bar: 40, unit: "M points/s/core", absolute: true, more: true, work: q.work})
+	}
+	return rows
 }
 
-// windowQuery measures how many points a second an average per 5 minutes and host goes through, in one shard and so on one core.
-type windowQuery struct{}
+// windowQuery measures how many points a second an average per 5 minutes goes through, of each host or of all of them, in one shard and so on one core.
+type windowQuery struct {
+	hosts   int64
+	grouped bool
+}
 
 const (
-	queryHosts = 100
 	queryFrom  = int64(1_700_000_100_000) // a multiple of 5 minutes
 	queryStep  = int64(10_000)            // between the points of a host
-	queryBatch = 50                       // points of each host
+	queryBatch = 5_000                    // points
 	window     = int64(300_000)
 )
 
-func (windowQuery) measure(b *bench) (res result, err error) {
+func (q windowQuery) measure(b *bench) (res result, err error) {
 	dir, err := os.MkdirTemp(b.dir, "floql-")
 	if err != nil {
 		return res, err
@@ -47,14 +53,18 @@ func (windowQuery) measure(b *bench) (res result, err error) {
 	}
 	defer func() { err = errors.Join(err, node.Close()) }()
 	ctx := context.Background()
-	n := int64(b.settings.keys / queryHosts)
-	for from := int64(0); from < n; from += queryBatch {
-		if err := writeUsage(ctx, node.TS(namespace), from); err != nil {
+	n, steps := int64(b.settings.keys)/q.hosts, queryBatch/q.hosts
+	for from := int64(0); from < n; from += steps {
+		if err := q.write(ctx, node.TS(namespace), from, from+steps); err != nil {
 			return res, err
 		}
 	}
-	n = (n + queryBatch - 1) / queryBatch * queryBatch
-	query := fmt.Sprintf("cpu[%d..%d] | window(5m) | group_by(host) | avg()", queryFrom, queryFrom+n*queryStep)
+	n = (n + steps - 1) / steps * steps
+	stages := "window(5m) | avg()"
+	if q.grouped {
+		stages = "window(5m) | group_by(host) | avg()"
+	}
+	query := fmt.Sprintf("cpu[%d..%d] | %s", queryFrom, queryFrom+n*queryStep, stages)
 	var rates []float64
 	for range max(b.settings.rounds, 3) {
 		start, used := time.Now(), processorTime()
@@ -62,12 +72,12 @@ func (windowQuery) measure(b *bench) (res result, err error) {
 		took := time.Since(start)
 		used = processorTime() - used
 		if err == nil {
-			err = checkUsage(got, n)
+			err = q.check(got, n)
 		}
 		if err != nil {
 			return res, err
 		}
-		rates = append(rates, float64(n*queryHosts)/used.Seconds()/1e6)
+		rates = append(rates, float64(n*q.hosts)/used.Seconds()/1e6)
 		res.p50, res.p99 = took, max(res.p99, took)
 	}
 	slices.Sort(rates)
@@ -87,12 +97,12 @@ func processorTime() time.Duration {
 // usage is the value of a host's point, in hundredths.
 func usage(host, i int64) int64 { return (i*7919+host*104729)%10_000 + 1 }
 
-func writeUsage(ctx context.Context, s *ts.Store, from int64) error {
+func (q windowQuery) write(ctx context.Context, s *ts.Store, from, to int64) error {
 	var lines bytes.Buffer
-	for i := from; i < from+queryBatch; i++ {
-		for host := range int64(queryHosts) {
+	for i := from; i < to; i++ {
+		for host := range q.hosts {
 			v := usage(host, i)
-			fmt.Fprintf(&lines, "cpu,host=h%02d usage=%d.%02d %d\n", host, v/100, v%100, queryFrom+i*queryStep)
+			fmt.Fprintf(&lines, "cpu,host=h%03d usage=%d.%02d %d\n", host, v/100, v%100, queryFrom+i*queryStep)
 		}
 	}
 	for {
@@ -108,12 +118,19 @@ func writeUsage(ctx context.Context, s *ts.Store, from int64) error {
 	}
 }
 
-// checkUsage compares the buckets of some hosts with what exact arithmetic says, to the last bit.
-func checkUsage(got *floql.Result, n int64) error {
-	if len(got.Series) != queryHosts {
-		return fmt.Errorf("%d series, want %d", len(got.Series), queryHosts)
+// check compares the buckets of some hosts with what exact arithmetic says, to the last bit.
+func (q windowQuery) check(got *floql.Result, n int64) error {
+	want := q.hosts
+	if !q.grouped {
+		want = 1
 	}
-	for host := int64(0); host < queryHosts; host += 33 {
+	if int64(len(got.Series)) != want {
+		return fmt.Errorf("%d series, want %d", len(got.Series), want)
+	}
+	if !q.grouped {
+		return nil
+	}
+	for host := int64(0); host < q.hosts; host += 33 {
 		points := got.Series[host].Points
 		at := int64(0)
 		for _, p := range points {

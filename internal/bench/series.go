@@ -3,12 +3,18 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/primitive"
+	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/ts"
 )
 
@@ -32,7 +38,98 @@ func (b *bench) series() (rows []row) {
 			work: perCore{duel{load: b.writes(4), floe: b.gauges(setup{shards: 4, durability: d.durability}), limit: b.bareFile(0)}},
 		})
 	}
+	for _, d := range []struct {
+		name  string
+		bar   float64
+		value func(walk float64) string
+	}{{"decimals", 1.1, func(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }}, {"floats", 6.3, func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }}} {
+		rows = append(rows, row{name: "ts/bytes/" + d.name, bar: d.bar, unit: "bytes/point", absolute: true, work: sealedPoints{d.value}})
+	}
 	return rows
+}
+
+// sealedPoints measures what points take on the disk once they are sealed, merged and compacted: random walks of 1,000 series.
+type sealedPoints struct {
+	value func(walk float64) string
+}
+
+// sealHaste has the duty seal and merge after a fraction of a second instead of minutes.
+const sealHaste = 2000
+
+func (p sealedPoints) measure(b *bench) (res result, err error) {
+	dir, err := os.MkdirTemp(b.dir, "sealed-")
+	if err != nil {
+		return res, err
+	}
+	defer func() { err = errors.Join(err, b.remove(dir)) }()
+	config := shard.Config{Dir: dir, Shards: 1, Primitives: primitive.All(), Haste: sealHaste}
+	host, err := shard.Open(config)
+	if err != nil {
+		return res, err
+	}
+	steps := b.settings.keys / gaugeSeries
+	err = p.write(b, engine.StoreOf(ts.Primitive, engine.NewRouter(host), namespace, 0), steps)
+	if err == nil {
+		waitIdle(host)
+	}
+	if err := errors.Join(err, host.Close()); err != nil {
+		return res, err
+	}
+	stepper, err := shard.OpenStepper(config)
+	if err != nil {
+		return res, err
+	}
+	if err := errors.Join(stepper.Compact(), stepper.Close()); err != nil {
+		return res, err
+	}
+	tables, err := filepath.Glob(filepath.Join(stateDir(dir), "*.sst"))
+	size := int64(0)
+	for _, table := range tables {
+		info, statErr := os.Stat(table)
+		if err = errors.Join(err, statErr); statErr == nil {
+			size += info.Size()
+		}
+	}
+	res.value = float64(size) / float64(steps*gaugeSeries)
+	return res, err
+}
+
+// write writes a point of each series every 10 s, of weeks ago, so that their days are over.
+func (p sealedPoints) write(b *bench, s *ts.Store, steps int) error {
+	rng := rand.New(rand.NewPCG(b.seed, 1))
+	at := time.Now().AddDate(0, 0, -30).UnixMilli()
+	var walks [gaugeSeries]float64
+	var text []byte
+	for i := range steps {
+		for n := range walks {
+			walks[n] += 0.5 * rng.NormFloat64()
+			text = fmt.Appendf(text, "cpu,host=host-%04d usage=%s %d\n", n, p.value(50+walks[n]), at+int64(i)*10_000)
+		}
+		if (i+1)%gaugeSteps != 0 && i+1 < steps {
+			continue
+		}
+		for taken := false; !taken; { // until enough is sealed
+			result, err := s.WriteLine(context.Background(), bytes.NewReader(text), ts.Milliseconds)
+			if taken = result.Refused == 0; err != nil || !taken && !errors.Is(result.Err(), floe.ErrBusy) {
+				return errors.Join(err, result.Err())
+			}
+		}
+		text = text[:0]
+	}
+	return nil
+}
+
+// waitIdle returns when nothing has been applied for two seconds: the duty has nothing left to do.
+func waitIdle(h *shard.Host) {
+	poll := time.NewTicker(100 * time.Millisecond)
+	defer poll.Stop()
+	for still, last := 0, h.Applied(0); still < 20; <-poll.C {
+		if now := h.Applied(0); now != last {
+			still, last = 0, now
+			continue
+		}
+		still++
+	}
 }
 
 // gauges is floe taking batches of points, of random walks with two decimals.
