@@ -3,6 +3,7 @@ package action
 import (
 	"encoding/json"
 	"math"
+	"unicode/utf8"
 
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
@@ -430,8 +431,8 @@ func admit(cmd engine.Command, maxPayload int) error {
 		if v.Notify.Machine != 0 || v.Source != "" || v.Timeout != 0 || v.MaxAttempts != 0 {
 			return engine.Errorf(ErrInvalid, "action: an invocation as machines make it")
 		}
-		if len(v.Input) > 0 && !json.Valid(v.Input) {
-			return badInput(v.Input)
+		if err := checkInput(v.Input); err != nil {
+			return err
 		}
 		if err := engine.CheckPayload(len(v.Input), maxPayload); err != nil {
 			return err
@@ -498,9 +499,12 @@ func decodeBody[T any](b []byte, code func(*T, *codec.Coder)) (T, error) {
 	return v, nil
 }
 
-// badInput says that an input is no JSON.
-func badInput(input []byte) error {
-	return engine.Errorf(ErrInvalid, "action: the input is no JSON: %.40q", input)
+// checkInput says what is wrong with an input, which has to be JSON in UTF-8 or nothing.
+func checkInput(input []byte) error {
+	if len(input) > 0 && !(utf8.Valid(input) && json.Valid(input)) {
+		return engine.Errorf(ErrInvalid, "action: the input is no JSON: %.40q", input)
+	}
+	return nil
 }
 
 func checkReason(reason string) error {

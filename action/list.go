@@ -20,6 +20,9 @@ type Page[T any] = struct {
 	Cursor string // where the next page begins, for the option Cursor; "" if this is the last one
 }
 
+// MaxPageItems is how many items a page may hold.
+const MaxPageItems = engine.MaxPageItems
+
 // ListOption says which actions a Store lists.
 type ListOption interface{ applyList(*listOptions) }
 

@@ -1,7 +1,6 @@
 package action
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
@@ -126,8 +125,8 @@ func (s *scheduleCommand) read() error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	if len(s.plan.input) > 0 && !json.Valid(s.plan.input) {
-		return badInput(s.plan.input)
+	if err := checkInput(s.plan.input); err != nil {
+		return err
 	}
 	_, err := s.times.parse()
 	return err

@@ -2,7 +2,6 @@ package action
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -180,8 +179,8 @@ func invokeOp(name string, input []byte, opts []InvokeOption) engine.Op {
 	if err == nil {
 		err = checkInvoke(&o.Invoke)
 	}
-	if err == nil && len(input) > 0 && !json.Valid(input) {
-		err = badInput(input)
+	if err == nil {
+		err = checkInput(input)
 	}
 	route := ""
 	if o.IdempotencyKey != "" {

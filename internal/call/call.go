@@ -66,15 +66,14 @@ type Ref struct {
 	Tag    uint16 // differs from that of another run to which the numbers were given after the log has lost its end
 }
 
-// Code codes the three numbers.
+// Code codes the three numbers, the tag in two bytes, so that ids made of them do not differ in length by chance.
 func (r *Ref) Code(c *codec.Coder) {
 	c.Uvarint(&r.Action)
 	c.Uvarint(&r.Run)
-	tag := uint64(r.Tag)
-	if c.Uvarint(&tag); tag > 1<<16-1 {
-		c.Fail("tag out of range")
-	}
-	r.Tag = uint16(tag)
+	high, low := byte(r.Tag>>8), byte(r.Tag)
+	c.Byte(&high)
+	c.Byte(&low)
+	r.Tag = uint16(high)<<8 | uint16(low)
 }
 
 // Cancel is the body of the command that cancels a run.

@@ -49,11 +49,11 @@ type console struct {
 }
 
 // volatile matches what is different in each run.
-var volatile = regexp.MustCompile(`20\d\d-\d\d-\d\dT[\d:.]+Z|("(?:term|reads|\w+_at|timestamp_ms|id_ms|ttl_ms|ack_deadline|lag_ms|last_seen|lease_until)": )\d+`)
+var volatile = regexp.MustCompile(`20\d\d-\d\d-\d\dT[\d:.]+Z|("(?:term|reads|\w+_at|timestamp_ms|id_ms|ttl_ms|ack_deadline|lag_ms|last_seen|lease_until|deadline)": )\d+`)
 
-// named matches the IDs of records, and the receipts that a dequeue prints. Scripts have names for both, since they are different in each run.
+// named matches the IDs of records and runs, and the receipts that a dequeue prints. Scripts have names for them, since they are different in each run.
 var (
-	recordName  = regexp.MustCompile(`\b\d{13}-\d+\b`)
+	recordName  = regexp.MustCompile(`\b\d{13}-\d+\b|\brun-[0-9a-v]+\b`)
 	receiptName = regexp.MustCompile(`(?m)^\d+-\d+\b|"receipt": "\d+-\d+"`)
 )
 

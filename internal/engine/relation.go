@@ -23,6 +23,8 @@ var relations = []relation{
 	{from: MachineProcessing, to: MachineQueue, then: true, why: "sink"},
 	{from: MachineProcessing, to: MachineTS, then: true, why: "sink"},
 	{from: MachineTest, to: MachineTest, then: true, why: "tests"},
+	{from: MachineTest, to: MachineAction, then: true, why: "tests"},
+	{from: MachineAction, to: MachineTest, then: true, why: "tests"},
 	{from: MachineTest, to: MachineTest2, then: true, peek: true, why: "tests"},
 	{from: MachineTest2, to: MachineTest, then: true, why: "tests"},
 }

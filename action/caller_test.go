@@ -1,0 +1,149 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+)
+
+// caller is a machine that has actions carried out, as workflows do: a command of a user invokes an action, and the end of the run invokes the next one, in the
+// same entry, until there were enough.
+type caller struct{}
+
+const (
+	callerStart uint8 = iota + 1 // body: token | number of steps
+	callerTold
+)
+
+func callerTable() engine.Primitive {
+	return engine.Primitive{
+		ID: engine.MachineTest, Name: "caller", New: func() engine.Machine { return caller{} },
+		Commands: []engine.CommandType{
+			{Kind: callerStart, Name: "start", From: engine.FromUsers, Admit: func(engine.Command, int) error { return nil }},
+			{Kind: callerTold, Name: "told", From: engine.FromMachines},
+		},
+	}
+}
+
+func (caller) Restore(*engine.View) error             { return nil }
+func (caller) OnTimer(*engine.Tx, []byte)             { panic("caller: a timer") }
+func (caller) Query(*engine.View, engine.Query) error { panic("caller: a query") }
+
+func (caller) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+	if cmd.Kind == callerStart {
+		invokeNext(tx, cmd.Body)
+		return nil, nil
+	}
+	end, err := decode(cmd.Body, (*call.End).Encode)
+	if err != nil {
+		return nil, err
+	}
+	tx.Set(append([]byte{'e'}, end.Token...), fmt.Appendf(nil, "%s %s %s %s, attempt %d", Status(end.Status), end.Outcome, end.Code, end.Output, end.Attempt))
+	if left := end.Token[0]; left > 1 {
+		invokeNext(tx, []byte{left - 1})
+	}
+	return nil, nil
+}
+
+func invokeNext(tx *engine.Tx, token []byte) {
+	v := call.Invoke{
+		Name: "step", Input: []byte("1"), Priority: 100, Source: "caller", MaxAttempts: 2, Timeout: 1000,
+		Notify: call.Notify{Machine: engine.MachineTest, Command: callerTold, Token: token},
+	}
+	tx.Then(engine.Command{Machine: engine.MachineAction, Kind: kindInvoke, Body: encode(nil, &v, (*call.Invoke).Code)})
+}
+
+// TestCaller: whoever had a run made is told its end behind what ends it, in the same entry: completed, failed, cancelled, out of time, lost.
+func TestCaller(t *testing.T) {
+	w := &world{t: t, r: rig.New(t, 1, table(), callerTable()), of: make(map[call.Ref]uint64)}
+	w.register("step", defaultSpec)
+	s := w.open(group{"", []string{"step"}})
+	start := func(steps byte) {
+		cmd := engine.Command{Machine: engine.MachineTest, Kind: callerStart, Namespace: "n", Body: []byte{steps}}
+		if _, err := w.r.Propose(context.Background(), 0, cmd); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := []want{{0, "w", 1}}
+	take := func(ends ...end) taken {
+		t.Helper()
+		res, err := w.work(workCommand{session: s, wants: one, ends: ends})
+		if err != nil || len(res.taken) != 1 {
+			t.Fatalf("work = %+v, %v", res, err)
+		}
+		return res.taken[0]
+	}
+	told := func(token byte) string {
+		for _, row := range w.r.Rows(0) {
+			if row.Machine == engine.MachineTest && string(row.Key) == string([]byte{'e', token}) {
+				return string(row.Value)
+			}
+		}
+		return ""
+	}
+	expect := func(token byte, want string) {
+		t.Helper()
+		if got := told(token); got != want {
+			t.Errorf("caller %d is told %q, want %q", token, got, want)
+		}
+	}
+
+	// The result of a step, and the next step: one command.
+	start(3)
+	for range 2 {
+		step := take()
+		entries := len(w.r.Log(0))
+		if _, err := w.work(workCommand{session: s, ends: []end{{ref: step.ref, attempt: 1, how: completed, output: []byte("7")}}}); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(w.r.Log(0)) - entries; n != 1 {
+			t.Errorf("a step took %d entries", n)
+		}
+	}
+	expect(3, "completed success  7, attempt 1")
+	expect(2, "completed success  7, attempt 1")
+	take()
+
+	// Both attempts run out of time.
+	w.r.Pass(1000)
+	w.r.Fire()
+	expect(1, "")
+	w.r.Pass(5000)
+	w.r.Fire()
+	take()
+	w.r.Pass(1000)
+	w.r.Fire()
+	expect(1, "timed_out timeout timeout , attempt 2")
+
+	start(1)
+	step := take()
+	if _, err := w.do(kindCancel, encode(nil, &call.Cancel{Ref: step.ref}, (*call.Cancel).Code)); err != nil {
+		t.Fatal(err)
+	}
+	expect(1, "cancelled cancelled  , attempt 1")
+	if res, err := w.work(workCommand{session: s, ends: []end{{ref: step.ref, attempt: 1, how: completed}}}); err != nil || !slices.Equal(res.verdicts, []verdict{abandoned}) {
+		t.Errorf("a late result: %+v, %v", res, err)
+	}
+
+	start(1)
+	step = take()
+	if _, err := w.work(workCommand{session: s, ends: []end{{ref: step.ref, how: refused, code: "no_card"}}}); err != nil {
+		t.Fatal(err)
+	}
+	expect(1, "failed failure no_card , attempt 1")
+
+	// An action that there is not refuses the whole command.
+	if _, err := w.do(kindDelete, encode(nil, &nameCommand{"step", true}, (*nameCommand).code)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := engine.Command{Machine: engine.MachineTest, Kind: callerStart, Namespace: "n", Body: []byte{1}}
+	if _, err := w.r.Propose(context.Background(), 0, cmd); !errors.Is(err, ErrNotFound) {
+		t.Errorf("start without the action: %v", err)
+	}
+}

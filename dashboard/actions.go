@@ -1,0 +1,337 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+	"unicode/utf8"
+
+	"github.com/floedb/floe/action"
+)
+
+var actionRoutes = []route{
+	endpoint("GET /api/v1/actions", (*handler).actions, "The actions of a namespace."),
+	endpoint("GET /api/v1/actions/:name", (*handler).action, "One action, with its last runs and its workers."),
+	endpoint("GET /api/v1/actions/:name/runs", (*handler).actionRuns, "The runs of an action, the newest first."),
+	endpoint("POST /api/v1/actions/:name/invoke", (*handler).invoke, "Have an action carried out; the body is its input, JSON."),
+	endpoint("GET /api/v1/workers", (*handler).workers, "The workers of a namespace."),
+	endpoint("GET /api/v1/workers/:id", (*handler).worker, "One worker."),
+}
+
+// recentRuns is how many runs the detail of an action shows.
+const recentRuns = 20
+
+// actionSummary is an item of the listing of actions.
+type actionSummary struct {
+	Name          string        `json:"name"`
+	Namespace     string        `json:"namespace"`
+	Type          string        `json:"type"`
+	Owner         string        `json:"owner"`
+	Version       int           `json:"version"`
+	Enabled       bool          `json:"enabled"`
+	TimeoutMillis int64         `json:"timeout_ms"`
+	MaxRetries    int           `json:"max_retries"`
+	WorkerCount   int           `json:"worker_count"`
+	Latency       actionLatency `json:"latency"`
+	Runs          actionCounts  `json:"runs"`
+}
+
+// actionLatency says how long completed runs took.
+type actionLatency struct {
+	Count         int64   `json:"count"`
+	AverageMillis float64 `json:"avg_ms"`
+	P99Millis     float64 `json:"p99_ms"`
+}
+
+// actionCounts says what has become of all runs.
+type actionCounts struct {
+	Total     int64 `json:"total"`
+	Pending   int64 `json:"pending"`
+	Running   int64 `json:"running"`
+	Completed int64 `json:"completed"`
+	Failed    int64 `json:"failed"`
+	Cancelled int64 `json:"cancelled"`
+	TimedOut  int64 `json:"timed_out"`
+}
+
+func summarizeAction(namespace string, i action.Info) actionSummary {
+	return actionSummary{
+		Name: i.Name, Namespace: namespace, Type: i.Type, Owner: i.Owner, Version: i.Version, Enabled: i.Enabled, TimeoutMillis: i.Timeout.Milliseconds(),
+		MaxRetries: i.MaxRetries, WorkerCount: i.Workers,
+		Latency: actionLatency{i.Latency.Count, fractionalMillis(i.Latency.Average), fractionalMillis(i.Latency.P99)},
+		Runs:    actionCounts(i.Runs),
+	}
+}
+
+func fractionalMillis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func (h *handler) actions(ctx context.Context, q listRequest) (listing[actionSummary], error) {
+	page := func(after string, n int) ([]action.Info, string, error) {
+		page, err := h.backend.Action(q.namespace).Page(ctx, action.Limit(n), action.Cursor(after))
+		return page.Items, page.Cursor, err
+	}
+	return collect(q.after, q.limit, page, func(i action.Info) actionSummary { return summarizeAction(q.namespace, i) }, nil)
+}
+
+// actionRequest names an action.
+type actionRequest struct{ namespace, name string }
+
+func (q *actionRequest) parse(in *input) {
+	q.namespace = in.namespace()
+	q.name = in.segment("name")
+}
+
+// actionDetail is the body of /actions/:name.
+type actionDetail struct {
+	actionSummary
+	RecentRuns []actionRun    `json:"recent_runs"`
+	Workers    []workerRecord `json:"workers"`
+}
+
+func (h *handler) action(ctx context.Context, q actionRequest) (actionDetail, error) {
+	store := h.backend.Action(q.namespace)
+	info, err := store.Action(ctx, q.name)
+	if err != nil {
+		return actionDetail{}, err
+	}
+	d := actionDetail{actionSummary: summarizeAction(q.namespace, info), RecentRuns: []actionRun{}, Workers: []workerRecord{}}
+	runs, err := store.Runs(q.name).Page(ctx, action.Limit(recentRuns))
+	if err != nil {
+		return actionDetail{}, err
+	}
+	for _, r := range runs.Items {
+		d.RecentRuns = append(d.RecentRuns, showRun(r))
+	}
+	for w, err := range store.Workers().All(ctx, action.HandlersOf(q.name)) {
+		if err != nil {
+			return actionDetail{}, err
+		}
+		if d.Workers = append(d.Workers, showWorker(q.namespace, w)); len(d.Workers) == h.maxListed {
+			break
+		}
+	}
+	return d, nil
+}
+
+// actionRun is a run in a listing.
+type actionRun struct {
+	RunID          string  `json:"run_id"`
+	Status         string  `json:"status"`
+	Attempt        int     `json:"attempt"`
+	Input          any     `json:"input"`
+	Output         any     `json:"output"`
+	Error          *string `json:"error"`
+	Source         string  `json:"source"`
+	WorkerID       *string `json:"worker_id"`
+	CreatedAt      int64   `json:"created_at"`
+	StartedAt      *int64  `json:"started_at"`
+	CompletedAt    *int64  `json:"completed_at"`
+	DurationMillis *int64  `json:"duration_ms"`
+}
+
+func showRun(r action.Run) actionRun {
+	shown := actionRun{
+		RunID: string(r.ID), Status: r.Status.String(), Attempt: r.Attempt, Input: jsonOf(r.Input), Output: jsonOf(r.Output), Error: given(r.Error),
+		Source: r.Source, WorkerID: given(r.WorkerID), CreatedAt: r.CreatedAt.UnixMilli(), StartedAt: givenMillis(r.StartedAt),
+		CompletedAt: givenMillis(r.CompletedAt),
+	}
+	if !r.StartedAt.IsZero() && !r.CompletedAt.IsZero() {
+		shown.DurationMillis = new(r.Duration().Milliseconds())
+	}
+	return shown
+}
+
+// jsonOf shows bytes as the JSON that they are, others as a string, none as null.
+func jsonOf(b []byte) any {
+	switch {
+	case len(b) == 0:
+		return nil
+	case utf8.Valid(b) && json.Valid(b):
+		return json.RawMessage(b)
+	}
+	return string(b)
+}
+
+// given returns a text, nil if it is empty.
+func given(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// givenMillis returns a time in ms, nil for the zero time.
+func givenMillis(t time.Time) *int64 {
+	if t.IsZero() {
+		return nil
+	}
+	return new(t.UnixMilli())
+}
+
+// runsRequest asks for limit runs behind a place.
+type runsRequest struct {
+	actionRequest
+	after  string
+	limit  int
+	status action.Status // 0: all
+}
+
+func (q *runsRequest) parse(in *input) {
+	q.actionRequest.parse(in)
+	q.after = in.text("after")
+	q.limit = int(in.integer("limit", pageLimit))
+	if name, given := in.param("status"); given {
+		var err error
+		if q.status, err = action.ParseStatus(name); err != nil {
+			in.invalid("parameter status is %.64q, it takes pending, running, completed, failed, cancelled or timed_out", name)
+		}
+	}
+}
+
+func (h *handler) actionRuns(ctx context.Context, q runsRequest) (listing[actionRun], error) {
+	page := func(after string, n int) ([]action.Run, string, error) {
+		opts := []action.RunOption{action.Limit(n), action.Cursor(after)}
+		if q.status != 0 {
+			opts = append(opts, action.InState(q.status))
+		}
+		page, err := h.backend.Action(q.namespace).Runs(q.name).Page(ctx, opts...)
+		return page.Items, page.Cursor, err
+	}
+	return collect(q.after, q.limit, page, showRun, func(r action.Run) int { return len(r.Input) + len(r.Output) })
+}
+
+// invokeRequest is an invocation: the body is its input.
+type invokeRequest struct {
+	actionRequest
+	priority int
+	delay    time.Duration
+	key      string
+	input    []byte
+}
+
+func (q *invokeRequest) parse(in *input) {
+	q.actionRequest.parse(in)
+	q.priority = int(in.integer("priority", span{absent: action.DefaultPriority, min: 0, max: action.MaxPriority}))
+	q.delay = time.Duration(in.integer("delay_ms", delayMillis)) * time.Millisecond
+	q.key = in.idempotencyKey()
+	q.input = in.payload(utf8Text)
+	if len(q.input) == 0 {
+		return
+	}
+	in.check(checkText(q.input))
+	in.check(checkSyntax(q.input))
+}
+
+// idempotencyKey returns what a call that may be repeated is known by: the parameter idempotency_key, or the header Idempotency-Key.
+func (in *input) idempotencyKey() string {
+	key, given := in.param("idempotency_key")
+	header := in.request.Header.Values("Idempotency-Key")
+	switch {
+	case len(header) > 1:
+		in.invalid("header Idempotency-Key is given %d times, it takes one value", len(header))
+	case given && len(header) == 1 && header[0] != key:
+		in.invalid("parameter idempotency_key is %.64q, header Idempotency-Key is %.64q", key, header[0])
+	case given && key == "", len(header) == 1 && header[0] == "":
+		in.invalid("the idempotency key is empty")
+	case !given && len(header) == 1:
+		key = header[0]
+	}
+	return key
+}
+
+// invocation is the answer to an invocation.
+type invocation struct {
+	OK        bool   `json:"ok"`
+	Action    string `json:"action"`
+	Namespace string `json:"namespace"`
+	Status    string `json:"status"`
+	RunID     string `json:"run_id"`
+}
+
+func (h *handler) invoke(ctx context.Context, q invokeRequest) (invocation, error) {
+	opts := []action.InvokeOption{action.Priority(q.priority), action.Delay(q.delay)}
+	if q.key != "" {
+		opts = append(opts, action.IdempotencyKey(q.key))
+	}
+	store := h.backend.Action(q.namespace)
+	made, err := store.Invoke(ctx, q.name, q.input, opts...)
+	if err != nil {
+		return invocation{}, err
+	}
+	status := action.Pending
+	if made.Duplicate { // it may be further by now, or not kept any more
+		run, err := store.Run(ctx, made.Run)
+		switch {
+		case err == nil:
+			status = run.Status
+		case errors.Is(err, action.ErrNotFound):
+			status = action.Completed
+		default:
+			return invocation{}, err
+		}
+	}
+	return invocation{true, q.name, q.namespace, status.String(), string(made.Run)}, nil
+}
+
+// workerRecord is a worker.
+type workerRecord struct {
+	WorkerID       string          `json:"worker_id"`
+	Status         string          `json:"status"` // active, draining or unhealthy
+	WorkerType     string          `json:"worker_type"`
+	Namespace      string          `json:"namespace"`
+	MachineID      *string         `json:"machine_id"`
+	CurrentLoad    int             `json:"current_load"`
+	MaxConcurrent  int             `json:"max_concurrent"`
+	TasksCompleted int64           `json:"tasks_completed"`
+	TasksFailed    int64           `json:"tasks_failed"`
+	LastSeen       int64           `json:"last_seen"`
+	RegisteredAt   int64           `json:"registered_at"`
+	Metadata       any             `json:"metadata"`
+	Processes      []workerProcess `json:"processes"`
+}
+
+// workerProcess counts the runs of one kind of what a worker does.
+type workerProcess struct {
+	Name      string `json:"name"`
+	Kind      string `json:"kind"`
+	RunCount  int64  `json:"run_count"`
+	FailCount int64  `json:"fail_count"`
+	LastRunAt int64  `json:"last_run_at"`
+}
+
+func showWorker(namespace string, w action.WorkerInfo) workerRecord {
+	shown := workerRecord{
+		WorkerID: w.ID, Status: w.Status.String(), WorkerType: w.Type, Namespace: namespace, MachineID: given(w.Machine), CurrentLoad: w.Load,
+		MaxConcurrent: w.MaxConcurrent, TasksCompleted: w.Completed, TasksFailed: w.Failed, LastSeen: w.LastSeen.UnixMilli(),
+		RegisteredAt: w.RegisteredAt.UnixMilli(), Metadata: jsonOf(w.Metadata), Processes: []workerProcess{},
+	}
+	for _, p := range w.Processes {
+		shown.Processes = append(shown.Processes, workerProcess{p.Name, p.Kind, p.Runs, p.Failures, p.LastRun.UnixMilli()})
+	}
+	return shown
+}
+
+func (h *handler) workers(ctx context.Context, q listRequest) (listing[workerRecord], error) {
+	page := func(after string, n int) ([]action.WorkerInfo, string, error) {
+		page, err := h.backend.Action(q.namespace).Workers().Page(ctx, action.Limit(n), action.Cursor(after))
+		return page.Items, page.Cursor, err
+	}
+	return collect(q.after, q.limit, page, func(w action.WorkerInfo) workerRecord { return showWorker(q.namespace, w) }, nil)
+}
+
+// workerRequest names a worker.
+type workerRequest struct{ namespace, id string }
+
+func (q *workerRequest) parse(in *input) {
+	q.namespace = in.namespace()
+	q.id = in.segment("id")
+}
+
+func (h *handler) worker(ctx context.Context, q workerRequest) (workerRecord, error) {
+	w, err := h.backend.Action(q.namespace).Workers().Find(ctx, q.id)
+	if err != nil {
+		return workerRecord{}, err
+	}
+	return showWorker(q.namespace, w), nil
+}

@@ -1,0 +1,215 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/action"
+)
+
+// seedActions writes, in the namespace shop, the action charge with a run that a worker has completed, one that has failed, and one that waits; and one without runs
+// whose name is awkward in a path.
+func seedActions(t *testing.T, node *floe.Node) {
+	t.Helper()
+	ctx := t.Context()
+	shop := node.Action("shop")
+	for name, opts := range map[string][]action.RegisterOption{
+		"charge": {action.Owner("billing"), action.Timeout(5 * time.Second), action.MaxRetries(0)},
+		"a/b é":  nil,
+	} {
+		if _, err := shop.Register(ctx, name, opts...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := shop.RegisterWorker(ctx, action.NewWorker{
+		ID: "w/1", Machine: "m1", MaxConcurrent: 4, Actions: []string{"charge"}, Metadata: []byte(`{"zone":"a"}`),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for i, input := range []string{`{"order":1}`, `"<two>"`, `3`} {
+		if _, err := shop.Invoke(ctx, "charge", []byte(input)); err != nil {
+			t.Fatal(err)
+		}
+		if i == 2 {
+			break
+		}
+		tasks, err := shop.Await(ctx, "w/1", []string{"charge"})
+		if err != nil || len(tasks) != 1 {
+			t.Fatalf("Await = %v, %v", tasks, err)
+		}
+		if i == 0 {
+			err = shop.Complete(ctx, tasks[0].Run, "w/1", []byte("no JSON \xff"))
+		} else {
+			err = shop.Fail(ctx, tasks[0].Run, "w/1", "card refused")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+const (
+	actionsRoute = "GET /api/v1/actions"
+	actionRoute  = "GET /api/v1/actions/:name"
+	runsRoute    = "GET /api/v1/actions/:name/runs"
+	invokeRoute  = "POST /api/v1/actions/:name/invoke"
+	workersRoute = "GET /api/v1/workers"
+	workerRoute  = "GET /api/v1/workers/:id"
+)
+
+func actionOf(name, owner string, timeout, retries, workers int, latency shape, counts fields) fields {
+	return fields{
+		"name": is{name}, "namespace": is{"shop"}, "type": is{"user"}, "owner": is{owner}, "version": is{1}, "enabled": is{true}, "timeout_ms": is{timeout},
+		"max_retries": is{retries}, "worker_count": is{workers}, "latency": latency, "runs": counts,
+	}
+}
+
+func countsOf(total, pending, running, completed, failed int) fields {
+	return fields{
+		"total": is{total}, "pending": is{pending}, "running": is{running}, "completed": is{completed}, "failed": is{failed}, "cancelled": is{0},
+		"timed_out": is{0},
+	}
+}
+
+// runOf is a run that a worker has ended.
+func runOf(status string, input, output, failure shape) fields {
+	return fields{
+		"run_id": text, "status": is{status}, "attempt": is{1}, "input": input, "output": output, "error": failure, "source": is{"api"}, "worker_id": is{"w/1"},
+		"created_at": integer, "started_at": integer, "completed_at": integer, "duration_ms": integer,
+	}
+}
+
+var (
+	latencyOfOne = fields{"count": is{1}, "avg_ms": integer, "p99_ms": integer}
+	noLatency    = fields{"count": is{0}, "avg_ms": is{0}, "p99_ms": is{0}}
+
+	seededCharge  = actionOf("charge", "billing", 5000, 0, 1, latencyOfOne, countsOf(3, 1, 0, 1, 1))
+	seededAwkward = actionOf("a/b é", "", 30_000, 3, 0, noLatency, countsOf(0, 0, 0, 0, 0))
+
+	completedRun = runOf("completed", fields{"order": is{1}}, is{"no JSON \uFFFD"}, is{nil})
+	failedRun    = runOf("failed", is{"<two>"}, is{nil}, is{"card refused"})
+	waitingRun   = fields{
+		"run_id": text, "status": is{"pending"}, "attempt": is{0}, "input": is{3}, "output": is{nil}, "error": is{nil}, "source": is{"api"}, "worker_id": is{nil},
+		"created_at": integer, "started_at": is{nil}, "completed_at": is{nil}, "duration_ms": is{nil},
+	}
+	seededWorker = fields{
+		"worker_id": is{"w/1"}, "status": is{"active"}, "worker_type": is{"action"}, "namespace": is{"shop"}, "machine_id": is{"m1"}, "current_load": is{0},
+		"max_concurrent": is{4}, "tasks_completed": is{0}, "tasks_failed": is{0}, "last_seen": integer, "registered_at": integer,
+		"metadata": fields{"zone": is{"a"}}, "processes": items{},
+	}
+	invocationOfCharge = fields{"ok": is{true}, "action": is{"charge"}, "namespace": is{"shop"}, "status": is{"pending"}, "run_id": text}
+)
+
+func with(f fields, more fields) fields {
+	all := fields{}
+	for _, from := range []fields{f, more} {
+		for name, s := range from {
+			all[name] = s
+		}
+	}
+	return all
+}
+
+var actionContract = []contractRow{
+	{actionsRoute, "/api/v1/actions?namespace=shop", "", 200, items{seededAwkward, seededCharge}},
+	{actionsRoute, "/api/v1/actions?namespace=shop&limit=1", "", 200, items{seededAwkward}},
+	{actionsRoute, "/api/v1/actions?namespace=shop&after=a/b%20%C3%A9&unknown=1", "", 200, items{seededCharge}},
+	{actionsRoute, "/api/v1/actions", "", 200, items{}},
+	{actionsRoute, "/api/v1/actions?namespace=nowhere", "", 200, items{}},
+	{actionsRoute, "/api/v1/actions?limit=0", "", 400, failure},
+
+	{actionRoute, "/api/v1/actions/charge?namespace=shop", "", 200,
+		with(seededCharge, fields{"recent_runs": items{waitingRun, failedRun, completedRun}, "workers": items{seededWorker}})},
+	{actionRoute, "/api/v1/actions/a%2Fb%20%C3%A9?namespace=shop", "", 200, with(seededAwkward, fields{"recent_runs": items{}, "workers": items{}})},
+	{actionRoute, "/api/v1/actions/charge", "", 404, failure},
+	{actionRoute, "/api/v1/actions/none?namespace=shop", "", 404, failure},
+
+	{runsRoute, "/api/v1/actions/charge/runs?namespace=shop", "", 200, items{waitingRun, failedRun, completedRun}},
+	{runsRoute, "/api/v1/actions/charge/runs?namespace=shop&limit=2", "", 200, items{waitingRun, failedRun}},
+	{runsRoute, "/api/v1/actions/charge/runs?namespace=shop&status=completed", "", 200, items{completedRun}},
+	{runsRoute, "/api/v1/actions/charge/runs?namespace=shop&status=timed_out", "", 200, items{}},
+	{runsRoute, "/api/v1/actions/charge/runs?namespace=shop&status=done", "", 400, failure},
+	{runsRoute, "/api/v1/actions/charge/runs?namespace=shop&limit=1001", "", 400, failure},
+	{runsRoute, "/api/v1/actions/charge/runs?namespace=shop&after=what", "", 400, failure},
+	{runsRoute, "/api/v1/actions/none/runs?namespace=shop", "", 404, failure},
+
+	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop", `{"order":4}`, 200, invocationOfCharge},
+	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop", ``, 200, invocationOfCharge},
+	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop&priority=0&delay_ms=60000&idempotency_key=k", `4`, 200, invocationOfCharge},
+	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop&idempotency_key=k", `4`, 200, invocationOfCharge},
+	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop&idempotency_key=k", `5`, 409, failure},
+	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop&idempotency_key=", `4`, 400, failure},
+	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop&prio=3", `4`, 400, failure},
+	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop&priority=256", `4`, 400, failure},
+	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop&delay_ms=-1", `4`, 400, failure},
+	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop", `{"order":`, 400, failure},
+	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop", "\"\xff\"", 400, failure},
+	{invokeRoute, "/api/v1/actions/none/invoke?namespace=shop", `4`, 404, failure},
+	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=_system", `4`, 400, failure},
+
+	{workersRoute, "/api/v1/workers?namespace=shop", "", 200, items{seededWorker}},
+	{workersRoute, "/api/v1/workers?namespace=shop&after=w/1", "", 200, items{}},
+	{workersRoute, "/api/v1/workers", "", 200, items{}},
+	{workerRoute, "/api/v1/workers/w%2F1?namespace=shop", "", 200, seededWorker},
+	{workerRoute, "/api/v1/workers/none?namespace=shop", "", 404, failure},
+}
+
+// TestInvokeAgain: what an Idempotency-Key has made is told again, as far as it has come.
+func TestInvokeAgain(t *testing.T) {
+	node := openNode(t)
+	seedActions(t, node)
+	h := New(node)
+	invoke := func(body string) answer {
+		r := httptest.NewRequest("POST", "/api/v1/actions/charge/invoke?namespace=shop", strings.NewReader(body))
+		r.Header.Set("Idempotency-Key", "order 7")
+		return record(h, r)
+	}
+	read := func(got answer) (i invocation) {
+		if err := json.Unmarshal(got.body, &i); err != nil || got.status != 200 {
+			t.Fatalf("invoke = %v, %v", got, err)
+		}
+		return i
+	}
+	first := read(invoke("7"))
+	if err := node.Action("shop").Cancel(t.Context(), action.RunID(first.RunID), ""); err != nil {
+		t.Fatal(err)
+	}
+	if again := read(invoke("7")); again.RunID != first.RunID || again.Status != "cancelled" {
+		t.Errorf("again: %+v, first: %+v", again, first)
+	}
+	if got := invoke("8"); got.status != 409 {
+		t.Errorf("with another input: %v", got)
+	}
+}
+
+// TestRunsGoOn: a listing that was cut says where it continues, and has every run once.
+func TestRunsGoOn(t *testing.T) {
+	node := openNode(t)
+	seedActions(t, node)
+	base := serve(t, New(node)) + "/api/v1/actions/charge/runs"
+	seen := make(map[string]bool)
+	query := "?namespace=shop&limit=2"
+	for range 3 {
+		got := send(t, "GET "+base+query, "")
+		for _, r := range listed[actionRun](t, "runs", got) {
+			seen[r.RunID] = true
+		}
+		link := got.header.Get("Link")
+		if link == "" {
+			break
+		}
+		target, _, _ := strings.Cut(strings.TrimPrefix(link, "<"), ">")
+		if _, err := url.ParseQuery(strings.TrimPrefix(target, "?")); err != nil {
+			t.Fatalf("Link %q: %v", link, err)
+		}
+		query = target
+	}
+	if len(seen) != 3 {
+		t.Errorf("%d runs are listed, want 3", len(seen))
+	}
+}

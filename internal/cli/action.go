@@ -1,0 +1,486 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/action"
+)
+
+func actionCommand(p Process) *cobra.Command {
+	f := &frame{Process: p}
+	cmd := group("action", "Register actions, invoke them, and look at their runs",
+		actionRegister(f), actionInvoke(f), actionStatus(f), actionRuns(f), actionList(f), actionEnable(f, true), actionEnable(f, false), actionCancel(f),
+		actionDelete(f))
+	f.equip(cmd)
+	return cmd
+}
+
+// registered says what is known of an action now.
+type registered struct {
+	OK        bool   `json:"ok"`
+	Action    string `json:"action"`
+	Namespace string `json:"namespace"`
+	Version   int    `json:"version"`
+}
+
+func actionRegister(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "register NAME",
+		Short: "Make an action known, so that it can be invoked, or change what is known of it",
+		Long: `Make an action known, so that it can be invoked. Registering it again changes all of it:
+what no flag says has its default. Runs that were invoked before keep the timeout and the
+number of attempts that they were invoked with.`,
+		Example: `  floe action register send-email --timeout 30s --max-retries 3 --owner team-growth
+  floe action register charge --max-running-per-key 1 --rate 100/1s`,
+		Args: takes("NAME"),
+	}
+	var opts []action.RegisterOption
+	var timeout, shortest, longest time.Duration
+	var retries, running, perKey int
+	var rate action.Rate
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.Var(newFlag(&timeout, "duration", positiveDuration), "timeout", "how long an attempt may take (default 30s)")
+	flags.Var(newFlag(&retries, "n", within(0, action.MaxRetriesLimit)), "max-retries", "how many attempts may follow the first one (default 3)")
+	owner := flags.String("owner", "", "whose action it is")
+	description := flags.String("description", "", "what it does")
+	flags.Var(newFlag(&shortest, "duration", durationOrNone), "backoff", "wait before the second attempt; twice as long before each further one (default 1s)")
+	flags.Var(newFlag(&longest, "duration", durationOrNone), "backoff-max", "the longest of these waits (default 5m0s)")
+	flags.Var(newFlag(&running, "n", within(0, action.MaxRunningLimit)), "max-running", "how many runs are under way at a time (default 0, any number)")
+	flags.Var(newFlag(&perKey, "n", within(0, action.MaxRunningLimit)), "max-running-per-key", "how many runs with one concurrency key are (default 0, any number)")
+	flags.Var(newFlag(&rate, "n/duration", rateOf), "rate", "how many runs are begun in a time, such as 100/1s (default any number)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if flags.Changed("timeout") {
+			opts = append(opts, action.Timeout(timeout))
+		}
+		if flags.Changed("max-retries") {
+			opts = append(opts, action.MaxRetries(retries))
+		}
+		if flags.Changed("backoff") || flags.Changed("backoff-max") {
+			if !flags.Changed("backoff") {
+				shortest = min(time.Second, longest)
+			}
+			if !flags.Changed("backoff-max") {
+				longest = max(shortest, min(5*time.Minute, 300*shortest))
+			}
+			opts = append(opts, action.Backoff(shortest, longest))
+		}
+		opts = append(opts, action.Owner(*owner), action.Description(*description), action.MaxRunning(running), action.MaxRunningPerKey(perKey), action.RateLimit(rate))
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			version, err := s.Action(s.namespace).Register(ctx, args[0], opts...)
+			if err != nil {
+				return err
+			}
+			return s.print(
+				registered{true, args[0], s.namespace, version},
+				table{head: []string{"ACTION", "VERSION"}, rows: [][]string{{args[0], strconv.Itoa(version)}}},
+			)
+		})
+	}
+	return f.completing(cmd, actionNames)
+}
+
+// rateOf reads a rate, such as 100/1s.
+func rateOf(v string) (r action.Rate, err error) {
+	var per string
+	if n, err := fmt.Sscanf(v, "%d/%s", &r.Limit, &per); n != 2 || err != nil || r.Limit < 1 || r.Limit > action.MaxRateLimit {
+		return r, fmt.Errorf("not a number of 1 to %d and a duration, such as 100/1s", action.MaxRateLimit)
+	}
+	if r.Per, err = positiveDuration(per); err != nil {
+		return r, err
+	}
+	return r, nil
+}
+
+// runInvoked says which run an invocation has made.
+type runInvoked struct {
+	OK        bool   `json:"ok"`
+	Action    string `json:"action"`
+	Namespace string `json:"namespace"`
+	RunID     string `json:"run_id"`
+	Duplicate bool   `json:"duplicate"` // it was made before, with the same key
+}
+
+func actionInvoke(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "invoke NAME [JSON]",
+		Short: "Have a worker carry an action out",
+		Long: `Have a worker carry an action out. JSON is its input: as it stands, the content of a file
+as @FILE, or stdin as -; without it the input is null.
+
+With --wait the command waits for the end of the run, prints its output, and fails unless the
+run is completed.`,
+		Example: `  floe action invoke send-email '{"to":"ada@example.com"}'
+  floe action invoke report @input.json --wait --timeout 5m
+  floe action invoke charge '{"order":42}' --key order-42 --concurrency-key customer-7`,
+		Args: takes("NAME", "[JSON]"),
+	}
+	priority := action.DefaultPriority
+	var delay time.Duration
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	wait := flags.Bool("wait", false, "wait for the end of the run, and print its output")
+	flags.Var(newFlag(&priority, "n", within(0, action.MaxPriority)), "priority", "0 to 255, of which lower is more urgent (default 100)")
+	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay", "how long it waits before it can be begun (default 0s)")
+	key := flags.String("key", "", "make a run only if none was made with the same key in the last 24 hours")
+	concurrency := flags.String("concurrency-key", "", "whose run it is, for --max-running-per-key and turns")
+	var labels map[string]string
+	addLabel := func(v string) (map[string]string, error) { return withHeader(labels, v) }
+	flags.Var(newFlag(&labels, "k=v", addLabel), "label", "a label that its worker has to have; several with --label again")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		opts := []action.InvokeOption{action.Priority(priority), action.Delay(delay), action.Labels(labels)}
+		if flags.Changed("key") {
+			opts = append(opts, action.IdempotencyKey(*key))
+		}
+		if flags.Changed("concurrency-key") {
+			opts = append(opts, action.ConcurrencyKey(*concurrency))
+		}
+		var input []byte
+		if len(args) > 1 {
+			var err error
+			if input, err = f.payload(cmd, "JSON", args[1:]); err != nil {
+				return err
+			}
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			made, err := s.Action(s.namespace).Invoke(ctx, args[0], input, opts...)
+			if err != nil {
+				return unregistered(err, args[0])
+			}
+			if *wait {
+				return s.awaitRun(ctx, made.Run)
+			}
+			return s.print(
+				runInvoked{true, args[0], s.namespace, string(made.Run), made.Duplicate},
+				table{head: []string{"ACTION", "RUN", "DUPLICATE"}, rows: [][]string{{args[0], string(made.Run), strconv.FormatBool(made.Duplicate)}}},
+			)
+		})
+	}
+	return f.completing(cmd, actionNames, nil)
+}
+
+// unregistered adds to an error that there is no such action what to do about it.
+func unregistered(err error, name string) error {
+	if errors.Is(err, floe.ErrNotFound) {
+		return &hintedError{err, fmt.Sprintf("make it known with floe action register %s", name)}
+	}
+	return err
+}
+
+// awaitRun waits for the end of a run and prints its output. One that is not completed is an error.
+func (s *session) awaitRun(ctx context.Context, id action.RunID) error {
+	run, err := s.Action(s.namespace).Wait(ctx, id)
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			return &hintedError{fmt.Errorf("run %s has not ended yet: %w", id, err), "see floe action status " + string(id) + ", or wait longer with --timeout"}
+		}
+		return err
+	}
+	if run.Status != action.Completed {
+		return &hintedError{fmt.Errorf("run %s is %s: %s", id, run.Status, run.Error), "see floe action status " + string(id)}
+	}
+	return s.printValue(newRunText(s.namespace, run), run.Output)
+}
+
+// runText is a run in JSON.
+type runText struct {
+	RunID          string            `json:"run_id"`
+	Action         string            `json:"action"`
+	Namespace      string            `json:"namespace"`
+	Status         string            `json:"status"`
+	Outcome        string            `json:"outcome"`
+	Attempt        int               `json:"attempt"`
+	MaxAttempts    int               `json:"max_attempts"`
+	Priority       int               `json:"priority"`
+	Input          any               `json:"input"`
+	Output         any               `json:"output"`
+	Error          string            `json:"error"`
+	Code           string            `json:"code"`
+	Source         string            `json:"source"`
+	Labels         map[string]string `json:"labels"`
+	ConcurrencyKey string            `json:"concurrency_key"`
+	IdempotencyKey string            `json:"idempotency_key"`
+	WorkerID       string            `json:"worker_id"`
+	CreatedAt      int64             `json:"created_at"`
+	AvailableAt    int64             `json:"available_at"`
+	StartedAt      *int64            `json:"started_at"`
+	CompletedAt    *int64            `json:"completed_at"`
+}
+
+func newRunText(namespace string, r action.Run) runText {
+	return runText{
+		RunID: string(r.ID), Action: r.Action, Namespace: namespace, Status: r.Status.String(), Outcome: r.Outcome, Attempt: r.Attempt,
+		MaxAttempts: r.MaxAttempts, Priority: r.Priority, Input: jsonValue(r.Input), Output: jsonValue(r.Output), Error: r.Error, Code: r.Code,
+		Source: r.Source, Labels: r.Labels, ConcurrencyKey: r.ConcurrencyKey, IdempotencyKey: r.IdempotencyKey, WorkerID: r.WorkerID,
+		CreatedAt: r.CreatedAt.UnixMilli(), AvailableAt: r.AvailableAt.UnixMilli(), StartedAt: optionalMillis(r.StartedAt),
+		CompletedAt: optionalMillis(r.CompletedAt),
+	}
+}
+
+// jsonValue shows bytes as the JSON that they are, others as a string, none as null.
+func jsonValue(b []byte) any {
+	switch {
+	case len(b) == 0:
+		return nil
+	case utf8.Valid(b) && json.Valid(b):
+		return json.RawMessage(b)
+	}
+	return string(b)
+}
+
+func actionStatus(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "status RUN",
+		Short: "Show a run",
+		Args:  takes("RUN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				r, err := s.Action(s.namespace).Run(ctx, action.RunID(args[0]))
+				if err != nil {
+					return err
+				}
+				rows := [][]string{
+					{"action", r.Action}, {"status", r.Status.String()}, {"outcome", r.Outcome}, {"attempt", fmt.Sprintf("%d/%d", r.Attempt, r.MaxAttempts)},
+					{"error", r.Error}, {"code", r.Code}, {"source", r.Source}, {"worker", r.WorkerID}, {"created", shownTime(r.CreatedAt)},
+					{"available", shownTime(r.AvailableAt)}, {"started", shownOptionalTime(r.StartedAt)}, {"completed", shownOptionalTime(r.CompletedAt)},
+					{"labels", shownHeaders(r.Labels)}, {"concurrency key", r.ConcurrencyKey}, {"idempotency key", r.IdempotencyKey},
+					{"input", s.cell(r.Input)}, {"output", s.cell(r.Output)},
+				}
+				return s.print(newRunText(s.namespace, r), table{head: []string{"RUN", string(r.ID)}, rows: rows})
+			})
+		},
+	})
+}
+
+// runList is the runs of an action in JSON.
+type runList struct {
+	Action    string    `json:"action"`
+	Namespace string    `json:"namespace"`
+	Runs      []runText `json:"runs"`
+	Count     int       `json:"count"`
+}
+
+func actionRuns(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "runs NAME",
+		Short: "List the runs of an action, the newest first",
+		Args:  takes("NAME"),
+	}
+	limit, status := int64(defaultMessages), action.Status(0)
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.Var(newFlag(&limit, "n", count(1)), "limit", "how many at most (default 100)")
+	flags.Var(newFlag(&status, "state", runStatus), "status", "only those that are pending, running, completed, failed, cancelled or timed_out")
+	_ = cmd.RegisterFlagCompletionFunc("status",
+		cobra.FixedCompletions([]string{"pending", "running", "completed", "failed", "cancelled", "timed_out"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		opts := []action.RunOption{action.Limit(int(min(limit, action.MaxPageItems)))}
+		if status != 0 {
+			opts = append(opts, action.InState(status))
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			row := func(r action.Run) []string {
+				return []string{
+					string(r.ID), r.Status.String(), fmt.Sprintf("%d/%d", r.Attempt, r.MaxAttempts), shownTime(r.CreatedAt), shownOptionalTime(r.CompletedAt),
+					r.WorkerID, r.Error, s.cell(r.Input), s.cell(r.Output),
+				}
+			}
+			head := []string{"RUN", "STATUS", "ATTEMPT", "CREATED", "COMPLETED", "WORKER", "ERROR", "INPUT", "OUTPUT"}
+			document := func(r action.Run) runText { return newRunText(s.namespace, r) }
+			list, err := printEach(s.output, first(s.Action(s.namespace).Runs(args[0]).All(ctx, opts...), limit), head, document, row)
+			if err != nil || s.format != formatJSON {
+				return err
+			}
+			return s.print(runList{args[0], s.namespace, list, len(list)})
+		})
+	}
+	return f.completing(cmd, actionNames)
+}
+
+func runStatus(v string) (status action.Status, err error) {
+	if status, err = action.ParseStatus(v); err != nil {
+		return 0, errors.New("not one of pending, running, completed, failed, cancelled, timed_out")
+	}
+	return status, nil
+}
+
+// actionText is an action in JSON.
+type actionText struct {
+	Name             string  `json:"name"`
+	Namespace        string  `json:"namespace"`
+	Type             string  `json:"type"`
+	Owner            string  `json:"owner"`
+	Description      string  `json:"description"`
+	Version          int     `json:"version"`
+	Enabled          bool    `json:"enabled"`
+	TimeoutMillis    int64   `json:"timeout_ms"`
+	MaxRetries       int     `json:"max_retries"`
+	MaxRunning       int     `json:"max_running"`         // 0: any number
+	MaxRunningPerKey int     `json:"max_running_per_key"` // 0: any number
+	WorkerCount      int     `json:"worker_count"`
+	Runs             runsOf  `json:"runs"`
+	AverageMillis    float64 `json:"avg_ms"`
+	P99Millis        float64 `json:"p99_ms"`
+}
+
+// runsOf counts runs by what has become of them.
+type runsOf struct {
+	Total     int64 `json:"total"`
+	Pending   int64 `json:"pending"`
+	Running   int64 `json:"running"`
+	Completed int64 `json:"completed"`
+	Failed    int64 `json:"failed"`
+	Cancelled int64 `json:"cancelled"`
+	TimedOut  int64 `json:"timed_out"`
+}
+
+// actionsText is the actions of a namespace in JSON.
+type actionsText struct {
+	Namespace string       `json:"namespace"`
+	Actions   []actionText `json:"actions"`
+	Count     int          `json:"count"`
+}
+
+func actionList(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the actions of the namespace",
+		Args:  takes(),
+	}
+	prefix := cmd.Flags().String("prefix", "", "only those whose names begin with it")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			document := func(i action.Info) actionText {
+				return actionText{
+					Name: i.Name, Namespace: s.namespace, Type: i.Type, Owner: i.Owner, Description: i.Description, Version: i.Version, Enabled: i.Enabled,
+					TimeoutMillis: i.Timeout.Milliseconds(), MaxRetries: i.MaxRetries, MaxRunning: i.MaxRunning, MaxRunningPerKey: i.MaxRunningPerKey,
+					WorkerCount: i.Workers, Runs: runsOf(i.Runs), AverageMillis: millisOf(i.Latency.Average), P99Millis: millisOf(i.Latency.P99),
+				}
+			}
+			row := func(i action.Info) []string {
+				r := i.Runs
+				return []string{
+					i.Name, strconv.Itoa(i.Version), strconv.FormatBool(i.Enabled), i.Owner, shownDuration(i.Timeout), strconv.Itoa(i.MaxRetries),
+					strconv.Itoa(i.Workers), decimal(r.Pending), decimal(r.Running), decimal(r.Completed), decimal(r.Failed + r.TimedOut),
+				}
+			}
+			head := []string{"ACTION", "VERSION", "ENABLED", "OWNER", "TIMEOUT", "RETRIES", "WORKERS", "PENDING", "RUNNING", "COMPLETED", "FAILED"}
+			list, err := printEach(s.output, s.Action(s.namespace).All(ctx, action.Prefix(*prefix)), head, document, row)
+			if err != nil || s.format != formatJSON {
+				return err
+			}
+			return s.print(actionsText{s.namespace, list, len(list)})
+		})
+	}
+	return f.completing(cmd)
+}
+
+func millisOf(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// actionDone is a change of an action that has no more to say.
+type actionDone struct {
+	OK        bool   `json:"ok"`
+	Action    string `json:"action"`
+	Namespace string `json:"namespace"`
+}
+
+func (s *session) printActionDone(head, name string) error {
+	return s.print(actionDone{true, name, s.namespace}, table{head: []string{head}, rows: [][]string{{name}}})
+}
+
+func actionEnable(f *frame, enable bool) *cobra.Command {
+	use, head, short := "enable NAME", "ENABLED", "Let a disabled action be invoked again"
+	if !enable {
+		use, head, short = "disable NAME", "DISABLED", "Refuse invocations of an action; runs that it has go on"
+	}
+	return f.completing(&cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  takes("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				do := s.Action(s.namespace).Enable
+				if !enable {
+					do = s.Action(s.namespace).Disable
+				}
+				if err := do(ctx, args[0]); err != nil {
+					return unregistered(err, args[0])
+				}
+				return s.printActionDone(head, args[0])
+			})
+		},
+	}, actionNames)
+}
+
+// runDone is what was done with a run.
+type runDone struct {
+	OK        bool   `json:"ok"`
+	RunID     string `json:"run_id"`
+	Namespace string `json:"namespace"`
+	Status    string `json:"status"`
+}
+
+func (s *session) printRunDone(head, id, status string) error {
+	return s.print(runDone{true, id, s.namespace, status}, table{head: []string{head}, rows: [][]string{{id}}})
+}
+
+func actionCancel(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cancel RUN",
+		Short: "End a run: one that waits is never begun, and a handler that has one is told",
+		Args:  takes("RUN"),
+	}
+	reason := cmd.Flags().String("reason", "", "why, for those who look at the run")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			if err := s.Action(s.namespace).Cancel(ctx, action.RunID(args[0]), *reason); err != nil {
+				return err
+			}
+			return s.printRunDone("CANCELLED", args[0], action.Cancelled.String())
+		})
+	}
+	return f.completing(cmd)
+}
+
+func actionDelete(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Remove an action with the runs that are kept of it",
+		Args:  takes("NAME"),
+	}
+	force := cmd.Flags().Bool("force", false, "also if it has runs that have not ended, which are cancelled")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var opts []action.DeleteOption
+		if *force {
+			opts = append(opts, action.Force())
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			if err := s.Action(s.namespace).Delete(ctx, args[0], opts...); err != nil {
+				if errors.Is(err, floe.ErrConflict) {
+					return &hintedError{err, "with --force they are cancelled"}
+				}
+				return err
+			}
+			return s.printActionDone("DELETED", args[0])
+		})
+	}
+	return f.completing(cmd, actionNames)
+}
+
+// actionNames lists the actions of the namespace, for completion.
+func actionNames(ctx context.Context, s *session, _ []string, begun string) (names []string, err error) {
+	page, err := s.Action(s.namespace).Page(ctx, action.Prefix(begun), action.Limit(action.MaxPageItems))
+	for _, i := range page.Items {
+		names = append(names, i.Name)
+	}
+	return names, err
+}

@@ -1,0 +1,299 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/action"
+)
+
+func workerCommand(p Process) *cobra.Command {
+	f := &frame{Process: p}
+	cmd := group("worker", "Carry out runs of actions from a script, and look at workers",
+		workerAwait(f), workerComplete(f), workerFail(f), workerTouch(f), workerList(f))
+	f.equip(cmd)
+	return cmd
+}
+
+// taskText is a run that a worker has got, in JSON.
+type taskText struct {
+	RunID          string            `json:"run_id"`
+	Action         string            `json:"action"`
+	Attempt        int               `json:"attempt"`
+	MaxAttempts    int               `json:"max_attempts"`
+	Input          any               `json:"input"`
+	Priority       int               `json:"priority"`
+	Labels         map[string]string `json:"labels"`
+	ConcurrencyKey string            `json:"concurrency_key"`
+	IdempotencyKey string            `json:"idempotency_key"`
+	Source         string            `json:"source"`
+	CreatedAt      int64             `json:"created_at"`
+}
+
+func newTaskText(t action.Task) taskText {
+	return taskText{
+		RunID: string(t.Run), Action: t.Action, Attempt: t.Attempt, MaxAttempts: t.MaxAttempts, Input: jsonValue(t.Input), Priority: t.Priority,
+		Labels: t.Labels, ConcurrencyKey: t.ConcurrencyKey, IdempotencyKey: t.IdempotencyKey, Source: t.Source, CreatedAt: t.CreatedAt.UnixMilli(),
+	}
+}
+
+// taskList is the runs that a worker has got, in JSON.
+type taskList struct {
+	WorkerID  string     `json:"worker_id"`
+	Namespace string     `json:"namespace"`
+	Runs      []taskText `json:"runs"`
+	Count     int        `json:"count"`
+}
+
+func workerAwait(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "await ACTION... --worker-id ID",
+		Short: "Take runs of actions, for a worker that ends them with complete or fail",
+		Long: `Take runs of actions, for a worker that ends them with floe worker complete or fail. A run
+that is not ended within the action's timeout is retried; floe worker touch puts that off.
+
+That there are none is no failure.`,
+		Example: `  floe worker await send-email --worker-id mailer-1 --wait 20s -o raw | while IFS=$'\t' read -r run action attempt input; do
+    send "$input" && floe worker complete "$run" --worker-id mailer-1 || floe worker fail "$run" --worker-id mailer-1 --error 'no luck' --retry
+  done`,
+		Args: atLeast("ACTION"),
+	}
+	id := workerID(cmd)
+	most := 1
+	var wait time.Duration
+	var labels map[string]string
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.Var(newFlag(&most, "n", within(1, 100)), "max", "how many runs at most (default 1)")
+	flags.Var(newFlag(&wait, "duration", durationOrNone), "wait", "how long to wait for a run if there is none (default 0s)")
+	addLabel := func(v string) (map[string]string, error) { return withHeader(labels, v) }
+	flags.Var(newFlag(&labels, "k=v", addLabel), "label", "a label that the worker has; several with --label again")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := needs(cmd, "worker-id"); err != nil {
+			return err
+		}
+		f.wait = wait
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			tasks, err := s.Action(s.namespace).Await(ctx, *id, args, action.Max(most), action.Wait(wait), action.Labels(labels))
+			if err != nil {
+				return err
+			}
+			list := taskList{*id, s.namespace, []taskText{}, len(tasks)}
+			t := table{head: []string{"RUN", "ACTION", "ATTEMPT", "INPUT"}}
+			for _, task := range tasks {
+				list.Runs = append(list.Runs, newTaskText(task))
+				t.rows = append(t.rows, []string{string(task.Run), task.Action, strconv.Itoa(task.Attempt), s.cell(task.Input)})
+			}
+			return s.print(list, t)
+		})
+	}
+	return f.completing(cmd, actionNames)
+}
+
+// workerID adds the flag that says who calls, which a command needs.
+func workerID(cmd *cobra.Command) *string {
+	return cmd.Flags().String("worker-id", "", "who the worker is")
+}
+
+// needs returns an error if flags are not given without which a command makes no sense.
+func needs(cmd *cobra.Command, flags ...string) error {
+	for _, name := range flags {
+		if !cmd.Flags().Changed(name) {
+			return &usageError{fmt.Errorf("--%s is missing", name), helpHint(cmd)}
+		}
+	}
+	return nil
+}
+
+// lost adds to the error of a run that is not the worker's any more what has become of it.
+func lost(err error, id string) error {
+	if errors.Is(err, floe.ErrConflict) {
+		return &hintedError{err, "see floe action status " + id}
+	}
+	return err
+}
+
+func workerComplete(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "complete RUN --worker-id ID",
+		Short: "End a run that the worker has, with its result",
+		Args:  takes("RUN"),
+	}
+	id := workerID(cmd)
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	result := flags.String("result", "", "its output: JSON, @FILE, or - for stdin (default none)")
+	outcome := flags.String("outcome", "", "its outcome (default success)")
+	attempt := attemptFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := needs(cmd, "worker-id"); err != nil {
+			return err
+		}
+		opts := []action.EndOption{action.OfAttempt(*attempt)}
+		if *outcome != "" {
+			opts = append(opts, action.WithOutcome(*outcome))
+		}
+		var output []byte
+		if flags.Changed("result") {
+			var err error
+			if output, err = f.payload(cmd, "--result", []string{*result}); err != nil {
+				return err
+			}
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			if err := s.Action(s.namespace).Complete(ctx, action.RunID(args[0]), *id, output, opts...); err != nil {
+				return lost(err, args[0])
+			}
+			return s.printRunDone("COMPLETED", args[0], action.Completed.String())
+		})
+	}
+	return f.completing(cmd)
+}
+
+// attemptFlag adds the flag that says which attempt has ended.
+func attemptFlag(cmd *cobra.Command) *int {
+	attempt := new(int)
+	cmd.Flags().Var(newFlag(attempt, "n", within(1, action.MaxRetriesLimit+1)), "attempt", "which attempt it was (default the present one)")
+	return attempt
+}
+
+func workerFail(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "fail RUN --worker-id ID --error TEXT",
+		Short: "End an attempt of a run that the worker has, without success",
+		Args:  takes("RUN"),
+	}
+	id := workerID(cmd)
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	text := flags.String("error", "", "what went wrong")
+	code := flags.String("code", "", "a code for it, for those who decide by it")
+	retry := flags.Bool("retry", false, "have another attempt follow, if any are left (default the run has failed)")
+	attempt := attemptFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := needs(cmd, "worker-id", "error"); err != nil {
+			return err
+		}
+		opts := []action.EndOption{action.OfAttempt(*attempt)}
+		if *code != "" {
+			opts = append(opts, action.WithCode(*code))
+		}
+		if *retry {
+			opts = append(opts, action.Retry())
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			store := s.Action(s.namespace)
+			if err := store.Fail(ctx, action.RunID(args[0]), *id, *text, opts...); err != nil {
+				return lost(err, args[0])
+			}
+			run, err := store.Run(ctx, action.RunID(args[0]))
+			if err != nil {
+				return err
+			}
+			return s.printRunDone("ENDED", args[0], run.Status.String())
+		})
+	}
+	return f.completing(cmd)
+}
+
+// touched says until when a run is the worker's.
+type touched struct {
+	OK        bool   `json:"ok"`
+	RunID     string `json:"run_id"`
+	Namespace string `json:"namespace"`
+	Deadline  int64  `json:"deadline"`
+}
+
+func workerTouch(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "touch RUN --worker-id ID",
+		Short: "Have an attempt last longer than the action's timeout",
+		Args:  takes("RUN"),
+	}
+	id := workerID(cmd)
+	d := 30 * time.Second
+	cmd.Flags().Var(newFlag(&d, "duration", positiveDuration), "for", "how long from now (default 30s)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := needs(cmd, "worker-id"); err != nil {
+			return err
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			until, err := s.Action(s.namespace).Touch(ctx, action.RunID(args[0]), *id, d)
+			if err != nil {
+				return lost(err, args[0])
+			}
+			return s.print(
+				touched{true, args[0], s.namespace, until.UnixMilli()},
+				table{head: []string{"RUN", "DEADLINE"}, rows: [][]string{{args[0], shownTime(until)}}},
+			)
+		})
+	}
+	return f.completing(cmd)
+}
+
+// workerText is a worker in JSON.
+type workerText struct {
+	WorkerID       string            `json:"worker_id"`
+	Status         string            `json:"status"`
+	WorkerType     string            `json:"worker_type"`
+	Namespace      string            `json:"namespace"`
+	MachineID      string            `json:"machine_id"`
+	CurrentLoad    int               `json:"current_load"`
+	MaxConcurrent  int               `json:"max_concurrent"`
+	TasksCompleted int64             `json:"tasks_completed"`
+	TasksFailed    int64             `json:"tasks_failed"`
+	LastSeen       int64             `json:"last_seen"`
+	RegisteredAt   int64             `json:"registered_at"`
+	Labels         map[string]string `json:"labels"`
+	Actions        []string          `json:"actions"`
+	Metadata       json.RawMessage   `json:"metadata"`
+}
+
+// workersText is the workers of a namespace in JSON.
+type workersText struct {
+	Namespace string       `json:"namespace"`
+	Workers   []workerText `json:"workers"`
+	Count     int          `json:"count"`
+}
+
+func workerList(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "list",
+		Short: "List the workers of the namespace, of actions, streams and queues",
+		Args:  takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				document := func(w action.WorkerInfo) workerText {
+					text := workerText{
+						WorkerID: w.ID, Status: w.Status.String(), WorkerType: w.Type, Namespace: s.namespace, MachineID: w.Machine, CurrentLoad: w.Load,
+						MaxConcurrent: w.MaxConcurrent, TasksCompleted: w.Completed, TasksFailed: w.Failed, LastSeen: w.LastSeen.UnixMilli(),
+						RegisteredAt: w.RegisteredAt.UnixMilli(), Labels: w.Labels, Actions: w.Actions, Metadata: w.Metadata,
+					}
+					if w.Metadata == nil {
+						text.Metadata = json.RawMessage("null")
+					}
+					return text
+				}
+				row := func(w action.WorkerInfo) []string {
+					return []string{
+						w.ID, w.Type, w.Status.String(), fmt.Sprintf("%d/%d", w.Load, w.MaxConcurrent), decimal(w.Completed), decimal(w.Failed),
+						shownTime(w.LastSeen), w.Machine,
+					}
+				}
+				head := []string{"WORKER", "TYPE", "STATUS", "LOAD", "COMPLETED", "FAILED", "LAST SEEN", "MACHINE"}
+				list, err := printEach(s.output, s.Action(s.namespace).Workers().All(ctx), head, document, row)
+				if err != nil || s.format != formatJSON {
+					return err
+				}
+				return s.print(workersText{s.namespace, list, len(list)})
+			})
+		},
+	})
+}
