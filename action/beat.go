@@ -40,6 +40,7 @@ func (l *link) census(s *seat) error {
 		l.doubt.Stop()
 		l.doubt = nil
 	}
+	l.urgent = false
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(s.ctx, beatEvery)
 	defer cancel()
@@ -57,7 +58,7 @@ func (l *link) census(s *seat) error {
 			strange[ref] = true
 			continue
 		}
-		l.ends = append(l.ends, &ending{end: end{ref: ref, how: released}, seat: s, src: nobody})
+		l.ends = append(l.ends, &ending{end: end{ref: ref, how: released}, src: nobody})
 		signal(l.send)
 	}
 	if s.strange = strange; len(strange) > 0 {
@@ -78,6 +79,10 @@ func (l *link) listen(s *seat) error {
 	defer cancel()
 	q := beatQuery{namespace: p.scope.Namespace(), session: s.id}
 	p.mu.Lock()
+	if l.urgent { // nobody listened when it was said
+		p.mu.Unlock()
+		return nil
+	}
 	l.endBeat = cancel
 	for ref := range s.cancelled {
 		if len(q.known) < maxHeld {
@@ -138,7 +143,7 @@ func (l *link) doubtLocked() {
 	l.doubt = time.AfterFunc(doubtAfter, func() {
 		l.pool.mu.Lock()
 		defer l.pool.mu.Unlock()
-		if l.endBeat != nil {
+		if l.urgent = true; l.endBeat != nil {
 			l.endBeat()
 		}
 	})

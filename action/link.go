@@ -16,7 +16,7 @@ import (
 const (
 	takeWait   = time.Hour        // of a take; what it gets while it is given up is found by the next census
 	beatEvery  = 10 * time.Second // a census says that the session is alive, and what it has
-	doubtAfter = time.Second      // until the census when something that was taken may have been lost on its way
+	doubtAfter = time.Second / 4  // until the census when something that was taken may have been lost on its way
 	callTime   = 10 * time.Second // for calls that do not wait
 	closeTime  = 5 * time.Second  // to give everything back
 	maxSending = 4                // batches of ends under way
@@ -39,6 +39,7 @@ type link struct {
 	ends     []*ending
 	wanting  int         // batches under way that want something
 	doubt    *time.Timer // until the next census, nil: there is no hurry
+	urgent   bool        // that time is over
 	endBeat  context.CancelFunc
 	take     chan struct{} // capacity 1: there may be something to take for
 	send     chan struct{} // capacity 1: there are ends
@@ -57,10 +58,10 @@ type seat struct {
 
 // ending is an end that is to be sent.
 type ending struct {
-	end  end
-	src  *source
-	seat *seat
-	done chan error // capacity 1; nil: nobody waits
+	end   end
+	piece *piece // nil: of a run that this process did not know of
+	src   *source
+	done  chan error // capacity 1; nil: nobody waits
 }
 
 func newLink(p *pool, shard engine.ShardID) *link {
@@ -161,6 +162,7 @@ func (l *link) leaveSeat(s *seat) {
 		l.doubt.Stop()
 		l.doubt = nil
 	}
+	l.urgent = false
 	var pieces []*piece
 	for _, one := range s.held {
 		pieces = append(pieces, one)
@@ -357,7 +359,8 @@ func (l *link) accept(s *seat, wants []wanted, all []taken) {
 	for i := range all {
 		t := &all[i]
 		ref := bare(t.ref)
-		if t.want < 0 || t.want >= len(wants) || s.held[ref] != nil || s.ctx.Err() != nil {
+		before := s.held[ref]
+		if t.want < 0 || t.want >= len(wants) || before != nil && !before.sent || s.ctx.Err() != nil {
 			continue // the census finds it, if it is the session's
 		}
 		one := &piece{Task: taskOf(l.shard, t), taken: *t, link: l, seat: s, src: wants[t.want].src}
@@ -388,7 +391,8 @@ func (l *link) giveBackLocked(p *piece) {
 	if l.seat != p.seat {
 		return
 	}
-	l.ends = append(l.ends, &ending{end: p.back(), src: p.src, seat: p.seat})
+	p.sent = true
+	l.ends = append(l.ends, &ending{end: p.back(), piece: p, src: p.src})
 	signal(l.send)
 }
 
@@ -406,7 +410,7 @@ func (l *link) freeLocked(p *piece) {
 func (l *link) forget(p *piece) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
-	l.dropLocked(p.seat, p.taken.ref, p.taken.attempt)
+	l.dropLocked(p.seat, p.taken.ref, p)
 }
 
 // returned is told that a handler has returned. If its piece was lost nobody settles it.
@@ -420,9 +424,9 @@ func (l *link) returned(p *piece) {
 	}
 }
 
-func (l *link) dropLocked(s *seat, ref call.Ref, attempt int64) {
+func (l *link) dropLocked(s *seat, ref call.Ref, p *piece) {
 	ref = bare(ref)
-	if one := s.held[ref]; one == nil || one.taken.attempt == attempt {
+	if one := s.held[ref]; one == p {
 		delete(s.held, ref)
 		delete(s.cancelled, ref)
 		delete(s.strange, ref)
@@ -439,7 +443,8 @@ func (l *link) settle(p *piece, e end) <-chan error {
 		done <- &worker.LostError{Err: context.Cause(p.seat.ctx)}
 		return done
 	}
-	l.ends = append(l.ends, &ending{e, p.src, p.seat, done})
+	p.sent = true
+	l.ends = append(l.ends, &ending{e, p, p.src, done})
 	p.src.changedLocked()
 	signal(l.send)
 	return done
@@ -557,7 +562,7 @@ func (l *link) sendBatch(s *seat, batch []*ending, wants []wanted, c *workComman
 			e.reply(err)
 			continue
 		}
-		l.dropLocked(s, e.end.ref, e.end.attempt)
+		l.dropLocked(s, e.end.ref, e.piece)
 		if got.verdicts[i] == overtaken {
 			e.reply(errOver)
 		} else {

@@ -78,6 +78,7 @@ type piece struct {
 
 	// Guarded by the pool's mu.
 	freed bool  // its slot is
+	sent  bool  // its end is, or is about to be: the run may come back as another piece before the answer does
 	cause error // why it is over before its handler has returned
 }
 
