@@ -77,12 +77,12 @@ func (a *act) place(v *call.Invoke) error {
 }
 
 // route returns a name in whose shard a run has to be, "" if it can be in any.
-func (s *act) route(key string) string {
+func (a *act) route(key string) string {
 	switch {
-	case s.limited():
-		return s.name
-	case s.maxPerKey > 0 && key != "":
-		return keyRoute(s.name, key)
+	case a.limited():
+		return a.name
+	case a.maxPerKey > 0 && key != "":
+		return keyRoute(a.name, key)
 	}
 	return ""
 }

@@ -19,7 +19,7 @@ func actionCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
 	cmd := group("action", "Register actions, invoke them, and look at their runs",
 		actionRegister(f), actionInvoke(f), actionStatus(f), actionRuns(f), actionList(f), actionEnable(f, true), actionEnable(f, false), actionCancel(f),
-		actionDelete(f))
+		actionDelete(f), scheduleCommand(f))
 	f.equip(cmd)
 	return cmd
 }
