@@ -23,7 +23,7 @@
 // The run is Completed, Failed, TimedOut or Cancelled then. Attempts of workers that drain, or snooze, do not count.
 //
 // A worker is listed with what it does, as are the consumers of queues and streams: see Store.Workers. Workers in other runtimes call RegisterWorker, Await, Complete,
-// Fail, Touch, Heartbeat, Drain and Deregister. A schedule invokes an action by the clock: see Store.Schedule.
+// Fail, Touch, Heartbeat, Drain and Deregister. A schedule invokes an action by the clock: see Store.Schedules.
 //
 // # Guarantees
 //
