@@ -174,8 +174,10 @@ func (v *verdict) started(n *node) {
 	}
 }
 
-// lose forgets what a node that was alone has lost with the power.
+// lose forgets what a node that was alone has lost with the power. Steps of its couriers can not come again: a settlement could, without the delivery that it
+// rests on, if anybody but the node itself had sent it, and that is why clusters are always sync.
 func (v *verdict) lose(id engine.ShardID, after uint64) {
+	v.sim.stale = nil
 	l := &v.ledgers[id]
 	if durable := v.durable[id]; after < durable {
 		v.sim.failf("shard %d: only entries up to %d survived, those up to %d were durable", id, after, durable)
