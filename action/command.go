@@ -280,8 +280,11 @@ func (s *spec) check() error {
 			return engine.Errorf(ErrInvalid, "action: %s of %d is not in %d-%d", v.name, v.is, v.least, v.max)
 		}
 	}
-	if s.rate.limit == 0 && (s.rate.per != 0 || s.rate.burst != 0) {
+	switch r := &s.rate; {
+	case r.limit == 0 && (r.per != 0 || r.burst != 0):
 		return engine.Errorf(ErrInvalid, "action: a rate of 0 runs")
+	case r.limit > 0 && r.burst > maxRateMicros/r.interval():
+		return engine.Errorf(ErrInvalid, "action: a burst of %d runs, of which one may begin in %d ms", r.burst, r.per/r.limit)
 	}
 	for _, t := range [...]struct {
 		name, is string

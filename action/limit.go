@@ -1,7 +1,5 @@
 package action
 
-import "math"
-
 // Limits and defaults.
 const (
 	MaxPriority       = 255
@@ -28,7 +26,7 @@ const (
 	defaultRetainRuns = 10_000
 	microsPerMilli    = 1000
 	maxLatencySample  = 1024
-	farAway           = math.MaxInt64 / 4
+	maxRateMicros     = 1 << 60 // of a burst at its rate
 )
 
 var defaultSpec = spec{

@@ -3,6 +3,7 @@ package action_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/action"
@@ -62,6 +63,28 @@ func TestStore(t *testing.T) {
 		}
 		if _, err := s.Invoke(ctx, "mail", nil); !errors.Is(err, action.ErrNotFound) {
 			t.Errorf("Invoke of a deleted action: %v", err)
+		}
+	}
+}
+
+// TestRateLimits: what can not be counted with is refused, and the last value is not.
+func TestRateLimits(t *testing.T) {
+	s := floe.OpenMemory(t).Action("n")
+	for _, row := range []struct {
+		rate action.Rate
+		want error
+	}{
+		{action.Rate{Limit: 1, Per: time.Hour}, nil},
+		{action.Rate{Limit: 1_000_000, Per: time.Second, Burst: 1_000_000}, nil},
+		{action.Rate{Limit: 1, Per: 366 * 24 * time.Hour, Burst: 36_000}, nil},
+		{action.Rate{Limit: 1, Per: 366 * 24 * time.Hour, Burst: 1_000_000}, action.ErrInvalid},
+		{action.Rate{Limit: 1, Per: 367 * 24 * time.Hour}, action.ErrInvalid},
+		{action.Rate{Limit: 1_000_001, Per: time.Second}, action.ErrInvalid},
+		{action.Rate{Limit: 1}, action.ErrInvalid},
+		{action.Rate{Burst: 2}, action.ErrInvalid},
+	} {
+		if _, err := s.Register(t.Context(), "a", action.RateLimit(row.rate)); !errors.Is(err, row.want) {
+			t.Errorf("%+v: %v, want %v", row.rate, err, row.want)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// workOn settles attempts, and takes runs: the next step of whoever waits for an attempt and the next run of its worker are in one entry.
+// workOn settles attempts, and takes runs. What whoever is told of an end invokes comes behind both, and is for the next take.
 func (w *work) workOn(c *workCommand) ([]byte, error) {
 	if err := c.check(); err != nil {
 		return nil, err
