@@ -138,6 +138,17 @@ func TestCaller(t *testing.T) {
 	}
 	expect(1, "failed failure no_card , attempt 1")
 
+	// Of an action whose runs are not kept, too.
+	gone := defaultSpec
+	gone.retainRuns = 0
+	w.register("step", gone)
+	start(1)
+	step = take()
+	if _, err := w.work(workCommand{session: s, ends: []end{{ref: step.ref, how: completed, output: []byte("8")}}}); err != nil {
+		t.Fatal(err)
+	}
+	expect(1, "completed success  8, attempt 1")
+
 	// An action that there is not refuses the whole command.
 	if _, err := w.do(kindDelete, encode(nil, &nameCommand{"step", true}, (*nameCommand).code)); err != nil {
 		t.Fatal(err)

@@ -155,14 +155,14 @@ func (a *act) finish(ref call.Ref, st *stateRow, status Status) {
 	a.tx.Insert(timedRunKey(nil, rowEnded, a.id, now, ref.Run), encode(nil, &row, (*endedRow).code))
 	a.kept++
 	a.nextEnded, a.changed = min(a.nextEnded, now), true
+	if st.flags&flagNotify != 0 {
+		a.tellEnd(ref, st) // before it may be forgotten, if none are kept
+	}
 	if a.kept > a.retainRuns {
 		a.forgetEnded(2) // one more than has come: there may be too many since the number was lowered
 	}
 	a.schedule(a.nextDue())
 	a.tx.Notify(runTopic(a.tx.NamespaceName(), ref), -1)
-	if st.flags&flagNotify != 0 {
-		a.tellEnd(ref, st)
-	}
 }
 
 // tellEnd tells the machine that had the run made.
