@@ -292,15 +292,6 @@ func routeOf(measurement string, tags tagList) string {
 	return string(b)
 }
 
-// shardRoute returns a name that leads to a shard in a spread namespace.
-func shardRoute(namespace string, shard engine.ShardID, shards int) string {
-	for i := 0; ; i++ {
-		if name := fmt.Sprintf("%d", i); engine.NameShard(namespace, name, shards) == shard {
-			return name
-		}
-	}
-}
-
 // outcome is what became of one part of a section.
 type outcome struct {
 	code outcomeCode

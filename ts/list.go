@@ -257,7 +257,7 @@ func (l SeriesList) page(ctx context.Context, o *listOptions) (p seriesPage, err
 		return p, engine.Errorf(ErrConflict, "measurement %q was deleted while its series were listed", l.name)
 	}
 	p.items, p.inc = q.items, q.inc
-	p.route = shardRoute(scope.Namespace(), shards[at], scope.NodeShards())
+	p.route = engine.RouteTo(scope.Namespace(), shards[at], scope.NodeShards())
 	switch {
 	case q.more:
 		p.next = formatSeriesCursor(at, q.next, q.inc)

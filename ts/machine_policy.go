@@ -96,7 +96,7 @@ func (m *machine) tellShards(tx *engine.Tx, kind uint8, body []byte) {
 	for shard := range engine.ShardID(tx.Shards()) {
 		if shard != tx.Shard() {
 			cmd := engine.Command{Machine: engine.MachineTS, Kind: kind, Spread: true, Namespace: tx.NamespaceName(), Body: body}
-			tx.Send(engine.Message{Command: cmd, Name: shardRoute(tx.NamespaceName(), shard, tx.Shards())})
+			tx.Send(engine.Message{Command: cmd, Name: engine.RouteTo(tx.NamespaceName(), shard, tx.Shards())})
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (b *batch) op(p *plan) engine.Op {
 	p.command(b, &w, &b.encoder)
 	op := engine.Op{Command: engine.Command{Machine: engine.MachineTS, Kind: kindWrite, Body: w.encode(nil)}}
 	if w.spread {
-		op.Route = shardRoute(b.store.Namespace(), p.shard, b.shards)
+		op.Route = engine.RouteTo(b.store.Namespace(), p.shard, b.shards)
 	}
 	return op
 }

@@ -154,7 +154,7 @@ func (s *Store) DeleteMeasurement(ctx context.Context, name string) error {
 	}
 	shards := s.scope.NodeShards()
 	for shard := range engine.ShardID(shards) {
-		op := deleteOp(name, shardRoute(s.Namespace(), shard, shards))
+		op := deleteOp(name, engine.RouteTo(s.Namespace(), shard, shards))
 		if _, err := engine.Propose(ctx, &s.scope, op, decodeNothing); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package ts
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/points"
@@ -44,19 +45,20 @@ type purge struct {
 	done   bool   // all pages have been seen
 }
 
-// purge takes the next step of the walk. Blocks of deleted series are left out when they are sealed, so that nothing of them comes to pages.
+// purge takes the next step of the walk. Blocks of deleted series are left out when they are sealed, so that nothing of them comes to pages. It comes before
+// merges and rollups, and begins anew when a longer retention is set meanwhile: so those find no points in pages that had been too old before it.
 func (t *tending) purge() (*step, error) {
 	if t.content.deleted == 0 && len(t.content.closed) == 0 {
 		delete(t.purges, t.inc)
 		return nil, nil
 	}
 	p := t.purges[t.inc]
-	if p == nil {
+	if p == nil || !slices.Equal(p.closed, t.content.closed) {
 		gone, err := t.deletions()
 		if err != nil {
 			return nil, err
 		}
-		p = &purge{gone: gone, ids: make(map[seriesID]bool), closed: t.content.closed, at: incKey(nil, rowPage, t.inc)}
+		p = &purge{gone: gone, ids: make(map[seriesID]bool), closed: slices.Clone(t.content.closed), at: incKey(nil, rowPage, t.inc)}
 		for _, g := range gone {
 			p.ids[g.id] = true
 		}
@@ -149,6 +151,14 @@ func (t *tending) holds(p *heldPage, ids map[seriesID]bool) (held bool, err erro
 		held = ids[seriesID(t.cursor.Series())]
 	}
 	return held, nil
+}
+
+// goneIn returns the time before which the points of a page are gone.
+func (t *tending) goneIn(p *heldPage) int64 {
+	if p.group.tier != rawTier {
+		return minTime
+	}
+	return t.content.goneBefore(p.generation)
 }
 
 // rewriteWithout replaces a page by what it has of other series, as far as that is not gone too.

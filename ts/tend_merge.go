@@ -125,12 +125,8 @@ func (t *tending) mergeSome(tier tierID, partition int64, merged []uint64) (*ste
 	for i := range inputs {
 		p := &inputs[i]
 		cmd.old = append(cmd.old, p.old())
-		gone := t.goneIn(p)
 		err := t.eachRun(p, func(id seriesID, times []int64, values []float64) {
 			if int64(id) < bound {
-				before := len(times)
-				times, values = since(times, values, gone)
-				cmd.reduces = cmd.reduces || len(times) < before
 				e.Run(uint32(id), uint16(group.field), times, values)
 				return
 			}
@@ -153,14 +149,6 @@ func (t *tending) mergeSome(tier tierID, partition int64, merged []uint64) (*ste
 	}
 	t.merged[group] = mergedUpTo{target, bound}
 	return stepOf(t, kindRewrite, &cmd, (*rewriteCommand).code), nil
-}
-
-// goneIn returns the time before which the points of a page are gone.
-func (t *tending) goneIn(p *heldPage) int64 {
-	if p.group.tier != rawTier {
-		return minTime
-	}
-	return t.content.goneBefore(p.generation)
 }
 
 // addPages adds what an encoder holds as pages.

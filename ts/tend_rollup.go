@@ -168,12 +168,11 @@ func (t *tending) compute(tier *tier, a area, cmd *rollupCommand) (size int, err
 	defer t.release()
 	gathered := make(map[fieldID]*points.Encoder)
 	err = t.eachPage(a, func(p *heldPage) error {
-		gone := t.goneIn(p)
 		return t.eachRun(p, func(id seriesID, times []int64, values []float64) {
 			if int64(id) < a.first || int64(id) >= a.last {
 				return
 			}
-			from, _ := slices.BinarySearch(times, max(a.from, gone))
+			from, _ := slices.BinarySearch(times, a.from)
 			to, _ := slices.BinarySearch(times, a.until)
 			if from >= to {
 				return

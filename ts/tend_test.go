@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -265,4 +266,66 @@ func (d *meddler) Sleep(_ context.Context, wake <-chan struct{}, until int64) er
 		return nil
 	}
 	return errEnough
+}
+
+// TestPurgeOfSecondRetention: while a walk over the pages waits for a block, a longer retention is set once more, and makes a rollup due. The points that
+// are gone since then do not get into the rollup, though that walk knew nothing of them.
+func TestPurgeOfSecondRetention(t *testing.T) {
+	r := newRig(t, 1)
+	s := storeOf(r, "n")
+	set := func(ttl time.Duration, rollups ...ts.Downsample) {
+		t.Helper()
+		must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{RawTTL: ttl, Downsample: rollups}))
+	}
+	set(time.Hour)
+	write(t, s, point("a", -50*minute, 1), point("a", -33*minute, 2), point("a", -20*minute, 3))
+	r.Advance(5 * minute)
+	r.Pass(20 * minute)
+	write(t, s, point("b", 0, 4))
+	set(2 * time.Hour) // the first point is gone
+	steps := []func(){
+		func() {
+			set(time.Hour)
+			r.Pass(3 * minute)
+			set(2*time.Hour, ts.Downsample{Every: time.Minute}) // and the second
+		},
+	}
+	door := &patient{ground: r, steps: steps}
+	for _, d := range r.Executor(0).Duties(1, func() engine.LeadDoor { return door }) {
+		if err := d.Run(t.Context(), d.Lead); !errors.Is(err, errEnough) {
+			t.Errorf("duty: %v", err)
+		}
+	}
+	r.Advance(10 * minute)
+	got := []float64{}
+	for sample := range s.Read(t.Context(), "cpu:1m:last", "value") {
+		got = append(got, sample.Value)
+	}
+	slices.Sort(got)
+	if fmt.Sprint(got) != "[3 4]" {
+		t.Errorf("the rollup has %v, want [3 4]: the others were gone when it was made", got)
+	}
+	counted(t, r, s, 2)
+}
+
+// patient is the door of one duty that goes on: when it has nothing to do the next step is taken.
+type patient struct {
+	ground *rig.Rig
+	steps  []func()
+}
+
+func (d *patient) Now() int64 { return d.ground.Now() }
+
+func (d *patient) Propose(ctx context.Context, cmd engine.Command) ([]byte, error) {
+	return d.ground.Propose(ctx, 0, cmd)
+}
+
+func (d *patient) Sleep(context.Context, <-chan struct{}, int64) error {
+	if len(d.steps) == 0 {
+		return errEnough
+	}
+	step := d.steps[0]
+	d.steps = d.steps[1:]
+	step()
+	return nil
 }
