@@ -2,7 +2,9 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -173,6 +175,61 @@ func TestDamagedManifestCostsNoTables(t *testing.T) {
 	if refused == 0 {
 		t.Error("the node opens with whatever is left of its manifest")
 	}
+}
+
+// TestRefusedNodeKeepsItsLog: of a log that had lost its end, the shards whose state may be ahead of it were made to go on, in a new
+// segment, before a later one was refused for the same end.
+func TestRefusedNodeKeepsItsLog(t *testing.T) {
+	ctx := context.Background()
+	fsys := vfs.NewCrashableMem()
+	h := open(t, config(fsys))
+	for i := range 10 {
+		for shard := range engine.ShardID(2) {
+			if _, err := h.Propose(ctx, shard, toy.Command{Kind: toy.Add, Name: fmt.Sprint(i), Delta: 1}.In(homed(shard))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// The first shard is in the middle of installing a snapshot, the other one is not.
+	if err := h.shards[0].announceInstall(h.shards[0].exec.Applied().Index); err != nil {
+		t.Fatal(err)
+	}
+	h.fail(errors.New("killed"))
+	_ = h.Close()
+	const segment = "node/log/00000001.ual"
+	refused, whole := 0, string(contentOf(t, fsys, segment))
+	for size := h.ual.Size() - 1; size > 0; size -= 67 {
+		disk := crash(fsys, nil, 0)
+		cut(t, disk, segment, size)
+		h, err := Open(config(disk))
+		if err == nil {
+			closeHost(t, h)
+			continue
+		}
+		if strings.Contains(err.Error(), "shard 1: the log in node/log ends") {
+			refused++
+		}
+		if logs := list(t, disk, "node/log"); !slices.Equal(logs, []string{"00000001.ual"}) || string(contentOf(t, disk, segment)) != whole[:size] {
+			t.Fatalf("with %d bytes of its log Open says %v, and leaves %q", size, err, logs)
+		}
+	}
+	if refused == 0 {
+		t.Error("no cut makes the log end before the state of the second shard")
+	}
+}
+
+func contentOf(t *testing.T, fsys vfs.FS, name string) []byte {
+	t.Helper()
+	file, err := fsys.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	content, err := io.ReadAll(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
 }
 
 func list(t *testing.T, fsys vfs.FS, dir string) []string {

@@ -131,6 +131,9 @@ func (h *Host) open() error {
 	if h.shards, err = h.restoreShards(); err != nil {
 		return err
 	}
+	if err := h.reconcile(); err != nil {
+		return err
+	}
 	for _, s := range h.shards {
 		if err := s.open(); err != nil {
 			return err
@@ -221,14 +224,11 @@ func (h *Host) writeLog(updates ...ual.Update) error {
 	return h.ual.Sync()
 }
 
-// open makes log and state fit and starts raft on them.
+// open starts raft on log and state, which fit.
 func (s *shard) open() error {
 	h, applied := s.host, s.exec.Applied()
 	s.visibleLSN.Store(uint64(applied.LSN))
 	s.clock.observe(applied.Stamp)
-	if err := s.reconcile(applied); err != nil {
-		return err
-	}
 	sequence, err := randomSequence(h.cfg.Random)
 	if err != nil {
 		return err
@@ -245,37 +245,6 @@ func (s *shard) open() error {
 }
 
 func (s *shard) confState() *raftpb.ConfState { return &raftpb.ConfState{Voters: s.host.cfg.Voters} }
-
-// reconcile makes log and state fit. The state may be ahead of the log: with Async, if a flush has made it durable beyond what
-// survived of the log, and after a crash in the middle of installing a snapshot. The log then goes on behind the state. Any
-// other gap means that something durable has been lost.
-func (s *shard) reconcile(applied engine.Applied) error {
-	first, last := s.log.FirstIndex(), s.log.LastIndex()
-	if applied.Index+1 < first {
-		return fmt.Errorf("shard %d: the state in %s ends at index %d, but the log begins at %d: part of the state has been lost",
-			s.id, s.host.stateDir, applied.Index, first)
-	}
-	// A tail that was never committed may reach past an installed snapshot: the terms tell.
-	if term, err := s.log.Term(applied.Index); applied.Index == 0 || err == nil && term == applied.Term {
-		return nil
-	}
-	installed, err := s.installed(applied.Index)
-	if err != nil {
-		return err
-	}
-	lostTail := s.log.Reserved() > 0 && len(s.host.cfg.Voters) == 1
-	if !lostTail && !installed {
-		return fmt.Errorf("shard %d: the log in %s ends at index %d, but the state is at %d of term %d: part of the log has been lost",
-			s.id, s.host.fs.PathJoin(s.host.cfg.Dir, "log"), last, applied.Index, applied.Term)
-	}
-	hs := s.log.HardState()
-	hs.Term = new(max(hs.GetTerm(), applied.Term))
-	hs.Commit = new(applied.Index)
-	if err := s.host.writeLog(ual.Update{Shard: uint16(s.id), Reset: &ual.Position{Index: applied.Index, Term: applied.Term}, HardState: hs}); err != nil {
-		return fmt.Errorf("shard %d: continue the log at %d: %w", s.id, applied.Index, err)
-	}
-	return nil
-}
 
 // lostTail returns the LSN to skip to because LSNs up to it may have been given out in a tail of the log that is gone, else 0. Only
 // a node that ran with Async has reserved any. A clean Close loses nothing, but telling it apart would gain nothing either.

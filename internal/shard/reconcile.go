@@ -1,0 +1,58 @@
+package shard
+
+import (
+	"fmt"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/ual"
+)
+
+// reconcile makes log and state of all shards fit. It writes nothing before it has looked at all of them: a node that is refused leaves the
+// log as it was found.
+func (h *Host) reconcile() error {
+	var updates []ual.Update
+	for _, s := range h.shards {
+		u, err := s.reconcile(s.exec.Applied())
+		if err != nil {
+			return err
+		}
+		if u != nil {
+			updates = append(updates, *u)
+		}
+	}
+	if len(updates) == 0 {
+		return nil
+	}
+	if err := h.writeLog(updates...); err != nil {
+		return fmt.Errorf("continue the log behind the state of %d shards: %w", len(updates), err)
+	}
+	return nil
+}
+
+// reconcile returns what has to be written to make log and state fit, if anything. The state may be ahead of the log: with Async, if a flush
+// has made it durable beyond what survived of the log, and after a crash in the middle of installing a snapshot. The log then goes on behind
+// the state. Any other gap means that something durable has been lost.
+func (s *shard) reconcile(applied engine.Applied) (*ual.Update, error) {
+	first, last := s.log.FirstIndex(), s.log.LastIndex()
+	if applied.Index+1 < first {
+		return nil, fmt.Errorf("shard %d: the state in %s ends at index %d, but the log begins at %d: part of the state has been lost",
+			s.id, s.host.stateDir, applied.Index, first)
+	}
+	// A tail that was never committed may reach past an installed snapshot: the terms tell.
+	if term, err := s.log.Term(applied.Index); applied.Index == 0 || err == nil && term == applied.Term {
+		return nil, nil
+	}
+	installed, err := s.installed(applied.Index)
+	if err != nil {
+		return nil, err
+	}
+	lostTail := s.log.Reserved() > 0 && len(s.host.cfg.Voters) == 1
+	if !lostTail && !installed {
+		return nil, fmt.Errorf("shard %d: the log in %s ends at index %d, but the state is at %d of term %d: part of the log has been lost",
+			s.id, s.host.fs.PathJoin(s.host.cfg.Dir, "log"), last, applied.Index, applied.Term)
+	}
+	hs := s.log.HardState()
+	hs.Term = new(max(hs.GetTerm(), applied.Term))
+	hs.Commit = new(applied.Index)
+	return &ual.Update{Shard: uint16(s.id), Reset: &ual.Position{Index: applied.Index, Term: applied.Term}, HardState: hs}, nil
+}
