@@ -44,7 +44,11 @@ func (caller) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	tx.Set(append([]byte{'e'}, end.Token...), fmt.Appendf(nil, "%s %s %s %s, attempt %d", Status(end.Status), end.Outcome, end.Code, end.Output, end.Attempt))
+	told := fmt.Appendf(nil, "%s %s %s %s, attempt %d", Status(end.Status), end.Outcome, end.Code, end.Output, end.Attempt)
+	if end.Refused {
+		told = append(told, ", refused"...)
+	}
+	tx.Set(append([]byte{'e'}, end.Token...), told)
 	if left := end.Token[0]; left > 1 {
 		invokeNext(tx, []byte{left - 1})
 	}
@@ -136,7 +140,7 @@ func TestCaller(t *testing.T) {
 	if _, err := w.work(workCommand{session: s, ends: []end{{ref: step.ref, how: refused, code: "no_card"}}}); err != nil {
 		t.Fatal(err)
 	}
-	expect(1, "failed failure no_card , attempt 1")
+	expect(1, "failed failure no_card , attempt 1, refused")
 
 	// Of an action whose runs are not kept, too.
 	gone := defaultSpec

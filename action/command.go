@@ -431,7 +431,7 @@ func admit(cmd engine.Command, maxPayload int) error {
 		if err != nil {
 			return err
 		}
-		if v.Notify.Machine != 0 || v.Source != "" || v.Timeout != 0 || v.MaxAttempts != 0 {
+		if v.Notify.Machine != 0 || v.Source != "" || v.Timeout != 0 || v.MaxAttempts != 0 || v.Repeated {
 			return engine.Errorf(ErrInvalid, "action: an invocation as machines make it")
 		}
 		if err := checkInput(v.Input); err != nil {

@@ -54,7 +54,7 @@ func (w *work) begin(v *call.Invoke) (res invoked, err error) {
 	}
 	ref := call.Ref{Action: a.id, Run: uint64(w.tx.LSN()), Tag: tagOf(w.tx)}
 	res = invoked{place: place{w.tx.Shard(), ref}, lsn: uint64(w.tx.LSN())}
-	if v.IdempotencyKey != "" {
+	if v.IdempotencyKey != "" && !v.Repeated {
 		earlier, found, err := a.remember(ref, v)
 		if err != nil {
 			return res, err
@@ -96,6 +96,9 @@ type placeError struct{ action, route string }
 func (e *placeError) Error() string {
 	return fmt.Sprintf("action %q: its limits ask for another shard", e.action)
 }
+
+// CallRoute returns a name in whose shard the run can be made; it is for machines that invoke.
+func (e *placeError) CallRoute() string { return e.route }
 
 // Unwrap returns ErrConflict.
 func (e *placeError) Unwrap() error { return ErrConflict }

@@ -310,9 +310,10 @@ type stateRow struct {
 
 // Flags of a stateRow.
 const (
-	flagNotify = 1 << iota // somebody is told the end, see runRow
-	flagHeld               // it has a row 'r'
-	allFlags   = 1<<iota - 1
+	flagNotify  = 1 << iota // somebody is told the end, see runRow
+	flagHeld                // it has a row 'r'
+	flagRefused             // the last attempt has failed, and said that no other may follow
+	allFlags    = 1<<iota - 1
 )
 
 func (s *stateRow) layout(c *codec.Coder) {

@@ -40,6 +40,9 @@ func (w *work) settle(s *session, e *end) verdict {
 		a.retry(e.ref, st, e.delay)
 	default:
 		st.code, st.message = e.code, e.message
+		if e.how == refused {
+			st.flags |= flagRefused
+		}
 		a.fail(e.ref, st, e.how == failed, e.delay, Failed)
 	}
 	return accepted
@@ -171,7 +174,8 @@ func (a *act) tellEnd(ref call.Ref, st *stateRow) {
 	n := row.notify
 	ref.Tag = row.tag
 	end := call.End{
-		Token: n.Token, Ref: ref, Status: uint8(st.status), Attempt: st.attempts, Outcome: st.outcome, Code: st.code, Message: st.message, Output: st.output,
+		Token: n.Token, Ref: ref, Status: uint8(st.status), Refused: st.flags&flagRefused != 0, Attempt: st.attempts, Outcome: st.outcome,
+		Code: st.code, Message: st.message, Output: st.output,
 	}
 	a.tx.Then(engine.Command{Machine: n.Machine, Kind: n.Command, Body: encode(nil, &end, (*call.End).Encode)})
 }

@@ -24,6 +24,7 @@ type Invoke struct {
 	Labels         []byte // that a worker has to have, see engine.AppendHeaders
 	ConcurrencyKey string
 	IdempotencyKey string
+	Repeated       bool   // IdempotencyKey is for the handler alone: a run with it may have been before, and it is not remembered
 	Source         string // as Run.Source shows it; "" is "api"
 	Notify         Notify // who is told the end
 }
@@ -47,6 +48,7 @@ func (v *Invoke) Code(c *codec.Coder) {
 	for _, s := range [...]*string{&v.ConcurrencyKey, &v.IdempotencyKey, &v.Source} {
 		c.String(s)
 	}
+	c.Bool(&v.Repeated)
 	v.Notify.Code(c)
 	c.Bytes(&v.Input)
 }
@@ -76,6 +78,15 @@ func (r *Ref) Code(c *codec.Coder) {
 	r.Tag = uint16(high)<<8 | uint16(low)
 }
 
+// RefOf reads the run in the result of KindInvoke.
+func RefOf(result []byte) (ref Ref, err error) {
+	c := codec.NewDecoder(result)
+	var shard uint64
+	c.Uvarint(&shard)
+	ref.Code(&c)
+	return ref, c.Err()
+}
+
 // Cancel is the body of the command that cancels a run.
 type Cancel struct {
 	Ref    Ref
@@ -93,6 +104,7 @@ type End struct {
 	Token   []byte
 	Ref     Ref
 	Status  uint8 // an action.Status, which is final
+	Refused bool  // the handler has said that no other attempt may follow
 	Attempt int64
 	Outcome string
 	Code    string // of the error
@@ -105,6 +117,7 @@ func (v *End) Encode(c *codec.Coder) {
 	c.Bytes(&v.Token)
 	v.Ref.Code(c)
 	c.Byte(&v.Status)
+	c.Bool(&v.Refused)
 	c.Varint(&v.Attempt)
 	for _, s := range [...]*string{&v.Outcome, &v.Code, &v.Message} {
 		c.String(s)
