@@ -14,16 +14,16 @@ import (
 
 // caller is a machine that has actions carried out, as workflows do: a command of a user invokes an action, and the end of the run invokes the next one, in the
 // same entry, until there were enough.
-type caller struct{}
+type caller struct{ timeout int64 }
 
 const (
 	callerStart uint8 = iota + 1 // body: token | number of steps
 	callerTold
 )
 
-func callerTable() engine.Primitive {
+func callerTable(timeout int64) engine.Primitive {
 	return engine.Primitive{
-		ID: engine.MachineTest, Name: "caller", New: func() engine.Machine { return caller{} },
+		ID: engine.MachineTest, Name: "caller", New: func() engine.Machine { return caller{timeout} },
 		Commands: []engine.CommandType{
 			{Kind: callerStart, Name: "start", From: engine.FromUsers, Admit: func(engine.Command, int) error { return nil }},
 			{Kind: callerTold, Name: "told", From: engine.FromMachines},
@@ -35,9 +35,20 @@ func (caller) Restore(*engine.View) error             { return nil }
 func (caller) OnTimer(*engine.Tx, []byte)             { panic("caller: a timer") }
 func (caller) Query(*engine.View, engine.Query) error { panic("caller: a query") }
 
-func (caller) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+func startCause(namespace string) engine.Topic {
+	return engine.TopicOf(engine.MachineTest, namespace, []byte("start"))
+}
+
+func (caller) Makes(cmd engine.Command, made func(engine.Made)) {
 	if cmd.Kind == callerStart {
-		invokeNext(tx, cmd.Body)
+		made(engine.Made{Topic: call.Takers(cmd.Namespace), N: 1, Cause: startCause(cmd.Namespace)})
+	}
+}
+
+func (c caller) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+	if cmd.Kind == callerStart {
+		tx.Cause(startCause(tx.NamespaceName()))
+		c.invokeNext(tx, cmd.Body)
 		return nil, nil
 	}
 	end, err := decode(cmd.Body, (*call.End).Encode)
@@ -50,14 +61,14 @@ func (caller) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	}
 	tx.Set(append([]byte{'e'}, end.Token...), told)
 	if left := end.Token[0]; left > 1 {
-		invokeNext(tx, []byte{left - 1})
+		c.invokeNext(tx, []byte{left - 1})
 	}
 	return nil, nil
 }
 
-func invokeNext(tx *engine.Tx, token []byte) {
+func (c caller) invokeNext(tx *engine.Tx, token []byte) {
 	v := call.Invoke{
-		Name: "step", Input: []byte("1"), Priority: 100, Source: "caller", MaxAttempts: 2, Timeout: 1000,
+		Name: "step", Input: []byte("1"), Priority: 100, Source: "caller", MaxAttempts: 2, Timeout: c.timeout,
 		Notify: call.Notify{Machine: engine.MachineTest, Command: callerTold, Token: token},
 	}
 	tx.Then(engine.Command{Machine: engine.MachineAction, Kind: kindInvoke, Body: encode(nil, &v, (*call.Invoke).Code)})
@@ -65,7 +76,7 @@ func invokeNext(tx *engine.Tx, token []byte) {
 
 // TestCaller: whoever had a run made is told its end behind what ends it, in the same entry: completed, failed, cancelled, out of time, lost.
 func TestCaller(t *testing.T) {
-	w := &world{t: t, r: rig.New(t, 1, table(), callerTable()), of: make(map[call.Ref]uint64)}
+	w := &world{t: t, r: rig.New(t, 1, table(), callerTable(1000)), of: make(map[call.Ref]uint64)}
 	w.register("step", defaultSpec)
 	s := w.open(group{"", []string{"step"}})
 	start := func(steps byte) {

@@ -37,6 +37,7 @@ type work struct {
 	tx       *engine.Tx
 	actions  []*act
 	sessions []*session
+	told     bool   // somebody is told the end of a run
 	buf      []byte // of keys
 	row      []byte // of values
 }
@@ -71,7 +72,7 @@ func (m *machine) start(tx *engine.Tx) *work {
 	}
 	clear(w.actions)
 	clear(w.sessions)
-	w.tx, w.actions, w.sessions = tx, w.actions[:0], w.sessions[:0]
+	w.tx, w.actions, w.sessions, w.told = tx, w.actions[:0], w.sessions[:0], false
 	return w
 }
 
@@ -276,6 +277,11 @@ func setTopic(namespace, name, labels string) engine.Topic {
 // setsTopic is what waits for an action to have another set of labels.
 func setsTopic(namespace, name string) engine.Topic {
 	return engine.TopicOf(engine.MachineAction, namespace, []byte("l"+name))
+}
+
+// endCause is the cause of what comes of the ends of an action's runs.
+func endCause(namespace string, id uint64) engine.Topic {
+	return engine.TopicOf(engine.MachineAction, namespace, key.AppendUint64([]byte{'e'}, id))
 }
 
 // runTopic is what waits for the end of a run.

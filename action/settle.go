@@ -178,6 +178,8 @@ func (a *act) tellEnd(ref call.Ref, st *stateRow) {
 		Code: st.code, Message: st.message, Output: st.output,
 	}
 	a.tx.Then(engine.Command{Machine: n.Machine, Kind: n.Command, Body: encode(nil, &end, (*call.End).Encode)})
+	a.tx.Cause(endCause(a.tx.NamespaceName(), a.id))
+	a.told = true
 }
 
 // endedRow is the value of a row 'f'.

@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// workOn settles attempts, and takes runs. What whoever is told of an end invokes comes behind both, and is for the next take.
+// workOn settles attempts, and takes runs: behind what whoever is told of an end invokes.
 func (w *work) workOn(c *workCommand) ([]byte, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -23,6 +23,34 @@ func (w *work) workOn(c *workCommand) ([]byte, error) {
 	for i := range c.ends {
 		res.verdicts = append(res.verdicts, w.settle(s, &c.ends[i]))
 	}
+	if w.told && len(c.wants) > 0 {
+		w.tx.Conclude()
+		if c.session == 0 {
+			w.keepSelf(s)
+		}
+		return res.encode(), nil
+	}
+	return w.takeAll(s, c, res)
+}
+
+// Conclude takes runs when whoever was told of ends has done what comes of them.
+func (m *machine) Conclude(tx *engine.Tx, cmd engine.Command, result []byte) ([]byte, error) {
+	c := must(decode(cmd.Body, (*workCommand).code))
+	res := must(decode(result, (*worked).code))
+	w := m.start(tx)
+	s, err := w.sessionOf(&c)
+	if err == nil {
+		result, err = w.takeAll(s, &c, res)
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.save()
+	return result, nil
+}
+
+// takeAll takes runs for those who want some.
+func (w *work) takeAll(s *session, c *workCommand, res worked) ([]byte, error) {
 	size := 0
 	for i := range c.wants {
 		if s.held >= maxHeld || size > maxTakenBytes {
@@ -37,10 +65,15 @@ func (w *work) workOn(c *workCommand) ([]byte, error) {
 	if c.session == 0 {
 		w.keepSelf(s)
 	}
-	if len(res.verdicts)+len(res.taken) == 0 {
-		return nil, nil
+	return res.encode(), nil
+}
+
+// encode returns nothing if nothing was done.
+func (r *worked) encode() []byte {
+	if len(r.verdicts)+len(r.taken) == 0 {
+		return nil
 	}
-	return encode(nil, &res, (*worked).code), nil
+	return encode(nil, r, (*worked).code)
 }
 
 // takeFor takes runs for a worker.
@@ -379,9 +412,10 @@ func (l *look) at(g *group) error {
 
 // wait waits on what was looked at.
 func (l *look) wait() error {
+	within := call.Takers(l.namespace)
 	for _, topics := range [...][]engine.Topic{l.busy, l.idle, l.sets} {
 		for _, t := range topics {
-			if err := l.v.WaitOn(t); err != nil {
+			if err := l.v.WaitTurnWithin(within, t, l.v.Now()); err != nil {
 				return err
 			}
 		}
@@ -392,14 +426,32 @@ func (l *look) wait() error {
 // Took reports whether a command has taken something, or has settled attempts, or was refused.
 func (m *machine) Took(_ uint8, result []byte, err error) bool { return err != nil || len(result) > 0 }
 
-// Makes says which commands make runs that can be begun.
+// Makes says which commands make runs that can be begun: those that invoke, and those that end runs of which others are told.
 func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
-	if cmd.Kind != kindInvoke {
-		return
+	switch cmd.Kind {
+	case kindInvoke:
+		if v, err := decode(cmd.Body, (*call.Invoke).Code); err == nil && v.Delay == 0 {
+			made(engine.Made{Topic: setTopic(cmd.Namespace, v.Name, string(v.Labels)), N: 1})
+		}
+	case kindCancel:
+		if v, err := decode(cmd.Body, (*call.Cancel).Code); err == nil {
+			made(madeByEnds(cmd.Namespace, v.Ref.Action, 1))
+		}
+	case kindWork:
+		c, err := decode(cmd.Body, (*workCommand).code)
+		if err != nil {
+			return
+		}
+		for n := 0; n < len(c.ends); {
+			first, of := n, c.ends[n].ref.Action
+			for n < len(c.ends) && c.ends[n].ref.Action == of {
+				n++
+			}
+			made(madeByEnds(cmd.Namespace, of, n-first))
+		}
 	}
-	v, err := decode(cmd.Body, (*call.Invoke).Code)
-	if err != nil || v.Delay > 0 {
-		return
-	}
-	made(engine.Made{Topic: setTopic(cmd.Namespace, v.Name, string(v.Labels)), N: 1})
+}
+
+func madeByEnds(namespace string, id uint64, n int) engine.Made {
+	return engine.Made{Topic: call.Takers(namespace), N: n, Cause: endCause(namespace, id)}
 }

@@ -29,6 +29,11 @@ type Invoke struct {
 	Notify         Notify // who is told the end
 }
 
+// Takers is the topic that the topics of all takes of runs in a namespace are within.
+func Takers(namespace string) engine.Topic {
+	return engine.TopicOf(engine.MachineAction, namespace, []byte("t"))
+}
+
 // Notify names who is told the end of a run: Command of Machine runs behind what ends it, in the same entry, with an End as its body. It must not refuse:
 // then the run could not end.
 type Notify struct {

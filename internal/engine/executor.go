@@ -91,6 +91,7 @@ type Executor struct {
 
 	dir         directory
 	hub         *hub
+	foresight   foresight
 	timers      timerIndex
 	outbox      outboxIndex
 	visible     atomic.Uint64 // applied index that queries see

@@ -39,8 +39,13 @@ type Taker interface {
 	Takeable(v *View, cmd Command, waits bool) (n, most int, err error)
 	// Took reports whether the outcome of a take that waits is its answer; else there was nothing.
 	Took(kind uint8, result []byte, err error) bool
-	// Makes calls made for each topic on which a command may make something to take by what it does itself, with how much at most. It is a
-	// function of the command: Apply notifies what in fact has become ready.
+	Maker
+}
+
+// Maker is a Machine with commands that make something to take.
+type Maker interface {
+	// Makes calls made for each topic on which a command may make something to take, with how much at most. It is a function of the command: Apply
+	// notifies what in fact has become ready. Of what a command makes by its follow-ups it names the cause, see Tx.Cause.
 	Makes(cmd Command, made func(Made))
 }
 
@@ -49,6 +54,7 @@ type Made struct {
 	Topic  Topic
 	N      int
 	Within bool  // on each of the topics within Topic
+	Cause  Topic // if not 0, it is made where commands with that cause made something before; if nothing is known of it, maybe within Topic
 	Of     Slots // the kinds that it can be of, as far as the command tells
 }
 
@@ -98,7 +104,7 @@ func (x *Executor) Parked() bool { return x.hub.parked.Load() > 0 }
 // Makes calls made for what a command may make to take; it has passed Check.
 func (x *Executor) Makes(cmd Command, made func(Made)) {
 	if cmd.Machine != machineEngine {
-		if t, ok := x.machine(cmd.Machine).(Taker); ok {
+		if t, ok := x.machine(cmd.Machine).(Maker); ok {
 			t.Makes(cmd, made)
 		}
 		return
@@ -217,7 +223,12 @@ func (x *Executor) Leave(k *Taking) bool { return x.hub.abandon(k) }
 func (x *Executor) Expel() []*Taking { return x.hub.expel() }
 
 // Pull makes the first takes that wait for what has been made be under way: as many as it can be of use for, but at most limit.
-func (x *Executor) Pull(m Made, limit int) []*Taking { return x.hub.pullFor(m, limit) }
+func (x *Executor) Pull(m Made, limit int) []*Taking {
+	if m.Cause != 0 && x.Parked() {
+		return x.pullCaused(m, limit)
+	}
+	return x.hub.pullFor(m, limit)
+}
 
 // Settle is told the outcome of a take that has been applied, in the goroutine that applies. It reports whether that is its answer; else the
 // take waits again, or Ready returns it.

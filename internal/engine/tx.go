@@ -31,6 +31,9 @@ type Tx struct {
 	onRollback    []func()
 	follow        []followUp // to be run behind the present command, in order
 	followed      int        // how many there were
+	goesOn        bool       // the present command calls Conclude behind its follow-ups
+	causes        []Topic    // of what the present command makes
+	firstWake     int        // of the present command, among those of the batch
 	founded       int        // how many rows were written when the present command had made its namespace; 0: it has not
 }
 
@@ -254,6 +257,7 @@ func (tx *Tx) deleteRow(k []byte) {
 func (tx *Tx) begin() Savepoint {
 	tx.x.over.settle()
 	tx.onRollback, tx.ns, tx.followed = tx.onRollback[:0], nil, 0
+	tx.causes, tx.firstWake = tx.causes[:0], len(tx.x.wakes)
 	return tx.mark()
 }
 
@@ -278,6 +282,9 @@ func (tx *Tx) commit() {
 	}
 	tx.counts = tx.counts[:0]
 	x.hashWrites()
+	if len(tx.causes) > 0 {
+		x.foresight.note(tx.causes, x.wakes[tx.firstWake:])
+	}
 }
 
 // runTop applies one command of an entry (or of a delivery) as a whole.
@@ -338,10 +345,16 @@ func (tx *Tx) known(cmd Command) error {
 func (tx *Tx) run(cmd Command) (result []byte, err error) {
 	defer tx.catch(&err)
 	base := len(tx.follow)
-	if result, err = tx.apply(cmd); err == nil {
+	tx.goesOn = false
+	result, err = tx.apply(cmd)
+	goesOn := tx.goesOn
+	if err = tx.runFollowUps(base, err); err == nil && goesOn {
+		result, err = tx.conclude(cmd, result)
+	}
+	if err == nil {
 		tx.answer(result)
 	}
-	return result, tx.runFollowUps(base, err)
+	return result, err
 }
 
 // apply hands a command to its machine.

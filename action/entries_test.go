@@ -1,0 +1,214 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/shard"
+)
+
+// hosts are nodes that have actions and callers, in one shard. They are a door to whoever leads it.
+type hosts struct {
+	t   *testing.T
+	ctx context.Context
+	net *shard.Network
+
+	mu  sync.Mutex // guards all
+	all map[uint64]*shard.Host
+}
+
+func openHosts(t *testing.T, voters ...uint64) *hosts {
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	h := &hosts{t: t, ctx: ctx, net: shard.NewNetwork(1), all: make(map[uint64]*shard.Host)}
+	t.Cleanup(func() {
+		cancel()
+		for _, id := range voters {
+			h.close(id)
+		}
+		h.net.Close()
+	})
+	for _, id := range voters {
+		c := shard.Config{
+			Dir: "node", FS: vfs.NewMem(), Shards: 1, NodeID: id, Voters: voters, Transport: h.net.Transport(id), TickInterval: 10 * time.Millisecond,
+			Primitives: []engine.Primitive{table(), callerTable(60_000)},
+		}
+		if len(voters) == 1 {
+			c.Voters, c.Transport = nil, nil
+		}
+		one, err := shard.Open(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.all[id] = one
+		h.net.Join(id, one)
+	}
+	return h
+}
+
+func (h *hosts) close(id uint64) {
+	h.mu.Lock()
+	one := h.all[id]
+	delete(h.all, id)
+	h.mu.Unlock()
+	if one == nil {
+		return
+	}
+	if err := one.Close(); err != nil {
+		h.t.Errorf("close node %d: %v", id, err)
+	}
+	h.net.Join(id, nil)
+}
+
+// leader waits until a node leads.
+func (h *hosts) leader() (id uint64, leader *shard.Host) {
+	retry := time.NewTicker(time.Millisecond)
+	defer retry.Stop()
+	for {
+		h.mu.Lock()
+		for id, one := range h.all {
+			if one.Leads(0) {
+				h.mu.Unlock()
+				return id, one
+			}
+		}
+		h.mu.Unlock()
+		select {
+		case <-retry.C:
+		case <-h.ctx.Done():
+			panic("nobody leads")
+		}
+	}
+}
+
+func (h *hosts) propose(m engine.MachineID, kind uint8, body []byte) []byte {
+	h.t.Helper()
+	_, leader := h.leader()
+	res, err := leader.Propose(h.ctx, 0, engine.Command{Machine: m, Kind: kind, Namespace: "n", Body: body})
+	if err != nil {
+		h.t.Fatalf("command %d of machine %d: %v", kind, m, err)
+	}
+	return res
+}
+
+func (h *hosts) work(c workCommand) worked {
+	h.t.Helper()
+	res, err := decodeWorked(h.propose(engine.MachineAction, kindWork, encode(nil, &c, (*workCommand).code)))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return res
+}
+
+func (h *hosts) open(name string) uint64 {
+	h.t.Helper()
+	c := openCommand{process: "p", groups: []group{{"", []string{name}}}}
+	session, err := decodeSession(h.propose(engine.MachineAction, kindOpen, encode(nil, &c, (*openCommand).code)))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return session
+}
+
+// take has a take wait for a run, whoever leads.
+func (h *hosts) take(session uint64) <-chan taken {
+	h.t.Helper()
+	before := h.waiting()
+	op := workOp("", &workCommand{session: session, wants: []want{{0, "w", 1}}})
+	op.Command.Namespace = "n"
+	got := make(chan taken, 1)
+	go func() {
+		defer close(got)
+		for {
+			_, leader := h.leader()
+			b, err := leader.Take(h.ctx, 0, engine.Take{Command: op.Command, Wait: time.Hour})
+			if h.ctx.Err() != nil {
+				return
+			}
+			if errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrUnknownOutcome) || errors.Is(err, engine.ErrClosed) {
+				continue
+			}
+			res, decoding := decodeWorked(b)
+			if err := errors.Join(err, decoding); err != nil || len(res.taken) != 1 {
+				h.t.Errorf("take = %+v, %v", res, err)
+				return
+			}
+			got <- res.taken[0]
+			return
+		}
+	}()
+	h.await(before + 1)
+	return got
+}
+
+func (h *hosts) waiting() int {
+	_, leader := h.leader()
+	stats, err := leader.Stats()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return stats.Waiting
+}
+
+// await returns when so many calls wait where the shard is led.
+func (h *hosts) await(n int) {
+	for h.ctx.Err() == nil && h.waiting() != n {
+	}
+}
+
+// entries returns how many entries something takes.
+func (h *hosts) entries(f func()) uint64 {
+	_, leader := h.leader()
+	before := leader.Applied(0)
+	f()
+	return leader.Applied(0) - before
+}
+
+// TestEntriesOfSteps: a step that a caller has carried out, its result, and what comes of it are one entry. Three of them are four, with the start, whoever
+// takes the next one: the worker that ends one, in the same command, or another one whose take waits, also where nobody has led before.
+func TestEntriesOfSteps(t *testing.T) {
+	for name, voters := range map[string][]uint64{"alone": {1}, "cluster": {1, 2, 3}} {
+		t.Run(name, func(t *testing.T) {
+			h := openHosts(t, voters...)
+			h.propose(engine.MachineAction, kindRegister, encode(nil, &registerCommand{"step", defaultSpec}, (*registerCommand).code))
+			h.propose(engine.MachineAction, kindRegister, encode(nil, &registerCommand{"other", defaultSpec}, (*registerCommand).code))
+			one, two, bystander := h.open("step"), h.open("step"), h.open("other")
+			h.take(bystander)
+			for range 2 {
+				waiting := h.take(one)
+				var step taken
+				total := h.entries(func() {
+					h.propose(engine.MachineTest, callerStart, []byte{3})
+					step = <-waiting
+				})
+				total += h.entries(func() {
+					res := h.work(workCommand{session: one, wants: []want{{0, "w", 1}}, ends: []end{{ref: step.ref, how: completed}}})
+					if len(res.taken) != 1 {
+						t.Fatalf("what comes of the end is not taken with it: %+v", res)
+					}
+					step = res.taken[0]
+				})
+				waiting = h.take(two)
+				if len(voters) > 1 {
+					id, _ := h.leader()
+					h.close(id)
+					h.await(2)
+					voters = voters[:1]
+				}
+				total += h.entries(func() {
+					h.work(workCommand{session: one, ends: []end{{ref: step.ref, how: completed}}})
+					step = <-waiting
+				})
+				total += h.entries(func() { h.work(workCommand{session: two, ends: []end{{ref: step.ref, how: completed}}}) })
+				if total != 4 {
+					t.Errorf("three steps are %d entries", total)
+				}
+			}
+		})
+	}
+}
