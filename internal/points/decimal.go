@@ -1,10 +1,13 @@
 package points
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
-// decimals writes the mantissas of all points at one number of decimal places to dst, and returns that; or false if there is none at which all of them
-// are exact. It tries guess first for values that do not say how many places they have.
-func decimals(dst []int64, points []point, guess uint8) (exponent uint8, ok bool) {
+// decimals writes the mantissas of points at one number of decimal places to dst, and returns that, and how many points from the front on are exact at
+// it: all of them if there is such a number. It tries guess first for values that do not say how many places they have.
+func decimals(dst []int64, points []point, guess uint8) (exponent uint8, n int) {
 	for i := range points {
 		if e := points[i].exponent; e != notDecimal {
 			exponent = max(exponent, e)
@@ -13,16 +16,73 @@ func decimals(dst []int64, points []point, guess uint8) (exponent uint8, ok bool
 	for {
 		bad := mantissas(dst, points, exponent)
 		if bad < 0 {
-			return exponent, true
+			return exponent, len(points)
 		}
 		p := points[bad]
 		if p.exponent != notDecimal {
-			return 0, false // too many digits at the places that another one needs
+			return exponent, bad // too many digits at the places that another one needs
 		}
-		if exponent, ok = placesOf(math.Float64frombits(uint64(p.value)), exponent+1, guess); !ok {
-			return 0, false
+		more, ok := placesOf(math.Float64frombits(uint64(p.value)), exponent+1, guess)
+		if !ok {
+			return exponent, bad
+		}
+		exponent = more
+	}
+}
+
+// fewestDecimals is how many decimals have to follow each other beside other values to be a run of their own: its description takes less than they save.
+const fewestDecimals = 64
+
+// rowOf finds the first row of decimals that is long enough among points that are not all exact at one number of places, and writes their mantissas at it to
+// their places in dst. If there is none it is behind the last point. So one -0 or 0.1+0.2 does not have a day of decimals written as bits.
+func rowOf(dst []int64, points []point, guess uint8) (exponent uint8, from, to int) {
+	exponent, ok := mostPlaces(points, guess)
+	if !ok {
+		return 0, len(points), len(points)
+	}
+	for i := range points {
+		exact := mantissas(dst[i:i+1], points[i:i+1], exponent) < 0
+		if !exact && to-from >= fewestDecimals {
+			break
+		}
+		if to = i + 1; !exact {
+			from = to
 		}
 	}
+	if to-from < fewestDecimals {
+		from = len(points)
+	}
+	return exponent, from, to
+}
+
+// mostPlaces returns how many decimal places nearly all of the points need, as some of them tell, or false if those are no decimals.
+func mostPlaces(points []point, guess uint8) (exponent uint8, ok bool) {
+	const some, others = 16, 3
+	if len(points) < fewestDecimals {
+		return 0, false
+	}
+	all := make([]uint8, 0, some)
+	for i := range some {
+		if places, ok := points[i*len(points)/some].places(guess); ok {
+			all = append(all, places)
+		}
+	}
+	if len(all) < some-others {
+		return 0, false
+	}
+	slices.Sort(all)
+	return all[some-others-1], true
+}
+
+// places returns how many decimal places the point needs.
+func (p *point) places(guess uint8) (exponent uint8, ok bool) {
+	if p.exponent != notDecimal {
+		return p.exponent, true
+	}
+	if p.value == 0 {
+		return 0, true
+	}
+	return placesOf(math.Float64frombits(uint64(p.value)), 0, guess)
 }
 
 // mantissas writes mantissas to dst and returns the index of the first point that has none, -1 if all have one.
@@ -42,6 +102,9 @@ func mantissas(dst []int64, points []point, exponent uint8) (bad int) {
 			}
 			m = int64(scaled)
 		default:
+			if p.exponent > exponent {
+				return i
+			}
 			factor := int64(powers[min(exponent-p.exponent, 18)])
 			m = p.value * factor
 			if exponent-p.exponent > 16 && p.value != 0 || m/factor != p.value || m > MaxMantissa || m < -MaxMantissa {

@@ -128,6 +128,36 @@ func TestDecimalsOfSeveralPlaces(t *testing.T) {
 	}
 }
 
+// TestFewOthersAmongDecimals: one value that is no decimal of two places, as the -0.00 that printf writes of a small number below 0, leaves all others what
+// they are. It was found in the size of points on the disk: a zero crossing cost 20 kB.
+func TestFewOthersAmongDecimals(t *testing.T) {
+	for name, other := range map[string]func(b *both, at int64){
+		"-0":                        func(b *both, at int64) { b.float(1, 1, at, math.Copysign(0, -1)) },
+		"a full float":              func(b *both, at int64) { b.float(1, 1, at, 0.1+0.2) },
+		"many places":               func(b *both, at int64) { b.decimal(1, 1, at, 1, 22) },
+		"a large one":               func(b *both, at int64) { b.float(1, 1, at, 1e300) },
+		"a large one, as a decimal": func(b *both, at int64) { b.decimal(1, 1, at, MaxMantissa, 0) },
+	} {
+		for _, places := range [][]int64{{0}, {1}, {700}, {1000, 1001, 2000}, {4095, 4096}, {4999}} {
+			b, rng := newBoth(), rand.New(rand.NewPCG(1, 1))
+			v := int64(5000)
+			for at := range int64(5000) {
+				v += int64(rng.NormFloat64() * 50)
+				if b.decimal(1, 1, at, v, 2); slices.Contains(places, at) {
+					other(b, at)
+				}
+			}
+			data := b.Append(nil)
+			if diff := read(t, data).diff(b.model); diff != "" {
+				t.Errorf("%s at %v: %s", name, places, diff)
+			}
+			if most := 5400 + 60*len(places); len(data) > most {
+				t.Errorf("%s at %v: %d bytes, want up to %d", name, places, len(data), most)
+			}
+		}
+	}
+}
+
 func TestLaterPointReplaces(t *testing.T) {
 	b := newBoth()
 	for i := range 100 {
@@ -146,7 +176,7 @@ func (b *both) random(rng *rand.Rand) {
 	series, fields, n := 1+rng.IntN(40), 1+rng.IntN(4), 1+rng.IntN(2000)
 	step, jitter := rng.Int64N(20_000), rng.Int64N(50)
 	base, places, gap := rng.Uint32N(1<<20), uint8(rng.IntN(4)), 1+rng.Uint32N(3)
-	kind := rng.IntN(5)
+	kind := rng.IntN(7)
 	for i := range n {
 		s, f := base+gap*uint32(rng.IntN(series)), uint16(rng.IntN(fields)*11)
 		at := int64(i/series)*step + rng.Int64N(jitter+1)
@@ -166,6 +196,16 @@ func (b *both) random(rng *rand.Rand) {
 				continue
 			}
 			b.decimal(s, f, at, rng.Int64N(MaxMantissa), uint8(rng.IntN(23)))
+		case 5: // decimals, but for a few
+			if v := math.Round(rng.NormFloat64()*10) / 100; rng.IntN(100) == 0 {
+				b.float(s, f, at, []float64{math.Copysign(0, -1), 0.1 + 0.2, 1e-9, 1e300}[rng.IntN(4)])
+			} else {
+				b.float(s, f, at, v)
+			}
+		case 6:
+			if b.decimal(s, f, at, rng.Int64N(10_000)-5000, places); rng.IntN(100) == 0 {
+				b.decimal(s, f, at, rng.Int64N(MaxMantissa), uint8(rng.IntN(23)))
+			}
 		case 4:
 			if b.decimal(s, f, at, int64(i), 0); s%5 == 0 {
 				b.float(s, f, at, 1/float64(i+3))

@@ -46,14 +46,12 @@ func (s *sectionBuilder) build(points []point) {
 	s.xs = slices.Grow(s.xs[:0], MaxRun)[:MaxRun]
 	s.first = points[0].series
 	for before := s.first; len(points) > 0; {
-		n := endOfSeries(points[:min(len(points), MaxRun)], 0)
-		run := points[:n]
-		if len(s.kinds) > 0 {
-			s.gaps = append(s.gaps, run[0].series-before)
+		n := s.addValues(points[:endOfSeries(points[:min(len(points), MaxRun)], 0)])
+		if len(s.kinds) > 1 {
+			s.gaps = append(s.gaps, points[0].series-before)
 		}
-		before = run[0].series
-		s.addTimes(run)
-		s.addValues(run)
+		before = points[0].series
+		s.addTimes(points[:n])
 		points = points[n:]
 	}
 }
@@ -77,14 +75,21 @@ func (s *sectionBuilder) addTimes(run []point) {
 	s.times.add(xs)
 }
 
-func (s *sectionBuilder) addValues(run []point) {
+// addValues adds the values of a run, or of the points from its front on that are of one kind, if others are of another: it returns of how many.
+func (s *sectionBuilder) addValues(run []point) (n int) {
 	xs := s.xs[:len(run)]
-	if exponent, ok := decimals(xs, run, s.guess); ok {
+	exponent, to := decimals(xs, run, s.guess)
+	n = 0
+	if to < min(len(run), fewestDecimals) {
+		exponent, n, to = rowOf(xs, run, s.guess)
+	}
+	if n == 0 {
 		s.guess = exponent
 		s.kinds = append(s.kinds, exponent)
-		s.decimals.add(xs)
-		return
+		s.decimals.add(xs[:to])
+		return to
 	}
+	run, xs = run[:n], xs[:n]
 	for i := range run {
 		p := &run[i]
 		if p.exponent == notDecimal {
@@ -95,6 +100,7 @@ func (s *sectionBuilder) addValues(run []point) {
 	}
 	s.kinds = append(s.kinds, kindBits)
 	s.bits.add(xs)
+	return n
 }
 
 func (s *sectionBuilder) appendShape(dst []byte) []byte {
