@@ -71,6 +71,25 @@ func ParseFilters(text string) (all []Filter, err error) {
 	return all, nil
 }
 
+// parsePointWise parses a stage alone that looks at the points of each series one after the other.
+func parsePointWise(text string) (*stage, error) {
+	p := reader{lexer: lexer{text: text}}
+	if i := invalidUTF8(text); len(text) > maxText || i >= 0 {
+		p.fail(max(i, 0), "stage of %d bytes, expected up to %d of UTF-8", len(text), maxText)
+	}
+	s := p.stage()
+	if p.err == nil && p.next() != 0 {
+		p.fail(p.pos, "found %s, expected the end of the stage", p.found())
+	}
+	if p.err == nil && s.role != pointWise {
+		p.fail(s.offset, "found %s, expected a stage for points", s.name)
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+	return s, nil
+}
+
 func invalidUTF8(text string) int {
 	for i, c := range text {
 		if c == utf8.RuneError {

@@ -17,12 +17,17 @@ type Partial struct {
 	limits Limits
 	table  *agg.Table
 	series *lookup
+
+	times  []int64 // of points that steps go over
+	values []float64
 }
 
 // plan is what a Partial computes, and how series are grouped.
 type plan struct {
-	agg agg.Plan
-	by  grouping
+	agg   agg.Plan
+	by    grouping
+	first []step // what is done with the points of each series before, all of them point-wise
+	shift int64  // ms that are added to all times for that
 }
 
 // grouping says which series are aggregated together: those of a field with equal values of some tags, or of all.
@@ -35,6 +40,27 @@ func (p *plan) code(c *codec.Coder) {
 	p.agg.Code(c)
 	c.Bool(&p.by.all)
 	codec.List(c, &p.by.tags, (*codec.Coder).String)
+	codec.List(c, &p.first, codeStep)
+	if c.Varint(&p.shift); len(p.first) > maxStages || p.shift < 0 || p.shift > agg.MaxTime {
+		c.Fail("bad stages before an aggregation")
+	}
+}
+
+// codeStep codes a point-wise step as the text of its stage.
+func codeStep(c *codec.Coder, s *step) {
+	var text string
+	if !c.Reading() {
+		text = s.stage.String()
+	}
+	if c.String(&text); !c.Reading() || c.Err() != nil {
+		return
+	}
+	stage, err := parsePointWise(text)
+	if err != nil {
+		c.Fail(err.Error())
+		return
+	}
+	*s = step{stage: stage, points: stage.points(stage)}
 }
 
 // NewPartial returns an empty Partial of the plan of another one.
@@ -69,8 +95,25 @@ func (p *Partial) Series(s *Series) (*PartialSeries, error) {
 	if err != nil {
 		return nil, p.limit(err)
 	}
-	return &PartialSeries{p: p, s: t}, nil
+	ps := &PartialSeries{p: p, s: t}
+	if len(p.plan.first) > 0 {
+		ps.pipe = newPipe(s, p.plan.first)
+	}
+	return ps, nil
 }
+
+// Computes reports whether points go through stages before they are aggregated, expressions perhaps, at up to a µs for each: who adds them looks the more
+// often whether somebody still waits.
+func (p *Partial) Computes() bool { return len(p.plan.first) > 0 }
+
+// StageError says that a stage before the aggregation has failed for a point. Who adds points elsewhere hands it on to the query, which knows where in its
+// text the stage is.
+type StageError struct {
+	Stage   int // counted from 0
+	Message string
+}
+
+func (e *StageError) Error() string { return e.Message }
 
 // limit returns the error for one of package agg.
 func (p *Partial) limit(err error) error {
@@ -90,19 +133,39 @@ func (p *Partial) checkSeries() error {
 
 // PartialSeries adds the points of one series to a Partial. Those of several series may take turns.
 type PartialSeries struct {
-	p *Partial
-	s *agg.Series
+	p    *Partial
+	s    *agg.Series
+	pipe *pipe // nil if points are added as they are
 }
 
 // Add adds points: finite values, in the order of their times, which are later than those of the calls before. It keeps neither slice. Points outside of
 // the range of the selection change nothing, but for the last one before it if there is a look-back.
 //
-// Errors: *LimitError.
+// Errors: *LimitError, *StageError.
 func (s *PartialSeries) Add(times []int64, values []float64) error {
+	if s.pipe != nil {
+		var err error
+		if times, values, err = s.through(times, values); err != nil {
+			return err
+		}
+	}
 	if err := s.s.Add(times, values); err != nil {
 		return s.p.limit(err)
 	}
 	return s.p.checkSeries()
+}
+
+// through takes points through the first steps.
+func (s *PartialSeries) through(times []int64, values []float64) ([]int64, []float64, error) {
+	p, read := s.p, len(times)
+	p.times, p.values = append(p.times[:0], times...), append(p.values[:0], values...)
+	add(p.times, p.plan.shift)
+	times, values, at, err := s.pipe.run(p.times, p.values)
+	if err != nil {
+		return nil, nil, &StageError{at, err.Error()}
+	}
+	add(times, -p.plan.shift)
+	return times, values, p.limit(s.s.Pass(read-len(times), s.pipe.grown()))
 }
 
 // Rollup is what is known of several points of a series that have been rolled up.
@@ -119,7 +182,9 @@ type Rollup struct {
 // TakesRollups reports whether rollups of buckets of so many ms can be added instead of points, as far as they end within the range of the query: the range
 // and all its buckets begin at multiples of that, and the function can be computed from them. The range may end anywhere, as now does: what is left
 // behind the last rollup comes as points.
-func (p *Partial) TakesRollups(everyMillis int64) bool { return p.plan.agg.TakesRollups(everyMillis) }
+func (p *Partial) TakesRollups(everyMillis int64) bool {
+	return !p.Computes() && p.plan.agg.TakesRollups(everyMillis)
+}
 
 // AddRollup adds what a rollup stands for, as one point. See Partial.TakesRollups.
 //

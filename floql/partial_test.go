@@ -46,9 +46,9 @@ func TestPushDown(t *testing.T) {
 		"m[0..100] | field(a) | group_by(k) | alias(x) | shift(1s) | window(10ms, 5ms) | percentile(5)": true,
 		"m[0..100] | rate(10ms) | sum()":                                                                true,
 		"m[0..100] | window(1mo, tz=UTC) | first()":                                                     true,
-		"m[0..100]":                            false,
-		"m[0..100] | where(value > 1) | avg()": false,
-		"m[0..100] | topk(1) | avg()":          false,
+		"m[0..100]": false,
+		"m[0..100] | where(value > 1) | math(value * timestamp) | moving_avg(3) | window(10ms) | avg()": true,
+		"m[0..100] | topk(1) | avg()": false,
 	} {
 		asked := false
 		_, err := Eval(t.Context(), pushed{func(Selection, *Partial) { asked = true }}, query, Options{})
@@ -129,6 +129,41 @@ func TestPrefix(t *testing.T) {
 		f, err := NewFilter("t", Match, glob)
 		if err != nil || f.Prefix() != want {
 			t.Errorf("Prefix of %q = %q, %v, want %q", glob, f.Prefix(), err, want)
+		}
+	}
+}
+
+// TestMovingAverageTakesMemory: what a stage remembers of the points of each series counts, here and where it is pushed down to.
+func TestMovingAverageTakesMemory(t *testing.T) {
+	const query = "m[0..10000] | moving_avg(5000) | window(10s) | max()"
+	p, _ := planOf(t, query)
+	var times []int64
+	for at := range int64(5000) {
+		times = append(times, at)
+	}
+	add := func(bytes int64) error {
+		part, err := NewPartial(p.Plan(), Limits{Bytes: bytes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := part.Series(&Series{Field: "v"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Add(times, make([]float64, len(times)))
+	}
+	var all Slice
+	for _, at := range times {
+		if err := all.Add("m", nil, "v", at, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for bytes, enough := range map[int64]bool{5000*8 - 1: false, 5000*8 + 20_000: true} {
+		_, err := Eval(t.Context(), &all, query, Options{Limits: Limits{Bytes: bytes}})
+		for _, err := range []error{add(bytes), err} {
+			if limit, ok := errors.AsType[*LimitError](err); ok == enough || err != nil && (!ok || limit.Limit != "bytes") {
+				t.Errorf("with %d bytes: %v", bytes, err)
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package floql
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -40,11 +41,11 @@ type input struct {
 	shift  int64  // ms that are added to all times
 }
 
-// aggregate reads into an aggregation: the source does it if it can and nothing is to be done before.
+// aggregate reads into an aggregation: the source does it if it can, with the steps before it.
 func (r *run) aggregate(in *input, d *reduction, f *frame) error {
 	limits := r.limits
 	source, push := r.src.(Aggregator)
-	if push = push && len(in.points) == 0; !push {
+	if !push {
 		limits.Points = -1 // stream counts them
 	}
 	p, w, err := r.partial(d, f, in.shift, limits)
@@ -52,8 +53,12 @@ func (r *run) aggregate(in *input, d *reduction, f *frame) error {
 		return err
 	}
 	if push {
+		p.plan.first, p.plan.shift = in.points, in.shift
 		if err = source.Aggregate(r.ctx, in.sel, p); err == nil {
 			err = r.count(p.table.Points(), p.table.SeriesCount())
+		}
+		if failed, ok := errors.AsType[*StageError](err); ok && failed.Stage >= 0 && failed.Stage < len(in.points) {
+			err = in.points[failed.Stage].failed(err)
 		}
 	} else {
 		err = r.stream(in, func(s *Series, times []int64, values []float64) error {
@@ -92,15 +97,45 @@ func (r *run) hint(q *Query) {
 // pipe is the state of the first steps for one series.
 type pipe struct {
 	apply []pointFunc
-	steps []step
+	keeps int64 // how many points the steps remember at most
+	seen  int64
+	grew  int64 // points since grown was asked
 }
 
 func newPipe(s *Series, steps []step) *pipe {
-	p := &pipe{steps: steps}
+	p := new(pipe)
 	for _, st := range steps {
 		p.apply = append(p.apply, st.points(s))
+		p.keeps += st.stage.keeps()
 	}
 	return p
+}
+
+// keeps returns how many points of a series a stage remembers at most, if those are not a few.
+func (s *stage) keeps() int64 {
+	if s.name == "moving_avg" {
+		return int64(s.args[0].number)
+	}
+	return 0
+}
+
+// run takes points through the steps. If one fails it returns which.
+func (p *pipe) run(times []int64, values []float64) (_ []int64, _ []float64, failed int, err error) {
+	more := min(int64(len(times)), p.keeps-p.seen)
+	p.seen, p.grew = p.seen+more, p.grew+more
+	for i, apply := range p.apply {
+		if times, values, err = apply(times, values); err != nil {
+			return nil, nil, i, err
+		}
+	}
+	return times, values, 0, nil
+}
+
+// grown returns by how many bytes the state has grown.
+func (p *pipe) grown() int64 {
+	n := 8 * p.grew
+	p.grew = 0
+	return n
 }
 
 // stream reads a selection and hands on what the first steps make of it, which the receiver may not keep.
@@ -108,6 +143,8 @@ func (r *run) stream(in *input, to func(*Series, []int64, []float64) error) erro
 	pipes := make(map[*Series]*pipe)
 	var spareTimes []int64
 	var spareValues []float64
+	held := int64(0)
+	defer func() { r.bytes -= held }()
 	for c, err := range r.src.Read(r.ctx, in.sel) {
 		if err = cmp.Or(err, r.ctx.Err()); err != nil {
 			return err
@@ -125,10 +162,15 @@ func (r *run) stream(in *input, to func(*Series, []int64, []float64) error) erro
 			spareTimes, spareValues = append(spareTimes[:0], times...), append(spareValues[:0], values...)
 			times, values = spareTimes, spareValues
 			add(times, in.shift)
-			if times, values, err = r.through(p, times, values); err != nil {
+			if times, values, err = r.through(in.points, p, times, values); err != nil {
 				return err
 			}
 			add(times, -in.shift)
+			grown := p.grown()
+			held, r.bytes = held+grown, r.bytes+grown
+			if err := r.limits.CheckBytes(r.bytes); err != nil {
+				return err
+			}
 		}
 		if err := to(c.Series, times, values); err != nil {
 			return err
@@ -145,12 +187,15 @@ func add(times []int64, d int64) {
 	}
 }
 
-// through takes points through the steps of a pipe.
-func (r *run) through(p *pipe, times []int64, values []float64) (_ []int64, _ []float64, err error) {
-	for i, apply := range p.apply {
-		if times, values, err = r.chunked(apply, times, values); err != nil {
-			return nil, nil, p.steps[i].failed(err)
-		}
+// through takes points through the steps of a pipe, in chunks.
+func (r *run) through(steps []step, p *pipe, times []int64, values []float64) ([]int64, []float64, error) {
+	failed := 0
+	times, values, err := r.chunked(func(t []int64, v []float64) (_ []int64, _ []float64, err error) {
+		t, v, failed, err = p.run(t, v)
+		return t, v, err
+	}, times, values)
+	if err != nil {
+		return nil, nil, steps[failed].failed(err)
 	}
 	return times, values, nil
 }

@@ -48,8 +48,8 @@ type Source interface {
 	Read(ctx context.Context, sel Selection) iter.Seq2[Column, error]
 }
 
-// Aggregator is a Source that can aggregate points where they are. A query that begins with aggregation in windows asks it for that, any other for the
-// points.
+// Aggregator is a Source that can aggregate points where they are. A query that begins with aggregation in windows, or with stages that look at points one
+// after the other and then that, asks it for both, any other for the points.
 type Aggregator interface {
 	Source
 	// Aggregate adds the points of a selection to p: each series to p itself (Partial.Series), or to a Partial of the same plan elsewhere (Partial.Plan, NewPartial),

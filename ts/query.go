@@ -58,6 +58,7 @@ type aggregateQuery struct {
 	partial []byte         // result, encoded
 	states  *floql.Partial // result, if here
 	refused limitRefusal
+	failed  *floql.StageError // result: a stage before the aggregation has failed for a point
 }
 
 // limitRefusal is the limit of a query that was exceeded, "" if none was: as a result, because the one who asks has the words for it.
@@ -151,6 +152,15 @@ func codeSelection(c *codec.Coder, s *floql.Selection) {
 func (q *aggregateQuery) Results(c *codec.Coder) {
 	c.Bytes(&q.partial)
 	q.refused.code(c)
+	failed := q.failed != nil
+	if c.Bool(&failed); !failed {
+		return
+	}
+	if c.Reading() {
+		q.failed = new(floql.StageError)
+	}
+	c.Int(&q.failed.Stage)
+	c.String(&q.failed.Message)
 }
 
 // Results codes the answer: the points as package points has them, of each field of its own, which a series is here.

@@ -3,6 +3,7 @@ package ts
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math"
 	"slices"
 
@@ -11,11 +12,17 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-func (q *aggregateQuery) answer(v *engine.View) error { return q.refused.note(q.aggregate(v)) }
+func (q *aggregateQuery) answer(v *engine.View) error {
+	err := q.aggregate(v)
+	if failed, ok := errors.AsType[*floql.StageError](err); ok {
+		q.failed, err = failed, nil
+	}
+	return q.refused.note(err)
+}
 
 // aggregate adds all points of the selection to a Partial. Where they are gone, and rollups of them are left, those are added.
 func (q *aggregateQuery) aggregate(v *engine.View) error {
-	q.partial, q.states, q.refused = nil, nil, ""
+	q.partial, q.states, q.refused, q.failed = nil, nil, "", nil
 	p, err := floql.NewPartial(q.plan, q.selection.Limits)
 	if err != nil {
 		return engine.Errorf(ErrInvalid, "ts: plan of a query: %v", err)
@@ -93,6 +100,13 @@ func (a *aggregation) member(field fieldID, id uint32) (*floql.PartialSeries, er
 	return to, nil
 }
 
+// computeAtOnce is how many points go through expressions between two looks at whether somebody still waits, and as how many each counts that does: a few
+// milliseconds, at the speed of the slowest.
+const (
+	computeAtOnce = 4096
+	computeWeight = maxUnseen / computeAtOnce
+)
+
 // points adds the points of the scan.
 func (a *aggregation) points() error {
 	return a.run(frontOf(math.MinInt64), func(at spot, times []int64, values []float64) error {
@@ -100,8 +114,26 @@ func (a *aggregation) points() error {
 		if err != nil {
 			return err
 		}
+		if a.partial.Computes() {
+			return a.compute(to, times, values)
+		}
 		return to.Add(times, values)
 	})
+}
+
+// compute adds points that go through expressions first.
+func (a *aggregation) compute(to *floql.PartialSeries, times []int64, values []float64) error {
+	for len(times) > 0 {
+		n := min(len(times), computeAtOnce)
+		if err := to.Add(times[:n], values[:n]); err != nil {
+			return err
+		}
+		if err := a.ended(n * computeWeight); err != nil {
+			return err
+		}
+		times, values = times[n:], values[n:]
+	}
+	return nil
 }
 
 // withRollups adds rollups up to the first bucket of a tier of which all points are there, and points from there on. Of several tiers the finest one

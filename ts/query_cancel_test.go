@@ -50,8 +50,16 @@ func TestQueriesEndSoon(t *testing.T) {
 		t.Fatalf("WriteLine = %d, %v", result.Written, err)
 	}
 	r.Advance(10 * 60 * 1000)
+	for stages, each := range map[string]int{"window(1m) | avg()": maxUnseen, "where(value * 2 > timestamp % 7) | window(1m) | avg()": computeAtOnce} {
+		endsSoon(t, r, fmt.Sprintf("m[0..%d] | %s", n*100, stages), n/each)
+	}
+}
+
+// endsSoon asks a query that looks at its caller so many times or more, and ends it at some of them.
+func endsSoon(t *testing.T, r *rig.Rig, query string, want int) {
+	t.Helper()
 	asks := new(planned)
-	if _, err := floql.Eval(t.Context(), asks, fmt.Sprintf("m[0..%d] | window(1m) | avg()", n*100), floql.Options{}); err != nil {
+	if _, err := floql.Eval(t.Context(), asks, query, floql.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	ask := func(until int) (looks int, err error) {
@@ -60,10 +68,10 @@ func TestQueriesEndSoon(t *testing.T) {
 		return ctx.times, err
 	}
 	looks, err := ask(1 << 30)
-	if err != nil || looks < n/maxUnseen {
-		t.Fatalf("%d looks, %v, want %d and more", looks, err, n/maxUnseen)
+	if err != nil || looks < want {
+		t.Fatalf("%s: %d looks, %v, want %d and more", query, looks, err, want)
 	}
-	for until := range looks {
+	for until := 0; until < looks; until += 1 + looks/5 {
 		if again, err := ask(until); !errors.Is(err, context.Canceled) || again > until+2 {
 			t.Errorf("gone after %d looks: %d looks, %v", until, again, err)
 		}

@@ -2,6 +2,7 @@ package ts_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -83,5 +84,28 @@ func spread(t *testing.T, r *rig.Rig, namespace string) {
 	t.Helper()
 	if _, err := r.Propose(t.Context(), engine.HomeShard(namespace, r.Shards()), engine.CreateNamespace(namespace, true)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestFailingExpression: an expression that fails for a point fails the query where it stands in its text, though it ran in a shard.
+func TestFailingExpression(t *testing.T) {
+	s := storeOf(newRig(t, 1), "n")
+	write(t, s, point("a", 0, 1), point("b", 0, 1))
+	var all floql.Slice
+	for _, host := range []string{"a", "b"} {
+		if err := all.Add("cpu", map[string]string{"host": host}, "value", at(0).UnixMilli(), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, query := range []string{
+		"cpu[%d..%d] | abs() | math(int(tags.host) * 2) | window(1m) | avg()", "cpu[%d..%d] | where(int(tags.host) > 2) | sum()",
+	} {
+		query = fmt.Sprintf(query, at(0).UnixMilli(), at(day).UnixMilli())
+		_, want := floql.Eval(t.Context(), &all, query, floql.Options{})
+		_, err := s.Query(t.Context(), query)
+		var e *floql.Error
+		if !errors.As(err, &e) || err.Error() != want.Error() || e.Offset < len("cpu[") {
+			t.Errorf("%s: %v, want %v", query, err, want)
+		}
 	}
 }

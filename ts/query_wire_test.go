@@ -40,6 +40,7 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 	for _, tt := range []struct{ asked, answered engine.Query }{
 		{read, readAnswer}, {tags, tagsAnswer},
 		{&aggregateQuery{namespace: "n", selection: exampleSelection(t), plan: []byte{1, 2}}, &aggregateQuery{namespace: "n", selection: exampleSelection(t), plan: []byte{1, 2}, partial: []byte{3}, refused: "bytes"}},
+		{&aggregateQuery{namespace: "n", selection: exampleSelection(t)}, &aggregateQuery{namespace: "n", selection: exampleSelection(t), failed: &floql.StageError{Stage: 1, Message: "no number"}}},
 	} {
 		got, err := wire.DecodeQuery(engine.AppendQuery(nil, tt.asked))
 		if err != nil || !reflect.DeepEqual(got, tt.asked) {

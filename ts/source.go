@@ -85,6 +85,9 @@ func (s source) Aggregate(ctx context.Context, sel floql.Selection, p *floql.Par
 		if err := part.refused.err(sel.Limits); err != nil {
 			return err
 		}
+		if part.failed != nil {
+			return part.failed
+		}
 		var err error
 		switch {
 		case part.states != nil:

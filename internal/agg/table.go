@@ -149,6 +149,21 @@ func (s *Series) Add(times []int64, values []float64) error {
 	return nil
 }
 
+// Pass counts points of the series that were read and are not added, and bytes of memory that they take.
+//
+// Errors: LimitError.
+func (s *Series) Pass(points int, bytes int64) error {
+	t := s.t
+	if t.points += int64(points); t.limits.Points > 0 && t.points > t.limits.Points {
+		return &LimitError{LimitPoints, t.limits.Points}
+	}
+	if points > 0 && !s.counted {
+		s.counted = true
+		t.series++
+	}
+	return t.grow(bytes)
+}
+
 // enter finds the pane of a time: mostly it is that of the run before, or the next.
 func (s *Series) enter(time int64) {
 	p := &s.t.plan.Panes
