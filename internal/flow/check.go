@@ -1,0 +1,131 @@
+package flow
+
+import "strings"
+
+// check looks at the definition as a whole.
+func (r *reader) check(doc *node) {
+	if len(r.d.Steps) == 0 || r.d.Steps[0].Name != StartStep {
+		r.fail(doc.line, "no-start", "%s has no start: say which step comes first", top)
+	}
+	for _, use := range r.steps {
+		if p, known := r.places[use.name]; !known || p < 0 {
+			r.fail(use.line, "unknown-step", "%s names step %s, which is not there%s", use.at, quote(use.name), r.nearest(use.name, keys(r.places)))
+		}
+	}
+	r.checkPlans(doc)
+	if r.failed {
+		return
+	}
+	r.checkReach()
+	r.checkLoops()
+}
+
+// checkPlans looks for plans that nobody runs.
+func (r *reader) checkPlans(doc *node) {
+	plans := doc.get("plans")
+	if plans == nil {
+		return
+	}
+	for _, p := range plans.pairs {
+		if !r.used[p.key] {
+			r.warn(p.line, "unused-plan", "%s is run by no step", under("plans", p.key))
+		}
+	}
+}
+
+// checkReach looks for steps that no transition leads to.
+func (r *reader) checkReach() {
+	reached := make([]bool, len(r.d.Steps))
+	reached[0] = true
+	for todo := []int{0}; len(todo) > 0; {
+		s := &r.d.Steps[todo[len(todo)-1]]
+		todo = todo[:len(todo)-1]
+		for _, t := range s.Transitions {
+			if t.To >= 0 && !reached[t.To] {
+				reached[t.To] = true
+				todo = append(todo, int(t.To))
+			}
+		}
+	}
+	for i, there := range reached {
+		if !there {
+			r.warn(r.lines[i], "unreachable-step", "no transition leads to %s", under("steps", r.d.Steps[i].Name))
+		}
+	}
+}
+
+// checkLoops looks for steps that can follow each other for ever without waiting for a signal or a time: such a run is stopped.
+func (r *reader) checkLoops() {
+	l := loops{d: r.d, seen: make([]int, len(r.d.Steps)), low: make([]int, len(r.d.Steps)), on: make([]bool, len(r.d.Steps))}
+	for i := range r.d.Steps {
+		if l.seen[i] == 0 && l.busy(i) {
+			l.visit(i)
+		}
+	}
+	for _, loop := range l.found {
+		var names []string
+		first := loop[0]
+		for _, i := range loop {
+			first = min(first, i)
+			names = append(names, r.d.Steps[i].Name)
+		}
+		if len(names) > 10 {
+			names = append(names[:10], "...")
+		}
+		r.warn(r.lines[first], "busy-loop", "steps %s can follow each other without a wait: a run is stopped after %d steps",
+			strings.Join(names, ", "), r.d.MaxVisits)
+	}
+}
+
+// loops finds strongly connected steps by the algorithm of Tarjan.
+type loops struct {
+	d         *Definition
+	count     int
+	seen, low []int
+	on        []bool
+	stack     []int
+	found     [][]int
+}
+
+// busy says whether a step does not wait for a signal or a time.
+func (l *loops) busy(i int) bool {
+	k := l.d.Steps[i].Kind
+	return k != KindWait && k != KindSleep
+}
+
+func (l *loops) visit(i int) {
+	l.count++
+	l.seen[i], l.low[i] = l.count, l.count
+	l.stack, l.on[i] = append(l.stack, i), true
+	itself := false
+	for _, t := range l.d.Steps[i].Transitions {
+		next := int(t.To)
+		if next < 0 || !l.busy(next) {
+			continue
+		}
+		itself = itself || next == i
+		if l.seen[next] == 0 {
+			l.visit(next)
+			l.low[i] = min(l.low[i], l.low[next])
+		} else if l.on[next] {
+			l.low[i] = min(l.low[i], l.seen[next])
+		}
+	}
+	if l.low[i] != l.seen[i] {
+		return
+	}
+	var loop []int
+	for {
+		last := l.stack[len(l.stack)-1]
+		l.stack, l.on[last] = l.stack[:len(l.stack)-1], false
+		if loop = append(loop, last); last == i {
+			break
+		}
+	}
+	if len(loop) > 1 || itself {
+		for a, b := 0, len(loop)-1; a < b; a, b = a+1, b-1 {
+			loop[a], loop[b] = loop[b], loop[a]
+		}
+		l.found = append(l.found, loop)
+	}
+}

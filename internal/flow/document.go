@@ -1,0 +1,316 @@
+package flow
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+)
+
+// node is a value of a document, with the line where it begins.
+type node struct {
+	kind  nodeKind
+	line  int
+	text  string // of text, and numbers and booleans as they are written
+	doubt string // what other versions of YAML take plain text for
+	pairs []pair
+	items []*node
+}
+
+// pair is a member of a table.
+type pair struct {
+	key   string
+	line  int
+	value *node
+}
+
+// nodeKind is what a node is.
+type nodeKind uint8
+
+const (
+	nodeNull nodeKind = iota
+	nodeBool
+	nodeNumber
+	nodeText
+	nodeList
+	nodeTable
+)
+
+func (k nodeKind) String() string {
+	return [...]string{"null", "boolean", "number", "text", "list", "table"}[k]
+}
+
+// describe says what a node is, for messages.
+func (n *node) describe() string {
+	switch n.kind {
+	case nodeText:
+		return quote(n.text)
+	case nodeBool, nodeNumber:
+		return clip(n.text)
+	case nodeNull:
+		return "null"
+	}
+	return "a " + n.kind.String()
+}
+
+const (
+	maxNodes    = 1 << 20 // of a document, with all aliases followed
+	maxContent  = 4 << 20 // bytes of its texts, likewise
+	maxNodesIn  = 100     // how deep they are nested
+	maxAliasing = 10_000  // aliases
+)
+
+// readDocument reads YAML or JSON. It returns nil and adds a problem if that can not be done.
+func readDocument(src []byte, r *report) *node {
+	switch {
+	case len(src) > MaxSource:
+		r.fail(1, "too-large", "the definition has %d bytes, at most %d are allowed", len(src), MaxSource)
+		return nil
+	case !utf8.Valid(src):
+		line, at := invalidUTF8(src)
+		r.fail(line, "encoding", "byte 0x%02x is not UTF-8", at)
+		return nil
+	}
+	src = bytes.TrimPrefix(src, []byte("\ufeff"))
+	if isJSON(src) {
+		return readJSON(src, r)
+	}
+	doc := parseYAML(src, r)
+	if doc == nil {
+		return nil
+	}
+	c := converter{report: r, known: make(map[*yaml.Node]*converted)}
+	n := c.convert(doc, 0)
+	if n.err || c.failed {
+		return nil
+	}
+	return n.node
+}
+
+func invalidUTF8(src []byte) (line int, at byte) {
+	for i := 0; i < len(src); {
+		r, n := utf8.DecodeRune(src[i:])
+		if r == utf8.RuneError && n == 1 {
+			return 1 + bytes.Count(src[:i], []byte("\n")), src[i]
+		}
+		i += n
+	}
+	return 1, 0
+}
+
+// parseYAML parses one document.
+func parseYAML(src []byte, r *report) (doc *yaml.Node) {
+	var root, second yaml.Node
+	d := yaml.NewDecoder(bytes.NewReader(src))
+	switch err := decode(d, &root); {
+	case errors.Is(err, io.EOF):
+		r.fail(1, "empty", "the definition is empty")
+		return nil
+	case err != nil:
+		line, message := yamlError(err)
+		r.fail(line, "syntax", "%s", message)
+		return nil
+	}
+	switch err := decode(d, &second); {
+	case err == nil:
+		r.fail(second.Line, "documents", "a second document begins, one is allowed")
+		return nil
+	case !errors.Is(err, io.EOF):
+		line, message := yamlError(err)
+		r.fail(line, "syntax", "%s", message)
+		return nil
+	}
+	if root.Kind != yaml.DocumentNode || len(root.Content) != 1 {
+		r.fail(1, "empty", "the definition is empty")
+		return nil
+	}
+	return root.Content[0]
+}
+
+// decode keeps what a parser that is not ours may do with hostile text from ending the process.
+func decode(d *yaml.Decoder, n *yaml.Node) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("yaml: %v", p)
+		}
+	}()
+	return d.Decode(n)
+}
+
+var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+
+// yamlError takes the line out of an error of the parser.
+func yamlError(err error) (line int, message string) {
+	text := err.Error()
+	m := yamlLine.FindStringSubmatch(text)
+	line = 1
+	if m != nil {
+		text = text[len(m[0]):]
+		if n, err := strconv.Atoi(m[1]); err == nil && n > 0 {
+			line = n
+		}
+	}
+	return line, "no YAML: " + clip(text)
+}
+
+// converter makes nodes of what the parser of YAML returns. A node that an alias refers to is made once and shared; sizes count it each time.
+type converter struct {
+	*report
+	known   map[*yaml.Node]*converted
+	aliases int
+	failed  bool
+}
+
+// converted is a node with its size.
+type converted struct {
+	node  *node
+	nodes int
+	bytes int
+	deep  int // levels below it, with itself
+	done  bool
+	err   bool
+}
+
+var broken = &converted{node: &node{}, done: true, err: true}
+
+func (c *converter) refuse(n *yaml.Node, code, format string, args ...any) *converted {
+	c.failed = true
+	c.fail(n.Line, code, format, args...)
+	return broken
+}
+
+func (c *converter) convert(n *yaml.Node, depth int) *converted {
+	if n.Kind == yaml.AliasNode {
+		if c.aliases++; c.aliases > maxAliasing {
+			return c.refuse(n, "too-large", "more than %d aliases", maxAliasing)
+		}
+		if k := c.known[n.Alias]; k != nil && !k.done {
+			return c.refuse(n, "alias", "alias *%s stands in what it refers to", clip(n.Value))
+		} else if k != nil {
+			return k
+		}
+		return c.refuse(n, "alias", "alias *%s refers to nothing", clip(n.Value))
+	}
+	switch {
+	case depth > maxNodesIn:
+		return c.refuse(n, "too-deep", "nested deeper than %d levels", maxNodesIn)
+	case n.Style&yaml.TaggedStyle != 0:
+		return c.refuse(n, "tag", "tag %s is not accepted: text goes in quotes", clip(n.Tag))
+	}
+	k := &converted{node: &node{line: n.Line}, nodes: 1, deep: 1}
+	if n.Anchor != "" {
+		c.known[n] = k
+	}
+	switch n.Kind {
+	case yaml.ScalarNode:
+		c.scalar(n, k)
+	case yaml.SequenceNode:
+		k.node.kind = nodeList
+		for _, item := range n.Content {
+			k.node.items = append(k.node.items, c.child(k, item, depth))
+		}
+	case yaml.MappingNode:
+		c.table(n, k, depth)
+	}
+	k.done = true
+	switch {
+	case c.failed:
+	case k.nodes > maxNodes || k.bytes > maxContent:
+		return c.refuse(n, "too-large", "with its aliases followed the definition has more than %d values or %d bytes", maxNodes, maxContent)
+	case k.deep > maxNodesIn:
+		return c.refuse(n, "too-deep", "nested deeper than %d levels", maxNodesIn)
+	}
+	return k
+}
+
+// child converts a part of a node and adds its size. When something is wrong the rest is not looked at.
+func (c *converter) child(of *converted, n *yaml.Node, depth int) *node {
+	if c.failed && len(c.problems) >= maxProblems {
+		return broken.node
+	}
+	k := c.convert(n, depth+1)
+	of.nodes, of.bytes, of.deep = of.nodes+k.nodes, of.bytes+k.bytes, max(of.deep, k.deep+1)
+	return k.node
+}
+
+func (c *converter) table(n *yaml.Node, k *converted, depth int) {
+	k.node.kind = nodeTable
+	seen := make(map[string]int, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		value := c.child(k, n.Content[i+1], depth)
+		if !c.key(key) {
+			continue
+		}
+		if first, twice := seen[key.Value]; twice {
+			c.fail(key.Line, "duplicate-key", "key %s is there twice, first in line %d", quote(key.Value), first)
+			continue
+		}
+		seen[key.Value] = key.Line
+		k.bytes += len(key.Value)
+		k.node.pairs = append(k.node.pairs, pair{key.Value, key.Line, value})
+	}
+}
+
+// key says whether a key is text.
+func (c *converter) key(n *yaml.Node) bool {
+	switch kind, _ := plain(n); {
+	case n.Kind == yaml.AliasNode || n.Kind != yaml.ScalarNode:
+		c.refuse(n, "key", "a key has to be text")
+	case n.Style&yaml.TaggedStyle != 0:
+		c.refuse(n, "tag", "tag %s is not accepted: text goes in quotes", clip(n.Tag))
+	case n.Value == "<<" && n.Style == 0:
+		c.refuse(n, "merge-key", "merge keys (<<) are not accepted: write the keys out, or use an alias for the whole table")
+	case kind != nodeText:
+		c.refuse(n, "key", "key %s is %s: a key has to be text, put it in quotes", clip(n.Value), kind.article())
+	default:
+		return true
+	}
+	return false
+}
+
+func (k nodeKind) article() string {
+	if k == nodeText || k == nodeNull {
+		return k.String()
+	}
+	return "a " + k.String()
+}
+
+func (c *converter) scalar(n *yaml.Node, k *converted) {
+	k.bytes = len(n.Value)
+	k.node.text = n.Value
+	k.node.kind, k.node.doubt = plain(n)
+}
+
+var (
+	numberLike = regexp.MustCompile(`^[-+]?(\.[0-9]|[0-9])[0-9_.eExXoObBa-fA-F:+-]*$`)
+	infinite   = regexp.MustCompile(`^[-+]?\.(inf|Inf|INF|nan|NaN|NAN)$`)
+)
+
+// plain says what a scalar is: that of JSON, and of YAML's own only the spellings of null and of truth. What YAML of one version or another takes for something else
+// is text in doubt.
+func plain(n *yaml.Node) (kind nodeKind, doubt string) {
+	if n.Kind != yaml.ScalarNode || n.Style&^yaml.FlowStyle != 0 {
+		return nodeText, ""
+	}
+	switch n.Value {
+	case "", "~", "null", "Null", "NULL":
+		return nodeNull, ""
+	case "true", "True", "TRUE", "false", "False", "FALSE":
+		return nodeBool, ""
+	case "yes", "Yes", "YES", "no", "No", "NO", "on", "On", "ON", "off", "Off", "OFF", "y", "Y", "n", "N":
+		return nodeText, "a boolean"
+	}
+	switch {
+	case isNumber([]byte(n.Value)):
+		return nodeNumber, ""
+	case infinite.MatchString(n.Value), numberLike.MatchString(n.Value) && (n.Tag == "!!int" || n.Tag == "!!float"):
+		return nodeText, "a number"
+	}
+	return nodeText, ""
+}

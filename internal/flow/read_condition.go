@@ -1,0 +1,7 @@
+package flow
+
+const maxTerms = 1000
+
+func (r *reader) condition(v **Expr) func(*node, string) {
+	return func(n *node, at string) {}
+}

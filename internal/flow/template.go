@@ -1,0 +1,95 @@
+package flow
+
+// Template is JSON in which strings that are a path stand for what the path leads to.
+type Template struct {
+	parts []part
+}
+
+// part is literal JSON with a path behind it, or without one.
+type part struct {
+	literal string
+	path    *Path
+}
+
+// MaxRendered is how many bytes a Template makes. What is longer than that is not complete.
+const MaxRendered = 1 << 20
+
+// maxPaths is how many paths a Template, a KeyTemplate or an Expr has at most: each of them may go over a whole input.
+const maxPaths = 256
+
+// maxKey is how long the key of a cache may be.
+const maxKey = 1 << 10
+
+// Append appends the JSON that the template makes: a path that leads nowhere is null. If more than MaxRendered bytes are appended, the rest is left out, and what
+// was appended is no JSON.
+func (t *Template) Append(dst []byte, s Source) []byte {
+	start := len(dst)
+	for i := range t.parts {
+		if len(dst)-start > MaxRendered {
+			break
+		}
+		p := &t.parts[i]
+		dst = append(dst, p.literal...)
+		if p.path == nil {
+			continue
+		}
+		if value := p.path.value(s); value != nil {
+			dst = append(dst, value...)
+		} else {
+			dst = append(dst, "null"...)
+		}
+	}
+	return dst
+}
+
+// KeyTemplate is text with paths in braces: charge:{input.customer_id}. A path into input looks into the input of the step first, and then into that of the run.
+type KeyTemplate struct {
+	parts []part
+}
+
+// Append appends the key: of strings their text, of everything else its JSON. It is not whole if a path leads nowhere, or to null, or if it
+// is longer than a key may be.
+func (k *KeyTemplate) Append(dst []byte, s Source) (key []byte, whole bool) {
+	start, missing := len(dst), false
+	for i := range k.parts {
+		if len(dst)-start > maxKey {
+			return dst, false
+		}
+		p := &k.parts[i]
+		dst = append(dst, p.literal...)
+		if p.path == nil {
+			continue
+		}
+		value := p.path.value(s)
+		if value == nil && p.path.root == RootStepInput {
+			inRun := *p.path
+			inRun.root = RootInput
+			value = inRun.value(s)
+		}
+		if text, ok := Text(value); ok {
+			dst = append(dst, text...)
+		} else {
+			dst = append(dst, value...)
+		}
+		missing = missing || value == nil || string(value) == "null"
+	}
+	return dst, !missing && len(dst)-start <= maxKey
+}
+
+// builder puts a template together.
+type builder struct {
+	parts   []part
+	literal []byte
+}
+
+func (b *builder) path(p *Path) {
+	b.parts = append(b.parts, part{string(b.literal), p})
+	b.literal = b.literal[:0]
+}
+
+func (b *builder) done() []part {
+	if len(b.literal) > 0 {
+		b.path(nil)
+	}
+	return b.parts
+}
