@@ -101,6 +101,7 @@ type workCommand struct {
 	group   group  // and what it takes
 	ends    []end
 	wants   []want
+	waiting int // takes that wait for the same, this one included, as the leader knows: it shares what there is with them; 0: it is no take that waited
 }
 
 func (w *workCommand) code(c *codec.Coder) {
@@ -110,6 +111,7 @@ func (w *workCommand) code(c *codec.Coder) {
 	}
 	codec.List(c, &w.ends, func(c *codec.Coder, e *end) { e.layout(c) })
 	codec.List(c, &w.wants, func(c *codec.Coder, w *want) { w.code(c) })
+	c.Int(&w.waiting)
 }
 
 // want is what a worker takes.
@@ -380,6 +382,9 @@ func (w *workCommand) check() error {
 		if err := w.ends[i].check(); err != nil {
 			return err
 		}
+	}
+	if w.waiting < 0 {
+		return engine.Errorf(ErrInvalid, "action: %d takes that wait", w.waiting)
 	}
 	slots := 0
 	for i := range w.wants {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/shard"
 )
@@ -118,10 +119,24 @@ func (h *hosts) open(name string) uint64 {
 // take has a take wait for a run, whoever leads.
 func (h *hosts) take(session uint64) <-chan taken {
 	h.t.Helper()
-	before := h.waiting()
-	op := workOp("", &workCommand{session: session, wants: []want{{0, "w", 1}}})
-	op.Command.Namespace = "n"
 	got := make(chan taken, 1)
+	many := h.takeMany(session, 1)
+	go func() {
+		defer close(got)
+		if res := <-many; len(res.taken) == 1 {
+			got <- res.taken[0]
+		}
+	}()
+	return got
+}
+
+// takeMany has a take wait for runs.
+func (h *hosts) takeMany(session uint64, slots int) <-chan worked {
+	h.t.Helper()
+	before := h.waiting()
+	op := workOp("", &workCommand{session: session, wants: []want{{0, "w", slots}}})
+	op.Command.Namespace = "n"
+	got := make(chan worked, 1)
 	go func() {
 		defer close(got)
 		for {
@@ -134,11 +149,11 @@ func (h *hosts) take(session uint64) <-chan taken {
 				continue
 			}
 			res, decoding := decodeWorked(b)
-			if err := errors.Join(err, decoding); err != nil || len(res.taken) != 1 {
+			if err := errors.Join(err, decoding); err != nil || len(res.taken) == 0 {
 				h.t.Errorf("take = %+v, %v", res, err)
 				return
 			}
-			got <- res.taken[0]
+			got <- res
 			return
 		}
 	}()
@@ -210,5 +225,35 @@ func TestEntriesOfSteps(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestShare: what is ready is shared by the takes that wait for it. Once it was shared with all processes that had opened a session, busy ones too.
+func TestShare(t *testing.T) {
+	h := openHosts(t, 1)
+	h.propose(engine.MachineAction, kindRegister, encode(nil, &registerCommand{"step", defaultSpec}, (*registerCommand).code))
+	h.open("step")
+	h.open("step")
+	var waiting []<-chan worked
+	for range 3 {
+		waiting = append(waiting, h.takeMany(h.open("step"), 10))
+	}
+	txn := engine.NewTxn(engine.NewRouter(h.all[1]), "n", 1<<20)
+	for range 8 {
+		v := call.Invoke{Name: "step", Priority: 100}
+		txn.Do(command(kindInvoke, "", nil, encode(nil, &v, (*call.Invoke).Code)))
+	}
+	n := h.entries(func() {
+		if _, err := txn.Commit(h.ctx); err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []int{3, 3, 2} {
+			if res := <-waiting[i]; len(res.taken) != want {
+				t.Errorf("take %d of 3 got %d of 8 runs, want %d", i+1, len(res.taken), want)
+			}
+		}
+	})
+	if n != 1 {
+		t.Errorf("8 runs for 3 takes are %d entries", n)
 	}
 }

@@ -38,6 +38,7 @@ type work struct {
 	actions  []*act
 	sessions []*session
 	told     bool   // somebody is told the end of a run
+	waiting  int64  // takes that wait for the same as the one that is carried out
 	buf      []byte // of keys
 	row      []byte // of values
 }

@@ -29,7 +29,6 @@ import (
 //	'g' | id                         an action that was deleted by force, and has runs left to end -> as 'a'
 //	'o' | session                    a process that takes runs (see sessionRow)
 //	'n' | ns u32 | worker id         the session of a worker that calls Await by itself -> session uvarint
-//	'h' | ns u32 | name              sessions that take runs of the action -> uvarint
 //	'x' | ns u32 | worker id         a worker as it is listed (see internal/roster)
 //
 // Rows 'c', 'p' and 'y' are those of schedules, see rowPlan.
@@ -47,7 +46,6 @@ const (
 	rowEligible  = 'e'
 	rowEnded     = 'f'
 	rowGrave     = 'g'
-	rowHandlers  = 'h'
 	rowRun       = 'i'
 	rowKeyEnd    = 'j'
 	rowKey       = 'k'

@@ -35,32 +35,8 @@ func (w *work) open(c *openCommand) ([]byte, error) {
 		w.sessions = append(w.sessions, s)
 		tx.Notify(sessionsTopic(), -1)
 	}
-	w.countHandlers(s, -1)
 	s.process, s.groups, s.changed = c.process, c.groups, true
-	w.countHandlers(s, 1)
 	return codec.AppendUvarint(nil, s.id), nil
-}
-
-// countHandlers counts the processes that take runs of each action.
-func (w *work) countHandlers(s *session, delta int64) {
-	var names []string
-	for i := range s.groups {
-		names = append(names, s.groups[i].names...)
-	}
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		k := namedKey(nil, rowHandlers, w.tx.Namespace(), name)
-		n := int64(0)
-		if b, ok := w.tx.Get(k); ok {
-			had, _ := binary.Uvarint(b)
-			n = int64(had)
-		}
-		if n += delta; n == 0 {
-			w.tx.Delete(k)
-			continue
-		}
-		w.tx.Set(k, binary.AppendUvarint(nil, uint64(n)))
-	}
 }
 
 // session returns a session of the namespace, nil if there is none. Attempts that are out of time end first.
@@ -143,7 +119,6 @@ func (w *work) dropSession(s *session) {
 		w.tx.Unschedule(s.timer, key.AppendUint64([]byte{tokenSession}, s.id))
 	}
 	if !s.self {
-		w.countHandlers(s, -1)
 		w.tx.Notify(sessionTopic(w.tx.NamespaceName(), s.id), -1)
 	}
 	s.dropped = true

@@ -2,7 +2,6 @@ package action
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 
 	"github.com/floedb/floe/internal/call"
@@ -51,6 +50,7 @@ func (m *machine) Conclude(tx *engine.Tx, cmd engine.Command, result []byte) ([]
 
 // takeAll takes runs for those who want some.
 func (w *work) takeAll(s *session, c *workCommand, res worked) ([]byte, error) {
+	w.waiting = int64(c.waiting)
 	size := 0
 	for i := range c.wants {
 		if s.held >= maxHeld || size > maxTakenBytes {
@@ -152,27 +152,25 @@ func (a *act) opens() bool {
 		return false
 	}
 	if !a.shared {
-		a.shared, a.share = true, shareOf(a.pending-a.delayed, a.handlers())
+		a.shared, a.share = true, shareOf(a.pending-a.delayed, a.waiting)
 	}
 	return a.share > 0
 }
 
-// shareOf returns how many of the runs that are ready one command takes when there are several processes for them: none that is idle should have to wait for
-// what another one has taken and not begun.
-func shareOf(ready, processes int64) int64 {
-	processes = max(processes, 1)
-	return (ready + processes - 1) / processes
+// shareOf returns how many of the runs that are ready one command takes when several takes wait for them: none that is idle should have to wait for what
+// another one has taken and not begun.
+func shareOf(ready, waiting int64) int64 {
+	waiting = max(waiting, 1)
+	return ready/waiting + min(1, ready%waiting)
 }
 
-// handlers returns the number of processes that take runs of the action.
-func (a *act) handlers() int64 {
-	a.buf = namedKey(a.buf[:0], rowHandlers, a.tx.Namespace(), a.name)
-	b, ok := a.tx.Get(a.buf)
-	if !ok {
-		return 0
+// Share is of engine.Sharer.
+func (m *machine) Share(cmd engine.Command, waiting int) engine.Command {
+	if c, err := decode(cmd.Body, (*workCommand).code); err == nil {
+		c.waiting = waiting
+		cmd.Body = encode(nil, &c, (*workCommand).code)
 	}
-	n, _ := binary.Uvarint(b)
-	return int64(n)
+	return cmd
 }
 
 // nextAllowed returns when the rate allows the next run, ms.
@@ -309,7 +307,10 @@ func (a *act) firstIn(number uint64, h *head) (ref call.Ref, st *stateRow, row *
 	return ref, st, row, seq
 }
 
-var _ engine.Taker = (*machine)(nil)
+var (
+	_ engine.Taker  = (*machine)(nil)
+	_ engine.Sharer = (*machine)(nil)
+)
 
 // Takeable says how many runs there are for a process.
 func (m *machine) Takeable(v *engine.View, cmd engine.Command, _ bool) (n, most int, err error) {

@@ -22,10 +22,10 @@ const allKinds = "abcdefghijklnoprswxy"
 func (m *machine) Verify(a *engine.Audit) error {
 	v := &verifier{
 		Audit: a, names: a.Names(), ids: make(map[uint64]bool), known: make(map[uint32]int64), sessions: make(map[uint64]*audited),
-		handlers: make(map[string]int64), found: make(map[byte]int64), want: make(map[byte]int64),
+		found: make(map[byte]int64), want: make(map[byte]int64),
 	}
 	workers := func() error { return m.roster.Verify(a) }
-	for _, step := range []func() error{v.unknownRows, v.allSessions, v.allActions, v.orphans, v.allHandlers, v.timers, v.schedules, workers} {
+	for _, step := range []func() error{v.unknownRows, v.allSessions, v.allActions, v.orphans, v.timers, v.schedules, workers} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -45,8 +45,7 @@ type verifier struct {
 	ids         map[uint64]bool
 	known       map[uint32]int64 // actions at home, by namespace
 	sessions    map[uint64]*audited
-	handlers    map[string]int64 // sessions, by the keys of rows 'h'
-	found, want map[byte]int64   // rows of kinds that belong to runs: how many there are, and have to be
+	found, want map[byte]int64 // rows of kinds that belong to runs: how many there are, and have to be
 }
 
 // audited is a session with the runs that say that it has them.
@@ -105,14 +104,6 @@ func (v *verifier) allSessions() error {
 			}
 			return err
 		}
-		var names []string
-		for i := range s.groups {
-			names = append(names, s.groups[i].names...)
-		}
-		slices.Sort(names)
-		for _, name := range slices.Compact(names) {
-			v.handlers[string(namedKey(nil, rowHandlers, s.ns, name))]++
-		}
 		return nil
 	})
 	if err != nil {
@@ -125,20 +116,6 @@ func (v *verifier) allSessions() error {
 		}
 		return nil
 	})
-}
-
-func (v *verifier) allHandlers() error {
-	err := v.Scan([]byte{rowHandlers}, []byte{rowHandlers + 1}, func(k, value []byte) error {
-		if n, _ := binary.Uvarint(value); int64(n) != v.handlers[string(k)] {
-			v.Reportf("action: row %q counts %d sessions, there are %d", k, n, v.handlers[string(k)])
-		}
-		delete(v.handlers, string(k))
-		return nil
-	})
-	for _, k := range slices.Sorted(maps.Keys(v.handlers)) {
-		v.Reportf("action: %d sessions take runs of %q, no row counts them", v.handlers[k], k)
-	}
-	return err
 }
 
 func (v *verifier) allActions() error {

@@ -35,7 +35,10 @@ type line struct {
 }
 
 // turns is waiters in the order in which it is their turn.
-type turns struct{ first, last *place }
+type turns struct {
+	first, last *place
+	n           int
+}
 
 // place is that of a waiter in one line.
 type place struct {
@@ -102,6 +105,7 @@ func (l *line) turnsOf(w *waiter) *turns {
 
 // insert puts a place where it belongs. Who is new comes last, or nearly; who comes back comes first, or nearly.
 func (q *turns) insert(p *place) {
+	q.n++
 	switch {
 	case q.last == nil || !p.w.before(q.last.w):
 		p.prev = q.last
@@ -132,6 +136,7 @@ func (q *turns) insert(p *place) {
 }
 
 func (q *turns) remove(p *place) {
+	q.n--
 	if p.prev == nil {
 		q.first = p.next
 	} else {

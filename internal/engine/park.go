@@ -19,7 +19,7 @@ func (h *hub) begin(k *Taking, l *looked) bool {
 		h.tidyLocked(line)
 		return false
 	}
-	k.most = l.most
+	k.most, k.among = l.most, 1+line.takes.n
 	h.speakLocked(k, line)
 	return true
 }
@@ -132,6 +132,7 @@ func (h *hub) pullLocked(k *Taking, l *line) bool {
 		h.unparkLocked(k, gone)
 		return false
 	}
+	k.among = l.takes.n
 	h.speakLocked(k, l) // before the line is forgotten because nobody is in it
 	h.unparkLocked(k, underWay)
 	return true

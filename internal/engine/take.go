@@ -42,6 +42,12 @@ type Taker interface {
 	Maker
 }
 
+// Sharer is a Taker that lets takes which wait for the same share what there is.
+type Sharer interface {
+	// Share returns a take as it is to be carried out when so many wait where it does, itself included.
+	Share(cmd Command, waiting int) Command
+}
+
 // Maker is a Machine with commands that make something to take.
 type Maker interface {
 	// Makes calls made for each topic on which a command may make something to take, with how much at most. It is a function of the command: Apply
@@ -70,6 +76,7 @@ type Taking struct {
 	w       waiter // this and the rest guarded by hub.mu
 	state   takingState
 	most    int   // how much it takes
+	among   int   // how many waited where it did when it was sent on its way, itself included
 	only    Slots // see View.Only
 	wakeAt  int64 // see View.WakeAt
 	line    *line // where that is spoken for
@@ -100,6 +107,15 @@ type ReadyTake struct {
 
 // Parked reports whether takes wait in the shard.
 func (x *Executor) Parked() bool { return x.hub.parked.Load() > 0 }
+
+// AppendTake appends the encoding of a take that is under way.
+func (x *Executor) AppendTake(dst []byte, k *Taking) []byte {
+	cmd := k.Command
+	if s, ok := x.machine(cmd.Machine).(Sharer); ok {
+		cmd = s.Share(cmd, k.among)
+	}
+	return cmd.AppendTo(dst)
+}
 
 // Makes calls made for what a command may make to take; it has passed Check.
 func (x *Executor) Makes(cmd Command, made func(Made)) {

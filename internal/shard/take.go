@@ -114,7 +114,7 @@ func (s *shard) enterTake(ctx context.Context, t engine.Take) (p *proposal, deci
 		return nil, false, err
 	}
 	k := engine.NewTaking(ctx, t, s.clock.now)
-	p = &proposal{ctx: ctx, take: k, data: t.Command.AppendTo(nil), done: make(chan engine.Outcome, 1)}
+	p = &proposal{ctx: ctx, take: k, done: make(chan engine.Outcome, 1)}
 	k.Owner = p
 	ready, waits, err := s.exec.Enter(k)
 	s.proposeTakes(ready)
@@ -162,8 +162,9 @@ func (s *shard) mayPropose(p *proposal) error {
 	return nil
 }
 
-// count adds a take to what is queued.
+// count adds a take to what is queued, as it is to be carried out now.
 func (s *shard) count(p *proposal) {
+	p.data = s.exec.AppendTake(p.data[:0], p.take)
 	s.queued.Add(1)
 	s.queuedBytes.Add(int64(len(p.data)))
 }
@@ -180,12 +181,13 @@ func (s *shard) pullTakes(m engine.Made, limit int) (takes []*proposal) {
 
 // conclude tells the outcome of a proposal. A take that has found nothing waits on.
 func (s *shard) conclude(p *proposal, o engine.Outcome) {
+	size := int64(len(p.data)) // a take that waits on may be sent on its way at once
 	if p.take == nil || s.exec.Settle(p.take, o) {
 		s.finish(p, o)
 		return
 	}
 	s.queued.Add(-1)
-	s.queuedBytes.Add(-int64(len(p.data)))
+	s.queuedBytes.Add(-size)
 }
 
 // expel refuses the takes that are parked: the next leader is to be asked.
