@@ -46,55 +46,61 @@ func (w *work) begin(v *call.Invoke) (res invoked, err error) {
 	case !a.enabled:
 		return res, engine.Errorf(ErrConflict, "action %q is disabled", v.Name)
 	}
+	ref := call.Ref{Action: a.id, Run: uint64(w.tx.LSN()), Tag: tagOf(w.tx)}
+	res = invoked{place: place{w.tx.Shard(), ref}, lsn: uint64(w.tx.LSN())}
+	keyed := v.IdempotencyKey != "" && !v.Repeated
+	if keyed {
+		if res.Ref, res.duplicate, err = a.recall(v); err != nil || res.duplicate {
+			return res, err
+		}
+		res.Ref = ref
+	}
 	if err := a.place(v); err != nil {
 		return res, err
 	}
 	if err := a.checkSet(v.Labels); err != nil {
 		return res, err
 	}
-	ref := call.Ref{Action: a.id, Run: uint64(w.tx.LSN()), Tag: tagOf(w.tx)}
-	res = invoked{place: place{w.tx.Shard(), ref}, lsn: uint64(w.tx.LSN())}
-	if v.IdempotencyKey != "" && !v.Repeated {
-		earlier, found, err := a.remember(ref, v)
-		if err != nil {
-			return res, err
-		}
-		if found {
-			res.Ref, res.duplicate = earlier, true
-			return res, nil
-		}
+	if keyed {
+		a.remember(ref, v)
 	}
 	a.insert(ref, v, a.setOf(v.Labels))
 	return res, nil
 }
 
-// place refuses a run that has to be in another shard of a spread namespace, for limits of the action to hold.
+// place refuses a run that has to be in another shard of a spread namespace.
 func (a *act) place(v *call.Invoke) error {
-	if route := a.route(v.ConcurrencyKey); a.tx.Spread() && route != "" && !a.tx.Here(route) {
+	if route := a.route(v); a.tx.Spread() && route != "" && !a.tx.Here(route) {
 		return &placeError{a.name, route}
 	}
 	return nil
 }
 
-// route returns a name in whose shard a run has to be, "" if it can be in any.
-func (a *act) route(key string) string {
+// route returns a name in whose shard a run has to be, "" if it can be in any. Those that a limit is about are at the home of the action, so that the limit
+// holds.
+//
+// A run with an idempotency key is in the shard of that key, where a repeat looks for it. Once the action has had limits it is at the home: a repeat still looks in the
+// shard of the key first, where there may be one that was made before, and makes none there any more. So no change of limits makes two of one run.
+// Machines look for what they have invoked where they are.
+func (a *act) route(v *call.Invoke) string {
+	keyed := v.IdempotencyKey != "" && v.Notify.Machine == 0
 	switch {
-	case a.limited():
+	case a.limited(v.ConcurrencyKey), keyed && a.homed:
 		return a.name
-	case a.maxPerKey > 0 && key != "":
-		return keyRoute(a.name, key)
+	case keyed:
+		return keyRoute(a.name, v.IdempotencyKey)
 	}
 	return ""
 }
 
-// keyRoute is the name that leads to the shard of a key of an action.
+// keyRoute is the name that leads to the shard of an idempotency key of an action.
 func keyRoute(action, key string) string { return action + "\x00" + key }
 
 // placeError refuses a run that has to be in the shard of another name. It gets to no user.
 type placeError struct{ action, route string }
 
 func (e *placeError) Error() string {
-	return fmt.Sprintf("action %q: its limits ask for another shard", e.action)
+	return fmt.Sprintf("action %q: its limits, or the idempotency key, ask for another shard", e.action)
 }
 
 // CallRoute returns a name in whose shard the run can be made; it is for machines that invoke.
@@ -121,22 +127,26 @@ func (k *keyRow) code(c *codec.Coder) {
 	c.Varint(&k.until)
 }
 
-// remember remembers an idempotency key, or returns the run that has it.
-func (a *act) remember(ref call.Ref, v *call.Invoke) (earlier call.Ref, found bool, err error) {
-	k := append(numberKey(nil, rowKey, a.id), v.IdempotencyKey...)
-	hash := xxhash.Sum64(v.Input)
-	if b, ok := a.tx.Get(k); ok {
+// recall returns the run that has an idempotency key, if there is one.
+func (a *act) recall(v *call.Invoke) (earlier call.Ref, found bool, err error) {
+	b, ok := a.tx.Get(append(numberKey(nil, rowKey, a.id), v.IdempotencyKey...))
+	if !ok {
+		return earlier, false, nil
+	}
+	row := must(decode(b, (*keyRow).code))
+	if row.hash != xxhash.Sum64(v.Input) {
+		return earlier, false, engine.Errorf(ErrConflict, "action %q: idempotency key %q was used with another input", a.name, v.IdempotencyKey)
+	}
+	return row.ref, row.until > a.tx.Now() || a.active(row.ref), nil
+}
+
+// remember remembers the idempotency key of a run. It may be that of one of which nobody has to know any more.
+func (a *act) remember(ref call.Ref, v *call.Invoke) {
+	if b, ok := a.tx.Get(append(numberKey(nil, rowKey, a.id), v.IdempotencyKey...)); ok {
 		row := must(decode(b, (*keyRow).code))
-		switch {
-		case row.hash != hash:
-			return earlier, false, engine.Errorf(ErrConflict, "action %q: idempotency key %q was used with another input", a.name, v.IdempotencyKey)
-		case row.until > a.tx.Now() || a.active(row.ref):
-			return row.ref, true, nil
-		}
 		a.tx.Delete(append(timeKey(nil, rowKeyEnd, a.id, row.until), v.IdempotencyKey...))
 	}
-	a.setKey(v.IdempotencyKey, keyRow{ref, hash, a.tx.Now() + idempotencyMillis})
-	return earlier, false, nil
+	a.setKey(v.IdempotencyKey, keyRow{ref, xxhash.Sum64(v.Input), a.tx.Now() + idempotencyMillis})
 }
 
 // setKey writes an idempotency key with its end.

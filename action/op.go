@@ -29,8 +29,12 @@ func EnableOp(name string) Op { return Op{engine.Hide(nameOp(kindEnable, name, t
 // DisableOp is Disable as an operation of a transaction.
 func DisableOp(name string) Op { return Op{engine.Hide(nameOp(kindEnable, name, false))} }
 
-// DeleteOp is Delete as an operation of a transaction.
-func DeleteOp(name string, opts ...DeleteOption) Op { return Op{engine.Hide(deleteOp(name, opts))} }
+// DeleteOp is Delete as an operation of a transaction. In a spread namespace it looks for runs that have not ended in the home shard of the action alone; those in
+// others are cancelled.
+func DeleteOp(name string, opts ...DeleteOption) Op {
+	op, _ := deleteOp(name, opts)
+	return Op{engine.Hide(op)}
+}
 
 // SetScheduleOp is Schedules.Set as an operation of a transaction.
 func SetScheduleOp(action, name string, spec ScheduleSpec, opts ...ScheduleOption) Op {

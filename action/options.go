@@ -69,7 +69,8 @@ func Retain(d time.Duration, runs int) RegisterOption {
 }
 
 // MaxRunning bounds how many runs of the action are under way at a time, over all workers; 0 is no bound. A run that was cancelled counts until its handler
-// has returned.
+// has returned. In a spread namespace all runs that a limit is about are in one shard, that of the action's name; those that were invoked before it was
+// set, in others, do not count.
 func MaxRunning(n int) RegisterOption {
 	return func(o *registerOptions) { o.spec.maxRunning = int64(n) }
 }
@@ -146,8 +147,7 @@ func Delay(d time.Duration) InvokeOption {
 }
 
 // IdempotencyKey makes a run only if none was made with the same key, of 1 to 255 bytes, while that run had not ended, or in the 24 h since it was made: a repeat
-// returns that one, and Duplicate. With another input it is ErrConflict. Limits of an action that are set or removed later move its runs to
-// another shard of a spread namespace, where keys that were used before are not known.
+// returns that one, and Duplicate. With another input it is ErrConflict. Setting or removing limits of the action changes nothing of that.
 func IdempotencyKey(key string) InvokeOption {
 	return invokeOption(func(o *invokeOptions) {
 		if key == "" {

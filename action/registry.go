@@ -20,9 +20,10 @@ func (w *work) register(c *registerCommand) ([]byte, error) {
 	if err := c.spec.check(); err != nil {
 		return nil, err
 	}
-	d := definition{spec: c.spec, version: 1, enabled: true, createdAt: w.tx.Now()}
+	d := definition{spec: c.spec, version: 1, enabled: true, homed: c.spec.limited("any"), createdAt: w.tx.Now()}
 	if a := w.action(c.name); a != nil {
 		d.version, d.enabled, d.createdAt = a.version+1, a.enabled, a.createdAt
+		d.homed = d.homed || a.homed
 	}
 	w.define(c.name, d)
 	return codec.AppendUvarint(nil, d.version), nil
@@ -120,8 +121,8 @@ func (w *work) delete(c *nameCommand) ([]byte, error) {
 	if a == nil {
 		return nil, notFound(c.name)
 	}
-	if n := a.pending + a.running; n > 0 && !c.flag {
-		return nil, engine.Errorf(ErrConflict, "action %q has %d runs that have not ended", c.name, n)
+	if err := checkActive(c.name, a.pending+a.running); err != nil && !c.flag {
+		return nil, err
 	}
 	w.tell(&adoptCommand{name: c.name, gone: true, definition: definition{revision: uint64(w.tx.LSN())}})
 	w.dropSchedules(c.name)

@@ -91,8 +91,10 @@ func (s *spec) code(c *codec.Coder) {
 	}
 }
 
-// limited reports whether runs of the action have to be in one shard for its limits to hold.
-func (s *spec) limited() bool { return s.maxRunning > 0 || s.rate.limit > 0 }
+// limited reports whether runs of the action with a concurrency key, or without one, have to be in one shard for its limits to hold.
+func (s *spec) limited(key string) bool {
+	return s.maxRunning > 0 || s.rate.limit > 0 || s.maxPerKey > 0 && key != ""
+}
 
 // definition is an action as all shards of a namespace know it.
 type definition struct {
@@ -100,6 +102,7 @@ type definition struct {
 	version   uint64 // counts registrations
 	revision  uint64 // of the home shard: the LSN of its last change
 	enabled   bool
+	homed     bool // it has limits, or had some: see act.route
 	createdAt int64
 	updatedAt int64
 }
@@ -109,6 +112,7 @@ func (d *definition) code(c *codec.Coder) {
 	c.Uvarint(&d.version)
 	c.Uvarint(&d.revision)
 	c.Bool(&d.enabled)
+	c.Bool(&d.homed)
 	c.Varint(&d.createdAt)
 	c.Varint(&d.updatedAt)
 }

@@ -42,10 +42,43 @@ func (s *Store) Disable(ctx context.Context, name string) error {
 
 // Delete removes an action with the runs that are kept of it. Its idempotency keys are forgotten.
 //
-// Options: Force, which cancels runs that have not ended. Errors: ErrNotFound; ErrConflict if there are such runs.
+// Options: Force, which cancels runs that have not ended. Errors: ErrNotFound; ErrConflict if there are such runs. In a spread namespace a run that is
+// invoked in another shard while Delete is under way is cancelled: Disable the action first where that matters.
 func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) error {
-	_, err := engine.Propose(ctx, &s.scope, deleteOp(name, opts), decodeNothing)
+	op, force := deleteOp(name, opts)
+	if op.Err == nil && !force {
+		if err := s.checkEnded(ctx, name); err != nil {
+			return err
+		}
+	}
+	_, err := engine.Propose(ctx, &s.scope, op, decodeNothing)
 	return err
+}
+
+// checkEnded refuses to delete an action of a spread namespace that has runs in other shards than its home, which looks for itself.
+func (s *Store) checkEnded(ctx context.Context, name string) error {
+	if spread, err := s.scope.Spread(ctx); err != nil || !spread {
+		return err
+	}
+	parts, _, err := engine.AskAll(ctx, &s.scope, infoQuery{namespace: s.Namespace(), name: name})
+	if err != nil {
+		return err
+	}
+	active := int64(0)
+	for _, p := range parts {
+		if p.found {
+			active += p.info.Runs.Pending + p.info.Runs.Running
+		}
+	}
+	return checkActive(name, active)
+}
+
+// checkActive refuses to delete an action with runs that have not ended.
+func checkActive(name string, n int64) error {
+	if n == 0 {
+		return nil
+	}
+	return engine.Errorf(ErrConflict, "action %q has %d runs that have not ended", name, n)
 }
 
 // Invoke has an action carried out by a worker: at least once, and with one result. input is JSON, nil means null; it may be reused on return. When Invoke
@@ -56,17 +89,22 @@ func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) e
 // idempotency key was used with another input; ErrInvalid for an input that is no JSON or too long, and for options out of their limits.
 func (s *Store) Invoke(ctx context.Context, name string, input []byte, opts ...InvokeOption) (Invoked, error) {
 	op := invokeOp(name, input, opts)
-	var misplaced *placeError
-	i, err := s.invoke(ctx, op)
-	switch {
-	case errors.As(err, &misplaced): // a limit of the action asks for another shard
-		op.Route = misplaced.route
-	case errors.Is(err, ErrNotFound) && op.Route != name: // its home may not have told all shards yet
-		op.Route = name
-	default:
-		return i, err
+	pauses := pause{d: time.Millisecond}
+	for asked := 1; ; asked++ {
+		i, err := s.invoke(ctx, op)
+		var misplaced *placeError
+		switch {
+		case errors.As(err, &misplaced):
+			op.Route = misplaced.route
+		case errors.Is(err, ErrNotFound) && op.Route != name: // its home may not have told all shards yet
+			op.Route = name
+		default:
+			return i, err
+		}
+		if asked > 2 && !pauses.wait(ctx) { // what they know of the action differs still
+			return i, ctx.Err()
+		}
 	}
-	return s.invoke(ctx, op)
 }
 
 func (s *Store) invoke(ctx context.Context, op engine.Op) (Invoked, error) {
@@ -162,12 +200,11 @@ func nameOp(kind uint8, name string, flag bool) engine.Op {
 	return command(kind, name, checkAction(name), encode(nil, &nameCommand{name, flag}, (*nameCommand).code))
 }
 
-func deleteOp(name string, opts []DeleteOption) engine.Op {
-	force := false
+func deleteOp(name string, opts []DeleteOption) (op engine.Op, force bool) {
 	for _, opt := range opts {
 		opt(&force)
 	}
-	return nameOp(kindDelete, name, force)
+	return nameOp(kindDelete, name, force), force
 }
 
 func invokeOp(name string, input []byte, opts []InvokeOption) engine.Op {

@@ -1,0 +1,139 @@
+package action_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/action"
+)
+
+// openSpread returns the actions of a spread namespace.
+func openSpread(t *testing.T) *action.Store {
+	t.Helper()
+	node, err := floe.Open(floe.Config{Shards: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := node.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := node.Namespaces().Create(t.Context(), "wide", floe.Spread()); err != nil {
+		t.Fatal(err)
+	}
+	return node.Action("wide")
+}
+
+// TestLimitsKeepKeys: limits that were set, changed or removed moved runs to another shard of a spread namespace, where the idempotency keys of before were not
+// known, so that a repeat made another run.
+func TestLimitsKeepKeys(t *testing.T) {
+	s := openSpread(t)
+	made := make(map[string]action.RunID)
+	invoke := func(key string) {
+		t.Helper()
+		got, err := s.Invoke(short(t), "a", []byte("1"), action.IdempotencyKey(key), action.ConcurrencyKey("c"+key))
+		if err != nil {
+			t.Fatalf("Invoke with key %s: %v", key, err)
+		}
+		if was, known := made[key]; got.Duplicate != known || known && got.Run != was {
+			t.Errorf("Invoke with key %s = %+v, it was run %q", key, got, was)
+		}
+		made[key] = got.Run
+	}
+	for i, opts := range [][]action.RegisterOption{
+		nil,
+		{action.MaxRunning(1)},
+		nil,
+		{action.MaxRunningPerKey(1)},
+		{action.RateLimit(action.Rate{Limit: 10, Per: time.Second})},
+		nil,
+	} {
+		if _, err := s.Register(short(t), "a", opts...); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 6 * (i + 1) { // those of all rounds before, and 6 more
+			invoke(fmt.Sprint(n))
+		}
+		if _, err := s.Invoke(short(t), "a", []byte("2"), action.IdempotencyKey("0")); !errors.Is(err, floe.ErrConflict) {
+			t.Errorf("Invoke with another input = %v", err)
+		}
+	}
+	if info, err := s.Action(short(t), "a"); err != nil || info.Runs.Pending != int64(len(made)) {
+		t.Errorf("%d runs are pending, %v; want %d", info.Runs.Pending, err, len(made))
+	}
+}
+
+// TestKeyOfNewAction: a run with an idempotency key that was invoked before its shard had heard of the action was made at the action's home, where a repeat
+// did not look for it.
+func TestKeyOfNewAction(t *testing.T) {
+	s := openSpread(t)
+	for i := range 20 {
+		name := fmt.Sprint("a", i)
+		if _, err := s.Register(short(t), name); err != nil {
+			t.Fatal(err)
+		}
+		first, err := s.Invoke(short(t), name, nil, action.IdempotencyKey("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := s.Invoke(short(t), name, nil, action.IdempotencyKey("k")); err != nil || !again.Duplicate || again.Run != first.Run {
+			t.Errorf("%s: a repeat = %+v, %v; it was %s", name, again, err, first.Run)
+		}
+	}
+}
+
+// TestScheduleOfLimitedKeys: runs of schedules with a concurrency key were refused in a spread namespace if their action has a limit per key.
+func TestScheduleOfLimitedKeys(t *testing.T) {
+	s := openSpread(t)
+	if _, err := s.Register(short(t), "a", action.MaxRunningPerKey(1)); err != nil {
+		t.Fatal(err)
+	}
+	working(t, s.Worker(action.WorkerConfig{}).Handle("a", nothing))
+	for i := range 8 {
+		name := fmt.Sprint("s", i)
+		if err := s.Schedules("a").Set(short(t), name, action.ScheduleSpec{Every: time.Hour}, action.ConcurrencyKey(name)); err != nil {
+			t.Fatal(err)
+		}
+		i, err := s.Schedules("a").Trigger(short(t), name)
+		if err != nil {
+			t.Fatalf("Trigger %s = %v", name, err)
+		}
+		if run, err := s.Wait(short(t), i.Run); err != nil || run.Status != action.Completed {
+			t.Errorf("%+v, %v", run, err)
+		}
+	}
+}
+
+// TestDeleteLooksEverywhere: an action of a spread namespace was deleted though it had runs that had not ended, if they were in other shards than its home.
+func TestDeleteLooksEverywhere(t *testing.T) {
+	s := openSpread(t)
+	for i := range 8 {
+		name := fmt.Sprint("a", i)
+		if _, err := s.Register(short(t), name); err != nil {
+			t.Fatal(err)
+		}
+		run, err := s.Invoke(short(t), name, nil, action.IdempotencyKey("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Delete(short(t), name); !errors.Is(err, floe.ErrConflict) {
+			t.Errorf("Delete %s = %v", name, err)
+		}
+		if err := s.Cancel(short(t), run.Run, ""); err != nil {
+			t.Error(err)
+		}
+		if err := s.Delete(short(t), name); err != nil {
+			t.Errorf("Delete %s = %v", name, err)
+		}
+	}
+	if err := s.Delete(short(t), "nothing"); !errors.Is(err, floe.ErrNotFound) {
+		t.Errorf("Delete = %v", err)
+	}
+}
+
+func nothing(context.Context, *action.Task) (any, error) { return nil, nil }
