@@ -42,9 +42,16 @@ type Counts struct {
 	Measurements int64 // of time series
 	Series       int64 // of all measurements
 	Points       int64 // of all series, see ts.Measurement
-	Actions      int64 // to come
-	Workflows    int64 // to come
+	Actions      int64
+	Workflows    int64
 	Jobs         int64 // of stream processing, to come
+
+	// Runs of workflows: those that have not ended, and how many there ever were, by how they have ended.
+	RunsActive, RunsStarted, RunsCompleted, RunsFailed, RunsCancelled, RunsTimedOut int64
+	Signals                                                                         int64 // that runs of workflows have got, ever
+	Timers                                                                          int64 // of runs of workflows that have gone off, ever
+	Steps                                                                           int64 // that runs of workflows have begun, ever
+	Schedules                                                                       int64 // of workflows that are neither paused nor disabled
 }
 
 // Create makes a namespace.

@@ -11,6 +11,7 @@ import (
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/ts"
+	"github.com/floedb/floe/workflow"
 )
 
 // stores are the primitives behind a door: what a Node and a Client have in common.
@@ -70,6 +71,11 @@ func (s *stores) Queue(namespace string, opts ...AccessOption) *queue.Store {
 // Action returns the actions of a namespace, with their runs and workers.
 func (s *stores) Action(namespace string, opts ...AccessOption) *action.Store {
 	return engine.StoreOf(action.Primitive, s.pick(opts), namespace, s.maxValue())
+}
+
+// Workflow returns the workflows of a namespace, with their runs.
+func (s *stores) Workflow(namespace string, opts ...AccessOption) *workflow.Store {
+	return engine.StoreOf(workflow.Primitive, s.pick(opts), namespace, s.maxValue())
 }
 
 // TS returns the time series of a namespace.

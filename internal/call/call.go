@@ -83,13 +83,12 @@ func (r *Ref) Code(c *codec.Coder) {
 	r.Tag = uint16(high)<<8 | uint16(low)
 }
 
-// RefOf reads the run in the result of KindInvoke.
-func RefOf(result []byte) (ref Ref, err error) {
+// PlaceOf reads the run in the result of KindInvoke, and in which shard it is.
+func PlaceOf(result []byte) (shard uint64, ref Ref, err error) {
 	c := codec.NewDecoder(result)
-	var shard uint64
 	c.Uvarint(&shard)
 	ref.Code(&c)
-	return ref, c.Err()
+	return shard, ref, c.Err()
 }
 
 // Cancel is the body of the command that cancels a run.

@@ -22,6 +22,13 @@ type Counts struct {
 	Actions      int64
 	Workflows    int64
 	Jobs         int64
+
+	// Workflow runs: those that have not ended, and how many there ever were, by how they have ended.
+	RunsActive, RunsStarted, RunsCompleted, RunsFailed, RunsCancelled, RunsTimedOut int64
+	Signals                                                                         int64 // that runs have got, ever
+	Timers                                                                          int64 // of runs that have gone off, ever
+	Steps                                                                           int64 // that runs have begun, ever
+	Schedules                                                                       int64 // of workflows that are neither paused nor disabled
 }
 
 // all returns the numbers, in the order in which they are sent.
@@ -29,6 +36,7 @@ func (c *Counts) all() []*int64 {
 	return []*int64{
 		&c.Keys, &c.KeyBytes, &c.KeyReads, &c.KeySets, &c.KeyDeletes, &c.DeadKeys, &c.Streams, &c.Queues, &c.Measurements, &c.Series,
 		&c.Points, &c.Actions, &c.Workflows, &c.Jobs,
+		&c.RunsActive, &c.RunsStarted, &c.RunsCompleted, &c.RunsFailed, &c.RunsCancelled, &c.RunsTimedOut, &c.Signals, &c.Timers, &c.Steps, &c.Schedules,
 	}
 }
 

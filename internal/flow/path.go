@@ -16,6 +16,9 @@ type Path struct {
 	hops []hop
 }
 
+// Root returns where the path begins.
+func (p *Path) Root() Root { return p.root }
+
 // hop goes from a value to a part of it: a member of an object, or an element of an array.
 type hop struct {
 	key   string

@@ -8,12 +8,13 @@ import (
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/ts"
+	"github.com/floedb/floe/workflow"
 )
 
 // All returns the tables of all primitives: every node has them.
 func All() []engine.Primitive {
 	return []engine.Primitive{
 		engine.TableOf(kv.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(queue.Primitive), engine.TableOf(ts.Primitive),
-		engine.TableOf(action.Primitive),
+		engine.TableOf(action.Primitive), engine.TableOf(workflow.Primitive),
 	}
 }

@@ -1,0 +1,564 @@
+package workflow
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/flow"
+)
+
+// callState is where a call stands: of a step, of a branch, or one that compensates.
+type callState struct {
+	phase   phase
+	seq     uint64 // of the present attempt: an answer to another one comes too late
+	attempt int64
+	polls   int64
+	firstAt int64          // when the first attempt began
+	due     int64          // when the attempt has taken too long, or the pause is over
+	shard   engine.ShardID // in which what was called is
+	ref     call.Ref       // the action's run, once it is known
+	child   uint64         // or the child, with its tag in ref
+	plan    planState
+}
+
+// phase is what a call does.
+type phase uint8
+
+// The phases of calls.
+const (
+	phaseNone   phase = iota
+	phaseCalled       // what was called runs
+	phasePause        // the next attempt follows
+	phasePoll         // the next poll follows
+	phaseRate         // an executor's rate is waited for
+	phaseEnd
+)
+
+func noCall() callState { return callState{due: never} }
+
+func (s *callState) code(c *codec.Coder) {
+	if c.Byte((*byte)(&s.phase)); s.phase == phaseNone {
+		s.due = never
+		return
+	}
+	c.Uvarint(&s.seq)
+	for _, v := range [...]*int64{&s.attempt, &s.polls, &s.firstAt} {
+		c.Varint(v)
+	}
+	codeTime(c, &s.due)
+	codeU16(c, (*uint16)(&s.shard))
+	s.ref.Code(c)
+	c.Uvarint(&s.child)
+	s.plan.code(c)
+	if s.phase >= phaseEnd {
+		c.Fail(fmt.Sprintf("call in phase %d", s.phase))
+	}
+}
+
+// Slots of a run, as tokens name them: branches follow.
+const (
+	slotStep = iota
+	slotUndo
+	slotBranch
+)
+
+// slot is a call of a run, with whom it belongs to.
+type slot struct {
+	*live
+	number uint64
+	call   *flow.Call
+	state  *callState
+	branch *branch // of slotBranch
+	undo   *undoRow
+}
+
+// slot returns the one call that the run makes: that of its step, or the one that compensates.
+func (l *live) slot() *slot {
+	if l.wait != waitUndo {
+		return &slot{live: l, number: slotStep, call: &l.at().Call, state: &l.call}
+	}
+	u, ok := l.undoRow()
+	if !ok {
+		panic(fmt.Sprintf("workflow: run %d compensates visit %d, which has no row", l.run, l.ending.visit))
+	}
+	return &slot{live: l, number: slotUndo, call: l.def.Steps[u.step].Compensate, state: &l.call, undo: &u}
+}
+
+// slotOf returns the call that a token is about, nil if that is over.
+func (l *live) slotOf(t *token) *slot {
+	switch {
+	case t.slot >= slotBranch:
+		return l.branchSlot(t)
+	case l.wait != waitCall && l.wait != waitUndo && l.wait != waitChildren || l.call.seq != t.seq || l.call.phase == phaseNone:
+		return nil
+	case l.wait == waitChildren:
+		return &slot{live: l, number: slotStep, state: &l.call}
+	}
+	return l.slot()
+}
+
+// begin makes the first attempt.
+func (s *slot) begin() {
+	*s.state = noCall()
+	s.state.firstAt = s.tx.Now()
+	s.state.attempt = 1
+	s.changed = true
+	s.try()
+}
+
+// try makes an attempt: that of a plan is one of an executor.
+func (s *slot) try() {
+	c := s.call
+	if c.Target == flow.TargetPlan {
+		s.tryPlan()
+		return
+	}
+	s.invoke(c, s.input(c))
+}
+
+// invoke has a target run.
+func (s *slot) invoke(c *flow.Call, input []byte) {
+	st := s.state
+	s.token++
+	st.phase, st.seq, st.due, st.ref, st.child, st.shard = phaseCalled, s.token, never, call.Ref{}, 0, s.tx.Shard()
+	if c.Timeout > 0 {
+		st.due = s.tx.Now() + c.Timeout
+	}
+	s.spins = 0
+	s.changed = true
+	tok := s.tokenOf(c)
+	if c.Target == flow.TargetWorkflow {
+		s.startChild(c, input, tok)
+		return
+	}
+	s.note(event{kind: AwaitingAction, attempt: st.attempt, detail: c.Name})
+	s.tx.Ask(s.invocation(c, input, tok), tok)
+}
+
+// tokenOf says what is waited for.
+func (s *slot) tokenOf(c *flow.Call) []byte {
+	t := token{s.tx.Shard(), s.run, s.tag, c.Target == flow.TargetWorkflow, s.number, s.state.seq}
+	return encode(nil, &t, (*token).code)
+}
+
+// invocation is the command that invokes an action.
+func (s *slot) invocation(c *flow.Call, input, tok []byte) engine.Command {
+	v := call.Invoke{
+		Name: c.Name, Input: input, Priority: action.DefaultPriority, Timeout: c.Timeout, IdempotencyKey: s.key(), Repeated: true,
+		Source: "workflow:" + string(s.name()), Notify: call.Notify{Machine: engine.MachineWorkflow, Command: kindDone, Token: tok},
+	}
+	if c.Retry.Attempts > 0 || c.Poll != nil || s.planned() {
+		v.MaxAttempts = 1
+	}
+	return engine.Command{Machine: engine.MachineAction, Kind: call.KindInvoke, Body: encode(nil, &v, (*call.Invoke).Code)}
+}
+
+// key is the idempotency key of what is called, the same for all attempts.
+func (s *slot) key() string {
+	visit, step, i := s.visit, s.def.Steps[s.step].Name, ""
+	if s.edited != 0 {
+		visit = s.edited
+	}
+	switch {
+	case s.undo != nil:
+		visit, step, i = s.ending.visit, s.def.Steps[s.undo.step].Name, "/compensate"
+	case s.branch != nil:
+		i = fmt.Sprintf("[%d]", s.branch.index)
+	}
+	return fmt.Sprintf("%s/%s#%d%s", s.name(), step, visit, i)
+}
+
+// startChild starts a run of another workflow.
+func (s *slot) startChild(c *flow.Call, input, tok []byte) {
+	if int(s.depth)+1 > MaxDepth {
+		s.answer(result{
+			outcome: OutcomeExecutionFailure, code: "too_deep", message: fmt.Sprintf("workflow %q would be child %d of a child", c.Name, MaxDepth), refused: true,
+		})
+		return
+	}
+	s.note(event{kind: AwaitingChild, attempt: s.state.attempt, detail: c.Name})
+	v := startCommand{
+		name: c.Name, version: c.Version, source: "workflow:" + string(s.name()), parent: string(s.name()), depth: s.depth + 1, input: input,
+		notify: call.Notify{Machine: engine.MachineWorkflow, Command: kindChildDone, Token: tok},
+	}
+	s.tx.Ask(engine.Command{Machine: engine.MachineWorkflow, Kind: kindStart, Body: encode(nil, &v, (*startCommand).code)}, tok)
+}
+
+// input is what a call gets.
+func (s *slot) input(c *flow.Call) []byte {
+	switch {
+	case s.undo != nil:
+		if c.Input == nil {
+			return undoInput(s.undo)
+		}
+	case s.branch != nil:
+		if c.Input == nil && s.branch.item != nil {
+			return s.branch.item
+		}
+		return s.callInput(c, &branchSource{s.live, s.branch})
+	case s.edited != 0:
+		if b, ok := s.tx.Get(partKey(nil, s.run, partEdited)); ok {
+			return b
+		}
+	}
+	return s.callInput(c, s.live)
+}
+
+// callInput is what a call gets as its definition says.
+func (l *live) callInput(c *flow.Call, from flow.Source) []byte {
+	if c.Input == nil {
+		return l.inputJSON()
+	}
+	return c.Input.Append(nil, from)
+}
+
+// called hears whether a call was made.
+func (w *work) called(t token, r engine.Reply) {
+	l := w.live(t.run)
+	var s *slot
+	if l != nil && l.tag == t.tag {
+		s = l.slotOf(&t)
+	}
+	if s == nil || s.state.phase != phaseCalled || s.state.seq != t.seq {
+		if r.Err == nil {
+			w.disown(&t, r.Result)
+		}
+		return
+	}
+	s.changed = true
+	if r.Err == nil {
+		s.reached(r.Result)
+	} else {
+		s.refused(r.Err)
+	}
+	s.saveBranch()
+	l.advance()
+}
+
+// disown cancels what was called for a call that is over meanwhile.
+func (w *work) disown(t *token, result []byte) {
+	const reason = "the step that called it is over"
+	if t.child {
+		res := must(decode(result, (*started).code))
+		w.cancelChild(res.run, res.tag, reason)
+		return
+	}
+	shard, ref, err := call.PlaceOf(result)
+	w.cancelRun(engine.ShardID(shard), must(ref, err), reason)
+}
+
+func (w *work) cancelChild(run uint64, tag uint16, reason string) {
+	v := cancelCommand{target: target{run: run, tag: tag}, reason: reason}
+	w.tx.Ask(engine.Command{Machine: engine.MachineWorkflow, Kind: kindCancel, Body: encode(nil, &v, (*cancelCommand).code)}, nil)
+}
+
+// cancelRun cancels a run of an action. That it can not be, because it has ended just now, does not matter.
+func (w *work) cancelRun(shard engine.ShardID, ref call.Ref, reason string) {
+	v := call.Cancel{Ref: ref, Reason: reason}
+	cmd := engine.Command{Machine: engine.MachineAction, Kind: call.KindCancel, Body: encode(nil, &v, (*call.Cancel).Code)}
+	if shard != w.tx.Shard() {
+		w.sendTo(shard, cmd, nil)
+		return
+	}
+	w.tx.Ask(cmd, nil)
+}
+
+// reached notes what was called.
+func (s *slot) reached(result []byte) {
+	if s.target() == flow.TargetWorkflow {
+		res := must(decode(result, (*started).code))
+		s.state.child, s.state.ref.Tag = res.run, res.tag
+		s.note(event{kind: ChildStarted, detail: string(res.name())})
+		return
+	}
+	_, ref, err := call.PlaceOf(result)
+	s.state.ref = must(ref, err)
+}
+
+// name returns the id of the run that was started.
+func (v *started) name() RunID {
+	if v.id != "" {
+		return RunID(v.id)
+	}
+	return v.place.id()
+}
+
+// refused ends an attempt that could not begin.
+func (s *slot) refused(err error) {
+	var misplaced interface{ CallRoute() string }
+	if errors.As(err, &misplaced) {
+		s.invokeElsewhere(misplaced.CallRoute())
+		return
+	}
+	child := s.target() == flow.TargetWorkflow
+	r := result{outcome: OutcomeExecutionFailure, code: OutcomeExecutionFailure, message: err.Error(), refused: true}
+	switch {
+	case errors.Is(err, ErrNotFound):
+		r.outcome, r.code = OutcomeTargetNotFound, OutcomeTargetNotFound
+		kind := ActionNotFound
+		if child {
+			kind = ChildNotFound
+		}
+		s.note(event{kind: kind, detail: err.Error()})
+	case errors.Is(err, ErrConflict):
+		r.outcome, r.code = OutcomeTargetDisabled, OutcomeTargetDisabled
+		if !child {
+			s.note(event{kind: ActionDisabled, detail: err.Error()})
+		}
+	}
+	s.answer(r)
+}
+
+// invokeElsewhere has an action run in the shard to which its limits bind it.
+func (s *slot) invokeElsewhere(route string) {
+	c := s.present()
+	shard := s.tx.ShardOf(route)
+	s.state.shard = shard
+	tok := s.tokenOf(c)
+	s.sendTo(shard, s.invocation(c, s.inputOf(c), tok), tok)
+}
+
+// done hears that what a call has had run has ended.
+func (w *work) done(e *call.End, child bool) ([]byte, error) {
+	t := must(decode(e.Token, (*token).code))
+	if t.shard != w.tx.Shard() {
+		v := relayCommand{child, *e}
+		w.send(t.shard, kindRelay, encode(nil, &v, (*relayCommand).code), nil)
+		return nil, nil
+	}
+	l := w.live(t.run)
+	if l == nil || l.tag != t.tag {
+		return nil, nil
+	}
+	s := l.slotOf(&t)
+	if s == nil || s.state.seq != t.seq || s.state.phase != phaseCalled {
+		return nil, nil
+	}
+	s.changed = true
+	if l.wait == waitChildren {
+		l.beginUndo()
+	} else if s.branch != nil && l.fan.stopping {
+		s.stopped()
+	} else if child {
+		s.note(event{kind: ChildCompleted, attempt: s.state.attempt, outcome: Status(e.Status).String(), detail: e.Message})
+		s.answer(childResult(e))
+	} else {
+		r := actionResult(e)
+		s.note(event{kind: ActionCompleted, attempt: s.state.attempt, outcome: r.outcome, detail: r.message})
+		s.answer(r)
+	}
+	s.saveBranch()
+	l.advance()
+	return nil, nil
+}
+
+// actionResult is what the end of an action's run means for who has called it.
+func actionResult(e *call.End) result {
+	r := result{outcome: e.Outcome, code: e.Code, message: e.Message, refused: e.Refused}
+	switch action.Status(e.Status) {
+	case action.Completed:
+		r.code, r.message = "", ""
+		r.output = asJSON(e.Output)
+		if r.outcome == OutcomeFailure {
+			r.message = "the action has said so"
+		}
+	case action.TimedOut:
+		r.outcome, r.ambiguous = OutcomeTimeout, true
+		if r.message == "" {
+			r.message = "the action has timed out"
+		}
+	case action.Cancelled:
+		r.outcome, r.ambiguous, r.refused = OutcomeCancelled, true, true
+		r.message = "the action's run was cancelled"
+		if e.Message != "" {
+			r.message += ": " + e.Message
+		}
+	default:
+		r.outcome, r.ambiguous = OutcomeFailure, e.Code == action.CodeWorkerLost
+		if r.message == "" {
+			r.message = "the action has failed"
+		}
+	}
+	return r
+}
+
+// childResult is what the end of a child means for its parent.
+func childResult(e *call.End) result {
+	if Status(e.Status) == Completed {
+		return result{outcome: OutcomeSuccess, output: asJSON(e.Output)}
+	}
+	r := result{outcome: Status(e.Status).String(), code: e.Code, message: e.Message}
+	if r.message == "" {
+		r.message = "the child is " + r.outcome
+	}
+	if e.Output != nil {
+		r.output = asJSON(e.Output)
+	}
+	r.refused = r.outcome == OutcomeCancelled
+	return r
+}
+
+// asJSON returns bytes as JSON: what is none as a string.
+func asJSON(b []byte) []byte {
+	switch {
+	case len(b) == 0:
+		return []byte("null")
+	case !flow.Valid(b):
+		return flow.AppendText(nil, string(b))
+	}
+	return b
+}
+
+// answer ends an attempt: of an executor of a plan, or of the call itself.
+func (s *slot) answer(r result) {
+	s.state.phase, s.state.due = phaseNone, never
+	if s.planned() {
+		s.answerPlan(r)
+		return
+	}
+	s.settle(r)
+}
+
+// settle ends an attempt of the call: another one follows, or that is its result.
+func (s *slot) settle(r result) {
+	st, c := s.state, s.call
+	r.attempt = st.attempt
+	switch {
+	case r.outcome == OutcomePending && c.Poll != nil:
+		s.poll(c.Poll)
+		return
+	case r.bad() && !r.refused && st.attempt < c.Retry.Attempts:
+		pause := c.Retry.Backoff.Pause(st.attempt, s.random())
+		if w := c.Retry.Within; w == 0 || s.tx.Now()+pause-st.firstAt <= w {
+			s.note(event{kind: StepRetry, attempt: st.attempt + 1, outcome: r.outcome, detail: r.message})
+			st.phase, st.due = phasePause, s.tx.Now()+pause
+			return
+		}
+	}
+	s.finished(r)
+}
+
+// finished hands the result of the call to whom it belongs to.
+func (s *slot) finished(r result) {
+	*s.state = noCall()
+	switch {
+	case s.branch != nil:
+		s.branchDone(r)
+	case s.undo != nil:
+		s.undone(r)
+	default:
+		s.finishStep(r)
+	}
+}
+
+// poll makes the call again after a pause, or ends it if it was made often enough.
+func (s *slot) poll(p *flow.Poll) {
+	st := s.state
+	if st.polls >= p.Attempts {
+		s.note(event{kind: PollExhausted, attempt: st.attempt})
+		s.finished(result{outcome: OutcomeTimeout, code: "poll_exhausted", message: fmt.Sprintf("pending after %d polls", st.polls), attempt: st.attempt, ambiguous: true})
+		return
+	}
+	pause := p.First
+	if st.polls > 0 {
+		pause = p.Backoff.Pause(st.polls, s.random())
+	}
+	st.polls++
+	st.phase, st.due = phasePoll, s.tx.Now()+pause
+	s.note(event{kind: PollScheduled, attempt: st.attempt, detail: rfc3339(st.due)})
+}
+
+// due ends a pause, or an attempt that takes too long.
+func (s *slot) due() {
+	st := s.state
+	switch st.phase {
+	case phasePause:
+		st.attempt++
+		s.try()
+	case phasePoll:
+		s.try()
+	case phaseRate:
+		s.tryPlan()
+	case phaseCalled:
+		c := s.present()
+		s.withdraw("the step has timed out")
+		r := result{outcome: OutcomeTimeout, code: "timeout", message: fmt.Sprintf("no result after %d ms", c.Timeout), ambiguous: true}
+		s.answer(r)
+	}
+}
+
+// cancel ends the call without a result. It reports whether a child is to be waited for.
+func (s *slot) cancel(reason string) (child bool) {
+	called := s.state.phase == phaseCalled
+	if called {
+		s.withdraw(reason)
+	}
+	child = called && s.target() == flow.TargetWorkflow && s.state.child != 0
+	s.state.due = never
+	if !child {
+		s.state.phase = phaseNone
+	}
+	return child
+}
+
+// withdraw cancels what was called. That it can not be, because it has ended just now, does not matter.
+func (s *slot) withdraw(reason string) {
+	switch st := s.state; {
+	case st.child != 0:
+		s.cancelChild(st.child, st.ref.Tag, reason)
+	case st.ref.Action != 0:
+		s.cancelRun(st.shard, st.ref, reason)
+	}
+}
+
+// present returns what is called: the call itself, or the executor of its plan.
+func (s *slot) present() *flow.Call {
+	if s.planned() {
+		return &s.executor().Call
+	}
+	return s.call
+}
+
+func (s *slot) target() flow.Target {
+	if s.call == nil { // its run ends
+		if s.state.child != 0 {
+			return flow.TargetWorkflow
+		}
+		return flow.TargetAction
+	}
+	return s.present().Target
+}
+
+// inputOf is what is called gets.
+func (s *slot) inputOf(c *flow.Call) []byte {
+	if s.planned() {
+		return s.planInput(c)
+	}
+	return s.input(c)
+}
+
+// note adds an event about the step that the call belongs to.
+func (s *slot) note(e event) {
+	e.step = s.def.Steps[s.step].Name
+	if s.undo != nil {
+		e.step = s.def.Steps[s.undo.step].Name
+	}
+	if s.branch != nil {
+		e.step += "[" + s.branchName(s.branch) + "]"
+	}
+	s.event(e)
+}
+
+// tellEnd tells who has started the run that it has ended.
+func (l *live) tellEnd(output []byte) {
+	n := l.notify
+	if n.Machine == 0 {
+		return
+	}
+	e := call.End{Token: n.Token, Status: uint8(l.status), Code: l.failure.code, Message: l.failure.message, Output: output}
+	l.tx.Then(engine.Command{Machine: n.Machine, Kind: n.Command, Body: encode(nil, &e, (*call.End).Encode)})
+}

@@ -1,0 +1,258 @@
+package workflow
+
+import (
+	"encoding/binary"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/key"
+)
+
+// What is created lives in the home of the workflow, the shard of its name. In a spread namespace the home tells all other shards, so that runs can be in any of
+// them; each has a number and counters of its own for the workflow.
+
+// create makes a version of a workflow known, the default one from now on.
+func (w *work) create(c *createCommand) ([]byte, error) {
+	if err := checkWorkflow(c.name); err != nil {
+		return nil, err
+	}
+	k := w.workflow(c.name)
+	res := created{lsn: uint64(w.tx.LSN())}
+	if k != nil {
+		known, err := k.checkVersion(c)
+		if err != nil {
+			return nil, err
+		}
+		res.unchanged = known
+	}
+	if !res.unchanged {
+		enabled := k == nil || k.enabled
+		w.use(c.name, enabled, uint64(w.tx.LSN()), c)
+		w.tell(&adoptCommand{name: c.name, enabled: enabled, revision: uint64(w.tx.LSN()), version: *c})
+	}
+	return encode(nil, &res, (*created).code), nil
+}
+
+// checkVersion reports whether a version is known already. Errors: ErrExists if it is another definition; ErrInvalid if there are too many.
+func (k *kind) checkVersion(c *createCommand) (known bool, err error) {
+	v, ok := k.version(c.version)
+	switch {
+	case ok && v.hash == xxhash.Sum64(c.source):
+		return true, nil
+	case ok:
+		return false, engine.Errorf(ErrExists, "workflow %q: version %q exists with another definition", k.name, c.version)
+	case k.versions >= MaxVersions:
+		return false, engine.Errorf(ErrInvalid, "workflow %q has %d versions already, the limit is %d", k.name, k.versions, MaxVersions)
+	}
+	return false, nil
+}
+
+// version returns where a version is.
+func (k *kind) version(version string) (v versionIndex, ok bool) {
+	k.buf = append(numberKey(k.buf[:0], rowVersions, k.id), version...)
+	b, ok := k.tx.Get(k.buf)
+	if !ok {
+		return v, false
+	}
+	return must(decode(b, (*versionIndex).code)), true
+}
+
+// enable enables or disables a workflow at its home: a disabled one takes no starts, and what was started before goes on.
+func (w *work) enable(c *nameCommand) ([]byte, error) {
+	k := w.workflow(c.name)
+	if k == nil {
+		return nil, notFound(c.name)
+	}
+	if k.enabled != c.flag {
+		w.use(c.name, c.flag, uint64(w.tx.LSN()), nil)
+		w.tell(&adoptCommand{name: c.name, enabled: c.flag, revision: uint64(w.tx.LSN())})
+	}
+	return nil, nil
+}
+
+// use makes the shard know a workflow as it is now, with a version if one is given.
+func (w *work) use(name string, enabled bool, revision uint64, c *createCommand) {
+	tx := w.tx
+	k := w.workflow(name)
+	if k == nil {
+		k = &kind{record: record{id: uint64(tx.LSN()), createdAt: tx.Now(), nextEnded: never, timer: never}, work: w, name: name}
+		w.workflows = append(w.workflows, k)
+		tx.Insert(numberKey(nil, rowName, k.id), encode(nil, &nameRow{ns: tx.Namespace(), name: name}, (*nameRow).code))
+		if tx.Here(name) {
+			tx.Count(countWorkflows, 1)
+		}
+	}
+	k.enabled, k.revision, k.updatedAt, k.changed = enabled, revision, tx.Now(), true
+	if c != nil && c.name != "" {
+		k.add(c)
+	}
+}
+
+// add adds a version, which is the default one from now on.
+func (k *kind) add(c *createCommand) {
+	if _, ok := k.version(c.version); ok {
+		return // the home has told it before
+	}
+	k.versions++
+	k.current = k.versions
+	d := must(decode(c.compiled, (*flow.Definition).Code))
+	k.retainFor, k.retainRuns = d.RetainFor, d.RetainRuns
+	k.m.definitions.Replace(k.tx, versionID{k.id, k.current}, &d, len(c.compiled))
+	row := versionRow{c.version, k.tx.Now(), c.source, c.compiled}
+	k.tx.Insert(versionKey(nil, k.id, k.current), encode(nil, &row, (*versionRow).code))
+	index := versionIndex{k.current, xxhash.Sum64(c.source), k.tx.Now()}
+	k.tx.Insert(append(numberKey(nil, rowVersions, k.id), c.version...), encode(nil, &index, (*versionIndex).code))
+}
+
+// tell sends what the home of a workflow says to all other shards of a spread namespace.
+func (w *work) tell(c *adoptCommand) {
+	tx := w.tx
+	if !tx.Spread() {
+		return
+	}
+	body := encode(nil, c, (*adoptCommand).code)
+	for shard := range engine.ShardID(tx.Shards()) {
+		if shard != tx.Shard() {
+			w.send(shard, kindAdopt, body, nil)
+		}
+	}
+}
+
+// send sends a command of the machine to a shard of a spread namespace. With a token the machine is told what became of it.
+func (w *work) send(shard engine.ShardID, kind uint8, body, token []byte) {
+	w.sendTo(shard, engine.Command{Machine: engine.MachineWorkflow, Kind: kind, Body: body}, token)
+}
+
+func (w *work) sendTo(shard engine.ShardID, cmd engine.Command, token []byte) {
+	cmd.Spread, cmd.Namespace = true, w.tx.NamespaceName()
+	name := engine.RouteTo(cmd.Namespace, shard, w.tx.Shards())
+	w.tx.Send(engine.Message{Command: cmd, Name: name, Token: token, Reply: token != nil})
+}
+
+// adopt takes over what the home of a workflow says, unless something newer is known.
+func (w *work) adopt(c *adoptCommand) ([]byte, error) {
+	k := w.workflow(c.name)
+	switch {
+	case k != nil && k.revision >= c.revision:
+	case !c.gone:
+		w.use(c.name, c.enabled, c.revision, &c.version)
+	case k != nil:
+		k.bury()
+	}
+	return nil, nil
+}
+
+// delete removes a workflow at its home. With runs that have not ended it has to be forced: then they go on.
+func (w *work) delete(c *nameCommand) ([]byte, error) {
+	k := w.workflow(c.name)
+	if k == nil {
+		return nil, notFound(c.name)
+	}
+	if k.active > 0 && !c.flag {
+		return nil, engine.Errorf(ErrConflict, "workflow %q has %d active runs", c.name, k.active)
+	}
+	w.tell(&adoptCommand{name: c.name, gone: true, revision: uint64(w.tx.LSN())})
+	k.bury()
+	return nil, nil
+}
+
+// bury makes a workflow unknown. Its runs, and the definitions that they need, stay until they are forgotten.
+func (k *kind) bury() {
+	tx := k.tx
+	if tx.Here(k.name) {
+		tx.Count(countWorkflows, -1)
+	}
+	tx.Delete(namedKey(nil, rowWorkflow, tx.Namespace(), k.name))
+	k.deleted, k.changed = true, true
+	if k.active+k.kept > 0 {
+		tx.Set(numberKey(nil, rowName, k.id), encode(nil, &nameRow{deleted: true, ns: tx.Namespace(), name: k.name}, (*nameRow).code))
+	}
+}
+
+// drop removes all rows of a workflow that is deleted and has no runs left.
+func (k *kind) drop() {
+	k.unschedule()
+	for _, kind := range [...]byte{rowVersion, rowVersions, rowOf, rowEnded, rowKey, rowPlan, rowCache} {
+		prefix := numberKey(nil, kind, k.id)
+		k.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
+	}
+	for n := range k.versions {
+		k.m.definitions.Remove(k.tx, versionID{k.id, n + 1})
+	}
+	k.tx.Delete(numberKey(nil, rowName, k.id))
+	k.tx.Delete(numberKey(nil, rowGrave, k.id))
+	k.dropped = true
+}
+
+// maxForgotten bounds how many runs are forgotten at once.
+const maxForgotten = 100
+
+// nextDue returns when there is something to do next: to forget runs.
+func (k *kind) nextDue() int64 {
+	switch {
+	case k.kept == 0:
+		return never
+	case k.kept > k.retainRuns:
+		return k.tx.Now()
+	}
+	return k.nextEnded + k.retainFor
+}
+
+// catchUp forgets runs that ended long ago, and the oldest of too many.
+func (k *kind) catchUp() {
+	k.changed = true
+	k.unschedule()
+	now := k.tx.Now()
+	prefix := numberKey(nil, rowEnded, k.id)
+	for n := 0; n < maxForgotten && k.kept > 0 && !k.tx.Full(); n++ {
+		row, _, ok := k.tx.First(key.AppendInt64(numberKey(nil, rowEnded, k.id), k.nextEnded), key.PrefixEnd(prefix))
+		if !ok {
+			k.nextEnded = never
+			break
+		}
+		at := key.Int64(row[partAt:])
+		if k.nextEnded = at; at+k.retainFor > now && k.kept <= k.retainRuns {
+			break
+		}
+		k.forget(lastOf(row), at)
+	}
+}
+
+// forget removes a run that has ended, with all its rows.
+func (k *kind) forget(run uint64, endedAt int64) {
+	tx := k.tx
+	b, ok := tx.Get(partKey(nil, run, partHeader))
+	if !ok {
+		panic("workflow: a run that ended has no row")
+	}
+	h := must(decode(b, (*header).code))
+	tx.Delete(endedKey(nil, k.id, endedAt, run))
+	tx.Delete(ofKey(nil, k.id, run))
+	tx.Delete(inKey(nil, tx.Namespace(), run))
+	tx.Delete(statusRunKey(nil, tx.Namespace(), h.status, run))
+	for _, a := range h.attributes {
+		tx.Delete(attributeKey(nil, tx.Namespace(), a, run))
+	}
+	if h.idempotencyKey != "" {
+		tx.Delete(append(numberKey(nil, rowKey, k.id), h.idempotencyKey...))
+	}
+	if h.id != "" {
+		tx.Delete(namedKey(nil, rowID, tx.Namespace(), h.id))
+	}
+	prefix := numberKey(nil, rowRun, run)
+	tx.DeleteRange(prefix, key.PrefixEnd(prefix))
+	k.kept--
+}
+
+// idRow returns the run with an id that was chosen by who started it.
+func (w *work) idRow(id string) (run uint64, ok bool) {
+	w.buf = namedKey(w.buf[:0], rowID, w.tx.Namespace(), id)
+	b, ok := w.tx.Get(w.buf)
+	if !ok {
+		return 0, false
+	}
+	run, _ = binary.Uvarint(b)
+	return run, true
+}

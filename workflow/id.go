@@ -1,0 +1,65 @@
+package workflow
+
+import (
+	"encoding/base32"
+	"strings"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+const idPrefix = "wfr-"
+
+// idEncoding has digits and small letters only.
+var idEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+// place is what a RunID of floe's own says.
+type place struct {
+	shard     engine.ShardID
+	run       uint64
+	tag       uint16
+	namespace string
+}
+
+func (p *place) code(c *codec.Coder) {
+	codeU16(c, (*uint16)(&p.shard))
+	c.Uvarint(&p.run)
+	codeU16(c, &p.tag)
+	c.String(&p.namespace)
+}
+
+func (p place) id() RunID {
+	return RunID(idPrefix + idEncoding.EncodeToString(encode(nil, &p, (*place).code)))
+}
+
+// own reports whether the id looks like one of floe's own.
+func (id RunID) own() bool { return strings.HasPrefix(string(id), idPrefix) }
+
+// parse reads an id of floe's own. Errors: ErrInvalid.
+func (id RunID) parse() (p place, err error) {
+	if text, ok := strings.CutPrefix(string(id), idPrefix); ok {
+		if b, err := idEncoding.DecodeString(text); err == nil {
+			if p, err := decode(b, (*place).code); err == nil && p.id() == id {
+				return p, nil
+			}
+		}
+	}
+	return place{}, engine.Errorf(ErrInvalid, "workflow: %.64q is no id of a run", string(id))
+}
+
+// Namespace returns the namespace of the run. It is false for an id that was chosen by who started the run: it does not say.
+func (id RunID) Namespace() (namespace string, ok bool) {
+	p, err := id.parse()
+	return p.namespace, err == nil
+}
+
+// checkRunID says what is wrong with an id that somebody has chosen.
+func checkRunID(id string) error {
+	switch {
+	case len(id) > MaxRunID:
+		return engine.Errorf(ErrInvalid, "workflow: run id of %d bytes exceeds %d", len(id), MaxRunID)
+	case RunID(id).own():
+		return engine.Errorf(ErrInvalid, "workflow: run id %.64q: ids that begin with %s are floe's own", id, idPrefix)
+	}
+	return engine.CheckName("run id", id)
+}

@@ -1,0 +1,394 @@
+package workflow
+
+import (
+	"cmp"
+	"context"
+	"encoding/base32"
+	"iter"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Page is a part of a listing, in its order, the same type in all packages of floe.
+type Page[T any] = struct {
+	Items  []T
+	Cursor string // where the next page begins, for the option Cursor; "" if this is the last one
+}
+
+// MaxPageItems is how many items a page may hold.
+const MaxPageItems = engine.MaxPageItems
+
+// ListOption says which workflows a Store lists.
+type ListOption interface{ applyList(*listOptions) }
+
+// RunOption says which runs are listed.
+type RunOption interface{ applyRuns(*listOptions) }
+
+// HistoryOption says which events of a run are listed.
+type HistoryOption interface{ applyHistory(*listOptions) }
+
+type listOptions struct {
+	engine.Listing
+	filter filter
+	err    error
+}
+
+func (o *listOptions) fail(err error) {
+	if o.err == nil {
+		o.err = err
+	}
+}
+
+// PageOption is an option of every listing.
+type PageOption struct{ set func(*listOptions) }
+
+func (p PageOption) applyList(o *listOptions)    { p.set(o) }
+func (p PageOption) applyRuns(o *listOptions)    { p.set(o) }
+func (p PageOption) applyHistory(o *listOptions) { p.set(o) }
+
+// Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
+func Limit(n int) PageOption {
+	return PageOption{func(o *listOptions) {
+		if o.Limit = n; engine.CheckLimit("workflow", n) != nil {
+			o.fail(engine.CheckLimit("workflow", n))
+		}
+	}}
+}
+
+// Cursor continues a listing behind an earlier page, with its Cursor. What has come or gone meanwhile shows or not, depending on where it is; all
+// else is neither skipped nor repeated.
+func Cursor(c string) PageOption { return PageOption{func(o *listOptions) { o.Cursor = c }} }
+
+type prefixOption string
+
+func (p prefixOption) applyList(o *listOptions) { o.Prefix = string(p) }
+
+// Prefix lists only workflows whose names begin with p.
+func Prefix(p string) ListOption { return prefixOption(p) }
+
+type runOption func(*listOptions)
+
+func (f runOption) applyRuns(o *listOptions) { f(o) }
+
+// Of lists only runs of a workflow.
+func Of(workflow string) RunOption {
+	return runOption(func(o *listOptions) {
+		o.filter.workflow = workflow
+		if err := checkWorkflow(workflow); err != nil {
+			o.fail(err)
+		}
+	})
+}
+
+// InState lists only runs in a state.
+func InState(s Status) RunOption {
+	return runOption(func(o *listOptions) {
+		if o.filter.status = s; s < Pending || s > TimedOut {
+			o.fail(engine.Errorf(ErrInvalid, "workflow: no runs are in state %d", s))
+		}
+	})
+}
+
+// Active lists only runs that have not ended.
+func Active() RunOption { return runOption(func(o *listOptions) { o.filter.active = true }) }
+
+// With lists only runs whose search attribute has a value: a string, a number or a time.Time.
+func With(attribute string, value any) RunOption {
+	return runOption(func(o *listOptions) {
+		switch v := value.(type) {
+		case string, float64:
+		case int:
+			value = float64(v)
+		case int64:
+			value = float64(v)
+		case time.Time:
+		default:
+			o.fail(engine.Errorf(ErrInvalid, "workflow: search attribute %q: a %T is no string, number or time", attribute, value))
+			return
+		}
+		o.filter.attribute = string(appendAttribute(nil, attribute, value))
+	})
+}
+
+// StartedBetween lists only runs that were started at a time or after, and before another one; the zero time is no bound.
+func StartedBetween(from, to time.Time) RunOption {
+	return runOption(func(o *listOptions) {
+		if !from.IsZero() {
+			o.filter.after = from.UnixMilli()
+		}
+		if !to.IsZero() {
+			o.filter.before = to.UnixMilli()
+		}
+	})
+}
+
+// Workflow returns a workflow with what has become of its runs. Errors: ErrNotFound.
+func (s *Store) Workflow(ctx context.Context, name string) (Info, error) {
+	if err := checkWorkflow(name); err != nil {
+		return Info{}, err
+	}
+	parts, _, err := engine.AskAll(ctx, &s.scope, infoQuery{namespace: s.Namespace(), name: name})
+	if err != nil {
+		return Info{}, err
+	}
+	var all []shardInfo
+	for _, p := range parts {
+		if p.found {
+			all = append(all, p.info)
+		}
+	}
+	infos := merge(all)
+	if len(infos) == 0 {
+		return Info{}, notFound(name)
+	}
+	return infos[0], nil
+}
+
+// Page returns a page of the workflows of the namespace, in order of their names.
+//
+// Options: Limit, Cursor, Prefix. Errors: ErrInvalid for a limit that is not 1-1000, a prefix of more than 255 bytes, and a cursor that is no name with
+// the prefix.
+func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Info], err error) {
+	o := listOptions{Listing: engine.NewListing()}
+	for _, opt := range opts {
+		opt.applyList(&o)
+	}
+	if err := cmp.Or(o.err, o.Check("workflow")); err != nil {
+		return page, err
+	}
+	parts, _, err := engine.AskAll(ctx, &s.scope, listQuery{namespace: s.Namespace(), prefix: o.Prefix, after: o.Cursor, limit: o.Limit})
+	if err != nil {
+		return page, err
+	}
+	// What a shard that has more has not told is behind the last one that it has.
+	var all []shardInfo
+	last := ""
+	for _, p := range parts {
+		all = append(all, p.items...)
+		if p.more && (last == "" || p.items[len(p.items)-1].Name < last) {
+			last = p.items[len(p.items)-1].Name
+		}
+	}
+	all = slices.DeleteFunc(all, func(i shardInfo) bool { return last != "" && i.Name > last })
+	page.Items = merge(all)
+	if page.Cursor = last; len(page.Items) > o.Limit {
+		page.Items = page.Items[:o.Limit]
+		page.Cursor = page.Items[o.Limit-1].Name
+	}
+	return page, nil
+}
+
+// All iterates over the workflows of the namespace, in order of their names. Each pair is a workflow and nil, or a zero Info and an error, after which
+// iteration ends; nothing runs before the first step, and break or a done ctx releases everything.
+//
+// Options and errors are those of Page.
+func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Info, error] {
+	return engine.All(ctx, s.Page, opts, func(c string) ListOption { return Cursor(c) })
+}
+
+// merge puts together what shards have of workflows, in order of their names. What only others than its home know has been deleted there.
+func merge(parts []shardInfo) (infos []Info) {
+	slices.SortFunc(parts, func(a, b shardInfo) int { return cmp.Compare(a.Name, b.Name) })
+	for len(parts) > 0 {
+		n := 1
+		for n < len(parts) && parts[n].Name == parts[0].Name {
+			n++
+		}
+		if i := slices.IndexFunc(parts[:n], func(p shardInfo) bool { return p.home }); i >= 0 {
+			infos = append(infos, sum(parts[i].Info, parts[:n]))
+		}
+		parts = parts[n:]
+	}
+	return infos
+}
+
+// sum adds up what shards have of the runs of a workflow.
+func sum(info Info, parts []shardInfo) Info {
+	info.Runs = RunCounts{}
+	for i := range parts {
+		r, more := &info.Runs, &parts[i].Runs
+		r.Total += more.Total
+		r.Active += more.Active
+		r.Completed += more.Completed
+		r.Failed += more.Failed
+		r.Cancelled += more.Cancelled
+		r.TimedOut += more.TimedOut
+	}
+	return info
+}
+
+// Runs are the runs of a namespace.
+type Runs struct{ store *Store }
+
+// Runs returns what lists the runs of the namespace.
+func (s *Store) Runs() Runs { return Runs{s} }
+
+// Page returns a page of the runs, the newest first. A page with filters may be empty and not the last.
+//
+// Options: Limit, Cursor, Of, InState, Active, With, StartedBetween. Errors: ErrInvalid for options out of their limits and for what is no cursor.
+func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[RunInfo], err error) {
+	o := listOptions{Listing: engine.NewListing(), filter: filter{before: math.MaxInt64}}
+	for _, opt := range opts {
+		opt.applyRuns(&o)
+	}
+	if o.err != nil {
+		return page, o.err
+	}
+	scope := &l.store.scope
+	shards, err := scope.Shards(ctx)
+	if err != nil {
+		return page, err
+	}
+	at, err := parseCursor(o.Cursor, len(shards))
+	if err != nil {
+		return page, err
+	}
+	parts := make([]*runsQuery, len(shards))
+	for i := range shards {
+		parts[i] = &runsQuery{namespace: l.store.Namespace(), filter: o.filter, before: at.before[i], limit: o.Limit}
+	}
+	if err := engine.FanOut(ctx, scope, shards, parts); err != nil {
+		return page, err
+	}
+	page.Items, page.Cursor = mergeRuns(parts, at, o.Limit)
+	return page, nil
+}
+
+// All iterates over the runs, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
+func (l Runs) All(ctx context.Context, opts ...RunOption) iter.Seq2[RunInfo, error] {
+	return engine.All(ctx, l.Page, opts, func(c string) RunOption { return Cursor(c) })
+}
+
+// runsCursor says before which run each shard goes on.
+type runsCursor struct{ before []uint64 }
+
+func (r *runsCursor) code(c *codec.Coder) {
+	codec.List(c, &r.before, (*codec.Coder).Uvarint)
+}
+
+func parseCursor(cursor string, shards int) (at runsCursor, err error) {
+	if cursor == "" {
+		for range shards {
+			at.before = append(at.before, math.MaxUint64)
+		}
+		return at, nil
+	}
+	b, err := cursorEncoding.DecodeString(cursor)
+	if err == nil {
+		at, err = decode(b, (*runsCursor).code)
+	}
+	if err != nil || len(at.before) != shards {
+		return at, engine.Errorf(ErrInvalid, "workflow: cursor %.64q is not one of this listing", cursor)
+	}
+	return at, nil
+}
+
+var cursorEncoding = base32.HexEncoding.WithPadding(base32.NoPadding)
+
+// mergeRuns puts pages of shards together, up to a limit, and says where the next one begins, "" if there is none.
+func mergeRuns(parts []*runsQuery, at runsCursor, limit int) (runs []RunInfo, cursor string) {
+	next := make([]int, len(parts))
+	for len(runs) < limit {
+		best := newest(parts, next)
+		if best < 0 {
+			break
+		}
+		runs = append(runs, parts[best].items[next[best]])
+		at.before[best] = parts[best].numbers[next[best]]
+		next[best]++
+	}
+	done := true
+	for i, p := range parts {
+		if next[i] == len(p.items) && p.next != 0 {
+			at.before[i] = p.next // what was looked at and not shown does not match
+		}
+		done = done && next[i] == len(p.items) && !p.more
+	}
+	if done {
+		return runs, ""
+	}
+	return runs, cursorEncoding.EncodeToString(encode(nil, &at, (*runsCursor).code))
+}
+
+// newest returns the part whose next run was started last; -1 if there is none, or it is not known.
+func newest(parts []*runsQuery, next []int) int {
+	best := -1
+	for i, p := range parts {
+		switch {
+		case next[i] < len(p.items):
+			if best < 0 || p.items[next[i]].StartedAt.After(parts[best].items[next[best]].StartedAt) {
+				best = i
+			}
+		case p.more:
+			return -1 // what it has more may be newer than what others have
+		}
+	}
+	return best
+}
+
+// History is the history of a run.
+type History struct {
+	store *Store
+	run   RunID
+}
+
+// History returns what lists the history of a run.
+func (s *Store) History(run RunID) History { return History{s, run} }
+
+// historyCursor says behind which event a page begins.
+type historyCursor struct {
+	lsn  uint64
+	skip int
+}
+
+func (h *historyCursor) code(c *codec.Coder) {
+	c.Uvarint(&h.lsn)
+	c.Int(&h.skip)
+}
+
+// Page returns a page of the events of the run, the oldest first.
+//
+// Options: Limit, Cursor. Errors: ErrNotFound if there is no such run; ErrInvalid for a limit that is not 1-1000, for what is no cursor and for what is no id.
+func (h History) Page(ctx context.Context, opts ...HistoryOption) (page Page[Event], err error) {
+	o := listOptions{Listing: engine.NewListing()}
+	for _, opt := range opts {
+		opt.applyHistory(&o)
+	}
+	if o.err != nil {
+		return page, o.err
+	}
+	t, err := h.store.aim(h.run)
+	if err != nil {
+		return page, err
+	}
+	var at historyCursor
+	if o.Cursor != "" {
+		b, err := cursorEncoding.DecodeString(o.Cursor)
+		if err == nil {
+			at, err = decode(b, (*historyCursor).code)
+		}
+		if err != nil {
+			return page, engine.Errorf(ErrInvalid, "workflow: cursor %.64q is not one of this listing", o.Cursor)
+		}
+	}
+	q := historyQuery{namespace: h.store.Namespace(), target: t, lsn: at.lsn, skip: at.skip, limit: o.Limit}
+	if err := h.store.ask(ctx, h.run, &q); err != nil {
+		return page, err
+	}
+	if !q.found {
+		return page, noRun(h.run)
+	}
+	if page.Items = q.items; q.more {
+		page.Cursor = cursorEncoding.EncodeToString(encode(nil, &historyCursor{q.next, q.nextSkip}, (*historyCursor).code))
+	}
+	return page, nil
+}
+
+// All iterates over the events of the run, in the order of Page and by the contract of Store.All. Options and errors are those of Page.
+func (h History) All(ctx context.Context, opts ...HistoryOption) iter.Seq2[Event, error] {
+	return engine.All(ctx, h.Page, opts, func(c string) HistoryOption { return Cursor(c) })
+}

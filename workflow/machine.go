@@ -1,0 +1,282 @@
+package workflow
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/key"
+)
+
+// Timer tokens.
+const (
+	tokenWorkflow = 'd' // followed by the id (u64)
+	tokenRun      = 'r' // followed by the run (u64)
+)
+
+// maxRemembered bounds the definitions that a shard remembers, by the bytes of their compiled forms.
+const maxRemembered = 8 << 20
+
+// machine is the state machine of the workflows of one shard. It remembers definitions, which never change.
+type machine struct {
+	definitions *engine.Memory[versionID, *flow.Definition, struct{}]
+	work        *work // of the applying goroutine
+}
+
+// versionID is a version of a workflow.
+type versionID struct {
+	id     uint64
+	number uint32
+}
+
+func newMachine() engine.Machine {
+	return &machine{definitions: engine.NewMemory[versionID, *flow.Definition, struct{}](maxRemembered, nil)}
+}
+
+// Memories returns what the machine remembers.
+func (m *machine) Memories() []engine.Remembered { return []engine.Remembered{m.definitions} }
+
+// work is what one command, timer or reply is about: the workflows and runs that it has read, and maybe changed.
+type work struct {
+	m         *machine
+	tx        *engine.Tx
+	workflows []*kind
+	runs      []*live
+	buf       []byte // of keys
+	row       []byte // of values
+}
+
+// kind is a workflow while a command changes it.
+type kind struct {
+	record
+	*work
+	name    string
+	deleted bool // it is a grave
+	changed bool
+	dropped bool // its rows are gone
+}
+
+func (m *machine) start(tx *engine.Tx) *work {
+	w := m.work
+	if w == nil {
+		w = &work{m: m}
+		m.work = w
+	}
+	clear(w.workflows)
+	clear(w.runs)
+	w.tx, w.workflows, w.runs = tx, w.workflows[:0], w.runs[:0]
+	return w
+}
+
+// Restore has nothing to read: rows are read when they are used.
+func (m *machine) Restore(*engine.View) error { return nil }
+
+// Apply carries out a command.
+func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+	w := m.start(tx)
+	result, err := w.apply(cmd)
+	if err != nil {
+		return nil, err
+	}
+	w.save()
+	return result, nil
+}
+
+func (w *work) apply(cmd engine.Command) ([]byte, error) {
+	switch cmd.Kind {
+	case kindCreate:
+		return carryOut(cmd.Body, (*createCommand).code, w.create)
+	case kindAdopt:
+		return carryOut(cmd.Body, (*adoptCommand).code, w.adopt)
+	case kindEnable:
+		return carryOut(cmd.Body, (*nameCommand).code, w.enable)
+	case kindDelete:
+		return carryOut(cmd.Body, (*nameCommand).code, w.delete)
+	case kindStart:
+		return carryOut(cmd.Body, (*startCommand).code, w.startRun)
+	case kindSignal:
+		return carryOut(cmd.Body, (*signalCommand).code, w.signal)
+	case kindCancel:
+		return carryOut(cmd.Body, (*cancelCommand).code, w.cancel)
+	case kindRetry:
+		return carryOut(cmd.Body, (*retryCommand).code, w.retry)
+	case kindDone:
+		return carryOut(cmd.Body, (*call.End).Encode, func(e *call.End) ([]byte, error) { return w.done(e, false) })
+	case kindChildDone:
+		return carryOut(cmd.Body, (*call.End).Encode, func(e *call.End) ([]byte, error) { return w.done(e, true) })
+	case kindRelay:
+		return carryOut(cmd.Body, (*relayCommand).code, func(v *relayCommand) ([]byte, error) { return w.done(&v.end, v.child) })
+	}
+	panic(fmt.Sprintf("workflow: unknown command kind %d", cmd.Kind))
+}
+
+func carryOut[T any](body []byte, code func(*T, *codec.Coder), f func(*T) ([]byte, error)) ([]byte, error) {
+	v, err := decodeBody(body, code)
+	if err != nil {
+		return nil, err
+	}
+	return f(&v)
+}
+
+// OnTimer does what is due.
+func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
+	w := m.start(tx)
+	number := binary.BigEndian.Uint64(token[1:])
+	switch token[0] {
+	case tokenWorkflow:
+		w.byID(number) // which does what is due
+	case tokenRun:
+		w.live(number) // likewise
+	default:
+		panic(fmt.Sprintf("workflow: unknown timer token %q", token))
+	}
+	w.save()
+}
+
+// OnReply hears what became of a call: of an invocation, or of the start of a child. Other shards can not refuse what else they are told.
+func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
+	if len(r.Token) == 0 {
+		return // nobody has to know
+	}
+	w := m.start(tx)
+	w.called(must(decode(r.Token, (*token).code)), r)
+	w.save()
+}
+
+// workflow returns a workflow, nil if there is none.
+func (w *work) workflow(name string) *kind {
+	for _, k := range w.workflows {
+		if k.name == name && !k.deleted && !k.dropped {
+			return k
+		}
+	}
+	w.buf = namedKey(w.buf[:0], rowWorkflow, w.tx.Namespace(), name)
+	b, ok := w.tx.Get(w.buf)
+	if !ok {
+		return nil
+	}
+	return w.opened(&kind{record: must(decode(b, (*record).code)), work: w, name: name})
+}
+
+// byID returns the workflow that is known by a number, also one that is deleted; nil if there is none.
+func (w *work) byID(id uint64) *kind {
+	for _, k := range w.workflows {
+		if k.id == id && !k.dropped {
+			return k
+		}
+	}
+	w.buf = numberKey(w.buf[:0], rowName, id)
+	b, ok := w.tx.Get(w.buf)
+	if !ok {
+		return nil
+	}
+	n := must(decode(b, (*nameRow).code))
+	switch {
+	case n.ns != w.tx.Namespace():
+		return nil
+	case !n.deleted:
+		return w.workflow(n.name)
+	}
+	w.buf = numberKey(w.buf[:0], rowGrave, id)
+	b, ok = w.tx.Get(w.buf)
+	if !ok {
+		panic(fmt.Sprintf("workflow: deleted workflow %d has no row", id))
+	}
+	return w.opened(&kind{record: must(decode(b, (*record).code)), work: w, name: n.name, deleted: true})
+}
+
+// opened is told of a workflow that has been read. What is due happens first, as its timer would have done it.
+func (w *work) opened(k *kind) *kind {
+	w.workflows = append(w.workflows, k)
+	if k.timer <= w.tx.Now() {
+		k.catchUp()
+	}
+	return k
+}
+
+// definition returns a version of a workflow.
+func (w *work) definition(id uint64, number uint32) *flow.Definition {
+	at := versionID{id, number}
+	if d, ok := w.m.definitions.Get(at); ok {
+		return d
+	}
+	b, ok := w.tx.Get(versionKey(nil, id, number))
+	if !ok {
+		panic(fmt.Sprintf("workflow %d: no version %d", id, number))
+	}
+	row := must(decode(b, (*versionRow).code))
+	d := must(decode(row.compiled, (*flow.Definition).Code))
+	w.m.definitions.Load(at, &d, len(row.compiled))
+	return &d
+}
+
+// save writes what has changed.
+func (w *work) save() {
+	for _, l := range w.runs {
+		l.save()
+	}
+	for _, k := range w.workflows {
+		if k.changed && !k.dropped {
+			k.save()
+		}
+	}
+}
+
+func (k *kind) save() {
+	if k.deleted && k.active+k.kept == 0 {
+		k.drop()
+		return
+	}
+	k.schedule(k.nextDue())
+	k.buf = namedKey(k.buf[:0], rowWorkflow, k.tx.Namespace(), k.name)
+	if k.deleted {
+		k.buf = numberKey(k.buf[:0], rowGrave, k.id)
+	}
+	k.row = encode(k.row[:0], &k.record, (*record).code)
+	k.tx.Set(k.buf, k.row)
+}
+
+// schedule makes the workflow's timer go off at a time, or before.
+func (k *kind) schedule(at int64) {
+	if at >= k.timer {
+		return
+	}
+	token := key.AppendUint64([]byte{tokenWorkflow}, k.id)
+	if k.timer != never {
+		k.tx.Unschedule(k.timer, token)
+	}
+	k.tx.ScheduleNew(at, token)
+	k.timer = at
+}
+
+// unschedule removes the workflow's timer.
+func (k *kind) unschedule() {
+	if k.timer != never {
+		k.tx.Unschedule(k.timer, key.AppendUint64([]byte{tokenWorkflow}, k.id))
+		k.timer = never
+	}
+}
+
+// runTopic is what waits for the end of a run.
+func runTopic(namespace string, run uint64) engine.Topic {
+	return engine.TopicOf(engine.MachineWorkflow, namespace, key.AppendUint64([]byte{'r'}, run))
+}
+
+// tagOf tells runs apart to which the same number is given, one after the other, because the end of the log was lost in between.
+func tagOf(tx *engine.Tx) uint16 {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:], uint64(tx.Now()))
+	binary.BigEndian.PutUint64(b[8:], tx.Term())
+	return uint16(xxhash.Sum64(b[:]))
+}
+
+func mustClose(it *engine.Iter) {
+	if err := it.Close(); err != nil {
+		panic(err)
+	}
+}

@@ -1,0 +1,423 @@
+package workflow
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/key"
+)
+
+// maxStarts bounds how many branches a command starts or cancels; the run's timer goes on.
+const maxStarts = 64
+
+// fanState is where a parallel step stands.
+type fanState struct {
+	total     int64
+	started   int64
+	running   int64
+	succeeded int64
+	failed    int64
+	next      int64  // no branch has something to do before
+	stopping  bool   // the branches that run are cancelled
+	scan      int64  // those before it were
+	until     int64  // for so long the end of children is waited for
+	first     string // what has failed first
+	code      string
+}
+
+func noFan() fanState { return fanState{next: never, until: never} }
+
+func (f *fanState) layout(c *codec.Coder) {
+	if c.Varint(&f.total); f.total == 0 {
+		f.next, f.until = never, never
+		return
+	}
+	for _, v := range [...]*int64{&f.started, &f.running, &f.succeeded, &f.failed, &f.scan} {
+		c.Varint(v)
+	}
+	codeTime(c, &f.next)
+	codeTime(c, &f.until)
+	c.Bool(&f.stopping)
+	c.String(&f.first)
+	c.String(&f.code)
+}
+
+// branchState is what has become of a branch.
+type branchState uint8
+
+const (
+	branchRunning branchState = iota + 1
+	branchEnded
+	branchCancelled
+)
+
+// branchRow is the value of a row 'x' of a run.
+type branchRow struct {
+	state  branchState
+	call   callState
+	item   []byte // of each
+	bad    bool
+	output []byte
+}
+
+func (b *branchRow) layout(c *codec.Coder) {
+	c.Byte((*byte)(&b.state))
+	b.call.code(c)
+	c.Bytes(&b.item)
+	c.Bool(&b.bad)
+	c.Bytes(&b.output)
+	if b.state < branchRunning || b.state > branchCancelled {
+		c.Fail(fmt.Sprintf("branch in state %d", b.state))
+	}
+}
+
+// branch is a branch while a command changes it.
+type branch struct {
+	branchRow
+	index uint32
+	was   int64 // when it had something to do
+}
+
+// branchSource answers what paths in a branch lead to.
+type branchSource struct {
+	*live
+	branch *branch
+}
+
+// Root answers what paths lead to, see flow.Source.
+func (s *branchSource) Root(r flow.Root, name string) []byte {
+	switch r {
+	case flow.RootItem:
+		return s.branch.item
+	case flow.RootIndex:
+		return strconv.AppendUint(nil, uint64(s.branch.index), 10)
+	}
+	return s.live.Root(r, name)
+}
+
+// beginParallel begins the branches of a step.
+func (l *live) beginParallel(p *flow.Parallel) {
+	total := len(p.Branches)
+	if p.Each != nil {
+		array := p.Each.Append(nil, l)
+		total = 0
+		if !flow.Elements(array, func([]byte) bool { total++; return total <= flow.MaxItems }) || total > flow.MaxItems {
+			message := fmt.Sprintf("each: %.64q is no array", array)
+			if total > flow.MaxItems {
+				message = fmt.Sprintf("each: the array has more than %d elements", flow.MaxItems)
+			}
+			l.finishStep(result{outcome: OutcomeFailure, code: "bad_items", message: message, refused: true})
+			return
+		}
+	}
+	l.wait, l.fan = waitParallel, noFan()
+	if l.fan.total = int64(total); total == 0 {
+		l.join(p)
+		return
+	}
+	l.spins = 0
+	l.startBranches(p)
+}
+
+// startBranches starts as many branches as may run, and as a command may start.
+func (l *live) startBranches(p *flow.Parallel) {
+	f := &l.fan
+	var items [][]byte
+	if p.Each != nil {
+		items = l.items(p.Each, f.started, maxStarts)
+	}
+	l.starting = true
+	defer func() { l.starting = false }()
+	visit := l.visit
+	for n := 0; l.wait == waitParallel && l.visit == visit && !f.stopping && f.started < f.total && (p.Most == 0 || f.running < p.Most); n++ {
+		if n == maxStarts || l.crowded() {
+			l.due = l.tx.Now()
+			return
+		}
+		b := &branch{branchRow: branchRow{state: branchRunning, call: noCall()}, index: uint32(f.started), was: never}
+		if p.Each != nil {
+			b.item = items[n]
+		}
+		f.started++
+		f.running++
+		s := l.slotIn(b)
+		s.begin()
+		s.saveBranch()
+	}
+}
+
+// items returns elements of the array of a parallel step, from one on.
+func (l *live) items(each *flow.Path, from int64, most int) (items [][]byte) {
+	i := int64(0)
+	flow.Elements(each.Append(nil, l), func(e []byte) bool {
+		if i >= from {
+			items = append(items, e)
+		}
+		i++
+		return len(items) < most
+	})
+	return items
+}
+
+// slotIn returns the call of a branch.
+func (l *live) slotIn(b *branch) *slot {
+	p := &l.at().Parallel
+	c := &p.Body
+	if p.Each == nil {
+		c = &p.Branches[b.index].Call
+	}
+	return &slot{live: l, number: slotBranch + uint64(b.index), call: c, state: &b.call, branch: b}
+}
+
+// branchSlot returns the call of a branch that a token is about, nil if it is over.
+func (l *live) branchSlot(t *token) *slot {
+	b := l.branchAt(uint32(t.slot - slotBranch))
+	if b == nil || b.state != branchRunning || b.call.seq != t.seq {
+		return nil
+	}
+	return l.slotIn(b)
+}
+
+// branchAt returns a branch of the parallel step at which the run is, nil if there is none.
+func (l *live) branchAt(index uint32) *branch {
+	if l.wait != waitParallel {
+		return nil
+	}
+	v, ok := l.tx.Get(branchKey(nil, l.run, index))
+	if !ok {
+		return nil
+	}
+	b := &branch{branchRow: must(decode(v, (*branchRow).layout)), index: index}
+	b.was = b.call.due
+	return b
+}
+
+// saveBranch writes the branch that the call belongs to, if it is one and its step has not ended.
+func (s *slot) saveBranch() {
+	b := s.branch
+	if b == nil || s.wait != waitParallel {
+		return
+	}
+	due := b.call.due
+	if b.state != branchRunning {
+		due = never
+	}
+	if due != b.was {
+		if b.was != never {
+			s.tx.Delete(branchTimeKey(nil, s.run, b.was, b.index))
+		}
+		if due != never {
+			s.tx.Insert(branchTimeKey(nil, s.run, due, b.index), nil)
+			s.fan.next = min(s.fan.next, due)
+		}
+		b.was = due
+	}
+	s.tx.Set(branchKey(nil, s.run, b.index), encode(nil, &b.branchRow, (*branchRow).layout))
+	s.changed = true
+}
+
+// branchDone ends a branch.
+func (s *slot) branchDone(r result) {
+	b, f, p := s.branch, &s.fan, &s.at().Parallel
+	b.state, b.bad, b.output, b.item = branchEnded, r.bad(), r.output, nil
+	f.running--
+	if len(b.output) > MaxOutput {
+		b.output, b.bad, r.code, r.message = nil, true, OutcomeOutputTooLarge, fmt.Sprintf("output of %d bytes exceeds %d", len(b.output), MaxOutput)
+	}
+	if b.bad {
+		if f.failed++; f.failed == 1 {
+			f.first = cut(fmt.Sprintf("branch %s: outcome %q at attempt %d: %s", s.branchName(b), r.outcome, r.attempt, r.message), maxFailure)
+			f.code = r.code
+		}
+	} else {
+		f.succeeded++
+	}
+	s.saveBranch()
+	s.settleFan(p)
+}
+
+// settleFan ends the parallel step if what has become of its branches decides it, or starts further ones.
+func (l *live) settleFan(p *flow.Parallel) {
+	f := &l.fan
+	need := f.total
+	if p.Any > 0 {
+		need = min(p.Any, f.total)
+	}
+	switch {
+	case f.stopping:
+		if f.running == 0 {
+			l.fanStopped()
+		}
+	case f.succeeded >= need || f.total-f.failed < need:
+		l.stopFan()
+	case !l.starting:
+		l.startBranches(p)
+	}
+}
+
+// stopFan cancels the branches that run; then the step ends.
+func (l *live) stopFan() {
+	f := &l.fan
+	f.stopping, f.scan, f.until = true, 0, l.tx.Now()+childrenPatience
+	l.changed = true
+	l.stopSome()
+}
+
+// stopSome cancels some of the branches that run.
+func (l *live) stopSome() {
+	f := &l.fan
+	for n := 0; f.scan < f.started && f.running > 0; f.scan++ {
+		b := l.branchAt(uint32(f.scan))
+		if b == nil || b.state != branchRunning {
+			continue
+		}
+		if n == maxStarts || l.crowded() {
+			l.due = l.tx.Now()
+			return
+		}
+		n++
+		s := l.slotIn(b)
+		if !s.cancel("its parallel step is over") {
+			b.state, b.item = branchCancelled, nil
+			f.running--
+		}
+		s.saveBranch()
+	}
+	if f.running == 0 {
+		l.fanStopped()
+		return
+	}
+	l.due = f.until
+}
+
+// stopped ends a branch whose child was cancelled, and has ended.
+func (s *slot) stopped() {
+	s.branch.state, s.branch.item = branchCancelled, nil
+	s.branch.call = noCall()
+	s.fan.running--
+	s.saveBranch()
+	if s.fan.running == 0 {
+		s.fanStopped()
+	}
+}
+
+// fanStopped goes on when no branch runs any more.
+func (l *live) fanStopped() {
+	l.due = never
+	if l.ending.status != 0 {
+		l.dropBranches()
+		l.beginUndo()
+		return
+	}
+	l.join(&l.at().Parallel)
+}
+
+// dueBranches does what is due of a parallel step.
+func (l *live) dueBranches(now int64) {
+	f := &l.fan
+	if l.due <= now {
+		switch l.due = never; {
+		case f.stopping && now >= f.until:
+			f.running = 0 // children that do not end are left alone
+			l.fanStopped()
+			return
+		case f.stopping:
+			l.stopSome()
+		default:
+			l.startBranches(&l.at().Parallel)
+		}
+	}
+	visit := l.visit
+	prefix := partKey(nil, l.run, partBranchTime)
+	for n := 0; l.wait == waitParallel && l.visit == visit && l.fan.next <= now; n++ {
+		row, _, ok := l.tx.First(key.AppendInt64(slices.Clone(prefix), l.fan.next), key.PrefixEnd(prefix))
+		if !ok {
+			l.fan.next = never
+			return
+		}
+		at := key.Int64(row[len(prefix):])
+		if l.fan.next = at; at > now {
+			return
+		}
+		if n == maxStarts || l.crowded() {
+			return // the timer is due at once
+		}
+		b := l.branchAt(indexOf(row))
+		s := l.slotIn(b)
+		s.due()
+		s.saveBranch()
+	}
+}
+
+// indexOf reads the index of a branch at the end of a key.
+func indexOf(k []byte) uint32 {
+	k = k[len(k)-4:]
+	return uint32(k[0])<<24 | uint32(k[1])<<16 | uint32(k[2])<<8 | uint32(k[3])
+}
+
+// join ends a parallel step: its output is that of its branches, in their order.
+func (l *live) join(p *flow.Parallel) {
+	f := l.fan
+	need := f.total
+	if p.Any > 0 {
+		need = min(p.Any, f.total)
+	}
+	r := result{outcome: OutcomeSuccess}
+	if f.succeeded < need {
+		r = result{outcome: OutcomeFailure, code: f.code, message: f.first}
+		if p.Any > 0 {
+			r.message = fmt.Sprintf("%d of %d branches have failed, %d have to succeed; %s", f.failed, f.total, need, f.first)
+		}
+	} else {
+		r.output = l.outputs(p)
+	}
+	l.dropBranches()
+	l.finishStep(r)
+}
+
+// dropBranches removes the rows of branches.
+func (l *live) dropBranches() {
+	if l.fan.started > 0 {
+		for _, part := range [...]byte{partBranch, partBranchTime} {
+			prefix := partKey(nil, l.run, part)
+			l.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
+		}
+	}
+	l.fan = noFan()
+}
+
+// outputs returns the outputs of all branches, in their order: an array of each, or an object of named branches. It ends when it is too large.
+func (l *live) outputs(p *flow.Parallel) []byte {
+	open, end := byte('['), byte(']')
+	if p.Each == nil {
+		open, end = '{', '}'
+	}
+	b := []byte{open}
+	for i := range l.fan.total {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if p.Each == nil {
+			b = append(flow.AppendText(b, p.Branches[i].Name), ':')
+		}
+		out := []byte(nil)
+		if row := l.branchAt(uint32(i)); row != nil && !row.bad {
+			out = row.output
+		}
+		if b = append(b, orNull(out)...); len(b) > MaxOutput {
+			break
+		}
+	}
+	return append(b, end)
+}
+
+// branchName is what a branch is called.
+func (l *live) branchName(b *branch) string {
+	if p := &l.at().Parallel; p.Each == nil {
+		return p.Branches[b.index].Name
+	}
+	return strconv.Itoa(int(b.index))
+}

@@ -1,0 +1,587 @@
+package workflow
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/key"
+)
+
+// Kinds of queries; the numbers are part of the protocol between processes.
+const (
+	queryInfo uint8 = iota + 1
+	queryList
+	queryRun
+	queryRuns
+	queryHistory
+)
+
+// The queries of the machine: arguments first, results after the blank line.
+
+// infoQuery asks for one workflow, and for the source of a version.
+type infoQuery struct {
+	namespace string
+	name      string
+	version   string // "" is the default one
+
+	found  bool // the workflow
+	known  bool // the version
+	info   shardInfo
+	source []byte
+}
+
+// listQuery asks for workflows with a prefix behind a name, in order of their names.
+type listQuery struct {
+	namespace string
+	prefix    string
+	after     string
+	limit     int
+
+	items []shardInfo
+	more  bool
+}
+
+// runQuery asks for a run, or waits for its end.
+type runQuery struct {
+	namespace string
+	target    target
+	wait      bool
+
+	found bool
+	run   Run
+}
+
+// runsQuery asks for runs before a number, the newest first.
+type runsQuery struct {
+	namespace string
+	filter    filter
+	before    uint64
+	limit     int
+
+	items   []RunInfo
+	numbers []uint64 // of the runs
+	next    uint64   // before which to go on
+	more    bool
+}
+
+// filter says which runs are listed.
+type filter struct {
+	workflow      string
+	status        Status // 0: all
+	active        bool   // only those that have not ended
+	attribute     string // as in keys, "": any
+	after, before int64  // when they were started: after <= startedAt < before
+}
+
+// historyQuery asks for events of a run behind a place.
+type historyQuery struct {
+	namespace string
+	target    target
+	lsn       uint64
+	skip      int // of those of lsn
+	limit     int
+
+	found    bool
+	items    []Event
+	next     uint64
+	nextSkip int
+	more     bool
+}
+
+func (*infoQuery) Machine() engine.MachineID    { return engine.MachineWorkflow }
+func (*listQuery) Machine() engine.MachineID    { return engine.MachineWorkflow }
+func (*runQuery) Machine() engine.MachineID     { return engine.MachineWorkflow }
+func (*runsQuery) Machine() engine.MachineID    { return engine.MachineWorkflow }
+func (*historyQuery) Machine() engine.MachineID { return engine.MachineWorkflow }
+
+func (*infoQuery) Kind() uint8    { return queryInfo }
+func (*listQuery) Kind() uint8    { return queryList }
+func (*runQuery) Kind() uint8     { return queryRun }
+func (*runsQuery) Kind() uint8    { return queryRuns }
+func (*historyQuery) Kind() uint8 { return queryHistory }
+
+// shardInfo is what a shard has of a workflow.
+type shardInfo struct {
+	Info
+	home bool // it is what was created; other shards are told, and may not have heard yet
+}
+
+// Query answers a query of the store.
+func (m *machine) Query(v *engine.View, q engine.Query) error {
+	switch q := q.(type) {
+	case *infoQuery:
+		return queryInfoOf(v, q)
+	case *listQuery:
+		return queryListOf(v, q)
+	case *runQuery:
+		return queryRunOf(v, q)
+	case *runsQuery:
+		return queryRunsOf(v, q)
+	case *historyQuery:
+		return queryHistoryOf(v, q)
+	}
+	return engine.Errorf(ErrInvalid, "workflow: unknown query %T", q)
+}
+
+// getRow reads a row.
+func getRow[T any](v *engine.View, k []byte, code func(*T, *codec.Coder)) (row T, ok bool, err error) {
+	b, ok, err := v.Get(k)
+	if err != nil || !ok {
+		return row, false, err
+	}
+	row, err = decode(b, code)
+	return row, err == nil, err
+}
+
+func queryInfoOf(v *engine.View, q *infoQuery) error {
+	v.Freeze()
+	ns, ok := v.Namespace(q.namespace)
+	if !ok {
+		return nil
+	}
+	r, ok, err := getRow(v, namedKey(nil, rowWorkflow, ns, q.name), (*record).code)
+	if err != nil || !ok {
+		return err
+	}
+	q.found = true
+	number := r.current
+	if q.version != "" {
+		i, ok, err := getRow(v, append(numberKey(nil, rowVersions, r.id), q.version...), (*versionIndex).code)
+		if err != nil || !ok {
+			return err
+		}
+		number = i.number
+	}
+	q.known = true
+	q.info, q.source, err = r.info(v, q.namespace, q.name, number)
+	return err
+}
+
+// info returns what the shard has of a workflow, and the source of one of its versions.
+func (r *record) info(v *engine.View, namespace, name string, number uint32) (i shardInfo, source []byte, err error) {
+	row, ok, err := getRow(v, versionKey(nil, r.id, number), (*versionRow).code)
+	if err != nil {
+		return i, nil, err
+	}
+	if !ok {
+		return i, nil, fmt.Errorf("workflow %q has no version %d", name, number)
+	}
+	d, err := decode(row.compiled, (*flow.Definition).Code)
+	if err != nil {
+		return i, nil, fmt.Errorf("workflow %q, version %q: %w", name, row.version, err)
+	}
+	i.Info = Info{
+		Name: name, Version: row.version, Description: d.Description, Enabled: r.enabled,
+		CreatedAt: time.UnixMilli(r.createdAt), UpdatedAt: time.UnixMilli(r.updatedAt), StartStep: d.Steps[0].Name,
+		HasSchedule: d.Schedule != nil, HasTrigger: d.Trigger != nil,
+		Runs: RunCounts{
+			Total:  r.active + r.completed + r.failed + r.cancelled + r.timedOut,
+			Active: r.active, Completed: r.completed, Failed: r.failed, Cancelled: r.cancelled, TimedOut: r.timedOut,
+		},
+	}
+	for k := range d.Steps {
+		i.Steps = append(i.Steps, d.Steps[k].Name)
+	}
+	for _, t := range d.Terminals {
+		i.Terminals = append(i.Terminals, t.Name)
+	}
+	for k := range d.Plans {
+		i.Plans = append(i.Plans, d.Plans[k].Name)
+	}
+	i.home = !v.Spread(namespace) || engine.NameShard(namespace, name, v.Shards()) == v.Shard()
+	return i, row.source, nil
+}
+
+func queryListOf(v *engine.View, q *listQuery) error {
+	ns, ok := v.Namespace(q.namespace)
+	if !ok {
+		return nil
+	}
+	v.Freeze()
+	lower, upper, ok := key.Behind(namedKey(nil, rowWorkflow, ns, q.prefix), namedKey(nil, rowWorkflow, ns, q.after))
+	if !ok {
+		return nil
+	}
+	it, err := v.Iter(lower, upper)
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		if q.more = len(q.items) == q.limit || len(q.items) > 0 && v.Full(); q.more {
+			break
+		}
+		var r record
+		if r, err = decode(it.Value(), (*record).code); err == nil {
+			var i shardInfo
+			i, _, err = r.info(v, q.namespace, string(it.Key()[len(namespaceKey(nil, rowWorkflow, ns)):]), r.current)
+			q.items = append(q.items, i)
+		}
+	}
+	return errors.Join(err, it.Close())
+}
+
+// findRun returns where a run stands that a query is about.
+func findRun(v *engine.View, namespace string, t *target) (run uint64, h header, found bool, err error) {
+	ns, ok := v.Namespace(namespace)
+	if !ok {
+		return 0, h, false, nil
+	}
+	run = t.run
+	if t.id != "" {
+		b, ok, err := v.Get(namedKey(nil, rowID, ns, t.id))
+		if err != nil || !ok {
+			return 0, h, false, err
+		}
+		run, _ = binary.Uvarint(b)
+	}
+	h, ok, err = getRow(v, partKey(nil, run, partHeader), (*header).code)
+	if err != nil || !ok || t.id == "" && h.tag != t.tag {
+		return 0, h, false, err
+	}
+	n, ok, err := getRow(v, numberKey(nil, rowName, h.of), (*nameRow).code)
+	return run, h, ok && n.ns == ns, err
+}
+
+func queryRunOf(v *engine.View, q *runQuery) error {
+	if q.wait && q.target.id == "" {
+		if err := v.WaitOn(runTopic(q.namespace, q.target.run)); err != nil {
+			return err
+		}
+	}
+	v.Freeze()
+	run, h, found, err := findRun(v, q.namespace, &q.target)
+	if err != nil || !found {
+		return err
+	}
+	if q.wait && q.target.id != "" {
+		if err := v.WaitOn(runTopic(q.namespace, run)); err != nil {
+			return err
+		}
+	}
+	if q.wait && !h.status.Final() {
+		return engine.ErrWait
+	}
+	q.found = true
+	l := runLook{v: v, namespace: q.namespace}
+	if q.run.RunInfo, err = l.info(run, &h); err == nil {
+		err = l.detail(&q.run, run, &h)
+	}
+	return err
+}
+
+// runLook looks at runs. It keeps what it has read of workflows.
+type runLook struct {
+	v         *engine.View
+	namespace string
+	names     map[uint64]string
+	versions  map[versionID]*lookedVersion
+}
+
+// lookedVersion is what is shown of a version.
+type lookedVersion struct {
+	version string
+	def     flow.Definition
+}
+
+func (l *runLook) name(id uint64) (string, error) {
+	if name, ok := l.names[id]; ok {
+		return name, nil
+	}
+	n, ok, err := getRow(l.v, numberKey(nil, rowName, id), (*nameRow).code)
+	if err == nil && !ok {
+		err = fmt.Errorf("workflow %d has no name", id)
+	}
+	if err != nil {
+		return "", err
+	}
+	if l.names == nil {
+		l.names = make(map[uint64]string)
+	}
+	l.names[id] = n.name
+	return n.name, nil
+}
+
+func (l *runLook) version(at versionID) (*lookedVersion, error) {
+	if v, ok := l.versions[at]; ok {
+		return v, nil
+	}
+	row, ok, err := getRow(l.v, versionKey(nil, at.id, at.number), (*versionRow).code)
+	if err == nil && !ok {
+		err = fmt.Errorf("workflow %d has no version %d", at.id, at.number)
+	}
+	if err != nil {
+		return nil, err
+	}
+	d, err := decode(row.compiled, (*flow.Definition).Code)
+	if err != nil {
+		return nil, err
+	}
+	if l.versions == nil {
+		l.versions = make(map[versionID]*lookedVersion)
+	}
+	v := &lookedVersion{row.version, d}
+	l.versions[at] = v
+	return v, nil
+}
+
+// info returns a run as it is listed.
+func (l *runLook) info(run uint64, h *header) (r RunInfo, err error) {
+	name, err := l.name(h.of)
+	if err != nil {
+		return r, err
+	}
+	v, err := l.version(versionID{h.of, h.number})
+	if err != nil {
+		return r, err
+	}
+	r = RunInfo{
+		ID: RunID(h.id), Workflow: name, Version: v.version, Status: h.status, TriggeredBy: h.source, StartedAt: time.UnixMilli(h.startedAt),
+		Error: h.failure.message, Code: h.failure.code, Events: h.events, IdempotencyKey: h.idempotencyKey, Parent: RunID(h.parent),
+	}
+	if r.ID == "" {
+		r.ID = place{l.v.Shard(), run, h.tag, l.namespace}.id()
+	}
+	if r.TriggeredBy == "" {
+		r.TriggeredBy = "api"
+	}
+	if h.status.Final() {
+		r.CompletedAt = time.UnixMilli(h.endedAt)
+	} else {
+		if r.CurrentStep = v.def.Steps[h.step].Name; h.ending.status == 0 {
+			r.Error, r.Code = "", "" // the run may still get over it
+		}
+	}
+	for _, a := range h.attributes {
+		if name, value, ok := parseAttribute(a); ok {
+			if r.Attributes == nil {
+				r.Attributes = make(map[string]any)
+			}
+			r.Attributes[name] = value
+		}
+	}
+	return r, nil
+}
+
+// detail adds what is not listed of a run.
+func (l *runLook) detail(r *Run, run uint64, h *header) (err error) {
+	v, err := l.version(versionID{h.of, h.number})
+	if err != nil {
+		return err
+	}
+	if r.Input, _, err = l.v.Get(partKey(nil, run, partInput)); err != nil {
+		return err
+	}
+	if r.Output, _, err = l.v.Get(partKey(nil, run, partOutput)); err != nil {
+		return err
+	}
+	r.Waits = h.waitsFor(&v.def)
+	if due := h.waitsUntil(); due != never {
+		r.Due = time.UnixMilli(due)
+	}
+	if r.Steps, err = l.steps(run); err != nil {
+		return err
+	}
+	r.Signals, err = l.signals(run)
+	return err
+}
+
+// waitsFor says what a run waits for.
+func (h *header) waitsFor(d *flow.Definition) string {
+	step := &d.Steps[h.step]
+	switch {
+	case h.status.Final():
+		return ""
+	case h.wait == waitChildren:
+		return "the end of a child that was cancelled"
+	case h.ending.status != 0:
+		return "compensations"
+	}
+	switch h.wait {
+	case waitSignal:
+		return fmt.Sprintf("signal %q", step.Wait.Type)
+	case waitSleep:
+		return "a time"
+	case waitParallel:
+		return fmt.Sprintf("%d of %d branches", h.fan.total-h.fan.succeeded-h.fan.failed, h.fan.total)
+	case waitCall:
+		switch h.call.phase {
+		case phasePause:
+			return fmt.Sprintf("attempt %d of step %q", h.call.attempt+1, step.Name)
+		case phasePoll:
+			return fmt.Sprintf("poll %d of step %q", h.call.polls, step.Name)
+		case phaseRate:
+			return fmt.Sprintf("the rate of plan %q", step.Call.Name)
+		}
+		return fmt.Sprintf("%s %q", targetNames[step.Call.Target], step.Call.Name)
+	}
+	return "its turn"
+}
+
+var targetNames = [...]string{flow.TargetAction: "action", flow.TargetPlan: "plan", flow.TargetWorkflow: "workflow"}
+
+// waitsUntil returns when that is over at the latest, as far as is known.
+func (h *header) waitsUntil() int64 {
+	switch h.wait {
+	case waitSignal, waitSleep:
+		return min(h.due, h.deadline)
+	case waitCall:
+		return min(h.call.due, h.deadline)
+	}
+	return never
+}
+
+// steps returns the last visits to the steps of a run, in the order in which they ended.
+func (l *runLook) steps(run uint64) (steps []StepResult, err error) {
+	prefix := partKey(nil, run, partStep)
+	it, err := l.v.Iter(prefix, key.PrefixEnd(prefix))
+	if err != nil {
+		return nil, err
+	}
+	type visited struct {
+		visit uint64
+		StepResult
+	}
+	var all []visited
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		var s stepRow
+		if s, err = decode(it.Value(), (*stepRow).layout); err == nil {
+			all = append(all, visited{s.visit, StepResult{
+				Step: string(it.Key()[len(prefix):]), Outcome: s.outcome, Output: s.output, Error: s.message, Code: s.code, Attempts: int(s.attempts),
+				StartedAt: time.UnixMilli(s.startedAt), CompletedAt: time.UnixMilli(s.endedAt),
+			}})
+		}
+	}
+	slices.SortFunc(all, func(a, b visited) int { return int(int64(a.visit) - int64(b.visit)) })
+	for i := range all {
+		steps = append(steps, all[i].StepResult)
+	}
+	return steps, errors.Join(err, it.Close())
+}
+
+func (l *runLook) signals(run uint64) (signals []PendingSignal, err error) {
+	prefix := partKey(nil, run, partSignal)
+	it, err := l.v.Iter(prefix, key.PrefixEnd(prefix))
+	if err != nil {
+		return nil, err
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		var s signalRow
+		if s, err = decode(it.Value(), (*signalRow).code); err == nil {
+			signals = append(signals, PendingSignal{s.kind, s.payload, time.UnixMilli(s.at)})
+		}
+	}
+	return signals, errors.Join(err, it.Close())
+}
+
+func queryRunsOf(v *engine.View, q *runsQuery) error {
+	v.Freeze()
+	ns, ok := v.Namespace(q.namespace)
+	if !ok {
+		return nil
+	}
+	f := &q.filter
+	var id uint64
+	if f.workflow != "" {
+		r, ok, err := getRow(v, namedKey(nil, rowWorkflow, ns, f.workflow), (*record).code)
+		if err != nil || !ok {
+			return err
+		}
+		id = r.id
+	}
+	prefix := f.prefix(ns, id)
+	it, err := v.Iter(prefix, key.PrefixEnd(prefix))
+	if err != nil {
+		return err
+	}
+	l := runLook{v: v, namespace: q.namespace}
+	for ok := it.SeekLT(key.AppendUint64(slices.Clone(prefix), q.before)); ok && err == nil; ok = it.Prev() {
+		if q.more = len(q.items) == q.limit || q.next != 0 && v.Full(); q.more {
+			break
+		}
+		run := lastOf(it.Key())
+		var h header
+		var there bool
+		if h, there, err = getRow(v, partKey(nil, run, partHeader), (*header).code); err != nil || !there {
+			break
+		}
+		if q.next = run; h.startedAt < f.after {
+			break
+		}
+		if f.matches(id, &h) {
+			var r RunInfo
+			r, err = l.info(run, &h)
+			q.items, q.numbers = append(q.items, r), append(q.numbers, run)
+		}
+	}
+	return errors.Join(err, it.Close())
+}
+
+// prefix returns what the keys begin with that are looked at: those of the rows of which there are the fewest.
+func (f *filter) prefix(ns uint32, id uint64) []byte {
+	switch {
+	case f.attribute != "":
+		return append(namespaceKey(nil, rowAttribute, ns), f.attribute...)
+	case f.active || f.status != 0 && !f.status.Final():
+		return statusKey(nil, ns, 0)
+	case id != 0:
+		return numberKey(nil, rowOf, id)
+	case f.status != 0:
+		return statusKey(nil, ns, f.status)
+	}
+	return namespaceKey(nil, rowIn, ns)
+}
+
+// matches reports whether a run is one of those that are listed.
+func (f *filter) matches(id uint64, h *header) bool {
+	switch {
+	case id != 0 && h.of != id, f.status != 0 && h.status != f.status, f.active && h.status.Final():
+		return false
+	case h.startedAt < f.after || h.startedAt >= f.before:
+		return false
+	}
+	return f.attribute == "" || slices.Contains(h.attributes, f.attribute)
+}
+
+func queryHistoryOf(v *engine.View, q *historyQuery) error {
+	v.Freeze()
+	run, _, found, err := findRun(v, q.namespace, &q.target)
+	if err != nil || !found {
+		return err
+	}
+	q.found = true
+	prefix := partKey(nil, run, partEvents)
+	it, err := v.Iter(key.AppendUint64(slices.Clone(prefix), q.lsn), key.PrefixEnd(prefix))
+	if err != nil {
+		return err
+	}
+	skip := q.skip
+	for ok := it.First(); ok && err == nil && !q.more; ok = it.Next() {
+		lsn := lastOf(it.Key())
+		if lsn != q.lsn {
+			skip = 0
+		}
+		var row eventRow
+		if row, err = decode(it.Value(), (*eventRow).code); err != nil {
+			break
+		}
+		for i, e := range row.events {
+			if i < skip {
+				continue
+			}
+			if q.more = len(q.items) == q.limit || len(q.items) > 0 && v.Full(); q.more {
+				break
+			}
+			q.items = append(q.items, Event{
+				Type: e.kind, Step: e.step, At: time.UnixMilli(row.at), Attempt: int(e.attempt), Outcome: e.outcome, Detail: e.detail,
+			})
+			q.next, q.nextSkip = lsn, i+1
+		}
+	}
+	return errors.Join(err, it.Close())
+}

@@ -1,0 +1,399 @@
+package workflow
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/key"
+)
+
+// live is a run while a command changes it.
+type live struct {
+	header
+	*work
+	run     uint64
+	def     *flow.Definition
+	events  []event
+	changed bool
+
+	starting bool // branches are being started
+
+	input   []byte // as it was read from its row
+	hasRead bool
+}
+
+// startRun starts a run.
+func (w *work) startRun(c *startCommand) ([]byte, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	k := w.workflow(c.name)
+	switch {
+	case k == nil:
+		return nil, notFound(c.name)
+	case !k.enabled:
+		return nil, engine.Errorf(ErrConflict, "workflow %q is disabled", c.name)
+	}
+	number := k.current
+	if c.version != "" && c.version != "latest" {
+		v, ok := k.version(c.version)
+		if !ok {
+			return nil, engine.Errorf(ErrNotFound, "workflow %q has no version %q", c.name, c.version)
+		}
+		number = v.number
+	}
+	d := w.definition(k.id, number)
+	if res, found, err := k.earlier(c, d); err != nil || found {
+		return encode(nil, &res, (*started).code), err
+	}
+	if d.Input != nil {
+		if err := d.Input.Check(orNull(c.input)); err != nil {
+			return nil, engine.Errorf(ErrInvalid, "workflow %q: input: %v", c.name, err)
+		}
+	}
+	l := k.newRun(c, d, number)
+	if err := l.setAttributes(); err != nil {
+		return nil, err
+	}
+	l.insert(k, c)
+	l.event(event{kind: WorkflowStarted, detail: l.source})
+	l.goTo(0)
+	l.advance()
+	res := started{place: l.place(), id: l.id, status: l.state(), lsn: uint64(w.tx.LSN())}
+	return encode(nil, &res, (*started).code), nil
+}
+
+func orNull(b []byte) []byte {
+	if len(b) == 0 {
+		return []byte("null")
+	}
+	return b
+}
+
+// earlier returns the run that a start with the same idempotency key or id has made before.
+func (k *kind) earlier(c *startCommand, d *flow.Definition) (res started, found bool, err error) {
+	switch {
+	case d.Idempotency == flow.IdempotencyRequired && c.key == "" && c.id == "" && c.source == "":
+		return res, false, engine.Errorf(ErrInvalid, "workflow %q: a start needs an idempotency key or a run id", c.name)
+	case d.Idempotency == flow.IdempotencyNone && c.key != "" && c.source == "":
+		return res, false, engine.Errorf(ErrInvalid, "workflow %q takes no idempotency keys", c.name)
+	case c.key != "" && c.id != "" && k.tx.Spread():
+		return res, false, engine.Errorf(ErrInvalid, "workflow %q: in a spread namespace a start has an idempotency key or a run id, not both", c.name)
+	}
+	if c.key != "" {
+		k.buf = append(numberKey(k.buf[:0], rowKey, k.id), c.key...)
+		if b, ok := k.tx.Get(k.buf); ok {
+			row := must(decode(b, (*keyRow).code))
+			if row.hash != xxhash.Sum64(c.input) {
+				return res, false, engine.Errorf(ErrConflict, "workflow %q: idempotency key %q was used with another input", c.name, c.key)
+			}
+			h := k.headerOf(row.run)
+			return started{
+				place: place{k.tx.Shard(), row.run, row.tag, k.tx.NamespaceName()}, id: h.id, status: h.state(), duplicate: true, lsn: uint64(k.tx.LSN()),
+			}, true, nil
+		}
+	}
+	if c.id != "" {
+		if _, ok := k.idRow(c.id); ok {
+			return res, false, engine.Errorf(ErrExists, "run %q exists", c.id)
+		}
+	}
+	return res, false, nil
+}
+
+// headerOf returns where a run stands that is there.
+func (w *work) headerOf(run uint64) header {
+	w.buf = partKey(w.buf[:0], run, partHeader)
+	b, ok := w.tx.Get(w.buf)
+	if !ok {
+		panic(fmt.Sprintf("workflow: run %d has no row", run))
+	}
+	return must(decode(b, (*header).code))
+}
+
+// newRun returns a run that stands nowhere yet.
+func (k *kind) newRun(c *startCommand, d *flow.Definition, number uint32) *live {
+	now := k.tx.Now()
+	l := &live{work: k.work, run: uint64(k.tx.LSN()), def: d, changed: true, input: orNull(c.input), hasRead: true}
+	l.header = header{
+		tag: tagOf(k.tx), of: k.id, number: number, id: c.id, source: c.source, idempotencyKey: c.key, parent: c.parent, depth: c.depth,
+		notify: c.notify, startedAt: now, deadline: never, timer: never, status: Pending, due: never, call: noCall(),
+	}
+	l.fan.next = never
+	if d.Timeout > 0 {
+		l.deadline = now + d.Timeout
+	}
+	return l
+}
+
+// insert writes what does not change of a run, and counts it.
+func (l *live) insert(k *kind, c *startCommand) {
+	tx := l.tx
+	l.runs = append(l.runs, l)
+	tx.Insert(partKey(nil, l.run, partInput), l.input)
+	tx.Insert(ofKey(nil, k.id, l.run), nil)
+	tx.Insert(inKey(nil, tx.Namespace(), l.run), nil)
+	tx.Insert(statusRunKey(nil, tx.Namespace(), 0, l.run), nil)
+	if l.id != "" {
+		tx.Insert(namedKey(nil, rowID, tx.Namespace(), l.id), binary.AppendUvarint(nil, l.run))
+	}
+	if c.key != "" {
+		row := keyRow{l.run, l.tag, xxhash.Sum64(c.input)}
+		tx.Insert(append(numberKey(nil, rowKey, k.id), c.key...), encode(nil, &row, (*keyRow).code))
+	}
+	k.active++
+	k.changed = true
+	tx.Count(countActive, 1)
+	tx.Count(countStarted, 1)
+}
+
+// run returns a run of the namespace, nil if there is none. What is due happens first, as its timer would have done it.
+func (w *work) live(run uint64) *live {
+	for _, l := range w.runs {
+		if l.run == run {
+			return l
+		}
+	}
+	w.buf = partKey(w.buf[:0], run, partHeader)
+	b, ok := w.tx.Get(w.buf)
+	if !ok {
+		return nil
+	}
+	l := &live{header: must(decode(b, (*header).code)), work: w, run: run}
+	k := w.byID(l.of)
+	if k == nil {
+		return nil // it is of another namespace
+	}
+	if _, kept := w.tx.Get(partKey(nil, run, partHeader)); !kept {
+		return nil // it was forgotten just now
+	}
+	l.def = w.definition(l.of, l.number)
+	w.runs = append(w.runs, l)
+	if l.timer <= w.tx.Now() {
+		l.catchUp()
+	}
+	return l
+}
+
+// find returns the run that a command is about. Errors: ErrNotFound.
+func (w *work) find(t *target) (*live, error) {
+	run := t.run
+	if t.id != "" {
+		n, ok := w.idRow(t.id)
+		if !ok {
+			return nil, noRun(RunID(t.id))
+		}
+		run = n
+	}
+	l := w.live(run)
+	if l == nil || t.id == "" && l.tag != t.tag {
+		return nil, noRun(place{w.tx.Shard(), run, t.tag, w.tx.NamespaceName()}.id())
+	}
+	return l, nil
+}
+
+// place returns what the id of the run says.
+func (l *live) place() place { return place{l.tx.Shard(), l.run, l.tag, l.tx.NamespaceName()} }
+
+// name returns the id of the run.
+func (l *live) name() RunID {
+	if l.id != "" {
+		return RunID(l.id)
+	}
+	return l.place().id()
+}
+
+// event adds something to the run's history.
+func (l *live) event(e event) {
+	e.detail = cut(e.detail, maxDetail)
+	l.events = append(l.events, e)
+	l.changed = true
+}
+
+// maxDetail bounds the text of an event, in bytes.
+const maxDetail = 1024
+
+// cut returns the front of a text.
+func cut(text string, most int) string {
+	if len(text) > most {
+		return text[:most]
+	}
+	return text
+}
+
+// state returns the state in which the run is.
+func (h *header) state() Status {
+	if h.status.Final() {
+		return h.status
+	}
+	switch h.wait {
+	case waitSignal, waitSleep:
+		return Waiting
+	case waitCall:
+		if h.call.phase != phaseCalled && h.ending.status == 0 {
+			return Waiting
+		}
+	case waitTurn:
+		if h.visit == 0 {
+			return Pending
+		}
+	}
+	return Running
+}
+
+// save writes the run as it is now, with what it has added to its history, and sets its timer.
+func (l *live) save() {
+	if !l.changed {
+		return
+	}
+	l.changed = false
+	if l.status = l.state(); !l.status.Final() {
+		l.schedule(l.nextDue())
+	} else {
+		l.unschedule()
+	}
+	if len(l.events) > 0 {
+		l.header.events += int64(len(l.events))
+		row := eventRow{l.tx.Now(), l.events}
+		l.row = encode(l.row[:0], &row, (*eventRow).code)
+		l.buf = numberedPart(l.buf[:0], l.run, partEvents, uint64(l.tx.LSN()))
+		l.tx.Set(l.buf, l.row)
+		l.events = l.events[:0]
+	}
+	l.buf = partKey(l.buf[:0], l.run, partHeader)
+	l.row = encode(l.row[:0], &l.header, (*header).code)
+	l.tx.Set(l.buf, l.row)
+}
+
+// nextDue returns when there is something to do next.
+func (l *live) nextDue() int64 {
+	next := min(l.due, l.fan.next)
+	if l.ending.status == 0 {
+		next = min(next, l.deadline)
+	}
+	switch l.wait {
+	case waitCall, waitUndo:
+		next = min(next, l.call.due)
+	}
+	return next
+}
+
+// schedule makes the run's timer go off at a time, or before: one that is set earlier stays, as most deadlines are never reached.
+func (l *live) schedule(at int64) {
+	if at >= l.timer {
+		return
+	}
+	token := key.AppendUint64([]byte{tokenRun}, l.run)
+	if l.timer != never {
+		l.tx.Unschedule(l.timer, token)
+	}
+	l.tx.ScheduleNew(at, token)
+	l.timer = at
+}
+
+func (l *live) unschedule() {
+	if l.timer != never {
+		l.tx.Unschedule(l.timer, key.AppendUint64([]byte{tokenRun}, l.run))
+		l.timer = never
+	}
+}
+
+// catchUp does what is due.
+func (l *live) catchUp() {
+	now := l.tx.Now()
+	l.changed = true
+	l.unschedule()
+	if l.status.Final() {
+		return
+	}
+	if l.deadline <= now && l.ending.status == 0 {
+		l.timeOut()
+	} else {
+		l.dueWait(now)
+	}
+	l.advance()
+}
+
+// dueWait ends a wait whose time has come.
+func (l *live) dueWait(now int64) {
+	switch l.wait {
+	case waitCall, waitUndo:
+		if l.call.due <= now {
+			s := l.slot()
+			s.due()
+		}
+	case waitSignal:
+		if l.due <= now {
+			l.signalTimeout()
+		}
+	case waitSleep:
+		if l.due <= now {
+			l.event(event{kind: TimerFired, step: l.stepName()})
+			l.tx.Count(countTimers, 1)
+			l.finishStep(result{outcome: OutcomeSuccess})
+		}
+	case waitParallel:
+		l.dueBranches(now)
+	case waitChildren:
+		if l.due <= now {
+			l.beginUndo()
+		}
+	}
+}
+
+// Root answers what paths lead to, see flow.Source.
+func (l *live) Root(r flow.Root, name string) []byte {
+	switch r {
+	case flow.RootInput:
+		return l.inputJSON()
+	case flow.RootOutput:
+		if s, ok := l.stepRow(name); ok {
+			return s.output
+		}
+	case flow.RootOutcome:
+		if s, ok := l.stepRow(name); ok {
+			return flow.AppendText(nil, s.outcome)
+		}
+	case flow.RootSignal:
+		b, _ := l.tx.Get(append(partKey(nil, l.run, partTaken), name...))
+		return b
+	case flow.RootRunID:
+		return flow.AppendText(nil, string(l.name()))
+	case flow.RootTimestamp:
+		return strconv.AppendInt(nil, l.tx.Now(), 10)
+	}
+	return nil
+}
+
+func (l *live) inputJSON() []byte {
+	if !l.hasRead {
+		l.input, _ = l.tx.Get(partKey(nil, l.run, partInput))
+		l.hasRead = true
+	}
+	return l.input
+}
+
+// stepRow returns the last visit to a step that has ended.
+func (l *live) stepRow(name string) (s stepRow, ok bool) {
+	b, ok := l.tx.Get(append(partKey(nil, l.run, partStep), name...))
+	if !ok {
+		return s, false
+	}
+	return must(decode(b, (*stepRow).layout)), true
+}
+
+// at returns the step at which the run stands.
+func (l *live) at() *flow.Step { return &l.def.Steps[l.step] }
+
+func (l *live) stepName() string { return l.at().Name }
+
+// changedResult is the result of commands about a run.
+func (l *live) changedResult() []byte {
+	res := changed{l.state(), uint64(l.tx.LSN())}
+	return encode(nil, &res, (*changed).code)
+}

@@ -1,0 +1,346 @@
+package workflow
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/key"
+)
+
+// maxTransitions bounds how many steps a run takes in one command; then its timer goes on.
+const maxTransitions = 64
+
+// result is what has become of a step, or of a call.
+type result struct {
+	outcome   string
+	code      string // of an error
+	message   string
+	output    []byte // JSON, nil if there is none
+	attempt   int64
+	ambiguous bool // nobody knows whether it has had an effect
+	refused   bool // another attempt would make no sense
+}
+
+// bad reports whether the result is a failure of some kind.
+func (r *result) bad() bool {
+	return r.message != "" || r.outcome == OutcomeFailure || r.outcome == OutcomeTimeout
+}
+
+// goTo makes the run take a step next.
+func (l *live) goTo(step int) {
+	l.step = step
+	l.wait, l.due = waitTurn, l.tx.Now()
+	l.changed = true
+}
+
+// advance takes steps until the run has to wait for something, or has done enough for one command.
+func (l *live) advance() {
+	for n := 0; l.wait == waitTurn && n < maxTransitions && !l.crowded(); n++ {
+		l.due = never
+		if l.ending.status != 0 {
+			l.undoNext()
+		} else {
+			l.enter()
+		}
+	}
+	if l.wait == waitTurn {
+		l.due = l.tx.Now()
+	}
+}
+
+// crowded reports whether what is left to do has to wait for another entry.
+func (w *work) crowded() bool { return w.tx.Full() || w.tx.FollowUpsLeft() < engine.MaxFollowUps/2 }
+
+// enter begins the visit to the step at which the run stands.
+func (l *live) enter() {
+	l.visit++
+	l.stepAt = l.tx.Now()
+	l.steps++
+	l.spins++
+	l.tx.Count(countSteps, 1)
+	step := l.at()
+	if l.spins > l.def.MaxVisits {
+		l.fail(failure{
+			step: step.Name, code: "too_many_steps",
+			message: fmt.Sprintf("step %q: stopped after %d steps without waiting for anything", step.Name, l.def.MaxVisits),
+		})
+		return
+	}
+	if step.When != nil {
+		ok, err := step.When.Eval(l)
+		if err != nil {
+			l.event(event{kind: StepStarted, step: step.Name})
+			l.finishStep(result{outcome: OutcomeFailure, code: "bad_condition", message: "when: " + err.Error(), refused: true})
+			return
+		}
+		if !ok {
+			l.event(event{kind: StepSkipped, step: step.Name})
+			l.finishStep(result{outcome: OutcomeSkipped})
+			return
+		}
+	}
+	l.event(event{kind: StepStarted, step: step.Name})
+	switch step.Kind {
+	case flow.KindCall:
+		l.wait = waitCall
+		l.slot().begin()
+	case flow.KindWait:
+		l.beginWait(&step.Wait)
+	case flow.KindSleep:
+		l.beginSleep(&step.Sleep)
+	case flow.KindParallel:
+		l.beginParallel(&step.Parallel)
+	default:
+		panic(fmt.Sprintf("workflow: step of kind %d", step.Kind))
+	}
+}
+
+// beginSleep makes the run wait for a time.
+func (l *live) beginSleep(s *flow.Sleep) {
+	until := l.tx.Now() + s.For
+	if s.Until != nil {
+		raw := s.Until.Append(nil, l)
+		at, ok := flow.Time(raw)
+		if !ok {
+			l.finishStep(result{outcome: OutcomeFailure, code: "bad_time", message: fmt.Sprintf("sleep until %.64s: neither ms nor RFC 3339", raw), refused: true})
+			return
+		}
+		until = at
+	}
+	if until <= l.tx.Now() {
+		l.finishStep(result{outcome: OutcomeSuccess})
+		return
+	}
+	l.wait, l.due, l.spins = waitSleep, until, 0
+	l.event(event{kind: TimerStarted, step: l.stepName(), detail: rfc3339(until)})
+}
+
+// finishStep ends the visit to a step, and goes where its outcome leads.
+func (l *live) finishStep(r result) {
+	if len(r.output) > MaxOutput {
+		r = result{
+			outcome: OutcomeOutputTooLarge, code: OutcomeOutputTooLarge, attempt: r.attempt,
+			message: fmt.Sprintf("output of %d bytes exceeds %d", len(r.output), MaxOutput), ambiguous: true,
+		}
+	}
+	if r.bad() && r.output == nil {
+		r.output = errorJSON(r.code, r.message)
+	}
+	step := l.at()
+	now := l.tx.Now()
+	row := stepRow{
+		visit: l.visit, outcome: r.outcome, code: r.code, message: r.message, attempts: r.attempt, startedAt: l.stepAt, endedAt: now, output: r.output,
+	}
+	l.tx.Set(append(partKey(nil, l.run, partStep), step.Name...), encode(nil, &row, (*stepRow).layout))
+	if r.outcome != OutcomeSkipped {
+		l.event(event{kind: StepCompleted, step: step.Name, attempt: r.attempt, outcome: r.outcome, detail: r.message})
+	}
+	if step.Compensate != nil && r.outcome != OutcomeSkipped && (r.ambiguous || !r.bad()) {
+		l.addUndo(r.output)
+	}
+	l.wait, l.due, l.call, l.edited = waitNothing, never, noCall(), 0
+	l.setLaterAttributes()
+	l.leave(r)
+}
+
+// leave goes where the outcome of a step leads.
+func (l *live) leave(r result) {
+	step := l.at()
+	if r.bad() {
+		l.failure = failure{step.Name, r.outcome, r.attempt, r.code, describe(step.Name, &r)}
+	}
+	to, ok := leadsTo(step, r.outcome)
+	switch {
+	case !ok:
+		f := failure{step.Name, r.outcome, r.attempt, r.code, describe(step.Name, &r)}
+		if !r.bad() {
+			f.message += ": the definition has no transition for it"
+		}
+		l.fail(f)
+	case to >= 0:
+		l.goTo(int(to))
+	default:
+		l.endAt(int(^to))
+	}
+}
+
+// describe says what has become of a step, for people.
+func describe(step string, r *result) string {
+	s := fmt.Sprintf("step %q: outcome %q", step, r.outcome)
+	if r.attempt > 0 {
+		s += fmt.Sprintf(" at attempt %d", r.attempt)
+	}
+	if r.message != "" {
+		s += ": " + r.message
+	}
+	return cut(s, maxFailure)
+}
+
+// maxFailure bounds what a run says of why it has failed, in bytes.
+const maxFailure = 4096
+
+// fallbacks are where an outcome without a transition leads.
+var fallbacks = map[string]string{
+	OutcomeSkipped:          OutcomeSuccess,
+	OutcomeTimeout:          OutcomeFailure,
+	OutcomeTargetNotFound:   OutcomeExecutionFailure,
+	OutcomeTargetDisabled:   OutcomeExecutionFailure,
+	OutcomeExecutionFailure: OutcomeFailure,
+	OutcomeOutputTooLarge:   OutcomeFailure,
+	OutcomeCancelled:        OutcomeFailure,
+	OutcomeFailed:           OutcomeFailure,
+	OutcomeTimedOut:         OutcomeFailure,
+	OutcomeExhausted:        OutcomeFailure,
+}
+
+// leadsTo returns where an outcome leads.
+func leadsTo(step *flow.Step, outcome string) (to flow.Place, ok bool) {
+	for outcome != "" {
+		i := slices.IndexFunc(step.Transitions, func(t flow.Transition) bool { return t.Outcome == outcome })
+		if i >= 0 {
+			return step.Transitions[i].To, true
+		}
+		outcome = fallbacks[outcome]
+	}
+	return 0, false
+}
+
+// errorJSON is the output of a step that has failed without one.
+func errorJSON(code, message string) []byte {
+	b := flow.AppendText([]byte(`{"error":`), message)
+	if code != "" {
+		b = flow.AppendText(append(b, `,"code":`...), code)
+	}
+	return append(b, '}')
+}
+
+// endAt ends the run at a terminal.
+func (l *live) endAt(terminal int) {
+	t := l.def.Terminal(flow.Place(^terminal))
+	status := Status(t.Status)
+	if status == Failed && l.failure.message == "" {
+		l.failure = failure{step: l.stepName(), message: fmt.Sprintf("step %q led to %s", l.stepName(), t.Name)}
+	}
+	l.end(status, int64(terminal))
+}
+
+// fail ends the run because of a failure.
+func (l *live) fail(f failure) {
+	l.failure = f
+	l.end(Failed, -1)
+}
+
+// timeOut ends a run that takes longer than its definition allows.
+func (l *live) timeOut() {
+	l.failure = failure{
+		step: l.stepName(), code: "timeout",
+		message: fmt.Sprintf("step %q: the run has taken longer than %d ms", l.stepName(), l.def.Timeout),
+	}
+	l.abandon(TimedOut)
+}
+
+// abandon ends a run wherever it stands: what it waits for is cancelled.
+func (l *live) abandon(status Status) {
+	wait := l.wait
+	l.ending = ending{status: status, place: -1}
+	reason := "its workflow run has ended: " + status.String()
+	switch wait {
+	case waitCall:
+		s := l.slot()
+		if l.call.phase == phaseCalled && l.at().Compensate != nil {
+			l.addUndo(nil)
+		}
+		if s.cancel(reason) {
+			l.wait, l.due = waitChildren, l.tx.Now()+childrenPatience
+			return
+		}
+	case waitParallel:
+		if l.at().Compensate != nil {
+			l.addUndo(nil)
+		}
+		l.stopFan()
+		return
+	}
+	l.beginUndo()
+}
+
+// childrenPatience is for how long a run that ends waits for its children to end, ms.
+const childrenPatience = 60_000
+
+// end ends the run. If it does not complete, what it has done is compensated first.
+func (l *live) end(status Status, terminal int64) {
+	l.ending = ending{status: status, place: terminal}
+	if status == Completed {
+		l.close()
+		return
+	}
+	l.beginUndo()
+}
+
+// close ends the run for good.
+func (l *live) close() {
+	status, place := l.ending.status, l.ending.place
+	if status == Completed {
+		l.failure = failure{}
+	}
+	output := l.outputAt(status, place)
+	if len(output) > MaxOutput {
+		output, status = nil, Failed
+		l.failure = failure{code: OutcomeOutputTooLarge, message: fmt.Sprintf("the output of the run exceeds %d bytes", MaxOutput)}
+	}
+	if output != nil {
+		l.tx.Set(partKey(nil, l.run, partOutput), output)
+	}
+	now := l.tx.Now()
+	l.status, l.endedAt, l.wait, l.due, l.call, l.fan = status, now, waitNothing, never, noCall(), noFan()
+	l.ending.status = 0
+	l.event(event{kind: endEvents[status], detail: l.failure.message})
+	k := l.byID(l.of)
+	k.active--
+	*k.ended(status)++
+	k.kept++
+	k.nextEnded, k.changed = min(k.nextEnded, now), true
+	l.tx.Count(countActive, -1)
+	l.tx.Count(endCounters[status], 1)
+	ns := l.tx.Namespace()
+	l.tx.Delete(statusRunKey(nil, ns, 0, l.run))
+	l.tx.Insert(statusRunKey(nil, ns, status, l.run), nil)
+	l.tx.Insert(endedKey(nil, k.id, now, l.run), nil)
+	l.tellEnd(output)
+	l.tx.Notify(runTopic(l.tx.NamespaceName(), l.run), -1)
+}
+
+var endEvents = [...]EventType{Completed: WorkflowCompleted, Failed: WorkflowFailed, Cancelled: WorkflowCancelled, TimedOut: WorkflowTimedOut}
+
+var endCounters = [...]engine.Counter{Completed: countCompleted, Failed: countFailed, Cancelled: countCancelled, TimedOut: countTimedOut}
+
+// outputAt returns the output of a run that ends, nil if it has none.
+func (l *live) outputAt(status Status, terminal int64) []byte {
+	var t *flow.Template
+	if terminal >= 0 {
+		t = l.def.Terminal(flow.Place(^terminal)).Output
+	}
+	if t == nil && status == Completed {
+		if t = l.def.Output; t == nil {
+			s, _ := l.stepRow(l.stepName())
+			return s.output
+		}
+	}
+	if t == nil {
+		return nil
+	}
+	return t.Append(nil, l)
+}
+
+// firstUndo returns the last visit below a number that has to be compensated.
+func (l *live) firstUndo(below uint64) (visit uint64, row undoRow, ok bool) {
+	prefix := partKey(nil, l.run, partUndo)
+	it := l.tx.Iter(prefix, key.PrefixEnd(prefix))
+	defer mustClose(it)
+	if !it.SeekLT(numberedPart(nil, l.run, partUndo, below)) {
+		return 0, row, false
+	}
+	return lastOf(it.Key()), must(decode(it.Value(), (*undoRow).code)), true
+}

@@ -1,0 +1,380 @@
+package workflow
+
+import (
+	"context"
+	"errors"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/flow"
+)
+
+// Store holds the workflows of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
+type Store struct{ scope engine.Scope }
+
+func newStore(s engine.Scope) *Store { return &Store{s} }
+
+// Namespace returns the namespace of the store.
+func (s *Store) Namespace() string { return s.scope.Namespace() }
+
+// Created says what Create has done.
+type Created struct {
+	Name      string
+	Version   string
+	Unchanged bool   // the version was there before, with this very definition
+	LSN       uint64 // log sequence number of the call
+}
+
+// Create makes a workflow known, or another version of one: it is the default one for runs that start from now on; those that run keep theirs. definition
+// is YAML or JSON, see the package's documentation. One that is there already changes nothing, so that programs may create theirs whenever they start.
+//
+// Errors: ErrInvalid, a *DefinitionError, for a definition with mistakes; ErrExists if the version is there with another definition; ErrInvalid for
+// one of more than MaxDefinition bytes, and for a workflow with MaxVersions versions.
+func (s *Store) Create(ctx context.Context, definition []byte) (Created, error) {
+	c, err := compile(definition)
+	if err != nil {
+		return Created{}, err
+	}
+	if ns := c.namespace; ns != "" && ns != s.Namespace() {
+		return Created{}, engine.Errorf(ErrInvalid, "workflow %q is for namespace %q, not %q", c.name, ns, s.Namespace())
+	}
+	return engine.Propose(ctx, &s.scope, createOp(c), func(b []byte) (Created, error) { return decodeCreated(&c, b) })
+}
+
+// Enable lets a disabled workflow be started again. Errors: ErrNotFound.
+func (s *Store) Enable(ctx context.Context, name string) error {
+	_, err := engine.Propose(ctx, &s.scope, nameOp(kindEnable, name, true), decodeNothing)
+	return err
+}
+
+// Disable refuses starts of a workflow from now on, with ErrConflict, and pauses its schedule and trigger. What was started before goes on. In a spread
+// namespace other shards than that of the workflow's name hear of it a moment later. Errors: ErrNotFound.
+func (s *Store) Disable(ctx context.Context, name string) error {
+	_, err := engine.Propose(ctx, &s.scope, nameOp(kindEnable, name, false), decodeNothing)
+	return err
+}
+
+// DeleteOption changes what Delete does.
+type DeleteOption func(force *bool)
+
+// Force deletes a workflow also if runs of it are active: they go on.
+func Force() DeleteOption { return func(force *bool) { *force = true } }
+
+// Delete removes a workflow with all its versions. Its ended runs stay for as long as they would have.
+//
+// Options: Force. Errors: ErrNotFound; ErrConflict if there are active runs.
+func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) error {
+	force := false
+	for _, opt := range opts {
+		opt(&force)
+	}
+	_, err := engine.Propose(ctx, &s.scope, nameOp(kindDelete, name, force), decodeNothing)
+	return err
+}
+
+// StartOption says something of a run that is started.
+type StartOption func(*startCommand)
+
+// Version sets which version of the workflow runs; the default is its default one, which "latest" means too.
+func Version(v string) StartOption { return func(c *startCommand) { c.version = v } }
+
+// IdempotencyKey makes repeated starts one: a start with a key that was used before, and the same input, returns the run of then, for as long as that is kept.
+// The key has up to 1,024 bytes.
+func IdempotencyKey(key string) StartOption { return func(c *startCommand) { c.key = key } }
+
+// WithRunID sets the id of the run: 1-255 bytes of UTF-8 that do not begin with "wfr-". Another run may not have it, for as long as one is kept.
+func WithRunID(id RunID) StartOption { return func(c *startCommand) { c.id = string(id) } }
+
+// Started says which run a start has made.
+type Started struct {
+	Run       RunID
+	Status    Status // already Failed, for instance, if its first step can not begin
+	Duplicate bool   // the IdempotencyKey was used before, with the same input: Run is that of then
+	LSN       uint64 // log sequence number of the call
+}
+
+// Start starts a run of a workflow. input is JSON, nil means null; it may be reused on return. When Start returns nil the run is committed (see
+// floe.Config.Durability), and its first step is under way. After a ctx error or ErrUnknownOutcome there may or may not be one: with an IdempotencyKey or
+// WithRunID the call can be repeated without harm.
+//
+// Options: Version, IdempotencyKey, WithRunID. Errors: ErrNotFound if there is no such workflow or version; ErrConflict if it is disabled, or the idempotency key
+// was used with another input; ErrExists if a run has the id; ErrInvalid for an input that is no JSON, too long, or not as the definition's input_schema says.
+func (s *Store) Start(ctx context.Context, name string, input []byte, opts ...StartOption) (Started, error) {
+	op := startOp(name, input, opts)
+	res, err := engine.Propose(ctx, &s.scope, op, decodeStarted)
+	if errors.Is(err, ErrNotFound) && op.Route == "" { // its home may not have told all shards yet
+		op.Route = name
+		res, err = engine.Propose(ctx, &s.scope, op, decodeStarted)
+	}
+	return res, err
+}
+
+// StartAndWait is Start and Wait: it returns the run when it has ended, however it has. Options and errors are those of Start.
+func (s *Store) StartAndWait(ctx context.Context, name string, input []byte, opts ...StartOption) (Run, error) {
+	r, err := s.Start(ctx, name, input, opts...)
+	if err != nil {
+		return Run{}, err
+	}
+	return s.Wait(ctx, r.Run)
+}
+
+// Run returns a run. Errors: ErrNotFound if there is none in the namespace, or none any more; ErrInvalid for what is no id.
+func (s *Store) Run(ctx context.Context, id RunID) (Run, error) { return s.run(ctx, id, false) }
+
+// Wait returns a run when it has ended. Errors: those of Run, and ctx's.
+func (s *Store) Wait(ctx context.Context, id RunID) (Run, error) {
+	return s.run(engine.Lasting(ctx), id, true)
+}
+
+func (s *Store) run(ctx context.Context, id RunID, wait bool) (Run, error) {
+	t, err := s.aim(id)
+	if err != nil {
+		return Run{}, err
+	}
+	q := runQuery{namespace: s.Namespace(), target: t, wait: wait}
+	if err := s.ask(ctx, id, &q); err != nil {
+		return Run{}, err
+	}
+	if !q.found {
+		return Run{}, noRun(id)
+	}
+	return q.run, nil
+}
+
+// aim returns what a run is called in its shard. Errors: ErrInvalid, ErrNotFound.
+func (s *Store) aim(id RunID) (t target, err error) {
+	if !id.own() {
+		return target{id: string(id)}, checkRunID(string(id))
+	}
+	p, err := id.parse()
+	if err != nil {
+		return t, err
+	}
+	if p.namespace != s.Namespace() || int(p.shard) >= s.scope.NodeShards() {
+		return t, noRun(id)
+	}
+	return target{run: p.run, tag: p.tag}, nil
+}
+
+// ask sends a query to the shard of a run.
+func (s *Store) ask(ctx context.Context, id RunID, q engine.Query) error {
+	if p, err := id.parse(); err == nil {
+		return s.scope.QueryShard(ctx, p.shard, q)
+	}
+	return s.scope.Query(ctx, string(id), q)
+}
+
+// Signal tells a run something: the step that waits for a signal of the type goes on, or, if none does, the signal is kept until one does. payload is JSON, nil
+// means null. It returns the state of the run after it.
+//
+// Errors: ErrNotFound; ErrConflict if the run has ended; ErrBusy if MaxSignals or MaxSignalBytes are kept already; ErrInvalid for a payload that is no
+// JSON, too long, or not as the definition says.
+func (s *Store) Signal(ctx context.Context, id RunID, signal string, payload []byte) (Status, error) {
+	return s.change(ctx, signalOp(id, signal, payload), id)
+}
+
+// Cancel ends a run: what it waits for is cancelled, and what it has done is compensated as its definition says, during which it is still Running. reason may be
+// empty. It returns the state of the run after it.
+//
+// Errors: ErrNotFound; ErrConflict if the run has ended, or is being compensated; ErrInvalid for a reason of more than 1,024 bytes and for what is no id.
+func (s *Store) Cancel(ctx context.Context, id RunID, reason string) (Status, error) {
+	return s.change(ctx, cancelOp(id, reason), id)
+}
+
+// RetryOption changes what Retry does.
+type RetryOption func(*retryCommand)
+
+// FromStep sets the step from which the run goes on; the default is the one that has failed.
+func FromStep(step string) RetryOption { return func(c *retryCommand) { c.step = step } }
+
+// WithInput sets the input of the step, as JSON; the default is what the definition says.
+func WithInput(input []byte) RetryOption { return func(c *retryCommand) { c.input = orNull(input) } }
+
+// Retry makes a run that has failed or timed out go on from the step that has failed: its history goes on too. What the step calls sees the idempotency key of
+// its last visit, unless it gets another input. It returns the state of the run after it.
+//
+// Options: FromStep, WithInput. Errors: ErrNotFound; ErrConflict if the run has not failed, was never at the step, or what steps before it have done was
+// compensated; ErrInvalid for a step that the definition does not have, and for an input that is no JSON.
+func (s *Store) Retry(ctx context.Context, id RunID, opts ...RetryOption) (Status, error) {
+	return s.change(ctx, retryOp(id, opts), id)
+}
+
+func (s *Store) change(ctx context.Context, op engine.Op, id RunID) (Status, error) {
+	if _, err := s.aim(id); err != nil {
+		return 0, err
+	}
+	return engine.Propose(ctx, &s.scope, op, decodeChanged)
+}
+
+// decodeNothing reads the result of a command that has none.
+func decodeNothing([]byte) (none struct{}, err error) { return none, nil }
+
+func decodeCreated(c *createCommand, b []byte) (Created, error) {
+	v, err := decode(b, (*created).code)
+	return Created{c.name, c.version, v.unchanged, v.lsn}, err
+}
+
+func decodeStarted(b []byte) (Started, error) {
+	v, err := decode(b, (*started).code)
+	return Started{v.name(), v.status, v.duplicate, v.lsn}, err
+}
+
+func decodeChanged(b []byte) (Status, error) {
+	v, err := decode(b, (*changed).code)
+	return v.status, err
+}
+
+// anyOf is decode for operations of a transaction.
+func anyOf[T any](decode func([]byte) (T, error)) func([]byte) (any, error) {
+	return func(b []byte) (any, error) { return decode(b) }
+}
+
+func anyNothing([]byte) (any, error) { return nil, nil }
+
+func createOp(c createCommand) engine.Op {
+	op := command(kindCreate, c.name, nil, encode(nil, &c, (*createCommand).code))
+	op.Decode = anyOf(func(b []byte) (Created, error) { return decodeCreated(&c, b) })
+	return op
+}
+
+func nameOp(kind uint8, name string, flag bool) engine.Op {
+	return command(kind, name, checkWorkflow(name), encode(nil, &nameCommand{name, flag}, (*nameCommand).code))
+}
+
+func startOp(name string, input []byte, opts []StartOption) engine.Op {
+	c := startCommand{name: name, input: input}
+	for _, opt := range opts {
+		opt(&c)
+	}
+	err := c.check()
+	if err == nil {
+		err = checkJSON("input", input)
+	}
+	route := c.id
+	if c.id == "" && c.key != "" {
+		route = name + "\x00" + c.key
+	}
+	op := command(kindStart, route, err, encode(nil, &c, (*startCommand).code))
+	op.Payload = len(input)
+	op.Decode = anyOf(decodeStarted)
+	return op
+}
+
+// runOp makes an operation about a run.
+func runOp[T any](kind uint8, id RunID, c *T, t *target, payload []byte, what string, check func(*T) error, code func(*T, *codec.Coder)) engine.Op {
+	var err error
+	route := string(id)
+	var shard *engine.ShardID
+	if id.own() {
+		var p place
+		if p, err = id.parse(); err == nil {
+			*t, shard = target{run: p.run, tag: p.tag}, &p.shard
+		}
+	} else {
+		*t, err = target{id: string(id)}, checkRunID(string(id))
+	}
+	if err == nil {
+		err = check(c)
+	}
+	if err == nil {
+		err = checkJSON(what, payload)
+	}
+	op := command(kind, route, err, encode(nil, c, code))
+	if shard != nil {
+		op.RouteTo = routeTo(*shard)
+	}
+	op.Payload = len(payload)
+	op.Decode = anyOf(decodeChanged)
+	return op
+}
+
+func signalOp(id RunID, signal string, payload []byte) engine.Op {
+	c := signalCommand{kind: signal, payload: payload}
+	return runOp(kindSignal, id, &c, &c.target, payload, "payload", (*signalCommand).check, (*signalCommand).code)
+}
+
+func cancelOp(id RunID, reason string) engine.Op {
+	c := cancelCommand{reason: reason}
+	return runOp(kindCancel, id, &c, &c.target, nil, "", (*cancelCommand).check, (*cancelCommand).code)
+}
+
+func retryOp(id RunID, opts []RetryOption) engine.Op {
+	var c retryCommand
+	for _, opt := range opts {
+		opt(&c)
+	}
+	return runOp(kindRetry, id, &c, &c.target, c.input, "input", (*retryCommand).check, (*retryCommand).code)
+}
+
+// routeTo routes what is about something in a shard.
+func routeTo(shard engine.ShardID) func(string, int) string {
+	return func(namespace string, shards int) string {
+		if int(shard) >= shards {
+			shard = 0 // there is no such thing, as any shard can tell
+		}
+		return engine.RouteTo(namespace, shard, shards)
+	}
+}
+
+// Definition returns the source of a version of a workflow, as it was created; "" is the default version. Errors: ErrNotFound.
+func (s *Store) Definition(ctx context.Context, name, version string) ([]byte, error) {
+	if err := checkWorkflow(name); err != nil {
+		return nil, err
+	}
+	q := infoQuery{namespace: s.Namespace(), name: name, version: version}
+	if err := s.scope.Query(ctx, name, &q); err != nil {
+		return nil, err
+	}
+	switch {
+	case !q.found:
+		return nil, notFound(name)
+	case !q.known:
+		return nil, engine.Errorf(ErrNotFound, "workflow %q has no version %q", name, version)
+	}
+	return q.source, nil
+}
+
+// Problem is something that is wrong with a definition.
+type Problem struct {
+	Line     int
+	Severity Severity
+	Code     string // what kind of problem it is, such as "unknown-key"
+	Message  string
+}
+
+// Severity says whether a definition can be created all the same.
+type Severity uint8
+
+// The severities.
+const (
+	Warning Severity = iota + 1
+	Error
+)
+
+// String returns "warning" or "error".
+func (s Severity) String() string {
+	switch s {
+	case Warning:
+		return "warning"
+	case Error:
+		return "error"
+	}
+	return "unknown"
+}
+
+// Validate returns what is wrong with a definition, in the order of its lines; nothing if all is well. It asks no node: that an action exists is not checked.
+func Validate(definition []byte) []Problem {
+	_, problems := flow.Parse(definition)
+	return problemsOf(problems)
+}
+
+func problemsOf(problems []flow.Problem) (all []Problem) {
+	for _, p := range problems {
+		severity := Warning
+		if p.Severity == flow.Error {
+			severity = Error
+		}
+		all = append(all, Problem{p.Line, severity, p.Code, p.Message})
+	}
+	return all
+}

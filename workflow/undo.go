@@ -1,0 +1,71 @@
+package workflow
+
+import (
+	"math"
+
+	"github.com/floedb/floe/internal/flow"
+)
+
+// addUndo notes that the visit that ends has to be compensated if the run does not complete.
+func (l *live) addUndo(output []byte) {
+	step := l.at()
+	u := undoRow{step: l.step, output: output}
+	if step.Kind == flow.KindCall {
+		u.input = l.callInput(&step.Call, l)
+	} else {
+		u.input = l.inputJSON()
+	}
+	l.tx.Set(numberedPart(nil, l.run, partUndo, l.visit), encode(nil, &u, (*undoRow).code))
+}
+
+// beginUndo compensates what the run has done, the last visit first, and then ends it.
+func (l *live) beginUndo() {
+	l.ending.visit = math.MaxUint64
+	l.wait, l.due = waitTurn, l.tx.Now()
+	l.call, l.fan = noCall(), noFan()
+	l.changed = true
+}
+
+// undoNext compensates the next visit, or ends the run if there is none.
+func (l *live) undoNext() {
+	visit, u, ok := l.firstUndo(l.ending.visit)
+	if !ok {
+		l.close()
+		return
+	}
+	l.ending.visit, l.ending.undone = visit, visit
+	l.event(event{kind: CompensationStarted, step: l.def.Steps[u.step].Name})
+	l.wait, l.spins = waitUndo, 0
+	l.slot().begin()
+}
+
+// undone ends the compensation of a visit; the next one follows whatever has become of it.
+func (l *live) undone(r result) {
+	step := ""
+	if u, ok := l.undoRow(); ok {
+		step = l.def.Steps[u.step].Name
+	}
+	kind := CompensationCompleted
+	if r.bad() {
+		kind = CompensationFailed
+	}
+	l.event(event{kind: kind, step: step, attempt: r.attempt, outcome: r.outcome, detail: r.message})
+	l.tx.Delete(numberedPart(nil, l.run, partUndo, l.ending.visit))
+	l.wait, l.due, l.call = waitTurn, l.tx.Now(), noCall()
+}
+
+// undoRow returns the visit that is being compensated.
+func (l *live) undoRow() (u undoRow, ok bool) {
+	b, ok := l.tx.Get(numberedPart(nil, l.run, partUndo, l.ending.visit))
+	if !ok {
+		return u, false
+	}
+	return must(decode(b, (*undoRow).code)), true
+}
+
+// undoInput is what a call that compensates gets by default: {"input": of the step, "output": of the step}.
+func undoInput(u *undoRow) []byte {
+	b := append([]byte(`{"input":`), orNull(u.input)...)
+	b = append(append(b, `,"output":`...), orNull(u.output)...)
+	return append(b, '}')
+}

@@ -1,0 +1,252 @@
+package workflow
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/key"
+)
+
+// beginWait makes the run wait for a signal, or takes one that has come before.
+func (l *live) beginWait(s *flow.Wait) {
+	l.event(event{kind: WaitingForSignal, step: l.stepName(), detail: s.Type})
+	if l.pending > 0 && l.takePending(s) {
+		return
+	}
+	l.wait, l.spins = waitSignal, 0
+	if s.Timeout > 0 {
+		l.due = l.tx.Now() + s.Timeout
+	}
+}
+
+// takePending takes the oldest signal of a type that has come before anybody waited for it.
+func (l *live) takePending(s *flow.Wait) bool {
+	prefix := partKey(nil, l.run, partSignal)
+	it := l.tx.Iter(prefix, key.PrefixEnd(prefix))
+	var row signalRow
+	found := false
+	for ok := it.First(); ok && !found; ok = it.Next() {
+		row = must(decode(it.Value(), (*signalRow).code))
+		if found = row.kind == s.Type; found {
+			l.tx.Delete(slices.Clone(it.Key()))
+		}
+	}
+	mustClose(it)
+	if !found {
+		return false
+	}
+	l.pending--
+	l.pended -= int64(len(row.payload))
+	l.take(s, row.payload)
+	return true
+}
+
+// signal tells a run something: the step that waits for it goes on, or it is kept until one does.
+func (w *work) signal(c *signalCommand) ([]byte, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	l, err := w.find(&c.target)
+	if err != nil {
+		return nil, err
+	}
+	if l.status.Final() || l.ending.status != 0 {
+		return nil, engine.Errorf(ErrConflict, "run %s has ended: it is %s", l.name(), l.state())
+	}
+	if err := l.checkSignal(c); err != nil {
+		return nil, err
+	}
+	s := &l.at().Wait
+	waited := l.wait == waitSignal && s.Type == c.kind
+	if !waited && (l.pending >= MaxSignals || l.pended+int64(len(c.payload)) > MaxSignalBytes) {
+		return nil, engine.Errorf(ErrBusy, "run %s has %d signals of %d bytes that nobody has taken: the limits are %d and %d",
+			l.name(), l.pending, l.pended, MaxSignals, MaxSignalBytes)
+	}
+	l.changed = true
+	l.event(event{kind: SignalReceived, detail: c.kind})
+	l.tx.Count(countSignals, 1)
+	l.invalidate(c.kind)
+	if waited {
+		l.take(s, c.payload)
+		l.advance()
+		return l.changedResult(), nil
+	}
+	row := signalRow{c.kind, l.tx.Now(), c.payload}
+	l.tx.Insert(numberedPart(nil, l.run, partSignal, uint64(l.tx.LSN())), encode(nil, &row, (*signalRow).code))
+	l.pending++
+	l.pended += int64(len(c.payload))
+	return l.changedResult(), nil
+}
+
+// checkSignal says what is wrong with a signal whose type is declared.
+func (l *live) checkSignal(c *signalCommand) error {
+	check := func(s *flow.Schema) error {
+		if s == nil {
+			return nil
+		}
+		if err := s.Check(orNull(c.payload)); err != nil {
+			return engine.Errorf(ErrInvalid, "signal %q: payload: %v", c.kind, err)
+		}
+		return nil
+	}
+	for i := range l.def.Signals {
+		if s := &l.def.Signals[i]; s.Type == c.kind {
+			return check(s.Schema)
+		}
+	}
+	for i := range l.def.Steps {
+		if s := &l.def.Steps[i]; s.Kind == flow.KindWait && s.Wait.Type == c.kind && s.Wait.Schema != nil {
+			return check(s.Wait.Schema)
+		}
+	}
+	return nil
+}
+
+// take ends the wait for a signal. What the payload calls its outcome counts if there is a transition for it.
+func (l *live) take(s *flow.Wait, payload []byte) {
+	step := l.at()
+	l.event(event{kind: SignalMatched, step: step.Name, detail: s.Type})
+	payload = orNull(payload)
+	l.tx.Set(append(partKey(nil, l.run, partTaken), s.Type...), payload)
+	outcome := OutcomeSuccess
+	if named, ok := flow.Text(flow.Member(payload, "outcome")); ok {
+		if slices.ContainsFunc(step.Transitions, func(t flow.Transition) bool { return t.Outcome == named }) {
+			outcome = named
+		}
+	}
+	l.finishStep(result{outcome: outcome, output: payload})
+}
+
+// signalTimeout ends a wait for a signal that has not come.
+func (l *live) signalTimeout() {
+	s := &l.at().Wait
+	l.event(event{kind: SignalTimeout, step: l.stepName(), detail: s.Type})
+	l.tx.Count(countTimers, 1)
+	outcome := s.OnTimeout
+	if outcome == "" {
+		outcome = OutcomeTimeout
+	}
+	r := result{outcome: outcome}
+	if outcome == OutcomeTimeout {
+		r.code, r.message = "timeout", fmt.Sprintf("no signal %q after %d ms", s.Type, s.Timeout)
+	}
+	l.finishStep(r)
+}
+
+// cancel ends a run before it has come to a terminal.
+func (w *work) cancel(c *cancelCommand) ([]byte, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	l, err := w.find(&c.target)
+	switch {
+	case err != nil:
+		return nil, err
+	case l.status.Final():
+		return nil, engine.Errorf(ErrConflict, "run %s has ended: it is %s", l.name(), l.status)
+	case l.ending.status != 0:
+		return nil, engine.Errorf(ErrConflict, "run %s ends already: what it has done is compensated", l.name())
+	}
+	l.changed = true
+	l.failure = failure{step: l.stepName(), code: "cancelled", message: cut("cancelled"+because(c.reason), maxFailure)}
+	l.abandon(Cancelled)
+	l.advance()
+	return l.changedResult(), nil
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
+// retry makes a run that has failed go on from a step.
+func (w *work) retry(c *retryCommand) ([]byte, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	l, err := w.find(&c.target)
+	if err != nil {
+		return nil, err
+	}
+	if l.status != Failed && l.status != TimedOut {
+		return nil, engine.Errorf(ErrConflict, "run %s is %s: one that has failed or timed out can be retried", l.name(), l.state())
+	}
+	step, visit, err := l.retryStep(c.step)
+	if err != nil {
+		return nil, err
+	}
+	l.reopen()
+	if l.edited = 0; c.input != nil {
+		l.tx.Set(partKey(nil, l.run, partEdited), c.input)
+		l.edited = l.visit + 1
+	} else {
+		l.tx.Delete(partKey(nil, l.run, partEdited))
+		l.edited = visit
+	}
+	l.event(event{kind: WorkflowRetried, step: l.def.Steps[step].Name})
+	l.goTo(step)
+	l.advance()
+	return l.changedResult(), nil
+}
+
+// retryStep returns the step from which a run goes on, with the last visit to it.
+func (l *live) retryStep(name string) (step int, visit uint64, err error) {
+	if name == "" {
+		name = l.failure.step
+	}
+	step = slices.IndexFunc(l.def.Steps, func(s flow.Step) bool { return s.Name == name })
+	if step < 0 {
+		return 0, 0, engine.Errorf(ErrInvalid, "workflow version of run %s has no step %q", l.name(), name)
+	}
+	row, ok := l.stepRow(name)
+	if visit = row.visit; !ok {
+		if step != l.step {
+			return 0, 0, engine.Errorf(ErrConflict, "run %s was never at step %q", l.name(), name)
+		}
+		visit = l.visit
+	}
+	if u := l.ending.undone; u > 0 && visit > u {
+		return 0, 0, engine.Errorf(ErrConflict, "run %s can not go on from step %q: what steps before it have done was compensated", l.name(), name)
+	}
+	return step, visit, nil
+}
+
+// reopen makes a run that has ended an active one.
+func (l *live) reopen() {
+	tx, ns := l.tx, l.tx.Namespace()
+	k := l.byID(l.of)
+	*k.ended(l.status)--
+	k.active++
+	k.kept--
+	k.changed = true
+	tx.Count(endCounters[l.status], -1)
+	tx.Count(countActive, 1)
+	tx.Delete(endedKey(nil, k.id, l.endedAt, l.run))
+	tx.Delete(statusRunKey(nil, ns, l.status, l.run))
+	tx.Insert(statusRunKey(nil, ns, 0, l.run), nil)
+	tx.Delete(partKey(nil, l.run, partOutput))
+	l.status, l.endedAt, l.deadline, l.spins = Running, 0, never, 0
+	l.failure, l.ending = failure{}, ending{}
+	if l.def.Timeout > 0 {
+		l.deadline = tx.Now() + l.def.Timeout
+	}
+	l.changed = true
+}
+
+// random differs from call to call, and is the same on all replicas.
+func (s *slot) random() uint64 {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:], uint64(s.tx.LSN()))
+	binary.BigEndian.PutUint64(b[8:], s.number<<32|s.state.seq)
+	return xxhash.Sum64(b[:])
+}
+
+func rfc3339(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }

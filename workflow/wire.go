@@ -1,0 +1,179 @@
+package workflow
+
+import (
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+func (q *infoQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	c.String(&q.name)
+	c.String(&q.version)
+}
+
+func (q *infoQuery) Results(c *codec.Coder) {
+	c.Bool(&q.found)
+	if c.Bool(&q.known); q.known {
+		q.info.code(c)
+		c.Bytes(&q.source)
+	}
+}
+
+func (q *listQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	c.String(&q.prefix)
+	c.String(&q.after)
+	codeLimit(c, &q.limit, engine.MaxPageItems)
+}
+
+func (q *listQuery) Results(c *codec.Coder) {
+	codec.List(c, &q.items, func(c *codec.Coder, i *shardInfo) { i.code(c) })
+	c.Bool(&q.more)
+}
+
+func (q *runQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	q.target.code(c)
+	c.Bool(&q.wait)
+}
+
+func (q *runQuery) Results(c *codec.Coder) {
+	if c.Bool(&q.found); q.found {
+		q.run.code(c)
+	}
+}
+
+func (q *runsQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	f := &q.filter
+	c.String(&f.workflow)
+	if c.Byte((*byte)(&f.status)); f.status > TimedOut {
+		c.Fail("unknown state")
+	}
+	c.Bool(&f.active)
+	c.String(&f.attribute)
+	c.Varint(&f.after)
+	c.Varint(&f.before)
+	c.Uvarint(&q.before)
+	codeLimit(c, &q.limit, engine.MaxPageItems)
+}
+
+func (q *runsQuery) Results(c *codec.Coder) {
+	codec.List(c, &q.items, func(c *codec.Coder, r *RunInfo) { r.code(c) })
+	codec.List(c, &q.numbers, (*codec.Coder).Uvarint)
+	c.Uvarint(&q.next)
+	if c.Bool(&q.more); c.Reading() && len(q.numbers) != len(q.items) {
+		c.Fail("as many numbers as runs")
+	}
+}
+
+func (q *historyQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	q.target.code(c)
+	c.Uvarint(&q.lsn)
+	c.Int(&q.skip)
+	codeLimit(c, &q.limit, engine.MaxPageItems)
+}
+
+func (q *historyQuery) Results(c *codec.Coder) {
+	c.Bool(&q.found)
+	codec.List(c, &q.items, func(c *codec.Coder, e *Event) {
+		c.Byte((*byte)(&e.Type))
+		c.String(&e.Step)
+		c.Time(&e.At)
+		c.Int(&e.Attempt)
+		c.String(&e.Outcome)
+		c.String(&e.Detail)
+	})
+	c.Uvarint(&q.next)
+	c.Int(&q.nextSkip)
+	c.Bool(&q.more)
+}
+
+// codeLimit codes a limit of a query, which is at least 1.
+func codeLimit(c *codec.Coder, limit *int, most int) {
+	c.Int(limit)
+	if *limit < 1 || *limit > most {
+		c.Fail("limit out of range")
+	}
+}
+
+func (i *shardInfo) code(c *codec.Coder) {
+	for _, s := range [...]*string{&i.Name, &i.Version, &i.Description, &i.StartStep} {
+		c.String(s)
+	}
+	for _, b := range [...]*bool{&i.Enabled, &i.HasSchedule, &i.HasTrigger, &i.home} {
+		c.Bool(b)
+	}
+	for _, t := range [...]*time.Time{&i.CreatedAt, &i.UpdatedAt} {
+		c.Time(t)
+	}
+	for _, l := range [...]*[]string{&i.Steps, &i.Terminals, &i.Plans} {
+		codec.List(c, l, (*codec.Coder).String)
+	}
+	n := &i.Runs
+	for _, v := range [...]*int64{&n.Total, &n.Active, &n.Completed, &n.Failed, &n.Cancelled, &n.TimedOut} {
+		c.Varint(v)
+	}
+}
+
+func (r *RunInfo) code(c *codec.Coder) {
+	for _, s := range [...]*string{
+		(*string)(&r.ID), &r.Workflow, &r.Version, &r.TriggeredBy, &r.CurrentStep, &r.Error, &r.Code, &r.IdempotencyKey, (*string)(&r.Parent),
+	} {
+		c.String(s)
+	}
+	c.Byte((*byte)(&r.Status))
+	c.Time(&r.StartedAt)
+	c.Time(&r.CompletedAt)
+	c.Varint(&r.Events)
+	r.codeAttributes(c)
+}
+
+// codeAttributes codes search attributes as they stand in keys.
+func (r *RunInfo) codeAttributes(c *codec.Coder) {
+	var all []string
+	for name, value := range r.Attributes {
+		all = append(all, string(appendAttribute(nil, name, value)))
+	}
+	codec.List(c, &all, (*codec.Coder).String)
+	if !c.Reading() {
+		return
+	}
+	r.Attributes = nil
+	for _, a := range all {
+		name, value, ok := parseAttribute(a)
+		if !ok {
+			c.Fail("no search attribute")
+			return
+		}
+		if r.Attributes == nil {
+			r.Attributes = make(map[string]any)
+		}
+		r.Attributes[name] = value
+	}
+}
+
+func (r *Run) code(c *codec.Coder) {
+	r.RunInfo.code(c)
+	c.Bytes(&r.Input)
+	c.Bytes(&r.Output)
+	c.String(&r.Waits)
+	c.Time(&r.Due)
+	codec.List(c, &r.Steps, func(c *codec.Coder, s *StepResult) {
+		for _, v := range [...]*string{&s.Step, &s.Outcome, &s.Error, &s.Code} {
+			c.String(v)
+		}
+		c.Bytes(&s.Output)
+		c.Int(&s.Attempts)
+		c.Time(&s.StartedAt)
+		c.Time(&s.CompletedAt)
+	})
+	codec.List(c, &r.Signals, func(c *codec.Coder, s *PendingSignal) {
+		c.String(&s.Type)
+		c.Bytes(&s.Payload)
+		c.Time(&s.ReceivedAt)
+	})
+}
