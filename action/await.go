@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,7 +51,8 @@ func (s *Store) Heartbeat(ctx context.Context, worker string, load int, processe
 	return roster.Heartbeat(ctx, &s.scope, worker, load, all)
 }
 
-// Drain has a registered worker listed as one that takes nothing new. Errors: ErrNotFound.
+// Drain has a registered worker listed as one that takes nothing new: its Await is refused from now on, also one that waits. It registers again to take more.
+// Errors: ErrNotFound.
 func (s *Store) Drain(ctx context.Context, worker string) error {
 	return roster.Leave(ctx, &s.scope, worker, true)
 }
@@ -120,7 +122,8 @@ func Wait(d time.Duration) AwaitOption {
 // Await takes runs of some actions for a worker, which need not be registered, and returns none when there are none, or none have come in the time to wait. Each
 // is the worker's until the action's timeout is over: it ends it with Complete or Fail. After an error the worker may have got runs all the same, which are retried then.
 //
-// Options: Max (1), Wait (0), Labels, which are what the worker has. Errors: ErrInvalid for names and options out of their limits.
+// Options: Max (1), Wait (0), Labels, which are what the worker has. Errors: ErrInvalid for names and options out of their limits; ErrConflict if the worker drains
+// (see Drain), or has come to while this waits.
 func (s *Store) Await(ctx context.Context, worker string, actions []string, opts ...AwaitOption) ([]Task, error) {
 	o := awaitOptions{max: 1}
 	for _, opt := range opts {
@@ -142,8 +145,13 @@ func (s *Store) Await(ctx context.Context, worker string, actions []string, opts
 	if len(shards) == 1 {
 		return s.takeSelf(ctx, shards[0], &c, o.wait)
 	}
-	for i, n := 0, rand.IntN(len(shards)); i < len(shards); i++ {
-		tasks, err := s.takeSelf(ctx, shards[(i+n)%len(shards)], &c, 0)
+	shards = slices.Clone(shards)
+	rand.Shuffle(len(shards), func(i, j int) { shards[i], shards[j] = shards[j], shards[i] })
+	if i := slices.Index(shards, s.scope.SpreadShard(worker)); i > 0 { // it knows whether the worker drains
+		shards[0], shards[i] = shards[i], shards[0]
+	}
+	for _, shard := range shards {
+		tasks, err := s.takeSelf(ctx, shard, &c, 0)
 		if err != nil || len(tasks) > 0 {
 			return tasks, err
 		}

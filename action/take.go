@@ -7,12 +7,18 @@ import (
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/roster"
 )
 
 // workOn settles attempts, and takes runs: behind what whoever is told of an end invokes.
 func (w *work) workOn(c *workCommand) ([]byte, error) {
 	if err := c.check(); err != nil {
 		return nil, err
+	}
+	if c.session == 0 && len(c.wants) > 0 {
+		if err := roster.CheckTakes(w.tx, c.self); err != nil {
+			return nil, err
+		}
 	}
 	s, err := w.sessionOf(c)
 	if err != nil {
@@ -347,6 +353,11 @@ func (m *machine) Takeable(v *engine.View, cmd engine.Command, _ bool) (n, most 
 	}
 	if err := l.wait(); err != nil {
 		return 0, 0, err
+	}
+	if c.session == 0 && len(c.wants) > 0 {
+		if err := roster.LookTakes(v, cmd.Namespace, c.self); err != nil {
+			return 0, 0, err
+		}
 	}
 	if len(c.ends) > 0 {
 		return engine.Any, most, nil

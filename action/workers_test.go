@@ -165,12 +165,12 @@ func TestOtherRuntime(t *testing.T) {
 		if w, err := s.Workers().Find(ctx, "py"); err != nil || w.Load != 1 || w.Completed != 1 || w.Failed != 2 || !reflect.DeepEqual(w.Processes, done) {
 			t.Errorf("the worker is %+v, %v", w, err)
 		}
+		id = invoke()
+		await()
 		must(s.Drain(ctx, "py"))
 		if w, err := s.Workers().Find(ctx, "py"); err != nil || w.Status != action.Draining {
 			t.Errorf("the worker is %+v, %v", w, err)
 		}
-		id = invoke()
-		await()
 		must(s.Deregister(ctx, "py"))
 		if r, err := s.Run(ctx, id); err != nil || r.Status != action.Pending || r.Attempt != 0 {
 			t.Errorf("its worker has left, and the run is %+v, %v", r, err)

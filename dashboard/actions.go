@@ -2,12 +2,11 @@ package dashboard
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
-	"unicode/utf8"
 
 	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/internal/rawjson"
 )
 
 var actionRoutes = []route{
@@ -132,7 +131,7 @@ type actionRun struct {
 
 func showRun(r action.Run) actionRun {
 	shown := actionRun{
-		RunID: string(r.ID), Status: r.Status.String(), Attempt: r.Attempt, Input: jsonOf(r.Input), Output: jsonOf(r.Output), Error: given(r.Error),
+		RunID: string(r.ID), Status: r.Status.String(), Attempt: r.Attempt, Input: rawjson.Value(r.Input), Output: rawjson.Value(r.Output), Error: given(r.Error),
 		Source: r.Source, WorkerID: given(r.WorkerID), CreatedAt: r.CreatedAt.UnixMilli(), StartedAt: givenMillis(r.StartedAt),
 		CompletedAt: givenMillis(r.CompletedAt),
 	}
@@ -140,17 +139,6 @@ func showRun(r action.Run) actionRun {
 		shown.DurationMillis = new(r.Duration().Milliseconds())
 	}
 	return shown
-}
-
-// jsonOf shows bytes as the JSON that they are, others as a string, none as null.
-func jsonOf(b []byte) any {
-	switch {
-	case len(b) == 0:
-		return nil
-	case utf8.Valid(b) && json.Valid(b):
-		return json.RawMessage(b)
-	}
-	return string(b)
 }
 
 // given returns a text, nil if it is empty.
@@ -304,7 +292,7 @@ func showWorker(namespace string, w action.WorkerInfo) workerRecord {
 	shown := workerRecord{
 		WorkerID: w.ID, Status: w.Status.String(), WorkerType: w.Type, Namespace: namespace, MachineID: given(w.Machine), CurrentLoad: w.Load,
 		MaxConcurrent: w.MaxConcurrent, TasksCompleted: w.Completed, TasksFailed: w.Failed, LastSeen: w.LastSeen.UnixMilli(),
-		RegisteredAt: w.RegisteredAt.UnixMilli(), Metadata: jsonOf(w.Metadata), Processes: []workerProcess{},
+		RegisteredAt: w.RegisteredAt.UnixMilli(), Metadata: rawjson.Value(w.Metadata), Processes: []workerProcess{},
 	}
 	for _, p := range w.Processes {
 		shown.Processes = append(shown.Processes, workerProcess{p.Name, p.Kind, p.Runs, p.Failures, p.LastRun.UnixMilli()})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/floedb/floe/stream"
 )
@@ -24,34 +25,34 @@ func (s *shop) keyShared(ctx context.Context) error {
 	return nil
 }
 
-// fail can not deal with one of the records: it is delivered twice, and then goes to the dead letters.
+// fail can not deal with one of the records: it is delivered twice, and then goes to the dead letters. Consume is the loop of a consumer: it acknowledges what its handler
+// has done, and refuses what that returns an error for.
 func (s *shop) fail(ctx context.Context) error {
-	err := s.CreateGroup(ctx, "orders", "invoices", stream.MaxDeliver(2), stream.Backoff(0, 0))
-	for err == nil {
-		var deliveries []stream.Delivery
-		if deliveries, err = s.ReadGroup(ctx, "orders", "invoices", "printer"); len(deliveries) == 0 {
-			break
-		}
-		for _, d := range deliveries {
-			if invoiceErr := invoice(d.Record); invoiceErr != nil {
-				fmt.Fprintf(s.out, "invoices: attempt %d of %s: %v\n", d.Attempt, d.Payload, invoiceErr)
-				_, nackErr := s.Nack(ctx, "orders", "invoices", []stream.Ref{d.Ref()}, stream.Reason(invoiceErr.Error()))
-				err = errors.Join(err, nackErr)
-				continue
-			}
-			_, ackErr := s.Ack(ctx, "orders", "invoices", d.Ref())
-			err = errors.Join(err, ackErr)
-		}
-	}
-	if err != nil {
+	if err := s.CreateGroup(ctx, "orders", "invoices", stream.MaxDeliver(2), stream.Backoff(0, 0)); err != nil {
 		return err
 	}
-	dead, err := s.Read(ctx, stream.DeadLetters("orders"))
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	consumed := make(chan error, 1)
+	go func() {
+		consumed <- s.Consume(ctx, "orders", "invoices", func(_ context.Context, d stream.Delivery) error {
+			err := invoice(d.Record)
+			if err != nil {
+				fmt.Fprintf(s.out, "invoices: attempt %d of %s: %v\n", d.Attempt, d.Payload, err)
+			}
+			return err
+		}, stream.Consumer("printer"))
+	}()
+	dead, err := s.Read(ctx, stream.DeadLetters("orders"), stream.Wait(time.Minute))
+	stop()
+	if err = errors.Join(err, <-consumed); err != nil {
+		return err
+	}
 	for _, r := range dead {
 		fmt.Fprintf(s.out, "orders.dlq: %s, after %s attempts of group %s: %s\n",
 			r.Payload, r.Headers[stream.HeaderAttempts], r.Headers[stream.HeaderGroup], r.Headers[stream.HeaderError])
 	}
-	return err
+	return nil
 }
 
 func invoice(order stream.Record) error {

@@ -2,17 +2,16 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/internal/rawjson"
 )
 
 func actionCommand(p Process) *cobra.Command {
@@ -219,22 +218,11 @@ type runText struct {
 func newRunText(namespace string, r action.Run) runText {
 	return runText{
 		RunID: string(r.ID), Action: r.Action, Namespace: namespace, Status: r.Status.String(), Outcome: r.Outcome, Attempt: r.Attempt,
-		MaxAttempts: r.MaxAttempts, Priority: r.Priority, Input: jsonValue(r.Input), Output: jsonValue(r.Output), Error: r.Error, Code: r.Code,
+		MaxAttempts: r.MaxAttempts, Priority: r.Priority, Input: rawjson.Value(r.Input), Output: rawjson.Value(r.Output), Error: r.Error, Code: r.Code,
 		Source: r.Source, Labels: r.Labels, ConcurrencyKey: r.ConcurrencyKey, IdempotencyKey: r.IdempotencyKey, WorkerID: r.WorkerID,
 		CreatedAt: r.CreatedAt.UnixMilli(), AvailableAt: r.AvailableAt.UnixMilli(), StartedAt: optionalMillis(r.StartedAt),
 		CompletedAt: optionalMillis(r.CompletedAt),
 	}
-}
-
-// jsonValue shows bytes as the JSON that they are, others as a string, none as null.
-func jsonValue(b []byte) any {
-	switch {
-	case len(b) == 0:
-		return nil
-	case utf8.Valid(b) && json.Valid(b):
-		return json.RawMessage(b)
-	}
-	return string(b)
 }
 
 func actionStatus(f *frame) *cobra.Command {

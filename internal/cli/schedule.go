@@ -11,6 +11,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/internal/rawjson"
 )
 
 func scheduleCommand(f *frame) *cobra.Command {
@@ -155,7 +156,7 @@ func newScheduleText(namespace string, s action.Schedule) scheduleText {
 	t := scheduleText{
 		Action: s.Action, Name: s.Name, Namespace: namespace, Cron: s.Spec.Cron, Zone: s.Spec.Zone, EveryMillis: s.Spec.Every.Milliseconds(),
 		Anchor: optionalMillis(s.Spec.Anchor), Overlap: s.Spec.Overlap.String(), CatchUp: s.Spec.CatchUp.String(), CatchUpLimit: s.Spec.CatchUpLimit,
-		Input: jsonValue(s.Spec.Input), Priority: s.Priority, Labels: s.Labels, ConcurrencyKey: s.ConcurrencyKey, Paused: s.Paused, Note: s.Note,
+		Input: rawjson.Value(s.Spec.Input), Priority: s.Priority, Labels: s.Labels, ConcurrencyKey: s.ConcurrencyKey, Paused: s.Paused, Note: s.Note,
 		Next: optionalMillis(s.Next), Buffered: optionalMillis(s.Buffered), LastRun: string(s.LastRun), Ran: s.Ran, Skipped: s.Skipped, Missed: s.Missed,
 		Refused: s.Refused, Ticks: []tickText{}, CreatedAt: s.CreatedAt.UnixMilli(), UpdatedAt: s.UpdatedAt.UnixMilli(),
 	}

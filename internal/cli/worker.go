@@ -12,6 +12,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/internal/rawjson"
 )
 
 func workerCommand(p Process) *cobra.Command {
@@ -39,7 +40,7 @@ type taskText struct {
 
 func newTaskText(t action.Task) taskText {
 	return taskText{
-		RunID: string(t.Run), Action: t.Action, Attempt: t.Attempt, MaxAttempts: t.MaxAttempts, Input: jsonValue(t.Input), Priority: t.Priority,
+		RunID: string(t.Run), Action: t.Action, Attempt: t.Attempt, MaxAttempts: t.MaxAttempts, Input: rawjson.Value(t.Input), Priority: t.Priority,
 		Labels: t.Labels, ConcurrencyKey: t.ConcurrencyKey, IdempotencyKey: t.IdempotencyKey, Source: t.Source, CreatedAt: t.CreatedAt.UnixMilli(),
 	}
 }

@@ -22,8 +22,8 @@ const (
 var imports = map[string]struct{ allowed, reason string }{
 	"cmd":                {"internal/cli", "cmd is a doorway: what it does belongs into internal/cli, where it can be tested"},
 	"examples":           {". dashboard " + primitives, "examples show what a user can do, and a user has no internal packages"},
-	"internal/cli":       {". dashboard internal/peer " + primitives, "the command line is written against the public API"},
-	"dashboard":          {". internal/engine " + primitives, "the dashboard must work on a node as well as on a remote client"},
+	"internal/cli":       {". dashboard internal/peer internal/rawjson " + primitives, "the command line is written against the public API"},
+	"dashboard":          {". internal/engine internal/rawjson " + primitives, "the dashboard must work on a node as well as on a remote client"},
 	".":                  {"internal/engine internal/shard internal/peer internal/primitive internal/roster " + primitives, "the root puts primitives and shards together; it knows nothing of what serves it"},
 	"kv":                 {"internal/engine internal/worker " + helpers, "primitives know the engine, not each other"},
 	"stream":             {"internal/engine internal/worker internal/roster " + helpers, "primitives know the engine, not each other"},
@@ -48,6 +48,7 @@ var imports = map[string]struct{ allowed, reason string }{
 	"internal/line":      {"", "a parser knows nothing of what becomes of its lines"},
 	"internal/points":    {"internal/codec", "a codec knows nothing of who keeps its bytes"},
 	"internal/plant":     {"", "helpers depend on nothing"},
+	"internal/rawjson":   {"", "helpers depend on nothing"},
 	"internal/roster":    {"internal/engine internal/worker " + helpers, "the list of workers knows nothing of what they work on"},
 	"internal/worker":    {"internal/engine internal/plant", "the loop knows nothing of what it works off; of the engine it takes the errors"},
 	"internal/lint":      {"", "the rules apply to the project, they are no part of it"},

@@ -100,10 +100,48 @@ func (r *Roster) leave(tx *engine.Tx, c *leaveCommand) error {
 		case !at.draining:
 			at.draining = true
 			tx.Set(k, encode(&at, (*row).code))
+			tx.Notify(drainTopic(tx.NamespaceName(), l.id), -1)
 		}
 	}
 	setCount(tx, before, count)
 	return nil
+}
+
+// CheckTakes refuses, with ErrConflict, what a worker takes that drains. It knows of those that are listed in this shard.
+func CheckTakes(tx *engine.Tx, id string) error {
+	if at, _ := rowOf(tx, workerKey(tx.Namespace(), id)); at.draining {
+		return drains(id)
+	}
+	return nil
+}
+
+// LookTakes is CheckTakes on behalf of a take, which waits on what would change the answer.
+func LookTakes(v *engine.View, namespace, id string) error {
+	if err := v.WaitOn(drainTopic(namespace, id)); err != nil {
+		return err
+	}
+	ns, ok := v.Namespace(namespace)
+	if !ok {
+		return nil
+	}
+	b, ok, err := v.Get(workerKey(ns, id))
+	if err != nil || !ok {
+		return err
+	}
+	at, err := decodeRow(b)
+	if err == nil && at.draining {
+		err = drains(id)
+	}
+	return err
+}
+
+func drains(id string) error {
+	return engine.Errorf(engine.ErrConflict, "worker %q drains: it takes nothing new", id)
+}
+
+// drainTopic is what waits for a worker to drain.
+func drainTopic(namespace, id string) engine.Topic {
+	return engine.TopicOf(engine.MachineAction, namespace, []byte("x"+id))
 }
 
 // note keeps what the leader has heard.
