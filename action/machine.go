@@ -202,6 +202,7 @@ func (w *work) opened(a *act) *act {
 	w.actions = append(w.actions, a)
 	if a.timer <= w.tx.Now() {
 		a.catchUp()
+		w.tx.Step() // runs that were due have numbers in their lanes: one that the command makes gets another
 	}
 	return a
 }
