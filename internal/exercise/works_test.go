@@ -71,6 +71,7 @@ func doWorks(t *testing.T, c *processes) {
 	w.over.Store(true)
 	clients.Wait()
 	for _, job := range jobs {
+		first.since = time.Now()
 		job.Audit(first)
 	}
 	t.Logf("%d acts of %d clients, %d of them with unknown outcome", w.acts.Load(), w.clients.Load(), w.unknown.Load())

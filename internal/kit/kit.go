@@ -67,6 +67,7 @@ var Works = []Work{
 	{"stream", 1, newStreamJob},
 	{"group", 1, newGroupJob},
 	{"series", 1, newSeriesJob},
+	{"action", 2, newActionJob},
 }
 
 // Open creates the namespaces of all works.

@@ -27,6 +27,7 @@ var Tallies = []Tally{
 	{"queue", queueTally, countQueue},
 	{"stream", streamTally, countStream},
 	{"ts", seriesTally, countSeries},
+	{"action", actionTally, countAction},
 }
 
 // Tallied returns the operations of all tallies.
