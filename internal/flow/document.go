@@ -80,6 +80,10 @@ func readDocument(src []byte, r *report) *node {
 	if isJSON(src) {
 		return readJSON(src, r)
 	}
+	if i := bytes.IndexFunc(src, isControl); i >= 0 {
+		r.fail(1+bytes.Count(src[:i], []byte("\n")), "encoding", "byte 0x%02x is a control character: write it as an escape, in quotes", src[i])
+		return nil
+	}
 	doc := parseYAML(src, r)
 	if doc == nil {
 		return nil
@@ -91,6 +95,9 @@ func readDocument(src []byte, r *report) *node {
 	}
 	return n.node
 }
+
+// isControl says whether YAML does not have a character.
+func isControl(r rune) bool { return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0x7f }
 
 func invalidUTF8(src []byte) (line int, at byte) {
 	for i := 0; i < len(src); {
@@ -142,7 +149,11 @@ func decode(d *yaml.Decoder, n *yaml.Node) (err error) {
 	return d.Decode(n)
 }
 
-var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+var (
+	yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+	// yamlGrammar are errors whose lines the parser counts from 0.
+	yamlGrammar = regexp.MustCompile(`^did not find expected (',' or|key$|'-' indicator|node content|<)|^found (undefined tag|duplicate %|incompatible YAML)`)
+)
 
 // yamlError takes the line out of an error of the parser.
 func yamlError(err error) (line int, message string) {
@@ -153,6 +164,9 @@ func yamlError(err error) (line int, message string) {
 		text = text[len(m[0]):]
 		if n, err := strconv.Atoi(m[1]); err == nil && n > 0 {
 			line = n
+		}
+		if m[1] != "" && yamlGrammar.MatchString(text) {
+			line++
 		}
 	}
 	return line, "no YAML: " + clip(text)

@@ -159,7 +159,7 @@ func (r *reader) reserved(name string, line int, at string) bool {
 func (r *reader) terminal(name string, p *pair, at string) {
 	t := Terminal{Name: name, Status: Failed}
 	status := word(r, &t.Status, choice[Status]{"completed", Completed}, choice[Status]{"failed", Failed},
-		choice[Status]{"cancelled canceled", Cancelled}, choice[Status]{"timed-out", TimedOut})
+		choice[Status]{"cancelled canceled", Cancelled}, choice[Status]{"timed_out", TimedOut})
 	switch p.value.kind {
 	case nodeNull:
 	case nodeText:
@@ -174,5 +174,12 @@ func (r *reader) terminal(name string, p *pair, at string) {
 	r.d.Terminals = append(r.d.Terminals, t)
 }
 
-// keys returns the keys of a map in order.
-func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+// keys returns the keys of a map in order, if they are not too many for a hint.
+func keys[V any](m map[string]V) func() []string {
+	return func() []string {
+		if len(m) > 2*MaxSteps {
+			return nil
+		}
+		return slices.Sorted(maps.Keys(m))
+	}
+}

@@ -86,13 +86,13 @@ func oneOf(names []string) string {
 	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
-// nearest returns a hint at the name that is meant, if one is near. Only what is told needs hints.
-func (r *report) nearest(name string, names []string) string {
+// nearest returns a hint at the name that is meant, if one is near. Only what is told needs hints, and nobody needs one among thousands of names.
+func (r *report) nearest(name string, names func() []string) string {
 	if len(name) > 64 || len(r.problems) >= maxProblems {
 		return ""
 	}
 	best, found := 3, ""
-	for _, n := range names {
+	for _, n := range names() {
 		if d := distance(name, n, best); d < best && d < len(n) {
 			best, found = d, n
 		}

@@ -64,8 +64,7 @@ const top = "the definition"
 // under returns the path of a key, for messages.
 func under(at, key string) string {
 	key = clip(key)
-	switch {
-	case nameLen(key) != len(key):
+	if key == "" || nameLen(key) != len(key) {
 		key = strconv.Quote(key)
 	}
 	if at == top {
@@ -83,12 +82,13 @@ func (f *field) is(key string) bool {
 	return false
 }
 
-func names(fields []field) []string {
-	var list []string
-	for _, f := range fields {
-		list = append(list, strings.Fields(f.names)...)
+func names(fields []field) func() []string {
+	return func() (list []string) {
+		for _, f := range fields {
+			list = append(list, strings.Fields(f.names)...)
+		}
+		return list
 	}
-	return list
 }
 
 // camel turns snake_case into camelCase.
@@ -213,21 +213,26 @@ func duration(text string) (ms int64, ok bool) {
 	return d.Milliseconds(), err == nil && d%time.Millisecond == 0
 }
 
-// word reads one of the words of a closed set. Several spellings of one are divided by spaces, - and _ are the same in all of them.
+// word reads one of the words of a closed set. Several spellings of one are divided by spaces, the first of which is the one to prefer; - and _ are the same in all
+// of them.
 func word[T any](r *reader, v *T, set ...choice[T]) func(*node, string) {
 	return func(n *node, at string) {
 		var all []string
 		for _, c := range set {
 			spellings := strings.Fields(c.words)
-			if n.kind == nodeText && slices.Contains(spellings, strings.ReplaceAll(n.text, "_", "-")) {
-				*v = c.value
-				return
+			for _, s := range spellings {
+				if n.kind == nodeText && dashed(n.text) == dashed(s) {
+					*v = c.value
+					return
+				}
 			}
 			all = append(all, spellings[0])
 		}
 		r.fail(n.line, "bad-value", "%s is %s, expected %s", at, n.describe(), oneOf(all))
 	}
 }
+
+func dashed(s string) string { return strings.ReplaceAll(s, "_", "-") }
 
 // choice is a member of a closed set.
 type choice[T any] struct {

@@ -1,8 +1,6 @@
 package flow
 
-import (
-	"strings"
-)
+import "strings"
 
 // callFields are the keys that say what is run, and how often it is tried.
 func (r *reader) callFields(c *Call, rules pathRules) []field {
@@ -178,7 +176,7 @@ var backoffs = []choice[BackoffKind]{
 // backoff reads a kind, with a time behind it or not: exp-jitter-200ms is exponential with 200 ms of jitter, constant-500ms has pauses of 500 ms.
 func (r *reader) backoff(b *Backoff) func(*node, string) {
 	return func(n *node, at string) {
-		text := strings.ReplaceAll(n.text, "_", "-")
+		text := dashed(n.text)
 		for _, kind := range backoffs {
 			rest, ok := strings.CutPrefix(text, kind.words)
 			if n.kind != nodeText || !ok {

@@ -162,7 +162,7 @@ func (r *reader) fallback(v **Fallback) func(*node, string) {
 		f := &Fallback{}
 		r.table(n, at,
 			field{names: "value", read: r.fallbackValue(&f.Value), null: true},
-			field{names: "condition", read: word(r, &f.AnyError, choice[bool]{"exhausted", false}, choice[bool]{"any-error", true})},
+			field{names: "condition", read: word(r, &f.AnyError, choice[bool]{"exhausted", false}, choice[bool]{"any_error", true})},
 		)
 		if n.kind == nodeTable && f.Value == nil && !slices.ContainsFunc(n.pairs, func(p pair) bool { return p.key == "value" }) {
 			r.fail(n.line, "missing", "%s has no value", at)

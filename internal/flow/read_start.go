@@ -52,7 +52,7 @@ func (r *reader) trigger(v **Trigger) func(*node, string) {
 			field{names: "stream", read: r.name(&t.Stream)},
 			field{names: "namespace", read: r.name(&t.Namespace)},
 			field{names: "consumer_group group", read: r.name(&t.Group)},
-			field{names: "mode", read: word(r, &t.Mode, choice[string]{"shared", "shared"}, choice[string]{"exclusive", "exclusive"}, choice[string]{"key-shared", "key_shared"})},
+			field{names: "mode", read: word(r, &t.Mode, choice[string]{"shared", "shared"}, choice[string]{"exclusive", "exclusive"}, choice[string]{"key_shared", "key_shared"})},
 			field{names: "batch_size", read: r.count(&t.Batch, 1, maxBatch)},
 			field{names: "batch_timeout_ms batch_timeout", read: r.millis(&t.Wait, 0)},
 			field{names: "start", read: word(r, &t.Start, choice[string]{"latest", "latest"}, choice[string]{"earliest", "earliest"})},

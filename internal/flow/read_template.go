@@ -1,15 +1,8 @@
 package flow
 
-import (
-	"strings"
-)
+import "strings"
 
-// template reads a value in which strings may be paths.
-func (r *reader) template(v **Template, rules pathRules) func(*node, string) {
-	return func(n *node, at string) { *v = r.compile(n, at, rules) }
-}
-
-// mapping reads a template that may also be JSON in text. If it has to be, other text is a problem.
+// mapping reads a template: a value in which strings may be paths, which may also be JSON in text. If text has to be JSON, other text is a problem.
 func (r *reader) mapping(v **Template, rules pathRules, strict bool) func(*node, string) {
 	return func(n *node, at string) {
 		if n.kind == nodeText && !isPath(n.text) {
@@ -132,7 +125,7 @@ func (r *reader) path(v **Path, rules pathRules) func(*node, string) {
 func (r *reader) pathOf(text string, line int, at string, rules pathRules) *Path {
 	p, err := parsePath(text, rules)
 	if err != nil {
-		r.fail(line, "bad-path", "%s is the path %s: %v", at, quote(text), err)
+		r.fail(line, "bad-path", "%s: path %s: %v", at, quote(text), err)
 		return nil
 	}
 	r.uses(&p, line, at)
