@@ -77,3 +77,38 @@ func TestOvertakenSeal(t *testing.T) {
 		})
 	}
 }
+
+// TestOvertakenMerge: pages that were merged in a view are not put in the place of others, nor where none are any more.
+func TestOvertakenMerge(t *testing.T) {
+	for name, overtake := range map[string]func(r *rig.Rig, s *ts.Store){
+		"merged": func(r *rig.Rig, s *ts.Store) { r.Advance(0) },
+		"removed": func(r *rig.Rig, s *ts.Store) {
+			must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{RawTTL: 3600 * 1e9}))
+			r.Advance(minute)
+		},
+		"series deleted": func(r *rig.Rig, s *ts.Store) {
+			must(s.DeleteSeries(t.Context(), "cpu", map[string]string{"host": "a"}))
+			r.Advance(minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1)
+			s := storeOf(r, "n")
+			for i := range int64(2) {
+				write(t, s, point("a", i*second, 1), point("b", 0, float64(i)))
+				r.Advance(6 * minute)
+			}
+			r.Pass(2 * day)
+			cmd := proposed(t, r, 1)
+			overtake(r, s)
+			before := contents(r)
+			if out := r.Entry(0, cmd)[0]; !errors.Is(out.Err, engine.ErrConflict) {
+				t.Errorf("the merge is carried out: %v", out.Err)
+			}
+			check(t, r, before)
+			r.Advance(hour)
+			check(t, r, before)
+			r.Verify()
+		})
+	}
+}

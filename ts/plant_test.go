@@ -16,5 +16,15 @@ func TestPlanted(t *testing.T) {
 		{plant.SealUnfenced, "TestOvertakenSeal"},
 		{plant.SealDropsNewest, "TestManySealsAndMerges"},
 		{plant.GenerationsReversed, "TestManySealsAndMerges"},
+		{plant.AnyFingerprint, "TestStaleNumbers"},
+		{plant.LateUnmarked, "TestLateStorm"},
+		{plant.SealDeleted, "TestDeletedInBlock"},
+		{plant.DeletionForgotten, "TestDeletedInBlock"},
+		{plant.RetireUnseen, "TestWrittenWhileRetired"},
+		{plant.RestLost, "TestMergeOfMany"},
+		{plant.ReadExpired, "TestReadWhileItChanges"},
+		{plant.PartialAnswer, "TestQueriesOverRollups"},
+		{plant.RewriteUnfenced, "TestOvertakenMerge"},
+		{plant.RoomUnchecked, "TestCallersAtTheLimit"},
 	})
 }

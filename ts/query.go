@@ -9,6 +9,7 @@ import (
 	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/points"
 )
 
@@ -283,7 +284,10 @@ func (t *target) scan(v *engine.View, sel *floql.Selection) (*scan, *selector, e
 	s := &scan{
 		view: v, open: t.open, tier: t.tier, column: t.column, fields: fieldsOf(t.open, sel.Fields), bytes: limits.Bytes, limits: limits,
 		whole: len(sel.Filters) == 0 && len(t.open.fields) == 1,
-		from:  max(sel.From-sel.LookBack, t.oldest(v.Now())), to: min(sel.To, points.MaxTime+1),
+		from:  sel.From - sel.LookBack, to: min(sel.To, points.MaxTime+1),
+	}
+	if !plant.On(plant.ReadExpired) {
+		s.from = max(s.from, t.oldest(v.Now()))
 	}
 	if len(sel.Filters) == 0 {
 		if err := limits.CheckSeries(int64(t.open.content.series)); err != nil {

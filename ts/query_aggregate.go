@@ -10,6 +10,7 @@ import (
 	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/plant"
 )
 
 func (q *aggregateQuery) answer(v *engine.View) error {
@@ -167,7 +168,7 @@ func (a *aggregation) withRollups(sel *floql.Selection) error {
 	if len(ranges) > 0 {
 		split = ranges[0].to
 	}
-	if split < kept && split < sel.To {
+	if split < kept && split < sel.To && !plant.On(plant.PartialAnswer) {
 		return goneError(sel, kept)
 	}
 	for _, r := range slices.Backward(ranges) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/points"
 )
 
@@ -70,7 +71,7 @@ func (t *tending) purge() (*step, error) {
 		}
 		p.done = true
 	}
-	if t.oldestBlock(p) {
+	if t.oldestBlock(p) && !plant.On(plant.DeletionForgotten) {
 		return nil, nil // a block may hold some of it, which is told apart by these rows when it is sealed
 	}
 	n := min(len(p.gone), maxDeletes)
@@ -249,7 +250,7 @@ func (t *tending) settleRetired(r *retiral) (*step, error) {
 	}
 	l := seriesList{name: t.name, inc: t.inc}
 	for _, p := range retiring[:min(len(retiring), maxDeletes)] {
-		if r.present.has(p.id) {
+		if r.present.has(p.id) && !plant.On(plant.RetireUnseen) {
 			l.kept = append(l.kept, p)
 		} else {
 			l.series = append(l.series, p)

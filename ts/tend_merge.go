@@ -130,6 +130,9 @@ func (t *tending) mergeSome(tier tierID, partition int64, merged []uint64) (*ste
 				e.Run(uint32(id), uint16(group.field), times, values)
 				return
 			}
+			if plant.On(plant.RestLost) {
+				return
+			}
 			rest := rests[p.generation]
 			if rest == nil {
 				rest = new(points.Encoder)

@@ -135,7 +135,7 @@ func (s *sealing) add(b *block, lsn uint64) error {
 			if int(place) >= len(b.ids) {
 				return missingPlace(place, b)
 			}
-			if id := b.ids[place]; !s.deleted[id] {
+			if id := b.ids[place]; !s.deleted[id] || plant.On(plant.SealDeleted) {
 				times, values := s.cursor.Read()
 				times, values = since(times, values, gone)
 				s.addRun(b.fields[local], id, times, values)
@@ -174,6 +174,9 @@ func since(times []int64, values []float64, from int64) ([]int64, []float64) {
 
 // mark notes the buckets that times are in.
 func (s *sealing) mark(times []int64) {
+	if plant.On(plant.LateUnmarked) && times[0] < s.content.newest {
+		return
+	}
 	for i, every := range s.lengths {
 		last := int64(math.MinInt64)
 		for _, at := range times {

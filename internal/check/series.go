@@ -26,6 +26,7 @@ type pointHistory struct {
 	acked float64
 	there bool // acked is
 	maybe []float64
+	ever  []float64 // all that were written, but those that were refused
 }
 
 // NewSeries returns the check of series without points.
@@ -54,7 +55,7 @@ func (s *Series) Writing(name string, at time.Time, value float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.history(name).point(at)
-	p.maybe = append(p.maybe, value)
+	p.maybe, p.ever = append(p.maybe, value), append(p.ever, value)
 }
 
 // Written notes that a write was acknowledged.
@@ -70,7 +71,9 @@ func (s *Series) Written(name string, at time.Time, value float64) {
 func (s *Series) Refused(name string, at time.Time, value float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.history(name).point(at).forget(value)
+	p := s.history(name).point(at)
+	p.forget(value)
+	p.ever = slices.DeleteFunc(p.ever, func(v float64) bool { return v == value })
 }
 
 func (p *pointHistory) forget(value float64) {
@@ -127,6 +130,20 @@ func (s *Series) Read(name string, got map[int64]float64) error {
 	for at, p := range h.points {
 		if _, ok := got[at]; p.there && !ok && !h.unsure {
 			return fmt.Errorf("series %q has no value at %d, where %v was acknowledged", name, at, p.acked)
+		}
+	}
+	return nil
+}
+
+// Strays compares the points of a series with what was ever written to it: for a node that has lost its newest writes. What they have left may be old, and
+// what was deleted may be back, but nothing gets into another series.
+func (s *Series) Strays(name string, got map[int64]float64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.history(name)
+	for at, v := range got {
+		if p := h.points[at]; p == nil || !slices.Contains(p.ever, v) {
+			return fmt.Errorf("series %q has %v at %d, which was never written to it: %+v", name, v, at, p)
 		}
 	}
 	return nil

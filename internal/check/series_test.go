@@ -36,3 +36,25 @@ func TestSeries(t *testing.T) {
 		}
 	}
 }
+
+func TestStrays(t *testing.T) {
+	s := NewSeries()
+	at := time.UnixMilli(1)
+	s.Writing("a", at, 5)
+	s.Written("a", at, 5)
+	s.Writing("a", at, 6)
+	s.Written("a", at, 6)
+	s.Writing("a", at, 7)
+	s.Refused("a", at, 7)
+	for v, fine := range map[float64]bool{5: true, 6: true, 7: false, 8: false} {
+		if err := s.Strays("a", map[int64]float64{1: v}); (err == nil) != fine {
+			t.Errorf("Strays with %v = %v, want it fine: %v", v, err, fine)
+		}
+		if s.Strays("b", map[int64]float64{1: v}) == nil {
+			t.Errorf("%v may be in another series", v)
+		}
+	}
+	if err := s.Strays("a", nil); err != nil {
+		t.Error(err)
+	}
+}

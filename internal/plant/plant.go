@@ -83,6 +83,16 @@ const (
 	SealUnfenced        Bug = "seal-unfenced"        // blocks are sealed whatever was sealed before
 	SealDropsNewest     Bug = "seal-drops-newest"    // the newest of the blocks that are sealed gets lost
 	GenerationsReversed Bug = "generations-reversed" // what was sealed earlier replaces what was sealed later
+	AnyFingerprint      Bug = "any-fingerprint"      // numbers of series are good for whatever series have them
+	LateUnmarked        Bug = "late-unmarked"        // the buckets of a late point are not computed anew
+	SealDeleted         Bug = "seal-deleted"         // points of deleted series are sealed with the others
+	DeletionForgotten   Bug = "deletion-forgotten"   // a deletion is forgotten while blocks have points of the series
+	RetireUnseen        Bug = "retire-unseen"        // series leave that somebody has written to meanwhile
+	RestLost            Bug = "rest-lost"            // a merge loses the points of a page that are behind its end
+	ReadExpired         Bug = "read-expired"         // points are read that are too old and have not been removed yet
+	PartialAnswer       Bug = "partial-answer"       // a query leaves out points of which nothing is left
+	RewriteUnfenced     Bug = "rewrite-unfenced"     // pages are replaced whatever has become of them
+	RoomUnchecked       Bug = "room-unchecked"       // series are made beyond the limit
 )
 
 // The bugs in the loop of workers.

@@ -48,6 +48,7 @@ var planted = []struct {
 	{plant.EternalLease, &oneNode},
 	{plant.KeepTaken, &oneNode},
 	{plant.SealDropsNewest, &oneNode},
+	{plant.AnyFingerprint, &oneNode},
 	{plant.GenerationsReversed, &oneNode},
 }
 
