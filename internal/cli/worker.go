@@ -18,7 +18,8 @@ import (
 func workerCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
 	cmd := group("worker", "Carry out runs of actions from a script, and look at workers",
-		workerAwait(f), workerComplete(f), workerFail(f), workerTouch(f), workerList(f))
+		workerAwait(f), workerComplete(f), workerFail(f), workerTouch(f), workerRegister(f), workerHeartbeat(f),
+		workerDrain(f), workerDeregister(f), workerList(f))
 	f.equip(cmd)
 	return cmd
 }

@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/action"
+)
+
+// workerState says how a worker is listed from now on, in JSON.
+type workerState struct {
+	OK        bool   `json:"ok"`
+	WorkerID  string `json:"worker_id"`
+	Namespace string `json:"namespace"`
+	Status    string `json:"status"`
+}
+
+func (s *session) printWorker(id, status string) error {
+	return s.print(workerState{true, id, s.namespace, status}, table{head: []string{"WORKER", "STATUS"}, rows: [][]string{{id, status}}})
+}
+
+func workerRegister(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "register ACTION... --worker-id ID",
+		Short: "Have a worker listed that takes runs with floe worker await",
+		Long: `Have a worker listed that takes runs with floe worker await. It need not be listed to do that.
+
+Who is not heard of for 90 s is listed as unhealthy: floe worker heartbeat belongs said every 10 s or so.`,
+		Args: atLeast("ACTION"),
+	}
+	id := workerID(cmd)
+	w := action.NewWorker{MaxConcurrent: 1}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.Var(newFlag(&w.MaxConcurrent, "n", within(1, action.MaxConcurrency)), "concurrency", "how many runs it works on at a time (default 1)")
+	addLabel := func(v string) (map[string]string, error) { return withHeader(w.Labels, v) }
+	flags.Var(newFlag(&w.Labels, "k=v", addLabel), "label", "a label that the worker has; several with --label again")
+	flags.StringVar(&w.Machine, "machine", "", "where it runs (default the name of this host)")
+	metadata := flags.String("metadata", "", "a JSON object that the list shows (default none)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := needs(cmd, "worker-id"); err != nil {
+			return err
+		}
+		w.ID, w.Actions = *id, args
+		if w.Machine == "" {
+			w.Machine, _ = os.Hostname() // without one nobody is told where
+		}
+		if *metadata != "" {
+			if w.Metadata = []byte(*metadata); !json.Valid(w.Metadata) {
+				return &usageError{fmt.Errorf("--metadata=%s: not JSON", *metadata), helpHint(cmd)}
+			}
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			if err := s.Action(s.namespace).RegisterWorker(ctx, w); err != nil {
+				return err
+			}
+			return s.printWorker(*id, action.Active.String())
+		})
+	}
+	return f.completing(cmd, actionNames)
+}
+
+// unlisted adds to the error of a worker that is not listed what to do about it.
+func unlisted(err error) error {
+	if errors.Is(err, floe.ErrNotFound) {
+		return &hintedError{err, "see floe worker register --help"}
+	}
+	return err
+}
+
+// workerCall returns a command about a worker that is listed, which is in a state from then on; "" if that is for the list to say.
+func workerCall(f *frame, cmd *cobra.Command, state string, do func(context.Context, *action.Store, string) error) *cobra.Command {
+	cmd.Args = takes()
+	id := workerID(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := needs(cmd, "worker-id"); err != nil {
+			return err
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			store := s.Action(s.namespace)
+			if err := do(ctx, store, *id); err != nil {
+				return unlisted(err)
+			}
+			shown := state
+			if shown == "" {
+				w, err := store.Workers().Find(ctx, *id)
+				if err != nil {
+					return unlisted(err)
+				}
+				shown = w.Status.String()
+			}
+			return s.printWorker(*id, shown)
+		})
+	}
+	return f.completing(cmd)
+}
+
+func workerHeartbeat(f *frame) *cobra.Command {
+	cmd := &cobra.Command{Use: "heartbeat --worker-id ID", Short: "Say that a worker is there"}
+	load := 0
+	cmd.Flags().Var(newFlag(&load, "n", within(0, action.MaxConcurrency)), "load", "how many runs it has (default 0)")
+	return workerCall(f, cmd, "", func(ctx context.Context, store *action.Store, id string) error { return store.Heartbeat(ctx, id, load) })
+}
+
+func workerDrain(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "drain --worker-id ID",
+		Short: "Have a worker take nothing new: its await is refused, also one that waits",
+	}
+	return workerCall(f, cmd, action.Draining.String(), func(ctx context.Context, store *action.Store, id string) error { return store.Drain(ctx, id) })
+}
+
+func workerDeregister(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "deregister --worker-id ID",
+		Short: "End that a worker is listed; runs that it has are given back",
+	}
+	return workerCall(f, cmd, "gone", func(ctx context.Context, store *action.Store, id string) error { return store.Deregister(ctx, id) })
+}
