@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/floedb/floe/internal/call"
@@ -159,7 +158,7 @@ func (s *Store) Await(ctx context.Context, worker string, actions []string, opts
 	if o.wait == 0 {
 		return nil, nil
 	}
-	return s.takeFirst(ctx, shards, &c, o)
+	return s.takeFirst(ctx, shards, &c, o.wait)
 }
 
 // takeSelf takes runs of a shard for a worker that calls by itself.
@@ -172,40 +171,6 @@ func (s *Store) takeSelf(ctx context.Context, shard engine.ShardID, c *workComma
 		tasks = append(tasks, taskOf(shard, &got.taken[i]))
 	}
 	return tasks, err
-}
-
-// takeFirst waits in all shards, until there is something in one of them. What comes from others meanwhile, and is too much, is given back.
-func (s *Store) takeFirst(ctx context.Context, shards []engine.ShardID, c *workCommand, o awaitOptions) (tasks []Task, err error) {
-	within, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var mu sync.Mutex // guards tasks and err
-	var all sync.WaitGroup
-	for _, shard := range shards {
-		all.Go(func() {
-			got, e := s.takeSelf(within, shard, c, o.wait)
-			mu.Lock()
-			defer mu.Unlock()
-			if tasks = append(tasks, got...); e != nil && within.Err() == nil {
-				err = e
-			}
-			if len(got) > 0 || e != nil {
-				cancel()
-			}
-		})
-	}
-	all.Wait()
-	for _, t := range tasks[min(o.max, len(tasks)):] {
-		if e := s.end(ctx, t.Run, c.self, end{attempt: int64(t.Attempt), how: released}); e != nil && err == nil {
-			err = e
-		}
-	}
-	if tasks = tasks[:min(o.max, len(tasks))]; len(tasks) > 0 {
-		return tasks, nil
-	}
-	if err == nil {
-		err = ctx.Err()
-	}
-	return nil, err
 }
 
 // EndOption changes what Complete and Fail do.

@@ -1,7 +1,9 @@
 package action_test
 
 import (
+	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,5 +58,53 @@ func TestDrainEndsAwait(t *testing.T) {
 				t.Errorf("Await of one that has registered again = %+v, %v", got, err)
 			}
 		})
+	}
+}
+
+// TestAwaitLosesNothing: an Await that waited in several shards, and got a run in one of them, left those that it had just got in others to time out.
+func TestAwaitLosesNothing(t *testing.T) {
+	s := openSpread(t)
+	if _, err := s.Register(short(t), "a", action.MaxRetries(0), action.Timeout(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	const rounds, each = 20, 6
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for range rounds {
+		got := make(chan []action.Task, each)
+		for range each / 2 {
+			go func() {
+				tasks, err := s.Await(ctx, "w", []string{"a"}, action.Wait(time.Minute))
+				if err != nil {
+					t.Errorf("Await = %v", err)
+				}
+				got <- tasks
+			}()
+		}
+		var all sync.WaitGroup
+		for range each {
+			all.Go(func() {
+				if _, err := s.Invoke(ctx, "a", nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		var tasks []action.Task
+		for range each / 2 {
+			tasks = append(tasks, <-got...)
+		}
+		for len(tasks) < each && !t.Failed() {
+			more, err := s.Await(ctx, "w", []string{"a"}, action.Wait(time.Minute))
+			if err != nil {
+				t.Fatalf("%d of %d runs came, then %v", len(tasks), each, err)
+			}
+			tasks = append(tasks, more...)
+		}
+		for _, task := range tasks {
+			if err := s.Complete(ctx, task.Run, "w", nil); err != nil {
+				t.Errorf("Complete = %v", err)
+			}
+		}
 	}
 }

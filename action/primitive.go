@@ -74,6 +74,7 @@ func table() engine.Primitive {
 		},
 	}
 	p.Queries = append(p.Queries, roster.Queries()...)
+	p.Queries = append(p.Queries, engine.QueryType{Kind: queryReady, Name: "ready", New: engine.NewQuery[readyQuery]})
 	return p
 }
 

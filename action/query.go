@@ -100,6 +100,8 @@ func (m *machine) Query(v *engine.View, q engine.Query) error {
 		return m.querySchedule(v, q)
 	case *schedulesQuery:
 		return m.querySchedules(v, q)
+	case *readyQuery:
+		return m.queryReady(v, q)
 	}
 	if m.roster.Answers(q) {
 		return m.roster.Query(v, q)

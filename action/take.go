@@ -370,6 +370,7 @@ type look struct {
 	v         *engine.View
 	namespace string
 	n         int64
+	again     int64 // when a rate allows something next, if that is what it waits for
 	busy      []engine.Topic
 	idle      []engine.Topic
 	sets      []engine.Topic
@@ -399,6 +400,9 @@ func (l *look) at(g *group) error {
 		open := r.maxRunning == 0 || r.running+r.unconfirmed < r.maxRunning
 		if at := r.nextAllowed(); at > l.v.Now() {
 			l.v.WakeAt(at)
+			if r.pending > r.delayed {
+				l.again = min(l.again, at)
+			}
 			open = false
 		}
 		sets := r.matching(g.labels)

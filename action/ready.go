@@ -1,0 +1,128 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/roster"
+)
+
+// queryReady is behind those of the roster.
+const queryReady = roster.QueryHandlers + 1
+
+// readyQuery waits until there is something that a worker can take. Who waits in several shards asks first and takes then: a take that is given up because another one has
+// been answered may have taken something that nobody gets.
+type readyQuery struct {
+	namespace, worker string
+	group             group
+
+	pause int64 // ms after which there may be something, if nothing is said before; 0: there is something
+}
+
+// OfLeader makes the one answer that knows what can be taken.
+func (*readyQuery) OfLeader() {}
+
+func (*readyQuery) Machine() engine.MachineID { return engine.MachineAction }
+func (*readyQuery) Kind() uint8               { return queryReady }
+
+func (q *readyQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	c.String(&q.worker)
+	if q.group.code(c); c.Reading() && c.Err() == nil && len(q.group.names) > maxNames {
+		c.Fail("too many actions")
+	}
+}
+
+func (q *readyQuery) Results(c *codec.Coder) { c.Varint(&q.pause) }
+
+func (m *machine) queryReady(v *engine.View, q *readyQuery) error {
+	if err := q.group.check(); err != nil {
+		return err
+	}
+	if err := roster.LookTakes(v, q.namespace, q.worker); err != nil {
+		return err
+	}
+	l := look{v: v, namespace: q.namespace, again: math.MaxInt64}
+	if err := l.at(&q.group); err != nil {
+		return err
+	}
+	if err := l.wait(); err != nil {
+		return err
+	}
+	l = look{v: v, namespace: q.namespace, again: math.MaxInt64} // once more: what came before it waited has woken nobody
+	if err := l.at(&q.group); err != nil {
+		return err
+	}
+	switch {
+	case l.n > 0:
+		for _, t := range l.busy {
+			v.Claim(t)
+		}
+		return nil
+	case l.again != math.MaxInt64:
+		q.pause = max(l.again-v.Now(), 1)
+		return nil
+	}
+	return engine.ErrWait
+}
+
+// takeFirst waits in all shards, until there is something in one of them.
+func (s *Store) takeFirst(ctx context.Context, shards []engine.ShardID, c *workCommand, wait time.Duration) (tasks []Task, err error) {
+	within, cancel := context.WithTimeout(engine.Lasting(ctx), wait)
+	defer cancel()
+	for {
+		shard, err := s.awaitReady(within, shards, c)
+		if err == nil {
+			tasks, err = s.takeSelf(ctx, shard, c, 0)
+		}
+		if within.Err() != nil && len(tasks) == 0 {
+			return nil, ctx.Err()
+		}
+		if err != nil || len(tasks) > 0 {
+			return tasks, err
+		}
+	}
+}
+
+// awaitReady returns the first shard that has something for a worker.
+func (s *Store) awaitReady(ctx context.Context, shards []engine.ShardID, c *workCommand) (engine.ShardID, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	type answer struct {
+		shard engine.ShardID
+		err   error
+	}
+	answers := make(chan answer, len(shards))
+	for _, shard := range shards {
+		go func() { answers <- answer{shard, s.ready(ctx, shard, c)} }()
+	}
+	first := <-answers
+	cancel()
+	for range len(shards) - 1 {
+		if a := <-answers; a.err != nil && !errors.Is(a.err, context.Canceled) && first.err == nil {
+			first.err = a.err // such as that the worker drains
+		}
+	}
+	return first.shard, first.err
+}
+
+// ready returns when a shard has something for a worker.
+func (s *Store) ready(ctx context.Context, shard engine.ShardID, c *workCommand) error {
+	for {
+		q := readyQuery{namespace: s.Namespace(), worker: c.self, group: c.group}
+		err := s.scope.QueryShard(ctx, shard, &q)
+		if err != nil || q.pause == 0 {
+			return err
+		}
+		t := time.NewTimer(time.Duration(q.pause) * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return ctx.Err()
+		}
+	}
+}
