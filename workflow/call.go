@@ -372,7 +372,7 @@ func actionResult(e *call.End) result {
 			r.message = "the action has timed out"
 		}
 	case action.Cancelled:
-		r.outcome, r.ambiguous, r.refused = OutcomeCancelled, true, true
+		r.outcome, r.code, r.ambiguous, r.refused = OutcomeCancelled, OutcomeCancelled, true, true
 		r.message = "the action's run was cancelled"
 		if e.Message != "" {
 			r.message += ": " + e.Message

@@ -37,7 +37,7 @@ import (
 //	'e' | lsn                        what a command has added to its history (see eventRow)
 //	'p' | lsn                        a signal that nobody has taken yet (see signalRow)
 //	'g' | type                       the payload of the signal of a type that was taken last
-//	'c' | visit u64                  a visit that may have to be compensated (see undoRow)
+//	'c' | ^visit u64                 a visit that may have to be compensated, the last one first (see undoRow)
 //	'x' | index u32                  a branch of the parallel step (see branchRow)
 //	't' | due | index u32            when a branch has something to do
 //	'y'                              the input of a step that is retried with another one
@@ -490,6 +490,8 @@ func partKey(dst []byte, run uint64, part byte) []byte {
 func numberedPart(dst []byte, run uint64, part byte, n uint64) []byte {
 	return key.AppendUint64(partKey(dst, run, part), n)
 }
+
+func undoKey(dst []byte, run, visit uint64) []byte { return numberedPart(dst, run, partUndo, ^visit) }
 
 func branchKey(dst []byte, run uint64, index uint32) []byte {
 	return key.AppendUint32(partKey(dst, run, partBranch), index)

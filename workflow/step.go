@@ -162,7 +162,7 @@ func (l *live) leave(r result) {
 	case to >= 0:
 		l.goTo(int(to))
 	default:
-		l.endAt(int(^to))
+		l.endAt(int(^to), r.outcome)
 	}
 }
 
@@ -217,11 +217,15 @@ func errorJSON(code, message string) []byte {
 }
 
 // endAt ends the run at a terminal.
-func (l *live) endAt(terminal int) {
+func (l *live) endAt(terminal int, outcome string) {
 	t := l.def.Terminal(flow.Place(^terminal))
 	status := Status(t.Status)
-	if status == Failed && l.failure.message == "" {
-		l.failure = failure{step: l.stepName(), message: fmt.Sprintf("step %q led to %s", l.stepName(), t.Name)}
+	if status != Completed && l.failure.step != l.stepName() {
+		message := fmt.Sprintf("step %q: outcome %q led to %s", l.stepName(), outcome, t.Name)
+		if l.failure.message != "" {
+			message += "; before, " + l.failure.message
+		}
+		l.failure = failure{step: l.stepName(), outcome: outcome, code: l.failure.code, message: cut(message, maxFailure)}
 	}
 	l.end(status, int64(terminal))
 }
@@ -334,13 +338,11 @@ func (l *live) outputAt(status Status, terminal int64) []byte {
 	return t.Append(nil, l)
 }
 
-// firstUndo returns the last visit below a number that has to be compensated.
-func (l *live) firstUndo(below uint64) (visit uint64, row undoRow, ok bool) {
-	prefix := partKey(nil, l.run, partUndo)
-	it := l.tx.Iter(prefix, key.PrefixEnd(prefix))
-	defer mustClose(it)
-	if !it.SeekLT(numberedPart(nil, l.run, partUndo, below)) {
+// nextUndo returns the last visit below a number that has to be compensated.
+func (l *live) nextUndo(below uint64) (visit uint64, row undoRow, ok bool) {
+	k, v, ok := l.tx.First(undoKey(nil, l.run, below-1), key.PrefixEnd(partKey(nil, l.run, partUndo)))
+	if !ok {
 		return 0, row, false
 	}
-	return lastOf(it.Key()), must(decode(it.Value(), (*undoRow).code)), true
+	return ^lastOf(k), must(decode(v, (*undoRow).code)), true
 }

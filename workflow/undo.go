@@ -15,7 +15,7 @@ func (l *live) addUndo(output []byte) {
 	} else {
 		u.input = l.inputJSON()
 	}
-	l.tx.Set(numberedPart(nil, l.run, partUndo, l.visit), encode(nil, &u, (*undoRow).code))
+	l.tx.Set(undoKey(nil, l.run, l.visit), encode(nil, &u, (*undoRow).code))
 }
 
 // beginUndo compensates what the run has done, the last visit first, and then ends it.
@@ -28,7 +28,7 @@ func (l *live) beginUndo() {
 
 // undoNext compensates the next visit, or ends the run if there is none.
 func (l *live) undoNext() {
-	visit, u, ok := l.firstUndo(l.ending.visit)
+	visit, u, ok := l.nextUndo(l.ending.visit)
 	if !ok {
 		l.close()
 		return
@@ -50,13 +50,13 @@ func (l *live) undone(r result) {
 		kind = CompensationFailed
 	}
 	l.event(event{kind: kind, step: step, attempt: r.attempt, outcome: r.outcome, detail: r.message})
-	l.tx.Delete(numberedPart(nil, l.run, partUndo, l.ending.visit))
+	l.tx.Delete(undoKey(nil, l.run, l.ending.visit))
 	l.wait, l.due, l.call = waitTurn, l.tx.Now(), noCall()
 }
 
 // undoRow returns the visit that is being compensated.
 func (l *live) undoRow() (u undoRow, ok bool) {
-	b, ok := l.tx.Get(numberedPart(nil, l.run, partUndo, l.ending.visit))
+	b, ok := l.tx.Get(undoKey(nil, l.run, l.ending.visit))
 	if !ok {
 		return u, false
 	}

@@ -56,8 +56,8 @@ func (w *work) signal(c *signalCommand) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.status.Final() || l.ending.status != 0 {
-		return nil, engine.Errorf(ErrConflict, "run %s has ended: it is %s", l.name(), l.state())
+	if err := l.checkActive(); err != nil {
+		return nil, err
 	}
 	if err := l.checkSignal(c); err != nil {
 		return nil, err
@@ -145,19 +145,28 @@ func (w *work) cancel(c *cancelCommand) ([]byte, error) {
 		return nil, err
 	}
 	l, err := w.find(&c.target)
-	switch {
-	case err != nil:
+	if err == nil {
+		err = l.checkActive()
+	}
+	if err != nil {
 		return nil, err
-	case l.status.Final():
-		return nil, engine.Errorf(ErrConflict, "run %s has ended: it is %s", l.name(), l.status)
-	case l.ending.status != 0:
-		return nil, engine.Errorf(ErrConflict, "run %s ends already: what it has done is compensated", l.name())
 	}
 	l.changed = true
 	l.failure = failure{step: l.stepName(), code: "cancelled", message: cut("cancelled"+because(c.reason), maxFailure)}
 	l.abandon(Cancelled)
 	l.advance()
 	return l.changedResult(), nil
+}
+
+// checkActive refuses what would change the course of a run that ends, or has ended.
+func (l *live) checkActive() error {
+	switch {
+	case l.status.Final():
+		return engine.Errorf(ErrConflict, "run %s has ended: it is %s", l.name(), l.status)
+	case l.ending.status != 0:
+		return engine.Errorf(ErrConflict, "run %s ends already: what it has done is compensated", l.name())
+	}
+	return nil
 }
 
 func because(reason string) string {
@@ -183,13 +192,16 @@ func (w *work) retry(c *retryCommand) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	compensated := l.ending.undone == visit
 	l.reopen()
 	if l.edited = 0; c.input != nil {
 		l.tx.Set(partKey(nil, l.run, partEdited), c.input)
 		l.edited = l.visit + 1
 	} else {
 		l.tx.Delete(partKey(nil, l.run, partEdited))
-		l.edited = visit
+		if !compensated { // what was undone has to be done anew
+			l.edited = visit
+		}
 	}
 	l.event(event{kind: WorkflowRetried, step: l.def.Steps[step].Name})
 	l.goTo(step)

@@ -1,0 +1,236 @@
+package workflow
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/floedb/floe/internal/key"
+)
+
+// auditedRun is a run while its rows are counted again.
+type auditedRun struct {
+	*verifier
+	run    uint64
+	header *header
+	who    string
+
+	input, output   bool
+	events          int64
+	last            EventType
+	pending, pended int64
+	running         int64 // branches
+	branches        int64
+	due             map[uint32]int64 // when branches have something to do
+	next            int64
+	undone          []int // steps of visits to compensate
+}
+
+// allRuns checks the runs one by one: their rows stand together.
+func (v *verifier) allRuns() error {
+	err := v.Scan([]byte{rowRun}, []byte{rowRun + 1}, func(k, value []byte) error {
+		if len(k) <= partAt {
+			v.Reportf("workflow: row %x is too short", k)
+			return nil
+		}
+		run := binary.BigEndian.Uint64(k[1:])
+		if v.run == nil || v.run.run != run {
+			if err := v.endRun(); err != nil {
+				return err
+			}
+			v.run = &auditedRun{verifier: v, run: run, due: make(map[uint32]int64), next: never}
+		}
+		if err := v.run.part(k[partAt], k[partAt+1:], value); err != nil {
+			v.Reportf("workflow: row %x: %v", k, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return v.endRun()
+}
+
+func (v *verifier) endRun() error {
+	r := v.run
+	v.run = nil
+	switch {
+	case r == nil:
+		return nil
+	case r.header == nil:
+		v.Reportf("workflow: run %d has rows, and none says where it stands", r.run)
+		return nil
+	}
+	return r.check()
+}
+
+// part takes a row of the run. The header comes first.
+func (r *auditedRun) part(part byte, rest, value []byte) (err error) {
+	switch part {
+	case partHeader:
+		var h header
+		h, err = decode(value, (*header).code)
+		r.header = &h
+	case partInput:
+		r.input = true
+	case partOutput:
+		r.output = true
+	case partEvents:
+		var row eventRow
+		row, err = decode(value, (*eventRow).code)
+		if r.events += int64(len(row.events)); len(row.events) > 0 {
+			r.last = row.events[len(row.events)-1].kind
+		}
+	case partSignal:
+		var row signalRow
+		row, err = decode(value, (*signalRow).code)
+		r.pending++
+		r.pended += int64(len(row.payload))
+	case partStep:
+		_, err = decode(value, (*stepRow).layout)
+	case partUndo:
+		var row undoRow
+		row, err = decode(value, (*undoRow).code)
+		r.undone = append(r.undone, row.step)
+	case partBranch:
+		var row branchRow
+		if row, err = decode(value, (*branchRow).layout); err == nil {
+			r.branches++
+			if row.state == branchRunning {
+				r.running++
+				if row.call.due != never {
+					r.due[binary.BigEndian.Uint32(rest)] = row.call.due
+				}
+				if row.call.phase == phaseNone {
+					err = fmt.Errorf("a branch that runs waits for nothing")
+				}
+			}
+		}
+	case partBranchTime:
+		at, index := key.Int64(rest), indexOf(rest)
+		if r.next = min(r.next, at); r.due[index] != at {
+			err = fmt.Errorf("branch %d has nothing to do at %d", index, at)
+		}
+		delete(r.due, index)
+	case partTaken, partEdited:
+	default:
+		err = fmt.Errorf("a row of no known kind")
+	}
+	return err
+}
+
+// check compares the run with its rows, and with those of indexes.
+func (r *auditedRun) check() error {
+	h := r.header
+	w := r.workflows[h.of]
+	if w == nil || w.definitions[h.number] == nil || h.step < 0 || h.step >= len(w.definitions[h.number].Steps) {
+		r.Reportf("workflow: run %d is of version %d of workflow %d, at step %d: there is no such thing", r.run, h.number, h.of, h.step)
+		return nil
+	}
+	r.who = fmt.Sprintf("run %d of workflow %q", r.run, w.name)
+	r.compare("events", h.events, r.events)
+	r.compare("signals", h.pending, r.pending)
+	r.compare("bytes of signals", h.pended, r.pended)
+	if !r.input {
+		r.Reportf("workflow: %s has no input", r.who)
+	}
+	for _, step := range r.undone {
+		if step < 0 || step >= len(w.definitions[h.number].Steps) || w.definitions[h.number].Steps[step].Compensate == nil {
+			r.Reportf("workflow: %s: step %d can not be compensated", r.who, step)
+		}
+	}
+	r.checkWait()
+	if err := r.checkIndexes(w); err != nil || h.timer == never {
+		return err
+	}
+	ok, err := r.HasTimer(h.timer, w.ns, key.AppendUint64([]byte{tokenRun}, r.run))
+	if err == nil && !ok {
+		r.Reportf("workflow: %s has no timer at %d", r.who, h.timer)
+	}
+	return err
+}
+
+func (r *auditedRun) compare(what string, counted, is int64) {
+	if counted != is {
+		r.Reportf("workflow: %s counts %d %s, there are %d", r.who, counted, what, is)
+	}
+}
+
+// checkWait reports a run that waits for nothing that comes, or has ended and waits.
+func (r *auditedRun) checkWait() {
+	h := r.header
+	l := live{header: *h}
+	next := l.nextDue()
+	switch {
+	case h.status.Final():
+		if h.wait != waitNothing || h.timer != never || h.call.phase != phaseNone || r.last != endEvents[h.status] {
+			r.Reportf("workflow: %s is %s, waits for %d until %d, and its history ends with %s", r.who, h.status, h.wait, h.timer, r.last)
+		}
+		return
+	case h.timer > next:
+		r.Reportf("workflow: %s has something to do at %d, its timer is at %d", r.who, next, h.timer)
+	}
+	stuck := false
+	switch h.wait {
+	case waitNothing:
+		stuck = true
+	case waitTurn, waitSleep, waitChildren:
+		stuck = h.due == never
+	case waitCall, waitUndo:
+		stuck = h.call.phase == phaseNone || h.call.phase != phaseCalled && h.call.due == never
+	case waitParallel:
+		r.compare("branches that run", h.fan.running, r.running)
+		r.compare("branches", h.fan.started, r.branches)
+		stuck = r.running == 0 && h.due == never
+		if len(r.due) > 0 || h.fan.next > r.next {
+			r.Reportf("workflow: %s: branches with something to do are not found: %v, looked for from %d, the first is at %d", r.who, r.due, h.fan.next, r.next)
+		}
+	}
+	if stuck {
+		r.Reportf("workflow: %s is %s at step %d, and waits for nothing (%d)", r.who, h.status, h.step, h.wait)
+	}
+	if h.wait != waitParallel && r.branches > 0 {
+		r.Reportf("workflow: %s has %d branches, and its step has none", r.who, r.branches)
+	}
+}
+
+// checkIndexes looks for the rows of indexes that the run has to have.
+func (r *auditedRun) checkIndexes(w *audited) error {
+	h := r.header
+	status := Status(0)
+	if h.status.Final() {
+		status = h.status
+		w.kept++
+		w.oldest = min(w.oldest, h.endedAt)
+	} else {
+		w.runs++
+		r.active[w.ns]++
+	}
+	rows := []struct {
+		kind byte
+		key  []byte
+	}{{rowOf, ofKey(nil, h.of, r.run)}, {rowIn, inKey(nil, w.ns, r.run)}, {rowByStatus, statusRunKey(nil, w.ns, status, r.run)}}
+	add := func(kind byte, k []byte) {
+		rows = append(rows, struct {
+			kind byte
+			key  []byte
+		}{kind, k})
+	}
+	if status != 0 {
+		add(rowEnded, endedKey(nil, h.of, h.endedAt, r.run))
+	}
+	if h.idempotencyKey != "" {
+		add(rowKey, append(numberKey(nil, rowKey, h.of), h.idempotencyKey...))
+	}
+	if h.id != "" {
+		add(rowID, namedKey(nil, rowID, w.ns, h.id))
+	}
+	for _, a := range h.attributes {
+		add(rowAttribute, attributeKey(nil, w.ns, a, r.run))
+	}
+	for _, row := range rows {
+		if err := r.wants(r.who, row.kind, row.key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
