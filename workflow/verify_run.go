@@ -20,7 +20,7 @@ type auditedRun struct {
 	pending, pended int64
 	running         int64 // branches
 	branches        int64
-	due             map[uint32]int64 // when branches have something to do
+	times           map[uint32]int64 // when branches have something to do, as rows say
 	next            int64
 	undone          []int // steps of visits to compensate
 }
@@ -37,7 +37,7 @@ func (v *verifier) allRuns() error {
 			if err := v.endRun(); err != nil {
 				return err
 			}
-			v.run = &auditedRun{verifier: v, run: run, due: make(map[uint32]int64), next: never}
+			v.run = &auditedRun{verifier: v, run: run, times: make(map[uint32]int64), next: never}
 		}
 		if err := v.run.part(k[partAt], k[partAt+1:], value); err != nil {
 			v.Reportf("workflow: row %x: %v", k, err)
@@ -97,8 +97,10 @@ func (r *auditedRun) part(part byte, rest, value []byte) (err error) {
 			r.branches++
 			if row.state == branchRunning {
 				r.running++
-				if row.call.due != never {
-					r.due[binary.BigEndian.Uint32(rest)] = row.call.due
+				index := binary.BigEndian.Uint32(rest)
+				at, found := r.times[index]
+				if delete(r.times, index); found != (row.call.due != never) || found && at != row.call.due {
+					err = fmt.Errorf("branch %d has something to do at %d, and is looked for at %d", index, row.call.due, at)
 				}
 				if row.call.phase == phaseNone {
 					err = fmt.Errorf("a branch that runs waits for nothing")
@@ -107,10 +109,7 @@ func (r *auditedRun) part(part byte, rest, value []byte) (err error) {
 		}
 	case partBranchTime:
 		at, index := key.Int64(rest), indexOf(rest)
-		if r.next = min(r.next, at); r.due[index] != at {
-			err = fmt.Errorf("branch %d has nothing to do at %d", index, at)
-		}
-		delete(r.due, index)
+		r.next, r.times[index] = min(r.next, at), at
 	case partTaken, partEdited:
 	default:
 		err = fmt.Errorf("a row of no known kind")
@@ -181,12 +180,15 @@ func (r *auditedRun) checkWait() {
 		r.compare("branches that run", h.fan.running, r.running)
 		r.compare("branches", h.fan.started, r.branches)
 		stuck = r.running == 0 && h.due == never
-		if len(r.due) > 0 || h.fan.next > r.next {
-			r.Reportf("workflow: %s: branches with something to do are not found: %v, looked for from %d, the first is at %d", r.who, r.due, h.fan.next, r.next)
+		if h.fan.next > r.next {
+			r.Reportf("workflow: %s looks for branches with something to do from %d on, the first is at %d", r.who, h.fan.next, r.next)
 		}
 	}
 	if stuck {
 		r.Reportf("workflow: %s is %s at step %d, and waits for nothing (%d)", r.who, h.status, h.step, h.wait)
+	}
+	if len(r.times) > 0 {
+		r.Reportf("workflow: %s: branches that do not run have something to do: %v", r.who, r.times)
 	}
 	if h.wait != waitParallel && r.branches > 0 {
 		r.Reportf("workflow: %s has %d branches, and its step has none", r.who, r.branches)

@@ -1,0 +1,333 @@
+package workflow_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/workflow"
+)
+
+// world does random things to workflows, as their users, their actions and the time do.
+type world struct {
+	t       *testing.T
+	rng     *rand.Rand
+	r       *rig.Rig
+	flows   *workflow.Store
+	actions *action.Store
+	defs    map[string]*flow.Definition
+	runs    []workflow.RunID
+	tasks   []action.Task
+}
+
+var (
+	actionNames = []string{"validate", "charge", "refund", "ship", "recall", "mail", "one", "two", "three", "undo-one", "undo-two", "undo-three", "last"}
+	flowNames   = []string{"mail", "order", "saga", "signals", "fan"}
+)
+
+func newWorld(t *testing.T, rng *rand.Rand, r *rig.Rig, namespace string) *world {
+	w := &world{t: t, rng: rng, r: r, flows: flowsOf(r, namespace), actions: actionsOf(r, namespace), defs: make(map[string]*flow.Definition)}
+	for _, name := range actionNames {
+		if _, err := w.actions.Register(t.Context(), name, action.MaxRetries(1), action.Backoff(time.Second, time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range flowNames {
+		source, err := os.ReadFile("testdata/definitions/" + name + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.flows.Create(t.Context(), source); err != nil {
+			t.Fatal(err)
+		}
+		w.defs[name], _ = flow.Parse(source)
+	}
+	return w
+}
+
+// TestRandom does random things, and has all rows verified again and again. Then all is well for a while, and all runs have to end. What they have compensated
+// has to be what their histories ask for.
+func TestRandom(t *testing.T) {
+	runs, steps := 12, 300
+	if testing.Short() {
+		runs = 4
+	}
+	seed := rig.Seed(t)
+	for i := range runs {
+		r := newRig(t, 1)
+		w := newWorld(t, rand.New(rand.NewPCG(seed, uint64(i))), r, "n")
+		for n := range steps {
+			w.step()
+			if n%20 == 0 {
+				r.Verify()
+			}
+		}
+		w.heal()
+		w.audit()
+		tables := []engine.Primitive{engine.TableOf(action.Primitive), engine.TableOf(workflow.Primitive)}
+		rig.EqualReplicas(t, r.Log(0), tables, rig.Replica{}, rig.Replica{Name: "restarts", Commit: 3, Restart: 40})
+	}
+}
+
+func (w *world) step() {
+	ctx := context.Background()
+	var err error
+	switch n := w.rng.IntN(100); {
+	case n < 15 || len(w.runs) == 0:
+		err = w.start(ctx)
+	case n < 40:
+		err = w.take(ctx)
+	case n < 70:
+		err = w.end(ctx)
+	case n < 78:
+		kind := []string{"approval", "go", "end"}[w.rng.IntN(3)]
+		payload := []string{`{"n":1}`, `{"outcome":"rejected"}`, `7`, ``}[w.rng.IntN(4)]
+		_, err = w.flows.Signal(ctx, w.any(), kind, []byte(payload))
+	case n < 82:
+		_, err = w.flows.Cancel(ctx, w.any(), "by chance")
+	case n < 86:
+		var opts []workflow.RetryOption
+		if w.rng.IntN(2) == 0 {
+			opts = append(opts, workflow.FromStep([]string{"_start", "charge", "two", "any"}[w.rng.IntN(4)]))
+		}
+		if w.rng.IntN(3) == 0 {
+			opts = append(opts, workflow.WithInput([]byte(`{"edited":true}`)))
+		}
+		_, err = w.flows.Retry(ctx, w.any(), opts...)
+	case n < 88:
+		err = w.change(ctx)
+	default:
+		ms := int64(w.rng.IntN(3000))
+		if w.rng.IntN(20) == 0 {
+			ms = 4_000_000
+		}
+		w.r.Pass(ms)
+		w.r.Fire()
+	}
+	w.definite(err)
+}
+
+// definite fails the test for an error that is no refusal.
+func (w *world) definite(err error) {
+	for _, kind := range []error{nil, workflow.ErrNotFound, workflow.ErrConflict, workflow.ErrInvalid, workflow.ErrExists, workflow.ErrBusy} {
+		if errors.Is(err, kind) {
+			return
+		}
+	}
+	w.t.Fatal(err)
+}
+
+func (w *world) any() workflow.RunID { return w.runs[w.rng.IntN(len(w.runs))] }
+
+func (w *world) start(ctx context.Context) error {
+	items := make([]string, w.rng.IntN(6))
+	for i := range items {
+		items[i] = fmt.Sprint(i)
+	}
+	if w.rng.IntN(20) == 0 {
+		items = slices.Repeat([]string{"1"}, 130) // more than one command starts
+	}
+	input := fmt.Sprintf(`{"amount":%d,"customer":"c%d","items":[%s]}`, w.rng.IntN(3), w.rng.IntN(3), strings.Join(items, ","))
+	var opts []workflow.StartOption
+	if w.rng.IntN(5) == 0 {
+		opts = append(opts, workflow.IdempotencyKey(fmt.Sprint(w.rng.IntN(5))))
+	}
+	if w.rng.IntN(5) == 0 {
+		opts = append(opts[:0], workflow.WithRunID(workflow.RunID(fmt.Sprint("own-", w.rng.IntN(50)))))
+	}
+	s, err := w.flows.Start(ctx, flowNames[w.rng.IntN(len(flowNames))], []byte(input), opts...)
+	if err == nil && !s.Duplicate {
+		w.runs = append(w.runs, s.Run)
+	}
+	return err
+}
+
+func (w *world) take(ctx context.Context) error {
+	tasks, err := w.actions.Await(ctx, "w", actionNames, action.Max(1+w.rng.IntN(5)))
+	w.tasks = append(w.tasks, tasks...)
+	return err
+}
+
+// end ends a task in one way or another, or leaves it alone until its time is over.
+func (w *world) end(ctx context.Context) error {
+	if len(w.tasks) == 0 {
+		return nil
+	}
+	i := w.rng.IntN(len(w.tasks))
+	task := w.tasks[i]
+	w.tasks = slices.Delete(w.tasks, i, i+1)
+	switch w.rng.IntN(10) {
+	case 0:
+		return w.actions.Fail(ctx, task.Run, "w", "by chance", action.Retry())
+	case 1:
+		return w.actions.Fail(ctx, task.Run, "w", "for good", action.WithCode("bad"))
+	case 2:
+		return w.actions.Complete(ctx, task.Run, "w", nil, action.WithOutcome([]string{"failure", "again", "declined", "pending", "odd"}[w.rng.IntN(5)]))
+	case 3:
+		return nil
+	case 4:
+		return w.actions.Cancel(ctx, task.Run, "by chance")
+	case 5:
+		return w.actions.Complete(ctx, task.Run, "w", []byte("no JSON"))
+	}
+	return w.actions.Complete(ctx, task.Run, "w", []byte(`{"id":1}`))
+}
+
+func (w *world) change(ctx context.Context) error {
+	name := flowNames[w.rng.IntN(len(flowNames))]
+	switch w.rng.IntN(4) {
+	case 0:
+		return w.flows.Disable(ctx, name)
+	case 1:
+		if err := w.flows.Delete(ctx, name, workflow.Force()); err != nil {
+			return err
+		}
+		source, _ := os.ReadFile("testdata/definitions/" + name + ".yaml")
+		_, err := w.flows.Create(ctx, source)
+		return err
+	}
+	return w.flows.Enable(ctx, name)
+}
+
+// heal lets everything succeed, and expects that all runs end.
+func (w *world) heal() {
+	ctx := context.Background()
+	for round := range 1000 {
+		for {
+			tasks, err := w.actions.Await(ctx, "w", actionNames, action.Max(100))
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			if len(tasks) == 0 {
+				break
+			}
+			for _, task := range tasks {
+				w.definite(w.actions.Complete(ctx, task.Run, "w", []byte(`{"id":1}`))) // one before may have decided what this one is for
+			}
+		}
+		active := 0
+		for run, err := range w.flows.Runs().All(ctx, workflow.Active()) {
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			active++
+			for _, kind := range []string{"approval", "go", "end"} {
+				_, err := w.flows.Signal(ctx, run.ID, kind, []byte(`{"n":1}`))
+				w.definite(err)
+			}
+		}
+		if active == 0 {
+			w.r.Verify()
+			return
+		}
+		if round == 999 {
+			w.t.Fatalf("%d runs do not end", active)
+		}
+		w.r.Pass(31_000) // also what a worker was left with is over
+		w.r.Fire()
+	}
+}
+
+// audit compares what runs have compensated with what their histories ask for.
+func (w *world) audit() {
+	ctx := context.Background()
+	n := 0
+	for run, err := range w.flows.Runs().All(ctx) {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		n++
+		var events []workflow.Event
+		for e, err := range w.flows.History(run.ID).All(ctx) {
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			events = append(events, e)
+		}
+		if problem := auditHistory(w.defs[run.Workflow], &run, events); problem != "" {
+			w.t.Errorf("run %s of %s (%s): %s", run.ID, run.Workflow, run.Status, problem)
+			for _, e := range events {
+				w.t.Log(event(&e))
+			}
+		}
+	}
+	if n == 0 {
+		w.t.Error("there are no runs")
+	}
+}
+
+// auditHistory folds a history: it returns what does not fit together in it, or with the run.
+func auditHistory(d *flow.Definition, run *workflow.RunInfo, events []workflow.Event) string {
+	if len(events) == 0 || events[0].Type != workflow.WorkflowStarted {
+		return "its history does not begin with a start"
+	}
+	var undo []string // steps that have to be compensated if the run does not complete
+	open := ""        // the step that is being taken
+	ended := workflow.Status(0)
+	for _, e := range events {
+		step := compensated(d, e.Step)
+		if ended != 0 && e.Type != workflow.WorkflowRetried {
+			return "it goes on after its end: " + e.Type.String()
+		}
+		switch e.Type {
+		case workflow.StepStarted:
+			if open != "" {
+				return "step " + e.Step + " begins while " + open + " is taken"
+			}
+			open = e.Step
+		case workflow.StepCompleted:
+			if open != e.Step {
+				return "step " + e.Step + " ends, and " + open + " is taken"
+			}
+			if open = ""; step && undone(e.Outcome) {
+				undo = append(undo, e.Step)
+			}
+		case workflow.CompensationStarted:
+			if open != "" { // nobody knows what it has done
+				if compensated(d, open) && e.Step == open {
+					undo = append(undo, open)
+				}
+				open = ""
+			}
+			if len(undo) == 0 || undo[len(undo)-1] != e.Step {
+				return fmt.Sprintf("step %s is compensated, and %v are to be", e.Step, undo)
+			}
+			undo = undo[:len(undo)-1]
+		case workflow.WorkflowCompleted:
+			ended, undo = workflow.Completed, nil
+		case workflow.WorkflowFailed, workflow.WorkflowCancelled, workflow.WorkflowTimedOut:
+			ended = map[workflow.EventType]workflow.Status{
+				workflow.WorkflowFailed: workflow.Failed, workflow.WorkflowCancelled: workflow.Cancelled, workflow.WorkflowTimedOut: workflow.TimedOut,
+			}[e.Type]
+			if len(undo) > 0 {
+				return fmt.Sprintf("it has ended, and %v are not compensated", undo)
+			}
+		case workflow.WorkflowRetried:
+			ended, open = 0, ""
+		}
+	}
+	if ended != run.Status {
+		return fmt.Sprintf("its history says %s", ended)
+	}
+	return ""
+}
+
+func compensated(d *flow.Definition, name string) bool {
+	i := slices.IndexFunc(d.Steps, func(s flow.Step) bool { return s.Name == name })
+	return i >= 0 && d.Steps[i].Compensate != nil
+}
+
+// undone reports whether a step with an outcome is compensated: it was successful, or nobody knows.
+func undone(outcome string) bool {
+	return !slices.Contains([]string{"failure", "failed", "timed_out", "exhausted", "target_not_found", "target_disabled", "execution_failure"}, outcome)
+}
