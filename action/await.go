@@ -51,7 +51,7 @@ func (s *Store) Heartbeat(ctx context.Context, worker string, load int, processe
 }
 
 // Drain has a registered worker listed as one that takes nothing new: its Await is refused from now on, also one that waits. It registers again to take more.
-// Errors: ErrNotFound.
+// Errors: ErrNotFound; ErrConflict for a worker that did not register by itself, such as one of Store.Worker: that drains when the ctx of its Run ends.
 func (s *Store) Drain(ctx context.Context, worker string) error {
 	return roster.Leave(ctx, &s.scope, worker, true)
 }

@@ -61,6 +61,19 @@ func TestDrainEndsAwait(t *testing.T) {
 	}
 }
 
+// TestDrainOfAnother: a worker of a program was listed as one that drains, and went on.
+func TestDrainOfAnother(t *testing.T) {
+	s := openWith(t, "a")
+	working(t, s.Worker(action.WorkerConfig{ID: "w"}).Handle("a", nothing))
+	listed(t, s, func(all []action.WorkerInfo) bool { return len(all) == 1 })
+	if err := s.Drain(short(t), "w"); !errors.Is(err, floe.ErrConflict) {
+		t.Errorf("Drain = %v", err)
+	}
+	if w, err := s.Workers().Find(short(t), "w"); err != nil || w.Status != action.Active {
+		t.Errorf("the worker is %+v, %v", w, err)
+	}
+}
+
 // TestAwaitLosesNothing: an Await that waited in several shards, and got a run in one of them, left those that it had just got in others to time out.
 func TestAwaitLosesNothing(t *testing.T) {
 	s := openSpread(t)

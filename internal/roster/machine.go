@@ -93,6 +93,8 @@ func (r *Roster) leave(tx *engine.Tx, c *leaveCommand) error {
 			if len(c.list) == 1 {
 				return notFound(l.id)
 			}
+		case c.drain && l.life == 0 && at.life != 0:
+			return engine.Errorf(engine.ErrConflict, "worker %q does not call for each run by itself: it drains when its program ends it", l.id)
 		case !c.drain:
 			tx.Delete(k)
 			r.left(tx, l.id)

@@ -283,7 +283,7 @@ func TestReplicas(t *testing.T) {
 		g.report(roster.Reported{fmt.Sprint("w", i%15), uint64(1 + i/15), i, ran(int64(i), 0, g.Now())})
 	}
 	g.mustPropose(roster.LeaveOp(0, false, "v1", "nobody", "v2"))
-	g.mustPropose(roster.LeaveOp(0, true, "v3", "v4"))
+	g.mustPropose(roster.LeaveOp(1, true, "v3", "v4"))
 	g.Advance(roster.GoneMillis)
 	g.Advance(roster.GoneMillis)
 	g.Replay(func() int { return 3 }, func() bool { return true })
