@@ -75,11 +75,11 @@ func (w *work) takeAll(s *session, c *workCommand, res worked) ([]byte, error) {
 }
 
 // encode returns nothing if nothing was done.
-func (r *worked) encode() []byte {
-	if len(r.verdicts)+len(r.taken) == 0 {
+func (w *worked) encode() []byte {
+	if len(w.verdicts)+len(w.taken) == 0 {
 		return nil
 	}
-	return encode(nil, r, (*worked).code)
+	return encode(nil, w, (*worked).code)
 }
 
 // takeFor takes runs for a worker.
