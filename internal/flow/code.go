@@ -128,7 +128,7 @@ func codeStep(c *codec.Coder, s *Step) {
 		codeParallel(c, &s.Parallel)
 	}
 	optional(c, &s.Compensate, codeCall)
-	list(c, &s.Transitions, MaxTransitions, codeTransition)
+	list(c, &s.Transitions, MaxTransitions+1, codeTransition) // with that of a signal that does not come
 }
 
 func codeTransition(c *codec.Coder, t *Transition) {

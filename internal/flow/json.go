@@ -2,9 +2,7 @@ package flow
 
 import (
 	"bytes"
-	"math"
 	"strconv"
-	"time"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -179,29 +177,6 @@ func Number(raw []byte) (n float64, ok bool) {
 
 func isNumber(raw []byte) bool {
 	return len(raw) > 0 && (raw[0] == '-' || isDigit(raw[0])) && skipNumber(raw, 0) == len(raw)
-}
-
-// Times are those of the years 1 to 9999, which RFC 3339 has names for.
-const (
-	minTime = -62_135_596_800_000
-	maxTime = 253_402_300_799_999
-)
-
-// Time returns the time that raw says: a number of ms since the epoch, whose fraction is cut off, or a string as of RFC 3339.
-func Time(raw []byte) (ms int64, ok bool) {
-	if n, ok := Number(raw); ok {
-		if !(n >= minTime && n <= maxTime) {
-			return 0, false
-		}
-		return int64(math.Trunc(n)), true
-	}
-	s, ok := Text(raw)
-	if !ok {
-		return 0, false
-	}
-	t, err := time.Parse(time.RFC3339, s)
-	ms = t.UnixMilli()
-	return ms, err == nil && ms >= minTime && ms <= maxTime
 }
 
 func skipSpace(raw []byte, i int) int {

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -51,7 +52,7 @@ func readDefinition(doc *node, found *report) *Definition {
 		field{names: "trigger", read: r.trigger(&d.Trigger)},
 		field{names: "output", read: r.mapping(&d.Output, pathRules{}, false), null: true},
 		field{names: "start _start", read: func(*node, string) {}},
-		field{names: "steps", read: r.named(MaxSteps, func(string, *pair, string) {})},
+		field{names: "steps", read: r.named(math.MaxInt, func(string, *pair, string) {})},
 		field{names: "terminals", read: r.named(MaxTerminals, r.terminal)},
 		field{names: "plans", read: r.named(MaxPlans, func(name string, p *pair, at string) {
 			d.Plans = append(d.Plans, Plan{Name: name})
@@ -66,6 +67,7 @@ func readDefinition(doc *node, found *report) *Definition {
 	}
 	for i, s := range steps {
 		if i == MaxSteps {
+			r.fail(s.line, "too-many", "%s has %d steps, at most %d are allowed", top, len(steps), MaxSteps)
 			break
 		}
 		d.Steps = append(d.Steps, Step{Name: s.name})

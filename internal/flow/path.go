@@ -147,8 +147,11 @@ func rootPath(hops []hop, rules pathRules) (Path, error) {
 	if rules.own && p.root == RootInput {
 		p.root = RootStepInput
 	}
-	if p.hops = hops[used:]; len(p.hops) == 0 {
+	switch p.hops = hops[used:]; {
+	case len(p.hops) == 0:
 		p.hops = nil
+	case len(p.hops) > maxHops:
+		return p, fmt.Errorf("a path goes through at most %d members", maxHops)
 	}
 	return p, nil
 }

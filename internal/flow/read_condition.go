@@ -202,6 +202,7 @@ func (c *compiler) binary(n *ast.BinaryNode) (term, error) {
 	if err != nil {
 		return term{}, err
 	}
+	c.terms++
 	bounds, err := c.op(opRange, inside.Left, inside.Right)
 	return term{op: opIn, args: []term{left, bounds}}, err
 }
@@ -214,9 +215,6 @@ func (c *compiler) path(n ast.Node) (term, error) {
 	hops, _ := hopsOf(n)
 	if hops[0].key == "$" {
 		hops = hops[1:]
-	}
-	if len(hops) > maxHops {
-		return term{}, refuse(n, "a path goes through at most %d members", maxHops)
 	}
 	p, err := rootPath(hops, pathRules{item: true})
 	if err != nil {

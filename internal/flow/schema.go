@@ -2,6 +2,7 @@ package flow
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -56,12 +57,28 @@ const (
 	typeEnd
 )
 
+// violation is what is wrong with a part of a value. Its path grows on the way back, as most values are right.
+type violation struct{ at, text string }
+
+func violates(format string, args ...any) *violation {
+	return &violation{text: fmt.Sprintf(format, args...)}
+}
+
+// below puts a step of the path in front.
+func (v *violation) below(at string) *violation {
+	v.at = at + v.at
+	return v
+}
+
 // Check says what is wrong with a value: where, what is there, and what is allowed.
 func (s *Schema) Check(raw []byte) error {
 	if !Valid(raw) {
-		return fmt.Errorf("$ is no JSON: %s", clip(strconv.QuoteToASCII(string(clipBytes(raw)))))
+		return fmt.Errorf("$ is no JSON: %s", strconv.QuoteToASCII(clip(string(clipBytes(raw)))))
 	}
-	return s.check("$", trimSpace(raw))
+	if v := s.check(trimSpace(raw)); v != nil {
+		return errors.New("$" + v.at + " " + v.text)
+	}
+	return nil
 }
 
 func clipBytes(raw []byte) []byte { return raw[:min(len(raw), 200)] }
@@ -69,25 +86,25 @@ func clipBytes(raw []byte) []byte { return raw[:min(len(raw), 200)] }
 // show returns the beginning of a value, for messages.
 func show(raw []byte) string { return clip(string(bytes.ToValidUTF8(clipBytes(raw), nil))) }
 
-func (s *Schema) check(at string, raw []byte) error {
+func (s *Schema) check(raw []byte) *violation {
 	if got := typeOf(raw); s.types != 0 && s.types&got == 0 {
-		return fmt.Errorf("%s is %s, expected %s", at, show(raw), typeNames(s.types))
+		return violates("is %s, expected %s", show(raw), typeNames(s.types))
 	}
 	if s.enum != nil && !slices.ContainsFunc(s.enum, func(e []byte) bool { return equalJSON(e, raw) }) {
-		return fmt.Errorf("%s is %s, expected %s", at, show(raw), s.allowed())
+		return violates("is %s, expected %s", show(raw), s.allowed())
 	}
 	switch raw[0] {
 	case '{':
-		return s.checkObject(at, raw)
+		return s.checkObject(raw)
 	case '[':
-		return s.checkArray(at, raw)
+		return s.checkArray(raw)
 	case '"':
 		text, _ := Text(raw)
-		return s.checkSize(at, sizeText, int64(utf8.RuneCountInString(text)))
+		return s.checkSize(sizeText, int64(utf8.RuneCountInString(text)))
 	case 't', 'f', 'n':
 		return nil
 	}
-	return s.checkNumber(at, raw)
+	return s.checkNumber(raw)
 }
 
 // typeOf returns the bits of the types that a value has.
@@ -135,53 +152,56 @@ func (s *Schema) allowed() string {
 	return strings.Join(list, " or ")
 }
 
-func (s *Schema) checkNumber(at string, raw []byte) error {
+func (s *Schema) checkNumber(raw []byte) *violation {
 	if s.min == nil && s.max == nil {
 		return nil
 	}
 	n, ok := Number(raw)
 	switch {
 	case !ok:
-		return fmt.Errorf("%s is %s, which is out of range", at, show(raw))
+		return violates("is %s, which is out of range", show(raw))
 	case s.min != nil && n < *s.min:
-		return fmt.Errorf("%s is %s, expected at least %s", at, show(raw), decimal(*s.min))
+		return violates("is %s, expected at least %s", show(raw), decimal(*s.min))
 	case s.max != nil && n > *s.max:
-		return fmt.Errorf("%s is %s, expected at most %s", at, show(raw), decimal(*s.max))
+		return violates("is %s, expected at most %s", show(raw), decimal(*s.max))
 	}
 	return nil
 }
 
 func decimal(n float64) string { return strconv.FormatFloat(n, 'g', -1, 64) }
 
-func (s *Schema) checkSize(at string, what int, n int64) error {
+func (s *Schema) checkSize(what int, n int64) *violation {
 	limit := s.size[what]
 	switch {
 	case limit == nil:
 		return nil
 	case n < limit.min:
-		return fmt.Errorf("%s has %d %s, expected at least %d", at, n, sizeNames[what], limit.min)
+		return violates("has %d %s, expected at least %d", n, sizeNames[what], limit.min)
 	case limit.max >= 0 && n > limit.max:
-		return fmt.Errorf("%s has %d %s, expected at most %d", at, n, sizeNames[what], limit.max)
+		return violates("has %d %s, expected at most %d", n, sizeNames[what], limit.max)
 	}
 	return nil
 }
 
-func (s *Schema) checkArray(at string, raw []byte) (err error) {
+func (s *Schema) checkArray(raw []byte) (v *violation) {
 	n := int64(0)
 	elements(raw, func(element []byte) bool {
 		if s.items != nil {
-			err = s.items.check(fmt.Sprintf("%s[%d]", at, n), element)
+			v = s.items.check(element)
+		}
+		if v != nil {
+			v.below(fmt.Sprintf("[%d]", n))
 		}
 		n++
-		return err == nil
+		return v == nil
 	})
-	if err != nil {
-		return err
+	if v != nil {
+		return v
 	}
-	return s.checkSize(at, sizeItems, n)
+	return s.checkSize(sizeItems, n)
 }
 
-func (s *Schema) checkObject(at string, raw []byte) (err error) {
+func (s *Schema) checkObject(raw []byte) (v *violation) {
 	seen := make(map[string]bool, len(s.required))
 	members(raw, func(key, value []byte) bool {
 		name, _ := Text(key)
@@ -189,24 +209,33 @@ func (s *Schema) checkObject(at string, raw []byte) (err error) {
 		i, known := slices.BinarySearchFunc(s.members, name, func(m schemaMember, name string) int { return strings.Compare(m.name, name) })
 		switch {
 		case known:
-			err = s.members[i].schema.check(memberAt(at, name), value)
+			v = s.members[i].schema.check(value)
 		case s.closed:
-			err = fmt.Errorf("%s is not allowed", memberAt(at, clip(name)))
+			v = violates("is not allowed")
 		}
-		return err == nil
+		if v != nil {
+			v.below(memberAt(name))
+		}
+		return v == nil
 	})
 	for _, name := range s.required {
-		if err == nil && !seen[name] {
-			err = fmt.Errorf("%s is missing", memberAt(at, name))
+		if v == nil && !seen[name] {
+			v = violates("is missing").below(memberAt(name))
 		}
 	}
-	return err
+	return v
 }
 
-// memberAt returns the path of a member.
-func memberAt(at, name string) string {
-	if name != "" && nameLen(name) == len(name) {
-		return at + "." + name
+// memberAt returns a step of a path. What it takes for a plain name depends on no table of Unicode, of which builds may have different ones.
+func memberAt(name string) string {
+	name = clip(name)
+	plain := name != ""
+	for i := range len(name) {
+		c := name[i]
+		plain = plain && (c == '_' || c == '-' || isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'z')
 	}
-	return at + "[" + strconv.Quote(name) + "]"
+	if plain {
+		return "." + name
+	}
+	return "[" + string(AppendText(nil, name)) + "]"
 }
