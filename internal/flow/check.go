@@ -54,7 +54,7 @@ func (r *reader) checkReach() {
 	}
 }
 
-// checkLoops looks for steps that can follow each other for ever without waiting for a signal or a time: such a run is stopped.
+// checkLoops looks for steps that can follow each other for ever without waiting for a signal or a time: what fails at once would be tried without a pause.
 func (r *reader) checkLoops() {
 	l := loops{d: r.d, seen: make([]int, len(r.d.Steps)), low: make([]int, len(r.d.Steps)), on: make([]bool, len(r.d.Steps))}
 	for i := range r.d.Steps {
@@ -72,8 +72,7 @@ func (r *reader) checkLoops() {
 		if len(names) > 10 {
 			names = append(names[:10], "...")
 		}
-		r.warn(r.lines[first], "busy-loop", "steps %s can follow each other without a wait: a run is stopped after %d steps",
-			strings.Join(names, ", "), r.d.MaxVisits)
+		r.warn(r.lines[first], "busy-loop", "steps %s can follow each other for ever: none of them waits for a signal or a time", strings.Join(names, ", "))
 	}
 }
 

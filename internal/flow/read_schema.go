@@ -26,7 +26,7 @@ func (r *reader) schemaOf(n *node, at string, left int) *Schema {
 	}
 	before := len(r.problems)
 	r.table(n, at,
-		field{names: "type", read: r.schemaTypes(&s.types)},
+		field{names: "type", read: r.schemaTypes(&s.types), null: true},
 		field{names: "required", read: r.each(maxListed, func(n *node, at string) {
 			name := ""
 			if r.text(&name)(n, at); slices.Contains(s.required, name) {
@@ -81,8 +81,8 @@ func (r *reader) schemaTypes(v *uint8) func(*node, string) {
 		i := -1
 		if n.kind == nodeText {
 			i = slices.Index(schemaTypes, n.text)
-		} else if n.kind == nodeNull {
-			i = 0 // as null is written without quotes
+		} else if n.kind == nodeNull && n.text != "" {
+			i = 0 // null without quotes
 		}
 		if i < 0 {
 			r.fail(n.line, "bad-value", "%s is %s, expected %s", at, n.describe(), oneOf(schemaTypes))

@@ -270,10 +270,12 @@ func (r *reader) timeout(s *Step, n *node, at string) {
 		}
 	} else if to, known := r.place(named); known {
 		w.OnTimeout = OutcomeTimeout
-		if s.leads(OutcomeTimeout) {
-			r.fail(n.get("on_timeout").line, "duplicate-key", "onTimeout and the transition for timeout of %s say the same", at)
+		switch i := slices.IndexFunc(s.Transitions, func(t Transition) bool { return t.Outcome == OutcomeTimeout }); {
+		case i < 0:
+			s.Transitions = append(s.Transitions, Transition{OutcomeTimeout, to})
+		case s.Transitions[i].To != to:
+			r.fail(n.get("on_timeout").line, "bad-value", "onTimeout of %s is %s, and its transition for timeout leads elsewhere", at, quote(named))
 		}
-		s.Transitions = append(s.Transitions, Transition{OutcomeTimeout, to})
 	} else {
 		r.fail(n.get("on_timeout").line, "unknown-target", "onTimeout of %s is %s, which is no outcome with a transition, no step and no terminal%s",
 			at, quote(named), r.nearest(named, keys(r.places)))

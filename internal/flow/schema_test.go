@@ -35,6 +35,8 @@ func TestSchemas(t *testing.T) {
 		{`{ minimum: 0.5 }`, `"text"`, ""},
 		{`{ type: boolean }`, `null`, "$ is null, expected boolean"},
 		{`{ type: null }`, `null`, ""},
+		{`{ type: null }`, `1`, "$ is 1, expected null"},
+		{`{ type: [string, null] }`, `1`, "$ is 1, expected null or string"},
 		{`{ const: }`, `null`, ""},
 		{`{ const: }`, `0`, "$ is 0, expected null"},
 		{`{}`, `[1]`, ""},
