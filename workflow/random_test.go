@@ -14,6 +14,7 @@ import (
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/quota"
 	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/workflow"
 )
@@ -58,15 +59,11 @@ func newWorld(t *testing.T, rng *rand.Rand, r *rig.Rig, namespace string) *world
 // TestRandom does random things, and has all rows verified again and again. Then all is well for a while, and all runs have to end. What they have compensated
 // has to be what their histories ask for.
 func TestRandom(t *testing.T) {
-	runs, steps := 12, 300
-	if testing.Short() {
-		runs = 4
-	}
 	seed := rig.Seed(t)
-	for i := range runs {
+	for q := quota.New(t, 4); q.More(); {
 		r := newRig(t, 1)
-		w := newWorld(t, rand.New(rand.NewPCG(seed, uint64(i))), r, "n")
-		for n := range steps {
+		w := newWorld(t, rand.New(rand.NewPCG(seed, uint64(q.Rounds()))), r, "n")
+		for n := range 300 {
 			w.step()
 			if n%20 == 0 {
 				r.Verify()
