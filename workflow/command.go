@@ -44,11 +44,13 @@ func (v *createCommand) code(c *codec.Coder) {
 // created is the result of kindCreate.
 type created struct {
 	unchanged bool
+	versions  uint32
 	lsn       uint64
 }
 
 func (v *created) code(c *codec.Coder) {
 	c.Bool(&v.unchanged)
+	codeU32(c, &v.versions)
 	c.Uvarint(&v.lsn)
 }
 

@@ -32,6 +32,7 @@ func (w *work) create(c *createCommand) ([]byte, error) {
 		w.use(c.name, enabled, uint64(w.tx.LSN()), c)
 		w.tell(&adoptCommand{name: c.name, enabled: enabled, revision: uint64(w.tx.LSN()), version: *c})
 	}
+	res.versions = w.workflow(c.name).versions
 	return encode(nil, &res, (*created).code), nil
 }
 

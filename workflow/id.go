@@ -24,7 +24,10 @@ type place struct {
 func (p *place) code(c *codec.Coder) {
 	codeU16(c, (*uint16)(&p.shard))
 	c.Uvarint(&p.run)
-	codeU16(c, &p.tag)
+	high, low := byte(p.tag>>8), byte(p.tag)
+	c.Byte(&high)
+	c.Byte(&low)
+	p.tag = uint16(high)<<8 | uint16(low)
 	c.String(&p.namespace)
 }
 

@@ -22,6 +22,7 @@ type Created struct {
 	Name      string
 	Version   string
 	Unchanged bool   // the version was there before, with this very definition
+	Versions  int    // how many there are now: 1 for a new workflow
 	LSN       uint64 // log sequence number of the call
 }
 
@@ -211,7 +212,7 @@ func decodeNothing([]byte) (none struct{}, err error) { return none, nil }
 
 func decodeCreated(c *createCommand, b []byte) (Created, error) {
 	v, err := decode(b, (*created).code)
-	return Created{c.name, c.version, v.unchanged, v.lsn}, err
+	return Created{c.name, c.version, v.unchanged, int(v.versions), v.lsn}, err
 }
 
 func decodeStarted(b []byte) (Started, error) {
