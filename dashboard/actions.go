@@ -203,12 +203,17 @@ func (q *invokeRequest) parse(in *input) {
 	q.priority = int(in.integer("priority", span{absent: action.DefaultPriority, min: 0, max: action.MaxPriority}))
 	q.delay = time.Duration(in.integer("delay_ms", delayMillis)) * time.Millisecond
 	q.key = in.idempotencyKey()
-	q.input = in.payload(utf8Text)
-	if len(q.input) == 0 {
-		return
+	q.input = in.jsonPayload()
+}
+
+// jsonPayload returns the body, which has to be JSON if there is one.
+func (in *input) jsonPayload() []byte {
+	payload := in.payload(utf8Text)
+	if len(payload) > 0 {
+		in.check(checkText(payload))
+		in.check(checkSyntax(payload))
 	}
-	in.check(checkText(q.input))
-	in.check(checkSyntax(q.input))
+	return payload
 }
 
 // idempotencyKey returns what a call that may be repeated is known by: the parameter idempotency_key, or the header Idempotency-Key.

@@ -106,8 +106,23 @@ func (h *handler) metrics(ctx context.Context, _ nothing) (metrics, error) {
 		m.KVNamespaces++
 		m.Streams += info.Counts.Streams
 		m.Queues += info.Counts.Queues
+		m.Workflows.add(info.Counts)
 	}
 	return m, nil
+}
+
+// add adds what a namespace counts.
+func (m *workflowMetrics) add(c floe.Counts) {
+	m.ActiveRuns += c.RunsActive
+	m.StartedTotal += c.RunsStarted
+	m.CompletedTotal += c.RunsCompleted
+	m.FailedTotal += c.RunsFailed
+	m.CancelledTotal += c.RunsCancelled
+	m.TimedOutTotal += c.RunsTimedOut
+	m.SignalsDeliveredTotal += c.Signals
+	m.TimersFiredTotal += c.Timers
+	m.StepsExecutedTotal += c.Steps
+	m.ActiveSchedules += c.Schedules
 }
 
 func (h *handler) serverMetrics(s floe.Stats) serverMetrics {

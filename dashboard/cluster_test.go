@@ -23,9 +23,8 @@ var clusterContract = []contractRow{
 		},
 		"streams": is{3}, "queues": is{2}, "kv_namespaces": is{3},
 		"workflows": fields{
-			"active_runs": integer, "started_total": integer, "completed_total": integer, "failed_total": integer,
-			"cancelled_total": integer, "timed_out_total": integer, "signals_delivered_total": integer, "timers_fired_total": integer,
-			"steps_executed_total": integer, "active_schedules": integer,
+			"active_runs": is{1}, "started_total": is{3}, "completed_total": is{1}, "failed_total": is{1}, "cancelled_total": is{0}, "timed_out_total": is{0},
+			"signals_delivered_total": is{3}, "timers_fired_total": is{0}, "steps_executed_total": is{3}, "active_schedules": is{0},
 		},
 	}},
 }

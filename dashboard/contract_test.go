@@ -16,7 +16,8 @@ import (
 // contract is the API as clients see it: for each endpoint what is sent, the status, and the exact fields and types that come
 // back. The rows are sent in this order to a node that seed has filled. Each resource has its rows beside its tests.
 func contract() []contractRow {
-	return slices.Concat(healthContract, clusterContract, namespaceContract, kvContract, groupContract, streamContract, groupEndContract, queueContract, timeseriesContract, actionContract)
+	return slices.Concat(healthContract, clusterContract, namespaceContract, kvContract, groupContract, streamContract, groupEndContract, queueContract, timeseriesContract, actionContract,
+		workflowContract)
 }
 
 type contractRow struct {
@@ -183,6 +184,7 @@ func seed(t *testing.T, node *floe.Node) {
 	seedQueues(t, node)
 	seedTimeseries(t, node)
 	seedActions(t, node)
+	seedWorkflows(t, node)
 }
 
 // TestContractIsComplete: no endpoint without a row that succeeds, no row without an endpoint.

@@ -7,21 +7,21 @@ import (
 	"testing"
 )
 
-// summaryOf is the summary of a namespace with so many streams, queues, keys and actions.
-func summaryOf(name string, streams, queues, keys, actions int) fields {
+// summaryOf is the summary of a namespace with so many streams, queues, keys, actions and workflows.
+func summaryOf(name string, streams, queues, keys, actions, workflows int) fields {
 	return fields{
-		"name": is{name}, "stream_count": is{streams}, "queue_count": is{queues}, "kv_count": is{keys}, "workflow_count": is{0},
+		"name": is{name}, "stream_count": is{streams}, "queue_count": is{queues}, "kv_count": is{keys}, "workflow_count": is{workflows},
 		"processing_count": is{0}, "action_count": is{actions}, "is_system": is{false},
 	}
 }
 
 var namespaceContract = []contractRow{
-	{"GET /api/v1/namespaces", "/api/v1/namespaces", "", 200, items{summaryOf("default", 0, 0, 0, 0), summaryOf("shop", 2, 2, 6, 2), summaryOf("wide", 1, 0, 3, 0)}},
-	{"GET /api/v1/namespaces", "/api/v1/namespaces?limit=1&after=default", "", 200, items{summaryOf("shop", 2, 2, 6, 2)}},
+	{"GET /api/v1/namespaces", "/api/v1/namespaces", "", 200, items{summaryOf("default", 0, 0, 0, 0, 0), summaryOf("shop", 2, 2, 6, 2, 2), summaryOf("wide", 1, 0, 3, 0, 0)}},
+	{"GET /api/v1/namespaces", "/api/v1/namespaces?limit=1&after=default", "", 200, items{summaryOf("shop", 2, 2, 6, 2, 2)}},
 	{"GET /api/v1/namespaces", "/api/v1/namespaces?after=zz", "", 200, items{}},
 	{"GET /api/v1/namespaces", "/api/v1/namespaces?limit=0", "", 400, failure},
 	{"GET /api/v1/namespaces/:namespace", "/api/v1/namespaces/shop", "", 200, fields{
-		"name": is{"shop"}, "stream_count": is{2}, "queue_count": is{2}, "kv_count": is{6}, "workflow_count": is{0},
+		"name": is{"shop"}, "stream_count": is{2}, "queue_count": is{2}, "kv_count": is{6}, "workflow_count": is{2},
 		"processing_count": is{0}, "action_count": is{2}, "is_system": is{false}, "created_at": integer,
 	}},
 	{"GET /api/v1/namespaces/:namespace", "/api/v1/namespaces/nowhere", "", 404, failure},

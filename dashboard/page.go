@@ -23,7 +23,7 @@ var pageTemplate = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 <title>floe</title>
 <style>{{.Style}}</style>
 <h1>floe {{.Version}}</h1>
-<p>This is the dashboard of a floe data node: a JSON API for its namespaces, keys, streams, queues, time series and actions. It has no console yet.
+<p>This is the dashboard of a floe data node: a JSON API for its namespaces, keys, streams, queues, time series, actions and workflows. It has no console yet.
 <p>Parameters of paths begin with a colon. Whatever lives in a namespace takes <code>?namespace=</code>; without it the namespace is <code>default</code>.
 <table>
 {{range .Routes}}<tr><td><code>{{.Method}}</code><td><code>{{if .Link}}<a href="{{.Link}}">{{.Path}}</a>{{else}}{{.Path}}{{end}}</code><td>{{.Doc}}

@@ -9,7 +9,8 @@ import (
 
 // allRoutes is the table of all endpoints. Each resource has its rows in its own file.
 func allRoutes() []route {
-	return slices.Concat(healthRoutes, clusterRoutes, namespaceRoutes, kvRoutes, streamRoutes, groupRoutes, queueRoutes, timeseriesRoutes, actionRoutes)
+	return slices.Concat(healthRoutes, clusterRoutes, namespaceRoutes, kvRoutes, streamRoutes, groupRoutes, queueRoutes, timeseriesRoutes, actionRoutes,
+		withAliases(workflowRoutes))
 }
 
 // route is a row of the table: an endpoint and everything known about it.

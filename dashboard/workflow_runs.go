@@ -1,0 +1,250 @@
+package dashboard
+
+import (
+	"context"
+	"strings"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rawjson"
+	"github.com/floedb/floe/workflow"
+)
+
+// flowRunSummary is an item of the listing of runs. Those of a run that has not ended are 0: completed_at and duration_ms.
+type flowRunSummary struct {
+	RunID             string  `json:"run_id"`
+	Workflow          string  `json:"workflow"`
+	Version           string  `json:"version"`
+	Status            string  `json:"status"`
+	TriggeredBy       string  `json:"triggered_by"`
+	CurrentStep       *string `json:"current_step"`
+	StartedAt         int64   `json:"started_at"`
+	CompletedAt       int64   `json:"completed_at"`
+	DurationMillis    int64   `json:"duration_ms"`
+	Error             *string `json:"error"`
+	HistoryEventCount int64   `json:"history_event_count"`
+}
+
+func summarizeFlowRun(r workflow.RunInfo) flowRunSummary {
+	s := flowRunSummary{
+		RunID: string(r.ID), Workflow: r.Workflow, Version: r.Version, Status: r.Status.String(), TriggeredBy: r.TriggeredBy,
+		CurrentStep: given(r.CurrentStep), StartedAt: r.StartedAt.UnixMilli(), DurationMillis: r.Duration().Milliseconds(), Error: given(r.Error),
+		HistoryEventCount: r.Events,
+	}
+	if !r.CompletedAt.IsZero() {
+		s.CompletedAt = r.CompletedAt.UnixMilli()
+	}
+	return s
+}
+
+// flowRunsRequest asks for limit runs behind a place.
+type flowRunsRequest struct {
+	namespace string
+	after     string
+	limit     int
+	filters   []workflow.RunOption
+}
+
+func (q *flowRunsRequest) parse(in *input) {
+	q.namespace = in.namespace()
+	q.after = in.text("after")
+	q.limit = int(in.integer("limit", pageLimit))
+	if name, given := in.param("workflow"); given {
+		q.filters = append(q.filters, workflow.Of(name))
+	}
+	if name, given := in.param("status"); given {
+		status, err := workflow.ParseStatus(name)
+		if err != nil {
+			in.invalid("parameter status is %.64q, it takes pending, running, waiting, completed, failed, cancelled or timed_out", name)
+		}
+		q.filters = append(q.filters, workflow.InState(status))
+	}
+}
+
+func (h *handler) flowRuns(ctx context.Context, q flowRunsRequest) (listing[flowRunSummary], error) {
+	page := func(after string, n int) ([]workflow.RunInfo, string, error) {
+		opts := append([]workflow.RunOption{workflow.Limit(n), workflow.Cursor(after)}, q.filters...)
+		page, err := h.backend.Workflow(q.namespace).Runs().Page(ctx, opts...)
+		return page.Items, page.Cursor, err
+	}
+	return collect(q.after, q.limit, page, summarizeFlowRun, nil)
+}
+
+// startFlowRequest starts a run: the body is its input.
+type startFlowRequest struct {
+	namespace string
+	workflow  string
+	opts      []workflow.StartOption
+	input     []byte
+}
+
+func (q *startFlowRequest) parse(in *input) {
+	q.namespace = in.namespace()
+	given := false
+	if q.workflow, given = in.param("workflow"); !given {
+		in.invalid("parameter workflow is missing, it takes the name of a workflow")
+	}
+	if version, given := in.param("version"); given {
+		q.opts = append(q.opts, workflow.Version(version))
+	}
+	if key := in.idempotencyKey(); key != "" {
+		q.opts = append(q.opts, workflow.IdempotencyKey(key))
+	}
+	if id, given := in.param("run_id"); given {
+		if id == "" {
+			in.invalid("parameter run_id is empty")
+		}
+		q.opts = append(q.opts, workflow.WithRunID(workflow.RunID(id)))
+	}
+	q.input = in.jsonPayload()
+}
+
+// flowStarted is the answer to a start.
+type flowStarted struct {
+	OK       bool   `json:"ok"`
+	RunID    string `json:"run_id"`
+	Workflow string `json:"workflow"`
+	Status   string `json:"status"`
+}
+
+func (h *handler) startFlow(ctx context.Context, q startFlowRequest) (flowStarted, error) {
+	started, err := h.backend.Workflow(q.namespace).Start(ctx, q.workflow, q.input, q.opts...)
+	if err != nil {
+		return flowStarted{}, err
+	}
+	return flowStarted{true, string(started.Run), q.workflow, started.Status.String()}, nil
+}
+
+// flowRunRequest names a run. An id of floe's own says in which namespace it is.
+type flowRunRequest struct {
+	namespace string
+	id        workflow.RunID
+}
+
+func (q *flowRunRequest) parse(in *input) {
+	q.id = workflow.RunID(in.segment("id"))
+	q.namespace = in.namespace()
+	own, ok := q.id.Namespace()
+	if _, given := in.param("namespace"); ok && !given {
+		q.namespace = own
+	}
+	if strings.HasPrefix(string(q.id), "wfr-") && !ok { // nobody has such an id, however wrong it is
+		in.check(engine.Errorf(engine.ErrNotFound, "run %.64s not found", q.id))
+	}
+}
+
+// flowRunDetail is the body of /workflow/runs/:id.
+type flowRunDetail struct {
+	flowRunSummary
+	Input          any                   `json:"input"`
+	Output         any                   `json:"output"`
+	StepResults    map[string]stepResult `json:"step_results"`
+	PendingSignals []pendingSignal       `json:"pending_signals"`
+}
+
+// stepResult is the last visit to a step.
+type stepResult struct {
+	Outcome     string `json:"outcome"`
+	Output      any    `json:"output"`
+	Attempts    int    `json:"attempts"`
+	StartedAt   int64  `json:"started_at"`
+	CompletedAt int64  `json:"completed_at"`
+}
+
+// pendingSignal is a signal that no step has taken.
+type pendingSignal struct {
+	Type       string `json:"type"`
+	Payload    any    `json:"payload"`
+	ReceivedAt int64  `json:"received_at"`
+}
+
+func (h *handler) flowRun(ctx context.Context, q flowRunRequest) (flowRunDetail, error) {
+	r, err := h.backend.Workflow(q.namespace).Run(ctx, q.id)
+	if err != nil {
+		return flowRunDetail{}, err
+	}
+	d := flowRunDetail{
+		flowRunSummary: summarizeFlowRun(r.RunInfo), Input: rawjson.Value(r.Input), Output: rawjson.Value(r.Output), StepResults: make(map[string]stepResult),
+		PendingSignals: []pendingSignal{},
+	}
+	for _, s := range r.Steps {
+		d.StepResults[s.Step] = stepResult{s.Outcome, rawjson.Value(s.Output), s.Attempts, s.StartedAt.UnixMilli(), s.CompletedAt.UnixMilli()}
+	}
+	for _, s := range r.Signals {
+		d.PendingSignals = append(d.PendingSignals, pendingSignal{s.Type, rawjson.Value(s.Payload), s.ReceivedAt.UnixMilli()})
+	}
+	return d, nil
+}
+
+// flowHistoryRequest asks for limit events of a run behind a place.
+type flowHistoryRequest struct {
+	flowRunRequest
+	after string
+	limit int
+}
+
+func (q *flowHistoryRequest) parse(in *input) {
+	q.flowRunRequest.parse(in)
+	q.after = in.text("after")
+	q.limit = in.listLimit()
+}
+
+// flowEvent is an entry of a run's history.
+type flowEvent struct {
+	EventType string `json:"event_type"`
+	StepName  string `json:"step_name"` // "" if it is about no step
+	Timestamp int64  `json:"timestamp"`
+}
+
+func (h *handler) flowHistory(ctx context.Context, q flowHistoryRequest) (listing[flowEvent], error) {
+	page := func(after string, n int) ([]workflow.Event, string, error) {
+		page, err := h.backend.Workflow(q.namespace).History(q.id).Page(ctx, workflow.Limit(n), workflow.Cursor(after))
+		return page.Items, page.Cursor, err
+	}
+	return collect(q.after, q.limit, page, func(e workflow.Event) flowEvent { return flowEvent{e.Type.String(), e.Step, e.At.UnixMilli()} }, nil)
+}
+
+// flowChanged is the answer when a run was cancelled or signalled; the status is that after it.
+type flowChanged struct {
+	OK     bool   `json:"ok"`
+	RunID  string `json:"run_id"`
+	Status string `json:"status"`
+}
+
+func (h *handler) cancelFlow(ctx context.Context, q flowRunRequest) (flowChanged, error) {
+	status, err := h.backend.Workflow(q.namespace).Cancel(ctx, q.id, "")
+	if err != nil {
+		return flowChanged{}, err
+	}
+	return flowChanged{true, string(q.id), status.String()}, nil
+}
+
+// signalFlowRequest is a signal: the body is its payload.
+type signalFlowRequest struct {
+	flowRunRequest
+	signal  string
+	payload []byte
+}
+
+func (q *signalFlowRequest) parse(in *input) {
+	q.flowRunRequest.parse(in)
+	signal, given := in.param("signal")
+	other, also := in.param("type")
+	switch {
+	case !given && !also:
+		in.invalid("parameter signal is missing, it takes the type of the signal")
+	case given && also && signal != other:
+		in.invalid("parameter signal is %.64q, type, which means the same, is %.64q", signal, other)
+	case !given:
+		signal = other
+	}
+	q.signal = signal
+	q.payload = in.jsonPayload()
+}
+
+func (h *handler) signalFlow(ctx context.Context, q signalFlowRequest) (flowChanged, error) {
+	status, err := h.backend.Workflow(q.namespace).Signal(ctx, q.id, q.signal, q.payload)
+	if err != nil {
+		return flowChanged{}, err
+	}
+	return flowChanged{true, string(q.id), status.String()}, nil
+}

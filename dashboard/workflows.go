@@ -1,0 +1,188 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/workflow"
+)
+
+const (
+	definitionsPath = "/api/v1/workflow/definitions"
+	flowRunsPath    = "/api/v1/workflow/runs"
+	workflowsPath   = "/api/v1/workflows"
+)
+
+var workflowRoutes = []route{
+	endpoint("GET "+definitionsPath, (*handler).definitions, "The workflows of a namespace."),
+	endpoint("POST "+definitionsPath, (*handler).createDefinition, "Make a workflow known, or a version of one; the body is its definition, YAML or JSON."),
+	endpoint("GET "+definitionsPath+"/:name", (*handler).definition, "One workflow, with the definition that new runs have."),
+	endpoint("PUT "+definitionsPath+"/:name/enable", (*handler).enableDefinition, "Let a disabled workflow be started again."),
+	endpoint("PUT "+definitionsPath+"/:name/disable", (*handler).disableDefinition, "Refuse starts of a workflow; its runs go on."),
+	endpoint("GET "+flowRunsPath, (*handler).flowRuns, "The runs of the workflows of a namespace, the newest first."),
+	endpoint("POST "+flowRunsPath, (*handler).startFlow, "Start a run of a workflow; the body is its input, JSON."),
+	endpoint("GET "+flowRunsPath+"/:id", (*handler).flowRun, "One run, with the results of its steps."),
+	endpoint("GET "+flowRunsPath+"/:id/history", (*handler).flowHistory, "What has happened to a run, the oldest first."),
+	endpoint("DELETE "+flowRunsPath+"/:id", (*handler).cancelFlow, "Cancel a run; what it has done is compensated."),
+	endpoint("POST "+flowRunsPath+"/:id/signal", (*handler).signalFlow, "Tell a run something; the body is the payload, JSON."),
+}
+
+// withAliases adds the second paths of routes: workflows is workflow/definitions, and workflows/:id is workflow/runs/:id, each with what is below it. The one
+// path that both would have, GET workflows/:id, is that of a run.
+func withAliases(routes []route) []route {
+	all := routes
+	for _, rt := range routes {
+		definition, ofDefinition := strings.CutPrefix(rt.path, definitionsPath)
+		run, ofRun := strings.CutPrefix(rt.path, flowRunsPath+"/:id")
+		switch {
+		case ofRun:
+			rt.path = workflowsPath + "/:id" + run
+		case ofDefinition && definition != "/:name":
+			rt.path = workflowsPath + definition
+		default:
+			continue
+		}
+		all = append(all[:len(all):len(all)], rt)
+	}
+	return all
+}
+
+// definitionSummary is an item of the listing of workflows.
+type definitionSummary struct {
+	Name        string   `json:"name"`
+	Version     string   `json:"version"`
+	Enabled     bool     `json:"enabled"`
+	StepCount   int      `json:"step_count"`
+	PlanCount   int      `json:"plan_count"`
+	HasSchedule bool     `json:"has_schedule"`
+	HasTrigger  bool     `json:"has_trigger"`
+	StartStep   string   `json:"start_step"`
+	Terminals   []string `json:"terminals"`
+	Steps       []string `json:"steps"`
+}
+
+func summarizeDefinition(i workflow.Info) definitionSummary {
+	return definitionSummary{
+		Name: i.Name, Version: i.Version, Enabled: i.Enabled, StepCount: len(i.Steps), PlanCount: len(i.Plans), HasSchedule: i.HasSchedule,
+		HasTrigger: i.HasTrigger, StartStep: i.StartStep, Terminals: append([]string{}, i.Terminals...), Steps: append([]string{}, i.Steps...),
+	}
+}
+
+func (h *handler) definitions(ctx context.Context, q listRequest) (listing[definitionSummary], error) {
+	page := func(after string, n int) ([]workflow.Info, string, error) {
+		page, err := h.backend.Workflow(q.namespace).Page(ctx, workflow.Limit(n), workflow.Cursor(after))
+		return page.Items, page.Cursor, err
+	}
+	return collect(q.after, q.limit, page, summarizeDefinition, nil)
+}
+
+// createDefinitionRequest is a definition: the body as it is.
+type createDefinitionRequest struct {
+	namespace  string
+	definition []byte
+}
+
+func (q *createDefinitionRequest) parse(in *input) {
+	q.namespace = in.namespace()
+	if in.err != nil {
+		return
+	}
+	in.maxBody = min(in.maxBody, workflow.MaxDefinition)
+	var err error
+	q.definition, err = in.readBody()
+	in.check(err)
+}
+
+// definitionCreated is the answer to a definition. Its status is created, updated for another version of a workflow, or unchanged.
+type definitionCreated struct {
+	OK     bool   `json:"ok"`
+	Name   string `json:"name"`
+	Status string `json:"status"`
+}
+
+func (h *handler) createDefinition(ctx context.Context, q createDefinitionRequest) (definitionCreated, error) {
+	made, err := h.backend.Workflow(q.namespace).Create(ctx, q.definition)
+	if err != nil {
+		return definitionCreated{}, allMistakes(err)
+	}
+	status := "updated"
+	switch {
+	case made.Unchanged:
+		status = "unchanged"
+	case made.Versions == 1:
+		status = "created"
+	}
+	return definitionCreated{true, made.Name, status}, nil
+}
+
+// allMistakes is the error of a definition with all that is wrong with it, where its own text has the first few.
+func allMistakes(err error) error {
+	var bad *workflow.DefinitionError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	var all []string
+	for _, p := range bad.Problems {
+		if p.Severity == workflow.Error {
+			all = append(all, fmt.Sprintf("line %d: %s", p.Line, p.Message))
+		}
+	}
+	return engine.Errorf(engine.ErrInvalid, "the definition has mistakes: %s", strings.Join(all, "; "))
+}
+
+// definitionRequest names a workflow.
+type definitionRequest struct{ namespace, name string }
+
+func (q *definitionRequest) parse(in *input) {
+	q.namespace = in.namespace()
+	q.name = in.segment("name")
+}
+
+// definitionDetail is the body of /workflow/definitions/:name.
+type definitionDetail struct {
+	definitionSummary
+	DefinitionYAML string `json:"definition_yaml"`
+	Status         string `json:"status"` // active or disabled
+	RunCount       int64  `json:"run_count"`
+}
+
+func (h *handler) definition(ctx context.Context, q definitionRequest) (definitionDetail, error) {
+	store := h.backend.Workflow(q.namespace)
+	info, err := store.Workflow(ctx, q.name)
+	if err != nil {
+		return definitionDetail{}, err
+	}
+	source, err := store.Definition(ctx, q.name, info.Version)
+	if err != nil {
+		return definitionDetail{}, err
+	}
+	status := "active"
+	if !info.Enabled {
+		status = "disabled"
+	}
+	return definitionDetail{summarizeDefinition(info), string(source), status, info.Runs.Total}, nil
+}
+
+// definitionEnabled is the answer when a workflow was enabled or disabled.
+type definitionEnabled struct {
+	OK      bool   `json:"ok"`
+	Name    string `json:"name"`
+	Enabled bool   `json:"enabled"`
+}
+
+func (h *handler) enableDefinition(ctx context.Context, q definitionRequest) (definitionEnabled, error) {
+	if err := h.backend.Workflow(q.namespace).Enable(ctx, q.name); err != nil {
+		return definitionEnabled{}, err
+	}
+	return definitionEnabled{true, q.name, true}, nil
+}
+
+func (h *handler) disableDefinition(ctx context.Context, q definitionRequest) (definitionEnabled, error) {
+	if err := h.backend.Workflow(q.namespace).Disable(ctx, q.name); err != nil {
+		return definitionEnabled{}, err
+	}
+	return definitionEnabled{true, q.name, false}, nil
+}
