@@ -36,6 +36,7 @@ var commands = []func(Process) *cobra.Command{
 	tsCommand,
 	actionCommand,
 	workerCommand,
+	workflowCommand,
 	nsCommand,
 	clusterCommand,
 	versionCommand,
@@ -60,7 +61,7 @@ func Main() int {
 // Run carries out one command line and returns the exit code. When ctx is done, a command that runs until it is stopped ends
 // in order, and any other gives up.
 func Run(ctx context.Context, p Process) int {
-	root := group("floe", "A data node: key-value, streams, queues, time series and actions over a replicated log")
+	root := group("floe", "A data node: key-value, streams, queues, time series, actions and workflows over a replicated log")
 	root.Long = root.Short + `.
 
 The exit code is 0 when a command has done what it was asked, 1 when it could not, 2 when it was

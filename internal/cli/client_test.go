@@ -53,7 +53,7 @@ var volatile = regexp.MustCompile(`20\d\d-\d\d-\d\dT[\d:.]+Z|("(?:term|reads|\w+
 
 // named matches the IDs of records and runs, and the receipts that a dequeue prints. Scripts have names for them, since they are different in each run.
 var (
-	recordName  = regexp.MustCompile(`\b\d{13}-\d+\b|\brun-[0-9a-v]+\b`)
+	recordName  = regexp.MustCompile(`\b\d{13}-\d+\b|\b(?:run|wfr)-[0-9a-v]+\b`)
 	receiptName = regexp.MustCompile(`(?m)^\d+-\d+\b|"receipt": "\d+-\d+"`)
 )
 
@@ -246,9 +246,10 @@ func TestCompletionOfNames(t *testing.T) {
 	s := start(t, "--data-dir", t.TempDir(), "--shards", "1")
 	defer s.stop()
 	c := &console{t: t, env: map[string]string{"FLOE_ADDR": s.addr}, dir: t.TempDir()}
+	definition := `{"name":"order","version":"1","start":{"sleep":{"ms":3600000},"transitions":{"success":"flo.Completed"}}}`
 	for _, line := range []string{
-		"stream append orders a", "stream append other a -n second", "stream group read orders billing ann", "queue enqueue mail a",
-		"queue enqueue bills a --max-attempts 1",
+		"echo " + definition + " | workflow create -f -", "stream append orders a", "stream append other a -n second", "stream group read orders billing ann", "queue enqueue mail a",
+		"queue enqueue bills a --max-attempts 1", "workflow start order --run-id o-1",
 	} {
 		c.typed(line)
 	}
@@ -269,6 +270,13 @@ func TestCompletionOfNames(t *testing.T) {
 		"stream group create orders x --mode ":          "shared\nexclusive\nkey_shared\n:4\n",
 		"queue dequeue ":                                "bills\nmail\n:4\n",
 		"queue dlq requeue bills ":                      "1\n:4\n",
+		"workflow start ":                               "order\n:4\n",
+		"workflow delete x":                             ":4\n",
+		"workflow history ":                             "o-1\n:4\n",
+		"workflow signal o-1 ":                          ":4\n",
+		"workflow runs --workflow ":                     "order\n:4\n",
+		"workflow runs --status ":                       "pending\nrunning\nwaiting\ncompleted\nfailed\ncancelled\ntimed_out\n:4\n",
+		"workflow create -f ":                           ":0\n",
 		"queue peek mail --state ":                      "ready\ndelayed\nleased\n:4\n",
 		"queue dequeue --addr " + rig.FreeAddr(t) + " ": ":4\n",
 	} {

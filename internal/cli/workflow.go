@@ -1,0 +1,312 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/workflow"
+)
+
+func workflowCommand(p Process) *cobra.Command {
+	f := &frame{Process: p}
+	cmd := group("workflow", "Create workflows, start them, and look at their runs",
+		workflowCreate(f), workflowValidate(f), workflowStart(f), workflowStatus(f), workflowHistory(f), workflowSignal(f), workflowCancel(f), workflowRetry(f),
+		workflowList(f), workflowRuns(f), workflowEnable(f, true), workflowEnable(f, false), workflowDelete(f))
+	f.equip(cmd)
+	return cmd
+}
+
+// addFile gives a command the flag for a file with a definition.
+func addFile(cmd *cobra.Command) *string {
+	file := cmd.Flags().StringP("file", "f", "", "file with the definition, YAML or JSON; - is stdin")
+	_ = cmd.RegisterFlagCompletionFunc("file", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return nil, cobra.ShellCompDirectiveDefault
+	})
+	return file
+}
+
+// definition reads the file that --file names.
+func (f *frame) definition(cmd *cobra.Command, file string) ([]byte, error) {
+	switch file {
+	case "":
+		return nil, &usageError{errors.New("--file is missing"), helpHint(cmd)}
+	case "-":
+		return f.payload(cmd, "--file", []string{"-"})
+	}
+	return readFile("--file", file)
+}
+
+// workflowCreated says what is known of a workflow now.
+type workflowCreated struct {
+	OK        bool   `json:"ok"`
+	Workflow  string `json:"workflow"`
+	Namespace string `json:"namespace"`
+	Version   string `json:"version"`
+	Status    string `json:"status"` // created, updated or unchanged
+}
+
+func workflowCreate(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "create -f FILE",
+		Short: "Make a workflow known, or another version of one",
+		Long: `Make a workflow known, or another version of one, which is the one that runs have from now
+on; those that run keep theirs. A version that is known with the same definition changes
+nothing, one with another definition is refused.`,
+		Example: `  floe workflow create -f order.yaml
+  generate-order | floe workflow create -f -`,
+		Args: takes(),
+	}
+	file := addFile(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		definition, err := f.definition(cmd, *file)
+		if err != nil {
+			return err
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			made, err := s.Workflow(s.namespace).Create(ctx, definition)
+			if err != nil {
+				return mistakes(err)
+			}
+			status := "updated"
+			switch {
+			case made.Unchanged:
+				status = "unchanged"
+			case made.Versions == 1:
+				status = "created"
+			}
+			return s.print(
+				workflowCreated{true, made.Name, s.namespace, made.Version, status},
+				table{head: []string{"WORKFLOW", "VERSION", "STATUS"}, rows: [][]string{{made.Name, made.Version, status}}},
+			)
+		})
+	}
+	return f.completing(cmd)
+}
+
+// mistakes is the error of a definition as one for each mistake.
+func mistakes(err error) error {
+	var bad *workflow.DefinitionError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	var all []error
+	for _, p := range bad.Problems {
+		if p.Severity == workflow.Error {
+			all = append(all, fmt.Errorf("line %d: %s", p.Line, p.Message))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// problemText is something that is wrong with a definition, in JSON.
+type problemText struct {
+	Line     int    `json:"line"`
+	Severity string `json:"severity"`
+	Code     string `json:"code"`
+	Message  string `json:"message"`
+}
+
+// problemList is what is wrong with a definition, in JSON.
+type problemList struct {
+	Valid    bool          `json:"valid"`
+	Problems []problemText `json:"problems"`
+	Count    int           `json:"count"`
+}
+
+func workflowValidate(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "validate -f FILE",
+		Short: "Say what is wrong with a definition, without a node",
+		Long: `Say what is wrong with a definition. No node is asked: that actions and other workflows exist is
+not checked. The exit code is 1 if the definition can not be created; warnings alone are none.`,
+		Args: takes(),
+	}
+	file := addFile(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		definition, err := f.definition(cmd, *file)
+		if err != nil {
+			return err
+		}
+		list, wrong := problemList{Problems: []problemText{}}, 0
+		t := table{head: []string{"LINE", "SEVERITY", "CODE", "MESSAGE"}}
+		for _, p := range workflow.Validate(definition) {
+			if p.Severity == workflow.Error {
+				wrong++
+			}
+			list.Problems = append(list.Problems, problemText{p.Line, p.Severity.String(), p.Code, p.Message})
+			t.rows = append(t.rows, []string{strconv.Itoa(p.Line), p.Severity.String(), p.Code, p.Message})
+		}
+		list.Count, list.Valid = len(list.Problems), wrong == 0
+		if err := f.output.print(list, t); err != nil || wrong == 0 {
+			return err
+		}
+		return fmt.Errorf("the definition can not be created: errors: %d", wrong)
+	}
+	return f.completing(cmd)
+}
+
+// workflowText is a workflow in JSON.
+type workflowText struct {
+	Name        string         `json:"name"`
+	Namespace   string         `json:"namespace"`
+	Version     string         `json:"version"`
+	Description string         `json:"description"`
+	Enabled     bool           `json:"enabled"`
+	Steps       []string       `json:"steps"`
+	Plans       []string       `json:"plans"`
+	Terminals   []string       `json:"terminals"`
+	HasSchedule bool           `json:"has_schedule"`
+	HasTrigger  bool           `json:"has_trigger"`
+	Runs        workflowRunsOf `json:"runs"`
+	CreatedAt   int64          `json:"created_at"`
+	UpdatedAt   int64          `json:"updated_at"`
+}
+
+// workflowRunsOf counts runs by what has become of them.
+type workflowRunsOf struct {
+	Total     int64 `json:"total"`
+	Active    int64 `json:"active"`
+	Completed int64 `json:"completed"`
+	Failed    int64 `json:"failed"`
+	Cancelled int64 `json:"cancelled"`
+	TimedOut  int64 `json:"timed_out"`
+}
+
+// workflowsText is the workflows of a namespace in JSON.
+type workflowsText struct {
+	Namespace string         `json:"namespace"`
+	Workflows []workflowText `json:"workflows"`
+	Count     int            `json:"count"`
+}
+
+func workflowList(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the workflows of the namespace",
+		Args:  takes(),
+	}
+	prefix := cmd.Flags().String("prefix", "", "only those whose names begin with it")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			document := func(i workflow.Info) workflowText {
+				return workflowText{
+					Name: i.Name, Namespace: s.namespace, Version: i.Version, Description: i.Description, Enabled: i.Enabled, Steps: orEmpty(i.Steps),
+					Plans: orEmpty(i.Plans), Terminals: orEmpty(i.Terminals), HasSchedule: i.HasSchedule, HasTrigger: i.HasTrigger, Runs: workflowRunsOf(i.Runs),
+					CreatedAt: i.CreatedAt.UnixMilli(), UpdatedAt: i.UpdatedAt.UnixMilli(),
+				}
+			}
+			row := func(i workflow.Info) []string {
+				r := i.Runs
+				return []string{
+					i.Name, i.Version, strconv.FormatBool(i.Enabled), strconv.Itoa(len(i.Steps)), startedBy(i), decimal(r.Active), decimal(r.Completed),
+					decimal(r.Failed + r.TimedOut), decimal(r.Cancelled),
+				}
+			}
+			head := []string{"WORKFLOW", "VERSION", "ENABLED", "STEPS", "STARTED BY", "ACTIVE", "COMPLETED", "FAILED", "CANCELLED"}
+			list, err := printEach(s.output, s.Workflow(s.namespace).All(ctx, workflow.Prefix(*prefix)), head, document, row)
+			if err != nil || s.format != formatJSON {
+				return err
+			}
+			return s.print(workflowsText{s.namespace, list, len(list)})
+		})
+	}
+	return f.completing(cmd)
+}
+
+// startedBy says what starts runs of a workflow by itself.
+func startedBy(i workflow.Info) string {
+	switch {
+	case i.HasSchedule && i.HasTrigger:
+		return "schedule, trigger"
+	case i.HasSchedule:
+		return "schedule"
+	case i.HasTrigger:
+		return "trigger"
+	}
+	return "-"
+}
+
+// orEmpty is a list that is [] in JSON if there is nothing in it.
+func orEmpty(list []string) []string { return append([]string{}, list...) }
+
+// workflowDone is a change of a workflow that has no more to say.
+type workflowDone struct {
+	OK        bool   `json:"ok"`
+	Workflow  string `json:"workflow"`
+	Namespace string `json:"namespace"`
+}
+
+func (s *session) printWorkflowDone(head, name string) error {
+	return s.print(workflowDone{true, name, s.namespace}, table{head: []string{head}, rows: [][]string{{name}}})
+}
+
+func workflowEnable(f *frame, enable bool) *cobra.Command {
+	use, head, short := "enable NAME", "ENABLED", "Let a disabled workflow be started again"
+	if !enable {
+		use, head, short = "disable NAME", "DISABLED", "Refuse starts of a workflow, and pause its schedule and trigger; runs that it has go on"
+	}
+	return f.completing(&cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  takes("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				do := s.Workflow(s.namespace).Enable
+				if !enable {
+					do = s.Workflow(s.namespace).Disable
+				}
+				if err := do(ctx, args[0]); err != nil {
+					return uncreated(err)
+				}
+				return s.printWorkflowDone(head, args[0])
+			})
+		},
+	}, workflowNames)
+}
+
+// uncreated adds to an error that there is no such workflow what to do about it.
+func uncreated(err error) error {
+	if errors.Is(err, floe.ErrNotFound) {
+		return &hintedError{err, "floe workflow list shows those that are known; make one known with floe workflow create -f FILE"}
+	}
+	return err
+}
+
+func workflowDelete(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Remove a workflow with all its versions; runs that have ended stay for a while",
+		Args:  takes("NAME"),
+	}
+	force := cmd.Flags().Bool("force", false, "also if it has active runs, which go on")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var opts []workflow.DeleteOption
+		if *force {
+			opts = append(opts, workflow.Force())
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			if err := s.Workflow(s.namespace).Delete(ctx, args[0], opts...); err != nil {
+				if errors.Is(err, floe.ErrConflict) {
+					return &hintedError{err, "with --force it is removed, and they go on"}
+				}
+				return err
+			}
+			return s.printWorkflowDone("DELETED", args[0])
+		})
+	}
+	return f.completing(cmd, workflowNames)
+}
+
+// workflowNames lists the workflows of the namespace, for completion.
+func workflowNames(ctx context.Context, s *session, _ []string, begun string) (names []string, err error) {
+	page, err := s.Workflow(s.namespace).Page(ctx, workflow.Prefix(begun), workflow.Limit(workflow.MaxPageItems))
+	for _, i := range page.Items {
+		names = append(names, i.Name)
+	}
+	return names, err
+}

@@ -1,0 +1,428 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floedb/floe/internal/rawjson"
+	"github.com/floedb/floe/workflow"
+)
+
+// flowsOf returns the workflows of the namespace in which a run is: the one that was given, else the one that its id names.
+func (s *session) flowsOf(cmd *cobra.Command, id string) *workflow.Store {
+	if own, ok := workflow.RunID(id).Namespace(); ok && !cmd.Flags().Changed("namespace") {
+		s.namespace = own
+	}
+	return s.Workflow(s.namespace)
+}
+
+// runStarted says which run a start has made.
+type runStarted struct {
+	OK        bool   `json:"ok"`
+	Workflow  string `json:"workflow"`
+	Namespace string `json:"namespace"`
+	RunID     string `json:"run_id"`
+	Status    string `json:"status"`
+	Duplicate bool   `json:"duplicate"` // it was started before, with the same key
+}
+
+func workflowStart(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "start NAME [JSON]",
+		Short: "Start a run of a workflow",
+		Long: `Start a run of a workflow. JSON is its input: as it stands, the content of a file as @FILE, or
+stdin as -; without it the input is null.
+
+With --wait the command waits for the end of the run, prints its output, and fails unless the
+run is completed.`,
+		Example: `  floe workflow start order '{"orderId":"42"}' --idempotency-key order-42
+  floe workflow start report @input.json --version 2.0.0 --wait --timeout 5m`,
+		Args: takes("NAME", "[JSON]"),
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	version := flags.String("version", "", "version of the workflow (default its newest one)")
+	key := flags.String("idempotency-key", "", "start a run only if none was started with the same key")
+	id := flags.String("run-id", "", "id of the run, which no other one has (default one that floe makes)")
+	wait := flags.Bool("wait", false, "wait for the end of the run, and print its output")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var opts []workflow.StartOption
+		if flags.Changed("version") {
+			opts = append(opts, workflow.Version(*version))
+		}
+		if flags.Changed("idempotency-key") {
+			opts = append(opts, workflow.IdempotencyKey(*key))
+		}
+		if flags.Changed("run-id") {
+			opts = append(opts, workflow.WithRunID(workflow.RunID(*id)))
+		}
+		input, err := f.optionalPayload(cmd, "JSON", args[1:])
+		if err != nil {
+			return err
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			started, err := s.Workflow(s.namespace).Start(ctx, args[0], input, opts...)
+			if err != nil {
+				return uncreated(err)
+			}
+			if *wait {
+				return s.awaitFlow(ctx, started.Run)
+			}
+			return s.print(
+				runStarted{true, args[0], s.namespace, string(started.Run), started.Status.String(), started.Duplicate},
+				table{head: []string{"WORKFLOW", "RUN", "STATUS", "DUPLICATE"},
+					rows: [][]string{{args[0], string(started.Run), started.Status.String(), strconv.FormatBool(started.Duplicate)}}},
+			)
+		})
+	}
+	return f.completing(cmd, workflowNames, nil)
+}
+
+// optionalPayload is payload for an argument that can be left out.
+func (f *frame) optionalPayload(cmd *cobra.Command, what string, args []string) ([]byte, error) {
+	if len(args) == 0 {
+		return nil, nil
+	}
+	return f.payload(cmd, what, args)
+}
+
+// awaitFlow waits for the end of a run and prints its output. One that is not completed is an error.
+func (s *session) awaitFlow(ctx context.Context, id workflow.RunID) error {
+	run, err := s.Workflow(s.namespace).Wait(ctx, id)
+	hint := "see floe workflow status " + string(id)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return &hintedError{fmt.Errorf("run %s has not ended yet: %w", id, err), hint + ", or wait longer with --timeout"}
+	case err != nil:
+		return err
+	case run.Status != workflow.Completed:
+		return &hintedError{fmt.Errorf("run %s is %s: %s", id, run.Status, run.Error), hint}
+	}
+	return s.printValue(newFlowDetail(s.namespace, &run), run.Output)
+}
+
+// flowText is a run as it is listed, in JSON.
+type flowText struct {
+	RunID          string         `json:"run_id"`
+	Workflow       string         `json:"workflow"`
+	Namespace      string         `json:"namespace"`
+	Version        string         `json:"version"`
+	Status         string         `json:"status"`
+	TriggeredBy    string         `json:"triggered_by"`
+	CurrentStep    string         `json:"current_step"`
+	Error          string         `json:"error"`
+	Code           string         `json:"code"`
+	IdempotencyKey string         `json:"idempotency_key"`
+	Parent         string         `json:"parent"`
+	Attributes     map[string]any `json:"attributes"`
+	Events         int64          `json:"events"`
+	StartedAt      int64          `json:"started_at"`
+	CompletedAt    *int64         `json:"completed_at"`
+}
+
+func newFlowText(namespace string, r *workflow.RunInfo) flowText {
+	attributes := make(map[string]any)
+	for name, value := range r.Attributes {
+		if t, ok := value.(time.Time); ok {
+			value = t.UnixMilli()
+		}
+		attributes[name] = value
+	}
+	return flowText{
+		RunID: string(r.ID), Workflow: r.Workflow, Namespace: namespace, Version: r.Version, Status: r.Status.String(), TriggeredBy: r.TriggeredBy,
+		CurrentStep: r.CurrentStep, Error: r.Error, Code: r.Code, IdempotencyKey: r.IdempotencyKey, Parent: string(r.Parent), Attributes: attributes,
+		Events: r.Events, StartedAt: r.StartedAt.UnixMilli(), CompletedAt: optionalMillis(r.CompletedAt),
+	}
+}
+
+// flowDetail is a run with all that is known of it, in JSON.
+type flowDetail struct {
+	flowText
+	Waits   string       `json:"waits"`
+	Due     *int64       `json:"due_at"`
+	Input   any          `json:"input"`
+	Output  any          `json:"output"`
+	Steps   []flowStep   `json:"steps"`
+	Signals []flowSignal `json:"pending_signals"`
+}
+
+// flowStep is the last visit to a step, in JSON.
+type flowStep struct {
+	Step        string `json:"step"`
+	Outcome     string `json:"outcome"`
+	Attempts    int    `json:"attempts"`
+	Output      any    `json:"output"`
+	Error       string `json:"error"`
+	Code        string `json:"code"`
+	StartedAt   int64  `json:"started_at"`
+	CompletedAt int64  `json:"completed_at"`
+}
+
+// flowSignal is a signal that no step has taken, in JSON.
+type flowSignal struct {
+	Type       string `json:"type"`
+	Payload    any    `json:"payload"`
+	ReceivedAt int64  `json:"received_at"`
+}
+
+func newFlowDetail(namespace string, r *workflow.Run) flowDetail {
+	d := flowDetail{
+		flowText: newFlowText(namespace, &r.RunInfo), Waits: r.Waits, Due: optionalMillis(r.Due), Input: rawjson.Value(r.Input), Output: rawjson.Value(r.Output),
+		Steps: []flowStep{}, Signals: []flowSignal{},
+	}
+	for _, s := range r.Steps {
+		d.Steps = append(d.Steps, flowStep{s.Step, s.Outcome, s.Attempts, rawjson.Value(s.Output), s.Error, s.Code, s.StartedAt.UnixMilli(), s.CompletedAt.UnixMilli()})
+	}
+	for _, s := range r.Signals {
+		d.Signals = append(d.Signals, flowSignal{s.Type, rawjson.Value(s.Payload), s.ReceivedAt.UnixMilli()})
+	}
+	return d
+}
+
+func workflowStatus(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "status RUN",
+		Short: "Show a run with the results of its steps",
+		Args:  takes("RUN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				r, err := s.flowsOf(cmd, args[0]).Run(ctx, workflow.RunID(args[0]))
+				if err != nil {
+					return err
+				}
+				return s.print(newFlowDetail(s.namespace, &r), s.flowTables(&r)...)
+			})
+		},
+	}, flowIDs)
+}
+
+// flowTables shows a run: what it is, what its steps have done, and the signals that nobody has taken.
+func (s *session) flowTables(r *workflow.Run) []table {
+	steps := table{name: "step", head: []string{"STEP", "OUTCOME", "ATTEMPTS", "STARTED", "COMPLETED", "ERROR", "OUTPUT"}}
+	for _, st := range r.Steps {
+		steps.rows = append(steps.rows, []string{
+			st.Step, st.Outcome, strconv.Itoa(st.Attempts), shownTime(st.StartedAt), shownTime(st.CompletedAt), st.Error, s.cell(st.Output),
+		})
+	}
+	signals := table{name: "signal", head: []string{"PENDING SIGNAL", "RECEIVED", "PAYLOAD"}}
+	for _, p := range r.Signals {
+		signals.rows = append(signals.rows, []string{p.Type, shownTime(p.ReceivedAt), s.cell(p.Payload)})
+	}
+	waits := r.Waits
+	if !r.Due.IsZero() {
+		waits += ", until " + shownTime(r.Due)
+	}
+	tables := []table{{name: "run", head: []string{"RUN", string(r.ID)}, rows: [][]string{
+		{"workflow", r.Workflow}, {"version", r.Version}, {"status", r.Status.String()}, {"step", r.CurrentStep}, {"waits for", waits}, {"error", r.Error},
+		{"code", r.Code}, {"triggered by", r.TriggeredBy}, {"started", shownTime(r.StartedAt)}, {"completed", shownOptionalTime(r.CompletedAt)},
+		{"idempotency key", r.IdempotencyKey}, {"events", decimal(r.Events)}, {"input", s.cell(r.Input)}, {"output", s.cell(r.Output)},
+	}}}
+	for _, t := range []table{steps, signals} {
+		if len(t.rows) > 0 {
+			tables = append(tables, t)
+		}
+	}
+	return tables
+}
+
+// eventText is an entry of a history, in JSON.
+type eventText struct {
+	Type    string `json:"event_type"`
+	Step    string `json:"step_name"`
+	At      int64  `json:"timestamp_ms"`
+	Attempt int    `json:"attempt"`
+	Outcome string `json:"outcome"`
+	Detail  string `json:"detail"`
+}
+
+// eventList is the history of a run, in JSON.
+type eventList struct {
+	RunID     string      `json:"run_id"`
+	Namespace string      `json:"namespace"`
+	Events    []eventText `json:"events"`
+	Count     int         `json:"count"`
+}
+
+func workflowHistory(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "history RUN",
+		Short: "List what has happened to a run, the oldest first",
+		Args:  takes("RUN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				row := func(e workflow.Event) []string {
+					attempt := ""
+					if e.Attempt > 0 {
+						attempt = strconv.Itoa(e.Attempt)
+					}
+					return []string{shownTime(e.At), e.Type.String(), e.Step, attempt, e.Outcome, e.Detail}
+				}
+				document := func(e workflow.Event) eventText {
+					return eventText{e.Type.String(), e.Step, e.At.UnixMilli(), e.Attempt, e.Outcome, e.Detail}
+				}
+				head := []string{"TIME", "EVENT", "STEP", "ATTEMPT", "OUTCOME", "DETAIL"}
+				events := s.flowsOf(cmd, args[0]).History(workflow.RunID(args[0])).All(ctx, workflow.Limit(workflow.MaxPageItems))
+				list, err := printEach(s.output, events, head, document, row)
+				if err != nil || s.format != formatJSON {
+					return err
+				}
+				return s.print(eventList{args[0], s.namespace, list, len(list)})
+			})
+		},
+	}, flowIDs)
+}
+
+// flowChange calls what changes a run, and prints its state after that.
+func (f *frame) flowChange(cmd *cobra.Command, id string, do func(context.Context, *workflow.Store) (workflow.Status, error)) error {
+	return f.call(cmd, func(ctx context.Context, s *session) error {
+		status, err := do(ctx, s.flowsOf(cmd, id))
+		if err != nil {
+			return err
+		}
+		return s.print(runDone{true, id, s.namespace, status.String()}, table{head: []string{"RUN", "STATUS"}, rows: [][]string{{id, status.String()}}})
+	})
+}
+
+func workflowSignal(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "signal RUN TYPE [JSON]",
+		Short: "Tell a run something: a step that waits for it goes on, else it is kept for one that will",
+		Long: `Tell a run something. A step that waits for a signal of the type goes on; if none does, the
+signal is kept until one does. JSON is the payload: as it stands, the content of a file as
+@FILE, or stdin as -; without it the payload is null. Its member "outcome" picks the
+transition of the step.`,
+		Example: `  floe workflow signal RUN approval '{"outcome":"rejected","by":"ada"}'`,
+		Args:    takes("RUN", "TYPE", "[JSON]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			payload, err := f.optionalPayload(cmd, "JSON", args[2:])
+			if err != nil {
+				return err
+			}
+			return f.flowChange(cmd, args[0], func(ctx context.Context, flows *workflow.Store) (workflow.Status, error) {
+				return flows.Signal(ctx, workflow.RunID(args[0]), args[1], payload)
+			})
+		},
+	}, flowIDs, nil, nil)
+}
+
+func workflowCancel(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cancel RUN",
+		Short: "End a run: what it waits for is cancelled, and what it has done is compensated",
+		Args:  takes("RUN"),
+	}
+	reason := cmd.Flags().String("reason", "", "why, for those who look at the run")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return f.flowChange(cmd, args[0], func(ctx context.Context, flows *workflow.Store) (workflow.Status, error) {
+			return flows.Cancel(ctx, workflow.RunID(args[0]), *reason)
+		})
+	}
+	return f.completing(cmd, flowIDs)
+}
+
+func workflowRetry(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "retry RUN",
+		Short: "Let a run that has failed go on from the step that has failed",
+		Long: `Let a run that has failed, or has taken too long, go on from the step that has failed, or from an
+earlier one. What the step calls sees the same idempotency key as the last time, unless it gets
+another input.`,
+		Example: `  floe workflow retry RUN
+  floe workflow retry RUN --from-step charge --input '{"amount":12}'`,
+		Args: takes("RUN"),
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	step := flags.String("from-step", "", "step to go on from (default the one that has failed)")
+	input := flags.String("input", "", "input of that step, JSON, @FILE or - (default what the definition says)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var opts []workflow.RetryOption
+		if flags.Changed("from-step") {
+			opts = append(opts, workflow.FromStep(*step))
+		}
+		if flags.Changed("input") {
+			b, err := f.payload(cmd, "--input", []string{*input})
+			if err != nil {
+				return err
+			}
+			opts = append(opts, workflow.WithInput(b))
+		}
+		return f.flowChange(cmd, args[0], func(ctx context.Context, flows *workflow.Store) (workflow.Status, error) {
+			return flows.Retry(ctx, workflow.RunID(args[0]), opts...)
+		})
+	}
+	return f.completing(cmd, flowIDs)
+}
+
+// flowList is runs in JSON.
+type flowList struct {
+	Namespace string     `json:"namespace"`
+	Runs      []flowText `json:"runs"`
+	Count     int        `json:"count"`
+}
+
+func workflowRuns(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "runs",
+		Short: "List the runs of the workflows of the namespace, the newest first",
+		Args:  takes(),
+	}
+	limit, status := int64(defaultMessages), workflow.Status(0)
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	of := flags.String("workflow", "", "only those of a workflow")
+	flags.Var(newFlag(&status, "state", flowStatus), "status", "only those that are pending, running, waiting, completed, failed, cancelled or timed_out")
+	flags.Var(newFlag(&limit, "n", count(1)), "limit", "how many at most (default 100)")
+	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(
+		[]string{"pending", "running", "waiting", "completed", "failed", "cancelled", "timed_out"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		opts := []workflow.RunOption{workflow.Limit(int(min(limit, workflow.MaxPageItems)))}
+		if flags.Changed("workflow") {
+			opts = append(opts, workflow.Of(*of))
+		}
+		if status != 0 {
+			opts = append(opts, workflow.InState(status))
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			row := func(r workflow.RunInfo) []string {
+				return []string{
+					string(r.ID), r.Workflow, r.Version, r.Status.String(), r.CurrentStep, r.TriggeredBy, shownTime(r.StartedAt), shownOptionalTime(r.CompletedAt),
+					r.Error,
+				}
+			}
+			head := []string{"RUN", "WORKFLOW", "VERSION", "STATUS", "STEP", "TRIGGERED BY", "STARTED", "COMPLETED", "ERROR"}
+			document := func(r workflow.RunInfo) flowText { return newFlowText(s.namespace, &r) }
+			list, err := printEach(s.output, first(s.Workflow(s.namespace).Runs().All(ctx, opts...), limit), head, document, row)
+			if err != nil || s.format != formatJSON {
+				return err
+			}
+			return s.print(flowList{s.namespace, list, len(list)})
+		})
+	}
+	cmd = f.completing(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("workflow", func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		return f.completing(&cobra.Command{}, workflowNames).ValidArgsFunction(cmd, nil, begun)
+	})
+	return cmd
+}
+
+func flowStatus(v string) (status workflow.Status, err error) {
+	if status, err = workflow.ParseStatus(v); err != nil {
+		return 0, errors.New("not one of pending, running, waiting, completed, failed, cancelled, timed_out")
+	}
+	return status, nil
+}
+
+// flowIDs lists the newest runs of the namespace, for completion.
+func flowIDs(ctx context.Context, s *session, _ []string, _ string) (ids []string, err error) {
+	page, err := s.Workflow(s.namespace).Runs().Page(ctx, workflow.Limit(workflow.MaxPageItems))
+	for _, r := range page.Items {
+		ids = append(ids, string(r.ID))
+	}
+	return ids, err
+}
