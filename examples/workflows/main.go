@@ -1,0 +1,168 @@
+// Command workflows takes orders through their life: paid for with one of two banks, approved by a person, sent in parcels, and undone when that fails.
+package main
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/workflow"
+)
+
+//go:embed order.yaml
+var orderDefinition string
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out io.Writer) error {
+	node, err := floe.Open(floe.Config{})
+	if err != nil {
+		return err
+	}
+	defer node.Close()
+	s := &shop{node: node, flows: node.Workflow("shop"), out: out}
+	if err := s.register(ctx); err != nil {
+		return err
+	}
+	working, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- s.work(working) }()
+	for _, part := range []func(context.Context) error{s.trade, s.approve, s.update, s.figures} {
+		if err = part(ctx); err != nil {
+			break
+		}
+	}
+	stop()
+	return errors.Join(err, <-ended)
+}
+
+// order is the input of the workflow.
+type order struct {
+	ID       string   `json:"id"`
+	Customer string   `json:"customer"`
+	Cents    int      `json:"cents"`
+	Items    []string `json:"items"`
+}
+
+// start starts the run of an order. However often that is done, it is one run.
+func (s *shop) start(ctx context.Context, o order) (workflow.RunID, error) {
+	input, err := json.Marshal(o)
+	if err != nil {
+		return "", err
+	}
+	started, err := s.flows.Start(ctx, "order", input, workflow.IdempotencyKey("order "+o.ID))
+	return started.Run, err
+}
+
+// tell prints what has become of a run.
+func (s *shop) tell(ctx context.Context, id workflow.RunID) error {
+	r, err := s.flows.Wait(ctx, id)
+	if err != nil {
+		return err
+	}
+	var outcomes []string
+	for _, step := range r.Steps {
+		outcomes = append(outcomes, step.Step+" "+step.Outcome)
+	}
+	if r.Output != nil {
+		outcomes = append(outcomes, string(r.Output))
+	}
+	s.say("%s: %s", r.Status, strings.Join(outcomes, ", "))
+	if r.Error != "" {
+		s.say("  %s", r.Error)
+	}
+	return nil
+}
+
+// trade makes the workflow known and has two small orders carried out: nobody can send the anvil.
+func (s *shop) trade(ctx context.Context) error {
+	if _, err := s.flows.Create(ctx, []byte(orderDefinition)); err != nil {
+		return err
+	}
+	for _, o := range []order{{"1", "ada", 1200, []string{"cup", "saucer"}}, {"2", "bob", 800, []string{"spoon", "anvil"}}} {
+		id, err := s.start(ctx, o)
+		if err != nil {
+			return err
+		}
+		if err := s.tell(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// approve has two large orders decided on, by a signal each.
+func (s *shop) approve(ctx context.Context) error {
+	for _, d := range []struct {
+		order
+		decision string
+	}{
+		{order{"3", "cyn", 25000, []string{"lamp"}}, `{"by":"eve"}`},
+		{order{"4", "ada", 99000, []string{"sofa"}}, `{"by":"eve","outcome":"rejected"}`},
+	} {
+		id, err := s.start(ctx, d.order)
+		if err != nil {
+			return err
+		}
+		if _, err := s.flows.Signal(ctx, id, "approval", []byte(d.decision)); err != nil {
+			return err
+		}
+		if err := s.tell(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// update changes the workflow while a run of it waits, which keeps the definition that it has. Runs from now on wait for a moment only.
+func (s *shop) update(ctx context.Context) error {
+	patient, err := s.start(ctx, order{"5", "bob", 10000, []string{"bed"}})
+	if err != nil {
+		return err
+	}
+	impatient := strings.NewReplacer(`"1.0.0"`, `"2.0.0"`, "timeoutMs: 3600000", "timeoutMs: 50").Replace(orderDefinition)
+	if _, err := s.flows.Create(ctx, []byte(impatient)); err != nil {
+		return err
+	}
+	hasty, err := s.start(ctx, order{"6", "bob", 10000, []string{"desk"}})
+	if err != nil {
+		return err
+	}
+	if err := s.tell(ctx, hasty); err != nil {
+		return err
+	}
+	if _, err := s.flows.Signal(ctx, patient, "approval", []byte(`{"by":"eve"}`)); err != nil {
+		return err
+	}
+	return s.tell(ctx, patient)
+}
+
+// figures prints what has become of all runs, and the orders of one customer, the newest first.
+func (s *shop) figures(ctx context.Context) error {
+	info, err := s.flows.Workflow(ctx, "order")
+	if err != nil {
+		return err
+	}
+	s.say("%d orders: %d completed, %d failed", info.Runs.Total, info.Runs.Completed, info.Runs.Failed)
+	for r, err := range s.flows.Runs().All(ctx, workflow.With("customer", "bob")) {
+		if err != nil {
+			return err
+		}
+		s.say("bob's: version %s, %s", r.Version, r.Status)
+	}
+	return nil
+}
