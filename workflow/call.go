@@ -475,6 +475,9 @@ func (s *slot) poll(p *flow.Poll) {
 // due ends a pause, or an attempt that takes too long.
 func (s *slot) due() {
 	st := s.state
+	if s.planned() && s.planDue() {
+		return
+	}
 	switch st.phase {
 	case phasePause:
 		st.attempt++

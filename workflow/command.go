@@ -20,6 +20,8 @@ const (
 	kindDone      // an action's run has ended: a call.End
 	kindChildDone // a child has ended: a call.End with a Status of this package
 	kindRelay     // for another shard: kindDone or kindChildDone
+	kindInvalidate
+	kindPlanNews
 )
 
 // createCommand is the body of kindCreate.
@@ -340,6 +342,12 @@ func admit(cmd engine.Command, maxPayload int) error {
 			return err
 		}
 		return admitPayload(v.check(), "input", v.input, maxPayload)
+	case kindInvalidate:
+		v, err := decodeBody(cmd.Body, (*planCommand).code)
+		if err != nil {
+			return err
+		}
+		return v.check()
 	}
 	return engine.Errorf(ErrInvalid, "workflow: unknown command %d", cmd.Kind)
 }

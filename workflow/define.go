@@ -109,14 +109,16 @@ func (k *kind) add(c *createCommand) {
 
 // tell sends what the home of a workflow says to all other shards of a spread namespace.
 func (w *work) tell(c *adoptCommand) {
-	tx := w.tx
-	if !tx.Spread() {
-		return
+	if w.tx.Spread() {
+		w.tellOthers(kindAdopt, encode(nil, c, (*adoptCommand).code))
 	}
-	body := encode(nil, c, (*adoptCommand).code)
-	for shard := range engine.ShardID(tx.Shards()) {
-		if shard != tx.Shard() {
-			w.send(shard, kindAdopt, body, nil)
+}
+
+// tellOthers sends a command of the machine to all other shards of a spread namespace.
+func (w *work) tellOthers(kind uint8, body []byte) {
+	for shard := range engine.ShardID(w.tx.Shards()) {
+		if shard != w.tx.Shard() {
+			w.send(shard, kind, body, nil)
 		}
 	}
 }
@@ -175,7 +177,7 @@ func (k *kind) bury() {
 // drop removes all rows of a workflow that is deleted and has no runs left.
 func (k *kind) drop() {
 	k.unschedule()
-	for _, kind := range [...]byte{rowVersion, rowVersions, rowOf, rowEnded, rowKey, rowPlan, rowCache} {
+	for _, kind := range [...]byte{rowVersion, rowVersions, rowOf, rowEnded, rowKey, rowPlan, rowCache, rowStale} {
 		prefix := numberKey(nil, kind, k.id)
 		k.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
 	}

@@ -31,5 +31,20 @@
 // What a step has done is undone by its compensate, the last one first, when the run fails, is cancelled or times out: of steps that were successful, and of those
 // of which nobody knows.
 //
+// # Plans
+//
+// A plan is a choice of executors, actions or workflows, for a step with run: "@plan/payment". They are tried one after the other, in the order of their priority
+// (static-order), in turn (round-robin), in one of chance (random), or by priority times the part of late attempts that was good (health-weighted), until
+// one succeeds. Breakers, rates, health and what is cached are of the plan of a workflow, for all its runs and versions in a shard:
+//
+//   - A breaker opens after failures in a row, keeps calls off for its cooldown, and then lets a few through: the first success closes it. In a spread namespace
+//     the other shards hear of one that opens.
+//   - An executor whose rate is used up is passed over. If that is so of all that are left, the step waits for the earliest leave, which is then its own: who
+//     waits gets it in turn. In a spread namespace each shard has its share of a limit.
+//   - Only outputs of the outcome success are cached, and none whose key has a path that leads nowhere, to at most MaxCached outputs of MaxCachedBytes in a shard. A
+//     signal of one of the types in invalidate_on, to any run, and Store.InvalidatePlan make all of them invalid.
+//   - An error in fatal, or one that is not in retryable if that names any, ends the plan. Otherwise the outcome is exhausted when no executor is left, unless
+//     there is a fallback.
+//
 // A step's call has the idempotency key "<run>/<step>#<visit>" in all its attempts: actions are carried out at least once, and have to cope with that.
 package workflow

@@ -17,6 +17,7 @@ import (
 const (
 	tokenWorkflow = 'd' // followed by the id (u64)
 	tokenRun      = 'r' // followed by the run (u64)
+	tokenPlan     = 'p' // followed by the id of the workflow (u64) and the plan
 )
 
 // maxRemembered bounds the definitions that a shard remembers, by the bytes of their compiled forms.
@@ -47,6 +48,7 @@ type work struct {
 	tx        *engine.Tx
 	workflows []*kind
 	runs      []*live
+	plans     []*known
 	buf       []byte // of keys
 	row       []byte // of values
 }
@@ -69,7 +71,8 @@ func (m *machine) start(tx *engine.Tx) *work {
 	}
 	clear(w.workflows)
 	clear(w.runs)
-	w.tx, w.workflows, w.runs = tx, w.workflows[:0], w.runs[:0]
+	clear(w.plans)
+	w.tx, w.workflows, w.runs, w.plans = tx, w.workflows[:0], w.runs[:0], w.plans[:0]
 	return w
 }
 
@@ -111,6 +114,10 @@ func (w *work) apply(cmd engine.Command) ([]byte, error) {
 		return carryOut(cmd.Body, (*call.End).Encode, func(e *call.End) ([]byte, error) { return w.done(e, true) })
 	case kindRelay:
 		return carryOut(cmd.Body, (*relayCommand).code, func(v *relayCommand) ([]byte, error) { return w.done(&v.end, v.child) })
+	case kindInvalidate:
+		return carryOut(cmd.Body, (*planCommand).code, w.invalidatePlan)
+	case kindPlanNews:
+		return carryOut(cmd.Body, (*planCommand).code, w.planNews)
 	}
 	panic(fmt.Sprintf("workflow: unknown command kind %d", cmd.Kind))
 }
@@ -126,12 +133,14 @@ func carryOut[T any](body []byte, code func(*T, *codec.Coder), f func(*T) ([]byt
 // OnTimer does what is due.
 func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 	w := m.start(tx)
-	number := binary.BigEndian.Uint64(token[1:])
+	number := binary.BigEndian.Uint64(token[1:9])
 	switch token[0] {
 	case tokenWorkflow:
 		w.byID(number) // which does what is due
 	case tokenRun:
 		w.live(number) // likewise
+	case tokenPlan:
+		w.expire(number, string(token[9:]))
 	default:
 		panic(fmt.Sprintf("workflow: unknown timer token %q", token))
 	}
@@ -219,6 +228,9 @@ func (w *work) definition(id uint64, number uint32) *flow.Definition {
 func (w *work) save() {
 	for _, l := range w.runs {
 		l.save()
+	}
+	for _, k := range w.plans {
+		k.save()
 	}
 	for _, k := range w.workflows {
 		if k.changed && !k.dropped {

@@ -1,51 +1,244 @@
 package workflow
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/flow"
 )
 
-// planState is where a call of a plan stands.
+// planState is where a call of a plan stands. Executors are places in the plan.
 type planState struct {
-	order []byte // executors, as places in the plan, in the order in which they are tried
-	at    int    // the one that is tried; -1: the call is none of a plan
-	tries int64  // attempts of that one
+	begun      bool
+	rest       []byte   // executors that may still be tried, the first one is preferred
+	at         int      // the one that is tried, -1: none yet
+	next       planNext // what follows when a pause is over
+	tries      int64    // attempts of the executor, the present one too
+	polls      int64    // of the executor
+	triedAt    int64    // when its first attempt began
+	until      int64    // for so long its outcome is waited for
+	deadline   int64    // of the call, whatever executor is tried
+	epoch      uint64   // of the executor's breaker, see executorRow
+	key        []byte   // under which a success is cached, nil: it is not
+	generation uint64   // of what the plan has cached
+	failed     int64    // executors that have failed
+	ambiguous  bool     // nobody knows whether one of them has had an effect
+	cause      string   // code of why the last of them has failed
+	message    string
 }
 
+// planNext is what a call of a plan does after a pause.
+type planNext uint8
+
+const (
+	planChoose   planNext = iota // it tries the next executor
+	planAttempt                  // it tries the present one again
+	planReserved                 // likewise, and has its rate's leave
+	planNextEnd
+)
+
 func (p *planState) code(c *codec.Coder) {
-	c.Bytes(&p.order)
-	if p.order != nil {
-		c.Int(&p.at)
-		c.Varint(&p.tries)
+	if c.Bool(&p.begun); !p.begun {
+		return
+	}
+	c.Bytes(&p.rest)
+	c.Int(&p.at)
+	c.Byte((*byte)(&p.next))
+	for _, v := range [...]*int64{&p.tries, &p.polls, &p.triedAt, &p.failed} {
+		c.Varint(v)
+	}
+	codeTime(c, &p.until)
+	codeTime(c, &p.deadline)
+	c.Uvarint(&p.epoch)
+	c.Bytes(&p.key)
+	c.Uvarint(&p.generation)
+	c.Bool(&p.ambiguous)
+	c.String(&p.cause)
+	c.String(&p.message)
+	if p.next >= planNextEnd || p.at < -1 || p.at >= flow.MaxExecutors {
+		c.Fail(fmt.Sprintf("plan at executor %d, then %d", p.at, p.next))
 	}
 }
 
-// planned reports whether the call is that of a plan, and an executor was chosen.
+// planned reports whether the call is that of a plan.
 func (s *slot) planned() bool { return s.call != nil && s.call.Target == flow.TargetPlan }
 
 // plan returns the plan that is called.
 func (s *slot) plan() *flow.Plan { return &s.def.Plans[s.call.Plan] }
 
 // executor returns the one that is tried.
-func (s *slot) executor() *flow.Executor {
-	return &s.plan().Executors[s.state.plan.order[s.state.plan.at]]
-}
+func (s *slot) executor() *flow.Executor { return &s.plan().Executors[s.state.plan.at] }
 
-// tryPlan begins an attempt of a plan.
+// tryPlan begins to carry out a plan, or goes on after a pause.
 func (s *slot) tryPlan() {
-	p, st := s.plan(), &s.state.plan
-	*st = planState{order: make([]byte, len(p.Executors))}
-	for i := range st.order {
-		st.order[i] = byte(i)
+	st := s.state
+	switch {
+	case st.phase == phasePoll, st.phase == phaseRate && st.plan.next == planAttempt:
+		s.tryExecutor(false)
+	case st.phase == phaseRate && st.plan.next == planReserved:
+		s.tryExecutor(true)
+	case st.phase == phaseRate:
+		s.nextExecutor()
+	default:
+		s.beginPlan()
 	}
-	s.tryExecutor()
 }
 
-func (s *slot) tryExecutor() {
-	s.state.plan.tries++
-	e := s.executor()
-	s.note(event{kind: PlanExecutorStart, attempt: s.state.plan.tries, detail: e.Name})
+func (s *slot) beginPlan() {
+	p := s.plan()
+	s.state.plan = planState{begun: true, at: -1, until: never, deadline: never}
+	if s.call.Timeout > 0 {
+		s.state.plan.deadline = s.tx.Now() + s.call.Timeout
+	}
+	if p.Cache != nil && s.takeCached(p) {
+		return
+	}
+	s.state.plan.rest = s.rank(p)
+	s.nextExecutor()
+}
+
+// rank returns all executors in the order in which they are to be tried.
+func (s *slot) rank(p *flow.Plan) []byte {
+	order := make([]byte, len(p.Executors)) // which are ordered by priority
+	for i := range order {
+		order[i] = byte(i)
+	}
+	switch p.Selection {
+	case flow.SelectRoundRobin:
+		known := s.known()
+		turn := int(known.turn % uint64(len(order)))
+		known.turn++
+		known.changed = true
+		order = append(order[turn:], order[:turn]...)
+	case flow.SelectRandom:
+		random := s.random()
+		for i := len(order) - 1; i > 0; i-- {
+			random = mix(random)
+			j := random % uint64(i+1)
+			order[i], order[j] = order[j], order[i]
+		}
+	case flow.SelectHealth:
+		known := s.known()
+		weights := make([]int64, len(order))
+		for i := range p.Executors {
+			e := &p.Executors[i]
+			weights[i] = max(e.Priority, 1) * known.executor(e.Name).score(&p.Health, s.tx.Now())
+		}
+		slices.SortStableFunc(order, func(a, b byte) int { return -compareInts(weights[a], weights[b]) })
+	}
+	return order
+}
+
+func compareInts(a, b int64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// mix makes a random number of another one, as SplitMix64 does.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// nextExecutor tries the next executor that may be called. If the rates of all that are left forbid it, the earliest leave is taken and waited for, so that
+// many runs that wait do not wake each other in vain.
+func (s *slot) nextExecutor() {
+	st, p, known, now := &s.state.plan, s.plan(), s.known(), s.tx.Now()
+	st.at = -1
+	if s.crowded() {
+		s.pausePlan(planChoose, now)
+		return
+	}
+	s.skipBroken()
+	first, leave := -1, int64(never)
+	for i, at := range st.rest {
+		e := &p.Executors[at]
+		if t := known.executor(e.Name).leave(e.Rates, s.shares(), now); t < leave {
+			first, leave = i, t
+		}
+		if leave <= now {
+			break
+		}
+	}
+	if first < 0 {
+		s.exhausted()
+		return
+	}
+	st.at = int(st.rest[first])
+	st.rest = slices.Delete(st.rest, first, first+1)
+	st.tries, st.polls, st.triedAt, st.until = 1, 0, now, never
+	s.tryExecutor(false)
+}
+
+// skipBroken leaves out the executors whose breakers keep calls off.
+func (s *slot) skipBroken() {
+	p, known, now := s.plan(), s.known(), s.tx.Now()
+	s.state.plan.rest = slices.DeleteFunc(s.state.plan.rest, func(at byte) bool {
+		e := &p.Executors[at]
+		shut := e.Breaker != nil && known.executor(e.Name).shut(e.Breaker, now)
+		if shut {
+			s.note(event{kind: PlanBreakerSkip, detail: e.Name})
+		}
+		return shut
+	})
+}
+
+// shares returns among how many shards the rates of executors are divided.
+func (w *work) shares() int64 {
+	if w.tx.Spread() {
+		return int64(w.tx.Shards())
+	}
+	return 1
+}
+
+// tryExecutor makes an attempt of the present executor, as soon as its rate allows it: reserved says that it does.
+func (s *slot) tryExecutor(reserved bool) {
+	st, e, now := &s.state.plan, s.executor(), s.tx.Now()
+	known := s.known()
+	x := known.executor(e.Name)
+	if e.Breaker != nil && x.shut(e.Breaker, now) {
+		s.note(event{kind: PlanBreakerSkip, detail: e.Name})
+		s.nextExecutor()
+		return
+	}
+	if len(e.Rates) > 0 && !reserved {
+		leave := x.leave(e.Rates, s.shares(), now)
+		x.take(e.Rates, s.shares(), leave)
+		known.changed = true
+		if leave > now {
+			s.pausePlan(planReserved, leave)
+			return
+		}
+	}
+	if e.Breaker != nil {
+		st.epoch = known.enter(x, e.Breaker, now)
+	}
+	if st.polls == 0 && e.Async && e.TrackFor > 0 {
+		st.until = now + e.TrackFor
+	}
+	if st.tries == 1 && st.polls == 0 {
+		st.triedAt = now
+		s.note(event{kind: PlanExecutorStart, attempt: st.tries, detail: e.Name})
+	}
 	s.invoke(&e.Call, s.planInput(&e.Call))
+	if s.state.phase == phaseCalled {
+		s.state.due = min(s.state.due, st.until, st.deadline)
+	}
+}
+
+// pausePlan goes on with the plan at a time.
+func (s *slot) pausePlan(next planNext, at int64) {
+	st := s.state
+	st.plan.next, st.phase, st.due = next, phaseRate, min(at, st.plan.deadline)
+	s.changed = true
 }
 
 // planInput is what an executor gets: what its own input says, or the input of the call.
@@ -56,24 +249,222 @@ func (s *slot) planInput(c *flow.Call) []byte {
 	return s.input(s.call)
 }
 
+// planDue ends what takes too long of a plan: the call of it, or an outcome that is tracked. It reports whether that was so.
+func (s *slot) planDue() bool {
+	st, now := s.state, s.tx.Now()
+	p := &st.plan
+	called := st.phase == phaseCalled
+	r := result{outcome: OutcomeTimeout, code: "timeout", ambiguous: true}
+	switch {
+	case !p.begun || st.phase == phasePause:
+		return false
+	case p.deadline <= now:
+		r.message = fmt.Sprintf("plan %q: no result after %d ms", s.call.Name, s.call.Timeout)
+		r.ambiguous = called || st.phase == phasePoll || p.ambiguous
+	case p.until <= now && st.phase != phaseRate:
+		r.message = fmt.Sprintf("no result after %d ms", s.executor().TrackFor)
+	default:
+		return false
+	}
+	if called {
+		s.withdraw("the step has timed out")
+	}
+	overdue := p.deadline <= now
+	st.phase, st.due = phaseNone, never
+	if !overdue {
+		s.answerPlan(r)
+		return true
+	}
+	if called {
+		s.learn(verdictBad)
+	}
+	s.endPlan(r)
+	return true
+}
+
 // answerPlan ends an attempt of an executor.
 func (s *slot) answerPlan(r result) {
-	st := &s.state.plan
-	e := s.executor()
-	if !r.bad() {
+	st, p, e := &s.state.plan, s.plan(), s.executor()
+	if r.outcome == OutcomePending && s.pollExecutor() {
+		return
+	}
+	class := classify(p, &r)
+	s.learn(class.verdict())
+	if class == classSuccess {
 		s.note(event{kind: PlanExecutorSuccess, attempt: st.tries, outcome: r.outcome, detail: e.Name})
-		s.settle(r)
+		s.cache(p, &r)
+		s.endPlan(r)
 		return
 	}
-	if st.at+1 < len(st.order) {
-		st.at, st.tries = st.at+1, 0
-		s.tryExecutor()
+	st.failed++
+	st.ambiguous = st.ambiguous || r.ambiguous
+	st.cause, st.message = r.code, cut(fmt.Sprintf("executor %q: %s", e.Name, describeAttempt(&r, st.tries)), maxDetail)
+	switch {
+	case p.Fallback != nil && p.Fallback.AnyError:
+		s.fallBack()
+	case class != classRetryable:
+		r.ambiguous = st.ambiguous
+		if r.message != "" {
+			r.message = fmt.Sprintf("plan %q: %s", p.Name, st.message)
+		}
+		r.refused = true
+		s.endPlan(r)
+	case s.retryExecutor(&r):
+	default:
+		s.note(event{kind: PlanExecutorExhausted, attempt: st.tries, outcome: r.outcome, detail: st.message})
+		s.nextExecutor()
+	}
+}
+
+// describeAttempt says what has become of an attempt, for people.
+func describeAttempt(r *result, attempt int64) string {
+	text := fmt.Sprintf("outcome %q at attempt %d", r.outcome, attempt)
+	if r.message != "" {
+		text += ": " + r.message
+	}
+	return text
+}
+
+// retryExecutor has another attempt of the present executor follow, if its definition says so.
+func (s *slot) retryExecutor(r *result) bool {
+	st, retry, now := &s.state.plan, &s.executor().Call.Retry, s.tx.Now()
+	if r.refused || st.tries >= retry.Attempts {
+		return false
+	}
+	pause := retry.Backoff.Pause(st.tries, s.random())
+	if retry.Within > 0 && now+pause-st.triedAt > retry.Within {
+		return false
+	}
+	st.tries++
+	st.polls, st.until = 0, never
+	s.note(event{kind: PlanExecutorRetry, attempt: st.tries, outcome: r.outcome, detail: st.message})
+	s.pausePlan(planAttempt, now+pause)
+	return true
+}
+
+// trackPoll is how an executor that is tracked is asked for its outcome, if nothing says how.
+var trackPoll = flow.Poll{First: 1000, Attempts: flow.MaxAttempts, Backoff: flow.Backoff{Kind: flow.BackoffExponential, Initial: 1000, Max: 30_000}}
+
+// pollExecutor asks the present executor again for its outcome, or ends it if it was asked often enough. It reports whether the executor is polled at all.
+func (s *slot) pollExecutor() bool {
+	st, e, now := &s.state.plan, s.executor(), s.tx.Now()
+	p := e.Call.Poll
+	if p == nil {
+		p = s.call.Poll
+	}
+	if p == nil {
+		if !e.Async {
+			return false
+		}
+		p = &trackPoll
+	}
+	s.learn(verdictNone)
+	if st.polls >= p.Attempts {
+		s.note(event{kind: PollExhausted, attempt: st.tries, detail: e.Name})
+		s.answerPlan(result{outcome: OutcomeTimeout, code: "poll_exhausted", message: fmt.Sprintf("pending after %d polls", st.polls), ambiguous: true})
+		return true
+	}
+	pause := p.First
+	if st.polls > 0 {
+		pause = p.Backoff.Pause(st.polls, s.random())
+	}
+	st.polls++
+	s.state.phase, s.state.due = phasePoll, min(now+pause, st.until, st.deadline)
+	s.note(event{kind: PollScheduled, attempt: st.tries, detail: rfc3339(s.state.due)})
+	return true
+}
+
+// exhausted ends a plan that has no executor left.
+func (s *slot) exhausted() {
+	p, st := s.plan(), &s.state.plan
+	if p.Fallback != nil {
+		s.fallBack()
 		return
 	}
-	s.note(event{kind: PlanExecutorExhausted, detail: r.message})
-	r.outcome = OutcomeExhausted
+	s.endPlan(result{outcome: OutcomeExhausted, code: st.cause, message: s.whyExhausted(), ambiguous: st.ambiguous})
+}
+
+func (s *slot) whyExhausted() string {
+	p, st := s.plan(), &s.state.plan
+	if st.failed == 0 {
+		return fmt.Sprintf("plan %q: the breakers of all executors are open", p.Name)
+	}
+	return fmt.Sprintf("plan %q: %d of %d executors have failed, the last: %s", p.Name, st.failed, len(p.Executors), st.message)
+}
+
+// fallBack ends a plan with the output that stands for failures.
+func (s *slot) fallBack() {
+	s.note(event{kind: PlanFallback, detail: s.whyExhausted()})
+	output := []byte("null")
+	if v := s.plan().Fallback.Value; v != nil {
+		output = v.Append(nil, s.paths())
+	}
+	s.endPlan(result{outcome: OutcomeSuccess, output: output, ambiguous: s.state.plan.ambiguous})
+}
+
+// paths is what paths in the call's definition lead to.
+func (s *slot) paths() flow.Source {
+	if s.branch != nil {
+		return &branchSource{s.live, s.branch}
+	}
+	return s.live
+}
+
+// endPlan ends the plan: its result is that of an attempt of the call.
+func (s *slot) endPlan(r result) {
+	s.state.plan = planState{}
 	s.settle(r)
 }
 
-// invalidate forgets what plans have cached that a signal makes invalid.
-func (l *live) invalidate(string) {}
+// class is what a result means for a plan.
+type class uint8
+
+const (
+	classSuccess   class = iota
+	classRetryable       // another attempt or executor may do better
+	classFatal           // it would make no sense anywhere
+	classCancelled       // somebody does not want it
+)
+
+func classify(p *flow.Plan, r *result) class {
+	listed := func(list []string) bool {
+		return slices.Contains(list, r.outcome) || r.code != "" && slices.Contains(list, r.code)
+	}
+	switch {
+	case r.outcome == OutcomeCancelled:
+		return classCancelled
+	case listed(p.Fatal):
+		return classFatal
+	case listed(p.Retryable):
+		return classRetryable
+	case !r.bad():
+		return classSuccess
+	case len(p.Retryable) > 0:
+		return classFatal
+	}
+	return classRetryable
+}
+
+// verdict is what a result says about its executor: what nobody could carry out says nothing.
+func (c class) verdict() verdict {
+	switch c {
+	case classSuccess:
+		return verdictGood
+	case classRetryable:
+		return verdictBad
+	}
+	return verdictNone
+}
+
+// learn notes what an attempt says about its executor.
+func (s *slot) learn(v verdict) {
+	p, e, known, now := s.plan(), s.executor(), s.known(), s.tx.Now()
+	x := known.executor(e.Name)
+	if p.Selection == flow.SelectHealth && v != verdictNone {
+		x.note(&p.Health, v == verdictGood, now)
+		known.changed = true
+	}
+	if e.Breaker != nil && known.judge(x, e.Breaker, s.state.plan.epoch, v, now) {
+		s.tellOpen(e.Name, e.Breaker.Cooldown)
+	}
+}

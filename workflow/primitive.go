@@ -45,6 +45,8 @@ func table() engine.Primitive {
 			{Kind: kindDone, Name: "end action", From: ended},
 			{Kind: kindChildDone, Name: "end child", From: ended},
 			{Kind: kindRelay, Name: "relay end", From: engine.FromShards},
+			{Kind: kindInvalidate, Name: "invalidate plan", From: engine.FromUsers, Admit: admit, Shrinks: true},
+			{Kind: kindPlanNews, Name: "plan news", From: engine.FromShards},
 		},
 		Queries: []engine.QueryType{
 			{Kind: queryInfo, Name: "info", New: engine.NewQuery[infoQuery]},

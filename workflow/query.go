@@ -414,8 +414,11 @@ func (h *header) waitsFor(d *flow.Definition) string {
 		case phasePause:
 			return fmt.Sprintf("attempt %d of step %q", h.call.attempt+1, step.Name)
 		case phasePoll:
-			return fmt.Sprintf("poll %d of step %q", h.call.polls, step.Name)
+			return fmt.Sprintf("poll %d of step %q", h.call.polls+h.call.plan.polls, step.Name)
 		case phaseRate:
+			if h.call.plan.next == planAttempt {
+				return fmt.Sprintf("attempt %d of an executor of plan %q", h.call.plan.tries, step.Call.Name)
+			}
 			return fmt.Sprintf("the rate of plan %q", step.Call.Name)
 		}
 		return fmt.Sprintf("%s %q", targetNames[step.Call.Target], step.Call.Name)

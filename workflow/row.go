@@ -26,7 +26,8 @@ import (
 //	'u' | ns u32 | run id            a run that got its id from who started it -> run uvarint
 //	'q' | ns u32 | attribute | run   a run by a search attribute (see appendAttribute) -> nothing
 //	'p' | id | plan                  what is known of the executors of a plan (see planRow)
-//	'c' | id | plan | key            an output that a plan has cached (see cacheRow)
+//	'c' | id | plan, as key.AppendString | key            an output that a plan has cached (see cacheRow)
+//	'h' | id | plan, likewise | expires | key             an output that is cached, by when it expires (ms, as key.AppendInt64) -> nothing
 //
 // The rows of a run begin with 'r' | run, so that they can go at once:
 //
@@ -56,6 +57,7 @@ const (
 	rowAttribute = 'q'
 	rowPlan      = 'p'
 	rowCache     = 'c'
+	rowStale     = 'h'
 	rowRun       = 'r'
 
 	partHeader     = 'a'

@@ -1,0 +1,187 @@
+package workflow
+
+import "github.com/floedb/floe/internal/flow"
+
+// breakerState is what a breaker does with calls.
+type breakerState uint8
+
+const (
+	breakerClosed   breakerState = iota // it lets them through
+	breakerOpen                         // it keeps them off, until a time
+	breakerHalfOpen                     // it lets a few through, to see
+	breakerEnd
+)
+
+// verdict is what an attempt says about its executor.
+type verdict uint8
+
+const (
+	verdictNone verdict = iota
+	verdictGood
+	verdictBad
+)
+
+// shut reports whether the breaker keeps a call off.
+func (x *executorRow) shut(b *flow.Breaker, now int64) bool {
+	switch x.state {
+	case breakerOpen:
+		return now < x.until
+	case breakerHalfOpen:
+		return x.probes >= b.Probes && now < x.until
+	}
+	return false
+}
+
+// enter lets a call through, and returns the epoch with which its result counts. Each change of a breaker's state begins an epoch, whose number no breaker
+// of the plan has had before: the result of a call of an older one is ignored. Probes of which nothing was heard for a cooldown keep no others off.
+func (k *known) enter(x *executorRow, b *flow.Breaker, now int64) uint64 {
+	switch {
+	case x.epoch == 0:
+		k.begin(x, breakerClosed)
+	case x.state == breakerOpen:
+		k.begin(x, breakerHalfOpen)
+		x.probes, x.until = 1, now+b.Cooldown
+	case x.state == breakerHalfOpen && x.until <= now:
+		x.probes, x.until = 1, now+b.Cooldown
+		k.changed = true
+	case x.state == breakerHalfOpen:
+		x.probes++
+		k.changed = true
+	}
+	return x.epoch
+}
+
+// begin begins an epoch.
+func (k *known) begin(x *executorRow, s breakerState) {
+	k.epochs++
+	x.epoch, x.state, x.failures, x.probes, x.until = k.epochs, s, 0, 0, 0
+	k.changed = true
+}
+
+// judge notes the result of a call. It reports whether the breaker has opened.
+func (k *known) judge(x *executorRow, b *flow.Breaker, epoch uint64, v verdict, now int64) (opened bool) {
+	if epoch != x.epoch {
+		return false
+	}
+	switch {
+	case x.state == breakerHalfOpen && v == verdictGood:
+		k.begin(x, breakerClosed)
+	case x.state == breakerHalfOpen && v == verdictNone:
+		x.probes = max(x.probes-1, 0)
+		k.changed = true
+	case x.state == breakerClosed && v == verdictGood && x.failures > 0:
+		x.failures = 0
+		k.changed = true
+	case v == verdictBad:
+		x.failures++
+		k.changed = true
+		if x.state == breakerHalfOpen || x.failures >= b.Failures {
+			k.open(x, now+b.Cooldown)
+			return true
+		}
+	}
+	return false
+}
+
+// open has the breaker keep calls off until a time.
+func (k *known) open(x *executorRow, until int64) {
+	k.begin(x, breakerOpen)
+	x.until = until
+}
+
+// Rates are kept by the generic cell rate algorithm, in µs: of each there is the time at which all calls so far would be due if they came evenly, and a burst
+// of as many as the limit says may be ahead of it. A shard of a spread namespace has its share of the limit.
+
+// interval returns the time from call to call, and how far they may be ahead.
+func interval(r flow.Rate, shares int64) (every, ahead int64) {
+	const micros = 1000
+	every = max((r.Per*micros*shares+r.Limit-1)/r.Limit, 1)
+	return every, (max(r.Limit/shares, 1) - 1) * every
+}
+
+// rateOf returns where the rate over a time is kept.
+func (x *executorRow) rateOf(r flow.Rate) *int64 {
+	switch {
+	case r.Per <= 1000:
+		return &x.rates[0]
+	case r.Per <= 60_000:
+		return &x.rates[1]
+	}
+	return &x.rates[2]
+}
+
+// leave returns when all rates allow a call.
+func (x *executorRow) leave(rates []flow.Rate, shares, now int64) int64 {
+	at := now
+	for _, r := range rates {
+		_, ahead := interval(r, shares)
+		at = max(at, (*x.rateOf(r)-ahead+999)/1000)
+	}
+	return at
+}
+
+// take counts a call at a time that leave has returned.
+func (x *executorRow) take(rates []flow.Rate, shares, at int64) {
+	for _, r := range rates {
+		every, _ := interval(r, shares)
+		due := x.rateOf(r)
+		*due = max(*due, at*1000) + every
+	}
+}
+
+// Health is kept in 1/65536.
+const (
+	healthOne  = 1 << 16
+	healthMost = 1 << 46 // more than that is halved
+)
+
+// note counts a result.
+func (x *executorRow) note(h *flow.Health, good bool, now int64) {
+	x.fade(h, now)
+	if good {
+		x.good += healthOne
+	} else {
+		x.bad += healthOne
+	}
+	if x.good+x.bad > healthMost {
+		x.good, x.bad = x.good/2, x.bad/2
+	}
+}
+
+// fade makes what is older than a window count less.
+func (x *executorRow) fade(h *flow.Health, now int64) {
+	if x.good+x.bad == 0 {
+		x.since = now
+		return
+	}
+	n := (now - x.since) / h.Window
+	if n <= 0 {
+		return
+	}
+	x.since += n * h.Window
+	f := power(h.Decay, n)
+	x.good, x.bad = x.good/healthOne*f+x.good%healthOne*f/healthOne, x.bad/healthOne*f+x.bad%healthOne*f/healthOne
+}
+
+// power returns f to the n-th power, both in 1/65536.
+func power(f, n int64) int64 {
+	p := int64(healthOne)
+	for ; n > 0 && p > 0; n >>= 1 {
+		if n&1 == 1 {
+			p = p * f / healthOne
+		}
+		f = f * f / healthOne
+	}
+	return p
+}
+
+// score returns which part of the attempts that count was good. With too few of them the executor passes for healthy.
+func (x *executorRow) score(h *flow.Health, now int64) int64 {
+	y := *x
+	y.fade(h, now)
+	all := y.good + y.bad
+	if all == 0 || all < min(h.MinSamples, healthMost/healthOne)*healthOne {
+		return healthOne
+	}
+	return y.good/all*healthOne + y.good%all*healthOne/all
+}

@@ -1,0 +1,115 @@
+package workflow
+
+import (
+	"context"
+	"slices"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/flow"
+)
+
+// planCommand is the body of kindInvalidate, and of kindPlanNews: what a shard of a spread namespace tells the others of a plan.
+type planCommand struct {
+	name     string
+	plan     string
+	executor string // whose breaker has opened; "": what was cached is invalid
+	cooldown int64  // of the breaker
+}
+
+func (v *planCommand) code(c *codec.Coder) {
+	c.String(&v.name)
+	c.String(&v.plan)
+	c.String(&v.executor)
+	c.Varint(&v.cooldown)
+	if v.cooldown < 0 {
+		c.Fail("cooldown out of range")
+	}
+}
+
+func (v *planCommand) check() error {
+	if err := checkWorkflow(v.name); err != nil {
+		return err
+	}
+	if v.executor != "" || v.cooldown != 0 {
+		return engine.Errorf(ErrInvalid, "workflow: breakers open by themselves")
+	}
+	return engine.CheckName("plan", v.plan)
+}
+
+// invalidatePlan forgets what a plan has cached, at the home of its workflow.
+func (w *work) invalidatePlan(c *planCommand) ([]byte, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	k := w.workflow(c.name)
+	if k == nil {
+		return nil, notFound(c.name)
+	}
+	plans := w.definition(k.id, k.current).Plans
+	if !slices.ContainsFunc(plans, func(p flow.Plan) bool { return p.Name == c.plan }) {
+		if _, ok := w.tx.Get(planKey(nil, rowPlan, k.id, c.plan)); !ok {
+			return nil, engine.Errorf(ErrNotFound, "workflow %q has no plan %q", c.name, c.plan)
+		}
+	}
+	w.knownPlan(k.id, c.plan).invalidate()
+	w.tellPlan(c)
+	return nil, nil
+}
+
+// planNews takes over what another shard says of a plan.
+func (w *work) planNews(c *planCommand) ([]byte, error) {
+	k := w.workflow(c.name)
+	if k == nil {
+		return nil, nil
+	}
+	p := w.knownPlan(k.id, c.plan)
+	if c.executor == "" {
+		p.invalidate()
+		return nil, nil
+	}
+	until := w.tx.Now() + c.cooldown
+	if x := p.executor(c.executor); x.state != breakerOpen || x.until < until {
+		p.open(x, until)
+	}
+	return nil, nil
+}
+
+// tellPlan tells all other shards of a spread namespace.
+func (w *work) tellPlan(c *planCommand) {
+	if w.tx.Spread() {
+		w.tellOthers(kindPlanNews, encode(nil, c, (*planCommand).code))
+	}
+}
+
+// tellOpen tells the other shards that a breaker has opened.
+func (s *slot) tellOpen(executor string, cooldown int64) {
+	if k := s.byID(s.of); k != nil && !k.deleted {
+		s.tellPlan(&planCommand{k.name, s.plan().Name, executor, cooldown})
+	}
+}
+
+// invalidate forgets what plans have cached that a signal makes invalid.
+func (l *live) invalidate(signal string) {
+	for i := range l.def.Plans {
+		p := &l.def.Plans[i]
+		if p.Cache == nil || !slices.Contains(p.Cache.InvalidateOn, signal) {
+			continue
+		}
+		l.knownPlan(l.of, p.Name).invalidate()
+		if k := l.byID(l.of); k != nil && !k.deleted {
+			l.tellPlan(&planCommand{name: k.name, plan: p.Name})
+		}
+	}
+}
+
+// InvalidatePlan has a plan of a workflow forget the outputs that it has cached: those of all versions, and of all runs. What calls that are under way come to
+// is not cached either. In a spread namespace other shards hear of it a moment later.
+//
+// Errors: ErrNotFound if there is no such workflow, or it has no such plan.
+func (s *Store) InvalidatePlan(ctx context.Context, workflow, plan string) error {
+	c := planCommand{name: workflow, plan: plan}
+	op := command(kindInvalidate, workflow, c.check(), encode(nil, &c, (*planCommand).code))
+	_, err := engine.Propose(ctx, &s.scope, op, decodeNothing)
+	return err
+}
