@@ -210,6 +210,8 @@ func (s *script) other(ctx context.Context, line, verb string, a rig.Args) bool 
 	case "workflow":
 		i, err := s.flows.Workflow(background, name)
 		s.Answer(line, fmt.Sprintf("%s enabled=%t %s", i.Version, i.Enabled, strings.Trim(fmt.Sprintf("%+v", i.Runs), "{}")), s.plain(err))
+	case "invalidate":
+		s.Answer(line, "ok", s.plain(s.flows.InvalidatePlan(background, name, a.Word(1))))
 	case "list":
 		for i, err := range s.flows.All(background) {
 			s.Answer(line, i.Name+" "+i.Version, err)

@@ -12,7 +12,7 @@ import (
 var _ engine.Verifier = (*machine)(nil)
 
 // allKinds are the kinds of rows, in order.
-const allKinds = "bcdfgklnpqruvwz"
+const allKinds = "bcdfghklnpqruvwz"
 
 // Verify checks that all rows of the machine fit together, see the comment on rows for what they are: above all that every run that has not ended waits for
 // something that comes: an action, a child, a signal or a time.
@@ -21,7 +21,7 @@ func (m *machine) Verify(a *engine.Audit) error {
 		Audit: a, names: a.Names(), workflows: make(map[uint64]*audited), known: make(map[uint32]int64), active: make(map[uint32]int64),
 		found: make(map[byte]int64), want: make(map[byte]int64),
 	}
-	for _, step := range []func() error{v.unknownRows, v.allNames, v.allWorkflows, v.allRuns, v.indexes, v.timers} {
+	for _, step := range []func() error{v.unknownRows, v.allNames, v.allWorkflows, v.allRuns, v.plans, v.indexes, v.timers} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ func (v *verifier) workflow(w *audited, r *record) error {
 
 // indexes counts the rows of indexes: each run has looked for its own.
 func (v *verifier) indexes() error {
-	for _, kind := range []byte{rowOf, rowIn, rowByStatus, rowEnded, rowKey, rowID, rowAttribute, rowVersions} {
+	for _, kind := range []byte{rowOf, rowIn, rowByStatus, rowEnded, rowKey, rowID, rowAttribute, rowVersions, rowStale} {
 		if err := v.Scan([]byte{kind}, []byte{kind + 1}, func(_, _ []byte) error {
 			v.found[kind]++
 			return nil
@@ -198,6 +198,9 @@ func (v *verifier) wants(who string, kind byte, k []byte) error {
 // timers reports timers that belong to nothing.
 func (v *verifier) timers() error {
 	return v.Timers(func(due int64, ns uint32, token []byte) error {
+		if len(token) > 9 && token[0] == tokenPlan {
+			return v.planTimer(due, ns, token)
+		}
 		if len(token) != 9 {
 			v.Reportf("workflow: timer %x", token)
 			return nil

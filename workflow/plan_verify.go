@@ -1,0 +1,130 @@
+package workflow
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/key"
+)
+
+// auditedPlan is what a plan has cached, counted again.
+type auditedPlan struct {
+	cached, bytes, oldest int64
+}
+
+// plans checks what is known of plans: outputs that are cached are counted and have an end, and breakers of an open plan close again.
+func (v *verifier) plans() error {
+	found := make(map[string]*auditedPlan)
+	err := each(v, []byte{rowCache}, 0, (*cacheRow).code, func(k []byte, row *cacheRow) error {
+		at, cacheKey, ok := cutPlan(k)
+		if !ok {
+			v.Reportf("workflow: row %x is of no plan", k)
+			return nil
+		}
+		p := found[at]
+		if p == nil {
+			p = &auditedPlan{oldest: never}
+			found[at] = p
+		}
+		p.cached++
+		p.bytes += int64(len(cacheKey) + len(row.output))
+		p.oldest = min(p.oldest, row.expires)
+		stale := append(key.AppendInt64(append([]byte{rowStale}, k[1:len(k)-len(cacheKey)]...), row.expires), cacheKey...)
+		return v.wants(fmt.Sprintf("the cached output %x", k), rowStale, stale)
+	})
+	if err != nil {
+		return err
+	}
+	err = each(v, []byte{rowPlan}, 0, (*planRow).code, func(k []byte, row *planRow) error {
+		if len(k) <= partAt || v.workflows[binary.BigEndian.Uint64(k[1:])] == nil {
+			v.Reportf("workflow: row %x is of no plan", k)
+			return nil
+		}
+		at := string(k[1:])
+		p := found[at]
+		delete(found, at)
+		return v.plan(at, row, p)
+	})
+	if err != nil {
+		return err
+	}
+	for at := range found {
+		v.Reportf("workflow: plan %q has cached outputs, and no row", at)
+	}
+	return nil
+}
+
+// cutPlan returns what the row 'p' of a plan has in its key, and the key of an output that it has cached.
+func cutPlan(k []byte) (at string, cacheKey []byte, ok bool) {
+	if len(k) <= partAt {
+		return "", nil, false
+	}
+	plan, rest, ok := key.CutString(k[partAt:])
+	return string(k[1:partAt]) + string(plan), rest, ok
+}
+
+func (v *verifier) plan(at string, row *planRow, p *auditedPlan) error {
+	if p == nil {
+		p = &auditedPlan{oldest: never}
+	}
+	if row.cached != p.cached || row.cachedBytes != p.bytes {
+		v.Reportf("workflow: plan %q: its row counts %d cached outputs of %d bytes, there are %d of %d", at, row.cached, row.cachedBytes, p.cached, p.bytes)
+	}
+	if row.oldest > p.oldest || row.timer > p.oldest {
+		v.Reportf("workflow: plan %q: a cached output expires at %d, its row says %d, and its timer goes off at %d", at, p.oldest, row.oldest, row.timer)
+	}
+	if len(row.executors) > maxKnown {
+		v.Reportf("workflow: plan %q knows %d executors", at, len(row.executors))
+	}
+	for i, x := range row.executors {
+		if slices.ContainsFunc(row.executors[:i], func(other *executorRow) bool { return other.name == x.name }) {
+			v.Reportf("workflow: plan %q knows executor %q twice", at, x.name)
+		}
+		if x.epoch > row.epochs || x.state != breakerClosed && x.epoch == 0 || x.failures < 0 || x.probes < 0 || x.good < 0 || x.bad < 0 || x.good+x.bad > healthMost {
+			v.Reportf("workflow: plan %q: executor %+v, after %d epochs", at, *x, row.epochs)
+		}
+	}
+	if row.timer == never {
+		return nil
+	}
+	ok, err := v.HasTimer(row.timer, v.workflows[binary.BigEndian.Uint64([]byte(at))].ns, append([]byte{tokenPlan}, at...))
+	if err == nil && !ok {
+		v.Reportf("workflow: plan %q has no timer at %d", at, row.timer)
+	}
+	return err
+}
+
+// planTimer checks a timer of a plan. That of a workflow that is gone goes off, and finds nothing.
+func (v *verifier) planTimer(due int64, ns uint32, token []byte) error {
+	w := v.workflows[binary.BigEndian.Uint64(token[1:])]
+	if w == nil {
+		return nil
+	}
+	b, ok, err := v.Get(append([]byte{rowPlan}, token[1:]...))
+	if err != nil {
+		return err
+	}
+	if row, err := decode(b, (*planRow).code); !ok || err != nil || row.timer != due || w.ns != ns {
+		v.Reportf("workflow: a timer at %d of plan %q, which has none then: %v", due, token[1:], err)
+	}
+	return nil
+}
+
+// planned checks where a call of a plan stands.
+func (v *verifier) planned(p *flow.Plan, s *callState) error {
+	st := &s.plan
+	switch {
+	case !st.begun && (s.phase == phaseCalled || s.phase == phasePoll || s.phase == phaseRate):
+		return fmt.Errorf("a plan in phase %d has not begun", s.phase)
+	case st.begun && st.at >= len(p.Executors), st.begun && st.at < 0 && (s.phase != phaseRate || st.next != planChoose):
+		return fmt.Errorf("a plan in phase %d is at executor %d of %d", s.phase, st.at, len(p.Executors))
+	}
+	for _, at := range st.rest {
+		if int(at) >= len(p.Executors) {
+			return fmt.Errorf("a plan goes on with executor %d of %d", at, len(p.Executors))
+		}
+	}
+	return nil
+}
