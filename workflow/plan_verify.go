@@ -112,19 +112,16 @@ func (v *verifier) planTimer(due int64, ns uint32, token []byte) error {
 	return nil
 }
 
-// planned checks where a call of a plan stands.
-func (v *verifier) planned(p *flow.Plan, s *callState) error {
-	st := &s.plan
-	switch {
-	case !st.begun && (s.phase == phaseCalled || s.phase == phasePoll || s.phase == phaseRate):
-		return fmt.Errorf("a plan in phase %d has not begun", s.phase)
-	case st.begun && st.at >= len(p.Executors), st.begun && st.at < 0 && (s.phase != phaseRate || st.next != planChoose):
-		return fmt.Errorf("a plan in phase %d is at executor %d of %d", s.phase, st.at, len(p.Executors))
+// checkPlan checks where the plan stands that the step of a run calls.
+func (r *auditedRun) checkPlan(d *flow.Definition) {
+	s, step := &r.header.call, &d.Steps[r.header.step]
+	if r.header.wait != waitCall || step.Call.Target != flow.TargetPlan {
+		return
 	}
-	for _, at := range st.rest {
-		if int(at) >= len(p.Executors) {
-			return fmt.Errorf("a plan goes on with executor %d of %d", at, len(p.Executors))
-		}
+	st, executors := &s.plan, len(d.Plans[step.Call.Plan].Executors)
+	chosen := st.begun && st.at >= 0 && st.at < executors
+	choosing := st.begun && st.at == -1 && s.phase == phaseRate && st.next == planChoose
+	if s.phase != phasePause && !chosen && !choosing || slices.ContainsFunc(st.rest, func(at byte) bool { return int(at) >= executors }) {
+		r.Reportf("workflow: %s: its plan is in phase %d at executor %d of %d, then at %v", r.who, s.phase, st.at, executors, st.rest)
 	}
-	return nil
 }

@@ -138,6 +138,7 @@ func (r *auditedRun) check() error {
 		}
 	}
 	r.checkWait()
+	r.checkPlan(w.definitions[h.number])
 	if err := r.checkIndexes(w); err != nil || h.timer == never {
 		return err
 	}
