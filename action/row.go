@@ -224,6 +224,14 @@ func (q *queue) remove(priority uint8, seq uint64) {
 	}
 }
 
+// pop notes that the first row is deleted: the next one is behind it. Remove knows that only of numbers that follow one another.
+func (q *queue) pop(priority uint8, seq uint64) {
+	q.remove(priority, seq)
+	if h := q.first(); h != nil && h.priority == priority {
+		h.seq = max(h.seq, seq+1)
+	}
+}
+
 func (q *queue) code(c *codec.Coder) {
 	codec.List(c, &q.heads, func(c *codec.Coder, h *head) {
 		c.Byte(&h.priority)

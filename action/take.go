@@ -110,7 +110,8 @@ type candidate struct {
 	set      uint8
 	keyed    bool // it is the next of a lane with a key; else the next without one
 	priority uint8
-	turn     uint64 // whose turn it is, among those of one priority of the action
+	turn     uint64 // whose turn it is, among those of one priority of the action; of a lane it is looked up, see whose
+	looked   bool
 }
 
 // before is the order between candidates: by priority, then in turns, of actions first.
@@ -124,7 +125,16 @@ func (c *candidate) before(o *candidate) bool {
 	if c.a != o.a {
 		return c.a.served < o.a.served
 	}
-	return c.turn < o.turn
+	return c.whose() < o.whose()
+}
+
+// whose returns the turn. That of the first lane takes a look at the index, which is needed only beside others of the priority.
+func (c *candidate) whose() uint64 {
+	if c.keyed && !c.looked {
+		c.turn, _ = c.a.firstTurn(c.set)
+		c.looked = true
+	}
+	return c.turn
 }
 
 // choose returns the run that is next for workers of a group.
@@ -141,12 +151,12 @@ func (w *work) choose(g *group) (best candidate) {
 			}
 			set := &a.sets[i]
 			if h := set.queue.first(); h != nil {
-				if c := (candidate{a, uint8(i), false, h.priority, set.turn}); c.before(&best) {
+				if c := (candidate{a: a, set: uint8(i), priority: h.priority, turn: set.turn}); c.before(&best) {
 					best = c
 				}
 			}
 			if h := set.lanes.first(); h != nil {
-				if c := (candidate{a, uint8(i), true, h.priority, h.seq}); c.before(&best) {
+				if c := (candidate{a: a, set: uint8(i), keyed: true, priority: h.priority}); c.before(&best) {
 					best = c
 				}
 			}
@@ -257,12 +267,12 @@ func (a *act) next(c *candidate) (call.Ref, *stateRow, *runRow) {
 		a.turn++
 		set.turn = a.turn
 		ref, st, row, seq := a.firstIn(uint64(c.set), set.queue.first())
-		set.queue.remove(c.priority, seq)
+		set.queue.pop(c.priority, seq)
 		return ref, st, row
 	}
 	l := a.firstLane(c.set)
 	ref, st, row, seq := a.firstIn(l.number, l.queue.first())
-	l.queue.remove(c.priority, seq)
+	l.queue.pop(c.priority, seq)
 	l.running++
 	a.pass(l)
 	return ref, st, row
@@ -270,13 +280,19 @@ func (a *act) next(c *candidate) (call.Ref, *stateRow, *runRow) {
 
 // firstLane returns the lane whose turn it is.
 func (a *act) firstLane(set uint8) *lane {
+	_, name := a.firstTurn(set)
+	return a.lane(set, name)
+}
+
+// firstTurn returns the first turn among the lanes of a set, and the key of that lane.
+func (a *act) firstTurn(set uint8) (turn uint64, name string) {
 	h := a.sets[set].lanes.first()
 	prefix := append(numberKey(nil, rowEligible, a.id), set, h.priority)
-	_, name, ok := a.tx.First(key.AppendUint64(bytes.Clone(prefix), h.seq), key.PrefixEnd(prefix))
+	k, value, ok := a.tx.First(key.AppendUint64(bytes.Clone(prefix), h.seq), key.PrefixEnd(prefix))
 	if !ok {
 		panic(fmt.Sprintf("action %q: %d lanes can be begun, none is found", a.name, h.n))
 	}
-	return a.lane(set, string(name))
+	return lastOf(k), string(value)
 }
 
 // hasSlot reports whether the next run of the lane that was chosen may be begun, and takes the lane out of the index if not: its limit was lowered.
@@ -289,10 +305,10 @@ func (a *act) hasSlot(c *candidate) bool {
 	return false
 }
 
-// pass ends the turn of a lane.
+// pass ends the turn of the first lane.
 func (a *act) pass(l *lane) {
 	a.tx.Delete(eligibleKey(nil, a.id, l.set, l.priority, l.turn))
-	a.sets[l.set].lanes.remove(l.priority, l.turn)
+	a.sets[l.set].lanes.pop(l.priority, l.turn)
 	l.eligible = false
 	a.settleLane(l)
 }
