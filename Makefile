@@ -56,6 +56,8 @@ test-long: ## randomised suites in their long forms, races in full; for the nigh
 	$(GO) test -count=1 -timeout 120m -run '^TestProcesses$$' ./internal/exercise -failovers 500 -v
 	$(GO) test -count=1 -timeout 120m -run '^TestAudit$$' ./internal/exercise -crashes 200 -v
 	$(GO) test -count=1 -timeout 120m -run '^TestWorks$$' ./internal/exercise -work-kills 300 -v
+	$(GO) test -count=1 -timeout 120m -run '^TestWorkers$$' ./internal/exercise -worker-kills 300 -v
+	$(GO) test -count=1 -timeout 60m -run '^Test(Dispatch|Schedule)Model$$' ./action -for 5m -runs 400
 	$(banner) 'ten million messages, a million series, a hundred million points, ten thousand idle queues and groups'
 	$(GO) test -count=1 -timeout 60m -run '^TestVolume$$' ./internal/exercise -volume 10000000 -v
 	$(GO) test -count=1 -timeout 60m -run '^TestManySeries$$' ./internal/exercise -many-series 1000000 -v
@@ -119,13 +121,13 @@ else
 	$(GO) test -short -vet=off $(LINK) -p 8 ./...
 endif
 
-SUITED = ^Test(Node|Cluster|Five|Replay|AckClone|.*AtEveryPoint|Corrupt|TrioCorrupt|GroupHistories|EveryBitFlip|CrashAtEveryIOPoint|ManyLives|NoSpaceAtEveryOperation|Kill|Power|Linear|PausedLeader|ReadsNeverGoBack|Processes|Audit|Works|Consumers|Chaos|Planted)$$
+SUITED = ^Test(Node|Cluster|Five|Replay|AckClone|.*AtEveryPoint|Corrupt|TrioCorrupt|GroupHistories|EveryBitFlip|CrashAtEveryIOPoint|ManyLives|NoSpaceAtEveryOperation|Kill|Power|Linear|PausedLeader|ReadsNeverGoBack|Processes|Audit|Works|Consumers|Workers|DispatchModel|Chaos|Planted)$$
 
 # The packages that start goroutines, without the tests that move megabytes or wait for processes: the race detector makes all of it ten to twenty times
 # slower. Of the machines, which have no goroutines, the tests that use them from many. The simulators have one. make test-long leaves nothing out.
 RACY     = . ./dashboard ./internal/worker ./internal/shard ./internal/ual ./internal/peer ./internal/exercise
-BULKY    = ^Test(Suite|AsyncLoses|CrashKeeps|FailedRead|DamagedSnapshot|OthersFill|HeadTorn|LostBlocks|ShortWrites|RandomCorruption|Entries$$|StatsEverywhere|NoQuorum|QuietShard|Verify|Torn|NoSpaceAtEvery|OpenOn|Quota|FullDisk|OverlayFS|(KV)?ReplicasAreEqual|WorkloadThrough|EveryBitFlip|TruncatedFiles|.*AtEveryIOPoint|LargePayloads|Listings|ManyWaits|CutAtEachByte|LargeEntries|DeletesWithout|Read(Bytes|IsASeek)|Many(Due|Queues|Tombstones|Keys|Streams)|WatchFindsChangesInParts|Disk$$|StopHandsOver|ReadsNeverGoBack|Stops|Audit|Kill|Power|Processes|Works|Consumers|Linear|PausedLeader|Volume|Idle|RollingRestart|DueTogether|LeavingWith|LeasesOf|DeletesBeyond|LargeDeletes|LargeAnswers|ManyChanges)
-MACHINES = ./kv ./queue ./stream ./ts ./internal/engine
+BULKY    = ^Test(Suite|AsyncLoses|CrashKeeps|FailedRead|DamagedSnapshot|OthersFill|HeadTorn|LostBlocks|ShortWrites|RandomCorruption|Entries$$|StatsEverywhere|NoQuorum|QuietShard|Verify|Torn|NoSpaceAtEvery|OpenOn|Quota|FullDisk|OverlayFS|(KV)?ReplicasAreEqual|WorkloadThrough|EveryBitFlip|TruncatedFiles|.*AtEveryIOPoint|LargePayloads|Listings|ManyWaits|CutAtEachByte|LargeEntries|DeletesWithout|Read(Bytes|IsASeek)|Many(Due|Queues|Tombstones|Keys|Streams)|WatchFindsChangesInParts|Disk$$|StopHandsOver|ReadsNeverGoBack|Stops|Audit|Kill|Power|Processes|Works|Consumers|Workers|Linear|PausedLeader|Volume|Idle|RollingRestart|DueTogether|LeavingWith|LeasesOf|DeletesBeyond|LargeDeletes|LargeAnswers|ManyChanges)
+MACHINES = ./kv ./queue ./stream ./ts ./action ./internal/roster ./internal/engine
 SHARED   = ^Test(Progress|Callers|Spread|Lock|Watch|Wait|Pause|Many|Take|Read|Follow|Query|RowCache)
 
 race:
@@ -151,6 +153,7 @@ suite-model:        suite = kv -test.run '^TestModel$$' -for 12s -least 10
 suite-queue:        suite = queue -test.run '^TestModel$$' -for 8s -least 6
 suite-ts:           suite = ts -test.run '^TestModel$$' -for 8s -least 3
 suite-stream:       suite = stream -test.run '^TestModel$$' -for 8s -least 3
+suite-dispatch:     suite = action -test.run '^TestDispatchModel$$' -for 3s -least 4
 suite-groups:       suite = stream -test.run '^TestGroupHistories$$' -for 4s -least 5
 suite-ual:          suite = internal/ual -test.run '^Test(EveryBitFlip|CrashAtEveryIOPoint|Model|ManyLives)$$' -long
 suite-space:        suite = internal/shard -test.run '^TestNoSpaceAtEveryOperation$$'
@@ -163,12 +166,13 @@ suite-processes:    suite = internal/exercise -test.run '^TestProcesses$$' -fail
 suite-audit:        suite = internal/exercise -test.run '^TestAudit$$' -crashes 4
 suite-consumers:    suite = internal/exercise -test.run '^TestConsumers$$' -consumer-kills 10
 suite-works:        suite = internal/exercise -test.run '^TestWorks$$' -work-kills 6
+suite-workers:      suite = internal/exercise -test.run '^TestWorkers$$' -worker-kills 8
 suite-chaos:        suite = internal/peer -test.run '^TestChaos$$' -chaos 15s
 
 # Two pools: suites that compute, and suites that mostly wait for clocks, disks and processes, run side by side, two of each at a time. The longest are
 # first.
-COMPUTING = sim-cluster sim-five points planted planted-rest planted-groups planted-ts planted-worker sim-node model queue stream ts groups clones corrupt ual space sim-rest
-WAITING   = audit works consumers processes kill pause linear chaos power reads
+COMPUTING = sim-cluster sim-five points planted planted-rest planted-groups planted-ts planted-worker sim-node model queue stream ts dispatch groups clones corrupt ual space sim-rest
+WAITING   = audit works consumers workers processes kill pause linear chaos power reads
 
 .PHONY: tested $(COMPUTING:%=suite-%) $(WAITING:%=suite-%)
 
@@ -182,7 +186,7 @@ else
 endif
 
 # What suites are made of.
-BINARIES = ./kv ./queue ./stream ./ts ./internal/sim ./internal/sim/faults ./internal/exercise ./internal/ual ./internal/shard ./internal/peer ./internal/engine
+BINARIES = ./kv ./queue ./stream ./ts ./action ./internal/sim ./internal/sim/faults ./internal/exercise ./internal/ual ./internal/shard ./internal/peer ./internal/engine
 
 # Each test binary is compiled once, with the bugs that are planted on purpose in it and switched off.
 tested:

@@ -23,7 +23,7 @@ func (l *link) beatAll(s *seat) {
 		if err == nil || l.noted(s, err) {
 			continue
 		}
-		if time.Since(heard) > leaseMillis*time.Millisecond && !told {
+		if time.Since(heard) > s.lease && !told {
 			told = true
 			l.cancelAll(s, engine.Errorf(ErrConflict, "%v", errSilent))
 		}
@@ -31,6 +31,9 @@ func (l *link) beatAll(s *seat) {
 		pauses.wait(s.ctx)
 	}
 }
+
+// beatEvery returns how often the session is heard of: three times in a lease.
+func (s *seat) beatEvery() time.Duration { return s.lease / 3 }
 
 // census asks what the session has.
 func (l *link) census(s *seat) error {
@@ -42,11 +45,14 @@ func (l *link) census(s *seat) error {
 	}
 	l.urgent = false
 	p.mu.Unlock()
-	ctx, cancel := context.WithTimeout(s.ctx, beatEvery)
+	ctx, cancel := context.WithTimeout(s.ctx, s.beatEvery())
 	defer cancel()
 	q := beatQuery{namespace: p.scope.Namespace(), session: s.id, census: true}
 	if err := p.scope.QueryShard(ctx, l.shard, &q); err != nil {
 		return err
+	}
+	if d := duration(q.lease); d > 0 {
+		s.lease = min(s.lease, d)
 	}
 	p.mu.Lock()
 	strange := make(map[call.Ref]bool)
@@ -75,7 +81,7 @@ var nobody = &source{closed: true}
 // listen waits for runs that are cancelled, until the next census.
 func (l *link) listen(s *seat) error {
 	p := l.pool
-	ctx, cancel := context.WithTimeout(engine.Lasting(s.ctx), beatEvery)
+	ctx, cancel := context.WithTimeout(engine.Lasting(s.ctx), s.beatEvery())
 	defer cancel()
 	q := beatQuery{namespace: p.scope.Namespace(), session: s.id}
 	p.mu.Lock()

@@ -18,6 +18,7 @@ const (
 	maxRatePer        = 366 * 24 * 3600 * 1000
 	idempotencyMillis = 24 * 3600 * 1000 // how long an idempotency key is remembered, at least
 	leaseMillis       = 30_000           // how long a process may be silent
+	leastLease        = 3_000            // that is less where duties are in a hurry, but not too little for what processes have to do meanwhile
 	defaultTimeout    = 30_000
 	defaultRetries    = 3
 	defaultBackoffMin = 1000

@@ -15,7 +15,6 @@ import (
 // Times of a link.
 const (
 	takeWait   = time.Hour        // of a take; what it gets while it is given up is found by the next census
-	beatEvery  = 10 * time.Second // a census says that the session is alive, and what it has
 	doubtAfter = time.Second / 4  // until the census when something that was taken may have been lost on its way
 	callTime   = 10 * time.Second // for calls that do not wait
 	closeTime  = 5 * time.Second  // to give everything back
@@ -47,9 +46,10 @@ type link struct {
 
 // seat is a session as the process has it.
 type seat struct {
-	id   uint64
-	ctx  context.Context // ends with the session
-	lose context.CancelCauseFunc
+	id    uint64
+	ctx   context.Context // ends with the session
+	lose  context.CancelCauseFunc
+	lease time.Duration // for which the process may be silent, as the leader has said; of beatAll
 
 	held      map[call.Ref]*piece // by the ref without its tag
 	cancelled map[call.Ref]bool   // those that are, as the shard has said
@@ -129,7 +129,7 @@ func decodeSession(b []byte) (uint64, error) {
 
 // serve works with a session until ctx ends, when it is closed, or the session is lost.
 func (l *link) serve(ctx context.Context, id uint64) {
-	s := &seat{id: id, held: make(map[call.Ref]*piece), cancelled: make(map[call.Ref]bool), strange: make(map[call.Ref]bool)}
+	s := &seat{id: id, lease: leaseMillis * time.Millisecond, held: make(map[call.Ref]*piece), cancelled: make(map[call.Ref]bool), strange: make(map[call.Ref]bool)}
 	s.ctx, s.lose = context.WithCancelCause(context.Background())
 	stop := context.AfterFunc(ctx, func() { s.lose(ctx.Err()) })
 	defer stop()

@@ -29,6 +29,7 @@ type machine struct {
 	pulses map[uint64]int64 // when each session was last heard of, ms
 	term   uint64           // in which the duty was begun last
 	begin  int64            // and when that was
+	lease  int64            // ms for which a process may be silent; 0: leaseMillis
 }
 
 // work is what one command, timer or reply is about: the actions and sessions that it has read, and maybe changed.

@@ -65,6 +65,7 @@ type beatQuery struct {
 
 	cancelled []call.Ref // others
 	held      []call.Ref
+	lease     int64 // ms for which the process may be silent
 }
 
 // OfLeader makes the leader hear that the session is alive.
@@ -390,6 +391,7 @@ func (m *machine) queryBeat(v *engine.View, q *beatQuery) error {
 		return noSession(q.session)
 	}
 	m.heard(q.session, v.Now())
+	q.lease = m.leaseNow()
 	known := make(map[call.Ref]bool)
 	for _, ref := range q.known {
 		known[ref] = true

@@ -1,6 +1,7 @@
 package action
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -259,10 +260,11 @@ func (m *machine) heard(session uint64, now int64) {
 	m.pulses[session] = now
 }
 
-// led returns when the present term began here. Before, nobody was heard of.
-func (m *machine) led(term uint64, now int64) int64 {
+// led returns when the present term began here, in which processes have a lease. Before, nobody was heard of.
+func (m *machine) led(term uint64, now, lease int64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.lease = lease
 	if m.term != term {
 		m.term, m.begin = term, now
 	}
@@ -274,6 +276,13 @@ func (m *machine) silentSince(session uint64, begin int64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return max(m.pulses[session], begin)
+}
+
+// leaseNow returns for how long a process may be silent, ms.
+func (m *machine) leaseNow() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return cmp.Or(m.lease, leaseMillis)
 }
 
 // forgetPulses forgets sessions that there are no more.
@@ -294,7 +303,7 @@ func (m *machine) Duties() []engine.Duty {
 
 // watchSessions ends sessions that are silent for too long.
 func (m *machine) watchSessions(ctx context.Context, lead *engine.Lead) error {
-	begin := m.led(lead.Term(), lead.Now())
+	begin := m.led(lead.Term(), lead.Now(), max(lead.Patience(leaseMillis), leastLease))
 	for {
 		var silent uint64
 		var namespace string
@@ -334,7 +343,7 @@ func (m *machine) silent(v *engine.View, begin int64) (session uint64, namespace
 		if s.self {
 			continue
 		}
-		until := m.silentSince(id, max(begin, s.openedAt)) + leaseMillis
+		until := m.silentSince(id, max(begin, s.openedAt)) + m.leaseNow()
 		if until > v.Now() {
 			v.WakeAt(until)
 			continue

@@ -92,6 +92,9 @@ func (q *beatQuery) Arguments(c *codec.Coder) {
 func (q *beatQuery) Results(c *codec.Coder) {
 	codeRefs(c, &q.cancelled)
 	codeRefs(c, &q.held)
+	if c.Varint(&q.lease); q.lease < 0 || q.lease > leaseMillis {
+		c.Fail("lease out of range")
+	}
 }
 
 func codeRefs(c *codec.Coder, refs *[]call.Ref) {
