@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/primitive"
 	"github.com/floedb/floe/internal/shard"
@@ -29,12 +30,13 @@ type setup struct {
 }
 
 // node is a floe node with one namespace, which is spread if there are several shards. One with a slower disk, or behind a connection, has
-// no queues, streams and time series.
+// no queues, streams, time series and actions.
 type node struct {
 	store   *kv.Store
 	queues  *queue.Store
 	streams *stream.Store
 	series  *ts.Store
+	actions *action.Store
 	commit  commit
 	close   func() error
 }
@@ -66,7 +68,8 @@ func (s setup) open(dir string) (*node, error) {
 		return nil, err
 	}
 	opened := &node{
-		store: n.KV(namespace), queues: n.Queue(namespace), streams: n.Stream(namespace), series: n.TS(namespace), commit: commitTo(n), close: n.Close,
+		store: n.KV(namespace), queues: n.Queue(namespace), streams: n.Stream(namespace), series: n.TS(namespace), actions: n.Action(namespace),
+		commit: commitTo(n), close: n.Close,
 	}
 	return opened, s.create(creator(n))
 }
