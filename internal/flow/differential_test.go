@@ -11,7 +11,7 @@ import (
 	"github.com/expr-lang/expr"
 )
 
-var expressions = flag.Int("expressions", 3000, "how many expressions are compared with expr-lang/expr")
+var expressions = flag.Int("expressions", 1500, "how many expressions are compared with expr-lang/expr")
 
 // generator makes expressions of the language that both have in common: paths lead somewhere, types go together, nothing overflows or is divided by zero.
 type generator struct{ *rand.Rand }

@@ -78,7 +78,13 @@ var opNames = [opCount]struct {
 
 // Eval says whether the condition holds. Errors name the operator and the types that it can not be about.
 func (e *Expr) Eval(s Source) (bool, error) {
-	m := machine{source: s}
+	var paths []*Path
+	m := machine{at: make(map[*Path]int)}
+	e.top.paths(func(p *Path) {
+		m.at[p] = len(paths)
+		paths = append(paths, p)
+	})
+	m.resolver = newResolver(s, paths)
 	v, err := m.eval(&e.top)
 	if err != nil {
 		return false, err
@@ -103,7 +109,8 @@ func a(k valueKind) string {
 
 // machine evaluates.
 type machine struct {
-	source Source
+	*resolver
+	at map[*Path]int // places of paths in the resolver
 }
 
 func (m *machine) eval(t *term) (value, error) {
@@ -120,7 +127,7 @@ func (m *machine) eval(t *term) (value, error) {
 		return value{kind: isString, text: t.text}, nil
 	case opPath:
 		// The source may use its bytes again for the next path.
-		return fromJSON(append([]byte(nil), t.path.value(m.source)...))
+		return fromJSON(append([]byte(nil), m.value(m.at[t.path])...))
 	case opAnd, opOr:
 		return m.logic(t)
 	case opIf:

@@ -102,7 +102,7 @@ func TestDamagedCode(t *testing.T) {
 				t.Fatalf("%d of %d bytes are taken for a definition", n, len(record))
 			}
 		}
-		for range 2000 {
+		for range 500 {
 			damaged := append([]byte(nil), record...)
 			for range 1 + r.IntN(3) {
 				damaged[r.IntN(len(damaged))] = byte(r.Uint32())

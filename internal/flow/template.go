@@ -24,16 +24,15 @@ const maxKey = 1 << 10
 // was appended is no JSON.
 func (t *Template) Append(dst []byte, s Source) []byte {
 	start := len(dst)
-	for i := range t.parts {
-		if len(dst)-start > MaxRendered {
-			break
-		}
+	r := newResolver(s, pathsOf(t.parts))
+	for i, at := 0, 0; i < len(t.parts) && len(dst)-start <= MaxRendered; i++ {
 		p := &t.parts[i]
 		dst = append(dst, p.literal...)
 		if p.path == nil {
 			continue
 		}
-		if value := p.path.value(s); value != nil {
+		value := r.value(at)
+		if at++; value != nil {
 			dst = append(dst, value...)
 		} else {
 			dst = append(dst, "null"...)
@@ -51,21 +50,27 @@ type KeyTemplate struct {
 // is longer than a key may be.
 func (k *KeyTemplate) Append(dst []byte, s Source) (key []byte, whole bool) {
 	start, missing := len(dst), false
-	for i := range k.parts {
-		if len(dst)-start > maxKey {
-			return dst, false
+	paths := pathsOf(k.parts)
+	inRun := len(paths)
+	for _, p := range paths[:inRun] {
+		second := *p
+		if p.root == RootStepInput {
+			second.root = RootInput
 		}
+		paths = append(paths, &second)
+	}
+	r := newResolver(s, paths)
+	for i, at := 0, 0; i < len(k.parts) && len(dst)-start <= maxKey; i++ {
 		p := &k.parts[i]
 		dst = append(dst, p.literal...)
 		if p.path == nil {
 			continue
 		}
-		value := p.path.value(s)
-		if value == nil && p.path.root == RootStepInput {
-			inRun := *p.path
-			inRun.root = RootInput
-			value = inRun.value(s)
+		value := r.value(at)
+		if value == nil {
+			value = r.value(inRun + at)
 		}
+		at++
 		if text, ok := Text(value); ok {
 			dst = append(dst, text...)
 		} else {
@@ -74,6 +79,17 @@ func (k *KeyTemplate) Append(dst []byte, s Source) (key []byte, whole bool) {
 		missing = missing || value == nil || string(value) == "null"
 	}
 	return dst, !missing && len(dst)-start <= maxKey
+}
+
+// pathsOf returns the paths of a template, in order.
+func pathsOf(parts []part) []*Path {
+	paths := make([]*Path, 0, len(parts))
+	for i := range parts {
+		if parts[i].path != nil {
+			paths = append(paths, parts[i].path)
+		}
+	}
+	return paths
 }
 
 // builder puts a template together.

@@ -1,0 +1,165 @@
+package flow
+
+import "bytes"
+
+// resolver finds what many paths lead to. It goes over each root once, however many paths there are into it: one that a hostile definition names hundreds of times
+// would hold up a shard otherwise.
+type resolver struct {
+	source Source
+	paths  []*Path
+	known  []bool
+	spans  []span // by path
+	// What the source was asked for last, which it may take back when it is asked for something else.
+	last *Path
+	raw  []byte
+}
+
+// span is where a value lies in its root; its end is 0 if there is none.
+type span struct{ from, end int }
+
+func newResolver(s Source, paths []*Path) *resolver {
+	return &resolver{source: s, paths: paths, known: make([]bool, len(paths)), spans: make([]span, len(paths))}
+}
+
+// value returns what a path leads to, nil if that is nothing, until it is asked for another.
+func (r *resolver) value(i int) []byte {
+	if len(r.paths) == 1 {
+		return r.paths[i].value(r.source)
+	}
+	if !r.known[i] {
+		r.find(r.paths[i])
+	}
+	if r.spans[i].end == 0 {
+		return nil
+	}
+	return r.load(r.paths[i])[r.spans[i].from:r.spans[i].end]
+}
+
+// load returns the root of a path.
+func (r *resolver) load(p *Path) []byte {
+	if r.last == nil || !r.last.sameRoot(p) {
+		r.last, r.raw = p, r.source.Root(p.root, p.name)
+	}
+	return r.raw
+}
+
+func (p *Path) sameRoot(other *Path) bool { return p.root == other.root && p.name == other.name }
+
+// find finds what all paths lead to that have the root of one.
+func (r *resolver) find(p *Path) {
+	var top fork
+	for i, other := range r.paths {
+		if p.sameRoot(other) {
+			r.known[i] = true
+			top.add(other.hops, i)
+		}
+	}
+	if raw := r.load(p); Valid(raw) {
+		r.walk(&top, raw, skipSpace(raw, 0))
+	}
+}
+
+// fork is a place in a root, with the paths that end there and those that go on.
+type fork struct {
+	ends     []int
+	members  map[string]*fork
+	elements map[int64]*fork
+}
+
+func (f *fork) add(hops []hop, path int) {
+	for i := range hops {
+		f = f.next(&hops[i])
+	}
+	f.ends = append(f.ends, path)
+}
+
+func (f *fork) next(h *hop) *fork {
+	if h.index {
+		return child(&f.elements, h.at)
+	}
+	return child(&f.members, h.key)
+}
+
+func child[K comparable](m *map[K]*fork, key K) *fork {
+	if *m == nil {
+		*m = make(map[K]*fork)
+	}
+	f := (*m)[key]
+	if f == nil {
+		f = new(fork)
+		(*m)[key] = f
+	}
+	return f
+}
+
+// walk goes over the value at i, which is valid, and returns where it ends.
+func (r *resolver) walk(f *fork, raw []byte, i int) (end int) {
+	switch {
+	case f.members != nil && raw[i] == '{':
+		end = r.walkObject(f, raw, i)
+	case f.elements != nil && raw[i] == '[':
+		end = r.walkArray(f, raw, i)
+	default:
+		end = skipValue(raw, i, 0)
+	}
+	for _, path := range f.ends {
+		r.spans[path] = span{i, end}
+	}
+	return end
+}
+
+func (r *resolver) walkObject(f *fork, raw []byte, i int) int {
+	for i = skipSpace(raw, i+1); raw[i] != '}'; {
+		end := skipText(raw, i)
+		next := f.members[textOf(raw[i:end])]
+		if i = skipSpace(raw, skipSpace(raw, end)+1); next == nil {
+			end = skipValue(raw, i, 0)
+		} else {
+			// Of several members with the same name the last one counts, with all that is in it.
+			r.forget(next)
+			end = r.walk(next, raw, i)
+		}
+		if i = skipSpace(raw, end); raw[i] == ',' {
+			i = skipSpace(raw, i+1)
+		}
+	}
+	return i + 1
+}
+
+func (r *resolver) walkArray(f *fork, raw []byte, i int) int {
+	i = skipSpace(raw, i+1)
+	for n := int64(0); raw[i] != ']'; n++ {
+		end := 0
+		if next := f.elements[n]; next != nil {
+			end = r.walk(next, raw, i)
+		} else {
+			end = skipValue(raw, i, 0)
+		}
+		if i = skipSpace(raw, end); raw[i] == ',' {
+			i = skipSpace(raw, i+1)
+		}
+	}
+	return i + 1
+}
+
+// forget forgets what was found from a place on.
+func (r *resolver) forget(f *fork) {
+	for _, path := range f.ends {
+		r.spans[path] = span{}
+	}
+	for _, next := range f.members {
+		r.forget(next)
+	}
+	for _, next := range f.elements {
+		r.forget(next)
+	}
+}
+
+// textOf returns what a valid JSON string says.
+func textOf(quoted []byte) string {
+	inner := quoted[1 : len(quoted)-1]
+	if bytes.IndexByte(inner, '\\') < 0 {
+		return string(inner)
+	}
+	return string(appendUnquoted(nil, inner))
+}
