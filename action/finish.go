@@ -1,0 +1,19 @@
+package action
+
+import (
+	"context"
+
+	"github.com/floedb/floe/internal/worker"
+)
+
+// Finish ends a run that a worker got from Await with what a Handler has returned, as a Worker does: for loops that call handlers by themselves.
+//
+// Errors: ErrConflict if the worker does not have the run any more, or it was cancelled.
+func (s *Store) Finish(ctx context.Context, id string, t *Task, result any, err error) error {
+	at, bad := t.Run.parse()
+	if bad != nil {
+		return bad
+	}
+	p := piece{Task: *t, taken: taken{ref: at.Ref, attempt: int64(t.Attempt)}, result: result}
+	return s.end(ctx, t.Run, id, p.conclusion(worker.Result{Err: err}, s.scope.MaxPayload()))
+}

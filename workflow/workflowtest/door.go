@@ -1,0 +1,100 @@
+package workflowtest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/workflow"
+)
+
+const (
+	never = engine.NoTimer
+	begin = 1_000_000_000_000 // ms
+	term  = 1
+)
+
+// door is a shard without a log: each command is applied at once, at a time that only the test moves.
+type door struct {
+	t      TB
+	x      *engine.Executor
+	router *engine.Router
+	now    int64
+}
+
+var _ engine.Door = (*door)(nil)
+
+// open returns a shard over a store in memory.
+func open(t TB) *door {
+	t.Helper()
+	db, err := pebble.Open("", &pebble.Options{FS: vfs.NewMem(), DisableWAL: true, Logger: quiet{}})
+	if err != nil {
+		t.Fatalf("workflowtest: %v", err)
+	}
+	d := &door{t: t, now: begin}
+	d.x = engine.NewExecutor(engine.Config{
+		Shards: 1, DB: db, Primitives: []engine.Primitive{engine.TableOf(action.Primitive), engine.TableOf(workflow.Primitive)},
+	})
+	if err := d.x.Restore(); err != nil {
+		t.Fatalf("workflowtest: %v", err)
+	}
+	d.router = engine.NewRouter(d)
+	t.Cleanup(func() {
+		for _, close := range []func() error{d.x.Release, db.Close} {
+			if err := close(); err != nil {
+				t.Errorf("workflowtest: %v", err)
+			}
+		}
+	})
+	return d
+}
+
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)         {}
+func (quiet) Errorf(string, ...any)        {}
+func (quiet) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...)) }
+func (d *door) flows() *workflow.Store {
+	return engine.StoreOf(workflow.Primitive, d.router, namespace, maxPayload)
+}
+func (d *door) actions() *action.Store {
+	return engine.StoreOf(action.Primitive, d.router, namespace, maxPayload)
+}
+func (d *door) Shards() int { return 1 }
+func (d *door) Now() int64  { return d.now }
+
+// Propose applies a command.
+func (d *door) Propose(_ context.Context, _ engine.ShardID, cmd engine.Command) ([]byte, error) {
+	if err := d.x.Check(cmd); err != nil {
+		return nil, err
+	}
+	e := engine.Entry{Stamp: d.now, Commands: [][]byte{cmd.AppendTo(nil)}}
+	_, out := d.x.Apply(term, d.x.Applied().Index+1, e.AppendTo(nil), nil)
+	if err := d.x.Commit(); err != nil {
+		d.t.Fatalf("workflowtest: %v", err)
+	}
+	return out[0].Result, out[0].Err
+}
+
+// Take takes what there is.
+func (d *door) Take(ctx context.Context, shard engine.ShardID, t engine.Take) ([]byte, error) {
+	return d.x.TakeAlone(ctx, t, d.Now, func(cmd engine.Command) ([]byte, error) { return d.Propose(ctx, shard, cmd) })
+}
+
+// Query answers a query.
+func (d *door) Query(ctx context.Context, _ engine.ShardID, q engine.Query) error {
+	return d.x.Query(ctx, q, engine.Replica{Now: d.Now})
+}
+
+// fire hands out the timers that are due.
+func (d *door) fire() {
+	for d.x.NextDue() <= d.now {
+		if _, err := d.Propose(context.Background(), 0, engine.Fire()); err != nil {
+			d.t.Fatalf("workflowtest: %v", err)
+		}
+	}
+}

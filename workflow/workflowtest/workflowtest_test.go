@@ -1,0 +1,89 @@
+package workflowtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/workflow"
+	"github.com/floedb/floe/workflow/workflowtest"
+)
+
+func order() []byte {
+	return workflow.New("order").
+		Start(workflow.Call("@actions/charge").Retry(workflow.RetryPolicy{Attempts: 3, Initial: time.Hour}).Compensate(workflow.Call("@actions/refund")).
+			To("success", "approve").To("failure", "flo.Failed")).
+		Step("approve", workflow.WaitFor("approval", 24*time.Hour).To("success", "ship").To("timeout", "flo.Failed")).
+		Step("ship", workflow.Call("@actions/ship").To("success", "flo.Completed")).Definition()
+}
+
+// TestOrder: a charge that works at the third attempt, two hours later, and an approval.
+func TestOrder(t *testing.T) {
+	w := workflowtest.New(t)
+	w.Create(order())
+	tries := 0
+	w.Handle("charge", func(_ context.Context, task *action.Task) (any, error) {
+		if tries++; tries < 3 {
+			return nil, errors.New("try again")
+		}
+		return map[string]int{"try": tries}, nil
+	})
+	w.Return("ship", "shipped", nil)
+	begin := w.Now()
+	id := w.Start("order", `{"amount":12}`)
+	w.Pass(2 * time.Hour)
+	if run := w.Get(id); run.Status != workflow.Waiting || run.CurrentStep != "approve" || w.Now().Sub(begin) != 2*time.Hour {
+		t.Fatalf("after two hours: %+v", run.RunInfo)
+	}
+	w.Signal(id, "approval", `{}`)
+	run := w.Finish(id)
+	if run.Status != workflow.Completed || string(run.Output) != `"shipped"` {
+		t.Errorf("run %+v", run)
+	}
+	w.ExpectPath(id, "_start: success", "approve: success", "ship: success")
+}
+
+// TestNobodyApproves: time passes until the approval is too late, and the charge is given back.
+func TestNobodyApproves(t *testing.T) {
+	w := workflowtest.New(t)
+	w.Create(order())
+	w.Return("charge", nil, nil)
+	w.Return("refund", nil, nil)
+	run := w.Run("order", `{}`)
+	if run.Status != workflow.Failed {
+		t.Errorf("run %+v", run)
+	}
+	w.ExpectPath(run.ID, "_start: success", "approve: timeout", "compensate _start")
+}
+
+// failing notes how it was ended.
+type failing struct {
+	*testing.T
+	said []string
+}
+
+func (f *failing) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
+func (f *failing) Errorf(format string, args ...any) {
+	f.said = append(f.said, fmt.Sprintf(format, args...))
+}
+
+// TestStuck: a run that waits for a signal that nobody sends ends the test, and a path that was not gone fails it.
+func TestStuck(t *testing.T) {
+	f := &failing{T: t}
+	w := workflowtest.New(f)
+	w.Create(workflow.New("wait").Start(workflow.WaitFor("go", 0).To("success", "flo.Completed")).Definition())
+	id := w.Start("wait", "1")
+	if w.ExpectPath(id, "_start: success"); len(f.said) != 1 {
+		t.Errorf("a wrong path: %q", f.said)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("Finish of a run that waits for ever returned")
+		}
+	}()
+	w.Finish(id)
+}
