@@ -29,6 +29,7 @@ type live struct {
 
 // startRun starts a run.
 func (w *work) startRun(c *startCommand) ([]byte, error) {
+	w.tx.Cause(startCause(w.tx.NamespaceName(), c.name))
 	if err := c.check(); err != nil {
 		return nil, err
 	}

@@ -49,6 +49,7 @@ func (l *live) takePending(s *flow.Wait) bool {
 
 // signal tells a run something: the step that waits for it goes on, or it is kept until one does.
 func (w *work) signal(c *signalCommand) ([]byte, error) {
+	w.tx.Cause(signalCause(w.tx.NamespaceName(), c.kind))
 	if err := c.check(); err != nil {
 		return nil, err
 	}

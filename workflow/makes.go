@@ -1,0 +1,40 @@
+package workflow
+
+import (
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/engine"
+)
+
+var _ engine.Maker = (*machine)(nil)
+
+// Makes says which commands are followed by steps, and so make runs of actions: a take that waits for such a run is in the same entry. What comes of the end of an
+// action's run is known to the machine of actions.
+func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
+	var cause engine.Topic
+	switch cmd.Kind {
+	case kindStart:
+		v, err := decode(cmd.Body, (*startCommand).code)
+		if err != nil {
+			return
+		}
+		cause = startCause(cmd.Namespace, v.name)
+	case kindSignal:
+		v, err := decode(cmd.Body, (*signalCommand).code)
+		if err != nil {
+			return
+		}
+		cause = signalCause(cmd.Namespace, v.kind)
+	default:
+		return
+	}
+	made(engine.Made{Topic: call.Takers(cmd.Namespace), N: 1, Cause: cause})
+}
+
+// startCause is the cause of what comes of starts of a workflow, signalCause that of what comes of signals of a type.
+func startCause(namespace, workflow string) engine.Topic {
+	return engine.TopicOf(engine.MachineWorkflow, namespace, []byte("c"+workflow))
+}
+
+func signalCause(namespace, kind string) engine.Topic {
+	return engine.TopicOf(engine.MachineWorkflow, namespace, []byte("s"+kind))
+}
