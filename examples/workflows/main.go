@@ -16,8 +16,16 @@ import (
 	"github.com/floedb/floe/workflow"
 )
 
+// The definitions: of an order, of a job of every morning, and of what customers send back.
+//
 //go:embed order.yaml
 var orderDefinition string
+
+//go:embed report.yaml
+var reportDefinition []byte
+
+//go:embed returns.yaml
+var returnsDefinition []byte
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -41,7 +49,7 @@ func run(ctx context.Context, out io.Writer) error {
 	working, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- s.work(working) }()
-	for _, part := range []func(context.Context) error{s.trade, s.approve, s.update, s.figures} {
+	for _, part := range []func(context.Context) error{s.trade, s.approve, s.update, s.jobs, s.figures} {
 		if err = part(ctx); err != nil {
 			break
 		}
@@ -151,13 +159,36 @@ func (s *shop) update(ctx context.Context) error {
 	return s.tell(ctx, patient)
 }
 
-// figures prints what has become of all runs, and the orders of one customer, the newest first.
-func (s *shop) figures(ctx context.Context) error {
-	info, err := s.flows.Workflow(ctx, "order")
-	if err != nil {
-		return err
+// jobs runs the two workflows that nobody waits for at a desk. What a schedule starts, and records of a stream, can be started by hand too.
+func (s *shop) jobs(ctx context.Context) error {
+	for _, definition := range [][]byte{reportDefinition, returnsDefinition} {
+		if _, err := s.flows.Create(ctx, definition); err != nil {
+			return err
+		}
 	}
-	s.say("%d orders: %d completed, %d failed", info.Runs.Total, info.Runs.Completed, info.Runs.Failed)
+	for _, job := range []struct{ name, input string }{
+		{"returns", `[{"order":"1","item":"cup"},{"order":"3","item":"lamp"}]`},
+		{"report", `{"of":"order"}`},
+	} {
+		started, err := s.flows.Start(ctx, job.name, []byte(job.input))
+		if err != nil {
+			return err
+		}
+		if err := s.tell(ctx, started.Run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// figures prints what has become of the runs of all workflows, and the orders of one customer, the newest first.
+func (s *shop) figures(ctx context.Context) error {
+	for info, err := range s.flows.All(ctx) {
+		if err != nil {
+			return err
+		}
+		s.say("%s %s: %d completed, %d failed", info.Name, info.Version, info.Runs.Completed, info.Runs.Failed)
+	}
 	for r, err := range s.flows.Runs().All(ctx, workflow.With("customer", "bob")) {
 		if err != nil {
 			return err

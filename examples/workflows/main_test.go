@@ -29,7 +29,11 @@ failed: _start success, charge success, approve rejected, {"order":"4","by":"eve
 failed: _start success, charge success, approve timeout, {"order":"6","by":null}
   step "approve": outcome "timeout": no signal "approval" after 50 ms
 completed: _start success, charge success, approve success, ship success, {"order":"5","bank":"southbank","parcels":["parcel with bed"]}
-6 orders: 3 completed, 3 failed
+completed: _start success, ["cup of order 1","lamp of order 3"]
+completed: _start success, {"sold":3}
+order 2.0.0: 3 completed, 3 failed
+report 1.0.0: 1 completed, 0 failed
+returns 1.0.0: 1 completed, 0 failed
 bob's: version 2.0.0, failed
 bob's: version 1.0.0, completed
 bob's: version 1.0.0, failed

@@ -33,27 +33,35 @@ type task struct {
 	Items []string `json:"items"`
 	Cents int      `json:"cents"`
 	Bank  string   `json:"bank"`
+	Of    string   `json:"of"`
 }
 
 // actions are what workers carry out, by name.
-func (s *shop) actions() map[string]func(task) (any, error) {
-	return map[string]func(task) (any, error){
-		"reserve": func(t task) (any, error) { return len(t.Items), nil },
-		"release": func(t task) (any, error) {
+func (s *shop) actions() map[string]func(context.Context, task) (any, error) {
+	return map[string]func(context.Context, task) (any, error){
+		"reserve": func(_ context.Context, t task) (any, error) { return len(t.Items), nil },
+		"release": func(_ context.Context, t task) (any, error) {
 			s.say("  order %s: its items are for sale again", t.Order)
 			return nil, nil
 		},
-		"charge-northbank": func(task) (any, error) { return nil, action.Permanent(errors.New("the bank is closed")) },
-		"charge-southbank": func(task) (any, error) { return map[string]string{"bank": "southbank"}, nil },
-		"refund": func(t task) (any, error) {
+		"charge-northbank": func(context.Context, task) (any, error) {
+			return nil, action.Permanent(errors.New("the bank is closed"))
+		},
+		"charge-southbank": func(context.Context, task) (any, error) { return map[string]string{"bank": "southbank"}, nil },
+		"refund": func(_ context.Context, t task) (any, error) {
 			s.say("  order %s: %s gives the money back", t.Order, t.Bank)
 			return nil, nil
 		},
-		"ship": func(t task) (any, error) {
+		"ship": func(_ context.Context, t task) (any, error) {
 			if t.Item == "anvil" {
 				return nil, action.Permanent(action.Code("too_heavy", errors.New("nobody can carry the anvil")))
 			}
 			return "parcel with " + t.Item, nil
+		},
+		"restock": func(_ context.Context, t task) (any, error) { return t.Item + " of order " + t.Order, nil },
+		"report": func(ctx context.Context, t task) (any, error) {
+			info, err := s.flows.Workflow(ctx, t.Of)
+			return map[string]int64{"sold": info.Runs.Completed}, err
 		},
 	}
 }
@@ -72,7 +80,7 @@ func (s *shop) register(ctx context.Context) error {
 func (s *shop) work(ctx context.Context) error {
 	w := s.node.Action("shop").Worker(action.WorkerConfig{ID: "clerk-1"})
 	for name, do := range s.actions() {
-		action.Handle(w, name, func(_ context.Context, t task) (any, error) { return do(t) })
+		action.Handle(w, name, do)
 	}
 	return w.Run(ctx)
 }
