@@ -46,6 +46,7 @@ test-long: ## randomised suites in their long forms, races in full; for the nigh
 	$(GO) test -count=1 -timeout 60m -run '^TestModel$$' ./queue -runs 1600
 	$(GO) test -count=1 -timeout 60m -run '^TestModel$$' ./stream -runs 1000
 	$(GO) test -count=1 -timeout 60m -run '^TestModel$$' ./ts -runs 1000
+	$(GO) test -count=1 -timeout 60m -run '^Test(Backfill|LateStorm)$$' ./ts -backfill 200 -storm 3000 -v
 	$(GO) test -count=1 -timeout 60m ./internal/ual ./internal/shard -long
 	$(banner) 'kills, power cuts, histories, pauses, long'
 	$(GO) test -count=1 -timeout 300m -run '^TestKill$$' ./internal/exercise -kills 10000

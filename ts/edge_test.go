@@ -2,6 +2,7 @@ package ts_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -12,21 +13,32 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
+var (
+	backfillFlag = flag.Int("backfill", 1, "series of which TestBackfill writes ten years")
+	stormFlag    = flag.Int("storm", 30, "batches of late points that TestLateStorm writes")
+)
+
 // TestBackfill writes ten years, a point a day: a block is sealed into a bounded number of partitions, so the call is split.
 func TestBackfill(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
 	var batch []ts.Point
 	want := make(map[ts.At]float64)
-	for d := range int64(3650) {
-		p := point("a", -d*day, float64(d))
-		p.Fields["twice"] = float64(2 * d)
-		batch = append(batch, p)
-		for f, v := range p.Fields {
-			want[ts.At{Measurement: "cpu", Tags: "host=a;", Field: f, Time: p.Time.UnixMilli()}] = v
+	for i := range *backfillFlag {
+		host := fmt.Sprintf("h%d", i)
+		for d := range int64(3650) {
+			p := point(host, -d*day, float64(d+int64(i)))
+			p.Fields["twice"] = float64(2 * d)
+			batch = append(batch, p)
+			for f, v := range p.Fields {
+				want[ts.At{Measurement: "cpu", Tags: "host=" + host + ";", Field: f, Time: p.Time.UnixMilli()}] = v
+			}
+		}
+		write(t, s, batch...)
+		if batch = batch[:0]; i%10 == 9 {
+			r.Advance(6 * minute)
 		}
 	}
-	write(t, s, batch...)
 	compare(t, r, want)
 	r.Advance(6 * minute)
 	rows(t, r, ts.RowBlock, 0)
@@ -134,7 +146,7 @@ func TestLateStorm(t *testing.T) {
 	r := newRig(t, 1)
 	s := storeOf(r, "n")
 	must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{Downsample: []ts.Downsample{{Every: 10 * time.Minute}, {Every: 7 * time.Hour}}}))
-	for range 30 {
+	for range *stormFlag {
 		var batch []ts.Point
 		for range 1 + rng.IntN(20) {
 			v := float64(rng.IntN(10_000)) / 100

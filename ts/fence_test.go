@@ -112,3 +112,37 @@ func TestOvertakenMerge(t *testing.T) {
 		})
 	}
 }
+
+// TestOvertakenCount: points of a partition that were counted in a view are not taken for those that there are when something was sealed, or removed, meanwhile.
+func TestOvertakenCount(t *testing.T) {
+	for name, overtake := range map[string]func(r *rig.Rig, s *ts.Store){
+		"sealed": func(r *rig.Rig, s *ts.Store) {
+			write(t, s, point("c", 0, 1), point("c", second, 1))
+			r.Advance(6 * minute)
+		},
+		"series deleted": func(r *rig.Rig, s *ts.Store) {
+			must(s.DeleteSeries(t.Context(), "cpu", map[string]string{"host": "b"}))
+			r.Advance(0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1)
+			s := storeOf(r, "n")
+			for range 2 { // the second time the same points
+				write(t, s, point("a", 0, 1), point("b", 0, 1))
+				r.Advance(6 * minute)
+			}
+			r.Pass(11 * minute)
+			cmd := proposed(t, r, 1)
+			overtake(r, s)
+			before := must(s.Measurement(t.Context(), "cpu")).Points
+			if out := r.Entry(0, cmd)[0]; !errors.Is(out.Err, engine.ErrConflict) {
+				t.Errorf("the count is carried out: %v", out.Err)
+			}
+			counted(t, r, s, before)
+			r.Advance(hour)
+			want := map[string]int64{"sealed": 4, "series deleted": 1}[name]
+			counted(t, r, s, want)
+		})
+	}
+}

@@ -60,6 +60,7 @@ func (q windowQuery) measure(b *bench) (res result, err error) {
 		}
 	}
 	n = (n + steps - 1) / steps * steps
+	atRest() // what is measured is the query alone, and not the sealing of what was just written
 	stages := "window(5m) | avg()"
 	if q.grouped {
 		stages = "window(5m) | group_by(host) | avg()"
@@ -92,6 +93,20 @@ func processorTime() time.Duration {
 		panic(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// atRest returns when this process does next to nothing for a second: its duties are done.
+func atRest() {
+	const poll = 100 * time.Millisecond
+	tick := time.NewTicker(poll)
+	defer tick.Stop()
+	for still, last := 0, processorTime(); still < 10; <-tick.C {
+		now := processorTime()
+		if still++; now-last > poll/5 {
+			still = 0
+		}
+		last = now
+	}
 }
 
 // usage is the value of a host's point, in hundredths.
