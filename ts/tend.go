@@ -58,6 +58,7 @@ type tender struct {
 	spare    []*points.Encoder
 	purges   map[incarnation]*purge
 	merged   map[pageGroup]mergedUpTo
+	mergedAt map[incarnation][]byte // the partition in which something was merged last
 	retirals map[incarnation]*retiral
 	reader   points.Reader
 	cursor   points.Cursor
@@ -76,7 +77,7 @@ func newTender(lead *engine.Lead) *tender {
 	return &tender{
 		patience: lead.Patience,
 		idle:     make(map[incarnation]idle), encoders: make(map[pageGroup]*points.Encoder), purges: make(map[incarnation]*purge),
-		merged: make(map[pageGroup]mergedUpTo), retirals: make(map[incarnation]*retiral),
+		merged: make(map[pageGroup]mergedUpTo), mergedAt: make(map[incarnation][]byte), retirals: make(map[incarnation]*retiral),
 	}
 }
 
@@ -113,6 +114,7 @@ func (t *tender) next(v *engine.View) (*step, error) {
 			delete(t.idle, inc)
 			delete(t.purges, inc)
 			delete(t.retirals, inc)
+			delete(t.mergedAt, inc)
 		}
 	}
 	// What is to be sealed comes first: it is bounded.

@@ -18,16 +18,28 @@ const (
 	mergeInput = 700 << 10      // bytes of pages that one step takes
 )
 
-// merge makes one generation of several in a part of a partition.
+// merge makes one generation of several in a part of a partition. It goes on where the step before has merged something, and begins at the front again when
+// nothing is left behind that: a backfill has thousands of partitions.
 func (t *tending) merge() (*step, error) {
+	front := incKey(nil, rowPartition, t.inc)
+	if from := t.mergedAt[t.inc]; from != nil {
+		if s, err := t.mergeFrom(from); err != nil || s != nil {
+			return s, err
+		}
+		delete(t.mergedAt, t.inc)
+	}
+	return t.mergeFrom(front)
+}
+
+// mergeFrom merges something in the first partition from a key on in which there is something to merge.
+func (t *tending) mergeFrom(from []byte) (*step, error) {
 	type found struct {
 		tier      tierID
 		partition int64
 		merged    []uint64
 	}
 	var f *found
-	prefix := incKey(nil, rowPartition, t.inc)
-	it, err := t.view.Iter(prefix, key.PrefixEnd(prefix))
+	it, err := t.view.Iter(from, key.PrefixEnd(incKey(nil, rowPartition, t.inc)))
 	if err != nil {
 		return nil, err
 	}
@@ -39,6 +51,7 @@ func (t *tending) merge() (*step, error) {
 		tier, partition := tierOf(it.Key()), partitionOf(it.Key())
 		if merged := t.toMerge(&p, t.endOf(tier, partition)); len(merged) > 1 {
 			f = &found{tier, partition, merged}
+			t.mergedAt[t.inc] = slices.Clone(it.Key())
 		}
 	}
 	if closeErr := it.Close(); err == nil {
@@ -104,19 +117,48 @@ func readPage(k, value []byte) (p heldPage, err error) {
 	return p, err
 }
 
-// mergeSome merges generations in one column of a field, from the first series on for which that was not done.
+// mergeSome merges generations of a partition in one column of a field, from the first series on for which that was not done, and goes on with the next
+// columns while they are small.
 func (t *tending) mergeSome(tier tierID, partition int64, merged []uint64) (*step, error) {
-	target := merged[len(merged)-1]
-	group, ok, err := t.unmerged(tier, partition, merged)
-	if err != nil || !ok {
-		return nil, err
-	}
-	inputs, bound, err := t.cutPages(group, merged)
-	if err != nil {
-		return nil, err
-	}
-	cmd := rewriteCommand{name: t.name, inc: t.inc, shape: t.content.shape, tier: tier, partition: partition}
 	defer t.release()
+	cmd := rewriteCommand{name: t.name, inc: t.inc, shape: t.content.shape, tier: tier, partition: partition}
+	lower, _ := pagesOf(t.inc, tier, partition)
+	size := int64(0)
+	for {
+		group, ok, err := t.unmerged(lower, tier, partition, merged)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			break
+		}
+		inputs, bound, err := t.cutPages(group, merged)
+		if err != nil {
+			return nil, err
+		}
+		for i := range inputs {
+			size += inputs[i].bytes
+		}
+		if len(cmd.old) > 0 && size > mergeInput {
+			break
+		}
+		if err := t.mergeColumn(&cmd, group, merged, inputs, bound); err != nil {
+			return nil, err
+		}
+		if bound != math.MaxInt64 {
+			break
+		}
+		lower = key.PrefixEnd(columnPrefix(nil, group))
+	}
+	if len(cmd.old) == 0 {
+		return nil, nil
+	}
+	return stepOf(t, kindRewrite, &cmd, (*rewriteCommand).code), nil
+}
+
+// mergeColumn adds the merge of pages, the oldest generation first, of the series before one to a command.
+func (t *tending) mergeColumn(cmd *rewriteCommand, group pageGroup, merged []uint64, inputs []heldPage, bound int64) error {
+	target := merged[len(merged)-1]
 	e := t.encoder(group)
 	rests := make(map[uint64]*points.Encoder)
 	if plant.On(plant.GenerationsReversed) {
@@ -141,7 +183,7 @@ func (t *tending) mergeSome(tier tierID, partition int64, merged []uint64) (*ste
 			rest.Run(uint32(id), uint16(group.field), times, values)
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
 	cmd.addPages(group, target, e)
@@ -151,7 +193,7 @@ func (t *tending) mergeSome(tier tierID, partition int64, merged []uint64) (*ste
 		}
 	}
 	t.merged[group] = mergedUpTo{target, bound}
-	return stepOf(t, kindRewrite, &cmd, (*rewriteCommand).code), nil
+	return nil
 }
 
 // addPages adds what an encoder holds as pages.
@@ -179,9 +221,9 @@ func (t *tender) eachRun(p *heldPage, f func(id seriesID, times []int64, values 
 	return nil
 }
 
-// unmerged returns the first column of a field in which some of the generations have pages that are not of the last of them.
-func (t *tending) unmerged(tier tierID, partition int64, merged []uint64) (at pageGroup, ok bool, err error) {
-	lower, upper := pagesOf(t.inc, tier, partition)
+// unmerged returns the first column of a field, from a key on, in which some of the generations have pages that are not of the last of them.
+func (t *tending) unmerged(lower []byte, tier tierID, partition int64, merged []uint64) (at pageGroup, ok bool, err error) {
+	_, upper := pagesOf(t.inc, tier, partition)
 	for {
 		it, err := t.view.Iter(lower, upper)
 		if err != nil {
