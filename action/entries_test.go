@@ -11,6 +11,7 @@ import (
 
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/internal/shard"
 )
 
@@ -255,5 +256,37 @@ func TestShare(t *testing.T) {
 	})
 	if n != 1 {
 		t.Errorf("8 runs for 3 takes are %d entries", n)
+	}
+}
+
+// TestTakeBehindDue: a take that came when an attempt was overdue whose end somebody is told had no result of its own yet, and stopped the node; it takes what comes of
+// that end.
+func TestTakeBehindDue(t *testing.T) {
+	w := &world{t: t, r: rig.New(t, 1, table(), callerTable(1000)), of: make(map[call.Ref]uint64)}
+	w.register("step", defaultSpec)
+	s := w.open(group{"", []string{"step"}})
+	if _, err := w.r.Propose(t.Context(), 0, engine.Command{Machine: engine.MachineTest, Kind: callerStart, Namespace: "n", Body: []byte{2}}); err != nil {
+		t.Fatal(err)
+	}
+	take := func() []taken {
+		t.Helper()
+		res, err := w.work(workCommand{session: s, wants: []want{{0, "w", 1}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.taken
+	}
+	first := take()
+	w.r.Pass(1000)
+	if again := take(); len(first) != 1 || len(again) != 0 {
+		t.Fatalf("%+v, then %+v", first, again)
+	}
+	w.r.Pass(5000)
+	if second := take(); len(second) != 1 || second[0].attempt != 2 {
+		t.Fatalf("%+v", second)
+	}
+	w.r.Pass(1000)
+	if next := take(); len(next) != 1 || next[0].attempt != 1 || next[0].ref.Run == first[0].ref.Run {
+		t.Errorf("%+v", next)
 	}
 }
