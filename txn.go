@@ -13,7 +13,7 @@ type (
 	condition = engine.Condition
 )
 
-// Op is an operation of a transaction: a kv.Op, queue.Op or stream.Op, made by kv.PutOp, queue.EnqueueOp, stream.AppendOp and their siblings.
+// Op is an operation of a transaction: a kv.Op, stream.Op, queue.Op, ts.Op, action.Op or workflow.Op, made by kv.PutOp, workflow.StartOp and their siblings.
 // It is good for any number of transactions.
 type Op interface{ operation }
 
