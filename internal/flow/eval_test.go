@@ -68,6 +68,8 @@ func TestConditions(t *testing.T) {
 		{`input.n in 1..input.s`, ".. does not go with number and string"},
 		{`input.list == [1, "two", 3, [4], input.list[4]]`, "true"},
 		{`input.list == [1]`, "false"},
+		{`[1] == input.list or [] == input.list or input.list == [] or input.empty != []`, "false"},
+		{`input.o == item or item == input.o or input == input.o`, "false"},
 		{`input.o == input.o and input.o != steps.a.output`, "true"},
 		{`len(input.list) == 5 and len(input.s) == 3 and len(input.o) == 2 and len(input.u) == 2 and len([1]) == 1 and len(input.empty) == 0`, "true"},
 		{`len(input.n) == 1`, "len does not go with number"},
@@ -110,6 +112,27 @@ func TestConditions(t *testing.T) {
 		if got != test.want {
 			t.Errorf("%s: %s, want %s", test.text, got, test.want)
 		}
+	}
+}
+
+// TestConditionsAreBounded: what a condition costs is bounded, whatever it is about.
+func TestConditionsAreBounded(t *testing.T) {
+	source := values{"input": "[" + strings.Repeat("[1,2,3],", 1<<15) + "0]"}
+	for _, text := range []string{strings.Repeat("input == input and ", 200) + "true", strings.Repeat("5 in input or ", 200) + "true", strings.Repeat("len(input) > 0 and ", 200) + "true"} {
+		e, err := compileExpr(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Eval(source); err == nil || err.Error() != "the condition goes over more than 64 MiB of values" {
+			t.Errorf("%s: %v", clip(text), err)
+		}
+	}
+	once, err := compileExpr("input == input and len(input) == 32769")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if holds, err := once.Eval(source); !holds || err != nil {
+		t.Errorf("once: %v, %v", holds, err)
 	}
 }
 

@@ -110,7 +110,24 @@ func a(k valueKind) string {
 // machine evaluates.
 type machine struct {
 	*resolver
-	at map[*Path]int // places of paths in the resolver
+	at      map[*Path]int // places of paths in the resolver
+	touched int           // bytes
+}
+
+const (
+	// maxTouched is how many bytes of values the operations of a condition may go over: one that compares a large input with itself hundreds of times
+	// would hold up a shard.
+	maxTouched = 64 << 20
+	// comparing is how much more it costs to compare a value than to go over it.
+	comparing = 16
+)
+
+// touch counts bytes that an operation goes over.
+func (m *machine) touch(n int) error {
+	if m.touched += n; m.touched > maxTouched {
+		return fmt.Errorf("the condition goes over more than %d MiB of values", maxTouched>>20)
+	}
+	return nil
 }
 
 func (m *machine) eval(t *term) (value, error) {
@@ -127,7 +144,11 @@ func (m *machine) eval(t *term) (value, error) {
 		return value{kind: isString, text: t.text}, nil
 	case opPath:
 		// The source may use its bytes again for the next path.
-		return fromJSON(append([]byte(nil), m.value(m.at[t.path])...))
+		raw := append([]byte(nil), m.value(m.at[t.path])...)
+		if err := m.touch(len(raw)); err != nil {
+			return value{}, err
+		}
+		return fromJSON(raw)
 	case opAnd, opOr:
 		return m.logic(t)
 	case opIf:
@@ -185,6 +206,13 @@ func (m *machine) apply(t *term) (value, error) {
 			return value{}, err
 		}
 	}
+	cost := args[0].bytes() + args[1].bytes()
+	if t.op == opEqual || t.op == opDiffer || t.op == opIn {
+		cost *= comparing
+	}
+	if err := m.touch(cost); err != nil {
+		return value{}, err
+	}
 	if len(t.args) == 1 {
 		return unary(t.op, args[0])
 	}
@@ -209,10 +237,6 @@ func mismatch(o op, args ...value) error {
 		names[i] = args[i].kind.String()
 	}
 	return fmt.Errorf("%s does not go with %s", opNames[o].name, strings.Join(names, " and "))
-}
-
-func overflow(o op, x, y value) error {
-	return fmt.Errorf("%d %s %d is out of range", x.whole, opNames[o].name, y.whole)
 }
 
 func unary(o op, v value) (value, error) {
@@ -278,70 +302,6 @@ func compare(o op, x, y value) (value, error) {
 		return boolean(c > 0), nil
 	}
 	return boolean(c >= 0), nil
-}
-
-// maxText is how long a string may become by +.
-const maxText = 1 << 20
-
-func arithmetic(o op, x, y value) (value, error) {
-	switch {
-	case x.kind == isString && y.kind == isString && o == opAdd:
-		if len(x.text)+len(y.text) > maxText {
-			return value{}, fmt.Errorf("+ makes a string of more than %d bytes", maxText)
-		}
-		return value{kind: isString, text: x.text + y.text}, nil
-	case !x.isNumber() || !y.isNumber():
-		return value{}, mismatch(o, x, y)
-	case x.kind == isInt && y.kind == isInt && o != opDivide:
-		return integers(o, x, y)
-	case o == opModulo:
-		return value{}, errors.New("% needs integers")
-	case o == opDivide && y.float() == 0:
-		return value{}, errors.New("/ by zero")
-	}
-	n := floats(o, x.float(), y.float())
-	if math.IsInf(n, 0) || math.IsNaN(n) {
-		return value{}, fmt.Errorf("the result of %s is out of range", opNames[o].name)
-	}
-	return value{kind: isFloat, number: n}, nil
-}
-
-// floats computes with conversions around each result, so that no processor fuses two operations.
-func floats(o op, x, y float64) float64 {
-	switch o {
-	case opAdd:
-		return float64(x + y)
-	case opSubtract:
-		return float64(x - y)
-	case opMultiply:
-		return float64(x * y)
-	}
-	return float64(x / y)
-}
-
-func integers(o op, x, y value) (value, error) {
-	n := value{kind: isInt}
-	fits := true
-	switch o {
-	case opAdd:
-		n.whole = x.whole + y.whole
-		fits = (n.whole > x.whole) == (y.whole > 0)
-	case opSubtract:
-		n.whole = x.whole - y.whole
-		fits = (n.whole < x.whole) == (y.whole > 0)
-	case opMultiply:
-		n.whole = x.whole * y.whole
-		fits = x.whole == 0 || n.whole/x.whole == y.whole && !(x.whole == -1 && y.whole == math.MinInt64)
-	default:
-		if y.whole == 0 {
-			return n, errors.New("% by zero")
-		}
-		n.whole = x.whole % y.whole
-	}
-	if !fits {
-		return value{}, overflow(o, x, y)
-	}
-	return n, nil
 }
 
 // in looks for an element of an array, a member of an object, or an integer of a range.

@@ -166,35 +166,50 @@ func (v *value) items() (list []value, err error) {
 
 func (v *value) isArray() bool { return v.kind == isArray || v.kind == isList }
 
+// bytes returns how many bytes of JSON or text a value has.
+func (v *value) bytes() int { return len(v.raw) + len(v.text) }
+
 func equalLists(a, b value) (bool, error) {
-	if !a.isArray() || !b.isArray() {
+	switch {
+	case !a.isArray() || !b.isArray():
 		return false, nil
+	case a.bytes() > b.bytes(): // the shorter one is taken apart, the longer one only as far as they are the same
+		a, b = b, a
 	}
 	as, err := a.items()
 	if err != nil {
 		return false, err
 	}
-	bs, err := b.items()
-	if err != nil || len(as) != len(bs) {
-		return false, err
-	}
-	for i := range as {
-		if same, err := equal(as[i], bs[i]); err != nil || !same {
-			return false, err
+	i, same := 0, true
+	err = b.each(func(e value) (bool, error) {
+		var err error
+		if i == len(as) {
+			same = false
+		} else {
+			same, err = equal(as[i], e)
 		}
-	}
-	return true, nil
+		i++
+		return same, err
+	})
+	return same && i == len(as), err
 }
 
 func equalObjects(a, b value) (bool, error) {
-	as, bs := table(a.raw), table(b.raw)
+	if a.bytes() > b.bytes() {
+		a, b = b, a
+	}
+	as, bs := table(a.raw), make(map[string][]byte)
+	members(b.raw, func(key, value []byte) bool {
+		name := textOf(key)
+		bs[name] = value
+		return as[name] != nil
+	})
 	if len(as) != len(bs) {
 		return false, nil
 	}
 	// Each of the members has to be equal, so which of them is compared first decides only where to stop; numbers that are out of range differ from all.
 	for name, x := range as {
-		y, there := bs[name]
-		if !there || !equalJSON(x, y) {
+		if y := bs[name]; y == nil || !equalJSON(x, y) {
 			return false, nil
 		}
 	}
