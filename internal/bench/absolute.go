@@ -176,7 +176,7 @@ func (a allocs) measure(b *bench) (result, error) {
 	l := load{callers: a.callers, last: time.Minute, calls: int64(a.callers) * b.settings.counted, sample: 1 << 30}
 	open := b.puts(s)
 	if a.reads {
-		open, l.existing = b.gets(s, b.stored(hotKeys), heat), hotKeys
+		open, l.existing = b.gets(s, b.stored(b.settings.hot), b.heat), b.settings.hot
 	}
 	f, err := b.round(open, l)
 	return result{value: f.allocs}, err

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 // tiny is a bench whose rounds are as short as can be.
 func tiny(t *testing.T) *bench {
 	return &bench{
-		settings: settings{rounds: 1, last: 10 * time.Millisecond, shards: []int{2}, fsync: time.Millisecond, keys: 2000, puts: 500, tail: 500, counted: 10, behind: 2000},
+		settings: settings{rounds: 1, last: 10 * time.Millisecond, shards: []int{2}, fsync: time.Millisecond, keys: 2000, hot: 500, puts: 500, tail: 500, counted: 10, behind: 2000},
 		values:   newValues(1), seed: 1, dir: t.TempDir(), log: t.Logf, sync: func() {},
 	}
 }

@@ -26,11 +26,11 @@ func (b *bench) network() (rows []row) {
 		})
 	}
 	for _, callers := range []int{1, 64, 256} {
-		l := load{callers: callers, last: b.settings.last, sample: 1, existing: hotKeys}
-		hot := b.stored(hotKeys)
+		l := load{callers: callers, last: b.settings.last, sample: 1, existing: b.settings.hot}
+		hot := b.stored(b.settings.hot)
 		rows = append(rows, row{
 			name: fmt.Sprintf("client/get/%d", callers), against: limitEmbedded, bar: clientBar(callers),
-			work: duel{load: l, floe: b.gets(setup{shards: 1, client: true}, hot, heat), limit: b.gets(one, hot, heat)},
+			work: duel{load: l, floe: b.gets(setup{shards: 1, client: true}, hot, b.heat), limit: b.gets(one, hot, b.heat)},
 		})
 	}
 	rows = append(rows, row{

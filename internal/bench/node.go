@@ -202,9 +202,9 @@ func drain(s *kv.Store) error {
 }
 
 // heat reads the hot keys until floe knows that they are read often.
-func heat(s *kv.Store) error {
+func (b *bench) heat(s *kv.Store) error {
 	for range 5 {
-		for i := range uint64(hotKeys) {
+		for i := range uint64(b.settings.hot) {
 			if _, err := s.Get(context.Background(), keyOf(i)); err != nil {
 				return err
 			}

@@ -20,12 +20,12 @@ const restCallers = 64
 
 // rest are the rows of the dashboard's JSON API. Whoever asks shares the processors with the server, and is as frugal as can be.
 func (b *bench) rest() []row {
-	reads := load{callers: restCallers, last: b.settings.last, sample: 1, existing: hotKeys}
+	reads := load{callers: restCallers, last: b.settings.last, sample: 1, existing: b.settings.hot}
 	pages := load{callers: 1, last: b.settings.last, sample: 1, existing: b.settings.keys}
 	return []row{
 		{
 			name: "rest/get/64", bar: 40_000, unit: "requests/s", absolute: true, more: true,
-			work: throughput{reads, b.requests(b.stored(hotKeys), reads, getKey)},
+			work: throughput{reads, b.requests(b.stored(b.settings.hot), reads, getKey)},
 		},
 		{
 			name: "rest/put/64", bar: 20_000, unit: "requests/s", absolute: true, more: true,
@@ -110,10 +110,10 @@ func (b *bench) requests(prepared func() (string, error), l load, next request) 
 		return &subject{
 			ops: 1, close: func() error { return errors.Join(s.close(), n.Close()) },
 			warm: func() error {
-				if l.existing != hotKeys {
+				if l.existing != b.settings.hot {
 					return nil
 				}
-				return heat(n.KV(namespace))
+				return b.heat(n.KV(namespace))
 			},
 			call: func(w *worker) error {
 				c := s.callers[w.id]

@@ -40,6 +40,7 @@ type settings struct {
 	shards  []int
 	fsync   time.Duration // added to each sync in the rows that have a slower disk
 	keys    int           // stored keys that reads find
+	hot     int           // of those that are read over and over
 	puts    int64         // of the sustained row
 	tail    int           // commands that the slowest open replays
 	counted int64         // calls whose allocations are counted, of each caller
@@ -47,7 +48,6 @@ type settings struct {
 }
 
 const (
-	hotKeys   = 10_000
 	bigCache  = 6 << 30 // holds 10 million keys of the table's size
 	perSample = 64      // reads of which the latency of one is measured
 	memoryBar = 60      // MiB
@@ -170,9 +170,9 @@ func (b *bench) otherWrites() (rows []row) {
 }
 
 func (b *bench) reads() []row {
-	hot, all := b.stored(hotKeys), b.stored(b.settings.keys)
+	hot, all := b.stored(b.settings.hot), b.stored(b.settings.keys)
 	// More callers than processors would only measure how long they wait for one.
-	hotLoad := load{callers: runtime.GOMAXPROCS(0), last: b.settings.last, sample: perSample, existing: hotKeys}
+	hotLoad := load{callers: runtime.GOMAXPROCS(0), last: b.settings.last, sample: perSample, existing: b.settings.hot}
 	allLoad := hotLoad
 	allLoad.existing = b.settings.keys
 	scanLoad := allLoad
@@ -181,7 +181,7 @@ func (b *bench) reads() []row {
 	return []row{
 		{
 			name: "get/hot", against: limitL3, bar: 0.5, short: true,
-			work: duel{load: hotLoad, floe: b.gets(setup{shards: 1}, hot, heat), limit: b.mapGets(hotKeys)},
+			work: duel{load: hotLoad, floe: b.gets(setup{shards: 1}, hot, b.heat), limit: b.mapGets(b.settings.hot)},
 		},
 		{
 			name: "get/cached", against: limitBare, bar: 0.9, short: true,

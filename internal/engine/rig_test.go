@@ -38,7 +38,9 @@ func newRig(t *testing.T, shards int) *rig {
 
 func newRigOf(t *testing.T, shards int, primitives ...engine.Primitive) *rig {
 	t.Helper()
-	db, err := pebble.Open("state", &pebble.Options{FS: vfs.NewMem(), DisableWAL: true, Logger: quiet{t}})
+	opts := &pebble.Options{FS: vfs.NewMem(), DisableWAL: true, Logger: quiet{t}, FormatMajorVersion: pebble.FormatNewest}
+	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone }) // takes longer than what large values are for
+	db, err := pebble.Open("state", opts)
 	if err != nil {
 		t.Fatal(err)
 	}

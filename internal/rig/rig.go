@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/floedb/floe/internal/engine"
@@ -55,6 +56,19 @@ type logged struct {
 	data  []byte
 }
 
+// stateOptions are those of a database in memory: what a node gains by compressing its tables, tests of large values would pay for each time they
+// look a row up.
+func stateOptions(t testing.TB) *pebble.Options {
+	opts := &pebble.Options{
+		FS: vfs.NewMem(), DisableWAL: true, Logger: quiet{t}, FormatMajorVersion: pebble.FormatNewest, CacheSize: 64 << 20,
+	}
+	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
+	for i := range opts.Levels {
+		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	return opts
+}
+
 // New returns a Rig with so many shards, each of which has the primitives.
 func New(t testing.TB, shards int, primitives ...engine.Primitive) *Rig {
 	t.Helper()
@@ -64,7 +78,7 @@ func New(t testing.TB, shards int, primitives ...engine.Primitive) *Rig {
 // Open returns a Rig.
 func Open(t testing.TB, c Config) *Rig {
 	t.Helper()
-	db, err := pebble.Open("", &pebble.Options{FS: vfs.NewMem(), DisableWAL: true, Logger: quiet{t}})
+	db, err := pebble.Open("", stateOptions(t))
 	if err != nil {
 		t.Fatalf("open pebble: %v", err)
 	}
