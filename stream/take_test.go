@@ -104,6 +104,10 @@ func startWaiter(t *testing.T, s *stream.Store, name string, opts ...stream.Grou
 	return w
 }
 
+// idleTime is many times the ack timeout of those who wait. Each second of it has the ticks of three shards, which take a processor's time though
+// nobody's clock.
+const idleTime = 5 * time.Minute
+
 // inNodes runs a test in an ordinary and in a spread namespace, for each mode, with a stream of several partitions.
 func inNodes(t *testing.T, test func(t *testing.T, node *floe.Node, s *stream.Store, mode stream.Mode)) {
 	for _, namespace := range []string{"default", "wide"} {
@@ -133,9 +137,9 @@ func TestIdleConsumersOfGroupsWriteNothing(t *testing.T) {
 		}
 		<-time.After(time.Minute)
 		before := entries(t, node)
-		<-time.After(time.Hour)
+		<-time.After(idleTime)
 		if wrote := entries(t, node) - before; wrote != 0 {
-			t.Errorf("three consumers that wait for an hour wrote %d entries", wrote)
+			t.Errorf("three consumers that wait for %v wrote %d entries", idleTime, wrote)
 		}
 		info, err := s.GroupStats(t.Context(), "log", "g")
 		if err != nil || len(info.Members) != 3 {
@@ -169,7 +173,7 @@ func TestAWaitingConsumerThatIsLostIsMissed(t *testing.T) {
 		lost := startWaiter(t, s, "lost", opts...)
 		<-time.After(time.Second)
 		other := startWaiter(t, s, "other", opts...)
-		<-time.After(time.Hour)
+		<-time.After(idleTime)
 		lost.stop()
 		<-time.After(15 * time.Second)
 		for range 10 { // also of keys that were those of the one who is lost
@@ -206,7 +210,7 @@ func TestReadGroupWaitsForItsStream(t *testing.T) {
 			w := startWaiter(t, s, "c")
 			<-time.After(time.Minute)
 			before := entries(t, node)
-			<-time.After(time.Hour)
+			<-time.After(idleTime)
 			if wrote := entries(t, node) - before; wrote != 0 {
 				t.Errorf("%s: a consumer that waits for a stream wrote %d entries", namespace, wrote)
 			}

@@ -19,8 +19,12 @@ var stopsFlag = flag.Int("stops", 3, "how many nodes TestStops stops")
 // who write: through a node that stays, a client of the one that goes, and one of another. No write fails.
 func TestStops(t *testing.T) {
 	c := newThree(t)
+	stops := *stopsFlag
+	if testing.Short() {
+		stops = 1
+	}
 	var pauses []time.Duration
-	for stop := range *stopsFlag {
+	for stop := range stops {
 		pauses = append(pauses, c.pause(stop%3))
 	}
 	slices.Sort(pauses)
