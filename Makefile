@@ -38,7 +38,7 @@ test-long: ## randomised suites in their long forms, races in full; for the nigh
 	$(GO) test -count=1 -timeout 180m ./internal/sim -run '^Test(Node|Cluster)$$' -seeds 20000
 	$(GO) test -count=1 -timeout 180m ./internal/sim -run '^TestFive$$' -seeds 7000
 	$(GO) test -count=1 -timeout 60m ./internal/sim -run '^TestReplay$$' -seeds 80
-	$(GO) test -count=1 -timeout 60m -tags plant ./internal/sim ./internal/engine ./internal/worker ./stream ./ts -run '^TestPlanted$$'
+	$(GO) test -count=1 -timeout 60m -tags plant ./internal/sim ./internal/engine ./internal/worker ./stream ./ts ./action -run '^TestPlanted$$'
 	$(banner) 'crashes, failures and damage, long'
 	$(GO) test -count=1 -timeout 180m ./internal/sim/faults -clone-acks 50000 -point-workloads 20 -point-step 1 -corrupt-cases 20000
 	$(banner) 'models, long'
@@ -87,14 +87,14 @@ format:
 	$(banner) 'gofmt'
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "run make fmt, these are not formatted:"; echo "$$unformatted"; exit 1; fi
 
-# With the tag of the test binaries, so that packages are compiled once for both; the race detector's are without it.
+# With the tag of the test binaries, here and below, so that packages are compiled once for all; the race detector's are without it.
 vet:
 	$(banner) 'go vet'
 	$(GO) vet -tags plant ./...
 
 staticcheck:
 	$(banner) 'staticcheck'
-	$(STATICCHECK) -checks '$(CHECKS)' ./...
+	$(STATICCHECK) -tags plant -checks '$(CHECKS)' ./...
 
 mod:
 	$(banner) 'go.mod is tidy, modules are what go.sum says'
@@ -126,10 +126,10 @@ SUITED = ^Test(Node|Cluster|Five|Replay|AckClone|.*AtEveryPoint|Corrupt|TrioCorr
 
 # The packages that start goroutines, without the tests that move megabytes or wait for processes: the race detector makes all of it ten to twenty times
 # slower. Of the machines, which have no goroutines, the tests that use them from many. The simulators have one. make test-long leaves nothing out.
-RACY     = . ./dashboard ./internal/worker ./internal/shard ./internal/ual ./internal/peer ./internal/exercise
-BULKY    = ^Test(Suite|AsyncLoses|CrashKeeps|FailedRead|DamagedSnapshot|OthersFill|HeadTorn|LostBlocks|ShortWrites|RandomCorruption|Entries$$|StatsEverywhere|NoQuorum|QuietShard|Verify|Torn|NoSpaceAtEvery|OpenOn|Quota|FullDisk|OverlayFS|(KV)?ReplicasAreEqual|WorkloadThrough|EveryBitFlip|TruncatedFiles|.*AtEveryIOPoint|LargePayloads|Listings|ManyWaits|CutAtEachByte|LargeEntries|DeletesWithout|Read(Bytes|IsASeek)|Many(Due|Queues|Tombstones|Keys|Streams)|WatchFindsChangesInParts|Disk$$|StopHandsOver|ReadsNeverGoBack|Stops|Audit|Kill|Power|Processes|Works|Consumers|Workers|Linear|PausedLeader|Volume|Idle|RollingRestart|DueTogether|LeavingWith|LeasesOf|DeletesBeyond|LargeDeletes|LargeAnswers|ManyChanges)
-MACHINES = ./kv ./queue ./stream ./ts ./action ./internal/roster ./internal/engine
-SHARED   = ^Test(Progress|Callers|Spread|Lock|Watch|Wait|Pause|Many|Take|Read|Follow|Query|RowCache)
+RACY     = . ./dashboard ./internal/worker ./internal/roster ./internal/shard ./internal/ual ./internal/peer ./internal/exercise
+BULKY    = ^Test(Suite|AsyncLoses|CrashKeeps|FailedRead|DamagedSnapshot|OthersFill|HeadTorn|LostBlocks|ShortWrites|RandomCorruption|Entries$$|StatsEverywhere|NoQuorum|QuietShard|Verify|Torn|NoSpaceAtEvery|OpenOn|Quota|FullDisk|OverlayFS|(KV)?ReplicasAreEqual|WorkloadThrough|EveryBitFlip|TruncatedFiles|.*AtEveryIOPoint|LargePayloads|Listings|ManyWaits|CutAtEachByte|LargeEntries|DeletesWithout|Read(Bytes|IsASeek)|Many(Due|Queues|Tombstones|Keys|Streams)|WatchFindsChangesInParts|Disk$$|StopHandsOver|ReadsNeverGoBack|Stops|Audit|Kill|Power|Processes|Works|Consumers|Workers|Linear|PausedLeader|Volume|Idle|RollingRestart|DueTogether|LeavingWith|LeasesOf|DeletesBeyond|LargeDeletes|LargeAnswers|ManyChanges|ConsumeTenThousand|Many$$)
+MACHINES = ./kv ./queue ./stream ./ts ./action ./internal/engine
+SHARED   = ^Test(Progress|Callers|Spread|Lock|WithLock|Update|Watch|Wait|Pause|Many|Take|Read|Follow|Query|RowCache|Consume|Worker|Drain|CancelReaches|ScheduleReaches|SessionLost|OtherRuntime)
 
 race:
 	$(banner) 'go test -race -short'
@@ -138,41 +138,42 @@ race:
 
 # A suite is a package and flags of its tests. Those that have a time (-for) are random: they take new seeds in each run, which they print, so that short
 # runs add up, and fail if they do too little in it (-least). Planted bugs are three of all, chosen at random.
-suite-sim-node:     suite = internal/sim -test.run '^TestNode$$' -for 10s -least 15
-suite-sim-cluster:  suite = internal/sim -test.run '^TestCluster$$' -for 20s -least 3
-suite-sim-five:     suite = internal/sim -test.run '^TestFive$$' -for 15s -least 1
+suite-sim-node:     suite = internal/sim -test.run '^TestNode$$' -for 6s -least 10
+suite-sim-cluster:  suite = internal/sim -test.run '^TestCluster$$' -for 12s -least 2
+suite-sim-five:     suite = internal/sim -test.run '^TestFive$$' -for 8s -least 1
 suite-sim-rest:     suite = internal/sim -test.run '^Test(Replay|CrashBetweenSnapshotAndLog)$$'
 suite-planted:      suite = internal/sim -test.run '^TestPlanted$$' -plant-rotate 3
 suite-planted-rest: suite = internal/engine -test.run '^TestPlanted$$'
 suite-planted-groups: suite = stream -test.run '^TestPlanted$$'
 suite-planted-ts:   suite = ts -test.run '^TestPlanted$$'
 suite-planted-worker: suite = internal/worker -test.run '^TestPlanted$$'
-suite-clones:       suite = internal/sim/faults -test.run '^TestAckClone$$' -clone-acks 500
-suite-points:       suite = internal/sim/faults -test.run 'AtEveryPoint$$' -point-step 5
+suite-planted-action: suite = action -test.run '^TestPlanted$$'
+suite-clones:       suite = internal/sim/faults -test.run '^TestAckClone$$' -clone-acks 300
+suite-points:       suite = internal/sim/faults -test.run 'AtEveryPoint$$' -point-step 8
 suite-corrupt:      suite = internal/sim/faults -test.run '^Test(Trio)?Corrupt$$' -corrupt-cases 200
-suite-model:        suite = kv -test.run '^TestModel$$' -for 12s -least 10
-suite-queue:        suite = queue -test.run '^TestModel$$' -for 8s -least 6
-suite-ts:           suite = ts -test.run '^TestModel$$' -for 8s -least 3
-suite-stream:       suite = stream -test.run '^TestModel$$' -for 8s -least 3
+suite-model:        suite = kv -test.run '^TestModel$$' -for 6s -least 5
+suite-queue:        suite = queue -test.run '^TestModel$$' -for 5s -least 3
+suite-ts:           suite = ts -test.run '^TestModel$$' -for 5s -least 2
+suite-stream:       suite = stream -test.run '^TestModel$$' -for 5s -least 2
 suite-dispatch:     suite = action -test.run '^TestDispatchModel$$' -for 3s -least 4
-suite-groups:       suite = stream -test.run '^TestGroupHistories$$' -for 4s -least 5
+suite-groups:       suite = stream -test.run '^TestGroupHistories$$' -for 2s -least 3
 suite-ual:          suite = internal/ual -test.run '^Test(EveryBitFlip|CrashAtEveryIOPoint|Model|ManyLives)$$' -long
 suite-space:        suite = internal/shard -test.run '^TestNoSpaceAtEveryOperation$$'
-suite-kill:         suite = internal/exercise -test.run '^TestKill$$' -kills 72
-suite-power:        suite = internal/exercise -test.run '^TestPower$$' -cuts 40
-suite-linear:       suite = internal/exercise -test.run '^TestLinear$$' -operations 30000 -faults 75
-suite-pause:        suite = internal/exercise -test.run '^TestPausedLeader$$' -pauses 120
+suite-kill:         suite = internal/exercise -test.run '^TestKill$$' -kills 48
+suite-power:        suite = internal/exercise -test.run '^TestPower$$' -cuts 24
+suite-linear:       suite = internal/exercise -test.run '^TestLinear$$' -operations 20000 -faults 50
+suite-pause:        suite = internal/exercise -test.run '^TestPausedLeader$$' -pauses 80
 suite-reads:        suite = internal/exercise -test.run '^TestReadsNeverGoBack$$' -writes 8000
 suite-processes:    suite = internal/exercise -test.run '^TestProcesses$$' -failovers 2
 suite-audit:        suite = internal/exercise -test.run '^TestAudit$$' -crashes 4
 suite-consumers:    suite = internal/exercise -test.run '^TestConsumers$$' -consumer-kills 10
 suite-works:        suite = internal/exercise -test.run '^TestWorks$$' -work-kills 6
 suite-workers:      suite = internal/exercise -test.run '^TestWorkers$$' -worker-kills 8
-suite-chaos:        suite = internal/peer -test.run '^TestChaos$$' -chaos 15s
+suite-chaos:        suite = internal/peer -test.run '^TestChaos$$' -chaos 8s
 
 # Two pools: suites that compute, and suites that mostly wait for clocks, disks and processes, run side by side, two of each at a time. The longest are
 # first.
-COMPUTING = sim-cluster sim-five points planted planted-rest planted-groups planted-ts planted-worker sim-node model queue stream ts dispatch groups clones corrupt ual space sim-rest
+COMPUTING = sim-cluster sim-five points planted planted-rest planted-groups planted-ts planted-worker planted-action sim-node model queue stream ts dispatch groups clones corrupt ual space sim-rest
 WAITING   = audit works consumers workers processes kill pause linear chaos power reads
 
 .PHONY: tested $(COMPUTING:%=suite-%) $(WAITING:%=suite-%)
@@ -187,7 +188,7 @@ else
 endif
 
 # What suites are made of.
-BINARIES = ./kv ./queue ./stream ./ts ./action ./internal/sim ./internal/sim/faults ./internal/exercise ./internal/ual ./internal/shard ./internal/peer ./internal/engine
+BINARIES = ./kv ./queue ./stream ./ts ./action ./internal/worker ./internal/sim ./internal/sim/faults ./internal/exercise ./internal/ual ./internal/shard ./internal/peer ./internal/engine
 
 # Each test binary is compiled once, with the bugs that are planted on purpose in it and switched off.
 tested:

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/floedb/floe/internal/plant"
 )
 
 // patience is how long tests wait for what must happen.
@@ -140,7 +142,8 @@ func (l *lockedBuffer) String() string {
 func build(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "floe")
-	if out, err := exec.Command("go", "build", "-o", path, "../../cmd/floe").CombinedOutput(); err != nil {
+	args := append([]string{"build", "-o", path, "-ldflags=-w"}, plant.BuildFlags()...)
+	if out, err := exec.Command("go", append(args, "../../cmd/floe")...).CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	return path

@@ -16,6 +16,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/dashboard"
+	"github.com/floedb/floe/internal/plant"
 )
 
 // blocks returns the code blocks of a language in a file below root.
@@ -43,7 +44,8 @@ func TestReadmePrograms(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		build := exec.Command("go", "build", "-o", filepath.Join(dir, "program"), filepath.Join(dir, "main.go"))
+		args := append([]string{"build", "-o", filepath.Join(dir, "program"), "-ldflags=-w"}, plant.BuildFlags()...)
+		build := exec.Command("go", append(args, filepath.Join(dir, "main.go"))...)
 		build.Dir = root
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("build the program of README.md: %v\n%s", err, out)

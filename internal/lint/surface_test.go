@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/floedb/floe/internal/plant"
 )
 
 // TestSurface looks at everything that the packages for users export: nothing of it may mention a type of an internal package, also not by an alias,
@@ -97,7 +99,8 @@ func publicPackages(t *testing.T) (paths []string) {
 // exports returns an importer of packages and all they depend on, by what the compiler has written of them.
 func exports(t *testing.T, paths []string) types.Importer {
 	t.Helper()
-	list := exec.Command("go", append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"}, paths...)...)
+	args := append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"}, plant.BuildFlags()...)
+	list := exec.Command("go", append(args, paths...)...)
 	list.Dir, list.Stderr = root, os.Stderr
 	out, err := list.Output()
 	if err != nil {

@@ -4,6 +4,14 @@
 //	go test -tags plant ./internal/sim -run '^TestPlanted$'
 package plant
 
+// BuildFlags are those of go build for a program that a test runs. What was compiled for the test serves the program too.
+func BuildFlags() []string {
+	if Built {
+		return []string{"-tags", "plant"}
+	}
+	return nil
+}
+
 // Bug names a planted bug, by what the code does wrong.
 type Bug string
 
