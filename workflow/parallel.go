@@ -74,6 +74,13 @@ func (b *branchRow) layout(c *codec.Coder) {
 	}
 }
 
+// itemsRow is the value of a row 'n' of a run.
+type itemsRow struct{ items [][]byte }
+
+func (r *itemsRow) code(c *codec.Coder) {
+	codec.List(c, &r.items, (*codec.Coder).Bytes)
+}
+
 // branch is a branch while a command changes it.
 type branch struct {
 	branchRow
@@ -102,16 +109,13 @@ func (s *branchSource) Root(r flow.Root, name string) []byte {
 func (l *live) beginParallel(p *flow.Parallel) {
 	total := len(p.Branches)
 	if p.Each != nil {
-		array := p.Each.Append(nil, l)
-		total = 0
-		if !flow.Elements(array, func([]byte) bool { total++; return total <= flow.MaxItems }) || total > flow.MaxItems {
-			message := fmt.Sprintf("each: %.64q is no array", array)
-			if total > flow.MaxItems {
-				message = fmt.Sprintf("each: the array has more than %d elements", flow.MaxItems)
-			}
-			l.finishStep(result{outcome: OutcomeFailure, code: "bad_items", message: message, refused: true})
+		items, err := elements(p.Each.Append(nil, l))
+		if err != nil {
+			l.finishStep(result{outcome: OutcomeFailure, code: "bad_items", message: err.Error(), refused: true})
 			return
 		}
+		l.keepItems(items)
+		total = len(items)
 	}
 	l.wait, l.fan = waitParallel, noFan()
 	if l.fan.total = int64(total); total == 0 {
@@ -122,16 +126,48 @@ func (l *live) beginParallel(p *flow.Parallel) {
 	l.startBranches(p)
 }
 
+// elements returns the elements of an array for which there are to be branches.
+func elements(array []byte) (items [][]byte, err error) {
+	ok := flow.Elements(array, func(e []byte) bool {
+		items = append(items, e)
+		return len(items) <= flow.MaxItems
+	})
+	switch {
+	case len(items) > flow.MaxItems:
+		return nil, fmt.Errorf("each: the array has more than %d elements", flow.MaxItems)
+	case !ok:
+		return nil, fmt.Errorf("each: %.64q is no array", array)
+	}
+	return items, nil
+}
+
+// keepItems writes the elements of the array of a parallel step, so many to a row as a command starts branches: none is looked for in the whole array.
+func (l *live) keepItems(items [][]byte) {
+	for i := 0; i < len(items); i += maxStarts {
+		row := itemsRow{items[i:min(i+maxStarts, len(items))]}
+		l.tx.Set(itemsKey(nil, l.run, uint32(i/maxStarts)), encode(nil, &row, (*itemsRow).code))
+	}
+}
+
+// item returns an element of the array, given the row that was read last.
+func (l *live) item(row *itemsRow, i int64) []byte {
+	if row.items == nil || i%maxStarts == 0 {
+		b, ok := l.tx.Get(itemsKey(nil, l.run, uint32(i/maxStarts)))
+		if !ok {
+			panic(fmt.Sprintf("workflow: run %d has no item %d", l.run, i))
+		}
+		*row = must(decode(b, (*itemsRow).code))
+	}
+	return row.items[i%maxStarts]
+}
+
 // startBranches starts as many branches as may run, and as a command may start.
 func (l *live) startBranches(p *flow.Parallel) {
 	f := &l.fan
-	var items [][]byte
-	if p.Each != nil {
-		items = l.items(p.Each, f.started, maxStarts)
-	}
 	l.starting = true
 	defer func() { l.starting = false }()
 	visit := l.visit
+	var items itemsRow
 	for n := 0; l.wait == waitParallel && l.visit == visit && !f.stopping && f.started < f.total && (p.Most == 0 || f.running < p.Most); n++ {
 		if n == maxStarts || l.crowded() {
 			l.due = l.tx.Now()
@@ -139,7 +175,7 @@ func (l *live) startBranches(p *flow.Parallel) {
 		}
 		b := &branch{branchRow: branchRow{state: branchRunning, call: noCall()}, index: uint32(f.started), was: never}
 		if p.Each != nil {
-			b.item = items[n]
+			b.item = l.item(&items, f.started)
 		}
 		f.started++
 		f.running++
@@ -147,19 +183,6 @@ func (l *live) startBranches(p *flow.Parallel) {
 		s.begin()
 		s.saveBranch()
 	}
-}
-
-// items returns elements of the array of a parallel step, from one on.
-func (l *live) items(each *flow.Path, from int64, most int) (items [][]byte) {
-	i := int64(0)
-	flow.Elements(each.Append(nil, l), func(e []byte) bool {
-		if i >= from {
-			items = append(items, e)
-		}
-		i++
-		return len(items) < most
-	})
-	return items
 }
 
 // slotIn returns the call of a branch.
@@ -380,8 +403,8 @@ func (l *live) join(p *flow.Parallel) {
 
 // dropBranches removes the rows of branches.
 func (l *live) dropBranches() {
-	if l.fan.started > 0 {
-		for _, part := range [...]byte{partBranch, partBranchTime} {
+	if l.fan.total > 0 {
+		for _, part := range [...]byte{partBranch, partBranchTime, partItems} {
 			prefix := partKey(nil, l.run, part)
 			l.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
 		}

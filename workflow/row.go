@@ -41,6 +41,7 @@ import (
 //	'c' | ^visit u64                 a visit that may have to be compensated, the last one first (see undoRow)
 //	'x' | index u32                  a branch of the parallel step (see branchRow)
 //	't' | due | index u32            when a branch has something to do
+//	'n' | number u32                 elements of the array that the parallel step is about (see itemsRow)
 //	'y'                              the input of a step that is retried with another one
 const (
 	rowWorkflow  = 'd'
@@ -70,6 +71,7 @@ const (
 	partUndo       = 'c'
 	partBranch     = 'x'
 	partBranchTime = 't'
+	partItems      = 'n'
 	partEdited     = 'y'
 
 	partAt = 9 // where the kind stands in keys of rows of a run
@@ -497,6 +499,10 @@ func undoKey(dst []byte, run, visit uint64) []byte { return numberedPart(dst, ru
 
 func branchKey(dst []byte, run uint64, index uint32) []byte {
 	return key.AppendUint32(partKey(dst, run, partBranch), index)
+}
+
+func itemsKey(dst []byte, run uint64, number uint32) []byte {
+	return key.AppendUint32(partKey(dst, run, partItems), number)
 }
 
 func branchTimeKey(dst []byte, run uint64, due int64, index uint32) []byte {

@@ -46,6 +46,10 @@ func actionsOf(r *rig.Rig, namespace string) *action.Store {
 func TestScripts(t *testing.T) {
 	rig.RunScripts(t, "testdata/scripts", func(t *testing.T) *rig.Script {
 		r := newRig(t, 1)
+		t.Cleanup(func() { // a crash at every position of the log changes nothing
+			tables := []engine.Primitive{engine.TableOf(action.Primitive), engine.TableOf(workflow.Primitive)}
+			rig.EqualReplicas(t, r.Log(0), tables, rig.Replica{}, rig.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1})
+		})
 		s := &script{
 			Script: &rig.Script{Rig: r, Limit: 1 << 20, Verify: r.Verify}, flows: flowsOf(r, "n"), actions: actionsOf(r, "n"), t: t,
 			short: make(map[string]string), long: make(map[string]string), seen: make(map[string]int),

@@ -19,7 +19,7 @@ type auditedRun struct {
 	last            EventType
 	pending, pended int64
 	running         int64 // branches
-	branches        int64
+	branches, items int64
 	times           map[uint32]int64 // when branches have something to do, as rows say
 	next            int64
 	undone          []int // steps of visits to compensate
@@ -110,6 +110,10 @@ func (r *auditedRun) part(part byte, rest, value []byte) (err error) {
 	case partBranchTime:
 		at, index := key.Int64(rest), indexOf(rest)
 		r.next, r.times[index] = min(r.next, at), at
+	case partItems:
+		var row itemsRow
+		row, err = decode(value, (*itemsRow).code)
+		r.items += int64(len(row.items))
 	case partTaken, partEdited:
 	default:
 		err = fmt.Errorf("a row of no known kind")
@@ -191,8 +195,8 @@ func (r *auditedRun) checkWait() {
 	if len(r.times) > 0 {
 		r.Reportf("workflow: %s: branches that do not run have something to do: %v", r.who, r.times)
 	}
-	if h.wait != waitParallel && r.branches > 0 {
-		r.Reportf("workflow: %s has %d branches, and its step has none", r.who, r.branches)
+	if h.wait != waitParallel && r.branches+r.items > 0 || r.items > 0 && r.items != h.fan.total {
+		r.Reportf("workflow: %s has %d branches and %d items, and its step has %d", r.who, r.branches, r.items, h.fan.total)
 	}
 }
 

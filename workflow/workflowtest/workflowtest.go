@@ -41,8 +41,8 @@ type Test struct {
 const (
 	namespace  = "test"
 	worker     = "workflowtest"
-	maxPayload = 1 << 20
-	maxRounds  = 100_000 // after which a test does not end by itself
+	maxPayload = 16 << 20 // as of a node by default
+	maxRounds  = 100_000  // after which a test does not end by itself
 )
 
 // New returns an empty Test.

@@ -1,0 +1,146 @@
+package workflow_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/workflow"
+	"github.com/floedb/floe/workflow/workflowtest"
+)
+
+// TestWideJoin: a step with 10,000 branches, the most there may be, and one more.
+func TestWideJoin(t *testing.T) {
+	w := workflowtest.New(t)
+	w.Create(
+		workflow.New("wide").Start(workflow.Each("$.input", workflow.Call("@workflow/one").Input("$.item"), 0).To("success", "flo.Completed")).Definition(),
+		workflow.New("one").Start(workflow.Sleep(time.Second).To("success", "flo.Completed")).Output("$.input").Retain(time.Hour, 10).Definition(),
+	)
+	array := func(n int) string { return "[" + strings.Repeat("7,", n-1) + "8]" }
+	if run := w.Run("wide", array(10_000)); run.Status != workflow.Completed || string(run.Output) != array(10_000) {
+		t.Errorf("10,000 branches: %s, %s", run.Status, run.Error)
+	}
+	if run := w.Run("wide", array(10_001)); run.Status != workflow.Failed || !strings.Contains(run.Error, "more than 10000 elements") {
+		t.Errorf("10,001 branches: %s, %s", run.Status, run.Error)
+	}
+	if run := w.Run("wide", "[]"); run.Status != workflow.Completed || string(run.Output) != "[]" {
+		t.Errorf("no branch: %s, %s", run.Status, run.Error)
+	}
+}
+
+// TestEndlessLoop: steps that wait for nothing are stopped; those that wait may go on for as long as they like, and their history has pages.
+func TestEndlessLoop(t *testing.T) {
+	w := workflowtest.New(t)
+	w.Create(
+		workflow.New("spin").Start(workflow.Call("@actions/x").When("false").To("success", "_start")).Definition(),
+		workflow.New("turn").Start(workflow.Sleep(time.Millisecond).To("success", "again")).
+			Step("again", workflow.Call("@actions/x").When("flo.timestamp < 1000000001500").To("success", "_start").To("failure", "flo.Completed").To("skipped", "flo.Completed")).Definition(),
+	)
+	run := w.Run("spin", "1")
+	if run.Status != workflow.Failed || run.Code != "too_many_steps" || !strings.Contains(run.Error, "10000") {
+		t.Errorf("a loop without end: %s, %s, %s", run.Status, run.Code, run.Error)
+	}
+	w.Return("x", nil, nil)
+	run = w.Run("turn", "1")
+	if run.Status != workflow.Completed || run.Events < 10_000 {
+		t.Errorf("a loop of 3,000 steps: %s, %s, %d events", run.Status, run.Error, run.Events)
+	}
+	n := int64(0)
+	for _, err := range w.Workflows().History(run.ID).All(t.Context(), workflow.Limit(1000)) {
+		if n++; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n != run.Events {
+		t.Errorf("%d events are listed, there are %d", n, run.Events)
+	}
+}
+
+// TestSignalLimits: the last signal that is kept, and one more; what nobody waits for is not lost.
+func TestSignalLimits(t *testing.T) {
+	w := workflowtest.New(t)
+	w.Create(workflow.New("wait").Start(workflow.WaitFor("end", 0).To("success", "flo.Completed")).Definition())
+	ctx := t.Context()
+	id := w.Start("wait", "1")
+	for i := range workflow.MaxSignals {
+		if _, err := w.Workflows().Signal(ctx, id, "other", fmt.Append(nil, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.Workflows().Signal(ctx, id, "other", nil); !errors.Is(err, workflow.ErrBusy) {
+		t.Errorf("signal %d: %v", workflow.MaxSignals+1, err)
+	}
+	if run := w.Get(id); len(run.Signals) != workflow.MaxSignals || string(run.Signals[999].Payload) != "999" {
+		t.Errorf("%d signals are kept", len(run.Signals))
+	}
+	w.Signal(id, "end", "1") // somebody waits for it
+	if run := w.Get(id); run.Status != workflow.Completed {
+		t.Errorf("run %s", run.Status)
+	}
+
+	id = w.Start("wait", "1")
+	half := append(append([]byte{'"'}, bytes.Repeat([]byte{'x'}, workflow.MaxSignalBytes/2-2)...), '"')
+	for i := range 3 {
+		_, err := w.Workflows().Signal(ctx, id, "other", half)
+		if (err != nil) != (i == 2) || i == 2 && !errors.Is(err, workflow.ErrBusy) {
+			t.Errorf("signal %d of %d bytes: %v", i, len(half), err)
+		}
+	}
+	if _, err := w.Workflows().Signal(ctx, id, "other", append(half, half...)); !errors.Is(err, workflow.ErrInvalid) {
+		t.Errorf("a signal that is no JSON: %v", err)
+	}
+}
+
+// TestManyDue: 3,000 runs have something to do at the same time.
+func TestManyDue(t *testing.T) {
+	w := workflowtest.New(t)
+	w.Create(workflow.New("nap").Start(workflow.Sleep(time.Minute).To("success", "flo.Completed")).Retain(time.Hour, 1500).Definition())
+	for range 3000 {
+		w.Start("nap", "1")
+	}
+	w.Pass(time.Minute)
+	info, err := w.Workflows().Workflow(t.Context(), "nap")
+	if want := (workflow.RunCounts{Total: 3000, Completed: 3000}); err != nil || info.Runs != want {
+		t.Errorf("the workflow: %+v, %v", info.Runs, err)
+	}
+	kept := func() (n int) {
+		for _, err := range w.Workflows().Runs().All(t.Context(), workflow.Limit(1000)) {
+			if n++; err != nil {
+				t.Fatal(err)
+			}
+		}
+		return n
+	}
+	if w.Pass(time.Second); kept() != 1500 {
+		t.Errorf("%d runs are kept, want 1500", kept())
+	}
+	if w.Pass(time.Hour); kept() != 0 {
+		t.Errorf("%d runs are kept for too long", kept())
+	}
+}
+
+// TestTooLarge: an output over the limit is an outcome, also of a parallel step, of a child and of a run.
+func TestTooLarge(t *testing.T) {
+	w := workflowtest.New(t)
+	large := strings.Repeat("x", workflow.MaxOutput/2)
+	w.Return("half", large, nil)
+	w.Return("all", large+large, nil)
+	step := workflow.Call("@actions/half").To("success", "flo.Completed")
+	w.Create(
+		workflow.New("step").Start(workflow.Call("@actions/all").To("success", "flo.Completed").To("output_too_large", "small")).
+			Step("small", workflow.Sleep(0).To("success", "flo.Completed")).Definition(),
+		workflow.New("fan").Start(workflow.Parallel(0).Branch("a", workflow.Call("@actions/half")).Branch("b", workflow.Call("@actions/half")).
+			To("success", "flo.Completed")).Definition(),
+		workflow.New("run").Start(step).Output([]string{"$.steps._start.output", "$.steps._start.output"}).Definition(),
+	)
+	w.ExpectPath(w.Run("step", "1").ID, "_start: output_too_large", "small: success")
+	if run := w.Run("fan", "1"); run.Status != workflow.Failed || run.Code != workflow.OutcomeOutputTooLarge {
+		t.Errorf("fan: %s, %s", run.Status, run.Error)
+	}
+	if run := w.Run("run", "1"); run.Status != workflow.Failed || run.Code != workflow.OutcomeOutputTooLarge {
+		t.Errorf("run: %s, %s", run.Status, run.Error)
+	}
+}

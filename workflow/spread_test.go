@@ -1,0 +1,158 @@
+package workflow_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/workflow"
+)
+
+// spread returns the stores of a namespace that is spread over four shards.
+func spread(t *testing.T) (*rig.Rig, *workflow.Store, *action.Store) {
+	t.Helper()
+	r := newRig(t, 4)
+	if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "n", true); err != nil {
+		t.Fatal(err)
+	}
+	return r, flowsOf(r, "n"), actionsOf(r, "n")
+}
+
+// work carries out all that workers can take.
+func work(t *testing.T, actions *action.Store, names ...string) (done int) {
+	t.Helper()
+	for {
+		tasks, err := actions.Await(context.Background(), "w", names, action.Max(10))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(tasks) == 0 {
+			return done
+		}
+		for i := range tasks {
+			if err := actions.Finish(context.Background(), "w", &tasks[i], map[string]any{"of": tasks[i].IdempotencyKey}, nil); err != nil {
+				t.Fatal(err)
+			}
+			done++
+		}
+	}
+}
+
+// TestSpread: runs are in all shards, and what they call may have to be in another one because of its limits: its end finds them all the same.
+func TestSpread(t *testing.T) {
+	ctx := t.Context()
+	r, flows, actions := spread(t)
+	for name, opts := range map[string][]action.RegisterOption{"free": nil, "limited": {action.MaxRunning(1)}, "undo": {action.MaxRunning(1)}} {
+		if _, err := actions.Register(ctx, name, opts...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	child := workflow.New("child").Start(workflow.Call("@actions/limited").To("success", "flo.Completed")).Definition()
+	parent := workflow.New("parent").
+		Start(workflow.Call("@actions/limited").Compensate(workflow.Call("@actions/undo")).To("success", "next")).
+		Step("next", workflow.Parallel(0).Branch("a", workflow.Call("@actions/free")).Branch("b", workflow.Call("@workflow/child")).To("success", "go")).
+		Step("go", workflow.WaitFor("go", 0).To("success", "flo.Completed")).Definition()
+	for _, d := range [][]byte{child, parent} {
+		if _, err := flows.Create(ctx, d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var runs []workflow.RunID
+	for i := range 24 {
+		var opts []workflow.StartOption
+		if i%3 == 1 {
+			opts = append(opts, workflow.IdempotencyKey(fmt.Sprint(i)))
+		} else if i%3 == 2 {
+			opts = append(opts, workflow.WithRunID(workflow.RunID(fmt.Sprint("own-", i))))
+		}
+		s, err := flows.Start(ctx, "parent", []byte(`{"n":1}`), opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs = append(runs, s.Run)
+		if again, err := flows.Start(ctx, "parent", []byte(`{"n":1}`), opts...); i%3 == 1 && (err != nil || !again.Duplicate || again.Run != s.Run) {
+			t.Errorf("the start again: %+v, %v", again, err)
+		} else if i%3 == 2 && !errors.Is(err, workflow.ErrExists) {
+			t.Errorf("another run with the id: %v", err)
+		} else if i%3 == 0 {
+			runs = append(runs, again.Run)
+		}
+	}
+	if _, err := flows.Start(ctx, "parent", nil, workflow.IdempotencyKey("a"), workflow.WithRunID("b")); !errors.Is(err, workflow.ErrInvalid) {
+		t.Errorf("a start with a key and an id: %v", err)
+	}
+	// One is cancelled while its action waits in another shard, one while nobody has had it yet.
+	for _, id := range runs[:2] {
+		if _, err := flows.Cancel(ctx, id, "enough"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Verify()
+	work(t, actions, "free", "limited", "undo")
+	shards := make(map[int]bool)
+	for i, id := range runs {
+		run, err := flows.Run(ctx, id)
+		want := workflow.Waiting
+		if i < 2 {
+			want = workflow.Cancelled
+		}
+		if err != nil || run.Status != want {
+			t.Fatalf("run %d: %+v, %v", i, run, err)
+		}
+		if shard, ok := workflow.ShardOf(id); ok {
+			shards[shard] = true
+		}
+		if i >= 2 {
+			if _, err := flows.Signal(ctx, id, "go", nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(shards) < 4 {
+		t.Errorf("the runs are in %d shards", len(shards))
+	}
+	r.Verify()
+	info, err := flows.Workflow(ctx, "parent")
+	if want := (workflow.RunCounts{Total: 32, Completed: 30, Cancelled: 2}); err != nil || info.Runs != want {
+		t.Errorf("the workflow: %+v, %v", info.Runs, err)
+	}
+	listed := make(map[workflow.RunID]bool)
+	for run, err := range flows.Runs().All(ctx, workflow.Of("parent"), workflow.Limit(5)) {
+		if err != nil || listed[run.ID] {
+			t.Fatalf("run %s is listed twice: %v", run.ID, err)
+		}
+		listed[run.ID] = true
+	}
+	if len(listed) != len(runs) {
+		t.Errorf("%d runs are listed, there are %d", len(listed), len(runs))
+	}
+	// Other shards hear of what changes.
+	if err := flows.Disable(ctx, "parent"); err != nil {
+		t.Fatal(err)
+	}
+	for range 8 {
+		if _, err := flows.Start(ctx, "parent", nil); !errors.Is(err, workflow.ErrConflict) {
+			t.Errorf("a start of a disabled workflow: %v", err)
+		}
+	}
+	if err := flows.Delete(ctx, "parent"); err != nil {
+		t.Fatal(err)
+	}
+	for range 8 {
+		if _, err := flows.Start(ctx, "parent", nil); !errors.Is(err, workflow.ErrNotFound) {
+			t.Errorf("a start of a deleted workflow: %v", err)
+		}
+	}
+	if _, err := flows.Workflow(ctx, "parent"); !errors.Is(err, workflow.ErrNotFound) {
+		t.Errorf("a deleted workflow: %v", err)
+	}
+	r.Pass(40 * 24 * 3600_000)
+	r.Fire()
+	for run, err := range flows.Runs().All(ctx) {
+		t.Errorf("run %s is kept for too long: %v", run.ID, err)
+	}
+}
