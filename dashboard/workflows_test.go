@@ -257,6 +257,44 @@ func TestRunWithoutNamespace(t *testing.T) {
 	}
 }
 
+// TestSpreadRuns: runs of a spread namespace are in all shards, and are listed, found by id, told and ended like others.
+func TestSpreadRuns(t *testing.T) {
+	node := openNode(t)
+	if err := node.Namespaces().Create(t.Context(), "broad", floe.Spread()); err != nil {
+		t.Fatal(err)
+	}
+	base := serve(t, New(node)) + "/api/v1"
+	if got := send(t, "POST "+base+"/workflows?namespace=broad", orderFlow); got.status != 200 {
+		t.Fatal(got)
+	}
+	want := make(map[string]bool)
+	for i := range 8 {
+		var run flowStarted
+		got := send(t, fmt.Sprintf("POST %s/workflow/runs?namespace=broad&workflow=order&idempotency_key=%d", base, i), "1")
+		if got.status != 200 || json.Unmarshal(got.body, &run) != nil {
+			t.Fatal(got)
+		}
+		want[run.RunID] = true
+	}
+	for _, r := range everyPage[flowRunSummary](t, base+"/workflow/runs", "?namespace=broad&workflow=order&limit=3") {
+		if !want[r.RunID] || r.Status != "waiting" {
+			t.Errorf("lists %+v", r)
+		}
+		delete(want, r.RunID)
+		for _, request := range []string{"GET %s", "POST %s/signal?signal=approval", "GET %s/history"} {
+			if got := send(t, fmt.Sprintf(request, base+"/workflows/"+r.RunID), ""); got.status != 200 {
+				t.Errorf(request+" = %v", r.RunID, got)
+			}
+		}
+	}
+	if len(want) != 0 {
+		t.Errorf("does not list %v", want)
+	}
+	if got := send(t, "GET "+base+"/workflow/definitions/order?namespace=broad", ""); !strings.Contains(string(got.body), `"run_count":8`) {
+		t.Error(got)
+	}
+}
+
 // TestAllMistakes: the answer to a bad definition has all that is wrong with it, however much that is.
 func TestAllMistakes(t *testing.T) {
 	var definition strings.Builder
