@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/floedb/floe/internal/cron"
 	"github.com/floedb/floe/internal/engine"
@@ -24,7 +23,7 @@ func dueTopic() engine.Topic {
 // watchSchedules is the duty that says when ticks are due: time zones are none of Apply's business. It proposes ticks with where their schedule stood, so
 // that those of a schedule that has been changed, or of which another leader has decided some, are left out.
 func watchSchedules(ctx context.Context, lead *engine.Lead) error {
-	p := planner{parsed: make(map[times]*cron.Schedule)}
+	var p planner
 	for {
 		var cmd engine.Command
 		err := lead.View(ctx, func(v *engine.View) (err error) {
@@ -46,11 +45,8 @@ func watchSchedules(ctx context.Context, lead *engine.Lead) error {
 	}
 }
 
-// planner computes ticks. It keeps what was read of cron expressions and time zones, by what they are and not by whose.
-type planner struct{ parsed map[times]*cron.Schedule }
-
-// maxParsed bounds the memory of a planner to a few MiB.
-const maxParsed = 10_000
+// planner computes ticks.
+type planner struct{ cron.Parser }
 
 // What a command of the duty holds at most. A tick writes some ten rows and its input, and what one command writes is bounded.
 const (
@@ -124,9 +120,9 @@ func (p *planner) due(v *engine.View, at []byte, left *room) (d dueTicks, err er
 		return d, err
 	}
 	d = dueTicks{action: action, name: name, revision: r.revision, after: r.last, last: r.last, next: never, release: r.released}
-	s, err := p.parse(&r.times)
+	s, err := p.Parse(r.times.spec())
 	if err != nil {
-		d.problem = cut(err.Error(), maxScheduleMessage)
+		d.problem = cut("action: schedule: "+err.Error(), maxScheduleMessage)
 		return d, nil
 	}
 	rule := cron.CatchUp(r.catchUp)
@@ -134,44 +130,18 @@ func (p *planner) due(v *engine.View, at []byte, left *room) (d dueTicks, err er
 		rule = cron.CatchUpAll
 	}
 	now := v.Now()
-	due := s.Due(time.UnixMilli(r.last), time.UnixMilli(now), rule, int(r.limit))
-	if !due.Next.IsZero() {
-		d.next = due.Next.UnixMilli()
-	}
-	d.missed = int64(due.Missed)
 	if d.release {
 		left.take(r.size)
 	}
-	for _, t := range due.Run[:min(max(left.runs(r.size), 1), len(due.Run))] {
-		d.run = append(d.run, t.UnixMilli())
+	due := s.Ticks(r.last, now, rule, int(r.limit), max(left.runs(r.size), 1))
+	d.run, d.missed, d.last, d.next = due.Run, due.Missed, due.Last, due.Next
+	for range d.run {
 		left.take(r.size)
 	}
-	switch {
-	case len(d.run) > 0 && !plant.On(plant.TickLost):
-		d.last = d.run[len(d.run)-1]
-	case len(due.Run) > 0 || d.missed > 0:
-		d.last = now
-	}
-	if rest := due.Run[len(d.run):]; len(rest) > 0 && !plant.On(plant.TickLost) {
-		d.next = rest[0].UnixMilli()
+	if plant.On(plant.TickLost) && due.Last != r.last {
+		d.last, d.next = now, due.After
 	}
 	return d, nil
-}
-
-func (p *planner) parse(t *times) (*cron.Schedule, error) {
-	of := times{cron: t.cron, zone: t.zone, every: t.every, anchor: t.anchor}
-	if s, ok := p.parsed[of]; ok {
-		return s, nil
-	}
-	s, err := of.parse()
-	if err != nil {
-		return nil, err
-	}
-	if len(p.parsed) >= maxParsed {
-		clear(p.parsed)
-	}
-	p.parsed[of] = s
-	return s, nil
 }
 
 // cut returns the front of a text.

@@ -72,11 +72,15 @@ func (t *times) sameTicks(o *times) bool {
 
 // parse returns the times. It reads time zones: it is for callers and for the duty, not for Apply.
 func (t *times) parse() (*cron.Schedule, error) {
-	s, err := cron.Parse(cron.Spec{Cron: t.cron, Every: duration(t.every), Anchor: anchorTime(t.anchor), Zone: t.zone})
+	s, err := cron.Parse(t.spec())
 	if err != nil {
 		return nil, engine.Errorf(ErrInvalid, "action: schedule: %v", err)
 	}
 	return s, nil
+}
+
+func (t *times) spec() cron.Spec {
+	return cron.Spec{Cron: t.cron, Every: duration(t.every), Anchor: anchorTime(t.anchor), Zone: t.zone}
 }
 
 // scheduleRow is the value of a row 'y'.

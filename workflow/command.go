@@ -22,6 +22,9 @@ const (
 	kindRelay     // for another shard: kindDone or kindChildDone
 	kindInvalidate
 	kindPlanNews
+	kindTick
+	kindScheduledEnd // a call.End
+	kindPauseSchedule
 )
 
 // createCommand is the body of kindCreate.
@@ -75,7 +78,7 @@ func (v *adoptCommand) code(c *codec.Coder) {
 	v.version.code(c)
 }
 
-// nameCommand is the body of kindEnable, with whether to, and of kindDelete, with whether to force it.
+// nameCommand is the body of kindEnable and kindPauseSchedule, with whether to, and of kindDelete, with whether to force it.
 type nameCommand struct {
 	name string
 	flag bool
@@ -309,7 +312,7 @@ func admit(cmd engine.Command, maxPayload int) error {
 	switch cmd.Kind {
 	case kindCreate:
 		return admitCreate(cmd.Body)
-	case kindEnable, kindDelete:
+	case kindEnable, kindDelete, kindPauseSchedule:
 		v, err := decodeBody(cmd.Body, (*nameCommand).code)
 		if err != nil {
 			return err

@@ -30,6 +30,8 @@ func (w *work) create(c *createCommand) ([]byte, error) {
 	if !res.unchanged {
 		enabled := k == nil || k.enabled
 		w.use(c.name, enabled, uint64(w.tx.LSN()), c)
+		k = w.workflow(c.name)
+		k.reschedule(w.definition(k.id, k.current).Schedule)
 		w.tell(&adoptCommand{name: c.name, enabled: enabled, revision: uint64(w.tx.LSN()), version: *c})
 	}
 	res.versions = w.workflow(c.name).versions
@@ -68,6 +70,9 @@ func (w *work) enable(c *nameCommand) ([]byte, error) {
 	}
 	if k.enabled != c.flag {
 		w.use(c.name, c.flag, uint64(w.tx.LSN()), nil)
+		if s := k.calendar(); s != nil {
+			s.turn(s.paused, !c.flag, s.note)
+		}
 		w.tell(&adoptCommand{name: c.name, enabled: c.flag, revision: uint64(w.tx.LSN())})
 	}
 	return nil, nil
@@ -168,6 +173,9 @@ func (k *kind) bury() {
 		tx.Count(countWorkflows, -1)
 	}
 	tx.Delete(namedKey(nil, rowWorkflow, tx.Namespace(), k.name))
+	if s := k.calendar(); s != nil {
+		s.drop()
+	}
 	k.deleted, k.changed = true, true
 	if k.active+k.kept > 0 {
 		tx.Set(numberKey(nil, rowName, k.id), encode(nil, &nameRow{deleted: true, ns: tx.Namespace(), name: k.name}, (*nameRow).code))

@@ -118,6 +118,12 @@ func (w *work) apply(cmd engine.Command) ([]byte, error) {
 		return carryOut(cmd.Body, (*planCommand).code, w.invalidatePlan)
 	case kindPlanNews:
 		return carryOut(cmd.Body, (*planCommand).code, w.planNews)
+	case kindTick:
+		return carryOut(cmd.Body, (*tickCommand).code, w.tick)
+	case kindScheduledEnd:
+		return carryOut(cmd.Body, (*call.End).Encode, w.scheduledEnd)
+	case kindPauseSchedule:
+		return carryOut(cmd.Body, (*nameCommand).code, w.pauseSchedule)
 	}
 	panic(fmt.Sprintf("workflow: unknown command kind %d", cmd.Kind))
 }

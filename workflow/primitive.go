@@ -47,6 +47,9 @@ func table() engine.Primitive {
 			{Kind: kindRelay, Name: "relay end", From: engine.FromShards},
 			{Kind: kindInvalidate, Name: "invalidate plan", From: engine.FromUsers, Admit: admit, Shrinks: true},
 			{Kind: kindPlanNews, Name: "plan news", From: engine.FromShards},
+			{Kind: kindTick, Name: "tick schedules", From: engine.FromLeaders},
+			{Kind: kindScheduledEnd, Name: "end scheduled run", From: ended},
+			{Kind: kindPauseSchedule, Name: "pause schedule", From: engine.FromUsers, Admit: admit, Shrinks: true},
 		},
 		Queries: []engine.QueryType{
 			{Kind: queryInfo, Name: "info", New: engine.NewQuery[infoQuery]},

@@ -194,6 +194,9 @@ func (r *record) info(v *engine.View, namespace, name string, number uint32) (i 
 	for k := range d.Plans {
 		i.Plans = append(i.Plans, d.Plans[k].Name)
 	}
+	if i.Schedule, err = scheduleInfo(v, r.id); err != nil {
+		return i, nil, fmt.Errorf("workflow %q: schedule: %w", name, err)
+	}
 	i.home = !v.Spread(namespace) || engine.NameShard(namespace, name, v.Shards()) == v.Shard()
 	return i, row.source, nil
 }

@@ -28,6 +28,9 @@ import (
 //	'p' | id | plan                  what is known of the executors of a plan (see planRow)
 //	'c' | id | plan, as key.AppendString | key            an output that a plan has cached (see cacheRow)
 //	'h' | id | plan, likewise | expires | key             an output that is cached, by when it expires (ms, as key.AppendInt64) -> nothing
+//	'j' | id                         the workflow's schedule, at its home (see scheduleRow)
+//	'm' | due | id                   when a schedule has a tick next (ms, as key.AppendInt64) -> nothing
+//	't' | id | run                   a run that the schedule has started and that has not ended -> nothing
 //
 // The rows of a run begin with 'r' | run, so that they can go at once:
 //
@@ -59,6 +62,9 @@ const (
 	rowPlan      = 'p'
 	rowCache     = 'c'
 	rowStale     = 'h'
+	rowSchedule  = 'j'
+	rowDue       = 'm'
+	rowTicked    = 't'
 	rowRun       = 'r'
 
 	partHeader     = 'a'

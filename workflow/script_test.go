@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
@@ -42,6 +43,9 @@ func actionsOf(r *rig.Rig, namespace string) *action.Store {
 //	done t1 output outcome=o                     fail t1 message code=c retry=yes
 //	signal r1 type payload   cancel r1 reason    retry r1 from=step input={}
 //	run r1   steps r1   history r1   runs        what is known of runs
+//	pass 30s                                     time goes by: timers go off, and leaders do their duties
+//	schedule w   pause w   resume w              the schedule of a workflow
+//	invalidate w plan
 //	drop r1                                      somebody cancels the action's run of a task
 func TestScripts(t *testing.T) {
 	rig.RunScripts(t, "testdata/scripts", func(t *testing.T) *rig.Script {
@@ -214,6 +218,22 @@ func (s *script) other(ctx context.Context, line, verb string, a rig.Args) bool 
 	case "workflow":
 		i, err := s.flows.Workflow(background, name)
 		s.Answer(line, fmt.Sprintf("%s enabled=%t %s", i.Version, i.Enabled, strings.Trim(fmt.Sprintf("%+v", i.Runs), "{}")), s.plain(err))
+	case "pass":
+		s.Rig.Advance(rig.Duration(name).Milliseconds())
+		s.Printf("%s", line)
+	case "pause":
+		s.Answer(line, "ok", s.plain(s.flows.PauseSchedule(background, name)))
+	case "resume":
+		s.Answer(line, "ok", s.plain(s.flows.ResumeSchedule(background, name)))
+	case "schedule":
+		i, err := s.flows.Workflow(background, name)
+		if i.Schedule == nil {
+			s.Answer(line, "none", s.plain(err))
+			break
+		}
+		c := i.Schedule
+		s.Answer(line, fmt.Sprintf("last %s next %s paused=%t active=%d started=%d skipped=%d missed=%d refused=%d %s", rig.Since(c.Last), sinceOrNone(c.Next),
+			c.Paused, c.Active, c.Started, c.Skipped, c.Missed, c.Refused, c.Note), s.plain(err))
 	case "invalidate":
 		s.Answer(line, "ok", s.plain(s.flows.InvalidatePlan(background, name, a.Word(1))))
 	case "list":
@@ -224,6 +244,13 @@ func (s *script) other(ctx context.Context, line, verb string, a rig.Args) bool 
 		return false
 	}
 	return true
+}
+
+func sinceOrNone(t time.Time) string {
+	if t.IsZero() {
+		return "none"
+	}
+	return rig.Since(t)
 }
 
 func (s *script) plain(err error) error {

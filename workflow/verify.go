@@ -12,7 +12,7 @@ import (
 var _ engine.Verifier = (*machine)(nil)
 
 // allKinds are the kinds of rows, in order.
-const allKinds = "bcdfghklnpqruvwz"
+const allKinds = "bcdfghjklmnpqrtuvwz"
 
 // Verify checks that all rows of the machine fit together, see the comment on rows for what they are: above all that every run that has not ended waits for
 // something that comes: an action, a child, a signal or a time.
@@ -21,7 +21,7 @@ func (m *machine) Verify(a *engine.Audit) error {
 		Audit: a, names: a.Names(), workflows: make(map[uint64]*audited), known: make(map[uint32]int64), active: make(map[uint32]int64),
 		found: make(map[byte]int64), want: make(map[byte]int64),
 	}
-	for _, step := range []func() error{v.unknownRows, v.allNames, v.allWorkflows, v.allRuns, v.plans, v.indexes, v.timers} {
+	for _, step := range []func() error{v.unknownRows, v.allNames, v.allWorkflows, v.allRuns, v.plans, v.verifySchedules, v.indexes, v.timers} {
 		if err := step(); err != nil {
 			return err
 		}

@@ -107,6 +107,13 @@ func (i *shardInfo) code(c *codec.Coder) {
 	for _, b := range [...]*bool{&i.Enabled, &i.HasSchedule, &i.HasTrigger, &i.home} {
 		c.Bool(b)
 	}
+	has := i.Schedule != nil
+	if c.Bool(&has); has {
+		if i.Schedule == nil {
+			i.Schedule = new(ScheduleInfo)
+		}
+		i.Schedule.code(c)
+	}
 	for _, t := range [...]*time.Time{&i.CreatedAt, &i.UpdatedAt} {
 		c.Time(t)
 	}

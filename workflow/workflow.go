@@ -101,6 +101,7 @@ type Info struct {
 	StartStep   string
 	HasSchedule bool
 	HasTrigger  bool
+	Schedule    *ScheduleInfo // nil if it has none
 	Runs        RunCounts
 }
 

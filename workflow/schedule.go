@@ -1,0 +1,316 @@
+package workflow
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/cron"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/key"
+)
+
+// The schedule of a workflow is that of its default version. It lives in the workflow's home shard, where its runs start too. When ticks are due is
+// computed by a duty, see watchSchedules, as time zones are none of Apply's business; it proposes them with where the schedule stood, so that each is decided once.
+
+// scheduleRow is the value of a row 'j'. All times are ms.
+type scheduleRow struct {
+	times    times
+	most     int64 // runs that are active at a time; 0: no limit
+	input    []byte
+	revision uint64 // the LSN of its last change by a user
+	paused   bool
+	off      bool   // the workflow is disabled
+	note     string // why floe has paused it
+	last     int64  // until when ticks are decided
+	next     int64  // the next one, never, or 0: the duty has not planned yet
+	active   int64  // runs that it has started and that have not ended
+
+	started, skipped, missed, refused int64
+}
+
+// times says when a schedule ticks.
+type times struct {
+	cron    string
+	zone    string
+	every   int64
+	catchUp uint8
+	limit   int64
+}
+
+func (r *scheduleRow) code(c *codec.Coder) {
+	version(c, "schedule")
+	t := &r.times
+	c.String(&t.cron)
+	c.String(&t.zone)
+	c.Varint(&t.every)
+	c.Byte(&t.catchUp)
+	c.Varint(&t.limit)
+	c.Varint(&r.most)
+	c.Bytes(&r.input)
+	c.Uvarint(&r.revision)
+	c.Bool(&r.paused)
+	c.Bool(&r.off)
+	c.String(&r.note)
+	c.Varint(&r.last)
+	codeTime(c, &r.next)
+	for _, v := range [...]*int64{&r.active, &r.started, &r.skipped, &r.missed, &r.refused} {
+		c.Varint(v)
+	}
+}
+
+// due returns when the duty has to look at it, or never.
+func (r *scheduleRow) due() int64 {
+	if !r.ticks() {
+		return never
+	}
+	return r.next
+}
+
+func (r *scheduleRow) ticks() bool { return !r.paused && !r.off }
+
+func (t *times) spec() cron.Spec {
+	return cron.Spec{Cron: t.cron, Zone: t.zone, Every: time.Duration(t.every) * time.Millisecond}
+}
+
+// dueKey is the key of a row 'm'.
+func dueKey(at int64, id uint64) []byte {
+	return key.AppendUint64(key.AppendInt64([]byte{rowDue}, at), id)
+}
+
+// dueTopic is notified when a schedule is to be looked at earlier than was known.
+func dueTopic() engine.Topic { return engine.TopicOf(engine.MachineWorkflow, "", []byte("schedules")) }
+
+// calendar is a schedule while a command changes it.
+type calendar struct {
+	scheduleRow
+	*kind
+	was    int64 // when the duty had to look at it before the command
+	ticked bool  // likewise, whether it was counted
+}
+
+// calendar returns the schedule of the workflow, nil if it has none.
+func (k *kind) calendar() *calendar {
+	b, ok := k.tx.Get(numberKey(nil, rowSchedule, k.id))
+	if !ok {
+		return nil
+	}
+	r := must(decode(b, (*scheduleRow).code))
+	return &calendar{r, k, r.due(), r.ticks()}
+}
+
+// save writes the schedule, and keeps the index of what is due with it.
+func (c *calendar) save() {
+	c.tx.Set(numberKey(nil, rowSchedule, c.id), encode(nil, &c.scheduleRow, (*scheduleRow).code))
+	c.keep(c.due(), c.ticks())
+}
+
+// keep makes index and counter say what the schedule says.
+func (c *calendar) keep(due int64, ticks bool) {
+	if ticks != c.ticked {
+		n := int64(1)
+		if !ticks {
+			n = -1
+		}
+		c.tx.Count(countSchedules, n)
+		c.ticked = ticks
+	}
+	if due == c.was {
+		return
+	}
+	if c.was != never {
+		c.tx.Delete(dueKey(c.was, c.id))
+	}
+	if c.was = due; due != never {
+		c.tx.Set(dueKey(due, c.id), nil)
+		c.tx.Notify(dueTopic(), -1)
+	}
+}
+
+// reschedule gives a workflow the schedule of its new default version: one that says what the one before said goes on as if nothing had happened.
+func (k *kind) reschedule(s *flow.Schedule) {
+	c := k.calendar()
+	if s == nil {
+		if c != nil {
+			c.drop()
+		}
+		return
+	}
+	said := times{s.Cron, s.Zone, s.Every, s.CatchUp, s.CatchUpLimit}
+	if c == nil {
+		c = &calendar{scheduleRow{off: !k.enabled}, k, never, false}
+	}
+	if c.times != said || c.revision == 0 {
+		c.times, c.paused, c.note, c.last, c.next = said, s.Paused, "", k.tx.Now(), 0
+	}
+	c.most, c.input, c.revision = s.Most, s.Input, uint64(k.tx.LSN())
+	c.save()
+}
+
+// drop removes the schedule. What it has started goes on.
+func (c *calendar) drop() {
+	c.keep(never, false)
+	c.tx.Delete(numberKey(nil, rowSchedule, c.id))
+	prefix := numberKey(nil, rowTicked, c.id)
+	c.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
+}
+
+// turn pauses the schedule or has it go on, which never catches up.
+func (c *calendar) turn(paused, off bool, note string) {
+	if c.paused == paused && c.off == off {
+		return
+	}
+	c.paused, c.off, c.note, c.revision = paused, off, note, uint64(c.tx.LSN())
+	if c.ticks() {
+		c.last, c.next = c.tx.Now(), 0
+	}
+	c.save()
+}
+
+// pauseSchedule pauses the schedule of a workflow, or has it go on.
+func (w *work) pauseSchedule(v *nameCommand) ([]byte, error) {
+	k := w.workflow(v.name)
+	if k == nil {
+		return nil, notFound(v.name)
+	}
+	c := k.calendar()
+	if c == nil {
+		return nil, engine.Errorf(ErrNotFound, "workflow %q has no schedule", v.name)
+	}
+	c.turn(v.flag, c.off, "")
+	return nil, nil
+}
+
+// tickCommand is the body of kindTick: what the duty has found due.
+type tickCommand struct{ due []dueTicks }
+
+func (t *tickCommand) code(c *codec.Coder) {
+	codec.List(c, &t.due, func(c *codec.Coder, d *dueTicks) { d.code(c) })
+}
+
+// dueTicks are ticks of a schedule. They rest on its revision, and on until when its ticks had been decided.
+type dueTicks struct {
+	id       uint64
+	revision uint64
+	after    int64
+	run      []int64 // ascending
+	missed   int64
+	last     int64
+	next     int64 // or never
+	problem  string
+}
+
+func (d *dueTicks) code(c *codec.Coder) {
+	c.Uvarint(&d.id)
+	c.Uvarint(&d.revision)
+	c.Varint(&d.after)
+	codec.List(c, &d.run, (*codec.Coder).Varint)
+	c.Varint(&d.missed)
+	c.Varint(&d.last)
+	codeTime(c, &d.next)
+	c.String(&d.problem)
+}
+
+// follows reports whether what a duty has found still holds: it starts where the schedule stands, and goes on from there.
+func (d *dueTicks) follows(r *scheduleRow) bool {
+	at := d.after
+	return d.revision == r.revision && d.after == r.last && r.ticks() && d.missed >= 0 &&
+		!slices.ContainsFunc(d.run, func(t int64) bool {
+			early := t <= at
+			at = t
+			return early
+		}) && d.last >= at && d.next > d.last
+}
+
+// tick decides ticks of which the duty has found that they are due. Those that were overtaken are left out; if all of them were, it is refused.
+func (w *work) tick(t *tickCommand) ([]byte, error) {
+	done := false
+	for i := range t.due {
+		d := &t.due[i]
+		k := w.byID(d.id)
+		if k == nil || k.deleted {
+			continue
+		}
+		c := k.calendar()
+		if c == nil || !d.follows(&c.scheduleRow) {
+			continue
+		}
+		done = true
+		if d.problem != "" {
+			c.turn(true, c.off, d.problem)
+			continue
+		}
+		for _, at := range d.run {
+			c.come(at)
+		}
+		c.missed += d.missed
+		c.last, c.next = d.last, d.next
+		c.save()
+	}
+	if !done {
+		return nil, engine.Errorf(ErrConflict, "overtaken: the schedules have been changed, or their ticks decided")
+	}
+	return nil, nil
+}
+
+// come does what a tick does: it starts a run, unless too many are active.
+func (c *calendar) come(at int64) {
+	if c.most > 0 && c.active >= c.most {
+		c.skipped++
+		return
+	}
+	lsn := c.tx.Step() // a command may start many runs, and each is called by its LSN
+	token := scheduledRun{c.id, uint64(lsn)}
+	_, err := c.startRun(&startCommand{
+		name: c.name, source: sourceSchedule, key: sourceSchedule + ":" + time.UnixMilli(at).UTC().Format(tickLayout), input: c.input,
+		notify: call.Notify{Machine: engine.MachineWorkflow, Command: kindScheduledEnd, Token: encode(nil, &token, (*scheduledRun).code)},
+	})
+	if err != nil {
+		c.refused++
+		c.note = cut(err.Error(), maxDetail)
+		return
+	}
+	c.started++
+	c.active++
+	c.tx.Insert(tickedKey(&token), nil)
+}
+
+const (
+	sourceSchedule = "schedule"
+	tickLayout     = "2006-01-02T15:04:05.999Z07:00"
+)
+
+// scheduledRun names a run that a schedule has started.
+type scheduledRun struct{ id, run uint64 }
+
+func (r *scheduledRun) code(c *codec.Coder) {
+	c.Uvarint(&r.id)
+	c.Uvarint(&r.run)
+}
+
+func tickedKey(r *scheduledRun) []byte {
+	return key.AppendUint64(numberKey(nil, rowTicked, r.id), r.run)
+}
+
+// scheduledEnd counts a run that has ended. One that ends again, as it was retried, is not counted again.
+func (w *work) scheduledEnd(e *call.End) ([]byte, error) {
+	run := must(decode(e.Token, (*scheduledRun).code))
+	if _, ok := w.tx.Get(tickedKey(&run)); !ok {
+		return nil, nil
+	}
+	k := w.byID(run.id)
+	if k == nil || k.deleted {
+		return nil, nil
+	}
+	c := k.calendar()
+	if c == nil {
+		panic(fmt.Sprintf("workflow %d: run %d is of a schedule, which has no row", run.id, run.run))
+	}
+	c.tx.Delete(tickedKey(&run))
+	c.active--
+	c.save()
+	return nil, nil
+}

@@ -1,0 +1,79 @@
+package workflow
+
+import (
+	"context"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// ScheduleInfo is the schedule of a workflow, as its default version says, and how it stands.
+type ScheduleInfo struct {
+	Cron  string
+	Zone  string
+	Every time.Duration
+	Most  int // runs that are active at a time; 0: no limit
+
+	Paused bool      // by PauseSchedule, or by its definition
+	Note   string    // why floe has paused it, or why the last tick that was refused was
+	Last   time.Time // until when ticks are decided
+	Next   time.Time // the next tick; zero if there is none, or it is not known yet
+	Active int64     // runs that it has started and that have not ended
+
+	Started int64 // ticks that have started a run
+	Skipped int64 // because Most runs were active
+	Missed  int64 // while nobody could start them, and that are not caught up
+	Refused int64 // by the workflow's schema
+}
+
+func (s *ScheduleInfo) code(c *codec.Coder) {
+	c.String(&s.Cron)
+	c.String(&s.Zone)
+	c.Varint((*int64)(&s.Every))
+	c.Int(&s.Most)
+	c.Bool(&s.Paused)
+	c.String(&s.Note)
+	c.Time(&s.Last)
+	c.Time(&s.Next)
+	for _, v := range [...]*int64{&s.Active, &s.Started, &s.Skipped, &s.Missed, &s.Refused} {
+		c.Varint(v)
+	}
+}
+
+// scheduleInfo reads how the schedule of a workflow stands, nil if it has none.
+func scheduleInfo(v *engine.View, id uint64) (*ScheduleInfo, error) {
+	b, ok, err := v.Get(numberKey(nil, rowSchedule, id))
+	if err != nil || !ok {
+		return nil, err
+	}
+	r, err := decode(b, (*scheduleRow).code)
+	if err != nil {
+		return nil, err
+	}
+	s := &ScheduleInfo{
+		Cron: r.times.cron, Zone: r.times.zone, Every: time.Duration(r.times.every) * time.Millisecond, Most: int(r.most),
+		Paused: r.paused, Note: r.note, Last: time.UnixMilli(r.last), Active: r.active,
+		Started: r.started, Skipped: r.skipped, Missed: r.missed, Refused: r.refused,
+	}
+	if due := r.due(); due != never && due != 0 {
+		s.Next = time.UnixMilli(due)
+	}
+	return s, nil
+}
+
+// PauseSchedule pauses the schedule of a workflow: no tick starts a run until ResumeSchedule. What it has started goes on, and other starts are not
+// concerned. Errors: ErrNotFound if there is no such workflow, or it has no schedule.
+func (s *Store) PauseSchedule(ctx context.Context, workflow string) error {
+	return s.turn(ctx, workflow, true)
+}
+
+// ResumeSchedule has the schedule of a workflow go on with the first tick from now. What it has missed is not caught up. Errors are as those of PauseSchedule.
+func (s *Store) ResumeSchedule(ctx context.Context, workflow string) error {
+	return s.turn(ctx, workflow, false)
+}
+
+func (s *Store) turn(ctx context.Context, workflow string, paused bool) error {
+	_, err := engine.Propose(ctx, &s.scope, nameOp(kindPauseSchedule, workflow, paused), decodeNothing)
+	return err
+}
