@@ -53,5 +53,7 @@
 // the ticks that came due while no node could start runs the latest one does (catch_up: one, the default), none does, or all do, up to catch_up_limit. Enable and
 // ResumeSchedule catch nothing up. A new version whose schedule says the same goes on with the next tick, in its own input and max_concurrent.
 //
+// The trigger of a definition is read and checked; it starts no runs yet.
+//
 // A step's call has the idempotency key "<run>/<step>#<visit>" in all its attempts: actions are carried out at least once, and have to cope with that.
 package workflow
