@@ -20,10 +20,7 @@ import (
 //
 //	go test -run TestDispatchModel -seed 7 -for 1m ./action
 func TestDispatchModel(t *testing.T) {
-	seed, runs := rig.Seed(t), 60
-	if testing.Short() {
-		runs = 12
-	}
+	seed, runs := rig.Seed(t), 12
 	taken := 0
 	for q := quota.New(t, runs); q.More(); {
 		one := seed + uint64(q.Rounds()) - 1
