@@ -59,6 +59,9 @@ func (s *callState) code(c *codec.Coder) {
 	}
 }
 
+// codeInputTooLarge is the code of a call whose input, as a template makes it, is too large.
+const codeInputTooLarge = "input_too_large"
+
 // Slots of a run, as tokens name them: branches follow.
 const (
 	slotStep = iota
@@ -128,8 +131,14 @@ func (s *slot) invoke(c *flow.Call, input []byte) {
 	if c.Timeout > 0 {
 		st.due = s.tx.Now() + c.Timeout
 	}
-	s.spins = 0
 	s.changed = true
+	if c.Input != nil && len(input) > flow.MaxRendered {
+		s.answer(result{
+			outcome: OutcomeExecutionFailure, code: codeInputTooLarge, message: fmt.Sprintf("the input of %q exceeds %d bytes", c.Name, flow.MaxRendered), refused: true,
+		})
+		return
+	}
+	s.spins = 0
 	tok := s.tokenOf(c)
 	if c.Target == flow.TargetWorkflow {
 		s.startChild(c, input, tok)

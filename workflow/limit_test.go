@@ -136,6 +136,11 @@ func TestTooLarge(t *testing.T) {
 			To("success", "flo.Completed")).Definition(),
 		workflow.New("run").Start(step).Output([]string{"$.steps._start.output", "$.steps._start.output"}).Definition(),
 	)
+	w.Create(workflow.New("input").Start(workflow.Call("@actions/half").To("success", "twice")).
+		Step("twice", workflow.Call("@actions/half").Input([]string{"$.steps._start.output", "$.steps._start.output"}).To("success", "flo.Completed")).Definition())
+	if run := w.Run("input", "1"); run.Status != workflow.Failed || run.Code != "input_too_large" || !strings.Contains(run.Error, `step "twice"`) {
+		t.Errorf("input: %s, %s, %s", run.Status, run.Code, run.Error)
+	}
 	w.ExpectPath(w.Run("step", "1").ID, "_start: output_too_large", "small: success")
 	if run := w.Run("fan", "1"); run.Status != workflow.Failed || run.Code != workflow.OutcomeOutputTooLarge {
 		t.Errorf("fan: %s, %s", run.Status, run.Error)
