@@ -6,6 +6,7 @@ import (
 
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/plant"
 )
 
 // beatAll says that the session is alive, hears which of its runs are cancelled, and finds those of which this process does not know: the answer that told of them
@@ -57,7 +58,7 @@ func (l *link) census(s *seat) error {
 	p.mu.Lock()
 	strange := make(map[call.Ref]bool)
 	for _, ref := range q.held {
-		if s.held[ref] != nil {
+		if s.held[ref] != nil || plant.On(plant.CensusIgnored) {
 			continue
 		}
 		if !s.strange[ref] { // its answer may be on its way
@@ -114,7 +115,7 @@ func (l *link) cancelRefs(s *seat, refs []call.Ref) {
 	l.pool.mu.Lock()
 	var pieces []*piece
 	for _, ref := range refs {
-		if s.cancelled[bare(ref)] {
+		if s.cancelled[bare(ref)] || plant.On(plant.CancelUntold) {
 			continue
 		}
 		s.cancelled[bare(ref)] = true

@@ -7,6 +7,34 @@ import (
 	"github.com/floedb/floe/internal/call"
 )
 
+// TestLateResult: what an attempt says is refused when it is over, also if the same process has the next one.
+func TestLateResult(t *testing.T) {
+	w := newWorld(t, rand.New(rand.NewPCG(1, 1)))
+	s := defaultSpec
+	s.timeout, s.backoffMin, s.backoffMax = 1000, 0, 0
+	w.register("a", s)
+	session := w.open(group{"", []string{"a"}})
+	if _, err := w.invoke(call.Invoke{Name: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	take := []want{{0, "w", 1}}
+	first, err := w.work(workCommand{session: session, wants: take})
+	if err != nil || len(first.taken) != 1 {
+		t.Fatal(len(first.taken), err)
+	}
+	w.r.Advance(1000)
+	second, err := w.work(workCommand{session: session, wants: take})
+	if err != nil || len(second.taken) != 1 || second.taken[0].attempt != 2 {
+		t.Fatalf("%+v, %v", second.taken, err)
+	}
+	for i, want := range []verdict{overtaken, accepted, overtaken} {
+		e := end{ref: first.taken[0].ref, attempt: int64(1 + i%2), how: completed, output: []byte("1")}
+		if res, err := w.work(workCommand{session: session, ends: []end{e}}); err != nil || res.verdicts[0] != want {
+			t.Errorf("the result of attempt %d: %v, %v, want %v", e.attempt, res.verdicts, err, want)
+		}
+	}
+}
+
 // TestInvokeBehindDelayed: an invocation that finds a delayed run due, before the timer has told so, makes a run with a number of its own in the lane. Both
 // had the same, and the shard stopped.
 func TestInvokeBehindDelayed(t *testing.T) {

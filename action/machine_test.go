@@ -74,7 +74,11 @@ func labels(m map[string]string) string { return string(engine.AppendHeaders(nil
 
 // TestRandom does random things, and has all rows verified again and again: no run is ever without an owner, a time or an end.
 func TestRandom(t *testing.T) {
-	for range 20 {
+	runs := 20
+	if testing.Short() {
+		runs = 5
+	}
+	for range runs {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w := newWorld(t, rand.New(rand.NewPCG(seed, 1)))
@@ -96,6 +100,7 @@ func (w *world) step() {
 		s := defaultSpec
 		s.maxRunning, s.maxPerKey = int64(rng.IntN(4)), int64(rng.IntN(3))
 		s.retainRuns = int64(rng.IntN(20))
+		s.timeout = 1 + int64(rng.IntN(20_000))
 		if s.maxRetries = int64(rng.IntN(3)); rng.IntN(3) == 0 {
 			s.rate = rate{1 + int64(rng.IntN(3)), 1000, 1 + int64(rng.IntN(3))}
 		}
@@ -127,7 +132,7 @@ func (w *world) step() {
 		w.definite(err)
 	case n < 82 && len(w.held) > 0:
 		h := w.held[rng.IntN(len(w.held))]
-		_, err := w.do(kindTouch, encode(nil, &touchCommand{session: w.of[h.ref], ref: h.ref, attempt: h.attempt, extend: 50_000}, (*touchCommand).code))
+		_, err := w.do(kindTouch, encode(nil, &touchCommand{session: w.of[h.ref], ref: h.ref, attempt: h.attempt, extend: 1 + int64(rng.IntN(50_000))}, (*touchCommand).code))
 		w.definite(err)
 	case n < 84:
 		kind := uint8(kindClose)

@@ -19,5 +19,18 @@ func TestPlanted(t *testing.T) {
 		{plant.CatchUpIgnored, "TestScheduleModel"},
 		{plant.CatchUpIgnored, "TestScheduleOutage"},
 		{plant.BufferedLost, "TestScheduleModel"},
+		{plant.KeylessFirst, "TestDispatchModel"},
+		{plant.KeylessFirst, "TestKeysAndNoneInTurn"},
+		{plant.CancelFrees, "TestDispatchModel"},
+		{plant.RetryUnrated, "TestDispatchModel"},
+		{plant.ReleaseCounts, "TestDispatchModel"},
+		{plant.LaneForgotten, "TestDispatchModel"},
+		{plant.DelayForgets, "TestRandom"},
+		{plant.EternalRun, "TestRandom"},
+		{plant.AnyAttempt, "TestLateResult"},
+		{plant.SilentForever, "TestSessionLost"},
+		{plant.LostUncounted, "TestSessionLost"},
+		{plant.CensusIgnored, "TestLostAnswers"},
+		{plant.CancelUntold, "TestCancelReachesTheHandler"},
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/floedb/floe/action"
@@ -58,7 +59,11 @@ func TestManyWorkersShareOneCall(t *testing.T) {
 	var ran sync.Map
 	var all sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
-	for i := range 1000 {
+	workers := 10_000
+	if testing.Short() {
+		workers = 1000
+	}
+	for i := range workers {
 		w := s.Worker(action.WorkerConfig{ID: fmt.Sprint("w", i), Concurrency: 1}).Handle("a", func(_ context.Context, task *action.Task) (any, error) {
 			ran.Store(task.Run, true)
 			return nil, nil
@@ -82,7 +87,9 @@ func TestManyWorkersShareOneCall(t *testing.T) {
 }
 
 // TestSessionLost: a process that was not heard of for 30 s has lost its runs. It goes on with another session.
-func TestSessionLost(t *testing.T) {
+func TestSessionLost(t *testing.T) { synctest.Test(t, testSessionLost) }
+
+func testSessionLost(t *testing.T) {
 	d, s := newTestDoor(t, 1)
 	if _, err := s.Register(t.Context(), "a", action.Backoff(0, 0), action.Timeout(time.Hour)); err != nil {
 		t.Fatal(err)
@@ -106,8 +113,13 @@ func TestSessionLost(t *testing.T) {
 	}
 	d.Advance(0) // the leader's term begins
 	d.Advance(31_000)
-	if cause := <-causes; !errors.Is(cause, action.ErrConflict) {
-		t.Errorf("the cause is %v, want ErrConflict", cause)
+	select {
+	case cause := <-causes:
+		if !errors.Is(cause, action.ErrConflict) {
+			t.Errorf("the cause is %v, want ErrConflict", cause)
+		}
+	case <-short(t).Done():
+		t.Fatal("the handler was not cancelled")
 	}
 	r, err := s.Wait(short(t), i.Run)
 	if err != nil || r.Status != action.Completed || r.Attempt != 2 || string(r.Output) != `"`+action.CodeWorkerLost+`"` {
@@ -116,7 +128,9 @@ func TestSessionLost(t *testing.T) {
 }
 
 // TestLostAnswers: a take has got runs, and nobody has heard of it. The census finds them, and their attempts do not count.
-func TestLostAnswers(t *testing.T) {
+func TestLostAnswers(t *testing.T) { synctest.Test(t, testLostAnswers) }
+
+func testLostAnswers(t *testing.T) {
 	d, s := newTestDoor(t, 1)
 	if _, err := s.Register(t.Context(), "a"); err != nil {
 		t.Fatal(err)

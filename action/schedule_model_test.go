@@ -20,7 +20,7 @@ import (
 func TestScheduleModel(t *testing.T) {
 	rig.Models{
 		Primitives: []engine.Primitive{engine.TableOf(Primitive)}, CacheBytes: 4 << 20,
-		Runs: 12, Steps: 150, ShortRuns: 4, ShortSteps: 120, MaxShards: 3,
+		Runs: 12, Steps: 150, ShortRuns: 3, ShortSteps: 100, MaxShards: 3,
 		Begin: func(t *testing.T, rng *rand.Rand, g rig.Ground, spread bool) rig.Model {
 			m := &scheduleModel{
 				t: t, rng: rng, ground: g, actions: newActions(t, g, "n"), schedules: make(map[string]*modelSchedule), active: make(map[RunID]bool),

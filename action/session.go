@@ -11,6 +11,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
 )
 
 // A session is a process that takes runs in a shard, on behalf of all its workers in the namespace. While it is heard of, what it has is its own; when it was silent
@@ -127,7 +128,7 @@ func (w *work) dropSession(s *session) {
 
 // scheduleSession makes the timer of a session go off at a time, or before.
 func (w *work) scheduleSession(s *session, at int64) {
-	if at >= s.timer {
+	if at >= s.timer || plant.On(plant.EternalRun) && s.timer != never {
 		return
 	}
 	token := key.AppendUint64([]byte{tokenSession}, s.id)
@@ -221,7 +222,13 @@ func (w *work) expire(c *sessionCommand) ([]byte, error) {
 	if s == nil {
 		return nil, noSession(c.session)
 	}
-	more := w.eachHeld(s, func(ref call.Ref, _ held) { w.lose(s, ref, CodeWorkerLost, "its worker was silent for 30 s") })
+	more := w.eachHeld(s, func(ref call.Ref, _ held) {
+		if plant.On(plant.LostUncounted) {
+			w.settle(s, &end{ref: ref, how: released})
+			return
+		}
+		w.lose(s, ref, CodeWorkerLost, "its worker was silent for 30 s")
+	})
 	return w.ended(s, more), nil
 }
 
@@ -344,6 +351,9 @@ func (m *machine) silent(v *engine.View, begin int64) (session uint64, namespace
 			continue
 		}
 		until := m.silentSince(id, max(begin, s.openedAt)) + m.leaseNow()
+		if plant.On(plant.SilentForever) {
+			continue
+		}
 		if until > v.Now() {
 			v.WakeAt(until)
 			continue

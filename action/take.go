@@ -7,6 +7,7 @@ import (
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/roster"
 )
 
@@ -167,13 +168,21 @@ func (w *work) choose(g *group) (best candidate) {
 
 // opens reports whether the present command may begin one more run of the action, if it has one.
 func (a *act) opens() bool {
-	if a.pending == a.delayed || a.maxRunning > 0 && a.running+a.unconfirmed >= a.maxRunning || a.nextAllowed() > a.tx.Now() {
+	if a.pending == a.delayed || a.maxRunning > 0 && a.busy() >= a.maxRunning || a.nextAllowed() > a.tx.Now() {
 		return false
 	}
 	if !a.shared {
 		a.shared, a.share = true, shareOf(a.pending-a.delayed, a.waiting)
 	}
 	return a.share > 0
+}
+
+// busy returns how many slots are taken up.
+func (a *act) busy() int64 {
+	if plant.On(plant.CancelFrees) {
+		return a.running
+	}
+	return a.running + a.unconfirmed
 }
 
 // shareOf returns how many of the runs that are ready one command takes when several takes wait for them: none that is idle should have to wait for what
@@ -248,7 +257,7 @@ func (a *act) begin(s *session, c *candidate, worker string) taken {
 	a.running++
 	a.share--
 	a.served = uint64(a.tx.Step())
-	if a.rate.limit > 0 {
+	if a.rate.limit > 0 && !(plant.On(plant.RetryUnrated) && st.attempts > 1) {
 		a.allowed = max(a.allowed, now*microsPerMilli) + a.rate.interval()
 	}
 	t := taken{
@@ -264,8 +273,9 @@ func (a *act) next(c *candidate) (call.Ref, *stateRow, *runRow) {
 	a.changed = true
 	set := &a.sets[c.set]
 	if !c.keyed {
-		a.turn++
-		set.turn = a.turn
+		if a.turn++; !plant.On(plant.KeylessFirst) {
+			set.turn = a.turn
+		}
 		ref, st, row, seq := a.firstIn(uint64(c.set), set.queue.first())
 		set.queue.pop(c.priority, seq)
 		return ref, st, row

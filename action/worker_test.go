@@ -150,8 +150,13 @@ func TestCancelReachesTheHandler(t *testing.T) {
 	if err := s.Cancel(short(t), i.Run, "enough"); err != nil {
 		t.Fatal(err)
 	}
-	if got := <-cause; got != action.ErrCancelled {
-		t.Errorf("the cause is %v, want ErrCancelled", got)
+	select {
+	case got := <-cause:
+		if got != action.ErrCancelled {
+			t.Errorf("the cause is %v, want ErrCancelled", got)
+		}
+	case <-short(t).Done():
+		t.Fatal("the handler was not cancelled")
 	}
 	if _, err := s.InvokeAndWait(short(t), "a", []byte("2")); err != nil {
 		t.Fatal(err)

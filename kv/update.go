@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"time"
+
+	"github.com/floedb/floe/internal/plant"
 )
 
 // What the function of an Update returns instead of a value.
@@ -74,7 +76,10 @@ func (s *Store) tryUpdate(ctx context.Context, key string, f func(e Entry) ([]by
 	value, err := f(e)
 	switch {
 	case err == nil:
-		w, err = s.Put(ctx, key, value, append(put[:len(put):len(put)], IfRevision(e.Revision))...)
+		if !plant.On(plant.UpdateBlindly) {
+			put = append(put[:len(put):len(put)], IfRevision(e.Revision))
+		}
+		w, err = s.Put(ctx, key, value, put...)
 		return w, errors.Is(err, ErrConflict), err
 	case errors.Is(err, ErrDelete) && e.Revision > 0:
 		_, err = s.Delete(ctx, key, IfRevision(e.Revision))

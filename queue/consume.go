@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/worker"
 )
 
@@ -176,7 +177,7 @@ func (c *consumer) Settle(ctx context.Context, m *consumed, r worker.Result) err
 	switch {
 	case m.settled:
 		return nil
-	case r.Err == nil:
+	case r.Err == nil || plant.On(plant.AckFailed):
 		return c.store.Ack(ctx, c.name, m.Receipt)
 	case isPermanent(r.Err):
 		return c.store.Nack(ctx, c.name, m.Receipt, ToDLQ(), reason(r.Err))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/worker"
 )
 
@@ -211,7 +212,7 @@ func (c *acking) Settle(ctx context.Context, p *consumed, r worker.Result) error
 	switch {
 	case p.settled:
 		return nil
-	case r.Err == nil:
+	case r.Err == nil || plant.On(plant.AckFailedToo):
 		n, err = c.s.Ack(ctx, c.stream, c.group, refs...)
 	case isPermanent(r.Err):
 		n, err = c.s.Nack(ctx, c.stream, c.group, refs, ToDLQ(), reason(r.Err))

@@ -32,6 +32,7 @@ func TestNothingUnfinished(t *testing.T) {
 
 // longSuites are the packages whose tests may be shortened or left out with -short, and what takes them so long.
 var longSuites = map[string]string{
+	"action":              "runs random commands against models",
 	"examples/gosrc":      "loads over 100 MB",
 	"kv":                  "runs random histories against a model",
 	"internal/exercise":   "kills processes and cuts the power many times, runs clusters",

@@ -17,6 +17,7 @@ func TestPlantedBugsAreLookedFor(t *testing.T) {
 		return string(b)
 	}
 	tables := read("sim/plant_test.go") + read("engine/plant_test.go") + read("../stream/plant_test.go") + read("../ts/plant_test.go") + read("../action/plant_test.go") + read("worker/plant_test.go")
+	tables += read("roster/plant_test.go") + read("../kv/plant_test.go") + read("../queue/plant_test.go")
 	bugs := regexp.MustCompile(`(?m)^\t(\w+) +Bug = `).FindAllStringSubmatch(read("plant/plant.go"), -1)
 	if len(bugs) < 30 {
 		t.Fatalf("%d bugs in plant.go, want more", len(bugs))

@@ -60,6 +60,35 @@ const (
 	LostVersion   Bug = "lost-version"   // an overwritten version does not get into the history
 )
 
+// The bugs in actions: what is given to workers, and what they may end.
+const (
+	KeylessFirst  Bug = "keyless-first"  // runs without a concurrency key keep their turn
+	CancelFrees   Bug = "cancel-frees"   // a cancelled run gives its slots back before its handler has returned
+	RetryUnrated  Bug = "retry-unrated"  // attempts after the first one do not count for the rate
+	ReleaseCounts Bug = "release-counts" // an attempt that is given back counts
+	AnyAttempt    Bug = "any-attempt"    // what is said of an earlier attempt is good for the present one
+	LaneForgotten Bug = "lane-forgotten" // a key whose slot is free again has no turn
+	DelayForgets  Bug = "delay-forgets"  // the action has no timer for when a run has to be begun
+	EternalRun    Bug = "eternal-run"    // the session has no timer for when an attempt is out of time
+)
+
+// The bugs in the sessions of workers' processes, and in their list.
+const (
+	SilentForever Bug = "silent-forever" // a session that is silent does not end
+	LostUncounted Bug = "lost-uncounted" // the attempts of a session that has ended are given back
+	CensusIgnored Bug = "census-ignored" // what a session has and its process does not know of stays with it
+	CancelUntold  Bug = "cancel-untold"  // the process does not hear of runs that are cancelled
+	CountsAnew    Bug = "counts-anew"    // the counts of a worker that comes back begin anew
+)
+
+// The bugs in the loops that take something and settle it.
+const (
+	AckFailed     Bug = "ack-failed"     // a message whose handler has failed is acked
+	AckFailedToo  Bug = "ack-failed-too" // a record whose handler has failed is acknowledged
+	UpdateBlindly Bug = "update-blindly" // an update writes whatever was written meanwhile
+	LockUnrenewed Bug = "lock-unrenewed" // a lock is not renewed while its function runs
+)
+
 // The bugs in schedules.
 const (
 	TickTwice      Bug = "tick-twice"       // a tick comes although it is decided

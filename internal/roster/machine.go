@@ -5,6 +5,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/plant"
 )
 
 // Roster is the part of the machine of actions that knows the workers in a shard. The zero value is ready for use.
@@ -57,7 +58,10 @@ func (r *Roster) join(tx *engine.Tx, c *joinCommand) error {
 			count++
 		}
 		if j.life == 0 || at.life != j.life {
-			at.before, at.present, at.load = at.before.plus(at.present), tallies{}, 0
+			if !plant.On(plant.CountsAnew) {
+				at.before = at.before.plus(at.present)
+			}
+			at.present, at.load = tallies{}, 0
 		}
 		at.worker, at.life, at.draining, at.silent, at.seen = j.worker, j.life, j.draining, false, tx.Now()
 		tx.Set(k, encode(&at, (*row).code))
