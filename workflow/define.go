@@ -215,17 +215,22 @@ func (k *kind) nextDue() int64 {
 func (k *kind) catchUp() {
 	k.changed = true
 	k.unschedule()
+	k.forgetOld(maxForgotten, k.retainRuns)
+}
+
+// forgetOld forgets runs that ended long ago, and the oldest if more than so many are kept; only some at once.
+func (k *kind) forgetOld(most int, keep int64) {
 	now := k.tx.Now()
 	prefix := numberKey(nil, rowEnded, k.id)
-	for n := 0; n < maxForgotten && k.kept > 0 && !k.tx.Full(); n++ {
+	for n := 0; n < most && k.kept > 0 && !k.tx.Full(); n++ {
 		row, _, ok := k.tx.First(key.AppendInt64(numberKey(nil, rowEnded, k.id), k.nextEnded), key.PrefixEnd(prefix))
 		if !ok {
 			k.nextEnded = never
-			break
+			return
 		}
 		at := key.Int64(row[partAt:])
-		if k.nextEnded = at; at+k.retainFor > now && k.kept <= k.retainRuns {
-			break
+		if k.nextEnded = at; at+k.retainFor > now && k.kept <= keep {
+			return
 		}
 		k.forget(lastOf(row), at)
 	}

@@ -304,6 +304,9 @@ func (l *live) close() {
 	k := l.byID(l.of)
 	k.active--
 	*k.ended(status)++
+	if k.kept >= k.retainRuns {
+		k.forgetOld(2, k.retainRuns-1) // now, so that no timer has to
+	}
 	k.kept++
 	k.nextEnded, k.changed = min(k.nextEnded, now), true
 	l.tx.Count(countActive, -1)
