@@ -136,7 +136,8 @@ func TestPutOffPullsNothing(t *testing.T) {
 	defer closeHost(t, h)
 	s := h.shards[0]
 	p := &proposal{data: engine.Skip(0).AppendTo(nil), makes: []engine.Made{{Topic: 1, N: 1}}, done: make(chan engine.Outcome, 1)}
-	s.count(p)
+	s.queued.Add(1)
+	s.queuedBytes.Add(int64(len(p.data)))
 	s.applyRun.Lock()
 	a := applier{shard: s, outcomes: []engine.Outcome{{Err: engine.ErrPutOff}}, answers: []answer{{proposals: []*proposal{p}}}}
 	err := a.commit()
