@@ -68,6 +68,7 @@ var Works = []Work{
 	{"group", 1, newGroupJob},
 	{"series", 1, newSeriesJob},
 	{"action", 2, newActionJob},
+	{"workflow", 2, newFlowJob},
 }
 
 // Open creates the namespaces of all works.

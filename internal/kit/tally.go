@@ -28,6 +28,7 @@ var Tallies = []Tally{
 	{"stream", streamTally, countStream},
 	{"ts", seriesTally, countSeries},
 	{"action", actionTally, countAction},
+	{"workflow", flowTally, countFlow},
 }
 
 // Tallied returns the operations of all tallies.
