@@ -190,11 +190,16 @@ func (s *slot) startChild(c *flow.Call, input, tok []byte) {
 		return
 	}
 	s.note(event{kind: AwaitingChild, attempt: s.state.attempt, detail: c.Name})
+	s.tx.Ask(s.childStart(c, input, tok), tok)
+}
+
+// childStart is the command that starts a child.
+func (s *slot) childStart(c *flow.Call, input, tok []byte) engine.Command {
 	v := startCommand{
 		name: c.Name, version: c.Version, source: "workflow:" + string(s.name()), parent: string(s.name()), depth: s.depth + 1, input: input,
 		notify: call.Notify{Machine: engine.MachineWorkflow, Command: kindChildDone, Token: tok},
 	}
-	s.tx.Ask(engine.Command{Machine: engine.MachineWorkflow, Kind: kindStart, Body: encode(nil, &v, (*startCommand).code)}, tok)
+	return engine.Command{Machine: engine.MachineWorkflow, Kind: kindStart, Body: encode(nil, &v, (*startCommand).code)}
 }
 
 // input is what a call gets.
@@ -253,34 +258,37 @@ func (w *work) disown(t *token, result []byte) {
 	const reason = "the step that called it is over"
 	if t.child {
 		res := must(decode(result, (*started).code))
-		w.cancelChild(res.run, res.tag, reason)
+		w.cancelChild(res.shard, res.run, res.tag, reason)
 		return
 	}
 	shard, ref, err := call.PlaceOf(result)
 	w.cancelRun(engine.ShardID(shard), must(ref, err), reason)
 }
 
-func (w *work) cancelChild(run uint64, tag uint16, reason string) {
+func (w *work) cancelChild(shard engine.ShardID, run uint64, tag uint16, reason string) {
 	v := cancelCommand{target: target{run: run, tag: tag}, reason: reason}
-	w.tx.Ask(engine.Command{Machine: engine.MachineWorkflow, Kind: kindCancel, Body: encode(nil, &v, (*cancelCommand).code)}, nil)
+	w.withdraw(shard, engine.Command{Machine: engine.MachineWorkflow, Kind: kindCancel, Body: encode(nil, &v, (*cancelCommand).code)})
 }
 
-// cancelRun cancels a run of an action. That it can not be, because it has ended just now, does not matter.
 func (w *work) cancelRun(shard engine.ShardID, ref call.Ref, reason string) {
 	v := call.Cancel{Ref: ref, Reason: reason}
-	cmd := engine.Command{Machine: engine.MachineAction, Kind: call.KindCancel, Body: encode(nil, &v, (*call.Cancel).Code)}
+	w.withdraw(shard, engine.Command{Machine: engine.MachineAction, Kind: call.KindCancel, Body: encode(nil, &v, (*call.Cancel).Code)})
+}
+
+// withdraw has something cancelled. That it can not be, because it has ended just now, does not matter.
+func (w *work) withdraw(shard engine.ShardID, cancel engine.Command) {
 	if shard != w.tx.Shard() {
-		w.sendTo(shard, cmd, nil)
+		w.sendTo(shard, cancel, nil)
 		return
 	}
-	w.tx.Ask(cmd, nil)
+	w.tx.Ask(cancel, nil)
 }
 
 // reached notes what was called.
 func (s *slot) reached(result []byte) {
 	if s.target() == flow.TargetWorkflow {
 		res := must(decode(result, (*started).code))
-		s.state.child, s.state.ref.Tag = res.run, res.tag
+		s.state.child, s.state.ref.Tag, s.state.shard = res.run, res.tag, res.shard
 		s.note(event{kind: ChildStarted, detail: string(res.name())})
 		return
 	}
@@ -300,7 +308,11 @@ func (v *started) name() RunID {
 func (s *slot) refused(err error) {
 	var misplaced interface{ CallRoute() string }
 	if errors.As(err, &misplaced) {
-		s.invokeElsewhere(misplaced.CallRoute())
+		s.callElsewhere(misplaced.CallRoute())
+		return
+	}
+	if name := s.present().Name; errors.Is(err, ErrNotFound) && s.tx.Spread() && s.state.shard == s.tx.Shard() && !s.tx.Here(name) {
+		s.callElsewhere(name) // its home may not have told all shards yet
 		return
 	}
 	child := s.target() == flow.TargetWorkflow
@@ -322,13 +334,16 @@ func (s *slot) refused(err error) {
 	s.answer(r)
 }
 
-// invokeElsewhere has an action run in the shard to which its limits bind it.
-func (s *slot) invokeElsewhere(route string) {
+// callElsewhere has the call made in the shard of a name.
+func (s *slot) callElsewhere(name string) {
 	c := s.present()
-	shard := s.tx.ShardOf(route)
+	shard := s.tx.ShardOf(name)
 	s.state.shard = shard
-	tok := s.tokenOf(c)
-	s.sendTo(shard, s.invocation(c, s.inputOf(c), tok), tok)
+	tok, make := s.tokenOf(c), s.invocation
+	if c.Target == flow.TargetWorkflow {
+		make = s.childStart
+	}
+	s.sendTo(shard, make(c, s.inputOf(c), tok), tok)
 }
 
 // done hears that what a call has had run has ended.
@@ -497,7 +512,7 @@ func (s *slot) due() {
 		s.tryPlan()
 	case phaseCalled:
 		c := s.present()
-		s.withdraw("the step has timed out")
+		s.withdrawCall("the step has timed out")
 		r := result{outcome: OutcomeTimeout, code: "timeout", message: fmt.Sprintf("no result after %d ms", c.Timeout), ambiguous: true}
 		s.answer(r)
 	}
@@ -507,7 +522,7 @@ func (s *slot) due() {
 func (s *slot) cancel(reason string) (child bool) {
 	called := s.state.phase == phaseCalled
 	if called {
-		s.withdraw(reason)
+		s.withdrawCall(reason)
 	}
 	child = called && s.target() == flow.TargetWorkflow && s.state.child != 0
 	s.state.due = never
@@ -517,11 +532,11 @@ func (s *slot) cancel(reason string) (child bool) {
 	return child
 }
 
-// withdraw cancels what was called. That it can not be, because it has ended just now, does not matter.
-func (s *slot) withdraw(reason string) {
+// withdrawCall cancels what was called. That it can not be, because it has ended just now, does not matter.
+func (s *slot) withdrawCall(reason string) {
 	switch st := s.state; {
 	case st.child != 0:
-		s.cancelChild(st.child, st.ref.Tag, reason)
+		s.cancelChild(st.shard, st.child, st.ref.Tag, reason)
 	case st.ref.Action != 0:
 		s.cancelRun(st.shard, st.ref, reason)
 	}

@@ -267,7 +267,7 @@ func (s *slot) planDue() bool {
 		return false
 	}
 	if called {
-		s.withdraw("the step has timed out")
+		s.withdrawCall("the step has timed out")
 	}
 	overdue := p.deadline <= now
 	st.phase, st.due = phaseNone, never

@@ -40,7 +40,7 @@ func table() engine.Primitive {
 			{Kind: kindDelete, Name: "delete", From: engine.FromUsers, Admit: admit, Shrinks: true},
 			{Kind: kindStart, Name: "start", From: start, Admit: admit},
 			{Kind: kindSignal, Name: "signal", From: engine.FromUsers, Admit: admit},
-			{Kind: kindCancel, Name: "cancel", From: engine.FromUsers | engine.FromMachines, Admit: admit, Shrinks: true},
+			{Kind: kindCancel, Name: "cancel", From: start, Admit: admit, Shrinks: true},
 			{Kind: kindRetry, Name: "retry", From: engine.FromUsers, Admit: admit},
 			{Kind: kindDone, Name: "end action", From: ended},
 			{Kind: kindChildDone, Name: "end child", From: ended},

@@ -156,3 +156,58 @@ func TestSpread(t *testing.T) {
 		t.Errorf("run %s is kept for too long: %v", run.ID, err)
 	}
 }
+
+// TestCallsBeforeShardsHaveHeard: what a run calls is known at its home, and the run's own shard has not heard of it yet.
+func TestCallsBeforeShardsHaveHeard(t *testing.T) {
+	ctx := t.Context()
+	r, flows, actions := spread(t)
+	parent := workflow.New("parent").Start(workflow.Call("@actions/new").To("success", "child")).
+		Step("child", workflow.Call("@workflow/new").Compensate(workflow.Call("@actions/new")).To("success", "flo.Completed")).Definition()
+	if _, err := flows.Create(ctx, parent); err != nil {
+		t.Fatal(err)
+	}
+	r.Hold(true)
+	if _, err := actions.Register(ctx, "new"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := flows.Create(ctx, workflow.New("new").Start(workflow.WaitFor("go", 0).To("success", "flo.Completed")).Definition()); err != nil {
+		t.Fatal(err)
+	}
+	var runs []workflow.RunID
+	for range 8 {
+		s, err := flows.Start(ctx, "parent", []byte("1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs = append(runs, s.Run)
+	}
+	r.Hold(false)
+	r.Deliver()
+	if n := work(t, actions, "new"); n != len(runs) {
+		t.Errorf("%d actions were carried out, want %d", n, len(runs))
+	}
+	var children []workflow.RunID
+	for run, err := range flows.Runs().All(ctx, workflow.Of("new")) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		children = append(children, run.ID)
+	}
+	for _, id := range runs[:3] { // their children are cancelled, wherever they are
+		if _, err := flows.Cancel(ctx, id, "enough"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	work(t, actions, "new")
+	for _, id := range children {
+		if _, err := flows.Signal(ctx, id, "go", nil); err != nil && !errors.Is(err, workflow.ErrConflict) {
+			t.Fatal(err)
+		}
+	}
+	if info, err := flows.Workflow(ctx, "parent"); err != nil || info.Runs != (workflow.RunCounts{Total: 8, Completed: 5, Cancelled: 3}) {
+		t.Errorf("parents: %+v, %v", info.Runs, err)
+	}
+	if info, err := flows.Workflow(ctx, "new"); err != nil || info.Runs != (workflow.RunCounts{Total: 8, Completed: 5, Cancelled: 3}) {
+		t.Errorf("children: %+v, %v", info.Runs, err)
+	}
+}

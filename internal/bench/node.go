@@ -15,6 +15,7 @@ import (
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/ts"
+	"github.com/floedb/floe/workflow"
 )
 
 // setup says what node a row measures.
@@ -30,13 +31,14 @@ type setup struct {
 }
 
 // node is a floe node with one namespace, which is spread if there are several shards. One with a slower disk, or behind a connection, has
-// no queues, streams, time series and actions.
+// no queues, streams, time series, actions and workflows.
 type node struct {
 	store   *kv.Store
 	queues  *queue.Store
 	streams *stream.Store
 	series  *ts.Store
 	actions *action.Store
+	flows   *workflow.Store
 	commit  commit
 	close   func() error
 }
@@ -69,6 +71,7 @@ func (s setup) open(dir string) (*node, error) {
 	}
 	opened := &node{
 		store: n.KV(namespace), queues: n.Queue(namespace), streams: n.Stream(namespace), series: n.TS(namespace), actions: n.Action(namespace),
+		flows:  n.Workflow(namespace),
 		commit: commitTo(n), close: n.Close,
 	}
 	return opened, s.create(creator(n))

@@ -80,6 +80,7 @@ func (b *bench) rows() []row {
 	rows = append(rows, b.queues()...)
 	rows = append(rows, b.messages()...)
 	rows = append(rows, b.actions()...)
+	rows = append(rows, b.workflows()...)
 	rows = append(rows, b.floql()...)
 	rows = append(rows, b.series()...)
 	rows = append(rows, b.reads()...)

@@ -260,6 +260,9 @@ func (c *flowClient) rests(which int, id workflow.RunID) bool {
 		events = append(events, e)
 	}
 	if problem := foldTrip(&run, events); problem != "" {
+		for _, e := range events {
+			problem += fmt.Sprintf("\n%s %s #%d %s: %s", e.Type, e.Step, e.Attempt, e.Outcome, e.Detail)
+		}
 		c.Failf("workflows: run %s (%s): %s", id, run.Status, problem)
 	}
 	return true
