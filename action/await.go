@@ -3,7 +3,6 @@ package action
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -144,8 +143,8 @@ func (s *Store) Await(ctx context.Context, worker string, actions []string, opts
 	if len(shards) == 1 {
 		return s.takeSelf(ctx, shards[0], &c, o.wait)
 	}
-	shards = slices.Clone(shards)
-	rand.Shuffle(len(shards), func(i, j int) { shards[i], shards[j] = shards[j], shards[i] })
+	first := int(s.turns.Add(1) % uint64(len(shards))) // each is asked first in its turn
+	shards = slices.Concat(shards[first:], shards[:first])
 	if i := slices.Index(shards, s.scope.SpreadShard(worker)); i > 0 { // it knows whether the worker drains
 		shards[0], shards[i] = shards[i], shards[0]
 	}

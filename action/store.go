@@ -3,6 +3,7 @@ package action
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/floedb/floe/internal/call"
@@ -11,9 +12,12 @@ import (
 )
 
 // Store holds the actions of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
-type Store struct{ scope engine.Scope }
+type Store struct {
+	scope engine.Scope
+	turns atomic.Uint64 // counts calls of Await that ask several shards
+}
 
-func newStore(s engine.Scope) *Store { return &Store{s} }
+func newStore(s engine.Scope) *Store { return &Store{scope: s} }
 
 // Namespace returns the namespace of the store.
 func (s *Store) Namespace() string { return s.scope.Namespace() }
