@@ -3,6 +3,7 @@ package workflow
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
@@ -105,9 +106,40 @@ func (s *Store) Start(ctx context.Context, name string, input []byte, opts ...St
 	res, err := engine.Propose(ctx, &s.scope, op, decodeStarted)
 	if errors.Is(err, ErrNotFound) && op.Route == "" { // its home may not have told all shards yet
 		op.Route = name
+		return engine.Propose(ctx, &s.scope, op, decodeStarted)
+	}
+	for range maxHeard {
+		if !errors.Is(err, ErrNotFound) || !s.unheard(ctx, name) {
+			break
+		}
 		res, err = engine.Propose(ctx, &s.scope, op, decodeStarted)
 	}
 	return res, err
+}
+
+// How often, and after which pause, a start is tried again whose key binds it to a shard that has not heard of the workflow yet.
+const (
+	maxHeard   = 100
+	heardPause = 10 * time.Millisecond
+)
+
+// unheard reports whether the home of a workflow of a spread namespace knows it, after a pause in which others hear of it.
+func (s *Store) unheard(ctx context.Context, name string) bool {
+	if spread, err := s.scope.Spread(ctx); err != nil || !spread {
+		return false
+	}
+	q := infoQuery{namespace: s.Namespace(), name: name}
+	if err := s.scope.Query(ctx, name, &q); err != nil || !q.found {
+		return false
+	}
+	t := time.NewTimer(heardPause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // StartAndWait is Start and Wait: it returns the run when it has ended, however it has. Options and errors are those of Start.
