@@ -106,7 +106,10 @@ func (ms Models) Run(t *testing.T) {
 		}
 	}
 	t.Logf("%d runs of %d steps: nodes restarted %d times, %d of them in crashes; %d nodes async", q.Rounds(), steps, total.restarts, total.crashes, total.async)
-	if n := q.Rounds(); !testing.Short() && (total.restarts < n || total.crashes < n/3 || n >= 20 && total.async == 0) && !t.Failed() {
+	// How often is a matter of chance: only many rounds have their share for sure.
+	n := q.Rounds()
+	few := total.restarts == 0 || n >= 20 && (total.restarts < n || total.crashes < n/3 || total.async == 0)
+	if few && !testing.Short() && !t.Failed() {
 		t.Error("too few restarts or crashes: the test has not tested what it should")
 	}
 }
