@@ -19,7 +19,7 @@ CHECKS = all,-ST1000,-ST1020,-ST1021,-ST1022,-QF*
 LINK = -ldflags=-w
 
 .DEFAULT_GOAL = help
-.PHONY: help build check test test-long bench bench-check bench-baseline profile fmt format vet staticcheck mod modules unit race suites fuzz tested
+.PHONY: help build console packages browser monitoring check test test-long bench bench-check bench-baseline profile fmt format vet staticcheck mod modules unit race suites fuzz tested
 
 banner = @printf '\n== %s\n'
 
@@ -29,16 +29,50 @@ help: ## list the targets
 build: ## build the program, as ./floe: static, so that it runs anywhere
 	CGO_ENABLED=0 $(GO) build -o floe ./cmd/floe
 
+# The console is built from TypeScript, and what was built is committed: only who changes it needs Node. npm ci removes what is there first, so it runs only
+# when the lock file is newer.
+NPM = cd dashboard/console && npm
+CHROMIUM ?= $(or $(FLOE_CHROMIUM),$(shell command -v chromium))
+
+NPM_CI = if ! [ dashboard/console/node_modules/.package-lock.json -nt dashboard/console/package-lock.json ]; then echo 'npm ci: the packages of the console are missing or old'; $(NPM) ci; fi
+
+console: ## build the web console, dashboard/console/dist, from its sources; needs Node
+	$(GO) generate ./dashboard
+	@$(NPM_CI)
+	$(NPM) run -s build
+
+# What tests need and Go does not bring. A fresh machine has no lists of Debian's packages either.
+packages:
+	@command -v npm >/dev/null || { echo 'Node (20.19 or later) and npm are missing: the console is built and tested with them'; exit 1; }
+	@missing=; [ -n "$(CHROMIUM)" ] || missing=chromium; command -v prometheus >/dev/null && command -v promtool >/dev/null || missing="$$missing prometheus"; \
+	if [ -n "$$missing" ]; then echo "missing, and installed now: apt-get install $$missing"; apt-get -qq update && apt-get -qq install -y --no-install-recommends $$missing >/dev/null; fi
+	@$(NPM_CI)
+
+browser: packages ## the tests of the console: its parts, what it weighs, and all of it in a real browser, for a minute
+	$(banner) 'console'
+	$(NPM) run -s build
+	@changed=$$(git status --porcelain dashboard/console/dist); if [ -n "$$changed" ]; then echo "dist is not what its sources build: run make console and commit it"; echo "$$changed"; exit 1; fi
+	$(NPM) run -s lint && npm run -s budget && npm test -s
+	FLOE_CHROMIUM="$(or $(CHROMIUM),/usr/bin/chromium)" $(GO) test -count=1 -vet=off $(LINK) -tags console -run '^TestBrowser$$' ./dashboard/console $(if $(FULL),-full)
+
+monitoring: packages ## a real Prometheus scrapes a node, and the alerts of examples/monitoring are tested, in a few seconds
+	$(banner) 'monitoring'
+	$(GO) test -count=1 -vet=off $(LINK) -tags monitoring -run '^Test(Monitoring|Alerts)$$' ./internal/cli
+
 check: format vet staticcheck mod unit ## what must pass before every commit, in a minute or two
 
-test: modules format vet staticcheck mod tested race ## everything, as CI runs it, in about ten minutes on two cores
+# Packages come over the network while Go compiles.
+test: ## everything, as CI runs it, in about ten minutes on two cores
+	@$(MAKE) --no-print-directory packages & packages=$$!; \
+	$(MAKE) --no-print-directory modules format vet staticcheck mod; checks=$$?; wait $$packages && exit $$checks
+	@$(MAKE) --no-print-directory tested race browser monitoring
 
 test-long: ## randomised suites in their long forms, races in full; for the night
 	$(banner) 'simulations, long'
 	$(GO) test -count=1 -timeout 180m ./internal/sim -run '^Test(Node|Cluster)$$' -seeds 20000
 	$(GO) test -count=1 -timeout 180m ./internal/sim -run '^TestFive$$' -seeds 7000
 	$(GO) test -count=1 -timeout 60m ./internal/sim -run '^TestReplay$$' -seeds 80
-	$(GO) test -count=1 -timeout 60m -tags plant ./internal/sim ./internal/engine ./internal/worker ./internal/roster ./kv ./queue ./stream ./ts ./action -run '^TestPlanted$$'
+	$(GO) test -count=1 -timeout 60m -tags plant ./internal/sim ./internal/engine ./internal/worker ./internal/roster ./kv ./queue ./stream ./ts ./action ./workflow ./internal/flow ./internal/pipeline ./stream/processing ./internal/auth -run '^TestPlanted$$'
 	$(banner) 'crashes, failures and damage, long'
 	$(GO) test -count=1 -timeout 180m ./internal/sim/faults -clone-acks 50000 -point-workloads 20 -point-step 1 -corrupt-cases 20000
 	$(banner) 'models, long'
@@ -57,13 +91,20 @@ test-long: ## randomised suites in their long forms, races in full; for the nigh
 	$(GO) test -count=1 -timeout 120m -run '^TestProcesses$$' ./internal/exercise -failovers 500 -v
 	$(GO) test -count=1 -timeout 120m -run '^TestAudit$$' ./internal/exercise -crashes 200 -v
 	$(GO) test -count=1 -timeout 120m -run '^TestWorks$$' ./internal/exercise -work-kills 300 -v
+	$(GO) test -count=1 -timeout 120m -run '^Test(Pipes|Triggers)$$' ./internal/exercise -pipe-kills 200 -trigger-kills 200 -v
 	$(GO) test -count=1 -timeout 120m -run '^TestWorkers$$' ./internal/exercise -worker-kills 300 -v
+	$(GO) test -count=1 -timeout 120m -run '^TestFlows$$' ./internal/exercise -flow-runs 1000 -flow-kills 100 -v
 	$(GO) test -count=1 -timeout 60m -run '^Test(Dispatch|Schedule)Model$$' ./action -for 5m -runs 400
+	$(GO) test -count=1 -timeout 60m -run '^TestLongRun$$' ./workflow -run-steps 10000
+	$(GO) test -count=1 -timeout 60m -run '^TestTakesBesideFullKeys$$' ./action -behind 1000000 -v
+	$(GO) test -count=1 -timeout 60m -run '^Test(TickAtEveryPoint|KilledWhileFiring)$$' ./stream/processing -every 1 -windows 1000000 -v
 	$(banner) 'ten million messages, a million series, a hundred million points, ten thousand idle queues and groups'
 	$(GO) test -count=1 -timeout 60m -run '^TestVolume$$' ./internal/exercise -volume 10000000 -v
 	$(GO) test -count=1 -timeout 60m -run '^TestManySeries$$' ./internal/exercise -many-series 1000000 -v
 	$(GO) test -count=1 -timeout 60m -run '^TestManyPoints$$' ./internal/exercise -many-points 100000000 -v
 	$(GO) test -count=1 -timeout 60m -run '^TestIdle$$' ./internal/exercise -idle 10000 -v
+	$(GO) test -count=1 -timeout 60m -run '^TestWaitingRuns$$' ./internal/exercise -waiting-runs 100000 -v
+	@$(MAKE) --no-print-directory browser FULL=1
 	$(banner) 'go test -race'
 	CGO_ENABLED=1 $(GO) test -count=1 -race -timeout 60m ./...
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=$(LONG) INSTRUMENT='-fuzz=.'
@@ -122,12 +163,12 @@ else
 	$(GO) test -short -vet=off $(LINK) -p 8 ./...
 endif
 
-SUITED = ^Test(Node|Cluster|Five|Replay|AckClone|.*AtEveryPoint|Corrupt|TrioCorrupt|GroupHistories|EveryBitFlip|CrashAtEveryIOPoint|ManyLives|NoSpaceAtEveryOperation|Kill|Power|Linear|PausedLeader|ReadsNeverGoBack|Processes|Audit|Works|Consumers|Workers|DispatchModel|Chaos|Planted)$$
+SUITED = ^Test(Node|Cluster|Five|Replay|AckClone|.*AtEveryPoint|Corrupt|TrioCorrupt|GroupHistories|EveryBitFlip|CrashAtEveryIOPoint|ManyLives|NoSpaceAtEveryOperation|Kill|Power|Linear|PausedLeader|ReadsNeverGoBack|Processes|Audit|Works|Pipes|Triggers|Consumers|Workers|Flows|DispatchModel|Chaos|Planted)$$
 
 # The packages that start goroutines, without the tests that move megabytes or wait for processes: the race detector makes all of it ten to twenty times
 # slower. Of the machines, which have no goroutines, the tests that use them from many. The simulators have one. make test-long leaves nothing out.
 RACY     = . ./dashboard ./internal/worker ./internal/roster ./internal/shard ./internal/ual ./internal/peer ./internal/exercise
-BULKY    = ^Test(Suite|AsyncLoses|CrashKeeps|FailedRead|DamagedSnapshot|OthersFill|HeadTorn|LostBlocks|ShortWrites|RandomCorruption|Entries$$|StatsEverywhere|NoQuorum|QuietShard|Verify|Torn|NoSpaceAtEvery|OpenOn|Quota|FullDisk|OverlayFS|(KV)?ReplicasAreEqual|WorkloadThrough|EveryBitFlip|TruncatedFiles|.*AtEveryIOPoint|LargePayloads|Listings|ManyWaits|CutAtEachByte|LargeEntries|DeletesWithout|Read(Bytes|IsASeek)|Many(Due|Queues|Tombstones|Keys|Streams)|WatchFindsChangesInParts|Disk$$|StopHandsOver|ReadsNeverGoBack|Stops|Audit|Kill|Power|Processes|Works|Consumers|Workers|Linear|PausedLeader|Volume|Idle|RollingRestart|DueTogether|LeavingWith|LeasesOf|DeletesBeyond|LargeDeletes|LargeAnswers|ManyChanges|ConsumeTenThousand|Many$$)
+BULKY    = ^Test(Suite|AsyncLoses|CrashKeeps|FailedRead|DamagedSnapshot|OthersFill|HeadTorn|LostBlocks|ShortWrites|RandomCorruption|Entries$$|StatsEverywhere|NoQuorum|QuietShard|Verify|Torn|NoSpaceAtEvery|OpenOn|Quota|FullDisk|OverlayFS|(KV)?ReplicasAreEqual|WorkloadThrough|EveryBitFlip|TruncatedFiles|.*AtEveryIOPoint|LargePayloads|Listings|ManyWaits|CutAtEachByte|LargeEntries|DeletesWithout|Read(Bytes|IsASeek)|Many(Due|Queues|Tombstones|Keys|Streams)|WatchFindsChangesInParts|Disk$$|StopHandsOver|ReadsNeverGoBack|Stops|Audit|Kill|Power|Processes|Works|Consumers|Workers|Flows|WaitingRuns|ActionsOnAFullDisk|Linear|PausedLeader|Volume|Idle|RollingRestart|DueTogether|LeavingWith|LeasesOf|DeletesBeyond|LargeDeletes|LargeAnswers|ManyChanges|ConsumeTenThousand|Many$$)
 MACHINES = ./kv ./queue ./stream ./ts ./action ./internal/engine
 SHARED   = ^Test(Progress|Callers|Spread|Lock|WithLock|Update|Watch|Wait|Pause|Many|Take|Read|Follow|Query|RowCache|Consume|Worker|Drain|CancelReaches|ScheduleReaches|SessionLost|OtherRuntime)
 
@@ -148,6 +189,11 @@ suite-planted-groups: suite = stream -test.run '^TestPlanted$$'
 suite-planted-ts:   suite = ts -test.run '^TestPlanted$$'
 suite-planted-worker: suite = internal/worker -test.run '^TestPlanted$$'
 suite-planted-action: suite = action -test.run '^TestPlanted$$'
+suite-planted-workflow: suite = workflow -test.run '^TestPlanted$$'
+suite-planted-flow: suite = internal/flow -test.run '^TestPlanted$$'
+suite-planted-pipeline: suite = internal/pipeline -test.run '^TestPlanted$$'
+suite-planted-auth: suite = internal/auth -test.run '^TestPlanted$$'
+suite-planted-processing: suite = stream/processing -test.run '^TestPlanted$$'
 suite-clones:       suite = internal/sim/faults -test.run '^TestAckClone$$' -clone-acks 300
 suite-points:       suite = internal/sim/faults -test.run 'AtEveryPoint$$' -point-step 8
 suite-corrupt:      suite = internal/sim/faults -test.run '^Test(Trio)?Corrupt$$' -corrupt-cases 200
@@ -156,6 +202,7 @@ suite-queue:        suite = queue -test.run '^TestModel$$' -for 5s -least 3
 suite-ts:           suite = ts -test.run '^TestModel$$' -for 5s -least 2
 suite-stream:       suite = stream -test.run '^TestModel$$' -for 5s -least 2
 suite-dispatch:     suite = action -test.run '^TestDispatchModel$$' -for 3s -least 4
+suite-ticks:        suite = stream/processing -test.run '^TestTickAtEveryPoint$$'
 suite-groups:       suite = stream -test.run '^TestGroupHistories$$' -for 2s -least 3
 suite-ual:          suite = internal/ual -test.run '^Test(EveryBitFlip|CrashAtEveryIOPoint|Model|ManyLives)$$' -long
 suite-space:        suite = internal/shard -test.run '^TestNoSpaceAtEveryOperation$$'
@@ -168,13 +215,15 @@ suite-processes:    suite = internal/exercise -test.run '^TestProcesses$$' -fail
 suite-audit:        suite = internal/exercise -test.run '^TestAudit$$' -crashes 4
 suite-consumers:    suite = internal/exercise -test.run '^TestConsumers$$' -consumer-kills 10
 suite-works:        suite = internal/exercise -test.run '^TestWorks$$' -work-kills 6
+suite-pipes:        suite = internal/exercise -test.run '^Test(Pipes|Triggers)$$' -pipe-kills 6
+suite-flows:        suite = internal/exercise -test.run '^TestFlows$$' -flow-runs 200 -flow-kills 8
 suite-workers:      suite = internal/exercise -test.run '^TestWorkers$$' -worker-kills 8
 suite-chaos:        suite = internal/peer -test.run '^TestChaos$$' -chaos 8s
 
 # Two pools: suites that compute, and suites that mostly wait for clocks, disks and processes, run side by side, two of each at a time. The longest are
 # first.
-COMPUTING = sim-cluster sim-five points planted planted-rest planted-groups planted-ts planted-worker planted-action sim-node model queue stream ts dispatch groups clones corrupt ual space sim-rest
-WAITING   = audit works consumers workers processes kill pause linear chaos power reads
+COMPUTING = sim-cluster sim-five points planted planted-rest planted-groups planted-ts planted-worker planted-action planted-workflow planted-flow planted-pipeline planted-processing planted-auth sim-node model queue stream ts dispatch ticks groups clones corrupt ual space sim-rest
+WAITING   = audit works flows pipes consumers workers processes kill pause linear chaos power reads
 
 .PHONY: tested $(COMPUTING:%=suite-%) $(WAITING:%=suite-%)
 
@@ -188,7 +237,7 @@ else
 endif
 
 # What suites are made of.
-BINARIES = ./kv ./queue ./stream ./ts ./action ./internal/worker ./internal/sim ./internal/sim/faults ./internal/exercise ./internal/ual ./internal/shard ./internal/peer ./internal/engine
+BINARIES = ./kv ./queue ./stream ./ts ./action ./workflow ./internal/flow ./internal/pipeline ./stream/processing ./internal/auth ./internal/worker ./internal/sim ./internal/sim/faults ./internal/exercise ./internal/ual ./internal/shard ./internal/peer ./internal/engine
 
 # Each test binary is compiled once, with the bugs that are planted on purpose in it and switched off.
 tested:

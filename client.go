@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 
+	"github.com/floedb/floe/internal/auth"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/peer"
 	"github.com/floedb/floe/internal/primitive"
@@ -20,20 +22,27 @@ import (
 type Client struct {
 	stores
 	door *peer.Client
+	gate gatekeeper
 }
 
 // DialOption changes how Dial connects.
 type DialOption func(*dialOptions)
 
-type dialOptions struct{ tls *tls.Config }
+type dialOptions struct {
+	tls *tls.Config
+	key string
+}
 
 // WithTLS encrypts the connections.
 func WithTLS(c *tls.Config) DialOption { return func(o *dialOptions) { o.tls = c } }
 
-// Dial connects to a node, or to a cluster of which it is given some or all nodes, each as host:port. It returns when one of them has answered. ctx bounds
+// WithAPIKey shows a key, as Keys.Create returns it, to the nodes. Those without a key store let everybody in, whatever he shows.
+func WithAPIKey(key string) DialOption { return func(o *dialOptions) { o.key = key } }
+
+// Dial connects to a node, or to a cluster by some or all of its nodes, each as host:port. It returns when one of them has answered. ctx bounds
 // that only.
 //
-// Errors: ErrInvalid without an address; ErrUnavailable, within 5 seconds, with the reason for each of them.
+// Errors: ErrInvalid without an address; ErrUnauthorized if they want another key; ErrUnavailable, within 5 seconds, with the reason for each of them.
 func Dial(ctx context.Context, addrs []string, opts ...DialOption) (*Client, error) {
 	if len(addrs) == 0 {
 		return nil, engine.Errorf(ErrInvalid, "floe: dial: no address")
@@ -42,14 +51,19 @@ func Dial(ctx context.Context, addrs []string, opts ...DialOption) (*Client, err
 	for _, opt := range opts {
 		opt(&o)
 	}
-	door, err := peer.Dial(ctx, peer.Config{Wire: engine.NewWire(primitive.All()), TLS: o.tls}, addrs)
+	door, err := peer.Dial(ctx, peer.Config{Wire: engine.NewWire(primitive.All()), TLS: o.tls, Key: auth.Secret(o.key)}, addrs)
 	if err != nil {
 		return nil, fmt.Errorf("floe: dial: %w", err)
 	}
-	c := &Client{stores{engine.NewRouter(door), engine.NewRouter(door.StaleDoor()), door.MaxValue}, door}
+	c := &Client{stores: stores{router: engine.NewRouter(door), stale: engine.NewRouter(door.StaleDoor()), maxValue: door.MaxValue}, door: door}
 	c.attach()
+	c.gate.open(0, &c.stores, c, slog.New(slog.DiscardHandler))
+	c.gate.gate.Attach(door, door)
 	return c, nil
 }
+
+// Keys returns the API keys of the node or cluster. What changes or lists them takes the role admin.
+func (c *Client) Keys() *Keys { return &Keys{gate: &c.gate} }
 
 // Stats returns figures about the node that is asked, whichever that is.
 func (c *Client) Stats(ctx context.Context) (Stats, error) { return decodeStats(c.door.Stats(ctx)) }
@@ -66,5 +80,6 @@ func (c *Client) StatsOf(ctx context.Context, id uint64) (Stats, error) {
 // Close ends the connections and returns when all goroutines have ended. Calls that wait get ErrClosed. A second Close does nothing.
 func (c *Client) Close() error {
 	c.door.Close()
+	c.gate.close()
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/floedb/floe/internal/budget"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/peer"
 	"github.com/floedb/floe/internal/shard"
@@ -25,7 +26,7 @@ const (
 	// fsynced, and all shards share one log, so a power failure that takes a delivery back takes back what the sender has forgotten because of
 	// it, and exactly once holds. On nodes with logs of their own it would not: there the target could lose that it has applied a message, or the
 	// sender that it has been told, and a message would be applied twice or never. So a cluster is always Sync, and says so in its log
-	// when it is told otherwise.
+	// when Async was asked for.
 	Async Durability = 1
 )
 
@@ -45,6 +46,15 @@ type Config struct {
 	SyncInterval time.Duration
 	// CacheSize is the memory for cached blocks of the state, in bytes. 0 means 256 MiB with a DataDir and 16 MiB without.
 	CacheSize int64
+	// Memory is what the node may take in all, in bytes, at least 64 MiB: caches, queues, connections and calls get their parts of it, and what is beyond a part
+	// is ErrBusy. It does not bound the program around the node: see runtime/debug.SetMemoryLimit. 0 means no budget: each part has its own bound then, and
+	// all of them used up at once take a few gigabytes.
+	Memory int64
+	// MaxConnections is how many connections clients and other nodes may have open. 0 means as many as Memory allows, or 10,000.
+	MaxConnections int
+	// MaxInFlight is how many calls of clients may be under way, and MaxWaiting how many may wait for something to happen beside them; more are
+	// ErrBusy. 0 means as many as Memory allows, or 65,536 and 100,000.
+	MaxInFlight, MaxWaiting int
 	// MaxValueSize is the largest value or payload in bytes, at most 16 MiB. 0 means 1 MiB.
 	MaxValueSize int
 	// Listen is the address, host:port, for clients and for the other nodes of a cluster. "" means none; in a cluster, the node's own of
@@ -61,6 +71,33 @@ type Config struct {
 	TLS *tls.Config
 	// Logger hears of changes of state and background failures, not of requests. nil means no log.
 	Logger *slog.Logger
+}
+
+// limits returns what the node bounds itself by. Errors: ErrInvalid.
+func (c *Config) limits() (*budget.Limits, error) {
+	if c.Memory != 0 && c.Memory < budget.Least || c.MaxConnections < 0 || c.MaxInFlight < 0 || c.MaxWaiting < 0 {
+		return nil, engine.Errorf(ErrInvalid, "floe: configuration: memory %d (0, or %d and more), connections %d, calls %d or waits %d are out of range", c.Memory, budget.Least, c.MaxConnections, c.MaxInFlight, c.MaxWaiting)
+	}
+	l := budget.Default()
+	if c.Memory > 0 {
+		shards := c.Shards
+		if shards == 0 {
+			shards = shard.DefaultShards
+		}
+		l = budget.Divide(c.Memory, shards)
+	}
+	if c.CacheSize > 0 {
+		l.Cache = c.CacheSize
+	}
+	for _, set := range []struct {
+		limit *int
+		to    int
+	}{{&l.Connections, c.MaxConnections}, {&l.Calls, c.MaxInFlight}, {&l.Waits, c.MaxWaiting}} {
+		if set.to > 0 {
+			*set.limit = set.to
+		}
+	}
+	return &l, nil
 }
 
 // Peer is a node of a cluster.

@@ -1,5 +1,5 @@
-// Package floe is an embeddable data node: key-value, queues, streams with consumer groups, time series, actions, workflows, and
-// later stream processing, over one replicated log stored in Pebble.
+// Package floe is an embeddable data node: key-value, queues, streams with consumer groups, time series, actions, workflows and
+// stream processing, over one replicated log stored in Pebble.
 //
 //	node, err := floe.Open(floe.Config{DataDir: "data"})
 //	if err != nil { ... }
@@ -24,6 +24,7 @@ import (
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
+	"github.com/floedb/floe/stream/processing"
 	"github.com/floedb/floe/ts"
 	"github.com/floedb/floe/workflow"
 )
@@ -49,19 +50,22 @@ var (
 // DB is what a Node and a Client share, so that a program need not know whether its data is in its own process. Only floe implements it: methods
 // may be added. All may be called by many goroutines at once, also after Close: what they return then answers ErrClosed.
 type DB interface {
-	// KV, Stream, Queue, TS, Action and Workflow return the stores of a namespace, which need no Close.
+	// KV, Stream, Queue, TS, Action, Workflow and Processing return the stores of a namespace, which need no Close.
 	KV(namespace string, opts ...AccessOption) *kv.Store
 	Stream(namespace string, opts ...AccessOption) *stream.Store
 	Queue(namespace string, opts ...AccessOption) *queue.Store
 	TS(namespace string, opts ...AccessOption) *ts.Store
 	Action(namespace string, opts ...AccessOption) *action.Store
 	Workflow(namespace string, opts ...AccessOption) *workflow.Store
+	Processing(namespace string, opts ...AccessOption) *processing.Store
 	// FloQL evaluates a query over the time series of a namespace.
 	FloQL(ctx context.Context, namespace, query string, opts ...floql.Options) (*floql.Result, error)
 	// Txn starts a transaction over the primitives of a namespace.
 	Txn(namespace string) *Txn
 	// Namespaces returns what creates and lists namespaces.
 	Namespaces(opts ...AccessOption) *Namespaces
+	// Keys returns the API keys.
+	Keys() *Keys
 	// Stats returns figures about the node, for a Client about the one that it asks.
 	Stats(ctx context.Context) (Stats, error)
 	// Close ends all that waits, with ErrClosed.

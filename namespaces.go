@@ -44,7 +44,7 @@ type Counts struct {
 	Points       int64 // of all series, see ts.Measurement
 	Actions      int64
 	Workflows    int64
-	Jobs         int64 // of stream processing, to come
+	Jobs         int64 // of stream processing that are not cancelled
 
 	// Runs of workflows: those that have not ended, and how many there ever were, by how they have ended.
 	RunsActive, RunsStarted, RunsCompleted, RunsFailed, RunsCancelled, RunsTimedOut int64

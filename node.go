@@ -1,14 +1,17 @@
 package floe
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/floedb/floe/internal/auth"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/peer"
 	"github.com/floedb/floe/internal/primitive"
@@ -22,6 +25,8 @@ type Node struct {
 	peer  *peer.Peer // nil: it does not listen
 	addr  net.Addr
 	peers []Peer // of the cluster, nil: the node is alone
+	gate  gatekeeper
+	wire  *engine.Wire // of a node that listens
 }
 
 // Open opens the node of a data directory, or creates it. Alone, it returns once all its shards can be written to; in a cluster it returns
@@ -56,14 +61,28 @@ func Open(c Config) (*Node, error) {
 }
 
 func (n *Node) open(c Config) error {
+	limits, err := c.limits()
+	if err != nil {
+		return err
+	}
 	conf := shard.Config{
 		Dir: c.DataDir, Shards: c.Shards, Durability: shard.Durability(c.Durability), SyncInterval: c.SyncInterval, CacheBytes: c.CacheSize, MaxValue: c.MaxValueSize,
+		QueueBytes: limits.Proposals, LogCacheBytes: limits.LogCache,
 		Logger: c.Logger, Primitives: primitive.All(), NodeID: c.NodeID,
 	}
+	if c.Memory > 0 {
+		conf.CacheBytes, conf.MemTableMost = limits.Cache, uint64(limits.MemTable)
+	}
+	n.gate.open(max(c.NodeID, 1), &n.stores, n, cmp.Or(c.Logger, slog.New(slog.DiscardHandler)))
 	if c.Listen != "" {
+		n.wire = engine.NewWire(primitive.All())
 		n.peer = peer.New(peer.Config{
-			Node: max(c.NodeID, 1), Wire: engine.NewWire(primitive.All()), Members: members(c.Peers), Secret: c.Secret, TLS: c.TLS, Logger: c.Logger,
+			Node: max(c.NodeID, 1), Wire: n.wire, Members: members(c.Peers), Secret: c.Secret, TLS: c.TLS, Logger: c.Logger,
+			Gate: n.gate.gate, Changed: n.changed, Limits: limits,
 		})
+	}
+	if n.peer != nil {
+		conf.Traffic = n.peer.Traffic
 	}
 	if len(c.Peers) > 0 {
 		for _, p := range c.Peers {
@@ -81,10 +100,6 @@ func (n *Node) open(c Config) error {
 	}
 	n.host, n.router, n.maxValue = host, engine.NewRouter(host), host.MaxValue
 	n.stale = n.router
-	if n.peer == nil {
-		n.attach()
-		return nil
-	}
 	if len(c.Peers) > 0 {
 		if err := host.Identify(); err != nil {
 			return errors.Join(err, n.Close())
@@ -92,9 +107,28 @@ func (n *Node) open(c Config) error {
 		n.router, n.stale = engine.NewRouter(n.peer.Door()), engine.NewRouter(n.peer.StaleDoor())
 	}
 	n.attach()
-	n.peer.Attach(host, n.encodedStats)
+	n.gate.gate.Attach(n.router.Door(), n.stale.Door())
+	if n.peer != nil {
+		n.peer.Attach(host, n.encodedStats)
+	}
+	n.gate.run() // by doors that have the host now
 	return nil
 }
+
+// changed notes what a client has changed, or tried to: the keys at once, anything else with what others do.
+func (n *Node) changed(ctx context.Context, g *auth.Grant, from string, cmd engine.Command, err error) {
+	if what, keys := auth.Changes(cmd); keys {
+		n.gate.note(ctx, g, AuditEntry{From: from, Action: what}, err)
+		return
+	}
+	if g.IsOpen() {
+		return
+	}
+	n.gate.record(g, from, n.wire.Describe(cmd), cmd.Namespace, err)
+}
+
+// Keys returns the API keys of the node, or of its cluster.
+func (n *Node) Keys() *Keys { return &Keys{gate: &n.gate} }
 
 func (n *Node) encodedStats(ctx context.Context) ([]byte, error) {
 	s, err := n.Stats(ctx)
@@ -169,6 +203,9 @@ const (
 // nothing.
 func (n *Node) Close() error {
 	drained := time.Now().Add(drainTime)
+	ctx, cancel := context.WithTimeout(context.Background(), auditLast)
+	n.gate.flush(ctx)
+	cancel()
 	if n.peer != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), handOverTime)
 		n.peer.Leave()
@@ -177,6 +214,7 @@ func (n *Node) Close() error {
 		n.peer.Drain()
 	}
 	err := n.host.CloseWithin(time.Until(drained))
+	n.gate.close()
 	if n.peer != nil {
 		n.peer.Close()
 	}

@@ -60,6 +60,19 @@ type ShardStats struct {
 	Waiting int    // queries waiting
 }
 
+// Rates are what a node has done in each of the last seconds, the oldest first: up to 300, all slices of one length.
+type Rates struct {
+	Commands      []int64 // reads and writes
+	BytesReceived []int64 // over the port for clients and other nodes
+	BytesSent     []int64
+}
+
+// Rates returns what the node has done in each second of the last five minutes.
+func (n *Node) Rates() Rates {
+	commands, received, sent := n.host.Rates()
+	return Rates{Commands: commands, BytesReceived: received, BytesSent: sent}
+}
+
 func newStats(s shard.Stats) Stats {
 	all := Stats{
 		Version: s.Version, Node: s.Node, Now: s.Now, Started: s.Started, State: s.State, Durability: s.Durability, Commands: s.Commands, Rate: s.Rate, Waiting: s.Waiting,

@@ -10,6 +10,7 @@ import (
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
+	"github.com/floedb/floe/stream/processing"
 	"github.com/floedb/floe/ts"
 	"github.com/floedb/floe/workflow"
 )
@@ -78,6 +79,11 @@ func (s *stores) Workflow(namespace string, opts ...AccessOption) *workflow.Stor
 	return engine.StoreOf(workflow.Primitive, s.pick(opts), namespace, s.maxValue())
 }
 
+// Processing returns the stream-processing jobs of a namespace.
+func (s *stores) Processing(namespace string, opts ...AccessOption) *processing.Store {
+	return engine.StoreOf(processing.Primitive, s.pick(opts), namespace, s.maxValue())
+}
+
 // TS returns the time series of a namespace.
 func (s *stores) TS(namespace string, opts ...AccessOption) *ts.Store {
 	return engine.StoreOf(ts.Primitive, s.pick(opts), namespace, s.maxValue())
@@ -86,7 +92,7 @@ func (s *stores) TS(namespace string, opts ...AccessOption) *ts.Store {
 // FloQL evaluates a query over the time series of a namespace, see package floql: TS(namespace).Query in short. A namespace that does not exist has no
 // series.
 //
-// Errors: *floql.Error for what is wrong with the query, with its position; *floql.LimitError if it exceeds a limit; ErrInvalid if it needs points of which
+// Errors: *floql.Error for what is wrong with the query, with its position; *floql.LimitError if it exceeds a limit; ErrInvalid if it needs points that
 // only rollups are kept; ErrUnavailable; that of ctx.
 func (s *stores) FloQL(ctx context.Context, namespace, query string, opts ...floql.Options) (*floql.Result, error) {
 	return s.TS(namespace).Query(ctx, query, opts...)

@@ -70,7 +70,7 @@ const (
 	CodeNoHandler      = "no_handler"       // the worker has no handler for the action
 )
 
-// Rate bounds how many runs of an action are begun: Limit in each time of Per, of which Burst may be begun at once. The zero value is no bound.
+// Rate bounds how many runs of an action are begun: Limit in each time of Per, Burst of them at once. The zero value is no bound.
 type Rate struct {
 	Limit int
 	Per   time.Duration

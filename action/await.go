@@ -228,7 +228,7 @@ func (s *Store) end(ctx context.Context, run RunID, worker string, e end) error 
 	}
 	op := s.at(p.shard, workOp("", &c))
 	op.Payload = len(e.output)
-	got, err := engine.Propose(ctx, &s.scope, op, decodeWorked)
+	got, err := proposeWork(ctx, &s.scope, op, &c)
 	switch {
 	case err != nil:
 		return err

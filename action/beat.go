@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/internal/plant"
 )
 
-// beatAll says that the session is alive, hears which of its runs are cancelled, and finds those of which this process does not know: the answer that told of them
+// beatAll says that the session is alive, hears which of its runs are cancelled, and finds those that this process does not know of: the answer that told of them
 // was lost.
 func (l *link) beatAll(s *seat) {
 	heard, told := time.Now(), false

@@ -114,6 +114,33 @@ func (w *workCommand) code(c *codec.Coder) {
 	c.Int(&w.waiting)
 }
 
+// maxSettled bounds the output of an end that a node with a full disk takes. As many runs as can be under way fit into what it keeps in reserve.
+const maxSettled = 1 << 10
+
+// checkSettle says what is wrong with a work command as the body of kindSettle: ends only, and small ones. A node takes them though its disk is full: attempts are under
+// way, their time limits pass, and what their handlers have done would be done again.
+func (w *workCommand) checkSettle() error {
+	for i := range w.ends {
+		if n := len(w.ends[i].output); n > maxSettled {
+			return engine.Errorf(ErrInvalid, "action: an output of %d bytes on a full disk: the limit is %d", n, maxSettled)
+		}
+	}
+	if len(w.wants) > 0 {
+		return engine.Errorf(ErrInvalid, "action: runs are wanted on a full disk")
+	}
+	return w.check()
+}
+
+// settleOp returns what sends the ends of a command to a node with a full disk; not ok if it would not take them.
+func settleOp(op engine.Op, c *workCommand) (settle engine.Op, ok bool) {
+	only := workCommand{session: c.session, self: c.self, ends: c.ends}
+	if len(c.ends) == 0 || only.checkSettle() != nil {
+		return op, false
+	}
+	op.Command.Kind, op.Command.Body = kindSettle, encode(nil, &only, (*workCommand).code)
+	return op, true
+}
+
 // want is what a worker takes.
 type want struct {
 	group  int // of the session
@@ -286,7 +313,7 @@ func (s *spec) check() error {
 	case r.limit == 0 && (r.per != 0 || r.burst != 0):
 		return engine.Errorf(ErrInvalid, "action: a rate of 0 runs")
 	case r.limit > 0 && r.burst > maxRateMicros/r.interval():
-		return engine.Errorf(ErrInvalid, "action: a burst of %d runs, of which one may begin in %d ms", r.burst, r.per/r.limit)
+		return engine.Errorf(ErrInvalid, "action: a burst of %d runs, while one may begin in %d ms", r.burst, r.per/r.limit)
 	}
 	for _, t := range [...]struct {
 		name, is string
@@ -484,6 +511,12 @@ func admit(cmd engine.Command, maxPayload int) error {
 			}
 		}
 		return w.check()
+	case kindSettle:
+		w, err := decodeBody(cmd.Body, (*workCommand).code)
+		if err != nil {
+			return err
+		}
+		return w.checkSettle()
 	case kindTouch:
 		t, err := decodeBody(cmd.Body, (*touchCommand).code)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,8 @@ type hosts struct {
 	t   *testing.T
 	ctx context.Context
 	net *shard.Network
+
+	takes atomic.Int64 // that have got nothing yet
 
 	mu  sync.Mutex // guards all
 	all map[uint64]*shard.Host
@@ -134,7 +137,8 @@ func (h *hosts) take(session uint64) <-chan taken {
 // takeMany has a take wait for runs.
 func (h *hosts) takeMany(session uint64, slots int) <-chan worked {
 	h.t.Helper()
-	before := h.waiting()
+	h.await() // one that was answered may not have left yet
+	h.takes.Add(1)
 	op := workOp("", &workCommand{session: session, wants: []want{{0, "w", slots}}})
 	op.Command.Namespace = "n"
 	got := make(chan worked, 1)
@@ -154,11 +158,12 @@ func (h *hosts) takeMany(session uint64, slots int) <-chan worked {
 				h.t.Errorf("take = %+v, %v", res, err)
 				return
 			}
+			h.takes.Add(-1)
 			got <- res
 			return
 		}
 	}()
-	h.await(before + 1)
+	h.await()
 	return got
 }
 
@@ -171,14 +176,24 @@ func (h *hosts) waiting() int {
 	return stats.Waiting
 }
 
-// await returns when so many calls wait where the shard is led.
-func (h *hosts) await(n int) {
-	for h.ctx.Err() == nil && h.waiting() != n {
+// await returns when all takes that have got nothing yet wait where the shard is led, and no others.
+func (h *hosts) await() {
+	for h.ctx.Err() == nil && h.waiting() != int(h.takes.Load()) {
+	}
+}
+
+// settle returns when the entries have been applied that a leader makes by itself.
+func (h *hosts) settle() {
+	h.t.Helper()
+	_, leader := h.leader()
+	if err := leader.Query(h.ctx, 0, &engine.NamespaceQuery{Name: engine.DefaultNamespace, Wait: true}); err != nil {
+		h.t.Fatal(err)
 	}
 }
 
 // entries returns how many entries something takes.
 func (h *hosts) entries(f func()) uint64 {
+	h.settle()
 	_, leader := h.leader()
 	before := leader.Applied(0)
 	f()
@@ -213,7 +228,7 @@ func TestEntriesOfSteps(t *testing.T) {
 				if len(voters) > 1 {
 					id, _ := h.leader()
 					h.close(id)
-					h.await(2)
+					h.await()
 					voters = voters[:1]
 				}
 				total += h.entries(func() {

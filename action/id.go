@@ -2,6 +2,7 @@ package action
 
 import (
 	"encoding/base32"
+	"encoding/binary"
 	"strings"
 
 	"github.com/floedb/floe/internal/call"
@@ -26,7 +27,11 @@ func (p *place) code(c *codec.Coder) {
 }
 
 func (p place) id() RunID {
-	return RunID(idPrefix + idEncoding.EncodeToString(encode(nil, &p, (*place).code)))
+	var bytes, text [64]byte
+	b := binary.AppendUvarint(bytes[:0], uint64(p.shard)) // as code does
+	b = binary.AppendUvarint(binary.AppendUvarint(b, p.Action), p.Run)
+	b = binary.BigEndian.AppendUint16(b, p.Tag)
+	return RunID(idEncoding.AppendEncode(append(text[:0], idPrefix...), b))
 }
 
 // parse reads an id. Errors: ErrInvalid.

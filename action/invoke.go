@@ -141,7 +141,7 @@ func (a *act) recall(v *call.Invoke) (earlier call.Ref, found bool, err error) {
 	return row.ref, row.until > a.tx.Now() || a.active(row.ref), nil
 }
 
-// remember remembers the idempotency key of a run. It may be that of one of which nobody has to know any more.
+// remember remembers the idempotency key of a run. It may belong to one that nobody has to know of any more.
 func (a *act) remember(ref call.Ref, v *call.Invoke) {
 	if b, ok := a.tx.Get(append(numberKey(nil, rowKey, a.id), v.IdempotencyKey...)); ok {
 		row := must(decode(b, (*keyRow).code))

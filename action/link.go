@@ -344,6 +344,17 @@ func workOp(route string, c *workCommand) engine.Op {
 	return command(kindWork, route, nil, encode(nil, c, (*workCommand).code))
 }
 
+// proposeWork proposes a command with ends. A node whose disk is full takes those alone, if they are small.
+func proposeWork(ctx context.Context, s *engine.Scope, op engine.Op, c *workCommand) (worked, error) {
+	got, err := engine.Propose(ctx, s, op, decodeWorked)
+	if errors.Is(err, engine.ErrReadOnly) {
+		if settle, ok := settleOp(op, c); ok {
+			return engine.Propose(ctx, s, settle, decodeWorked)
+		}
+	}
+	return got, err
+}
+
 func decodeWorked(b []byte) (worked, error) {
 	if len(b) == 0 {
 		return worked{}, nil
@@ -543,7 +554,7 @@ func (l *link) sendBatch(s *seat, batch []*ending, wants []wanted, c *workComman
 	p := l.pool
 	ctx, cancel := context.WithTimeout(s.ctx, callTime)
 	defer cancel()
-	got, err := engine.Propose(ctx, &p.scope, workOp(l.route, c), decodeWorked)
+	got, err := proposeWork(ctx, &p.scope, workOp(l.route, c), c)
 	if err == nil && len(got.verdicts) != len(batch) {
 		err = engine.Errorf(engine.ErrUnknownOutcome, "action: %d verdicts for %d ends", len(got.verdicts), len(batch))
 	}
@@ -559,6 +570,9 @@ func (l *link) sendBatch(s *seat, batch []*ending, wants []wanted, c *workComman
 	}
 	for i, e := range batch {
 		if err != nil {
+			if e.done == nil { // nobody tries it again: the census does, which finds what this process does not have
+				l.dropLocked(s, e.end.ref, e.piece)
+			}
 			e.reply(err)
 			continue
 		}

@@ -57,7 +57,7 @@ func Limit(n int) PageOption {
 	}}
 }
 
-// Cursor continues a listing behind an earlier page, with its Cursor. What has come or gone meanwhile shows or not, depending on where it is; all
+// Cursor continues a listing behind an earlier page, with its Cursor; behind a run with its id, unless the namespace is spread. What has come or gone meanwhile shows or not, depending on where it is; all
 // else is neither skipped nor repeated.
 func Cursor(c string) PageOption { return PageOption{func(o *listOptions) { o.Cursor = c }} }
 
@@ -213,7 +213,7 @@ func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[Run], err 
 	if err != nil {
 		return page, err
 	}
-	at, err := parseCursor(o.Cursor, len(shards))
+	at, err := parseCursor(o.Cursor, shards)
 	if err != nil {
 		return page, err
 	}
@@ -243,18 +243,22 @@ func (r *runsCursor) code(c *codec.Coder) {
 	codec.List(c, &r.before, func(c *codec.Coder, n *uint64) { c.Uvarint(n) })
 }
 
-func parseCursor(cursor string, shards int) (at runsCursor, err error) {
+// parseCursor reads a cursor. Where all runs are in one shard the id of the last run that was listed is one too.
+func parseCursor(cursor string, shards []engine.ShardID) (at runsCursor, err error) {
 	if cursor == "" {
 		for range shards {
 			at.before = append(at.before, math.MaxUint64)
 		}
 		return at, nil
 	}
+	if p, err := RunID(cursor).parse(); err == nil && len(shards) == 1 && p.shard == shards[0] {
+		return runsCursor{[]uint64{p.Run}}, nil
+	}
 	b, err := cursorEncoding.DecodeString(cursor)
 	if err == nil {
 		at, err = decode(b, (*runsCursor).code)
 	}
-	if err != nil || len(at.before) != shards {
+	if err != nil || len(at.before) != len(shards) {
 		return at, engine.Errorf(ErrInvalid, "action: cursor %.64q is not one of this listing", cursor)
 	}
 	return at, nil

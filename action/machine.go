@@ -53,6 +53,7 @@ type act struct {
 	changed bool
 	dropped bool    // its rows are gone
 	woken   []int64 // by set: runs that can be begun now
+	ended   int     // runs that the command has ended
 	share   int64   // how many more of its runs this command may take
 	shared  bool    // share is known
 	match   []match // by what workers have: which sets they may take
@@ -114,6 +115,8 @@ func (w *work) apply(cmd engine.Command) ([]byte, error) {
 		return carryOut(cmd.Body, (*openCommand).code, w.open)
 	case kindWork:
 		return carryOut(cmd.Body, (*workCommand).code, w.workOn)
+	case kindSettle:
+		return carryOut(cmd.Body, (*workCommand).code, w.settleOn)
 	case kindTouch:
 		return carryOut(cmd.Body, (*touchCommand).code, w.touch)
 	case kindClose:
@@ -228,6 +231,12 @@ func (a *act) save() {
 	if a.deleted && a.pending+a.running+a.unconfirmed == 0 {
 		a.drop()
 		return
+	}
+	if a.ended > 0 {
+		if a.kept > a.retainRuns {
+			a.forgetEnded(a.ended + 1) // one more than have come: there may be too many since the number was lowered
+		}
+		a.schedule(a.nextDue())
 	}
 	a.buf = namedKey(a.buf[:0], rowAction, a.tx.Namespace(), a.name)
 	if a.deleted {

@@ -242,8 +242,12 @@ func (s *source) Release(ctx context.Context, pieces []*piece) error {
 		sent = append(sent, p.link.settle(p, p.back()))
 	}
 	var errs []error
-	for _, done := range sent {
-		errs = append(errs, await(ctx, done))
+	for i, done := range sent {
+		err := await(ctx, done)
+		if err != nil {
+			pieces[i].link.forget(pieces[i]) // the census gives it back
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -29,7 +29,7 @@ func table() engine.Primitive {
 	const more = engine.FromUsers | engine.FromShards | engine.FromMachines
 	p := engine.Primitive{
 		ID: engine.MachineAction, Name: "action", New: newMachine,
-		// On a full disk runs that are under way end, and what is cancelled goes.
+		// On a full disk runs that are under way end, if their outputs are small, and what is cancelled goes. Nothing is taken: each attempt writes.
 		Commands: []engine.CommandType{
 			{Kind: kindInvoke, Name: "invoke", From: more, Admit: admit},
 			{Kind: kindCancel, Name: "cancel", From: more, Admit: admit, Shrinks: true},
@@ -51,6 +51,7 @@ func table() engine.Primitive {
 			{Kind: kindTrigger, Name: "trigger schedule", From: engine.FromUsers, Admit: admit},
 			{Kind: kindTick, Name: "tick schedules", From: engine.FromLeaders},
 			{Kind: kindScheduledEnd, Name: "end scheduled run", From: engine.FromMachines},
+			{Kind: kindSettle, Name: "settle", From: engine.FromUsers, Admit: admit, Shrinks: true},
 		},
 		Queries: []engine.QueryType{
 			{Kind: queryInfo, Name: "info", New: engine.NewQuery[infoQuery]},

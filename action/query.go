@@ -60,7 +60,7 @@ type runsQuery struct {
 type beatQuery struct {
 	namespace string
 	session   uint64
-	known     []call.Ref // cancelled runs of which the process knows
+	known     []call.Ref // cancelled runs that the process knows of
 	census    bool       // it is answered at once, also with what the session has
 
 	cancelled []call.Ref // others
@@ -230,27 +230,38 @@ func (m *machine) queryRun(v *engine.View, q *runQuery) error {
 			return err
 		}
 	}
-	v.Freeze()
 	name, found, err := nameOf(v, q.namespace, q.ref.Action)
 	if err != nil || !found {
+		return err
+	}
+	// The state is read first. The other row never changes, so that they fit together without a snapshot, which would cost more than all else.
+	state, _, err := v.Get(runKey(nil, rowState, q.ref.Action, q.ref.Run))
+	if err != nil {
 		return err
 	}
 	b, ok, err := v.Get(runKey(nil, rowRun, q.ref.Action, q.ref.Run))
 	if err != nil || !ok {
 		return err
 	}
+	tag, err := tagOfRun(b)
+	if err != nil || tag != q.ref.Tag {
+		return err
+	}
+	if q.wait {
+		if final, err := isFinal(state); err != nil {
+			return err
+		} else if !final {
+			return engine.ErrWait
+		}
+	}
 	row, err := decode(b, (*runRow).code)
-	if err != nil || row.tag != q.ref.Tag {
+	if err != nil {
 		return err
 	}
 	l := runLook{v: v, name: name, id: q.ref.Action}
-	if q.run, err = l.run(q.ref.Run, &row); err != nil {
-		return err
-	}
-	if q.found = true; q.wait && !q.run.Status.Final() {
-		return engine.ErrWait
-	}
-	return nil
+	q.run, err = l.runIn(q.ref.Run, &row, state)
+	q.found = err == nil
+	return err
 }
 
 // nameOf returns the name of the action with a number.
@@ -308,6 +319,15 @@ type runLook struct {
 
 // run returns a run.
 func (l *runLook) run(number uint64, row *runRow) (r Run, err error) {
+	state, _, err := l.v.Get(runKey(nil, rowState, l.id, number))
+	if err != nil {
+		return r, err
+	}
+	return l.runIn(number, row, state)
+}
+
+// runIn returns a run in a state, as its row says; no row is that of a fresh run.
+func (l *runLook) runIn(number uint64, row *runRow, state []byte) (r Run, err error) {
 	v := l.v
 	r = Run{
 		ID: place{v.Shard(), call.Ref{Action: l.id, Run: number, Tag: row.tag}}.id(), Action: l.name, Status: Pending, Priority: int(row.priority),
@@ -320,11 +340,10 @@ func (l *runLook) run(number uint64, row *runRow) (r Run, err error) {
 	if r.Labels, err = l.labels(row.set); err != nil {
 		return r, err
 	}
-	b, ok, err := v.Get(runKey(nil, rowState, l.id, number))
-	if err != nil || !ok {
-		return r, err
+	if len(state) == 0 {
+		return r, nil
 	}
-	st, err := decode(b, (*stateRow).layout)
+	st, err := decode(state, (*stateRow).layout)
 	if err != nil {
 		return r, err
 	}

@@ -1,6 +1,7 @@
 package action
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -176,7 +177,7 @@ const maxSets = 64
 // others. Numbers come in ascending order, or nearly so.
 type queue struct{ heads []head }
 
-// head is one priority of a queue, which has n rows, of which none is before seq.
+// head is one priority of a queue: n rows, none of them before seq.
 type head struct {
 	priority uint8
 	n        int64
@@ -295,6 +296,26 @@ func (r *runRow) code(c *codec.Coder) {
 	c.String(&r.source)
 	r.notify.Code(c)
 	c.Bytes(&r.input)
+}
+
+// tagOfRun reads the tag of a run's row, without the rest.
+func tagOfRun(b []byte) (uint16, error) {
+	r := codec.NewReader(b)
+	version, tag := r.Byte(), r.Uvarint()
+	if r.Err() != nil || version != 1 || tag > math.MaxUint16 {
+		return 0, cmp.Or(r.Err(), fmt.Errorf("run row of version %d with tag %d", version, tag))
+	}
+	return uint16(tag), nil
+}
+
+// isFinal reads from a run's state whether it has ended, without the rest. No row is that of a fresh run.
+func isFinal(state []byte) (bool, error) {
+	if len(state) == 0 {
+		return false, nil
+	}
+	r := codec.NewReader(state)
+	_, status := r.Byte(), Status(r.Byte())
+	return status.Final(), r.Err()
 }
 
 // stateRow is the value of a row 's'. It repeats what ending a run takes of its row 'i', which may be large.
@@ -455,25 +476,30 @@ func codeTime(c *codec.Coder, t *int64) {
 
 // coded is a row, or a body, that is coded field by field.
 func encode[T any](dst []byte, v *T, code func(*T, *codec.Coder)) []byte {
-	c := codec.NewEncoder(dst)
-	code(v, &c)
-	return c.Encoded()
+	return codec.Encode(dst, v, code)
 }
 
 // decode reads what encode wrote, all of it.
 func decode[T any](b []byte, code func(*T, *codec.Coder)) (v T, err error) {
-	c := codec.NewDecoder(b)
-	code(&v, &c)
-	return v, c.Done()
+	return codec.Decode(b, code)
 }
 
 func namedKey(dst []byte, kind byte, ns uint32, name string) []byte {
-	return append(key.AppendUint32(append(dst, kind), ns), name...)
+	return append(key.AppendUint32(append(keyRoom(dst), kind), ns), name...)
+}
+
+// keyRoom returns what a key is appended to. Most keys that are made anew fit into what it allocates at once.
+func keyRoom(dst []byte) []byte {
+	const usual = 40
+	if dst == nil {
+		dst = make([]byte, 0, usual)
+	}
+	return dst
 }
 
 // numberKey is the key, or what all keys begin with, of a kind of rows that belong to an id or session.
 func numberKey(dst []byte, kind byte, number uint64) []byte {
-	return key.AppendUint64(append(dst, kind), number)
+	return key.AppendUint64(append(keyRoom(dst), kind), number)
 }
 
 func runKey(dst []byte, kind byte, id, run uint64) []byte {

@@ -129,7 +129,7 @@ type Schedule struct {
 	Ran     int64  // runs begun
 	Skipped int64  // ticks left out because of Overlap
 	Missed  int64  // ticks left out because of CatchUp
-	Refused int64  // ticks of which the action has refused the run, because it was disabled for instance
+	Refused int64  // ticks whose run the action has refused, because it was disabled for instance
 	Ticks   []Tick // the last 16, newest first
 }
 

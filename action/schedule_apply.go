@@ -121,7 +121,7 @@ func (w *work) setSchedule(c *scheduleCommand) ([]byte, error) {
 	return nil, nil
 }
 
-// schedulesOf returns the names of the schedules of an action, of which there are not many.
+// schedulesOf returns the names of an action's schedules, which are few.
 func (w *work) schedulesOf(action string) (names []string) {
 	prefix := schedulesKey(nil, rowSchedule, w.tx.Namespace(), action)
 	it := w.tx.Iter(prefix, key.PrefixEnd(prefix))
@@ -168,7 +168,7 @@ func (s *scheduled) dropBuffered() {
 	}
 }
 
-// tick decides ticks of which the duty has found that they are due. Those that were overtaken are left out; if all of them were, it is refused.
+// tick decides ticks that the duty has found to be due. Those that were overtaken are left out; if all of them were, it is refused.
 func (w *work) tick(c *tickCommand) ([]byte, error) {
 	done := uint64(0)
 	for i := range c.due {
@@ -226,7 +226,7 @@ func (s *scheduled) come(at int64) {
 func (s *scheduled) begin(at int64) {
 	i, err := s.invoke(sourceSchedule + s.name + ":" + time.UnixMilli(at).UTC().Format(tickLayout))
 	if err != nil {
-		s.decide(tick{at: at, result: TickRefused, message: cut(err.Error(), maxScheduleMessage)})
+		s.decide(tick{at: at, result: TickRefused, message: engine.Cut(err.Error(), maxScheduleMessage)})
 		return
 	}
 	s.run, s.begun = i.Ref, true

@@ -18,6 +18,8 @@ const (
 	kindScheduledEnd
 )
 
+const kindSettle = kindScheduledEnd + 1 // see settleCommand
+
 // scheduleCommand is the body of kindSchedule.
 type scheduleCommand struct {
 	action, name string

@@ -21,7 +21,7 @@ func dueTopic() engine.Topic {
 }
 
 // watchSchedules is the duty that says when ticks are due: time zones are none of Apply's business. It proposes ticks with where their schedule stood, so
-// that those of a schedule that has been changed, or of which another leader has decided some, are left out.
+// that those of a schedule that has been changed, or partly decided by another leader, are left out.
 func watchSchedules(ctx context.Context, lead *engine.Lead) error {
 	var p planner
 	for {
@@ -122,7 +122,7 @@ func (p *planner) due(v *engine.View, at []byte, left *room) (d dueTicks, err er
 	d = dueTicks{action: action, name: name, revision: r.revision, after: r.last, last: r.last, next: never, release: r.released}
 	s, err := p.Parse(r.times.spec())
 	if err != nil {
-		d.problem = cut("action: schedule: "+err.Error(), maxScheduleMessage)
+		d.problem = engine.Cut("action: schedule: "+err.Error(), maxScheduleMessage)
 		return d, nil
 	}
 	rule := cron.CatchUp(r.catchUp)
@@ -142,12 +142,4 @@ func (p *planner) due(v *engine.View, at []byte, left *room) (d dueTicks, err er
 		d.last, d.next = now, due.After
 	}
 	return d, nil
-}
-
-// cut returns the front of a text.
-func cut(text string, most int) string {
-	for len(text) > most {
-		text = text[:most]
-	}
-	return text
 }

@@ -12,7 +12,8 @@ import (
 
 // Schedules are the schedules of an action, see Store.Schedules.
 //
-// A schedule belongs to its action: it lives where that does, and is deleted with it. Each of its ticks is decided once, by the leader of the shard: it
+// A schedule belongs to its action: it lives where that does, and is deleted with it. So there is no call of its own that makes one: what it takes, a name, a cron
+// expression or an interval, a time zone, what to do when runs overlap and how to catch up, is a ScheduleSpec for Set of the action's schedules. Each of its ticks is decided once, by the leader of the shard: it
 // runs, or is counted as one that has not; a crash or another leader neither repeats nor loses one.
 type Schedules struct {
 	store  *Store

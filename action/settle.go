@@ -164,10 +164,7 @@ func (a *act) finish(ref call.Ref, st *stateRow, status Status) {
 	if st.flags&flagNotify != 0 {
 		a.tellEnd(ref, st) // before it may be forgotten, if none are kept
 	}
-	if a.kept > a.retainRuns {
-		a.forgetEnded(2) // one more than has come: there may be too many since the number was lowered
-	}
-	a.schedule(a.nextDue())
+	a.ended++
 	a.tx.Notify(runTopic(a.tx.NamespaceName(), ref), -1)
 }
 

@@ -39,6 +39,14 @@ func (w *work) workOn(c *workCommand) ([]byte, error) {
 	return w.takeAll(s, c, res)
 }
 
+// settleOn settles attempts while the disk is full.
+func (w *work) settleOn(c *workCommand) ([]byte, error) {
+	if err := c.checkSettle(); err != nil {
+		return nil, err
+	}
+	return w.workOn(c)
+}
+
 // Conclude takes runs when whoever was told of ends has done what comes of them.
 func (m *machine) Conclude(tx *engine.Tx, cmd engine.Command, result []byte) ([]byte, error) {
 	c := must(decode(cmd.Body, (*workCommand).code))
@@ -471,7 +479,7 @@ func (l *look) wait() error {
 // Took reports whether a command has taken something, or has settled attempts, or was refused.
 func (m *machine) Took(_ uint8, result []byte, err error) bool { return err != nil || len(result) > 0 }
 
-// Makes says which commands make runs that can be begun: those that invoke, and those that end runs of which others are told.
+// Makes says which commands make runs that can be begun: those that invoke, and those that end runs that others wait for.
 func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
 	switch cmd.Kind {
 	case kindInvoke:
@@ -482,7 +490,7 @@ func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
 		if v, err := decode(cmd.Body, (*call.Cancel).Code); err == nil {
 			made(madeByEnds(cmd.Namespace, v.Ref.Action, 1))
 		}
-	case kindWork:
+	case kindWork, kindSettle:
 		c, err := decode(cmd.Body, (*workCommand).code)
 		if err != nil {
 			return

@@ -300,7 +300,11 @@ func showWorker(namespace string, w action.WorkerInfo) workerRecord {
 		RegisteredAt: w.RegisteredAt.UnixMilli(), Metadata: rawjson.Value(w.Metadata), Processes: []workerProcess{},
 	}
 	for _, p := range w.Processes {
-		shown.Processes = append(shown.Processes, workerProcess{p.Name, p.Kind, p.Runs, p.Failures, p.LastRun.UnixMilli()})
+		at := int64(0) // who counts by itself need not say
+		if !p.LastRun.IsZero() {
+			at = p.LastRun.UnixMilli()
+		}
+		shown.Processes = append(shown.Processes, workerProcess{p.Name, p.Kind, p.Runs, p.Failures, at})
 	}
 	return shown
 }

@@ -212,4 +212,26 @@ func TestRunsGoOn(t *testing.T) {
 	if len(seen) != 3 {
 		t.Errorf("%d runs are listed, want 3", len(seen))
 	}
+	first := listed[actionRun](t, "runs", send(t, "GET "+base+"?namespace=shop&limit=1", ""))
+	rest := listed[actionRun](t, "runs", send(t, "GET "+base+"?namespace=shop&after="+first[0].RunID, ""))
+	if len(rest) != 2 || rest[0].RunID == first[0].RunID {
+		t.Errorf("behind run %s: %+v", first[0].RunID, rest)
+	}
+}
+
+// TestWorkerThatCounts: what a worker in another runtime says of itself is shown, and what it does not say is 0.
+func TestWorkerThatCounts(t *testing.T) {
+	node := openNode(t)
+	seedActions(t, node)
+	if err := node.Action("shop").Heartbeat(t.Context(), "w/1", 2, action.Process{Name: "charge", Kind: "action", Runs: 5, Failures: 2}); err != nil {
+		t.Fatal(err)
+	}
+	got := send(t, "GET "+serve(t, New(node))+"/api/v1/workers/w%2F1?namespace=shop", "")
+	want := with(seededWorker, fields{
+		"current_load": is{2}, "tasks_completed": is{3}, "tasks_failed": is{2},
+		"processes": items{fields{"name": is{"charge"}, "kind": is{"action"}, "run_count": is{5}, "fail_count": is{2}, "last_run_at": is{0}}},
+	})
+	for _, diff := range (contractRow{route: workerRoute, send: "/api/v1/workers/w%2F1?namespace=shop", status: 200, want: want}).diffs(got) {
+		t.Error(diff)
+	}
 }

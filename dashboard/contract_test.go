@@ -16,8 +16,8 @@ import (
 // contract is the API as clients see it: for each endpoint what is sent, the status, and the exact fields and types that come
 // back. The rows are sent in this order to a node that seed has filled. Each resource has its rows beside its tests.
 func contract() []contractRow {
-	return slices.Concat(healthContract, clusterContract, namespaceContract, kvContract, groupContract, streamContract, groupEndContract, queueContract, timeseriesContract, actionContract,
-		workflowContract)
+	return slices.Concat(healthContract, openContract, clusterContract, namespaceContract, consoleContract, kvContract, consoleWrites, groupContract, streamContract, groupEndContract, queueContract, timeseriesContract, actionContract,
+		workflowContract, processingContract)
 }
 
 type contractRow struct {
@@ -114,6 +114,16 @@ func (l list) check(at string, value any) []string {
 	return diffs
 }
 
+// optional is null, or what it says.
+type optional struct{ shape }
+
+func (o optional) check(at string, value any) []string {
+	if value == nil {
+		return nil
+	}
+	return o.shape.check(at, value)
+}
+
 // items is an array of exactly these.
 type items []shape
 
@@ -142,12 +152,25 @@ func TestContract(t *testing.T) {
 				backend = dial(t, node)
 			}
 			base := serve(t, m.mount(New(backend))) + m.prefix
-			for _, row := range contract() {
+			rows := contract()
+			check := func(row contractRow) {
 				method, _, _ := strings.Cut(row.route, " ")
+				for name, id := range seededJobs {
+					row.send = strings.ReplaceAll(row.send, name, id)
+				}
 				got := send(t, method+" "+base+row.send, row.body)
 				for _, diff := range row.diffs(got) {
 					t.Errorf("%s %s %.80s: %s\n%v", method, row.send, row.body, diff, got)
 				}
+			}
+			for _, row := range rows {
+				check(row)
+			}
+			if backend != Backend(node) {
+				return // the client has no key
+			}
+			for _, row := range authContract(bootstrap(t, node)) {
+				check(row)
 			}
 		})
 	}
@@ -185,12 +208,13 @@ func seed(t *testing.T, node *floe.Node) {
 	seedTimeseries(t, node)
 	seedActions(t, node)
 	seedWorkflows(t, node)
+	seedProcessing(t, node)
 }
 
 // TestContractIsComplete: no endpoint without a row that succeeds, no row without an endpoint.
 func TestContractIsComplete(t *testing.T) {
 	shown := make(map[string]bool)
-	for _, row := range contract() {
+	for _, row := range append(contract(), authContract("")...) {
 		_, pattern, _ := strings.Cut(row.route, " ")
 		if !fits(pattern, row.send) {
 			t.Errorf("row %s sends %s, which is another endpoint", row.route, row.send)

@@ -5,8 +5,9 @@
 //	mux := http.NewServeMux()
 //	mux.Handle("/admin/floe/", http.StripPrefix("/admin/floe", dashboard.New(node)))
 //
-// The handler works at "/" and under any prefix, opens no listener, starts no goroutine, needs no Close and never redirects.
-// Its paths are /health and /api/v1/...; whatever it answers is JSON, errors are {"error": "..."}. GET / is a page that links them.
+// The handler works at "/" and under any prefix, opens no listener, starts no goroutine and needs no Close. Its paths are /health and /api/v1/..., where
+// whatever it answers is JSON and errors are {"error": "..."}, and / with the web console, which calls them. It redirects nothing but the prefix without its
+// slash, to the same with it. A proxy that renames the last part of the prefix has to add that slash itself.
 //
 // # Listings
 //
@@ -21,8 +22,13 @@
 //
 // # Security
 //
-// Anybody who can reach the handler can read and write: put it behind the host's own authentication, or bind it to loopback.
-// Writes sent by another web site through a visitor's browser are refused (net/http.CrossOriginProtection).
+// As long as the node has no key store (floe.Keys), anybody who can reach the handler can read and write: put it behind the host's own authentication, or
+// bind it to loopback. With one, everything under /api/v1/ but /api/v1/auth/ takes a session token, as "Authorization: Bearer <token>", which
+// POST /api/v1/auth/session gives for an API key. A key with the role read is for reads only, one with namespaces for these only; what such a key may not do
+// is 403. Requests that change something are noted in the stream floe.AuditStream.
+//
+// Writes sent by another web site through a visitor's browser are refused (net/http.CrossOriginProtection). The console loads nothing from anywhere else,
+// has no inline script, and may not be framed (Options.FrameAncestors). The build tag noconsole leaves it out.
 package dashboard
 
 import (
@@ -45,17 +51,30 @@ type Options struct {
 	// MaxBodyBytes is the largest body of a request; a larger one is answered with 413. 0 or less means what the largest value
 	// needs in its longest JSON spelling: six times Backend.MaxValueSize, and 64 KiB for the rest.
 	MaxBodyBytes int64
-	// MaxConcurrent is how many requests are served at once; more are answered with 429, except those for /health.
-	// 0 means 1024, less than 0 no limit.
+	// MaxConcurrent is how many requests are served at once. Seven times as many may wait for up to 100 ms; more are answered with 429, except those for
+	// /health. 0 means 1024, less than 0 no limit.
 	MaxConcurrent int
+	// MaxHeldBytes bounds the bodies of all requests under way; more are answered with 429. 0 or less means 64 MiB. One body of MaxBodyBytes always fits.
+	MaxHeldBytes int64
 	// Logger hears of panics and of errors that are not the client's, never of plain requests. nil means no log.
 	Logger *slog.Logger
-	// LoopbackOnly says that the handler is meant for this machine alone: bound to a loopback address, without authentication.
+	// LoopbackOnly says that the handler is meant for this machine alone: bound to a loopback address, without authentication; while there is a key store,
+	// it makes no difference.
 	// A request whose Host header is neither "localhost", nor a loopback address, nor in Hosts is then answered with 421,
 	// because a web site could point its own name at 127.0.0.1 and read everything (DNS rebinding).
 	LoopbackOnly bool
+	// ReadOnly refuses with 403 whatever would change something.
+	ReadOnly bool
+	// FrameAncestors are the origins whose pages may show the console in a frame, as Content-Security-Policy writes them: "'self'",
+	// "https://ops.example.com". None by default.
+	FrameAncestors []string
 	// Hosts are further names or addresses, without port, by which clients may call the handler if LoopbackOnly is set.
 	Hosts []string
+	// MetricsObjects is how many things of each kind have series of their own in the metrics; see floe.Node.Collector. Only NewExporter looks at it.
+	MetricsObjects int
+	// CORSOrigins are the origins, such as "https://ops.example.com", of other sites whose pages may call the handler. nil means none. New panics if one is
+	// malformed.
+	CORSOrigins []string
 }
 
 // New returns the handler of a node's dashboard. At most one Options may be given; New panics if there are more.

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/dashboard/console"
 	"github.com/floedb/floe/internal/engine"
 )
 
@@ -25,18 +28,22 @@ const (
 )
 
 type handler struct {
-	backend       Backend
-	maxBody       int64
-	maxHeld       int64
-	maxConcurrent int64
-	maxListed     int
-	log           *slog.Logger
-	hosts         map[string]bool // nil: any
-	crossOrigin   *http.CrossOriginProtection
-	router        *httprouter.Router
-	exact         map[string]route // by method and path: those that share their place with a parameter of another route
-	now           func() time.Time
-	traffic       traffic
+	backend     Backend
+	maxBody     int64
+	maxHeld     int64
+	slots       *slots
+	maxListed   int
+	log         *slog.Logger
+	hosts       map[string]bool // nil: any
+	crossOrigin *http.CrossOriginProtection
+	console     *console.Site
+	readOnly    bool
+	router      *httprouter.Router
+	exact       map[string]route // by method and path: those that share their place with a parameter of another route
+	now         func() time.Time
+	traffic     *traffic
+	rates       func() floe.Rates // of the node; nil: it is another process's
+	cors        []string
 }
 
 // traffic counts what passes through the handler.
@@ -45,22 +52,38 @@ type traffic struct {
 	received atomic.Int64 // bytes of request bodies
 	sent     atomic.Int64 // bytes of response bodies
 	held     atomic.Int64 // bytes of the bodies of requests in flight
+	recent   recentBytes
 }
 
 func newHandler(backend Backend, o Options) *handler {
 	h := &handler{
-		backend:       backend,
-		maxBody:       o.MaxBodyBytes,
-		maxConcurrent: int64(cmp.Or(o.MaxConcurrent, defaultConcurrent)),
-		maxListed:     maxListed,
-		log:           cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
-		crossOrigin:   http.NewCrossOriginProtection(),
-		now:           time.Now,
+		backend:     backend,
+		maxBody:     o.MaxBodyBytes,
+		slots:       newSlots(cmp.Or(o.MaxConcurrent, defaultConcurrent)),
+		maxListed:   maxListed,
+		log:         cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+		crossOrigin: http.NewCrossOriginProtection(),
+		console:     console.New(o.FrameAncestors...),
+		readOnly:    o.ReadOnly,
+		now:         time.Now,
+		traffic:     new(traffic),
+		cors:        o.CORSOrigins,
+	}
+	if node, ok := backend.(rater); ok {
+		h.rates = node.Rates
+	}
+	for _, origin := range o.CORSOrigins {
+		if err := h.crossOrigin.AddTrustedOrigin(origin); err != nil {
+			panic(fmt.Sprintf("dashboard: Options.CORSOrigins: %v", err))
+		}
 	}
 	if h.maxBody <= 0 {
 		h.maxBody = longestSpelling*int64(backend.MaxValueSize()) + bodyOverhead
 	}
-	h.maxHeld = max(maxHeldBytes, h.maxBody)
+	h.maxHeld = max(o.MaxHeldBytes, h.maxBody)
+	if o.MaxHeldBytes <= 0 {
+		h.maxHeld = max(maxHeldBytes, h.maxBody)
+	}
 	if o.LoopbackOnly {
 		h.hosts = hostSet(o.Hosts)
 	}
@@ -70,17 +93,35 @@ func newHandler(backend Backend, o Options) *handler {
 
 // ServeHTTP answers one request. The router sees the path as it was escaped, so that %2F in a key is not a slash.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	inFlight := h.traffic.inFlight.Add(1)
+	h.traffic.inFlight.Add(1)
 	defer h.traffic.inFlight.Add(-1)
-	out := &reply{ResponseWriter: w, request: r, traffic: &h.traffic}
+	out := &reply{ResponseWriter: w, request: r, traffic: h.traffic}
 	defer h.recoverPanic(out)
 
 	path := escapedPath(r.URL)
-	if err := h.admit(r, path, inFlight); err != nil {
+	err := h.admit(r, path)
+	if err == nil && path != healthPath {
+		if err = h.slots.take(r.Context()); err == nil {
+			defer h.slots.leave()
+		}
+	}
+	if h.allowOrigin(out, r) && err == nil {
+		return
+	}
+	if err == nil {
+		out.who, err = h.authenticate(r, path)
+	}
+	if err != nil {
 		h.fail(out, err)
 		return
 	}
-	routed := r.WithContext(r.Context())
+	if path == "" { // the mount, without its slash
+		console.Redirect(out, r)
+		return
+	}
+	ctx, cancel := out.bound(r.Context())
+	defer cancel()
+	routed := r.WithContext(ctx)
 	routed.URL = &url.URL{Path: path, RawQuery: r.URL.RawQuery}
 	if r.Method == http.MethodHead {
 		routed.Method = http.MethodGet
@@ -93,20 +134,17 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // admit refuses what no endpoint should see.
-func (h *handler) admit(r *http.Request, path string, inFlight int64) error {
+func (h *handler) admit(r *http.Request, path string) error {
 	if path != healthPath { // which says nothing that a foreign site may not know, and is asked by whatever name
-		if err := checkHost(h.hosts, r.Host); err != nil {
+		if err := checkHost(h.hosts, r.Host); err != nil && !h.locked(r) {
 			return err
 		}
 	}
 	if err := h.crossOrigin.Check(r); err != nil {
 		return engine.Errorf(errForbidden, "%v", err)
 	}
-	if h.maxConcurrent > 0 && inFlight > h.maxConcurrent && path != healthPath {
-		return engine.Errorf(engine.ErrBusy, "%d requests are being served, the limit is %d", inFlight-1, h.maxConcurrent)
-	}
 	// The router would take the nothing between two slashes for the value of a segment.
-	if !strings.HasPrefix(path, "/") || strings.Contains(path, "//") {
+	if path != "" && !strings.HasPrefix(path, "/") || strings.Contains(path, "//") {
 		return noSuchPath(path)
 	}
 	return nil
@@ -136,7 +174,9 @@ func newRouter(h *handler, routes []route) (*httprouter.Router, map[string]route
 		allowHead(w.Header())
 		w.WriteHeader(http.StatusNoContent)
 	})
-	router.Handler(http.MethodGet, "/", newPage(routes))
+	for _, path := range h.console.Paths() {
+		router.Handler(http.MethodGet, path, h.console)
+	}
 	for _, rt := range routes {
 		if rt.path == floqlPath && rt.method == http.MethodGet { // which a measurement could have, were the name not reserved
 			exact[rt.method+" "+rt.path] = rt
@@ -165,7 +205,7 @@ func allowHead(header http.Header) string {
 // serve carries out one row of the route table.
 func (h *handler) serve(rt route, out *reply, in *input) {
 	defer in.release()
-	answer, err := rt.serve(h, in)
+	answer, err := h.carryOut(rt, out.who, in)
 	out.bodyRead = in.bodyRead
 	if err != nil {
 		h.fail(out, err)

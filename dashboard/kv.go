@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/floedb/floe"
@@ -101,15 +102,20 @@ func (q *keyRequest) parse(in *input) {
 	q.key = in.segment("key")
 }
 
-// keyDetailRequest asks for a key and its value.
+// keyDetailRequest asks for a key and its value: the present one, or that of a version that is kept.
 type keyDetailRequest struct {
 	keyRequest
 	encoding encoding
+	version  uint64 // 0: the present one
 }
+
+// versions is what the number of a version may be.
+var versions = span{min: 1, max: math.MaxInt64}
 
 func (q *keyDetailRequest) parse(in *input) {
 	q.keyRequest.parse(in)
 	q.encoding = in.encoding()
+	q.version = uint64(in.integer("version", versions))
 }
 
 // keyDetail is a key with its value.
@@ -147,6 +153,9 @@ type missingKeyBody struct {
 }
 
 func (h *handler) key(ctx context.Context, q keyDetailRequest) (keyDetail, error) {
+	if q.version > 0 {
+		return h.oldKey(ctx, q)
+	}
 	entry, err := h.backend.KV(q.namespace).Get(ctx, q.key)
 	if errors.Is(err, kv.ErrNotFound) {
 		err = &missingKey{q.keyRequest, err}
@@ -166,6 +175,23 @@ func (h *handler) key(ctx context.Context, q keyDetailRequest) (keyDetail, error
 	}, nil
 }
 
+// oldKey is a version of a key as it was: without what was left of its time.
+func (h *handler) oldKey(ctx context.Context, q keyDetailRequest) (keyDetail, error) {
+	history, err := h.backend.KV(q.namespace).History(ctx, q.key)
+	if err != nil && !errors.Is(err, kv.ErrNotFound) {
+		return keyDetail{}, err
+	}
+	for _, v := range history {
+		if v.Version == q.version && !v.Tombstone {
+			return keyDetail{
+				Found: true, Key: q.key, Namespace: q.namespace, Value: q.encoding.encoded(string(v.Value)), Version: v.Version, Size: v.Size,
+				UpdatedAt: v.Time.UnixMilli(),
+			}, nil
+		}
+	}
+	return keyDetail{}, &missingKey{q.keyRequest, engine.Errorf(kv.ErrNotFound, "kv: key %q has no value of version %d, or it is not kept", q.key, q.version)}
+}
+
 func (h *handler) ttlMillis(entry kv.Entry) *int64 {
 	if entry.ExpiresAt.IsZero() {
 		return nil
@@ -177,17 +203,19 @@ func (h *handler) ttlMillis(entry kv.Entry) *int64 {
 // ttlSeconds is what ttl_seconds may be: 0 is none, the most is a hundred years.
 var ttlSeconds = span{absent: 0, min: 0, max: 100 * 365 * 24 * 60 * 60}
 
-// putKeyRequest is a key and the body {"value": "...", "ttl_seconds": 60, "nx": true}, of which value is required.
+// putKeyRequest is a key and the body {"value": "...", "ttl_seconds": 60, "nx": true}; value is required.
 type putKeyRequest struct {
 	keyRequest
 	value  []byte
 	ttl    time.Duration // 0: none
 	absent bool          // only if there is no such key
+	at     uint64        // only if the key is at this version; 0: whatever it is at
 }
 
 func (q *putKeyRequest) parse(in *input) {
 	q.keyRequest.parse(in)
 	encoding := in.encoding()
+	q.at = uint64(in.integer("if_version", versions))
 	body := in.body()
 	value, err := encoding.decoded(`member "value" of the body`, body.text("value"))
 	in.check(err)
@@ -215,6 +243,16 @@ func (h *handler) putKey(ctx context.Context, q putKeyRequest) (keyWritten, erro
 	}
 	if q.absent {
 		opts = append(opts, kv.IfAbsent())
+	}
+	if q.at > 0 {
+		entry, err := h.backend.KV(q.namespace).Get(ctx, q.key)
+		if err == nil && entry.Version != q.at {
+			err = engine.Errorf(kv.ErrConflict, "kv: key %q is at version %d, not %d", q.key, entry.Version, q.at)
+		}
+		if err != nil {
+			return keyWritten{}, err
+		}
+		opts = append(opts, kv.IfRevision(entry.Revision)) // lest it change in between
 	}
 	written, err := h.backend.KV(q.namespace).Put(ctx, q.key, q.value, opts...)
 	if err != nil {

@@ -64,7 +64,7 @@ const (
 )
 
 var kvContract = []contractRow{
-	{"GET /api/v1/kv/namespaces", "/api/v1/kv/namespaces?after=new&limit=1", "", 200, items{fields{
+	{"GET /api/v1/kv/namespaces", "/api/v1/kv/namespaces?after=pipes&limit=1", "", 200, items{fields{
 		"name": is{"shop"}, "key_count": is{6}, "bytes_stored": integer, "get_ops": integer, "set_ops": is{8}, "delete_ops": is{1},
 	}}},
 	{"GET /api/v1/kv/namespaces", "/api/v1/kv/namespaces", "", 200, list{fields{

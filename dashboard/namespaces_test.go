@@ -15,9 +15,12 @@ func summaryOf(name string, streams, queues, keys, actions, workflows int) field
 	}
 }
 
+// pipes is the namespace of the jobs.
+var pipes = with(summaryOf("pipes", 2, 0, 0, 0, 0), fields{"processing_count": is{2}})
+
 var namespaceContract = []contractRow{
-	{"GET /api/v1/namespaces", "/api/v1/namespaces", "", 200, items{summaryOf("default", 0, 0, 0, 0, 0), summaryOf("shop", 2, 2, 6, 2, 2), summaryOf("wide", 1, 0, 3, 0, 0)}},
-	{"GET /api/v1/namespaces", "/api/v1/namespaces?limit=1&after=default", "", 200, items{summaryOf("shop", 2, 2, 6, 2, 2)}},
+	{"GET /api/v1/namespaces", "/api/v1/namespaces", "", 200, items{summaryOf("default", 0, 0, 0, 0, 0), pipes, summaryOf("shop", 2, 2, 6, 2, 2), summaryOf("wide", 1, 0, 3, 0, 0)}},
+	{"GET /api/v1/namespaces", "/api/v1/namespaces?limit=1&after=pipes", "", 200, items{summaryOf("shop", 2, 2, 6, 2, 2)}},
 	{"GET /api/v1/namespaces", "/api/v1/namespaces?after=zz", "", 200, items{}},
 	{"GET /api/v1/namespaces", "/api/v1/namespaces?limit=0", "", 400, failure},
 	{"GET /api/v1/namespaces/:namespace", "/api/v1/namespaces/shop", "", 200, fields{

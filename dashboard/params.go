@@ -2,9 +2,11 @@ package dashboard
 
 import (
 	"encoding/base64"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/floedb/floe/internal/engine"
 )
@@ -130,4 +132,22 @@ func (e encoding) decoded(what, text string) (string, error) {
 		return "", engine.Errorf(engine.ErrInvalid, "%s is not base64: %v", what, err)
 	}
 	return string(bytes), nil
+}
+
+// maxPayload returns the parameter max_payload of a listing: up to so many bytes of each payload are shown. 0 is all.
+func (in *input) maxPayload() int {
+	return int(in.integer("max_payload", span{absent: 0, min: 1, max: math.MaxInt32}))
+}
+
+// beginning returns up to n bytes of a payload, of text no part of a character; all if n is 0.
+func beginning(payload []byte, n int) []byte {
+	if n == 0 || len(payload) <= n {
+		return payload
+	}
+	for end := n; end > n-utf8.UTFMax && end > 0; end-- {
+		if utf8.RuneStart(payload[end]) {
+			return payload[:end]
+		}
+	}
+	return payload[:n]
 }

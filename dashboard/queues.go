@@ -1,9 +1,11 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -111,16 +113,32 @@ func (h *handler) enqueue(ctx context.Context, q enqueueRequest) (queueSeq, erro
 // queueMessagesRequest asks for limit messages behind a place, which is written as "<priority>-<seq>".
 type queueMessagesRequest struct {
 	queueRequest
-	after    string
-	limit    int
+	after string
+	limit int
+	shown
+}
+
+// shown is how payloads are shown in a listing.
+type shown struct {
 	encoding encoding
+	most     int // bytes of each; 0: all
+}
+
+func (s *shown) parse(in *input) {
+	s.encoding = in.encoding()
+	s.most = in.maxPayload()
+}
+
+// payload returns a payload as it is shown.
+func (s shown) payload(payload []byte) string {
+	return s.encoding.encoded(string(beginning(payload, s.most)))
 }
 
 func (q *queueMessagesRequest) parse(in *input) {
 	q.queueRequest.parse(in)
 	q.after = in.place("after")
 	q.limit = int(in.integer("limit", pageLimit))
-	q.encoding = in.encoding()
+	q.shown.parse(in)
 }
 
 // place returns a parameter that is priority and seq of a message, "" if it is not given.
@@ -153,7 +171,7 @@ type queueMessage struct {
 var messageStates = map[queue.State]string{queue.Ready: "ready", queue.Delayed: "ready", queue.Leased: "leased", queue.Dead: "dlq"}
 
 // queueMessages lists messages with their payloads.
-func (e encoding) queueMessages(after string, limit int, page func(after string, n int) (queue.Page[queue.Message], error), now time.Time) (listing[queueMessage], error) {
+func (s shown) queueMessages(after string, limit int, page func(after string, n int) (queue.Page[queue.Message], error), now time.Time) (listing[queueMessage], error) {
 	convert := func(m queue.Message) queueMessage {
 		return queueMessage{
 			Seq:                  m.Seq,
@@ -162,13 +180,13 @@ func (e encoding) queueMessages(after string, limit int, page func(after string,
 			Attempts:             m.Attempts,
 			LeaseRemainingMillis: remainingMillis(m, now),
 			Size:                 m.Size,
-			Payload:              e.encoded(string(m.Payload)),
+			Payload:              s.payload(m.Payload),
 		}
 	}
 	return collect(after, limit, func(after string, n int) ([]queue.Message, string, error) {
 		page, err := page(after, n)
 		return page.Items, page.Cursor, err
-	}, convert, func(m queue.Message) int { return m.Size })
+	}, convert, func(m queue.Message) int { return len(beginning(m.Payload, s.most)) })
 }
 
 // remainingMillis returns how long a message stays as it is by itself: leased or delayed.
@@ -183,7 +201,7 @@ func remainingMillis(m queue.Message, now time.Time) int64 {
 }
 
 func (h *handler) queueMessages(ctx context.Context, q queueMessagesRequest) (listing[queueMessage], error) {
-	return q.encoding.queueMessages(q.after, q.limit, func(after string, n int) (queue.Page[queue.Message], error) {
+	return q.shown.queueMessages(q.after, q.limit, func(after string, n int) (queue.Page[queue.Message], error) {
 		return h.backend.Queue(q.namespace).Messages(q.name).Page(ctx, queue.Limit(n), queue.Cursor(after))
 	}, h.now())
 }
@@ -191,20 +209,20 @@ func (h *handler) queueMessages(ctx context.Context, q queueMessagesRequest) (li
 // deadLettersRequest asks for limit dead letters behind a seq.
 type deadLettersRequest struct {
 	queueRequest
-	after    string
-	limit    int
-	encoding encoding
+	after string
+	limit int
+	shown
 }
 
 func (q *deadLettersRequest) parse(in *input) {
 	q.queueRequest.parse(in)
 	q.after = strconv.FormatInt(in.integer("after", span{absent: 0, min: 0, max: seqs.max}), 10)
 	q.limit = in.listLimit()
-	q.encoding = in.encoding()
+	q.shown.parse(in)
 }
 
 func (h *handler) deadLetters(ctx context.Context, q deadLettersRequest) (listing[queueMessage], error) {
-	return q.encoding.queueMessages(q.after, q.limit, func(after string, n int) (queue.Page[queue.Message], error) {
+	return q.shown.queueMessages(q.after, q.limit, func(after string, n int) (queue.Page[queue.Message], error) {
 		return h.backend.Queue(q.namespace).DeadLetters(q.name).Page(ctx, queue.Limit(n), queue.Cursor(after))
 	}, h.now())
 }
@@ -249,4 +267,56 @@ func (h *handler) deleteDead(ctx context.Context, q deadLetterRequest) (queueSeq
 		return queueSeq{}, err
 	}
 	return queueSeq{OK: true, Queue: q.name, Seq: q.seq}, nil
+}
+
+// queueState is the body of /console/queues/:name: what the specified summary has no fields for.
+type queueState struct {
+	Name        string       `json:"name"`
+	Paused      bool         `json:"paused"`
+	MaxLen      int64        `json:"max_len"` // 0: no bound
+	MaxAttempts int          `json:"max_attempts"`
+	Dead        []deadLetter `json:"dead"`      // the first 1,000
+	Reasons     []deadReason `json:"reasons"`   // why these died, the most frequent first
+	Truncated   bool         `json:"truncated"` // there are more
+}
+
+// deadLetter says why a message is one.
+type deadLetter struct {
+	Seq    uint64 `json:"seq"`
+	Reason string `json:"reason"`
+	DiedAt int64  `json:"died_at"` // ms
+}
+
+// deadReason is what several dead letters died of.
+type deadReason struct {
+	Reason string `json:"reason"`
+	Count  int    `json:"count"`
+}
+
+func (h *handler) queueState(ctx context.Context, q queueRequest) (queueState, error) {
+	store := h.backend.Queue(q.namespace)
+	s, err := store.Stats(ctx, q.name)
+	if err != nil {
+		return queueState{}, err
+	}
+	state := queueState{Name: s.Name, Paused: s.Paused, MaxLen: s.Settings.MaxLen, MaxAttempts: s.Settings.MaxAttempts, Dead: []deadLetter{}, Reasons: []deadReason{}}
+	if s.Dead == 0 {
+		return state, nil
+	}
+	page, err := store.DeadLetters(q.name).Page(ctx, queue.Limit(queue.MaxPageItems), queue.WithoutPayload())
+	if err != nil {
+		return queueState{}, err
+	}
+	state.Truncated = page.Cursor != ""
+	for _, m := range page.Items {
+		state.Dead = append(state.Dead, deadLetter{m.Seq, m.LastError, m.DiedAt.UnixMilli()})
+		i := slices.IndexFunc(state.Reasons, func(r deadReason) bool { return r.Reason == m.LastError })
+		if i < 0 {
+			i = len(state.Reasons)
+			state.Reasons = append(state.Reasons, deadReason{Reason: m.LastError})
+		}
+		state.Reasons[i].Count++
+	}
+	slices.SortStableFunc(state.Reasons, func(a, b deadReason) int { return cmp.Compare(b.Count, a.Count) })
+	return state, nil
 }

@@ -25,7 +25,8 @@ type input struct {
 	held     int64 // bytes of the body in memory
 	bodyRead bool
 
-	namespaced bool // namespace has been called
+	namespaced bool   // namespace has been called
+	about      string // what it returned
 	err        error
 }
 
@@ -119,6 +120,7 @@ func (in *input) namespace() string {
 		name = engine.DefaultNamespace
 	}
 	in.check(engine.CheckName("namespace", name))
+	in.about = name
 	return name
 }
 
@@ -179,6 +181,7 @@ func (b bodyReader) Read(p []byte) (int, error) {
 	n, err := b.in.request.Body.Read(p)
 	b.in.held += int64(n)
 	h.traffic.received.Add(int64(n))
+	h.traffic.recent.add(h.now(), int64(n), 0)
 	held := h.traffic.held.Add(int64(n))
 	switch {
 	case b.in.held > b.in.maxBody:

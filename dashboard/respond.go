@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"time"
 
+	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
 )
 
@@ -65,7 +67,7 @@ type bodyError interface {
 	body() any
 }
 
-// headed is an answer of which a part goes into the header.
+// headed is an answer with a part for the header.
 type headed interface{ setHeader(http.Header) }
 
 // fail answers with an error. What is not the client's doing is logged, and its text is kept from the client.
@@ -82,6 +84,9 @@ func (h *handler) fail(out *reply, err error) {
 	}
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		out.Header().Set("Retry-After", retryAfterSeconds)
+	}
+	if status == http.StatusUnauthorized {
+		out.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	h.send(out, status, body)
 }
@@ -149,6 +154,7 @@ type reply struct {
 	traffic  *traffic
 	bodyRead bool // the body of the request was read to its end
 	begun    bool
+	who      *floe.Holder // nil: nobody was asked who he is
 }
 
 // WriteHeader begins the answer.
@@ -165,6 +171,7 @@ func (out *reply) Write(p []byte) (int, error) {
 	}
 	n, err := out.ResponseWriter.Write(p)
 	out.traffic.sent.Add(int64(n))
+	out.traffic.recent.add(time.Now(), 0, int64(n))
 	return n, err
 }
 

@@ -2,15 +2,18 @@ package dashboard
 
 import (
 	"context"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/floedb/floe"
 )
 
 // allRoutes is the table of all endpoints. Each resource has its rows in its own file.
 func allRoutes() []route {
-	return slices.Concat(healthRoutes, clusterRoutes, namespaceRoutes, kvRoutes, streamRoutes, groupRoutes, queueRoutes, timeseriesRoutes, actionRoutes,
-		withAliases(workflowRoutes))
+	return slices.Concat(healthRoutes, authRoutes, clusterRoutes, namespaceRoutes, kvRoutes, streamRoutes, groupRoutes, queueRoutes, timeseriesRoutes, actionRoutes, consoleRoutes,
+		withAliases(workflowRoutes), flowStartRoutes, processingRoutes)
 }
 
 // route is a row of the table: an endpoint and everything known about it.
@@ -21,6 +24,14 @@ type route struct {
 	request  reflect.Type
 	response reflect.Type
 	serve    func(h *handler, in *input) (any, error)
+}
+
+// role is what the holder of a key needs for the endpoint.
+func (rt route) role() floe.Role {
+	if rt.method == http.MethodGet || reading[rt.method+" "+rt.path] {
+		return floe.RoleRead
+	}
+	return floe.RoleWrite
 }
 
 // parser is the duty of a request struct: to take from the input what it needs and to check it. A problem is told to the input,

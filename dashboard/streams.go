@@ -17,6 +17,7 @@ var streamRoutes = []route{
 	endpoint("GET /api/v1/streams/:name", (*handler).stream, "A stream with its partitions and consumer groups."),
 	endpoint("DELETE /api/v1/streams/:name", (*handler).deleteStream, "Delete a stream; if it holds records, only with force=true."),
 	endpoint("GET /api/v1/streams/:name/messages", (*handler).streamMessages, "Messages of a stream, the newest last."),
+	endpoint("GET /api/v1/console/streams/:name/activity", (*handler).streamActivity, "How much was appended when."),
 	endpoint("POST /api/v1/streams/:name/trim", (*handler).trim, "Remove the oldest messages of each partition."),
 }
 
@@ -127,7 +128,7 @@ func summarizeGroup(g *stream.GroupStats) consumerGroup {
 // streamMessagesRequest asks for limit messages: from an ID on, after one, the last ones, or the first ones.
 type streamMessagesRequest struct {
 	streamRequest
-	encoding  encoding
+	shown
 	limit     int
 	partition *int64              // nil: all
 	options   []stream.ReadOption // where to begin
@@ -138,7 +139,7 @@ var partitions = span{min: 0, max: stream.MaxPartitions - 1}
 
 func (q *streamMessagesRequest) parse(in *input) {
 	q.streamRequest.parse(in)
-	q.encoding = in.encoding()
+	q.shown.parse(in)
 	q.limit = int(in.integer("limit", pageLimit))
 	q.options = []stream.ReadOption{stream.Limit(q.limit)}
 	if q.partition = in.optional("partition", partitions); q.partition != nil {
@@ -207,7 +208,7 @@ func (h *handler) streamMessages(ctx context.Context, q streamMessagesRequest) (
 			Partition: r.Partition,
 			Key:       q.encoding.encoded(r.Key),
 			Headers:   headers,
-			Payload:   q.encoding.encoded(string(r.Payload)),
+			Payload:   q.payload(r.Payload),
 		})
 	}
 	if len(records) == 0 {
@@ -231,6 +232,42 @@ func (q *streamMessagesRequest) goesOn(stats *stream.Stats, last stream.ID) bool
 		asked := q.partition == nil || *q.partition == int64(p.Partition)
 		return asked && p.Records > 0 && p.LastID.Compare(last) > 0
 	})
+}
+
+// activityRequest asks for what was appended between two times, in so many parts.
+type activityRequest struct {
+	streamRequest
+	span stream.ActivitySpan
+}
+
+func (q *activityRequest) parse(in *input) {
+	q.streamRequest.parse(in)
+	from, to := in.optional("from", times), in.optional("to", times)
+	q.span.Parts = int(in.integer("buckets", span{absent: 120, min: 1, max: stream.MaxActivityParts}))
+	if p := in.optional("partition", partitions); p != nil {
+		q.span.Partitions = []int{int(*p)}
+	}
+	if from == nil || to == nil || *from >= *to {
+		in.invalid("parameters from and to are needed, times in ms, from before to")
+		return
+	}
+	millis := (*to - *from + int64(q.span.Parts) - 1) / int64(q.span.Parts)
+	q.span.From, q.span.Step = time.UnixMilli(*from), time.Duration(millis)*time.Millisecond
+}
+
+// streamActivity is what was appended in each of the parts of a time.
+type streamActivity struct {
+	From       int64   `json:"from"`
+	To         int64   `json:"to"` // excluded
+	StepMillis int64   `json:"step_ms"`
+	Records    []int64 `json:"records"`
+	Bytes      []int64 `json:"bytes"`
+}
+
+func (h *handler) streamActivity(ctx context.Context, q activityRequest) (streamActivity, error) {
+	a, err := h.backend.Stream(q.namespace).Activity(ctx, q.name, q.span)
+	from, step := q.span.From.UnixMilli(), q.span.Step.Milliseconds()
+	return streamActivity{From: from, To: from + step*int64(q.span.Parts), StepMillis: step, Records: a.Records, Bytes: a.Bytes}, err
 }
 
 // trimRequest says what to remove from a stream.

@@ -16,7 +16,7 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// floqlPath is where queries are. It shares its place with the names of measurements, of which none is called floql.
+// floqlPath is where queries are. It shares its place with the names of measurements: none is called floql.
 const floqlPath = "/api/v1/timeseries/floql"
 
 var timeseriesRoutes = []route{
@@ -209,7 +209,7 @@ func (h *handler) measurementData(ctx context.Context, q dataRequest) (measureme
 	return d, err
 }
 
-// rollupOf returns the measurement of which a name is that of a rollup, such as cpu:5m:max.
+// rollupOf returns the measurement whose rollup a name such as cpu:5m:max is.
 func rollupOf(ctx context.Context, store *ts.Store, name string) (ts.Measurement, error) {
 	parts := strings.Split(name, ":")
 	if n := len(parts); n > 2 {
@@ -337,7 +337,7 @@ func (q *writeRequest) parse(in *input) {
 	}
 }
 
-// refusedLine is a line of which nothing was written.
+// refusedLine is a line that was not written.
 type refusedLine struct {
 	Line  int    `json:"line"` // from 1
 	Error string `json:"error"`

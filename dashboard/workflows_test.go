@@ -62,6 +62,9 @@ const (
 	flowHistoryRoute = "GET /api/v1/workflow/runs/:id/history"
 	cancelRoute      = "DELETE /api/v1/workflow/runs/:id"
 	signalRoute      = "POST /api/v1/workflow/runs/:id/signal"
+	startsRoute      = "GET /api/v1/console/workflows/:name"
+	pauseRoute       = "PUT /api/v1/console/workflows/:name/schedule/pause"
+	resumeRoute      = "PUT /api/v1/console/workflows/:name/schedule/resume"
 )
 
 var (
@@ -88,6 +91,15 @@ var (
 		"input": fields{"id": is{1}}, "output": is{nil}, "step_results": fields{},
 		"pending_signals": items{fields{"type": is{"other"}, "payload": is{"<x>"}, "received_at": integer}},
 	})
+	tickingSchedule = fields{
+		"cron": is{"0 6 * * *"}, "timezone": is{"Europe/Berlin"}, "interval_ms": is{0}, "max_concurrent": is{1}, "note": is{""}, "decided_to": integer, "active_runs": is{0},
+		"started_total": is{0}, "skipped_total": is{0}, "missed_total": is{0}, "refused_total": is{0},
+	}
+	tickingTrigger = fields{
+		"stream": is{"orders"}, "namespace": is{"ticking"}, "consumer_group": is{"wf-ticking"}, "mode": is{"shared"}, "batch_size": is{1}, "batch_timeout_ms": integer,
+		"start": is{"latest"}, "max_concurrent": is{0}, "state": is{"waiting"}, "reason": text, "lag": is{0}, "active_runs": is{0}, "started_total": is{0},
+		"records_total": is{0}, "repeated_total": is{0}, "refused_total": is{0}, "note": is{""},
+	}
 	flowEvents = list{fields{"event_type": text, "step_name": text, "timestamp": integer}}
 )
 
@@ -174,7 +186,33 @@ var workflowContract = slices.Concat(workflowReads, aliasesOf(workflowReads), []
 	{startRoute, "/api/v1/workflow/runs?namespace=shop&workflow=order", `{}`, 409, failure},
 	{"PUT /api/v1/workflows/:name/enable", "/api/v1/workflows/order/enable?namespace=shop", "", 200, enabledOf("order", true)},
 	{"PUT /api/v1/workflows/:name/disable", "/api/v1/workflows/order/disable?namespace=shop", "", 200, enabledOf("order", false)},
+
+	{createRoute, "/api/v1/workflow/definitions?namespace=ticking", tickingFlow, 200, madeOf("ticking", "created")},
+	{pauseRoute, "/api/v1/console/workflows/ticking/schedule/pause?namespace=ticking", "", 200, startsOf(with(tickingSchedule, fields{"paused": is{true}, "next_at": is{nil}}))},
+	{startsRoute, "/api/v1/console/workflows/ticking?namespace=ticking", "", 200, startsOf(with(tickingSchedule, fields{"paused": is{true}, "next_at": is{nil}}))},
+	{resumeRoute, "/api/v1/console/workflows/ticking/schedule/resume?namespace=ticking", "", 200, fields{
+		"name": is{"ticking"}, "namespace": is{"ticking"}, "trigger": tickingTrigger, "schedule": with(tickingSchedule, fields{"paused": is{false}, "next_at": optional{integer}}),
+	}},
+	{pauseRoute, "/api/v1/console/workflows/ticking/schedule/pause?namespace=ticking&now=1", "", 400, failure},
+	{pauseRoute, "/api/v1/console/workflows/order/schedule/pause?namespace=shop", "", 404, failure},
+	{resumeRoute, "/api/v1/console/workflows/none/schedule/resume?namespace=shop", "", 404, failure},
+	{startsRoute, "/api/v1/console/workflows/order?namespace=shop", "", 200, fields{
+		"name": is{"order"}, "namespace": is{"shop"}, "schedule": is{nil}, "trigger": is{nil},
+	}},
+	{startsRoute, "/api/v1/console/workflows/none?namespace=shop", "", 404, failure},
 })
+
+// tickingFlow is started by a schedule, and by the records of a stream that there is not.
+const tickingFlow = `
+name: ticking
+schedule: { cron: "0 6 * * *", timezone: Europe/Berlin }
+trigger: { stream: orders }
+start: { sleep: { ms: 1000 }, transitions: { success: flo.Completed } }
+`
+
+func startsOf(schedule shape) fields {
+	return fields{"name": is{"ticking"}, "namespace": is{"ticking"}, "schedule": schedule, "trigger": tickingTrigger}
+}
 
 var workflowReads = []contractRow{
 	{definitionsRoute, "/api/v1/workflow/definitions?namespace=shop", "", 200, items{seededOther, seededOrder}},

@@ -17,6 +17,7 @@ const (
 	kindJSONSet
 	kindJSONDelete
 	kindCheck
+	kindPutMany // of machines, see feed.KindPutMany
 )
 
 // Command bodies all begin with the key (uvarint length, bytes) and the condition (u8, and revision uvarint). Then follows:
@@ -27,6 +28,8 @@ const (
 //	json set:    largest result uvarint | path (uvarint length, bytes) | raw JSON
 //	json delete: path (uvarint length, bytes)
 //	delete, check: nothing
+//
+// but for put many, see putMany.
 //
 // Results are revision and version (uvarints); of incr the new value (varint).
 func body(key string, o writeOptions, capacity int) []byte {

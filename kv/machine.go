@@ -34,6 +34,9 @@ type machine struct {
 
 // Apply carries out a command.
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+	if cmd.Kind == kindPutMany {
+		return m.putMany(tx, cmd.Body)
+	}
 	c, err := decodeCommand(cmd.Kind, cmd.Body)
 	if err != nil {
 		return nil, err
@@ -312,7 +315,7 @@ func (m *machine) forget(tx *engine.Tx, limit int, deletedBefore int64) (next in
 	return next
 }
 
-// forgotten returns the highest revision of a tombstone that was forgotten, in front of which there is none any more: looking for the oldest one
+// forgotten returns the highest revision of a tombstone that was forgotten, and none is left in front of it: looking for the oldest one
 // from there on never walks over the remains of others.
 func (m *machine) forgotten(tx *engine.Tx) uint64 {
 	b, ok := tx.Get(forgottenKey(nil, tx.Namespace()))

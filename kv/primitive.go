@@ -37,6 +37,7 @@ func table() engine.Primitive {
 			{Kind: kindJSONSet, Name: "json set", From: engine.FromUsers, Admit: admit},
 			{Kind: kindJSONDelete, Name: "json delete", From: engine.FromUsers, Admit: admit},
 			{Kind: kindCheck, Name: "check", From: engine.FromUsers, Admit: admit, Shrinks: true},
+			{Kind: kindPutMany, Name: "put many", From: engine.FromMachines | engine.FromShards},
 		},
 		Queries: []engine.QueryType{
 			{Kind: queryGet, Name: "get", New: engine.NewQuery[getQuery]},

@@ -7,6 +7,7 @@ import (
 func (s *session) configure(settings settings) {
 	s.changed = true
 	s.settings = settings
+	s.tellRoom()
 	s.schedule(s.nextDue())
 }
 
@@ -47,6 +48,7 @@ func (s *session) deleteRows(number uint64, kinds ...byte) {
 
 // delete removes the queue. Its dedup keys are forgotten by and by: they may be in the row cache, so they go one by one.
 func (s *session) delete() {
+	s.tellRoom()
 	s.removeMessages()
 	if s.dead > 0 {
 		s.deleteRows(s.id, 'x', 'y')

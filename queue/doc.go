@@ -16,7 +16,7 @@
 //
 // # Concepts
 //
-// A queue comes into being with its first message, or by Configure. Its messages have a priority, 0 to 255, of which lower is more urgent, and a Seq that counts
+// A queue comes into being with its first message, or by Configure. Its messages have a priority from 0 to 255, lower being more urgent, and a Seq that counts
 // them: the next one to be delivered is that of the least priority, and of those the one with the least Seq. A delivery is a lease: it ends with an
 // Ack, which removes the message, with a Nack, or by itself. In the latter two cases the message takes its old place again, after a back-off, until it has been
 // delivered MaxAttempts times: then it is a dead letter, which keeps payload, attempts and last error and is kept until somebody requeues or deletes it,

@@ -80,6 +80,8 @@ type session struct {
 	memory  *memory
 	woken   int64 // messages that have become ready
 	leases  int64 // of the shard, before
+	held0   int64 // messages that it held, before
+	bytes0  int64 // likewise
 	changed bool
 }
 
@@ -96,6 +98,7 @@ func (m *machine) open(tx *engine.Tx, name []byte, create bool) (*session, error
 		return s, s.create()
 	}
 	s.record = must(decodeRecord(b))
+	s.held0, s.bytes0 = s.held(), s.bytes
 	if s.memory, ok = m.queues.Get(s.id); !ok {
 		s.memory = m.load(tx, &s.record)
 	}
@@ -124,7 +127,7 @@ func (s *session) renew(gen uint64) {
 	s.m.queues.Replace(s.tx, s.id, s.memory, s.memory.footprint())
 }
 
-// release ends the leases in memory, of which the rows go.
+// release ends the leases in memory whose rows go.
 func (s *session) release() {
 	if s.memory != nil {
 		s.note(change{kind: released})
@@ -187,6 +190,9 @@ func (s *session) save() {
 	m.queues.Weigh(s.id, s.memory.footprint())
 	if s.woken > 0 && !s.paused {
 		s.wake(s.woken)
+	}
+	if bounded := s.settings.maxLen > 0 || s.settings.maxBytes > 0; bounded && (s.held() < s.held0 || s.bytes < s.bytes0) {
+		s.tellRoom()
 	}
 }
 

@@ -22,7 +22,7 @@ func table() engine.Primitive {
 		ID: engine.MachineQueue, Name: "queue", New: newMachine,
 		// On a full disk: deliveries, extensions, releases and nacks rewrite rows, but take next to nothing of their own.
 		Commands: []engine.CommandType{
-			{Kind: kindEnqueue, Name: "enqueue", From: engine.FromUsers, Admit: admit},
+			{Kind: kindEnqueue, Name: "enqueue", From: engine.FromUsers | engine.FromShards | engine.FromMachines, Admit: admit},
 			{Kind: kindDequeue, Name: "dequeue", From: engine.FromUsers, Admit: admit},
 			{Kind: kindAck, Name: "ack", From: engine.FromUsers, Admit: admit, Shrinks: true},
 			{Kind: kindNack, Name: "nack", From: engine.FromUsers, Admit: admit},
@@ -48,7 +48,7 @@ func table() engine.Primitive {
 		Counters: []engine.CounterType{
 			{Counter: countQueues, Name: "queues", Field: func(c *engine.Counts) *int64 { return &c.Queues }},
 		},
-		// Rows of queues, which every command reads, and of dedup keys, of which most are looked for in vain.
+		// Rows of queues, which every command reads, and of dedup keys, most of them looked for in vain.
 		Caches: func(k []byte) bool { return k[0] == 'q' || k[0] == 'k' },
 	}
 }

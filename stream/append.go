@@ -140,6 +140,9 @@ func (m *machine) appendTo(tx *engine.Tx, st *stream, messages [][]byte, to []in
 		if i == 0 || p != to[i-1] {
 			m.shorten(tx, st, p)
 			m.savePartition(tx, st, p)
+			if len(st.fed) > 0 {
+				m.noteAppended(tx, st, p, appended[i].Offset)
+			}
 		}
 	}
 	st.turn = (to[len(to)-1] + 1) % st.partitions

@@ -149,7 +149,9 @@ func (a *attendance) since(who attendee) int64 {
 }
 
 // Duties returns those of the leader of a shard.
-func (m *machine) Duties() []engine.Duty { return []engine.Duty{{Name: "attend", Run: m.attend}} }
+func (m *machine) Duties() []engine.Duty {
+	return []engine.Duty{{Name: "attend", Run: m.attend}, {Name: "push", Run: m.watchPushes}}
+}
 
 // attend says of consumers that they are there no more.
 func (m *machine) attend(ctx context.Context, lead *engine.Lead) error {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/push"
 )
 
 // Kinds of commands; the numbers are part of the log's format.
@@ -36,6 +37,13 @@ const (
 	kindDropGroup  // likewise
 	kindFollow     // likewise: who has become the consumer of an exclusive group
 	kindMiss       // of the leader: consumers that are there no more, see attendance
+
+	kindRelay     = push.KindRelay // of pushes: see there
+	kindSubscribe = push.KindSubscribe
+	kindPush      = kindSubscribe + 1 // of the leader: what is due of pushes
+	kindEnd       = push.KindEnd
+	kindWant      = kindEnd + 1 // sent to the stream's home: a shard wants to hand out a batch, of a limited number
+	kindGrant     = kindEnd + 2 // its answer
 )
 
 // turn spreads messages without a key over the partitions where the sender has to choose one.
@@ -154,7 +162,7 @@ func readSpec(r *codec.Reader) *spec {
 	return s
 }
 
-// readCount reads an integer of which limit is the largest that is possible; others are read as -1.
+// readCount reads an integer up to limit; others are read as -1.
 func readCount(r *codec.Reader, limit uint64) int {
 	n := r.Uvarint()
 	if n > limit {

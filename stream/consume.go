@@ -237,7 +237,7 @@ func (c *acking) notPending(p *consumed) error {
 	d := &p.ds[0]
 	text := fmt.Sprintf("record %d of partition %d is not pending in consumer group %q as attempt %d", d.Offset, d.Partition, c.group, d.Attempt)
 	if n := len(p.ds); n > 1 {
-		text = fmt.Sprintf("not all of %d records, of which the first is %d of partition %d, are pending in consumer group %q", n, d.Offset, d.Partition, c.group)
+		text = fmt.Sprintf("not all of %d records, beginning with %d of partition %d, are pending in consumer group %q", n, d.Offset, d.Partition, c.group)
 	}
 	return &ConflictError{Stream: c.stream, Partition: d.Partition, Reason: text}
 }

@@ -63,7 +63,7 @@ type delivery struct {
 	bytes  int // likewise, but for the first record
 	full   bool
 	claims *claims
-	mine   map[uint64]bool // keys of the partition, by hash, of which the consumer gets records now
+	mine   map[uint64]bool // keys of the partition, by hash, whose records the consumer gets now
 }
 
 func (d *delivery) partition(p int) {

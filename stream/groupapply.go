@@ -19,6 +19,9 @@ const maxExpire = 1000
 func (m *machine) applyGroup(tx *engine.Tx, st *stream, cmd engine.Command, c *command) ([]byte, error) {
 	gc := &c.group
 	g, err := m.openGroup(tx, st, gc)
+	if err == nil {
+		err = st.refuseFed(cmd.Kind, gc.group)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +30,9 @@ func (m *machine) applyGroup(tx *engine.Tx, st *stream, cmd engine.Command, c *c
 		if g != nil {
 			return nil, engine.Errorf(ErrExists, "stream %q: consumer group %q already exists", c.name, gc.group)
 		}
-		_, err := m.foundGroup(tx, st, gc.group, gc.config)
+		if _, err = m.foundGroup(tx, st, gc.group, gc.config); err == nil {
+			m.noteFed(tx, st, gc.group)
+		}
 		return nil, err
 	case kindReadGroup:
 		if g == nil {
@@ -60,6 +65,7 @@ func (m *machine) applyGroup(tx *engine.Tx, st *stream, cmd engine.Command, c *c
 	result, err := m.applyMembers(tx, st, g, cmd.Kind, gc)
 	m.expire(tx, st, g) // what was handed back for now is ready
 	m.flush(tx, g)
+	m.noteFed(tx, st, gc.group)
 	return result, err
 }
 
@@ -117,7 +123,9 @@ func (m *machine) openGroup(tx *engine.Tx, st *stream, c *groupCommand) (*group,
 	if g != nil {
 		m.dropGroup(tx, st, g)
 	}
-	return m.makeGroup(tx, st, c.group, c.spec.config, c.spec.id), nil
+	g = m.makeGroup(tx, st, c.group, c.spec.config, c.spec.id)
+	m.noteFed(tx, st, c.group)
+	return g, nil
 }
 
 // foundGroup makes a group in the home of its stream.
@@ -342,6 +350,7 @@ func (m *machine) onGroup(tx *engine.Tx, token []byte) {
 	m.takeBack(tx, st, g)
 	m.expire(tx, st, g)
 	m.flush(tx, g)
+	m.noteFed(tx, st, g.group)
 }
 
 // groupTopic is woken when something of a group becomes ready, and when it is made or deleted.

@@ -225,7 +225,7 @@ func (l *look) rights() (mine, change bool, err error) {
 	return false, !known || holder.silent(l.g, l.v.Now()), err
 }
 
-// right is rights for one who asks nothing else, in the stream's home.
+// right is rights for a caller that asks nothing else, in the stream's home.
 func (l *look) right() (held, error) {
 	there, err := l.member()
 	if err != nil || !there {

@@ -57,6 +57,7 @@ type stream struct {
 	newest ID  // the last ID of any partition
 	turn   int // the partition that is next in turn
 	groups int // -1: not counted yet
+	fed    []fed
 }
 
 // Memories returns what is remembered of the rows.
@@ -70,6 +71,9 @@ func (m *machine) Restore(*engine.View) error {
 
 // Apply carries out a command.
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+	if isPushKind(cmd.Kind) {
+		return m.applyPush(tx, cmd)
+	}
 	c, err := decodeCommand(cmd.Kind, cmd.Body)
 	if err != nil {
 		return nil, err
@@ -159,6 +163,7 @@ func (m *machine) load(tx *engine.Tx, name string) *stream {
 	}
 	st := newStream(at, must(decodeHeader(b)))
 	m.loadPartitions(tx, st)
+	m.loadFed(tx, st)
 	m.streams.Load(at, st, 1+st.partitions)
 	return st
 }
@@ -221,6 +226,7 @@ func (m *machine) make(tx *engine.Tx, name string, sp spec) *stream {
 	m.streams.Replace(tx, st.streamName, st, 1+st.partitions)
 	m.save(tx, st)
 	tx.Notify(streamTopic(tx.NamespaceName(), name), -1)
+	m.attachAll(tx, st)
 	return st
 }
 
@@ -269,6 +275,7 @@ func (m *machine) drop(tx *engine.Tx, st *stream, remember bool) {
 		tx.DeleteRange(prefix, key.PrefixEnd(prefix))
 	}
 	m.setTimer(tx, st, 0)
+	m.detachAll(tx, st)
 	if remember {
 		left := header{spec: spec{id: st.id}}
 		m.buf, m.row = streamKey(m.buf[:0], st.ns, st.name), left.encode(m.row[:0])
@@ -307,10 +314,6 @@ func (m *machine) tellAll(tx *engine.Tx, st *stream, op func() engine.Op) {
 
 // laneOf returns the lane of messages about a stream: they take effect in the order of sending, and wait for those of no other.
 func laneOf(name string) uint64 { return xxhash.Sum64String(name) }
-
-// OnReply has nothing to do: what shards tell each other of streams, and dead letters, can be refused only for now, or because the namespace has been deleted
-// meanwhile with all that is in it.
-func (m *machine) OnReply(*engine.Tx, engine.Reply) {}
 
 // here reports whether the shard has the partition.
 func here(tx *engine.Tx, name string, p int) bool {

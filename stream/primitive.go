@@ -1,6 +1,9 @@
 package stream
 
-import "github.com/floedb/floe/internal/engine"
+import (
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/push"
+)
 
 // countStreams is the counter of the machine.
 const countStreams engine.Counter = 0
@@ -21,9 +24,9 @@ func table() engine.Primitive {
 	return engine.Primitive{
 		ID: engine.MachineStream, Name: "stream", New: newMachine,
 		Commands: []engine.CommandType{
-			{Kind: kindCreate, Name: "create", From: engine.FromUsers, Admit: admit},
+			{Kind: kindCreate, Name: "create", From: engine.FromUsers | engine.FromShards | engine.FromMachines, Admit: admit},
 			{Kind: kindSetRetention, Name: "set retention", From: engine.FromUsers, Admit: admit},
-			{Kind: kindAppend, Name: "append", From: engine.FromUsers | engine.FromShards, Admit: admit},
+			{Kind: kindAppend, Name: "append", From: engine.FromUsers | engine.FromShards | engine.FromMachines, Admit: admit},
 			{Kind: kindTrim, Name: "trim", From: engine.FromUsers, Admit: admit, Shrinks: true},
 			{Kind: kindDelete, Name: "delete", From: engine.FromUsers, Admit: admit, Shrinks: true},
 			{Kind: kindCheckLast, Name: "check last", From: engine.FromUsers, Admit: admit, Shrinks: true},
@@ -42,6 +45,12 @@ func table() engine.Primitive {
 			{Kind: kindDropGroup, Name: "drop group", From: engine.FromShards, Shrinks: true},
 			{Kind: kindFollow, Name: "follow", From: engine.FromShards},
 			{Kind: kindMiss, Name: "miss", From: engine.FromLeaders},
+			{Kind: kindRelay, Name: "relay subscription", From: engine.FromShards, AtHome: true, Shrinks: true},
+			{Kind: kindSubscribe, Name: "subscribe", From: engine.FromShards | engine.FromMachines, Shrinks: true},
+			{Kind: kindPush, Name: "push", From: engine.FromLeaders},
+			{Kind: kindEnd, Name: "end of a batch", From: engine.FromShards | engine.FromMachines, Shrinks: true},
+			{Kind: kindWant, Name: "want a batch", From: engine.FromShards, Shrinks: true},
+			{Kind: kindGrant, Name: "grant a batch", From: engine.FromShards, Shrinks: true},
 		},
 		Queries: []engine.QueryType{
 			{Kind: querySpec, Name: "spec", New: engine.NewQuery[specQuery]},
@@ -54,6 +63,8 @@ func table() engine.Primitive {
 			{Kind: queryGroupWait, Name: "group wait", New: engine.NewQuery[groupWaitQuery]},
 			{Kind: queryGroups, Name: "groups", New: engine.NewQuery[groupsQuery]},
 			{Kind: queryPending, Name: "pending", New: engine.NewQuery[pendingQuery]},
+			{Kind: push.QueryInfo, Name: "push", New: engine.NewQuery[push.Query]},
+			{Kind: queryActivity, Name: "activity", New: engine.NewQuery[activityQuery]},
 		},
 		Errors: []engine.ErrorType{engine.NewErrorType(errorConflict, "conflict", codeConflict)},
 		Counters: []engine.CounterType{

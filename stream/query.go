@@ -6,6 +6,7 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/push"
 )
 
 // The queries of the machine: arguments first, results after the blank line.
@@ -122,6 +123,8 @@ func (m *machine) Query(v *engine.View, q engine.Query) error {
 		return m.queryRefs(v, q)
 	case *recordsQuery:
 		return m.queryRecords(v, q)
+	case *activityQuery:
+		return m.queryActivity(v, q)
 	case *groupSpecQuery:
 		return m.queryGroupSpec(v, q)
 	case *groupWaitQuery:
@@ -130,6 +133,8 @@ func (m *machine) Query(v *engine.View, q engine.Query) error {
 		return m.queryGroups(v, q)
 	case *pendingQuery:
 		return m.queryPending(v, q)
+	case *push.Query:
+		return queryPush(v, q)
 	}
 	return engine.Errorf(ErrInvalid, "stream: unknown query %T", q)
 }

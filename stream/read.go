@@ -6,7 +6,6 @@ import (
 	"errors"
 	"iter"
 	"slices"
-	"sync"
 
 	"github.com/floedb/floe/internal/engine"
 )
@@ -194,19 +193,11 @@ func (s *Store) locate(ctx context.Context, name string, r *reader) (found bool,
 // askAll queries all shards at once.
 func (s *Store) askAll(ctx context.Context, name string, r *reader) ([]*readQuery, error) {
 	queries := make([]*readQuery, len(r.parts))
-	ask := func(i int) error { return s.scope.Query(ctx, r.parts[i].route, queries[i]) }
 	for i, p := range r.parts {
 		queries[i] = r.query(s.scope.Namespace(), name, p, false)
 	}
-	if len(queries) == 1 {
-		return queries, ask(0)
-	}
 	errs := make([]error, len(queries))
-	var asking sync.WaitGroup
-	for i := range queries {
-		asking.Go(func() { errs[i] = ask(i) })
-	}
-	asking.Wait()
+	s.scope.Each(len(queries), func(i int) { errs[i] = s.scope.Query(ctx, r.parts[i].route, queries[i]) })
 	for _, err := range errs {
 		if err != nil {
 			return nil, err

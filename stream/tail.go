@@ -35,7 +35,7 @@ func (q *readQuery) rewind(w *view, parts []partition) error {
 	return nil
 }
 
-// head goes through a partition from its end to its beginning. It holds no messages, of which there may be many partitions full.
+// head goes through a partition from its end to its beginning. It holds no messages: there may be many partitions full of them.
 type head struct {
 	at    *position
 	part  *partition

@@ -17,7 +17,7 @@ var _ engine.Verifier = (*machine)(nil)
 func (m *machine) Verify(a *engine.Audit) error {
 	v := &verifier{Audit: a, names: a.Names()}
 	v.counted = make([]int64, len(v.names))
-	for _, step := range []func() error{v.unknownRows, v.streams, v.orphans, v.timers, func() error { return v.memory(m) }, func() error { return v.groupMemory(m) }} {
+	for _, step := range []func() error{v.unknownRows, v.streams, v.orphans, v.timers, v.verifyPushes, func() error { return v.memory(m) }, func() error { return v.groupMemory(m) }} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func (v *verifier) unknownRows() error {
 		return nil
 	}
 	var from []byte
-	for _, kind := range slices.Sorted(slices.Values(append([]byte{rowStream}, genKinds[:]...))) {
+	for _, kind := range slices.Sorted(slices.Values(append(append([]byte{rowStream}, genKinds[:]...), pushKinds[:]...))) {
 		if err := v.Scan(from, []byte{kind}, unknown); err != nil {
 			return err
 		}
@@ -196,6 +196,17 @@ func (v *verifier) memory(m *machine) error {
 			if ok && err == nil {
 				st.setPartition(p, part)
 			}
+		}
+		prefix := pushPrefix(nil, at.ns, at.name)
+		if err := v.Scan(prefix, key.PrefixEnd(prefix), func(k, value []byte) error {
+			f, err := decodePush(value)
+			st.fed = append(st.fed, fed{string(k[len(prefix):]), f.Group})
+			return err
+		}); err != nil {
+			return err
+		}
+		if !slices.Equal(st.fed, remembered.fed) {
+			v.Reportf("stream: namespace %s, stream %q: memory has pushes %q, the rows %q", v.name(at.ns), at.name, remembered.fed, st.fed)
 		}
 		if !slices.Equal(st.parts, remembered.parts) || st.newest != remembered.newest || st.turn != remembered.turn {
 			v.Reportf("stream: namespace %s, stream %q: memory has other partitions than the rows", v.name(at.ns), at.name)

@@ -18,6 +18,8 @@ const (
 	queryGroupWait
 	queryGroups
 	queryPending
+	_ // push.QueryInfo
+	queryActivity
 )
 
 const errorConflict uint8 = 1
@@ -29,12 +31,13 @@ func codeConflict(c *codec.Coder, e *ConflictError) {
 	c.String(&e.Reason)
 }
 
-func (*specQuery) Kind() uint8    { return querySpec }
-func (*readQuery) Kind() uint8    { return queryRead }
-func (*statsQuery) Kind() uint8   { return queryStats }
-func (*listQuery) Kind() uint8    { return queryList }
-func (*refsQuery) Kind() uint8    { return queryRefs }
-func (*recordsQuery) Kind() uint8 { return queryRecords }
+func (*specQuery) Kind() uint8     { return querySpec }
+func (*readQuery) Kind() uint8     { return queryRead }
+func (*statsQuery) Kind() uint8    { return queryStats }
+func (*listQuery) Kind() uint8     { return queryList }
+func (*refsQuery) Kind() uint8     { return queryRefs }
+func (*recordsQuery) Kind() uint8  { return queryRecords }
+func (*activityQuery) Kind() uint8 { return queryActivity }
 
 func codeID(c *codec.Coder, id *ID) {
 	c.Varint(&id.Millis)
@@ -204,4 +207,26 @@ func (q *recordsQuery) Arguments(c *codec.Coder) {
 func (q *recordsQuery) Results(c *codec.Coder) {
 	codec.List(c, &q.records, codeRecord)
 	c.Int(&q.done)
+}
+
+func (q *activityQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	c.String(&q.stream)
+	c.Uvarint(&q.id)
+	c.Varint(&q.from)
+	c.Varint(&q.step)
+	c.Int(&q.count)
+	codec.List(c, &q.partitions, (*codec.Coder).Int)
+	const most = 1 << 48 // ms
+	if q.from < -most || q.from > most || q.step < 1 || q.step > most/MaxActivityParts || q.count < 1 || q.count > MaxActivityParts || len(q.partitions) > MaxPartitions {
+		c.Fail("span out of range")
+	}
+}
+
+func (q *activityQuery) Results(c *codec.Coder) {
+	codec.List(c, &q.records, (*codec.Coder).Varint)
+	codec.List(c, &q.bytes, (*codec.Coder).Varint)
+	if len(q.records) != len(q.bytes) || len(q.records) > MaxActivityParts {
+		c.Fail("parts out of range")
+	}
 }

@@ -267,7 +267,7 @@ func (l SeriesList) page(ctx context.Context, o *listOptions) (p seriesPage, err
 	return p, nil
 }
 
-// formatSeriesCursor makes a cursor: the place of a shard, the first series that is to come, and of which incarnation it is, 0 if any will do.
+// formatSeriesCursor makes a cursor: the place of a shard, the first series that is to come, and its incarnation, 0 if any will do.
 func formatSeriesCursor(shard int, from uint32, inc incarnation) string {
 	return strconv.Itoa(shard) + "-" + strconv.FormatUint(uint64(from), 10) + "-" + strconv.FormatUint(uint64(inc), 10)
 }

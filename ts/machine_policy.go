@@ -3,6 +3,7 @@ package ts
 import (
 	"encoding/binary"
 	"math"
+	"time"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
@@ -39,13 +40,28 @@ func (p *policy) retention() Retention {
 	return r
 }
 
+// check returns ErrInvalid for a policy out of its limits. Its times are in ms: what is no time.Duration would come back from there as another one.
+func (p *policy) check() error {
+	const longest = math.MaxInt64 / int64(time.Millisecond)
+	times := []int64{p.rawTTL}
+	for _, t := range p.tiers {
+		times = append(times, t.every, t.ttl)
+	}
+	for _, ms := range times {
+		if ms < 0 || ms > longest {
+			return engine.Errorf(ErrInvalid, "ts: retention of %d ms is not 0-%d", ms, longest)
+		}
+	}
+	return p.retention().check()
+}
+
 // setRetention sets the policy of a measurement at its home, and tells the other shards.
 func (m *machine) setRetention(tx *engine.Tx, body []byte) error {
 	c, err := decodeBody(body, (*policyCommand).code)
 	if err != nil {
 		return err
 	}
-	if err := c.policy.retention().check(); err != nil {
+	if err := c.policy.check(); err != nil {
 		return err
 	}
 	before := m.loadPolicy(tx, c.name)

@@ -72,7 +72,7 @@ type seriesList struct {
 	kept  []printed // series that have points: they are not retired
 	swept uint64    // what retention has removed up to this LSN has been looked at
 	// of forget
-	closed []closing // of which nothing is there any more
+	closed []closing // nothing is left of them
 }
 
 // printed is a series with its fingerprint.

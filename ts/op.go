@@ -139,7 +139,7 @@ func checkCommand(cmd engine.Command) error {
 		if err := checkMeasurement(c.name); err != nil {
 			return err
 		}
-		return c.policy.retention().check()
+		return c.policy.check()
 	}
 	l, err := decodeBody(cmd.Body, (*limitRow).code)
 	if err != nil {

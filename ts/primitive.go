@@ -23,7 +23,7 @@ func table() engine.Primitive {
 	return engine.Primitive{
 		ID: engine.MachineTS, Name: "ts", New: newMachine,
 		Commands: []engine.CommandType{
-			{Kind: kindWrite, Name: "write", From: engine.FromUsers | engine.FromMachines, Admit: admit},
+			{Kind: kindWrite, Name: "write", From: engine.FromUsers | engine.FromShards | engine.FromMachines, Admit: admit},
 			{Kind: kindDelete, Name: "delete measurement", From: engine.FromUsers, Admit: admit, Shrinks: true},
 			{Kind: kindDeleteSeries, Name: "delete series", From: engine.FromUsers, Admit: admit, Shrinks: true},
 			{Kind: kindSetRetention, Name: "set retention", From: engine.FromUsers, Admit: admit},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
@@ -26,16 +25,10 @@ func (b *batch) proposeAll(ctx context.Context, plans []*plan) error {
 	for i, p := range plans {
 		all[i].plan, all[i].op = p, b.op(p)
 	}
-	send := func(p *proposal) { p.results, p.err = engine.Propose(ctx, &b.store.scope, p.op, decodeResults) }
-	if len(all) == 1 {
-		send(&all[0])
-	} else {
-		var sent sync.WaitGroup
-		for i := range all {
-			sent.Go(func() { send(&all[i]) })
-		}
-		sent.Wait()
-	}
+	b.store.scope.Each(len(all), func(i int) {
+		p := &all[i]
+		p.results, p.err = engine.Propose(ctx, &b.store.scope, p.op, decodeResults)
+	})
 	var err error
 	for i := range all {
 		err = errors.Join(err, b.settle(&all[i]))

@@ -24,7 +24,7 @@ const maxQueryBytes = 1 << 30
 type readQuery struct {
 	namespace string
 	selection floql.Selection
-	exact     bool // refuse a range of which points are gone that rollups remain of
+	exact     bool // refuse a range whose points are partly gone, with rollups in their place
 	inc       incarnation
 	start     spot // if inc is not 0
 
@@ -35,7 +35,7 @@ type readQuery struct {
 	refused limitRefusal
 }
 
-// readSeries is a series of which points are told, of one field.
+// readSeries is one field of a series, with its points.
 type readSeries struct {
 	id    seriesID
 	field string
@@ -54,7 +54,7 @@ type aggregateQuery struct {
 	namespace string
 	selection floql.Selection
 	plan      []byte
-	here      bool // who asks is in this process, and takes the states as they are: not sent
+	here      bool // the caller is in this process, and takes the states as they are: not sent
 
 	partial []byte         // result, encoded
 	states  *floql.Partial // result, if here
@@ -62,7 +62,7 @@ type aggregateQuery struct {
 	failed  *floql.StageError // result: a stage before the aggregation has failed for a point
 }
 
-// limitRefusal is the limit of a query that was exceeded, "" if none was: as a result, because the one who asks has the words for it.
+// limitRefusal is the limit of a query that was exceeded, "" if none was: as a result, because the caller has the words for it.
 type limitRefusal string
 
 func (l *limitRefusal) code(c *codec.Coder) { c.String((*string)(l)) }

@@ -137,7 +137,7 @@ func (a *aggregation) compute(to *floql.PartialSeries, times []int64, values []f
 	return nil
 }
 
-// withRollups adds rollups up to the first bucket of a tier of which all points are there, and points from there on. Of several tiers the finest one
+// withRollups adds rollups up to the first bucket of a tier that has all its points, and points from there on. Of several tiers the finest one
 // counts that has the time.
 func (a *aggregation) withRollups(sel *floql.Selection) error {
 	now, policy := a.view.Now(), &a.open.policy

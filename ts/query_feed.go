@@ -225,7 +225,7 @@ type merger struct {
 	bytes  int64 // that may be held to sort points
 }
 
-// fed is a feed of which the points before a time are gone.
+// fed is a feed without the points before a time.
 type fed struct {
 	feed
 	from int64

@@ -10,7 +10,7 @@ import (
 	"github.com/floedb/floe/internal/key"
 )
 
-// selector finds the series of a measurement for which all filters hold. It begins with the filter of which the fewest series are known to be left,
+// selector finds the series of a measurement for which all filters hold. It begins with the filter that is known to leave the fewest series,
 // and looks at the tags of series themselves as soon as that is less than what the index has to say.
 type selector struct {
 	view   *engine.View
@@ -88,7 +88,7 @@ func rank(f *floql.Filter) int {
 	return 0
 }
 
-// keepValue keeps the series that have a value, of which there are so many.
+// keepValue keeps the n series that have a value.
 func (s *selector) keepValue(f floql.Filter, count uint64) error {
 	if s.narrow && uint64(len(s.ids)) < count/8 {
 		return s.keepIf(func(id seriesID) (bool, error) {

@@ -16,7 +16,7 @@ import (
 // source is the measurements of a namespace for queries. Each shard reads, and aggregates, what it has.
 type source struct {
 	store *Store
-	exact bool // refuse ranges of which only rollups are left
+	exact bool // refuse ranges that only rollups are left of
 }
 
 // Read implements floql.Source.
@@ -106,7 +106,7 @@ func (s source) Aggregate(ctx context.Context, sel floql.Selection, p *floql.Par
 // travel and not points; where points are gone, the rollups that are left of them are taken if they give the same answer.
 //
 // Options: floql.Options. Errors: *floql.Error for what is wrong with the query, with its position; *floql.LimitError if it exceeds a limit; ErrInvalid if
-// it needs points of which only rollups are kept; ErrUnavailable; that of ctx.
+// it needs points that only rollups are left of; ErrUnavailable; that of ctx.
 func (s *Store) Query(ctx context.Context, query string, opts ...floql.Options) (*floql.Result, error) {
 	var o floql.Options
 	if len(opts) > 0 {

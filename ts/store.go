@@ -31,7 +31,7 @@ const MaxErrors = 100
 // Result says what became of points.
 type Result struct {
 	Written int // points that are committed and visible
-	Refused int // points, or lines, of which nothing was written
+	Refused int // points, or lines, that were not written at all
 	Strings int // fields that were left out because they are strings
 	// Errors says why of the first 100 that were refused.
 	Errors []PointError

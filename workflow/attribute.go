@@ -8,6 +8,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/rawjson"
 )
 
 // MaxAttributeBytes is how long the string of a search attribute may be.
@@ -116,22 +117,22 @@ func (l *live) hasAttribute(name string) bool {
 // attribute returns the value of an attribute, nil if it has none.
 func (l *live) attribute(a *flow.Attribute) (value any, err error) {
 	raw := a.From.Append(nil, l)
-	if string(raw) == "null" {
+	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
 	}
 	ok := false
 	switch a.Kind {
 	case flow.AttributeString:
 		var s string
-		if s, ok = flow.Text(raw); ok && len(s) > MaxAttributeBytes {
+		if s, ok = rawjson.Text(raw); ok && len(s) > MaxAttributeBytes {
 			return nil, engine.Errorf(ErrInvalid, "search attribute %q: %d bytes exceed %d", a.Name, len(s), MaxAttributeBytes)
 		}
 		value = s
 	case flow.AttributeNumber:
-		value, ok = flow.Number(raw)
+		value, ok = rawjson.Number(raw)
 	case flow.AttributeTimestamp:
 		var ms int64
-		ms, ok = flow.Time(raw)
+		ms, ok = rawjson.Time(raw)
 		value = time.UnixMilli(ms)
 	}
 	if !ok {

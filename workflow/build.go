@@ -229,9 +229,9 @@ func (s *Step) Timeout(d time.Duration) *Step { return s.with("timeout_ms", ms(d
 // RetryPolicy says how often a call is tried.
 type RetryPolicy struct {
 	Attempts int
-	Backoff  string        // fixed, linear, exponential or exponential-jitter; "" is fixed
-	Initial  time.Duration // the first pause
-	Max      time.Duration // the longest pause; 0: no limit
+	Backoff  string        // fixed, linear, exponential or exponential-jitter; "" is exponential
+	Initial  time.Duration // the first pause; 0: a second
+	Max      time.Duration // the longest pause; 0: 30 s
 	Within   time.Duration // no attempt begins later after the first one; 0: no limit
 }
 

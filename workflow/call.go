@@ -9,6 +9,8 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/plant"
+	"github.com/floedb/floe/internal/rawjson"
 )
 
 // callState is where a call stands: of a step, of a branch, or one that compensates.
@@ -96,7 +98,7 @@ func (l *live) slotOf(t *token) *slot {
 	switch {
 	case t.slot >= slotBranch:
 		return l.branchSlot(t)
-	case l.wait != waitCall && l.wait != waitUndo && l.wait != waitChildren || l.call.seq != t.seq || l.call.phase == phaseNone:
+	case l.wait != waitCall && l.wait != waitUndo && l.wait != waitChildren || l.call.seq != t.seq && !plant.On(plant.AnyEnd) || l.call.phase == phaseNone:
 		return nil
 	case l.wait == waitChildren:
 		return &slot{live: l, number: slotStep, state: &l.call}
@@ -134,7 +136,7 @@ func (s *slot) invoke(c *flow.Call, input []byte) {
 	s.changed = true
 	if c.Input != nil && len(input) > flow.MaxRendered {
 		s.answer(result{
-			outcome: OutcomeExecutionFailure, code: codeInputTooLarge, message: fmt.Sprintf("the input of %q exceeds %d bytes", c.Name, flow.MaxRendered), refused: true,
+			outcome: OutcomeExecutionFailure, code: codeInputTooLarge, message: engine.Text("the input of %q exceeds %d bytes", c.Name, flow.MaxRendered), refused: true,
 		})
 		return
 	}
@@ -185,7 +187,7 @@ func (s *slot) key() string {
 func (s *slot) startChild(c *flow.Call, input, tok []byte) {
 	if int(s.depth)+1 > MaxDepth {
 		s.answer(result{
-			outcome: OutcomeExecutionFailure, code: "too_deep", message: fmt.Sprintf("workflow %q would be child %d of a child", c.Name, MaxDepth), refused: true,
+			outcome: OutcomeExecutionFailure, code: "too_deep", message: engine.Text("workflow %q would be child %d of a child", c.Name, MaxDepth), refused: true,
 		})
 		return
 	}
@@ -237,8 +239,8 @@ func (w *work) called(t token, r engine.Reply) {
 	if l != nil && l.tag == t.tag {
 		s = l.slotOf(&t)
 	}
-	if s == nil || s.state.phase != phaseCalled || s.state.seq != t.seq {
-		if r.Err == nil {
+	if s == nil || s.state.phase != phaseCalled {
+		if r.Err == nil && !plant.On(plant.DisownNobody) {
 			w.disown(&t, r.Result)
 		}
 		return
@@ -311,7 +313,7 @@ func (s *slot) refused(err error) {
 		s.callElsewhere(misplaced.CallRoute())
 		return
 	}
-	if name := s.present().Name; errors.Is(err, ErrNotFound) && s.tx.Spread() && s.state.shard == s.tx.Shard() && !s.tx.Here(name) {
+	if name := s.present().Name; errors.Is(err, ErrNotFound) && s.tx.Spread() && s.state.shard == s.tx.Shard() && !s.tx.Here(name) && !plant.On(plant.UnheardIsAbsent) {
 		s.callElsewhere(name) // its home may not have told all shards yet
 		return
 	}
@@ -349,6 +351,9 @@ func (s *slot) callElsewhere(name string) {
 // done hears that what a call has had run has ended.
 func (w *work) done(e *call.End, child bool) ([]byte, error) {
 	t := must(decode(e.Token, (*token).code))
+	if t.shard != w.tx.Shard() && plant.On(plant.RelayLost) {
+		return nil, nil
+	}
 	if t.shard != w.tx.Shard() {
 		v := relayCommand{child, *e}
 		w.send(t.shard, kindRelay, encode(nil, &v, (*relayCommand).code), nil)
@@ -359,7 +364,7 @@ func (w *work) done(e *call.End, child bool) ([]byte, error) {
 		return nil, nil
 	}
 	s := l.slotOf(&t)
-	if s == nil || s.state.seq != t.seq || s.state.phase != phaseCalled {
+	if s == nil || s.state.phase != phaseCalled {
 		return nil, nil
 	}
 	s.changed = true
@@ -431,8 +436,8 @@ func asJSON(b []byte) []byte {
 	switch {
 	case len(b) == 0:
 		return []byte("null")
-	case !flow.Valid(b):
-		return flow.AppendText(nil, string(b))
+	case !rawjson.Valid(b):
+		return rawjson.AppendText(nil, string(b))
 	}
 	return b
 }
@@ -455,9 +460,9 @@ func (s *slot) settle(r result) {
 	case r.outcome == OutcomePending && c.Poll != nil:
 		s.poll(c.Poll)
 		return
-	case r.bad() && !r.refused && st.attempt < c.Retry.Attempts:
+	case r.bad() && !r.refused && (st.attempt < c.Retry.Attempts || st.attempt == c.Retry.Attempts && plant.On(plant.OneAttemptMore)):
 		pause := c.Retry.Backoff.Pause(st.attempt, s.random())
-		if w := c.Retry.Within; w == 0 || s.tx.Now()+pause-st.firstAt <= w {
+		if w := c.Retry.Within; w == 0 || s.tx.Now()+pause-st.firstAt <= w || plant.On(plant.WithinIgnored) {
 			s.note(event{kind: StepRetry, attempt: st.attempt + 1, outcome: r.outcome, detail: r.message})
 			st.phase, st.due = phasePause, s.tx.Now()+pause
 			return
@@ -482,7 +487,7 @@ func (s *slot) finished(r result) {
 // poll makes the call again after a pause, or ends it if it was made often enough.
 func (s *slot) poll(p *flow.Poll) {
 	st := s.state
-	if st.polls >= p.Attempts {
+	if st.polls >= p.Attempts && !(st.polls == p.Attempts && plant.On(plant.OnePollMore)) {
 		s.note(event{kind: PollExhausted, attempt: st.attempt})
 		s.finished(result{outcome: OutcomeTimeout, code: "poll_exhausted", message: fmt.Sprintf("pending after %d polls", st.polls), attempt: st.attempt, ambiguous: true})
 		return
@@ -512,7 +517,9 @@ func (s *slot) due() {
 		s.tryPlan()
 	case phaseCalled:
 		c := s.present()
-		s.withdrawCall("the step has timed out")
+		if !plant.On(plant.TimedOutRuns) {
+			s.withdrawCall("the step has timed out")
+		}
 		r := result{outcome: OutcomeTimeout, code: "timeout", message: fmt.Sprintf("no result after %d ms", c.Timeout), ambiguous: true}
 		s.answer(r)
 	}

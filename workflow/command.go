@@ -5,6 +5,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/rawjson"
 )
 
 // Kinds of commands; the numbers are part of the log's format.
@@ -25,6 +26,7 @@ const (
 	kindTick
 	kindScheduledEnd // a call.End
 	kindPauseSchedule
+	kindTrigger // a push.Batch
 )
 
 // createCommand is the body of kindCreate.
@@ -102,6 +104,8 @@ type startCommand struct {
 	depth   uint8
 	notify  call.Notify
 	input   []byte
+
+	taken bool // it is due though the workflow may be disabled by now; it is not sent
 }
 
 func (v *startCommand) code(c *codec.Coder) {
@@ -256,7 +260,7 @@ func (v *startCommand) check() error {
 
 // checkJSON says what is wrong with bytes that have to be JSON, or nothing.
 func checkJSON(what string, b []byte) error {
-	if len(b) > 0 && !flow.Valid(b) {
+	if len(b) > 0 && !rawjson.Valid(b) {
 		return engine.Errorf(ErrInvalid, "workflow: the %s is no JSON: %.40q", what, b)
 	}
 	return nil
@@ -303,6 +307,11 @@ func compile(source []byte) (v createCommand, err error) {
 	d, problems := flow.Parse(source)
 	if d == nil {
 		return v, problemsError(problems)
+	}
+	if d.Trigger != nil && d.Trigger.Namespace != "" {
+		if err := engine.CheckWritable(d.Trigger.Namespace); err != nil {
+			return v, engine.Errorf(ErrInvalid, "workflow %q: trigger: %v", d.Name, err)
+		}
 	}
 	return createCommand{d.Name, d.Version, source, encode(nil, d, (*flow.Definition).Code), d.Namespace}, nil
 }

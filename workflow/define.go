@@ -8,6 +8,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
 )
 
 // What is created lives in the home of the workflow, the shard of its name. In a spread namespace the home tells all other shards, so that runs can be in any of
@@ -31,7 +32,9 @@ func (w *work) create(c *createCommand) ([]byte, error) {
 		enabled := k == nil || k.enabled
 		w.use(c.name, enabled, uint64(w.tx.LSN()), c)
 		k = w.workflow(c.name)
-		k.reschedule(w.definition(k.id, k.current).Schedule)
+		d := w.definition(k.id, k.current)
+		k.reschedule(d.Schedule)
+		k.retrigger(d.Trigger)
 		w.tell(&adoptCommand{name: c.name, enabled: enabled, revision: uint64(w.tx.LSN()), version: *c})
 	}
 	res.versions = w.workflow(c.name).versions
@@ -72,6 +75,9 @@ func (w *work) enable(c *nameCommand) ([]byte, error) {
 		w.use(c.name, c.flag, uint64(w.tx.LSN()), nil)
 		if s := k.calendar(); s != nil {
 			s.turn(s.paused, !c.flag, s.note)
+		}
+		if t := w.definition(k.id, k.current).Trigger; t != nil {
+			w.workflow(c.name).retrigger(t)
 		}
 		w.tell(&adoptCommand{name: c.name, enabled: c.flag, revision: uint64(w.tx.LSN())})
 	}
@@ -176,6 +182,7 @@ func (k *kind) bury() {
 	if s := k.calendar(); s != nil {
 		s.drop()
 	}
+	k.untrigger()
 	k.deleted, k.changed = true, true
 	if k.active+k.kept > 0 {
 		tx.Set(numberKey(nil, rowName, k.id), encode(nil, &nameRow{deleted: true, ns: tx.Namespace(), name: k.name}, (*nameRow).code))
@@ -229,7 +236,7 @@ func (k *kind) forgetOld(most int, keep int64) {
 			return
 		}
 		at := key.Int64(row[partAt:])
-		if k.nextEnded = at; at+k.retainFor > now && k.kept <= keep {
+		if k.nextEnded = at; at+k.retainFor > now && (k.kept <= keep || plant.On(plant.KeepAll)) {
 			return
 		}
 		k.forget(lastOf(row), at)
@@ -257,8 +264,8 @@ func (k *kind) forget(run uint64, endedAt int64) {
 	if h.id != "" {
 		tx.Delete(namedKey(nil, rowID, tx.Namespace(), h.id))
 	}
-	prefix := numberKey(nil, rowRun, run)
-	tx.DeleteRange(prefix, key.PrefixEnd(prefix))
+	tx.Delete(partKey(nil, run, partHeader)) // apart, as it is cached
+	tx.DeleteRange(partKey(nil, run, partHeader+1), key.PrefixEnd(numberKey(nil, rowRun, run)))
 	k.kept--
 }
 

@@ -29,7 +29,7 @@
 // $.signals.approval.by and $.flo.run_id lead into what the run knows.
 //
 // What a step has done is undone by its compensate, the last one first, when the run fails, is cancelled or times out: of steps that were successful, and of those
-// of which nobody knows.
+// that nobody knows of.
 //
 // # Plans
 //
@@ -53,7 +53,26 @@
 // the ticks that came due while no node could start runs the latest one does (catch_up: one, the default), none does, or all do, up to catch_up_limit. Enable and
 // ResumeSchedule catch nothing up. A new version whose schedule says the same goes on with the next tick, in its own input and max_concurrent.
 //
-// The trigger of a definition is read and checked; it starts no runs yet.
+// # Triggers
+//
+// The default version of a workflow may have a trigger: each batch of records of a stream starts one run, whatever crashes meanwhile. The records are taken from a
+// consumer group, which package stream lists with its lag, and which has no other consumers; they are acknowledged in the command that starts the run, or sends the
+// start to the shard of the workflow. A batch has records of one partition, in their order: batch_size of them at most (1 by default), of 1 MiB together
+// at most, or as many as there are when the first has waited for batch_timeout_ms (5 s by default). The input of the run is an array of
+//
+//	{"stream": "orders", "partition": 0, "id": "1700000000000-0", "timestamp": 1700000000000, "key": "customer-7", "headers": {"h": "v"}, "payload": {"total": 12}}
+//
+// in which a payload that is JSON stands as it is, other text as a string, and anything else in base64, with "encoding": "base64" beside it. The run's
+// idempotency key is that of its first record, "<stream>/<partition>/<id>". Records with which no run can be started, because input_schema refuses them, go to the
+// stream's dead letters with the reason.
+//
+// A group that is there goes on where it is. One that is made for the trigger begins with the first record of a stream that is made later, and of a stream that is
+// there behind the last one (start: latest, the default) or with the oldest (earliest). With max_concurrent so many of its runs are active at most, in all shards
+// together. Disable pauses the trigger; a new version of the workflow goes on with the same group, unless it names another one; a trigger that goes takes the group with it
+// that was made for it. A stream that does not exist is waited for, also when it is deleted and made again. Store.Workflow says how a trigger stands.
+//
+// The stream may be in another namespace, whose runs then start in the home of the workflow. In a spread namespace each shard hands out the records of
+// its own partitions, and a run is where they are; there a trigger is paused, and another version used, a moment after the call has returned.
 //
 // A step's call has the idempotency key "<run>/<step>#<visit>" in all its attempts: actions are carried out at least once, and have to cope with that.
 package workflow

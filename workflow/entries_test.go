@@ -54,8 +54,8 @@ func TestEntriesOfRun(t *testing.T) {
 		if err != nil || run.Status != workflow.Completed {
 			t.Fatalf("%+v, %v", run, err)
 		}
-		if n := entries(t, node) - before; n != 4 {
-			t.Errorf("a run of three steps is %d entries, want 4", n)
+		if n := entries(t, node) - before; n != entriesOfRun {
+			t.Errorf("a run of three steps is %d entries, want %d", n, entriesOfRun)
 		}
 	}
 }

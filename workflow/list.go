@@ -59,7 +59,7 @@ func Limit(n int) PageOption {
 	}}
 }
 
-// Cursor continues a listing behind an earlier page, with its Cursor. What has come or gone meanwhile shows or not, depending on where it is; all
+// Cursor continues a listing behind an earlier page, with its Cursor; behind a run with an id of floe's own, unless the namespace is spread. What has come or gone meanwhile shows or not, depending on where it is; all
 // else is neither skipped nor repeated.
 func Cursor(c string) PageOption { return PageOption{func(o *listOptions) { o.Cursor = c }} }
 
@@ -126,7 +126,7 @@ func StartedBetween(from, to time.Time) RunOption {
 	})
 }
 
-// Workflow returns a workflow with what has become of its runs. Errors: ErrNotFound.
+// Workflow returns a workflow with what has become of its runs, and how its trigger stands. Errors: ErrNotFound.
 func (s *Store) Workflow(ctx context.Context, name string) (Info, error) {
 	if err := checkWorkflow(name); err != nil {
 		return Info{}, err
@@ -145,7 +145,12 @@ func (s *Store) Workflow(ctx context.Context, name string) (Info, error) {
 	if len(infos) == 0 {
 		return Info{}, notFound(name)
 	}
-	return infos[0], nil
+	info := infos[0]
+	if info.Trigger != nil {
+		home := slices.IndexFunc(all, func(i shardInfo) bool { return i.home })
+		err = s.standing(ctx, name, info.Trigger, all[home].triggered)
+	}
+	return info, err
 }
 
 // Page returns a page of the workflows of the namespace, in order of their names.
@@ -243,7 +248,7 @@ func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[RunInfo], 
 	if err != nil {
 		return page, err
 	}
-	at, err := parseCursor(o.Cursor, len(shards))
+	at, err := parseCursor(o.Cursor, shards)
 	if err != nil {
 		return page, err
 	}
@@ -270,18 +275,22 @@ func (r *runsCursor) code(c *codec.Coder) {
 	codec.List(c, &r.before, (*codec.Coder).Uvarint)
 }
 
-func parseCursor(cursor string, shards int) (at runsCursor, err error) {
+// parseCursor reads a cursor. Where all runs are in one shard the id of the last run that was listed is one too.
+func parseCursor(cursor string, shards []engine.ShardID) (at runsCursor, err error) {
 	if cursor == "" {
 		for range shards {
 			at.before = append(at.before, math.MaxUint64)
 		}
 		return at, nil
 	}
+	if p, err := RunID(cursor).parse(); err == nil && len(shards) == 1 && p.shard == shards[0] {
+		return runsCursor{[]uint64{p.run}}, nil
+	}
 	b, err := cursorEncoding.DecodeString(cursor)
 	if err == nil {
 		at, err = decode(b, (*runsCursor).code)
 	}
-	if err != nil || len(at.before) != shards {
+	if err != nil || len(at.before) != len(shards) {
 		return at, engine.Errorf(ErrInvalid, "workflow: cursor %.64q is not one of this listing", cursor)
 	}
 	return at, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/push"
 )
 
 // Timer tokens.
@@ -23,10 +24,13 @@ const (
 // maxRemembered bounds the definitions that a shard remembers, by the bytes of their compiled forms.
 const maxRemembered = 8 << 20
 
-// machine is the state machine of the workflows of one shard. It remembers definitions, which never change.
+// machine is the state machine of the workflows of one shard. It remembers definitions, which never change: for commands, and for queries.
 type machine struct {
 	definitions *engine.Memory[versionID, *flow.Definition, struct{}]
 	work        *work // of the applying goroutine
+	seen        seen
+
+	maxCached, maxCachedBytes int64 // of each plan
 }
 
 // versionID is a version of a workflow.
@@ -36,7 +40,13 @@ type versionID struct {
 }
 
 func newMachine() engine.Machine {
-	return &machine{definitions: engine.NewMemory[versionID, *flow.Definition, struct{}](maxRemembered, nil)}
+	return newMachineOf(MaxCached, MaxCachedBytes)
+}
+
+func newMachineOf(maxCached, maxCachedBytes int64) *machine {
+	return &machine{
+		definitions: engine.NewMemory[versionID, *flow.Definition, struct{}](maxRemembered, nil), maxCached: maxCached, maxCachedBytes: maxCachedBytes,
+	}
 }
 
 // Memories returns what the machine remembers.
@@ -77,7 +87,10 @@ func (m *machine) start(tx *engine.Tx) *work {
 }
 
 // Restore has nothing to read: rows are read when they are used.
-func (m *machine) Restore(*engine.View) error { return nil }
+func (m *machine) Restore(*engine.View) error {
+	m.seen.forget()
+	return nil
+}
 
 // Apply carries out a command.
 func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
@@ -122,6 +135,8 @@ func (w *work) apply(cmd engine.Command) ([]byte, error) {
 		return carryOut(cmd.Body, (*tickCommand).code, w.tick)
 	case kindScheduledEnd:
 		return carryOut(cmd.Body, (*call.End).Encode, w.scheduledEnd)
+	case kindTrigger:
+		return carryOut(cmd.Body, (*push.Batch).Code, w.trigger)
 	case kindPauseSchedule:
 		return carryOut(cmd.Body, (*nameCommand).code, w.pauseSchedule)
 	}

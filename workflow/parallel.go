@@ -6,8 +6,11 @@ import (
 	"strconv"
 
 	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
+	"github.com/floedb/floe/internal/rawjson"
 )
 
 // maxStarts bounds how many branches a command starts or cancels; the run's timer goes on.
@@ -128,7 +131,7 @@ func (l *live) beginParallel(p *flow.Parallel) {
 
 // elements returns the elements of an array for which there are to be branches.
 func elements(array []byte) (items [][]byte, err error) {
-	ok := flow.Elements(array, func(e []byte) bool {
+	ok := rawjson.Elements(array, func(e []byte) bool {
 		items = append(items, e)
 		return len(items) <= flow.MaxItems
 	})
@@ -136,7 +139,7 @@ func elements(array []byte) (items [][]byte, err error) {
 	case len(items) > flow.MaxItems:
 		return nil, fmt.Errorf("each: the array has more than %d elements", flow.MaxItems)
 	case !ok:
-		return nil, fmt.Errorf("each: %.64q is no array", array)
+		return nil, engine.Errorf(ErrInvalid, "each: %.64q is no array", array)
 	}
 	return items, nil
 }
@@ -168,7 +171,7 @@ func (l *live) startBranches(p *flow.Parallel) {
 	defer func() { l.starting = false }()
 	visit := l.visit
 	var items itemsRow
-	for n := 0; l.wait == waitParallel && l.visit == visit && !f.stopping && f.started < f.total && (p.Most == 0 || f.running < p.Most); n++ {
+	for n := 0; l.wait == waitParallel && l.visit == visit && !f.stopping && f.started < f.total && (p.Most == 0 || f.running < p.Most || plant.On(plant.BranchesUnbounded)); n++ {
 		if n == maxStarts || l.crowded() {
 			l.due = l.tx.Now()
 			return
@@ -246,13 +249,15 @@ func (s *slot) saveBranch() {
 func (s *slot) branchDone(r result) {
 	b, f, p := s.branch, &s.fan, &s.at().Parallel
 	b.state, b.bad, b.output, b.item = branchEnded, r.bad(), r.output, nil
-	f.running--
+	if !b.bad || !plant.On(plant.FailedCounts) {
+		f.running--
+	}
 	if len(b.output) > MaxOutput {
 		b.output, b.bad, r.code, r.message = nil, true, OutcomeOutputTooLarge, fmt.Sprintf("output of %d bytes exceeds %d", len(b.output), MaxOutput)
 	}
 	if b.bad {
 		if f.failed++; f.failed == 1 {
-			f.first = cut(fmt.Sprintf("branch %s: outcome %q at attempt %d: %s", s.branchName(b), r.outcome, r.attempt, r.message), maxFailure)
+			f.first = engine.Cut(engine.Text("branch %s: outcome %q at attempt %d: %s", s.branchName(b), r.outcome, r.attempt, r.message), maxFailure)
 			f.code = r.code
 		}
 	} else {
@@ -274,7 +279,7 @@ func (l *live) settleFan(p *flow.Parallel) {
 		if f.running == 0 {
 			l.fanStopped()
 		}
-	case f.succeeded >= need || f.total-f.failed < need:
+	case f.succeeded >= need || f.total-f.failed < need && !plant.On(plant.FailureWaits):
 		l.stopFan()
 	case !l.starting:
 		l.startBranches(p)
@@ -303,7 +308,7 @@ func (l *live) stopSome() {
 		}
 		n++
 		s := l.slotIn(b)
-		if !s.cancel("its parallel step is over") {
+		if plant.On(plant.SiblingsRun) || !s.cancel("its parallel step is over") {
 			b.state, b.item = branchCancelled, nil
 			f.running--
 		}
@@ -320,7 +325,9 @@ func (l *live) stopSome() {
 func (s *slot) stopped() {
 	s.branch.state, s.branch.item = branchCancelled, nil
 	s.branch.call = noCall()
-	s.fan.running--
+	if !plant.On(plant.StoppedCounts) {
+		s.fan.running--
+	}
 	s.saveBranch()
 	if s.fan.running == 0 {
 		s.fanStopped()
@@ -424,7 +431,7 @@ func (l *live) outputs(p *flow.Parallel) []byte {
 			b = append(b, ',')
 		}
 		if p.Each == nil {
-			b = append(flow.AppendText(b, p.Branches[i].Name), ':')
+			b = append(rawjson.AppendText(b, p.Branches[i].Name), ':')
 		}
 		out := []byte(nil)
 		if row := l.branchAt(uint32(i)); row != nil && !row.bad {

@@ -5,7 +5,9 @@ import (
 	"slices"
 
 	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/plant"
 )
 
 // planState is where a call of a plan stands. Executors are places in the plan.
@@ -193,7 +195,7 @@ func (s *slot) skipBroken() {
 
 // shares returns among how many shards the rates of executors are divided.
 func (w *work) shares() int64 {
-	if w.tx.Spread() {
+	if w.tx.Spread() && !plant.On(plant.RateUnshared) {
 		return int64(w.tx.Shards())
 	}
 	return 1
@@ -259,9 +261,9 @@ func (s *slot) planDue() bool {
 	case !p.begun || st.phase == phasePause:
 		return false
 	case p.deadline <= now:
-		r.message = fmt.Sprintf("plan %q: no result after %d ms", s.call.Name, s.call.Timeout)
+		r.message = engine.Text("plan %q: no result after %d ms", s.call.Name, s.call.Timeout)
 		r.ambiguous = called || st.phase == phasePoll || p.ambiguous
-	case p.until <= now && st.phase != phaseRate:
+	case p.until <= now && st.phase != phaseRate && !plant.On(plant.TrackForever):
 		r.message = fmt.Sprintf("no result after %d ms", s.executor().TrackFor)
 	default:
 		return false
@@ -298,14 +300,14 @@ func (s *slot) answerPlan(r result) {
 	}
 	st.failed++
 	st.ambiguous = st.ambiguous || r.ambiguous
-	st.cause, st.message = r.code, cut(fmt.Sprintf("executor %q: %s", e.Name, describeAttempt(&r, st.tries)), maxDetail)
+	st.cause, st.message = r.code, engine.Cut(engine.Text("executor %q: %s", e.Name, describeAttempt(&r, st.tries)), maxDetail)
 	switch {
 	case p.Fallback != nil && p.Fallback.AnyError:
 		s.fallBack()
 	case class != classRetryable:
 		r.ambiguous = st.ambiguous
 		if r.message != "" {
-			r.message = fmt.Sprintf("plan %q: %s", p.Name, st.message)
+			r.message = engine.Text("plan %q: %s", p.Name, st.message)
 		}
 		r.refused = true
 		s.endPlan(r)
@@ -318,7 +320,7 @@ func (s *slot) answerPlan(r result) {
 
 // describeAttempt says what has become of an attempt, for people.
 func describeAttempt(r *result, attempt int64) string {
-	text := fmt.Sprintf("outcome %q at attempt %d", r.outcome, attempt)
+	text := engine.Text("outcome %q at attempt %d", r.outcome, attempt)
 	if r.message != "" {
 		text += ": " + r.message
 	}
@@ -387,9 +389,9 @@ func (s *slot) exhausted() {
 func (s *slot) whyExhausted() string {
 	p, st := s.plan(), &s.state.plan
 	if st.failed == 0 {
-		return fmt.Sprintf("plan %q: the breakers of all executors are open", p.Name)
+		return engine.Text("plan %q: the breakers of all executors are open", p.Name)
 	}
-	return fmt.Sprintf("plan %q: %d of %d executors have failed, the last: %s", p.Name, st.failed, len(p.Executors), st.message)
+	return engine.Text("plan %q: %d of %d executors have failed, the last: %s", p.Name, st.failed, len(p.Executors), st.message)
 }
 
 // fallBack ends a plan with the output that stands for failures.
@@ -433,7 +435,7 @@ func classify(p *flow.Plan, r *result) class {
 	switch {
 	case r.outcome == OutcomeCancelled:
 		return classCancelled
-	case listed(p.Fatal):
+	case listed(p.Fatal) && !plant.On(plant.FatalRetried):
 		return classFatal
 	case listed(p.Retryable):
 		return classRetryable

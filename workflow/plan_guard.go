@@ -1,6 +1,9 @@
 package workflow
 
-import "github.com/floedb/floe/internal/flow"
+import (
+	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/plant"
+)
 
 // breakerState is what a breaker does with calls.
 type breakerState uint8
@@ -27,13 +30,13 @@ func (x *executorRow) shut(b *flow.Breaker, now int64) bool {
 	case breakerOpen:
 		return now < x.until
 	case breakerHalfOpen:
-		return x.probes >= b.Probes && now < x.until
+		return (x.probes > b.Probes || x.probes == b.Probes && !plant.On(plant.OneProbeMore)) && now < x.until
 	}
 	return false
 }
 
 // enter lets a call through, and returns the epoch with which its result counts. Each change of a breaker's state begins an epoch, whose number no breaker
-// of the plan has had before: the result of a call of an older one is ignored. Probes of which nothing was heard for a cooldown keep no others off.
+// of the plan has had before: the result of a call of an older one is ignored. Probes not heard of for a cooldown keep no others off.
 func (k *known) enter(x *executorRow, b *flow.Breaker, now int64) uint64 {
 	switch {
 	case x.epoch == 0:
@@ -60,7 +63,7 @@ func (k *known) begin(x *executorRow, s breakerState) {
 
 // judge notes the result of a call. It reports whether the breaker has opened.
 func (k *known) judge(x *executorRow, b *flow.Breaker, epoch uint64, v verdict, now int64) (opened bool) {
-	if epoch != x.epoch {
+	if epoch != x.epoch && !plant.On(plant.AnyEpoch) {
 		return false
 	}
 	switch {
@@ -75,7 +78,7 @@ func (k *known) judge(x *executorRow, b *flow.Breaker, epoch uint64, v verdict, 
 	case v == verdictBad:
 		x.failures++
 		k.changed = true
-		if x.state == breakerHalfOpen || x.failures >= b.Failures {
+		if x.state == breakerHalfOpen || x.failures > b.Failures || x.failures == b.Failures && !plant.On(plant.OneFailureMore) {
 			k.open(x, now+b.Cooldown)
 			return true
 		}
@@ -125,7 +128,9 @@ func (x *executorRow) take(rates []flow.Rate, shares, at int64) {
 	for _, r := range rates {
 		every, _ := interval(r, shares)
 		due := x.rateOf(r)
-		*due = max(*due, at*1000) + every
+		if *due = max(*due, at*1000) + every; plant.On(plant.RateUntaken) && r.Per > 1000 {
+			*due -= every
+		}
 	}
 }
 

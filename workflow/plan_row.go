@@ -39,7 +39,7 @@ type executorRow struct {
 	good, bad int64
 }
 
-// maxKnown bounds the executors of which something is known: those of older versions are forgotten.
+// maxKnown bounds the executors that something is known of: those of older versions are forgotten.
 const maxKnown = 2 * flow.MaxExecutors
 
 func (p *planRow) code(c *codec.Coder) {
@@ -131,7 +131,7 @@ func (k *known) executor(name string) *executorRow {
 	return x
 }
 
-// save writes what has changed. Executors of which nothing is known take no place.
+// save writes what has changed. Executors that nothing is known of take no space.
 func (k *known) save() {
 	if !k.changed {
 		return

@@ -7,6 +7,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/plant"
 )
 
 // planCommand is the body of kindInvalidate, and of kindPlanNews: what a shard of a spread namespace tells the others of a plan.
@@ -77,14 +78,14 @@ func (w *work) planNews(c *planCommand) ([]byte, error) {
 
 // tellPlan tells all other shards of a spread namespace.
 func (w *work) tellPlan(c *planCommand) {
-	if w.tx.Spread() {
+	if w.tx.Spread() && !(c.executor == "" && plant.On(plant.InvalidUntold)) {
 		w.tellOthers(kindPlanNews, encode(nil, c, (*planCommand).code))
 	}
 }
 
 // tellOpen tells the other shards that a breaker has opened.
 func (s *slot) tellOpen(executor string, cooldown int64) {
-	if k := s.byID(s.of); k != nil && !k.deleted {
+	if k := s.byID(s.of); k != nil && !k.deleted && !plant.On(plant.OpenUntold) {
 		s.tellPlan(&planCommand{k.name, s.plan().Name, executor, cooldown})
 	}
 }

@@ -34,7 +34,7 @@ func table() engine.Primitive {
 		ID: engine.MachineWorkflow, Name: "workflow", New: newMachine,
 		// On a full disk what is under way comes to its end, and what is cancelled does.
 		Commands: []engine.CommandType{
-			{Kind: kindCreate, Name: "create", From: engine.FromUsers, Admit: admit},
+			{Kind: kindCreate, Name: "create", From: engine.FromUsers, Admit: admit, Reaches: true},
 			{Kind: kindAdopt, Name: "adopt", From: engine.FromShards},
 			{Kind: kindEnable, Name: "enable", From: engine.FromUsers, Admit: admit, Shrinks: true},
 			{Kind: kindDelete, Name: "delete", From: engine.FromUsers, Admit: admit, Shrinks: true},
@@ -50,6 +50,7 @@ func table() engine.Primitive {
 			{Kind: kindTick, Name: "tick schedules", From: engine.FromLeaders},
 			{Kind: kindScheduledEnd, Name: "end scheduled run", From: ended},
 			{Kind: kindPauseSchedule, Name: "pause schedule", From: engine.FromUsers, Admit: admit, Shrinks: true},
+			{Kind: kindTrigger, Name: "trigger", From: engine.FromShards | engine.FromMachines},
 		},
 		Queries: []engine.QueryType{
 			{Kind: queryInfo, Name: "info", New: engine.NewQuery[infoQuery]},
@@ -71,7 +72,9 @@ func table() engine.Primitive {
 			{Counter: countSteps, Name: "steps", Field: func(c *engine.Counts) *int64 { return &c.Steps }},
 			{Counter: countSchedules, Name: "schedules", Field: func(c *engine.Counts) *int64 { return &c.Schedules }},
 		},
-		// Rows of workflows and of their names.
-		Caches: func(k []byte) bool { return k[0] == rowWorkflow || k[0] == rowName },
+		// Rows of workflows and of their names, and where runs stand.
+		Caches: func(k []byte) bool {
+			return k[0] == rowWorkflow || k[0] == rowName || k[0] == rowRun && len(k) == partAt+1 && k[partAt] == partHeader
+		},
 	}
 }

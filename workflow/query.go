@@ -109,22 +109,23 @@ func (*historyQuery) Kind() uint8 { return queryHistory }
 // shardInfo is what a shard has of a workflow.
 type shardInfo struct {
 	Info
-	home bool // it is what was created; other shards are told, and may not have heard yet
+	home      bool   // it is what was created; other shards are told, and may not have heard yet
+	triggered uint64 // revision of the subscription of its trigger
 }
 
 // Query answers a query of the store.
 func (m *machine) Query(v *engine.View, q engine.Query) error {
 	switch q := q.(type) {
 	case *infoQuery:
-		return queryInfoOf(v, q)
+		return m.seen.info(v, q)
 	case *listQuery:
-		return queryListOf(v, q)
+		return m.seen.list(v, q)
 	case *runQuery:
-		return queryRunOf(v, q)
+		return m.seen.run(v, q)
 	case *runsQuery:
-		return queryRunsOf(v, q)
+		return m.seen.runs(v, q)
 	case *historyQuery:
-		return queryHistoryOf(v, q)
+		return m.seen.history(v, q)
 	}
 	return engine.Errorf(ErrInvalid, "workflow: unknown query %T", q)
 }
@@ -139,7 +140,7 @@ func getRow[T any](v *engine.View, k []byte, code func(*T, *codec.Coder)) (row T
 	return row, err == nil, err
 }
 
-func queryInfoOf(v *engine.View, q *infoQuery) error {
+func (s *seen) info(v *engine.View, q *infoQuery) error {
 	v.Freeze()
 	ns, ok := v.Namespace(q.namespace)
 	if !ok {
@@ -159,25 +160,21 @@ func queryInfoOf(v *engine.View, q *infoQuery) error {
 		number = i.number
 	}
 	q.known = true
-	q.info, q.source, err = r.info(v, q.namespace, q.name, number)
+	if q.info, err = s.workflow(v, &r, q.namespace, q.name, number); err == nil {
+		q.source, err = s.source(v, versionID{r.id, number})
+	}
 	return err
 }
 
-// info returns what the shard has of a workflow, and the source of one of its versions.
-func (r *record) info(v *engine.View, namespace, name string, number uint32) (i shardInfo, source []byte, err error) {
-	row, ok, err := getRow(v, versionKey(nil, r.id, number), (*versionRow).code)
+// workflow returns what the shard has of a workflow, with one of its versions.
+func (s *seen) workflow(v *engine.View, r *record, namespace, name string, number uint32) (i shardInfo, err error) {
+	known, err := s.version(v, versionID{r.id, number})
 	if err != nil {
-		return i, nil, err
+		return i, fmt.Errorf("workflow %q: %w", name, err)
 	}
-	if !ok {
-		return i, nil, fmt.Errorf("workflow %q has no version %d", name, number)
-	}
-	d, err := decode(row.compiled, (*flow.Definition).Code)
-	if err != nil {
-		return i, nil, fmt.Errorf("workflow %q, version %q: %w", name, row.version, err)
-	}
+	d := &known.def
 	i.Info = Info{
-		Name: name, Version: row.version, Description: d.Description, Enabled: r.enabled,
+		Name: name, Version: known.version, Description: d.Description, Enabled: r.enabled,
 		CreatedAt: time.UnixMilli(r.createdAt), UpdatedAt: time.UnixMilli(r.updatedAt), StartStep: d.Steps[0].Name,
 		HasSchedule: d.Schedule != nil, HasTrigger: d.Trigger != nil,
 		Runs: RunCounts{
@@ -195,13 +192,23 @@ func (r *record) info(v *engine.View, namespace, name string, number uint32) (i 
 		i.Plans = append(i.Plans, d.Plans[k].Name)
 	}
 	if i.Schedule, err = scheduleInfo(v, r.id); err != nil {
-		return i, nil, fmt.Errorf("workflow %q: schedule: %w", name, err)
+		return i, fmt.Errorf("workflow %q: schedule: %w", name, err)
+	}
+	i.Trigger = triggerInfo(d.Trigger, namespace)
+	b, ok, err := v.Get(numberKey(nil, rowTrigger, r.id))
+	if err == nil && ok {
+		var t triggerRow
+		t, err = decode(b, (*triggerRow).code)
+		i.triggered = t.revision
+	}
+	if err != nil {
+		return i, fmt.Errorf("workflow %q: trigger: %w", name, err)
 	}
 	i.home = !v.Spread(namespace) || engine.NameShard(namespace, name, v.Shards()) == v.Shard()
-	return i, row.source, nil
+	return i, nil
 }
 
-func queryListOf(v *engine.View, q *listQuery) error {
+func (s *seen) list(v *engine.View, q *listQuery) error {
 	ns, ok := v.Namespace(q.namespace)
 	if !ok {
 		return nil
@@ -222,7 +229,7 @@ func queryListOf(v *engine.View, q *listQuery) error {
 		var r record
 		if r, err = decode(it.Value(), (*record).code); err == nil {
 			var i shardInfo
-			i, _, err = r.info(v, q.namespace, string(it.Key()[len(namespaceKey(nil, rowWorkflow, ns)):]), r.current)
+			i, err = s.workflow(v, &r, q.namespace, string(it.Key()[len(namespaceKey(nil, rowWorkflow, ns)):]), r.current)
 			q.items = append(q.items, i)
 		}
 	}
@@ -230,7 +237,7 @@ func queryListOf(v *engine.View, q *listQuery) error {
 }
 
 // findRun returns where a run stands that a query is about.
-func findRun(v *engine.View, namespace string, t *target) (run uint64, h header, found bool, err error) {
+func (s *seen) findRun(v *engine.View, namespace string, t *target) (run uint64, h header, found bool, err error) {
 	ns, ok := v.Namespace(namespace)
 	if !ok {
 		return 0, h, false, nil
@@ -247,18 +254,17 @@ func findRun(v *engine.View, namespace string, t *target) (run uint64, h header,
 	if err != nil || !ok || t.id == "" && h.tag != t.tag {
 		return 0, h, false, err
 	}
-	n, ok, err := getRow(v, numberKey(nil, rowName, h.of), (*nameRow).code)
-	return run, h, ok && n.ns == ns, err
+	o, err := s.owner(v, h.of)
+	return run, h, err == nil && o.ns == ns, err
 }
 
-func queryRunOf(v *engine.View, q *runQuery) error {
+func (s *seen) run(v *engine.View, q *runQuery) error {
 	if q.wait && q.target.id == "" {
 		if err := v.WaitOn(runTopic(q.namespace, q.target.run)); err != nil {
 			return err
 		}
 	}
-	v.Freeze()
-	run, h, found, err := findRun(v, q.namespace, &q.target)
+	run, h, found, err := s.findRun(v, q.namespace, &q.target)
 	if err != nil || !found {
 		return err
 	}
@@ -266,85 +272,66 @@ func queryRunOf(v *engine.View, q *runQuery) error {
 		if err := v.WaitOn(runTopic(q.namespace, run)); err != nil {
 			return err
 		}
+		if _, h, found, err = s.findRun(v, q.namespace, &q.target); err != nil || !found { // it may have ended in between
+			return err
+		}
 	}
 	if q.wait && !h.status.Final() {
+		return engine.ErrWait // without a snapshot, whose end costs more than the rest
+	}
+	if h.status.Final() && s.ended(v, q, run, &h) {
+		return nil
+	}
+	v.Freeze()
+	if run, h, found, err = s.findRun(v, q.namespace, &q.target); err != nil || !found {
+		return err
+	}
+	if q.wait && !h.status.Final() { // it was retried just now
 		return engine.ErrWait
 	}
+	return s.describe(v, q, run, &h)
+}
+
+// ended answers with a run that has ended, which does not change until it is retried or forgotten: so it takes no snapshot, but another look at where the run stands. It
+// reports whether that was still the same.
+func (s *seen) ended(v *engine.View, q *runQuery, run uint64, h *header) bool {
+	err := s.describe(v, q, run, h)
+	now, ok, again := getRow(v, partKey(nil, run, partHeader), (*header).code)
+	if err == nil && again == nil && ok && now.tag == h.tag && now.events == h.events {
+		return true
+	}
+	q.found, q.run = false, Run{}
+	return false
+}
+
+func (s *seen) describe(v *engine.View, q *runQuery, run uint64, h *header) (err error) {
 	q.found = true
-	l := runLook{v: v, namespace: q.namespace}
-	if q.run.RunInfo, err = l.info(run, &h); err == nil {
-		err = l.detail(&q.run, run, &h)
+	l := runLook{seen: s, v: v, namespace: q.namespace}
+	if q.run.RunInfo, err = l.info(run, h); err == nil {
+		err = l.detail(&q.run, run, h)
 	}
 	return err
 }
 
-// runLook looks at runs. It keeps what it has read of workflows.
+// runLook looks at runs.
 type runLook struct {
+	seen      *seen
 	v         *engine.View
 	namespace string
-	names     map[uint64]string
-	versions  map[versionID]*lookedVersion
-}
-
-// lookedVersion is what is shown of a version.
-type lookedVersion struct {
-	version string
-	def     flow.Definition
-}
-
-func (l *runLook) name(id uint64) (string, error) {
-	if name, ok := l.names[id]; ok {
-		return name, nil
-	}
-	n, ok, err := getRow(l.v, numberKey(nil, rowName, id), (*nameRow).code)
-	if err == nil && !ok {
-		err = fmt.Errorf("workflow %d has no name", id)
-	}
-	if err != nil {
-		return "", err
-	}
-	if l.names == nil {
-		l.names = make(map[uint64]string)
-	}
-	l.names[id] = n.name
-	return n.name, nil
-}
-
-func (l *runLook) version(at versionID) (*lookedVersion, error) {
-	if v, ok := l.versions[at]; ok {
-		return v, nil
-	}
-	row, ok, err := getRow(l.v, versionKey(nil, at.id, at.number), (*versionRow).code)
-	if err == nil && !ok {
-		err = fmt.Errorf("workflow %d has no version %d", at.id, at.number)
-	}
-	if err != nil {
-		return nil, err
-	}
-	d, err := decode(row.compiled, (*flow.Definition).Code)
-	if err != nil {
-		return nil, err
-	}
-	if l.versions == nil {
-		l.versions = make(map[versionID]*lookedVersion)
-	}
-	v := &lookedVersion{row.version, d}
-	l.versions[at] = v
-	return v, nil
 }
 
 // info returns a run as it is listed.
 func (l *runLook) info(run uint64, h *header) (r RunInfo, err error) {
-	name, err := l.name(h.of)
+	of, err := l.seen.owner(l.v, h.of)
 	if err != nil {
 		return r, err
 	}
-	v, err := l.version(versionID{h.of, h.number})
+	v, err := l.seen.version(l.v, versionID{h.of, h.number})
 	if err != nil {
 		return r, err
 	}
 	r = RunInfo{
-		ID: RunID(h.id), Workflow: name, Version: v.version, Status: h.status, TriggeredBy: h.source, StartedAt: time.UnixMilli(h.startedAt),
+		ID: RunID(h.id), Workflow: of.name, Version: v.version, Status: h.status, TriggeredBy: h.source, StartedAt: time.UnixMilli(h.startedAt),
 		Error: h.failure.message, Code: h.failure.code, Events: h.events, IdempotencyKey: h.idempotencyKey, Parent: RunID(h.parent),
 	}
 	if r.ID == "" {
@@ -373,7 +360,7 @@ func (l *runLook) info(run uint64, h *header) (r RunInfo, err error) {
 
 // detail adds what is not listed of a run.
 func (l *runLook) detail(r *Run, run uint64, h *header) (err error) {
-	v, err := l.version(versionID{h.of, h.number})
+	v, err := l.seen.version(l.v, versionID{h.of, h.number})
 	if err != nil {
 		return err
 	}
@@ -390,7 +377,9 @@ func (l *runLook) detail(r *Run, run uint64, h *header) (err error) {
 	if r.Steps, err = l.steps(run); err != nil {
 		return err
 	}
-	r.Signals, err = l.signals(run)
+	if h.pending > 0 {
+		r.Signals, err = l.signals(run)
+	}
 	return err
 }
 
@@ -485,7 +474,7 @@ func (l *runLook) signals(run uint64) (signals []PendingSignal, err error) {
 	return signals, errors.Join(err, it.Close())
 }
 
-func queryRunsOf(v *engine.View, q *runsQuery) error {
+func (s *seen) runs(v *engine.View, q *runsQuery) error {
 	v.Freeze()
 	ns, ok := v.Namespace(q.namespace)
 	if !ok {
@@ -505,7 +494,7 @@ func queryRunsOf(v *engine.View, q *runsQuery) error {
 	if err != nil {
 		return err
 	}
-	l := runLook{v: v, namespace: q.namespace}
+	l := runLook{seen: s, v: v, namespace: q.namespace}
 	for ok := it.SeekLT(key.AppendUint64(slices.Clone(prefix), q.before)); ok && err == nil; ok = it.Prev() {
 		if q.more = len(q.items) == q.limit || q.next != 0 && v.Full(); q.more {
 			break
@@ -528,7 +517,7 @@ func queryRunsOf(v *engine.View, q *runsQuery) error {
 	return errors.Join(err, it.Close())
 }
 
-// prefix returns what the keys begin with that are looked at: those of the rows of which there are the fewest.
+// prefix returns what the keys begin with that are looked at: those of the smallest set of rows.
 func (f *filter) prefix(ns uint32, id uint64) []byte {
 	switch {
 	case f.attribute != "":
@@ -554,9 +543,9 @@ func (f *filter) matches(id uint64, h *header) bool {
 	return f.attribute == "" || slices.Contains(h.attributes, f.attribute)
 }
 
-func queryHistoryOf(v *engine.View, q *historyQuery) error {
+func (s *seen) history(v *engine.View, q *historyQuery) error {
 	v.Freeze()
-	run, _, found, err := findRun(v, q.namespace, &q.target)
+	run, _, found, err := s.findRun(v, q.namespace, &q.target)
 	if err != nil || !found {
 		return err
 	}

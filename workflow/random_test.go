@@ -16,6 +16,7 @@ import (
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/quota"
 	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/workflow"
 )
 
@@ -71,7 +72,7 @@ func TestRandom(t *testing.T) {
 		}
 		w.heal()
 		w.audit()
-		tables := []engine.Primitive{engine.TableOf(action.Primitive), engine.TableOf(workflow.Primitive)}
+		tables := []engine.Primitive{engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(workflow.Primitive)}
 		rig.EqualReplicas(t, r.Log(0), tables, rig.Replica{}, rig.Replica{Name: "restarts", Commit: 3, Restart: 40})
 	}
 }

@@ -15,7 +15,7 @@ import (
 //
 //	'd' | ns u32 | name              a workflow: its default version, counters (see record)
 //	'b' | id                         -> whether it is deleted u8 | ns u32 | name
-//	'g' | id                         a workflow that was deleted, and of which runs are kept -> as 'd'
+//	'g' | id                         a workflow that was deleted while runs of it are kept -> as 'd'
 //	'v' | id | number u32            a version: its definition, written once (see versionRow)
 //	'w' | id | version               -> number uvarint | hash of the source (see versionIndex)
 //	'l' | id | run                   a run that is kept -> nothing
@@ -31,6 +31,7 @@ import (
 //	'j' | id                         the workflow's schedule, at its home (see scheduleRow)
 //	'm' | due | id                   when a schedule has a tick next (ms, as key.AppendInt64) -> nothing
 //	't' | id | run                   a run that the schedule has started and that has not ended -> nothing
+//	'e' | id                         what the workflow's trigger is subscribed to, at its home (see triggerRow)
 //
 // The rows of a run begin with 'r' | run, so that they can go at once:
 //
@@ -65,6 +66,7 @@ const (
 	rowSchedule  = 'j'
 	rowDue       = 'm'
 	rowTicked    = 't'
+	rowTrigger   = 'e'
 	rowRun       = 'r'
 
 	partHeader     = 'a'
@@ -219,7 +221,8 @@ type header struct {
 	call   callState
 	fan    fanState
 
-	edited  uint64 // of a step that is retried: the visit whose idempotency key it has
+	edited  uint64 // of a step that is retried: the visit whose idempotency key it has, its own if it got another input
+	voided  []span // visits that are of no use any more, as what they rest on was compensated before the run was retried; ascending
 	spins   int64  // steps since the last durable wait
 	steps   int64  // all
 	events  int64  // of its history
@@ -263,6 +266,12 @@ func (f *failure) layout(c *codec.Coder) {
 	c.Varint(&f.attempt)
 }
 
+// span is the visits behind a compensated one, up to the one from which the run went on.
+type span struct{ undone, before uint64 }
+
+// maxSpans bounds the spans that are told apart: of more, the first ones count as one, with all between them.
+const maxSpans = 16
+
 // ending is how a run ends whose steps are compensated.
 type ending struct {
 	status Status // 0: it does not end yet
@@ -302,6 +311,10 @@ func (h *header) code(c *codec.Coder) {
 	h.call.code(c)
 	h.fan.layout(c)
 	c.Uvarint(&h.edited)
+	codec.List(c, &h.voided, func(c *codec.Coder, s *span) {
+		c.Uvarint(&s.undone)
+		c.Uvarint(&s.before)
+	})
 	for _, v := range [...]*int64{&h.spins, &h.steps, &h.events, &h.pending, &h.pended} {
 		c.Varint(v)
 	}
@@ -316,6 +329,7 @@ func (h *header) code(c *codec.Coder) {
 // stepRow is the value of a row 's'.
 type stepRow struct {
 	visit     uint64
+	key       uint64 // the visit whose idempotency key it had, 0: it had an input of its own
 	outcome   string
 	code      string
 	message   string
@@ -328,6 +342,7 @@ type stepRow struct {
 func (s *stepRow) layout(c *codec.Coder) {
 	version(c, "step")
 	c.Uvarint(&s.visit)
+	c.Uvarint(&s.key)
 	for _, v := range [...]*string{&s.outcome, &s.code, &s.message} {
 		c.String(v)
 	}
@@ -433,16 +448,12 @@ func codeTime(c *codec.Coder, t *int64) {
 
 // encode appends a row, or a body, that is coded field by field.
 func encode[T any](dst []byte, v *T, code func(*T, *codec.Coder)) []byte {
-	c := codec.NewEncoder(dst)
-	code(v, &c)
-	return c.Encoded()
+	return codec.Encode(dst, v, code)
 }
 
 // decode reads what encode wrote, all of it.
 func decode[T any](b []byte, code func(*T, *codec.Coder)) (v T, err error) {
-	c := codec.NewDecoder(b)
-	code(&v, &c)
-	return v, c.Done()
+	return codec.Decode(b, code)
 }
 
 // must returns the value of a row that only the machine itself can have written.
@@ -454,11 +465,20 @@ func must[T any](v T, err error) T {
 }
 
 func namedKey(dst []byte, kind byte, ns uint32, name string) []byte {
-	return append(key.AppendUint32(append(dst, kind), ns), name...)
+	return append(key.AppendUint32(append(keyRoom(dst), kind), ns), name...)
+}
+
+// keyRoom returns what a key is appended to. Most keys that are made anew fit into what it allocates at once.
+func keyRoom(dst []byte) []byte {
+	const usual = 40
+	if dst == nil {
+		dst = make([]byte, 0, usual)
+	}
+	return dst
 }
 
 func namespaceKey(dst []byte, kind byte, ns uint32) []byte {
-	return key.AppendUint32(append(dst, kind), ns)
+	return key.AppendUint32(append(keyRoom(dst), kind), ns)
 }
 
 // inKey is the key of a row 'n'.
@@ -477,7 +497,7 @@ func statusRunKey(dst []byte, ns uint32, status Status, run uint64) []byte {
 
 // numberKey is the key, or what all keys begin with, of a kind of rows that belong to a workflow.
 func numberKey(dst []byte, kind byte, number uint64) []byte {
-	return key.AppendUint64(append(dst, kind), number)
+	return key.AppendUint64(append(keyRoom(dst), kind), number)
 }
 
 func ofKey(dst []byte, id, run uint64) []byte {

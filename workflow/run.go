@@ -10,6 +10,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
+	"github.com/floedb/floe/internal/rawjson"
 )
 
 // live is a run while a command changes it.
@@ -37,7 +39,7 @@ func (w *work) startRun(c *startCommand) ([]byte, error) {
 	switch {
 	case k == nil:
 		return nil, notFound(c.name)
-	case !k.enabled:
+	case !k.enabled && !c.taken:
 		return nil, engine.Errorf(ErrConflict, "workflow %q is disabled", c.name)
 	}
 	number := k.current
@@ -90,8 +92,8 @@ func (k *kind) earlier(c *startCommand, d *flow.Definition) (res started, found 
 		k.buf = append(numberKey(k.buf[:0], rowKey, k.id), c.key...)
 		if b, ok := k.tx.Get(k.buf); ok {
 			row := must(decode(b, (*keyRow).code))
-			if row.hash != xxhash.Sum64(c.input) {
-				return res, false, engine.Errorf(ErrConflict, "workflow %q: idempotency key %q was used with another input", c.name, c.key)
+			if row.hash != xxhash.Sum64(c.input) && !plant.On(plant.AnyInput) {
+				return res, false, engine.Errorf(ErrConflict, "workflow %q: idempotency key %.64q was used with another input", c.name, c.key)
 			}
 			h := k.headerOf(row.run)
 			return started{
@@ -170,12 +172,14 @@ func (w *work) live(run uint64) *live {
 	if k == nil {
 		return nil // it is of another namespace
 	}
-	if _, kept := w.tx.Get(partKey(nil, run, partHeader)); !kept {
-		return nil // it was forgotten just now
+	if l.status.Final() {
+		if _, kept := w.tx.Get(partKey(nil, run, partHeader)); !kept {
+			return nil // it was forgotten just now
+		}
 	}
 	l.def = w.definition(l.of, l.number)
 	w.runs = append(w.runs, l)
-	if l.timer <= w.tx.Now() {
+	if l.timer <= w.tx.Now() && !plant.On(plant.DueLater) {
 		l.catchUp()
 	}
 	return l
@@ -211,21 +215,16 @@ func (l *live) name() RunID {
 
 // event adds something to the run's history.
 func (l *live) event(e event) {
-	e.detail = cut(e.detail, maxDetail)
+	if e.kind == StepRetry && plant.On(plant.EventLost) {
+		return
+	}
+	e.detail = engine.Cut(e.detail, maxDetail)
 	l.events = append(l.events, e)
 	l.changed = true
 }
 
 // maxDetail bounds the text of an event, in bytes.
 const maxDetail = 1024
-
-// cut returns the front of a text.
-func cut(text string, most int) string {
-	if len(text) > most {
-		return text[:most]
-	}
-	return text
-}
 
 // state returns the state in which the run is.
 func (h *header) state() Status {
@@ -274,7 +273,7 @@ func (l *live) save() {
 // nextDue returns when there is something to do next.
 func (l *live) nextDue() int64 {
 	next := min(l.due, l.fan.next)
-	if l.ending.status == 0 {
+	if l.ending.status == 0 && !plant.On(plant.RunEternal) {
 		next = min(next, l.deadline)
 	}
 	switch l.wait {
@@ -358,13 +357,13 @@ func (l *live) Root(r flow.Root, name string) []byte {
 		}
 	case flow.RootOutcome:
 		if s, ok := l.stepRow(name); ok {
-			return flow.AppendText(nil, s.outcome)
+			return rawjson.AppendText(nil, s.outcome)
 		}
 	case flow.RootSignal:
 		b, _ := l.tx.Get(append(partKey(nil, l.run, partTaken), name...))
 		return b
 	case flow.RootRunID:
-		return flow.AppendText(nil, string(l.name()))
+		return rawjson.AppendText(nil, string(l.name()))
 	case flow.RootTimestamp:
 		return strconv.AppendInt(nil, l.tx.Now(), 10)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
 )
 
 // The schedule of a workflow is that of its default version. It lives in the workflow's home shard, where its runs start too. When ticks are due is
@@ -165,7 +166,9 @@ func (c *calendar) turn(paused, off bool, note string) {
 	}
 	c.paused, c.off, c.note, c.revision = paused, off, note, uint64(c.tx.LSN())
 	if c.ticks() {
-		c.last, c.next = c.tx.Now(), 0
+		if c.next = 0; !plant.On(plant.ResumeCatchesUp) {
+			c.last = c.tx.Now()
+		}
 	}
 	c.save()
 }
@@ -217,7 +220,7 @@ func (d *dueTicks) code(c *codec.Coder) {
 // follows reports whether what a duty has found still holds: it starts where the schedule stands, and goes on from there.
 func (d *dueTicks) follows(r *scheduleRow) bool {
 	at := d.after
-	return d.revision == r.revision && d.after == r.last && r.ticks() && d.missed >= 0 &&
+	return d.revision == r.revision && (d.after == r.last || plant.On(plant.ScheduleTwice)) && r.ticks() && d.missed >= 0 &&
 		!slices.ContainsFunc(d.run, func(t int64) bool {
 			early := t <= at
 			at = t
@@ -225,7 +228,7 @@ func (d *dueTicks) follows(r *scheduleRow) bool {
 		}) && d.last >= at && d.next > d.last
 }
 
-// tick decides ticks of which the duty has found that they are due. Those that were overtaken are left out; if all of them were, it is refused.
+// tick decides ticks that the duty has found to be due. Those that were overtaken are left out; if all of them were, it is refused.
 func (w *work) tick(t *tickCommand) ([]byte, error) {
 	done := false
 	for i := range t.due {
@@ -258,7 +261,7 @@ func (w *work) tick(t *tickCommand) ([]byte, error) {
 
 // come does what a tick does: it starts a run, unless too many are active.
 func (c *calendar) come(at int64) {
-	if c.most > 0 && c.active >= c.most {
+	if c.most > 0 && (c.active > c.most || c.active == c.most && !plant.On(plant.OneRunMore)) {
 		c.skipped++
 		return
 	}
@@ -270,7 +273,7 @@ func (c *calendar) come(at int64) {
 	})
 	if err != nil {
 		c.refused++
-		c.note = cut(err.Error(), maxDetail)
+		c.note = engine.Cut(err.Error(), maxDetail)
 		return
 	}
 	c.started++
@@ -298,7 +301,7 @@ func tickedKey(r *scheduledRun) []byte {
 // scheduledEnd counts a run that has ended. One that ends again, as it was retried, is not counted again.
 func (w *work) scheduledEnd(e *call.End) ([]byte, error) {
 	run := must(decode(e.Token, (*scheduledRun).code))
-	if _, ok := w.tx.Get(tickedKey(&run)); !ok {
+	if _, ok := w.tx.Get(tickedKey(&run)); !ok && !plant.On(plant.EndTwice) {
 		return nil, nil
 	}
 	k := w.byID(run.id)

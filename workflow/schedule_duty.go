@@ -107,7 +107,7 @@ func (r *scheduleRow) ticksOf(id uint64, now int64, p *cron.Parser, room int) du
 	d := dueTicks{id: id, revision: r.revision, after: r.last, last: r.last, next: never}
 	s, err := p.Parse(r.times.spec())
 	if err != nil {
-		d.problem = cut(err.Error(), maxDetail)
+		d.problem = engine.Cut(err.Error(), maxDetail)
 		return d
 	}
 	t := s.Ticks(r.last, now, cron.CatchUp(r.times.catchUp), int(max(r.times.limit, 1)), room)

@@ -16,11 +16,12 @@ import (
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/workflow"
 )
 
 func newRig(t testing.TB, shards int) *rig.Rig {
-	return rig.New(t, shards, engine.TableOf(action.Primitive), engine.TableOf(workflow.Primitive))
+	return rig.New(t, shards, engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(workflow.Primitive))
 }
 
 func flowsOf(r *rig.Rig, namespace string) *workflow.Store {
@@ -51,7 +52,7 @@ func TestScripts(t *testing.T) {
 	rig.RunScripts(t, "testdata/scripts", func(t *testing.T) *rig.Script {
 		r := newRig(t, 1)
 		t.Cleanup(func() { // a crash at every position of the log changes nothing
-			tables := []engine.Primitive{engine.TableOf(action.Primitive), engine.TableOf(workflow.Primitive)}
+			tables := []engine.Primitive{engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(workflow.Primitive)}
 			rig.EqualReplicas(t, r.Log(0), tables, rig.Replica{}, rig.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1})
 		})
 		s := &script{

@@ -7,6 +7,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
+	"github.com/floedb/floe/internal/rawjson"
 )
 
 // maxTransitions bounds how many steps a run takes in one command; then its timer goes on.
@@ -61,10 +63,11 @@ func (l *live) enter() {
 	l.spins++
 	l.tx.Count(countSteps, 1)
 	step := l.at()
-	if l.spins > l.def.MaxVisits {
+	if l.spins > l.def.MaxVisits && !plant.On(plant.EndlessLoop) {
+		l.event(event{kind: StepStarted, step: step.Name})
 		l.fail(failure{
 			step: step.Name, code: "too_many_steps",
-			message: fmt.Sprintf("step %q: stopped after %d steps without waiting for anything", step.Name, l.def.MaxVisits),
+			message: engine.Text("step %q: stopped after %d steps without waiting for anything", step.Name, l.def.MaxVisits),
 		})
 		return
 	}
@@ -102,7 +105,7 @@ func (l *live) beginSleep(s *flow.Sleep) {
 	until := l.tx.Now() + s.For
 	if s.Until != nil {
 		raw := s.Until.Append(nil, l)
-		at, ok := flow.Time(raw)
+		at, ok := rawjson.Time(raw)
 		if !ok {
 			l.finishStep(result{outcome: OutcomeFailure, code: "bad_time", message: fmt.Sprintf("sleep until %.64s: neither ms nor RFC 3339", raw), refused: true})
 			return
@@ -131,13 +134,13 @@ func (l *live) finishStep(r result) {
 	step := l.at()
 	now := l.tx.Now()
 	row := stepRow{
-		visit: l.visit, outcome: r.outcome, code: r.code, message: r.message, attempts: r.attempt, startedAt: l.stepAt, endedAt: now, output: r.output,
+		visit: l.visit, key: l.keyVisit(), outcome: r.outcome, code: r.code, message: r.message, attempts: r.attempt, startedAt: l.stepAt, endedAt: now, output: r.output,
 	}
 	l.tx.Set(append(partKey(nil, l.run, partStep), step.Name...), encode(nil, &row, (*stepRow).layout))
 	if r.outcome != OutcomeSkipped {
 		l.event(event{kind: StepCompleted, step: step.Name, attempt: r.attempt, outcome: r.outcome, detail: r.message})
 	}
-	if step.Compensate != nil && r.outcome != OutcomeSkipped && (r.ambiguous || !r.bad()) {
+	if step.Compensate != nil && r.outcome != OutcomeSkipped && (r.ambiguous && !plant.On(plant.AmbiguousStays) || !r.bad() || plant.On(plant.FailureUndone)) {
 		l.addUndo(r.output)
 	}
 	l.wait, l.due, l.call, l.edited = waitNothing, never, noCall(), 0
@@ -168,14 +171,14 @@ func (l *live) leave(r result) {
 
 // describe says what has become of a step, for people.
 func describe(step string, r *result) string {
-	s := fmt.Sprintf("step %q: outcome %q", step, r.outcome)
+	s := engine.Text("step %q: outcome %q", step, r.outcome)
 	if r.attempt > 0 {
 		s += fmt.Sprintf(" at attempt %d", r.attempt)
 	}
 	if r.message != "" {
 		s += ": " + r.message
 	}
-	return cut(s, maxFailure)
+	return engine.Cut(s, maxFailure)
 }
 
 // maxFailure bounds what a run says of why it has failed, in bytes.
@@ -209,9 +212,9 @@ func leadsTo(step *flow.Step, outcome string) (to flow.Place, ok bool) {
 
 // errorJSON is the output of a step that has failed without one.
 func errorJSON(code, message string) []byte {
-	b := flow.AppendText([]byte(`{"error":`), message)
+	b := rawjson.AppendText([]byte(`{"error":`), message)
 	if code != "" {
-		b = flow.AppendText(append(b, `,"code":`...), code)
+		b = rawjson.AppendText(append(b, `,"code":`...), code)
 	}
 	return append(b, '}')
 }
@@ -221,11 +224,11 @@ func (l *live) endAt(terminal int, outcome string) {
 	t := l.def.Terminal(flow.Place(^terminal))
 	status := Status(t.Status)
 	if status != Completed && l.failure.step != l.stepName() {
-		message := fmt.Sprintf("step %q: outcome %q led to %s", l.stepName(), outcome, t.Name)
+		message := engine.Text("step %q: outcome %q led to %s", l.stepName(), outcome, t.Name)
 		if l.failure.message != "" {
 			message += "; before, " + l.failure.message
 		}
-		l.failure = failure{step: l.stepName(), outcome: outcome, code: l.failure.code, message: cut(message, maxFailure)}
+		l.failure = failure{step: l.stepName(), outcome: outcome, code: l.failure.code, message: engine.Cut(message, maxFailure)}
 	}
 	l.end(status, int64(terminal))
 }
@@ -240,7 +243,7 @@ func (l *live) fail(f failure) {
 func (l *live) timeOut() {
 	l.failure = failure{
 		step: l.stepName(), code: "timeout",
-		message: fmt.Sprintf("step %q: the run has taken longer than %d ms", l.stepName(), l.def.Timeout),
+		message: engine.Text("step %q: the run has taken longer than %d ms", l.stepName(), l.def.Timeout),
 	}
 	l.abandon(TimedOut)
 }
@@ -253,10 +256,10 @@ func (l *live) abandon(status Status) {
 	switch wait {
 	case waitCall:
 		s := l.slot()
-		if l.call.phase == phaseCalled && l.at().Compensate != nil {
+		if l.call.phase == phaseCalled && l.at().Compensate != nil && !plant.On(plant.CancelForgets) {
 			l.addUndo(nil)
 		}
-		if s.cancel(reason) {
+		if s.cancel(reason) && !plant.On(plant.ChildUnawaited) {
 			l.wait, l.due = waitChildren, l.tx.Now()+childrenPatience
 			return
 		}

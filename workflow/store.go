@@ -8,6 +8,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/push"
 )
 
 // Store holds the workflows of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
@@ -285,7 +286,7 @@ func startOp(name string, input []byte, opts []StartOption) engine.Op {
 	}
 	route := c.id
 	if c.id == "" && c.key != "" {
-		route = name + "\x00" + c.key
+		route = push.RouteOf(name, c.key)
 	}
 	op := command(kindStart, route, err, encode(nil, &c, (*startCommand).code))
 	op.Payload = len(input)

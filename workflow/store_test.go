@@ -3,7 +3,9 @@ package workflow_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"testing"
 
 	"github.com/floedb/floe"
@@ -71,5 +73,47 @@ func TestTwoSteps(t *testing.T) {
 		}
 		stop()
 		<-done
+	}
+}
+
+// TestNamespaceOfDefinition: a definition that says for which namespace it is goes into that one alone.
+func TestNamespaceOfDefinition(t *testing.T) {
+	node := floe.OpenMemory(t)
+	definition := []byte("namespace: shop\n" + twoSteps)
+	if _, err := node.Workflow("shop").Create(t.Context(), definition); err != nil {
+		t.Errorf("into its namespace: %v", err)
+	}
+	want := `workflow "order" is for namespace "shop", not "other"`
+	if _, err := node.Workflow("other").Create(t.Context(), definition); !errors.Is(err, workflow.ErrInvalid) || err.Error() != want {
+		t.Errorf("into another one: %v, want %s", err, want)
+	}
+}
+
+// TestAbsentAttribute: a search attribute whose path leads to nothing is one that the run does not have. Such starts were refused.
+func TestAbsentAttribute(t *testing.T) {
+	flows := floe.OpenMemory(t).Workflow("n")
+	definition := `
+name: w
+searchAttributes: [{ name: customer, from: $.input.customer }, { name: size, type: number, from: "$.input.items[0].size" }]
+start: { waitForSignal: { type: go, timeoutMs: 60000 }, transitions: { success: flo.Completed } }
+`
+	if _, err := flows.Create(t.Context(), []byte(definition)); err != nil {
+		t.Fatal(err)
+	}
+	for input, want := range map[string]map[string]any{
+		"": nil, "null": nil, "[1]": nil, "{}": nil, `{"customer":null,"items":[]}`: nil, `{"customer":"c"}`: {"customer": "c"}, `{"items":[{"size":3}]}`: {"size": 3.0},
+	} {
+		s, err := flows.Start(t.Context(), "w", []byte(input))
+		if err != nil {
+			t.Errorf("start with %q: %v", input, err)
+			continue
+		}
+		if r, err := flows.Run(t.Context(), s.Run); err != nil || !maps.Equal(r.Attributes, want) {
+			t.Errorf("attributes of %q: %v, %v, want %v", input, r.Attributes, err, want)
+		}
+	}
+	want := `search attribute "customer": "7" is no string`
+	if _, err := flows.Start(t.Context(), "w", []byte(`{"customer":7}`)); !errors.Is(err, workflow.ErrInvalid) || err.Error() != want {
+		t.Errorf("start with another type: %v, want %s", err, want)
 	}
 }

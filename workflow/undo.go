@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/plant"
 )
 
 // addUndo notes that the visit that ends has to be compensated if the run does not complete.
@@ -50,7 +51,9 @@ func (l *live) undone(r result) {
 		kind = CompensationFailed
 	}
 	l.event(event{kind: kind, step: step, attempt: r.attempt, outcome: r.outcome, detail: r.message})
-	l.tx.Delete(undoKey(nil, l.run, l.ending.visit))
+	if !plant.On(plant.UndoneTwice) {
+		l.tx.Delete(undoKey(nil, l.run, l.ending.visit))
+	}
 	l.wait, l.due, l.call = waitTurn, l.tx.Now(), noCall()
 }
 

@@ -12,7 +12,7 @@ import (
 var _ engine.Verifier = (*machine)(nil)
 
 // allKinds are the kinds of rows, in order.
-const allKinds = "bcdfghjklmnpqrtuvwz"
+const allKinds = "bcdefghjklmnpqrtuvwz"
 
 // Verify checks that all rows of the machine fit together, see the comment on rows for what they are: above all that every run that has not ended waits for
 // something that comes: an action, a child, a signal or a time.
@@ -21,7 +21,7 @@ func (m *machine) Verify(a *engine.Audit) error {
 		Audit: a, names: a.Names(), workflows: make(map[uint64]*audited), known: make(map[uint32]int64), active: make(map[uint32]int64),
 		found: make(map[byte]int64), want: make(map[byte]int64),
 	}
-	for _, step := range []func() error{v.unknownRows, v.allNames, v.allWorkflows, v.allRuns, v.plans, v.verifySchedules, v.indexes, v.timers} {
+	for _, step := range []func() error{v.unknownRows, v.allNames, v.allWorkflows, v.allRuns, v.plans, v.verifySchedules, v.verifyTriggers, v.indexes, v.timers} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -165,6 +165,32 @@ func (v *verifier) workflow(w *audited, r *record) error {
 	ok, err := v.HasTimer(r.timer, w.ns, key.AppendUint64([]byte{tokenWorkflow}, r.id))
 	if err == nil && !ok {
 		v.Reportf("workflow %q has no timer at %d", w.name, r.timer)
+	}
+	return err
+}
+
+// verifyTriggers checks that a workflow's home has subscribed to the stream of its trigger, and to none if it has none.
+func (v *verifier) verifyTriggers() error {
+	found := make(map[uint64]bool)
+	err := each(v, []byte{rowTrigger}, partAt, (*triggerRow).code, func(k []byte, r *triggerRow) error {
+		id := lastOf(k)
+		found[id] = true
+		w := v.workflows[id]
+		if w == nil || w.deleted {
+			v.Reportf("workflow: trigger %+v is of no workflow", *r)
+			return nil
+		}
+		t := w.definitions[w.current].Trigger
+		if t == nil || t.Stream != r.stream || t.Namespace != r.namespace && (t.Namespace != "" || v.names[w.ns] != r.namespace) {
+			v.Reportf("workflow %q: has subscribed to %+v, its trigger says %+v", w.name, *r, t)
+		}
+		return nil
+	})
+	for id, w := range v.workflows {
+		home := int(w.ns) < len(v.names) && (!v.Spread(v.names[w.ns]) || engine.NameShard(v.names[w.ns], w.name, v.Shards()) == v.Shard())
+		if d := w.definitions[w.current]; home && !w.deleted && d != nil && d.Trigger != nil && !found[id] {
+			v.Reportf("workflow %q: has not subscribed to the stream of its trigger", w.name)
+		}
 	}
 	return err
 }

@@ -15,14 +15,13 @@ type auditedRun struct {
 	who    string
 
 	input, output   bool
-	events          int64
-	last            EventType
+	history         history
 	pending, pended int64
 	running         int64 // branches
 	branches, items int64
 	times           map[uint32]int64 // when branches have something to do, as rows say
 	next            int64
-	undone          []int // steps of visits to compensate
+	undone          map[uint64]int // steps of visits to compensate
 }
 
 // allRuns checks the runs one by one: their rows stand together.
@@ -37,7 +36,7 @@ func (v *verifier) allRuns() error {
 			if err := v.endRun(); err != nil {
 				return err
 			}
-			v.run = &auditedRun{verifier: v, run: run, times: make(map[uint32]int64), next: never}
+			v.run = &auditedRun{verifier: v, run: run, times: make(map[uint32]int64), next: never, undone: make(map[uint64]int)}
 		}
 		if err := v.run.part(k[partAt], k[partAt+1:], value); err != nil {
 			v.Reportf("workflow: row %x: %v", k, err)
@@ -76,9 +75,8 @@ func (r *auditedRun) part(part byte, rest, value []byte) (err error) {
 		r.output = true
 	case partEvents:
 		var row eventRow
-		row, err = decode(value, (*eventRow).code)
-		if r.events += int64(len(row.events)); len(row.events) > 0 {
-			r.last = row.events[len(row.events)-1].kind
+		if row, err = decode(value, (*eventRow).code); err == nil {
+			err = r.history.fold(&row, r.undoneStep)
 		}
 	case partSignal:
 		var row signalRow
@@ -86,11 +84,14 @@ func (r *auditedRun) part(part byte, rest, value []byte) (err error) {
 		r.pending++
 		r.pended += int64(len(row.payload))
 	case partStep:
-		_, err = decode(value, (*stepRow).layout)
+		var row stepRow
+		if row, err = decode(value, (*stepRow).layout); err == nil {
+			err = r.history.checkStep(string(rest), &row)
+		}
 	case partUndo:
 		var row undoRow
 		row, err = decode(value, (*undoRow).code)
-		r.undone = append(r.undone, row.step)
+		r.undone[^binary.BigEndian.Uint64(rest)] = row.step
 	case partBranch:
 		var row branchRow
 		if row, err = decode(value, (*branchRow).layout); err == nil {
@@ -130,18 +131,21 @@ func (r *auditedRun) check() error {
 		return nil
 	}
 	r.who = fmt.Sprintf("run %d of workflow %q", r.run, w.name)
-	r.compare("events", h.events, r.events)
+	r.compare("events", h.events, r.history.events)
 	r.compare("signals", h.pending, r.pending)
 	r.compare("bytes of signals", h.pended, r.pended)
 	if !r.input {
 		r.Reportf("workflow: %s has no input", r.who)
 	}
-	for _, step := range r.undone {
-		if step < 0 || step >= len(w.definitions[h.number].Steps) || w.definitions[h.number].Steps[step].Compensate == nil {
-			r.Reportf("workflow: %s: step %d can not be compensated", r.who, step)
+	for visit, step := range r.undone {
+		if visit > r.history.visits || step < 0 || step >= len(w.definitions[h.number].Steps) || w.definitions[h.number].Steps[step].Compensate == nil {
+			r.Reportf("workflow: %s: visit %d, to step %d, can not be compensated", r.who, visit, step)
 		}
 	}
 	r.checkWait()
+	if err := r.checkHistory(w.definitions[h.number]); err != nil {
+		r.Reportf("workflow: %s is %s, and its history says otherwise: %v", r.who, h.status, err)
+	}
 	r.checkPlan(w.definitions[h.number])
 	if err := r.checkIndexes(w); err != nil || h.timer == never {
 		return err
@@ -166,8 +170,8 @@ func (r *auditedRun) checkWait() {
 	next := l.nextDue()
 	switch {
 	case h.status.Final():
-		if h.wait != waitNothing || h.timer != never || h.call.phase != phaseNone || r.last != endEvents[h.status] {
-			r.Reportf("workflow: %s is %s, waits for %d until %d, and its history ends with %s", r.who, h.status, h.wait, h.timer, r.last)
+		if h.wait != waitNothing || h.timer != never || h.call.phase != phaseNone {
+			r.Reportf("workflow: %s is %s, and waits for %d until %d", r.who, h.status, h.wait, h.timer)
 		}
 		return
 	case h.timer > next:

@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"time"
 
@@ -11,6 +10,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
+	"github.com/floedb/floe/internal/rawjson"
 )
 
 // beginWait makes the run wait for a signal, or takes one that has come before.
@@ -42,7 +43,9 @@ func (l *live) takePending(s *flow.Wait) bool {
 		return false
 	}
 	l.pending--
-	l.pended -= int64(len(row.payload))
+	if !plant.On(plant.SignalKept) {
+		l.pended -= int64(len(row.payload))
+	}
 	l.take(s, row.payload)
 	return true
 }
@@ -116,7 +119,7 @@ func (l *live) take(s *flow.Wait, payload []byte) {
 	payload = orNull(payload)
 	l.tx.Set(append(partKey(nil, l.run, partTaken), s.Type...), payload)
 	outcome := OutcomeSuccess
-	if named, ok := flow.Text(flow.Member(payload, "outcome")); ok {
+	if named, ok := rawjson.Text(rawjson.Member(payload, "outcome")); ok {
 		if slices.ContainsFunc(step.Transitions, func(t flow.Transition) bool { return t.Outcome == named }) {
 			outcome = named
 		}
@@ -135,7 +138,7 @@ func (l *live) signalTimeout() {
 	}
 	r := result{outcome: outcome}
 	if outcome == OutcomeTimeout {
-		r.code, r.message = "timeout", fmt.Sprintf("no signal %q after %d ms", s.Type, s.Timeout)
+		r.code, r.message = "timeout", engine.Text("no signal %q after %d ms", s.Type, s.Timeout)
 	}
 	l.finishStep(r)
 }
@@ -153,7 +156,7 @@ func (w *work) cancel(c *cancelCommand) ([]byte, error) {
 		return nil, err
 	}
 	l.changed = true
-	l.failure = failure{step: l.stepName(), code: "cancelled", message: cut("cancelled"+because(c.reason), maxFailure)}
+	l.failure = failure{step: l.stepName(), code: "cancelled", message: engine.Cut("cancelled"+because(c.reason), maxFailure)}
 	l.abandon(Cancelled)
 	l.advance()
 	return l.changedResult(), nil
@@ -175,83 +178,6 @@ func because(reason string) string {
 		return ""
 	}
 	return ": " + reason
-}
-
-// retry makes a run that has failed go on from a step.
-func (w *work) retry(c *retryCommand) ([]byte, error) {
-	if err := c.check(); err != nil {
-		return nil, err
-	}
-	l, err := w.find(&c.target)
-	if err != nil {
-		return nil, err
-	}
-	if l.status != Failed && l.status != TimedOut {
-		return nil, engine.Errorf(ErrConflict, "run %s is %s: one that has failed or timed out can be retried", l.name(), l.state())
-	}
-	step, visit, err := l.retryStep(c.step)
-	if err != nil {
-		return nil, err
-	}
-	compensated := l.ending.undone == visit
-	l.reopen()
-	if l.edited = 0; c.input != nil {
-		l.tx.Set(partKey(nil, l.run, partEdited), c.input)
-		l.edited = l.visit + 1
-	} else {
-		l.tx.Delete(partKey(nil, l.run, partEdited))
-		if !compensated { // what was undone has to be done anew
-			l.edited = visit
-		}
-	}
-	l.event(event{kind: WorkflowRetried, step: l.def.Steps[step].Name})
-	l.goTo(step)
-	l.advance()
-	return l.changedResult(), nil
-}
-
-// retryStep returns the step from which a run goes on, with the last visit to it.
-func (l *live) retryStep(name string) (step int, visit uint64, err error) {
-	if name == "" {
-		name = l.failure.step
-	}
-	step = slices.IndexFunc(l.def.Steps, func(s flow.Step) bool { return s.Name == name })
-	if step < 0 {
-		return 0, 0, engine.Errorf(ErrInvalid, "workflow version of run %s has no step %q", l.name(), name)
-	}
-	row, ok := l.stepRow(name)
-	if visit = row.visit; !ok {
-		if step != l.step {
-			return 0, 0, engine.Errorf(ErrConflict, "run %s was never at step %q", l.name(), name)
-		}
-		visit = l.visit
-	}
-	if u := l.ending.undone; u > 0 && visit > u {
-		return 0, 0, engine.Errorf(ErrConflict, "run %s can not go on from step %q: what steps before it have done was compensated", l.name(), name)
-	}
-	return step, visit, nil
-}
-
-// reopen makes a run that has ended an active one.
-func (l *live) reopen() {
-	tx, ns := l.tx, l.tx.Namespace()
-	k := l.byID(l.of)
-	*k.ended(l.status)--
-	k.active++
-	k.kept--
-	k.changed = true
-	tx.Count(endCounters[l.status], -1)
-	tx.Count(countActive, 1)
-	tx.Delete(endedKey(nil, k.id, l.endedAt, l.run))
-	tx.Delete(statusRunKey(nil, ns, l.status, l.run))
-	tx.Insert(statusRunKey(nil, ns, 0, l.run), nil)
-	tx.Delete(partKey(nil, l.run, partOutput))
-	l.status, l.endedAt, l.deadline, l.spins = Running, 0, never, 0
-	l.failure, l.ending = failure{}, ending{}
-	if l.def.Timeout > 0 {
-		l.deadline = tx.Now() + l.def.Timeout
-	}
-	l.changed = true
 }
 
 // random differs from call to call, and is the same on all replicas.

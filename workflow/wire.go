@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"slices"
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
@@ -114,6 +115,14 @@ func (i *shardInfo) code(c *codec.Coder) {
 		}
 		i.Schedule.code(c)
 	}
+	has = i.Trigger != nil
+	if c.Bool(&has); has {
+		if i.Trigger == nil {
+			i.Trigger = new(TriggerInfo)
+		}
+		i.Trigger.code(c)
+	}
+	c.Uvarint(&i.triggered)
 	for _, t := range [...]*time.Time{&i.CreatedAt, &i.UpdatedAt} {
 		c.Time(t)
 	}
@@ -145,6 +154,7 @@ func (r *RunInfo) codeAttributes(c *codec.Coder) {
 	for name, value := range r.Attributes {
 		all = append(all, string(appendAttribute(nil, name, value)))
 	}
+	slices.Sort(all)
 	codec.List(c, &all, (*codec.Coder).String)
 	if !c.Reading() {
 		return

@@ -53,7 +53,7 @@ func ParseStatus(name string) (Status, error) {
 			return s, nil
 		}
 	}
-	return 0, engine.Errorf(ErrInvalid, "workflow: %q is no state of a run: %s", name, strings.Join(statusNames[Pending:], ", "))
+	return 0, engine.Errorf(ErrInvalid, "workflow: %.64q is no state of a run: %s", name, strings.Join(statusNames[Pending:], ", "))
 }
 
 // The outcomes of steps that nobody named otherwise.
@@ -102,6 +102,7 @@ type Info struct {
 	HasSchedule bool
 	HasTrigger  bool
 	Schedule    *ScheduleInfo // nil if it has none
+	Trigger     *TriggerInfo  // nil if it has none
 	Runs        RunCounts
 }
 

@@ -35,7 +35,7 @@ func main() {
 // secret is what the nodes know each other by. A real one is random, and kept in a file.
 var secret = []byte("known to the three nodes only")
 
-// cluster is three nodes, of which one may be down.
+// cluster is three nodes, one of which may be down.
 type cluster struct {
 	dir   string
 	peers []floe.Peer

@@ -11,8 +11,10 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/workflow"
 )
 
@@ -159,26 +161,49 @@ func (s *shop) update(ctx context.Context) error {
 	return s.tell(ctx, patient)
 }
 
-// jobs runs the two workflows that nobody waits for at a desk. What a schedule starts, and records of a stream, can be started by hand too.
+// jobs runs the two workflows that nobody waits for at a desk. Two records of a stream start the one; what a schedule starts can be started by hand too.
 func (s *shop) jobs(ctx context.Context) error {
 	for _, definition := range [][]byte{reportDefinition, returnsDefinition} {
 		if _, err := s.flows.Create(ctx, definition); err != nil {
 			return err
 		}
 	}
-	for _, job := range []struct{ name, input string }{
-		{"returns", `[{"order":"1","item":"cup"},{"order":"3","item":"lamp"}]`},
-		{"report", `{"of":"order"}`},
-	} {
-		started, err := s.flows.Start(ctx, job.name, []byte(job.input))
+	_, err := s.node.Stream("shop").AppendMany(ctx, "returns", []stream.Message{
+		{Key: "ada", Payload: []byte(`{"order":"1","item":"cup"}`)}, {Key: "cyn", Payload: []byte(`{"order":"3","item":"lamp"}`)},
+	})
+	if err != nil {
+		return err
+	}
+	triggered, err := s.firstRun(ctx, "returns")
+	if err != nil {
+		return err
+	}
+	if err := s.tell(ctx, triggered); err != nil {
+		return err
+	}
+	started, err := s.flows.Start(ctx, "report", []byte(`{"of":"order"}`))
+	if err != nil {
+		return err
+	}
+	return s.tell(ctx, started.Run)
+}
+
+// firstRun waits for a run of a workflow that something else starts.
+func (s *shop) firstRun(ctx context.Context, name string) (workflow.RunID, error) {
+	for {
+		page, err := s.flows.Runs().Page(ctx, workflow.Of(name))
 		if err != nil {
-			return err
+			return "", err
 		}
-		if err := s.tell(ctx, started.Run); err != nil {
-			return err
+		if len(page.Items) > 0 {
+			return page.Items[0].ID, nil
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return "", ctx.Err()
 		}
 	}
-	return nil
 }
 
 // figures prints what has become of the runs of all workflows, and the orders of one customer, the newest first.

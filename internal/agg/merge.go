@@ -274,7 +274,7 @@ func (t *Table) buckets(g *group, w *Windows) (found []int64, err error) {
 	return found, err
 }
 
-// slide merges the panes of a bucket, of which one has points.
+// slide merges the panes of a bucket, one of which has points.
 func (t *Table) slide(g *group, first, end int64) state {
 	all := funcs[t.plan.Func].column(t.plan.Func, t.plan.P)
 	for _, b := range g.between(first, end) {

@@ -24,7 +24,7 @@ func (m *moment) add(i int, _ string, _ []int64, values []float64) {
 	}
 }
 
-// addSum adds n points of which only the sum is known, as a float64 and what its rounding lost.
+// addSum adds n points by their sum, as a float64 and what its rounding lost.
 func (m *moment) addSum(i int, n uint64, sum, lost float64) {
 	m.n[i] += n
 	if m.sums != nil {

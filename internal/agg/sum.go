@@ -9,7 +9,7 @@ import (
 
 // Sum is an exact sum of finite values, rounded when it is asked for. The zero value is 0. A Sum must not be copied while it is used.
 //
-// Three words hold 192 bits in two's complement, of which the lowest counts 2^-128: enough for every value whose magnitude is below 2^52 and whose last
+// Three words hold 192 bits in two's complement, the lowest counting 2^-128: enough for every value whose magnitude is below 2^52 and whose last
 // bit is not below 2^-128, which is where measured values are. The highest word stays within ±2^62 between calls, so that 1,024 such values can be added
 // without looking at overflow. All else goes to a wide, which is made when the first such value comes.
 type Sum struct {

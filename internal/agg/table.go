@@ -177,7 +177,7 @@ func (s *Series) enter(time int64) {
 	}
 }
 
-// runOf returns how many times there are before end, of which the first is one. Points come at regular times, so it tries the length of the run before.
+// runOf returns how many times there are before end, the first included. Points come at regular times, so it tries the length of the run before.
 func (s *Series) runOf(times []int64, end int64) int {
 	n := s.run
 	if n > len(times) || times[n-1] >= end || n < len(times) && times[n] < end {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/internal/stress"
 )
 
 // task is the action that the rows invoke. Its handler does nothing.
@@ -21,7 +22,7 @@ func (b *bench) actions() (rows []row) {
 			work: duel{load: b.writes(64), floe: b.runs(setup{shards: shards}), limit: b.bareFile(0)},
 		})
 	}
-	return append(rows, row{name: "action/begin/1", bar: 3, unit: "L5", absolute: true, work: begins{}})
+	return append(rows, row{name: "action/begin/1", bar: 3, unit: "L5", absolute: true, work: latency{"a handler begins", (*bench).beginAlone}})
 }
 
 // runs is floe carrying runs out, from their invocation until the caller knows the result.
@@ -74,10 +75,13 @@ func (n *node) work(f action.Handler) (stop func() error, err error) {
 	}, nil
 }
 
-// begins measures how long a run waits for an idle handler since its invocation began, in durable commits of the log alone.
-type begins struct{}
+// latency measures how long what alone does takes, one after the other, in durable commits of the log alone.
+type latency struct {
+	what  string // happens after that
+	alone func(b *bench, last time.Duration) (figures, error)
+}
 
-func (begins) measure(b *bench) (result, error) {
+func (l latency) measure(b *bench) (result, error) {
 	var values []float64
 	var all, limits []figures
 	one := b.writes(1)
@@ -86,18 +90,18 @@ func (begins) measure(b *bench) (result, error) {
 		if err != nil {
 			return result{}, fmt.Errorf("limit: %w", err)
 		}
-		floe, err := b.beginAlone(one.last)
+		floe, err := l.alone(b, one.last)
 		if err != nil {
 			return result{}, fmt.Errorf("floe: %w", err)
 		}
-		b.log("  round %d: a commit takes %v; a handler begins after %v, p99 %v", i+1, short(limit.p50), short(floe.p50), short(floe.p99))
+		b.log("  round %d: a commit takes %v; %s after %v, p99 %v", i+1, short(limit.p50), l.what, short(floe.p50), short(floe.p99))
 		values = append(values, float64(floe.p50)/float64(limit.p50))
 		all, limits = append(all, floe), append(limits, limit)
 	}
 	return result{value: median(values), figures: medians(all), limit: medians(limits)}, nil
 }
 
-// beginAlone invokes one run after the other.
+// beginAlone invokes one run after the other: from the beginning of the invocation until an idle handler has the run.
 func (b *bench) beginAlone(last time.Duration) (f figures, err error) {
 	dir, err := os.MkdirTemp(b.dir, "begin-")
 	if err != nil {
@@ -116,14 +120,14 @@ func (b *bench) beginAlone(last time.Duration) (f figures, err error) {
 	if err != nil {
 		return f, errors.Join(err, n.close())
 	}
-	ctx, count, latency := context.Background(), 0, new(histogram)
+	ctx, count, latency := context.Background(), 0, new(stress.Histogram)
 	for start := time.Now(); err == nil && (count == 0 || time.Since(start) < last); count++ {
 		from := time.Now()
 		var i action.Invoked
 		if i, err = n.actions.Invoke(ctx, task, nil); err == nil {
-			latency.add((<-begun).Sub(from))
+			latency.Add((<-begun).Sub(from))
 			_, err = n.actions.Wait(ctx, i.Run)
 		}
 	}
-	return figures{rate: float64(count) / last.Seconds(), p50: latency.quantile(0.5), p99: latency.quantile(0.99)}, errors.Join(err, stop(), n.close())
+	return figures{rate: float64(count) / last.Seconds(), p50: latency.Quantile(0.5), p99: latency.Quantile(0.99)}, errors.Join(err, stop(), n.close())
 }

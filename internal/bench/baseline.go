@@ -15,7 +15,7 @@ type baseline struct {
 	Rows map[string]float64 `json:"rows"`
 }
 
-// tolerated is the share of the baseline that a figure may fall to, or of which an absolute one may be the inverse.
+// tolerated is the share of the baseline that a figure may fall to; an absolute one may rise to the inverse of it.
 const tolerated = 0.85
 
 // slack is what absolute figures that count something may grow by whatever the baseline is: a background goroutine that

@@ -111,11 +111,12 @@ func medians(all []figures) figures {
 		p99:     time.Duration(of(func(f figures) float64 { return float64(f.p99) })),
 		allocs:  of(func(f figures) float64 { return f.allocs }),
 		written: of(func(f figures) float64 { return f.written }),
+		used:    time.Duration(of(func(f figures) float64 { return float64(f.used) })),
 	}
 }
 
 func (f figures) String() string {
-	s := fmt.Sprintf("%.0f/s, p50 %v, p99 %v, %.1f allocs", f.rate, short(f.p50), short(f.p99), f.allocs)
+	s := fmt.Sprintf("%.0f/s, p50 %v, p99 %v, %.1f allocs, %v of a processor", f.rate, short(f.p50), short(f.p99), f.allocs, short(f.used))
 	if f.written > 0 {
 		s += fmt.Sprintf(", %.2f bytes written a user byte", f.written)
 	}

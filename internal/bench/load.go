@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/floedb/floe/internal/stress"
 	"github.com/floedb/floe/kv"
 )
 
@@ -34,7 +35,7 @@ type worker struct {
 	buf   []byte        // for values that are read
 	page  kv.PageBuffer // for scans
 
-	latency histogram
+	latency stress.Histogram
 	calls   int64
 	err     error
 }
@@ -60,9 +61,10 @@ type load struct {
 type figures struct {
 	rate     float64 // operations per second
 	p50, p99 time.Duration
-	allocs   float64 // per operation, of the whole process
-	written  float64 // bytes per byte of keys and values, by the disk for all processes
-	bytes    int64   // of keys and values
+	allocs   float64       // per operation, of the whole process
+	written  float64       // bytes per byte of keys and values, by the disk for all processes
+	bytes    int64         // of keys and values
+	used     time.Duration // processor time per operation, of the whole process
 }
 
 // maxPicks bounds the keys that are formatted before reads begin, over all workers: far more than processor caches hold.
@@ -98,7 +100,7 @@ func (l load) run(s *subject, ws []*worker) (figures, error) {
 	var done sync.WaitGroup
 	runtime.GC()
 	allocs := mallocs()
-	start := time.Now()
+	start, used := time.Now(), processorTime()
 	timer := time.AfterFunc(l.last, func() { over.Store(true) })
 	defer timer.Stop()
 	for _, w := range ws {
@@ -116,7 +118,7 @@ func (l load) run(s *subject, ws []*worker) (figures, error) {
 	}
 	done.Wait()
 	took := time.Since(start)
-	return sum(s, ws, took, mallocs()-allocs)
+	return sum(s, ws, took, processorTime()-used, mallocs()-allocs)
 }
 
 func (w *worker) work(s *subject, sample int, over func() bool) {
@@ -126,24 +128,24 @@ func (w *worker) work(s *subject, sample int, over func() bool) {
 		} else {
 			start := time.Now()
 			w.err = s.call(w)
-			w.latency.add(time.Since(start))
+			w.latency.Add(time.Since(start))
 		}
 		w.calls++
 	}
 }
 
-func sum(s *subject, ws []*worker, took time.Duration, allocs uint64) (figures, error) {
-	all, calls := new(histogram), int64(0)
+func sum(s *subject, ws []*worker, took, used time.Duration, allocs uint64) (figures, error) {
+	all, calls := new(stress.Histogram), int64(0)
 	var errs []error
 	for _, w := range ws {
-		all.merge(&w.latency)
+		all.Merge(&w.latency)
 		calls += w.calls
 		errs = append(errs, w.err)
 	}
 	ops := float64(max(calls, 1) * int64(s.ops))
 	return figures{
-		rate: ops / took.Seconds(), p50: all.quantile(0.5), p99: all.quantile(0.99),
-		allocs: float64(allocs) / ops, bytes: calls * int64(s.bytes),
+		rate: ops / took.Seconds(), p50: all.Quantile(0.5), p99: all.Quantile(0.99),
+		allocs: float64(allocs) / ops, bytes: calls * int64(s.bytes), used: time.Duration(float64(used) / ops),
 	}, errors.Join(errs...)
 }
 

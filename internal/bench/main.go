@@ -51,7 +51,7 @@ type bench struct {
 	seed      uint64
 	dir       string // for data; removed at the end
 	profiles  string
-	profiling string // the row of which profiles are made, "" if none
+	profiling string // the row to profile, "" if none
 	log       func(format string, args ...any)
 	sync      func() // returns when the disk has nothing left to do
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"time"
 
@@ -111,7 +110,7 @@ func (b *bench) cycles(s setup, behind, after int) side {
 	})
 }
 
-// takeFrom dequeues and acknowledges messages of which there are as many.
+// takeFrom dequeues and acknowledges so many messages.
 func takeFrom(n *node, count int) error {
 	ctx := context.Background()
 	got, err := n.queues.Dequeue(ctx, topic, queue.Max(count))
@@ -235,16 +234,16 @@ func (b *bench) groupReads(s setup) side {
 	})
 }
 
-// perCore measures the rate for each core.
+// perCore measures the rate for each core: by the processor time that the process used, its callers' too.
 type perCore struct{ duel }
 
 func (p perCore) measure(b *bench) (result, error) {
 	res, err := p.duel.measure(b)
-	res.value = res.rate / float64(runtime.GOMAXPROCS(0))
+	res.value = float64(time.Second) / float64(max(res.used, 1))
 	return res, err
 }
 
-// sequential is L4: a file that grows by a megabyte at a time, of which each is synced.
+// sequential is L4: a file that grows by a megabyte at a time, each synced.
 func (b *bench) sequential() side {
 	return func(dir string) (*subject, error) {
 		f, err := newFS(0).Create(filepath.Join(dir, "segment"), vfs.WriteCategoryUnspecified)

@@ -14,6 +14,7 @@ import (
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
+	"github.com/floedb/floe/stream/processing"
 	"github.com/floedb/floe/ts"
 	"github.com/floedb/floe/workflow"
 )
@@ -31,7 +32,7 @@ type setup struct {
 }
 
 // node is a floe node with one namespace, which is spread if there are several shards. One with a slower disk, or behind a connection, has
-// no queues, streams, time series, actions and workflows.
+// no queues, streams, time series, actions, workflows and jobs.
 type node struct {
 	store   *kv.Store
 	queues  *queue.Store
@@ -39,6 +40,7 @@ type node struct {
 	series  *ts.Store
 	actions *action.Store
 	flows   *workflow.Store
+	jobs    *processing.Store
 	commit  commit
 	close   func() error
 }
@@ -71,7 +73,7 @@ func (s setup) open(dir string) (*node, error) {
 	}
 	opened := &node{
 		store: n.KV(namespace), queues: n.Queue(namespace), streams: n.Stream(namespace), series: n.TS(namespace), actions: n.Action(namespace),
-		flows:  n.Workflow(namespace),
+		flows: n.Workflow(namespace), jobs: n.Processing(namespace),
 		commit: commitTo(n), close: n.Close,
 	}
 	return opened, s.create(creator(n))

@@ -49,7 +49,7 @@ type settings struct {
 
 const (
 	bigCache  = 6 << 30 // holds 10 million keys of the table's size
-	perSample = 64      // reads of which the latency of one is measured
+	perSample = 64      // reads for each one whose latency is measured
 	memoryBar = 60      // MiB
 	limitL1   = "L1"
 	limitL2   = "L2"
@@ -81,6 +81,7 @@ func (b *bench) rows() []row {
 	rows = append(rows, b.messages()...)
 	rows = append(rows, b.actions()...)
 	rows = append(rows, b.workflows()...)
+	rows = append(rows, b.jobs()...)
 	rows = append(rows, b.floql()...)
 	rows = append(rows, b.series()...)
 	rows = append(rows, b.reads()...)

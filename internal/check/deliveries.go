@@ -37,9 +37,9 @@ type Deliveries struct {
 
 	mu    sync.Mutex // guards what follows, and all Reads and Settlements
 	items map[string]*item
-	lost  map[string]int64 // by consumer: when the first of its reads began of which it was never told
+	lost  map[string]int64 // by consumer: when the first of the reads began that it was never told of
 	left  map[string]bool  // consumers that may have left, handing back what they had
-	taken int              // items that may have been taken for good by reads of which nobody was told
+	taken int              // items that may have been taken for good by reads that nobody was told of
 	since int64            // when the first of those reads began
 }
 
@@ -70,7 +70,7 @@ type item struct {
 	deliveries []delivered
 	settled    []*Settlement
 	dead       *Dead
-	taken      bool // by a read of which nobody was told, for all one knows
+	taken      bool // perhaps, by a read that nobody was told of
 }
 
 type delivered struct {
@@ -196,7 +196,7 @@ func (d *Deliveries) Left(consumer string) {
 	d.left[consumer] = true
 }
 
-// Unknown notes that the consumer may have been given items of which it does not know.
+// Unknown notes that the consumer may have been given items that it does not know of.
 func (r *Read) Unknown() {
 	r.of.mu.Lock()
 	defer r.of.mu.Unlock()

@@ -42,7 +42,7 @@ type invocation struct {
 // ran is what is known of a run.
 type ran struct {
 	sure    bool         // its invocation was acknowledged, or a worker has had it
-	told    map[int]bool // attempts of which workers were told
+	told    map[int]bool // attempts that workers were told of
 	workers []string     // which these were
 	last    int          // the latest of them
 	loose   bool         // one of them was given back, perhaps: attempts that do not count have the number of a later one
@@ -145,7 +145,7 @@ func (r *Runs) knownLocked(id action.RunID, source, key string, input []byte) er
 	return nil
 }
 
-// Known returns the runs of which somebody was told.
+// Known returns the runs that somebody was told of.
 func (r *Runs) Known() (ids []action.RunID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -128,7 +128,7 @@ run is completed.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	wait := flags.Bool("wait", false, "wait for the end of the run, and print its output")
-	flags.Var(newFlag(&priority, "n", within(0, action.MaxPriority)), "priority", "0 to 255, of which lower is more urgent (default 100)")
+	flags.Var(newFlag(&priority, "n", within(0, action.MaxPriority)), "priority", "0 to 255, lower is more urgent (default 100)")
 	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay", "how long it waits before it can be begun (default 0s)")
 	key := flags.String("key", "", "make a run only if none was made with the same key in the last 24 hours")
 	concurrency := flags.String("concurrency-key", "", "whose run it is, for --max-running-per-key and turns")

@@ -25,6 +25,7 @@ type Process struct {
 	Stdout    io.Writer
 	Stderr    io.Writer
 	LookupEnv func(name string) (value string, given bool)
+	Hangups   <-chan os.Signal // each asks a server to read its certificates again; nil: none
 }
 
 // commands are the commands of floe, in the order of their help.
@@ -37,8 +38,12 @@ var commands = []func(Process) *cobra.Command{
 	actionCommand,
 	workerCommand,
 	workflowCommand,
+	processingCommand,
 	nsCommand,
+	keyCommand,
 	clusterCommand,
+	benchCommand,
+	demoCommand,
 	versionCommand,
 }
 
@@ -55,7 +60,13 @@ func Main() int {
 		<-signals
 		os.Exit(exitInterrupted)
 	}()
-	return Run(ctx, Process{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv})
+	p := Process{Args: takeArgs(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv}
+	if len(p.Args) > 1 && p.Args[0] == "server" && p.Args[1] == "start" { // whatever else runs in a terminal ends with it
+		hangups := make(chan os.Signal, 1)
+		signal.Notify(hangups, syscall.SIGHUP)
+		p.Hangups = hangups
+	}
+	return Run(ctx, p)
 }
 
 // Run carries out one command line and returns the exit code. When ctx is done, a command that runs until it is stopped ends
@@ -177,7 +188,7 @@ func takes(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// atLeast is the Args of a command of which the last argument can be there several times.
+// atLeast is the Args of a command whose last argument can be repeated.
 func atLeast(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		return takes(names...)(cmd, args[:min(len(args), len(names))])

@@ -177,7 +177,7 @@ func TestConfig(t *testing.T) {
 		{args: "--port 0", listenAddr: "127.0.0.1:0", dashboardAddr: "127.0.0.1:0", local: true},
 		{args: "--port 0 --dashboard-port 7000", listenAddr: "127.0.0.1:0", dashboardAddr: "127.0.0.1:7000", local: true},
 		{args: "--dashboard-port 0", dashboardAddr: "127.0.0.1:0", local: true},
-		{args: "--port 65535 --dashboard-port 1", listenAddr: "127.0.0.1:65535", dashboardAddr: "127.0.0.1:1", local: true},
+		{args: "--port 65535 --dashboard-port 1 --no-metrics", listenAddr: "127.0.0.1:65535", dashboardAddr: "127.0.0.1:1", local: true},
 		{args: "--dashboard-bind ::1", dashboardAddr: "[::1]:9002", local: true},
 		{args: "--dashboard-bind localhost", dashboardAddr: "localhost:9002", local: true},
 		{args: "--dashboard-bind 0.0.0.0", dashboardAddr: "0.0.0.0:9002"},
@@ -241,7 +241,7 @@ func TestStartRefused(t *testing.T) {
 	}{
 		{[]string{"--dashboard-port", takenPort}, "--dashboard-port=" + takenPort + ": |address already in use|hint: another node may be running"},
 		{[]string{"--dashboard-bind", "192.0.2.1"}, "192.0.2.1:0|hint: choose an address of this machine with --dashboard-bind"},
-		{[]string{"--no-dashboard", "--port", takenPort}, "--port=" + takenPort + ": |address already in use|hint: another node may be running; choose another port with --port"},
+		{[]string{"--no-dashboard", "--no-metrics", "--port", takenPort}, "--port=" + takenPort + ": |address already in use|hint: another node may be running; choose another port with --port"},
 		{[]string{"--no-dashboard", "--bind", "192.0.2.1"}, "192.0.2.1:0|hint: choose an address of this machine with --bind"},
 		{[]string{"--no-dashboard", "--node-id", "1", "--peers", "1=127.0.0.1:1,2=127.0.0.1:2", "--secret-file", file + "2"}, "--secret-file=|no such file"},
 		{[]string{"--no-dashboard", "--node-id", "1", "--peers", "1=127.0.0.1:1,2=127.0.0.1:2", "--secret-file", short}, "secret of 5 bytes is shorter than 16"},

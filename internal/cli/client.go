@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -33,6 +34,7 @@ type frame struct {
 	timeout   time.Duration
 	wait      time.Duration // how long the node is asked to wait for something to come, beside the timeout
 	tls       clientTLS
+	apiKey    string // as it was given: itself, or @ and the name of a file
 }
 
 // defaultAddr is where a server on this machine listens for clients by default.
@@ -48,11 +50,13 @@ func (f *frame) equip(cmd *cobra.Command) {
 		return append(f.addrs, more...), err
 	}
 	flags.Var(newFlag(&f.addrs, "host:port,...", addAddrs), "addr",
-		"nodes to connect to, of which one has to answer; also FLOE_ADDR (default "+defaultAddr+")")
+		"nodes to connect to, one of which has to answer; also FLOE_ADDR (default "+defaultAddr+")")
 	flags.VarP(newFlag(&f.namespace, "name", func(v string) (string, error) { return v, notEmpty(v) }), "namespace", "n",
 		"namespace (default default)")
 	f.output = addOutput(cmd, f.Process)
 	flags.Var(newFlag(&f.timeout, "duration", positiveDuration), "timeout", "how long a call may take (default 10s)")
+	// Not parsed by the flag itself, whose errors quote the value.
+	flags.StringVar(&f.apiKey, "api-key", "", "API `key`, or @file with one, which no list of processes shows; also FLOE_API_KEY")
 	f.tls.equip(cmd)
 	for _, name := range []string{"addr", "namespace", "timeout"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the only error is that there is no such flag
@@ -122,12 +126,40 @@ func (f *frame) connect(ctx context.Context, cmd *cobra.Command) (*session, erro
 	if encryption != nil {
 		opts = append(opts, floe.WithTLS(encryption))
 	}
+	key, err := f.key(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if key != "" {
+		opts = append(opts, floe.WithAPIKey(key))
+	}
 	client, err := floe.Dial(ctx, addrs, opts...)
+	if errors.Is(err, floe.ErrUnauthorized) {
+		text := fmt.Sprintf("the node at %s: %s", strings.Join(addrs, ", "), reason(err, addrs))
+		return nil, &hintedError{&textError{err, text}, keyHint}
+	}
 	if err != nil {
 		text := fmt.Sprintf("no node answers at %s: %s", strings.Join(addrs, ", "), reason(err, addrs))
 		return nil, &hintedError{&textError{err, text}, dialHint(err, encryption != nil)}
 	}
 	return &session{client, f.output, f.namespace}, nil
+}
+
+// keyHint is what to do when a node wants another key.
+const keyHint = "give a key with --api-key or FLOE_API_KEY; an admin makes one with floe key create"
+
+// key returns the API key to show, "" for none.
+func (f *frame) key(cmd *cobra.Command) (string, error) {
+	given, from := f.apiKey, "--api-key"
+	if env, _ := f.LookupEnv("FLOE_API_KEY"); env != "" && !cmd.Flags().Changed("api-key") {
+		given, from = env, "FLOE_API_KEY"
+	}
+	name, isFile := strings.CutPrefix(given, "@")
+	if !isFile {
+		return strings.TrimSpace(given), nil
+	}
+	b, err := readFile(from, name)
+	return string(bytes.TrimSpace(b)), err
 }
 
 // reason is why no connection could be made, on one line, without what the reader knows already.
@@ -166,6 +198,7 @@ func (f *frame) explain(err error) error {
 		kind error
 		hint string
 	}{
+		{floe.ErrUnauthorized, keyHint},
 		{floe.ErrUnknownOutcome, "it may have happened or not: look before repeating it"},
 		{floe.ErrReadOnly, "its disk is full: make room there; floe server status shows how much is free"},
 		{context.DeadlineExceeded, fmt.Sprintf("the call may take %v; allow more with --timeout, or see floe cluster status", f.timeout)},

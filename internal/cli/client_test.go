@@ -21,9 +21,9 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// TestClient runs the scripts of testdata, each against a server of its own. The golden part is written anew with -rewrite.
+// TestClient runs the scripts of testdata/scripts, each against a server of its own. The golden part is written anew with -rewrite.
 func TestClient(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		s := start(t, "--data-dir", t.TempDir(), "--shards", "1")
 		defer s.stop()
 		c := &console{t: t, env: map[string]string{"FLOE_ADDR": s.addr}, dir: t.TempDir()}
@@ -53,7 +53,7 @@ var volatile = regexp.MustCompile(`20\d\d-\d\d-\d\dT[\d:.]+Z|("(?:term|reads|\w+
 
 // named matches the IDs of records and runs, and the receipts that a dequeue prints. Scripts have names for them, since they are different in each run.
 var (
-	recordName  = regexp.MustCompile(`\b\d{13}-\d+\b|\b(?:run|wfr)-[0-9a-v]+\b`)
+	recordName  = regexp.MustCompile(`\b\d{13}-\d+\b|\b(?:run|wfr)-[0-9a-v]+\b|\b(?:job|sp)-[0-9A-Z]{26}\b`)
 	receiptName = regexp.MustCompile(`(?m)^\d+-\d+\b|"receipt": "\d+-\d+"`)
 )
 

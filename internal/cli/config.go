@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,21 +33,50 @@ type config struct {
 	noDashboard   bool
 	dashboardPort int // see check
 	dashboardBind string
-	logLevel      slog.Level
-	logFormat     string
+
+	syncInterval   time.Duration
+	cacheSize      int64
+	maxValueSize   int64
+	dashboardHosts []string
+	corsOrigins    []string
+	dashboardTLS   tlsFiles
+
+	memory         int64 // 0: no bound
+	maxConnections int   // this and the following: 0: as memory allows
+	maxInFlight    int
+	maxWaiting     int
+	maxRequests    int
+
+	noMetrics      bool
+	metricsPort    int // see checkMetrics
+	metricsBind    string
+	metricsHosts   []string
+	metricsObjects int
+
+	cert, dashboardCert certificate
+	logLevel            slog.Level
+	logFormat           string
 
 	// spelled is how each setting was given, by its flag: "--shards=4" or "FLOE_SHARDS=4". Messages quote it.
 	spelled map[string]string
+	// text is what each setting is, as it is spelled, by its flag; what follows from others too.
+	text    map[string]string
+	flagged map[string]bool // what was given as a flag
+	file    string          // the configuration file, "" if there is none
 }
 
 // readConfig returns the configuration from flags, environment and presets, in this order. Its usageError has everything that
 // is wrong with it.
 func readConfig(cmd *cobra.Command, p Process) (*config, error) {
-	c := &config{spelled: make(map[string]string)}
-	var bad []error
+	file, err := findConfigFile(cmd, p)
+	if err != nil {
+		return nil, err
+	}
+	c := &config{spelled: make(map[string]string), text: make(map[string]string), flagged: make(map[string]bool), file: file.name}
+	bad := slices.Clone(file.bad)
 	for _, s := range settings {
-		value, spelled := s.find(cmd, p)
-		c.spelled[s.flag] = spelled
+		value, spelled := s.find(cmd, p, file)
+		c.spelled[s.flag], c.text[s.flag], c.flagged[s.flag] = spelled, value, cmd.Flags().Changed(s.flag)
 		if spelled == "" {
 			continue
 		}
@@ -72,22 +102,41 @@ func (c *config) check() []error {
 		c.port = defaultPort
 		c.spelled["port"] = fmt.Sprintf("--port=%d", c.port)
 	}
+	c.findMemory()
 	c.bind = cmp.Or(c.bind, defaultBind)
+	c.text["port"], c.text["bind"] = strconv.Itoa(c.port), c.bind
 	if err := c.checkTLS(); err != nil {
 		return []error{err}
 	}
+	var bad []error
+	if !c.noMetrics {
+		bad = c.checkPort("metrics-port", "the metrics", &c.metricsPort, 1)
+	}
 	if c.noDashboard {
-		return nil
+		return bad
 	}
-	if c.spelled["dashboard-port"] == "" && c.port != 0 { // beside any free port, the dashboard is on another
-		c.dashboardPort = c.port + 2
+	if err := c.checkDashboardTLS(); err != nil {
+		return append(bad, err)
 	}
-	c.spelled["dashboard-port"] = cmp.Or(c.spelled["dashboard-port"], fmt.Sprintf("--dashboard-port=%d", c.dashboardPort))
+	bad = append(bad, c.checkPort("dashboard-port", "the dashboard", &c.dashboardPort, 2)...)
+	if !c.noMetrics && c.dashboardPort == c.metricsPort && c.dashboardPort != 0 {
+		bad = append(bad, fmt.Errorf("%s: is the port of the metrics already (%s)", c.spelled["dashboard-port"], c.spelled["metrics-port"]))
+	}
+	return bad
+}
+
+// checkPort makes a port of something what it is by default, so far behind the node's own, and returns what is wrong with it.
+func (c *config) checkPort(flag, what string, port *int, behind int) []error {
+	if c.spelled[flag] == "" && c.port != 0 { // beside any free port it is on another
+		*port = c.port + behind
+	}
+	c.spelled[flag] = cmp.Or(c.spelled[flag], fmt.Sprintf("--%s=%d", flag, *port))
+	c.text[flag] = strconv.Itoa(*port)
 	switch {
-	case c.dashboardPort > maxPort:
-		return []error{fmt.Errorf("%s: the dashboard would be at port %d, but ports end at %d: choose one with --dashboard-port", c.spelled["port"], c.dashboardPort, maxPort)}
-	case c.dashboardPort == c.port && c.port != 0:
-		return []error{fmt.Errorf("%s: is the port for clients and other nodes already (%s)", c.spelled["dashboard-port"], c.spelled["port"])}
+	case *port > maxPort:
+		return []error{fmt.Errorf("%s: %s would be at port %d, but ports end at %d: choose one with --%s", c.spelled["port"], what, *port, maxPort, flag)}
+	case *port == c.port && c.port != 0:
+		return []error{fmt.Errorf("%s: is the port for clients and other nodes already (%s)", c.spelled[flag], c.spelled["port"])}
 	}
 	return nil
 }
@@ -98,7 +147,7 @@ const (
 	defaultBind = "127.0.0.1"
 )
 
-// checkCluster makes the node listen where the others look for it, unless it is told otherwise.
+// checkCluster makes the node listen, by default, where the others look for it.
 func (c *config) checkCluster() (bad []error) {
 	if c.peers == nil {
 		for _, flag := range []string{"node-id", "secret-file"} {
@@ -166,6 +215,11 @@ func probe(dir string) error {
 // dashboardAddr is where the dashboard is to listen.
 func (c *config) dashboardAddr() string {
 	return net.JoinHostPort(c.dashboardBind, strconv.Itoa(c.dashboardPort))
+}
+
+// metricsAddr is where the metrics are to be.
+func (c *config) metricsAddr() string {
+	return net.JoinHostPort(c.metricsBind, strconv.Itoa(c.metricsPort))
 }
 
 // isLocal reports whether only this machine can reach what listens at a host.

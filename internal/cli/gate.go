@@ -76,21 +76,26 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // refuse answers like the dashboard does when the node is not available.
 func refuse(w http.ResponseWriter, r *http.Request, phase string) {
-	// A connection closed with a body unread is reset, and the client may lose the answer. A body that is longer than this is
-	// being sent by a client that has to cope.
-	const worthReading = 64 << 10
-	_, _ = io.CopyN(io.Discard, r.Body, worthReading)
 	body := map[string]string{"error": "node is " + phase}
 	if r.URL.Path == "/health" {
 		body = map[string]string{"status": phase}
 	}
+	turnAway(w, r, http.StatusServiceUnavailable, body)
+}
+
+// turnAway answers without looking what is asked for, and ends the connection.
+func turnAway(w http.ResponseWriter, r *http.Request, status int, body map[string]string) {
+	// A connection closed with a body unread is reset, and the client may lose the answer. A body that is longer than this is
+	// being sent by a client that has to cope.
+	const worthReading = 64 << 10
+	_, _ = io.CopyN(io.Discard, r.Body, worthReading)
 	header := w.Header()
 	header.Set("Content-Type", "application/json; charset=utf-8")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Retry-After", "1")
 	header.Set("Connection", "close")
-	w.WriteHeader(http.StatusServiceUnavailable)
+	w.WriteHeader(status)
 	// The only error is a client that has gone.
 	_ = json.NewEncoder(w).Encode(body)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func groupCommand(f *frame) *cobra.Command {
-	return group("group", "Consume streams in groups, of which each record goes to one consumer",
+	return group("group", "Consume streams in groups: each record goes to one consumer of a group",
 		groupCreate(f), groupRead(f), groupAck(f), groupNack(f), groupExtend(f), groupPending(f), groupMembers(f), groupLeave(f),
 		groupSeek(f), groupInfo(f), groupList(f), groupDelete(f))
 }

@@ -24,6 +24,7 @@ const patience = 30 * time.Second
 // running is a server that has said that it is ready, in this process or its own.
 type running struct {
 	url    string // of the dashboard
+	scrape string // of the metrics
 	addr   string // for clients
 	stdout string // until it was ready
 	signal func(os.Signal)
@@ -98,7 +99,7 @@ func start(t *testing.T, args ...string) *running {
 // startBy starts a server on free ports and waits until it is ready.
 func startBy(t *testing.T, by launch, args ...string) *running {
 	t.Helper()
-	args = slices.Concat([]string{"server", "start", "--port", "0", "--dashboard-port", "0"}, args)
+	args = slices.Concat([]string{"server", "start", "--port", "0", "--dashboard-port", "0", "--metrics-port", "0"}, args)
 	out, stdout := io.Pipe()
 	var stderr lockedBuffer
 	r := &running{stderr: stderr.String}
@@ -109,8 +110,11 @@ func startBy(t *testing.T, by launch, args ...string) *running {
 		if _, addr, found := strings.Cut(lines.Text(), "clients    "); found {
 			r.addr = addr
 		}
-		if _, url, found := strings.Cut(lines.Text(), "dashboard  http://"); found {
-			r.url = "http://" + url
+		if _, url, found := strings.Cut(lines.Text(), "metrics    "); found {
+			r.scrape = url
+		}
+		if _, url, found := strings.Cut(lines.Text(), "dashboard  "); found && url != "off" {
+			r.url = url
 		}
 	}
 	if r.url == "" {
@@ -179,4 +183,13 @@ func mustCall(t *testing.T, want int, method, url, body string) string {
 		t.Fatalf("%s %s: status %d, %v, want %d; body %s", method, url, status, err, want, answer)
 	}
 	return answer
+}
+
+// newRequest makes a request with a session token.
+func newRequest(method, url, token string) (*http.Request, error) {
+	req, err := http.NewRequest(method, url, nil)
+	if err == nil {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	return req, err
 }

@@ -52,7 +52,7 @@ type table struct {
 	rows [][]string
 }
 
-// print prints a result, of which the document is for -o json, the tables for everything else.
+// print prints a result: the document with -o json, the tables otherwise.
 func (o *output) print(document any, tables ...table) error {
 	switch o.format {
 	case formatJSON:

@@ -49,7 +49,7 @@ dash goes behind --.`,
 	var delay time.Duration
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(newFlag(&priority, "n", within(0, queue.MaxPriority)), "priority", "0 to 255, of which lower is more urgent (default 100)")
+	flags.Var(newFlag(&priority, "n", within(0, queue.MaxPriority)), "priority", "0 to 255, lower is more urgent (default 100)")
 	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay", "how long it waits before it can be delivered (default 0s)")
 	flags.Var(newFlag(&attempts, "n", within(1, queue.MaxAttemptsLimit)), "max-attempts", "how often it is delivered before it is a dead letter (default what the queue says)")
 	var headers map[string]string

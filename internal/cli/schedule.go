@@ -48,7 +48,7 @@ expressions of every hour follow real time.`,
 	flags.Var(newFlag(&spec.Overlap, "policy", overlapOf), "overlap", "while the run before is active: skip, buffer, allow or replace (default skip)")
 	flags.Var(newFlag(&spec.CatchUp, "rule", catchUpOf), "catch-up", "what runs of what was missed: one, none or all (default one)")
 	flags.Var(newFlag(&spec.CatchUpLimit, "n", within(1, action.MaxCatchUp)), "catch-up-limit", "how many --catch-up all runs at most (default 100)")
-	flags.Var(newFlag(&priority, "n", within(0, action.MaxPriority)), "priority", "0 to 255, of which lower is more urgent (default 100)")
+	flags.Var(newFlag(&priority, "n", within(0, action.MaxPriority)), "priority", "0 to 255, lower is more urgent (default 100)")
 	concurrency := flags.String("concurrency-key", "", "whose runs they are, for --max-running-per-key and turns")
 	var labels map[string]string
 	addLabel := func(v string) (map[string]string, error) { return withHeader(labels, v) }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +21,7 @@ import (
 const closeTime = 6 * time.Second
 
 func serverCommand(p Process) *cobra.Command {
-	return group("server", "Run a node, and look after its data", startCommand(p), statusCommand(p), verifyCommand(p))
+	return group("server", "Run a node, and look after its data", startCommand(p), bootstrapCommand(p), configCommand(p), statusCommand(p), verifyCommand(p))
 }
 
 func startCommand(p Process) *cobra.Command {
@@ -33,8 +34,9 @@ It then answers 503, /health included, finishes the requests it has, closes the 
 directory and exits with 0, within 10 seconds; a second signal ends it at once. It
 exits with 1 if it can not start or the node fails, and with 2 if it was told nonsense.
 
-Each flag can also be an environment variable, --data-dir as FLOE_DATA_DIR and so on.
-A flag goes before the environment.`,
+Each flag can also be an environment variable, --data-dir as FLOE_DATA_DIR and so on, and
+a line of the configuration file, see floe server config. A flag goes before the
+environment, and that before the file.`,
 		Example: `  floe server start
   floe server start --data-dir /var/lib/floe --durability async
   floe server start --dashboard-port 8080 --log-format json
@@ -59,38 +61,79 @@ type server struct {
 	log       *slog.Logger
 	node      *floe.Node
 	dashboard *site // nil: none
+	metrics   *site // nil: none
 	ready     bool  // it has said so
 }
 
 // runServer runs a server until ctx is done or it fails.
 func runServer(ctx context.Context, c *config, p Process) error {
 	s := &server{config: c, log: c.logger(p)}
+	c.boundMemory()
 	if err := s.open(); err != nil {
 		return err
 	}
 	s.announce(p)
+	if s.ready {
+		s.notify(p, "READY=1")
+	}
 	err := s.wait(ctx, p)
 	s.log.Info("stopping")
+	s.notify(p, "STOPPING=1")
 	return s.stop(err)
 }
 
 // open listens before it opens the node, which may take seconds: a port in use is known at once, and /health answers meanwhile.
 func (s *server) open() (err error) {
+	defer func() {
+		if err != nil {
+			for _, site := range s.sites() {
+				site.close()
+			}
+		}
+	}()
 	if !s.config.noDashboard {
-		if s.dashboard, err = listen(s.config.dashboardAddr(), s.log); err != nil {
+		encryption, err := s.config.dashboardEncryption()
+		if err != nil {
+			return err
+		}
+		if s.dashboard, err = listen(s.config.dashboardAddr(), encryption, s.log); err != nil {
 			return listenError(s.config.spelled["dashboard-port"], "--dashboard-", err)
 		}
 	}
-	if s.node, err = openNode(s.config, s.log); err != nil {
-		if s.dashboard != nil {
-			s.dashboard.close()
+	for _, site := range s.sites() {
+		site.crowd.limit.Store(int64(s.config.limits().HTTPConnections))
+	}
+	if !s.config.noMetrics {
+		if s.metrics, err = listen(s.config.metricsAddr(), nil, s.log); err != nil {
+			return listenError(s.config.spelled["metrics-port"], "--metrics-", err)
 		}
+	}
+	if s.node, err = openNode(s.config, s.log); err != nil {
 		return err
 	}
+	if s.metrics != nil {
+		s.metrics.gate.open(dashboard.NewExporter(s.node, dashboard.Options{
+			Logger: s.log, LoopbackOnly: isLocal(s.config.metricsBind), Hosts: s.config.metricsHosts, MetricsObjects: s.config.metricsObjects,
+		}))
+	}
 	if s.dashboard != nil {
-		s.dashboard.gate.open(dashboard.New(s.node, dashboard.Options{Logger: s.log, LoopbackOnly: isLocal(s.config.dashboardBind)}))
+		limits := s.config.limits()
+		s.dashboard.gate.open(dashboard.New(s.node, dashboard.Options{
+			MaxConcurrent: limits.HTTPRequests, MaxHeldBytes: limits.HTTPBodies,
+			Logger: s.log, LoopbackOnly: isLocal(s.config.dashboardBind), Hosts: s.config.dashboardHosts, CORSOrigins: s.config.corsOrigins,
+		}))
 	}
 	return nil
+}
+
+// sites are what it serves over HTTP.
+func (s *server) sites() (all []*site) {
+	for _, site := range []*site{s.dashboard, s.metrics} {
+		if site != nil {
+			all = append(all, site)
+		}
+	}
+	return all
 }
 
 func openNode(c *config, log *slog.Logger) (*floe.Node, error) {
@@ -106,7 +149,8 @@ func openNode(c *config, log *slog.Logger) (*floe.Node, error) {
 		return nil, err
 	}
 	node, err := floe.Open(floe.Config{
-		DataDir: c.dataDir, Shards: c.shards, Durability: c.durability, Logger: log,
+		DataDir: c.dataDir, Shards: c.shards, Durability: c.durability, SyncInterval: c.syncInterval, CacheSize: c.cacheSize, MaxValueSize: int(c.maxValueSize), Logger: log,
+		Memory: c.memory, MaxConnections: c.maxConnections, MaxInFlight: c.maxInFlight, MaxWaiting: c.maxWaiting,
 		Listen: c.listenAddr(), NodeID: c.nodeID, Peers: c.peers, Secret: secret, TLS: encryption,
 	})
 	var network *net.OpError
@@ -120,6 +164,9 @@ func openNode(c *config, log *slog.Logger) (*floe.Node, error) {
 	}
 	return node, err
 }
+
+// lookTime is how long the start waits to learn whether there are keys.
+const lookTime = 200 * time.Millisecond
 
 // announce says what runs and where.
 func (s *server) announce(p Process) {
@@ -139,17 +186,38 @@ func (s *server) announce(p Process) {
 	case s.config.tls.cert.name != "":
 		say(p.Stdout, "  tls        on")
 	}
-	if !isLocal(s.config.bind) && s.config.tls.ca.name == "" {
+	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+	defer cancel()
+	locked, _ := s.node.Keys().Enabled(ctx) // a node of a cluster may have to hear of a leader first
+	if locked {
+		say(p.Stdout, "  keys       needed")
+	}
+	if !locked && !isLocal(s.config.bind) && s.config.tls.ca.name == "" {
 		say(p.Stderr, "floe: warning: other machines can reach the port for clients, which lets everybody read and write everything")
 	}
 	if s.config.peers != nil {
 		say(p.Stdout, "  cluster    node %d of %d", s.config.nodeID, len(s.config.peers))
 	}
+	if s.metrics == nil {
+		say(p.Stdout, "  metrics    off")
+	} else {
+		say(p.Stdout, "  metrics    http://%s/metrics", s.metrics.addr)
+	}
+	if !locked && s.metrics != nil && !isLocal(s.config.metricsBind) {
+		say(p.Stderr, "floe: warning: other machines can reach the metrics, which name queues, streams and the like")
+	}
 	if s.config.noDashboard {
 		say(p.Stdout, "  dashboard  off")
 		return
 	}
-	say(p.Stdout, "  dashboard  http://%s", s.dashboard.addr)
+	scheme := "http"
+	if s.config.dashboardTLS.cert.name != "" {
+		scheme = "https"
+	}
+	say(p.Stdout, "  dashboard  %s://%s", scheme, s.dashboard.addr)
+	if locked {
+		return
+	}
 	if !isLocal(s.config.dashboardBind) {
 		say(p.Stderr, "floe: warning: other machines can reach the dashboard, which lets everybody read and write everything")
 	}
@@ -163,10 +231,6 @@ func (s *server) isReady() bool {
 
 // wait returns when ctx is done, or why the server can not go on. It says when a node of a cluster has become ready.
 func (s *server) wait(ctx context.Context, p Process) error {
-	var failed <-chan error
-	if s.dashboard != nil {
-		failed = s.dashboard.failed
-	}
 	// The node has no signal for it, and a second more of 503 harms nobody.
 	check := time.NewTicker(time.Second)
 	defer check.Stop()
@@ -180,10 +244,19 @@ func (s *server) wait(ctx context.Context, p Process) error {
 		case <-look.C:
 			if s.ready = s.isReady(); s.ready {
 				_, _ = fmt.Fprintf(p.Stdout, "floe %s is ready\n", floe.Version)
+				s.notify(p, "READY=1")
+			}
+		case <-p.Hangups:
+			if err := s.config.reloadTLS(); err != nil {
+				s.log.Error("certificates were not read again, those that there are stay", "err", err)
+			} else {
+				s.log.Info("certificates were read again")
 			}
 		case <-ctx.Done():
 			return nil
-		case err := <-failed:
+		case err := <-s.dashboard.broken():
+			return err
+		case err := <-s.metrics.broken():
 			return err
 		case <-check.C:
 			if err := s.node.Err(); err != nil {
@@ -195,9 +268,11 @@ func (s *server) wait(ctx context.Context, p Process) error {
 
 // stop ends everything and returns cause, or else what went wrong.
 func (s *server) stop(cause error) error {
-	if s.dashboard != nil {
-		s.dashboard.drain()
+	var drained sync.WaitGroup
+	for _, site := range s.sites() {
+		drained.Go(site.drain)
 	}
+	drained.Wait()
 	if err := closeNode(s.node); cause == nil {
 		return err
 	}

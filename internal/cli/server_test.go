@@ -62,6 +62,12 @@ func keyPath(key string) string {
 func TestProcess(t *testing.T) {
 	path := build(t)
 	t.Run("drain under load", func(t *testing.T) { testDrain(t, path) })
+	t.Run("overload", func(t *testing.T) { testOverload(t, path) })
+	t.Run("connections", func(t *testing.T) { testConnections(t, path) })
+	if *overloadFor > 0 {
+		t.Run("capacity", func(t *testing.T) { testCapacity(t, path) })
+		t.Run("memory", func(t *testing.T) { testMemory(t, path) })
+	}
 	t.Run("stuck client", func(t *testing.T) { testStuckClient(t, path) })
 	t.Run("stuck cluster", func(t *testing.T) { testStuckCluster(t, path) })
 	t.Run("second signal", func(t *testing.T) { testSecondSignal(t, path) })

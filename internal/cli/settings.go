@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -14,11 +16,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/budget"
 )
 
 // setting is a thing that a server can be told. Its environment variable is FLOE_ and the name of its flag.
 type setting struct {
 	flag   string
+	key    string // in the configuration file; with "!" in front, true there is false here
 	kind   string // what a value is, as the help shows it; "" for a switch
 	preset string
 	help   string
@@ -27,75 +31,153 @@ type setting struct {
 
 // settings are all of them, in the order of their help.
 var settings = []setting{
-	{"data-dir", "dir", "./floe-data", "directory of the data, created when missing", func(c *config, v string) error {
+	{"data-dir", "data_dir", "dir", "./floe-data", "directory of the data, created when missing", func(c *config, v string) error {
 		c.dataDir = v
 		return notEmpty(v)
 	}},
-	{"shards", "n", "", "number of shards, 1 to 256, fixed when the directory is created (default 4, or what the directory has)",
+	{"shards", "shards", "n", "", "number of shards, 1 to 256, fixed when the directory is created (default 4, or what the directory has)",
 		func(c *config, v string) (err error) {
 			c.shards, err = integer(v, "number of shards", 256)
 			return err
 		}},
-	{"durability", "when", "sync", "when a write is acknowledged: sync (it is on the disk) or async (it is written, and on the disk within 100 ms)",
+	{"durability", "durability", "when", "sync", "when a write is acknowledged: sync (it is on the disk) or async (it is written, and on the disk within 100 ms)",
 		func(c *config, v string) error {
 			return choose(&c.durability, v, map[string]floe.Durability{"sync": floe.Sync, "async": floe.Async})
 		}},
-	{"port", "port", "", "port for clients and other nodes, 0 for any that is free (default 9000, in a cluster the node's own in --peers)",
+	{"sync-interval", "sync_interval", "duration", "100ms", "how late a write may be on the disk with the durability async", func(c *config, v string) (err error) {
+		c.syncInterval, err = positiveDuration(v)
+		return err
+	}},
+	{"cache-size", "cache_size", "size", "", "memory for what is read again and again (default a fourth of --memory, or 256MiB)", func(c *config, v string) (err error) {
+		c.cacheSize, err = size(v, 1<<20, 1<<40)
+		return err
+	}},
+	{"memory", "memory", "size", "", "what the node may take in all; each cache, queue and connection gets its part, and what is beyond it is refused (default GOMEMLIMIT, or nine tenths of the cgroup's limit, or no bound)",
+		func(c *config, v string) (err error) {
+			c.memory, err = size(v, budget.Least, 1<<45)
+			return err
+		}},
+	{"max-connections", "limits.max_connections", "n", "", "connections of clients and other nodes; of the dashboard as many, 4096 at most (default as --memory allows, 10000 at most)",
+		func(c *config, v string) (err error) {
+			c.maxConnections, err = integer(v, "number of connections", 1_000_000)
+			return err
+		}},
+	{"max-in-flight", "limits.max_in_flight", "n", "", "calls of clients that may be under way (default as --memory allows, 65536 at most)", func(c *config, v string) (err error) {
+		c.maxInFlight, err = integer(v, "number of calls", 1_000_000)
+		return err
+	}},
+	{"max-waiting", "limits.max_waiting", "n", "", "calls of clients that may wait for something to happen (default as --memory allows, 100000 at most)", func(c *config, v string) (err error) {
+		c.maxWaiting, err = integer(v, "number of calls", 100_000)
+		return err
+	}},
+	{"max-requests", "limits.max_requests", "n", "", "requests of the dashboard that may be under way; more get 429 (default as --memory allows, 1024 at most)", func(c *config, v string) (err error) {
+		c.maxRequests, err = integer(v, "number of requests", 1_000_000)
+		return err
+	}},
+	{"max-value-size", "max_value_size", "size", "1MiB", "largest value or payload, at most 16MiB", func(c *config, v string) (err error) {
+		c.maxValueSize, err = size(v, 1, 16<<20)
+		return err
+	}},
+	{"port", "listen_port", "port", "", "port for clients and other nodes, 0 for any that is free (default 9000, in a cluster the node's own in --peers)",
 		func(c *config, v string) (err error) {
 			c.port, err = port(v)
 			return err
 		}},
-	{"bind", "ip", "", "address for clients and other nodes; whoever can reach it can read and write everything (default 127.0.0.1, in a cluster the node's own in --peers)",
+	{"bind", "bind", "ip", "", "address for clients and other nodes; whoever can reach it can read and write everything (default 127.0.0.1, in a cluster the node's own in --peers)",
 		func(c *config, v string) error {
 			c.bind = v
 			return address(v)
 		}},
-	{"node-id", "n", "", "which of --peers this node is", func(c *config, v string) error {
+	{"node-id", "cluster.node_id", "n", "", "which of --peers this node is", func(c *config, v string) error {
 		id, err := nodeID(v)
 		c.nodeID = id
 		return err
 	}},
-	{"peers", "id=host:port,...", "", "all nodes of the cluster, this one too; fixed when the directory is created (default: the node is alone)",
+	{"peers", "cluster.peers", "id=host:port,...", "", "all nodes of the cluster, this one too; fixed when the directory is created (default: the node is alone)",
 		func(c *config, v string) (err error) {
 			c.peers, err = peers(v)
 			return err
 		}},
-	{"secret-file", "file", "", "file with the secret by which the nodes of a cluster know each other, at least 16 bytes",
+	{"secret-file", "cluster.secret_file", "file", "", "file with the secret by which the nodes of a cluster know each other, at least 16 bytes",
 		func(c *config, v string) error {
 			c.secretFile = v
 			return notEmpty(v)
 		}},
-	{"tls-cert", "file", "", "encrypt the port for clients and other nodes with the certificate in this file; the dashboard stays in clear text",
+	{"tls-cert", "tls.cert", "file", "", "encrypt the port for clients and other nodes with the certificate in this file; the dashboard has --dashboard-tls-cert",
 		func(c *config, v string) error {
 			c.tls.cert.name = v
 			return notEmpty(v)
 		}},
-	{"tls-key", "file", "", "file with the key of the certificate", func(c *config, v string) error {
+	{"tls-key", "tls.key", "file", "", "file with the key of the certificate", func(c *config, v string) error {
 		c.tls.key.name = v
 		return notEmpty(v)
 	}},
-	{"tls-client-ca", "file", "", "file with the authorities by which clients and other nodes are believed (default: clients need no certificate, other nodes one by this system's authorities)",
+	{"tls-client-ca", "tls.client_ca", "file", "", "file with the authorities by which clients and other nodes are believed (default: clients need no certificate, other nodes one by this system's authorities)",
 		func(c *config, v string) error {
 			c.tls.ca.name = v
 			return notEmpty(v)
 		}},
-	{"no-dashboard", "", "", "serve no dashboard and no HTTP API", func(c *config, v string) error {
+	{"no-dashboard", "!dashboard.enabled", "", "", "serve no dashboard and no HTTP API", func(c *config, v string) error {
 		return choose(&c.noDashboard, v, switches)
 	}},
-	{"dashboard-port", "port", "", "port of the dashboard, 0 for any that is free (default --port + 2)", func(c *config, v string) (err error) {
+	{"dashboard-port", "dashboard_port", "port", "", "port of the dashboard, 0 for any that is free (default --port + 2)", func(c *config, v string) (err error) {
 		c.dashboardPort, err = port(v)
 		return err
 	}},
-	{"dashboard-bind", "ip", "127.0.0.1", "address of the dashboard; whoever can reach it can read and write everything", func(c *config, v string) error {
+	{"dashboard-bind", "dashboard.bind", "ip", "127.0.0.1", "address of the dashboard; whoever can reach it can read and write everything", func(c *config, v string) error {
 		c.dashboardBind = v
 		return address(v)
 	}},
-	{"log-level", "level", "info", "least level that is logged: debug, info, warn or error", func(c *config, v string) error {
+	{"dashboard-hosts", "dashboard.hosts", "name,...", "", "further names by which the dashboard may be called while it is bound to this machine and there are no keys",
+		func(c *config, v string) error {
+			c.dashboardHosts = splitList(v)
+			return nil
+		}},
+	{"dashboard-cors-origins", "dashboard.cors_origins", "origin,...", "", "other sites, such as https://ops.example.com, whose pages may call the dashboard",
+		func(c *config, v string) error {
+			c.corsOrigins = splitList(v)
+			for _, origin := range c.corsOrigins {
+				if err := http.NewCrossOriginProtection().AddTrustedOrigin(origin); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+	{"dashboard-tls-cert", "dashboard.tls_cert", "file", "", "encrypt the dashboard with the certificate in this file", func(c *config, v string) error {
+		c.dashboardTLS.cert.name = v
+		return notEmpty(v)
+	}},
+	{"dashboard-tls-key", "dashboard.tls_key", "file", "", "file with the key of that certificate", func(c *config, v string) error {
+		c.dashboardTLS.key.name = v
+		return notEmpty(v)
+	}},
+	{"no-metrics", "!metrics.enabled", "", "", "serve no metrics", func(c *config, v string) error {
+		return choose(&c.noMetrics, v, switches)
+	}},
+	{"metrics-port", "metrics_port", "port", "", "port of the metrics for Prometheus, 0 for any that is free (default --port + 1)", func(c *config, v string) (err error) {
+		c.metricsPort, err = port(v)
+		return err
+	}},
+	{"metrics-bind", "metrics.bind", "ip", "127.0.0.1", "address of the metrics", func(c *config, v string) error {
+		c.metricsBind = v
+		return address(v)
+	}},
+	{"metrics-hosts", "metrics.hosts", "name,...", "", "further names by which the metrics may be asked for while they are bound to this machine and there are no keys",
+		func(c *config, v string) error {
+			c.metricsHosts = splitList(v)
+			return nil
+		}},
+	{"metrics-objects", "metrics.objects", "n", "1000", "how many queues have series of their own, streams, groups, jobs, workflows, actions and namespaces likewise; the rest is summed up",
+		func(c *config, v string) (err error) {
+			c.metricsObjects, err = integer(v, "number of objects", 1_000_000)
+			return err
+		}},
+	{"log-level", "log.level", "level", "info", "least level that is logged: debug, info, warn or error", func(c *config, v string) error {
 		return choose(&c.logLevel, v, map[string]slog.Level{
 			"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
 		})
 	}},
-	{"log-format", "format", "text", "format of the log on stderr: text or json", func(c *config, v string) error {
+	{"log-format", "log.format", "format", "text", "format of the log on stderr: text or json", func(c *config, v string) error {
 		return choose(&c.logFormat, v, map[string]string{"text": "text", "json": "json"})
 	}},
 }
@@ -117,6 +199,7 @@ func (t *text) Type() string       { return t.kind }
 func addSettings(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
+	flags.String("config", "", "`file` with the configuration; also FLOE_CONFIG (default floe.toml, if there is one here)")
 	for _, s := range settings {
 		flag := flags.VarPF(&text{s.preset, s.kind}, s.flag, "", s.help)
 		if s.kind == "" {
@@ -143,8 +226,8 @@ func completed(kind string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(values, directive)
 }
 
-// find returns the value of a setting and how it was spelled, "" if it has none.
-func (s *setting) find(cmd *cobra.Command, p Process) (value, spelled string) {
+// find returns the value of a setting and how it was spelled, "" if it has none. A flag goes before the environment, that before the file.
+func (s *setting) find(cmd *cobra.Command, p Process, f *configFile) (value, spelled string) {
 	if flag := cmd.Flags().Lookup(s.flag); flag.Changed {
 		return flag.Value.String(), "--" + s.flag + "=" + flag.Value.String()
 	}
@@ -152,10 +235,50 @@ func (s *setting) find(cmd *cobra.Command, p Process) (value, spelled string) {
 	if v, _ := p.LookupEnv(s.env()); v != "" && !strings.HasPrefix(v, "tcp://") {
 		return v, s.env() + "=" + v
 	}
+	if e, given := f.entries[s.path()]; given {
+		return e.text, e.spelled
+	}
 	if s.preset == "" {
 		return "", ""
 	}
 	return s.preset, "--" + s.flag + "=" + s.preset
+}
+
+// splitList returns the parts of a list.
+func splitList(v string) (parts []string) {
+	for part := range strings.SplitSeq(v, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// size is a number of bytes, such as 1048576 or 1MiB.
+func size(v string, least, most int64) (int64, error) {
+	number, factor := strings.TrimSpace(v), int64(1)
+	for i, unit := range []string{"KiB", "MiB", "GiB"} {
+		if rest, found := strings.CutSuffix(number, unit); found {
+			number, factor = strings.TrimSpace(rest), 1<<(10*(i+1))
+		}
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64/factor {
+		return 0, errors.New("not a size: it takes bytes, or a whole number with KiB, MiB or GiB behind")
+	}
+	if n *= factor; n < least || n > most {
+		return 0, fmt.Errorf("%s is not between %s and %s", shownSize(n), shownSize(least), shownSize(most))
+	}
+	return n, nil
+}
+
+func shownSize(n int64) string {
+	for i, unit := range []string{"GiB", "MiB", "KiB"} {
+		if shift := 10 * (3 - i); n != 0 && n%(1<<shift) == 0 {
+			return strconv.FormatInt(n>>shift, 10) + unit
+		}
+	}
+	return strconv.FormatInt(n, 10) + " bytes"
 }
 
 const maxPort = 1<<16 - 1

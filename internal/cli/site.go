@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -37,26 +38,34 @@ type site struct {
 	gate   *gate
 	server *http.Server
 	cancel context.CancelFunc // of all requests
-	failed chan error         // capacity 1: why it does not serve any more
-	ended  chan struct{}      // closed when its goroutine has ended
+	crowd  *crowd
+	failed chan error    // capacity 1: why it does not serve any more
+	ended  chan struct{} // closed when its goroutine has ended
 }
 
 // listen starts a site. The caller has to drain or close it.
-func listen(addr string, log *slog.Logger) (*site, error) {
+func listen(addr string, encryption *tls.Config, log *slog.Logger) (*site, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
+	address := listener.Addr()
+	entrance := &entrance{Listener: listener}
+	listener = entrance
+	if encryption != nil {
+		listener = tls.NewListener(listener, encryption)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &site{addr: listener.Addr(), gate: newGate(), cancel: cancel, failed: make(chan error, 1), ended: make(chan struct{})}
+	s := &site{crowd: newCrowd(), addr: address, gate: newGate(), cancel: cancel, failed: make(chan error, 1), ended: make(chan struct{})}
 	s.server = &http.Server{
-		Handler:           deadlines{body: transferTimeout, write: transferTimeout}.wrap(s.gate),
+		Handler:           deadlines{body: transferTimeout, write: transferTimeout}.wrap(s.crowd.wrap(s.gate)),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
+	entrance.crowd = s.crowd
 	go s.serve(listener)
 	return s, nil
 }
@@ -66,6 +75,14 @@ func (s *site) serve(listener net.Listener) {
 	if err := s.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		s.failed <- fmt.Errorf("serve %s: %w", listener.Addr(), err)
 	}
+}
+
+// broken tells why the site does not serve any more; nothing ever of one that there is not.
+func (s *site) broken() <-chan error {
+	if s == nil {
+		return nil
+	}
+	return s.failed
 }
 
 // drain ends the site: it refuses new requests, gives those in flight graceTime, and cuts off who has not taken his answer then.

@@ -3,6 +3,7 @@ package cli
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 
@@ -67,11 +68,54 @@ func (c *config) serverTLS() (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	conf := &tls.Config{Certificates: certs, RootCAs: authorities, ClientCAs: authorities}
+	c.cert.files = &c.tls
+	c.cert.now.Store(&certs[0])
+	c.cert.believed.Store(authorities)
+	conf := &tls.Config{RootCAs: authorities, ClientCAs: authorities}
+	c.cert.serve(conf)
 	if authorities != nil {
 		conf.ClientAuth = tls.RequireAndVerifyClientCert
+		c.cert.believe(conf)
 	}
 	return conf, nil
+}
+
+// checkDashboardTLS returns what does not go together.
+func (c *config) checkDashboardTLS() error {
+	f := &c.dashboardTLS
+	f.cert.spelled, f.key.spelled = c.spelled["dashboard-tls-cert"], c.spelled["dashboard-tls-key"]
+	switch {
+	case f.cert.name != "" && f.key.name == "":
+		return fmt.Errorf("%s: is of no use without its key, --dashboard-tls-key", f.cert.spelled)
+	case f.key.name != "" && f.cert.name == "":
+		return fmt.Errorf("%s: is of no use without its certificate, --dashboard-tls-cert", f.key.spelled)
+	}
+	return nil
+}
+
+// dashboardEncryption returns how the dashboard is encrypted, nil if it is not.
+func (c *config) dashboardEncryption() (*tls.Config, error) {
+	if c.dashboardTLS.cert.name == "" {
+		return nil, nil
+	}
+	c.dashboardCert.files = &c.dashboardTLS
+	if err := c.dashboardCert.load(); err != nil {
+		return nil, err
+	}
+	conf := &tls.Config{NextProtos: []string{"h2", "http/1.1"}}
+	c.dashboardCert.serve(conf)
+	return conf, nil
+}
+
+// reloadTLS reads certificates anew, for connections that begin from now on.
+func (c *config) reloadTLS() error {
+	var bad []error
+	for _, cert := range []*certificate{&c.cert, &c.dashboardCert} {
+		if cert.files != nil {
+			bad = append(bad, cert.load())
+		}
+	}
+	return errors.Join(bad...)
 }
 
 // clientTLS are the flags of a command that say how to encrypt its connections.

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"os"
@@ -14,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -154,4 +157,47 @@ func TestTLSCluster(t *testing.T) {
 	awaitHealthy(t, map[string]string{
 		"FLOE_ADDR": addrs[0], "FLOE_TLS_CA": a.file("ca.pem"), "FLOE_TLS_CERT": a.file("node.pem"), "FLOE_TLS_KEY": a.file("node.key"),
 	}, len(addrs))
+}
+
+// TestReloadAuthorities: after SIGHUP a node believes clients by the authorities that its file has then, and shows its new certificate.
+func TestReloadAuthorities(t *testing.T) {
+	before, after := newAuthority(t), newAuthority(t)
+	before.certify("node")
+	before.certify("client")
+	after.certify("node")
+	after.certify("client")
+	hangups := make(chan os.Signal, 1)
+	by := func(t *testing.T, args []string, stdout io.WriteCloser, stderr io.Writer) (func(os.Signal), <-chan int) {
+		ctx, cancel := context.WithCancel(context.Background())
+		t.Cleanup(cancel)
+		exited := make(chan int, 1)
+		go func() {
+			defer stdout.Close()
+			exited <- Run(ctx, Process{Args: args, Stdout: stdout, Stderr: stderr, LookupEnv: lookup(nil), Hangups: hangups})
+		}()
+		return func(os.Signal) { cancel() }, exited
+	}
+	s := startBy(t, by, "--shards", "1", "--data-dir", t.TempDir(), "--tls-cert", before.file("node.pem"), "--tls-key", before.file("node.key"), "--tls-client-ca", before.file("ca.pem"))
+	defer s.stop()
+	as := func(a *authority) int {
+		code, _, _ := run(t, nil, "server", "status", "--addr", s.addr, "--tls-ca", a.file("ca.pem"), "--tls-cert", a.file("client.pem"), "--tls-key", a.file("client.key"))
+		return code
+	}
+	if old, other := as(before), as(after); old != 0 || other == 0 {
+		t.Fatalf("before: exit codes %d with its authority and %d with another one", old, other)
+	}
+	for _, name := range []string{"node.pem", "node.key", "ca.pem"} {
+		b, err := os.ReadFile(after.file(name))
+		after.must(err)
+		after.must(os.WriteFile(before.file(name), b, 0o600))
+	}
+	hangups <- syscall.SIGHUP
+	for late := time.Now().Add(patience); as(after) != 0; {
+		if time.Now().After(late) {
+			t.Fatalf("the new authority is not believed; stderr\n%s", s.stderr())
+		}
+	}
+	if code := as(&authority{t: t, dir: before.dir}); code == 0 { // whose client's certificate is of the old authority
+		t.Error("the old authority is still believed")
+	}
 }

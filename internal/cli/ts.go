@@ -38,7 +38,7 @@ type pointWritten struct {
 func tsWrite(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "write MEASUREMENT",
-		Short: "Write a point: its values, one of which may be called value, at a time",
+		Short: "Write a point: values by their names, or just one, at a time",
 		Example: `  floe ts write cpu --tags host=web-01,region=eu --value 12.5
   floe ts write disk --tags host=web-01 --fields used=5.2e10,free=1e9 --timestamp 1700000000000`,
 		Args: takes("MEASUREMENT"),

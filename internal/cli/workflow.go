@@ -16,7 +16,7 @@ func workflowCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
 	cmd := group("workflow", "Create workflows, start them, and look at their runs",
 		workflowCreate(f), workflowValidate(f), workflowStart(f), workflowStatus(f), workflowHistory(f), workflowSignal(f), workflowCancel(f), workflowRetry(f),
-		workflowList(f), workflowRuns(f), workflowEnable(f, true), workflowEnable(f, false), workflowDelete(f))
+		workflowList(f), workflowInfo(f), workflowRuns(f), workflowEnable(f, true), workflowEnable(f, false), workflowScheduleCommand(f), workflowDelete(f))
 	f.equip(cmd)
 	return cmd
 }
@@ -118,6 +118,20 @@ type problemList struct {
 	Count    int           `json:"count"`
 }
 
+// printProblems prints what is wrong with a definition. People are told as well when it is valid.
+func (o *output) printProblems(list problemList, t table, valid string) error {
+	if o.format != formatTable || !list.Valid {
+		return o.print(list, t)
+	}
+	if len(t.rows) > 0 {
+		if err := o.printTable(t); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(o.w, valid)
+	return err
+}
+
 func workflowValidate(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate -f FILE",
@@ -142,7 +156,7 @@ not checked. The exit code is 1 if the definition can not be created; warnings a
 			t.rows = append(t.rows, []string{strconv.Itoa(p.Line), p.Severity.String(), p.Code, p.Message})
 		}
 		list.Count, list.Valid = len(list.Problems), wrong == 0
-		if err := f.output.print(list, t); err != nil || wrong == 0 {
+		if err := f.output.printProblems(list, t, "The definition is valid."); err != nil || wrong == 0 {
 			return err
 		}
 		return fmt.Errorf("the definition can not be created: errors: %d", wrong)
@@ -193,13 +207,7 @@ func workflowList(f *frame) *cobra.Command {
 	prefix := cmd.Flags().String("prefix", "", "only those whose names begin with it")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return f.call(cmd, func(ctx context.Context, s *session) error {
-			document := func(i workflow.Info) workflowText {
-				return workflowText{
-					Name: i.Name, Namespace: s.namespace, Version: i.Version, Description: i.Description, Enabled: i.Enabled, Steps: orEmpty(i.Steps),
-					Plans: orEmpty(i.Plans), Terminals: orEmpty(i.Terminals), HasSchedule: i.HasSchedule, HasTrigger: i.HasTrigger, Runs: workflowRunsOf(i.Runs),
-					CreatedAt: i.CreatedAt.UnixMilli(), UpdatedAt: i.UpdatedAt.UnixMilli(),
-				}
-			}
+			document := func(i workflow.Info) workflowText { return newWorkflowText(s.namespace, i) }
 			row := func(i workflow.Info) []string {
 				r := i.Runs
 				return []string{

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -222,12 +224,26 @@ func (s *session) flowTables(r *workflow.Run) []table {
 		{"code", r.Code}, {"triggered by", r.TriggeredBy}, {"started", shownTime(r.StartedAt)}, {"completed", shownOptionalTime(r.CompletedAt)},
 		{"idempotency key", r.IdempotencyKey}, {"events", decimal(r.Events)}, {"input", s.cell(r.Input)}, {"output", s.cell(r.Output)},
 	}}}
+	if r.Parent != "" {
+		tables[0].rows = append(tables[0].rows, []string{"parent", string(r.Parent)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {
+		tables[0].rows = append(tables[0].rows, []string{"attribute " + name, shownAttribute(r.Attributes[name])})
+	}
 	for _, t := range []table{steps, signals} {
 		if len(t.rows) > 0 {
 			tables = append(tables, t)
 		}
 	}
 	return tables
+}
+
+// shownAttribute shows the value of a search attribute.
+func shownAttribute(value any) string {
+	if t, ok := value.(time.Time); ok {
+		return shownTime(t)
+	}
+	return fmt.Sprint(value)
 }
 
 // eventText is an entry of a history, in JSON.

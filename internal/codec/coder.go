@@ -3,6 +3,7 @@ package codec
 import (
 	"encoding/binary"
 	"math"
+	"sync"
 	"time"
 )
 
@@ -26,6 +27,35 @@ func NewEncoder(dst []byte) Coder { return Coder{dst: dst} }
 
 // NewDecoder returns a Coder that reads src, which it keeps no part of.
 func NewDecoder(src []byte) Coder { return Coder{src: NewReader(src), reading: true} }
+
+// coders are those of Encode and Decode: what is coded is called through a function, so that each would be allocated.
+var coders = sync.Pool{New: func() any { return new(Coder) }}
+
+// Encode appends a record that is coded field by field.
+func Encode[T any](dst []byte, v *T, code func(*T, *Coder)) []byte {
+	const usual = 64
+	if dst == nil {
+		dst = make([]byte, 0, usual)
+	}
+	c := coders.Get().(*Coder)
+	*c = NewEncoder(dst)
+	code(v, c)
+	dst = c.dst
+	*c = Coder{}
+	coders.Put(c)
+	return dst
+}
+
+// Decode reads what Encode wrote, all of it.
+func Decode[T any](b []byte, code func(*T, *Coder)) (v T, err error) {
+	c := coders.Get().(*Coder)
+	*c = NewDecoder(b)
+	code(&v, c)
+	err = c.Done()
+	*c = Coder{}
+	coders.Put(c)
+	return v, err
+}
 
 // Encoded returns what has been appended.
 func (c *Coder) Encoded() []byte { return c.dst }

@@ -73,7 +73,7 @@ func (s *Schedule) count(after, now time.Time) int {
 	return int((s.grid(now.UnixMilli()) - s.grid(after.UnixMilli())) / s.every)
 }
 
-// backwards finds the last n of ticks of which there are too many to go through, each by bisection.
+// backwards finds the last n ticks by bisection, when there are too many to go through.
 func (s *Schedule) backwards(after, now time.Time, n int) []time.Time {
 	var ticks []time.Time
 	lo, hi := after.Unix(), now.UnixMilli()

@@ -19,6 +19,7 @@ const (
 	MachineAction     MachineID = 5
 	MachineWorkflow   MachineID = 6
 	MachineProcessing MachineID = 7
+	MachineKeys       MachineID = 8  // API keys
 	MachineTest2      MachineID = 14 // toy machines of tests
 	MachineTest       MachineID = 15
 	maxMachines                 = 16

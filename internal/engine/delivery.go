@@ -259,6 +259,10 @@ func (tx *Tx) runForeign(m *message) ([]byte, error) {
 		return nil, err
 	}
 	tx.followed = 0
+	if tx.x.table.command(cmd).AtHome {
+		ns := tx.x.dir.lookup(cmd.Namespace)
+		cmd.Spread = ns != nil && ns.spread
+	}
 	if err := tx.admit(cmd); err != nil {
 		// What this shard knows of the namespace may be out of date, or lost: that is not for the sender to bear.
 		return nil, Errorf(ErrUnavailable, "%v", err)

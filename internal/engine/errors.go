@@ -53,9 +53,9 @@ func (e *Error) Error() string { return e.Msg }
 // Unwrap makes errors.Is(e, e.Kind) true.
 func (e *Error) Unwrap() error { return e.Kind }
 
-// Errorf returns an error with the formatted message that matches the sentinel kind.
+// Errorf returns an error with the message, formatted as by Text, that matches the sentinel kind.
 func Errorf(kind error, format string, args ...any) error {
-	return &Error{Kind: kind, Msg: fmt.Sprintf(format, args...)}
+	return &Error{Kind: kind, Msg: Text(format, args...)}
 }
 
 // TxnError says which part of a transaction was refused. It unwraps to the reason.

@@ -48,5 +48,8 @@ func isPlain(name string) bool {
 	return true
 }
 
+// SystemNamespace is where floe keeps what it writes for its users to read.
+const SystemNamespace = "_system"
+
 // IsSystem reports whether a namespace belongs to floe itself and refuses writes of users.
 func IsSystem(namespace string) bool { return strings.HasPrefix(namespace, "_") }

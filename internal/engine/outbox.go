@@ -184,7 +184,7 @@ func (tx *Tx) Send(m Message) {
 	}
 	tx.replier(tx.machine)
 	target := HomeShard(cmd.Namespace, x.shards)
-	if cmd.Spread {
+	if cmd.Spread && !x.table.command(cmd).AtHome {
 		target = NameShard(cmd.Namespace, m.Name, x.shards)
 	}
 	x.applied.LSN++ // not Step: tx.LSN stays the number of the change that sends

@@ -15,6 +15,8 @@ type Primitive struct {
 	Name string    // as it is called in messages and statistics, such as "queue"
 	// New returns the machine of a shard.
 	New func() Machine
+	// Global says that its commands are about the whole node: they have no namespace, are no part of a transaction, and are applied in GlobalShard.
+	Global bool
 
 	Commands []CommandType // kinds count from 1
 	Queries  []QueryType   // likewise
@@ -36,6 +38,11 @@ type CommandType struct {
 	// Shrinks says that a node whose disk is full takes it: it frees space, or takes so little that what a node keeps in reserve is enough
 	// for as many of them as there can be.
 	Shrinks bool
+	// AtHome says that commands of other shards go to the home of their namespace, wherever what they are about lives: it knows the namespace's placement,
+	// and the sender need not.
+	AtHome bool
+	// Reaches says that what it sets going may read or write other namespaces than its own: only who may do so in all may send it.
+	Reaches bool
 	// Admit checks a command that comes from a user in another process as the functions that make commands check their arguments: nothing
 	// in it is to be trusted. maxPayload is the largest value or payload. Errors: ErrInvalid. nil if users do not send it.
 	Admit func(cmd Command, maxPayload int) error
@@ -228,6 +235,11 @@ func enginePrimitive() Primitive {
 	}
 }
 
+// WithEngine returns the tables of some primitives behind the engine's own.
+func WithEngine(primitives []Primitive) []Primitive {
+	return append([]Primitive{enginePrimitive()}, primitives...)
+}
+
 // table is what a program knows of primitives, by their numbers; the engine's own is one of them.
 type table struct {
 	byID     [maxMachines]*Primitive
@@ -238,7 +250,7 @@ type table struct {
 // newTable returns the table of some primitives. It panics if they are not well-formed, or not different ones.
 func newTable(primitives []Primitive) *table {
 	t := new(table)
-	for _, p := range append([]Primitive{enginePrimitive()}, primitives...) {
+	for _, p := range WithEngine(primitives) {
 		if err := p.Check(); err != nil {
 			panic(err)
 		}
@@ -275,6 +287,9 @@ func (t *table) check(cmd Command) error {
 		if err := t.sent(cmd, FromUsers); err != nil {
 			return err
 		}
+		if t.byID[cmd.Machine].Global {
+			return nil
+		}
 	case t.command(cmd) == nil:
 		return unknownCommand(cmd)
 	case cmd.Kind == kindFenced:
@@ -295,6 +310,12 @@ func (t *table) check(cmd Command) error {
 		return nil
 	}
 	return CheckName("namespace", cmd.Namespace)
+}
+
+// isGlobal reports whether a command is one that has no namespace.
+func (t *table) isGlobal(cmd Command) bool {
+	p := t.primitive(cmd.Machine)
+	return p != nil && p.Global
 }
 
 // sent refuses a command that is not known, or does not come from there.

@@ -10,7 +10,7 @@ type relation struct {
 	why      string // what for
 }
 
-// relations holds every pair of machines of which one may do something to the other: what is not here panics. A machine reads its own rows, and
+// relations holds every pair of machines where one may do something to the other: what is not here panics. A machine reads its own rows, and
 // runs its own commands, with the calls for that; only as follow-ups are its own commands in the table too.
 var relations = []relation{
 	{from: MachineAction, to: MachineWorkflow, then: true, why: "the end of a run is the end of the step that waits for it"},
@@ -18,10 +18,11 @@ var relations = []relation{
 	{from: MachineWorkflow, to: MachineAction, then: true, peek: true, why: "steps invoke and cancel runs; a missing or disabled action is an outcome"},
 	{from: MachineWorkflow, to: MachineWorkflow, then: true, why: "steps start and cancel children, whose end is the end of a step"},
 	{from: MachineWorkflow, to: MachineStream, then: true, peek: true, why: "triggers acknowledge the records they have started runs for"},
-	{from: MachineProcessing, to: MachineKV, then: true, why: "sink"},
+	{from: MachineStream, to: MachineWorkflow, then: true, why: "triggers: a batch of records starts a run"},
+	{from: MachineProcessing, to: MachineKV, then: true, peek: true, why: "sink; records are looked up"},
 	{from: MachineProcessing, to: MachineStream, then: true, peek: true, why: "sink, stream of errors; a source may be trimmed, or another one of that name"},
-	{from: MachineProcessing, to: MachineQueue, then: true, why: "sink"},
-	{from: MachineProcessing, to: MachineTS, then: true, why: "sink"},
+	{from: MachineProcessing, to: MachineQueue, then: true, peek: true, why: "sink; one that is full is waited for"},
+	{from: MachineProcessing, to: MachineTS, then: true, peek: true, why: "sink, source"},
 	{from: MachineTest, to: MachineTest, then: true, why: "tests"},
 	{from: MachineTest, to: MachineAction, then: true, why: "tests"},
 	{from: MachineAction, to: MachineTest, then: true, why: "tests"},

@@ -12,6 +12,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
+// GlobalShard holds what belongs to no namespace, see Primitive.Global.
+const GlobalShard ShardID = 0
+
 // HomeShard returns the shard that holds the record of a namespace and, unless it is spread, everything in it.
 func HomeShard(namespace string, shards int) ShardID {
 	return ShardID(xxhash.Sum64String(namespace) % uint64(shards))
@@ -55,6 +58,7 @@ func shardOf(namespace, name uint64, shards int) ShardID {
 type Router struct {
 	door    Door
 	caching CachingDoor // door, if it is one
+	serial  bool        // it is a SerialDoor
 
 	attached any // see Attach
 
@@ -69,10 +73,17 @@ type Router struct {
 // maxRemembered bounds the Router's memory to about 10 MiB. Beyond it any other namespace is forgotten, and asked for again when it is used.
 const maxRemembered = 10_000
 
+// SerialDoor is a Door for one goroutine: several shards are asked in turn instead of at once. It is for simulations.
+type SerialDoor interface {
+	Door
+	Serial()
+}
+
 // NewRouter returns a Router over door.
 func NewRouter(door Door) *Router {
 	r := &Router{door: door}
 	r.caching, _ = door.(CachingDoor)
+	_, r.serial = door.(SerialDoor)
 	return r
 }
 

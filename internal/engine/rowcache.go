@@ -80,7 +80,7 @@ func (r *cachedRow) isNamed(of *shardRows, m MachineID, kind byte, ns uint32, na
 // namedPrefix is how many bytes of a row's key stand before the name: shard, machine, kind and namespace.
 const namedPrefix = rowPrefix + 5
 
-// NewRowCache returns a cache of about so many bytes, of which less than 64 KiB are none.
+// NewRowCache returns a cache of about so many bytes; less than 64 KiB are none.
 func NewRowCache(size int64) *RowCache {
 	n := min(size/minRowShare, maxRowBuckets)
 	if n <= 0 {

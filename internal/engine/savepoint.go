@@ -45,7 +45,7 @@ func (tx *Tx) mark() Savepoint {
 	}
 }
 
-// nestedMark is mark for the engine's own parts of a command, each of which takes an LSN of its own anyway.
+// nestedMark is mark for the engine's own parts of a command, which take LSNs of their own anyway.
 func (tx *Tx) nestedMark() Savepoint {
 	s := tx.mark()
 	s.nested = true

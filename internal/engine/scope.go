@@ -1,6 +1,9 @@
 package engine
 
-import "context"
+import (
+	"context"
+	"sync"
+)
 
 // Scope is a namespace as the store of a primitive sees it: the way to its shards, and how large its values may be. It does not change, and
 // may be used by many goroutines at once.
@@ -48,6 +51,9 @@ func (s *Scope) Namespace() string { return s.place.namespace }
 
 // MaxPayload returns how large values and payloads may be, in bytes.
 func (s *Scope) MaxPayload() int { return s.maxPayload }
+
+// Other returns another namespace, reached in the same way.
+func (s *Scope) Other(namespace string) Scope { return s.router.Scope(namespace, s.maxPayload) }
 
 // Attached returns what whoever made the router has for the stores behind it, such as who looks at the loops of workers; nil if there is nothing.
 func (s *Scope) Attached() any { return s.router.attached }
@@ -114,6 +120,11 @@ func (s *Scope) Spread(ctx context.Context) (bool, error) {
 	return s.router.Spread(ctx, s.Namespace())
 }
 
+// SpreadOf is Spread for any namespace.
+func (s *Scope) SpreadOf(ctx context.Context, namespace string) (bool, error) {
+	return s.router.Spread(ctx, namespace)
+}
+
 // Shard returns where a name lives.
 func (s *Scope) Shard(ctx context.Context, name string) (ShardID, error) {
 	return s.router.Shard(ctx, s.Namespace(), name)
@@ -137,20 +148,29 @@ func FanOut[Q any, P interface {
 	*Q
 	Query
 }](ctx context.Context, s *Scope, shards []ShardID, parts []P) error {
-	if len(shards) == 1 {
-		return s.QueryShard(ctx, shards[0], parts[0])
-	}
-	errs := make(chan error, len(shards))
-	for i, shard := range shards {
-		go func() { errs <- s.QueryShard(ctx, shard, parts[i]) }()
-	}
-	var err error
-	for range shards {
-		if e := <-errs; e != nil {
-			err = e
+	errs := make([]error, len(shards))
+	s.Each(len(shards), func(i int) { errs[i] = s.QueryShard(ctx, shards[i], parts[i]) })
+	for _, err := range errs {
+		if err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
+}
+
+// Each calls f for 0 to n-1, at once if the door can be asked so, and returns when all calls have.
+func (s *Scope) Each(n int, f func(i int)) {
+	if n == 1 || s.router.serial {
+		for i := range n {
+			f(i)
+		}
+		return
+	}
+	var calls sync.WaitGroup
+	for i := range n {
+		calls.Go(func() { f(i) })
+	}
+	calls.Wait()
 }
 
 // AskAll asks all shards of the namespace the same at once, and returns what each has answered.

@@ -18,7 +18,7 @@ const NoTimer = math.MaxInt64
 const maxFire = 256
 
 // timerIndex knows where the timers of a shard begin. No timer is before first, and none is due before next: iterating from there never walks over
-// the remains of timers that have fired, of which there may be a million with the same due time.
+// the remains of timers that have fired: there may be a million with the same due time.
 //
 // Rows: 't' | due (i64) | machine (u8) | namespace number (u32) | token
 type timerIndex struct {

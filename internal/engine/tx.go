@@ -327,6 +327,13 @@ func (tx *Tx) dispatch(cmd Command) (result []byte, err error) {
 	if err := tx.known(cmd); err != nil {
 		return nil, err
 	}
+	if tx.x.table.isGlobal(cmd) {
+		if cmd.Namespace != "" || tx.x.shard != GlobalShard {
+			return nil, Errorf(ErrInvalid, "%s: a command in namespace %q and shard %d, it takes none and shard %d",
+				tx.x.table.byID[cmd.Machine].Name, cmd.Namespace, tx.x.shard, GlobalShard)
+		}
+		return tx.run(cmd)
+	}
 	if err := tx.admit(cmd); err != nil {
 		return nil, err
 	}
@@ -406,6 +413,9 @@ func (tx *Tx) applyTxn(cmd Command) ([]byte, error) {
 func (tx *Tx) runPart(part Command) ([]byte, error) {
 	if err := tx.known(part); err != nil {
 		return nil, err
+	}
+	if tx.x.table.isGlobal(part) {
+		return nil, Errorf(ErrInvalid, "%s: no part of a transaction", tx.x.table.byID[part.Machine].Name)
 	}
 	return tx.run(part)
 }

@@ -309,7 +309,7 @@ func (o *ownRows) timer(k, value []byte) {
 	case o.x.machine(t.machine) == nil:
 		o.Reportf("timer %x of machine %d, which this program does not know", k, t.machine)
 	case int(t.ns) >= len(o.namespaces):
-		o.Reportf("timer %x of namespace %d, of which there are %d", k, t.ns, len(o.namespaces))
+		o.Reportf("timer %x of namespace %d, but there are only %d", k, t.ns, len(o.namespaces))
 	case len(value) > 0:
 		o.Reportf("timer %x holds %d bytes", k, len(value))
 	}

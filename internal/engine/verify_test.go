@@ -104,7 +104,7 @@ func TestVerifyReports(t *testing.T) {
 		}, "the first timer is due at -9223372036854775808"},
 		"timer with a value":    {func(r *rig) { k, _ := r.row(own + "t"); r.set(string(k), []byte("x")) }, "holds 1 bytes"},
 		"timer of a machine":    {func(r *rig) { k, _ := r.row(own + "t"); k[12] = 9; r.set(string(k), nil) }, "of machine 9, which this program does not know"},
-		"timer of no namespace": {func(r *rig) { k, _ := r.row(own + "t"); k[16] = 9; r.set(string(k), nil) }, "of namespace 9, of which there are 2"},
+		"timer of no namespace": {func(r *rig) { k, _ := r.row(own + "t"); k[16] = 9; r.set(string(k), nil) }, "of namespace 9, but there are only 2"},
 		"short timer":           {func(r *rig) { r.set(own+"t\x00", nil) }, "is of no known kind"},
 		"message garbage":       {func(r *rig) { k, _ := r.row(own + "o"); r.set(string(k), []byte{1, 99}) }, "message"},
 		"message of tomorrow":   {func(r *rig) { k, v := r.row(own + "o"); k[19] = 1; r.set(string(k), v) }, "the shard's last LSN is"},

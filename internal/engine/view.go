@@ -52,6 +52,18 @@ func (v *View) Passed(at int64) bool {
 	return true
 }
 
+// Beside returns a view of the rows of another machine, which sees the same state as this one, and that machine. It is for duties of machines that may
+// look at those rows (see MayPeek); what they wait for is a matter of this view.
+func (v *View) Beside(m MachineID) (*View, Machine) {
+	if !MayPeek(v.machine, m) {
+		panic(fmt.Sprintf("shard %d: machine %d may not read rows of machine %d", v.x.shard, v.machine, m))
+	}
+	v.Freeze()
+	beside := &View{x: v.x, machine: m, now: v.now, frozen: v.frozen, stale: v.stale, stamp: v.stamp}
+	beside.scan = scan{ctx: v.scan.ctx, stop: v.scan.stop, endless: v.scan.endless}
+	return beside, v.x.machine(m)
+}
+
 // Stale reports whether the replica may lag behind what has been acknowledged: what it does not know yet may exist.
 func (v *View) Stale() bool { return v.stale }
 
@@ -131,9 +143,17 @@ func (v *View) WaitOn(t Topic) error { return v.WaitTurn(t, v.Now()) }
 // WaitTurn is WaitOn for who has waited since an earlier time (ms): it is woken before those who came later.
 func (v *View) WaitTurn(t Topic, since int64) error { return v.wait(0, t, since) }
 
-// WaitTurnWithin is WaitTurn for a topic of which the one who notifies knows only that it is within another, see Tx.NotifyWithin. It has to be
+// WaitTurnWithin is WaitTurn for a topic that the notifier knows only to be within another, see Tx.NotifyWithin. It has to be
 // the first wait of the query or take.
 func (v *View) WaitTurnWithin(parent, t Topic, since int64) error { return v.wait(parent, t, since) }
+
+// WaitApart is WaitOn for a wait of floe's own, which goes on all the time: it is not counted among those of users, and takes no place of theirs.
+func (v *View) WaitApart(t Topic) error {
+	if v.waiter == nil {
+		v.waiter = &waiter{c: make(chan struct{}, 1), since: v.Now(), duty: true}
+	}
+	return v.x.hub.subscribe(v.waiter, t)
+}
 
 func (v *View) wait(parent, t Topic, since int64) error {
 	if v.looked != nil {
@@ -164,8 +184,8 @@ func (v *View) WakeAt(at int64) {
 	v.wakeAt = min(v.wakeAt, at)
 }
 
-// Claim says that the answer tells of something that only one can take, and of which no more have been told than there is to take (Tx.Notify
-// with a number). In case the one who is told never takes it, somebody else who waits for the topic is made to look in a second.
+// Claim says that the answer tells of something that only one can take, and no more have been told than there is to take (Tx.Notify
+// with a number). In case the one told never takes it, somebody else who waits for the topic is made to look in a second.
 func (v *View) Claim(t Topic) { v.claims = append(v.claims, t) }
 
 // Get returns a copy of the row's value.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/floedb/floe/internal/codec"
 )
@@ -14,6 +16,28 @@ type Wire struct{ table *table }
 
 // NewWire returns the Wire of some primitives.
 func NewWire(primitives []Primitive) *Wire { return &Wire{newTable(primitives)} }
+
+// Describe says in a few words what a command is, such as "kv put", or "kv put, queue enqueue" of a transaction.
+func (w *Wire) Describe(cmd Command) string {
+	if cmd.Machine == machineEngine && cmd.Kind == kindTxn {
+		parts, _, _ := decodeTxn(cmd.Body, cmd.Namespace)
+		var all []string
+		for _, part := range parts {
+			if s := w.Describe(part); !slices.Contains(all, s) && len(all) < mostDescribed {
+				all = append(all, s)
+			}
+		}
+		return strings.Join(all, ", ")
+	}
+	p := w.table.primitive(cmd.Machine)
+	if c := p.Command(cmd.Kind); c != nil {
+		return p.Name + " " + c.Name
+	}
+	return "unknown"
+}
+
+// mostDescribed is how many different parts of a transaction are named.
+const mostDescribed = 8
 
 // Kinds of the engine's own queries and errors.
 const (
@@ -106,6 +130,9 @@ func DecodeResults(q Query, b []byte) error {
 // Admit checks a command that comes from a user in another process, as the functions that make commands check their arguments here.
 // maxPayload is the largest value or payload. Errors: ErrInvalid.
 func (w *Wire) Admit(cmd Command, maxPayload int) error {
+	if w.table.isGlobal(cmd) {
+		return w.admit(cmd, maxPayload)
+	}
 	if err := CheckWritable(cmd.Namespace); err != nil {
 		return err
 	}
@@ -117,6 +144,23 @@ func (w *Wire) Admit(cmd Command, maxPayload int) error {
 		err = w.admit(parts[i], maxPayload)
 	}
 	return err
+}
+
+// Reaches reports whether a command, or a part of it if it is a transaction, may reach into other namespaces than its own.
+func (w *Wire) Reaches(cmd Command) bool {
+	if c := w.table.command(cmd); c != nil && c.Reaches {
+		return true
+	}
+	if cmd.Machine != machineEngine || cmd.Kind != kindTxn {
+		return false
+	}
+	parts, _, err := decodeTxn(cmd.Body, cmd.Namespace)
+	for _, part := range parts {
+		if w.Reaches(part) {
+			return true
+		}
+	}
+	return err != nil // it is refused anyway
 }
 
 func (w *Wire) admit(cmd Command, maxPayload int) error {

@@ -36,12 +36,12 @@ const (
 	consumedKeys  = 20
 )
 
-// runConsumer consumes through a client with the given addresses, and says what it takes. A message with an even number is acknowledged by its handler, together with a key
-// that says so; of all else the runs are counted.
-func runConsumer(text string) error {
+// dialFrom is the beginning of a process that works through a client: it connects to the addresses that the text has, in JSON. The context ends when the
+// process that started this one closes its input, or is gone.
+func dialFrom(text string) (context.Context, *floe.Client, error) {
 	var addrs []string
 	if err := json.Unmarshal([]byte(text), &addrs); err != nil {
-		return err
+		return nil, nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
@@ -49,6 +49,13 @@ func runConsumer(text string) error {
 		stop()
 	}()
 	db, err := floe.Dial(ctx, addrs)
+	return ctx, db, err
+}
+
+// runConsumer consumes through a client with the given addresses, and says what it takes. A message with an even number is acknowledged by its handler, together with a key
+// that says so; of all else the runs are counted.
+func runConsumer(text string) error {
+	ctx, db, err := dialFrom(text)
 	if err != nil {
 		return err
 	}

@@ -47,16 +47,7 @@ const workName = "job"
 
 // runWorker carries out actions through a client with the given addresses. Of each run the attempts are noted.
 func runWorker(text string) error {
-	var addrs []string
-	if err := json.Unmarshal([]byte(text), &addrs); err != nil {
-		return err
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		stop()
-	}()
-	db, err := floe.Dial(ctx, addrs)
+	ctx, db, err := dialFrom(text)
 	if err != nil {
 		return err
 	}

@@ -25,12 +25,13 @@ func TestWorks(t *testing.T) {
 	for name, start := range map[string]func(*testing.T) *processes{"three": newProcesses, "one": newProcess} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			doWorks(t, start(t))
+			doWorks(t, start(t), kit.Works, *workKillsFlag, actsBetweenKills)
 		})
 	}
 }
 
-func doWorks(t *testing.T, c *processes) {
+// doWorks kills processes while clients work, after so many acts each.
+func doWorks(t *testing.T, c *processes, all []kit.Work, kills int, acts int64) {
 	rng := rand.New(rand.NewPCG(rig.Seed(t), 0))
 	door, err := peer.Dial(t.Context(), peer.Config{Wire: engine.NewWire(primitive.All())}, c.addrs())
 	if err != nil {
@@ -44,7 +45,7 @@ func doWorks(t *testing.T, c *processes) {
 	}
 	var jobs []kit.Job
 	var clients sync.WaitGroup
-	for _, work := range kit.Works {
+	for _, work := range all {
 		job := work.New()
 		if !job.Open(first) {
 			t.Fatalf("the work %s could not begin", work.Name)
@@ -60,14 +61,14 @@ func doWorks(t *testing.T, c *processes) {
 			}()
 		}
 	}
-	for range *workKillsFlag {
-		w.await(actsBetweenKills)
+	for range kills {
+		w.await(acts)
 		i := rng.IntN(len(c.cmds))
 		c.kill(i)
 		<-time.After(time.Duration(rng.IntN(500)) * time.Millisecond) // shorter than an election, and longer
 		c.start(i)
 	}
-	w.await(actsBetweenKills)
+	w.await(acts)
 	w.over.Store(true)
 	clients.Wait()
 	for _, job := range jobs {

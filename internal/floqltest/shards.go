@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/floql"
 )
 
-// NewShards returns sources of which each has some of the series. They give points in columns of a few, in random order of the series, and answer aggregations
+// NewShards returns sources with some of the series each. They give points in columns of a few, in random order of the series, and answer aggregations
 // as other processes would: each in a part of its own, which is encoded and merged.
 func NewShards(seed uint64) *Shards { return &Shards{random: rand.New(rand.NewPCG(seed, 0))} }
 

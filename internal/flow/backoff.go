@@ -1,15 +1,17 @@
 package flow
 
-// maxMillis is the longest time that a definition may name: 100 years.
-const maxMillis = 100 * 365 * 24 * 3600 * 1000
+import (
+	"github.com/floedb/floe/internal/document"
+	"github.com/floedb/floe/internal/plant"
+)
 
 // Pause returns how many ms to wait behind an attempt, counted from 1: Initial, Initial times the attempt, or Initial doubled with each attempt, up to Max. Random,
 // which has to be the same on all replicas, decides how much of it is left to chance: with Jitter up to so much is added or taken away, exponential jitter
 // without it takes between half and all.
 func (b *Backoff) Pause(attempt int64, random uint64) int64 {
 	attempt = max(attempt, 1)
-	limit := int64(maxMillis)
-	if b.Max > 0 {
+	limit := int64(document.MaxMillis)
+	if b.Max > 0 && !plant.On(plant.PauseUnbounded) {
 		limit = min(limit, b.Max)
 	}
 	pause := min(max(b.Initial, 0), limit)
@@ -27,7 +29,7 @@ func (b *Backoff) Pause(attempt int64, random uint64) int64 {
 	}
 	switch {
 	case b.Jitter > 0:
-		spread := min(b.Jitter, maxMillis)
+		spread := min(b.Jitter, document.MaxMillis)
 		pause += int64(random%uint64(2*spread+1)) - spread
 	case b.Kind == BackoffExponentialJitter:
 		pause -= int64(random % uint64(pause/2+1))

@@ -3,6 +3,8 @@ package flow
 import (
 	"math"
 	"testing"
+
+	"github.com/floedb/floe/internal/document"
 )
 
 func TestPauses(t *testing.T) {
@@ -39,7 +41,7 @@ func FuzzPause(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind uint8, initial, most, jitter, attempt int64, random uint64) {
 		b := Backoff{Kind: BackoffKind(kind % 4), Initial: initial, Max: most, Jitter: jitter}
 		got := b.Pause(attempt, random)
-		if got < 0 || got > maxMillis || most > 0 && got > most {
+		if got < 0 || got > document.MaxMillis || most > 0 && got > most {
 			t.Errorf("%+v.Pause(%d, %d) = %d", b, attempt, random, got)
 		}
 	})

@@ -1,19 +1,23 @@
 package flow
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/floedb/floe/internal/document"
+)
 
 // check looks at the definition as a whole.
-func (r *reader) check(doc *node) {
+func (r *reader) check(doc *document.Node) {
 	if len(r.d.Steps) == 0 || r.d.Steps[0].Name != StartStep {
-		r.fail(doc.line, "no-start", "%s has no start: say which step comes first", top)
+		r.Fail(doc.Line, "no-start", "%s has no start: say which step comes first", document.Top)
 	}
 	for _, use := range r.steps {
 		if p, known := r.places[use.name]; !known || p < 0 {
-			r.fail(use.line, "unknown-step", "%s names step %s, which is not there%s", use.at, quote(use.name), r.nearest(use.name, keys(r.places)))
+			r.Fail(use.line, "unknown-step", "%s names step %s, which is not there%s", use.at, document.Quote(use.name), r.Nearest(use.name, keys(r.places)))
 		}
 	}
 	r.checkPlans(doc)
-	if r.failed {
+	if r.Failed {
 		return
 	}
 	r.checkReach()
@@ -21,14 +25,14 @@ func (r *reader) check(doc *node) {
 }
 
 // checkPlans looks for plans that nobody runs.
-func (r *reader) checkPlans(doc *node) {
-	plans := doc.get("plans")
+func (r *reader) checkPlans(doc *document.Node) {
+	plans := doc.Get("plans")
 	if plans == nil {
 		return
 	}
-	for _, p := range plans.pairs {
-		if !r.used[p.key] {
-			r.warn(p.line, "unused-plan", "%s is run by no step", under("plans", p.key))
+	for _, p := range plans.Pairs {
+		if !r.used[p.Key] {
+			r.Warn(p.Line, "unused-plan", "%s is run by no step", document.Under("plans", p.Key))
 		}
 	}
 }
@@ -49,7 +53,7 @@ func (r *reader) checkReach() {
 	}
 	for i, there := range reached {
 		if !there {
-			r.warn(r.lines[i], "unreachable-step", "no transition leads to %s", under("steps", r.d.Steps[i].Name))
+			r.Warn(r.lines[i], "unreachable-step", "no transition leads to %s", document.Under("steps", r.d.Steps[i].Name))
 		}
 	}
 }
@@ -72,7 +76,7 @@ func (r *reader) checkLoops() {
 		if len(names) > 10 {
 			names = append(names[:10], "...")
 		}
-		r.warn(r.lines[first], "busy-loop", "steps %s can follow each other for ever: none of them waits for a signal or a time", strings.Join(names, ", "))
+		r.Warn(r.lines[first], "busy-loop", "steps %s can follow each other for ever: none of them waits for a signal or a time", strings.Join(names, ", "))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/rawjson"
 )
 
 // Code codes the compiled form. What a decoder accepts a machine can run without looking further: places, plans and kinds are there, lists are not longer than
@@ -97,7 +98,7 @@ func codeSchedule(c *codec.Coder, s *Schedule) {
 	naturals(c, &s.Every, &s.Most, &s.CatchUpLimit)
 	enum(c, &s.CatchUp, 0, catchUpRules-1)
 	c.Bytes(&s.Input)
-	if c.Reading() && s.Input != nil && !Valid(s.Input) {
+	if c.Reading() && s.Input != nil && !rawjson.Valid(s.Input) {
 		c.Fail("input of a schedule that is no JSON")
 	}
 	c.Bool(&s.Paused)
@@ -253,7 +254,7 @@ func codeExpr(c *codec.Coder, e *Expr) {
 	codeTerm(c, &e.top, &left)
 }
 
-// codeTerm codes a term, of which there are no more than so many left.
+// codeTerm codes a term; no more than so many are left.
 func codeTerm(c *codec.Coder, t *term, left *int) {
 	*left--
 	if enum(c, &t.op, opNull, opCount-1); c.Err() != nil {
@@ -331,7 +332,7 @@ func codeJSON(c *codec.Coder, raw *[]byte) {
 	if c.String(&text); !c.Reading() {
 		return
 	}
-	if *raw = []byte(text); !Valid(*raw) {
+	if *raw = []byte(text); !rawjson.Valid(*raw) {
 		c.Fail("value that is no JSON")
 	}
 }

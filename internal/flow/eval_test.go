@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/floedb/floe/internal/document"
 )
 
 // values is a Source: what paths lead to, by the text of the root.
@@ -124,7 +126,7 @@ func TestConditionsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := e.Eval(source); err == nil || err.Error() != "the condition goes over more than 64 MiB of values" {
-			t.Errorf("%s: %v", clip(text), err)
+			t.Errorf("%s: %v", document.Clip(text), err)
 		}
 	}
 	once, err := compileExpr("input == input and len(input) == 32769")
@@ -166,7 +168,7 @@ func TestBadConditions(t *testing.T) {
 	} {
 		_, err := compileExpr(test.text)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v, want %s", clip(test.text), err, test.want)
+			t.Errorf("%s: %v, want %s", document.Clip(test.text), err, test.want)
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/floedb/floe/internal/rawjson"
 )
 
 // Expr is a condition, compiled to operations of our own: what it says depends on nothing but the values that its paths lead to. Integers are int64, and what
@@ -318,7 +320,7 @@ func in(x, y value) (value, error) {
 		if x.kind != isString {
 			return value{}, mismatch(opIn, x, y)
 		}
-		return boolean(member(y.raw, x.text) != nil), nil
+		return boolean(rawjson.FindMember(y.raw, x.text) != nil), nil
 	case isArray, isList:
 		found := false
 		err := y.each(func(e value) (bool, error) {
@@ -337,7 +339,7 @@ func memberOf(x, y value) (value, error) {
 	case x.kind == isNull && (y.kind == isString || y.kind == isInt):
 		return value{}, nil
 	case x.kind == isObject && y.kind == isString:
-		return fromJSON(member(x.raw, y.text))
+		return fromJSON(rawjson.FindMember(x.raw, y.text))
 	case (x.kind == isArray || x.kind == isList) && y.kind == isInt:
 		return element(x, y.whole)
 	}

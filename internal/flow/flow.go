@@ -3,10 +3,12 @@
 // and the same on every replica and in every build: there is no YAML and no expression library in it, and JSON is walked as the bytes that it is.
 package flow
 
+import "github.com/floedb/floe/internal/document"
+
 // Limits of definitions.
 const (
-	MaxSource      = 1 << 20 // bytes
-	MaxSteps       = 1000    // steps of a definition
+	MaxSource      = document.MaxSource // bytes
+	MaxSteps       = 1000               // steps of a definition
 	MaxPlans       = 100
 	MaxExecutors   = 100 // of a plan
 	MaxBranches    = 1000

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/document"
 )
 
 // samples are definitions that use every key.
@@ -143,12 +144,12 @@ func TestSpellings(t *testing.T) {
 		want := mustParse(t, string(src))
 		snake, camels := string(src), string(src)
 		for key := range strings.FieldsSeq(keysOfTwoWords) {
-			either := regexp.MustCompile(`\b(` + key + `|` + camel(key) + `)("?:)`)
+			either := regexp.MustCompile(`\b(` + key + `|` + document.Camel(key) + `)("?:)`)
 			if either.MatchString(snake) {
 				used[key] = true
 			}
 			snake = either.ReplaceAllString(snake, key+"$2")
-			camels = either.ReplaceAllString(camels, camel(key)+"$2")
+			camels = either.ReplaceAllString(camels, document.Camel(key)+"$2")
 		}
 		for _, respelt := range []string{snake, camels} {
 			if got := mustParse(t, respelt); !reflect.DeepEqual(got, want) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/floedb/floe/internal/document"
 )
 
 const minimal = "name: x\nstart: { run: '@actions/a', transitions: { success: flo.Completed, failure: flo.Failed } }\n"
@@ -89,8 +91,8 @@ func hostile() map[string]string {
 // checkProblems checks what holds of every list of problems.
 func checkProblems(t *testing.T, src []byte, problems []Problem) {
 	t.Helper()
-	if len(problems) > maxProblems {
-		t.Fatalf("%d problems, at most %d are told", len(problems), maxProblems)
+	if len(problems) > document.MaxProblems {
+		t.Fatalf("%d problems, at most %d are told", len(problems), document.MaxProblems)
 	}
 	last := 1
 	lines := 2 + strings.Count(string(src), "\n") + strings.Count(string(src), "\r") + strings.Count(string(src), "\u0085") +

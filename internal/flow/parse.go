@@ -4,6 +4,8 @@ import (
 	"maps"
 	"math"
 	"slices"
+
+	"github.com/floedb/floe/internal/document"
 )
 
 // What a definition says when it leaves a key out.
@@ -16,58 +18,58 @@ const (
 // Parse reads a definition in YAML or JSON. It returns everything that is wrong with it, by line and at most 100 problems; the definition is nil if one of them is
 // an Error.
 func Parse(src []byte) (*Definition, []Problem) {
-	var found report
-	if doc := readDocument(src, &found); doc != nil {
-		if d := readDefinition(doc, &found); !found.failed {
-			return d, found.sorted()
+	var found document.Report
+	if doc := document.Read(src, &found); doc != nil {
+		if d := readDefinition(doc, &found); !found.Failed {
+			return d, found.Sorted()
 		}
 	}
-	return nil, found.sorted()
+	return nil, found.Sorted()
 }
 
-func readDefinition(doc *node, found *report) *Definition {
+func readDefinition(doc *document.Node, found *document.Report) *Definition {
 	d := &Definition{Version: defaultVersion, MaxVisits: DefaultVisits, RetainFor: defaultRetainFor, RetainRuns: defaultRetainRuns}
-	r := &reader{report: found, d: d, places: make(map[string]Place), plans: make(map[string]int), used: make(map[string]bool)}
-	if doc.kind != nodeTable {
-		r.fail(doc.line, "wrong-type", "%s is %s, expected a table", top, doc.describe())
+	r := &reader{Reader: document.Reader{Report: found}, d: d, places: make(map[string]Place), plans: make(map[string]int), used: make(map[string]bool)}
+	if doc.Kind != document.Table {
+		r.Fail(doc.Line, "wrong-type", "%s is %s, expected a table", document.Top, doc.Describe())
 		return nil
 	}
 	steps := r.stepsOf(doc)
 	r.namePlaces(doc, steps)
-	r.table(doc, top,
-		field{names: "kind", read: word(r, new(bool), choice[bool]{"Workflow", true})},
-		field{names: "name", read: r.name(&d.Name)},
-		field{names: "version", read: r.version},
-		field{names: "description", read: r.text(&d.Description)},
-		field{names: "namespace", read: r.name(&d.Namespace)},
-		field{names: "idempotency", read: word(r, &d.Idempotency, choice[Idempotency]{"optional", IdempotencyOptional},
-			choice[Idempotency]{"none", IdempotencyNone}, choice[Idempotency]{"required", IdempotencyRequired})},
-		field{names: "timeout_ms timeout", read: r.millis(&d.Timeout, 1)},
-		field{names: "max_steps", read: r.count(&d.MaxVisits, 1, maxCount)},
-		field{names: "retention", read: r.retention},
-		field{names: "input_schema", read: r.schema(&d.Input)},
-		field{names: "signals", read: r.signals},
-		field{names: "search_attributes", read: r.each(MaxAttributes, r.attribute)},
-		field{names: "schedule", read: r.schedule(&d.Schedule)},
-		field{names: "trigger", read: r.trigger(&d.Trigger)},
-		field{names: "output", read: r.mapping(&d.Output, pathRules{}, false), null: true},
-		field{names: "start _start", read: func(*node, string) {}},
-		field{names: "steps", read: r.named(math.MaxInt, func(string, *pair, string) {})},
-		field{names: "terminals", read: r.named(MaxTerminals, r.terminal)},
-		field{names: "plans", read: r.named(MaxPlans, func(name string, p *pair, at string) {
+	r.Table(doc, document.Top,
+		document.Field{Names: "kind", Read: document.Word(&r.Reader, new(bool), document.Is("Workflow", true))},
+		document.Field{Names: "name", Read: r.Name(&d.Name)},
+		document.Field{Names: "version", Read: r.version},
+		document.Field{Names: "description", Read: r.Text(&d.Description)},
+		document.Field{Names: "namespace", Read: r.Name(&d.Namespace)},
+		document.Field{Names: "idempotency", Read: document.Word(&r.Reader, &d.Idempotency, document.Is("optional", IdempotencyOptional),
+			document.Is("none", IdempotencyNone), document.Is("required", IdempotencyRequired))},
+		document.Field{Names: "timeout_ms timeout", Read: r.Millis(&d.Timeout, 1)},
+		document.Field{Names: "max_steps", Read: r.Count(&d.MaxVisits, 1, maxCount)},
+		document.Field{Names: "retention", Read: r.retention},
+		document.Field{Names: "input_schema", Read: r.schema(&d.Input)},
+		document.Field{Names: "signals", Read: r.signals},
+		document.Field{Names: "search_attributes", Read: r.Each(MaxAttributes, r.attribute)},
+		document.Field{Names: "schedule", Read: r.schedule(&d.Schedule)},
+		document.Field{Names: "trigger", Read: r.trigger(&d.Trigger)},
+		document.Field{Names: "output", Read: r.mapping(&d.Output, pathRules{}, false), Null: true},
+		document.Field{Names: "start _start", Read: func(*document.Node, string) {}},
+		document.Field{Names: "steps", Read: r.Named(math.MaxInt, func(string, *document.Pair, string) {})},
+		document.Field{Names: "terminals", Read: r.Named(MaxTerminals, r.terminal)},
+		document.Field{Names: "plans", Read: r.Named(MaxPlans, func(name string, p *document.Pair, at string) {
 			d.Plans = append(d.Plans, Plan{Name: name})
-			r.readPlan(&d.Plans[len(d.Plans)-1], p.value, at)
+			r.readPlan(&d.Plans[len(d.Plans)-1], p.Value, at)
 		})},
 	)
-	if doc.get("name") == nil {
-		r.fail(doc.line, "missing", "%s has no name", top)
+	if doc.Get("name") == nil {
+		r.Fail(doc.Line, "missing", "%s has no name", document.Top)
 	}
 	if d.Trigger != nil && d.Trigger.Group == "" {
 		d.Trigger.Group = "wf-" + d.Name
 	}
 	for i, s := range steps {
 		if i == MaxSteps {
-			r.fail(s.line, "too-many", "%s has %d steps, at most %d are allowed", top, len(steps), MaxSteps)
+			r.Fail(s.line, "too-many", "%s has %d steps, at most %d are allowed", document.Top, len(steps), MaxSteps)
 			break
 		}
 		d.Steps = append(d.Steps, Step{Name: s.name})
@@ -79,38 +81,38 @@ func readDefinition(doc *node, found *report) *Definition {
 }
 
 // version reads a version; a number is taken as it is written.
-func (r *reader) version(n *node, at string) {
-	if n.kind == nodeNumber {
-		n = &node{kind: nodeText, line: n.line, text: n.text}
+func (r *reader) version(n *document.Node, at string) {
+	if n.Kind == document.Number {
+		n = &document.Node{Kind: document.Text, Line: n.Line, Text: n.Text}
 	}
-	r.name(&r.d.Version)(n, at)
+	r.Name(&r.d.Version)(n, at)
 }
 
 // namedStep is a step with where it stands.
 type namedStep struct {
 	name, at string
 	line     int
-	node     *node
+	node     *document.Node
 }
 
 // stepsOf returns the steps, that to start with first.
-func (r *reader) stepsOf(doc *node) []namedStep {
+func (r *reader) stepsOf(doc *document.Node) []namedStep {
 	var list []namedStep
-	start := doc.get("start _start")
+	start := doc.Get("start _start")
 	if start != nil {
-		list = append(list, namedStep{StartStep, "start", start.line, start})
+		list = append(list, namedStep{StartStep, "start", start.Line, start})
 	}
-	steps := doc.get("steps")
-	if steps == nil || steps.kind != nodeTable {
+	steps := doc.Get("steps")
+	if steps == nil || steps.Kind != document.Table {
 		return list
 	}
-	for _, p := range steps.pairs {
-		s := namedStep{p.key, under("steps", p.key), p.line, p.value}
+	for _, p := range steps.Pairs {
+		s := namedStep{p.Key, document.Under("steps", p.Key), p.Line, p.Value}
 		switch {
-		case p.key == StartStep && start != nil:
-			r.fail(p.line, "duplicate-name", "steps._start is the step to start with, which is there already as start")
+		case p.Key == StartStep && start != nil:
+			r.Fail(p.Line, "duplicate-name", "steps._start is the step to start with, which is there already as start")
 			continue
-		case start == nil && (p.key == StartStep || p.key == "start" && steps.get(StartStep) == nil):
+		case start == nil && (p.Key == StartStep || p.Key == "start" && steps.Get(StartStep) == nil):
 			s.name = StartStep
 			list = slices.Insert(list, 0, s)
 			continue
@@ -121,7 +123,7 @@ func (r *reader) stepsOf(doc *node) []namedStep {
 }
 
 // namePlaces gives steps, terminals and plans their places, before anything refers to them.
-func (r *reader) namePlaces(doc *node, steps []namedStep) {
+func (r *reader) namePlaces(doc *document.Node, steps []namedStep) {
 	for i, t := range builtIn {
 		r.places[t.Name] = ^Place(i)
 	}
@@ -131,20 +133,20 @@ func (r *reader) namePlaces(doc *node, steps []namedStep) {
 		}
 		r.places[s.name] = Place(i)
 	}
-	if t := doc.get("terminals"); t != nil {
-		for i, p := range t.pairs {
-			if r.reserved(p.key, p.line, under("terminals", p.key)) {
+	if t := doc.Get("terminals"); t != nil {
+		for i, p := range t.Pairs {
+			if r.reserved(p.Key, p.Line, document.Under("terminals", p.Key)) {
 				continue
 			}
-			if _, step := r.places[p.key]; step {
-				r.fail(p.line, "duplicate-name", "%s has the name of a step", under("terminals", p.key))
+			if _, step := r.places[p.Key]; step {
+				r.Fail(p.Line, "duplicate-name", "%s has the name of a step", document.Under("terminals", p.Key))
 			}
-			r.places[p.key] = ^Place(builtInTerminals + i)
+			r.places[p.Key] = ^Place(builtInTerminals + i)
 		}
 	}
-	if plans := doc.get("plans"); plans != nil {
-		for i, p := range plans.pairs {
-			r.plans[p.key] = i
+	if plans := doc.Get("plans"); plans != nil {
+		for i, p := range plans.Pairs {
+			r.plans[p.Key] = i
 		}
 	}
 }
@@ -154,23 +156,23 @@ func (r *reader) reserved(name string, line int, at string) bool {
 	if len(name) < 4 || name[:4] != "flo." {
 		return false
 	}
-	r.fail(line, "bad-name", "%s has a name that begins with flo., which is reserved", at)
+	r.Fail(line, "bad-name", "%s has a name that begins with flo., which is reserved", at)
 	return true
 }
 
-func (r *reader) terminal(name string, p *pair, at string) {
+func (r *reader) terminal(name string, p *document.Pair, at string) {
 	t := Terminal{Name: name, Status: Failed}
-	status := word(r, &t.Status, choice[Status]{"completed", Completed}, choice[Status]{"failed", Failed},
-		choice[Status]{"cancelled canceled", Cancelled}, choice[Status]{"timed_out", TimedOut})
-	switch p.value.kind {
-	case nodeNull:
-	case nodeText:
-		status(p.value, at)
+	status := document.Word(&r.Reader, &t.Status, document.Is("completed", Completed), document.Is("failed", Failed),
+		document.Is("cancelled canceled", Cancelled), document.Is("timed_out", TimedOut))
+	switch p.Value.Kind {
+	case document.Null:
+	case document.Text:
+		status(p.Value, at)
 	default:
-		r.table(p.value, at,
-			field{names: "description", read: r.text(new(string))},
-			field{names: "status", read: status},
-			field{names: "output", read: r.mapping(&t.Output, pathRules{}, false), null: true},
+		r.Table(p.Value, at,
+			document.Field{Names: "description", Read: r.Text(new(string))},
+			document.Field{Names: "status", Read: status},
+			document.Field{Names: "output", Read: r.mapping(&t.Output, pathRules{}, false), Null: true},
 		)
 	}
 	r.d.Terminals = append(r.d.Terminals, t)

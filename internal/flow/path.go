@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/floedb/floe/internal/document"
+	"github.com/floedb/floe/internal/rawjson"
 )
 
 // Path leads to a value: $.input.a[0]["x y"]. See Root for where paths begin.
@@ -34,8 +36,8 @@ func (p *Path) Append(dst []byte, s Source) []byte { return append(dst, p.value(
 
 // value returns the value, which is valid until the source is asked again.
 func (p *Path) value(s Source) []byte {
-	raw := trimSpace(s.Root(p.root, p.name))
-	if !Valid(raw) {
+	raw := rawjson.TrimSpace(s.Root(p.root, p.name))
+	if !rawjson.Valid(raw) {
 		return nil
 	}
 	for i := range p.hops {
@@ -49,11 +51,11 @@ func (p *Path) value(s Source) []byte {
 // from returns the part of a valid value.
 func (h *hop) from(raw []byte) []byte {
 	if !h.index {
-		return member(raw, h.key)
+		return rawjson.FindMember(raw, h.key)
 	}
 	var found []byte
 	n := int64(0)
-	elements(raw, func(element []byte) bool {
+	rawjson.EachElement(raw, func(element []byte) bool {
 		if n == h.at {
 			found = element
 		}
@@ -187,7 +189,7 @@ func parseHops(rest string) ([]hop, error) {
 func parseHop(rest string) (hop, int, error) {
 	switch {
 	case rest[0] == '.':
-		n := 1 + nameLen(rest[1:])
+		n := 1 + document.NameLen(rest[1:])
 		if n == 1 {
 			return hop{}, 0, errors.New("expected a name after a dot")
 		}
@@ -226,14 +228,4 @@ func parseQuotedHop(rest string) (hop, int, error) {
 		}
 	}
 	return hop{}, 0, errors.New("a name in quotes has no end")
-}
-
-// nameLen returns how many bytes of text are a name that needs no quotes.
-func nameLen(text string) int {
-	for i, r := range text {
-		if r != '_' && r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
-			return i
-		}
-	}
-	return len(text)
 }

@@ -3,6 +3,9 @@ package flow
 import (
 	"strings"
 	"testing"
+
+	"github.com/floedb/floe/internal/document"
+	"github.com/floedb/floe/internal/rawjson"
 )
 
 func TestPaths(t *testing.T) {
@@ -70,18 +73,18 @@ func TestBadPaths(t *testing.T) {
 		{`$.input` + strings.Repeat(".a", maxHops+3), "a path goes through at most 64 members"},
 	} {
 		if _, err := parsePath(test.path, pathRules{}); err == nil || err.Error() != test.want {
-			t.Errorf("%s: %v, want %s", clip(test.path), err, test.want)
+			t.Errorf("%s: %v, want %s", document.Clip(test.path), err, test.want)
 		}
 	}
 }
 
 // readValue reads the value of a key that fields name, as it stands in a definition.
-func readValue(t *testing.T, src string, read func(r *reader) func(*node, string)) *report {
+func readValue(t *testing.T, src string, read func(r *reader) func(*document.Node, string)) *document.Report {
 	t.Helper()
-	var found report
-	r := &reader{report: &found, d: &Definition{}, places: map[string]Place{}}
-	if doc := readDocument([]byte(src), &found); doc != nil {
-		read(r)(doc.pairs[0].value, "v")
+	var found document.Report
+	r := &reader{Reader: document.Reader{Report: &found}, d: &Definition{}, places: map[string]Place{}}
+	if doc := document.Read([]byte(src), &found); doc != nil {
+		read(r)(doc.Pairs[0].Value, "v")
 	}
 	return &found
 }
@@ -104,13 +107,13 @@ func TestTemplates(t *testing.T) {
 		{`v: "yes"`, `"yes"`},
 	} {
 		var got *Template
-		found := readValue(t, test.yaml, func(r *reader) func(*node, string) { return r.mapping(&got, pathRules{}, false) })
-		if got == nil || len(found.problems) > 0 {
-			t.Errorf("%s: %v", test.yaml, found.problems)
+		found := readValue(t, test.yaml, func(r *reader) func(*document.Node, string) { return r.mapping(&got, pathRules{}, false) })
+		if got == nil || len(found.Problems) > 0 {
+			t.Errorf("%s: %v", test.yaml, found.Problems)
 			continue
 		}
 		out := string(got.Append([]byte("-"), testValues))
-		if out != "-"+test.want || !Valid([]byte(out[1:])) {
+		if out != "-"+test.want || !rawjson.Valid([]byte(out[1:])) {
 			t.Errorf("%s: %s, want %s", test.yaml, out, test.want)
 		}
 	}
@@ -119,7 +122,7 @@ func TestTemplates(t *testing.T) {
 // TestTemplateIsBounded: a template that names a large input many times does not make all of it.
 func TestTemplateIsBounded(t *testing.T) {
 	var got *Template
-	readValue(t, "v: ["+strings.Repeat("$.input,", 200)+"]", func(r *reader) func(*node, string) { return r.mapping(&got, pathRules{}, false) })
+	readValue(t, "v: ["+strings.Repeat("$.input,", 200)+"]", func(r *reader) func(*document.Node, string) { return r.mapping(&got, pathRules{}, false) })
 	big := `"` + strings.Repeat("x", 1<<20) + `"`
 	out := got.Append(nil, values{"input": big})
 	if len(out) <= MaxRendered || len(out) > 2*MaxRendered+100 {
@@ -140,8 +143,8 @@ func TestKeyTemplates(t *testing.T) {
 		{`v: "{steps.a.outcome}{input.u}"`, "success日本", true},
 	} {
 		var got KeyTemplate
-		if found := readValue(t, test.yaml, func(r *reader) func(*node, string) { return r.keyTemplate(&got) }); len(found.problems) > 0 {
-			t.Errorf("%s: %v", test.yaml, found.problems)
+		if found := readValue(t, test.yaml, func(r *reader) func(*document.Node, string) { return r.keyTemplate(&got) }); len(found.Problems) > 0 {
+			t.Errorf("%s: %v", test.yaml, found.Problems)
 			continue
 		}
 		key, whole := got.Append([]byte("-"), testValues)
@@ -153,7 +156,7 @@ func TestKeyTemplates(t *testing.T) {
 
 func TestKeysAreBounded(t *testing.T) {
 	var got KeyTemplate
-	readValue(t, `v: "`+strings.Repeat("{input}", 100)+`"`, func(r *reader) func(*node, string) { return r.keyTemplate(&got) })
+	readValue(t, `v: "`+strings.Repeat("{input}", 100)+`"`, func(r *reader) func(*document.Node, string) { return r.keyTemplate(&got) })
 	if key, whole := got.Append(nil, values{"step input": `"` + strings.Repeat("x", 900) + `"`}); whole || len(key) > 3000 {
 		t.Errorf("a key of %d bytes, whole %v", len(key), whole)
 	}

@@ -1,62 +1,55 @@
 package flow
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/floedb/floe/internal/document"
+)
 
 // callFields are the keys that say what is run, and how often it is tried.
-func (r *reader) callFields(c *Call, rules pathRules) []field {
-	return []field{
-		{names: "run", read: r.target(c)},
-		{names: "input", read: r.mapping(&c.Input, rules, false), null: true},
-		{names: "input_mapping", read: r.mapping(&c.Input, rules, true)},
-		{names: "retry", read: r.retry(&c.Retry)},
-		{names: "poll", read: r.poll(&c.Poll)},
-		{names: "timeout_ms timeout", read: r.millis(&c.Timeout, 1)},
+func (r *reader) callFields(c *Call, rules pathRules) []document.Field {
+	return []document.Field{
+		{Names: "run", Read: r.target(c)},
+		{Names: "input", Read: r.mapping(&c.Input, rules, false), Null: true},
+		{Names: "input_mapping", Read: r.mapping(&c.Input, rules, true)},
+		{Names: "retry", Read: r.retry(&c.Retry)},
+		{Names: "poll", Read: r.poll(&c.Poll)},
+		{Names: "timeout_ms timeout", Read: r.Millis(&c.Timeout, 1)},
 	}
 }
 
 // call reads a call: a target alone, or a table.
-func (r *reader) call(c *Call, rules pathRules) func(*node, string) {
-	return func(n *node, at string) {
-		if n.kind == nodeText {
+func (r *reader) call(c *Call, rules pathRules) func(*document.Node, string) {
+	return func(n *document.Node, at string) {
+		if n.Kind == document.Text {
 			r.target(c)(n, at)
 			return
 		}
-		r.table(n, at, r.callFields(c, rules)...)
+		r.Table(n, at, r.callFields(c, rules)...)
 		r.whole(c, n, at)
 	}
 }
 
 // whole says what a call lacks, and what it says twice.
-func (r *reader) whole(c *Call, n *node, at string) {
-	if n.kind != nodeTable {
+func (r *reader) whole(c *Call, n *document.Node, at string) {
+	if n.Kind != document.Table {
 		return
 	}
-	if n.get("run") == nil {
-		r.fail(n.line, "missing", "%s has no run: name an action, plan or workflow", at)
+	if n.Get("run") == nil {
+		r.Fail(n.Line, "missing", "%s has no run: name an action, plan or workflow", at)
 	}
-	if n.get("input") != nil && n.get("input_mapping") != nil {
-		r.fail(n.get("input_mapping").line, "duplicate-key", "input and input_mapping in %s say the same", at)
+	if n.Get("input") != nil && n.Get("input_mapping") != nil {
+		r.Fail(n.Get("input_mapping").Line, "duplicate-key", "input and input_mapping in %s say the same", at)
 	}
-}
-
-// get returns the value of a key in either spelling, nil if it is not there or null.
-func (n *node) get(name string) *node {
-	f := field{names: name}
-	for i := range n.pairs {
-		if f.is(n.pairs[i].key) && n.pairs[i].value.kind != nodeNull {
-			return n.pairs[i].value
-		}
-	}
-	return nil
 }
 
 const targetForms = "@actions/<name>, @plan/<name> or @workflow/<name>[:<version>]"
 
 // target reads what is run.
-func (r *reader) target(c *Call) func(*node, string) {
-	return func(n *node, at string) {
+func (r *reader) target(c *Call) func(*document.Node, string) {
+	return func(n *document.Node, at string) {
 		text := ""
-		if r.text(&text)(n, at); n.kind != nodeText {
+		if r.Text(&text)(n, at); n.Kind != document.Text {
 			return
 		}
 		kind, name, _ := strings.Cut(text, "/")
@@ -65,23 +58,23 @@ func (r *reader) target(c *Call) func(*node, string) {
 			c.Target = TargetAction
 		case "@plan":
 			c.Target = TargetPlan
-			r.plan(c, name, n.line, at)
+			r.plan(c, name, n.Line, at)
 		case "@workflow":
 			c.Target = TargetWorkflow
 			if i := strings.LastIndexByte(name, ':'); i >= 0 {
 				c.Version = name[i+1:]
 				name = name[:i]
-				r.checkName(c.Version, "the version in "+at, n.line)
+				r.CheckName(c.Version, "the version in "+at, n.Line)
 			}
 			if c.Version == "latest" {
 				c.Version = ""
 			}
 		default:
-			r.fail(n.line, "bad-target", "%s is %s, expected %s%s", at, quote(text), targetForms, hintTarget(text))
+			r.Fail(n.Line, "bad-target", "%s is %s, expected %s%s", at, document.Quote(text), targetForms, hintTarget(text))
 			return
 		}
 		if c.Name = name; c.Target != TargetPlan {
-			r.checkName(name, "the name in "+at, n.line)
+			r.CheckName(name, "the name in "+at, n.Line)
 		}
 	}
 }
@@ -105,7 +98,7 @@ func hintTarget(text string) string {
 func (r *reader) plan(c *Call, name string, line int, at string) {
 	i, known := r.plans[name]
 	if !known {
-		r.fail(line, "unknown-plan", "%s runs plan %s, which is not there%s", at, quote(name), r.nearest(name, keys(r.plans)))
+		r.Fail(line, "unknown-plan", "%s runs plan %s, which is not there%s", at, document.Quote(name), r.Nearest(name, keys(r.plans)))
 		return
 	}
 	c.Plan = i
@@ -121,31 +114,31 @@ const (
 	defaultLongestPause = 60_000
 )
 
-func (r *reader) retry(v *Retry) func(*node, string) {
-	return func(n *node, at string) {
+func (r *reader) retry(v *Retry) func(*document.Node, string) {
+	return func(n *document.Node, at string) {
 		*v = Retry{Attempts: defaultAttempts, Backoff: Backoff{Kind: BackoffExponential, Initial: defaultInitial, Max: defaultLongest}}
-		r.table(n, at,
-			field{names: "max_attempts max attempts", read: r.count(&v.Attempts, 1, MaxAttempts)},
-			field{names: "backoff", read: r.backoff(&v.Backoff)},
-			field{names: "initial_delay_ms initial_delay backoff_ms", read: r.millis(&v.Backoff.Initial, 0)},
-			field{names: "max_delay_ms max_delay", read: r.millis(&v.Backoff.Max, 1)},
-			field{names: "jitter_ms jitter", read: r.millis(&v.Backoff.Jitter, 0)},
-			field{names: "within_ms within", read: r.millis(&v.Within, 1)},
+		r.Table(n, at,
+			document.Field{Names: "max_attempts max attempts", Read: r.Count(&v.Attempts, 1, MaxAttempts)},
+			document.Field{Names: "backoff", Read: r.backoff(&v.Backoff)},
+			document.Field{Names: "initial_delay_ms initial_delay backoff_ms", Read: r.Millis(&v.Backoff.Initial, 0)},
+			document.Field{Names: "max_delay_ms max_delay", Read: r.Millis(&v.Backoff.Max, 1)},
+			document.Field{Names: "jitter_ms jitter", Read: r.Millis(&v.Backoff.Jitter, 0)},
+			document.Field{Names: "within_ms within", Read: r.Millis(&v.Within, 1)},
 		)
 		r.longest(&v.Backoff, n, at, "initial_delay_ms")
 	}
 }
 
-func (r *reader) poll(v **Poll) func(*node, string) {
-	return func(n *node, at string) {
+func (r *reader) poll(v **Poll) func(*document.Node, string) {
+	return func(n *document.Node, at string) {
 		p := &Poll{First: -1, Attempts: defaultPolls, Backoff: Backoff{Kind: BackoffExponential, Initial: defaultInitial, Max: defaultLongestPause}}
-		r.table(n, at,
-			field{names: "initial_delay_ms initial_delay", read: r.millis(&p.First, 0)},
-			field{names: "max_attempts max attempts", read: r.count(&p.Attempts, 1, MaxAttempts)},
-			field{names: "backoff", read: r.backoff(&p.Backoff)},
-			field{names: "base_delay_ms base_delay backoff_ms", read: r.millis(&p.Backoff.Initial, 0)},
-			field{names: "max_delay_ms max_delay", read: r.millis(&p.Backoff.Max, 1)},
-			field{names: "jitter_ms jitter", read: r.millis(&p.Backoff.Jitter, 0)},
+		r.Table(n, at,
+			document.Field{Names: "initial_delay_ms initial_delay", Read: r.Millis(&p.First, 0)},
+			document.Field{Names: "max_attempts max attempts", Read: r.Count(&p.Attempts, 1, MaxAttempts)},
+			document.Field{Names: "backoff", Read: r.backoff(&p.Backoff)},
+			document.Field{Names: "base_delay_ms base_delay backoff_ms", Read: r.Millis(&p.Backoff.Initial, 0)},
+			document.Field{Names: "max_delay_ms max_delay", Read: r.Millis(&p.Backoff.Max, 1)},
+			document.Field{Names: "jitter_ms jitter", Read: r.Millis(&p.Backoff.Jitter, 0)},
 		)
 		if p.First < 0 {
 			p.First = p.Backoff.Initial
@@ -156,40 +149,40 @@ func (r *reader) poll(v **Poll) func(*node, string) {
 }
 
 // longest sets a limit that is below the first pause only because nobody said it, and refuses others.
-func (r *reader) longest(b *Backoff, n *node, at, first string) {
+func (r *reader) longest(b *Backoff, n *document.Node, at, first string) {
 	switch {
 	case b.Max >= b.Initial:
-	case n.get("max_delay_ms max_delay") == nil:
+	case n.Get("max_delay_ms max_delay") == nil:
 		b.Max = b.Initial
 	default:
-		r.fail(n.get("max_delay_ms max_delay").line, "bad-value", "max_delay_ms of %s is %d ms, which is below %s (%d ms)", at, b.Max, first, b.Initial)
+		r.Fail(n.Get("max_delay_ms max_delay").Line, "bad-value", "max_delay_ms of %s is %d ms, which is below %s (%d ms)", at, b.Max, first, b.Initial)
 	}
 }
 
 // backoffs are the kinds by name, in the order in which they are looked for at the beginning of a text.
-var backoffs = []choice[BackoffKind]{
-	{"exponential-jitter", BackoffExponentialJitter}, {"exp-jitter", BackoffExponentialJitter},
-	{"exponential", BackoffExponential}, {"exp", BackoffExponential},
-	{"linear", BackoffLinear}, {"constant", BackoffFixed}, {"fixed", BackoffFixed},
+var backoffs = []document.Choice[BackoffKind]{
+	document.Is("exponential-jitter", BackoffExponentialJitter), document.Is("exp-jitter", BackoffExponentialJitter),
+	document.Is("exponential", BackoffExponential), document.Is("exp", BackoffExponential),
+	document.Is("linear", BackoffLinear), document.Is("constant", BackoffFixed), document.Is("fixed", BackoffFixed),
 }
 
 // backoff reads a kind, with a time behind it or not: exp-jitter-200ms is exponential with 200 ms of jitter, constant-500ms has pauses of 500 ms.
-func (r *reader) backoff(b *Backoff) func(*node, string) {
-	return func(n *node, at string) {
-		text := dashed(n.text)
+func (r *reader) backoff(b *Backoff) func(*document.Node, string) {
+	return func(n *document.Node, at string) {
+		text := document.Dashed(n.Text)
 		for _, kind := range backoffs {
-			rest, ok := strings.CutPrefix(text, kind.words)
-			if n.kind != nodeText || !ok {
+			rest, ok := strings.CutPrefix(text, kind.Words)
+			if n.Kind != document.Text || !ok {
 				continue
 			}
-			b.Kind = kind.value
+			b.Kind = kind.Value
 			if rest == "" {
 				return
 			}
-			ms, ok := duration(strings.TrimPrefix(rest, "-"))
+			ms, ok := document.Duration(strings.TrimPrefix(rest, "-"))
 			switch {
-			case !ok || rest[0] != '-' || ms < 0 || ms > maxMillis:
-			case kind.value == BackoffExponentialJitter:
+			case !ok || rest[0] != '-' || ms < 0 || ms > document.MaxMillis:
+			case kind.Value == BackoffExponentialJitter:
 				b.Jitter = ms
 				return
 			default:
@@ -198,6 +191,6 @@ func (r *reader) backoff(b *Backoff) func(*node, string) {
 			}
 			break
 		}
-		r.fail(n.line, "bad-value", "%s is %s, expected constant, linear, exponential, exponential_jitter or exp-jitter-<duration>", at, n.describe())
+		r.Fail(n.Line, "bad-value", "%s is %s, expected constant, linear, exponential, exponential_jitter or exp-jitter-<duration>", at, n.Describe())
 	}
 }

@@ -10,31 +10,33 @@ import (
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/file"
 	"github.com/expr-lang/expr/parser"
+
+	"github.com/floedb/floe/internal/document"
 )
 
 // maxTerms is how many terms an expression has at most.
 const maxTerms = 1000
 
 // condition reads an expression that is true or false.
-func (r *reader) condition(v **Expr) func(*node, string) {
-	return func(n *node, at string) {
-		text := n.text
+func (r *reader) condition(v **Expr) func(*document.Node, string) {
+	return func(n *document.Node, at string) {
+		text := n.Text
 		switch {
-		case n.kind == nodeBool:
+		case n.Kind == document.Bool:
 			text = strings.ToLower(text)
-		case n.kind != nodeText:
-			r.fail(n.line, "wrong-type", "%s is %s, expected an expression in quotes", at, n.describe())
+		case n.Kind != document.Text:
+			r.Fail(n.Line, "wrong-type", "%s is %s, expected an expression in quotes", at, n.Describe())
 			return
 		case len(text) > MaxExpression:
-			r.fail(n.line, "too-large", "%s has %d bytes, at most %d are allowed", at, len(text), MaxExpression)
+			r.Fail(n.Line, "too-large", "%s has %d bytes, at most %d are allowed", at, len(text), MaxExpression)
 			return
 		}
 		e, err := compileExpr(text)
 		if err != nil {
-			r.fail(n.line, "bad-expression", "%s is %s: %v", at, quote(text), err)
+			r.Fail(n.Line, "bad-expression", "%s is %s: %v", at, document.Quote(text), err)
 			return
 		}
-		e.top.paths(func(p *Path) { r.uses(p, n.line, at) })
+		e.top.paths(func(p *Path) { r.uses(p, n.Line, at) })
 		*v = e
 	}
 }
@@ -127,7 +129,7 @@ func (c *compiler) compile(n ast.Node) (term, error) {
 		}
 		return term{}, refuse(n, "function %s, expected %s", n.Name, allowed)
 	case *ast.CallNode:
-		return term{}, refuse(n, "function %s, expected %s", clip(n.Callee.String()), allowed)
+		return term{}, refuse(n, "function %s, expected %s", document.Clip(n.Callee.String()), allowed)
 	}
 	what := strings.ToLower(strings.TrimSuffix(reflect.TypeOf(n).Elem().Name(), "Node"))
 	return term{}, refuse(n, "%s, expected %s", what, allowed)

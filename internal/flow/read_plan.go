@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"github.com/floedb/floe/internal/document"
 )
 
 // What a plan says when it leaves a key out.
@@ -22,85 +24,85 @@ const (
 )
 
 // readPlan reads a plan.
-func (r *reader) readPlan(p *Plan, n *node, at string) {
+func (r *reader) readPlan(p *Plan, n *document.Node, at string) {
 	p.Health = Health{Window: defaultWindow, Decay: defaultDecay, MinSamples: defaultMinSamples}
-	r.table(n, at,
-		field{names: "description", read: r.text(new(string))},
-		field{names: "selection", read: word(r, &p.Selection,
-			choice[Selection]{"static-order static priority", SelectStatic}, choice[Selection]{"round-robin", SelectRoundRobin},
-			choice[Selection]{"random", SelectRandom}, choice[Selection]{"health-weighted", SelectHealth})},
-		field{names: "executors", read: r.each(MaxExecutors, func(n *node, at string) { r.executor(p, n, at) })},
-		field{names: "health", read: r.health(&p.Health)},
-		field{names: "cache", read: r.cache(&p.Cache)},
-		field{names: "fallback", read: r.fallback(&p.Fallback)},
-		field{names: "errors classify_error", read: r.classes(p)},
+	r.Table(n, at,
+		document.Field{Names: "description", Read: r.Text(new(string))},
+		document.Field{Names: "selection", Read: document.Word(&r.Reader, &p.Selection,
+			document.Is("static-order static priority", SelectStatic), document.Is("round-robin", SelectRoundRobin),
+			document.Is("random", SelectRandom), document.Is("health-weighted", SelectHealth))},
+		document.Field{Names: "executors", Read: r.Each(MaxExecutors, func(n *document.Node, at string) { r.executor(p, n, at) })},
+		document.Field{Names: "health", Read: r.health(&p.Health)},
+		document.Field{Names: "cache", Read: r.cache(&p.Cache)},
+		document.Field{Names: "fallback", Read: r.fallback(&p.Fallback)},
+		document.Field{Names: "errors classify_error", Read: r.classes(p)},
 	)
-	if n.kind != nodeTable {
+	if n.Kind != document.Table {
 		return
 	}
-	if list := n.get("executors"); list == nil || list.kind == nodeList && len(list.items) == 0 {
-		r.fail(n.line, "no-executors", "%s has no executors, expected at least one", at)
+	if list := n.Get("executors"); list == nil || list.Kind == document.List && len(list.Items) == 0 {
+		r.Fail(n.Line, "no-executors", "%s has no executors, expected at least one", at)
 	}
 	slices.SortStableFunc(p.Executors, func(a, b Executor) int { return cmp.Compare(b.Priority, a.Priority) })
 }
 
-func (r *reader) executor(p *Plan, n *node, at string) {
+func (r *reader) executor(p *Plan, n *document.Node, at string) {
 	e := Executor{Priority: defaultPriority}
 	fields := append(r.callFields(&e.Call, pathRules{}),
-		field{names: "name", read: r.name(&e.Name)},
-		field{names: "action", read: func(n *node, at string) {
-			if n.kind == nodeText && n.text != "" && n.text[0] != '@' {
-				n = &node{kind: nodeText, line: n.line, text: "@actions/" + n.text}
+		document.Field{Names: "name", Read: r.Name(&e.Name)},
+		document.Field{Names: "action", Read: func(n *document.Node, at string) {
+			if n.Kind == document.Text && n.Text != "" && n.Text[0] != '@' {
+				n = &document.Node{Kind: document.Text, Line: n.Line, Text: "@actions/" + n.Text}
 			}
 			r.target(&e.Call)(n, at)
 		}},
-		field{names: "description", read: r.text(new(string))},
-		field{names: "priority", read: r.count(&e.Priority, -maxCount, maxCount)},
-		field{names: "breaker", read: r.breaker(&e.Breaker)},
-		field{names: "rate_limit", read: r.rates(&e.Rates)},
-		field{names: "tracking", read: r.tracking(&e)},
+		document.Field{Names: "description", Read: r.Text(new(string))},
+		document.Field{Names: "priority", Read: r.Count(&e.Priority, -maxCount, maxCount)},
+		document.Field{Names: "breaker", Read: r.breaker(&e.Breaker)},
+		document.Field{Names: "rate_limit", Read: r.rates(&e.Rates)},
+		document.Field{Names: "tracking", Read: r.tracking(&e)},
 	)
-	r.table(n, at, fields...)
-	if n.kind != nodeTable {
+	r.Table(n, at, fields...)
+	if n.Kind != document.Table {
 		return
 	}
-	run, action := n.get("run"), n.get("action")
+	run, action := n.Get("run"), n.Get("action")
 	switch {
 	case run == nil && action == nil:
-		r.fail(n.line, "missing", "%s has no run: name an action or workflow", at)
+		r.Fail(n.Line, "missing", "%s has no run: name an action or workflow", at)
 	case run != nil && action != nil:
-		r.fail(action.line, "duplicate-key", "run and action in %s say the same", at)
+		r.Fail(action.Line, "duplicate-key", "run and action in %s say the same", at)
 	case e.Call.Target == TargetPlan:
-		r.fail(cmp.Or(run, action).line, "bad-target", "%s runs plan %s, expected an action or workflow: plans are not nested", at, quote(e.Call.Name))
+		r.Fail(cmp.Or(run, action).Line, "bad-target", "%s runs plan %s, expected an action or workflow: plans are not nested", at, document.Quote(e.Call.Name))
 	}
 	switch i := slices.IndexFunc(p.Executors, func(other Executor) bool { return other.Name == e.Name }); {
-	case n.get("name") == nil:
-		r.fail(n.line, "missing", "%s has no name", at)
+	case n.Get("name") == nil:
+		r.Fail(n.Line, "missing", "%s has no name", at)
 	case i >= 0:
-		r.fail(n.get("name").line, "duplicate-name", "%s has the name %s, as another executor of the plan", at, quote(e.Name))
+		r.Fail(n.Get("name").Line, "duplicate-name", "%s has the name %s, as another executor of the plan", at, document.Quote(e.Name))
 	}
 	p.Executors = append(p.Executors, e)
 }
 
-func (r *reader) breaker(v **Breaker) func(*node, string) {
-	return func(n *node, at string) {
+func (r *reader) breaker(v **Breaker) func(*document.Node, string) {
+	return func(n *document.Node, at string) {
 		b := &Breaker{Failures: defaultThreshold, Cooldown: defaultCooldown, Probes: defaultProbes}
-		r.table(n, at,
-			field{names: "failure_threshold", read: r.count(&b.Failures, 1, maxCount)},
-			field{names: "cooldown_ms cooldown", read: r.millis(&b.Cooldown, 1)},
-			field{names: "half_open_max_calls", read: r.count(&b.Probes, 1, maxCount)},
+		r.Table(n, at,
+			document.Field{Names: "failure_threshold", Read: r.Count(&b.Failures, 1, maxCount)},
+			document.Field{Names: "cooldown_ms cooldown", Read: r.Millis(&b.Cooldown, 1)},
+			document.Field{Names: "half_open_max_calls", Read: r.Count(&b.Probes, 1, maxCount)},
 		)
 		*v = b
 	}
 }
 
-func (r *reader) rates(v *[]Rate) func(*node, string) {
-	return func(n *node, at string) {
+func (r *reader) rates(v *[]Rate) func(*document.Node, string) {
+	return func(n *document.Node, at string) {
 		per := [maxRates]Rate{{Per: 1000}, {Per: 60_000}, {Per: 3_600_000}}
-		r.table(n, at,
-			field{names: "max_per_second", read: r.count(&per[0].Limit, 0, maxCount)},
-			field{names: "max_per_minute", read: r.count(&per[1].Limit, 0, maxCount)},
-			field{names: "max_per_hour", read: r.count(&per[2].Limit, 0, maxCount)},
+		r.Table(n, at,
+			document.Field{Names: "max_per_second", Read: r.Count(&per[0].Limit, 0, maxCount)},
+			document.Field{Names: "max_per_minute", Read: r.Count(&per[1].Limit, 0, maxCount)},
+			document.Field{Names: "max_per_hour", Read: r.Count(&per[2].Limit, 0, maxCount)},
 		)
 		for _, rate := range per {
 			if rate.Limit > 0 {
@@ -110,72 +112,72 @@ func (r *reader) rates(v *[]Rate) func(*node, string) {
 	}
 }
 
-func (r *reader) tracking(e *Executor) func(*node, string) {
-	return func(n *node, at string) {
-		r.table(n, at,
-			field{names: "mode", read: word(r, &e.Async, choice[bool]{"sync", false}, choice[bool]{"async", true})},
-			field{names: "timeout_ms timeout", read: r.millis(&e.TrackFor, 1)},
+func (r *reader) tracking(e *Executor) func(*document.Node, string) {
+	return func(n *document.Node, at string) {
+		r.Table(n, at,
+			document.Field{Names: "mode", Read: document.Word(&r.Reader, &e.Async, document.Is("sync", false), document.Is("async", true))},
+			document.Field{Names: "timeout_ms timeout", Read: r.Millis(&e.TrackFor, 1)},
 		)
 	}
 }
 
-func (r *reader) health(h *Health) func(*node, string) {
-	return func(n *node, at string) {
-		r.table(n, at,
-			field{names: "window_ms window", read: r.millis(&h.Window, 1)},
-			field{names: "decay", read: r.decay(&h.Decay)},
-			field{names: "min_samples", read: r.count(&h.MinSamples, 1, maxCount)},
+func (r *reader) health(h *Health) func(*document.Node, string) {
+	return func(n *document.Node, at string) {
+		r.Table(n, at,
+			document.Field{Names: "window_ms window", Read: r.Millis(&h.Window, 1)},
+			document.Field{Names: "decay", Read: r.decay(&h.Decay)},
+			document.Field{Names: "min_samples", Read: r.Count(&h.MinSamples, 1, maxCount)},
 		)
 	}
 }
 
 // decay reads a factor above 0, up to 1, as 1/65536.
-func (r *reader) decay(v *int64) func(*node, string) {
-	return func(n *node, at string) {
-		f, err := strconv.ParseFloat(n.text, 64)
+func (r *reader) decay(v *int64) func(*document.Node, string) {
+	return func(n *document.Node, at string) {
+		f, err := strconv.ParseFloat(n.Text, 64)
 		fixed := math.Round(f * (1 << 16))
-		if n.kind != nodeNumber || err != nil || f > 1 || fixed < 1 {
-			r.fail(n.line, "bad-number", "%s is %s, expected a number above 0, up to 1", at, n.describe())
+		if n.Kind != document.Number || err != nil || f > 1 || fixed < 1 {
+			r.Fail(n.Line, "bad-number", "%s is %s, expected a number above 0, up to 1", at, n.Describe())
 			return
 		}
 		*v = int64(fixed)
 	}
 }
 
-func (r *reader) cache(v **Cache) func(*node, string) {
-	return func(n *node, at string) {
+func (r *reader) cache(v **Cache) func(*document.Node, string) {
+	return func(n *document.Node, at string) {
 		c := &Cache{TTL: defaultTTL}
-		r.table(n, at,
-			field{names: "ttl_ms ttl", read: r.millis(&c.TTL, 1)},
-			field{names: "key key_template", read: r.keyTemplate(&c.Key)},
-			field{names: "invalidate_on", read: r.texts(&c.InvalidateOn)},
+		r.Table(n, at,
+			document.Field{Names: "ttl_ms ttl", Read: r.Millis(&c.TTL, 1)},
+			document.Field{Names: "key key_template", Read: r.keyTemplate(&c.Key)},
+			document.Field{Names: "invalidate_on", Read: r.Texts(&c.InvalidateOn)},
 		)
-		if n.kind == nodeTable && n.get("key key_template") == nil {
-			r.fail(n.line, "missing", "%s has no key: say what results are remembered by, such as charge:{input.customer_id}", at)
+		if n.Kind == document.Table && n.Get("key key_template") == nil {
+			r.Fail(n.Line, "missing", "%s has no key: say what results are remembered by, such as charge:{input.customer_id}", at)
 		}
 		*v = c
 	}
 }
 
-func (r *reader) fallback(v **Fallback) func(*node, string) {
-	return func(n *node, at string) {
+func (r *reader) fallback(v **Fallback) func(*document.Node, string) {
+	return func(n *document.Node, at string) {
 		f := &Fallback{}
-		r.table(n, at,
-			field{names: "value", read: r.fallbackValue(&f.Value), null: true},
-			field{names: "condition", read: word(r, &f.AnyError, choice[bool]{"exhausted", false}, choice[bool]{"any_error", true})},
+		r.Table(n, at,
+			document.Field{Names: "value", Read: r.fallbackValue(&f.Value), Null: true},
+			document.Field{Names: "condition", Read: document.Word(&r.Reader, &f.AnyError, document.Is("exhausted", false), document.Is("any_error", true))},
 		)
-		if n.kind == nodeTable && f.Value == nil && !slices.ContainsFunc(n.pairs, func(p pair) bool { return p.key == "value" }) {
-			r.fail(n.line, "missing", "%s has no value", at)
+		if n.Kind == document.Table && f.Value == nil && !slices.ContainsFunc(n.Pairs, func(p document.Pair) bool { return p.Key == "value" }) {
+			r.Fail(n.Line, "missing", "%s has no value", at)
 		}
 		*v = f
 	}
 }
 
 // fallbackValue reads a value that may be JSON in text; text that is no JSON is meant as it is.
-func (r *reader) fallbackValue(v **Template) func(*node, string) {
-	return func(n *node, at string) {
-		if n.kind == nodeText && !isPath(n.text) {
-			if inner := r.jsonIn(n); inner != nil {
+func (r *reader) fallbackValue(v **Template) func(*document.Node, string) {
+	return func(n *document.Node, at string) {
+		if n.Kind == document.Text && !isPath(n.Text) {
+			if inner := document.ReadText(n, r.Report); inner != nil {
 				n = inner
 			}
 		}
@@ -183,15 +185,15 @@ func (r *reader) fallbackValue(v **Template) func(*node, string) {
 	}
 }
 
-func (r *reader) classes(p *Plan) func(*node, string) {
-	return func(n *node, at string) {
-		r.table(n, at,
-			field{names: "retryable", read: r.texts(&p.Retryable)},
-			field{names: "fatal", read: r.texts(&p.Fatal)},
+func (r *reader) classes(p *Plan) func(*document.Node, string) {
+	return func(n *document.Node, at string) {
+		r.Table(n, at,
+			document.Field{Names: "retryable", Read: r.Texts(&p.Retryable)},
+			document.Field{Names: "fatal", Read: r.Texts(&p.Fatal)},
 		)
 		for _, code := range p.Fatal {
 			if slices.Contains(p.Retryable, code) {
-				r.fail(n.line, "bad-value", "%s has %s among retryable and fatal", at, quote(code))
+				r.Fail(n.Line, "bad-value", "%s has %s among retryable and fatal", at, document.Quote(code))
 			}
 		}
 	}

@@ -1,17 +1,22 @@
 package flow
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/floedb/floe/internal/document"
+	"github.com/floedb/floe/internal/rawjson"
+)
 
 // mapping reads a template: a value in which strings may be paths, which may also be JSON in text. If text has to be JSON, other text is a problem.
-func (r *reader) mapping(v **Template, rules pathRules, strict bool) func(*node, string) {
-	return func(n *node, at string) {
-		if n.kind == nodeText && !isPath(n.text) {
-			inner := r.jsonIn(n)
+func (r *reader) mapping(v **Template, rules pathRules, strict bool) func(*document.Node, string) {
+	return func(n *document.Node, at string) {
+		if n.Kind == document.Text && !isPath(n.Text) {
+			inner := document.ReadText(n, r.Report)
 			switch {
-			case inner != nil && (strict || inner.kind == nodeTable || inner.kind == nodeList):
+			case inner != nil && (strict || inner.Kind == document.Table || inner.Kind == document.List):
 				n = inner
 			case strict && inner == nil:
-				r.fail(n.line, "bad-json", "%s is %s, expected JSON or a path", at, quote(n.text))
+				r.Fail(n.Line, "bad-json", "%s is %s, expected JSON or a path", at, document.Quote(n.Text))
 				return
 			}
 		}
@@ -19,25 +24,16 @@ func (r *reader) mapping(v **Template, rules pathRules, strict bool) func(*node,
 	}
 }
 
-// jsonIn reads the JSON that a text is, nil if it is none.
-func (r *reader) jsonIn(n *node) *node {
-	if !Valid([]byte(n.text)) {
-		return nil
-	}
-	j := jsonReader{report: r.report, src: []byte(n.text), line: n.line}
-	return j.value(0)
-}
-
 // isPath says whether a string of a template is a path.
 func isPath(s string) bool { return strings.HasPrefix(s, "$.") || strings.HasPrefix(s, "$[") }
 
 // compile makes a template of a node.
-func (r *reader) compile(n *node, at string, rules pathRules) *Template {
+func (r *reader) compile(n *document.Node, at string, rules pathRules) *Template {
 	var b builder
 	paths := 0
 	r.render(&b, n, at, func(text string, line int, at string) *Path {
 		if paths++; paths == maxPaths+1 {
-			r.fail(line, "too-many", "%s has more than %d paths", at, maxPaths)
+			r.Fail(line, "too-many", "%s has more than %d paths", at, maxPaths)
 		}
 		return r.pathOf(text, line, at, rules)
 	})
@@ -45,62 +41,62 @@ func (r *reader) compile(n *node, at string, rules pathRules) *Template {
 }
 
 // render writes a node as JSON. Path makes a path of text, or says that it is none; without it all text is literal.
-func (r *reader) render(b *builder, n *node, at string, path func(text string, line int, at string) *Path) {
-	switch n.kind {
-	case nodeNull:
+func (r *reader) render(b *builder, n *document.Node, at string, path func(text string, line int, at string) *Path) {
+	switch n.Kind {
+	case document.Null:
 		b.literal = append(b.literal, "null"...)
-	case nodeBool:
-		b.literal = append(b.literal, strings.ToLower(n.text)...)
-	case nodeNumber:
-		b.literal = append(b.literal, n.text...)
-	case nodeText:
+	case document.Bool:
+		b.literal = append(b.literal, strings.ToLower(n.Text)...)
+	case document.Number:
+		b.literal = append(b.literal, n.Text...)
+	case document.Text:
 		r.renderText(b, n, at, path)
-	case nodeList:
+	case document.List:
 		b.literal = append(b.literal, '[')
-		for i, item := range n.items {
+		for i, item := range n.Items {
 			if i > 0 {
 				b.literal = append(b.literal, ',')
 			}
 			r.render(b, item, at, path)
 		}
 		b.literal = append(b.literal, ']')
-	case nodeTable:
+	case document.Table:
 		b.literal = append(b.literal, '{')
-		for i := range n.pairs {
-			p := &n.pairs[i]
+		for i := range n.Pairs {
+			p := &n.Pairs[i]
 			if i > 0 {
 				b.literal = append(b.literal, ',')
 			}
-			b.literal = append(AppendText(b.literal, p.key), ':')
-			r.render(b, p.value, under(at, p.key), path)
+			b.literal = append(rawjson.AppendText(b.literal, p.Key), ':')
+			r.render(b, p.Value, document.Under(at, p.Key), path)
 		}
 		b.literal = append(b.literal, '}')
 	}
 }
 
-func (r *reader) renderText(b *builder, n *node, at string, path func(text string, line int, at string) *Path) {
-	switch n.doubt {
+func (r *reader) renderText(b *builder, n *document.Node, at string, path func(text string, line int, at string) *Path) {
+	switch n.Doubt {
 	case "a number":
-		r.fail(n.line, "ambiguous", "%s is %s, which is no number of JSON: write it in decimal, or in quotes if it is text", at, clip(n.text))
+		r.Fail(n.Line, "ambiguous", "%s is %s, which is no number of JSON: write it in decimal, or in quotes if it is text", at, document.Clip(n.Text))
 	case "a boolean":
-		r.warn(n.line, "ambiguous", "%s is %s, which is text and no boolean: write true or false, or put it in quotes", at, n.text)
+		r.Warn(n.Line, "ambiguous", "%s is %s, which is text and no boolean: write true or false, or put it in quotes", at, n.Text)
 	}
-	if path != nil && isPath(n.text) {
-		if p := path(n.text, n.line, at); p != nil {
+	if path != nil && isPath(n.Text) {
+		if p := path(n.Text, n.Line, at); p != nil {
 			b.path(p)
 		}
 		return
 	}
-	b.literal = AppendText(b.literal, n.text)
+	b.literal = rawjson.AppendText(b.literal, n.Text)
 }
 
 // literal reads a value as JSON, in which text may be JSON too.
-func (r *reader) literal(v *[]byte) func(*node, string) {
-	return func(n *node, at string) {
-		if n.kind == nodeText {
-			inner := r.jsonIn(n)
+func (r *reader) literal(v *[]byte) func(*document.Node, string) {
+	return func(n *document.Node, at string) {
+		if n.Kind == document.Text {
+			inner := document.ReadText(n, r.Report)
 			if inner == nil {
-				r.fail(n.line, "bad-json", "%s is %s, expected JSON", at, quote(n.text))
+				r.Fail(n.Line, "bad-json", "%s is %s, expected JSON", at, document.Quote(n.Text))
 				return
 			}
 			n = inner
@@ -112,11 +108,11 @@ func (r *reader) literal(v *[]byte) func(*node, string) {
 }
 
 // path reads a path.
-func (r *reader) path(v **Path, rules pathRules) func(*node, string) {
-	return func(n *node, at string) {
+func (r *reader) path(v **Path, rules pathRules) func(*document.Node, string) {
+	return func(n *document.Node, at string) {
 		text := ""
-		if r.text(&text)(n, at); n.kind == nodeText {
-			*v = r.pathOf(text, n.line, at, rules)
+		if r.Text(&text)(n, at); n.Kind == document.Text {
+			*v = r.pathOf(text, n.Line, at, rules)
 		}
 	}
 }
@@ -125,7 +121,7 @@ func (r *reader) path(v **Path, rules pathRules) func(*node, string) {
 func (r *reader) pathOf(text string, line int, at string, rules pathRules) *Path {
 	p, err := parsePath(text, rules)
 	if err != nil {
-		r.fail(line, "bad-path", "%s: path %s: %v", at, quote(text), err)
+		r.Fail(line, "bad-path", "%s: path %s: %v", at, document.Quote(text), err)
 		return nil
 	}
 	r.uses(&p, line, at)
@@ -150,14 +146,14 @@ func (r *reader) stepName(name string) string {
 }
 
 // keyTemplate reads text with paths in braces.
-func (r *reader) keyTemplate(v *KeyTemplate) func(*node, string) {
-	return func(n *node, at string) {
+func (r *reader) keyTemplate(v *KeyTemplate) func(*document.Node, string) {
+	return func(n *document.Node, at string) {
 		text := ""
-		if r.text(&text)(n, at); n.kind != nodeText {
+		if r.Text(&text)(n, at); n.Kind != document.Text {
 			return
 		}
 		if text == "" || len(text) > maxKey {
-			r.fail(n.line, "bad-value", "%s has %d bytes, expected 1 to %d", at, len(text), maxKey)
+			r.Fail(n.Line, "bad-value", "%s has %d bytes, expected 1 to %d", at, len(text), maxKey)
 			return
 		}
 		var b builder
@@ -169,17 +165,17 @@ func (r *reader) keyTemplate(v *KeyTemplate) func(*node, string) {
 			}
 			end := strings.IndexByte(rest[open:], '}')
 			if end <= 0 {
-				r.fail(n.line, "bad-value", "%s is %s, in which { and } do not match", at, quote(text))
+				r.Fail(n.Line, "bad-value", "%s is %s, in which { and } do not match", at, document.Quote(text))
 				return
 			}
 			b.literal = append(b.literal, rest[:open]...)
-			if p := r.pathOf(rest[open+1:open+end], n.line, at, pathRules{bare: true, own: true}); p != nil {
+			if p := r.pathOf(rest[open+1:open+end], n.Line, at, pathRules{bare: true, own: true}); p != nil {
 				b.path(p)
 			}
 			rest = rest[open+end+1:]
 		}
 		if v.parts = b.done(); len(v.parts) > maxPaths {
-			r.fail(n.line, "too-many", "%s has more than %d paths", at, maxPaths)
+			r.Fail(n.Line, "too-many", "%s has more than %d paths", at, maxPaths)
 		}
 	}
 }

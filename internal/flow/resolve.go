@@ -1,6 +1,9 @@
 package flow
 
-import "bytes"
+import (
+	"github.com/floedb/floe/internal/plant"
+	"github.com/floedb/floe/internal/rawjson"
+)
 
 // resolver finds what many paths lead to. It goes over each root once, however many paths there are into it: one that a hostile definition names hundreds of times
 // would hold up a shard otherwise.
@@ -54,8 +57,8 @@ func (r *resolver) find(p *Path) {
 			top.add(other.hops, i)
 		}
 	}
-	if raw := r.load(p); Valid(raw) {
-		r.walk(&top, raw, skipSpace(raw, 0))
+	if raw := r.load(p); rawjson.Valid(raw) {
+		r.walk(&top, raw, rawjson.SkipSpace(raw, 0))
 	}
 }
 
@@ -100,7 +103,7 @@ func (r *resolver) walk(f *fork, raw []byte, i int) (end int) {
 	case f.elements != nil && raw[i] == '[':
 		end = r.walkArray(f, raw, i)
 	default:
-		end = skipValue(raw, i, 0)
+		end = rawjson.SkipValue(raw, i)
 	}
 	for _, path := range f.ends {
 		r.spans[path] = span{i, end}
@@ -109,34 +112,36 @@ func (r *resolver) walk(f *fork, raw []byte, i int) (end int) {
 }
 
 func (r *resolver) walkObject(f *fork, raw []byte, i int) int {
-	for i = skipSpace(raw, i+1); raw[i] != '}'; {
-		end := skipText(raw, i)
-		next := f.members[textOf(raw[i:end])]
-		if i = skipSpace(raw, skipSpace(raw, end)+1); next == nil {
-			end = skipValue(raw, i, 0)
+	for i = rawjson.SkipSpace(raw, i+1); raw[i] != '}'; {
+		end := rawjson.SkipText(raw, i)
+		next := f.members[rawjson.TextOf(raw[i:end])]
+		if i = rawjson.SkipSpace(raw, rawjson.SkipSpace(raw, end)+1); next == nil {
+			end = rawjson.SkipValue(raw, i)
 		} else {
 			// Of several members with the same name the last one counts, with all that is in it.
-			r.forget(next)
+			if !plant.On(plant.MembersMixed) {
+				r.forget(next)
+			}
 			end = r.walk(next, raw, i)
 		}
-		if i = skipSpace(raw, end); raw[i] == ',' {
-			i = skipSpace(raw, i+1)
+		if i = rawjson.SkipSpace(raw, end); raw[i] == ',' {
+			i = rawjson.SkipSpace(raw, i+1)
 		}
 	}
 	return i + 1
 }
 
 func (r *resolver) walkArray(f *fork, raw []byte, i int) int {
-	i = skipSpace(raw, i+1)
+	i = rawjson.SkipSpace(raw, i+1)
 	for n := int64(0); raw[i] != ']'; n++ {
 		end := 0
 		if next := f.elements[n]; next != nil {
 			end = r.walk(next, raw, i)
 		} else {
-			end = skipValue(raw, i, 0)
+			end = rawjson.SkipValue(raw, i)
 		}
-		if i = skipSpace(raw, end); raw[i] == ',' {
-			i = skipSpace(raw, i+1)
+		if i = rawjson.SkipSpace(raw, end); raw[i] == ',' {
+			i = rawjson.SkipSpace(raw, i+1)
 		}
 	}
 	return i + 1
@@ -153,13 +158,4 @@ func (r *resolver) forget(f *fork) {
 	for _, next := range f.elements {
 		r.forget(next)
 	}
-}
-
-// textOf returns what a valid JSON string says.
-func textOf(quoted []byte) string {
-	inner := quoted[1 : len(quoted)-1]
-	if bytes.IndexByte(inner, '\\') < 0 {
-		return string(inner)
-	}
-	return string(appendUnquoted(nil, inner))
 }

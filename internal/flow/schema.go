@@ -9,6 +9,10 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/floedb/floe/internal/document"
+	"github.com/floedb/floe/internal/plant"
+	"github.com/floedb/floe/internal/rawjson"
 )
 
 // Schema is what a value of JSON has to be like: a subset of JSON Schema. The zero value allows everything.
@@ -72,10 +76,10 @@ func (v *violation) below(at string) *violation {
 
 // Check says what is wrong with a value: where, what is there, and what is allowed.
 func (s *Schema) Check(raw []byte) error {
-	if !Valid(raw) {
-		return fmt.Errorf("$ is no JSON: %s", strconv.QuoteToASCII(clip(string(clipBytes(raw)))))
+	if !rawjson.Valid(raw) {
+		return fmt.Errorf("$ is no JSON: %s", strconv.QuoteToASCII(document.Clip(string(clipBytes(raw)))))
 	}
-	if v := s.check(trimSpace(raw)); v != nil {
+	if v := s.check(rawjson.TrimSpace(raw)); v != nil {
 		return errors.New("$" + v.at + " " + v.text)
 	}
 	return nil
@@ -84,7 +88,7 @@ func (s *Schema) Check(raw []byte) error {
 func clipBytes(raw []byte) []byte { return raw[:min(len(raw), 200)] }
 
 // show returns the beginning of a value, for messages.
-func show(raw []byte) string { return clip(string(bytes.ToValidUTF8(clipBytes(raw), nil))) }
+func show(raw []byte) string { return document.Clip(string(bytes.ToValidUTF8(clipBytes(raw), nil))) }
 
 func (s *Schema) check(raw []byte) *violation {
 	if got := typeOf(raw); s.types != 0 && s.types&got == 0 {
@@ -99,7 +103,7 @@ func (s *Schema) check(raw []byte) *violation {
 	case '[':
 		return s.checkArray(raw)
 	case '"':
-		text, _ := Text(raw)
+		text, _ := rawjson.Text(raw)
 		return s.checkSize(sizeText, int64(utf8.RuneCountInString(text)))
 	case 't', 'f', 'n':
 		return nil
@@ -124,7 +128,7 @@ func typeOf(raw []byte) uint8 {
 	if _, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
 		return typeInteger | typeNumber
 	}
-	if n, ok := Number(raw); ok && n == math.Trunc(n) {
+	if n, ok := rawjson.Number(raw); ok && n == math.Trunc(n) {
 		return typeInteger | typeNumber
 	}
 	return typeNumber
@@ -156,7 +160,7 @@ func (s *Schema) checkNumber(raw []byte) *violation {
 	if s.min == nil && s.max == nil {
 		return nil
 	}
-	n, ok := Number(raw)
+	n, ok := rawjson.Number(raw)
 	switch {
 	case !ok:
 		return violates("is %s, which is out of range", show(raw))
@@ -175,7 +179,7 @@ func (s *Schema) checkSize(what int, n int64) *violation {
 	switch {
 	case limit == nil:
 		return nil
-	case n < limit.min:
+	case n < limit.min && !plant.On(plant.SizeUnchecked):
 		return violates("has %d %s, expected at least %d", n, sizeNames[what], limit.min)
 	case limit.max >= 0 && n > limit.max:
 		return violates("has %d %s, expected at most %d", n, sizeNames[what], limit.max)
@@ -185,7 +189,7 @@ func (s *Schema) checkSize(what int, n int64) *violation {
 
 func (s *Schema) checkArray(raw []byte) (v *violation) {
 	n := int64(0)
-	elements(raw, func(element []byte) bool {
+	rawjson.EachElement(raw, func(element []byte) bool {
 		if s.items != nil {
 			v = s.items.check(element)
 		}
@@ -203,8 +207,8 @@ func (s *Schema) checkArray(raw []byte) (v *violation) {
 
 func (s *Schema) checkObject(raw []byte) (v *violation) {
 	seen := make(map[string]bool, len(s.required))
-	members(raw, func(key, value []byte) bool {
-		name, _ := Text(key)
+	rawjson.EachMember(raw, func(key, value []byte) bool {
+		name, _ := rawjson.Text(key)
 		seen[name] = true
 		i, known := slices.BinarySearchFunc(s.members, name, func(m schemaMember, name string) int { return strings.Compare(m.name, name) })
 		switch {
@@ -219,23 +223,23 @@ func (s *Schema) checkObject(raw []byte) (v *violation) {
 		return v == nil
 	})
 	for _, name := range s.required {
-		if v == nil && !seen[name] {
+		if v == nil && !seen[name] && !plant.On(plant.RequiredAbsent) {
 			v = violates("is missing").below(memberAt(name))
 		}
 	}
 	return v
 }
 
-// memberAt returns a step of a path. What it takes for a plain name depends on no table of Unicode, of which builds may have different ones.
+// memberAt returns a step of a path. What it takes for a plain name depends on no table of Unicode, since those of builds may differ.
 func memberAt(name string) string {
-	name = clip(name)
+	name = document.Clip(name)
 	plain := name != ""
 	for i := range len(name) {
 		c := name[i]
-		plain = plain && (c == '_' || c == '-' || isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'z')
+		plain = plain && (c == '_' || c == '-' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z')
 	}
 	if plain {
 		return "." + name
 	}
-	return "[" + string(AppendText(nil, name)) + "]"
+	return "[" + string(rawjson.AppendText(nil, name)) + "]"
 }

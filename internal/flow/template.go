@@ -1,5 +1,10 @@
 package flow
 
+import (
+	"github.com/floedb/floe/internal/plant"
+	"github.com/floedb/floe/internal/rawjson"
+)
+
 // Template is JSON in which strings that are a path stand for what the path leads to.
 type Template struct {
 	parts []part
@@ -25,7 +30,7 @@ const maxKey = 1 << 10
 func (t *Template) Append(dst []byte, s Source) []byte {
 	start := len(dst)
 	r := newResolver(s, pathsOf(t.parts))
-	for i, at := 0, 0; i < len(t.parts) && len(dst)-start <= MaxRendered; i++ {
+	for i, at := 0, 0; i < len(t.parts) && (len(dst)-start <= MaxRendered || plant.On(plant.RenderUnbounded)); i++ {
 		p := &t.parts[i]
 		dst = append(dst, p.literal...)
 		if p.path == nil {
@@ -71,12 +76,12 @@ func (k *KeyTemplate) Append(dst []byte, s Source) (key []byte, whole bool) {
 			value = r.value(inRun + at)
 		}
 		at++
-		if text, ok := Text(value); ok {
+		if text, ok := rawjson.Text(value); ok {
 			dst = append(dst, text...)
 		} else {
 			dst = append(dst, value...)
 		}
-		missing = missing || value == nil || string(value) == "null"
+		missing = missing || value == nil && !plant.On(plant.KeyOfNothing) || string(value) == "null"
 	}
 	return dst, !missing && len(dst)-start <= maxKey
 }

@@ -6,6 +6,9 @@ import (
 	"math"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/floedb/floe/internal/document"
+	"github.com/floedb/floe/internal/rawjson"
 )
 
 // valueKind is the type of a value in an expression.
@@ -50,7 +53,7 @@ func fromJSON(raw []byte) (value, error) {
 	case 't', 'f':
 		return value{kind: isBool, yes: raw[0] == 't'}, nil
 	case '"':
-		s, _ := Text(raw)
+		s, _ := rawjson.Text(raw)
 		return value{kind: isString, text: s}, nil
 	case '[':
 		return value{kind: isArray, raw: raw}, nil
@@ -60,9 +63,9 @@ func fromJSON(raw []byte) (value, error) {
 	if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
 		return value{kind: isInt, whole: n}, nil
 	}
-	n, ok := Number(raw)
+	n, ok := rawjson.Number(raw)
 	if !ok {
-		return value{}, fmt.Errorf("number %s is out of range", clip(string(raw)))
+		return value{}, fmt.Errorf("number %s is out of range", document.Clip(string(raw)))
 	}
 	return value{kind: isFloat, number: n}, nil
 }
@@ -88,7 +91,7 @@ func (v *value) size() (int64, bool) {
 	case isList:
 		return int64(len(v.list)), true
 	case isArray:
-		elements(v.raw, func([]byte) bool { n++; return true })
+		rawjson.EachElement(v.raw, func([]byte) bool { n++; return true })
 		return n, true
 	case isObject:
 		return int64(len(table(v.raw))), true
@@ -99,8 +102,8 @@ func (v *value) size() (int64, bool) {
 // table returns the members of an object. Of several with the same name the last one counts.
 func table(raw []byte) map[string][]byte {
 	t := make(map[string][]byte)
-	members(raw, func(key, value []byte) bool {
-		name, _ := Text(key)
+	rawjson.EachMember(raw, func(key, value []byte) bool {
+		name, _ := rawjson.Text(key)
 		t[name] = value
 		return true
 	})
@@ -139,7 +142,7 @@ func (v *value) each(yield func(e value) (bool, error)) error {
 	}
 	var failed error
 	if v.kind == isArray {
-		elements(v.raw, func(raw []byte) bool {
+		rawjson.EachElement(v.raw, func(raw []byte) bool {
 			e, err := fromJSON(raw)
 			more := err == nil
 			if more {
@@ -199,8 +202,8 @@ func equalObjects(a, b value) (bool, error) {
 		a, b = b, a
 	}
 	as, bs := table(a.raw), make(map[string][]byte)
-	members(b.raw, func(key, value []byte) bool {
-		name := textOf(key)
+	rawjson.EachMember(b.raw, func(key, value []byte) bool {
+		name := rawjson.TextOf(key)
 		bs[name] = value
 		return as[name] != nil
 	})
@@ -267,18 +270,4 @@ func order[T int64 | float64 | string](a, b T) int {
 		return 1
 	}
 	return 0
-}
-
-// clip shortens what is shown of a value in a message.
-func clip(s string) string {
-	const most = 60
-	if len(s) <= most {
-		return s
-	}
-	for i := range s {
-		if i > most {
-			return s[:i] + "..."
-		}
-	}
-	return s
 }

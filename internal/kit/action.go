@@ -200,7 +200,7 @@ func (c *actionClient) await(which int, worker string, opts ...action.AwaitOptio
 	return len(tasks), err
 }
 
-// end ends an attempt, of which the time may be over.
+// end ends an attempt, whose time may be over.
 func (c *actionClient) end(which int) error {
 	ctx, rng := context.Background(), c.Rand()
 	if len(c.held[which]) == 0 {
@@ -341,7 +341,7 @@ func (c *actionClient) pass(which int) error {
 	return err
 }
 
-// Audit works off what is left, and looks at all runs of which anybody knows; in the plain namespace at all that there are.
+// Audit works off what is left, and looks at all runs that anybody knows of; in the plain namespace at all that there are.
 func (j *actionJob) Audit(w World) {
 	c := j.client(w)
 	for which := range c.stores {

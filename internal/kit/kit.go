@@ -16,6 +16,7 @@ import (
 const (
 	Plain  = "plain"  // in one shard
 	Spread = "spread" // over all
+	Apart  = "apart"  // in one shard too, another one if there are several
 )
 
 // MaxValue is the limit of the nodes for values.
@@ -69,11 +70,14 @@ var Works = []Work{
 	{"series", 1, newSeriesJob},
 	{"action", 2, newActionJob},
 	{"workflow", 2, newFlowJob},
+	{"trigger", 2, newTriggerJob},
+	{"processing", 1, newPipeJob},
+	{"state", 1, newStateJob},
 }
 
 // Open creates the namespaces of all works.
 func Open(w World) bool {
-	for _, name := range []string{Plain, Spread} {
+	for _, name := range []string{Plain, Spread, Apart} {
 		if !insist(w, func() error {
 			err := engine.NewNamespaces(w.Router()).Create(context.Background(), name, name == Spread)
 			if errors.Is(err, engine.ErrExists) {

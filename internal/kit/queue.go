@@ -118,7 +118,7 @@ func (q *queueClient) dequeue() error {
 	return err
 }
 
-// end ends a lease, of which the time may be over.
+// end ends a lease, whose time may be over.
 func (q *queueClient) end() error {
 	ctx, rng := context.Background(), q.Rand()
 	if len(q.leased) == 0 {
@@ -180,7 +180,7 @@ func (j *queueJob) Audit(w World) {
 	}
 }
 
-// wholeQueue reads a queue of which the messages stay. What becomes a dead letter meanwhile would be there twice: then it reads again.
+// wholeQueue reads a queue and leaves its messages there. What becomes a dead letter meanwhile would be there twice: then it reads again.
 func wholeQueue(store *queue.Store) (s queue.Stats, left []queue.Message, err error) {
 	for {
 		before, err := store.Stats(context.Background(), jobs)

@@ -14,38 +14,53 @@ import (
 	"github.com/floedb/floe/ts"
 )
 
-// gauges is the measurement that clients write, in the plain namespace: a client of the simulator can ask only one shard at a time. Its points are of the
-// year 1960, so that its partitions are over, and merged, whatever the clocks say: those of the fault suites begin in 1970.
+// gauges is the measurement that clients write, in the plain namespace and in the spread one. Its points are of the year 1960, so that its partitions are over, and merged, whatever the clocks say: those of the fault suites begin in 1970.
 const gauges = "gauges"
 
 var gaugesBegin = time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// seriesJob is series with many writers, each of which has its own.
-type seriesJob struct{ known *check.Series }
+// seriesJob is series with many writers, each with its own.
+type seriesJob struct {
+	known [2]*check.Series // plain and spread
+}
 
-func newSeriesJob() Job { return &seriesJob{check.NewSeries()} }
+func newSeriesJob() Job { return &seriesJob{[2]*check.Series{check.NewSeries(), check.NewSeries()}} }
 
-func seriesStore(w World) *ts.Store {
-	return engine.StoreOf(ts.Primitive, w.Router(), Plain, MaxValue)
+func seriesStores(w World) (stores [2]*ts.Store) {
+	for i, ns := range []string{Plain, Spread} {
+		stores[i] = engine.StoreOf(ts.Primitive, w.Router(), ns, MaxValue)
+	}
+	return stores
 }
 
 func (j *seriesJob) Open(w World) bool {
-	return insist(w, func() error {
-		return seriesStore(w).SetRetention(context.Background(), gauges, ts.Retention{Downsample: []ts.Downsample{{Every: time.Hour}}})
-	})
+	for _, store := range seriesStores(w) {
+		if !insist(w, func() error {
+			return store.SetRetention(context.Background(), gauges, ts.Retention{Downsample: []ts.Downsample{{Every: time.Hour}}})
+		}) {
+			return false
+		}
+	}
+	return true
 }
 
 // seriesClient writes series and reads them. What it reads has to be what was written.
 type seriesClient struct {
 	World
-	*seriesJob
+	stores [2]*ts.Store
+	all    [2]*check.Series
+	count  int
+
+	// Those of the present act.
 	store *ts.Store
-	count int
+	known *check.Series
 }
 
 func (j *seriesJob) Do(w World) {
-	s := &seriesClient{World: w, seriesJob: j, store: seriesStore(w)}
+	s := &seriesClient{World: w, stores: seriesStores(w), all: j.known}
 	for w.Working() {
+		which := w.Rand().IntN(2)
+		s.store, s.known = s.stores[which], s.all[which]
 		switch n := w.Rand().IntN(20); {
 		case n < 12:
 			w.Note(s.write())
@@ -148,15 +163,16 @@ func (s *seriesClient) read() error {
 	if err != nil {
 		return err
 	}
-	s.compare(s.World, seriesName(p), got)
+	compareSeries(s.World, s.known, seriesName(p), got)
 	return nil
 }
 
-// compare fails the run if a series has not what it has to have. When writes may have been lost, nothing has to be there, but still nothing of another one.
-func (j *seriesJob) compare(w World, name string, got map[int64]float64) {
-	err := j.known.Read(name, got)
+// compareSeries fails the run if a series has not what it has to have. When writes may have been lost, nothing has to be there, but still nothing of
+// another one.
+func compareSeries(w World, known *check.Series, name string, got map[int64]float64) {
+	err := known.Read(name, got)
 	if err != nil && w.Lossy() {
-		err = j.known.Strays(name, got)
+		err = known.Strays(name, got)
 	}
 	if err != nil {
 		w.Failf("time series: %w", err)
@@ -195,21 +211,26 @@ func readSeries(store *ts.Store, tags map[string]string) (map[int64]float64, err
 
 // Audit reads everything that is left.
 func (j *seriesJob) Audit(w World) {
-	store := seriesStore(w)
-	for _, name := range j.known.Names() {
-		client, n, _ := strings.Cut(name, ".")
-		for {
-			got, err := readSeries(store, map[string]string{"client": client, "n": n})
-			if err != nil && w.Sleep(10*time.Millisecond) {
-				continue
-			}
-			if err == nil {
-				j.compare(w, name, got)
-			} else if !w.Lossy() {
-				w.Failf("time series: %w", err)
-			}
-			break
+	for i, store := range seriesStores(w) {
+		for _, name := range j.known[i].Names() {
+			auditSeries(w, store, j.known[i], name)
 		}
+	}
+}
+
+func auditSeries(w World, store *ts.Store, known *check.Series, name string) {
+	client, n, _ := strings.Cut(name, ".")
+	for {
+		got, err := readSeries(store, map[string]string{"client": client, "n": n})
+		if err != nil && w.Sleep(10*time.Millisecond) {
+			continue
+		}
+		if err == nil {
+			compareSeries(w, known, name, got)
+		} else if !w.Lossy() {
+			w.Failf("time series: %w", err)
+		}
+		return
 	}
 }
 

@@ -20,7 +20,7 @@ const (
 	undoing  = "undoing"
 )
 
-// trip has all kinds of steps, of which those that call are undone when a run does not come to its end.
+// trip has all kinds of steps; those that call are undone when a run does not come to its end.
 func trip() []byte {
 	call := func() *workflow.Step {
 		return workflow.Call("@actions/" + stepping).Retry(workflow.RetryPolicy{Attempts: 3, Initial: 20 * time.Millisecond})

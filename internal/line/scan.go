@@ -146,7 +146,7 @@ func (s *Scanner) parseFrom(blanks, end int) (*Line, error) {
 	return &s.line, nil
 }
 
-// parseLong reads a line of which a string goes on in the next ones. It returns the length of all that it takes, from s.from on.
+// parseLong reads a line with a string that goes on in the next ones. It returns the length of all that it takes, from s.from on.
 func (s *Scanner) parseLong(blanks, first int) (length int, err error) {
 	length, lines, err := s.extent(blanks, first)
 	if err == nil {

@@ -3,6 +3,7 @@ package peer
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/floedb/floe/internal/engine"
 )
@@ -12,15 +13,24 @@ import (
 const (
 	maxInFlight = 4096   // calls of a stream that do not wait
 	maxWaits    = 16_384 // calls of a stream that do
-	maxCalls    = 65_536 // calls of all streams that do not wait
 	maxAllWaits = engine.MaxWaiters
 	maxTaken    = 256 << 20 // bytes of the requests of a stream
 
-	// Frames beyond smallFrame take their memory from one pool for all streams, of which one address has a share: the largest frame fits in it twice.
-	smallFrame  = 64 << 10
-	frameMemory = 256 << 20
-	frameShare  = 64 << 20
+	// Frames beyond smallFrame take their memory from one pool for all streams, where one address has a share: the largest frame fits in it twice.
+	smallFrame = 64 << 10
+	shareOf    = 4 // of the pool
 )
+
+// room is bytes that all streams share. Who finds none is refused.
+type room struct {
+	limit int64
+	used  atomic.Int64
+}
+
+func (r *room) full() bool { return r.used.Load() > r.limit }
+
+// Of connections beyond the limit so many more are let in as far as to hear why they can not stay. Others are closed without a word.
+func latecomers(limit int) int { return max(limit/10, 16) }
 
 // tally counts calls that are under way.
 type tally struct {
@@ -59,6 +69,31 @@ func (t *tally) remove(lasting bool) {
 	}
 }
 
+// used returns how many calls there are, those that wait apart.
+func (t *tally) used() (calls, waits int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.underWay, t.lasts
+}
+
+// Limit is something bounded at the port, and how much of it is used.
+type Limit struct {
+	Name        string
+	Used, Limit int64
+}
+
+// Limits returns what others may take here, in all.
+func (p *Peer) Limits() []Limit {
+	calls, waits := p.tally.used()
+	return []Limit{
+		{"connections", int64(p.accepted.traffic().Connections), int64(p.limits.Connections)},
+		{"calls", int64(calls), int64(p.tally.calls)},
+		{"waits", int64(waits), int64(p.tally.waits)},
+		{"request_bytes", p.requests.used.Load(), p.requests.limit},
+		{"answer_bytes", p.answers.used.Load(), p.answers.limit},
+	}
+}
+
 // memory is a number of bytes that many share. Who wants more than is left waits, and with him the stream that he reads.
 type memory struct {
 	limit, share int64 // of all, and of an address
@@ -77,7 +112,8 @@ func newMemory(limit, share int64) *memory {
 func (m *memory) take(ctx context.Context, addr string, n int64) error {
 	for {
 		m.mu.Lock()
-		fits, freed := m.used+n <= m.limit && m.by[addr]+n <= m.share, m.freed
+		// One alone fits however large it is.
+		fits, freed := (m.used+n <= m.limit || m.used == 0) && (m.by[addr]+n <= m.share || m.by[addr] == 0), m.freed
 		if fits {
 			m.used += n
 			m.by[addr] += n

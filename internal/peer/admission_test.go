@@ -109,6 +109,7 @@ func TestUnfinishedFrames(t *testing.T) {
 	honest := r.dial()
 	r.well(honest)
 	const frames, size = 60, maxRequest
+	testShare := r.peer.frames.share
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	var client *http.Client
@@ -126,7 +127,7 @@ func TestUnfinishedFrames(t *testing.T) {
 	await(t, "frames", func() bool {
 		r.peer.frames.mu.Lock()
 		defer r.peer.frames.mu.Unlock()
-		return r.peer.frames.used > frameShare-size
+		return r.peer.frames.used > testShare-size
 	})
 	r.well(honest)
 	r.peer.frames.mu.Lock()
@@ -134,7 +135,7 @@ func TestUnfinishedFrames(t *testing.T) {
 	r.peer.frames.mu.Unlock()
 	runtime.ReadMemStats(&after)
 	t.Logf("%d MiB of frames, %d MiB of heap", used>>20, (after.HeapAlloc-min(before.HeapAlloc, after.HeapAlloc))>>20)
-	if used > frameShare {
-		t.Errorf("unfinished frames take %d bytes, the share is %d", used, frameShare)
+	if used > testShare {
+		t.Errorf("unfinished frames take %d bytes, the share is %d", used, testShare)
 	}
 }

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"bufio"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/floedb/floe/internal/auth"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/shard"
@@ -51,6 +53,9 @@ type hello struct {
 	shards   uint64   // of a node
 	cluster  string   // of a node, "" if it does not know
 	nonce    []byte
+	key      auth.Secret // of a client
+
+	grant *auth.Grant // is not sent: what the key is good for; nil: everything
 }
 
 func (h *hello) code(c *codec.Coder) {
@@ -62,6 +67,9 @@ func (h *hello) code(c *codec.Coder) {
 	c.Uvarint(&h.shards)
 	c.String(&h.cluster)
 	c.Bytes(&h.nonce)
+	key := string(h.key)
+	c.String(&key)
+	h.key = auth.Secret(key)
 	if len(h.nonce) != nonceBytes {
 		c.Fail("nonce of another size")
 	}
@@ -150,8 +158,9 @@ type wire struct {
 	abort func() // ends it, also for a write or read under way
 
 	// Of a stream that was accepted:
-	from  string          // address of the other end, without its port
-	until func(time.Time) // when what is read has to have come; zero: whenever
+	from    string          // address of the other end, without its port
+	until   func(time.Time) // when what is read has to have come; zero: whenever
+	crowded error           // why a client can not stay; nil: it can
 }
 
 func (s *wire) write(b []byte) error {
@@ -164,6 +173,9 @@ func (s *wire) write(b []byte) error {
 // greet is the opener's side. It returns what the listener said, which is a node that knows the secret if role is roleNode.
 func (p *Peer) greet(s *wire, role uint8, to uint64) (*welcome, error) {
 	h := hello{version: Version, role: role, to: to, nonce: p.nonce()}
+	if role == roleClient {
+		h.key = p.cfg.Key
+	}
 	if role == roleNode {
 		h.identity, h.past, h.shards, h.cluster = p.host.Identity(), p.host.Past(), uint64(p.host.Shards()), p.host.Cluster()
 	}
@@ -229,7 +241,7 @@ func (e *refusedError) Unwrap() error { return e.reason }
 var errUnproved = engine.Errorf(engine.ErrUnauthorized, "it went away instead of proving that it knows the cluster's secret: it has another one, or refuses this node, and its log says why")
 
 // welcome is the listener's side. It returns who is there, also with an error if that has been said.
-func (p *Peer) welcome(s *wire, nodesOnly bool) (*hello, error) {
+func (p *Peer) welcome(ctx context.Context, s *wire, nodesOnly bool) (*hello, error) {
 	b, err := readFrame(s.r, nil, maxHello)
 	if err != nil {
 		return nil, err
@@ -245,6 +257,12 @@ func (p *Peer) welcome(s *wire, nodesOnly bool) (*hello, error) {
 		w.past, w.cluster = p.host.Past(), p.host.Cluster()
 	}
 	refusal := p.judge(h, nodesOnly)
+	if refusal == nil && h.role == roleClient {
+		refusal = s.crowded
+	}
+	if refusal == nil && h.role == roleClient && p.cfg.Gate != nil {
+		h.grant, refusal = p.enterGate(ctx, h.key, s.from)
+	}
 	if refusal != nil {
 		w.refusal = p.cfg.Wire.AppendError(nil, refusal)
 	}
@@ -272,6 +290,16 @@ func (p *Peer) welcome(s *wire, nodesOnly bool) (*hello, error) {
 		return h, errors.Join(verdict, s.write(p.cfg.Wire.AppendError(nil, verdict)))
 	}
 	return h, s.write(nil)
+}
+
+// enterGate finds out what a client may do.
+func (p *Peer) enterGate(ctx context.Context, key auth.Secret, from string) (*auth.Grant, error) {
+	if grant := p.cfg.Gate.Wait(); grant != nil {
+		return grant, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
+	defer cancel()
+	return p.cfg.Gate.Enter(ctx, key, from)
 }
 
 // receive judges a node that has proved to know the secret.

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/floedb/floe/internal/auth"
+	"github.com/floedb/floe/internal/budget"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/shard"
 )
@@ -53,6 +55,11 @@ type Config struct {
 	Secret  []byte   // that all nodes know
 	TLS     *tls.Config
 	Logger  *slog.Logger // nil: none
+	Gate    *auth.Gate   // of a node: whom it lets in and what they may do; nil: everybody and everything
+	// Changed hears what clients with a key have tried to change; nil: nobody does. It must not wait, unless the command is about keys.
+	Changed func(ctx context.Context, g *auth.Grant, from string, cmd engine.Command, err error)
+	Key     auth.Secret    // of a client: what it shows; "": nothing
+	Limits  *budget.Limits // of what others may take here; nil: those without a budget
 
 	dial dialFunc // nil: the operating system's
 }
@@ -81,8 +88,11 @@ type Peer struct {
 	drain    context.CancelFunc
 	doors    sync.WaitGroup // streams of calls; none is added once it drains
 
-	tally  *tally  // calls of all who are connected
-	frames *memory // for their requests
+	limits   budget.Limits
+	tally    *tally  // calls of all who are connected
+	frames   *memory // for their requests that are large
+	requests room    // for all requests of clients
+	answers  room    // for what was not sent yet
 
 	nodes map[uint64]*node // the others
 }
@@ -93,9 +103,15 @@ func New(c Config) *Peer {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	p := &Peer{
-		cfg: c, log: c.Logger, began: time.Now(), ready: make(chan struct{}), opened: newCrowd(maxConnections), accepted: newCrowd(maxConnections),
-		tally: newTally("this node", maxCalls, maxAllWaits), frames: newMemory(frameMemory, frameShare), nodes: make(map[uint64]*node),
+		cfg: c, log: c.Logger, began: time.Now(), ready: make(chan struct{}), limits: budget.Default(), nodes: make(map[uint64]*node),
 	}
+	if c.Limits != nil {
+		p.limits = *c.Limits
+	}
+	l := &p.limits
+	p.opened, p.accepted = newCrowd(maxConnections), newCrowd(l.Connections+latecomers(l.Connections))
+	p.tally, p.frames = newTally("this node", l.Calls, min(l.Waits, maxAllWaits)), newMemory(l.Requests, max(l.Requests/shareOf, 2*maxRequest))
+	p.requests.limit, p.answers.limit = l.Requests, l.Answers
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.draining, p.drain = context.WithCancel(context.Background())
 	for _, m := range c.Members {

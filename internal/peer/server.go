@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/floedb/floe/internal/auth"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 )
@@ -17,8 +18,8 @@ import (
 // Limits of the port.
 const (
 	greetTimeout   = 5 * time.Second // for headers, and for the handshake
-	maxConnections = 10_000
-	maxStreams     = 64 // of a connection
+	maxConnections = 10_000          // that a node opens
+	maxStreams     = 64              // of a connection
 	maxUnsent      = 256 << 20
 )
 
@@ -27,11 +28,12 @@ func (p *Peer) Serve(l net.Listener) {
 	var protocols http.Protocols
 	protocols.SetHTTP2(p.cfg.TLS != nil)
 	protocols.SetUnencryptedHTTP2(p.cfg.TLS == nil)
+	buffer := int(p.limits.ConnBuffer)
 	server := &http.Server{
 		Handler: p, Protocols: &protocols, TLSConfig: p.cfg.TLS.Clone(), ReadHeaderTimeout: greetTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 8 << 10,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: 1 << 20, SendPingTimeout: 2 * pingAfter, PingTimeout: 2 * pingAfter,
-			MaxReceiveBufferPerConnection: 8 << 20, MaxReceiveBufferPerStream: 2 << 20,
+			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: min(1<<20, buffer), SendPingTimeout: 2 * pingAfter, PingTimeout: 2 * pingAfter,
+			MaxReceiveBufferPerConnection: buffer, MaxReceiveBufferPerStream: min(2<<20, buffer),
 		},
 		BaseContext: func(net.Listener) context.Context { return p.ctx },
 		ErrorLog:    slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
@@ -111,11 +113,15 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		served = true
 	}()
 	_ = rc.SetReadDeadline(time.Now().Add(greetTimeout))
+	s.crowded = p.crowded(r.URL.Path)
+	if s.crowded != nil {
+		w.Header().Set("Connection", "close") // also of HTTP/2: no further stream is taken then
+	}
 	w.WriteHeader(http.StatusOK)
 	if rc.Flush() != nil {
 		return
 	}
-	h, err := p.welcome(s, r.URL.Path != pathDoor)
+	h, err := p.welcome(r.Context(), s, r.URL.Path != pathDoor)
 	if err == nil {
 		_ = rc.SetReadDeadline(time.Time{})
 		err = serve(r.Context(), s, h)
@@ -125,6 +131,15 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if errors.Is(err, errFrame) {
 		p.log.Warn("ended a stream", "from", r.RemoteAddr, "path", r.URL.Path, "error", err)
 	}
+}
+
+// crowded returns why a client can not stay: there are too many connections. Nodes can, on all paths that are theirs alone.
+func (p *Peer) crowded(path string) error {
+	n, limit := p.accepted.traffic().Connections, p.limits.Connections
+	if path != pathDoor || n <= limit {
+		return nil
+	}
+	return engine.Errorf(engine.ErrBusy, "%d connections are open to this node, the limit is %d", n, limit)
 }
 
 // tellRefusal logs who is not let in, and why: a node of the cluster that keeps trying once.
@@ -155,8 +170,10 @@ func (p *Peer) serveSnapshot(_ context.Context, s *wire, h *hello) error {
 // visitor is one stream at the door.
 type visitor struct {
 	peer  *Peer
-	node  bool   // one of the cluster's
-	tally *tally // its calls
+	node  bool        // one of the cluster's
+	grant *auth.Grant // of a client; nil: everything
+	from  string      // its address
+	tally *tally      // its calls
 	out   *outbox
 
 	mu      sync.Mutex // guards what follows
@@ -175,11 +192,15 @@ func (p *Peer) serveDoor(ctx context.Context, s *wire, h *hello) error {
 		waits = maxAllWaits // those of all who are connected to it
 	}
 	v := &visitor{
-		peer: p, node: h.role == roleNode, tally: newTally("this connection", maxInFlight, waits), out: newOutbox(maxUnsent),
+		peer: p, node: h.role == roleNode, grant: h.grant, from: s.from, tally: newTally("this connection", maxInFlight, waits), out: newOutbox(maxUnsent),
 		calls: make(map[uint64]context.CancelFunc),
 	}
+	v.out.all = &p.answers.used
 	stop := context.AfterFunc(p.draining, v.goodBye)
 	defer stop()
+	if v.grant != nil {
+		defer v.grant.AfterEnd(v.goodBye)()
+	}
 	var calls, writer sync.WaitGroup
 	writer.Go(func() {
 		if v.out.run(s) != nil {
@@ -240,8 +261,14 @@ func (v *visitor) serve(ctx context.Context, s *wire, calls *sync.WaitGroup) err
 		}
 		calls.Go(func() {
 			result, err := v.carryOut(callCtx, &q)
+			if v.grant != nil && q.kind != askPropose {
+				err = v.grant.Explain(err)
+			}
 			v.end(&q, len(b))
 			release()
+			if err == nil && q.kind == askQuery && !v.node {
+				err = v.roomFor(&q, 0) // a read can be asked again, and many answers may have been made at a time
+			}
 			v.answer(q.id, result, err)
 		})
 	}
@@ -282,6 +309,9 @@ func (v *visitor) begin(ctx context.Context, q *request, size int) (context.Cont
 		return nil, fmt.Errorf("%w: request %d after %d", errFrame, q.id, v.last)
 	}
 	v.last = q.id
+	if err := v.roomFor(q, size); err != nil {
+		return nil, err
+	}
 	if v.taken+size > maxTaken {
 		return nil, engine.Errorf(engine.ErrBusy, "the calls on this connection take %d bytes, the limit is %d", v.taken+size, maxTaken)
 	}
@@ -296,9 +326,30 @@ func (v *visitor) begin(ctx context.Context, q *request, size int) (context.Cont
 	if lasting {
 		ctx = engine.Lasting(ctx)
 	}
-	ctx, v.calls[q.id] = context.WithCancel(ctx)
+	ctx, v.calls[q.id] = v.bound(ctx, q)
 	v.taken += size
+	v.peer.requests.used.Add(int64(size))
 	return ctx, nil
+}
+
+// roomFor returns ErrBusy if all clients together have as much under way as they may. What other nodes ask comes from clients too, who were counted there.
+func (v *visitor) roomFor(q *request, size int) error {
+	p := v.peer
+	if used := p.requests.used.Load() + int64(size); !v.node && used > p.requests.limit && used > int64(size) {
+		return engine.Errorf(engine.ErrBusy, "the calls of all clients take %d bytes, the limit is %d", used, p.requests.limit)
+	}
+	if !v.node && p.answers.full() {
+		return engine.Errorf(engine.ErrBusy, "%d bytes of answers wait to be sent to clients, the limit is %d", p.answers.used.Load(), p.answers.limit)
+	}
+	return nil
+}
+
+// bound returns the context of a call. What waits, or reads, ends with the grant; what has been proposed is told what became of it.
+func (v *visitor) bound(ctx context.Context, q *request) (context.Context, context.CancelFunc) {
+	if v.grant == nil || q.kind == askPropose {
+		return context.WithCancel(ctx)
+	}
+	return v.grant.While(ctx)
 }
 
 // cancel asks a call to end. It counts until it does: what has been proposed goes on until it is committed.
@@ -319,6 +370,7 @@ func (v *visitor) end(q *request, size int) {
 	defer v.mu.Unlock()
 	delete(v.calls, q.id)
 	v.taken -= size
+	v.peer.requests.used.Add(-int64(size))
 }
 
 func (v *visitor) answer(id uint64, result []byte, err error) {
@@ -351,7 +403,7 @@ func (v *visitor) carryOut(ctx context.Context, q *request) ([]byte, error) {
 		return nil, engine.Errorf(engine.ErrInvalid, "no shard %d: the node has %d", q.shard, p.host.Shards())
 	}
 	id := engine.ShardID(q.shard)
-	// Who asks does the waiting, for a leader too.
+	// The caller does the waiting, for a leader too.
 	here := v.node || q.flags&flagDirect != 0
 	if q.kind == askPropose {
 		cmd, err := engine.DecodeCommand(q.body)
@@ -359,7 +411,8 @@ func (v *visitor) carryOut(ctx context.Context, q *request) ([]byte, error) {
 			return nil, engine.Errorf(engine.ErrInvalid, "%v", err)
 		}
 		if !v.node {
-			if err := p.cfg.Wire.Admit(cmd, p.host.MaxValue()); err != nil {
+			if err := v.admit(cmd); err != nil {
+				v.changed(ctx, cmd, err)
 				return nil, err
 			}
 		}
@@ -369,6 +422,7 @@ func (v *visitor) carryOut(ctx context.Context, q *request) ([]byte, error) {
 		} else {
 			result, err = p.propose(ctx, new(trip), id, cmd)
 		}
+		v.changed(ctx, cmd, err)
 		return result, ambiguous(err)
 	}
 	if q.kind == askTake {
@@ -378,16 +432,46 @@ func (v *visitor) carryOut(ctx context.Context, q *request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case q.flags&flagStale != 0:
-		err = p.host.QueryStale(ctx, id, query)
-	case here:
-		err = p.host.Query(ctx, id, query)
-	default:
-		err = p.query(ctx, new(trip), id, query)
+	ask := func(query engine.Query) error {
+		switch {
+		case q.flags&flagStale != 0:
+			return p.host.QueryStale(ctx, id, query)
+		case here:
+			return p.host.Query(ctx, id, query)
+		}
+		return p.query(ctx, new(trip), id, query)
+	}
+	if v.grant != nil {
+		err = v.grant.Ask(query, ask)
+	} else {
+		err = ask(query)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return engine.AppendResults(nil, query), nil
+}
+
+// changed follows what a client with a key has changed, or tried to. What a key was good for that has been changed ends before the answer, or, if that
+// fails, a moment later.
+func (v *visitor) changed(ctx context.Context, cmd engine.Command, err error) {
+	if v.grant == nil {
+		return
+	}
+	if v.peer.cfg.Changed != nil {
+		v.peer.cfg.Changed(ctx, v.grant, v.from, cmd, err)
+	}
+	if _, keys := auth.Changes(cmd); keys && err == nil {
+		_ = v.peer.cfg.Gate.Refresh(ctx)
+	}
+}
+
+// admit checks a command of a client.
+func (v *visitor) admit(cmd engine.Command) error {
+	if v.grant != nil {
+		if err := v.grant.Command(v.peer.cfg.Wire, cmd); err != nil {
+			return err
+		}
+	}
+	return v.peer.cfg.Wire.Admit(cmd, v.peer.host.MaxValue())
 }

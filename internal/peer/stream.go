@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
@@ -15,7 +16,8 @@ import (
 // outbox gathers the frames of one direction of a stream. One goroutine writes what has gathered at a time, so the more there is to say
 // the fewer are the writes, and nobody waits to say something.
 type outbox struct {
-	limit int // bytes that may wait
+	limit int           // bytes that may wait
+	all   *atomic.Int64 // bytes that wait in this one and others, until they have been written; nil: nobody counts
 
 	mu     sync.Mutex // guards what follows; no I/O under it
 	buf    []byte
@@ -50,9 +52,17 @@ func (o *outbox) put(payload func([]byte) []byte, limit int) error {
 	case len(o.buf) > limit:
 		return engine.Errorf(engine.ErrBusy, "%d bytes wait to be sent, the limit is %d", len(o.buf), limit)
 	}
+	before := len(o.buf)
 	o.buf = appendFrame(o.buf, payload)
+	o.count(len(o.buf) - before)
 	o.poke()
 	return nil
+}
+
+func (o *outbox) count(n int) {
+	if o.all != nil {
+		o.all.Add(int64(n))
+	}
 }
 
 func (o *outbox) poke() {
@@ -84,6 +94,7 @@ func (o *outbox) run(s *wire) error {
 	stuck := time.AfterFunc(writeTimeout, s.abort)
 	defer stuck.Stop()
 	stuck.Stop()
+	defer o.discard()
 	for range o.wake {
 		b, closed, err := o.take()
 		for part := range slices.Chunk(b, writePart) {
@@ -96,6 +107,7 @@ func (o *outbox) run(s *wire) error {
 			}
 			stuck.Stop()
 		}
+		o.count(-len(b))
 		if err != nil {
 			o.end(err)
 			return err
@@ -106,6 +118,14 @@ func (o *outbox) run(s *wire) error {
 		o.giveBack(b)
 	}
 	return nil
+}
+
+// discard gives up what will not be written any more: nothing is taken behind it.
+func (o *outbox) discard() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.count(-len(o.buf))
+	o.buf = nil
 }
 
 func (o *outbox) take() (b []byte, closed bool, err error) {

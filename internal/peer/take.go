@@ -85,7 +85,7 @@ func (p *Peer) take(ctx context.Context, trip *trip, id engine.ShardID, t engine
 	return n.link.call(ctx, request{kind: askTake, trip: trip.brief(), flags: flagDirect, shard: uint64(id), body: appendTake(nil, t)})
 }
 
-// carryOutTake is carryOut for a take, which waits where the leader is, if that is here or the one who asks does not know it.
+// carryOutTake is carryOut for a take, which waits where the leader is, if that is here or the caller does not know it.
 func (v *visitor) carryOutTake(ctx context.Context, id engine.ShardID, q *request, here bool) ([]byte, error) {
 	t, err := decodeTake(q.body)
 	if err != nil {
@@ -93,7 +93,8 @@ func (v *visitor) carryOutTake(ctx context.Context, id engine.ShardID, q *reques
 	}
 	p := v.peer
 	if !v.node {
-		if err := p.cfg.Wire.Admit(t.Command, p.host.MaxValue()); err != nil {
+		if err := v.admit(t.Command); err != nil {
+			v.changed(ctx, t.Command, err)
 			return nil, err
 		}
 	}
@@ -102,6 +103,9 @@ func (v *visitor) carryOutTake(ctx context.Context, id engine.ShardID, q *reques
 		result, err = p.host.Take(ctx, id, t)
 	} else {
 		result, err = p.take(ctx, new(trip), id, t)
+	}
+	if err == nil && result != nil { // else nothing was taken
+		v.changed(ctx, t.Command, nil)
 	}
 	return result, ambiguous(err)
 }

@@ -97,6 +97,135 @@ const (
 	BufferedLost   Bug = "buffered-lost"    // a tick that waits for a run to end waits for ever
 )
 
+// The bugs in runs of workflows.
+const (
+	AnyEnd            Bug = "any-end"            // the end of an earlier call of a step is that of the present one
+	DueLater          Bug = "due-later"          // what comes at a deadline, before its timer, is in time
+	SignalKept        Bug = "signal-kept"        // the bytes of a signal that was taken count for ever
+	EventLost         Bug = "event-lost"         // the history does not say that a step is tried again
+	AmbiguousStays    Bug = "ambiguous-stays"    // what a step may have done unknown to anybody is not compensated
+	FailureUndone     Bug = "failure-undone"     // steps that have failed are compensated
+	CancelForgets     Bug = "cancel-forgets"     // the step at which a run is cancelled is not compensated
+	UndoneTwice       Bug = "undone-twice"       // what was compensated is so again when the run is retried and fails
+	TimedOutRuns      Bug = "timed-out-runs"     // what a step has called goes on when the step has timed out
+	OneAttemptMore    Bug = "one-attempt-more"   // a step is tried once more than it may be
+	WithinIgnored     Bug = "within-ignored"     // a step is tried again however long it has taken
+	OnePollMore       Bug = "one-poll-more"      // a call is asked once more than it may be
+	BranchesUnbounded Bug = "branches-unbounded" // all branches of a step run at once
+	SiblingsRun       Bug = "siblings-run"       // branches go on whose step is decided
+	StoppedCounts     Bug = "stopped-counts"     // a branch whose child was cancelled counts as one that runs
+	FailedCounts      Bug = "failed-counts"      // a branch that has failed counts as one that runs
+	FailureWaits      Bug = "failure-waits"      // a parallel step waits for all its branches when one has failed
+	ChildUnawaited    Bug = "child-unawaited"    // a run compensates while a child of it still ends
+	EndlessLoop       Bug = "endless-loop"       // steps that wait for nothing go on for ever
+	RunEternal        Bug = "run-eternal"        // a run has no timer for when it has taken too long
+	AnyInput          Bug = "any-input"          // a start with a key of before and another input is the start of before
+	KeepAll           Bug = "keep-all"           // more runs are kept than the definition says
+	RelayLost         Bug = "relay-lost"         // the end of a call does not find a run in another shard
+	DisownNobody      Bug = "disown-nobody"      // what was called for a call that is over runs all the same
+	UnheardIsAbsent   Bug = "unheard-is-absent"  // what a shard has not heard of yet is not there
+	RetryKeepsKey     Bug = "retry-keeps-key"    // a step that was compensated is retried under the key of before
+	RetryAnywhere     Bug = "retry-anywhere"     // a run goes on behind what was compensated
+	RetryForgets      Bug = "retry-forgets"      // likewise, after a retry that was in vain
+)
+
+// The bugs in plans and schedules of workflows.
+const (
+	AnyEpoch        Bug = "any-epoch"         // the result of a call of before counts for the breaker as it is now
+	OneProbeMore    Bug = "one-probe-more"    // a breaker that is half open lets one more through
+	OneFailureMore  Bug = "one-failure-more"  // a breaker opens one failure too late
+	RateUntaken     Bug = "rate-untaken"      // calls do not count for rates of a minute and longer
+	RateUnshared    Bug = "rate-unshared"     // each shard has the whole of a rate
+	AnyGeneration   Bug = "any-generation"    // what was called before the cache became invalid is cached
+	CacheEternal    Bug = "cache-eternal"     // what has expired is taken from the cache
+	CacheUnbounded  Bug = "cache-unbounded"   // a plan caches as much as there is
+	CachedCounts    Bug = "cached-counts"     // the bytes of what is not cached any more count for ever
+	OpenUntold      Bug = "open-untold"       // other shards do not hear that a breaker has opened
+	InvalidUntold   Bug = "invalid-untold"    // other shards do not hear that what is cached has become invalid
+	FatalRetried    Bug = "fatal-retried"     // a fatal error is one of many
+	TrackForever    Bug = "track-forever"     // an outcome is waited for however long it takes
+	OneRunMore      Bug = "one-run-more"      // a schedule has one run more than it may
+	EndTwice        Bug = "end-twice"         // a run of a schedule that was retried ends twice
+	ResumeCatchesUp Bug = "resume-catches-up" // a schedule that goes on makes up for its pause
+	ScheduleTwice   Bug = "schedule-twice"    // a workflow is started by a tick that is decided
+)
+
+// The bugs in the language of workflows.
+const (
+	PauseUnbounded  Bug = "pause-unbounded"  // a pause has no limit of its own
+	RequiredAbsent  Bug = "required-absent"  // a member that is required may be missing
+	SizeUnchecked   Bug = "size-unchecked"   // what is too short is long enough
+	MembersMixed    Bug = "members-mixed"    // of several members with one name a path finds parts of each
+	RenderUnbounded Bug = "render-unbounded" // a template makes as much as its paths lead to
+	KeyOfNothing    Bug = "key-of-nothing"   // a path of a key may lead nowhere
+)
+
+// The bugs in the operators of stream processing.
+const (
+	EndInside      Bug = "end-inside"      // a record at the end of a window is in it
+	LateUntold     Bug = "late-untold"     // what late records change is not told
+	PurgeEarly     Bug = "purge-early"     // windows are forgotten when they fire, whatever the lateness
+	LastAgain      Bug = "last-again"      // firing goes on with the window that was the last one
+	MergeUncounted Bug = "merge-uncounted" // panes of a window do not add up
+	SessionsApart  Bug = "sessions-apart"  // a record that is between two sessions is in one
+	SessionUntimed Bug = "session-untimed" // a session has no timer
+	SessionLate    Bug = "session-late"    // sessions have no lateness
+	PartnerUnnoted Bug = "partner-unnoted" // a record that has found a partner has none in the end
+	SeenForever    Bug = "seen-forever"    // what has been seen is never forgotten
+	IdleHolds      Bug = "idle-holds"      // idle partitions hold the watermark
+	MarkFalls      Bug = "mark-falls"      // the watermark goes back
+	IdleStands     Bug = "idle-stands"     // time stands still when all partitions are idle
+	LateEverywhere Bug = "late-everywhere" // late records go to all sinks
+	FailureCooked  Bug = "failure-cooked"  // a record that fails is told as the operators have left it
+)
+
+// The bugs in jobs of stream processing.
+const (
+	AnyTick          Bug = "any-tick"          // a tick is carried out whichever comes next
+	AnyRevisionOfJob Bug = "any-revision-job"  // a tick is carried out whatever has become of the job
+	BacklogStays     Bug = "backlog-stays"     // what was delivered counts as waiting
+	RefusedStands    Bug = "refused-stands"    // a tick stands of which an output was refused
+	RefusedLost      Bug = "refused-lost"      // what a sink refuses for good is told nobody
+	ErrorsUncounted  Bug = "errors-uncounted"  // failures do not count
+	PutsAll          Bug = "puts-all"          // a key is put as often as it comes in a tick
+	ErrorsEternal    Bug = "errors-eternal"    // the stream of errors keeps all
+	AnyStream        Bug = "any-stream"        // a stream that was made again is the one of before
+	GapUntold        Bug = "gap-untold"        // records that were trimmed do not count
+	EndMoves         Bug = "end-moves"         // a bounded job reads what came later too
+	LatestLater      Bug = "latest-later"      // the latest is when the leader looks
+	OldGeneration    Bug = "old-generation"    // a restore leaves the state of before
+	CountersRestored Bug = "counters-restored" // counters go back with a restore
+	CancelKeeps      Bug = "cancel-keeps"      // a job that is cancelled keeps its state
+	NameStays        Bug = "name-stays"        // a job that is forgotten is found by its name
+)
+
+// The bugs in keys.
+const (
+	SessionEternal    Bug = "session-eternal"    // a session does not end
+	RevokedStays      Bug = "revoked-stays"      // what was begun with a key goes on when it is revoked
+	LateAnswer        Bug = "late-answer"        // what was answered before counts after
+	NewKeyUnasked     Bug = "new-key-unasked"    // a key that nobody has heard of is none
+	AnySignature      Bug = "any-signature"      // a session is whoever's it says
+	AnySecret         Bug = "any-secret"         // the id of a key is enough
+	EachAddress       Bug = "each-address"       // who has a network has as many attempts as addresses
+	FailuresForgotten Bug = "failures-forgotten" // wrong keys do not count
+	LastAdminGoes     Bug = "last-admin-goes"    // the last admin key can be revoked
+	AdminsStay        Bug = "admins-stay"        // admin keys that were revoked count
+	SecondStore       Bug = "second-store"       // there may be a first key twice
+)
+
+// The bugs in what streams hand to others.
+const (
+	OneBatchMore    Bug = "one-batch-more"   // one batch more than may be is under way
+	PausedHands     Bug = "paused-hands"     // records are handed out in a pause
+	NeverWaits      Bug = "never-waits"      // records do not wait for others
+	FromTheFirst    Bug = "from-the-first"   // a group that is to begin behind all records begins with the first
+	EndsUnheard     Bug = "ends-unheard"     // what has ended is waited for
+	RefusedUnburied Bug = "refused-unburied" // a batch that is refused is gone
+	BatchUnbounded  Bug = "batch-unbounded"  // a batch may have any size
+	OneRecordMore   Bug = "one-record-more"  // a batch has one record more than it may
+)
+
 // The bugs in queues.
 const (
 	AnyReceipt   Bug = "any-receipt"   // the receipt of an earlier delivery is good for the present one
@@ -127,7 +256,7 @@ const (
 	RetireUnseen        Bug = "retire-unseen"        // series leave that somebody has written to meanwhile
 	RestLost            Bug = "rest-lost"            // a merge loses the points of a page that are behind its end
 	ReadExpired         Bug = "read-expired"         // points are read that are too old and have not been removed yet
-	PartialAnswer       Bug = "partial-answer"       // a query leaves out points of which nothing is left
+	PartialAnswer       Bug = "partial-answer"       // a query leaves out points that are gone
 	RewriteUnfenced     Bug = "rewrite-unfenced"     // pages are replaced whatever has become of them
 	RoomUnchecked       Bug = "room-unchecked"       // series are made beyond the limit
 )

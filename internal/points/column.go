@@ -42,7 +42,7 @@ func appendColumn[T int64 | uint32 | uint8](dst []byte, values []T) []byte {
 	return dst
 }
 
-// column is a column that is read. The zero value is that of no values, all of which are 0.
+// column is a column that is read. The zero value has no values; all are 0.
 type column struct {
 	least int64
 	width uint

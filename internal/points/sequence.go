@@ -187,7 +187,7 @@ func (q *sequences) skip(p *place, n int) {
 	p.i++
 }
 
-// skipAll moves p over k sequences of n integers each, all of which have one width and no exceptions.
+// skipAll moves p over k sequences of n integers each, all of one width and without exceptions.
 func (q *sequences) skipAll(p *place, k, n int) {
 	p.bit += uint64(k) * uint64(n-1) * uint64(q.widthAt(p.i))
 	p.i += k

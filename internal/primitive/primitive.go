@@ -3,10 +3,12 @@ package primitive
 
 import (
 	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/internal/auth"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
+	"github.com/floedb/floe/stream/processing"
 	"github.com/floedb/floe/ts"
 	"github.com/floedb/floe/workflow"
 )
@@ -15,6 +17,6 @@ import (
 func All() []engine.Primitive {
 	return []engine.Primitive{
 		engine.TableOf(kv.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(queue.Primitive), engine.TableOf(ts.Primitive),
-		engine.TableOf(action.Primitive), engine.TableOf(workflow.Primitive),
+		engine.TableOf(action.Primitive), engine.TableOf(workflow.Primitive), engine.TableOf(processing.Primitive), auth.Primitive(),
 	}
 }

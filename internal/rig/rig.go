@@ -69,7 +69,7 @@ func stateOptions(t testing.TB) *pebble.Options {
 	return opts
 }
 
-// New returns a Rig with so many shards, each of which has the primitives.
+// New returns a Rig with so many shards, each with the primitives.
 func New(t testing.TB, shards int, primitives ...engine.Primitive) *Rig {
 	t.Helper()
 	return Open(t, Config{Shards: shards, Primitives: primitives})

@@ -26,7 +26,7 @@ type Stepped struct {
 	restarts, crashes int
 }
 
-// NewStepped returns a node of a random configuration with so many shards, each of which has the primitives.
+// NewStepped returns a node of a random configuration with so many shards, each with the primitives.
 func NewStepped(t testing.TB, rng *rand.Rand, shards int, primitives ...engine.Primitive) *Stepped {
 	t.Helper()
 	d := &Stepped{t: t, rng: rng, fs: vfs.NewCrashableMem(), now: Epoch}

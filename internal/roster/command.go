@@ -149,7 +149,7 @@ func checkBatch(n int) error {
 	return nil
 }
 
-// command makes an operation for workers of which id is one.
+// command makes an operation for workers, id being one.
 func command[T any](kind uint8, id string, body *T, code func(*T, *codec.Coder)) engine.Op {
 	return engine.Op{Command: engine.Command{Machine: engine.MachineAction, Kind: kind, Body: encode(body, code)}, Route: id}
 }

@@ -101,6 +101,46 @@ func TestObserver(t *testing.T) {
 	g.await("it is not", func(all []roster.Info) bool { return len(all) == 0 })
 }
 
+// TestReportBeforeTheDuty: what a worker says to a leader whose duty has not begun yet is not forgotten. Once the answer was that all is well, and nothing was noted.
+func TestReportBeforeTheDuty(t *testing.T) {
+	g := newGround(t, 1, false)
+	ctx := t.Context()
+	if err := roster.Register(ctx, &g.scope, named("w")); err != nil {
+		t.Fatal(err)
+	}
+	look := func(when string, load int, completed int64) {
+		t.Helper()
+		if got := g.find("w"); got.Load != load || got.Completed != completed || got.Status != roster.Active {
+			t.Errorf("%s the worker is %+v, want load %d and %d runs", when, got, load, completed)
+		}
+	}
+	say := func(load int, runs int64) {
+		t.Helper()
+		if err := roster.Heartbeat(ctx, &g.scope, "w", load, ran(runs, 0, g.Now())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say(2, 3)
+	look("before anybody leads", 2, 3)
+	say(3, 4)
+	look("and once more", 3, 4)
+	g.Advance(0)
+	look("when the duty has begun", 3, 4)
+	g.Restart()
+	g.SetTerm(2)
+	say(5, 6)
+	g.Advance(0)
+	look("under another leader", 5, 6)
+	g.Restart()
+	g.SetTerm(3)
+	say(7, 8)
+	g.Pass(2 * roster.SilentMillis)
+	g.Advance(0) // this long ago it says nothing of who is alive now, as the row does not
+	if got := g.find("w"); got.Load == 7 {
+		t.Errorf("what was said long before the term is %+v", got)
+	}
+}
+
 // TestCallsByItself is about a worker of another runtime.
 func TestCallsByItself(t *testing.T) {
 	g := newGround(t, 1, false)

@@ -49,7 +49,7 @@ func JoinOp(life uint64, all ...Worker) engine.Op {
 	return command(KindJoin, all[0].ID, &c, (*joinCommand).code)
 }
 
-// LeaveOp has workers leave, of which the first routes it.
+// LeaveOp has workers leave; the first of them routes it.
 func LeaveOp(life uint64, drain bool, ids ...string) engine.Op {
 	c := leaveCommand{drain: drain}
 	for _, id := range ids {

@@ -6,11 +6,12 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// hearsay is what the leader of a shard has heard of workers in its term. Who joins is heard of, and so is who reports.
+// hearsay is what the leader of a shard has heard of workers in its term. Who joins is heard of, and so is who reports, also between the election and the begin of the
+// duty, which is when a process that has just been answered by the leader would otherwise be told that all is well and be forgotten.
 type hearsay struct {
 	mu    sync.Mutex // guards all below
 	term  uint64     // in which this replica leads or has led last
-	leads bool       // who reports from now on is noted
+	leads bool       // the duty does its work
 	since int64      // when the term began here, ms
 	heard map[who]*hearing
 }
@@ -27,14 +28,22 @@ type hearing struct {
 	at      int64 // ms
 	load    int
 	present tallies
+	early   bool // it was heard before the duty of the term has begun
 }
 
-// lead begins to note who reports, in a term.
+// lead begins a term. What was heard in others is forgotten, but for who has reported to this replica a moment ago.
 func (h *hearsay) lead(term uint64, now int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.leads = true; h.term != term || h.heard == nil {
-		h.term, h.since, h.heard = term, now, make(map[who]*hearing)
+	if h.leads = true; h.term == term {
+		return
+	}
+	h.term, h.since = term, now
+	for w, at := range h.heard {
+		if !at.early || now-at.at >= silentMillis {
+			delete(h.heard, w)
+		}
+		at.early = false
 	}
 }
 
@@ -47,18 +56,18 @@ func (h *hearsay) rest() {
 
 // joined notes, when the command is done, that a worker is there.
 func (h *hearsay) joined(tx *engine.Tx, id string, r *row) {
-	w, heard := who{tx.Namespace(), id}, &hearing{r.life, r.seen, r.load, r.present}
+	w, heard := who{tx.Namespace(), id}, &hearing{r.life, r.seen, r.load, r.present, false}
 	tx.OnCommit(func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if !h.leads {
-			return
-		}
-		if at := h.heard[w]; at != nil && at.life == heard.life && heard.life != 0 {
+		switch at := h.heard[w]; {
+		case at != nil && at.life == heard.life && heard.life != 0:
 			at.at = max(at.at, heard.at)
-			return
+		case h.leads:
+			h.set(w, heard)
+		default:
+			delete(h.heard, w) // the row has it all
 		}
-		h.heard[w] = heard
 	})
 	tx.Notify(topic(), -1)
 }
@@ -78,7 +87,7 @@ func (h *hearsay) update(w who, r *report, now int64) (known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	at := h.heard[w]
-	if at == nil || at.life != r.life {
+	if at == nil || at.life != r.life || !h.leads && !at.early {
 		return false
 	}
 	at.at, at.load, at.present = max(at.at, now), r.load, r.present
@@ -89,9 +98,15 @@ func (h *hearsay) update(w who, r *report, now int64) (known bool) {
 func (h *hearsay) begin(w who, r *report, now int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.leads {
-		h.heard[w] = &hearing{r.life, now, r.load, r.present}
+	h.set(w, &hearing{r.life, now, r.load, r.present, !h.leads})
+}
+
+// set is called with mu held.
+func (h *hearsay) set(w who, at *hearing) {
+	if h.heard == nil {
+		h.heard = make(map[who]*hearing)
 	}
+	h.heard[w] = at
 }
 
 // overlay puts what has been heard over what a row says. age is for how long the worker has been silent, ms; one that the row does not call silent was heard of

@@ -34,7 +34,7 @@ type listQuery struct {
 	namespace string
 	after     string
 	limit     int
-	typ       string // of which all are, "" any
+	typ       string // of all of them, "" any
 	handles   string // what all handle, "" anything
 
 	items []Info

@@ -15,7 +15,7 @@ func (r *Roster) Verify(a *engine.Audit) error {
 		}
 		w := whoOf(k)
 		if int(w.ns) >= len(names) {
-			a.Reportf("row %x: worker %q of namespace %d, of which there are %d", k, w.id, w.ns, len(names))
+			a.Reportf("row %x: worker %q of namespace %d, but there are only %d", k, w.id, w.ns, len(names))
 			return nil
 		}
 		if w.id == "" {

@@ -42,8 +42,9 @@ const (
 	defaultCache        = 256 << 20
 	defaultMemoryCache  = 16 << 20
 	defaultMemTable     = 16 << 20 // an insert into a larger one misses the processor's caches
-	defaultL0Tables     = 16       // merging fewer at a time would write everything more often
-	rowCachePart        = 4        // the cache for rows is a fourth of the cache, the rest is for blocks of the state
+	defaultQueueBytes   = 64 << 20
+	defaultL0Tables     = 16 // merging fewer at a time would write everything more often
+	rowCachePart        = 4  // the cache for rows is a fourth of the cache, the rest is for blocks of the state
 )
 
 // Config says how to open a Host. What reaches the world is injected, so that a simulator can take its place: FS, Clock,
@@ -63,6 +64,7 @@ type Config struct {
 	Transport Transport                // nil: none, for a node alone
 	Alive     func(node uint64) bool   // whether another node has been heard of a moment ago; nil: always
 	Problem   func(node uint64) string // what keeps this node and another one from reaching each other, "": nothing; nil: nothing ever does
+	Traffic   func() Traffic           // over the port for clients and other nodes; nil: there is none
 	Clocks    bool                     // nodes tell each other their time, by Host.ObserveClock
 	Door      engine.Door              // to shards that other nodes lead, for deliveries between shards; nil: this host alone
 
@@ -71,9 +73,12 @@ type Config struct {
 	Random        io.Reader     // nil: crypto/rand
 	TickInterval  time.Duration // 0: 75 ms; an election takes 10 to 20 ticks
 	MemTableBytes uint64        // 0: 16 MiB, on a small volume less
+	MemTableMost  uint64        // bounds what MemTableBytes is by default; 0: nothing does
 	L0Tables      int           // flushes whose tables may overlap before they are merged; 0: 16
 	SegmentBytes  int64         // 0: 64 MiB, on a small volume less
 	MaxLogBytes   int64         // log kept behind the last flush of the state before one is forced; 0: 512 MiB, on a small volume less
+	LogCacheBytes int64         // recent entries of the log in memory; 0: 32 MiB
+	QueueBytes    int64         // commands under way in a shard; 0: 64 MiB
 	KeepEntries   uint64        // entries kept for followers that lag; 0: 10,000, none for a node alone
 
 	MinFreeBytes int64         // with less free on the disk the node is read-only; 0: 256 MiB or 2 % of the volume
@@ -107,12 +112,15 @@ func (c Config) withDefaults() (Config, error) {
 	check(c.SyncInterval >= 0, "sync interval %v is negative", c.SyncInterval)
 	check(c.MinFreeBytes >= 0, "min free %d is negative", c.MinFreeBytes)
 	check(c.CacheBytes >= 0, "cache size %d is negative", c.CacheBytes)
+	check(c.QueueBytes >= 0, "bytes of proposals %d are negative", c.QueueBytes)
+	check(c.LogCacheBytes >= 0, "log cache size %d is negative", c.LogCacheBytes)
 	check(c.MaxValue >= 0 && c.MaxValue <= LargestMaxValue, "max value size %d is not in 1-%d bytes", c.MaxValue, LargestMaxValue)
 	if len(bad) > 0 {
 		return c, engine.Errorf(engine.ErrInvalid, "floe: configuration: %v", errors.Join(bad...))
 	}
 	orDefault(&c.SyncInterval, DefaultSyncInterval)
 	orDefault(&c.MaxValue, DefaultMaxValue)
+	orDefault(&c.QueueBytes, defaultQueueBytes)
 	orDefault(&c.NodeID, 1)
 	orDefault(&c.Haste, hasteOfDuties())
 	orDefault(&c.TickInterval, 75*time.Millisecond)
@@ -157,7 +165,11 @@ func (c *Config) fit(volume, minFree int64) {
 		}
 		return max(min(n, available), 128<<10)
 	}
-	orDefault(&c.MemTableBytes, uint64(share(defaultMemTable, minFree/8)))
+	most := int64(defaultMemTable)
+	if c.MemTableMost > 0 {
+		most = min(most, int64(c.MemTableMost))
+	}
+	orDefault(&c.MemTableBytes, uint64(share(most, minFree/8)))
 	orDefault(&c.SegmentBytes, share(64<<20, minFree/4))
 	orDefault(&c.MaxLogBytes, share(512<<20, volume/8))
 }

@@ -446,7 +446,7 @@ func TestFullQueueIsBusy(t *testing.T) {
 	s := h.shards[0]
 	for name, fill := range map[string]func(sign int64){
 		"count": func(sign int64) { s.queued.Add(sign * maxQueued) },
-		"bytes": func(sign int64) { s.queuedBytes.Add(sign * maxQueuedBytes) },
+		"bytes": func(sign int64) { s.queuedBytes.Add(sign * s.host.cfg.QueueBytes) },
 	} {
 		fill(1)
 		if _, err := h.Propose(ctx, 0, cmd); !errors.Is(err, engine.ErrBusy) || !strings.Contains(err.Error(), "the limits are 16384") {

@@ -37,7 +37,10 @@ type Host struct {
 	shards   []*shard
 	rows     *engine.RowCache // of all shards
 	started  time.Time
-	rate     rate
+	rate     rate // of calls
+	received rate // of bytes, and sent: see Config.Traffic
+	sent     rate
+	gauges   *gauges
 	space    *space
 	slow     *slowness
 	identity identity
@@ -87,7 +90,7 @@ func Open(c Config) (*Host, error) {
 	}
 	h := &Host{
 		cfg: c, log: c.Logger, flushed: make(chan struct{}, 1), claims: make(chan claimed, maxClaims), idle: make(chan struct{}, 1), failed: make(chan struct{}),
-		proposals: new(sync.Pool),
+		proposals: new(sync.Pool), gauges: newGauges(c.Primitives),
 	}
 	h.started = h.now()
 	if c.asyncUnmet {
@@ -170,7 +173,7 @@ func (h *Host) openStores(created bool) error {
 	var err error
 	h.ual, err = ual.Open(ual.Options{
 		FS: fsys, Dir: fsys.PathJoin(dir, "log"), SegmentSize: h.cfg.SegmentBytes, Spares: h.cfg.logSpares,
-		Random: h.cfg.Random, Logger: h.log,
+		Random: h.cfg.Random, Logger: h.log, CacheBytes: h.cfg.LogCacheBytes,
 	})
 	if err == nil && h.space.readOnly() {
 		err = h.ual.ReleaseSpare() // nothing is written ahead
@@ -321,12 +324,19 @@ func (h *Host) awaitLeaders() error {
 	return h.createDefault(h.ctx)
 }
 
-// createDefault makes the namespace that always exists.
+// errNotLed says that a node does not lead the shard that something is for.
+var errNotLed = errors.New("this node does not lead the shard")
+
+// createDefault makes the namespace that always exists, if this node leads the shard it belongs to. Error: errNotLed if another one is to do it, and has not
+// yet.
 func (h *Host) createDefault(ctx context.Context) error {
 	home := engine.HomeShard(engine.DefaultNamespace, h.Shards())
 	q := engine.NamespaceQuery{Name: engine.DefaultNamespace}
 	if err := h.door().Query(ctx, home, &q); err != nil || q.Found {
 		return err
+	}
+	if !h.Leads(home) {
+		return errNotLed
 	}
 	_, err := h.door().Propose(ctx, home, engine.CreateNamespace(engine.DefaultNamespace, false))
 	if errors.Is(err, engine.ErrExists) {
@@ -360,7 +370,10 @@ func (h *Host) Propose(ctx context.Context, id engine.ShardID, cmd engine.Comman
 		return nil, engine.Errorf(engine.ErrInvalid, "no shard %d: the node has %d", id, len(h.shards))
 	}
 	h.rate.count.Add(1)
-	return h.shards[id].propose(ctx, cmd)
+	start := time.Now()
+	result, err := h.shards[id].propose(ctx, cmd)
+	h.gauges.wrote(ctx, &cmd, start, err)
+	return result, err
 }
 
 // Take makes the shard apply a command when there is something to take; see engine.Door.
@@ -373,7 +386,10 @@ func (h *Host) Take(ctx context.Context, id engine.ShardID, t engine.Take) ([]by
 		return nil, engine.Errorf(engine.ErrInvalid, "no shard %d: the node has %d", id, len(h.shards))
 	}
 	h.rate.count.Add(1)
-	return h.shards[id].take(ctx, t)
+	start := time.Now()
+	result, err := h.shards[id].take(ctx, t)
+	h.gauges.wrote(ctx, &t.Command, start, err)
+	return result, err
 }
 
 // Query answers from the shard's state; see engine.Door.
@@ -398,7 +414,10 @@ func (h *Host) answer(ctx context.Context, id engine.ShardID, q engine.Query, qu
 		return err
 	}
 	h.rate.count.Add(1)
-	return query(h.shards[id], ctx, q)
+	start := time.Now()
+	err := query(h.shards[id], ctx, q)
+	h.gauges.read(ctx, q, start, err)
+	return err
 }
 
 // Cached answers some reads from memory; see engine.CachingDoor. With several voters a read has to ask whether this node still leads.

@@ -12,7 +12,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// held names the lock files on disk that this process has locked. The operating system locks for the process, not for who asks: to
+// held names the lock files on disk that this process has locked. The operating system locks for the process, not for the caller: to
 // open a lock file again and close it would give up the lock of a Host that has it.
 var held = struct {
 	mu    sync.Mutex

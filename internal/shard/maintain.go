@@ -25,7 +25,7 @@ func (h *Host) maintain() {
 				return
 			}
 		case <-second.C:
-			h.rate.sample(h.calls())
+			h.sampleRates()
 			if err := h.releaseOld(); err != nil {
 				h.fail(err)
 				return
@@ -157,17 +157,20 @@ func (h *Host) truncate() error {
 // rateWindow is over how many seconds the rate of calls is averaged.
 const rateWindow = 10
 
+// RateHistory is how many seconds Rates tells of.
+const RateHistory = 300
+
 // rate counts calls and remembers the count of the last seconds.
 type rate struct {
 	count   atomic.Int64
-	past    [rateWindow]atomic.Int64
+	past    [RateHistory + 2]atomic.Int64 // one more than the history has differences, and one that may be written meanwhile
 	samples atomic.Int64
 }
 
 // sample is called once a second by one goroutine, with the number of calls so far.
 func (r *rate) sample(calls int64) {
 	n := r.samples.Load()
-	r.past[n%rateWindow].Store(calls)
+	r.past[n%int64(len(r.past))].Store(calls)
 	r.samples.Store(n + 1)
 }
 
@@ -177,11 +180,38 @@ func (r *rate) perSecond(calls int64) int64 {
 	if n == 0 {
 		return 0
 	}
-	oldest, seconds := n, min(n, rateWindow)
-	if n < rateWindow {
-		oldest = 0
+	seconds := min(n, rateWindow)
+	return (calls - r.past[(n-seconds)%int64(len(r.past))].Load()) / seconds
+}
+
+// history returns how many there were in each second between samples, the oldest first.
+func (r *rate) history() []int64 {
+	n := r.samples.Load()
+	each := make([]int64, 0, RateHistory)
+	for i := max(1, n-RateHistory); i < n; i++ {
+		size := int64(len(r.past))
+		each = append(each, r.past[i%size].Load()-r.past[(i-1)%size].Load())
 	}
-	return (calls - r.past[oldest%rateWindow].Load()) / seconds
+	return each
+}
+
+// Rates returns what was done in each of the last seconds, up to RateHistory, the oldest first: calls, and bytes of Config.Traffic. The slices are of one
+// length.
+func (h *Host) Rates() (calls, received, sent []int64) {
+	calls, received, sent = h.rate.history(), h.received.history(), h.sent.history()
+	n := min(len(calls), len(received), len(sent)) // a sample may come meanwhile
+	return calls[len(calls)-n:], received[len(received)-n:], sent[len(sent)-n:]
+}
+
+// sampleRates is called once a second.
+func (h *Host) sampleRates() {
+	var t Traffic
+	if h.cfg.Traffic != nil {
+		t = h.cfg.Traffic()
+	}
+	h.rate.sample(h.calls())
+	h.received.sample(t.BytesReceived)
+	h.sent.sample(t.BytesSent)
 }
 
 // Stats returns figures about the host, ErrClosed once it is being closed.

@@ -15,7 +15,7 @@ import (
 // overlayFS (always a pointer) shows a file system that can be changed at will, while the one below is only ever read: a data
 // directory can be opened, and its log replayed, without touching it.
 //
-// Memory holds what was changed, in pages: a large file of which a few bytes are written costs a few pages, and one that is filled
+// Memory holds what was changed, in pages: a few bytes written to a large file cost a few pages, and one that is filled
 // with zeros beforehand costs nothing. A file that was opened once is known by its node from then on, whatever it is renamed
 // to. Nothing survives the overlayFS, so syncing and locking do nothing.
 type overlayFS struct {

@@ -23,11 +23,8 @@ import (
 	"github.com/floedb/floe/internal/ual"
 )
 
-// Bounds of a shard's proposal queue. A queue is full long before callers would give up waiting.
-const (
-	maxQueued      = 16384
-	maxQueuedBytes = 64 << 20
-)
+// maxQueued bounds a shard's proposal queue, beside Config.QueueBytes. A queue is full long before callers would give up waiting.
+const maxQueued = 16384
 
 // shard is one replica: the goroutines around a core and an executor.
 type shard struct {
@@ -685,8 +682,8 @@ func (s *shard) submit(ctx context.Context, cmd engine.Command) (*proposal, erro
 	}
 	size := int64(len(p.data))
 	n, bytes := s.queued.Add(1), s.queuedBytes.Add(size)
-	full := n > maxQueued || bytes > maxQueuedBytes
-	closing := s.host.closing.Load() // since it was entered; else Close waits for what is queued
+	full := n > maxQueued || bytes > s.host.cfg.QueueBytes && bytes > size // one alone may be larger
+	closing := s.host.closing.Load()                                       // since it was entered; else Close waits for what is queued
 	if full || closing {
 		s.queued.Add(-1)
 		s.queuedBytes.Add(-size)
@@ -696,7 +693,7 @@ func (s *shard) submit(ctx context.Context, cmd engine.Command) (*proposal, erro
 		return nil, s.host.stopError()
 	case full:
 		return nil, engine.Errorf(engine.ErrBusy, "shard %d: %d proposals with %d bytes wait, the limits are %d and %d",
-			s.id, n, bytes, maxQueued, maxQueuedBytes)
+			s.id, n, bytes, maxQueued, s.host.cfg.QueueBytes)
 	}
 	s.hand(func(in *input) { in.proposals = append(in.proposals, p) })
 	return p, nil

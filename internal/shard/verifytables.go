@@ -102,7 +102,7 @@ func (t *tables) tellComplaints() {
 	}
 }
 
-// verifyApplied reports shards with rows of which nobody knows how far they have come. A Host would replay the whole log over them.
+// verifyApplied reports shards with rows but no mark of how far they have come. A Host would replay the whole log over them.
 func (t *tables) verifyApplied() error {
 	if t.format == nil {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/floedb/floe/internal/meter"
 	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/ual"
 )
@@ -26,6 +27,8 @@ type logWriter struct {
 
 	next  func()       // lets shards go on after a round, and propose what has been queued meanwhile
 	calls func() int64 // how many the host has had
+
+	syncs meter.Histogram
 
 	mu      sync.Mutex // guards the fields below; no I/O under it
 	pending []queuedAppend
@@ -230,6 +233,7 @@ func (w *logWriter) sync() error {
 	start := time.Now()
 	err := w.log.Sync()
 	w.took = time.Since(start)
+	w.syncs.Observe(w.took)
 	return err
 }
 

@@ -77,6 +77,9 @@ func (c *client) working() bool {
 // Shards returns the number of shards.
 func (c *client) Shards() int { return c.sim.plan.shards }
 
+// Serial says that a client asks one shard after the other: it has one goroutine, which runs when it is its turn.
+func (c *client) Serial() {}
+
 // call is what a client asked of one process of a node.
 type call struct {
 	client   *client

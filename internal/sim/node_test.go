@@ -109,6 +109,11 @@ func (n *node) runs() bool { return n.host != nil && n.paused <= n.sim.now }
 
 // end makes the node's process end: left is what its disk holds afterwards, nil if that is to be seen, because its power may fail meanwhile.
 func (n *node) end(left *disk, why fault) {
+	for _, d := range n.sim.duties {
+		if d.node == n && d.host == n.host { // one that proposes while it looks at a view has a snapshot open
+			d.end()
+		}
+	}
 	if err := n.host.Crash(); err != nil {
 		n.sim.failf("node %d: %v", n.id, err)
 	}

@@ -21,7 +21,7 @@ const (
 	Turn                     // closes the vault Name if Delta is 1, opens it if it is 0
 	Release                  // sends Empty to the vault Target, from where the counter Name is
 	Empty                    // what Release sends: empties a vault into its counter
-	Sweep                    // what the duty proposes: empties a vault of which Delta is known, in the term Delay
+	Sweep                    // what the duty proposes: empties a vault that is known to hold Delta, in the term Delay
 )
 
 // VaultCapacity is what fits into a vault.

@@ -75,7 +75,7 @@ func (l *Loop[T]) due(now time.Time) (due []*held[T], next, ends time.Time) {
 	return due, next, ends
 }
 
-// earlier returns the earlier of two times, of which zero is none.
+// earlier returns the earlier of two times; zero is none.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

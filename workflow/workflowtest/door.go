@@ -9,6 +9,7 @@ import (
 
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/workflow"
 )
 
@@ -31,13 +32,15 @@ var _ engine.Door = (*door)(nil)
 // open returns a shard over a store in memory.
 func open(t TB) *door {
 	t.Helper()
-	db, err := pebble.Open("", &pebble.Options{FS: vfs.NewMem(), DisableWAL: true, Logger: quiet{}})
+	opts := &pebble.Options{FS: vfs.NewMem(), DisableWAL: true, Logger: quiet{}, FormatMajorVersion: pebble.FormatNewest}
+	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone }) // it would save nothing but memory
+	db, err := pebble.Open("", opts)
 	if err != nil {
 		t.Fatalf("workflowtest: %v", err)
 	}
 	d := &door{t: t, now: begin}
 	d.x = engine.NewExecutor(engine.Config{
-		Shards: 1, DB: db, Primitives: []engine.Primitive{engine.TableOf(action.Primitive), engine.TableOf(workflow.Primitive)},
+		Shards: 1, DB: db, Primitives: []engine.Primitive{engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(workflow.Primitive)},
 	})
 	if err := d.x.Restore(); err != nil {
 		t.Fatalf("workflowtest: %v", err)

@@ -1,0 +1,172 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Which paths need a key or token, and which do not.
+const (
+	apiPath  = "/api/"
+	authPath = "/api/v1/auth/"
+
+	sessionPath = authPath + "session"
+
+	namespacesPath = "/api/v1/namespaces" // whose body has the namespace
+)
+
+var authRoutes = []route{
+	endpoint("POST "+sessionPath, (*handler).openSession, "Open a session with an API key."),
+	endpoint("GET "+authPath+"status", (*handler).authStatus, "Whether keys are needed, and whether the session is good."),
+}
+
+// authenticate returns the holder of the request's token, nil where none is needed.
+func (h *handler) authenticate(r *http.Request, path string) (*floe.Holder, error) {
+	if !strings.HasPrefix(path, apiPath) || strings.HasPrefix(path, authPath) {
+		return nil, nil
+	}
+	return h.backend.Keys().Authenticate(r.Context(), bearer(r))
+}
+
+// bearer returns the token of a request, "" if there is none.
+func bearer(r *http.Request) string {
+	const scheme = "Bearer "
+	given := r.Header.Get("Authorization")
+	if len(given) < len(scheme) || !strings.EqualFold(given[:len(scheme)], scheme) {
+		return ""
+	}
+	return strings.TrimSpace(given[len(scheme):])
+}
+
+// locked reports whether a token is needed, so that it makes no difference by which name the handler is called.
+func (h *handler) locked(r *http.Request) bool {
+	enabled, err := h.backend.Keys().Enabled(r.Context())
+	return err == nil && enabled
+}
+
+// bound returns the context of the request, which ends when the key is revoked.
+func (out *reply) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if out.who == nil {
+		return context.WithCancel(ctx)
+	}
+	return out.who.While(ctx)
+}
+
+// carryOut calls the endpoint if the holder of the key may.
+func (h *handler) carryOut(rt route, who *floe.Holder, in *input) (answer any, err error) {
+	if err := h.checkReadOnly(&rt); err != nil {
+		return nil, err
+	}
+	if who == nil || who.Key().ID == "" {
+		return rt.serve(h, in)
+	}
+	if err = who.Require(rt.role()); err == nil && rt.role() != floe.RoleRead && rt.path != namespacesPath {
+		err = who.RequireNamespace(in.namespace()) // nothing of it has to be looked at
+	}
+	if err == nil {
+		answer, err = rt.serve(h.as(who), in)
+	}
+	if errors.Is(err, engine.ErrUnauthorized) && who.Err() == nil {
+		err = engine.Errorf(errForbidden, "%v", err)
+	}
+	if rt.role() != floe.RoleRead {
+		who.Audit(in.request.Context(), in.audited(), err)
+	}
+	return answer, err
+}
+
+// audited says what is asked for, without its body.
+func (in *input) audited() floe.AuditEntry {
+	const longest = 1024
+	action := in.request.Method + " " + in.request.URL.Path
+	if in.request.URL.RawQuery != "" {
+		action += "?" + in.request.URL.RawQuery
+	}
+	return floe.AuditEntry{From: in.from(), Action: action[:min(len(action), longest)], Namespace: in.about}
+}
+
+// from returns the address of the caller, without port.
+func (in *input) from() string {
+	host, _, err := net.SplitHostPort(in.request.RemoteAddr)
+	if err != nil {
+		return in.request.RemoteAddr
+	}
+	return host
+}
+
+// as returns the handler as it serves the holder of a key: its backend lets nothing through that he may not do.
+func (h *handler) as(who *floe.Holder) *handler {
+	granted := *h
+	granted.backend = who.DB().(Backend)
+	return &granted
+}
+
+// allowOrigin lets pages of the origins that are configured read the answer. It reports whether the request was only the question whether they may.
+func (h *handler) allowOrigin(out *reply, r *http.Request) (done bool) {
+	if len(h.cors) == 0 {
+		return false
+	}
+	header := out.Header()
+	header.Add("Vary", "Origin")
+	origin := r.Header.Get("Origin")
+	if !slices.Contains(h.cors, origin) {
+		return false
+	}
+	header.Set("Access-Control-Allow-Origin", origin)
+	header.Set("Access-Control-Expose-Headers", "Link, Retry-After, X-Floe-Lossy, X-Floe-Trimmed")
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	header.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE")
+	header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key")
+	header.Set("Access-Control-Max-Age", "600")
+	out.WriteHeader(http.StatusNoContent)
+	return true
+}
+
+// sessionRequest is the body {"api_key": "..."}.
+type sessionRequest struct{ key, from string }
+
+func (q *sessionRequest) parse(in *input) {
+	q.key = in.body().text("api_key")
+	q.from = in.from()
+}
+
+type sessionAnswer struct {
+	Token string `json:"token"`
+}
+
+func (h *handler) openSession(ctx context.Context, q sessionRequest) (sessionAnswer, error) {
+	token, _, err := h.backend.Keys().OpenSession(ctx, q.key, q.from)
+	return sessionAnswer{token}, err
+}
+
+// tokenRequest has nothing but the token of its header.
+type tokenRequest struct{ token string }
+
+func (q *tokenRequest) parse(in *input) { q.token = bearer(in.request) }
+
+// authState is the body of /auth/status.
+type authState struct {
+	AuthEnabled   bool `json:"auth_enabled"`
+	Authenticated bool `json:"authenticated"`
+}
+
+func (h *handler) authStatus(ctx context.Context, q tokenRequest) (authState, error) {
+	enabled, err := h.backend.Keys().Enabled(ctx)
+	if err != nil {
+		return authState{}, err
+	}
+	_, err = h.backend.Keys().Authenticate(ctx, q.token)
+	if err != nil && !errors.Is(err, engine.ErrUnauthorized) {
+		return authState{}, err
+	}
+	return authState{AuthEnabled: enabled, Authenticated: err == nil}, nil
+}

@@ -1,0 +1,135 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/stream/processing"
+)
+
+// consoleRoutes are what the console needs beyond the API; those that belong to a resource are in its file.
+var consoleRoutes = []route{
+	endpoint("GET /api/v1/console/me", (*handler).me, "What the caller may do."),
+	endpoint("GET /api/v1/console/rates", (*handler).consoleRates, "What the node has done in each second of the last five minutes."),
+	endpoint("GET /api/v1/console/problems", (*handler).problems, "What in a namespace needs somebody to look at it."),
+	endpoint("GET /api/v1/console/queues/:name", (*handler).queueState, "Whether a queue is paused, its bounds, and why its dead letters died."),
+	endpoint("GET /api/v1/console/processing/jobs/:id", (*handler).jobWork, "What each operator of a job has done, and why the job waits or has failed."),
+	endpoint("POST "+validatePath, (*handler).validate, "What is wrong with a definition, which is the body, and its graph."),
+}
+
+const validatePath = "/api/v1/console/validate"
+
+// caller says what the caller of a request may do.
+type caller struct {
+	Role       string   `json:"role"`       // admin, write or read
+	Namespaces []string `json:"namespaces"` // null: all
+	ExpiresAt  *int64   `json:"expires_at"` // of the session, ms; null: never
+	ReadOnly   bool     `json:"read_only"`  // the dashboard refuses all changes
+}
+
+func (h *handler) me(ctx context.Context, q tokenRequest) (caller, error) {
+	who, err := h.backend.Keys().Authenticate(ctx, q.token)
+	if err != nil {
+		return caller{}, err
+	}
+	key := who.Key()
+	c := caller{Role: string(key.Role), Namespaces: key.Namespaces, ReadOnly: h.readOnly}
+	if ends := who.Ends(); !ends.IsZero() {
+		c.ExpiresAt = new(ends.UnixMilli())
+	}
+	return c, nil
+}
+
+// reading are the endpoints that change nothing though their method is not GET.
+var reading = map[string]bool{
+	http.MethodPost + " " + floqlPath:    true,
+	http.MethodPost + " " + validatePath: true,
+	http.MethodPost + " " + sessionPath:  true,
+}
+
+// checkReadOnly refuses an endpoint that changes something if the dashboard does not.
+func (h *handler) checkReadOnly(rt *route) error {
+	if h.readOnly && rt.role() != floe.RoleRead {
+		return engine.Errorf(errForbidden, "this dashboard is for reading only")
+	}
+	return nil
+}
+
+// validateRequest is a definition: the body.
+type validateRequest struct {
+	kind       string
+	definition []byte
+}
+
+func (q *validateRequest) parse(in *input) {
+	q.kind = in.text("kind")
+	if q.kind != "workflow" && q.kind != "processing" {
+		in.invalid("parameter kind is %.64q, it takes workflow or processing", q.kind)
+	}
+	if in.err != nil {
+		return
+	}
+	in.maxBody = min(in.maxBody, flow.MaxSource)
+	var err error
+	q.definition, err = in.readBody()
+	in.check(err)
+}
+
+// validation is what there is to say of a definition.
+type validation struct {
+	Problems []problem `json:"problems"`
+	Graph    graph     `json:"graph"` // empty if it can not be read
+}
+
+// problem is something that is wrong with a definition.
+type problem struct {
+	Line     int    `json:"line"`     // from 1
+	Column   int    `json:"column"`   // from 1; 0: the whole line
+	Severity string `json:"severity"` // error or warning
+	Message  string `json:"message"`
+}
+
+// graph is a definition as it is drawn.
+type graph struct {
+	Nodes []graphNode `json:"nodes"` // in reading order
+	Edges []graphEdge `json:"edges"`
+}
+
+type graphNode struct {
+	ID    string `json:"id"`
+	Kind  string `json:"kind"`
+	Label string `json:"label"`
+	Line  int    `json:"line"` // where it is defined; 0: nowhere
+}
+
+type graphEdge struct {
+	From  string `json:"from"`
+	To    string `json:"to"`
+	Label string `json:"label"`
+}
+
+func (h *handler) validate(_ context.Context, q validateRequest) (validation, error) {
+	v := validation{Problems: []problem{}, Graph: graph{Nodes: []graphNode{}, Edges: []graphEdge{}}}
+	if q.kind == "processing" {
+		for _, p := range processing.Validate(q.definition) {
+			severity := "error"
+			if p.Warning {
+				severity = "warning"
+			}
+			v.Problems = append(v.Problems, problem{Line: p.Line, Severity: severity, Message: p.Message})
+		}
+		v.Graph = jobGraph(q.definition)
+		return v, nil
+	}
+	definition, problems := flow.Parse(q.definition)
+	for _, p := range problems {
+		v.Problems = append(v.Problems, problem{Line: p.Line, Severity: p.Severity.String(), Message: p.Message})
+	}
+	if definition != nil {
+		v.Graph = flowGraph(definition, q.definition)
+	}
+	return v, nil
+}

@@ -1,0 +1,1 @@
+var e=(e,t)=>`${e}\n${t}`;export{e as t};

@@ -1,0 +1,111 @@
+// A browser that fails a test for whatever a user would not see but should not be: errors in the console, violations of the policy, requests to others.
+import { mkdirSync, readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, expect } from 'vitest'
+
+export const at = JSON.parse(process.env['FLOE_AT'] ?? '{}') as Record<
+  'root' | 'prefix' | 'proxy' | 'reading' | 'guarded' | 'revoke' | 'admin' | 'reader' | 'narrow' | 'guest',
+  string
+>
+export const full = process.env['FLOE_FULL'] === '1'
+
+let browser: Browser
+let context: BrowserContext
+let page: Page
+let complaints: string[] = []
+/** What a test expects to be complained about: a request that it makes fail. */
+export let allowed: RegExp | null = null
+export const allow = (what: RegExp | null) => (allowed = what)
+
+beforeAll(async () => {
+  browser = await chromium.launch({
+    executablePath: process.env['FLOE_CHROMIUM'] ?? '/usr/bin/chromium',
+    args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'],
+  })
+})
+
+afterAll(async () => {
+  await browser?.close()
+})
+
+export async function open(url: string, options: { theme?: 'light' | 'dark'; width?: number; height?: number } = {}): Promise<Page> {
+  await context?.close()
+  complaints = []
+  allowed = null
+  context = await browser.newContext({
+    viewport: { width: options.width ?? 1280, height: options.height ?? 800 },
+    colorScheme: options.theme ?? 'light',
+    timezoneId: 'Europe/Berlin',
+    reducedMotion: 'reduce',
+  })
+  page = await context.newPage()
+  page.setDefaultTimeout(8000)
+  const start = url === 'about:blank' ? at.root : url
+  const origin = new URL(start).origin
+  const base = new URL('.', start).pathname
+  page.on('console', m => {
+    if (m.type() === 'error' || m.type() === 'warning') complaints.push(`${m.type()}: ${m.text()} ${m.location().url}`)
+  })
+  page.on('pageerror', e => complaints.push(`exception: ${e.message}\n${e.stack}`))
+  page.on('request', r => {
+    const to = new URL(r.url())
+    if (to.protocol !== 'about:' && to.protocol !== 'data:' && to.protocol !== 'blob:' && (to.origin !== origin || !to.pathname.startsWith(base)))
+      complaints.push(`request outside the mount: ${r.url()}`)
+  })
+  await page.addInitScript(() => {
+    document.addEventListener('securitypolicyviolation', e => console.error(`policy: ${e.violatedDirective} ${e.blockedURI} ${e.sample}`))
+  })
+  await page.goto(url)
+  return page
+}
+
+export const theContext = () => context
+
+afterEach(() => {
+  const unexpected = complaints.filter(c => !allowed?.test(c))
+  complaints = []
+  expect(unexpected).toEqual([])
+})
+
+/** Goes to a route of the page that is open. */
+export async function to(p: Page, hash: string) {
+  await p.evaluate(h => (location.hash = h), hash)
+}
+
+export const h1 = (p: Page, text: string | RegExp) => p.getByRole('heading', { level: 1, name: text }).waitFor()
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+
+/** Fails if axe finds anything. */
+export async function accessible(p: Page, what: string) {
+  await p.evaluate(axe)
+  const found = await p.evaluate(async () => {
+    const { violations } = await (
+      window as unknown as {
+        axe: { run(o: object): Promise<{ violations: { id: string; help: string; nodes: { html: string; failureSummary: string }[] }[] }> }
+      }
+    ).axe.run({
+      runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
+    })
+    return violations.map(
+      v =>
+        `${v.id}: ${v.help}\n${v.nodes
+          .slice(0, 3)
+          .map(n => `  ${n.html.slice(0, 200)}\n  ${n.failureSummary.replace(/\n/g, ' ').slice(0, 300)}`)
+          .join('\n')}`,
+    )
+  })
+  if (found.length > 0) throw new Error(`${what}: ${found.join('\n')}`)
+}
+
+/** Nothing sticks out sideways, and nothing is drawn over the edge of the window. */
+export async function fits(p: Page, what: string) {
+  const wide = await p.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)
+  expect(wide, `${what} scrolls sideways`).toBeLessThanOrEqual(0)
+}
+
+export async function shot(p: Page, name: string) {
+  mkdirSync('shots', { recursive: true })
+  await p.screenshot({ path: `shots/${name}.png` })
+}

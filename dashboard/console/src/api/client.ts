@@ -1,0 +1,118 @@
+// Calls of the API: one function, one error, one clock.
+import { parseRaw } from '../lib/json'
+import { apiURL } from '../lib/mount'
+import { forget, token } from './session'
+import type { Routes } from './routes'
+
+/** An answer that is no success, or none at all (status 0). */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+    readonly retryAfterMillis = 0,
+    readonly body: unknown = null,
+  ) {
+    super(message)
+  }
+}
+
+let skew = 0
+/** The time by the node's clock. */
+export const serverNow = () => Date.now() + skew
+
+function learnTime(date: string | null, started: number) {
+  if (!date) return
+  const at = Date.parse(date)
+  // The header has seconds: half of one is the best guess. Small differences are noise.
+  const now = at + 500 - (started + Date.now()) / 2
+  if (Math.abs(now - skew) > 1500) skew = Math.abs(now) > 1500 ? now : 0
+}
+
+export interface Call {
+  query?: Record<string, string | number | boolean | undefined>
+  body?: string
+  signal?: AbortSignal
+  raw?: readonly string[] // what is kept as source text, see parseRaw
+}
+
+export interface Answer<T> {
+  data: T
+  lossy: boolean // bytes that are no UTF-8 were replaced
+  next: string // the parameter and value that go on behind this, "after=..."; '': that is all
+  hint: string
+  at: number // when it was read, by this clock
+}
+
+/** Puts the members of path into a route's ":name" segments; the rest of them is the query. */
+export function fill(pattern: string, args: Record<string, string | number | boolean | undefined> = {}): { path: string; query: Record<string, string> } {
+  const query: Record<string, string> = {}
+  const used = new Set<string>()
+  const path = pattern.replace(/:(\w+)/g, (_, name: string) => {
+    used.add(name)
+    return encodeURIComponent(String(args[name] ?? ''))
+  })
+  for (const [name, value] of Object.entries(args)) {
+    if (!used.has(name) && value !== undefined && value !== '') query[name] = String(value)
+  }
+  return { path: path.replace(/^\/api\/v1/, ''), query }
+}
+
+/** Called when the node has refused the token. */
+export const refused = { handler: () => {} }
+
+export async function call<K extends keyof Routes & string>(
+  route: K,
+  args: Record<string, string | number | boolean | undefined> = {},
+  opts: Call = {},
+): Promise<Answer<Routes[K]>> {
+  const [method = 'GET', pattern = ''] = route.split(' ')
+  const { path, query } = fill(pattern, args)
+  const url = apiURL(path)
+  for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value)
+  const started = Date.now()
+  const headers: Record<string, string> = {}
+  if (token.get()) headers['Authorization'] = 'Bearer ' + token.get()
+  let response: Response
+  let text: string
+  try {
+    const init: RequestInit = { method, headers, cache: 'no-store', redirect: 'error' }
+    if (opts.body !== undefined) init.body = opts.body
+    if (opts.signal) init.signal = opts.signal
+    response = await fetch(url, init)
+    text = await response.text()
+  } catch (e) {
+    if ((e as Error).name === 'AbortError') throw e
+    throw new ApiError(0, 'The node can not be reached.')
+  }
+  learnTime(response.headers.get('Date'), started)
+  if (!response.ok) throw failure(response, text, route)
+  let data: Routes[K]
+  try {
+    data = (opts.raw || /\d{16}/.test(text) ? parseRaw(text, opts.raw) : JSON.parse(text)) as Routes[K]
+  } catch {
+    throw new ApiError(response.status, 'The answer is no JSON: something between this page and the node has changed it.')
+  }
+  const next = /<\?([^>]*)>; rel="next"/.exec(response.headers.get('Link') ?? '')?.[1] ?? ''
+  return { data, lossy: response.headers.get('X-Floe-Lossy') === 'true', next, hint: response.headers.get('X-Floe-Hint') ?? '', at: Date.now() }
+}
+
+function failure(response: Response, text: string, route: string): ApiError {
+  let body: unknown = null
+  try {
+    body = JSON.parse(text)
+  } catch {
+    // Something in between has answered.
+  }
+  const message = (body as { error?: string } | null)?.error ?? `${response.status} ${response.statusText}`
+  if (response.status === 401 && !route.includes('/auth/')) {
+    forget()
+    refused.handler()
+  }
+  const after = Number(response.headers.get('Retry-After') ?? 0)
+  return new ApiError(response.status, message, Number.isFinite(after) ? after * 1000 : 0, body)
+}
+
+/** A parameter of Answer.next. */
+export function nextParam(next: string, name: string): string {
+  return new URLSearchParams(next).get(name) ?? ''
+}

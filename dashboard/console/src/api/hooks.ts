@@ -1,0 +1,130 @@
+// Reads that are repeated, and writes that are not.
+import { keepPreviousData, useMutation, useQuery, useQueryClient, QueryClient, type UseQueryResult } from '@tanstack/preact-query'
+import { cadence } from '../lib/prefs'
+import { useRoute } from '../lib/router'
+import { store, useStore } from '../lib/store'
+import { ApiError, call, type Answer, type Call } from './client'
+import type { Routes } from './routes'
+import { toast } from '../ui/toasts'
+
+export const client = new QueryClient({
+  defaultOptions: {
+    queries: {
+      retry: 0,
+      networkMode: 'always',
+      staleTime: 0,
+      gcTime: 60_000,
+      refetchOnWindowFocus: () => cadence.get() !== 'paused',
+      refetchOnReconnect: () => cadence.get() !== 'paused',
+    },
+    mutations: { retry: 0, networkMode: 'always' },
+  },
+})
+
+/** What keeps reads from being repeated for now: open dialogs, ticked rows. */
+const holds = store(0)
+const selecting = store(false)
+
+export function hold(): () => void {
+  holds.set(n => n + 1)
+  let held = true
+  return () => {
+    if (held) holds.set(n => n - 1)
+    held = false
+  }
+}
+
+/** Notices that text is being selected, which a redraw would undo. */
+export function watchSelection() {
+  document.addEventListener('selectionchange', () => {
+    const s = document.getSelection()
+    selecting.set(!!s && !s.isCollapsed && s.toString().length > 0 && !(document.activeElement instanceof HTMLInputElement))
+  })
+}
+
+const refreshes: Record<string, number | undefined> = { '10': 10_000, '60': 60_000 }
+
+/** How often a read is repeated that live is repeated every so many ms: false if not. */
+export function useCadence(every: number): number | false {
+  const query = useRoute().query['refresh']
+  const usual = useStore(cadence)
+  const mode = query ?? usual
+  const held = useStore(holds) > 0
+  const selected = useStore(selecting)
+  if (mode === 'paused' || held || selected || every <= 0) return false
+  return Math.max(every, refreshes[mode] ?? 0)
+}
+
+const failures = new Map<string, number>()
+const slowest = 60_000
+
+export type Read<T> = UseQueryResult<Answer<T>, ApiError> & { every: number }
+
+export interface ReadOptions extends Pick<Call, 'raw'> {
+  keep?: boolean // show what was read before the arguments changed until the answer is there
+  enabled?: boolean
+  body?: string // of a read that is a POST: a query
+}
+
+/** Reads an endpoint now and every so many ms while somebody looks. */
+export function useRead<K extends keyof Routes & string>(
+  route: K,
+  args: Record<string, string | number | boolean | undefined>,
+  every: number,
+  opts: ReadOptions = {},
+): Read<Routes[K]> {
+  const gap = useCadence(every)
+  // A query that is a POST belongs to no resource that a write changes.
+  const queryKey = [route, args, opts.body ?? '']
+  const name = JSON.stringify(queryKey)
+  const q = useQuery<Answer<Routes[K]>, ApiError>({
+    queryKey,
+    enabled: opts.enabled ?? true,
+    queryFn: async ({ signal }) => {
+      try {
+        const answer = await call(route, args, { signal, ...(opts.raw ? { raw: opts.raw } : {}), ...(opts.body !== undefined ? { body: opts.body } : {}) })
+        failures.delete(name)
+        return answer
+      } catch (e) {
+        if ((e as Error).name !== 'AbortError') failures.set(name, (failures.get(name) ?? 0) + 1)
+        throw e
+      }
+    },
+    refetchInterval: query => {
+      if (gap === false) return false
+      const failed = failures.get(name) ?? 0
+      const asked = (query.state.error as ApiError | null)?.retryAfterMillis ?? 0
+      return failed === 0 ? gap : Math.max(asked, Math.min(slowest, gap * 2 ** Math.min(failed, 8)))
+    },
+    ...(opts.keep ? { placeholderData: keepPreviousData } : {}),
+  })
+  return Object.assign({ every }, q) as Read<Routes[K]>
+}
+
+export interface WriteArgs {
+  args: Record<string, string | number | boolean | undefined>
+  body?: string
+}
+
+/** Makes a write: once, never again by itself. Then what it may have changed is read again. */
+export function useWrite<K extends keyof Routes & string>(route: K, touched: readonly string[], done?: (data: Routes[K], w: WriteArgs) => void) {
+  const queries = useQueryClient()
+  return useMutation<Answer<Routes[K]>, ApiError, WriteArgs>({
+    mutationFn: w => call(route, w.args, w.body === undefined ? {} : { body: w.body }),
+    onSuccess: (answer, w) => {
+      done?.(answer.data, w)
+      // What was deleted is closed by then, and not asked for once more.
+      setTimeout(() => void invalidate(queries, touched), 50)
+    },
+    onError: e => {
+      if (e.status === 403) toast('crit', e.message)
+    },
+  })
+}
+
+export function invalidate(queries: QueryClient, parts: readonly string[]) {
+  return queries.invalidateQueries({ predicate: q => parts.some(p => String(q.queryKey[0]).includes(p)) })
+}
+
+/** Reads everything on the screen again. */
+export const refreshNow = () => void client.invalidateQueries({ refetchType: 'active' })

@@ -1,0 +1,2 @@
+/** How an edge is known in a set. */
+export const edgeKey = (from: string, to: string) => `${from}\n${to}`

@@ -1,0 +1,34 @@
+// Commands to copy. They are for a POSIX shell.
+import { apiURL } from './mount'
+
+/** A word that the shell passes on as it is. */
+export function quote(word: string): string {
+  return /^[A-Za-z0-9_./:@%+,=-]+$/.test(word) && !word.startsWith('=') ? word : "'" + word.replaceAll("'", `'\\''`) + "'"
+}
+
+/** A command of the floe program: its words, then the flags that are not empty. Words that begin with "-" come behind "--". */
+export function floe(words: string[], flags: Record<string, string | true | undefined> = {}, args: string[] = []): string {
+  const parts = ['floe', ...words.map(quote)]
+  for (const [name, value] of Object.entries(flags)) {
+    if (value === undefined || value === '') continue
+    const flag = (name.length === 1 ? '-' : '--') + name
+    parts.push(value === true ? flag : value.startsWith('-') && name.length > 1 ? `${flag}=${quote(value)}` : `${flag} ${quote(value)}`)
+  }
+  if (args.some(a => a.startsWith('-'))) parts.push('--')
+  return [...parts, ...args.map(quote)].join(' ')
+}
+
+/** The flag of a namespace, none for the default one. */
+export const inNamespace = (ns: string): Record<string, string | undefined> => ({ n: ns === 'default' ? undefined : ns })
+
+/** A call of the API by curl. A key is never part of it: it is taken from the environment where one is needed. */
+export function curl(method: string, path: string, query: Record<string, string> = {}, body?: string, signedIn = false): string {
+  const url = apiURL(path)
+  for (const [name, value] of Object.entries(query)) if (value !== '') url.searchParams.set(name, value)
+  const parts = ['curl']
+  if (method !== 'GET') parts.push('-X', method)
+  if (signedIn) parts.push('-H "Authorization: Bearer $FLOE_TOKEN"')
+  parts.push(quote(url.toString()))
+  if (body !== undefined) parts.push('--data-binary', quote(body.startsWith('@') ? '\n' + body : body))
+  return parts.join(' ')
+}

@@ -1,0 +1,224 @@
+import { useMemo, useState } from 'preact/hooks'
+import { useRead } from '../../api/hooks'
+import { useReadOnly } from '../../api/me'
+import type { Routes } from '../../api/routes'
+import { count, duration } from '../../lib/format'
+import { useKeys } from '../../lib/keys'
+import { go, link, useRoute, view } from '../../lib/router'
+import { curl, floe, inNamespace } from '../../lib/snippets'
+import { Tabs } from '../../ui/Field'
+import { Inspector } from '../../ui/Inspector'
+import { Empty, NoMatch, Panel, Query } from '../../ui/Panel'
+import { Payload } from '../../ui/Payload'
+import { Snippet } from '../../ui/Snippet'
+import { State } from '../../ui/State'
+import { Ago, Moment } from '../../ui/Time'
+import { VirtualRows, type Column } from '../../ui/VirtualRows'
+import { Stat } from '../overview/Overview'
+import { Choice, workerColumns } from '../workers/Workers'
+import { errorRate } from './Actions'
+import { Invoke } from './Invoke'
+
+export type Run = Routes['GET /api/v1/actions/:name/runs'][number]
+
+const states = ['pending', 'running', 'completed', 'failed', 'cancelled', 'timed_out']
+
+/** What invoked a run; a workflow's is a link to its run. */
+function Source({ source }: { source: string }) {
+  const run = /^workflow[: ](?:run[: ])?([^\s/]+)/.exec(source)?.[1] ?? /(wfr-[\w-]+)/.exec(source)?.[1]
+  return run ? <a href={link('runs', [run])}>{source}</a> : <>{source || '–'}</>
+}
+
+export function ActionDetail({ name }: { name: string }) {
+  const { ns, query } = useRoute()
+  const tab = query['tab'] === 'workers' ? 'workers' : 'runs'
+  const status = query['status'] ?? ''
+  const open = query['run'] ?? ''
+  const q = useRead('GET /api/v1/actions/:name', { name, namespace: ns }, 3000, { raw: ['recent_runs.*.input', 'recent_runs.*.output', 'workers.*.metadata'] })
+  const runs = useRead('GET /api/v1/actions/:name/runs', { name, namespace: ns, status, limit: 200 }, 3000, { keep: true, raw: ['*.input', '*.output'] })
+  const readOnly = useReadOnly()
+  const [invoking, setInvoking] = useState(false)
+  useKeys(readOnly ? {} : { n: () => setInvoking(true) })
+  const d = q.data?.data
+  const rows = runs.data?.data ?? []
+  const selected = useMemo(() => rows.find(r => r.run_id === open) ?? d?.recent_runs.find(r => r.run_id === open), [rows, d, open])
+  const columns: Column<Run>[] = [
+    { key: 'id', title: 'Run', width: 'minmax(170px, 1fr)', cell: r => <span class="mono">{r.run_id}</span> },
+    { key: 'status', title: 'Status', width: '105px', cell: r => <State state={r.status} /> },
+    { key: 'attempt', title: 'Attempt', width: '60px', num: true, cell: r => <span class={r.attempt > 1 ? 'warn' : ''}>{count(r.attempt)}</span> },
+    { key: 'source', title: 'Source', width: 'minmax(110px, 1fr)', cell: r => <Source source={r.source} /> },
+    {
+      key: 'worker',
+      title: 'Worker',
+      width: 'minmax(90px, 1fr)',
+      cell: r => (r.worker_id ? <a href={link('workers', [r.worker_id])}>{r.worker_id}</a> : <span class="dim">–</span>),
+    },
+    { key: 'created', title: 'Invoked', width: '80px', num: true, cell: r => <Ago at={r.created_at} /> },
+    { key: 'took', title: 'Took', width: '75px', num: true, cell: r => (r.duration_ms === null ? '–' : duration(r.duration_ms)) },
+    { key: 'error', title: 'Error', width: 'minmax(120px, 2fr)', cell: r => <span class="crit">{r.error?.split('\n')[0] ?? ''}</span> },
+  ]
+  return (
+    <div class="page fixed">
+      <div class="head">
+        <a class="crumb" href={link('actions')}>
+          Actions
+        </a>
+        <span class="dim">/</span>
+        <h1 tabIndex={-1}>{name}</h1>
+        {d && (
+          <>
+            <State state={d.enabled ? 'enabled' : 'disabled'} />
+            <span class="dim">
+              {d.type} · version {d.version}
+              {d.owner && ` · owned by ${d.owner}`} · timeout {d.timeout_ms > 0 ? duration(d.timeout_ms) : 'none'} · {count(d.max_retries)} retries
+            </span>
+          </>
+        )}
+        <button class="btn primary push" disabled={readOnly !== '' || !d} title={readOnly || 'n'} onClick={() => setInvoking(true)}>
+          Invoke
+        </button>
+      </div>
+      <Query
+        q={q}
+        missing={
+          <Empty title={`There is no action ${name} in the namespace ${ns}.`}>
+            <Snippet command={floe(['action', 'register'], inNamespace(ns), [name])} />
+          </Empty>
+        }
+      >
+        {d => (
+          <div class="stats" data-test="action">
+            <Stat
+              label="Waiting"
+              value={count(d.runs.pending)}
+              tone={d.runs.pending > 0 && d.worker_count === 0 ? 'warn' : ''}
+              more={d.worker_count === 0 ? 'no worker' : `${count(d.worker_count)} workers`}
+            />
+            <Stat label="Running" value={count(d.runs.running)} />
+            <Stat label="Completed" value={count(d.runs.completed)} />
+            <Stat label="Failed" value={count(d.runs.failed)} tone={d.runs.failed > 0 ? 'crit' : ''} />
+            <Stat label="Timed out" value={count(d.runs.timed_out)} tone={d.runs.timed_out > 0 ? 'warn' : ''} />
+            <Stat label="Cancelled" value={count(d.runs.cancelled)} />
+            <Stat label="Errors" value={errorRate(d.runs).text} tone={errorRate(d.runs).part > 0 ? 'crit' : ''} />
+            <Stat
+              label="Average"
+              value={d.latency.count > 0 ? duration(d.latency.avg_ms) : '–'}
+              more={`p99 ${d.latency.count > 0 ? duration(d.latency.p99_ms) : '–'}`}
+            />
+          </div>
+        )}
+      </Query>
+      <div class="tools">
+        <Tabs
+          label="Parts"
+          value={tab}
+          options={
+            [
+              ['runs', 'Runs'],
+              ['workers', `Workers ${count(d?.worker_count)}`],
+            ] as const
+          }
+          change={t => view({ tab: t === 'runs' ? '' : t, run: '' })}
+        />
+        {tab === 'runs' && <Choice label="Status" value={status} options={states} change={v => view({ status: v, run: '' })} />}
+      </div>
+      <div class="split">
+        <Panel fill flush label={tab === 'runs' ? 'Runs' : 'Workers'}>
+          {tab === 'runs' ? (
+            <Query
+              q={runs}
+              empty={r => r.length === 0}
+              whenEmpty={
+                status ? (
+                  <NoMatch filter={status} clear={() => view({ status: '' })} />
+                ) : (
+                  <Empty title="It was not invoked yet.">
+                    <Snippet command={floe(['action', 'invoke'], inNamespace(ns), [name, '{}'])} />
+                  </Empty>
+                )
+              }
+            >
+              {(r, answer) => (
+                <VirtualRows
+                  label="Runs"
+                  rows={r}
+                  columns={columns}
+                  keyOf={x => x.run_id}
+                  selected={open || undefined}
+                  open={x => view({ run: x.run_id })}
+                  total={answer.next && !status ? d?.runs.total : undefined}
+                />
+              )}
+            </Query>
+          ) : (
+            <Query
+              q={q}
+              empty={x => x.workers.length === 0}
+              whenEmpty={
+                <Empty title="Nobody carries it out.">
+                  <Snippet command={floe(['worker', 'await'], { ...inNamespace(ns), 'worker-id': 'worker-1' }, [name])} />
+                </Empty>
+              }
+            >
+              {x => (
+                <VirtualRows label="Workers" rows={x.workers} columns={workerColumns} keyOf={w => w.worker_id} href={w => link('workers', [w.worker_id])} />
+              )}
+            </Query>
+          )}
+        </Panel>
+        {open && tab === 'runs' && (
+          <Inspector title={open} close={() => view({ run: '' })}>
+            {selected ? <RunFacts run={selected} ns={ns} /> : <Empty title="This run is not among the last ones, or not in this state." />}
+          </Inspector>
+        )}
+      </div>
+      {invoking && <Invoke ns={ns} name={name} close={() => setInvoking(false)} opened={run => go(link('actions', [name], { run }, ns))} />}
+    </div>
+  )
+}
+
+function RunFacts({ run: r, ns }: { run: Run; ns: string }) {
+  return (
+    <>
+      <dl class="facts">
+        <dt>Status</dt>
+        <dd data-test="status">
+          <State state={r.status} />
+        </dd>
+        <dt>Attempt</dt>
+        <dd>{count(r.attempt)}</dd>
+        <dt>Source</dt>
+        <dd>
+          <Source source={r.source} />
+        </dd>
+        <dt>Worker</dt>
+        <dd>{r.worker_id ? <a href={link('workers', [r.worker_id])}>{r.worker_id}</a> : '–'}</dd>
+        <dt>Invoked</dt>
+        <dd>
+          <Moment at={r.created_at} />
+        </dd>
+        <dt>Began</dt>
+        <dd>
+          <Moment at={r.started_at} />
+        </dd>
+        <dt>Ended</dt>
+        <dd>
+          <Moment at={r.completed_at} />
+        </dd>
+        <dt>Took</dt>
+        <dd>{r.duration_ms === null ? '–' : duration(r.duration_ms)}</dd>
+      </dl>
+      {r.error && (
+        <>
+          <h3>Error</h3>
+          <Payload text={r.error} label="the error" />
+        </>
+      )}
+      <h3>Input</h3>
+      {r.input ? <Payload text={r.input.text} label="the input" file={`${r.run_id}-input.json`} /> : <p class="dim">None.</p>}
+      <h3>Output</h3>
+      {r.output ? <Payload text={r.output.text} label="the output" file={`${r.run_id}-output.json`} /> : <p class="dim">None.</p>}
+      <Snippet command={floe(['action', 'status'], inNamespace(ns), [r.run_id])} call={curl('GET', '/actions', { namespace: ns })} />
+    </>
+  )
+}

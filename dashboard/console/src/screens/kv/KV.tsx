@@ -1,0 +1,189 @@
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { call, type ApiError } from '../../api/client'
+import { useRead } from '../../api/hooks'
+import { useReadOnly } from '../../api/me'
+import type { Routes } from '../../api/routes'
+import { bytes, count } from '../../lib/format'
+import { useKeys } from '../../lib/keys'
+import { go, link, useRoute, view } from '../../lib/router'
+import { curl, floe, inNamespace } from '../../lib/snippets'
+import { Count, VirtualRows, type Column } from '../../ui/VirtualRows'
+import { FilterBox } from '../../ui/Field'
+import { Empty, NoMatch, Panel, Query } from '../../ui/Panel'
+import { Snippet } from '../../ui/Snippet'
+import { KeyInspector } from './KeyInspector'
+import { WriteKey } from './WriteKey'
+
+type Item = Routes['GET /api/v1/kv/namespaces/:namespace/keys']['keys'][number]
+
+const pageSize = 500
+const mostLoaded = 10_000
+
+/** A row of the list: a key, or the keys that share what comes before a separator. */
+interface Row {
+  key: string
+  item: Item | null
+  grouped: number
+}
+
+function grouped(items: readonly Item[], prefix: string, separator: string): Row[] {
+  if (separator === '') return items.map(item => ({ key: item.key, item, grouped: 0 }))
+  const rows: Row[] = []
+  for (const item of items) {
+    const at = item.key.indexOf(separator, prefix.length)
+    const head = at < 0 ? '' : item.key.slice(0, at + separator.length)
+    const last = rows[rows.length - 1]
+    if (head && last && !last.item && last.key === head) last.grouped++
+    else if (head) rows.push({ key: head, item: null, grouped: 1 })
+    else rows.push({ key: item.key, item, grouped: 0 })
+  }
+  return rows
+}
+
+/** Pages behind the first one, as far as somebody has scrolled. */
+function usePages(ns: string, prefix: string, first: Routes['GET /api/v1/kv/namespaces/:namespace/keys'] | undefined) {
+  const [more, setMore] = useState<{ keys: Item[]; cursor: string; start: string } | null>(null)
+  const [problem, setProblem] = useState<ApiError | null>(null)
+  const busy = useRef(false)
+  useEffect(() => {
+    setMore(null)
+    setProblem(null)
+  }, [ns, prefix])
+  const keys = useMemo(() => {
+    const seen = new Map<string, Item>()
+    for (const k of more?.keys ?? []) seen.set(k.key, k)
+    for (const k of first?.keys ?? []) seen.set(k.key, k)
+    if (!more) return first?.keys ?? []
+    return [...seen.values()].sort((a, b) => (a.key < b.key ? -1 : 1))
+  }, [first, more])
+  const cursor = more ? more.cursor : (first?.cursor ?? '')
+  const load = async () => {
+    if (busy.current || cursor === '' || keys.length >= mostLoaded) return
+    busy.current = true
+    try {
+      const { data } = await call('GET /api/v1/kv/namespaces/:namespace/keys', { namespace: ns, prefix, limit: pageSize, cursor })
+      setMore(now => ({ keys: [...(now?.keys ?? first?.keys ?? []), ...data.keys], cursor: data.cursor, start: prefix }))
+      setProblem(null)
+    } catch (e) {
+      setProblem(e as ApiError)
+    }
+    busy.current = false
+  }
+  return { keys, hasMore: cursor !== '', load, problem }
+}
+
+export default function KV() {
+  const { ns, id, query } = useRoute()
+  const prefix = query['prefix'] ?? ''
+  const separator = query['group'] ?? ''
+  const open = id[0]
+  const [typed, setTyped] = useState(prefix)
+  const [writing, setWriting] = useState(false)
+  const readOnly = useReadOnly()
+  useEffect(() => setTyped(prefix), [prefix])
+  useEffect(() => {
+    if (typed === prefix) return
+    const timer = setTimeout(() => view({ prefix: typed }), 150)
+    return () => clearTimeout(timer)
+  }, [typed])
+  const q = useRead('GET /api/v1/kv/namespaces/:namespace/keys', { namespace: ns, prefix, limit: pageSize }, 10_000, { keep: true })
+  const pages = usePages(ns, prefix, q.isPlaceholderData ? undefined : q.data?.data)
+  const keys = q.isPlaceholderData ? (q.data?.data.keys ?? []) : pages.keys
+  const rows = useMemo(() => grouped(keys, prefix, separator), [keys, prefix, separator])
+  useKeys(readOnly ? {} : { n: () => setWriting(true) })
+  const keep = { prefix, group: separator }
+  const columns: Column<Row>[] = [
+    {
+      key: 'key',
+      title: 'Key',
+      width: 'minmax(160px, 1fr)',
+      cell: r => (
+        <span class="mono">
+          {r.key}
+          {r.item ? '' : '…'}
+        </span>
+      ),
+      sort: r => r.key,
+    },
+    {
+      key: 'size',
+      title: 'Size',
+      width: '80px',
+      num: true,
+      cell: r => (r.item ? bytes(r.item.size) : count(r.grouped) + ' keys'),
+      sort: r => r.item?.size ?? 0,
+    },
+    {
+      key: 'lsn',
+      title: 'LSN',
+      width: '90px',
+      num: true,
+      cell: r => (r.item ? count(r.item.version) : ''),
+      sort: r => r.item?.version ?? 0,
+      hint: 'Place in the log of the last write',
+    },
+  ]
+  const first = floe(['kv', 'set'], inNamespace(ns), ['greeting', 'hello'])
+  return (
+    <div class="page fixed">
+      <div class="head">
+        <h1 tabIndex={-1}>KV</h1>
+        <FilterBox value={typed} change={setTyped} placeholder="Keys that begin with…" mono />
+        <label class="row">
+          <span class="dim">Group by</span>
+          <select class="select" value={separator} onChange={e => view({ group: e.currentTarget.value })}>
+            <option value="">nothing</option>
+            <option value="/">/</option>
+            <option value=":">:</option>
+            <option value=".">.</option>
+            <option value="-">-</option>
+          </select>
+        </label>
+        {q.data && <Count shown={keys.length} all={keys.length} what="key" more={pages.hasMore} />}
+        {separator && <span class="dim">groups are of the loaded keys</span>}
+        <button class="btn primary push" disabled={readOnly !== ''} title={readOnly || 'n'} onClick={() => setWriting(true)}>
+          New key
+        </button>
+      </div>
+      <div class="split">
+        <Panel fill flush label="Keys">
+          <Query
+            q={q}
+            empty={d => d.keys.length === 0}
+            whenEmpty={
+              prefix ? (
+                <NoMatch filter={prefix} clear={() => view({ prefix: '' })} />
+              ) : (
+                <Empty title={`The namespace ${ns} has no keys yet.`}>
+                  <Snippet command={first} call={curl('PUT', `/kv/namespaces/${encodeURIComponent(ns)}/keys/greeting`, {}, '{"value":"hello"}')} />
+                </Empty>
+              )
+            }
+          >
+            {() => (
+              <>
+                <VirtualRows
+                  label="Keys"
+                  rows={rows}
+                  columns={columns}
+                  keyOf={r => r.key}
+                  selected={open}
+                  sortable
+                  href={r => (r.item ? link('kv', [r.key], keep) : link('kv', [], { prefix: r.key, group: separator }))}
+                  open={r => go(r.item ? link('kv', [r.key], keep) : link('kv', [], { prefix: r.key, group: separator }))}
+                  atEnd={() => void pages.load()}
+                />
+                {pages.problem && <div class="note crit">{pages.problem.message}</div>}
+                {pages.hasMore && keys.length >= mostLoaded && (
+                  <div class="note">{count(keys.length)} keys are loaded. Give a longer prefix to see the rest.</div>
+                )}
+              </>
+            )}
+          </Query>
+        </Panel>
+        {open !== undefined && <KeyInspector key={ns + '\n' + open} ns={ns} name={open} close={() => go(link('kv', [], keep))} />}
+      </div>
+      {writing && <WriteKey ns={ns} prefix={prefix} close={() => setWriting(false)} />}
+    </div>
+  )
+}

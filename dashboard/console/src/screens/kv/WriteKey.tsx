@@ -1,0 +1,158 @@
+import { useState } from 'preact/hooks'
+import { call } from '../../api/client'
+import { useWrite } from '../../api/hooks'
+import { link } from '../../lib/router'
+import { curl, floe, inNamespace } from '../../lib/snippets'
+import { Dialog } from '../../ui/Dialog'
+import { Field, Segmented } from '../../ui/Field'
+import { Snippet } from '../../ui/Snippet'
+import { toast } from '../../ui/toasts'
+import { strings } from '../../strings'
+import type { KeyDetail } from './KeyInspector'
+
+type Expiry = 'keep' | 'set' | 'none'
+
+/** Writes a key: a new one, or another value of one that is open. An edit holds for the version that was seen only. */
+export function WriteKey({ ns, prefix, detail, close }: { ns: string; prefix: string; detail?: KeyDetail; close: () => void }) {
+  const [key, setKey] = useState(detail?.key ?? prefix)
+  const [value, setValue] = useState(detail?.value ?? '')
+  const [base, setBase] = useState(detail?.version ?? 0)
+  const [nx, setNX] = useState(true)
+  const [expiry, setExpiry] = useState<Expiry>(detail && detail.ttl_ms !== null ? 'keep' : 'none')
+  const [seconds, setSeconds] = useState('3600')
+  const [theirs, setTheirs] = useState<KeyDetail | null>(null)
+  const ttl = expiry === 'keep' ? Math.max(1, Math.ceil((detail?.ttl_ms ?? 0) / 1000)) : expiry === 'set' ? Number(seconds) : 0
+  const badTTL = expiry === 'set' && !(Number.isInteger(ttl) && ttl > 0)
+  const write = useWrite('PUT /api/v1/kv/namespaces/:namespace/keys/:key', ['/keys', '/namespaces'], () => {
+    toast('ok', detail ? `Key ${key} is changed.` : `Key ${key} is written.`, { href: link('kv', [key], {}, ns), text: 'Open' })
+    close()
+  })
+  const body: Record<string, unknown> = { value }
+  if (ttl > 0) body['ttl_seconds'] = ttl
+  if (!detail && nx) body['nx'] = true
+  const text = JSON.stringify(body)
+  const query: Record<string, string> = detail ? { if_version: String(base) } : {}
+  const wrong = key === '' || key === '.' || key === '..' || badTTL
+  const submit = () => {
+    if (wrong || write.isPending) return
+    write.mutate(
+      { args: { namespace: ns, key, ...query }, body: text },
+      {
+        onError: async e => {
+          if (e.status === 409 && detail) {
+            try {
+              setTheirs((await call('GET /api/v1/kv/namespaces/:namespace/keys/:key', { namespace: ns, key })).data)
+            } catch {
+              // It is gone by now; the conflict itself says enough.
+            }
+          }
+        },
+      },
+    )
+  }
+  return (
+    <Dialog
+      title={detail ? `Edit ${detail.key}` : `New key in ${ns}`}
+      close={close}
+      submit={submit}
+      footer={
+        <>
+          <button type="button" class="btn" onClick={close}>
+            {strings.cancel}
+          </button>
+          <button class="btn primary" disabled={wrong || write.isPending}>
+            {detail ? 'Save' : 'Write'}
+          </button>
+        </>
+      }
+    >
+      {!detail && (
+        <Field label="Key" problem={key === '.' || key === '..' ? 'The path of a URL can not hold this key: use the command.' : undefined}>
+          <input class="input mono" value={key} spellcheck={false} autocomplete="off" onInput={e => setKey(e.currentTarget.value)} />
+        </Field>
+      )}
+      <Field label="Value">
+        <textarea class="area" rows={8} value={value} spellcheck={false} onInput={e => setValue(e.currentTarget.value)} />
+      </Field>
+      <div class="row wrap">
+        <span class="dim">Expiry</span>
+        <Segmented
+          label="Expiry"
+          value={expiry}
+          change={setExpiry}
+          options={
+            detail && detail.ttl_ms !== null
+              ? [
+                  ['keep', 'Keep'],
+                  ['set', 'Set'],
+                  ['none', 'None'],
+                ]
+              : [
+                  ['none', 'None'],
+                  ['set', 'Set'],
+                ]
+          }
+        />
+        {expiry === 'set' && (
+          <label class="row">
+            <input class="input num" size={8} inputMode="numeric" value={seconds} aria-label="Seconds" onInput={e => setSeconds(e.currentTarget.value)} />{' '}
+            seconds
+          </label>
+        )}
+        {badTTL && <span class="crit">It takes a whole number of seconds.</span>}
+      </div>
+      {!detail && (
+        <label class="check">
+          <input type="checkbox" checked={nx} onChange={e => setNX(e.currentTarget.checked)} /> Only if there is no such key
+        </label>
+      )}
+      {write.error && (
+        <p class="crit" role="alert">
+          {write.error.message}
+        </p>
+      )}
+      {theirs && (
+        <div class="col">
+          <p>
+            Somebody has changed the key meanwhile: it is at version {theirs.version}, your edit began at version {base}.
+          </p>
+          <Field label={`The value now (version ${theirs.version})`}>
+            <textarea class="area" rows={5} readOnly value={theirs.value} />
+          </Field>
+          <div class="row wrap">
+            <button
+              type="button"
+              class="btn"
+              onClick={() => {
+                setBase(theirs.version)
+                setTheirs(null)
+                write.reset()
+              }}
+            >
+              Keep mine, over version {theirs.version}
+            </button>
+            <button
+              type="button"
+              class="btn"
+              onClick={() => {
+                setValue(theirs.value)
+                setBase(theirs.version)
+                setTheirs(null)
+                write.reset()
+              }}
+            >
+              Take theirs and edit it
+            </button>
+          </div>
+        </div>
+      )}
+      <Snippet
+        command={floe(['kv', 'set'], { ...inNamespace(ns), ttl: ttl > 0 && !badTTL ? `${ttl}s` : undefined, 'if-absent': !detail && nx ? true : undefined }, [
+          key || 'KEY',
+          value,
+        ])}
+        call={curl('PUT', `/kv/namespaces/${encodeURIComponent(ns)}/keys/${encodeURIComponent(key || 'KEY')}`, query, text)}
+      />
+    </Dialog>
+  )
+}

@@ -1,0 +1,121 @@
+import { useMemo, useState } from 'preact/hooks'
+import { useRead } from '../../api/hooks'
+import { useReadOnly } from '../../api/me'
+import type { Routes } from '../../api/routes'
+import { count, duration, rate } from '../../lib/format'
+import { useKeys } from '../../lib/keys'
+import { go, link, useRoute, view } from '../../lib/router'
+import { curl, floe, inNamespace } from '../../lib/snippets'
+import { FilterBox } from '../../ui/Field'
+import { Empty, NoMatch, Panel, Query } from '../../ui/Panel'
+import { Snippet } from '../../ui/Snippet'
+import { State } from '../../ui/State'
+import { Ago } from '../../ui/Time'
+import { Count, VirtualRows, type Column } from '../../ui/VirtualRows'
+import { JobDetail } from './JobDetail'
+import { Submit } from './Submit'
+
+export type Job = Routes['GET /api/v1/processing/jobs'][number]
+
+/** How full the last read was: a job that always reads whole batches is behind. */
+export function Saturation({ job }: { job: Job }) {
+  const { last_read_count: read, batch_size: size } = job.metrics
+  const part = size > 0 ? Math.min(1, read / size) : 0
+  return (
+    <span class="row">
+      <span class={part >= 1 ? 'bar warn grow' : 'bar grow'} aria-hidden="true">
+        <i style={{ width: `${100 * part}%` }} />
+      </span>
+      <span>
+        {count(read)}/{count(size)}
+      </span>
+    </span>
+  )
+}
+
+/** A job that has seen no record has no watermark. */
+export const lagOf = (job: Job) => (!job.metrics.running || job.metrics.watermark_ms <= 0 ? '–' : duration(job.metrics.watermark_lag_ms))
+
+export default function Processing() {
+  const { id } = useRoute()
+  return id[0] === undefined ? <List /> : <JobDetail key={id[0]} id={id[0]} />
+}
+
+function List() {
+  const { ns, query } = useRoute()
+  const q = useRead('GET /api/v1/processing/jobs', { namespace: ns }, 2000)
+  const readOnly = useReadOnly()
+  const [submitting, setSubmitting] = useState(false)
+  const filter = query['filter'] ?? ''
+  const all = q.data?.data ?? []
+  const rows = useMemo(() => all.filter(j => j.name.includes(filter) || j.job_id.includes(filter)), [all, filter])
+  useKeys(readOnly ? {} : { n: () => setSubmitting(true) })
+  const columns: Column<Job>[] = [
+    { key: 'name', title: 'Job', width: 'minmax(140px, 2fr)', cell: j => j.name, sort: j => j.name },
+    { key: 'status', title: 'Status', width: '115px', cell: j => <State state={j.status} />, sort: j => j.status },
+    { key: 'in', title: 'Records in', width: '90px', num: true, cell: j => count(j.metrics.records_in), sort: j => j.metrics.records_in },
+    { key: 'out', title: 'Out', width: '80px', num: true, cell: j => count(j.metrics.records_out), sort: j => j.metrics.records_out },
+    {
+      key: 'rate',
+      title: 'In /s',
+      width: '70px',
+      num: true,
+      cell: j => rate(j.metrics.throughput_per_sec),
+      sort: j => j.metrics.throughput_per_sec,
+      hint: 'Over the life of the job',
+    },
+    { key: 'lag', title: 'Lag', width: '80px', num: true, cell: lagOf, sort: j => j.metrics.watermark_lag_ms, hint: 'How far the watermark is behind' },
+    {
+      key: 'latency',
+      title: 'Tick',
+      width: '80px',
+      num: true,
+      cell: j => duration(j.metrics.latency_avg_ms),
+      sort: j => j.metrics.latency_avg_ms,
+      hint: 'Average time of a tick that read records',
+    },
+    {
+      key: 'full',
+      title: 'Saturation',
+      width: 'minmax(110px, 1fr)',
+      cell: j => <Saturation job={j} />,
+      sort: j => j.metrics.last_read_count / Math.max(1, j.metrics.batch_size),
+    },
+    { key: 'age', title: 'Made', width: '80px', num: true, cell: j => <Ago at={j.created_at} />, sort: j => -j.created_at },
+  ]
+  return (
+    <div class="page fixed">
+      <div class="head">
+        <h1 tabIndex={-1}>Processing</h1>
+        <FilterBox value={filter} change={v => view({ filter: v })} placeholder="Filter by name or id" />
+        {q.data && <Count shown={rows.length} all={all.length} what="job" />}
+        <button class="btn primary push" disabled={readOnly !== ''} title={readOnly || 'n'} onClick={() => setSubmitting(true)}>
+          Submit a job
+        </button>
+      </div>
+      <Panel fill flush label="Jobs">
+        <Query
+          q={q}
+          empty={d => d.length === 0}
+          whenEmpty={
+            <Empty title={`The namespace ${ns} has no processing jobs yet.`}>
+              <Snippet
+                command={floe(['processing', 'submit'], { ...inNamespace(ns), f: 'pipeline.yaml' })}
+                call={curl('GET', '/processing/jobs', { namespace: ns })}
+              />
+            </Empty>
+          }
+        >
+          {() =>
+            rows.length === 0 ? (
+              <NoMatch filter={filter} clear={() => view({ filter: '' })} />
+            ) : (
+              <VirtualRows label="Jobs" rows={rows} columns={columns} keyOf={j => j.job_id} sortable href={j => link('processing', [j.job_id])} />
+            )
+          }
+        </Query>
+      </Panel>
+      {submitting && <Submit ns={ns} close={() => setSubmitting(false)} opened={id => go(link('processing', [id], {}, ns))} />}
+    </div>
+  )
+}

@@ -1,0 +1,81 @@
+import { useRef, useState } from 'preact/hooks'
+import { call } from '../../api/client'
+import { count, plural } from '../../lib/format'
+import { Confirm, Dialog } from '../../ui/Dialog'
+
+/** Does the same to many dead letters, one after another; can be stopped, and says which failed and why. */
+export function Bulk({ ns, queue, seqs, what, close }: { ns: string; queue: string; seqs: string[]; what: 'requeue' | 'delete'; close: () => void }) {
+  const [done, setDone] = useState(0)
+  const [failed, setFailed] = useState<{ seq: string; error: string }[]>([])
+  const [state, setState] = useState<'asking' | 'running' | 'over'>('asking')
+  const stopped = useRef(false)
+  const verb = what === 'requeue' ? 'Requeue' : 'Delete'
+  const run = async () => {
+    setState('running')
+    for (const [i, seq] of seqs.entries()) {
+      if (stopped.current) break
+      try {
+        await call(what === 'requeue' ? 'POST /api/v1/queues/:name/dlq/:seq/requeue' : 'DELETE /api/v1/queues/:name/dlq/:seq', {
+          name: queue,
+          seq,
+          namespace: ns,
+        })
+      } catch (e) {
+        setFailed(f => [...f, { seq, error: (e as Error).message }])
+      }
+      setDone(i + 1)
+    }
+    setState('over')
+  }
+  if (state === 'asking') {
+    return (
+      <Confirm
+        title={`${verb} ${plural(seqs.length, 'dead letter')}?`}
+        action={`${verb} ${count(seqs.length)}`}
+        danger={what === 'delete'}
+        pending={false}
+        close={close}
+        act={() => void run()}
+      >
+        <p>
+          {plural(seqs.length, 'dead letter')} of the queue <code>{queue}</code>, namespace <code>{ns}</code>,{' '}
+          {what === 'requeue' ? 'become ready and are delivered again.' : 'are deleted with their payloads.'}
+        </p>
+      </Confirm>
+    )
+  }
+  return (
+    <Dialog
+      title={state === 'over' ? 'Done' : 'Working'}
+      close={() => (state === 'over' ? close() : (stopped.current = true))}
+      footer={
+        state === 'over' ? (
+          <button type="button" class="btn primary" onClick={close}>
+            Close
+          </button>
+        ) : (
+          <button type="button" class="btn" onClick={() => (stopped.current = true)}>
+            Stop
+          </button>
+        )
+      }
+    >
+      <p role="status">
+        {count(done - failed.length)} of {count(seqs.length)} {what === 'requeue' ? 'requeued' : 'deleted'}
+        {failed.length > 0 && <span class="crit">, {count(failed.length)} failed</span>}.
+      </p>
+      <span class="bar" aria-hidden="true">
+        <i style={{ width: `${(100 * done) / seqs.length}%` }} />
+      </span>
+      {failed.length > 0 && (
+        <ul>
+          {failed.slice(0, 100).map(f => (
+            <li key={f.seq}>
+              <code>{f.seq}</code> {f.error}
+            </li>
+          ))}
+        </ul>
+      )}
+    </Dialog>
+  )
+}

@@ -1,0 +1,19 @@
+import './Composition.css'
+import { count } from '../../lib/format'
+import type { Queue } from './Queues'
+
+/** What a queue holds, by state, in proportion. */
+export function Composition({ queue: r, tall }: { queue: Queue; tall?: boolean }) {
+  const parts = [
+    ['ready', r.ready],
+    ['delayed', r.pending - r.ready],
+    ['leased', r.inflight],
+    ['dead', r.dlq_count],
+  ] as const
+  const all = parts.reduce((sum, [, n]) => sum + n, 0)
+  return (
+    <span class={tall ? 'mix tall' : 'mix'} role="img" aria-label={parts.map(([what, n]) => `${count(n)} ${what}`).join(', ')}>
+      {all > 0 && parts.map(([what, n]) => n > 0 && <i key={what} class={`mix-${what}`} title={`${count(n)} ${what}`} style={{ flexGrow: String(n) }} />)}
+    </span>
+  )
+}

@@ -1,0 +1,391 @@
+import { useMemo, useState } from 'preact/hooks'
+import { call, serverNow } from '../../api/client'
+import { client, hold, invalidate, useRead, useWrite } from '../../api/hooks'
+import { useReadOnly } from '../../api/me'
+import type { QueueState, Routes } from '../../api/routes'
+import { bytes, count } from '../../lib/format'
+import { useKeys } from '../../lib/keys'
+import { rateOf, useMeters } from '../../lib/meters'
+import { go, link, useRoute, view } from '../../lib/router'
+import { curl, floe, inNamespace } from '../../lib/snippets'
+import { strings } from '../../strings'
+import { Confirm } from '../../ui/Dialog'
+import { Tabs } from '../../ui/Field'
+import { Inspector } from '../../ui/Inspector'
+import { Empty, Panel, Query } from '../../ui/Panel'
+import { Payload } from '../../ui/Payload'
+import { Snippet } from '../../ui/Snippet'
+import { State } from '../../ui/State'
+import { Left, Moment } from '../../ui/Time'
+import { toast } from '../../ui/toasts'
+import { VirtualRows, type Column } from '../../ui/VirtualRows'
+import { Stat } from '../overview/Overview'
+import { Bulk } from './Bulk'
+import { Composition } from './Composition'
+import { Enqueue } from './Enqueue'
+
+export type Message = Routes['GET /api/v1/queues/:name/messages'][number]
+type Tab = 'ready' | 'leased' | 'dlq'
+
+const preview = 512
+const most = 1000
+
+/** What a priority means: 0 is the most urgent. */
+export const urgency = (p: number) => (p < 50 ? 'urgent' : p < 100 ? 'high' : p === 100 ? 'normal' : p <= 200 ? 'low' : 'lowest')
+
+export function QueueDetail({ name }: { name: string }) {
+  const { ns, query } = useRoute()
+  const tab = (['leased', 'dlq'].includes(query['state'] ?? '') ? query['state'] : 'ready') as Tab
+  const seq = query['seq'] ?? ''
+  const args = { name, namespace: ns }
+  const q = useRead('GET /api/v1/queues/:name', args, 2000)
+  const list = useRead(
+    tab === 'dlq' ? 'GET /api/v1/queues/:name/dlq' : 'GET /api/v1/queues/:name/messages',
+    { ...args, limit: most, max_payload: preview },
+    2000,
+    { keep: true },
+  )
+  const readOnly = useReadOnly()
+  const [adding, setAdding] = useState(false)
+  const [ticked, setTicked] = useState<ReadonlySet<string>>(new Set())
+  const [bulk, setBulk] = useState<'requeue' | 'delete' | null>(null)
+  const [free, setFree] = useState<(() => void) | null>(null)
+  const tick = (next: ReadonlySet<string>) => {
+    setTicked(next)
+    if (next.size > 0 && !free) {
+      const f = hold()
+      setFree(() => f)
+    } else if (next.size === 0) release()
+  }
+  const release = () => {
+    free?.()
+    setFree(null)
+    setTicked(new Set())
+  }
+  useKeys(readOnly ? {} : { n: () => setAdding(true) })
+  const read = list.data?.at ?? 0
+  const rows = useMemo(() => (list.data?.data ?? []).filter(m => m.state === tab || tab === 'dlq'), [list.data, tab])
+  const s = q.data?.data
+  const enqueued = useMeters(
+    s ? [s] : [],
+    q.data?.at,
+    r => r.name,
+    r => r.enqueued,
+  )
+  const dequeued = useMeters(
+    s ? [s] : [],
+    q.data?.at,
+    r => r.name,
+    r => r.dequeued,
+  )
+  const until = (m: Message) => (m.lease_remaining_ms > 0 ? read - Date.now() + serverNow() + m.lease_remaining_ms : null)
+  const state = useRead('GET /api/v1/console/queues/:name', { name, namespace: ns }, 5000).data?.data
+  const reasons = useMemo(() => new Map(state?.dead.map(d => [String(d.seq), d]) ?? []), [state])
+  const columns: Column<Message>[] = [
+    { key: 'seq', title: 'Seq', width: '90px', cell: m => <span class="mono">{m.seq}</span> },
+    {
+      key: 'priority',
+      title: 'Priority',
+      width: '110px',
+      cell: m => (
+        <>
+          {m.priority} <span class="dim">{urgency(m.priority)}</span>
+        </>
+      ),
+    },
+    { key: 'attempts', title: 'Attempts', width: '70px', num: true, cell: m => <span class={m.attempts > 1 ? 'warn' : ''}>{m.attempts}</span> },
+    ...(tab === 'dlq'
+      ? []
+      : [{ key: 'left', title: tab === 'leased' ? 'Lease left' : 'Delayed for', width: '90px', num: true, cell: (m: Message) => <Left until={until(m)} /> }]),
+    ...(tab === 'dlq'
+      ? [
+          {
+            key: 'reason',
+            title: 'Reason',
+            width: 'minmax(140px, 1fr)',
+            cell: (m: Message) => <span class="crit">{reasons.get(String(m.seq))?.reason ?? ''}</span>,
+          },
+        ]
+      : []),
+    { key: 'size', title: 'Size', width: '80px', num: true, cell: m => bytes(m.size) },
+    { key: 'payload', title: 'Payload', width: 'minmax(160px, 1fr)', cell: m => <span class="mono">{m.payload.slice(0, 300)}</span> },
+  ]
+  const selected = rows.find(m => String(m.seq) === seq)
+  const shown = tab === 'dlq' ? s?.dlq_count : tab === 'leased' ? s?.inflight : s?.pending
+  return (
+    <div class="page fixed">
+      <div class="head">
+        <a class="crumb" href={link('queues')}>
+          Queues
+        </a>
+        <span class="dim">/</span>
+        <h1 tabIndex={-1}>{name}</h1>
+        {state?.paused && <State state="paused" word={strings.queuePaused} />}
+        {state && state.max_len > 0 && <span class="dim">{strings.queueBound(state.max_len)}</span>}
+        <button class="btn primary push" disabled={readOnly !== ''} title={readOnly || 'n'} onClick={() => setAdding(true)}>
+          Enqueue
+        </button>
+      </div>
+      <Query
+        q={q}
+        missing={
+          <Empty title={`There is no queue ${name} in the namespace ${ns}.`}>
+            <Snippet command={floe(['queue', 'enqueue'], inNamespace(ns), [name, '{"id":1}'])} />
+          </Empty>
+        }
+      >
+        {s => (
+          <div class="stats" data-test="queue">
+            <Stat dot="mix-ready" label="Ready" value={count(s.ready)} />
+            <Stat dot="mix-delayed" label="Delayed" value={count(s.pending - s.ready)} />
+            <Stat dot="mix-leased" label="In flight" value={count(s.inflight)} />
+            <Stat dot="mix-dead" label="Dead" value={count(s.dlq_count)} tone={s.dlq_count > 0 ? 'crit' : ''} />
+            <Stat label="Enqueued" value={count(s.enqueued)} more={`${rateOf(enqueued(name))} /s`} />
+            <Stat label="Delivered" value={count(s.dequeued)} more={`${rateOf(dequeued(name))} /s`} />
+          </div>
+        )}
+      </Query>
+      {s && <Composition queue={s} tall />}
+      {tab === 'dlq' && state && state.reasons.length > 0 && <Reasons state={state} />}
+      <div class="split">
+        <Panel
+          fill
+          flush
+          label="Messages"
+          tools={
+            <>
+              <Tabs
+                label="State"
+                value={tab}
+                options={
+                  [
+                    ['ready', `Ready ${count(s?.pending)}`],
+                    ['leased', `In flight ${count(s?.inflight)}`],
+                    ['dlq', `Dead ${count(s?.dlq_count)}`],
+                  ] as const
+                }
+                change={t => {
+                  release()
+                  view({ state: t === 'ready' ? '' : t, seq: '' })
+                }}
+              />
+              {tab === 'dlq' && (
+                <span class="row push">
+                  {ticked.size > 0 && <span class="dim">{count(ticked.size)} ticked, refresh is held</span>}
+                  <button class="btn" disabled={readOnly !== '' || ticked.size === 0} title={readOnly} onClick={() => setBulk('requeue')}>
+                    Requeue ticked
+                  </button>
+                  <button class="btn danger" disabled={readOnly !== '' || ticked.size === 0} title={readOnly} onClick={() => setBulk('delete')}>
+                    Delete ticked
+                  </button>
+                </span>
+              )}
+              {tab === 'ready' && rows.length > 0 && <Priorities rows={rows} />}
+            </>
+          }
+        >
+          <Query q={list}>
+            {() =>
+              rows.length === 0 ? (
+                <Empty title={tab === 'ready' ? 'Nothing is ready or delayed.' : tab === 'leased' ? 'Nothing is in flight.' : 'There are no dead letters.'} />
+              ) : (
+                <VirtualRows
+                  label="Messages in the order of delivery"
+                  rows={rows}
+                  columns={columns}
+                  keyOf={m => String(m.seq)}
+                  selected={seq || undefined}
+                  total={list.data!.next !== '' ? Math.max(rows.length, shown ?? 0) : undefined}
+                  open={m => view({ seq: String(m.seq) })}
+                  {...(tab === 'dlq' ? { ticked, tick } : {})}
+                />
+              )
+            }
+          </Query>
+        </Panel>
+        {seq && (
+          <MessageInspector
+            ns={ns}
+            queue={name}
+            seq={seq}
+            message={selected}
+            died={reasons.get(seq)}
+            tab={tab}
+            readOnly={readOnly}
+            close={() => view({ seq: '' })}
+          />
+        )}
+      </div>
+      {adding && <Enqueue ns={ns} queue={name} close={() => setAdding(false)} opened={() => go(link('queues', [name]))} />}
+      {bulk && (
+        <Bulk
+          ns={ns}
+          queue={name}
+          seqs={[...ticked]}
+          what={bulk}
+          close={() => {
+            setBulk(null)
+            release()
+            void invalidate(client, ['/queues'])
+          }}
+        />
+      )}
+    </div>
+  )
+}
+
+/** What dead letters died of, the most frequent first: as the node has counted them. */
+function Reasons({ state }: { state: QueueState }) {
+  const most = state.reasons[0]!.count
+  return (
+    <ul class="reasons" data-test="reasons" aria-label={strings.whyDead}>
+      {state.reasons.slice(0, 5).map(r => (
+        <li key={r.reason}>
+          <b class="num">{count(r.count)}</b>
+          <span class="bar crit" aria-hidden="true">
+            <i style={{ width: `${(100 * r.count) / most}%` }} />
+          </span>
+          <span class="clip" title={r.reason}>
+            {r.reason || strings.noReason}
+          </span>
+        </li>
+      ))}
+      {(state.truncated || state.reasons.length > 5) && <li class="dim">{strings.moreReasons(Math.max(0, state.reasons.length - 5), state.truncated)}</li>}
+    </ul>
+  )
+}
+
+/** How urgent what waits is. */
+function Priorities({ rows }: { rows: readonly Message[] }) {
+  const groups = new Map<string, number>()
+  for (const m of rows) groups.set(urgency(m.priority), (groups.get(urgency(m.priority)) ?? 0) + 1)
+  return (
+    <span class="row push dim">
+      {[...groups].map(([what, n]) => (
+        <span key={what} class="nowrap">
+          <b>{count(n)}</b> {what}
+        </span>
+      ))}
+      {rows.length >= most ? 'of the first 1,000' : ''}
+    </span>
+  )
+}
+
+function MessageInspector(p: {
+  ns: string
+  queue: string
+  seq: string
+  message: Message | undefined
+  died: QueueState['dead'][number] | undefined
+  tab: Tab
+  readOnly: string
+  close: () => void
+}) {
+  const { ns, queue, seq, message: m, tab } = p
+  const [asking, setAsking] = useState<'requeue' | 'delete' | null>(null)
+  const args = { name: queue, seq, namespace: ns }
+  const route = tab === 'dlq' ? 'GET /api/v1/queues/:name/dlq' : 'GET /api/v1/queues/:name/messages'
+  // The list has the beginning of the payload only. The message itself is the one behind the place before it.
+  const place = !m ? '' : tab === 'dlq' ? String(Math.max(0, Number(m.seq) - 1)) : Number(m.seq) > 1 ? `${m.priority}-${Number(m.seq) - 1}` : ''
+  const whole = useRead(route, { name: queue, namespace: ns, limit: 1, after: place }, 0, { enabled: !!m })
+  const full = whole.data?.data.find(x => x.seq === m?.seq)
+  const requeue = useWrite('POST /api/v1/queues/:name/dlq/:seq/requeue', ['/queues'], () => {
+    toast('ok', `Dead letter ${seq} is ready again.`)
+    p.close()
+  })
+  const remove = useWrite('DELETE /api/v1/queues/:name/dlq/:seq', ['/queues'], () => {
+    toast('ok', `Dead letter ${seq} is deleted.`)
+    p.close()
+  })
+  const path = `/queues/${encodeURIComponent(queue)}/dlq/${seq}`
+  return (
+    <Inspector
+      title={`message ${seq}`}
+      close={p.close}
+      tools={
+        tab === 'dlq' && m ? (
+          <>
+            <button class="btn" disabled={p.readOnly !== ''} title={p.readOnly} onClick={() => setAsking('requeue')}>
+              Requeue
+            </button>
+            <button class="btn danger" disabled={p.readOnly !== ''} title={p.readOnly} onClick={() => setAsking('delete')}>
+              Delete
+            </button>
+          </>
+        ) : null
+      }
+    >
+      {!m ? (
+        <Empty title="This message is not in this state any more." />
+      ) : (
+        <>
+          <dl class="facts">
+            <dt>State</dt>
+            <dd>
+              <State state={m.state === 'ready' && m.lease_remaining_ms > 0 ? 'delayed' : m.state} />
+            </dd>
+            {p.died && tab === 'dlq' && (
+              <>
+                <dt>{strings.reason}</dt>
+                <dd class="crit" data-test="reason">
+                  {p.died.reason || strings.noReason}
+                </dd>
+                <dt>{strings.died}</dt>
+                <dd>
+                  <Moment at={p.died.died_at} />
+                </dd>
+              </>
+            )}
+            <dt>Priority</dt>
+            <dd>
+              {m.priority} <span class="dim">{urgency(m.priority)}</span>
+            </dd>
+            <dt>Attempts</dt>
+            <dd>{m.attempts}</dd>
+            <dt>Size</dt>
+            <dd>{bytes(m.size)}</dd>
+          </dl>
+          <Payload
+            text={full?.payload ?? m.payload}
+            size={m.size}
+            lossy={whole.data?.lossy ?? false}
+            label="the payload"
+            file={`${queue}-${seq}`}
+            base64={async () => (await call(route, { name: queue, namespace: ns, limit: 1, after: place, encoding: 'base64' })).data[0]?.payload ?? ''}
+          />
+        </>
+      )}
+      {asking === 'requeue' && (
+        <Confirm
+          title={`Requeue dead letter ${seq}?`}
+          action="Requeue"
+          danger={false}
+          pending={requeue.isPending}
+          error={requeue.error?.message}
+          close={() => setAsking(null)}
+          act={() => requeue.mutate({ args })}
+        >
+          <p>
+            Dead letter {seq} of the queue <code>{queue}</code>, namespace <code>{ns}</code>, becomes ready and is delivered again.
+          </p>
+          <Snippet command={floe(['queue', 'dlq', 'requeue'], inNamespace(ns), [queue, seq])} call={curl('POST', path + '/requeue', { namespace: ns })} />
+        </Confirm>
+      )}
+      {asking === 'delete' && (
+        <Confirm
+          title={`Delete dead letter ${seq}?`}
+          action="Delete"
+          pending={remove.isPending}
+          error={remove.error?.message}
+          close={() => setAsking(null)}
+          act={() => remove.mutate({ args })}
+        >
+          <p>
+            Dead letter {seq} of the queue <code>{queue}</code>, namespace <code>{ns}</code>, is deleted with its payload of {bytes(m?.size ?? 0)}.
+          </p>
+          <Snippet command={floe(['queue', 'dlq', 'delete'], inNamespace(ns), [queue, seq])} call={curl('DELETE', path, { namespace: ns })} />
+        </Confirm>
+      )}
+    </Inspector>
+  )
+}

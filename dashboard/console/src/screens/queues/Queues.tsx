@@ -1,0 +1,108 @@
+import { useMemo, useState } from 'preact/hooks'
+import { useRead } from '../../api/hooks'
+import { useReadOnly } from '../../api/me'
+import type { Routes } from '../../api/routes'
+import { count } from '../../lib/format'
+import { useKeys } from '../../lib/keys'
+import { rateOf, useMeters } from '../../lib/meters'
+import { go, link, useRoute, view } from '../../lib/router'
+import { curl, floe, inNamespace } from '../../lib/snippets'
+import { FilterBox } from '../../ui/Field'
+import { Empty, NoMatch, Panel, Query } from '../../ui/Panel'
+import { Snippet } from '../../ui/Snippet'
+import { Count, VirtualRows, type Column } from '../../ui/VirtualRows'
+import { Enqueue } from './Enqueue'
+import { QueueDetail } from './QueueDetail'
+import { Composition } from './Composition'
+
+export type Queue = Routes['GET /api/v1/queues'][number]
+
+export default function Queues() {
+  const { id } = useRoute()
+  return id[0] === undefined ? <List /> : <QueueDetail key={id[0]} name={id[0]} />
+}
+
+function List() {
+  const { ns, query } = useRoute()
+  const q = useRead('GET /api/v1/queues', { namespace: ns }, 2000)
+  const readOnly = useReadOnly()
+  const [adding, setAdding] = useState(false)
+  const filter = query['filter'] ?? ''
+  const all = q.data?.data ?? []
+  const rows = useMemo(() => all.filter(r => r.name.includes(filter)), [all, filter])
+  const enqueued = useMeters(
+    all,
+    q.data?.at,
+    r => r.name,
+    r => r.enqueued,
+  )
+  const dequeued = useMeters(
+    all,
+    q.data?.at,
+    r => r.name,
+    r => r.dequeued,
+  )
+  useKeys(readOnly ? {} : { n: () => setAdding(true) })
+  const columns: Column<Queue>[] = [
+    { key: 'name', title: 'Queue', width: 'minmax(160px, 2fr)', cell: r => r.name, sort: r => r.name },
+    { key: 'mix', title: 'Ready · leased · dead', width: 'minmax(120px, 1fr)', cell: r => <Composition queue={r} /> },
+    { key: 'ready', title: 'Ready', width: '80px', num: true, cell: r => count(r.ready), sort: r => r.ready },
+    { key: 'inflight', title: 'In flight', width: '70px', num: true, cell: r => count(r.inflight), sort: r => r.inflight },
+    {
+      key: 'dead',
+      title: 'Dead',
+      width: '70px',
+      num: true,
+      cell: r => <span class={r.dlq_count > 0 ? 'crit' : ''}>{count(r.dlq_count)}</span>,
+      sort: r => r.dlq_count,
+    },
+    {
+      key: 'delayed',
+      title: 'Delayed',
+      width: '70px',
+      num: true,
+      cell: r => count(r.pending - r.ready),
+      sort: r => r.pending - r.ready,
+      hint: 'Pending but not ready yet',
+    },
+    { key: 'in', title: 'In /s', width: '70px', num: true, cell: r => rateOf(enqueued(r.name)), sort: r => enqueued(r.name) ?? -1 },
+    { key: 'out', title: 'Out /s', width: '70px', num: true, cell: r => rateOf(dequeued(r.name)), sort: r => dequeued(r.name) ?? -1 },
+    { key: 'enqueued', title: 'Enqueued', width: '90px', num: true, cell: r => count(r.enqueued), sort: r => r.enqueued },
+    { key: 'dequeued', title: 'Delivered', width: '90px', num: true, cell: r => count(r.dequeued), sort: r => r.dequeued },
+  ]
+  return (
+    <div class="page fixed">
+      <div class="head">
+        <h1 tabIndex={-1}>Queues</h1>
+        <FilterBox value={filter} change={v => view({ filter: v })} placeholder="Filter by name" />
+        {q.data && <Count shown={rows.length} all={all.length} what="queue" more={q.data.next !== ''} />}
+        <button class="btn primary push" disabled={readOnly !== ''} title={readOnly || 'n'} onClick={() => setAdding(true)}>
+          Enqueue
+        </button>
+      </div>
+      <Panel fill flush label="Queues">
+        <Query
+          q={q}
+          empty={d => d.length === 0}
+          whenEmpty={
+            <Empty title={`The namespace ${ns} has no queues yet.`}>
+              <Snippet
+                command={floe(['queue', 'enqueue'], inNamespace(ns), ['tasks', '{"id":1}'])}
+                call={curl('POST', '/queues/tasks', { namespace: ns }, '{"id":1}')}
+              />
+            </Empty>
+          }
+        >
+          {() =>
+            rows.length === 0 ? (
+              <NoMatch filter={filter} clear={() => view({ filter: '' })} />
+            ) : (
+              <VirtualRows label="Queues" rows={rows} columns={columns} keyOf={r => r.name} sortable href={r => link('queues', [r.name])} />
+            )
+          }
+        </Query>
+      </Panel>
+      {adding && <Enqueue ns={ns} close={() => setAdding(false)} opened={name => go(link('queues', [name]))} />}
+    </div>
+  )
+}

@@ -1,0 +1,198 @@
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { call, nextParam, type ApiError } from '../../api/client'
+import { useRead } from '../../api/hooks'
+import type { Routes } from '../../api/routes'
+import { bytes, count, dateTime } from '../../lib/format'
+import { useZone } from '../../lib/prefs'
+import { useRoute, view } from '../../lib/router'
+import { floe, inNamespace } from '../../lib/snippets'
+import { FilterBox } from '../../ui/Field'
+import { Inspector } from '../../ui/Inspector'
+import { Empty, NoMatch, Panel, Query } from '../../ui/Panel'
+import { Payload } from '../../ui/Payload'
+import { CopyButton, Snippet } from '../../ui/Snippet'
+import { Moment } from '../../ui/Time'
+import { VirtualRows, type Column } from '../../ui/VirtualRows'
+
+type Message = Routes['GET /api/v1/streams/:name/messages'][number]
+const route = 'GET /api/v1/streams/:name/messages'
+const page = 200
+const mostKept = 10_000
+const preview = 400
+
+const idOf = (m: Message) => `${m.id_ms}-${m.id_seq}`
+
+/** The records of a stream: the last ones, or those from a time on. Following keeps what has come, up to a bound. */
+export function Messages({ name, partitions }: { name: string; partitions: number }) {
+  const { ns, query } = useRoute()
+  const zone = useZone()
+  const from = query['from'] ?? ''
+  const to = Number((query['to'] ?? '').split('-')[0]) || Infinity
+  const partition = query['p'] ?? ''
+  const open = query['msg'] ?? ''
+  const follow = query['follow'] === '1'
+  const filter = query['filter'] ?? ''
+  const base = { name, namespace: ns, partition, limit: page, max_payload: preview }
+  const first = useRead(route, { ...base, ...(from ? { from } : { tail: true }) }, from ? 0 : 2000, { keep: true })
+  const [more, setMore] = useState<Message[]>([])
+  const [next, setNext] = useState('')
+  const [problem, setProblem] = useState<ApiError | null>(null)
+  const busy = useRef(false)
+  const scope = `${ns} ${name} ${partition} ${from}`
+  useEffect(() => {
+    setMore([])
+    setNext('')
+  }, [scope])
+  useEffect(() => {
+    if (from) setNext(first.data ? nextParam(first.data.next, 'after') : '')
+    else if (follow && first.data) setMore(now => join(now, first.data!.data).slice(-mostKept))
+  }, [first.data, from, follow])
+  const all = useMemo(() => {
+    const joined = from || follow ? join(first.data?.data ?? [], more) : (first.data?.data ?? [])
+    return joined.filter(m => m.id_ms < to)
+  }, [first.data, more, from, follow, to])
+  const rows = useMemo(() => (filter ? all.filter(m => m.key.includes(filter) || m.payload.includes(filter)) : all), [all, filter])
+  const load = async () => {
+    if (busy.current || next === '' || all.length >= mostKept || (all[all.length - 1]?.id_ms ?? 0) >= to) return
+    busy.current = true
+    try {
+      const answer = await call(route, { ...base, after: next })
+      setMore(now => join(now, answer.data))
+      setNext(nextParam(answer.next, 'after'))
+      setProblem(null)
+    } catch (e) {
+      setProblem(e as ApiError)
+    }
+    busy.current = false
+  }
+  const columns: Column<Message>[] = [
+    { key: 'time', title: 'Time', width: '190px', cell: m => <span title={idOf(m)}>{dateTime(m.id_ms, zone)}</span> },
+    ...(partitions > 1 ? [{ key: 'partition', title: 'Part.', width: '40px', num: true, cell: (m: Message) => String(m.partition) }] : []),
+    { key: 'key', title: 'Key', width: 'minmax(80px, 160px)', cell: m => <span class="mono">{m.key || <span class="dim">–</span>}</span> },
+    { key: 'size', title: 'Size', width: '70px', num: true, cell: m => bytes(m.size) },
+    { key: 'payload', title: 'Payload', width: 'minmax(200px, 1fr)', cell: m => <span class="mono">{m.payload}</span> },
+  ]
+  const selected = all.find(m => idOf(m) === open)
+  return (
+    <div class="split">
+      <Panel
+        fill
+        flush
+        label="Messages"
+        tools={
+          <>
+            <FilterBox value={filter} change={v => view({ filter: v })} placeholder="Find in what is loaded" />
+            {!from && (
+              <label class="check">
+                <input type="checkbox" checked={follow} onChange={e => view({ follow: e.currentTarget.checked ? '1' : '' })} /> Follow
+              </label>
+            )}
+            <span class="dim push nowrap" data-test="loaded">
+              {from ? `${count(rows.length)} from the selected time on${next ? ', and more' : ''}` : `the last ${count(rows.length)}`}
+            </span>
+            {from && (
+              <button class="btn" onClick={() => view({ from: '', to: '', msg: '' })}>
+                The last ones
+              </button>
+            )}
+          </>
+        }
+      >
+        <Query q={first} missing={<Empty title="The stream is gone." />}>
+          {() =>
+            rows.length === 0 ? (
+              filter ? (
+                <NoMatch filter={filter} clear={() => view({ filter: '' })} />
+              ) : (
+                <Empty title={from ? 'Nothing was appended in the selected time.' : 'The stream holds no records.'}>
+                  <Snippet command={floe(['stream', 'append'], inNamespace(ns), [name, '{"type":"hello"}'])} />
+                </Empty>
+              )
+            ) : (
+              <>
+                <VirtualRows
+                  label="Messages"
+                  rows={rows}
+                  columns={columns}
+                  keyOf={idOf}
+                  selected={open || undefined}
+                  open={m => view({ msg: idOf(m) })}
+                  atEnd={() => void load()}
+                  follow={follow && !open}
+                />
+                {problem && <div class="note crit">{problem.message}</div>}
+              </>
+            )
+          }
+        </Query>
+      </Panel>
+      {open && <MessageInspector key={open} ns={ns} stream={name} id={open} known={selected} close={() => view({ msg: '' })} />}
+    </div>
+  )
+}
+
+function join(a: readonly Message[], b: readonly Message[]): Message[] {
+  const seen = new Map<string, Message>()
+  for (const m of a) seen.set(idOf(m), m)
+  for (const m of b) seen.set(idOf(m), m)
+  return [...seen.values()].sort((x, y) => x.id_ms - y.id_ms || Number(x.id_seq) - Number(y.id_seq))
+}
+
+function MessageInspector({ ns, stream, id, known, close }: { ns: string; stream: string; id: string; known: Message | undefined; close: () => void }) {
+  const args = { name: stream, namespace: ns, from: id, limit: 1 }
+  const q = useRead(route, args, 0)
+  const m = q.data?.data[0] && idOf(q.data.data[0]) === id ? q.data.data[0] : known
+  return (
+    <Inspector title={id} close={close}>
+      <Query q={q}>
+        {(_, answer) =>
+          !m ? (
+            <Empty title="This message is not kept any more." />
+          ) : (
+            <>
+              <dl class="facts">
+                <dt>Time</dt>
+                <dd>
+                  <Moment at={m.id_ms} />
+                </dd>
+                <dt>Partition</dt>
+                <dd>{m.partition}</dd>
+                <dt>Key</dt>
+                <dd class="mono row">
+                  {m.key ? (
+                    <>
+                      <span class="grow">{m.key}</span> <CopyButton text={m.key} label="Copy the key" />
+                    </>
+                  ) : (
+                    '–'
+                  )}
+                </dd>
+                <dt>Log index</dt>
+                <dd>{count(m.ual_index)}</dd>
+                <dt>Size</dt>
+                <dd>{bytes(m.size)}</dd>
+                {Object.entries(m.headers)
+                  .sort(([a], [b]) => (a < b ? -1 : 1))
+                  .map(([k, v]) => [
+                    <dt key={k}>{k}</dt>,
+                    <dd key={k + '='} class="mono">
+                      {v}
+                    </dd>,
+                  ])}
+              </dl>
+              <Payload
+                text={m.payload}
+                size={m.size}
+                lossy={answer.lossy}
+                label="the payload"
+                file={`${stream}-${id}`}
+                base64={async () => (await call(route, { ...args, encoding: 'base64' })).data[0]?.payload ?? ''}
+              />
+              <Snippet command={floe(['stream', 'read'], { ...inNamespace(ns), from: id, limit: '1' }, [stream])} />
+            </>
+          )
+        }
+      </Query>
+    </Inspector>
+  )
+}

@@ -1,0 +1,79 @@
+import { useMemo } from 'preact/hooks'
+import { useRead } from '../../api/hooks'
+import type { Routes } from '../../api/routes'
+import { count } from '../../lib/format'
+import { rateOf, useMeters } from '../../lib/meters'
+import { link, useRoute, view } from '../../lib/router'
+import { curl, floe, inNamespace } from '../../lib/snippets'
+import { FilterBox } from '../../ui/Field'
+import { Empty, NoMatch, Panel, Query } from '../../ui/Panel'
+import { Snippet } from '../../ui/Snippet'
+import { Count, VirtualRows, type Column } from '../../ui/VirtualRows'
+import { StreamDetail } from './StreamDetail'
+
+type Stream = Routes['GET /api/v1/streams'][number]
+
+export default function Streams() {
+  const { id } = useRoute()
+  return id[0] === undefined ? <List /> : <StreamDetail key={id[0]} name={id[0]} />
+}
+
+function List() {
+  const { ns, query } = useRoute()
+  const q = useRead('GET /api/v1/streams', { namespace: ns }, 5000)
+  const filter = query['filter'] ?? ''
+  const all = q.data?.data ?? []
+  const rows = useMemo(() => all.filter(s => s.name.includes(filter)), [all, filter])
+  const ingest = useMeters(
+    all,
+    q.data?.at,
+    s => s.name,
+    s => s.ingest_rate,
+  )
+  const reads = useMeters(
+    all,
+    q.data?.at,
+    s => s.name,
+    s => s.reads,
+  )
+  const columns: Column<Stream>[] = [
+    { key: 'name', title: 'Stream', width: 'minmax(180px, 2fr)', cell: s => s.name, sort: s => s.name },
+    { key: 'partitions', title: 'Partitions', width: '80px', num: true, cell: s => count(s.partitions), sort: s => s.partitions },
+    { key: 'in', title: 'In /s', width: '80px', num: true, cell: s => rateOf(ingest(s.name)), sort: s => ingest(s.name) ?? -1 },
+    { key: 'out', title: 'Read /s', width: '80px', num: true, cell: s => rateOf(reads(s.name)), sort: s => reads(s.name) ?? -1 },
+    { key: 'appended', title: 'Ever appended', width: '110px', num: true, cell: s => count(s.ingest_rate), sort: s => s.ingest_rate },
+    { key: 'reads', title: 'Read', width: '110px', num: true, cell: s => count(s.reads), sort: s => s.reads, hint: 'Records read since the start of the node' },
+    { key: 'retention', title: 'Retention', width: 'minmax(120px, 1fr)', cell: s => s.retention },
+  ]
+  return (
+    <div class="page fixed">
+      <div class="head">
+        <h1 tabIndex={-1}>Streams</h1>
+        <FilterBox value={filter} change={v => view({ filter: v })} placeholder="Filter by name" />
+        {q.data && <Count shown={rows.length} all={all.length} what="stream" more={q.data.next !== ''} />}
+      </div>
+      <Panel fill flush label="Streams">
+        <Query
+          q={q}
+          empty={d => d.length === 0}
+          whenEmpty={
+            <Empty title={`The namespace ${ns} has no streams yet.`}>
+              <Snippet
+                command={floe(['stream', 'append'], inNamespace(ns), ['events', '{"type":"hello"}'])}
+                call={curl('GET', '/streams', { namespace: ns })}
+              />
+            </Empty>
+          }
+        >
+          {() =>
+            rows.length === 0 ? (
+              <NoMatch filter={filter} clear={() => view({ filter: '' })} />
+            ) : (
+              <VirtualRows label="Streams" rows={rows} columns={columns} keyOf={s => s.name} sortable href={s => link('streams', [s.name])} />
+            )
+          }
+        </Query>
+      </Panel>
+    </div>
+  )
+}

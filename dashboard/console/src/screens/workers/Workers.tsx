@@ -1,0 +1,239 @@
+import { useMemo } from 'preact/hooks'
+import { serverNow } from '../../api/client'
+import { useRead } from '../../api/hooks'
+import type { Routes } from '../../api/routes'
+import { count } from '../../lib/format'
+import { go, link, useRoute, view } from '../../lib/router'
+import { curl, floe, inNamespace } from '../../lib/snippets'
+import { FilterBox } from '../../ui/Field'
+import { Inspector } from '../../ui/Inspector'
+import { Empty, NoMatch, Panel, Query, useNow } from '../../ui/Panel'
+import { Payload } from '../../ui/Payload'
+import { Snippet } from '../../ui/Snippet'
+import { State } from '../../ui/State'
+import { Ago, Moment } from '../../ui/Time'
+import { Count, VirtualRows, type Column } from '../../ui/VirtualRows'
+
+export type Worker = Routes['GET /api/v1/workers'][number]
+
+const amber = 30_000
+const red = 90_000
+
+/** How long ago a worker was heard of, with a warning when that is long. */
+export function Heartbeat({ at }: { at: number }) {
+  useNow()
+  const age = serverNow() - at
+  return (
+    <span class={age > red ? 'crit' : age > amber ? 'warn' : ''}>
+      <Ago at={at} />
+    </span>
+  )
+}
+
+export function Load({ now, most }: { now: number; most: number }) {
+  const part = most > 0 ? Math.min(1, now / most) : 0
+  return (
+    <span class="row">
+      <span class={part >= 1 ? 'bar warn grow' : 'bar grow'} aria-hidden="true">
+        <i style={{ width: `${100 * part}%` }} />
+      </span>
+      <span>
+        {count(now)} of {most > 0 ? count(most) : '–'}
+      </span>
+    </span>
+  )
+}
+
+export const workerColumns: Column<Worker>[] = [
+  { key: 'id', title: 'Worker', width: 'minmax(160px, 2fr)', cell: w => <span class="mono">{w.worker_id}</span>, sort: w => w.worker_id },
+  { key: 'type', title: 'Type', width: '80px', cell: w => w.worker_type, sort: w => w.worker_type },
+  { key: 'status', title: 'Status', width: '110px', cell: w => <State state={w.status} />, sort: w => w.status },
+  {
+    key: 'load',
+    title: 'Load',
+    width: 'minmax(120px, 1fr)',
+    cell: w => <Load now={w.current_load} most={w.max_concurrent} />,
+    sort: w => w.current_load / Math.max(1, w.max_concurrent),
+  },
+  { key: 'done', title: 'Completed', width: '90px', num: true, cell: w => count(w.tasks_completed), sort: w => w.tasks_completed },
+  {
+    key: 'failed',
+    title: 'Failed',
+    width: '70px',
+    num: true,
+    cell: w => <span class={w.tasks_failed > 0 ? 'crit' : ''}>{count(w.tasks_failed)}</span>,
+    sort: w => w.tasks_failed,
+  },
+  { key: 'seen', title: 'Heartbeat', width: '90px', num: true, cell: w => <Heartbeat at={w.last_seen} />, sort: w => -w.last_seen },
+]
+
+export default function Workers() {
+  const { ns, id, query } = useRoute()
+  const q = useRead('GET /api/v1/workers', { namespace: ns }, 3000, { raw: ['*.metadata'] })
+  const filter = query['filter'] ?? ''
+  const type = query['type'] ?? ''
+  const status = query['status'] ?? ''
+  const keep = { filter, type, status, sort: query['sort'] ?? '' }
+  const all = q.data?.data ?? []
+  const rows = useMemo(
+    () =>
+      all.filter(
+        w => (!filter || w.worker_id.toLowerCase().includes(filter.toLowerCase())) && (!type || w.worker_type === type) && (!status || w.status === status),
+      ),
+    [all, filter, type, status],
+  )
+  const choices = (pick: (w: Worker) => string) => [...new Set(all.map(pick))].sort()
+  const open = id[0]
+  return (
+    <div class="page fixed">
+      <div class="head">
+        <h1 tabIndex={-1}>Workers</h1>
+        <FilterBox value={filter} change={v => view({ filter: v })} placeholder="Filter by id" />
+        <Choice label="Type" value={type} options={choices(w => w.worker_type)} change={v => view({ type: v })} />
+        <Choice label="Status" value={status} options={choices(w => w.status)} change={v => view({ status: v })} />
+        {q.data && <Count shown={rows.length} all={all.length} what="worker" />}
+      </div>
+      <div class="split">
+        <Panel fill flush label="Workers">
+          <Query
+            q={q}
+            empty={d => d.length === 0}
+            whenEmpty={
+              <Empty title={`No worker serves the namespace ${ns}.`}>
+                <Snippet command={floe(['worker', 'await'], { ...inNamespace(ns), 'worker-id': 'worker-1' }, ['ACTION'])} />
+              </Empty>
+            }
+          >
+            {() =>
+              rows.length === 0 ? (
+                <NoMatch filter={[filter, type, status].filter(Boolean).join(', ')} clear={() => view({ filter: '', type: '', status: '' })} />
+              ) : (
+                <VirtualRows
+                  label="Workers"
+                  rows={rows}
+                  columns={workerColumns}
+                  keyOf={w => w.worker_id}
+                  selected={open}
+                  sortable
+                  href={w => link('workers', [w.worker_id], keep)}
+                  open={w => go(link('workers', [w.worker_id], keep))}
+                />
+              )
+            }
+          </Query>
+        </Panel>
+        {open !== undefined && <WorkerInspector key={open} ns={ns} id={open} close={() => go(link('workers', [], keep))} />}
+      </div>
+    </div>
+  )
+}
+
+export function Choice({ label, value, options, change }: { label: string; value: string; options: readonly string[]; change: (v: string) => void }) {
+  const all = value && !options.includes(value) ? [value, ...options] : options
+  return (
+    <label class="row">
+      <span class="dim">{label}</span>
+      <select class="select" value={value} onChange={e => change(e.currentTarget.value)}>
+        <option value="">all</option>
+        {all.map(o => (
+          <option key={o} value={o}>
+            {o.replaceAll('_', ' ')}
+          </option>
+        ))}
+      </select>
+    </label>
+  )
+}
+
+function WorkerInspector({ ns, id, close }: { ns: string; id: string; close: () => void }) {
+  const q = useRead('GET /api/v1/workers/:id', { id, namespace: ns }, 3000, { raw: ['metadata'] })
+  return (
+    <Inspector title={id} close={close}>
+      <Query q={q} missing={<Empty title="There is no such worker: it has left, or was not heard of for long." />}>
+        {w => (
+          <>
+            <dl class="facts">
+              <dt>Status</dt>
+              <dd>
+                <State state={w.status} />
+              </dd>
+              <dt>Type</dt>
+              <dd>{w.worker_type}</dd>
+              <dt>Machine</dt>
+              <dd class="mono">{w.machine_id ?? '–'}</dd>
+              <dt>Load</dt>
+              <dd>
+                <Load now={w.current_load} most={w.max_concurrent} />
+              </dd>
+              <dt>Completed</dt>
+              <dd>{count(w.tasks_completed)}</dd>
+              <dt>Failed</dt>
+              <dd class={w.tasks_failed > 0 ? 'crit' : ''}>{count(w.tasks_failed)}</dd>
+              <dt>Heartbeat</dt>
+              <dd>
+                <Moment at={w.last_seen} />
+              </dd>
+              <dt>Registered</dt>
+              <dd>
+                <Moment at={w.registered_at} />
+              </dd>
+            </dl>
+            <h3>Processes</h3>
+            {w.processes.length === 0 ? (
+              <p class="dim">It has carried out nothing yet.</p>
+            ) : (
+              <div class="scroll-x panel" tabIndex={0} role="region" aria-label="Processes">
+                <table class="plain">
+                  <thead>
+                    <tr>
+                      <th scope="col">Name</th>
+                      <th scope="col">Kind</th>
+                      <th scope="col" class="num">
+                        Runs
+                      </th>
+                      <th scope="col" class="num">
+                        Failed
+                      </th>
+                      <th scope="col" class="num">
+                        Last
+                      </th>
+                    </tr>
+                  </thead>
+                  <tbody>
+                    {w.processes.map(p => (
+                      <tr key={p.kind + p.name}>
+                        <td>
+                          <a href={processLink(p.kind, p.name)}>{p.name}</a>
+                        </td>
+                        <td>{p.kind}</td>
+                        <td class="num">{count(p.run_count)}</td>
+                        <td class={p.fail_count > 0 ? 'num crit' : 'num'}>{count(p.fail_count)}</td>
+                        <td class="num nowrap">
+                          <Ago at={p.last_run_at} />
+                        </td>
+                      </tr>
+                    ))}
+                  </tbody>
+                </table>
+              </div>
+            )}
+            {w.metadata && (
+              <>
+                <h3>Metadata</h3>
+                <Payload text={w.metadata.text} label="metadata" />
+              </>
+            )}
+            <Snippet command={floe(['worker', 'list'], inNamespace(ns))} call={curl('GET', `/workers/${encodeURIComponent(id)}`, { namespace: ns })} />
+          </>
+        )}
+      </Query>
+    </Inspector>
+  )
+}
+
+function processLink(kind: string, name: string): string {
+  if (kind === 'action') return link('actions', [name])
+  if (kind === 'queue') return link('queues', [name])
+  const [stream = name, group] = name.split('/')
+  return link('streams', [stream], group ? { tab: 'groups', group } : {})
+}

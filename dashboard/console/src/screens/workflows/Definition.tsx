@@ -1,0 +1,191 @@
+import { useState } from 'preact/hooks'
+import { useRead, useWrite } from '../../api/hooks'
+import { useReadOnly } from '../../api/me'
+import { count } from '../../lib/format'
+import { isJSON } from '../../lib/json'
+import { useKeys } from '../../lib/keys'
+import { go, link, useRoute, view } from '../../lib/router'
+import { curl, floe, inNamespace } from '../../lib/snippets'
+import { strings } from '../../strings'
+import { Confirm, Dialog } from '../../ui/Dialog'
+import { Field, Tabs } from '../../ui/Field'
+import { Editor, Graph } from '../../ui/Lazy'
+import { Empty, Panel, Query } from '../../ui/Panel'
+import { CopyButton, Snippet } from '../../ui/Snippet'
+import { State } from '../../ui/State'
+import { toast } from '../../ui/toasts'
+import { Runs } from './Runs'
+
+/** The graph of a definition, as the node reads it. */
+export function useGraph(kind: 'workflow' | 'processing', yaml: string | undefined) {
+  return useRead('POST /api/v1/console/validate', { kind }, 0, { body: yaml ?? '', enabled: yaml !== undefined && yaml !== '' })
+}
+
+export function Definition({ name }: { name: string }) {
+  const { ns, query } = useRoute()
+  const tab = (['graph', 'definition'].includes(query['tab'] ?? '') ? query['tab'] : 'runs') as 'runs' | 'graph' | 'definition'
+  const q = useRead('GET /api/v1/workflow/definitions/:name', { name, namespace: ns }, 5000)
+  const d = q.data?.data
+  const graph = useGraph('workflow', tab === 'graph' ? d?.definition_yaml : undefined)
+  const readOnly = useReadOnly()
+  const [asking, setAsking] = useState(false)
+  const [starting, setStarting] = useState(false)
+  const args = { name, namespace: ns }
+  const enable = useWrite('PUT /api/v1/workflow/definitions/:name/enable', ['/workflow'], () => {
+    toast('ok', `Workflow ${name} is enabled.`)
+    setAsking(false)
+  })
+  const disable = useWrite('PUT /api/v1/workflow/definitions/:name/disable', ['/workflow'], () => {
+    toast('ok', `Workflow ${name} is disabled.`)
+    setAsking(false)
+  })
+  useKeys(readOnly || !d?.enabled ? {} : { n: () => setStarting(true) })
+  const path = `/workflow/definitions/${encodeURIComponent(name)}`
+  const verb = d?.enabled ? 'disable' : 'enable'
+  const change = d?.enabled ? disable : enable
+  const line = graph.data?.data.graph.nodes.find(n => n.id === query['node'])?.line
+  return (
+    <div class="page fixed">
+      <div class="head">
+        <a class="crumb" href={link('workflows')}>
+          Workflows
+        </a>
+        <span class="dim">/</span>
+        <h1 tabIndex={-1}>{name}</h1>
+        {d && (
+          <>
+            <span class="tag">{d.version}</span>
+            <State state={d.enabled ? 'enabled' : 'disabled'} />
+            <span class="dim">
+              {count(d.run_count)} runs{d.has_schedule ? ' · has a schedule' : ''}
+              {d.has_trigger ? ' · has a trigger' : ''}
+            </span>
+          </>
+        )}
+        <span class="row push">
+          <button class="btn" disabled={readOnly !== '' || !d} title={readOnly} onClick={() => setAsking(true)}>
+            {d?.enabled === false ? 'Enable' : 'Disable'}
+          </button>
+          <button
+            class="btn primary"
+            disabled={readOnly !== '' || !d?.enabled}
+            title={readOnly || (d?.enabled ? 'n' : 'It is disabled')}
+            onClick={() => setStarting(true)}
+          >
+            Start a run
+          </button>
+        </span>
+      </div>
+      <Tabs
+        label="Parts"
+        value={tab}
+        options={
+          [
+            ['runs', 'Runs'],
+            ['graph', 'Graph'],
+            ['definition', 'Definition'],
+          ] as const
+        }
+        change={t => view({ tab: t === 'runs' ? '' : t, node: '' })}
+      />
+      {tab === 'runs' && <Runs ns={ns} workflow={name} />}
+      {tab !== 'runs' && (
+        <Query q={q} missing={<Empty title={`There is no workflow ${name} in the namespace ${ns}.`} />}>
+          {d => (
+            <div class="col grow" style={{ overflow: 'auto' }}>
+              {tab === 'graph' && (
+                <Panel label="Graph">
+                  <Query q={graph}>
+                    {v => (
+                      <Graph
+                        label={`Graph of ${name}`}
+                        nodes={v.graph.nodes}
+                        edges={v.graph.edges}
+                        selected={query['node'] ?? ''}
+                        select={id => view({ node: query['node'] === id ? '' : id })}
+                      />
+                    )}
+                  </Query>
+                </Panel>
+              )}
+              {(tab === 'definition' || line) && (
+                <Panel title="Definition" tools={<CopyButton text={d.definition_yaml} label="Copy the definition" />}>
+                  <Editor value={d.definition_yaml} language="yaml" label="Definition" {...(line ? { line } : {})} />
+                </Panel>
+              )}
+            </div>
+          )}
+        </Query>
+      )}
+      {asking && (
+        <Confirm
+          title={`${verb === 'enable' ? 'Enable' : 'Disable'} the workflow ${name}?`}
+          action={verb === 'enable' ? 'Enable' : 'Disable'}
+          danger={false}
+          pending={change.isPending}
+          error={change.error?.message}
+          close={() => setAsking(false)}
+          act={() => change.mutate({ args })}
+        >
+          <p>
+            {verb === 'enable'
+              ? 'It can be started again, by calls, its schedule and its trigger.'
+              : 'Nothing starts it any more: calls are refused, its schedule and trigger rest. Runs that have begun go on.'}{' '}
+            Namespace <code>{ns}</code>.
+          </p>
+          <Snippet command={floe(['workflow', verb], inNamespace(ns), [name])} call={curl('PUT', `${path}/${verb}`, { namespace: ns })} />
+        </Confirm>
+      )}
+      {starting && <Start ns={ns} name={name} version={d?.version ?? ''} close={() => setStarting(false)} />}
+    </div>
+  )
+}
+
+function Start({ ns, name, version, close }: { ns: string; name: string; version: string; close: () => void }) {
+  const [input, setInput] = useState('{}')
+  const [at, setAt] = useState('')
+  const write = useWrite('POST /api/v1/workflow/runs', ['/workflow'], data => {
+    toast('ok', `Run ${data.run_id} is started.`)
+    close()
+    go(link('runs', [data.run_id], {}, ns))
+  })
+  const bad = input.trim() !== '' && !isJSON(input)
+  const submit = () => {
+    if (!bad && !write.isPending) write.mutate({ args: { namespace: ns, workflow: name, version: at }, body: input })
+  }
+  return (
+    <Dialog
+      title={`Start ${name}`}
+      close={close}
+      submit={submit}
+      footer={
+        <>
+          <button type="button" class="btn" onClick={close}>
+            {strings.cancel}
+          </button>
+          <button class="btn primary" disabled={bad || write.isPending}>
+            Start
+          </button>
+        </>
+      }
+    >
+      <div class="field">
+        <span class="label">Input, JSON</span>
+        <Editor value={input} change={setInput} language="json" label="Input" submit={submit} />
+        {bad && <span class="problem">This is no JSON.</span>}
+      </div>
+      <Field label="Version" hint={`by default ${version}`}>
+        <input class="input mono" value={at} placeholder={version} onInput={e => setAt(e.currentTarget.value)} />
+      </Field>
+      {write.error && (
+        <p class="crit" role="alert">
+          {write.error.message}
+        </p>
+      )}
+      <Snippet
+        command={floe(['workflow', 'start'], { ...inNamespace(ns), version: at }, [name, input])}
+        call={curl('POST', '/workflow/runs', { namespace: ns, workflow: name, version: at }, input)}
+      />
+    </Dialog>
+  )
+}

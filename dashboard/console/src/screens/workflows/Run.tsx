@@ -1,0 +1,366 @@
+import { useMemo, useState } from 'preact/hooks'
+import { nextParam, call, serverNow } from '../../api/client'
+import { useQuery } from '@tanstack/preact-query'
+import { useCadence, useRead, useWrite, type Read } from '../../api/hooks'
+import { useReadOnly } from '../../api/me'
+import type { Routes } from '../../api/routes'
+import { count, duration, timeOfDay } from '../../lib/format'
+import { useZone } from '../../lib/prefs'
+import { link, useRoute, view } from '../../lib/router'
+import { curl, floe, inNamespace } from '../../lib/snippets'
+import { Confirm } from '../../ui/Dialog'
+import { Graph } from '../../ui/Lazy'
+import { Inspector } from '../../ui/Inspector'
+import { Empty, Panel, Query } from '../../ui/Panel'
+import { Payload } from '../../ui/Payload'
+import { Snippet } from '../../ui/Snippet'
+import { State, toneOf } from '../../ui/State'
+import { Moment } from '../../ui/Time'
+import { Timeline } from '../../ui/Timeline'
+import { toast } from '../../ui/toasts'
+import { edgeKey } from '../../lib/graph'
+import { VirtualRows, type Column } from '../../ui/VirtualRows'
+import type { Answer, ApiError } from '../../api/client'
+import { useGraph } from './Definition'
+import { isOver, Took } from './Runs'
+
+type Detail = Routes['GET /api/v1/workflow/runs/:id']
+type Event = Routes['GET /api/v1/workflow/runs/:id/history'][number]
+
+const raw = ['input', 'output', 'step_results.*.output', 'pending_signals.*.payload']
+const mostEvents = 20_000
+
+/** The whole history: what was read before is not read again. */
+function useHistory(id: string, ns: string, over: boolean): Read<Event[]> {
+  const gap = useCadence(over ? 0 : 1000)
+  const queryKey = ['GET /api/v1/workflow/runs/:id/history', id, ns]
+  const q = useQuery<Answer<Event[]>, ApiError>({
+    queryKey,
+    queryFn: async ({ signal }) => {
+      let answer = await call('GET /api/v1/workflow/runs/:id/history', { id, namespace: ns }, { signal })
+      const all = [...answer.data]
+      while (answer.next && all.length < mostEvents) {
+        answer = await call('GET /api/v1/workflow/runs/:id/history', { id, namespace: ns, after: nextParam(answer.next, 'after') }, { signal })
+        all.push(...answer.data)
+      }
+      return { ...answer, data: all }
+    },
+    refetchInterval: gap,
+  })
+  return Object.assign({ every: 1000 }, q) as Read<Event[]>
+}
+
+/** The steps that a run took, and what led from one to the next. */
+export function walked(
+  events: readonly Event[],
+  edges: readonly { from: string; to: string }[],
+  status: string,
+  ends: readonly { id: string; kind: string }[],
+) {
+  const order: string[] = []
+  for (const e of events)
+    if (
+      (e.event_type === 'step_started' || e.event_type === 'step_skipped' || e.event_type === 'waiting_for_signal') &&
+      e.step_name !== order[order.length - 1]
+    )
+      order.push(e.step_name)
+  const nodes = new Set(order)
+  const taken = new Set<string>()
+  for (let i = 1; i < order.length; i++) taken.add(edgeKey(order[i - 1]!, order[i]!))
+  const last = order[order.length - 1]
+  if (isOver(status) && last) {
+    const candidates = edges.filter(e => e.from === last && ends.some(n => n.id === e.to && n.kind === 'end-' + status))
+    if (candidates.length === 1) {
+      nodes.add(candidates[0]!.to)
+      taken.add(edgeKey(last, candidates[0]!.to))
+    }
+  }
+  return { nodes, edges: taken, ...(isOver(status) || !last ? {} : { at: last }) }
+}
+
+export default function Run() {
+  const { id, ns, query } = useRoute()
+  const run = id[0] ?? ''
+  const q = useRead('GET /api/v1/workflow/runs/:id', { id: run, namespace: ns }, 1000, { raw })
+  const d = q.data?.data
+  const over = d ? isOver(d.status) : false
+  const history = useHistory(run, ns, over)
+  const definition = useRead('GET /api/v1/workflow/definitions/:name', { name: d?.workflow ?? '', namespace: ns }, 0, { enabled: !!d })
+  const graph = useGraph('workflow', definition.data?.data.definition_yaml)
+  const readOnly = useReadOnly()
+  const [asking, setAsking] = useState(false)
+  const cancel = useWrite('DELETE /api/v1/workflow/runs/:id', ['/workflow'], () => {
+    toast('ok', `Run ${run} is cancelled.`)
+    setAsking(false)
+  })
+  const events = history.data?.data ?? []
+  const step = query['step'] ?? ''
+  const select = (s: string) => view({ step: s })
+  const g = graph.data?.data.graph
+  const path = useMemo(() => (g ? walked(events, g.edges, d?.status ?? '', g.nodes) : undefined), [events, g, d?.status])
+  return (
+    <div class="page">
+      <div class="head">
+        <a class="crumb" href={link('workflows')}>
+          Workflows
+        </a>
+        <span class="dim">/</span>
+        {d && (
+          <>
+            <a class="crumb" href={link('workflows', [d.workflow])}>
+              {d.workflow}
+            </a>
+            <span class="dim">/</span>
+          </>
+        )}
+        <h1 tabIndex={-1} class="mono">
+          {run}
+        </h1>
+        {d && <State state={d.status} />}
+        <span class="push">
+          <button class="btn danger" disabled={readOnly !== '' || !d || over} title={readOnly || (over ? 'It has ended' : '')} onClick={() => setAsking(true)}>
+            Cancel the run
+          </button>
+        </span>
+      </div>
+      <Query q={q} missing={<Empty title={`There is no run ${run}, or it is not kept any more.`} />}>
+        {d => (
+          <>
+            <Panel label="Run">
+              <dl class="facts" data-test="run">
+                <dt>{over ? 'Ended' : 'Now'}</dt>
+                <dd>{why(d, events)}</dd>
+                {d.error && (
+                  <>
+                    <dt>Error</dt>
+                    <dd class="crit">{d.error}</dd>
+                  </>
+                )}
+                <dt>Version</dt>
+                <dd>
+                  {d.version}
+                  {definition.data && definition.data.data.version !== d.version && (
+                    <span class="warn"> · the graph is of version {definition.data.data.version}</span>
+                  )}
+                </dd>
+                <dt>Started</dt>
+                <dd>
+                  <Moment at={d.started_at} /> by {d.triggered_by}
+                </dd>
+                <dt>Took</dt>
+                <dd>
+                  <Took run={d} />
+                </dd>
+              </dl>
+            </Panel>
+            <Panel title="Timeline">
+              <Query q={history}>
+                {all => <Timeline events={all} from={d.started_at} to={d.completed_at} failed={failedSteps(d)} selected={step} select={select} />}
+              </Query>
+            </Panel>
+            <div class="grid-2">
+              <Panel title="Path">
+                <Query q={graph}>
+                  {v =>
+                    v.graph.nodes.length === 0 ? (
+                      <p class="dim">The definition can not be drawn.</p>
+                    ) : (
+                      <Graph
+                        label="The path of the run"
+                        nodes={v.graph.nodes}
+                        edges={v.graph.edges}
+                        {...(path ? { walked: path } : {})}
+                        down
+                        selected={step}
+                        select={s => s in d.step_results && select(step === s ? '' : s)}
+                        note={n => note(d, n.id)}
+                      />
+                    )
+                  }
+                </Query>
+              </Panel>
+              <Panel title="Steps" flush>
+                <Steps detail={d} selected={step} select={select} />
+              </Panel>
+            </div>
+            {d.pending_signals.length > 0 && (
+              <Panel title="Signals that nothing has taken">
+                {d.pending_signals.map(s => (
+                  <div key={s.type + s.received_at} class="col">
+                    <span>
+                      <b>{s.type}</b> <Moment at={s.received_at} />
+                    </span>
+                    {s.payload && <Payload text={s.payload.text} label={`signal ${s.type}`} />}
+                  </div>
+                ))}
+              </Panel>
+            )}
+            <div class="grid-2">
+              <Panel title="Input">{d.input ? <Payload text={d.input.text} label="the input" file={`${run}-input.json`} /> : <p class="dim">None.</p>}</Panel>
+              <Panel title="Output">
+                {d.output ? <Payload text={d.output.text} label="the output" file={`${run}-output.json`} /> : <p class="dim">{over ? 'None.' : 'Not yet.'}</p>}
+              </Panel>
+            </div>
+            <section class="panel" aria-label="Events" style={{ height: '320px', flex: 'none' }}>
+              <header>
+                <h2>Events</h2>
+                <span class="dim">{count(events.length)}</span>
+              </header>
+              <div class="body flush">
+                <Query q={history}>{all => <Events events={step ? all.filter(e => e.step_name === step) : all} start={d.started_at} follow={!over} />}</Query>
+              </div>
+            </section>
+            <Snippet
+              command={floe(['workflow', 'status'], inNamespace(ns), [run])}
+              call={curl('GET', `/workflow/runs/${encodeURIComponent(run)}`, { namespace: ns })}
+            />
+            {step && d.step_results[step] && (
+              <div class="sheet">
+                <Inspector title={step === '_start' ? 'start' : step} close={() => select('')}>
+                  <StepResult detail={d} step={step} />
+                </Inspector>
+              </div>
+            )}
+          </>
+        )}
+      </Query>
+      {asking && d && (
+        <Confirm
+          title={`Cancel the run ${run}?`}
+          action="Cancel the run"
+          pending={cancel.isPending}
+          error={cancel.error?.message}
+          close={() => setAsking(false)}
+          act={() => cancel.mutate({ args: { id: run, namespace: ns } })}
+        >
+          <p>
+            The run <code>{run}</code> of the workflow <code>{d.workflow}</code>, namespace <code>{ns}</code>, stops where it is
+            {d.current_step ? `, at the step ${d.current_step}` : ''}. What it has done is compensated where the definition says how. It can not go on
+            afterwards.
+          </p>
+          <Snippet
+            command={floe(['workflow', 'cancel'], inNamespace(ns), [run])}
+            call={curl('DELETE', `/workflow/runs/${encodeURIComponent(run)}`, { namespace: ns })}
+          />
+        </Confirm>
+      )}
+    </div>
+  )
+}
+
+/** What a run waits for, or how it has ended, in a sentence. */
+function why(d: Detail, events: readonly Event[]): string {
+  if (isOver(d.status)) return d.status.replace('_', ' ')
+  const last = events[events.length - 1]
+  const step = d.current_step === '_start' ? 'start' : (d.current_step ?? 'the next step')
+  const since = last ? `, for ${duration(Math.max(0, serverNow() - last.timestamp))}` : ''
+  const what: Record<string, string> = {
+    waiting_for_signal: 'waits for a signal',
+    timer_started: 'waits for a timer',
+    awaiting_action: 'waits for a worker to carry out its action',
+    step_retry: 'failed and is tried again after a pause',
+    poll_scheduled: 'asks again after a pause',
+    awaiting_child: 'waits for another run',
+    step_started: 'has begun',
+  }
+  return `${step} ${last ? (what[last.event_type] ?? last.event_type.replaceAll('_', ' ')) : 'has not begun'}${since}`
+}
+
+/** The steps that have ended in no success. */
+const failedSteps = (d: Detail) =>
+  new Set(
+    Object.entries(d.step_results)
+      .filter(([, s]) => ['crit', 'warn'].includes(toneOf(s.outcome)))
+      .map(([step]) => step),
+  )
+
+function note(d: Detail, id: string): string {
+  const s = d.step_results[id]
+  return s ? `${s.outcome}${s.attempts > 1 ? `, ${s.attempts} attempts` : ''}, ${duration(Math.max(0, s.completed_at - s.started_at))}` : ''
+}
+
+function Steps({ detail: d, selected, select }: { detail: Detail; selected: string; select: (s: string) => void }) {
+  const rows = Object.entries(d.step_results).sort(([, a], [, b]) => a.started_at - b.started_at)
+  if (rows.length === 0) return <p class="blank">No step has ended yet.</p>
+  return (
+    <div class="scroll-x" tabIndex={0} role="region" aria-label="Steps">
+      <table class="plain" data-test="steps">
+        <thead>
+          <tr>
+            <th scope="col">Step</th>
+            <th scope="col">Outcome</th>
+            <th scope="col" class="num">
+              Attempts
+            </th>
+            <th scope="col" class="num">
+              Took
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map(([name, s]) => (
+            <tr key={name}>
+              <td>
+                <button class="btn quiet" aria-pressed={selected === name} onClick={() => select(selected === name ? '' : name)}>
+                  {name === '_start' ? 'start' : name}
+                </button>
+              </td>
+              <td>
+                <span class={toneOf(s.outcome)}>{s.outcome}</span>
+              </td>
+              <td class={s.attempts > 1 ? 'num warn' : 'num'}>{count(s.attempts)}</td>
+              <td class="num">{duration(Math.max(0, s.completed_at - s.started_at))}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  )
+}
+
+function StepResult({ detail, step }: { detail: Detail; step: string }) {
+  const s = detail.step_results[step]!
+  return (
+    <>
+      <dl class="facts">
+        <dt>Outcome</dt>
+        <dd class={toneOf(s.outcome)}>{s.outcome}</dd>
+        <dt>Attempts</dt>
+        <dd>{count(s.attempts)}</dd>
+        <dt>Began</dt>
+        <dd>
+          <Moment at={s.started_at} />
+        </dd>
+        <dt>Ended</dt>
+        <dd>
+          <Moment at={s.completed_at} />
+        </dd>
+        <dt>Took</dt>
+        <dd>{duration(Math.max(0, s.completed_at - s.started_at))}</dd>
+      </dl>
+      {s.output ? <Payload text={s.output.text} label="the output" /> : <p class="dim">It has no output.</p>}
+    </>
+  )
+}
+
+function Events({ events, start, follow }: { events: readonly Event[]; start: number; follow: boolean }) {
+  const zone = useZone()
+  const rows = useMemo(() => events.map((e, i) => ({ ...e, i })), [events])
+  const columns: Column<Event & { i: number }>[] = [
+    { key: 'n', title: '#', width: '40px', num: true, cell: e => count(e.i + 1) },
+    { key: 'time', title: 'Time', width: '110px', cell: e => timeOfDay(e.timestamp, zone, true) },
+    { key: 'after', title: 'After', width: '80px', num: true, cell: e => duration(e.timestamp - start) },
+    {
+      key: 'event',
+      title: 'Event',
+      width: 'minmax(140px, 1fr)',
+      cell: e => (
+        <span class={/fail|exhaust|not_found|timeout|timed_out/.test(e.event_type) ? 'crit' : /retry/.test(e.event_type) ? 'warn' : ''}>
+          {e.event_type.replaceAll('_', ' ')}
+        </span>
+      ),
+    },
+    { key: 'step', title: 'Step', width: 'minmax(100px, 1fr)', cell: e => (e.step_name === '_start' ? 'start' : e.step_name) },
+  ]
+  return <VirtualRows label="Events" rows={rows} columns={columns} keyOf={e => String(e.i)} follow={follow} />
+}

@@ -1,0 +1,111 @@
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { call, nextParam, serverNow, type ApiError } from '../../api/client'
+import { useRead } from '../../api/hooks'
+import type { Routes } from '../../api/routes'
+import { count, duration } from '../../lib/format'
+import { link, useRoute, view } from '../../lib/router'
+import { floe, inNamespace } from '../../lib/snippets'
+import { Empty, NoMatch, Panel, Query, useNow } from '../../ui/Panel'
+import { Snippet } from '../../ui/Snippet'
+import { State } from '../../ui/State'
+import { Ago } from '../../ui/Time'
+import { VirtualRows, type Column } from '../../ui/VirtualRows'
+import { Choice } from '../workers/Workers'
+
+type Run = Routes['GET /api/v1/workflow/runs'][number]
+
+export const runStates = ['pending', 'running', 'waiting', 'completed', 'failed', 'cancelled', 'timed_out']
+export const isOver = (status: string) => !['pending', 'running', 'waiting'].includes(status)
+
+/** How long a run took, or has taken so far. */
+export function Took({ run }: { run: { status: string; started_at: number; duration_ms: number } }) {
+  useNow(isOver(run.status) ? 60_000 : 1000)
+  return <>{duration(isOver(run.status) ? run.duration_ms : Math.max(0, serverNow() - run.started_at))}</>
+}
+
+/** The runs of a workflow, or of all: the newest first, more as somebody scrolls. */
+export function Runs({ ns, workflow }: { ns: string; workflow: string }) {
+  const { query } = useRoute()
+  const status = query['status'] ?? ''
+  const args = { namespace: ns, workflow, status, limit: 100 }
+  const q = useRead('GET /api/v1/workflow/runs', args, 3000, { keep: true })
+  const [more, setMore] = useState<Run[]>([])
+  const [next, setNext] = useState<string | null>(null)
+  const [problem, setProblem] = useState<ApiError | null>(null)
+  const busy = useRef(false)
+  useEffect(() => {
+    setMore([])
+    setNext(null)
+  }, [ns, workflow, status])
+  const rows = useMemo(() => {
+    const seen = new Map<string, Run>()
+    for (const r of [...(q.data?.data ?? []), ...more]) if (!seen.has(r.run_id)) seen.set(r.run_id, r)
+    return [...seen.values()]
+  }, [q.data, more])
+  const after = next ?? nextParam(q.data?.next ?? '', 'after')
+  const load = async () => {
+    if (busy.current || after === '' || q.isPlaceholderData) return
+    busy.current = true
+    try {
+      const answer = await call('GET /api/v1/workflow/runs', { ...args, after })
+      setMore(now => [...now, ...answer.data])
+      setNext(nextParam(answer.next, 'after'))
+      setProblem(null)
+    } catch (e) {
+      setProblem(e as ApiError)
+    }
+    busy.current = false
+  }
+  const columns: Column<Run>[] = [
+    { key: 'id', title: 'Run', width: 'minmax(170px, 2fr)', cell: r => <span class="mono">{r.run_id}</span> },
+    ...(workflow ? [] : [{ key: 'workflow', title: 'Workflow', width: 'minmax(100px, 1fr)', cell: (r: Run) => r.workflow }]),
+    { key: 'status', title: 'Status', width: '105px', cell: r => <State state={r.status} /> },
+    {
+      key: 'step',
+      title: 'Step',
+      width: 'minmax(90px, 1fr)',
+      cell: r => (r.current_step === '_start' ? 'start' : r.current_step) ?? <span class="dim">–</span>,
+    },
+    { key: 'started', title: 'Started', width: '80px', num: true, cell: r => <Ago at={r.started_at} /> },
+    { key: 'took', title: 'Took', width: '80px', num: true, cell: r => <Took run={r} /> },
+    { key: 'by', title: 'By', width: '90px', cell: r => r.triggered_by },
+    { key: 'error', title: 'Error', width: 'minmax(120px, 2fr)', cell: r => <span class="crit">{r.error ?? ''}</span> },
+  ]
+  return (
+    <Panel
+      fill
+      flush
+      label="Runs"
+      tools={
+        <>
+          <Choice label="Status" value={status} options={runStates} change={v => view({ status: v })} />
+          <span class="dim">
+            {count(rows.length)}
+            {after ? ' and more' : ''} {rows.length === 1 ? 'run' : 'runs'}
+          </span>
+        </>
+      }
+    >
+      <Query
+        q={q}
+        empty={() => rows.length === 0}
+        whenEmpty={
+          status ? (
+            <NoMatch filter={status} clear={() => view({ status: '' })} />
+          ) : (
+            <Empty title="There are no runs yet.">
+              <Snippet command={floe(['workflow', 'start'], inNamespace(ns), [workflow || 'NAME', '{}'])} />
+            </Empty>
+          )
+        }
+      >
+        {() => (
+          <>
+            <VirtualRows label="Runs" rows={rows} columns={columns} keyOf={r => r.run_id} href={r => link('runs', [r.run_id])} atEnd={() => void load()} />
+            {problem && <div class="note crit">{problem.message}</div>}
+          </>
+        )}
+      </Query>
+    </Panel>
+  )
+}

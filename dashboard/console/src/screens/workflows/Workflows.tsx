@@ -1,0 +1,99 @@
+import { useMemo } from 'preact/hooks'
+import { useRead } from '../../api/hooks'
+import type { Routes } from '../../api/routes'
+import { count } from '../../lib/format'
+import { link, useRoute, view } from '../../lib/router'
+import { curl, floe, inNamespace } from '../../lib/snippets'
+import { FilterBox, Tabs } from '../../ui/Field'
+import { Empty, NoMatch, Panel, Query } from '../../ui/Panel'
+import { Snippet } from '../../ui/Snippet'
+import { State } from '../../ui/State'
+import { Count, VirtualRows, type Column } from '../../ui/VirtualRows'
+import { Definition } from './Definition'
+import { Runs } from './Runs'
+
+type Summary = Routes['GET /api/v1/workflow/definitions'][number]
+
+export default function Workflows() {
+  const { id } = useRoute()
+  return id[0] === undefined ? <List /> : <Definition key={id[0]} name={id[0]} />
+}
+
+function List() {
+  const { ns, query } = useRoute()
+  const tab = query['tab'] === 'runs' ? 'runs' : 'definitions'
+  return (
+    <div class="page fixed">
+      <div class="head">
+        <h1 tabIndex={-1}>Workflows</h1>
+        <Tabs
+          label="Parts"
+          value={tab}
+          options={
+            [
+              ['definitions', 'Definitions'],
+              ['runs', 'All runs'],
+            ] as const
+          }
+          change={t => view({ tab: t === 'runs' ? 'runs' : '', status: '', filter: '' })}
+        />
+      </div>
+      {tab === 'runs' ? <Runs ns={ns} workflow="" /> : <Definitions ns={ns} />}
+    </div>
+  )
+}
+
+function Definitions({ ns }: { ns: string }) {
+  const { query } = useRoute()
+  const q = useRead('GET /api/v1/workflow/definitions', { namespace: ns }, 5000)
+  const filter = query['filter'] ?? ''
+  const all = q.data?.data ?? []
+  const rows = useMemo(() => all.filter(d => d.name.includes(filter)), [all, filter])
+  const columns: Column<Summary>[] = [
+    { key: 'name', title: 'Workflow', width: 'minmax(160px, 2fr)', cell: d => d.name, sort: d => d.name },
+    { key: 'version', title: 'Version', width: '90px', cell: d => <span class="mono">{d.version}</span> },
+    { key: 'enabled', title: 'State', width: '100px', cell: d => <State state={d.enabled ? 'enabled' : 'disabled'} />, sort: d => (d.enabled ? 0 : 1) },
+    { key: 'steps', title: 'Steps', width: '60px', num: true, cell: d => count(d.step_count), sort: d => d.step_count },
+    {
+      key: 'starts',
+      title: 'Started by',
+      width: 'minmax(110px, 1fr)',
+      cell: d => [d.has_schedule ? 'schedule' : '', d.has_trigger ? 'trigger' : ''].filter(Boolean).join(', ') || <span class="dim">calls</span>,
+    },
+    { key: 'ends', title: 'Ends', width: 'minmax(140px, 1fr)', cell: d => d.terminals.join(', ') || <span class="dim">built-in</span> },
+  ]
+  return (
+    <Panel
+      fill
+      flush
+      label="Workflows"
+      tools={
+        <>
+          <FilterBox value={filter} change={v => view({ filter: v })} placeholder="Filter by name" />
+          {q.data && <Count shown={rows.length} all={all.length} what="workflow" />}
+        </>
+      }
+    >
+      <Query
+        q={q}
+        empty={d => d.length === 0}
+        whenEmpty={
+          <Empty title={`The namespace ${ns} has no workflows yet.`}>
+            <Snippet
+              command={floe(['workflow', 'create'], { ...inNamespace(ns), f: 'order.yaml' })}
+              call={curl('GET', '/workflow/definitions', { namespace: ns })}
+            />
+          </Empty>
+        }
+      >
+        {() =>
+          rows.length === 0 ? (
+            <NoMatch filter={filter} clear={() => view({ filter: '' })} />
+          ) : (
+            <VirtualRows label="Workflows" rows={rows} columns={columns} keyOf={d => d.name} sortable href={d => link('workflows', [d.name])} />
+          )
+        }
+      </Query>
+    </Panel>
+  )
+}

@@ -1,0 +1,140 @@
+import './Palette.css'
+import { useQuery } from '@tanstack/preact-query'
+import { useEffect, useId, useRef, useState } from 'preact/hooks'
+import { call } from '../api/client'
+import { hold } from '../api/hooks'
+import { go, link, useRoute } from '../lib/router'
+import { screens } from './Shell'
+
+interface Target {
+  what: string
+  name: string
+  href: string
+}
+
+/** Everything of a namespace that has a name, as far as one read each tells. */
+async function names(ns: string, signal: AbortSignal): Promise<Target[]> {
+  const opts = { signal }
+  const of = async <T,>(read: Promise<{ data: T[] }>, what: string, name: (t: T) => string, screen: string) => {
+    try {
+      return (await read).data.map(t => ({ what, name: name(t), href: link(screen, [name(t)], {}, ns) }))
+    } catch {
+      return []
+    }
+  }
+  const all = await Promise.all([
+    of(call('GET /api/v1/streams', { namespace: ns }, opts), 'stream', s => s.name, 'streams'),
+    of(call('GET /api/v1/queues', { namespace: ns }, opts), 'queue', s => s.name, 'queues'),
+    of(call('GET /api/v1/timeseries', { namespace: ns }, opts), 'measurement', s => s.name, 'ts'),
+    of(call('GET /api/v1/actions', { namespace: ns }, opts), 'action', s => s.name, 'actions'),
+    of(call('GET /api/v1/workflow/definitions', { namespace: ns }, opts), 'workflow', s => s.name, 'workflows'),
+    of(call('GET /api/v1/workers', { namespace: ns }, opts), 'worker', s => s.worker_id, 'workers'),
+    of(call('GET /api/v1/processing/jobs', { namespace: ns }, opts), 'job', s => s.job_id, 'processing'),
+  ])
+  return all.flat()
+}
+
+/** What a pasted or typed id may be, though nothing with that name was listed. */
+function guesses(text: string, ns: string): Target[] {
+  if (text === '') return []
+  const found: Target[] = []
+  if (/^wfr-/.test(text)) found.push({ what: 'workflow run', name: text, href: link('runs', [text], {}, ns) })
+  found.push(
+    { what: 'key', name: text, href: link('kv', [text], {}, ns) },
+    { what: 'keys that begin with', name: text, href: link('kv', [], { prefix: text }, ns) },
+  )
+  if (!/^wfr-/.test(text)) found.push({ what: 'workflow run', name: text, href: link('runs', [text], {}, ns) })
+  return found
+}
+
+const most = 40
+
+export function Palette({ close }: { close: () => void }) {
+  const ns = useRoute().ns || 'default'
+  const [text, setText] = useState('')
+  const [at, setAt] = useState(0)
+  const ref = useRef<HTMLDialogElement>(null)
+  const id = useId()
+  const q = useQuery({ queryKey: ['palette', ns], queryFn: ({ signal }) => names(ns, signal), staleTime: 10_000 })
+  const spaces = useQuery({
+    queryKey: ['palette namespaces'],
+    queryFn: async ({ signal }) => (await call('GET /api/v1/namespaces', {}, { signal })).data,
+    staleTime: 10_000,
+  })
+  useEffect(() => {
+    const before = document.activeElement
+    ref.current!.showModal()
+    const free = hold()
+    return () => {
+      free()
+      ref.current?.close()
+      if (before instanceof HTMLElement) before.focus()
+    }
+  }, [])
+  const everything: Target[] = [
+    ...screens.map(s => ({ what: 'screen', name: s.title, href: link(s.name, [], {}, ns) })),
+    { what: 'screen', name: 'FloQL', href: link('floql', [], {}, ns) },
+    { what: 'screen', name: 'Settings', href: '#/settings' },
+    { what: 'screen', name: 'About', href: '#/about' },
+    ...(spaces.data ?? []).map(n => ({ what: 'namespace', name: n.name, href: link('overview', [], {}, n.name) })),
+    ...(q.data ?? []),
+  ]
+  const sought = text.trim().toLowerCase()
+  const matching = everything
+    .map(t => ({ t, at: t.name.toLowerCase().indexOf(sought) }))
+    .filter(m => m.at >= 0)
+    .sort((a, b) => Math.min(a.at, 1) - Math.min(b.at, 1))
+    .map(m => m.t)
+  const found = [...matching.slice(0, most), ...guesses(text.trim(), ns)]
+  const current = Math.min(at, found.length - 1)
+  const open = (t: Target | undefined) => {
+    if (!t) return
+    close()
+    go(t.href)
+  }
+  return (
+    <dialog
+      ref={ref}
+      class="palette"
+      aria-label="Go to anything"
+      onCancel={e => {
+        e.preventDefault()
+        close()
+      }}
+      onClick={e => e.target === ref.current && close()}
+    >
+      <input
+        class="input"
+        role="combobox"
+        aria-expanded="true"
+        aria-controls={id}
+        aria-activedescendant={found.length > 0 ? `${id}-${current}` : undefined}
+        aria-label="Go to a screen, a namespace, anything by its name, or an id"
+        placeholder="A screen, a namespace, a name, an id…"
+        value={text}
+        autofocus
+        spellcheck={false}
+        onInput={e => {
+          setText(e.currentTarget.value)
+          setAt(0)
+        }}
+        onKeyDown={e => {
+          if (e.key === 'ArrowDown') setAt(Math.min(current + 1, found.length - 1))
+          else if (e.key === 'ArrowUp') setAt(Math.max(current - 1, 0))
+          else if (e.key === 'Enter') open(found[current])
+          else return
+          e.preventDefault()
+          requestAnimationFrame(() => document.getElementById(`${id}-${at}`)?.scrollIntoView({ block: 'nearest' }))
+        }}
+      />
+      <ul role="listbox" id={id} aria-label="Found">
+        {found.map((t, i) => (
+          <li key={t.what + t.name + i} id={`${id}-${i}`} role="option" aria-selected={i === current} onClick={() => open(t)} onMouseMove={() => setAt(i)}>
+            <span class="dim">{t.what}</span>
+            <span class="clip">{t.name}</span>
+          </li>
+        ))}
+      </ul>
+    </dialog>
+  )
+}

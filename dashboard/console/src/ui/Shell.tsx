@@ -1,0 +1,300 @@
+import './Shell.css'
+import type { ComponentType } from 'preact'
+import { lazy, Suspense } from 'preact/compat'
+import { useEffect, useState } from 'preact/hooks'
+import { refreshNow, useRead } from '../api/hooks'
+import { authEnabled, signOut, token } from '../api/session'
+import { copy } from '../lib/clipboard'
+import { useKeys, type KeyMap } from '../lib/keys'
+import { cadence, shortcuts, theme, zone, type Cadence } from '../lib/prefs'
+import { formatRoute, go, link, useRoute, view } from '../lib/router'
+import { useStore } from '../lib/store'
+import { strings } from '../strings'
+import { frozenLink } from '../lib/freeze'
+import { Icon, type IconName } from './Icon'
+import { Help } from './Help'
+import { Palette } from './Palette'
+import { Boundary } from './Panel'
+import { State } from './State'
+import { Toasts, toast } from './toasts'
+
+const listed: { name: string; title: string; icon: IconName; key: string }[] = [
+  { name: 'overview', title: 'Overview', icon: 'overview', key: 'o' },
+  { name: 'kv', title: 'KV', icon: 'kv', key: 'k' },
+  { name: 'streams', title: 'Streams', icon: 'streams', key: 's' },
+  { name: 'queues', title: 'Queues', icon: 'queues', key: 'q' },
+  { name: 'ts', title: 'Time series', icon: 'ts', key: 't' },
+  { name: 'actions', title: 'Actions', icon: 'actions', key: 'a' },
+  { name: 'workers', title: 'Workers', icon: 'workers', key: 'w' },
+  { name: 'processing', title: 'Processing', icon: 'processing', key: 'p' },
+  { name: 'workflows', title: 'Workflows', icon: 'workflows', key: 'l' },
+]
+
+const pages: Record<string, ComponentType | undefined> = {
+  overview: lazy(() => import('../screens/overview/Overview')),
+  kv: lazy(() => import('../screens/kv/KV')),
+  streams: lazy(() => import('../screens/streams/Streams')),
+  queues: lazy(() => import('../screens/queues/Queues')),
+  ts: lazy(() => import('../screens/ts/TS')),
+  floql: lazy(() => import('../screens/floql/Floql')),
+  actions: lazy(() => import('../screens/actions/Actions')),
+  workers: lazy(() => import('../screens/workers/Workers')),
+  processing: lazy(() => import('../screens/processing/Processing')),
+  workflows: lazy(() => import('../screens/workflows/Workflows')),
+  runs: lazy(() => import('../screens/workflows/Run')),
+  login: lazy(() => import('../screens/login/Login')),
+  settings: lazy(() => import('../screens/settings/Settings')),
+  about: lazy(() => import('../screens/settings/About')),
+}
+
+/** Those that there are, in the order of the menu. */
+export const screens = listed.filter(s => pages[s.name])
+
+const parents: Record<string, string> = { floql: 'ts', runs: 'workflows' }
+
+export function Shell() {
+  const route = useRoute()
+  const [palette, setPalette] = useState(false)
+  const [help, setHelp] = useState(false)
+  const [menu, setMenu] = useState(false)
+  const title = screens.find(s => s.name === (parents[route.screen] ?? route.screen))?.title ?? route.screen
+  useEffect(() => {
+    document.title = [route.id[0], title, route.ns].filter(Boolean).join(' · ') + ' · floe'
+    setMenu(false)
+  }, [route.screen, route.id[0], route.ns])
+  useEffect(() => {
+    // The heading of what was gone to is what is read first.
+    const focus = () => document.querySelector<HTMLElement>('#main h1')?.focus({ preventScroll: true })
+    const active = document.activeElement
+    if (!active || active === document.body || active.closest('.side')) requestAnimationFrame(focus)
+  }, [route.screen])
+
+  const keys: KeyMap = {
+    '?': () => setHelp(true),
+    'mod+k': () => setPalette(true),
+    '/': () => document.querySelector<HTMLInputElement>('#main [data-filter]')?.focus(),
+    r: () => refreshNow(),
+    p: () => cadence.set(cadence.get() === 'paused' ? 'live' : 'paused'),
+    c: () => void copyLink(),
+  }
+  for (const s of screens) keys[`g ${s.key}`] = () => go(link(s.name))
+  useKeys(keys)
+
+  if (route.screen === 'login') {
+    return (
+      <>
+        <Page name="login" />
+        <Toasts />
+      </>
+    )
+  }
+  return (
+    <div class={menu ? 'shell menu-open' : 'shell'}>
+      <a
+        class="skip"
+        href="#main"
+        onClick={e => {
+          e.preventDefault()
+          document.querySelector<HTMLElement>('#main h1')?.focus()
+        }}
+      >
+        Skip to the content
+      </a>
+      <Header menu={() => setMenu(!menu)} search={() => setPalette(true)} help={() => setHelp(true)} />
+      <nav class="side" aria-label="Screens">
+        <ul>
+          {screens.map(s => (
+            <li key={s.name}>
+              <a href={link(s.name)} title={s.title} aria-current={(parents[route.screen] ?? route.screen) === s.name ? 'page' : undefined}>
+                <Icon name={s.icon} size={16} />
+                <span>{s.title}</span>
+              </a>
+            </li>
+          ))}
+        </ul>
+        <ul class="side-foot">
+          <li>
+            <a href="#/settings" title="Settings" aria-current={route.screen === 'settings' ? 'page' : undefined}>
+              <Icon name="settings" size={16} />
+              <span>Settings</span>
+            </a>
+          </li>
+          <li>
+            <a href="#/about" title="About" aria-current={route.screen === 'about' ? 'page' : undefined}>
+              <Icon name="info" size={16} />
+              <span>About</span>
+            </a>
+          </li>
+        </ul>
+      </nav>
+      <main id="main">
+        <Page name={route.screen} />
+      </main>
+      {palette && <Palette close={() => setPalette(false)} />}
+      {help && <Help close={() => setHelp(false)} />}
+      <Toasts />
+    </div>
+  )
+}
+
+function Page({ name }: { name: string }) {
+  const Screen = pages[name]
+  if (!Screen) {
+    return (
+      <div class="page">
+        <h1 tabIndex={-1}>No such screen</h1>
+        <p>
+          There is no screen <code>{name}</code>. <a href={link('overview')}>Overview</a>
+        </p>
+      </div>
+    )
+  }
+  return (
+    <Boundary key={name}>
+      <Suspense fallback={<div class="skeleton" aria-busy="true" aria-label={strings.loading} />}>
+        <Screen />
+      </Suspense>
+    </Boundary>
+  )
+}
+
+async function copyLink() {
+  if (await copy(frozenLink())) toast('ok', strings.copiedLink)
+}
+
+function Header({ menu, search, help }: { menu: () => void; search: () => void; help: () => void }) {
+  const signedIn = useStore(token) !== ''
+  const asks = useStore(authEnabled)
+  return (
+    <header class="top">
+      <button class="btn quiet top-menu" aria-label="Menu" onClick={menu}>
+        <Icon name="menu" size={16} />
+      </button>
+      <a class="brand" href={link('overview')} aria-label="floe, overview">
+        <svg viewBox="0 0 32 32" width="20" height="20" aria-hidden="true">
+          <path fill="var(--accent)" d="M3 17 9 6l7 4 7-5 6 12z" />
+          <path fill="var(--accent)" opacity="0.55" d="m3 18 26 0-5 9-8 2-9-3z" />
+        </svg>
+        <span>floe</span>
+      </a>
+      <Namespaces />
+      <button class="btn search" onClick={search} title="Go to anything (Ctrl K)">
+        <Icon name="search" />
+        <span>Go to…</span>
+        <kbd>Ctrl K</kbd>
+      </button>
+      <span class="push" />
+      <Refresh />
+      <ZoneSwitch />
+      <ThemeSwitch />
+      <button class="btn quiet top-help" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick={help}>
+        <b aria-hidden="true">?</b>
+      </button>
+      <Health />
+      {asks && signedIn && (
+        <button
+          class="btn quiet"
+          onClick={() => {
+            signOut()
+            go(formatRoute({ ns: '', screen: 'login', id: [], query: {} }))
+          }}
+        >
+          Sign out
+        </button>
+      )}
+    </header>
+  )
+}
+
+function Namespaces() {
+  const route = useRoute()
+  const q = useRead('GET /api/v1/namespaces', {}, 15_000)
+  const current = route.ns || 'default'
+  const names = q.data?.data.map(n => n.name) ?? []
+  const all = names.includes(current) ? names : [current, ...names]
+  return (
+    <label class="namespaces">
+      <span class="sr">Namespace</span>
+      <select
+        class="select"
+        title="Namespace"
+        value={current}
+        onChange={e => {
+          const screen = parents[route.screen] ?? (route.ns ? route.screen : 'overview')
+          go(link(screen, [], {}, e.currentTarget.value))
+        }}
+      >
+        {all.map(n => (
+          <option key={n} value={n}>
+            {n}
+          </option>
+        ))}
+      </select>
+    </label>
+  )
+}
+
+function Refresh() {
+  const usual = useStore(cadence)
+  const mode = useRoute().query['refresh'] ?? usual
+  const set = (m: Cadence) => {
+    view({ refresh: '' })
+    cadence.set(m)
+  }
+  return (
+    <span class="row refresh">
+      <label>
+        <span class="sr">Refresh</span>
+        <select class="select" title="Refresh (p pauses)" value={mode} onChange={e => set(e.currentTarget.value as Cadence)}>
+          <option value="live">Live</option>
+          <option value="10">10 s</option>
+          <option value="60">60 s</option>
+          <option value="paused">Paused</option>
+        </select>
+      </label>
+      <button class="btn quiet" aria-label="Refresh now" title="Refresh now (r)" onClick={refreshNow}>
+        <Icon name="refresh" />
+      </button>
+    </span>
+  )
+}
+
+function ZoneSwitch() {
+  const z = useStore(zone)
+  return (
+    <button
+      class="btn quiet top-zone"
+      title="Times in the local zone or in UTC"
+      aria-label={`Times are ${z === 'utc' ? 'UTC' : 'local'}: switch`}
+      onClick={() => zone.set(z === 'utc' ? 'local' : 'utc')}
+    >
+      {z === 'utc' ? 'UTC' : 'Local'}
+    </button>
+  )
+}
+
+function ThemeSwitch() {
+  const t = useStore(theme)
+  const next = { system: 'light', light: 'dark', dark: 'system' } as const
+  const icon = { system: 'auto', light: 'sun', dark: 'moon' } as const
+  return (
+    <button class="btn quiet" title={`Theme: ${t}`} aria-label={`Theme: ${t}, switch to ${next[t]}`} onClick={() => theme.set(next[t])}>
+      <Icon name={icon[t]} />
+    </button>
+  )
+}
+
+function Health() {
+  const q = useRead('GET /api/v1/cluster/stats', {}, 2000)
+  useStore(shortcuts)
+  if (q.error && q.error.status === 0) return <State state="unavailable" word="unreachable" />
+  const s = q.data?.data
+  if (!s) return null
+  const bad = s.nodes.filter(n => n.status !== 'healthy')
+  return (
+    <a class="health" href={link('overview')} title={`floe ${s.version}`}>
+      {bad.length > 0 ? <State state={bad[0]!.status} word={`${bad.length} of ${s.nodes.length} ${bad[0]!.status}`} /> : <State state="healthy" />}
+      <span class="dim version">{s.version}</span>
+    </a>
+  )
+}

@@ -1,0 +1,246 @@
+import { describe, expect, test } from 'vitest'
+import { diffLines } from '../src/lib/diff'
+import { ago, bytes, dateTime, duration, percent, rate } from '../src/lib/format'
+import { completing, errorPlace, tokens } from '../src/lib/floql'
+import { isJSON, parseRaw, pretty, prettyText, RawJSON } from '../src/lib/json'
+import { checkLines } from '../src/lib/lineproto'
+import { parseRange } from '../src/lib/range'
+import { Meter, rates } from '../src/lib/rate'
+import { formatRoute, parseRoute } from '../src/lib/router'
+import { curl, floe, quote } from '../src/lib/snippets'
+import { bars, fold, position } from '../src/lib/timeline'
+import { asText, fromBase64, hexLines, toBase64 } from '../src/lib/bytes'
+
+/** A generator of the same numbers each time. */
+function random(seed: number) {
+  return () => (seed = (seed * 1103515245 + 12345) % 2147483648) / 2147483648
+}
+
+describe('router', () => {
+  test('what was opened comes back, whatever it is called', () => {
+    for (const id of ['a/b', 'a//b', '..', '.', '%2F', '%', 'line\nfeed', '🐧', 'é', '#?&=', ' ', 'a+b', '"']) {
+      const r = { ns: 'shop', screen: 'kv', id: [id], query: { prefix: id, tab: 'history' } }
+      expect(parseRoute(formatRoute(r))).toEqual(r)
+    }
+  })
+  test('pages without a namespace, and what nobody has typed', () => {
+    expect(parseRoute('#/login?next=%23%2Fa%2Fkv')).toEqual({ ns: '', screen: 'login', id: [], query: { next: '#/a/kv' } })
+    expect(parseRoute('')).toEqual({ ns: 'default', screen: 'overview', id: [], query: {} })
+    expect(parseRoute('#/login/kv').ns).toBe('login')
+    expect(parseRoute('#/a/kv/%').id).toEqual(['%'])
+  })
+})
+
+describe('json', () => {
+  function value(next: () => number, depth: number): unknown {
+    const n = Math.floor(next() * (depth > 3 ? 4 : 6))
+    if (n === 0) return Math.floor(next() * 1e9) - 5e8
+    if (n === 1) return 'x"\\\n\u2028é🐧'.slice(0, Math.floor(next() * 8))
+    if (n === 2) return next() < 0.5
+    if (n === 3) return null
+    if (n === 4) return Array.from({ length: Math.floor(next() * 4) }, () => value(next, depth + 1))
+    return Object.fromEntries(Array.from({ length: Math.floor(next() * 4) }, (_, i) => ['k' + i, value(next, depth + 1)]))
+  }
+  test('parseRaw reads what JSON.parse reads', () => {
+    const next = random(7)
+    for (let i = 0; i < 2000; i++) {
+      const v = value(next, 0)
+      const text = JSON.stringify(v, null, i % 3)
+      expect(parseRaw(text)).toEqual(v)
+      expect(JSON.parse(prettyText(text))).toEqual(v)
+    }
+  })
+  test('paths are kept as they were written, large integers as text', () => {
+    const v = parseRaw('{"a":{"x": {"output" : [1.10, {"b":1e400}] }},"n":9007199254740993,"output":null,"__proto__":1}', ['a.*.output', 'output']) as {
+      a: { x: { output: RawJSON } }
+      n: string
+      output: null
+    }
+    expect(v.a.x.output.text).toBe('[1.10, {"b":1e400}]')
+    expect(v.n).toBe('9007199254740993')
+    expect(v.output).toBe(null)
+    expect(Object.keys(v)).toContain('__proto__')
+  })
+  test('pretty keeps numbers, order and members that are there twice', () => {
+    expect(prettyText('{"b":1.10,"a":9007199254740993,"b":[],"c":{}}')).toBe('{\n  "b": 1.10,\n  "a": 9007199254740993,\n  "b": [],\n  "c": {}\n}')
+    expect(pretty('"x"')).toEqual([[{ kind: 'string', text: '"x"' }]])
+  })
+  test('what is no JSON is none', () => {
+    for (const bad of ['', '{', '[1,]', '{"a"}', '01', 'nul', '"\n"', '1 2', '{a:1}', "'x'", '[1 2]', '{"a":1,}', 'NaN', '['.repeat(100_000)])
+      expect(isJSON(bad)).toBe(false)
+  })
+})
+
+test('formats', () => {
+  expect([0.4, 5, 999, 1000, 59_900, 61_000, 3_700_000, 90_000_000].map(duration)).toEqual([
+    '0.40 ms',
+    '5 ms',
+    '999 ms',
+    '1.0 s',
+    '60 s',
+    '1m 1s',
+    '1h 1m',
+    '1d 1h',
+  ])
+  expect([0, 1023, 1024, 10 << 20].map(bytes)).toEqual(['0 B', '1,023 B', '1.0 KiB', '10 MiB'])
+  expect([0, 0.251, 3.44, 1200.4].map(rate)).toEqual(['0', '0.25', '3.4', '1,200'])
+  expect(percent(1, 30)).toBe('3.3 %')
+  expect(ago(1000, 500)).toBe('now')
+  expect(ago(0, 61_000)).toBe('1m ago')
+  expect(dateTime(1_700_000_000_123, 'utc')).toBe('2023-11-14 22:13:20.123Z')
+})
+
+test('commands are quoted for a shell', () => {
+  expect(quote('plain-1.2/x')).toBe('plain-1.2/x')
+  expect(quote("it's $HOME\n`x`")).toBe("'it'\\''s $HOME\n`x`'")
+  expect(quote('')).toBe("''")
+  expect(floe(['kv', 'set'], { n: 'shop', ttl: undefined, 'if-absent': true }, ['-k', 'a b'])).toBe("floe kv set -n shop --if-absent -- -k 'a b'")
+  expect(curl('PUT', '/kv/x', { a: '1', b: '' }, "it's")).toBe(
+    "curl -X PUT 'http://localhost:3000/api/v1/kv/x?a=1' --data-binary 'it'\\''s'".replace(
+      'http://localhost:3000/',
+      new URL('.', document.baseURI.startsWith('http') ? document.baseURI : 'http://localhost/').toString(),
+    ),
+  )
+})
+
+test('rates of counters: a fall is a gap', () => {
+  expect(
+    rates([
+      { at: 0, total: 10 },
+      { at: 1000, total: 30 },
+      { at: 2000, total: 5 },
+      { at: 2500, total: 10 },
+    ]).map(r => r.value),
+  ).toEqual([20, null, 10])
+  const m = new Meter(5000)
+  for (let i = 0; i < 100; i++) m.add(i * 1000, i)
+  expect(m.now()).toBe(1)
+  expect(m.samples.length).toBeLessThan(8)
+})
+
+test('line protocol', () => {
+  const found = checkLines(
+    'cpu,host=web-01,r\\,e=e\\ u usage=1.5,n=3i 1700000000000\n# no\n\ncpu usage\ncpu a=x 1\ncpu a="t"\n,a=1 b=2\ncpu a=1 1.5\ncpu a=1 1 2',
+    'ms',
+  )
+  expect(found.map(l => [l.line, l.error === ''])).toEqual([
+    [1, true],
+    [4, false],
+    [5, false],
+    [6, false],
+    [7, false],
+    [8, false],
+    [9, false],
+  ])
+  expect(found[0]).toMatchObject({
+    measurement: 'cpu',
+    tags: [
+      ['host', 'web-01'],
+      ['r,e', 'e u'],
+    ],
+    fields: [
+      ['usage', '1.5'],
+      ['n', '3i'],
+    ],
+    time: 1700000000000,
+  })
+})
+
+test('floql', () => {
+  const text = 'cpu{host=~web*}[1h] | window(5m) | avgg() # x'
+  expect(
+    tokens(text)
+      .filter(t => !['punct', 'word'].includes(t.kind))
+      .map(t => [t.kind, text.slice(t.from, t.to)]),
+  ).toEqual([
+    ['measurement', 'cpu'],
+    ['tag', 'host'],
+    ['operator', '=~'],
+    ['operator', '*'],
+    ['number', '1h'],
+    ['stage', 'window'],
+    ['number', '5m'],
+    ['unknown', 'avgg'],
+    ['comment', '# x'],
+  ])
+  const at = (t: string) => completing(t, t.length).what
+  expect([at('cp'), at('cpu{ho'), at('cpu{host='), at('cpu{a=b,c='), at('cpu[1h] | av'), at('cpu | field('), at('cpu | group_by(ho')]).toEqual([
+    'measurement',
+    'tag',
+    'value',
+    'value',
+    'stage',
+    'field',
+    'groupTag',
+  ])
+  expect(errorPlace('col 14: unknown stage', text)).toBe(13)
+  expect(errorPlace('line 2, column 3: x', 'ab\ncdef')).toBe(5)
+})
+
+test('ranges', () => {
+  expect(parseRange('6h', 10 * 3_600_000)).toEqual({ from: 4 * 3_600_000, to: 10 * 3_600_000, relative: true })
+  expect(parseRange('5..9', 0)).toEqual({ from: 5, to: 9, relative: false })
+  expect(parseRange('9..5', 3_600_000).relative).toBe(true)
+})
+
+test('timeline: steps are paired, retries and waits are segments, idle time is folded', () => {
+  const e = (event_type: string, step_name: string, timestamp: number) => ({ event_type, step_name, timestamp })
+  const events = [
+    e('workflow_started', '', 0),
+    e('step_started', 'a', 0),
+    e('awaiting_action', 'a', 0),
+    e('step_retry', 'a', 10),
+    e('step_completed', 'a', 20),
+    e('step_started', 'b', 20),
+    e('waiting_for_signal', 'b', 25),
+    e('signal_received', 'b', 1000),
+    e('step_completed', 'b', 1005),
+    e('step_started', 'a', 1005),
+  ]
+  const all = bars(events, 1010)
+  expect(all.map(b => [b.step, b.visit, b.from, b.to, b.outcome, b.retries, b.waitedFor.length])).toEqual([
+    ['a', 1, 0, 20, 'ok', 1, 0],
+    ['b', 1, 20, 1005, 'ok', 0, 1],
+    ['a', 2, 1005, 1010, 'open', 0, 0],
+  ])
+  expect(all[1]!.segments.map(s => s.kind)).toEqual(['work', 'wait', 'work'])
+  // What somebody works at is not idle, however long nothing is heard of it; a branch ends with its action; and a run that is over leaves nothing going on.
+  const slow = bars(
+    [
+      { event_type: 'step_started', step_name: 'ship', timestamp: 0 },
+      { event_type: 'awaiting_action', step_name: 'ship[0]', timestamp: 1 },
+      { event_type: 'action_completed', step_name: 'ship[0]', timestamp: 900 },
+      { event_type: 'step_completed', step_name: 'ship', timestamp: 901 },
+    ],
+    1000,
+  )
+  expect(slow.map(b => [b.step, b.to, b.outcome])).toEqual([
+    ['ship', 901, 'ok'],
+    ['ship[0]', 900, 'ok'],
+  ])
+  const stamps = [0, 1, 900, 901].map(timestamp => ({ timestamp }))
+  expect(fold(stamps, 0, 1000).some(s => s.folded)).toBe(true)
+  expect(fold(stamps, 0, 1000, slow).some(s => s.folded)).toBe(false)
+  const axis = fold(events, 0, 1010)
+  expect(axis.filter(s => s.folded)).toEqual([{ from: 25, to: 1000, folded: true }])
+  const places = [0, 10, 25, 500, 1000, 1010].map(t => position(axis, t))
+  expect([...places].sort((a, b) => a - b)).toEqual(places)
+  expect(places[0]).toBe(0)
+  expect(places[5]).toBeCloseTo(1)
+})
+
+test('bytes', () => {
+  const b = new Uint8Array([0x89, 0x50, 0, 255])
+  expect(fromBase64(toBase64(b))).toEqual(b)
+  expect(asText(b)).toBe(null)
+  expect(hexLines(b)[0]).toContain('89 50 00 ff')
+})
+
+test('differences', () => {
+  expect(diffLines('a\nb\nc', 'a\nx\nc')!.map(l => l.sign + l.text)).toEqual([' a', '-b', '+x', ' c'])
+  expect(
+    diffLines('{"a":1}', '{"a":2}')!
+      .filter(l => l.sign !== ' ')
+      .map(l => l.text.trim()),
+  ).toEqual(['"a": 1', '"a": 2'])
+})

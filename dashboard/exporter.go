@@ -1,0 +1,134 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/engine"
+)
+
+const metricsPath = "/metrics"
+
+// exporterRoutes are the endpoints of NewExporter.
+var exporterRoutes = []route{
+	endpoint("GET "+healthPath, (*handler).exporterHealth, "Whether the node serves, and how many shards it has: 200 and status ok, or 503 and why not."),
+	{method: http.MethodGet, path: metricsPath, doc: "The metrics of the node, for Prometheus."},
+}
+
+// Bounds of scrapes.
+const (
+	maxScrapes = 4
+	scrapeTime = 10 * time.Second
+)
+
+// Measured is a backend with metrics; *floe.Node is one.
+type Measured interface {
+	Backend
+	// Collector returns the metrics; see floe.Node.
+	Collector(objects int) prometheus.Collector
+}
+
+// exporter serves the metrics of a node.
+type exporter struct {
+	*handler
+	metrics http.Handler
+}
+
+// NewExporter returns the handler of a node's metrics for Prometheus, at /metrics, with those of the Go runtime and the process, and of /health, which
+// says how many shards there are too: {"status": "ok", "shards": 4}, or 503. It is for a port of its own; a program that has a registry registers
+// node.Collector there instead.
+//
+// Once there is a key store, /metrics takes a key that is for all namespaces, or a session token of one, as "Authorization: Bearer ...". Of the Options,
+// Logger, LoopbackOnly, Hosts and MetricsObjects count.
+func NewExporter(node Measured, opts ...Options) http.Handler {
+	var o Options
+	if len(opts) > 0 {
+		o = opts[0]
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(node.Collector(o.MetricsObjects), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return &exporter{handler: newHandler(node, o), metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		MaxRequestsInFlight: maxScrapes, Timeout: scrapeTime, EnableOpenMetrics: true, ErrorHandling: promhttp.ContinueOnError,
+	})}
+}
+
+// ServeHTTP answers one request.
+func (e *exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	out := &reply{ResponseWriter: w, request: r, traffic: e.traffic}
+	defer e.recoverPanic(out)
+	if err := e.serveRoute(out, r); err != nil {
+		e.fail(out, err)
+	}
+}
+
+func (e *exporter) serveRoute(out *reply, r *http.Request) error {
+	path := escapedPath(r.URL)
+	if path != metricsPath && path != healthPath {
+		return noSuchPath(path)
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		out.Header().Set("Allow", "GET, HEAD")
+		return engine.Errorf(errMethod, "method %.32s is not allowed here, GET, HEAD are", r.Method)
+	}
+	if path == healthPath {
+		state, err := e.exporterHealth(r.Context(), nothing{})
+		if err == nil {
+			e.send(out, http.StatusOK, state)
+		}
+		return err
+	}
+	if err := checkHost(e.hosts, r.Host); err != nil && !e.locked(r) {
+		return err
+	}
+	if err := e.admitScraper(r); err != nil {
+		return err
+	}
+	out.Header().Set("Cache-Control", "no-store")
+	out.Header().Set("X-Content-Type-Options", "nosniff")
+	e.metrics.ServeHTTP(out, r)
+	return nil
+}
+
+// admitScraper lets in who shows a key or a token, if there is a key store: the metrics name what is in all namespaces.
+func (e *exporter) admitScraper(r *http.Request) error {
+	who, err := e.holder(r)
+	if err != nil {
+		return err
+	}
+	if k := who.Key(); len(k.Namespaces) > 0 {
+		return engine.Errorf(errForbidden, "key %s is for some namespaces only, and this is about all", k.ID)
+	}
+	return nil
+}
+
+// holder returns the holder of the request's key or session token.
+func (h *handler) holder(r *http.Request) (*floe.Holder, error) {
+	shown := bearer(r)
+	if strings.HasPrefix(shown, "floe_sk_") {
+		return h.backend.Keys().AuthenticateKey(r.Context(), shown, (&input{request: r}).from())
+	}
+	return h.backend.Keys().Authenticate(r.Context(), shown)
+}
+
+// exporterState is the body of the exporter's /health.
+type exporterState struct {
+	Status   string `json:"status"`
+	Shards   int    `json:"shards"`
+	ReadOnly bool   `json:"read_only,omitempty"`
+}
+
+func (h *handler) exporterHealth(ctx context.Context, _ nothing) (exporterState, error) {
+	state, err := h.health(ctx, nothing{})
+	if err != nil {
+		return exporterState{}, err
+	}
+	stats, err := h.backend.Stats(ctx)
+	return exporterState{Status: state.Status, Shards: len(stats.Shards), ReadOnly: state.ReadOnly}, err
+}

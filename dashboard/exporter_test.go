@@ -1,0 +1,207 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
+)
+
+// scraped returns the series of an answer: "name{labels}" and its value.
+func scraped(t *testing.T, h http.Handler, token string) map[string]float64 {
+	t.Helper()
+	got := record(h, request("GET", "/metrics", "", token))
+	if got.status != 200 {
+		t.Fatalf("GET /metrics: %v", got)
+	}
+	all := make(map[string]float64)
+	for line := range strings.Lines(string(got.body)) {
+		name, value, found := cutLast(strings.TrimSpace(line))
+		if !found || strings.HasPrefix(line, "#") {
+			continue
+		}
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			t.Fatalf("series %q: %v", line, err)
+		}
+		all[name] = v
+	}
+	return all
+}
+
+func cutLast(line string) (before, after string, found bool) {
+	at := strings.LastIndexByte(line, ' ')
+	if at < 0 {
+		return "", "", false
+	}
+	return line[:at], line[at+1:], true
+}
+
+// TestExporter: the metrics say what was done, and what there is.
+func TestExporter(t *testing.T) {
+	node := openNode(t)
+	ctx := t.Context()
+	jobs, events := node.Queue("shop"), node.Stream("shop")
+	for range 3 {
+		if _, err := jobs.Enqueue(ctx, "mail", []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := events.Append(ctx, "orders", stream.Message{Payload: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := jobs.Dequeue(ctx, "mail"); err != nil {
+		t.Fatal(err)
+	}
+	if err := events.CreateGroup(ctx, "orders", "bills", stream.FromBeginning()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := node.KV("shop").Get(ctx, "none"); err == nil {
+		t.Fatal("a key that there is not")
+	}
+	h := NewExporter(node)
+	all := scraped(t, h, "")
+	for series, want := range map[string]float64{
+		`floe_ready`: 1,
+		`floe_queue_ready{namespace="shop",queue="mail"}`:                                2,
+		`floe_queue_inflight{namespace="shop",queue="mail"}`:                             1,
+		`floe_queue_enqueued_total{namespace="shop",queue="mail"}`:                       3,
+		`floe_group_lag{group="bills",namespace="shop",stream="orders"}`:                 3,
+		`floe_stream_appended_total{namespace="shop",stream="orders"}`:                   3,
+		`floe_operations_total{operation="enqueue",primitive="queue"}`:                   3,
+		`floe_operation_errors_total{primitive="kv",reason="busy"}`:                      0,
+		`floe_operation_duration_seconds_count{kind="write",primitive="queue"}`:          4,
+		`floe_operation_duration_seconds_bucket{kind="write",primitive="queue",le="16"}`: 4,
+		`floe_shard_leader{shard="0"}`:                                                   1,
+		`floe_metrics_objects_limit`:                                                     1000,
+		`floe_metrics_objects_left_out{kind="queue"}`:                                    0,
+		`floe_metrics_scrape_errors`:                                                     0,
+	} {
+		if got, ok := all[series]; !ok || got != want {
+			t.Errorf("%s is %v (there: %t), want %v", series, got, ok, want)
+		}
+	}
+	for _, name := range []string{"floe_fsync_duration_seconds_count", "floe_store_flushes_total", "floe_shard_applied_index", "go_goroutines", "process_resident_memory_bytes"} {
+		if !hasMetric(all, name) {
+			t.Errorf("there is no %s", name)
+		}
+	}
+	for series := range all {
+		if strings.Contains(series, `"_system"`) {
+			t.Errorf("a series is about a system namespace: %s", series)
+		}
+	}
+}
+
+func hasMetric(all map[string]float64, name string) bool {
+	for series := range all {
+		if metric, _, _ := strings.Cut(series, "{"); metric == name {
+			return true
+		}
+	}
+	return false
+}
+
+// TestExporterIsBounded: many queues make no more series than are allowed. The rest is in one, and how many they are is said.
+func TestExporterIsBounded(t *testing.T) {
+	const queues, own = 60, 10
+	node := openNode(t)
+	txn := node.Txn("many")
+	for i := range queues {
+		txn.Do(queue.EnqueueOp(fmt.Sprintf("q%03d", i), []byte("x")))
+	}
+	if _, err := txn.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all := scraped(t, NewExporter(node, Options{MetricsObjects: own}), "")
+	named := regexp.MustCompile(`^floe_queue_ready\{namespace="many",queue="q\d+"\}$`)
+	n := 0
+	for series := range all {
+		if named.MatchString(series) {
+			n++
+		}
+	}
+	rest, left := all[`floe_queue_ready{namespace="_other",queue=""}`], all[`floe_metrics_objects_left_out{kind="queue"}`]
+	if n != own || rest != queues-own || left != queues-own || all[`floe_metrics_objects_not_read{kind="queue"}`] != 0 {
+		t.Errorf("%d queues have series of their own, the rest has %v messages, %v were left out", n, rest, left)
+	}
+	// None at all is possible too.
+	if all := scraped(t, NewExporter(node, Options{MetricsObjects: -1}), ""); all[`floe_queue_ready{namespace="_other",queue=""}`] != queues {
+		t.Errorf("without series of their own: %v", all[`floe_queue_ready{namespace="_other",queue=""}`])
+	}
+}
+
+// TestExporterRoles: testdata/exporter_roles.txt says who may see what of the exporter, generated from its routes.
+func TestExporterRoles(t *testing.T) {
+	node := openNode(t)
+	h, api := NewExporter(node), New(node)
+	checkError(t, "an unknown path", record(h, request("GET", "/api/v1/namespaces", "", "")), 404, "no endpoint")
+	checkError(t, "a write", record(h, request("POST", "/metrics", "", "")), 405, "not allowed")
+	admin := bootstrap(t, node)
+	_, reader := newKey(t, node, floe.RoleRead)
+	_, some := newKey(t, node, floe.RoleWrite, floe.ForNamespaces("shop"))
+	wanted := readRolesOf(t, "testdata/exporter_roles.txt")
+	for _, rt := range exporterRoutes {
+		want, ok := wanted[rt.method+" "+rt.path]
+		if !ok {
+			t.Errorf("%s %s is not in testdata/exporter_roles.txt", rt.method, rt.path)
+		}
+		for who, c := range map[string]struct {
+			shown  string
+			status int
+		}{
+			"nobody": {"", 401}, "a wrong key": {"floe_sk_0123456789abcdef_00", 401}, "a wrong token": {"x", 401},
+			"a reader's key": {reader, 200}, "an admin's key": {admin, 200}, "a reader's session": {login(t, api, reader), 200},
+			"a key for some namespaces": {some, 403},
+		} {
+			if want == "public" {
+				c.status = 200
+			}
+			if got := record(h, request(rt.method, rt.path, "", c.shown)); got.status != c.status {
+				t.Errorf("%s %s with %s: %v, want %d", rt.method, rt.path, who, got, c.status)
+			}
+		}
+	}
+}
+
+// TestExporterHost: a foreign site that points its name at this machine reads nothing but /health.
+func TestExporterHost(t *testing.T) {
+	h := NewExporter(openNode(t), Options{LoopbackOnly: true, Hosts: []string{"metrics.internal"}})
+	for host, want := range map[string]int{"localhost:9001": 200, "127.0.0.1": 200, "metrics.internal:9001": 200, "evil.example": 421} {
+		r := httptest.NewRequest("GET", "/metrics", nil)
+		r.Host = host
+		if got := record(h, r); got.status != want {
+			t.Errorf("host %s: %v, want %d", host, got, want)
+		}
+		r = httptest.NewRequest("GET", "/health", nil)
+		r.Host = host
+		if got := record(h, r); got.status != 200 || string(got.body) != `{"status":"ok","shards":4}`+"\n" {
+			t.Errorf("health of host %s: %v", host, got)
+		}
+	}
+}
+
+// TestExporterOfClosedNode: a scrape of a node that is closed, or closes, ends; it says that the node is not ready.
+func TestExporterOfClosedNode(t *testing.T) {
+	node, err := floe.Open(floe.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := NewExporter(node)
+	if err := node.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := record(h, request("GET", "/health", "", "")); got.status != 503 {
+		t.Errorf("health: %v", got)
+	}
+	if got := record(h, request("GET", "/metrics", "", "")); got.status == 500 {
+		t.Errorf("metrics: %v", got)
+	}
+}

@@ -1,0 +1,263 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/stream/processing"
+)
+
+const jobsPath = "/api/v1/processing/jobs"
+
+var processingRoutes = []route{
+	endpoint("GET "+jobsPath, (*handler).jobs, "The stream-processing jobs of a namespace."),
+	endpoint("POST "+jobsPath, (*handler).submitJob, "Submit a job; the body is its pipeline, YAML or JSON."),
+	endpoint("GET "+jobsPath+"/:id", (*handler).job, "One job, with its pipeline and savepoints."),
+	endpoint("PUT "+jobsPath+"/:id/stop", (*handler).stopJob, "Stop a job; it can be restored."),
+	endpoint("DELETE "+jobsPath+"/:id", (*handler).cancelJob, "Cancel a job for good."),
+}
+
+// jobSummary is an item of the listing of jobs.
+type jobSummary struct {
+	JobID            string     `json:"job_id"`
+	Name             string     `json:"name"`
+	Namespace        string     `json:"namespace"`
+	Status           string     `json:"status"`
+	Parallelism      int        `json:"parallelism"`
+	BatchSize        int        `json:"batch_size"`
+	CreatedAt        int64      `json:"created_at"`
+	RecordsProcessed int64      `json:"records_processed"`
+	Metrics          jobMetrics `json:"metrics"`
+}
+
+// jobMetrics are the figures of a job. Gauges are 0 while it does not run.
+type jobMetrics struct {
+	RecordsIn        int64   `json:"records_in"`
+	RecordsOut       int64   `json:"records_out"`
+	ThroughputPerSec float64 `json:"throughput_per_sec"`
+	OutputPerSec     float64 `json:"output_per_sec"`
+	LastReadCount    int     `json:"last_read_count"`
+	BatchSize        int     `json:"batch_size"`
+	IdleMillis       int64   `json:"idle_ms"`
+	WatermarkMillis  int64   `json:"watermark_ms"`
+	WatermarkLag     int64   `json:"watermark_lag_ms"`
+	LatencyLast      float64 `json:"latency_last_ms"`
+	LatencyAvg       float64 `json:"latency_avg_ms"`
+	LatencyMax       float64 `json:"latency_max_ms"`
+	Running          bool    `json:"running"`
+}
+
+func summarizeJob(j processing.Job) jobSummary {
+	m := &j.Metrics
+	s := jobSummary{
+		JobID: string(j.ID), Name: j.Name, Namespace: j.Namespace, Status: j.Status.String(), Parallelism: j.Parallelism, BatchSize: j.BatchSize,
+		CreatedAt: j.CreatedAt.UnixMilli(), RecordsProcessed: m.RecordsIn,
+		Metrics: jobMetrics{
+			RecordsIn: m.RecordsIn, RecordsOut: m.RecordsOut, ThroughputPerSec: m.InPerSecond, OutputPerSec: m.OutPerSecond, LastReadCount: m.LastReadCount,
+			BatchSize: j.BatchSize, IdleMillis: m.Idle.Milliseconds(), WatermarkLag: m.Lag.Milliseconds(), LatencyLast: millisOf(m.LatencyLast),
+			LatencyAvg: millisOf(m.LatencyAvg), LatencyMax: millisOf(m.LatencyMax), Running: j.Status == processing.Running,
+		},
+	}
+	if !m.Watermark.IsZero() {
+		s.Metrics.WatermarkMillis = m.Watermark.UnixMilli()
+	}
+	return s
+}
+
+func millisOf(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func (h *handler) jobs(ctx context.Context, q listRequest) (listing[jobSummary], error) {
+	page := func(after string, n int) ([]processing.Job, string, error) {
+		page, err := h.backend.Processing(q.namespace).Page(ctx, processing.Limit(n), processing.Cursor(after))
+		return page.Items, page.Cursor, err
+	}
+	return collect(q.after, q.limit, page, summarizeJob, nil)
+}
+
+// submitJobRequest is a pipeline: the body as it is.
+type submitJobRequest struct {
+	namespace  string
+	given      bool // the request names it
+	definition []byte
+}
+
+func (q *submitJobRequest) parse(in *input) {
+	q.namespace = in.namespace()
+	if _, q.given = in.param("namespace"); in.err != nil {
+		return
+	}
+	in.maxBody = min(in.maxBody, processing.MaxDefinition)
+	var err error
+	q.definition, err = in.readBody()
+	in.check(err)
+}
+
+// jobChanged is the answer to whatever changes a job.
+type jobChanged struct {
+	OK     bool   `json:"ok"`
+	JobID  string `json:"job_id"`
+	Status string `json:"status"`
+}
+
+// submitJob makes a job in the namespace of the request, or in that of the pipeline if the request names none.
+func (h *handler) submitJob(ctx context.Context, q submitJobRequest) (jobChanged, error) {
+	if !q.given {
+		own, err := processing.DefinitionNamespace(q.definition)
+		if err != nil {
+			return jobChanged{}, allJobMistakes(err)
+		}
+		if own != "" {
+			q.namespace = own
+		}
+	}
+	made, err := h.backend.Processing(q.namespace).Submit(ctx, q.definition)
+	if err != nil {
+		return jobChanged{}, allJobMistakes(err)
+	}
+	return jobChanged{true, string(made.Job), made.Status.String()}, nil
+}
+
+// allJobMistakes is the error of a pipeline with all that is wrong with it, where its own text has the first few.
+func allJobMistakes(err error) error {
+	var bad *processing.DefinitionError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	var all []string
+	for _, p := range bad.Problems {
+		if !p.Warning {
+			all = append(all, fmt.Sprintf("line %d: %s", p.Line, p.Message))
+		}
+	}
+	return engine.Errorf(engine.ErrInvalid, "the pipeline has mistakes: %s", strings.Join(all, "; "))
+}
+
+// jobRequest names a job. The id says where it is; a namespace that is given has to be its own.
+type jobRequest struct {
+	namespace string
+	given     bool
+	id        processing.JobID
+}
+
+func (q *jobRequest) parse(in *input) {
+	q.id = processing.JobID(in.segment("id"))
+	q.namespace = in.namespace()
+	_, q.given = in.param("namespace")
+}
+
+// store returns the store of the job's namespace. What is no id is that of no job.
+func (h *handler) jobStore(ctx context.Context, q jobRequest) (*processing.Store, error) {
+	store := h.backend.Processing(q.namespace)
+	if q.given {
+		return store, nil
+	}
+	own, err := store.Locate(ctx, q.id)
+	if err != nil {
+		return nil, noSuchJob(q.id, err)
+	}
+	return h.backend.Processing(own), nil
+}
+
+func noSuchJob(id processing.JobID, err error) error {
+	if errors.Is(err, engine.ErrInvalid) {
+		return engine.Errorf(engine.ErrNotFound, "job %.64s not found", id)
+	}
+	return err
+}
+
+// jobDetail is the body of /processing/jobs/:id.
+type jobDetail struct {
+	jobSummary
+	YAML       string         `json:"yaml"`
+	Savepoints []jobSavepoint `json:"savepoints"`
+}
+
+// jobSavepoint is a savepoint that is complete.
+type jobSavepoint struct {
+	ID               string `json:"id"`
+	CreatedAt        int64  `json:"created_at"`
+	RecordsProcessed int64  `json:"records_processed"`
+}
+
+func (h *handler) job(ctx context.Context, q jobRequest) (jobDetail, error) {
+	store, err := h.jobStore(ctx, q)
+	if err != nil {
+		return jobDetail{}, err
+	}
+	d, err := store.Detail(ctx, q.id)
+	if err != nil {
+		return jobDetail{}, noSuchJob(q.id, err)
+	}
+	detail := jobDetail{summarizeJob(d.Job), string(d.Definition), []jobSavepoint{}}
+	for _, s := range d.Savepoints {
+		if s.Complete {
+			detail.Savepoints = append(detail.Savepoints, jobSavepoint{string(s.ID), s.CreatedAt.UnixMilli(), s.RecordsProcessed})
+		}
+	}
+	return detail, nil
+}
+
+func (h *handler) stopJob(ctx context.Context, q jobRequest) (jobChanged, error) {
+	return h.changeJob(ctx, q, (*processing.Store).Stop)
+}
+
+func (h *handler) cancelJob(ctx context.Context, q jobRequest) (jobChanged, error) {
+	return h.changeJob(ctx, q, (*processing.Store).Cancel)
+}
+
+func (h *handler) changeJob(
+	ctx context.Context, q jobRequest, change func(*processing.Store, context.Context, processing.JobID) (processing.Status, error),
+) (jobChanged, error) {
+	store, err := h.jobStore(ctx, q)
+	if err != nil {
+		return jobChanged{}, err
+	}
+	status, err := change(store, ctx, q.id)
+	if err != nil {
+		return jobChanged{}, noSuchJob(q.id, err)
+	}
+	return jobChanged{true, string(q.id), status.String()}, nil
+}
+
+// jobWork is the body of /console/processing/jobs/:id: what the specified detail has no fields for.
+type jobWork struct {
+	JobID     string         `json:"job_id"`
+	Reason    string         `json:"reason"` // why it has failed, or is held up; "" if nothing is wrong
+	Held      bool           `json:"held"`   // it runs, and waits for a sink, a source or a lookup
+	Errors    int64          `json:"errors"` // records that went to the stream of errors
+	Late      int64          `json:"late"`
+	Dropped   int64          `json:"dropped"`
+	Missed    int64          `json:"missed"` // records that were trimmed before they were read
+	Operators []operatorWork `json:"operators"`
+}
+
+// operatorWork is what an operator has done so far.
+type operatorWork struct {
+	Name    string `json:"name"`
+	In      int64  `json:"in"`
+	Out     int64  `json:"out"`
+	Errors  int64  `json:"errors"`
+	Late    int64  `json:"late"`
+	Dropped int64  `json:"dropped"`
+}
+
+func (h *handler) jobWork(ctx context.Context, q jobRequest) (jobWork, error) {
+	store, err := h.jobStore(ctx, q)
+	if err != nil {
+		return jobWork{}, err
+	}
+	j, err := store.Job(ctx, q.id)
+	if err != nil {
+		return jobWork{}, noSuchJob(q.id, err)
+	}
+	m := &j.Metrics
+	w := jobWork{JobID: string(j.ID), Reason: j.Reason, Held: j.Held, Errors: m.Errors, Late: m.Late, Dropped: m.Dropped, Missed: m.Missed, Operators: []operatorWork{}}
+	for _, o := range m.Operators {
+		w.Operators = append(w.Operators, operatorWork(o))
+	}
+	return w, nil
+}

@@ -1,0 +1,65 @@
+package dashboard
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/floedb/floe"
+)
+
+// rateSeconds is how far back the rates go.
+const rateSeconds = 300
+
+// rater is a backend that knows what it has done in each of the last seconds: a node.
+type rater interface{ Rates() floe.Rates }
+
+// rates are the body of /console/rates: what was done in each step, the oldest first. All lists are of one length: shorter if the node has
+// just started, and 0 if it is in another process, which keeps its rates for itself.
+type rates struct {
+	StepMillis int64   `json:"step_ms"`
+	Commands   []int64 `json:"commands"`
+	BytesIn    []int64 `json:"bytes_in"`
+	BytesOut   []int64 `json:"bytes_out"`
+}
+
+func (h *handler) consoleRates(context.Context, nothing) (rates, error) {
+	n := floe.Rates{Commands: []int64{}, BytesReceived: []int64{}, BytesSent: []int64{}}
+	if h.rates != nil {
+		n = h.rates()
+	}
+	r := rates{StepMillis: time.Second.Milliseconds(), Commands: n.Commands, BytesIn: n.BytesReceived, BytesOut: n.BytesSent}
+	h.traffic.recent.addTo(h.now(), r.BytesIn, r.BytesOut)
+	return r, nil
+}
+
+// recentBytes counts bytes by the second in which they came and went.
+type recentBytes struct {
+	mu      sync.Mutex // guards seconds
+	seconds [rateSeconds + 2]struct{ at, received, sent int64 }
+}
+
+func (b *recentBytes) add(now time.Time, received, sent int64) {
+	at := now.Unix()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := &b.seconds[at%int64(len(b.seconds))]
+	if s.at != at {
+		s.at, s.received, s.sent = at, 0, 0
+	}
+	s.received += received
+	s.sent += sent
+}
+
+// addTo adds what was counted to lists that end with the second before this one.
+func (b *recentBytes) addTo(now time.Time, received, sent []int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range received {
+		at := now.Unix() - int64(len(received)-i)
+		if s := b.seconds[at%int64(len(b.seconds))]; s.at == at {
+			received[i] += s.received
+			sent[i] += s.sent
+		}
+	}
+}

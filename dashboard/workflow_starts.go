@@ -1,0 +1,102 @@
+package dashboard
+
+import (
+	"context"
+
+	"github.com/floedb/floe/workflow"
+)
+
+const flowStartsPath = "/api/v1/console/workflows/:name"
+
+// flowStartRoutes are about what starts runs of a workflow by itself. The API has no place for them.
+var flowStartRoutes = []route{
+	endpoint("GET "+flowStartsPath, (*handler).flowStarts, "How the schedule and the trigger of a workflow stand."),
+	endpoint("PUT "+flowStartsPath+"/schedule/pause", (*handler).pauseFlow, "Stop the schedule of a workflow; runs that it has started go on."),
+	endpoint("PUT "+flowStartsPath+"/schedule/resume", (*handler).resumeFlow, "Let the schedule of a workflow go on, with its next tick."),
+}
+
+// flowStarts is what starts runs of a workflow by itself; null is what it does not have.
+type flowStarts struct {
+	Name      string        `json:"name"`
+	Namespace string        `json:"namespace"`
+	Schedule  *flowSchedule `json:"schedule"`
+	Trigger   *flowTrigger  `json:"trigger"`
+}
+
+// flowSchedule is the schedule of a workflow, and how it stands. It has a cron expression, or an interval.
+type flowSchedule struct {
+	Cron           string `json:"cron"`
+	Timezone       string `json:"timezone"`
+	IntervalMillis int64  `json:"interval_ms"`
+	MaxConcurrent  int    `json:"max_concurrent"` // 0: no limit
+	Paused         bool   `json:"paused"`
+	Note           string `json:"note"`        // why floe has paused it, or why the last tick that was refused was
+	NextAt         *int64 `json:"next_at"`     // null: there is none, or it is not known yet
+	DecidedTo      int64  `json:"decided_to"`  // until when ticks are decided
+	ActiveRuns     int64  `json:"active_runs"` // that it has started
+	StartedTotal   int64  `json:"started_total"`
+	SkippedTotal   int64  `json:"skipped_total"` // because max_concurrent runs were active
+	MissedTotal    int64  `json:"missed_total"`
+	RefusedTotal   int64  `json:"refused_total"` // by the workflow's schema
+}
+
+// flowTrigger is the trigger of a workflow, and how it stands.
+type flowTrigger struct {
+	Stream        string `json:"stream"`
+	Namespace     string `json:"namespace"`
+	ConsumerGroup string `json:"consumer_group"`
+	Mode          string `json:"mode"`
+	BatchSize     int    `json:"batch_size"`
+	BatchTimeout  int64  `json:"batch_timeout_ms"`
+	Start         string `json:"start"`          // latest or earliest
+	MaxConcurrent int    `json:"max_concurrent"` // 0: no limit
+	State         string `json:"state"`          // starting, waiting, active or paused
+	Reason        string `json:"reason"`
+	Lag           int64  `json:"lag"`
+	ActiveRuns    int64  `json:"active_runs"`
+	StartedTotal  int64  `json:"started_total"` // batches
+	RecordsTotal  int64  `json:"records_total"`
+	RepeatedTotal int64  `json:"repeated_total"`
+	RefusedTotal  int64  `json:"refused_total"`
+	Note          string `json:"note"` // why a batch was refused, the last time
+}
+
+func (h *handler) flowStarts(ctx context.Context, q definitionRequest) (flowStarts, error) {
+	i, err := h.backend.Workflow(q.namespace).Workflow(ctx, q.name)
+	if err != nil {
+		return flowStarts{}, err
+	}
+	return newFlowStarts(q, &i), nil
+}
+
+func newFlowStarts(q definitionRequest, i *workflow.Info) flowStarts {
+	s := flowStarts{Name: q.name, Namespace: q.namespace}
+	if c := i.Schedule; c != nil {
+		s.Schedule = &flowSchedule{
+			c.Cron, c.Zone, c.Every.Milliseconds(), c.Most, c.Paused, c.Note, givenMillis(c.Next), c.Last.UnixMilli(), c.Active, c.Started, c.Skipped, c.Missed, c.Refused,
+		}
+	}
+	if t := i.Trigger; t != nil {
+		s.Trigger = &flowTrigger{
+			t.Stream, t.Namespace, t.Group, t.Mode, t.Batch, t.Wait.Milliseconds(), t.Start, t.Most, t.State.String(), t.Reason, t.Lag, t.Active, t.Started, t.Records,
+			t.Repeated, t.Refused, t.Note,
+		}
+	}
+	return s
+}
+
+func (h *handler) pauseFlow(ctx context.Context, q definitionRequest) (flowStarts, error) {
+	return h.turnFlow(ctx, q, h.backend.Workflow(q.namespace).PauseSchedule)
+}
+
+func (h *handler) resumeFlow(ctx context.Context, q definitionRequest) (flowStarts, error) {
+	return h.turnFlow(ctx, q, h.backend.Workflow(q.namespace).ResumeSchedule)
+}
+
+// turnFlow pauses a schedule, or has it go on, and answers how it stands then.
+func (h *handler) turnFlow(ctx context.Context, q definitionRequest, turn func(context.Context, string) error) (flowStarts, error) {
+	if err := turn(ctx, q.name); err != nil {
+		return flowStarts{}, err
+	}
+	return h.flowStarts(ctx, q)
+}

@@ -1,0 +1,155 @@
+// Package auth says who may do what: API keys, the sessions that are opened with them, and what each lets its holder do.
+//
+// Keys are replicated state of shard 0 (machine.go), so that they are the same on all nodes. Of a key's secret the state holds a hash, and the public
+// half of a signing key that is derived from it: whoever presents the secret is recognised by the hash, and gets a session token signed with the
+// derived key, which then is forgotten. Any node can check the token, and nobody who has read a node's disk can make one.
+//
+// A Gate is what one process knows of all that. It follows the shard, so that a key that is revoked ends everything that was begun with it.
+package auth
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/plant"
+)
+
+// Role says what the holder of a key may do; each includes those before.
+type Role uint8
+
+// The roles.
+const (
+	Read  Role = iota + 1 // look at everything
+	Write                 // change data
+	Admin                 // change keys, look at system namespaces
+)
+
+var roleNames = []string{Read: "read", Write: "write", Admin: "admin"}
+
+func (r Role) String() string {
+	if r < Read || r > Admin {
+		return fmt.Sprintf("role %d", uint8(r))
+	}
+	return roleNames[r]
+}
+
+// ParseRole returns the role of a name. Errors: ErrInvalid.
+func ParseRole(name string) (Role, error) {
+	if i := slices.Index(roleNames, name); i > 0 {
+		return Role(i), nil
+	}
+	return 0, engine.Errorf(engine.ErrInvalid, "role %.64q is not one of read, write, admin", name)
+}
+
+// Bounds of keys.
+const (
+	MaxKeys       = 1000 // of a node
+	MaxNamespaces = 64   // of a key
+	idBytes       = 8
+	secretBytes   = 32
+	keyPrefix     = "floe_sk_"
+)
+
+// Key is a key without its secret.
+type Key struct {
+	ID         string // 16 hexadecimal digits
+	Name       string // what its owner calls it, perhaps ""
+	Role       Role
+	Namespaces []string // that it is for, in order; nil: all
+	Created    time.Time
+}
+
+// check returns ErrInvalid for what no key can be.
+func (k *Key) check() error {
+	switch {
+	case k.Role < Read || k.Role > Admin:
+		return engine.Errorf(engine.ErrInvalid, "key: role %d is not one of read, write, admin", k.Role)
+	case k.Role == Admin && len(k.Namespaces) > 0:
+		return engine.Errorf(engine.ErrInvalid, "key: an admin key is for all namespaces")
+	case len(k.Namespaces) > MaxNamespaces:
+		return engine.Errorf(engine.ErrInvalid, "key: %d namespaces, the limit is %d", len(k.Namespaces), MaxNamespaces)
+	case len(k.ID) != 2*idBytes:
+		return engine.Errorf(engine.ErrInvalid, "key: malformed id %.64q", k.ID)
+	}
+	if k.Name != "" {
+		if err := engine.CheckName("key", k.Name); err != nil {
+			return err
+		}
+	}
+	for i, ns := range k.Namespaces {
+		if err := engine.CheckWritable(ns); err != nil {
+			return err
+		}
+		if i > 0 && ns <= k.Namespaces[i-1] {
+			return engine.Errorf(engine.ErrInvalid, "key: namespaces are not in order, or %.255q is there twice", ns)
+		}
+	}
+	return nil
+}
+
+// Secret is a key as its holder shows it, such as floe_sk_<id>_<secret>, or what else nobody should read. It prints as ***.
+type Secret string
+
+// String returns ***.
+func (Secret) String() string { return "***" }
+
+// GoString returns ***.
+func (Secret) GoString() string { return "***" }
+
+// LogValue returns ***.
+func (Secret) LogValue() slog.Value { return slog.StringValue("***") }
+
+// MarshalText returns ***.
+func (Secret) MarshalText() ([]byte, error) { return []byte("***"), nil }
+
+// proof is what the state holds of a secret.
+type proof struct {
+	hash   [sha256.Size]byte
+	public [ed25519.PublicKeySize]byte
+}
+
+// newSecret returns the id and the secret of a new key.
+func newSecret() (id string, secret []byte) {
+	b := make([]byte, idBytes+secretBytes)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b[:idBytes]), b[idBytes:]
+}
+
+func spell(id string, secret []byte) Secret {
+	return Secret(keyPrefix + id + "_" + hex.EncodeToString(secret))
+}
+
+// parse takes a key apart; ok is false for what is none.
+func (s Secret) parse() (id string, secret []byte, ok bool) {
+	rest, ok := strings.CutPrefix(string(s), keyPrefix)
+	id, text, cut := strings.Cut(rest, "_")
+	secret, err := hex.DecodeString(text)
+	return id, secret, ok && cut && err == nil && len(secret) == secretBytes && len(id) == 2*idBytes
+}
+
+func prove(secret []byte) (p proof) {
+	p.hash = sha256.Sum256(secret)
+	copy(p.public[:], signer(secret).Public().(ed25519.PublicKey))
+	return p
+}
+
+// signer returns the key that signs the sessions of a key.
+func signer(secret []byte) ed25519.PrivateKey {
+	seed := sha256.Sum256(append([]byte("floe session signer\x00"), secret...))
+	return ed25519.NewKeyFromSeed(seed[:])
+}
+
+// fits reports whether a secret is the one of p, in a time that does not depend on how much of it is.
+func (p *proof) fits(secret []byte) bool {
+	hash := sha256.Sum256(secret)
+	return subtle.ConstantTimeCompare(hash[:], p.hash[:]) == 1 || plant.On(plant.AnySecret)
+}

@@ -1,0 +1,202 @@
+package auth
+
+import (
+	"context"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// Grant is what the holder of a key may do, for as long as there is the key. That of nobody is for those who show no key where there is no key store.
+type Grant struct {
+	key     storedKey
+	local   bool  // from this machine; of nobody's
+	open    bool  // nobody's: there is no key store
+	unknown error // why it is good for nothing yet, nil if it is
+	ctx     context.Context
+	end     context.CancelCauseFunc
+}
+
+func newGrant(k storedKey) *Grant {
+	g := &Grant{key: k}
+	g.ctx, g.end = context.WithCancelCause(context.Background())
+	return g
+}
+
+// Key returns the key. That of nobody has no ID.
+func (g *Grant) Key() Key { return g.key.Key }
+
+// IsOpen reports whether it is nobody's.
+func (g *Grant) IsOpen() bool { return g.open }
+
+// Done is closed when the grant has ended.
+func (g *Grant) Done() <-chan struct{} { return g.ctx.Done() }
+
+// Err returns why the grant has ended, ErrUnauthorized, or nil.
+func (g *Grant) Err() error { return context.Cause(g.ctx) }
+
+// AfterEnd has f called when the grant has ended, unless stop is called before.
+func (g *Grant) AfterEnd(f func()) (stop func() bool) { return context.AfterFunc(g.ctx, f) }
+
+// While returns a context that is done when ctx is, or the grant has ended. Its cause says which.
+func (g *Grant) While(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(g.ctx, func() { cancel(g.Err()) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// Require returns ErrUnauthorized unless the role is at least what is needed.
+func (g *Grant) Require(need Role) error {
+	if g.open || g.key.Role >= need {
+		return nil
+	}
+	return engine.Errorf(engine.ErrUnauthorized, "this takes the role %s, key %s has %s", need, g.key.ID, g.key.Role)
+}
+
+// Sees reports whether the grant is for a namespace.
+func (g *Grant) Sees(namespace string) bool { return g.About(namespace) == nil }
+
+// About returns ErrUnauthorized unless the grant is for a namespace.
+func (g *Grant) About(namespace string) error {
+	switch {
+	case g.open || g.key.Role == Admin:
+		return nil
+	case engine.IsSystem(namespace):
+		return engine.Errorf(engine.ErrUnauthorized, "namespace %.255q is for admins", namespace)
+	case !g.restricted():
+		return nil
+	}
+	for _, ns := range g.key.Namespaces {
+		if ns == namespace {
+			return nil
+		}
+	}
+	return engine.Errorf(engine.ErrUnauthorized, "key %s is not for namespace %.255q", g.key.ID, namespace)
+}
+
+func (g *Grant) restricted() bool { return len(g.key.Namespaces) > 0 }
+
+// Command returns ErrUnauthorized for a command that the holder may not send. wire knows what kind of command it is.
+func (g *Grant) Command(wire *engine.Wire, cmd engine.Command) error {
+	if g.restricted() && wire.Reaches(cmd) {
+		return engine.Errorf(engine.ErrUnauthorized, "key %s is for some namespaces only, and a definition can reach into others", g.key.ID)
+	}
+	if g.unknown != nil {
+		return g.unknown
+	}
+	if cmd.Machine != engine.MachineKeys {
+		if err := g.Require(Write); err != nil {
+			return err
+		}
+		return g.About(cmd.Namespace)
+	}
+	if g.open && cmd.Kind == kindBootstrap && !g.local {
+		return engine.Errorf(engine.ErrUnauthorized, "a key store is made from the machine of the node only")
+	}
+	return g.Require(Admin)
+}
+
+// Query returns ErrUnauthorized for a query that the holder may not ask.
+func (g *Grant) Query(q engine.Query) error {
+	if g.unknown != nil {
+		return g.unknown
+	}
+	if q.Machine() == engine.MachineKeys {
+		return g.Require(Admin)
+	}
+	if _, ok := q.(*engine.NamespacesQuery); ok {
+		return nil // see Trim
+	}
+	if ns, ok := engine.NamespaceOf(q); ok {
+		return g.About(ns)
+	}
+	if g.restricted() {
+		return engine.Errorf(engine.ErrUnauthorized, "key %s is for some namespaces only, and this is about all", g.key.ID)
+	}
+	return nil
+}
+
+// Ask has a query answered for the holder: a listing of namespaces has those that he may see.
+func (g *Grant) Ask(q engine.Query, ask func(engine.Query) error) error {
+	if err := g.Query(q); err != nil {
+		return err
+	}
+	list, ok := q.(*engine.NamespacesQuery)
+	if !ok || g.open || g.key.Role == Admin {
+		return ask(q)
+	}
+	// A page may have to be made of several: those of others would make it short, and a short one is the last.
+	var seen []engine.NamespaceInfo
+	page := *list
+	for {
+		page.Infos = nil
+		if err := ask(&page); err != nil {
+			return err
+		}
+		for _, info := range page.Infos {
+			if g.Sees(info.Name) && len(seen) < list.Limit {
+				seen = append(seen, info)
+			}
+		}
+		if len(page.Infos) < page.Limit || len(seen) == list.Limit {
+			list.Infos = seen
+			return nil
+		}
+		page.After = page.Infos[len(page.Infos)-1].Name
+	}
+}
+
+// Door returns a door through which the holder does what he may.
+func (g *Grant) Door(wire *engine.Wire, door engine.Door) engine.Door {
+	return &grantedDoor{door, wire, g}
+}
+
+// grantedDoor looks at everything before it lets it through.
+type grantedDoor struct {
+	engine.Door
+	wire  *engine.Wire
+	grant *Grant
+}
+
+func (d *grantedDoor) Propose(ctx context.Context, id engine.ShardID, cmd engine.Command) ([]byte, error) {
+	if err := d.allowed(d.grant.Command(d.wire, cmd)); err != nil {
+		return nil, err
+	}
+	return d.Door.Propose(ctx, id, cmd)
+}
+
+func (d *grantedDoor) Take(ctx context.Context, id engine.ShardID, t engine.Take) ([]byte, error) {
+	if err := d.allowed(d.grant.Command(d.wire, t.Command)); err != nil {
+		return nil, err
+	}
+	ctx, cancel := d.grant.While(ctx)
+	defer cancel()
+	result, err := d.Door.Take(ctx, id, t)
+	return result, d.grant.Explain(err)
+}
+
+func (d *grantedDoor) Query(ctx context.Context, id engine.ShardID, q engine.Query) error {
+	if err := d.allowed(nil); err != nil {
+		return err
+	}
+	ctx, cancel := d.grant.While(ctx)
+	defer cancel()
+	return d.grant.Explain(d.grant.Ask(q, func(q engine.Query) error { return d.Door.Query(ctx, id, q) }))
+}
+
+func (d *grantedDoor) allowed(err error) error {
+	if ended := d.grant.Err(); ended != nil {
+		return ended
+	}
+	return err
+}
+
+// Explain returns why the grant has ended in place of an error that came of it.
+func (g *Grant) Explain(err error) error {
+	if ended := g.Err(); err != nil && ended != nil {
+		return ended
+	}
+	return err
+}

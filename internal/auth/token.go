@@ -1,0 +1,69 @@
+package auth
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+)
+
+// SessionTime is how long a session lasts.
+const SessionTime = 12 * time.Hour
+
+const tokenPrefix = "floe_st_"
+
+// A token is floe_st_ | base64url of payload and signature. The payload:
+//
+//	version u8 (1) | id of the key, 8 bytes | end of the session, uvarint ms since the epoch
+//
+// The signature is Ed25519 (RFC 8032), by the signer of the key, over context and payload.
+const (
+	tokenVersion = 1
+	tokenContext = "floe session token\x00"
+)
+
+// sign returns a token for the key with a secret.
+func sign(id string, secret []byte, ends time.Time) Secret {
+	raw, _ := hex.DecodeString(id)
+	payload := append([]byte{tokenVersion}, raw...)
+	payload = codec.AppendUvarint(payload, uint64(ends.UnixMilli()))
+	signature := ed25519.Sign(signer(secret), append([]byte(tokenContext), payload...))
+	return Secret(tokenPrefix + base64.RawURLEncoding.EncodeToString(append(payload, signature...)))
+}
+
+// token is one that has been taken apart, and not been checked.
+type token struct {
+	id                 string
+	ends               time.Time
+	payload, signature []byte
+}
+
+func parseToken(s Secret) (t token, ok bool) {
+	text, found := strings.CutPrefix(string(s), tokenPrefix)
+	const longest = 256
+	if !found || len(text) > longest {
+		return t, false
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(b) < 1+idBytes+1+ed25519.SignatureSize || b[0] != tokenVersion {
+		return t, false
+	}
+	t.payload, t.signature = b[:len(b)-ed25519.SignatureSize], b[len(b)-ed25519.SignatureSize:]
+	t.id = hex.EncodeToString(b[1 : 1+idBytes])
+	r := codec.NewReader(t.payload[1+idBytes:])
+	ends := r.Uvarint()
+	const latest = 1 << 50
+	if r.Done() != nil || ends > latest {
+		return t, false
+	}
+	t.ends = time.UnixMilli(int64(ends))
+	return t, true
+}
+
+// signedBy reports whether the key has signed it.
+func (t *token) signedBy(p *proof) bool {
+	return ed25519.Verify(p.public[:], append([]byte(tokenContext), t.payload...), t.signature)
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/floedb/floe/internal/stress"
+	"github.com/floedb/floe/stream"
+	"github.com/floedb/floe/stream/processing"
+)
+
+// The streams that jobs of the rows read and write.
+const (
+	jobIn  = "in"
+	jobOut = "out"
+)
+
+// jobs are the rows of stream processing.
+func (b *bench) jobs() []row {
+	return []row{
+		{name: "processing/records", bar: 150_000, unit: "records/s/core", absolute: true, more: true, short: true, work: jobRecords{}},
+		{name: "processing/latency/1", bar: 4, unit: "L5", absolute: true, work: latency{"a record is there", (*bench).jobAlone}},
+	}
+}
+
+// jobOf is stream -> filter -> keyed sum -> stream.
+func jobOf(batch int) processing.Definition {
+	return processing.Definition{
+		Name: "sums", BatchSize: batch,
+		Sources: []processing.Source{{Name: jobIn, From: processing.FromStream{Name: jobIn}}},
+		Operators: []processing.Operator{
+			{Name: "some", Do: processing.Filter{Condition: "expr: amount >= 100"}},
+			{Name: "by", Do: processing.KeyBy{Key: "$.customer"}},
+			{Name: "sum", Do: processing.Aggregate{Function: "sum", Field: "$.amount"}},
+		},
+		Sinks: []processing.Sink{{Name: jobOut, To: processing.ToStream{Name: jobOut}}},
+	}
+}
+
+// jobRecord is a record of about 256 bytes, of one of 10,000 customers. The filter of jobOf keeps nine of ten.
+func (b *bench) jobRecord(i int) stream.Message {
+	return stream.Message{Payload: fmt.Appendf(nil, `{"customer":"customer-%05d","amount":%d,"currency":"EUR","note":%s,"at":%d}`,
+		i*7919%10_000, i%1000, jsonOf(b.values[i%valueBytes:][:160]), 1_763_740_800_000+i)}
+}
+
+// jobRecords measures how many records a job goes through in a second of a processor: those that were there when it was submitted.
+type jobRecords struct{}
+
+func (jobRecords) measure(b *bench) (res result, err error) {
+	var values []float64
+	var all []figures
+	for i := range b.settings.rounds {
+		f, err := b.runJob()
+		if err != nil {
+			return res, err
+		}
+		b.log("  round %d: %.0f records a second of a processor, in %v", i+1, f.rate, short(f.p50))
+		values, all = append(values, f.rate), append(all, f)
+	}
+	return result{value: median(values), figures: medians(all)}, nil
+}
+
+func (jobRecords) profile(b *bench) (figures, error) { return b.runJob() }
+
+// runJob returns how many records a second of a processor a job goes through, and how long that takes.
+func (b *bench) runJob() (f figures, err error) {
+	n, done, err := b.jobNode()
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	records := min(b.settings.behind, 500_000)
+	batch := make([]stream.Message, 0, 1000)
+	for i := range records {
+		if batch = append(batch, b.jobRecord(i)); len(batch) < cap(batch) && i < records-1 {
+			continue
+		}
+		if _, err := n.streams.AppendMany(context.Background(), jobIn, batch); err != nil {
+			return f, err
+		}
+		batch = batch[:0]
+	}
+	atRest()
+	return b.observed(func() (figures, error) { return n.runJob(records) })
+}
+
+// runJob has a job go through the records that are there.
+func (n *node) runJob(records int) (f figures, err error) {
+	ctx, definition := context.Background(), jobOf(1000)
+	definition.StopAtEnd = true
+	start, used := time.Now(), processorTime()
+	made, err := n.jobs.Submit(ctx, definition.YAML())
+	if err != nil {
+		return f, err
+	}
+	poll := time.NewTicker(50 * time.Millisecond)
+	defer poll.Stop()
+	for job := (processing.Job{Status: processing.Running}); job.Status == processing.Running; <-poll.C {
+		if job, err = n.jobs.Job(ctx, made.Job); err != nil {
+			return f, err
+		}
+		if m := job.Metrics; job.Status != processing.Running && (job.Status != processing.Completed || m.RecordsIn != int64(records) || m.Errors != 0) {
+			return f, fmt.Errorf("job is %v (%s) after %d of %d records, %d errors", job.Status, job.Reason, m.RecordsIn, records, m.Errors)
+		}
+	}
+	took := time.Since(start)
+	return figures{rate: float64(records) / (processorTime() - used).Seconds(), p50: took, p99: took}, nil
+}
+
+// jobNode opens a node whose namespace is in one shard, in a directory of its own.
+func (b *bench) jobNode() (n *node, done func() error, err error) {
+	dir, err := os.MkdirTemp(b.dir, "job-")
+	if err != nil {
+		return nil, nil, err
+	}
+	if n, err = (setup{shards: 4, together: true}).open(dir); err != nil {
+		return nil, nil, errors.Join(err, b.remove(dir))
+	}
+	return n, func() error { return errors.Join(n.close(), b.remove(dir)) }, nil
+}
+
+// jobAlone appends one record after the other: from the beginning of the append until a reader has what a job makes of it.
+func (b *bench) jobAlone(last time.Duration) (f figures, err error) {
+	n, done, err := b.jobNode()
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	ctx := context.Background()
+	if _, err := n.jobs.Submit(ctx, jobOf(100).YAML()); err != nil {
+		return f, err
+	}
+	count, latency, read := 0, new(stress.Histogram), stream.ID{}
+	for start := time.Now(); err == nil && (count == 0 || time.Since(start) < last); count++ {
+		from := time.Now()
+		if _, err = n.streams.Append(ctx, jobIn, b.jobRecord(1000*count+999)); err != nil {
+			break
+		}
+		var got []stream.Record
+		if got, err = n.streams.Read(ctx, jobOut, stream.After(read), stream.Limit(1), stream.Wait(time.Minute)); err == nil && len(got) != 1 {
+			err = fmt.Errorf("the job has made nothing of record %d in a minute", count)
+		}
+		if err == nil {
+			read = got[0].ID
+			latency.Add(time.Since(from))
+		}
+	}
+	return figures{rate: float64(count) / last.Seconds(), p50: latency.Quantile(0.5), p99: latency.Quantile(0.99)}, err
+}

@@ -1,0 +1,293 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+	"github.com/spf13/cobra"
+)
+
+// defaultConfigFile is read if it is in the working directory and no other one is named.
+const defaultConfigFile = "floe.toml"
+
+// configFile is what a configuration file says.
+type configFile struct {
+	name    string               // "": there is none
+	entries map[string]fileEntry // by key, such as "dashboard.bind"
+	bad     []error              // each with its line
+}
+
+type fileEntry struct {
+	text    string // as a flag would have it
+	spelled string // where it is from, and what it says
+}
+
+// findConfigFile reads the file that is named, or the default one. That there is none of the latter is no error.
+func findConfigFile(cmd *cobra.Command, p Process) (*configFile, error) {
+	name, from := cmd.Flag("config").Value.String(), "--config"
+	if env, _ := p.LookupEnv("FLOE_CONFIG"); env != "" && !cmd.Flags().Changed("config") {
+		name, from = env, "FLOE_CONFIG"
+	}
+	chosen := name != ""
+	if !chosen {
+		name = defaultConfigFile
+	}
+	b, err := os.ReadFile(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !chosen:
+		return &configFile{}, nil
+	case err != nil:
+		return nil, &usageError{fmt.Errorf("%s=%s: %w", from, name, err), helpHint(cmd)}
+	}
+	return parseConfigFile(name, b), nil
+}
+
+// parseConfigFile reads a file in TOML. Everything that is wrong with it is in bad.
+func parseConfigFile(name string, b []byte) *configFile {
+	f := &configFile{name: name, entries: make(map[string]fileEntry)}
+	var document map[string]any
+	if err := toml.Unmarshal(b, &document); err != nil {
+		f.bad = []error{f.syntaxError(err)}
+		return f
+	}
+	lines := linesOf(b)
+	f.walk("", document, lines)
+	slices.SortStableFunc(f.bad, func(a, b error) int { return lineOf(a) - lineOf(b) })
+	return f
+}
+
+// lineError is what is wrong with a line.
+type lineError struct {
+	name string
+	line int
+	text string
+}
+
+func (e *lineError) Error() string { return fmt.Sprintf("%s:%d: %s", e.name, e.line, e.text) }
+
+func lineOf(err error) int {
+	if e := (*lineError)(nil); errors.As(err, &e) {
+		return e.line
+	}
+	return 0
+}
+
+func (f *configFile) syntaxError(err error) error {
+	if bad := (*toml.DecodeError)(nil); errors.As(err, &bad) {
+		line, column := bad.Position()
+		return &lineError{f.name, line, fmt.Sprintf("column %d: %s", column, strings.TrimPrefix(bad.Error(), "toml: "))}
+	}
+	return fmt.Errorf("%s: %w", f.name, err)
+}
+
+// linesOf returns the line of each key and table, the document having been found to be well-formed.
+func linesOf(b []byte) map[string]int {
+	lines := make(map[string]int)
+	var p unstable.Parser
+	p.Reset(b)
+	table := ""
+	for p.NextExpression() {
+		e := p.Expression()
+		path := ""
+		if e.Kind == unstable.KeyValue {
+			path = table
+		}
+		line := 0
+		for it := e.Key(); it.Next(); {
+			key := it.Node()
+			line = p.Shape(key.Raw).Start.Line
+			path = joinKey(path, string(key.Data))
+			if lines[path] == 0 {
+				lines[path] = line
+			}
+		}
+		if e.Kind == unstable.Table || e.Kind == unstable.ArrayTable {
+			table = path
+		}
+	}
+	return lines
+}
+
+func joinKey(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// walk takes the values of a table.
+func (f *configFile) walk(path string, t map[string]any, lines map[string]int) {
+	for name, value := range t {
+		key := joinKey(path, name)
+		line := lines[key]
+		if line == 0 {
+			line = lines[path] // in an inline table
+		}
+		s := settingOf(key)
+		below, isTable := value.(map[string]any)
+		switch {
+		case s == nil && isTable && isSection(key):
+			f.walk(key, below, lines)
+		case s == nil:
+			f.unknown(key, isTable, line)
+		default:
+			text, err := s.fromFile(value)
+			spelled := fmt.Sprintf("%s:%d: %s", f.name, line, key)
+			if err != nil {
+				f.bad = append(f.bad, &lineError{f.name, line, fmt.Sprintf("%s: %v", key, err)})
+				continue
+			}
+			f.entries[key] = fileEntry{text, spelled + " = " + shownValue(value)}
+		}
+	}
+}
+
+func shownValue(value any) string {
+	if s, ok := value.(string); ok {
+		return strconv.Quote(s)
+	}
+	return fmt.Sprint(value)
+}
+
+// unknown notes a key that there is not, with the nearest one that there is.
+func (f *configFile) unknown(key string, isTable bool, line int) {
+	what, near := "key", ""
+	var names []string
+	for _, s := range settings {
+		names = append(names, s.path())
+	}
+	if isTable {
+		what, names = "table", sections()
+	}
+	if name := nearest(key, names); name != "" {
+		near = fmt.Sprintf(": did you mean %s?", name)
+	}
+	f.bad = append(f.bad, &lineError{f.name, line, fmt.Sprintf("unknown %s %s%s", what, key, near)})
+}
+
+// path is where the setting is in the file.
+func (s *setting) path() string { return strings.TrimPrefix(s.key, "!") }
+
+func settingOf(path string) *setting {
+	for i := range settings {
+		if settings[i].path() == path {
+			return &settings[i]
+		}
+	}
+	return nil
+}
+
+// sections are the tables of the file.
+func sections() (names []string) {
+	for _, s := range settings {
+		if table, _, found := strings.Cut(s.path(), "."); found && !slices.Contains(names, table) {
+			names = append(names, table)
+		}
+	}
+	return names
+}
+
+func isSection(name string) bool { return slices.Contains(sections(), name) }
+
+// What a value is in the file.
+const (
+	tomlString  = "a string"
+	tomlInteger = "an integer"
+	tomlBoolean = "true or false"
+	tomlList    = "a list of strings"
+	tomlSize    = "a string such as \"64MiB\", or bytes"
+)
+
+// tomlKind returns what the setting is in the file.
+func (s *setting) tomlKind() string {
+	switch {
+	case s.kind == "":
+		return tomlBoolean
+	case s.kind == "n" || s.kind == "port":
+		return tomlInteger
+	case s.kind == "size":
+		return tomlSize
+	case strings.HasSuffix(s.kind, ",..."):
+		return tomlList
+	}
+	return tomlString
+}
+
+// fromFile returns a value as a flag would have it.
+func (s *setting) fromFile(value any) (string, error) {
+	kind := s.tomlKind()
+	switch v := value.(type) {
+	case string:
+		if kind == tomlString || kind == tomlSize {
+			return v, nil
+		}
+	case int64:
+		if kind == tomlInteger || kind == tomlSize {
+			return strconv.FormatInt(v, 10), nil
+		}
+	case bool:
+		if kind == tomlBoolean {
+			return strconv.FormatBool(v != strings.HasPrefix(s.key, "!")), nil
+		}
+	case []any:
+		if text, ok := listText(v); ok && kind == tomlList {
+			return text, nil
+		}
+	}
+	return "", fmt.Errorf("%s is not %s", shownValue(value), kind)
+}
+
+func listText(list []any) (string, bool) {
+	var parts []string
+	for _, item := range list {
+		text, ok := item.(string)
+		if !ok || strings.Contains(text, ",") {
+			return "", false
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ","), true
+}
+
+// nearest returns the name that is most like another one, "" if none is.
+func nearest(name string, names []string) string {
+	best, least := "", 1+max(2, len(name)/3)
+	for _, other := range names {
+		if d := distance(name, other); d < least {
+			best, least = other, d
+		}
+		// In another table, or in none.
+		if _, last, found := strings.Cut(other, "."); found && last == name {
+			return other
+		}
+	}
+	return best
+}
+
+// distance is how many letters have to be put in, taken out or changed to make b of a (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			changed := diagonal
+			if a[i] != b[j] {
+				changed++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os/exec"
+	"runtime"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/dashboard"
+	"github.com/floedb/floe/internal/demo"
+)
+
+// demoOptions are what the flags of floe demo say.
+type demoOptions struct {
+	seed                uint64
+	port, dashboardPort int
+	noOpen              bool
+}
+
+func demoCommand(p Process) *cobra.Command {
+	var o demoOptions
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Run a node in memory with a shop in it, and open its dashboard",
+		Long: `Run a node in memory with a shop in it, and open its dashboard.
+
+The shop has customers who order, workers, workflows in all states, pipelines, dead letters, a
+consumer that has fallen behind, and time series: something of everything, and all of it moves.
+With one seed the same orders come every time. Nothing is kept: it ends with the command.`,
+		Example: `  floe demo
+  floe demo --seed 7 --dashboard-port 8080 --no-open`,
+		Args: takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for flag, n := range map[string]int{"port": o.port, "dashboard-port": o.dashboardPort} {
+				if _, err := port(strconv.Itoa(n)); err != nil {
+					return &usageError{fmt.Errorf("--%s=%d: %w", flag, n, err), helpHint(cmd)}
+				}
+			}
+			return runDemo(cmd.Context(), p, o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.Uint64Var(&o.seed, "seed", 1, "what the shop is made of: the same `number`, the same shop")
+	flags.IntVar(&o.port, "port", defaultPort, "`port` for clients, 0 for any that is free")
+	flags.IntVar(&o.dashboardPort, "dashboard-port", defaultPort+2, "`port` of the dashboard, 0 for any that is free")
+	flags.BoolVar(&o.noOpen, "no-open", false, "print where the dashboard is, and open no browser")
+	return cmd
+}
+
+// runDemo runs a shop and the server of its node until ctx is done.
+func runDemo(ctx context.Context, p Process, o demoOptions) error {
+	c := &config{logLevel: slog.LevelWarn, spelled: map[string]string{
+		"port": fmt.Sprintf("--port=%d", o.port), "dashboard-port": fmt.Sprintf("--dashboard-port=%d", o.dashboardPort),
+	}}
+	s := &server{config: c, log: c.logger(p), ready: true}
+	site, err := listen(net.JoinHostPort(defaultBind, strconv.Itoa(o.dashboardPort)), nil, s.log)
+	if err != nil {
+		return listenError(c.spelled["dashboard-port"], "--dashboard-", err)
+	}
+	s.dashboard = site
+	if s.node, err = floe.Open(floe.Config{Listen: net.JoinHostPort(defaultBind, strconv.Itoa(o.port)), Logger: s.log}); err != nil {
+		site.close()
+		if network := (*net.OpError)(nil); errors.As(err, &network) && network.Op == "listen" {
+			err = listenError(c.spelled["port"], "--", err)
+		}
+		return err
+	}
+	shop := demo.New(s.node, o.seed)
+	if err := shop.Load(ctx); err != nil {
+		return s.stop(err)
+	}
+	site.gate.open(dashboard.New(s.node, dashboard.Options{Logger: s.log, LoopbackOnly: true}))
+	url := fmt.Sprintf("http://%s/#/%s/overview", site.addr, demo.Main)
+	s.announceDemo(p, o, url)
+	if !o.noOpen && isTerminal(p.Stdout) {
+		openBrowser(url)
+	}
+	living, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- shop.Run(living) }()
+	err = s.wait(ctx, p)
+	cancel()
+	return s.stop(errors.Join(err, <-ended))
+}
+
+// announceDemo says what there is to see.
+func (s *server) announceDemo(p Process, o demoOptions, url string) {
+	say := func(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
+	say(p.Stdout, "floe %s is ready, with a shop (seed %d)", floe.Version, o.seed)
+	say(p.Stdout, "  clients    %s", s.node.Addr())
+	say(p.Stdout, "  dashboard  http://%s", s.dashboard.addr)
+	say(p.Stdout, "  look at    %s", url)
+	say(p.Stdout, "  or try     floe queue dlq list mail -n %s --addr %s", demo.Main, s.node.Addr())
+	say(p.Stdout, "All of it is in memory, and gone after ctrl-c.")
+}
+
+// openBrowser shows a page to whoever sits at this machine, if there is a way to.
+func openBrowser(url string) {
+	command, args := "xdg-open", []string{url}
+	switch runtime.GOOS {
+	case "darwin":
+		command = "open"
+	case "windows":
+		command, args = "rundll32", []string{"url.dll,FileProtocolHandler", url}
+	}
+	// Where there is none, the address was printed.
+	if cmd := exec.Command(command, args...); cmd.Start() == nil {
+		go func() { _ = cmd.Wait() }()
+	}
+}

@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floedb/floe"
+)
+
+func keyCommand(p Process) *cobra.Command {
+	f := &frame{Process: p}
+	cmd := group("key", "Create, list and revoke API keys", keyCreate(f), apiKeyList(f), keyRevoke(f))
+	cmd.Long = `Create, list and revoke API keys.
+
+The first one comes from floe server bootstrap, and is an admin's. These commands take the
+role admin. A key is shown once, when it is created: the node keeps a hash of it.`
+	f.equip(cmd)
+	return cmd
+}
+
+// keySummary is a key in the output. Key is there when it has just been created.
+type keySummary struct {
+	ID         string   `json:"id"`
+	Name       string   `json:"name"`
+	Role       string   `json:"role"`
+	Namespaces []string `json:"namespaces"` // null: all
+	CreatedAt  int64    `json:"created_at"`
+	Key        string   `json:"key,omitempty"`
+}
+
+func summarizeKey(k floe.Key, secret string) keySummary {
+	return keySummary{ID: k.ID, Name: k.Name, Role: string(k.Role), Namespaces: k.Namespaces, CreatedAt: k.CreatedAt.UnixMilli(), Key: secret}
+}
+
+func (k keySummary) shownNamespaces() string {
+	if k.Namespaces == nil {
+		return "all"
+	}
+	return strings.Join(k.Namespaces, ",")
+}
+
+func keyCreate(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Create a key, and show it once",
+		Example: `  floe key create --role write --namespaces shop,billing --name checkout
+  floe key create --role read --output raw > reader.key`,
+		Args: takes(),
+	}
+	flags := cmd.Flags()
+	role := flags.String("role", "", "`role` of the holder: admin, write or read")
+	namespaces := flags.StringSlice("namespaces", nil, "`names` of the namespaces that it is for, separated by commas (default all)")
+	name := flags.String("name", "", "what to call it in lists")
+	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"admin", "write", "read"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *role == "" {
+			return &usageError{errors.New("--role is missing"), "it takes admin, write or read"}
+		}
+		opts := []floe.KeyOption{floe.KeyName(*name)}
+		if cmd.Flags().Changed("namespaces") {
+			if len(*namespaces) == 0 {
+				return &usageError{errors.New("--namespaces is empty"), "leave it out for a key that is good for all"}
+			}
+			opts = append(opts, floe.ForNamespaces(*namespaces...))
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			k, secret, err := s.Keys().Create(ctx, floe.Role(*role), opts...)
+			if err != nil {
+				return err
+			}
+			return s.printKey(k, secret)
+		})
+	}
+	return cmd
+}
+
+// printKey shows a new key.
+func (o *output) printKey(k floe.Key, secret string) error {
+	if o.format == formatRaw {
+		_, err := fmt.Fprintln(o.w, secret)
+		return err
+	}
+	sum := summarizeKey(k, secret)
+	return o.print(sum, table{head: []string{"ID", "ROLE", "NAMESPACES", "KEY"}, rows: [][]string{{sum.ID, sum.Role, sum.shownNamespaces(), secret}}})
+}
+
+func apiKeyList(f *frame) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the keys, without their secrets",
+		Args:  takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				keys, err := s.Keys().List(ctx)
+				if err != nil {
+					return err
+				}
+				list, t := []keySummary{}, table{head: []string{"ID", "NAME", "ROLE", "NAMESPACES", "CREATED"}}
+				for _, k := range keys {
+					sum := summarizeKey(k, "")
+					list = append(list, sum)
+					t.rows = append(t.rows, []string{sum.ID, sum.Name, sum.Role, sum.shownNamespaces(), shownTime(k.CreatedAt)})
+				}
+				return s.print(list, t)
+			})
+		},
+	}
+}
+
+// keyRevoked is the answer to a revocation.
+type keyRevoked struct {
+	OK bool   `json:"ok"`
+	ID string `json:"id"`
+}
+
+func keyRevoke(f *frame) *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke ID",
+		Short: "End a key for good, and all that was begun with it",
+		Args:  takes("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				if err := s.Keys().Revoke(ctx, args[0]); err != nil {
+					return err
+				}
+				return s.print(keyRevoked{OK: true, ID: args[0]}, table{head: []string{"REVOKED"}, rows: [][]string{{args[0]}}})
+			})
+		},
+	}
+}

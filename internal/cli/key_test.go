@@ -1,0 +1,203 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestKeys runs a node with keys as an operator would, the program itself with real sockets: from bootstrap to a key that is revoked under a follower.
+func TestKeys(t *testing.T) {
+	path, dir := build(t), t.TempDir()
+	admin := bootstrapBy(t, path, dir)
+	if out, err := exec.Command(path, "server", "bootstrap", "--data-dir", dir).CombinedOutput(); exitCode(err) != exitConflict || !strings.Contains(string(out), "already") {
+		t.Errorf("a second bootstrap: %v\n%s", err, out)
+	}
+	s := startBy(t, binary(path, nil), "--data-dir", dir)
+	if !strings.Contains(s.stdout, "keys       needed") {
+		t.Errorf("start-up lines:\n%s", s.stdout)
+	}
+	mustCall(t, 401, "GET", s.url+"/api/v1/namespaces", "")
+	mustCall(t, 200, "GET", s.url+"/health", "")
+	if got := mustCall(t, 200, "GET", s.url+"/api/v1/auth/status", ""); got != `{"auth_enabled":true,"authenticated":false}`+"\n" {
+		t.Errorf("status: %s", got)
+	}
+	var session struct{ Token string }
+	if err := json.Unmarshal([]byte(mustCall(t, 200, "POST", s.url+"/api/v1/auth/session", `{"api_key":"`+admin+`"}`)), &session); err != nil {
+		t.Fatal(err)
+	}
+	if status := callAs(t, session.Token, s.url+"/api/v1/namespaces"); status != 200 {
+		t.Errorf("with a session: %d", status)
+	}
+
+	env := map[string]string{"FLOE_ADDR": s.addr}
+	expectRun(t, env, exitUnauthorized, "kv", "list")
+	expectRun(t, env, exitUnauthorized, "kv", "list", "--api-key", admin[:len(admin)-4]+"0000")
+	env["FLOE_API_KEY"] = admin
+	expectRun(t, env, 0, "kv", "set", "k", "v", "-n", "mine")
+	var made keySummary
+	if err := json.Unmarshal([]byte(expectRun(t, env, 0, "key", "create", "--role", "read", "--namespaces", "mine", "-o", "json")), &made); err != nil {
+		t.Fatal(err)
+	}
+	keyFile := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(keyFile, []byte(made.Key+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reader := map[string]string{"FLOE_ADDR": s.addr, "FLOE_API_KEY": "@" + keyFile}
+	expectRun(t, reader, 0, "kv", "get", "k", "-n", "mine")
+	expectRun(t, reader, exitUnauthorized, "kv", "set", "k", "w", "-n", "mine")
+	expectRun(t, reader, exitUnauthorized, "kv", "get", "k", "-n", "other")
+	expectRun(t, reader, exitUnauthorized, "key", "list")
+	if got := expectRun(t, reader, 0, "ns", "list", "-o", "raw"); !strings.HasPrefix(got, "mine\t") || strings.Count(got, "\n") != 1 {
+		t.Errorf("namespaces that a reader sees: %q", got)
+	}
+
+	// The stream ends, with everybody who follows it, when the key does.
+	followed := make(chan int, 1)
+	follower := exec.Command(path, "kv", "watch", "", "-n", "mine", "--addr", s.addr, "--api-key="+made.Key)
+	out, err := follower.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := follower.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_, _ = out.Read(make([]byte, 1)) // the first change: it follows
+		followed <- 0
+	}()
+	for waiting := true; waiting; {
+		expectRun(t, env, 0, "kv", "set", "k", "v", "-n", "mine")
+		select {
+		case <-followed:
+			waiting = false
+		default:
+		}
+	}
+	if shown, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", follower.Process.Pid)); err == nil && (strings.Contains(string(shown), made.Key[10:]) || !strings.Contains(string(shown), "--api-key=***")) {
+		t.Errorf("the list of processes shows %q", shown)
+	}
+	expectRun(t, env, 0, "key", "revoke", made.ID)
+	if err := follower.Wait(); exitCode(err) != exitUnauthorized {
+		t.Errorf("a follower whose key was revoked: %v", err)
+	}
+	expectRun(t, reader, exitUnauthorized, "kv", "get", "k", "-n", "mine")
+	expectRun(t, env, exitConflict, "key", "revoke", strings.Split(admin, "_")[2])
+	audit := expectRun(t, env, 0, "stream", "read", "audit", "-n", "_system", "-o", "raw")
+	if !strings.Contains(audit, "create key "+made.ID) || !strings.Contains(audit, "revoke key "+made.ID) {
+		t.Errorf("the audit:\n%s", audit)
+	}
+	awaitAudit(t, env, `"key":"`+made.ID+`"`, `"action":"kv put"`, `"result":"not allowed"`)
+	awaitAudit(t, env, `"action":"kv put"`, `"namespace":"mine"`, `"result":"ok"`)
+	s.signal(syscall.SIGTERM)
+	if code := s.wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	for _, secret := range []string{admin, made.Key, session.Token} {
+		tail := secret[len(secret)-40:]
+		if strings.Contains(s.stderr(), tail) || strings.Contains(audit, tail) {
+			t.Error("a secret is in the log or in the audit")
+		}
+		grepFiles(t, dir, tail)
+	}
+}
+
+// TestBootstrapRunning makes the key store of a node that runs: whoever was connected without a key is cut off.
+func TestBootstrapRunning(t *testing.T) {
+	s := start(t, "--data-dir", t.TempDir())
+	env := map[string]string{"FLOE_ADDR": s.addr}
+	expectRun(t, env, 0, "kv", "set", "k", "v")
+	_, port, _ := strings.Cut(s.addr, ":")
+	dir := s.dataDir(t)
+	admin := strings.TrimSpace(expectRun(t, nil, 0, "server", "bootstrap", "--data-dir", dir, "--port", port))
+	expectRun(t, env, exitUnauthorized, "kv", "get", "k")
+	env["FLOE_API_KEY"] = admin
+	expectRun(t, env, 0, "kv", "get", "k")
+	mustCall(t, 401, "GET", s.url+"/api/v1/namespaces", "")
+	s.stop()
+}
+
+// dataDir returns the data directory as the start-up lines have it.
+func (r *running) dataDir(t *testing.T) string {
+	t.Helper()
+	_, after, _ := strings.Cut(r.stdout, "data       ")
+	dir, _, found := strings.Cut(after, " (")
+	if !found {
+		t.Fatalf("start-up lines:\n%s", r.stdout)
+	}
+	return dir
+}
+
+func bootstrapBy(t *testing.T, path, dir string) (key string) {
+	t.Helper()
+	out, err := exec.Command(path, "server", "bootstrap", "--data-dir", dir).Output()
+	key = strings.TrimSpace(string(out))
+	if err != nil || !strings.HasPrefix(key, "floe_sk_") {
+		t.Fatalf("bootstrap: %v, %q", err, out)
+	}
+	return key
+}
+
+// expectRun runs a command line, which has to end with the exit code, and returns what it printed.
+func expectRun(t *testing.T, env map[string]string, want int, args ...string) string {
+	t.Helper()
+	code, stdout, stderr := run(t, env, args...)
+	if code != want {
+		t.Fatalf("floe %v: exit code %d, want %d\n%s%s", args, code, want, stdout, stderr)
+	}
+	return stdout
+}
+
+func callAs(t *testing.T, token, url string) int {
+	t.Helper()
+	req, err := newRequest("GET", url, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client(t).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+// grepFiles fails if a file below dir holds a text.
+func grepFiles(t *testing.T, dir, text string) {
+	t.Helper()
+	err := filepath.Walk(dir, func(name string, info os.FileInfo, err error) error {
+		if err != nil || !info.Mode().IsRegular() {
+			return err
+		}
+		b, err := os.ReadFile(name)
+		if strings.Contains(string(b), text) {
+			t.Errorf("%s holds a secret", name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitAudit waits until an entry of the audit has all parts: what clients do is written about a second later.
+func awaitAudit(t *testing.T, env map[string]string, parts ...string) {
+	t.Helper()
+	audit := ""
+	for late := time.Now().Add(patience); time.Now().Before(late); {
+		audit = expectRun(t, env, 0, "stream", "read", "audit", "-n", "_system", "-o", "raw", "--tail", "--limit", "1000")
+		for line := range strings.Lines(audit) {
+			if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(line, part) }) {
+				return
+			}
+		}
+	}
+	t.Errorf("no entry of the audit has %q:\n%s", parts, audit)
+}

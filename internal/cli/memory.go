@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"runtime/debug"
+
+	"github.com/floedb/floe/internal/budget"
+)
+
+// findMemory makes the memory what the process is allowed, unless it was said.
+func (c *config) findMemory() {
+	defer func() {
+		if c.cacheSize == 0 {
+			c.text["cache-size"] = shownSize(c.limits().Cache)
+		}
+	}()
+	if c.memory != 0 {
+		return
+	}
+	total, from := budget.Found()
+	if total < budget.Least { // too little to be meant for a node, or nobody says anything
+		return
+	}
+	total = min(total, 1<<45) / (1 << 20) * (1 << 20)
+	c.memory = total
+	c.text["memory"], c.spelled["memory"] = shownSize(total), from+"="+shownSize(total)
+}
+
+// boundMemory has Go's runtime collect garbage earlier rather than exceed the memory.
+func (c *config) boundMemory() {
+	if c.memory > 0 && debug.SetMemoryLimit(-1) == math.MaxInt64 {
+		debug.SetMemoryLimit(c.memory / 10 * 9)
+	}
+}
+
+// dividedShards is by how many shards the memory is divided: those of the directory are not known yet.
+func (c *config) dividedShards() int {
+	if c.shards > 0 {
+		return c.shards
+	}
+	return 4
+}
+
+// limits are what the node and its dashboard bound themselves by.
+func (c *config) limits() budget.Limits {
+	l := budget.Default()
+	if c.memory > 0 {
+		l = budget.Divide(c.memory, c.dividedShards())
+	}
+	if c.cacheSize > 0 {
+		l.Cache = c.cacheSize
+	}
+	for _, set := range []struct {
+		limit *int
+		to    int
+	}{{&l.Connections, c.maxConnections}, {&l.Calls, c.maxInFlight}, {&l.Waits, c.maxWaiting}, {&l.HTTPRequests, c.maxRequests}} {
+		if set.to > 0 {
+			*set.limit = set.to
+		}
+	}
+	if c.maxConnections > 0 {
+		l.HTTPConnections = min(c.maxConnections, defaultHTTPConnections)
+	}
+	return l
+}
+
+// printMemory writes, as comments, how the memory is divided.
+func (c *config) printMemory(w io.Writer) {
+	l := c.limits()
+	if c.memory == 0 {
+		fmt.Fprintf(w, "\n# Memory has no bound as a whole. Each part has one:\n")
+	} else {
+		fmt.Fprintf(w, "\n# How %s of memory are divided:\n", budget.Size(c.memory))
+	}
+	shares := l.Shares(c.memory, c.dividedShards())
+	if c.memory == 0 {
+		shares = shares[:len(shares)-1]
+	}
+	for _, s := range shares {
+		fmt.Fprintf(w, "#   %-12s %s\n", budget.Size(s.Bytes), s.What)
+	}
+	if rest := shares[len(shares)-1]; c.memory > 0 && rest.Bytes < c.memory/10 {
+		fmt.Fprintf(w, "# That leaves too little: make the parts smaller, or memory larger.\n")
+	}
+}

@@ -1,0 +1,341 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/kv"
+)
+
+var overloadFor = flag.Duration("overload", 0, "how long TestProcess measures capacity, and memory under load; 0: not at all")
+
+// testOverload asks much more of a server than it takes at a time, at both ports. What is beyond is refused, with the time to try again or as busy, and
+// nothing else; what was acknowledged is there; and afterwards the server is as before.
+func testOverload(t *testing.T, path string) {
+	s := startBy(t, binary(path, nil), "--data-dir", t.TempDir(), "--memory", "256MiB", "--max-requests", "1", "--max-in-flight", "8")
+	var acked, refused atomic.Int64
+	var all sync.WaitGroup
+	const callers, calls = 32, 20
+	for id := range callers {
+		c := client(t)
+		all.Go(func() {
+			for i := range calls {
+				key := fmt.Sprintf("http-%d-%d", id, i)
+				resp, err := put(c, s.url, key)
+				switch {
+				case err != nil:
+					t.Errorf("PUT %s: %v", key, err)
+				case resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") != "":
+					refused.Add(1)
+				case resp.StatusCode == http.StatusOK:
+					acked.Add(1)
+					mustBeThere(t, s, key)
+				default:
+					t.Errorf("PUT %s: status %d, Retry-After %q", key, resp.StatusCode, resp.Header.Get("Retry-After"))
+				}
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("HTTP: %d acknowledged, %d refused", acked.Load(), refused.Load())
+	if acked.Load() == 0 || refused.Load() == 0 {
+		t.Errorf("HTTP: %d acknowledged, %d refused: want both", acked.Load(), refused.Load())
+	}
+	acked.Store(0)
+	refused.Store(0)
+	db, err := floe.Dial(t.Context(), []string{s.addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	store := db.KV("default")
+	for id := range 10 * callers {
+		all.Go(func() {
+			for i := range calls {
+				key := fmt.Sprintf("port-%d-%d", id, i)
+				switch _, err := store.Put(t.Context(), key, []byte("v")); {
+				case err == nil:
+					acked.Add(1)
+					if _, err := get(t.Context(), store, key); err != nil {
+						t.Errorf("%s was acknowledged: %v", key, err)
+					}
+				case errors.Is(err, floe.ErrBusy) && !errors.Is(err, floe.ErrUnknownOutcome):
+					refused.Add(1)
+				default:
+					t.Errorf("put %s: %v", key, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("port: %d acknowledged, %d refused", acked.Load(), refused.Load())
+	if acked.Load() == 0 || refused.Load() == 0 {
+		t.Errorf("port: %d acknowledged, %d refused: want both", acked.Load(), refused.Load())
+	}
+	if _, err := store.Put(t.Context(), "after", nil); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+	if metrics := mustCall(t, 200, "GET", s.scrape, ""); !strings.Contains(metrics, `floe_limit_size{limit="calls"} 8`) || !strings.Contains(metrics, `floe_limit_used{limit="calls"} 0`) {
+		t.Error("the metrics do not say what the limit is, and that nothing of it is used")
+	}
+	if code := s.stop(); code != 0 {
+		t.Errorf("exit code %d, stderr\n%s", code, s.stderr())
+	}
+}
+
+// get reads a key, however busy the node is.
+func get(ctx context.Context, store *kv.Store, key string) (kv.Entry, error) {
+	for {
+		e, err := store.Get(ctx, key)
+		if !errors.Is(err, floe.ErrBusy) {
+			return e, err
+		}
+	}
+}
+
+// put writes a key over HTTP.
+func put(c *http.Client, url, key string) (*http.Response, error) {
+	req, err := http.NewRequest("PUT", url+keyPath(key), strings.NewReader(`{"value":"v"}`))
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp, errors.Join(err, resp.Body.Close())
+}
+
+// mustBeThere reads a key over HTTP, however busy the node is.
+func mustBeThere(t *testing.T, s *running, key string) {
+	t.Helper()
+	c := client(t)
+	for {
+		switch status, answer, err := call(c, "GET", s.url+keyPath(key), ""); {
+		case err == nil && status == http.StatusTooManyRequests:
+			continue
+		case err != nil || status != http.StatusOK:
+			t.Errorf("%s was acknowledged: status %d, %v, %s", key, status, err, answer)
+		}
+		return
+	}
+}
+
+// testConnections opens more connections than a server has room for: who comes too late is told so, /health goes on, and all is well when they have gone.
+func testConnections(t *testing.T, path string) {
+	const limit = 8
+	s := startBy(t, binary(path, nil), "--data-dir", t.TempDir(), "--max-connections", strconv.Itoa(limit))
+	defer s.stop()
+	var idle []net.Conn
+	open := func(addr string, n int) {
+		for range n {
+			conn, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			idle = append(idle, conn)
+		}
+	}
+	addr := strings.TrimPrefix(s.url, "http://")
+	open(addr, limit)
+	c := client(t)
+	awaitStatus(t, c, s.url+"/api/v1/namespaces", http.StatusTooManyRequests)
+	awaitStatus(t, c, s.url+"/health", http.StatusOK)
+	open(s.addr, limit)
+	env := map[string]string{"FLOE_ADDR": s.addr}
+	for late := time.Now().Add(patience); ; {
+		code, _, stderr := run(t, env, "kv", "list", "--timeout", "3s")
+		if code == exitUnavailable && strings.Contains(stderr, "connections are open to this node, the limit is 8") {
+			break
+		}
+		if time.Now().After(late) {
+			t.Fatalf("a client beyond the limit: exit code %d, stderr\n%s", code, stderr)
+		}
+	}
+	for _, conn := range idle {
+		conn.Close()
+	}
+	awaitStatus(t, c, s.url+"/api/v1/namespaces", http.StatusOK)
+	for late := time.Now().Add(patience); ; {
+		if code, _, stderr := run(t, env, "kv", "list"); code == 0 {
+			break
+		} else if time.Now().After(late) {
+			t.Fatalf("when the others have gone: exit code %d, stderr\n%s", code, stderr)
+		}
+	}
+}
+
+func awaitStatus(t *testing.T, c *http.Client, url string, want int) {
+	t.Helper()
+	for late := time.Now().Add(patience); ; {
+		status, answer, err := call(c, "GET", url, "")
+		if err == nil && status == want {
+			return
+		}
+		if time.Now().After(late) {
+			t.Fatalf("GET %s: status %d, %v, %s, want %d", url, status, err, answer, want)
+		}
+	}
+}
+
+// testCapacity measures what a server bears: first with as many callers as it serves at a time, then with twice as many calls a second as that made.
+func testCapacity(t *testing.T, path string) {
+	s := startBy(t, binary(path, nil), "--data-dir", t.TempDir(), "--memory", "512MiB", "--max-requests", "32", "--dashboard-port", "0")
+	defer s.stop()
+	c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 512}, Timeout: patience}
+	// In turns: what else the machine does is then in both.
+	var closed, twice offered
+	for range rounds {
+		one := offer(c, s, 32, 0, *overloadFor/rounds)
+		closed.add(one)
+		twice.add(offer(c, s, 256, 2*float64(one.ok)/(*overloadFor/rounds).Seconds(), *overloadFor/rounds))
+	}
+	t.Logf("capacity: %v", closed)
+	t.Logf("at twice the capacity: %v; resident memory %d MiB", twice, residentMiB(t, s))
+	begun := time.Now()
+	again := offer(c, s, 16, 0, time.Second)
+	t.Logf("a second later: %v, after %v", again, time.Since(begun)-time.Second)
+	if twice.ok*10 < closed.ok*8 || twice.other > 0 {
+		t.Errorf("goodput at twice the capacity is %d of %d, %d answers are neither success nor 429", twice.ok, closed.ok, twice.other)
+	}
+	if again.refused > 0 {
+		t.Errorf("a second later %d are refused", again.refused)
+	}
+}
+
+type offered struct{ ok, refused, other int64 }
+
+// rounds is in how many parts capacity is measured.
+const rounds = 8
+
+func (o *offered) add(p offered) {
+	o.ok += p.ok
+	o.refused += p.refused
+	o.other += p.other
+}
+
+func (o offered) String() string {
+	return fmt.Sprintf("%d succeeded, %d refused, %d else", o.ok, o.refused, o.other)
+}
+
+// offer makes calls for a time: perSecond of them, whatever becomes of them, or 0: each caller the next one when the last has ended.
+func offer(c *http.Client, s *running, callers int, perSecond float64, last time.Duration) offered {
+	var ok, refused, other, calls atomic.Int64
+	var all sync.WaitGroup
+	end := time.Now().Add(last)
+	for id := range callers {
+		all.Go(func() {
+			pace := time.Duration(0)
+			if perSecond > 0 {
+				pace = time.Duration(float64(callers) / perSecond * float64(time.Second))
+			}
+			next := time.NewTimer(pace * time.Duration(id) / time.Duration(callers))
+			defer next.Stop()
+			for time.Now().Before(end) {
+				if pace > 0 {
+					<-next.C
+					next.Reset(pace)
+				}
+				resp, err := put(c, s.url, strconv.FormatInt(calls.Add(1)%10_000, 10))
+				switch {
+				case err == nil && resp.StatusCode == http.StatusOK:
+					ok.Add(1)
+				case err == nil && resp.StatusCode == http.StatusTooManyRequests:
+					refused.Add(1)
+				default:
+					other.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return offered{ok.Load(), refused.Load(), other.Load()}
+}
+
+// residentMiB returns the memory of the server, as its metrics have it.
+func residentMiB(t *testing.T, s *running) int64 {
+	t.Helper()
+	status, text, err := call(client(t), "GET", s.scrape, "")
+	if err != nil || status != http.StatusOK {
+		t.Logf("metrics: status %d, %v", status, err) // a scrape has its time, and a machine that is in use may take longer
+	}
+	for line := range strings.Lines(text) {
+		if number, found := strings.CutPrefix(line, "process_resident_memory_bytes "); found {
+			f, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+			if err == nil {
+				return int64(f) >> 20
+			}
+		}
+	}
+	return 0
+}
+
+// testMemory puts a mixed load with large values on a server with 512 MiB, and looks that it stays within.
+func testMemory(t *testing.T, path string) {
+	s := startBy(t, binary(path, nil), "--data-dir", t.TempDir(), "--memory", "512MiB")
+	defer s.stop()
+	db, err := floe.Dial(t.Context(), []string{s.addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var ok, busy, other atomic.Int64
+	ctx, cancel := context.WithTimeout(t.Context(), *overloadFor)
+	defer cancel()
+	var all sync.WaitGroup
+	note := func(err error) {
+		switch {
+		case ctx.Err() != nil:
+		case err == nil:
+			ok.Add(1)
+		case errors.Is(err, floe.ErrBusy):
+			busy.Add(1)
+		default:
+			other.Add(1)
+			t.Log(err)
+		}
+	}
+	large := make([]byte, 512<<10)
+	for id := range 256 {
+		all.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				_, err := db.KV("default").Put(ctx, fmt.Sprintf("%d-%d", id, i%8), large)
+				note(err)
+				_, err = db.Queue("default").Enqueue(ctx, "q", large[:64<<10])
+				note(err)
+				_, err = db.KV("default").Page(ctx, kv.Limit(100))
+				note(err)
+				_, err = db.Queue("default").Dequeue(ctx, "q")
+				note(err)
+			}
+		})
+	}
+	most := int64(0)
+	watch := time.NewTicker(200 * time.Millisecond)
+	defer watch.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-watch.C:
+			most = max(most, residentMiB(t, s))
+		case <-ctx.Done():
+		}
+	}
+	all.Wait()
+	t.Logf("%d succeeded, %d busy, %d else; resident memory at most %d MiB", ok.Load(), busy.Load(), other.Load(), most)
+	if most > 512 {
+		t.Errorf("the server took %d MiB of 512", most)
+	}
+}

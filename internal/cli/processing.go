@@ -1,0 +1,520 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/stream/processing"
+)
+
+func processingCommand(p Process) *cobra.Command {
+	f := &frame{Process: p}
+	cmd := group("processing", "Submit stream-processing jobs, and look after them",
+		processingSubmit(f), processingValidate(f), processingStatus(f), processingList(f),
+		jobChange(f, "stop JOB", "Stop a job; it can be restored", (*processing.Store).Stop),
+		jobChange(f, "cancel JOB", "Cancel a job for good: its state is dropped", (*processing.Store).Cancel),
+		processingSavepoint(f), processingRestore(f), processingPlan(f), processingApply(f), processingRescale(f))
+	f.equip(cmd)
+	return cmd
+}
+
+// pipeline reads the pipeline that --file or an argument names.
+func (f *frame) pipeline(cmd *cobra.Command, file string, args []string) ([]byte, error) {
+	if file == "" && len(args) > 0 {
+		file = args[0]
+	}
+	return f.definition(cmd, file)
+}
+
+// jobIn returns the store and the id of a job that is named by its id or, if no other job has it, by its name.
+func (s *session) jobIn(ctx context.Context, cmd *cobra.Command, name string) (*processing.Store, processing.JobID, error) {
+	store := s.Processing(s.namespace)
+	if strings.HasPrefix(name, "job-") {
+		if own, err := store.Locate(ctx, processing.JobID(name)); err == nil && !cmd.Flags().Changed("namespace") {
+			s.namespace = own
+			return s.Processing(own), processing.JobID(name), nil
+		} else if err == nil {
+			return store, processing.JobID(name), nil
+		}
+	}
+	var found []processing.Job
+	for j, err := range store.All(ctx, processing.Named(name)) {
+		if err != nil {
+			return nil, "", err
+		}
+		if j.Status != processing.Cancelled {
+			found = append(found, j)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, "", fmt.Errorf("job %q: %w", name, floe.ErrNotFound)
+	case 1:
+		return store, found[0].ID, nil
+	}
+	return nil, "", fmt.Errorf("%d jobs are called %q: give the id of one: %w", len(found), name, floe.ErrConflict)
+}
+
+// jobMistakes is the error of a pipeline as one for each mistake.
+func jobMistakes(err error) error {
+	var bad *processing.DefinitionError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	var all []error
+	for _, p := range bad.Problems {
+		if !p.Warning {
+			all = append(all, errors.New(p.String()))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// jobDone is a change of a job.
+type jobDone struct {
+	OK        bool   `json:"ok"`
+	JobID     string `json:"job_id"`
+	Namespace string `json:"namespace"`
+	Status    string `json:"status"`
+}
+
+func (s *session) printJob(id processing.JobID, status string) error {
+	return s.print(jobDone{true, string(id), s.namespace, status}, table{head: []string{"JOB", "STATUS"}, rows: [][]string{{string(id), status}}})
+}
+
+// useNamespaceOf takes the namespace that a pipeline names, unless --namespace does.
+func (s *session) useNamespaceOf(cmd *cobra.Command, definition []byte) error {
+	if cmd.Flags().Changed("namespace") {
+		return nil
+	}
+	own, err := processing.DefinitionNamespace(definition)
+	if err != nil {
+		return jobMistakes(err)
+	}
+	if own != "" {
+		s.namespace = own
+	}
+	return nil
+}
+
+func processingSubmit(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "submit [FILE]",
+		Short: "Submit a job",
+		Long: `Submit a job: a pipeline of sources, operators and sinks, YAML or JSON. It runs at once. The
+namespace is that of --namespace, else the one that the pipeline names.`,
+		Example: `  floe processing submit -f orders.yaml
+  floe processing submit orders.yaml -n shop`,
+		Args: takes("[FILE]"),
+	}
+	file := addFile(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		definition, err := f.pipeline(cmd, *file, args)
+		if err != nil {
+			return err
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			if err := s.useNamespaceOf(cmd, definition); err != nil {
+				return err
+			}
+			made, err := s.Processing(s.namespace).Submit(ctx, definition)
+			if err != nil {
+				return jobMistakes(err)
+			}
+			return s.printJob(made.Job, made.Status.String())
+		})
+	}
+	return f.completing(cmd)
+}
+
+func processingValidate(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "validate [FILE]",
+		Short: "Say what is wrong with a pipeline, without a node",
+		Long: `Say what is wrong with a pipeline. No node is asked. The exit code is 1 if it can not be
+submitted; warnings alone are none.`,
+		Args: takes("[FILE]"),
+	}
+	file := addFile(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		definition, err := f.pipeline(cmd, *file, args)
+		if err != nil {
+			return err
+		}
+		list, wrong := problemList{Problems: []problemText{}}, 0
+		t := table{head: []string{"LINE", "SEVERITY", "CODE", "MESSAGE"}}
+		for _, p := range processing.Validate(definition) {
+			severity := "warning"
+			if !p.Warning {
+				severity = "error"
+				wrong++
+			}
+			list.Problems = append(list.Problems, problemText{p.Line, severity, p.Code, p.Message})
+			t.rows = append(t.rows, []string{strconv.Itoa(p.Line), severity, p.Code, p.Message})
+		}
+		list.Count, list.Valid = len(list.Problems), wrong == 0
+		if err := f.output.printProblems(list, t, "The pipeline is valid."); err != nil || wrong == 0 {
+			return err
+		}
+		return fmt.Errorf("the pipeline can not be submitted: errors: %d", wrong)
+	}
+	return f.completing(cmd)
+}
+
+// jobText is a job in JSON.
+type jobText struct {
+	JobID         string  `json:"job_id"`
+	Name          string  `json:"name"`
+	Namespace     string  `json:"namespace"`
+	Status        string  `json:"status"`
+	Held          bool    `json:"held"`
+	Reason        string  `json:"reason"`
+	Parallelism   int     `json:"parallelism"`
+	BatchSize     int     `json:"batch_size"`
+	CreatedAt     int64   `json:"created_at"`
+	RecordsIn     int64   `json:"records_in"`
+	RecordsOut    int64   `json:"records_out"`
+	Errors        int64   `json:"errors"`
+	Late          int64   `json:"late"`
+	Dropped       int64   `json:"dropped"`
+	Missed        int64   `json:"missed"`
+	InPerSecond   float64 `json:"throughput_per_sec"`
+	WatermarkLag  int64   `json:"watermark_lag_ms"`
+	LatencyMillis float64 `json:"latency_avg_ms"`
+}
+
+func textOfJob(j processing.Job) jobText {
+	m := &j.Metrics
+	return jobText{
+		JobID: string(j.ID), Name: j.Name, Namespace: j.Namespace, Status: j.Status.String(), Held: j.Held, Reason: j.Reason, Parallelism: j.Parallelism,
+		BatchSize: j.BatchSize, CreatedAt: j.CreatedAt.UnixMilli(), RecordsIn: m.RecordsIn, RecordsOut: m.RecordsOut, Errors: m.Errors, Late: m.Late,
+		Dropped: m.Dropped, Missed: m.Missed, InPerSecond: m.InPerSecond, WatermarkLag: m.Lag.Milliseconds(),
+		LatencyMillis: float64(m.LatencyAvg) / float64(time.Millisecond),
+	}
+}
+
+// jobsText is the jobs of a namespace in JSON.
+type jobsText struct {
+	Namespace string    `json:"namespace"`
+	Jobs      []jobText `json:"jobs"`
+	Count     int       `json:"count"`
+}
+
+var jobHead = []string{"JOB", "NAME", "STATUS", "IN", "OUT", "ERRORS", "LATE", "LAG", "REASON"}
+
+func rowOfJob(j processing.Job) []string {
+	m := &j.Metrics
+	lag := "-"
+	if !m.Watermark.IsZero() {
+		lag = m.Lag.Round(time.Millisecond).String()
+	}
+	return []string{
+		string(j.ID), j.Name, j.Status.String(), decimal(m.RecordsIn), decimal(m.RecordsOut), decimal(m.Errors), decimal(m.Late), lag, orDash(j.Reason),
+	}
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func processingList(f *frame) *cobra.Command {
+	cmd := &cobra.Command{Use: "list", Short: "List the jobs of the namespace", Args: takes()}
+	prefix := cmd.Flags().String("prefix", "", "only those whose names begin with it")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			list, err := printEach(s.output, s.Processing(s.namespace).All(ctx, processing.Prefix(*prefix)), jobHead, textOfJob, rowOfJob)
+			if err != nil || s.format != formatJSON {
+				return err
+			}
+			return s.print(jobsText{s.namespace, list, len(list)})
+		})
+	}
+	return f.completing(cmd)
+}
+
+// savepointText is a savepoint in JSON.
+type savepointText struct {
+	ID               string `json:"id"`
+	CreatedAt        int64  `json:"created_at"`
+	Complete         bool   `json:"complete"`
+	RecordsProcessed int64  `json:"records_processed"`
+	Bytes            int64  `json:"bytes"`
+}
+
+// jobStatus is a job in JSON, with all that is known of it.
+type jobStatus struct {
+	jobText
+	YAML       string          `json:"yaml"`
+	Savepoints []savepointText `json:"savepoints"`
+}
+
+func processingStatus(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "status JOB",
+		Short: "Show a job",
+		Long:  `Show a job, which is named by its id or, if no other job has it, by its name.`,
+		Args:  takes("JOB"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				store, id, err := s.jobIn(ctx, cmd, args[0])
+				if err != nil {
+					return err
+				}
+				d, err := store.Detail(ctx, id)
+				if err != nil {
+					return err
+				}
+				text := jobStatus{textOfJob(d.Job), string(d.Definition), []savepointText{}}
+				tables := []table{{head: jobHead, rows: [][]string{rowOfJob(d.Job)}}}
+				saved := table{head: []string{"SAVEPOINT", "RECORDS", "BYTES", "COMPLETE"}}
+				for _, p := range d.Savepoints {
+					text.Savepoints = append(text.Savepoints, savepointText{string(p.ID), p.CreatedAt.UnixMilli(), p.Complete, p.RecordsProcessed, p.Bytes})
+					saved.rows = append(saved.rows, []string{string(p.ID), decimal(p.RecordsProcessed), decimal(p.Bytes), strconv.FormatBool(p.Complete)})
+				}
+				if len(saved.rows) > 0 {
+					tables = append(tables, saved)
+				}
+				return s.print(text, tables...)
+			})
+		},
+	})
+}
+
+func jobChange(
+	f *frame, use, short string, change func(*processing.Store, context.Context, processing.JobID) (processing.Status, error),
+) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  takes("JOB"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				store, id, err := s.jobIn(ctx, cmd, args[0])
+				if err != nil {
+					return err
+				}
+				status, err := change(store, ctx, id)
+				if err != nil {
+					return err
+				}
+				return s.printJob(id, status.String())
+			})
+		},
+	})
+}
+
+func processingSavepoint(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "savepoint JOB",
+		Short: "Copy the state of a job while it goes on, and wait until that is done",
+		Args:  takes("JOB"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				store, id, err := s.jobIn(ctx, cmd, args[0])
+				if err != nil {
+					return err
+				}
+				made, err := store.Savepoint(ctx, id)
+				if err != nil {
+					return err
+				}
+				p, err := store.AwaitSavepoint(ctx, id, made)
+				if err != nil {
+					return err
+				}
+				return s.print(
+					savepointText{string(p.ID), p.CreatedAt.UnixMilli(), p.Complete, p.RecordsProcessed, p.Bytes},
+					table{head: []string{"SAVEPOINT", "RECORDS", "BYTES"}, rows: [][]string{{string(p.ID), decimal(p.RecordsProcessed), decimal(p.Bytes)}}},
+				)
+			})
+		},
+	})
+}
+
+// restoreFlags are the flags of restore and plan.
+func (f *frame) restoreFlags(cmd *cobra.Command) func(args []string) ([]processing.RestoreOption, error) {
+	file := addFile(cmd)
+	return func(args []string) (opts []processing.RestoreOption, err error) {
+		if len(args) > 1 {
+			opts = append(opts, processing.FromSavepoint(processing.SavepointID(args[1])))
+		}
+		if *file != "" {
+			definition, err := f.definition(cmd, *file)
+			if err != nil {
+				return nil, err
+			}
+			opts = append(opts, processing.WithDefinition(definition))
+		}
+		return opts, nil
+	}
+}
+
+func processingRestore(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "restore JOB [SAVEPOINT]",
+		Short: "Have a job that was stopped go on, maybe from a savepoint or with another pipeline",
+		Long: `Have a job that was stopped, has failed or is completed go on. With a savepoint its state is that of
+then, and what was written after it is written again; without one it goes on where it was.
+
+With --file the job gets another pipeline: sources and operators whose names and keys are unchanged
+keep their state. "floe processing plan" says which ones.`,
+		Args: takes("JOB", "[SAVEPOINT]"),
+	}
+	options := f.restoreFlags(cmd)
+	drop := cmd.Flags().Bool("drop-state", false, "allow a pipeline with which state is lost")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		opts, err := options(args)
+		if err != nil {
+			return err
+		}
+		if *drop {
+			opts = append(opts, processing.DropState())
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			store, id, err := s.jobIn(ctx, cmd, args[0])
+			if err != nil {
+				return err
+			}
+			status, err := store.Restore(ctx, id, opts...)
+			if err != nil {
+				return jobMistakes(err)
+			}
+			return s.printJob(id, status.String())
+		})
+	}
+	return f.completing(cmd)
+}
+
+// planText says what a restore would keep, in JSON.
+type planText struct {
+	Kept    []string `json:"kept"`
+	Dropped []string `json:"dropped"`
+	New     []string `json:"new"`
+}
+
+func processingPlan(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "plan JOB [SAVEPOINT] -f FILE",
+		Short: "Say which state a restore with another pipeline would keep, and which it would drop",
+		Args:  takes("JOB", "[SAVEPOINT]"),
+	}
+	options := f.restoreFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		opts, err := options(args)
+		if err != nil {
+			return err
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			store, id, err := s.jobIn(ctx, cmd, args[0])
+			if err != nil {
+				return err
+			}
+			p, err := store.Plan(ctx, id, opts...)
+			if err != nil {
+				return jobMistakes(err)
+			}
+			t := table{head: []string{"STATE", "OF"}}
+			for _, part := range []struct {
+				title string
+				names []string
+			}{{"kept", p.Kept}, {"dropped", p.Dropped}, {"new", p.New}} {
+				for _, name := range part.names {
+					t.rows = append(t.rows, []string{part.title, name})
+				}
+			}
+			return s.print(planText{orEmpty(p.Kept), orEmpty(p.Dropped), orEmpty(p.New)}, t)
+		})
+	}
+	return f.completing(cmd)
+}
+
+// appliedText is what apply has done, in JSON.
+type appliedText struct {
+	jobDone
+	Made    bool `json:"made"`
+	Changed bool `json:"changed"`
+	planText
+}
+
+func processingApply(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "apply [FILE]",
+		Short: "Have a job run with a pipeline: submit it, or give it to the job of that name",
+		Long: `Have a job run with a pipeline. If no job has the name of the pipeline one is submitted; else the job
+is stopped and goes on with the pipeline, in which sources and operators whose names and keys are
+unchanged keep their state. A job that has the pipeline already is left as it is.`,
+		Args: takes("[FILE]"),
+	}
+	file := addFile(cmd)
+	drop := cmd.Flags().Bool("drop-state", false, "allow a pipeline with which state is lost")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		definition, err := f.pipeline(cmd, *file, args)
+		if err != nil {
+			return err
+		}
+		var opts []processing.RestoreOption
+		if *drop {
+			opts = append(opts, processing.DropState())
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			if err := s.useNamespaceOf(cmd, definition); err != nil {
+				return err
+			}
+			done, err := s.Processing(s.namespace).Apply(ctx, definition, opts...)
+			if err != nil {
+				return jobMistakes(err)
+			}
+			what := "unchanged"
+			switch {
+			case done.Made:
+				what = "submitted"
+			case done.Changed:
+				what = "changed"
+			}
+			p, job := &done.Plan, jobDone{true, string(done.Job), s.namespace, done.Status.String()}
+			return s.print(
+				appliedText{job, done.Made, done.Changed, planText{orEmpty(p.Kept), orEmpty(p.Dropped), orEmpty(p.New)}},
+				table{head: []string{"JOB", "STATUS", "WHAT"}, rows: [][]string{{job.JobID, job.Status, what}}},
+			)
+		})
+	}
+	return f.completing(cmd)
+}
+
+func processingRescale(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "rescale JOB N",
+		Short: "Set how many processors a job may use",
+		Args:  takes("JOB", "N"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := strconv.Atoi(args[1])
+			if err != nil {
+				return &usageError{fmt.Errorf("argument %q is no number", args[1]), helpHint(cmd)}
+			}
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				store, id, err := s.jobIn(ctx, cmd, args[0])
+				if err != nil {
+					return err
+				}
+				if err := store.Rescale(ctx, id, n); err != nil {
+					return err
+				}
+				j, err := store.Job(ctx, id)
+				if err != nil {
+					return err
+				}
+				return s.printJob(id, j.Status.String())
+			})
+		},
+	})
+}

@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/workflow"
+)
+
+// workflowDetail is a workflow with what starts its runs, in JSON.
+type workflowDetail struct {
+	workflowText
+	Schedule *workflowSchedule `json:"schedule"` // null: it has none
+	Trigger  *workflowTrigger  `json:"trigger"`  // likewise
+}
+
+// workflowSchedule is the schedule of a workflow, in JSON.
+type workflowSchedule struct {
+	Cron          string `json:"cron"`
+	Zone          string `json:"zone"`
+	EveryMillis   int64  `json:"every_ms"`       // 0: it has a cron expression
+	MaxConcurrent int    `json:"max_concurrent"` // 0: no limit
+	Paused        bool   `json:"paused"`
+	Note          string `json:"note"`
+	Next          *int64 `json:"next"`
+	Active        int64  `json:"active"`
+	Started       int64  `json:"started"`
+	Skipped       int64  `json:"skipped"`
+	Missed        int64  `json:"missed"`
+	Refused       int64  `json:"refused"`
+}
+
+// workflowTrigger is the trigger of a workflow, in JSON.
+type workflowTrigger struct {
+	Stream        string `json:"stream"`
+	Namespace     string `json:"namespace"`
+	Group         string `json:"consumer_group"`
+	Mode          string `json:"mode"`
+	BatchSize     int    `json:"batch_size"`
+	WaitMillis    int64  `json:"batch_timeout_ms"`
+	Start         string `json:"start"`
+	MaxConcurrent int    `json:"max_concurrent"` // 0: no limit
+	State         string `json:"state"`
+	Reason        string `json:"reason"`
+	Lag           int64  `json:"lag"`
+	Active        int64  `json:"active"`
+	Started       int64  `json:"started"`
+	Records       int64  `json:"records"`
+	Repeated      int64  `json:"repeated"`
+	Refused       int64  `json:"refused"`
+	Note          string `json:"note"`
+}
+
+func newWorkflowText(namespace string, i workflow.Info) workflowText {
+	return workflowText{
+		Name: i.Name, Namespace: namespace, Version: i.Version, Description: i.Description, Enabled: i.Enabled, Steps: orEmpty(i.Steps),
+		Plans: orEmpty(i.Plans), Terminals: orEmpty(i.Terminals), HasSchedule: i.HasSchedule, HasTrigger: i.HasTrigger, Runs: workflowRunsOf(i.Runs),
+		CreatedAt: i.CreatedAt.UnixMilli(), UpdatedAt: i.UpdatedAt.UnixMilli(),
+	}
+}
+
+func newWorkflowDetail(namespace string, i workflow.Info) workflowDetail {
+	d := workflowDetail{workflowText: newWorkflowText(namespace, i)}
+	if c := i.Schedule; c != nil {
+		d.Schedule = &workflowSchedule{
+			c.Cron, c.Zone, c.Every.Milliseconds(), c.Most, c.Paused, c.Note, optionalMillis(c.Next), c.Active, c.Started, c.Skipped, c.Missed, c.Refused,
+		}
+	}
+	if t := i.Trigger; t != nil {
+		d.Trigger = &workflowTrigger{
+			t.Stream, t.Namespace, t.Group, t.Mode, t.Batch, t.Wait.Milliseconds(), t.Start, t.Most, t.State.String(), t.Reason, t.Lag, t.Active, t.Started, t.Records,
+			t.Repeated, t.Refused, t.Note,
+		}
+	}
+	return d
+}
+
+func workflowInfo(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "info NAME",
+		Short: "Show a workflow, with how its schedule and its trigger stand",
+		Args:  takes("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				i, err := s.Workflow(s.namespace).Workflow(ctx, args[0])
+				if err != nil {
+					return uncreated(err)
+				}
+				return s.print(newWorkflowDetail(s.namespace, i), workflowTables(&i)...)
+			})
+		},
+	}, workflowNames)
+}
+
+// workflowTables shows a workflow: what it is, and what starts runs of it.
+func workflowTables(i *workflow.Info) []table {
+	r := &i.Runs
+	tables := []table{{name: "workflow", head: []string{"WORKFLOW", i.Name}, rows: [][]string{
+		{"version", i.Version}, {"description", i.Description}, {"enabled", strconv.FormatBool(i.Enabled)}, {"steps", strings.Join(i.Steps, ", ")},
+		{"plans", strings.Join(i.Plans, ", ")}, {"active runs", decimal(r.Active)}, {"completed", decimal(r.Completed)}, {"failed", decimal(r.Failed)},
+		{"cancelled", decimal(r.Cancelled)}, {"timed out", decimal(r.TimedOut)}, {"created", shownTime(i.CreatedAt)}, {"updated", shownTime(i.UpdatedAt)},
+	}}}
+	if c := i.Schedule; c != nil {
+		when := strings.TrimSpace(c.Cron + " " + c.Zone)
+		if c.Cron == "" {
+			when = "every " + shownDuration(c.Every)
+		}
+		tables = append(tables, table{name: "schedule", head: []string{"SCHEDULE", when}, rows: [][]string{
+			{"paused", strconv.FormatBool(c.Paused)}, {"note", c.Note}, {"next", shownOptionalTime(c.Next)}, {"active runs", ofMost(c.Active, c.Most)},
+			{"started", decimal(c.Started)}, {"skipped", decimal(c.Skipped)}, {"missed", decimal(c.Missed)}, {"refused", decimal(c.Refused)},
+		}})
+	}
+	if t := i.Trigger; t != nil {
+		tables = append(tables, table{name: "trigger", head: []string{"TRIGGER", "stream " + t.Stream + " of namespace " + t.Namespace}, rows: [][]string{
+			{"group", t.Group}, {"mode", t.Mode}, {"batch", batchOf(t)}, {"begins", t.Start},
+			{"state", t.State.String()}, {"reason", t.Reason}, {"lag", decimal(t.Lag)}, {"active runs", ofMost(t.Active, t.Most)}, {"started", decimal(t.Started)},
+			{"records", decimal(t.Records)}, {"repeated", decimal(t.Repeated)}, {"refused", decimal(t.Refused)}, {"note", t.Note},
+		}})
+	}
+	return tables
+}
+
+// batchOf says what one run is started for.
+func batchOf(t *workflow.TriggerInfo) string {
+	if t.Batch == 1 {
+		return "1 record"
+	}
+	return "up to " + strconv.Itoa(t.Batch) + " records, or after " + shownDuration(t.Wait)
+}
+
+// ofMost is a number of runs, with its limit if there is one.
+func ofMost(n int64, most int) string {
+	if most == 0 {
+		return decimal(n)
+	}
+	return decimal(n) + " of " + strconv.Itoa(most)
+}
+
+func workflowScheduleCommand(f *frame) *cobra.Command {
+	return group("schedule", "Pause the schedule of a workflow, and let it go on", workflowPause(f, true), workflowPause(f, false))
+}
+
+func workflowPause(f *frame, pause bool) *cobra.Command {
+	use, head, short := "pause NAME", "PAUSED", "Stop the schedule of a workflow; runs that it has started go on, and others can be started"
+	if !pause {
+		use, head, short = "resume NAME", "RESUMED", "Let a paused schedule go on, with its next tick; what it has missed is not caught up"
+	}
+	return f.completing(&cobra.Command{
+		Use: use, Short: short, Args: takes("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				do := s.Workflow(s.namespace).PauseSchedule
+				if !pause {
+					do = s.Workflow(s.namespace).ResumeSchedule
+				}
+				if err := do(ctx, args[0]); err != nil {
+					return unscheduled(err)
+				}
+				return s.printWorkflowDone(head, args[0])
+			})
+		},
+	}, workflowNames)
+}
+
+// unscheduled adds to an error that a workflow, or its schedule, is not there where to see what is.
+func unscheduled(err error) error {
+	if errors.Is(err, floe.ErrNotFound) {
+		return &hintedError{err, "floe workflow list shows which workflows have a schedule"}
+	}
+	return err
+}

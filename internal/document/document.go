@@ -1,0 +1,338 @@
+// Package document reads definitions, YAML or JSON, into nodes that know their lines, and nodes into what they define: strictly, in either spelling of keys, with bounds
+// on what a hostile one may cost, and with all that is wrong told at once.
+package document
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/floedb/floe/internal/rawjson"
+)
+
+// Node is a value of a document, with the line where it begins.
+type Node struct {
+	Kind  Kind
+	Line  int
+	Text  string // of text, and numbers and booleans as they are written
+	Doubt string // what other versions of YAML take plain text for
+	Pairs []Pair
+	Items []*Node
+}
+
+// Pair is a member of a table.
+type Pair struct {
+	Key   string
+	Line  int
+	Value *Node
+}
+
+// Kind is what a node is.
+type Kind uint8
+
+// The kinds.
+const (
+	Null Kind = iota
+	Bool
+	Number
+	Text
+	List
+	Table
+)
+
+func (k Kind) String() string {
+	return [...]string{"null", "boolean", "number", "text", "list", "table"}[k]
+}
+
+// Describe says what a node is, for messages.
+func (n *Node) Describe() string {
+	switch n.Kind {
+	case Text:
+		return Quote(n.Text)
+	case Bool, Number:
+		return Clip(n.Text)
+	case Null:
+		return "null"
+	}
+	return "a " + n.Kind.String()
+}
+
+// MaxSource is how many bytes a document has at most.
+const MaxSource = 1 << 20
+
+const (
+	maxNodes    = 1 << 20 // of a document, with all aliases followed
+	maxContent  = 4 << 20 // bytes of its texts, likewise
+	maxNodesIn  = 100     // how deep they are nested
+	maxAliasing = 10_000  // aliases
+)
+
+// Read reads YAML or JSON. It returns nil and adds a problem if that can not be done.
+func Read(src []byte, r *Report) *Node {
+	switch {
+	case len(src) > MaxSource:
+		r.Fail(1, "too-large", "the definition has %d bytes, at most %d are allowed", len(src), MaxSource)
+		return nil
+	case !utf8.Valid(src):
+		line, at := invalidUTF8(src)
+		r.Fail(line, "encoding", "byte 0x%02x is not UTF-8", at)
+		return nil
+	}
+	src = bytes.TrimPrefix(src, []byte("\ufeff"))
+	if isJSON(src) {
+		return readJSON(src, r)
+	}
+	if i := bytes.IndexFunc(src, isControl); i >= 0 {
+		r.Fail(1+bytes.Count(src[:i], []byte("\n")), "encoding", "byte 0x%02x is a control character: write it as an escape, in quotes", src[i])
+		return nil
+	}
+	doc := parseYAML(src, r)
+	if doc == nil {
+		return nil
+	}
+	c := converter{Report: r, known: make(map[*yaml.Node]*converted)}
+	n := c.convert(doc, 0)
+	if n.err || c.failed {
+		return nil
+	}
+	return n.node
+}
+
+// isControl says whether YAML does not have a character.
+func isControl(r rune) bool { return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0x7f }
+
+func invalidUTF8(src []byte) (line int, at byte) {
+	for i := 0; i < len(src); {
+		r, n := utf8.DecodeRune(src[i:])
+		if r == utf8.RuneError && n == 1 {
+			return 1 + bytes.Count(src[:i], []byte("\n")), src[i]
+		}
+		i += n
+	}
+	return 1, 0
+}
+
+// parseYAML parses one document.
+func parseYAML(src []byte, r *Report) (doc *yaml.Node) {
+	var root, second yaml.Node
+	d := yaml.NewDecoder(bytes.NewReader(src))
+	switch err := decode(d, &root); {
+	case errors.Is(err, io.EOF):
+		r.Fail(1, "empty", "the definition is empty")
+		return nil
+	case err != nil:
+		line, message := yamlError(err)
+		r.Fail(line, "syntax", "%s", message)
+		return nil
+	}
+	switch err := decode(d, &second); {
+	case err == nil:
+		r.Fail(second.Line, "documents", "a second document begins, one is allowed")
+		return nil
+	case !errors.Is(err, io.EOF):
+		line, message := yamlError(err)
+		r.Fail(line, "syntax", "%s", message)
+		return nil
+	}
+	if root.Kind != yaml.DocumentNode || len(root.Content) != 1 {
+		r.Fail(1, "empty", "the definition is empty")
+		return nil
+	}
+	return root.Content[0]
+}
+
+// decode keeps what a parser that is not ours may do with hostile text from ending the process.
+func decode(d *yaml.Decoder, n *yaml.Node) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("yaml: %v", p)
+		}
+	}()
+	return d.Decode(n)
+}
+
+var (
+	yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+	// yamlGrammar are errors whose lines the parser counts from 0.
+	yamlGrammar = regexp.MustCompile(`^did not find expected (',' or|key$|'-' indicator|node content|<)|^found (undefined tag|duplicate %|incompatible YAML)`)
+)
+
+// yamlError takes the line out of an error of the parser.
+func yamlError(err error) (line int, message string) {
+	text := err.Error()
+	m := yamlLine.FindStringSubmatch(text)
+	line = 1
+	if m != nil {
+		text = text[len(m[0]):]
+		if n, err := strconv.Atoi(m[1]); err == nil && n > 0 {
+			line = n
+		}
+		if m[1] != "" && yamlGrammar.MatchString(text) {
+			line++
+		}
+	}
+	return line, "no YAML: " + Clip(text)
+}
+
+// converter makes nodes of what the parser of YAML returns. A node that an alias refers to is made once and shared; sizes count it each time.
+type converter struct {
+	*Report
+	known   map[*yaml.Node]*converted
+	aliases int
+	failed  bool
+}
+
+// converted is a node with its size.
+type converted struct {
+	node  *Node
+	nodes int
+	bytes int
+	deep  int // levels below it, with itself
+	done  bool
+	err   bool
+}
+
+var broken = &converted{node: &Node{}, done: true, err: true}
+
+func (c *converter) refuse(n *yaml.Node, code, format string, args ...any) *converted {
+	c.failed = true
+	c.Fail(n.Line, code, format, args...)
+	return broken
+}
+
+func (c *converter) convert(n *yaml.Node, depth int) *converted {
+	if n.Kind == yaml.AliasNode {
+		if c.aliases++; c.aliases > maxAliasing {
+			return c.refuse(n, "too-large", "more than %d aliases", maxAliasing)
+		}
+		if k := c.known[n.Alias]; k != nil && !k.done {
+			return c.refuse(n, "alias", "alias *%s stands in what it refers to", Clip(n.Value))
+		} else if k != nil {
+			return k
+		}
+		return c.refuse(n, "alias", "alias *%s refers to nothing", Clip(n.Value))
+	}
+	switch {
+	case depth > maxNodesIn:
+		return c.refuse(n, "too-deep", "nested deeper than %d levels", maxNodesIn)
+	case n.Style&yaml.TaggedStyle != 0:
+		return c.refuse(n, "tag", "tag %s is not accepted: text goes in quotes", Clip(n.Tag))
+	}
+	k := &converted{node: &Node{Line: n.Line}, nodes: 1, deep: 1}
+	if n.Anchor != "" {
+		c.known[n] = k
+	}
+	switch n.Kind {
+	case yaml.ScalarNode:
+		c.scalar(n, k)
+	case yaml.SequenceNode:
+		k.node.Kind = List
+		for _, item := range n.Content {
+			k.node.Items = append(k.node.Items, c.child(k, item, depth))
+		}
+	case yaml.MappingNode:
+		c.table(n, k, depth)
+	}
+	k.done = true
+	switch {
+	case c.failed:
+	case k.nodes > maxNodes || k.bytes > maxContent:
+		return c.refuse(n, "too-large", "with its aliases followed the definition has more than %d values or %d bytes", maxNodes, maxContent)
+	case k.deep > maxNodesIn:
+		return c.refuse(n, "too-deep", "nested deeper than %d levels", maxNodesIn)
+	}
+	return k
+}
+
+// child converts a part of a node and adds its size. When something is wrong the rest is not looked at.
+func (c *converter) child(of *converted, n *yaml.Node, depth int) *Node {
+	if c.failed && len(c.Problems) >= MaxProblems {
+		return broken.node
+	}
+	k := c.convert(n, depth+1)
+	of.nodes, of.bytes, of.deep = of.nodes+k.nodes, of.bytes+k.bytes, max(of.deep, k.deep+1)
+	return k.node
+}
+
+func (c *converter) table(n *yaml.Node, k *converted, depth int) {
+	k.node.Kind = Table
+	seen := make(map[string]int, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		value := c.child(k, n.Content[i+1], depth)
+		if !c.key(key) {
+			continue
+		}
+		if first, twice := seen[key.Value]; twice {
+			c.Fail(key.Line, "duplicate-key", "key %s is there twice, first in line %d", Quote(key.Value), first)
+			continue
+		}
+		seen[key.Value] = key.Line
+		k.bytes += len(key.Value)
+		k.node.Pairs = append(k.node.Pairs, Pair{key.Value, key.Line, value})
+	}
+}
+
+// key says whether a key is text.
+func (c *converter) key(n *yaml.Node) bool {
+	switch kind, _ := plain(n); {
+	case n.Kind == yaml.AliasNode || n.Kind != yaml.ScalarNode:
+		c.refuse(n, "key", "a key has to be text")
+	case n.Style&yaml.TaggedStyle != 0:
+		c.refuse(n, "tag", "tag %s is not accepted: text goes in quotes", Clip(n.Tag))
+	case n.Value == "<<" && n.Style == 0:
+		c.refuse(n, "merge-key", "merge keys (<<) are not accepted: write the keys out, or use an alias for the whole table")
+	case kind != Text:
+		c.refuse(n, "key", "key %s is %s: a key has to be text, put it in quotes", Clip(n.Value), kind.article())
+	default:
+		return true
+	}
+	return false
+}
+
+func (k Kind) article() string {
+	if k == Text || k == Null {
+		return k.String()
+	}
+	return "a " + k.String()
+}
+
+func (c *converter) scalar(n *yaml.Node, k *converted) {
+	k.bytes = len(n.Value)
+	k.node.Text = n.Value
+	k.node.Kind, k.node.Doubt = plain(n)
+}
+
+var (
+	numberLike = regexp.MustCompile(`^[-+]?(\.[0-9]|[0-9])[0-9_.eExXoObBa-fA-F:+-]*$`)
+	infinite   = regexp.MustCompile(`^[-+]?\.(inf|Inf|INF|nan|NaN|NAN)$`)
+)
+
+// plain says what a scalar is: that of JSON, and of YAML's own only the spellings of null and of truth. What YAML of one version or another takes for something else
+// is text in doubt.
+func plain(n *yaml.Node) (kind Kind, doubt string) {
+	if n.Kind != yaml.ScalarNode || n.Style&^yaml.FlowStyle != 0 {
+		return Text, ""
+	}
+	switch n.Value {
+	case "", "~", "null", "Null", "NULL":
+		return Null, ""
+	case "true", "True", "TRUE", "false", "False", "FALSE":
+		return Bool, ""
+	case "yes", "Yes", "YES", "no", "No", "NO", "on", "On", "ON", "off", "Off", "OFF", "y", "Y", "n", "N":
+		return Text, "a boolean"
+	}
+	switch {
+	case rawjson.IsNumber([]byte(n.Value)):
+		return Number, ""
+	case infinite.MatchString(n.Value), numberLike.MatchString(n.Value) && (n.Tag == "!!int" || n.Tag == "!!float"):
+		return Text, "a number"
+	}
+	return Text, ""
+}

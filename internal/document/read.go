@@ -1,0 +1,322 @@
+package document
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Reader reads the values of a document into what they define, and tells what is wrong with them.
+type Reader struct {
+	*Report
+}
+
+const (
+	// MaxMillis is the longest time that a document may name: 100 years.
+	MaxMillis = 100 * 365 * 24 * 3600 * 1000
+	maxNames  = 100 // of a list of names
+)
+
+// Field is a key of a table: its names in snake_case, divided by spaces, the preferred one first, and what reads its value.
+type Field struct {
+	Names string
+	Read  func(n *Node, at string)
+	Null  bool // null is a value, not the same as no key
+}
+
+// Table reads a table. Keys may be written in snake_case and in camelCase; one that is not known is a problem.
+func (r *Reader) Table(n *Node, at string, fields ...Field) {
+	if n.Kind != Table {
+		r.Fail(n.Line, "wrong-type", "%s is %s, expected a table", at, n.Describe())
+		return
+	}
+	seen := make([]string, len(fields))
+	for i := range n.Pairs {
+		p := &n.Pairs[i]
+		f := slices.IndexFunc(fields, func(f Field) bool { return f.is(p.Key) })
+		switch {
+		case f < 0:
+			r.Fail(p.Line, "unknown-key", "unknown key %s in %s%s", Quote(p.Key), at, r.Nearest(p.Key, names(fields)))
+		case seen[f] != "":
+			r.Fail(p.Line, "duplicate-key", "%s and %s in %s say the same", seen[f], p.Key, at)
+		case p.Value.Kind == Null && !fields[f].Null:
+			seen[f] = p.Key
+		default:
+			seen[f] = p.Key
+			fields[f].Read(p.Value, Under(at, p.Key))
+		}
+	}
+}
+
+// Top is what the whole document is called.
+const Top = "the definition"
+
+// Under returns the path of a key, for messages.
+func Under(at, key string) string {
+	key = Clip(key)
+	if key == "" || NameLen(key) != len(key) {
+		key = strconv.Quote(key)
+	}
+	if at == Top {
+		return key
+	}
+	return at + "." + key
+}
+
+// Get returns the value of a key in either spelling, nil if it is not there or null.
+func (n *Node) Get(name string) *Node {
+	f := Field{Names: name}
+	for i := range n.Pairs {
+		if f.is(n.Pairs[i].Key) && n.Pairs[i].Value.Kind != Null {
+			return n.Pairs[i].Value
+		}
+	}
+	return nil
+}
+
+func (f *Field) is(key string) bool {
+	for name := range strings.FieldsSeq(f.Names) {
+		if key == name || strings.Contains(name, "_") && key == Camel(name) {
+			return true
+		}
+	}
+	return false
+}
+
+func names(fields []Field) func() []string {
+	return func() (list []string) {
+		for _, f := range fields {
+			list = append(list, strings.Fields(f.Names)...)
+		}
+		return list
+	}
+}
+
+// Camel turns snake_case into camelCase.
+func Camel(snake string) string {
+	if strings.HasPrefix(snake, "_") {
+		return snake
+	}
+	words := strings.Split(snake, "_")
+	for i, w := range words[1:] {
+		words[i+1] = strings.ToUpper(w[:1]) + w[1:]
+	}
+	return strings.Join(words, "")
+}
+
+// Text reads text.
+func (r *Reader) Text(v *string) func(*Node, string) {
+	return func(n *Node, at string) {
+		if n.Kind != Text {
+			r.Fail(n.Line, "wrong-type", "%s is %s, expected text%s", at, n.Describe(), n.inQuotes())
+			return
+		}
+		*v = n.Text
+	}
+}
+
+// inQuotes hints at what makes text of a scalar.
+func (n *Node) inQuotes() string {
+	if n.Kind == Number || n.Kind == Bool {
+		return ": put it in quotes"
+	}
+	return ""
+}
+
+// Name reads a name as everything in floe has one.
+func (r *Reader) Name(v *string) func(*Node, string) {
+	return func(n *Node, at string) {
+		if r.Text(v)(n, at); n.Kind == Text {
+			r.CheckName(n.Text, at, n.Line)
+		}
+	}
+}
+
+// MaxName is how many bytes a name has at most.
+const MaxName = 255
+
+// CheckName says whether a name may be one.
+func (r *Reader) CheckName(name, at string, line int) bool {
+	switch {
+	case name == "":
+		r.Fail(line, "bad-name", "%s is empty", at)
+	case len(name) > MaxName:
+		r.Fail(line, "bad-name", "%s is a name of %d bytes, at most %d are allowed", at, len(name), MaxName)
+	default:
+		i := strings.IndexFunc(name, func(c rune) bool {
+			return unicode.IsControl(c) || unicode.In(c, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
+		})
+		if i < 0 {
+			return true
+		}
+		c := []rune(name[i:])[0]
+		r.Fail(line, "bad-name", "%s is %s, which holds the control character %U", at, strconv.QuoteToASCII(Clip(name)), c)
+	}
+	return false
+}
+
+// Boolean reads true or false.
+func (r *Reader) Boolean(v *bool) func(*Node, string) {
+	return func(n *Node, at string) {
+		if n.Kind != Bool {
+			r.Fail(n.Line, "wrong-type", "%s is %s, expected true or false", at, n.Describe())
+			return
+		}
+		*v = strings.EqualFold(n.Text, "true")
+	}
+}
+
+// Count reads a whole number within bounds.
+func (r *Reader) Count(v *int64, least, most int64) func(*Node, string) {
+	return func(n *Node, at string) {
+		i, err := strconv.ParseInt(n.Text, 10, 64)
+		if n.Kind != Number || err != nil || i < least || i > most {
+			r.Fail(n.Line, "bad-number", "%s is %s, expected a whole number from %d to %d", at, n.Describe(), least, most)
+			return
+		}
+		*v = i
+	}
+}
+
+// Millis reads a time: a number of ms, or text such as 5m.
+func (r *Reader) Millis(v *int64, least int64) func(*Node, string) {
+	return func(n *Node, at string) {
+		ms, ok := MillisOf(n)
+		switch {
+		case !ok:
+			r.Fail(n.Line, "bad-duration", "%s is %s, expected a number of ms or a duration such as 500ms, 5m or 7d", at, n.Describe())
+		case ms < least || ms > MaxMillis:
+			r.Fail(n.Line, "bad-duration", "%s is %s, expected %d ms to 100 years", at, n.Describe(), least)
+		default:
+			*v = ms
+		}
+	}
+}
+
+// MillisOf returns the time that a number of ms or a duration stands for.
+func MillisOf(n *Node) (ms int64, ok bool) {
+	switch n.Kind {
+	case Number:
+		ms, err := strconv.ParseInt(n.Text, 10, 64)
+		return ms, err == nil
+	case Text:
+		return Duration(n.Text)
+	}
+	return 0, false
+}
+
+// Duration reads 1h30m, 500ms, or 7d, in ms.
+func Duration(text string) (ms int64, ok bool) {
+	if days, isDays := strings.CutSuffix(text, "d"); isDays {
+		n, err := strconv.ParseUint(days, 10, 16)
+		return int64(n) * 24 * 3600 * 1000, err == nil
+	}
+	d, err := time.ParseDuration(text)
+	return d.Milliseconds(), err == nil && d%time.Millisecond == 0
+}
+
+// Word reads one of the words of a closed set. Several spellings of one are divided by spaces, the preferred one first; - and _ are the same in all
+// of them.
+func Word[T any](r *Reader, v *T, set ...Choice[T]) func(*Node, string) {
+	return func(n *Node, at string) {
+		var all []string
+		for _, c := range set {
+			spellings := strings.Fields(c.Words)
+			for _, s := range spellings {
+				if n.Kind == Text && Dashed(n.Text) == Dashed(s) {
+					*v = c.Value
+					return
+				}
+			}
+			all = append(all, spellings[0])
+		}
+		r.Fail(n.Line, "bad-value", "%s is %s, expected %s", at, n.Describe(), OneOf(all))
+	}
+}
+
+// Dashed returns a word with - for each _.
+func Dashed(s string) string { return strings.ReplaceAll(s, "_", "-") }
+
+// Choice is a member of a closed set.
+type Choice[T any] struct {
+	Words string
+	Value T
+}
+
+// Is returns a Choice.
+func Is[T any](words string, value T) Choice[T] { return Choice[T]{words, value} }
+
+// Each reads a list.
+func (r *Reader) Each(most int, read func(n *Node, at string)) func(*Node, string) {
+	return func(n *Node, at string) {
+		if n.Kind != List {
+			r.Fail(n.Line, "wrong-type", "%s is %s, expected a list", at, n.Describe())
+			return
+		}
+		for i, item := range n.Items {
+			if i == most {
+				r.Fail(item.Line, "too-many", "%s has %d elements, at most %d are allowed", at, len(n.Items), most)
+				return
+			}
+			read(item, fmt.Sprintf("%s[%d]", at, i))
+		}
+	}
+}
+
+// Texts reads a list of different names.
+func (r *Reader) Texts(v *[]string) func(*Node, string) {
+	return r.Each(maxNames, func(n *Node, at string) {
+		name := ""
+		if r.Name(&name)(n, at); slices.Contains(*v, name) {
+			r.Fail(n.Line, "duplicate-name", "%s is %s, which stands in the list already", at, Quote(name))
+			return
+		}
+		*v = append(*v, name)
+	})
+}
+
+// Named reads a table whose keys are names.
+func (r *Reader) Named(most int, read func(name string, p *Pair, at string)) func(*Node, string) {
+	return func(n *Node, at string) {
+		if n.Kind != Table {
+			r.Fail(n.Line, "wrong-type", "%s is %s, expected a table", at, n.Describe())
+			return
+		}
+		for i := range n.Pairs {
+			p := &n.Pairs[i]
+			if i == most {
+				r.Fail(p.Line, "too-many", "%s has %d members, at most %d are allowed", at, len(n.Pairs), most)
+				return
+			}
+			r.CheckName(p.Key, "a key of "+at, p.Line)
+			read(p.Key, p, Under(at, p.Key))
+		}
+	}
+}
+
+// NameLen returns how many bytes of text are a name that needs no quotes.
+func NameLen(text string) int {
+	for i, r := range text {
+		if r != '_' && r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			return i
+		}
+	}
+	return len(text)
+}
+
+// Snake returns a word in snake_case: keyBy is key_by.
+func Snake(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i]; 'A' <= c && c <= 'Z' {
+			b.WriteByte('_')
+			b.WriteByte(c | 0x20)
+			continue
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}

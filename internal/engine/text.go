@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"fmt"
+	"reflect"
+	"unicode/utf8"
+)
+
+// Text is fmt.Sprintf for what machines keep and answer: strings and bytes that are quoted (%q) look the same in every build. Package strconv follows the
+// Unicode tables of the Go release, which say what can be printed.
+func Text(format string, args ...any) string {
+	own := make([]any, len(args))
+	for i, a := range args {
+		own[i] = quoted(a)
+	}
+	return fmt.Sprintf(format, own...)
+}
+
+// quoted returns an argument that is a text as one whose quoting follows no tables.
+func quoted(a any) any {
+	switch a := a.(type) {
+	case string:
+		return quotable{a, a}
+	case []byte:
+		return quotable{string(a), a}
+	case error, fmt.Stringer:
+		return a
+	}
+	if v := reflect.ValueOf(a); v.Kind() == reflect.String {
+		return quotable{v.String(), a}
+	}
+	return a
+}
+
+// quotable is a text that is formatted as what it is made of, but for %q.
+type quotable struct {
+	text string
+	of   any
+}
+
+// Format formats the text.
+func (q quotable) Format(f fmt.State, verb rune) {
+	if verb != 'q' {
+		fmt.Fprintf(f, fmt.FormatString(f, verb), q.of)
+		return
+	}
+	s := q.text
+	if n, ok := f.Precision(); ok {
+		for i := range s {
+			if n--; n < 0 {
+				s = s[:i]
+				break
+			}
+		}
+	}
+	_, _ = f.Write(appendQuoted(nil, s))
+}
+
+// appendQuoted appends a text in double quotes: with escapes for quotes, backslashes, control characters and what is no UTF-8.
+func appendQuoted(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		switch {
+		case r == '"' || r == '\\':
+			dst = append(dst, '\\', byte(r))
+		case r == '\n':
+			dst = append(dst, `\n`...)
+		case r == '\r':
+			dst = append(dst, `\r`...)
+		case r == '\t':
+			dst = append(dst, `\t`...)
+		case r < ' ' || r == 0x7f || r == utf8.RuneError && n == 1:
+			dst = fmt.Appendf(dst, `\x%02x`, s[0])
+		case r > 0x7f && r < 0xa0:
+			dst = fmt.Appendf(dst, `\u%04x`, r)
+		default:
+			dst = append(dst, s[:n]...)
+		}
+		s = s[n:]
+	}
+	return append(dst, '"')
+}
+
+// Cut returns the front of a text, at most so many bytes: up to the end of a character.
+func Cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for end := most; end >= 0 && end > most-utf8.UTFMax; end-- {
+		if utf8.RuneStart(text[end]) {
+			return text[:end]
+		}
+	}
+	return text[:most] // it is no UTF-8
+}

@@ -1,0 +1,54 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// TestTextQuotesAlike: what is quoted does not depend on what a Go release takes for printable, and is what fmt makes of ordinary text.
+func TestTextQuotesAlike(t *testing.T) {
+	type name string
+	for _, c := range []struct {
+		format string
+		arg    any
+		want   string
+	}{
+		{"%q", "a\"b\\c\n\r\t", `"a\"b\\c\n\r\t"`},
+		{"%q", "é 世界 \x00\x7f\xff", `"é 世界 \x00\x7f\xff"`},
+		{"%q", "\u0085\u2028\U000e0001\U0001fae8", "\"\\u0085\u2028\U000e0001\U0001fae8\""},
+		{"%.3q", "世界世界", `"世界世"`},
+		{"%.2q", []byte("abc"), `"ab"`},
+		{"%q", name("n"), `"n"`},
+		{"%s|%v", "ab", "ab|%!v(MISSING)"},
+		{"%5s", "ab", "   ab"},
+		{"%x", []byte("ab"), "6162"},
+		{"%v", errors.New("e"), "e"},
+		{"%d", 7, "7"},
+	} {
+		if got := Text(c.format, c.arg); got != c.want {
+			t.Errorf("Text(%q, %v) is %s, want %s", c.format, c.arg, got, c.want)
+		}
+		if got := Errorf(ErrInvalid, c.format, c.arg).Error(); got != c.want {
+			t.Errorf("Errorf(%q, %v) is %s, want %s", c.format, c.arg, got, c.want)
+		}
+	}
+	if got, want := Text("%q %d %s", "a", 1, "b"), fmt.Sprintf("%q %d %s", "a", 1, "b"); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestCut: a text is cut between characters.
+func TestCut(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{"abc", 3, "abc"}, {"abc", 2, "ab"}, {"abc", 0, ""}, {"é世界", 5, "é世"}, {"é世界", 4, "é"}, {"é世界", 3, "é"}, {"é世界", 1, ""}, {"\x80\x80\x80\x80\x80\x80", 5, "\x80\x80\x80\x80\x80"},
+	} {
+		if got := Cut(c.text, c.most); got != c.want {
+			t.Errorf("Cut(%q, %d) is %q, want %q", c.text, c.most, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,23 @@
+//go:build plant
+
+package flow
+
+import (
+	"testing"
+
+	"github.com/floedb/floe/internal/plant"
+)
+
+// TestPlanted switches on one bug after the other, each in a process of its own. Its test has to fail, and does not without the bug.
+//
+//	go test -tags plant -run '^TestPlanted$' ./internal/flow
+func TestPlanted(t *testing.T) {
+	plant.Run(t, []plant.Planted{
+		{plant.PauseUnbounded, "TestPauses"},
+		{plant.RequiredAbsent, "TestSchemas"},
+		{plant.SizeUnchecked, "TestSchemas"},
+		{plant.MembersMixed, "TestResolverIsPaths"},
+		{plant.RenderUnbounded, "TestTemplateIsBounded"},
+		{plant.KeyOfNothing, "TestKeyTemplates"},
+	})
+}

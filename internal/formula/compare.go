@@ -1,0 +1,112 @@
+package formula
+
+import (
+	"cmp"
+	"math"
+
+	"github.com/tidwall/gjson"
+)
+
+// equal compares as == does: values of different types differ, numbers are equal by value, arrays and objects by what they hold.
+func equal(a, b *value) (bool, error) {
+	switch {
+	case a.number() && b.number():
+		return compareNumbers(a, b) == 0, nil
+	case a.array() && b.array():
+		return equalLists(a, b)
+	case a.kind != b.kind:
+		return false, nil
+	}
+	switch a.kind {
+	case isBool:
+		return a.bits == b.bits, nil
+	case isString:
+		return a.text == b.text, nil
+	case isObject:
+		return equalObjects(a, b)
+	}
+	return true, nil
+}
+
+func equalLists(a, b *value) (bool, error) {
+	as, err := a.items()
+	if err != nil {
+		return false, err
+	}
+	bs, err := b.items()
+	if err != nil || len(as) != len(bs) {
+		return false, err
+	}
+	for i := range as {
+		if same, err := equal(&as[i], &bs[i]); err != nil || !same {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// members returns the members of an object by name.
+func (v *value) members() map[string]gjson.Result {
+	all := make(map[string]gjson.Result)
+	gjson.Parse(v.text).ForEach(func(k, r gjson.Result) bool {
+		if _, there := all[k.Str]; !there {
+			all[k.Str] = r
+		}
+		return true
+	})
+	return all
+}
+
+// equalObjects: all members have to be equal, so their order decides nothing; numbers that are out of range differ from all.
+func equalObjects(a, b *value) (bool, error) {
+	as, bs := a.members(), b.members()
+	if len(as) != len(bs) {
+		return false, nil
+	}
+	for name, x := range as {
+		y, there := bs[name]
+		if !there {
+			return false, nil
+		}
+		xv, err := fromJSON(x)
+		if err != nil {
+			return false, nil
+		}
+		yv, err := fromJSON(y)
+		if err != nil {
+			return false, nil
+		}
+		if same, err := equal(&xv, &yv); err != nil || !same {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// compareNumbers orders two numbers by their value, exactly also where one of them is an integer that a float64 does not hold.
+func compareNumbers(a, b *value) int {
+	switch {
+	case a.kind == isInt && b.kind == isInt:
+		return cmp.Compare(a.whole(), b.whole())
+	case a.kind == isInt:
+		return -compareMixed(b.float(), a.whole())
+	case b.kind == isInt:
+		return compareMixed(a.float(), b.whole())
+	}
+	return cmp.Compare(a.float(), b.float())
+}
+
+func compareMixed(f float64, n int64) int {
+	const beyond = 1 << 63
+	switch {
+	case f >= beyond:
+		return 1
+	case f < -beyond:
+		return -1
+	}
+	whole := math.Trunc(f)
+	if c := cmp.Compare(int64(whole), n); c != 0 {
+		return c
+	}
+	return cmp.Compare(f, whole)
+}

@@ -1,0 +1,515 @@
+package formula
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/file"
+	"github.com/expr-lang/expr/parser"
+
+	"github.com/floedb/floe/internal/document"
+)
+
+// Compile compiles an expression. Errors name a column, from 1.
+func Compile(text string) (*Formula, error) {
+	top, _, err := compile(text)
+	if err != nil {
+		return nil, err
+	}
+	return &Formula{top, text}, nil
+}
+
+// Condition compiles an expression that is true or false.
+func Condition(text string) (*Formula, error) {
+	top, is, err := compile(text)
+	if err != nil {
+		return nil, err
+	}
+	if is&set(isBool) == 0 {
+		return nil, fmt.Errorf("the expression is %s, expected true or false", is)
+	}
+	return &Formula{top, text}, nil
+}
+
+func compile(text string) (term, types, error) {
+	if len(text) > MaxText {
+		return term{}, 0, fmt.Errorf("the expression has %d bytes, at most %d are allowed", len(text), MaxText)
+	}
+	node, err := parse(text)
+	if err != nil {
+		var at *file.Error
+		if errors.As(err, &at) {
+			err = fmt.Errorf("column %d: %s", at.Column+1, strings.TrimSuffix(at.Message, "\n"))
+		}
+		return term{}, 0, err
+	}
+	var c compiler
+	return c.compile(node)
+}
+
+// parse keeps what a parser that is not ours may do with hostile text from ending the process.
+func parse(text string) (n ast.Node, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	tree, err := parser.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	return tree.Node, nil
+}
+
+// types is a set of kinds: what a term may come to.
+type types uint16
+
+const anything = types(1<<kinds - 1)
+
+func set(list ...kind) (t types) {
+	for _, k := range list {
+		t |= 1 << k
+	}
+	return t
+}
+
+var (
+	numbers = set(isInt, isFloat)
+	arrays  = set(isArray, isList)
+)
+
+func (t types) String() string {
+	var all []string
+	for k := range kinds {
+		if name := article(k); t&(1<<k) != 0 && !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return document.OneOf(all)
+}
+
+// compiler makes terms of what the parser returns, and says what they may come to.
+type compiler struct {
+	terms int
+	depth int // of predicates
+}
+
+// refuse says what an expression must not have, and where.
+func refuse(n ast.Node, format string, args ...any) error {
+	return fmt.Errorf("column %d: %w", n.Location().From+1, fmt.Errorf(format, args...))
+}
+
+// constant returns a term of a literal.
+func constant(v value) (term, types, error) { return term{op: opConst, value: v}, set(v.kind), nil }
+
+func (c *compiler) compile(n ast.Node) (term, types, error) {
+	if c.terms++; c.terms > maxTerms {
+		return term{}, 0, fmt.Errorf("the expression has more than %d terms", maxTerms)
+	}
+	switch n := n.(type) {
+	case *ast.NilNode:
+		return constant(value{})
+	case *ast.BoolNode:
+		return constant(boolean(n.Value))
+	case *ast.IntegerNode:
+		return constant(integer(int64(n.Value)))
+	case *ast.FloatNode:
+		return constant(float(n.Value))
+	case *ast.StringNode:
+		return constant(text(n.Value))
+	case *ast.ChainNode:
+		return c.compile(n.Node)
+	case *ast.IdentifierNode, *ast.MemberNode:
+		return c.name(n)
+	case *ast.PointerNode:
+		return c.pointer(n)
+	case *ast.UnaryNode:
+		return c.unary(n)
+	case *ast.BinaryNode:
+		return c.binary(n)
+	case *ast.ConditionalNode:
+		return c.conditional(n)
+	case *ast.SliceNode:
+		return c.slice(n)
+	case *ast.ArrayNode:
+		return c.array(n)
+	case *ast.MapNode:
+		return c.object(n)
+	case *ast.BuiltinNode:
+		return c.call(n, n.Name, n.Arguments)
+	case *ast.CallNode:
+		return c.call(n, n.Callee.String(), n.Arguments)
+	}
+	what := strings.ToLower(strings.TrimSuffix(reflect.TypeOf(n).Elem().Name(), "Node"))
+	return term{}, 0, refuse(n, "%s does not go here", what)
+}
+
+// name compiles a path, or what a record has beside its value.
+func (c *compiler) name(n ast.Node) (term, types, error) {
+	path, root, static := hops(n)
+	if !static {
+		m := n.(*ast.MemberNode)
+		return c.op(n, opMember, anything, m.Node, m.Property)
+	}
+	switch {
+	case root == "headers":
+		return c.header(n, path)
+	case root == "key" && path == "":
+		return term{op: opKey}, set(isString), nil
+	case root == "event_time" && path == "":
+		return term{op: opTime}, set(isInt), nil
+	case root == "key" || root == "event_time":
+		return term{}, 0, refuse(n, "%s has no members; for the member of the value write $.%[1]s", root)
+	case root == "null" && path == "":
+		return constant(value{})
+	case root == "$env":
+		return term{}, 0, refuse(n, "$env, expected $ for the value of the record")
+	case root == "$":
+		root = ""
+	default:
+		root = `["` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(root) + `"]`
+	}
+	p, err := ParsePath("$" + root + path)
+	if err != nil {
+		return term{}, 0, refuse(n, "%w", err)
+	}
+	return term{op: opPath, path: p}, anything &^ set(isList), nil
+}
+
+func (c *compiler) header(n ast.Node, path string) (term, types, error) {
+	member, ok := n.(*ast.MemberNode)
+	if chain, isChain := n.(*ast.ChainNode); isChain {
+		member, ok = chain.Node.(*ast.MemberNode)
+	}
+	if ok {
+		if name, isText := member.Property.(*ast.StringNode); isText && strings.Count(path, "[") == 1 {
+			return term{op: opHeader, name: name.Value}, set(isString, isNull), nil
+		}
+	}
+	return term{}, 0, refuse(n, `headers stands alone, expected headers.name, headers["name"] or "name" in headers`)
+}
+
+// hops returns the name that a path begins with and the members behind it, if none of them has to be computed.
+func hops(n ast.Node) (path, root string, static bool) {
+	switch n := n.(type) {
+	case *ast.IdentifierNode:
+		return "", n.Value, true
+	case *ast.ChainNode:
+		return hops(n.Node)
+	case *ast.MemberNode:
+		path, root, static = hops(n.Node)
+		switch key := n.Property.(type) {
+		case *ast.StringNode:
+			return path + `["` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key.Value) + `"]`, root, static
+		case *ast.IntegerNode:
+			return fmt.Sprintf("%s[%d]", path, key.Value), root, static && key.Value >= 0
+		}
+	}
+	return "", "", false
+}
+
+// pointer compiles #, .member of it, or #index.
+func (c *compiler) pointer(n *ast.PointerNode) (term, types, error) {
+	switch {
+	case c.depth == 0:
+		return term{}, 0, refuse(n, "# stands outside of a predicate")
+	case n.Name == "":
+		return term{op: opItem, at: c.depth - 1}, anything, nil
+	case n.Name == "index":
+		return term{op: opIndex, at: c.depth - 1}, set(isInt), nil
+	}
+	return term{}, 0, refuse(n, "unknown #%s, expected # or #index", n.Name)
+}
+
+// op compiles the terms of an operation.
+func (c *compiler) op(n ast.Node, o op, returns types, args ...ast.Node) (term, types, error) {
+	t := term{op: o}
+	is := make([]types, len(args))
+	for i, arg := range args {
+		a, k, err := c.compile(arg)
+		if err != nil {
+			return term{}, 0, err
+		}
+		t.args, is[i] = append(t.args, a), k
+	}
+	returns, ok := outcome(o, returns, is)
+	if !ok {
+		var all []string
+		for _, k := range is {
+			all = append(all, k.String())
+		}
+		return term{}, 0, refuse(n, "%s does not go with %s", names[o], strings.Join(all, " and "))
+	}
+	return t, returns, nil
+}
+
+// outcome says what an operation may come to, and whether it can go well at all.
+func outcome(o op, returns types, is []types) (types, bool) {
+	both := func(want types) bool { return is[0]&want != 0 && is[len(is)-1]&want != 0 }
+	str := set(isString)
+	switch o {
+	case opNot, opAnd, opOr:
+		return set(isBool), both(set(isBool))
+	case opNegate, opPlus:
+		return is[0] & numbers, both(numbers)
+	case opAdd:
+		switch {
+		case !both(numbers) && !both(str):
+			return 0, false
+		case !both(numbers):
+			return str, true
+		case !both(str):
+			return numbers, true
+		}
+		return numbers | str, true
+	case opSubtract, opMultiply, opModulo:
+		return numbers, both(numbers)
+	case opDivide, opPower:
+		return set(isFloat), both(numbers)
+	case opEqual, opDiffer:
+		return set(isBool), true
+	case opLess, opLessEqual, opGreater, opGreaterEqual:
+		return set(isBool), both(numbers) || both(str)
+	case opIn:
+		return set(isBool), is[1]&(arrays|set(isObject, isNull)) != 0
+	case opBetween:
+		return set(isBool), is[1]&set(isInt) != 0 && is[2]&set(isInt) != 0
+	case opContains, opStartsWith, opEndsWith, opMatches:
+		return set(isBool), both(str)
+	case opMember:
+		container := arrays | set(isObject, isNull)
+		return returns, is[0]&container != 0 && is[1]&set(isString, isInt) != 0
+	case opSlice:
+		return is[0]&str | set(isList), is[0]&(arrays|str) != 0 && is[1]&set(isInt) != 0
+	}
+	return returns, true
+}
+
+func (c *compiler) unary(n *ast.UnaryNode) (term, types, error) {
+	switch n.Operator {
+	case "not", "!":
+		return c.op(n, opNot, 0, n.Node)
+	case "+":
+		return c.op(n, opPlus, 0, n.Node)
+	case "-":
+		switch literal := n.Node.(type) {
+		case *ast.IntegerNode:
+			return constant(integer(-int64(literal.Value)))
+		case *ast.FloatNode:
+			return constant(float(-literal.Value))
+		}
+		return c.op(n, opNegate, 0, n.Node)
+	}
+	return term{}, 0, refuse(n, "operator %s does not go here", n.Operator)
+}
+
+// operators are those with two sides.
+var operators = map[string]op{
+	"and": opAnd, "&&": opAnd, "or": opOr, "||": opOr, "+": opAdd, "-": opSubtract, "*": opMultiply, "/": opDivide, "%": opModulo, "**": opPower, "^": opPower,
+	"==": opEqual, "!=": opDiffer, "<": opLess, "<=": opLessEqual, ">": opGreater, ">=": opGreaterEqual,
+	"contains": opContains, "startsWith": opStartsWith, "endsWith": opEndsWith,
+}
+
+func (c *compiler) binary(n *ast.BinaryNode) (term, types, error) {
+	switch n.Operator {
+	case "in":
+		return c.in(n)
+	case "matches":
+		return c.matches(n)
+	case "??":
+		left, a, err := c.compile(n.Left)
+		if err != nil {
+			return term{}, 0, err
+		}
+		right, b, err := c.compile(n.Right)
+		return term{op: opElse, args: []term{left, right}}, a&^set(isNull) | b, err
+	}
+	o, known := operators[n.Operator]
+	if !known {
+		return term{}, 0, refuse(n, "operator %s does not go here", n.Operator)
+	}
+	return c.op(n, o, 0, n.Left, n.Right)
+}
+
+func (c *compiler) in(n *ast.BinaryNode) (term, types, error) {
+	if id, ok := n.Right.(*ast.IdentifierNode); ok && id.Value == "headers" {
+		name, ok := n.Left.(*ast.StringNode)
+		if !ok {
+			return term{}, 0, refuse(n, `expected the name of a header in quotes in front of "in headers"`)
+		}
+		return term{op: opHasHeader, name: name.Value}, set(isBool), nil
+	}
+	if inside, ok := n.Right.(*ast.BinaryNode); ok && inside.Operator == ".." {
+		return c.op(n, opBetween, 0, n.Left, inside.Left, inside.Right)
+	}
+	return c.op(n, opIn, 0, n.Left, n.Right)
+}
+
+// matches compiles the regular expression, which has to be a literal.
+func (c *compiler) matches(n *ast.BinaryNode) (term, types, error) {
+	pattern, ok := n.Right.(*ast.StringNode)
+	if !ok {
+		return term{}, 0, refuse(n, "matches needs a pattern in quotes")
+	}
+	re, err := regexp.Compile(pattern.Value)
+	if err != nil {
+		return term{}, 0, refuse(n, "%w", err)
+	}
+	t, is, err := c.op(n, opMatches, 0, n.Left)
+	t.match = re
+	return t, is, err
+}
+
+func (c *compiler) conditional(n *ast.ConditionalNode) (term, types, error) {
+	t := term{op: opIf}
+	var is [3]types
+	for i, part := range []ast.Node{n.Cond, n.Exp1, n.Exp2} {
+		a, k, err := c.compile(part)
+		if err != nil {
+			return term{}, 0, err
+		}
+		t.args, is[i] = append(t.args, a), k
+	}
+	if is[0]&set(isBool) == 0 {
+		return term{}, 0, refuse(n, "?: does not go with %s in front of it, expected true or false", is[0])
+	}
+	return t, is[1] | is[2], nil
+}
+
+func (c *compiler) slice(n *ast.SliceNode) (term, types, error) {
+	from, to := n.From, n.To
+	if from == nil {
+		from = &ast.IntegerNode{}
+	}
+	if to == nil {
+		to = &ast.NilNode{}
+	}
+	return c.op(n, opSlice, 0, n.Node, from, to)
+}
+
+// array compiles an array. One of literals is made once.
+func (c *compiler) array(n *ast.ArrayNode) (term, types, error) {
+	t, _, err := c.op(n, opArray, 0, n.Nodes...)
+	if err != nil {
+		return term{}, 0, err
+	}
+	list := make([]value, len(t.args))
+	for i := range t.args {
+		if t.args[i].op != opConst {
+			return t, set(isList), nil
+		}
+		list[i] = t.args[i].value
+	}
+	return constant(value{kind: isList, list: list})
+}
+
+func (c *compiler) object(n *ast.MapNode) (term, types, error) {
+	var parts []ast.Node
+	for _, p := range n.Pairs {
+		pair, ok := p.(*ast.PairNode)
+		if !ok {
+			return term{}, 0, refuse(p, "expected a key and a value")
+		}
+		parts = append(parts, pair.Key, pair.Value)
+	}
+	return c.op(n, opObject, set(isObject), parts...)
+}
+
+func (c *compiler) call(n ast.Node, name string, args []ast.Node) (term, types, error) {
+	if slices.Contains(loops, name) && len(args) == 2 || name == "count" || name == "map" || name == "filter" {
+		return c.loop(n, name, args)
+	}
+	if name == "sum" && len(args) == 1 {
+		return c.loop(n, name, append(slices.Clone(args), &ast.PredicateNode{Node: &ast.PointerNode{}}))
+	}
+	i := slices.IndexFunc(functions, func(f function) bool { return f.name == name })
+	if i < 0 {
+		return term{}, 0, refuse(n, "unknown function %s%s", document.Clip(name), clockless(name))
+	}
+	f := &functions[i]
+	if len(args) < f.least || f.most >= 0 && len(args) > f.most {
+		return term{}, 0, refuse(n, "%s has %d arguments, expected %s", name, len(args), f.arity())
+	}
+	t := term{op: opCall, call: f}
+	for j, arg := range args {
+		a, is, err := c.compile(arg)
+		if err != nil {
+			return term{}, 0, err
+		}
+		if want := map[byte]types{'s': set(isString), 'n': numbers, 'a': arrays, 'x': anything}[f.takes[min(j, len(f.takes)-1)]]; is&want == 0 {
+			return term{}, 0, refuse(arg, "%s does not go with %s, expected %s", name, is, want)
+		}
+		t.args = append(t.args, a)
+	}
+	if f.returns == kinds {
+		return t, anything, nil
+	}
+	return t, set(f.returns), nil
+}
+
+// clockless says why a function of expr-lang/expr is not there.
+func clockless(name string) string {
+	switch name {
+	case "now", "date", "duration", "timezone":
+		return ": what an operator does depends on no clock; event_time is the record's, in ms"
+	}
+	return ""
+}
+
+func (f *function) arity() string {
+	switch {
+	case f.most < 0:
+		return fmt.Sprintf("%d or more", f.least)
+	case f.least == f.most:
+		return fmt.Sprint(f.least)
+	}
+	return fmt.Sprintf("%d to %d", f.least, f.most)
+}
+
+// loop compiles a function of an array and a predicate.
+func (c *compiler) loop(n ast.Node, name string, args []ast.Node) (term, types, error) {
+	if len(args) != 2 {
+		return term{}, 0, refuse(n, "%s has %d arguments, expected an array and a predicate", name, len(args))
+	}
+	over, is, err := c.compile(args[0])
+	if err != nil {
+		return term{}, 0, err
+	}
+	if is&arrays == 0 {
+		return term{}, 0, refuse(args[0], "%s does not go with %s, expected an array", name, is)
+	}
+	body := args[1]
+	if p, ok := body.(*ast.PredicateNode); ok {
+		body = p.Node
+	}
+	c.depth++
+	predicate, is, err := c.compile(body)
+	c.depth--
+	if err != nil {
+		return term{}, 0, err
+	}
+	t := term{op: opLoop, name: name, args: []term{over, predicate}}
+	switch name {
+	case "map":
+		return t, set(isList), nil
+	case "sum":
+		return t, numbers, nil
+	}
+	if is&set(isBool) == 0 {
+		return term{}, 0, refuse(args[1], "the predicate of %s is %s, expected true or false", name, is)
+	}
+	switch name {
+	case "filter":
+		return t, set(isList), nil
+	case "count":
+		return t, set(isInt), nil
+	case "find":
+		return t, anything, nil
+	}
+	return t, set(isBool), nil
+}

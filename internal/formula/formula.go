@@ -1,0 +1,305 @@
+package formula
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Env is a record that an expression is about.
+type Env interface {
+	// JSON returns the record's value. Errors: it is no JSON.
+	JSON() (string, error)
+	RecordKey() string
+	Time() int64 // event time, ms
+	Header(name string) (value string, there bool)
+}
+
+// Formula is a compiled expression. It is safe for concurrent use.
+type Formula struct {
+	top  term
+	text string
+}
+
+// MaxText is how many bytes an expression has at most.
+const MaxText = 4 << 10
+
+const (
+	maxTerms = 1000 // of an expression
+	// budget is what an evaluation may cost, in terms and in pieces of 16 bytes that they go over: some 10 ms.
+	budget = 1 << 20
+	// maxMade is how many bytes of values an evaluation may make.
+	maxMade = 16 << 20
+)
+
+// String returns the expression as it was written.
+func (f *Formula) String() string { return f.text }
+
+// Bool says whether a condition holds. Errors: it is not true or false, or one of its operators does not go with what it is about.
+func (f *Formula) Bool(env Env) (bool, error) {
+	r := run{env: env, left: budget}
+	v, err := r.eval(&f.top)
+	if err != nil {
+		return false, err
+	}
+	if v.kind != isBool {
+		return false, fmt.Errorf("the condition is %s, expected true or false", article(v.kind))
+	}
+	return v.yes(), nil
+}
+
+// AppendJSON appends what the expression comes to.
+func (f *Formula) AppendJSON(dst []byte, env Env) ([]byte, error) {
+	r := run{env: env, left: budget}
+	v, err := r.eval(&f.top)
+	if err != nil {
+		return dst, err
+	}
+	return v.appendJSON(dst)
+}
+
+func article(k kind) string {
+	switch k {
+	case isNull:
+		return "null"
+	case isArray, isObject, isList:
+		return "an " + k.String()
+	}
+	return "a " + k.String()
+}
+
+// term is an operation with the terms that it is about, a constant, or a path.
+type term struct {
+	op    op
+	args  []term
+	value value // of a constant
+	path  Path
+	name  string // of a header, or function
+	match *regexp.Regexp
+	call  *function
+	at    int // of the variable that a predicate reads
+}
+
+// op is an operation.
+type op uint8
+
+const (
+	opConst op = iota
+	opPath
+	opKey
+	opTime
+	opHeader
+	opHasHeader
+	opItem // the element that a predicate is about
+	opIndex
+	opNot
+	opNegate
+	opPlus // in front of a number
+	opAnd
+	opOr
+	opAdd
+	opSubtract
+	opMultiply
+	opDivide
+	opModulo
+	opPower
+	opEqual
+	opDiffer
+	opLess
+	opLessEqual
+	opGreater
+	opGreaterEqual
+	opIn
+	opBetween // x in a..b
+	opContains
+	opStartsWith
+	opEndsWith
+	opMatches
+	opMember // of an object by a string, of an array by an index
+	opSlice
+	opArray
+	opObject // of keys and values in turns
+	opIf
+	opElse // ??: the second if the first is null
+	opCall
+	opLoop // of an array and a predicate
+)
+
+// names are operations as they are written.
+var names = map[op]string{opNot: "not", opNegate: "-", opPlus: "+", opAnd: "and", opOr: "or", opAdd: "+", opSubtract: "-", opMultiply: "*", opDivide: "/", opModulo: "%", opPower: "**",
+	opEqual: "==", opDiffer: "!=", opLess: "<", opLessEqual: "<=", opGreater: ">", opGreaterEqual: ">=", opIn: "in", opBetween: "in", opContains: "contains", opStartsWith: "startsWith",
+	opEndsWith: "endsWith", opMatches: "matches", opMember: "[]", opSlice: "[:]", opIf: "?:"}
+
+var (
+	errCost = errors.New("the expression takes too long")
+	errMade = fmt.Errorf("the expression makes more than %d MiB", maxMade>>20)
+)
+
+// run is one evaluation.
+type run struct {
+	env   Env
+	left  int
+	made  int
+	items []value // what predicates are about, the innermost last
+	index []int64
+}
+
+// pay counts what a step costs: going over so many bytes.
+func (r *run) pay(bytes int) error {
+	if r.left -= 1 + bytes/16; r.left < 0 {
+		return errCost
+	}
+	return nil
+}
+
+// make counts bytes of a value that is made.
+func (r *run) make(bytes int) error {
+	if r.made += bytes; r.made > maxMade {
+		return errMade
+	}
+	return r.pay(bytes)
+}
+
+func (r *run) eval(t *term) (value, error) {
+	if err := r.pay(0); err != nil {
+		return value{}, err
+	}
+	switch t.op {
+	case opConst:
+		return t.value, nil
+	case opPath:
+		return r.path(t)
+	case opKey:
+		return text(r.env.RecordKey()), nil
+	case opTime:
+		return integer(r.env.Time()), nil
+	case opHeader:
+		if s, there := r.env.Header(t.name); there {
+			return text(s), nil
+		}
+		return value{}, nil
+	case opHasHeader:
+		_, there := r.env.Header(t.name)
+		return boolean(there), nil
+	case opItem:
+		return r.items[t.at], nil
+	case opIndex:
+		return integer(r.index[t.at]), nil
+	case opAnd, opOr:
+		return r.logic(t)
+	case opIf:
+		yes, err := r.truth(&t.args[0], opIf)
+		switch {
+		case err != nil:
+			return value{}, err
+		case yes:
+			return r.eval(&t.args[1])
+		}
+		return r.eval(&t.args[2])
+	case opElse:
+		v, err := r.eval(&t.args[0])
+		if err != nil || v.kind != isNull {
+			return v, err
+		}
+		return r.eval(&t.args[1])
+	case opArray, opObject, opCall:
+		return r.many(t)
+	case opLoop:
+		return r.loop(t)
+	}
+	return r.apply(t)
+}
+
+// path reads a member of the record's value. Only what is looked for is read, but the whole of it is gone over.
+func (r *run) path(t *term) (value, error) {
+	json, err := r.env.JSON()
+	if err != nil {
+		return value{}, err
+	}
+	if err := r.pay(len(json) / 16); err != nil {
+		return value{}, err
+	}
+	return fromJSON(t.path.Of(json))
+}
+
+// logic is and and or, which leave the second term alone when the first decides.
+func (r *run) logic(t *term) (value, error) {
+	for i := range t.args {
+		yes, err := r.truth(&t.args[i], t.op)
+		if err != nil || yes == (t.op == opOr) {
+			return boolean(yes), err
+		}
+	}
+	return boolean(t.op == opAnd), nil
+}
+
+// truth evaluates a term that has to be true or false for an operator.
+func (r *run) truth(t *term, of op) (bool, error) {
+	v, err := r.eval(t)
+	if err == nil && v.kind != isBool {
+		err = mismatch(names[of], v)
+	}
+	return v.yes(), err
+}
+
+// mismatch is the error of an operator and types that do not go together.
+func mismatch(name string, args ...value) error {
+	types := make([]string, len(args))
+	for i := range args {
+		types[i] = args[i].kind.String()
+	}
+	return fmt.Errorf("%s does not go with %s", name, strings.Join(types, " and "))
+}
+
+// many evaluates terms of any number.
+func (r *run) many(t *term) (value, error) {
+	args := make([]value, len(t.args))
+	cost := 16 * len(args)
+	for i := range args {
+		var err error
+		if args[i], err = r.eval(&t.args[i]); err != nil {
+			return value{}, err
+		}
+		cost += args[i].cost()
+	}
+	if err := r.pay(cost); err != nil {
+		return value{}, err
+	}
+	switch t.op {
+	case opArray:
+		return value{kind: isList, list: args}, nil
+	case opCall:
+		if err := t.call.check(args); err != nil {
+			return value{}, fmt.Errorf("%s: %w", t.call.name, err)
+		}
+		v, err := t.call.do(r, args)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", t.call.name, err)
+		}
+		return v, err
+	}
+	return r.object(args, cost)
+}
+
+// object makes an object of keys and values.
+func (r *run) object(args []value, cost int) (value, error) {
+	if err := r.make(2 * cost); err != nil {
+		return value{}, err
+	}
+	b := []byte{'{'}
+	for i := 0; i < len(args); i += 2 {
+		if args[i].kind != isString {
+			return value{}, fmt.Errorf("a key is %s, expected a string", article(args[i].kind))
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b, _ = args[i].appendJSON(b)
+		var err error
+		if b, err = args[i+1].appendJSON(append(b, ':')); err != nil {
+			return value{}, err
+		}
+	}
+	return value{kind: isObject, text: string(append(b, '}'))}, nil
+}

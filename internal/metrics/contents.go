@@ -1,0 +1,260 @@
+package metrics
+
+import (
+	"context"
+	"iter"
+
+	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
+	"github.com/floedb/floe/stream/processing"
+	"github.com/floedb/floe/workflow"
+)
+
+const (
+	// other is the namespace of the series for what has none of its own: no namespace can have this name.
+	other = "_other"
+	// mostRead is how many things of a kind beyond those with series of their own are read to be summed up, so that a scrape ends. What is beyond is
+	// counted only.
+	mostRead = 20_000
+)
+
+// Metrics of what the node holds.
+var (
+	objectsLimit = gauge("metrics_objects_limit", "How many things of each kind have series of their own.")
+	leftOut      = gauge("metrics_objects_left_out", "How many things of a kind have no series of their own, but are in the one of the namespace _other, if they were read.", "kind")
+	notRead      = gauge("metrics_objects_not_read", "How many of those left out are not in the series of the namespace _other either.", "kind")
+	scrapeErrors = gauge("metrics_scrape_errors", "Listings that this scrape could not read to their end.")
+
+	namespaceMetrics = []description{
+		gauge("keys", "Keys.", "namespace"), gauge("key_bytes", "Bytes of keys and values.", "namespace"),
+		gauge("streams", "Streams.", "namespace"), gauge("queues", "Queues.", "namespace"),
+		gauge("series", "Time series.", "namespace"), gauge("points", "Points of time series.", "namespace"),
+		gauge("actions", "Actions.", "namespace"), gauge("workflows", "Workflows.", "namespace"), gauge("jobs", "Jobs of stream processing that are not cancelled.", "namespace"),
+		counter("workflow_steps_total", "Steps that runs of workflows have begun, ever.", "namespace"),
+		counter("workflow_signals_total", "Signals that runs of workflows have got, ever.", "namespace"),
+		counter("workflow_timers_total", "Timers of runs of workflows that have gone off, ever.", "namespace"),
+	}
+	queueMetrics = []description{
+		gauge("queue_ready", "Messages that can be delivered now.", "namespace", "queue"),
+		gauge("queue_delayed", "Messages that wait for their time.", "namespace", "queue"),
+		gauge("queue_inflight", "Messages that are leased.", "namespace", "queue"),
+		gauge("queue_dead", "Dead letters.", "namespace", "queue"),
+		gauge("queue_bytes", "Bytes of messages that are no dead letters.", "namespace", "queue"),
+		counter("queue_enqueued_total", "Messages ever enqueued.", "namespace", "queue"),
+		counter("queue_delivered_total", "Deliveries ever made.", "namespace", "queue"),
+		counter("queue_acked_total", "Messages ever acked.", "namespace", "queue"),
+		counter("queue_expired_total", "Leases that have ended by themselves, ever.", "namespace", "queue"),
+	}
+	streamMetrics = []description{
+		counter("stream_appended_total", "Records ever appended.", "namespace", "stream"),
+		gauge("stream_records", "Records that are kept.", "namespace", "stream"),
+	}
+	groupMetrics = []description{
+		gauge("group_lag", "Records that a consumer group has not been given yet.", "namespace", "stream", "group"),
+		gauge("group_pending", "Records that were delivered and are not acked.", "namespace", "stream", "group"),
+		gauge("group_members", "Consumers in the group.", "namespace", "stream", "group"),
+	}
+	jobMetrics = []description{
+		gauge("job_running", "Whether the job runs: 1, or 0.", "namespace", "job", "name"),
+		gauge("job_failed", "Whether the job has failed: 1, or 0.", "namespace", "job", "name"),
+		counter("job_records_in_total", "Records read from sources.", "namespace", "job", "name"),
+		counter("job_records_out_total", "Records written by sinks.", "namespace", "job", "name"),
+		counter("job_errors_total", "Records that went to the stream of errors.", "namespace", "job", "name"),
+		counter("job_late_total", "Records that came too late for a window.", "namespace", "job", "name"),
+		gauge("job_watermark_lag_seconds", "How far the watermark is behind.", "namespace", "job", "name"),
+		gauge("job_backlog_bytes", "Bytes for sinks in other shards that wait to be taken.", "namespace", "job", "name"),
+	}
+	workflowMetrics = []description{
+		gauge("workflow_runs_active", "Runs that have not ended.", "namespace", "workflow"),
+		counter("workflow_runs_started_total", "Runs ever started.", "namespace", "workflow"),
+		counter("workflow_runs_completed_total", "Runs that have completed.", "namespace", "workflow"),
+		counter("workflow_runs_failed_total", "Runs that have failed.", "namespace", "workflow"),
+		counter("workflow_runs_cancelled_total", "Runs that were cancelled.", "namespace", "workflow"),
+		counter("workflow_runs_timed_out_total", "Runs that took too long.", "namespace", "workflow"),
+	}
+	actionMetrics = []description{
+		gauge("action_runs_pending", "Runs that wait for a worker.", "namespace", "action"),
+		gauge("action_runs_running", "Runs that workers have.", "namespace", "action"),
+		gauge("action_workers", "Workers that have a handler for the action.", "namespace", "action"),
+		counter("action_runs_started_total", "Runs ever started.", "namespace", "action"),
+		counter("action_runs_completed_total", "Runs that have completed.", "namespace", "action"),
+		counter("action_runs_failed_total", "Runs that have failed.", "namespace", "action"),
+		counter("action_runs_timed_out_total", "Runs that took too long.", "namespace", "action"),
+	}
+)
+
+// contents sends the metrics of what the node holds, but for floe's own namespaces.
+func (s *scrape) contents(ctx context.Context) {
+	namespaces := s.kind("namespace", namespaceMetrics)
+	queues, streams, groups := s.kind("queue", queueMetrics), s.kind("stream", streamMetrics), s.kind("group", groupMetrics)
+	jobs, workflows, actions := s.kind("job", jobMetrics), s.kind("workflow", workflowMetrics), s.kind("action", actionMetrics)
+	all := engine.NewNamespaces(s.source.Replica)
+	page := func(ctx context.Context, opts ...string) (engine.Page[engine.NamespaceInfo], error) {
+		l := engine.NewListing()
+		l.Limit = pageOf
+		if len(opts) > 0 {
+			l.Cursor = opts[len(opts)-1]
+		}
+		return all.Page(ctx, l)
+	}
+	for info := range read(s, namespaces, engine.All(ctx, page, nil, func(c string) string { return c })) {
+		if engine.IsSystem(info.Name) {
+			continue
+		}
+		c := info.Counts
+		namespaces.add([]float64{
+			float64(c.Keys), float64(c.KeyBytes), float64(c.Streams), float64(c.Queues), float64(c.Series), float64(c.Points),
+			float64(c.Actions), float64(c.Workflows), float64(c.Jobs), float64(c.Steps), float64(c.Signals), float64(c.Timers),
+		}, info.Name)
+		s.queues(ctx, queues, info)
+		s.streams(ctx, streams, groups, info)
+		s.jobs(ctx, jobs, info)
+		s.workflows(ctx, workflows, info)
+		s.actions(ctx, actions, info)
+	}
+	for _, k := range []*kind{namespaces, queues, streams, groups, jobs, workflows, actions} {
+		k.end()
+	}
+}
+
+const pageOf = engine.MaxPageItems
+
+// read iterates over things until enough of their kind have been read, and notes an error.
+func read[T any](s *scrape, k *kind, of iter.Seq2[T, error]) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		if k.read >= s.objects+mostRead {
+			return
+		}
+		for item, err := range of {
+			if err != nil {
+				s.failed++
+				return
+			}
+			if !yield(item) || k.read >= s.objects+mostRead {
+				return
+			}
+		}
+	}
+}
+
+func (s *scrape) queues(ctx context.Context, k *kind, info engine.NamespaceInfo) {
+	k.expect(info.Counts.Queues)
+	if info.Counts.Queues == 0 {
+		return
+	}
+	store := engine.StoreOf(queue.Primitive, s.source.Replica, info.Name, 0)
+	for q := range read(s, k, store.All(ctx, queue.Limit(pageOf))) {
+		k.add([]float64{
+			float64(q.Ready), float64(q.Delayed), float64(q.Inflight), float64(q.Dead), float64(q.Bytes),
+			float64(q.Enqueued), float64(q.Dequeued), float64(q.Acked), float64(q.Expired),
+		}, info.Name, q.Name)
+	}
+}
+
+// streams sends the metrics of streams, and of the groups of those that have series of their own.
+func (s *scrape) streams(ctx context.Context, k, groups *kind, info engine.NamespaceInfo) {
+	k.expect(info.Counts.Streams)
+	if info.Counts.Streams == 0 {
+		return
+	}
+	store := engine.StoreOf(stream.Primitive, s.source.Replica, info.Name, 0)
+	for st := range read(s, k, store.All(ctx, stream.Limit(pageOf))) {
+		if !k.add([]float64{float64(st.Appended), float64(st.Records())}, info.Name, st.Name) {
+			continue
+		}
+		for g := range read(s, groups, store.Groups(st.Name).All(ctx, stream.Limit(pageOf))) {
+			groups.add([]float64{float64(g.Lag()), float64(g.Pending()), float64(len(g.Members))}, info.Name, st.Name, g.Name)
+		}
+	}
+}
+
+func (s *scrape) jobs(ctx context.Context, k *kind, info engine.NamespaceInfo) {
+	k.expect(info.Counts.Jobs)
+	store := engine.StoreOf(processing.Primitive, s.source.Replica, info.Name, 0)
+	for j := range read(s, k, store.All(ctx, processing.Limit(pageOf))) {
+		m := &j.Metrics
+		k.add([]float64{
+			truth(j.Status == processing.Running), truth(j.Status == processing.Failed), float64(m.RecordsIn), float64(m.RecordsOut), float64(m.Errors), float64(m.Late),
+			m.Lag.Seconds(), float64(m.Backlog),
+		}, info.Name, string(j.ID), j.Name)
+	}
+}
+
+func (s *scrape) workflows(ctx context.Context, k *kind, info engine.NamespaceInfo) {
+	k.expect(info.Counts.Workflows)
+	if info.Counts.Workflows == 0 {
+		return
+	}
+	store := engine.StoreOf(workflow.Primitive, s.source.Replica, info.Name, 0)
+	for w := range read(s, k, store.All(ctx, workflow.Limit(pageOf))) {
+		r := &w.Runs
+		k.add([]float64{
+			float64(r.Active), float64(r.Total), float64(r.Completed), float64(r.Failed), float64(r.Cancelled), float64(r.TimedOut),
+		}, info.Name, w.Name)
+	}
+}
+
+func (s *scrape) actions(ctx context.Context, k *kind, info engine.NamespaceInfo) {
+	k.expect(info.Counts.Actions)
+	if info.Counts.Actions == 0 {
+		return
+	}
+	store := engine.StoreOf(action.Primitive, s.source.Replica, info.Name, 0)
+	for a := range read(s, k, store.All(ctx, action.Limit(pageOf))) {
+		r := &a.Runs
+		k.add([]float64{
+			float64(r.Pending), float64(r.Running), float64(a.Workers), float64(r.Total), float64(r.Completed), float64(r.Failed), float64(r.TimedOut),
+		}, info.Name, a.Name)
+	}
+}
+
+// kind is all things of a kind during a scrape.
+type kind struct {
+	scrape   *scrape
+	name     string
+	metrics  []description
+	labels   int
+	expected int64 // how many there are, as their namespaces count them
+	read     int
+	rest     []float64 // sums of those without series of their own
+}
+
+func (s *scrape) kind(name string, metrics []description) *kind {
+	return &kind{scrape: s, name: name, metrics: metrics, rest: make([]float64, len(metrics))}
+}
+
+// expect notes how many things there are in a namespace.
+func (k *kind) expect(n int64) { k.expected += n }
+
+// add sends the values of a thing, or sums them up if it has no series of its own.
+func (k *kind) add(values []float64, labels ...string) (own bool) {
+	k.read++
+	k.labels = len(labels)
+	if k.read <= k.scrape.objects {
+		for i, v := range values {
+			k.scrape.send(k.metrics[i], v, labels...)
+		}
+		return true
+	}
+	for i, v := range values {
+		k.rest[i] += v
+	}
+	return false
+}
+
+// end sends what was left out.
+func (k *kind) end() {
+	out := k.read - min(k.read, k.scrape.objects)
+	if out > 0 {
+		labels := make([]string, k.labels)
+		labels[0] = other
+		for i, v := range k.rest {
+			k.scrape.send(k.metrics[i], v, labels...)
+		}
+	}
+	unread := max(k.expected-int64(k.read), 0)
+	k.scrape.send(leftOut, float64(out)+float64(unread), k.name)
+	k.scrape.send(notRead, float64(unread), k.name)
+}

@@ -1,0 +1,127 @@
+// Package metrics makes the figures of a node metrics of Prometheus.
+//
+// A Collector is asked at each scrape, and keeps nothing between two: what is counted is counted by the node. Figures of the node itself are of this node;
+// those of what it holds (queues, groups, jobs ...) are those of its own replicas, so that a scrape needs no leader and no other node. In a cluster each node
+// reports the same of them: a query takes max by (namespace, queue), not sum.
+//
+// However much a node holds, the number of series is bounded: of each kind of things the first so many, by namespace and name, have series of their own. The
+// rest is summed up in one series with the namespace "_other", which no namespace can have, and floe_metrics_objects_left_out says how many they are.
+package metrics
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/shard"
+)
+
+// DefaultObjects is how many things of each kind have series of their own by default.
+const DefaultObjects = 1000
+
+// collectTime bounds a scrape: what is not known by then is left out of it. Prometheus waits ten seconds by default.
+const collectTime = 5 * time.Second
+
+// Source is where a Collector looks.
+type Source struct {
+	Host    *shard.Host
+	Version string
+	Traffic func() shard.Traffic // of the port; nil: there is none
+	Replica *engine.Router       // to the replicas of this node
+	Limits  func() []Limit       // nil: none
+}
+
+// Limit is something bounded, and how much of it is used.
+type Limit struct {
+	Name        string
+	Used, Limit int64
+}
+
+// Collector collects the metrics of a node.
+type Collector struct {
+	source  Source
+	objects int
+
+	mu sync.Mutex // held during a collection: they are costly, and two at a time tell no more than one after the other
+}
+
+// New returns a Collector. objects is how many things of each kind have series of their own; 0 means DefaultObjects, negative none.
+func New(s Source, objects int) *Collector {
+	if objects == 0 {
+		objects = DefaultObjects
+	}
+	return &Collector{source: s, objects: max(objects, 0)}
+}
+
+// Describe names all metrics.
+func (c *Collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range descriptions {
+		out <- d.Desc
+	}
+}
+
+// Collect sends all metrics. Of a node that is closed there are none but that it is not ready.
+func (c *Collector) Collect(out chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), collectTime)
+	defer cancel()
+	s := &scrape{out: out, source: &c.source, objects: c.objects}
+	s.send(objectsLimit, float64(c.objects))
+	s.node()
+	s.contents(ctx)
+	s.send(scrapeErrors, float64(s.failed))
+}
+
+// scrape is one collection.
+type scrape struct {
+	out     chan<- prometheus.Metric
+	source  *Source
+	objects int
+	failed  int // listings that were not read to their end
+}
+
+// description is a metric.
+type description struct {
+	*prometheus.Desc
+	kind prometheus.ValueType
+}
+
+// descriptions are all metrics, those that the variables of this package hold.
+var descriptions []description
+
+func describe(kind prometheus.ValueType, name, help string, labels []string) description {
+	d := description{prometheus.NewDesc("floe_"+name, help, labels, nil), kind}
+	descriptions = append(descriptions, d)
+	return d
+}
+
+func gauge(name, help string, labels ...string) description {
+	return describe(prometheus.GaugeValue, name, help, labels)
+}
+
+func counter(name, help string, labels ...string) description {
+	return describe(prometheus.CounterValue, name, help, labels)
+}
+
+// send sends a value. A label that is not UTF-8, which no name can be, would end the scrape: it is an error of that metric.
+func (s *scrape) send(d description, value float64, labels ...string) {
+	m, err := prometheus.NewConstMetric(d.Desc, d.kind, value, labels...)
+	if err != nil {
+		m = prometheus.NewInvalidMetric(d.Desc, err)
+	}
+	s.out <- m
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func number[T ~int | ~uint16 | ~uint64](n T) string { return strconv.FormatUint(uint64(n), 10) }

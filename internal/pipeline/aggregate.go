@@ -1,0 +1,290 @@
+package pipeline
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/document"
+	"github.com/floedb/floe/internal/formula"
+)
+
+// aggregate is what aggregates of all windows have in common.
+type aggregate struct {
+	fn       function
+	field    *formula.Path
+	quantile float64
+	window   window
+	size     int64 // ms; records of a count window
+	slide    int64
+	gap      int64
+	lateness int64
+	late     TagSet
+}
+
+// window is how records are divided.
+type window uint8
+
+const (
+	windowNone window = iota
+	windowTumbling
+	windowSliding
+	windowSession
+	windowCount
+)
+
+const (
+	maxPanes    = 1000 // of a sliding window
+	maxPerCount = 1_000_000_000
+)
+
+func (a *aggregate) lateTag() TagSet { return a.late }
+
+func readAggregate(r *reader, o *Operator, n *document.Node, at string) {
+	a := aggregate{quantile: 0.95}
+	percentile, count, late := 0.0, int64(0), ""
+	lateLine := n.Line
+	isCount := n.Get("window") != nil && n.Get("window").Text == "count"
+	r.fields(o, n, at,
+		document.Field{Names: "function", Read: document.Word(&r.Reader, &a.fn, document.Is("sum", fnSum), document.Is("count", fnCount), document.Is("avg mean average", fnAvg),
+			document.Is("min", fnMin), document.Is("max", fnMax), document.Is("first", fnFirst), document.Is("last", fnLast), document.Is("distinct", fnDistinct), document.Is("percentile", fnPercentile))},
+		document.Field{Names: "field", Read: r.path(&a.field)},
+		document.Field{Names: "percentile", Read: r.number(&percentile, 0, 100)},
+		document.Field{Names: "window", Read: func(n *document.Node, at string) {
+			if n.Kind == document.Text && n.Text == "global" {
+				r.Fail(n.Line, "not-supported", "%s is global, which would never fire: leave window out for a running aggregate", at)
+				return
+			}
+			document.Word(&r.Reader, &a.window, document.Is("none", windowNone), document.Is("tumbling", windowTumbling), document.Is("sliding", windowSliding),
+				document.Is("session", windowSession), document.Is("count", windowCount))(n, at)
+		}},
+		document.Field{Names: "window_size size", Read: func(n *document.Node, at string) {
+			if isCount {
+				r.Count(&count, 1, maxPerCount)(n, at)
+				return
+			}
+			r.seconds(&a.size, 1)(n, at)
+		}},
+		document.Field{Names: "window_size_ms", Read: r.Millis(&a.size, 1)},
+		document.Field{Names: "count", Read: r.Count(&count, 1, maxPerCount)},
+		document.Field{Names: "slide", Read: r.seconds(&a.slide, 1)},
+		document.Field{Names: "slide_ms", Read: r.Millis(&a.slide, 1)},
+		document.Field{Names: "gap", Read: r.seconds(&a.gap, 1)},
+		document.Field{Names: "gap_ms", Read: r.Millis(&a.gap, 1)},
+		document.Field{Names: "allowed_lateness", Read: r.seconds(&a.lateness, 0)},
+		document.Field{Names: "allowed_lateness_ms", Read: r.Millis(&a.lateness, 0)},
+		document.Field{Names: "late_tag", Read: func(n *document.Node, at string) { r.Text(&late)(n, at); lateLine = n.Line }},
+	)
+	if r.needs(n, at, "function"); a.fn == 0 {
+		return
+	}
+	if n.Get("percentile") != nil {
+		a.quantile = percentile / 100
+	}
+	if a.window == windowCount && count > 0 {
+		a.size = count
+	}
+	if a.windowed() {
+		if late == "" {
+			late = "late"
+		}
+		a.late = r.gives(late, lateLine, at+".late_tag")
+	}
+	r.checkAggregate(&a, n, at)
+	o.Keyed, o.Shape = true, a.shape()
+	switch a.window {
+	case windowNone, windowCount:
+		o.private.spec = &running{a}
+	case windowSession:
+		o.private.spec = &sessions{a}
+	default:
+		if a.slide > 0 && a.size > 0 {
+			o.private.spec = &panes{aggregate: a, pane: gcd(a.size, a.slide)}
+		}
+	}
+}
+
+// windowed says whether windows fire by the watermark.
+func (a *aggregate) windowed() bool { return a.window != windowNone && a.window != windowCount }
+
+// shape tells what rows an aggregate has.
+func (a *aggregate) shape() string {
+	field := ""
+	if a.field != nil {
+		field = a.field.String()
+	}
+	return fmt.Sprintf("aggregate %d %s window %d %d %d %d", a.fn, field, a.window, a.size, a.slide, a.gap)
+}
+
+func (r *reader) checkAggregate(a *aggregate, n *document.Node, at string) {
+	line := func(key string) int {
+		if k := n.Get(key); k != nil {
+			return k.Line
+		}
+		return n.Line
+	}
+	if a.field == nil && a.fn != fnCount && n.Get("field") == nil {
+		r.Fail(n.Line, "missing", "%s has no field: say what is aggregated", at)
+	}
+	if n.Get("percentile") != nil && a.fn != fnPercentile {
+		r.Fail(line("percentile"), "misplaced-key", "percentile of %s goes only with function: percentile", at)
+	}
+	allowed := map[window]string{windowTumbling: "window_size window_size_ms size allowed_lateness allowed_lateness_ms late_tag",
+		windowSliding: "window_size window_size_ms size slide slide_ms allowed_lateness allowed_lateness_ms late_tag",
+		windowSession: "gap gap_ms allowed_lateness allowed_lateness_ms late_tag", windowCount: "window_size size count"}[a.window]
+	for _, key := range []string{"window_size", "window_size_ms", "size", "count", "slide", "slide_ms", "gap", "gap_ms", "allowed_lateness", "allowed_lateness_ms", "late_tag"} {
+		if k := n.Get(key); k != nil && !hasWord(allowed, key) {
+			r.Fail(k.Line, "misplaced-key", "%s of %s does not go with window: %s", key, at, a.window)
+		}
+	}
+	switch a.window {
+	case windowTumbling, windowSliding:
+		if a.size == 0 && n.Get("window_size size") == nil && n.Get("window_size_ms") == nil {
+			r.Fail(n.Line, "missing", "%s has no window_size", at)
+		}
+		if a.window == windowTumbling {
+			a.slide = a.size
+			return
+		}
+		switch {
+		case a.slide == 0 && n.Get("slide") == nil && n.Get("slide_ms") == nil:
+			r.Fail(n.Line, "missing", "%s has no slide", at)
+		case a.slide > a.size && a.size > 0:
+			r.Fail(line("slide"), "bad-value", "slide of %s is %d ms, which is above window_size (%d ms): records in between would be in no window", at, a.slide, a.size)
+		case a.slide > 0 && a.size/gcd(a.size, a.slide) > maxPanes:
+			r.Fail(line("slide"), "bad-value", "%s has windows of %d panes of %d ms, at most %d are allowed: choose a slide that divides window_size", at, a.size/gcd(a.size, a.slide), gcd(a.size, a.slide), maxPanes)
+		}
+	case windowSession:
+		if a.gap == 0 && n.Get("gap") == nil && n.Get("gap_ms") == nil {
+			r.Fail(n.Line, "missing", "%s has no gap", at)
+		}
+	case windowCount:
+		if a.size == 0 {
+			r.Fail(n.Line, "missing", "%s has no window_size: say of how many records a window is", at)
+		}
+	}
+}
+
+func (w window) String() string {
+	return [...]string{"none", "tumbling", "sliding", "session", "count"}[w]
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return max(a, 1)
+}
+
+// code codes the accumulator of a row.
+func (a *aggregate) code(acc *accumulator) func(*codec.Coder) {
+	return func(c *codec.Coder) { acc.code(c, a.fn) }
+}
+
+// row reads an accumulator; that of a row that is not there is empty.
+func (a *aggregate) row(state State, k []byte) (*accumulator, error) {
+	acc := new(accumulator)
+	v, err := state.Get(k)
+	if err != nil || v == nil {
+		return acc, err
+	}
+	return acc, decode(k, v, a.code(acc))
+}
+
+// emit makes the record of an accumulator. A window has two ends, which are equal for none.
+func (a *aggregate) emit(acc *accumulator, key []byte, start, end int64) ([]byte, error) {
+	b, err := acc.appendAggregate(make([]byte, 0, 96+len(key)+len(acc.raw)), key, a.fn, a.quantile)
+	if err != nil {
+		return nil, err
+	}
+	if start != end {
+		b = strconv.AppendInt(append(b, `,"window_start":`...), start, 10)
+		b = strconv.AppendInt(append(b, `,"window_end":`...), end, 10)
+	}
+	return append(b, '}'), nil
+}
+
+// cache keeps the accumulators that a batch touches, so that each is read and written once.
+type cache struct {
+	of    *aggregate
+	rows  map[string]*accumulator
+	order []string
+}
+
+func (a *aggregate) cache(n int) *cache {
+	return &cache{of: a, rows: make(map[string]*accumulator, n), order: make([]string, 0, n)}
+}
+
+func (c *cache) get(t *Tick, k []byte) (*accumulator, error) {
+	if acc := c.rows[string(k)]; acc != nil {
+		return acc, nil
+	}
+	acc, err := c.of.row(t.state, k)
+	if err != nil {
+		return nil, err
+	}
+	name := string(k)
+	c.rows[name] = acc
+	c.order = append(c.order, name)
+	return acc, nil
+}
+
+// flush writes all rows, in the order in which they were touched.
+func (c *cache) flush(t *Tick) {
+	var buf []byte
+	for _, k := range c.order {
+		acc := c.rows[k]
+		if acc.count == 0 {
+			t.remove(bytesOf(k))
+			continue
+		}
+		e := codec.NewEncoder(buf[:0])
+		acc.code(&e, c.of.fn)
+		buf = e.Encoded()
+		t.put(bytesOf(k), buf)
+	}
+}
+
+// running is an aggregate that emits on every record, or on every so many.
+type running struct{ aggregate }
+
+func (a *running) add(t *Tick, s *stage, in, out []item) ([]item, error) {
+	what := byte(rowRunning)
+	if a.window == windowCount {
+		what = rowCount
+	}
+	k := s.row(what)
+	rows := a.cache(len(in))
+	for i := range in {
+		it := &in[i]
+		one, ok := t.sample(s, a.fn, a.field, it, false)
+		if !ok {
+			continue
+		}
+		acc, err := rows.get(t, append(k[:3], it.Key...))
+		if err != nil {
+			return nil, err
+		}
+		acc.add(a.fn, &one)
+		if a.window == windowCount && acc.count < uint64(a.size) {
+			continue
+		}
+		start, end := int64(0), int64(0)
+		if a.window == windowCount {
+			start, end = acc.from, acc.to+1
+		}
+		value, err := a.emit(acc, it.Key, start, end)
+		if a.window == windowCount {
+			*acc = accumulator{}
+		}
+		if err != nil {
+			t.fail(s, err, it)
+			continue
+		}
+		made := *it
+		made.set(value)
+		out = append(out, made)
+	}
+	rows.flush(t)
+	return out, nil
+}

@@ -1,0 +1,219 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/floedb/floe/internal/document"
+	"github.com/floedb/floe/internal/formula"
+)
+
+// condition is what a filter keeps and a classifier tags. Short forms hold or do not, whatever the record is; expressions may fail.
+type condition func(it *item) (bool, error)
+
+// shortForms are conditions that are no expressions, by what stands in front of the colon.
+var shortForms = map[string]func(text string) (condition, error){
+	"value_contains": about(func(it *item, s string) bool { return strings.Contains(stringOf(it.Value), s) }),
+	"value_prefix":   about(func(it *item, s string) bool { return strings.HasPrefix(stringOf(it.Value), s) }),
+	"key_contains":   about(func(it *item, s string) bool { return strings.Contains(stringOf(it.Key), s) }),
+	"key_prefix":     about(func(it *item, s string) bool { return strings.HasPrefix(stringOf(it.Key), s) }),
+	"key_equals":     about(func(it *item, s string) bool { return stringOf(it.Key) == s }),
+	"min_length": func(text string) (condition, error) {
+		n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 31)
+		if err != nil {
+			return nil, fmt.Errorf("min_length is %s, expected a number of bytes", document.Quote(text))
+		}
+		return func(it *item) (bool, error) { return len(it.Value) >= int(n), nil }, nil
+	},
+	"json": jsonCondition,
+	"expr": exprCondition,
+}
+
+var errWASM = errors.New("floe runs no WebAssembly, write an expression")
+
+const conditionForms = "expr:, value_contains:, value_prefix:, key_contains:, key_prefix:, key_equals:, min_length:, json:, not_empty or key_not_empty"
+
+func about(holds func(it *item, s string) bool) func(string) (condition, error) {
+	return func(text string) (condition, error) {
+		text = unquoted(strings.TrimPrefix(text, " "))
+		if text == "" {
+			return nil, errors.New("expected text behind the colon")
+		}
+		return func(it *item) (bool, error) { return holds(it, text), nil }, nil
+	}
+}
+
+// unquoted takes quotes off, if there are any around a text.
+func unquoted(s string) string {
+	if n := len(s); n >= 2 && (s[0] == '"' || s[0] == '\'') && s[n-1] == s[0] {
+		return s[1 : n-1]
+	}
+	return s
+}
+
+// parseCondition reads a condition.
+func parseCondition(text string) (condition, error) {
+	text = strings.TrimSpace(text)
+	switch text {
+	case "not_empty":
+		return func(it *item) (bool, error) { return len(it.Value) > 0, nil }, nil
+	case "key_not_empty":
+		return func(it *item) (bool, error) { return len(it.Key) > 0, nil }, nil
+	}
+	name, rest, colon := strings.Cut(text, ":")
+	parse := shortForms[name]
+	switch {
+	case strings.HasPrefix(name, "wasm"):
+		return nil, errWASM
+	case !colon || parse == nil:
+		return nil, fmt.Errorf("expected %s", conditionForms)
+	}
+	return parse(rest)
+}
+
+func exprCondition(text string) (condition, error) {
+	f, err := formula.Condition(strings.TrimSpace(text))
+	if err != nil {
+		return nil, err
+	}
+	return func(it *item) (bool, error) { return f.Bool(it) }, nil
+}
+
+// comparisons are the operators of json:, those that others begin with behind them.
+var comparisons = []string{"!^=", "!*=", "!=", "^=", "*=", ">=", "<=", "=", ">", "<"}
+
+// jsonCondition reads <path><op><value>.
+func jsonCondition(text string) (condition, error) {
+	text = strings.TrimSpace(text)
+	at, op := findComparison(text)
+	if op == "" {
+		return nil, errors.New("expected <path><op><value>, with one of = != ^= *= !^= !*= > >= < <=")
+	}
+	path, err := formula.ParsePath(strings.TrimSpace(text[:at]))
+	if err != nil {
+		return nil, err
+	}
+	want := strings.TrimSpace(text[at+len(op):])
+	literal := unquoted(want)
+	number, err := strconv.ParseFloat(want, 64)
+	numeric := err == nil
+	negated := strings.HasPrefix(op, "!")
+	switch strings.TrimPrefix(op, "!") {
+	case "=":
+		return func(it *item) (bool, error) {
+			return equalsText(it.at(&path), literal, number, numeric) != negated, nil
+		}, nil
+	case "^=":
+		return func(it *item) (bool, error) {
+			s, ok := textOf(it.at(&path))
+			return (ok && strings.HasPrefix(s, literal)) != negated, nil
+		}, nil
+	case "*=":
+		return func(it *item) (bool, error) {
+			s, ok := textOf(it.at(&path))
+			return (ok && strings.Contains(s, literal)) != negated, nil
+		}, nil
+	}
+	return func(it *item) (bool, error) { return ordered(it.at(&path), op, literal, number, numeric), nil }, nil
+}
+
+// findComparison finds the operator behind a path, in which names in quotes may hold any sign.
+func findComparison(text string) (at int, op string) {
+	quote := byte(0)
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case quote != 0 && c == '\\':
+			i++
+			continue
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+			continue
+		case c == '"' || c == '\'':
+			quote = c
+			continue
+		}
+		for _, o := range comparisons {
+			if strings.HasPrefix(text[i:], o) {
+				return i, o
+			}
+		}
+	}
+	return 0, ""
+}
+
+// equalsText says whether a value is what was written: numbers by what they are worth, all else by its text.
+func equalsText(r gjson.Result, literal string, number float64, numeric bool) bool {
+	if r.Type == gjson.Number && numeric {
+		return r.Num == number
+	}
+	if r.Type == gjson.Null {
+		return r.Exists() && literal == "null"
+	}
+	s, _ := textOf(r)
+	return s == literal
+}
+
+// ordered compares numbers with numbers, and strings with text.
+func ordered(r gjson.Result, op, literal string, number float64, numeric bool) bool {
+	c := 0
+	switch {
+	case r.Type == gjson.Number && numeric:
+		c = order(r.Num, number)
+	case r.Type == gjson.String && numeric:
+		n, err := strconv.ParseFloat(r.Str, 64)
+		if err != nil {
+			return false
+		}
+		c = order(n, number)
+	case r.Type == gjson.String:
+		c = strings.Compare(r.Str, literal)
+	default:
+		return false
+	}
+	switch op {
+	case ">":
+		return c > 0
+	case ">=":
+		return c >= 0
+	case "<":
+		return c < 0
+	}
+	return c <= 0
+}
+
+func order(a, b float64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// condition reads a condition of a definition: text, or a table with one form: {expr: amount > 100}.
+func (r *reader) condition(v *condition) func(*document.Node, string) {
+	return func(n *document.Node, at string) {
+		text := n.Text
+		switch {
+		case n.Kind == document.Table && len(n.Pairs) == 1 && n.Pairs[0].Value.Kind != document.Table && n.Pairs[0].Value.Kind != document.List:
+			text = n.Pairs[0].Key + ":" + n.Pairs[0].Value.Text
+		case n.Kind != document.Text:
+			r.Fail(n.Line, "wrong-type", "%s is %s, expected a condition: %s", at, n.Describe(), conditionForms)
+			return
+		}
+		c, err := parseCondition(text)
+		if err != nil {
+			r.Fail(n.Line, "bad-condition", "%s is %s: %v", at, document.Quote(text), err)
+			return
+		}
+		*v = c
+	}
+}

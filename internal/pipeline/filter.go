@@ -1,0 +1,124 @@
+package pipeline
+
+import (
+	"github.com/floedb/floe/internal/document"
+)
+
+// filter keeps records for which a condition holds.
+type filter struct{ keeps condition }
+
+func readFilter(r *reader, o *Operator, n *document.Node, at string) {
+	var f filter
+	r.fields(o, n, at, document.Field{Names: "condition", Read: r.condition(&f.keeps)})
+	if r.needs(n, at, "condition"); f.keeps != nil {
+		o.private.spec = &f
+	}
+}
+
+func (f *filter) apply(w *worker, i int, it *item) error {
+	yes, err := f.keeps(it)
+	if yes && err == nil {
+		w.next(i, it)
+	}
+	return err
+}
+
+// passthrough does nothing.
+type passthrough struct{}
+
+func readPassthrough(r *reader, o *Operator, n *document.Node, at string) {
+	r.fields(o, n, at)
+	o.private.spec = passthrough{}
+}
+
+func (passthrough) apply(w *worker, i int, it *item) error {
+	w.next(i, it)
+	return nil
+}
+
+// keyBy sets the key. A record that lacks what the key is made of keeps the one it has.
+type keyBy struct {
+	key  *expression
+	text string
+}
+
+func readKeyBy(r *reader, o *Operator, n *document.Node, at string) {
+	var k keyBy
+	r.fields(o, n, at, document.Field{Names: "key_expression key", Read: func(n *document.Node, at string) {
+		r.keyExpression(&k.key)(n, at)
+		k.text = n.Text
+	}})
+	if r.needs(n, at, "key_expression key"); k.key != nil {
+		o.private.spec = &k
+	}
+}
+
+func (k *keyBy) apply(w *worker, i int, it *item) error {
+	key, ok, err := k.key.text(it)
+	if err != nil {
+		return err
+	}
+	if ok {
+		it.Key = bytesOf(key)
+	}
+	w.next(i, it)
+	return nil
+}
+
+// classifier gives records tags.
+type classifier struct {
+	rules []rule
+	other TagSet
+}
+
+// rule gives a tag to records for which a condition holds.
+type rule struct {
+	holds condition
+	tag   TagSet
+}
+
+func readClassify(r *reader, o *Operator, n *document.Node, at string) {
+	var c classifier
+	r.fields(o, n, at,
+		document.Field{Names: "rules", Read: r.Each(maxRules, func(n *document.Node, at string) {
+			var one rule
+			r.Table(n, at, document.Field{Names: "condition", Read: r.condition(&one.holds)}, document.Field{Names: "tag", Read: r.given(&one.tag)})
+			if r.needs(n, at, "condition", "tag"); one.holds != nil {
+				c.rules = append(c.rules, one)
+			}
+		})},
+		document.Field{Names: "default_tag", Read: r.given(&c.other)},
+	)
+	r.needs(n, at, "rules")
+	o.private.spec = &c
+}
+
+// given reads a tag that an operator gives.
+func (r *reader) given(v *TagSet) func(*document.Node, string) {
+	return func(n *document.Node, at string) {
+		tag := ""
+		if r.Text(&tag)(n, at); n.Kind == document.Text {
+			*v = r.gives(tag, n.Line, at)
+		}
+	}
+}
+
+// apply gives the tags of all rules that hold, and the default if none does.
+func (c *classifier) apply(w *worker, i int, it *item) error {
+	held := false
+	for j := range c.rules {
+		yes, err := c.rules[j].holds(it)
+		if err != nil {
+			return err
+		}
+		if yes {
+			it.Tags |= c.rules[j].tag
+			held = true
+		}
+	}
+	if !held {
+		it.Tags |= c.other
+	}
+	w.next(i, it)
+	return nil
+}

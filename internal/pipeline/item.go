@@ -1,0 +1,89 @@
+package pipeline
+
+import (
+	"errors"
+	"unsafe"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/floedb/floe/internal/formula"
+	"github.com/floedb/floe/internal/rawjson"
+)
+
+// item is a record on its way through the operators.
+type item struct {
+	Record
+	from  int32 // its place in the batch that it came with; -1 if an operator has made it, as windows do
+	json  jsonState
+	right bool // it enters a join from its second source
+	late  bool // no operator takes it any more: it goes to sinks that match the tag of what is late
+}
+
+// jsonState says whether a value is JSON. It is looked at when somebody asks.
+type jsonState uint8
+
+const (
+	jsonUnknown jsonState = iota
+	jsonValid
+	jsonInvalid
+)
+
+var errNoJSON = errors.New("the value is no JSON")
+
+// JSON returns the value, if it is JSON.
+func (it *item) JSON() (string, error) {
+	if it.json == jsonUnknown {
+		it.json = jsonInvalid
+		if rawjson.Valid(it.Value) {
+			it.json = jsonValid
+		}
+	}
+	if it.json == jsonInvalid {
+		return "", errNoJSON
+	}
+	return stringOf(it.Value), nil
+}
+
+// RecordKey returns the key.
+func (it *item) RecordKey() string { return stringOf(it.Key) }
+
+// Time returns the event time.
+func (it *item) Time() int64 { return it.EventTime }
+
+// Header returns a header.
+func (it *item) Header(name string) (string, bool) {
+	for i := range it.Headers {
+		if it.Headers[i].Name == name {
+			return it.Headers[i].Value, true
+		}
+	}
+	return "", false
+}
+
+// at returns what a path leads to; nothing if the value is no JSON.
+func (it *item) at(p *formula.Path) gjson.Result {
+	json, err := it.JSON()
+	if err != nil {
+		return gjson.Result{}
+	}
+	return p.Of(json)
+}
+
+// set gives a record another value, which is JSON.
+func (it *item) set(value []byte) { it.Value, it.json = value, jsonValid }
+
+// textOf returns a part of a value as text: what a string says, others as they are written. There is none if it is missing, or null.
+func textOf(r gjson.Result) (string, bool) {
+	switch r.Type {
+	case gjson.Null:
+		return "", false
+	case gjson.String:
+		return r.Str, true
+	}
+	return r.Raw, true
+}
+
+// stringOf and bytesOf are views. The bytes of records are changed by nobody, so neither is what they share.
+func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }

@@ -1,0 +1,173 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/floedb/floe/internal/document"
+	"github.com/floedb/floe/internal/rawjson"
+)
+
+// lookup joins records with what KV has under a key that is made of them.
+type lookup struct {
+	namespace string
+	key       *template
+	enrich    string // the field that takes the value; "": records are kept if there is one
+	missing   missing
+}
+
+// missing is what becomes of a record for which KV has nothing.
+type missing uint8
+
+const (
+	missingPass missing = iota + 1
+	missingDrop
+	missingNull
+	missingFail
+)
+
+// perLookup is how many keys are asked for at once.
+const perLookup = 1000
+
+func readLookup(r *reader, o *Operator, n *document.Node, at string) {
+	l := &lookup{}
+	filters, field := false, "lookup"
+	r.fields(o, n, at,
+		document.Field{Names: "lookup_key key", Read: r.templateOf(&l.key)},
+		document.Field{Names: "namespace", Read: r.Name(&l.namespace)},
+		document.Field{Names: "mode", Read: document.Word(&r.Reader, &filters, document.Is("enrich", false), document.Is("filter", true))},
+		document.Field{Names: "enrich_field field", Read: r.Name(&field)},
+		document.Field{Names: "on_missing", Read: document.Word(&r.Reader, &l.missing, document.Is("pass keep", missingPass), document.Is("drop skip", missingDrop),
+			document.Is("null", missingNull), document.Is("error fail", missingFail))},
+	)
+	if r.needs(n, at, "lookup_key key"); l.key == nil {
+		return
+	}
+	switch {
+	case filters && n.Get("enrich_field field") != nil:
+		r.Fail(n.Get("enrich_field field").Line, "misplaced-key", "enrich_field of %s goes only with mode: enrich", at)
+	case filters && l.missing == missingNull:
+		r.Fail(n.Get("on_missing").Line, "bad-value", "on_missing of %s is null, which goes only with mode: enrich", at)
+	case filters && l.missing == 0:
+		l.missing = missingDrop
+	case l.missing == 0:
+		l.missing = missingPass
+	}
+	if !filters {
+		l.enrich = field
+	}
+	o.Looks, o.Lookup, o.private.spec = true, l.namespace, l
+}
+
+var errMissing = errors.New("KV has nothing under the key")
+
+func (l *lookup) add(t *Tick, s *stage, in, out []item) ([]item, error) {
+	keys, places := []string(nil), make(map[string]int)
+	of := make([]int, len(in))
+	for i := range in {
+		key, ok := l.key.of(&in[i])
+		if of[i] = -1; !ok || key == "" {
+			continue
+		}
+		at, known := places[key]
+		if !known {
+			at = len(keys)
+			places[key], keys = at, append(keys, key)
+		}
+		of[i] = at
+	}
+	var values [][]byte
+	for first := 0; first < len(keys); first += perLookup {
+		some := keys[first:min(first+perLookup, len(keys))]
+		got, err := t.lookup(t.ctx, l.namespace, some)
+		if err != nil {
+			return nil, err
+		}
+		if len(got) != len(some) {
+			return nil, fmt.Errorf("pipeline: %d values for %d keys", len(got), len(some))
+		}
+		values = append(values, got...)
+	}
+	for i := range in {
+		it := in[i]
+		var value []byte
+		if of[i] >= 0 {
+			value = values[of[i]]
+		}
+		passed, err := l.join(t, &it, value)
+		switch {
+		case err != nil:
+			t.fail(s, err, &in[i])
+		case passed:
+			out = append(out, it)
+		default:
+			t.counts[s.index].Dropped++
+		}
+	}
+	return out, t.tooMuch()
+}
+
+// join adds a value to a record, and says whether the record goes on.
+func (l *lookup) join(t *Tick, it *item, value []byte) (bool, error) {
+	if value == nil {
+		switch l.missing {
+		case missingDrop:
+			return false, nil
+		case missingFail:
+			return false, errMissing
+		case missingPass:
+			return true, nil
+		}
+		value = []byte("null")
+	}
+	if l.enrich == "" {
+		return true, nil
+	}
+	if _, err := it.JSON(); err != nil {
+		return false, err
+	}
+	made, ok := withMember(it.Value, l.enrich, asJSON(value))
+	if !ok {
+		return false, errNoObject
+	}
+	t.grown += len(made)
+	it.set(made)
+	return true, nil
+}
+
+// asJSON returns bytes as JSON: what they are, or as text.
+func asJSON(b []byte) []byte {
+	if rawjson.Valid(b) {
+		return rawjson.TrimSpace(b)
+	}
+	return rawjson.AppendText(nil, string(b))
+}
+
+// withMember returns an object with another value for a member, which is the last if it is new.
+func withMember(object []byte, name string, value []byte) ([]byte, bool) {
+	b := append(make([]byte, 0, len(object)+len(name)+len(value)+8), '{')
+	written, there := 0, false
+	ok := rawjson.EachMember(object, func(key, old []byte) bool {
+		if rawjson.IsText(key, name) {
+			if there {
+				return true
+			}
+			there, old = true, value
+		}
+		if written++; written > 1 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, key...), ':'), old...)
+		return true
+	})
+	if !ok {
+		return nil, false
+	}
+	if !there {
+		if written > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(rawjson.AppendText(b, name), ':'), value...)
+	}
+	return append(b, '}'), true
+}

@@ -1,0 +1,123 @@
+package pipeline
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/floedb/floe/internal/document"
+	"github.com/floedb/floe/internal/rawjson"
+)
+
+// mapper makes a new object of each record.
+type mapper struct{ object *expression }
+
+func readMap(r *reader, o *Operator, n *document.Node, at string) {
+	pairs := r.others(o, n, at, "fields")
+	if len(pairs) == 0 {
+		r.Fail(n.Line, "missing", "%s has no fields: say what the new object is made of", at)
+	}
+	r.unique(pairs, at)
+	o.private.spec = &mapper{r.object(pairs, at, r.value)}
+}
+
+// unique refuses a member that is there twice, in fields and beside it.
+func (r *reader) unique(pairs []document.Pair, at string) {
+	seen := make(map[string]bool)
+	for _, p := range pairs {
+		if seen[p.Key] {
+			r.Fail(p.Line, "duplicate-key", "%s makes %s twice", at, document.Quote(p.Key))
+		}
+		seen[p.Key] = true
+	}
+}
+
+func (m *mapper) apply(w *worker, i int, it *item) error {
+	value, err := m.object.append(w.room(len(it.Value)), it)
+	if err != nil {
+		return err
+	}
+	it.set(value)
+	return w.made(i, it)
+}
+
+// setter adds and replaces members of the object that a record is.
+type setter struct {
+	names  []string
+	values []*expression
+}
+
+func readSet(r *reader, o *Operator, n *document.Node, at string) {
+	pairs := r.others(o, n, at, "fields")
+	if len(pairs) == 0 {
+		r.Fail(n.Line, "missing", "%s has no fields: say what is set", at)
+	}
+	r.unique(pairs, at)
+	e := r.object(pairs, at, func(n *document.Node, at string) *expression {
+		if n.Kind != document.Text {
+			return r.value(n, at)
+		}
+		text := n.Text
+		if len(text) > 5 && text[:5] == "expr:" {
+			text = text[5:]
+		}
+		return r.formula(n, at, text)
+	})
+	o.private.spec = &setter{e.keys, e.parts}
+}
+
+var errNoObject = errors.New("the value is no object, whose fields could be set")
+
+func (s *setter) apply(w *worker, i int, it *item) error {
+	if _, err := it.JSON(); err != nil {
+		return err
+	}
+	var made [8][]byte
+	values := made[:0]
+	for j, e := range s.values {
+		v, err := e.append(nil, it)
+		if err != nil {
+			return &fieldError{s.names[j], err}
+		}
+		values = append(values, v)
+	}
+	b := append(w.room(len(it.Value)), '{')
+	written := 0
+	object := rawjson.EachMember(it.Value, func(key, value []byte) bool {
+		j := slices.IndexFunc(s.names, func(name string) bool { return rawjson.IsText(key, name) })
+		switch {
+		case j < 0:
+		case values[j] == nil: // another member of this name
+			return true
+		default:
+			value, values[j] = values[j], nil
+		}
+		if written++; written > 1 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, key...), ':'), value...)
+		return true
+	})
+	if !object {
+		return errNoObject
+	}
+	for j, v := range values {
+		if v == nil {
+			continue
+		}
+		if written++; written > 1 {
+			b = append(b, ',')
+		}
+		b = append(append(rawjson.AppendText(b, s.names[j]), ':'), v...)
+	}
+	it.set(append(b, '}'))
+	return w.made(i, it)
+}
+
+// fieldError is an error about a field.
+type fieldError struct {
+	field string
+	err   error
+}
+
+func (e *fieldError) Error() string { return document.Clip(e.field) + ": " + e.err.Error() }
+func (e *fieldError) Unwrap() error { return e.err }

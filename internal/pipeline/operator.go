@@ -1,0 +1,167 @@
+package pipeline
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/floedb/floe/internal/document"
+)
+
+// operator is what package pipeline keeps of an Operator.
+type operator struct {
+	line int
+	at   string
+	spec any // stateless or stateful, and timed
+}
+
+// stateless is an operator that looks at one record and nothing else, so that several goroutines may run it. It passes on what it makes with next; an error
+// makes the record a Failure. It must not change the bytes of the record.
+type stateless interface {
+	apply(w *worker, i int, it *item) error
+}
+
+// stateful is an operator that takes the records of a tick in order.
+type stateful interface {
+	// add appends to out what comes of the records. Errors are those of state and lookup.
+	add(t *Tick, s *stage, in, out []item) ([]item, error)
+}
+
+// timed is a stateful operator that does something when the watermark passes a time.
+type timed interface {
+	// fire does what is due up to a watermark, from where an earlier tick has stopped, and returns where it stops. Nil is the beginning, and the end.
+	fire(t *Tick, s *stage, to int64, at []byte) (next []byte, err error)
+	// due returns the earliest watermark for which fire would do something, if there is any.
+	due(state State, s *stage) (at int64, there bool, err error)
+}
+
+// kind is a type of operators.
+type kind struct {
+	name string
+	// read reads what such an operator has beside its name and type. It sets private.spec, and Shape and Keyed of what has state.
+	read func(r *reader, o *Operator, n *document.Node, at string)
+}
+
+// named says whether a kind has a name, in either spelling.
+func (k *kind) named(name string) bool {
+	name = document.Snake(name)
+	return name == k.name || strings.ReplaceAll(name, "_", "") == k.name
+}
+
+// operatorKinds are all types, one file for each.
+func operatorKinds() []kind {
+	return []kind{
+		{"filter", readFilter}, {"map", readMap}, {"set", readSet}, {"flatmap", readFlatMap}, {"keyby", readKeyBy}, {"aggregate", readAggregate}, {"kv_lookup", readLookup},
+		{"classify", readClassify}, {"dedup", readDedup}, {"join", readJoin}, {"passthrough", readPassthrough},
+	}
+}
+
+// operator reads an operator: {type: filter, condition: ...}, or {filter: {condition: ...}}.
+func (r *reader) operator(n *document.Node, at string) {
+	if n.Kind != document.Table {
+		r.Fail(n.Line, "wrong-type", "%s is %s, expected a table", at, n.Describe())
+		return
+	}
+	o := Operator{}
+	o.private.line, o.private.at = n.Line, at
+	typ := n.Get("type")
+	if typ == nil {
+		if n, at, typ = r.nested(n, at); typ == nil {
+			return
+		}
+	}
+	if r.Text(&o.Type)(typ, at+".type"); typ.Kind != document.Text {
+		return
+	}
+	all := operatorKinds()
+	i := slices.IndexFunc(all, func(k kind) bool { return k.named(o.Type) })
+	switch {
+	case o.Type == "wasm":
+		r.Fail(typ.Line, "not-supported", "%s.type is wasm: %s", at, noWASM)
+	case i < 0:
+		r.Fail(typ.Line, "bad-value", "%s.type is %s, expected %s%s", at, document.Quote(o.Type), document.OneOf(kindNames()), r.Nearest(o.Type, kindNames))
+	default:
+		o.Type = all[i].name
+		all[i].read(r, &o, n, at)
+		o.Named = o.Name != ""
+		called(r, n, at, o.Name, r.job.Operators, func(o *Operator) string { return o.Name })
+		if o.Shape != "" && !o.Named {
+			r.Warn(n.Line, "unnamed", "%s has state and no name: a changed definition can not find its state again", at)
+		}
+	}
+	if o.private.spec == nil {
+		o.private.spec = passthrough{}
+	}
+	r.job.Operators = append(r.job.Operators, o)
+}
+
+func kindNames() (names []string) {
+	for _, k := range operatorKinds() {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// nested reads an operator whose type is the only key beside its name.
+func (r *reader) nested(n *document.Node, at string) (*document.Node, string, *document.Node) {
+	var found *document.Pair
+	for i := range n.Pairs {
+		if p := &n.Pairs[i]; p.Key != "name" && (slices.ContainsFunc(operatorKinds(), func(k kind) bool { return k.named(p.Key) }) || p.Key == "wasm") {
+			found = p
+		}
+	}
+	rest := len(n.Pairs)
+	if n.Get("name") != nil {
+		rest--
+	}
+	if found == nil || rest != 1 {
+		r.Fail(n.Line, "missing", "%s has no type", at)
+		return nil, "", nil
+	}
+	typ := &document.Node{Kind: document.Text, Line: found.Line, Text: found.Key}
+	inside := &document.Node{Kind: document.Table, Line: n.Line}
+	if found.Value.Kind == document.Table {
+		inside.Pairs = slices.Clone(found.Value.Pairs)
+	} else if found.Value.Kind != document.Null {
+		r.Fail(found.Value.Line, "wrong-type", "%s is %s, expected a table", document.Under(at, found.Key), found.Value.Describe())
+	}
+	if name := n.Get("name"); name != nil {
+		inside.Pairs = append(inside.Pairs, document.Pair{Key: "name", Line: name.Line, Value: name})
+	}
+	return inside, document.Under(at, found.Key), typ
+}
+
+// fields reads the keys of an operator, and those that all have.
+func (r *reader) fields(o *Operator, n *document.Node, at string, fields ...document.Field) {
+	r.Table(n, at, append(fields, r.common(o)...)...)
+}
+
+func (r *reader) common(o *Operator) []document.Field {
+	return []document.Field{
+		{Names: "name", Read: r.Name(&o.Name)},
+		{Names: "type", Read: func(*document.Node, string) {}},
+		{Names: "description", Read: r.Text(new(string))},
+		r.refused("wasm", noWASM),
+		r.refused("triggers trigger", "windows fire when the watermark passes their end: there are no triggers"),
+	}
+}
+
+// others are the keys that fields does not know: those of an object to make.
+func (r *reader) others(o *Operator, n *document.Node, at, known string) (rest []document.Pair) {
+	own := &document.Node{Kind: document.Table, Line: n.Line}
+	for _, p := range n.Pairs {
+		switch p.Key {
+		case "name", "type", "description", known:
+			own.Pairs = append(own.Pairs, p)
+		default:
+			rest = append(rest, p)
+		}
+	}
+	r.fields(o, own, at, document.Field{Names: known, Read: func(n *document.Node, at string) {
+		if n.Kind != document.Table {
+			r.Fail(n.Line, "wrong-type", "%s is %s, expected a table", at, n.Describe())
+			return
+		}
+		rest = append(rest, n.Pairs...)
+	}})
+	return rest
+}

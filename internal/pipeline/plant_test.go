@@ -1,0 +1,30 @@
+//go:build plant
+
+package pipeline
+
+import (
+	"testing"
+
+	"github.com/floedb/floe/internal/plant"
+)
+
+// TestPlanted switches on one bug after the other, each in a process of its own. Its test has to fail, and does not without the bug.
+//
+//	go test -tags plant -run '^TestPlanted$' ./internal/pipeline
+func TestPlanted(t *testing.T) {
+	plant.Run(t, []plant.Planted{
+		{plant.EndInside, "TestNaive"},
+		{plant.LateUntold, "TestNaive"},
+		{plant.PurgeEarly, "TestNaive"},
+		{plant.MergeUncounted, "TestNaive"},
+		{plant.SessionsApart, "TestNaive"},
+		{plant.SessionUntimed, "TestNaive"},
+		{plant.SessionLate, "TestNaive"},
+		{plant.PartnerUnnoted, "TestScripts"},
+		{plant.SeenForever, "TestScripts"},
+		{plant.IdleHolds, "TestWatermark"},
+		{plant.MarkFalls, "TestWatermark"},
+		{plant.IdleStands, "TestWatermark"},
+		{plant.LateEverywhere, "TestScripts"},
+	})
+}

@@ -1,0 +1,130 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/floedb/floe/internal/rawjson"
+)
+
+// Program is a compiled job. It is safe for concurrent use.
+type Program struct {
+	job    *Job
+	stages []stage
+	enters []int  // by sources: the join where records enter, -1 at the beginning
+	late   TagSet // tags that late records get
+}
+
+// stage is an operator that runs.
+type stage struct {
+	name      string
+	index     int
+	number    uint16 // of its state
+	stateless stateless
+	stateful  stateful
+	timed     timed
+	until     int // of stateless: the next that is not
+}
+
+// Compile prepares a job that Parse has returned. numbers gives each operator with a Shape the number that its state has.
+func Compile(j *Job, numbers map[string]uint16) (*Program, error) {
+	p := &Program{job: j, stages: make([]stage, len(j.Operators)), enters: make([]int, len(j.Sources))}
+	for i := range p.enters {
+		p.enters[i] = -1
+	}
+	for i := range j.Operators {
+		o := &j.Operators[i]
+		s := &p.stages[i]
+		*s = stage{name: o.Name, index: i}
+		s.stateless, _ = o.private.spec.(stateless)
+		s.stateful, _ = o.private.spec.(stateful)
+		s.timed, _ = o.private.spec.(timed)
+		if l, ok := o.private.spec.(interface{ lateTag() TagSet }); ok {
+			p.late |= l.lateTag()
+		}
+		if o.Shape != "" {
+			n, ok := numbers[o.Name]
+			if !ok {
+				return nil, fmt.Errorf("pipeline: operator %q has state and no number", o.Name)
+			}
+			s.number = n
+		}
+		for k := range j.Sources {
+			if o.Source != "" && j.Sources[k].Name == o.Source {
+				p.enters[k] = i
+			}
+		}
+	}
+	next := len(p.stages)
+	for i := len(p.stages) - 1; i >= 0; i-- {
+		// A join is entered, so that what is in front of it must not run on into it.
+		if p.stages[i].stateful != nil {
+			next = i
+			continue
+		}
+		p.stages[i].until = next
+	}
+	return p, nil
+}
+
+// Tags returns the names of all tags, by their numbers.
+func (p *Program) Tags() []string { return p.job.tags }
+
+var (
+	errNoTime   = errors.New("it is neither a number of ms nor a time as of RFC 3339")
+	errNoMember = errors.New("it is not there")
+)
+
+// timeOf returns the time that a part of a value says.
+func timeOf(r gjson.Result) (int64, error) {
+	if !r.Exists() {
+		return 0, errNoMember
+	}
+	ms, ok := rawjson.Time(bytesOf(r.Raw))
+	if !ok {
+		return 0, errNoTime
+	}
+	return ms, nil
+}
+
+// EventTime returns the event time of a record that a source has read: rec has all but that. Errors: it has none, or one too far behind its append.
+func (p *Program) EventTime(rec *Record) (int64, error) {
+	s := &p.job.Sources[rec.Origin.Source]
+	if s.private.time == nil {
+		return rec.Origin.ID.Millis, nil
+	}
+	it := item{Record: *rec}
+	if _, err := it.JSON(); err != nil {
+		return 0, err
+	}
+	ms, err := timeOf(it.at(s.private.time))
+	if err != nil {
+		return 0, fmt.Errorf("event time %s: %w", s.EventTime, err)
+	}
+	if limit := p.job.MaxFuture; rec.Origin.ID.Millis < math.MaxInt64-limit && ms > rec.Origin.ID.Millis+limit {
+		return 0, fmt.Errorf("event time %s is %d ms after the record was appended, at most %d are allowed", s.EventTime, ms-rec.Origin.ID.Millis, limit)
+	}
+	return ms, nil
+}
+
+// Next returns the earliest watermark for which Advance would do something, false if nothing waits for one: nothing fires before, and nobody need look.
+func (p *Program) Next(state State) (at int64, waits bool, err error) {
+	at = EndOfTime
+	for i := range p.stages {
+		s := &p.stages[i]
+		if s.timed == nil {
+			continue
+		}
+		due, there, err := s.timed.due(state, s)
+		if err != nil {
+			return 0, false, err
+		}
+		if there {
+			at, waits = min(at, due), true
+		}
+	}
+	return at, waits, nil
+}

@@ -1,0 +1,139 @@
+package pipeline
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/floedb/floe/internal/codec"
+)
+
+// Rows of state are
+//
+//	number of the operator (2, big endian) | what the row is (1) | the rest
+//
+// with times as 8 bytes that sort as they do, big endian. Where something stands behind a record's key, 2 bytes in front of it say how long it is.
+const (
+	rowRunning = 'a' // key: accumulator
+	rowCount   = 'c' // key: accumulator of the window that is filling
+	rowDirty   = 'd' // end, key: a window that has fired and changed since
+	rowExpiry  = 'e' // time, key: of dedup
+	rowSeen    = 'k' // key: of dedup
+	rowLeft    = 'l' // key, time, sequence: of a join
+	rowMark    = 'm' // what has fired
+	rowNumber  = 'n' // a sequence, or a time
+	rowRight   = 'r'
+	rowSession = 's' // key, end: session
+	rowTimer   = 't' // time, ...
+	rowPane    = 'w' // end, key: accumulator
+)
+
+const (
+	// maxKey is how long the key of a record may be where it is a part of a row's.
+	maxKey = 3 << 10
+	// perScan is how many rows are read at a time.
+	perScan = 64
+)
+
+var errKey = fmt.Errorf("the key is longer than %d bytes", maxKey)
+
+// row begins the key of a row.
+func (s *stage) row(what byte) []byte {
+	return append(make([]byte, 0, 64), byte(s.number>>8), byte(s.number), what)
+}
+
+func appendTime(dst []byte, t int64) []byte {
+	return binary.BigEndian.AppendUint64(dst, uint64(t)^1<<63)
+}
+
+func timeIn(b []byte) int64 { return int64(binary.BigEndian.Uint64(b) ^ 1<<63) }
+
+// appendKey appends a key that something stands behind.
+func appendKey(dst, key []byte) []byte {
+	return append(binary.BigEndian.AppendUint16(dst, uint16(len(key))), key...)
+}
+
+// above returns the least key that is greater than all that begin with prefix.
+func above(prefix []byte) []byte {
+	b := append([]byte{}, prefix...)
+	for i := len(b) - 1; i >= 0; i-- {
+		if b[i]++; b[i] != 0 {
+			return b[:i+1]
+		}
+	}
+	return nil
+}
+
+// timeOfRow returns the time and the rest behind it of a row that begins with one.
+func timeOfRow(k []byte) (int64, []byte, error) {
+	if len(k) < 11 {
+		return 0, nil, corrupt(k)
+	}
+	return timeIn(k[3:]), k[11:], nil
+}
+
+func corrupt(k []byte) error { return fmt.Errorf("pipeline: row %x: %w", k, codec.ErrCorrupt) }
+
+// pair is a row.
+type pair struct{ k, v []byte }
+
+// scan returns the first rows from lower on, and below upper.
+func scan(state State, lower, upper []byte, most int) (rows []pair, err error) {
+	err = state.Scan(lower, upper, func(k, v []byte) bool {
+		rows = append(rows, pair{append([]byte{}, k...), append([]byte{}, v...)})
+		return len(rows) < most
+	})
+	return rows, err
+}
+
+// first returns the first row.
+func first(state State, lower, upper []byte) (row pair, there bool, err error) {
+	rows, err := scan(state, lower, upper, 1)
+	if err != nil || len(rows) == 0 {
+		return pair{}, false, err
+	}
+	return rows[0], true, nil
+}
+
+// put and remove change state, and count that.
+func (t *Tick) put(k, v []byte) {
+	t.state.Put(k, v)
+	t.bytes += len(k) + len(v)
+	t.rows++
+}
+
+func (t *Tick) remove(k []byte) {
+	t.state.Delete(k)
+	t.bytes += len(k)
+	t.rows++
+}
+
+// decode reads a row by the function that writes it.
+func decode(k, v []byte, code func(c *codec.Coder)) error {
+	c := codec.NewDecoder(v)
+	code(&c)
+	if err := c.Done(); err != nil {
+		return fmt.Errorf("pipeline: row %x: %w", k, err)
+	}
+	return nil
+}
+
+func encode(code func(c *codec.Coder)) []byte {
+	c := codec.NewEncoder(nil)
+	code(&c)
+	return c.Encoded()
+}
+
+// fail notes a record that an operator with state could not work with.
+func (t *Tick) fail(s *stage, err error, it *item) {
+	t.counts[s.index].Errors++
+	t.failures = append(t.failures, fail(s.name, err, it, t.batch))
+}
+
+// pass takes what an operator has made to those behind it.
+func (t *Tick) pass(s *stage, made []item) error {
+	t.counts[s.index].Out += int64(len(made))
+	return t.run(s.index+1, made, nil)
+}
+
+var errPosition = errors.New("pipeline: the position is not one of this operator")

@@ -1,0 +1,273 @@
+package pipeline
+
+import (
+	"bytes"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/plant"
+)
+
+// sessions are windows that end when a key has had no record for so long. A session goes from its first record to the gap behind its last one.
+//
+// Its row is found by key and end. Timers are rows by time and key, and only say that the sessions of the key are to be looked at: each session that has not
+// fired has one that is not after its end, so a record that extends a session moves no timer. A session that has fired stays for the lateness; what extends it
+// until then makes it fire once more, at the end of the tick or, if the watermark has not passed its new end, by a timer.
+type sessions struct{ aggregate }
+
+// session is a row.
+type session struct {
+	start, end int64
+	fired      bool
+	acc        accumulator
+}
+
+func (a *sessions) key(s *stage, key []byte, end int64) []byte {
+	return appendTime(appendKey(s.row(rowSession), key), end)
+}
+
+func (a *sessions) code(v *session) func(*codec.Coder) {
+	return func(c *codec.Coder) {
+		c.Varint(&v.start)
+		c.Bool(&v.fired)
+		v.acc.code(c, a.fn)
+	}
+}
+
+// of returns the sessions of a key that end after a time.
+func (a *sessions) of(t *Tick, s *stage, key []byte, after int64) ([]session, error) {
+	prefix := appendKey(s.row(rowSession), key)
+	var list []session
+	var failed error
+	err := t.state.Scan(appendTime(bytes.Clone(prefix), after+1), above(prefix), func(k, v []byte) bool {
+		if len(k) != len(prefix)+8 {
+			failed = corrupt(k)
+			return false
+		}
+		one := session{end: timeIn(k[len(prefix):])}
+		failed = decode(k, v, a.code(&one))
+		list = append(list, one)
+		return failed == nil
+	})
+	if err == nil {
+		err = failed
+	}
+	return list, err
+}
+
+func (a *sessions) add(t *Tick, s *stage, in, out []item) ([]item, error) {
+	for i := range in {
+		it := &in[i]
+		one, ok := t.sample(s, a.fn, a.field, it, true)
+		if !ok {
+			continue
+		}
+		late, err := a.extend(t, s, it, &one)
+		if err != nil {
+			return nil, err
+		}
+		if late {
+			out = append(out, t.lost(s, it, a.late))
+		}
+	}
+	return out, nil
+}
+
+// extend adds a record to the sessions that it touches, which become one. A record whose session would have been purged, and that touches none, is late.
+func (a *sessions) extend(t *Tick, s *stage, it *item, one *sample) (late bool, err error) {
+	merged := session{start: one.at, end: one.at + a.gap}
+	merged.acc.add(a.fn, one)
+	list, err := a.of(t, s, it.Key, one.at)
+	if err != nil {
+		return false, err
+	}
+	touched := 0
+	for i := range list {
+		if list[i].start >= one.at+a.gap {
+			break
+		}
+		touched++
+	}
+	if plant.On(plant.SessionsApart) {
+		touched = min(touched, 1)
+	}
+	list = list[:touched]
+	if touched == 0 && (merged.end+a.lateness <= t.watermark || plant.On(plant.SessionLate) && merged.end <= t.watermark) {
+		return true, nil
+	}
+	timed := false
+	if touched > 0 {
+		// The record is the last one: what had the same time came before.
+		whole := list[0].acc
+		for i := range list {
+			merged.start, merged.end = min(merged.start, list[i].start), max(merged.end, list[i].end)
+			timed = timed || !list[i].fired
+			if i > 0 {
+				whole.merge(a.fn, &list[i].acc)
+			}
+		}
+		whole.add(a.fn, one)
+		merged.acc = whole
+	}
+	for i := range list {
+		if list[i].end != merged.end {
+			t.remove(a.key(s, it.Key, list[i].end))
+			if list[i].fired {
+				t.remove(append(appendTime(s.row(rowDirty), list[i].end), it.Key...))
+			}
+		}
+	}
+	merged.fired = merged.end <= t.watermark
+	t.put(a.key(s, it.Key, merged.end), encode(a.code(&merged)))
+	switch {
+	case merged.fired:
+		t.put(append(appendTime(s.row(rowDirty), merged.end), it.Key...), nil)
+		a.timer(t, s, it.Key, merged.end+a.lateness)
+	case !timed && !plant.On(plant.SessionUntimed):
+		a.timer(t, s, it.Key, merged.end)
+	}
+	return false, nil
+}
+
+func (a *sessions) timer(t *Tick, s *stage, key []byte, at int64) {
+	t.put(append(appendTime(s.row(rowTimer), at), key...), nil)
+}
+
+func (a *sessions) fire(t *Tick, s *stage, to int64, at []byte) ([]byte, error) {
+	again := []byte{0}
+	if len(at) == 0 || at[0] == atDirty {
+		if done, err := a.again(t, s); err != nil || !done {
+			return again, err
+		}
+	}
+	lower := s.row(rowTimer)
+	upper := above(lower)
+	if to < beyond {
+		upper = appendTime(s.row(rowTimer), to+1)
+	}
+	for fired := len(at) > 0; ; fired = true {
+		rows, err := scan(t.state, lower, upper, perScan)
+		if err != nil || len(rows) == 0 {
+			return nil, err
+		}
+		if fired && t.full() {
+			return []byte{1}, nil
+		}
+		if err := a.look(t, s, rows, to); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// look works timers off, until one makes another that is before the rest.
+func (a *sessions) look(t *Tick, s *stage, rows []pair, to int64) error {
+	var made []item
+	for i, row := range rows {
+		at, key, err := timeOfRow(row.k)
+		if err != nil {
+			return err
+		}
+		t.remove(row.k)
+		list, err := a.of(t, s, key, MinTime)
+		if err != nil {
+			return err
+		}
+		earliest := int64(EndOfTime)
+		for j := range list {
+			one := &list[j]
+			switch {
+			case !one.fired && one.end <= at:
+				made = a.result(t, s, made, one, key)
+				if one.fired = true; a.lateness == 0 {
+					t.remove(a.key(s, key, one.end))
+					continue
+				}
+				t.put(a.key(s, key, one.end), encode(a.code(one)))
+			case one.fired && one.end+a.lateness <= at:
+				t.remove(a.key(s, key, one.end))
+				continue
+			}
+			next := one.end
+			if one.fired {
+				next += a.lateness
+			}
+			a.timer(t, s, key, next)
+			earliest = min(earliest, next)
+		}
+		if i+1 < len(rows) && earliest <= to {
+			if last, _, err := timeOfRow(rows[len(rows)-1].k); err != nil || earliest <= last {
+				break
+			}
+		}
+	}
+	return t.pass(s, made)
+}
+
+// result makes the record of a session.
+func (a *sessions) result(t *Tick, s *stage, made []item, one *session, key []byte) []item {
+	it := item{Record: Record{Key: bytes.Clone(key), EventTime: one.end - 1, Origin: Origin{Source: -1}}, from: -1}
+	value, err := a.emit(&one.acc, key, one.start, one.end)
+	if err != nil {
+		t.fail(s, err, &it)
+		return made
+	}
+	it.set(value)
+	return append(made, it)
+}
+
+// again fires the sessions that late records have changed.
+func (a *sessions) again(t *Tick, s *stage) (done bool, err error) {
+	lower := s.row(rowDirty)
+	for {
+		rows, err := scan(t.state, lower, above(lower), perScan)
+		if err != nil || len(rows) == 0 {
+			return true, err
+		}
+		var made []item
+		for _, row := range rows {
+			end, key, err := timeOfRow(row.k)
+			if err != nil {
+				return false, err
+			}
+			t.remove(row.k)
+			k := a.key(s, key, end)
+			v, err := t.state.Get(k)
+			if err != nil {
+				return false, err
+			}
+			if v == nil {
+				continue
+			}
+			one := session{end: end}
+			if err := decode(k, v, a.code(&one)); err != nil {
+				return false, err
+			}
+			made = a.result(t, s, made, &one, key)
+		}
+		if err := t.pass(s, made); err != nil {
+			return false, err
+		}
+		if t.full() {
+			_, more, err := first(t.state, lower, above(lower))
+			return !more, err
+		}
+	}
+}
+
+// due returns the first timer.
+func (a *sessions) due(state State, s *stage) (at int64, there bool, err error) {
+	dirty := s.row(rowDirty)
+	if _, there, err := first(state, dirty, above(dirty)); err != nil || there {
+		return MinTime, there, err
+	}
+	return firstTimer(state, s)
+}
+
+func firstTimer(state State, s *stage) (at int64, there bool, err error) {
+	lower := s.row(rowTimer)
+	row, there, err := first(state, lower, above(lower))
+	if err != nil || !there {
+		return 0, false, err
+	}
+	at, _, err = timeOfRow(row.k)
+	return at, true, err
+}

@@ -1,0 +1,134 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/floedb/floe/internal/document"
+	"github.com/floedb/floe/internal/formula"
+)
+
+// template is text with parts of the record in it: user:${$.id}. One that is only a path is $.id, or id.
+type template struct {
+	parts []part
+	text  string
+}
+
+// part is text, followed by what a path leads to.
+type part struct {
+	text string
+	path *formula.Path
+	key  bool // the record's key in place of a path
+}
+
+// parseTemplate reads a template.
+func parseTemplate(text string) (*template, error) {
+	t := &template{text: text}
+	if !strings.Contains(text, "${") {
+		p, err := formula.ParsePath(text)
+		t.parts = []part{{path: &p}}
+		return t, err
+	}
+	for rest := text; rest != ""; {
+		before, inside, found := strings.Cut(rest, "${")
+		if !found {
+			t.parts = append(t.parts, part{text: before})
+			break
+		}
+		path, after, closed := cutBrace(inside)
+		if !closed {
+			return nil, errors.New("expected } behind ${")
+		}
+		if path == "key" {
+			t.parts = append(t.parts, part{text: before, key: true})
+			rest = after
+			continue
+		}
+		p, err := formula.ParsePath(path)
+		if err != nil {
+			return nil, fmt.Errorf("${%s}: %w", document.Clip(path), err)
+		}
+		t.parts = append(t.parts, part{text: before, path: &p})
+		rest = after
+	}
+	return t, nil
+}
+
+// cutBrace cuts at the } that ends a path, which may have others in names in quotes.
+func cutBrace(s string) (path, after string, found bool) {
+	quote := byte(0)
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case quote != 0 && c == '\\':
+			i++
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '"' || c == '\''):
+			quote = c
+		case quote == 0 && c == '}':
+			return s[:i], s[i+1:], true
+		}
+	}
+	return s, "", false
+}
+
+// of returns the text for a record, and whether all parts of it are there.
+func (t *template) of(it *item) (string, bool) {
+	if len(t.parts) == 1 && t.parts[0].text == "" {
+		return t.parts[0].of(it)
+	}
+	var b strings.Builder
+	for i := range t.parts {
+		b.WriteString(t.parts[i].text)
+		s, ok := t.parts[i].of(it)
+		if !ok {
+			return "", false
+		}
+		b.WriteString(s)
+	}
+	return b.String(), true
+}
+
+// of returns what the path of a part leads to.
+func (p *part) of(it *item) (string, bool) {
+	switch {
+	case p.key:
+		return stringOf(it.Key), true
+	case p.path == nil:
+		return "", true
+	}
+	return textOf(it.at(p.path))
+}
+
+// templateOf reads a template of a definition.
+func (r *reader) templateOf(v **template) func(*document.Node, string) {
+	return func(n *document.Node, at string) {
+		text := ""
+		if r.Text(&text)(n, at); n.Kind != document.Text {
+			return
+		}
+		t, err := parseTemplate(text)
+		if err != nil {
+			r.Fail(n.Line, "bad-path", "%s is %s: %v", at, document.Quote(text), err)
+			return
+		}
+		*v = t
+	}
+}
+
+// path reads a path of a definition.
+func (r *reader) path(v **formula.Path) func(*document.Node, string) {
+	return func(n *document.Node, at string) {
+		text := ""
+		if r.Text(&text)(n, at); n.Kind != document.Text {
+			return
+		}
+		p, err := formula.ParsePath(text)
+		if err != nil {
+			r.Fail(n.Line, "bad-path", "%s is %s: %v", at, document.Quote(text), err)
+			return
+		}
+		*v = &p
+	}
+}

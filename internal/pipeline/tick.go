@@ -1,0 +1,415 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/plant"
+)
+
+// Times at the ends of all others.
+const (
+	MinTime   = math.MinInt64 // before there was a watermark
+	EndOfTime = math.MaxInt64 // the watermark of what has ended
+)
+
+const (
+	// maxGrowth is what a record may become: the bytes of all that operators make of it before one that has state.
+	maxGrowth = 16 << 20
+	// maxBatch is what a batch of several records may become.
+	maxBatch = 24 << 20
+	// perWorker is how many records are worth a goroutine.
+	perWorker = 64
+)
+
+// ErrBatch is returned by Tick.Add for a batch of several records that becomes too large. The tick is of no use then; one with half of the records may be.
+var ErrBatch = errors.New("pipeline: the batch makes more than a tick may hold")
+
+var errGrowth = fmt.Errorf("the record becomes larger than %d MiB", maxGrowth>>20)
+
+// Tick is a step of a job. It is not safe for concurrent use.
+type Tick struct {
+	program   *Program
+	state     State
+	lookup    Lookup
+	limits    Limits
+	watermark int64
+	ctx       context.Context // of the call that runs
+
+	batch    []Record
+	writes   []Write
+	failures []failure
+	counts   []Counts
+	grown    int // bytes that the batch has become
+	bytes    int // of writes and rows
+	rows     int
+}
+
+// failure is a Failure with the place of its record in the batch.
+type failure struct {
+	Failure
+	from int32
+}
+
+// NewTick begins a tick. watermark is what the job had come to when the last tick ended, MinTime before there was any.
+func (p *Program) NewTick(state State, lookup Lookup, limits Limits, watermark int64) *Tick {
+	return &Tick{program: p, state: state, lookup: lookup, limits: limits, watermark: watermark, counts: make([]Counts, len(p.stages))}
+}
+
+// Writes returns what sinks are to write, in order.
+func (t *Tick) Writes() []Write { return t.writes }
+
+// Failures returns the records that operators and sinks could not work with, in order.
+func (t *Tick) Failures() []Failure {
+	list := make([]Failure, len(t.failures))
+	for i := range t.failures {
+		list[i] = t.failures[i].Failure
+	}
+	return list
+}
+
+// Counts returns what the operators have done, by their places in Job.Operators.
+func (t *Tick) Counts() []Counts { return t.counts }
+
+// Add runs records through the operators, in order. It may be called several times. A tick that has had records has to Advance before it ends, also if the
+// watermark stands still: what late records have changed is told then.
+// Errors: those of state, lookup and ctx, and ErrBatch; the tick is of no use after one.
+func (t *Tick) Add(ctx context.Context, batch []Record) error {
+	t.ctx, t.batch, t.grown = ctx, batch, 0
+	defer func() { t.batch = nil }()
+	main := make([]item, 0, len(batch))
+	side := make(map[int][]item)
+	for i := range batch {
+		it := item{Record: batch[i], from: int32(i)}
+		if at := t.program.enters[batch[i].Origin.Source]; at >= 0 {
+			it.right = true
+			side[at] = append(side[at], it)
+			continue
+		}
+		main = append(main, it)
+	}
+	return t.run(0, main, side)
+}
+
+// run takes records through the operators from one on, and to the sinks. Those of side enter further on.
+func (t *Tick) run(i int, in []item, side map[int][]item) error {
+	for i < len(t.program.stages) {
+		s := &t.program.stages[i]
+		if list := side[i]; list != nil {
+			in = append(in, list...)
+			slices.SortStableFunc(in, func(a, b item) int { return int(a.from) - int(b.from) })
+		}
+		if len(in) == 0 && len(side) == 0 {
+			return nil
+		}
+		var err error
+		if s.stateful == nil {
+			if in, err = t.stateless(i, s.until, in); err != nil {
+				return err
+			}
+			i = s.until
+			continue
+		}
+		if in, err = t.stateful(i, in); err != nil {
+			return err
+		}
+		i++
+	}
+	t.sink(in)
+	return t.tooMuch()
+}
+
+// stateful runs one operator that has state, or looks things up.
+func (t *Tick) stateful(i int, in []item) ([]item, error) {
+	s := &t.program.stages[i]
+	out := make([]item, 0, len(in))
+	live := in
+	if slices.ContainsFunc(in, func(it item) bool { return it.late }) {
+		live = slices.DeleteFunc(slices.Clone(in), func(it item) bool { return it.late })
+	}
+	t.counts[i].In += int64(len(live))
+	out, err := s.stateful.add(t, s, live, out)
+	if err != nil {
+		return nil, err
+	}
+	passed := len(out)
+	for j := range out {
+		if out[j].late {
+			passed--
+		}
+	}
+	t.counts[i].Out += int64(passed)
+	for _, it := range in {
+		if it.late {
+			out = append(out, it)
+		}
+	}
+	return out, t.ctx.Err()
+}
+
+// tooMuch says whether the batch has become too large.
+func (t *Tick) tooMuch() error {
+	if len(t.batch) > 1 && t.grown > maxBatch {
+		return ErrBatch
+	}
+	return nil
+}
+
+// worker runs records through operators that have no state, one after the other.
+type worker struct {
+	program  *Program
+	until    int // the operator behind the last
+	out      []item
+	failures []failure
+	counts   []Counts
+	batch    []Record
+	growth   int   // of the record that is at work
+	over     error // it has become too large
+	grown    int   // of all
+}
+
+// stateless runs operators from one to another over records. Several goroutines take parts of them; what comes out does not depend on their number.
+func (t *Tick) stateless(from, until int, in []item) ([]item, error) {
+	n := max(1, min(t.program.job.Parallelism, len(in)/perWorker))
+	workers := make([]worker, n)
+	var group sync.WaitGroup
+	for i := range workers {
+		w := &workers[i]
+		*w = worker{program: t.program, until: until, counts: make([]Counts, len(t.counts)), batch: t.batch}
+		part := in[i*len(in)/n : (i+1)*len(in)/n]
+		if i == n-1 {
+			w.all(from, part)
+			break
+		}
+		group.Go(func() { w.all(from, part) })
+	}
+	group.Wait()
+	out := workers[0].out
+	for i := range workers {
+		w := &workers[i]
+		if i > 0 {
+			out = append(out, w.out...)
+		}
+		t.failures = append(t.failures, w.failures...)
+		t.grown += w.grown
+		for j := from; j < until; j++ {
+			t.counts[j].add(&w.counts[j])
+		}
+	}
+	if err := t.tooMuch(); err != nil {
+		return nil, err
+	}
+	return out, t.ctx.Err()
+}
+
+func (c *Counts) add(o *Counts) {
+	c.In += o.In
+	c.Out += o.Out
+	c.Errors += o.Errors
+	c.Late += o.Late
+	c.Dropped += o.Dropped
+}
+
+// all runs records. A batch of several that becomes too large is of no use to anybody, so it is not gone on with.
+func (w *worker) all(from int, in []item) {
+	w.out = make([]item, 0, len(in))
+	for i := range in {
+		if in[i].late {
+			w.out = append(w.out, in[i])
+			continue
+		}
+		before := len(w.out)
+		w.growth, w.over = 0, nil
+		w.enter(from, &in[i])
+		if w.over != nil {
+			w.out = w.out[:before]
+		}
+		if w.grown += w.growth; w.grown > maxBatch && len(w.batch) > 1 {
+			return
+		}
+	}
+}
+
+// enter runs an operator and those behind it over a record, which may be changed.
+func (w *worker) enter(i int, it *item) {
+	if i == w.until {
+		w.out = append(w.out, *it)
+		return
+	}
+	w.counts[i].In++
+	s := &w.program.stages[i]
+	if err := s.stateless.apply(w, i, it); err != nil && (w.over == nil || !errors.Is(err, errStop)) {
+		w.counts[i].Errors++
+		w.failures = append(w.failures, fail(s.name, err, it, w.batch))
+		if errors.Is(err, errGrowth) {
+			w.over = errStop
+		}
+	}
+}
+
+// errStop ends what is done with a record that has become too large, which has been told.
+var errStop = errors.New("stopped")
+
+// next passes a record on.
+func (w *worker) next(i int, it *item) {
+	w.counts[i].Out++
+	w.enter(i+1, it)
+}
+
+// made passes on a record whose value is new.
+func (w *worker) made(i int, it *item) error {
+	if err := w.grow(len(it.Value) + perItem); err != nil {
+		return err
+	}
+	w.next(i, it)
+	return w.over
+}
+
+// grow counts bytes that a record becomes.
+func (w *worker) grow(n int) error {
+	if w.over != nil {
+		return w.over
+	}
+	if w.growth += n; w.growth > maxGrowth {
+		return errGrowth
+	}
+	return nil
+}
+
+// room returns an empty slice with some capacity for a new value.
+func (w *worker) room(about int) []byte { return make([]byte, 0, about+64) }
+
+// fail makes a failure of a record, as it came from its source if that is known.
+func fail(name string, err error, it *item, batch []Record) failure {
+	f := failure{Failure{Operator: name, Reason: err.Error(), Record: it.Record}, it.from}
+	if it.from >= 0 && int(it.from) < len(batch) && !plant.On(plant.FailureCooked) {
+		f.Record = batch[it.from]
+	}
+	return f
+}
+
+// sink makes writes of records: of each sink whose tags they carry.
+func (t *Tick) sink(in []item) {
+	sinks := t.program.job.Sinks
+	for i := range in {
+		it := &in[i]
+		for j := range sinks {
+			match := sinks[j].private.match
+			if match&it.Tags != match || it.late && match&t.program.late == 0 && !plant.On(plant.LateEverywhere) {
+				continue
+			}
+			w, err := sinks[j].write(j, it)
+			if err != nil {
+				t.failures = append(t.failures, fail(sinks[j].Name, err, it, t.batch))
+				continue
+			}
+			t.writes = append(t.writes, w)
+			t.bytes += len(w.Key) + len(w.Record.Value) + 64
+			t.rows++
+		}
+	}
+}
+
+// full reports whether the tick has come to one of its limits.
+func (t *Tick) full() bool {
+	return t.limits.Bytes > 0 && t.bytes >= t.limits.Bytes || t.limits.Rows > 0 && t.rows >= t.limits.Rows
+}
+
+// Advance fires what is due up to a watermark: windows, sessions, joins. at is where an earlier tick has stopped on the way to the same watermark, nil at the
+// beginning; next is where the next one has to go on, nil when all is done. It does one step at least. EndOfTime is the watermark of a job that has read all
+// there will ever be. No records may be added between the beginning and the end.
+func (t *Tick) Advance(ctx context.Context, to int64, at []byte) (next []byte, err error) {
+	t.ctx = ctx
+	var from position
+	if at != nil {
+		if from, err = readPosition(at); err != nil {
+			return nil, err
+		}
+		// What is not done yet goes on from where the first of these ticks began, whatever the caller takes for the watermark meanwhile.
+		t.watermark = min(t.watermark, from.watermark)
+	}
+	to = max(to, t.watermark)
+	begun := false
+	for i := range t.program.stages {
+		s := &t.program.stages[i]
+		if s.timed == nil || slices.Contains(from.done, s.number) {
+			continue
+		}
+		rest := []byte(nil)
+		if s.number == from.number {
+			rest = from.rest
+		}
+		if !begun || !t.full() {
+			begun = true
+			if rest, err = s.timed.fire(t, s, to, rest); err != nil {
+				return nil, err
+			}
+			if rest == nil {
+				from.done = append(from.done, s.number)
+				if ctx.Err() != nil {
+					return nil, ctx.Err()
+				}
+				continue
+			}
+		}
+		return position{from.done, s.number, t.watermark, rest}.append(nil), nil
+	}
+	return nil, nil
+}
+
+// position is where Advance goes on. It names operators by their numbers, so that it is good for another definition too, which has others, or the same in another order.
+type position struct {
+	done      []uint16 // with these
+	number    uint16   // the operator that it has come to
+	watermark int64    // that before
+	rest      []byte   // what the operator says
+}
+
+func (p position) append(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(p.done)))
+	for _, n := range append(p.done, p.number) {
+		dst = binary.BigEndian.AppendUint16(dst, n)
+	}
+	return append(appendTime(dst, p.watermark), p.rest...)
+}
+
+func readPosition(b []byte) (p position, err error) {
+	r := codec.NewReader(b)
+	n := r.Uvarint()
+	rest := r.Rest()
+	if r.Err() != nil || n > uint64(len(rest)) || uint64(len(rest)) < 2*n+10 {
+		return p, fmt.Errorf("pipeline: position %x: %w", b, codec.ErrCorrupt)
+	}
+	for range n {
+		p.done, rest = append(p.done, binary.BigEndian.Uint16(rest)), rest[2:]
+	}
+	p.number, p.watermark, p.rest = binary.BigEndian.Uint16(rest), timeIn(rest[2:]), rest[10:]
+	return p, nil
+}
+
+// Renumber returns a position of Advance for operators that have other numbers now: kept has those of before that are still there. nil stays nil.
+func Renumber(at []byte, kept map[uint16]uint16) ([]byte, error) {
+	if at == nil {
+		return nil, nil
+	}
+	p, err := readPosition(at)
+	if err != nil {
+		return nil, err
+	}
+	is := position{watermark: p.watermark}
+	for _, n := range p.done {
+		if k, ok := kept[n]; ok {
+			is.done = append(is.done, k)
+		}
+	}
+	if k, ok := kept[p.number]; ok {
+		is.number, is.rest = k, p.rest
+	}
+	return is.append(nil), nil
+}

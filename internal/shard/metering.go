@@ -1,0 +1,145 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/meter"
+)
+
+// Reasons are why operations fail, as Measured.Operations counts them.
+var Reasons = []string{"refused", "busy", "read only", "outcome unknown", "unavailable", "cancelled", "other"}
+
+// reasonOf returns the place in Reasons.
+func reasonOf(err error) int {
+	for i, is := range [][]error{
+		{engine.ErrNotFound, engine.ErrConflict, engine.ErrExists, engine.ErrInvalid, engine.ErrUnauthorized},
+		{engine.ErrBusy}, {engine.ErrReadOnly}, {engine.ErrUnknownOutcome}, {engine.ErrUnavailable, engine.ErrClosed},
+		{context.Canceled, context.DeadlineExceeded},
+	} {
+		for _, sentinel := range is {
+			if errors.Is(err, sentinel) {
+				return i
+			}
+		}
+	}
+	return len(Reasons) - 1
+}
+
+// Measured are the figures of a host since it was opened, for an exporter of metrics.
+type Measured struct {
+	Primitives []MeasuredPrimitive
+	Fsyncs     meter.Distribution // of the log
+	CacheHits  int64              // reads that the cache of rows has answered; no operation counts them
+	LogBytes   int64              // of the segments of the log
+	Store      *pebble.Metrics    // of the state
+	Queued     []QueuedProposals  // by shard
+}
+
+// MeasuredPrimitive are the figures of a primitive.
+type MeasuredPrimitive struct {
+	Name    string
+	Writes  []MeasuredOperation // its commands, takes too, wherever they came from
+	Reads   []MeasuredOperation // its queries, but for CacheHits
+	Bytes   int64               // of its commands
+	Errors  []int64             // by Reasons
+	Written meter.Distribution  // how long commands took, but for those that wait for something to take
+	Read    meter.Distribution  // how long queries took, but for those that wait for a change
+}
+
+// MeasuredOperation is a kind of commands or queries with how many there were.
+type MeasuredOperation struct {
+	Name  string
+	Count int64
+}
+
+// QueuedProposals are those that wait in a shard.
+type QueuedProposals struct{ Count, Bytes int64 }
+
+// gauge measures what a primitive does.
+type gauge struct {
+	primitive      engine.Primitive
+	writes, reads  []atomic.Int64 // by kind; what is of no kind is the first
+	bytes          atomic.Int64
+	errors         []atomic.Int64
+	written, asked meter.Histogram
+}
+
+// gauges are those of all primitives, by their numbers.
+type gauges [math.MaxUint8 + 1]*gauge
+
+func newGauges(primitives []engine.Primitive) *gauges {
+	all := new(gauges)
+	for _, p := range engine.WithEngine(primitives) {
+		all[p.ID] = &gauge{
+			primitive: p, writes: make([]atomic.Int64, len(p.Commands)+1), reads: make([]atomic.Int64, len(p.Queries)+1), errors: make([]atomic.Int64, len(Reasons)),
+		}
+	}
+	return all
+}
+
+// wrote counts a command and how it has ended.
+func (all *gauges) wrote(ctx context.Context, cmd *engine.Command, start time.Time, err error) {
+	if g := all[cmd.Machine]; g != nil {
+		g.bytes.Add(int64(len(cmd.Body)))
+		g.count(ctx, g.writes, cmd.Kind, &g.written, start, err)
+	}
+}
+
+// read counts a query and how it has ended.
+func (all *gauges) read(ctx context.Context, q engine.Query, start time.Time, err error) {
+	if g := all[q.Machine()]; g != nil {
+		g.count(ctx, g.reads, q.Kind(), &g.asked, start, err)
+	}
+}
+
+func (g *gauge) count(ctx context.Context, kinds []atomic.Int64, kind uint8, took *meter.Histogram, start time.Time, err error) {
+	if int(kind) >= len(kinds) {
+		kind = 0
+	}
+	kinds[kind].Add(1)
+	if !engine.IsLasting(ctx) { // how long others let it wait says nothing about this node
+		took.Observe(time.Since(start))
+	}
+	if err != nil {
+		g.errors[reasonOf(err)].Add(1)
+	}
+}
+
+func (g *gauge) measured() MeasuredPrimitive {
+	m := MeasuredPrimitive{Name: g.primitive.Name, Bytes: g.bytes.Load(), Written: g.written.Distribution(), Read: g.asked.Distribution()}
+	for i, c := range g.primitive.Commands {
+		m.Writes = append(m.Writes, MeasuredOperation{c.Name, g.writes[i+1].Load()})
+	}
+	for i, q := range g.primitive.Queries {
+		m.Reads = append(m.Reads, MeasuredOperation{q.Name, g.reads[i+1].Load()})
+	}
+	for i := range g.errors {
+		m.Errors = append(m.Errors, g.errors[i].Load())
+	}
+	return m
+}
+
+// Measure returns the figures of the host. ErrClosed once it is being closed, ErrUnavailable once it has failed.
+func (h *Host) Measure() (m Measured, err error) {
+	if err := h.enter(); err != nil {
+		return m, err
+	}
+	defer h.leave()
+	for _, g := range h.gauges {
+		if g != nil {
+			m.Primitives = append(m.Primitives, g.measured())
+		}
+	}
+	m.Fsyncs, m.CacheHits, m.LogBytes, m.Store = h.writer.syncs.Distribution(), h.rows.Hits(), h.ual.Size(), h.db.Metrics()
+	for _, s := range h.shards {
+		m.Queued = append(m.Queued, QueuedProposals{s.queued.Load(), s.queuedBytes.Load()})
+	}
+	return m, nil
+}

@@ -1,0 +1,143 @@
+package stress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/floedb/floe"
+)
+
+// Result is what a load has come to.
+type Result struct {
+	Name    string
+	Calls   uint64 // that have succeeded
+	Busy    uint64 // that were refused because there was too much to do
+	Failed  uint64 // that have failed otherwise
+	First   error  // of these, the first; nil: none
+	Took    time.Duration
+	Latency Histogram // of those that have succeeded
+	Slowest time.Duration
+}
+
+// Rate returns how many calls succeeded a second.
+func (r *Result) Rate() float64 { return float64(r.Calls) / max(r.Took.Seconds(), 1e-9) }
+
+// Progress is how far a load has come.
+type Progress struct {
+	Name         string
+	Calls, Wrong uint64
+	Past, Whole  time.Duration
+}
+
+// tickEvery is how often progress is told.
+const tickEvery = 200 * time.Millisecond
+
+func newCaller(id int, t *Target) *caller {
+	c := &caller{id: id, rng: rand.New(rand.NewPCG(uint64(id), 1)), value: make([]byte, max(t.ValueSize, 16))}
+	for i := range c.value {
+		c.value[i] = byte('a' + c.rng.IntN(26))
+	}
+	return c
+}
+
+// Run puts a load on a target for a time, or until ctx is done, and tells its progress; nil: to nobody. The error is that it could not begin or end.
+func (w *Workload) Run(ctx context.Context, t Target, last time.Duration, tell func(Progress)) (Result, error) {
+	r := Result{Name: w.Name}
+	life, cancel := context.WithCancel(ctx)
+	defer cancel()
+	call, end, err := w.begin(life, &t)
+	if err != nil {
+		return r, fmt.Errorf("%s: %w", w.Name, err)
+	}
+	within, stop := context.WithTimeout(life, last)
+	defer stop()
+	var done, wrong atomic.Uint64
+	parts := make([]Result, t.Callers)
+	var callers, told sync.WaitGroup
+	start := time.Now()
+	for i := range parts {
+		callers.Go(func() { parts[i].run(within, newCaller(i, &t), call, &done, &wrong) })
+	}
+	if tell != nil {
+		told.Go(func() {
+			tick := time.NewTicker(tickEvery)
+			defer tick.Stop()
+			for {
+				select {
+				case <-tick.C:
+					tell(Progress{w.Name, done.Load(), wrong.Load(), time.Since(start), last})
+				case <-within.Done():
+					return
+				}
+			}
+		})
+	}
+	callers.Wait()
+	r.Took = time.Since(start)
+	stop()
+	told.Wait()
+	for i := range parts {
+		r.add(&parts[i])
+	}
+	cancel()
+	if end != nil {
+		if err := end(); err != nil {
+			return r, fmt.Errorf("%s: end: %w", w.Name, err)
+		}
+	}
+	return r, nil
+}
+
+// run is one caller.
+func (r *Result) run(ctx context.Context, c *caller, call func(context.Context, *caller) error, done, wrong *atomic.Uint64) {
+	for ctx.Err() == nil {
+		start := time.Now()
+		err := call(ctx, c)
+		took := time.Since(start)
+		switch {
+		case err == nil:
+			r.Calls++
+			r.Latency.Add(took)
+			r.Slowest = max(r.Slowest, took)
+			done.Add(1)
+			continue
+		case ctx.Err() != nil: // cut short by the end
+			return
+		case errors.Is(err, floe.ErrBusy):
+			r.Busy++
+		default:
+			r.Failed++
+			if r.First == nil {
+				r.First = err
+			}
+		}
+		wrong.Add(1)
+		pause(ctx)
+	}
+}
+
+// pause keeps a caller that was refused from asking again at once.
+func pause(ctx context.Context) {
+	t := time.NewTimer(time.Millisecond)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func (r *Result) add(part *Result) {
+	r.Calls += part.Calls
+	r.Busy += part.Busy
+	r.Failed += part.Failed
+	if r.First == nil {
+		r.First = part.First
+	}
+	r.Latency.Merge(&part.Latency)
+	r.Slowest = max(r.Slowest, part.Slowest)
+}

@@ -1,0 +1,50 @@
+package kv
+
+import (
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// ValueOf is of feed.Valuer: other machines look keys up in duties of theirs.
+func (m *machine) ValueOf(v *engine.View, namespace string, k []byte, now int64) ([]byte, error) {
+	ns, ok := v.Namespace(namespace)
+	if !ok {
+		return nil, nil
+	}
+	w, err := current(v, ns, k)
+	if err != nil || !w.exists() || w.tombstone() || w.expiredAt(now) {
+		return nil, err
+	}
+	if w.value == nil {
+		return []byte{}, nil
+	}
+	return w.value, nil
+}
+
+// putMany carries out puts of a machine, each with a number of its own. One whose condition does not hold is left out.
+//
+//	put (uvarint length, bytes) ...
+func (m *machine) putMany(tx *engine.Tx, body []byte) ([]byte, error) {
+	var puts []command
+	for r := codec.NewReader(body); r.Len() > 0; {
+		b := r.Bytes()
+		if err := r.Err(); err != nil {
+			return nil, engine.Errorf(ErrInvalid, "kv: command: %v", err)
+		}
+		c, err := decodeCommand(kindPut, b)
+		if err != nil {
+			return nil, err
+		}
+		puts = append(puts, c)
+	}
+	for i := range puts {
+		if i > 0 {
+			tx.Step()
+		}
+		cur := m.load(tx, puts[i].key)
+		if puts[i].check(&cur) == nil {
+			m.put(tx, &puts[i], cur)
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,133 @@
+package stream
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// MaxActivityParts is the largest Parts of an ActivitySpan.
+const MaxActivityParts = 1000
+
+const maxActivityStep = 365 * 24 * time.Hour
+
+// ActivitySpan is a time in parts of the same length.
+type ActivitySpan struct {
+	From       time.Time
+	Step       time.Duration // of a part; whole milliseconds, at least one, at most a year
+	Parts      int           // 1 to MaxActivityParts
+	Partitions []int         // those to look at; nil: all
+}
+
+// Activity is what a stream holds of a time, part by part.
+type Activity struct {
+	Records []int64
+	Bytes   []int64 // of keys, headers and payloads
+}
+
+// Activity returns how much of what a stream holds was appended when, by the times in the IDs. It costs a few looks for each part and partition, however much the
+// stream holds. Errors: ErrNotFound; ErrInvalid for a span that is out of bounds or a partition that there is not.
+func (s *Store) Activity(ctx context.Context, name string, span ActivitySpan) (Activity, error) {
+	if span.Parts < 1 || span.Parts > MaxActivityParts {
+		return Activity{}, engine.Errorf(ErrInvalid, "stream: activity in %d parts, the limit is %d", span.Parts, MaxActivityParts)
+	}
+	if span.Step < time.Millisecond || span.Step%time.Millisecond != 0 || span.Step > maxActivityStep {
+		return Activity{}, engine.Errorf(ErrInvalid, "stream: activity in steps of %v, it takes whole milliseconds up to %v", span.Step, maxActivityStep)
+	}
+	stats, err := s.Stats(ctx, name)
+	if err != nil {
+		return Activity{}, err
+	}
+	for _, p := range span.Partitions {
+		if p < 0 || p >= len(stats.Partitions) {
+			return Activity{}, engine.Errorf(ErrInvalid, "stream: %q has no partition %d, it has %d", name, p, len(stats.Partitions))
+		}
+	}
+	parts, err := s.parts(ctx, name)
+	if err != nil {
+		return Activity{}, err
+	}
+	a := Activity{Records: make([]int64, span.Parts), Bytes: make([]int64, span.Parts)}
+	for _, p := range parts {
+		q := activityQuery{
+			namespace: s.scope.Namespace(), stream: name, id: p.id(), from: span.From.UnixMilli(), step: span.Step.Milliseconds(), count: span.Parts,
+			partitions: span.Partitions,
+		}
+		if err := s.scope.Query(ctx, p.route, &q); err != nil {
+			return Activity{}, err
+		}
+		for i := range q.records {
+			a.Records[i] += q.records[i]
+			a.Bytes[i] += q.bytes[i]
+		}
+	}
+	return a, nil
+}
+
+// activityQuery counts what the partitions that a shard has hold of a time. The parts are the first; nil: all.
+type activityQuery struct {
+	namespace  string
+	stream     string
+	id         uint64 // of the stream, 0: whichever there is
+	from, step int64  // ms
+	count      int
+	partitions []int // nil: all
+
+	records, bytes []int64 // nil: there is no such stream
+}
+
+func (*activityQuery) Machine() engine.MachineID { return engine.MachineStream }
+
+func (m *machine) queryActivity(v *engine.View, q *activityQuery) error {
+	v.Freeze()
+	w, err := viewOf(v, q.namespace, q.stream)
+	if err != nil || w == nil || q.id != 0 && q.id != w.id {
+		return err
+	}
+	q.records, q.bytes = make([]int64, q.count), make([]int64, q.count)
+	parts, err := w.all()
+	if err != nil {
+		return err
+	}
+	for p := range parts {
+		asked := q.partitions == nil || slices.Contains(q.partitions, p)
+		if !asked || !w.here(p) || parts[p].records() == 0 {
+			continue
+		}
+		if err := q.add(w, p, &parts[p]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds what a partition holds: the records between the places of two times, and what they and all before them weigh.
+func (q *activityQuery) add(w *view, p int, part *partition) error {
+	at := func(ms int64, from uint64) (offset, before uint64, err error) {
+		offset, err = offsetOf(w.v.Get, w.gen, p, from, part.last, ID{Millis: ms})
+		if err != nil || offset > part.last {
+			return offset, part.bytes, err
+		}
+		s, err := storedAt(w.v.Get, w.gen, p, offset)
+		return offset, s.before, err
+	}
+	offset, before, err := at(q.from, part.first)
+	if err != nil {
+		return err
+	}
+	for i := range q.count {
+		if offset > part.last {
+			break
+		}
+		nextOffset, nextBefore, err := at(q.from+int64(i+1)*q.step, offset)
+		if err != nil {
+			return err
+		}
+		q.records[i] += int64(nextOffset - offset)
+		q.bytes[i] += int64(nextBefore - before)
+		offset, before = nextOffset, nextBefore
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package stream
+
+import (
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/feed"
+)
+
+// OpenFeed is of feed.Opener: other machines read records of streams in duties of theirs.
+func (m *machine) OpenFeed(v *engine.View, namespace, name string) (*feed.Stream, feed.Reader, error) {
+	w, err := viewOf(v, namespace, name)
+	if err != nil || w == nil {
+		return nil, nil, err
+	}
+	parts, err := w.all()
+	if err != nil {
+		return nil, nil, err
+	}
+	s := &feed.Stream{ID: w.id, Partitions: make([]feed.Partition, len(parts))}
+	for i := range parts {
+		p := &parts[i]
+		s.Partitions[i] = feed.Partition{Here: w.here(i), First: p.first, Last: p.last, LastID: feed.ID(p.lastID)}
+	}
+	return s, &feedReader{m, w, parts}, nil
+}
+
+// feedReader is a feed.Reader.
+type feedReader struct {
+	m     *machine
+	w     *view
+	parts []partition
+}
+
+// Read is of feed.Reader.
+func (r *feedReader) Read(partition int, from uint64, f func(*feed.Record) bool) (err error) {
+	p := &r.parts[partition]
+	if from = max(from, p.first); from > p.last {
+		return nil
+	}
+	it, err := r.w.v.Iter(recordKey(nil, r.w.gen, partition, from), recordKey(nil, r.w.gen, partition, p.last+1))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := it.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	read := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		rec, err := decodeRecord(it.Value(), partition, offsetIn(it.Key()))
+		if err != nil {
+			return err
+		}
+		read++
+		if !f(&feed.Record{
+			ID: feed.ID(rec.ID), Offset: rec.Offset, LSN: rec.LSN, Key: rec.Key, Headers: rec.Headers, Payload: rec.Payload,
+		}) {
+			break
+		}
+	}
+	r.m.countReads(r.w.gen, read)
+	return nil
+}
+
+// Find is of feed.Reader.
+func (r *feedReader) Find(partition int, behind func(*feed.Record) bool) (uint64, error) {
+	p := &r.parts[partition]
+	lo, hi := p.first, p.last+1
+	for lo < hi {
+		mid := lo + (hi-lo)/2
+		s, err := storedAt(r.w.v.Get, r.w.gen, partition, mid)
+		if err != nil {
+			return 0, err
+		}
+		if behind(&feed.Record{ID: feed.ID(s.id), Offset: mid, LSN: s.lsn}) {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	return lo, nil
+}

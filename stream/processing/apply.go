@@ -1,0 +1,202 @@
+package processing
+
+import (
+	"fmt"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/plant"
+)
+
+// A tick is one command: it moves cursors and state, and writes what sinks are to have. Those in the shard write as parts of the same command, and if one of
+// them refuses, nothing has happened, and the leader is told which one it was; those in other shards get messages, which are part of it too.
+
+// tick carries out a step of a task, if it is the one that comes next.
+func (w *work) tick(t *tickCommand) ([]byte, error) {
+	w.m.refused = nil
+	j := w.load(t.job)
+	if j == nil || (j.status != Running || j.revision != t.revision) && !plant.On(plant.AnyRevisionOfJob) {
+		return nil, engine.Errorf(ErrConflict, "overtaken: the job has been changed")
+	}
+	b, _ := w.tx.Get(jobKey(rowTask, j.ref))
+	row := must(decode(b, (*taskRow).code))
+	if row.n+1 != t.task.n && !plant.On(plant.AnyTick) || row.generation != t.task.generation || row.generation != j.generation {
+		return nil, engine.Errorf(ErrConflict, "overtaken: tick %d of generation %d comes after %d of %d", t.task.n, t.task.generation, row.n, row.generation)
+	}
+	for i := range t.outputs {
+		if err := w.m.mayWrite(&t.outputs[i]); err != nil {
+			return nil, err
+		}
+	}
+	w.tx.Set(jobKey(rowTask, j.ref), encode(nil, &t.task, (*taskRow).code))
+	w.setCursors(j, j.generation, t.cursors)
+	w.setState(j, j.generation, t.state)
+	if t.status != Running {
+		w.end(j, t.status, t.reason)
+	}
+	for i := range t.outputs {
+		w.write(j, i, &t.outputs[i])
+	}
+	w.tx.Conclude()
+	return nil, nil
+}
+
+func (w *work) setCursors(j *job, gen uint32, all []cursorChange) {
+	for i := range all {
+		c := &all[i]
+		w.tx.Set(cursorKey(j.ref, gen, c.source, c.partition), encode(nil, &c.cursor, (*cursor).code))
+	}
+}
+
+func (w *work) setState(j *job, gen uint32, all []stateChange) {
+	for i := range all {
+		c := &all[i]
+		switch k := stateKey(nil, j.ref, gen, c.key); c.op {
+		case statePut:
+			w.tx.Set(k, c.value)
+		case stateDelete:
+			w.tx.Delete(k)
+		case stateRange:
+			w.tx.DeleteRange(k, stateKey(nil, j.ref, gen, c.value))
+		}
+	}
+}
+
+// mayWrite refuses outputs to machines that have no sinks.
+func (m *machine) mayWrite(o *output) error {
+	switch o.machine {
+	case engine.MachineStream, engine.MachineKV, engine.MachineQueue, engine.MachineTS:
+		return nil
+	}
+	return engine.Errorf(ErrInvalid, "processing: machine %d has no sinks", o.machine)
+}
+
+// Tokens of outputs: of those in the shard, and of those in others.
+const (
+	tokenHere  = 'h' // followed by the number of the output in its tick
+	tokenThere = 't' // followed by a sent
+)
+
+// sent is what is remembered of a message, with it.
+type sent struct {
+	job      ref
+	records  int64
+	bytes    int64
+	tolerant bool
+	lost     []byte // its records, see output
+}
+
+func (s *sent) code(c *codec.Coder) {
+	codeRef(c, &s.job)
+	c.Varint(&s.records)
+	c.Varint(&s.bytes)
+	c.Bool(&s.tolerant)
+	c.Bytes(&s.lost)
+}
+
+// write gives an output to its machine.
+func (w *work) write(j *job, i int, o *output) {
+	cmd := engine.Command{Machine: o.machine, Kind: o.kind, Body: o.body}
+	if o.where == "" && w.tx.ShardOf(o.route) == w.tx.Shard() {
+		c := codec.NewEncoder([]byte{tokenHere})
+		c.Int(&i)
+		c.Bool(&o.tolerant)
+		w.tx.Ask(cmd, c.Encoded())
+		return
+	}
+	if cmd.Namespace, cmd.Spread = o.where, o.spread; o.where == "" {
+		cmd.Namespace, cmd.Spread = w.tx.NamespaceName(), w.tx.Spread()
+	}
+	s := sent{j.ref, o.records, int64(len(o.body) + len(o.lost)), o.tolerant, o.lost}
+	out := w.out(j.ref)
+	out.messages++
+	out.bytes += s.bytes
+	w.setOut(j.ref, out)
+	w.tx.Send(engine.Message{Command: cmd, Name: o.route, Lane: laneOf(j.ref), Token: encode([]byte{tokenThere}, &s, (*sent).code), Reply: true})
+}
+
+func (w *work) out(r ref) outRow {
+	b, ok := w.tx.Get(jobKey(rowOut, r))
+	if !ok {
+		return outRow{}
+	}
+	return must(decode(b, (*outRow).code))
+}
+
+func (w *work) setOut(r ref, o outRow) {
+	if o == (outRow{}) {
+		w.tx.Delete(jobKey(rowOut, r))
+		return
+	}
+	w.tx.Set(jobKey(rowOut, r), encode(nil, &o, (*outRow).code))
+}
+
+// OnReply hears what became of an output.
+func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
+	switch r.Token[0] {
+	case tokenHere:
+		c := codec.NewDecoder(r.Token[1:])
+		var i int
+		var tolerant bool
+		c.Int(&i)
+		if c.Bool(&tolerant); r.Err != nil && !tolerant && m.refused == nil {
+			m.refused = &refusedError{i, r.Err}
+		}
+	case tokenThere:
+		w := &work{m: m, tx: tx}
+		w.answered(must(decode(r.Token[1:], (*sent).code)), r.Err)
+	default:
+		panic(fmt.Sprintf("processing: unknown token %q", r.Token))
+	}
+}
+
+// answered notes what became of a message. What was refused for good goes to the stream of errors.
+func (w *work) answered(s sent, err error) {
+	j := w.load(s.job)
+	if j == nil {
+		return
+	}
+	out := w.out(s.job)
+	out.messages--
+	if !plant.On(plant.BacklogStays) {
+		out.bytes -= s.bytes
+	}
+	refused := err != nil && !s.tolerant
+	if refused {
+		out.refused += s.records
+	}
+	w.setOut(s.job, out)
+	if out.bytes < maxOutBytes && out.bytes+s.bytes >= maxOutBytes {
+		w.tx.Notify(jobsTopic(), -1) // the job may go on
+	}
+	if !refused || len(s.lost) == 0 {
+		return
+	}
+	failures := must(decodeFailures(s.lost))
+	for i := range failures {
+		failures[i].reason = err.Error()
+	}
+	for i, o := range errorOutputs(j.name, failures) {
+		o.tolerant = true // there is nobody to hear of it
+		w.write(j, i, &o)
+	}
+}
+
+// refusedError says which output of a tick was refused, and why.
+type refusedError struct {
+	output int
+	err    error
+}
+
+func (e *refusedError) Error() string { return fmt.Sprintf("output %d: %v", e.output, e.err) }
+
+// Unwrap returns the refusal.
+func (e *refusedError) Unwrap() error { return e.err }
+
+// Conclude refuses a tick whose output was refused.
+func (m *machine) Conclude(_ *engine.Tx, _ engine.Command, result []byte) ([]byte, error) {
+	if m.refused != nil && !plant.On(plant.RefusedStands) {
+		return nil, m.refused
+	}
+	return result, nil
+}

@@ -1,0 +1,548 @@
+package processing
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Definition is the definition of a job as a value. YAML returns it as text, for Submit, Validate, WithDefinition and Plan, which check it as they check what
+// was written by hand: what a field may hold is said by them, and zero stands for the default. Of durations, a part of a millisecond counts as a whole one.
+//
+//	orders := processing.Definition{
+//		Name:      "totals",
+//		Sources:   []processing.Source{{Name: "orders", From: processing.FromStream{Name: "orders"}, EventTime: "$.at"}},
+//		Operators: []processing.Operator{
+//			{Name: "customer", Do: processing.KeyBy{Key: "$.customer"}},
+//			{Name: "hourly", Do: processing.Aggregate{Function: "sum", Field: "$.amount", Window: processing.Tumbling(time.Hour)}},
+//		},
+//		Sinks: []processing.Sink{{Name: "out", To: processing.ToStream{Name: "totals"}}},
+//	}
+//	made, err := node.Processing("default").Submit(ctx, orders.YAML())
+type Definition struct {
+	Name        string
+	Namespace   string // of the job; "" for that of the store
+	Description string
+	Parallelism int           // processors of a tick, 1-64; 0 means 1
+	BatchSize   int           // records read at a time, 1-10,000; 0 means 100
+	FailOnError bool          // a record that an operator can not work with ends the job, in place of going to the stream of errors
+	StopAtEnd   bool          // the job is completed when it has read what there was when it was submitted
+	MaxFuture   time.Duration // how far the event time of a record may be ahead of its append; 0 means an hour
+	Sources     []Source      // one at least
+	Operators   []Operator    // applied to every record, in order
+	Sinks       []Sink        // one at least
+}
+
+// Source is where records of a job come from.
+type Source struct {
+	Name      string        // by which a restored job finds its place in it; "" makes one up
+	From      Input         // FromStream or FromSeries
+	EventTime string        // path to the event time of a record, in ms or as of RFC 3339; "" for the time at which it was appended
+	Disorder  time.Duration // by how much event times may be out of order; 0 means 5 s with EventTime and none without, negative none
+	IdleAfter time.Duration // when a partition in which nothing comes holds up the others no more; 0 means 30 s, negative at once
+}
+
+// Input is FromStream or FromSeries.
+type Input interface {
+	input() (key string, value doc)
+}
+
+// FromStream reads a stream of the job's namespace.
+type FromStream struct {
+	Name       string
+	Partitions []int  // nil means all
+	Start      string // earliest, latest, or the id of a record behind which reading begins; "" means earliest
+}
+
+// FromSeries reads the points of a field of a measurement, as records of the form {"measurement", "value", "timestamp_ms", "tags"}.
+type FromSeries struct {
+	Measurement string
+	Field       string            // "" means value
+	Tags        map[string]string // that a series has to have
+	Poll        time.Duration     // how often is looked for points; 0 means a second
+	Delay       time.Duration     // how old a point has to be to be read
+	Start       string            // earliest or latest; "" means earliest
+}
+
+// Operator is a step of a job.
+type Operator struct {
+	Name        string // by which a restored job finds its state; "" makes one up
+	Description string
+	Do          Work // Filter, Map, Set, FlatMap, KeyBy, Aggregate, Lookup, Classify, Dedup, Join or Passthrough
+}
+
+// Work is what an operator does: Filter, Map, Set, FlatMap, KeyBy, Aggregate, Lookup, Classify, Dedup, Join or Passthrough.
+type Work interface {
+	work() (typ string, fields doc)
+}
+
+// Filter keeps records for which a condition holds: "expr: amount > 100", "json:$.amount>100", "key_prefix: eu-", "not_empty" and others.
+type Filter struct{ Condition string }
+
+// Map makes a new object of each record.
+type Map struct{ Fields []Field }
+
+// Set adds and replaces fields of the object that a record is. Values that are text are expressions.
+type Set struct{ Fields []Field }
+
+// Field is a field of an object that Map or Set makes. Value is a string ("$.path", "expr: ...", text with "${$.path}" in it, or a constant), a number, a
+// boolean, nil, or a slice or map of such.
+type Field struct {
+	Name  string
+	Value any
+}
+
+// FlatMap makes a record of each element of an array.
+type FlatMap struct {
+	Array string // path
+	Key   string // path in the element, whose value becomes the key; "" leaves the key
+}
+
+// KeyBy sets the key of records: to what a path leads to, text with ${paths}, or an expression ("expr: ..."). Records that lack it keep theirs.
+type KeyBy struct{ Key string }
+
+// Aggregate computes one value of all records with the same key.
+type Aggregate struct {
+	Function   string  // sum, count, avg, min, max, first, last, distinct or percentile
+	Field      string  // path; "" only with count
+	Percentile float64 // of percentile, 0-100; 0 means 95
+	Window     Window  // zero: the aggregate of all records so far, told with each
+	Lateness   time.Duration
+	LateTag    string // that records behind Lateness get, for sinks that match it; "" means late
+}
+
+// Window says which records of a key are aggregated together: Tumbling, Sliding, Session or Records, or the zero value for all.
+type Window struct {
+	kind             string
+	size, slide, gap time.Duration
+	records          int
+}
+
+// Tumbling windows are of one size, one after the other.
+func Tumbling(size time.Duration) Window { return Window{kind: "tumbling", size: size} }
+
+// Sliding windows are of one size, and another one begins after each slide.
+func Sliding(size, slide time.Duration) Window {
+	return Window{kind: "sliding", size: size, slide: slide}
+}
+
+// Session windows end when there was no record of the key for so long.
+func Session(gap time.Duration) Window { return Window{kind: "session", gap: gap} }
+
+// Records windows hold so many records each.
+func Records(n int) Window { return Window{kind: "count", records: n} }
+
+// Lookup joins records with what KV has under a key.
+type Lookup struct {
+	Key       string // text with ${paths}, or a path
+	Namespace string // "" for the job's own
+	Filter    bool   // keep the records for which there is a value, and change nothing
+	Field     string // that takes the value; "" means lookup
+	OnMissing string // pass, drop, null or fail; "" means pass, and drop with Filter
+}
+
+// Classify gives records the tags of all rules that hold. None is dropped.
+type Classify struct {
+	Rules   []Rule
+	Default string // the tag of records for which none holds; "" for none
+}
+
+// Rule gives a tag to records for which a condition holds, see Filter.
+type Rule struct{ Condition, Tag string }
+
+// Dedup drops records whose key has been seen.
+type Dedup struct {
+	Key string        // as of KeyBy; "" for the key of the record
+	TTL time.Duration // how long a key is remembered; 0 means for ever
+}
+
+// Join joins records with those of another source that have the same key, and whose event times are not further apart than Within.
+type Join struct {
+	Source string // whose records enter here
+	On     string // as of KeyBy
+	Within time.Duration
+	Left   bool   // also pass on records that find no partner, when the time is over
+	Field  string // that takes the partner; "" means the name of the source
+}
+
+// Passthrough does nothing.
+type Passthrough struct{}
+
+// Sink is where records of a job go to.
+type Sink struct {
+	Name  string   // "" makes one up
+	Match []string // a record has to carry all of these tags; nil takes every record
+	To    Output   // ToStream, ToKV, ToQueue or ToSeries
+}
+
+// Output is ToStream, ToKV, ToQueue or ToSeries.
+type Output interface {
+	output() (key string, value doc)
+}
+
+// ToStream appends records to a stream, which is made if there is none.
+type ToStream struct {
+	Name      string
+	Key       string // of the message: a path, or text with ${paths}; "" for that of the record
+	Namespace string // "" for the job's own
+}
+
+// ToKV puts records under keys.
+type ToKV struct {
+	Key       string // a path, or text with ${paths}; "" for that of the record
+	Prefix    string // in front of the key
+	Separator string // between the two; "" means :
+	Mode      string // upsert, if_absent or versioned; "" means upsert
+	TTL       time.Duration
+	Namespace string // "" for the job's own
+}
+
+// ToQueue enqueues records.
+type ToQueue struct {
+	Name      string
+	Priority  int // 0-255
+	Delay     time.Duration
+	Namespace string // "" for the job's own
+}
+
+// ToSeries writes points.
+type ToSeries struct {
+	Measurement string
+	Tags        map[string]string // of names and paths
+	Fields      map[string]string // of names and paths
+	Time        string            // path; "" for the event time of the record
+	Namespace   string            // "" for the job's own
+}
+
+// YAML returns the definition as text. What is wrong with it is told by who reads it, with the lines of this text.
+func (d Definition) YAML() []byte {
+	all := doc{}
+	all.set("kind", "Processing")
+	all.set("name", d.Name)
+	all.opt("namespace", d.Namespace)
+	all.opt("description", d.Description)
+	all.opt("parallelism", d.Parallelism)
+	all.opt("batch_size", d.BatchSize)
+	if d.FailOnError {
+		all.set("on_error", "fail")
+	}
+	if d.StopAtEnd {
+		all.set("stop_at", "latest")
+	}
+	all.opt("max_future_ms", ms(d.MaxFuture))
+	var sources, operators, sinks list
+	for i := range d.Sources {
+		sources = append(sources, d.Sources[i].doc())
+	}
+	for i := range d.Operators {
+		operators = append(operators, d.Operators[i].doc())
+	}
+	for i := range d.Sinks {
+		sinks = append(sinks, d.Sinks[i].doc())
+	}
+	all.set("sources", sources)
+	if len(operators) > 0 {
+		all.set("operators", operators)
+	}
+	all.set("sinks", sinks)
+	return all.text()
+}
+
+func (s *Source) doc() doc {
+	var all doc
+	all.opt("name", s.Name)
+	if s.From != nil {
+		all.set(s.From.input())
+	}
+	all.opt("event_time", s.EventTime)
+	var mark doc
+	mark.orNone("max_out_of_orderness_ms", s.Disorder)
+	mark.orNone("idle_timeout_ms", s.IdleAfter)
+	if len(mark) > 0 {
+		all.set("watermark", mark)
+	}
+	return all
+}
+
+func (s FromStream) input() (string, doc) {
+	var all doc
+	all.set("name", s.Name)
+	if s.Partitions == nil {
+		all.set("partitions", "all")
+	} else {
+		all.set("partitions", s.Partitions)
+	}
+	all.opt("start", s.Start)
+	return "stream", all
+}
+
+func (s FromSeries) input() (string, doc) {
+	var all doc
+	all.set("measurement", s.Measurement)
+	all.opt("field", s.Field)
+	all.pairs("tags", s.Tags)
+	all.opt("poll_interval_ms", ms(s.Poll))
+	all.opt("delay_ms", ms(s.Delay))
+	all.opt("start", s.Start)
+	return "ts", all
+}
+
+func (o *Operator) doc() doc {
+	var all doc
+	all.opt("name", o.Name)
+	if o.Do != nil {
+		typ, fields := o.Do.work()
+		all.set("type", typ)
+		all.opt("description", o.Description)
+		all = append(all, fields...)
+	}
+	return all
+}
+
+func (f Filter) work() (string, doc) { return "filter", doc{{"condition", f.Condition}} }
+
+func (m Map) work() (string, doc) { return "map", doc{{"fields", fieldsOf(m.Fields)}} }
+
+func (s Set) work() (string, doc) { return "set", doc{{"fields", fieldsOf(s.Fields)}} }
+
+func fieldsOf(fields []Field) doc {
+	all := doc{}
+	for _, f := range fields {
+		all.set(f.Name, f.Value)
+	}
+	return all
+}
+
+func (f FlatMap) work() (string, doc) {
+	all := doc{{"array_field", f.Array}}
+	all.opt("element_key", f.Key)
+	return "flatmap", all
+}
+
+func (k KeyBy) work() (string, doc) { return "keyby", doc{{"key_expression", k.Key}} }
+
+func (a Aggregate) work() (string, doc) {
+	all := doc{{"function", a.Function}}
+	all.opt("field", a.Field)
+	all.opt("percentile", a.Percentile)
+	all.opt("window", a.Window.kind)
+	switch a.Window.kind {
+	case "tumbling":
+		all.set("window_size_ms", ms(a.Window.size))
+	case "sliding":
+		all.set("window_size_ms", ms(a.Window.size))
+		all.set("slide_ms", ms(a.Window.slide))
+	case "session":
+		all.set("gap_ms", ms(a.Window.gap))
+	case "count":
+		all.set("window_size", a.Window.records)
+	}
+	all.opt("allowed_lateness_ms", ms(a.Lateness))
+	all.opt("late_tag", a.LateTag)
+	return "aggregate", all
+}
+
+func (l Lookup) work() (string, doc) {
+	all := doc{{"lookup_key", l.Key}}
+	all.opt("namespace", l.Namespace)
+	if l.Filter {
+		all.set("mode", "filter")
+	}
+	all.opt("enrich_field", l.Field)
+	all.opt("on_missing", l.OnMissing)
+	return "kv_lookup", all
+}
+
+func (c Classify) work() (string, doc) {
+	rules := list{}
+	for _, r := range c.Rules {
+		rules = append(rules, doc{{"condition", r.Condition}, {"tag", r.Tag}})
+	}
+	all := doc{{"rules", rules}}
+	all.opt("default_tag", c.Default)
+	return "classify", all
+}
+
+func (d Dedup) work() (string, doc) {
+	var all doc
+	all.opt("key", d.Key)
+	all.opt("ttl_ms", ms(d.TTL))
+	return "dedup", all
+}
+
+func (j Join) work() (string, doc) {
+	all := doc{{"source", j.Source}, {"on", j.On}, {"within_ms", ms(j.Within)}}
+	if j.Left {
+		all.set("mode", "left")
+	}
+	all.opt("enrich_field", j.Field)
+	return "join", all
+}
+
+func (Passthrough) work() (string, doc) { return "passthrough", nil }
+
+func (s *Sink) doc() doc {
+	var all doc
+	all.opt("name", s.Name)
+	if s.To != nil {
+		all.set(s.To.output())
+	}
+	if len(s.Match) > 0 {
+		all.set("match", s.Match)
+	}
+	return all
+}
+
+func (s ToStream) output() (string, doc) {
+	all := doc{{"name", s.Name}}
+	all.opt("key", s.Key)
+	all.opt("namespace", s.Namespace)
+	return "stream", all
+}
+
+func (k ToKV) output() (string, doc) {
+	all := doc{}
+	all.opt("key", k.Key)
+	all.opt("key_prefix", k.Prefix)
+	all.opt("separator", k.Separator)
+	all.opt("write_mode", k.Mode)
+	all.opt("ttl_ms", ms(k.TTL))
+	all.opt("namespace", k.Namespace)
+	return "kv", all
+}
+
+func (q ToQueue) output() (string, doc) {
+	all := doc{{"name", q.Name}}
+	all.opt("priority", q.Priority)
+	all.opt("delay_ms", ms(q.Delay))
+	all.opt("namespace", q.Namespace)
+	return "queue", all
+}
+
+func (s ToSeries) output() (string, doc) {
+	all := doc{{"measurement", s.Measurement}}
+	all.pairs("tags", s.Tags)
+	all.pairs("fields", s.Fields)
+	all.opt("timestamp", s.Time)
+	all.opt("namespace", s.Namespace)
+	return "ts", all
+}
+
+// ms returns a duration in ms, rounded away from zero.
+func ms(d time.Duration) int64 {
+	if d < 0 {
+		return -ms(-d)
+	}
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// doc is a mapping of a definition, in the order in which it is written.
+type doc []member
+
+type member struct {
+	key   string
+	value any
+}
+
+// list is a list of a definition.
+type list []doc
+
+func (d *doc) set(key string, value any) { *d = append(*d, member{key, value}) }
+
+// opt sets what is not zero.
+func (d *doc) opt(key string, value any) {
+	switch value {
+	case "", 0, int64(0), 0.0:
+		return
+	}
+	d.set(key, value)
+}
+
+// orNone sets a duration; a negative one means none.
+func (d *doc) orNone(key string, value time.Duration) {
+	if value != 0 {
+		d.set(key, max(ms(value), 0))
+	}
+}
+
+func (d *doc) pairs(key string, values map[string]string) {
+	if len(values) == 0 {
+		return
+	}
+	all := doc{}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		all.set(name, values[name])
+	}
+	d.set(key, all)
+}
+
+// text returns the document.
+func (d doc) text() []byte {
+	node, err := nodeOf(d)
+	if err != nil {
+		return comment(err)
+	}
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	if err := e.Encode(node); err != nil {
+		return comment(err)
+	}
+	return b.Bytes()
+}
+
+// comment is no definition, and says why.
+func comment(err error) []byte {
+	return []byte("# " + strings.ReplaceAll(err.Error(), "\n", " ") + "\n")
+}
+
+// nodeOf returns a value as YAML has it. What a host program made of types of its own may be none.
+func nodeOf(value any) (node *yaml.Node, err error) {
+	node = new(yaml.Node)
+	switch v := value.(type) {
+	case doc:
+		node.Kind = yaml.MappingNode
+		if len(v) == 0 {
+			node.Style = yaml.FlowStyle
+		}
+		for i := range v {
+			key, value := new(yaml.Node), (*yaml.Node)(nil)
+			key.SetString(v[i].key)
+			if value, err = nodeOf(v[i].value); err != nil {
+				return nil, err
+			}
+			node.Content = append(node.Content, key, value)
+		}
+		return node, nil
+	case list:
+		node.Kind = yaml.SequenceNode
+		for i := range v {
+			one, err := nodeOf(v[i])
+			if err != nil {
+				return nil, err
+			}
+			node.Content = append(node.Content, one)
+		}
+		return node, nil
+	case []int, []string:
+		err = node.Encode(v)
+		node.Style = yaml.FlowStyle
+		return node, err
+	}
+	return node, encodeNode(node, value)
+}
+
+// encodeNode is Encode, which panics about what can not be written.
+func encodeNode(node *yaml.Node, value any) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	return node.Encode(value)
+}

@@ -1,0 +1,206 @@
+package processing
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/pipeline"
+)
+
+// Problem is something that is wrong with a definition, or worth knowing.
+type Problem struct {
+	Line    int    // from 1
+	Code    string // names the kind of problem for programs: unknown-key
+	Warning bool   // the job can be run all the same
+	Message string // names the thing, the value and what is allowed
+}
+
+func (p Problem) String() string { return fmt.Sprintf("line %d: %s", p.Line, p.Message) }
+
+// DefinitionError says what is wrong with a definition. It is ErrInvalid.
+type DefinitionError struct {
+	Problems []Problem // by line; up to 100
+}
+
+// Error returns the first few problems.
+func (e *DefinitionError) Error() string {
+	const shown = 3
+	var all []string
+	for _, p := range e.Problems {
+		if !p.Warning {
+			all = append(all, p.String())
+		}
+	}
+	text := strings.Join(all[:min(len(all), shown)], "; ")
+	if len(all) > shown {
+		text += "; and " + strconv.Itoa(len(all)-shown) + " more"
+	}
+	return text
+}
+
+// Unwrap returns ErrInvalid.
+func (e *DefinitionError) Unwrap() error { return ErrInvalid }
+
+// Validate returns what is wrong with a definition, by line, and what is worth knowing of it: with warnings alone it can be submitted.
+func Validate(definition []byte) []Problem {
+	job, problems := pipeline.Parse(definition)
+	all := problemsOf(problems)
+	if job != nil {
+		if err := checkJob(job); err != nil {
+			all = append(all, Problem{Line: 1, Code: "job", Message: err.Error()})
+		}
+	}
+	return all
+}
+
+func problemsOf(problems []pipeline.Problem) (all []Problem) {
+	for _, p := range problems {
+		all = append(all, Problem{p.Line, p.Code, p.Warning, p.Message})
+	}
+	return all
+}
+
+// parsed is a definition that can be submitted.
+type parsed struct {
+	job   *pipeline.Job
+	parts []numbered // without numbers
+}
+
+// parse reads a definition. Errors: *DefinitionError, ErrInvalid.
+func parse(source []byte) (*parsed, error) {
+	if len(source) > MaxDefinition {
+		return nil, engine.Errorf(ErrInvalid, "processing: definition of %d bytes exceeds %d", len(source), MaxDefinition)
+	}
+	job, problems := pipeline.Parse(source)
+	if job == nil {
+		return nil, &DefinitionError{problemsOf(problems)}
+	}
+	if err := checkJob(job); err != nil {
+		return nil, err
+	}
+	p := &parsed{job: job}
+	for i := range job.Sources {
+		s := &job.Sources[i]
+		p.parts = append(p.parts, numbered{source: true, name: s.Name, shape: sourceShape(s)})
+	}
+	for i := range job.Operators {
+		if o := &job.Operators[i]; o.Shape != "" {
+			p.parts = append(p.parts, numbered{name: o.Name, shape: o.Shape})
+		}
+	}
+	return p, nil
+}
+
+// sourceShape says what a cursor is of.
+func sourceShape(s *pipeline.Source) string {
+	if s.Stream != nil {
+		return "stream " + s.Stream.Stream
+	}
+	return "ts " + s.TS.Measurement + " " + s.TS.Field
+}
+
+// checkJob refuses what can not be run in this version although it is well-formed.
+func checkJob(job *pipeline.Job) error {
+	if err := engine.CheckName("job", job.Name); err != nil {
+		return err
+	}
+	if err := engine.CheckName("stream", ErrorStream(job.Name)); err != nil {
+		return err
+	}
+	for i := range job.Sources {
+		s := &job.Sources[i]
+		for j := range job.Sinks {
+			k := &job.Sinks[j]
+			if k.Kind == pipeline.ToStream && s.Stream != nil && k.Target == s.Stream.Stream && (k.Namespace == "" || k.Namespace == job.Namespace) {
+				return engine.Errorf(ErrInvalid, "sink %q writes to stream %q, which source %q reads", k.Name, k.Target, s.Name)
+			}
+		}
+		if s.TS != nil {
+			if writesSeries(job, s) {
+				return engine.Errorf(ErrInvalid, "a sink writes to measurement %q, which source %q reads", s.TS.Measurement, s.Name)
+			}
+			continue
+		}
+		if s.Stream.Stream == ErrorStream(job.Name) {
+			return engine.Errorf(ErrInvalid, "source %q reads stream %q, which the job writes its errors to", s.Name, s.Stream.Stream)
+		}
+	}
+	return nil
+}
+
+// writesSeries reports whether a sink writes what a source reads.
+func writesSeries(job *pipeline.Job, s *pipeline.Source) bool {
+	return slices.ContainsFunc(job.Sinks, func(k pipeline.Sink) bool {
+		return k.Kind == pipeline.ToTS && k.Target == s.TS.Measurement && (k.Namespace == "" || k.Namespace == job.Namespace)
+	})
+}
+
+// numberAll numbers parts in their order.
+func numberAll(parts []numbered) []numbered {
+	for i := range parts {
+		parts[i].number = uint16(i + 1)
+	}
+	return parts
+}
+
+// Plan says what a restore would keep and drop of the state of a job.
+type Plan struct {
+	Kept    []string // sources and operators that go on where they are
+	Dropped []string // those whose state is lost: they are gone, are called otherwise or are of another shape
+	New     []string // those that begin anew
+	numbers []numbered
+	last    uint16
+}
+
+// Drops reports whether state of operators would be lost.
+func (p *Plan) Drops() bool { return len(p.Dropped) > 0 }
+
+// plan matches the parts of another definition with those that have state.
+func plan(was, is []numbered, current []numbered, last uint16) Plan {
+	p := Plan{numbers: make([]numbered, len(is))}
+	kept := make(map[string]bool)
+	for i := range is {
+		n := is[i]
+		title := n.title()
+		n.number = 0
+		if old := find(current, &n); old != nil {
+			n.number = old.number
+		} else {
+			last++
+			n.number = last
+		}
+		p.numbers[i] = n
+		if find(was, &n) != nil {
+			p.Kept = append(p.Kept, title)
+			kept[title] = true
+		} else {
+			p.New = append(p.New, title)
+		}
+	}
+	for i := range was {
+		if title := was[i].title(); !kept[title] {
+			p.Dropped = append(p.Dropped, title)
+		}
+	}
+	p.last = last
+	return p
+}
+
+func find(all []numbered, n *numbered) *numbered {
+	for i := range all {
+		if o := &all[i]; o.source == n.source && o.name == n.name && o.shape == n.shape {
+			return o
+		}
+	}
+	return nil
+}
+
+func (n *numbered) title() string {
+	if n.source {
+		return "source " + n.name
+	}
+	return "operator " + n.name
+}

@@ -1,0 +1,45 @@
+// Package processing runs jobs over streams: pipelines that read records of streams as they come, run them through operators, and write what comes of them to
+// streams, keys, queues and time series, each record once.
+//
+//	made, err := node.Processing("default").Submit(ctx, []byte(`
+//	kind: Processing
+//	name: large-orders
+//	sources:
+//	  - name: orders
+//	    stream: { name: orders }
+//	operators:
+//	  - name: large
+//	    type: filter
+//	    condition: "json:$.amount>100"
+//	sinks:
+//	  - name: out
+//	    stream: { name: large-orders }
+//	`))
+//
+// A definition can be written in Go, too: see Definition.
+//
+// # Jobs
+//
+// A job is a definition in YAML or JSON: sources, operators that are applied in order to every record, and sinks. It runs from its submission until it is
+// stopped, cancelled, or can not go on; Job says how it stands, and why it waits if something holds it up. A job that was stopped goes on where it was (Restore),
+// from a savepoint, or with another definition, in which sources and operators that have kept their names and keys keep their state.
+//
+// # Guarantees
+//
+// A job takes steps, of up to ten times batch_size records. A step is one command of the log: where it has come to in its sources, the state of its operators and
+// what its sinks write in the same shard happen together, or not at all; what they write elsewhere is sent once, with it. So every record has its effects once,
+// whatever crashes and whenever. It holds for streams, keys, queues and time series of floe; what others make of them is theirs.
+//
+// A sink that refuses a record for good, as it is too large, sends it to the stream of errors, "<job>.errors"; so does an operator that can not work with one. The
+// records are there as they were, with headers that say why (floe-error, floe-operator, floe-source, floe-partition, floe-offset, floe-id), for seven days. A sink
+// that is full holds the job, until it takes records again: nothing is lost, and nothing grows.
+//
+// # Time
+//
+// The event time of a record is that of its id, or what event_time finds in it. The watermark of a job is how far the event times of its sources have come, less
+// the disorder they are allowed. It fires windows. A partition in which nothing comes any more does not hold it up.
+//
+// # Limits
+//
+// A definition has up to 256 KiB, a job up to 100 sources, operators and sinks each. Jobs live in namespaces that are in one shard.
+package processing

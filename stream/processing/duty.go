@@ -1,0 +1,159 @@
+package processing
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// lanes is how many tasks of a shard propose at a time. Each job is in one lane.
+const lanes = 4
+
+// laneNames are what messages call them.
+var laneNames = [lanes]string{"tasks 0", "tasks 1", "tasks 2", "tasks 3"}
+
+// Duties returns what the leader does: it runs the tasks of jobs, makes savepoints and restores them.
+func (m *machine) Duties() []engine.Duty {
+	all := []engine.Duty{{Name: "savepoints", Run: m.keepSavepoints}}
+	for i := range lanes {
+		all = append(all, engine.Duty{Name: laneNames[i], Run: func(ctx context.Context, lead *engine.Lead) error { return m.runLane(ctx, lead, i) }})
+	}
+	return all
+}
+
+// lane runs the tasks of some jobs, one step at a time: each step is computed from a view and proposed with what it rests on.
+type lane struct {
+	m     *machine
+	lead  *engine.Lead
+	tasks map[ref]*task
+	last  ref // the job that took its turn last
+}
+
+// lookMillis is after how long a task that waits looks again, so that it is known to be alive.
+const lookMillis = 30_000
+
+func (m *machine) runLane(ctx context.Context, lead *engine.Lead, number int) error {
+	l := &lane{m: m, lead: lead, tasks: make(map[ref]*task)}
+	defer l.leave()
+	for {
+		var s *step
+		err := lead.View(ctx, func(v *engine.View) (err error) {
+			if err := v.WaitOn(jobsTopic()); err != nil {
+				return err
+			}
+			if err := l.refresh(v, number); err != nil {
+				return err
+			}
+			if s, err = l.next(ctx, v); err == nil && s == nil {
+				v.WakeAt(v.Now() + lookMillis)
+				err = engine.ErrWait
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		_, err = lead.Propose(ctx, s.command)
+		if err = s.task.proposed(s, err, lead.Now()); err != nil {
+			return err
+		}
+	}
+}
+
+// leave forgets what is known of tasks that this replica does not run any more.
+func (l *lane) leave() {
+	for r := range l.tasks {
+		l.drop(r)
+	}
+}
+
+// refresh brings the lane's tasks up to the jobs that there are.
+func (l *lane) refresh(v *engine.View, number int) error {
+	it, err := v.Iter([]byte{rowActive}, []byte{rowActive + 1})
+	if err != nil {
+		return err
+	}
+	seen := make(map[ref]bool, len(l.tasks))
+	var stale []ref
+	for ok := it.First(); ok; ok = it.Next() {
+		r := refOf(it.Key()[1:])
+		if int(r.number%lanes) != number {
+			continue
+		}
+		seen[r] = true
+		if t := l.tasks[r]; t == nil || t.job.revision != binary.BigEndian.Uint64(it.Value()) || t.broken {
+			stale = append(stale, r)
+		}
+	}
+	if err := it.Close(); err != nil {
+		return err
+	}
+	for r := range l.tasks {
+		if !seen[r] {
+			l.drop(r)
+		}
+	}
+	for _, r := range stale {
+		t, err := l.m.open(v, r)
+		if err != nil {
+			return err
+		}
+		if t == nil || t.job.status != Running {
+			l.drop(r)
+			continue
+		}
+		if old := l.tasks[r]; old != nil {
+			old.cache.close()
+			t.live, t.hold = old.live, old.hold
+		} else {
+			t.live = &live{}
+		}
+		l.tasks[r] = t
+		l.m.live.Store(r, t.live)
+	}
+	return nil
+}
+
+func (l *lane) drop(r ref) {
+	if t := l.tasks[r]; t != nil {
+		t.cache.close()
+		delete(l.tasks, r)
+		l.m.live.Delete(r)
+	}
+}
+
+// next returns the next step of one of the tasks, nil if none has anything to do now; then each has said what it waits for.
+func (l *lane) next(ctx context.Context, v *engine.View) (*step, error) {
+	for _, r := range l.turns() {
+		t := l.tasks[r]
+		s, err := t.next(ctx, v)
+		if err != nil {
+			if ctx.Err() == nil && !errors.Is(err, engine.ErrClosed) {
+				t.broken = true
+			}
+			return nil, err
+		}
+		if s != nil {
+			l.last = r
+			return s, nil
+		}
+	}
+	return nil, nil
+}
+
+// turns returns the jobs of the lane, beginning with the one behind that which took its turn last.
+func (l *lane) turns() []ref {
+	all := make([]ref, 0, len(l.tasks))
+	for r := range l.tasks {
+		all = append(all, r)
+	}
+	sortRefs(all)
+	for i, r := range all {
+		if l.last.before(r) {
+			return append(all[i:len(all):len(all)], all[:i]...)
+		}
+	}
+	return all
+}

@@ -1,0 +1,45 @@
+package processing
+
+import "github.com/floedb/floe/internal/engine"
+
+// MaxOutBytes is how much may wait for sinks in other shards.
+const MaxOutBytes = maxOutBytes
+
+// Lane returns the shard and the name of the duty that runs a job.
+func Lane(id JobID) (shard int, duty string) {
+	_, r, err := id.parse()
+	if err != nil {
+		panic(err)
+	}
+	return int(r.shard), laneNames[r.number%lanes]
+}
+
+// Observed returns the table of a node that remembers so many bytes of keyed state, and functions that tell how often its tasks have looked for something to do,
+// and how much they remember.
+func Observed(bytes int) (table engine.Primitive, looks func() int64, remembered func() int) {
+	shared := newMemory(bytes)
+	table = tableOf(shared)
+	var all []*machine
+	table.New = func() engine.Machine {
+		m := &machine{memory: shared}
+		all = append(all, m)
+		return m
+	}
+	looks = func() (n int64) {
+		for _, m := range all {
+			m.live.Range(func(_, l any) bool {
+				l.(*live).mu.Lock()
+				n += l.(*live).looks
+				l.(*live).mu.Unlock()
+				return true
+			})
+		}
+		return n
+	}
+	remembered = func() int {
+		shared.mu.Lock()
+		defer shared.mu.Unlock()
+		return shared.bytes
+	}
+	return table, looks, remembered
+}

@@ -1,0 +1,144 @@
+package processing
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/pipeline"
+	"github.com/floedb/floe/internal/plant"
+	"github.com/floedb/floe/stream"
+)
+
+// failure is a record that goes to the stream of errors, as it was.
+type failure struct {
+	operator string // or source, or sink
+	reason   string
+	source   string
+	origin   pipeline.Origin
+	headers  []pipeline.Tag
+	key      []byte
+	value    []byte
+}
+
+func (f *failure) code(c *codec.Coder) {
+	c.String(&f.operator)
+	c.String(&f.reason)
+	c.String(&f.source)
+	c.Int(&f.origin.Partition)
+	c.Uvarint(&f.origin.Offset)
+	c.Varint(&f.origin.ID.Millis)
+	c.Uvarint(&f.origin.ID.Seq)
+	codec.List(c, &f.headers, func(c *codec.Coder, t *pipeline.Tag) {
+		c.String(&t.Name)
+		c.String(&t.Value)
+	})
+	c.Bytes(&f.key)
+	c.Bytes(&f.value)
+}
+
+func encodeFailures(all []failure) []byte {
+	c := codec.NewEncoder(nil)
+	codec.List(&c, &all, func(c *codec.Coder, f *failure) { f.code(c) })
+	return c.Encoded()
+}
+
+func decodeFailures(b []byte) (all []failure, err error) {
+	c := codec.NewDecoder(b)
+	codec.List(&c, &all, func(c *codec.Coder, f *failure) { f.code(c) })
+	return all, c.Done()
+}
+
+func (t *task) failureOf(f *pipeline.Failure) failure {
+	r := &f.Record
+	return failure{operator: f.Operator, reason: f.Reason, source: t.sourceOf(r), origin: r.Origin, headers: r.Headers, key: r.Key, value: r.Value}
+}
+
+// refusedWrite is a record that a sink did not take.
+func (t *task) refusedWrite(sink int, reason string, w *pipeline.Write) failure {
+	return t.failureOf(&pipeline.Failure{Operator: t.def.Sinks[sink].Name, Reason: reason, Record: w.Record})
+}
+
+func (t *task) sourceOf(r *pipeline.Record) string {
+	if r.Origin.Source < 0 || r.Origin.Source >= len(t.def.Sources) {
+		return ""
+	}
+	return t.def.Sources[r.Origin.Source].Name
+}
+
+// The headers of records in the stream of errors.
+const (
+	headerReason    = "floe-error"
+	headerOperator  = "floe-operator"
+	headerSource    = "floe-source"
+	headerPartition = "floe-partition"
+	headerOffset    = "floe-offset"
+	headerID        = "floe-id"
+)
+
+func errorAge() time.Duration {
+	if plant.On(plant.ErrorsEternal) {
+		return 100 * 365 * 24 * time.Hour
+	}
+	return errorRetention
+}
+
+// errorOutputs returns what appends failures to the stream of errors of a job, which is made if there is none.
+func errorOutputs(job string, failures []failure) (all []output) {
+	if len(failures) == 0 {
+		return nil
+	}
+	name := ErrorStream(job)
+	create := outputOf(engine.OpOf(stream.CreateOp(name, stream.MaxAge(errorAge()))), -1)
+	create.tolerant = true
+	all = append(all, create)
+	var messages []stream.Message
+	size := 0
+	flush := func() {
+		if len(messages) > 0 {
+			o := outputOf(engine.OpOf(stream.AppendManyOp(name, messages)), -1)
+			o.records = int64(len(messages))
+			all = append(all, o)
+		}
+		messages, size = nil, 0
+	}
+	for i := range failures {
+		msg := failures[i].message()
+		messages = append(messages, msg)
+		if size += len(msg.Payload); size >= maxReadBytes || len(messages) == maxPerOutput {
+			flush()
+		}
+	}
+	flush()
+	return all
+}
+
+// message is the record as it was, with headers that say what is wrong with it.
+func (f *failure) message() stream.Message {
+	h := headersOf(f.headers)
+	if h == nil {
+		h = make(map[string]string)
+	}
+	h[headerReason], h[headerOperator], h[headerSource] = engine.Cut(f.reason, maxReason), f.operator, f.source
+	h[headerPartition], h[headerOffset] = strconv.Itoa(f.origin.Partition), strconv.FormatUint(f.origin.Offset, 10)
+	h[headerID] = fmt.Sprintf("%d-%d", f.origin.ID.Millis, f.origin.ID.Seq)
+	if engine.CheckHeaders("stream", h) != nil { // its own leave no room
+		for _, tag := range f.headers {
+			delete(h, tag.Name)
+		}
+	}
+	return stream.Message{Key: string(f.key[:min(len(f.key), stream.MaxKeyBytes)]), Headers: h, Payload: f.value}
+}
+
+func headersOf(tags []pipeline.Tag) map[string]string {
+	if len(tags) == 0 {
+		return nil
+	}
+	h := make(map[string]string, len(tags))
+	for _, t := range tags {
+		h[t.Name] = t.Value
+	}
+	return h
+}

@@ -1,0 +1,141 @@
+package processing_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/floedb/floe/stream/processing"
+)
+
+// TestIdleJobs: jobs that have nothing to do write nothing, however long that is.
+func TestIdleJobs(t *testing.T) {
+	s := newStage(t, 1)
+	for i := range 100 {
+		s.append(fmt.Sprint("in", i), amount(500))
+		s.submit(strings.NewReplacer("name: orders }", fmt.Sprint("name: in", i, " }"), "name: big", fmt.Sprint("name: big", i), "name: large }", fmt.Sprint("name: out", i, " }")).Replace(filtered))
+	}
+	s.run()
+	s.run()
+	before := len(s.Log(0))
+	for range 20 {
+		s.Advance(60_000)
+	}
+	if n := len(s.Log(0)) - before; n > 0 {
+		t.Errorf("idle jobs have written %d entries", n)
+	}
+	s.want("out42", amount(500))
+}
+
+// TestEdited: a job goes on with another definition: what has kept its name and key keeps its state, and what is lost has to be allowed.
+func TestEdited(t *testing.T) {
+	s, ctx := newStage(t, 1), context.Background()
+	id := s.submit(filtered)
+	s.append("orders", amount(200), amount(20))
+	s.run()
+	if _, err := s.jobs.Stop(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	s.append("orders", amount(30), amount(5))
+	edited := processing.WithDefinition([]byte(strings.Replace(filtered, "amount>100", "amount>10", 1)))
+	if p, err := s.jobs.Plan(ctx, id, edited); err != nil || p.Drops() || fmt.Sprint(p.Kept) != "[source orders]" {
+		t.Errorf("Plan = %+v, %v", p, err)
+	}
+	if _, err := s.jobs.Restore(ctx, id, edited); err != nil {
+		t.Fatal(err)
+	}
+	s.run()
+	s.want("large", amount(200)+" "+amount(30))
+	if b, err := s.jobs.Definition(ctx, id); err != nil || !strings.Contains(string(b), "amount>10\"") {
+		t.Errorf("Definition = %s, %v", b, err)
+	}
+	if _, err := s.jobs.Stop(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	renamed := processing.WithDefinition([]byte(strings.Replace(filtered, "- name: orders", "- name: others", 1)))
+	if _, err := s.jobs.Restore(ctx, id, renamed); !errors.Is(err, processing.ErrConflict) {
+		t.Errorf("a restore that loses state: %v", err)
+	}
+	other := processing.WithDefinition([]byte(strings.Replace(filtered, "name: big", "name: small", 1)))
+	if _, err := s.jobs.Restore(ctx, id, other); !errors.Is(err, processing.ErrInvalid) {
+		t.Errorf("a restore with the definition of another job: %v", err)
+	}
+	if _, err := s.jobs.Restore(ctx, id, renamed, processing.DropState()); err != nil {
+		t.Fatal(err)
+	}
+	s.run()
+	s.want("large", amount(200)+" "+amount(30)+" "+amount(200))
+}
+
+// TestApply: Apply submits a job, changes the one that there is, leaves it as it is, and never loses state unasked.
+func TestApply(t *testing.T) {
+	s, ctx := newStage(t, 1), context.Background()
+	apply := func(definition string, opts ...processing.RestoreOption) processing.Applied {
+		t.Helper()
+		done, err := s.jobs.Apply(ctx, []byte(definition), opts...)
+		if err != nil {
+			t.Fatalf("Apply: %v", err)
+		}
+		return done
+	}
+	first := apply(filtered)
+	if !first.Made || first.Status != processing.Running {
+		t.Errorf("Apply = %+v", first)
+	}
+	s.append("orders", amount(200), amount(20))
+	s.run()
+	if again := apply(filtered); again.Made || again.Changed || again.Job != first.Job {
+		t.Errorf("Apply again = %+v", again)
+	}
+	lower := strings.Replace(filtered, "amount>100", "amount>10", 1)
+	if done := apply(lower); done.Made || !done.Changed || done.Job != first.Job || fmt.Sprint(done.Plan.Kept) != "[source orders]" {
+		t.Errorf("Apply of another definition = %+v", done)
+	}
+	s.append("orders", amount(30))
+	s.run()
+	s.want("large", amount(200)+" "+amount(30))
+	renamed := strings.Replace(lower, "- name: orders", "- name: others", 1)
+	if _, err := s.jobs.Apply(ctx, []byte(renamed)); !errors.Is(err, processing.ErrConflict) {
+		t.Errorf("Apply that loses state: %v", err)
+	}
+	if j := s.job(first.Job); j.Status != processing.Running {
+		t.Errorf("job %+v", j)
+	}
+	apply(renamed, processing.DropState())
+	s.run()
+	s.want("large", amount(200)+" "+amount(30)+" "+amount(200)+" "+amount(20)+" "+amount(30))
+	s.submit(filtered)
+	if _, err := s.jobs.Apply(ctx, []byte(filtered)); !errors.Is(err, processing.ErrConflict) {
+		t.Errorf("Apply to one of two jobs: %v", err)
+	}
+}
+
+// TestLatest: a source that begins at the latest has what is appended after the submission, also what comes before the leader has looked.
+func TestLatest(t *testing.T) {
+	s := newStage(t, 1)
+	s.append("orders", amount(200))
+	s.submit(strings.Replace(filtered, "{ name: orders }", "{ name: orders, start: latest }", 1))
+	s.append("orders", amount(300))
+	s.run()
+	s.append("orders", amount(400))
+	s.run()
+	s.want("large", amount(300)+" "+amount(400))
+}
+
+// TestStopAtEnd: a bounded job is completed when it has read what there was when it was submitted.
+func TestStopAtEnd(t *testing.T) {
+	s, ctx := newStage(t, 1), context.Background()
+	s.append("orders", amount(200), amount(300))
+	id := s.submit(strings.Replace(filtered, "name: big\n", "name: big\nstop_at: latest\n", 1))
+	s.append("orders", amount(400))
+	s.run()
+	s.want("large", amount(200)+" "+amount(300))
+	if j := s.job(id); j.Status != processing.Completed || j.Metrics.RecordsIn != 2 || j.EndedAt.IsZero() {
+		t.Errorf("job %+v", j)
+	}
+	if _, err := s.jobs.Stop(ctx, id); !errors.Is(err, processing.ErrConflict) {
+		t.Errorf("Stop of a job that is completed: %v", err)
+	}
+}

@@ -1,0 +1,277 @@
+package processing
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/feed"
+	"github.com/floedb/floe/internal/pipeline"
+	"github.com/floedb/floe/internal/plant"
+)
+
+// input is what a task has to read, as of a view.
+type input struct {
+	parts   []*part
+	fresh   bool   // a partition was seen for the first time: where it begins has to be known
+	done    bool   // all is read that was to be read
+	reason  string // why something can not be read
+	failure string // why the job can not go on
+}
+
+// part is a partition of a source.
+type part struct {
+	id     cursorID
+	stream *feed.Stream
+	cursor cursor
+	first  uint64
+	end    uint64 // offset behind the last record to be read, or the time
+	part   pipeline.Part
+
+	samples []feed.Sample // of a measurement: those before upTo
+	upTo    uint64
+}
+
+// more reports whether there is something to be read now.
+func (p *part) more() bool {
+	if p.stream == nil {
+		return len(p.samples) > 0
+	}
+	return p.cursor.next < p.end
+}
+
+// look opens the sources.
+func (t *task) look(v *engine.View) (*input, error) {
+	in := &input{done: t.def.StopAtEnd}
+	for i := range t.def.Sources {
+		s := &t.def.Sources[i]
+		look := t.lookAt
+		if s.Stream == nil {
+			look = t.lookAtSeries
+		}
+		if err := look(v, in, i, s); err != nil || in.failure != "" {
+			return in, err
+		}
+	}
+	for _, p := range in.parts {
+		p.measure(&t.def.Sources[p.id.source])
+		in.done = in.done && p.cursor.next >= p.end
+	}
+	return in, nil
+}
+
+// lookAt adds the partitions of a stream.
+func (t *task) lookAt(v *engine.View, in *input, i int, s *pipeline.Source) error {
+	name := s.Stream.Stream
+	if err := v.WaitOn(feed.Topic(t.namespace, name)); err != nil {
+		return err
+	}
+	st, err := feed.Open(v, t.namespace, name)
+	if err != nil {
+		return err
+	}
+	if st == nil {
+		in.reason, in.done = fmt.Sprintf("source %q: there is no stream %q", s.Name, name), false
+		return nil
+	}
+	partitions := s.Stream.Partitions
+	if partitions == nil {
+		for p := range st.Partitions {
+			partitions = append(partitions, p)
+		}
+	}
+	for _, p := range partitions {
+		if p >= len(st.Partitions) {
+			in.failure = fmt.Sprintf("source %q: stream %q has %d partitions, there is no partition %d", s.Name, name, len(st.Partitions), p)
+			return nil
+		}
+		if !st.Partitions[p].Here {
+			continue
+		}
+		c, known := t.cursors[cursorID{i, p}]
+		if known && c.stream != st.ID && !plant.On(plant.AnyStream) {
+			in.failure = fmt.Sprintf("source %q: stream %q was deleted and made again: restore the job from a savepoint, or submit it anew", s.Name, name)
+			return nil
+		}
+		end, err := t.end(st, p)
+		if err != nil {
+			return err
+		}
+		if !known {
+			in.fresh = true
+			if c, err = t.begin(st, s, p); err != nil {
+				return err
+			}
+		}
+		in.parts = append(in.parts, &part{id: cursorID{i, p}, stream: st, cursor: c, first: st.Partitions[p].First, end: end})
+	}
+	return nil
+}
+
+// end returns the offset behind the last record to be read.
+func (t *task) end(st *feed.Stream, p int) (uint64, error) {
+	if !t.def.StopAtEnd || plant.On(plant.EndMoves) {
+		return st.Partitions[p].Last + 1, nil
+	}
+	return st.Find(p, func(rec *feed.Record) bool { return rec.LSN > t.job.since })
+}
+
+// begin returns where reading of a partition begins.
+func (t *task) begin(st *feed.Stream, s *pipeline.Source, p int) (c cursor, err error) {
+	c.stream = st.ID
+	switch s.Stream.Start {
+	case pipeline.StartLatest:
+		if plant.On(plant.LatestLater) {
+			c.next = st.Partitions[p].Last + 1
+			break
+		}
+		c.next, err = st.Find(p, func(rec *feed.Record) bool { return rec.LSN > t.job.since })
+	case pipeline.StartAt:
+		id := feed.ID(s.Stream.StartID)
+		c.next, err = st.Find(p, func(rec *feed.Record) bool { return rec.ID.Compare(id) > 0 })
+	default:
+		c.next = st.Partitions[p].First
+	}
+	return c, err
+}
+
+func (p *part) measure(s *pipeline.Source) {
+	p.part = pipeline.Part{
+		Seen: p.cursor.seen, Newest: p.cursor.newest, Arrived: p.cursor.arrived, CaughtUp: !p.more(), Disorder: s.Disorder, IdleAfter: s.IdleAfter,
+	}
+}
+
+// records reports whether there is anything to read.
+func (in *input) records() bool {
+	return slices.ContainsFunc(in.parts, (*part).more)
+}
+
+func (in *input) marks() []pipeline.Part { return marksOf(in.parts) }
+
+func marksOf(parts []*part) []pipeline.Part {
+	all := make([]pipeline.Part, len(parts))
+	for i, p := range parts {
+		all[i] = p.part
+	}
+	return all
+}
+
+// reading is an input that is being read.
+type reading struct {
+	parts  []*part
+	bytes  int // read
+	missed int64
+	gaps   []failure
+}
+
+// begin returns a reading of what there is; the input stays as it is.
+func (in *input) begin() *reading {
+	r := &reading{}
+	for _, p := range in.parts {
+		own := *p
+		r.parts = append(r.parts, &own)
+	}
+	return r
+}
+
+func (r *reading) marks() []pipeline.Part { return marksOf(r.parts) }
+
+// batch reads records, those of the partition with the lowest watermark first. What has no event time is a failure.
+func (r *reading) batch(t *task, limit int) (batch []pipeline.Record, failures []failure, err error) {
+	for len(batch)+len(failures) < limit && r.bytes < maxReadBytes {
+		p, more := r.lowest()
+		if p == nil {
+			break
+		}
+		if batch == nil {
+			batch = make([]pipeline.Record, 0, r.about(limit))
+		}
+		n := limit - len(batch) - len(failures)
+		if more > 1 {
+			n = max(1, n/more)
+		}
+		if err = r.read(t, p, n, &batch, &failures); err != nil {
+			break
+		}
+	}
+	return batch, failures, err
+}
+
+// about returns how many records a batch may come to.
+func (r *reading) about(limit int) int {
+	n := uint64(0)
+	for _, p := range r.parts {
+		if p.stream != nil && p.cursor.next < p.end {
+			n += p.end - p.cursor.next
+		}
+		n += uint64(len(p.samples))
+	}
+	return int(min(n, uint64(limit)))
+}
+
+// lowest returns the partition to be read next, nil if there is nothing to read, and how many there are.
+func (r *reading) lowest() (lowest *part, n int) {
+	for _, p := range r.parts {
+		if !p.more() {
+			continue
+		}
+		if n++; lowest == nil || p.mark() < lowest.mark() {
+			lowest = p
+		}
+	}
+	return lowest, n
+}
+
+func (p *part) mark() int64 {
+	if !p.part.Seen {
+		return noTime
+	}
+	return p.part.Newest - p.part.Disorder
+}
+
+// read reads up to n records of a partition.
+func (r *reading) read(t *task, p *part, n int, batch *[]pipeline.Record, failures *[]failure) error {
+	if p.stream == nil {
+		return r.readSamples(t, p, batch, failures)
+	}
+	if p.cursor.next < p.first {
+		gap := p.first - p.cursor.next
+		r.missed += int64(gap)
+		if plant.On(plant.GapUntold) {
+			r.missed -= int64(gap)
+		}
+		r.gaps = append(r.gaps, failure{
+			operator: t.def.Sources[p.id.source].Name, source: t.def.Sources[p.id.source].Name,
+			reason: fmt.Sprintf("%d records of partition %d were trimmed before they were read, from offset %d on", gap, p.id.partition, p.cursor.next),
+			origin: pipeline.Origin{Source: p.id.source, Partition: p.id.partition, Offset: p.cursor.next},
+		})
+		p.cursor.next = p.first
+	}
+	err := p.stream.Read(p.id.partition, p.cursor.next, func(rec *feed.Record) bool {
+		if rec.Offset >= p.end {
+			return false
+		}
+		got := t.record(p, rec)
+		t.admit(p, &got, batch, failures)
+		p.cursor.next = rec.Offset + 1
+		r.bytes += len(rec.Payload) + len(rec.Key)
+		n--
+		return n > 0 && r.bytes < maxReadBytes
+	})
+	p.measure(&t.def.Sources[p.id.source])
+	return err
+}
+
+// record is a record of a stream as the operators see it.
+func (t *task) record(p *part, rec *feed.Record) pipeline.Record {
+	got := pipeline.Record{
+		Key: []byte(rec.Key), Value: rec.Payload,
+		Origin: pipeline.Origin{Source: p.id.source, Partition: p.id.partition, Offset: rec.Offset, ID: pipeline.ID(rec.ID)},
+	}
+	for name, value := range rec.Headers {
+		got.Headers = append(got.Headers, pipeline.Tag{Name: name, Value: value})
+	}
+	slices.SortFunc(got.Headers, func(a, b pipeline.Tag) int { return cmp.Compare(a.Name, b.Name) })
+	return got
+}

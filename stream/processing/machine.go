@@ -1,0 +1,264 @@
+package processing
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
+)
+
+// Timer tokens: 'f' and a job that is forgotten.
+const tokenForget = 'f'
+
+// machine is the state machine of the jobs of one shard.
+type machine struct {
+	refused *refusedError // of the command being applied: the first output that was refused
+	live    sync.Map      // of ref to *live: what a leader knows of tasks and no row says
+	memory  *memory       // of keyed state, of all shards of the node
+}
+
+// Restore has nothing to read: rows are read when they are used.
+func (m *machine) Restore(*engine.View) error { return nil }
+
+// Apply carries out a command.
+func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+	w := &work{m: m, tx: tx}
+	switch cmd.Kind {
+	case kindSubmit:
+		return carryOut(cmd.Body, (*submitCommand).code, w.submit)
+	case kindStop:
+		return carryOut(cmd.Body, (*jobCommand).code, w.stop)
+	case kindCancel:
+		return carryOut(cmd.Body, (*jobCommand).code, w.cancel)
+	case kindRescale:
+		return carryOut(cmd.Body, (*jobCommand).code, w.rescale)
+	case kindSavepoint:
+		return carryOut(cmd.Body, (*jobCommand).code, w.askSavepoint)
+	case kindDropSavepoint:
+		return carryOut(cmd.Body, (*jobCommand).code, w.dropSavepoint)
+	case kindRestore:
+		return carryOut(cmd.Body, (*restoreCommand).code, w.restore)
+	case kindTick:
+		return carryOut(cmd.Body, (*tickCommand).code, w.tick)
+	case kindBeginSave:
+		return carryOut(cmd.Body, (*saveCommand).code, w.beginSave)
+	case kindSave:
+		return carryOut(cmd.Body, (*saveCommand).code, w.addChunk)
+	case kindFill:
+		return carryOut(cmd.Body, (*fillCommand).code, w.fill)
+	}
+	panic(fmt.Sprintf("processing: unknown command kind %d", cmd.Kind))
+}
+
+func carryOut[T any](body []byte, code func(*T, *codec.Coder), f func(*T) ([]byte, error)) ([]byte, error) {
+	v, err := decodeBody(body, code)
+	if err != nil {
+		return nil, err
+	}
+	return f(&v)
+}
+
+// OnTimer forgets a job that was cancelled long ago.
+func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
+	if len(token) != 1+refLen || token[0] != tokenForget {
+		panic(fmt.Sprintf("processing: unknown timer token %q", token))
+	}
+	w := &work{m: m, tx: tx}
+	if j := w.load(refOf(token[1:])); j != nil && j.status == Cancelled {
+		w.forget(j)
+	}
+}
+
+// work is what one command is about.
+type work struct {
+	m  *machine
+	tx *engine.Tx
+}
+
+// job is a job while a command changes it.
+type job struct {
+	jobRow
+	ref ref
+}
+
+// load returns a job of the namespace, nil if there is none.
+func (w *work) load(r ref) *job {
+	b, ok := w.tx.Get(jobKey(rowJob, r))
+	if !ok {
+		return nil
+	}
+	j := &job{must(decode(b, (*jobRow).code)), r}
+	if j.ns != w.tx.Namespace() {
+		return nil
+	}
+	return j
+}
+
+// find returns the job that a user means. Errors: ErrNotFound.
+func (w *work) find(t *target) (*job, error) {
+	j := w.load(t.job)
+	if j == nil || j.created != t.created {
+		return nil, notFound(jobID(t.created, t.job))
+	}
+	return j, nil
+}
+
+func notFound(id JobID) error { return engine.Errorf(ErrNotFound, "job %s not found", id) }
+
+// save writes the job, and tells the leader of it if there is something to do.
+func (w *work) save(j *job) {
+	w.tx.Set(jobKey(rowJob, j.ref), encode(nil, &j.jobRow, (*jobRow).code))
+	active := jobKey(rowActive, j.ref)
+	if j.active() {
+		w.tx.Set(active, key.AppendUint64(nil, j.revision))
+	} else {
+		w.tx.Delete(active)
+	}
+	w.tx.Notify(jobsTopic(), -1)
+}
+
+// active reports whether the leader has something to do for the job.
+func (j *jobRow) active() bool { return j.status == Running || j.restore != 0 || j.pending != 0 }
+
+// jobsTopic is notified when a job has been changed by a user, or a message of one has been answered.
+func jobsTopic() engine.Topic { return engine.TopicOf(engine.MachineProcessing, "", []byte("jobs")) }
+
+func (w *work) submit(s *submitCommand) ([]byte, error) {
+	tx := w.tx
+	if tx.Spread() {
+		return nil, engine.Errorf(ErrInvalid, "job %q: namespace %q is spread over all shards: what its sources hold would have to meet in one", s.name, tx.NamespaceName())
+	}
+	j := &job{ref: ref{uint16(tx.Shard()), uint64(tx.LSN())}}
+	j.jobRow = jobRow{
+		ns: tx.Namespace(), name: s.name, status: Running, created: tx.Now(), parallelism: s.parallelism, batch: s.batch, maxPayload: s.maxPayload,
+		generation: 1, revision: uint64(tx.LSN()), since: uint64(tx.LSN()), numbers: lastNumber(s.numbers),
+	}
+	tx.Count(countJobs, 1)
+	tx.Insert(nameKey(j.ns, j.name, j.ref), nil)
+	w.define(j, s)
+	t := taskRow{generation: 1, watermark: noTime, target: noTime}
+	tx.Set(jobKey(rowTask, j.ref), encode(nil, &t, (*taskRow).code))
+	w.save(j)
+	res := submitted{j.ref, j.created, uint64(tx.LSN())}
+	return encode(nil, &res, (*submitted).code), nil
+}
+
+func lastNumber(all []numbered) (last uint16) {
+	for i := range all {
+		last = max(last, all[i].number)
+	}
+	return last
+}
+
+func (w *work) define(j *job, s *submitCommand) {
+	d := definitionRow{s.source, s.numbers}
+	w.tx.Set(jobKey(rowDefinition, j.ref), encode(nil, &d, (*definitionRow).code))
+}
+
+// changed is the result of a change.
+func (w *work) changed(j *job) ([]byte, error) {
+	res := changed{status: j.status}
+	return encode(nil, &res, (*changed).code), nil
+}
+
+func (w *work) stop(c *jobCommand) ([]byte, error) {
+	j, err := w.find(&c.target)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case j.restore != 0: // what was filled is dropped by the next restore
+		j.restore = 0
+		w.dropGeneration(j, j.generation+1)
+		j.revision = uint64(w.tx.LSN())
+		w.save(j)
+	case j.status == Running:
+		w.end(j, Stopped, "")
+	case j.status != Stopped:
+		return nil, engine.Errorf(ErrConflict, "job %s is %s", jobID(j.created, j.ref), j.status)
+	}
+	return w.changed(j)
+}
+
+// end has a job run no more.
+func (w *work) end(j *job, s Status, reason string) {
+	j.status, j.reason, j.ended, j.revision = s, engine.Cut(reason, maxReason), w.tx.Now(), uint64(w.tx.LSN())
+	w.save(j)
+}
+
+func (w *work) cancel(c *jobCommand) ([]byte, error) {
+	j, err := w.find(&c.target)
+	if err != nil {
+		return nil, err
+	}
+	if j.status == Cancelled {
+		return w.changed(j)
+	}
+	ended := j.ended
+	j.pending, j.restore = 0, 0
+	w.end(j, Cancelled, "")
+	if ended != 0 {
+		j.ended = ended
+		w.save(j)
+	}
+	for gen := range uint32(2) {
+		if plant.On(plant.CancelKeeps) {
+			break
+		}
+		w.dropGeneration(j, j.generation+gen)
+	}
+	w.dropSavepoints(j)
+	w.tx.Count(countJobs, -1)
+	w.tx.Schedule(w.tx.Now()+listedMillis, j.ref.append([]byte{tokenForget}))
+	return w.changed(j)
+}
+
+// forget removes what is left of a cancelled job.
+func (w *work) forget(j *job) {
+	for _, kind := range []byte{rowJob, rowDefinition, rowTask, rowOut} {
+		w.tx.Delete(jobKey(kind, j.ref))
+	}
+	if !plant.On(plant.NameStays) {
+		w.tx.Delete(nameKey(j.ns, j.name, j.ref))
+	}
+}
+
+// dropGeneration removes cursors and state of a generation.
+func (w *work) dropGeneration(j *job, gen uint32) {
+	for _, kind := range []byte{rowCursor, rowState} {
+		prefix := generationKey(kind, j.ref, gen)
+		w.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
+	}
+}
+
+func (w *work) rescale(c *jobCommand) ([]byte, error) {
+	j, err := w.find(&c.target)
+	if err != nil {
+		return nil, err
+	}
+	if c.n < 1 || c.n > MaxParallelism {
+		return nil, badParallelism(int64(c.n))
+	}
+	if j.status == Cancelled {
+		return nil, engine.Errorf(ErrConflict, "job %s is %s", jobID(j.created, j.ref), j.status)
+	}
+	j.parallelism, j.revision = int(c.n), uint64(w.tx.LSN())
+	w.save(j)
+	return w.changed(j)
+}
+
+func badParallelism(n int64) error {
+	return engine.Errorf(ErrInvalid, "processing: parallelism %d is not in 1-%d", n, MaxParallelism)
+}
+
+// stateKey is the key of a row of state.
+func stateKey(dst []byte, r ref, gen uint32, k []byte) []byte {
+	dst = r.append(append(dst, rowState))
+	return append(binary.BigEndian.AppendUint32(dst, gen), k...)
+}
+
+func uint64At(k []byte, at int) uint64 { return binary.BigEndian.Uint64(k[at:]) }

@@ -1,0 +1,122 @@
+package processing_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
+	"github.com/floedb/floe/stream/processing"
+	"github.com/floedb/floe/ts"
+)
+
+func tables() []engine.Primitive { return tablesOf(engine.TableOf(processing.Primitive)) }
+
+// tablesOf is tables with another one of jobs.
+func tablesOf(jobs engine.Primitive) []engine.Primitive {
+	return []engine.Primitive{
+		engine.TableOf(kv.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(queue.Primitive), engine.TableOf(ts.Primitive), jobs,
+	}
+}
+
+// stage is a node of shards in memory, with the stores of one namespace.
+type stage struct {
+	*rig.Rig
+	t       testing.TB
+	jobs    *processing.Store
+	streams *stream.Store
+	keys    *kv.Store
+	queues  *queue.Store
+	series  *ts.Store
+}
+
+func newStage(t testing.TB, shards int) *stage {
+	return newStageOf(t, shards, engine.TableOf(processing.Primitive))
+}
+
+// newStageOf is newStage with another table of jobs.
+func newStageOf(t testing.TB, shards int, jobs engine.Primitive) *stage {
+	t.Helper()
+	r := rig.New(t, shards, tablesOf(jobs)...)
+	s := &stage{Rig: r, t: t}
+	s.jobs = engine.StoreOf(processing.Primitive, r.Router(), "n", 1<<20)
+	s.streams = engine.StoreOf(stream.Primitive, r.Router(), "n", 1<<20)
+	s.keys = engine.StoreOf(kv.Primitive, r.Router(), "n", 1<<20)
+	s.queues = engine.StoreOf(queue.Primitive, r.Router(), "n", 1<<20)
+	s.series = engine.StoreOf(ts.Primitive, r.Router(), "n", 1<<20)
+	return s
+}
+
+func (s *stage) submit(definition string) processing.JobID {
+	s.t.Helper()
+	made, err := s.jobs.Submit(context.Background(), []byte(definition))
+	if err != nil {
+		s.t.Fatalf("Submit: %v", err)
+	}
+	return made.Job
+}
+
+func (s *stage) append(name string, payloads ...string) {
+	s.t.Helper()
+	for _, p := range payloads {
+		if _, err := s.streams.Append(context.Background(), name, stream.Message{Payload: []byte(p)}); err != nil {
+			s.t.Fatalf("Append: %v", err)
+		}
+	}
+}
+
+// read returns the payloads of a stream.
+func (s *stage) read(name string) string {
+	s.t.Helper()
+	recs, err := s.streams.Read(context.Background(), name, stream.Limit(1000))
+	if err != nil && !errors.Is(err, stream.ErrNotFound) {
+		s.t.Fatalf("Read: %v", err)
+	}
+	var all []string
+	for _, r := range recs {
+		all = append(all, string(r.Payload))
+	}
+	return strings.Join(all, " ")
+}
+
+func (s *stage) job(id processing.JobID) processing.Job {
+	s.t.Helper()
+	j, err := s.jobs.Job(context.Background(), id)
+	if err != nil {
+		s.t.Fatalf("Job: %v", err)
+	}
+	return j
+}
+
+// run lets leaders do their duties until there is nothing to do now.
+func (s *stage) run() { s.Advance(1) }
+
+func (s *stage) want(name, want string) {
+	s.t.Helper()
+	if got := s.read(name); got != want {
+		s.t.Errorf("stream %s holds %q, want %q", name, got, want)
+	}
+}
+
+const filtered = `
+kind: Processing
+name: big
+sources:
+  - name: orders
+    stream: { name: orders }
+operators:
+  - type: filter
+    name: only
+    condition: "json:$.amount>100"
+sinks:
+  - name: out
+    stream: { name: large }
+`
+
+func amount(n int) string { return fmt.Sprintf(`{"amount":%d}`, n) }

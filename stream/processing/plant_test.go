@@ -1,0 +1,36 @@
+//go:build plant
+
+package processing
+
+import (
+	"testing"
+
+	"github.com/floedb/floe/internal/plant"
+)
+
+// TestPlanted switches on one bug after the other, each in a process of its own. Its test has to fail, and does not without the bug.
+//
+//	go test -tags plant -run '^TestPlanted$' ./stream/processing
+func TestPlanted(t *testing.T) {
+	plant.Run(t, []plant.Planted{
+		{plant.LastAgain, "TestKilledWhileFiring"},
+		{plant.IdleHolds, "TestEveryOrderOfIdlePartitions"},
+		{plant.FailureCooked, "TestRawFailures"},
+		{plant.AnyTick, "TestOvertaken"},
+		{plant.AnyRevisionOfJob, "TestRestoreToEqualCursors"},
+		{plant.BacklogStays, "TestOtherShards"},
+		{plant.RefusedStands, "TestRefusedForGood"},
+		{plant.RefusedLost, "TestRefusedForGood"},
+		{plant.ErrorsUncounted, "TestRefusedForGood"},
+		{plant.PutsAll, "TestSinks"},
+		{plant.ErrorsEternal, "TestRefusedForGood"},
+		{plant.AnyStream, "TestSourceAgain"},
+		{plant.GapUntold, "TestSourceAgain"},
+		{plant.EndMoves, "TestStopAtEnd"},
+		{plant.LatestLater, "TestLatest"},
+		{plant.OldGeneration, "TestSavepoint"},
+		{plant.CountersRestored, "TestSavepoint"},
+		{plant.CancelKeeps, "TestPipeline"},
+		{plant.NameStays, "TestPipeline"},
+	})
+}

@@ -1,0 +1,96 @@
+package processing
+
+import (
+	"slices"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// countJobs is the counter of the machine: jobs that are not cancelled.
+const countJobs engine.Counter = 0
+
+// Primitive is what package floe makes nodes and clients with stream processing of; programs have no use for it.
+var Primitive = newWiring()
+
+type (
+	hiddenWiring = engine.Wiring[Store]
+	wiring       struct{ *hiddenWiring }
+)
+
+func newWiring() wiring { return wiring{engine.NewWiring(table, newStore)} }
+
+// table returns the table of a node, whose shards share what they remember.
+func table() engine.Primitive { return tableOf(newMemory(cacheBytes)) }
+
+func tableOf(shared *memory) engine.Primitive {
+	return engine.Primitive{
+		ID: engine.MachineProcessing, Name: "processing", New: func() engine.Machine { return &machine{memory: shared} },
+		// On a full disk jobs are held, and can be ended.
+		Commands: []engine.CommandType{
+			{Kind: kindSubmit, Name: "submit", From: engine.FromUsers, Admit: admit, Reaches: true},
+			{Kind: kindStop, Name: "stop", From: engine.FromUsers, Admit: admit, Shrinks: true},
+			{Kind: kindCancel, Name: "cancel", From: engine.FromUsers, Admit: admit, Shrinks: true},
+			{Kind: kindRescale, Name: "rescale", From: engine.FromUsers, Admit: admit, Shrinks: true},
+			{Kind: kindSavepoint, Name: "savepoint", From: engine.FromUsers, Admit: admit},
+			{Kind: kindRestore, Name: "restore", From: engine.FromUsers, Admit: admit, Reaches: true},
+			{Kind: kindTick, Name: "tick", From: engine.FromLeaders},
+			{Kind: kindBeginSave, Name: "begin savepoint", From: engine.FromLeaders},
+			{Kind: kindSave, Name: "save", From: engine.FromLeaders},
+			{Kind: kindFill, Name: "fill", From: engine.FromLeaders},
+			{Kind: kindDropSavepoint, Name: "drop savepoint", From: engine.FromUsers, Admit: admit, Shrinks: true},
+		},
+		Queries: []engine.QueryType{
+			{Kind: queryJob, Name: "job", New: engine.NewQuery[jobQuery]},
+			{Kind: queryJobs, Name: "jobs", New: engine.NewQuery[jobsQuery]},
+		},
+		Counters: []engine.CounterType{
+			{Counter: countJobs, Name: "jobs", Field: func(c *engine.Counts) *int64 { return &c.Jobs }},
+		},
+		// Rows of jobs and of their tasks: each tick reads and writes them.
+		Caches: func(k []byte) bool { return k[0] == rowJob || k[0] == rowTask },
+	}
+}
+
+// admit checks a command of a user in another process.
+func admit(cmd engine.Command, maxPayload int) error {
+	switch cmd.Kind {
+	case kindSubmit:
+		s, err := decodeBody(cmd.Body, (*submitCommand).code)
+		if err != nil {
+			return err
+		}
+		return s.check(maxPayload, numberAll)
+	case kindRestore:
+		r, err := decodeBody(cmd.Body, (*restoreCommand).code)
+		if err != nil || !r.edited {
+			return err
+		}
+		return r.submitCommand.check(maxPayload, func(p []numbered) []numbered {
+			seen := make(map[uint16]bool)
+			for i := range p {
+				if n := r.numbers[min(i, len(r.numbers)-1)].number; n > 0 && n <= r.last && !seen[n] {
+					p[i].number, seen[n] = n, true
+				}
+			}
+			return p
+		})
+	}
+	_, err := decodeBody(cmd.Body, (*jobCommand).code)
+	return err
+}
+
+// check refuses a command that does not say what its definition says. number gives the parts of the definition their numbers.
+func (s *submitCommand) check(maxPayload int, number func([]numbered) []numbered) error {
+	p, err := parse(s.source)
+	if err != nil {
+		return err
+	}
+	if len(s.numbers) != len(p.parts) {
+		return engine.Errorf(ErrInvalid, "processing: %d numbers for %d parts of a definition", len(s.numbers), len(p.parts))
+	}
+	if s.name != p.job.Name || s.parallelism != p.job.Parallelism || s.batch != p.job.BatchSize || s.maxPayload < 0 || s.maxPayload > maxPayload ||
+		!slices.Equal(number(p.parts), s.numbers) {
+		return engine.Errorf(ErrInvalid, "processing: the command does not say what its definition says")
+	}
+	return nil
+}

@@ -1,0 +1,286 @@
+package processing
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// Rows of a shard. job is a ref (10 bytes), gen a generation (u32): one that is being filled by a restore does not touch the one before.
+//
+//	'j' | job                                    the job, see jobRow
+//	'd' | job                                    its definition, see definitionRow
+//	't' | job                                    where its task has come to, see taskRow
+//	'q' | job                                    what is on its way to other shards, see outRow
+//	'l' | namespace u32 | name 0 | job           a job by its name
+//	'a' | job                                    one that the leader has to look after: its revision (u64)
+//	'c' | job | gen | source u16 | partition u16 where it has come to in a partition, see cursor
+//	's' | job | gen | operator u16 ...           state of an operator
+//	'p' | job | savepoint u64                    a savepoint, see savepointRow; savepoint is the LSN at which it was asked for
+//	'k' | job | savepoint u64 | chunk u32        a part of what is in it: compressed rows of one generation
+const (
+	rowJob        = 'j'
+	rowDefinition = 'd'
+	rowTask       = 't'
+	rowOut        = 'q'
+	rowName       = 'l'
+	rowActive     = 'a'
+	rowCursor     = 'c'
+	rowState      = 's'
+	rowSavepoint  = 'p'
+	rowChunk      = 'k'
+)
+
+const rowVersion = 1
+
+func jobKey(kind byte, r ref) []byte { return r.append(append(make([]byte, 0, 40), kind)) }
+
+func nameKey(ns uint32, name string, r ref) []byte {
+	return r.append(append(namePrefix(ns, name), 0))
+}
+
+func namePrefix(ns uint32, prefix string) []byte {
+	return append(key.AppendUint32([]byte{rowName}, ns), prefix...)
+}
+
+// parseNameKey reads name and job of a key of nameKey.
+func parseNameKey(k []byte) (name string, r ref) {
+	at := len(k) - refLen
+	return string(k[5 : at-1]), refOf(k[at:])
+}
+
+func generationKey(kind byte, r ref, gen uint32) []byte {
+	return key.AppendUint32(jobKey(kind, r), gen)
+}
+
+// generationAt is how long the key of a cursor, or of a state, is in front of what tells them apart.
+const generationAt = 1 + refLen + 4
+
+func cursorKey(r ref, gen uint32, source, partition uint16) []byte {
+	k := binary.BigEndian.AppendUint16(generationKey(rowCursor, r, gen), source)
+	return binary.BigEndian.AppendUint16(k, partition)
+}
+
+func savepointKey(r ref, number uint64) []byte {
+	return key.AppendUint64(jobKey(rowSavepoint, r), number)
+}
+
+func chunkKey(r ref, number uint64, chunk uint32) []byte {
+	return key.AppendUint32(key.AppendUint64(jobKey(rowChunk, r), number), chunk)
+}
+
+// jobRow is the value of a row 'j'. Times are ms.
+type jobRow struct {
+	ns          uint32
+	name        string
+	status      Status
+	reason      string
+	created     int64
+	ended       int64 // when it ceased to run; 0: it runs
+	parallelism int
+	batch       int
+	maxPayload  int    // of what sinks may write: the limit of whoever submitted it
+	generation  uint32 // of cursors and state
+	revision    uint64 // LSN of the last change by a user
+	since       uint64 // LSN of the submission, or of the last restore: what is appended later is new to sources that start at the latest
+	numbers     uint16 // the greatest number that was given to a source or an operator
+	savepoints  int
+	pending     uint64 // savepoint that is being made; 0: none
+	restore     uint64 // savepoint from which the next generation is filled; 0: none
+	restored    uint32 // how many of its chunks have been
+}
+
+func (j *jobRow) code(c *codec.Coder) {
+	version(c, "job")
+	codeU32(c, &j.ns)
+	c.String(&j.name)
+	if c.Byte((*byte)(&j.status)); j.status < Running || j.status > Completed {
+		c.Fail("unknown state")
+	}
+	c.String(&j.reason)
+	c.Varint(&j.created)
+	c.Varint(&j.ended)
+	for _, n := range [...]*int{&j.parallelism, &j.batch, &j.maxPayload, &j.savepoints} {
+		c.Int(n)
+	}
+	codeU32(c, &j.generation)
+	c.Uvarint(&j.revision)
+	c.Uvarint(&j.since)
+	codeU16(c, &j.numbers)
+	c.Uvarint(&j.pending)
+	c.Uvarint(&j.restore)
+	codeU32(c, &j.restored)
+}
+
+// definitionRow is the value of a row 'd': what was submitted, and the numbers of its parts.
+type definitionRow struct {
+	source  []byte
+	numbers []numbered
+}
+
+// numbered is a source, or an operator with state: what of another definition has the same name and shape is the same, and has its number.
+type numbered struct {
+	source bool
+	name   string
+	shape  string
+	number uint16
+}
+
+func (d *definitionRow) code(c *codec.Coder) {
+	version(c, "definition")
+	c.Bytes(&d.source)
+	codec.List(c, &d.numbers, func(c *codec.Coder, n *numbered) { n.code(c) })
+}
+
+func (n *numbered) code(c *codec.Coder) {
+	c.Bool(&n.source)
+	c.String(&n.name)
+	c.String(&n.shape)
+	codeU16(c, &n.number)
+}
+
+// taskRow is the value of a row 't'. A tick makes it anew as a whole, and nothing else does.
+type taskRow struct {
+	n          uint64 // of the last tick
+	generation uint32
+	watermark  int64  // or noTime
+	target     int64  // the watermark that is being fired; it is the watermark when fire is nil
+	fire       []byte // where firing goes on, nil if there is nothing to fire
+	counts     counts
+	ticks      int64 // that have read records
+	latencySum int64 // of those, ms
+	latencyMax int64
+	operators  []operatorCounts
+}
+
+type counts struct{ in, out, errors, late, dropped, missed int64 }
+
+type operatorCounts struct {
+	name                           string
+	in, out, errors, late, dropped int64
+}
+
+func (t *taskRow) code(c *codec.Coder) {
+	version(c, "task")
+	c.Uvarint(&t.n)
+	codeU32(c, &t.generation)
+	c.Varint(&t.watermark)
+	c.Varint(&t.target)
+	c.Bytes(&t.fire)
+	n := &t.counts
+	for _, v := range [...]*int64{&n.in, &n.out, &n.errors, &n.late, &n.dropped, &n.missed, &t.ticks, &t.latencySum, &t.latencyMax} {
+		c.Varint(v)
+	}
+	codec.List(c, &t.operators, func(c *codec.Coder, o *operatorCounts) {
+		c.String(&o.name)
+		for _, v := range [...]*int64{&o.in, &o.out, &o.errors, &o.late, &o.dropped} {
+			c.Varint(v)
+		}
+	})
+}
+
+// outRow is the value of a row 'q': messages to other shards that have not been answered, and what has been refused of them.
+type outRow struct {
+	messages int64
+	bytes    int64
+	refused  int64 // records
+}
+
+func (o *outRow) code(c *codec.Coder) {
+	version(c, "out")
+	c.Varint(&o.messages)
+	c.Varint(&o.bytes)
+	c.Varint(&o.refused)
+}
+
+// cursor is the value of a row 'c'.
+type cursor struct {
+	stream  uint64 // which one it is, of all that had the name; of a measurement 0
+	next    uint64 // offset of the next record; of a measurement the time, ms
+	seen    bool   // there was a record
+	newest  int64  // greatest event time
+	arrived int64  // ms: the append of the last record
+}
+
+func (r *cursor) code(c *codec.Coder) {
+	c.Uvarint(&r.stream)
+	c.Uvarint(&r.next)
+	c.Bool(&r.seen)
+	c.Varint(&r.newest)
+	c.Varint(&r.arrived)
+}
+
+// savepointRow is the value of a row 'p'.
+type savepointRow struct {
+	created  int64
+	complete bool
+	attempt  uint64 // LSN at which the one who makes it has begun
+	chunks   uint32
+	bytes    int64
+	task     taskRow // as of the savepoint
+	numbers  []numbered
+}
+
+func (s *savepointRow) code(c *codec.Coder) {
+	version(c, "savepoint")
+	c.Varint(&s.created)
+	c.Bool(&s.complete)
+	c.Uvarint(&s.attempt)
+	codeU32(c, &s.chunks)
+	c.Varint(&s.bytes)
+	s.task.code(c)
+	codec.List(c, &s.numbers, func(c *codec.Coder, n *numbered) { n.code(c) })
+}
+
+func version(c *codec.Coder, what string) {
+	v := byte(rowVersion)
+	if c.Byte(&v); v != rowVersion {
+		c.Fail(what + " of another version")
+	}
+}
+
+func codeU16(c *codec.Coder, v *uint16) {
+	wide := uint64(*v)
+	if c.Uvarint(&wide); wide > 1<<16-1 {
+		c.Fail("number out of range")
+	}
+	*v = uint16(wide)
+}
+
+func codeU32(c *codec.Coder, v *uint32) {
+	wide := uint64(*v)
+	if c.Uvarint(&wide); wide > 1<<32-1 {
+		c.Fail("number out of range")
+	}
+	*v = uint32(wide)
+}
+
+func encode[T any](dst []byte, v *T, code func(*T, *codec.Coder)) []byte {
+	return codec.Encode(dst, v, code)
+}
+
+func decode[T any](b []byte, code func(*T, *codec.Coder)) (v T, err error) {
+	if v, err = codec.Decode(b, code); err != nil {
+		err = fmt.Errorf("processing: row: %w", err)
+	}
+	return v, err
+}
+
+// decodeBody is decode for what comes from elsewhere.
+func decodeBody[T any](b []byte, code func(*T, *codec.Coder)) (v T, err error) {
+	if v, err = codec.Decode(b, code); err != nil {
+		err = engine.Errorf(ErrInvalid, "processing: %v", err)
+	}
+	return v, err
+}
+
+// must is for what Apply reads: it wrote it.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

@@ -1,0 +1,230 @@
+package processing
+
+import (
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
+)
+
+// askSavepoint has the leader make a savepoint.
+func (w *work) askSavepoint(c *jobCommand) ([]byte, error) {
+	j, err := w.find(&c.target)
+	switch {
+	case err != nil:
+		return nil, err
+	case j.status == Cancelled || j.restore != 0:
+		return nil, engine.Errorf(ErrConflict, "job %s is %s, there is nothing to save", jobID(j.created, j.ref), j.state())
+	case j.pending != 0:
+		return nil, engine.Errorf(engine.ErrBusy, "job %s: another savepoint is being made", jobID(j.created, j.ref))
+	}
+	if j.savepoints >= MaxSavepoints {
+		w.dropOldest(j)
+	}
+	j.pending = uint64(w.tx.LSN())
+	j.savepoints++
+	s := savepointRow{created: w.tx.Now()}
+	w.setSavepoint(j, j.pending, &s)
+	w.save(j)
+	res := changed{j.status, j.pending, s.created}
+	return encode(nil, &res, (*changed).code), nil
+}
+
+// state is what users are told of where the job is.
+func (j *jobRow) state() string {
+	if j.restore != 0 {
+		return "being restored"
+	}
+	return j.status.String()
+}
+
+func (w *work) setSavepoint(j *job, number uint64, s *savepointRow) {
+	w.tx.Set(savepointKey(j.ref, number), encode(nil, s, (*savepointRow).code))
+}
+
+func (w *work) savepoint(j *job, number uint64) *savepointRow {
+	b, ok := w.tx.Get(savepointKey(j.ref, number))
+	if !ok {
+		return nil
+	}
+	s := must(decode(b, (*savepointRow).code))
+	return &s
+}
+
+func (w *work) dropOldest(j *job) {
+	prefix := jobKey(rowSavepoint, j.ref)
+	if k, _, ok := w.tx.First(prefix, key.PrefixEnd(prefix)); ok {
+		w.removeSavepoint(j, uint64At(k, 1+refLen))
+	}
+}
+
+func (w *work) removeSavepoint(j *job, number uint64) {
+	w.tx.Delete(savepointKey(j.ref, number))
+	prefix := key.AppendUint64(jobKey(rowChunk, j.ref), number)
+	w.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
+	j.savepoints--
+}
+
+func (w *work) dropSavepoints(j *job) {
+	for _, kind := range []byte{rowSavepoint, rowChunk} {
+		prefix := jobKey(kind, j.ref)
+		w.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
+	}
+	j.savepoints = 0
+	w.save(j)
+}
+
+// dropSavepoint removes a savepoint for a user.
+func (w *work) dropSavepoint(c *jobCommand) ([]byte, error) {
+	j, err := w.find(&c.target)
+	if err != nil {
+		return nil, err
+	}
+	if w.savepoint(j, c.n) == nil {
+		return nil, engine.Errorf(ErrNotFound, "job %s has no such savepoint", jobID(j.created, j.ref))
+	}
+	if j.restore == c.n {
+		return nil, engine.Errorf(ErrConflict, "job %s is being restored from the savepoint", jobID(j.created, j.ref))
+	}
+	if j.pending == c.n {
+		j.pending = 0
+	}
+	w.removeSavepoint(j, c.n)
+	w.save(j)
+	return w.changed(j)
+}
+
+// beginSave notes that a leader begins to make a savepoint, and removes what one before has made of it. The result is the number of the attempt.
+func (w *work) beginSave(c *saveCommand) ([]byte, error) {
+	j := w.load(c.job)
+	if j == nil || j.pending != c.savepoint || c.savepoint == 0 {
+		return nil, engine.Errorf(ErrConflict, "overtaken: the savepoint is not wanted any more")
+	}
+	s := w.savepoint(j, c.savepoint)
+	s.attempt, s.chunks = uint64(w.tx.LSN()), 0
+	prefix := key.AppendUint64(jobKey(rowChunk, j.ref), c.savepoint)
+	w.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
+	w.setSavepoint(j, c.savepoint, s)
+	return key.AppendUint64(nil, s.attempt), nil
+}
+
+// addChunk adds a chunk to a savepoint; with the last one it is complete.
+func (w *work) addChunk(c *saveCommand) ([]byte, error) {
+	j := w.load(c.job)
+	if j == nil || j.pending != c.savepoint || c.savepoint == 0 {
+		return nil, engine.Errorf(ErrConflict, "overtaken: the savepoint is not wanted any more")
+	}
+	s := w.savepoint(j, c.savepoint)
+	if s.attempt != c.attempt || s.chunks != c.chunk {
+		return nil, engine.Errorf(ErrConflict, "overtaken: chunk %d of attempt %d comes after %d of %d", c.chunk, c.attempt, s.chunks, s.attempt)
+	}
+	w.tx.Set(chunkKey(j.ref, c.savepoint, c.chunk), c.data)
+	s.chunks++
+	s.bytes += int64(len(c.data))
+	if c.last != nil {
+		s.complete, s.task, s.numbers = true, c.last.task, c.last.numbers
+		j.pending = 0
+		w.save(j)
+	}
+	w.setSavepoint(j, c.savepoint, s)
+	w.tx.Notify(jobTopic(j.ref), -1)
+	return nil, nil
+}
+
+// restore has a job go on: where it is, or from a savepoint, maybe with another definition.
+func (w *work) restore(r *restoreCommand) ([]byte, error) {
+	j, err := w.find(&r.target)
+	if err != nil {
+		return nil, err
+	}
+	id := jobID(j.created, j.ref)
+	switch {
+	case j.revision != r.revision:
+		return nil, engine.Errorf(ErrConflict, "job %s has been changed meanwhile", id)
+	case j.status == Cancelled || j.status == Running || j.restore != 0:
+		return nil, engine.Errorf(ErrConflict, "job %s is %s: stop it before it is restored", id, j.state())
+	case r.edited && r.name != j.name:
+		return nil, engine.Errorf(ErrInvalid, "job %s is called %q, the definition is of %q", id, j.name, r.name)
+	}
+	if r.edited {
+		w.define(j, &r.submitCommand)
+		j.parallelism, j.batch, j.maxPayload = r.parallelism, r.batch, r.maxPayload
+	}
+	j.numbers, j.revision, j.since = max(j.numbers, r.last), uint64(w.tx.LSN()), uint64(w.tx.LSN())
+	if r.savepoint == 0 {
+		if r.edited {
+			w.keepOnly(j, r.numbers)
+		}
+		w.run(j)
+		return w.changed(j)
+	}
+	s := w.savepoint(j, r.savepoint)
+	if s == nil || !s.complete {
+		return nil, engine.Errorf(ErrNotFound, "job %s has no such savepoint, or it is not complete", id)
+	}
+	w.dropGeneration(j, j.generation+1)
+	j.restore, j.restored = r.savepoint, 0
+	w.save(j)
+	return w.changed(j)
+}
+
+// run has a job go on.
+func (w *work) run(j *job) {
+	j.status, j.reason, j.ended = Running, "", 0
+	w.save(j)
+}
+
+// keepOnly removes cursors and state of all parts but those.
+func (w *work) keepOnly(j *job, numbers []numbered) {
+	keep := make(map[uint16]bool, len(numbers))
+	for i := range numbers {
+		keep[numbers[i].number] = true
+	}
+	for n := range int(j.numbers) + 1 {
+		if keep[uint16(n)] {
+			continue
+		}
+		for _, kind := range []byte{rowCursor, rowState} {
+			prefix := append(generationKey(kind, j.ref, j.generation), byte(n>>8), byte(n))
+			w.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
+		}
+	}
+}
+
+// fill adds the rows of a chunk to the generation that is being restored; with the last one the job goes on with it.
+func (w *work) fill(f *fillCommand) ([]byte, error) {
+	j := w.load(f.job)
+	if j == nil || j.revision != f.revision || j.restore != f.savepoint || f.savepoint == 0 || j.restored != f.chunk {
+		return nil, engine.Errorf(ErrConflict, "overtaken: the job is not being restored, or further")
+	}
+	w.setCursors(j, j.generation+1, f.cursors)
+	w.setState(j, j.generation+1, f.state)
+	j.restored++
+	if f.last {
+		w.switchGeneration(j, f)
+	}
+	w.save(j)
+	return nil, nil
+}
+
+// switchGeneration makes the generation that has been filled the one of the job. Counters go on as they are.
+func (w *work) switchGeneration(j *job, f *fillCommand) {
+	b, _ := w.tx.Get(jobKey(rowTask, j.ref))
+	row := must(decode(b, (*taskRow).code))
+	if !plant.On(plant.OldGeneration) {
+		w.dropGeneration(j, j.generation)
+	}
+	j.generation++
+	j.restore, j.restored = 0, 0
+	row.generation, row.watermark, row.target, row.fire = j.generation, f.task.watermark, f.task.target, f.task.fire
+	row.n++
+	if plant.On(plant.CountersRestored) {
+		row.counts = f.task.counts
+	}
+	w.tx.Set(jobKey(rowTask, j.ref), encode(nil, &row, (*taskRow).code))
+	w.run(j)
+}
+
+// jobTopic is notified when a savepoint of the job has got on.
+func jobTopic(r ref) engine.Topic {
+	return engine.TopicOf(engine.MachineProcessing, "", r.append([]byte("j")))
+}

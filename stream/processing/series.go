@@ -1,0 +1,126 @@
+package processing
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/feed"
+	"github.com/floedb/floe/internal/pipeline"
+)
+
+// A source of time series is read by time: the points from where it has come to up to a moment ago. What is written to an earlier time afterwards is missed.
+
+// firstSpan is how much time the first look at a series takes in, ms; it is halved while there are too many points in it, and doubled while there are few.
+const firstSpan = int64(1) << 42
+
+// lookAtSeries adds a measurement.
+func (t *task) lookAtSeries(v *engine.View, in *input, i int, s *pipeline.Source) error {
+	id, now := cursorID{i, 0}, v.Now()
+	c, known := t.cursors[id]
+	if !known {
+		in.fresh = true
+		if s.TS.Start == pipeline.StartLatest {
+			c.next = uint64(t.job.created)
+		}
+	}
+	end := now - s.TS.Delay
+	if t.def.StopAtEnd {
+		end = min(end, t.job.created)
+	}
+	p := &part{id: id, cursor: c, end: uint64(max(end, int64(c.next)))}
+	q := feed.Samples{Namespace: t.namespace, Measurement: s.TS.Measurement, Field: s.TS.Field, Tags: make(map[string]string)}
+	for _, tag := range s.TS.Tags {
+		q.Tags[tag.Name] = tag.Value
+	}
+	if err := p.load(v, &q, t.limit); err != nil {
+		return err
+	}
+	if len(p.samples) == 0 && known {
+		p.cursor.next = p.upTo // it is known that nothing is there; that need not be written
+		t.cursors[id] = p.cursor
+	}
+	if p.upTo < p.end {
+		v.WakeAt(now)
+	} else {
+		v.WakeAt(now + max(s.TS.Poll, 1))
+	}
+	in.parts = append(in.parts, p)
+	return nil
+}
+
+// load reads points from the cursor on, as many as there is room for, and all of a millisecond.
+func (p *part) load(v *engine.View, q *feed.Samples, limit int) error {
+	from := int64(p.cursor.next)
+	for span := firstSpan; ; span /= 2 {
+		q.From, q.To = from, min(from+max(span, 1), int64(p.end))
+		p.upTo = uint64(q.To)
+		if q.From >= q.To {
+			return nil
+		}
+		found, more, err := q.Read(v)
+		if err != nil {
+			return err
+		}
+		if (more || len(found) > limit) && q.To > q.From+1 {
+			span = min(span, q.To-q.From)
+			continue
+		}
+		if more {
+			return fmt.Errorf("processing: measurement %q has too many points at %d ms", q.Measurement, q.From)
+		}
+		slices.SortFunc(found, func(a, b feed.Sample) int {
+			return cmp.Or(cmp.Compare(a.Time, b.Time), slices.CompareFunc(a.Tags, b.Tags, func(a, b [2]string) int {
+				return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1]))
+			}))
+		})
+		p.samples = found
+		return nil
+	}
+}
+
+// readSamples reads what has been loaded: all of it, as a step may end at no place within it.
+func (r *reading) readSamples(t *task, p *part, batch *[]pipeline.Record, failures *[]failure) error {
+	s := &t.def.Sources[p.id.source]
+	for i := range p.samples {
+		sample := &p.samples[i]
+		value := map[string]any{"measurement": s.TS.Measurement, "value": sample.Value, "timestamp_ms": sample.Time}
+		if len(sample.Tags) > 0 {
+			tags := make(map[string]string, len(sample.Tags))
+			for _, tag := range sample.Tags {
+				tags[tag[0]] = tag[1]
+			}
+			value["tags"] = tags
+		}
+		b, err := json.Marshal(value)
+		if err != nil {
+			return err
+		}
+		got := pipeline.Record{
+			Value: b, Origin: pipeline.Origin{Source: p.id.source, Offset: uint64(sample.Time), ID: pipeline.ID{Millis: sample.Time, Seq: uint64(i)}},
+		}
+		t.admit(p, &got, batch, failures)
+		r.bytes += len(b)
+	}
+	p.cursor.next, p.samples = p.upTo, nil
+	p.measure(s)
+	return nil
+}
+
+// admit gives a record its event time, or makes it a failure.
+func (t *task) admit(p *part, got *pipeline.Record, batch *[]pipeline.Record, failures *[]failure) {
+	at, err := t.prog.EventTime(got)
+	p.cursor.arrived = got.Origin.ID.Millis
+	if err != nil {
+		*failures = append(*failures, t.failureOf(&pipeline.Failure{Operator: t.def.Sources[p.id.source].Name, Reason: err.Error(), Record: *got}))
+		return
+	}
+	got.EventTime = at
+	if !p.cursor.seen || at > p.cursor.newest {
+		p.cursor.newest = at
+	}
+	p.cursor.seen = true
+	*batch = append(*batch, *got)
+}

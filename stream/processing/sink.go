@@ -1,0 +1,380 @@
+package processing
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/feed"
+	"github.com/floedb/floe/internal/pipeline"
+	"github.com/floedb/floe/internal/plant"
+	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
+	"github.com/floedb/floe/ts"
+)
+
+// effects are what a tick writes: records for sinks, in order, and for the stream of errors.
+type effects struct {
+	writes   []pipeline.Write
+	failures []failure
+	missed   int64
+	counts   []pipeline.Counts
+	refused  map[int]string // why writes were refused, by their place
+	split    map[int]bool   // sinks each of whose records is an output of its own
+}
+
+// take takes what the operators have made.
+func (e *effects) take(tick *pipeline.Tick, t *task) {
+	e.writes = tick.Writes()
+	for _, f := range tick.Failures() {
+		e.failures = append(e.failures, t.failureOf(&f))
+	}
+	e.counts = tick.Counts()
+}
+
+// size returns about how much a step writes.
+func (s *step) size() (rows, size int) {
+	rows, size = s.state.rows()
+	for i := range s.effects.writes {
+		w := &s.effects.writes[i]
+		rows++
+		size += len(w.Key) + len(w.Record.Value) + 64*len(w.Point.Fields) + 32
+	}
+	for i := range s.effects.failures {
+		rows++
+		size += len(s.effects.failures[i].value) + 256
+	}
+	return rows, size
+}
+
+// finish makes the command of a step whose effects are known. It may be called again, when more of them were refused.
+func (s *step) finish() {
+	t, e := s.task, &s.effects
+	row := &s.tick.task
+	failures, written := e.failures, int64(0)
+	s.tick.outputs = s.tick.outputs[:0]
+	for sink := range t.def.Sinks {
+		writes := e.of(sink)
+		for _, at := range writes {
+			if reason, bad := e.refused[at]; bad && !plant.On(plant.RefusedLost) {
+				failures = append(failures, t.refusedWrite(sink, reason, &e.writes[at]))
+			}
+		}
+		made, bad := s.outputs(sink, writes)
+		failures = append(failures, bad...)
+		for i := range made {
+			written += made[i].records
+		}
+		s.tick.outputs = append(s.tick.outputs, made...)
+	}
+	if len(failures) > 0 && t.def.FailOnError {
+		*s = *t.failStep(s, fmt.Sprintf("%s: %s", failures[0].operator, failures[0].reason))
+		return
+	}
+	s.tick.outputs = append(s.tick.outputs, errorOutputs(t.job.name, failures)...)
+	s.count(row, failures, written)
+	s.tick.cursors = s.tick.cursors[:0]
+	for _, id := range sortedCursors(s.cursors) {
+		s.tick.cursors = append(s.tick.cursors, cursorChange{t.sources[id.source], uint16(id.partition), s.cursors[id]})
+	}
+	s.tick.state = s.state.list()
+	s.propose()
+}
+
+// propose makes the command.
+func (s *step) propose() {
+	t := s.task
+	s.command = engine.Command{
+		Machine: engine.MachineProcessing, Kind: kindTick, Namespace: t.namespace, Spread: t.spread, Body: encode(nil, &s.tick, (*tickCommand).code),
+	}
+}
+
+// count brings the counters of the task up to the step: those of its row, which the step before has left.
+func (s *step) count(row *taskRow, failures []failure, written int64) {
+	was, e := &s.task.row, &s.effects
+	row.counts = was.counts
+	n := &row.counts
+	n.in += int64(s.read)
+	n.out += written
+	if !plant.On(plant.ErrorsUncounted) {
+		n.errors += int64(len(failures))
+	}
+	n.missed += e.missed
+	late := s.task.latency
+	row.ticks, row.latencySum, row.latencyMax = was.ticks+late.ticks, was.latencySum+late.sum, max(was.latencyMax, late.max)
+	row.operators = make([]operatorCounts, len(e.counts))
+	for i := range e.counts {
+		c, o := &e.counts[i], &row.operators[i]
+		o.name = s.task.def.Operators[i].Name
+		for j := range was.operators {
+			if was.operators[j].name == o.name {
+				*o = was.operators[j]
+			}
+		}
+		o.in, o.out, o.errors, o.late, o.dropped = o.in+c.In, o.out+c.Out, o.errors+c.Errors, o.late+c.Late, o.dropped+c.Dropped
+		n.late += c.Late
+		n.dropped += c.Dropped
+	}
+}
+
+// failStep ends the job instead of a step: nothing of it happens.
+func (t *task) failStep(s *step, reason string) *step {
+	failed := &step{task: t, began: s.began, mark: t.mark}
+	failed.tick = tickCommand{job: t.ref, revision: t.job.revision, task: t.row, status: Failed, reason: engine.Cut(reason, maxReason)}
+	failed.tick.task.n++
+	failed.propose()
+	return failed
+}
+
+// of returns the writes of a sink, by their places.
+func (e *effects) of(sink int) (all []int) {
+	for i := range e.writes {
+		if e.writes[i].Sink == sink {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// maxPerOutput is how many records one output holds.
+const maxPerOutput = 1000
+
+// outputs returns the commands for what a sink writes, and what can not be written.
+func (s *step) outputs(sink int, writes []int) (all []output, bad []failure) {
+	t, def := s.task, &s.task.def.Sinks[sink]
+	m := maker{task: t, sink: sink, def: def}
+	limit := maxPerOutput
+	if s.effects.split[sink] || m.task.elsewhere(m.def) && def.Kind == pipeline.ToTS {
+		limit = 1 // so that it is known which one is refused
+	}
+	for _, at := range s.effects.collapse(def, writes) {
+		if _, refused := s.effects.refused[at]; refused {
+			continue
+		}
+		w := &s.effects.writes[at]
+		if err := m.add(at, w); err != nil {
+			bad = append(bad, t.refusedWrite(sink, err.Error(), w))
+			continue
+		}
+		if t.elsewhere(def) {
+			m.lost = append(m.lost, t.refusedWrite(sink, "", w))
+		}
+		if len(m.at) >= limit || m.size >= maxReadBytes {
+			m.flush()
+		}
+	}
+	m.flush()
+	return m.made, bad
+}
+
+// collapse leaves out puts of keys that are put again behind.
+func (e *effects) collapse(def *pipeline.Sink, writes []int) []int {
+	if def.Kind != pipeline.ToKV || def.Mode != pipeline.Upsert || plant.On(plant.PutsAll) {
+		return writes
+	}
+	last := make(map[string]int)
+	for _, at := range writes {
+		if _, refused := e.refused[at]; !refused {
+			last[e.writes[at].Key] = at
+		}
+	}
+	var kept []int
+	for _, at := range writes {
+		if last[e.writes[at].Key] == at {
+			kept = append(kept, at)
+		}
+	}
+	return kept
+}
+
+// maker makes the outputs of a sink.
+type maker struct {
+	task *task
+	sink int
+	def  *pipeline.Sink
+	made []output
+
+	at       []int     // the writes in the next output
+	lost     []failure // what they would be if they were refused
+	size     int
+	messages []stream.Message
+	puts     []byte
+	route    string
+	enqueued []queue.NewMessage
+	points   []ts.Point
+}
+
+// add adds a write to the next output. Errors: it can not be written.
+func (m *maker) add(at int, w *pipeline.Write) error {
+	r := &w.Record
+	if err := engine.CheckPayload(len(r.Value), m.task.job.maxPayload); err != nil && m.def.Kind != pipeline.ToTS {
+		return err
+	}
+	switch m.def.Kind {
+	case pipeline.ToStream:
+		if len(w.Key) > stream.MaxKeyBytes {
+			return engine.Errorf(ErrInvalid, "key of %d bytes exceeds %d", len(w.Key), stream.MaxKeyBytes)
+		}
+		msg := stream.Message{Key: w.Key, Headers: headersOf(r.Headers), Payload: r.Value}
+		if err := engine.CheckHeaders("stream", msg.Headers); err != nil {
+			return err
+		}
+		m.messages = append(m.messages, msg)
+	case pipeline.ToKV:
+		op := engine.OpOf(kv.PutOp(w.Key, r.Value, m.putOptions()...))
+		if op.Err != nil {
+			return op.Err
+		}
+		m.puts, m.route = codec.AppendBytes(m.puts, op.Command.Body), w.Key
+	case pipeline.ToQueue:
+		opts := []queue.EnqueueOption{queue.Priority(int(m.def.Priority)), queue.Headers(headersOf(r.Headers))}
+		if m.def.Delay > 0 {
+			opts = append(opts, queue.Delay(time.Duration(m.def.Delay)*time.Millisecond))
+		}
+		if err := engine.OpOf(queue.EnqueueOp(m.def.Target, r.Value, opts...)).Err; err != nil {
+			return err
+		}
+		m.enqueued = append(m.enqueued, queue.NewMessage{Payload: r.Value, Options: opts})
+	case pipeline.ToTS:
+		p := pointOf(m.def.Target, &w.Point)
+		if err := engine.OpOf(ts.WriteOp(p)).Err; err != nil {
+			return err
+		}
+		m.points = append(m.points, p)
+	}
+	m.at = append(m.at, at)
+	m.size += len(w.Key) + len(r.Value)
+	return nil
+}
+
+func (m *maker) putOptions() (opts []kv.PutOption) {
+	if m.def.TTL > 0 {
+		opts = append(opts, kv.TTL(time.Duration(m.def.TTL)*time.Millisecond))
+	}
+	if m.def.Mode == pipeline.IfAbsent {
+		opts = append(opts, kv.IfAbsent())
+	}
+	return opts
+}
+
+// flush makes an output of what has been added.
+func (m *maker) flush() {
+	if len(m.at) == 0 {
+		return
+	}
+	var op engine.Op
+	switch m.def.Kind {
+	case pipeline.ToStream:
+		op = engine.OpOf(stream.AppendManyOp(m.def.Target, m.messages))
+	case pipeline.ToKV:
+		op = engine.Op{Command: engine.Command{Machine: engine.MachineKV, Kind: feed.KindPutMany, Body: m.puts}, Route: m.route}
+	case pipeline.ToQueue:
+		op = engine.OpOf(queue.EnqueueManyOp(m.def.Target, m.enqueued))
+	case pipeline.ToTS:
+		op = engine.OpOf(ts.WriteOp(m.points...))
+	}
+	o := outputOf(op, m.sink)
+	o.records, o.at = int64(len(m.at)), m.at
+	if m.task.elsewhere(m.def) {
+		o.where = m.def.Namespace
+		o.lost = encodeFailures(m.lost)
+	}
+	m.made = append(m.made, o)
+	m.at, m.lost, m.size, m.messages, m.puts, m.enqueued, m.points = nil, nil, 0, nil, nil, nil, nil
+}
+
+func outputOf(op engine.Op, sink int) output {
+	return output{sink: sink, route: op.Route, machine: op.Command.Machine, kind: op.Command.Kind, body: op.Command.Body}
+}
+
+func pointOf(measurement string, p *pipeline.Point) ts.Point {
+	made := ts.Point{Measurement: measurement, Fields: make(map[string]float64), Time: time.UnixMilli(p.Time)}
+	for _, t := range p.Tags {
+		if made.Tags == nil {
+			made.Tags = make(map[string]string)
+		}
+		made.Tags[t.Name] = t.Value
+	}
+	for _, f := range p.Fields {
+		switch v := f.Value.(type) {
+		case float64:
+			made.Fields[f.Name] = v
+		case int64:
+			made.Fields[f.Name] = float64(v)
+		case bool:
+			made.Fields[f.Name] = 0
+			if v {
+				made.Fields[f.Name] = 1
+			}
+		}
+	}
+	return made
+}
+
+func sortedCursors(m map[cursorID]cursor) []cursorID {
+	all := make([]cursorID, 0, len(m))
+	for id := range m {
+		all = append(all, id)
+	}
+	sortCursors(all)
+	return all
+}
+
+// refusedOutput goes on after a sink has refused a tick: for now, when the task waits, or for good: then the record goes to the stream of errors, once it is known
+// which one it is.
+func (t *task) refusedOutput(s *step, refused *refusedError, now int64) {
+	o := &s.tick.outputs[refused.output]
+	name := "the stream of errors"
+	if o.sink >= 0 {
+		name = "sink " + t.def.Sinks[o.sink].Name
+	}
+	if forNow(refused.err) || o.sink < 0 {
+		reason := fmt.Sprintf("%s: %v", name, refused.err)
+		if most := min(t.limit, max(s.read, len(s.effects.writes))); most > 1 {
+			t.limit = most / 2 // there may be room for a part of it
+			t.live.hold(reason)
+			return
+		}
+		t.held(now, reason)
+		return
+	}
+	e := &s.effects
+	if len(o.at) > 1 {
+		e.split = with(e.split, o.sink, true)
+	} else {
+		e.refused = with(e.refused, o.at[0], refused.err.Error())
+	}
+	s.finish()
+	t.again = s
+}
+
+// forNow reports whether a refusal may be none if the same comes again. That a namespace may have no more series is none of those.
+func forNow(err error) bool {
+	var series *ts.LimitError
+	return (errors.Is(err, engine.ErrBusy) || errors.Is(err, engine.ErrUnavailable)) && !errors.As(err, &series)
+}
+
+func with[V any](m map[int]V, k int, v V) map[int]V {
+	if m == nil {
+		m = make(map[int]V)
+	}
+	m[k] = v
+	return m
+}
+
+// laneOf is the lane of messages of a job to other shards.
+func laneOf(r ref) uint64 {
+	return binary.BigEndian.Uint64(r.append(nil)[2:]) ^ uint64(r.shard)<<48
+}
+
+func sortCursors(all []cursorID) {
+	slices.SortFunc(all, func(a, b cursorID) int {
+		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.partition, b.partition))
+	})
+}

@@ -1,0 +1,295 @@
+package processing
+
+import (
+	"bytes"
+	"slices"
+	"sort"
+	"sync"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// cacheBytes is how much keyed state a node remembers, of all its jobs together.
+const cacheBytes = 64 << 20
+
+// memory is what all tasks of a node remember of their keyed state: what was not used for longest goes first, whosever it is.
+type memory struct {
+	mu    sync.Mutex // guards all below, and the entries of all caches
+	bound int
+	bytes int
+	ring  cached // ring.next was used last
+}
+
+// cache remembers keyed state of one task: what its rows say, as of the tick that was applied last. It is written through, never back, and lives as
+// long as its task leads.
+type cache struct {
+	memory  *memory
+	entries map[string]*cached
+}
+
+type cached struct {
+	of         *cache
+	key        string
+	value      []byte // nil: there is no row
+	prev, next *cached
+}
+
+// cachedOverhead is about what an entry takes beside its bytes.
+const cachedOverhead = 120
+
+func newMemory(bound int) *memory {
+	m := &memory{bound: bound}
+	m.ring.prev, m.ring.next = &m.ring, &m.ring
+	return m
+}
+
+func newCache(m *memory) *cache {
+	return &cache{memory: m, entries: make(map[string]*cached)}
+}
+
+func (e *cached) size() int { return len(e.key) + len(e.value) + cachedOverhead }
+
+func (c *cache) get(k []byte) (value []byte, ok bool) {
+	c.memory.mu.Lock()
+	defer c.memory.mu.Unlock()
+	e := c.entries[string(k)]
+	if e == nil {
+		return nil, false
+	}
+	e.unlink()
+	c.memory.link(e)
+	return e.value, true
+}
+
+func (c *cache) set(k string, value []byte) {
+	m := c.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := c.entries[k]
+	if e == nil {
+		e = &cached{of: c, key: k}
+		c.entries[k] = e
+	} else {
+		m.bytes -= e.size()
+		e.unlink()
+	}
+	e.value = value
+	m.bytes += e.size()
+	m.link(e)
+	for m.bytes > m.bound && m.ring.prev != &m.ring {
+		m.dropLocked(m.ring.prev)
+	}
+}
+
+// dropRange forgets lower <= key < upper.
+func (c *cache) dropRange(lower, upper string) {
+	c.memory.mu.Lock()
+	defer c.memory.mu.Unlock()
+	for k, e := range c.entries {
+		if k >= lower && k < upper {
+			c.memory.dropLocked(e)
+		}
+	}
+}
+
+// close forgets everything: the task has ended.
+func (c *cache) close() {
+	c.memory.mu.Lock()
+	defer c.memory.mu.Unlock()
+	for _, e := range c.entries {
+		c.memory.dropLocked(e)
+	}
+}
+
+func (m *memory) dropLocked(e *cached) {
+	e.unlink()
+	m.bytes -= e.size()
+	delete(e.of.entries, e.key)
+}
+
+func (m *memory) link(e *cached) {
+	e.prev, e.next = &m.ring, m.ring.next
+	e.prev.next, e.next.prev = e, e
+}
+
+func (e *cached) unlink() { e.prev.next, e.next.prev = e.next, e.prev }
+
+// overlay is the keyed state of a job as a tick sees it: what it has changed, above what is remembered, above a frozen view. It is a pipeline.State.
+type overlay struct {
+	view    *engine.View
+	cache   *cache
+	job     ref
+	gen     uint32
+	changes map[string][]byte // nil: deleted
+	keys    []string          // of changes; see order
+	sorted  int               // so many of keys are in order
+	ranges  []keyRange        // deleted; changes were made behind
+	buf     []byte
+}
+
+type keyRange struct{ lower, upper string }
+
+func newOverlay(v *engine.View, t *task) *overlay {
+	return &overlay{view: v, cache: t.cache, job: t.ref, gen: t.row.generation, changes: make(map[string][]byte)}
+}
+
+// Get returns a value, nil if there is none.
+func (o *overlay) Get(k []byte) ([]byte, error) {
+	if v, ok := o.changes[string(k)]; ok {
+		return v, nil
+	}
+	if o.removed(k) {
+		return nil, nil
+	}
+	if v, ok := o.cache.get(k); ok {
+		return v, nil
+	}
+	o.buf = stateKey(o.buf[:0], o.job, o.gen, k)
+	v, ok, err := o.view.Get(o.buf)
+	if err != nil {
+		return nil, err
+	}
+	if ok && v == nil {
+		v = []byte{}
+	}
+	o.cache.set(string(k), v)
+	return v, nil
+}
+
+func (o *overlay) removed(k []byte) bool {
+	for i := range o.ranges {
+		if r := &o.ranges[i]; string(k) >= r.lower && string(k) < r.upper {
+			return true
+		}
+	}
+	return false
+}
+
+// Put changes a value.
+func (o *overlay) Put(k, v []byte) { o.change(k, append(make([]byte, 0, len(v)), v...)) }
+
+// Delete removes a key.
+func (o *overlay) Delete(k []byte) { o.change(k, nil) }
+
+func (o *overlay) change(k, v []byte) {
+	if _, ok := o.changes[string(k)]; ok {
+		o.changes[string(k)] = v
+		return
+	}
+	s := string(k)
+	o.changes[s] = v
+	if n := len(o.keys); o.sorted == n && (n == 0 || o.keys[n-1] < s) {
+		o.sorted++
+	}
+	o.keys = append(o.keys, s)
+}
+
+// fewKeys are put in their places one by one.
+const fewKeys = 8
+
+// order sorts the keys of changes. That is done when somebody asks for their order, as most ticks make many changes first.
+func (o *overlay) order() {
+	more := o.keys[o.sorted:]
+	switch {
+	case len(more) == 0:
+	case len(more) > fewKeys:
+		slices.Sort(o.keys)
+	default:
+		var few [fewKeys]string
+		n := copy(few[:], more)
+		o.keys = o.keys[:o.sorted]
+		for _, k := range few[:n] {
+			at, _ := slices.BinarySearch(o.keys, k)
+			o.keys = slices.Insert(o.keys, at, k)
+		}
+	}
+	o.sorted = len(o.keys)
+}
+
+// DeleteRange removes all keys with lower <= key < upper.
+func (o *overlay) DeleteRange(lower, upper []byte) {
+	if bytes.Compare(lower, upper) >= 0 {
+		return
+	}
+	o.order()
+	from, to := sort.SearchStrings(o.keys, string(lower)), sort.SearchStrings(o.keys, string(upper))
+	for _, k := range o.keys[from:to] {
+		delete(o.changes, k)
+	}
+	o.keys = slices.Delete(o.keys, from, to)
+	o.sorted = len(o.keys)
+	o.ranges = append(o.ranges, keyRange{string(lower), string(upper)})
+}
+
+// Scan calls f with keys and values, in order, as they were when it was called.
+func (o *overlay) Scan(lower, upper []byte, f func(k, v []byte) bool) error {
+	o.order()
+	from, to := sort.SearchStrings(o.keys, string(lower)), sort.SearchStrings(o.keys, string(upper))
+	over := slices.Clone(o.keys[from:to])
+	values := make([][]byte, len(over))
+	for i, k := range over {
+		values[i] = o.changes[k]
+	}
+	it, err := o.view.Iter(stateKey(nil, o.job, o.gen, lower), stateKey(nil, o.job, o.gen, upper))
+	if err != nil {
+		return err
+	}
+	ok := it.First()
+	for ok || len(over) > 0 {
+		var k, v []byte
+		switch {
+		case !ok || len(over) > 0 && over[0] <= string(it.Key()[generationAt:]):
+			ok = ok && (over[0] != string(it.Key()[generationAt:]) || it.Next())
+			k, v = []byte(over[0]), values[0]
+			over, values = over[1:], values[1:]
+			if v == nil {
+				continue
+			}
+		default:
+			k, v = bytes.Clone(it.Key()[generationAt:]), bytes.Clone(it.Value())
+			ok = it.Next()
+			if o.removed(k) {
+				continue
+			}
+		}
+		if !f(k, v) {
+			break
+		}
+	}
+	return it.Close()
+}
+
+// rows returns how many rows the tick changes, and about how many bytes they have.
+func (o *overlay) rows() (rows, size int) {
+	for _, k := range o.keys {
+		size += len(k) + len(o.changes[k]) + 8
+	}
+	return len(o.keys) + len(o.ranges), size
+}
+
+// list returns all changes: ranges first, then in the order of keys.
+func (o *overlay) list() []stateChange {
+	o.order()
+	all := make([]stateChange, 0, len(o.ranges)+len(o.keys))
+	for _, r := range o.ranges {
+		all = append(all, stateChange{stateRange, []byte(r.lower), []byte(r.upper)})
+	}
+	for _, k := range o.keys {
+		if v := o.changes[k]; v != nil {
+			all = append(all, stateChange{statePut, []byte(k), v})
+		} else {
+			all = append(all, stateChange{op: stateDelete, key: []byte(k)})
+		}
+	}
+	return all
+}
+
+// remember brings what is remembered up to what has been applied.
+func (o *overlay) remember() {
+	for _, r := range o.ranges {
+		o.cache.dropRange(r.lower, r.upper)
+	}
+	for _, k := range o.keys {
+		o.cache.set(k, o.changes[k])
+	}
+}

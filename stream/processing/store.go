@@ -1,0 +1,424 @@
+package processing
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/pipeline"
+)
+
+// Store holds the jobs of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
+type Store struct{ scope engine.Scope }
+
+func newStore(s engine.Scope) *Store { return &Store{s} }
+
+// Namespace returns the namespace of the store.
+func (s *Store) Namespace() string { return s.scope.Namespace() }
+
+// Submitted says which job a submission has made.
+type Submitted struct {
+	Job    JobID
+	Name   string
+	Status Status // Running
+	LSN    uint64 // log sequence number of the call
+}
+
+// Submit makes a job of a definition, YAML or JSON, see the package's documentation, and runs it. Names need not be unique. When Submit returns nil the job is
+// committed (see floe.Config.Durability). After a ctx error or ErrUnknownOutcome there may or may not be one.
+//
+// Errors: *DefinitionError, which is ErrInvalid, for a definition with mistakes; ErrInvalid for one of more than MaxDefinition bytes, for one of another
+// namespace, and in a namespace that is spread over all shards.
+func (s *Store) Submit(ctx context.Context, definition []byte) (Submitted, error) {
+	p, err := s.parse(definition)
+	if err != nil {
+		return Submitted{}, err
+	}
+	if err := s.checkNamespaces(ctx, p.job); err != nil {
+		return Submitted{}, err
+	}
+	cmd := p.command(definition, s.scope.MaxPayload())
+	cmd.numbers = numberAll(p.parts)
+	op := engine.Op{
+		Command: engine.Command{Machine: engine.MachineProcessing, Kind: kindSubmit, Body: encode(nil, &cmd, (*submitCommand).code)}, Route: cmd.name,
+	}
+	res, err := engine.Propose(ctx, &s.scope, op, func(b []byte) (submitted, error) { return decode(b, (*submitted).code) })
+	if err != nil {
+		return Submitted{}, err
+	}
+	return Submitted{jobID(res.created, res.job), cmd.name, Running, res.lsn}, nil
+}
+
+// parse reads a definition for the namespace.
+func (s *Store) parse(definition []byte) (*parsed, error) {
+	p, err := parse(definition)
+	if err != nil {
+		return nil, err
+	}
+	if ns := p.job.Namespace; ns != "" && ns != s.Namespace() {
+		return nil, engine.Errorf(ErrInvalid, "job %q is for namespace %q, not %q", p.job.Name, ns, s.Namespace())
+	}
+	return p, nil
+}
+
+// checkNamespaces refuses sinks and lookups in other namespaces that the job can not reach.
+func (s *Store) checkNamespaces(ctx context.Context, job *pipeline.Job) error {
+	for i := range job.Sinks {
+		k := &job.Sinks[i]
+		if k.Namespace == "" || k.Namespace == s.Namespace() {
+			continue
+		}
+		if err := engine.CheckWritable(k.Namespace); err != nil {
+			return err
+		}
+		if spread, err := s.scope.SpreadOf(ctx, k.Namespace); err != nil {
+			return err
+		} else if spread {
+			return engine.Errorf(ErrInvalid, "sink %q: namespace %q is spread over all shards: only jobs' own namespaces and such in one shard can be written to", k.Name, k.Namespace)
+		}
+	}
+	shards := s.scope.NodeShards()
+	for i := range job.Operators {
+		o := &job.Operators[i]
+		if o.Lookup == "" || o.Lookup == s.Namespace() {
+			continue
+		}
+		if engine.HomeShard(o.Lookup, shards) != engine.HomeShard(s.Namespace(), shards) {
+			return engine.Errorf(ErrInvalid, "operator %q: namespace %q is in another shard than the job: only what is in the shard of the job can be looked up", o.Name, o.Lookup)
+		}
+	}
+	return nil
+}
+
+func (p *parsed) command(source []byte, maxPayload int) submitCommand {
+	return submitCommand{name: p.job.Name, parallelism: p.job.Parallelism, batch: p.job.BatchSize, maxPayload: maxPayload, source: source}
+}
+
+// DefinitionNamespace returns the namespace that a definition names, "" if it names none. Errors: *DefinitionError.
+func DefinitionNamespace(definition []byte) (string, error) {
+	p, err := parse(definition)
+	if err != nil {
+		return "", err
+	}
+	return p.job.Namespace, nil
+}
+
+// Locate returns the namespace of a job, whatever that of the store is. Errors: ErrNotFound; ErrInvalid for what is no id.
+func (s *Store) Locate(ctx context.Context, id JobID) (string, error) {
+	q, err := s.query(ctx, id, "")
+	return q.namespace, err
+}
+
+// Job returns a job. Errors: ErrNotFound; ErrInvalid for what is no id.
+func (s *Store) Job(ctx context.Context, id JobID) (Job, error) {
+	q, err := s.query(ctx, id, s.Namespace())
+	return q.job, err
+}
+
+// Detail is a job with all that is known of it.
+type Detail struct {
+	Job
+	Definition []byte      // as it was submitted, or restored last
+	Savepoints []Savepoint // the oldest first
+}
+
+// Detail returns a job with its definition and savepoints. Errors: those of Job.
+func (s *Store) Detail(ctx context.Context, id JobID) (Detail, error) {
+	q, err := s.query(ctx, id, s.Namespace())
+	return Detail{q.job, q.source, q.savepoints}, err
+}
+
+// Definition returns the definition of a job as it was submitted, or restored last. Errors: those of Job.
+func (s *Store) Definition(ctx context.Context, id JobID) ([]byte, error) {
+	q, err := s.query(ctx, id, s.Namespace())
+	return q.source, err
+}
+
+// Savepoints returns the savepoints of a job, the oldest first. Errors: those of Job.
+func (s *Store) Savepoints(ctx context.Context, id JobID) ([]Savepoint, error) {
+	q, err := s.query(ctx, id, s.Namespace())
+	return q.savepoints, err
+}
+
+func (s *Store) query(ctx context.Context, id JobID, namespace string) (*jobQuery, error) {
+	q := &jobQuery{namespace: namespace}
+	var err error
+	if q.created, q.ref, err = id.parse(); err != nil {
+		return q, err
+	}
+	if int(q.ref.shard) >= s.scope.NodeShards() {
+		return q, notFound(id)
+	}
+	if err := s.scope.QueryShard(ctx, engine.ShardID(q.ref.shard), q); err != nil {
+		return q, err
+	}
+	if !q.found {
+		return q, notFound(id)
+	}
+	return q, nil
+}
+
+// Page is a part of a listing, in its order, the same type in all packages of floe.
+type Page[T any] = struct {
+	Items  []T
+	Cursor string // where the next page begins, for the option Cursor; "" if this is the last one
+}
+
+// ListOption says which jobs are listed.
+type ListOption interface{ applyList(*listOptions) }
+
+type listOptions struct {
+	engine.Listing
+	status Status
+	name   string
+	err    error
+}
+
+type listOption func(*listOptions)
+
+func (f listOption) applyList(o *listOptions) { f(o) }
+
+// Limit sets how many jobs a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
+func Limit(n int) ListOption { return listOption(func(o *listOptions) { o.Limit = n }) }
+
+// Cursor continues a listing behind an earlier page, with its Cursor.
+func Cursor(c string) ListOption { return listOption(func(o *listOptions) { o.Cursor = c }) }
+
+// Prefix lists only jobs whose names begin with p.
+func Prefix(p string) ListOption { return listOption(func(o *listOptions) { o.Prefix = p }) }
+
+// Named lists only jobs with a name.
+func Named(name string) ListOption {
+	return listOption(func(o *listOptions) { o.name, o.Prefix = name, name })
+}
+
+// InState lists only jobs in a state.
+func InState(status Status) ListOption {
+	return listOption(func(o *listOptions) { o.status = status })
+}
+
+// Page returns a page of the jobs of the namespace, in order of their names, and those with one name in the order of their submission. A page with filters may be
+// empty and not the last.
+//
+// Options: Limit, Cursor, Prefix, Named, InState. Errors: ErrInvalid for options out of their limits and for what is no cursor.
+func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Job], err error) {
+	o := listOptions{Listing: engine.NewListing()}
+	for _, opt := range opts {
+		opt.applyList(&o)
+	}
+	if err := errors.Join(o.err, engine.CheckLimit("processing", o.Limit), engine.CheckPrefix("processing", o.Prefix, engine.MaxNameBytes)); err != nil {
+		return page, err
+	}
+	q := jobsQuery{namespace: s.Namespace(), prefix: o.Prefix, exact: o.name != "", status: o.status, limit: o.Limit}
+	if q.after, err = parseCursor(o.Cursor); err != nil {
+		return page, err
+	}
+	parts, _, err := engine.AskAll(ctx, &s.scope, q)
+	if err != nil {
+		return page, err
+	}
+	for _, p := range parts {
+		page.Items = append(page.Items, p.jobs...)
+		if p.more && len(parts) == 1 {
+			page.Cursor = formatCursor(p.last)
+		}
+	}
+	return page, nil
+}
+
+// All iterates over the jobs of the namespace in the order of Page. Each pair is a job and nil, or a zero Job and an error, after which iteration ends; nothing
+// runs before the first step, and break or a done ctx releases everything.
+//
+// Options and errors are those of Page.
+func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Job, error] {
+	return engine.All(ctx, s.Page, opts, Cursor)
+}
+
+// Stop ends a job, which can be restored: nothing of a record is done that was not done when Stop returns, or all of it. A job that is stopped already is left as it is.
+//
+// Errors: ErrNotFound; ErrConflict if it has failed, is completed or cancelled.
+func (s *Store) Stop(ctx context.Context, id JobID) (Status, error) {
+	res, err := s.change(ctx, kindStop, id, 0)
+	return res.status, err
+}
+
+// Cancel ends a job for good: its state is dropped. It is listed for seven days more. A job that is cancelled already is left as it is.
+//
+// Errors: ErrNotFound.
+func (s *Store) Cancel(ctx context.Context, id JobID) (Status, error) {
+	res, err := s.change(ctx, kindCancel, id, 0)
+	return res.status, err
+}
+
+// Rescale sets how many processors a tick may use, 1 to MaxParallelism. Results do not depend on it.
+//
+// Errors: ErrNotFound; ErrInvalid for another number; ErrConflict if the job is cancelled.
+func (s *Store) Rescale(ctx context.Context, id JobID, parallelism int) error {
+	if parallelism < 1 || parallelism > MaxParallelism {
+		return badParallelism(int64(parallelism))
+	}
+	_, err := s.change(ctx, kindRescale, id, uint64(parallelism))
+	return err
+}
+
+// Savepoint begins to copy the state of a job, as it is between two ticks, while the job goes on; AwaitSavepoint waits for the end. Of more than MaxSavepoints
+// the oldest goes.
+//
+// Errors: ErrNotFound; ErrConflict if the job is cancelled or being restored; ErrBusy while another savepoint is being made.
+func (s *Store) Savepoint(ctx context.Context, id JobID) (SavepointID, error) {
+	res, err := s.change(ctx, kindSavepoint, id, 0)
+	if err != nil {
+		return "", err
+	}
+	_, r, _ := id.parse()
+	return savepointID(res.created, ref{r.shard, res.number}), nil
+}
+
+// AwaitSavepoint returns a savepoint when it is complete. Errors: ErrNotFound; that of ctx.
+func (s *Store) AwaitSavepoint(ctx context.Context, id JobID, savepoint SavepointID) (Savepoint, error) {
+	_, r, err := savepoint.parse()
+	if err != nil {
+		return Savepoint{}, err
+	}
+	q := &jobQuery{namespace: s.Namespace(), wait: r.number}
+	if q.created, q.ref, err = id.parse(); err != nil {
+		return Savepoint{}, err
+	}
+	if int(q.ref.shard) >= s.scope.NodeShards() {
+		return Savepoint{}, notFound(id)
+	}
+	if err := s.scope.QueryShard(ctx, engine.ShardID(q.ref.shard), q); err != nil {
+		return Savepoint{}, err
+	}
+	for _, sp := range q.savepoints {
+		if sp.ID == savepoint {
+			return sp, nil
+		}
+	}
+	return Savepoint{}, engine.Errorf(ErrNotFound, "savepoint %s not found", savepoint)
+}
+
+// DropSavepoint removes a savepoint. Errors: ErrNotFound; ErrConflict while the job is being restored from it.
+func (s *Store) DropSavepoint(ctx context.Context, id JobID, savepoint SavepointID) error {
+	_, r, err := savepoint.parse()
+	if err != nil {
+		return err
+	}
+	_, err = s.change(ctx, kindDropSavepoint, id, r.number)
+	return err
+}
+
+func (s *Store) change(ctx context.Context, kind uint8, id JobID, n uint64) (changed, error) {
+	created, r, err := id.parse()
+	if err != nil {
+		return changed{}, err
+	}
+	if int(r.shard) >= s.scope.NodeShards() {
+		return changed{}, notFound(id)
+	}
+	c := jobCommand{target{r, created}, n}
+	op := atJob(kind, c.target, &c, (*jobCommand).code)
+	return engine.Propose(ctx, &s.scope, op, func(b []byte) (changed, error) { return decode(b, (*changed).code) })
+}
+
+// RestoreOption changes what Restore does.
+type RestoreOption func(*restoreOptions)
+
+type restoreOptions struct {
+	savepoint  SavepointID
+	definition []byte
+	drop       bool
+}
+
+// FromSavepoint restores the state of a savepoint: what was written after it is written again. Without it a job goes on where it was.
+func FromSavepoint(id SavepointID) RestoreOption {
+	return func(o *restoreOptions) { o.savepoint = id }
+}
+
+// WithDefinition gives the job another definition. Sources and operators whose name and shape are unchanged keep their state, see Plan.
+func WithDefinition(definition []byte) RestoreOption {
+	return func(o *restoreOptions) { o.definition = definition }
+}
+
+// DropState allows a definition for which state is lost.
+func DropState() RestoreOption { return func(o *restoreOptions) { o.drop = true } }
+
+// Restore has a job that does not run go on. With a savepoint its state is that of then; it takes a moment until it runs.
+//
+// Options: FromSavepoint, WithDefinition, DropState. Errors: ErrNotFound for job and savepoint; ErrConflict if the job runs or is cancelled, or if state would be
+// lost that DropState does not allow to lose; those of Submit.
+func (s *Store) Restore(ctx context.Context, id JobID, opts ...RestoreOption) (Status, error) {
+	for try := 0; ; try++ {
+		cmd, p, err := s.restoring(ctx, id, opts)
+		if err != nil {
+			return 0, err
+		}
+		if o := restoreOptionsOf(opts); p.Drops() && !o.drop {
+			return 0, lost(id, &p)
+		}
+		op := atJob(kindRestore, cmd.target, cmd, (*restoreCommand).code)
+		res, err := engine.Propose(ctx, &s.scope, op, func(b []byte) (changed, error) { return decode(b, (*changed).code) })
+		if !errors.Is(err, ErrConflict) || try == 3 {
+			return res.status, err
+		}
+	}
+}
+
+// Plan says what Restore, with the same options, would keep and drop. Errors: those of Restore.
+func (s *Store) Plan(ctx context.Context, id JobID, opts ...RestoreOption) (Plan, error) {
+	_, p, err := s.restoring(ctx, id, opts)
+	return p, err
+}
+
+func restoreOptionsOf(opts []RestoreOption) (o restoreOptions) {
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return o
+}
+
+// restoring returns the command that restores a job, and what it keeps.
+func (s *Store) restoring(ctx context.Context, id JobID, opts []RestoreOption) (*restoreCommand, Plan, error) {
+	o := restoreOptionsOf(opts)
+	q, err := s.query(ctx, id, s.Namespace())
+	if err != nil {
+		return nil, Plan{}, err
+	}
+	cmd := &restoreCommand{target: target{q.ref, q.created}, revision: q.revision}
+	was := q.numbers
+	if o.savepoint != "" {
+		_, r, err := o.savepoint.parse()
+		if err != nil {
+			return nil, Plan{}, err
+		}
+		i := slices.IndexFunc(q.savepoints, func(sp Savepoint) bool { return sp.ID == o.savepoint && sp.Complete })
+		if i < 0 {
+			return nil, Plan{}, engine.Errorf(ErrNotFound, "job %s has no savepoint %s that is complete", id, o.savepoint)
+		}
+		cmd.savepoint, was = r.number, q.saved[i]
+	}
+	is := q.numbers
+	if o.definition != nil {
+		p, err := s.parse(o.definition)
+		if err == nil {
+			err = s.checkNamespaces(ctx, p.job)
+		}
+		if err != nil {
+			return nil, Plan{}, err
+		}
+		cmd.edited, cmd.submitCommand, is = true, p.command(o.definition, s.scope.MaxPayload()), p.parts
+	}
+	p := plan(was, is, q.numbers, q.last)
+	cmd.numbers, cmd.last = p.numbers, p.last
+	return cmd, p, nil
+}
+
+func timeOf(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}

@@ -1,0 +1,505 @@
+package processing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/feed"
+	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/pipeline"
+)
+
+// noTime is a watermark before there was any record.
+const noTime = math.MinInt64
+
+// What one tick holds. What it reads is bounded so that what comes of it rarely exceeds what a command may have; if it does, it reads less. A single record may
+// go beyond, to the bounds of what no record may.
+const (
+	maxBatches   = 10 // of batch_size records
+	maxReadBytes = 256 << 10
+	maxTickBytes = 1 << 20
+	maxTickRows  = 8192
+	hardBytes    = 32 << 20
+	hardRows     = 1 << 17
+)
+
+// maxOutBytes is how much may wait for sinks in other shards.
+const maxOutBytes = 8 << 20
+
+// task is a job while this replica runs it: what its rows say, as of the last tick, and the compiled program. It is made anew when a tick was overtaken.
+type task struct {
+	ref       ref
+	namespace string
+	spread    bool
+	job       jobRow
+	def       *pipeline.Job
+	prog      *pipeline.Program
+	sources   []uint16 // their numbers
+	row       taskRow
+	cursors   map[cursorID]cursor
+	cache     *cache
+	mark      int64 // the watermark: that of the row, or later
+	limit     int   // records of the next tick, at most
+	again     *step // to be proposed once more, without what was refused
+	hold      hold
+	latency   latency // of ticks that the row does not count yet
+	live      *live
+	broken    bool // to be made anew
+}
+
+type cursorID struct {
+	source    int // in the definition
+	partition int
+}
+
+// hold is why a task waits although there is something to do.
+type hold struct {
+	reason string
+	until  int64 // ms
+	pause  int64
+}
+
+// Pauses of a task that is held, ms.
+const (
+	minPause = 20
+	maxPause = 2000
+)
+
+func (h *hold) begin(now int64, reason string) {
+	h.pause = min(max(2*h.pause, minPause), maxPause)
+	h.reason, h.until = reason, now+h.pause
+}
+
+type latency struct{ ticks, sum, max int64 }
+
+// live is what the leader knows of a task and no row says.
+type live struct {
+	mu       sync.Mutex // guards all below
+	polled   int64      // ms
+	looks    int64      // how often it has looked for something to do
+	lastRead int
+	last     int64 // latency of the last tick that has read something, ms
+	pending  latency
+	mark     int64
+	reason   string
+}
+
+// open reads a job that is active, nil if there is none.
+func (m *machine) open(v *engine.View, r ref) (*task, error) {
+	j, ok, err := readJob(v, r)
+	if err != nil || !ok {
+		return nil, err
+	}
+	t := &task{ref: r, job: j, cursors: make(map[cursorID]cursor), cache: newCache(m.memory)}
+	if t.namespace, ok = v.NamespaceName(j.ns); !ok {
+		return nil, fmt.Errorf("processing: job %v is of namespace %d, which is not known", r, j.ns)
+	}
+	t.spread = v.Spread(t.namespace)
+	if j.status != Running {
+		return t, nil
+	}
+	b, _, err := v.Get(jobKey(rowTask, r))
+	if err != nil {
+		return nil, err
+	}
+	if t.row, err = decode(b, (*taskRow).code); err != nil {
+		return nil, err
+	}
+	t.mark, t.limit = t.row.watermark, maxBatches*j.batch
+	if err := t.compile(v); err != nil {
+		return nil, err
+	}
+	return t, t.readCursors(v)
+}
+
+func readJob(v *engine.View, r ref) (j jobRow, ok bool, err error) {
+	b, ok, err := v.Get(jobKey(rowJob, r))
+	if err == nil && ok {
+		j, err = decode(b, (*jobRow).code)
+	}
+	return j, ok, err
+}
+
+func readDefinition(v *engine.View, r ref) (d definitionRow, err error) {
+	b, ok, err := v.Get(jobKey(rowDefinition, r))
+	if err == nil && !ok {
+		err = fmt.Errorf("processing: job %v has no definition", r)
+	}
+	if err != nil {
+		return d, err
+	}
+	return decode(b, (*definitionRow).code)
+}
+
+func (t *task) compile(v *engine.View) error {
+	d, err := readDefinition(v, t.ref)
+	if err != nil {
+		return err
+	}
+	job, problems := pipeline.Parse(d.source)
+	if job == nil {
+		return fmt.Errorf("processing: the definition of job %v is none: %v", t.ref, problems)
+	}
+	job.Parallelism = t.job.parallelism
+	operators, sources := make(map[string]uint16), make(map[string]uint16)
+	for _, n := range d.numbers {
+		if n.source {
+			sources[n.name] = n.number
+		} else {
+			operators[n.name] = n.number
+		}
+	}
+	for i := range job.Sources {
+		t.sources = append(t.sources, sources[job.Sources[i].Name])
+	}
+	t.def = job
+	t.prog, err = pipeline.Compile(job, operators)
+	return err
+}
+
+func (t *task) readCursors(v *engine.View) error {
+	prefix := generationKey(rowCursor, t.ref, t.row.generation)
+	it, err := v.Iter(prefix, key.PrefixEnd(prefix))
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		var c cursor
+		k := it.Key()[generationAt:]
+		number, partition := uint16(k[0])<<8|uint16(k[1]), int(k[2])<<8|int(k[3])
+		if c, err = decode(it.Value(), (*cursor).code); err == nil {
+			if source := slices.Index(t.sources, number); source >= 0 {
+				t.cursors[cursorID{source, partition}] = c
+			}
+		}
+	}
+	return errors.Join(err, it.Close())
+}
+
+// step is a tick that is about to be proposed, and what is to be known when it has been applied.
+type step struct {
+	task    *task
+	command engine.Command
+	tick    tickCommand
+	began   int64 // ms
+	read    int   // records
+	last    int   // of them in the last batch
+	state   *overlay
+	cursors map[cursorID]cursor
+	mark    int64
+	effects effects
+}
+
+// next returns the task's next step, nil if there is nothing to do now; then it has said what it waits for.
+func (t *task) next(ctx context.Context, v *engine.View) (*step, error) {
+	now := v.Now()
+	t.live.look(now, t.mark)
+	if t.hold.until > now {
+		v.WakeAt(t.hold.until)
+		return nil, nil
+	}
+	if s := t.again; s != nil {
+		t.again = nil
+		return s, nil
+	}
+	if full, err := t.overfull(v); full || err != nil {
+		return nil, err
+	}
+	if t.row.fire != nil {
+		return t.compute(ctx, v, nil)
+	}
+	in, err := t.look(v)
+	if err != nil {
+		return nil, err
+	}
+	if in.failure != "" {
+		return t.fail(v, in.failure), nil
+	}
+	t.live.hold(in.reason)
+	if in.records() || in.fresh || in.done {
+		return t.compute(ctx, v, in)
+	}
+	due, err := t.due(v, in, now)
+	if err != nil || !due {
+		return nil, err
+	}
+	return t.compute(ctx, v, in)
+}
+
+// overfull reports whether too much waits for other shards.
+func (t *task) overfull(v *engine.View) (bool, error) {
+	b, ok, err := v.Get(jobKey(rowOut, t.ref))
+	if err != nil || !ok {
+		return false, err
+	}
+	out, err := decode(b, (*outRow).code)
+	if err != nil || out.bytes < maxOutBytes {
+		return false, err
+	}
+	t.live.hold(fmt.Sprintf("%d bytes wait for sinks in other shards", out.bytes))
+	return true, nil
+}
+
+// due reports whether there is something to fire although there is nothing to read; if not, it says when there may be.
+func (t *task) due(v *engine.View, in *input, now int64) (bool, error) {
+	o := newOverlay(v, t)
+	at, waits, err := t.prog.Next(o)
+	if err != nil || !waits {
+		return false, err
+	}
+	mark, idle := pipeline.Watermark(in.marks(), now, t.mark)
+	if mark >= at {
+		return true, nil
+	}
+	if idle && mark != noTime {
+		v.WakeAt(now + at - mark) // time goes on by itself
+	}
+	for _, p := range in.parts {
+		if !idle && p.part.CaughtUp && p.part.Seen && p.part.IdleAfter >= 0 {
+			if wake := p.part.Arrived + p.part.IdleAfter; wake >= now {
+				v.WakeAt(wake + 1)
+			}
+		}
+	}
+	return false, nil
+}
+
+// fail returns the step that ends the job.
+func (t *task) fail(v *engine.View, reason string) *step {
+	s := &step{task: t, began: v.Now(), mark: t.mark}
+	s.tick = tickCommand{job: t.ref, revision: t.job.revision, task: t.row, status: Failed, reason: engine.Cut(reason, maxReason)}
+	s.tick.task.n++
+	s.propose()
+	return s
+}
+
+// compute runs what there is to read through the operators, and fires what is due then. in is nil while earlier firing goes on.
+func (t *task) compute(ctx context.Context, v *engine.View, in *input) (*step, error) {
+	for limit := t.limit; ; limit = max(limit/2, 1) {
+		s, err := t.try(ctx, v, in, limit)
+		if errors.Is(err, pipeline.ErrBatch) && limit > 1 {
+			continue
+		}
+		if err != nil {
+			return t.failed(v, err)
+		}
+		queue, err := t.fullQueue(v, s)
+		if err != nil {
+			return nil, err
+		}
+		if queue != "" {
+			if limit = min(limit, max(s.read, len(s.effects.writes))); limit == 1 {
+				return nil, t.waitForRoom(v, queue)
+			}
+			t.limit = limit / 2 // there may be room for a part of it
+			continue
+		}
+		rows, size := s.size()
+		if rows <= maxTickRows && size <= maxTickBytes || s.read <= 1 && rows <= hardRows && size <= hardBytes {
+			s.finish()
+			return s, nil
+		}
+		if s.read <= 1 {
+			return t.fail(v, fmt.Sprintf("one record comes to %d bytes in %d rows", size, rows)), nil
+		}
+		limit = min(limit, s.read)
+	}
+}
+
+// fullQueue returns the first queue of the job's namespace that has no room for what a step writes to it, "" if all do.
+func (t *task) fullQueue(v *engine.View, s *step) (string, error) {
+	var seen []string
+	for i := range t.def.Sinks {
+		k := &t.def.Sinks[i]
+		if k.Kind != pipeline.ToQueue || t.elsewhere(k) || slices.Contains(seen, k.Target) {
+			continue
+		}
+		seen = append(seen, k.Target)
+		n, size := s.effects.toQueue(t, k.Target)
+		if n == 0 {
+			continue
+		}
+		messages, bytes, err := feed.Room(v, t.namespace, k.Target)
+		if err != nil || n > messages || size > bytes {
+			return k.Target, err
+		}
+	}
+	return "", nil
+}
+
+// toQueue returns how many messages go to a queue of the job's namespace, and the bytes of their payloads.
+func (e *effects) toQueue(t *task, queue string) (n, size int64) {
+	for i := range e.writes {
+		w := &e.writes[i]
+		if k := &t.def.Sinks[w.Sink]; k.Kind == pipeline.ToQueue && k.Target == queue && !t.elsewhere(k) {
+			n++
+			size += int64(len(w.Record.Value))
+		}
+	}
+	return n, size
+}
+
+// elsewhere reports whether a sink is in another namespace.
+func (t *task) elsewhere(k *pipeline.Sink) bool {
+	return k.Namespace != "" && k.Namespace != t.namespace
+}
+
+// waitForRoom holds the task until a queue has room.
+func (t *task) waitForRoom(v *engine.View, queue string) error {
+	t.live.hold(fmt.Sprintf("queue %q is full", queue))
+	return v.WaitOn(feed.RoomTopic(t.namespace, queue))
+}
+
+// failed is for an operator that could not do its work now.
+func (t *task) failed(v *engine.View, err error) (*step, error) {
+	if errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrBusy) {
+		t.held(v.Now(), err.Error())
+		v.WakeAt(t.hold.until)
+		return nil, nil
+	}
+	return nil, err
+}
+
+func (t *task) held(now int64, reason string) {
+	t.hold.begin(now, reason)
+	t.live.hold(reason)
+}
+
+// try computes a tick of at most so many records.
+func (t *task) try(ctx context.Context, v *engine.View, in *input, limit int) (*step, error) {
+	s := &step{task: t, began: v.Now(), state: newOverlay(v, t), cursors: make(map[cursorID]cursor), mark: t.mark}
+	s.tick = tickCommand{job: t.ref, revision: t.job.revision, task: t.row, status: Running}
+	row := &s.tick.task
+	row.n++
+	tick := t.prog.NewTick(s.state, t.lookup(v), pipeline.Limits{Bytes: maxTickBytes / 2, Rows: min(maxTickRows/2, 4*limit)}, t.mark)
+	target, fire := t.row.target, t.row.fire
+	if in != nil {
+		var err error
+		if target, err = s.readAll(ctx, tick, in, limit); err != nil {
+			return nil, err
+		}
+	}
+	next, err := tick.Advance(ctx, target, fire)
+	if err != nil {
+		return nil, err
+	}
+	if next == nil { // until then what is to fire by it has not all been told
+		s.mark = max(s.mark, target)
+	}
+	row.watermark, row.target, row.fire = s.mark, target, next
+	if in != nil && in.done && s.read == 0 && next == nil || in == nil && target == pipeline.EndOfTime && next == nil {
+		s.tick.status = Completed
+	}
+	s.effects.take(tick, t)
+	return s, nil
+}
+
+// readAll adds batches to a tick, until it has enough, and returns the watermark after them.
+func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limit int) (int64, error) {
+	t := s.task
+	if in.done {
+		return pipeline.EndOfTime, nil
+	}
+	r := in.begin()
+	for s.read < limit && r.bytes < maxReadBytes {
+		batch, failures, err := r.batch(t, min(t.job.batch, limit-s.read))
+		if err != nil {
+			return 0, err
+		}
+		n := len(batch) + len(failures)
+		if n == 0 {
+			break
+		}
+		s.read, s.last = s.read+n, n
+		s.effects.failures = append(s.effects.failures, failures...)
+		if err := tick.Add(ctx, batch); err != nil {
+			return 0, err
+		}
+	}
+	s.effects.failures = append(s.effects.failures, r.gaps...)
+	s.effects.missed = r.missed
+	for _, p := range r.parts {
+		if was, ok := t.cursors[p.id]; !ok || was != p.cursor {
+			s.cursors[p.id] = p.cursor
+		}
+	}
+	mark, _ := pipeline.Watermark(r.marks(), s.began, t.mark)
+	return mark, nil
+}
+
+// lookup answers kv_lookup from the view.
+func (t *task) lookup(v *engine.View) pipeline.Lookup {
+	return func(_ context.Context, namespace string, keys []string) ([][]byte, error) {
+		if namespace == "" {
+			namespace = t.namespace
+		}
+		return feed.Values(v, namespace, keys)
+	}
+}
+
+// proposed is told what became of a step. An error ends the lane's duty.
+func (t *task) proposed(s *step, err error, now int64) error {
+	var refused *refusedError
+	switch {
+	case err == nil:
+		t.applied(s, now)
+	case errors.As(err, &refused):
+		t.refusedOutput(s, refused, now)
+	case errors.Is(err, engine.ErrUnknownOutcome), errors.Is(err, engine.ErrConflict):
+		t.broken = true // it is known anew what has been applied
+	case errors.Is(err, engine.ErrReadOnly), errors.Is(err, engine.ErrBusy):
+		t.held(now, err.Error())
+	case errors.Is(err, engine.ErrInvalid) && s.read > 1:
+		t.limit = s.read / 2
+	case errors.Is(err, engine.ErrInvalid):
+		t.held(now, err.Error())
+	default:
+		t.broken = true
+		return err
+	}
+	return nil
+}
+
+func (t *task) applied(s *step, now int64) {
+	t.row, t.mark, t.hold = s.tick.task, s.mark, hold{}
+	for id, c := range s.cursors {
+		t.cursors[id] = c
+	}
+	if s.state != nil {
+		s.state.remember()
+	}
+	t.limit = min(2*t.limit, maxBatches*t.job.batch)
+	t.latency = latency{}
+	if s.read > 0 {
+		took := max(now-s.began, 0)
+		t.latency = latency{1, took, took}
+	}
+	t.live.ticked(s, t.latency)
+}
+
+func (l *live) look(now, mark int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.polled, l.mark = now, mark
+	l.looks++
+}
+
+func (l *live) hold(reason string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reason = reason
+}
+
+func (l *live) ticked(s *step, pending latency) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reason, l.pending, l.mark = "", pending, s.mark
+	if s.read > 0 {
+		l.lastRead, l.last = s.last, pending.sum
+	}
+}

@@ -1,0 +1,265 @@
+package processing_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
+	"github.com/floedb/floe/stream/processing"
+)
+
+var errSleeps = errors.New("the duty sleeps")
+
+// bed is the door of a duty that ends when it sleeps.
+type bed struct {
+	s        *stage
+	shard    engine.ShardID
+	asleep   func(wake <-chan struct{}, until int64)
+	proposed func()
+}
+
+func (b *bed) Now() int64 { return b.s.Now() }
+
+func (b *bed) Propose(_ context.Context, cmd engine.Command) ([]byte, error) {
+	out := b.s.Entry(b.shard, cmd)[0]
+	if b.proposed != nil {
+		b.proposed()
+	}
+	return out.Result, out.Err
+}
+
+func (b *bed) Sleep(_ context.Context, wake <-chan struct{}, until int64) error {
+	select {
+	case <-wake:
+		return nil
+	default:
+	}
+	if b.asleep != nil {
+		b.asleep(wake, until)
+	}
+	return errSleeps
+}
+
+// duties runs the duties of jobs, each until it sleeps.
+func (s *stage) duties(b bed) {
+	s.t.Helper()
+	for shard := range s.Shards() {
+		s.duty(shard, "", b)
+	}
+}
+
+// lane runs the duty of a job until it sleeps.
+func (s *stage) lane(id processing.JobID, b bed) {
+	s.t.Helper()
+	shard, name := processing.Lane(id)
+	s.duty(shard, name, b)
+}
+
+func (s *stage) duty(shard int, name string, b bed) {
+	s.t.Helper()
+	b.s, b.shard = s, engine.ShardID(shard)
+	for _, d := range s.Executor(b.shard).Duties(1, func() engine.LeadDoor { return &b }) {
+		if d.Machine != "processing" || name != "" && d.Name != name {
+			continue
+		}
+		if err := d.Run(context.Background(), d.Lead); !errors.Is(err, errSleeps) {
+			s.t.Errorf("duty %v: %v", &d, err)
+		}
+	}
+}
+
+// wakes reports whether something wakes the duty that runs a job, and when it would look by itself.
+func (s *stage) wakes(id processing.JobID, something func()) (woken bool, until int64) {
+	s.t.Helper()
+	s.lane(id, bed{asleep: func(wake <-chan struct{}, at int64) {
+		until = at
+		something()
+		select {
+		case <-wake:
+			woken = true
+		default:
+		}
+	}})
+	return woken, until
+}
+
+const queued = `
+name: queued
+sources: [{ name: in, stream: { name: in, partitions: all } }]
+sinks: [{ name: work, queue: { name: work } }]
+`
+
+// TestWaitForRoom: a job that is held by a full queue writes nothing until the queue has room, and whatever makes room wakes it. Once it tried again and again.
+func TestWaitForRoom(t *testing.T) {
+	s, ctx := newStage(t, 1), context.Background()
+	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 3}); err != nil {
+		t.Fatal(err)
+	}
+	id := s.submit(queued)
+	for i := range 20 {
+		s.append("in", amount(i))
+	}
+	s.run()
+	before := len(s.Log(0))
+	for range 50 {
+		s.Advance(3000)
+	}
+	if n := len(s.Log(0)) - before; n > 0 {
+		t.Errorf("a job that is held has written %d entries", n)
+	}
+	if j := s.job(id); j.Metrics.RecordsIn != 3 {
+		t.Errorf("job %+v", j)
+	}
+	if woken, until := s.wakes(id, func() {}); woken || until < s.Now()+30_000 {
+		t.Errorf("woken by nothing: %t, looks again in %d ms", woken, until-s.Now())
+	}
+	for _, room := range []struct {
+		name string
+		make func() error
+	}{
+		{"ack", func() error {
+			all, err := s.queues.Dequeue(ctx, "work")
+			if err != nil || len(all) != 1 {
+				return fmt.Errorf("%d messages, %v", len(all), err)
+			}
+			return s.queues.Ack(ctx, "work", all[0].Receipt)
+		}},
+		{"purge", func() error { _, err := s.queues.Purge(ctx, "work"); return err }},
+		{"configure", func() error { return s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 5}) }},
+		{"delete", func() error { return s.queues.Delete(ctx, "work") }},
+	} {
+		woken, _ := s.wakes(id, func() {
+			if err := room.make(); err != nil {
+				t.Errorf("%s: %v", room.name, err)
+			}
+		})
+		if !woken {
+			t.Errorf("%s wakes nobody", room.name)
+		}
+		s.run()
+	}
+	if j := s.job(id); j.Metrics.RecordsIn != 20 {
+		t.Errorf("job %+v", j)
+	}
+}
+
+// TestHeldReason: why a job is held can be seen while it is.
+func TestHeldReason(t *testing.T) {
+	s, ctx := newStage(t, 1), context.Background()
+	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 1}); err != nil {
+		t.Fatal(err)
+	}
+	id := s.submit(queued)
+	s.append("in", amount(1), amount(2))
+	var held processing.Job
+	s.lane(id, bed{asleep: func(<-chan struct{}, int64) { held = s.job(id) }})
+	if !held.Held || held.Reason != `queue "work" is full` || held.Metrics.RecordsIn != 1 {
+		t.Errorf("job %+v", held)
+	}
+}
+
+// TestIdleLanes: 100 jobs that have nothing to do sleep until something comes, or half a minute.
+func TestIdleLanes(t *testing.T) {
+	table, looks, _ := processing.Observed(1 << 20)
+	s := newStageOf(t, 1, table)
+	for i := range 100 {
+		s.append(fmt.Sprint("in", i), amount(500))
+		s.submit(strings.NewReplacer("name: orders }", fmt.Sprint("name: in", i, " }"), "name: big", fmt.Sprint("name: big", i)).Replace(filtered))
+	}
+	s.run()
+	var seen int64
+	s.duties(bed{
+		proposed: func() { t.Error("an idle job proposes") },
+		asleep: func(_ <-chan struct{}, until int64) {
+			if until < s.Now()+30_000 {
+				t.Errorf("looks again in %d ms", until-s.Now())
+			}
+			seen += looks()
+		},
+	})
+	if seen > 200 {
+		t.Errorf("%d looks of 100 idle jobs", seen)
+	}
+}
+
+// TestBacklogWakes: a job for whose sinks in other shards too much waits is woken when there is room, and not before.
+func TestBacklogWakes(t *testing.T) {
+	s, ctx := newStage(t, 4), context.Background()
+	other := ""
+	for i := 0; ; i++ {
+		if other = fmt.Sprint("other", i); engine.HomeShard(other, 4) != engine.HomeShard("n", 4) {
+			break
+		}
+	}
+	id := s.submit(fmt.Sprintf(`
+name: far
+sources: [{ name: in, stream: { name: in, partitions: all } }]
+sinks: [{ name: out, stream: { name: out, namespace: %s } }]
+`, other))
+	large := strings.Repeat("x", 900<<10)
+	for range 12 {
+		s.append("in", large)
+	}
+	s.lane(id, bed{})
+	if m := s.job(id).Metrics; m.Backlog < processing.MaxOutBytes || m.RecordsIn == 12 {
+		t.Fatalf("backlog %d after %d records", m.Backlog, m.RecordsIn)
+	}
+	if woken, _ := s.wakes(id, s.Deliver); !woken {
+		t.Error("not woken when what waited was taken")
+	}
+	s.run()
+	s.Deliver()
+	s.run()
+	far := engine.StoreOf(stream.Primitive, s.Router(), other, 1<<20)
+	if st, err := far.Stats(ctx, "out"); err != nil || st.Appended != 12 {
+		t.Errorf("out: %+v, %v", st, err)
+	}
+	if m := s.job(id).Metrics; m.Backlog != 0 {
+		t.Errorf("metrics %+v", m)
+	}
+}
+
+// TestMarkWhileFiring: the watermark that is shown passes the end of no window that has not been told. Once it was ahead while many windows fired.
+func TestMarkWhileFiring(t *testing.T) {
+	s := newStage(t, 1)
+	id := s.submit(strings.Replace(summed, "name: sums", "name: sums\nbatch_size: 1000", 1))
+	base := s.Now() / 10_000 * 10_000
+	var all []stream.Message
+	const keys = 6000
+	for i := range keys {
+		all = append(all, stream.Message{Payload: fmt.Appendf(nil, `{"who":"w%d","ts":%d,"n":1}`, i, base)})
+	}
+	all = append(all, stream.Message{Payload: fmt.Appendf(nil, `{"who":"last","ts":%d,"n":1}`, base+20_000)})
+	for len(all) > 0 {
+		n := min(len(all), 1000)
+		if _, err := s.streams.AppendMany(context.Background(), "sales", all[:n]); err != nil {
+			t.Fatal(err)
+		}
+		all = all[n:]
+	}
+	slices, mark := 0, int64(0)
+	s.lane(id, bed{asleep: func(<-chan struct{}, int64) { mark = s.job(id).Metrics.Watermark.UnixMilli() }, proposed: func() {
+		st, err := s.streams.Stats(context.Background(), "totals")
+		told := int64(0)
+		if err == nil {
+			told = st.Appended
+		}
+		if told > 0 && told < keys {
+			slices++
+		}
+		if mark := s.job(id).Metrics.Watermark; told < keys && !mark.IsZero() && mark.UnixMilli() >= base+10_000 {
+			t.Errorf("%d of %d windows have been told, and the watermark is %d ms behind their end", told, keys, mark.UnixMilli()-base-10_000)
+		}
+	}})
+	if st, err := s.streams.Stats(context.Background(), "totals"); err != nil || st.Appended != keys || slices == 0 {
+		t.Errorf("totals %+v, %v, %d slices", st, err, slices)
+	}
+	if mark < base+10_000 {
+		t.Errorf("the watermark is %d", mark-base)
+	}
+}

@@ -1,0 +1,212 @@
+package stream
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/push"
+)
+
+// A push is a subscription of another machine to a stream, see package push: in place of consumers that ask, the records of its group are handed to the
+// subscriber, who has done with them whatever comes of them. So what a push takes is acknowledged in the command that hands it out, and nothing of it is ever
+// delivered again.
+//
+// A subscription may be there before the stream, and stays when that is deleted. Its row is in the stream's home, and in a spread namespace in all other shards as
+// well, each handing out the records of its own partitions. When a batch is due stands in an index, which a duty looks at (see pushduty.go): Apply
+// finds out again what there is to hand out.
+//
+//	'w' | ns u32 | stream, as key.AppendString | key of the subscriber            a push, see pushRow
+//	'u' | due | ns u32 | stream, likewise | key                                   when there is something to hand out (ms, as key.AppendInt64) -> nothing
+//	'x' | id u64 | number u64                                                     a batch whose end is waited for, in the stream's home -> nothing
+const (
+	rowPush    = 'w'
+	rowPushDue = 'u'
+	rowPushEnd = 'x'
+)
+
+// pushKinds are the kinds of rows of pushes, which belong to no stream that there is.
+var pushKinds = [...]byte{rowPush, rowPushDue, rowPushEnd}
+
+// maxSent bounds the batches of a push that are on their way to another shard.
+const maxSent = 64
+
+// never is the time of what does not happen.
+const never = engine.NoTimer
+
+// pushRow is the value of a row 'w'.
+type pushRow struct {
+	push.Subscription
+	id     uint64 // LSN at which the shard got to know it
+	stream uint64 // id of the stream whose group it has, 0: there is none
+	made   bool   // the group was made for it, and goes with it
+	due    int64  // when there is something to hand out, or never
+
+	// Of the stream's home.
+	active  int64 // batches whose end is waited for
+	numbers uint64
+	waiting []uint64 // shards that want to hand out a batch, in turn
+
+	credits []credit // batches that may be handed out, if there may not be any number
+	asked   bool     // for one
+	sent    int64    // batches that may or may not have been taken: nobody has said yet
+
+	taken, repeated, refused, records int64
+	note                              string // why a batch was refused last
+}
+
+// credit is the right to hand out a batch: a row 'x' in the stream's home, of the push that is called id there.
+type credit struct{ id, number uint64 }
+
+func (r *pushRow) code(c *codec.Coder) {
+	version := byte(rowVersion)
+	if c.Byte(&version); version != rowVersion {
+		c.Fail("push row of another version")
+	}
+	r.Subscription.Code(c)
+	c.Uvarint(&r.id)
+	c.Uvarint(&r.stream)
+	c.Bool(&r.made)
+	for _, n := range [...]*int64{&r.due, &r.active, &r.sent, &r.taken, &r.repeated, &r.refused, &r.records} {
+		c.Varint(n)
+	}
+	c.Uvarint(&r.numbers)
+	codec.List(c, &r.waiting, (*codec.Coder).Uvarint)
+	codec.List(c, &r.credits, func(c *codec.Coder, v *credit) {
+		c.Uvarint(&v.id)
+		c.Uvarint(&v.number)
+	})
+	c.Bool(&r.asked)
+	c.String(&r.note)
+}
+
+func decodePush(b []byte) (r pushRow, err error) {
+	c := codec.NewDecoder(b)
+	r.code(&c)
+	if err := c.Done(); err != nil {
+		return r, fmt.Errorf("stream push row: %w", err)
+	}
+	return r, nil
+}
+
+func pushPrefix(dst []byte, ns uint32, stream string) []byte {
+	return key.AppendString(key.AppendUint32(append(dst, rowPush), ns), []byte(stream))
+}
+
+func pushKey(dst []byte, ns uint32, stream, subscriber string) []byte {
+	return append(pushPrefix(dst, ns, stream), subscriber...)
+}
+
+// pushDueKey is the key of a row 'u'.
+func pushDueKey(due int64, ns uint32, stream, subscriber string) []byte {
+	k := key.AppendUint32(key.AppendInt64([]byte{rowPushDue}, due), ns)
+	return append(key.AppendString(k, []byte(stream)), subscriber...)
+}
+
+// parsePushDue reads the key of a row 'u'.
+func parsePushDue(k []byte) (due int64, ns uint32, stream, subscriber string, ok bool) {
+	if len(k) < 13 {
+		return 0, 0, "", "", false
+	}
+	name, rest, ok := key.CutString(k[13:])
+	return key.Int64(k[1:]), uint32(k[9])<<24 | uint32(k[10])<<16 | uint32(k[11])<<8 | uint32(k[12]), string(name), string(rest), ok
+}
+
+func pushEndKey(id, number uint64) []byte {
+	return key.AppendUint64(key.AppendUint64([]byte{rowPushEnd}, id), number)
+}
+
+// pushTopic is notified when something is due earlier than was known.
+func pushTopic() engine.Topic { return engine.TopicOf(engine.MachineStream, "", []byte("pushes")) }
+
+// pushing is a push while a command changes it.
+type pushing struct {
+	pushRow
+	m    *machine
+	tx   *engine.Tx
+	name string // of the stream
+	key  string // of the subscriber
+	was  int64  // when it was due
+}
+
+// fed is what a stream remembers of a push.
+type fed struct{ key, group string }
+
+// loadFed reads which pushes a stream has.
+func (m *machine) loadFed(tx *engine.Tx, st *stream) {
+	st.fed = nil
+	prefix := pushPrefix(nil, st.ns, st.name)
+	each(tx, prefix, func(k, v []byte) {
+		st.fed = append(st.fed, fed{string(k[len(prefix):]), must(decodePush(v)).Group})
+	})
+}
+
+// push returns a push of a stream, nil if there is none.
+func (m *machine) push(tx *engine.Tx, name, subscriber string) *pushing {
+	b, ok := tx.Get(pushKey(nil, tx.Namespace(), name, subscriber))
+	if !ok {
+		return nil
+	}
+	f := &pushing{pushRow: must(decodePush(b)), m: m, tx: tx, name: name, key: subscriber}
+	f.was = f.due
+	return f
+}
+
+// save writes the push, and keeps the index of what is due with it.
+func (f *pushing) save() {
+	ns := f.tx.Namespace()
+	c := codec.NewEncoder(nil)
+	f.pushRow.code(&c)
+	f.tx.Set(pushKey(nil, ns, f.name, f.key), c.Encoded())
+	f.keep()
+}
+
+func (f *pushing) keep() {
+	if f.due == f.was {
+		return
+	}
+	ns := f.tx.Namespace()
+	if f.was != never {
+		f.tx.Delete(pushDueKey(f.was, ns, f.name, f.key))
+	}
+	if f.was = f.due; f.due != never {
+		f.tx.Set(pushDueKey(f.due, ns, f.name, f.key), nil)
+		f.tx.Notify(pushTopic(), -1)
+	}
+}
+
+// remove removes the push. What comes of batches that were handed out is nobody's business any more.
+func (f *pushing) remove() {
+	f.due = never
+	f.keep()
+	f.tx.Delete(pushKey(nil, f.tx.Namespace(), f.name, f.key))
+	prefix := key.AppendUint64([]byte{rowPushEnd}, f.id)
+	f.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
+}
+
+// home reports whether the shard has the stream's record, or would have it.
+func (f *pushing) home() bool { return here(f.tx, f.name, 0) }
+
+// fedBy returns the key of a push of the group, "" if it has none.
+func (st *stream) fedBy(group string) string {
+	if i := slices.IndexFunc(st.fed, func(f fed) bool { return f.group == group }); i >= 0 {
+		return st.fed[i].key
+	}
+	return ""
+}
+
+// refuseFed refuses what consumers may not do with the group of a push.
+func (st *stream) refuseFed(kind uint8, group string) error {
+	if len(st.fed) == 0 || st.fedBy(group) == "" {
+		return nil
+	}
+	switch kind {
+	case kindReadGroup, kindHold:
+		return &ConflictError{Stream: st.name, Partition: -1, Reason: engine.Text("the records of consumer group %q start runs of a workflow: it has no other consumers", group)}
+	case kindDeleteGroup:
+		return &ConflictError{Stream: st.name, Partition: -1, Reason: engine.Text("the records of consumer group %q start runs of a workflow: it goes with its trigger", group)}
+	}
+	return nil
+}

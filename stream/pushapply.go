@@ -1,0 +1,434 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/plant"
+	"github.com/floedb/floe/internal/push"
+)
+
+// isPushKind reports whether the command is for pushes.
+func isPushKind(kind uint8) bool { return kind >= kindRelay && kind <= kindGrant }
+
+// applyPush carries out the commands of pushes.
+func (m *machine) applyPush(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+	switch cmd.Kind {
+	case kindRelay, kindSubscribe:
+		s, err := decodeBody(cmd.Body, (*push.Subscription).Code)
+		if err != nil {
+			return nil, err
+		}
+		return nil, m.subscribe(tx, &s, cmd.Kind == kindRelay)
+	case kindPush:
+		c, err := decodeBody(cmd.Body, (*pushCommand).code)
+		if err != nil {
+			return nil, err
+		}
+		return nil, m.handOut(tx, &c)
+	case kindEnd:
+		e, err := decodeBody(cmd.Body, (*call.End).Encode)
+		if err != nil {
+			return nil, err
+		}
+		t, err := decodeBody(e.Token, (*push.EndToken).Code)
+		if err != nil {
+			return nil, err
+		}
+		m.ended(tx, &t)
+		return nil, nil
+	case kindWant:
+		c, err := decodeBody(cmd.Body, (*creditCommand).code)
+		if err != nil {
+			return nil, err
+		}
+		if f := m.push(tx, c.token.Stream, c.token.Key); f != nil {
+			f.want(c.shard)
+			f.look(true)
+			f.save()
+		}
+		return nil, nil
+	case kindGrant:
+		c, err := decodeBody(cmd.Body, (*creditCommand).code)
+		if err != nil {
+			return nil, err
+		}
+		m.granted(tx, &c)
+		return nil, nil
+	}
+	panic(fmt.Sprintf("stream: unknown command kind %d", cmd.Kind))
+}
+
+func decodeBody[T any](b []byte, code func(*T, *codec.Coder)) (v T, err error) {
+	if v, err = codec.Decode(b, code); err != nil {
+		err = engine.Errorf(ErrInvalid, "stream: command: %v", err)
+	}
+	return v, err
+}
+
+func encodeBody[T any](v *T, code func(*T, *codec.Coder)) []byte {
+	return codec.Encode(nil, v, code)
+}
+
+// creditCommand is the body of kindWant and kindGrant.
+type creditCommand struct {
+	token push.EndToken
+	shard uint64
+}
+
+func (v *creditCommand) code(c *codec.Coder) {
+	v.token.Code(c)
+	c.Uvarint(&v.shard)
+}
+
+// subscribe notes what a subscriber wants from now on.
+func (m *machine) subscribe(tx *engine.Tx, s *push.Subscription, relayed bool) error {
+	if err := errors.Join(engine.CheckName("stream", s.Stream), engine.CheckName("consumer group", s.Group)); err != nil && !s.Gone {
+		return engine.Errorf(ErrInvalid, "%v", err)
+	}
+	home := here(tx, s.Stream, 0)
+	if relayed && !home {
+		m.send(tx, s.Stream, s.Stream, push.KindSubscribe, encodeBody(s, (*push.Subscription).Code))
+		return nil
+	}
+	key := s.Subscriber.Key()
+	f := m.push(tx, s.Stream, key)
+	if f != nil && f.Revision >= s.Revision {
+		return nil
+	}
+	if home && tx.Spread() && !engine.Tagged(s.Stream) {
+		for shard := range engine.ShardID(tx.Shards()) {
+			if shard != tx.Shard() {
+				m.send(tx, engine.RouteTo(tx.NamespaceName(), shard, tx.Shards()), s.Stream, push.KindSubscribe, encodeBody(s, (*push.Subscription).Code))
+			}
+		}
+	}
+	st := m.present(tx, s.Stream)
+	switch {
+	case f == nil && s.Gone:
+		return nil
+	case f == nil:
+		f = &pushing{pushRow: pushRow{id: uint64(tx.LSN()), due: never}, m: m, tx: tx, name: s.Stream, key: key, was: never}
+	case s.Gone || s.Group != f.Group:
+		f.leave(st)
+	}
+	if s.Gone {
+		f.remove()
+		m.reloadFed(tx, st)
+		return nil
+	}
+	f.Subscription = *s
+	f.save()
+	m.reloadFed(tx, st)
+	if home && st != nil {
+		f.attach(st, s.Latest)
+	}
+	f.pump()
+	f.look(true)
+	f.save()
+	return nil
+}
+
+// present returns a stream that there is, nil if there is none.
+func (m *machine) present(tx *engine.Tx, name string) *stream {
+	st := m.load(tx, name)
+	if st == nil || st.deleted() {
+		return nil
+	}
+	return st
+}
+
+// reloadFed notes which pushes a stream has, after that has changed.
+func (m *machine) reloadFed(tx *engine.Tx, st *stream) {
+	if st != nil {
+		m.touch(tx, st)
+		m.loadFed(tx, st)
+	}
+}
+
+// send sends a command about a stream to the shard of a route in the command's namespace.
+func (m *machine) send(tx *engine.Tx, route, stream string, kind uint8, body []byte) {
+	tx.Send(engine.Message{
+		Command: engine.Command{Machine: engine.MachineStream, Kind: kind, Namespace: tx.NamespaceName(), Spread: tx.Spread(), Body: body},
+		Name:    route, Lane: laneOf(stream),
+	})
+}
+
+// attach gives the push its group, at the stream's home. If there is one it goes on where that is.
+func (f *pushing) attach(st *stream, latest bool) {
+	f.stream = st.id
+	if f.m.loadGroup(f.tx, st, f.Group) != nil {
+		return
+	}
+	config := defaultGroup().groupConfig
+	config.mode = Mode(f.Mode)
+	if latest && !plant.On(plant.FromTheFirst) {
+		config.start = start{kind: startEnd}
+	}
+	f.tx.Step() // a command may make several, and each is called by its LSN
+	if _, err := f.m.foundGroup(f.tx, st, f.Group, config); err != nil {
+		f.note = err.Error()
+		return
+	}
+	f.made = true
+}
+
+// leave lets go of the group, at the stream's home: if it was made for the push it goes too, unless another one has it.
+func (f *pushing) leave(st *stream) {
+	made := f.made
+	f.made, f.stream = false, 0
+	if st == nil || !made || !f.home() {
+		return
+	}
+	for _, other := range st.fed {
+		if other.key != f.key && other.group == f.Group {
+			o := f.m.push(f.tx, f.name, other.key)
+			o.made = true
+			o.save()
+			return
+		}
+	}
+	if g := f.m.loadGroup(f.tx, st, f.Group); g != nil {
+		f.m.touchGroup(f.tx, g)
+		f.m.tellGroup(f.tx, st, g, kindDropGroup)
+		f.m.dropGroup(f.tx, st, g)
+	}
+}
+
+// attachAll gives the pushes of a stream that is new their groups: all of its records are new to them.
+func (m *machine) attachAll(tx *engine.Tx, st *stream) {
+	m.loadFed(tx, st)
+	for _, of := range st.fed {
+		f := m.push(tx, st.name, of.key)
+		if f.home() {
+			f.made = false
+			f.attach(st, false)
+		}
+		f.look(true)
+		f.save()
+	}
+}
+
+// detachAll has the pushes of a stream that is deleted wait for another one.
+func (m *machine) detachAll(tx *engine.Tx, st *stream) {
+	for _, of := range st.fed {
+		f := m.push(tx, st.name, of.key)
+		f.stream, f.made, f.due = 0, false, never
+		f.giveBack()
+		f.save()
+	}
+}
+
+// noteFed looks again at the pushes of a group, after something about it has changed.
+func (m *machine) noteFed(tx *engine.Tx, st *stream, group string) {
+	for _, of := range st.fed {
+		if of.group == group {
+			f := m.push(tx, st.name, of.key)
+			f.look(true)
+			f.save()
+		}
+	}
+}
+
+// noteAppended is told that records have been appended to a partition, from an offset on.
+func (m *machine) noteAppended(tx *engine.Tx, st *stream, p int, from uint64) {
+	for _, of := range st.fed {
+		f := m.push(tx, st.name, of.key)
+		g := m.loadGroup(tx, st, of.group)
+		if g == nil || f.rests() {
+			continue
+		}
+		part := &st.parts[p]
+		next := max(g.parts[p].next, part.first)
+		due := int64(never)
+		switch n := part.last + 1 - next; {
+		case n >= uint64(f.Batch):
+			due = tx.Now()
+		case next >= from && n > 0:
+			due = tx.Now() + f.Wait
+		}
+		if due < f.due {
+			f.due = due
+			f.save()
+		}
+	}
+}
+
+// rests reports whether nothing is handed out whatever there is.
+func (f *pushing) rests() bool {
+	return f.Paused && !plant.On(plant.PausedHands) || f.sent >= maxSent || f.Most > 0 && f.asked && len(f.credits) == 0
+}
+
+// look finds out when there is something to hand out. What only a look at the group's busy keys would tell is taken to be there if busy is set.
+func (f *pushing) look(busy bool) {
+	f.due = never
+	if st := f.m.present(f.tx, f.name); st != nil && !f.rests() {
+		if g := f.m.loadGroup(f.tx, st, f.Group); g != nil {
+			for p := range g.parts {
+				f.due = min(f.due, f.dueOf(st, g, p, busy))
+			}
+		}
+	}
+	if f.due > f.tx.Now() {
+		f.giveBack()
+	}
+}
+
+// dueOf returns when there is a batch in a partition.
+func (f *pushing) dueOf(st *stream, g *group, p int, busy bool) int64 {
+	if !here(f.tx, f.name, p) {
+		return never
+	}
+	part, cursor := &st.parts[p], &g.parts[p]
+	if busy && cursor.special(g) {
+		return f.tx.Now()
+	}
+	next := max(cursor.next, part.first)
+	switch n := part.last + 1 - next; {
+	case n == 0 || part.records() == 0 || cursor.keyed(g):
+		return never
+	case n >= uint64(f.Batch):
+		return f.tx.Now()
+	}
+	return max(must(idAt(getterOf(f.tx), st.gen, p, next)).Millis+f.waits(), 0)
+}
+
+// waits returns how long a record waits for others.
+func (f *pushing) waits() int64 {
+	if plant.On(plant.NeverWaits) {
+		return 0
+	}
+	return f.Wait
+}
+
+// special reports whether a partition has records that come before new ones: consumers have left them, before the push got the group.
+func (p *groupPart) special(g *group) bool {
+	return len(p.again) > 0 || p.held > 0 || p.keyed(g)
+}
+
+// keyed reports whether new records have to wait for keys that are busy.
+func (p *groupPart) keyed(g *group) bool { return g.mode == KeyShared && p.pending+p.held > 0 }
+
+// want notes, at the stream's home, that a shard wants to hand out a batch.
+func (f *pushing) want(shard uint64) {
+	for _, s := range f.waiting {
+		if s == shard {
+			return
+		}
+	}
+	f.waiting = append(f.waiting, shard)
+	f.pump()
+}
+
+// ask asks for the right to hand out a batch.
+func (f *pushing) ask() {
+	f.asked = true
+	if f.home() {
+		f.want(uint64(f.tx.Shard()))
+		return
+	}
+	c := creditCommand{f.token(credit{}), uint64(f.tx.Shard())}
+	f.m.send(f.tx, f.name, f.name, kindWant, encodeBody(&c, (*creditCommand).code))
+}
+
+// pump gives shards that wait their turn.
+func (f *pushing) pump() {
+	for len(f.waiting) > 0 && (f.Most == 0 || f.active < f.Most || plant.On(plant.OneBatchMore) && f.active == f.Most) {
+		shard := engine.ShardID(f.waiting[0])
+		f.waiting = f.waiting[1:]
+		f.numbers++
+		f.active++
+		right := credit{f.id, f.numbers}
+		f.tx.Insert(pushEndKey(right.id, right.number), nil)
+		if shard == f.tx.Shard() {
+			f.credits, f.asked = append(f.credits, right), false
+			continue
+		}
+		c := creditCommand{f.token(right), uint64(shard)}
+		f.m.send(f.tx, engine.RouteTo(f.tx.NamespaceName(), shard, f.tx.Shards()), f.name, kindGrant, encodeBody(&c, (*creditCommand).code))
+	}
+}
+
+func (f *pushing) token(c credit) push.EndToken {
+	return push.EndToken{Namespace: f.tx.NamespaceName(), Spread: f.tx.Spread(), Stream: f.name, Key: f.key, ID: c.id, Number: c.number}
+}
+
+// granted notes that the shard may hand out a batch.
+func (m *machine) granted(tx *engine.Tx, c *creditCommand) {
+	right := credit{c.token.ID, c.token.Number}
+	f := m.push(tx, c.token.Stream, c.token.Key)
+	if f == nil {
+		return // it has gone, there as well
+	}
+	f.credits, f.asked = append(f.credits, right), false
+	f.look(true)
+	f.save()
+}
+
+// giveBack gives back the rights that are of no use now.
+func (f *pushing) giveBack() {
+	for len(f.credits) > 0 {
+		right := f.credits[0]
+		f.credits = f.credits[1:]
+		f.over(right)
+	}
+}
+
+// over says that a batch has come to its end, or was not handed out.
+func (f *pushing) over(right credit) {
+	switch {
+	case right == credit{}:
+	case f.home():
+		f.release(right)
+	default:
+		t := f.token(right)
+		f.m.sendEnd(f.tx, &t)
+	}
+}
+
+func (m *machine) sendEnd(tx *engine.Tx, t *push.EndToken) {
+	e := call.End{Token: encodeBody(t, (*push.EndToken).Code)}
+	tx.Send(engine.Message{
+		Command: engine.Command{Machine: engine.MachineStream, Kind: push.KindEnd, Namespace: t.Namespace, Spread: t.Spread, Body: encodeBody(&e, (*call.End).Encode)},
+		Name:    t.Stream, Lane: laneOf(t.Stream),
+	})
+}
+
+// ended is told that what came of a batch has ended.
+func (m *machine) ended(tx *engine.Tx, t *push.EndToken) {
+	if t.Namespace != tx.NamespaceName() || !here(tx, t.Stream, 0) {
+		m.sendEnd(tx, t)
+		return
+	}
+	if f := m.push(tx, t.Stream, t.Key); f != nil {
+		f.release(credit{t.ID, t.Number})
+		f.look(true)
+		f.save()
+	}
+}
+
+// release makes room for another batch. An end that is told again makes none.
+func (f *pushing) release(right credit) {
+	k := pushEndKey(right.id, right.number)
+	if _, ok := f.tx.Get(k); !ok || right.id != f.id {
+		return
+	}
+	f.tx.Delete(k)
+	if plant.On(plant.EndsUnheard) {
+		f.tx.Insert(k, nil)
+		return
+	}
+	f.active--
+	f.pump()
+}
+
+// laneOfPush returns the lane of batches that are sent to a subscriber.
+func laneOfPush(stream, subscriber string) uint64 {
+	return xxhash.Sum64(append(key.AppendString(nil, []byte(stream)), subscriber...))
+}

@@ -1,0 +1,189 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/push"
+)
+
+// push is the duty that says when pushes are due. What they have is for Apply to find out.
+func (m *machine) watchPushes(ctx context.Context, lead *engine.Lead) error {
+	most, bury := maxBatches, ""
+	for {
+		var cmd engine.Command
+		err := lead.View(ctx, func(v *engine.View) error {
+			if err := v.WaitOn(pushTopic()); err != nil {
+				return err
+			}
+			found, err := nextPushes(v, most, bury, &cmd)
+			if err == nil && !found {
+				err = engine.ErrWait
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		var refused *engine.Error
+		switch _, err := lead.Propose(ctx, cmd); {
+		case err == nil || errors.Is(err, ErrConflict):
+			most, bury = maxBatches, ""
+		case !errors.As(err, &refused) || !errors.Is(err, ErrInvalid):
+			return err
+		case most > 1:
+			most = 1 // what comes of so many batches is too much for one command
+		case bury == "":
+			bury = err.Error()
+		default:
+			return err
+		}
+	}
+}
+
+// nextPushes makes a command for what is due now: pushes of one namespace, or the first one alone if only one batch is to be handed out.
+func nextPushes(v *engine.View, most int, bury string, cmd *engine.Command) (found bool, err error) {
+	it, err := v.Iter([]byte{rowPushDue}, []byte{rowPushDue + 1})
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	c, of := pushCommand{most: uint64(most), bury: bury}, uint32(0)
+	for ok := it.First(); ok && len(c.pushes) < most; ok = it.Next() {
+		due, ns, stream, subscriber, ok := parsePushDue(it.Key())
+		if !ok {
+			return false, fmt.Errorf("stream: row %x: %w", it.Key(), codec.ErrCorrupt)
+		}
+		if due > v.Now() {
+			v.WakeAt(due)
+			break
+		}
+		if len(c.pushes) > 0 && ns != of {
+			break
+		}
+		c.pushes, of = append(c.pushes, fedBy{stream, subscriber}), ns
+	}
+	if len(c.pushes) == 0 {
+		return false, nil
+	}
+	name, ok := v.NamespaceName(of)
+	if !ok {
+		return false, fmt.Errorf("stream: pushes of namespace %d, which is not known", of)
+	}
+	*cmd = engine.Command{Machine: engine.MachineStream, Kind: kindPush, Namespace: name, Spread: v.Spread(name), Body: encodeBody(&c, (*pushCommand).code)}
+	return true, nil
+}
+
+// queryPush answers how a subscription stands.
+func queryPush(v *engine.View, q *push.Query) error {
+	v.Freeze()
+	ns, ok := v.Namespace(q.Namespace)
+	if !ok {
+		return nil
+	}
+	b, ok, err := v.Get(pushKey(nil, ns, q.Stream, q.Key))
+	if err != nil || !ok {
+		return err
+	}
+	f, err := decodePush(b)
+	if err != nil {
+		return err
+	}
+	q.Info = push.Info{
+		Found: true, Revision: f.Revision, Paused: f.Paused, Full: f.Most > 0 && f.asked && len(f.credits) == 0, Active: f.active, Sent: f.sent,
+		Taken: f.taken, Repeated: f.repeated, Refused: f.refused, Records: f.records, Note: f.note,
+	}
+	w, err := viewOf(v, q.Namespace, q.Stream)
+	if err != nil || w == nil {
+		return err
+	}
+	q.Info.Exists = true
+	g, err := w.group(f.Group)
+	if err != nil || g == nil {
+		return err
+	}
+	q.Info.Grouped = true
+	parts, err := w.all()
+	if err != nil {
+		return err
+	}
+	l := look{v: v, w: w, g: g}
+	for p := range parts {
+		if !w.here(p) {
+			continue
+		}
+		next, err := l.next(p, &parts[p])
+		if err != nil {
+			return err
+		}
+		c, err := w.cursor(g, p)
+		if err != nil {
+			return err
+		}
+		q.Info.Lag += int64(parts[p].last + 1 - next + c.held + c.pending)
+	}
+	return nil
+}
+
+// verifyPushes checks that a push has a place in the index of what is due exactly if it says so, and that the batches whose end is waited for are counted.
+func (v *verifier) verifyPushes() error {
+	due, found, ids := make(map[string]bool), 0, make(map[uint64]int64)
+	err := v.Scan([]byte{rowPush}, []byte{rowPush + 1}, func(k, value []byte) error {
+		f, err := decodePush(value)
+		if err != nil || len(k) < 5 {
+			v.Reportf("stream: row %x: %v", k, err)
+			return nil
+		}
+		name, subscriber, ok := key.CutString(k[5:])
+		if !ok || string(name) != f.Stream || string(subscriber) != f.Subscriber.Key() {
+			v.Reportf("stream: push %x is of stream %q, subscriber %q", k, f.Stream, f.Subscriber.Key())
+			return nil
+		}
+		ns := uint32(k[1])<<24 | uint32(k[2])<<16 | uint32(k[3])<<8 | uint32(k[4])
+		if f.due != never {
+			due[string(pushDueKey(f.due, ns, f.Stream, string(subscriber)))] = true
+		}
+		if f.sent < 0 || f.active < 0 {
+			v.Reportf("stream %q: a push has sent %d batches and waits for %d ends", f.Stream, f.sent, f.active)
+		}
+		n, prefix := int64(0), key.AppendUint64([]byte{rowPushEnd}, f.id)
+		if err := v.Scan(prefix, key.PrefixEnd(prefix), func(_, _ []byte) error { n++; return nil }); err != nil {
+			return err
+		}
+		if ids[f.id] = n; n != f.active {
+			v.Reportf("stream %q: a push counts %d batches whose end is waited for, there are %d", f.Stream, f.active, n)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = v.Scan([]byte{rowPushDue}, []byte{rowPushDue + 1}, func(k, _ []byte) error {
+		found++
+		if !due[string(k)] {
+			v.Reportf("stream: no push is due at %x", k)
+		}
+		return nil
+	})
+	if err == nil && found != len(due) {
+		v.Reportf("stream: %d pushes are due, %d are looked for", len(due), found)
+	}
+	if err != nil {
+		return err
+	}
+	total := int64(0)
+	for _, n := range ids {
+		total -= n
+	}
+	if err := v.Scan([]byte{rowPushEnd}, []byte{rowPushEnd + 1}, func(_, _ []byte) error { total++; return nil }); err != nil {
+		return err
+	}
+	if total != 0 {
+		v.Reportf("stream: the ends of %d batches are waited for by no push", total)
+	}
+	return nil
+}

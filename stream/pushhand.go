@@ -1,0 +1,306 @@
+package stream
+
+import (
+	"errors"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/plant"
+	"github.com/floedb/floe/internal/push"
+)
+
+// What one command hands out at most. What comes of a batch, in the same command, may write much.
+const (
+	maxBatches   = 32
+	maxBatchSize = 4 << 20
+)
+
+// pushCommand is the body of kindPush: pushes that the duty has found to be due.
+type pushCommand struct {
+	pushes []fedBy
+	most   uint64 // batches
+	bury   string // not "": a batch goes to the dead letters instead, for this reason
+}
+
+// fedBy names a push.
+type fedBy struct{ stream, key string }
+
+func (c *pushCommand) code(cd *codec.Coder) {
+	codec.List(cd, &c.pushes, func(cd *codec.Coder, f *fedBy) {
+		cd.String(&f.stream)
+		cd.String(&f.key)
+	})
+	cd.Uvarint(&c.most)
+	cd.String(&c.bury)
+}
+
+// room is how much more one command may hand out.
+type room struct {
+	batches int
+	bytes   int
+}
+
+// handOut hands out what is due. It is refused if nothing was.
+func (m *machine) handOut(tx *engine.Tx, c *pushCommand) error {
+	r := room{batches: int(min(c.most, maxBatches)), bytes: maxBatchSize}
+	done := false
+	for _, at := range c.pushes {
+		f := m.push(tx, at.stream, at.key)
+		if f == nil || f.due > tx.Now() || r.batches == 0 || r.bytes <= 0 {
+			continue
+		}
+		done = true
+		f.handOut(&r, c.bury)
+		f.save()
+	}
+	if !done {
+		return engine.Errorf(ErrConflict, "overtaken: nothing is due")
+	}
+	return nil
+}
+
+// handOut hands out batches for as long as there is room, and notes when there are more.
+func (f *pushing) handOut(r *room, bury string) {
+	st := f.m.present(f.tx, f.name)
+	stuck := false
+	for st != nil && !f.rests() && r.batches > 0 && r.bytes > 0 && !f.tx.Full() && !stuck {
+		if f.look(true); f.due > f.tx.Now() {
+			break
+		}
+		if f.Most > 0 && len(f.credits) == 0 && bury == "" {
+			if f.ask(); len(f.credits) == 0 {
+				break
+			}
+		}
+		b, ok := f.take(st)
+		if stuck = !ok; ok {
+			r.batches--
+			r.bytes -= b.size
+			f.hand(st, b, bury)
+		}
+	}
+	f.look(!stuck)
+}
+
+// taken is a batch that was taken from the group.
+type taken struct {
+	partition int
+	offsets   []uint64
+	size      int
+}
+
+// take takes a batch of a partition that has one.
+func (f *pushing) take(st *stream) (b taken, ok bool) {
+	g := f.m.loadGroup(f.tx, st, f.Group)
+	if g == nil {
+		return b, false
+	}
+	f.m.touchGroup(f.tx, g)
+	defer f.m.flush(f.tx, g)
+	for i := range g.parts {
+		p := (i + int(f.tx.LSN()%engine.LSN(len(g.parts)))) % len(g.parts)
+		if f.dueOf(st, g, p, true) > f.tx.Now() {
+			continue
+		}
+		if b = f.takeFrom(st, g, p); len(b.offsets) > 0 {
+			return b, true
+		}
+	}
+	return b, false
+}
+
+func (f *pushing) takeFrom(st *stream, g *group, p int) (b taken) {
+	b.partition = p
+	part, cursor := &st.parts[p], &g.parts[p]
+	if cursor.special(g) {
+		if b.offsets = f.takeLeft(st, g, p); len(b.offsets) > 0 || cursor.keyed(g) {
+			return b
+		}
+	}
+	if f.dueOf(st, g, p, false) > f.tx.Now() {
+		return b
+	}
+	next := max(cursor.next, part.first)
+	for o := next; o <= part.last && (len(b.offsets) < int(f.Batch) || plant.On(plant.OneRecordMore) && len(b.offsets) == int(f.Batch)); o++ {
+		n := len(must(storedAt(getterOf(f.tx), st.gen, p, o)).message)
+		if len(b.offsets) > 0 && b.size+n > push.MaxBatchBytes && !plant.On(plant.BatchUnbounded) {
+			break
+		}
+		b.offsets = append(b.offsets, o)
+		b.size += n
+	}
+	cursor.next, cursor.changed = next+uint64(len(b.offsets)), true
+	return b
+}
+
+// takeLeft takes a record of a partition that consumers of the group have left. The push gets those of all keys.
+func (f *pushing) takeLeft(st *stream, g *group, p int) []uint64 {
+	g.owners = owners{of: make([]string, slots), until: never}
+	d := delivery{
+		m: f.m, tx: f.tx, st: st, g: g, c: &groupCommand{limit: 1, noAck: true}, limit: 1, bytes: maxClaimBytes, claims: new(claims),
+	}
+	if g.mode == KeyShared {
+		d.keyShared(p)
+	} else {
+		d.redeliver(p, nil)
+	}
+	g.owners = owners{}
+	if len(d.claims.claims) == 0 {
+		return nil
+	}
+	return d.claims.claims[0].offsets
+}
+
+// hand gives a batch to the subscriber, or, with a reason, to the dead letters.
+func (f *pushing) hand(st *stream, b taken, bury string) {
+	f.records += int64(len(b.offsets))
+	if bury != "" {
+		f.bury(st, &handedToken{partition: b.partition, offsets: b.offsets}, bury)
+		return
+	}
+	t := handedToken{stream: f.name, key: f.key, id: f.id, gen: st.gen, partition: b.partition, offsets: b.offsets}
+	if f.Most > 0 {
+		t.right, f.credits = f.credits[0], f.credits[1:]
+	}
+	t.to = toHere
+	if f.Subscriber.Namespace != f.tx.NamespaceName() {
+		t.to = toHome
+		if f.Subscriber.Spread {
+			t.to = toRoute
+		}
+	}
+	f.give(st, &t)
+}
+
+// receiver is where a subscriber's command is run.
+type receiver uint8
+
+const (
+	toHere  receiver = iota // in the shard of the records
+	toRoute                 // see push.Batch.Route
+	toHome                  // of the subscriber
+	receiverEnd
+)
+
+// give has the subscriber's command run.
+func (f *pushing) give(st *stream, t *handedToken) {
+	b := push.Batch{Name: f.Subscriber.Name, Namespace: f.tx.NamespaceName(), Stream: f.name, Partition: t.partition}
+	for _, o := range t.offsets {
+		s := must(storedAt(getterOf(f.tx), st.gen, t.partition, o))
+		b.Records = append(b.Records, must(fedRecord(s)))
+	}
+	if t.right != (credit{}) {
+		end := f.token(t.right)
+		b.End = encodeBody(&end, (*push.EndToken).Code)
+	}
+	cmd := engine.Command{Machine: f.Subscriber.Machine, Kind: f.Subscriber.Command, Body: encodeBody(&b, (*push.Batch).Code)}
+	f.sent++
+	token := encodeBody(t, (*handedToken).code)
+	route := f.Subscriber.Name
+	switch t.to {
+	case toHere:
+		f.tx.Ask(cmd, token)
+		return
+	case toRoute:
+		route = b.Route()
+	}
+	cmd.Namespace, cmd.Spread = f.Subscriber.Namespace, f.Subscriber.Spread
+	f.tx.Send(engine.Message{Command: cmd, Name: route, Lane: laneOfPush(f.name, f.key), Token: token, Reply: true})
+}
+
+// fedRecord returns a record as subscribers get it.
+func fedRecord(s stored) (push.Record, error) {
+	r := codec.NewReader(s.message)
+	rec := push.Record{Millis: s.id.Millis, Seq: s.id.Seq, Key: r.String()}
+	for range readCount(&r, MaxHeaderBytes) {
+		rec.Headers = append(rec.Headers, push.Header{Name: r.String(), Value: r.String()})
+	}
+	rec.Payload = r.Rest()
+	return rec, r.Err()
+}
+
+// handedToken says which batch a reply is about.
+type handedToken struct {
+	stream    string
+	key       string // of the subscriber
+	id        uint64 // of the push
+	gen       uint64 // of the stream
+	partition int
+	offsets   []uint64
+	right     credit
+	to        receiver
+}
+
+func (t *handedToken) code(c *codec.Coder) {
+	c.String(&t.stream)
+	c.String(&t.key)
+	c.Uvarint(&t.id)
+	c.Uvarint(&t.gen)
+	c.Int(&t.partition)
+	codec.List(c, &t.offsets, (*codec.Coder).Uvarint)
+	c.Uvarint(&t.right.id)
+	c.Uvarint(&t.right.number)
+	if c.Byte((*byte)(&t.to)); t.to >= receiverEnd {
+		c.Fail("receiver out of range")
+	}
+}
+
+// OnReply hears what has become of a batch. What else shards tell each other of streams, and dead letters, can be refused only for now, or because the namespace
+// has been deleted meanwhile with all that is in it.
+func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
+	if len(r.Token) == 0 {
+		return
+	}
+	t := must(decodeBody(r.Token, (*handedToken).code))
+	f := m.push(tx, t.stream, t.key)
+	if f == nil || f.id != t.id {
+		return // the subscriber has gone
+	}
+	st := m.present(tx, t.stream)
+	if st != nil && st.gen != t.gen {
+		st = nil
+	}
+	f.sent--
+	elsewhere := t.to == toRoute || t.to == toHere && tx.Spread() && !tx.Here(f.Subscriber.Name)
+	switch {
+	case r.Err == nil:
+		f.accepted(must(decodeBody(r.Result, (*push.Taken).Code)), t.right)
+	case elsewhere && errors.Is(r.Err, ErrNotFound) && st != nil:
+		t.to = toHome // that shard may not have heard of the subscriber yet
+		f.give(st, &t)
+	default:
+		f.bury(st, &t, r.Err.Error())
+	}
+	f.look(true)
+	f.save()
+}
+
+// accepted counts a batch that the subscriber has taken.
+func (f *pushing) accepted(r push.Taken, right credit) {
+	if !r.Repeated {
+		f.taken++
+		return
+	}
+	f.repeated++
+	f.over(right)
+}
+
+// maxNote bounds what is kept of why a batch was refused, in bytes.
+const maxNote = 1024
+
+// bury appends the records of a batch that was refused to the dead letters. Those that have been trimmed since are gone.
+func (f *pushing) bury(st *stream, t *handedToken, reason string) {
+	f.refused++
+	f.note = engine.Cut(reason, maxNote)
+	f.over(t.right)
+	if st == nil {
+		return
+	}
+	g := &group{groupName: groupName{st.streamName, f.Group}}
+	for _, o := range t.offsets {
+		if plant.On(plant.RefusedUnburied) {
+			break
+		}
+		f.m.bury(f.tx, st, g, t.partition, o, 1, f.note)
+	}
+}

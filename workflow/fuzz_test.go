@@ -1,0 +1,245 @@
+package workflow
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/stream"
+)
+
+// manyKinds is a workflow with a step of each kind, and all that makes rows.
+const manyKinds = `
+name: many
+version: "1"
+timeout_ms: 3600000
+input_schema: { required: [ids] }
+searchAttributes: [{ name: size, type: number, from: $.input.size }]
+schedule: { cron: "0 6 * * *", timezone: Europe/Berlin }
+trigger: { stream: orders }
+start: { run: "@actions/one", compensate: "@actions/undo", retry: { max_attempts: 3, initial_delay_ms: 1000 }, transitions: { success: pay } }
+steps:
+  pay: { run: "@plan/pay", transitions: { success: fan } }
+  fan:
+    parallel: { each: $.input.ids, run: "@actions/one", max_concurrency: 2 }
+    transitions: { success: ask }
+  ask:
+    waitForSignal: { type: go, timeoutMs: 60000, onTimeout: nap }
+    transitions: { success: nap, nap: nap }
+  nap: { sleep: { ms: 1000 }, transitions: { success: child } }
+  child: { run: "@workflow/leaf", transitions: { success: flo.Completed } }
+plans:
+  pay:
+    selection: health-weighted
+    executors:
+      - { name: a, run: "@actions/one", breaker: { failure_threshold: 2, cooldown_ms: 1000 }, rate_limit: { max_per_second: 10 } }
+    cache: { ttl_ms: 60000, key: "k:{input.size}" }
+`
+
+const leaf = `
+name: leaf
+start: { waitForSignal: { type: leave, timeoutMs: 60000 }, transitions: { success: flo.Completed } }
+`
+
+// worked is a namespace with runs of many that stand at each of its steps, and the store of it.
+type worked struct {
+	*rig.Rig
+	t     testing.TB
+	flows *Store
+	runs  []RunID
+}
+
+func newWorked(t testing.TB) *worked {
+	r := rig.New(t, 1, engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(Primitive))
+	w := &worked{Rig: r, t: t, flows: engine.StoreOf(Primitive, r.Router(), "n", 1<<20)}
+	actions := engine.StoreOf(action.Primitive, r.Router(), "n", 1<<20)
+	for _, name := range []string{"one", "undo"} {
+		_, err := actions.Register(t.Context(), name)
+		w.must(err)
+	}
+	for _, definition := range []string{leaf, manyKinds} {
+		_, err := w.flows.Create(t.Context(), []byte(definition))
+		w.must(err)
+	}
+	for _, calls := range []int{6, 4, 2, 1, 0} {
+		s, err := w.flows.Start(t.Context(), "many", []byte(`{"ids":[1,2,3,4],"size":7}`), IdempotencyKey(string(rune('a'+calls))))
+		w.must(err)
+		w.runs = append(w.runs, s.Run)
+		for range calls {
+			tasks, err := actions.Await(t.Context(), "w", []string{"one"})
+			w.must(err)
+			for i := range tasks {
+				w.must(actions.Complete(t.Context(), tasks[i].Run, "w", []byte(`{"n":1}`)))
+			}
+		}
+		_, err = w.flows.Signal(t.Context(), s.Run, "other", []byte(`{"x":1}`))
+		w.must(err)
+	}
+	_, err := w.flows.Cancel(t.Context(), w.runs[3], "enough")
+	w.must(err)
+	w.Verify()
+	return w
+}
+
+func (w *worked) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// FuzzCommand applies bodies that Admit lets through: each is refused or carried out, nothing panics, neither then nor when time goes on, and all rows
+// still make sense.
+func FuzzCommand(f *testing.F) {
+	for _, op := range []engine.Operation{
+		CreateOp([]byte(leaf)), EnableOp("many"), DisableOp("many"), DeleteOp("many"), DeleteOp("leaf", Force()),
+		StartOp("many", []byte(`{"ids":[1]}`), IdempotencyKey("k"), Version("1")), StartOp("leaf", nil, WithRunID("mine")),
+		SignalOp("mine", "leave", []byte(`{"outcome":"x"}`)), CancelOp("mine", "why"), RetryOp("mine", FromStep("fan"), WithInput([]byte(`1`))),
+		Op{engine.Hide(nameOp(kindPauseSchedule, "many", true))}, Op{engine.Hide(nameOp(kindPauseSchedule, "many", false))},
+	} {
+		cmd, err := engine.OpOf(op).Limit(1 << 20)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(cmd.Kind, cmd.Body, uint8(0))
+		f.Add(cmd.Kind, cmd.Body, uint8(1))
+	}
+	f.Add(kindInvalidate, encode(nil, &planCommand{name: "many", plan: "pay"}, (*planCommand).code), uint8(0))
+	for kind, target := range map[uint8]func(t target) []byte{
+		kindSignal: func(t target) []byte {
+			return encode(nil, &signalCommand{t, "go", []byte(`{"a":1}`)}, (*signalCommand).code)
+		},
+		kindCancel: func(t target) []byte { return encode(nil, &cancelCommand{t, "r"}, (*cancelCommand).code) },
+		kindRetry:  func(t target) []byte { return encode(nil, &retryCommand{t, "pay", nil}, (*retryCommand).code) },
+	} {
+		for n := range uint8(5) { // of which run is said by the last argument
+			f.Add(kind, target(target0), n<<1)
+		}
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, body []byte, how uint8) {
+		w := newWorked(t)
+		p, err := w.runs[int(how>>1)%len(w.runs)].parse()
+		w.must(err)
+		cmd := engine.Command{Machine: engine.MachineWorkflow, Kind: kind, Namespace: "n", Body: aimed(kind, body, p)}
+		if err := admit(cmd, 1<<20); err != nil {
+			if !errors.Is(err, ErrInvalid) {
+				t.Errorf("Admit: %v, want ErrInvalid", err)
+			}
+			return
+		}
+		for range 1 + how&1 {
+			_, err := w.Propose(t.Context(), 0, cmd)
+			var refused *engine.Error
+			if err != nil && !errors.As(err, &refused) {
+				t.Errorf("command %d: %v is no definite refusal", kind, err)
+			}
+			w.Verify()
+		}
+		w.Advance(61_000)
+		w.Verify()
+		w.Advance(3_600_000)
+		w.Verify()
+	})
+}
+
+var target0 = target{run: 1, tag: 1}
+
+// aimed makes a command that names target0 one about a run.
+func aimed(kind uint8, body []byte, p place) []byte {
+	head := encode(nil, &target0, (*target).code)
+	switch kind {
+	case kindSignal, kindCancel, kindRetry:
+		if rest, ok := bytes.CutPrefix(body, head); ok {
+			return append(encode(nil, &target{run: p.run, tag: p.tag}, (*target).code), rest...)
+		}
+	}
+	return body
+}
+
+// decoders read rows, and what commands, timers and messages are made of.
+var decoders = []func(t *testing.T, b []byte){
+	fuzzed((*record).code), fuzzed((*nameRow).code), fuzzed((*versionRow).code), fuzzed((*versionIndex).code), fuzzed((*keyRow).code),
+	fuzzed((*header).code), fuzzed((*stepRow).layout), fuzzed((*signalRow).code), fuzzed((*undoRow).code), fuzzed((*eventRow).code),
+	fuzzed((*branchRow).layout), fuzzed((*itemsRow).code), fuzzed((*planRow).code), fuzzed((*cacheRow).code), fuzzed((*scheduleRow).code),
+	fuzzed((*triggerRow).code), fuzzed((*token).code), fuzzed((*place).code), fuzzed((*createCommand).code), fuzzed((*adoptCommand).code),
+	fuzzed((*nameCommand).code), fuzzed((*startCommand).code), fuzzed((*signalCommand).code), fuzzed((*cancelCommand).code),
+	fuzzed((*retryCommand).code), fuzzed((*relayCommand).code), fuzzed((*planCommand).code), fuzzed((*tickCommand).code),
+	fuzzed((*scheduledRun).code), fuzzed((*created).code), fuzzed((*started).code), fuzzed((*changed).code),
+}
+
+// fuzzed checks that what a decoder accepts is what the encoder writes.
+func fuzzed[T any](code func(*T, *codec.Coder)) func(t *testing.T, b []byte) {
+	return func(t *testing.T, b []byte) {
+		v, err := decode(b, code)
+		if err != nil {
+			if !errors.Is(err, codec.ErrCorrupt) {
+				t.Errorf("%v, want ErrCorrupt", err)
+			}
+			return
+		}
+		if back := encode(nil, &v, code); !bytes.Equal(back, b) {
+			t.Errorf("%T: read %x, wrote back %x", v, b, back)
+		}
+	}
+}
+
+// FuzzRows: what a decoder accepts is what the encoder writes.
+func FuzzRows(f *testing.F) {
+	w := newWorked(f)
+	for _, row := range w.Rows(0) {
+		if row.Machine != engine.MachineWorkflow {
+			continue
+		}
+		kind := row.Key[0]
+		if kind == rowRun {
+			kind = row.Key[partAt] + 128
+		}
+		if n, ok := decoderOf[kind]; ok {
+			f.Add(n, row.Value)
+		}
+	}
+	f.Add(uint8(16), encode(nil, &token{shard: 3, run: 7, tag: 9, child: true, slot: 2, seq: 4}, (*token).code))
+	f.Add(uint8(21), encode(nil, &startCommand{name: "a", version: "1", id: "i", key: "k", source: "s", parent: "p", depth: 3, input: []byte("1")}, (*startCommand).code))
+	f.Add(uint8(27), encode(nil, &tickCommand{[]dueTicks{{id: 1, revision: 2, after: 3, run: []int64{4, 5}, missed: 6, last: 7, next: never, problem: "p"}}}, (*tickCommand).code))
+	f.Fuzz(func(t *testing.T, kind uint8, b []byte) { decoders[int(kind)%len(decoders)](t, b) })
+}
+
+// decoderOf is which of decoders reads the rows of a kind; those of parts of runs count from 128.
+var decoderOf = map[byte]uint8{
+	rowWorkflow: 0, rowGrave: 0, rowName: 1, rowVersion: 2, rowVersions: 3, rowKey: 4, rowPlan: 12, rowCache: 13, rowSchedule: 14, rowTrigger: 15,
+	partHeader + 128: 5, partStep + 128: 6, partSignal + 128: 7, partUndo + 128: 8, partEvents + 128: 9, partBranch + 128: 10, partItems + 128: 11,
+}
+
+// FuzzQuery decodes arguments and results of queries.
+func FuzzQuery(f *testing.F) {
+	for kind := range uint8(7) {
+		f.Add(kind, []byte{1, 'n', 1, 'q', 0, 1, 2, 20, 0, 0})
+		f.Add(kind, []byte{})
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
+		p := table()
+		q := p.Query(kind)
+		if q == nil {
+			return
+		}
+		for _, code := range []func(*codec.Coder){q.Arguments, q.Results} {
+			c := codec.NewDecoder(b)
+			if code(&c); c.Done() != nil {
+				continue
+			}
+			// Of a zero time there are two encodings, so what comes from elsewhere may be encoded as something else, but not once more.
+			e := codec.NewEncoder(nil)
+			code(&e)
+			again := codec.NewDecoder(e.Encoded())
+			code(&again)
+			f := codec.NewEncoder(nil)
+			if code(&f); again.Done() != nil || !bytes.Equal(e.Encoded(), f.Encoded()) {
+				t.Errorf("query %d: %x decodes and encodes as %x, and that as %x: %v", kind, b, e.Encoded(), f.Encoded(), again.Err())
+			}
+		}
+	})
+}

@@ -1,0 +1,70 @@
+//go:build plant
+
+package workflow
+
+import (
+	"testing"
+
+	"github.com/floedb/floe/internal/plant"
+)
+
+// TestPlanted switches on one bug after the other, each in a process of its own. Its test has to fail, and does not without the bug.
+//
+//	go test -tags plant -run '^TestPlanted$' ./workflow
+func TestPlanted(t *testing.T) {
+	plant.Run(t, []plant.Planted{
+		{plant.AnyEnd, "TestScripts"},
+		{plant.DueLater, "TestSignalAtDeadline"},
+		{plant.SignalKept, "TestSignalAtDeadline"},
+		{plant.EventLost, "TestScripts"},
+		{plant.AmbiguousStays, "TestScripts"},
+		{plant.FailureUndone, "TestCrashBetweenCompensations"},
+		{plant.CancelForgets, "TestScripts"},
+		{plant.UndoneTwice, "TestScripts"},
+		{plant.TimedOutRuns, "TestTimedOutStepIsWithdrawn"},
+		{plant.OneAttemptMore, "TestLimitsOfTries"},
+		{plant.WithinIgnored, "TestLimitsOfTries"},
+		{plant.OnePollMore, "TestLimitsOfTries"},
+		{plant.BranchesUnbounded, "TestParallelLimits"},
+		{plant.SiblingsRun, "TestParallelLimits"},
+		{plant.StoppedCounts, "TestStoppedBranches"},
+		{plant.FailedCounts, "TestParallelLimits"},
+		{plant.FailureWaits, "TestParallelLimits"},
+		{plant.ChildUnawaited, "TestChildIsAwaited"},
+		{plant.EndlessLoop, "TestLoopIsStopped"},
+		{plant.RunEternal, "TestScripts"},
+		{plant.AnyInput, "TestScripts"},
+		{plant.KeepAll, "TestKeptRuns"},
+		{plant.RelayLost, "TestSpread"},
+		{plant.DisownNobody, "TestCallOverBeforeItWasMade"},
+		{plant.UnheardIsAbsent, "TestCallsBeforeShardsHaveHeard"},
+		{plant.RetryKeepsKey, "TestScripts"},
+		{plant.RetryAnywhere, "TestScripts"},
+		{plant.RetryForgets, "TestScripts"},
+		{plant.AnyEpoch, "TestBreaker"},
+		{plant.OneProbeMore, "TestBreaker"},
+		{plant.OneFailureMore, "TestBreaker"},
+		{plant.RateUntaken, "TestRates"},
+		{plant.RateUnshared, "TestRateOfAllShards"},
+		{plant.AnyGeneration, "TestScripts"},
+		{plant.CacheEternal, "TestScripts"},
+		{plant.CacheUnbounded, "TestCacheIsBounded"},
+		{plant.CachedCounts, "TestScripts"},
+		{plant.OpenUntold, "TestBreakerOfAllShards"},
+		{plant.InvalidUntold, "TestCacheOfAllShards"},
+		{plant.FatalRetried, "TestScripts"},
+		{plant.TrackForever, "TestScripts"},
+		{plant.OneRunMore, "TestScripts"},
+		{plant.EndTwice, "TestScheduledRunRetried"},
+		{plant.ResumeCatchesUp, "TestScripts"},
+		{plant.ScheduleTwice, "TestStaleTick"},
+		{plant.OneBatchMore, "TestTriggerLimit"},
+		{plant.EndsUnheard, "TestTriggerLimit"},
+		{plant.PausedHands, "TestTriggerPlaces"},
+		{plant.NeverWaits, "TestTriggerBatches"},
+		{plant.OneRecordMore, "TestTriggerBatches"},
+		{plant.BatchUnbounded, "TestTriggerBatches"},
+		{plant.FromTheFirst, "TestTrigger"},
+		{plant.RefusedUnburied, "TestTriggerRefused"},
+	})
+}

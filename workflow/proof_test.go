@@ -1,0 +1,616 @@
+package workflow_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/workflow"
+	"github.com/floedb/floe/workflow/workflowtest"
+)
+
+// TestSignalAtDeadline: a signal in the last millisecond is in time. One with the stamp of the deadline, or behind it, comes too late even if the timer has not gone off
+// yet: the step has timed out, and the signal is kept for the next one that waits for it.
+func TestSignalAtDeadline(t *testing.T) {
+	definition := workflow.New("w").
+		Start(workflow.WaitFor("go", 10*time.Second).To("success", "flo.Completed").To("timeout", "pause")).
+		Step("pause", workflow.Sleep(time.Second).To("success", "again")).
+		Step("again", workflow.WaitFor("go", 10*time.Second).To("success", "flo.Completed")).Definition()
+	for _, at := range []struct {
+		ms   int64
+		path []string
+	}{
+		{9_999, []string{"_start: success"}},
+		{10_000, []string{"_start: timeout", "pause: success", "again: success"}},
+		{10_999, []string{"_start: timeout", "pause: success", "again: success"}},
+	} {
+		r := newRig(t, 1)
+		flows := flowsOf(r, "n")
+		if _, err := flows.Create(t.Context(), definition); err != nil {
+			t.Fatal(err)
+		}
+		s, err := flows.Start(t.Context(), "w", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Pass(at.ms) // and no timer goes off
+		if _, err := flows.Signal(t.Context(), s.Run, "go", []byte(`7`)); err != nil {
+			t.Fatal(err)
+		}
+		r.Verify()
+		for range 20 {
+			r.Pass(1000)
+			r.Fire()
+		}
+		run, err := flows.Run(t.Context(), s.Run)
+		if err != nil || run.Status != workflow.Completed || string(run.Output) != "7" {
+			t.Errorf("a signal at %d ms: the run is %s with %s: %s, %v", at.ms, run.Status, run.Output, run.Error, err)
+		}
+		if path := pathOf(t, flows, s.Run); !slices.Equal(path, at.path) {
+			t.Errorf("a signal at %d ms: the run has gone %v, want %v", at.ms, path, at.path)
+		}
+	}
+}
+
+// pathOf returns the steps that a run has taken with their outcomes, and what was compensated.
+func pathOf(t *testing.T, flows *workflow.Store, id workflow.RunID) (path []string) {
+	t.Helper()
+	for e, err := range flows.History(id).All(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch e.Type {
+		case workflow.StepCompleted:
+			path = append(path, e.Step+": "+e.Outcome)
+		case workflow.CompensationCompleted:
+			path = append(path, "compensate "+e.Step)
+		}
+	}
+	return path
+}
+
+// TestCrashBetweenCompensations kills a node in front of, behind and between the commands of each compensation, and another term begins: each is carried out once, the
+// last one first.
+func TestCrashBetweenCompensations(t *testing.T) {
+	ctx := context.Background()
+	source, err := os.ReadFile("testdata/definitions/saga.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, 1)
+	flows, actions := flowsOf(r, "n"), actionsOf(r, "n")
+	names := []string{"one", "two", "three", "undo-one", "undo-two", "undo-three"}
+	for _, name := range names {
+		if _, err := actions.Register(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := flows.Create(ctx, source); err != nil {
+		t.Fatal(err)
+	}
+	s, err := flows.Start(ctx, "saga", []byte("1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	term := uint64(1)
+	crash := func() {
+		r.Restart()
+		term++
+		r.SetTerm(term)
+		r.Fire()
+		r.Verify()
+	}
+	var done []string
+	for range 20 {
+		crash()
+		tasks, err := actions.Await(ctx, "w", names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		crash()
+		if len(tasks) == 0 {
+			break
+		}
+		var failure error
+		if done = append(done, tasks[0].Action); tasks[0].Action == "three" {
+			failure = action.Permanent(errors.New("no luck"))
+		}
+		if err := actions.Finish(ctx, "w", &tasks[0], nil, failure); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"one", "two", "three", "undo-two", "undo-one"}; !slices.Equal(done, want) {
+		t.Errorf("carried out were %v, want %v", done, want)
+	}
+	want := []string{"_start: success", "two: success", "three: failure", "compensate two", "compensate _start"}
+	if path := pathOf(t, flows, s.Run); !slices.Equal(path, want) {
+		t.Errorf("the run has gone %v, want %v", path, want)
+	}
+	if run, err := flows.Run(ctx, s.Run); err != nil || run.Status != workflow.Failed {
+		t.Errorf("the run is %s, %v", run.Status, err)
+	}
+}
+
+var runStepsFlag = flag.Int("run-steps", 1000, "how many steps the run of TestLongRun takes, 400 or more")
+
+// TestLongRun: the last of many steps of a run costs what the first ones cost, in rows that are looked at and written, and so does a page of its history.
+func TestLongRun(t *testing.T) {
+	steps := *runStepsFlag
+	ctx := context.Background()
+	r := newRig(t, 1)
+	flows, actions := flowsOf(r, "n"), actionsOf(r, "n")
+	if _, err := actions.Register(ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := flows.Create(ctx, []byte(`
+name: long
+start: { run: "@actions/a", transitions: { success: wait } }
+steps: { wait: { waitForSignal: { type: go }, transitions: { success: _start, end: flo.Completed } } }
+`)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := flows.Start(ctx, "long", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	walk := func(n int) engine.Toil {
+		t.Helper()
+		r.Executor(0).ForgetEfforts()
+		for range n / 2 {
+			tasks, err := actions.Await(ctx, "w", []string{"a"})
+			if err != nil || len(tasks) != 1 {
+				t.Fatalf("%d tasks, %v", len(tasks), err)
+			}
+			if err := actions.Complete(ctx, tasks[0].Run, "w", []byte(`{"n":1}`)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := flows.Signal(ctx, s.Run, "go", nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return effortOf(t, r, "entry")
+	}
+	walk(100)
+	early := walk(100)
+	walk(steps - 300)
+	late := walk(100)
+	if late.Looks > early.Looks || late.Rows > early.Rows || late.Bytes > early.Bytes+32 { // numbers have grown by a few digits
+		t.Errorf("entries of the last of %d steps have taken %+v, of early ones %+v", steps, late, early)
+	}
+	if _, err := flows.Signal(ctx, s.Run, "go", nil); err != nil { // a signal that nobody waits for yet
+		t.Fatal(err)
+	}
+	page := func(h workflow.History, cursor string) (next string, looked int64) {
+		t.Helper()
+		before := r.Executor(0).Scanned()
+		p, err := h.Page(ctx, workflow.Limit(50), workflow.Cursor(cursor))
+		if err != nil || len(p.Items) == 0 {
+			t.Fatalf("%d events, %v", len(p.Items), err)
+		}
+		return p.Cursor, r.Executor(0).Scanned() - before
+	}
+	cursor, first := page(flows.History(s.Run), "")
+	pages, most := 1, first
+	for cursor != "" {
+		var looked int64
+		cursor, looked = page(flows.History(s.Run), cursor)
+		pages, most = pages+1, max(most, looked)
+	}
+	if run, err := flows.Run(ctx, s.Run); err != nil || pages < int(run.Events)/50 || most > first+2 {
+		t.Errorf("%d pages of %d events; the first one took a look at %d rows, another one at %d, %v", pages, run.Events, first, most, err)
+	}
+}
+
+// effortOf returns the most that commands of a kind have taken.
+func effortOf(t *testing.T, r *rig.Rig, command string) engine.Toil {
+	t.Helper()
+	for _, e := range r.Executor(0).Efforts() {
+		if e.Command == command {
+			return e.Toil
+		}
+	}
+	t.Fatalf("no command %q", command)
+	return engine.Toil{}
+}
+
+// TestLimitsOfTries: attempts, polls and the time within which another one may begin, at their last value and one behind.
+func TestLimitsOfTries(t *testing.T) {
+	calls := func(step *workflow.Step, result any, err error) (n int, run workflow.Run) {
+		w := workflowtest.New(t)
+		w.Handle("a", func(context.Context, *action.Task) (any, error) {
+			n++
+			return result, err
+		})
+		w.Create(workflow.New("w").Start(step.To("success", "flo.Completed").To("failure", "flo.Failed")).Definition())
+		run = w.Run("w", "1")
+		return n, run
+	}
+	call := func() *workflow.Step { return workflow.Call("@actions/a") }
+	down := errors.New("down")
+	for _, c := range []struct {
+		what   string
+		step   *workflow.Step
+		result any
+		err    error
+		want   int
+		code   string
+	}{
+		{"three attempts", call().Retry(workflow.RetryPolicy{Attempts: 3, Initial: time.Second}), nil, down, 3, ""},
+		{"within three pauses", call().Retry(workflow.RetryPolicy{Attempts: 10, Backoff: "fixed", Initial: time.Second, Within: 3 * time.Second}), nil, down, 4, ""},
+		{"within a bit less", call().Retry(workflow.RetryPolicy{Attempts: 10, Backoff: "fixed", Initial: time.Second, Within: 2999 * time.Millisecond}), nil, down, 3, ""},
+		{"two polls", call().Poll(2, time.Second, time.Second, time.Second), action.Outcome("pending", nil), nil, 3, "poll_exhausted"},
+	} {
+		n, run := calls(c.step, c.result, c.err)
+		if run.Status != workflow.Failed || run.Steps[0].Attempts == 0 || c.code != "" && run.Code != c.code {
+			t.Errorf("%s: the run is %s, %s, %s", c.what, run.Status, run.Code, run.Error)
+		}
+		if n != c.want {
+			t.Errorf("%s: %d calls, want %d", c.what, n, c.want)
+		}
+	}
+}
+
+// TestParallelLimits: no more branches run at once than may; who has failed makes room; siblings are withdrawn when the step is decided.
+func TestParallelLimits(t *testing.T) {
+	ctx := context.Background()
+	r := newRig(t, 1)
+	flows, actions := flowsOf(r, "n"), actionsOf(r, "n")
+	for _, name := range []string{"a", "b"} {
+		if _, err := actions.Register(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, d := range []string{`
+name: some
+start: { parallel: { each: "$.input", run: "@actions/a", max_concurrency: 2, any: 2 }, transitions: { success: flo.Completed, failure: flo.Failed } }
+`, `
+name: all
+start: { parallel: { each: "$.input", run: "@actions/a", max_concurrency: 2 }, transitions: { success: flo.Completed, failure: flo.Failed } }
+`} {
+		if _, err := flows.Create(ctx, []byte(d)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := func(name string) workflow.RunID {
+		s, err := flows.Start(ctx, name, []byte("[1,2,3,4,5]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Run
+	}
+	take := func(want int) []action.Task {
+		t.Helper()
+		tasks, err := actions.Await(ctx, "w", []string{"a"}, action.Max(10))
+		if err != nil || len(tasks) != want {
+			t.Fatalf("%d branches begin, want %d, %v", len(tasks), want, err)
+		}
+		return tasks
+	}
+	end := func(task *action.Task, err error) {
+		t.Helper()
+		if err := actions.Finish(ctx, "w", task, 1, err); err != nil {
+			t.Fatal(err)
+		}
+	}
+	no := action.Permanent(errors.New("no"))
+	id := start("some")
+	two := take(2)
+	end(&two[0], no)
+	three := take(1)
+	end(&three[0], nil)
+	four := take(1)
+	end(&two[1], no)
+	five := take(1)
+	end(&four[0], nil)
+	if err := actions.Finish(ctx, "w", &five[0], 1, nil); !errors.Is(err, action.ErrConflict) {
+		t.Errorf("a branch whose step is over ends: %v, want ErrConflict", err)
+	}
+	if run, err := flows.Run(ctx, id); err != nil || run.Status != workflow.Completed || string(run.Output) != "[null,null,1,1,null]" {
+		t.Errorf("two of five: the run is %s with %s, %v", run.Status, run.Output, err)
+	}
+	id = start("all")
+	two = take(2)
+	end(&two[0], no)
+	if run, err := flows.Run(ctx, id); err != nil || run.Status != workflow.Failed || !strings.Contains(run.Error, "branch 0") {
+		t.Errorf("one has failed: the run is %s: %s, %v", run.Status, run.Error, err)
+	}
+	if err := actions.Finish(ctx, "w", &two[1], 1, nil); !errors.Is(err, action.ErrConflict) {
+		t.Errorf("a sibling of one that has failed ends: %v, want ErrConflict", err)
+	}
+	r.Verify()
+}
+
+// TestChildIsAwaited: a run that is cancelled compensates when its child, which compensates too, has ended, and without it after a minute.
+func TestChildIsAwaited(t *testing.T) {
+	ctx := context.Background()
+	for _, ends := range []bool{true, false} {
+		r := newRig(t, 1)
+		flows, actions := flowsOf(r, "n"), actionsOf(r, "n")
+		for _, name := range []string{"do", "undo", "undo-child"} {
+			if _, err := actions.Register(ctx, name, action.Timeout(24*time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		call := func(undo string) *workflow.Step {
+			return workflow.Call("@actions/do").Compensate(workflow.Call("@actions/" + undo))
+		}
+		for _, d := range [][]byte{
+			workflow.New("child").Start(call("undo-child").To("success", "wait")).Step("wait", workflow.WaitFor("go", 0).To("success", "flo.Completed")).Definition(),
+			workflow.New("w").Start(call("undo").To("success", "child")).Step("child", workflow.Call("@workflow/child").To("success", "flo.Completed")).Definition(),
+		} {
+			if _, err := flows.Create(ctx, d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := flows.Start(ctx, "w", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		work(t, actions, "do")
+		if _, err := flows.Cancel(ctx, s.Run, "enough"); err != nil {
+			t.Fatal(err)
+		}
+		if n := work(t, actions, "undo"); n != 0 {
+			t.Error("a run has compensated while its child did")
+		}
+		if ends {
+			if n := work(t, actions, "undo-child"); n != 1 {
+				t.Errorf("the child has compensated %d steps, want 1", n)
+			}
+		} else {
+			r.Pass(59_999)
+			if r.Fire(); work(t, actions, "undo") != 0 {
+				t.Error("a run has not waited for its child for a minute")
+			}
+			r.Pass(1)
+			r.Fire()
+		}
+		if n := work(t, actions, "undo"); n != 1 {
+			t.Errorf("ends %t: the run has compensated %d steps, want 1", ends, n)
+		}
+		if run, err := flows.Run(ctx, s.Run); err != nil || run.Status != workflow.Cancelled {
+			t.Errorf("ends %t: the run is %s, %v", ends, run.Status, err)
+		}
+		work(t, actions, "undo-child")
+		r.Verify()
+	}
+}
+
+// TestScheduledRunRetried: a run of a schedule that is retried and ends again is counted once among those that are active.
+func TestScheduledRunRetried(t *testing.T) {
+	ctx := context.Background()
+	r := newRig(t, 1)
+	flows, actions := flowsOf(r, "n"), actionsOf(r, "n")
+	if _, err := actions.Register(ctx, "a", action.MaxRetries(0), action.Timeout(24*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := flows.Create(ctx, []byte("name: w\nschedule: { interval: 60000, max_concurrent: 1 }\nstart: { run: \"@actions/a\", transitions: { success: flo.Completed, failure: flo.Failed } }\n")); err != nil {
+		t.Fatal(err)
+	}
+	end := func(err error) {
+		t.Helper()
+		tasks, bad := actions.Await(ctx, "w", []string{"a"})
+		if bad != nil || len(tasks) != 1 {
+			t.Fatalf("%d tasks, %v", len(tasks), bad)
+		}
+		if err := actions.Finish(ctx, "w", &tasks[0], nil, err); err != nil {
+			t.Fatal(err)
+		}
+	}
+	active := func(want int64) {
+		t.Helper()
+		if i, err := flows.Workflow(ctx, "w"); err != nil || i.Schedule.Active != want {
+			t.Errorf("%d runs are active, want %d, %v", i.Schedule.Active, want, err)
+		}
+	}
+	r.Advance(0) // the duty plans
+	r.Advance(60_000)
+	active(1)
+	end(errors.New("no"))
+	active(0)
+	var id workflow.RunID
+	for run, err := range flows.Runs().All(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		id = run.ID
+	}
+	if _, err := flows.Retry(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	r.Advance(60_000)
+	active(1) // the one of the second tick
+	end(nil)
+	end(nil)
+	active(0)
+	r.Verify()
+}
+
+// TestTimedOutStepIsWithdrawn: what a step has called that nobody has begun when its time is over is not begun any more.
+func TestTimedOutStepIsWithdrawn(t *testing.T) {
+	ctx := context.Background()
+	r := newRig(t, 1)
+	flows, actions := flowsOf(r, "n"), actionsOf(r, "n")
+	if _, err := actions.Register(ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	step := workflow.Call("@actions/a").Timeout(10*time.Second).To("success", "flo.Completed").To("timeout", "wait")
+	if _, err := flows.Create(ctx, workflow.New("w").Start(step).Step("wait", workflow.WaitFor("go", 0).To("success", "flo.Completed")).Definition()); err != nil {
+		t.Fatal(err)
+	}
+	s, err := flows.Start(ctx, "w", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Pass(10_000)
+	r.Fire()
+	if n := work(t, actions, "a"); n != 0 {
+		t.Errorf("%d calls are begun whose step has timed out", n)
+	}
+	if run, err := flows.Run(ctx, s.Run); err != nil || run.CurrentStep != "wait" {
+		t.Errorf("the run is at %q, %v", run.CurrentStep, err)
+	}
+}
+
+// TestCallOverBeforeItWasMade: a run is cancelled while its call, of an action or a child, is on its way to another shard. What is made there all the same is cancelled.
+func TestCallOverBeforeItWasMade(t *testing.T) {
+	ctx := t.Context()
+	r, flows, actions := spread(t)
+	if _, err := actions.Register(ctx, "limited", action.MaxRunning(1)); err != nil {
+		t.Fatal(err)
+	}
+	parent := workflow.New("parent").Start(workflow.Parallel(0).Branch("a", workflow.Call("@actions/limited")).Branch("b", workflow.Call("@workflow/child")).
+		To("success", "flo.Completed")).Definition()
+	if _, err := flows.Create(ctx, parent); err != nil {
+		t.Fatal(err)
+	}
+	r.Hold(true)
+	if _, err := flows.Create(ctx, workflow.New("child").Start(workflow.WaitFor("go", 0).To("success", "flo.Completed")).Definition()); err != nil {
+		t.Fatal(err)
+	}
+	var runs []workflow.RunID
+	for range 8 {
+		s, err := flows.Start(ctx, "parent", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs = append(runs, s.Run)
+	}
+	for _, id := range runs {
+		if _, err := flows.Cancel(ctx, id, "enough"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Hold(false)
+	r.Deliver()
+	if n := work(t, actions, "limited"); n != 0 {
+		t.Errorf("%d actions were carried out of runs that are cancelled", n)
+	}
+	for run, err := range flows.Runs().All(ctx, workflow.Active()) {
+		t.Errorf("run %s of %s is active, %v", run.ID, run.Workflow, err)
+	}
+	r.Verify()
+}
+
+// fires hands out timers of the first shard a few times, however many are due then.
+func fires(r *rig.Rig, times int) {
+	for range times {
+		r.Entry(0, engine.Fire())
+	}
+}
+
+// TestLoopIsStopped: max_steps steps that wait for nothing are taken, more than one command takes of them, and not one more.
+func TestLoopIsStopped(t *testing.T) {
+	r := newRig(t, 1)
+	flows := flowsOf(r, "n")
+	if _, err := flows.Create(t.Context(), []byte("name: w\nmax_steps: 200\nstart: { run: \"@actions/none\", when: \"false\", transitions: { success: _start } }\n")); err != nil {
+		t.Fatal(err)
+	}
+	s, err := flows.Start(t.Context(), "w", nil)
+	if err != nil || s.Status.Final() {
+		t.Fatalf("the run is %s: %v", s.Status, err)
+	}
+	fires(r, 5)
+	run, err := flows.Run(t.Context(), s.Run)
+	if err != nil || run.Status != workflow.Failed || run.Code != "too_many_steps" {
+		t.Fatalf("the run is %s, %s: %v", run.Status, run.Code, err)
+	}
+	skipped := 0
+	for e, err := range flows.History(s.Run).All(t.Context(), workflow.Limit(1000)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Type == workflow.StepSkipped {
+			skipped++
+		}
+	}
+	if skipped != 200 {
+		t.Errorf("%d steps were taken, want 200", skipped)
+	}
+}
+
+// TestKeptRuns: so many runs are kept as the definition says, the youngest, and for as long.
+func TestKeptRuns(t *testing.T) {
+	r := newRig(t, 1)
+	flows := flowsOf(r, "n")
+	if _, err := flows.Create(t.Context(), []byte("name: w\nretention: { runs: 2, ms: 10000 }\nstart: { sleep: { ms: 0 }, transitions: { success: flo.Completed } }\n")); err != nil {
+		t.Fatal(err)
+	}
+	kept := func() (ids []workflow.RunID) {
+		for run, err := range flows.Runs().All(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, run.ID)
+		}
+		return ids
+	}
+	var last workflow.RunID
+	for range 5 {
+		s, err := flows.Start(t.Context(), "w", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = s.Run
+		r.Pass(1)
+	}
+	fires(r, 3)
+	if ids := kept(); len(ids) != 2 || ids[0] != last {
+		t.Errorf("%d runs are kept, want 2: %v", len(ids), ids)
+	}
+	r.Pass(9_998)
+	fires(r, 3)
+	if ids := kept(); len(ids) != 1 {
+		t.Errorf("%d runs are kept of which one ended less than 10 s ago", len(ids))
+	}
+	r.Pass(1)
+	fires(r, 3)
+	if ids := kept(); len(ids) != 0 {
+		t.Errorf("%d runs are kept that ended 10 s ago", len(ids))
+	}
+}
+
+// TestStoppedBranches: children of a parallel step that has failed are cancelled, and when they have ended the run goes on.
+func TestStoppedBranches(t *testing.T) {
+	ctx := context.Background()
+	r := newRig(t, 1)
+	flows, actions := flowsOf(r, "n"), actionsOf(r, "n")
+	if _, err := actions.Register(ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	call := func(target string) *workflow.Step { return workflow.Call(target) }
+	for _, d := range [][]byte{
+		workflow.New("child").Start(workflow.WaitFor("go", 0).To("success", "flo.Completed")).Definition(),
+		workflow.New("w").Start(workflow.Parallel(0).Branch("a", call("@actions/a")).Branch("b", call("@workflow/child")).Branch("c", call("@workflow/child")).
+			To("success", "flo.Completed").To("failure", "flo.Failed")).Definition(),
+	} {
+		if _, err := flows.Create(ctx, d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := flows.Start(ctx, "w", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks, err := actions.Await(ctx, "w", []string{"a"})
+	if err != nil || len(tasks) != 1 {
+		t.Fatalf("%d tasks, %v", len(tasks), err)
+	}
+	if err := actions.Fail(ctx, tasks[0].Run, "w", "no"); err != nil {
+		t.Fatal(err)
+	}
+	if run, err := flows.Run(ctx, s.Run); err != nil || run.Status != workflow.Failed {
+		t.Errorf("the run is %s and waits for %s, %v", run.Status, run.Waits, err)
+	}
+	if i, err := flows.Workflow(ctx, "child"); err != nil || i.Runs.Cancelled != 2 {
+		t.Errorf("the children are %+v, %v", i.Runs, err)
+	}
+}

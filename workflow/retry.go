@@ -1,0 +1,128 @@
+package workflow
+
+import (
+	"slices"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/plant"
+)
+
+// retry makes a run that has failed go on from a step.
+func (w *work) retry(c *retryCommand) ([]byte, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	l, err := w.find(&c.target)
+	if err != nil {
+		return nil, err
+	}
+	if l.status != Failed && l.status != TimedOut {
+		return nil, engine.Errorf(ErrConflict, "run %s is %s: one that has failed or timed out can be retried", l.name(), l.state())
+	}
+	from, err := l.retryFrom(c)
+	if err != nil {
+		return nil, err
+	}
+	l.reopen()
+	if l.edited = 0; c.input != nil {
+		l.tx.Set(partKey(nil, l.run, partEdited), c.input)
+		l.edited = l.visit + 1
+	} else {
+		l.tx.Delete(partKey(nil, l.run, partEdited))
+		if !from.undone || plant.On(plant.RetryKeepsKey) { // what was undone has to be done anew
+			l.edited = from.key
+		}
+	}
+	l.event(event{kind: WorkflowRetried, step: l.def.Steps[from.step].Name})
+	l.goTo(from.step)
+	l.advance()
+	return l.changedResult(), nil
+}
+
+// retried is from where a run goes on.
+type retried struct {
+	step   int
+	visit  uint64 // the last one to it
+	key    uint64 // see stepRow
+	undone bool   // what that visit has done was compensated
+}
+
+// retryFrom returns from where a run goes on.
+func (l *live) retryFrom(c *retryCommand) (r retried, err error) {
+	name := c.step
+	if name == "" {
+		name = l.failure.step
+	}
+	r.step = slices.IndexFunc(l.def.Steps, func(s flow.Step) bool { return s.Name == name })
+	if r.step < 0 {
+		return r, engine.Errorf(ErrInvalid, "workflow version of run %s has no step %q", l.name(), name)
+	}
+	if c.input != nil && l.def.Steps[r.step].Kind != flow.KindCall {
+		return r, engine.Errorf(ErrInvalid, "step %q calls nothing that would get another input", name)
+	}
+	row, ok := l.stepRow(name)
+	r.visit, r.key = row.visit, row.key
+	switch {
+	case r.step == l.step: // its last visit may not have come to an end
+		r.visit, r.key = l.visit, l.keyVisit()
+		if row.visit == l.visit {
+			r.key = row.key
+		}
+	case !ok:
+		return r, engine.Errorf(ErrConflict, "run %s was never at step %q", l.name(), name)
+	}
+	if l.rests(r.visit) {
+		return r, engine.Errorf(ErrConflict, "run %s can not go on from step %q: what steps before it have done was compensated", l.name(), name)
+	}
+	r.undone = r.visit == l.ending.undone || slices.ContainsFunc(l.voided, func(s span) bool { return s.undone == r.visit })
+	return r, nil
+}
+
+// rests reports whether a visit rests on what was compensated: now, or before the run was retried.
+func (l *live) rests(visit uint64) bool {
+	if plant.On(plant.RetryAnywhere) {
+		return false
+	}
+	return l.ending.undone > 0 && visit > l.ending.undone || slices.ContainsFunc(l.voided, func(s span) bool { return s.undone < visit && visit < s.before })
+}
+
+// keyVisit returns the visit whose idempotency key the present one has, 0 if it has an input of its own.
+func (l *live) keyVisit() uint64 {
+	switch l.edited {
+	case 0:
+		return l.visit
+	case l.visit:
+		return 0
+	}
+	return l.edited
+}
+
+// reopen makes a run that has ended an active one.
+func (l *live) reopen() {
+	tx, ns := l.tx, l.tx.Namespace()
+	k := l.byID(l.of)
+	*k.ended(l.status)--
+	k.active++
+	k.kept--
+	k.changed = true
+	tx.Count(endCounters[l.status], -1)
+	tx.Count(countActive, 1)
+	tx.Delete(endedKey(nil, k.id, l.endedAt, l.run))
+	tx.Delete(statusRunKey(nil, ns, l.status, l.run))
+	tx.Insert(statusRunKey(nil, ns, 0, l.run), nil)
+	tx.Delete(partKey(nil, l.run, partOutput))
+	if l.ending.undone > 0 && !plant.On(plant.RetryForgets) {
+		l.voided = append(l.voided, span{l.ending.undone, l.visit + 1})
+		if len(l.voided) > maxSpans {
+			l.voided[1].undone = l.voided[0].undone
+			l.voided = slices.Delete(l.voided, 0, 1)
+		}
+	}
+	l.status, l.endedAt, l.deadline, l.spins = Running, 0, never, 0
+	l.failure, l.ending = failure{}, ending{}
+	if l.def.Timeout > 0 {
+		l.deadline = tx.Now() + l.def.Timeout
+	}
+	l.changed = true
+}

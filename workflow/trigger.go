@@ -1,0 +1,162 @@
+package workflow
+
+import (
+	"encoding/base64"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/push"
+	"github.com/floedb/floe/internal/rawjson"
+)
+
+// The trigger of a workflow is that of its default version: a subscription of the workflow's home to a stream, see package push. Where the records are, a batch is
+// taken from the group and a run started in one command, or, if the workflow lives in another namespace, the start is sent with it: in a spread one to the shard to which
+// the batch's key leads, as that of any start with an idempotency key.
+
+// triggerRow is the value of a row 'e': what the workflow's home has subscribed to.
+type triggerRow struct {
+	namespace string
+	stream    string
+	revision  uint64
+}
+
+func (r *triggerRow) code(c *codec.Coder) {
+	version(c, "trigger")
+	c.String(&r.namespace)
+	c.String(&r.stream)
+	c.Uvarint(&r.revision)
+}
+
+// subscribed returns what the workflow has subscribed to.
+func (k *kind) subscribed() (r triggerRow, ok bool) {
+	b, ok := k.tx.Get(numberKey(nil, rowTrigger, k.id))
+	if !ok {
+		return r, false
+	}
+	return must(decode(b, (*triggerRow).code)), true
+}
+
+// retrigger gives a workflow the trigger of its default version, at its home. Its group goes on where it is, unless it is another one.
+func (k *kind) retrigger(t *flow.Trigger) {
+	old, had := k.subscribed()
+	now := triggerRow{revision: uint64(k.tx.LSN())}
+	if t != nil {
+		now.namespace, now.stream = t.Namespace, t.Stream
+		if now.namespace == "" {
+			now.namespace = k.tx.NamespaceName()
+		}
+	}
+	if had && (old.namespace != now.namespace || old.stream != now.stream) {
+		k.unsubscribe(&old)
+	}
+	if t == nil {
+		return
+	}
+	k.tx.Set(numberKey(nil, rowTrigger, k.id), encode(nil, &now, (*triggerRow).code))
+	k.subscribe(now.namespace, &push.Subscription{
+		Revision: now.revision, Stream: t.Stream, Group: t.Group, Mode: groupModes[t.Mode], Latest: t.Start == "latest", Batch: t.Batch, Wait: t.Wait, Most: t.Most,
+		Paused: !k.enabled,
+	})
+}
+
+var groupModes = map[string]uint8{"shared": push.ModeShared, "exclusive": push.ModeExclusive, "key_shared": push.ModeKeyShared}
+
+// untrigger ends the subscription of the workflow, if it has one.
+func (k *kind) untrigger() {
+	if old, had := k.subscribed(); had {
+		k.unsubscribe(&old)
+	}
+}
+
+func (k *kind) unsubscribe(from *triggerRow) {
+	k.subscribe(from.namespace, &push.Subscription{Revision: uint64(k.tx.LSN()), Stream: from.stream, Gone: true})
+	k.tx.Delete(numberKey(nil, rowTrigger, k.id))
+}
+
+// subscribe tells the home of a stream what the workflow wants.
+func (k *kind) subscribe(namespace string, s *push.Subscription) {
+	tx := k.tx
+	s.Subscriber = k.subscriber()
+	cmd := engine.Command{Machine: engine.MachineStream, Kind: push.KindSubscribe, Namespace: namespace, Spread: tx.Spread(), Body: encode(nil, s, (*push.Subscription).Code)}
+	switch {
+	case namespace != tx.NamespaceName():
+		cmd.Kind, cmd.Spread = push.KindRelay, false
+	case tx.Here(s.Stream):
+		tx.Then(cmd)
+		return
+	}
+	tx.Send(engine.Message{Command: cmd, Name: s.Stream, Lane: xxhash.Sum64String(k.name)})
+}
+
+func (k *kind) subscriber() push.Subscriber {
+	return push.Subscriber{Machine: engine.MachineWorkflow, Command: kindTrigger, Namespace: k.tx.NamespaceName(), Spread: k.tx.Spread(), Name: k.name}
+}
+
+// trigger starts a run for a batch of records, also of a workflow that has been disabled since they were taken. It is refused if no run can be started: the
+// records go to the dead letters.
+//
+// The batch's key is the idempotency key of its run: a batch that comes again has its run already.
+func (w *work) trigger(b *push.Batch) ([]byte, error) {
+	c := startCommand{name: b.Name, source: "trigger:" + b.Stream, key: b.Key(), input: batchInput(b), taken: true}
+	if b.End != nil {
+		c.notify = call.Notify{Machine: engine.MachineStream, Command: push.KindEnd, Token: b.End}
+	}
+	result, err := w.startRun(&c)
+	if err != nil {
+		return nil, err
+	}
+	res := must(decode(result, (*started).code))
+	return encode(nil, &push.Taken{Repeated: res.duplicate}, (*push.Taken).Code), nil
+}
+
+// batchInput is the input of the run that a batch starts: an array of
+//
+//	{"stream": "orders", "partition": 0, "id": "1700000000000-0", "timestamp": 1700000000000, "key": "customer-7", "headers": {"h": "v"}, "payload": {...}}
+//
+// A payload that is JSON stands there as it is, text as a string, and anything else as a string in base64, with "encoding": "base64" behind it.
+func batchInput(b *push.Batch) []byte {
+	in := []byte{'['}
+	for i := range b.Records {
+		r := &b.Records[i]
+		if i > 0 {
+			in = append(in, ',')
+		}
+		in = rawjson.AppendText(append(in, `{"stream":`...), b.Stream)
+		in = strconv.AppendInt(append(in, `,"partition":`...), int64(b.Partition), 10)
+		in = rawjson.AppendText(append(in, `,"id":`...), r.ID())
+		in = strconv.AppendInt(append(in, `,"timestamp":`...), r.Millis, 10)
+		in = rawjson.AppendText(append(in, `,"key":`...), r.Key)
+		in = append(in, `,"headers":{`...)
+		for j, h := range r.Headers {
+			if j > 0 {
+				in = append(in, ',')
+			}
+			in = rawjson.AppendText(append(rawjson.AppendText(in, h.Name), ':'), h.Value)
+		}
+		in = appendPayload(append(in, `},"payload":`...), r.Payload)
+		in = append(in, '}')
+	}
+	return append(in, ']')
+}
+
+// appendPayload appends a payload as JSON. Text that would take more room than base64 does is given in that.
+func appendPayload(in, payload []byte) []byte {
+	if rawjson.Valid(payload) {
+		return append(in, payload...)
+	}
+	before := len(in)
+	if utf8.Valid(payload) {
+		in = rawjson.AppendText(in, string(payload))
+		if len(in)-before <= 64+base64.StdEncoding.EncodedLen(len(payload)) {
+			return in
+		}
+	}
+	in = base64.StdEncoding.AppendEncode(append(in[:before], '"'), payload)
+	return append(in, `","encoding":"base64"`...)
+}

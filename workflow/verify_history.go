@@ -1,0 +1,172 @@
+package workflow
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/flow"
+)
+
+// history is what the events of a run come to, taken one after the other: where the run stands, and what its steps have come to.
+type history struct {
+	events   int64
+	at       int64 // when the last of them happened
+	visits   uint64
+	step     string // of the last visit
+	open     bool   // that has not come to its end
+	undoing  string // the step that is compensated
+	ended    Status // 0: it has not
+	received int64  // signals
+	matched  int64
+	last     map[string]visited // by steps
+}
+
+// visited is the last visit to a step that has come to its end.
+type visited struct {
+	visit uint64
+	event
+}
+
+// fold takes the events of a row. undone tells which step a visit was to that may have to be compensated.
+func (h *history) fold(row *eventRow, undone func(visit uint64, step string) error) error {
+	if row.at < h.at {
+		return fmt.Errorf("events of %d come after those of %d", row.at, h.at)
+	}
+	h.at = row.at
+	for i := range row.events {
+		if err := h.take(&row.events[i]); err != nil {
+			return fmt.Errorf("event %d, %s of step %q: %w", h.events, row.events[i].kind, row.events[i].step, err)
+		}
+		if k := row.events[i].kind; k == StepStarted || k == StepSkipped {
+			if err := undone(h.visits, h.step); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (h *history) take(e *event) error {
+	h.events++
+	switch {
+	case (h.events == 1) != (e.kind == WorkflowStarted):
+		return errors.New("a history begins with the start, and has no other")
+	case (h.ended != 0) != (e.kind == WorkflowRetried):
+		return fmt.Errorf("the run is %s by then", h.ended)
+	}
+	switch e.kind {
+	case WorkflowRetried:
+		h.ended, h.open = 0, false
+	case StepStarted, StepSkipped:
+		if h.open || h.undoing != "" {
+			return fmt.Errorf("step %q is under way", h.step)
+		}
+		h.visits++
+		h.step, h.open = e.step, e.kind == StepStarted
+		if !h.open {
+			h.note(event{step: e.step, outcome: OutcomeSkipped})
+		}
+	case StepCompleted:
+		if !h.open || h.step != e.step {
+			return errors.New("it is not under way")
+		}
+		h.open = false
+		h.note(*e)
+	case CompensationStarted:
+		if h.undoing != "" {
+			return fmt.Errorf("step %q is being compensated", h.undoing)
+		}
+		h.undoing = e.step
+	case CompensationCompleted, CompensationFailed:
+		if h.undoing != e.step {
+			return errors.New("it is not being compensated")
+		}
+		h.undoing = ""
+	case SignalReceived:
+		h.received++
+	case SignalMatched:
+		h.matched++
+	case WorkflowCompleted, WorkflowFailed, WorkflowCancelled, WorkflowTimedOut:
+		if h.undoing != "" {
+			return fmt.Errorf("step %q is being compensated", h.undoing)
+		}
+		for status, kind := range endEvents {
+			if kind == e.kind {
+				h.ended = Status(status)
+			}
+		}
+	}
+	return nil
+}
+
+func (h *history) note(e event) {
+	if h.last == nil {
+		h.last = make(map[string]visited)
+	}
+	h.last[e.step] = visited{h.visits, e}
+}
+
+// checkStep compares the row of a step that has come to an end with what the history says of it.
+func (h *history) checkStep(step string, row *stepRow) error {
+	v, ok := h.last[step]
+	delete(h.last, step)
+	if !ok || v.visit != row.visit || v.outcome != row.outcome || v.attempt != row.attempts || v.detail != engine.Cut(row.message, maxDetail) {
+		return fmt.Errorf("visit %d has come to %q at attempt %d (%s), and in the history visit %d to %q at attempt %d (%s)",
+			row.visit, row.outcome, row.attempts, row.message, v.visit, v.outcome, v.attempt, v.detail)
+	}
+	if row.key > row.visit {
+		return fmt.Errorf("visit %d has the idempotency key of visit %d", row.visit, row.key)
+	}
+	return nil
+}
+
+// undoneStep compares the step of a visit that may have to be compensated with what the history says.
+func (r *auditedRun) undoneStep(visit uint64, step string) error {
+	n, ok := r.undone[visit]
+	if !ok || r.header == nil {
+		return nil
+	}
+	w := r.workflows[r.header.of]
+	if w == nil || w.definitions[r.header.number] == nil {
+		return nil // which is reported as such
+	}
+	if d := w.definitions[r.header.number]; n < 0 || n >= len(d.Steps) || d.Steps[n].Name != step {
+		return fmt.Errorf("visit %d is to be compensated as one to step %d, and was to %q", visit, n, step)
+	}
+	return nil
+}
+
+// checkHistory compares where the run stands with what its history comes to.
+func (r *auditedRun) checkHistory(d *flow.Definition) error {
+	h, f, at := r.header, &r.history, d.Steps[r.header.step].Name
+	status := Status(0)
+	if h.status.Final() {
+		status = h.status
+	}
+	switch {
+	case f.ended != status:
+		return fmt.Errorf("it ends as %s", f.ended)
+	case f.visits != h.visit:
+		return fmt.Errorf("%d visits to steps, not %d", f.visits, h.visit)
+	case f.received-f.matched != h.pending:
+		return fmt.Errorf("%d signals that nobody has taken, not %d", f.received-f.matched, h.pending)
+	case len(f.last) > 0:
+		return fmt.Errorf("%d steps have come to an end without rows", len(f.last))
+	case status != 0:
+		return nil
+	}
+	undoing := ""
+	if step, ok := r.undone[h.ending.visit]; ok && h.wait == waitUndo {
+		undoing = d.Steps[step].Name
+	}
+	switch {
+	case f.undoing != undoing:
+		return fmt.Errorf("step %q is being compensated, not %q", f.undoing, undoing)
+	case h.ending.status == 0 && f.open != (h.wait != waitTurn), h.wait == waitChildren && !f.open:
+		return fmt.Errorf("the last visit is under way: %t", f.open)
+	case f.open && h.ending.status == 0 && f.step != at:
+		return fmt.Errorf("it is at step %q, not %q", f.step, at)
+	}
+	return nil
+}
