@@ -174,6 +174,21 @@ test('processing: graph, stop, and a pipeline that is checked', async () => {
   await p.locator('.head').getByText('CANCELLED').waitFor()
 })
 
+test('an editor keeps up with one who types faster than it is drawn', async () => {
+  const p = await open(at.root + '#/shop/processing')
+  await p.getByRole('button', { name: 'Submit a job' }).click()
+  const dialog = p.getByRole('dialog')
+  await dialog.locator('.editor .cm-content').click()
+  for (let i = 0; i < 20; i++) {
+    await p.keyboard.press('Control+a')
+    await p.keyboard.press('Delete')
+    await p.keyboard.insertText(pipeline(`filter${i}`))
+    await p.keyboard.press('Control+a')
+    await p.keyboard.insertText(pipeline(i % 2 ? 'filter' : 'fliter'))
+    await dialog.getByText(i % 2 ? 'no mistakes' : 'did you mean filter?').waitFor()
+  }
+})
+
 test('processing: operators say what went through them, and a job that failed says why', async () => {
   const p = await open(at.root + '#/shop/processing')
   await p.getByRole('link', { name: 'enrich', exact: true }).click()

@@ -8,7 +8,7 @@ import { lintGutter, setDiagnostics, type Diagnostic } from '@codemirror/lint'
 import { Compartment, EditorState, RangeSetBuilder } from '@codemirror/state'
 import { Decoration, EditorView, keymap, lineNumbers, placeholder, ViewPlugin, type DecorationSet, type ViewUpdate } from '@codemirror/view'
 import { tags } from '@lezer/highlight'
-import { useEffect, useRef } from 'preact/hooks'
+import { useLayoutEffect, useRef } from 'preact/hooks'
 import { tokens } from '../lib/floql'
 
 export interface Mark {
@@ -111,7 +111,9 @@ export default function Editor(p: Props) {
   const props = useRef(p)
   props.current = p
   const lit = useRef(new Compartment())
-  useEffect(() => {
+  // Layout effects run with the render that changed the value. A plain effect runs later, with whatever was typed in between: it would take an older value for
+  // a new one, put it back, and the two would change each other for ever.
+  useLayoutEffect(() => {
     const root = host.current!.shadowRoot ?? host.current!.attachShadow({ mode: 'open' })
     const language = p.language === 'json' ? [json()] : p.language === 'yaml' ? [yaml()] : p.language === 'floql' ? [floqlColours] : []
     const v = new EditorView({
@@ -151,11 +153,11 @@ export default function Editor(p: Props) {
     view.current = v
     return () => v.destroy()
   }, [p.language, p.change === undefined])
-  useEffect(() => {
+  useLayoutEffect(() => {
     const v = view.current
     if (v && v.state.doc.toString() !== p.value) v.dispatch({ changes: { from: 0, to: v.state.doc.length, insert: p.value } })
   }, [p.value])
-  useEffect(() => {
+  useLayoutEffect(() => {
     const v = view.current
     if (!v) return
     const all: Diagnostic[] = (p.marks ?? []).map(m => {
@@ -166,7 +168,7 @@ export default function Editor(p: Props) {
     })
     v.dispatch(setDiagnostics(v.state, all))
   }, [p.marks, p.value])
-  useEffect(() => {
+  useLayoutEffect(() => {
     const v = view.current
     if (!v || !p.line || p.line > v.state.doc.lines) return
     const line = v.state.doc.line(p.line)
