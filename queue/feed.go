@@ -8,27 +8,27 @@ import (
 )
 
 // RoomOf is of feed.Roomer: duties of other machines enqueue messages, and wait while a queue is full.
-func (m *machine) RoomOf(v *engine.View, namespace, name string) (messages, bytes int64, err error) {
-	messages, bytes = math.MaxInt64, math.MaxInt64
+func (m *machine) RoomOf(v *engine.View, namespace, name string) (feed.Room, error) {
+	room := feed.Room{Messages: math.MaxInt64, Bytes: math.MaxInt64, MaxMessages: math.MaxInt64, MaxBytes: math.MaxInt64}
 	ns, ok := v.Namespace(namespace)
 	if !ok {
-		return messages, bytes, nil
+		return room, nil
 	}
 	b, ok, err := v.Get(queueKey(nil, ns, []byte(name)))
 	if err != nil || !ok {
-		return messages, bytes, err
+		return room, err
 	}
 	r, err := decodeRecord(b)
 	if err != nil {
-		return 0, 0, err
+		return feed.Room{}, err
 	}
 	if limit := r.settings.maxLen; limit > 0 {
-		messages = max(limit-r.held(), 0)
+		room.Messages, room.MaxMessages = max(limit-r.held(), 0), limit
 	}
 	if limit := r.settings.maxBytes; limit > 0 {
-		bytes = max(limit-r.bytes, 0)
+		room.Bytes, room.MaxBytes = max(limit-r.bytes, 0), limit
 	}
-	return messages, bytes, nil
+	return room, nil
 }
 
 // tellRoom wakes who waits for room in a queue.

@@ -100,17 +100,22 @@ func RoomTopic(namespace, name string) engine.Topic {
 
 // Roomer is what the machine of queues is.
 type Roomer interface {
-	// RoomOf returns how many messages, and bytes of them, a queue that a view of the machine's rows sees takes until it is full.
-	RoomOf(v *engine.View, namespace, name string) (messages, bytes int64, err error)
+	// RoomOf returns the room of a queue that a view of the machine's rows sees.
+	RoomOf(v *engine.View, namespace, name string) (Room, error)
 }
 
-// Room returns how many messages, and bytes of them, a queue that a view of another machine sees takes until it is full: no end of them if it has no
-// bounds, or does not exist.
-func Room(v *engine.View, namespace, name string) (messages, bytes int64, err error) {
+// Room is how many messages, and bytes of them, a queue takes: no end of them if it has no bounds, or does not exist.
+type Room struct {
+	Messages, Bytes       int64 // until it is full
+	MaxMessages, MaxBytes int64 // when it is empty
+}
+
+// RoomOf returns the room of a queue that a view of another machine sees.
+func RoomOf(v *engine.View, namespace, name string) (Room, error) {
 	beside, m := v.Beside(engine.MachineQueue)
 	queues, ok := m.(Roomer)
 	if !ok {
-		return 0, 0, fmt.Errorf("feed: machine %d has no queues", engine.MachineQueue)
+		return Room{}, fmt.Errorf("feed: machine %d has no queues", engine.MachineQueue)
 	}
 	return queues.RoomOf(beside, namespace, name)
 }

@@ -198,8 +198,8 @@ func (j *join) fire(t *Tick, s *stage, to int64, at []byte) ([]byte, error) {
 	if to < beyond {
 		upper = appendTime(s.row(rowTimer), to+1)
 	}
-	for fired := len(at) > 0; ; fired = true {
-		rows, err := scan(t.state, lower, upper, perScan)
+	for fired := len(at) > 0 || t.full(); ; fired = true {
+		rows, err := scan(t.state, lower, upper, t.slice())
 		if err != nil || len(rows) == 0 {
 			return nil, err
 		}

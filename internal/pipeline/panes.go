@@ -138,7 +138,7 @@ func (p *panes) fire(t *Tick, s *stage, to int64, at []byte) ([]byte, error) {
 			key = at[9:]
 		}
 	}
-	fired := len(at) > 0
+	fired := len(at) > 0 || t.full()
 	for {
 		end, there, err := p.next(t.state, s, after)
 		if err != nil {
@@ -192,9 +192,12 @@ func (p *panes) purge(t *Tick, s *stage, to int64, fired bool) error {
 func (p *panes) again(t *Tick, s *stage) (done bool, err error) {
 	lower := s.row(rowDirty)
 	for {
-		rows, err := scan(t.state, lower, above(lower), perScan)
+		rows, err := scan(t.state, lower, above(lower), t.slice())
 		if err != nil || len(rows) == 0 {
 			return true, err
+		}
+		if t.full() {
+			return false, nil
 		}
 		var made []item
 		for _, row := range rows {
@@ -213,10 +216,6 @@ func (p *panes) again(t *Tick, s *stage) (done bool, err error) {
 		}
 		if err := t.pass(s, made); err != nil {
 			return false, err
-		}
-		if t.full() {
-			_, more, err := first(t.state, lower, above(lower))
-			return !more, err
 		}
 	}
 }
@@ -278,6 +277,7 @@ func (p *panes) fireWindow(t *Tick, s *stage, end int64, after []byte) (last []b
 		}
 	}
 	var made []item
+	slice := t.slice()
 	for {
 		least := leastKey(cursors)
 		if least == nil {
@@ -295,13 +295,13 @@ func (p *panes) fireWindow(t *Tick, s *stage, end int64, after []byte) (last []b
 			}
 		}
 		made = p.result(t, s, made, all, end, key)
-		if len(made) < perScan {
+		if len(made) < slice {
 			continue
 		}
 		if err := t.pass(s, made); err != nil {
 			return nil, false, err
 		}
-		if made = nil; t.full() {
+		if made, slice = nil, t.slice(); t.full() {
 			return key, false, nil
 		}
 	}

@@ -144,8 +144,8 @@ func (a *sessions) fire(t *Tick, s *stage, to int64, at []byte) ([]byte, error) 
 	if to < beyond {
 		upper = appendTime(s.row(rowTimer), to+1)
 	}
-	for fired := len(at) > 0; ; fired = true {
-		rows, err := scan(t.state, lower, upper, perScan)
+	for fired := len(at) > 0 || t.full(); ; fired = true {
+		rows, err := scan(t.state, lower, upper, t.slice())
 		if err != nil || len(rows) == 0 {
 			return nil, err
 		}
@@ -218,9 +218,12 @@ func (a *sessions) result(t *Tick, s *stage, made []item, one *session, key []by
 func (a *sessions) again(t *Tick, s *stage) (done bool, err error) {
 	lower := s.row(rowDirty)
 	for {
-		rows, err := scan(t.state, lower, above(lower), perScan)
+		rows, err := scan(t.state, lower, above(lower), t.slice())
 		if err != nil || len(rows) == 0 {
 			return true, err
+		}
+		if t.full() {
+			return false, nil
 		}
 		var made []item
 		for _, row := range rows {
@@ -245,10 +248,6 @@ func (a *sessions) again(t *Tick, s *stage) (done bool, err error) {
 		}
 		if err := t.pass(s, made); err != nil {
 			return false, err
-		}
-		if t.full() {
-			_, more, err := first(t.state, lower, above(lower))
-			return !more, err
 		}
 	}
 }

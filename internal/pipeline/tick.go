@@ -321,8 +321,16 @@ func (t *Tick) full() bool {
 	return t.limits.Bytes > 0 && t.bytes >= t.limits.Bytes || t.limits.Rows > 0 && t.rows >= t.limits.Rows
 }
 
+// slice returns how many rows are gone over before the limits are looked at again.
+func (t *Tick) slice() int {
+	if t.limits.Rows == 0 {
+		return perScan
+	}
+	return min(perScan, max(t.limits.Rows-t.rows, 1))
+}
+
 // Advance fires what is due up to a watermark: windows, sessions, joins. at is where an earlier tick has stopped on the way to the same watermark, nil at the
-// beginning; next is where the next one has to go on, nil when all is done. It does one step at least. EndOfTime is the watermark of a job that has read all
+// beginning; next is where the next one has to go on, nil when all is done. It does one step at least, unless records have brought the tick to a limit. EndOfTime is the watermark of a job that has read all
 // there will ever be. No records may be added between the beginning and the end.
 func (t *Tick) Advance(ctx context.Context, to int64, at []byte) (next []byte, err error) {
 	t.ctx = ctx

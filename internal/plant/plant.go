@@ -184,6 +184,8 @@ const (
 	AnyTick          Bug = "any-tick"          // a tick is carried out whichever comes next
 	AnyRevisionOfJob Bug = "any-revision-job"  // a tick is carried out whatever has become of the job
 	BacklogStays     Bug = "backlog-stays"     // what was delivered counts as waiting
+	TooManyWait      Bug = "too-many-wait"     // what a queue never holds waits for room
+	MarkStays        Bug = "mark-stays"        // event time goes on although no source does
 	RefusedStands    Bug = "refused-stands"    // a tick stands of which an output was refused
 	RefusedLost      Bug = "refused-lost"      // what a sink refuses for good is told nobody
 	ErrorsUncounted  Bug = "errors-uncounted"  // failures do not count

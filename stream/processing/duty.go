@@ -43,7 +43,7 @@ func (m *machine) runLane(ctx context.Context, lead *engine.Lead, number int) er
 			if err := v.WaitOn(jobsTopic()); err != nil {
 				return err
 			}
-			if err := l.refresh(v, number); err != nil {
+			if err := l.refresh(ctx, v, number); err != nil {
 				return err
 			}
 			if s, err = l.next(ctx, v); err == nil && s == nil {
@@ -55,11 +55,16 @@ func (m *machine) runLane(ctx context.Context, lead *engine.Lead, number int) er
 		if err != nil {
 			return err
 		}
-		_, err = lead.Propose(ctx, s.command)
-		if err = s.task.proposed(s, err, lead.Now()); err != nil {
+		if _, err = lead.Propose(ctx, s.command); ends(ctx, err) {
 			return err
 		}
+		s.task.proposed(s, err, lead.Now())
 	}
+}
+
+// ends reports whether an error is the end of a duty. All others are matters of one job: it is held, and the others go on.
+func ends(ctx context.Context, err error) bool {
+	return err != nil && (ctx.Err() != nil || errors.Is(err, engine.ErrClosed))
 }
 
 // leave forgets what is known of tasks that this replica does not run any more.
@@ -70,20 +75,20 @@ func (l *lane) leave() {
 }
 
 // refresh brings the lane's tasks up to the jobs that there are.
-func (l *lane) refresh(v *engine.View, number int) error {
+func (l *lane) refresh(ctx context.Context, v *engine.View, number int) error {
 	it, err := v.Iter([]byte{rowActive}, []byte{rowActive + 1})
 	if err != nil {
 		return err
 	}
-	seen := make(map[ref]bool, len(l.tasks))
+	seen, now := make(map[ref]uint64, len(l.tasks)), v.Now()
 	var stale []ref
 	for ok := it.First(); ok; ok = it.Next() {
 		r := refOf(it.Key()[1:])
 		if int(r.number%lanes) != number {
 			continue
 		}
-		seen[r] = true
-		if t := l.tasks[r]; t == nil || t.job.revision != binary.BigEndian.Uint64(it.Value()) || t.broken {
+		seen[r] = binary.BigEndian.Uint64(it.Value())
+		if t := l.tasks[r]; t == nil || t.job.revision != seen[r] || t.broken && t.hold.until <= now {
 			stale = append(stale, r)
 		}
 	}
@@ -91,18 +96,21 @@ func (l *lane) refresh(v *engine.View, number int) error {
 		return err
 	}
 	for r := range l.tasks {
-		if !seen[r] {
+		if _, ok := seen[r]; !ok {
 			l.drop(r)
 		}
 	}
 	for _, r := range stale {
 		t, err := l.m.open(v, r)
-		if err != nil {
+		if ends(ctx, err) {
 			return err
 		}
-		if t == nil || t.job.status != Running {
+		if err == nil && (t == nil || t.job.status != Running) {
 			l.drop(r)
 			continue
+		}
+		if err != nil {
+			t = &task{ref: r, job: jobRow{revision: seen[r]}, cache: newCache(l.m.memory), mark: noTime}
 		}
 		if old := l.tasks[r]; old != nil {
 			old.cache.close()
@@ -112,6 +120,9 @@ func (l *lane) refresh(v *engine.View, number int) error {
 		}
 		l.tasks[r] = t
 		l.m.live.Store(r, t.live)
+		if err != nil {
+			t.breaks(now, err)
+		}
 	}
 	return nil
 }
@@ -129,11 +140,13 @@ func (l *lane) next(ctx context.Context, v *engine.View) (*step, error) {
 	for _, r := range l.turns() {
 		t := l.tasks[r]
 		s, err := t.next(ctx, v)
-		if err != nil {
-			if ctx.Err() == nil && !errors.Is(err, engine.ErrClosed) {
-				t.broken = true
-			}
+		if ends(ctx, err) {
 			return nil, err
+		}
+		if err != nil {
+			t.breaks(v.Now(), err)
+			v.WakeAt(t.hold.until)
+			continue
 		}
 		if s != nil {
 			l.last = r

@@ -69,6 +69,43 @@ func TestEdited(t *testing.T) {
 	s.want("large", amount(200)+" "+amount(30)+" "+amount(200))
 }
 
+// TestOtherSource: a job none of whose sources goes on begins event time anew, so that what the new one reads is not late because the old one had come further.
+func TestOtherSource(t *testing.T) {
+	for _, from := range []string{"as it stands", "savepoint"} {
+		t.Run(from, func(t *testing.T) {
+			s, ctx := newStage(t, 1), context.Background()
+			id := s.submit(countedOnce)
+			s.keyed(3, 1000)
+			s.keyed(1, 50_000)
+			s.run()
+			opts := []processing.RestoreOption{
+				processing.WithDefinition([]byte(strings.Replace(countedOnce, "{name: in, stream", "{name: other, stream", 1))), processing.DropState(),
+			}
+			if from == "savepoint" {
+				sp, err := s.jobs.Savepoint(ctx, id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.run()
+				opts = append(opts, processing.FromSavepoint(sp))
+			}
+			if _, err := s.jobs.Stop(ctx, id); err != nil {
+				t.Fatal(err)
+			}
+			before := s.read("out")
+			if _, err := s.jobs.Restore(ctx, id, opts...); err != nil {
+				t.Fatal(err)
+			}
+			s.run()
+			s.run()
+			s.want("out", before+" "+before)
+			if m := s.job(id).Metrics; m.Late != 0 || m.RecordsIn != 8 {
+				t.Errorf("metrics %+v", m)
+			}
+		})
+	}
+}
+
 // TestApply: Apply submits a job, changes the one that there is, leaves it as it is, and never loses state unasked.
 func TestApply(t *testing.T) {
 	s, ctx := newStage(t, 1), context.Background()

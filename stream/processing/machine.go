@@ -18,6 +18,7 @@ const tokenForget = 'f'
 type machine struct {
 	refused *refusedError // of the command being applied: the first output that was refused
 	live    sync.Map      // of ref to *live: what a leader knows of tasks and no row says
+	stuck   sync.Map      // of ref to string: why a savepoint, or a restore, does not get on
 	memory  *memory       // of keyed state, of all shards of the node
 }
 

@@ -19,6 +19,8 @@ func TestPlanted(t *testing.T) {
 		{plant.AnyTick, "TestOvertaken"},
 		{plant.AnyRevisionOfJob, "TestRestoreToEqualCursors"},
 		{plant.BacklogStays, "TestOtherShards"},
+		{plant.TooManyWait, "TestMoreThanAQueueHolds"},
+		{plant.MarkStays, "TestOtherSource"},
 		{plant.RefusedStands, "TestRefusedForGood"},
 		{plant.RefusedLost, "TestRefusedForGood"},
 		{plant.ErrorsUncounted, "TestRefusedForGood"},

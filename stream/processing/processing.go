@@ -70,7 +70,7 @@ type Job struct {
 	Namespace   string
 	Status      Status
 	Reason      string // why it has failed, or is held up
-	Held        bool   // it runs, and waits for a sink, a source or a lookup, see Reason
+	Held        bool   // it has something to do and can not now, see Reason: it waits for a sink, a source or a lookup, or is tried again after an error
 	Parallelism int
 	BatchSize   int
 	CreatedAt   time.Time

@@ -195,6 +195,9 @@ func (m *machine) describe(v *engine.View, namespace string, r ref, j *jobRow) (
 	} else {
 		job.Metrics.LatencyAvg = average(t.latencySum, t.ticks)
 	}
+	if why, ok := m.stuck.Load(r); ok && (j.pending != 0 || j.restore != 0) {
+		job.Held, job.Reason = true, why.(string)
+	}
 	if j.status == Running {
 		job.Metrics.rates(v.Now() - j.created)
 	}

@@ -1,6 +1,8 @@
 package processing
 
 import (
+	"slices"
+
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/plant"
@@ -149,10 +151,14 @@ func (w *work) restore(r *restoreCommand) ([]byte, error) {
 		w.define(j, &r.submitCommand)
 		j.parallelism, j.batch, j.maxPayload = r.parallelism, r.batch, r.maxPayload
 	}
+	known := j.numbers
 	j.numbers, j.revision, j.since = max(j.numbers, r.last), uint64(w.tx.LSN()), uint64(w.tx.LSN())
 	if r.savepoint == 0 {
 		if r.edited {
 			w.keepOnly(j, r.numbers)
+			if !slices.ContainsFunc(r.numbers, func(n numbered) bool { return n.source && n.number <= known }) {
+				w.beginTime(j)
+			}
 		}
 		w.run(j)
 		return w.changed(j)
@@ -165,6 +171,21 @@ func (w *work) restore(r *restoreCommand) ([]byte, error) {
 	j.restore, j.restored = r.savepoint, 0
 	w.save(j)
 	return w.changed(j)
+}
+
+// beginTime has event time begin anew: no source goes on, and what the new ones read is not late because others had come further.
+func (w *work) beginTime(j *job) {
+	b, _ := w.tx.Get(jobKey(rowTask, j.ref))
+	row := must(decode(b, (*taskRow).code))
+	row.beginTime()
+	row.n++
+	w.tx.Set(jobKey(rowTask, j.ref), encode(nil, &row, (*taskRow).code))
+}
+
+func (t *taskRow) beginTime() {
+	if !plant.On(plant.MarkStays) {
+		t.watermark, t.target, t.fire = noTime, noTime, nil
+	}
 }
 
 // run has a job go on.

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
@@ -21,13 +23,15 @@ const chunkBytes = 1 << 20
 // keepSavepoints is the duty that makes savepoints while ticks go on, and restores jobs from them. A savepoint is of one moment, so it is copied from one view,
 // which is held while its chunks are proposed; what is restored is read a chunk at a time.
 func (m *machine) keepSavepoints(ctx context.Context, lead *engine.Lead) error {
+	held := make(map[ref]*hold) // jobs for which it went wrong; others do not wait for them
+	defer m.stuck.Clear()
 	for {
 		var next *saving
 		err := lead.View(ctx, func(v *engine.View) (err error) {
 			if err := v.WaitOn(jobsTopic()); err != nil {
 				return err
 			}
-			if next, err = nextSaving(ctx, lead, v); err == nil && next == nil {
+			if next, err = nextSaving(ctx, lead, v, held); err == nil && next == nil {
 				return engine.ErrWait
 			}
 			return err
@@ -35,32 +39,46 @@ func (m *machine) keepSavepoints(ctx context.Context, lead *engine.Lead) error {
 		if err == nil && next.body != nil {
 			_, err = next.propose(next.kind, next.body)
 		}
-		if err != nil && !errors.Is(err, engine.ErrConflict) { // overtaken: the next view tells what is wanted now
+		switch {
+		case ends(ctx, err) || next == nil:
 			return err
+		case err == nil:
+			delete(held, next.ref)
+			m.stuck.Delete(next.ref)
+		case errors.Is(err, engine.ErrConflict): // overtaken: the next view tells what is wanted now
+		default:
+			if held[next.ref] == nil {
+				held[next.ref] = new(hold)
+			}
+			held[next.ref].begin(lead.Now(), err.Error())
+			m.stuck.Store(next.ref, err.Error())
 		}
 	}
 }
 
 // nextSaving makes one savepoint as the view has it, or returns the next chunk of a generation that is being filled, to be proposed. It returns nil if nothing
-// is wanted.
-func nextSaving(ctx context.Context, lead *engine.Lead, v *engine.View) (*saving, error) {
-	r, j, ok, err := jobToSave(v)
-	if err != nil || !ok {
+// is wanted, or could be found out. Jobs that are held wait.
+func nextSaving(ctx context.Context, lead *engine.Lead, v *engine.View, held map[ref]*hold) (*saving, error) {
+	r, j, ok, err := jobToSave(v, held)
+	if !ok {
 		return nil, err
 	}
-	name, ok := v.NamespaceName(j.ns)
-	if !ok {
-		return nil, fmt.Errorf("processing: job %v is of namespace %d, which is not known", r, j.ns)
+	s := &saving{ctx: ctx, lead: lead, view: v, ref: r, job: j}
+	if err != nil {
+		return s, err
 	}
-	s := &saving{ctx: ctx, lead: lead, view: v, ref: r, job: j, namespace: name, spread: v.Spread(name)}
+	if s.namespace, ok = v.NamespaceName(j.ns); !ok {
+		return s, fmt.Errorf("processing: job %v is of namespace %d, which is not known", r, j.ns)
+	}
+	s.spread = v.Spread(s.namespace)
 	if j.restore != 0 {
 		return s, s.fill()
 	}
 	return s, s.saveAll()
 }
 
-// jobToSave returns a job that is to be saved, or that is being restored.
-func jobToSave(v *engine.View) (r ref, j jobRow, ok bool, err error) {
+// jobToSave returns a job that is to be saved, or that is being restored; with an error, if it is the job's.
+func jobToSave(v *engine.View, held map[ref]*hold) (r ref, j jobRow, ok bool, err error) {
 	it, err := v.Iter([]byte{rowActive}, []byte{rowActive + 1})
 	if err != nil {
 		return r, j, false, err
@@ -72,9 +90,14 @@ func jobToSave(v *engine.View) (r ref, j jobRow, ok bool, err error) {
 	if err := it.Close(); err != nil {
 		return r, j, false, err
 	}
+	maps.DeleteFunc(held, func(r ref, _ *hold) bool { return !slices.Contains(all, r) })
 	for _, r := range all {
+		if h := held[r]; h != nil && h.until > v.Now() {
+			v.WakeAt(h.until)
+			continue
+		}
 		if j, ok, err := readJob(v, r); err != nil || ok && (j.pending != 0 || j.restore != 0) {
-			return r, j, ok, err
+			return r, j, true, err
 		}
 	}
 	return r, j, false, nil
@@ -224,6 +247,9 @@ func (s *saving) fill() error {
 	kept := keptNumbers(sp.numbers, d.numbers)
 	if f.task.fire, err = pipeline.Renumber(f.task.fire, kept); err != nil {
 		return err
+	}
+	if !slices.ContainsFunc(sp.numbers, func(n numbered) bool { return n.source && kept[n.number] != 0 }) {
+		f.task.beginTime()
 	}
 	if err := f.read(b, kept); err != nil {
 		return err

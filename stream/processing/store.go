@@ -346,7 +346,8 @@ func WithDefinition(definition []byte) RestoreOption {
 // DropState allows a definition for which state is lost.
 func DropState() RestoreOption { return func(o *restoreOptions) { o.drop = true } }
 
-// Restore has a job that does not run go on. With a savepoint its state is that of then; it takes a moment until it runs.
+// Restore has a job that does not run go on. With a savepoint its state is that of then; it takes a moment until it runs. If none of its sources goes on where
+// it was, event time begins anew.
 //
 // Options: FromSavepoint, WithDefinition, DropState. Errors: ErrNotFound for job and savepoint; ErrConflict if the job runs or is cancelled, or if state would be
 // lost that DropState does not allow to lose; those of Submit.

@@ -12,6 +12,7 @@ import (
 	"github.com/floedb/floe/internal/feed"
 	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/pipeline"
+	"github.com/floedb/floe/internal/plant"
 )
 
 // noTime is a watermark before there was any record.
@@ -199,7 +200,7 @@ type step struct {
 func (t *task) next(ctx context.Context, v *engine.View) (*step, error) {
 	now := v.Now()
 	t.live.look(now, t.mark)
-	if t.hold.until > now {
+	if t.broken || t.hold.until > now {
 		v.WakeAt(t.hold.until)
 		return nil, nil
 	}
@@ -288,7 +289,7 @@ func (t *task) compute(ctx context.Context, v *engine.View, in *input) (*step, e
 		if err != nil {
 			return t.failed(v, err)
 		}
-		queue, err := t.fullQueue(v, s)
+		queue, err := t.fullQueue(v, s, limit == 1)
 		if err != nil {
 			return nil, err
 		}
@@ -311,8 +312,9 @@ func (t *task) compute(ctx context.Context, v *engine.View, in *input) (*step, e
 	}
 }
 
-// fullQueue returns the first queue of the job's namespace that has no room for what a step writes to it, "" if all do.
-func (t *task) fullQueue(v *engine.View, s *step) (string, error) {
+// fullQueue returns the first queue of the job's namespace that has no room for what a step writes to it, "" if all do. What a step that can not be smaller
+// writes to a queue that would not hold it if it were empty is refused.
+func (t *task) fullQueue(v *engine.View, s *step, least bool) (string, error) {
 	var seen []string
 	for i := range t.def.Sinks {
 		k := &t.def.Sinks[i]
@@ -320,28 +322,38 @@ func (t *task) fullQueue(v *engine.View, s *step) (string, error) {
 			continue
 		}
 		seen = append(seen, k.Target)
-		n, size := s.effects.toQueue(t, k.Target)
-		if n == 0 {
+		places, size := s.effects.toQueue(t, k.Target)
+		if len(places) == 0 {
 			continue
 		}
-		messages, bytes, err := feed.Room(v, t.namespace, k.Target)
-		if err != nil || n > messages || size > bytes {
+		room, err := feed.RoomOf(v, t.namespace, k.Target)
+		n := int64(len(places))
+		switch {
+		case err != nil:
 			return k.Target, err
+		case n <= room.Messages && size <= room.Bytes:
+		case least && (n > room.MaxMessages || size > room.MaxBytes) && !plant.On(plant.TooManyWait):
+			reason := fmt.Sprintf("%d messages of %d bytes are more than queue %q ever holds", n, size, k.Target)
+			for _, at := range places {
+				s.effects.refused = with(s.effects.refused, at, reason)
+			}
+		default:
+			return k.Target, nil
 		}
 	}
 	return "", nil
 }
 
-// toQueue returns how many messages go to a queue of the job's namespace, and the bytes of their payloads.
-func (e *effects) toQueue(t *task, queue string) (n, size int64) {
+// toQueue returns which writes go to a queue of the job's namespace, and the bytes of their payloads.
+func (e *effects) toQueue(t *task, queue string) (places []int, size int64) {
 	for i := range e.writes {
 		w := &e.writes[i]
 		if k := &t.def.Sinks[w.Sink]; k.Kind == pipeline.ToQueue && k.Target == queue && !t.elsewhere(k) {
-			n++
+			places = append(places, i)
 			size += int64(len(w.Record.Value))
 		}
 	}
-	return n, size
+	return places, size
 }
 
 // elsewhere reports whether a sink is in another namespace.
@@ -376,7 +388,7 @@ func (t *task) try(ctx context.Context, v *engine.View, in *input, limit int) (*
 	s.tick = tickCommand{job: t.ref, revision: t.job.revision, task: t.row, status: Running}
 	row := &s.tick.task
 	row.n++
-	tick := t.prog.NewTick(s.state, t.lookup(v), pipeline.Limits{Bytes: maxTickBytes / 2, Rows: min(maxTickRows/2, 4*limit)}, t.mark)
+	tick := t.prog.NewTick(s.state, t.lookup(v), limitsOf(limit), t.mark)
 	target, fire := t.row.target, t.row.fire
 	if in != nil {
 		var err error
@@ -397,6 +409,15 @@ func (t *task) try(ctx context.Context, v *engine.View, in *input, limit int) (*
 	}
 	s.effects.take(tick, t)
 	return s, nil
+}
+
+// limitsOf returns the limits of what a tick of at most so many records makes. One that is to be as small as can be fires one window at a time.
+func limitsOf(records int) pipeline.Limits {
+	l := pipeline.Limits{Bytes: maxTickBytes / 2, Rows: min(maxTickRows/2, 4*records)}
+	if records == 1 {
+		l.Rows = 1
+	}
+	return l
 }
 
 // readAll adds batches to a tick, until it has enough, and returns the watermark after them.
@@ -442,8 +463,14 @@ func (t *task) lookup(v *engine.View) pipeline.Lookup {
 	}
 }
 
-// proposed is told what became of a step. An error ends the lane's duty.
-func (t *task) proposed(s *step, err error, now int64) error {
+// breaks holds the task after an error for which it has to be made anew.
+func (t *task) breaks(now int64, err error) {
+	t.broken = true
+	t.held(now, err.Error())
+}
+
+// proposed is told what became of a step.
+func (t *task) proposed(s *step, err error, now int64) {
 	var refused *refusedError
 	switch {
 	case err == nil:
@@ -459,10 +486,8 @@ func (t *task) proposed(s *step, err error, now int64) error {
 	case errors.Is(err, engine.ErrInvalid):
 		t.held(now, err.Error())
 	default:
-		t.broken = true
-		return err
+		t.breaks(now, err)
 	}
-	return nil
 }
 
 func (t *task) applied(s *step, now int64) {

@@ -148,6 +148,74 @@ func TestWaitForRoom(t *testing.T) {
 	}
 }
 
+// purging empties a queue so often that a job that waits for room has got as far as it can.
+func (s *stage) purging(name string, rounds int) {
+	s.t.Helper()
+	for range rounds {
+		s.Advance(3000)
+		if _, err := s.queues.Purge(context.Background(), name); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// TestMoreThanAQueueHolds: a record that makes more messages than its queue holds when it is empty goes to the stream of errors with the reason, and the job goes on.
+// Once it waited for ever.
+func TestMoreThanAQueueHolds(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		settings queue.Settings
+	}{{"length", queue.Settings{MaxLen: 3}}, {"bytes", queue.Settings{MaxBytes: 6}}} {
+		t.Run(test.name, func(t *testing.T) {
+			s, ctx := newStage(t, 1), context.Background()
+			if err := s.queues.Configure(ctx, "work", test.settings); err != nil {
+				t.Fatal(err)
+			}
+			id := s.submit(`
+name: many
+sources: [{ name: in, stream: { name: in, partitions: all } }]
+operators: [{ type: flatmap, array_field: $.items }]
+sinks: [{ name: work, queue: { name: work } }, { name: copy, stream: { name: copy } }]
+`)
+			s.append("in", `{"items":[11,12,13]}`, `{"items":[21,22,23,24]}`, `{"items":[31]}`)
+			s.purging("work", 4)
+			s.want("copy", "11 12 13 21 22 23 24 31")
+			if st, err := s.queues.Stats(ctx, "work"); err != nil || st.Enqueued != 4 {
+				t.Errorf("queue %+v, %v", st, err)
+			}
+			s.want(processing.ErrorStream("many"), "21 22 23 24")
+			recs, err := s.streams.Read(ctx, processing.ErrorStream("many"), stream.Limit(1))
+			if err != nil || recs[0].Headers["floe-operator"] != "work" || !strings.Contains(recs[0].Headers["floe-error"], `more than queue "work" ever holds`) {
+				t.Errorf("error %v, %v", recs, err)
+			}
+			if m := s.job(id).Metrics; m.RecordsIn != 3 || m.Errors != 4 {
+				t.Errorf("metrics %+v", m)
+			}
+		})
+	}
+}
+
+// TestWindowsThroughASmallQueue: windows that fire together go to a queue that holds one message, one after the other. Once they waited for ever.
+func TestWindowsThroughASmallQueue(t *testing.T) {
+	for _, window := range []string{"window: tumbling, window_size: 10, allowed_lateness: 100", "window: session, gap: 10"} {
+		t.Run(window, func(t *testing.T) {
+			s, ctx := newStage(t, 1), context.Background()
+			if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 1}); err != nil {
+				t.Fatal(err)
+			}
+			id := s.submit(strings.NewReplacer("window: tumbling, window_size: 10", window, "stream: {name: out}", "queue: {name: work}").Replace(countedOnce))
+			s.keyed(5, 1000)
+			s.keyed(1, 50_000)
+			s.keyed(3, 2000) // late for a session, which they do not touch
+			s.purging("work", 20)
+			st, err := s.queues.Stats(ctx, "work")
+			if m := s.job(id).Metrics; err != nil || st.Enqueued < 5 || st.Enqueued != m.RecordsOut || m.RecordsIn != 9 || m.Errors != 0 {
+				t.Errorf("queue %+v, %v, metrics %+v", st, err, m)
+			}
+		})
+	}
+}
+
 // TestHeldReason: why a job is held can be seen while it is.
 func TestHeldReason(t *testing.T) {
 	s, ctx := newStage(t, 1), context.Background()
