@@ -205,3 +205,60 @@ func TestExporterOfClosedNode(t *testing.T) {
 		t.Errorf("metrics: %v", got)
 	}
 }
+
+// TestExporterOfJobs: what each operator of a job has done is told; operators beyond those with series of their own are summed up in one.
+func TestExporterOfJobs(t *testing.T) {
+	node := openNode(t)
+	ctx := t.Context()
+	for _, payload := range []string{`{"n":1}`, `{"n":200}`, `{}`, `x`} {
+		if _, err := node.Stream("shop").Append(ctx, "orders", stream.Message{Payload: []byte(payload)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	jobs := node.Processing("shop")
+	made, err := jobs.Submit(ctx, []byte(`
+name: sums
+sources: [{ name: orders, stream: { name: orders } }]
+operators:
+  - { name: all, type: passthrough }
+  - { name: sum, type: aggregate, function: sum, field: $.n }
+sinks: [{ name: out, stream: { name: sums } }]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitJob(t, jobs, made.Job, 4)
+	labels := func(operator string) string {
+		return fmt.Sprintf(`{job=%q,name="sums",namespace="shop",operator=%q}`, made.Job, operator)
+	}
+	all := scraped(t, NewExporter(node), "")
+	for series, want := range map[string]float64{
+		`floe_job_operator_records_in_total` + labels("all"):                                 4,
+		`floe_job_operator_records_out_total` + labels("all"):                                4,
+		`floe_job_operator_records_in_total` + labels("sum"):                                 4,
+		`floe_job_operator_records_out_total` + labels("sum"):                                2,
+		`floe_job_operator_errors_total` + labels("sum"):                                     1,
+		`floe_job_operator_dropped_total` + labels("sum"):                                    1,
+		`floe_job_operator_late_total` + labels("sum"):                                       0,
+		`floe_metrics_objects_left_out{kind="operator"}`:                                     0,
+		`floe_job_errors_total{job="` + string(made.Job) + `",name="sums",namespace="shop"}`: 1,
+	} {
+		if got, ok := all[series]; !ok || got != want {
+			t.Errorf("%s is %v (there: %t), want %v", series, got, ok, want)
+		}
+	}
+	all = scraped(t, NewExporter(node, Options{MetricsObjects: 1}), "")
+	rest := all[`floe_job_operator_records_out_total{job="",name="",namespace="_other",operator=""}`]
+	if left := all[`floe_metrics_objects_left_out{kind="operator"}`]; rest != 2 || left != 1 || hasSeries(all, labels("sum")) {
+		t.Errorf("of operators that were left out there are %v, which have made %v records", left, rest)
+	}
+}
+
+func hasSeries(all map[string]float64, labels string) bool {
+	for series := range all {
+		if strings.HasSuffix(series, labels) {
+			return true
+		}
+	}
+	return false
+}

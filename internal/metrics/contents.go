@@ -66,6 +66,13 @@ var (
 		gauge("job_watermark_lag_seconds", "How far the watermark is behind.", "namespace", "job", "name"),
 		gauge("job_backlog_bytes", "Bytes for sinks in other shards that wait to be taken.", "namespace", "job", "name"),
 	}
+	operatorMetrics = []description{
+		counter("job_operator_records_in_total", "Records that have come to an operator.", "namespace", "job", "name", "operator"),
+		counter("job_operator_records_out_total", "Records that an operator has passed on, or made.", "namespace", "job", "name", "operator"),
+		counter("job_operator_errors_total", "Records that an operator could not work with.", "namespace", "job", "name", "operator"),
+		counter("job_operator_late_total", "Records that came too late for the windows of an operator.", "namespace", "job", "name", "operator"),
+		counter("job_operator_dropped_total", "Records that an operator has dropped, as they lack what it works on.", "namespace", "job", "name", "operator"),
+	}
 	workflowMetrics = []description{
 		gauge("workflow_runs_active", "Runs that have not ended.", "namespace", "workflow"),
 		counter("workflow_runs_started_total", "Runs ever started.", "namespace", "workflow"),
@@ -89,7 +96,7 @@ var (
 func (s *scrape) contents(ctx context.Context) {
 	namespaces := s.kind("namespace", namespaceMetrics)
 	queues, streams, groups := s.kind("queue", queueMetrics), s.kind("stream", streamMetrics), s.kind("group", groupMetrics)
-	jobs, workflows, actions := s.kind("job", jobMetrics), s.kind("workflow", workflowMetrics), s.kind("action", actionMetrics)
+	jobs, operators, workflows, actions := s.kind("job", jobMetrics), s.kind("operator", operatorMetrics), s.kind("workflow", workflowMetrics), s.kind("action", actionMetrics)
 	all := engine.NewNamespaces(s.source.Replica)
 	page := func(ctx context.Context, opts ...string) (engine.Page[engine.NamespaceInfo], error) {
 		l := engine.NewListing()
@@ -110,11 +117,11 @@ func (s *scrape) contents(ctx context.Context) {
 		}, info.Name)
 		s.queues(ctx, queues, info)
 		s.streams(ctx, streams, groups, info)
-		s.jobs(ctx, jobs, info)
+		s.jobs(ctx, jobs, operators, info)
 		s.workflows(ctx, workflows, info)
 		s.actions(ctx, actions, info)
 	}
-	for _, k := range []*kind{namespaces, queues, streams, groups, jobs, workflows, actions} {
+	for _, k := range []*kind{namespaces, queues, streams, groups, jobs, operators, workflows, actions} {
 		k.end()
 	}
 }
@@ -170,7 +177,8 @@ func (s *scrape) streams(ctx context.Context, k, groups *kind, info engine.Names
 	}
 }
 
-func (s *scrape) jobs(ctx context.Context, k *kind, info engine.NamespaceInfo) {
+// jobs sends the metrics of jobs and of their operators.
+func (s *scrape) jobs(ctx context.Context, k, operators *kind, info engine.NamespaceInfo) {
 	k.expect(info.Counts.Jobs)
 	store := engine.StoreOf(processing.Primitive, s.source.Replica, info.Name, 0)
 	for j := range read(s, k, store.All(ctx, processing.Limit(pageOf))) {
@@ -179,6 +187,10 @@ func (s *scrape) jobs(ctx context.Context, k *kind, info engine.NamespaceInfo) {
 			truth(j.Status == processing.Running), truth(j.Status == processing.Failed), float64(m.RecordsIn), float64(m.RecordsOut), float64(m.Errors), float64(m.Late),
 			m.Lag.Seconds(), float64(m.Backlog),
 		}, info.Name, string(j.ID), j.Name)
+		for i := range m.Operators {
+			o := &m.Operators[i]
+			operators.add([]float64{float64(o.In), float64(o.Out), float64(o.Errors), float64(o.Late), float64(o.Dropped)}, info.Name, string(j.ID), j.Name, o.Name)
+		}
 	}
 }
 
