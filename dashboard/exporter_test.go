@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/budget"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
 )
@@ -135,6 +136,19 @@ func TestExporterIsBounded(t *testing.T) {
 	// None at all is possible too.
 	if all := scraped(t, NewExporter(node, Options{MetricsObjects: -1}), ""); all[`floe_queue_ready{namespace="_other",queue=""}`] != queues {
 		t.Errorf("without series of their own: %v", all[`floe_queue_ready{namespace="_other",queue=""}`])
+	}
+}
+
+// TestExporterShowsTheBudget: what jobs may remember of their state is a part of the memory that the node was given.
+func TestExporterShowsTheBudget(t *testing.T) {
+	node, err := floe.Open(floe.Config{Memory: budget.Least, Shards: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	limits := budget.Divide(budget.Least, 1)
+	if got := scraped(t, NewExporter(node), "")["floe_state_cache_limit_bytes"]; got != float64(limits.State) {
+		t.Errorf("jobs may remember %v bytes, want %d", got, limits.State)
 	}
 }
 

@@ -35,6 +35,7 @@ type Limits struct {
 	MemTable   int64 // one of four, in bytes
 	LogCache   int64 // recent entries of the log, in bytes
 	Proposals  int64 // commands under way in one shard, in bytes
+	State      int64 // keyed state of jobs that is remembered, in bytes
 	Requests   int64 // requests of all connections under way, in bytes
 	Answers    int64 // of all connections, not sent yet, in bytes
 	ConnBuffer int64 // of a connection, in bytes
@@ -51,7 +52,7 @@ type Limits struct {
 // Default returns the limits of a node without a budget.
 func Default() Limits {
 	return Limits{
-		Cache: 256 * mib, MemTable: 16 * mib, LogCache: 32 * mib, Proposals: 64 * mib, Requests: 256 * mib, Answers: 256 * mib, ConnBuffer: 8 * mib,
+		Cache: 256 * mib, MemTable: 16 * mib, LogCache: 32 * mib, Proposals: 64 * mib, State: 64 * mib, Requests: 256 * mib, Answers: 256 * mib, ConnBuffer: 8 * mib,
 		Connections: 10_000, Calls: 65_536, Waits: 100_000, HTTPRequests: 1024, HTTPConnections: 4096, HTTPBodies: 64 * mib,
 	}
 }
@@ -65,6 +66,7 @@ func Divide(total int64, shards int) Limits {
 		MemTable:  part(64, mib, most.MemTable),
 		LogCache:  part(32, mib, most.LogCache),
 		Proposals: part(32*int64(max(shards, 1)), mib, most.Proposals),
+		State:     part(64, mib/2, most.State),
 		Requests:  part(32, 2*mib, most.Requests),
 		Answers:   part(16, 4*mib, most.Answers),
 
@@ -92,6 +94,7 @@ func (l *Limits) Shares(total int64, shards int) []Share {
 		{fmt.Sprintf("memtables, %d of %s", tableCount, Size(l.MemTable)), tableCount * l.MemTable},
 		{"recent entries of the log", l.LogCache},
 		{fmt.Sprintf("commands under way, %s in each of %d shards", Size(l.Proposals), shards), int64(shards) * l.Proposals},
+		{"keyed state of jobs that is remembered", l.State},
 		{"requests of clients", l.Requests},
 		{"answers to clients", l.Answers},
 		{fmt.Sprintf("connections of clients, %d of %s", l.Connections, Size(l.ConnBuffer)), int64(l.Connections) * l.ConnBuffer},

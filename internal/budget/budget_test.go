@@ -34,7 +34,7 @@ func TestGrows(t *testing.T) {
 	before := Divide(Least, 4)
 	for total := int64(Least); total < 1<<40; total += total / 3 {
 		l := Divide(total, 4)
-		if l.Cache < before.Cache || l.Requests < before.Requests || l.Calls < before.Calls || l.Waits < before.Waits || l.Proposals < before.Proposals {
+		if l.Cache < before.Cache || l.Requests < before.Requests || l.Calls < before.Calls || l.Waits < before.Waits || l.Proposals < before.Proposals || l.State < before.State {
 			t.Errorf("%s: %+v, before %+v", Size(total), l, before)
 		}
 		before = l

@@ -76,6 +76,8 @@ func TestRun(t *testing.T) {
 			stderr: "floe: error: --tls-cert=c: is of no use without its key, --tls-key\nfloe: hint: see floe server start --help\n"},
 		{name: "a key alone", args: "server start", env: map[string]string{"FLOE_TLS_KEY": "k"}, code: 2,
 			stderr: "floe: error: FLOE_TLS_KEY=k: is of no use without its certificate, --tls-cert\nfloe: hint: see floe server start --help\n"},
+		{name: "a certificate of the metrics alone", args: "server start --no-dashboard --metrics-tls-cert c", code: 2,
+			stderr: "floe: error: --metrics-tls-cert=c: is of no use without its key, --metrics-tls-key\nfloe: hint: see floe server start --help\n"},
 		{name: "authorities alone", args: "server start --tls-client-ca c", code: 2,
 			stderr: "floe: error: --tls-client-ca=c: the node needs a certificate itself, --tls-cert\nfloe: hint: see floe server start --help\n"},
 		{name: "unknown command", args: "bogus", code: 2,

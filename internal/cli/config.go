@@ -51,11 +51,12 @@ type config struct {
 	metricsPort    int // see checkMetrics
 	metricsBind    string
 	metricsHosts   []string
+	metricsTLS     tlsFiles // those of the dashboard if there are no others
 	metricsObjects int
 
-	cert, dashboardCert certificate
-	logLevel            slog.Level
-	logFormat           string
+	cert, dashboardCert, metricsCert certificate
+	logLevel                         slog.Level
+	logFormat                        string
 
 	// spelled is how each setting was given, by its flag: "--shards=4" or "FLOE_SHARDS=4". Messages quote it.
 	spelled map[string]string
@@ -112,11 +113,18 @@ func (c *config) check() []error {
 	if !c.noMetrics {
 		bad = c.checkPort("metrics-port", "the metrics", &c.metricsPort, 1)
 	}
+	if !c.noDashboard {
+		if err := c.checkSiteTLS(&c.dashboardTLS, "dashboard-"); err != nil {
+			return append(bad, err)
+		}
+	}
+	if !c.noMetrics {
+		if err := c.checkMetricsTLS(); err != nil {
+			return append(bad, err)
+		}
+	}
 	if c.noDashboard {
 		return bad
-	}
-	if err := c.checkDashboardTLS(); err != nil {
-		return append(bad, err)
 	}
 	bad = append(bad, c.checkPort("dashboard-port", "the dashboard", &c.dashboardPort, 2)...)
 	if !c.noMetrics && c.dashboardPort == c.metricsPort && c.dashboardPort != 0 {

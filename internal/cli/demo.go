@@ -20,9 +20,9 @@ import (
 
 // demoOptions are what the flags of floe demo say.
 type demoOptions struct {
-	seed                uint64
-	port, dashboardPort int
-	noOpen              bool
+	seed                             uint64
+	port, metricsPort, dashboardPort int
+	noOpen                           bool
 }
 
 func demoCommand(p Process) *cobra.Command {
@@ -39,7 +39,7 @@ With one seed the same orders come every time. Nothing is kept: it ends with the
   floe demo --seed 7 --dashboard-port 8080 --no-open`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for flag, n := range map[string]int{"port": o.port, "dashboard-port": o.dashboardPort} {
+			for flag, n := range map[string]int{"port": o.port, "metrics-port": o.metricsPort, "dashboard-port": o.dashboardPort} {
 				if _, err := port(strconv.Itoa(n)); err != nil {
 					return &usageError{fmt.Errorf("--%s=%d: %w", flag, n, err), helpHint(cmd)}
 				}
@@ -51,6 +51,7 @@ With one seed the same orders come every time. Nothing is kept: it ends with the
 	flags.SortFlags = false
 	flags.Uint64Var(&o.seed, "seed", 1, "what the shop is made of: the same `number`, the same shop")
 	flags.IntVar(&o.port, "port", defaultPort, "`port` for clients, 0 for any that is free")
+	flags.IntVar(&o.metricsPort, "metrics-port", defaultPort+1, "`port` of the metrics for Prometheus, 0 for any that is free")
 	flags.IntVar(&o.dashboardPort, "dashboard-port", defaultPort+2, "`port` of the dashboard, 0 for any that is free")
 	flags.BoolVar(&o.noOpen, "no-open", false, "print where the dashboard is, and open no browser")
 	return cmd
@@ -59,27 +60,22 @@ With one seed the same orders come every time. Nothing is kept: it ends with the
 // runDemo runs a shop and the server of its node until ctx is done.
 func runDemo(ctx context.Context, p Process, o demoOptions) error {
 	c := &config{logLevel: slog.LevelWarn, spelled: map[string]string{
-		"port": fmt.Sprintf("--port=%d", o.port), "dashboard-port": fmt.Sprintf("--dashboard-port=%d", o.dashboardPort),
+		"port": fmt.Sprintf("--port=%d", o.port), "metrics-port": fmt.Sprintf("--metrics-port=%d", o.metricsPort),
+		"dashboard-port": fmt.Sprintf("--dashboard-port=%d", o.dashboardPort),
 	}}
 	s := &server{config: c, log: c.logger(p), ready: true}
-	site, err := listen(net.JoinHostPort(defaultBind, strconv.Itoa(o.dashboardPort)), nil, s.log)
-	if err != nil {
-		return listenError(c.spelled["dashboard-port"], "--dashboard-", err)
-	}
-	s.dashboard = site
-	if s.node, err = floe.Open(floe.Config{Listen: net.JoinHostPort(defaultBind, strconv.Itoa(o.port)), Logger: s.log}); err != nil {
-		site.close()
-		if network := (*net.OpError)(nil); errors.As(err, &network) && network.Op == "listen" {
-			err = listenError(c.spelled["port"], "--", err)
-		}
+	if err := s.openDemo(o); err != nil {
+		s.closeSites()
 		return err
 	}
 	shop := demo.New(s.node, o.seed)
 	if err := shop.Load(ctx); err != nil {
 		return s.stop(err)
 	}
-	site.gate.open(dashboard.New(s.node, dashboard.Options{Logger: s.log, LoopbackOnly: true}))
-	url := fmt.Sprintf("http://%s/#/%s/overview", site.addr, demo.Main)
+	served := dashboard.Options{Logger: s.log, LoopbackOnly: true}
+	s.metrics.gate.open(dashboard.NewExporter(s.node, served))
+	s.dashboard.gate.open(dashboard.New(s.node, served))
+	url := fmt.Sprintf("http://%s/#/%s/overview", s.dashboard.addr, demo.Main)
 	s.announceDemo(p, o, url)
 	if !o.noOpen && isTerminal(p.Stdout) {
 		openBrowser(url)
@@ -87,9 +83,25 @@ func runDemo(ctx context.Context, p Process, o demoOptions) error {
 	living, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- shop.Run(living) }()
-	err = s.wait(ctx, p)
+	err := s.wait(ctx, p)
 	cancel()
 	return s.stop(errors.Join(err, <-ended))
+}
+
+// openDemo listens, and opens the node.
+func (s *server) openDemo(o demoOptions) (err error) {
+	at := func(port int) string { return net.JoinHostPort(defaultBind, strconv.Itoa(port)) }
+	if s.metrics, err = listen(at(o.metricsPort), nil, s.log); err != nil {
+		return listenError(s.config.spelled["metrics-port"], "--metrics-", err)
+	}
+	if s.dashboard, err = listen(at(o.dashboardPort), nil, s.log); err != nil {
+		return listenError(s.config.spelled["dashboard-port"], "--dashboard-", err)
+	}
+	s.node, err = floe.Open(floe.Config{Listen: at(o.port), Logger: s.log})
+	if network := (*net.OpError)(nil); errors.As(err, &network) && network.Op == "listen" {
+		err = listenError(s.config.spelled["port"], "--", err)
+	}
+	return err
 }
 
 // announceDemo says what there is to see.
@@ -97,6 +109,7 @@ func (s *server) announceDemo(p Process, o demoOptions, url string) {
 	say := func(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
 	say(p.Stdout, "floe %s is ready, with a shop (seed %d)", floe.Version, o.seed)
 	say(p.Stdout, "  clients    %s", s.node.Addr())
+	say(p.Stdout, "  metrics    http://%s/metrics", s.metrics.addr)
 	say(p.Stdout, "  dashboard  http://%s", s.dashboard.addr)
 	say(p.Stdout, "  look at    %s", url)
 	say(p.Stdout, "  or try     floe queue dlq list mail -n %s --addr %s", demo.Main, s.node.Addr())

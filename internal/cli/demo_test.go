@@ -13,10 +13,13 @@ import (
 func TestDemo(t *testing.T) {
 	out, stdout := io.Pipe()
 	var stderr lockedBuffer
-	signal, exited := inProcess(t, []string{"demo", "--port", "0", "--dashboard-port", "0", "--seed", "7", "--no-open"}, stdout, &stderr)
-	url := ""
+	signal, exited := inProcess(t, []string{"demo", "--port", "0", "--metrics-port", "0", "--dashboard-port", "0", "--seed", "7", "--no-open"}, stdout, &stderr)
+	url, scrape := "", ""
 	lines := bufio.NewScanner(out)
 	for lines.Scan() && !strings.HasPrefix(lines.Text(), "All of it") {
+		if _, after, found := strings.Cut(lines.Text(), "metrics    "); found {
+			scrape = after
+		}
 		if _, after, found := strings.Cut(lines.Text(), "dashboard  "); found {
 			url = after
 		}
@@ -43,6 +46,9 @@ func TestDemo(t *testing.T) {
 		if len(items) == 0 {
 			t.Errorf("GET %s has nothing", path)
 		}
+	}
+	if text := mustCall(t, 200, "GET", scrape, ""); !strings.Contains(text, `floe_queue_enqueued_total{namespace="shop",`) {
+		t.Error("the metrics know no queue of the shop")
 	}
 	signal(syscall.SIGTERM)
 	if code := <-exited; code != 0 {

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// TestService runs the program as systemd does: it is told when the node serves and when it stops, and a SIGHUP has the dashboard show its new certificate.
+// TestService runs the program as systemd does: it is told when the node serves and when it stops, and a SIGHUP has the dashboard show its new
+// certificate, and the metrics, which have the same one.
 func TestService(t *testing.T) {
 	path, a := build(t), newAuthority(t)
 	issue := func(number int64) {
@@ -46,8 +47,8 @@ func TestService(t *testing.T) {
 	if got := told(); got != "READY=1" {
 		t.Errorf("the service manager was told %q, want READY=1", got)
 	}
-	addr := strings.TrimPrefix(s.url, "https://")
-	shown := func() int64 {
+	dashboard, metrics := strings.TrimPrefix(s.url, "https://"), strings.TrimSuffix(strings.TrimPrefix(s.scrape, "https://"), "/metrics")
+	shown := func(addr string) int64 {
 		t.Helper()
 		pool := x509.NewCertPool()
 		pool.AddCert(a.certificate())
@@ -58,14 +59,14 @@ func TestService(t *testing.T) {
 		defer conn.Close()
 		return conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
 	}
-	if got := shown(); got != 7 {
-		t.Errorf("the dashboard shows certificate %d, want 7", got)
+	if at, too := shown(dashboard), shown(metrics); at != 7 || too != 7 {
+		t.Errorf("the dashboard shows certificate %d, the metrics %d, want 7", at, too)
 	}
 	issue(8)
 	s.signal(syscall.SIGHUP)
-	for begun := time.Now(); shown() != 8; {
+	for begun := time.Now(); shown(dashboard) != 8 || shown(metrics) != 8; {
 		if time.Since(begun) > patience {
-			t.Fatal("after SIGHUP the dashboard still shows its old certificate")
+			t.Fatal("after SIGHUP an old certificate is still shown")
 		}
 	}
 	s.signal(syscall.SIGTERM)

@@ -86,9 +86,7 @@ func runServer(ctx context.Context, c *config, p Process) error {
 func (s *server) open() (err error) {
 	defer func() {
 		if err != nil {
-			for _, site := range s.sites() {
-				site.close()
-			}
+			s.closeSites()
 		}
 	}()
 	if !s.config.noDashboard {
@@ -104,7 +102,11 @@ func (s *server) open() (err error) {
 		site.crowd.limit.Store(int64(s.config.limits().HTTPConnections))
 	}
 	if !s.config.noMetrics {
-		if s.metrics, err = listen(s.config.metricsAddr(), nil, s.log); err != nil {
+		encryption, err := s.config.metricsEncryption()
+		if err != nil {
+			return err
+		}
+		if s.metrics, err = listen(s.config.metricsAddr(), encryption, s.log); err != nil {
 			return listenError(s.config.spelled["metrics-port"], "--metrics-", err)
 		}
 	}
@@ -134,6 +136,12 @@ func (s *server) sites() (all []*site) {
 		}
 	}
 	return all
+}
+
+func (s *server) closeSites() {
+	for _, site := range s.sites() {
+		site.close()
+	}
 }
 
 func openNode(c *config, log *slog.Logger) (*floe.Node, error) {
@@ -201,7 +209,7 @@ func (s *server) announce(p Process) {
 	if s.metrics == nil {
 		say(p.Stdout, "  metrics    off")
 	} else {
-		say(p.Stdout, "  metrics    http://%s/metrics", s.metrics.addr)
+		say(p.Stdout, "  metrics    %s://%s/metrics", scheme(&s.config.metricsTLS), s.metrics.addr)
 	}
 	if !locked && s.metrics != nil && !isLocal(s.config.metricsBind) {
 		say(p.Stderr, "floe: warning: other machines can reach the metrics, which name queues, streams and the like")
@@ -210,17 +218,20 @@ func (s *server) announce(p Process) {
 		say(p.Stdout, "  dashboard  off")
 		return
 	}
-	scheme := "http"
-	if s.config.dashboardTLS.cert.name != "" {
-		scheme = "https"
-	}
-	say(p.Stdout, "  dashboard  %s://%s", scheme, s.dashboard.addr)
+	say(p.Stdout, "  dashboard  %s://%s", scheme(&s.config.dashboardTLS), s.dashboard.addr)
 	if locked {
 		return
 	}
 	if !isLocal(s.config.dashboardBind) {
 		say(p.Stderr, "floe: warning: other machines can reach the dashboard, which lets everybody read and write everything")
 	}
+}
+
+func scheme(f *tlsFiles) string {
+	if f.cert.name != "" {
+		return "https"
+	}
+	return "http"
 }
 
 // isReady reports whether the node can answer and write.

@@ -167,6 +167,14 @@ var settings = []setting{
 			c.metricsHosts = splitList(v)
 			return nil
 		}},
+	{"metrics-tls-cert", "metrics.tls_cert", "file", "", "encrypt the metrics with the certificate in this file (default: that of the dashboard, if it has one)", func(c *config, v string) error {
+		c.metricsTLS.cert.name = v
+		return notEmpty(v)
+	}},
+	{"metrics-tls-key", "metrics.tls_key", "file", "", "file with the key of that certificate", func(c *config, v string) error {
+		c.metricsTLS.key.name = v
+		return notEmpty(v)
+	}},
 	{"metrics-objects", "metrics.objects", "n", "1000", "how many queues have series of their own, streams, groups, jobs, workflows, actions and namespaces likewise; the rest is summed up",
 		func(c *config, v string) (err error) {
 			c.metricsObjects, err = integer(v, "number of objects", 1_000_000)

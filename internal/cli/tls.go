@@ -80,37 +80,40 @@ func (c *config) serverTLS() (*tls.Config, error) {
 	return conf, nil
 }
 
-// checkDashboardTLS returns what does not go together.
-func (c *config) checkDashboardTLS() error {
-	f := &c.dashboardTLS
-	f.cert.spelled, f.key.spelled = c.spelled["dashboard-tls-cert"], c.spelled["dashboard-tls-key"]
+// checkSiteTLS returns what does not go together of the files of a site; flags begins the names of its flags.
+func (c *config) checkSiteTLS(f *tlsFiles, flags string) error {
+	f.cert.spelled, f.key.spelled = c.spelled[flags+"tls-cert"], c.spelled[flags+"tls-key"]
 	switch {
 	case f.cert.name != "" && f.key.name == "":
-		return fmt.Errorf("%s: is of no use without its key, --dashboard-tls-key", f.cert.spelled)
+		return fmt.Errorf("%s: is of no use without its key, --%stls-key", f.cert.spelled, flags)
 	case f.key.name != "" && f.cert.name == "":
-		return fmt.Errorf("%s: is of no use without its certificate, --dashboard-tls-cert", f.key.spelled)
+		return fmt.Errorf("%s: is of no use without its certificate, --%stls-cert", f.key.spelled, flags)
 	}
 	return nil
 }
 
+// checkMetricsTLS returns what does not go together. Without files of their own the metrics have those of the dashboard: a key is shown to either.
+func (c *config) checkMetricsTLS() error {
+	err := c.checkSiteTLS(&c.metricsTLS, "metrics-")
+	if c.metricsTLS.cert.name == "" && !c.noDashboard {
+		c.metricsTLS = c.dashboardTLS
+		c.text["metrics-tls-cert"], c.text["metrics-tls-key"] = c.text["dashboard-tls-cert"], c.text["dashboard-tls-key"]
+	}
+	return err
+}
+
 // dashboardEncryption returns how the dashboard is encrypted, nil if it is not.
 func (c *config) dashboardEncryption() (*tls.Config, error) {
-	if c.dashboardTLS.cert.name == "" {
-		return nil, nil
-	}
-	c.dashboardCert.files = &c.dashboardTLS
-	if err := c.dashboardCert.load(); err != nil {
-		return nil, err
-	}
-	conf := &tls.Config{NextProtos: []string{"h2", "http/1.1"}}
-	c.dashboardCert.serve(conf)
-	return conf, nil
+	return c.dashboardCert.site(&c.dashboardTLS)
 }
+
+// metricsEncryption returns how the metrics are encrypted, nil if they are not.
+func (c *config) metricsEncryption() (*tls.Config, error) { return c.metricsCert.site(&c.metricsTLS) }
 
 // reloadTLS reads certificates anew, for connections that begin from now on.
 func (c *config) reloadTLS() error {
 	var bad []error
-	for _, cert := range []*certificate{&c.cert, &c.dashboardCert} {
+	for _, cert := range []*certificate{&c.cert, &c.dashboardCert, &c.metricsCert} {
 		if cert.files != nil {
 			bad = append(bad, cert.load())
 		}

@@ -28,6 +28,20 @@ func (c *certificate) load() error {
 	return nil
 }
 
+// site reads the files and returns how a site is encrypted with them, nil if there are none.
+func (c *certificate) site(f *tlsFiles) (*tls.Config, error) {
+	if f.cert.name == "" {
+		return nil, nil
+	}
+	c.files = f
+	if err := c.load(); err != nil {
+		return nil, err
+	}
+	conf := &tls.Config{NextProtos: []string{"h2", "http/1.1"}}
+	c.serve(conf)
+	return conf, nil
+}
+
 // serve makes a configuration show the certificate, as a server and as a client.
 func (c *certificate) serve(conf *tls.Config) {
 	conf.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.now.Load(), nil }

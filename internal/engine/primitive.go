@@ -26,8 +26,18 @@ type Primitive struct {
 	// Caches reports whether the row k is one of those that are read again and again, by their keys: it is kept in memory when it is. Its
 	// key has to be at least 5 bytes long, best kind, number of the namespace (u32) and name. nil: there are none.
 	Caches func(k []byte) bool
+	// Kept is what the machines of a node keep in memory beside their rows, of all its shards; nil: nothing to speak of.
+	Kept Kept
 	// Reads is where Counts shows how many reads of it a node has answered since it started; nil: they are not counted.
 	Reads func(*Counts) *int64
+}
+
+// Kept is memory with a limit: beyond the limit what can be read again is forgotten.
+type Kept interface {
+	// SetLimit bounds it, in bytes. It is called before there are any machines.
+	SetLimit(bytes int64)
+	// Used returns how many bytes there are, and how many there may be.
+	Used() (bytes, limit int64)
 }
 
 // CommandType is one kind of commands of a primitive.

@@ -15,7 +15,7 @@ import (
 const (
 	// other is the namespace of the series for what has none of its own: no namespace can have this name.
 	other = "_other"
-	// mostRead is how many things of a kind beyond those with series of their own are read to be summed up, so that a scrape ends. What is beyond is
+	// mostRead is how many things of a kind beyond those with series of their own are read to be summed up, so that it ends. What is beyond is
 	// counted only.
 	mostRead = 20_000
 )
@@ -25,7 +25,9 @@ var (
 	objectsLimit = gauge("metrics_objects_limit", "How many things of each kind have series of their own.")
 	leftOut      = gauge("metrics_objects_left_out", "How many things of a kind have no series of their own, but are in the one of the namespace _other, if they were read.", "kind")
 	notRead      = gauge("metrics_objects_not_read", "How many of those left out are not in the series of the namespace _other either.", "kind")
-	scrapeErrors = gauge("metrics_scrape_errors", "Listings that this scrape could not read to their end.")
+	scrapeErrors = gauge("metrics_scrape_errors", "Listings that could not be read to their end when they were read last.")
+	partAge      = gauge("metrics_age_seconds", "How old the metrics of a part are that is gathered in the background: contents are those of namespaces, queues and the like, store is what Pebble says.", "part")
+	partTime     = gauge("metrics_gathering_seconds", "How long it took to gather a part the last time.", "part")
 
 	namespaceMetrics = []description{
 		gauge("keys", "Keys.", "namespace"), gauge("key_bytes", "Bytes of keys and values.", "namespace"),
@@ -92,7 +94,7 @@ var (
 	}
 )
 
-// contents sends the metrics of what the node holds, but for floe's own namespaces.
+// contents adds the metrics of what the node holds, but for floe's own namespaces.
 func (s *scrape) contents(ctx context.Context) {
 	namespaces := s.kind("namespace", namespaceMetrics)
 	queues, streams, groups := s.kind("queue", queueMetrics), s.kind("stream", streamMetrics), s.kind("group", groupMetrics)
@@ -160,7 +162,7 @@ func (s *scrape) queues(ctx context.Context, k *kind, info engine.NamespaceInfo)
 	}
 }
 
-// streams sends the metrics of streams, and of the groups of those that have series of their own.
+// streams adds the metrics of streams, and of the groups of those that have series of their own.
 func (s *scrape) streams(ctx context.Context, k, groups *kind, info engine.NamespaceInfo) {
 	k.expect(info.Counts.Streams)
 	if info.Counts.Streams == 0 {
@@ -222,7 +224,7 @@ func (s *scrape) actions(ctx context.Context, k *kind, info engine.NamespaceInfo
 	}
 }
 
-// kind is all things of a kind during a scrape.
+// kind is all things of a kind.
 type kind struct {
 	scrape   *scrape
 	name     string
@@ -240,7 +242,7 @@ func (s *scrape) kind(name string, metrics []description) *kind {
 // expect notes how many things there are in a namespace.
 func (k *kind) expect(n int64) { k.expected += n }
 
-// add sends the values of a thing, or sums them up if it has no series of its own.
+// add adds the values of a thing, or sums them up if it has no series of its own.
 func (k *kind) add(values []float64, labels ...string) (own bool) {
 	k.read++
 	k.labels = len(labels)
@@ -256,7 +258,7 @@ func (k *kind) add(values []float64, labels ...string) (own bool) {
 	return false
 }
 
-// end sends what was left out.
+// end adds what was left out.
 func (k *kind) end() {
 	out := k.read - min(k.read, k.scrape.objects)
 	if out > 0 {

@@ -21,9 +21,9 @@ type histogram struct {
 	meter.Distribution
 }
 
-// distribution sends a histogram.
+// distribution adds a histogram.
 func (s *scrape) distribution(d description, of meter.Distribution, labels ...string) {
-	s.out <- &histogram{d.Desc, prometheus.MakeLabelPairs(d.Desc, labels), of}
+	s.metrics = append(s.metrics, &histogram{d.Desc, prometheus.MakeLabelPairs(d.Desc, labels), of})
 }
 
 // Desc returns what the metric is called.

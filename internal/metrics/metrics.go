@@ -1,8 +1,11 @@
 // Package metrics makes the figures of a node metrics of Prometheus.
 //
-// A Collector is asked at each scrape, and keeps nothing between two: what is counted is counted by the node. Figures of the node itself are of this node;
-// those of what it holds (queues, groups, jobs ...) are those of its own replicas, so that a scrape needs no leader and no other node. In a cluster each node
-// reports the same of them: a query takes max by (namespace, queue), not sum.
+// A Collector is asked at each scrape. Figures of the node itself are of this node; those of what it holds (queues, groups, jobs ...) are those of its own
+// replicas, so that a scrape needs no leader and no other node. In a cluster each node reports the same of them: a query takes max by (namespace, queue),
+// not sum.
+//
+// A scrape waits for nothing that writes can hold up. What has to be listed, and what Pebble says, is gathered in the background (see part): a scrape
+// takes it as it comes within a moment, or else as it was before, and floe_metrics_age_seconds says how old that is.
 //
 // However much a node holds, the number of series is bounded: of each kind of things the first so many, by namespace and name, have series of their own. The
 // rest is summed up in one series with the namespace "_other", which no namespace can have, and floe_metrics_objects_left_out says how many they are.
@@ -11,7 +14,6 @@ package metrics
 import (
 	"context"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,15 +25,12 @@ import (
 // DefaultObjects is how many things of each kind have series of their own by default.
 const DefaultObjects = 1000
 
-// collectTime bounds a scrape: what is not known by then is left out of it. Prometheus waits ten seconds by default.
-const collectTime = 5 * time.Second
-
 // Source is where a Collector looks.
 type Source struct {
 	Host    *shard.Host
 	Version string
 	Traffic func() shard.Traffic // of the port; nil: there is none
-	Replica *engine.Router       // to the replicas of this node
+	Replica *engine.Router       // to the replicas of this node as they are: no query waits for the log
 	Limits  func() []Limit       // nil: none
 }
 
@@ -45,8 +44,7 @@ type Limit struct {
 type Collector struct {
 	source  Source
 	objects int
-
-	mu sync.Mutex // held during a collection: they are costly, and two at a time tell no more than one after the other
+	parts   []*part
 }
 
 // New returns a Collector. objects is how many things of each kind have series of their own; 0 means DefaultObjects, negative none.
@@ -54,7 +52,13 @@ func New(s Source, objects int) *Collector {
 	if objects == 0 {
 		objects = DefaultObjects
 	}
-	return &Collector{source: s, objects: max(objects, 0)}
+	c := &Collector{source: s, objects: max(objects, 0)}
+	now := time.Now()
+	c.parts = []*part{
+		{name: "contents", gather: (*scrape).contents, last: gathered{begun: now}},
+		{name: "store", gather: (*scrape).stored, last: gathered{begun: now}},
+	}
+	return c
 }
 
 // Describe names all metrics.
@@ -66,22 +70,40 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect sends all metrics. Of a node that is closed there are none but that it is not ready.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), collectTime)
-	defer cancel()
-	s := &scrape{out: out, source: &c.source, objects: c.objects}
+	s := c.scrape()
 	s.send(objectsLimit, float64(c.objects))
-	s.node()
-	s.contents(ctx)
+	if s.node() {
+		s.background(c)
+	}
+	for _, m := range s.metrics {
+		out <- m
+	}
+}
+
+func (c *Collector) scrape() *scrape { return &scrape{source: &c.source, objects: c.objects} }
+
+// background adds what is gathered in the background.
+func (s *scrape) background(c *Collector) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for _, p := range c.parts {
+		p.begin(c)
+	}
+	for _, p := range c.parts {
+		g := p.wait(ctx)
+		s.metrics = append(s.metrics, g.metrics...)
+		s.failed += g.failed
+		s.send(partAge, time.Since(g.begun).Seconds(), p.name)
+		s.send(partTime, g.took.Seconds(), p.name)
+	}
 	s.send(scrapeErrors, float64(s.failed))
 }
 
-// scrape is one collection.
+// scrape is metrics that are being put together.
 type scrape struct {
-	out     chan<- prometheus.Metric
 	source  *Source
 	objects int
+	metrics []prometheus.Metric
 	failed  int // listings that were not read to their end
 }
 
@@ -108,13 +130,13 @@ func counter(name, help string, labels ...string) description {
 	return describe(prometheus.CounterValue, name, help, labels)
 }
 
-// send sends a value. A label that is not UTF-8, which no name can be, would end the scrape: it is an error of that metric.
+// send adds a value. A label that is not UTF-8, which no name can be, would end the scrape: it is an error of that metric.
 func (s *scrape) send(d description, value float64, labels ...string) {
 	m, err := prometheus.NewConstMetric(d.Desc, d.kind, value, labels...)
 	if err != nil {
 		m = prometheus.NewInvalidMetric(d.Desc, err)
 	}
-	s.out <- m
+	s.metrics = append(s.metrics, m)
 }
 
 func truth(b bool) float64 {

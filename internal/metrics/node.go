@@ -1,7 +1,7 @@
 package metrics
 
 import (
-	"github.com/cockroachdb/pebble/v2"
+	"context"
 
 	"github.com/floedb/floe/internal/shard"
 )
@@ -31,6 +31,8 @@ var (
 	operationBytes  = counter("operation_bytes_total", "Bytes of writes.", "primitive")
 	operationTime   = gauge("operation_duration_seconds", "How long reads and writes took, but for those that wait for others; the kind is read or write.", "primitive", "kind")
 	fsyncTime       = gauge("fsync_duration_seconds", "How long fsyncs of the log took.")
+	stateBytes      = gauge("state_cache_bytes", "Bytes of keyed state of jobs that are remembered.")
+	stateLimit      = gauge("state_cache_limit_bytes", "How many bytes of keyed state of jobs may be remembered.")
 	cacheHits       = counter("row_cache_hits_total", "Reads that the cache of rows has answered, beside those of floe_operations_total.")
 
 	shardLeads   = gauge("shard_leader", "Whether this node leads the shard: 1, or 0.", "shard")
@@ -71,12 +73,12 @@ var (
 	tableCacheSize = gauge("store_open_tables", "Tables that are open.")
 )
 
-// node sends the metrics of the node itself.
-func (s *scrape) node() {
+// node adds the metrics of the node itself, all of which are at hand, and reports whether it is open.
+func (s *scrape) node() bool {
 	stats, err := s.source.Host.Stats()
 	s.send(ready, truth(err == nil && stats.State == "ok"))
 	if err != nil {
-		return
+		return false
 	}
 	s.send(buildInfo, 1, s.source.Version, number(stats.Node), stats.Durability)
 	s.send(startTime, float64(stats.Started.UnixMilli())/1000)
@@ -100,9 +102,11 @@ func (s *scrape) node() {
 		s.send(shardLSN, float64(sh.LSN), id)
 		s.send(shardWaiting, float64(sh.Waiting), id)
 	}
-	if m, err := s.source.Host.Measure(); err == nil {
+	m, err := s.source.Host.Measure()
+	if err == nil {
 		s.measured(m)
 	}
+	return err == nil
 }
 
 func (s *scrape) port() {
@@ -140,11 +144,17 @@ func (s *scrape) measured(m shard.Measured) {
 	s.distribution(fsyncTime, m.Fsyncs)
 	s.send(cacheHits, float64(m.CacheHits))
 	s.send(logBytes, float64(m.LogBytes))
-	s.store(m.Store)
+	s.send(stateBytes, float64(m.State.Bytes))
+	s.send(stateLimit, float64(m.State.Limit))
 }
 
-// store sends what Pebble says.
-func (s *scrape) store(m *pebble.Metrics) {
+// stored adds what Pebble says, which waits while it writes its manifest.
+func (s *scrape) stored(context.Context) {
+	m, err := s.source.Host.MeasureStore()
+	if err != nil {
+		s.failed++
+		return
+	}
 	for i := range m.Levels {
 		l := &m.Levels[i]
 		s.send(levelTables, float64(l.TablesCount), number(i))

@@ -79,6 +79,7 @@ type Config struct {
 	MaxLogBytes   int64         // log kept behind the last flush of the state before one is forced; 0: 512 MiB, on a small volume less
 	LogCacheBytes int64         // recent entries of the log in memory; 0: 32 MiB
 	QueueBytes    int64         // commands under way in a shard; 0: 64 MiB
+	StateBytes    int64         // what primitives keep in memory, see engine.Kept; 0: as much as they think
 	KeepEntries   uint64        // entries kept for followers that lag; 0: 10,000, none for a node alone
 
 	MinFreeBytes int64         // with less free on the disk the node is read-only; 0: 256 MiB or 2 % of the volume

@@ -92,6 +92,11 @@ func Open(c Config) (*Host, error) {
 		cfg: c, log: c.Logger, flushed: make(chan struct{}, 1), claims: make(chan claimed, maxClaims), idle: make(chan struct{}, 1), failed: make(chan struct{}),
 		proposals: new(sync.Pool), gauges: newGauges(c.Primitives),
 	}
+	for _, p := range c.Primitives {
+		if p.Kept != nil && c.StateBytes > 0 {
+			p.Kept.SetLimit(c.StateBytes)
+		}
+	}
 	h.started = h.now()
 	if c.asyncUnmet {
 		h.log.Warn(asyncUnmet)

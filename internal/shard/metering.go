@@ -38,8 +38,8 @@ type Measured struct {
 	Fsyncs     meter.Distribution // of the log
 	CacheHits  int64              // reads that the cache of rows has answered; no operation counts them
 	LogBytes   int64              // of the segments of the log
-	Store      *pebble.Metrics    // of the state
 	Queued     []QueuedProposals  // by shard
+	State      StateMemory
 }
 
 // MeasuredPrimitive are the figures of a primitive.
@@ -61,6 +61,9 @@ type MeasuredOperation struct {
 
 // QueuedProposals are those that wait in a shard.
 type QueuedProposals struct{ Count, Bytes int64 }
+
+// StateMemory is what primitives keep in memory, and may.
+type StateMemory struct{ Bytes, Limit int64 }
 
 // gauge measures what a primitive does.
 type gauge struct {
@@ -126,20 +129,54 @@ func (g *gauge) measured() MeasuredPrimitive {
 	return m
 }
 
-// Measure returns the figures of the host. ErrClosed once it is being closed, ErrUnavailable once it has failed.
+// Measure returns the figures of the host, all of which are at hand. ErrClosed once it is being closed, ErrUnavailable once it has failed.
 func (h *Host) Measure() (m Measured, err error) {
 	if err := h.enter(); err != nil {
 		return m, err
 	}
 	defer h.leave()
 	for _, g := range h.gauges {
-		if g != nil {
-			m.Primitives = append(m.Primitives, g.measured())
+		if g == nil {
+			continue
+		}
+		m.Primitives = append(m.Primitives, g.measured())
+		if kept := g.primitive.Kept; kept != nil {
+			m.State.Bytes, m.State.Limit = kept.Used()
 		}
 	}
-	m.Fsyncs, m.CacheHits, m.LogBytes, m.Store = h.writer.syncs.Distribution(), h.rows.Hits(), h.ual.Size(), h.db.Metrics()
+	m.Fsyncs, m.CacheHits, m.LogBytes = h.writer.syncs.Distribution(), h.rows.Hits(), h.ual.Size()
 	for _, s := range h.shards {
 		m.Queued = append(m.Queued, QueuedProposals{s.queued.Load(), s.queuedBytes.Load()})
 	}
 	return m, nil
+}
+
+// MeasureStore returns what Pebble says of the state. That waits while Pebble writes its manifest, and so for the disk. Errors as those of Measure.
+func (h *Host) MeasureStore() (*pebble.Metrics, error) {
+	if err := h.enter(); err != nil {
+		return nil, err
+	}
+	defer h.leave()
+	return h.db.Metrics(), nil
+}
+
+// Go runs f in a goroutine for which Close waits. Its context ends when the host stops. Errors, and then f is not run: as those of Measure.
+func (h *Host) Go(f func(ctx context.Context)) error {
+	if err := h.enter(); err != nil {
+		return err
+	}
+	go func() {
+		defer h.leave()
+		f(h.ctx)
+	}()
+	return nil
+}
+
+// StaleDoor returns a Door whose queries are answered from the replicas of this node as they are: they wait for nothing that is to be written.
+func (h *Host) StaleDoor() engine.Door { return staleDoor{h} }
+
+type staleDoor struct{ *Host }
+
+func (d staleDoor) Query(ctx context.Context, id engine.ShardID, q engine.Query) error {
+	return d.QueryStale(ctx, id, q)
 }

@@ -17,8 +17,9 @@ func Lane(id JobID) (shard int, duty string) {
 // Observed returns the table of a node that remembers so many bytes of keyed state, and functions that tell how often its tasks have looked for something to do,
 // and how much they remember.
 func Observed(bytes int) (table engine.Primitive, looks func() int64, remembered func() int) {
-	shared := newMemory(bytes)
+	shared := newMemory(cacheBytes)
 	table = tableOf(shared)
+	table.Kept.SetLimit(int64(bytes))
 	var all []*machine
 	table.New = func() engine.Machine {
 		m := &machine{memory: shared}
@@ -37,9 +38,8 @@ func Observed(bytes int) (table engine.Primitive, looks func() int64, remembered
 		return n
 	}
 	remembered = func() int {
-		shared.mu.Lock()
-		defer shared.mu.Unlock()
-		return shared.bytes
+		used, _ := table.Kept.Used()
+		return int(used)
 	}
 	return table, looks, remembered
 }

@@ -24,7 +24,7 @@ func table() engine.Primitive { return tableOf(newMemory(cacheBytes)) }
 
 func tableOf(shared *memory) engine.Primitive {
 	return engine.Primitive{
-		ID: engine.MachineProcessing, Name: "processing", New: func() engine.Machine { return &machine{memory: shared} },
+		ID: engine.MachineProcessing, Name: "processing", New: func() engine.Machine { return &machine{memory: shared} }, Kept: shared,
 		// On a full disk jobs are held, and can be ended.
 		Commands: []engine.CommandType{
 			{Kind: kindSubmit, Name: "submit", From: engine.FromUsers, Admit: admit, Reaches: true},

@@ -9,7 +9,7 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// cacheBytes is how much keyed state a node remembers, of all its jobs together.
+// cacheBytes is how much keyed state a node remembers, of all its jobs together, unless it is told.
 const cacheBytes = 64 << 20
 
 // memory is what all tasks of a node remember of their keyed state: what was not used for longest goes first, whosever it is.
@@ -41,6 +41,20 @@ func newMemory(bound int) *memory {
 	m := &memory{bound: bound}
 	m.ring.prev, m.ring.next = &m.ring, &m.ring
 	return m
+}
+
+// SetLimit bounds what is remembered.
+func (m *memory) SetLimit(bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.bound = int(bytes)
+}
+
+// Used returns how much is remembered, and how much may be.
+func (m *memory) Used() (bytes, limit int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return int64(m.bytes), int64(m.bound)
 }
 
 func newCache(m *memory) *cache {
