@@ -61,11 +61,12 @@ monitoring: packages ## a real Prometheus scrapes a node, and the alerts of exam
 
 check: format vet staticcheck mod unit ## what must pass before every commit, in a minute or two
 
-# Packages come over the network while Go compiles.
+# Packages come over the network while Go compiles. What mostly waits runs beside what computes, which is nice about it: staticcheck beside the short tests,
+# the race detector and the fuzzer beside the browser.
 test: ## everything, as CI runs it, in about ten minutes on two cores
 	@$(MAKE) --no-print-directory packages & packages=$$!; \
-	$(MAKE) --no-print-directory modules format vet staticcheck mod; checks=$$?; wait $$packages && exit $$checks
-	@$(MAKE) --no-print-directory tested race browser monitoring
+	$(MAKE) --no-print-directory modules format vet mod; checks=$$?; wait $$packages && exit $$checks
+	@$(MAKE) --no-print-directory tested
 
 test-long: ## randomised suites in their long forms, races in full; for the night
 	$(banner) 'simulations, long'
@@ -151,14 +152,17 @@ modules:
 
 # What the suites do many times is done a few times here: without -short go test ./... does more of it, and with no make at all. Packages wait for
 # disks, clocks and processes much more than they compute, so eight of them run at a time. Go vet has been here before. In make test the binaries are
-# those of the suites, and what suites do anyway is done by them only.
+# those of the suites, what suites do anyway is done by them only, and the packages that wait longest run in parts.
 unit:
 	$(banner) 'go test -short'
 ifdef BIN
-	@$(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' ./... | xargs -n 2 -P 8 sh -c '\
-		name="$${1##*/}"; case "$$1" in */examples/*) name="examples/$$name";; esac; cd "$$2" || exit 255; \
-		"$(BIN)/$$name.test" -test.short -test.paniconexit0 -test.timeout 10m -test.skip "$$0" >"$(BIN)/$$name.log" 2>&1 || { echo "FAIL $$1"; cat "$(BIN)/$$name.log"; exit 255; }; \
-		echo "ok $$1"' '$(SUITED)'
+	@$(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' ./... \
+	| awk '{ n = ($$1 ~ /internal\/exercise$$/) ? 5 : ($$1 ~ /internal\/(cli|peer)$$/) ? 3 : 1; for (i = 0; i < n; i++) print (n == 1), $$1, $$2, i, n }' | sort -s -n | cut -d ' ' -f 2- \
+	| xargs -n 4 -P 8 sh -c '\
+		name="$${1##*/}"; case "$$1" in */examples/*) name="examples/$$name";; esac; cd "$$2" || exit 255; log="$(BIN)/$$name-$$3.log"; run=.; \
+		[ "$$4" = 1 ] || run="^($$("$(BIN)/$$name.test" -test.list . | awk "NR % $$4 == $$3" | paste -sd "|"))\$$"; \
+		"$(BIN)/$$name.test" -test.short -test.paniconexit0 -test.timeout 10m -test.run "$$run" -test.skip "$$0" >"$$log" 2>&1 || { echo "FAIL $$1"; cat "$$log"; exit 255; }; \
+		[ "$$4" = 1 ] && echo "ok $$1" || echo "ok $$1, part $$(($$3 + 1)) of $$4"' '$(SUITED)'
 else
 	$(GO) test -short -vet=off $(LINK) -p 8 ./...
 endif
@@ -167,23 +171,28 @@ SUITED = ^Test(Node|Cluster|Five|Replay|AckClone|.*AtEveryPoint|Corrupt|TrioCorr
 
 # The packages that start goroutines, without the tests that move megabytes or wait for processes: the race detector makes all of it ten to twenty times
 # slower. Of the machines, which have no goroutines, the tests that use them from many. The simulators have one. make test-long leaves nothing out.
-RACY     = . ./dashboard ./internal/worker ./internal/roster ./internal/shard ./internal/ual ./internal/peer ./internal/exercise
+RACY     = ./internal/exercise ./internal/peer ./internal/shard ./dashboard ./internal/worker ./internal/roster ./internal/ual .
 BULKY    = ^Test(Suite|AsyncLoses|CrashKeeps|FailedRead|DamagedSnapshot|OthersFill|HeadTorn|LostBlocks|ShortWrites|RandomCorruption|Entries$$|StatsEverywhere|NoQuorum|QuietShard|Verify|Torn|NoSpaceAtEvery|OpenOn|Quota|FullDisk|OverlayFS|(KV)?ReplicasAreEqual|WorkloadThrough|EveryBitFlip|TruncatedFiles|.*AtEveryIOPoint|LargePayloads|Listings|ManyWaits|CutAtEachByte|LargeEntries|DeletesWithout|Read(Bytes|IsASeek)|Many(Due|Queues|Tombstones|Keys|Streams)|WatchFindsChangesInParts|Disk$$|StopHandsOver|ReadsNeverGoBack|Stops|Audit|Kill|Power|Processes|Works|Consumers|Workers|Flows|WaitingRuns|ActionsOnAFullDisk|Linear|PausedLeader|Volume|Idle|RollingRestart|DueTogether|LeavingWith|LeasesOf|DeletesBeyond|LargeDeletes|LargeAnswers|ManyChanges|ConsumeTenThousand|Many$$)
 MACHINES = ./kv ./queue ./stream ./ts ./action ./internal/engine
 SHARED   = ^Test(Progress|Callers|Spread|Lock|WithLock|Update|Watch|Wait|Pause|Many|Take|Read|Follow|Query|RowCache|Consume|Worker|Drain|CancelReaches|ScheduleReaches|SessionLost|OtherRuntime)
 
 race:
 	$(banner) 'go test -race -short'
-	CGO_ENABLED=1 $(GO) test -race -short -vet=off $(LINK) -p 4 -skip '$(BULKY)' $(RACY)
-	CGO_ENABLED=1 $(GO) test -race -short -vet=off $(LINK) -p 4 -run '$(SHARED)' -skip '$(BULKY)' $(MACHINES)
+	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; export bin CGO_ENABLED=1; \
+	$(GO) test -c -race -vet=off $(LINK) -o "$$bin/" $(RACY) $(MACHINES) && \
+	{ for p in $(RACY); do echo "$$p ."; done; for p in $(MACHINES); do echo "$$p $(SHARED)"; done; } \
+	| xargs -n 2 -P 4 sh -c '\
+		name=$${1##*/}; [ "$$1" != . ] || name=floe; cd "$$1" || exit 255; \
+		"$$bin/$$name.test" -test.short -test.timeout 10m -test.run "$$2" -test.skip "$$0" >"$$bin/$$name.log" 2>&1 || { echo "FAIL $$1"; cat "$$bin/$$name.log"; exit 255; }; \
+		echo "ok $$1"' '$(BULKY)'
 
 # A suite is a package and flags of its tests. Those that have a time (-for) are random: they take new seeds in each run, which they print, so that short
-# runs add up, and fail if they do too little in it (-least). Planted bugs are three of all, chosen at random.
+# runs add up, and fail if they do too little in it (-least). Of the simulator's planted bugs one is chosen at random.
 suite-sim-node:     suite = internal/sim -test.run '^TestNode$$' -for 6s -least 10
 suite-sim-cluster:  suite = internal/sim -test.run '^TestCluster$$' -for 12s -least 2
 suite-sim-five:     suite = internal/sim -test.run '^TestFive$$' -for 8s -least 1
-suite-sim-rest:     suite = internal/sim -test.run '^Test(Replay|CrashBetweenSnapshotAndLog)$$'
-suite-planted:      suite = internal/sim -test.run '^TestPlanted$$' -plant-rotate 3
+suite-sim-rest:     suite = internal/sim -test.run '^Test(Replay|CrashBetweenSnapshotAndLog)$$' -seeds 2
+suite-planted:      suite = internal/sim -test.run '^TestPlanted$$' -plant-rotate 1
 suite-planted-rest: suite = internal/engine -test.run '^TestPlanted$$'
 suite-planted-groups: suite = stream -test.run '^TestPlanted$$'
 suite-planted-ts:   suite = ts -test.run '^TestPlanted$$'
@@ -194,8 +203,8 @@ suite-planted-flow: suite = internal/flow -test.run '^TestPlanted$$'
 suite-planted-pipeline: suite = internal/pipeline -test.run '^TestPlanted$$'
 suite-planted-auth: suite = internal/auth -test.run '^TestPlanted$$'
 suite-planted-processing: suite = stream/processing -test.run '^TestPlanted$$'
-suite-clones:       suite = internal/sim/faults -test.run '^TestAckClone$$' -clone-acks 300
-suite-points:       suite = internal/sim/faults -test.run 'AtEveryPoint$$' -point-step 8
+suite-clones:       suite = internal/sim/faults -test.run '^TestAckClone$$' -clone-acks 200
+suite-points:       suite = internal/sim/faults -test.run 'AtEveryPoint$$' -point-step 12
 suite-corrupt:      suite = internal/sim/faults -test.run '^Test(Trio)?Corrupt$$' -corrupt-cases 200
 suite-model:        suite = kv -test.run '^TestModel$$' -for 6s -least 5
 suite-queue:        suite = queue -test.run '^TestModel$$' -for 5s -least 3
@@ -204,7 +213,7 @@ suite-stream:       suite = stream -test.run '^TestModel$$' -for 5s -least 2
 suite-dispatch:     suite = action -test.run '^TestDispatchModel$$' -for 3s -least 4
 suite-ticks:        suite = stream/processing -test.run '^TestTickAtEveryPoint$$'
 suite-groups:       suite = stream -test.run '^TestGroupHistories$$' -for 2s -least 3
-suite-ual:          suite = internal/ual -test.run '^Test(EveryBitFlip|CrashAtEveryIOPoint|Model|ManyLives)$$' -long
+suite-ual:          suite = internal/ual -test.run '^Test(EveryBitFlip|CrashAtEveryIOPoint|Model|ManyLives)$$'
 suite-space:        suite = internal/shard -test.run '^TestNoSpaceAtEveryOperation$$'
 suite-kill:         suite = internal/exercise -test.run '^TestKill$$' -kills 48
 suite-power:        suite = internal/exercise -test.run '^TestPower$$' -cuts 24
@@ -212,7 +221,7 @@ suite-linear:       suite = internal/exercise -test.run '^TestLinear$$' -operati
 suite-pause:        suite = internal/exercise -test.run '^TestPausedLeader$$' -pauses 80
 suite-reads:        suite = internal/exercise -test.run '^TestReadsNeverGoBack$$' -writes 8000
 suite-processes:    suite = internal/exercise -test.run '^TestProcesses$$' -failovers 2
-suite-audit:        suite = internal/exercise -test.run '^TestAudit$$' -crashes 4
+suite-audit:        suite = internal/exercise -test.run '^TestAudit$$' -crashes 2
 suite-consumers:    suite = internal/exercise -test.run '^TestConsumers$$' -consumer-kills 10
 suite-works:        suite = internal/exercise -test.run '^TestWorks$$' -work-kills 6
 suite-pipes:        suite = internal/exercise -test.run '^Test(Pipes|Triggers)$$' -pipe-kills 6
@@ -246,7 +255,12 @@ tested:
 	tests=$$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...) && \
 	$(GO) test -c -vet=off -tags plant $(LINK) -o "$$bin/" $$(echo "$$tests" | grep -v /examples/) && \
 	$(GO) test -c -vet=off -tags plant $(LINK) -o "$$bin/examples/" $$(echo "$$tests" | grep /examples/) && \
-	$(MAKE) --no-print-directory unit suites fuzz BIN="$$bin"
+	$(call beside,staticcheck,unit BIN="$$bin") && \
+	$(MAKE) --no-print-directory suites BIN="$$bin" && \
+	$(call beside,race fuzz BIN="$$bin",browser monitoring)
+
+# Makes the first targets beside the second, out of their way, and tells of them afterwards.
+beside = { nice $(MAKE) --no-print-directory $1 >"$$bin/beside.log" 2>&1 & beside=$$!; $(MAKE) --no-print-directory $2; main=$$?; wait $$beside; beside=$$?; cat "$$bin/beside.log"; [ $$main$$beside = 00 ]; }
 
 suites: ## the random and exhaustive suites, as many of each as a change has to pass; suite-<name> runs one
 	$(banner) 'suites'
