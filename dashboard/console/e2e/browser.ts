@@ -3,6 +3,7 @@ import { mkdirSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, expect } from 'vitest'
+import { record } from './recorder'
 
 export const at = JSON.parse(process.env['FLOE_AT'] ?? '{}') as Record<
   'root' | 'prefix' | 'proxy' | 'reading' | 'guarded' | 'revoke' | 'admin' | 'reader' | 'narrow' | 'guest',
@@ -14,11 +15,13 @@ let browser: Browser
 let context: BrowserContext
 let page: Page
 let complaints: string[] = []
+let pending = 0 // requests
 /** What a test expects to be complained about: a request that it makes fail. */
 export let allowed: RegExp | null = null
 export const allow = (what: RegExp | null) => (allowed = what)
 
 beforeAll(async () => {
+  mkdirSync('shots', { recursive: true })
   browser = await chromium.launch({
     executablePath: process.env['FLOE_CHROMIUM'] ?? '/usr/bin/chromium',
     args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'],
@@ -29,7 +32,15 @@ afterAll(async () => {
   await browser?.close()
 })
 
-export async function open(url: string, options: { theme?: 'light' | 'dark'; width?: number; height?: number } = {}): Promise<Page> {
+interface Options {
+  theme?: 'light' | 'dark'
+  width?: number
+  height?: number
+  clock?: boolean // the time of the page can be moved on: see later
+}
+
+/** Opens a page of its own: what an earlier test has left in the browser is not in it. */
+export async function open(url: string, options: Options = {}): Promise<Page> {
   await context?.close()
   complaints = []
   allowed = null
@@ -39,7 +50,10 @@ export async function open(url: string, options: { theme?: 'light' | 'dark'; wid
     timezoneId: 'Europe/Berlin',
     reducedMotion: 'reduce',
   })
+  await context.grantPermissions(['clipboard-read', 'clipboard-write'])
+  await record(context)
   page = await context.newPage()
+  if (options.clock) await page.clock.install()
   page.setDefaultTimeout(8000)
   const start = url === 'about:blank' ? at.root : url
   const origin = new URL(start).origin
@@ -48,7 +62,11 @@ export async function open(url: string, options: { theme?: 'light' | 'dark'; wid
     if (m.type() === 'error' || m.type() === 'warning') complaints.push(`${m.type()}: ${m.text()} ${m.location().url}`)
   })
   page.on('pageerror', e => complaints.push(`exception: ${e.message}\n${e.stack}`))
+  pending = 0
+  page.on('requestfinished', () => pending--)
+  page.on('requestfailed', () => pending--)
   page.on('request', r => {
+    pending++
     const to = new URL(r.url())
     if (to.protocol !== 'about:' && to.protocol !== 'data:' && to.protocol !== 'blob:' && (to.origin !== origin || !to.pathname.startsWith(base)))
       complaints.push(`request outside the mount: ${r.url()}`)
@@ -71,6 +89,30 @@ afterEach(() => {
 /** Goes to a route of the page that is open. */
 export async function to(p: Page, hash: string) {
   await p.evaluate(h => (location.hash = h), hash)
+}
+
+/** Lets ms pass for a page with a clock, in steps: what is asked for in one has its answer before the next. */
+export async function later(p: Page, ms: number, step = 1000) {
+  for (let gone = 0; gone < ms; gone += step) {
+    await p.clock.runFor(Math.min(step, ms - gone))
+    await expect.poll(() => pending, { interval: 5 }).toBeLessThanOrEqual(0)
+  }
+}
+
+/** Waits until a view is all there: nothing is loading, nothing is asked for. */
+export async function settled(p: Page) {
+  await p.locator('#main h1').waitFor()
+  let quiet = 0
+  await expect
+    .poll(
+      async () => {
+        const loading = await p.locator('#main .skeleton').count()
+        quiet = loading === 0 && pending <= 0 ? quiet + 1 : 0
+        return quiet
+      },
+      { interval: 40, timeout: 8000 },
+    )
+    .toBeGreaterThan(2)
 }
 
 export const h1 = (p: Page, text: string | RegExp) => p.getByRole('heading', { level: 1, name: text }).waitFor()
@@ -106,6 +148,5 @@ export async function fits(p: Page, what: string) {
 }
 
 export async function shot(p: Page, name: string) {
-  mkdirSync('shots', { recursive: true })
   await p.screenshot({ path: `shots/${name}.png` })
 }

@@ -10,6 +10,7 @@ import { formatRoute, parseRoute } from '../src/lib/router'
 import { curl, floe, quote } from '../src/lib/snippets'
 import { bars, fold, position } from '../src/lib/timeline'
 import { asText, fromBase64, hexLines, toBase64 } from '../src/lib/bytes'
+import { fitting } from '../src/ui/VirtualRows'
 
 /** A generator of the same numbers each time. */
 function random(seed: number) {
@@ -243,4 +244,13 @@ test('differences', () => {
       .filter(l => l.sign !== ' ')
       .map(l => l.text.trim()),
   ).toEqual(['"a": 1', '"a": 2'])
+})
+
+test('columns that are spare go where there is no room, the highest number first', () => {
+  const column = (key: string, width: string, spare?: number) => ({ key, title: key, width, cell: () => null, ...(spare ? { spare } : {}) })
+  const all = [column('name', 'minmax(100px, 1fr)'), column('a', '50px', 2), column('b', '50px', 1), column('c', '50px')]
+  const keys = (width: number) => fitting(all, width).map(c => c.key)
+  expect(keys(400)).toEqual(['name', 'a', 'b', 'c'])
+  expect(keys(300)).toEqual(['name', 'b', 'c'])
+  expect(keys(10)).toEqual(['name', 'c'])
 })

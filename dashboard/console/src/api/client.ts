@@ -60,6 +60,12 @@ export function fill(pattern: string, args: Record<string, string | number | boo
 /** Called when the node has refused the token. */
 export const refused = { handler: () => {} }
 
+/** The token is good no more: it goes, and a key is asked for. */
+export function sessionOver() {
+  forget()
+  refused.handler()
+}
+
 export async function call<K extends keyof Routes & string>(
   route: K,
   args: Record<string, string | number | boolean | undefined> = {},
@@ -104,10 +110,7 @@ function failure(response: Response, text: string, route: string): ApiError {
     // Something in between has answered.
   }
   const message = (body as { error?: string } | null)?.error ?? `${response.status} ${response.statusText}`
-  if (response.status === 401 && !route.includes('/auth/')) {
-    forget()
-    refused.handler()
-  }
+  if (response.status === 401 && !route.includes('/auth/')) sessionOver()
   const after = Number(response.headers.get('Retry-After') ?? 0)
   return new ApiError(response.status, message, Number.isFinite(after) ? after * 1000 : 0, body)
 }

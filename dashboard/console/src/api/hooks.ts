@@ -1,5 +1,6 @@
 // Reads that are repeated, and writes that are not.
 import { keepPreviousData, useMutation, useQuery, useQueryClient, QueryClient, type UseQueryResult } from '@tanstack/preact-query'
+import { useRef } from 'preact/hooks'
 import { cadence } from '../lib/prefs'
 import { useRoute } from '../lib/router'
 import { store, useStore } from '../lib/store'
@@ -42,7 +43,7 @@ export function watchSelection() {
   })
 }
 
-const refreshes: Record<string, number | undefined> = { '10': 10_000, '60': 60_000 }
+const slower: Record<string, number | undefined> = { '10': 10_000, '60': 60_000 }
 
 /** How often a read is repeated that live is repeated every so many ms: false if not. */
 export function useCadence(every: number): number | false {
@@ -52,7 +53,7 @@ export function useCadence(every: number): number | false {
   const held = useStore(holds) > 0
   const selected = useStore(selecting)
   if (mode === 'paused' || held || selected || every <= 0) return false
-  return Math.max(every, refreshes[mode] ?? 0)
+  return Math.max(every, slower[mode] ?? 0)
 }
 
 const failures = new Map<string, number>()
@@ -62,6 +63,7 @@ export type Read<T> = UseQueryResult<Answer<T>, ApiError> & { every: number }
 
 export interface ReadOptions extends Pick<Call, 'raw'> {
   keep?: boolean // show what was read before the arguments changed until the answer is there
+  moving?: string // what the read is of when its arguments move on with time: a read of the same that fails leaves the one before
   enabled?: boolean
   body?: string // of a read that is a POST: a query
 }
@@ -96,9 +98,22 @@ export function useRead<K extends keyof Routes & string>(
       const asked = (query.state.error as ApiError | null)?.retryAfterMillis ?? 0
       return failed === 0 ? gap : Math.max(asked, Math.min(slowest, gap * 2 ** Math.min(failed, 8)))
     },
-    ...(opts.keep ? { placeholderData: keepPreviousData } : {}),
+    ...(opts.keep || opts.moving !== undefined ? { placeholderData: keepPreviousData } : {}),
   })
-  return Object.assign({ every }, q) as Read<Routes[K]>
+  return useLast(Object.assign({ every }, q) as Read<Routes[K]>, opts.moving)
+}
+
+/** A read whose arguments move on, with the last answer in the place of one that did not come: each is a read of its own for the cache. */
+function useLast<T>(q: Read<T>, of: string | undefined): Read<T> {
+  const last = useRef<{ of: string; data: Answer<T>; at: number; error: ApiError | null } | null>(null)
+  if (of === undefined) return q
+  if (q.data !== undefined && !q.isPlaceholderData) last.current = { of, data: q.data, at: q.dataUpdatedAt, error: q.error }
+  const l = last.current
+  if (!l || l.of !== of || (q.data !== undefined && !q.isPlaceholderData)) return q
+  if (q.error) l.error = q.error
+  // An answer that says what is wrong with the question is no answer of before.
+  if (!l.error || (l.error.status >= 400 && l.error.status < 500)) return q
+  return { ...q, data: l.data, dataUpdatedAt: l.at, error: l.error } as unknown as Read<T>
 }
 
 export interface WriteArgs {
@@ -126,5 +141,11 @@ export function invalidate(queries: QueryClient, parts: readonly string[]) {
   return queries.invalidateQueries({ predicate: q => parts.some(p => String(q.queryKey[0]).includes(p)) })
 }
 
+/** How often somebody has asked for everything to be read again: for what is no read of useRead. */
+export const refreshes = store(0)
+
 /** Reads everything on the screen again. */
-export const refreshNow = () => void client.invalidateQueries({ refetchType: 'active' })
+export function refreshNow() {
+  refreshes.set(n => n + 1)
+  void client.invalidateQueries({ refetchType: 'active' })
+}

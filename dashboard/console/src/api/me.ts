@@ -1,6 +1,8 @@
 import { useQuery } from '@tanstack/preact-query'
-import { call } from './client'
+import { useEffect } from 'preact/hooks'
+import { call, serverNow, sessionOver } from './client'
 import type { Me } from './routes'
+import { token } from './session'
 import { strings } from '../strings'
 
 const anyone: Me = { role: 'admin', namespaces: [], expires_at: null, read_only: false }
@@ -21,6 +23,24 @@ export function useMe(): Me {
     refetchOnWindowFocus: false,
   })
   return q.data ?? anyone
+}
+
+const longestTimer = 0x7fffffff
+
+/** Asks for a key when the time of the session is over, though nothing is read just then. */
+export function useSessionEnd() {
+  const ends = useMe().expires_at
+  useEffect(() => {
+    if (ends === null || !token.get()) return
+    let timer: ReturnType<typeof setTimeout>
+    const wait = () => {
+      const left = ends - serverNow()
+      if (left <= 0) sessionOver()
+      else timer = setTimeout(wait, Math.min(left, longestTimer))
+    }
+    wait()
+    return () => clearTimeout(timer)
+  }, [ends])
 }
 
 /** Why writing is not possible here; '' if it is. */

@@ -87,5 +87,8 @@ export function timeOfDay(ms: number, zone: Zone, millis = false): string {
 
 export const iso = (ms: number): string => new Date(ms).toISOString()
 
+/** What is kept, as the node says it: with separators in its counts, and a word for no bound. */
+export const kept = (retention: string): string => (retention === '∞' ? 'everything' : retention.replace(/\d{5,}/g, d => counts.format(Number(d))))
+
 /** one thing, two things */
 export const plural = (n: number, one: string, many = one + 's'): string => `${count(n)} ${n === 1 ? one : many}`

@@ -43,9 +43,18 @@ function decode(part: string): string {
 const here = () => (typeof location === 'undefined' ? '' : location.hash)
 export const route = store<Route>(parseRoute(here()))
 
+/** The namespace that was looked at last: settings are of none, and the way back leads where one was. */
+let lastNamespace = 'default'
+export const namespaceOf = (r: Route) => r.ns || lastNamespace
+
+function moveTo(r: Route) {
+  if (r.ns) lastNamespace = r.ns
+  route.set(r)
+}
+
 /** Follows the address from now on. */
 export function startRouter() {
-  const moved = () => route.set(parseRoute(here()))
+  const moved = () => moveTo(parseRoute(here()))
   addEventListener('hashchange', moved)
   addEventListener('popstate', moved)
   moved()
@@ -68,10 +77,10 @@ export function view(change: Record<string, string>) {
 export function replace(to: string) {
   if (to === here()) return
   history.replaceState(history.state, '', to)
-  route.set(parseRoute(to))
+  moveTo(parseRoute(to))
 }
 
 /** The address of a screen, or of something on it, in the namespace of this place. */
-export function link(screen: string, id: string[] = [], query: Record<string, string> = {}, ns = route.get().ns): string {
-  return formatRoute({ ns: ns || 'default', screen, id, query })
+export function link(screen: string, id: string[] = [], query: Record<string, string> = {}, ns = namespaceOf(route.get())): string {
+  return formatRoute({ ns, screen, id, query })
 }

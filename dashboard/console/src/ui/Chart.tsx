@@ -82,13 +82,13 @@ function axisTimes(splits: readonly number[], zone: 'local' | 'utc'): string[] {
   })
 }
 
-/** Lines over time on a canvas. A drag zooms, a double click goes back. */
 /** While nobody points at a time, the legend has the newest values. */
 function showLast(u: uPlot) {
   const last = (u.data[0]?.length ?? 0) - 1
   if ((u.cursor.left ?? -1) < 0 && last >= 0) u.setLegend({ idx: last }, false)
 }
 
+/** Lines over time on a canvas. A drag zooms, a double click goes back. */
 export default function Chart({ lines, from, to, label, height = 220, sync, zoom, back, hidden, legend = false }: Props) {
   const host = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot | null>(null)
@@ -121,7 +121,7 @@ export default function Chart({ lines, from, to, label, height = 220, sync, zoom
           bind: { dblclick: () => () => (act.current.back?.(), null) },
         },
         series: [
-          {},
+          { value: (_, t) => (t ? dateTime(t * 1000, zone).replace(/\.\d+/, '') : '–') },
           ...lines.map((l, i) => ({
             label: l.name,
             stroke: colour(`--series-${(i % 8) + 1}`),

@@ -22,10 +22,21 @@ export default function Graph({ nodes, edges, label, walked, note, selected, sel
   const laid = useMemo(() => layout(nodes, edges, !!down, notes), [nodes, edges, down, notes.join('\n')])
   return (
     <div class="graph" role="group" aria-label={label} tabIndex={0}>
-      <svg width={laid.width} height={laid.height} viewBox={`0 0 ${laid.width} ${laid.height}`}>
+      <svg width={laid.width} viewBox={`0 0 ${laid.width} ${laid.height}`} style={{ minWidth: `${Math.round(laid.width * smallest)}px` }}>
         <defs>
           {['arrow', 'arrow-on'].map(id => (
-            <marker key={id} id={id} class={id} viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto-start-reverse">
+            <marker
+              key={id}
+              id={id}
+              class={id}
+              viewBox="0 0 8 8"
+              refX="7"
+              refY="4"
+              markerUnits="userSpaceOnUse"
+              markerWidth="9"
+              markerHeight="9"
+              orient="auto-start-reverse"
+            >
               <path d="M0 0 8 4 0 8z" />
             </marker>
           ))}
@@ -89,6 +100,7 @@ export default function Graph({ nodes, edges, label, walked, note, selected, sel
   )
 }
 
+const smallest = 0.7 // of its size: below that texts of 11 px are no texts
 const clip = (s: string, n: number) => (s.length > n ? s.slice(0, n - 1) + '…' : s)
 
 function layout(nodes: readonly GraphNode[], edges: readonly GraphEdge[], down: boolean, notes: readonly string[]) {

@@ -3,7 +3,7 @@ import { useQuery } from '@tanstack/preact-query'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { call } from '../api/client'
 import { hold } from '../api/hooks'
-import { go, link, useRoute } from '../lib/router'
+import { go, link, namespaceOf, useRoute } from '../lib/router'
 import { screens } from './Shell'
 
 interface Target {
@@ -50,7 +50,7 @@ function guesses(text: string, ns: string): Target[] {
 const most = 40
 
 export function Palette({ close }: { close: () => void }) {
-  const ns = useRoute().ns || 'default'
+  const ns = namespaceOf(useRoute())
   const [text, setText] = useState('')
   const [at, setAt] = useState(0)
   const ref = useRef<HTMLDialogElement>(null)

@@ -71,16 +71,7 @@ export function Query<T>({ q, children, empty, whenEmpty, missing }: QueryProps<
   return (
     <>
       <Busy on={condition === 'refreshing'} />
-      {condition === 'stale' && (
-        <div class="note warn" role="status">
-          <span>
-            {strings.stale(ago(q.dataUpdatedAt, now))} {q.error?.message}
-          </span>
-          <button class="btn quiet" onClick={() => void q.refetch()}>
-            {strings.retry}
-          </button>
-        </div>
-      )}
+      {condition === 'stale' && <Stale at={q.dataUpdatedAt} error={q.error} retry={() => void q.refetch()} />}
       {condition === 'gone' && (
         <div class="note warn" role="status">
           {strings.gone}
@@ -88,6 +79,21 @@ export function Query<T>({ q, children, empty, whenEmpty, missing }: QueryProps<
       )}
       {empty?.(answer.data) ? whenEmpty : children(answer.data, answer)}
     </>
+  )
+}
+
+/** What is shown is not what is: how old it is, and why. */
+export function Stale({ at, error, retry }: { at: number; error: ApiError | null; retry: () => void }) {
+  const now = useNow()
+  return (
+    <div class="note warn" role="status">
+      <span>
+        {strings.stale(ago(at, now))} {error?.message}
+      </span>
+      <button class="btn quiet" onClick={retry}>
+        {strings.retry}
+      </button>
+    </div>
   )
 }
 

@@ -93,7 +93,7 @@ export function Payload({ text, label, size, lossy, base64, file = 'payload' }: 
         <span class="dim nowrap">{bytes(length)}</span>
         <span class="row push">
           <button class="btn quiet" aria-pressed={wrap} onClick={() => setWrap(!wrap)}>
-            {wrap ? strings.noWrap : strings.wrap}
+            {strings.wrap}
           </button>
           <button
             class="btn quiet"

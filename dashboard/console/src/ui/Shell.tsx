@@ -3,11 +3,12 @@ import type { ComponentType } from 'preact'
 import { lazy, Suspense } from 'preact/compat'
 import { useEffect, useState } from 'preact/hooks'
 import { refreshNow, useRead } from '../api/hooks'
+import { useSessionEnd } from '../api/me'
 import { authEnabled, signOut, token } from '../api/session'
 import { copy } from '../lib/clipboard'
 import { useKeys, type KeyMap } from '../lib/keys'
 import { cadence, shortcuts, theme, zone, type Cadence } from '../lib/prefs'
-import { formatRoute, go, link, useRoute, view } from '../lib/router'
+import { formatRoute, go, link, namespaceOf, useRoute, view } from '../lib/router'
 import { useStore } from '../lib/store'
 import { strings } from '../strings'
 import { frozenLink } from '../lib/freeze'
@@ -77,6 +78,7 @@ export function Shell() {
     p: () => cadence.set(cadence.get() === 'paused' ? 'live' : 'paused'),
     c: () => void copyLink(),
   }
+  useSessionEnd()
   for (const s of screens) keys[`g ${s.key}`] = () => go(link(s.name))
   useKeys(keys)
 
@@ -209,7 +211,7 @@ function Header({ menu, search, help }: { menu: () => void; search: () => void; 
 function Namespaces() {
   const route = useRoute()
   const q = useRead('GET /api/v1/namespaces', {}, 15_000)
-  const current = route.ns || 'default'
+  const current = namespaceOf(route)
   const names = q.data?.data.map(n => n.name) ?? []
   const all = names.includes(current) ? names : [current, ...names]
   return (

@@ -16,6 +16,20 @@ export interface Column<T> {
   num?: boolean
   sort?: (row: T) => number | string // makes it a column that can be sorted by
   hint?: string
+  spare?: number // left out where there is no room, the highest number first
+  dot?: string // the colour that it has elsewhere on the screen, a class
+}
+
+const gap = 12
+const leastOf = <T,>(columns: readonly Column<T>[], ticks: boolean) =>
+  columns.reduce((sum, c) => sum + Number(/(\d+)px/.exec(c.width)?.[1] ?? 80) + gap, 24 + (ticks ? 44 : 0))
+
+/** The columns that have room beside each other, as far as some are spare. */
+export function fitting<T>(columns: readonly Column<T>[], width: number, ticks = false): readonly Column<T>[] {
+  let left = columns
+  for (let spare = Math.max(0, ...columns.map(c => c.spare ?? 0)); spare > 0 && leastOf(left, ticks) > width; spare--)
+    left = left.filter(c => c.spare !== spare)
+  return left
 }
 
 interface Props<T> {
@@ -46,18 +60,23 @@ export function VirtualRows<T>(p: Props<T>) {
   const box = useRef<HTMLDivElement>(null)
   const [top, setTop] = useState(0)
   const [room, setRoom] = useState(600)
+  const [width, setWidth] = useState(Infinity)
   const [active, setActive] = useState<string | null>(null)
   const [fresh, setFresh] = useState(0)
   const sort = useRoute().query['sort'] ?? ''
   const rows = useMemo(() => (p.sortable ? sorted(p.rows, p.columns, sort) : p.rows), [p.rows, sort, p.sortable])
-  const template = (p.tick ? '32px ' : '') + p.columns.map(c => c.width).join(' ')
-  const least = useMemo(() => p.columns.reduce((sum, c) => sum + Number(/(\d+)px/.exec(c.width)?.[1] ?? 80) + 12, 24 + (p.tick ? 44 : 0)), [p.columns])
+  const columns = fitting(p.columns, width, !!p.tick)
+  const template = (p.tick ? '32px ' : '') + columns.map(c => c.width).join(' ')
+  const least = leastOf(columns, !!p.tick)
   const place = useMemo(() => new Map(rows.map((r, i) => [p.keyOf(r), i])), [rows])
   const current = place.get(active ?? '') ?? place.get(p.selected ?? '') ?? -1
 
   useLayoutEffect(() => {
     const el = box.current!
-    const measure = () => setRoom(el.clientHeight)
+    const measure = () => {
+      setRoom(el.clientHeight)
+      if (el.clientWidth > 0) setWidth(el.clientWidth)
+    }
     measure()
     if (typeof ResizeObserver === 'undefined') return
     const watch = new ResizeObserver(measure)
@@ -181,7 +200,7 @@ export function VirtualRows<T>(p: Props<T>) {
                 />
               </span>
             )}
-            {p.columns.map(c => (
+            {columns.map(c => (
               <Head key={c.key} column={c} sort={p.sortable ? sort : null} />
             ))}
           </div>
@@ -210,7 +229,7 @@ export function VirtualRows<T>(p: Props<T>) {
                     <input type="checkbox" tabIndex={-1} aria-label={strings.tick(key)} checked={p.ticked!.has(key)} onChange={() => toggle(key)} />
                   </span>
                 )}
-                {p.columns.map((c, n) => (
+                {columns.map((c, n) => (
                   <span key={c.key} role="gridcell" class={c.num ? 'num' : ''}>
                     {n === 0 && p.href ? (
                       <a href={p.href(row)} tabIndex={-1}>
@@ -236,7 +255,7 @@ function Head<T>({ column: c, sort }: { column: Column<T>; sort: string | null }
   if (sort === null || !c.sort) {
     return (
       <span role="columnheader" class={c.num ? 'num' : ''} title={c.hint}>
-        {c.title}
+        <Title column={c} />
       </span>
     )
   }
@@ -244,10 +263,21 @@ function Head<T>({ column: c, sort }: { column: Column<T>; sort: string | null }
   return (
     <span role="columnheader" aria-sort={on} class={c.num ? 'num' : ''} title={c.hint}>
       <button onClick={() => view({ sort: next })}>
-        {c.title}
-        <i aria-hidden="true">{on === 'ascending' ? '▲' : on === 'descending' ? '▼' : ''}</i>
+        <Title column={c} />
+        <i class="rows-order" aria-hidden="true">
+          {on === 'ascending' ? '▲' : on === 'descending' ? '▼' : ''}
+        </i>
       </button>
     </span>
+  )
+}
+
+function Title<T>({ column: c }: { column: Column<T> }) {
+  return (
+    <>
+      {c.dot && <i class={`stat-dot ${c.dot}`} aria-hidden="true" />}
+      {c.title}
+    </>
   )
 }
 

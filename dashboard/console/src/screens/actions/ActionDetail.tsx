@@ -2,7 +2,7 @@ import { useMemo, useState } from 'preact/hooks'
 import { useRead } from '../../api/hooks'
 import { useReadOnly } from '../../api/me'
 import type { Routes } from '../../api/routes'
-import { count, duration } from '../../lib/format'
+import { count, duration, plural } from '../../lib/format'
 import { useKeys } from '../../lib/keys'
 import { go, link, useRoute, view } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
@@ -26,7 +26,14 @@ const states = ['pending', 'running', 'completed', 'failed', 'cancelled', 'timed
 /** What invoked a run; a workflow's is a link to its run. */
 function Source({ source }: { source: string }) {
   const run = /^workflow[: ](?:run[: ])?([^\s/]+)/.exec(source)?.[1] ?? /(wfr-[\w-]+)/.exec(source)?.[1]
-  return run ? <a href={link('runs', [run])}>{source}</a> : <>{source || '–'}</>
+  // What all have in common would leave no room for what tells them apart.
+  return run ? (
+    <a href={link('runs', [run])} title={source}>
+      {source.replace(/^workflow[: ](run[: ])?/, '')}
+    </a>
+  ) : (
+    <>{source || '–'}</>
+  )
 }
 
 export function ActionDetail({ name }: { name: string }) {
@@ -43,19 +50,29 @@ export function ActionDetail({ name }: { name: string }) {
   const rows = runs.data?.data ?? []
   const selected = useMemo(() => rows.find(r => r.run_id === open) ?? d?.recent_runs.find(r => r.run_id === open), [rows, d, open])
   const columns: Column<Run>[] = [
-    { key: 'id', title: 'Run', width: 'minmax(170px, 1fr)', cell: r => <span class="mono">{r.run_id}</span> },
+    { key: 'id', title: 'Run', width: 'minmax(140px, 1fr)', cell: r => <span class="mono">{r.run_id}</span> },
     { key: 'status', title: 'Status', width: '105px', cell: r => <State state={r.status} /> },
-    { key: 'attempt', title: 'Attempt', width: '60px', num: true, cell: r => <span class={r.attempt > 1 ? 'warn' : ''}>{count(r.attempt)}</span> },
-    { key: 'source', title: 'Source', width: 'minmax(110px, 1fr)', cell: r => <Source source={r.source} /> },
+    { key: 'attempt', title: 'Attempt', width: '60px', num: true, spare: 2, cell: r => <span class={r.attempt > 1 ? 'warn' : ''}>{count(r.attempt)}</span> },
+    { key: 'source', title: 'Source', width: 'minmax(110px, 1fr)', spare: 4, cell: r => <Source source={r.source} /> },
     {
       key: 'worker',
       title: 'Worker',
-      width: 'minmax(90px, 1fr)',
+      width: 'minmax(70px, 1fr)',
+      spare: 3,
       cell: r => (r.worker_id ? <a href={link('workers', [r.worker_id])}>{r.worker_id}</a> : <span class="dim">–</span>),
     },
-    { key: 'created', title: 'Invoked', width: '80px', num: true, cell: r => <Ago at={r.created_at} /> },
-    { key: 'took', title: 'Took', width: '75px', num: true, cell: r => (r.duration_ms === null ? '–' : duration(r.duration_ms)) },
-    { key: 'error', title: 'Error', width: 'minmax(120px, 2fr)', cell: r => <span class="crit">{r.error?.split('\n')[0] ?? ''}</span> },
+    { key: 'created', title: 'Invoked', width: '70px', num: true, spare: 5, cell: r => <Ago at={r.created_at} /> },
+    { key: 'took', title: 'Took', width: '64px', num: true, spare: 1, cell: r => (r.duration_ms === null ? '–' : duration(r.duration_ms)) },
+    {
+      key: 'error',
+      title: 'Error',
+      width: 'minmax(120px, 3fr)',
+      cell: r => (
+        <span class="crit" title={r.error ?? ''}>
+          {r.error?.split('\n')[0] ?? ''}
+        </span>
+      ),
+    },
   ]
   return (
     <div class="page fixed">
@@ -92,14 +109,14 @@ export function ActionDetail({ name }: { name: string }) {
               label="Waiting"
               value={count(d.runs.pending)}
               tone={d.runs.pending > 0 && d.worker_count === 0 ? 'warn' : ''}
-              more={d.worker_count === 0 ? 'no worker' : `${count(d.worker_count)} workers`}
+              more={d.worker_count === 0 ? 'no worker' : plural(d.worker_count, 'worker')}
             />
             <Stat label="Running" value={count(d.runs.running)} />
             <Stat label="Completed" value={count(d.runs.completed)} />
             <Stat label="Failed" value={count(d.runs.failed)} tone={d.runs.failed > 0 ? 'crit' : ''} />
             <Stat label="Timed out" value={count(d.runs.timed_out)} tone={d.runs.timed_out > 0 ? 'warn' : ''} />
             <Stat label="Cancelled" value={count(d.runs.cancelled)} />
-            <Stat label="Errors" value={errorRate(d.runs).text} tone={errorRate(d.runs).part > 0 ? 'crit' : ''} />
+            <Stat label="Error rate" value={errorRate(d.runs).text} tone={errorRate(d.runs).part > 0 ? 'crit' : ''} />
             <Stat
               label="Average"
               value={d.latency.count > 0 ? duration(d.latency.avg_ms) : '–'}

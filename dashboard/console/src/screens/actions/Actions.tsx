@@ -34,12 +34,19 @@ function List() {
   const all = q.data?.data ?? []
   const rows = useMemo(() => all.filter(a => a.name.includes(filter) || a.owner.includes(filter)), [all, filter])
   const columns: Column<Action>[] = [
-    { key: 'name', title: 'Action', width: 'minmax(150px, 2fr)', cell: a => a.name, sort: a => a.name },
-    { key: 'type', title: 'Type', width: '80px', cell: a => a.type, sort: a => a.type },
-    { key: 'owner', title: 'Owner', width: 'minmax(90px, 1fr)', cell: a => a.owner || <span class="dim">–</span>, sort: a => a.owner },
-    { key: 'version', title: 'Ver.', width: '40px', num: true, cell: a => count(a.version) },
-    { key: 'enabled', title: 'State', width: '95px', cell: a => <State state={a.enabled ? 'enabled' : 'disabled'} />, sort: a => (a.enabled ? 1 : 0) },
-    { key: 'runs', title: 'Runs', width: '70px', num: true, cell: a => count(a.runs.total), sort: a => a.runs.total },
+    { key: 'name', title: 'Action', width: 'minmax(130px, 2fr)', cell: a => a.name, sort: a => a.name },
+    { key: 'type', title: 'Type', width: '60px', spare: 6, cell: a => a.type, sort: a => a.type },
+    { key: 'owner', title: 'Owner', width: 'minmax(90px, 1fr)', spare: 3, cell: a => a.owner || <span class="dim">–</span>, sort: a => a.owner },
+    { key: 'version', title: 'Version', width: '56px', num: true, spare: 7, cell: a => count(a.version) },
+    {
+      key: 'enabled',
+      title: 'State',
+      width: '95px',
+      spare: 4,
+      cell: a => <State state={a.enabled ? 'enabled' : 'disabled'} />,
+      sort: a => (a.enabled ? 1 : 0),
+    },
+    { key: 'runs', title: 'Runs', width: '64px', num: true, spare: 1, cell: a => count(a.runs.total), sort: a => a.runs.total },
     {
       key: 'waiting',
       title: 'Waiting',
@@ -60,12 +67,21 @@ function List() {
     {
       key: 'avg',
       title: 'Average',
-      width: '80px',
+      width: '76px',
+      spare: 5,
       num: true,
       cell: a => (a.latency.count > 0 ? duration(a.latency.avg_ms) : '–'),
       sort: a => a.latency.avg_ms,
     },
-    { key: 'p99', title: 'p99', width: '80px', num: true, cell: a => (a.latency.count > 0 ? duration(a.latency.p99_ms) : '–'), sort: a => a.latency.p99_ms },
+    {
+      key: 'p99',
+      title: 'p99',
+      width: '70px',
+      num: true,
+      spare: 2,
+      cell: a => (a.latency.count > 0 ? duration(a.latency.p99_ms) : '–'),
+      sort: a => a.latency.p99_ms,
+    },
     {
       key: 'workers',
       title: 'Workers',

@@ -1,17 +1,19 @@
 import type { CompletionContext, CompletionResult } from '@codemirror/autocomplete'
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { ApiError, call, type Answer } from '../../api/client'
-import { useCadence, useRead } from '../../api/hooks'
+import { refreshes, useCadence, useRead } from '../../api/hooks'
 import type { Routes } from '../../api/routes'
 import { count, dateTime, duration, plural } from '../../lib/format'
 import { completing, errorPlace, stages } from '../../lib/floql'
+import { useDraft } from '../../lib/draft'
 import { keep, recall } from '../../lib/mount'
 import { useZone } from '../../lib/prefs'
 import { useRoute, view } from '../../lib/router'
+import { useStore } from '../../lib/store'
 import { curl, floe, inNamespace } from '../../lib/snippets'
 import { Segmented } from '../../ui/Field'
 import { Chart, Editor } from '../../ui/Lazy'
-import { Empty, Panel } from '../../ui/Panel'
+import { Empty, Panel, Stale } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
 import { TSTabs } from '../ts/Tabs'
 
@@ -28,7 +30,7 @@ export default function Floql() {
   const { ns, query } = useRoute()
   const zone = useZone()
   const asked = query['q'] ?? ''
-  const [text, setText] = useState(asked)
+  const [text, setText, sent] = useDraft(asked)
   const [answer, setAnswer] = useState<{ answer: Answer<Result>; took: number; of: string } | null>(null)
   const [error, setError] = useState<{ error: ApiError; of: string } | null>(null)
   const [running, setRunning] = useState(false)
@@ -39,7 +41,6 @@ export default function Floql() {
   const abort = useRef<AbortController | null>(null)
   const table = query['view'] === 'table'
   const measurements = useRead('GET /api/v1/timeseries', { namespace: ns }, 60_000)
-  useEffect(() => setText(asked), [asked])
 
   const run = useCallback(
     async (q: string) => {
@@ -53,10 +54,9 @@ export default function Floql() {
         setAnswer({ answer: got, took: performance.now() - started, of: q })
         setError(null)
       } catch (e) {
-        if ((e as Error).name === 'AbortError') return
-        setError({ error: e as ApiError, of: q })
+        if ((e as Error).name !== 'AbortError') setError({ error: e as ApiError, of: q })
       }
-      setRunning(false)
+      if (abort.current === mine) setRunning(false)
     },
     [ns],
   )
@@ -64,6 +64,13 @@ export default function Floql() {
     if (asked) void run(asked)
     return () => abort.current?.abort()
   }, [asked, run])
+  const asks = useStore(refreshes)
+  const answered = useRef(asks)
+  useEffect(() => {
+    if (asks === answered.current) return
+    answered.current = asks
+    void run(asked)
+  }, [asks, asked, run])
   const gap = useCadence(live ? 5000 : 0)
   useEffect(() => {
     if (gap === false || !asked) return
@@ -80,9 +87,12 @@ export default function Floql() {
     keep('floql', next)
     setAll(false)
     setAlone('')
-    if (q === asked) void run(q)
-    else view({ q })
+    if (q === asked) return void run(q)
+    sent(q)
+    view({ q })
   }
+  // A node that does not answer says nothing about the query: what it has answered before stays, with its age.
+  const stale = answer && error && error.of === answer.of && (error.error.status === 0 || error.error.status >= 500)
   const complete = useCompletion(ns)
   const marks = useMemo(() => {
     if (!error || error.of !== text.trim()) return []
@@ -127,11 +137,11 @@ export default function Floql() {
             Run
           </button>
           <label class="check">
-            <input type="checkbox" checked={live} onChange={e => setLive(e.currentTarget.checked)} /> Again and again
+            <input type="checkbox" checked={live} onChange={e => setLive(e.currentTarget.checked)} /> Live
           </label>
           <label class="row">
             <span class="dim">Examples</span>
-            <select class="select" value="" onChange={e => setText(e.currentTarget.value)}>
+            <select class="select history" value="" onChange={e => setText(e.currentTarget.value)}>
               <option value="">of {first}</option>
               {examples.map(x => (
                 <option key={x}>{x}</option>
@@ -152,7 +162,7 @@ export default function Floql() {
           <span class="dim push" role="status" data-test="result">
             {running
               ? 'running…'
-              : answer && !error
+              : answer && (!error || stale)
                 ? `${plural(series.length, 'series', 'series')}, ${plural(points, 'point')}, ${duration(answer.took)}`
                 : ''}
           </span>
@@ -168,7 +178,8 @@ export default function Floql() {
             change={v => view({ view: v === 'table' ? 'table' : '' })}
           />
         </div>
-        {error && (
+        {stale && <Stale at={answer.answer.at} error={error.error} retry={() => void run(asked)} />}
+        {error && !stale && (
           <div class="panel">
             <pre class="lines wrap crit" role="alert">
               {error.error.message}

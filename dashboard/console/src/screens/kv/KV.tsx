@@ -4,6 +4,7 @@ import { useRead } from '../../api/hooks'
 import { useReadOnly } from '../../api/me'
 import type { Routes } from '../../api/routes'
 import { bytes, count } from '../../lib/format'
+import { useDraft } from '../../lib/draft'
 import { useKeys } from '../../lib/keys'
 import { go, link, useRoute, view } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
@@ -77,13 +78,15 @@ export default function KV() {
   const prefix = query['prefix'] ?? ''
   const separator = query['group'] ?? ''
   const open = id[0]
-  const [typed, setTyped] = useState(prefix)
+  const [typed, setTyped, sent] = useDraft(prefix)
   const [writing, setWriting] = useState(false)
   const readOnly = useReadOnly()
-  useEffect(() => setTyped(prefix), [prefix])
   useEffect(() => {
     if (typed === prefix) return
-    const timer = setTimeout(() => view({ prefix: typed }), 150)
+    const timer = setTimeout(() => {
+      sent(typed)
+      view({ prefix: typed })
+    }, 150)
     return () => clearTimeout(timer)
   }, [typed])
   const q = useRead('GET /api/v1/kv/namespaces/:namespace/keys', { namespace: ns, prefix, limit: pageSize }, 10_000, { keep: true })
@@ -96,7 +99,7 @@ export default function KV() {
     {
       key: 'key',
       title: 'Key',
-      width: 'minmax(160px, 1fr)',
+      width: 'minmax(140px, 1fr)',
       cell: r => (
         <span class="mono">
           {r.key}

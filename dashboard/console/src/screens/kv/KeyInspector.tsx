@@ -15,6 +15,7 @@ import { Empty, Query } from '../../ui/Panel'
 import { Payload } from '../../ui/Payload'
 import { Snippet } from '../../ui/Snippet'
 import { Left, Moment, Ago } from '../../ui/Time'
+import { Table } from '../../ui/Table'
 import { toast } from '../../ui/toasts'
 import { WriteKey } from './WriteKey'
 
@@ -156,45 +157,28 @@ function History({ ns, name, current }: { ns: string; name: string; current: Key
     <Query q={q} missing={<Missing ns={ns} name={name} />}>
       {h => (
         <>
-          <div class="scroll-x panel" tabIndex={0} role="region" aria-label="Versions">
-            <table class="plain" data-test="history">
-              <thead>
-                <tr>
-                  <th scope="col">Version</th>
-                  <th scope="col">Time</th>
-                  <th scope="col" class="num">
-                    Term
-                  </th>
-                  <th scope="col" class="num">
-                    Size
-                  </th>
-                  <th scope="col">What</th>
-                </tr>
-              </thead>
-              <tbody>
-                {h.versions.map(v => (
-                  <tr key={v.version}>
-                    <td>
-                      <button
-                        class="btn quiet"
-                        aria-pressed={v.version === open}
-                        disabled={v.tombstone}
-                        onClick={() => view({ v: v.version === open ? '' : String(v.version) })}
-                      >
-                        {count(v.version)}
-                      </button>
-                    </td>
-                    <td class="nowrap">
-                      <Ago at={v.timestamp_ms} />
-                    </td>
-                    <td class="num">{count(v.term)}</td>
-                    <td class="num">{v.tombstone ? '' : bytes(v.size)}</td>
-                    <td>{v.tombstone ? <span class="dim">deleted</span> : 'written'}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
+          <Table label="Versions" heads={['Version', 'Time', '#Term', '#Size', 'What']} boxed test="history">
+            {h.versions.map(v => (
+              <tr key={v.version}>
+                <td>
+                  <button
+                    class="btn quiet"
+                    aria-pressed={v.version === open}
+                    disabled={v.tombstone}
+                    onClick={() => view({ v: v.version === open ? '' : String(v.version) })}
+                  >
+                    {count(v.version)}
+                  </button>
+                </td>
+                <td class="nowrap">
+                  <Ago at={v.timestamp_ms} />
+                </td>
+                <td class="num">{count(v.term)}</td>
+                <td class="num">{v.tombstone ? '' : bytes(v.size)}</td>
+                <td>{v.tombstone ? <span class="dim">deleted</span> : 'written'}</td>
+              </tr>
+            ))}
+          </Table>
           <p class="dim">
             {h.versions.length < (current?.version ?? 0) ? `Of ${count(current!.version)} versions the last ${h.versions.length} are kept.` : ''}
           </p>

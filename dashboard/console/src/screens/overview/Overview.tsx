@@ -7,6 +7,7 @@ import { link, useRoute } from '../../lib/router'
 import { Panel, Query } from '../../ui/Panel'
 import { Spark } from '../../ui/Spark'
 import { State } from '../../ui/State'
+import { Table } from '../../ui/Table'
 import { Problems } from './Problems'
 
 const window5 = 5 * 60_000
@@ -191,30 +192,19 @@ export default function Overview() {
         <Panel title="Nodes" flush>
           <Query q={stats}>
             {s => (
-              <div class="scroll-x" tabIndex={0} role="region" aria-label="Nodes">
-                <table class="plain" data-test="nodes">
-                  <thead>
-                    <tr>
-                      <th scope="col">Node</th>
-                      <th scope="col">Status</th>
-                      <th scope="col">Role</th>
+              <Table label="Nodes" heads={['Node', 'Status', 'Role']} test="nodes">
+                {[...s.nodes]
+                  .sort((a, b) => Number(a.status === 'healthy') - Number(b.status === 'healthy'))
+                  .map(n => (
+                    <tr key={n.id}>
+                      <td class="mono">{n.id}</td>
+                      <td>
+                        <State state={n.status} />
+                      </td>
+                      <td>{n.role}</td>
                     </tr>
-                  </thead>
-                  <tbody>
-                    {[...s.nodes]
-                      .sort((a, b) => Number(a.status === 'healthy') - Number(b.status === 'healthy'))
-                      .map(n => (
-                        <tr key={n.id}>
-                          <td class="mono">{n.id}</td>
-                          <td>
-                            <State state={n.status} />
-                          </td>
-                          <td>{n.role}</td>
-                        </tr>
-                      ))}
-                  </tbody>
-                </table>
-              </div>
+                  ))}
+              </Table>
             )}
           </Query>
         </Panel>

@@ -106,7 +106,7 @@ export function JobDetail({ id }: { id: string }) {
               <Stat label="Watermark lag" value={lagOf(d)} />
               <Stat
                 label="Tick"
-                value={duration(d.metrics.latency_avg_ms)}
+                value={d.metrics.latency_avg_ms > 0 ? duration(d.metrics.latency_avg_ms) : '–'}
                 more={`last ${duration(d.metrics.latency_last_ms)}, most ${duration(d.metrics.latency_max_ms)}`}
               />
               <Stat

@@ -10,6 +10,7 @@ import { FilterBox } from '../../ui/Field'
 import { Empty, NoMatch, Panel, Query } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
 import { State } from '../../ui/State'
+import { Filled } from '../../ui/Table'
 import { Ago } from '../../ui/Time'
 import { Count, VirtualRows, type Column } from '../../ui/VirtualRows'
 import { JobDetail } from './JobDetail'
@@ -20,16 +21,10 @@ export type Job = Routes['GET /api/v1/processing/jobs'][number]
 /** How full the last read was: a job that always reads whole batches is behind. */
 export function Saturation({ job }: { job: Job }) {
   const { last_read_count: read, batch_size: size } = job.metrics
-  const part = size > 0 ? Math.min(1, read / size) : 0
   return (
-    <span class="row">
-      <span class={part >= 1 ? 'bar warn grow' : 'bar grow'} aria-hidden="true">
-        <i style={{ width: `${100 * part}%` }} />
-      </span>
-      <span>
-        {count(read)}/{count(size)}
-      </span>
-    </span>
+    <Filled part={size > 0 ? read / size : 0}>
+      {count(read)}/{count(size)}
+    </Filled>
   )
 }
 
@@ -51,26 +46,28 @@ function List() {
   const rows = useMemo(() => all.filter(j => j.name.includes(filter) || j.job_id.includes(filter)), [all, filter])
   useKeys(readOnly ? {} : { n: () => setSubmitting(true) })
   const columns: Column<Job>[] = [
-    { key: 'name', title: 'Job', width: 'minmax(140px, 2fr)', cell: j => j.name, sort: j => j.name },
+    { key: 'name', title: 'Job', width: 'minmax(120px, 2fr)', cell: j => j.name, sort: j => j.name },
     { key: 'status', title: 'Status', width: '115px', cell: j => <State state={j.status} />, sort: j => j.status },
-    { key: 'in', title: 'Records in', width: '90px', num: true, cell: j => count(j.metrics.records_in), sort: j => j.metrics.records_in },
-    { key: 'out', title: 'Out', width: '80px', num: true, cell: j => count(j.metrics.records_out), sort: j => j.metrics.records_out },
+    { key: 'in', title: 'Records in', width: '80px', num: true, spare: 2, cell: j => count(j.metrics.records_in), sort: j => j.metrics.records_in },
+    { key: 'out', title: 'Out', width: '70px', num: true, spare: 3, cell: j => count(j.metrics.records_out), sort: j => j.metrics.records_out },
     {
       key: 'rate',
       title: 'In /s',
-      width: '70px',
+      width: '60px',
+      spare: 4,
       num: true,
       cell: j => rate(j.metrics.throughput_per_sec),
       sort: j => j.metrics.throughput_per_sec,
       hint: 'Over the life of the job',
     },
-    { key: 'lag', title: 'Lag', width: '80px', num: true, cell: lagOf, sort: j => j.metrics.watermark_lag_ms, hint: 'How far the watermark is behind' },
+    { key: 'lag', title: 'Lag', width: '70px', num: true, cell: lagOf, sort: j => j.metrics.watermark_lag_ms, hint: 'How far the watermark is behind' },
     {
       key: 'latency',
       title: 'Tick',
       width: '80px',
       num: true,
-      cell: j => duration(j.metrics.latency_avg_ms),
+      spare: 5,
+      cell: j => (j.metrics.latency_avg_ms > 0 ? duration(j.metrics.latency_avg_ms) : '–'),
       sort: j => j.metrics.latency_avg_ms,
       hint: 'Average time of a tick that read records',
     },
@@ -78,10 +75,11 @@ function List() {
       key: 'full',
       title: 'Saturation',
       width: 'minmax(110px, 1fr)',
-      cell: j => <Saturation job={j} />,
+      spare: 1,
+      cell: j => (j.metrics.running ? <Saturation job={j} /> : <span class="dim">–</span>),
       sort: j => j.metrics.last_read_count / Math.max(1, j.metrics.batch_size),
     },
-    { key: 'age', title: 'Made', width: '80px', num: true, cell: j => <Ago at={j.created_at} />, sort: j => -j.created_at },
+    { key: 'age', title: 'Made', width: '70px', num: true, spare: 6, cell: j => <Ago at={j.created_at} />, sort: j => -j.created_at },
   ]
   return (
     <div class="page fixed">

@@ -1,4 +1,4 @@
-import { useMemo, useState } from 'preact/hooks'
+import { useEffect, useMemo, useState } from 'preact/hooks'
 import { call, serverNow } from '../../api/client'
 import { client, hold, invalidate, useRead, useWrite } from '../../api/hooks'
 import { useReadOnly } from '../../api/me'
@@ -16,6 +16,7 @@ import { Empty, Panel, Query } from '../../ui/Panel'
 import { Payload } from '../../ui/Payload'
 import { Snippet } from '../../ui/Snippet'
 import { State } from '../../ui/State'
+import { Bar } from '../../ui/Table'
 import { Left, Moment } from '../../ui/Time'
 import { toast } from '../../ui/toasts'
 import { VirtualRows, type Column } from '../../ui/VirtualRows'
@@ -49,19 +50,9 @@ export function QueueDetail({ name }: { name: string }) {
   const [adding, setAdding] = useState(false)
   const [ticked, setTicked] = useState<ReadonlySet<string>>(new Set())
   const [bulk, setBulk] = useState<'requeue' | 'delete' | null>(null)
-  const [free, setFree] = useState<(() => void) | null>(null)
-  const tick = (next: ReadonlySet<string>) => {
-    setTicked(next)
-    if (next.size > 0 && !free) {
-      const f = hold()
-      setFree(() => f)
-    } else if (next.size === 0) release()
-  }
-  const release = () => {
-    free?.()
-    setFree(null)
-    setTicked(new Set())
-  }
+  const release = () => setTicked(new Set())
+  const ticking = ticked.size > 0
+  useEffect(() => (ticking ? hold() : undefined), [ticking])
   useKeys(readOnly ? {} : { n: () => setAdding(true) })
   const read = list.data?.at ?? 0
   const rows = useMemo(() => (list.data?.data ?? []).filter(m => m.state === tab || tab === 'dlq'), [list.data, tab])
@@ -82,18 +73,19 @@ export function QueueDetail({ name }: { name: string }) {
   const state = useRead('GET /api/v1/console/queues/:name', { name, namespace: ns }, 5000).data?.data
   const reasons = useMemo(() => new Map(state?.dead.map(d => [String(d.seq), d]) ?? []), [state])
   const columns: Column<Message>[] = [
-    { key: 'seq', title: 'Seq', width: '90px', cell: m => <span class="mono">{m.seq}</span> },
+    { key: 'seq', title: 'Seq', width: '60px', cell: m => <span class="mono">{m.seq}</span> },
     {
       key: 'priority',
       title: 'Priority',
-      width: '110px',
+      width: '100px',
+      spare: 1,
       cell: m => (
         <>
           {m.priority} <span class="dim">{urgency(m.priority)}</span>
         </>
       ),
     },
-    { key: 'attempts', title: 'Attempts', width: '70px', num: true, cell: m => <span class={m.attempts > 1 ? 'warn' : ''}>{m.attempts}</span> },
+    { key: 'attempts', title: 'Attempts', width: '64px', num: true, spare: 2, cell: m => <span class={m.attempts > 1 ? 'warn' : ''}>{m.attempts}</span> },
     ...(tab === 'dlq'
       ? []
       : [{ key: 'left', title: tab === 'leased' ? 'Lease left' : 'Delayed for', width: '90px', num: true, cell: (m: Message) => <Left until={until(m)} /> }]),
@@ -107,8 +99,8 @@ export function QueueDetail({ name }: { name: string }) {
           },
         ]
       : []),
-    { key: 'size', title: 'Size', width: '80px', num: true, cell: m => bytes(m.size) },
-    { key: 'payload', title: 'Payload', width: 'minmax(160px, 1fr)', cell: m => <span class="mono">{m.payload.slice(0, 300)}</span> },
+    { key: 'size', title: 'Size', width: '70px', num: true, spare: 3, cell: m => bytes(m.size) },
+    { key: 'payload', title: 'Payload', width: 'minmax(100px, 1fr)', cell: m => <span class="mono">{m.payload.slice(0, 300)}</span> },
   ]
   const selected = rows.find(m => String(m.seq) === seq)
   const shown = tab === 'dlq' ? s?.dlq_count : tab === 'leased' ? s?.inflight : s?.pending
@@ -159,7 +151,7 @@ export function QueueDetail({ name }: { name: string }) {
                 value={tab}
                 options={
                   [
-                    ['ready', `Ready ${count(s?.pending)}`],
+                    ['ready', s && s.pending > s.ready ? `Ready ${count(s.ready)} + ${count(s.pending - s.ready)} delayed` : `Ready ${count(s?.ready)}`],
                     ['leased', `In flight ${count(s?.inflight)}`],
                     ['dlq', `Dead ${count(s?.dlq_count)}`],
                   ] as const
@@ -197,7 +189,7 @@ export function QueueDetail({ name }: { name: string }) {
                   selected={seq || undefined}
                   total={list.data!.next !== '' ? Math.max(rows.length, shown ?? 0) : undefined}
                   open={m => view({ seq: String(m.seq) })}
-                  {...(tab === 'dlq' ? { ticked, tick } : {})}
+                  {...(tab === 'dlq' ? { ticked, tick: setTicked } : {})}
                 />
               )
             }
@@ -239,12 +231,13 @@ function Reasons({ state }: { state: QueueState }) {
   const most = state.reasons[0]!.count
   return (
     <ul class="reasons" data-test="reasons" aria-label={strings.whyDead}>
+      <li class="dim reasons-title" aria-hidden="true">
+        {strings.whyDead}
+      </li>
       {state.reasons.slice(0, 5).map(r => (
         <li key={r.reason}>
           <b class="num">{count(r.count)}</b>
-          <span class="bar crit" aria-hidden="true">
-            <i style={{ width: `${(100 * r.count) / most}%` }} />
-          </span>
+          <Bar part={r.count / most} tone="crit" />
           <span class="clip" title={r.reason}>
             {r.reason || strings.noReason}
           </span>
@@ -322,7 +315,7 @@ function MessageInspector(p: {
           <dl class="facts">
             <dt>State</dt>
             <dd>
-              <State state={m.state === 'ready' && m.lease_remaining_ms > 0 ? 'delayed' : m.state} />
+              <State state={m.state === 'ready' && m.lease_remaining_ms > 0 ? 'delayed' : m.state} {...(m.state === 'dlq' ? { word: strings.dead } : {})} />
             </dd>
             {p.died && tab === 'dlq' && (
               <>

@@ -44,31 +44,34 @@ function List() {
   )
   useKeys(readOnly ? {} : { n: () => setAdding(true) })
   const columns: Column<Queue>[] = [
-    { key: 'name', title: 'Queue', width: 'minmax(160px, 2fr)', cell: r => r.name, sort: r => r.name },
-    { key: 'mix', title: 'Ready · leased · dead', width: 'minmax(120px, 1fr)', cell: r => <Composition queue={r} /> },
-    { key: 'ready', title: 'Ready', width: '80px', num: true, cell: r => count(r.ready), sort: r => r.ready },
-    { key: 'inflight', title: 'In flight', width: '70px', num: true, cell: r => count(r.inflight), sort: r => r.inflight },
-    {
-      key: 'dead',
-      title: 'Dead',
-      width: '70px',
-      num: true,
-      cell: r => <span class={r.dlq_count > 0 ? 'crit' : ''}>{count(r.dlq_count)}</span>,
-      sort: r => r.dlq_count,
-    },
+    { key: 'name', title: 'Queue', width: 'minmax(110px, 2fr)', cell: r => r.name, sort: r => r.name },
+    { key: 'mix', title: 'What it holds', width: 'minmax(120px, 1fr)', spare: 3, cell: r => <Composition queue={r} /> },
+    { key: 'ready', title: 'Ready', width: '76px', num: true, dot: 'mix-ready', cell: r => count(r.ready), sort: r => r.ready },
     {
       key: 'delayed',
       title: 'Delayed',
-      width: '70px',
+      width: '76px',
       num: true,
+      spare: 1,
+      dot: 'mix-delayed',
       cell: r => count(r.pending - r.ready),
       sort: r => r.pending - r.ready,
       hint: 'Pending but not ready yet',
     },
-    { key: 'in', title: 'In /s', width: '70px', num: true, cell: r => rateOf(enqueued(r.name)), sort: r => enqueued(r.name) ?? -1 },
-    { key: 'out', title: 'Out /s', width: '70px', num: true, cell: r => rateOf(dequeued(r.name)), sort: r => dequeued(r.name) ?? -1 },
-    { key: 'enqueued', title: 'Enqueued', width: '90px', num: true, cell: r => count(r.enqueued), sort: r => r.enqueued },
-    { key: 'dequeued', title: 'Delivered', width: '90px', num: true, cell: r => count(r.dequeued), sort: r => r.dequeued },
+    { key: 'inflight', title: 'In flight', width: '76px', num: true, spare: 2, dot: 'mix-leased', cell: r => count(r.inflight), sort: r => r.inflight },
+    {
+      key: 'dead',
+      title: 'Dead',
+      width: '60px',
+      num: true,
+      dot: 'mix-dead',
+      cell: r => <span class={r.dlq_count > 0 ? 'crit' : ''}>{count(r.dlq_count)}</span>,
+      sort: r => r.dlq_count,
+    },
+    { key: 'in', title: 'In /s', width: '60px', num: true, spare: 4, cell: r => rateOf(enqueued(r.name)), sort: r => enqueued(r.name) ?? -1 },
+    { key: 'out', title: 'Out /s', width: '60px', num: true, spare: 5, cell: r => rateOf(dequeued(r.name)), sort: r => dequeued(r.name) ?? -1 },
+    { key: 'enqueued', title: 'Enqueued', width: '90px', num: true, spare: 7, cell: r => count(r.enqueued), sort: r => r.enqueued },
+    { key: 'dequeued', title: 'Delivered', width: '90px', num: true, spare: 6, cell: r => count(r.dequeued), sort: r => r.dequeued },
   ]
   return (
     <div class="page fixed">

@@ -24,7 +24,7 @@ export default function About() {
               <dt>floe</dt>
               <dd>{s.version}</dd>
               <dt>Up for</dt>
-              <dd>{s.uptime}</dd>
+              <dd>{s.uptime.replace(/^0d (0h )?/, '')}</dd>
               <dt>Mounted at</dt>
               <dd class="mono">{mount().toString()}</dd>
               <dt>Signed in</dt>

@@ -6,6 +6,7 @@ import { floe, inNamespace } from '../../lib/snippets'
 import { Inspector } from '../../ui/Inspector'
 import { Empty, Panel, Query } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
+import { Bar, Table } from '../../ui/Table'
 import { Ago, Left } from '../../ui/Time'
 import { VirtualRows, type Column } from '../../ui/VirtualRows'
 import type { Detail } from './StreamDetail'
@@ -18,9 +19,9 @@ export function Groups({ name, q }: { name: string; q: Read<Detail> }) {
   const all = q.data?.data.consumer_groups ?? []
   const most = Math.max(1, ...all.map(g => g.lag))
   const columns: Column<Group>[] = [
-    { key: 'name', title: 'Group', width: 'minmax(140px, 1fr)', cell: g => g.name, sort: g => g.name },
-    { key: 'mode', title: 'Mode', width: '90px', cell: g => g.mode },
-    { key: 'members', title: 'Members', width: '70px', num: true, cell: g => count(g.members), sort: g => g.members },
+    { key: 'name', title: 'Group', width: 'minmax(110px, 1fr)', cell: g => g.name, sort: g => g.name },
+    { key: 'mode', title: 'Mode', width: '90px', spare: 2, cell: g => g.mode },
+    { key: 'members', title: 'Members', width: '70px', num: true, spare: 1, cell: g => count(g.members), sort: g => g.members },
     { key: 'pending', title: 'Pending', width: '70px', num: true, cell: g => count(g.pending), sort: g => g.pending, hint: 'Delivered and not acknowledged' },
     {
       key: 'lag',
@@ -33,13 +34,10 @@ export function Groups({ name, q }: { name: string; q: Read<Detail> }) {
     },
     {
       key: 'bar',
-      title: 'Compared',
+      title: 'Lag, compared',
+      spare: 3,
       width: 'minmax(80px, 1fr)',
-      cell: g => (
-        <span class={g.lag > 0 ? 'bar warn' : 'bar'} aria-hidden="true">
-          <i style={{ width: `${(100 * g.lag) / most}%` }} />
-        </span>
-      ),
+      cell: g => <Bar part={g.lag / most} tone={g.lag > 0 ? 'warn' : ''} />,
     },
   ]
   return (
@@ -100,96 +98,51 @@ function GroupInspector({ ns, stream, group, close }: { ns: string; stream: stri
               <dd>{g.max_deliver > 0 ? `at most ${count(g.max_deliver)}` : 'any number'}</dd>
             </dl>
             <h3>Cursors</h3>
-            <div class="scroll-x panel" tabIndex={0} role="region" aria-label="Cursors">
-              <table class="plain">
-                <thead>
-                  <tr>
-                    <th scope="col">Partition</th>
-                    <th scope="col">Delivered</th>
-                    <th scope="col">Acknowledged</th>
-                    <th scope="col" class="num">
-                      Lag
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {g.cursors.map(c => (
-                    <tr key={c.partition}>
-                      <td>{c.partition}</td>
-                      <td class="mono">{zero(c.last_delivered)}</td>
-                      <td class="mono">{zero(c.acked)}</td>
-                      <td class={c.lag > 0 ? 'num warn' : 'num'}>{count(c.lag)}</td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </div>
+            <Table label="Cursors" heads={['Partition', 'Delivered', 'Acknowledged', '#Lag']} boxed>
+              {g.cursors.map(c => (
+                <tr key={c.partition}>
+                  <td>{c.partition}</td>
+                  <td class="mono nowrap">{zero(c.last_delivered)}</td>
+                  <td class="mono nowrap">{zero(c.acked)}</td>
+                  <td class={c.lag > 0 ? 'num warn' : 'num'}>{count(c.lag)}</td>
+                </tr>
+              ))}
+            </Table>
           </>
         )}
       </Query>
       <h3>Members</h3>
       <Query q={members} empty={d => d.length === 0} whenEmpty={<p class="dim">Nobody reads for this group.</p>}>
         {all => (
-          <div class="scroll-x panel" tabIndex={0} role="region" aria-label="Members">
-            <table class="plain">
-              <thead>
-                <tr>
-                  <th scope="col">Consumer</th>
-                  <th scope="col" class="num">
-                    Pending
-                  </th>
-                  <th scope="col" class="num">
-                    Seen
-                  </th>
-                </tr>
-              </thead>
-              <tbody>
-                {all.map(m => (
-                  <tr key={m.consumer}>
-                    <td class="mono">{m.consumer}</td>
-                    <td class="num">{count(m.pending)}</td>
-                    <td class="num nowrap">
-                      <Ago at={m.last_seen} />
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
+          <Table label="Members" heads={['Consumer', '#Pending', '#Seen']} boxed>
+            {all.map(m => (
+              <tr key={m.consumer}>
+                <td class="mono">{m.consumer}</td>
+                <td class="num">{count(m.pending)}</td>
+                <td class="num nowrap">
+                  <Ago at={m.last_seen} />
+                </td>
+              </tr>
+            ))}
+          </Table>
         )}
       </Query>
       <h3>Pending</h3>
       <Query q={pending} empty={d => d.length === 0} whenEmpty={<p class="dim">Everything that was delivered is acknowledged.</p>}>
         {(all, answer) => (
           <>
-            <div class="scroll-x panel" tabIndex={0} role="region" aria-label="Pending messages">
-              <table class="plain">
-                <thead>
-                  <tr>
-                    <th scope="col">Message</th>
-                    <th scope="col">Consumer</th>
-                    <th scope="col" class="num">
-                      Deliveries
-                    </th>
-                    <th scope="col" class="num">
-                      Deadline
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {all.map(m => (
-                    <tr key={`${m.id_ms}-${m.id_seq}`}>
-                      <td class="mono">
-                        <a href={link('streams', [stream], { msg: `${m.id_ms}-${m.id_seq}` })}>{`${m.id_ms}-${m.id_seq}`}</a>
-                      </td>
-                      <td class="mono">{m.consumer || <span class="dim">nobody</span>}</td>
-                      <td class={m.deliveries > 1 ? 'num warn' : 'num'}>{count(m.deliveries)}</td>
-                      <td class="num nowrap">{m.ack_deadline > serverNow() ? <Left until={m.ack_deadline} /> : <span class="warn">over</span>}</td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </div>
+            <Table label="Pending messages" heads={['Message', 'Consumer', '#Deliveries', '#Deadline']} boxed>
+              {all.map(m => (
+                <tr key={`${m.id_ms}-${m.id_seq}`}>
+                  <td class="mono">
+                    <a href={link('streams', [stream], { msg: `${m.id_ms}-${m.id_seq}` })}>{`${m.id_ms}-${m.id_seq}`}</a>
+                  </td>
+                  <td class="mono">{m.consumer || <span class="dim">nobody</span>}</td>
+                  <td class={m.deliveries > 1 ? 'num warn' : 'num'}>{count(m.deliveries)}</td>
+                  <td class="num nowrap">{m.ack_deadline > serverNow() ? <Left until={m.ack_deadline} /> : <span class="warn">over</span>}</td>
+                </tr>
+              ))}
+            </Table>
             {answer.next && <p class="dim">These are the first {count(all.length)}.</p>}
           </>
         )}

@@ -67,10 +67,10 @@ export function Messages({ name, partitions }: { name: string; partitions: numbe
   }
   const columns: Column<Message>[] = [
     { key: 'time', title: 'Time', width: '190px', cell: m => <span title={idOf(m)}>{dateTime(m.id_ms, zone)}</span> },
-    ...(partitions > 1 ? [{ key: 'partition', title: 'Part.', width: '40px', num: true, cell: (m: Message) => String(m.partition) }] : []),
-    { key: 'key', title: 'Key', width: 'minmax(80px, 160px)', cell: m => <span class="mono">{m.key || <span class="dim">–</span>}</span> },
-    { key: 'size', title: 'Size', width: '70px', num: true, cell: m => bytes(m.size) },
-    { key: 'payload', title: 'Payload', width: 'minmax(200px, 1fr)', cell: m => <span class="mono">{m.payload}</span> },
+    ...(partitions > 1 ? [{ key: 'partition', title: 'Part.', width: '40px', num: true, spare: 1, cell: (m: Message) => String(m.partition) }] : []),
+    { key: 'key', title: 'Key', width: 'minmax(80px, 160px)', spare: 2, cell: m => <span class="mono">{m.key || <span class="dim">–</span>}</span> },
+    { key: 'size', title: 'Size', width: '70px', num: true, spare: 3, cell: m => bytes(m.size) },
+    { key: 'payload', title: 'Payload', width: 'minmax(120px, 1fr)', cell: m => <span class="mono">{m.payload}</span> },
   ]
   const selected = all.find(m => idOf(m) === open)
   return (

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks'
 import { serverNow } from '../../api/client'
 import { useRead } from '../../api/hooks'
 import type { Activity, Routes } from '../../api/routes'
-import { bytes, count } from '../../lib/format'
+import { bytes, count, kept } from '../../lib/format'
 import { rateOf, useMeters } from '../../lib/meters'
 import { niceStep, parseRange } from '../../lib/range'
 import { link, useRoute, view } from '../../lib/router'
@@ -12,6 +12,7 @@ import { Boundary, Empty, Panel, Query } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
 import { Tape, type Cursor } from '../../ui/Tape'
 import { Moment } from '../../ui/Time'
+import { Table } from '../../ui/Table'
 import { Stat } from '../overview/Overview'
 import { Groups } from './Groups'
 import { Messages } from './Messages'
@@ -41,7 +42,7 @@ export function StreamDetail({ name }: { name: string }) {
         </a>
         <span class="dim">/</span>
         <h1 tabIndex={-1}>{name}</h1>
-        {s && <span class="dim">keeps {s.retention}</span>}
+        {s && <span class="dim">keeps {kept(s.retention)}</span>}
       </div>
       <Query
         q={q}
@@ -117,8 +118,9 @@ function ActivityTape({ ns, detail: d }: { ns: string; detail: Detail }) {
   const from = Math.floor(wanted.from / step) * step
   const n = Math.max(1, Math.min(buckets + 1, Math.ceil((wanted.to - from) / step)))
   const args = { name: d.name, namespace: ns, from, to: from + n * step, buckets: n, partition }
-  const q = useRead('GET /api/v1/console/streams/:name/activity', args, 2000, { keep: true })
-  const a: Activity | undefined = q.data?.data
+  const q = useRead('GET /api/v1/console/streams/:name/activity', args, 2000, {
+    moving: JSON.stringify([ns, d.name, range, partition]),
+  })
   const selected = query['from'] && query['to'] ? { from: millisOf(query['from']), to: millisOf(query['to']) } : null
   const cursors: Cursor[] = d.consumer_groups
     .map(g => {
@@ -171,12 +173,12 @@ function ActivityTape({ ns, detail: d }: { ns: string; detail: Detail }) {
         )}
       </div>
       <Query q={q} missing={<p class="dim">This node does not count records by time.</p>}>
-        {() => (
+        {(a: Activity) => (
           <Tape
             label="Activity over time"
-            from={a!.from}
-            step={a!.step_ms}
-            values={unit === 'records' ? a!.records : a!.bytes}
+            from={a.from}
+            step={a.step_ms}
+            values={unit === 'records' ? a.records : a.bytes}
             unit={unit}
             cursors={cursors}
             selected={selected}
@@ -190,37 +192,19 @@ function ActivityTape({ ns, detail: d }: { ns: string; detail: Detail }) {
 
 function Partitions({ detail: d }: { detail: Detail }) {
   return (
-    <div class="scroll-x" tabIndex={0} role="region" aria-label="Table of partitions">
-      <table class="plain">
-        <thead>
-          <tr>
-            <th scope="col">Partition</th>
-            <th scope="col" class="num">
-              Records
-            </th>
-            <th scope="col" class="num">
-              Bytes
-            </th>
-            <th scope="col">First</th>
-            <th scope="col">Last</th>
-            <th scope="col">Leader</th>
-          </tr>
-        </thead>
-        <tbody>
-          {d.partitions.map(p => (
-            <tr key={p.id}>
-              <td>
-                <a href={link('streams', [d.name], { p: String(p.id) })}>{p.id}</a>
-              </td>
-              <td class="num">{count(p.records)}</td>
-              <td class="num">{bytes(p.bytes)}</td>
-              <td class="nowrap">{millisOf(p.first_id) > 0 ? <Moment at={millisOf(p.first_id)} /> : '–'}</td>
-              <td class="nowrap">{millisOf(p.last_id) > 0 ? <Moment at={millisOf(p.last_id)} /> : '–'}</td>
-              <td>{p.leader ? `node ${p.leader}` : <span class="crit">none</span>}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table label="Table of partitions" heads={['Partition', '#Records', '#Bytes', 'First', 'Last', 'Leader']}>
+      {d.partitions.map(p => (
+        <tr key={p.id}>
+          <td>
+            <a href={link('streams', [d.name], { p: String(p.id) })}>{p.id}</a>
+          </td>
+          <td class="num">{count(p.records)}</td>
+          <td class="num">{bytes(p.bytes)}</td>
+          <td class="nowrap">{millisOf(p.first_id) > 0 ? <Moment at={millisOf(p.first_id)} /> : '–'}</td>
+          <td class="nowrap">{millisOf(p.last_id) > 0 ? <Moment at={millisOf(p.last_id)} /> : '–'}</td>
+          <td>{p.leader ? `node ${p.leader}` : <span class="crit">none</span>}</td>
+        </tr>
+      ))}
+    </Table>
   )
 }

@@ -1,7 +1,7 @@
 import { useMemo } from 'preact/hooks'
 import { useRead } from '../../api/hooks'
 import type { Routes } from '../../api/routes'
-import { count } from '../../lib/format'
+import { count, kept } from '../../lib/format'
 import { rateOf, useMeters } from '../../lib/meters'
 import { link, useRoute, view } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
@@ -37,13 +37,22 @@ function List() {
     s => s.reads,
   )
   const columns: Column<Stream>[] = [
-    { key: 'name', title: 'Stream', width: 'minmax(180px, 2fr)', cell: s => s.name, sort: s => s.name },
-    { key: 'partitions', title: 'Partitions', width: '80px', num: true, cell: s => count(s.partitions), sort: s => s.partitions },
+    { key: 'name', title: 'Stream', width: 'minmax(120px, 2fr)', cell: s => s.name, sort: s => s.name },
+    { key: 'partitions', title: 'Partitions', width: '80px', num: true, spare: 1, cell: s => count(s.partitions), sort: s => s.partitions },
     { key: 'in', title: 'In /s', width: '80px', num: true, cell: s => rateOf(ingest(s.name)), sort: s => ingest(s.name) ?? -1 },
     { key: 'out', title: 'Read /s', width: '80px', num: true, cell: s => rateOf(reads(s.name)), sort: s => reads(s.name) ?? -1 },
-    { key: 'appended', title: 'Ever appended', width: '110px', num: true, cell: s => count(s.ingest_rate), sort: s => s.ingest_rate },
-    { key: 'reads', title: 'Read', width: '110px', num: true, cell: s => count(s.reads), sort: s => s.reads, hint: 'Records read since the start of the node' },
-    { key: 'retention', title: 'Retention', width: 'minmax(120px, 1fr)', cell: s => s.retention },
+    { key: 'appended', title: 'Ever appended', width: '100px', num: true, spare: 2, cell: s => count(s.ingest_rate), sort: s => s.ingest_rate },
+    {
+      key: 'reads',
+      title: 'Read',
+      width: '100px',
+      num: true,
+      spare: 3,
+      cell: s => count(s.reads),
+      sort: s => s.reads,
+      hint: 'Records read since the start of the node',
+    },
+    { key: 'retention', title: 'Retention', width: 'minmax(130px, 1fr)', spare: 4, cell: s => kept(s.retention) },
   ]
   return (
     <div class="page fixed">

@@ -195,7 +195,10 @@ function FieldChart({
   // One line for each series. Where there are more points than can be seen, a line shows their mean.
   const step = niceStep((to - from) / 700)
   const query = `${word(measurement)}${names.length > 0 ? `{${names.map(k => `${word(k)}=${JSON.stringify(tags[k])}`).join(', ')}}` : ''}[${from}..${to}] | field(${word(field.name)}) | window(${step}ms) | group_by(*) | avg()`
-  const q = useRead('POST /api/v1/timeseries/floql', { namespace: ns }, 0, { keep: true, body: query })
+  const q = useRead('POST /api/v1/timeseries/floql', { namespace: ns }, 0, {
+    body: query,
+    moving: range.relative ? `${query.replace(/\[\d+\.\.\d+\]/, '')} ${to - from}` : query,
+  })
   const series = (q.data?.data.series ?? []).slice(0, mostLines)
   const more = (q.data?.data.series.length ?? 0) - series.length
   const lines = useMemo(() => series.map(x => ({ name: x.tags.map(t => `${t.key}=${t.value}`).join(', ') || field.name, points: x.points })), [q.data])

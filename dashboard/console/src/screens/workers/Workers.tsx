@@ -11,6 +11,7 @@ import { Empty, NoMatch, Panel, Query, useNow } from '../../ui/Panel'
 import { Payload } from '../../ui/Payload'
 import { Snippet } from '../../ui/Snippet'
 import { State } from '../../ui/State'
+import { Filled, Table } from '../../ui/Table'
 import { Ago, Moment } from '../../ui/Time'
 import { Count, VirtualRows, type Column } from '../../ui/VirtualRows'
 
@@ -31,40 +32,46 @@ export function Heartbeat({ at }: { at: number }) {
 }
 
 export function Load({ now, most }: { now: number; most: number }) {
-  const part = most > 0 ? Math.min(1, now / most) : 0
   return (
-    <span class="row">
-      <span class={part >= 1 ? 'bar warn grow' : 'bar grow'} aria-hidden="true">
-        <i style={{ width: `${100 * part}%` }} />
-      </span>
-      <span>
-        {count(now)} of {most > 0 ? count(most) : '–'}
-      </span>
-    </span>
+    <Filled part={most > 0 ? now / most : 0}>
+      {count(now)} of {most > 0 ? count(most) : '–'}
+    </Filled>
   )
 }
 
 export const workerColumns: Column<Worker>[] = [
-  { key: 'id', title: 'Worker', width: 'minmax(160px, 2fr)', cell: w => <span class="mono">{w.worker_id}</span>, sort: w => w.worker_id },
-  { key: 'type', title: 'Type', width: '80px', cell: w => w.worker_type, sort: w => w.worker_type },
-  { key: 'status', title: 'Status', width: '110px', cell: w => <State state={w.status} />, sort: w => w.status },
+  {
+    key: 'id',
+    title: 'Worker',
+    width: 'minmax(140px, 2fr)',
+    cell: w => (
+      <span class="mono" title={w.worker_id}>
+        {w.worker_id}
+      </span>
+    ),
+    sort: w => w.worker_id,
+  },
+  { key: 'type', title: 'Type', width: '60px', spare: 1, cell: w => w.worker_type, sort: w => w.worker_type },
+  { key: 'status', title: 'Status', width: '96px', cell: w => <State state={w.status} />, sort: w => w.status },
   {
     key: 'load',
     title: 'Load',
-    width: 'minmax(120px, 1fr)',
+    width: 'minmax(110px, 1fr)',
+    spare: 4,
     cell: w => <Load now={w.current_load} most={w.max_concurrent} />,
     sort: w => w.current_load / Math.max(1, w.max_concurrent),
   },
-  { key: 'done', title: 'Completed', width: '90px', num: true, cell: w => count(w.tasks_completed), sort: w => w.tasks_completed },
+  { key: 'done', title: 'Completed', width: '80px', num: true, spare: 2, cell: w => count(w.tasks_completed), sort: w => w.tasks_completed },
   {
     key: 'failed',
     title: 'Failed',
-    width: '70px',
+    width: '50px',
+    spare: 3,
     num: true,
     cell: w => <span class={w.tasks_failed > 0 ? 'crit' : ''}>{count(w.tasks_failed)}</span>,
     sort: w => w.tasks_failed,
   },
-  { key: 'seen', title: 'Heartbeat', width: '90px', num: true, cell: w => <Heartbeat at={w.last_seen} />, sort: w => -w.last_seen },
+  { key: 'seen', title: 'Heartbeat', width: '76px', num: true, cell: w => <Heartbeat at={w.last_seen} />, sort: w => -w.last_seen },
 ]
 
 export default function Workers() {
@@ -182,40 +189,21 @@ function WorkerInspector({ ns, id, close }: { ns: string; id: string; close: () 
             {w.processes.length === 0 ? (
               <p class="dim">It has carried out nothing yet.</p>
             ) : (
-              <div class="scroll-x panel" tabIndex={0} role="region" aria-label="Processes">
-                <table class="plain">
-                  <thead>
-                    <tr>
-                      <th scope="col">Name</th>
-                      <th scope="col">Kind</th>
-                      <th scope="col" class="num">
-                        Runs
-                      </th>
-                      <th scope="col" class="num">
-                        Failed
-                      </th>
-                      <th scope="col" class="num">
-                        Last
-                      </th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {w.processes.map(p => (
-                      <tr key={p.kind + p.name}>
-                        <td>
-                          <a href={processLink(p.kind, p.name)}>{p.name}</a>
-                        </td>
-                        <td>{p.kind}</td>
-                        <td class="num">{count(p.run_count)}</td>
-                        <td class={p.fail_count > 0 ? 'num crit' : 'num'}>{count(p.fail_count)}</td>
-                        <td class="num nowrap">
-                          <Ago at={p.last_run_at} />
-                        </td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
-              </div>
+              <Table label="Processes" heads={['Name', 'Kind', '#Runs', '#Failed', '#Last']} boxed>
+                {w.processes.map(p => (
+                  <tr key={p.kind + p.name}>
+                    <td>
+                      <a href={processLink(p.kind, p.name)}>{p.name}</a>
+                    </td>
+                    <td>{p.kind}</td>
+                    <td class="num">{count(p.run_count)}</td>
+                    <td class={p.fail_count > 0 ? 'num crit' : 'num'}>{count(p.fail_count)}</td>
+                    <td class="num nowrap">
+                      <Ago at={p.last_run_at} />
+                    </td>
+                  </tr>
+                ))}
+              </Table>
             )}
             {w.metadata && (
               <>

@@ -1,14 +1,13 @@
 import { useState } from 'preact/hooks'
 import { useRead, useWrite } from '../../api/hooks'
 import { useReadOnly } from '../../api/me'
-import { count } from '../../lib/format'
-import { isJSON } from '../../lib/json'
+import { plural } from '../../lib/format'
 import { useKeys } from '../../lib/keys'
 import { go, link, useRoute, view } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
-import { strings } from '../../strings'
-import { Confirm, Dialog } from '../../ui/Dialog'
+import { Confirm } from '../../ui/Dialog'
 import { Field, Tabs } from '../../ui/Field'
+import { InputDialog } from '../../ui/InputDialog'
 import { Editor, Graph } from '../../ui/Lazy'
 import { Empty, Panel, Query } from '../../ui/Panel'
 import { CopyButton, Snippet } from '../../ui/Snippet'
@@ -57,7 +56,8 @@ export function Definition({ name }: { name: string }) {
             <span class="tag">{d.version}</span>
             <State state={d.enabled ? 'enabled' : 'disabled'} />
             <span class="dim">
-              {count(d.run_count)} runs{d.has_schedule ? ' · has a schedule' : ''}
+              {plural(d.run_count, 'run')}
+              {d.has_schedule ? ' · has a schedule' : ''}
               {d.has_trigger ? ' · has a trigger' : ''}
             </span>
           </>
@@ -149,43 +149,22 @@ function Start({ ns, name, version, close }: { ns: string; name: string; version
     close()
     go(link('runs', [data.run_id], {}, ns))
   })
-  const bad = input.trim() !== '' && !isJSON(input)
-  const submit = () => {
-    if (!bad && !write.isPending) write.mutate({ args: { namespace: ns, workflow: name, version: at }, body: input })
-  }
   return (
-    <Dialog
+    <InputDialog
       title={`Start ${name}`}
+      action="Start"
+      input={input}
+      type={setInput}
+      pending={write.isPending}
+      error={write.error?.message}
       close={close}
-      submit={submit}
-      footer={
-        <>
-          <button type="button" class="btn" onClick={close}>
-            {strings.cancel}
-          </button>
-          <button class="btn primary" disabled={bad || write.isPending}>
-            Start
-          </button>
-        </>
-      }
+      act={() => write.mutate({ args: { namespace: ns, workflow: name, version: at }, body: input })}
+      command={floe(['workflow', 'start'], { ...inNamespace(ns), version: at }, [name, input])}
+      call={curl('POST', '/workflow/runs', { namespace: ns, workflow: name, version: at }, input)}
     >
-      <div class="field">
-        <span class="label">Input, JSON</span>
-        <Editor value={input} change={setInput} language="json" label="Input" submit={submit} />
-        {bad && <span class="problem">This is no JSON.</span>}
-      </div>
       <Field label="Version" hint={`by default ${version}`}>
         <input class="input mono" value={at} placeholder={version} onInput={e => setAt(e.currentTarget.value)} />
       </Field>
-      {write.error && (
-        <p class="crit" role="alert">
-          {write.error.message}
-        </p>
-      )}
-      <Snippet
-        command={floe(['workflow', 'start'], { ...inNamespace(ns), version: at }, [name, input])}
-        call={curl('POST', '/workflow/runs', { namespace: ns, workflow: name, version: at }, input)}
-      />
-    </Dialog>
+    </InputDialog>
   )
 }

@@ -15,6 +15,7 @@ import { Empty, Panel, Query } from '../../ui/Panel'
 import { Payload } from '../../ui/Payload'
 import { Snippet } from '../../ui/Snippet'
 import { State, toneOf } from '../../ui/State'
+import { Table } from '../../ui/Table'
 import { Moment } from '../../ui/Time'
 import { Timeline } from '../../ui/Timeline'
 import { toast } from '../../ui/toasts'
@@ -127,13 +128,13 @@ export default function Run() {
         {d => (
           <>
             <Panel label="Run">
-              <dl class="facts" data-test="run">
+              <dl class="facts wide" data-test="run">
                 <dt>{over ? 'Ended' : 'Now'}</dt>
-                <dd>{why(d, events)}</dd>
+                <dd class="whole">{why(d, events)}</dd>
                 {d.error && (
                   <>
                     <dt>Error</dt>
-                    <dd class="crit">{d.error}</dd>
+                    <dd class="whole crit">{d.error}</dd>
                   </>
                 )}
                 <dt>Version</dt>
@@ -147,7 +148,7 @@ export default function Run() {
                 <dd>
                   <Moment at={d.started_at} /> by {d.triggered_by}
                 </dd>
-                <dt>Took</dt>
+                <dt>{over ? 'Took' : 'So far'}</dt>
                 <dd>
                   <Took run={d} />
                 </dd>
@@ -283,38 +284,22 @@ function Steps({ detail: d, selected, select }: { detail: Detail; selected: stri
   const rows = Object.entries(d.step_results).sort(([, a], [, b]) => a.started_at - b.started_at)
   if (rows.length === 0) return <p class="blank">No step has ended yet.</p>
   return (
-    <div class="scroll-x" tabIndex={0} role="region" aria-label="Steps">
-      <table class="plain" data-test="steps">
-        <thead>
-          <tr>
-            <th scope="col">Step</th>
-            <th scope="col">Outcome</th>
-            <th scope="col" class="num">
-              Attempts
-            </th>
-            <th scope="col" class="num">
-              Took
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map(([name, s]) => (
-            <tr key={name}>
-              <td>
-                <button class="btn quiet" aria-pressed={selected === name} onClick={() => select(selected === name ? '' : name)}>
-                  {name === '_start' ? 'start' : name}
-                </button>
-              </td>
-              <td>
-                <span class={toneOf(s.outcome)}>{s.outcome}</span>
-              </td>
-              <td class={s.attempts > 1 ? 'num warn' : 'num'}>{count(s.attempts)}</td>
-              <td class="num">{duration(Math.max(0, s.completed_at - s.started_at))}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table label="Steps" heads={['Step', 'Outcome', '#Attempts', '#Took']} test="steps">
+      {rows.map(([name, s]) => (
+        <tr key={name}>
+          <td>
+            <button class="btn quiet" aria-pressed={selected === name} onClick={() => select(selected === name ? '' : name)}>
+              {name === '_start' ? 'start' : name}
+            </button>
+          </td>
+          <td>
+            <span class={toneOf(s.outcome)}>{s.outcome}</span>
+          </td>
+          <td class={s.attempts > 1 ? 'num warn' : 'num'}>{s.attempts > 0 ? count(s.attempts) : '–'}</td>
+          <td class="num">{duration(Math.max(0, s.completed_at - s.started_at))}</td>
+        </tr>
+      ))}
+    </Table>
   )
 }
 

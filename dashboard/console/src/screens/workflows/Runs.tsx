@@ -2,9 +2,10 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { call, nextParam, serverNow, type ApiError } from '../../api/client'
 import { useRead } from '../../api/hooks'
 import type { Routes } from '../../api/routes'
-import { count, duration } from '../../lib/format'
+import { duration, plural } from '../../lib/format'
 import { link, useRoute, view } from '../../lib/router'
 import { floe, inNamespace } from '../../lib/snippets'
+import { strings } from '../../strings'
 import { Empty, NoMatch, Panel, Query, useNow } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
 import { State } from '../../ui/State'
@@ -16,6 +17,17 @@ type Run = Routes['GET /api/v1/workflow/runs'][number]
 
 export const runStates = ['pending', 'running', 'waiting', 'completed', 'failed', 'cancelled', 'timed_out']
 export const isOver = (status: string) => !['pending', 'running', 'waiting'].includes(status)
+
+const failedStep = /^step "([^"]*)": outcome "[^"]*" at attempt \d+: /
+
+/** Where a run is, or what it failed at. */
+function stepOf(r: Run): string {
+  const step = r.current_step ?? failedStep.exec(r.error ?? '')?.[1] ?? ''
+  return step === '_start' ? 'start' : step
+}
+
+/** What went wrong, without where: a list has a column for that. */
+const whatFailed = (error: string | null) => (error ?? '').replace(failedStep, '')
 
 /** How long a run took, or has taken so far. */
 export function Took({ run }: { run: { status: string; started_at: number; duration_ms: number } }) {
@@ -57,19 +69,29 @@ export function Runs({ ns, workflow }: { ns: string; workflow: string }) {
     busy.current = false
   }
   const columns: Column<Run>[] = [
-    { key: 'id', title: 'Run', width: 'minmax(170px, 2fr)', cell: r => <span class="mono">{r.run_id}</span> },
+    { key: 'id', title: 'Run', width: 'minmax(130px, 2fr)', cell: r => <span class="mono">{r.run_id}</span> },
     ...(workflow ? [] : [{ key: 'workflow', title: 'Workflow', width: 'minmax(100px, 1fr)', cell: (r: Run) => r.workflow }]),
     { key: 'status', title: 'Status', width: '105px', cell: r => <State state={r.status} /> },
     {
       key: 'step',
       title: 'Step',
-      width: 'minmax(90px, 1fr)',
-      cell: r => (r.current_step === '_start' ? 'start' : r.current_step) ?? <span class="dim">–</span>,
+      width: 'minmax(80px, 1fr)',
+      cell: r => stepOf(r) || <span class="dim">–</span>,
     },
-    { key: 'started', title: 'Started', width: '80px', num: true, cell: r => <Ago at={r.started_at} /> },
-    { key: 'took', title: 'Took', width: '80px', num: true, cell: r => <Took run={r} /> },
-    { key: 'by', title: 'By', width: '90px', cell: r => r.triggered_by },
-    { key: 'error', title: 'Error', width: 'minmax(120px, 2fr)', cell: r => <span class="crit">{r.error ?? ''}</span> },
+    { key: 'started', title: 'Started', width: '70px', num: true, spare: 1, cell: r => <Ago at={r.started_at} /> },
+    { key: 'took', title: 'Took', width: '64px', num: true, spare: 2, cell: r => <Took run={r} /> },
+    { key: 'by', title: 'By', width: '70px', spare: 4, cell: r => r.triggered_by },
+    {
+      key: 'error',
+      title: 'Error',
+      width: 'minmax(160px, 3fr)',
+      spare: 3,
+      cell: r => (
+        <span class="crit" title={r.error ?? ''}>
+          {whatFailed(r.error)}
+        </span>
+      ),
+    },
   ]
   return (
     <Panel
@@ -80,8 +102,8 @@ export function Runs({ ns, workflow }: { ns: string; workflow: string }) {
         <>
           <Choice label="Status" value={status} options={runStates} change={v => view({ status: v })} />
           <span class="dim">
-            {count(rows.length)}
-            {after ? ' and more' : ''} {rows.length === 1 ? 'run' : 'runs'}
+            {plural(rows.length, 'run')}
+            {after ? strings.andMore : ''}
           </span>
         </>
       }

@@ -50,17 +50,18 @@ function Definitions({ ns }: { ns: string }) {
   const all = q.data?.data ?? []
   const rows = useMemo(() => all.filter(d => d.name.includes(filter)), [all, filter])
   const columns: Column<Summary>[] = [
-    { key: 'name', title: 'Workflow', width: 'minmax(160px, 2fr)', cell: d => d.name, sort: d => d.name },
-    { key: 'version', title: 'Version', width: '90px', cell: d => <span class="mono">{d.version}</span> },
+    { key: 'name', title: 'Workflow', width: 'minmax(130px, 2fr)', cell: d => d.name, sort: d => d.name },
+    { key: 'version', title: 'Version', width: '70px', spare: 1, cell: d => <span class="mono">{d.version}</span> },
     { key: 'enabled', title: 'State', width: '100px', cell: d => <State state={d.enabled ? 'enabled' : 'disabled'} />, sort: d => (d.enabled ? 0 : 1) },
-    { key: 'steps', title: 'Steps', width: '60px', num: true, cell: d => count(d.step_count), sort: d => d.step_count },
+    { key: 'steps', title: 'Steps', width: '60px', num: true, spare: 2, cell: d => count(d.step_count), sort: d => d.step_count },
     {
       key: 'starts',
       title: 'Started by',
+      spare: 3,
       width: 'minmax(110px, 1fr)',
       cell: d => [d.has_schedule ? 'schedule' : '', d.has_trigger ? 'trigger' : ''].filter(Boolean).join(', ') || <span class="dim">calls</span>,
     },
-    { key: 'ends', title: 'Ends', width: 'minmax(140px, 1fr)', cell: d => d.terminals.join(', ') || <span class="dim">built-in</span> },
+    { key: 'ends', title: 'Ends', width: 'minmax(140px, 2fr)', spare: 4, cell: d => d.terminals.join(', ') || <span class="dim">built-in</span> },
   ]
   return (
     <Panel

@@ -1,0 +1,1 @@
+import{p as e,u as t}from"./vendor-CB2S9mc3.js";function n(n){let[r,i]=e(n),a=t(n);return a.current!==n&&(a.current=n,i(n)),[r,i,e=>a.current=e]}export{n as t};

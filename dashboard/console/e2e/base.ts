@@ -1,0 +1,255 @@
+import type { Page } from 'playwright-core'
+import { expect, test } from 'vitest'
+import { allow, at, full, h1, open, settled, theContext, to } from './browser'
+
+for (const mount of full ? (['root', 'prefix', 'proxy'] as const) : (['prefix', 'proxy'] as const)) {
+  test(`mount: the console works at ${mount}`, async () => {
+    const p = await open(at[mount] + '#/shop/overview')
+    await h1(p, 'Overview')
+    await p.getByText('Commands per second').waitFor()
+    await p.getByRole('link', { name: 'KV', exact: true }).click()
+    await h1(p, 'KV')
+    await p.getByRole('row', { name: /config\/checkout/ }).click()
+    await p.getByText('northbank').waitFor()
+    expect(new URL(p.url()).pathname).toBe(new URL(at[mount]).pathname)
+    await p.reload()
+    await p.getByText('northbank').waitFor()
+    await p.goBack()
+    await p.goBack()
+    await h1(p, 'Overview')
+  })
+}
+
+test('mount: without its slash it is the same console', async () => {
+  const p = await open(at.prefix.slice(0, -1) + '#/shop/overview')
+  await h1(p, 'Overview')
+  expect(p.url()).toBe(at.prefix + '#/shop/overview')
+})
+
+test('overview: what needs somebody is there, leads to where it is, and changes while one looks', async () => {
+  const p = await open(at.root + '#/shop/overview', { clock: true })
+  const row = (name: string | RegExp) => p.locator('[data-test=problems] li', { hasText: name }).first()
+  await row(/newsletter.*dead letter/).waitFor()
+  const found = (await (await fetch(at.root + 'api/v1/console/problems?namespace=shop')).json()) as { problems: { name: string; text: string }[] }
+  expect(found.problems.map(f => f.name)).toContain('tax')
+  await row('tax').getByText('has failed').waitFor()
+  const waiting = found.problems.find(f => f.name === 'scan-invoice')!
+  await row('scan-invoice').getByText(waiting.text).waitFor()
+  await fetch(at.root + 'api/v1/actions/scan-invoice/invoke?namespace=shop', { method: 'POST', body: '{}' })
+  await p.clock.runFor(5000)
+  await row('scan-invoice')
+    .getByText(waiting.text.replace(/\d+/, n => String(Number(n) + 1)))
+    .waitFor()
+  await row(/newsletter.*dead letter/)
+    .getByRole('link')
+    .click()
+  await h1(p, 'newsletter')
+  await p.locator('[role=tab][aria-selected=true]', { hasText: 'Dead' }).waitFor()
+  await p.goBack()
+  await p.getByLabel('Namespace').selectOption('sandbox')
+  await p.getByText('Nothing in the namespace sandbox needs anybody').waitFor()
+})
+
+test('overview: what could not be looked at is said', async () => {
+  const p = await open(at.root)
+  await p.route('**/console/problems**', r =>
+    r.fulfill({ json: { namespace: 'shop', problems: [], partial: [{ what: 'queues', error: 'shard 2 has no leader' }], truncated: false } }),
+  )
+  await to(p, '#/shop/overview')
+  await p.locator('[data-test=partial]').getByText('queues (shard 2 has no leader)').waitFor()
+})
+
+test('overview: its figures are those of the API', async () => {
+  const p = await open(at.root + '#/shop/overview')
+  const namespaces = (await (await fetch(at.root + 'api/v1/namespaces')).json()) as { name: string; kv_count: number; queue_count: number }[]
+  const shop = namespaces.find(n => n.name === 'shop')!
+  const panel = p.locator('[data-test=namespace]')
+  await panel.waitFor()
+  expect(await panel.getByRole('link', { name: /^Keys/ }).innerText()).toContain(shop.kv_count.toLocaleString('en-US'))
+  expect(await panel.getByRole('link', { name: /^Queues/ }).innerText()).toContain(String(shop.queue_count))
+  await p.locator('[data-test=nodes]').getByText('healthy').waitFor()
+  await p.getByRole('img', { name: /^Commands per second/ }).waitFor()
+  await panel.getByRole('link', { name: /^Queues/ }).click()
+  await h1(p, 'Queues')
+})
+
+test('shell: switching the namespace keeps the screen and drops what was open', async () => {
+  const p = await open(at.root + '#/shop/kv/count%2Forders')
+  await p.locator('.counter').waitFor()
+  await p.getByLabel('Namespace').selectOption('default')
+  await p.getByRole('row', { name: /hello/ }).waitFor()
+  expect(p.url()).toContain('#/default/kv')
+  await p.getByLabel('Namespace').selectOption('sandbox')
+  await p.getByText('has no keys yet').waitFor()
+})
+
+test('shell: a palette that goes anywhere, keys for the screens, a help', async () => {
+  const p = await open(at.root + '#/shop/overview')
+  await h1(p, 'Overview')
+  await p.keyboard.press('g')
+  await p.keyboard.press('q')
+  await h1(p, 'Queues')
+  await p.keyboard.press('Control+k')
+  await p.getByRole('combobox', { name: /Go to/ }).fill('thumb')
+  await p
+    .getByRole('option', { name: /thumbnails/ })
+    .first()
+    .waitFor()
+  await p.keyboard.press('Enter')
+  await h1(p, 'thumbnails')
+  await p.keyboard.press('?')
+  await p.getByRole('dialog', { name: 'Keyboard' }).waitFor()
+  await p.keyboard.press('Escape')
+  await p.getByRole('dialog').waitFor({ state: 'detached' })
+})
+
+test('shell: theme, zone and pause are kept', async () => {
+  const p = await open(at.root + '#/settings', { clock: true })
+  await p.getByRole('button', { name: 'Dark', exact: true }).click()
+  await p.getByRole('group', { name: 'Times' }).getByRole('button', { name: 'UTC' }).click()
+  await p.reload()
+  expect(await p.evaluate(() => document.documentElement.dataset['theme'])).toBe('dark')
+  expect(await p.getByRole('group', { name: 'Times' }).getByRole('button', { name: 'UTC' }).getAttribute('aria-pressed')).toBe('true')
+  await h1(p, 'Settings')
+  await p.keyboard.press('p')
+  expect(await p.locator('.refresh select').inputValue()).toBe('paused')
+  let reads = 0
+  p.on('request', r => (reads += r.url().includes('/api/') ? 1 : 0))
+  await to(p, '#/shop/queues')
+  await p.getByRole('row', { name: /mail/ }).waitFor()
+  const first = reads
+  await p.clock.runFor(60_000)
+  expect(reads - first).toBe(0)
+})
+
+/** Signs in on the page that asks for a key. */
+async function signIn(p: Page, key: string) {
+  await h1(p, 'Sign in')
+  await p.getByLabel('API key').fill(key)
+  await p.keyboard.press('Enter')
+}
+
+test('sign-in: a key is asked for, a wrong one refused, the way back kept', async () => {
+  const p = await open(at.guarded + '#/shop/kv/count%2Forders')
+  allow(/401/)
+  await signIn(p, 'floe_sk_wrong')
+  await p.getByText('This key is not valid').waitFor()
+  await signIn(p, at.admin)
+  await p.locator('.counter').waitFor()
+  expect(p.url()).toContain('#/shop/kv/count%2Forders')
+  expect(await p.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }]))).not.toContain(at.admin)
+  expect(await p.getByRole('button', { name: 'Edit' }).isDisabled()).toBe(false)
+  // A new tab of the same mount is signed in.
+  const other = await theContext().newPage()
+  await other.goto(at.guarded + '#/shop/overview')
+  await other.getByText('Commands per second').waitFor()
+  await p.getByRole('button', { name: 'Sign out' }).click()
+  await h1(p, 'Sign in')
+  await h1(other, 'Sign in')
+})
+
+test('sign-in: a key for reading changes nothing, and is told so', async () => {
+  const p = await open(at.guarded + '#/shop/queues/newsletter?state=dlq&seq=5')
+  allow(/401/)
+  await signIn(p, at.reader)
+  const requeue = p.locator('.inspector').getByRole('button', { name: 'Requeue' })
+  await expect.poll(() => requeue.isDisabled()).toBe(true)
+  expect(await requeue.getAttribute('title')).toContain('role read')
+  await to(p, '#/shop/overview')
+  await p.getByText('role read').waitFor()
+})
+
+test('sign-in: a key for some namespaces sees these, and of others that it may not', async () => {
+  const p = await open(at.guarded + '#/warehouse/kv')
+  allow(/401|403/)
+  await signIn(p, at.narrow)
+  await p.getByRole('row', { name: /shelf\/01/ }).waitFor()
+  await to(p, '#/shop/kv')
+  await p.getByText('Your key does not allow this').first().waitFor()
+  await to(p, '#/shop/overview')
+  await p.getByText('Your key does not allow this').first().waitFor()
+  await to(p, '#/about')
+  await p.getByText('warehouse', { exact: true }).last().waitFor()
+})
+
+test('sign-in: when the key is taken back the session is over, and one comes back to where one was', async () => {
+  const p = await open(at.guarded + '#/shop/queues')
+  allow(/401/)
+  await signIn(p, at.guest)
+  await p.getByRole('row', { name: /^mail/ }).waitFor()
+  expect((await fetch(at.revoke)).status).toBe(200)
+  await h1(p, 'Sign in')
+  expect(await p.evaluate(() => JSON.stringify({ ...sessionStorage }))).toBe('{}')
+  await signIn(p, at.admin)
+  await p.getByRole('row', { name: /^mail/ }).waitFor()
+})
+
+test('sign-in: when the time of the session is over a key is asked for, though nothing is read just then', async () => {
+  const p = await open(at.guarded + '#/shop/kv/count%2Forders?tab=history', { clock: true })
+  allow(/401/)
+  await signIn(p, at.admin)
+  await p.locator('[data-test=history]').waitFor()
+  const { expires_at } = (await p.evaluate(async () => {
+    const token = Object.values({ ...sessionStorage })[0] as string
+    return (await fetch('api/v1/console/me', { headers: { Authorization: `Bearer ${token}` } })).json()
+  })) as { expires_at: number }
+  await p.keyboard.press('p')
+  await p.clock.fastForward(expires_at - Date.now() - 60_000)
+  expect(await p.locator('[data-test=history]').count()).toBe(1)
+  await p.clock.fastForward(61_000)
+  await h1(p, 'Sign in')
+  expect(await p.evaluate(() => JSON.stringify({ ...sessionStorage }))).toBe('{}')
+  await p.clock.setSystemTime(new Date())
+  await signIn(p, at.admin)
+  await p.locator('[data-test=history]').waitFor()
+  expect(p.url()).toBe(at.guarded + '#/shop/kv/count%2Forders?tab=history')
+})
+
+test('freshness: a node that can not be reached leaves what was read, and comes back', async () => {
+  for (const [hash, shown] of [
+    ['#/shop/queues', 'mail'],
+    ['#/shop/ts/cpu?range=15m', 'usage'],
+    ['#/shop/floql?q=cpu%5B1h%5D%20%7C%20avg()', ' series,'],
+  ] as const) {
+    const p = await open(at.root + hash, { clock: true })
+    allow(/ERR_INTERNET_DISCONNECTED|Failed to load/)
+    const what = p.locator('#main h2, #main [role=row], [data-test=result]').filter({ hasText: shown }).first()
+    await what.waitFor()
+    await settled(p)
+    await theContext().setOffline(true)
+    await p.keyboard.press('r')
+    await p.getByText('unreachable').waitFor()
+    await p.clock.runFor(60_000)
+    await p.getByText('Not up to date').first().waitFor()
+    // What was read is there still, and stays: a range that moves on is not another thing.
+    await what.waitFor()
+    expect(await p.getByRole('alert').count()).toBe(0)
+    await p.locator('.note').getByRole('button', { name: 'Try again' }).first().click()
+    await theContext().setOffline(false)
+    await p.getByRole('button', { name: 'Refresh now' }).click()
+    await p.getByText('Not up to date').first().waitFor({ state: 'detached' })
+  }
+})
+
+test('kept out: no control purges, trims, deletes a stream, signals or creates a workflow', async () => {
+  const p = await open(at.root + '#/shop/queues/newsletter')
+  for (const [hash, title] of [
+    ['#/shop/queues/newsletter', 'newsletter'],
+    ['#/shop/streams/orders', 'orders'],
+    ['#/shop/workflows/order', 'order'],
+  ] as const) {
+    await to(p, hash)
+    await h1(p, title)
+    expect(await p.getByRole('button', { name: /purge|trim|delete stream|delete group|signal|create/i }).count()).toBe(0)
+  }
+})
+
+test('read-only: controls are there and say why they do nothing', async () => {
+  const p = await open(at.reading + '#/shop/kv/count%2Forders')
+  const edit = p.getByRole('button', { name: 'Edit' })
+  await edit.waitFor()
+  await expect.poll(() => edit.isDisabled()).toBe(true)
+  const write = p.getByRole('button', { name: 'New key' })
+  await expect.poll(() => write.isDisabled()).toBe(true)
+  expect(await write.getAttribute('title')).toContain('for reading only')
+})
