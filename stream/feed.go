@@ -46,20 +46,49 @@ func (r *feedReader) Read(partition int, from uint64, f func(*feed.Record) bool)
 		}
 	}()
 	read := 0
+	var copies chunks
+	var out feed.Record
 	for ok := it.First(); ok; ok = it.Next() {
-		rec, err := decodeRecord(it.Value(), partition, offsetIn(it.Key()))
+		s, err := decodeStored(it.Value())
+		if err != nil {
+			return err
+		}
+		s.message = copies.copy(s.message)
+		rec, err := s.aliased(partition, offsetIn(it.Key()))
 		if err != nil {
 			return err
 		}
 		read++
-		if !f(&feed.Record{
-			ID: feed.ID(rec.ID), Offset: rec.Offset, LSN: rec.LSN, Key: rec.Key, Headers: rec.Headers, Payload: rec.Payload,
-		}) {
+		out = feed.Record{ID: feed.ID(rec.ID), Offset: rec.Offset, LSN: rec.LSN, Key: rec.Key, Headers: rec.Headers, Payload: rec.Payload}
+		if !f(&out) {
 			break
 		}
 	}
 	r.m.countReads(r.w.gen, read)
 	return nil
+}
+
+// chunks copies bytes into memory that is taken in larger and larger parts: a reader of one record takes as much as it needs, one of thousands does not
+// take memory for each.
+type chunks struct {
+	rest []byte
+	size int
+}
+
+// The sizes of parts.
+const (
+	minChunk = 1 << 10
+	maxChunk = 64 << 10
+)
+
+func (c *chunks) copy(b []byte) []byte {
+	if cap(c.rest)-len(c.rest) < len(b) {
+		c.size = min(max(2*c.size, minChunk), maxChunk)
+		c.rest = make([]byte, 0, max(c.size, len(b)))
+	}
+	at := len(c.rest)
+	c.rest = append(c.rest, b...)
+	return c.rest[at:len(c.rest):len(c.rest)]
 }
 
 // Find is of feed.Reader.

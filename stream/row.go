@@ -155,8 +155,15 @@ func decodeStored(b []byte) (s stored, err error) {
 
 // record returns the record of a row, with copies of its message.
 func (s *stored) record(partition int, offset uint64) (Record, error) {
+	own := *s
+	own.message = append(make([]byte, 0, len(s.message)), s.message...)
+	return own.aliased(partition, offset)
+}
+
+// aliased returns the record of a row, whose payload is a part of it.
+func (s *stored) aliased(partition int, offset uint64) (Record, error) {
 	rec := Record{ID: s.id, Partition: partition, Offset: offset, LSN: s.lsn}
-	if err := rec.read(append(make([]byte, 0, len(s.message)), s.message...)); err != nil {
+	if err := rec.read(s.message); err != nil {
 		return rec, fmt.Errorf("stream record row: %w", err)
 	}
 	return rec, nil

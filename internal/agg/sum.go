@@ -148,19 +148,25 @@ func (s *Sum) whole() wide {
 
 // Code codes the sum. The encoding depends on its value only: 1 byte for 0, and 10 to 27 for most others.
 func (s *Sum) Code(c *codec.Coder) {
+	if !c.Reading() && s.rest == nil {
+		w := [...]uint64{s.w0, s.w1, s.w2, uint64(int64(s.w2) >> 63)}
+		appendWords(c, sumBase, w[:])
+		return
+	}
 	if !c.Reading() {
 		all := s.whole()
 		all.code(c)
 		return
 	}
-	var a wide
-	a.code(c)
+	var room [5]uint64
+	base, w := readWords(c, room[:0])
 	*s = Sum{}
-	if len(a.w) == 0 {
+	if len(w) == 0 {
 		return
 	}
+	a := wide{base, w}
 	if a.base < sumBase || a.base+len(a.w) > sumBase+3 {
-		s.rest = &a
+		s.rest = &wide{base, append([]uint64{}, w...)}
 		return
 	}
 	s.w0, s.w1, s.w2 = a.word(sumBase), a.word(sumBase+1), a.word(sumBase+2)

@@ -202,11 +202,18 @@ func (a *wide) big() *big.Int {
 //
 // without zero words at the low end, and without words at the high end that repeat the sign.
 func (a *wide) code(c *codec.Coder) {
-	if c.Reading() {
-		a.read(c)
+	if !c.Reading() {
+		appendWords(c, a.base, a.w)
 		return
 	}
-	w, base := a.w, a.base
+	*a = wide{}
+	if base, w := readWords(c, nil); len(w) > 0 {
+		*a = wide{base, w}
+	}
+}
+
+// appendWords codes words, of which the lowest is that of 2^(64*base).
+func appendWords(c *codec.Coder, base int, w []uint64) {
 	for len(w) > 0 && w[0] == 0 {
 		w, base = w[1:], base+1
 	}
@@ -222,27 +229,32 @@ func (a *wide) code(c *codec.Coder) {
 	}
 }
 
-func (a *wide) read(c *codec.Coder) {
+// readWords reads what appendWords wrote, into w if there is room. There are none if they are not to be read, or say 0.
+func readWords(c *codec.Coder, w []uint64) (base int, words []uint64) {
 	var n byte
 	var at int64
 	if c.Byte(&n); n == 0 {
-		*a = wide{}
-		return
+		return 0, nil
 	}
 	if c.Varint(&at); at < leastWord || at+int64(n) > endWord {
 		c.Fail("sum out of range")
-		return
+		return 0, nil
 	}
-	w := make([]uint64, n, n+1)
+	if int(n)+1 > cap(w) {
+		w = make([]uint64, 0, n+1)
+	}
+	w = w[:n]
 	for i := range w {
 		c.Fixed64(&w[i])
 	}
 	if w[0] == 0 || n > 1 && isSign(w[n-1], w[n-2]) {
 		c.Fail("sum with more words than it needs")
-		return
+		return 0, nil
 	}
-	*a = wide{base: int(at), w: w}
-	a.guard()
+	if top := int64(w[n-1]); top >= 1<<62 || top < -1<<62 {
+		w = append(w, uint64(top>>63))
+	}
+	return int(at), w
 }
 
 // isSign reports whether a word says no more than that below it.

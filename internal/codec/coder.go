@@ -163,6 +163,18 @@ func (c *Coder) Bytes(v *[]byte) {
 	}
 }
 
+// View codes what Bytes codes, for who is done with it before the source changes: what is read is a part of that.
+func (c *Coder) View(v *[]byte) {
+	if !c.reading {
+		c.Bytes(v)
+		return
+	}
+	*v = nil
+	if there := c.src.Bool(); there {
+		*v = c.src.Bytes()
+	}
+}
+
 // Time codes a time, in ms since the epoch; the zero time stays what it is.
 func (c *Coder) Time(v *time.Time) {
 	there, ms := !v.IsZero(), int64(0)
@@ -178,6 +190,9 @@ func (c *Coder) Time(v *time.Time) {
 		*v = time.Time{}
 	}
 }
+
+// listAhead is for how many elements List takes memory before they are there.
+const listAhead = 1024
 
 // List codes a slice, each of its elements with code, which has to use at least a byte. An empty one is read as nil.
 func List[T any](c *Coder, list *[]T, code func(*Coder, *T)) {
@@ -195,6 +210,9 @@ func List[T any](c *Coder, list *[]T, code func(*Coder, *T)) {
 		return
 	}
 	*list = nil
+	if n > 0 {
+		*list = make([]T, 0, min(n, listAhead))
+	}
 	for range n {
 		var v T
 		if code(c, &v); c.Err() != nil {

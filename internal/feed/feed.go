@@ -39,7 +39,7 @@ func (id ID) Compare(other ID) int {
 	return 1
 }
 
-// Record is a record. Its bytes are its own.
+// Record is a record. Its bytes are changed by nobody, and may be kept.
 type Record struct {
 	ID      ID
 	Offset  uint64
@@ -51,7 +51,7 @@ type Record struct {
 
 // Reader reads the records of one stream.
 type Reader interface {
-	// Read calls f with the records of a partition, which is here, from an offset on that it has, until f returns false.
+	// Read calls f with the records of a partition, which is here, from an offset on that it has, until f returns false. f does not keep what it points to.
 	Read(partition int, from uint64, f func(*Record) bool) error
 	// Find returns the offset of the first record for which behind is true, that of Last + 1 if there is none: of those before it is false for all. The
 	// record has neither key, headers nor payload.

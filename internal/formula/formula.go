@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // Env is a record that an expression is about.
@@ -38,7 +39,8 @@ func (f *Formula) String() string { return f.text }
 
 // Bool says whether a condition holds. Errors: it is not true or false, or one of its operators does not go with what it is about.
 func (f *Formula) Bool(env Env) (bool, error) {
-	r := run{env: env, left: budget}
+	r := begin(env)
+	defer r.end()
 	v, err := r.eval(&f.top)
 	if err != nil {
 		return false, err
@@ -51,7 +53,8 @@ func (f *Formula) Bool(env Env) (bool, error) {
 
 // AppendJSON appends what the expression comes to.
 func (f *Formula) AppendJSON(dst []byte, env Env) ([]byte, error) {
-	r := run{env: env, left: budget}
+	r := begin(env)
+	defer r.end()
 	v, err := r.eval(&f.top)
 	if err != nil {
 		return dst, err
@@ -143,6 +146,20 @@ type run struct {
 	made  int
 	items []value // what predicates are about, the innermost last
 	index []int64
+}
+
+// runs are evaluations that have ended: terms are called through functions, so that each would be allocated.
+var runs = sync.Pool{New: func() any { return new(run) }}
+
+func begin(env Env) *run {
+	r := runs.Get().(*run)
+	r.env, r.left = env, budget
+	return r
+}
+
+func (r *run) end() {
+	*r = run{}
+	runs.Put(r)
 }
 
 // pay counts what a step costs: going over so many bytes.

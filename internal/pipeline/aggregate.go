@@ -192,8 +192,12 @@ func (a *aggregate) row(state State, k []byte) (*accumulator, error) {
 }
 
 // emit makes the record of an accumulator. A window has two ends, which are equal for none.
-func (a *aggregate) emit(acc *accumulator, key []byte, start, end int64) ([]byte, error) {
-	b, err := acc.appendAggregate(make([]byte, 0, 96+len(key)+len(acc.raw)), key, a.fn, a.quantile)
+func (a *aggregate) emit(t *Tick, acc *accumulator, key []byte, start, end int64) ([]byte, error) {
+	about := 64 // names, a number and a count
+	if start != end {
+		about += 72
+	}
+	b, err := acc.appendAggregate(t.part(about+len(key)+len(acc.raw)), key, a.fn, a.quantile)
 	if err != nil {
 		return nil, err
 	}
@@ -208,40 +212,62 @@ func (a *aggregate) emit(acc *accumulator, key []byte, start, end int64) ([]byte
 type cache struct {
 	of    *aggregate
 	rows  map[string]*accumulator
-	order []string
+	order []touched
+	room  []accumulator // for those that come next
+	coder codec.Coder
 }
 
+// touched is an accumulator with its key.
+type touched struct {
+	key string
+	acc *accumulator
+}
+
+// perRoom is how many accumulators are made at a time.
+const perRoom = 32
+
 func (a *aggregate) cache(n int) *cache {
-	return &cache{of: a, rows: make(map[string]*accumulator, n), order: make([]string, 0, n)}
+	return &cache{of: a, rows: make(map[string]*accumulator, n), order: make([]touched, 0, n)}
 }
 
 func (c *cache) get(t *Tick, k []byte) (*accumulator, error) {
 	if acc := c.rows[string(k)]; acc != nil {
 		return acc, nil
 	}
-	acc, err := c.of.row(t.state, k)
+	v, err := t.state.Get(k)
 	if err != nil {
 		return nil, err
 	}
+	if len(c.room) == 0 {
+		c.room = make([]accumulator, min(perRoom, cap(c.order)-len(c.order)+1))
+	}
+	acc := &c.room[0]
+	c.room = c.room[1:]
+	if v != nil {
+		c.coder = codec.NewDecoder(v)
+		acc.code(&c.coder, c.of.fn)
+		if err := c.coder.Done(); err != nil {
+			return nil, fmt.Errorf("pipeline: row %x: %w", k, err)
+		}
+	}
 	name := string(k)
 	c.rows[name] = acc
-	c.order = append(c.order, name)
+	c.order = append(c.order, touched{name, acc})
 	return acc, nil
 }
 
 // flush writes all rows, in the order in which they were touched.
 func (c *cache) flush(t *Tick) {
 	var buf []byte
-	for _, k := range c.order {
-		acc := c.rows[k]
-		if acc.count == 0 {
-			t.remove(bytesOf(k))
+	for _, row := range c.order {
+		if row.acc.count == 0 {
+			t.remove(bytesOf(row.key))
 			continue
 		}
-		e := codec.NewEncoder(buf[:0])
-		acc.code(&e, c.of.fn)
-		buf = e.Encoded()
-		t.put(bytesOf(k), buf)
+		c.coder = codec.NewEncoder(buf[:0])
+		row.acc.code(&c.coder, c.of.fn)
+		buf = c.coder.Encoded()
+		t.put(bytesOf(row.key), buf)
 	}
 }
 
@@ -273,7 +299,7 @@ func (a *running) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 		if a.window == windowCount {
 			start, end = acc.from, acc.to+1
 		}
-		value, err := a.emit(acc, it.Key, start, end)
+		value, err := a.emit(t, acc, it.Key, start, end)
 		if a.window == windowCount {
 			*acc = accumulator{}
 		}

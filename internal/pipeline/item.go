@@ -14,9 +14,8 @@ import (
 type item struct {
 	Record
 	from  int32 // its place in the batch that it came with; -1 if an operator has made it, as windows do
-	json  jsonState
-	right bool // it enters a join from its second source
-	late  bool // no operator takes it any more: it goes to sinks that match the tag of what is late
+	right bool  // it enters a join from its second source
+	late  bool  // no operator takes it any more: it goes to sinks that match the tag of what is late
 }
 
 // jsonState says whether a value is JSON. It is looked at when somebody asks.

@@ -236,7 +236,7 @@ func (p *panes) windowOf(t *Tick, s *stage, end int64, key []byte) (*accumulator
 // result makes the record of a window.
 func (p *panes) result(t *Tick, s *stage, made []item, acc *accumulator, end int64, key []byte) []item {
 	it := item{Record: Record{Key: bytes.Clone(key), EventTime: end - 1, Origin: Origin{Source: -1}}, from: -1}
-	value, err := p.emit(acc, key, end-p.size, end)
+	value, err := p.emit(t, acc, key, end-p.size, end)
 	if err != nil {
 		t.fail(s, err, &it)
 		return made

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 
 	"github.com/tidwall/gjson"
 
@@ -14,8 +15,9 @@ import (
 type Program struct {
 	job    *Job
 	stages []stage
-	enters []int  // by sources: the join where records enter, -1 at the beginning
-	late   TagSet // tags that late records get
+	enters []int     // by sources: the join where records enter, -1 at the beginning
+	late   TagSet    // tags that late records get
+	spare  sync.Pool // of *[]item, for batches
 }
 
 // stage is an operator that runs.
@@ -90,14 +92,15 @@ func timeOf(r gjson.Result) (int64, error) {
 	return ms, nil
 }
 
-// EventTime returns the event time of a record that a source has read: rec has all but that. Errors: it has none, or one too far behind its append.
+// EventTime returns the event time of a record that a source has read: rec has all but that. What it finds out about the value, operators need not find out again. Errors: it has none, or one too far behind its append.
 func (p *Program) EventTime(rec *Record) (int64, error) {
 	s := &p.job.Sources[rec.Origin.Source]
 	if s.private.time == nil {
 		return rec.Origin.ID.Millis, nil
 	}
 	it := item{Record: *rec}
-	if _, err := it.JSON(); err != nil {
+	_, err := it.JSON()
+	if rec.json = it.json; err != nil {
 		return 0, err
 	}
 	ms, err := timeOf(it.at(s.private.time))

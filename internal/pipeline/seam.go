@@ -148,6 +148,7 @@ type Record struct {
 	EventTime int64 // ms
 	Headers   []Tag // in order of names
 	Tags      TagSet
+	json      jsonState // of Value
 	Origin    Origin
 }
 

@@ -205,7 +205,7 @@ func (a *sessions) look(t *Tick, s *stage, rows []pair, to int64) error {
 // result makes the record of a session.
 func (a *sessions) result(t *Tick, s *stage, made []item, one *session, key []byte) []item {
 	it := item{Record: Record{Key: bytes.Clone(key), EventTime: one.end - 1, Origin: Origin{Source: -1}}, from: -1}
-	value, err := a.emit(&one.acc, key, one.start, one.end)
+	value, err := a.emit(t, &one.acc, key, one.start, one.end)
 	if err != nil {
 		t.fail(s, err, &it)
 		return made

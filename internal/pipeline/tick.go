@@ -46,8 +46,10 @@ type Tick struct {
 	writes   []Write
 	failures []failure
 	counts   []Counts
-	grown    int // bytes that the batch has become
-	bytes    int // of writes and rows
+	parts    []byte    // of values; see part
+	lent     []*[]item // of the batch, which go back when it has been run
+	grown    int       // bytes that the batch has become
+	bytes    int       // of writes and rows
 	rows     int
 }
 
@@ -82,8 +84,8 @@ func (t *Tick) Counts() []Counts { return t.counts }
 // Errors: those of state, lookup and ctx, and ErrBatch; the tick is of no use after one.
 func (t *Tick) Add(ctx context.Context, batch []Record) error {
 	t.ctx, t.batch, t.grown = ctx, batch, 0
-	defer func() { t.batch = nil }()
-	main := make([]item, 0, len(batch))
+	defer t.end()
+	main := t.items(len(batch))
 	side := make(map[int][]item)
 	for i := range batch {
 		it := item{Record: batch[i], from: int32(i)}
@@ -95,6 +97,26 @@ func (t *Tick) Add(ctx context.Context, batch []Record) error {
 		main = append(main, it)
 	}
 	return t.run(0, main, side)
+}
+
+// items returns memory for records of the batch: of a size that many ticks need, so that it is used again.
+func (t *Tick) items(n int) []item {
+	list, _ := t.program.spare.Get().(*[]item)
+	if list == nil || cap(*list) < n {
+		made := make([]item, 0, n)
+		list = &made
+	}
+	t.lent = append(t.lent, list)
+	return (*list)[:0]
+}
+
+// end gives back what the batch has used.
+func (t *Tick) end() {
+	for _, list := range t.lent {
+		clear((*list)[:cap(*list)])
+		t.program.spare.Put(list)
+	}
+	t.batch, t.lent = nil, nil
 }
 
 // run takes records through the operators from one on, and to the sinks. Those of side enter further on.
@@ -128,7 +150,7 @@ func (t *Tick) run(i int, in []item, side map[int][]item) error {
 // stateful runs one operator that has state, or looks things up.
 func (t *Tick) stateful(i int, in []item) ([]item, error) {
 	s := &t.program.stages[i]
-	out := make([]item, 0, len(in))
+	out := t.items(len(in))
 	live := in
 	if slices.ContainsFunc(in, func(it item) bool { return it.late }) {
 		live = slices.DeleteFunc(slices.Clone(in), func(it item) bool { return it.late })
@@ -181,8 +203,8 @@ func (t *Tick) stateless(from, until int, in []item) ([]item, error) {
 	var group sync.WaitGroup
 	for i := range workers {
 		w := &workers[i]
-		*w = worker{program: t.program, until: until, counts: make([]Counts, len(t.counts)), batch: t.batch}
 		part := in[i*len(in)/n : (i+1)*len(in)/n]
+		*w = worker{program: t.program, until: until, out: t.items(len(part)), counts: make([]Counts, len(t.counts)), batch: t.batch}
 		if i == n-1 {
 			w.all(from, part)
 			break
@@ -218,7 +240,6 @@ func (c *Counts) add(o *Counts) {
 
 // all runs records. A batch of several that becomes too large is of no use to anybody, so it is not gone on with.
 func (w *worker) all(from int, in []item) {
-	w.out = make([]item, 0, len(in))
 	for i := range in {
 		if in[i].late {
 			w.out = append(w.out, in[i])
@@ -297,6 +318,7 @@ func fail(name string, err error, it *item, batch []Record) failure {
 // sink makes writes of records: of each sink whose tags they carry.
 func (t *Tick) sink(in []item) {
 	sinks := t.program.job.Sinks
+	t.writes = slices.Grow(t.writes, len(in))
 	for i := range in {
 		it := &in[i]
 		for j := range sinks {
@@ -321,6 +343,22 @@ func (t *Tick) full() bool {
 	return t.limits.Bytes > 0 && t.bytes >= t.limits.Bytes || t.limits.Rows > 0 && t.rows >= t.limits.Rows
 }
 
+// The sizes of the parts of memory for values that operators with state make.
+const (
+	minPart = 1 << 10
+	maxPart = 64 << 10
+)
+
+// part returns an empty slice for a value of at most n bytes. Memory is taken in larger and larger parts, so that not each of thousands of values takes its own.
+func (t *Tick) part(n int) []byte {
+	if cap(t.parts)-len(t.parts) < n {
+		t.parts = make([]byte, 0, max(n, min(max(2*cap(t.parts), minPart), maxPart)))
+	}
+	at := len(t.parts)
+	t.parts = t.parts[:at+n]
+	return t.parts[at : at : at+n]
+}
+
 // slice returns how many rows are gone over before the limits are looked at again.
 func (t *Tick) slice() int {
 	if t.limits.Rows == 0 {
@@ -334,6 +372,7 @@ func (t *Tick) slice() int {
 // there will ever be. No records may be added between the beginning and the end.
 func (t *Tick) Advance(ctx context.Context, to int64, at []byte) (next []byte, err error) {
 	t.ctx = ctx
+	defer t.end()
 	var from position
 	if at != nil {
 		if from, err = readPosition(at); err != nil {

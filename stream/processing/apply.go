@@ -49,9 +49,11 @@ func (w *work) setCursors(j *job, gen uint32, all []cursorChange) {
 }
 
 func (w *work) setState(j *job, gen uint32, all []stateChange) {
+	var k []byte
 	for i := range all {
 		c := &all[i]
-		switch k := stateKey(nil, j.ref, gen, c.key); c.op {
+		k = stateKey(k[:0], j.ref, gen, c.key)
+		switch c.op {
 		case statePut:
 			w.tx.Set(k, c.value)
 		case stateDelete:

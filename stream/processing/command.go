@@ -102,7 +102,7 @@ type cursorChange struct {
 	cursor
 }
 
-// stateChange is a change of keyed state; its keys begin with the number of the operator.
+// stateChange is a change of keyed state; its keys begin with the number of the operator. As of outputs, what is decoded is a part of the command.
 type stateChange struct {
 	op    byte
 	key   []byte
@@ -152,9 +152,9 @@ func (v *stateChange) code(c *codec.Coder) {
 	if c.Byte(&v.op); v.op > stateRange {
 		c.Fail("unknown change")
 	}
-	c.Bytes(&v.key)
+	c.View(&v.key)
 	if v.op != stateDelete {
-		c.Bytes(&v.value)
+		c.View(&v.value)
 	}
 }
 
@@ -167,8 +167,8 @@ func (v *output) code(c *codec.Coder) {
 	c.String(&v.route)
 	c.Byte((*byte)(&v.machine))
 	c.Byte(&v.kind)
-	c.Bytes(&v.body)
-	c.Bytes(&v.lost)
+	c.View(&v.body)
+	c.View(&v.lost)
 }
 
 // saveCommand is the body of kindBeginSave and kindSave.

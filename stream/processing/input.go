@@ -185,7 +185,9 @@ func (r *reading) batch(t *task, limit int) (batch []pipeline.Record, failures [
 			break
 		}
 		if batch == nil {
-			batch = make([]pipeline.Record, 0, r.about(limit))
+			if batch, t.spare = t.spare, nil; cap(batch) == 0 {
+				batch = make([]pipeline.Record, 0, r.about(limit))
+			}
 		}
 		n := limit - len(batch) - len(failures)
 		if more > 1 {

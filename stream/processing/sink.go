@@ -91,8 +91,21 @@ func (s *step) finish() {
 func (s *step) propose() {
 	t := s.task
 	s.command = engine.Command{
-		Machine: engine.MachineProcessing, Kind: kindTick, Namespace: t.namespace, Spread: t.spread, Body: encode(nil, &s.tick, (*tickCommand).code),
+		Machine: engine.MachineProcessing, Kind: kindTick, Namespace: t.namespace, Spread: t.spread,
+		Body: encode(make([]byte, 0, s.tick.about()), &s.tick, (*tickCommand).code),
 	}
+}
+
+// about returns about how many bytes a tick is coded in, and rarely less.
+func (t *tickCommand) about() int {
+	n := 512 + len(t.task.fire) + 64*len(t.task.operators) + 64*len(t.cursors)
+	for i := range t.state {
+		n += len(t.state[i].key) + len(t.state[i].value) + 8
+	}
+	for i := range t.outputs {
+		n += len(t.outputs[i].body) + len(t.outputs[i].lost) + len(t.outputs[i].route) + 64
+	}
+	return n
 }
 
 // count brings the counters of the task up to the step: those of its row, which the step before has left.
@@ -134,6 +147,13 @@ func (t *task) failStep(s *step, reason string) *step {
 
 // of returns the writes of a sink, by their places.
 func (e *effects) of(sink int) (all []int) {
+	n := 0
+	for i := range e.writes {
+		if e.writes[i].Sink == sink {
+			n++
+		}
+	}
+	all = make([]int, 0, n)
 	for i := range e.writes {
 		if e.writes[i].Sink == sink {
 			all = append(all, i)
@@ -153,6 +173,7 @@ func (s *step) outputs(sink int, writes []int) (all []output, bad []failure) {
 	if s.effects.split[sink] || m.task.elsewhere(m.def) && def.Kind == pipeline.ToTS {
 		limit = 1 // so that it is known which one is refused
 	}
+	m.expected = min(len(writes), limit)
 	for _, at := range s.effects.collapse(def, writes) {
 		if _, refused := s.effects.refused[at]; refused {
 			continue
@@ -200,6 +221,8 @@ type maker struct {
 	def  *pipeline.Sink
 	made []output
 
+	expected int // writes that are in the next output, at most
+
 	at       []int     // the writes in the next output
 	lost     []failure // what they would be if they were refused
 	size     int
@@ -225,6 +248,9 @@ func (m *maker) add(at int, w *pipeline.Write) error {
 		if err := engine.CheckHeaders("stream", msg.Headers); err != nil {
 			return err
 		}
+		if m.messages == nil {
+			m.messages = make([]stream.Message, 0, m.expected)
+		}
 		m.messages = append(m.messages, msg)
 	case pipeline.ToKV:
 		op := engine.OpOf(kv.PutOp(w.Key, r.Value, m.putOptions()...))
@@ -247,6 +273,9 @@ func (m *maker) add(at int, w *pipeline.Write) error {
 			return err
 		}
 		m.points = append(m.points, p)
+	}
+	if m.at == nil {
+		m.at = make([]int, 0, m.expected)
 	}
 	m.at = append(m.at, at)
 	m.size += len(w.Key) + len(r.Value)

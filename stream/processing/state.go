@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sort"
 	"sync"
+	"unsafe"
 
 	"github.com/floedb/floe/internal/engine"
 )
@@ -143,8 +144,9 @@ type overlay struct {
 
 type keyRange struct{ lower, upper string }
 
-func newOverlay(v *engine.View, t *task) *overlay {
-	return &overlay{view: v, cache: t.cache, job: t.ref, gen: t.row.generation, changes: make(map[string][]byte)}
+// newOverlay returns one for a tick that will make about so many changes.
+func newOverlay(v *engine.View, t *task, about int) *overlay {
+	return &overlay{view: v, cache: t.cache, job: t.ref, gen: t.row.generation, changes: make(map[string][]byte, about), keys: make([]string, 0, about)}
 }
 
 // Get returns a value, nil if there is none.
@@ -281,7 +283,7 @@ func (o *overlay) rows() (rows, size int) {
 	return len(o.keys) + len(o.ranges), size
 }
 
-// list returns all changes: ranges first, then in the order of keys.
+// list returns all changes: ranges first, then in the order of keys. Their bytes are those of the overlay.
 func (o *overlay) list() []stateChange {
 	o.order()
 	all := make([]stateChange, 0, len(o.ranges)+len(o.keys))
@@ -290,13 +292,16 @@ func (o *overlay) list() []stateChange {
 	}
 	for _, k := range o.keys {
 		if v := o.changes[k]; v != nil {
-			all = append(all, stateChange{statePut, []byte(k), v})
+			all = append(all, stateChange{statePut, bytesOf(k), v})
 		} else {
-			all = append(all, stateChange{op: stateDelete, key: []byte(k)})
+			all = append(all, stateChange{op: stateDelete, key: bytesOf(k)})
 		}
 	}
 	return all
 }
+
+// bytesOf returns a view of a string, which must not be changed.
+func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 // remember brings what is remembered up to what has been applied.
 func (o *overlay) remember() {

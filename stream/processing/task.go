@@ -46,6 +46,8 @@ type task struct {
 	cache     *cache
 	mark      int64 // the watermark: that of the row, or later
 	limit     int   // records of the next tick, at most
+	changes   int   // of state, that the last tick made
+	spare     []pipeline.Record
 	again     *step // to be proposed once more, without what was refused
 	hold      hold
 	latency   latency // of ticks that the row does not count yet
@@ -248,7 +250,7 @@ func (t *task) overfull(v *engine.View) (bool, error) {
 
 // due reports whether there is something to fire although there is nothing to read; if not, it says when there may be.
 func (t *task) due(v *engine.View, in *input, now int64) (bool, error) {
-	o := newOverlay(v, t)
+	o := newOverlay(v, t, 0)
 	at, waits, err := t.prog.Next(o)
 	if err != nil || !waits {
 		return false, err
@@ -384,7 +386,7 @@ func (t *task) held(now int64, reason string) {
 
 // try computes a tick of at most so many records.
 func (t *task) try(ctx context.Context, v *engine.View, in *input, limit int) (*step, error) {
-	s := &step{task: t, began: v.Now(), state: newOverlay(v, t), cursors: make(map[cursorID]cursor), mark: t.mark}
+	s := &step{task: t, began: v.Now(), state: newOverlay(v, t, min(t.changes, 2*limit)), cursors: make(map[cursorID]cursor), mark: t.mark}
 	s.tick = tickCommand{job: t.ref, revision: t.job.revision, task: t.row, status: Running}
 	row := &s.tick.task
 	row.n++
@@ -441,6 +443,8 @@ func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limi
 		if err := tick.Add(ctx, batch); err != nil {
 			return 0, err
 		}
+		clear(batch)
+		t.spare = batch[:0]
 	}
 	s.effects.failures = append(s.effects.failures, r.gaps...)
 	s.effects.missed = r.missed
@@ -497,6 +501,7 @@ func (t *task) applied(s *step, now int64) {
 	}
 	if s.state != nil {
 		s.state.remember()
+		t.changes = len(s.state.keys)
 	}
 	t.limit = min(2*t.limit, maxBatches*t.job.batch)
 	t.latency = latency{}
