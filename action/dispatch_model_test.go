@@ -342,7 +342,7 @@ func (m *dispatchModel) take(c *workCommand) (taken []string) {
 	return taken
 }
 
-// choose returns the run that is next for a group: the most urgent one; among those of actions, that of which none was taken for the longest time; among those of lanes, that whose
+// choose returns the run that is next for a group: the most urgent one; among those of actions, the one that waited longest since a run of it was taken; among those of lanes, that whose
 // turn has come first.
 func (m *dispatchModel) choose(g *group, share map[*modelAction]int, waiting int) (best *modelRun) {
 	for _, name := range g.names {

@@ -54,7 +54,7 @@ func request(method, target, body, token string) *http.Request {
 	return r
 }
 
-// authContract are the rows that need a key store, of which key is the admin's.
+// authContract are the rows that need a key store; key is its admin's.
 func authContract(key string) []contractRow {
 	return []contractRow{
 		{"GET /api/v1/auth/status", "/api/v1/auth/status", "", 200, fields{"auth_enabled": is{true}, "authenticated": is{false}}},

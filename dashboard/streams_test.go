@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// seedStreams writes, in the namespace shop, the stream orders with three records in two partitions and the consumer group mailers, of which ada has two
+// seedStreams writes, in the namespace shop, the stream orders with three records in two partitions and the consumer group mailers, where ada has two
 // records and has acknowledged one; an empty stream whose name is awkward in a path; and in the spread namespace wide a stream of eight partitions.
 func seedStreams(t *testing.T, node *floe.Node) {
 	t.Helper()

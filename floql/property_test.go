@@ -94,7 +94,7 @@ type generator struct{ *rand.Rand }
 
 func pick[T any](g *generator, from ...T) T { return from[g.IntN(len(from))] }
 
-// scale is what points are made of: how far apart in time, and of which values.
+// scale is what points are made of: how far apart in time, and their values.
 type scale struct {
 	base, step int64
 	value      func() float64

@@ -28,7 +28,7 @@ func TestReplicasAreEqual(t *testing.T) {
 	}
 }
 
-// randomLog makes entries of 1 to 5 commands: operations in two namespaces, transactions of which many fail, and Fire.
+// randomLog makes entries of 1 to 5 commands: operations in two namespaces, transactions that often fail, and Fire.
 func randomLog(rng *rand.Rand, entries int) (log [][]byte) {
 	m := &model{rng: rng, keys: make(map[string]*modelKey), pass: func() {}, now: func() int64 { return rig.Epoch }}
 	stamp := int64(rig.Epoch)

@@ -18,7 +18,7 @@ import (
 )
 
 // newFilledRig has keys of every kind: of one version and of more than the history keeps, that expire, were deleted, have
-// expired and were forgotten, in two namespaces, of which "n" is number 0.
+// expired and were forgotten, in two namespaces; "n" is number 0.
 func newFilledRig(t *testing.T) *recounted {
 	t.Helper()
 	r := newRig(t, 1)

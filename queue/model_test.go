@@ -15,7 +15,7 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// TestModel does random operations and transactions, of which many fail, on nodes that restart and crash at random, and compares every result, error,
+// TestModel does random operations and transactions, many of them failing, on nodes that restart and crash at random, and compares every result, error,
 // count and listing with those of plain maps.
 //
 //	go test -run TestModel -seed 7 -runs 1600 ./queue

@@ -24,7 +24,7 @@ func TestReplicasAreEqual(t *testing.T) {
 	)
 }
 
-// randomLog does random operations, and transactions of which many fail, on queues and returns the entries.
+// randomLog does random operations and transactions, many of them failing, on queues and returns the entries.
 func randomLog(t *testing.T, rng *rand.Rand, steps int) [][]byte {
 	r := newRig(t, 1)
 	m := newModel(t, rng, r, false)

@@ -216,7 +216,7 @@ func (h *history) delivered(c string, d stream.Delivery, before []stream.Deliver
 	case d.Attempt != rec.attempts+1:
 		h.t.Errorf("%s got %+v as attempt %d after %d", c, ref, d.Attempt, rec.attempts)
 	case h.mode != stream.KeyShared && h.most > 0 && d.Attempt-rec.excused > h.most:
-		h.t.Errorf("%s got %+v as attempt %d, of which %d were excused", c, ref, d.Attempt, rec.excused)
+		h.t.Errorf("%s got %+v as attempt %d, with %d excused", c, ref, d.Attempt, rec.excused)
 	case h.mode != stream.KeyShared && d.Attempt == 1 && d.Offset < h.newest[d.Partition]:
 		h.t.Errorf("%s got %+v for the first time behind offset %d", c, ref, h.newest[d.Partition])
 	}

@@ -37,7 +37,7 @@ func ParseMode(name string) (Mode, error) {
 	return 0, engine.Errorf(ErrInvalid, "stream: group mode %q is not shared, exclusive or key_shared", name)
 }
 
-// What a group does unless told.
+// What a group does by default.
 const (
 	DefaultAckTimeout = 30 * time.Second
 	DefaultMaxDeliver = 5
@@ -84,7 +84,7 @@ func WithMode(m Mode) ConfigOption {
 	})
 }
 
-// AckTimeout makes a record that is not acknowledged after d be delivered again. It is 30 s unless told.
+// AckTimeout makes a record that is not acknowledged after d be delivered again. The default is 30 s.
 func AckTimeout(d time.Duration) ConfigOption {
 	return groupOption(func(o *groupOptions) {
 		o.ackTimeout = millis(d)
@@ -94,7 +94,7 @@ func AckTimeout(d time.Duration) ConfigOption {
 	})
 }
 
-// MaxDeliver makes a record that has been delivered n times in vain go to the stream of dead letters. It is 5 unless told; 0 means never. A delivery that
+// MaxDeliver makes a record that has been delivered n times in vain go to the stream of dead letters. The default is 5; 0 means never. A delivery that
 // ended because the consumer left (Leave) does not count, nor, in a KeyShared group, one that was taken back because an earlier record of the key failed.
 func MaxDeliver(n int) ConfigOption {
 	return groupOption(func(o *groupOptions) {
@@ -105,8 +105,8 @@ func MaxDeliver(n int) ConfigOption {
 	})
 }
 
-// Backoff is the pause before a record is delivered again: minimum after the first time, then twice as long each time, up to maximum. It is 1 s to 5 min
-// unless told; 0 means none.
+// Backoff is the pause before a record is delivered again: minimum after the first time, then twice as long each time, up to maximum. The default is 1 s to
+// 5 min; 0 means none.
 func Backoff(minimum, maximum time.Duration) ConfigOption {
 	return groupOption(func(o *groupOptions) {
 		o.backoffMin, o.backoffMax = millis(minimum), millis(maximum)

@@ -93,7 +93,7 @@ func TestClaimedSpecs(t *testing.T) {
 			cmd := command(t, op)
 			cmd.Namespace, cmd.Spread = s.Namespace(), spread
 			if spread && strings.Contains(string(cmd.Body), "other") {
-				continue // of which the home is another one
+				continue // its home is another one
 			}
 			err := r.Entry(home, cmd)[0].Err
 			wantError(t, "append with a record that there is not", err, stream.ErrNotFound, "not found")

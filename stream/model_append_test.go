@@ -71,7 +71,7 @@ type modelAppendOp struct {
 	partition int // -1: none asked for
 	producer  string
 	sequence  uint64
-	expect    int // partition of which lastID is expected to be the last one, -1: none
+	expect    int // partition whose last ID is expected to be lastID, -1: none
 	lastID    stream.ID
 }
 

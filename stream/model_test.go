@@ -171,7 +171,7 @@ func (m *model) outcome(err, want error) {
 	}
 }
 
-// transaction does several operations at once, of which one may be refused, and then has none of them done.
+// transaction does several operations at once; one may be refused, and then none is done.
 func (m *model) transaction() {
 	txn, next := engine.NewTxn(m.ground.Router(), m.store.Namespace(), stream.DefaultMaxPayloadBytes), m.streams.clone()
 	m.last = "transaction:"
@@ -263,7 +263,7 @@ func (m *model) drawRetention(name string) modelOp {
 	}
 }
 
-// cut removes the records from the front of which gone is true and returns how many those are.
+// cut removes records from the front for as long as gone is true of them and returns how many.
 func (p *modelPart) cut(gone func(rec *modelRecord) bool) (n int64) {
 	for len(p.records) > 0 && gone(p.records[0]) {
 		p.records = p.records[1:]

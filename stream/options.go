@@ -20,7 +20,7 @@ type createOption func(*createOptions)
 
 func (f createOption) applyCreate(o *createOptions) { f(o) }
 
-// Partitions gives the stream n partitions, 1 to 1024. It is one unless told, and never changes.
+// Partitions gives the stream n partitions, 1 to 1024. The default is one, and it never changes.
 func Partitions(n int) CreateOption { return createOption(func(o *createOptions) { o.partitions = n }) }
 
 func createOptionsOf(opts []CreateOption) createOptions {
@@ -294,7 +294,7 @@ func (NewOption) applyFollow(o *readOptions) { o.start = start{kind: startEnd} }
 // LimitOption is the option of Limit; Read and ReadGroup take it.
 type LimitOption struct{ n int }
 
-// Limit reads at most n records, 1 to 1000; 100 unless told.
+// Limit reads at most n records, 1 to 1000; the default is 100.
 func Limit(n int) LimitOption { return LimitOption{n} }
 
 func (l LimitOption) check() error {

@@ -93,7 +93,7 @@ func TestPagesOfPendingRecords(t *testing.T) {
 			if most > 3300 {
 				t.Errorf("a page of 100 looked at %d rows", most)
 			}
-			t.Logf("%d pages, of which the largest looked at %d rows", pages, most)
+			t.Logf("%d pages, the largest looked at %d rows", pages, most)
 		})
 	}
 }

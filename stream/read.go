@@ -10,8 +10,8 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Read returns records in the order of their IDs, those of all partitions together unless one is asked for, beginning with the oldest unless told
-// where. A read ends early when its records exceed 4 MiB; it costs what it returns, wherever in the stream it is.
+// Read returns records in the order of their IDs, those of all partitions together unless one is asked for, by default beginning with the
+// oldest. A read ends early when its records exceed 4 MiB; it costs what it returns, wherever in the stream it is.
 //
 // In a spread namespace the clocks of several nodes make the IDs: a record may come to stand before one that has been read. Follow and consumer groups do not
 // miss it.

@@ -39,7 +39,7 @@ func (c *capture) Propose(_ context.Context, _ engine.ShardID, cmd engine.Comman
 	return nil, stream.ErrConflict
 }
 
-// randomLog makes entries of 1 to 5 commands: operations in two namespaces, transactions of which many fail, and Fire.
+// randomLog makes entries of 1 to 5 commands: operations in two namespaces, transactions that often fail, and Fire.
 func randomLog(t *testing.T, rng *rand.Rand, entries int) (log [][]byte) {
 	r, s := newStore(t)
 	m := &model{t: t, rng: rng, ground: r, store: s, streams: make(modelState), partitions: 5}

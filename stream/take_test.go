@@ -61,7 +61,7 @@ func TestEmptyPollsOfGroupsWriteNothing(t *testing.T) {
 	}
 }
 
-// TestRareEmptyPollsWriteNothing: nor does one who asks now and then, in a spread namespace neither, and it stays a member.
+// TestRareEmptyPollsWriteNothing: nor does one that polls now and then, not in a spread namespace either, and it stays a member.
 func TestRareEmptyPollsWriteNothing(t *testing.T) {
 	inNodes(t, func(t *testing.T, node *floe.Node, s *stream.Store, mode stream.Mode) {
 		before := uint64(0)

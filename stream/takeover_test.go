@@ -114,7 +114,7 @@ func (d *failingDoor) Take(ctx context.Context, shard engine.ShardID, t engine.T
 	return result, err
 }
 
-// TestALaterShardWithAnUnknownOutcome: a read of a group in several shards, of which one does not tell what it gave, comes with the records of the others and
+// TestALaterShardWithAnUnknownOutcome: a read of a group in several shards, where one does not tell what it gave, comes with the records of the others and
 // says so: with acknowledgement they come back, and without it is known that some are lost. A refusal that is definite loses nothing.
 func TestALaterShardWithAnUnknownOutcome(t *testing.T) {
 	for _, c := range []struct {

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	backfillFlag = flag.Int("backfill", 1, "series of which TestBackfill writes ten years")
+	backfillFlag = flag.Int("backfill", 1, "series that TestBackfill writes ten years of")
 	stormFlag    = flag.Int("storm", 30, "batches of late points that TestLateStorm writes")
 )
 

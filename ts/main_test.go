@@ -85,7 +85,7 @@ func point(host string, millis int64, value float64) ts.Point {
 	return ts.Point{Measurement: "cpu", Tags: map[string]string{"host": host}, Fields: map[string]float64{"value": value}, Time: at(millis)}
 }
 
-// write writes points, of which none is refused.
+// write writes points, and none is refused.
 func write(t testing.TB, s *ts.Store, points ...ts.Point) {
 	t.Helper()
 	if result, err := s.Write(t.Context(), points...); err != nil || result.Written != len(points) {

@@ -186,7 +186,7 @@ func (a *auditedMeasurement) prints() error {
 		return nil
 	})
 	if err == nil && n != a.content.series-a.content.retiring {
-		a.problem("%d fingerprints of %d series, of which %d are being retired", n, a.content.series, a.content.retiring)
+		a.problem("%d fingerprints of %d series, %d being retired", n, a.content.series, a.content.retiring)
 	}
 	return err
 }

@@ -116,7 +116,7 @@ func FuzzCommand(f *testing.F) {
 		kindCancel: func(t target) []byte { return encode(nil, &cancelCommand{t, "r"}, (*cancelCommand).code) },
 		kindRetry:  func(t target) []byte { return encode(nil, &retryCommand{t, "pay", nil}, (*retryCommand).code) },
 	} {
-		for n := range uint8(5) { // of which run is said by the last argument
+		for n := range uint8(5) { // the last argument says whose
 			f.Add(kind, target(target0), n<<1)
 		}
 	}

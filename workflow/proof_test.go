@@ -569,7 +569,7 @@ func TestKeptRuns(t *testing.T) {
 	r.Pass(9_998)
 	fires(r, 3)
 	if ids := kept(); len(ids) != 1 {
-		t.Errorf("%d runs are kept of which one ended less than 10 s ago", len(ids))
+		t.Errorf("%d runs are kept, and one ended less than 10 s ago", len(ids))
 	}
 	r.Pass(1)
 	fires(r, 3)

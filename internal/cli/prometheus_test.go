@@ -106,7 +106,7 @@ func checkNames(t *testing.T, text string) {
 	}
 }
 
-// TestAlerts runs the tests of the alerts, of which each alert has one that would fail without it.
+// TestAlerts runs the tests of the alerts: each alert has one that would fail without it.
 func TestAlerts(t *testing.T) {
 	test := exec.Command(program(t, "promtool"), "test", "rules", "alerts_test.yml")
 	test.Dir = monitoring

@@ -370,7 +370,7 @@ func first[T any](items iter.Seq2[T, error], limit int64) iter.Seq2[T, error] {
 	}
 }
 
-// defaultMessages is how many messages are listed unless told.
+// defaultMessages is how many messages are listed by default.
 const defaultMessages = 100
 
 func queuePeek(f *frame) *cobra.Command {
@@ -693,7 +693,7 @@ func changed(cmd *cobra.Command, s, to queue.Settings) queue.Settings {
 			s.BackoffMin = queue.NoBackoff
 		}
 		if !given("backoff-max") && s.BackoffMin > s.BackoffMax {
-			s.BackoffMax = 0 // what it is unless told, or as long
+			s.BackoffMax = 0 // its default, or as long
 		}
 	}
 	return s

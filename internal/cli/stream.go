@@ -370,15 +370,15 @@ type reading struct {
 	hasAfter, hasPartition, hasLimit bool
 }
 
-// defaultRecords is how many records are read unless told.
+// defaultRecords is how many records are read by default.
 const defaultRecords = 100
 
 func streamRead(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "read NAME",
 		Short: "Print the records of a stream",
-		Long: `Print the records of a stream in the order of their IDs: the oldest 100, unless told
-otherwise. With --follow they are printed as they come, all from where reading begins, until
+		Long: `Print the records of a stream in the order of their IDs, by default
+the oldest 100. With --follow they are printed as they come, all from where reading begins, until
 SIGINT, SIGTERM or --limit; --tail --follow begins with the last ones.
 
 A table has the beginning of each payload, -o raw all of it. With -o json, --follow prints a

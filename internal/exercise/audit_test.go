@@ -30,7 +30,7 @@ const (
 	auditKeys      = 12
 )
 
-// TestAudit kills processes while producers send and consumers take, of which some die with what they have, give it back, or take too long. No item
+// TestAudit kills processes while producers send and consumers take; some die with what they have, give it back, or take too long. No item
 // that was sent is lost, none is delivered behind its ack, none more often than it may be, and in order where that is promised.
 func TestAudit(t *testing.T) {
 	crashes := *crashesFlag

@@ -97,7 +97,7 @@ func say(words ...any) {
 	_, _ = os.Stdout.WriteString(fmt.Sprintln(words...))
 }
 
-// TestConsumers has three processes consume, of which one or another is killed, as is a node now and then: nothing is lost, and nothing is delivered once it has
+// TestConsumers has three processes consume. One or another is killed, as is a node now and then: nothing is lost, and nothing is delivered once it has
 // been acknowledged.
 func TestConsumers(t *testing.T) {
 	for name, start := range map[string]func(*testing.T) *processes{"three": newProcesses, "one": newProcess} {

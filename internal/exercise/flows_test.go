@@ -110,7 +110,7 @@ var implied = [fateCount]struct {
 	broken:   {workflow.Failed, []string{"_start#1", "pay#2"}, []string{"pay#2", "_start#1"}},
 }
 
-// flowWork is what the worker processes carry out, each note of which is under the idempotency key of its call.
+// flowWork is what the worker processes carry out; each notes under the idempotency key of its call.
 var flowWork = map[string]func(in errand, leg int) error{
 	"do":     func(errand, int) error { return nil },
 	"undo":   func(errand, int) error { return nil },

@@ -37,7 +37,7 @@ func TestHerd(t *testing.T) {
 	}
 }
 
-// herd is consumers that wait for something of which each takes one.
+// herd is consumers that wait for something, each to take one.
 type herd struct {
 	t    *testing.T
 	node *floe.Node

@@ -212,7 +212,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// useOnce makes a queue and a group, of which nothing is left to do.
+// useOnce makes a queue and a group with nothing left to do.
 func useOnce(ctx context.Context, client *floe.Client, name string) error {
 	q := client.Queue("default")
 	if _, err := q.Enqueue(ctx, name, nil); err != nil {

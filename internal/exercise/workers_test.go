@@ -79,7 +79,7 @@ func carryOut(ctx context.Context, notes *kv.Store, in job) (int, error) {
 	return 2 * in.N, nil
 }
 
-// TestWorkers has three processes carry out runs, of which one or another is killed, as is a node now and then, and one is stopped for longer than its lease: each run is completed once,
+// TestWorkers has three processes carry out runs: one or another is killed, as is a node now and then, and one is stopped for longer than its lease: each run is completed once,
 // by its last attempt, which somebody has had; what a process had that was killed is retried by others after the lease, and what comes late from the one that was stopped is refused.
 func TestWorkers(t *testing.T) {
 	for name, start := range map[string]func(*testing.T) *processes{"three": newProcesses, "one": newProcess} {
@@ -219,7 +219,7 @@ func (w *workers) audit(db *floe.Client, place string) {
 		}
 		// The attempt that it was completed by has begun, and it was the last one. An attempt before may have been lost on its way.
 		if e, err := notes.Get(ctx, fmt.Sprintf("attempts/%d/%d", n, run.Attempt)); err != nil || string(e.Value) != string(id) {
-			t.Errorf("run %d of %s was completed by attempt %d, of which its handler has noted %q, %v", n, place, run.Attempt, e.Value, err)
+			t.Errorf("run %d of %s was completed by attempt %d, and its handler has noted %q, %v", n, place, run.Attempt, e.Value, err)
 		}
 		if there, err := notes.Exists(ctx, fmt.Sprintf("attempts/%d/%d", n, run.Attempt+1)); there || err != nil {
 			t.Errorf("run %d of %s was completed by attempt %d, and has one more, %v", n, place, run.Attempt, err)

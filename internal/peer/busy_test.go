@@ -13,7 +13,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-// idleSession is a session of which nothing is sent.
+// idleSession is a session that sends nothing.
 func idleSession(limit int) *session {
 	return &session{
 		peer: New(Config{Wire: testWire()}), welcome: &welcome{maxValue: 1000}, out: newOutbox(limit), cancel: func() {}, calls: make(map[uint64]chan answer), ended: make(chan struct{}),

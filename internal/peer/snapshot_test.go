@@ -159,7 +159,7 @@ func (c *trio) level(store *kv.Store) {
 	}
 }
 
-// observed is a host of which is known what comes to it.
+// observed is a host that notes what comes to it.
 type observed struct {
 	*shard.Host
 	refused *atomic.Int64

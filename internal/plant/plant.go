@@ -186,7 +186,7 @@ const (
 	BacklogStays     Bug = "backlog-stays"     // what was delivered counts as waiting
 	TooManyWait      Bug = "too-many-wait"     // what a queue never holds waits for room
 	MarkStays        Bug = "mark-stays"        // event time goes on although no source does
-	RefusedStands    Bug = "refused-stands"    // a tick stands of which an output was refused
+	RefusedStands    Bug = "refused-stands"    // a tick stands although one of its outputs was refused
 	RefusedLost      Bug = "refused-lost"      // what a sink refuses for good is told nobody
 	ErrorsUncounted  Bug = "errors-uncounted"  // failures do not count
 	PutsAll          Bug = "puts-all"          // a key is put as often as it comes in a tick

@@ -37,7 +37,7 @@ func newStepper(t *testing.T) *stepper {
 	return newVoter(t, 1, 1)
 }
 
-// newVoter returns one of some voters, the second of whom is to lead first.
+// newVoter returns one of some voters; the second is to lead first.
 func newVoter(t *testing.T, id uint64, voters ...uint64) *stepper {
 	t.Helper()
 	log, err := ual.Open(ual.Options{FS: vfs.NewMem(), Dir: "log"})

@@ -55,7 +55,7 @@ func (c *keyClient) act(store *kv.Store, r int) {
 	}
 }
 
-// key returns a key, of which a history takes only so many operations.
+// key returns a key; a history takes only so many operations of one.
 func (c *keyClient) key(store *kv.Store, kind string) string {
 	k := fmt.Sprintf("%s%d", kind, c.sim.rng.IntN(c.sim.plan.keys))
 	v := c.sim.verdict

@@ -212,7 +212,7 @@ func (n *node) apply(id engine.ShardID) {
 	}
 }
 
-// file takes a step that changes files, in the middle of which the power may fail.
+// file takes a step that changes files; the power may fail in the middle.
 func (n *node) file(what string, step func() error) {
 	n.brace()
 	if err := step(); err != nil {

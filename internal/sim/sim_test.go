@@ -43,7 +43,7 @@ func TestNode(t *testing.T) { oneNode.run(t) }
 // TestCluster runs three nodes.
 func TestCluster(t *testing.T) { cluster.run(t) }
 
-// TestFive runs five nodes, of which two may be gone at a time.
+// TestFive runs five nodes; two may be gone at a time.
 func TestFive(t *testing.T) { five.run(t) }
 
 // run runs the seeds that once failed, and then new ones.

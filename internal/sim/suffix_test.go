@@ -24,7 +24,7 @@ func (v *verdict) acknowledged(namespace string, e kv.Event) {
 	}
 }
 
-// shardOf returns where a key lives, of which the name begins with that of its namespace.
+// shardOf returns where a key lives; its name begins with that of its namespace.
 func (v *verdict) shardOf(name string) engine.ShardID {
 	ns, key, _ := strings.Cut(name, "/")
 	if ns == spread {

@@ -21,7 +21,7 @@ operators:
 sinks: [{ name: out, stream: { name: out } }]
 `
 
-// feedKeys appends records of so many keys, of which each has an id of its own, and some come twice.
+// feedKeys appends records of so many keys, each with an id of its own, and some come twice.
 func (s *stage) feedKeys(name string, keys, rounds int) {
 	s.t.Helper()
 	for round := range rounds {

@@ -81,7 +81,7 @@ func (b *corruptBase) String() string {
 	return fmt.Sprintf("%v node that was %s", b.durability, state)
 }
 
-// newCorruptBase makes a directory with several segments of the log and tables of the state, of which the log holds what the tables
+// newCorruptBase makes a directory with several segments of the log and tables of the state; the log holds what the tables
 // do not.
 func newCorruptBase(seed uint64, d shard.Durability, clean bool) (*corruptBase, error) {
 	b := &corruptBase{pointRun: newPointRun(seed, d), clean: clean}

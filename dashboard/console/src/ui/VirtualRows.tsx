@@ -52,7 +52,7 @@ interface Props<T> {
 const overscan = 6
 const most = 60
 
-/** Rows of one height, of which only those that are seen are in the page. */
+/** Rows of one height: only those that are seen are in the page. */
 export function VirtualRows<T>(p: Props<T>) {
   useStore(density)
   const height = rowHeight()
