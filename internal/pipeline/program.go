@@ -18,6 +18,7 @@ type Program struct {
 	enters []int     // by sources: the join where records enter, -1 at the beginning
 	late   TagSet    // tags that late records get
 	spare  sync.Pool // of *[]item, for batches
+	spent  sync.Pool // of *[]Write
 }
 
 // stage is an operator that runs.

@@ -61,7 +61,21 @@ type failure struct {
 
 // NewTick begins a tick. watermark is what the job had come to when the last tick ended, MinTime before there was any.
 func (p *Program) NewTick(state State, lookup Lookup, limits Limits, watermark int64) *Tick {
-	return &Tick{program: p, state: state, lookup: lookup, limits: limits, watermark: watermark, counts: make([]Counts, len(p.stages))}
+	t := &Tick{program: p, state: state, lookup: lookup, limits: limits, watermark: watermark, counts: make([]Counts, len(p.stages))}
+	if spent, ok := p.spent.Get().(*[]Write); ok {
+		t.writes = *spent
+	}
+	return t
+}
+
+// Spent gives back what Writes of a tick has returned, for another one.
+func (p *Program) Spent(writes []Write) {
+	if cap(writes) == 0 {
+		return
+	}
+	clear(writes)
+	writes = writes[:0]
+	p.spent.Put(&writes)
 }
 
 // Writes returns what sinks are to write, in order.

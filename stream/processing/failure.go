@@ -107,7 +107,7 @@ func errorOutputs(job string, failures []failure) (all []output) {
 	for i := range failures {
 		msg := failures[i].message()
 		messages = append(messages, msg)
-		if size += len(msg.Payload); size >= maxReadBytes || len(messages) == maxPerOutput {
+		if size += len(msg.Payload); size >= maxOutputBytes || len(messages) == maxPerOutput {
 			flush()
 		}
 	}

@@ -162,8 +162,11 @@ func (e *effects) of(sink int) (all []int) {
 	return all
 }
 
-// maxPerOutput is how many records one output holds.
-const maxPerOutput = 1000
+// How many records, and bytes of them, one output holds.
+const (
+	maxPerOutput   = 1000
+	maxOutputBytes = 256 << 10
+)
 
 // outputs returns the commands for what a sink writes, and what can not be written.
 func (s *step) outputs(sink int, writes []int) (all []output, bad []failure) {
@@ -186,7 +189,7 @@ func (s *step) outputs(sink int, writes []int) (all []output, bad []failure) {
 		if t.elsewhere(def) {
 			m.lost = append(m.lost, t.refusedWrite(sink, "", w))
 		}
-		if len(m.at) >= limit || m.size >= maxReadBytes {
+		if len(m.at) >= limit || m.size >= maxOutputBytes {
 			m.flush()
 		}
 	}

@@ -3,7 +3,7 @@ package processing
 import (
 	"bytes"
 	"slices"
-	"sort"
+	"strings"
 	"sync"
 	"unsafe"
 
@@ -135,24 +135,34 @@ type overlay struct {
 	cache   *cache
 	job     ref
 	gen     uint32
-	changes map[string][]byte // nil: deleted
-	keys    []string          // of changes; see order
-	sorted  int               // so many of keys are in order
-	ranges  []keyRange        // deleted; changes were made behind
+	changes map[string]*change
+	keys    []*change  // the same, see order
+	sorted  int        // so many of keys are in order
+	room    []change   // for those that come next
+	ranges  []keyRange // deleted; changes were made behind
 	buf     []byte
 }
+
+// change is a row that was changed.
+type change struct {
+	key   string
+	value []byte // nil: deleted
+}
+
+// perRoom is how many changes are made at a time.
+const perRoom = 32
 
 type keyRange struct{ lower, upper string }
 
 // newOverlay returns one for a tick that will make about so many changes.
 func newOverlay(v *engine.View, t *task, about int) *overlay {
-	return &overlay{view: v, cache: t.cache, job: t.ref, gen: t.row.generation, changes: make(map[string][]byte, about), keys: make([]string, 0, about)}
+	return &overlay{view: v, cache: t.cache, job: t.ref, gen: t.row.generation, changes: make(map[string]*change, about), keys: make([]*change, 0, about)}
 }
 
 // Get returns a value, nil if there is none.
 func (o *overlay) Get(k []byte) ([]byte, error) {
-	if v, ok := o.changes[string(k)]; ok {
-		return v, nil
+	if c := o.changes[string(k)]; c != nil {
+		return c.value, nil
 	}
 	if o.removed(k) {
 		return nil, nil
@@ -188,16 +198,21 @@ func (o *overlay) Put(k, v []byte) { o.change(k, append(make([]byte, 0, len(v)),
 func (o *overlay) Delete(k []byte) { o.change(k, nil) }
 
 func (o *overlay) change(k, v []byte) {
-	if _, ok := o.changes[string(k)]; ok {
-		o.changes[string(k)] = v
+	if c := o.changes[string(k)]; c != nil {
+		c.value = v
 		return
 	}
-	s := string(k)
-	o.changes[s] = v
-	if n := len(o.keys); o.sorted == n && (n == 0 || o.keys[n-1] < s) {
+	if len(o.room) == 0 {
+		o.room = make([]change, perRoom)
+	}
+	c := &o.room[0]
+	o.room = o.room[1:]
+	c.key, c.value = string(k), v
+	o.changes[c.key] = c
+	if n := len(o.keys); o.sorted == n && (n == 0 || o.keys[n-1].key < c.key) {
 		o.sorted++
 	}
-	o.keys = append(o.keys, s)
+	o.keys = append(o.keys, c)
 }
 
 // fewKeys are put in their places one by one.
@@ -209,17 +224,22 @@ func (o *overlay) order() {
 	switch {
 	case len(more) == 0:
 	case len(more) > fewKeys:
-		slices.Sort(o.keys)
+		slices.SortFunc(o.keys, func(a, b *change) int { return strings.Compare(a.key, b.key) })
 	default:
-		var few [fewKeys]string
+		var few [fewKeys]*change
 		n := copy(few[:], more)
 		o.keys = o.keys[:o.sorted]
-		for _, k := range few[:n] {
-			at, _ := slices.BinarySearch(o.keys, k)
-			o.keys = slices.Insert(o.keys, at, k)
+		for _, c := range few[:n] {
+			o.keys = slices.Insert(o.keys, o.find(c.key), c)
 		}
 	}
 	o.sorted = len(o.keys)
+}
+
+// find returns the place of the first change from a key on, when they are in order.
+func (o *overlay) find(k string) int {
+	at, _ := slices.BinarySearchFunc(o.keys, k, func(c *change, k string) int { return strings.Compare(c.key, k) })
+	return at
 }
 
 // DeleteRange removes all keys with lower <= key < upper.
@@ -228,9 +248,9 @@ func (o *overlay) DeleteRange(lower, upper []byte) {
 		return
 	}
 	o.order()
-	from, to := sort.SearchStrings(o.keys, string(lower)), sort.SearchStrings(o.keys, string(upper))
-	for _, k := range o.keys[from:to] {
-		delete(o.changes, k)
+	from, to := o.find(string(lower)), o.find(string(upper))
+	for _, c := range o.keys[from:to] {
+		delete(o.changes, c.key)
 	}
 	o.keys = slices.Delete(o.keys, from, to)
 	o.sorted = len(o.keys)
@@ -240,11 +260,10 @@ func (o *overlay) DeleteRange(lower, upper []byte) {
 // Scan calls f with keys and values, in order, as they were when it was called.
 func (o *overlay) Scan(lower, upper []byte, f func(k, v []byte) bool) error {
 	o.order()
-	from, to := sort.SearchStrings(o.keys, string(lower)), sort.SearchStrings(o.keys, string(upper))
-	over := slices.Clone(o.keys[from:to])
-	values := make([][]byte, len(over))
-	for i, k := range over {
-		values[i] = o.changes[k]
+	from, to := o.find(string(lower)), o.find(string(upper))
+	over := make([]change, 0, to-from)
+	for _, c := range o.keys[from:to] {
+		over = append(over, *c)
 	}
 	it, err := o.view.Iter(stateKey(nil, o.job, o.gen, lower), stateKey(nil, o.job, o.gen, upper))
 	if err != nil {
@@ -254,11 +273,10 @@ func (o *overlay) Scan(lower, upper []byte, f func(k, v []byte) bool) error {
 	for ok || len(over) > 0 {
 		var k, v []byte
 		switch {
-		case !ok || len(over) > 0 && over[0] <= string(it.Key()[generationAt:]):
-			ok = ok && (over[0] != string(it.Key()[generationAt:]) || it.Next())
-			k, v = []byte(over[0]), values[0]
-			over, values = over[1:], values[1:]
-			if v == nil {
+		case !ok || len(over) > 0 && over[0].key <= string(it.Key()[generationAt:]):
+			ok = ok && (over[0].key != string(it.Key()[generationAt:]) || it.Next())
+			k, v = []byte(over[0].key), over[0].value
+			if over = over[1:]; v == nil {
 				continue
 			}
 		default:
@@ -277,8 +295,8 @@ func (o *overlay) Scan(lower, upper []byte, f func(k, v []byte) bool) error {
 
 // rows returns how many rows the tick changes, and about how many bytes they have.
 func (o *overlay) rows() (rows, size int) {
-	for _, k := range o.keys {
-		size += len(k) + len(o.changes[k]) + 8
+	for _, c := range o.keys {
+		size += len(c.key) + len(c.value) + 8
 	}
 	return len(o.keys) + len(o.ranges), size
 }
@@ -290,11 +308,11 @@ func (o *overlay) list() []stateChange {
 	for _, r := range o.ranges {
 		all = append(all, stateChange{stateRange, []byte(r.lower), []byte(r.upper)})
 	}
-	for _, k := range o.keys {
-		if v := o.changes[k]; v != nil {
-			all = append(all, stateChange{statePut, bytesOf(k), v})
+	for _, c := range o.keys {
+		if c.value != nil {
+			all = append(all, stateChange{statePut, bytesOf(c.key), c.value})
 		} else {
-			all = append(all, stateChange{op: stateDelete, key: bytesOf(k)})
+			all = append(all, stateChange{op: stateDelete, key: bytesOf(c.key)})
 		}
 	}
 	return all
@@ -308,7 +326,7 @@ func (o *overlay) remember() {
 	for _, r := range o.ranges {
 		o.cache.dropRange(r.lower, r.upper)
 	}
-	for _, k := range o.keys {
-		o.cache.set(k, o.changes[k])
+	for _, c := range o.keys {
+		o.cache.set(c.key, c.value)
 	}
 }

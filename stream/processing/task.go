@@ -22,7 +22,7 @@ const noTime = math.MinInt64
 // go beyond, to the bounds of what no record may.
 const (
 	maxBatches   = 10 // of batch_size records
-	maxReadBytes = 256 << 10
+	maxReadBytes = 512 << 10
 	maxTickBytes = 1 << 20
 	maxTickRows  = 8192
 	hardBytes    = 32 << 20
@@ -311,6 +311,7 @@ func (t *task) compute(ctx context.Context, v *engine.View, in *input) (*step, e
 			return t.fail(v, fmt.Sprintf("one record comes to %d bytes in %d rows", size, rows)), nil
 		}
 		limit = min(limit, s.read)
+		t.limit = limit / 2
 	}
 }
 
@@ -502,8 +503,10 @@ func (t *task) applied(s *step, now int64) {
 	if s.state != nil {
 		s.state.remember()
 		t.changes = len(s.state.keys)
+		t.prog.Spent(s.effects.writes)
+		s.effects.writes = nil
 	}
-	t.limit = min(2*t.limit, maxBatches*t.job.batch)
+	t.limit = min(t.limit+max(t.limit/4, 1), maxBatches*t.job.batch)
 	t.latency = latency{}
 	if s.read > 0 {
 		took := max(now-s.began, 0)
