@@ -72,6 +72,28 @@ func TestCoderReadsWhatItWrote(t *testing.T) {
 	}
 }
 
+// TestViewIsAPartOfTheRecord: View reads what it, or Bytes, has written, nil apart from what is empty, and copies nothing.
+func TestViewIsAPartOfTheRecord(t *testing.T) {
+	for _, want := range [][]byte{nil, {}, []byte("part")} {
+		e, bytes := NewEncoder(nil), NewEncoder(nil)
+		e.View(&want)
+		bytes.Bytes(&want)
+		record := e.Encoded()
+		if !reflect.DeepEqual(record, bytes.Encoded()) {
+			t.Errorf("View writes %x, Bytes %x", record, bytes.Encoded())
+		}
+		got := []byte("before")
+		d := NewDecoder(record)
+		d.View(&got)
+		if err := d.Done(); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("read %q, %v, want %q", got, err, want)
+		}
+		if len(got) > 0 && &got[0] != &record[len(record)-len(got)] {
+			t.Errorf("%q is a copy", got)
+		}
+	}
+}
+
 // TestEncodersShare: what is encoded may be used by many at once, as an error is. With -race this fails if an encoder writes.
 func TestEncodersShare(t *testing.T) {
 	s := filled()
