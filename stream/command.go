@@ -11,6 +11,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/feed"
 	"github.com/floedb/floe/internal/push"
 )
 
@@ -44,6 +45,8 @@ const (
 	kindEnd       = push.KindEnd
 	kindWant      = kindEnd + 1 // sent to the stream's home: a shard wants to hand out a batch, of a limited number
 	kindGrant     = kindEnd + 2 // its answer
+
+	kindPour = feed.KindPour // the body is that of append: of other machines, for all partitions
 )
 
 // turn spreads messages without a key over the partitions where the sender has to choose one.
@@ -373,7 +376,7 @@ func decodeCommand(kind uint8, b []byte) (c command, err error) {
 	case kindSetRetention:
 		c.retention = readPolicy(&r)
 		ok = ok && c.retention.ok()
-	case kindAppend:
+	case kindAppend, kindPour:
 		ok = c.append.read(&r) && ok
 	case kindTrim:
 		c.trim.bound = trimBound(r.Byte())

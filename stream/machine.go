@@ -99,6 +99,8 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		return m.create(tx, st, &c)
 	case kindAppend:
 		return m.append(tx, st, &c)
+	case kindPour:
+		return m.pour(tx, st, &c)
 	case kindCheckLast:
 		return nil, checkLast(tx, st, &c)
 	}

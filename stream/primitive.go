@@ -51,6 +51,7 @@ func table() engine.Primitive {
 			{Kind: kindEnd, Name: "end of a batch", From: engine.FromShards | engine.FromMachines, Shrinks: true},
 			{Kind: kindWant, Name: "want a batch", From: engine.FromShards, Shrinks: true},
 			{Kind: kindGrant, Name: "grant a batch", From: engine.FromShards, Shrinks: true},
+			{Kind: kindPour, Name: "pour", From: engine.FromShards | engine.FromMachines},
 		},
 		Queries: []engine.QueryType{
 			{Kind: querySpec, Name: "spec", New: engine.NewQuery[specQuery]},

@@ -156,6 +156,9 @@ func (e *LimitError) Error() string {
 // Unwrap returns ErrBusy.
 func (e *LimitError) Unwrap() error { return ErrBusy }
 
+// Lasts returns true: what comes from other shards, such as the records of a job, does not wait until there is room.
+func (e *LimitError) Lasts() bool { return true }
+
 func notFound(name string) error { return engine.Errorf(ErrNotFound, "measurement %q not found", name) }
 
 // reservedName is taken by the address of queries in the HTTP API.

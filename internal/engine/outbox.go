@@ -338,5 +338,8 @@ func replies(r *messageOutcome) int {
 	return 1
 }
 
-// temporary reports whether a refusal may be none if the command comes again.
-func temporary(err error) bool { return errors.Is(err, ErrBusy) || errors.Is(err, ErrUnavailable) }
+// temporary reports whether a refusal may be none if the command comes again. An error may say that it lasts: nobody waits for its end.
+func temporary(err error) bool {
+	var l interface{ Lasts() bool }
+	return (errors.Is(err, ErrBusy) || errors.Is(err, ErrUnavailable)) && !(errors.As(err, &l) && l.Lasts())
+}

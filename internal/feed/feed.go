@@ -120,6 +120,9 @@ func RoomOf(v *engine.View, namespace, name string) (Room, error) {
 	return queues.RoomOf(beside, namespace, name)
 }
 
+// KindPour is the command of engine.MachineStream that appends messages to the partitions of a stream, in whichever shards those are; its body is that of an append.
+const KindPour uint8 = 28
+
 // KindPutMany is the command of engine.MachineKV that puts several keys: bodies of puts, each behind its length (uvarint).
 const KindPutMany uint8 = 8
 

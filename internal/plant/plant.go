@@ -199,6 +199,8 @@ const (
 	CountersRestored Bug = "counters-restored" // counters go back with a restore
 	CancelKeeps      Bug = "cancel-keeps"      // a job that is cancelled keeps its state
 	NameStays        Bug = "name-stays"        // a job that is forgotten is found by its name
+	PartStays        Bug = "part-stays"        // a part of a job in a spread namespace does not begin again with the job
+	AnyEpochOfJob    Bug = "any-epoch-job"     // the end of a part counts for the job whenever it was
 )
 
 // The bugs in keys.

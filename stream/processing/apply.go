@@ -31,7 +31,11 @@ func (w *work) tick(t *tickCommand) ([]byte, error) {
 	w.tx.Set(jobKey(rowTask, j.ref), encode(nil, &t.task, (*taskRow).code))
 	w.setCursors(j, j.generation, t.cursors)
 	w.setState(j, j.generation, t.state)
-	if t.status != Running {
+	switch {
+	case t.status == Running:
+	case j.part != nil:
+		w.endPart(j, t.status, t.reason)
+	default:
 		w.end(j, t.status, t.reason)
 	}
 	for i := range t.outputs {

@@ -18,6 +18,8 @@ const (
 	kindSave          // of the leader: a part of a savepoint
 	kindFill          // of the leader: rows of a generation that is being restored
 	kindDropSavepoint // of a user
+	kindFollow        // of the home of a job to other shards of a spread namespace
+	kindReport        // the other way round
 )
 
 // submitCommand is the body of kindSubmit. What it says beside source is what the definition says: see admit.

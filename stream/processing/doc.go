@@ -41,5 +41,9 @@
 //
 // # Limits
 //
-// A definition has up to 256 KiB, a job up to 100 sources, operators and sinks each. Jobs live in namespaces that are in one shard.
+// A definition has up to 256 KiB, a job up to 100 sources, operators and sinks each.
+//
+// In a namespace that is spread over all shards a job has a part in each, which reads the partitions, and the series, that are there. What has one key in one
+// partition stays in its order. Calls that change a job return when all shards have heard of it. Operators that keep state by key (aggregate, dedup, join), kv_lookup
+// and savepoints are refused there: for those the records would have to meet in one shard. A sink of such a job in another namespace needs one that is not spread.
 package processing

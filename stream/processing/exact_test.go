@@ -15,6 +15,7 @@ import (
 // flaky is the door of duties that lose what they have proposed, or hear nothing of it.
 type flaky struct {
 	*stage
+	shard    engine.ShardID
 	rng      *rand.Rand
 	proposed []engine.Command // that were applied
 	left     int              // until the duty is ended, as by another leader
@@ -29,13 +30,13 @@ func (d *flaky) Propose(_ context.Context, cmd engine.Command) ([]byte, error) {
 	case n == 0:
 		return nil, unknown // and so is the command
 	case n == 1:
-		d.Entry(0, cmd)
+		d.Entry(d.shard, cmd)
 		d.proposed = append(d.proposed, cmd)
 		return nil, unknown
 	case n == 2 && len(d.proposed) > 0: // one of an earlier time comes late, twice
-		d.Entry(0, d.proposed[d.rng.IntN(len(d.proposed))])
+		d.Entry(d.shard, d.proposed[d.rng.IntN(len(d.proposed))])
 	}
-	out := d.Entry(0, cmd)[0]
+	out := d.Entry(d.shard, cmd)[0]
 	if out.Err == nil {
 		d.proposed = append(d.proposed, cmd)
 	}

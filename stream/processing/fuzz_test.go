@@ -41,6 +41,19 @@ func TestAdmit(t *testing.T) {
 			t.Errorf("%s: admitted", what)
 		}
 	}
+	keyed := []byte(`{"kind":"Processing","name":"j","sources":[{"stream":{"name":"a","partitions":"all"}}],"operators":[{"type":"aggregate","function":"count"}],"sinks":[{"stream":{"name":"b"}}]}`)
+	k, err := parse(keyed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := k.command(keyed, 1000)
+	c.numbers = numberAll(append([]numbered(nil), k.parts...))
+	for _, spread := range []bool{false, true} {
+		cmd := engine.Command{Kind: kindSubmit, Spread: spread, Body: encode(nil, &c, (*submitCommand).code)}
+		if err := admit(cmd, 1000); (err != nil) != spread {
+			t.Errorf("an operator that keeps state by key, spread %t: %v", spread, err)
+		}
+	}
 	restore := restoreCommand{edited: true, submitCommand: p.command([]byte(smallest), 1000), last: 9}
 	restore.numbers = append([]numbered(nil), p.parts...)
 	restore.numbers[0].number = 9
@@ -69,6 +82,10 @@ func FuzzCommands(f *testing.F) {
 	f.Add(kindSave, encode(nil, &save, (*saveCommand).code))
 	fill := fillCommand{last: true}
 	f.Add(kindFill, encode(nil, &fill, (*fillCommand).code))
+	follow := followCommand{status: Running, defined: true, definition: definitionRow{s.source, s.numbers}}
+	f.Add(kindFollow, encode(nil, &follow, (*followCommand).code))
+	report := reportCommand{status: Failed, reason: "r"}
+	f.Add(kindReport, encode(nil, &report, (*reportCommand).code))
 	f.Fuzz(func(t *testing.T, kind uint8, body []byte) {
 		_ = admit(engine.Command{Kind: kind, Body: body}, 1<<20)
 		switch kind {
@@ -76,6 +93,10 @@ func FuzzCommands(f *testing.F) {
 			again(t, body, (*submitCommand).code)
 		case kindRestore:
 			again(t, body, (*restoreCommand).code)
+		case kindFollow:
+			again(t, body, (*followCommand).code)
+		case kindReport:
+			again(t, body, (*reportCommand).code)
 		case kindTick:
 			again(t, body, (*tickCommand).code)
 		case kindBeginSave, kindSave:

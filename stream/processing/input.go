@@ -71,6 +71,9 @@ func (t *task) lookAt(v *engine.View, in *input, i int, s *pipeline.Source) erro
 	if err != nil {
 		return err
 	}
+	if st == nil && t.shardOf(name) != t.shard {
+		return nil // no partition that is here has had a record
+	}
 	if st == nil {
 		in.reason, in.done = fmt.Sprintf("source %q: there is no stream %q", s.Name, name), false
 		return nil

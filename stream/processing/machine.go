@@ -51,6 +51,10 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		return carryOut(cmd.Body, (*saveCommand).code, w.addChunk)
 	case kindFill:
 		return carryOut(cmd.Body, (*fillCommand).code, w.fill)
+	case kindFollow:
+		return carryOut(cmd.Body, (*followCommand).code, w.follow)
+	case kindReport:
+		return carryOut(cmd.Body, (*reportCommand).code, w.report)
 	}
 	panic(fmt.Sprintf("processing: unknown command kind %d", cmd.Kind))
 }
@@ -83,7 +87,10 @@ type work struct {
 // job is a job while a command changes it.
 type job struct {
 	jobRow
-	ref ref
+	ref     ref
+	part    *partRow       // in a spread namespace
+	told    uint64         // the revision of which other shards have heard
+	defined *definitionRow // of which they have not
 }
 
 // load returns a job of the namespace, nil if there is none.
@@ -92,9 +99,15 @@ func (w *work) load(r ref) *job {
 	if !ok {
 		return nil
 	}
-	j := &job{must(decode(b, (*jobRow).code)), r}
+	j := &job{jobRow: must(decode(b, (*jobRow).code)), ref: r}
 	if j.ns != w.tx.Namespace() {
 		return nil
+	}
+	j.told = j.revision
+	if w.tx.Spread() {
+		b, _ := w.tx.Get(jobKey(rowPart, r))
+		part := must(decode(b, (*partRow).code))
+		j.part = &part
 	}
 	return j
 }
@@ -102,7 +115,7 @@ func (w *work) load(r ref) *job {
 // find returns the job that a user means. Errors: ErrNotFound.
 func (w *work) find(t *target) (*job, error) {
 	j := w.load(t.job)
-	if j == nil || j.created != t.created {
+	if j == nil || j.created != t.created || !w.home(j) {
 		return nil, notFound(jobID(t.created, t.job))
 	}
 	return j, nil
@@ -114,10 +127,13 @@ func notFound(id JobID) error { return engine.Errorf(ErrNotFound, "job %s not fo
 func (w *work) save(j *job) {
 	w.tx.Set(jobKey(rowJob, j.ref), encode(nil, &j.jobRow, (*jobRow).code))
 	active := jobKey(rowActive, j.ref)
-	if j.active() {
+	if j.active() && !(j.part != nil && j.part.done) {
 		w.tx.Set(active, key.AppendUint64(nil, j.revision))
 	} else {
 		w.tx.Delete(active)
+	}
+	if j.part != nil {
+		w.savePart(j)
 	}
 	w.tx.Notify(jobsTopic(), -1)
 }
@@ -130,22 +146,28 @@ func jobsTopic() engine.Topic { return engine.TopicOf(engine.MachineProcessing, 
 
 func (w *work) submit(s *submitCommand) ([]byte, error) {
 	tx := w.tx
-	if tx.Spread() {
-		return nil, engine.Errorf(ErrInvalid, "job %q: namespace %q is spread over all shards: what its sources hold would have to meet in one", s.name, tx.NamespaceName())
-	}
-	j := &job{ref: ref{uint16(tx.Shard()), uint64(tx.LSN())}}
-	j.jobRow = jobRow{
-		ns: tx.Namespace(), name: s.name, status: Running, created: tx.Now(), parallelism: s.parallelism, batch: s.batch, maxPayload: s.maxPayload,
-		generation: 1, revision: uint64(tx.LSN()), since: uint64(tx.LSN()), numbers: lastNumber(s.numbers),
-	}
+	j := w.begin(ref{uint16(tx.Shard()), uint64(tx.LSN())}, jobRow{
+		name: s.name, created: tx.Now(), parallelism: s.parallelism, batch: s.batch, maxPayload: s.maxPayload, numbers: lastNumber(s.numbers),
+	})
 	tx.Count(countJobs, 1)
 	tx.Insert(nameKey(j.ns, j.name, j.ref), nil)
-	w.define(j, s)
-	t := taskRow{generation: 1, watermark: noTime, target: noTime}
-	tx.Set(jobKey(rowTask, j.ref), encode(nil, &t, (*taskRow).code))
+	w.define(j, &definitionRow{s.source, s.numbers})
 	w.save(j)
 	res := submitted{j.ref, j.created, uint64(tx.LSN())}
 	return encode(nil, &res, (*submitted).code), nil
+}
+
+// begin makes a job that runs, or the part of it that is in this shard, with its task.
+func (w *work) begin(r ref, row jobRow) *job {
+	tx := w.tx
+	row.ns, row.status, row.generation, row.revision, row.since = tx.Namespace(), Running, 1, uint64(tx.LSN()), uint64(tx.LSN())
+	j := &job{jobRow: row, ref: r}
+	if tx.Spread() {
+		j.part = &partRow{epoch: j.since}
+	}
+	t := taskRow{generation: 1, watermark: noTime, target: noTime}
+	tx.Set(jobKey(rowTask, r), encode(nil, &t, (*taskRow).code))
+	return j
 }
 
 func lastNumber(all []numbered) (last uint16) {
@@ -155,9 +177,9 @@ func lastNumber(all []numbered) (last uint16) {
 	return last
 }
 
-func (w *work) define(j *job, s *submitCommand) {
-	d := definitionRow{s.source, s.numbers}
-	w.tx.Set(jobKey(rowDefinition, j.ref), encode(nil, &d, (*definitionRow).code))
+func (w *work) define(j *job, d *definitionRow) {
+	w.tx.Set(jobKey(rowDefinition, j.ref), encode(nil, d, (*definitionRow).code))
+	j.defined = d
 }
 
 // changed is the result of a change.
@@ -199,6 +221,13 @@ func (w *work) cancel(c *jobCommand) ([]byte, error) {
 	if j.status == Cancelled {
 		return w.changed(j)
 	}
+	w.abandon(j)
+	w.tx.Count(countJobs, -1)
+	return w.changed(j)
+}
+
+// abandon drops what a job has, and forgets it later.
+func (w *work) abandon(j *job) {
 	ended := j.ended
 	j.pending, j.restore = 0, 0
 	w.end(j, Cancelled, "")
@@ -213,14 +242,12 @@ func (w *work) cancel(c *jobCommand) ([]byte, error) {
 		w.dropGeneration(j, j.generation+gen)
 	}
 	w.dropSavepoints(j)
-	w.tx.Count(countJobs, -1)
 	w.tx.Schedule(w.tx.Now()+listedMillis, j.ref.append([]byte{tokenForget}))
-	return w.changed(j)
 }
 
 // forget removes what is left of a cancelled job.
 func (w *work) forget(j *job) {
-	for _, kind := range []byte{rowJob, rowDefinition, rowTask, rowOut} {
+	for _, kind := range []byte{rowJob, rowDefinition, rowTask, rowOut, rowPart} {
 		w.tx.Delete(jobKey(kind, j.ref))
 	}
 	if !plant.On(plant.NameStays) {

@@ -34,5 +34,7 @@ func TestPlanted(t *testing.T) {
 		{plant.CountersRestored, "TestSavepoint"},
 		{plant.CancelKeeps, "TestPipeline"},
 		{plant.NameStays, "TestPipeline"},
+		{plant.PartStays, "TestSpread"},
+		{plant.AnyEpochOfJob, "TestSpreadEnds"},
 	})
 }

@@ -38,16 +38,19 @@ func tableOf(shared *memory) engine.Primitive {
 			{Kind: kindSave, Name: "save", From: engine.FromLeaders},
 			{Kind: kindFill, Name: "fill", From: engine.FromLeaders},
 			{Kind: kindDropSavepoint, Name: "drop savepoint", From: engine.FromUsers, Admit: admit, Shrinks: true},
+			{Kind: kindFollow, Name: "follow", From: engine.FromShards, Shrinks: true},
+			{Kind: kindReport, Name: "report", From: engine.FromShards, Shrinks: true},
 		},
 		Queries: []engine.QueryType{
 			{Kind: queryJob, Name: "job", New: engine.NewQuery[jobQuery]},
 			{Kind: queryJobs, Name: "jobs", New: engine.NewQuery[jobsQuery]},
+			{Kind: queryParts, Name: "parts", New: engine.NewQuery[partsQuery]},
 		},
 		Counters: []engine.CounterType{
 			{Counter: countJobs, Name: "jobs", Field: func(c *engine.Counts) *int64 { return &c.Jobs }},
 		},
 		// Rows of jobs and of their tasks: each tick reads and writes them.
-		Caches: func(k []byte) bool { return k[0] == rowJob || k[0] == rowTask },
+		Caches: func(k []byte) bool { return k[0] == rowJob || k[0] == rowTask || k[0] == rowPart },
 	}
 }
 
@@ -59,13 +62,13 @@ func admit(cmd engine.Command, maxPayload int) error {
 		if err != nil {
 			return err
 		}
-		return s.check(maxPayload, numberAll)
+		return s.check(cmd.Spread, maxPayload, numberAll)
 	case kindRestore:
 		r, err := decodeBody(cmd.Body, (*restoreCommand).code)
 		if err != nil || !r.edited {
 			return err
 		}
-		return r.submitCommand.check(maxPayload, func(p []numbered) []numbered {
+		return r.submitCommand.check(cmd.Spread, maxPayload, func(p []numbered) []numbered {
 			seen := make(map[uint16]bool)
 			for i := range p {
 				if n := r.numbers[min(i, len(r.numbers)-1)].number; n > 0 && n <= r.last && !seen[n] {
@@ -80,10 +83,15 @@ func admit(cmd engine.Command, maxPayload int) error {
 }
 
 // check refuses a command that does not say what its definition says. number gives the parts of the definition their numbers.
-func (s *submitCommand) check(maxPayload int, number func([]numbered) []numbered) error {
+func (s *submitCommand) check(spread bool, maxPayload int, number func([]numbered) []numbered) error {
 	p, err := parse(s.source)
 	if err != nil {
 		return err
+	}
+	if spread {
+		if err := checkSpread(p.job); err != nil {
+			return err
+		}
 	}
 	if len(s.numbers) != len(p.parts) {
 		return engine.Errorf(ErrInvalid, "processing: %d numbers for %d parts of a definition", len(s.numbers), len(p.parts))

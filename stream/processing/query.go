@@ -13,6 +13,7 @@ import (
 const (
 	queryJob uint8 = iota + 1
 	queryJobs
+	queryParts
 )
 
 // jobQuery asks for a job: arguments first, results after the blank line.
@@ -66,6 +67,8 @@ func (m *machine) Query(v *engine.View, q engine.Query) error {
 		return m.queryJob(v, q)
 	case *jobsQuery:
 		return m.queryJobs(v, q)
+	case *partsQuery:
+		return m.queryParts(v, q)
 	}
 	return engine.Errorf(ErrInvalid, "processing: unknown query %T", q)
 }

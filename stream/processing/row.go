@@ -15,6 +15,7 @@ import (
 //	'd' | job                                    its definition, see definitionRow
 //	't' | job                                    where its task has come to, see taskRow
 //	'q' | job                                    what is on its way to other shards, see outRow
+//	'b' | job                                    in a spread namespace: its part in this shard, see partRow
 //	'l' | namespace u32 | name 0 | job           a job by its name
 //	'a' | job                                    one that the leader has to look after: its revision (u64)
 //	'c' | job | gen | source u16 | partition u16 where it has come to in a partition, see cursor
@@ -26,6 +27,7 @@ const (
 	rowDefinition = 'd'
 	rowTask       = 't'
 	rowOut        = 'q'
+	rowPart       = 'b'
 	rowName       = 'l'
 	rowActive     = 'a'
 	rowCursor     = 'c'

@@ -14,6 +14,8 @@ func (w *work) askSavepoint(c *jobCommand) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, err
+	case j.part != nil:
+		return nil, engine.Errorf(ErrInvalid, "job %s: namespace %q is spread over all shards: savepoints of such jobs are not supported", jobID(j.created, j.ref), w.tx.NamespaceName())
 	case j.status == Cancelled || j.restore != 0:
 		return nil, engine.Errorf(ErrConflict, "job %s is %s, there is nothing to save", jobID(j.created, j.ref), j.state())
 	case j.pending != 0:
@@ -148,17 +150,17 @@ func (w *work) restore(r *restoreCommand) ([]byte, error) {
 		return nil, engine.Errorf(ErrInvalid, "job %s is called %q, the definition is of %q", id, j.name, r.name)
 	}
 	if r.edited {
-		w.define(j, &r.submitCommand)
+		w.define(j, &definitionRow{r.source, r.submitCommand.numbers})
 		j.parallelism, j.batch, j.maxPayload = r.parallelism, r.batch, r.maxPayload
 	}
 	known := j.numbers
 	j.numbers, j.revision, j.since = max(j.numbers, r.last), uint64(w.tx.LSN()), uint64(w.tx.LSN())
+	if j.part != nil {
+		*j.part = partRow{epoch: j.since}
+	}
 	if r.savepoint == 0 {
 		if r.edited {
-			w.keepOnly(j, r.numbers)
-			if !slices.ContainsFunc(r.numbers, func(n numbered) bool { return n.source && n.number <= known }) {
-				w.beginTime(j)
-			}
+			w.keep(j, r.numbers, known)
 		}
 		w.run(j)
 		return w.changed(j)
@@ -171,6 +173,14 @@ func (w *work) restore(r *restoreCommand) ([]byte, error) {
 	j.restore, j.restored = r.savepoint, 0
 	w.save(j)
 	return w.changed(j)
+}
+
+// keep removes what an edited definition has no use for. known is the greatest number of the definitions before.
+func (w *work) keep(j *job, numbers []numbered, known uint16) {
+	w.keepOnly(j, numbers)
+	if !slices.ContainsFunc(numbers, func(n numbered) bool { return n.source && n.number <= known }) {
+		w.beginTime(j)
+	}
 }
 
 // beginTime has event time begin anew: no source goes on, and what the new ones read is not late because others had come further.

@@ -171,30 +171,52 @@ const (
 // outputs returns the commands for what a sink writes, and what can not be written.
 func (s *step) outputs(sink int, writes []int) (all []output, bad []failure) {
 	t, def := s.task, &s.task.def.Sinks[sink]
-	m := maker{task: t, sink: sink, def: def}
-	limit := maxPerOutput
-	if s.effects.split[sink] || m.task.elsewhere(m.def) && def.Kind == pipeline.ToTS {
-		limit = 1 // so that it is known which one is refused
-	}
-	m.expected = min(len(writes), limit)
+	var makers []*maker // one for each shard
 	for _, at := range s.effects.collapse(def, writes) {
 		if _, refused := s.effects.refused[at]; refused {
 			continue
 		}
 		w := &s.effects.writes[at]
+		route := t.routeOf(def, w)
+		shard := t.shardOf(route)
+		i := slices.IndexFunc(makers, func(m *maker) bool { return m.shard == shard })
+		if i < 0 {
+			i = len(makers)
+			m := &maker{task: t, sink: sink, def: def, shard: shard, away: !t.here(def, route), limit: maxPerOutput}
+			if s.effects.split[sink] || m.away && def.Kind == pipeline.ToTS {
+				m.limit = 1 // so that it is known which one is refused
+			}
+			m.expected = min(len(writes), m.limit)
+			makers = append(makers, m)
+		}
+		m := makers[i]
 		if err := m.add(at, w); err != nil {
 			bad = append(bad, t.refusedWrite(sink, err.Error(), w))
 			continue
 		}
-		if t.elsewhere(def) {
+		if m.away {
 			m.lost = append(m.lost, t.refusedWrite(sink, "", w))
 		}
-		if len(m.at) >= limit || m.size >= maxOutputBytes {
+		if len(m.at) >= m.limit || m.size >= maxOutputBytes {
 			m.flush()
 		}
 	}
-	m.flush()
-	return m.made, bad
+	for _, m := range makers {
+		m.flush()
+		all = append(all, m.made...)
+	}
+	return all, bad
+}
+
+// routeOf returns what routes a write in a spread namespace.
+func (t *task) routeOf(def *pipeline.Sink, w *pipeline.Write) string {
+	switch {
+	case def.Kind == pipeline.ToKV:
+		return w.Key
+	case def.Kind == pipeline.ToTS && t.spread:
+		return engine.OpOf(ts.WriteOp(pointOf(def.Target, &w.Point))).Route
+	}
+	return def.Target
 }
 
 // collapse leaves out puts of keys that are put again behind.
@@ -219,11 +241,14 @@ func (e *effects) collapse(def *pipeline.Sink, writes []int) []int {
 
 // maker makes the outputs of a sink.
 type maker struct {
-	task *task
-	sink int
-	def  *pipeline.Sink
-	made []output
+	task  *task
+	sink  int
+	def   *pipeline.Sink
+	shard engine.ShardID // of the namespace of the job
+	away  bool           // it is another one than that of the task, or the sink is in another namespace
+	made  []output
 
+	limit    int // of the writes in an output
 	expected int // writes that are in the next output, at most
 
 	at       []int     // the writes in the next output
@@ -303,7 +328,7 @@ func (m *maker) flush() {
 	var op engine.Op
 	switch m.def.Kind {
 	case pipeline.ToStream:
-		op = engine.OpOf(stream.AppendManyOp(m.def.Target, m.messages))
+		op = pourOp(m.def.Target, m.messages)
 	case pipeline.ToKV:
 		op = engine.Op{Command: engine.Command{Machine: engine.MachineKV, Kind: feed.KindPutMany, Body: m.puts}, Route: m.route}
 	case pipeline.ToQueue:
@@ -315,10 +340,19 @@ func (m *maker) flush() {
 	o.records, o.at = int64(len(m.at)), m.at
 	if m.task.elsewhere(m.def) {
 		o.where = m.def.Namespace
+	}
+	if m.away {
 		o.lost = encodeFailures(m.lost)
 	}
 	m.made = append(m.made, o)
 	m.at, m.lost, m.size, m.messages, m.puts, m.enqueued, m.points = nil, nil, 0, nil, nil, nil, nil
+}
+
+// pourOp appends to a stream, wherever its partitions are.
+func pourOp(name string, messages []stream.Message) engine.Op {
+	op := engine.OpOf(stream.AppendManyOp(name, messages))
+	op.Command.Kind = feed.KindPour
+	return op
 }
 
 func outputOf(op engine.Op, sink int) output {

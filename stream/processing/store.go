@@ -1,6 +1,7 @@
 package processing
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"iter"
@@ -31,13 +32,13 @@ type Submitted struct {
 // committed (see floe.Config.Durability). After a ctx error or ErrUnknownOutcome there may or may not be one.
 //
 // Errors: *DefinitionError, which is ErrInvalid, for a definition with mistakes; ErrInvalid for one of more than MaxDefinition bytes, for one of another
-// namespace, and in a namespace that is spread over all shards.
+// namespace, and in a namespace that is spread over all shards for one with an operator that is not supported there.
 func (s *Store) Submit(ctx context.Context, definition []byte) (Submitted, error) {
 	p, err := s.parse(definition)
 	if err != nil {
 		return Submitted{}, err
 	}
-	if err := s.checkNamespaces(ctx, p.job); err != nil {
+	if err := s.checkJob(ctx, p.job); err != nil {
 		return Submitted{}, err
 	}
 	cmd := p.command(definition, s.scope.MaxPayload())
@@ -49,7 +50,8 @@ func (s *Store) Submit(ctx context.Context, definition []byte) (Submitted, error
 	if err != nil {
 		return Submitted{}, err
 	}
-	return Submitted{jobID(res.created, res.job), cmd.name, Running, res.lsn}, nil
+	id := jobID(res.created, res.job)
+	return Submitted{id, cmd.name, Running, res.lsn}, s.heard(ctx, id)
 }
 
 // parse reads a definition for the namespace.
@@ -62,6 +64,18 @@ func (s *Store) parse(definition []byte) (*parsed, error) {
 		return nil, engine.Errorf(ErrInvalid, "job %q is for namespace %q, not %q", p.job.Name, ns, s.Namespace())
 	}
 	return p, nil
+}
+
+// checkJob refuses what a job of the namespace can not do.
+func (s *Store) checkJob(ctx context.Context, job *pipeline.Job) error {
+	if spread, err := s.scope.Spread(ctx); err != nil {
+		return err
+	} else if spread {
+		if err := checkSpread(job); err != nil {
+			return err
+		}
+	}
+	return s.checkNamespaces(ctx, job)
 }
 
 // checkNamespaces refuses sinks and lookups in other namespaces that the job can not reach.
@@ -115,7 +129,12 @@ func (s *Store) Locate(ctx context.Context, id JobID) (string, error) {
 // Job returns a job. Errors: ErrNotFound; ErrInvalid for what is no id.
 func (s *Store) Job(ctx context.Context, id JobID) (Job, error) {
 	q, err := s.query(ctx, id, s.Namespace())
-	return q.job, err
+	if err != nil {
+		return Job{}, err
+	}
+	jobs := []Job{q.job}
+	err = s.gather(ctx, jobs)
+	return jobs[0], err
 }
 
 // Detail is a job with all that is known of it.
@@ -128,7 +147,12 @@ type Detail struct {
 // Detail returns a job with its definition and savepoints. Errors: those of Job.
 func (s *Store) Detail(ctx context.Context, id JobID) (Detail, error) {
 	q, err := s.query(ctx, id, s.Namespace())
-	return Detail{q.job, q.source, q.savepoints}, err
+	if err != nil {
+		return Detail{}, err
+	}
+	jobs := []Job{q.job}
+	err = s.gather(ctx, jobs)
+	return Detail{jobs[0], q.source, q.savepoints}, err
 }
 
 // Definition returns the definition of a job as it was submitted, or restored last. Errors: those of Job.
@@ -220,13 +244,38 @@ func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Job], e
 	if err != nil {
 		return page, err
 	}
+	var end []byte // where the first of the shards that have more has come to
 	for _, p := range parts {
 		page.Items = append(page.Items, p.jobs...)
-		if p.more && len(parts) == 1 {
-			page.Cursor = formatCursor(p.last)
+		if p.more && (end == nil || bytes.Compare(p.last, end) < 0) {
+			end = p.last
 		}
 	}
-	return page, nil
+	if len(parts) > 1 {
+		page.Items, end = inOrder(page.Items, end, o.Limit)
+	}
+	if end != nil {
+		page.Cursor = formatCursor(end)
+	}
+	return page, s.gather(ctx, page.Items)
+}
+
+// inOrder returns the first jobs, up to limit, of those that several shards have found, as far as all of these have looked: up to end, if that is not nil. It also
+// returns where the next page begins, nil if there is none.
+func inOrder(jobs []Job, end []byte, limit int) ([]Job, []byte) {
+	place := func(j *Job) []byte {
+		_, r, _ := j.ID.parse()
+		return r.append(append([]byte(j.Name), 0))
+	}
+	slices.SortFunc(jobs, func(a, b Job) int { return bytes.Compare(place(&a), place(&b)) })
+	if end != nil {
+		jobs = jobs[:slices.IndexFunc(append(jobs, Job{}), func(j Job) bool { return j.ID == "" || bytes.Compare(place(&j), end) > 0 })]
+	}
+	if len(jobs) > limit {
+		jobs = jobs[:limit]
+		end = place(&jobs[limit-1])
+	}
+	return jobs, end
 }
 
 // All iterates over the jobs of the namespace in the order of Page. Each pair is a job and nil, or a zero Job and an error, after which iteration ends; nothing
@@ -267,7 +316,8 @@ func (s *Store) Rescale(ctx context.Context, id JobID, parallelism int) error {
 // Savepoint begins to copy the state of a job, as it is between two ticks, while the job goes on; AwaitSavepoint waits for the end. Of more than MaxSavepoints
 // the oldest goes.
 //
-// Errors: ErrNotFound; ErrConflict if the job is cancelled or being restored; ErrBusy while another savepoint is being made.
+// Errors: ErrNotFound; ErrInvalid in a namespace that is spread over all shards; ErrConflict if the job is cancelled or being restored; ErrBusy while another savepoint
+// is being made.
 func (s *Store) Savepoint(ctx context.Context, id JobID) (SavepointID, error) {
 	res, err := s.change(ctx, kindSavepoint, id, 0)
 	if err != nil {
@@ -321,7 +371,11 @@ func (s *Store) change(ctx context.Context, kind uint8, id JobID, n uint64) (cha
 	}
 	c := jobCommand{target{r, created}, n}
 	op := atJob(kind, c.target, &c, (*jobCommand).code)
-	return engine.Propose(ctx, &s.scope, op, func(b []byte) (changed, error) { return decode(b, (*changed).code) })
+	res, err := engine.Propose(ctx, &s.scope, op, func(b []byte) (changed, error) { return decode(b, (*changed).code) })
+	if err == nil {
+		err = s.heard(ctx, id)
+	}
+	return res, err
 }
 
 // RestoreOption changes what Restore does.
@@ -362,6 +416,9 @@ func (s *Store) Restore(ctx context.Context, id JobID, opts ...RestoreOption) (S
 		}
 		op := atJob(kindRestore, cmd.target, cmd, (*restoreCommand).code)
 		res, err := engine.Propose(ctx, &s.scope, op, func(b []byte) (changed, error) { return decode(b, (*changed).code) })
+		if err == nil {
+			return res.status, s.heard(ctx, id)
+		}
 		if !errors.Is(err, ErrConflict) || try == 3 {
 			return res.status, err
 		}
@@ -405,7 +462,7 @@ func (s *Store) restoring(ctx context.Context, id JobID, opts []RestoreOption) (
 	if o.definition != nil {
 		p, err := s.parse(o.definition)
 		if err == nil {
-			err = s.checkNamespaces(ctx, p.job)
+			err = s.checkJob(ctx, p.job)
 		}
 		if err != nil {
 			return nil, Plan{}, err

@@ -37,6 +37,8 @@ type task struct {
 	ref       ref
 	namespace string
 	spread    bool
+	shard     engine.ShardID
+	shards    int
 	job       jobRow
 	def       *pipeline.Job
 	prog      *pipeline.Program
@@ -98,7 +100,7 @@ func (m *machine) open(v *engine.View, r ref) (*task, error) {
 	if err != nil || !ok {
 		return nil, err
 	}
-	t := &task{ref: r, job: j, cursors: make(map[cursorID]cursor), cache: newCache(m.memory)}
+	t := &task{ref: r, shard: v.Shard(), shards: v.Shards(), job: j, cursors: make(map[cursorID]cursor), cache: newCache(m.memory)}
 	if t.namespace, ok = v.NamespaceName(j.ns); !ok {
 		return nil, fmt.Errorf("processing: job %v is of namespace %d, which is not known", r, j.ns)
 	}
@@ -321,7 +323,7 @@ func (t *task) fullQueue(v *engine.View, s *step, least bool) (string, error) {
 	var seen []string
 	for i := range t.def.Sinks {
 		k := &t.def.Sinks[i]
-		if k.Kind != pipeline.ToQueue || t.elsewhere(k) || slices.Contains(seen, k.Target) {
+		if k.Kind != pipeline.ToQueue || !t.here(k, k.Target) || slices.Contains(seen, k.Target) {
 			continue
 		}
 		seen = append(seen, k.Target)
@@ -351,7 +353,7 @@ func (t *task) fullQueue(v *engine.View, s *step, least bool) (string, error) {
 func (e *effects) toQueue(t *task, queue string) (places []int, size int64) {
 	for i := range e.writes {
 		w := &e.writes[i]
-		if k := &t.def.Sinks[w.Sink]; k.Kind == pipeline.ToQueue && k.Target == queue && !t.elsewhere(k) {
+		if k := &t.def.Sinks[w.Sink]; k.Kind == pipeline.ToQueue && k.Target == queue && t.here(k, queue) {
 			places = append(places, i)
 			size += int64(len(w.Record.Value))
 		}
@@ -362,6 +364,19 @@ func (e *effects) toQueue(t *task, queue string) (places []int, size int64) {
 // elsewhere reports whether a sink is in another namespace.
 func (t *task) elsewhere(k *pipeline.Sink) bool {
 	return k.Namespace != "" && k.Namespace != t.namespace
+}
+
+// here reports whether what a name routes is in the namespace and the shard of the task.
+func (t *task) here(k *pipeline.Sink, route string) bool {
+	return !t.elsewhere(k) && t.shardOf(route) == t.shard
+}
+
+// shardOf returns the shard of a name of the job's namespace.
+func (t *task) shardOf(name string) engine.ShardID {
+	if !t.spread {
+		return t.shard
+	}
+	return engine.NameShard(t.namespace, name, t.shards)
 }
 
 // waitForRoom holds the task until a queue has room.

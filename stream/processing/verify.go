@@ -13,7 +13,7 @@ import (
 // Verify checks that every row belongs to a job that may have it, and counts jobs.
 func (m *machine) Verify(a *engine.Audit) error {
 	v := &verifier{Audit: a, jobs: make(map[ref]*verified)}
-	for _, check := range []func() error{v.verifyJobs, v.verifyTasks, v.verifyNames, v.verifyActive, v.verifyRows, v.verifySavepoints, v.verifyCounts} {
+	for _, check := range []func() error{v.verifyJobs, v.verifyParts, v.verifyTasks, v.verifyNames, v.verifyActive, v.verifyRows, v.verifySavepoints, v.verifyCounts} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -29,6 +29,7 @@ type verifier struct {
 // verified is a job with what was found of it.
 type verified struct {
 	jobRow
+	part                            *partRow
 	task, definition, named, active bool
 	savepoints                      int
 }
@@ -53,6 +54,29 @@ func (v *verifier) verifyJobs() error {
 			v.Reportf("processing: job %v: %+v", r, *j)
 		}
 	})
+}
+
+// away reports whether only a part of the job is in the shard, and not what users change.
+func (v *verifier) away(r ref) bool { return engine.ShardID(r.shard) != v.Shard() }
+
+// busy reports whether the leader has something to do for the job.
+func (j *verified) busy() bool { return j.jobRow.active() && (j.part == nil || !j.part.done) }
+
+func (v *verifier) verifyParts() error {
+	err := each(v, rowPart, 1+refLen, (*partRow).code, func(r ref, _ []byte, p *partRow) {
+		j := v.jobs[r]
+		if j == nil || p.epoch == 0 || p.ended < 0 || p.ended > v.Shards() || v.away(r) && p.ended > 0 {
+			v.Reportf("processing: part %+v of job %v, which is %+v", *p, r, j)
+			return
+		}
+		j.part = p
+	})
+	for r, j := range v.jobs {
+		if names := v.Names(); int(j.ns) < len(names) && v.Spread(names[j.ns]) != (j.part != nil) || j.part == nil && v.away(r) {
+			v.Reportf("processing: job %v of namespace %d has the part %+v", r, j.ns, j.part)
+		}
+	}
+	return err
 }
 
 func (v *verifier) verifyTasks() error {
@@ -118,7 +142,7 @@ func (v *verifier) verifyActive() error {
 			return nil
 		}
 		j := v.jobs[refOf(k[1:])]
-		if j == nil || !j.jobRow.active() || !bytes.Equal(value, key.AppendUint64(nil, j.revision)) {
+		if j == nil || !j.busy() || !bytes.Equal(value, key.AppendUint64(nil, j.revision)) {
 			v.Reportf("processing: row %x says that there is something to do at %x for job %+v", k, value, j)
 			return nil
 		}
@@ -188,10 +212,10 @@ func (v *verifier) verifySavepoints() error {
 func (v *verifier) verifyCounts() error {
 	counted := make(map[uint32]int64)
 	for r, j := range v.jobs {
-		if j.status != Cancelled {
+		if j.status != Cancelled && !v.away(r) {
 			counted[j.ns]++
 		}
-		if !j.task || !j.definition || !j.named || j.active != j.jobRow.active() || j.savepoints != j.jobRow.savepoints {
+		if !j.task || !j.definition || j.named == v.away(r) || j.active != j.busy() || j.savepoints != j.jobRow.savepoints {
 			v.Reportf("processing: job %v lacks something: %+v", r, *j)
 		}
 	}

@@ -1,0 +1,404 @@
+package processing
+
+import (
+	"context"
+	"slices"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/pipeline"
+	"github.com/floedb/floe/internal/plant"
+)
+
+// In a spread namespace a job has a part in every shard, under one ref: rows like those of a job in one shard, whose task reads what the shard has of the sources.
+// What users do to the job they do at its home, the shard in the ref, which tells the others (follow). They tell it when their part has come to its end (report).
+//
+//	home                                    other shards
+//	submit, stop, restore ...  - follow ->  the part does likewise
+//	the job has failed         <- report -  the part has failed
+//	the job is completed, once all parts are
+//
+// Each time a job begins to run is an epoch: what is told of an earlier one comes too late to matter.
+
+// checkSpread refuses what a job in a spread namespace can not do.
+func checkSpread(job *pipeline.Job) error {
+	for i := range job.Operators {
+		o := &job.Operators[i]
+		what := ""
+		switch {
+		case o.Keyed:
+			what = "the records of a key would have to meet in one"
+		case o.Looks:
+			what = "what is looked up is in any of them"
+		default:
+			continue
+		}
+		return engine.Errorf(ErrInvalid, "operator %q: %s is not supported in a namespace that is spread over all shards: %s", o.Name, o.Type, what)
+	}
+	return nil
+}
+
+// partRow is the value of a row 'b'.
+type partRow struct {
+	heard uint64 // revision of the job, at its home, that the shard has heard of
+	epoch uint64 // LSN, at home, at which the job has begun to run
+	done  bool   // the part has read all that it was to read
+	ended int    // at home: how many parts have
+}
+
+func (p *partRow) code(c *codec.Coder) {
+	version(c, "part")
+	c.Uvarint(&p.heard)
+	c.Uvarint(&p.epoch)
+	c.Bool(&p.done)
+	c.Int(&p.ended)
+}
+
+// followCommand is the body of kindFollow: what has become of a job.
+type followCommand struct {
+	job         ref
+	revision    uint64
+	epoch       uint64
+	name        string
+	created     int64
+	status      Status
+	reason      string
+	parallelism int
+	batch       int
+	maxPayload  int
+	numbers     uint16
+	defined     bool // with the definition, which is new
+	definition  definitionRow
+}
+
+func (f *followCommand) code(c *codec.Coder) {
+	codeRef(c, &f.job)
+	c.Uvarint(&f.revision)
+	c.Uvarint(&f.epoch)
+	c.String(&f.name)
+	c.Varint(&f.created)
+	if c.Byte((*byte)(&f.status)); f.status < Running || f.status > Completed {
+		c.Fail("unknown state")
+	}
+	c.String(&f.reason)
+	for _, n := range [...]*int{&f.parallelism, &f.batch, &f.maxPayload} {
+		c.Int(n)
+	}
+	codeU16(c, &f.numbers)
+	if c.Bool(&f.defined); f.defined {
+		f.definition.code(c)
+	}
+}
+
+// reportCommand is the body of kindReport: what has become of a part.
+type reportCommand struct {
+	job    ref
+	epoch  uint64
+	status Status // Failed or Completed
+	reason string
+}
+
+func (r *reportCommand) code(c *codec.Coder) {
+	codeRef(c, &r.job)
+	c.Uvarint(&r.epoch)
+	if c.Byte((*byte)(&r.status)); r.status != Failed && r.status != Completed {
+		c.Fail("unknown end")
+	}
+	c.String(&r.reason)
+}
+
+// home reports whether users change the job in this shard.
+func (w *work) home(j *job) bool { return j.part == nil || engine.ShardID(j.ref.shard) == w.tx.Shard() }
+
+// savePart writes the row of the part, and tells other shards what has become of the job, if this is its home and they have not heard of it.
+func (w *work) savePart(j *job) {
+	if w.home(j) {
+		j.part.heard = j.revision
+	}
+	w.tx.Set(jobKey(rowPart, j.ref), encode(nil, j.part, (*partRow).code))
+	w.tx.Notify(jobTopic(j.ref), -1)
+	if !w.home(j) || j.told == j.revision {
+		return
+	}
+	f := followCommand{
+		job: j.ref, revision: j.revision, epoch: j.part.epoch, name: j.name, created: j.created, status: j.status, reason: j.reason,
+		parallelism: j.parallelism, batch: j.batch, maxPayload: j.maxPayload, numbers: j.numbers,
+	}
+	if j.defined != nil {
+		f.defined, f.definition = true, *j.defined
+	}
+	body := encode(nil, &f, (*followCommand).code)
+	for shard := range engine.ShardID(w.tx.Shards()) {
+		if shard != w.tx.Shard() {
+			w.tell(j, shard, kindFollow, body)
+		}
+	}
+	j.told, j.defined = j.revision, nil
+}
+
+// tell sends a command about the job to another shard. It waits for no sink.
+func (w *work) tell(j *job, shard engine.ShardID, kind uint8, body []byte) {
+	w.tx.Send(engine.Message{
+		Command: engine.Command{Machine: engine.MachineProcessing, Kind: kind, Namespace: w.tx.NamespaceName(), Spread: true, Body: body},
+		Name:    engine.RouteTo(w.tx.NamespaceName(), shard, w.tx.Shards()), Lane: ^laneOf(j.ref),
+	})
+}
+
+// follow has the part in this shard do what has been done to the job.
+func (w *work) follow(f *followCommand) ([]byte, error) {
+	j := w.load(f.job)
+	if j == nil && !f.defined {
+		return nil, nil // it has been forgotten
+	}
+	if j == nil {
+		j = w.begin(f.job, jobRow{name: f.name, created: f.created})
+		j.part.epoch = f.epoch
+	}
+	known := j.numbers
+	j.part.heard, j.revision, j.numbers = f.revision, uint64(w.tx.LSN()), f.numbers
+	if f.defined {
+		w.define(j, &f.definition)
+		w.keep(j, f.definition.numbers, known)
+	}
+	j.parallelism, j.batch, j.maxPayload = f.parallelism, f.batch, f.maxPayload
+	again := f.epoch != j.part.epoch && !plant.On(plant.PartStays)
+	if again {
+		j.part.epoch, j.part.done, j.since = f.epoch, false, uint64(w.tx.LSN())
+	}
+	switch {
+	case f.status == Cancelled:
+		w.abandon(j)
+	case f.status == Running && again:
+		w.run(j)
+	case f.status != Running && j.status == Running:
+		w.end(j, f.status, f.reason)
+	default: // a part that has failed stays so: its home will hear of it, if that is not known there yet
+		w.save(j)
+	}
+	return nil, nil
+}
+
+// endPart ends the part of a job that is in this shard.
+func (w *work) endPart(j *job, s Status, reason string) {
+	home := w.home(j)
+	switch {
+	case s == Completed:
+		j.part.done = true
+		w.save(j)
+	case !home:
+		w.end(j, s, reason)
+	}
+	r := reportCommand{j.ref, j.part.epoch, s, engine.Cut(reason, maxReason)}
+	if home {
+		w.partEnded(j, &r)
+		return
+	}
+	w.tell(j, engine.ShardID(j.ref.shard), kindReport, encode(nil, &r, (*reportCommand).code))
+}
+
+// report hears at home what has become of a part.
+func (w *work) report(r *reportCommand) ([]byte, error) {
+	if j := w.load(r.job); j != nil && j.status == Running && (r.epoch == j.part.epoch || plant.On(plant.AnyEpochOfJob)) {
+		w.partEnded(j, r)
+	}
+	return nil, nil
+}
+
+// partEnded ends a job that runs when a part of it has failed, or the last one is done.
+func (w *work) partEnded(j *job, r *reportCommand) {
+	if r.status == Failed {
+		w.end(j, Failed, r.reason)
+		return
+	}
+	if j.part.ended++; j.part.ended < w.tx.Shards() {
+		w.save(j)
+		return
+	}
+	w.end(j, Completed, "")
+}
+
+// partsQuery asks a shard for its parts of jobs: arguments first, results after the blank line.
+type partsQuery struct {
+	namespace string
+	jobs      []ref
+	heard     uint64 // it waits until the parts have heard of that revision
+
+	parts []partInfo
+}
+
+// partInfo is what a shard says of a part.
+type partInfo struct {
+	found      bool
+	job        Job   // of which only what can differ is of use
+	latencySum int64 // ms
+	ticks      int64
+	lived      int64 // ms
+}
+
+// Machine returns the one of stream processing.
+func (*partsQuery) Machine() engine.MachineID { return engine.MachineProcessing }
+
+// Kind is of engine.Query.
+func (*partsQuery) Kind() uint8 { return queryParts }
+
+// Arguments is of engine.Query.
+func (q *partsQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	codec.List(c, &q.jobs, codeRef)
+	c.Uvarint(&q.heard)
+	if len(q.jobs) > engine.MaxPageItems {
+		c.Fail("too many jobs")
+	}
+}
+
+// Results is of engine.Query.
+func (q *partsQuery) Results(c *codec.Coder) {
+	codec.List(c, &q.parts, func(c *codec.Coder, p *partInfo) {
+		if c.Bool(&p.found); p.found {
+			p.job.code(c)
+			c.Varint(&p.latencySum)
+			c.Varint(&p.ticks)
+			c.Varint(&p.lived)
+		}
+	})
+	if c.Reading() && len(q.parts) != len(q.jobs) {
+		c.Fail("not one answer for each job")
+	}
+}
+
+func (m *machine) queryParts(v *engine.View, q *partsQuery) error {
+	q.parts = make([]partInfo, len(q.jobs))
+	for i, r := range q.jobs {
+		if q.heard != 0 {
+			if err := v.WaitOn(jobTopic(r)); err != nil {
+				return err
+			}
+		}
+		b, ok, err := v.Get(jobKey(rowPart, r))
+		if err != nil {
+			return err
+		}
+		part := partRow{}
+		if ok {
+			if part, err = decode(b, (*partRow).code); err != nil {
+				return err
+			}
+		}
+		if part.heard < q.heard {
+			return engine.ErrWait
+		}
+		if !ok {
+			continue
+		}
+		if err := m.describePart(v, q.namespace, r, &q.parts[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *machine) describePart(v *engine.View, namespace string, r ref, p *partInfo) error {
+	j, ok, err := readJob(v, r)
+	if err != nil || !ok {
+		return err
+	}
+	if name, ok := v.NamespaceName(j.ns); !ok || name != namespace {
+		return nil
+	}
+	p.found, p.lived = true, v.Now()-j.created
+	if p.job, err = m.describe(v, namespace, r, &j); err != nil {
+		return err
+	}
+	p.latencySum, p.ticks = p.job.Metrics.latencySum, p.job.Metrics.ticks
+	return nil
+}
+
+// gather gives jobs of a spread namespace, as their homes know them, the figures of all their parts.
+func (s *Store) gather(ctx context.Context, jobs []Job) error {
+	if spread, err := s.scope.Spread(ctx); err != nil || !spread || len(jobs) == 0 {
+		return err
+	}
+	q := partsQuery{namespace: s.Namespace()}
+	for i := range jobs {
+		_, r, err := jobs[i].ID.parse()
+		if err != nil {
+			return err
+		}
+		q.jobs = append(q.jobs, r)
+	}
+	answers, _, err := engine.AskAll(ctx, &s.scope, q)
+	if err != nil {
+		return err
+	}
+	for i := range jobs {
+		var parts []*partInfo
+		for _, a := range answers {
+			if p := &a.parts[i]; p.found {
+				parts = append(parts, p)
+			}
+		}
+		jobs[i].sum(parts)
+	}
+	return nil
+}
+
+// heard waits until all shards have heard of the last change of a job in a spread namespace.
+func (s *Store) heard(ctx context.Context, id JobID) error {
+	if spread, err := s.scope.Spread(ctx); err != nil || !spread {
+		return err
+	}
+	q, err := s.query(ctx, id, s.Namespace())
+	if err != nil {
+		return err
+	}
+	_, _, err = engine.AskAll(ctx, &s.scope, partsQuery{namespace: s.Namespace(), jobs: []ref{q.ref}, heard: q.revision})
+	return err
+}
+
+// sum makes the figures of a job those of all its parts.
+func (j *Job) sum(parts []*partInfo) {
+	sum, ticks, lived := Metrics{}, int64(0), int64(0)
+	var latency int64
+	for _, p := range parts {
+		m := &p.job.Metrics
+		sum.add(m)
+		latency, ticks, lived = latency+p.latencySum, ticks+p.ticks, max(lived, p.lived)
+		if p.job.Held && !j.Held && j.Status == Running {
+			j.Held, j.Reason = true, p.job.Reason
+		}
+	}
+	sum.LatencyAvg = average(latency, ticks)
+	if j.Status == Running {
+		sum.rates(lived)
+	}
+	j.Metrics = sum
+}
+
+// add adds the figures of a part.
+func (m *Metrics) add(o *Metrics) {
+	for _, n := range [...]struct {
+		to   *int64
+		part int64
+	}{
+		{&m.RecordsIn, o.RecordsIn}, {&m.RecordsOut, o.RecordsOut}, {&m.Errors, o.Errors}, {&m.Late, o.Late}, {&m.Dropped, o.Dropped},
+		{&m.Missed, o.Missed}, {&m.Backlog, o.Backlog},
+	} {
+		*n.to += n.part
+	}
+	m.LastReadCount = max(m.LastReadCount, o.LastReadCount)
+	m.Idle, m.Lag = max(m.Idle, o.Idle), max(m.Lag, o.Lag)
+	m.LatencyLast, m.LatencyMax = max(m.LatencyLast, o.LatencyLast), max(m.LatencyMax, o.LatencyMax)
+	if m.Watermark.IsZero() || !o.Watermark.IsZero() && o.Watermark.Before(m.Watermark) {
+		m.Watermark = o.Watermark
+	}
+	for _, op := range o.Operators {
+		i := slices.IndexFunc(m.Operators, func(known OperatorMetrics) bool { return known.Name == op.Name })
+		if i < 0 {
+			m.Operators = append(m.Operators, op)
+			continue
+		}
+		known := &m.Operators[i]
+		known.In, known.Out, known.Errors = known.In+op.In, known.Out+op.Out, known.Errors+op.Errors
+		known.Late, known.Dropped = known.Late+op.Late, known.Dropped+op.Dropped
+	}
+}
