@@ -14,8 +14,9 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// pipeJob is a stream-processing job in the plain namespace. Clients append events, stop and restore it, and empty the queue that it fills, which is so small that it
-// holds the job up. In the end its sinks have to hold what comes of the events, each once.
+// pipeJob is a stream-processing job in the plain namespace, and another one in the spread namespace, whose source and sinks are in all shards. Clients append events,
+// stop and restore them, and empty the queues that they fill, which are so small that they hold the jobs up. In the end the sinks have to hold what comes of the
+// events, each once.
 type pipeJob struct{}
 
 func newPipeJob() Job { return &pipeJob{} }
@@ -65,32 +66,50 @@ type pipeClient struct {
 	count   int
 }
 
-func pipeClientOf(w World) *pipeClient {
+// pipeClientsOf returns a client for each of the namespaces.
+func pipeClientsOf(w World) (all [2]*pipeClient) {
 	r := w.Router()
-	return &pipeClient{
-		World: w, jobs: engine.StoreOf(processing.Primitive, r, Plain, MaxValue), streams: engine.StoreOf(stream.Primitive, r, Plain, MaxValue),
-		queues: engine.StoreOf(queue.Primitive, r, Plain, MaxValue), keys: engine.StoreOf(kv.Primitive, r, Plain, MaxValue),
+	for i, ns := range []string{Plain, Spread} {
+		all[i] = &pipeClient{
+			World: w, jobs: engine.StoreOf(processing.Primitive, r, ns, MaxValue), streams: engine.StoreOf(stream.Primitive, r, ns, MaxValue),
+			queues: engine.StoreOf(queue.Primitive, r, ns, MaxValue), keys: engine.StoreOf(kv.Primitive, r, ns, MaxValue),
+		}
 	}
+	return all
 }
 
-// Open submits the job once: nobody appends events before it has returned.
+// Open submits the jobs once: nobody appends events before it has returned.
 func (j *pipeJob) Open(w World) bool {
-	p, ctx := pipeClientOf(w), context.Background()
-	return insist(w, func() error { return p.queues.Configure(ctx, todo, queue.Settings{MaxLen: todoLen}) }) &&
-		insist(w, func() error {
-			err := p.streams.Create(ctx, events, stream.Partitions(2))
-			if errors.Is(err, engine.ErrExists) {
-				return nil
-			}
-			return err
-		}) &&
-		insist(w, func() error {
+	for _, p := range pipeClientsOf(w) {
+		if !p.open() {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *pipeClient) open() bool {
+	ctx := context.Background()
+	return insist(p, func() error { return p.queues.Configure(ctx, todo, queue.Settings{MaxLen: todoLen}) }) &&
+		p.create(events, 3) && p.create(passed, 2) &&
+		insist(p, func() error {
 			id, err := theJob(p.jobs, pipeName)
 			if err == nil && id == "" {
 				_, err = p.jobs.Submit(ctx, []byte(pipe))
 			}
 			return err
 		})
+}
+
+// create makes a stream, unless it is there.
+func (p *pipeClient) create(name string, partitions int) bool {
+	return insist(p, func() error {
+		err := p.streams.Create(context.Background(), name, stream.Partitions(partitions))
+		if errors.Is(err, engine.ErrExists) {
+			return nil
+		}
+		return err
+	})
 }
 
 // theJob returns the job of a name, "" if there is none. Of several, because the outcome of a submission was not known, all but the first are cancelled.
@@ -114,8 +133,9 @@ func theJob(jobs *processing.Store, name string) (first processing.JobID, err er
 
 // Do appends events, and disturbs the job.
 func (j *pipeJob) Do(w World) {
-	p, ctx := pipeClientOf(w), context.Background()
+	clients, ctx := pipeClientsOf(w), context.Background()
 	for w.Working() {
+		p := clients[w.Rand().IntN(len(clients))]
 		switch n := w.Rand().IntN(20); {
 		case n < 13:
 			w.Note(p.append(ctx))
@@ -150,12 +170,12 @@ func disturb(w World, jobs *processing.Store, name string) error {
 	if err != nil || id == "" {
 		return err
 	}
-	switch w.Rand().IntN(5) {
-	case 0:
+	switch n := w.Rand().IntN(5); {
+	case n == 0:
 		_, err = jobs.Stop(ctx, id)
-	case 1:
+	case n == 1 || n == 2 && jobs.Namespace() == Spread: // where there are no savepoints
 		err = jobs.Rescale(ctx, id, 1+w.Rand().IntN(8))
-	case 2:
+	case n == 2:
 		_, err = jobs.Savepoint(ctx, id)
 	default:
 		_, err = jobs.Restore(ctx, id)
@@ -166,9 +186,15 @@ func disturb(w World, jobs *processing.Store, name string) error {
 	return err
 }
 
-// Audit waits until the job has read all events, and compares what its sinks hold with them.
+// Audit waits until the jobs have read all events, and compares what their sinks hold with them.
 func (j *pipeJob) Audit(w World) {
-	p, ctx := pipeClientOf(w), context.Background()
+	for _, p := range pipeClientsOf(w) {
+		p.audit()
+	}
+}
+
+func (p *pipeClient) audit() {
+	w, ctx := p.World, context.Background()
 	var all []event
 	if !insist(w, func() (err error) {
 		all, err = recordsOf[event](p.streams, events)
@@ -190,15 +216,23 @@ func (j *pipeJob) Audit(w World) {
 		}
 	}
 	got := make(map[string]int)
-	if !insist(w, func() error {
-		clear(got)
-		out, err := recordsOf[event](p.streams, passed)
-		for _, e := range out {
-			got[e.ID]++
+	for range 1000 { // what a stream of the spread namespace sends on to its partitions may be on its way
+		if !insist(w, func() error {
+			clear(got)
+			out, err := recordsOf[event](p.streams, passed)
+			for _, e := range out {
+				got[e.ID]++
+			}
+			return err
+		}) {
+			return
 		}
-		return err
-	}) {
-		return
+		if total(got) >= total(want) || p.jobs.Namespace() == Plain {
+			break
+		}
+		if !w.Sleep(50 * time.Millisecond) {
+			return
+		}
 	}
 	p.compare("stream", want, got)
 	var stats queue.Stats
@@ -263,7 +297,7 @@ func settleJob(w World, jobs *processing.Store, name string, n int64, help func(
 			return job, false
 		case job.Status != processing.Running:
 			_, err = jobs.Restore(ctx, id)
-		case job.Metrics.RecordsIn >= n:
+		case job.Metrics.RecordsIn >= n && job.Metrics.Backlog == 0:
 			return job, true
 		case help != nil:
 			err = help()

@@ -265,33 +265,37 @@ func (r *Rig) Hold(hold bool) {
 	r.hold = hold
 }
 
-// Deliver hands over the messages between shards.
+// Deliver hands over the messages between shards. What a shard does not take for now waits for the next call.
 func (r *Rig) Deliver() {
 	r.t.Helper()
 	r.delivering.Lock()
 	defer r.delivering.Unlock()
+	type pair struct{ from, to engine.ShardID }
+	begun := make(map[pair]*engine.Dispatch)
 	for more := true; more; {
 		more = false
-		for _, x := range r.execs {
+		for i, x := range r.execs {
 			for _, target := range x.PendingTargets() {
-				more = r.dispatch(x, target) || more
+				way, before := pair{engine.ShardID(i), target}, 0
+				if begun[way] == nil {
+					before, begun[way] = 2, x.NewDispatch(target) // steps that it takes whatever there is
+				}
+				more = r.dispatch(x, begun[way]) > before || more
 			}
 		}
 	}
 }
 
-// dispatch hands over what a shard has for another, and reports whether that was anything.
-func (r *Rig) dispatch(x *engine.Executor, target engine.ShardID) bool {
+// dispatch hands over what a shard has for another, and returns in how many steps.
+func (r *Rig) dispatch(x *engine.Executor, d *engine.Dispatch) int {
 	r.t.Helper()
-	const begin = 2 // steps of every Dispatch
-	d := x.NewDispatch(target)
 	for n := 0; ; n++ {
 		step, _, ok, err := d.Next(r.Now(), r.applied(x))
 		if err != nil {
 			r.t.Fatalf("deliver: %v", err)
 		}
 		if !ok {
-			return n > begin
+			return n
 		}
 		out := r.Entry(step.Shard, step.Command)[0]
 		d.Done(out.Result, out.Err, r.Now())

@@ -183,8 +183,8 @@ func (s *step) outputs(sink int, writes []int) (all []output, bad []failure) {
 		if i < 0 {
 			i = len(makers)
 			m := &maker{task: t, sink: sink, def: def, shard: shard, away: !t.here(def, route), limit: maxPerOutput}
-			if s.effects.split[sink] || m.away && def.Kind == pipeline.ToTS {
-				m.limit = 1 // so that it is known which one is refused
+			if s.effects.split[sink] || m.away && (def.Kind == pipeline.ToTS || def.Kind == pipeline.ToQueue) {
+				m.limit = 1 // so that it is known which one is refused, and a queue that holds few takes them in turn
 			}
 			m.expected = min(len(writes), m.limit)
 			makers = append(makers, m)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/stream/processing"
 )
@@ -265,6 +266,34 @@ func TestSpreadRefused(t *testing.T) {
 	}
 	if st, err := s.queues.Stats(ctx, "work"); err != nil || st.Enqueued != 60 {
 		t.Errorf("queue %+v, %v", st, err)
+	}
+}
+
+// TestSpreadFullQueue: a queue that holds less than what a step makes for it, in whichever shard, loses nothing, and what waits for it is counted. All other sinks
+// have their records meanwhile, but those for the shard of the queue.
+func TestSpreadFullQueue(t *testing.T) {
+	s, ctx := newSpread(t, 4), context.Background()
+	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 3}); err != nil {
+		t.Fatal(err)
+	}
+	id := s.submit(fanned)
+	s.give(0, 60)
+	s.settle()
+	if st, err := s.queues.Stats(ctx, "work"); err != nil || st.Enqueued != 3 {
+		t.Errorf("queue %+v, %v", st, err)
+	}
+	if j := s.job(id); j.Metrics.Backlog == 0 || j.Status != processing.Running {
+		t.Errorf("job %+v", j)
+	}
+	for range 60 {
+		if _, err := s.queues.Purge(ctx, "work"); err != nil {
+			t.Fatal(err)
+		}
+		s.Advance(3000)
+	}
+	s.given(60)
+	if j := s.job(id); j.Metrics.Backlog != 0 || j.Metrics.RecordsIn != 60 || j.Metrics.Errors != 0 {
+		t.Errorf("job %+v", j)
 	}
 }
 
