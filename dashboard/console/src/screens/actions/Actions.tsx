@@ -85,6 +85,7 @@ function List() {
     {
       key: 'workers',
       title: 'Workers',
+      spare: 1,
       width: '70px',
       num: true,
       cell: a => <span class={a.worker_count === 0 ? 'warn' : ''}>{count(a.worker_count)}</span>,

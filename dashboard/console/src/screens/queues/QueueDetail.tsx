@@ -94,7 +94,7 @@ export function QueueDetail({ name }: { name: string }) {
           {
             key: 'reason',
             title: 'Reason',
-            width: 'minmax(140px, 1fr)',
+            width: 'minmax(140px, 2fr)',
             cell: (m: Message) => <span class="crit">{reasons.get(String(m.seq))?.reason ?? ''}</span>,
           },
         ]
