@@ -1,5 +1,6 @@
 // Calls of the API: one function, one error, one clock.
 import { parseRaw } from '../lib/json'
+import { strings } from '../strings'
 import { apiURL } from '../lib/mount'
 import { forget, token } from './session'
 import type { Routes } from './routes'
@@ -88,7 +89,7 @@ export async function call<K extends keyof Routes & string>(
     text = await response.text()
   } catch (e) {
     if ((e as Error).name === 'AbortError') throw e
-    throw new ApiError(0, 'The node can not be reached.')
+    throw new ApiError(0, strings.unreachable)
   }
   learnTime(response.headers.get('Date'), started)
   if (!response.ok) throw failure(response, text, route)
@@ -96,7 +97,7 @@ export async function call<K extends keyof Routes & string>(
   try {
     data = (opts.raw || /\d{16}/.test(text) ? parseRaw(text, opts.raw) : JSON.parse(text)) as Routes[K]
   } catch {
-    throw new ApiError(response.status, 'The answer is no JSON: something between this page and the node has changed it.')
+    throw new ApiError(response.status, strings.noJSONAnswer)
   }
   const next = /<\?([^>]*)>; rel="next"/.exec(response.headers.get('Link') ?? '')?.[1] ?? ''
   return { data, lossy: response.headers.get('X-Floe-Lossy') === 'true', next, hint: response.headers.get('X-Floe-Hint') ?? '', at: Date.now() }

@@ -4,6 +4,7 @@ import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { call } from '../api/client'
 import { hold } from '../api/hooks'
 import { go, link, namespaceOf, useRoute } from '../lib/router'
+import { strings } from '../strings'
 import { screens } from './Shell'
 
 interface Target {
@@ -96,7 +97,7 @@ export function Palette({ close }: { close: () => void }) {
     <dialog
       ref={ref}
       class="palette"
-      aria-label="Go to anything"
+      aria-label={strings.palette.title}
       onCancel={e => {
         e.preventDefault()
         close()
@@ -109,8 +110,8 @@ export function Palette({ close }: { close: () => void }) {
         aria-expanded="true"
         aria-controls={id}
         aria-activedescendant={found.length > 0 ? `${id}-${current}` : undefined}
-        aria-label="Go to a screen, a namespace, anything by its name, or an id"
-        placeholder="A screen, a namespace, a name, an id…"
+        aria-label={strings.palette.label}
+        placeholder={strings.palette.hint}
         value={text}
         autofocus
         spellcheck={false}
@@ -127,7 +128,7 @@ export function Palette({ close }: { close: () => void }) {
           requestAnimationFrame(() => document.getElementById(`${id}-${at}`)?.scrollIntoView({ block: 'nearest' }))
         }}
       />
-      <ul role="listbox" id={id} aria-label="Found">
+      <ul role="listbox" id={id} aria-label={strings.palette.found}>
         {found.map((t, i) => (
           <li key={t.what + t.name + i} id={`${id}-${i}`} role="option" aria-selected={i === current} onClick={() => open(t)} onMouseMove={() => setAt(i)}>
             <span class="dim">{t.what}</span>

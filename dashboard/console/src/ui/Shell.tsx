@@ -19,6 +19,8 @@ import { Boundary } from './Panel'
 import { State } from './State'
 import { Toasts, toast } from './toasts'
 
+const say = strings.shell
+
 const listed: { name: string; title: string; icon: IconName; key: string }[] = [
   { name: 'overview', title: 'Overview', icon: 'overview', key: 'o' },
   { name: 'kv', title: 'KV', icon: 'kv', key: 'k' },
@@ -100,10 +102,10 @@ export function Shell() {
           document.querySelector<HTMLElement>('#main h1')?.focus()
         }}
       >
-        Skip to the content
+        {say.skip}
       </a>
       <Header menu={() => setMenu(!menu)} search={() => setPalette(true)} help={() => setHelp(true)} />
-      <nav class="side" aria-label="Screens">
+      <nav class="side" aria-label={say.screens}>
         <ul>
           {screens.map(s => (
             <li key={s.name}>
@@ -116,15 +118,15 @@ export function Shell() {
         </ul>
         <ul class="side-foot">
           <li>
-            <a href="#/settings" title="Settings" aria-current={route.screen === 'settings' ? 'page' : undefined}>
+            <a href="#/settings" title={strings.settings.title} aria-current={route.screen === 'settings' ? 'page' : undefined}>
               <Icon name="settings" size={16} />
-              <span>Settings</span>
+              <span>{strings.settings.title}</span>
             </a>
           </li>
           <li>
-            <a href="#/about" title="About" aria-current={route.screen === 'about' ? 'page' : undefined}>
+            <a href="#/about" title={say.about} aria-current={route.screen === 'about' ? 'page' : undefined}>
               <Icon name="info" size={16} />
-              <span>About</span>
+              <span>{say.about}</span>
             </a>
           </li>
         </ul>
@@ -144,9 +146,9 @@ function Page({ name }: { name: string }) {
   if (!Screen) {
     return (
       <div class="page">
-        <h1 tabIndex={-1}>No such screen</h1>
+        <h1 tabIndex={-1}>{say.noScreen}</h1>
         <p>
-          There is no screen <code>{name}</code>. <a href={link('overview')}>Overview</a>
+          <code>{name}</code> <a href={link('overview')}>{say.overview}</a>
         </p>
       </div>
     )
@@ -169,10 +171,10 @@ function Header({ menu, search, help }: { menu: () => void; search: () => void; 
   const asks = useStore(authEnabled)
   return (
     <header class="top">
-      <button class="btn quiet top-menu" aria-label="Menu" onClick={menu}>
+      <button class="btn quiet top-menu" aria-label={say.menu} onClick={menu}>
         <Icon name="menu" size={16} />
       </button>
-      <a class="brand" href={link('overview')} aria-label="floe, overview">
+      <a class="brand" href={link('overview')} aria-label={say.home}>
         <svg viewBox="0 0 32 32" width="20" height="20" aria-hidden="true">
           <path fill="var(--accent)" d="M3 17 9 6l7 4 7-5 6 12z" />
           <path fill="var(--accent)" opacity="0.55" d="m3 18 26 0-5 9-8 2-9-3z" />
@@ -180,16 +182,16 @@ function Header({ menu, search, help }: { menu: () => void; search: () => void; 
         <span>floe</span>
       </a>
       <Namespaces />
-      <button class="btn search" onClick={search} title="Go to anything (Ctrl K)">
+      <button class="btn search" onClick={search} title={say.goToTitle}>
         <Icon name="search" />
-        <span>Go to…</span>
+        <span>{say.goTo}</span>
         <kbd>Ctrl K</kbd>
       </button>
       <span class="push" />
       <Refresh />
       <ZoneSwitch />
       <ThemeSwitch />
-      <button class="btn quiet top-help" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick={help}>
+      <button class="btn quiet top-help" aria-label={say.help} title={say.helpTitle} onClick={help}>
         <b aria-hidden="true">?</b>
       </button>
       <Health />
@@ -201,7 +203,7 @@ function Header({ menu, search, help }: { menu: () => void; search: () => void; 
             go(formatRoute({ ns: '', screen: 'login', id: [], query: {} }))
           }}
         >
-          Sign out
+          {say.signOut}
         </button>
       )}
     </header>
@@ -216,10 +218,10 @@ function Namespaces() {
   const all = names.includes(current) ? names : [current, ...names]
   return (
     <label class="namespaces">
-      <span class="sr">Namespace</span>
+      <span class="sr">{say.namespace}</span>
       <select
         class="select"
-        title="Namespace"
+        title={say.namespace}
         value={current}
         onChange={e => {
           const screen = parents[route.screen] ?? (route.ns ? route.screen : 'overview')
@@ -246,15 +248,16 @@ function Refresh() {
   return (
     <span class="row refresh">
       <label>
-        <span class="sr">Refresh</span>
-        <select class="select" title="Refresh (p pauses)" value={mode} onChange={e => set(e.currentTarget.value as Cadence)}>
-          <option value="live">Live</option>
-          <option value="10">10 s</option>
-          <option value="60">60 s</option>
-          <option value="paused">Paused</option>
+        <span class="sr">{say.refresh}</span>
+        <select class="select" title={say.refreshTitle} value={mode} onChange={e => set(e.currentTarget.value as Cadence)}>
+          {strings.settings.cadences.map(([value, text]) => (
+            <option key={value} value={value}>
+              {text}
+            </option>
+          ))}
         </select>
       </label>
-      <button class="btn quiet" aria-label="Refresh now" title="Refresh now (r)" onClick={refreshNow}>
+      <button class="btn quiet" aria-label={say.refreshNow} title={say.refreshNowTitle} onClick={refreshNow}>
         <Icon name="refresh" />
       </button>
     </span>
@@ -266,8 +269,8 @@ function ZoneSwitch() {
   return (
     <button
       class="btn quiet top-zone"
-      title="Times in the local zone or in UTC"
-      aria-label={`Times are ${z === 'utc' ? 'UTC' : 'local'}: switch`}
+      title={say.zoneTitle}
+      aria-label={say.zone(z === 'utc' ? 'UTC' : say.local)}
       onClick={() => zone.set(z === 'utc' ? 'local' : 'utc')}
     >
       {z === 'utc' ? 'UTC' : 'Local'}
@@ -280,7 +283,7 @@ function ThemeSwitch() {
   const next = { system: 'light', light: 'dark', dark: 'system' } as const
   const icon = { system: 'auto', light: 'sun', dark: 'moon' } as const
   return (
-    <button class="btn quiet" title={`Theme: ${t}`} aria-label={`Theme: ${t}, switch to ${next[t]}`} onClick={() => theme.set(next[t])}>
+    <button class="btn quiet" title={say.theme(t)} aria-label={say.themeSwitch(t, next[t])} onClick={() => theme.set(next[t])}>
       <Icon name={icon[t]} />
     </button>
   )
@@ -289,13 +292,13 @@ function ThemeSwitch() {
 function Health() {
   const q = useRead('GET /api/v1/cluster/stats', {}, 2000)
   useStore(shortcuts)
-  if (q.error && q.error.status === 0) return <State state="unavailable" word="unreachable" />
+  if (q.error && q.error.status === 0) return <State state="unavailable" word={say.unreachable} />
   const s = q.data?.data
   if (!s) return null
   const bad = s.nodes.filter(n => n.status !== 'healthy')
   return (
     <a class="health" href={link('overview')} title={`floe ${s.version}`}>
-      {bad.length > 0 ? <State state={bad[0]!.status} word={`${bad.length} of ${s.nodes.length} ${bad[0]!.status}`} /> : <State state="healthy" />}
+      {bad.length > 0 ? <State state={bad[0]!.status} word={say.someNodes(bad.length, s.nodes.length, bad[0]!.status)} /> : <State state="healthy" />}
       <span class="dim version">{s.version}</span>
     </a>
   )

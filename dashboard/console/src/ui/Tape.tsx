@@ -2,6 +2,7 @@ import './Tape.css'
 import { useState } from 'preact/hooks'
 import { bytes, count, dateTime, timeOfDay } from '../lib/format'
 import { useZone } from '../lib/prefs'
+import { strings } from '../strings'
 
 export interface Cursor {
   name: string
@@ -20,6 +21,7 @@ interface Props {
 }
 
 const height = 72
+const say = strings.tape
 
 /** Time in buckets: how much came when, and how far each reader is. A drag selects; the arrows move by a bucket. */
 export function Tape({ from, step, values, unit, cursors, selected, select, label }: Props) {
@@ -30,6 +32,7 @@ export function Tape({ from, step, values, unit, cursors, selected, select, labe
   const most = Math.max(1, ...values)
   const to = from + n * step
   const show = (v: number) => (unit === 'bytes' ? bytes(v) : count(v))
+  const what = (v: number) => (unit === 'bytes' ? bytes(v) : say.records(count(v)))
   const bucket = (e: PointerEvent) => {
     const box = (e.currentTarget as HTMLElement).getBoundingClientRect()
     return Math.max(0, Math.min(n - 1, Math.floor(((e.clientX - box.left) / box.width) * n)))
@@ -43,15 +46,15 @@ export function Tape({ from, step, values, unit, cursors, selected, select, labe
       <div class="tape-head">
         <span class="dim">
           {hover === null
-            ? `${show(values.reduce((a, b) => a + b, 0))} ${unit === 'records' ? 'records' : ''} between ${dateTime(from, zone).slice(0, 19)} and ${dateTime(to, zone).slice(11, 19)}`
-            : `${timeOfDay(from + hover * step, zone)}–${timeOfDay(from + (hover + 1) * step, zone)}: ${show(values[hover] ?? 0)} ${unit === 'records' ? 'records' : ''}`}
+            ? say.between(what(values.reduce((a, b) => a + b, 0)), dateTime(from, zone).slice(0, 19), dateTime(to, zone).slice(11, 19))
+            : say.at(timeOfDay(from + hover * step, zone), timeOfDay(from + (hover + 1) * step, zone), what(values[hover] ?? 0))}
         </span>
         {selected && (
           <button class="btn quiet" onClick={() => select(null)}>
-            Clear the selection
+            {say.clear}
           </button>
         )}
-        <span class="dim push">at most {show(most)} a bar</span>
+        <span class="dim push">{say.most(show(most))}</span>
       </div>
       <div
         class="tape-plot"
@@ -61,9 +64,7 @@ export function Tape({ from, step, values, unit, cursors, selected, select, labe
         aria-valuemin={0}
         aria-valuemax={n - 1}
         aria-valuenow={Math.max(0, first)}
-        aria-valuetext={
-          selected ? `${timeOfDay(selected.from, zone)} to ${timeOfDay(selected.to, zone)}, ${show(values[Math.max(0, first)] ?? 0)}` : 'nothing selected'
-        }
+        aria-valuetext={selected ? say.selected(timeOfDay(selected.from, zone), timeOfDay(selected.to, zone), show(values[Math.max(0, first)] ?? 0)) : say.none}
         onPointerMove={e => {
           const b = bucket(e)
           setHover(b)
@@ -106,7 +107,7 @@ export function Tape({ from, step, values, unit, cursors, selected, select, labe
           {selected && <rect class="tape-selected" x={first} width={Math.max(0, last - first + 1)} y={0} height={height} />}
         </svg>
         {ticks.map((c, i) => (
-          <span key={c.name} class="tape-cursor" style={{ left: `${(100 * (c.at - from)) / (to - from)}%` }} title={`${c.name} is at ${dateTime(c.at, zone)}`}>
+          <span key={c.name} class="tape-cursor" style={{ left: `${(100 * (c.at - from)) / (to - from)}%` }} title={say.cursor(c.name, dateTime(c.at, zone))}>
             <i class={(c.at - from) / (to - from) > 0.8 ? 'left' : ''} style={{ top: `${(i % 4) * 16}px` }}>
               {c.name}
             </i>
