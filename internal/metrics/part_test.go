@@ -16,7 +16,7 @@ import (
 // stuckDoor is a door whose queries wait while it is stuck, whatever their contexts say.
 type stuckDoor struct {
 	engine.Door
-	stuck <-chan struct{} // nil: it is not
+	stuck <-chan struct{} // nil: it is not, and never was
 }
 
 func (d *stuckDoor) Query(ctx context.Context, id engine.ShardID, q engine.Query) error {
@@ -89,12 +89,11 @@ func TestStuckListing(t *testing.T) {
 		door.stuck = stuck
 		enqueue()
 		expect("stuck", 1, 0)
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		expect("stuck for a minute", 1, 60)
-		door.stuck = nil
 		close(stuck)
 		synctest.Wait()
-		time.Sleep(rests * 2 * time.Minute)
+		<-time.After(rests * 2 * time.Minute)
 		expect("afterwards", 2, 0)
 	})
 }
@@ -111,12 +110,12 @@ func TestCostlyListing(t *testing.T) {
 		c := New(Source{Host: host, Replica: engine.NewRouter(host.StaleDoor())}, 0)
 		c.parts = []*part{{name: "costly", gather: func(*scrape, context.Context) {
 			n++
-			time.Sleep(patience / 2)
+			<-time.After(patience / 2)
 		}}}
 		const scrapes = 100
 		for range scrapes {
 			scrapeOf(t, c)
-			time.Sleep(patience / 2)
+			<-time.After(patience / 2)
 		}
 		if most := scrapes/rests + 1; n > most || n < 2 {
 			t.Errorf("gathered %d times in %d scrapes, want %d at most", n, scrapes, most)
