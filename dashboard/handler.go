@@ -32,6 +32,7 @@ type handler struct {
 	maxBody     int64
 	maxHeld     int64
 	slots       *slots
+	readers     *engine.Readers
 	maxListed   int
 	log         *slog.Logger
 	hosts       map[string]bool // nil: any
@@ -84,6 +85,7 @@ func newHandler(backend Backend, o Options) *handler {
 	if o.MaxHeldBytes <= 0 {
 		h.maxHeld = max(maxHeldBytes, h.maxBody)
 	}
+	h.readers = engine.NewReaders(h.maxHeld)
 	if o.LoopbackOnly {
 		h.hosts = hostSet(o.Hosts)
 	}
@@ -121,6 +123,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := out.bound(r.Context())
 	defer cancel()
+	ctx, end := h.readers.Begin(ctx)
+	defer end()
 	routed := r.WithContext(ctx)
 	routed.URL = &url.URL{Path: path, RawQuery: r.URL.RawQuery}
 	if r.Method == http.MethodHead {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/floedb/floe/kv"
 )
 
 // exchange sends "METHOD target" with a body over a connection of its own, byte for byte, and returns the answer. With headers
@@ -396,4 +398,41 @@ func FuzzRequestTarget(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestLargeReadsAreBounded: so many requests read much at a time as their memory allows. More get 429; small ones are served.
+func TestLargeReadsAreBounded(t *testing.T) {
+	node := openNode(t)
+	h := New(node, Options{MaxHeldBytes: 1}).(*handler)
+	store := node.KV("default")
+	for key, size := range map[string]int{"large": 50 << 10, "small": 10} {
+		if _, err := store.Put(t.Context(), key, make([]byte, size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const slots = 2
+	var ends []func()
+	for range slots {
+		ctx, end := h.readers.Begin(t.Context())
+		if _, err := store.Page(ctx, kv.Prefix("large")); err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, end)
+	}
+	scan := func(prefix string) int {
+		return record(h, request("GET", "/api/v1/kv/namespaces/default/keys?prefix="+prefix, "", "")).status
+	}
+	if got := scan("large"); got != 429 {
+		t.Errorf("one large read too many: %d, want 429", got)
+	}
+	if got := scan("small"); got != 200 {
+		t.Errorf("a small one: %d, want 200", got)
+	}
+	ends[0]()
+	for range 2 * slots { // each gives its slot back
+		if got := scan("large"); got != 200 {
+			t.Errorf("with a slot: %d, want 200", got)
+		}
+	}
+	ends[1]()
 }

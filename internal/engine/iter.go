@@ -121,7 +121,7 @@ func (it *Iter) Value() []byte {
 		it.err = err
 	}
 	if it.view != nil {
-		it.view.scan.bytes += len(v)
+		it.view.holds(len(v))
 	}
 	return v
 }

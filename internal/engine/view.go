@@ -194,7 +194,10 @@ func (v *View) Get(k []byte) (value []byte, ok bool, err error) {
 		return nil, false, v.scan.err
 	}
 	value, ok, err = v.getRow(append(v.rowKey(v.machine), k...))
-	v.scan.bytes += len(value)
+	v.holds(len(value))
+	if v.scan.err != nil {
+		return nil, false, v.scan.err
+	}
 	return value, ok, err
 }
 
@@ -325,6 +328,7 @@ func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
 		if !subscribed {
 			continue
 		}
+		v.letGo()
 		select {
 		case <-v.waiter.c:
 			v.asked = 0

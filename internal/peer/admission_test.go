@@ -44,6 +44,41 @@ func TestManyWaits(t *testing.T) {
 	})
 }
 
+// TestLargeReads: calls that read much are bounded, until their answers are among those that wait to be sent; small ones go on.
+func TestLargeReads(t *testing.T) {
+	r := newRig(t)
+	c := r.dial()
+	store := engine.StoreOf(kv.Primitive, engine.NewRouter(c), "well", 0)
+	if _, err := store.Put(t.Context(), "large", make([]byte, 50<<10)); err != nil {
+		t.Fatal(err)
+	}
+	r.well(c)
+	page := func(ctx context.Context, door engine.Door) error {
+		_, err := engine.StoreOf(kv.Primitive, engine.NewRouter(door), "well", 0).Page(ctx, kv.Prefix("large"))
+		return err
+	}
+	r.peer.readers = engine.NewReaders(2 * engine.LargeRead)
+	var ends []func()
+	for range 2 {
+		ctx, end := r.peer.readers.Begin(t.Context())
+		if err := page(ctx, r.host); err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, end)
+	}
+	if err := page(t.Context(), c); !errors.Is(err, engine.ErrBusy) {
+		t.Errorf("one large read too many: %v, want ErrBusy", err)
+	}
+	r.well(c)
+	ends[0]()
+	for range 3 { // each gives its slot back
+		if err := page(t.Context(), c); err != nil {
+			t.Errorf("with a slot: %v", err)
+		}
+	}
+	ends[1]()
+}
+
 // TestTally: calls that wait and others have limits of their own, which are named.
 func TestTally(t *testing.T) {
 	for _, lasting := range []bool{false, true} {

@@ -92,7 +92,8 @@ type Peer struct {
 	tally    *tally  // calls of all who are connected
 	frames   *memory // for their requests that are large
 	requests room    // for all requests of clients
-	answers  room    // for what was not sent yet
+	readers  *engine.Readers
+	answers  room // for what was not sent yet
 
 	nodes map[uint64]*node // the others
 }
@@ -111,7 +112,7 @@ func New(c Config) *Peer {
 	l := &p.limits
 	p.opened, p.accepted = newCrowd(maxConnections), newCrowd(l.Connections+latecomers(l.Connections))
 	p.tally, p.frames = newTally("this node", l.Calls, min(l.Waits, maxAllWaits)), newMemory(l.Requests, max(l.Requests/shareOf, 2*maxRequest))
-	p.requests.limit, p.answers.limit = l.Requests, l.Answers
+	p.requests.limit, p.answers.limit, p.readers = l.Requests, l.Answers, engine.NewReaders(l.Answers)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.draining, p.drain = context.WithCancel(context.Background())
 	for _, m := range c.Members {

@@ -260,7 +260,9 @@ func (v *visitor) serve(ctx context.Context, s *wire, calls *sync.WaitGroup) err
 			return err
 		}
 		calls.Go(func() {
-			result, err := v.carryOut(callCtx, &q)
+			readCtx, end := v.peer.readers.Begin(callCtx)
+			defer end() // when the answer is among those that wait to be sent, which are counted
+			result, err := v.carryOut(readCtx, &q)
 			if v.grant != nil && q.kind != askPropose {
 				err = v.grant.Explain(err)
 			}
