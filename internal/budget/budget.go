@@ -81,6 +81,9 @@ func Divide(total int64, shards int) Limits {
 	return l
 }
 
+// MemTables returns the bytes of all memtables.
+func (l *Limits) MemTables() int64 { return tableCount * l.MemTable }
+
 // Share is a line of the division.
 type Share struct {
 	What  string
@@ -91,7 +94,7 @@ type Share struct {
 func (l *Limits) Shares(total int64, shards int) []Share {
 	all := []Share{
 		{"cached blocks and rows (cache_size)", l.Cache},
-		{fmt.Sprintf("memtables, %d of %s", tableCount, Size(l.MemTable)), tableCount * l.MemTable},
+		{fmt.Sprintf("memtables, %d of %s", tableCount, Size(l.MemTable)), l.MemTables()},
 		{"recent entries of the log", l.LogCache},
 		{fmt.Sprintf("commands under way, %s in each of %d shards", Size(l.Proposals), shards), int64(shards) * l.Proposals},
 		{"keyed state of jobs that is remembered", l.State},

@@ -31,8 +31,18 @@ func (c *config) findMemory() {
 // boundMemory has Go's runtime collect garbage earlier rather than exceed the memory.
 func (c *config) boundMemory() {
 	if c.memory > 0 && debug.SetMemoryLimit(-1) == math.MaxInt64 {
-		debug.SetMemoryLimit(c.memory / 10 * 9)
+		debug.SetMemoryLimit(c.heapLimit(offHeap))
 	}
+}
+
+// heapLimit is what Go's runtime may take of the memory: nine tenths, but for what is not its own.
+func (c *config) heapLimit(offHeap bool) int64 {
+	most := c.memory / 10 * 9
+	if !offHeap {
+		return most
+	}
+	l := c.limits()
+	return max(most-l.Cache-l.MemTables(), c.memory/4)
 }
 
 // dividedShards is by how many shards the memory is divided: those of the directory are not known yet.
