@@ -100,8 +100,8 @@ func TestBrokenSavepointIsHeldAlone(t *testing.T) {
 	if !held.Held || !strings.Contains(held.Reason, "chunk") {
 		t.Errorf("the job that is restored: %+v", held)
 	}
-	if got, err := s.jobs.AwaitSavepoint(ctx, other, made); err != nil || !got.Complete {
-		t.Errorf("the savepoint of the other job: %+v, %v", got, err)
+	if all, err := s.jobs.Savepoints(ctx, other); err != nil || len(all) != 1 || all[0].ID != made || !all[0].Complete {
+		t.Errorf("the savepoint of the other job: %+v, %v", all, err)
 	}
 	s.Tamper(0, row)
 	s.Advance(5000)
