@@ -168,3 +168,45 @@ var processingContract = []contractRow{
 	{stopRoute, "/api/v1/processing/jobs/{job}/stop", "", 409, failure},
 	{jobRoute, "/api/v1/processing/jobs/{job}", "", 200, with(jobOf("CANCELLED", is{2}, stoppedMetrics), fields{"yaml": is{largePipeline}, "savepoints": items{}})},
 }
+
+// TestSpreadJob: a job in a spread namespace is one job, with the records of all shards; what it can not do there is told with the operator.
+func TestSpreadJob(t *testing.T) {
+	node, ctx := openNode(t), t.Context()
+	if err := node.Namespaces().Create(ctx, "broad", floe.Spread()); err != nil {
+		t.Fatal(err)
+	}
+	if err := node.Stream("broad").Create(ctx, "orders", stream.Partitions(8)); err != nil {
+		t.Fatal(err)
+	}
+	base := serve(t, New(node)) + "/api/v1/processing/jobs"
+	pipeline := strings.Replace(largePipeline, "namespace: pipes", "namespace: broad", 1)
+	keyed := strings.Replace(pipeline, "sinks:", "  - { name: sum, type: aggregate, function: count }\nsinks:", 1)
+	if got := send(t, "POST "+base+"?namespace=broad", keyed); got.status != 400 || !strings.Contains(string(got.body), "aggregate is not supported") {
+		t.Error(got)
+	}
+	if got := send(t, "POST "+base, pipeline); got.status != 200 {
+		t.Fatal(got)
+	}
+	for i := range 24 {
+		msg := stream.Message{Key: fmt.Sprint(i), Payload: fmt.Appendf(nil, `{"amount":%d}`, 90+i)}
+		if _, err := node.Stream("broad").Append(ctx, "orders", msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := node.Processing("broad").Page(ctx)
+	if err != nil || len(page.Items) != 1 {
+		t.Fatalf("jobs %+v, %v", page, err)
+	}
+	id := page.Items[0].ID
+	awaitJob(t, node.Processing("broad"), id, 24)
+	for _, request := range []string{"GET " + base + "/" + string(id), "GET " + base + "?namespace=broad"} {
+		if got := send(t, request, ""); got.status != 200 || !strings.Contains(string(got.body), `"records_processed":24`) {
+			t.Error(request, got)
+		}
+	}
+	for _, request := range []string{"PUT " + base + "/" + string(id) + "/stop", "DELETE " + base + "/" + string(id)} {
+		if got := send(t, request, ""); got.status != 200 {
+			t.Error(request, got)
+		}
+	}
+}
