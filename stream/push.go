@@ -82,10 +82,9 @@ func (r *pushRow) code(c *codec.Coder) {
 	c.String(&r.note)
 }
 
-func decodePush(b []byte) (r pushRow, err error) {
-	c := codec.NewDecoder(b)
-	r.code(&c)
-	if err := c.Done(); err != nil {
+func decodePush(b []byte) (pushRow, error) {
+	r, err := codec.Decode(b, (*pushRow).code)
+	if err != nil {
 		return r, fmt.Errorf("stream push row: %w", err)
 	}
 	return r, nil
