@@ -8,8 +8,8 @@ import (
 )
 
 // Readers bounds how many calls hold much that they have read: a page of large values is copied when it is read, when it is encoded, and when it is sent, and
-// hundreds of them at a time would take more memory than a node has. Who has read little passes. Of the others each needs a slot, from there until its
-// answer has been handed on; some wait for one, more are refused.
+// hundreds of them at a time would take more memory than a node has. A call that has read little passes. Any other needs a slot,
+// from there until its answer has been handed on; some wait for one, more are refused.
 type Readers struct {
 	slots   chan struct{} // holds as many as are taken
 	waiting atomic.Int64
