@@ -12,10 +12,12 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/stress"
 	"github.com/floedb/floe/kv"
 )
 
@@ -191,50 +193,172 @@ func awaitStatus(t *testing.T, c *http.Client, url string, want int) {
 	}
 }
 
-// testCapacity measures what a server bears: first with as many callers as it serves at a time, then with twice as many calls a second as that made.
+// testCapacity measures what a server bears at each port: first with as many callers as it serves at a time, then with twice and four times as many calls a
+// second as that made.
 func testCapacity(t *testing.T, path string) {
-	s := startBy(t, binary(path, nil), "--data-dir", t.TempDir(), "--memory", "512MiB", "--max-requests", "32", "--dashboard-port", "0")
+	s := startBy(t, binary(path, nil), "--data-dir", t.TempDir(), "--memory", "512MiB", "--max-requests", "32", "--max-in-flight", "32", "--dashboard-port", "0")
 	defer s.stop()
 	c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 512}, Timeout: patience}
-	// In turns: what else the machine does is then in both.
-	var closed, twice offered
-	for range rounds {
-		one := offer(c, s, 32, 0, *overloadFor/rounds)
-		closed.add(one)
-		twice.add(offer(c, s, 256, 2*float64(one.ok)/(*overloadFor/rounds).Seconds(), *overloadFor/rounds))
+	db, err := floe.Dial(t.Context(), []string{s.addr})
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Logf("capacity: %v", closed)
-	t.Logf("at twice the capacity: %v; resident memory %d MiB", twice, residentMiB(t, s))
-	begun := time.Now()
-	again := offer(c, s, 16, 0, time.Second)
-	t.Logf("a second later: %v, after %v", again, time.Since(begun)-time.Second)
-	if twice.ok*10 < closed.ok*8 || twice.other > 0 {
-		t.Errorf("goodput at twice the capacity is %d of %d, %d answers are neither success nor 429", twice.ok, closed.ok, twice.other)
-	}
-	if again.refused > 0 {
-		t.Errorf("a second later %d are refused", again.refused)
+	defer db.Close()
+	for port, call := range map[string]caller{
+		"http": func(key string) outcome {
+			resp, err := put(c, s.url, key)
+			switch {
+			case err == nil && resp.StatusCode == http.StatusOK:
+				return succeeded
+			case err == nil && resp.StatusCode == http.StatusTooManyRequests:
+				return refused
+			}
+			return failed
+		},
+		"client port": func(key string) outcome {
+			_, err := db.KV("default").Put(t.Context(), key, []byte("v"))
+			switch {
+			case err == nil:
+				return succeeded
+			case errors.Is(err, floe.ErrBusy):
+				return refused
+			}
+			return failed
+		},
+	} {
+		t.Run(port, func(t *testing.T) {
+			// In turns: what else the machine does is then in all of them.
+			var closed, twice, fourTimes offered
+			part := *overloadFor / rounds
+			for range rounds {
+				one := offer(call, 32, 0, part)
+				capacity := float64(one.of[succeeded]) / part.Seconds()
+				closed.add(one)
+				twice.add(offer(call, 256, 2*capacity, part))
+				fourTimes.add(offer(call, 512, 4*capacity, part))
+			}
+			t.Logf("capacity: %v", closed)
+			begun := time.Now()
+			again := offer(call, 16, 0, time.Second)
+			t.Logf("a second later: %v, after %v", again, time.Since(begun)-time.Second)
+			for times, o := range map[int]offered{2: twice, 4: fourTimes} {
+				t.Logf("at %d times the capacity: %v", times, o)
+				if o.of[succeeded]*10 < closed.of[succeeded]*8 || o.of[failed] > 0 {
+					t.Errorf("goodput at %d times the capacity is %d of %d, %d answers are neither success nor busy", times, o.of[succeeded], closed.of[succeeded], o.of[failed])
+				}
+			}
+			if resident := residentMiB(t, s); resident > 512 {
+				t.Errorf("the server took %d MiB of 512", resident)
+			}
+			if again.of[refused] > 0 {
+				t.Errorf("a second later %d are refused", again.of[refused])
+			}
+		})
 	}
 }
 
-type offered struct{ ok, refused, other int64 }
+// testKilledInOverload kills a server that refuses most of what it is asked: what it acknowledged is there when it is back.
+func testKilledInOverload(t *testing.T, path string) {
+	dir := t.TempDir()
+	s := startBy(t, binary(path, nil), "--data-dir", dir, "--max-requests", "1", "--max-in-flight", "8")
+	db, err := floe.Dial(t.Context(), []string{s.addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var acked []string
+	var busy atomic.Int64
+	enough := make(chan struct{})
+	note := func(key string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if acked = append(acked, key); len(acked) == 400 {
+			close(enough)
+		}
+	}
+	const callers = 64
+	for id := range callers {
+		c := client(t)
+		all.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				key := fmt.Sprintf("http-%d-%d", id, i)
+				switch resp, err := put(c, s.url, key); {
+				case err != nil:
+				case resp.StatusCode == http.StatusOK:
+					note(key)
+				case resp.StatusCode == http.StatusTooManyRequests:
+					busy.Add(1)
+				}
+			}
+		})
+		all.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				key := fmt.Sprintf("port-%d-%d", id, i)
+				switch _, err := db.KV("default").Put(ctx, key, []byte("v")); {
+				case err == nil:
+					note(key)
+				case errors.Is(err, floe.ErrBusy) && !errors.Is(err, floe.ErrUnknownOutcome):
+					busy.Add(1)
+				}
+			}
+		})
+	}
+	<-enough
+	s.signal(syscall.SIGKILL)
+	s.wait()
+	cancel()
+	all.Wait()
+	t.Logf("%d acknowledged, %d refused", len(acked), busy.Load())
+	if busy.Load() == 0 {
+		t.Error("nothing was refused")
+	}
+	s = startBy(t, binary(path, nil), "--data-dir", dir)
+	defer s.stop()
+	for _, key := range acked {
+		mustBeThere(t, s, key)
+	}
+}
+
+type outcome int
+
+const (
+	succeeded outcome = iota
+	refused
+	failed
+	outcomes
+)
+
+// caller writes a key.
+type caller func(key string) outcome
+
+type offered struct {
+	of   [outcomes]int64
+	took stress.Histogram // what succeeded
+}
 
 // rounds is in how many parts capacity is measured.
 const rounds = 8
 
 func (o *offered) add(p offered) {
-	o.ok += p.ok
-	o.refused += p.refused
-	o.other += p.other
+	for i, n := range p.of {
+		o.of[i] += n
+	}
+	o.took.Merge(&p.took)
 }
 
 func (o offered) String() string {
-	return fmt.Sprintf("%d succeeded, %d refused, %d else", o.ok, o.refused, o.other)
+	return fmt.Sprintf("%d succeeded, %d refused, %d else; p50 %v, p99 %v", o.of[succeeded], o.of[refused], o.of[failed], o.took.Quantile(0.5), o.took.Quantile(0.99))
 }
 
 // offer makes calls for a time: perSecond of them, whatever becomes of them, or 0: each caller the next one when the last has ended.
-func offer(c *http.Client, s *running, callers int, perSecond float64, last time.Duration) offered {
-	var ok, refused, other, calls atomic.Int64
+func offer(call caller, callers int, perSecond float64, last time.Duration) (sum offered) {
+	var calls atomic.Int64
 	var all sync.WaitGroup
+	var mu sync.Mutex
 	end := time.Now().Add(last)
 	for id := range callers {
 		all.Go(func() {
@@ -244,25 +368,25 @@ func offer(c *http.Client, s *running, callers int, perSecond float64, last time
 			}
 			next := time.NewTimer(pace * time.Duration(id) / time.Duration(callers))
 			defer next.Stop()
+			var own offered
 			for time.Now().Before(end) {
 				if pace > 0 {
 					<-next.C
 					next.Reset(pace)
 				}
-				resp, err := put(c, s.url, strconv.FormatInt(calls.Add(1)%10_000, 10))
-				switch {
-				case err == nil && resp.StatusCode == http.StatusOK:
-					ok.Add(1)
-				case err == nil && resp.StatusCode == http.StatusTooManyRequests:
-					refused.Add(1)
-				default:
-					other.Add(1)
+				begun := time.Now()
+				o := call(strconv.FormatInt(calls.Add(1)%10_000, 10))
+				if own.of[o]++; o == succeeded {
+					own.took.Add(time.Since(begun))
 				}
 			}
+			mu.Lock()
+			defer mu.Unlock()
+			sum.add(own)
 		})
 	}
 	all.Wait()
-	return offered{ok.Load(), refused.Load(), other.Load()}
+	return sum
 }
 
 // residentMiB returns the memory of the server, as its metrics have it.

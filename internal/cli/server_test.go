@@ -63,6 +63,7 @@ func TestProcess(t *testing.T) {
 	path := build(t)
 	t.Run("drain under load", func(t *testing.T) { testDrain(t, path) })
 	t.Run("overload", func(t *testing.T) { testOverload(t, path) })
+	t.Run("killed in overload", func(t *testing.T) { testKilledInOverload(t, path) })
 	t.Run("connections", func(t *testing.T) { testConnections(t, path) })
 	if *overloadFor > 0 {
 		t.Run("capacity", func(t *testing.T) { testCapacity(t, path) })
