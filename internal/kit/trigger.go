@@ -167,7 +167,8 @@ func (c *triggerClient) idle(name, namespace string) bool {
 	if info.Trigger.Active > mostTriggered {
 		c.Failf("triggers: %s: %d runs are active", name, info.Trigger.Active)
 	}
-	return info.Trigger.State == workflow.TriggerActive && info.Trigger.Lag == 0 && info.Runs.Active == 0 && info.Trigger.Started == info.Runs.Total
+	// A batch that is on its way to the shard of its run is active, and neither behind nor started.
+	return info.Trigger.State == workflow.TriggerActive && info.Trigger.Lag == 0 && info.Trigger.Active == 0 && info.Runs.Active == 0 && info.Trigger.Started == info.Runs.Total
 }
 
 // compare compares the inputs of all runs of a workflow with the records of its stream.
