@@ -211,3 +211,37 @@ func TestCallsBeforeShardsHaveHeard(t *testing.T) {
 		t.Errorf("children: %+v, %v", info.Runs, err)
 	}
 }
+
+// TestStartsBeforeShardsHaveHeard: a start goes to any shard, and to the workflow's home if that one has not heard of the workflow yet.
+func TestStartsBeforeShardsHaveHeard(t *testing.T) {
+	ctx := t.Context()
+	r, flows, _ := spread(t)
+	r.Hold(true)
+	if _, err := flows.Create(ctx, workflow.New("new").Start(workflow.WaitFor("go", 0).To("success", "flo.Completed")).Definition()); err != nil {
+		t.Fatal(err)
+	}
+	shards := make(map[int]bool)
+	start := func() {
+		t.Helper()
+		for range 12 {
+			s, err := flows.Start(ctx, "new", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shard, _ := workflow.ShardOf(s.Run)
+			shards[shard] = true
+		}
+	}
+	if start(); len(shards) != 1 {
+		t.Errorf("the first runs are in %d shards, and one has heard of their workflow", len(shards))
+	}
+	if _, err := flows.Start(ctx, "none", nil); !errors.Is(err, workflow.ErrNotFound) {
+		t.Errorf("a start of what there is not: %v", err)
+	}
+	r.Hold(false)
+	r.Deliver()
+	if start(); len(shards) != 4 {
+		t.Errorf("the runs are in %d shards, and all have heard of their workflow", len(shards))
+	}
+	r.Verify()
+}
