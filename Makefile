@@ -171,7 +171,7 @@ SUITED = ^Test(Node|Cluster|Five|Replay|AckClone|.*AtEveryPoint|Corrupt|TrioCorr
 
 # The packages that start goroutines, without the tests that move megabytes or wait for processes: the race detector makes all of it ten to twenty times
 # slower. Of the machines, which have no goroutines, the tests that use them from many. The simulators have one. make test-long leaves nothing out.
-RACY     = ./internal/exercise ./internal/peer ./internal/auth ./internal/shard ./dashboard ./internal/worker ./internal/roster ./internal/ual .
+RACY     = ./internal/exercise ./internal/peer ./internal/auth ./internal/shard ./dashboard ./internal/worker ./internal/roster ./internal/ual ./internal/codec .
 BULKY    = ^Test(Suite|AsyncLoses|CrashKeeps|FailedRead|DamagedSnapshot|OthersFill|HeadTorn|LostBlocks|ShortWrites|RandomCorruption|Entries$$|StatsEverywhere|NoQuorum|QuietShard|Verify|Torn|NoSpaceAtEvery|OpenOn|Quota|FullDisk|OverlayFS|(KV)?ReplicasAreEqual|WorkloadThrough|EveryBitFlip|TruncatedFiles|.*AtEveryIOPoint|LargePayloads|Listings|ManyWaits|CutAtEachByte|LargeEntries|DeletesWithout|Read(Bytes|IsASeek)|Many(Due|Queues|Tombstones|Keys|Streams)|WatchFindsChangesInParts|Disk$$|StopHandsOver|ReadsNeverGoBack|Stops|Audit|Kill|Power|Processes|Works|Consumers|Workers|Flows|WaitingRuns|ActionsOnAFullDisk|Linear|PausedLeader|Volume|Idle|RollingRestart|DueTogether|LeavingWith|LeasesOf|DeletesBeyond|LargeDeletes|LargeAnswers|ManyChanges|ConsumeTenThousand|Many$$)
 MACHINES = ./kv ./queue ./stream ./ts ./action ./internal/engine
 SHARED   = ^Test(Progress|Callers|Spread|Lock|WithLock|Update|Watch|Wait|Pause|Many|Take|Read|Follow|Query|RowCache|Consume|Worker|Drain|CancelReaches|ScheduleReaches|SessionLost|OtherRuntime)

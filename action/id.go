@@ -22,7 +22,7 @@ type place struct {
 }
 
 func (p *place) code(c *codec.Coder) {
-	codeU16(c, (*uint16)(&p.shard))
+	c.Uint16((*uint16)(&p.shard))
 	p.Ref.Code(c)
 }
 

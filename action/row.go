@@ -158,7 +158,7 @@ type nameRow struct {
 
 func (n *nameRow) code(c *codec.Coder) {
 	c.Bool(&n.deleted)
-	codeU32(c, &n.ns)
+	c.Uint32(&n.ns)
 	c.String(&n.name)
 }
 
@@ -285,7 +285,7 @@ type runRow struct {
 
 func (r *runRow) code(c *codec.Coder) {
 	version(c, "run")
-	codeU16(c, &r.tag)
+	c.Uint16(&r.tag)
 	c.Byte(&r.set)
 	c.Byte(&r.priority)
 	for _, v := range [...]*int64{&r.createdAt, &r.due, &r.timeout, &r.maxAttempts} {
@@ -425,7 +425,7 @@ func (g *group) code(c *codec.Coder) {
 
 func (s *sessionRow) code(c *codec.Coder) {
 	version(c, "session")
-	codeU32(c, &s.ns)
+	c.Uint32(&s.ns)
 	c.String(&s.process)
 	c.Bool(&s.self)
 	c.Varint(&s.held)
@@ -440,22 +440,6 @@ func version(c *codec.Coder, what string) {
 	if c.Byte(&v); v != 1 {
 		c.Fail(fmt.Sprintf("%s row of version %d", what, v))
 	}
-}
-
-func codeU16(c *codec.Coder, v *uint16) {
-	n := uint64(*v)
-	if c.Uvarint(&n); n > math.MaxUint16 {
-		c.Fail("number out of range")
-	}
-	*v = uint16(n)
-}
-
-func codeU32(c *codec.Coder, v *uint32) {
-	n := uint64(*v)
-	if c.Uvarint(&n); n > math.MaxUint32 {
-		c.Fail("number out of range")
-	}
-	*v = uint32(n)
 }
 
 // codeTime codes a time in ms that may be never, which takes a byte.

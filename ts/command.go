@@ -326,7 +326,7 @@ func (o *outcome) code2(c *codec.Coder) {
 	case tooManyFields:
 		c.String(&o.field)
 	case written:
-		codec.List(c, &o.ids, func(c *codec.Coder, id *seriesID) { codeU32(c, (*uint32)(id)) })
+		codec.List(c, &o.ids, func(c *codec.Coder, id *seriesID) { c.Uint32((*uint32)(id)) })
 	}
 	if o.code > maxOutcome {
 		c.Fail("unknown outcome")

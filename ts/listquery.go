@@ -214,7 +214,7 @@ func (q *seriesQuery) Arguments(c *codec.Coder) {
 	c.String(&q.name)
 	q.tags.code(c)
 	codec.List(c, &q.filters, codeFilter)
-	codeU32(c, &q.from)
+	c.Uint32(&q.from)
 	codePageLimit(c, &q.limit)
 	if len(q.tags) > MaxTags {
 		c.Fail("too many tags")
@@ -241,11 +241,11 @@ func codeFilter(c *codec.Coder, f *floql.Filter) {
 func (q *seriesQuery) Results(c *codec.Coder) {
 	c.Uvarint((*uint64)(&q.inc))
 	codec.List(c, &q.items, func(c *codec.Coder, s *foundSeries) {
-		codeU32(c, (*uint32)(&s.id))
+		c.Uint32((*uint32)(&s.id))
 		s.row.code(c)
 	})
 	c.Bool(&q.more)
-	codeU32(c, &q.next)
+	c.Uint32(&q.next)
 }
 
 func (q *seriesQuery) answer(v *engine.View) error {

@@ -24,11 +24,11 @@ func (p *policyCommand) code(c *codec.Coder) {
 	c.Uvarint(&p.policy.version)
 	c.Varint(&p.policy.rawTTL)
 	codec.List(c, &p.policy.tiers, func(c *codec.Coder, t *tier) {
-		codeU16(c, (*uint16)(&t.id))
+		c.Uint16((*uint16)(&t.id))
 		c.Varint(&t.every)
 		c.Varint(&t.ttl)
 	})
-	codeU16(c, (*uint16)(&p.policy.next))
+	c.Uint16((*uint16)(&p.policy.next))
 }
 
 // retention returns the policy as users see it.

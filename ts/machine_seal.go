@@ -22,9 +22,9 @@ type newPage struct {
 
 func (p *newPage) code(c *codec.Coder) {
 	c.Varint(&p.partition)
-	codeU16(c, (*uint16)(&p.field))
+	c.Uint16((*uint16)(&p.field))
 	c.Byte((*byte)(&p.column))
-	codeU32(c, (*uint32)(&p.first))
+	c.Uint32((*uint32)(&p.first))
 	c.Varint(&p.time)
 	c.Bytes(&p.row)
 }
@@ -48,7 +48,7 @@ type dirtyRange struct {
 }
 
 func (d *dirtyRange) code(c *codec.Coder) {
-	codeU16(c, (*uint16)(&d.tier))
+	c.Uint16((*uint16)(&d.tier))
 	c.Varint(&d.from)
 	c.Varint(&d.until)
 }
@@ -189,9 +189,9 @@ type oldPage struct {
 
 func (p *oldPage) code(c *codec.Coder) {
 	c.Uvarint(&p.generation)
-	codeU16(c, (*uint16)(&p.field))
+	c.Uint16((*uint16)(&p.field))
 	c.Byte((*byte)(&p.column))
-	codeU32(c, (*uint32)(&p.first))
+	c.Uint32((*uint32)(&p.first))
 	c.Varint(&p.time)
 	c.Varint(&p.bytes)
 }
@@ -219,7 +219,7 @@ func (r *rewriteCommand) code(c *codec.Coder) {
 	c.String(&r.name)
 	c.Uvarint((*uint64)(&r.inc))
 	c.Uvarint(&r.shape)
-	codeU16(c, (*uint16)(&r.tier))
+	c.Uint16((*uint16)(&r.tier))
 	c.Varint(&r.partition)
 	codec.List(c, &r.old, func(c *codec.Coder, p *oldPage) { p.code(c) })
 	codec.List(c, &r.pages, func(c *codec.Coder, p *placedPage) {
@@ -331,7 +331,7 @@ type rollupCommand struct {
 func (r *rollupCommand) code(c *codec.Coder) {
 	c.String(&r.name)
 	c.Uvarint((*uint64)(&r.inc))
-	codeU16(c, (*uint16)(&r.tier))
+	c.Uint16((*uint16)(&r.tier))
 	c.Uvarint(&r.shape)
 	c.Varint(&r.until)
 	r.was.code(c)

@@ -82,7 +82,7 @@ type printed struct {
 }
 
 func (p *printed) code(c *codec.Coder) {
-	codeU32(c, (*uint32)(&p.id))
+	c.Uint32((*uint32)(&p.id))
 	c.Uvarint(&p.fingerprint)
 }
 

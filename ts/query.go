@@ -118,7 +118,7 @@ func (q *readQuery) Arguments(c *codec.Coder) {
 func (s *spot) code(c *codec.Coder) {
 	c.Varint(&s.partition)
 	c.Int(&s.field)
-	codeU32(c, &s.series)
+	c.Uint32(&s.series)
 	c.Varint(&s.time)
 	if s.field < 0 || s.field > MaxFields {
 		c.Fail("field out of range")
@@ -167,7 +167,7 @@ func (q *aggregateQuery) Results(c *codec.Coder) {
 // Results codes the answer: the points as package points has them, of each field of its own, which a series is here.
 func (q *readQuery) Results(c *codec.Coder) {
 	codec.List(c, &q.series, func(c *codec.Coder, s *readSeries) {
-		codeU32(c, (*uint32)(&s.id))
+		c.Uint32((*uint32)(&s.id))
 		c.String(&s.field)
 		s.tags.code(c)
 	})

@@ -66,7 +66,7 @@ type announcement struct {
 }
 
 func (a *announcement) code(c *codec.Coder) {
-	codeU16(c, (*uint16)(&a.shard))
+	c.Uint16((*uint16)(&a.shard))
 	c.Uvarint((*uint64)(&a.inc))
 }
 
@@ -85,7 +85,7 @@ func (f *field) code(c *codec.Coder) {
 
 func (m *measurement) code(c *codec.Coder) {
 	codeVersion(c)
-	codeU32(c, &m.ns)
+	c.Uint32(&m.ns)
 	c.String(&m.name)
 	c.Varint(&m.createdAt)
 	c.Varint(&m.partition)
@@ -163,7 +163,7 @@ func newContent() content {
 func (n *content) code(c *codec.Coder) {
 	codeVersion(c)
 	for _, v := range []*uint32{&n.series, &n.nextSeries, &n.deleted, &n.retiring} {
-		codeU32(c, v)
+		c.Uint32(v)
 	}
 	for _, v := range []*int64{&n.points, &n.timer, &n.kept, &n.blocks.points, &n.blocks.bytes, &n.blocks.since, &n.oldest, &n.newest} {
 		c.Varint(v)
@@ -179,15 +179,6 @@ func (n *content) code(c *codec.Coder) {
 func decodeContent(b []byte) (content, error) { return decode(b, "content", (*content).code) }
 
 func (n *content) encode(dst []byte) []byte { return encode(dst, n, (*content).code) }
-
-func codeU32(c *codec.Coder, v *uint32) {
-	wide := uint64(*v)
-	if c.Uvarint(&wide); wide > math.MaxUint32 {
-		c.Fail("number out of range")
-		return
-	}
-	*v = uint32(wide)
-}
 
 // policy is the row of how long a measurement keeps what. Its home, the shard of its name, has the newest version; others are told.
 type policy struct {
@@ -205,7 +196,7 @@ type tier struct {
 }
 
 func (t *tier) code(c *codec.Coder) {
-	codeU16(c, (*uint16)(&t.id))
+	c.Uint16((*uint16)(&t.id))
 	c.Varint(&t.every)
 	c.Varint(&t.ttl)
 	if t.id == rawTier || t.every <= 0 || t.ttl < 0 {
@@ -225,7 +216,7 @@ func (p *policy) code(c *codec.Coder) {
 	c.Uvarint(&p.version)
 	c.Varint(&p.rawTTL)
 	codec.List(c, &p.tiers, func(c *codec.Coder, t *tier) { t.code(c) })
-	codeU16(c, (*uint16)(&p.next))
+	c.Uint16((*uint16)(&p.next))
 	if p.rawTTL < 0 || len(p.tiers) > MaxTiers {
 		c.Fail("retention out of its limits")
 	}
@@ -234,15 +225,6 @@ func (p *policy) code(c *codec.Coder) {
 func decodePolicy(b []byte) (policy, error) { return decode(b, "policy", (*policy).code) }
 
 func (p *policy) encode(dst []byte) []byte { return encode(dst, p, (*policy).code) }
-
-func codeU16(c *codec.Coder, v *uint16) {
-	wide := uint64(*v)
-	if c.Uvarint(&wide); wide > math.MaxUint16 {
-		c.Fail("number out of range")
-		return
-	}
-	*v = uint16(wide)
-}
 
 // limitRow is the row of how many series a namespace may have, over all shards.
 type limitRow struct {

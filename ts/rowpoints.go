@@ -159,7 +159,7 @@ func (d *dirty) code(c *codec.Coder) {
 	c.Varint(&d.from)
 	c.Uvarint(&d.lsn)
 	c.Varint(&d.chunk)
-	codeU32(c, &d.series)
+	c.Uint32(&d.series)
 }
 
 func decodeDirty(b []byte) (dirty, error) { return decode(b, "dirty", (*dirty).code) }

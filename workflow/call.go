@@ -52,7 +52,7 @@ func (s *callState) code(c *codec.Coder) {
 		c.Varint(v)
 	}
 	codeTime(c, &s.due)
-	codeU16(c, (*uint16)(&s.shard))
+	c.Uint16((*uint16)(&s.shard))
 	s.ref.Code(c)
 	c.Uvarint(&s.child)
 	s.plan.code(c)

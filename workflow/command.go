@@ -57,7 +57,7 @@ type created struct {
 
 func (v *created) code(c *codec.Coder) {
 	c.Bool(&v.unchanged)
-	codeU32(c, &v.versions)
+	c.Uint32(&v.versions)
 	c.Uvarint(&v.lsn)
 }
 
@@ -144,7 +144,7 @@ type target struct {
 func (t *target) code(c *codec.Coder) {
 	c.String(&t.id)
 	c.Uvarint(&t.run)
-	codeU16(c, &t.tag)
+	c.Uint16(&t.tag)
 }
 
 // signalCommand is the body of kindSignal.
@@ -223,9 +223,9 @@ type token struct {
 }
 
 func (t *token) code(c *codec.Coder) {
-	codeU16(c, (*uint16)(&t.shard))
+	c.Uint16((*uint16)(&t.shard))
 	c.Uvarint(&t.run)
-	codeU16(c, &t.tag)
+	c.Uint16(&t.tag)
 	c.Bool(&t.child)
 	c.Uvarint(&t.slot)
 	c.Uvarint(&t.seq)

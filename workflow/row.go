@@ -112,8 +112,8 @@ func (r *record) code(c *codec.Coder) {
 	version(c, "workflow")
 	c.Uvarint(&r.id)
 	c.Bool(&r.enabled)
-	codeU32(c, &r.versions)
-	codeU32(c, &r.current)
+	c.Uint32(&r.versions)
+	c.Uint32(&r.current)
 	c.Uvarint(&r.revision)
 	for _, v := range [...]*int64{
 		&r.createdAt, &r.updatedAt, &r.active, &r.completed, &r.failed, &r.cancelled, &r.timedOut, &r.kept, &r.retainFor, &r.retainRuns,
@@ -148,7 +148,7 @@ type nameRow struct {
 
 func (n *nameRow) code(c *codec.Coder) {
 	c.Bool(&n.deleted)
-	codeU32(c, &n.ns)
+	c.Uint32(&n.ns)
 	c.String(&n.name)
 }
 
@@ -176,7 +176,7 @@ type versionIndex struct {
 }
 
 func (v *versionIndex) code(c *codec.Coder) {
-	codeU32(c, &v.number)
+	c.Uint32(&v.number)
 	c.Fixed64(&v.hash)
 	c.Varint(&v.createdAt)
 }
@@ -190,7 +190,7 @@ type keyRow struct {
 
 func (k *keyRow) code(c *codec.Coder) {
 	c.Uvarint(&k.run)
-	codeU16(c, &k.tag)
+	c.Uint16(&k.tag)
 	c.Fixed64(&k.hash)
 }
 
@@ -289,9 +289,9 @@ func (e *ending) code(c *codec.Coder) {
 
 func (h *header) code(c *codec.Coder) {
 	version(c, "run")
-	codeU16(c, &h.tag)
+	c.Uint16(&h.tag)
 	c.Uvarint(&h.of)
-	codeU32(c, &h.number)
+	c.Uint32(&h.number)
 	for _, s := range [...]*string{&h.id, &h.source, &h.idempotencyKey, &h.parent} {
 		c.String(s)
 	}
@@ -412,22 +412,6 @@ func version(c *codec.Coder, what string) {
 	if c.Byte(&v); v != 1 {
 		c.Fail(fmt.Sprintf("%s row of version %d", what, v))
 	}
-}
-
-func codeU16(c *codec.Coder, v *uint16) {
-	n := uint64(*v)
-	if c.Uvarint(&n); n > math.MaxUint16 {
-		c.Fail("number out of range")
-	}
-	*v = uint16(n)
-}
-
-func codeU32(c *codec.Coder, v *uint32) {
-	n := uint64(*v)
-	if c.Uvarint(&n); n > math.MaxUint32 {
-		c.Fail("number out of range")
-	}
-	*v = uint32(n)
 }
 
 // codeTime codes a time in ms that may be never, which takes a byte.

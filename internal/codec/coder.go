@@ -102,6 +102,24 @@ func (c *Coder) Int(v *int) {
 	}
 }
 
+// Uint16 codes an unsigned integer of two bytes at most.
+func (c *Coder) Uint16(v *uint16) { narrow(c, v, math.MaxUint16) }
+
+// Uint32 codes an unsigned integer of four bytes at most.
+func (c *Coder) Uint32(v *uint32) { narrow(c, v, math.MaxUint32) }
+
+// narrow leaves what it encodes untouched, as others may be encoding it too.
+func narrow[T uint16 | uint32](c *Coder, v *T, most uint64) {
+	wide := uint64(*v)
+	c.Uvarint(&wide)
+	if !c.reading {
+		return
+	}
+	if *v = T(wide); wide > most {
+		c.Fail("number out of range")
+	}
+}
+
 // Byte codes a byte.
 func (c *Coder) Byte(v *byte) {
 	if c.reading {

@@ -13,6 +13,8 @@ type sample struct {
 	U     uint64
 	I     int64
 	N     int
+	H     uint16
+	W     uint32
 	C     byte
 	B     bool
 	S     string
@@ -29,6 +31,8 @@ func (s *sample) code(c *Coder) {
 	c.Uvarint(&s.U)
 	c.Varint(&s.I)
 	c.Int(&s.N)
+	c.Uint16(&s.H)
+	c.Uint32(&s.W)
 	c.Byte(&s.C)
 	c.Bool(&s.B)
 	c.String(&s.S)
@@ -44,7 +48,7 @@ func (s *sample) code(c *Coder) {
 func filled() sample {
 	sub := sample{S: "inner", Empty: []byte{}}
 	return sample{
-		U: math.MaxUint64, I: math.MinInt64, N: -5, C: 7, B: true, S: "text\x00", Some: []byte("bytes"), Empty: []byte{},
+		U: math.MaxUint64, I: math.MinInt64, N: -5, H: math.MaxUint16, W: math.MaxUint32, C: 7, B: true, S: "text\x00", Some: []byte("bytes"), Empty: []byte{},
 		At: time.UnixMilli(1_763_740_000_123), Names: []string{"", "b"}, Sub: []sample{sub, sub},
 	}
 }
@@ -105,6 +109,19 @@ func TestEncodersShare(t *testing.T) {
 		})
 	}
 	encoders.Wait()
+}
+
+func TestNarrowIntegers(t *testing.T) {
+	for _, n := range []uint64{math.MaxUint16 + 1, math.MaxUint32 + 1, math.MaxUint64} {
+		c, v := NewDecoder(AppendUvarint(nil, n)), uint16(0)
+		if c.Uint16(&v); c.Done() == nil {
+			t.Errorf("Uint16 reads %d as %d", n, v)
+		}
+		d, w := NewDecoder(AppendUvarint(nil, n)), uint32(0)
+		if d.Uint32(&w); (d.Done() == nil) != (n <= math.MaxUint32) {
+			t.Errorf("Uint32 reads %d as %d, %v", n, w, d.Done())
+		}
+	}
 }
 
 func TestCoderRefusesEveryPrefix(t *testing.T) {

@@ -53,7 +53,7 @@ func (t *target) code(c *codec.Coder) {
 }
 
 func codeRef(c *codec.Coder, r *ref) {
-	codeU16(c, &r.shard)
+	c.Uint16(&r.shard)
 	c.Uvarint(&r.number)
 }
 
@@ -84,7 +84,7 @@ func (r *restoreCommand) code(c *codec.Coder) {
 	c.Uvarint(&r.savepoint)
 	c.Bool(&r.edited)
 	r.submitCommand.code(c)
-	codeU16(c, &r.last)
+	c.Uint16(&r.last)
 }
 
 // tickCommand is the body of kindTick: a step of a task, computed from the state that the one before has left.
@@ -138,8 +138,8 @@ func (t *tickCommand) code(c *codec.Coder) {
 	c.Uvarint(&t.revision)
 	t.task.code(c)
 	codec.List(c, &t.cursors, func(c *codec.Coder, v *cursorChange) {
-		codeU16(c, &v.source)
-		codeU16(c, &v.partition)
+		c.Uint16(&v.source)
+		c.Uint16(&v.partition)
 		v.cursor.code(c)
 	})
 	codec.List(c, &t.state, func(c *codec.Coder, v *stateChange) { v.code(c) })
@@ -187,7 +187,7 @@ func (s *saveCommand) code(c *codec.Coder) {
 	codeRef(c, &s.job)
 	c.Uvarint(&s.savepoint)
 	c.Uvarint(&s.attempt)
-	codeU32(c, &s.chunk)
+	c.Uint32(&s.chunk)
 	c.Bytes(&s.data)
 	last := s.last != nil
 	if c.Bool(&last); !last {
@@ -215,10 +215,10 @@ func (f *fillCommand) code(c *codec.Coder) {
 	codeRef(c, &f.job)
 	c.Uvarint(&f.revision)
 	c.Uvarint(&f.savepoint)
-	codeU32(c, &f.chunk)
+	c.Uint32(&f.chunk)
 	codec.List(c, &f.cursors, func(c *codec.Coder, v *cursorChange) {
-		codeU16(c, &v.source)
-		codeU16(c, &v.partition)
+		c.Uint16(&v.source)
+		c.Uint16(&v.partition)
 		v.cursor.code(c)
 	})
 	codec.List(c, &f.state, func(c *codec.Coder, v *stateChange) { v.code(c) })

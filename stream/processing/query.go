@@ -285,7 +285,7 @@ func (q *jobQuery) Results(c *codec.Coder) {
 	q.job.code(c)
 	c.Bytes(&q.source)
 	c.Uvarint(&q.revision)
-	codeU16(c, &q.last)
+	c.Uint16(&q.last)
 	codec.List(c, &q.numbers, func(c *codec.Coder, n *numbered) { n.code(c) })
 	codec.List(c, &q.savepoints, func(c *codec.Coder, s *Savepoint) { s.code(c) })
 	codec.List(c, &q.saved, func(c *codec.Coder, s *[]numbered) {

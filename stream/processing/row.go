@@ -97,7 +97,7 @@ type jobRow struct {
 
 func (j *jobRow) code(c *codec.Coder) {
 	version(c, "job")
-	codeU32(c, &j.ns)
+	c.Uint32(&j.ns)
 	c.String(&j.name)
 	if c.Byte((*byte)(&j.status)); j.status < Running || j.status > Completed {
 		c.Fail("unknown state")
@@ -108,13 +108,13 @@ func (j *jobRow) code(c *codec.Coder) {
 	for _, n := range [...]*int{&j.parallelism, &j.batch, &j.maxPayload, &j.savepoints} {
 		c.Int(n)
 	}
-	codeU32(c, &j.generation)
+	c.Uint32(&j.generation)
 	c.Uvarint(&j.revision)
 	c.Uvarint(&j.since)
-	codeU16(c, &j.numbers)
+	c.Uint16(&j.numbers)
 	c.Uvarint(&j.pending)
 	c.Uvarint(&j.restore)
-	codeU32(c, &j.restored)
+	c.Uint32(&j.restored)
 }
 
 // definitionRow is the value of a row 'd': what was submitted, and the numbers of its parts.
@@ -141,7 +141,7 @@ func (n *numbered) code(c *codec.Coder) {
 	c.Bool(&n.source)
 	c.String(&n.name)
 	c.String(&n.shape)
-	codeU16(c, &n.number)
+	c.Uint16(&n.number)
 }
 
 // taskRow is the value of a row 't'. A tick makes it anew as a whole, and nothing else does.
@@ -168,7 +168,7 @@ type operatorCounts struct {
 func (t *taskRow) code(c *codec.Coder) {
 	version(c, "task")
 	c.Uvarint(&t.n)
-	codeU32(c, &t.generation)
+	c.Uint32(&t.generation)
 	c.Varint(&t.watermark)
 	c.Varint(&t.target)
 	c.Bytes(&t.fire)
@@ -231,7 +231,7 @@ func (s *savepointRow) code(c *codec.Coder) {
 	c.Varint(&s.created)
 	c.Bool(&s.complete)
 	c.Uvarint(&s.attempt)
-	codeU32(c, &s.chunks)
+	c.Uint32(&s.chunks)
 	c.Varint(&s.bytes)
 	s.task.code(c)
 	codec.List(c, &s.numbers, func(c *codec.Coder, n *numbered) { n.code(c) })
@@ -242,22 +242,6 @@ func version(c *codec.Coder, what string) {
 	if c.Byte(&v); v != rowVersion {
 		c.Fail(what + " of another version")
 	}
-}
-
-func codeU16(c *codec.Coder, v *uint16) {
-	wide := uint64(*v)
-	if c.Uvarint(&wide); wide > 1<<16-1 {
-		c.Fail("number out of range")
-	}
-	*v = uint16(wide)
-}
-
-func codeU32(c *codec.Coder, v *uint32) {
-	wide := uint64(*v)
-	if c.Uvarint(&wide); wide > 1<<32-1 {
-		c.Fail("number out of range")
-	}
-	*v = uint32(wide)
 }
 
 func encode[T any](dst []byte, v *T, code func(*T, *codec.Coder)) []byte {

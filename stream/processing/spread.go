@@ -84,7 +84,7 @@ func (f *followCommand) code(c *codec.Coder) {
 	for _, n := range [...]*int{&f.parallelism, &f.batch, &f.maxPayload} {
 		c.Int(n)
 	}
-	codeU16(c, &f.numbers)
+	c.Uint16(&f.numbers)
 	if c.Bool(&f.defined); f.defined {
 		f.definition.code(c)
 	}
