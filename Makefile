@@ -161,7 +161,7 @@ ifdef BIN
 	| xargs -n 4 -P 8 sh -c '\
 		name="$${1##*/}"; case "$$1" in */examples/*) name="examples/$$name";; esac; cd "$$2" || exit 255; log="$(BIN)/$$name-$$3.log"; run=.; \
 		[ "$$4" = 1 ] || run="^($$("$(BIN)/$$name.test" -test.list . | awk "NR % $$4 == $$3" | paste -sd "|"))\$$"; \
-		"$(BIN)/$$name.test" -test.short -test.paniconexit0 -test.timeout 10m -test.run "$$run" -test.skip "$$0" >"$$log" 2>&1 || { echo "FAIL $$1"; cat "$$log"; exit 255; }; \
+		"$(BIN)/$$name.test" -test.short -test.paniconexit0 -test.timeout 10m -test.run "$$run" -test.skip "$$0" >"$$log" 2>&1 || { echo "FAIL $$1"; cat "$$log"; exit 1; }; \
 		[ "$$4" = 1 ] && echo "ok $$1" || echo "ok $$1, part $$(($$3 + 1)) of $$4"' '$(SUITED)'
 else
 	$(GO) test -short -vet=off $(LINK) -p 8 ./...
@@ -183,7 +183,7 @@ race:
 	{ for p in $(RACY); do echo "$$p ."; done; for p in $(MACHINES); do echo "$$p $(SHARED)"; done; } \
 	| xargs -n 2 -P 4 sh -c '\
 		name=$${1##*/}; [ "$$1" != . ] || name=floe; cd "$$1" || exit 255; \
-		"$$bin/$$name.test" -test.short -test.timeout 10m -test.run "$$2" -test.skip "$$0" >"$$bin/$$name.log" 2>&1 || { echo "FAIL $$1"; cat "$$bin/$$name.log"; exit 255; }; \
+		"$$bin/$$name.test" -test.short -test.timeout 10m -test.run "$$2" -test.skip "$$0" >"$$bin/$$name.log" 2>&1 || { echo "FAIL $$1"; cat "$$bin/$$name.log"; exit 1; }; \
 		echo "ok $$1"' '$(BULKY)'
 
 # A suite is a package and flags of its tests. Those that have a time (-for) are random: they take new seeds in each run, which they print, so that short
@@ -284,7 +284,7 @@ ifdef BIN
 	xargs -n 2 -P 2 sh -c '\
 		out="$(BIN)/$$2.fuzz"; cd "$$1" || exit 255; \
 		"$(BIN)/$${1##*/}.test" -test.run "^$$" -test.fuzz "^$$2\$$" -test.fuzztime $(FUZZTIME) -test.parallel 1 -test.fuzzcachedir "'"$$cache"'/github.com/floedb/floe/$$1" </dev/null >"$$out" 2>&1 \
-		|| { grep -q "context deadline exceeded" "$$out" && ! grep -q "Failing input" "$$out"; } || { cat "$$out"; exit 255; }; \
+		|| { grep -q "context deadline exceeded" "$$out" && ! grep -q "Failing input" "$$out"; } || { cat "$$out"; exit 1; }; \
 		echo "$$1 $$2: $$(grep -o "execs: [0-9]*" "$$out" | tail -1)"' fuzz
 else
 	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; \

@@ -33,7 +33,7 @@ func TestRun(t *testing.T) {
 	if err := run(t.Context(), &out, options{length: 20 * time.Millisecond, every: 5 * time.Millisecond, proc: proc}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"cpu       16 series, 1 fields", "disk       1 series, 2 fields", "memory     1 series, 3 fields", "network    2 series, 4 fields", "memory                          1\n"} {
+	for _, want := range []string{"cpu       16 series, 1 fields", "disk       1 series, 2 fields", "memory     1 series, 3 fields", "network    2 series, 4 fields", "memory                          1"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output has no %q:\n%s", want, out.String())
 		}
