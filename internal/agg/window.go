@@ -71,7 +71,7 @@ func (p *Panes) holds(i, from, to int64) bool {
 
 // cover reports whether every time of a range has a pane.
 func (p *Panes) cover(from, to int64) bool {
-	return p.bounds == nil || p.bounds[0] <= from && p.bounds[len(p.bounds)-1] >= to
+	return len(p.bounds) == 0 || p.bounds[0] <= from && p.bounds[len(p.bounds)-1] >= to
 }
 
 // Code codes the panes.
