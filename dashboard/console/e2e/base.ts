@@ -184,6 +184,34 @@ test('sign-in: when the key is taken back the session is over, and one comes bac
   await p.getByRole('row', { name: /^mail/ }).waitFor()
 })
 
+test('sign-in: what was typed in a dialog when the session has ended is there afterwards', async () => {
+  const p = await open(at.guarded + '#/shop/kv/config%2Fmail')
+  allow(/401/)
+  await signIn(p, at.admin)
+  const dialog = p.getByRole('dialog', { name: /^Edit/ })
+  await p.getByRole('button', { name: 'Edit' }).click()
+  await dialog.getByLabel('Value').fill('an hour of work')
+  // From now on the node does not know the token.
+  const gone = await p.evaluate(() => 'Bearer ' + Object.values({ ...sessionStorage })[0])
+  await p.route('**/api/**', r =>
+    r.continue({ headers: { ...r.request().headers(), ...(r.request().headers()['authorization'] === gone ? { authorization: 'Bearer gone' } : {}) } }),
+  )
+  await dialog.getByRole('button', { name: 'Save' }).click()
+  await h1(p, 'Sign in')
+  await expect.poll(() => p.getByLabel('API key').evaluate(e => e === document.activeElement)).toBe(true)
+  expect(await p.locator('.shell').isVisible()).toBe(false)
+  expect(await dialog.count()).toBe(0)
+  expect(await p.evaluate(() => JSON.stringify({ ...sessionStorage }))).toBe('{}')
+  await p.keyboard.press('Escape')
+  await signIn(p, at.admin)
+  await dialog.getByText('nothing was changed').waitFor()
+  expect(await dialog.getByLabel('Value').inputValue()).toBe('an hour of work')
+  expect(p.url()).toBe(at.guarded + '#/shop/kv/config%2Fmail')
+  await dialog.getByRole('button', { name: 'Save' }).click()
+  await p.getByText('Key config/mail is changed.').waitFor()
+  await p.locator('.inspector').getByText('an hour of work').waitFor()
+})
+
 test('sign-in: when the time of the session is over a key is asked for, though nothing is read just then', async () => {
   const p = await open(at.guarded + '#/shop/kv/count%2Forders?tab=history', { clock: true })
   allow(/401/)

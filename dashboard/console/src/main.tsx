@@ -4,17 +4,18 @@ import { QueryClientProvider } from '@tanstack/preact-query'
 import { render } from 'preact'
 import { call, refused } from './api/client'
 import { client, watchSelection } from './api/hooks'
-import { authEnabled, joinTabs, token } from './api/session'
+import { asking, authEnabled, forget, joinTabs, token } from './api/session'
 import { startKeys } from './lib/keys'
 import { applyPrefs } from './lib/prefs'
-import { formatRoute, parseRoute, replace, startRouter } from './lib/router'
+import { formatRoute, replace, route, startRouter } from './lib/router'
 import { Shell } from './ui/Shell'
 
-/** Goes to the login and, after it, back. */
-function askForKey() {
+const atLogin = () => route.get().screen === 'login'
+
+/** Asks for a key where the session has ended: what is open stays open. */
+function askAgain() {
   authEnabled.set(true)
-  const now = parseRoute(location.hash)
-  if (now.screen !== 'login') replace(formatRoute({ ns: '', screen: 'login', id: [], query: { next: location.hash } }))
+  if (!atLogin()) asking.set(true)
 }
 
 async function boot() {
@@ -22,13 +23,15 @@ async function boot() {
   startRouter()
   startKeys()
   watchSelection()
-  refused.handler = askForKey
+  refused.handler = askAgain
   try {
     const { data } = await call('GET /api/v1/auth/status')
     authEnabled.set(data.auth_enabled)
     if (data.auth_enabled && !data.authenticated) {
-      if (!token.get()) await joinTabs()
-      if (!token.get()) askForKey()
+      forget() // a token that this tab has kept is good no more
+      await joinTabs()
+      // Nothing is open yet: the login leads to where one wanted to go.
+      if (!token.get() && !atLogin()) replace(formatRoute({ ns: '', screen: 'login', id: [], query: { next: location.hash } }))
     } else void joinTabs()
   } catch {
     // A node that can not be reached, or does not know of keys: the screens say so, or are open.

@@ -78,7 +78,8 @@ export async function call<K extends keyof Routes & string>(
   for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value)
   const started = Date.now()
   const headers: Record<string, string> = {}
-  if (token.get()) headers['Authorization'] = 'Bearer ' + token.get()
+  const used = token.get()
+  if (used) headers['Authorization'] = 'Bearer ' + used
   let response: Response
   let text: string
   try {
@@ -92,7 +93,12 @@ export async function call<K extends keyof Routes & string>(
     throw new ApiError(0, strings.unreachable)
   }
   learnTime(response.headers.get('Date'), started)
-  if (!response.ok) throw failure(response, text, route)
+  if (response.status === 401 && !pattern.includes('/auth/')) {
+    // What is refused late, of a session that has ended since, says nothing about the present one.
+    if (token.get() === used) sessionOver()
+    if (method !== 'GET') throw new ApiError(401, strings.sessionEnded)
+  }
+  if (!response.ok) throw failure(response, text)
   let data: Routes[K]
   try {
     data = (opts.raw || /\d{16}/.test(text) ? parseRaw(text, opts.raw) : JSON.parse(text)) as Routes[K]
@@ -103,7 +109,7 @@ export async function call<K extends keyof Routes & string>(
   return { data, lossy: response.headers.get('X-Floe-Lossy') === 'true', next, hint: response.headers.get('X-Floe-Hint') ?? '', at: Date.now() }
 }
 
-function failure(response: Response, text: string, route: string): ApiError {
+function failure(response: Response, text: string): ApiError {
   let body: unknown = null
   try {
     body = JSON.parse(text)
@@ -111,7 +117,6 @@ function failure(response: Response, text: string, route: string): ApiError {
     // Something in between has answered.
   }
   const message = (body as { error?: string } | null)?.error ?? `${response.status} ${response.statusText}`
-  if (response.status === 401 && !route.includes('/auth/')) sessionOver()
   const after = Number(response.headers.get('Retry-After') ?? 0)
   return new ApiError(response.status, message, Number.isFinite(after) ? after * 1000 : 0, body)
 }

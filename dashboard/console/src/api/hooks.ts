@@ -4,6 +4,7 @@ import { useRef } from 'preact/hooks'
 import { cadence } from '../lib/prefs'
 import { useRoute } from '../lib/router'
 import { store, useStore } from '../lib/store'
+import { asking } from './session'
 import { ApiError, call, type Answer, type Call } from './client'
 import type { Routes } from './routes'
 import { toast } from '../ui/toasts'
@@ -143,6 +144,13 @@ export function invalidate(queries: QueryClient, parts: readonly string[]) {
 
 /** How often somebody has asked for everything to be read again: for what is no read of useRead. */
 export const refreshes = store(0)
+
+/** Goes on after a session has ended. What the key before has read stays on the screen until it is read again: dialogs hang on it, with what was typed in them. */
+export function resume() {
+  client.removeQueries({ type: 'inactive' })
+  asking.set(false)
+  refreshNow()
+}
 
 /** Reads everything on the screen again. */
 export function refreshNow() {

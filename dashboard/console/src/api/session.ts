@@ -21,6 +21,9 @@ export const token = store<string>(stored())
 /** Whether the node asks for a key: what auth/status said. */
 export const authEnabled = store<boolean>(false)
 
+/** Whether a key is asked for over what is open, because the session has ended. */
+export const asking = store<boolean>(false)
+
 let channel: BroadcastChannel | null = null
 
 export function signIn(next: string) {

@@ -4,7 +4,7 @@ import { lazy, Suspense } from 'preact/compat'
 import { useEffect, useState } from 'preact/hooks'
 import { refreshNow, useRead } from '../api/hooks'
 import { useSessionEnd } from '../api/me'
-import { authEnabled, signOut, token } from '../api/session'
+import { asking, authEnabled, signOut, token } from '../api/session'
 import { copy } from '../lib/clipboard'
 import { useKeys, type KeyMap } from '../lib/keys'
 import { cadence, shortcuts, theme, zone, type Cadence } from '../lib/prefs'
@@ -50,6 +50,8 @@ const pages: Record<string, ComponentType | undefined> = {
   about: lazy(() => import('../screens/settings/About')),
 }
 
+const Again = lazy(() => import('../screens/login/Again'))
+
 /** Those that there are, in the order of the menu. */
 export const screens = listed.filter(s => pages[s.name])
 
@@ -80,6 +82,7 @@ export function Shell() {
     p: () => cadence.set(cadence.get() === 'paused' ? 'live' : 'paused'),
     c: () => void copyLink(),
   }
+  const locked = useStore(asking)
   useSessionEnd()
   for (const s of screens) keys[`g ${s.key}`] = () => go(link(s.name))
   useKeys(keys)
@@ -93,51 +96,60 @@ export function Shell() {
     )
   }
   return (
-    <div class={menu ? 'shell menu-open' : 'shell'}>
-      <a
-        class="skip"
-        href="#main"
-        onClick={e => {
-          e.preventDefault()
-          document.querySelector<HTMLElement>('#main h1')?.focus()
-        }}
-      >
-        {say.skip}
-      </a>
-      <Header menu={() => setMenu(!menu)} search={() => setPalette(true)} help={() => setHelp(true)} />
-      <nav class="side" aria-label={say.screens}>
-        <ul>
-          {screens.map(s => (
-            <li key={s.name}>
-              <a href={link(s.name)} title={s.title} aria-current={(parents[route.screen] ?? route.screen) === s.name ? 'page' : undefined}>
-                <Icon name={s.icon} size={16} />
-                <span>{s.title}</span>
+    <>
+      <div class={['shell', menu ? 'menu-open' : '', locked ? 'locked' : ''].join(' ')}>
+        <a
+          class="skip"
+          href="#main"
+          onClick={e => {
+            e.preventDefault()
+            document.querySelector<HTMLElement>('#main h1')?.focus()
+          }}
+        >
+          {say.skip}
+        </a>
+        <Header menu={() => setMenu(!menu)} search={() => setPalette(true)} help={() => setHelp(true)} />
+        <nav class="side" aria-label={say.screens}>
+          <ul>
+            {screens.map(s => (
+              <li key={s.name}>
+                <a href={link(s.name)} title={s.title} aria-current={(parents[route.screen] ?? route.screen) === s.name ? 'page' : undefined}>
+                  <Icon name={s.icon} size={16} />
+                  <span>{s.title}</span>
+                </a>
+              </li>
+            ))}
+          </ul>
+          <ul class="side-foot">
+            <li>
+              <a href="#/settings" title={strings.settings.title} aria-current={route.screen === 'settings' ? 'page' : undefined}>
+                <Icon name="settings" size={16} />
+                <span>{strings.settings.title}</span>
               </a>
             </li>
-          ))}
-        </ul>
-        <ul class="side-foot">
-          <li>
-            <a href="#/settings" title={strings.settings.title} aria-current={route.screen === 'settings' ? 'page' : undefined}>
-              <Icon name="settings" size={16} />
-              <span>{strings.settings.title}</span>
-            </a>
-          </li>
-          <li>
-            <a href="#/about" title={say.about} aria-current={route.screen === 'about' ? 'page' : undefined}>
-              <Icon name="info" size={16} />
-              <span>{say.about}</span>
-            </a>
-          </li>
-        </ul>
-      </nav>
-      <main id="main">
-        <Page name={route.screen} />
-      </main>
-      {palette && <Palette close={() => setPalette(false)} />}
-      {help && <Help close={() => setHelp(false)} />}
-      <Toasts />
-    </div>
+            <li>
+              <a href="#/about" title={say.about} aria-current={route.screen === 'about' ? 'page' : undefined}>
+                <Icon name="info" size={16} />
+                <span>{say.about}</span>
+              </a>
+            </li>
+          </ul>
+        </nav>
+        <main id="main">
+          <Page name={route.screen} />
+        </main>
+        {palette && <Palette close={() => setPalette(false)} />}
+        {help && <Help close={() => setHelp(false)} />}
+        <Toasts />
+      </div>
+      {locked && (
+        <Boundary>
+          <Suspense fallback={null}>
+            <Again />
+          </Suspense>
+        </Boundary>
+      )}
+    </>
   )
 }
 

@@ -1,5 +1,5 @@
 import { useRef, useState } from 'preact/hooks'
-import { call } from '../../api/client'
+import { call, type ApiError } from '../../api/client'
 import { count, plural } from '../../lib/format'
 import { Confirm, Dialog } from '../../ui/Dialog'
 
@@ -22,6 +22,8 @@ export function Bulk({ ns, queue, seqs, what, close }: { ns: string; queue: stri
         })
       } catch (e) {
         setFailed(f => [...f, { seq, error: (e as Error).message }])
+        // Without a session the others would be refused as well.
+        if ((e as ApiError).status === 401) stopped.current = true
       }
       setDone(i + 1)
     }

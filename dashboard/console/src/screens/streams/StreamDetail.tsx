@@ -118,7 +118,8 @@ function ActivityTape({ ns, detail: d }: { ns: string; detail: Detail }) {
   const from = Math.floor(wanted.from / step) * step
   const n = Math.max(1, Math.min(buckets + 1, Math.ceil((wanted.to - from) / step)))
   const args = { name: d.name, namespace: ns, from, to: from + n * step, buckets: n, partition }
-  const q = useRead('GET /api/v1/console/streams/:name/activity', args, 2000, {
+  // Beside a group that is open the tape is read less often: together they would ask for too much.
+  const q = useRead('GET /api/v1/console/streams/:name/activity', args, query['tab'] === 'groups' ? 5000 : 2000, {
     moving: JSON.stringify([ns, d.name, range, partition]),
   })
   const selected = query['from'] && query['to'] ? { from: millisOf(query['from']), to: millisOf(query['to']) } : null
