@@ -30,7 +30,7 @@ func (a *act) catchUp() {
 func (r *record) nextDue() int64 {
 	next := min(r.nextDelayed, r.nextKey)
 	if r.nextEnded != never {
-		if next = min(next, r.nextEnded+r.retainFor); r.kept > r.retainRuns+2 {
+		if next = min(next, r.nextEnded+r.retainFor); r.kept > r.retainRuns+r.slack()+2 {
 			next = 0 // the number was lowered
 		}
 	}
@@ -55,6 +55,12 @@ func (a *act) endDelays(left int) int {
 	})
 	return left
 }
+
+// slack is how many ended runs more than asked for may be kept, one in a hundred: they are forgotten some at a time, as to look for the oldest costs more than to
+// forget it.
+func (s *spec) slack() int64 { return min(s.retainRuns/100, maxSlack) }
+
+const maxSlack = 64
 
 // forgetEnded removes runs that ended long ago, and the oldest of too many.
 func (a *act) forgetEnded(left int) int {

@@ -233,8 +233,8 @@ func (a *act) save() {
 		return
 	}
 	if a.ended > 0 {
-		if a.kept > a.retainRuns {
-			a.forgetEnded(a.ended + 1) // one more than have come: there may be too many since the number was lowered
+		if slack := int(a.slack()); a.kept > a.retainRuns+int64(slack) {
+			a.forgetEnded(slack + a.ended + 1) // one more than have come: there may be too many since the number was lowered
 		}
 		a.schedule(a.nextDue())
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/floedb/floe/internal/call"
@@ -192,5 +194,42 @@ func (w *world) turn() {
 	for _, t := range res.taken {
 		w.held = append(w.held, t)
 		w.of[t.ref] = c.session
+	}
+}
+
+// TestRetainedRuns: of many runs that are kept there may be one in a hundred too many, of few none; the oldest go, and no timer is left behind for them.
+func TestRetainedRuns(t *testing.T) {
+	for _, c := range []struct{ retained, most int }{{3, 3}, {99, 99}, {200, 202}} {
+		w := newWorld(t, rand.New(rand.NewPCG(1, 1)))
+		s := defaultSpec
+		s.retainRuns = int64(c.retained)
+		w.register("a", s)
+		session := w.open(group{"", []string{"a"}})
+		least, most := c.retained, 0
+		for i := range 2*c.retained + 10 {
+			if _, err := w.invoke(call.Invoke{Name: "a", MaxAttempts: 1}); err != nil {
+				t.Fatal(err)
+			}
+			res, err := w.work(workCommand{session: session, wants: []want{{0, "w", 1}}})
+			if err != nil || len(res.taken) != 1 {
+				t.Fatalf("took %d runs: %v", len(res.taken), err)
+			}
+			if _, err := w.work(workCommand{session: session, ends: []end{{ref: res.taken[0].ref, attempt: res.taken[0].attempt, how: completed}}}); err != nil {
+				t.Fatal(err)
+			}
+			w.r.Pass(1)
+			if q := (runsQuery{namespace: "n", name: "a", before: math.MaxUint64, limit: 1000, maxBytes: 1 << 20}); i >= c.retained {
+				if err := w.r.Query(context.Background(), 0, &q); err != nil {
+					t.Fatal(err)
+				}
+				if least, most = min(least, len(q.items)), max(most, len(q.items)); !slices.ContainsFunc(q.items, func(r Run) bool { return r.ID == (place{0, res.taken[0].ref}).id() }) {
+					t.Fatalf("run %d is not kept, which ended last", i)
+				}
+			}
+		}
+		if least != c.retained || most != c.most {
+			t.Errorf("%d to %d runs were kept, want %d to %d", least, most, c.retained, c.most)
+		}
+		w.r.Verify()
 	}
 }

@@ -57,8 +57,8 @@ func Backoff(shortest, longest time.Duration) RegisterOption {
 	}
 }
 
-// Retain sets how long ended runs are kept, and how many of them: when there are more the oldest go. The default is 7 days and 10,000; of an action in a
-// spread namespace, in each shard.
+// Retain sets how long ended runs are kept, and how many of them: when there are more the oldest go, some at a time, so that there may be one in a hundred too
+// many, 64 at most. The default is 7 days and 10,000; of an action in a spread namespace, in each shard.
 func Retain(d time.Duration, runs int) RegisterOption {
 	return func(o *registerOptions) {
 		if d <= 0 {

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"time"
 
 	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/internal/stress"
 	"github.com/floedb/floe/workflow"
 )
 
@@ -20,7 +23,9 @@ func (b *bench) workflows() (rows []row) {
 			work: duel{load: b.writes(64), floe: b.flows(setup{shards: shards}), limit: b.bareFile(0)},
 		})
 	}
-	return rows
+	return append(rows, row{
+		name: "workflow/step/1", bar: 2.5, unit: "L5", absolute: true, work: latency{"a step begins behind the one before", (*bench).stepAlone},
+	})
 }
 
 // flows is floe running workflows, from their start until the caller knows the result.
@@ -35,9 +40,7 @@ func (b *bench) flows(s setup) side {
 			return nil, errors.Join(err, n.close())
 		}
 		ctx := context.Background()
-		step := func(next string) *workflow.Step { return workflow.Call("@actions/"+task).To("success", next) }
-		definition := workflow.New(flow).Start(step("second")).Step("second", step("third")).Step("third", step("flo.Completed")).Definition()
-		if _, err := n.flows.Create(ctx, definition); err != nil {
+		if _, err := n.flows.Create(ctx, threeSteps()); err != nil {
 			return nil, errors.Join(err, stop(), n.close())
 		}
 		return &subject{
@@ -51,4 +54,44 @@ func (b *bench) flows(s setup) side {
 			},
 		}, nil
 	}
+}
+
+func threeSteps() []byte {
+	step := func(next string) *workflow.Step { return workflow.Call("@actions/"+task).To("success", next) }
+	return workflow.New(flow).Start(step("second")).Step("second", step("third")).Step("third", step("flo.Completed")).Definition()
+}
+
+// stepAlone runs one workflow after the other: from the return of a step's handler until that of the next step is called.
+func (b *bench) stepAlone(last time.Duration) (f figures, err error) {
+	dir, err := os.MkdirTemp(b.dir, "step-")
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, b.remove(dir)) }()
+	n, err := setup{shards: 4}.open(dir)
+	if err != nil {
+		return f, err
+	}
+	begun, returned := make(chan time.Time, 3), make(chan time.Time, 3)
+	stop, err := n.work(func(context.Context, *action.Task) (any, error) {
+		begun <- time.Now()
+		returned <- time.Now()
+		return nil, nil
+	})
+	if err != nil {
+		return f, errors.Join(err, n.close())
+	}
+	ctx, count, latency := context.Background(), 0, new(stress.Histogram)
+	_, err = n.flows.Create(ctx, threeSteps())
+	for start := time.Now(); err == nil && (count == 0 || time.Since(start) < last); count += 2 {
+		if _, err = n.flows.StartAndWait(ctx, flow, nil); err != nil {
+			break
+		}
+		<-begun
+		for range 2 {
+			latency.Add((<-begun).Sub(<-returned))
+		}
+		<-returned
+	}
+	return figures{rate: float64(count) / last.Seconds(), p50: latency.Quantile(0.5), p99: latency.Quantile(0.99)}, errors.Join(err, stop(), n.close())
 }
