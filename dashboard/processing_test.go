@@ -180,8 +180,8 @@ func TestSpreadJob(t *testing.T) {
 	}
 	base := serve(t, New(node)) + "/api/v1/processing/jobs"
 	pipeline := strings.Replace(largePipeline, "namespace: pipes", "namespace: broad", 1)
-	keyed := strings.Replace(pipeline, "sinks:", "  - { name: sum, type: aggregate, function: count }\nsinks:", 1)
-	if got := send(t, "POST "+base+"?namespace=broad", keyed); got.status != 400 || !strings.Contains(string(got.body), "aggregate is not supported") {
+	looking := strings.Replace(pipeline, "sinks:", "  - { name: user, type: kv_lookup, lookup_key: $.id }\nsinks:", 1)
+	if got := send(t, "POST "+base+"?namespace=broad", looking); got.status != 400 || !strings.Contains(string(got.body), "kv_lookup is not supported") {
 		t.Error(got)
 	}
 	if got := send(t, "POST "+base, pipeline); got.status != 200 {

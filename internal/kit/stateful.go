@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
@@ -14,8 +15,9 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
-// stateJob is stream-processing jobs that remember something: windows, sessions, what has been seen, sums, and records that wait for others. All read the same records, whose keys are
-// in several partitions. Each record has to be in one result, or among those that came too late, and in none twice.
+// stateJob is stream-processing jobs that remember something: windows, sessions, what has been seen, sums, and records that wait for others, in the plain namespace and in the spread
+// one, where the records of a key come from several shards. All read the same records, whose keys are in several partitions. Each record has to be in one result, or among those that came
+// too late, and in none twice.
 type stateJob struct{}
 
 func newStateJob() Job { return &stateJob{} }
@@ -54,7 +56,7 @@ operators:
   - { name: total, type: aggregate, function: sum, field: n, window: sliding, window_size_ms: 100, slide_ms: 100 }
 sinks:
   - { name: out, stream: { name: windows out } }
-  - { name: late, match: late, stream: { name: windows late, namespace: apart } }
+  - { name: late, match: late, stream: { name: APART windows late, namespace: apart } }
 `, (*statePipes).windows},
 	{"sessions", `
 operators:
@@ -70,7 +72,7 @@ operators:
   - { name: by, type: keyby, key_expression: "$.k" }
   - { name: sum, type: aggregate, function: sum, field: n }
 sinks:
-  - { name: out, stream: { name: sums out, namespace: apart } }
+  - { name: out, stream: { name: APART sums out, namespace: apart } }
   - { name: keys, kv: { key: "$.key", key_prefix: sum, separator: "/", write_mode: versioned } }
 `, (*statePipes).sums},
 	{"pairs", `
@@ -89,26 +91,39 @@ sinks:
 type statePipes struct {
 	World
 	jobs    *processing.Store
-	streams [2]*stream.Store // plain and apart
+	streams [2]*stream.Store // of the jobs' namespace, and apart
 	keys    *kv.Store
+	apart   string // in front of the names of streams apart
 	made    int64
 	missing string
 	now     int64 // ms: when something was appended last
 }
 
-func statePipesOf(w World) *statePipes {
-	p := &statePipes{World: w, jobs: engine.StoreOf(processing.Primitive, w.Router(), Plain, MaxValue), keys: engine.StoreOf(kv.Primitive, w.Router(), Plain, MaxValue)}
-	for i, ns := range []string{Plain, Apart} {
-		p.streams[i] = engine.StoreOf(stream.Primitive, w.Router(), ns, MaxValue)
+// statePipesOf returns a client for each of the namespaces.
+func statePipesOf(w World) (all [2]*statePipes) {
+	for i, ns := range []string{Plain, Spread} {
+		all[i] = &statePipes{
+			World: w, jobs: engine.StoreOf(processing.Primitive, w.Router(), ns, MaxValue), keys: engine.StoreOf(kv.Primitive, w.Router(), ns, MaxValue), apart: ns + " ",
+			streams: [2]*stream.Store{engine.StoreOf(stream.Primitive, w.Router(), ns, MaxValue), engine.StoreOf(stream.Primitive, w.Router(), Apart, MaxValue)},
+		}
 	}
-	return p
+	return all
 }
 
 // Open submits each job once.
 func (j *stateJob) Open(w World) bool {
-	p, ctx := statePipesOf(w), context.Background()
+	for _, p := range statePipesOf(w) {
+		if !p.open() {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *statePipes) open() bool {
+	ctx := context.Background()
 	for _, name := range []string{readings, partners} {
-		if !insist(w, func() error {
+		if !insist(p, func() error {
 			err := p.streams[0].Create(ctx, name, stream.Partitions(3))
 			if errors.Is(err, engine.ErrExists) {
 				return nil
@@ -119,12 +134,12 @@ func (j *stateJob) Open(w World) bool {
 		}
 	}
 	for _, s := range stateful {
-		definition := []byte("name: " + s.name + sampled + s.rest[1:])
+		definition := []byte("name: " + s.name + sampled + strings.ReplaceAll(s.rest[1:], "APART ", p.apart))
 		if problems := processing.Validate(definition); len(problems) > 0 {
-			w.Failf("processing: job %s: %v", s.name, problems)
+			p.Failf("processing: job %s: %v", s.name, problems)
 			return false
 		}
-		if !insist(w, func() error {
+		if !insist(p, func() error {
 			id, err := theJob(p.jobs, s.name)
 			if err == nil && id == "" {
 				_, err = p.jobs.Submit(ctx, definition)
@@ -139,8 +154,9 @@ func (j *stateJob) Open(w World) bool {
 
 // Do appends records, and disturbs the jobs.
 func (j *stateJob) Do(w World) {
-	p, ctx := statePipesOf(w), context.Background()
+	clients, ctx := statePipesOf(w), context.Background()
 	for w.Working() {
+		p := clients[w.Rand().IntN(len(clients))]
 		switch n := w.Rand().IntN(10); {
 		case n < 6:
 			w.Note(p.append(ctx, readings, "r"))
@@ -175,9 +191,14 @@ func (p *statePipes) append(ctx context.Context, name, kind string) error {
 
 // Audit waits until all jobs have come to what they have to.
 func (j *stateJob) Audit(w World) {
-	p := statePipesOf(w)
+	for _, p := range statePipesOf(w) {
+		p.audit()
+	}
+}
+
+func (p *statePipes) audit() {
 	var all, right []sample
-	if !insist(w, func() (err error) {
+	if !insist(p, func() (err error) {
 		if all, err = recordsOf[sample](p.streams[0], readings); err == nil {
 			right, err = recordsOf[sample](p.streams[0], partners)
 		}
@@ -190,7 +211,7 @@ func (j *stateJob) Audit(w World) {
 		if s.name == "pairs" {
 			n += len(right)
 		}
-		if _, ok := settleJob(w, p.jobs, s.name, int64(n), nil); !ok {
+		if _, ok := settleJob(p, p.jobs, s.name, int64(n), nil); !ok {
 			return
 		}
 		if !p.await(s.name, func() (string, error) { return s.settled(p, all, right) }) {
@@ -246,7 +267,7 @@ type slot struct {
 
 // windows: each window of a key is told once, and has all of its records but those that came too late.
 func (p *statePipes) windows(all, _ []sample) (string, error) {
-	late, err := recordsOf[sample](p.streams[1], "windows late")
+	late, err := recordsOf[sample](p.streams[1], p.apart+"windows late")
 	if err != nil {
 		return "", err
 	}
@@ -306,7 +327,7 @@ func compareTallies[K comparable](p *statePipes, what string, want, got map[K]ta
 
 // sums: each sum of a key is told once, one after the other, and the last one is under the key.
 func (p *statePipes) sums(all, _ []sample) (string, error) {
-	results, err := recordsOf[result](p.streams[1], "sums out")
+	results, err := recordsOf[result](p.streams[1], p.apart+"sums out")
 	if err != nil {
 		return "", err
 	}

@@ -49,7 +49,7 @@ func (d *dedup) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 			continue
 		}
 		at := it.Origin.ID.Millis
-		if it.from < 0 {
+		if it.Origin.Source < 0 {
 			at = it.EventTime
 		}
 		now = max(now, at)

@@ -13,9 +13,8 @@ import (
 // item is a record on its way through the operators.
 type item struct {
 	Record
-	from  int32 // its place in the batch that it came with; -1 if an operator has made it, as windows do
-	right bool  // it enters a join from its second source
-	late  bool  // no operator takes it any more: it goes to sinks that match the tag of what is late
+	from int32 // its place in the batch that it came with; -1 if an operator has made it, as windows do
+	late bool  // no operator takes it any more: it goes to sinks that match the tag of what is late
 }
 
 // jsonState says whether a value is JSON. It is looked at when somebody asks.

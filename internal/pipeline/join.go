@@ -107,8 +107,8 @@ func (j *join) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 		switch {
 		case ok && until > t.watermark:
 			number++
-			j.wait(t, s, &mine, it.right, on, number)
-		case !it.right && j.left && !mine.matched:
+			j.wait(t, s, &mine, it.Right, on, number)
+		case !it.Right && j.left && !mine.matched:
 			out = append(out, *it)
 		case !mine.matched:
 			t.counts[s.index].Dropped++
@@ -131,7 +131,7 @@ func (j *join) wait(t *Tick, s *stage, w *waiting, right bool, on string, number
 
 // match joins a record with those of the other side.
 func (j *join) match(t *Tick, s *stage, it *item, on string) (made []item, err error) {
-	prefix := appendKey(s.row(sideOf(!it.right)), bytesOf(on))
+	prefix := appendKey(s.row(sideOf(!it.Right)), bytesOf(on))
 	lower := appendTime(bytes.Clone(prefix), it.EventTime-j.within)
 	upper := appendTime(bytes.Clone(prefix), it.EventTime+j.within+1)
 	for {
@@ -145,7 +145,7 @@ func (j *join) match(t *Tick, s *stage, it *item, on string) (made []item, err e
 				return nil, err
 			}
 			left, right := it, &item{Record: other.rec}
-			if it.right {
+			if it.Right {
 				left, right = &item{Record: other.rec, from: it.from}, it
 				if !other.matched && !plant.On(plant.PartnerUnnoted) {
 					other.matched = true
@@ -153,7 +153,7 @@ func (j *join) match(t *Tick, s *stage, it *item, on string) (made []item, err e
 				}
 			}
 			joined := *left
-			joined.right = false
+			joined.Right = false
 			joined.EventTime = max(left.EventTime, right.EventTime)
 			joined.Tags |= right.Tags
 			value, ok := []byte(nil), false
@@ -231,7 +231,7 @@ func (j *join) fire(t *Tick, s *stage, to int64, at []byte) ([]byte, error) {
 			}
 			t.remove(k)
 		}
-		if err := t.pass(s, made); err != nil {
+		if err := t.emit(s, made); err != nil {
 			return nil, err
 		}
 	}

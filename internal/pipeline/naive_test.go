@@ -338,6 +338,9 @@ func TestWatermark(t *testing.T) {
 		{"not yet", []Part{{Seen: true, Newest: 50}, {Seen: true, Newest: 9, Arrived: 91, CaughtUp: true, IdleAfter: 10}}, 100, MinTime, 9, false},
 		{"behind is never idle", []Part{{Seen: true, Newest: 50}, {Seen: true, Newest: 9, Arrived: 0, IdleAfter: 10}}, 100, MinTime, 9, false},
 		{"all idle", []Part{{Seen: true, Newest: 50, Disorder: 5, Arrived: 80, CaughtUp: true, IdleAfter: 10}, {Seen: true, Newest: 9, Arrived: 90, CaughtUp: true, IdleAfter: 10}}, 103, MinTime, 58, true},
+		{"idle by itself", []Part{{Seen: true, Newest: 50}, {Seen: true, Newest: 9, Idle: true, IdleAfter: -1}}, 0, MinTime, 50, false},
+		{"idle and bounded", []Part{{Seen: true, Newest: 50}, {Seen: true, Newest: 9, Idle: true, Bounded: true, Bound: 20}}, 0, MinTime, 20, false},
+		{"all idle, one bounded", []Part{{Seen: true, Newest: 50, Arrived: 80, Idle: true}, {Seen: true, Newest: 9, Arrived: 90, Idle: true, Bounded: true, Bound: 55}}, 103, MinTime, 55, true},
 		{"all empty", []Part{{CaughtUp: true}, {CaughtUp: true}}, 103, 5, 5, true},
 	} {
 		if mark, idle := Watermark(test.parts, test.now, test.before); mark != test.mark || idle != test.idle {

@@ -214,7 +214,7 @@ func (p *panes) again(t *Tick, s *stage) (done bool, err error) {
 			}
 			t.remove(row.k)
 		}
-		if err := t.pass(s, made); err != nil {
+		if err := t.emit(s, made); err != nil {
 			return false, err
 		}
 	}
@@ -281,7 +281,7 @@ func (p *panes) fireWindow(t *Tick, s *stage, end int64, after []byte) (last []b
 	for {
 		least := leastKey(cursors)
 		if least == nil {
-			return nil, true, t.pass(s, made)
+			return nil, true, t.emit(s, made)
 		}
 		key := bytes.Clone(least)
 		all := new(accumulator)
@@ -298,7 +298,7 @@ func (p *panes) fireWindow(t *Tick, s *stage, end int64, after []byte) (last []b
 		if len(made) < slice {
 			continue
 		}
-		if err := t.pass(s, made); err != nil {
+		if err := t.emit(s, made); err != nil {
 			return nil, false, err
 		}
 		if made, slice = nil, t.slice(); t.full() {

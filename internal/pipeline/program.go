@@ -15,7 +15,9 @@ import (
 type Program struct {
 	job    *Job
 	stages []stage
-	enters []int     // by sources: the join where records enter, -1 at the beginning
+	enters []int // by sources: the join where records enter, -1 at the beginning
+	whole  Section
+	parts  []Section
 	late   TagSet    // tags that late records get
 	spare  sync.Pool // of *[]item, for batches
 	spent  sync.Pool // of *[]Write
@@ -70,6 +72,7 @@ func Compile(j *Job, numbers map[string]uint16) (*Program, error) {
 		}
 		p.stages[i].until = next
 	}
+	p.divide()
 	return p, nil
 }
 
@@ -114,21 +117,5 @@ func (p *Program) EventTime(rec *Record) (int64, error) {
 	return ms, nil
 }
 
-// Next returns the earliest watermark for which Advance would do something, false if nothing waits for one: nothing fires before, and nobody need look.
-func (p *Program) Next(state State) (at int64, waits bool, err error) {
-	at = EndOfTime
-	for i := range p.stages {
-		s := &p.stages[i]
-		if s.timed == nil {
-			continue
-		}
-		due, there, err := s.timed.due(state, s)
-		if err != nil {
-			return 0, false, err
-		}
-		if there {
-			at, waits = min(at, due), true
-		}
-	}
-	return at, waits, nil
-}
+// Next is Section.Next of all operators.
+func (p *Program) Next(state State) (at int64, waits bool, err error) { return p.whole.Next(state) }

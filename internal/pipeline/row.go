@@ -130,8 +130,8 @@ func (t *Tick) fail(s *stage, err error, it *item) {
 	t.failures = append(t.failures, fail(s.name, err, it, t.batch))
 }
 
-// pass takes what an operator has made to those behind it.
-func (t *Tick) pass(s *stage, made []item) error {
+// emit takes what an operator has made to those behind it.
+func (t *Tick) emit(s *stage, made []item) error {
 	t.counts[s.index].Out += int64(len(made))
 	return t.run(s.index+1, made, nil)
 }

@@ -135,7 +135,7 @@ type Sink struct {
 
 // Origin says where a record comes from.
 type Origin struct {
-	Source    int // in Job.Sources
+	Source    int // in Job.Sources; -1: an operator has made the record, as windows do
 	Partition int
 	Offset    uint64
 	ID        ID // the time is that of its append
@@ -148,6 +148,7 @@ type Record struct {
 	EventTime int64 // ms
 	Headers   []Tag // in order of names
 	Tags      TagSet
+	Right     bool      // it is of the source that a join names
 	json      jsonState // of Value
 	Origin    Origin
 }
@@ -217,4 +218,8 @@ type Part struct {
 	CaughtUp  bool  // there is nothing behind that record now
 	Disorder  int64
 	IdleAfter int64
+
+	Idle    bool  // it is, whatever the clock says
+	Bounded bool  // it holds the watermark at Bound even if it is idle
+	Bound   int64 // what will come of it has that event time at least, or is later
 }

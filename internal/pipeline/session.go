@@ -199,7 +199,7 @@ func (a *sessions) look(t *Tick, s *stage, rows []pair, to int64) error {
 			}
 		}
 	}
-	return t.pass(s, made)
+	return t.emit(s, made)
 }
 
 // result makes the record of a session.
@@ -246,7 +246,7 @@ func (a *sessions) again(t *Tick, s *stage) (done bool, err error) {
 			}
 			made = a.result(t, s, made, &one, key)
 		}
-		if err := t.pass(s, made); err != nil {
+		if err := t.emit(s, made); err != nil {
 			return false, err
 		}
 	}

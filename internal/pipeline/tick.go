@@ -36,6 +36,7 @@ var errGrowth = fmt.Errorf("the record becomes larger than %d MiB", maxGrowth>>2
 // Tick is a step of a job. It is not safe for concurrent use.
 type Tick struct {
 	program   *Program
+	section   *Section
 	state     State
 	lookup    Lookup
 	limits    Limits
@@ -44,6 +45,7 @@ type Tick struct {
 
 	batch    []Record
 	writes   []Write
+	passes   []Pass
 	failures []failure
 	counts   []Counts
 	parts    []byte    // of values; see part
@@ -59,13 +61,9 @@ type failure struct {
 	from int32
 }
 
-// NewTick begins a tick. watermark is what the job had come to when the last tick ended, MinTime before there was any.
+// NewTick is Section.NewTick of all operators.
 func (p *Program) NewTick(state State, lookup Lookup, limits Limits, watermark int64) *Tick {
-	t := &Tick{program: p, state: state, lookup: lookup, limits: limits, watermark: watermark, counts: make([]Counts, len(p.stages))}
-	if spent, ok := p.spent.Get().(*[]Write); ok {
-		t.writes = *spent
-	}
-	return t
+	return p.whole.NewTick(state, lookup, limits, watermark)
 }
 
 // Spent gives back what Writes of a tick has returned, for another one.
@@ -80,6 +78,9 @@ func (p *Program) Spent(writes []Write) {
 
 // Writes returns what sinks are to write, in order.
 func (t *Tick) Writes() []Write { return t.writes }
+
+// Passes returns what other sections are to have, in order.
+func (t *Tick) Passes() []Pass { return t.passes }
 
 // Failures returns the records that operators and sinks could not work with, in order.
 func (t *Tick) Failures() []Failure {
@@ -103,14 +104,26 @@ func (t *Tick) Add(ctx context.Context, batch []Record) error {
 	side := make(map[int][]item)
 	for i := range batch {
 		it := item{Record: batch[i], from: int32(i)}
-		if at := t.program.enters[batch[i].Origin.Source]; at >= 0 {
-			it.right = true
+		if at := t.enters(&it); at >= t.section.until {
+			it.Right = true
+			t.pass(t.program.beginsAt(at), &it)
+			continue
+		} else if at >= 0 {
+			it.Right = true
 			side[at] = append(side[at], it)
 			continue
 		}
 		main = append(main, it)
 	}
-	return t.run(0, main, side)
+	return t.run(t.section.from, main, side)
+}
+
+// enters returns the join where a record of a source enters, -1 for one that comes from the front.
+func (t *Tick) enters(it *item) int {
+	if t.section.index > 0 {
+		return -1
+	}
+	return t.program.enters[it.Origin.Source]
 }
 
 // items returns memory for records of the batch: of a size that many ticks need, so that it is used again.
@@ -135,7 +148,7 @@ func (t *Tick) end() {
 
 // run takes records through the operators from one on, and to the sinks. Those of side enter further on.
 func (t *Tick) run(i int, in []item, side map[int][]item) error {
-	for i < len(t.program.stages) {
+	for i < t.section.until {
 		s := &t.program.stages[i]
 		if list := side[i]; list != nil {
 			in = append(in, list...)
@@ -156,6 +169,9 @@ func (t *Tick) run(i int, in []item, side map[int][]item) error {
 			return err
 		}
 		i++
+	}
+	if t.section.until < len(t.program.stages) {
+		in = t.passOn(in)
 	}
 	t.sink(in)
 	return t.tooMuch()
@@ -397,7 +413,7 @@ func (t *Tick) Advance(ctx context.Context, to int64, at []byte) (next []byte, e
 	}
 	to = max(to, t.watermark)
 	begun := false
-	for i := range t.program.stages {
+	for i := t.section.from; i < t.section.until; i++ {
 		s := &t.program.stages[i]
 		if s.timed == nil || slices.Contains(from.done, s.number) {
 			continue

@@ -10,6 +10,7 @@ import "github.com/floedb/floe/internal/plant"
 func Watermark(parts []Part, now, before int64) (mark int64, idle bool) {
 	least, greatest, arrived := int64(EndOfTime), int64(MinTime), int64(MinTime)
 	idle = true
+	bound := Bound(parts)
 	for i := range parts {
 		p := &parts[i]
 		if p.Seen {
@@ -29,11 +30,39 @@ func Watermark(parts []Part, now, before int64) (mark int64, idle bool) {
 		if plant.On(plant.MarkFalls) {
 			return least, false
 		}
-		return max(before, least), false
+		return max(before, min(least, bound)), false
 	case greatest == MinTime || plant.On(plant.IdleStands):
 		return before, true
 	}
-	return max(before, greatest+max(0, now-arrived)), true
+	return max(before, min(greatest+max(0, now-arrived), bound)), true
+}
+
+// Bound returns what the watermark of some partitions does not pass, however idle they are.
+func Bound(parts []Part) int64 {
+	bound := int64(EndOfTime)
+	for i := range parts {
+		if parts[i].Bounded {
+			bound = min(bound, parts[i].Bound)
+		}
+	}
+	return bound
+}
+
+// Sum returns what partitions are together, for others who combine it with more of its kind: where they have come to, or that all are idle, since when, and how far
+// event time may run on then.
+func Sum(parts []Part, now, before int64) Part {
+	mark, idle := Watermark(parts, now, before)
+	if !idle {
+		return Part{Seen: mark != MinTime, Newest: mark}
+	}
+	sum := Part{Idle: true, Newest: MinTime, Arrived: MinTime, Bound: Bound(parts)}
+	sum.Bounded = sum.Bound != EndOfTime
+	for i := range parts {
+		if p := &parts[i]; p.Seen {
+			sum.Seen, sum.Newest, sum.Arrived = true, max(sum.Newest, p.mark()), max(sum.Arrived, p.Arrived)
+		}
+	}
+	return sum
 }
 
 // mark is how far a partition has come.
@@ -45,6 +74,9 @@ func (p *Part) mark() int64 {
 }
 
 func (p *Part) idle(now int64) bool {
+	if p.Idle {
+		return true
+	}
 	if !p.CaughtUp || p.IdleAfter < 0 {
 		return false
 	}

@@ -201,6 +201,9 @@ const (
 	NameStays        Bug = "name-stays"        // a job that is forgotten is found by its name
 	PartStays        Bug = "part-stays"        // a part of a job in a spread namespace does not begin again with the job
 	AnyEpochOfJob    Bug = "any-epoch-job"     // the end of a part counts for the job whenever it was
+	InboxEndless     Bug = "inbox-endless"     // an inbox of a section takes whatever comes
+	UnreadIdle       Bug = "unread-idle"       // a shard is idle for a section that has not read what it has sent
+	EndUnheard       Bug = "end-unheard"       // a section does not hear that those in front have come to their end
 )
 
 // The bugs in keys.

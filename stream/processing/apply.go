@@ -23,14 +23,18 @@ func (w *work) tick(t *tickCommand) ([]byte, error) {
 	if row.n+1 != t.task.n && !plant.On(plant.AnyTick) || row.generation != t.task.generation || row.generation != j.generation {
 		return nil, engine.Errorf(ErrConflict, "overtaken: tick %d of generation %d comes after %d of %d", t.task.n, t.task.generation, row.n, row.generation)
 	}
+	if err := w.mayTake(j, &t.taken); err != nil {
+		return nil, err
+	}
 	for i := range t.outputs {
-		if err := w.m.mayWrite(&t.outputs[i]); err != nil {
+		if err := w.mayWrite(&t.outputs[i]); err != nil {
 			return nil, err
 		}
 	}
 	w.tx.Set(jobKey(rowTask, j.ref), encode(nil, &t.task, (*taskRow).code))
 	w.setCursors(j, j.generation, t.cursors)
 	w.setState(j, j.generation, t.state)
+	w.take(j, &t.taken)
 	switch {
 	case t.status == Running:
 	case j.part != nil:
@@ -39,7 +43,7 @@ func (w *work) tick(t *tickCommand) ([]byte, error) {
 		w.end(j, t.status, t.reason)
 	}
 	for i := range t.outputs {
-		w.write(j, i, &t.outputs[i])
+		w.write(j, t.section, i, &t.outputs[i])
 	}
 	w.tx.Conclude()
 	return nil, nil
@@ -69,8 +73,13 @@ func (w *work) setState(j *job, gen uint32, all []stateChange) {
 }
 
 // mayWrite refuses outputs to machines that have no sinks.
-func (m *machine) mayWrite(o *output) error {
+func (w *work) mayWrite(o *output) error {
 	switch o.machine {
+	case engine.MachineProcessing:
+		if o.kind == kindPass && o.where == "" && w.tx.Spread() {
+			_, err := decodeBody(o.body, (*passCommand).code)
+			return err
+		}
 	case engine.MachineStream, engine.MachineKV, engine.MachineQueue, engine.MachineTS:
 		return nil
 	}
@@ -86,6 +95,7 @@ const (
 // sent is what is remembered of a message, with it.
 type sent struct {
 	job      ref
+	section  uint16
 	records  int64
 	bytes    int64
 	tolerant bool
@@ -94,16 +104,24 @@ type sent struct {
 
 func (s *sent) code(c *codec.Coder) {
 	codeRef(c, &s.job)
+	c.Uint16(&s.section)
 	c.Varint(&s.records)
 	c.Varint(&s.bytes)
 	c.Bool(&s.tolerant)
 	c.Bytes(&s.lost)
 }
 
-// write gives an output to its machine.
-func (w *work) write(j *job, i int, o *output) {
+// write gives an output of a section to its machine.
+func (w *work) write(j *job, section uint16, i int, o *output) {
 	cmd := engine.Command{Machine: o.machine, Kind: o.kind, Body: o.body}
-	if o.where == "" && w.tx.ShardOf(o.route) == w.tx.Shard() {
+	here := o.where == "" && w.tx.ShardOf(o.route) == w.tx.Shard()
+	if here && o.machine == engine.MachineProcessing {
+		p := must(decodeBody(o.body, (*passCommand).code))
+		in := w.inbox(j.ref, p.to)
+		w.receive(j, &in, &p)
+		return
+	}
+	if here {
 		c := codec.NewEncoder([]byte{tokenHere})
 		c.Int(&i)
 		c.Bool(&o.tolerant)
@@ -113,28 +131,28 @@ func (w *work) write(j *job, i int, o *output) {
 	if cmd.Namespace, cmd.Spread = o.where, o.spread; o.where == "" {
 		cmd.Namespace, cmd.Spread = w.tx.NamespaceName(), w.tx.Spread()
 	}
-	s := sent{j.ref, o.records, int64(len(o.body) + len(o.lost)), o.tolerant, o.lost}
-	out := w.out(j.ref)
+	s := sent{j.ref, section, o.records, int64(len(o.body) + len(o.lost)), o.tolerant, o.lost}
+	out := w.out(j.ref, section)
 	out.messages++
 	out.bytes += s.bytes
-	w.setOut(j.ref, out)
-	w.tx.Send(engine.Message{Command: cmd, Name: o.route, Lane: laneOf(j.ref), Token: encode([]byte{tokenThere}, &s, (*sent).code), Reply: true})
+	w.setOut(j.ref, section, out)
+	w.tx.Send(engine.Message{Command: cmd, Name: o.route, Lane: laneOf(j.ref, section), Token: encode([]byte{tokenThere}, &s, (*sent).code), Reply: true})
 }
 
-func (w *work) out(r ref) outRow {
-	b, ok := w.tx.Get(jobKey(rowOut, r))
+func (w *work) out(r ref, section uint16) outRow {
+	b, ok := w.tx.Get(outKey(r, section))
 	if !ok {
 		return outRow{}
 	}
 	return must(decode(b, (*outRow).code))
 }
 
-func (w *work) setOut(r ref, o outRow) {
+func (w *work) setOut(r ref, section uint16, o outRow) {
 	if o == (outRow{}) {
-		w.tx.Delete(jobKey(rowOut, r))
+		w.tx.Delete(outKey(r, section))
 		return
 	}
-	w.tx.Set(jobKey(rowOut, r), encode(nil, &o, (*outRow).code))
+	w.tx.Set(outKey(r, section), encode(nil, &o, (*outRow).code))
 }
 
 // OnReply hears what became of an output.
@@ -162,7 +180,7 @@ func (w *work) answered(s sent, err error) {
 	if j == nil {
 		return
 	}
-	out := w.out(s.job)
+	out := w.out(s.job, s.section)
 	out.messages--
 	if !plant.On(plant.BacklogStays) {
 		out.bytes -= s.bytes
@@ -171,7 +189,7 @@ func (w *work) answered(s sent, err error) {
 	if refused {
 		out.refused += s.records
 	}
-	w.setOut(s.job, out)
+	w.setOut(s.job, s.section, out)
 	if out.bytes < maxOutBytes && out.bytes+s.bytes >= maxOutBytes {
 		w.tx.Notify(jobsTopic(), -1) // the job may go on
 	}
@@ -184,7 +202,7 @@ func (w *work) answered(s sent, err error) {
 	}
 	for i, o := range errorOutputs(j.name, failures) {
 		o.tolerant = true // there is nobody to hear of it
-		w.write(j, i, &o)
+		w.write(j, s.section, i, &o)
 	}
 }
 

@@ -20,6 +20,7 @@ const (
 	kindDropSavepoint // of a user
 	kindFollow        // of the home of a job to other shards of a spread namespace
 	kindReport        // the other way round
+	kindPass          // of a section to one behind it
 )
 
 // submitCommand is the body of kindSubmit. What it says beside source is what the definition says: see admit.
@@ -94,6 +95,8 @@ type tickCommand struct {
 	task     taskRow
 	cursors  []cursorChange
 	state    []stateChange // ranges first, then by key
+	section  uint16        // whose step it is
+	taken    takenOut      // of its inbox
 	outputs  []output
 	status   Status // Running, or what the job comes to
 	reason   string
@@ -143,6 +146,8 @@ func (t *tickCommand) code(c *codec.Coder) {
 		v.cursor.code(c)
 	})
 	codec.List(c, &t.state, func(c *codec.Coder, v *stateChange) { v.code(c) })
+	c.Uint16(&t.section)
+	t.taken.code(c)
 	codec.List(c, &t.outputs, func(c *codec.Coder, v *output) { v.code(c) })
 	if c.Byte((*byte)(&t.status)); t.status < Running || t.status > Completed {
 		c.Fail("unknown state")

@@ -44,6 +44,9 @@
 // A definition has up to 256 KiB, a job up to 100 sources, operators and sinks each.
 //
 // In a namespace that is spread over all shards a job has a part in each, which reads the partitions, and the series, that are there. What has one key in one
-// partition stays in its order. Calls that change a job return when all shards have heard of it. Operators that keep state by key (aggregate, dedup, join), kv_lookup
-// and savepoints are refused there: for those the records would have to meet in one shard. A sink of such a job in another namespace needs one that is not spread.
+// partition stays in its order. Calls that change a job return when all shards have heard of it. Operators that keep state by key (aggregate, dedup, join) have each key in
+// one shard, to which records are passed from all others; those of one shard stay in their order. Event time there is the least of what all shards have come to. A
+// shard whose partitions are idle does not hold it up, so the first record that comes after a while may be late by the time that a message takes: allow lateness if that
+// matters. A record that such an operator can not work with is in the stream of errors as it was passed to it. kv_lookup and savepoints are refused in such a namespace:
+// they would have to look at several shards as of one moment. A sink of such a job in another namespace needs one that is not spread.
 package processing

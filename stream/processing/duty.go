@@ -110,7 +110,7 @@ func (l *lane) refresh(ctx context.Context, v *engine.View, number int) error {
 			continue
 		}
 		if err != nil {
-			t = &task{ref: r, job: jobRow{revision: seen[r]}, cache: newCache(l.m.memory), mark: noTime}
+			t = &task{ref: r, job: jobRow{revision: seen[r]}, cache: newCache(l.m.memory)}
 		}
 		if old := l.tasks[r]; old != nil {
 			old.cache.close()

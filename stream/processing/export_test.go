@@ -1,9 +1,23 @@
 package processing
 
-import "github.com/floedb/floe/internal/engine"
+import (
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+)
 
 // MaxOutBytes is how much may wait for sinks in other shards.
 const MaxOutBytes = maxOutBytes
+
+// MaxInboxBytes is how much waits in the inbox of a section.
+const MaxInboxBytes = maxInboxBytes
+
+// MessageOf returns the inbox of a row that is a message in one.
+func MessageOf(row rig.Row) (inbox string, ok bool) {
+	if row.Machine != engine.MachineProcessing || row.Key[0] != rowMessage {
+		return "", false
+	}
+	return string(row.Key[:len(row.Key)-8]), true
+}
 
 // Lane returns the shard and the name of the duty that runs a job.
 func Lane(id JobID) (shard int, duty string) {

@@ -41,17 +41,17 @@ func TestAdmit(t *testing.T) {
 			t.Errorf("%s: admitted", what)
 		}
 	}
-	keyed := []byte(`{"kind":"Processing","name":"j","sources":[{"stream":{"name":"a","partitions":"all"}}],"operators":[{"type":"aggregate","function":"count"}],"sinks":[{"stream":{"name":"b"}}]}`)
-	k, err := parse(keyed)
+	looks := []byte(`{"kind":"Processing","name":"j","sources":[{"stream":{"name":"a","partitions":"all"}}],"operators":[{"type":"kv_lookup","lookup_key":"$.id"}],"sinks":[{"stream":{"name":"b"}}]}`)
+	k, err := parse(looks)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := k.command(keyed, 1000)
+	c := k.command(looks, 1000)
 	c.numbers = numberAll(append([]numbered(nil), k.parts...))
 	for _, spread := range []bool{false, true} {
 		cmd := engine.Command{Kind: kindSubmit, Spread: spread, Body: encode(nil, &c, (*submitCommand).code)}
 		if err := admit(cmd, 1000); (err != nil) != spread {
-			t.Errorf("an operator that keeps state by key, spread %t: %v", spread, err)
+			t.Errorf("a lookup, spread %t: %v", spread, err)
 		}
 	}
 	restore := restoreCommand{edited: true, submitCommand: p.command([]byte(smallest), 1000), last: 9}
@@ -86,6 +86,8 @@ func FuzzCommands(f *testing.F) {
 	f.Add(kindFollow, encode(nil, &follow, (*followCommand).code))
 	report := reportCommand{status: Failed, reason: "r"}
 	f.Add(kindReport, encode(nil, &report, (*reportCommand).code))
+	pass := passCommand{epoch: 3, to: 2, says: true, stands: standing{seen: true, newest: 7}, records: []byte{0}}
+	f.Add(kindPass, encode(nil, &pass, (*passCommand).code))
 	f.Fuzz(func(t *testing.T, kind uint8, body []byte) {
 		_ = admit(engine.Command{Kind: kind, Body: body}, 1<<20)
 		switch kind {
@@ -97,6 +99,8 @@ func FuzzCommands(f *testing.F) {
 			again(t, body, (*followCommand).code)
 		case kindReport:
 			again(t, body, (*reportCommand).code)
+		case kindPass:
+			again(t, body, (*passCommand).code)
 		case kindTick:
 			again(t, body, (*tickCommand).code)
 		case kindBeginSave, kindSave:

@@ -14,6 +14,7 @@ import (
 // input is what a task has to read, as of a view.
 type input struct {
 	parts   []*part
+	mail    *mail  // in place of those, of a section that reads an inbox
 	fresh   bool   // a partition was seen for the first time: where it begins has to be known
 	done    bool   // all is read that was to be read
 	reason  string // why something can not be read
@@ -41,8 +42,11 @@ func (p *part) more() bool {
 	return p.cursor.next < p.end
 }
 
-// look opens the sources.
-func (t *task) look(v *engine.View) (*input, error) {
+// look opens what a section reads.
+func (t *task) look(v *engine.View, sec *section) (*input, error) {
+	if sec.index > 0 {
+		return t.lookInto(v, sec)
+	}
 	in := &input{done: t.def.StopAtEnd}
 	for i := range t.def.Sources {
 		s := &t.def.Sources[i]
@@ -147,10 +151,15 @@ func (p *part) measure(s *pipeline.Source) {
 
 // records reports whether there is anything to read.
 func (in *input) records() bool {
-	return slices.ContainsFunc(in.parts, (*part).more)
+	return in.mail != nil && in.mail.more() || slices.ContainsFunc(in.parts, (*part).more)
 }
 
-func (in *input) marks() []pipeline.Part { return marksOf(in.parts) }
+func (in *input) marks() []pipeline.Part {
+	if in.mail != nil {
+		return in.mail.marks()
+	}
+	return marksOf(in.parts)
+}
 
 func marksOf(parts []*part) []pipeline.Part {
 	all := make([]pipeline.Part, len(parts))
@@ -163,6 +172,7 @@ func marksOf(parts []*part) []pipeline.Part {
 // reading is an input that is being read.
 type reading struct {
 	parts  []*part
+	mail   *mail
 	bytes  int // read
 	missed int64
 	gaps   []failure
@@ -175,13 +185,28 @@ func (in *input) begin() *reading {
 		own := *p
 		r.parts = append(r.parts, &own)
 	}
+	if in.mail != nil {
+		own := *in.mail
+		own.upstreams = slices.Clone(own.upstreams)
+		r.mail = &own
+	}
 	return r
 }
 
-func (r *reading) marks() []pipeline.Part { return marksOf(r.parts) }
+func (r *reading) marks() []pipeline.Part {
+	if r.mail != nil {
+		return r.mail.marks()
+	}
+	return marksOf(r.parts)
+}
 
 // batch reads records, those of the partition with the lowest watermark first. What has no event time is a failure.
 func (r *reading) batch(t *task, limit int) (batch []pipeline.Record, failures []failure, err error) {
+	if r.mail != nil {
+		n, err := r.mail.read(limit, &batch)
+		r.bytes += n
+		return batch, nil, err
+	}
 	for len(batch)+len(failures) < limit && r.bytes < maxReadBytes {
 		p, more := r.lowest()
 		if p == nil {

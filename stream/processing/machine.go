@@ -55,6 +55,8 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		return carryOut(cmd.Body, (*followCommand).code, w.follow)
 	case kindReport:
 		return carryOut(cmd.Body, (*reportCommand).code, w.report)
+	case kindPass:
+		return carryOut(cmd.Body, (*passCommand).code, w.pass)
 	}
 	panic(fmt.Sprintf("processing: unknown command kind %d", cmd.Kind))
 }
@@ -165,7 +167,7 @@ func (w *work) begin(r ref, row jobRow) *job {
 	if tx.Spread() {
 		j.part = &partRow{epoch: j.since}
 	}
-	t := taskRow{generation: 1, watermark: noTime, target: noTime}
+	t := taskRow{generation: 1, progress: progress{watermark: noTime, target: noTime}}
 	tx.Set(jobKey(rowTask, r), encode(nil, &t, (*taskRow).code))
 	return j
 }
@@ -241,14 +243,22 @@ func (w *work) abandon(j *job) {
 		}
 		w.dropGeneration(j, j.generation+gen)
 	}
+	if j.part != nil {
+		for n := range j.numbers {
+			w.dropInbox(j, n+1)
+		}
+	}
 	w.dropSavepoints(j)
 	w.tx.Schedule(w.tx.Now()+listedMillis, j.ref.append([]byte{tokenForget}))
 }
 
 // forget removes what is left of a cancelled job.
 func (w *work) forget(j *job) {
-	for _, kind := range []byte{rowJob, rowDefinition, rowTask, rowOut, rowPart} {
+	for _, kind := range []byte{rowJob, rowDefinition, rowTask, rowPart} {
 		w.tx.Delete(jobKey(kind, j.ref))
+	}
+	for n := range int(j.numbers) + 1 {
+		w.tx.Delete(outKey(j.ref, uint16(n)))
 	}
 	if !plant.On(plant.NameStays) {
 		w.tx.Delete(nameKey(j.ns, j.name, j.ref))

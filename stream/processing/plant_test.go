@@ -36,5 +36,8 @@ func TestPlanted(t *testing.T) {
 		{plant.NameStays, "TestPipeline"},
 		{plant.PartStays, "TestSpread"},
 		{plant.AnyEpochOfJob, "TestSpreadEnds"},
+		{plant.InboxEndless, "TestSpreadInboxFull"},
+		{plant.UnreadIdle, "TestUnreadIsNotIdle"},
+		{plant.EndUnheard, "TestSpreadEnd"},
 	})
 }

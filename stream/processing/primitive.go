@@ -40,6 +40,7 @@ func tableOf(shared *memory) engine.Primitive {
 			{Kind: kindDropSavepoint, Name: "drop savepoint", From: engine.FromUsers, Admit: admit, Shrinks: true},
 			{Kind: kindFollow, Name: "follow", From: engine.FromShards, Shrinks: true},
 			{Kind: kindReport, Name: "report", From: engine.FromShards, Shrinks: true},
+			{Kind: kindPass, Name: "pass", From: engine.FromShards},
 		},
 		Queries: []engine.QueryType{
 			{Kind: queryJob, Name: "job", New: engine.NewQuery[jobQuery]},
@@ -50,7 +51,7 @@ func tableOf(shared *memory) engine.Primitive {
 			{Counter: countJobs, Name: "jobs", Field: func(c *engine.Counts) *int64 { return &c.Jobs }},
 		},
 		// Rows of jobs and of their tasks: each tick reads and writes them.
-		Caches: func(k []byte) bool { return k[0] == rowJob || k[0] == rowTask || k[0] == rowPart },
+		Caches: func(k []byte) bool { return k[0] == rowJob || k[0] == rowTask || k[0] == rowPart || k[0] == rowInbox },
 	}
 }
 

@@ -96,7 +96,7 @@ type Metrics struct {
 	LatencyAvg    time.Duration
 	LatencyMax    time.Duration
 	Operators     []OperatorMetrics
-	Backlog       int64 // bytes for sinks in other shards that wait to be taken
+	Backlog       int64 // bytes that wait: for sinks and operators in other shards, and in the inboxes of operators
 
 	latencySum, ticks int64
 }

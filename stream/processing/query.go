@@ -179,11 +179,7 @@ func (m *machine) describe(v *engine.View, namespace string, r ref, j *jobRow) (
 	if err != nil {
 		return Job{}, err
 	}
-	var out outRow
-	b, ok, err := v.Get(jobKey(rowOut, r))
-	if err == nil && ok {
-		out, err = decode(b, (*outRow).code)
-	}
+	out, err := readOut(v, r, &t)
 	if err != nil {
 		return Job{}, err
 	}
@@ -205,6 +201,35 @@ func (m *machine) describe(v *engine.View, namespace string, r ref, j *jobRow) (
 		job.Metrics.rates(v.Now() - j.created)
 	}
 	return job, nil
+}
+
+// readOut returns what the sections of a task have on its way, and in their inboxes, together.
+func readOut(v *engine.View, r ref, t *taskRow) (sum outRow, err error) {
+	sections := []uint16{0}
+	for i := range t.sections {
+		sections = append(sections, t.sections[i].number)
+		in, err := readInbox(v, r, t.sections[i].number)
+		if err != nil {
+			return sum, err
+		}
+		sum.bytes += in.bytes
+	}
+	for _, section := range sections {
+		out, err := readOutOf(v, r, section)
+		if err != nil {
+			return sum, err
+		}
+		sum.bytes, sum.refused = sum.bytes+out.bytes, sum.refused+out.refused
+	}
+	return sum, nil
+}
+
+func readOutOf(v *engine.View, r ref, section uint16) (out outRow, err error) {
+	b, ok, err := v.Get(outKey(r, section))
+	if err == nil && ok {
+		out, err = decode(b, (*outRow).code)
+	}
+	return out, err
 }
 
 func (t *taskRow) metrics() Metrics {

@@ -3,6 +3,7 @@ package processing
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
@@ -14,8 +15,10 @@ import (
 //	'j' | job                                    the job, see jobRow
 //	'd' | job                                    its definition, see definitionRow
 //	't' | job                                    where its task has come to, see taskRow
-//	'q' | job                                    what is on its way to other shards, see outRow
+//	'q' | job | section u16                      what is on its way to other shards, see outRow
 //	'b' | job                                    in a spread namespace: its part in this shard, see partRow
+//	'h' | job | section u16                      there: the inbox of a section, see inboxRow
+//	'i' | job | section u16 | number u64         a message in it, see passCommand
 //	'l' | namespace u32 | name 0 | job           a job by its name
 //	'a' | job                                    one that the leader has to look after: its revision (u64)
 //	'c' | job | gen | source u16 | partition u16 where it has come to in a partition, see cursor
@@ -28,6 +31,8 @@ const (
 	rowTask       = 't'
 	rowOut        = 'q'
 	rowPart       = 'b'
+	rowInbox      = 'h'
+	rowMessage    = 'i'
 	rowName       = 'l'
 	rowActive     = 'a'
 	rowCursor     = 'c'
@@ -64,6 +69,10 @@ const generationAt = 1 + refLen + 4
 func cursorKey(r ref, gen uint32, source, partition uint16) []byte {
 	k := binary.BigEndian.AppendUint16(generationKey(rowCursor, r, gen), source)
 	return binary.BigEndian.AppendUint16(k, partition)
+}
+
+func outKey(r ref, section uint16) []byte {
+	return binary.BigEndian.AppendUint16(jobKey(rowOut, r), section)
 }
 
 func savepointKey(r ref, number uint64) []byte {
@@ -148,14 +157,63 @@ func (n *numbered) code(c *codec.Coder) {
 type taskRow struct {
 	n          uint64 // of the last tick
 	generation uint32
-	watermark  int64  // or noTime
-	target     int64  // the watermark that is being fired; it is the watermark when fire is nil
-	fire       []byte // where firing goes on, nil if there is nothing to fire
+	progress   // of what reads the sources
 	counts     counts
 	ticks      int64 // that have read records
 	latencySum int64 // of those, ms
 	latencyMax int64
 	operators  []operatorCounts
+	sections   []sectionRow // those that read an inbox
+}
+
+// progress is how far event time has come.
+type progress struct {
+	watermark int64  // or noTime
+	target    int64  // the watermark that is being fired; it is the watermark when fire is nil
+	fire      []byte // where firing goes on, nil if there is nothing to fire
+
+	told  standing // how far it has come, as all sections behind it have been told
+	epoch uint64   // when; 0: not all have been told the same
+}
+
+func (p *progress) code(c *codec.Coder) {
+	c.Varint(&p.watermark)
+	c.Varint(&p.target)
+	c.Bytes(&p.fire)
+	c.Uvarint(&p.epoch)
+	if p.epoch != 0 {
+		p.told.code(c)
+	}
+}
+
+// sectionRow is where a section that reads an inbox has come to.
+type sectionRow struct {
+	number uint16
+	progress
+	next      uint64 // message that is read next
+	skip      int    // records of it that have been read
+	upstreams []heard
+}
+
+func (s *sectionRow) code(c *codec.Coder) {
+	c.Uint16(&s.number)
+	s.progress.code(c)
+	c.Uvarint(&s.next)
+	c.Int(&s.skip)
+	codec.List(c, &s.upstreams, func(c *codec.Coder, h *heard) { h.code(c) })
+}
+
+// section returns that with a number.
+func (t *taskRow) section(number uint16) *sectionRow {
+	return &t.sections[slices.IndexFunc(t.sections, func(s sectionRow) bool { return s.number == number })]
+}
+
+// of returns the progress of a section by its place: the first one reads the sources.
+func (t *taskRow) of(index int) *progress {
+	if index == 0 {
+		return &t.progress
+	}
+	return &t.sections[index-1].progress
 }
 
 type counts struct{ in, out, errors, late, dropped, missed int64 }
@@ -169,9 +227,7 @@ func (t *taskRow) code(c *codec.Coder) {
 	version(c, "task")
 	c.Uvarint(&t.n)
 	c.Uint32(&t.generation)
-	c.Varint(&t.watermark)
-	c.Varint(&t.target)
-	c.Bytes(&t.fire)
+	t.progress.code(c)
 	n := &t.counts
 	for _, v := range [...]*int64{&n.in, &n.out, &n.errors, &n.late, &n.dropped, &n.missed, &t.ticks, &t.latencySum, &t.latencyMax} {
 		c.Varint(v)
@@ -182,9 +238,10 @@ func (t *taskRow) code(c *codec.Coder) {
 			c.Varint(v)
 		}
 	})
+	codec.List(c, &t.sections, func(c *codec.Coder, s *sectionRow) { s.code(c) })
 }
 
-// outRow is the value of a row 'q': messages to other shards that have not been answered, and what has been refused of them.
+// outRow is the value of a row 'q': messages of a section to other shards that have not been answered, and what has been refused of them.
 type outRow struct {
 	messages int64
 	bytes    int64

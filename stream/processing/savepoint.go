@@ -194,7 +194,10 @@ func (w *work) beginTime(j *job) {
 
 func (t *taskRow) beginTime() {
 	if !plant.On(plant.MarkStays) {
-		t.watermark, t.target, t.fire = noTime, noTime, nil
+		t.progress = progress{watermark: noTime, target: noTime}
+		for i := range t.sections {
+			t.sections[i].progress, t.sections[i].upstreams = t.progress, nil
+		}
 	}
 }
 
@@ -217,6 +220,9 @@ func (w *work) keepOnly(j *job, numbers []numbered) {
 		for _, kind := range []byte{rowCursor, rowState} {
 			prefix := append(generationKey(kind, j.ref, j.generation), byte(n>>8), byte(n))
 			w.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
+		}
+		if j.part != nil {
+			w.dropInbox(j, uint16(n))
 		}
 	}
 }
@@ -246,7 +252,7 @@ func (w *work) switchGeneration(j *job, f *fillCommand) {
 	}
 	j.generation++
 	j.restore, j.restored = 0, 0
-	row.generation, row.watermark, row.target, row.fire = j.generation, f.task.watermark, f.task.target, f.task.fire
+	row.generation, row.progress = j.generation, f.task.progress
 	row.n++
 	if plant.On(plant.CountersRestored) {
 		row.counts = f.task.counts

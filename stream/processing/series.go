@@ -35,7 +35,7 @@ func (t *task) lookAtSeries(v *engine.View, in *input, i int, s *pipeline.Source
 	for _, tag := range s.TS.Tags {
 		q.Tags[tag.Name] = tag.Value
 	}
-	if err := p.load(v, &q, t.limit); err != nil {
+	if err := p.load(v, &q, t.sections[0].limit); err != nil {
 		return err
 	}
 	if len(p.samples) == 0 && known {

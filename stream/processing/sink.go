@@ -22,6 +22,7 @@ import (
 // effects are what a tick writes: records for sinks, in order, and for the stream of errors.
 type effects struct {
 	writes   []pipeline.Write
+	passes   []pipeline.Pass
 	failures []failure
 	missed   int64
 	counts   []pipeline.Counts
@@ -31,7 +32,7 @@ type effects struct {
 
 // take takes what the operators have made.
 func (e *effects) take(tick *pipeline.Tick, t *task) {
-	e.writes = tick.Writes()
+	e.writes, e.passes = tick.Writes(), tick.Passes()
 	for _, f := range tick.Failures() {
 		e.failures = append(e.failures, t.failureOf(&f))
 	}
@@ -45,6 +46,9 @@ func (s *step) size() (rows, size int) {
 		w := &s.effects.writes[i]
 		rows++
 		size += len(w.Key) + len(w.Record.Value) + 64*len(w.Point.Fields) + 32
+	}
+	for i := range s.effects.passes {
+		size += len(s.effects.passes[i].Record.Key) + len(s.effects.passes[i].Record.Value) + 32
 	}
 	for i := range s.effects.failures {
 		rows++
@@ -78,6 +82,7 @@ func (s *step) finish() {
 		return
 	}
 	s.tick.outputs = append(s.tick.outputs, errorOutputs(t.job.name, failures)...)
+	s.tick.outputs = append(s.tick.outputs, s.passes()...)
 	s.count(row, failures, written)
 	s.tick.cursors = s.tick.cursors[:0]
 	for _, id := range sortedCursors(s.cursors) {
@@ -113,13 +118,18 @@ func (s *step) count(row *taskRow, failures []failure, written int64) {
 	was, e := &s.task.row, &s.effects
 	row.counts = was.counts
 	n := &row.counts
-	n.in += int64(s.read)
+	if s.section.index == 0 {
+		n.in += int64(s.read)
+	}
 	n.out += written
 	if !plant.On(plant.ErrorsUncounted) {
 		n.errors += int64(len(failures))
 	}
 	n.missed += e.missed
-	late := s.task.latency
+	var late latency
+	if s.section.index == 0 {
+		late = s.task.latency
+	}
 	row.ticks, row.latencySum, row.latencyMax = was.ticks+late.ticks, was.latencySum+late.sum, max(was.latencyMax, late.max)
 	row.operators = make([]operatorCounts, len(e.counts))
 	for i := range e.counts {
@@ -138,7 +148,7 @@ func (s *step) count(row *taskRow, failures []failure, written int64) {
 
 // failStep ends the job instead of a step: nothing of it happens.
 func (t *task) failStep(s *step, reason string) *step {
-	failed := &step{task: t, began: s.began, mark: t.mark}
+	failed := &step{task: t, section: s.section, began: s.began, mark: s.section.mark}
 	failed.tick = tickCommand{job: t.ref, revision: t.job.revision, task: t.row, status: Failed, reason: engine.Cut(reason, maxReason)}
 	failed.tick.task.n++
 	failed.propose()
@@ -402,8 +412,8 @@ func (t *task) refusedOutput(s *step, refused *refusedError, now int64) {
 	}
 	if forNow(refused.err) || o.sink < 0 {
 		reason := fmt.Sprintf("%s: %v", name, refused.err)
-		if most := min(t.limit, max(s.read, len(s.effects.writes))); most > 1 {
-			t.limit = most / 2 // there may be room for a part of it
+		if most := min(s.section.limit, max(s.read, len(s.effects.writes))); most > 1 {
+			s.section.limit = most / 2 // there may be room for a part of it
 			t.live.hold(reason)
 			return
 		}
@@ -434,9 +444,9 @@ func with[V any](m map[int]V, k int, v V) map[int]V {
 	return m
 }
 
-// laneOf is the lane of messages of a job to other shards.
-func laneOf(r ref) uint64 {
-	return binary.BigEndian.Uint64(r.append(nil)[2:]) ^ uint64(r.shard)<<48
+// laneOf is the lane of messages of a section of a job to other shards.
+func laneOf(r ref, section uint16) uint64 {
+	return binary.BigEndian.Uint64(r.append(nil)[2:]) ^ uint64(r.shard)<<48 ^ uint64(section)<<40
 }
 
 func sortCursors(all []cursorID) {

@@ -19,21 +19,16 @@ import (
 //	the job is completed, once all parts are
 //
 // Each time a job begins to run is an epoch: what is told of an earlier one comes too late to matter.
+//
+// How records of one key meet is told in inbox.go.
 
 // checkSpread refuses what a job in a spread namespace can not do.
 func checkSpread(job *pipeline.Job) error {
 	for i := range job.Operators {
 		o := &job.Operators[i]
-		what := ""
-		switch {
-		case o.Keyed:
-			what = "the records of a key would have to meet in one"
-		case o.Looks:
-			what = "what is looked up is in any of them"
-		default:
-			continue
+		if o.Looks {
+			return engine.Errorf(ErrInvalid, "operator %q: %s is not supported in a namespace that is spread over all shards: what is looked up is in any of them", o.Name, o.Type)
 		}
-		return engine.Errorf(ErrInvalid, "operator %q: %s is not supported in a namespace that is spread over all shards: %s", o.Name, o.Type, what)
 	}
 	return nil
 }
@@ -140,7 +135,7 @@ func (w *work) savePart(j *job) {
 func (w *work) tell(j *job, shard engine.ShardID, kind uint8, body []byte) {
 	w.tx.Send(engine.Message{
 		Command: engine.Command{Machine: engine.MachineProcessing, Kind: kind, Namespace: w.tx.NamespaceName(), Spread: true, Body: body},
-		Name:    engine.RouteTo(w.tx.NamespaceName(), shard, w.tx.Shards()), Lane: ^laneOf(j.ref),
+		Name:    engine.RouteTo(w.tx.NamespaceName(), shard, w.tx.Shards()), Lane: ^laneOf(j.ref, 0),
 	})
 }
 
@@ -274,20 +269,14 @@ func (m *machine) queryParts(v *engine.View, q *partsQuery) error {
 				return err
 			}
 		}
-		b, ok, err := v.Get(jobKey(rowPart, r))
+		part, err := readPart(v, r)
 		if err != nil {
 			return err
-		}
-		part := partRow{}
-		if ok {
-			if part, err = decode(b, (*partRow).code); err != nil {
-				return err
-			}
 		}
 		if part.heard < q.heard {
 			return engine.ErrWait
 		}
-		if !ok {
+		if part.epoch == 0 {
 			continue
 		}
 		if err := m.describePart(v, q.namespace, r, &q.parts[i]); err != nil {
@@ -295,6 +284,15 @@ func (m *machine) queryParts(v *engine.View, q *partsQuery) error {
 		}
 	}
 	return nil
+}
+
+// readPart returns the part of a job, without an epoch if there is none.
+func readPart(v *engine.View, r ref) (p partRow, err error) {
+	b, ok, err := v.Get(jobKey(rowPart, r))
+	if err == nil && ok {
+		p, err = decode(b, (*partRow).code)
+	}
+	return p, err
 }
 
 func (m *machine) describePart(v *engine.View, namespace string, r ref, p *partInfo) error {

@@ -43,12 +43,12 @@ type task struct {
 	def       *pipeline.Job
 	prog      *pipeline.Program
 	sources   []uint16 // their numbers
+	epoch     uint64   // of the part, in a spread namespace
 	row       taskRow
+	sections  []*section
+	turn      int // the section that is next
 	cursors   map[cursorID]cursor
 	cache     *cache
-	mark      int64 // the watermark: that of the row, or later
-	limit     int   // records of the next tick, at most
-	changes   int   // of state, that the last tick made
 	spare     []pipeline.Record
 	again     *step // to be proposed once more, without what was refused
 	hold      hold
@@ -108,17 +108,20 @@ func (m *machine) open(v *engine.View, r ref) (*task, error) {
 	if j.status != Running {
 		return t, nil
 	}
-	b, _, err := v.Get(jobKey(rowTask, r))
-	if err != nil {
+	if t.row, err = readTask(v, r); err != nil {
 		return nil, err
 	}
-	if t.row, err = decode(b, (*taskRow).code); err != nil {
-		return nil, err
+	if t.spread {
+		part, err := readPart(v, r)
+		if err != nil {
+			return nil, err
+		}
+		t.epoch = part.epoch
 	}
-	t.mark, t.limit = t.row.watermark, maxBatches*j.batch
 	if err := t.compile(v); err != nil {
 		return nil, err
 	}
+	t.divide()
 	return t, t.readCursors(v)
 }
 
@@ -189,6 +192,7 @@ func (t *task) readCursors(v *engine.View) error {
 // step is a tick that is about to be proposed, and what is to be known when it has been applied.
 type step struct {
 	task    *task
+	section *section
 	command engine.Command
 	tick    tickCommand
 	began   int64 // ms
@@ -197,13 +201,16 @@ type step struct {
 	state   *overlay
 	cursors map[cursorID]cursor
 	mark    int64
+	stands  standing // how far the section has come behind it
+	alone   bool     // all places are told so, whether there is something to pass or not
+	told    []place
 	effects effects
 }
 
 // next returns the task's next step, nil if there is nothing to do now; then it has said what it waits for.
 func (t *task) next(ctx context.Context, v *engine.View) (*step, error) {
 	now := v.Now()
-	t.live.look(now, t.mark)
+	t.live.look(now, t.mark())
 	if t.broken || t.hold.until > now {
 		v.WakeAt(t.hold.until)
 		return nil, nil
@@ -212,61 +219,94 @@ func (t *task) next(ctx context.Context, v *engine.View) (*step, error) {
 		t.again = nil
 		return s, nil
 	}
-	if full, err := t.overfull(v); full || err != nil {
+	for _, sec := range t.turns() {
+		s, err := t.nextOf(ctx, v, sec)
+		if s != nil || err != nil {
+			t.turn = (sec.index + 1) % len(t.sections)
+			return s, err
+		}
+		if t.hold.until > now {
+			return nil, nil
+		}
+	}
+	t.live.hold(t.reason())
+	return nil, nil
+}
+
+// mark returns the watermark of what goes to sinks.
+func (t *task) mark() int64 {
+	if len(t.sections) == 0 {
+		return noTime
+	}
+	return t.last().mark
+}
+
+// nextOf returns the next step of a section.
+func (t *task) nextOf(ctx context.Context, v *engine.View, sec *section) (*step, error) {
+	var err error
+	if sec.reason, err = t.overfull(v, sec); sec.reason != "" || err != nil {
 		return nil, err
 	}
-	if t.row.fire != nil {
-		return t.compute(ctx, v, nil)
+	if t.row.of(sec.index).fire != nil {
+		return t.compute(ctx, v, sec, nil)
 	}
-	in, err := t.look(v)
+	in, err := t.look(v, sec)
 	if err != nil {
 		return nil, err
 	}
 	if in.failure != "" {
 		return t.fail(v, in.failure), nil
 	}
-	t.live.hold(in.reason)
-	if in.records() || in.fresh || in.done {
-		return t.compute(ctx, v, in)
+	if sec.reason = in.reason; in.records() || in.fresh || in.done && !t.ended(sec) {
+		return t.compute(ctx, v, sec, in)
 	}
-	due, err := t.due(v, in, now)
+	if in.done {
+		return nil, nil
+	}
+	now := v.Now()
+	due, err := t.due(v, sec, in, now)
+	if err == nil && !due {
+		due, err = t.toTell(v, sec, in, now)
+	}
 	if err != nil || !due {
 		return nil, err
 	}
-	return t.compute(ctx, v, in)
+	return t.compute(ctx, v, sec, in)
 }
 
-// overfull reports whether too much waits for other shards.
-func (t *task) overfull(v *engine.View) (bool, error) {
-	b, ok, err := v.Get(jobKey(rowOut, t.ref))
-	if err != nil || !ok {
-		return false, err
+// overfull says if too much of a section waits for other shards, or for sections behind it.
+func (t *task) overfull(v *engine.View, sec *section) (reason string, err error) {
+	out, err := readOutOf(v, t.ref, sec.number)
+	if err != nil || out.bytes >= maxOutBytes {
+		return fmt.Sprintf("%d bytes wait for other shards", out.bytes), err
 	}
-	out, err := decode(b, (*outRow).code)
-	if err != nil || out.bytes < maxOutBytes {
-		return false, err
+	for _, to := range sec.targets {
+		in, err := readInbox(v, t.ref, t.sections[to].number)
+		if err != nil || in.bytes >= maxInboxBytes && !plant.On(plant.InboxEndless) {
+			return fmt.Sprintf("operator %s: %d bytes wait in its inbox", t.def.Operators[t.sections[to].First()].Name, in.bytes), err
+		}
 	}
-	t.live.hold(fmt.Sprintf("%d bytes wait for sinks in other shards", out.bytes))
-	return true, nil
+	return "", nil
 }
 
 // due reports whether there is something to fire although there is nothing to read; if not, it says when there may be.
-func (t *task) due(v *engine.View, in *input, now int64) (bool, error) {
-	o := newOverlay(v, t, 0)
-	at, waits, err := t.prog.Next(o)
-	if err != nil || !waits {
+func (t *task) due(v *engine.View, sec *section, in *input, now int64) (bool, error) {
+	at, waits, err := sec.Next(newOverlay(v, t, 0))
+	if err != nil || !waits && len(sec.targets) == 0 {
 		return false, err
 	}
-	mark, idle := pipeline.Watermark(in.marks(), now, t.mark)
-	if mark >= at {
+	marks := in.marks()
+	mark, idle := pipeline.Watermark(marks, now, sec.mark)
+	if waits && mark >= at {
 		return true, nil
 	}
-	if idle && mark != noTime {
+	if waits && idle && mark != noTime && mark < pipeline.Bound(marks) {
 		v.WakeAt(now + at - mark) // time goes on by itself
 	}
-	for _, p := range in.parts {
-		if !idle && p.part.CaughtUp && p.part.Seen && p.part.IdleAfter >= 0 {
-			if wake := p.part.Arrived + p.part.IdleAfter; wake >= now {
+	for i := range marks {
+		p := &marks[i]
+		if !idle && p.CaughtUp && p.Seen && p.IdleAfter >= 0 {
+			if wake := p.Arrived + p.IdleAfter; wake >= now {
 				v.WakeAt(wake + 1)
 			}
 		}
@@ -276,7 +316,7 @@ func (t *task) due(v *engine.View, in *input, now int64) (bool, error) {
 
 // fail returns the step that ends the job.
 func (t *task) fail(v *engine.View, reason string) *step {
-	s := &step{task: t, began: v.Now(), mark: t.mark}
+	s := &step{task: t, section: t.sections[0], began: v.Now(), mark: t.sections[0].mark}
 	s.tick = tickCommand{job: t.ref, revision: t.job.revision, task: t.row, status: Failed, reason: engine.Cut(reason, maxReason)}
 	s.tick.task.n++
 	s.propose()
@@ -284,9 +324,9 @@ func (t *task) fail(v *engine.View, reason string) *step {
 }
 
 // compute runs what there is to read through the operators, and fires what is due then. in is nil while earlier firing goes on.
-func (t *task) compute(ctx context.Context, v *engine.View, in *input) (*step, error) {
-	for limit := t.limit; ; limit = max(limit/2, 1) {
-		s, err := t.try(ctx, v, in, limit)
+func (t *task) compute(ctx context.Context, v *engine.View, sec *section, in *input) (*step, error) {
+	for limit := sec.limit; ; limit = max(limit/2, 1) {
+		s, err := t.try(ctx, v, sec, in, limit)
 		if errors.Is(err, pipeline.ErrBatch) && limit > 1 {
 			continue
 		}
@@ -299,9 +339,9 @@ func (t *task) compute(ctx context.Context, v *engine.View, in *input) (*step, e
 		}
 		if queue != "" {
 			if limit = min(limit, max(s.read, len(s.effects.writes))); limit == 1 {
-				return nil, t.waitForRoom(v, queue)
+				return nil, t.waitForRoom(v, sec, queue)
 			}
-			t.limit = limit / 2 // there may be room for a part of it
+			sec.limit = limit / 2 // there may be room for a part of it
 			continue
 		}
 		rows, size := s.size()
@@ -313,7 +353,7 @@ func (t *task) compute(ctx context.Context, v *engine.View, in *input) (*step, e
 			return t.fail(v, fmt.Sprintf("one record comes to %d bytes in %d rows", size, rows)), nil
 		}
 		limit = min(limit, s.read)
-		t.limit = limit / 2
+		sec.limit = limit / 2
 	}
 }
 
@@ -380,8 +420,8 @@ func (t *task) shardOf(name string) engine.ShardID {
 }
 
 // waitForRoom holds the task until a queue has room.
-func (t *task) waitForRoom(v *engine.View, queue string) error {
-	t.live.hold(fmt.Sprintf("queue %q is full", queue))
+func (t *task) waitForRoom(v *engine.View, sec *section, queue string) error {
+	sec.reason = fmt.Sprintf("queue %q is full", queue)
 	return v.WaitOn(feed.RoomTopic(t.namespace, queue))
 }
 
@@ -400,17 +440,19 @@ func (t *task) held(now int64, reason string) {
 	t.live.hold(reason)
 }
 
-// try computes a tick of at most so many records.
-func (t *task) try(ctx context.Context, v *engine.View, in *input, limit int) (*step, error) {
-	s := &step{task: t, began: v.Now(), state: newOverlay(v, t, min(t.changes, 2*limit)), cursors: make(map[cursorID]cursor), mark: t.mark}
-	s.tick = tickCommand{job: t.ref, revision: t.job.revision, task: t.row, status: Running}
-	row := &s.tick.task
-	row.n++
-	tick := t.prog.NewTick(s.state, t.lookup(v), limitsOf(limit), t.mark)
-	target, fire := t.row.target, t.row.fire
+// try computes a tick of a section, of at most so many records.
+func (t *task) try(ctx context.Context, v *engine.View, sec *section, in *input, limit int) (*step, error) {
+	s := &step{task: t, section: sec, began: v.Now(), state: newOverlay(v, t, min(sec.changes, 2*limit)), cursors: make(map[cursorID]cursor), mark: sec.mark}
+	s.tick = tickCommand{job: t.ref, revision: t.job.revision, task: t.row, section: sec.number, status: Running}
+	s.tick.task.sections = slices.Clone(t.row.sections)
+	row := s.tick.task.of(sec.index)
+	s.tick.task.n++
+	tick := sec.NewTick(s.state, t.lookup(v), limitsOf(limit), sec.mark)
+	target, fire := row.target, row.fire
+	var marks []pipeline.Part
 	if in != nil {
 		var err error
-		if target, err = s.readAll(ctx, tick, in, limit); err != nil {
+		if target, marks, err = s.readAll(ctx, tick, in, limit); err != nil {
 			return nil, err
 		}
 	}
@@ -422,11 +464,19 @@ func (t *task) try(ctx context.Context, v *engine.View, in *input, limit int) (*
 		s.mark = max(s.mark, target)
 	}
 	row.watermark, row.target, row.fire = s.mark, target, next
-	if in != nil && in.done && s.read == 0 && next == nil || in == nil && target == pipeline.EndOfTime && next == nil {
+	ended := in != nil && in.done && s.read == 0 && next == nil || in == nil && target == pipeline.EndOfTime && next == nil
+	switch {
+	case ended && len(sec.targets) == 0:
 		s.tick.status = Completed
+	case ended:
+		s.stands = theEnd
+	case in == nil || next != nil:
+		s.stands = standsAt(s.mark)
+	default:
+		s.stands, err = t.stands(sec, s.state, marks, s.began, s.mark)
 	}
 	s.effects.take(tick, t)
-	return s, nil
+	return s, err
 }
 
 // limitsOf returns the limits of what a tick of at most so many records makes. One that is to be as small as can be fires one window at a time.
@@ -438,17 +488,17 @@ func limitsOf(records int) pipeline.Limits {
 	return l
 }
 
-// readAll adds batches to a tick, until it has enough, and returns the watermark after them.
-func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limit int) (int64, error) {
+// readAll adds batches to a tick, until it has enough, and returns the watermark after them, and what makes it.
+func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limit int) (int64, []pipeline.Part, error) {
 	t := s.task
 	if in.done {
-		return pipeline.EndOfTime, nil
+		return pipeline.EndOfTime, nil, nil
 	}
 	r := in.begin()
 	for s.read < limit && r.bytes < maxReadBytes {
 		batch, failures, err := r.batch(t, min(t.job.batch, limit-s.read))
 		if err != nil {
-			return 0, err
+			return 0, nil, err
 		}
 		n := len(batch) + len(failures)
 		if n == 0 {
@@ -457,7 +507,7 @@ func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limi
 		s.read, s.last = s.read+n, n
 		s.effects.failures = append(s.effects.failures, failures...)
 		if err := tick.Add(ctx, batch); err != nil {
-			return 0, err
+			return 0, nil, err
 		}
 		clear(batch)
 		t.spare = batch[:0]
@@ -469,8 +519,12 @@ func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limi
 			s.cursors[p.id] = p.cursor
 		}
 	}
-	mark, _ := pipeline.Watermark(r.marks(), s.began, t.mark)
-	return mark, nil
+	if r.mail != nil {
+		r.mail.keep(&s.tick)
+	}
+	marks := r.marks()
+	mark, _ := pipeline.Watermark(marks, s.began, s.section.mark)
+	return mark, marks, nil
 }
 
 // lookup answers kv_lookup from the view.
@@ -502,7 +556,7 @@ func (t *task) proposed(s *step, err error, now int64) {
 	case errors.Is(err, engine.ErrReadOnly), errors.Is(err, engine.ErrBusy):
 		t.held(now, err.Error())
 	case errors.Is(err, engine.ErrInvalid) && s.read > 1:
-		t.limit = s.read / 2
+		s.section.limit = s.read / 2
 	case errors.Is(err, engine.ErrInvalid):
 		t.held(now, err.Error())
 	default:
@@ -511,17 +565,27 @@ func (t *task) proposed(s *step, err error, now int64) {
 }
 
 func (t *task) applied(s *step, now int64) {
-	t.row, t.mark, t.hold = s.tick.task, s.mark, hold{}
+	sec := s.section
+	t.row, sec.mark, t.hold = s.tick.task, s.mark, hold{}
 	for id, c := range s.cursors {
 		t.cursors[id] = c
 	}
+	for _, at := range s.told {
+		sec.told[at] = s.stands
+	}
+	if s.alone {
+		sec.toldAt = s.began
+	}
 	if s.state != nil {
 		s.state.remember()
-		t.changes = len(s.state.keys)
+		sec.changes = len(s.state.keys)
 		t.prog.Spent(s.effects.writes)
 		s.effects.writes = nil
 	}
-	t.limit = min(t.limit+max(t.limit/4, 1), maxBatches*t.job.batch)
+	sec.limit = min(sec.limit+max(sec.limit/4, 1), maxBatches*t.job.batch)
+	if sec.index > 0 {
+		return
+	}
 	t.latency = latency{}
 	if s.read > 0 {
 		took := max(now-s.began, 0)
@@ -546,7 +610,10 @@ func (l *live) hold(reason string) {
 func (l *live) ticked(s *step, pending latency) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.reason, l.pending, l.mark = "", pending, s.mark
+	l.reason, l.pending = "", pending
+	if len(s.section.targets) == 0 {
+		l.mark = s.mark
+	}
 	if s.read > 0 {
 		l.lastRead, l.last = s.last, pending.sum
 	}

@@ -112,7 +112,7 @@ func (v *verifier) verifyTasks() error {
 	if err != nil {
 		return err
 	}
-	return each(v, rowOut, 1+refLen, (*outRow).code, func(r ref, _ []byte, o *outRow) {
+	return each(v, rowOut, 1+refLen+2, (*outRow).code, func(r ref, _ []byte, o *outRow) {
 		if v.jobs[r] == nil || o.messages < 0 || o.bytes < 0 || o.refused < 0 {
 			v.Reportf("processing: job %v has sent %+v", r, *o)
 		}
@@ -153,6 +153,9 @@ func (v *verifier) verifyActive() error {
 
 // verifyRows checks cursors and state.
 func (v *verifier) verifyRows() error {
+	if err := v.verifyInboxes(); err != nil {
+		return err
+	}
 	for _, kind := range []byte{rowCursor, rowState} {
 		err := v.Scan([]byte{kind}, []byte{kind + 1}, func(k, value []byte) error {
 			if len(k) < generationAt+2 || kind == rowCursor && len(k) != generationAt+4 {
@@ -177,6 +180,46 @@ func (v *verifier) verifyRows() error {
 		}
 	}
 	return nil
+}
+
+// verifyInboxes checks that inboxes hold what they say.
+func (v *verifier) verifyInboxes() error {
+	type found struct {
+		row   inboxRow
+		bytes int64
+		count uint64
+	}
+	all := make(map[string]*found)
+	err := each(v, rowInbox, 1+refLen+2, (*inboxRow).code, func(r ref, k []byte, in *inboxRow) {
+		j, section := v.jobs[r], binary.BigEndian.Uint16(k[1+refLen:])
+		if j == nil || j.part == nil || j.status == Cancelled || section == 0 || section > j.numbers || in.first > in.next {
+			v.Reportf("processing: inbox %x: %+v of job %+v", k, *in, j)
+			return
+		}
+		all[string(k[1:])] = &found{row: *in}
+	})
+	if err != nil {
+		return err
+	}
+	err = v.Scan([]byte{rowMessage}, []byte{rowMessage + 1}, func(k, value []byte) error {
+		if _, err := decode(value, (*passCommand).code); err != nil || len(k) != 1+refLen+2+8 {
+			v.Reportf("processing: message %x: %v", k, err)
+			return nil
+		}
+		in, number := all[string(k[1:len(k)-8])], uint64At(k, len(k)-8)
+		if in == nil || number < in.row.first || number >= in.row.next {
+			v.Reportf("processing: message %x is in no inbox", k)
+			return nil
+		}
+		in.bytes, in.count = in.bytes+int64(len(value)), in.count+1
+		return nil
+	})
+	for k, in := range all {
+		if in.bytes != in.row.bytes || in.count != in.row.next-in.row.first {
+			v.Reportf("processing: inbox %x holds %d messages of %d bytes, and says %+v", k, in.count, in.bytes, in.row)
+		}
+	}
+	return err
 }
 
 func (v *verifier) verifySavepoints() error {

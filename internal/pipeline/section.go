@@ -1,0 +1,130 @@
+package pipeline
+
+// Section is a run of operators that records go through in one place. A program is one section as a whole; divided, it has one more from each operator on that
+// needs the records of a key together: those are passed to it, wherever the section keeps that key. Records of a second source are passed to their join.
+type Section struct {
+	Number  uint16 // of the operator that the section begins with; 0 for the first one
+	program *Program
+	index   int
+	from    int // operators, up to until
+	until   int
+}
+
+// keyed is an operator whose state is by a key.
+type keyed interface {
+	// place returns the key of a record, false if it has none: then the record changes no state.
+	place(it *item) (key string, ok bool)
+}
+
+// Pass is a record that goes on in another section.
+type Pass struct {
+	Section int // in Program.Sections
+	Record  Record
+	Key     string // where the section keeps that key the record belongs
+	Placed  bool   // false: there is no key, and any place will do
+}
+
+// divide makes the sections.
+func (p *Program) divide() {
+	p.whole = Section{program: p, until: len(p.stages)}
+	p.parts = []Section{p.whole}
+	for i := range p.stages {
+		if _, ok := p.stages[i].stateful.(keyed); ok {
+			p.parts[len(p.parts)-1].until = i
+			p.parts = append(p.parts, Section{Number: p.stages[i].number, program: p, index: len(p.parts), from: i, until: len(p.stages)})
+		}
+	}
+}
+
+// Whole returns all operators.
+func (p *Program) Whole() *Section { return &p.whole }
+
+// Sections returns the sections of a program that is divided.
+func (p *Program) Sections() []Section { return p.parts }
+
+// First returns the operator that the section begins with, in Job.Operators.
+func (s *Section) First() int { return s.from }
+
+// Targets returns the sections that a section passes records to.
+func (s *Section) Targets() (all []int) {
+	if s.until < len(s.program.stages) {
+		all = append(all, s.index+1)
+	}
+	for _, at := range s.program.enters {
+		if s.index == 0 && at > s.until {
+			all = append(all, s.program.beginsAt(at))
+		}
+	}
+	return all
+}
+
+// beginsAt returns the section that begins with an operator.
+func (p *Program) beginsAt(i int) int {
+	for k := 1; k < len(p.parts); k++ {
+		if p.parts[k].from == i {
+			return k
+		}
+	}
+	return 0
+}
+
+// NewTick begins a tick. watermark is what the section had come to when the last tick ended, MinTime before there was any.
+func (s *Section) NewTick(state State, lookup Lookup, limits Limits, watermark int64) *Tick {
+	p := s.program
+	t := &Tick{program: p, section: s, state: state, lookup: lookup, limits: limits, watermark: watermark, counts: make([]Counts, len(p.stages))}
+	if spent, ok := p.spent.Get().(*[]Write); ok {
+		t.writes = *spent
+	}
+	return t
+}
+
+// Next returns the earliest watermark for which Advance would do something, false if nothing waits for one: nothing fires before, and nobody need look.
+func (s *Section) Next(state State) (at int64, waits bool, err error) {
+	at = EndOfTime
+	for i := s.from; i < s.until; i++ {
+		o := &s.program.stages[i]
+		if o.timed == nil {
+			continue
+		}
+		due, there, err := o.timed.due(state, o)
+		if err != nil {
+			return 0, false, err
+		}
+		if there {
+			at, waits = min(at, due), true
+		}
+	}
+	return at, waits, nil
+}
+
+// passOn passes records to the next section. What no operator takes any more it returns: that goes to sinks from here.
+func (t *Tick) passOn(in []item) (late []item) {
+	for i := range in {
+		if in[i].late {
+			late = append(late, in[i])
+			continue
+		}
+		t.pass(t.section.index+1, &in[i])
+	}
+	return late
+}
+
+func (t *Tick) pass(section int, it *item) {
+	p := Pass{Section: section, Record: it.Record}
+	p.Key, p.Placed = t.program.stages[t.program.parts[section].from].stateful.(keyed).place(it)
+	t.passes = append(t.passes, p)
+	t.bytes += len(it.Key) + len(it.Value) + 64
+	t.rows++
+}
+
+func (*aggregate) place(it *item) (string, bool) { return it.RecordKey(), true }
+
+func (d *dedup) place(it *item) (string, bool) {
+	key, ok, err := d.keyOf(it)
+	return key, ok && err == nil
+}
+
+func (j *join) place(it *item) (string, bool) {
+	on, ok, err := j.on.text(it)
+	return on, ok && err == nil
+}

@@ -1,0 +1,424 @@
+package processing
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/pipeline"
+	"github.com/floedb/floe/internal/plant"
+)
+
+// In a spread namespace an operator whose state is by key begins a section (see pipeline.Section), and each shard has the keys that hash to it. What is in front
+// of the operator passes each record to the shard of its key, as a part of the tick that has made it: into the inbox that the section has there, by a message if
+// that is another shard.
+//
+//	shard 0   sources -> filter, keyby --+--> inbox -> aggregate --+--> inbox -> dedup -> sinks
+//	                                      \ /                      \ /
+//	                                      / \                      / \
+//	shard 1   sources -> filter, keyby --+--> inbox -> aggregate --+--> inbox -> dedup -> sinks
+//
+// A part of a job is one task all the same: its sections take turns, and each tick is one section's. What a section has read of its inbox is in the row of the task, so
+// the number of the tick is a fence for that too. Messages between two shards stay in their order, so what is passed has its effects once.
+//
+// A message says how far its sender has come behind its records: its watermark, or that it is idle. The watermark of a section is the least of its upstreams, which
+// are the sections in front of it in all shards, as pipeline.Watermark makes it of the partitions of a source. That a section is idle is told with what event time runs on from, and
+// up to where: the next window that it may still fire. If there are no records to pass, the same is told alone, at most ten times a second, and only if it has changed.
+//
+// An inbox that is full refuses messages for now. They wait at the sender, whose section holds when there are more than maxOutBytes of them; so does
+// one in front of a full inbox in its own shard. Messages of each section are in a lane of their own, and count for themselves: a section waits for those behind it, never
+// for one in front, so there is no circle.
+
+const (
+	// maxInboxBytes is how much waits in an inbox before it refuses more.
+	maxInboxBytes = 8 << 20
+	// maxMessages is how many messages a tick takes out of an inbox.
+	maxMessages = 1000
+	// tellMillis is how long a section waits before it tells once more how far it has come, and nothing else.
+	tellMillis = 100
+)
+
+// standing is how far a section has come in a shard, as others are told.
+type standing struct {
+	seen, idle, bounded    bool
+	newest, arrived, bound int64 // as of pipeline.Part
+	done                   bool  // it has read all that there will be
+}
+
+func (s *standing) code(c *codec.Coder) {
+	for _, b := range [...]*bool{&s.seen, &s.idle, &s.bounded, &s.done} {
+		c.Bool(b)
+	}
+	for _, n := range [...]*int64{&s.newest, &s.arrived, &s.bound} {
+		c.Varint(n)
+	}
+}
+
+func standingOf(p pipeline.Part) standing {
+	return standing{seen: p.Seen, idle: p.Idle, bounded: p.Bounded, newest: p.Newest, arrived: p.Arrived, bound: p.Bound}
+}
+
+// upstream is a section of a shard.
+type upstream struct{ section, shard uint16 }
+
+func (u *upstream) code(c *codec.Coder) {
+	c.Uint16(&u.section)
+	c.Uint16(&u.shard)
+}
+
+// passCommand is the body of kindPass, and the value of a row 'i': records for a section, and how far their sender has come.
+type passCommand struct {
+	job     ref
+	epoch   uint64
+	to      uint16 // section
+	from    upstream
+	says    bool // how far the sender has come: the last of several messages does
+	stands  standing
+	records []byte // see passed
+}
+
+func (p *passCommand) code(c *codec.Coder) {
+	codeRef(c, &p.job)
+	c.Uvarint(&p.epoch)
+	c.Uint16(&p.to)
+	p.from.code(c)
+	if c.Bool(&p.says); p.says {
+		p.stands.code(c)
+	}
+	c.View(&p.records)
+}
+
+// inboxRow is the value of a row 'h'.
+type inboxRow struct {
+	first, next uint64 // the messages from first on are there, the one that comes next is next
+	bytes       int64
+	last        []arrival
+}
+
+// arrival is the last message of an upstream.
+type arrival struct {
+	from   upstream
+	number uint64
+}
+
+func (i *inboxRow) code(c *codec.Coder) {
+	version(c, "inbox")
+	c.Uvarint(&i.first)
+	c.Uvarint(&i.next)
+	c.Varint(&i.bytes)
+	codec.List(c, &i.last, func(c *codec.Coder, a *arrival) {
+		a.from.code(c)
+		c.Uvarint(&a.number)
+	})
+}
+
+// arrived notes a message.
+func (i *inboxRow) arrived(from upstream) {
+	at := slices.IndexFunc(i.last, func(a arrival) bool { return a.from == from })
+	if at < 0 {
+		at = len(i.last)
+		i.last = append(i.last, arrival{from: from})
+	}
+	i.last[at].number = i.next
+	i.next++
+}
+
+// waits reports whether a message of an upstream has not been read, when reading has come to a number.
+func (i *inboxRow) waits(from upstream, next uint64) bool {
+	return slices.ContainsFunc(i.last, func(a arrival) bool { return a.from == from && a.number >= next })
+}
+
+func inboxKey(r ref, section uint16) []byte {
+	return binary.BigEndian.AppendUint16(jobKey(rowInbox, r), section)
+}
+
+func messagePrefix(r ref, section uint16) []byte {
+	return binary.BigEndian.AppendUint16(jobKey(rowMessage, r), section)
+}
+
+func messageKey(r ref, section uint16, number uint64) []byte {
+	return key.AppendUint64(messagePrefix(r, section), number)
+}
+
+// inboxTopic is notified when something has come for a job.
+func inboxTopic(r ref) engine.Topic {
+	return engine.TopicOf(engine.MachineProcessing, "", r.append([]byte("i")))
+}
+
+func (w *work) inbox(r ref, section uint16) inboxRow {
+	b, ok := w.tx.Get(inboxKey(r, section))
+	if !ok {
+		return inboxRow{}
+	}
+	return must(decode(b, (*inboxRow).code))
+}
+
+func readInbox(v *engine.View, r ref, section uint16) (in inboxRow, err error) {
+	b, ok, err := v.Get(inboxKey(r, section))
+	if err == nil && ok {
+		in, err = decode(b, (*inboxRow).code)
+	}
+	return in, err
+}
+
+func (w *work) setInbox(r ref, section uint16, in *inboxRow) {
+	w.tx.Set(inboxKey(r, section), encode(nil, in, (*inboxRow).code))
+}
+
+// pass takes what another shard has for a section. What the shard has not heard of yet waits, and so does what there is no room for.
+func (w *work) pass(p *passCommand) ([]byte, error) {
+	j := w.load(p.job)
+	switch {
+	case j == nil || p.epoch > j.part.epoch:
+		return nil, engine.Errorf(engine.ErrUnavailable, "the shard has not heard yet that the job runs")
+	case j.status == Cancelled || p.epoch < j.part.epoch && !w.has(j, p.to):
+		return nil, nil // nobody needs it any more
+	}
+	in := w.inbox(j.ref, p.to)
+	if in.bytes >= maxInboxBytes && !plant.On(plant.InboxEndless) {
+		return nil, engine.Errorf(engine.ErrBusy, "%d bytes wait in the inbox", in.bytes)
+	}
+	w.receive(j, &in, p)
+	return nil, nil
+}
+
+// has reports whether a section is one of the definition.
+func (w *work) has(j *job, section uint16) bool {
+	b, _ := w.tx.Get(jobKey(rowDefinition, j.ref))
+	d := must(decode(b, (*definitionRow).code))
+	return slices.ContainsFunc(d.numbers, func(n numbered) bool { return !n.source && n.number == section })
+}
+
+// receive puts a message into an inbox.
+func (w *work) receive(j *job, in *inboxRow, p *passCommand) {
+	value := encode(nil, p, (*passCommand).code)
+	w.tx.Insert(messageKey(j.ref, p.to, in.next), value)
+	in.bytes += int64(len(value))
+	in.arrived(p.from)
+	w.setInbox(j.ref, p.to, in)
+	w.tx.Notify(inboxTopic(j.ref), -1)
+}
+
+// takenOut is what a tick has read of an inbox: the messages up to a number.
+type takenOut struct {
+	section uint16
+	upTo    uint64
+	bytes   int64
+}
+
+func (t *takenOut) code(c *codec.Coder) {
+	c.Uint16(&t.section)
+	c.Uvarint(&t.upTo)
+	c.Varint(&t.bytes)
+}
+
+// mayTake refuses to take out what is not there.
+func (w *work) mayTake(j *job, t *takenOut) error {
+	if t.upTo == 0 {
+		return nil
+	}
+	in := w.inbox(j.ref, t.section)
+	if t.upTo < in.first || t.upTo > in.next || t.upTo-in.first > maxMessages || t.bytes < 0 || t.bytes > in.bytes {
+		return engine.Errorf(ErrInvalid, "processing: messages up to %d of %d to %d are taken out", t.upTo, in.first, in.next)
+	}
+	return nil
+}
+
+// take removes messages that have been read.
+func (w *work) take(j *job, t *takenOut) {
+	if t.upTo == 0 {
+		return
+	}
+	in := w.inbox(j.ref, t.section)
+	for ; in.first < t.upTo; in.first++ {
+		w.tx.Delete(messageKey(j.ref, t.section, in.first))
+	}
+	in.bytes -= t.bytes
+	w.setInbox(j.ref, t.section, &in)
+}
+
+// dropInbox removes the inbox of a section that there is no more.
+func (w *work) dropInbox(j *job, section uint16) {
+	prefix := messagePrefix(j.ref, section)
+	w.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
+	w.tx.Delete(inboxKey(j.ref, section))
+}
+
+// passed codes records of a message. sources are the numbers of the job's sources: a record of one that there is no more is as one that an operator has made.
+type passed struct {
+	records []pipeline.Record
+	sources []uint16
+}
+
+func (p *passed) code(c *codec.Coder) {
+	codec.List(c, &p.records, func(c *codec.Coder, r *pipeline.Record) {
+		c.View(&r.Key)
+		c.View(&r.Value)
+		c.Varint(&r.EventTime)
+		codec.List(c, &r.Headers, func(c *codec.Coder, t *pipeline.Tag) {
+			c.String(&t.Name)
+			c.String(&t.Value)
+		})
+		tags := uint64(r.Tags)
+		c.Uvarint(&tags)
+		r.Tags = pipeline.TagSet(tags)
+		c.Bool(&r.Right)
+		p.codeOrigin(c, &r.Origin)
+	})
+}
+
+func (p *passed) codeOrigin(c *codec.Coder, o *pipeline.Origin) {
+	var source uint16
+	if o.Source >= 0 && o.Source < len(p.sources) {
+		source = p.sources[o.Source]
+	}
+	c.Uint16(&source)
+	c.Int(&o.Partition)
+	c.Uvarint(&o.Offset)
+	c.Varint(&o.ID.Millis)
+	c.Uvarint(&o.ID.Seq)
+	if c.Reading() {
+		o.Source = slices.Index(p.sources, source)
+	}
+}
+
+// mail is what is in the inbox of a section of a task, and what has been read of it.
+type mail struct {
+	task      *task
+	view      *engine.View
+	section   uint16
+	head      inboxRow
+	next      uint64 // message that is read next
+	skip      int    // records of it that have been read
+	open      []pipeline.Record
+	upstreams []heard // all that there are
+	taken     int     // messages
+	bytes     int64   // of those
+}
+
+// heard is what a section has heard of an upstream.
+type heard struct {
+	from   upstream
+	stands standing
+	epoch  uint64 // in which it was heard
+}
+
+func (h *heard) code(c *codec.Coder) {
+	h.from.code(c)
+	h.stands.code(c)
+	c.Uvarint(&h.epoch)
+}
+
+// lookInto opens the inbox of a section.
+func (t *task) lookInto(v *engine.View, sec *section) (*input, error) {
+	if err := v.WaitOn(inboxTopic(t.ref)); err != nil {
+		return nil, err
+	}
+	head, err := readInbox(v, t.ref, sec.number)
+	if err != nil {
+		return nil, err
+	}
+	row := t.row.section(sec.number)
+	m := &mail{task: t, view: v, section: sec.number, head: head, next: row.next, skip: row.skip}
+	for _, from := range sec.upstreams {
+		for shard := range t.shards {
+			h := heard{from: upstream{from, uint16(shard)}}
+			if i := slices.IndexFunc(row.upstreams, func(known heard) bool { return known.from == h.from }); i >= 0 {
+				h = row.upstreams[i]
+			}
+			m.upstreams = append(m.upstreams, h)
+		}
+	}
+	in := &input{mail: m, done: !m.more()}
+	for i := range m.upstreams {
+		in.done = in.done && m.upstreams[i].stands.done && m.upstreams[i].epoch == t.epoch
+	}
+	return in, nil
+}
+
+// more reports whether there is something to be read.
+func (m *mail) more() bool { return m.next < m.head.next }
+
+// marks returns the upstreams as partitions. One of which something waits is not idle, and holds the watermark where it was when it was heard last.
+func (m *mail) marks() []pipeline.Part {
+	all := make([]pipeline.Part, len(m.upstreams))
+	for i := range m.upstreams {
+		s := &m.upstreams[i].stands
+		idle := s.idle && (!m.head.waits(m.upstreams[i].from, m.next) || plant.On(plant.UnreadIdle))
+		all[i] = pipeline.Part{Seen: s.seen, Newest: s.newest, Arrived: s.arrived, IdleAfter: -1, Idle: idle, Bounded: s.bounded, Bound: s.bound}
+	}
+	return all
+}
+
+// read adds up to limit records to a batch, and hears what messages say when all of their records have been read.
+func (m *mail) read(limit int, batch *[]pipeline.Record) (bytes int, err error) {
+	if !m.more() {
+		return 0, nil
+	}
+	prefix := messagePrefix(m.task.ref, m.section)
+	it, err := m.view.Iter(messageKey(m.task.ref, m.section, m.next), key.PrefixEnd(prefix))
+	if err != nil {
+		return 0, err
+	}
+	for ok := it.First(); ok && limit > 0 && m.taken < maxMessages && bytes < maxReadBytes; ok = it.Next() {
+		msg, err := decode(it.Value(), (*passCommand).code)
+		if err == nil && m.open == nil {
+			m.open, err = m.records(&msg)
+		}
+		if err == nil && uint64At(it.Key(), len(prefix)) != m.next {
+			err = fmt.Errorf("processing: job %v: message %d is not there", m.task.ref, m.next)
+		}
+		if err != nil {
+			it.Close()
+			return bytes, err
+		}
+		n := min(limit, len(m.open))
+		for i := range m.open[:n] {
+			bytes += len(m.open[i].Key) + len(m.open[i].Value)
+		}
+		*batch = append(*batch, m.open[:n]...)
+		m.open, m.skip, limit = m.open[n:], m.skip+n, limit-n
+		if len(m.open) > 0 {
+			break
+		}
+		m.hear(&msg)
+		m.open, m.skip, m.next = nil, 0, m.next+1
+		m.taken, m.bytes = m.taken+1, m.bytes+int64(len(it.Value()))
+	}
+	return bytes, it.Close()
+}
+
+// records returns the records of a message that have not been read. Their bytes are their own.
+func (m *mail) records(msg *passCommand) ([]pipeline.Record, error) {
+	p := passed{sources: m.task.sources}
+	c := codec.NewDecoder(slices.Clone(msg.records))
+	p.code(&c)
+	if err := c.Done(); err != nil || m.skip > len(p.records) {
+		return nil, fmt.Errorf("processing: job %v: message %d of %d records: %w", m.task.ref, m.next, len(p.records), codec.ErrCorrupt)
+	}
+	return p.records[m.skip:], nil
+}
+
+// hear notes how far an upstream has come. What it said in an earlier run does not count: in this one it says so again.
+func (m *mail) hear(msg *passCommand) {
+	i := slices.IndexFunc(m.upstreams, func(h heard) bool { return h.from == msg.from })
+	if i < 0 || !msg.says || msg.epoch != m.task.epoch {
+		return
+	}
+	if msg.stands.done && plant.On(plant.EndUnheard) {
+		return
+	}
+	m.upstreams[i].stands, m.upstreams[i].epoch = msg.stands, msg.epoch
+}
+
+// keep writes what has been read into the row of a tick.
+func (m *mail) keep(tick *tickCommand) {
+	row := tick.task.section(m.section)
+	row.next, row.skip, row.upstreams = m.next, m.skip, slices.DeleteFunc(slices.Clone(m.upstreams), func(h heard) bool { return h.epoch == 0 })
+	if m.taken > 0 {
+		tick.taken = takenOut{m.section, m.next, m.bytes}
+	}
+}

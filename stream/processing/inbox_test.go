@@ -1,0 +1,31 @@
+package processing
+
+import (
+	"testing"
+
+	"github.com/floedb/floe/internal/pipeline"
+)
+
+// TestUnreadIsNotIdle: a shard that was idle, and has sent something since, holds the watermark of a section until that has been read.
+func TestUnreadIsNotIdle(t *testing.T) {
+	busy, idle := upstream{0, 0}, upstream{0, 1}
+	m := &mail{next: 7, upstreams: []heard{
+		{from: busy, stands: standing{seen: true, newest: 900}},
+		{from: idle, stands: standing{seen: true, idle: true, newest: 100, arrived: 5}},
+	}}
+	m.head = inboxRow{first: 7, next: 7}
+	for range 6 {
+		m.head.arrived(busy)
+	}
+	if mark, _ := pipeline.Watermark(m.marks(), 1000, pipeline.MinTime); mark != 900 {
+		t.Errorf("one that is idle: the watermark is %d, want 900", mark)
+	}
+	m.head.arrived(idle)
+	if mark, _ := pipeline.Watermark(m.marks(), 1000, pipeline.MinTime); mark != 100 {
+		t.Errorf("one that was idle: the watermark is %d, want 100", mark)
+	}
+	m.next = m.head.next
+	if mark, _ := pipeline.Watermark(m.marks(), 1000, pipeline.MinTime); mark != 900 {
+		t.Errorf("when that has been read, the watermark is %d, want 900", mark)
+	}
+}

@@ -1,0 +1,434 @@
+package processing_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
+	"github.com/floedb/floe/stream/processing"
+)
+
+// sale is a record of the stream in.
+type sale struct {
+	Who string `json:"who"`
+	TS  int64  `json:"ts"`
+	N   int64  `json:"n"`
+}
+
+// sell appends sales to a stream. Their partition says nothing of the key that they are summed by.
+func (s *stage) sell(name string, sales ...sale) {
+	s.t.Helper()
+	for _, v := range sales {
+		payload, err := json.Marshal(v)
+		if err == nil {
+			_, err = s.streams.Append(context.Background(), name, stream.Message{Key: fmt.Sprint(v.N), Payload: payload}, stream.Partition(int(v.N%8)))
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// window is what an aggregate emits.
+type window struct {
+	Key          string
+	Value, Count int64
+	Start        int64 `json:"window_start"`
+	End          int64 `json:"window_end"`
+}
+
+func compareWindows(a, b window) int {
+	return cmp.Or(cmp.Compare(a.End, b.End), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value))
+}
+
+// windowsOf returns the windows in a stream of four partitions, in order.
+func (s *stage) windowsOf(name string) (all []window) {
+	s.t.Helper()
+	for p := range 4 {
+		recs, err := s.streams.Read(context.Background(), name, stream.Partition(p), stream.Limit(1000))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, r := range recs {
+			var w window
+			if err := json.Unmarshal(r.Payload, &w); err != nil || r.Key != w.Key {
+				s.t.Fatalf("%s: %s, %v", r.Key, r.Payload, err)
+			}
+			all = append(all, w)
+		}
+	}
+	slices.SortFunc(all, compareWindows)
+	return all
+}
+
+// summedUp is what tumbling windows of sales are to be, in the plainest way.
+func summedUp(sales []sale, size int64) (all []window) {
+	for _, v := range sales {
+		end := v.TS/size*size + size
+		i := slices.IndexFunc(all, func(w window) bool { return w.Key == v.Who && w.End == end })
+		if i < 0 {
+			i = len(all)
+			all = append(all, window{Key: v.Who, Start: end - size, End: end})
+		}
+		all[i].Value, all[i].Count = all[i].Value+v.N, all[i].Count+1
+	}
+	slices.SortFunc(all, compareWindows)
+	return all
+}
+
+const keyedSums = `
+name: sums
+batch_size: 3
+sources:
+  - name: sales
+    stream: { name: in }
+    event_time: $.ts
+    watermark: { max_out_of_orderness_ms: 2000, idle_timeout_ms: 30000 }
+operators:
+  - { type: keyby, key_expression: $.who }
+  - { name: total, type: aggregate, function: sum, field: n, window: tumbling, window_size: 10 }
+sinks:
+  - { name: out, stream: { name: copy } }
+`
+
+// TestSpreadWindows: the records of a key meet in one shard, whatever partition they come from; windows fire when all shards have come so far, and the last ones when
+// all are idle.
+func TestSpreadWindows(t *testing.T) {
+	s := newSpread(t, 4)
+	id := s.submit(keyedSums)
+	base := s.Now() / 10_000 * 10_000
+	var sales []sale
+	for i := range int64(300) {
+		sales = append(sales, sale{fmt.Sprint("w", i*7%11), base + i*100 - i*37%2000, i})
+	}
+	s.sell("in", sales...)
+	s.pass()
+	early := s.windowsOf("copy")
+	if len(early) == 0 || early[len(early)-1].End > base+30_000 {
+		t.Errorf("%d windows have fired: %+v", len(early), early)
+	}
+	s.Restart()
+	s.Advance(60_000)
+	s.pass()
+	if got, want := s.windowsOf("copy"), summedUp(sales, 10_000); !slices.Equal(got, want) {
+		t.Errorf("windows %+v, want %+v", got, want)
+	}
+	if m := s.job(id).Metrics; m.RecordsIn != 300 || m.Late != 0 || m.Errors != 0 || m.Backlog != 0 {
+		t.Errorf("metrics %+v", m)
+	}
+}
+
+// pass lets leaders work, and time pass, until sections have told each other how far they have come.
+func (s *stage) pass() {
+	for range 6 {
+		s.Advance(200)
+	}
+}
+
+// disturbed sells at random, to both streams, while leaders of all shards lose commands, hear no answers and change, and messages between the shards are late. It
+// returns what was sold. No partition is idle meanwhile, so that nothing is late. end lets time pass until nothing is left to fire.
+func (s *stage) disturbed(rng *rand.Rand, shards, rounds int) (sales, visits []sale) {
+	s.t.Helper()
+	base := s.Now() / 10_000 * 10_000
+	sell := func(name string, all *[]sale, at int64) {
+		n := int64(len(*all))
+		*all = append(*all, sale{fmt.Sprint("w", rng.IntN(9)), at, n})
+		s.sell(name, (*all)[n])
+	}
+	for range 8 {
+		sell("in", &sales, base)
+		sell("visits", &visits, base)
+	}
+	s.pass()
+	for i := range int64(rounds) {
+		for range rng.IntN(8) {
+			sell("in", &sales, base+i*1000-rng.Int64N(2000))
+		}
+		for range rng.IntN(3) {
+			sell("visits", &visits, base+i*1000-rng.Int64N(2000))
+		}
+		s.disturb(rng, shards)
+	}
+	s.pass()
+	return sales, visits
+}
+
+func (s *stage) end() {
+	for range 3 {
+		s.Advance(60_000)
+		s.pass()
+	}
+}
+
+// TestSpreadWindowsExactlyOnce: windows over keys of all shards are as if nothing had happened, whatever happens to leaders and messages.
+func TestSpreadWindowsExactlyOnce(t *testing.T) {
+	rng := rand.New(rand.NewPCG(rig.Seed(t), 1))
+	s := newSpread(t, 3)
+	if err := s.streams.Create(t.Context(), "visits", stream.Partitions(8)); err != nil {
+		t.Fatal(err)
+	}
+	id := s.submit(keyedSums)
+	sales, _ := s.disturbed(rng, 3, 40)
+	s.end()
+	if got, want := s.windowsOf("copy"), summedUp(sales, 10_000); !slices.Equal(got, want) {
+		t.Errorf("windows %+v, want %+v", got, want)
+	}
+	if m := s.job(id).Metrics; m.RecordsIn != int64(len(sales)) || m.Late != 0 || m.Errors != 0 || m.Backlog != 0 {
+		t.Errorf("metrics %+v", m)
+	}
+}
+
+const keyedChain = `
+name: chain
+batch_size: 3
+sources:
+  - name: sales
+    stream: { name: in }
+    event_time: $.ts
+    watermark: { max_out_of_orderness_ms: 2000, idle_timeout_ms: 30000 }
+%s
+operators:
+  - { type: keyby, key_expression: $.who }
+%s
+sinks:
+  - { name: out, stream: { name: copy } }
+`
+
+const keyedVisits = `
+  - name: visits
+    stream: { name: visits }
+    event_time: $.ts
+    watermark: { max_out_of_orderness_ms: 2000, idle_timeout_ms: 30000 }
+`
+
+// TestSpreadAsOneShard: what sections make of records of all shards is what a job in one shard makes of them.
+func TestSpreadAsOneShard(t *testing.T) {
+	for name, test := range map[string]struct{ sources, operators string }{
+		"sliding": {"", "  - { name: total, type: aggregate, function: avg, field: n, window: sliding, window_size: 6, slide: 4 }"},
+		"session": {"", "  - { name: total, type: aggregate, function: max, field: n, window: session, gap: 1 }"},
+		"two windows": {"", `
+  - { name: total, type: aggregate, function: sum, field: n, window: tumbling, window_size: 3 }
+  - { type: keyby, key_expression: $.count }
+  - { name: again, type: aggregate, function: sum, field: value, window: tumbling, window_size: 6 }`},
+		"dedup between": {"", `
+  - { name: once, type: dedup, key: $.ts }
+  - { type: map, who: $.who }
+  - { name: each, type: aggregate, function: count, window: tumbling, window_size: 3 }
+  - { name: first, type: dedup, key: $.key }
+  - { type: map, who: $.key }`},
+		"join": {keyedVisits, `
+  - { name: met, type: join, source: visits, on: $.who, within_ms: 700, mode: left }
+  - { type: keyby, key_expression: $.n }
+  - { name: each, type: aggregate, function: count, window: tumbling, window_size: 5 }`},
+		"join behind": {keyedVisits, `
+  - { name: total, type: aggregate, function: sum, field: n, window: tumbling, window_size: 2 }
+  - { type: map, who: $.key, total: $.value }
+  - { name: met, type: join, source: visits, on: $.who, within_ms: 700 }`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(rig.Seed(t), 2))
+			definition := fmt.Sprintf(keyedChain, test.sources, test.operators)
+			s, ctx := newSpread(t, 3), context.Background()
+			if err := s.streams.Create(ctx, "visits", stream.Partitions(8)); err != nil {
+				t.Fatal(err)
+			}
+			id := s.submit(definition)
+			sales, visits := s.disturbed(rng, 3, 20)
+			s.end()
+			one := newStage(t, 1)
+			for name, partitions := range map[string]int{"in": 8, "visits": 8, "copy": 4} {
+				if err := one.streams.Create(ctx, name, stream.Partitions(partitions)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			one.sell("in", sales...)
+			one.sell("visits", visits...)
+			alone := one.submit(definition)
+			one.end()
+			got, want := s.sorted("copy"), one.sorted("copy")
+			if !slices.Equal(got, want) || len(want) == 0 {
+				t.Errorf("the sink holds %d: %s\nwant %d: %s", len(got), got, len(want), want)
+			}
+			if m, w := s.job(id).Metrics, one.job(alone).Metrics; m.RecordsIn != w.RecordsIn || m.RecordsOut != w.RecordsOut || m.Late != w.Late || m.Dropped != w.Dropped || m.Errors != 0 || m.Backlog != 0 {
+				t.Errorf("metrics %+v, want %+v", m, w)
+			}
+		})
+	}
+}
+
+// TestSpreadInboxFull: a section that can not get on takes no more than its inbox holds. Those in front hold then, and nothing is lost.
+func TestSpreadInboxFull(t *testing.T) {
+	s, ctx := newSpread(t, 2), context.Background()
+	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: 1}); err != nil {
+		t.Fatal(err)
+	}
+	// The records and the queue are in one shard.
+	id := s.submit(`
+name: counts
+sources: [{name: in, stream: {name: in}}]
+operators: [{type: keyby, key_expression: "expr: '{work}' + who"}, {name: counted, type: aggregate, function: count}]
+sinks: [{queue: {name: work}}]
+`)
+	const n, size = 26, 1_000_000
+	pad := strings.Repeat("x", size)
+	for i := range n {
+		if _, err := s.streams.Append(ctx, "in", stream.Message{Payload: fmt.Appendf(nil, `{"who":"w%d","pad":%q}`, i%3, pad)}, stream.Partition(i%8)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.pass()
+	if m := s.job(id).Metrics; m.RecordsIn == n || m.Backlog == 0 {
+		t.Errorf("metrics %+v", m)
+	}
+	for shard := range engine.ShardID(2) {
+		waiting := make(map[string]int)
+		for _, row := range s.Rows(shard) {
+			if section, ok := processing.MessageOf(row); ok {
+				waiting[section] += len(row.Value)
+			}
+		}
+		for section, bytes := range waiting {
+			if bytes > processing.MaxInboxBytes+2*size {
+				t.Errorf("shard %d, section %x: an inbox holds %d bytes", shard, section, bytes)
+			}
+		}
+	}
+	if err := s.queues.Configure(ctx, "work", queue.Settings{MaxLen: n}); err != nil {
+		t.Fatal(err)
+	}
+	for range 8 {
+		s.Advance(3000)
+	}
+	if st, err := s.queues.Stats(ctx, "work"); err != nil || st.Enqueued != n {
+		t.Errorf("queue %+v, %v, want %d messages", st, err, n)
+	}
+	if m := s.job(id).Metrics; m.RecordsIn != n || m.Errors != 0 {
+		t.Errorf("metrics %+v", m)
+	}
+}
+
+// TestSpreadEnd: a bounded job with sections is completed when the last of them has had all that the first have read; restored, it goes on as one in one shard does.
+func TestSpreadEnd(t *testing.T) {
+	definition := strings.Replace(keyedSums, "name: sums\n", "name: sums\nstop_at: latest\n", 1)
+	s, one, ctx := newSpread(t, 4), newStage(t, 1), context.Background()
+	var sales []sale
+	for i := range int64(100) {
+		sales = append(sales, sale{fmt.Sprint("w", i*7%11), s.Now() + i*300 - i*37%2000, i})
+	}
+	if err := errors.Join(one.streams.Create(ctx, "in", stream.Partitions(8)), one.streams.Create(ctx, "copy", stream.Partitions(4))); err != nil {
+		t.Fatal(err)
+	}
+	var ids []processing.JobID
+	for _, s := range []*stage{s, one} {
+		s.sell("in", sales[:80]...)
+		id := s.submit(definition)
+		s.pass()
+		if j := s.job(id); j.Status != processing.Completed || j.Metrics.RecordsIn != 80 {
+			t.Errorf("job %+v", j)
+		}
+		if got, want := s.windowsOf("copy"), summedUp(sales[:80], 10_000); !slices.Equal(got, want) {
+			t.Errorf("windows %+v, want %+v", got, want)
+		}
+		s.sell("in", sales[80:]...)
+		if _, err := s.jobs.Restore(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+		s.pass()
+		ids = append(ids, id)
+	}
+	got, want := s.job(ids[0]), one.job(ids[1])
+	if got.Status != processing.Completed || got.Metrics.RecordsIn != 100 || got.Metrics.RecordsOut != want.Metrics.RecordsOut || got.Metrics.Late != want.Metrics.Late {
+		t.Errorf("job %+v, want %+v", got, want)
+	}
+}
+
+// TestSpreadEdited: an operator that another definition keeps has all that was passed to it before; what was for one that it does not have is dropped.
+func TestSpreadEdited(t *testing.T) {
+	s, ctx := newSpread(t, 3), context.Background()
+	twice := strings.Replace(keyedSums, "sinks:", "  - { name: once, type: dedup, key: \"expr: string(window_end) + key\" }\nsinks:", 1)
+	id := s.submit(twice)
+	base := s.Now() / 10_000 * 10_000
+	var sales []sale
+	for i := range int64(90) {
+		sales = append(sales, sale{fmt.Sprint("w", i*7%11), base + i*300 - i*37%2000, i})
+	}
+	s.sell("in", sales[:60]...)
+	s.Hold(true)
+	for shard := range engine.ShardID(3) {
+		s.leadApart(shard)
+	}
+	if _, err := s.jobs.Stop(canceled(), id); err == nil {
+		t.Fatal("a shard has heard of what was not delivered")
+	}
+	s.Hold(false)
+	edited := strings.Replace(keyedSums, "  - { name: total", "  - { type: filter, condition: \"json:$.n>=0\" }\n  - { name: total", 1)
+	if _, err := s.jobs.Restore(ctx, id, processing.WithDefinition([]byte(edited)), processing.DropState()); err != nil {
+		t.Fatal(err)
+	}
+	s.sell("in", sales[60:]...)
+	s.pass()
+	s.Restart()
+	s.end()
+	if got, want := s.windowsOf("copy"), summedUp(sales, 10_000); !slices.Equal(got, want) {
+		t.Errorf("windows %+v, want %+v", got, want)
+	}
+	if m := s.job(id).Metrics; m.RecordsIn != 90 || m.Late != 0 || m.Backlog != 0 {
+		t.Errorf("metrics %+v", m)
+	}
+	if _, err := s.jobs.Cancel(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	s.Advance(8 * 24 * 60 * 60 * 1000)
+	n := 0
+	s.Replay(func() int { n++; return 1 + n%7 }, func() bool { return n%3 == 0 })
+}
+
+func canceled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// sorted returns the payloads of a stream of four partitions, in their order.
+func (s *stage) sorted(name string) (all []string) {
+	s.t.Helper()
+	for p := range 4 {
+		recs, err := s.streams.Read(context.Background(), name, stream.Partition(p), stream.Limit(1000))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, r := range recs {
+			all = append(all, string(r.Payload))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// disturb lets the leader of one of the shards work a little, with a flaky log and late messages.
+func (s *stage) disturb(rng *rand.Rand, shards int) {
+	s.Hold(rng.IntN(2) == 0)
+	shard := engine.ShardID(rng.IntN(shards))
+	d := &flaky{stage: s, shard: shard, rng: rng, left: rng.IntN(5)}
+	for _, duty := range s.Executor(shard).Duties(1, func() engine.LeadDoor { return d }) {
+		_ = duty.Run(context.Background(), duty.Lead)
+	}
+	if rng.IntN(5) == 0 {
+		s.Restart()
+	}
+	s.Pass(int64(rng.IntN(300)))
+	s.Hold(false)
+	if rng.IntN(3) == 0 {
+		s.Deliver()
+	}
+}
