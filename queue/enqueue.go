@@ -60,8 +60,23 @@ func (s *session) setMessage(p place, w *messageRow) {
 	s.tx.Insert(m.buf, m.row)
 }
 
+// neverFits is the error of what the queue would not take if it were empty: to wait for room is no use.
+type neverFits struct{ error }
+
+// Lasts is of what the engine asks of the errors of messages.
+func (neverFits) Lasts() bool { return true }
+
+func (e neverFits) Unwrap() error { return e.error }
+
 // checkRoom says whether a bounded queue can take more.
 func (s *session) checkRoom(n, bytes int64) error {
+	more, moreBytes := s.held()-s.held0+n, s.bytes-s.bytes0+bytes // with what the command has added before
+	if limit := s.settings.maxLen; limit > 0 && more > limit {
+		return neverFits{engine.Errorf(ErrBusy, "queue %q never holds %d messages: its max length is %d", s.name, more, limit)}
+	}
+	if limit := s.settings.maxBytes; limit > 0 && moreBytes > limit {
+		return neverFits{engine.Errorf(ErrBusy, "queue %q never holds %d bytes: its max bytes are %d", s.name, moreBytes, limit)}
+	}
 	if limit := s.settings.maxLen; limit > 0 && s.held()+n > limit {
 		return engine.Errorf(ErrBusy, "queue %q is full: it holds %d messages, its max length is %d", s.name, s.held(), limit)
 	}

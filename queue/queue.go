@@ -137,7 +137,7 @@ func (s *Store) Configure(ctx context.Context, name string, settings Settings) e
 // may not have been added: with a DedupKey the call can be repeated without harm.
 //
 // Options: Priority, Delay, DedupKey, MaxAttempts, Headers. Errors: ErrInvalid for a name that is not 1-255 bytes of UTF-8, a payload over the limit, options
-// out of theirs; ErrBusy if the queue is bounded and full.
+// out of theirs; ErrBusy if the queue is bounded and full, or would not hold the message if it were empty.
 func (s *Store) Enqueue(ctx context.Context, name string, payload []byte, opts ...EnqueueOption) (Enqueued, error) {
 	return engine.Propose(ctx, &s.scope, enqueueCommand(name, payload, opts), decodeEnqueued)
 }

@@ -433,7 +433,7 @@ func (c *compiler) call(n ast.Node, name string, args []ast.Node) (term, types, 
 	}
 	f := &functions[i]
 	if len(args) < f.least || f.most >= 0 && len(args) > f.most {
-		return term{}, 0, refuse(n, "%s has %d arguments, expected %s", name, len(args), f.arity())
+		return term{}, 0, refuse(n, "%s has %s, expected %s", name, countOf(len(args)), f.arity())
 	}
 	t := term{op: opCall, call: f}
 	for j, arg := range args {
@@ -474,7 +474,7 @@ func (f *function) arity() string {
 // loop compiles a function of an array and a predicate.
 func (c *compiler) loop(n ast.Node, name string, args []ast.Node) (term, types, error) {
 	if len(args) != 2 {
-		return term{}, 0, refuse(n, "%s has %d arguments, expected an array and a predicate", name, len(args))
+		return term{}, 0, refuse(n, "%s has %s, expected an array and a predicate", name, countOf(len(args)))
 	}
 	over, is, err := c.compile(args[0])
 	if err != nil {
@@ -512,4 +512,12 @@ func (c *compiler) loop(n ast.Node, name string, args []ast.Node) (term, types, 
 		return t, anything, nil
 	}
 	return t, set(isBool), nil
+}
+
+// countOf says how many arguments there are.
+func countOf(n int) string {
+	if n == 1 {
+		return "1 argument"
+	}
+	return fmt.Sprintf("%d arguments", n)
 }

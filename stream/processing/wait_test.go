@@ -195,6 +195,46 @@ sinks: [{ name: work, queue: { name: work } }, { name: copy, stream: { name: cop
 	}
 }
 
+// TestMoreThanAFarQueueHolds: of a queue in another shard the job hears only when its message gets there that it would never hold it: the record goes to the stream of
+// errors, and those behind it are enqueued. Once they waited for ever.
+func TestMoreThanAFarQueueHolds(t *testing.T) {
+	s, ctx := newStage(t, 4), context.Background()
+	other := ""
+	for i := 0; ; i++ {
+		if other = fmt.Sprint("other", i); engine.HomeShard(other, 4) != engine.HomeShard("n", 4) {
+			break
+		}
+	}
+	queues := engine.StoreOf(queue.Primitive, s.Router(), other, 1<<20)
+	if err := queues.Configure(ctx, "work", queue.Settings{MaxBytes: 6}); err != nil {
+		t.Fatal(err)
+	}
+	id := s.submit(fmt.Sprintf(`
+name: far
+sources: [{ name: in, stream: { name: in, partitions: all } }]
+sinks: [{ name: work, queue: { name: work, namespace: %s } }]
+`, other))
+	s.append("in", "11", "2222222", "333333", "44")
+	for range 4 {
+		s.run()
+		s.Deliver()
+		if _, err := queues.Purge(ctx, "work"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st, err := queues.Stats(ctx, "work"); err != nil || st.Enqueued != 3 {
+		t.Errorf("queue %+v, %v", st, err)
+	}
+	s.want(processing.ErrorStream("far"), "2222222")
+	recs, err := s.streams.Read(ctx, processing.ErrorStream("far"), stream.Limit(1))
+	if err != nil || len(recs) != 1 || recs[0].Headers["floe-operator"] != "work" || !strings.Contains(recs[0].Headers["floe-error"], `queue "work" never holds 7 bytes: its max bytes are 6`) {
+		t.Errorf("error %v, %v", recs, err)
+	}
+	if m := s.job(id).Metrics; m.RecordsIn != 4 || m.Backlog != 0 {
+		t.Errorf("metrics %+v", m)
+	}
+}
+
 // TestWindowsThroughASmallQueue: windows that fire together go to a queue that holds one message, one after the other. Once they waited for ever.
 func TestWindowsThroughASmallQueue(t *testing.T) {
 	for _, window := range []string{"window: tumbling, window_size: 10, allowed_lateness: 100", "window: session, gap: 10"} {
