@@ -17,7 +17,8 @@ for (const [hash, mostBytes, mostFiles, mostCalls, mostNodes] of first) {
     const cdp = await p.context().newCDPSession(p)
     await cdp.send('Performance.enable', { timeDomain: 'threadTicks' })
     if (full) await cdp.send('Emulation.setCPUThrottlingRate', { rate: 4 })
-    await p.goto(at.root + hash)
+    // Paused: on a busy machine some reads would be repeated before the last one has its answer.
+    await p.goto(at.root + hash + (hash.includes('?') ? '&' : '?') + 'refresh=paused')
     await settled(p)
     const usable = await p.evaluate(() => performance.now())
     const got = await p.evaluate(() => {

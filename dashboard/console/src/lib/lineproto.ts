@@ -1,4 +1,5 @@
 // The line protocol, as far as the ingest helper shows it while it is typed. The node decides; this only points.
+import { lines as say } from '../strings/ts'
 
 export interface Line {
   line: number // from 1
@@ -34,7 +35,7 @@ const unescape = (s: string) => s.replace(/\\([,= \\"])/g, '$1')
 function pair(s: string, what: string): [string, string] {
   const parts = split(s, '=', true)
   const [key = '', ...rest] = parts
-  if (parts.length < 2 || key === '' || rest.join('=') === '') throw new Error(`${what} ${JSON.stringify(s)} is not name=value`)
+  if (parts.length < 2 || key === '' || rest.join('=') === '') throw new Error(say.noPair(what, JSON.stringify(s)))
   return [unescape(key), rest.join('=')]
 }
 
@@ -47,19 +48,19 @@ export function checkLine(text: string, line: number, precision: Precision): Lin
     const [series = '', fields, time, ...more] = words
     const [name = '', ...tags] = split(series, ',', false)
     found.measurement = unescape(name)
-    if (name === '') throw new Error('the measurement is missing')
-    found.tags = tags.map(t => pair(t, 'tag')).map(([k, v]) => [k, unescape(v)])
-    if (fields === undefined) throw new Error('the fields are missing: measurement,tag=value field=1.5 time')
-    found.fields = split(fields, ',', true).map(f => pair(f, 'field'))
+    if (name === '') throw new Error(say.noMeasurement)
+    found.tags = tags.map(t => pair(t, say.tag)).map(([k, v]) => [k, unescape(v)])
+    if (fields === undefined) throw new Error(say.noFields)
+    found.fields = split(fields, ',', true).map(f => pair(f, say.field))
     for (const [k, v] of found.fields) {
-      if (v.startsWith('"')) throw new Error(`field ${k} is text, which time series do not hold`)
-      if (!value.test(v)) throw new Error(`field ${k} is ${v}, it takes a number, an integer such as 12i, or true or false`)
+      if (v.startsWith('"')) throw new Error(say.textField(k))
+      if (!value.test(v)) throw new Error(say.badField(k, v))
     }
     if (time !== undefined) {
-      if (!/^-?\d+$/.test(time)) throw new Error(`the time is ${time}, it takes an integer of ${precision}`)
+      if (!/^-?\d+$/.test(time)) throw new Error(say.badTime(time, precision))
       found.time = Number(time) * perMilli[precision]
     }
-    if (more.length > 0) throw new Error(`${JSON.stringify(more.join(' '))} follows the time`)
+    if (more.length > 0) throw new Error(say.more(JSON.stringify(more.join(' '))))
   } catch (e) {
     found.error = (e as Error).message
   }

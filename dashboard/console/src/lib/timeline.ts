@@ -6,6 +6,9 @@ export interface Event {
   timestamp: number
 }
 
+/** What a step waits for. */
+export type Wait = 'signal' | 'timer' | 'poll' | 'child'
+
 export interface Segment {
   from: number
   to: number // of what goes on: now
@@ -22,10 +25,10 @@ export interface Bar {
   segments: Segment[]
   events: number[] // places in the history
   retries: number
-  waitedFor: string[]
+  waitedFor: Wait[]
 }
 
-const waits: Record<string, string> = { waiting_for_signal: 'a signal', timer_started: 'a timer', poll_scheduled: 'a poll', awaiting_child: 'a child run' }
+const waits: Record<string, Wait | undefined> = { waiting_for_signal: 'signal', timer_started: 'timer', poll_scheduled: 'poll', awaiting_child: 'child' }
 const waitEnds = new Set([
   'signal_received',
   'signal_matched',
@@ -90,9 +93,10 @@ export function bars(events: readonly Event[], end: number): Bar[] {
     if (type === 'step_started') bar = begin(e.step_name, at, 'work')
     bar ??= begin(e.step_name, at, type.startsWith('compensation') ? 'undo' : 'work')
     bar.events.push(i)
-    if (waits[type]) {
+    const wait = waits[type]
+    if (wait) {
       phase(bar, at, 'wait')
-      if (!bar.waitedFor.includes(waits[type])) bar.waitedFor.push(waits[type])
+      if (!bar.waitedFor.includes(wait)) bar.waitedFor.push(wait)
     } else if (type === 'step_retry' || type === 'plan_executor_retry') {
       bar.retries++
       phase(bar, at, 'retry')

@@ -3,7 +3,10 @@ import * as dagre from '@dagrejs/dagre'
 import { useMemo } from 'preact/hooks'
 import type { GraphEdge, GraphNode } from '../api/routes'
 import { edgeKey } from '../lib/graph'
+import { strings } from '../strings'
 import { toneOf } from './State'
+
+const words = strings.words
 
 interface Props {
   nodes: readonly GraphNode[]
@@ -66,7 +69,7 @@ export default function Graph({ nodes, edges, label, walked, note, selected, sel
             selected === n.node.id ? 'selected' : '',
           ].join(' ')
           const second = note?.(n.node) ?? ''
-          const name = end ? n.node.label : n.node.id === '_start' ? 'start' : n.node.id
+          const name = end ? n.node.label : n.node.id === '_start' ? words.startStep : n.node.id
           const what = end ? n.node.kind.slice(4).replace('_', ' ') : `${n.node.kind} ${n.node.label}`
           return (
             <g
@@ -111,7 +114,7 @@ function layout(nodes: readonly GraphNode[], edges: readonly GraphEdge[], down: 
   for (const [i, n] of nodes.entries()) {
     const end = n.kind.startsWith('end-')
     const text = Math.max(
-      clip(n.id === '_start' ? 'start' : end ? n.label : n.id, 24).length * 7.4,
+      clip(n.id === '_start' ? words.startStep : end ? n.label : n.id, 24).length * 7.4,
       clip(notes[i] || (end ? '' : `${n.kind} ${n.label}`), 30).length * 6.2,
     )
     g.setNode(n.id, { width: Math.max(84, text + 24), height: end ? 30 : 42 })

@@ -3,48 +3,16 @@ import { shortcuts } from '../lib/prefs'
 import { useStore } from '../lib/store'
 import { Dialog } from './Dialog'
 import { screens } from './Shell'
+import { strings } from '../strings'
 
-const keys: [string, [string, string][]][] = [
-  [
-    'Everywhere',
-    [
-      ['?', 'this help'],
-      ['Ctrl K', 'go to anything'],
-      ['/', 'filter'],
-      ['r', 'refresh now'],
-      ['p', 'pause and go on'],
-      ['c', 'copy a link to this view'],
-      ['Esc', 'close'],
-    ],
-  ],
-  [
-    'Lists',
-    [
-      ['j k', 'down, up (also arrows)'],
-      ['Home End', 'first, last'],
-      ['PgUp PgDn', 'a page'],
-      ['Enter', 'open'],
-      ['Space', 'tick'],
-      ['[ ]', 'previous, next in the details'],
-    ],
-  ],
-  [
-    'Doing',
-    [
-      ['n', 'new'],
-      ['e', 'edit'],
-      ['Del', 'delete'],
-      ['Ctrl Enter', 'run, submit'],
-    ],
-  ],
-]
+const say = strings.help
 
 export function Help({ close }: { close: () => void }) {
   const on = useStore(shortcuts)
   return (
-    <Dialog title="Keyboard" close={close} wide>
+    <Dialog title={say.title} close={close} wide>
       <div class="help">
-        {[...keys, ['Go to', screens.map(s => [`g ${s.key}`, s.title])] as [string, [string, string][]]].map(([title, rows]) => (
+        {[...say.keys, [say.goTo, screens.map(s => [`g ${s.key}`, s.title] as const)] as const].map(([title, rows]) => (
           <section key={title}>
             <h3>{title}</h3>
             <dl class="facts">
@@ -61,7 +29,7 @@ export function Help({ close }: { close: () => void }) {
         ))}
       </div>
       <label class="check">
-        <input type="checkbox" checked={on} onChange={e => shortcuts.set(e.currentTarget.checked)} /> Single-key shortcuts
+        <input type="checkbox" checked={on} onChange={e => shortcuts.set(e.currentTarget.checked)} /> {say.singleKeys}
       </label>
     </Dialog>
   )

@@ -52,7 +52,7 @@ export function Inspector({ title, close, tools, children }: { title: string; cl
         <h2 class="mono grow">{title}</h2>
         <CopyButton text={title} />
         {tools}
-        <button class="btn quiet" aria-label={strings.close} title={`${strings.close} (Esc)`} onClick={close}>
+        <button class="btn quiet" aria-label={strings.close} title={strings.closeKey} onClick={close}>
           <Icon name="close" />
         </button>
       </header>

@@ -7,6 +7,8 @@ import { go, link, namespaceOf, useRoute } from '../lib/router'
 import { strings } from '../strings'
 import { screens } from './Shell'
 
+const say = strings.palette
+
 interface Target {
   what: string
   name: string
@@ -24,13 +26,13 @@ async function names(ns: string, signal: AbortSignal): Promise<Target[]> {
     }
   }
   const all = await Promise.all([
-    of(call('GET /api/v1/streams', { namespace: ns }, opts), 'stream', s => s.name, 'streams'),
-    of(call('GET /api/v1/queues', { namespace: ns }, opts), 'queue', s => s.name, 'queues'),
-    of(call('GET /api/v1/timeseries', { namespace: ns }, opts), 'measurement', s => s.name, 'ts'),
-    of(call('GET /api/v1/actions', { namespace: ns }, opts), 'action', s => s.name, 'actions'),
-    of(call('GET /api/v1/workflow/definitions', { namespace: ns }, opts), 'workflow', s => s.name, 'workflows'),
-    of(call('GET /api/v1/workers', { namespace: ns }, opts), 'worker', s => s.worker_id, 'workers'),
-    of(call('GET /api/v1/processing/jobs', { namespace: ns }, opts), 'job', s => s.job_id, 'processing'),
+    of(call('GET /api/v1/streams', { namespace: ns }, opts), say.kinds.stream, s => s.name, 'streams'),
+    of(call('GET /api/v1/queues', { namespace: ns }, opts), say.kinds.queue, s => s.name, 'queues'),
+    of(call('GET /api/v1/timeseries', { namespace: ns }, opts), say.kinds.measurement, s => s.name, 'ts'),
+    of(call('GET /api/v1/actions', { namespace: ns }, opts), say.kinds.action, s => s.name, 'actions'),
+    of(call('GET /api/v1/workflow/definitions', { namespace: ns }, opts), say.kinds.workflow, s => s.name, 'workflows'),
+    of(call('GET /api/v1/workers', { namespace: ns }, opts), say.kinds.worker, s => s.worker_id, 'workers'),
+    of(call('GET /api/v1/processing/jobs', { namespace: ns }, opts), say.kinds.job, s => s.job_id, 'processing'),
   ])
   return all.flat()
 }
@@ -39,12 +41,12 @@ async function names(ns: string, signal: AbortSignal): Promise<Target[]> {
 function guesses(text: string, ns: string): Target[] {
   if (text === '') return []
   const found: Target[] = []
-  if (/^wfr-/.test(text)) found.push({ what: 'workflow run', name: text, href: link('runs', [text], {}, ns) })
+  if (/^wfr-/.test(text)) found.push({ what: say.kinds.run, name: text, href: link('runs', [text], {}, ns) })
   found.push(
-    { what: 'key', name: text, href: link('kv', [text], {}, ns) },
-    { what: 'keys that begin with', name: text, href: link('kv', [], { prefix: text }, ns) },
+    { what: say.kinds.key, name: text, href: link('kv', [text], {}, ns) },
+    { what: say.kinds.prefix, name: text, href: link('kv', [], { prefix: text }, ns) },
   )
-  if (!/^wfr-/.test(text)) found.push({ what: 'workflow run', name: text, href: link('runs', [text], {}, ns) })
+  if (!/^wfr-/.test(text)) found.push({ what: say.kinds.run, name: text, href: link('runs', [text], {}, ns) })
   return found
 }
 
@@ -73,11 +75,11 @@ export function Palette({ close }: { close: () => void }) {
     }
   }, [])
   const everything: Target[] = [
-    ...screens.map(s => ({ what: 'screen', name: s.title, href: link(s.name, [], {}, ns) })),
-    { what: 'screen', name: 'FloQL', href: link('floql', [], {}, ns) },
-    { what: 'screen', name: 'Settings', href: '#/settings' },
-    { what: 'screen', name: 'About', href: '#/about' },
-    ...(spaces.data ?? []).map(n => ({ what: 'namespace', name: n.name, href: link('overview', [], {}, n.name) })),
+    ...screens.map(s => ({ what: say.kinds.screen, name: s.title, href: link(s.name, [], {}, ns) })),
+    { what: say.kinds.screen, name: 'FloQL', href: link('floql', [], {}, ns) },
+    { what: say.kinds.screen, name: strings.settings.title, href: '#/settings' },
+    { what: say.kinds.screen, name: strings.shell.about, href: '#/about' },
+    ...(spaces.data ?? []).map(n => ({ what: say.kinds.namespace, name: n.name, href: link('overview', [], {}, n.name) })),
     ...(q.data ?? []),
   ]
   const sought = text.trim().toLowerCase()
@@ -97,7 +99,7 @@ export function Palette({ close }: { close: () => void }) {
     <dialog
       ref={ref}
       class="palette"
-      aria-label={strings.palette.title}
+      aria-label={say.title}
       onCancel={e => {
         e.preventDefault()
         close()
@@ -110,8 +112,8 @@ export function Palette({ close }: { close: () => void }) {
         aria-expanded="true"
         aria-controls={id}
         aria-activedescendant={found.length > 0 ? `${id}-${current}` : undefined}
-        aria-label={strings.palette.label}
-        placeholder={strings.palette.hint}
+        aria-label={say.label}
+        placeholder={say.hint}
         value={text}
         autofocus
         spellcheck={false}
@@ -128,7 +130,7 @@ export function Palette({ close }: { close: () => void }) {
           requestAnimationFrame(() => document.getElementById(`${id}-${at}`)?.scrollIntoView({ block: 'nearest' }))
         }}
       />
-      <ul role="listbox" id={id} aria-label={strings.palette.found}>
+      <ul role="listbox" id={id} aria-label={say.found}>
         {found.map((t, i) => (
           <li key={t.what + t.name + i} id={`${id}-${i}`} role="option" aria-selected={i === current} onClick={() => open(t)} onMouseMove={() => setAt(i)}>
             <span class="dim">{t.what}</span>

@@ -19,18 +19,19 @@ import { Boundary } from './Panel'
 import { State } from './State'
 import { Toasts, toast } from './toasts'
 
+const words = strings.words
 const say = strings.shell
 
 const listed: { name: string; title: string; icon: IconName; key: string }[] = [
-  { name: 'overview', title: 'Overview', icon: 'overview', key: 'o' },
+  { name: 'overview', title: words.overview, icon: 'overview', key: 'o' },
   { name: 'kv', title: 'KV', icon: 'kv', key: 'k' },
-  { name: 'streams', title: 'Streams', icon: 'streams', key: 's' },
-  { name: 'queues', title: 'Queues', icon: 'queues', key: 'q' },
-  { name: 'ts', title: 'Time series', icon: 'ts', key: 't' },
-  { name: 'actions', title: 'Actions', icon: 'actions', key: 'a' },
-  { name: 'workers', title: 'Workers', icon: 'workers', key: 'w' },
-  { name: 'processing', title: 'Processing', icon: 'processing', key: 'p' },
-  { name: 'workflows', title: 'Workflows', icon: 'workflows', key: 'l' },
+  { name: 'streams', title: words.streams, icon: 'streams', key: 's' },
+  { name: 'queues', title: words.queues, icon: 'queues', key: 'q' },
+  { name: 'ts', title: words.timeSeries, icon: 'ts', key: 't' },
+  { name: 'actions', title: words.actions, icon: 'actions', key: 'a' },
+  { name: 'workers', title: words.workers, icon: 'workers', key: 'w' },
+  { name: 'processing', title: words.processing, icon: 'processing', key: 'p' },
+  { name: 'workflows', title: words.workflows, icon: 'workflows', key: 'l' },
 ]
 
 const pages: Record<string, ComponentType | undefined> = {
@@ -285,7 +286,7 @@ function ZoneSwitch() {
       aria-label={say.zone(z === 'utc' ? 'UTC' : say.local)}
       onClick={() => zone.set(z === 'utc' ? 'local' : 'utc')}
     >
-      {z === 'utc' ? 'UTC' : 'Local'}
+      {z === 'utc' ? 'UTC' : words.local}
     </button>
   )
 }
@@ -309,7 +310,7 @@ function Health() {
   if (!s) return null
   const bad = s.nodes.filter(n => n.status !== 'healthy')
   return (
-    <a class="health" href={link('overview')} title={`floe ${s.version}`}>
+    <a class="health" href={link('overview')} title={say.floe(s.version)}>
       {bad.length > 0 ? <State state={bad[0]!.status} word={say.someNodes(bad.length, s.nodes.length, bad[0]!.status)} /> : <State state="healthy" />}
       <span class="dim version">{s.version}</span>
     </a>

@@ -4,6 +4,10 @@ import { duration, timeOfDay } from '../lib/format'
 import { useZone } from '../lib/prefs'
 import { bars, fold, position, type Bar, type Event } from '../lib/timeline'
 import { useNow } from './Panel'
+import { strings } from '../strings'
+import { timeline as say } from '../strings/workflows'
+
+const words = strings.words
 
 interface Props {
   events: readonly Event[]
@@ -13,8 +17,6 @@ interface Props {
   selected: string
   select: (step: string) => void
 }
-
-const words: Record<Bar['outcome'], string> = { ok: 'done', failed: 'failed', skipped: 'skipped', open: 'going on' }
 
 const isUndo = (b: Bar) => b.segments[0]?.kind === 'undo'
 
@@ -30,7 +32,7 @@ export function Timeline({ events, from, to, failed, selected, select }: Props) 
   }
   const axis = fold(events, from, end, all)
   const x = (at: number) => 100 * position(axis, Math.min(Math.max(at, from), end))
-  if (all.length === 0) return <p class="dim">No step has begun yet.</p>
+  if (all.length === 0) return <p class="dim">{say.nothingBegun}</p>
   return (
     <div class="timeline">
       <div class="timeline-axis" aria-hidden="true">
@@ -43,7 +45,7 @@ export function Timeline({ events, from, to, failed, selected, select }: Props) 
               </span>
             ),
         )}
-        {!axis[axis.length - 1]?.folded && <span>{to ? timeOfDay(to, zone, true) : 'now'}</span>}
+        {!axis[axis.length - 1]?.folded && <span>{to ? timeOfDay(to, zone, true) : words.now}</span>}
       </div>
       <ol>
         {all.map((b, i) => (
@@ -54,8 +56,8 @@ export function Timeline({ events, from, to, failed, selected, select }: Props) 
               onClick={() => select(selected === b.step ? '' : b.step)}
             >
               <span class="timeline-name clip">
-                {b.step === '_start' ? 'start' : b.step}
-                {isUndo(b) && <span class="dim"> undone</span>}
+                {b.step === '_start' ? words.startStep : b.step}
+                {isUndo(b) && <span class="dim"> {say.kinds.undo}</span>}
                 {b.visit > 1 && !isUndo(b) && <span class="dim"> ×{b.visit}</span>}
               </span>
               <span class="timeline-track" aria-hidden="true">
@@ -64,16 +66,16 @@ export function Timeline({ events, from, to, failed, selected, select }: Props) 
                   <i
                     key={n}
                     class={`timeline-bar ${s.kind} ${b.outcome}`}
-                    title={`${s.kind} ${duration(s.to - s.from)}`}
+                    title={`${say.kinds[s.kind]} ${duration(s.to - s.from)}`}
                     style={{ left: `${x(s.from)}%`, width: `max(3px, ${x(s.to) - x(s.from)}%)` }}
                   />
                 ))}
               </span>
               <span class={`timeline-what ${b.outcome === 'failed' ? 'crit' : b.outcome === 'open' && to === 0 ? 'info' : 'dim'}`}>
                 {duration(b.to - b.from)}
-                {b.retries > 0 && ` · tried ${b.retries + 1}×`}
-                {b.waitedFor.length > 0 && ` · waited for ${b.waitedFor.join(', ')}`}
-                {b.outcome !== 'ok' && ` · ${b.outcome === 'open' && to > 0 ? 'cut off' : words[b.outcome]}`}
+                {b.retries > 0 && say.tried(b.retries + 1)}
+                {b.waitedFor.length > 0 && say.waitedFor(b.waitedFor.map(w => say.waits[w]).join(', '))}
+                {b.outcome !== 'ok' && ` · ${b.outcome === 'open' && to > 0 ? say.cutOff : say.outcomes[b.outcome]}`}
               </span>
             </button>
           </li>
@@ -81,16 +83,16 @@ export function Timeline({ events, from, to, failed, selected, select }: Props) 
       </ol>
       <div class="timeline-legend dim" aria-hidden="true">
         <span>
-          <i class="timeline-bar work ok" /> work
+          <i class="timeline-bar work ok" /> {say.kinds.work}
         </span>
         <span>
-          <i class="timeline-bar wait ok" /> wait
+          <i class="timeline-bar wait ok" /> {say.kinds.wait}
         </span>
         <span>
-          <i class="timeline-bar retry ok" /> before another attempt
+          <i class="timeline-bar retry ok" /> {say.kinds.retry}
         </span>
         <span>
-          <i class="timeline-bar undo ok" /> undone
+          <i class="timeline-bar undo ok" /> {say.kinds.undo}
         </span>
       </div>
     </div>

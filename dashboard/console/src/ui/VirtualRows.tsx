@@ -5,7 +5,7 @@ import { useKeys } from '../lib/keys'
 import { density, rowHeight } from '../lib/prefs'
 import { useRoute, view } from '../lib/router'
 import { useStore } from '../lib/store'
-import { plural } from '../lib/format'
+
 import { strings } from '../strings'
 
 export interface Column<T> {
@@ -292,10 +292,10 @@ export function sorted<T>(rows: readonly T[], columns: readonly Column<T>[], sor
 }
 
 /** "12 of 340 keys" beside a filter. */
-export function Count({ shown, all, what, more }: { shown: number; all: number; what: string; more?: boolean }) {
+export function Count({ shown, all, what, more }: { shown: number; all: number; what: (n: number) => string; more?: boolean }) {
   return (
     <span class="dim nowrap">
-      {shown === all ? plural(all, what) + (more ? strings.andMore : '') : strings.shownOf(shown, plural(all, what) + (more ? strings.andMore : ''))}
+      {shown === all ? what(all) + (more ? strings.andMore : '') : strings.shownOf(shown, what(all) + (more ? strings.andMore : ''))}
     </span>
   )
 }

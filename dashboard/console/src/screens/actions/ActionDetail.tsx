@@ -2,7 +2,7 @@ import { useMemo, useState } from 'preact/hooks'
 import { useRead } from '../../api/hooks'
 import { useReadOnly } from '../../api/me'
 import type { Routes } from '../../api/routes'
-import { count, duration, plural } from '../../lib/format'
+import { count, duration } from '../../lib/format'
 import { useKeys } from '../../lib/keys'
 import { go, link, useRoute, view } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
@@ -18,6 +18,10 @@ import { Stat } from '../overview/Overview'
 import { Choice, workerColumns } from '../workers/Workers'
 import { errorRate } from './Actions'
 import { Invoke } from './Invoke'
+import { strings } from '../../strings'
+import { actions as say } from '../../strings/actions'
+
+const words = strings.words
 
 export type Run = Routes['GET /api/v1/actions/:name/runs'][number]
 
@@ -50,22 +54,29 @@ export function ActionDetail({ name }: { name: string }) {
   const rows = runs.data?.data ?? []
   const selected = useMemo(() => rows.find(r => r.run_id === open) ?? d?.recent_runs.find(r => r.run_id === open), [rows, d, open])
   const columns: Column<Run>[] = [
-    { key: 'id', title: 'Run', width: 'minmax(140px, 1fr)', cell: r => <span class="mono">{r.run_id}</span> },
-    { key: 'status', title: 'Status', width: '105px', cell: r => <State state={r.status} /> },
-    { key: 'attempt', title: 'Attempt', width: '60px', num: true, spare: 2, cell: r => <span class={r.attempt > 1 ? 'warn' : ''}>{count(r.attempt)}</span> },
-    { key: 'source', title: 'Source', width: 'minmax(110px, 1fr)', spare: 4, cell: r => <Source source={r.source} /> },
+    { key: 'id', title: words.run, width: 'minmax(140px, 1fr)', cell: r => <span class="mono">{r.run_id}</span> },
+    { key: 'status', title: words.status, width: '105px', cell: r => <State state={r.status} /> },
+    {
+      key: 'attempt',
+      title: words.attempt,
+      width: '60px',
+      num: true,
+      spare: 2,
+      cell: r => <span class={r.attempt > 1 ? 'warn' : ''}>{count(r.attempt)}</span>,
+    },
+    { key: 'source', title: words.source, width: 'minmax(110px, 1fr)', spare: 4, cell: r => <Source source={r.source} /> },
     {
       key: 'worker',
-      title: 'Worker',
+      title: words.worker,
       width: 'minmax(70px, 1fr)',
       spare: 3,
       cell: r => (r.worker_id ? <a href={link('workers', [r.worker_id])}>{r.worker_id}</a> : <span class="dim">–</span>),
     },
-    { key: 'created', title: 'Invoked', width: '70px', num: true, spare: 5, cell: r => <Ago at={r.created_at} /> },
-    { key: 'took', title: 'Took', width: '64px', num: true, spare: 1, cell: r => (r.duration_ms === null ? '–' : duration(r.duration_ms)) },
+    { key: 'created', title: words.invoked, width: '70px', num: true, spare: 5, cell: r => <Ago at={r.created_at} /> },
+    { key: 'took', title: words.took, width: '64px', num: true, spare: 1, cell: r => (r.duration_ms === null ? '–' : duration(r.duration_ms)) },
     {
       key: 'error',
-      title: 'Error',
+      title: words.error,
       width: 'minmax(120px, 3fr)',
       cell: r => (
         <span class="crit" title={r.error ?? ''}>
@@ -78,27 +89,24 @@ export function ActionDetail({ name }: { name: string }) {
     <div class="page fixed">
       <div class="head">
         <a class="crumb" href={link('actions')}>
-          Actions
+          {words.actions}
         </a>
         <span class="dim">/</span>
         <h1 tabIndex={-1}>{name}</h1>
         {d && (
           <>
             <State state={d.enabled ? 'enabled' : 'disabled'} />
-            <span class="dim">
-              {d.type} · version {d.version}
-              {d.owner && ` · owned by ${d.owner}`} · timeout {d.timeout_ms > 0 ? duration(d.timeout_ms) : 'none'} · {count(d.max_retries)} retries
-            </span>
+            <span class="dim">{say.facts(d.type, d.version, d.owner, d.timeout_ms > 0 ? duration(d.timeout_ms) : words.none, d.max_retries)}</span>
           </>
         )}
         <button class="btn primary push" disabled={readOnly !== '' || !d} title={readOnly || 'n'} onClick={() => setInvoking(true)}>
-          Invoke
+          {words.invoke}
         </button>
       </div>
       <Query
         q={q}
         missing={
-          <Empty title={`There is no action ${name} in the namespace ${ns}.`}>
+          <Empty title={say.missing(name, ns)}>
             <Snippet command={floe(['action', 'register'], inNamespace(ns), [name])} />
           </Empty>
         }
@@ -106,19 +114,19 @@ export function ActionDetail({ name }: { name: string }) {
         {d => (
           <div class="stats" data-test="action">
             <Stat
-              label="Waiting"
+              label={words.waiting}
               value={count(d.runs.pending)}
               tone={d.runs.pending > 0 && d.worker_count === 0 ? 'warn' : ''}
-              more={d.worker_count === 0 ? 'no worker' : plural(d.worker_count, 'worker')}
+              more={d.worker_count === 0 ? say.noWorker : strings.many.workers(d.worker_count)}
             />
-            <Stat label="Running" value={count(d.runs.running)} />
-            <Stat label="Completed" value={count(d.runs.completed)} />
-            <Stat label="Failed" value={count(d.runs.failed)} tone={d.runs.failed > 0 ? 'crit' : ''} />
-            <Stat label="Timed out" value={count(d.runs.timed_out)} tone={d.runs.timed_out > 0 ? 'warn' : ''} />
-            <Stat label="Cancelled" value={count(d.runs.cancelled)} />
-            <Stat label="Error rate" value={errorRate(d.runs).text} tone={errorRate(d.runs).part > 0 ? 'crit' : ''} />
+            <Stat label={words.running} value={count(d.runs.running)} />
+            <Stat label={words.completed} value={count(d.runs.completed)} />
+            <Stat label={words.failed} value={count(d.runs.failed)} tone={d.runs.failed > 0 ? 'crit' : ''} />
+            <Stat label={words.timedOut} value={count(d.runs.timed_out)} tone={d.runs.timed_out > 0 ? 'warn' : ''} />
+            <Stat label={words.cancelled} value={count(d.runs.cancelled)} />
+            <Stat label={say.errorRate} value={errorRate(d.runs).text} tone={errorRate(d.runs).part > 0 ? 'crit' : ''} />
             <Stat
-              label="Average"
+              label={words.average}
               value={d.latency.count > 0 ? duration(d.latency.avg_ms) : '–'}
               more={`p99 ${d.latency.count > 0 ? duration(d.latency.p99_ms) : '–'}`}
             />
@@ -127,20 +135,20 @@ export function ActionDetail({ name }: { name: string }) {
       </Query>
       <div class="tools">
         <Tabs
-          label="Parts"
+          label={words.parts}
           value={tab}
           options={
             [
-              ['runs', 'Runs'],
-              ['workers', `Workers ${count(d?.worker_count)}`],
+              ['runs', words.runs],
+              ['workers', say.workersTab(count(d?.worker_count))],
             ] as const
           }
           change={t => view({ tab: t === 'runs' ? '' : t, run: '' })}
         />
-        {tab === 'runs' && <Choice label="Status" value={status} options={states} change={v => view({ status: v, run: '' })} />}
+        {tab === 'runs' && <Choice label={words.status} value={status} options={states} change={v => view({ status: v, run: '' })} />}
       </div>
       <div class="split">
-        <Panel fill flush label={tab === 'runs' ? 'Runs' : 'Workers'}>
+        <Panel fill flush label={tab === 'runs' ? words.runs : words.workers}>
           {tab === 'runs' ? (
             <Query
               q={runs}
@@ -149,7 +157,7 @@ export function ActionDetail({ name }: { name: string }) {
                 status ? (
                   <NoMatch filter={status} clear={() => view({ status: '' })} />
                 ) : (
-                  <Empty title="It was not invoked yet.">
+                  <Empty title={say.noRuns}>
                     <Snippet command={floe(['action', 'invoke'], inNamespace(ns), [name, '{}'])} />
                   </Empty>
                 )
@@ -157,7 +165,7 @@ export function ActionDetail({ name }: { name: string }) {
             >
               {(r, answer) => (
                 <VirtualRows
-                  label="Runs"
+                  label={words.runs}
                   rows={r}
                   columns={columns}
                   keyOf={x => x.run_id}
@@ -172,20 +180,26 @@ export function ActionDetail({ name }: { name: string }) {
               q={q}
               empty={x => x.workers.length === 0}
               whenEmpty={
-                <Empty title="Nobody carries it out.">
+                <Empty title={say.noWorkers}>
                   <Snippet command={floe(['worker', 'await'], { ...inNamespace(ns), 'worker-id': 'worker-1' }, [name])} />
                 </Empty>
               }
             >
               {x => (
-                <VirtualRows label="Workers" rows={x.workers} columns={workerColumns} keyOf={w => w.worker_id} href={w => link('workers', [w.worker_id])} />
+                <VirtualRows
+                  label={words.workers}
+                  rows={x.workers}
+                  columns={workerColumns}
+                  keyOf={w => w.worker_id}
+                  href={w => link('workers', [w.worker_id])}
+                />
               )}
             </Query>
           )}
         </Panel>
         {open && tab === 'runs' && (
           <Inspector title={open} close={() => view({ run: '' })}>
-            {selected ? <RunFacts run={selected} ns={ns} /> : <Empty title="This run is not among the last ones, or not in this state." />}
+            {selected ? <RunFacts run={selected} ns={ns} /> : <Empty title={say.runNotListed} />}
           </Inspector>
         )}
       </div>
@@ -198,43 +212,43 @@ function RunFacts({ run: r, ns }: { run: Run; ns: string }) {
   return (
     <>
       <dl class="facts">
-        <dt>Status</dt>
+        <dt>{words.status}</dt>
         <dd data-test="status">
           <State state={r.status} />
         </dd>
-        <dt>Attempt</dt>
+        <dt>{words.attempt}</dt>
         <dd>{count(r.attempt)}</dd>
-        <dt>Source</dt>
+        <dt>{words.source}</dt>
         <dd>
           <Source source={r.source} />
         </dd>
-        <dt>Worker</dt>
+        <dt>{words.worker}</dt>
         <dd>{r.worker_id ? <a href={link('workers', [r.worker_id])}>{r.worker_id}</a> : '–'}</dd>
-        <dt>Invoked</dt>
+        <dt>{words.invoked}</dt>
         <dd>
           <Moment at={r.created_at} />
         </dd>
-        <dt>Began</dt>
+        <dt>{words.began}</dt>
         <dd>
           <Moment at={r.started_at} />
         </dd>
-        <dt>Ended</dt>
+        <dt>{words.ended}</dt>
         <dd>
           <Moment at={r.completed_at} />
         </dd>
-        <dt>Took</dt>
+        <dt>{words.took}</dt>
         <dd>{r.duration_ms === null ? '–' : duration(r.duration_ms)}</dd>
       </dl>
       {r.error && (
         <>
-          <h3>Error</h3>
-          <Payload text={r.error} label="the error" />
+          <h3>{words.error}</h3>
+          <Payload text={r.error} label={say.theError} />
         </>
       )}
-      <h3>Input</h3>
-      {r.input ? <Payload text={r.input.text} label="the input" file={`${r.run_id}-input.json`} /> : <p class="dim">None.</p>}
-      <h3>Output</h3>
-      {r.output ? <Payload text={r.output.text} label="the output" file={`${r.run_id}-output.json`} /> : <p class="dim">None.</p>}
+      <h3>{strings.input}</h3>
+      {r.input ? <Payload text={r.input.text} label={words.theInput} file={`${r.run_id}-input.json`} /> : <p class="dim">{words.noneThere}</p>}
+      <h3>{words.output}</h3>
+      {r.output ? <Payload text={r.output.text} label={words.theOutput} file={`${r.run_id}-output.json`} /> : <p class="dim">{words.noneThere}</p>}
       <Snippet command={floe(['action', 'status'], inNamespace(ns), [r.run_id])} call={curl('GET', '/actions', { namespace: ns })} />
     </>
   )

@@ -11,6 +11,10 @@ import { Snippet } from '../../ui/Snippet'
 import { State } from '../../ui/State'
 import { Count, VirtualRows, type Column } from '../../ui/VirtualRows'
 import { ActionDetail } from './ActionDetail'
+import { strings } from '../../strings'
+import { actions as say } from '../../strings/actions'
+
+const words = strings.words
 
 export type Action = Routes['GET /api/v1/actions'][number]
 
@@ -34,22 +38,22 @@ function List() {
   const all = q.data?.data ?? []
   const rows = useMemo(() => all.filter(a => a.name.includes(filter) || a.owner.includes(filter)), [all, filter])
   const columns: Column<Action>[] = [
-    { key: 'name', title: 'Action', width: 'minmax(130px, 2fr)', cell: a => a.name, sort: a => a.name },
-    { key: 'type', title: 'Type', width: '60px', spare: 6, cell: a => a.type, sort: a => a.type },
-    { key: 'owner', title: 'Owner', width: 'minmax(90px, 1fr)', spare: 3, cell: a => a.owner || <span class="dim">–</span>, sort: a => a.owner },
-    { key: 'version', title: 'Version', width: '56px', num: true, spare: 7, cell: a => count(a.version) },
+    { key: 'name', title: words.action, width: 'minmax(130px, 2fr)', cell: a => a.name, sort: a => a.name },
+    { key: 'type', title: words.type, width: '60px', spare: 6, cell: a => a.type, sort: a => a.type },
+    { key: 'owner', title: words.owner, width: 'minmax(90px, 1fr)', spare: 3, cell: a => a.owner || <span class="dim">–</span>, sort: a => a.owner },
+    { key: 'version', title: words.version, width: '56px', num: true, spare: 7, cell: a => count(a.version) },
     {
       key: 'enabled',
-      title: 'State',
+      title: words.state,
       width: '95px',
       spare: 4,
       cell: a => <State state={a.enabled ? 'enabled' : 'disabled'} />,
       sort: a => (a.enabled ? 1 : 0),
     },
-    { key: 'runs', title: 'Runs', width: '64px', num: true, spare: 1, cell: a => count(a.runs.total), sort: a => a.runs.total },
+    { key: 'runs', title: words.runs, width: '64px', num: true, spare: 1, cell: a => count(a.runs.total), sort: a => a.runs.total },
     {
       key: 'waiting',
-      title: 'Waiting',
+      title: words.waiting,
       width: '70px',
       num: true,
       cell: a => <span class={a.runs.pending > 0 && a.worker_count === 0 ? 'warn' : ''}>{count(a.runs.pending)}</span>,
@@ -57,16 +61,16 @@ function List() {
     },
     {
       key: 'errors',
-      title: 'Errors',
+      title: words.errors,
       width: '70px',
       num: true,
       cell: a => <span class={errorRate(a.runs).part > 0 ? 'crit' : ''}>{errorRate(a.runs).text}</span>,
       sort: a => errorRate(a.runs).part,
-      hint: 'Failed and timed out, of those that have ended',
+      hint: say.errorsHint,
     },
     {
       key: 'avg',
-      title: 'Average',
+      title: words.average,
       width: '76px',
       spare: 5,
       num: true,
@@ -84,7 +88,7 @@ function List() {
     },
     {
       key: 'workers',
-      title: 'Workers',
+      title: words.workers,
       spare: 1,
       width: '70px',
       num: true,
@@ -95,19 +99,19 @@ function List() {
   return (
     <div class="page fixed">
       <div class="head">
-        <h1 tabIndex={-1}>Actions</h1>
-        <FilterBox value={filter} change={v => view({ filter: v })} placeholder="Filter by name or owner" />
-        {q.data && <Count shown={rows.length} all={all.length} what="action" />}
+        <h1 tabIndex={-1}>{words.actions}</h1>
+        <FilterBox value={filter} change={v => view({ filter: v })} placeholder={say.filter} />
+        {q.data && <Count shown={rows.length} all={all.length} what={strings.many.actions} />}
         <button class="btn push" onClick={() => setRegistering(true)}>
-          How to register one
+          {say.howToRegister}
         </button>
       </div>
-      <Panel fill flush label="Actions">
+      <Panel fill flush label={words.actions}>
         <Query
           q={q}
           empty={d => d.length === 0}
           whenEmpty={
-            <Empty title={`The namespace ${ns} has no actions yet.`}>
+            <Empty title={say.empty(ns)}>
               <Snippet command={floe(['action', 'register'], inNamespace(ns), ['greet'])} />
             </Empty>
           }
@@ -116,7 +120,7 @@ function List() {
             rows.length === 0 ? (
               <NoMatch filter={filter} clear={() => view({ filter: '' })} />
             ) : (
-              <VirtualRows label="Actions" rows={rows} columns={columns} keyOf={a => a.name} sortable href={a => link('actions', [a.name])} />
+              <VirtualRows label={words.actions} rows={rows} columns={columns} keyOf={a => a.name} sortable href={a => link('actions', [a.name])} />
             )
           }
         </Query>
@@ -135,24 +139,24 @@ function Register({ ns, close }: { ns: string; close: () => void }) {
   const [description, setDescription] = useState('')
   const command = floe(['action', 'register'], { ...inNamespace(ns), timeout, 'max-retries': retries, owner, description }, [name || 'NAME'])
   return (
-    <Dialog title="Register an action" close={close}>
-      <p class="dim">Actions are registered on the command line, or by the program that carries them out. This is the command:</p>
+    <Dialog title={say.register} close={close}>
+      <p class="dim">{say.registerIntro}</p>
       <Snippet command={command} />
-      <Field label="Name">
+      <Field label={words.name}>
         <input class="input" value={name} onInput={e => setName(e.currentTarget.value)} />
       </Field>
       <div class="row wrap gap-16">
-        <Field label="Timeout" hint="such as 30s">
+        <Field label={words.timeout} hint={say.timeoutHint}>
           <input class="input" size={8} value={timeout} onInput={e => setTimeout_(e.currentTarget.value)} />
         </Field>
-        <Field label="Retries">
+        <Field label={words.retries}>
           <input class="input" size={6} inputMode="numeric" value={retries} onInput={e => setRetries(e.currentTarget.value)} />
         </Field>
-        <Field label="Owner">
+        <Field label={words.owner}>
           <input class="input" size={14} value={owner} onInput={e => setOwner(e.currentTarget.value)} />
         </Field>
       </div>
-      <Field label="Description">
+      <Field label={words.description}>
         <input class="input" value={description} onInput={e => setDescription(e.currentTarget.value)} />
       </Field>
     </Dialog>

@@ -3,7 +3,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { ApiError, call, type Answer } from '../../api/client'
 import { refreshes, useCadence, useRead } from '../../api/hooks'
 import type { Routes } from '../../api/routes'
-import { count, dateTime, duration, plural } from '../../lib/format'
+import { count, dateTime, duration } from '../../lib/format'
 import { completing, errorPlace, stages } from '../../lib/floql'
 import { useDraft } from '../../lib/draft'
 import { keep, recall } from '../../lib/mount'
@@ -16,6 +16,10 @@ import { Chart, Editor } from '../../ui/Lazy'
 import { Empty, Panel, Stale } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
 import { TSTabs } from '../ts/Tabs'
+import { strings } from '../../strings'
+import { floql as say } from '../../strings/floql'
+
+const words = strings.words
 
 type Result = Routes['POST /api/v1/timeseries/floql']
 type Series = Result['series'][number]
@@ -117,7 +121,7 @@ export default function Floql() {
   return (
     <div class="page">
       <div class="head">
-        <h1 tabIndex={-1}>Time series</h1>
+        <h1 tabIndex={-1}>{words.timeSeries}</h1>
         <TSTabs value="floql" />
       </div>
       <div class="col">
@@ -125,24 +129,24 @@ export default function Floql() {
           value={text}
           change={setText}
           language="floql"
-          label="FloQL query"
+          label={say.editor}
           submit={submit}
           complete={complete}
           marks={marks}
           lines={false}
-          hint={`${examples[0]}    # Ctrl Enter runs it`}
+          hint={say.editorHint(examples[0]!)}
         />
         <div class="tools">
           <button class="btn primary" disabled={text.trim() === ''} onClick={submit} title="Ctrl Enter">
-            Run
+            {words.run}
           </button>
           <label class="check">
-            <input type="checkbox" checked={live} onChange={e => setLive(e.currentTarget.checked)} /> Live
+            <input type="checkbox" checked={live} onChange={e => setLive(e.currentTarget.checked)} /> {words.live}
           </label>
           <label class="row">
-            <span class="dim">Examples</span>
+            <span class="dim">{words.examples}</span>
             <select class="select history" value="" onChange={e => setText(e.currentTarget.value)}>
-              <option value="">of {first}</option>
+              <option value="">{say.examplesOf(first)}</option>
               {examples.map(x => (
                 <option key={x}>{x}</option>
               ))}
@@ -150,9 +154,9 @@ export default function Floql() {
           </label>
           {past.length > 0 && (
             <label class="row">
-              <span class="dim">History</span>
+              <span class="dim">{words.history}</span>
               <select class="select history" value="" onChange={e => setText(e.currentTarget.value)}>
-                <option value="">{plural(past.length, 'query', 'queries')}</option>
+                <option value="">{strings.many.queries(past.length)}</option>
                 {past.map(x => (
                   <option key={x}>{x}</option>
                 ))}
@@ -160,19 +164,15 @@ export default function Floql() {
             </label>
           )}
           <span class="dim push" role="status" data-test="result">
-            {running
-              ? 'running…'
-              : answer && (!error || stale)
-                ? `${plural(series.length, 'series', 'series')}, ${plural(points, 'point')}, ${duration(answer.took)}`
-                : ''}
+            {running ? say.running : answer && (!error || stale) ? say.found(series.length, points, duration(answer.took)) : ''}
           </span>
           <Segmented
-            label="Show"
+            label={words.show}
             value={table ? 'table' : 'chart'}
             options={
               [
-                ['chart', 'Chart'],
-                ['table', 'Table'],
+                ['chart', words.chart],
+                ['table', words.table],
               ] as const
             }
             change={v => view({ view: v === 'table' ? 'table' : '' })}
@@ -188,10 +188,10 @@ export default function Floql() {
         )}
       </div>
       {answer ? (
-        <Panel label="Result">
+        <Panel label={words.result}>
           {answer.answer.hint && <p class="warn">{answer.answer.hint}</p>}
           {series.length === 0 ? (
-            <Empty title="The query selects no points." />
+            <Empty title={say.noPoints} />
           ) : table ? (
             <Rows series={series} zone={zone} />
           ) : (
@@ -200,13 +200,13 @@ export default function Floql() {
                 lines={lines}
                 from={Math.min(...times)}
                 to={Math.max(...times, Math.min(...times) + 1000)}
-                label={`Result: ${plural(series.length, 'series', 'series')}`}
+                label={say.resultLabel(series.length)}
                 height={280}
                 hidden={hidden}
               />
               {series.length > manySeries && !all && (
                 <button class="btn" onClick={() => setAll(true)}>
-                  Draw all {count(series.length)} series; these are the first {manySeries}
+                  {say.drawAll(series.length, manySeries)}
                 </button>
               )}
               <Legend series={shown} alone={alone} toggle={n => setAlone(alone === n ? '' : n)} />
@@ -214,7 +214,7 @@ export default function Floql() {
           )}
         </Panel>
       ) : (
-        !error && !running && <Empty title="A query is a source and stages: what is measured, filters in braces, a time in brackets, and what to make of it." />
+        !error && !running && <Empty title={say.intro} />
       )}
       <Snippet
         command={floe(['ts', 'query'], inNamespace(ns), [text.trim() || examples[0]!])}
@@ -273,11 +273,11 @@ function useCompletion(ns: string) {
 function Legend({ series, alone, toggle }: { series: readonly Series[]; alone: string; toggle: (name: string) => void }) {
   const shown = (v: number) => Number(v.toPrecision(6)).toString()
   return (
-    <div class="scroll-x" tabIndex={0} role="region" aria-label="Series" style={{ maxHeight: '260px', overflow: 'auto' }}>
+    <div class="scroll-x" tabIndex={0} role="region" aria-label={words.series} style={{ maxHeight: '260px', overflow: 'auto' }}>
       <table class="plain legend">
         <thead>
           <tr>
-            <th scope="col">Series</th>
+            <th scope="col">{words.series}</th>
             {['Last', 'Least', 'Greatest', 'Average', 'Points'].map(t => (
               <th key={t} scope="col" class="num">
                 {t}
@@ -292,7 +292,7 @@ function Legend({ series, alone, toggle }: { series: readonly Series[]; alone: s
             return (
               <tr key={name}>
                 <td>
-                  <button class="btn quiet" aria-pressed={alone === name} title="Show it alone" onClick={() => toggle(name)}>
+                  <button class="btn quiet" aria-pressed={alone === name} title={say.alone} onClick={() => toggle(name)}>
                     <i class="swatch" style={{ background: `var(--series-${(i % 8) + 1})` }} /> {name}
                   </button>
                 </td>
@@ -315,14 +315,14 @@ const mostRows = 1000
 function Rows({ series, zone }: { series: readonly Series[]; zone: 'local' | 'utc' }) {
   const rows = series.flatMap(s => s.points.map(p => ({ name: nameOf(s), ...p })))
   return (
-    <div class="scroll-x" tabIndex={0} role="region" aria-label="Points" style={{ maxHeight: '480px', overflow: 'auto' }}>
+    <div class="scroll-x" tabIndex={0} role="region" aria-label={words.points} style={{ maxHeight: '480px', overflow: 'auto' }}>
       <table class="plain" data-test="points">
         <thead>
           <tr>
-            <th scope="col">Series</th>
-            <th scope="col">Time</th>
+            <th scope="col">{words.series}</th>
+            <th scope="col">{words.time}</th>
             <th scope="col" class="num">
-              Value
+              {words.value}
             </th>
           </tr>
         </thead>
@@ -336,11 +336,7 @@ function Rows({ series, zone }: { series: readonly Series[]; zone: 'local' | 'ut
           ))}
         </tbody>
       </table>
-      {rows.length > mostRows && (
-        <p class="dim">
-          The first {count(mostRows)} of {count(rows.length)}.
-        </p>
-      )}
+      {rows.length > mostRows && <p class="dim">{strings.theFirst(mostRows, rows.length)}</p>}
     </div>
   )
 }

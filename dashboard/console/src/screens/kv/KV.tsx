@@ -14,6 +14,10 @@ import { Empty, NoMatch, Panel, Query } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
 import { KeyInspector } from './KeyInspector'
 import { WriteKey } from './WriteKey'
+import { strings } from '../../strings'
+import { kv as say } from '../../strings/kv'
+
+const words = strings.words
 
 type Item = Routes['GET /api/v1/kv/namespaces/:namespace/keys']['keys'][number]
 
@@ -98,7 +102,7 @@ export default function KV() {
   const columns: Column<Row>[] = [
     {
       key: 'key',
-      title: 'Key',
+      title: words.key,
       width: 'minmax(140px, 1fr)',
       cell: r => (
         <span class="mono">
@@ -110,10 +114,10 @@ export default function KV() {
     },
     {
       key: 'size',
-      title: 'Size',
+      title: words.size,
       width: '80px',
       num: true,
-      cell: r => (r.item ? bytes(r.item.size) : count(r.grouped) + ' keys'),
+      cell: r => (r.item ? bytes(r.item.size) : strings.many.keys(r.grouped)),
       sort: r => r.item?.size ?? 0,
     },
     {
@@ -123,33 +127,33 @@ export default function KV() {
       num: true,
       cell: r => (r.item ? count(r.item.version) : ''),
       sort: r => r.item?.version ?? 0,
-      hint: 'Place in the log of the last write',
+      hint: say.lsnHint,
     },
   ]
   const first = floe(['kv', 'set'], inNamespace(ns), ['greeting', 'hello'])
   return (
     <div class="page fixed">
       <div class="head">
-        <h1 tabIndex={-1}>KV</h1>
-        <FilterBox value={typed} change={setTyped} placeholder="Keys that begin with…" mono />
+        <h1 tabIndex={-1}>{words.kv}</h1>
+        <FilterBox value={typed} change={setTyped} placeholder={say.filter} mono />
         <label class="row">
-          <span class="dim">Group by</span>
+          <span class="dim">{say.groupBy}</span>
           <select class="select" value={separator} onChange={e => view({ group: e.currentTarget.value })}>
-            <option value="">nothing</option>
+            <option value="">{words.nothing}</option>
             <option value="/">/</option>
             <option value=":">:</option>
             <option value=".">.</option>
             <option value="-">-</option>
           </select>
         </label>
-        {q.data && <Count shown={keys.length} all={keys.length} what="key" more={pages.hasMore} />}
-        {separator && <span class="dim">groups are of the loaded keys</span>}
+        {q.data && <Count shown={keys.length} all={keys.length} what={strings.many.keys} more={pages.hasMore} />}
+        {separator && <span class="dim">{say.groupsHint}</span>}
         <button class="btn primary push" disabled={readOnly !== ''} title={readOnly || 'n'} onClick={() => setWriting(true)}>
-          New key
+          {say.newKey}
         </button>
       </div>
       <div class="split">
-        <Panel fill flush label="Keys">
+        <Panel fill flush label={words.keys}>
           <Query
             q={q}
             empty={d => d.keys.length === 0}
@@ -157,7 +161,7 @@ export default function KV() {
               prefix ? (
                 <NoMatch filter={prefix} clear={() => view({ prefix: '' })} />
               ) : (
-                <Empty title={`The namespace ${ns} has no keys yet.`}>
+                <Empty title={say.empty(ns)}>
                   <Snippet command={first} call={curl('PUT', `/kv/namespaces/${encodeURIComponent(ns)}/keys/greeting`, {}, '{"value":"hello"}')} />
                 </Empty>
               )
@@ -166,7 +170,7 @@ export default function KV() {
             {() => (
               <>
                 <VirtualRows
-                  label="Keys"
+                  label={words.keys}
                   rows={rows}
                   columns={columns}
                   keyOf={r => r.key}
@@ -177,9 +181,7 @@ export default function KV() {
                   atEnd={() => void pages.load()}
                 />
                 {pages.problem && <div class="note crit">{pages.problem.message}</div>}
-                {pages.hasMore && keys.length >= mostLoaded && (
-                  <div class="note">{count(keys.length)} keys are loaded. Give a longer prefix to see the rest.</div>
-                )}
+                {pages.hasMore && keys.length >= mostLoaded && <div class="note">{say.mostLoaded(keys.length)}</div>}
               </>
             )}
           </Query>

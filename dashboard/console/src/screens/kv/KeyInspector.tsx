@@ -18,6 +18,11 @@ import { Left, Moment, Ago } from '../../ui/Time'
 import { Table } from '../../ui/Table'
 import { toast } from '../../ui/toasts'
 import { WriteKey } from './WriteKey'
+import { strings } from '../../strings'
+import { kv as say } from '../../strings/kv'
+import { Sentence } from '../../ui/Sentence'
+
+const words = strings.words
 
 export type KeyDetail = Routes['GET /api/v1/kv/namespaces/:namespace/keys/:key']
 
@@ -29,7 +34,7 @@ export function KeyInspector({ ns, name, close }: { ns: string; name: string; cl
   if (unopenable(name)) {
     return (
       <Inspector title={name} close={close}>
-        <Empty title="The path of a URL can not hold this key.">
+        <Empty title={say.unopenable}>
           <Snippet command={floe(['kv', 'get'], inNamespace(ns), [name])} />
         </Empty>
       </Inspector>
@@ -47,7 +52,7 @@ function Open({ ns, name, close }: { ns: string; name: string; close: () => void
   const [deleting, setDeleting] = useState(false)
   const readOnly = useReadOnly()
   const remove = useWrite('DELETE /api/v1/kv/namespaces/:namespace/keys/:key', ['/keys', '/namespaces'], () => {
-    toast('ok', `Key ${name} is deleted.`)
+    toast('ok', say.keyDeleted(name))
     close()
   })
   const d = q.data?.data
@@ -60,27 +65,22 @@ function Open({ ns, name, close }: { ns: string; name: string; close: () => void
       close={close}
       tools={
         <>
-          <button
-            class="btn"
-            disabled={readOnly !== '' || !d || lossy}
-            title={readOnly || (lossy ? 'Bytes that are no UTF-8 can not be edited as text' : 'e')}
-            onClick={() => setEditing(true)}
-          >
-            Edit
+          <button class="btn" disabled={readOnly !== '' || !d || lossy} title={readOnly || (lossy ? say.notText : 'e')} onClick={() => setEditing(true)}>
+            {words.edit}
           </button>
           <button class="btn danger" disabled={readOnly !== '' || !d} title={readOnly || 'Del'} onClick={() => setDeleting(true)}>
-            Delete
+            {words.delete}
           </button>
         </>
       }
     >
       <Tabs
-        label="Parts"
+        label={words.parts}
         value={tab}
         options={
           [
-            ['value', 'Value'],
-            ['history', 'History'],
+            ['value', words.value],
+            ['history', words.history],
           ] as const
         }
         change={t => view({ tab: t === 'value' ? '' : t, v: '' })}
@@ -94,21 +94,21 @@ function Open({ ns, name, close }: { ns: string; name: string; close: () => void
                 text={d.value}
                 size={d.size}
                 lossy={answer.lossy}
-                label="the value"
+                label={say.theValue}
                 file={name.replaceAll('/', '_')}
                 base64={async () => (await call(keyRoute, { ...args, encoding: 'base64' })).data.value}
               />
               <dl class="facts">
-                <dt>Versions</dt>
+                <dt>{words.versions}</dt>
                 <dd data-test="version">{count(d.version)}</dd>
-                <dt>Size</dt>
+                <dt>{words.size}</dt>
                 <dd>{bytes(d.size)}</dd>
-                <dt>Updated</dt>
+                <dt>{words.updated}</dt>
                 <dd>
                   <Moment at={d.updated_at} />
                 </dd>
-                <dt>Expires</dt>
-                <dd data-test="ttl">{d.ttl_ms === null ? 'never' : <Left until={answer.at - Date.now() + serverNow() + d.ttl_ms} />}</dd>
+                <dt>{words.expires}</dt>
+                <dd data-test="ttl">{d.ttl_ms === null ? words.never : <Left until={answer.at - Date.now() + serverNow() + d.ttl_ms} />}</dd>
               </dl>
               <Snippet command={floe(['kv', 'get'], inNamespace(ns), [name])} call={curl('GET', path)} />
             </>
@@ -120,15 +120,15 @@ function Open({ ns, name, close }: { ns: string; name: string; close: () => void
       {editing && d && <WriteKey ns={ns} prefix="" detail={d} close={() => setEditing(false)} />}
       {deleting && (
         <Confirm
-          title={`Delete the key ${name}?`}
-          action="Delete"
+          title={say.askDelete(name)}
+          action={words.delete}
           pending={remove.isPending}
           error={remove.error?.message}
           close={() => setDeleting(false)}
           act={() => remove.mutate({ args })}
         >
           <p>
-            The key <code>{name}</code> of the namespace <code>{ns}</code> is deleted with its value of {bytes(d?.size ?? 0)}.
+            <Sentence of={say.willDelete} put={{ key: <code>{name}</code>, ns: <code>{ns}</code>, size: bytes(d?.size ?? 0) }} />
           </p>
           <Snippet command={floe(['kv', 'delete'], inNamespace(ns), [name])} call={curl('DELETE', path)} />
         </Confirm>
@@ -142,7 +142,7 @@ const counterText = (v: string) => v.replace(/\B(?=(\d{3})+$)/g, ',')
 
 function Missing({ ns, name }: { ns: string; name: string }) {
   return (
-    <Empty title={`There is no key ${name}.`}>
+    <Empty title={say.missing(name)}>
       <Snippet command={floe(['kv', 'set'], inNamespace(ns), [name, 'value'])} />
     </Empty>
   )
@@ -157,7 +157,7 @@ function History({ ns, name, current }: { ns: string; name: string; current: Key
     <Query q={q} missing={<Missing ns={ns} name={name} />}>
       {h => (
         <>
-          <Table label="Versions" heads={['Version', 'Time', '#Term', '#Size', 'What']} boxed test="history">
+          <Table label={words.versions} heads={[words.version, words.time, `#${words.term}`, `#${words.size}`, words.what]} boxed test="history">
             {h.versions.map(v => (
               <tr key={v.version}>
                 <td>
@@ -175,13 +175,11 @@ function History({ ns, name, current }: { ns: string; name: string; current: Key
                 </td>
                 <td class="num">{count(v.term)}</td>
                 <td class="num">{v.tombstone ? '' : bytes(v.size)}</td>
-                <td>{v.tombstone ? <span class="dim">deleted</span> : 'written'}</td>
+                <td>{v.tombstone ? <span class="dim">{words.deleted}</span> : words.written}</td>
               </tr>
             ))}
           </Table>
-          <p class="dim">
-            {h.versions.length < (current?.version ?? 0) ? `Of ${count(current!.version)} versions the last ${h.versions.length} are kept.` : ''}
-          </p>
+          <p class="dim">{h.versions.length < (current?.version ?? 0) ? say.versionsKept(count(current!.version), h.versions.length) : ''}</p>
           {open > 0 && <VersionValue ns={ns} name={name} version={open} current={current} />}
         </>
       )}
@@ -196,16 +194,16 @@ function VersionValue({ ns, name, version, current }: { ns: string; name: string
     <Query q={q}>
       {(d, answer) => (
         <>
-          <h3>Version {count(version)}</h3>
+          <h3>{say.versionOf(version)}</h3>
           <Payload
             text={d.value}
             size={d.size}
             lossy={answer.lossy}
-            label={`version ${version}`}
+            label={strings.version(version)}
             base64={async () => (await call(keyRoute, { ...args, encoding: 'base64' })).data.value}
           />
           {current && !answer.lossy && current.value !== d.value && <Diff from={d.value} to={current.value} />}
-          {current?.value === d.value && <p class="dim">The present value is the same.</p>}
+          {current?.value === d.value && <p class="dim">{say.sameValue}</p>}
         </>
       )}
     </Query>
@@ -214,11 +212,11 @@ function VersionValue({ ns, name, version, current }: { ns: string; name: string
 
 function Diff({ from, to }: { from: string; to: string }) {
   const lines = diffLines(from, to)
-  if (!lines) return <p class="dim">These values are too long to compare line by line.</p>
+  if (!lines) return <p class="dim">{say.tooLong}</p>
   return (
     <div class="payload">
-      <div class="payload-tools dim">from this version to the present value</div>
-      <pre class="lines wrap" tabIndex={0} aria-label="Differences">
+      <div class="payload-tools dim">{say.diffTitle}</div>
+      <pre class="lines wrap" tabIndex={0} aria-label={words.differences}>
         {lines.map((l, i) => (
           <div key={i} class={`line ${l.sign === '+' ? 'ok' : l.sign === '-' ? 'crit' : ''}`}>
             {l.sign} {l.text}

@@ -8,7 +8,10 @@ import { Field, Segmented } from '../../ui/Field'
 import { Snippet } from '../../ui/Snippet'
 import { toast } from '../../ui/toasts'
 import { strings } from '../../strings'
+import { kv as say } from '../../strings/kv'
 import type { KeyDetail } from './KeyInspector'
+
+const words = strings.words
 
 type Expiry = 'keep' | 'set' | 'none'
 
@@ -24,7 +27,7 @@ export function WriteKey({ ns, prefix, detail, close }: { ns: string; prefix: st
   const ttl = expiry === 'keep' ? Math.max(1, Math.ceil((detail?.ttl_ms ?? 0) / 1000)) : expiry === 'set' ? Number(seconds) : 0
   const badTTL = expiry === 'set' && !(Number.isInteger(ttl) && ttl > 0)
   const write = useWrite('PUT /api/v1/kv/namespaces/:namespace/keys/:key', ['/keys', '/namespaces'], () => {
-    toast('ok', detail ? `Key ${key} is changed.` : `Key ${key} is written.`, { href: link('kv', [key], {}, ns), text: 'Open' })
+    toast('ok', detail ? say.keyChanged(key) : say.keyWritten(key), { href: link('kv', [key], {}, ns), text: words.open })
     close()
   })
   const body: Record<string, unknown> = { value }
@@ -52,7 +55,7 @@ export function WriteKey({ ns, prefix, detail, close }: { ns: string; prefix: st
   }
   return (
     <Dialog
-      title={detail ? `Edit ${detail.key}` : `New key in ${ns}`}
+      title={detail ? say.editTitle(detail.key) : say.newTitle(ns)}
       close={close}
       submit={submit}
       footer={
@@ -61,49 +64,49 @@ export function WriteKey({ ns, prefix, detail, close }: { ns: string; prefix: st
             {strings.cancel}
           </button>
           <button class="btn primary" disabled={wrong || write.isPending}>
-            {detail ? 'Save' : 'Write'}
+            {detail ? words.save : words.write}
           </button>
         </>
       }
     >
       {!detail && (
-        <Field label="Key" problem={key === '.' || key === '..' ? 'The path of a URL can not hold this key: use the command.' : undefined}>
+        <Field label={words.key} problem={key === '.' || key === '..' ? say.unwritable : undefined}>
           <input class="input mono" value={key} spellcheck={false} autocomplete="off" onInput={e => setKey(e.currentTarget.value)} />
         </Field>
       )}
-      <Field label="Value">
+      <Field label={words.value}>
         <textarea class="area" rows={8} value={value} spellcheck={false} onInput={e => setValue(e.currentTarget.value)} />
       </Field>
       <div class="row wrap">
-        <span class="dim">Expiry</span>
+        <span class="dim">{words.expiry}</span>
         <Segmented
-          label="Expiry"
+          label={words.expiry}
           value={expiry}
           change={setExpiry}
           options={
             detail && detail.ttl_ms !== null
               ? [
-                  ['keep', 'Keep'],
-                  ['set', 'Set'],
-                  ['none', 'None'],
+                  ['keep', words.keep],
+                  ['set', words.set],
+                  ['none', words.noExpiry],
                 ]
               : [
-                  ['none', 'None'],
-                  ['set', 'Set'],
+                  ['none', words.noExpiry],
+                  ['set', words.set],
                 ]
           }
         />
         {expiry === 'set' && (
           <label class="row">
-            <input class="input num" size={8} inputMode="numeric" value={seconds} aria-label="Seconds" onInput={e => setSeconds(e.currentTarget.value)} />{' '}
-            seconds
+            <input class="input num" size={8} inputMode="numeric" value={seconds} aria-label={words.seconds} onInput={e => setSeconds(e.currentTarget.value)} />{' '}
+            {words.secondsUnit}
           </label>
         )}
-        {badTTL && <span class="crit">It takes a whole number of seconds.</span>}
+        {badTTL && <span class="crit">{say.badExpiry}</span>}
       </div>
       {!detail && (
         <label class="check">
-          <input type="checkbox" checked={nx} onChange={e => setNX(e.currentTarget.checked)} /> Only if there is no such key
+          <input type="checkbox" checked={nx} onChange={e => setNX(e.currentTarget.checked)} /> {say.onlyNew}
         </label>
       )}
       {write.error && (
@@ -113,10 +116,8 @@ export function WriteKey({ ns, prefix, detail, close }: { ns: string; prefix: st
       )}
       {theirs && (
         <div class="col">
-          <p>
-            Somebody has changed the key meanwhile: it is at version {theirs.version}, your edit began at version {base}.
-          </p>
-          <Field label={`The value now (version ${theirs.version})`}>
+          <p>{say.conflict(theirs.version, base)}</p>
+          <Field label={say.theirs(theirs.version)}>
             <textarea class="area" rows={5} readOnly value={theirs.value} />
           </Field>
           <div class="row wrap">
@@ -129,7 +130,7 @@ export function WriteKey({ ns, prefix, detail, close }: { ns: string; prefix: st
                 write.reset()
               }}
             >
-              Keep mine, over version {theirs.version}
+              {say.keepMine(theirs.version)}
             </button>
             <button
               type="button"
@@ -141,7 +142,7 @@ export function WriteKey({ ns, prefix, detail, close }: { ns: string; prefix: st
                 write.reset()
               }}
             >
-              Take theirs and edit it
+              {say.takeTheirs}
             </button>
           </div>
         </div>

@@ -9,6 +9,11 @@ import { Spark } from '../../ui/Spark'
 import { State } from '../../ui/State'
 import { Table } from '../../ui/Table'
 import { Problems } from './Problems'
+import { strings } from '../../strings'
+import { overview as say } from '../../strings/overview'
+import { Sentence } from '../../ui/Sentence'
+
+const words = strings.words
 
 const window5 = 5 * 60_000
 const steps = 300
@@ -53,76 +58,72 @@ export default function Overview() {
   return (
     <div class="page">
       <div class="head">
-        <h1 tabIndex={-1}>Overview</h1>
-        <span class="dim">{me.role === 'admin' ? '' : `role ${me.role}`}</span>
+        <h1 tabIndex={-1}>{words.overview}</h1>
+        <span class="dim">{me.role === 'admin' ? '' : say.role(me.role)}</span>
       </div>
       <Query q={stats}>
         {s => (
           <div class="stats" data-test="cluster">
-            <Stat label="Commands per second" value={count(s.rps)} more="over the last 10 s" />
-            <Stat label="Commands" value={short(s.commands_total)} title={count(s.commands_total)} more="since the start" />
-            <Stat label="Connections" value={count(s.active_connections)} />
-            <Stat label="Waiting reads" value={count(s.subscriptions)} more="long polls and watches" />
-            <Stat label="Shards" value={count(s.num_shards)} />
-            <Stat label="Uptime" value={uptime(metrics.data?.data.server.uptime_seconds, s.uptime)} more={`version ${s.version}`} />
+            <Stat label={say.commandsPerSecond} value={count(s.rps)} more={say.lately} />
+            <Stat label={words.commands} value={short(s.commands_total)} title={count(s.commands_total)} more={say.sinceStart} />
+            <Stat label={words.connections} value={count(s.active_connections)} />
+            <Stat label={say.waitingReads} value={count(s.subscriptions)} more={say.readsHint} />
+            <Stat label={words.shards} value={count(s.num_shards)} />
+            <Stat label={words.uptime} value={uptime(metrics.data?.data.server.uptime_seconds, s.uptime)} more={strings.version(s.version)} />
           </div>
         )}
       </Query>
       <Problems ns={ns} />
       <div class="grid-2">
         <Panel
-          title="Command rate"
+          title={say.commandRate}
           tools={
             <span class="push dim">
-              now <b>{commands.now === null ? '–' : rate(commands.now)}</b>/s · peak <b>{rate(commands.peak)}</b>/s · 5 minutes
+              <Sentence of={say.rateNow} put={{ now: <b>{commands.now === null ? '–' : rate(commands.now)}</b>, peak: <b>{rate(commands.peak)}</b> }} />
             </span>
           }
         >
           {commands.values.length > 1 ? (
             <>
-              <Spark
-                values={commands.values}
-                height={84}
-                label={`Commands per second over five minutes, now ${rate(commands.now ?? 0)}, at most ${rate(commands.peak)}`}
-              />
+              <Spark values={commands.values} height={84} label={say.rateLabel(rate(commands.now ?? 0), rate(commands.peak))} />
               <div class="spark-axis dim" aria-hidden="true">
-                <span>5 minutes ago</span>
-                <span>now</span>
+                <span>{say.fiveMinutesAgo}</span>
+                <span>{words.now}</span>
               </div>
             </>
           ) : (
-            <p class="dim">The line begins with the next reading.</p>
+            <p class="dim">{say.rateLater}</p>
           )}
         </Panel>
-        <Panel title="Traffic">
+        <Panel title={words.traffic}>
           <table class="plain">
             <thead>
               <tr>
-                <th scope="col">Direction</th>
+                <th scope="col">{words.direction}</th>
                 <th scope="col">
-                  <span class="sr">Five minutes</span>
+                  <span class="sr">{say.fiveMinutes}</span>
                 </th>
                 <th scope="col" class="num">
-                  Per second
+                  {say.perSecond}
                 </th>
                 <th scope="col" class="num">
-                  Since the start
+                  {say.sinceStartTitle}
                 </th>
               </tr>
             </thead>
             <tbody>
               <tr>
-                <td>Received</td>
+                <td>{words.received}</td>
                 <td>
-                  <Spark values={received.values} height={24} label={`Received per second over five minutes, at most ${bytes(received.peak)}`} />
+                  <Spark values={received.values} height={24} label={say.receivedLabel(bytes(received.peak))} />
                 </td>
                 <td class="num">{received.now === null ? '–' : bytes(Math.round(received.now))}</td>
                 <td class="num">{s ? bytes(s.bytes_received) : '–'}</td>
               </tr>
               <tr>
-                <td>Sent</td>
+                <td>{words.sent}</td>
                 <td>
-                  <Spark values={sent.values} height={24} label={`Sent per second over five minutes, at most ${bytes(sent.peak)}`} />
+                  <Spark values={sent.values} height={24} label={say.sentLabel(bytes(sent.peak))} />
                 </td>
                 <td class="num">{sent.now === null ? '–' : bytes(Math.round(sent.now))}</td>
                 <td class="num">{s ? bytes(s.bytes_sent) : '–'}</td>
@@ -132,67 +133,62 @@ export default function Overview() {
         </Panel>
       </div>
       <Panel
-        title={`Namespace ${ns}`}
+        title={say.namespace(ns)}
         tools={
-          metrics.data && (
-            <span class="push dim">
-              all namespaces: {count(metrics.data.data.streams)} streams, {count(metrics.data.data.queues)} queues, {count(metrics.data.data.kv_namespaces)} KV
-              namespaces
-            </span>
-          )
+          metrics.data && <span class="push dim">{say.everywhere(metrics.data.data.streams, metrics.data.data.queues, metrics.data.data.kv_namespaces)}</span>
         }
         flush
       >
         <Query q={namespaces}>
           {all => {
             const n = all.find(x => x.name === ns)
-            if (!n) return <p class="blank">This namespace does not exist yet. The first write creates it.</p>
+            if (!n) return <p class="blank">{say.noNamespace}</p>
             return (
               <div class="stats" style={{ border: 0, borderRadius: 0 }} data-test="namespace">
-                <Stat label="Keys" value={short(n.kv_count)} href={link('kv')} />
-                <Stat label="Streams" value={short(n.stream_count)} href={link('streams')} />
-                <Stat label="Queues" value={short(n.queue_count)} href={link('queues')} />
-                <Stat label="Actions" value={short(n.action_count)} href={link('actions')} />
-                <Stat label="Workflows" value={short(n.workflow_count)} href={link('workflows')} />
-                <Stat label="Jobs" value={short(n.processing_count)} href={link('processing')} />
+                <Stat label={words.keys} value={short(n.kv_count)} href={link('kv')} />
+                <Stat label={words.streams} value={short(n.stream_count)} href={link('streams')} />
+                <Stat label={words.queues} value={short(n.queue_count)} href={link('queues')} />
+                <Stat label={words.actions} value={short(n.action_count)} href={link('actions')} />
+                <Stat label={words.workflows} value={short(n.workflow_count)} href={link('workflows')} />
+                <Stat label={words.jobs} value={short(n.processing_count)} href={link('processing')} />
               </div>
             )
           }}
         </Query>
       </Panel>
       <div class="grid-2">
-        <Panel title="Workflows" flush>
+        <Panel title={words.workflows} flush>
           <Query q={metrics}>
             {m => (
               <div class="stats" style={{ border: 0, borderRadius: 0 }} data-test="workflows">
-                <Stat label="Active runs" value={short(m.workflows.active_runs)} href={link('workflows', [], { tab: 'runs' })} />
-                <Stat label="Started" value={short(m.workflows.started_total)} />
-                <Stat label="Completed" value={short(m.workflows.completed_total)} href={link('workflows', [], { tab: 'runs', status: 'completed' })} />
+                <Stat label={say.activeRuns} value={short(m.workflows.active_runs)} href={link('workflows', [], { tab: 'runs' })} />
+                <Stat label={words.started} value={short(m.workflows.started_total)} />
+                <Stat label={words.completed} value={short(m.workflows.completed_total)} href={link('workflows', [], { tab: 'runs', status: 'completed' })} />
                 <Stat
-                  label="Failed"
+                  label={words.failed}
                   value={short(m.workflows.failed_total)}
                   tone={m.workflows.failed_total > 0 ? 'crit' : ''}
                   href={link('workflows', [], { tab: 'runs', status: 'failed' })}
                 />
                 <Stat
-                  label="Timed out"
+                  label={words.timedOut}
                   value={short(m.workflows.timed_out_total)}
                   tone={m.workflows.timed_out_total > 0 ? 'warn' : ''}
                   href={link('workflows', [], { tab: 'runs', status: 'timed_out' })}
                 />
-                <Stat label="Cancelled" value={short(m.workflows.cancelled_total)} href={link('workflows', [], { tab: 'runs', status: 'cancelled' })} />
-                <Stat label="Steps" value={short(m.workflows.steps_executed_total)} />
-                <Stat label="Signals" value={short(m.workflows.signals_delivered_total)} />
-                <Stat label="Timers" value={short(m.workflows.timers_fired_total)} />
-                <Stat label="Schedules" value={short(m.workflows.active_schedules)} />
+                <Stat label={words.cancelled} value={short(m.workflows.cancelled_total)} href={link('workflows', [], { tab: 'runs', status: 'cancelled' })} />
+                <Stat label={words.steps} value={short(m.workflows.steps_executed_total)} />
+                <Stat label={words.signals} value={short(m.workflows.signals_delivered_total)} />
+                <Stat label={words.timers} value={short(m.workflows.timers_fired_total)} />
+                <Stat label={words.schedules} value={short(m.workflows.active_schedules)} />
               </div>
             )}
           </Query>
         </Panel>
-        <Panel title="Nodes" flush>
+        <Panel title={words.nodes} flush>
           <Query q={stats}>
             {s => (
-              <Table label="Nodes" heads={['Node', 'Status', 'Role']} test="nodes">
+              <Table label={words.nodes} heads={[words.node, words.status, words.role]} test="nodes">
                 {[...s.nodes]
                   .sort((a, b) => Number(a.status === 'healthy') - Number(b.status === 'healthy'))
                   .map(n => (

@@ -6,6 +6,7 @@ import { count, duration, rate } from '../../lib/format'
 import { link, useRoute, view } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
 import { strings } from '../../strings'
+import { processing as say } from '../../strings/processing'
 import { Confirm } from '../../ui/Dialog'
 import { Tabs } from '../../ui/Field'
 import { Editor, Graph } from '../../ui/Lazy'
@@ -17,6 +18,9 @@ import { toast } from '../../ui/toasts'
 import { Stat } from '../overview/Overview'
 import { useGraph } from '../workflows/Definition'
 import { lagOf, type Job } from './Processing'
+import { Sentence } from '../../ui/Sentence'
+
+const words = strings.words
 
 /** What has gone through each part, as the node counts it: operators each, the job at its only source and only sink. */
 export function notesOf(g: { nodes: readonly GraphNode[]; edges: readonly GraphEdge[] }, d: Job, work: JobWork | undefined): Map<string, string> {
@@ -24,12 +28,12 @@ export function notesOf(g: { nodes: readonly GraphNode[]; edges: readonly GraphE
   const sources = g.nodes.filter(n => !g.edges.some(e => e.to === n.id))
   const sinks = g.nodes.filter(n => !g.edges.some(e => e.from === n.id))
   const operators = g.nodes.filter(n => !sources.includes(n) && !sinks.includes(n))
-  if (sources.length === 1) notes.set(sources[0]!.id, `${count(d.metrics.records_in)} in`)
-  if (sinks.length === 1) notes.set(sinks[0]!.id, `${count(d.metrics.records_out)} out`)
+  if (sources.length === 1) notes.set(sources[0]!.id, say.noteIn(d.metrics.records_in))
+  if (sinks.length === 1) notes.set(sinks[0]!.id, say.noteOut(d.metrics.records_out))
   operators.forEach((n, i) => {
     const w = work?.operators[i]
     if (!w) return
-    const lost = [w.errors > 0 && `${count(w.errors)} failed`, w.late > 0 && `${count(w.late)} late`].filter(Boolean)
+    const lost = [w.errors > 0 && say.noteFailed(w.errors), w.late > 0 && say.noteLate(w.late)].filter(Boolean)
     notes.set(n.id, [`${count(w.in)} → ${count(w.out)}`, ...lost].join(', '))
   })
   return notes
@@ -45,11 +49,11 @@ export function JobDetail({ id }: { id: string }) {
   const [asking, setAsking] = useState<'stop' | 'cancel' | null>(null)
   const args = { id, namespace: ns }
   const stop = useWrite('PUT /api/v1/processing/jobs/:id/stop', ['/processing'], data => {
-    toast('ok', `Job ${d?.name ?? id} is ${data.status.toLowerCase()}.`)
+    toast('ok', say.jobIs(d?.name ?? id, data.status.toLowerCase()))
     setAsking(null)
   })
   const cancel = useWrite('DELETE /api/v1/processing/jobs/:id', ['/processing'], data => {
-    toast('ok', `Job ${d?.name ?? id} is ${data.status.toLowerCase()}.`)
+    toast('ok', say.jobIs(d?.name ?? id, data.status.toLowerCase()))
     setAsking(null)
   })
   const path = `/processing/jobs/${encodeURIComponent(id)}`
@@ -62,7 +66,7 @@ export function JobDetail({ id }: { id: string }) {
     <div class="page">
       <div class="head">
         <a class="crumb" href={link('processing')}>
-          Processing
+          {words.processing}
         </a>
         <span class="dim">/</span>
         <h1 tabIndex={-1}>{d?.name ?? id}</h1>
@@ -70,29 +74,29 @@ export function JobDetail({ id }: { id: string }) {
           <>
             <State state={d.status} />
             <span class="dim mono">{d.job_id}</span>
-            <CopyButton text={d.job_id} label="Copy the id" />
+            <CopyButton text={d.job_id} label={say.copyTheId} />
           </>
         )}
         <span class="row push">
           <button
             class="btn"
             disabled={readOnly !== '' || !d?.metrics.running}
-            title={readOnly || (d?.metrics.running ? '' : 'It does not run')}
+            title={readOnly || (d?.metrics.running ? '' : say.notRunning)}
             onClick={() => setAsking('stop')}
           >
-            Stop
+            {words.stop}
           </button>
           <button
             class="btn danger"
             disabled={readOnly !== '' || !d || over}
-            title={readOnly || (over ? 'It has ended' : '')}
+            title={readOnly || (over ? words.hasEnded : '')}
             onClick={() => setAsking('cancel')}
           >
-            Cancel
+            {strings.cancel}
           </button>
         </span>
       </div>
-      <Query q={q} missing={<Empty title={`There is no job ${id}.`} />}>
+      <Query q={q} missing={<Empty title={say.missing(id)} />}>
         {d => (
           <>
             {work?.reason && (
@@ -101,28 +105,28 @@ export function JobDetail({ id }: { id: string }) {
               </div>
             )}
             <div class="stats" data-test="job">
-              <Stat label="Records in" value={count(d.metrics.records_in)} more={`${rate(d.metrics.throughput_per_sec)} /s`} />
-              <Stat label="Records out" value={count(d.metrics.records_out)} more={`${rate(d.metrics.output_per_sec)} /s`} />
-              <Stat label="Watermark lag" value={lagOf(d)} />
+              <Stat label={say.recordsIn} value={count(d.metrics.records_in)} more={`${rate(d.metrics.throughput_per_sec)} /s`} />
+              <Stat label={say.recordsOut} value={count(d.metrics.records_out)} more={`${rate(d.metrics.output_per_sec)} /s`} />
+              <Stat label={say.watermarkLag} value={lagOf(d)} />
               <Stat
-                label="Tick"
+                label={words.tick}
                 value={d.metrics.latency_avg_ms > 0 ? duration(d.metrics.latency_avg_ms) : '–'}
-                more={`last ${duration(d.metrics.latency_last_ms)}, most ${duration(d.metrics.latency_max_ms)}`}
+                more={say.tickMore(duration(d.metrics.latency_last_ms), duration(d.metrics.latency_max_ms))}
               />
               <Stat
-                label="Last read"
-                value={`${count(d.metrics.last_read_count)} of ${count(d.metrics.batch_size)}`}
+                label={say.lastRead}
+                value={strings.ofAll(count(d.metrics.last_read_count), count(d.metrics.batch_size))}
                 tone={d.metrics.last_read_count >= d.metrics.batch_size ? 'warn' : ''}
-                more={d.metrics.last_read_count >= d.metrics.batch_size ? 'saturated' : ''}
+                more={d.metrics.last_read_count >= d.metrics.batch_size ? say.saturated : ''}
               />
-              <Stat label="Idle" value={d.metrics.running ? duration(d.metrics.idle_ms) : '–'} />
-              <Stat label="Parallelism" value={count(d.parallelism)} />
+              <Stat label={words.idle} value={d.metrics.running ? duration(d.metrics.idle_ms) : '–'} />
+              <Stat label={words.parallelism} value={count(d.parallelism)} />
               {work && (
                 <Stat
-                  label="Errors"
+                  label={words.errors}
                   value={count(work.errors)}
                   tone={work.errors > 0 ? 'crit' : ''}
-                  more={`${count(work.late)} late, ${count(work.dropped)} dropped`}
+                  more={say.lost(count(work.late), count(work.dropped))}
                   {...(work.errors > 0 ? { href: link('streams', [`${d.name}.errors`]) } : {})}
                 />
               )}
@@ -131,26 +135,26 @@ export function JobDetail({ id }: { id: string }) {
         )}
       </Query>
       <Tabs
-        label="Parts"
+        label={words.parts}
         value={tab}
         options={
           [
-            ['graph', 'Graph'],
-            ['definition', 'Definition'],
-            ['savepoints', `Savepoints ${count(d?.savepoints.length)}`],
+            ['graph', words.graph],
+            ['definition', words.definition],
+            ['savepoints', say.savepointsTab(count(d?.savepoints.length))],
           ] as const
         }
         change={t => view({ tab: t === 'graph' ? '' : t, node: '' })}
       />
       {d && tab === 'graph' && (
-        <Panel label="Graph">
+        <Panel label={words.graph}>
           <Query q={graph}>
             {v =>
               v.graph.nodes.length === 0 ? (
-                <p class="dim">The pipeline can not be drawn.</p>
+                <p class="dim">{say.undrawable}</p>
               ) : (
                 <Graph
-                  label={`Pipeline of ${d.name}`}
+                  label={say.pipelineOf(d.name)}
                   nodes={v.graph.nodes}
                   edges={v.graph.edges}
                   note={n => notes.get(n.id) ?? ''}
@@ -163,26 +167,26 @@ export function JobDetail({ id }: { id: string }) {
         </Panel>
       )}
       {d && (tab === 'definition' || node) && tab !== 'savepoints' && (
-        <Panel title={node ? `${node.id}, line ${node.line}` : 'Definition'} tools={<CopyButton text={d.yaml} label="Copy the definition" />}>
-          <Editor value={d.yaml} language="yaml" label="Definition" {...(node ? { line: node.line } : {})} />
+        <Panel title={node ? say.nodeLine(node.id, node.line) : words.definition} tools={<CopyButton text={d.yaml} label={words.copyDefinition} />}>
+          <Editor value={d.yaml} language="yaml" label={words.definition} {...(node ? { line: node.line } : {})} />
         </Panel>
       )}
       {d && tab === 'savepoints' && (
-        <Panel flush label="Savepoints">
+        <Panel flush label={words.savepoints}>
           {d.savepoints.length === 0 ? (
-            <Empty title="There are no savepoints.">
+            <Empty title={say.noSavepoints}>
               <Snippet command={floe(['processing', 'savepoint'], inNamespace(ns), [id])} />
             </Empty>
           ) : (
             <table class="plain">
               <thead>
                 <tr>
-                  <th scope="col">Savepoint</th>
-                  <th scope="col">Made</th>
+                  <th scope="col">{words.savepoint}</th>
+                  <th scope="col">{words.made}</th>
                   <th scope="col" class="num">
-                    Records
+                    {words.records}
                   </th>
-                  <th scope="col">Restore</th>
+                  <th scope="col">{words.restore}</th>
                 </tr>
               </thead>
               <tbody>
@@ -206,8 +210,8 @@ export function JobDetail({ id }: { id: string }) {
       )}
       {asking === 'stop' && d && (
         <Confirm
-          title={`Stop the job ${d.name}?`}
-          action="Stop"
+          title={say.askStop(d.name)}
+          action={words.stop}
           danger={false}
           pending={stop.isPending}
           error={stop.error?.message}
@@ -215,23 +219,22 @@ export function JobDetail({ id }: { id: string }) {
           act={() => stop.mutate({ args })}
         >
           <p>
-            The job <code>{d.name}</code> ({d.job_id}), namespace <code>{ns}</code>, reads no more records. What it has counted stays, and it can be restored
-            from a savepoint.
+            <Sentence of={say.willStop} put={{ job: <code>{d.name}</code>, id: d.job_id, ns: <code>{ns}</code> }} />
           </p>
           <Snippet command={floe(['processing', 'stop'], inNamespace(ns), [id])} call={curl('PUT', path + '/stop', { namespace: ns })} />
         </Confirm>
       )}
       {asking === 'cancel' && d && (
         <Confirm
-          title={`Cancel the job ${d.name}?`}
-          action="Cancel the job"
+          title={say.askCancel(d.name)}
+          action={say.cancelJob}
           pending={cancel.isPending}
           error={cancel.error?.message}
           close={() => setAsking(null)}
           act={() => cancel.mutate({ args })}
         >
           <p>
-            The job <code>{d.name}</code> ({d.job_id}), namespace <code>{ns}</code>, ends for good: unlike a job that is stopped it can not be restored.
+            <Sentence of={say.willEnd} put={{ job: <code>{d.name}</code>, id: d.job_id, ns: <code>{ns}</code> }} />
           </p>
           <Snippet command={floe(['processing', 'cancel'], inNamespace(ns), [id])} call={curl('DELETE', path, { namespace: ns })} />
         </Confirm>

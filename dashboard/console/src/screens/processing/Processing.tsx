@@ -15,6 +15,10 @@ import { Ago } from '../../ui/Time'
 import { Count, VirtualRows, type Column } from '../../ui/VirtualRows'
 import { JobDetail } from './JobDetail'
 import { Submit } from './Submit'
+import { strings } from '../../strings'
+import { processing as say } from '../../strings/processing'
+
+const words = strings.words
 
 export type Job = Routes['GET /api/v1/processing/jobs'][number]
 
@@ -46,57 +50,57 @@ function List() {
   const rows = useMemo(() => all.filter(j => j.name.includes(filter) || j.job_id.includes(filter)), [all, filter])
   useKeys(readOnly ? {} : { n: () => setSubmitting(true) })
   const columns: Column<Job>[] = [
-    { key: 'name', title: 'Job', width: 'minmax(120px, 2fr)', cell: j => j.name, sort: j => j.name },
-    { key: 'status', title: 'Status', width: '115px', cell: j => <State state={j.status} />, sort: j => j.status },
-    { key: 'in', title: 'Records in', width: '80px', num: true, spare: 2, cell: j => count(j.metrics.records_in), sort: j => j.metrics.records_in },
-    { key: 'out', title: 'Out', width: '70px', num: true, spare: 3, cell: j => count(j.metrics.records_out), sort: j => j.metrics.records_out },
+    { key: 'name', title: words.job, width: 'minmax(120px, 2fr)', cell: j => j.name, sort: j => j.name },
+    { key: 'status', title: words.status, width: '115px', cell: j => <State state={j.status} />, sort: j => j.status },
+    { key: 'in', title: say.recordsIn, width: '80px', num: true, spare: 2, cell: j => count(j.metrics.records_in), sort: j => j.metrics.records_in },
+    { key: 'out', title: words.out, width: '70px', num: true, spare: 3, cell: j => count(j.metrics.records_out), sort: j => j.metrics.records_out },
     {
       key: 'rate',
-      title: 'In /s',
+      title: words.inRate,
       width: '60px',
       spare: 4,
       num: true,
       cell: j => rate(j.metrics.throughput_per_sec),
       sort: j => j.metrics.throughput_per_sec,
-      hint: 'Over the life of the job',
+      hint: say.rateHint,
     },
-    { key: 'lag', title: 'Lag', width: '70px', num: true, cell: lagOf, sort: j => j.metrics.watermark_lag_ms, hint: 'How far the watermark is behind' },
+    { key: 'lag', title: words.lag, width: '70px', num: true, cell: lagOf, sort: j => j.metrics.watermark_lag_ms, hint: say.lagHint },
     {
       key: 'latency',
-      title: 'Tick',
+      title: words.tick,
       width: '80px',
       num: true,
       spare: 5,
       cell: j => (j.metrics.latency_avg_ms > 0 ? duration(j.metrics.latency_avg_ms) : '–'),
       sort: j => j.metrics.latency_avg_ms,
-      hint: 'Average time of a tick that read records',
+      hint: say.tickHint,
     },
     {
       key: 'full',
-      title: 'Saturation',
+      title: words.saturation,
       width: 'minmax(110px, 1fr)',
       spare: 1,
       cell: j => (j.metrics.running ? <Saturation job={j} /> : <span class="dim">–</span>),
       sort: j => j.metrics.last_read_count / Math.max(1, j.metrics.batch_size),
     },
-    { key: 'age', title: 'Made', width: '70px', num: true, spare: 6, cell: j => <Ago at={j.created_at} />, sort: j => -j.created_at },
+    { key: 'age', title: words.made, width: '70px', num: true, spare: 6, cell: j => <Ago at={j.created_at} />, sort: j => -j.created_at },
   ]
   return (
     <div class="page fixed">
       <div class="head">
-        <h1 tabIndex={-1}>Processing</h1>
-        <FilterBox value={filter} change={v => view({ filter: v })} placeholder="Filter by name or id" />
-        {q.data && <Count shown={rows.length} all={all.length} what="job" />}
+        <h1 tabIndex={-1}>{words.processing}</h1>
+        <FilterBox value={filter} change={v => view({ filter: v })} placeholder={say.filter} />
+        {q.data && <Count shown={rows.length} all={all.length} what={strings.many.jobs} />}
         <button class="btn primary push" disabled={readOnly !== ''} title={readOnly || 'n'} onClick={() => setSubmitting(true)}>
-          Submit a job
+          {say.submit}
         </button>
       </div>
-      <Panel fill flush label="Jobs">
+      <Panel fill flush label={words.jobs}>
         <Query
           q={q}
           empty={d => d.length === 0}
           whenEmpty={
-            <Empty title={`The namespace ${ns} has no processing jobs yet.`}>
+            <Empty title={say.empty(ns)}>
               <Snippet
                 command={floe(['processing', 'submit'], { ...inNamespace(ns), f: 'pipeline.yaml' })}
                 call={curl('GET', '/processing/jobs', { namespace: ns })}
@@ -108,7 +112,7 @@ function List() {
             rows.length === 0 ? (
               <NoMatch filter={filter} clear={() => view({ filter: '' })} />
             ) : (
-              <VirtualRows label="Jobs" rows={rows} columns={columns} keyOf={j => j.job_id} sortable href={j => link('processing', [j.job_id])} />
+              <VirtualRows label={words.jobs} rows={rows} columns={columns} keyOf={j => j.job_id} sortable href={j => link('processing', [j.job_id])} />
             )
           }
         </Query>

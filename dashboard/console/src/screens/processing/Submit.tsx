@@ -2,12 +2,15 @@ import { useEffect, useMemo, useState } from 'preact/hooks'
 import { useWrite } from '../../api/hooks'
 import { curl, floe, inNamespace } from '../../lib/snippets'
 import { strings } from '../../strings'
+import { processing as say } from '../../strings/processing'
 import { Dialog } from '../../ui/Dialog'
 import { Editor, Graph } from '../../ui/Lazy'
 import { Query } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
 import { toast } from '../../ui/toasts'
 import { useGraph } from '../workflows/Definition'
+
+const words = strings.words
 
 const example = `kind: Processing
 name: large-orders
@@ -42,7 +45,7 @@ export function Submit({ ns, close, opened }: { ns: string; close: () => void; o
   )
   const bad = problems.filter(p => p.severity !== 'warning').length
   const write = useWrite('POST /api/v1/processing/jobs', ['/processing'], data => {
-    toast('ok', `Job ${data.job_id} is ${data.status.toLowerCase()}.`)
+    toast('ok', say.jobIs(data.job_id, data.status.toLowerCase()))
     close()
     opened(data.job_id)
   })
@@ -51,35 +54,35 @@ export function Submit({ ns, close, opened }: { ns: string; close: () => void; o
   }
   return (
     <Dialog
-      title={`Submit a job in ${ns}`}
+      title={say.submitTitle(ns)}
       close={close}
       submit={submit}
       wide
       footer={
         <>
           <span class={bad > 0 ? 'crit' : 'dim'} role="status">
-            {settled !== yaml ? '' : bad > 0 ? `${bad} mistakes` : 'no mistakes'}
+            {settled !== yaml ? '' : bad > 0 ? say.mistakes(bad) : say.noMistakes}
           </span>
           <button type="button" class="btn push" onClick={close}>
             {strings.cancel}
           </button>
           <button class="btn primary" disabled={write.isPending || (settled === yaml && bad > 0)}>
-            Submit
+            {words.submit}
           </button>
         </>
       }
     >
-      <Editor value={yaml} change={setYAML} language="yaml" label="Pipeline" submit={submit} marks={marks} />
+      <Editor value={yaml} change={setYAML} language="yaml" label={words.pipeline} submit={submit} marks={marks} />
       {problems.length > 0 && settled === yaml && (
         <ul>
           {problems.map((p, i) => (
             <li key={i} class={p.severity === 'warning' ? 'warn' : 'crit'}>
-              line {p.line}: {p.message}
+              {say.problem(p.line, p.message)}
             </li>
           ))}
         </ul>
       )}
-      <Query q={graph}>{v => (v.graph.nodes.length > 0 ? <Graph label="The pipeline" nodes={v.graph.nodes} edges={v.graph.edges} /> : null)}</Query>
+      <Query q={graph}>{v => (v.graph.nodes.length > 0 ? <Graph label={say.thePipeline} nodes={v.graph.nodes} edges={v.graph.edges} /> : null)}</Query>
       {write.error && (
         <p class="crit" role="alert">
           {write.error.message}

@@ -1,7 +1,11 @@
 import { useRef, useState } from 'preact/hooks'
 import { call, type ApiError } from '../../api/client'
-import { count, plural } from '../../lib/format'
 import { Confirm, Dialog } from '../../ui/Dialog'
+import { strings } from '../../strings'
+import { queues as say } from '../../strings/queues'
+import { Sentence } from '../../ui/Sentence'
+
+const words = strings.words
 
 /** Does the same to many dead letters, one after another; can be stopped, and says which failed and why. */
 export function Bulk({ ns, queue, seqs, what, close }: { ns: string; queue: string; seqs: string[]; what: 'requeue' | 'delete'; close: () => void }) {
@@ -9,7 +13,6 @@ export function Bulk({ ns, queue, seqs, what, close }: { ns: string; queue: stri
   const [failed, setFailed] = useState<{ seq: string; error: string }[]>([])
   const [state, setState] = useState<'asking' | 'running' | 'over'>('asking')
   const stopped = useRef(false)
-  const verb = what === 'requeue' ? 'Requeue' : 'Delete'
   const run = async () => {
     setState('running')
     for (const [i, seq] of seqs.entries()) {
@@ -32,39 +35,41 @@ export function Bulk({ ns, queue, seqs, what, close }: { ns: string; queue: stri
   if (state === 'asking') {
     return (
       <Confirm
-        title={`${verb} ${plural(seqs.length, 'dead letter')}?`}
-        action={`${verb} ${count(seqs.length)}`}
+        title={what === 'requeue' ? say.askRequeueMany(seqs.length) : say.askDeleteMany(seqs.length)}
+        action={what === 'requeue' ? say.requeueMany(seqs.length) : say.deleteMany(seqs.length)}
         danger={what === 'delete'}
         pending={false}
         close={close}
         act={() => void run()}
       >
         <p>
-          {plural(seqs.length, 'dead letter')} of the queue <code>{queue}</code>, namespace <code>{ns}</code>,{' '}
-          {what === 'requeue' ? 'become ready and are delivered again.' : 'are deleted with their payloads.'}
+          <Sentence
+            of={what === 'requeue' ? say.willBeReady(seqs.length) : say.willBeDeleted(seqs.length)}
+            put={{ queue: <code>{queue}</code>, ns: <code>{ns}</code> }}
+          />
         </p>
       </Confirm>
     )
   }
   return (
     <Dialog
-      title={state === 'over' ? 'Done' : 'Working'}
+      title={state === 'over' ? words.done : words.working}
       close={() => (state === 'over' ? close() : (stopped.current = true))}
       footer={
         state === 'over' ? (
           <button type="button" class="btn primary" onClick={close}>
-            Close
+            {strings.close}
           </button>
         ) : (
           <button type="button" class="btn" onClick={() => (stopped.current = true)}>
-            Stop
+            {words.stop}
           </button>
         )
       }
     >
       <p role="status">
-        {count(done - failed.length)} of {count(seqs.length)} {what === 'requeue' ? 'requeued' : 'deleted'}
-        {failed.length > 0 && <span class="crit">, {count(failed.length)} failed</span>}.
+        {(what === 'requeue' ? say.requeued : say.deleted)(done - failed.length, seqs.length)}
+        {failed.length > 0 && <span class="crit">{say.failedMany(failed.length)}</span>}.
       </p>
       <span class="bar" aria-hidden="true">
         <i style={{ width: `${(100 * done) / seqs.length}%` }} />

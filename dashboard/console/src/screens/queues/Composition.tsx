@@ -1,5 +1,6 @@
 import './Composition.css'
-import { count } from '../../lib/format'
+
+import { queues as say } from '../../strings/queues'
 import type { Queue } from './Queues'
 
 /** What a queue holds, by state, in proportion. */
@@ -12,8 +13,8 @@ export function Composition({ queue: r, tall }: { queue: Queue; tall?: boolean }
   ] as const
   const all = parts.reduce((sum, [, n]) => sum + n, 0)
   return (
-    <span class={tall ? 'mix tall' : 'mix'} role="img" aria-label={parts.map(([what, n]) => `${count(n)} ${what}`).join(', ')}>
-      {all > 0 && parts.map(([what, n]) => n > 0 && <i key={what} class={`mix-${what}`} title={`${count(n)} ${what}`} style={{ flexGrow: String(n) }} />)}
+    <span class={tall ? 'mix tall' : 'mix'} role="img" aria-label={parts.map(([what, n]) => say.holds[what](n)).join(', ')}>
+      {all > 0 && parts.map(([what, n]) => n > 0 && <i key={what} class={`mix-${what}`} title={say.holds[what](n)} style={{ flexGrow: String(n) }} />)}
     </span>
   )
 }

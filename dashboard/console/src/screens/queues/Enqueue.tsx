@@ -3,11 +3,14 @@ import { useWrite } from '../../api/hooks'
 import { link } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
 import { strings } from '../../strings'
+import { queues as say } from '../../strings/queues'
 import { Dialog } from '../../ui/Dialog'
 import { Field } from '../../ui/Field'
 import { Snippet } from '../../ui/Snippet'
 import { toast } from '../../ui/toasts'
 import { urgency } from './QueueDetail'
+
+const words = strings.words
 
 /** Adds a message to a queue, or makes one with it. */
 export function Enqueue({ ns, queue, close, opened }: { ns: string; queue?: string; close: () => void; opened: (queue: string) => void }) {
@@ -22,7 +25,7 @@ export function Enqueue({ ns, queue, close, opened }: { ns: string; queue?: stri
   const wrong = name === '' || badPriority || badDelay
   const query: Record<string, string> = { namespace: ns, priority: p === 100 ? '' : priority, delay_ms: d > 0 ? String(Math.round(d * 1000)) : '' }
   const write = useWrite('POST /api/v1/queues/:name', ['/queues', '/namespaces'], data => {
-    toast('ok', `Message ${data.seq} is in the queue ${name}.`, { href: link('queues', [name], {}, ns), text: 'Open' })
+    toast('ok', say.messageAdded(data.seq, name), { href: link('queues', [name], {}, ns), text: words.open })
     close()
     opened(name)
   })
@@ -31,7 +34,7 @@ export function Enqueue({ ns, queue, close, opened }: { ns: string; queue?: stri
   }
   return (
     <Dialog
-      title={queue ? `Enqueue to ${queue}` : `Enqueue in ${ns}`}
+      title={queue ? say.enqueueTo(queue) : say.enqueueIn(ns)}
       close={close}
       submit={submit}
       footer={
@@ -40,27 +43,27 @@ export function Enqueue({ ns, queue, close, opened }: { ns: string; queue?: stri
             {strings.cancel}
           </button>
           <button class="btn primary" disabled={wrong || write.isPending}>
-            Enqueue
+            {words.enqueue}
           </button>
         </>
       }
     >
       {!queue && (
-        <Field label="Queue">
+        <Field label={words.queue}>
           <input class="input" value={name} spellcheck={false} autocomplete="off" onInput={e => setName(e.currentTarget.value)} />
         </Field>
       )}
-      <Field label="Payload">
+      <Field label={words.payload}>
         <textarea class="area" rows={8} value={payload} spellcheck={false} onInput={e => setPayload(e.currentTarget.value)} />
       </Field>
       <div class="row gap-16 wrap">
-        <Field label="Priority" hint="0 is the most urgent" problem={badPriority ? 'It takes an integer from 0 to 255.' : undefined}>
+        <Field label={words.priority} hint={say.priorityHint} problem={badPriority ? say.badPriority : undefined}>
           <span class="row">
             <input class="input num" size={6} inputMode="numeric" value={priority} onInput={e => setPriority(e.currentTarget.value)} />
             <span class="dim">{badPriority ? '' : urgency(p)}</span>
           </span>
         </Field>
-        <Field label="Delay" hint="seconds" problem={badDelay ? 'It takes a number of seconds.' : undefined}>
+        <Field label={words.delay} hint={words.secondsUnit} problem={badDelay ? say.badDelay : undefined}>
           <input class="input num" size={8} inputMode="decimal" value={delay} onInput={e => setDelay(e.currentTarget.value)} />
         </Field>
       </div>

@@ -9,6 +9,7 @@ import { rateOf, useMeters } from '../../lib/meters'
 import { go, link, useRoute, view } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
 import { strings } from '../../strings'
+import { queues as say } from '../../strings/queues'
 import { Confirm } from '../../ui/Dialog'
 import { Tabs } from '../../ui/Field'
 import { Inspector } from '../../ui/Inspector'
@@ -24,6 +25,9 @@ import { Stat } from '../overview/Overview'
 import { Bulk } from './Bulk'
 import { Composition } from './Composition'
 import { Enqueue } from './Enqueue'
+import { Sentence } from '../../ui/Sentence'
+
+const words = strings.words
 
 export type Message = Routes['GET /api/v1/queues/:name/messages'][number]
 type Tab = 'ready' | 'leased' | 'dlq'
@@ -32,7 +36,7 @@ const preview = 512
 const most = 1000
 
 /** What a priority means: 0 is the most urgent. */
-export const urgency = (p: number) => (p < 50 ? 'urgent' : p < 100 ? 'high' : p === 100 ? 'normal' : p <= 200 ? 'low' : 'lowest')
+export const urgency = (p: number) => say.urgency[p < 50 ? 0 : p < 100 ? 1 : p === 100 ? 2 : p <= 200 ? 3 : 4]!
 
 export function QueueDetail({ name }: { name: string }) {
   const { ns, query } = useRoute()
@@ -73,10 +77,10 @@ export function QueueDetail({ name }: { name: string }) {
   const state = useRead('GET /api/v1/console/queues/:name', { name, namespace: ns }, 5000).data?.data
   const reasons = useMemo(() => new Map(state?.dead.map(d => [String(d.seq), d]) ?? []), [state])
   const columns: Column<Message>[] = [
-    { key: 'seq', title: 'Seq', width: '60px', cell: m => <span class="mono">{m.seq}</span> },
+    { key: 'seq', title: words.seq, width: '60px', cell: m => <span class="mono">{m.seq}</span> },
     {
       key: 'priority',
-      title: 'Priority',
+      title: words.priority,
       width: '100px',
       spare: 1,
       cell: m => (
@@ -85,22 +89,22 @@ export function QueueDetail({ name }: { name: string }) {
         </>
       ),
     },
-    { key: 'attempts', title: 'Attempts', width: '64px', num: true, spare: 2, cell: m => <span class={m.attempts > 1 ? 'warn' : ''}>{m.attempts}</span> },
+    { key: 'attempts', title: words.attempts, width: '64px', num: true, spare: 2, cell: m => <span class={m.attempts > 1 ? 'warn' : ''}>{m.attempts}</span> },
     ...(tab === 'dlq'
       ? []
-      : [{ key: 'left', title: tab === 'leased' ? 'Lease left' : 'Delayed for', width: '90px', num: true, cell: (m: Message) => <Left until={until(m)} /> }]),
+      : [{ key: 'left', title: tab === 'leased' ? say.leaseLeft : say.delayedFor, width: '90px', num: true, cell: (m: Message) => <Left until={until(m)} /> }]),
     ...(tab === 'dlq'
       ? [
           {
             key: 'reason',
-            title: 'Reason',
+            title: strings.reason,
             width: 'minmax(140px, 2fr)',
             cell: (m: Message) => <span class="crit">{reasons.get(String(m.seq))?.reason ?? ''}</span>,
           },
         ]
       : []),
-    { key: 'size', title: 'Size', width: '70px', num: true, spare: 3, cell: m => bytes(m.size) },
-    { key: 'payload', title: 'Payload', width: 'minmax(100px, 1fr)', cell: m => <span class="mono">{m.payload.slice(0, 300)}</span> },
+    { key: 'size', title: words.size, width: '70px', num: true, spare: 3, cell: m => bytes(m.size) },
+    { key: 'payload', title: words.payload, width: 'minmax(100px, 1fr)', cell: m => <span class="mono">{m.payload.slice(0, 300)}</span> },
   ]
   const selected = rows.find(m => String(m.seq) === seq)
   const shown = tab === 'dlq' ? s?.dlq_count : tab === 'leased' ? s?.inflight : s?.pending
@@ -108,32 +112,32 @@ export function QueueDetail({ name }: { name: string }) {
     <div class="page fixed">
       <div class="head">
         <a class="crumb" href={link('queues')}>
-          Queues
+          {words.queues}
         </a>
         <span class="dim">/</span>
         <h1 tabIndex={-1}>{name}</h1>
         {state?.paused && <State state="paused" word={strings.queuePaused} />}
         {state && state.max_len > 0 && <span class="dim">{strings.queueBound(state.max_len)}</span>}
         <button class="btn primary push" disabled={readOnly !== ''} title={readOnly || 'n'} onClick={() => setAdding(true)}>
-          Enqueue
+          {words.enqueue}
         </button>
       </div>
       <Query
         q={q}
         missing={
-          <Empty title={`There is no queue ${name} in the namespace ${ns}.`}>
+          <Empty title={say.missing(name, ns)}>
             <Snippet command={floe(['queue', 'enqueue'], inNamespace(ns), [name, '{"id":1}'])} />
           </Empty>
         }
       >
         {s => (
           <div class="stats" data-test="queue">
-            <Stat dot="mix-ready" label="Ready" value={count(s.ready)} />
-            <Stat dot="mix-delayed" label="Delayed" value={count(s.pending - s.ready)} />
-            <Stat dot="mix-leased" label="In flight" value={count(s.inflight)} />
-            <Stat dot="mix-dead" label="Dead" value={count(s.dlq_count)} tone={s.dlq_count > 0 ? 'crit' : ''} />
-            <Stat label="Enqueued" value={count(s.enqueued)} more={`${rateOf(enqueued(name))} /s`} />
-            <Stat label="Delivered" value={count(s.dequeued)} more={`${rateOf(dequeued(name))} /s`} />
+            <Stat dot="mix-ready" label={words.ready} value={count(s.ready)} />
+            <Stat dot="mix-delayed" label={words.delayed} value={count(s.pending - s.ready)} />
+            <Stat dot="mix-leased" label={say.inFlight} value={count(s.inflight)} />
+            <Stat dot="mix-dead" label={words.dead} value={count(s.dlq_count)} tone={s.dlq_count > 0 ? 'crit' : ''} />
+            <Stat label={words.enqueued} value={count(s.enqueued)} more={`${rateOf(enqueued(name))} /s`} />
+            <Stat label={words.delivered} value={count(s.dequeued)} more={`${rateOf(dequeued(name))} /s`} />
           </div>
         )}
       </Query>
@@ -143,17 +147,17 @@ export function QueueDetail({ name }: { name: string }) {
         <Panel
           fill
           flush
-          label="Messages"
+          label={words.messages}
           tools={
             <>
               <Tabs
-                label="State"
+                label={words.state}
                 value={tab}
                 options={
                   [
-                    ['ready', s && s.pending > s.ready ? `Ready ${count(s.ready)} + ${count(s.pending - s.ready)} delayed` : `Ready ${count(s?.ready)}`],
-                    ['leased', `In flight ${count(s?.inflight)}`],
-                    ['dlq', `Dead ${count(s?.dlq_count)}`],
+                    ['ready', s && s.pending > s.ready ? say.readyTabDelayed(count(s.ready), count(s.pending - s.ready)) : say.readyTab(count(s?.ready))],
+                    ['leased', say.inFlightTab(count(s?.inflight))],
+                    ['dlq', say.deadTab(count(s?.dlq_count))],
                   ] as const
                 }
                 change={t => {
@@ -163,12 +167,12 @@ export function QueueDetail({ name }: { name: string }) {
               />
               {tab === 'dlq' && (
                 <span class="row push">
-                  {ticked.size > 0 && <span class="dim">{count(ticked.size)} ticked, refresh is held</span>}
+                  {ticked.size > 0 && <span class="dim">{say.ticked(ticked.size)}</span>}
                   <button class="btn" disabled={readOnly !== '' || ticked.size === 0} title={readOnly} onClick={() => setBulk('requeue')}>
-                    Requeue ticked
+                    {say.requeueTicked}
                   </button>
                   <button class="btn danger" disabled={readOnly !== '' || ticked.size === 0} title={readOnly} onClick={() => setBulk('delete')}>
-                    Delete ticked
+                    {say.deleteTicked}
                   </button>
                 </span>
               )}
@@ -179,10 +183,10 @@ export function QueueDetail({ name }: { name: string }) {
           <Query q={list}>
             {() =>
               rows.length === 0 ? (
-                <Empty title={tab === 'ready' ? 'Nothing is ready or delayed.' : tab === 'leased' ? 'Nothing is in flight.' : 'There are no dead letters.'} />
+                <Empty title={tab === 'ready' ? say.noneReady : tab === 'leased' ? say.noneInFlight : say.noneDead} />
               ) : (
                 <VirtualRows
-                  label="Messages in the order of delivery"
+                  label={say.listLabel}
                   rows={rows}
                   columns={columns}
                   keyOf={m => String(m.seq)}
@@ -259,7 +263,7 @@ function Priorities({ rows }: { rows: readonly Message[] }) {
           <b>{count(n)}</b> {what}
         </span>
       ))}
-      {rows.length >= most ? 'of the first 1,000' : ''}
+      {rows.length >= most ? say.ofTheFirst : ''}
     </span>
   )
 }
@@ -283,37 +287,37 @@ function MessageInspector(p: {
   const whole = useRead(route, { name: queue, namespace: ns, limit: 1, after: place }, 0, { enabled: !!m })
   const full = whole.data?.data.find(x => x.seq === m?.seq)
   const requeue = useWrite('POST /api/v1/queues/:name/dlq/:seq/requeue', ['/queues'], () => {
-    toast('ok', `Dead letter ${seq} is ready again.`)
+    toast('ok', say.isReady(seq))
     p.close()
   })
   const remove = useWrite('DELETE /api/v1/queues/:name/dlq/:seq', ['/queues'], () => {
-    toast('ok', `Dead letter ${seq} is deleted.`)
+    toast('ok', say.isDeleted(seq))
     p.close()
   })
   const path = `/queues/${encodeURIComponent(queue)}/dlq/${seq}`
   return (
     <Inspector
-      title={`message ${seq}`}
+      title={say.messageTitle(seq)}
       close={p.close}
       tools={
         tab === 'dlq' && m ? (
           <>
             <button class="btn" disabled={p.readOnly !== ''} title={p.readOnly} onClick={() => setAsking('requeue')}>
-              Requeue
+              {words.requeue}
             </button>
             <button class="btn danger" disabled={p.readOnly !== ''} title={p.readOnly} onClick={() => setAsking('delete')}>
-              Delete
+              {words.delete}
             </button>
           </>
         ) : null
       }
     >
       {!m ? (
-        <Empty title="This message is not in this state any more." />
+        <Empty title={say.gone} />
       ) : (
         <>
           <dl class="facts">
-            <dt>State</dt>
+            <dt>{words.state}</dt>
             <dd>
               <State state={m.state === 'ready' && m.lease_remaining_ms > 0 ? 'delayed' : m.state} {...(m.state === 'dlq' ? { word: strings.dead } : {})} />
             </dd>
@@ -329,20 +333,20 @@ function MessageInspector(p: {
                 </dd>
               </>
             )}
-            <dt>Priority</dt>
+            <dt>{words.priority}</dt>
             <dd>
               {m.priority} <span class="dim">{urgency(m.priority)}</span>
             </dd>
-            <dt>Attempts</dt>
+            <dt>{words.attempts}</dt>
             <dd>{m.attempts}</dd>
-            <dt>Size</dt>
+            <dt>{words.size}</dt>
             <dd>{bytes(m.size)}</dd>
           </dl>
           <Payload
             text={full?.payload ?? m.payload}
             size={m.size}
             lossy={whole.data?.lossy ?? false}
-            label="the payload"
+            label={words.thePayload}
             file={`${queue}-${seq}`}
             base64={async () => (await call(route, { name: queue, namespace: ns, limit: 1, after: place, encoding: 'base64' })).data[0]?.payload ?? ''}
           />
@@ -350,8 +354,8 @@ function MessageInspector(p: {
       )}
       {asking === 'requeue' && (
         <Confirm
-          title={`Requeue dead letter ${seq}?`}
-          action="Requeue"
+          title={say.askRequeue(seq)}
+          action={words.requeue}
           danger={false}
           pending={requeue.isPending}
           error={requeue.error?.message}
@@ -359,22 +363,22 @@ function MessageInspector(p: {
           act={() => requeue.mutate({ args })}
         >
           <p>
-            Dead letter {seq} of the queue <code>{queue}</code>, namespace <code>{ns}</code>, becomes ready and is delivered again.
+            <Sentence of={say.willRequeue} put={{ seq, queue: <code>{queue}</code>, ns: <code>{ns}</code> }} />
           </p>
           <Snippet command={floe(['queue', 'dlq', 'requeue'], inNamespace(ns), [queue, seq])} call={curl('POST', path + '/requeue', { namespace: ns })} />
         </Confirm>
       )}
       {asking === 'delete' && (
         <Confirm
-          title={`Delete dead letter ${seq}?`}
-          action="Delete"
+          title={say.askDelete(seq)}
+          action={words.delete}
           pending={remove.isPending}
           error={remove.error?.message}
           close={() => setAsking(null)}
           act={() => remove.mutate({ args })}
         >
           <p>
-            Dead letter {seq} of the queue <code>{queue}</code>, namespace <code>{ns}</code>, is deleted with its payload of {bytes(m?.size ?? 0)}.
+            <Sentence of={say.willDelete} put={{ seq, queue: <code>{queue}</code>, ns: <code>{ns}</code>, size: bytes(m?.size ?? 0) }} />
           </p>
           <Snippet command={floe(['queue', 'dlq', 'delete'], inNamespace(ns), [queue, seq])} call={curl('DELETE', path, { namespace: ns })} />
         </Confirm>

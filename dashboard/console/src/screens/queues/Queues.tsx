@@ -14,6 +14,10 @@ import { Count, VirtualRows, type Column } from '../../ui/VirtualRows'
 import { Enqueue } from './Enqueue'
 import { QueueDetail } from './QueueDetail'
 import { Composition } from './Composition'
+import { strings } from '../../strings'
+import { queues as say } from '../../strings/queues'
+
+const words = strings.words
 
 export type Queue = Routes['GET /api/v1/queues'][number]
 
@@ -44,51 +48,51 @@ function List() {
   )
   useKeys(readOnly ? {} : { n: () => setAdding(true) })
   const columns: Column<Queue>[] = [
-    { key: 'name', title: 'Queue', width: 'minmax(110px, 2fr)', cell: r => r.name, sort: r => r.name },
-    { key: 'mix', title: 'What it holds', width: 'minmax(120px, 1fr)', spare: 3, cell: r => <Composition queue={r} /> },
-    { key: 'ready', title: 'Ready', width: '76px', num: true, dot: 'mix-ready', cell: r => count(r.ready), sort: r => r.ready },
+    { key: 'name', title: words.queue, width: 'minmax(110px, 2fr)', cell: r => r.name, sort: r => r.name },
+    { key: 'mix', title: say.whatItHolds, width: 'minmax(120px, 1fr)', spare: 3, cell: r => <Composition queue={r} /> },
+    { key: 'ready', title: words.ready, width: '76px', num: true, dot: 'mix-ready', cell: r => count(r.ready), sort: r => r.ready },
     {
       key: 'delayed',
-      title: 'Delayed',
+      title: words.delayed,
       width: '76px',
       num: true,
       spare: 1,
       dot: 'mix-delayed',
       cell: r => count(r.pending - r.ready),
       sort: r => r.pending - r.ready,
-      hint: 'Pending but not ready yet',
+      hint: say.delayedHint,
     },
-    { key: 'inflight', title: 'In flight', width: '76px', num: true, spare: 2, dot: 'mix-leased', cell: r => count(r.inflight), sort: r => r.inflight },
+    { key: 'inflight', title: say.inFlight, width: '76px', num: true, spare: 2, dot: 'mix-leased', cell: r => count(r.inflight), sort: r => r.inflight },
     {
       key: 'dead',
-      title: 'Dead',
+      title: words.dead,
       width: '60px',
       num: true,
       dot: 'mix-dead',
       cell: r => <span class={r.dlq_count > 0 ? 'crit' : ''}>{count(r.dlq_count)}</span>,
       sort: r => r.dlq_count,
     },
-    { key: 'in', title: 'In /s', width: '60px', num: true, spare: 4, cell: r => rateOf(enqueued(r.name)), sort: r => enqueued(r.name) ?? -1 },
-    { key: 'out', title: 'Out /s', width: '60px', num: true, spare: 5, cell: r => rateOf(dequeued(r.name)), sort: r => dequeued(r.name) ?? -1 },
-    { key: 'enqueued', title: 'Enqueued', width: '90px', num: true, spare: 7, cell: r => count(r.enqueued), sort: r => r.enqueued },
-    { key: 'dequeued', title: 'Delivered', width: '90px', num: true, spare: 6, cell: r => count(r.dequeued), sort: r => r.dequeued },
+    { key: 'in', title: words.inRate, width: '60px', num: true, spare: 4, cell: r => rateOf(enqueued(r.name)), sort: r => enqueued(r.name) ?? -1 },
+    { key: 'out', title: say.outRate, width: '60px', num: true, spare: 5, cell: r => rateOf(dequeued(r.name)), sort: r => dequeued(r.name) ?? -1 },
+    { key: 'enqueued', title: words.enqueued, width: '90px', num: true, spare: 7, cell: r => count(r.enqueued), sort: r => r.enqueued },
+    { key: 'dequeued', title: words.delivered, width: '90px', num: true, spare: 6, cell: r => count(r.dequeued), sort: r => r.dequeued },
   ]
   return (
     <div class="page fixed">
       <div class="head">
-        <h1 tabIndex={-1}>Queues</h1>
-        <FilterBox value={filter} change={v => view({ filter: v })} placeholder="Filter by name" />
-        {q.data && <Count shown={rows.length} all={all.length} what="queue" more={q.data.next !== ''} />}
+        <h1 tabIndex={-1}>{words.queues}</h1>
+        <FilterBox value={filter} change={v => view({ filter: v })} placeholder={words.filterByName} />
+        {q.data && <Count shown={rows.length} all={all.length} what={strings.many.queues} more={q.data.next !== ''} />}
         <button class="btn primary push" disabled={readOnly !== ''} title={readOnly || 'n'} onClick={() => setAdding(true)}>
-          Enqueue
+          {words.enqueue}
         </button>
       </div>
-      <Panel fill flush label="Queues">
+      <Panel fill flush label={words.queues}>
         <Query
           q={q}
           empty={d => d.length === 0}
           whenEmpty={
-            <Empty title={`The namespace ${ns} has no queues yet.`}>
+            <Empty title={say.empty(ns)}>
               <Snippet
                 command={floe(['queue', 'enqueue'], inNamespace(ns), ['tasks', '{"id":1}'])}
                 call={curl('POST', '/queues/tasks', { namespace: ns }, '{"id":1}')}
@@ -100,7 +104,7 @@ function List() {
             rows.length === 0 ? (
               <NoMatch filter={filter} clear={() => view({ filter: '' })} />
             ) : (
-              <VirtualRows label="Queues" rows={rows} columns={columns} keyOf={r => r.name} sortable href={r => link('queues', [r.name])} />
+              <VirtualRows label={words.queues} rows={rows} columns={columns} keyOf={r => r.name} sortable href={r => link('queues', [r.name])} />
             )
           }
         </Query>

@@ -6,6 +6,10 @@ import { useStore } from '../../lib/store'
 import { Panel, Query } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
 import { curl } from '../../lib/snippets'
+import { strings } from '../../strings'
+
+const words = strings.words
+const say = strings.settings
 
 /** What this is, where it is, and what it is made of. */
 export default function About() {
@@ -15,7 +19,7 @@ export default function About() {
   return (
     <div class="page">
       <div class="head">
-        <h1 tabIndex={-1}>About</h1>
+        <h1 tabIndex={-1}>{words.about}</h1>
       </div>
       <Panel>
         <Query q={q}>
@@ -23,22 +27,22 @@ export default function About() {
             <dl class="facts">
               <dt>floe</dt>
               <dd>{s.version}</dd>
-              <dt>Up for</dt>
+              <dt>{say.upFor}</dt>
               <dd>{s.uptime.replace(/^0d (0h )?/, '')}</dd>
-              <dt>Mounted at</dt>
+              <dt>{say.mountedAt}</dt>
               <dd class="mono">{mount().toString()}</dd>
-              <dt>Signed in</dt>
-              <dd>{asks ? `with the role ${me.role}` : 'no: this node asks for no key'}</dd>
+              <dt>{say.signedIn}</dt>
+              <dd>{asks ? say.withRole(me.role) : say.noKeyAsked}</dd>
               {me.namespaces?.length > 0 && (
                 <>
-                  <dt>Namespaces</dt>
+                  <dt>{words.namespaces}</dt>
                   <dd>{me.namespaces.join(', ')}</dd>
                 </>
               )}
-              <dt>Licences</dt>
+              <dt>{words.licences}</dt>
               <dd>
                 <a href="THIRD_PARTY_LICENSES.md" target="_blank" rel="noopener noreferrer">
-                  what this console is made of
+                  {say.licencesOf}
                 </a>
               </dd>
             </dl>

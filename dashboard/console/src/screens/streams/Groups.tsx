@@ -10,6 +10,10 @@ import { Bar, Table } from '../../ui/Table'
 import { Ago, Left } from '../../ui/Time'
 import { VirtualRows, type Column } from '../../ui/VirtualRows'
 import type { Detail } from './StreamDetail'
+import { strings } from '../../strings'
+import { streams as say } from '../../strings/streams'
+
+const words = strings.words
 
 type Group = Detail['consumer_groups'][number]
 
@@ -19,22 +23,22 @@ export function Groups({ name, q }: { name: string; q: Read<Detail> }) {
   const all = q.data?.data.consumer_groups ?? []
   const most = Math.max(1, ...all.map(g => g.lag))
   const columns: Column<Group>[] = [
-    { key: 'name', title: 'Group', width: 'minmax(110px, 1fr)', cell: g => g.name, sort: g => g.name },
-    { key: 'mode', title: 'Mode', width: '90px', spare: 2, cell: g => g.mode },
-    { key: 'members', title: 'Members', width: '70px', num: true, spare: 1, cell: g => count(g.members), sort: g => g.members },
-    { key: 'pending', title: 'Pending', width: '70px', num: true, cell: g => count(g.pending), sort: g => g.pending, hint: 'Delivered and not acknowledged' },
+    { key: 'name', title: words.group, width: 'minmax(110px, 1fr)', cell: g => g.name, sort: g => g.name },
+    { key: 'mode', title: words.mode, width: '90px', spare: 2, cell: g => g.mode },
+    { key: 'members', title: words.members, width: '70px', num: true, spare: 1, cell: g => count(g.members), sort: g => g.members },
+    { key: 'pending', title: words.pending, width: '70px', num: true, cell: g => count(g.pending), sort: g => g.pending, hint: say.pendingHint },
     {
       key: 'lag',
-      title: 'Lag',
+      title: words.lag,
       width: '80px',
       num: true,
       cell: g => <span class={g.lag > 0 ? 'warn' : ''}>{count(g.lag)}</span>,
       sort: g => g.lag,
-      hint: 'Records that were not delivered yet',
+      hint: say.lagHint,
     },
     {
       key: 'bar',
-      title: 'Lag, compared',
+      title: say.lagCompared,
       spare: 3,
       width: 'minmax(80px, 1fr)',
       cell: g => <Bar part={g.lag / most} tone={g.lag > 0 ? 'warn' : ''} />,
@@ -42,19 +46,19 @@ export function Groups({ name, q }: { name: string; q: Read<Detail> }) {
   ]
   return (
     <div class="split">
-      <Panel fill flush label="Consumer groups">
+      <Panel fill flush label={say.consumerGroups}>
         <Query
           q={q}
           empty={d => d.consumer_groups.length === 0}
           whenEmpty={
-            <Empty title="No group consumes this stream yet.">
+            <Empty title={say.noGroups}>
               <Snippet command={floe(['stream', 'group', 'create'], inNamespace(ns), [name, 'workers'])} />
             </Empty>
           }
         >
           {d => (
             <VirtualRows
-              label="Consumer groups"
+              label={say.consumerGroups}
               rows={d.consumer_groups}
               columns={columns}
               keyOf={g => g.name}
@@ -80,25 +84,25 @@ function GroupInspector({ ns, stream, group, close }: { ns: string; stream: stri
   const members = useRead('GET /api/v1/streams/:name/groups/:group/members', args, 5000)
   return (
     <Inspector title={group} close={close}>
-      <Query q={q} missing={<Empty title="There is no such group." />}>
+      <Query q={q} missing={<Empty title={say.noGroup} />}>
         {g => (
           <>
             <dl class="facts">
-              <dt>Mode</dt>
+              <dt>{words.mode}</dt>
               <dd>{g.mode}</dd>
-              <dt>Lag</dt>
+              <dt>{words.lag}</dt>
               <dd class={g.lag > 0 ? 'warn' : ''} data-test="lag">
                 {count(g.lag)}
               </dd>
-              <dt>Pending</dt>
+              <dt>{words.pending}</dt>
               <dd>{count(g.pending)}</dd>
-              <dt>Ack timeout</dt>
+              <dt>{say.ackTimeout}</dt>
               <dd>{duration(g.ack_timeout_ms)}</dd>
-              <dt>Deliveries</dt>
-              <dd>{g.max_deliver > 0 ? `at most ${count(g.max_deliver)}` : 'any number'}</dd>
+              <dt>{words.deliveries}</dt>
+              <dd>{g.max_deliver > 0 ? say.atMost(count(g.max_deliver)) : say.anyNumber}</dd>
             </dl>
-            <h3>Cursors</h3>
-            <Table label="Cursors" heads={['Partition', 'Delivered', 'Acknowledged', '#Lag']} boxed>
+            <h3>{words.cursors}</h3>
+            <Table label={words.cursors} heads={[words.partition, words.delivered, words.acknowledged, `#${words.lag}`]} boxed>
               {g.cursors.map(c => (
                 <tr key={c.partition}>
                   <td>{c.partition}</td>
@@ -111,10 +115,10 @@ function GroupInspector({ ns, stream, group, close }: { ns: string; stream: stri
           </>
         )}
       </Query>
-      <h3>Members</h3>
-      <Query q={members} empty={d => d.length === 0} whenEmpty={<p class="dim">Nobody reads for this group.</p>}>
+      <h3>{words.members}</h3>
+      <Query q={members} empty={d => d.length === 0} whenEmpty={<p class="dim">{say.noMembers}</p>}>
         {all => (
-          <Table label="Members" heads={['Consumer', '#Pending', '#Seen']} boxed>
+          <Table label={words.members} heads={[words.consumer, `#${words.pending}`, `#${words.seen}`]} boxed>
             {all.map(m => (
               <tr key={m.consumer}>
                 <td class="mono">{m.consumer}</td>
@@ -127,23 +131,23 @@ function GroupInspector({ ns, stream, group, close }: { ns: string; stream: stri
           </Table>
         )}
       </Query>
-      <h3>Pending</h3>
-      <Query q={pending} empty={d => d.length === 0} whenEmpty={<p class="dim">Everything that was delivered is acknowledged.</p>}>
+      <h3>{words.pending}</h3>
+      <Query q={pending} empty={d => d.length === 0} whenEmpty={<p class="dim">{say.nonePending}</p>}>
         {(all, answer) => (
           <>
-            <Table label="Pending messages" heads={['Message', 'Consumer', '#Deliveries', '#Deadline']} boxed>
+            <Table label={say.pendingMessages} heads={[words.message, words.consumer, `#${words.deliveries}`, `#${words.deadline}`]} boxed>
               {all.map(m => (
                 <tr key={`${m.id_ms}-${m.id_seq}`}>
                   <td class="mono">
                     <a href={link('streams', [stream], { msg: `${m.id_ms}-${m.id_seq}` })}>{`${m.id_ms}-${m.id_seq}`}</a>
                   </td>
-                  <td class="mono">{m.consumer || <span class="dim">nobody</span>}</td>
+                  <td class="mono">{m.consumer || <span class="dim">{words.nobody}</span>}</td>
                   <td class={m.deliveries > 1 ? 'num warn' : 'num'}>{count(m.deliveries)}</td>
-                  <td class="num nowrap">{m.ack_deadline > serverNow() ? <Left until={m.ack_deadline} /> : <span class="warn">over</span>}</td>
+                  <td class="num nowrap">{m.ack_deadline > serverNow() ? <Left until={m.ack_deadline} /> : <span class="warn">{words.over}</span>}</td>
                 </tr>
               ))}
             </Table>
-            {answer.next && <p class="dim">These are the first {count(all.length)}.</p>}
+            {answer.next && <p class="dim">{say.firstPending(all.length)}</p>}
           </>
         )}
       </Query>

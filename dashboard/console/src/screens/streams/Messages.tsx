@@ -13,6 +13,10 @@ import { Payload } from '../../ui/Payload'
 import { CopyButton, Snippet } from '../../ui/Snippet'
 import { Moment } from '../../ui/Time'
 import { VirtualRows, type Column } from '../../ui/VirtualRows'
+import { strings } from '../../strings'
+import { streams as say } from '../../strings/streams'
+
+const words = strings.words
 
 type Message = Routes['GET /api/v1/streams/:name/messages'][number]
 const route = 'GET /api/v1/streams/:name/messages'
@@ -66,11 +70,11 @@ export function Messages({ name, partitions }: { name: string; partitions: numbe
     busy.current = false
   }
   const columns: Column<Message>[] = [
-    { key: 'time', title: 'Time', width: '190px', cell: m => <span title={idOf(m)}>{dateTime(m.id_ms, zone)}</span> },
-    ...(partitions > 1 ? [{ key: 'partition', title: 'Part.', width: '40px', num: true, spare: 1, cell: (m: Message) => String(m.partition) }] : []),
-    { key: 'key', title: 'Key', width: 'minmax(80px, 160px)', spare: 2, cell: m => <span class="mono">{m.key || <span class="dim">–</span>}</span> },
-    { key: 'size', title: 'Size', width: '70px', num: true, spare: 3, cell: m => bytes(m.size) },
-    { key: 'payload', title: 'Payload', width: 'minmax(120px, 1fr)', cell: m => <span class="mono">{m.payload}</span> },
+    { key: 'time', title: words.time, width: '190px', cell: m => <span title={idOf(m)}>{dateTime(m.id_ms, zone)}</span> },
+    ...(partitions > 1 ? [{ key: 'partition', title: words.part, width: '40px', num: true, spare: 1, cell: (m: Message) => String(m.partition) }] : []),
+    { key: 'key', title: words.key, width: 'minmax(80px, 160px)', spare: 2, cell: m => <span class="mono">{m.key || <span class="dim">–</span>}</span> },
+    { key: 'size', title: words.size, width: '70px', num: true, spare: 3, cell: m => bytes(m.size) },
+    { key: 'payload', title: words.payload, width: 'minmax(120px, 1fr)', cell: m => <span class="mono">{m.payload}</span> },
   ]
   const selected = all.find(m => idOf(m) === open)
   return (
@@ -78,40 +82,40 @@ export function Messages({ name, partitions }: { name: string; partitions: numbe
       <Panel
         fill
         flush
-        label="Messages"
+        label={words.messages}
         tools={
           <>
-            <FilterBox value={filter} change={v => view({ filter: v })} placeholder="Find in what is loaded" />
+            <FilterBox value={filter} change={v => view({ filter: v })} placeholder={say.filter} />
             {!from && (
               <label class="check">
-                <input type="checkbox" checked={follow} onChange={e => view({ follow: e.currentTarget.checked ? '1' : '' })} /> Follow
+                <input type="checkbox" checked={follow} onChange={e => view({ follow: e.currentTarget.checked ? '1' : '' })} /> {words.follow}
               </label>
             )}
             <span class="dim push nowrap" data-test="loaded">
-              {from ? `${count(rows.length)} from the selected time on${next ? ', and more' : ''}` : `the last ${count(rows.length)}`}
+              {from ? say.fromSelected(rows.length, next !== '') : say.theLast(count(rows.length))}
             </span>
             {from && (
               <button class="btn" onClick={() => view({ from: '', to: '', msg: '' })}>
-                The last ones
+                {say.toTheLast}
               </button>
             )}
           </>
         }
       >
-        <Query q={first} missing={<Empty title="The stream is gone." />}>
+        <Query q={first} missing={<Empty title={say.gone} />}>
           {() =>
             rows.length === 0 ? (
               filter ? (
                 <NoMatch filter={filter} clear={() => view({ filter: '' })} />
               ) : (
-                <Empty title={from ? 'Nothing was appended in the selected time.' : 'The stream holds no records.'}>
+                <Empty title={from ? say.noneInTime : say.noRecords}>
                   <Snippet command={floe(['stream', 'append'], inNamespace(ns), [name, '{"type":"hello"}'])} />
                 </Empty>
               )
             ) : (
               <>
                 <VirtualRows
-                  label="Messages"
+                  label={words.messages}
                   rows={rows}
                   columns={columns}
                   keyOf={idOf}
@@ -147,29 +151,29 @@ function MessageInspector({ ns, stream, id, known, close }: { ns: string; stream
       <Query q={q}>
         {(_, answer) =>
           !m ? (
-            <Empty title="This message is not kept any more." />
+            <Empty title={say.notKept} />
           ) : (
             <>
               <dl class="facts">
-                <dt>Time</dt>
+                <dt>{words.time}</dt>
                 <dd>
                   <Moment at={m.id_ms} />
                 </dd>
-                <dt>Partition</dt>
+                <dt>{words.partition}</dt>
                 <dd>{m.partition}</dd>
-                <dt>Key</dt>
+                <dt>{words.key}</dt>
                 <dd class="mono row">
                   {m.key ? (
                     <>
-                      <span class="grow">{m.key}</span> <CopyButton text={m.key} label="Copy the key" />
+                      <span class="grow">{m.key}</span> <CopyButton text={m.key} label={say.copyTheKey} />
                     </>
                   ) : (
                     '–'
                   )}
                 </dd>
-                <dt>Log index</dt>
+                <dt>{say.logIndex}</dt>
                 <dd>{count(m.ual_index)}</dd>
-                <dt>Size</dt>
+                <dt>{words.size}</dt>
                 <dd>{bytes(m.size)}</dd>
                 {Object.entries(m.headers)
                   .sort(([a], [b]) => (a < b ? -1 : 1))
@@ -184,7 +188,7 @@ function MessageInspector({ ns, stream, id, known, close }: { ns: string; stream
                 text={m.payload}
                 size={m.size}
                 lossy={answer.lossy}
-                label="the payload"
+                label={words.thePayload}
                 file={`${stream}-${id}`}
                 base64={async () => (await call(route, { ...args, encoding: 'base64' })).data[0]?.payload ?? ''}
               />

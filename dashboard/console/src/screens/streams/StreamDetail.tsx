@@ -16,6 +16,10 @@ import { Table } from '../../ui/Table'
 import { Stat } from '../overview/Overview'
 import { Groups } from './Groups'
 import { Messages } from './Messages'
+import { strings } from '../../strings'
+import { streams as say } from '../../strings/streams'
+
+const words = strings.words
 
 export type Detail = Routes['GET /api/v1/streams/:name']
 
@@ -38,16 +42,16 @@ export function StreamDetail({ name }: { name: string }) {
     <div class="page fixed">
       <div class="head">
         <a class="crumb" href={link('streams')}>
-          Streams
+          {words.streams}
         </a>
         <span class="dim">/</span>
         <h1 tabIndex={-1}>{name}</h1>
-        {s && <span class="dim">keeps {kept(s.retention)}</span>}
+        {s && <span class="dim">{strings.keeps(kept(s.retention))}</span>}
       </div>
       <Query
         q={q}
         missing={
-          <Empty title={`There is no stream ${name} in the namespace ${ns}.`}>
+          <Empty title={say.missing(name, ns)}>
             <Snippet command={floe(['stream', 'append'], inNamespace(ns), [name, '{"type":"hello"}'])} />
           </Empty>
         }
@@ -55,14 +59,14 @@ export function StreamDetail({ name }: { name: string }) {
         {d => (
           <>
             <div class="stats" data-test="stream">
-              <Stat label="Records" value={count(d.partitions.reduce((n, p) => n + p.records, 0))} />
-              <Stat label="Bytes" value={bytes(d.partitions.reduce((n, p) => n + p.bytes, 0))} />
-              <Stat label="In" value={`${rateOf(ingest(name))} /s`} more={`${count(d.ingest_rate)} ever`} />
-              <Stat label="Partitions" value={count(d.partitions.length)} />
-              <Stat label="Groups" value={count(d.consumer_groups.length)} />
-              <Stat label="Worst lag" value={count(worst)} tone={worst > 0 ? 'warn' : ''} />
+              <Stat label={words.records} value={count(d.partitions.reduce((n, p) => n + p.records, 0))} />
+              <Stat label={words.bytes} value={bytes(d.partitions.reduce((n, p) => n + p.bytes, 0))} />
+              <Stat label={words.in} value={`${rateOf(ingest(name))} /s`} more={say.ever(count(d.ingest_rate))} />
+              <Stat label={words.partitions} value={count(d.partitions.length)} />
+              <Stat label={words.groups} value={count(d.consumer_groups.length)} />
+              <Stat label={say.worstLag} value={count(worst)} tone={worst > 0 ? 'warn' : ''} />
             </div>
-            <Panel label="Activity">
+            <Panel label={words.activity}>
               <Boundary>
                 <ActivityTape ns={ns} detail={d} />
               </Boundary>
@@ -72,13 +76,13 @@ export function StreamDetail({ name }: { name: string }) {
       </Query>
       <div class="tools">
         <Tabs
-          label="Parts"
+          label={words.parts}
           value={tab}
           options={
             [
-              ['messages', 'Messages'],
-              ['partitions', `Partitions ${count(s?.partitions.length)}`],
-              ['groups', `Groups ${count(s?.consumer_groups.length)}`],
+              ['messages', words.messages],
+              ['partitions', say.partitionsTab(count(s?.partitions.length))],
+              ['groups', say.groupsTab(count(s?.consumer_groups.length))],
             ] as const
           }
           change={t => view({ tab: t === 'messages' ? '' : t, msg: '', group: '' })}
@@ -86,7 +90,7 @@ export function StreamDetail({ name }: { name: string }) {
       </div>
       {tab === 'messages' && <Messages name={name} partitions={s?.partitions.length ?? 0} />}
       {tab === 'partitions' && (
-        <Panel fill flush label="Partitions">
+        <Panel fill flush label={words.partitions}>
           <Query q={q}>{d => <Partitions detail={d} />}</Query>
         </Panel>
       )}
@@ -134,22 +138,22 @@ function ActivityTape({ ns, detail: d }: { ns: string; detail: Detail }) {
     <>
       <div class="row wrap" style={{ marginBottom: '4px' }}>
         <Segmented
-          label="Show"
+          label={words.show}
           value={unit}
           options={
             [
-              ['records', 'Records'],
-              ['bytes', 'Bytes'],
+              ['records', words.records],
+              ['bytes', words.bytes],
             ] as const
           }
           change={setUnit}
         />
         <Segmented
-          label="Range"
+          label={words.range}
           value={range}
           options={
             [
-              ['', 'All'],
+              ['', words.all],
               ['15m', '15m'],
               ['1h', '1h'],
               ['6h', '6h'],
@@ -161,9 +165,9 @@ function ActivityTape({ ns, detail: d }: { ns: string; detail: Detail }) {
         />
         {d.partitions.length > 1 && (
           <label class="row">
-            <span class="dim">Partition</span>
+            <span class="dim">{words.partition}</span>
             <select class="select" value={partition} onChange={e => view({ p: e.currentTarget.value })}>
-              <option value="">all</option>
+              <option value="">{words.any}</option>
               {d.partitions.map(p => (
                 <option key={p.id} value={String(p.id)}>
                   {p.id}
@@ -173,10 +177,10 @@ function ActivityTape({ ns, detail: d }: { ns: string; detail: Detail }) {
           </label>
         )}
       </div>
-      <Query q={q} missing={<p class="dim">This node does not count records by time.</p>}>
+      <Query q={q} missing={<p class="dim">{say.noActivity}</p>}>
         {(a: Activity) => (
           <Tape
-            label="Activity over time"
+            label={say.activityLabel}
             from={a.from}
             step={a.step_ms}
             values={unit === 'records' ? a.records : a.bytes}
@@ -193,7 +197,7 @@ function ActivityTape({ ns, detail: d }: { ns: string; detail: Detail }) {
 
 function Partitions({ detail: d }: { detail: Detail }) {
   return (
-    <Table label="Table of partitions" heads={['Partition', '#Records', '#Bytes', 'First', 'Last', 'Leader']}>
+    <Table label={say.partitionsLabel} heads={[words.partition, `#${words.records}`, `#${words.bytes}`, words.first, words.last, words.leader]}>
       {d.partitions.map(p => (
         <tr key={p.id}>
           <td>
@@ -203,7 +207,7 @@ function Partitions({ detail: d }: { detail: Detail }) {
           <td class="num">{bytes(p.bytes)}</td>
           <td class="nowrap">{millisOf(p.first_id) > 0 ? <Moment at={millisOf(p.first_id)} /> : '–'}</td>
           <td class="nowrap">{millisOf(p.last_id) > 0 ? <Moment at={millisOf(p.last_id)} /> : '–'}</td>
-          <td>{p.leader ? `node ${p.leader}` : <span class="crit">none</span>}</td>
+          <td>{p.leader ? say.node(p.leader) : <span class="crit">{words.none}</span>}</td>
         </tr>
       ))}
     </Table>

@@ -10,6 +10,10 @@ import { Empty, NoMatch, Panel, Query } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
 import { Count, VirtualRows, type Column } from '../../ui/VirtualRows'
 import { StreamDetail } from './StreamDetail'
+import { strings } from '../../strings'
+import { streams as say } from '../../strings/streams'
+
+const words = strings.words
 
 type Stream = Routes['GET /api/v1/streams'][number]
 
@@ -37,36 +41,36 @@ function List() {
     s => s.reads,
   )
   const columns: Column<Stream>[] = [
-    { key: 'name', title: 'Stream', width: 'minmax(120px, 2fr)', cell: s => s.name, sort: s => s.name },
-    { key: 'partitions', title: 'Partitions', width: '80px', num: true, spare: 1, cell: s => count(s.partitions), sort: s => s.partitions },
-    { key: 'in', title: 'In /s', width: '80px', num: true, cell: s => rateOf(ingest(s.name)), sort: s => ingest(s.name) ?? -1 },
-    { key: 'out', title: 'Read /s', width: '80px', num: true, cell: s => rateOf(reads(s.name)), sort: s => reads(s.name) ?? -1 },
-    { key: 'appended', title: 'Ever appended', width: '100px', num: true, spare: 2, cell: s => count(s.ingest_rate), sort: s => s.ingest_rate },
+    { key: 'name', title: words.stream, width: 'minmax(120px, 2fr)', cell: s => s.name, sort: s => s.name },
+    { key: 'partitions', title: words.partitions, width: '80px', num: true, spare: 1, cell: s => count(s.partitions), sort: s => s.partitions },
+    { key: 'in', title: words.inRate, width: '80px', num: true, cell: s => rateOf(ingest(s.name)), sort: s => ingest(s.name) ?? -1 },
+    { key: 'out', title: say.readRate, width: '80px', num: true, cell: s => rateOf(reads(s.name)), sort: s => reads(s.name) ?? -1 },
+    { key: 'appended', title: say.everAppended, width: '100px', num: true, spare: 2, cell: s => count(s.ingest_rate), sort: s => s.ingest_rate },
     {
       key: 'reads',
-      title: 'Read',
+      title: words.read,
       width: '100px',
       num: true,
       spare: 3,
       cell: s => count(s.reads),
       sort: s => s.reads,
-      hint: 'Records read since the start of the node',
+      hint: say.readHint,
     },
-    { key: 'retention', title: 'Retention', width: 'minmax(130px, 1fr)', spare: 4, cell: s => kept(s.retention) },
+    { key: 'retention', title: words.retention, width: 'minmax(130px, 1fr)', spare: 4, cell: s => kept(s.retention) },
   ]
   return (
     <div class="page fixed">
       <div class="head">
-        <h1 tabIndex={-1}>Streams</h1>
-        <FilterBox value={filter} change={v => view({ filter: v })} placeholder="Filter by name" />
-        {q.data && <Count shown={rows.length} all={all.length} what="stream" more={q.data.next !== ''} />}
+        <h1 tabIndex={-1}>{words.streams}</h1>
+        <FilterBox value={filter} change={v => view({ filter: v })} placeholder={words.filterByName} />
+        {q.data && <Count shown={rows.length} all={all.length} what={strings.many.streams} more={q.data.next !== ''} />}
       </div>
-      <Panel fill flush label="Streams">
+      <Panel fill flush label={words.streams}>
         <Query
           q={q}
           empty={d => d.length === 0}
           whenEmpty={
-            <Empty title={`The namespace ${ns} has no streams yet.`}>
+            <Empty title={say.empty(ns)}>
               <Snippet
                 command={floe(['stream', 'append'], inNamespace(ns), ['events', '{"type":"hello"}'])}
                 call={curl('GET', '/streams', { namespace: ns })}
@@ -78,7 +82,7 @@ function List() {
             rows.length === 0 ? (
               <NoMatch filter={filter} clear={() => view({ filter: '' })} />
             ) : (
-              <VirtualRows label="Streams" rows={rows} columns={columns} keyOf={s => s.name} sortable href={s => link('streams', [s.name])} />
+              <VirtualRows label={words.streams} rows={rows} columns={columns} keyOf={s => s.name} sortable href={s => link('streams', [s.name])} />
             )
           }
         </Query>

@@ -1,15 +1,18 @@
 import { useMemo, useState } from 'preact/hooks'
 import { useWrite } from '../../api/hooks'
-import { count, dateTime, plural } from '../../lib/format'
+import { dateTime } from '../../lib/format'
 import { checkLines, type Precision } from '../../lib/lineproto'
 import { useZone } from '../../lib/prefs'
 import { curl, inNamespace, quote } from '../../lib/snippets'
 import { strings } from '../../strings'
+import { ts as say } from '../../strings/ts'
 import { Dialog } from '../../ui/Dialog'
 import { Segmented } from '../../ui/Field'
 import { Editor } from '../../ui/Lazy'
 import { Snippet } from '../../ui/Snippet'
 import { toast } from '../../ui/toasts'
+
+const words = strings.words
 
 /** Writes points in line protocol, which is checked while it is typed. */
 export function Ingest({ ns, close }: { ns: string; close: () => void }) {
@@ -22,10 +25,7 @@ export function Ingest({ ns, close }: { ns: string; close: () => void }) {
   const [refused, setRefused] = useState<{ line: number; error: string }[]>([])
   const write = useWrite('POST /api/v1/console/timeseries/write', ['/timeseries'], data => {
     setRefused(data.errors)
-    toast(
-      data.errors.length > 0 ? 'crit' : 'ok',
-      `${plural(data.written, 'point')} written${data.errors.length > 0 ? `, ${plural(data.errors.length, 'line')} refused` : ''}.`,
-    )
+    toast(data.errors.length > 0 ? 'crit' : 'ok', say.written(data.written, data.errors.length))
     if (data.errors.length === 0) close()
   })
   const submit = () => {
@@ -34,7 +34,7 @@ export function Ingest({ ns, close }: { ns: string; close: () => void }) {
   const flag = inNamespace(ns)['n']
   return (
     <Dialog
-      title={`Write points in ${ns}`}
+      title={say.writeTitle(ns)}
       close={close}
       submit={submit}
       wide
@@ -44,15 +44,15 @@ export function Ingest({ ns, close }: { ns: string; close: () => void }) {
             {strings.cancel}
           </button>
           <button class="btn primary" disabled={lines.length === bad.length || write.isPending}>
-            Write {count(lines.length - bad.length)}
+            {say.writeMany(lines.length - bad.length)}
           </button>
         </>
       }
     >
       <div class="row wrap">
-        <span class="dim">Times are in</span>
+        <span class="dim">{say.timesAreIn}</span>
         <Segmented
-          label="Precision"
+          label={words.precision}
           value={precision}
           options={
             [
@@ -64,29 +64,21 @@ export function Ingest({ ns, close }: { ns: string; close: () => void }) {
           }
           change={setPrecision}
         />
-        <span class="dim">a line without a time is of now</span>
+        <span class="dim">{say.timeHint}</span>
       </div>
-      <Editor
-        value={text}
-        change={setText}
-        language="text"
-        label="Lines"
-        submit={submit}
-        marks={marks}
-        hint="cpu,host=web-01 usage=12.5,load=0.7 1700000000000"
-      />
+      <Editor value={text} change={setText} language="text" label={words.lines} submit={submit} marks={marks} hint={say.lineHint} />
       {lines.length > 0 && (
-        <div class="scroll-x panel" tabIndex={0} role="region" aria-label="Lines as they are read" style={{ maxHeight: '180px', overflow: 'auto' }}>
+        <div class="scroll-x panel" tabIndex={0} role="region" aria-label={say.linesLabel} style={{ maxHeight: '180px', overflow: 'auto' }}>
           <table class="plain">
             <thead>
               <tr>
                 <th scope="col" class="num">
-                  Line
+                  {words.line}
                 </th>
-                <th scope="col">Measurement</th>
-                <th scope="col">Tags</th>
-                <th scope="col">Fields</th>
-                <th scope="col">Time</th>
+                <th scope="col">{words.measurement}</th>
+                <th scope="col">{words.tags}</th>
+                <th scope="col">{words.fields}</th>
+                <th scope="col">{words.time}</th>
               </tr>
             </thead>
             <tbody>
@@ -102,7 +94,7 @@ export function Ingest({ ns, close }: { ns: string; close: () => void }) {
                       <td>{l.measurement}</td>
                       <td class="mono">{l.tags.map(([k, v]) => `${k}=${v}`).join(' ')}</td>
                       <td class="mono">{l.fields.map(([k, v]) => `${k}=${v}`).join(' ')}</td>
-                      <td class="nowrap">{l.time === null ? 'now' : dateTime(l.time, zone)}</td>
+                      <td class="nowrap">{l.time === null ? words.now : dateTime(l.time, zone)}</td>
                     </>
                   )}
                 </tr>
@@ -113,7 +105,7 @@ export function Ingest({ ns, close }: { ns: string; close: () => void }) {
       )}
       {refused.map(r => (
         <p key={r.line} class="crit">
-          Line {r.line}: {r.error}
+          {say.refused(r.line, r.error)}
         </p>
       ))}
       {write.error && (

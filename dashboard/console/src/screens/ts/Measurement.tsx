@@ -11,6 +11,10 @@ import { Segmented } from '../../ui/Field'
 import { Chart } from '../../ui/Lazy'
 import { Empty, Panel, Query, useNow } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
+import { strings } from '../../strings'
+import { ts as say } from '../../strings/ts'
+
+const words = strings.words
 
 type Field = Routes['GET /api/v1/timeseries/:measurement']['fields'][number]
 
@@ -55,18 +59,16 @@ export function RangePicker({ text, fallback }: { text: string; fallback: string
   return (
     <span class="row wrap">
       <Segmented
-        label="Range"
+        label={words.range}
         value={absolute ? '' : text || fallback}
         options={ranges as unknown as readonly (readonly [string, string])[]}
         change={r => view({ range: r })}
       />
       {absolute && (
         <>
-          <span class="dim nowrap">
-            {dateTime(absolute.from, zone).slice(0, 19)} to {dateTime(absolute.to, zone).slice(0, 19)}
-          </span>
+          <span class="dim nowrap">{say.fromTo(dateTime(absolute.from, zone).slice(0, 19), dateTime(absolute.to, zone).slice(0, 19))}</span>
           <button class="btn" onClick={() => view({ range: '' })}>
-            Back to now
+            {say.backToNow}
           </button>
         </>
       )}
@@ -101,29 +103,25 @@ export function Measurement({ name }: { name: string }) {
     <div class="page">
       <div class="head">
         <a class="crumb" href={link('ts')}>
-          Time series
+          {words.timeSeries}
         </a>
         <span class="dim">/</span>
         <h1 tabIndex={-1}>{name}</h1>
-        {d && (
-          <span class="dim">
-            {count(d.series_count)} series · {count(d.field_count)} fields · keeps {d.retention}
-          </span>
-        )}
+        {d && <span class="dim">{say.facts(d.series_count, d.field_count, d.retention)}</span>}
         <span class="row push">
           <Segmented
-            label="Show"
+            label={words.show}
             value={table ? 'table' : 'chart'}
             options={
               [
-                ['chart', 'Chart'],
-                ['table', 'Table'],
+                ['chart', words.chart],
+                ['table', words.table],
               ] as const
             }
             change={v => setTable(v === 'table')}
           />
           <a class="btn" href={link('floql', [], { q: floql })}>
-            Query
+            {words.query}
           </a>
         </span>
       </div>
@@ -131,9 +129,9 @@ export function Measurement({ name }: { name: string }) {
         <RangePicker text={range.text} fallback="1h" />
         {(d?.fields.length ?? 0) > 1 && (
           <label class="row">
-            <span class="dim">Field</span>
+            <span class="dim">{words.field}</span>
             <select class="select" value={only} onChange={e => view({ field: e.currentTarget.value })}>
-              <option value="">all</option>
+              <option value="">{words.any}</option>
               {d!.fields.map(f => (
                 <option key={f.name}>{f.name}</option>
               ))}
@@ -144,11 +142,11 @@ export function Measurement({ name }: { name: string }) {
           <label key={t.key} class="row">
             <span class="dim">{t.key}</span>
             <select class="select" value={tags[t.key] ?? ''} onChange={e => setTag(t.key, e.currentTarget.value)}>
-              <option value="">all</option>
+              <option value="">{words.any}</option>
               {t.values.map(v => (
                 <option key={v}>{v}</option>
               ))}
-              {t.truncated && <option disabled>and more</option>}
+              {t.truncated && <option disabled>{say.andMore}</option>}
             </select>
           </label>
         ))}
@@ -156,7 +154,7 @@ export function Measurement({ name }: { name: string }) {
       <Query
         q={q}
         missing={
-          <Empty title={`There is no measurement ${name} in the namespace ${ns}.`}>
+          <Empty title={say.missing(name, ns)}>
             <Snippet command={floe(['ts', 'write'], { ...inNamespace(ns), value: '1' }, [name])} />
           </Empty>
         }
@@ -208,12 +206,12 @@ function FieldChart({
       title={field.name}
       tools={
         <span class="dim">
-          {field.type} · mean per {duration(step)}
-          {more > 0 && ` · the first ${mostLines} of ${count(mostLines + more)} series: choose tags`}
+          {say.meanPer(field.type, duration(step))}
+          {more > 0 && say.firstSeries(mostLines, count(mostLines + more))}
         </span>
       }
     >
-      <Query q={q} empty={x => x.series.length === 0} whenEmpty={<p class="dim">No points in this time.</p>}>
+      <Query q={q} empty={x => x.series.length === 0} whenEmpty={<p class="dim">{say.noPoints}</p>}>
         {() =>
           table ? (
             <PointTable points={points} zone={zone} label={field.name} />
@@ -224,7 +222,7 @@ function FieldChart({
               from={from}
               to={to}
               sync={measurement}
-              label={`${field.name} of ${measurement}: ${count(points.length)} points`}
+              label={say.chartLabel(field.name, measurement, count(points.length))}
               zoom={(a, b) => view({ range: `${a}..${b}` })}
               back={() => view({ range: '' })}
             />
@@ -238,13 +236,13 @@ function FieldChart({
 export function PointTable({ points, zone, label }: { points: readonly { timestamp: number; value: number }[]; zone: 'local' | 'utc'; label: string }) {
   const shown = points.slice(-500).reverse()
   return (
-    <div class="scroll-x" style={{ maxHeight: '320px', overflow: 'auto' }} tabIndex={0} role="region" aria-label={`Points of ${label}`}>
+    <div class="scroll-x" style={{ maxHeight: '320px', overflow: 'auto' }} tabIndex={0} role="region" aria-label={say.pointsOf(label)}>
       <table class="plain">
         <thead>
           <tr>
-            <th scope="col">Time</th>
+            <th scope="col">{words.time}</th>
             <th scope="col" class="num">
-              Value
+              {words.value}
             </th>
           </tr>
         </thead>
@@ -257,11 +255,7 @@ export function PointTable({ points, zone, label }: { points: readonly { timesta
           ))}
         </tbody>
       </table>
-      {points.length > shown.length && (
-        <p class="dim">
-          The last {count(shown.length)} of {count(points.length)}.
-        </p>
-      )}
+      {points.length > shown.length && <p class="dim">{strings.theLastOf(shown.length, points.length)}</p>}
     </div>
   )
 }

@@ -13,6 +13,10 @@ import { Count, VirtualRows, type Column } from '../../ui/VirtualRows'
 import { Ingest } from './Ingest'
 import { Measurement } from './Measurement'
 import { TSTabs } from './Tabs'
+import { strings } from '../../strings'
+import { ts as say } from '../../strings/ts'
+
+const words = strings.words
 
 type Summary = Routes['GET /api/v1/timeseries'][number]
 
@@ -31,28 +35,28 @@ function List() {
   const rows = useMemo(() => all.filter(m => m.name.includes(filter)), [all, filter])
   useKeys(readOnly ? {} : { n: () => setWriting(true) })
   const columns: Column<Summary>[] = [
-    { key: 'name', title: 'Measurement', width: 'minmax(180px, 1fr)', cell: m => m.name, sort: m => m.name },
-    { key: 'series', title: 'Series', width: '100px', num: true, cell: m => count(m.series_count), sort: m => m.series_count },
-    { key: 'fields', title: 'Fields', width: '80px', num: true, cell: m => count(m.field_count), sort: m => m.field_count },
-    { key: 'points', title: 'Points', width: '120px', num: true, cell: m => count(m.points), sort: m => m.points },
+    { key: 'name', title: words.measurement, width: 'minmax(180px, 1fr)', cell: m => m.name, sort: m => m.name },
+    { key: 'series', title: words.series, width: '100px', num: true, cell: m => count(m.series_count), sort: m => m.series_count },
+    { key: 'fields', title: words.fields, width: '80px', num: true, cell: m => count(m.field_count), sort: m => m.field_count },
+    { key: 'points', title: words.points, width: '120px', num: true, cell: m => count(m.points), sort: m => m.points },
   ]
   return (
     <div class="page fixed">
       <div class="head">
-        <h1 tabIndex={-1}>Time series</h1>
+        <h1 tabIndex={-1}>{words.timeSeries}</h1>
         <TSTabs value="ts" />
-        <FilterBox value={filter} change={v => view({ filter: v })} placeholder="Filter by name" />
-        {q.data && <Count shown={rows.length} all={all.length} what="measurement" />}
+        <FilterBox value={filter} change={v => view({ filter: v })} placeholder={words.filterByName} />
+        {q.data && <Count shown={rows.length} all={all.length} what={strings.many.measurements} />}
         <button class="btn primary push" disabled={readOnly !== ''} title={readOnly || 'n'} onClick={() => setWriting(true)}>
-          Write points
+          {say.writePoints}
         </button>
       </div>
-      <Panel fill flush label="Measurements">
+      <Panel fill flush label={words.measurements}>
         <Query
           q={q}
           empty={d => d.length === 0}
           whenEmpty={
-            <Empty title={`The namespace ${ns} has no time series yet.`}>
+            <Empty title={say.empty(ns)}>
               <Snippet command={floe(['ts', 'write'], { ...inNamespace(ns), tags: 'host=web-01', value: '12.5' }, ['cpu'])} />
             </Empty>
           }
@@ -61,7 +65,7 @@ function List() {
             rows.length === 0 ? (
               <NoMatch filter={filter} clear={() => view({ filter: '' })} />
             ) : (
-              <VirtualRows label="Measurements" rows={rows} columns={columns} keyOf={m => m.name} sortable href={m => link('ts', [m.name])} />
+              <VirtualRows label={words.measurements} rows={rows} columns={columns} keyOf={m => m.name} sortable href={m => link('ts', [m.name])} />
             )
           }
         </Query>

@@ -1,15 +1,18 @@
 import { go, link } from '../../lib/router'
 import { Tabs } from '../../ui/Field'
+import { strings } from '../../strings'
+
+const words = strings.words
 
 /** Measurements and queries are two sides of the same screen. */
 export function TSTabs({ value }: { value: 'ts' | 'floql' }) {
   return (
     <Tabs
-      label="Parts"
+      label={words.parts}
       value={value}
       options={
         [
-          ['ts', 'Measurements'],
+          ['ts', words.measurements],
           ['floql', 'FloQL'],
         ] as const
       }

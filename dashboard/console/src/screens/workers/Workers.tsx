@@ -14,6 +14,10 @@ import { State } from '../../ui/State'
 import { Filled, Table } from '../../ui/Table'
 import { Ago, Moment } from '../../ui/Time'
 import { Count, VirtualRows, type Column } from '../../ui/VirtualRows'
+import { strings } from '../../strings'
+import { workers as say } from '../../strings/workers'
+
+const words = strings.words
 
 export type Worker = Routes['GET /api/v1/workers'][number]
 
@@ -32,17 +36,13 @@ export function Heartbeat({ at }: { at: number }) {
 }
 
 export function Load({ now, most }: { now: number; most: number }) {
-  return (
-    <Filled part={most > 0 ? now / most : 0}>
-      {count(now)} of {most > 0 ? count(most) : '–'}
-    </Filled>
-  )
+  return <Filled part={most > 0 ? now / most : 0}>{strings.ofAll(count(now), most > 0 ? count(most) : '–')}</Filled>
 }
 
 export const workerColumns: Column<Worker>[] = [
   {
     key: 'id',
-    title: 'Worker',
+    title: words.worker,
     width: 'minmax(140px, 2fr)',
     cell: w => (
       <span class="mono" title={w.worker_id}>
@@ -51,27 +51,27 @@ export const workerColumns: Column<Worker>[] = [
     ),
     sort: w => w.worker_id,
   },
-  { key: 'type', title: 'Type', width: '60px', spare: 1, cell: w => w.worker_type, sort: w => w.worker_type },
-  { key: 'status', title: 'Status', width: '96px', cell: w => <State state={w.status} />, sort: w => w.status },
+  { key: 'type', title: words.type, width: '60px', spare: 1, cell: w => w.worker_type, sort: w => w.worker_type },
+  { key: 'status', title: words.status, width: '96px', cell: w => <State state={w.status} />, sort: w => w.status },
   {
     key: 'load',
-    title: 'Load',
+    title: words.load,
     width: 'minmax(110px, 1fr)',
     spare: 4,
     cell: w => <Load now={w.current_load} most={w.max_concurrent} />,
     sort: w => w.current_load / Math.max(1, w.max_concurrent),
   },
-  { key: 'done', title: 'Completed', width: '80px', num: true, spare: 2, cell: w => count(w.tasks_completed), sort: w => w.tasks_completed },
+  { key: 'done', title: words.completed, width: '80px', num: true, spare: 2, cell: w => count(w.tasks_completed), sort: w => w.tasks_completed },
   {
     key: 'failed',
-    title: 'Failed',
+    title: words.failed,
     width: '50px',
     spare: 3,
     num: true,
     cell: w => <span class={w.tasks_failed > 0 ? 'crit' : ''}>{count(w.tasks_failed)}</span>,
     sort: w => w.tasks_failed,
   },
-  { key: 'seen', title: 'Heartbeat', width: '76px', num: true, cell: w => <Heartbeat at={w.last_seen} />, sort: w => -w.last_seen },
+  { key: 'seen', title: words.heartbeat, width: '76px', num: true, cell: w => <Heartbeat at={w.last_seen} />, sort: w => -w.last_seen },
 ]
 
 export default function Workers() {
@@ -94,19 +94,19 @@ export default function Workers() {
   return (
     <div class="page fixed">
       <div class="head">
-        <h1 tabIndex={-1}>Workers</h1>
-        <FilterBox value={filter} change={v => view({ filter: v })} placeholder="Filter by id" />
-        <Choice label="Type" value={type} options={choices(w => w.worker_type)} change={v => view({ type: v })} />
-        <Choice label="Status" value={status} options={choices(w => w.status)} change={v => view({ status: v })} />
-        {q.data && <Count shown={rows.length} all={all.length} what="worker" />}
+        <h1 tabIndex={-1}>{words.workers}</h1>
+        <FilterBox value={filter} change={v => view({ filter: v })} placeholder={say.filter} />
+        <Choice label={words.type} value={type} options={choices(w => w.worker_type)} change={v => view({ type: v })} />
+        <Choice label={words.status} value={status} options={choices(w => w.status)} change={v => view({ status: v })} />
+        {q.data && <Count shown={rows.length} all={all.length} what={strings.many.workers} />}
       </div>
       <div class="split">
-        <Panel fill flush label="Workers">
+        <Panel fill flush label={words.workers}>
           <Query
             q={q}
             empty={d => d.length === 0}
             whenEmpty={
-              <Empty title={`No worker serves the namespace ${ns}.`}>
+              <Empty title={say.empty(ns)}>
                 <Snippet command={floe(['worker', 'await'], { ...inNamespace(ns), 'worker-id': 'worker-1' }, ['ACTION'])} />
               </Empty>
             }
@@ -116,7 +116,7 @@ export default function Workers() {
                 <NoMatch filter={[filter, type, status].filter(Boolean).join(', ')} clear={() => view({ filter: '', type: '', status: '' })} />
               ) : (
                 <VirtualRows
-                  label="Workers"
+                  label={words.workers}
                   rows={rows}
                   columns={workerColumns}
                   keyOf={w => w.worker_id}
@@ -141,7 +141,7 @@ export function Choice({ label, value, options, change }: { label: string; value
     <label class="row">
       <span class="dim">{label}</span>
       <select class="select" value={value} onChange={e => change(e.currentTarget.value)}>
-        <option value="">all</option>
+        <option value="">{words.any}</option>
         {all.map(o => (
           <option key={o} value={o}>
             {o.replaceAll('_', ' ')}
@@ -156,40 +156,40 @@ function WorkerInspector({ ns, id, close }: { ns: string; id: string; close: () 
   const q = useRead('GET /api/v1/workers/:id', { id, namespace: ns }, 3000, { raw: ['metadata'] })
   return (
     <Inspector title={id} close={close}>
-      <Query q={q} missing={<Empty title="There is no such worker: it has left, or was not heard of for long." />}>
+      <Query q={q} missing={<Empty title={say.missing} />}>
         {w => (
           <>
             <dl class="facts">
-              <dt>Status</dt>
+              <dt>{words.status}</dt>
               <dd>
                 <State state={w.status} />
               </dd>
-              <dt>Type</dt>
+              <dt>{words.type}</dt>
               <dd>{w.worker_type}</dd>
-              <dt>Machine</dt>
+              <dt>{words.machine}</dt>
               <dd class="mono">{w.machine_id ?? '–'}</dd>
-              <dt>Load</dt>
+              <dt>{words.load}</dt>
               <dd>
                 <Load now={w.current_load} most={w.max_concurrent} />
               </dd>
-              <dt>Completed</dt>
+              <dt>{words.completed}</dt>
               <dd>{count(w.tasks_completed)}</dd>
-              <dt>Failed</dt>
+              <dt>{words.failed}</dt>
               <dd class={w.tasks_failed > 0 ? 'crit' : ''}>{count(w.tasks_failed)}</dd>
-              <dt>Heartbeat</dt>
+              <dt>{words.heartbeat}</dt>
               <dd>
                 <Moment at={w.last_seen} />
               </dd>
-              <dt>Registered</dt>
+              <dt>{words.registered}</dt>
               <dd>
                 <Moment at={w.registered_at} />
               </dd>
             </dl>
-            <h3>Processes</h3>
+            <h3>{words.processes}</h3>
             {w.processes.length === 0 ? (
-              <p class="dim">It has carried out nothing yet.</p>
+              <p class="dim">{say.noProcesses}</p>
             ) : (
-              <Table label="Processes" heads={['Name', 'Kind', '#Runs', '#Failed', '#Last']} boxed>
+              <Table label={words.processes} heads={[words.name, words.kind, `#${words.runs}`, `#${words.failed}`, `#${words.last}`]} boxed>
                 {w.processes.map(p => (
                   <tr key={p.kind + p.name}>
                     <td>
@@ -207,8 +207,8 @@ function WorkerInspector({ ns, id, close }: { ns: string; id: string; close: () 
             )}
             {w.metadata && (
               <>
-                <h3>Metadata</h3>
-                <Payload text={w.metadata.text} label="metadata" />
+                <h3>{words.metadata}</h3>
+                <Payload text={w.metadata.text} label={say.theMetadata} />
               </>
             )}
             <Snippet command={floe(['worker', 'list'], inNamespace(ns))} call={curl('GET', `/workers/${encodeURIComponent(id)}`, { namespace: ns })} />

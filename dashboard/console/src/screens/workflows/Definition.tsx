@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
 import { useRead, useWrite } from '../../api/hooks'
 import { useReadOnly } from '../../api/me'
-import { plural } from '../../lib/format'
+
 import { useKeys } from '../../lib/keys'
 import { go, link, useRoute, view } from '../../lib/router'
 import { curl, floe, inNamespace } from '../../lib/snippets'
@@ -14,6 +14,11 @@ import { CopyButton, Snippet } from '../../ui/Snippet'
 import { State } from '../../ui/State'
 import { toast } from '../../ui/toasts'
 import { Runs } from './Runs'
+import { strings } from '../../strings'
+import { workflows as say } from '../../strings/workflows'
+import { Sentence } from '../../ui/Sentence'
+
+const words = strings.words
 
 /** The graph of a definition, as the node reads it. */
 export function useGraph(kind: 'workflow' | 'processing', yaml: string | undefined) {
@@ -31,11 +36,11 @@ export function Definition({ name }: { name: string }) {
   const [starting, setStarting] = useState(false)
   const args = { name, namespace: ns }
   const enable = useWrite('PUT /api/v1/workflow/definitions/:name/enable', ['/workflow'], () => {
-    toast('ok', `Workflow ${name} is enabled.`)
+    toast('ok', say.isEnabled(name))
     setAsking(false)
   })
   const disable = useWrite('PUT /api/v1/workflow/definitions/:name/disable', ['/workflow'], () => {
-    toast('ok', `Workflow ${name} is disabled.`)
+    toast('ok', say.isDisabled(name))
     setAsking(false)
   })
   useKeys(readOnly || !d?.enabled ? {} : { n: () => setStarting(true) })
@@ -47,7 +52,7 @@ export function Definition({ name }: { name: string }) {
     <div class="page fixed">
       <div class="head">
         <a class="crumb" href={link('workflows')}>
-          Workflows
+          {words.workflows}
         </a>
         <span class="dim">/</span>
         <h1 tabIndex={-1}>{name}</h1>
@@ -56,49 +61,49 @@ export function Definition({ name }: { name: string }) {
             <span class="tag">{d.version}</span>
             <State state={d.enabled ? 'enabled' : 'disabled'} />
             <span class="dim">
-              {plural(d.run_count, 'run')}
-              {d.has_schedule ? ' · has a schedule' : ''}
-              {d.has_trigger ? ' · has a trigger' : ''}
+              {strings.many.runs(d.run_count)}
+              {d.has_schedule ? say.hasSchedule : ''}
+              {d.has_trigger ? say.hasTrigger : ''}
             </span>
           </>
         )}
         <span class="row push">
           <button class="btn" disabled={readOnly !== '' || !d} title={readOnly} onClick={() => setAsking(true)}>
-            {d?.enabled === false ? 'Enable' : 'Disable'}
+            {d?.enabled === false ? words.enable : words.disable}
           </button>
           <button
             class="btn primary"
             disabled={readOnly !== '' || !d?.enabled}
-            title={readOnly || (d?.enabled ? 'n' : 'It is disabled')}
+            title={readOnly || (d?.enabled ? 'n' : say.disabled)}
             onClick={() => setStarting(true)}
           >
-            Start a run
+            {say.startARun}
           </button>
         </span>
       </div>
       <Tabs
-        label="Parts"
+        label={words.parts}
         value={tab}
         options={
           [
-            ['runs', 'Runs'],
-            ['graph', 'Graph'],
-            ['definition', 'Definition'],
+            ['runs', words.runs],
+            ['graph', words.graph],
+            ['definition', words.definition],
           ] as const
         }
         change={t => view({ tab: t === 'runs' ? '' : t, node: '' })}
       />
       {tab === 'runs' && <Runs ns={ns} workflow={name} />}
       {tab !== 'runs' && (
-        <Query q={q} missing={<Empty title={`There is no workflow ${name} in the namespace ${ns}.`} />}>
+        <Query q={q} missing={<Empty title={say.missing(name, ns)} />}>
           {d => (
             <div class="col grow" style={{ overflow: 'auto' }}>
               {tab === 'graph' && (
-                <Panel label="Graph">
+                <Panel label={words.graph}>
                   <Query q={graph}>
                     {v => (
                       <Graph
-                        label={`Graph of ${name}`}
+                        label={say.graphOf(name)}
                         nodes={v.graph.nodes}
                         edges={v.graph.edges}
                         selected={query['node'] ?? ''}
@@ -109,8 +114,8 @@ export function Definition({ name }: { name: string }) {
                 </Panel>
               )}
               {(tab === 'definition' || line) && (
-                <Panel title="Definition" tools={<CopyButton text={d.definition_yaml} label="Copy the definition" />}>
-                  <Editor value={d.definition_yaml} language="yaml" label="Definition" {...(line ? { line } : {})} />
+                <Panel title={words.definition} tools={<CopyButton text={d.definition_yaml} label={words.copyDefinition} />}>
+                  <Editor value={d.definition_yaml} language="yaml" label={words.definition} {...(line ? { line } : {})} />
                 </Panel>
               )}
             </div>
@@ -119,8 +124,8 @@ export function Definition({ name }: { name: string }) {
       )}
       {asking && (
         <Confirm
-          title={`${verb === 'enable' ? 'Enable' : 'Disable'} the workflow ${name}?`}
-          action={verb === 'enable' ? 'Enable' : 'Disable'}
+          title={verb === 'enable' ? say.askEnable(name) : say.askDisable(name)}
+          action={verb === 'enable' ? words.enable : words.disable}
           danger={false}
           pending={change.isPending}
           error={change.error?.message}
@@ -128,10 +133,7 @@ export function Definition({ name }: { name: string }) {
           act={() => change.mutate({ args })}
         >
           <p>
-            {verb === 'enable'
-              ? 'It can be started again, by calls, its schedule and its trigger.'
-              : 'Nothing starts it any more: calls are refused, its schedule and trigger rest. Runs that have begun go on.'}{' '}
-            Namespace <code>{ns}</code>.
+            <Sentence of={verb === 'enable' ? say.willStart : say.willRest} put={{ ns: <code>{ns}</code> }} />
           </p>
           <Snippet command={floe(['workflow', verb], inNamespace(ns), [name])} call={curl('PUT', `${path}/${verb}`, { namespace: ns })} />
         </Confirm>
@@ -145,14 +147,14 @@ function Start({ ns, name, version, close }: { ns: string; name: string; version
   const [input, setInput] = useState('{}')
   const [at, setAt] = useState('')
   const write = useWrite('POST /api/v1/workflow/runs', ['/workflow'], data => {
-    toast('ok', `Run ${data.run_id} is started.`)
+    toast('ok', say.isStarted(data.run_id))
     close()
     go(link('runs', [data.run_id], {}, ns))
   })
   return (
     <InputDialog
-      title={`Start ${name}`}
-      action="Start"
+      title={say.startTitle(name)}
+      action={words.startVerb}
       input={input}
       type={setInput}
       pending={write.isPending}
@@ -162,7 +164,7 @@ function Start({ ns, name, version, close }: { ns: string; name: string; version
       command={floe(['workflow', 'start'], { ...inNamespace(ns), version: at }, [name, input])}
       call={curl('POST', '/workflow/runs', { namespace: ns, workflow: name, version: at }, input)}
     >
-      <Field label="Version" hint={`by default ${version}`}>
+      <Field label={words.version} hint={say.byDefault(version)}>
         <input class="input mono" value={at} placeholder={version} onInput={e => setAt(e.currentTarget.value)} />
       </Field>
     </InputDialog>

@@ -24,6 +24,11 @@ import { VirtualRows, type Column } from '../../ui/VirtualRows'
 import type { Answer, ApiError } from '../../api/client'
 import { useGraph } from './Definition'
 import { isOver, Took } from './Runs'
+import { strings } from '../../strings'
+import { workflows as say } from '../../strings/workflows'
+import { Sentence } from '../../ui/Sentence'
+
+const words = strings.words
 
 type Detail = Routes['GET /api/v1/workflow/runs/:id']
 type Event = Routes['GET /api/v1/workflow/runs/:id/history'][number]
@@ -91,7 +96,7 @@ export default function Run() {
   const readOnly = useReadOnly()
   const [asking, setAsking] = useState(false)
   const cancel = useWrite('DELETE /api/v1/workflow/runs/:id', ['/workflow'], () => {
-    toast('ok', `Run ${run} is cancelled.`)
+    toast('ok', say.isCancelled(run))
     setAsking(false)
   })
   const events = history.data?.data ?? []
@@ -103,7 +108,7 @@ export default function Run() {
     <div class="page">
       <div class="head">
         <a class="crumb" href={link('workflows')}>
-          Workflows
+          {words.workflows}
         </a>
         <span class="dim">/</span>
         {d && (
@@ -119,55 +124,53 @@ export default function Run() {
         </h1>
         {d && <State state={d.status} />}
         <span class="push">
-          <button class="btn danger" disabled={readOnly !== '' || !d || over} title={readOnly || (over ? 'It has ended' : '')} onClick={() => setAsking(true)}>
-            Cancel the run
+          <button class="btn danger" disabled={readOnly !== '' || !d || over} title={readOnly || (over ? words.hasEnded : '')} onClick={() => setAsking(true)}>
+            {say.cancelRun}
           </button>
         </span>
       </div>
-      <Query q={q} missing={<Empty title={`There is no run ${run}, or it is not kept any more.`} />}>
+      <Query q={q} missing={<Empty title={say.noRun(run)} />}>
         {d => (
           <>
-            <Panel label="Run">
+            <Panel label={words.run}>
               <dl class="facts wide" data-test="run">
-                <dt>{over ? 'Ended' : 'Now'}</dt>
+                <dt>{over ? words.ended : words.atPresent}</dt>
                 <dd class="whole">{why(d, events)}</dd>
                 {d.error && (
                   <>
-                    <dt>Error</dt>
+                    <dt>{words.error}</dt>
                     <dd class="whole crit">{d.error}</dd>
                   </>
                 )}
-                <dt>Version</dt>
+                <dt>{words.version}</dt>
                 <dd>
                   {d.version}
-                  {definition.data && definition.data.data.version !== d.version && (
-                    <span class="warn"> · the graph is of version {definition.data.data.version}</span>
-                  )}
+                  {definition.data && definition.data.data.version !== d.version && <span class="warn"> {say.otherVersion(definition.data.data.version)}</span>}
                 </dd>
-                <dt>Started</dt>
+                <dt>{words.started}</dt>
                 <dd>
-                  <Moment at={d.started_at} /> by {d.triggered_by}
+                  <Sentence of={say.startedBy} put={{ when: <Moment at={d.started_at} />, by: d.triggered_by }} />
                 </dd>
-                <dt>{over ? 'Took' : 'So far'}</dt>
+                <dt>{over ? words.took : say.soFar}</dt>
                 <dd>
                   <Took run={d} />
                 </dd>
               </dl>
             </Panel>
-            <Panel title="Timeline">
+            <Panel title={words.timeline}>
               <Query q={history}>
                 {all => <Timeline events={all} from={d.started_at} to={d.completed_at} failed={failedSteps(d)} selected={step} select={select} />}
               </Query>
             </Panel>
             <div class="grid-2">
-              <Panel title="Path">
+              <Panel title={words.path}>
                 <Query q={graph}>
                   {v =>
                     v.graph.nodes.length === 0 ? (
-                      <p class="dim">The definition can not be drawn.</p>
+                      <p class="dim">{say.undrawable}</p>
                     ) : (
                       <Graph
-                        label="The path of the run"
+                        label={say.pathLabel}
                         nodes={v.graph.nodes}
                         edges={v.graph.edges}
                         {...(path ? { walked: path } : {})}
@@ -180,31 +183,37 @@ export default function Run() {
                   }
                 </Query>
               </Panel>
-              <Panel title="Steps" flush>
+              <Panel title={words.steps} flush>
                 <Steps detail={d} selected={step} select={select} />
               </Panel>
             </div>
             {d.pending_signals.length > 0 && (
-              <Panel title="Signals that nothing has taken">
+              <Panel title={say.signalsTitle}>
                 {d.pending_signals.map(s => (
                   <div key={s.type + s.received_at} class="col">
                     <span>
                       <b>{s.type}</b> <Moment at={s.received_at} />
                     </span>
-                    {s.payload && <Payload text={s.payload.text} label={`signal ${s.type}`} />}
+                    {s.payload && <Payload text={s.payload.text} label={say.signal(s.type)} />}
                   </div>
                 ))}
               </Panel>
             )}
             <div class="grid-2">
-              <Panel title="Input">{d.input ? <Payload text={d.input.text} label="the input" file={`${run}-input.json`} /> : <p class="dim">None.</p>}</Panel>
-              <Panel title="Output">
-                {d.output ? <Payload text={d.output.text} label="the output" file={`${run}-output.json`} /> : <p class="dim">{over ? 'None.' : 'Not yet.'}</p>}
+              <Panel title={strings.input}>
+                {d.input ? <Payload text={d.input.text} label={words.theInput} file={`${run}-input.json`} /> : <p class="dim">{words.noneThere}</p>}
+              </Panel>
+              <Panel title={words.output}>
+                {d.output ? (
+                  <Payload text={d.output.text} label={words.theOutput} file={`${run}-output.json`} />
+                ) : (
+                  <p class="dim">{over ? words.noneThere : say.notYet}</p>
+                )}
               </Panel>
             </div>
-            <section class="panel" aria-label="Events" style={{ height: '320px', flex: 'none' }}>
+            <section class="panel" aria-label={words.events} style={{ height: '320px', flex: 'none' }}>
               <header>
-                <h2>Events</h2>
+                <h2>{words.events}</h2>
                 <span class="dim">{count(events.length)}</span>
               </header>
               <div class="body flush">
@@ -217,7 +226,7 @@ export default function Run() {
             />
             {step && d.step_results[step] && (
               <div class="sheet">
-                <Inspector title={step === '_start' ? 'start' : step} close={() => select('')}>
+                <Inspector title={step === '_start' ? words.startStep : step} close={() => select('')}>
                   <StepResult detail={d} step={step} />
                 </Inspector>
               </div>
@@ -227,17 +236,23 @@ export default function Run() {
       </Query>
       {asking && d && (
         <Confirm
-          title={`Cancel the run ${run}?`}
-          action="Cancel the run"
+          title={say.askCancel(run)}
+          action={say.cancelRun}
           pending={cancel.isPending}
           error={cancel.error?.message}
           close={() => setAsking(false)}
           act={() => cancel.mutate({ args: { id: run, namespace: ns } })}
         >
           <p>
-            The run <code>{run}</code> of the workflow <code>{d.workflow}</code>, namespace <code>{ns}</code>, stops where it is
-            {d.current_step ? `, at the step ${d.current_step}` : ''}. What it has done is compensated where the definition says how. It can not go on
-            afterwards.
+            <Sentence
+              of={say.willCancel}
+              put={{
+                run: <code>{run}</code>,
+                workflow: <code>{d.workflow}</code>,
+                ns: <code>{ns}</code>,
+                where: d.current_step ? say.atStep(d.current_step) : '',
+              }}
+            />
           </p>
           <Snippet
             command={floe(['workflow', 'cancel'], inNamespace(ns), [run])}
@@ -253,18 +268,10 @@ export default function Run() {
 function why(d: Detail, events: readonly Event[]): string {
   if (isOver(d.status)) return d.status.replace('_', ' ')
   const last = events[events.length - 1]
-  const step = d.current_step === '_start' ? 'start' : (d.current_step ?? 'the next step')
-  const since = last ? `, for ${duration(Math.max(0, serverNow() - last.timestamp))}` : ''
-  const what: Record<string, string> = {
-    waiting_for_signal: 'waits for a signal',
-    timer_started: 'waits for a timer',
-    awaiting_action: 'waits for a worker to carry out its action',
-    step_retry: 'failed and is tried again after a pause',
-    poll_scheduled: 'asks again after a pause',
-    awaiting_child: 'waits for another run',
-    step_started: 'has begun',
-  }
-  return `${step} ${last ? (what[last.event_type] ?? last.event_type.replaceAll('_', ' ')) : 'has not begun'}${since}`
+  const step = d.current_step === '_start' ? words.startStep : (d.current_step ?? say.nextStep)
+  if (!last) return say.notBegun(step)
+  const what = (say.doing as Record<string, string | undefined>)[last.event_type] ?? last.event_type.replaceAll('_', ' ')
+  return say.stands(step, what, duration(Math.max(0, serverNow() - last.timestamp)))
 }
 
 /** The steps that have ended in no success. */
@@ -277,19 +284,19 @@ const failedSteps = (d: Detail) =>
 
 function note(d: Detail, id: string): string {
   const s = d.step_results[id]
-  return s ? `${s.outcome}${s.attempts > 1 ? `, ${s.attempts} attempts` : ''}, ${duration(Math.max(0, s.completed_at - s.started_at))}` : ''
+  return s ? say.note(s.outcome, s.attempts, duration(Math.max(0, s.completed_at - s.started_at))) : ''
 }
 
 function Steps({ detail: d, selected, select }: { detail: Detail; selected: string; select: (s: string) => void }) {
   const rows = Object.entries(d.step_results).sort(([, a], [, b]) => a.started_at - b.started_at)
-  if (rows.length === 0) return <p class="blank">No step has ended yet.</p>
+  if (rows.length === 0) return <p class="blank">{say.noSteps}</p>
   return (
-    <Table label="Steps" heads={['Step', 'Outcome', '#Attempts', '#Took']} test="steps">
+    <Table label={words.steps} heads={[words.step, words.outcome, `#${words.attempts}`, `#${words.took}`]} test="steps">
       {rows.map(([name, s]) => (
         <tr key={name}>
           <td>
             <button class="btn quiet" aria-pressed={selected === name} onClick={() => select(selected === name ? '' : name)}>
-              {name === '_start' ? 'start' : name}
+              {name === '_start' ? words.startStep : name}
             </button>
           </td>
           <td>
@@ -308,22 +315,22 @@ function StepResult({ detail, step }: { detail: Detail; step: string }) {
   return (
     <>
       <dl class="facts">
-        <dt>Outcome</dt>
+        <dt>{words.outcome}</dt>
         <dd class={toneOf(s.outcome)}>{s.outcome}</dd>
-        <dt>Attempts</dt>
+        <dt>{words.attempts}</dt>
         <dd>{count(s.attempts)}</dd>
-        <dt>Began</dt>
+        <dt>{words.began}</dt>
         <dd>
           <Moment at={s.started_at} />
         </dd>
-        <dt>Ended</dt>
+        <dt>{words.ended}</dt>
         <dd>
           <Moment at={s.completed_at} />
         </dd>
-        <dt>Took</dt>
+        <dt>{words.took}</dt>
         <dd>{duration(Math.max(0, s.completed_at - s.started_at))}</dd>
       </dl>
-      {s.output ? <Payload text={s.output.text} label="the output" /> : <p class="dim">It has no output.</p>}
+      {s.output ? <Payload text={s.output.text} label={words.theOutput} /> : <p class="dim">{say.noOutput}</p>}
     </>
   )
 }
@@ -333,11 +340,11 @@ function Events({ events, start, follow }: { events: readonly Event[]; start: nu
   const rows = useMemo(() => events.map((e, i) => ({ ...e, i })), [events])
   const columns: Column<Event & { i: number }>[] = [
     { key: 'n', title: '#', width: '40px', num: true, cell: e => count(e.i + 1) },
-    { key: 'time', title: 'Time', width: '110px', cell: e => timeOfDay(e.timestamp, zone, true) },
-    { key: 'after', title: 'After', width: '80px', num: true, cell: e => duration(e.timestamp - start) },
+    { key: 'time', title: words.time, width: '110px', cell: e => timeOfDay(e.timestamp, zone, true) },
+    { key: 'after', title: words.after, width: '80px', num: true, cell: e => duration(e.timestamp - start) },
     {
       key: 'event',
-      title: 'Event',
+      title: words.event,
       width: 'minmax(140px, 1fr)',
       cell: e => (
         <span class={/fail|exhaust|not_found|timeout|timed_out/.test(e.event_type) ? 'crit' : /retry/.test(e.event_type) ? 'warn' : ''}>
@@ -345,7 +352,7 @@ function Events({ events, start, follow }: { events: readonly Event[]; start: nu
         </span>
       ),
     },
-    { key: 'step', title: 'Step', width: 'minmax(100px, 1fr)', cell: e => (e.step_name === '_start' ? 'start' : e.step_name) },
+    { key: 'step', title: words.step, width: 'minmax(100px, 1fr)', cell: e => (e.step_name === '_start' ? words.startStep : e.step_name) },
   ]
-  return <VirtualRows label="Events" rows={rows} columns={columns} keyOf={e => String(e.i)} follow={follow} />
+  return <VirtualRows label={words.events} rows={rows} columns={columns} keyOf={e => String(e.i)} follow={follow} />
 }

@@ -2,16 +2,19 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { call, nextParam, serverNow, type ApiError } from '../../api/client'
 import { useRead } from '../../api/hooks'
 import type { Routes } from '../../api/routes'
-import { duration, plural } from '../../lib/format'
+import { duration } from '../../lib/format'
 import { link, useRoute, view } from '../../lib/router'
 import { floe, inNamespace } from '../../lib/snippets'
 import { strings } from '../../strings'
+import { workflows as say } from '../../strings/workflows'
 import { Empty, NoMatch, Panel, Query, useNow } from '../../ui/Panel'
 import { Snippet } from '../../ui/Snippet'
 import { State } from '../../ui/State'
 import { Ago } from '../../ui/Time'
 import { VirtualRows, type Column } from '../../ui/VirtualRows'
 import { Choice } from '../workers/Workers'
+
+const words = strings.words
 
 type Run = Routes['GET /api/v1/workflow/runs'][number]
 
@@ -23,7 +26,7 @@ const failedStep = /^step "([^"]*)": outcome "[^"]*" at attempt \d+: /
 /** Where a run is, or what it failed at. */
 function stepOf(r: Run): string {
   const step = r.current_step ?? failedStep.exec(r.error ?? '')?.[1] ?? ''
-  return step === '_start' ? 'start' : step
+  return step === '_start' ? strings.words.startStep : step
 }
 
 /** What went wrong, without where: a list has a column for that. */
@@ -69,21 +72,21 @@ export function Runs({ ns, workflow }: { ns: string; workflow: string }) {
     busy.current = false
   }
   const columns: Column<Run>[] = [
-    { key: 'id', title: 'Run', width: 'minmax(130px, 2fr)', cell: r => <span class="mono">{r.run_id}</span> },
-    ...(workflow ? [] : [{ key: 'workflow', title: 'Workflow', width: 'minmax(100px, 1fr)', cell: (r: Run) => r.workflow }]),
-    { key: 'status', title: 'Status', width: '105px', cell: r => <State state={r.status} /> },
+    { key: 'id', title: words.run, width: 'minmax(130px, 2fr)', cell: r => <span class="mono">{r.run_id}</span> },
+    ...(workflow ? [] : [{ key: 'workflow', title: words.workflow, width: 'minmax(100px, 1fr)', cell: (r: Run) => r.workflow }]),
+    { key: 'status', title: words.status, width: '105px', cell: r => <State state={r.status} /> },
     {
       key: 'step',
-      title: 'Step',
+      title: words.step,
       width: 'minmax(80px, 1fr)',
       cell: r => stepOf(r) || <span class="dim">–</span>,
     },
-    { key: 'started', title: 'Started', width: '70px', num: true, spare: 1, cell: r => <Ago at={r.started_at} /> },
-    { key: 'took', title: 'Took', width: '64px', num: true, spare: 2, cell: r => <Took run={r} /> },
-    { key: 'by', title: 'By', width: '70px', spare: 4, cell: r => r.triggered_by },
+    { key: 'started', title: words.started, width: '70px', num: true, spare: 1, cell: r => <Ago at={r.started_at} /> },
+    { key: 'took', title: words.took, width: '64px', num: true, spare: 2, cell: r => <Took run={r} /> },
+    { key: 'by', title: words.by, width: '70px', spare: 4, cell: r => r.triggered_by },
     {
       key: 'error',
-      title: 'Error',
+      title: words.error,
       width: 'minmax(160px, 3fr)',
       spare: 3,
       cell: r => (
@@ -97,12 +100,12 @@ export function Runs({ ns, workflow }: { ns: string; workflow: string }) {
     <Panel
       fill
       flush
-      label="Runs"
+      label={words.runs}
       tools={
         <>
-          <Choice label="Status" value={status} options={runStates} change={v => view({ status: v })} />
+          <Choice label={words.status} value={status} options={runStates} change={v => view({ status: v })} />
           <span class="dim">
-            {plural(rows.length, 'run')}
+            {strings.many.runs(rows.length)}
             {after ? strings.andMore : ''}
           </span>
         </>
@@ -115,7 +118,7 @@ export function Runs({ ns, workflow }: { ns: string; workflow: string }) {
           status ? (
             <NoMatch filter={status} clear={() => view({ status: '' })} />
           ) : (
-            <Empty title="There are no runs yet.">
+            <Empty title={say.noRuns}>
               <Snippet command={floe(['workflow', 'start'], inNamespace(ns), [workflow || 'NAME', '{}'])} />
             </Empty>
           )
@@ -123,7 +126,14 @@ export function Runs({ ns, workflow }: { ns: string; workflow: string }) {
       >
         {() => (
           <>
-            <VirtualRows label="Runs" rows={rows} columns={columns} keyOf={r => r.run_id} href={r => link('runs', [r.run_id])} atEnd={() => void load()} />
+            <VirtualRows
+              label={words.runs}
+              rows={rows}
+              columns={columns}
+              keyOf={r => r.run_id}
+              href={r => link('runs', [r.run_id])}
+              atEnd={() => void load()}
+            />
             {problem && <div class="note crit">{problem.message}</div>}
           </>
         )}

@@ -11,6 +11,10 @@ import { State } from '../../ui/State'
 import { Count, VirtualRows, type Column } from '../../ui/VirtualRows'
 import { Definition } from './Definition'
 import { Runs } from './Runs'
+import { strings } from '../../strings'
+import { workflows as say } from '../../strings/workflows'
+
+const words = strings.words
 
 type Summary = Routes['GET /api/v1/workflow/definitions'][number]
 
@@ -25,14 +29,14 @@ function List() {
   return (
     <div class="page fixed">
       <div class="head">
-        <h1 tabIndex={-1}>Workflows</h1>
+        <h1 tabIndex={-1}>{words.workflows}</h1>
         <Tabs
-          label="Parts"
+          label={words.parts}
           value={tab}
           options={
             [
-              ['definitions', 'Definitions'],
-              ['runs', 'All runs'],
+              ['definitions', words.definitions],
+              ['runs', say.allRuns],
             ] as const
           }
           change={t => view({ tab: t === 'runs' ? 'runs' : '', status: '', filter: '' })}
@@ -50,28 +54,31 @@ function Definitions({ ns }: { ns: string }) {
   const all = q.data?.data ?? []
   const rows = useMemo(() => all.filter(d => d.name.includes(filter)), [all, filter])
   const columns: Column<Summary>[] = [
-    { key: 'name', title: 'Workflow', width: 'minmax(130px, 2fr)', cell: d => d.name, sort: d => d.name },
-    { key: 'version', title: 'Version', width: '70px', spare: 1, cell: d => <span class="mono">{d.version}</span> },
-    { key: 'enabled', title: 'State', width: '100px', cell: d => <State state={d.enabled ? 'enabled' : 'disabled'} />, sort: d => (d.enabled ? 0 : 1) },
-    { key: 'steps', title: 'Steps', width: '60px', num: true, spare: 2, cell: d => count(d.step_count), sort: d => d.step_count },
+    { key: 'name', title: words.workflow, width: 'minmax(130px, 2fr)', cell: d => d.name, sort: d => d.name },
+    { key: 'version', title: words.version, width: '70px', spare: 1, cell: d => <span class="mono">{d.version}</span> },
+    { key: 'enabled', title: words.state, width: '100px', cell: d => <State state={d.enabled ? 'enabled' : 'disabled'} />, sort: d => (d.enabled ? 0 : 1) },
+    { key: 'steps', title: words.steps, width: '60px', num: true, spare: 2, cell: d => count(d.step_count), sort: d => d.step_count },
     {
       key: 'starts',
-      title: 'Started by',
+      title: say.startedByTitle,
       spare: 3,
       width: 'minmax(110px, 1fr)',
-      cell: d => [d.has_schedule ? 'schedule' : '', d.has_trigger ? 'trigger' : ''].filter(Boolean).join(', ') || <span class="dim">calls</span>,
+      cell: d =>
+        [d.has_schedule ? say.starters.schedule : '', d.has_trigger ? say.starters.trigger : ''].filter(Boolean).join(', ') || (
+          <span class="dim">{words.calls}</span>
+        ),
     },
-    { key: 'ends', title: 'Ends', width: 'minmax(140px, 2fr)', spare: 4, cell: d => d.terminals.join(', ') || <span class="dim">built-in</span> },
+    { key: 'ends', title: words.ends, width: 'minmax(140px, 2fr)', spare: 4, cell: d => d.terminals.join(', ') || <span class="dim">{words.builtIn}</span> },
   ]
   return (
     <Panel
       fill
       flush
-      label="Workflows"
+      label={words.workflows}
       tools={
         <>
-          <FilterBox value={filter} change={v => view({ filter: v })} placeholder="Filter by name" />
-          {q.data && <Count shown={rows.length} all={all.length} what="workflow" />}
+          <FilterBox value={filter} change={v => view({ filter: v })} placeholder={words.filterByName} />
+          {q.data && <Count shown={rows.length} all={all.length} what={strings.many.workflows} />}
         </>
       }
     >
@@ -79,7 +86,7 @@ function Definitions({ ns }: { ns: string }) {
         q={q}
         empty={d => d.length === 0}
         whenEmpty={
-          <Empty title={`The namespace ${ns} has no workflows yet.`}>
+          <Empty title={say.empty(ns)}>
             <Snippet
               command={floe(['workflow', 'create'], { ...inNamespace(ns), f: 'order.yaml' })}
               call={curl('GET', '/workflow/definitions', { namespace: ns })}
@@ -91,7 +98,7 @@ function Definitions({ ns }: { ns: string }) {
           rows.length === 0 ? (
             <NoMatch filter={filter} clear={() => view({ filter: '' })} />
           ) : (
-            <VirtualRows label="Workflows" rows={rows} columns={columns} keyOf={d => d.name} sortable href={d => link('workflows', [d.name])} />
+            <VirtualRows label={words.workflows} rows={rows} columns={columns} keyOf={d => d.name} sortable href={d => link('workflows', [d.name])} />
           )
         }
       </Query>

@@ -1,1 +1,0 @@
-import{M as e,j as t}from"./index-DWQIp2h1.js";import{i as n}from"./Field-CJuP87nu.js";import{l as r}from"./vendor-CB2S9mc3.js";function i({value:i}){return r(n,{label:`Parts`,value:i,options:[[`ts`,`Measurements`],[`floql`,`FloQL`]],change:n=>n!==i&&t(e(n))})}export{i as t};
