@@ -180,8 +180,11 @@ func TestSpreadJob(t *testing.T) {
 	}
 	base := serve(t, New(node)) + "/api/v1/processing/jobs"
 	pipeline := strings.Replace(largePipeline, "namespace: pipes", "namespace: broad", 1)
-	looking := strings.Replace(pipeline, "sinks:", "  - { name: user, type: kv_lookup, lookup_key: $.id }\nsinks:", 1)
-	if got := send(t, "POST "+base+"?namespace=broad", looking); got.status != 400 || !strings.Contains(string(got.body), "kv_lookup is not supported") {
+	if err := node.Namespaces().Create(ctx, "wide", floe.Spread()); err != nil {
+		t.Fatal(err)
+	}
+	looking := strings.Replace(pipeline, "sinks:", "  - { name: user, type: kv_lookup, lookup_key: $.id, namespace: wide }\nsinks:", 1)
+	if got := send(t, "POST "+base+"?namespace=broad", looking); got.status != 400 || !strings.Contains(string(got.body), `operator \"user\": namespace \"wide\" is spread`) {
 		t.Error(got)
 	}
 	if got := send(t, "POST "+base, pipeline); got.status != 200 {

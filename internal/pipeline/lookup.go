@@ -56,7 +56,7 @@ func readLookup(r *reader, o *Operator, n *document.Node, at string) {
 	if !filters {
 		l.enrich = field
 	}
-	o.Looks, o.Lookup, o.private.spec = true, l.namespace, l
+	o.Looks, o.Lookup, o.private.spec = l.key.text, l.namespace, l
 }
 
 var errMissing = errors.New("KV has nothing under the key")

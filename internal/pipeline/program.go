@@ -50,12 +50,9 @@ func Compile(j *Job, numbers map[string]uint16) (*Program, error) {
 		if l, ok := o.private.spec.(interface{ lateTag() TagSet }); ok {
 			p.late |= l.lateTag()
 		}
-		if o.Shape != "" {
-			n, ok := numbers[o.Name]
-			if !ok {
-				return nil, fmt.Errorf("pipeline: operator %q has state and no number", o.Name)
-			}
-			s.number = n
+		n, ok := numbers[o.Name]
+		if s.number = n; !ok && o.Shape != "" {
+			return nil, fmt.Errorf("pipeline: operator %q has state and no number", o.Name)
 		}
 		for k := range j.Sources {
 			if o.Source != "" && j.Sources[k].Name == o.Source {

@@ -89,11 +89,11 @@ type Operator struct {
 	Type  string // filter, map ...
 	// Shape tells whether state of an operator of this name can be used by another definition of it: equal strings, equal state. "" if it has none.
 	Shape  string
-	Keyed  bool   // its state is by key: in a spread namespace records would have to meet there
+	Keyed  bool   // its state is by key
 	Source string // of join: the source that enters here
 	// Lookup is the namespace that kv_lookup reads from, "" for the job's own.
 	Lookup string
-	Looks  bool // it is a kv_lookup
+	Looks  string // of kv_lookup: how the key is made that it looks up
 
 	private operator
 }

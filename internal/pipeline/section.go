@@ -1,7 +1,7 @@
 package pipeline
 
 // Section is a run of operators that records go through in one place. A program is one section as a whole; divided, it has one more from each operator on that
-// needs the records of a key together: those are passed to it, wherever the section keeps that key. Records of a second source are passed to their join.
+// has state by key, or looks keys up: records are passed to it, wherever that key is. Records of a second source are passed to their join.
 type Section struct {
 	Number  uint16 // of the operator that the section begins with; 0 for the first one
 	program *Program
@@ -10,7 +10,7 @@ type Section struct {
 	until   int
 }
 
-// keyed is an operator whose state is by a key.
+// keyed is an operator whose state is by a key, or that looks one up.
 type keyed interface {
 	// place returns the key of a record, false if it has none: then the record changes no state.
 	place(it *item) (key string, ok bool)
@@ -20,7 +20,7 @@ type keyed interface {
 type Pass struct {
 	Section int // in Program.Sections
 	Record  Record
-	Key     string // where the section keeps that key the record belongs
+	Key     string // where the section has that key the record belongs
 	Placed  bool   // false: there is no key, and any place will do
 }
 
@@ -44,6 +44,9 @@ func (p *Program) Sections() []Section { return p.parts }
 
 // First returns the operator that the section begins with, in Job.Operators.
 func (s *Section) First() int { return s.from }
+
+// Namespace returns that of the keys by which records are placed, "" for the job's own.
+func (s *Section) Namespace() string { return s.program.job.Operators[s.from].Lookup }
 
 // Targets returns the sections that a section passes records to.
 func (s *Section) Targets() (all []int) {
@@ -122,6 +125,11 @@ func (*aggregate) place(it *item) (string, bool) { return it.RecordKey(), true }
 func (d *dedup) place(it *item) (string, bool) {
 	key, ok, err := d.keyOf(it)
 	return key, ok && err == nil
+}
+
+func (l *lookup) place(it *item) (string, bool) {
+	key, ok := l.key.of(it)
+	return key, ok && key != ""
 }
 
 func (j *join) place(it *item) (string, bool) {

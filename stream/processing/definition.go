@@ -94,6 +94,15 @@ func parse(source []byte) (*parsed, error) {
 	return p, nil
 }
 
+// spread adds what has a number in a spread namespace alone: operators that look keys up, to which records are passed there.
+func (p *parsed) spread() {
+	for i := range p.job.Operators {
+		if o := &p.job.Operators[i]; o.Looks != "" {
+			p.parts = append(p.parts, numbered{name: o.Name, shape: o.Type + " " + o.Looks + " in " + o.Lookup})
+		}
+	}
+}
+
 // sourceShape says what a cursor is of.
 func sourceShape(s *pipeline.Source) string {
 	if s.Stream != nil {

@@ -47,6 +47,7 @@
 // partition stays in its order. Calls that change a job return when all shards have heard of it. Operators that keep state by key (aggregate, dedup, join) have each key in
 // one shard, to which records are passed from all others; those of one shard stay in their order. Event time there is the least of what all shards have come to. A
 // shard whose partitions are idle does not hold it up, so the first record that comes after a while may be late by the time that a message takes: allow lateness if that
-// matters. A record that such an operator can not work with is in the stream of errors as it was passed to it. kv_lookup and savepoints are refused in such a namespace:
-// they would have to look at several shards as of one moment. A sink of such a job in another namespace needs one that is not spread.
+// matters. Records are passed to the shard of what kv_lookup looks up, too. A record that such an operator can not work with is in the stream of errors as it was passed to
+// it, and one that has been passed to an operator which another definition does not keep is dropped with its state. Savepoints are refused in such a namespace. Other namespaces that such
+// a job looks up, or its sinks write to, must not be spread.
 package processing

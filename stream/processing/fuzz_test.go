@@ -46,12 +46,17 @@ func TestAdmit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := k.command(looks, 1000)
-	c.numbers = numberAll(append([]numbered(nil), k.parts...))
 	for _, spread := range []bool{false, true} {
-		cmd := engine.Command{Kind: kindSubmit, Spread: spread, Body: encode(nil, &c, (*submitCommand).code)}
-		if err := admit(cmd, 1000); (err != nil) != spread {
-			t.Errorf("a lookup, spread %t: %v", spread, err)
+		c := k.command(looks, 1000)
+		if spread {
+			k.spread() // there it has a number
+		}
+		for _, to := range []bool{spread, !spread} {
+			c.numbers = numberAll(append([]numbered(nil), k.parts...))
+			cmd := engine.Command{Kind: kindSubmit, Spread: to, Body: encode(nil, &c, (*submitCommand).code)}
+			if err := admit(cmd, 1000); (err != nil) != (to != spread) {
+				t.Errorf("a lookup for a namespace that is spread %t, in one that is spread %t: %v", spread, to, err)
+			}
 		}
 	}
 	restore := restoreCommand{edited: true, submitCommand: p.command([]byte(smallest), 1000), last: 9}

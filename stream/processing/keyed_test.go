@@ -13,6 +13,7 @@ import (
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/stream/processing"
@@ -226,6 +227,11 @@ func TestSpreadAsOneShard(t *testing.T) {
   - { name: each, type: aggregate, function: count, window: tumbling, window_size: 3 }
   - { name: first, type: dedup, key: $.key }
   - { type: map, who: $.key }`},
+		"lookup": {"", `
+  - { name: user, type: kv_lookup, lookup_key: "user:${$.who}", on_missing: drop, enrich_field: user }
+  - { name: known, type: kv_lookup, namespace: m, lookup_key: $.who, mode: filter }
+  - { name: total, type: aggregate, function: sum, field: n, window: tumbling, window_size: 3 }
+  - { name: again, type: kv_lookup, lookup_key: "user:${$.key}", on_missing: fail }`},
 		"join": {keyedVisits, `
   - { name: met, type: join, source: visits, on: $.who, within_ms: 700, mode: left }
   - { type: keyby, key_expression: $.n }
@@ -242,10 +248,22 @@ func TestSpreadAsOneShard(t *testing.T) {
 			if err := s.streams.Create(ctx, "visits", stream.Partitions(8)); err != nil {
 				t.Fatal(err)
 			}
+			one := newStage(t, 1)
+			for _, s := range []*stage{s, one} {
+				apart := engine.StoreOf(kv.Primitive, s.Router(), "m", 1<<20)
+				for i := range 8 { // of nine
+					_, err := s.keys.Put(ctx, fmt.Sprint("user:w", i), fmt.Appendf(nil, `{"u":%d}`, i))
+					if err == nil && i%3 > 0 {
+						_, err = apart.Put(ctx, fmt.Sprint("w", i), nil)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
 			id := s.submit(definition)
 			sales, visits := s.disturbed(rng, 3, 20)
 			s.end()
-			one := newStage(t, 1)
 			for name, partitions := range map[string]int{"in": 8, "visits": 8, "copy": 4} {
 				if err := one.streams.Create(ctx, name, stream.Partitions(partitions)); err != nil {
 					t.Fatal(err)

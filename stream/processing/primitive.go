@@ -90,9 +90,7 @@ func (s *submitCommand) check(spread bool, maxPayload int, number func([]numbere
 		return err
 	}
 	if spread {
-		if err := checkSpread(p.job); err != nil {
-			return err
-		}
+		p.spread()
 	}
 	if len(s.numbers) != len(p.parts) {
 		return engine.Errorf(ErrInvalid, "processing: %d numbers for %d parts of a definition", len(s.numbers), len(p.parts))

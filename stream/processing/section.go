@@ -149,7 +149,7 @@ func (s *step) passes() (all []output) {
 		p := &s.effects.passes[i]
 		at := place{p.Section, t.shard}
 		if p.Placed {
-			at.shard = t.shardOf(p.Key)
+			at.shard = t.shardOfKey(t.sections[p.Section], p.Key)
 		}
 		m := makers[at]
 		if m == nil {
@@ -176,6 +176,14 @@ func (s *step) passes() (all []output) {
 		row.told, row.epoch = standing{}, 0
 	}
 	return all
+}
+
+// shardOfKey returns the shard where a section has a key.
+func (t *task) shardOfKey(sec *section, key string) engine.ShardID {
+	if ns := sec.Namespace(); ns != "" && ns != t.namespace {
+		return engine.HomeShard(ns, t.shards)
+	}
+	return t.shardOf(key)
 }
 
 // passing are records that go to one place, in messages of bounded size.

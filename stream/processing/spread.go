@@ -6,7 +6,6 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/pipeline"
 	"github.com/floedb/floe/internal/plant"
 )
 
@@ -21,17 +20,6 @@ import (
 // Each time a job begins to run is an epoch: what is told of an earlier one comes too late to matter.
 //
 // How records of one key meet is told in inbox.go.
-
-// checkSpread refuses what a job in a spread namespace can not do.
-func checkSpread(job *pipeline.Job) error {
-	for i := range job.Operators {
-		o := &job.Operators[i]
-		if o.Looks {
-			return engine.Errorf(ErrInvalid, "operator %q: %s is not supported in a namespace that is spread over all shards: what is looked up is in any of them", o.Name, o.Type)
-		}
-	}
-	return nil
-}
 
 // partRow is the value of a row 'b'.
 type partRow struct {

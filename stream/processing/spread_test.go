@@ -300,8 +300,11 @@ func TestSpreadFullQueue(t *testing.T) {
 // TestSpreadLimits: what a job in a spread namespace can not do is refused with the operator's name.
 func TestSpreadLimits(t *testing.T) {
 	s, ctx := newSpread(t, 4), context.Background()
-	definition := strings.Replace(fanned, "sinks:", "operators: [{ name: user, type: kv_lookup, lookup_key: $.id, mode: filter }]\nsinks:", 1)
-	if _, err := s.jobs.Submit(ctx, []byte(definition)); !errors.Is(err, processing.ErrInvalid) || !strings.Contains(err.Error(), `operator "user": kv_lookup is not supported`) {
+	if err := engine.NewNamespaces(s.Router()).Create(ctx, "wide", true); err != nil {
+		t.Fatal(err)
+	}
+	definition := strings.Replace(fanned, "sinks:", "operators: [{ name: user, type: kv_lookup, lookup_key: $.id, namespace: wide }]\nsinks:", 1)
+	if _, err := s.jobs.Submit(ctx, []byte(definition)); !errors.Is(err, processing.ErrInvalid) || !strings.Contains(err.Error(), `operator "user": namespace "wide" is spread`) {
 		t.Errorf("Submit: %v", err)
 	}
 	id := s.submit(keyedSums)

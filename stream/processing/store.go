@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/pipeline"
 )
 
 // Store holds the jobs of one namespace. It is cheap to make, safe for concurrent use and needs no Close.
@@ -32,13 +31,13 @@ type Submitted struct {
 // committed (see floe.Config.Durability). After a ctx error or ErrUnknownOutcome there may or may not be one.
 //
 // Errors: *DefinitionError, which is ErrInvalid, for a definition with mistakes; ErrInvalid for one of more than MaxDefinition bytes, for one of another
-// namespace, and in a namespace that is spread over all shards for one with an operator that is not supported there.
+// namespace, and for one with a sink or a lookup in a namespace that the job can not reach.
 func (s *Store) Submit(ctx context.Context, definition []byte) (Submitted, error) {
 	p, err := s.parse(definition)
 	if err != nil {
 		return Submitted{}, err
 	}
-	if err := s.checkJob(ctx, p.job); err != nil {
+	if err := s.check(ctx, p); err != nil {
 		return Submitted{}, err
 	}
 	cmd := p.command(definition, s.scope.MaxPayload())
@@ -66,20 +65,16 @@ func (s *Store) parse(definition []byte) (*parsed, error) {
 	return p, nil
 }
 
-// checkJob refuses what a job of the namespace can not do.
-func (s *Store) checkJob(ctx context.Context, job *pipeline.Job) error {
-	if spread, err := s.scope.Spread(ctx); err != nil {
+// check refuses sinks and lookups in other namespaces that a job of the namespace can not reach.
+func (s *Store) check(ctx context.Context, p *parsed) error {
+	own, err := s.scope.Spread(ctx)
+	if err != nil {
 		return err
-	} else if spread {
-		if err := checkSpread(job); err != nil {
-			return err
-		}
 	}
-	return s.checkNamespaces(ctx, job)
-}
-
-// checkNamespaces refuses sinks and lookups in other namespaces that the job can not reach.
-func (s *Store) checkNamespaces(ctx context.Context, job *pipeline.Job) error {
+	if own {
+		p.spread()
+	}
+	job := p.job
 	for i := range job.Sinks {
 		k := &job.Sinks[i]
 		if k.Namespace == "" || k.Namespace == s.Namespace() {
@@ -98,6 +93,14 @@ func (s *Store) checkNamespaces(ctx context.Context, job *pipeline.Job) error {
 	for i := range job.Operators {
 		o := &job.Operators[i]
 		if o.Lookup == "" || o.Lookup == s.Namespace() {
+			continue
+		}
+		if own {
+			if spread, err := s.scope.SpreadOf(ctx, o.Lookup); err != nil {
+				return err
+			} else if spread {
+				return engine.Errorf(ErrInvalid, "operator %q: namespace %q is spread over all shards: only jobs' own namespaces and such in one shard can be looked up", o.Name, o.Lookup)
+			}
 			continue
 		}
 		if engine.HomeShard(o.Lookup, shards) != engine.HomeShard(s.Namespace(), shards) {
@@ -462,7 +465,7 @@ func (s *Store) restoring(ctx context.Context, id JobID, opts []RestoreOption) (
 	if o.definition != nil {
 		p, err := s.parse(o.definition)
 		if err == nil {
-			err = s.checkJob(ctx, p.job)
+			err = s.check(ctx, p)
 		}
 		if err != nil {
 			return nil, Plan{}, err
