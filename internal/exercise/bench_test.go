@@ -30,7 +30,7 @@ func callers(b *testing.B, n int, op func(worker, i int)) {
 // BenchmarkPutInMemory shows what a write costs beside the disk: with one caller, the way through all stages. What it costs on
 // a disk, and beside its limit, internal/bench measures.
 func BenchmarkPutInMemory(b *testing.B) {
-	for _, n := range []int{1, 64} {
+	for _, n := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("callers=%d", n), func(b *testing.B) {
 			node, err := floe.Open(floe.Config{Shards: 1})
 			if err != nil {

@@ -26,6 +26,9 @@ const (
 	KeepOldRows     Bug = "keep-old-rows"    // a snapshot is added to the rows that it should replace
 	ReadUnasked     Bug = "read-unasked"     // a leader answers reads without asking whether it still leads
 	ReadEarly       Bug = "read-early"       // a read is answered before what it has to see is applied
+	FirstCome       Bug = "first-come"       // namespaces have no turns: commands are taken in the order in which they came
+	FloodAhead      Bug = "flood-ahead"      // a namespace has as much under way as if it were alone
+	FloodFills      Bug = "flood-fills"      // a namespace may take all there is for those that wait
 )
 
 // The bugs in the engine.

@@ -49,8 +49,7 @@ type core struct {
 	reading   map[uint64][]*read // by round
 	readRound uint64
 
-	queue    []*proposal // waiting for a place in an entry
-	returned int         // so many at its beginning were in an entry that had no room for them
+	turns    turns // of what waits for a place in an entry
 	sequence uint64
 	skipTo   engine.LSN // see Config.Durability: proposed first when this node becomes leader
 	pull     func(m engine.Made, limit int) []*proposal
@@ -72,6 +71,7 @@ type input struct {
 	proposals []*proposal
 	putOff    []*proposal // were in an entry, and have to be in another: see engine.ErrPutOff
 	fired     bool        // the Fire command has been applied
+	applied   uint64      // sequence of the last entry of this node that has been applied; 0: none since the last step
 	nextDue   int64
 	campaign  bool
 	transfer  uint64 // node to hand leadership to, 0: none
@@ -135,6 +135,11 @@ type proposal struct {
 	done chan engine.Outcome // capacity 1, gets exactly one outcome; nil if nobody waits
 	fire bool                // the shard's own Fire
 
+	namespace string    // of the command
+	share     *share    // what of the queue it is counted for
+	lane      *lane     // see turns
+	next      *proposal // in the lane
+
 	makes []engine.Made  // what it may make to take
 	take  *engine.Taking // it is a take; nil: it is none
 }
@@ -176,7 +181,7 @@ func newCore(c coreConfig) (*core, error) {
 	}
 	return &core{
 		node: c.node, shard: c.shard, rn: rn, clock: c.clock, first: c.first, sequence: c.sequence, skipTo: c.skipTo, pull: c.pull,
-		reading: make(map[uint64][]*read), term: hs.GetTerm(), term0: hs.GetTerm(), vote0: hs.GetVote(),
+		turns: newTurns(c.shared), reading: make(map[uint64][]*read), term: hs.GetTerm(), term0: hs.GetTerm(), vote0: hs.GetVote(),
 	}, nil
 }
 
@@ -189,6 +194,7 @@ type coreConfig struct {
 	first    bool   // leads before anybody else, if it can: asks for it with every tick until there has been an election
 	sequence uint64 // entries of this process are numbered from here; random, so that those of an earlier one never match
 	skipTo   engine.LSN
+	shared   int                                        // see sharedFlight
 	pull     func(m engine.Made, limit int) []*proposal // takes that can have something of what a command may make; nil: there are none
 	logger   raft.Logger
 }
@@ -201,9 +207,11 @@ func (c *core) Step(in input) output {
 		c.firing, c.fireRefused = false, false
 	}
 	c.appends -= in.appended
-	c.queue = slices.Insert(c.queue, c.returned, in.putOff...)
-	c.returned += len(in.putOff)
-	c.queue = append(c.queue, in.proposals...)
+	c.turns.end(in.applied)
+	c.turns.putOff(in.putOff)
+	for _, p := range in.proposals {
+		c.turns.add(p, c.sequence+1)
+	}
 	c.observeState(&out)
 	c.read(in.reads, &out)
 	c.lead(in.nextDue, in.gather, &out)
@@ -270,6 +278,7 @@ func (c *core) observeState(out *output) {
 	}
 	if c.isLeader && (!isLeader || st.GetTerm() != c.term) {
 		out.lost, c.firing, c.skipped, c.heir = true, false, false, 0
+		c.turns.end(math.MaxUint64) // what becomes of it, others tell
 		for _, reads := range c.reading {
 			out.unread = append(out.unread, reads...)
 		}
@@ -312,11 +321,12 @@ func (c *core) lead(nextDue int64, gather bool, out *output) {
 		c.firing = true
 		c.propose([]*proposal{{data: engine.Fire().AppendTo(nil), fire: true}}, out)
 	}
-	for budget := maxStepBytes; len(c.queue) > 0 && budget > 0; {
+	for budget := maxStepBytes; budget > 0; {
 		batch, size := c.nextBatch(out)
-		if len(batch) > 0 {
-			c.propose(batch, out)
+		if len(batch) == 0 {
+			return
 		}
+		c.propose(batch, out)
 		budget -= size
 	}
 }
@@ -338,40 +348,43 @@ func (c *core) handOver() {
 func (c *core) handsOver() bool { return c.heir != 0 || c.rn.BasicStatus().LeadTransferee != 0 }
 
 func (c *core) refuseAll(out *output) {
-	if len(c.queue) == 0 {
+	if c.turns.waiting == 0 {
 		return
 	}
 	err := &engine.NotLeaderError{Shard: c.shard, Node: c.node, Leader: c.leader}
-	for _, p := range c.queue {
-		out.refused = append(out.refused, refusal{p, err})
+	for c.turns.waiting > 0 {
+		out.refused = append(out.refused, refusal{c.turns.take(), err})
 	}
-	c.queue, c.returned = c.queue[:0], 0
 }
 
-// nextBatch takes the proposals of the next entry off the queue, dropping those whose callers have given up.
+// nextBatch takes the proposals of the next entry from those that wait, dropping those whose callers have given up. It is empty if none may go on now.
 func (c *core) nextBatch(out *output) (batch []*proposal, size int) {
-	n := 0
-	batch = make([]*proposal, 0, min(len(c.queue), maxEntryCommands))
-	for _, p := range c.queue {
-		if len(batch) == maxEntryCommands || len(batch) > 0 && size+len(p.data) > maxEntryBytes {
+	entry := c.sequence + 1
+	for len(batch) < maxEntryCommands {
+		p := c.turns.next(entry)
+		if p == nil || len(batch) > 0 && size+len(p.data) > maxEntryBytes {
 			break
 		}
-		n++
+		if batch == nil {
+			batch = make([]*proposal, 0, min(c.turns.waiting, maxEntryCommands))
+		}
+		c.turns.take()
 		if p.ctx != nil && p.ctx.Err() != nil {
 			out.refused = append(out.refused, refusal{p, p.ctx.Err()})
 			continue
 		}
+		c.turns.begin(p, entry)
 		batch = append(batch, p)
 		size += len(p.data)
 		for _, m := range p.makes {
 			for _, take := range c.pull(m, maxEntryCommands-len(batch)) {
+				take.lane = p.lane
+				c.turns.begin(take, entry)
 				batch = append(batch, take)
 				size += len(take.data)
 			}
 		}
 	}
-	c.queue = append(c.queue[:0], c.queue[n:]...)
-	c.returned = max(c.returned-n, 0)
 	return batch, size
 }
 
@@ -392,6 +405,7 @@ func (c *core) propose(batch []*proposal, out *output) {
 		out.proposed = append(out.proposed, proposedEntry{c.sequence, batch})
 		return
 	}
+	c.turns.undo(c.sequence)
 	kind := engine.ErrUnavailable
 	if errors.Is(err, raft.ErrProposalDropped) {
 		kind = engine.ErrBusy // the leader's log is full of uncommitted entries

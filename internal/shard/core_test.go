@@ -45,7 +45,7 @@ func newVoter(t *testing.T, id uint64, voters ...uint64) *stepper {
 	t.Cleanup(func() { must(t, log.Close()) })
 	s := &stepper{t: t, log: log, clock: &fakeClock{wall: 1000}, due: engine.NoTimer}
 	s.core, err = newCore(coreConfig{
-		node: id, first: id == 2, clock: &shardClock{clock: Clock{s.clock}}, logger: raftLogger{discard()},
+		node: id, shared: sharedFlight, first: id == 2, clock: &shardClock{clock: Clock{s.clock}}, logger: raftLogger{discard()},
 		storage: &storage{Shard: log.Shard(0), conf: &raftpb.ConfState{Voters: voters}},
 	})
 	must(t, err)
@@ -65,8 +65,24 @@ func (s *stepper) step(in input) {
 	s.refused = append(s.refused, out.refused...)
 	if out.apply != nil {
 		s.applied = append(s.applied, out.apply.entries...)
-		s.step(input{responses: out.apply.responses})
+		s.step(input{responses: out.apply.responses, applied: s.lastOf(out.apply.entries)})
 	}
+}
+
+// lastOf returns the sequence of the last of some entries that is this node's own; 0: none is.
+func (s *stepper) lastOf(entries []*raftpb.Entry) (sequence uint64) {
+	s.t.Helper()
+	for _, entry := range entries {
+		if len(entry.GetData()) == 0 { // the one that begins a term
+			continue
+		}
+		var e engine.Entry
+		must(s.t, e.Decode(entry.GetData()))
+		if e.Origin == s.core.node {
+			sequence = e.Sequence
+		}
+	}
+	return sequence
 }
 
 // finish writes the oldest append and tells the core.
@@ -415,6 +431,7 @@ func TestRaftRefuses(t *testing.T) {
 	take := proposals(1, 10)[0]
 	s.core.pull = func(engine.Made, int) []*proposal { return []*proposal{take} }
 	two := proposals(2, 10)
+	two[0].namespace, two[1].namespace = "b", "b" // who has so much under way as the first would wait
 	two[0].makes = []engine.Made{{Topic: 1, N: 1}}
 	s.step(input{proposals: two})
 	if len(s.proposed) != 1 || len(s.refused) != 4 || !slices.ContainsFunc(s.refused, func(r refusal) bool { return r.p == take }) {

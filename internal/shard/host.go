@@ -245,6 +245,7 @@ func (s *shard) open() error {
 		node: h.cfg.NodeID, shard: s.id, applied: applied.Index, clock: &s.clock, sequence: sequence,
 		first:   len(h.cfg.Voters) > 1 && h.preferred(s.id) == h.cfg.NodeID,
 		skipTo:  s.lostTail(applied),
+		shared:  h.sharedFlight(),
 		pull:    s.pullTakes,
 		storage: &storage{Shard: s.log, conf: s.confState(), applied: applied.Index, export: s.prepareExport},
 		logger:  raftLogger{h.log.With("shard", s.id)},

@@ -1,8 +1,8 @@
 // Package shard runs shards: a raft group each over the node's shared log, whose committed entries an engine.Executor applies
 // to the state in Pebble.
 //
-// A write takes this way: Host.Propose puts the command into the shard's bounded queue; the shard's loop drains the queue
-// into one raft entry (core.Step); the host's logWriter appends entries of all shards with one write and one fsync; raft
+// A write takes this way: Host.Propose puts the command into the shard's bounded queue, where each namespace has its share; the
+// shard's loop takes what waits, by turns of the namespaces, into one raft entry (core.Step); the host's logWriter appends entries of all shards with one write and one fsync; raft
 // commits; the shard's applier runs the commands, commits the batch to Pebble and answers the callers. The stages overlap:
 // while one entry is being applied the next is being appended and a third gathers commands.
 package shard
@@ -23,9 +23,6 @@ import (
 	"github.com/floedb/floe/internal/ual"
 )
 
-// maxQueued bounds a shard's proposal queue, beside Config.QueueBytes. A queue is full long before callers would give up waiting.
-const maxQueued = 16384
-
 // shard is one replica: the goroutines around a core and an executor.
 type shard struct {
 	host  *Host
@@ -39,6 +36,7 @@ type shard struct {
 
 	queued      atomic.Int64 // proposals accepted and not finished
 	queuedBytes atomic.Int64
+	shares      [shareCount]share // what namespaces have of them
 
 	pendingMu sync.Mutex // guards pending; nothing is called under it
 	pending   map[uint64][]*proposal
@@ -352,11 +350,10 @@ func (s *shard) finish(p *proposal, o engine.Outcome) {
 	if p.done == nil {
 		return
 	}
-	size := int64(len(p.data)) // the caller may use the proposal again
+	share, size := p.share, int64(len(p.data)) // the caller may use the proposal again
 	p.done <- o
 	// Behind the outcome: when nothing is queued, Close ends what still waits.
-	s.queued.Add(-1)
-	s.queuedBytes.Add(-size)
+	s.leave(share, size)
 }
 
 func (s *shard) send(msgs []*raftpb.Message) {
@@ -540,6 +537,7 @@ type answer struct {
 
 func (a *applier) apply(t *applyTask) error {
 	s := a.shard
+	last := uint64(0) // own entry
 	for _, e := range t.entries {
 		if e.GetType() != raftpb.EntryNormal {
 			return fmt.Errorf("shard %d: entry %d is a change of membership, which this version does not know", s.id, e.GetIndex())
@@ -550,6 +548,7 @@ func (a *applier) apply(t *applyTask) error {
 		if header.Origin == s.host.cfg.NodeID {
 			if p := s.takePending(header.Sequence); p != nil {
 				a.answers = append(a.answers, answer{p, from})
+				last = header.Sequence
 			}
 		}
 		if s.exec.Pending() > maxApplyBytes {
@@ -561,7 +560,10 @@ func (a *applier) apply(t *applyTask) error {
 	if err := a.commit(); err != nil {
 		return err
 	}
-	s.hand(func(in *input) { in.responses = append(in.responses, t.responses...) })
+	s.hand(func(in *input) {
+		in.responses = append(in.responses, t.responses...)
+		in.applied = max(in.applied, last)
+	})
 	return nil
 }
 
@@ -651,7 +653,7 @@ const keepProposal = 4 << 10
 
 // recycle takes a proposal whose outcome has been received: nobody else knows it any more.
 func (h *Host) recycle(p *proposal) {
-	p.ctx = nil
+	p.ctx, p.namespace, p.share, p.lane = nil, "", nil, nil
 	if cap(p.data) <= keepProposal {
 		h.proposals.Put(p)
 	}
@@ -676,24 +678,12 @@ func (s *shard) submit(ctx context.Context, cmd engine.Command) (*proposal, erro
 		return nil, err
 	}
 	p := s.host.newProposal()
-	p.ctx, p.data = ctx, cmd.AppendTo(slices.Grow(p.data[:0], cmd.Size()))
+	p.ctx, p.namespace, p.share, p.data = ctx, cmd.Namespace, s.shareOf(cmd.Namespace), cmd.AppendTo(slices.Grow(p.data[:0], cmd.Size()))
 	if p.makes = p.makes[:0]; s.exec.Parked() {
 		s.exec.Makes(cmd, func(m engine.Made) { p.makes = append(p.makes, m) })
 	}
-	size := int64(len(p.data))
-	n, bytes := s.queued.Add(1), s.queuedBytes.Add(size)
-	full := n > maxQueued || bytes > s.host.cfg.QueueBytes && bytes > size // one alone may be larger
-	closing := s.host.closing.Load()                                       // since it was entered; else Close waits for what is queued
-	if full || closing {
-		s.queued.Add(-1)
-		s.queuedBytes.Add(-size)
-	}
-	switch {
-	case closing:
-		return nil, s.host.stopError()
-	case full:
-		return nil, engine.Errorf(engine.ErrBusy, "shard %d: %d proposals with %d bytes wait, the limits are %d and %d",
-			s.id, n, bytes, maxQueued, s.host.cfg.QueueBytes)
+	if err := s.enter(p); err != nil {
+		return nil, err
 	}
 	s.hand(func(in *input) { in.proposals = append(in.proposals, p) })
 	return p, nil

@@ -114,7 +114,7 @@ func (s *shard) enterTake(ctx context.Context, t engine.Take) (p *proposal, deci
 		return nil, false, err
 	}
 	k := engine.NewTaking(ctx, t, s.clock.now)
-	p = &proposal{ctx: ctx, take: k, done: make(chan engine.Outcome, 1)}
+	p = &proposal{ctx: ctx, namespace: t.Command.Namespace, share: s.shareOf(t.Command.Namespace), take: k, done: make(chan engine.Outcome, 1)}
 	k.Owner = p
 	ready, waits, err := s.exec.Enter(k)
 	s.proposeTakes(ready)
@@ -165,6 +165,7 @@ func (s *shard) mayPropose(p *proposal) error {
 // count adds a take to what is queued, as it is to be carried out now.
 func (s *shard) count(p *proposal) {
 	p.data = s.exec.AppendTake(p.data[:0], p.take)
+	p.share.add(1, int64(len(p.data)))
 	s.queued.Add(1)
 	s.queuedBytes.Add(int64(len(p.data)))
 }
@@ -186,8 +187,7 @@ func (s *shard) conclude(p *proposal, o engine.Outcome) {
 		s.finish(p, o)
 		return
 	}
-	s.queued.Add(-1)
-	s.queuedBytes.Add(-size)
+	s.leave(p.share, size)
 }
 
 // expel refuses the takes that are parked: the next leader is to be asked.

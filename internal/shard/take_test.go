@@ -87,7 +87,7 @@ func TestTakesOfALeaderThatLeadsNoMore(t *testing.T) {
 	until(ctx, t, "another leader", func() bool { return !h.Leads(id) })
 
 	take.Wait = time.Hour
-	p := &proposal{ctx: ctx, take: engine.NewTaking(ctx, take, s.clock.now), done: make(chan engine.Outcome, 1)}
+	p := &proposal{ctx: ctx, share: s.shareOf(""), take: engine.NewTaking(ctx, take, s.clock.now), done: make(chan engine.Outcome, 1)}
 	p.take.Owner = p
 	if _, waits, err := s.exec.Enter(p.take); !waits || err != nil {
 		t.Fatalf("Enter = %v, %v", waits, err)
@@ -135,7 +135,7 @@ func TestPutOffPullsNothing(t *testing.T) {
 	h := queueHost(t)
 	defer closeHost(t, h)
 	s := h.shards[0]
-	p := &proposal{data: engine.Skip(0).AppendTo(nil), makes: []engine.Made{{Topic: 1, N: 1}}, done: make(chan engine.Outcome, 1)}
+	p := &proposal{share: s.shareOf(""), data: engine.Skip(0).AppendTo(nil), makes: []engine.Made{{Topic: 1, N: 1}}, done: make(chan engine.Outcome, 1)}
 	s.queued.Add(1)
 	s.queuedBytes.Add(int64(len(p.data)))
 	s.applyRun.Lock()
