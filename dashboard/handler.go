@@ -103,7 +103,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := escapedPath(r.URL)
 	err := h.admit(r, path)
 	if err == nil && path != healthPath {
-		if err = h.slots.take(r.Context()); err == nil {
+		if err = h.slots.take(r.Context(), r.URL); err == nil {
 			defer h.slots.leave()
 		}
 	}

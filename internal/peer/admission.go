@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/floedb/floe/internal/budget"
 	"github.com/floedb/floe/internal/engine"
 )
 
@@ -32,40 +33,54 @@ func (r *room) full() bool { return r.used.Load() > r.limit }
 // Of connections beyond the limit so many more are let in as far as to hear why they can not stay. Others are closed without a word.
 func latecomers(limit int) int { return max(limit/10, 16) }
 
-// tally counts calls that are under way.
+// tally counts calls that are under way. Those of one namespace may leave no less than a fourth of what there is to others, see budget.Fair.
 type tally struct {
-	of              string // what it is for
-	calls, waits    int    // limits
-	mu              sync.Mutex
-	underWay, lasts int // guarded by mu: calls that do not wait, and those that do
+	of           string // what it is for
+	calls, waits int    // limits
+	alone        bool   // it is of one client, who may do with it as he likes
+
+	mu              sync.Mutex     // guards what follows
+	underWay, lasts int            // calls that do not wait, and those that do
+	callsBy         map[uint64]int // by the hash of their namespace
+	waitsBy         map[uint64]int
 }
 
-func newTally(of string, calls, waits int) *tally { return &tally{of: of, calls: calls, waits: waits} }
+func newTally(of string, calls, waits int) *tally {
+	return &tally{of: of, calls: calls, waits: waits, callsBy: make(map[uint64]int), waitsBy: make(map[uint64]int)}
+}
 
-// add counts a call. Errors: ErrBusy.
-func (t *tally) add(lasting bool) error {
+// count returns what is counted for a kind of calls.
+func (t *tally) count(lasting bool) (n *int, by map[uint64]int, limit int, what string) {
+	if lasting {
+		return &t.lasts, t.waitsBy, t.waits, "wait"
+	}
+	return &t.underWay, t.callsBy, t.calls, "are under way"
+}
+
+// add counts a call of a namespace. Errors: ErrBusy.
+func (t *tally) add(lasting bool, namespace uint64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	n, by, limit, what := t.count(lasting)
+	own := by[namespace]
 	switch {
-	case lasting && t.lasts >= t.waits:
-		return engine.Errorf(engine.ErrBusy, "%d calls wait on %s, the limit is %d", t.lasts, t.of, t.waits)
-	case lasting:
-		t.lasts++
-	case t.underWay >= t.calls:
-		return engine.Errorf(engine.ErrBusy, "%d calls are under way on %s, the limit is %d", t.underWay, t.of, t.calls)
-	default:
-		t.underWay++
+	case *n >= limit:
+		return engine.Errorf(engine.ErrBusy, "%d calls %s on %s, the limit is %d", *n, what, t.of, limit)
+	case !t.alone && !budget.Fair(int64(own), 1, int64(*n), int64(limit)):
+		return engine.Errorf(engine.ErrBusy, "%d of %d calls that %s on %s are of one namespace: the limit is %d, and a part is for others", own, *n, what, t.of, limit)
 	}
+	*n++
+	by[namespace] = own + 1
 	return nil
 }
 
-func (t *tally) remove(lasting bool) {
+func (t *tally) remove(lasting bool, namespace uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if lasting {
-		t.lasts--
-	} else {
-		t.underWay--
+	n, by, _, _ := t.count(lasting)
+	*n--
+	if by[namespace]--; by[namespace] == 0 {
+		delete(by, namespace)
 	}
 }
 

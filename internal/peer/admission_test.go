@@ -9,8 +9,10 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/toy"
 	"github.com/floedb/floe/kv"
 )
 
@@ -85,21 +87,66 @@ func TestTally(t *testing.T) {
 		tally := newTally("this node", 2, 3)
 		n := map[bool]int{false: 2, true: 3}[lasting]
 		for range n {
-			if err := tally.add(lasting); err != nil {
+			if err := tally.add(lasting, 1); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := tally.add(lasting); !errors.Is(err, engine.ErrBusy) {
+		if err := tally.add(lasting, 1); !errors.Is(err, engine.ErrBusy) {
 			t.Errorf("one call too many, lasting %t: %v, want ErrBusy", lasting, err)
 		} else {
 			t.Log(err)
 		}
-		if err := tally.add(!lasting); err != nil {
+		if err := tally.add(!lasting, 1); err != nil {
 			t.Errorf("a call of the other kind: %v", err)
 		}
-		tally.remove(lasting)
-		if err := tally.add(lasting); err != nil {
+		tally.remove(lasting, 1)
+		if err := tally.add(lasting, 1); err != nil {
 			t.Errorf("a call after one has ended: %v", err)
+		}
+	}
+}
+
+// TestTallyOfNamespaces: however many calls of a namespace there are, there is room for those of another, also on the stream of a node; a client's own are his
+// affair.
+func TestTallyOfNamespaces(t *testing.T) {
+	of := func(kind uint8, body []byte) uint64 {
+		q := request{kind: kind, body: body}
+		return q.namespace()
+	}
+	put := engine.Command{Machine: engine.MachineKV, Kind: 1, Namespace: "flood", Body: []byte("abc")}
+	flood := of(askPropose, put.AppendTo(nil))
+	if got := of(askTake, appendTake(nil, engine.Take{Command: put, Wait: time.Hour})); got != flood {
+		t.Error("a take is not of the namespace of its command")
+	}
+	if got := of(askQuery, engine.AppendQuery(nil, &toy.Counter{Namespace: "flood", Name: "abc"})); got != flood {
+		t.Error("a query is not of its namespace")
+	}
+	put.Namespace = "other"
+	other := of(askPropose, put.AppendTo(nil))
+	if of(askStats, nil) != 0 || of(askPropose, []byte{1}) == flood || other == flood {
+		t.Error("what is of no namespace, or of another, is of the flood's")
+	}
+	for _, lasting := range []bool{false, true} {
+		for _, alone := range []bool{false, true} {
+			tally := newTally("this node", 100, 100)
+			tally.alone = alone
+			n := 0
+			for tally.add(lasting, flood) == nil {
+				n++
+			}
+			if want := map[bool]int{false: 75, true: 100}[alone]; n != want {
+				t.Errorf("a namespace has %d of 100 calls, want %d", n, want)
+			}
+			if err := tally.add(lasting, other); (err != nil) != alone {
+				t.Errorf("beside it another one gets %v", err)
+			}
+			for range n {
+				tally.remove(lasting, flood)
+			}
+			tally.remove(lasting, other)
+			if len(tally.callsBy)+len(tally.waitsBy) > 1 {
+				t.Errorf("calls that have ended are remembered: %v, %v", tally.callsBy, tally.waitsBy)
+			}
 		}
 	}
 }

@@ -22,6 +22,8 @@ import (
 	"hash/crc32"
 	"io"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/floedb/floe/internal/codec"
 )
 
@@ -143,7 +145,8 @@ type request struct {
 	shard uint64
 	body  []byte // aliases the frame
 
-	trip *trip // does not go there; nil: one that nobody asks about
+	space uint64 // does not go there: see namespace
+	trip  *trip  // does not go there; nil: one that nobody asks about
 }
 
 func (q *request) appendTo(dst []byte) []byte {
@@ -161,6 +164,26 @@ func decodeRequest(b []byte) (q request, err error) {
 		return q, fmt.Errorf("%w: request of kind %d", errFrame, q.kind)
 	}
 	return q, nil
+}
+
+// namespace returns the hash of the name of the namespace that a request is about, as far as that can be told before it is decoded: most queries begin with it.
+func (q *request) namespace() uint64 {
+	r := codec.NewReader(q.body)
+	head := 4 // of a command, before the name
+	switch q.kind {
+	case askQuery:
+		head = 2
+	case askTake:
+		r.Uvarint()
+		r.Uvarint()
+	case askPropose:
+	default:
+		return 0
+	}
+	for range head {
+		r.Byte()
+	}
+	return xxhash.Sum64(r.Bytes())
 }
 
 // answer is a frame from a door:

@@ -195,6 +195,7 @@ func (p *Peer) serveDoor(ctx context.Context, s *wire, h *hello) error {
 		peer: p, node: h.role == roleNode, grant: h.grant, from: s.from, tally: newTally("this connection", maxInFlight, waits), out: newOutbox(maxUnsent),
 		calls: make(map[uint64]context.CancelFunc),
 	}
+	v.tally.alone = !v.node
 	v.out.all = &p.answers.used
 	stop := context.AfterFunc(p.draining, v.goodBye)
 	defer stop()
@@ -318,11 +319,12 @@ func (v *visitor) begin(ctx context.Context, q *request, size int) (context.Cont
 		return nil, engine.Errorf(engine.ErrBusy, "the calls on this connection take %d bytes, the limit is %d", v.taken+size, maxTaken)
 	}
 	lasting := q.flags&flagLasting != 0
-	if err := v.tally.add(lasting); err != nil {
+	q.space = q.namespace()
+	if err := v.tally.add(lasting, q.space); err != nil {
 		return nil, err
 	}
-	if err := v.peer.tally.add(lasting); err != nil {
-		v.tally.remove(lasting)
+	if err := v.peer.tally.add(lasting, q.space); err != nil {
+		v.tally.remove(lasting, q.space)
 		return nil, err
 	}
 	if lasting {
@@ -366,8 +368,8 @@ func (v *visitor) cancel(id uint64) {
 
 func (v *visitor) end(q *request, size int) {
 	v.cancel(q.id)
-	v.tally.remove(q.flags&flagLasting != 0)
-	v.peer.tally.remove(q.flags&flagLasting != 0)
+	v.tally.remove(q.flags&flagLasting != 0, q.space)
+	v.peer.tally.remove(q.flags&flagLasting != 0, q.space)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.calls, q.id)

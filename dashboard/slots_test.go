@@ -1,0 +1,92 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"testing"
+	"testing/synctest"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+func path(t *testing.T, s string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// TestSlotsOfNamespaces: when a namespace takes all slots and all the room to wait, a request of another one waits in place of one of its own, and is served
+// next but one.
+func TestSlotsOfNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 2
+		s := newSlots(limit)
+		flood, other := path(t, "/api/v1/kv/k?namespace=flood"), path(t, "/api/v1/namespaces/other/kv")
+		floods, others := make(chan error, 100), make(chan error, 100)
+		ask := func(u *url.URL, done chan error) {
+			go func() { done <- s.take(t.Context(), u) }()
+			synctest.Wait()
+		}
+		for range limit + waitersOf*limit {
+			ask(flood, floods)
+		}
+		if len(floods) != limit {
+			t.Fatalf("%d requests have a slot, or none, want %d", len(floods), limit)
+		}
+		for range limit {
+			if err := <-floods; err != nil {
+				t.Error(err)
+			}
+		}
+		ask(flood, floods)
+		if err := <-floods; !errors.Is(err, engine.ErrBusy) {
+			t.Errorf("one request of the flood too many: %v, want ErrBusy", err)
+		}
+		ask(other, others)
+		if len(others) > 0 || len(floods) != 1 || !errors.Is(<-floods, engine.ErrBusy) {
+			t.Fatal("a request of another namespace does not wait in place of one of the flood")
+		}
+		s.leave()
+		s.leave()
+		synctest.Wait()
+		if len(others) != 1 || len(floods) != 1 {
+			t.Fatalf("of two slots the other namespace has %d, the flood %d", len(others), len(floods))
+		}
+		if err := <-others; err != nil {
+			t.Error(err)
+		}
+		<-floods
+		// The last ones wait until their time is over, or somebody gives up.
+		gone, cancel := context.WithCancel(t.Context())
+		go func() { others <- s.take(gone, other) }()
+		synctest.Wait()
+		cancel()
+		if err := <-others; !errors.Is(err, context.Canceled) {
+			t.Errorf("whoever has gone: %v", err)
+		}
+		for range waitersOf*limit - 2 {
+			if err := <-floods; !errors.Is(err, engine.ErrBusy) {
+				t.Errorf("when the time is over: %v, want ErrBusy", err)
+			}
+		}
+		s.leave()
+		s.leave()
+		if s.taken != 0 || s.waiting != 0 || len(s.lines) != 0 {
+			t.Errorf("%d slots are taken, %d requests wait in %d lines", s.taken, s.waiting, len(s.lines))
+		}
+	})
+}
+
+func TestNamespaceOf(t *testing.T) {
+	for u, want := range map[string]string{
+		"/api/v1/queues?namespace=a%20b": "a b", "/api/v1/namespaces/x/streams": "x", "/api/v1/namespaces/x": "x", "/api/v1/namespaces": "", "/api/v1/kv?namespace=a&namespace=b": "a",
+	} {
+		if got := namespaceOf(path(t, u)); got != want {
+			t.Errorf("%s: namespace %q, want %q", u, got, want)
+		}
+	}
+}
