@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/floedb/floe/internal/stress"
@@ -23,6 +25,7 @@ func (b *bench) jobs() []row {
 	return []row{
 		{name: "processing/records", bar: 150_000, unit: "records/s/core", absolute: true, more: true, short: true, work: jobRecords{}},
 		{name: "processing/latency/1", bar: 4, unit: "L5", absolute: true, work: latency{"a record is there", (*bench).jobAlone}},
+		{name: "processing/backfill", bar: 2, unit: "times p99", absolute: true, work: backfill{}},
 	}
 }
 
@@ -149,4 +152,97 @@ func (b *bench) jobAlone(last time.Duration) (f figures, err error) {
 		}
 	}
 	return figures{rate: float64(count) / last.Seconds(), p50: latency.Quantile(0.5), p99: latency.Quantile(0.99)}, err
+}
+
+// backfill measures how much longer 99 of 100 puts take at most while a job goes through what its source has gathered, in the namespace of the puts. The callers
+// leave room for it: at full load whatever is added takes its part of the processors.
+type backfill struct{}
+
+// backfillCallers put a value, and wait for as long as that has taken.
+const backfillCallers = 8
+
+func (backfill) measure(b *bench) (res result, err error) {
+	var values []float64
+	var all, alone []figures
+	for i := range b.settings.rounds {
+		quiet, busy, err := b.besideJob()
+		if err != nil {
+			return res, err
+		}
+		b.log("  round %d: a put takes %v, p99 %v; beside a job %v, p99 %v", i+1, short(quiet.p50), short(quiet.p99), short(busy.p50), short(busy.p99))
+		values = append(values, float64(busy.p99)/float64(quiet.p99))
+		all, alone = append(all, busy), append(alone, quiet)
+	}
+	return result{value: median(values), figures: medians(all), limit: medians(alone)}, nil
+}
+
+// besideJob returns how long puts take before a job begins, and while it reads.
+func (b *bench) besideJob() (quiet, busy figures, err error) {
+	n, done, err := b.jobNode()
+	if err != nil {
+		return quiet, busy, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	ctx, records := context.Background(), min(b.settings.behind, 500_000)
+	batch := make([]stream.Message, 0, 1000)
+	for i := range records {
+		if batch = append(batch, b.jobRecord(i)); len(batch) < cap(batch) && i < records-1 {
+			continue
+		}
+		if _, err := n.streams.AppendMany(ctx, jobIn, batch); err != nil {
+			return quiet, busy, err
+		}
+		batch = batch[:0]
+	}
+	atRest()
+	from := time.Now()
+	if quiet, err = b.putsUntil(n, func() bool { return time.Since(from) > 2*time.Second }); err != nil {
+		return quiet, busy, err
+	}
+	definition := jobOf(1000)
+	definition.StopAtEnd = true
+	made, err := n.jobs.Submit(ctx, definition.YAML())
+	if err != nil {
+		return quiet, busy, err
+	}
+	var job processing.Job
+	busy, putErr := b.putsUntil(n, func() bool {
+		job, err = n.jobs.Job(ctx, made.Job)
+		return err != nil || job.Status != processing.Running
+	})
+	if err = errors.Join(err, putErr); err == nil && job.Status != processing.Completed {
+		err = fmt.Errorf("job is %v (%s)", job.Status, job.Reason)
+	}
+	return quiet, busy, err
+}
+
+// putsUntil puts values until something is true, which is asked 20 times a second.
+func (b *bench) putsUntil(n *node, done func() bool) (f figures, err error) {
+	var stop atomic.Bool
+	var callers sync.WaitGroup
+	latencies, errs := make([]stress.Histogram, backfillCallers), make([]error, backfillCallers)
+	start, count := time.Now(), 0
+	for i := range backfillCallers {
+		callers.Go(func() {
+			for k := 0; !stop.Load() && errs[i] == nil; k++ {
+				from := time.Now()
+				_, errs[i] = n.store.Put(context.Background(), fmt.Sprintf("caller-%d-%06d", i, k%100_000), b.values[k%valueBytes:][:valueBytes])
+				took := time.Since(from)
+				latencies[i].Add(took)
+				time.Sleep(took)
+			}
+		})
+	}
+	for !done() {
+		time.Sleep(50 * time.Millisecond)
+	}
+	stop.Store(true)
+	callers.Wait()
+	var all stress.Histogram
+	for i := range latencies {
+		all.Merge(&latencies[i])
+		err = errors.Join(err, errs[i])
+	}
+	count = int(all.Total())
+	return figures{rate: float64(count) / time.Since(start).Seconds(), p50: all.Quantile(0.5), p99: all.Quantile(0.99)}, err
 }

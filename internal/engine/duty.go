@@ -92,6 +92,14 @@ func (l *Lead) Term() uint64 { return l.term }
 // Now returns the shard's present time in ms since the epoch.
 func (l *Lead) Now() int64 { return l.door.Now() }
 
+// Calls returns how many writes users have asked the shard for since the node began, 0 where that is not counted: what a duty proposes they wait for.
+func (l *Lead) Calls() int64 {
+	if c, ok := l.door.(interface{ Calls() int64 }); ok {
+		return c.Calls()
+	}
+	return 0
+}
+
 // Patience returns for how long a duty waits that would wait so many ms if nobody was in a hurry: what it gathers, it gathers for so long.
 func (l *Lead) Patience(ms int64) int64 { return ms / l.x.haste }
 

@@ -119,6 +119,9 @@ type leadDoor shard
 // Now returns the shard's time.
 func (d *leadDoor) Now() int64 { return d.clock.now() }
 
+// Calls returns how many writes users have asked the shard for.
+func (d *leadDoor) Calls() int64 { return d.calls.Load() }
+
 // Propose waits while the shard's queue is full.
 func (d *leadDoor) Propose(ctx context.Context, cmd engine.Command) ([]byte, error) {
 	s := (*shard)(d)

@@ -376,6 +376,7 @@ func (h *Host) Propose(ctx context.Context, id engine.ShardID, cmd engine.Comman
 		return nil, engine.Errorf(engine.ErrInvalid, "no shard %d: the node has %d", id, len(h.shards))
 	}
 	h.rate.count.Add(1)
+	h.shards[id].calls.Add(1)
 	start := time.Now()
 	result, err := h.shards[id].propose(ctx, cmd)
 	h.gauges.wrote(ctx, &cmd, start, err)
@@ -392,6 +393,7 @@ func (h *Host) Take(ctx context.Context, id engine.ShardID, t engine.Take) ([]by
 		return nil, engine.Errorf(engine.ErrInvalid, "no shard %d: the node has %d", id, len(h.shards))
 	}
 	h.rate.count.Add(1)
+	h.shards[id].calls.Add(1)
 	start := time.Now()
 	result, err := h.shards[id].take(ctx, t)
 	h.gauges.wrote(ctx, &t.Command, start, err)

@@ -36,6 +36,7 @@ type shard struct {
 
 	queued      atomic.Int64 // proposals accepted and not finished
 	queuedBytes atomic.Int64
+	calls       atomic.Int64      // proposals and takes of users, ever
 	shares      [shareCount]share // what namespaces have of them
 
 	pendingMu sync.Mutex // guards pending; nothing is called under it

@@ -32,7 +32,8 @@
 //
 // A sink that refuses a record for good, as it is too large, sends it to the stream of errors, "<job>.errors"; so does an operator that can not work with one. The
 // records are there as they were, with headers that say why (floe-error, floe-operator, floe-source, floe-partition, floe-offset, floe-id), for seven days. A sink
-// that is full holds the job, until it takes records again: nothing is lost, and nothing grows.
+// that is full holds the job, until it takes records again: nothing is lost, and nothing grows. While users write to the shard of a
+// job its ticks are small, so that a job which has much to catch up with does not keep them waiting.
 //
 // # Time
 //

@@ -29,6 +29,28 @@ type lane struct {
 	lead  *engine.Lead
 	tasks map[ref]*task
 	last  ref // the job that took its turn last
+	crowd crowd
+}
+
+// crowd knows whether users write to the shard so often that ticks have to be small: what is written waits until the tick before it is applied.
+type crowd struct {
+	calls, at int64 // of the last look
+	is        bool
+}
+
+// A shard is crowded after crowdMillis in which users have written more often than crowdRate times a second.
+const (
+	crowdMillis = 100
+	crowdRate   = 50
+)
+
+func (c *crowd) look(calls, now int64) {
+	took := now - c.at
+	if took < crowdMillis {
+		return
+	}
+	c.is = c.at > 0 && (calls-c.calls)*1000 > crowdRate*took
+	c.calls, c.at = calls, now
 }
 
 // lookMillis is after how long a task that waits looks again, so that it is known to be alive.
@@ -39,6 +61,7 @@ func (m *machine) runLane(ctx context.Context, lead *engine.Lead, number int) er
 	defer l.leave()
 	for {
 		var s *step
+		l.crowd.look(lead.Calls(), lead.Now())
 		err := lead.View(ctx, func(v *engine.View) (err error) {
 			if err := v.WaitOn(jobsTopic()); err != nil {
 				return err
@@ -112,6 +135,7 @@ func (l *lane) refresh(ctx context.Context, v *engine.View, number int) error {
 		if err != nil {
 			t = &task{ref: r, job: jobRow{revision: seen[r]}, cache: newCache(l.m.memory)}
 		}
+		t.crowd = &l.crowd
 		if old := l.tasks[r]; old != nil {
 			old.cache.close()
 			t.live, t.hold = old.live, old.hold

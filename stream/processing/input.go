@@ -174,13 +174,14 @@ type reading struct {
 	parts  []*part
 	mail   *mail
 	bytes  int // read
+	most   int // bytes to be read
 	missed int64
 	gaps   []failure
 }
 
 // begin returns a reading of what there is; the input stays as it is.
 func (in *input) begin() *reading {
-	r := &reading{}
+	r := &reading{most: maxReadBytes}
 	for _, p := range in.parts {
 		own := *p
 		r.parts = append(r.parts, &own)
@@ -207,7 +208,7 @@ func (r *reading) batch(t *task, limit int) (batch []pipeline.Record, failures [
 		r.bytes += n
 		return batch, nil, err
 	}
-	for len(batch)+len(failures) < limit && r.bytes < maxReadBytes {
+	for len(batch)+len(failures) < limit && r.bytes < r.most {
 		p, more := r.lowest()
 		if p == nil {
 			break
@@ -287,7 +288,7 @@ func (r *reading) read(t *task, p *part, n int, batch *[]pipeline.Record, failur
 		p.cursor.next = rec.Offset + 1
 		r.bytes += len(rec.Payload) + len(rec.Key)
 		n--
-		return n > 0 && r.bytes < maxReadBytes
+		return n > 0 && r.bytes < r.most
 	})
 	p.measure(&t.def.Sources[p.id.source])
 	return err

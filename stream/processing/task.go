@@ -23,6 +23,8 @@ const noTime = math.MinInt64
 const (
 	maxBatches   = 10 // of batch_size records
 	maxReadBytes = 512 << 10
+	crowdRecords = 256      // of a tick, and
+	crowdBytes   = 48 << 10 // that it reads, while users write to the shard
 	maxTickBytes = 1 << 20
 	maxTickRows  = 8192
 	hardBytes    = 32 << 20
@@ -54,6 +56,7 @@ type task struct {
 	hold      hold
 	latency   latency // of ticks that the row does not count yet
 	live      *live
+	crowd     *crowd
 	broken    bool // to be made anew
 }
 
@@ -325,7 +328,11 @@ func (t *task) fail(v *engine.View, reason string) *step {
 
 // compute runs what there is to read through the operators, and fires what is due then. in is nil while earlier firing goes on.
 func (t *task) compute(ctx context.Context, v *engine.View, sec *section, in *input) (*step, error) {
-	for limit := sec.limit; ; limit = max(limit/2, 1) {
+	most := sec.limit
+	if t.crowd.is && !plant.On(plant.LargeTicks) {
+		most = min(most, crowdRecords)
+	}
+	for limit := most; ; limit = max(limit/2, 1) {
 		s, err := t.try(ctx, v, sec, in, limit)
 		if errors.Is(err, pipeline.ErrBatch) && limit > 1 {
 			continue
@@ -495,7 +502,10 @@ func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limi
 		return pipeline.EndOfTime, nil, nil
 	}
 	r := in.begin()
-	for s.read < limit && r.bytes < maxReadBytes {
+	if t.crowd.is {
+		r.most = crowdBytes
+	}
+	for s.read < limit && r.bytes < r.most {
 		batch, failures, err := r.batch(t, min(t.job.batch, limit-s.read))
 		if err != nil {
 			return 0, nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,7 +22,10 @@ type bed struct {
 	shard    engine.ShardID
 	asleep   func(wake <-chan struct{}, until int64)
 	proposed func()
+	calls    int64
 }
+
+func (b *bed) Calls() int64 { return b.calls }
 
 func (b *bed) Now() int64 { return b.s.Now() }
 
@@ -62,8 +66,13 @@ func (s *stage) lane(id processing.JobID, b bed) {
 
 func (s *stage) duty(shard int, name string, b bed) {
 	s.t.Helper()
+	s.dutyOf(shard, name, &b)
+}
+
+func (s *stage) dutyOf(shard int, name string, b *bed) {
+	s.t.Helper()
 	b.s, b.shard = s, engine.ShardID(shard)
-	for _, d := range s.Executor(b.shard).Duties(1, func() engine.LeadDoor { return &b }) {
+	for _, d := range s.Executor(b.shard).Duties(1, func() engine.LeadDoor { return b }) {
 		if d.Machine != "processing" || name != "" && d.Name != name {
 			continue
 		}
@@ -192,6 +201,39 @@ sinks: [{ name: work, queue: { name: work } }, { name: copy, stream: { name: cop
 				t.Errorf("metrics %+v", m)
 			}
 		})
+	}
+}
+
+// TestTicksAmongOthers: while users write to the shard ticks are small, so that what they write does not wait long, and large when nobody does.
+func TestTicksAmongOthers(t *testing.T) {
+	for _, test := range []struct{ calls, least, most int64 }{{4, 1000, 2000}, {20, 100, 256}} {
+		s := newStage(t, 1)
+		id := s.submit(`
+name: copy
+batch_size: 1000
+sources: [{ name: in, stream: { name: in, partitions: all } }]
+sinks: [{ name: out, stream: { name: out } }]
+`)
+		s.append("in", "first")
+		var b bed
+		read, largest := int64(0), int64(0)
+		shard, name := processing.Lane(id)
+		b.proposed = func() {
+			in := s.job(id).Metrics.RecordsIn
+			if b.calls > 0 {
+				largest = max(largest, in-read)
+			} else {
+				s.append("in", slices.Repeat([]string{"more"}, 1000)...)
+				s.append("in", slices.Repeat([]string{"more"}, 1000)...)
+			}
+			read = in
+			b.calls += test.calls
+			s.Pass(200)
+		}
+		s.dutyOf(shard, name, &b)
+		if read != 2001 || largest < test.least || largest > test.most {
+			t.Errorf("with %d writes in 200 ms %d records were read, %d at once; want 2001, and %d-%d", test.calls, read, largest, test.least, test.most)
+		}
 	}
 }
 
