@@ -196,7 +196,7 @@ func awaitStatus(t *testing.T, c *http.Client, url string, want int) {
 // testCapacity measures what a server bears at each port: first with as many callers as it serves at a time, then with twice and four times as many calls a
 // second as that made.
 func testCapacity(t *testing.T, path string) {
-	s := startBy(t, binary(path, nil), "--data-dir", t.TempDir(), "--memory", "512MiB", "--max-requests", "32", "--max-in-flight", "32", "--dashboard-port", "0")
+	s := startBy(t, binary(path, nil), "--data-dir", t.TempDir(), "--memory", "512MiB", "--max-requests", "32", "--max-in-flight", "44", "--dashboard-port", "0")
 	defer s.stop()
 	c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 512}, Timeout: patience}
 	db, err := floe.Dial(t.Context(), []string{s.addr})

@@ -62,7 +62,7 @@ var settings = []setting{
 			c.maxConnections, err = integer(v, "number of connections", 1_000_000)
 			return err
 		}},
-	{"max-in-flight", "limits.max_in_flight", "n", "", "calls of clients that may be under way (default as --memory allows, 65536 at most)", func(c *config, v string) (err error) {
+	{"max-in-flight", "limits.max_in_flight", "n", "", "calls of clients that may be under way, of one namespace three fourths (default as --memory allows, 65536 at most)", func(c *config, v string) (err error) {
 		c.maxInFlight, err = integer(v, "number of calls", 1_000_000)
 		return err
 	}},
