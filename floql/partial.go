@@ -102,6 +102,9 @@ func (p *Partial) Series(s *Series) (*PartialSeries, error) {
 	return ps, nil
 }
 
+// Bytes returns the memory that the states take.
+func (p *Partial) Bytes() int64 { return p.table.Bytes() }
+
 // Computes reports whether points go through stages before they are aggregated, expressions perhaps, at up to a µs for each: who adds them looks the more
 // often whether somebody still waits.
 func (p *Partial) Computes() bool { return len(p.plan.first) > 0 }

@@ -299,6 +299,7 @@ func (t *target) scan(v *engine.View, sel *floql.Selection) (*scan, *selector, e
 		return nil, nil, err
 	}
 	s.ids = found.ids
+	v.Holds(seriesBytes * len(s.ids))
 	return s, found, limits.CheckSeries(int64(len(s.ids)))
 }
 
@@ -307,6 +308,7 @@ func (q *readQuery) answer(v *engine.View) error { return q.refused.note(q.read(
 func (q *readQuery) read(v *engine.View) error {
 	q.series, q.runs, q.more, q.refused = nil, nil, false, ""
 	v.Freeze()
+	v.Skims()
 	t, ok, err := find(v, q.namespace, q.selection.Measurement)
 	if err != nil || !ok {
 		return err
@@ -335,6 +337,9 @@ func (q *readQuery) read(v *engine.View) error {
 	return err
 }
 
+// pointBytes is what a point takes in memory.
+const pointBytes = 16
+
 // errFull ends a scan that has enough for a page.
 var errFull = errors.New("page full")
 
@@ -353,6 +358,7 @@ func (q *readQuery) collect(s *scan, found *selector, start spot) error {
 			return errFull
 		}
 		n += len(times)
+		s.view.Holds(pointBytes * len(times))
 		m := member{at.field, at.series}
 		place, ok := places[m]
 		if !ok {
@@ -362,6 +368,7 @@ func (q *readQuery) collect(s *scan, found *selector, start spot) error {
 			}
 			place = len(q.series)
 			places[m] = place
+			s.view.Holds(answerBytes + tagBytes*len(tags))
 			q.series = append(q.series, readSeries{seriesID(at.series), s.open.fields[s.fields[at.field]].name, tags})
 		}
 		q.runs = append(q.runs, readRun{place, slices.Clone(times), slices.Clone(values)})

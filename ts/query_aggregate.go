@@ -29,6 +29,7 @@ func (q *aggregateQuery) aggregate(v *engine.View) error {
 		return engine.Errorf(ErrInvalid, "ts: plan of a query: %v", err)
 	}
 	v.Freeze()
+	v.Skims()
 	t, ok, err := find(v, q.namespace, q.selection.Measurement)
 	if err != nil || !ok {
 		return err
@@ -71,6 +72,7 @@ type aggregation struct {
 	series  map[memberOf]*floql.PartialSeries
 	latest  memberOf
 	to      *floql.PartialSeries // latest
+	counted int64                // bytes of partial that the view knows of
 }
 
 // memberOf is a series of a field.
@@ -96,9 +98,24 @@ func (a *aggregation) member(field fieldID, id uint32) (*floql.PartialSeries, er
 			return nil, err
 		}
 		a.series[m] = to
+		a.view.Holds(answerBytes + tagBytes*len(tags))
 	}
 	a.latest, a.to = m, to
 	return to, nil
+}
+
+// What a series takes in memory beside its states, and each of its tags.
+const (
+	answerBytes = 200
+	tagBytes    = 100
+)
+
+// grown tells the view how much the states take.
+func (a *aggregation) grown() {
+	if n := a.partial.Bytes(); n > a.counted {
+		a.view.Holds(int(n - a.counted))
+		a.counted = n
+	}
 }
 
 // computeAtOnce is how many points go through expressions between two looks at whether somebody still waits, and as how many each counts that does: a few
@@ -115,6 +132,7 @@ func (a *aggregation) points() error {
 		if err != nil {
 			return err
 		}
+		defer a.grown()
 		if a.partial.Computes() {
 			return a.compute(to, times, values)
 		}
@@ -265,6 +283,7 @@ func (a *aggregation) rollupField(s *scan, p *partitionAt, field fieldID) (err e
 				return err
 			}
 		}
+		a.grown()
 	}
 	return nil
 }

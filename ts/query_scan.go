@@ -105,7 +105,9 @@ func (s *scan) hold() error {
 		if b, err = holdBlock(it.Value()); err == nil && b.span.oldest < s.to && b.span.newest >= s.from {
 			b.lsn = blockLSN(it.Key())
 			s.blocks = append(s.blocks, b)
-			held += int64(len(b.points)) + blockBytes + seriesBytes*int64(len(b.ids))
+			n := int64(len(b.points)) + blockBytes + seriesBytes*int64(len(b.ids))
+			s.view.Holds(int(n))
+			held += n
 			err = s.limits.CheckBytes(held)
 		}
 	}

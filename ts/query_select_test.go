@@ -1,6 +1,7 @@
 package ts_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/floql"
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/ts"
 )
@@ -259,5 +261,43 @@ func TestBlocksInBudget(t *testing.T) {
 	r.Advance(5 * minute) // sealed, it reads one page after the other
 	if err := ask(int64(bytes) / 2); err != nil {
 		t.Errorf("the query over pages = %v", err)
+	}
+}
+
+// TestLittleAnswersNeedNoSlot: a query that goes over many points and answers with few keeps little of them, and takes none of the slots of large reads. One that
+// answers with all of them does.
+func TestLittleAnswersNeedNoSlot(t *testing.T) {
+	const n = 50_000
+	r := newRig(t, 1)
+	s := storeOf(r, "n")
+	var lines strings.Builder
+	for i := range n {
+		fmt.Fprintf(&lines, "m f=%d %d\n", i*i%7919, i*100)
+	}
+	if _, err := s.WriteLine(t.Context(), strings.NewReader(lines.String()), ts.Milliseconds); err != nil {
+		t.Fatal(err)
+	}
+	r.Advance(10 * minute) // sealed: what is not is held by a query
+	readers := engine.NewReaders(0)
+	ask := func(ctx context.Context, stages string) error {
+		ctx, end := readers.Begin(ctx)
+		t.Cleanup(end)
+		_, err := s.Query(ctx, fmt.Sprintf("m[0..%d]%s", n*100, stages))
+		return err
+	}
+	for range 5 {
+		if err := ask(t.Context(), " | window(1h) | avg()"); err != nil {
+			t.Fatalf("an average of all points: %v", err)
+		}
+	}
+	for range 2 {
+		if err := ask(t.Context(), ""); err != nil {
+			t.Fatalf("all points: %v", err)
+		}
+	}
+	late, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := ask(late, ""); err == nil {
+		t.Error("all points are read a third time, and there are two slots")
 	}
 }

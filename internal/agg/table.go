@@ -149,6 +149,9 @@ func (s *Series) Add(times []int64, values []float64) error {
 	return nil
 }
 
+// Bytes returns the memory that the table takes.
+func (t *Table) Bytes() int64 { return t.bytes }
+
 // Pass counts points of the series that were read and are not added, and bytes of memory that they take.
 //
 // Errors: LimitError.

@@ -91,10 +91,20 @@ func (r *reader) end() {
 	}
 }
 
-// holds counts bytes that a query has read. One that has read much takes a slot.
+// Skims says that the query keeps little of the rows that it looks at. How much that is it tells by Holds.
+func (v *View) Skims() { v.scan.skims = true }
+
+// holds counts bytes that a query has read.
 func (v *View) holds(n int) {
+	if v.scan.bytes += n; !v.scan.skims {
+		v.Holds(n)
+	}
+}
+
+// Holds counts bytes that a query keeps until its answer has been handed on. One that keeps much takes a slot.
+func (v *View) Holds(n int) {
 	s := &v.scan
-	if s.bytes += n; s.bytes <= smallRead || s.large || s.ctx == nil {
+	if s.held += n; s.held <= smallRead || s.large || s.ctx == nil {
 		return
 	}
 	s.large = true

@@ -17,7 +17,9 @@ type scan struct {
 	stop        <-chan struct{} // closed when the replica stops
 	endless     bool            // of a duty: there is no limit
 	rows, bytes int
-	large       bool  // so many bytes that it has a slot, or asked for one: see Readers
+	held        int   // bytes that the query keeps
+	skims       bool  // it tells by itself how many
+	large       bool  // so many that it has a slot, or asked for one: see Readers
 	err         error // why it ended early: then that is its answer, whatever the machine makes of the rows it has got
 }
 

@@ -303,7 +303,7 @@ func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
 		}
 		v.claims = v.claims[:0]
 		v.stamp, v.unsettled = x.stamp.Load(), 0
-		v.scan.rows, v.scan.bytes = 0, 0
+		v.scan.rows, v.scan.bytes, v.scan.held, v.scan.skims = 0, 0, 0, false
 		err := x.answer(&v, q)
 		v.release()
 		if x.strict {
