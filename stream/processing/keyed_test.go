@@ -417,6 +417,35 @@ func canceled() context.Context {
 	return ctx
 }
 
+// TestSpreadIdle: sections that have nothing to do tell each other nothing, and write nothing, however long that is.
+func TestSpreadIdle(t *testing.T) {
+	s := newSpread(t, 3)
+	s.submit(strings.Replace(keyedSums, "sinks:", "  - { name: once, type: dedup, key: $.key }\n  - { name: more, type: aggregate, function: count, window: session, gap: 5 }\nsinks:", 1))
+	var sales []sale
+	for i := range int64(50) {
+		sales = append(sales, sale{fmt.Sprint("w", i%11), s.Now() + i*300, i})
+	}
+	s.sell("in", sales...)
+	s.pass()
+	s.end()
+	entries := func() (n int) {
+		for shard := range engine.ShardID(3) {
+			n += len(s.Log(shard))
+		}
+		return n
+	}
+	before := entries()
+	for range 20 {
+		s.Advance(60_000)
+	}
+	if n := entries() - before; n > 0 {
+		t.Errorf("idle sections have written %d entries", n)
+	}
+	if got := len(s.sorted("copy")); got != 11 {
+		t.Errorf("the sink holds %d sessions, want one for each key", got)
+	}
+}
+
 // sorted returns the payloads of a stream of four partitions, in their order.
 func (s *stage) sorted(name string) (all []string) {
 	s.t.Helper()
