@@ -173,7 +173,7 @@ func disturb(w World, jobs *processing.Store, name string) error {
 	switch n := w.Rand().IntN(5); {
 	case n == 0:
 		_, err = jobs.Stop(ctx, id)
-	case n == 1 || n == 2 && jobs.Namespace() == Spread: // where there are no savepoints
+	case n == 1:
 		err = jobs.Rescale(ctx, id, 1+w.Rand().IntN(8))
 	case n == 2:
 		_, err = jobs.Savepoint(ctx, id)

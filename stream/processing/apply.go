@@ -96,6 +96,7 @@ const (
 type sent struct {
 	job      ref
 	section  uint16
+	pass     bool // to another section
 	records  int64
 	bytes    int64
 	tolerant bool
@@ -105,10 +106,18 @@ type sent struct {
 func (s *sent) code(c *codec.Coder) {
 	codeRef(c, &s.job)
 	c.Uint16(&s.section)
+	c.Bool(&s.pass)
 	c.Varint(&s.records)
 	c.Varint(&s.bytes)
 	c.Bool(&s.tolerant)
 	c.Bytes(&s.lost)
+}
+
+func (s *sent) passes() int64 {
+	if s.pass {
+		return 1
+	}
+	return 0
 }
 
 // write gives an output of a section to its machine.
@@ -131,9 +140,10 @@ func (w *work) write(j *job, section uint16, i int, o *output) {
 	if cmd.Namespace, cmd.Spread = o.where, o.spread; o.where == "" {
 		cmd.Namespace, cmd.Spread = w.tx.NamespaceName(), w.tx.Spread()
 	}
-	s := sent{j.ref, section, o.records, int64(len(o.body) + len(o.lost)), o.tolerant, o.lost}
+	s := sent{j.ref, section, o.machine == engine.MachineProcessing, o.records, int64(len(o.body) + len(o.lost)), o.tolerant, o.lost}
 	out := w.out(j.ref, section)
 	out.messages++
+	out.passes += s.passes()
 	out.bytes += s.bytes
 	w.setOut(j.ref, section, out)
 	w.tx.Send(engine.Message{Command: cmd, Name: o.route, Lane: laneOf(j.ref, section), Token: encode([]byte{tokenThere}, &s, (*sent).code), Reply: true})
@@ -182,6 +192,7 @@ func (w *work) answered(s sent, err error) {
 	}
 	out := w.out(s.job, s.section)
 	out.messages--
+	out.passes -= s.passes()
 	if !plant.On(plant.BacklogStays) {
 		out.bytes -= s.bytes
 	}
@@ -192,6 +203,9 @@ func (w *work) answered(s sent, err error) {
 	w.setOut(s.job, s.section, out)
 	if out.bytes < maxOutBytes && out.bytes+s.bytes >= maxOutBytes {
 		w.tx.Notify(jobsTopic(), -1) // the job may go on
+	}
+	if s.pass {
+		w.standStill(j)
 	}
 	if !refused || len(s.lost) == 0 {
 		return

@@ -21,6 +21,7 @@ const (
 	kindFollow        // of the home of a job to other shards of a spread namespace
 	kindReport        // the other way round
 	kindPass          // of a section to one behind it
+	kindPhase         // of a part to its home: it stands still for a savepoint, or has been saved
 )
 
 // submitCommand is the body of kindSubmit. What it says beside source is what the definition says: see admit.
@@ -212,8 +213,24 @@ type fillCommand struct {
 	chunk     uint32
 	cursors   []cursorChange
 	state     []stateChange
+	inboxes   []inboxChange
 	last      bool
 	task      taskRow
+}
+
+// inboxChange is a row of an inbox, or a message in it, with its key behind the job.
+type inboxChange struct {
+	kind  byte
+	key   []byte
+	value []byte
+}
+
+func (i *inboxChange) code(c *codec.Coder) {
+	c.Byte(&i.kind)
+	c.View(&i.key)
+	if c.View(&i.value); !(i.kind == rowInbox && len(i.key) == inboxKeyLen || i.kind == rowMessage && len(i.key) == messageKeyLen) {
+		c.Fail("unknown row")
+	}
 }
 
 func (f *fillCommand) code(c *codec.Coder) {
@@ -227,6 +244,7 @@ func (f *fillCommand) code(c *codec.Coder) {
 		v.cursor.code(c)
 	})
 	codec.List(c, &f.state, func(c *codec.Coder, v *stateChange) { v.code(c) })
+	codec.List(c, &f.inboxes, func(c *codec.Coder, i *inboxChange) { i.code(c) })
 	if c.Bool(&f.last); f.last {
 		f.task.code(c)
 	}

@@ -49,6 +49,6 @@
 // one shard, to which records are passed from all others; those of one shard stay in their order. Event time there is the least of what all shards have come to. A
 // shard whose partitions are idle does not hold it up, so the first record that comes after a while may be late by the time that a message takes: allow lateness if that
 // matters. Records are passed to the shard of what kv_lookup looks up, too. A record that such an operator can not work with is in the stream of errors as it was passed to
-// it, and one that has been passed to an operator which another definition does not keep is dropped with its state. Savepoints are refused in such a namespace. Other namespaces that such
-// a job looks up, or its sinks write to, must not be spread.
+// it, and one that has been passed to an operator which another definition does not keep is dropped with its state. A job stands still while a savepoint of it is made, so that it is of one
+// moment in all shards, and can not be stopped while it is being restored from one. Other namespaces that such a job looks up, or its sinks write to, must not be spread.
 package processing

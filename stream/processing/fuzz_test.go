@@ -92,6 +92,8 @@ func FuzzCommands(f *testing.F) {
 	report := reportCommand{status: Failed, reason: "r"}
 	f.Add(kindReport, encode(nil, &report, (*reportCommand).code))
 	pass := passCommand{epoch: 3, to: 2, says: true, stands: standing{seen: true, newest: 7}, records: []byte{0}}
+	stood := phaseCommand{savepoint: 3, copied: true, bytes: 9}
+	f.Add(kindPhase, encode(nil, &stood, (*phaseCommand).code))
 	f.Add(kindPass, encode(nil, &pass, (*passCommand).code))
 	f.Fuzz(func(t *testing.T, kind uint8, body []byte) {
 		_ = admit(engine.Command{Kind: kind, Body: body}, 1<<20)
@@ -104,6 +106,8 @@ func FuzzCommands(f *testing.F) {
 			again(t, body, (*followCommand).code)
 		case kindReport:
 			again(t, body, (*reportCommand).code)
+		case kindPhase:
+			again(t, body, (*phaseCommand).code)
 		case kindPass:
 			again(t, body, (*passCommand).code)
 		case kindTick:

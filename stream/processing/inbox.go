@@ -131,6 +131,12 @@ func (i *inboxRow) waits(from upstream, next uint64) bool {
 	return slices.ContainsFunc(i.last, func(a arrival) bool { return a.from == from && a.number >= next })
 }
 
+// What is behind the job in the keys of both.
+const (
+	inboxKeyLen   = 2
+	messageKeyLen = 2 + 8
+)
+
 func inboxKey(r ref, section uint16) []byte {
 	return binary.BigEndian.AppendUint16(jobKey(rowInbox, r), section)
 }
@@ -174,11 +180,13 @@ func (w *work) pass(p *passCommand) ([]byte, error) {
 	switch {
 	case j == nil || p.epoch > j.part.epoch:
 		return nil, engine.Errorf(engine.ErrUnavailable, "the shard has not heard yet that the job runs")
-	case j.status == Cancelled || p.epoch < j.part.epoch && !w.has(j, p.to):
+	case j.status == Cancelled || p.epoch < j.part.reset && !plant.On(plant.PassedStays) || p.epoch < j.part.epoch && !w.has(j, p.to):
 		return nil, nil // nobody needs it any more
+	case j.restore != 0:
+		return nil, engine.Errorf(engine.ErrUnavailable, "the job is being restored")
 	}
 	in := w.inbox(j.ref, p.to)
-	if in.bytes >= maxInboxBytes && !plant.On(plant.InboxEndless) {
+	if in.bytes >= maxInboxBytes && j.part.phase == goesOn && !plant.On(plant.InboxEndless) {
 		return nil, engine.Errorf(engine.ErrBusy, "%d bytes wait in the inbox", in.bytes)
 	}
 	w.receive(j, &in, p)
@@ -238,6 +246,13 @@ func (w *work) take(j *job, t *takenOut) {
 	}
 	in.bytes -= t.bytes
 	w.setInbox(j.ref, t.section, &in)
+}
+
+// dropInboxes removes all that has been passed.
+func (w *work) dropInboxes(j *job) {
+	for n := range j.numbers {
+		w.dropInbox(j, n+1)
+	}
 }
 
 // dropInbox removes the inbox of a section that there is no more.

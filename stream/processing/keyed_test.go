@@ -417,6 +417,84 @@ func canceled() context.Context {
 	return ctx
 }
 
+// TestSpreadSavepoint: a savepoint is of one moment in all shards, whatever leaders and messages do meanwhile. Restored from it, with another definition too, a job tells
+// what it had not told by then, each window with each of its records once: what is on its way at that time counts no more.
+func TestSpreadSavepoint(t *testing.T) {
+	for name, more := range map[string]string{"one section": "", "two": "  - { name: longer, type: aggregate, function: sum, field: value, window: tumbling, window_size: 20 }\n"} {
+		t.Run(name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(rig.Seed(t), 3))
+			s, ctx := newSpread(t, 3), context.Background()
+			definition := strings.Replace(keyedSums, "sinks:", more+"sinks:", 1)
+			id, base := s.submit(definition), s.Now()/20_000*20_000
+			var sales []sale
+			sell := func() {
+				n := int64(len(sales))
+				sales = append(sales, sale{fmt.Sprint("w", rng.IntN(9)), base + n*200 - rng.Int64N(2000), n})
+				s.sell("in", sales[n])
+			}
+			for range 8 {
+				sell()
+			}
+			s.pass()
+			for round := range 30 {
+				for range 1 + rng.IntN(6) {
+					sell()
+				}
+				if round == 14 {
+					_, _ = s.jobs.Savepoint(canceled(), id)
+				}
+				s.disturb(rng, 3)
+			}
+			s.pass()
+			d, err := s.jobs.Detail(ctx, id)
+			if err != nil || len(d.Savepoints) != 1 || !d.Savepoints[0].Complete {
+				t.Fatalf("savepoints %+v, %v", d.Savepoints, err)
+			}
+			sp := d.Savepoints[0]
+			if sp.RecordsProcessed < 8 || sp.RecordsProcessed >= int64(len(sales)) || sp.Bytes == 0 {
+				t.Errorf("savepoint %+v of %d records", sp, len(sales))
+			}
+			for range 30 {
+				sell()
+			}
+			s.Hold(true)
+			for shard := range engine.ShardID(3) {
+				s.leadApart(shard)
+			}
+			told := len(s.windowsOf("copy"))
+			_, _ = s.jobs.Stop(canceled(), id)
+			edited := strings.Replace(definition, "  - { name: total", "  - { type: filter, condition: \"json:$.n>=0\" }\n  - { name: total", 1)
+			_, _ = s.jobs.Restore(canceled(), id, processing.FromSavepoint(sp.ID), processing.WithDefinition([]byte(edited)))
+			s.Hold(false)
+			for range 20 {
+				s.disturb(rng, 3)
+			}
+			s.pass()
+			s.end()
+			want := summedUp(sales, 10_000)
+			if more != "" {
+				var windows []sale
+				for _, w := range want {
+					windows = append(windows, sale{w.Key, w.End - 1, w.Value})
+				}
+				want = summedUp(windows, 20_000)
+			}
+			got := s.windowsOf("copy")
+			if len(got) > len(want)+told {
+				t.Errorf("there are %d windows, %d of them before the restore, want %d, those once more at most", len(got), told, len(want))
+			}
+			if got = slices.Compact(got); !slices.Equal(got, want) {
+				t.Errorf("windows %+v, want %+v", got, want)
+			}
+			if j := s.job(id); j.Status != processing.Running || j.Metrics.Late != 0 || j.Metrics.Errors != 0 || j.Metrics.Backlog != 0 {
+				t.Errorf("job %+v", j)
+			}
+			n := 0
+			s.Replay(func() int { n++; return 1 + n%7 }, func() bool { return n%3 == 0 })
+		})
+	}
+}
+
 // TestSpreadIdle: sections that have nothing to do tell each other nothing, and write nothing, however long that is.
 func TestSpreadIdle(t *testing.T) {
 	s := newSpread(t, 3)

@@ -55,6 +55,8 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		return carryOut(cmd.Body, (*followCommand).code, w.follow)
 	case kindReport:
 		return carryOut(cmd.Body, (*reportCommand).code, w.report)
+	case kindPhase:
+		return carryOut(cmd.Body, (*phaseCommand).code, w.phase)
 	case kindPass:
 		return carryOut(cmd.Body, (*passCommand).code, w.pass)
 	}
@@ -129,7 +131,7 @@ func notFound(id JobID) error { return engine.Errorf(ErrNotFound, "job %s not fo
 func (w *work) save(j *job) {
 	w.tx.Set(jobKey(rowJob, j.ref), encode(nil, &j.jobRow, (*jobRow).code))
 	active := jobKey(rowActive, j.ref)
-	if j.active() && !(j.part != nil && j.part.done) {
+	if j.active() && !(j.part != nil && j.part.done && j.pending == 0) {
 		w.tx.Set(active, key.AppendUint64(nil, j.revision))
 	} else {
 		w.tx.Delete(active)
@@ -196,6 +198,8 @@ func (w *work) stop(c *jobCommand) ([]byte, error) {
 		return nil, err
 	}
 	switch {
+	case j.restore != 0 && j.part != nil:
+		return nil, engine.Errorf(engine.ErrBusy, "job %s is being restored", jobID(j.created, j.ref))
 	case j.restore != 0: // what was filled is dropped by the next restore
 		j.restore = 0
 		w.dropGeneration(j, j.generation+1)
@@ -244,9 +248,8 @@ func (w *work) abandon(j *job) {
 		w.dropGeneration(j, j.generation+gen)
 	}
 	if j.part != nil {
-		for n := range j.numbers {
-			w.dropInbox(j, n+1)
-		}
+		w.dropInboxes(j)
+		j.part.saving, j.part.phase = 0, goesOn
 	}
 	w.dropSavepoints(j)
 	w.tx.Schedule(w.tx.Now()+listedMillis, j.ref.append([]byte{tokenForget}))

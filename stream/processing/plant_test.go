@@ -40,5 +40,6 @@ func TestPlanted(t *testing.T) {
 		{plant.InboxEndless, "TestSpreadInboxFull"},
 		{plant.UnreadIdle, "TestUnreadIsNotIdle"},
 		{plant.EndUnheard, "TestSpreadEnd"},
+		{plant.PassedStays, "TestSpreadSavepoint"},
 	})
 }

@@ -41,6 +41,7 @@ func tableOf(shared *memory) engine.Primitive {
 			{Kind: kindFollow, Name: "follow", From: engine.FromShards, Shrinks: true},
 			{Kind: kindReport, Name: "report", From: engine.FromShards, Shrinks: true},
 			{Kind: kindPass, Name: "pass", From: engine.FromShards},
+			{Kind: kindPhase, Name: "phase", From: engine.FromShards, Shrinks: true},
 		},
 		Queries: []engine.QueryType{
 			{Kind: queryJob, Name: "job", New: engine.NewQuery[jobQuery]},

@@ -116,7 +116,7 @@ func (q *jobQuery) readSavepoints(v *engine.View) error {
 		}
 		q.savepoints = append(q.savepoints, Savepoint{
 			ID: savepointID(s.created, ref{q.ref.shard, uint64At(it.Key(), 1+refLen)}), CreatedAt: timeOf(s.created), Complete: s.complete,
-			RecordsProcessed: s.task.counts.in, Bytes: s.bytes,
+			RecordsProcessed: s.records, Bytes: s.bytes,
 		})
 		q.saved = append(q.saved, s.numbers)
 	}

@@ -244,6 +244,7 @@ func (t *taskRow) code(c *codec.Coder) {
 // outRow is the value of a row 'q': messages of a section to other shards that have not been answered, and what has been refused of them.
 type outRow struct {
 	messages int64
+	passes   int64 // of them, those for other sections
 	bytes    int64
 	refused  int64 // records
 }
@@ -251,6 +252,7 @@ type outRow struct {
 func (o *outRow) code(c *codec.Coder) {
 	version(c, "out")
 	c.Varint(&o.messages)
+	c.Varint(&o.passes)
 	c.Varint(&o.bytes)
 	c.Varint(&o.refused)
 }
@@ -279,6 +281,7 @@ type savepointRow struct {
 	attempt  uint64 // LSN at which the one who makes it has begun
 	chunks   uint32
 	bytes    int64
+	records  int64   // that the job had read
 	task     taskRow // as of the savepoint
 	numbers  []numbered
 }
@@ -290,6 +293,7 @@ func (s *savepointRow) code(c *codec.Coder) {
 	c.Uvarint(&s.attempt)
 	c.Uint32(&s.chunks)
 	c.Varint(&s.bytes)
+	c.Varint(&s.records)
 	s.task.code(c)
 	codec.List(c, &s.numbers, func(c *codec.Coder, n *numbered) { n.code(c) })
 }

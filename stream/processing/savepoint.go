@@ -1,6 +1,7 @@
 package processing
 
 import (
+	"encoding/binary"
 	"slices"
 
 	"github.com/floedb/floe/internal/engine"
@@ -14,8 +15,6 @@ func (w *work) askSavepoint(c *jobCommand) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case j.part != nil:
-		return nil, engine.Errorf(ErrInvalid, "job %s: namespace %q is spread over all shards: savepoints of such jobs are not supported", jobID(j.created, j.ref), w.tx.NamespaceName())
 	case j.status == Cancelled || j.restore != 0:
 		return nil, engine.Errorf(ErrConflict, "job %s is %s, there is nothing to save", jobID(j.created, j.ref), j.state())
 	case j.pending != 0:
@@ -28,7 +27,12 @@ func (w *work) askSavepoint(c *jobCommand) ([]byte, error) {
 	j.savepoints++
 	s := savepointRow{created: w.tx.Now()}
 	w.setSavepoint(j, j.pending, &s)
+	if j.part != nil {
+		j.part.saving, j.part.phase, j.part.saved = j.pending, pauses, saved{}
+		j.revision = uint64(w.tx.LSN())
+	}
 	w.save(j)
+	w.standStill(j)
 	res := changed{j.status, j.pending, s.created}
 	return encode(nil, &res, (*changed).code), nil
 }
@@ -93,6 +97,12 @@ func (w *work) dropSavepoint(c *jobCommand) ([]byte, error) {
 		j.pending = 0
 	}
 	w.removeSavepoint(j, c.n)
+	if j.part != nil {
+		if j.part.saving == c.n {
+			j.part.saving, j.part.phase = 0, goesOn
+		}
+		j.revision = uint64(w.tx.LSN())
+	}
 	w.save(j)
 	return w.changed(j)
 }
@@ -125,11 +135,18 @@ func (w *work) addChunk(c *saveCommand) ([]byte, error) {
 	s.chunks++
 	s.bytes += int64(len(c.data))
 	if c.last != nil {
-		s.complete, s.task, s.numbers = true, c.last.task, c.last.numbers
-		j.pending = 0
-		w.save(j)
+		s.complete, s.task, s.numbers, s.records = true, c.last.task, c.last.numbers, c.last.task.counts.in
+		if j.part != nil {
+			w.copied(j, s)
+		} else {
+			j.pending = 0
+			w.save(j)
+		}
 	}
 	w.setSavepoint(j, c.savepoint, s)
+	if c.last != nil && j.part != nil {
+		w.reportPhase(j, &phaseCommand{j.ref, c.savepoint, true, s.bytes, s.records})
+	}
 	w.tx.Notify(jobTopic(j.ref), -1)
 	return nil, nil
 }
@@ -146,6 +163,8 @@ func (w *work) restore(r *restoreCommand) ([]byte, error) {
 		return nil, engine.Errorf(ErrConflict, "job %s has been changed meanwhile", id)
 	case j.status == Cancelled || j.status == Running || j.restore != 0:
 		return nil, engine.Errorf(ErrConflict, "job %s is %s: stop it before it is restored", id, j.state())
+	case j.part != nil && j.part.saving != 0:
+		return nil, engine.Errorf(engine.ErrBusy, "job %s: a savepoint is being made", id)
 	case r.edited && r.name != j.name:
 		return nil, engine.Errorf(ErrInvalid, "job %s is called %q, the definition is of %q", id, j.name, r.name)
 	}
@@ -156,7 +175,7 @@ func (w *work) restore(r *restoreCommand) ([]byte, error) {
 	known := j.numbers
 	j.numbers, j.revision, j.since = max(j.numbers, r.last), uint64(w.tx.LSN()), uint64(w.tx.LSN())
 	if j.part != nil {
-		*j.part = partRow{epoch: j.since}
+		*j.part = partRow{epoch: j.since, reset: j.part.reset, goal: Running}
 	}
 	if r.savepoint == 0 {
 		if r.edited {
@@ -169,10 +188,19 @@ func (w *work) restore(r *restoreCommand) ([]byte, error) {
 	if s == nil || !s.complete {
 		return nil, engine.Errorf(ErrNotFound, "job %s has no such savepoint, or it is not complete", id)
 	}
-	w.dropGeneration(j, j.generation+1)
-	j.restore, j.restored = r.savepoint, 0
+	w.beginRestore(j, r.savepoint)
 	w.save(j)
 	return w.changed(j)
+}
+
+// beginRestore has the leader fill the next generation from a savepoint. What has been passed to the part is gone then: the savepoint has what had been passed.
+func (w *work) beginRestore(j *job, savepoint uint64) {
+	w.dropGeneration(j, j.generation+1)
+	if j.part != nil {
+		w.dropInboxes(j)
+		j.part.reset = j.part.epoch
+	}
+	j.restore, j.restored = savepoint, 0
 }
 
 // keep removes what an edited definition has no use for. known is the greatest number of the definitions before.
@@ -235,6 +263,16 @@ func (w *work) fill(f *fillCommand) ([]byte, error) {
 	}
 	w.setCursors(j, j.generation+1, f.cursors)
 	w.setState(j, j.generation+1, f.state)
+	for i := range f.inboxes {
+		c := &f.inboxes[i]
+		w.tx.Set(append(jobKey(c.kind, j.ref), c.key...), c.value)
+		if c.kind == rowMessage {
+			section := binary.BigEndian.Uint16(c.key)
+			in := w.inbox(j.ref, section)
+			in.bytes += int64(len(c.value))
+			w.setInbox(j.ref, section, &in)
+		}
+	}
 	j.restored++
 	if f.last {
 		w.switchGeneration(j, f)
@@ -257,8 +295,13 @@ func (w *work) switchGeneration(j *job, f *fillCommand) {
 	if plant.On(plant.CountersRestored) {
 		row.counts = f.task.counts
 	}
+	row.sections = f.task.sections
 	w.tx.Set(jobKey(rowTask, j.ref), encode(nil, &row, (*taskRow).code))
+	if j.part != nil && j.part.goal != Running {
+		return // it has been stopped meanwhile
+	}
 	w.run(j)
+	w.standStill(j)
 }
 
 // jobTopic is notified when a savepoint of the job has got on.

@@ -96,7 +96,12 @@ func jobToSave(v *engine.View, held map[ref]*hold) (r ref, j jobRow, ok bool, er
 			v.WakeAt(h.until)
 			continue
 		}
-		if j, ok, err := readJob(v, r); err != nil || ok && (j.pending != 0 || j.restore != 0) {
+		j, ok, err := readJob(v, r)
+		part := partRow{}
+		if err == nil && ok && j.pending != 0 && j.restore == 0 {
+			part, err = readPart(v, r)
+		}
+		if err != nil || ok && (j.restore != 0 || j.pending != 0 && (part.epoch == 0 || part.phase == copies)) {
 			return r, j, true, err
 		}
 	}
@@ -146,6 +151,13 @@ func (s *saving) saveAll() error {
 			return err
 		}
 	}
+	if s.spread {
+		for _, kind := range []byte{rowInbox, rowMessage} {
+			if err := w.copy(kind, jobKey(kind, s.ref)); err != nil {
+				return err
+			}
+		}
+	}
 	w.command.last = last
 	return w.flush()
 }
@@ -174,7 +186,7 @@ func (w *chunkWriter) copy(kind byte, prefix []byte) error {
 		return err
 	}
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
-		w.buf = codec.AppendBytes(append(w.buf, kind), it.Key()[generationAt:])
+		w.buf = codec.AppendBytes(append(w.buf, kind), it.Key()[len(prefix):])
 		w.buf = codec.AppendBytes(w.buf, it.Value())
 		if len(w.buf) >= chunkBytes {
 			err = w.flush()
@@ -216,7 +228,7 @@ func readChunk(b []byte, f func(kind byte, k, value []byte)) error {
 	r := codec.NewReader(rows)
 	for r.Len() > 0 {
 		kind, k, value := r.Byte(), r.Bytes(), r.Bytes()
-		if r.Err() == nil && (kind == rowCursor && len(k) == 4 || kind == rowState && len(k) >= 2) {
+		if r.Err() == nil && (kind == rowCursor && len(k) == 4 || kind == rowState && len(k) >= 2 || kind == rowInbox && len(k) == inboxKeyLen || kind == rowMessage && len(k) == messageKeyLen) {
 			f(kind, k, value)
 		} else if r.Err() == nil {
 			return fmt.Errorf("processing: chunk of a savepoint: %w: row %q %x", codec.ErrCorrupt, kind, k)
@@ -248,6 +260,9 @@ func (s *saving) fill() error {
 	if f.task.fire, err = pipeline.Renumber(f.task.fire, kept); err != nil {
 		return err
 	}
+	if err := f.task.renumber(kept); err != nil {
+		return err
+	}
 	if !slices.ContainsFunc(sp.numbers, func(n numbered) bool { return n.source && kept[n.number] != 0 }) {
 		f.task.beginTime()
 	}
@@ -258,9 +273,12 @@ func (s *saving) fill() error {
 	return nil
 }
 
+// keptMap maps numbers of before to those of now.
+type keptMap map[uint16]uint16
+
 // keptNumbers maps the numbers of parts of a savepoint to those that they have now.
-func keptNumbers(was, is []numbered) map[uint16]uint16 {
-	kept := make(map[uint16]uint16)
+func keptNumbers(was, is []numbered) keptMap {
+	kept := make(keptMap)
 	for _, o := range was {
 		for _, n := range is {
 			if n.source == o.source && n.name == o.name && n.shape == o.shape {
@@ -272,21 +290,26 @@ func keptNumbers(was, is []numbered) map[uint16]uint16 {
 }
 
 // read adds the rows of a chunk that are kept.
-func (f *fillCommand) read(b []byte, kept map[uint16]uint16) (err error) {
+func (f *fillCommand) read(b []byte, kept keptMap) (err error) {
 	var bad error
 	err = readChunk(b, func(kind byte, k, value []byte) {
 		number, ok := kept[binary.BigEndian.Uint16(k)]
 		if !ok {
 			return
 		}
-		if kind == rowCursor {
+		renamed := append(binary.BigEndian.AppendUint16(nil, number), k[2:]...)
+		switch kind {
+		case rowCursor:
 			c, err := decode(value, (*cursor).code)
 			bad = errors.Join(bad, err)
 			f.cursors = append(f.cursors, cursorChange{number, binary.BigEndian.Uint16(k[2:]), c})
-			return
+		case rowState:
+			f.state = append(f.state, stateChange{statePut, renamed, value})
+		default:
+			renumbered, err := kept.inInbox(kind, number, value)
+			bad = errors.Join(bad, err)
+			f.inboxes = append(f.inboxes, inboxChange{kind, renamed, renumbered})
 		}
-		renamed := append(binary.BigEndian.AppendUint16(nil, number), k[2:]...)
-		f.state = append(f.state, stateChange{statePut, renamed, value})
 	})
 	return errors.Join(err, bad)
 }

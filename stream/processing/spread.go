@@ -27,6 +27,12 @@ type partRow struct {
 	epoch uint64 // LSN, at home, at which the job has begun to run
 	done  bool   // the part has read all that it was to read
 	ended int    // at home: how many parts have
+	reset uint64 // epoch in which the job has begun from a savepoint: what is passed of earlier ones is of no use
+	goal  Status // what becomes of the part when it has been restored
+
+	saving uint64 // the savepoint that is being made; 0: none
+	phase  phase  // how far the part is with that
+	saved  saved  // at home: how far all are
 }
 
 func (p *partRow) code(c *codec.Coder) {
@@ -35,6 +41,11 @@ func (p *partRow) code(c *codec.Coder) {
 	c.Uvarint(&p.epoch)
 	c.Bool(&p.done)
 	c.Int(&p.ended)
+	c.Uvarint(&p.reset)
+	c.Byte((*byte)(&p.goal))
+	c.Uvarint(&p.saving)
+	c.Byte((*byte)(&p.phase))
+	p.saved.code(c)
 }
 
 // followCommand is the body of kindFollow: what has become of a job.
@@ -50,6 +61,10 @@ type followCommand struct {
 	batch       int
 	maxPayload  int
 	numbers     uint16
+	restore     uint64        // savepoint from which the epoch begins; 0: none
+	savepoints  []savepointOf // all that there are
+	saving      uint64
+	copies      bool // all parts stand still for that one
 	defined     bool // with the definition, which is new
 	definition  definitionRow
 }
@@ -68,6 +83,10 @@ func (f *followCommand) code(c *codec.Coder) {
 		c.Int(n)
 	}
 	c.Uint16(&f.numbers)
+	c.Uvarint(&f.restore)
+	codec.List(c, &f.savepoints, func(c *codec.Coder, s *savepointOf) { s.code(c) })
+	c.Uvarint(&f.saving)
+	c.Bool(&f.copies)
 	if c.Bool(&f.defined); f.defined {
 		f.definition.code(c)
 	}
@@ -106,6 +125,7 @@ func (w *work) savePart(j *job) {
 	f := followCommand{
 		job: j.ref, revision: j.revision, epoch: j.part.epoch, name: j.name, created: j.created, status: j.status, reason: j.reason,
 		parallelism: j.parallelism, batch: j.batch, maxPayload: j.maxPayload, numbers: j.numbers,
+		restore: j.restore, savepoints: w.savepointsOf(j), saving: j.part.saving, copies: j.part.phase >= copies,
 	}
 	if j.defined != nil {
 		f.defined, f.definition = true, *j.defined
@@ -139,25 +159,38 @@ func (w *work) follow(f *followCommand) ([]byte, error) {
 	}
 	known := j.numbers
 	j.part.heard, j.revision, j.numbers = f.revision, uint64(w.tx.LSN()), f.numbers
+	again := f.epoch != j.part.epoch && !plant.On(plant.PartStays)
+	restores := again && f.restore != 0
 	if f.defined {
 		w.define(j, &f.definition)
-		w.keep(j, f.definition.numbers, known)
+		if !restores {
+			w.keep(j, f.definition.numbers, known)
+		}
 	}
 	j.parallelism, j.batch, j.maxPayload = f.parallelism, f.batch, f.maxPayload
-	again := f.epoch != j.part.epoch && !plant.On(plant.PartStays)
 	if again {
 		j.part.epoch, j.part.done, j.since = f.epoch, false, uint64(w.tx.LSN())
+	}
+	if j.part.goal = f.status; restores {
+		j.part.goal = Running
 	}
 	switch {
 	case f.status == Cancelled:
 		w.abandon(j)
-	case f.status == Running && again:
+		return nil, nil
+	case restores:
+		if j.status == Running {
+			w.end(j, f.status, f.reason)
+		}
+		w.beginRestore(j, f.restore)
+	case f.status == Running && again && j.restore == 0:
 		w.run(j)
 	case f.status != Running && j.status == Running:
 		w.end(j, f.status, f.reason)
-	default: // a part that has failed stays so: its home will hear of it, if that is not known there yet
-		w.save(j)
 	}
+	w.followSaving(j, f)
+	// A part that has failed stays so: its home will hear of it, if that is not known there yet.
+	w.save(j)
 	return nil, nil
 }
 

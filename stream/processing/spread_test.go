@@ -307,10 +307,6 @@ func TestSpreadLimits(t *testing.T) {
 	if _, err := s.jobs.Submit(ctx, []byte(definition)); !errors.Is(err, processing.ErrInvalid) || !strings.Contains(err.Error(), `operator "user": namespace "wide" is spread`) {
 		t.Errorf("Submit: %v", err)
 	}
-	id := s.submit(keyedSums)
-	if _, err := s.jobs.Savepoint(ctx, id); !errors.Is(err, processing.ErrInvalid) || !strings.Contains(err.Error(), "savepoints") {
-		t.Errorf("Savepoint: %v", err)
-	}
 }
 
 // TestSpreadListing: jobs of all shards are listed in the order of their names, in pages.

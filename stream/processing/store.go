@@ -291,7 +291,7 @@ func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Job, erro
 
 // Stop ends a job, which can be restored: nothing of a record is done that was not done when Stop returns, or all of it. A job that is stopped already is left as it is.
 //
-// Errors: ErrNotFound; ErrConflict if it has failed, is completed or cancelled.
+// Errors: ErrNotFound; ErrConflict if it has failed, is completed or cancelled; ErrBusy while it is being restored in a namespace that is spread over all shards.
 func (s *Store) Stop(ctx context.Context, id JobID) (Status, error) {
 	res, err := s.change(ctx, kindStop, id, 0)
 	return res.status, err
@@ -317,10 +317,9 @@ func (s *Store) Rescale(ctx context.Context, id JobID, parallelism int) error {
 }
 
 // Savepoint begins to copy the state of a job, as it is between two ticks, while the job goes on; AwaitSavepoint waits for the end. Of more than MaxSavepoints
-// the oldest goes.
+// the oldest goes. In a namespace that is spread over all shards the job stands still until then.
 //
-// Errors: ErrNotFound; ErrInvalid in a namespace that is spread over all shards; ErrConflict if the job is cancelled or being restored; ErrBusy while another savepoint
-// is being made.
+// Errors: ErrNotFound; ErrConflict if the job is cancelled or being restored; ErrBusy while another savepoint is being made.
 func (s *Store) Savepoint(ctx context.Context, id JobID) (SavepointID, error) {
 	res, err := s.change(ctx, kindSavepoint, id, 0)
 	if err != nil {
@@ -407,7 +406,7 @@ func DropState() RestoreOption { return func(o *restoreOptions) { o.drop = true 
 // it was, event time begins anew.
 //
 // Options: FromSavepoint, WithDefinition, DropState. Errors: ErrNotFound for job and savepoint; ErrConflict if the job runs or is cancelled, or if state would be
-// lost that DropState does not allow to lose; those of Submit.
+// lost that DropState does not allow to lose; ErrBusy while a savepoint is being made in a namespace that is spread over all shards; those of Submit.
 func (s *Store) Restore(ctx context.Context, id JobID, opts ...RestoreOption) (Status, error) {
 	for try := 0; ; try++ {
 		cmd, p, err := s.restoring(ctx, id, opts)

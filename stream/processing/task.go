@@ -119,7 +119,9 @@ func (m *machine) open(v *engine.View, r ref) (*task, error) {
 		if err != nil {
 			return nil, err
 		}
-		t.epoch = part.epoch
+		if t.epoch = part.epoch; part.done || part.phase != goesOn {
+			return nil, nil // there is nothing for it to do
+		}
 	}
 	if err := t.compile(v); err != nil {
 		return nil, err

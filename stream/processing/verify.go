@@ -60,7 +60,9 @@ func (v *verifier) verifyJobs() error {
 func (v *verifier) away(r ref) bool { return engine.ShardID(r.shard) != v.Shard() }
 
 // busy reports whether the leader has something to do for the job.
-func (j *verified) busy() bool { return j.jobRow.active() && (j.part == nil || !j.part.done) }
+func (j *verified) busy() bool {
+	return j.jobRow.active() && (j.part == nil || !j.part.done || j.pending != 0)
+}
 
 func (v *verifier) verifyParts() error {
 	err := each(v, rowPart, 1+refLen, (*partRow).code, func(r ref, _ []byte, p *partRow) {
