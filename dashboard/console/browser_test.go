@@ -20,6 +20,7 @@ import (
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/dashboard"
 	"github.com/floedb/floe/internal/demo"
+	"github.com/floedb/floe/stream"
 )
 
 var (
@@ -43,6 +44,7 @@ func TestBrowser(t *testing.T) {
 		"root": serve(t, dashboard.New(node)) + "/", "prefix": host + "/admin/floe/", "proxy": proxy + "/ops/console/",
 		"reading": serve(t, dashboard.New(node, dashboard.Options{ReadOnly: true})) + "/",
 	}
+	addFlood(t, node, addresses)
 	addKeys(t, openShop(t), addresses)
 	text, err := json.Marshal(addresses)
 	if err != nil {
@@ -107,6 +109,35 @@ func awkward(ctx context.Context, node *floe.Node) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// addFlood adds a stream that grows by a thousand records when it is told to, and a namespace with more keys than a list takes.
+func addFlood(t *testing.T, node *floe.Node, addresses map[string]string) {
+	ctx, store := t.Context(), node.Stream(demo.Main)
+	flood := func(n int) error {
+		messages := make([]stream.Message, n)
+		for i := range messages {
+			messages[i] = stream.Message{Payload: []byte(fmt.Sprintf(`{"reading":%d,"unit":"kPa","of":"a meter somewhere that talks a lot"}`, i))}
+		}
+		_, err := store.AppendMany(ctx, "flood", messages)
+		return err
+	}
+	if err := flood(200); err != nil {
+		t.Fatal(err)
+	}
+	addresses["flood"] = serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := flood(1000); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	})) + "/"
+	if !*full {
+		return
+	}
+	for i := range 10_500 {
+		if _, err := node.KV("plenty").Put(ctx, fmt.Sprintf("key/%05d", i), []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // addKeys serves a node that asks for keys, and what takes one back, for a test that has a session end.

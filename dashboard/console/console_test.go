@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -124,6 +125,42 @@ func TestServing(t *testing.T) {
 	for _, path := range []string{"/index.html", "/SOURCE", "/assets", "/assets/", "/assets/none.js", "/streams", "/favicon.ico"} {
 		if got := ask(site, path); got.StatusCode != 404 {
 			t.Errorf("GET %s is %s, want 404", path, got.Status)
+		}
+	}
+}
+
+// TestAssets: what a browser may keep for a year has a name with a hash of its content in it, each is asked for by the page or by another one, and all that
+// are asked for are there: a tab that is open over an upgrade finds another name or none, never other bytes.
+func TestAssets(t *testing.T) {
+	site := console.New()
+	name := regexp.MustCompile(`[\w-]+-[\w-]{8}\.(?:js|css)\b`)
+	there := make(map[string]bool)
+	asked := make(map[string]bool)
+	for _, path := range site.Paths() {
+		if base, ok := strings.CutPrefix(path, "/assets/"); ok {
+			there[base] = true
+			if name.FindString(base) != base {
+				t.Errorf("%s has no hash in its name", path)
+			}
+		}
+		if ext := filepath.Ext(path); path != "/" && ext != ".js" {
+			continue
+		}
+		for _, other := range name.FindAllString(string(body(t, ask(site, path))), -1) {
+			asked[other] = true
+		}
+	}
+	if len(there) < 10 {
+		t.Fatalf("there are %d assets", len(there))
+	}
+	for base := range there {
+		if !asked[base] {
+			t.Errorf("nothing asks for %s", base)
+		}
+	}
+	for base := range asked {
+		if !there[base] {
+			t.Errorf("%s is asked for and not there", base)
 		}
 	}
 }

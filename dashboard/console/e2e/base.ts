@@ -1,6 +1,6 @@
 import type { Page } from 'playwright-core'
 import { expect, test } from 'vitest'
-import { allow, at, full, h1, open, settled, theContext, to } from './browser'
+import { allow, at, full, h1, later, open, settled, theContext, to } from './browser'
 
 for (const mount of full ? (['root', 'prefix', 'proxy'] as const) : (['prefix', 'proxy'] as const)) {
   test(`mount: the console works at ${mount}`, async () => {
@@ -230,7 +230,68 @@ test('sign-in: when the time of the session is over a key is asked for, though n
   await p.clock.setSystemTime(new Date())
   await signIn(p, at.admin)
   await p.locator('[data-test=history]').waitFor()
-  expect(p.url()).toBe(at.guarded + '#/shop/kv/count%2Forders?tab=history')
+  expect(p.url()).toBe(at.guarded + '#/shop/kv/count%2Forders?tab=history&refresh=paused')
+})
+
+test('refresh: it stops for a dialog, for selected text, in a hidden tab and when it is paused, and goes on', async () => {
+  const p = await open(at.root + '#/shop/queues', { clock: true })
+  await p.getByRole('row', { name: /^mail/ }).waitFor()
+  let reads = 0
+  p.on('request', r => (reads += r.url().includes('/api/v1/queues?') ? 1 : 0))
+  const during = async (ms: number) => {
+    const before = reads
+    await later(p, ms)
+    return reads - before
+  }
+  const show = (hidden: boolean) =>
+    p.evaluate(h => {
+      Object.defineProperty(document, 'hidden', { value: h, configurable: true })
+      Object.defineProperty(document, 'visibilityState', { value: h ? 'hidden' : 'visible', configurable: true })
+      document.dispatchEvent(new Event('visibilitychange', { bubbles: true }))
+    }, hidden)
+  const stops: [string, () => Promise<unknown>, () => Promise<unknown>][] = [
+    ['a dialog', () => p.getByRole('button', { name: 'Enqueue', exact: true }).click(), () => p.keyboard.press('Escape')],
+    [
+      'a selection',
+      () => p.evaluate(() => getSelection()!.selectAllChildren(document.querySelector('h1')!)),
+      () => p.evaluate(() => getSelection()!.removeAllRanges()),
+    ],
+    ['a hidden tab', () => show(true), () => show(false)],
+    ['a pause', () => p.keyboard.press('p'), () => p.keyboard.press('p')],
+  ]
+  for (const [what, stop, go] of stops) {
+    await stop()
+    await later(p, 1000) // what was under way
+    expect([what, await during(7000)]).toEqual([what, 0])
+    await go()
+    expect([what, (await during(7000)) > 1]).toEqual([what, true])
+  }
+  await p.keyboard.press('p')
+  expect(p.url()).toContain('refresh=paused')
+  await later(p, 1000)
+  await show(true)
+  await show(false)
+  expect(await during(3000)).toBe(0)
+  const before = reads
+  await p.keyboard.press('r')
+  await later(p, 3000)
+  expect(reads - before).toBe(1)
+  // A colleague who is sent this sees it at rest, and goes on when they want to.
+  await p.keyboard.press('p')
+  expect(p.url()).not.toContain('refresh')
+})
+
+test('an update: what the tab can not load any more says so, and a reload goes on where one is', async () => {
+  const p = await open(at.root + '#/shop/overview')
+  await settled(p)
+  allow(/ERR_FAILED|dynamically imported|Failed to load/)
+  await p.route('**/assets/KV-*.js', r => r.abort())
+  await p.getByRole('link', { name: 'KV', exact: true }).click()
+  await p.getByText('The console was updated').waitFor()
+  await p.unroute('**/assets/KV-*.js')
+  await p.getByRole('button', { name: 'Reload' }).click()
+  await h1(p, 'KV')
+  expect(p.url()).toBe(at.root + '#/shop/kv')
 })
 
 test('freshness: a node that can not be reached leaves what was read, and comes back', async () => {

@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, expect } from 'vitest'
 import { record } from './recorder'
 
 export const at = JSON.parse(process.env['FLOE_AT'] ?? '{}') as Record<
-  'root' | 'prefix' | 'proxy' | 'reading' | 'guarded' | 'revoke' | 'admin' | 'reader' | 'narrow' | 'guest',
+  'root' | 'prefix' | 'proxy' | 'reading' | 'guarded' | 'revoke' | 'flood' | 'admin' | 'reader' | 'narrow' | 'guest',
   string
 >
 export const full = process.env['FLOE_FULL'] === '1'
@@ -95,7 +95,7 @@ export async function to(p: Page, hash: string) {
 export async function later(p: Page, ms: number, step = 1000) {
   for (let gone = 0; gone < ms; gone += step) {
     await p.clock.runFor(Math.min(step, ms - gone))
-    await expect.poll(() => pending, { interval: 5 }).toBeLessThanOrEqual(0)
+    await expect.poll(() => pending, { interval: 5, timeout: 8000 }).toBeLessThanOrEqual(0)
   }
 }
 
@@ -145,6 +145,23 @@ export async function accessible(p: Page, what: string) {
 export async function fits(p: Page, what: string) {
   const wide = await p.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)
   expect(wide, `${what} scrolls sideways`).toBeLessThanOrEqual(0)
+  const cut = await p.evaluate(() => {
+    // What stands in a part that scrolls can be brought into view.
+    const scrolls = (el: Element) => {
+      for (let e = el.parentElement; e; e = e.parentElement) if (e.scrollWidth > e.clientWidth && /auto|scroll/.test(getComputedStyle(e).overflowX)) return true
+      return false
+    }
+    const seen = [...document.querySelectorAll<HTMLElement>('h1, h2, button, a.btn, input, select, label, [role=tab]')].filter(
+      el => el.getClientRects().length > 0 && !el.closest('.sr, .offscreen, .skip') && getComputedStyle(el).visibility !== 'hidden',
+    )
+    const over = seen.filter(el => {
+      const box = el.getBoundingClientRect()
+      return (box.right > innerWidth + 1 || box.left < -1) && !scrolls(el)
+    })
+    const short = seen.filter(el => el.matches('.btn, [role=tab], h1') && el.scrollWidth > el.clientWidth + 1)
+    return [...over, ...short].map(el => `${el.tagName} ${el.getAttribute('aria-label') ?? el.textContent?.slice(0, 40)}`)
+  })
+  expect(cut, `${what} has cut off`).toEqual([])
 }
 
 export async function shot(p: Page, name: string) {

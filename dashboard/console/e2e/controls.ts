@@ -1,7 +1,7 @@
 // The controls that no story of another test leads to: each does what it says.
 import type { Page } from 'playwright-core'
 import { expect, test } from 'vitest'
-import { allow, at, h1, later, open, to } from './browser'
+import { accessible, allow, at, fits, h1, later, open, settled, to } from './browser'
 import { address } from './views'
 
 const copied = (p: Page) => p.evaluate(() => navigator.clipboard.readText())
@@ -101,7 +101,7 @@ const dialogs: [string, string][] = [
   ['#/shop/runs/order-4207', 'Cancel the run'],
 ]
 
-test('dialogs: Cancel and Close change nothing', async () => {
+test('dialogs: Cancel and Close change nothing, and nobody is shut out', { timeout: 120_000 }, async () => {
   const p = await open(at.root + '#/shop/overview')
   const writes: string[] = []
   p.on('request', r => {
@@ -112,6 +112,11 @@ test('dialogs: Cancel and Close change nothing', async () => {
     await to(p, await address(where))
     for (const way of ['Cancel', 'Close']) {
       await p.locator('#main').getByRole('button', { name, exact: true }).click()
+      if (way === 'Cancel') {
+        await dialog.locator('.skeleton').waitFor({ state: 'detached' })
+        await fits(p, `${where}: ${name}`)
+        await accessible(p, `${where}: ${name}`)
+      }
       await dialog.getByRole('button', { name: way, exact: true }).click()
       await dialog.waitFor({ state: 'detached' })
     }
@@ -192,6 +197,7 @@ test('payload: as what it is shown, copied and kept; the details beside the list
   await expect.poll(async () => (await inspector.boundingBox())!.width).toBeLessThan(width)
   await inspector.getByRole('button', { name: 'Close' }).click()
   await inspector.waitFor({ state: 'detached' })
+  expect(await p.evaluate(() => document.activeElement?.getAttribute('role'))).toBe('grid')
 })
 
 test('queues: its tabs, a message with a delay, many dead letters, of which one thinks better', async () => {
@@ -258,6 +264,10 @@ test('streams: the tape, what is found, the parts', async () => {
     expect(hash(p)).toContain(`range=${range}`)
   }
   await press(p, 'All')
+  await p.getByLabel('By partition').check()
+  await expect.poll(() => p.getByRole('slider').count()).toBe(4)
+  expect(hash(p)).toContain('rows=1')
+  await p.getByLabel('By partition').uncheck()
   await p.getByRole('slider').press('ArrowRight')
   await press(p, 'Clear the selection')
   expect(hash(p)).not.toContain('from=')
@@ -279,6 +289,68 @@ test('streams: the tape, what is found, the parts', async () => {
   await p.getByRole('row', { name: /catalogue/ }).waitFor()
   await tab(p, /^Messages/)
   await p.getByRole('grid', { name: 'Messages' }).waitFor()
+})
+
+test('streams: without counts by time the tape is of what is loaded', async () => {
+  const p = await open(at.root)
+  allow(/404/)
+  await p.route('**/activity?**', r => r.fulfill({ status: 404, json: { error: 'no such endpoint' } }))
+  await to(p, '#/shop/streams/imports')
+  await p.getByText('these are the last 200').waitFor()
+  await p.getByText(/^200 records between/).waitFor()
+})
+
+test('streams: following shows all that comes, however much', async () => {
+  const p = await open(at.root + '#/shop/streams/flood?follow=1', { clock: true })
+  await p.locator('[data-test=loaded]').getByText('the last 200').waitFor()
+  await fetch(at.flood)
+  await later(p, 8000)
+  await p.locator('[data-test=loaded]').getByText('the last 1,200').waitFor()
+})
+
+test('runs: those that come in above do not push what is being read', async () => {
+  const p = await open(at.root + '#/shop/workflows/order')
+  await settled(p)
+  const grid = p.getByRole('grid', { name: 'Runs' })
+  await grid.evaluate(e => (e.scrollTop = 420))
+  const top = () =>
+    grid.evaluate(e => {
+      const edge = e.querySelector('.rows-head')!.getBoundingClientRect().bottom
+      return [...e.querySelectorAll('.rows-row')].find(r => r.getBoundingClientRect().top >= edge - 1)!.textContent!.slice(0, 12)
+    })
+  const before = await top()
+  const pill = p.getByRole('button', { name: /^\d+ new$/ })
+  await pill.waitFor()
+  expect(await top()).toBe(before)
+  await pill.click()
+  await expect.poll(() => grid.evaluate(e => e.scrollTop)).toBe(0)
+  await pill.waitFor({ state: 'detached' })
+})
+
+test('links: what is copied is of the hour that is seen; the first link leads past the menu', async () => {
+  const p = await open(at.root + '#/shop/ts/cpu?range=6h')
+  await settled(p)
+  await p.keyboard.press('c')
+  await expect.poll(() => copied(p)).toMatch(/range=\d{13}\.\.\d{13}$/)
+  await p.locator('.skip').focus()
+  await p.keyboard.press('Enter')
+  expect(await p.evaluate(() => document.activeElement?.tagName)).toBe('H1')
+})
+
+test('charts: a drag zooms, a double click goes back', async () => {
+  const p = await open(at.root + '#/shop/ts/cpu?range=6h')
+  const plot = p.locator('.chart .u-over').first()
+  await plot.waitFor()
+  await settled(p)
+  const box = (await plot.boundingBox())!
+  await p.mouse.move(box.x + 100, box.y + 40)
+  await p.mouse.down()
+  await p.mouse.move(box.x + 300, box.y + 40, { steps: 4 })
+  await p.mouse.up()
+  await expect.poll(() => hash(p)).toMatch(/range=\d{13}\.\.\d{13}/)
+  await settled(p)
+  await plot.dblclick()
+  await expect.poll(() => hash(p)).not.toContain('range')
 })
 
 test('time series: ranges, fields and tags, the other side of the screen', async () => {

@@ -1,6 +1,6 @@
 // What holds for every screen, and what it may cost: the long form.
 import { expect, test } from 'vitest'
-import { allow, at, h1, later, open, settled, theContext, to } from './browser'
+import { allow, at, fits, h1, later, open, settled, theContext, to } from './browser'
 import { address, views } from './views'
 
 test('every screen: a link to it opens it, and it is the same after a reload', { timeout: 240_000 }, async () => {
@@ -91,4 +91,44 @@ test('every screen: at most three requests a second while it is live', { timeout
     if (reads - first > 30) wrong.push(`${name}: ${reads - first} requests in 10 s`)
   }
   expect(wrong).toEqual([])
+})
+
+test('every screen: a window of 320 px, which is one of 1280 px enlarged four times, cuts nothing off', { timeout: 120_000 }, async () => {
+  const wrong: string[] = []
+  const p = await open(at.root, { width: 320, height: 640 })
+  for (const [name, hash] of views) {
+    await to(p, await address(hash))
+    await settled(p)
+    try {
+      await fits(p, name)
+    } catch (e) {
+      wrong.push(`${name}: ${(e as Error).message.slice(0, 400)}`)
+    }
+  }
+  expect(wrong).toEqual([])
+})
+
+test('a list of 10,000 rows: few of them are in the page, and the last one is a key away', { timeout: 120_000 }, async () => {
+  const p = await open(at.root + '#/plenty/kv?refresh=paused')
+  await settled(p)
+  const grid = p.getByRole('grid', { name: 'Keys' })
+  await grid.focus()
+  for (let loaded = 500; loaded < 10_000; loaded += 500) {
+    await p.keyboard.press('End')
+    await p.getByText(`${(loaded + 500).toLocaleString('en-US')} keys and more`).waitFor()
+  }
+  await p.getByText('10,000 keys are loaded. Give a longer prefix').waitFor()
+  await p.keyboard.press('Home')
+  await p.getByRole('row', { name: /key\/00000 / }).waitFor()
+  const cdp = await p.context().newCDPSession(p)
+  await cdp.send('Performance.enable', { timeDomain: 'threadTicks' })
+  const spent = async () => (await cdp.send('Performance.getMetrics')).metrics.find(m => m.name === 'TaskDuration')!.value
+  const before = await spent()
+  await p.keyboard.press('End')
+  await p.getByRole('row', { name: /key\/09999 / }).waitFor()
+  const took = (await spent()) - before
+  console.log(`End with 10,000 rows: ${(1000 * took).toFixed(0)} ms of work, ${await p.locator('.rows-row').count()} rows in the page`)
+  expect(await p.locator('.rows-row').count()).toBeLessThanOrEqual(60)
+  // Of the processor's time, as in budget.ts.
+  expect(took).toBeLessThan(0.2)
 })

@@ -1,8 +1,11 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
+import { pause } from '../src/api/hooks'
+import { authEnabled } from '../src/api/session'
 import { diffLines } from '../src/lib/diff'
 import { ago, bytes, dateTime, duration, percent, rate } from '../src/lib/format'
 import { completing, errorPlace, tokens } from '../src/lib/floql'
-import { isJSON, parseRaw, pretty, prettyText, RawJSON } from '../src/lib/json'
+import { isJSON, parseRaw, pretty, prettyLines, prettyText, RawJSON } from '../src/lib/json'
+import { more, type Sliced } from '../src/lib/slices'
 import { checkLines } from '../src/lib/lineproto'
 import { parseRange } from '../src/lib/range'
 import { Meter, rates } from '../src/lib/rate'
@@ -10,6 +13,8 @@ import { formatRoute, parseRoute } from '../src/lib/router'
 import { curl, floe, quote } from '../src/lib/snippets'
 import { bars, fold, position } from '../src/lib/timeline'
 import { asText, fromBase64, hexLines, toBase64 } from '../src/lib/bytes'
+import { join } from '../src/screens/streams/Messages'
+import { inBuckets } from '../src/screens/streams/StreamDetail'
 import { fitting } from '../src/ui/VirtualRows'
 
 /** A generator of the same numbers each time. */
@@ -67,8 +72,67 @@ describe('json', () => {
     expect(pretty('"x"')).toEqual([[{ kind: 'string', text: '"x"' }]])
   })
   test('what is no JSON is none', () => {
-    for (const bad of ['', '{', '[1,]', '{"a"}', '01', 'nul', '"\n"', '1 2', '{a:1}', "'x'", '[1 2]', '{"a":1,}', 'NaN', '['.repeat(100_000)])
+    for (const bad of [
+      '',
+      '{',
+      '[1,]',
+      '{"a"}',
+      '01',
+      'nul',
+      '"\n"',
+      '1 2',
+      '{a:1}',
+      "'x'",
+      '[1 2]',
+      '{"a":1,}',
+      'NaN',
+      '[}',
+      '{]',
+      '{"a":]',
+      '['.repeat(100_000),
+    ]) {
       expect(isJSON(bad)).toBe(false)
+      expect(() => pretty(bad)).toThrow(SyntaxError)
+    }
+  })
+  test('the formatter takes what the parser takes', () => {
+    const next = random(11)
+    const parts = ['{', '}', '[', ']', ',', ':', '"a"', '1', 'true', ' ']
+    let taken = 0
+    for (let i = 0; i < 20_000; i++) {
+      const text = Array.from({ length: 1 + Math.floor(next() * 7) }, () => parts[Math.floor(next() * parts.length)]).join('')
+      let formatted = true
+      try {
+        pretty(text)
+      } catch {
+        formatted = false
+      }
+      if (formatted !== isJSON(text)) expect(text).toBe(formatted ? 'refused' : 'formatted')
+      taken += formatted ? 1 : 0
+    }
+    expect(taken).toBeGreaterThan(100)
+  })
+  test('a large text is made in slices of time, and as it is where it turns out to be no JSON', () => {
+    let clock = 0
+    const now = () => clock++ // each line takes a millisecond
+    const work: Sliced<string> = { made: [], done: false }
+    const source = { from: Array.from({ length: 20 }, (_, i) => `line ${i}`).values() as Iterator<string> }
+    const sizes: number[] = []
+    while (!work.done) {
+      more(work, source, () => [].values(), now)
+      sizes.push(work.made.length)
+    }
+    expect(sizes.length).toBeGreaterThan(2)
+    expect(sizes[0]).toBeLessThan(10)
+    expect(work.made.length).toBe(20)
+    const broken: Sliced<unknown> = { made: [], done: false }
+    more<unknown>(
+      broken,
+      { from: prettyLines('[1,\n2,\n') },
+      () => ['[1,', '2,', ''].values(),
+      () => 0,
+    )
+    expect(broken).toEqual({ made: ['[1,', '2,', ''], done: true })
   })
 })
 
@@ -91,6 +155,24 @@ test('formats', () => {
   expect(dateTime(1_700_000_000_123, 'utc')).toBe('2023-11-14 22:13:20.123Z')
 })
 
+test('times are those of the zone that is asked for, wherever one is', async () => {
+  const usual = process.env['TZ']
+  // The hour in which summer time begins in Berlin.
+  const at = Date.UTC(2024, 2, 31, 1)
+  for (const [zone, local] of [
+    ['UTC', '01:00:00'],
+    ['Europe/Berlin', '03:00:00'],
+    ['Asia/Kolkata', '06:30:00'],
+  ] as const) {
+    process.env['TZ'] = zone
+    vi.resetModules()
+    const f = await import('../src/lib/format')
+    expect([f.dateTime(at, 'local'), f.timeOfDay(at, 'local'), f.dateTime(at, 'utc')]).toEqual([`2024-03-31 ${local}.000`, local, '2024-03-31 01:00:00.000Z'])
+  }
+  if (usual === undefined) delete process.env['TZ']
+  else process.env['TZ'] = usual
+})
+
 test('commands are quoted for a shell', () => {
   expect(quote('plain-1.2/x')).toBe('plain-1.2/x')
   expect(quote("it's $HOME\n`x`")).toBe("'it'\\''s $HOME\n`x`'")
@@ -102,6 +184,34 @@ test('commands are quoted for a shell', () => {
       new URL('.', document.baseURI.startsWith('http') ? document.baseURI : 'http://localhost/').toString(),
     ),
   )
+})
+
+test('a call takes the token from the environment where one has to be signed in', () => {
+  expect(curl('GET', '/kv')).not.toContain('Authorization')
+  authEnabled.set(true)
+  expect(curl('GET', '/kv')).toContain('-H "Authorization: Bearer $FLOE_TOKEN"')
+  authEnabled.set(false)
+})
+
+test('reads that fail are repeated the later the more often, at the latest after a minute, and when the node asks for it', () => {
+  expect([0, 1, 2, 3, 10].map(failed => pause(2000, failed, 0))).toEqual([2000, 4000, 8000, 16_000, 60_000])
+  expect(pause(2000, 1, 90_000)).toBe(90_000)
+})
+
+test('messages that come are joined to those that are there: in order, each once', () => {
+  const m = (id_ms: number, id_seq: number, partition = 0) => ({ id_ms, id_seq, partition }) as unknown as Parameters<typeof join>[0][number]
+  const ids = (all: ReturnType<typeof join>) => all.map(x => `${x.id_ms}-${x.id_seq}`)
+  expect(ids(join([m(1, 0), m(2, 0), m(2, 1)], [m(2, 1), m(3, 0)]))).toEqual(['1-0', '2-0', '2-1', '3-0'])
+  // Of another partition, and late.
+  expect(ids(join([m(1, 0), m(5, 0)], [m(3, 0, 1), m(5, 0), m(6, 0)]))).toEqual(['1-0', '3-0', '5-0', '6-0'])
+  expect(ids(join([m(1, 0)], []))).toEqual(['1-0'])
+  expect(ids(join([], [m(1, 0)]))).toEqual(['1-0'])
+})
+
+test('records by time: what is outside of it counts nowhere', () => {
+  const at = (id_ms: number) => ({ id_ms, size: 10 })
+  const a = inBuckets([at(99), at(100), at(109), at(115), at(130)], { from: 100, step: 10, n: 3 })
+  expect([a.records, a.bytes, a.from, a.to]).toEqual([[2, 1, 0], [20, 10, 0], 100, 130])
 })
 
 test('rates of counters: a fall is a gap', () => {
@@ -234,7 +344,7 @@ test('bytes', () => {
   const b = new Uint8Array([0x89, 0x50, 0, 255])
   expect(fromBase64(toBase64(b))).toEqual(b)
   expect(asText(b)).toBe(null)
-  expect(hexLines(b)[0]).toContain('89 50 00 ff')
+  expect([...hexLines(b)][0]).toContain('89 50 00 ff')
 })
 
 test('differences', () => {

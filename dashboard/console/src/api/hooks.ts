@@ -1,8 +1,8 @@
 // Reads that are repeated, and writes that are not.
 import { keepPreviousData, useMutation, useQuery, useQueryClient, QueryClient, type UseQueryResult } from '@tanstack/preact-query'
 import { useRef } from 'preact/hooks'
-import { cadence } from '../lib/prefs'
-import { useRoute } from '../lib/router'
+import { cadence, cadences, type Cadence } from '../lib/prefs'
+import { route, useRoute, view, type Route } from '../lib/router'
 import { store, useStore } from '../lib/store'
 import { asking } from './session'
 import { ApiError, call, type Answer, type Call } from './client'
@@ -16,8 +16,8 @@ export const client = new QueryClient({
       networkMode: 'always',
       staleTime: 0,
       gcTime: 60_000,
-      refetchOnWindowFocus: () => cadence.get() !== 'paused',
-      refetchOnReconnect: () => cadence.get() !== 'paused',
+      refetchOnWindowFocus: () => modeOf(route.get(), cadence.get()) !== 'paused',
+      refetchOnReconnect: () => modeOf(route.get(), cadence.get()) !== 'paused',
     },
     mutations: { retry: 0, networkMode: 'always' },
   },
@@ -44,13 +44,22 @@ export function watchSelection() {
   })
 }
 
+/** How often reads are repeated in a view: as its address says, or else as it is set. */
+const modeOf = (r: Route, usual: Cadence): Cadence => cadences.find(c => c === r.query['refresh']) ?? usual
+
+export const useMode = (): Cadence => modeOf(useRoute(), useStore(cadence))
+
+/** Sets how often reads are repeated, here and from now on. */
+export function setMode(mode: Cadence) {
+  view({ refresh: mode === 'live' ? '' : mode })
+  cadence.set(mode)
+}
+
 const slower: Record<string, number | undefined> = { '10': 10_000, '60': 60_000 }
 
 /** How often a read is repeated that live is repeated every so many ms: false if not. */
 export function useCadence(every: number): number | false {
-  const query = useRoute().query['refresh']
-  const usual = useStore(cadence)
-  const mode = query ?? usual
+  const mode = useMode()
   const held = useStore(holds) > 0
   const selected = useStore(selecting)
   if (mode === 'paused' || held || selected || every <= 0) return false
@@ -59,6 +68,10 @@ export function useCadence(every: number): number | false {
 
 const failures = new Map<string, number>()
 const slowest = 60_000
+
+/** How long until a read is repeated that is usually repeated after gap ms: the longer the more often it has failed in a row, and as long as the node has asked for. */
+export const pause = (gap: number, failed: number, asked: number) =>
+  failed === 0 ? gap : Math.max(asked, gap, Math.min(slowest, gap * 2 ** Math.min(failed, 8)))
 
 export type Read<T> = UseQueryResult<Answer<T>, ApiError> & { every: number }
 
@@ -95,9 +108,7 @@ export function useRead<K extends keyof Routes & string>(
     },
     refetchInterval: query => {
       if (gap === false) return false
-      const failed = failures.get(name) ?? 0
-      const asked = (query.state.error as ApiError | null)?.retryAfterMillis ?? 0
-      return failed === 0 ? gap : Math.max(asked, Math.min(slowest, gap * 2 ** Math.min(failed, 8)))
+      return pause(gap, failures.get(name) ?? 0, (query.state.error as ApiError | null)?.retryAfterMillis ?? 0)
     },
     ...(opts.keep || opts.moving !== undefined ? { placeholderData: keepPreviousData } : {}),
   })

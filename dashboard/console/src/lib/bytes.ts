@@ -22,15 +22,13 @@ export function asText(b: Uint8Array): string | null {
 }
 
 /** Lines of a hex dump: offset, 16 bytes, what of them is printable ASCII. */
-export function hexLines(b: Uint8Array): string[] {
-  const lines: string[] = []
+export function* hexLines(b: Uint8Array): Generator<string> {
   for (let at = 0; at < b.length; at += 16) {
     const row = [...b.subarray(at, at + 16)]
     const hex = row.map(x => x.toString(16).padStart(2, '0'))
     const left = hex.slice(0, 8).join(' ').padEnd(23)
     const right = hex.slice(8).join(' ').padEnd(23)
     const ascii = row.map(x => (x >= 32 && x < 127 ? String.fromCharCode(x) : '.')).join('')
-    lines.push(`${at.toString(16).padStart(8, '0')}  ${left}  ${right}  ${ascii}`)
+    yield `${at.toString(16).padStart(8, '0')}  ${left}  ${right}  ${ascii}`
   }
-  return lines
 }

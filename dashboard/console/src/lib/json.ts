@@ -142,46 +142,67 @@ export function isJSON(text: string): boolean {
   }
 }
 
-/** JSON line by line, each line as tokens; numbers, names and their order are those of the source. Throws SyntaxError. */
-export function pretty(text: string, indent = 2): Token[][] {
-  const lines: Token[][] = [[]]
-  const push = (kind: Kind, s: string) => lines[lines.length - 1]!.push({ kind, text: s })
-  const newline = (depth: number) => lines.push(depth > 0 ? [{ kind: 'space', text: ' '.repeat(depth * indent) }] : [])
+/** What may come next in a text of JSON. */
+type Expected = 'value' | 'key' | ':' | ', or close' | 'end'
+
+/**
+ * JSON line by line, each line as tokens; numbers, names and their order are those of the source. Lines come as they are asked for, so that a large text can be
+ * formatted in slices. Throws SyntaxError where the text is no JSON.
+ */
+export function* prettyLines(text: string, indent = 2): Generator<Token[]> {
+  let line: Token[] = []
+  const push = (kind: Kind, s: string) => line.push({ kind, text: s })
   const c = new Cursor(text)
   const open: string[] = []
-  let expectKey = false
-  parseRaw(text) // which says what is wrong with it
+  let expected: Expected = 'value'
+  const newline = () => {
+    const done = line
+    line = open.length > 0 ? [{ kind: 'space', text: ' '.repeat(open.length * indent) }] : []
+    return done
+  }
+  const after = (): Expected => (open.length > 0 ? ', or close' : 'end')
   while (c.peek() !== '') {
     const { kind, start } = c.next()
     const source = text.slice(start, c.at)
-    if (source === '{' || source === '[') {
+    const value = expected === 'value'
+    if (value && (source === '{' || source === '[')) {
       push('punct', source)
       const close = source === '{' ? '}' : ']'
       if (c.peek() === close) {
         c.next()
         push('punct', close)
+        expected = after()
         continue
       }
-      open.push(source)
-      expectKey = source === '{'
-      newline(open.length)
-    } else if (source === '}' || source === ']') {
-      open.pop()
-      newline(open.length)
-      push('punct', source)
-    } else if (source === ',') {
-      push('punct', ',')
-      newline(open.length)
-      expectKey = open[open.length - 1] === '{'
-    } else if (source === ':') {
-      push('punct', ': ')
-    } else if (kind === 'string' && expectKey) {
+      open.push(close)
+      expected = source === '{' ? 'key' : 'value'
+      yield newline()
+    } else if (value && kind !== 'punct') {
+      push(kind, source)
+      expected = after()
+    } else if (expected === 'key' && kind === 'string') {
       push('key', source)
-      expectKey = false
-    } else push(kind, source)
+      expected = ':'
+    } else if (expected === ':' && source === ':') {
+      push('punct', ': ')
+      expected = 'value'
+    } else if (expected === ', or close' && source === open[open.length - 1]) {
+      open.pop()
+      yield newline()
+      push('punct', source)
+      expected = after()
+    } else if (expected === ', or close' && source === ',') {
+      push('punct', ',')
+      yield newline()
+      expected = open[open.length - 1] === '}' ? 'key' : 'value'
+    } else throw new SyntaxError(`unexpected ${source} at character ${start}`)
   }
-  return lines
+  if (expected !== 'end') throw new SyntaxError('the text ends too early')
+  yield line
 }
+
+/** All lines of prettyLines. */
+export const pretty = (text: string, indent = 2): Token[][] => [...prettyLines(text, indent)]
 
 /** The lines of pretty as text. */
 export function prettyText(text: string): string {

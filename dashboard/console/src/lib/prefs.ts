@@ -4,7 +4,8 @@ import type { Zone } from './format'
 
 export type Theme = 'system' | 'light' | 'dark'
 export type Density = 'compact' | 'comfortable'
-export type Cadence = 'live' | '10' | '60' | 'paused'
+export const cadences = ['live', '10', '60', 'paused'] as const
+export type Cadence = (typeof cadences)[number]
 
 function pref<T>(name: string, fallback: T): Store<T> {
   const s = store(recall(name, fallback))

@@ -1,4 +1,5 @@
 // Commands to copy. They are for a POSIX shell.
+import { authEnabled } from '../api/session'
 import { apiURL } from './mount'
 
 /** A word that the shell passes on as it is. */
@@ -21,13 +22,13 @@ export function floe(words: string[], flags: Record<string, string | true | unde
 /** The flag of a namespace, none for the default one. */
 export const inNamespace = (ns: string): Record<string, string | undefined> => ({ n: ns === 'default' ? undefined : ns })
 
-/** A call of the API by curl. A key is never part of it: it is taken from the environment where one is needed. */
-export function curl(method: string, path: string, query: Record<string, string> = {}, body?: string, signedIn = false): string {
+/** A call of the API by curl. Where one has to be signed in, the token is taken from the environment: no secret is part of it. */
+export function curl(method: string, path: string, query: Record<string, string> = {}, body?: string): string {
   const url = apiURL(path)
   for (const [name, value] of Object.entries(query)) if (value !== '') url.searchParams.set(name, value)
   const parts = ['curl']
   if (method !== 'GET') parts.push('-X', method)
-  if (signedIn) parts.push('-H "Authorization: Bearer $FLOE_TOKEN"')
+  if (authEnabled.get()) parts.push('-H "Authorization: Bearer $FLOE_TOKEN"')
   parts.push(quote(url.toString()))
   if (body !== undefined) parts.push('--data-binary', quote(body.startsWith('@') ? '\n' + body : body))
   return parts.join(' ')

@@ -38,6 +38,7 @@ export const workflows = {
   nextStep: 'the next step',
   notBegun: (step: string) => `${step} has not begun`,
   stands: (step: string, what: string, since: string) => `${step} ${what}, for ${since}`,
+  waitsFor: (signal: string) => `waits for the signal ${signal}`,
   doing: {
     waiting_for_signal: 'waits for a signal',
     timer_started: 'waits for a timer',

@@ -1,6 +1,6 @@
 import './Graph.css'
 import * as dagre from '@dagrejs/dagre'
-import { useMemo } from 'preact/hooks'
+import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import type { GraphEdge, GraphNode } from '../api/routes'
 import { edgeKey } from '../lib/graph'
 import { strings } from '../strings'
@@ -22,9 +22,19 @@ interface Props {
 /** Steps, operators: boxes in reading order, with what leads from one to another. Boxes are buttons, named by what they show. */
 export default function Graph({ nodes, edges, label, walked, note, selected, select, down }: Props) {
   const notes = nodes.map(n => note?.(n) ?? '')
-  const laid = useMemo(() => layout(nodes, edges, !!down, notes), [nodes, edges, down, notes.join('\n')])
+  const wide = useMemo(() => layout(nodes, edges, !!down, notes), [nodes, edges, down, notes.join('\n')])
+  const host = useRef<HTMLDivElement>(null)
+  const [room, setRoom] = useState(Infinity)
+  useLayoutEffect(() => {
+    const watch = new ResizeObserver(() => setRoom(host.current?.clientWidth || Infinity))
+    watch.observe(host.current!)
+    return () => watch.disconnect()
+  }, [])
+  // What does not fit from left to right goes from top to bottom.
+  const narrow = !down && wide.width * smallest > room
+  const laid = useMemo(() => (narrow ? layout(nodes, edges, true, notes) : wide), [wide, narrow])
   return (
-    <div class="graph" role="group" aria-label={label} tabIndex={0}>
+    <div ref={host} class="graph" role="group" aria-label={label} tabIndex={0}>
       <svg width={laid.width} viewBox={`0 0 ${laid.width} ${laid.height}`} style={{ minWidth: `${Math.round(laid.width * smallest)}px` }}>
         <defs>
           {['arrow', 'arrow-on'].map(id => (

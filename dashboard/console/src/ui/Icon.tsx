@@ -28,6 +28,7 @@ const paths = {
   idle: 'M3 8h10',
   up: 'm3 10 5-5 5 5',
   down: 'm3 6 5 5 5-5',
+  download: 'M8 2v8M5 7l3 3 3-3M2 13h12',
   link: 'M7 9a3 3 0 0 0 4 0l3-3a3 3 0 0 0-4-4L9 3M9 7a3 3 0 0 0-4 0L2 10a3 3 0 0 0 4 4l1-1',
 } as const
 

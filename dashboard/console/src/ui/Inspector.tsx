@@ -20,6 +20,16 @@ export function Inspector({ title, close, tools, children }: { title: string; cl
   useEffect(() => {
     const width = recall<number>('inspector', 0)
     if (width > 0) resize(width)
+    // The focus goes back where it was: what had it in here goes with it.
+    const aside = box.current!
+    const before = document.activeElement
+    return () => {
+      const active = document.activeElement
+      if (active !== document.body && !aside.contains(active)) return
+      const opener = before instanceof HTMLElement && before !== document.body && before.isConnected ? before : null
+      const to = opener ?? document.querySelector<HTMLElement>('#main [role=grid]') ?? document.querySelector<HTMLElement>('#main h1')
+      to?.focus({ preventScroll: true })
+    }
   }, [])
   const drag = (e: PointerEvent) => {
     const right = box.current!.getBoundingClientRect().right

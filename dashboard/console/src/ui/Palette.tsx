@@ -1,5 +1,5 @@
 import './Palette.css'
-import { useQuery } from '@tanstack/preact-query'
+import { keepPreviousData, useQuery } from '@tanstack/preact-query'
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { call } from '../api/client'
 import { hold } from '../api/hooks'
@@ -51,6 +51,7 @@ function guesses(text: string, ns: string): Target[] {
 }
 
 const most = 40
+const mostKeys = 10
 
 export function Palette({ close }: { close: () => void }) {
   const ns = namespaceOf(useRoute())
@@ -62,6 +63,15 @@ export function Palette({ close }: { close: () => void }) {
   const spaces = useQuery({
     queryKey: ['palette namespaces'],
     queryFn: async ({ signal }) => (await call('GET /api/v1/namespaces', {}, { signal })).data,
+    staleTime: 10_000,
+  })
+  const typed = text.trim()
+  const keys = useQuery({
+    queryKey: ['palette keys', ns, typed],
+    queryFn: async ({ signal }) =>
+      (await call('GET /api/v1/kv/namespaces/:namespace/keys', { namespace: ns, prefix: typed, limit: mostKeys }, { signal })).data.keys,
+    enabled: typed !== '',
+    placeholderData: keepPreviousData,
     staleTime: 10_000,
   })
   useEffect(() => {
@@ -88,7 +98,12 @@ export function Palette({ close }: { close: () => void }) {
     .filter(m => m.at >= 0)
     .sort((a, b) => Math.min(a.at, 1) - Math.min(b.at, 1))
     .map(m => m.t)
-  const found = [...matching.slice(0, most), ...guesses(text.trim(), ns)]
+  const listed = typed === '' ? [] : (keys.data ?? []).filter(k => k.key.startsWith(typed) && k.key !== typed)
+  const found = [
+    ...matching.slice(0, most),
+    ...listed.map(k => ({ what: say.kinds.key, name: k.key, href: link('kv', [k.key], {}, ns) })),
+    ...guesses(typed, ns),
+  ]
   const current = Math.min(at, found.length - 1)
   const open = (t: Target | undefined) => {
     if (!t) return

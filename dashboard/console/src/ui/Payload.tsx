@@ -3,7 +3,8 @@ import { useEffect, useMemo, useState } from 'preact/hooks'
 import { asText, fromBase64, hexLines, toBase64 } from '../lib/bytes'
 import { copy, download } from '../lib/clipboard'
 import { bytes } from '../lib/format'
-import { isJSON, pretty, type Token } from '../lib/json'
+import { isJSON, prettyLines, type Token } from '../lib/json'
+import { useSliced } from '../lib/slices'
 import { strings } from '../strings'
 import { Segmented } from './Field'
 import { Icon } from './Icon'
@@ -37,7 +38,9 @@ export function Payload({ text, label, size, lossy, base64, file = 'payload' }: 
     setAll(false)
     setProblem('')
   }, [text, size])
-  const effective = mode === 'auto' ? (lossy ? 'hex' : isJSON(text) && /^\s*[[{]/.test(text) ? 'json' : 'text') : mode
+  // Of a large text the beginning is enough: it is formatted in slices, and as text where it turns out to be no JSON.
+  const looksJSON = useMemo(() => /^\s*[[{]/.test(text) && (text.length > someBytes || isJSON(text)), [text])
+  const effective = mode === 'auto' ? (lossy ? 'hex' : looksJSON ? 'json' : 'text') : mode
   const needBytes = (lossy || cut) && (effective === 'hex' || effective === 'base64')
   useEffect(() => {
     if (!needBytes || raw || !base64) return
@@ -53,19 +56,17 @@ export function Payload({ text, label, size, lossy, base64, file = 'payload' }: 
   const data = raw ?? (new TextEncoder().encode(text) as Uint8Array<ArrayBuffer>)
   const tooLong = !all && text.length > someBytes
   const shown = tooLong ? text.slice(0, someBytes) : text
-  const lines = useMemo(() => {
-    if (needBytes && !raw) return [] as (string | Token[])[]
-    if (effective === 'hex') return hexLines(all ? data : data.subarray(0, someBytes))
-    if (effective === 'base64') return toBase64(data).match(/.{1,76}/g) ?? []
-    if (effective === 'json' && !tooLong) {
-      try {
-        return pretty(text)
-      } catch {
-        return shown.split('\n')
-      }
-    }
-    return shown.split('\n')
-  }, [text, effective, all, raw, needBytes])
+  const sliced = useSliced<string | Token[]>(
+    () => {
+      if (needBytes && !raw) return [].values()
+      if (effective === 'hex') return hexLines(all ? data : data.subarray(0, someBytes))
+      if (effective === 'base64') return (toBase64(data).match(/.{1,76}/g) ?? []).values()
+      return effective === 'json' && !tooLong ? prettyLines(text) : shown.split('\n').values()
+    },
+    () => shown.split('\n').values(),
+    [text, effective, all, raw, needBytes],
+  )
+  const lines = sliced.made
   const asCopied = () =>
     effective === 'hex' || effective === 'base64'
       ? lines.join('\n')
@@ -98,6 +99,7 @@ export function Payload({ text, label, size, lossy, base64, file = 'payload' }: 
           <button
             class="btn quiet"
             aria-label={strings.copyWhat(label)}
+            disabled={!sliced.done}
             onClick={async () => {
               if (await copy(asCopied())) {
                 setCopied(true)
@@ -113,14 +115,14 @@ export function Payload({ text, label, size, lossy, base64, file = 'payload' }: 
             title={strings.download}
             onClick={async () => download(file, lossy && base64 ? fromBase64(await base64()) : text)}
           >
-            <Icon name="down" />
+            <Icon name="download" />
           </button>
         </span>
       </div>
       {lossy && (effective === 'text' || effective === 'json') && <div class="note warn">{strings.lossy}</div>}
       {effective === 'hex' && raw && asText(raw) === null && <div class="note">{strings.notUTF8}</div>}
       {problem && <div class="note crit">{problem}</div>}
-      {length === 0 ? <div class="payload-empty">{strings.emptyValue}</div> : <Lines lines={lines} wrap={wrap} label={label} />}
+      {length === 0 ? <div class="payload-empty">{strings.emptyValue}</div> : <Lines lines={lines} wrap={wrap} label={label} busy={!sliced.done} />}
       {tooLong && (
         <div class="note">
           {strings.firstPart(bytes(someBytes), bytes(length))}

@@ -2,7 +2,7 @@ import './Shell.css'
 import type { ComponentType } from 'preact'
 import { lazy, Suspense } from 'preact/compat'
 import { useEffect, useState } from 'preact/hooks'
-import { refreshNow, useRead } from '../api/hooks'
+import { refreshNow, setMode, useMode, useRead } from '../api/hooks'
 import { useSessionEnd } from '../api/me'
 import { asking, authEnabled, signOut, token } from '../api/session'
 import { copy } from '../lib/clipboard'
@@ -75,12 +75,19 @@ export function Shell() {
     if (!active || active === document.body || active.closest('.side')) requestAnimationFrame(focus)
   }, [route.screen])
 
+  // Whoever is sent the address sees what is seen here, at rest if it is at rest.
+  const usual = useStore(cadence)
+  const mode = useMode()
+  useEffect(() => {
+    if (usual !== 'live' && route.screen !== 'login' && route.query['refresh'] === undefined) view({ refresh: usual })
+  }, [usual, route])
+
   const keys: KeyMap = {
     '?': () => setHelp(true),
     'mod+k': () => setPalette(true),
     '/': () => document.querySelector<HTMLInputElement>('#main [data-filter]')?.focus(),
     r: () => refreshNow(),
-    p: () => cadence.set(cadence.get() === 'paused' ? 'live' : 'paused'),
+    p: () => setMode(mode === 'paused' ? 'live' : 'paused'),
     c: () => void copyLink(),
   }
   const locked = useStore(asking)
@@ -252,17 +259,12 @@ function Namespaces() {
 }
 
 function Refresh() {
-  const usual = useStore(cadence)
-  const mode = useRoute().query['refresh'] ?? usual
-  const set = (m: Cadence) => {
-    view({ refresh: '' })
-    cadence.set(m)
-  }
+  const mode = useMode()
   return (
     <span class="row refresh">
       <label>
         <span class="sr">{say.refresh}</span>
-        <select class="select" title={say.refreshTitle} value={mode} onChange={e => set(e.currentTarget.value as Cadence)}>
+        <select class="select" title={say.refreshTitle} value={mode} onChange={e => setMode(e.currentTarget.value as Cadence)}>
           {strings.settings.cadences.map(([value, text]) => (
             <option key={value} value={value}>
               {text}

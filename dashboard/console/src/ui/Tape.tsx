@@ -18,13 +18,14 @@ interface Props {
   selected: { from: number; to: number } | null
   select: (range: { from: number; to: number } | null) => void
   label: string
+  row?: string // its name, where it is one of several below each other
 }
 
 const height = 72
 const say = strings.tape
 
 /** Time in buckets: how much came when, and how far each reader is. A drag selects; the arrows move by a bucket. */
-export function Tape({ from, step, values, unit, cursors, selected, select, label }: Props) {
+export function Tape({ from, step, values, unit, cursors, selected, select, label, row }: Props) {
   const zone = useZone()
   const [hover, setHover] = useState<number | null>(null)
   const [drag, setDrag] = useState<number | null>(null)
@@ -42,20 +43,24 @@ export function Tape({ from, step, values, unit, cursors, selected, select, labe
   const last = selected ? Math.round((selected.to - from) / step) - 1 : -1
   const ticks = cursors.filter(c => c.at >= from && c.at <= to)
   return (
-    <div class="tape">
-      <div class="tape-head">
-        <span class="dim">
-          {hover === null
-            ? say.between(what(values.reduce((a, b) => a + b, 0)), dateTime(from, zone).slice(0, 19), dateTime(to, zone).slice(11, 19))
-            : say.at(timeOfDay(from + hover * step, zone), timeOfDay(from + (hover + 1) * step, zone), what(values[hover] ?? 0))}
-        </span>
-        {selected && (
-          <button class="btn quiet" onClick={() => select(null)}>
-            {say.clear}
-          </button>
-        )}
-        <span class="dim push">{say.most(show(most))}</span>
-      </div>
+    <div class={row === undefined ? 'tape' : 'tape tape-row'}>
+      {row === undefined ? (
+        <div class="tape-head">
+          <span class="dim">
+            {hover === null
+              ? say.between(what(values.reduce((a, b) => a + b, 0)), dateTime(from, zone).slice(0, 19), dateTime(to, zone).slice(11, 19))
+              : say.at(timeOfDay(from + hover * step, zone), timeOfDay(from + (hover + 1) * step, zone), what(values[hover] ?? 0))}
+          </span>
+          {selected && (
+            <button class="btn quiet" onClick={() => select(null)}>
+              {say.clear}
+            </button>
+          )}
+          <span class="dim push">{say.most(show(most))}</span>
+        </div>
+      ) : (
+        <span class="tape-name dim">{row}</span>
+      )}
       <div
         class="tape-plot"
         role="slider"

@@ -1,9 +1,11 @@
 import { useRef, useState } from 'preact/hooks'
 import { call, type ApiError } from '../../api/client'
+import { curl, floe, inNamespace } from '../../lib/snippets'
 import { Confirm, Dialog } from '../../ui/Dialog'
 import { strings } from '../../strings'
 import { queues as say } from '../../strings/queues'
 import { Sentence } from '../../ui/Sentence'
+import { Snippet } from '../../ui/Snippet'
 
 const words = strings.words
 
@@ -13,6 +15,7 @@ export function Bulk({ ns, queue, seqs, what, close }: { ns: string; queue: stri
   const [failed, setFailed] = useState<{ seq: string; error: string }[]>([])
   const [state, setState] = useState<'asking' | 'running' | 'over'>('asking')
   const stopped = useRef(false)
+  const path = `/queues/${encodeURIComponent(queue)}/dlq`
   const run = async () => {
     setState('running')
     for (const [i, seq] of seqs.entries()) {
@@ -48,6 +51,12 @@ export function Bulk({ ns, queue, seqs, what, close }: { ns: string; queue: stri
             put={{ queue: <code>{queue}</code>, ns: <code>{ns}</code> }}
           />
         </p>
+        <Snippet
+          command={seqs.map(seq => floe(['queue', 'dlq', what], inNamespace(ns), [queue, seq])).join('\n')}
+          call={seqs
+            .map(seq => (what === 'requeue' ? curl('POST', `${path}/${seq}/requeue`, { namespace: ns }) : curl('DELETE', `${path}/${seq}`, { namespace: ns })))
+            .join('\n')}
+        />
       </Confirm>
     )
   }

@@ -142,6 +142,7 @@ export function QueueDetail({ name }: { name: string }) {
         )}
       </Query>
       {s && <Composition queue={s} tall />}
+      {state?.paused && <Snippet command={floe(['queue', 'resume'], inNamespace(ns), [name])} />}
       {tab === 'dlq' && state && state.reasons.length > 0 && <Reasons state={state} />}
       <div class="split">
         <Panel

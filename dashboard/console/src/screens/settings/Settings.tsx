@@ -1,3 +1,4 @@
+import { setMode } from '../../api/hooks'
 import { Segmented } from '../../ui/Field'
 import { Panel } from '../../ui/Panel'
 import { cadence, density, shortcuts, theme, zone } from '../../lib/prefs'
@@ -5,12 +6,22 @@ import { useStore, type Store } from '../../lib/store'
 import { strings } from '../../strings'
 
 /** A setting that is one of a few values. */
-function Choice<T extends string>({ label, of, options }: { label: string; of: Store<T>; options: readonly (readonly [T, string])[] }) {
+function Choice<T extends string>({
+  label,
+  of,
+  set = of.set,
+  options,
+}: {
+  label: string
+  of: Store<T>
+  set?: (v: T) => void
+  options: readonly (readonly [T, string])[]
+}) {
   return (
     <>
       <dt>{label}</dt>
       <dd>
-        <Segmented label={label} value={useStore(of)} change={v => of.set(v)} options={options} />
+        <Segmented label={label} value={useStore(of)} change={v => set(v)} options={options} />
       </dd>
     </>
   )
@@ -30,7 +41,7 @@ export default function Settings() {
           <Choice label={s.theme} of={theme} options={s.themes} />
           <Choice label={s.rows} of={density} options={s.densities} />
           <Choice label={s.times} of={zone} options={s.zones} />
-          <Choice label={s.refresh} of={cadence} options={s.cadences} />
+          <Choice label={s.refresh} of={cadence} set={setMode} options={s.cadences} />
           <dt>{s.keyboard}</dt>
           <dd>
             <label class="check">

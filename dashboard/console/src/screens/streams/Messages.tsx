@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { call, nextParam, type ApiError } from '../../api/client'
-import { useRead } from '../../api/hooks'
+import { useCadence, useRead } from '../../api/hooks'
 import type { Routes } from '../../api/routes'
 import { bytes, count, dateTime } from '../../lib/format'
 import { useZone } from '../../lib/prefs'
@@ -19,10 +19,17 @@ import { streams as say } from '../../strings/streams'
 const words = strings.words
 
 type Message = Routes['GET /api/v1/streams/:name/messages'][number]
-const route = 'GET /api/v1/streams/:name/messages'
+export const route = 'GET /api/v1/streams/:name/messages'
 const page = 200
 const mostKept = 10_000
 const preview = 400
+
+/** Partitions are appended to beside each other: what has an earlier id than the last one seen may come a little after it. */
+const overlapMillis = 2000
+const mostPages = 5 // in a row while following: then it is drawn, and goes on
+
+/** The read of the last messages, which the tape shares. */
+export const lastMessages = (name: string, ns: string, partition: string) => ({ name, namespace: ns, partition, limit: page, max_payload: preview, tail: true })
 
 const idOf = (m: Message) => `${m.id_ms}-${m.id_seq}`
 
@@ -37,7 +44,7 @@ export function Messages({ name, partitions }: { name: string; partitions: numbe
   const follow = query['follow'] === '1'
   const filter = query['filter'] ?? ''
   const base = { name, namespace: ns, partition, limit: page, max_payload: preview }
-  const first = useRead(route, { ...base, ...(from ? { from } : { tail: true }) }, from ? 0 : 2000, { keep: true })
+  const first = useRead(route, from ? { ...base, from } : lastMessages(name, ns, partition), from || follow ? 0 : 2000, { keep: true })
   const [more, setMore] = useState<Message[]>([])
   const [next, setNext] = useState('')
   const [problem, setProblem] = useState<ApiError | null>(null)
@@ -49,10 +56,12 @@ export function Messages({ name, partitions }: { name: string; partitions: numbe
   }, [scope])
   useEffect(() => {
     if (from) setNext(first.data ? nextParam(first.data.next, 'after') : '')
-    else if (follow && first.data) setMore(now => join(now, first.data!.data).slice(-mostKept))
+    else if (follow && first.data && !first.isPlaceholderData) setMore(now => join(now, first.data!.data).slice(-mostKept))
   }, [first.data, from, follow])
+  useFollow(base, follow && !from, more, setMore, setProblem)
   const all = useMemo(() => {
-    const joined = from || follow ? join(first.data?.data ?? [], more) : (first.data?.data ?? [])
+    // While following, what was read first is among the others, as long as it is kept.
+    const joined = follow && !from && more.length > 0 ? more : from ? join(first.data?.data ?? [], more) : (first.data?.data ?? [])
     return joined.filter(m => m.id_ms < to)
   }, [first.data, more, from, follow, to])
   const rows = useMemo(() => (filter ? all.filter(m => m.key.includes(filter) || m.payload.includes(filter)) : all), [all, filter])
@@ -135,11 +144,59 @@ export function Messages({ name, partitions }: { name: string; partitions: numbe
   )
 }
 
-function join(a: readonly Message[], b: readonly Message[]): Message[] {
+/** Reads on from what was seen last, page by page, so that nothing is missing however much comes. */
+function useFollow(
+  base: { name: string; namespace: string; partition: string; limit: number; max_payload: number },
+  on: boolean,
+  seen: readonly Message[],
+  set: (next: (now: Message[]) => Message[]) => void,
+  say: (problem: ApiError | null) => void,
+) {
+  const gap = useCadence(on ? 2000 : 0)
+  const last = useRef(0)
+  last.current = seen[seen.length - 1]?.id_ms ?? 0
+  const begun = last.current > 0
+  useEffect(() => {
+    if (gap === false || !begun) return
+    const leave = new AbortController()
+    let timer: ReturnType<typeof setTimeout>
+    let next = '' // where to go on, if there is more than was read in a row
+    const read = async () => {
+      try {
+        let at: { from: string } | { after: string } = next ? { after: next } : { from: `${Math.max(0, last.current - overlapMillis)}-0` }
+        const come: Message[] = []
+        for (let i = 0; i < mostPages && !document.hidden; i++) {
+          const answer = await call(route, { ...base, ...at }, { signal: leave.signal })
+          come.push(...answer.data)
+          next = nextParam(answer.next, 'after')
+          if (next === '') break
+          at = { after: next }
+        }
+        if (come.length > 0) set(now => join(now, come).slice(-mostKept))
+        say(null)
+      } catch (e) {
+        if ((e as Error).name === 'AbortError') return
+        say(e as ApiError)
+      }
+      timer = setTimeout(() => void read(), gap)
+    }
+    timer = setTimeout(() => void read(), gap)
+    return () => {
+      leave.abort()
+      clearTimeout(timer)
+    }
+  }, [gap, begun, base.name, base.namespace, base.partition])
+}
+
+/** Both, in order, each once. Both are in order, and b is mostly behind a. */
+export function join(a: readonly Message[], b: readonly Message[]): Message[] {
+  let kept = a.length
+  while (kept > 0 && a[kept - 1]!.id_ms >= (b[0]?.id_ms ?? Infinity)) kept--
   const seen = new Map<string, Message>()
-  for (const m of a) seen.set(idOf(m), m)
+  for (const m of a.slice(kept)) seen.set(idOf(m), m)
   for (const m of b) seen.set(idOf(m), m)
-  return [...seen.values()].sort((x, y) => x.id_ms - y.id_ms || Number(x.id_seq) - Number(y.id_seq))
+  const rest = [...seen.values()].sort((x, y) => x.id_ms - y.id_ms || Number(x.id_seq) - Number(y.id_seq))
+  return [...a.slice(0, kept), ...rest]
 }
 
 function MessageInspector({ ns, stream, id, known, close }: { ns: string; stream: string; id: string; known: Message | undefined; close: () => void }) {

@@ -1,4 +1,4 @@
-import { useState } from 'preact/hooks'
+import type { ComponentChildren } from 'preact'
 import { serverNow } from '../../api/client'
 import { useRead } from '../../api/hooks'
 import type { Activity, Routes } from '../../api/routes'
@@ -15,7 +15,7 @@ import { Moment } from '../../ui/Time'
 import { Table } from '../../ui/Table'
 import { Stat } from '../overview/Overview'
 import { Groups } from './Groups'
-import { Messages } from './Messages'
+import { lastMessages, Messages, route as messagesRoute } from './Messages'
 import { strings } from '../../strings'
 import { streams as say } from '../../strings/streams'
 
@@ -111,29 +111,23 @@ function tapeRange(d: Detail, range: string, now: number) {
   return { from, to: now - to < (to - from) / 4 ? Math.max(to, now) : to, relative: true }
 }
 
+/** As many rows as can be told apart; each is a read of its own. */
+const mostRows = 16
+
 function ActivityTape({ ns, detail: d }: { ns: string; detail: Detail }) {
   const { query } = useRoute()
-  const [unit, setUnit] = useState<'records' | 'bytes'>('records')
+  const unit = query['unit'] === 'bytes' ? 'bytes' : 'records'
   const partition = query['p'] ?? ''
   const range = query['range'] ?? ''
+  const rows = query['rows'] === '1' && partition === '' ? d.partitions.slice(0, mostRows) : []
   // Whole steps, so that buckets stay what they are from one read to the next.
   const wanted = tapeRange(d, range, serverNow())
   const step = niceStep((wanted.to - wanted.from) / buckets)
   const from = Math.floor(wanted.from / step) * step
   const n = Math.max(1, Math.min(buckets + 1, Math.ceil((wanted.to - from) / step)))
-  const args = { name: d.name, namespace: ns, from, to: from + n * step, buckets: n, partition }
-  // Beside a group that is open the tape is read less often: together they would ask for too much.
-  const q = useRead('GET /api/v1/console/streams/:name/activity', args, query['tab'] === 'groups' ? 5000 : 2000, {
-    moving: JSON.stringify([ns, d.name, range, partition]),
-  })
-  const selected = query['from'] && query['to'] ? { from: millisOf(query['from']), to: millisOf(query['to']) } : null
-  const cursors: Cursor[] = d.consumer_groups
-    .map(g => {
-      const places = Object.entries(g.last_delivered).filter(([p]) => partition === '' || p === partition)
-      const at = places.map(([, id]) => millisOf(id)).filter(t => t > 0)
-      return { name: g.name, at: at.length > 0 ? Math.min(...at) : 0 }
-    })
-    .filter(c => c.at > 0)
+  // Beside a group that is open the tape is read less often, and rows the less often the more they are: together they would ask for too much.
+  const every = Math.max(query['tab'] === 'groups' ? 5000 : 2000, 1000 * rows.length)
+  const bounds = { ns, stream: d.name, from, step, n, range, every, unit } as const
   return (
     <>
       <div class="row wrap" style={{ marginBottom: '4px' }}>
@@ -146,7 +140,7 @@ function ActivityTape({ ns, detail: d }: { ns: string; detail: Detail }) {
               ['bytes', words.bytes],
             ] as const
           }
-          change={setUnit}
+          change={u => view({ unit: u === 'bytes' ? 'bytes' : '' })}
         />
         <Segmented
           label={words.range}
@@ -164,35 +158,106 @@ function ActivityTape({ ns, detail: d }: { ns: string; detail: Detail }) {
           change={r => view({ range: r })}
         />
         {d.partitions.length > 1 && (
-          <label class="row">
-            <span class="dim">{words.partition}</span>
-            <select class="select" value={partition} onChange={e => view({ p: e.currentTarget.value })}>
-              <option value="">{words.any}</option>
-              {d.partitions.map(p => (
-                <option key={p.id} value={String(p.id)}>
-                  {p.id}
-                </option>
-              ))}
-            </select>
-          </label>
+          <>
+            <label class="row">
+              <span class="dim">{words.partition}</span>
+              <select class="select" value={partition} onChange={e => view({ p: e.currentTarget.value })}>
+                <option value="">{words.any}</option>
+                {d.partitions.map(p => (
+                  <option key={p.id} value={String(p.id)}>
+                    {p.id}
+                  </option>
+                ))}
+              </select>
+            </label>
+            {partition === '' && (
+              <label class="check">
+                <input type="checkbox" checked={rows.length > 0} onChange={e => view({ rows: e.currentTarget.checked ? '1' : '' })} /> {say.byPartition}
+              </label>
+            )}
+          </>
         )}
       </div>
-      <Query q={q} missing={<p class="dim">{say.noActivity}</p>}>
-        {(a: Activity) => (
-          <Tape
-            label={say.activityLabel}
-            from={a.from}
-            step={a.step_ms}
-            values={unit === 'records' ? a.records : a.bytes}
-            unit={unit}
-            cursors={cursors}
-            selected={selected}
-            select={r => view({ from: r ? `${r.from}-0` : '', to: r ? `${r.to}-0` : '', tab: '' })}
-          />
-        )}
-      </Query>
+      {rows.length === 0 ? (
+        <PartTape detail={d} bounds={bounds} partition={partition} />
+      ) : (
+        rows.map(p => <PartTape key={p.id} detail={d} bounds={bounds} partition={String(p.id)} row={String(p.id)} />)
+      )}
+      {rows.length > 0 && d.partitions.length > mostRows && <p class="dim">{say.firstPartitions(mostRows)}</p>}
     </>
   )
+}
+
+interface Bounds {
+  ns: string
+  stream: string
+  from: number
+  step: number
+  n: number
+  range: string
+  every: number
+  unit: 'records' | 'bytes'
+}
+
+/** The tape of a partition, or of all of them. */
+function PartTape({ detail: d, bounds: b, partition, row }: { detail: Detail; bounds: Bounds; partition: string; row?: string }) {
+  const { query } = useRoute()
+  const args = { name: b.stream, namespace: b.ns, from: b.from, to: b.from + b.n * b.step, buckets: b.n, partition }
+  const q = useRead('GET /api/v1/console/streams/:name/activity', args, b.every, { moving: JSON.stringify([b.ns, b.stream, b.range, partition]) })
+  const selected = query['from'] && query['to'] ? { from: millisOf(query['from']), to: millisOf(query['to']) } : null
+  const cursors: Cursor[] = d.consumer_groups
+    .map(g => {
+      const places = Object.entries(g.last_delivered).filter(([p]) => partition === '' || p === partition)
+      const at = places.map(([, id]) => millisOf(id)).filter(t => t > 0)
+      return { name: g.name, at: at.length > 0 ? Math.min(...at) : 0 }
+    })
+    .filter(c => c.at > 0)
+  const draw = (a: Pick<Activity, 'from' | 'step_ms' | 'records' | 'bytes'>) => (
+    <Tape
+      label={row === undefined ? say.activityLabel : say.activityOf(row)}
+      from={a.from}
+      step={a.step_ms}
+      values={b.unit === 'records' ? a.records : a.bytes}
+      unit={b.unit}
+      cursors={cursors}
+      selected={selected}
+      select={r => view({ from: r ? `${r.from}-0` : '', to: r ? `${r.to}-0` : '', tab: '' })}
+      {...(row === undefined ? {} : { row })}
+    />
+  )
+  return (
+    <Query q={q} missing={<LoadedTape bounds={b} partition={partition} draw={draw} />}>
+      {(a: Activity) => draw(a)}
+    </Query>
+  )
+}
+
+/** A node that does not count records by time: the tape is of those that are loaded, and says so. */
+function LoadedTape({ bounds: b, partition, draw }: { bounds: Bounds; partition: string; draw: (a: Activity) => ComponentChildren }) {
+  const q = useRead(messagesRoute, lastMessages(b.stream, b.ns, partition), 2000)
+  return (
+    <Query q={q}>
+      {all => (
+        <>
+          <p class="dim">{say.loadedOnly(all.length)}</p>
+          {draw(inBuckets(all, b))}
+        </>
+      )}
+    </Query>
+  )
+}
+
+/** What came when, of these records. */
+export function inBuckets(all: readonly { id_ms: number; size: number }[], b: { from: number; step: number; n: number }): Activity {
+  const records = new Array<number>(b.n).fill(0)
+  const bytes = new Array<number>(b.n).fill(0)
+  for (const m of all) {
+    const at = Math.floor((m.id_ms - b.from) / b.step)
+    if (at < 0 || at >= b.n) continue
+    records[at]! += 1
+    bytes[at]! += m.size
+  }
+  return { from: b.from, to: b.from + b.n * b.step, step_ms: b.step, records, bytes }
 }
 
 function Partitions({ detail: d }: { detail: Detail }) {

@@ -1,4 +1,4 @@
-import { useMemo, useState } from 'preact/hooks'
+import { useMemo } from 'preact/hooks'
 import { serverNow } from '../../api/client'
 import { useRead } from '../../api/hooks'
 import type { Routes } from '../../api/routes'
@@ -83,7 +83,7 @@ export function Measurement({ name }: { name: string }) {
   const range = useRange('1h')
   const tags = useMemo(() => parseTags(query['tags'] ?? ''), [query['tags']])
   const only = query['field'] ?? ''
-  const [table, setTable] = useState(false)
+  const table = query['view'] === 'table'
   const d = q.data?.data
   const fields = (d?.fields ?? []).filter(f => !only || f.name === only)
   const setTag = (key: string, value: string) => {
@@ -118,7 +118,7 @@ export function Measurement({ name }: { name: string }) {
                 ['table', words.table],
               ] as const
             }
-            change={v => setTable(v === 'table')}
+            change={v => view({ view: v === 'table' ? 'table' : '' })}
           />
           <a class="btn" href={link('floql', [], { q: floql })}>
             {words.query}

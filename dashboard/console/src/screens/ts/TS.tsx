@@ -35,10 +35,10 @@ function List() {
   const rows = useMemo(() => all.filter(m => m.name.includes(filter)), [all, filter])
   useKeys(readOnly ? {} : { n: () => setWriting(true) })
   const columns: Column<Summary>[] = [
-    { key: 'name', title: words.measurement, width: 'minmax(180px, 1fr)', cell: m => m.name, sort: m => m.name },
-    { key: 'series', title: words.series, width: '100px', num: true, cell: m => count(m.series_count), sort: m => m.series_count },
-    { key: 'fields', title: words.fields, width: '80px', num: true, cell: m => count(m.field_count), sort: m => m.field_count },
-    { key: 'points', title: words.points, width: '120px', num: true, cell: m => count(m.points), sort: m => m.points },
+    { key: 'name', title: words.measurement, width: 'minmax(120px, 1fr)', cell: m => m.name, sort: m => m.name },
+    { key: 'series', title: words.series, width: '60px', num: true, cell: m => count(m.series_count), sort: m => m.series_count },
+    { key: 'fields', title: words.fields, width: '60px', num: true, spare: 1, cell: m => count(m.field_count), sort: m => m.field_count },
+    { key: 'points', title: words.points, width: '90px', num: true, cell: m => count(m.points), sort: m => m.points },
   ]
   return (
     <div class="page fixed">

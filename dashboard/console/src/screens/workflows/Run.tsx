@@ -103,6 +103,9 @@ export default function Run() {
   const step = query['step'] ?? ''
   const select = (s: string) => view({ step: s })
   const g = graph.data?.data.graph
+  // The definition knows which signal a step waits for.
+  const waits = events[events.length - 1]?.event_type === 'waiting_for_signal' ? g?.nodes.find(n => n.id === d?.current_step) : undefined
+  const signal = /^signal (\S+)$/.exec(waits?.label ?? '')?.[1] ?? ''
   const path = useMemo(() => (g ? walked(events, g.edges, d?.status ?? '', g.nodes) : undefined), [events, g, d?.status])
   return (
     <div class="page">
@@ -135,7 +138,7 @@ export default function Run() {
             <Panel label={words.run}>
               <dl class="facts wide" data-test="run">
                 <dt>{over ? words.ended : words.atPresent}</dt>
-                <dd class="whole">{why(d, events)}</dd>
+                <dd class="whole">{why(d, events, signal)}</dd>
                 {d.error && (
                   <>
                     <dt>{words.error}</dt>
@@ -157,6 +160,7 @@ export default function Run() {
                 </dd>
               </dl>
             </Panel>
+            {signal && <Snippet command={floe(['workflow', 'signal'], inNamespace(ns), [run, signal, '{}'])} />}
             <Panel title={words.timeline}>
               <Query q={history}>
                 {all => <Timeline events={all} from={d.started_at} to={d.completed_at} failed={failedSteps(d)} selected={step} select={select} />}
@@ -265,12 +269,12 @@ export default function Run() {
 }
 
 /** What a run waits for, or how it has ended, in a sentence. */
-function why(d: Detail, events: readonly Event[]): string {
+function why(d: Detail, events: readonly Event[], signal: string): string {
   if (isOver(d.status)) return d.status.replace('_', ' ')
   const last = events[events.length - 1]
   const step = d.current_step === '_start' ? words.startStep : (d.current_step ?? say.nextStep)
   if (!last) return say.notBegun(step)
-  const what = (say.doing as Record<string, string | undefined>)[last.event_type] ?? last.event_type.replaceAll('_', ' ')
+  const what = signal ? say.waitsFor(signal) : ((say.doing as Record<string, string | undefined>)[last.event_type] ?? last.event_type.replaceAll('_', ' '))
   return say.stands(step, what, duration(Math.max(0, serverNow() - last.timestamp)))
 }
 

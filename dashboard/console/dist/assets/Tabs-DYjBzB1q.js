@@ -1,1 +1,0 @@
-import{M as e,et as t,j as n}from"./index-BS5PraFa.js";import{i as r}from"./Field-CJuP87nu.js";import{l as i}from"./vendor-CB2S9mc3.js";var a=t.words;function o({value:t}){return i(r,{label:a.parts,value:t,options:[[`ts`,a.measurements],[`floql`,`FloQL`]],change:r=>r!==t&&n(e(r))})}export{o as t};
