@@ -151,7 +151,7 @@ var processingContract = []contractRow{
 	{submitRoute, "/api/v1/processing/jobs?namespace=pipes", strings.Replace(largePipeline, "name: large\n", "name: other\n", 1), 200, jobChangedOf("RUNNING")},
 	{submitRoute, "/api/v1/processing/jobs", strings.Replace(largePipeline, "name: large\n", "name: third\n", 1), 200, jobChangedOf("RUNNING")},
 	{submitRoute, "/api/v1/processing/jobs?namespace=shop", largePipeline, 400, failure},
-	{submitRoute, "/api/v1/processing/jobs?namespace=wide", strings.NewReplacer("namespace: pipes\n", "", "sinks:", "  - { name: sum, type: aggregate, function: count }\nsinks:").Replace(largePipeline), 400, failure},
+	{submitRoute, "/api/v1/processing/jobs?namespace=wide", strings.NewReplacer("namespace: pipes\n", "", "sinks:", "  - { name: sum, type: aggregate, function: count }\nsinks:").Replace(largePipeline), 200, jobChangedOf("RUNNING")},
 	{submitRoute, "/api/v1/processing/jobs?namespace=_system", strings.Replace(largePipeline, "namespace: pipes\n", "", 1), 400, failure},
 	{submitRoute, "/api/v1/processing/jobs?name=x", largePipeline, 400, failure},
 	{submitRoute, "/api/v1/processing/jobs", "", 400, failure},

@@ -368,7 +368,7 @@ func (q *readQuery) collect(s *scan, found *selector, start spot) error {
 			}
 			place = len(q.series)
 			places[m] = place
-			s.view.Holds(answerBytes + tagBytes*len(tags))
+			s.view.Holds(answerSize(tags))
 			q.series = append(q.series, readSeries{seriesID(at.series), s.open.fields[s.fields[at.field]].name, tags})
 		}
 		q.runs = append(q.runs, readRun{place, slices.Clone(times), slices.Clone(values)})

@@ -98,17 +98,14 @@ func (a *aggregation) member(field fieldID, id uint32) (*floql.PartialSeries, er
 			return nil, err
 		}
 		a.series[m] = to
-		a.view.Holds(answerBytes + tagBytes*len(tags))
+		a.view.Holds(answerSize(tags))
 	}
 	a.latest, a.to = m, to
 	return to, nil
 }
 
-// What a series takes in memory beside its states, and each of its tags.
-const (
-	answerBytes = 200
-	tagBytes    = 100
-)
+// answerSize is what a series takes in memory beside its states: for itself, and for each of its tags.
+func answerSize(tags tagList) int { return 200 + 100*len(tags) }
 
 // grown tells the view how much the states take.
 func (a *aggregation) grown() {

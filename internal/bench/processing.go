@@ -224,17 +224,22 @@ func (b *bench) putsUntil(n *node, done func() bool) (f figures, err error) {
 	start, count := time.Now(), 0
 	for i := range backfillCallers {
 		callers.Go(func() {
+			pause := time.NewTimer(0)
+			<-pause.C
 			for k := 0; !stop.Load() && errs[i] == nil; k++ {
 				from := time.Now()
 				_, errs[i] = n.store.Put(context.Background(), fmt.Sprintf("caller-%d-%06d", i, k%100_000), b.values[k%valueBytes:][:valueBytes])
 				took := time.Since(from)
 				latencies[i].Add(took)
-				time.Sleep(took)
+				pause.Reset(took)
+				<-pause.C
 			}
 		})
 	}
+	ask := time.NewTicker(50 * time.Millisecond)
+	defer ask.Stop()
 	for !done() {
-		time.Sleep(50 * time.Millisecond)
+		<-ask.C
 	}
 	stop.Store(true)
 	callers.Wait()

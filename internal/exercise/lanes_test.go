@@ -59,8 +59,10 @@ sinks: [{ name: work, queue: { name: %s } }]
 		}
 		return j
 	}
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
 	for jobNow().Metrics.Backlog == 0 {
-		time.Sleep(5 * time.Millisecond)
+		<-poll.C
 	}
 
 	actions, flows := n.Action("s"), n.Workflow("s")
