@@ -495,6 +495,57 @@ func TestSpreadSavepoint(t *testing.T) {
 	}
 }
 
+// TestSpreadSavepointHolds: while a savepoint is made the job says that it stands still, and is not restored; it goes on when the savepoint is dropped. It is not stopped while it
+// is being restored from one.
+func TestSpreadSavepointHolds(t *testing.T) {
+	s, ctx := newSpread(t, 3), context.Background()
+	id := s.submit(fanned)
+	s.give(0, 40)
+	s.settle()
+	first, err := s.jobs.Savepoint(ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.settle()
+	s.give(40, 20)
+	s.Hold(true)
+	_, _ = s.jobs.Savepoint(canceled(), id)
+	if j := s.job(id); !j.Held || !strings.Contains(j.Reason, "savepoint") || j.Status != processing.Running {
+		t.Errorf("job %+v", j)
+	}
+	_, _ = s.jobs.Stop(canceled(), id)
+	if _, err := s.jobs.Restore(ctx, id); !errors.Is(err, engine.ErrBusy) {
+		t.Errorf("Restore while a savepoint is made: %v", err)
+	}
+	d, err := s.jobs.Detail(ctx, id)
+	if err != nil || len(d.Savepoints) != 2 || d.Savepoints[0].ID != first || !d.Savepoints[0].Complete || d.Savepoints[1].Complete {
+		t.Fatalf("savepoints %+v, %v", d.Savepoints, err)
+	}
+	_ = s.jobs.DropSavepoint(canceled(), id, d.Savepoints[1].ID)
+	s.Hold(false)
+	if _, err := s.jobs.Restore(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	s.settle()
+	s.given(60)
+	if _, err := s.jobs.Stop(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	s.Hold(true)
+	_, _ = s.jobs.Restore(canceled(), id, processing.FromSavepoint(first))
+	if _, err := s.jobs.Stop(ctx, id); !errors.Is(err, engine.ErrBusy) {
+		t.Errorf("Stop while the job is being restored: %v", err)
+	}
+	s.Hold(false)
+	s.settle()
+	if j := s.job(id); j.Status != processing.Running || j.Held || j.Metrics.RecordsIn != 80 || j.Metrics.Backlog != 0 {
+		t.Errorf("job %+v", j)
+	}
+	if st, err := s.queues.Stats(ctx, "work"); err != nil || st.Enqueued != 80 {
+		t.Errorf("queue %+v, %v, want what came behind the savepoint once more", st, err)
+	}
+}
+
 // TestSpreadIdle: sections that have nothing to do tell each other nothing, and write nothing, however long that is.
 func TestSpreadIdle(t *testing.T) {
 	s := newSpread(t, 3)

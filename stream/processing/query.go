@@ -194,6 +194,15 @@ func (m *machine) describe(v *engine.View, namespace string, r ref, j *jobRow) (
 	} else {
 		job.Metrics.LatencyAvg = average(t.latencySum, t.ticks)
 	}
+	if j.pending != 0 && j.status == Running {
+		part, err := readPart(v, r)
+		if err != nil {
+			return Job{}, err
+		}
+		if part.phase != goesOn {
+			job.Held, job.Reason = true, "a savepoint is being made: all parts of the job stand still"
+		}
+	}
 	if why, ok := m.stuck.Load(r); ok && (j.pending != 0 || j.restore != 0) {
 		job.Held, job.Reason = true, why.(string)
 	}
