@@ -5,12 +5,14 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/auth"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/kit"
 	"github.com/floedb/floe/internal/peer"
@@ -33,7 +35,11 @@ func TestWorks(t *testing.T) {
 // doWorks kills processes while clients work, after so many acts each.
 func doWorks(t *testing.T, c *processes, all []kit.Work, kills int, acts int64) {
 	rng := rand.New(rand.NewPCG(rig.Seed(t), 0))
-	door, err := peer.Dial(t.Context(), peer.Config{Wire: engine.NewWire(primitive.All())}, c.addrs())
+	config := peer.Config{Wire: engine.NewWire(primitive.All())}
+	if slices.ContainsFunc(all, func(w kit.Work) bool { return w.Name == "keys" }) {
+		config.Key = auth.Secret(c.firstKey())
+	}
+	door, err := peer.Dial(t.Context(), config, c.addrs())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,6 +82,20 @@ func doWorks(t *testing.T, c *processes, all []kit.Work, kills int, acts int64) 
 		job.Audit(first)
 	}
 	t.Logf("%d acts of %d clients, %d of them with unknown outcome", w.acts.Load(), w.clients.Load(), w.unknown.Load())
+}
+
+// firstKey makes the key store: from then on nobody is let in without a key.
+func (c *processes) firstKey() string {
+	client, err := floe.Dial(c.t.Context(), c.addrs())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer client.Close()
+	_, secret, err := client.Keys().Bootstrap(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return secret
 }
 
 // actsBetweenKills is how much is done before a process is killed, and after the last one was.

@@ -73,6 +73,7 @@ var Works = []Work{
 	{"trigger", 2, newTriggerJob},
 	{"processing", 1, newPipeJob},
 	{"state", 1, newStateJob},
+	{"keys", 1, newKeysJob},
 }
 
 // Open creates the namespaces of all works.

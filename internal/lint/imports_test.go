@@ -70,7 +70,7 @@ var imports = map[string]struct{ allowed, reason string }{
 	"internal/demo":      {". " + primitives, "a demo shows what users can do, by what they have"},
 	"internal/exercise":  {". dashboard internal/engine internal/primitive internal/shard internal/check " + primitives, "the command line is exercised as a process"},
 	"internal/floqltest": {"floql", "the tests of the language run on any source"},
-	"internal/kit":       {"internal/engine internal/check " + primitives, "works use what users use, and say what is checked of it"},
+	"internal/kit":       {"internal/auth internal/engine internal/check " + primitives, "works use what users use, and say what is checked of it"},
 	"internal/quota":     {"", "any suite may count its rounds"},
 	"internal/rig":       {"internal/engine internal/shard internal/quota " + helpers, "a rig runs machines of any kind"},
 	"internal/toy":       {"internal/engine " + helpers, "a machine for tests is written like any other"},
