@@ -174,7 +174,8 @@ func (w *work) setInbox(r ref, section uint16, in *inboxRow) {
 	w.tx.Set(inboxKey(r, section), encode(nil, in, (*inboxRow).code))
 }
 
-// pass takes what another shard has for a section. What the shard has not heard of yet waits, and so does what there is no room for.
+// pass takes what another shard has for a section. What the shard has not heard of yet waits, and so does what there is no room for. (A job that has been forgotten
+// has not been heard of either. That is days after all shards that could be reached have dropped what they had for it.)
 func (w *work) pass(p *passCommand) ([]byte, error) {
 	j := w.load(p.job)
 	switch {
@@ -368,8 +369,8 @@ func (m *mail) marks() []pipeline.Part {
 	return all
 }
 
-// read adds up to limit records to a batch, and hears what messages say when all of their records have been read.
-func (m *mail) read(limit int, batch *[]pipeline.Record) (bytes int, err error) {
+// read adds up to limit records to a batch, until they have so many bytes, and hears what messages say when all of their records have been read.
+func (m *mail) read(limit, most int, batch *[]pipeline.Record) (bytes int, err error) {
 	if !m.more() {
 		return 0, nil
 	}
@@ -378,7 +379,7 @@ func (m *mail) read(limit int, batch *[]pipeline.Record) (bytes int, err error) 
 	if err != nil {
 		return 0, err
 	}
-	for ok := it.First(); ok && limit > 0 && m.taken < maxMessages && bytes < maxReadBytes; ok = it.Next() {
+	for ok := it.First(); ok && limit > 0 && m.taken < maxMessages && bytes < most; ok = it.Next() {
 		msg, err := decode(it.Value(), (*passCommand).code)
 		if err == nil && m.open == nil {
 			m.open, err = m.records(&msg)
@@ -390,9 +391,9 @@ func (m *mail) read(limit int, batch *[]pipeline.Record) (bytes int, err error) 
 			it.Close()
 			return bytes, err
 		}
-		n := min(limit, len(m.open))
-		for i := range m.open[:n] {
-			bytes += len(m.open[i].Key) + len(m.open[i].Value)
+		n := 0
+		for ; n < min(limit, len(m.open)) && (bytes < most || n == 0); n++ {
+			bytes += len(m.open[n].Key) + len(m.open[n].Value)
 		}
 		*batch = append(*batch, m.open[:n]...)
 		m.open, m.skip, limit = m.open[n:], m.skip+n, limit-n

@@ -204,7 +204,7 @@ func (r *reading) marks() []pipeline.Part {
 // batch reads records, those of the partition with the lowest watermark first. What has no event time is a failure.
 func (r *reading) batch(t *task, limit int) (batch []pipeline.Record, failures []failure, err error) {
 	if r.mail != nil {
-		n, err := r.mail.read(limit, &batch)
+		n, err := r.mail.read(limit, r.most-r.bytes, &batch)
 		r.bytes += n
 		return batch, nil, err
 	}
