@@ -110,32 +110,43 @@ func hasMetric(all map[string]float64, name string) bool {
 	return false
 }
 
-// TestExporterIsBounded: many queues make no more series than are allowed. The rest is in one, and how many they are is said.
+// TestExporterIsBounded: many queues and streams make no more series than are allowed. The rest is in one, and how many they are is said.
 func TestExporterIsBounded(t *testing.T) {
-	const queues, own = 60, 10
+	const own = 10
+	count := 10_000
+	if testing.Short() {
+		count = 60
+	}
 	node := openNode(t)
 	txn := node.Txn("many")
-	for i := range queues {
-		txn.Do(queue.EnqueueOp(fmt.Sprintf("q%03d", i), []byte("x")))
-	}
-	if _, err := txn.Commit(t.Context()); err != nil {
-		t.Fatal(err)
+	for i := range count {
+		txn.Do(queue.EnqueueOp(fmt.Sprintf("x%05d", i), []byte("x")), stream.AppendOp(fmt.Sprintf("x%05d", i), stream.Message{Payload: []byte("x")}))
+		if i%100 < 99 && i < count-1 {
+			continue
+		}
+		if _, err := txn.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		txn = node.Txn("many")
 	}
 	all := scraped(t, NewExporter(node, Options{MetricsObjects: own}), "")
-	named := regexp.MustCompile(`^floe_queue_ready\{namespace="many",queue="q\d+"\}$`)
-	n := 0
-	for series := range all {
-		if named.MatchString(series) {
-			n++
+	none := scraped(t, NewExporter(node, Options{MetricsObjects: -1}), "")
+	for kind, metric := range map[string]string{"queue": "floe_queue_ready", "stream": "floe_stream_records"} {
+		named := regexp.MustCompile(fmt.Sprintf(`^%s\{namespace="many",%s="x\d+"\}$`, metric, kind))
+		n := 0
+		for series := range all {
+			if named.MatchString(series) {
+				n++
+			}
 		}
-	}
-	rest, left := all[`floe_queue_ready{namespace="_other",queue=""}`], all[`floe_metrics_objects_left_out{kind="queue"}`]
-	if n != own || rest != queues-own || left != queues-own || all[`floe_metrics_objects_not_read{kind="queue"}`] != 0 {
-		t.Errorf("%d queues have series of their own, the rest has %v messages, %v were left out", n, rest, left)
-	}
-	// None at all is possible too.
-	if all := scraped(t, NewExporter(node, Options{MetricsObjects: -1}), ""); all[`floe_queue_ready{namespace="_other",queue=""}`] != queues {
-		t.Errorf("without series of their own: %v", all[`floe_queue_ready{namespace="_other",queue=""}`])
+		others := fmt.Sprintf(`%s{namespace="_other",%s=""}`, metric, kind)
+		rest, left := all[others], all[fmt.Sprintf("floe_metrics_objects_left_out{kind=%q}", kind)]
+		if want := float64(count - own); n != own || rest != want || left != want || all[fmt.Sprintf("floe_metrics_objects_not_read{kind=%q}", kind)] != 0 {
+			t.Errorf("%d of %d have a %s of their own, the rest comes to %v, %v were left out", n, count, metric, rest, left)
+		}
+		if none[others] != float64(count) {
+			t.Errorf("%s without series of their own: %v, want %d", metric, none[others], count)
+		}
 	}
 }
 
