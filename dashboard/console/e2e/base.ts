@@ -222,6 +222,7 @@ test('sign-in: when the time of the session is over a key is asked for, though n
     return (await fetch('api/v1/console/me', { headers: { Authorization: `Bearer ${token}` } })).json()
   })) as { expires_at: number }
   await p.keyboard.press('p')
+  await later(p, 1000) // an answer that was under way would tell the time of before
   await p.clock.fastForward(expires_at - Date.now() - 60_000)
   expect(await p.locator('[data-test=history]').count()).toBe(1)
   await p.clock.fastForward(61_000)

@@ -132,3 +132,35 @@ test('a list of 10,000 rows: few of them are in the page, and the last one is a 
   // Of the processor's time, as in budget.ts.
   expect(took).toBeLessThan(0.2)
 })
+
+const mib = 1 << 20
+
+test('half an hour of following: the heap stays below 120 MB, and flat', { timeout: 240_000 }, async () => {
+  const p = await open(at.root + '#/shop/streams/flood?follow=1', { clock: true })
+  await p
+    .locator('[data-test=loaded]')
+    .getByText(/^the last/)
+    .waitFor()
+  const cdp = await p.context().newCDPSession(p)
+  const heap = async () => {
+    await cdp.send('HeapProfiler.collectGarbage')
+    return (await cdp.send('Runtime.getHeapUsage')).usedSize
+  }
+  let answers = 0
+  p.on('requestfinished', r => (answers += r.url().includes('/flood/messages') ? 1 : 0))
+  const sizes: number[] = []
+  // 30 minutes, in each of which 1,000 records come: from the eleventh on 10,000 are held.
+  for (let minute = 1; minute <= 30; minute++) {
+    await fetch(at.flood)
+    for (let i = 0; i < 3; i++) {
+      const before = answers
+      await p.clock.runFor(20_000)
+      await expect.poll(() => answers, { interval: 10, timeout: 8000 }).toBeGreaterThan(before)
+    }
+    if (minute >= 15 && minute % 5 === 0) sizes.push(await heap())
+  }
+  await p.locator('[data-test=loaded]').getByText('the last 10,000').waitFor()
+  console.log(`heap while following: ${sizes.map(s => (s / mib).toFixed(1)).join(', ')} MiB`)
+  expect(Math.max(...sizes)).toBeLessThan(120 * mib)
+  expect(sizes.at(-1)! - sizes[0]!).toBeLessThan(sizes[0]! / 5)
+})
