@@ -189,6 +189,7 @@ const (
 	BacklogStays     Bug = "backlog-stays"     // what was delivered counts as waiting
 	TooManyWait      Bug = "too-many-wait"     // what a queue never holds waits for room
 	LargeTicks       Bug = "large-ticks"       // ticks are large while users write
+	ClocksAlike      Bug = "clocks-alike"      // what a shard says of its clock is taken for the time of another
 	MarkStays        Bug = "mark-stays"        // event time goes on although no source does
 	RefusedStands    Bug = "refused-stands"    // a tick stands although one of its outputs was refused
 	RefusedLost      Bug = "refused-lost"      // what a sink refuses for good is told nobody

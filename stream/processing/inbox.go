@@ -61,6 +61,15 @@ func standingOf(p pipeline.Part) standing {
 	return standing{seen: p.Seen, idle: p.Idle, bounded: p.Bounded, newest: p.Newest, arrived: p.Arrived, bound: p.Bound}
 }
 
+// heardAt returns a standing as of the clock of the shard that hears of it: the clocks of shards may differ, and what has been idle for a second was idle from a
+// second ago on.
+func (s standing) heardAt(now, told int64) standing {
+	if s.seen && s.idle && !plant.On(plant.ClocksAlike) {
+		s.arrived += now - told
+	}
+	return s
+}
+
 // upstream is a section of a shard.
 type upstream struct{ section, shard uint16 }
 
@@ -75,7 +84,8 @@ type passCommand struct {
 	epoch   uint64
 	to      uint16 // section
 	from    upstream
-	says    bool // how far the sender has come: the last of several messages does
+	says    bool  // how far the sender has come: the last of several messages does
+	told    int64 // when, by the sender's clock
 	stands  standing
 	records []byte // see passed
 }
@@ -86,6 +96,7 @@ func (p *passCommand) code(c *codec.Coder) {
 	c.Uint16(&p.to)
 	p.from.code(c)
 	if c.Bool(&p.says); p.says {
+		c.Varint(&p.told)
 		p.stands.code(c)
 	}
 	c.View(&p.records)
@@ -203,6 +214,7 @@ func (w *work) has(j *job, section uint16) bool {
 
 // receive puts a message into an inbox.
 func (w *work) receive(j *job, in *inboxRow, p *passCommand) {
+	p.stands, p.told = p.stands.heardAt(w.tx.Now(), p.told), w.tx.Now()
 	value := encode(nil, p, (*passCommand).code)
 	w.tx.Insert(messageKey(j.ref, p.to, in.next), value)
 	in.bytes += int64(len(value))

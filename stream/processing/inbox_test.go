@@ -29,3 +29,16 @@ func TestUnreadIsNotIdle(t *testing.T) {
 		t.Errorf("when that has been read, the watermark is %d, want 900", mark)
 	}
 }
+
+// TestClocksOfShards: when all shards are idle event time runs on in each as fast as its clock, however far that is ahead of the others or behind.
+func TestClocksOfShards(t *testing.T) {
+	const now, idleFor = 10_000_000, 700
+	for _, ahead := range []int64{-7_200_000, 0, 7_200_000} {
+		told := standing{seen: true, idle: true, newest: 5_000, arrived: now + ahead - idleFor}
+		m := &mail{next: 1, upstreams: []heard{{stands: told.heardAt(now, now+ahead)}}}
+		m.head = inboxRow{first: 1, next: 1}
+		if mark, idle := pipeline.Watermark(m.marks(), now+50, pipeline.MinTime); mark != 5_000+idleFor+50 || !idle {
+			t.Errorf("a shard whose clock is ahead by %d ms: the watermark is %d (idle %v), want %d", ahead, mark, idle, 5_000+idleFor+50)
+		}
+	}
+}

@@ -19,6 +19,7 @@ func TestPlanted(t *testing.T) {
 		{plant.AnyTick, "TestOvertaken"},
 		{plant.AnyRevisionOfJob, "TestRestoreToEqualCursors"},
 		{plant.BacklogStays, "TestOtherShards"},
+		{plant.ClocksAlike, "TestClocksOfShards"},
 		{plant.LargeTicks, "TestTicksAmongOthers"},
 		{plant.TooManyWait, "TestMoreThanAQueueHolds"},
 		{plant.MarkStays, "TestOtherSource"},

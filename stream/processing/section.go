@@ -211,7 +211,7 @@ func (m *passing) outputs(s *step, at place) (all []output) {
 		p := passed{records, t.sources}
 		c := passCommand{
 			job: t.ref, epoch: t.epoch, to: t.sections[at.section].number, from: upstream{sec.number, uint16(t.shard)},
-			says: i == len(m.full)-1, stands: s.stands, records: encode(nil, &p, (*passed).code),
+			says: i == len(m.full)-1, told: s.began, stands: s.stands, records: encode(nil, &p, (*passed).code),
 		}
 		all = append(all, output{
 			sink: -1, records: int64(len(records)), route: engine.RouteTo(t.namespace, at.shard, t.shards), machine: engine.MachineProcessing, kind: kindPass,
