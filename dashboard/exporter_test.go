@@ -112,11 +112,7 @@ func hasMetric(all map[string]float64, name string) bool {
 
 // TestExporterIsBounded: many queues and streams make no more series than are allowed. The rest is in one, and how many they are is said.
 func TestExporterIsBounded(t *testing.T) {
-	const own = 10
-	count := 10_000
-	if testing.Short() {
-		count = 60
-	}
+	const own, count = 10, 10_000
 	node := openNode(t)
 	txn := node.Txn("many")
 	for i := range count {

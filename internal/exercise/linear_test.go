@@ -18,8 +18,8 @@ import (
 )
 
 var (
-	operationsFlag = flag.Int("operations", 15_000, "how many operations the clients of TestLinear do at least")
-	faultsFlag     = flag.Int("faults", 36, "how many faults they live through at least")
+	operationsFlag = flag.Int("operations", 8_000, "how many operations the clients of TestLinear do at least")
+	faultsFlag     = flag.Int("faults", 16, "how many faults they live through at least")
 )
 
 // Sizes of TestLinear.

@@ -16,7 +16,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-var pausesFlag = flag.Int("pauses", 48, "how often TestPausedLeader pauses a leader")
+var pausesFlag = flag.Int("pauses", 20, "how often TestPausedLeader pauses a leader")
 
 // pauseClusters run side by side: most of the time they wait.
 const pauseClusters = 4

@@ -1,9 +1,11 @@
 package peer
 
 import (
+	"container/list"
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/floedb/floe/internal/budget"
 	"github.com/floedb/floe/internal/engine"
@@ -43,7 +45,28 @@ type tally struct {
 	underWay, lasts int            // calls that do not wait, and those that do
 	callsBy         map[uint64]int // by the hash of their namespace
 	waitsBy         map[uint64]int
+	lines           list.List // *line: namespaces with calls that wait for a place; the first is served next
+	inLines         int       // calls in all of them
 }
+
+// line is the calls of a namespace that wait for a place, in order.
+type line struct {
+	namespace uint64
+	calls     list.List // *place
+}
+
+// place is what a call waits for.
+type place struct {
+	line  *line
+	taken chan struct{} // closed when the call has it
+}
+
+// When there is no place some calls wait for a moment until one is free: to refuse a call costs about as much as to carry it out, so a port that refuses as many as
+// it serves would serve fewer.
+const (
+	waitersOf = 7 // calls may wait for each that is under way
+	placeTime = 100 * time.Millisecond
+)
 
 func newTally(of string, calls, waits int) *tally {
 	return &tally{of: of, calls: calls, waits: waits, callsBy: make(map[uint64]int), waitsBy: make(map[uint64]int)}
@@ -61,6 +84,86 @@ func (t *tally) count(lasting bool) (n *int, by map[uint64]int, limit int, what 
 func (t *tally) add(lasting bool, namespace uint64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.addLocked(lasting, namespace)
+}
+
+// take is add for a call that may wait a moment for its place. Errors: ErrBusy; ctx's.
+func (t *tally) take(ctx context.Context, lasting bool, namespace uint64) error {
+	t.mu.Lock()
+	busy := t.addLocked(lasting, namespace)
+	if busy == nil || lasting || t.inLines >= waitersOf*t.calls {
+		t.mu.Unlock()
+		return busy
+	}
+	mine := t.waitLocked(namespace)
+	t.mu.Unlock()
+	late := time.NewTimer(placeTime)
+	defer late.Stop()
+	select {
+	case <-mine.Value.(*place).taken:
+		return nil
+	case <-late.C:
+	case <-ctx.Done():
+		busy = ctx.Err()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case <-mine.Value.(*place).taken: // just now
+		return nil
+	default:
+	}
+	t.leaveLocked(mine)
+	return busy
+}
+
+// waitLocked puts a call into the line of its namespace.
+func (t *tally) waitLocked(namespace uint64) *list.Element {
+	var own *line
+	for e := t.lines.Front(); e != nil && own == nil; e = e.Next() {
+		if l := e.Value.(*line); l.namespace == namespace {
+			own = l
+		}
+	}
+	if own == nil {
+		own = &line{namespace: namespace}
+		t.lines.PushBack(own)
+	}
+	t.inLines++
+	return own.calls.PushBack(&place{own, make(chan struct{})})
+}
+
+// leaveLocked takes a call out of its line.
+func (t *tally) leaveLocked(mine *list.Element) {
+	l := mine.Value.(*place).line
+	t.inLines--
+	if l.calls.Remove(mine); l.calls.Len() > 0 {
+		return
+	}
+	for e := t.lines.Front(); e != nil; e = e.Next() {
+		if e.Value.(*line) == l {
+			t.lines.Remove(e)
+			return
+		}
+	}
+}
+
+// serveLocked gives a place that is free to a call of the first namespace that may have it. That one is last then.
+func (t *tally) serveLocked() {
+	for e := t.lines.Front(); e != nil; e = e.Next() {
+		l := e.Value.(*line)
+		if t.addLocked(false, l.namespace) != nil {
+			continue
+		}
+		mine := l.calls.Front()
+		t.lines.MoveToBack(e)
+		t.leaveLocked(mine)
+		close(mine.Value.(*place).taken)
+		return
+	}
+}
+
+func (t *tally) addLocked(lasting bool, namespace uint64) error {
 	n, by, limit, what := t.count(lasting)
 	own := by[namespace]
 	switch {
@@ -81,6 +184,9 @@ func (t *tally) remove(lasting bool, namespace uint64) {
 	*n--
 	if by[namespace]--; by[namespace] == 0 {
 		delete(by, namespace)
+	}
+	if !lasting && t.inLines > 0 {
+		t.serveLocked()
 	}
 }
 

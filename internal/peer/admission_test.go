@@ -106,6 +106,60 @@ func TestTally(t *testing.T) {
 	}
 }
 
+// TestTallyLines: a call that finds no place waits for a moment, the namespaces of those that wait take turns, and nobody waits behind too many.
+func TestTallyLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const places, flood, other = 8, 1, 2
+		tally := newTally("this node", places, 0)
+		tally.alone = true // a namespace may have all places, so that it is the turn alone that counts
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for tally.add(false, flood) == nil {
+		}
+		if tally.underWay != places {
+			t.Fatalf("%d of %d places are taken", tally.underWay, places)
+		}
+		began, got, gone := time.Now(), make(chan int, 100), make(chan error, 100)
+		take := func(ctx context.Context, namespace int) {
+			go func() {
+				if err := tally.take(ctx, false, uint64(namespace)); err != nil {
+					gone <- err
+				} else {
+					got <- namespace
+				}
+			}()
+			synctest.Wait()
+		}
+		for range waitersOf*places - 2 {
+			take(t.Context(), flood)
+		}
+		take(ctx, other)
+		take(t.Context(), other)
+		take(t.Context(), other)
+		if err := <-gone; !errors.Is(err, engine.ErrBusy) || time.Since(began) > 0 {
+			t.Errorf("behind %d calls: %v after %v, want ErrBusy at once", waitersOf*places, err, time.Since(began))
+		}
+		cancel()
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Errorf("a call that was cancelled: %v", err)
+		}
+		for _, want := range []int{flood, other, flood} {
+			tally.remove(false, flood)
+			if n := <-got; n != want {
+				t.Errorf("a call of namespace %d is next, want %d", n, want)
+			}
+		}
+		<-time.After(placeTime)
+		synctest.Wait()
+		if left := waitersOf*places - 4; len(gone) != left || len(got) > 0 || tally.inLines > 0 || tally.lines.Len() > 0 {
+			t.Errorf("%d calls have gone after %v, want %d; %d wait", len(gone), placeTime, left, tally.inLines)
+		}
+		if err := <-gone; !errors.Is(err, engine.ErrBusy) {
+			t.Errorf("a call that has waited: %v", err)
+		}
+	})
+}
+
 // TestTallyOfNamespaces: however many calls of a namespace there are, there is room for those of another, also on the stream of a node; a client's own are his
 // affair.
 func TestTallyOfNamespaces(t *testing.T) {

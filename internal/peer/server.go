@@ -261,9 +261,17 @@ func (v *visitor) serve(ctx context.Context, s *wire, calls *sync.WaitGroup) err
 			return err
 		}
 		calls.Go(func() {
+			lasting := q.flags&flagLasting != 0
+			if err := v.peer.tally.take(callCtx, lasting, q.space); err != nil {
+				v.end(&q, len(b))
+				release()
+				v.answer(q.id, nil, err)
+				return
+			}
 			readCtx, end := v.peer.readers.Begin(callCtx)
 			defer end() // when the answer is among those that wait to be sent, which are counted
 			result, err := v.carryOut(readCtx, &q)
+			v.peer.tally.remove(lasting, q.space)
 			if v.grant != nil && q.kind != askPropose {
 				err = v.grant.Explain(err)
 			}
@@ -323,10 +331,6 @@ func (v *visitor) begin(ctx context.Context, q *request, size int) (context.Cont
 	if err := v.tally.add(lasting, q.space); err != nil {
 		return nil, err
 	}
-	if err := v.peer.tally.add(lasting, q.space); err != nil {
-		v.tally.remove(lasting, q.space)
-		return nil, err
-	}
 	if lasting {
 		ctx = engine.Lasting(ctx)
 	}
@@ -369,7 +373,6 @@ func (v *visitor) cancel(id uint64) {
 func (v *visitor) end(q *request, size int) {
 	v.cancel(q.id)
 	v.tally.remove(q.flags&flagLasting != 0, q.space)
-	v.peer.tally.remove(q.flags&flagLasting != 0, q.space)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.calls, q.id)
