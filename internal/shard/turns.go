@@ -10,10 +10,10 @@ import (
 
 // Sizes of turns. The bytes of a command count, and commandCost beside them: to carry out a small one takes about as long as to write so many bytes.
 const (
-	commandCost   = 4 << 10
-	turnBytes     = 64 << 10  // of one turn: 16 small commands
-	maxFlight     = 4 << 20   // under way of one namespace: a follower is sent no more ahead either
-	sharedFlight  = 192 << 10 // the same while another namespace is at work: 48 small commands take little longer to write and apply than one
+	commandCost   = 6 << 10
+	turnBytes     = 64 << 10  // of one turn: 10 small commands
+	maxFlight     = 6 << 20   // under way of one namespace: 1,000 small commands
+	sharedFlight  = 192 << 10 // the same while another namespace is at work: 30 small commands take little longer to write and apply than one
 	sharedEntries = 16        // and for so many entries after its last command: one caller of it is away between two
 	idleLanes     = 256       // so many are kept before those that nothing is in are looked for
 )
