@@ -6,18 +6,20 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
 )
 
 // slots are how many requests are served at once. Some more wait for a moment until one of them has ended: to refuse a request costs a third of what it takes to
-// serve it, so a handler that refuses as many as it serves would serve fewer. Whoever finds no room to wait is refused at once.
+// serve it, so a handler that refuses as many as it serves would serve fewer. Whoever finds no room to wait is refused, soon.
 //
 // Those that wait do so by namespace, and the namespaces take turns. When there is no more room, one that has more waiting than another makes room for it: its
 // latest request is the one that is refused.
 type slots struct {
-	limit int // negative: there is none
+	limit   int          // negative: there is none
+	pausing atomic.Int64 // requests that are refused soon
 
 	mu      sync.Mutex // guards what follows
 	taken   int
@@ -32,8 +34,10 @@ type line struct {
 }
 
 const (
-	waitersOf = 7 // requests may wait for each that is served
-	slotTime  = 100 * time.Millisecond
+	waitersOf    = 7 // requests may wait for each that is served
+	slotTime     = 100 * time.Millisecond
+	pausesOf     = 32 // refusals for each that is served may be put off
+	refusalPause = 50 * time.Millisecond
 )
 
 func newSlots(limit int) *slots { return &slots{limit: limit} }
@@ -44,8 +48,11 @@ func (s *slots) take(ctx context.Context, u *url.URL) error {
 		return nil
 	}
 	mine, err := s.enter(u)
-	if mine == nil || err != nil {
-		return err
+	if err != nil {
+		return s.refuse(ctx, err)
+	}
+	if mine == nil {
+		return nil
 	}
 	late := time.NewTimer(slotTime)
 	defer late.Stop()
@@ -65,6 +72,20 @@ func (s *slots) take(ctx context.Context, u *url.URL) error {
 		return decided
 	}
 	s.leave()
+	return err
+}
+
+// refuse returns the error after a pause, if not too many have one: who comes back at once would be refused again, at a cost that others have to bear.
+func (s *slots) refuse(ctx context.Context, err error) error {
+	if s.pausing.Add(1) <= int64(pausesOf*s.limit) {
+		pause := time.NewTimer(refusalPause)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+		}
+	}
+	s.pausing.Add(-1)
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/floedb/floe/internal/engine"
 )
@@ -17,6 +18,39 @@ func path(t *testing.T, s string) *url.URL {
 		t.Fatal(err)
 	}
 	return u
+}
+
+// TestRefusalsTakeTheirTime: who finds no room to wait is refused after a pause, unless as many pause as may.
+func TestRefusalsTakeTheirTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots(1)
+		u := path(t, "/api/v1/kv/k")
+		asked, began := make(chan time.Duration, 100), time.Now()
+		for range 1 + waitersOf {
+			go func() { _ = s.take(t.Context(), u) }()
+		}
+		synctest.Wait()
+		refused := func() {
+			if err := s.take(t.Context(), u); !errors.Is(err, engine.ErrBusy) {
+				t.Errorf("one request too many: %v, want ErrBusy", err)
+			}
+			asked <- time.Since(began)
+		}
+		for range pausesOf {
+			go refused()
+		}
+		synctest.Wait()
+		if refused(); len(asked) != 1 || <-asked != 0 {
+			t.Error("a refusal is put off although as many are as may be")
+		}
+		for range pausesOf {
+			if took := <-asked; took != refusalPause {
+				t.Errorf("refused after %v, want %v", took, refusalPause)
+			}
+		}
+		<-time.After(slotTime)
+		synctest.Wait()
+	})
 }
 
 // TestSlotsOfNamespaces: when a namespace takes all slots and all the room to wait, a request of another one waits in place of one of its own, and is served
