@@ -113,11 +113,11 @@ func (j *keysJob) compare(w World, keys []auth.Key) {
 }
 
 func (j *keysJob) Audit(w World) {
-	keys, err := keysOf(w).List(context.Background())
-	if err != nil {
-		if !w.Lossy() {
-			w.Failf("keys: %w", err)
-		}
+	var keys []auth.Key
+	if w.Lossy() || !insist(w, func() (err error) {
+		keys, err = keysOf(w).List(context.Background())
+		return err
+	}) {
 		return
 	}
 	j.compare(w, keys)
