@@ -38,10 +38,11 @@ func readJoin(r *reader, o *Operator, n *document.Node, at string) {
 	o.Keyed, o.Shape, o.private.spec = true, fmt.Sprintf("join %s within %d", text, j.within), j
 }
 
-// waiting is a record that waits for partners.
+// waiting is a record that waits for partners. Its tags are kept by their names: another definition may have others.
 type waiting struct {
 	rec     Record
 	matched bool
+	names   []string // of all tags, by their numbers
 }
 
 func (w *waiting) code(c *codec.Coder) {
@@ -52,10 +53,10 @@ func (w *waiting) code(c *codec.Coder) {
 			*b = bytesOf(s)
 		}
 	}
-	tags := uint64(w.rec.Tags)
-	c.Uvarint(&tags)
-	if w.rec.Tags = TagSet(tags); uint64(w.rec.Tags) != tags {
-		c.Fail("tags")
+	tags := w.rec.Tags.In(w.names)
+	codec.List(c, &tags, func(c *codec.Coder, name *string) { c.String(name) })
+	if c.Reading() {
+		w.rec.Tags = TagsOf(tags, w.names)
 	}
 	codec.List(c, &w.rec.Headers, func(c *codec.Coder, t *Tag) {
 		c.String(&t.Name)
@@ -91,7 +92,7 @@ func (j *join) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 			t.fail(s, err, it)
 			continue
 		}
-		mine := waiting{rec: it.Record}
+		mine := waiting{rec: it.Record, names: t.program.Tags()}
 		if ok {
 			made, err := j.match(t, s, it, on)
 			if err != nil {
@@ -140,7 +141,7 @@ func (j *join) match(t *Tick, s *stage, it *item, on string) (made []item, err e
 			return made, err
 		}
 		for _, row := range rows {
-			other, err := readWaiting(row, len(prefix))
+			other, err := t.readWaiting(row, len(prefix))
 			if err != nil {
 				return nil, err
 			}
@@ -179,11 +180,11 @@ func (j *join) match(t *Tick, s *stage, it *item, on string) (made []item, err e
 }
 
 // readWaiting reads a row whose time and number are behind a prefix.
-func readWaiting(row pair, prefix int) (*waiting, error) {
+func (t *Tick) readWaiting(row pair, prefix int) (*waiting, error) {
 	if len(row.k) != prefix+16 {
 		return nil, corrupt(row.k)
 	}
-	w := &waiting{}
+	w := &waiting{names: t.program.Tags()}
 	if err := decode(row.k, row.v, w.code); err != nil {
 		return nil, err
 	}
@@ -219,7 +220,7 @@ func (j *join) fire(t *Tick, s *stage, to int64, at []byte) ([]byte, error) {
 				return nil, err
 			}
 			if row.v[0] == rowLeft && j.left && v != nil {
-				w, err := readWaiting(pair{k, v}, len(k)-16)
+				w, err := t.readWaiting(pair{k, v}, len(k)-16)
 				if err != nil {
 					return nil, err
 				}

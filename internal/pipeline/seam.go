@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"slices"
 
 	"github.com/floedb/floe/internal/formula"
 )
@@ -155,6 +156,26 @@ type Record struct {
 
 // TagSet is a set of tags of a job, by their numbers in Program.Tags.
 type TagSet uint32
+
+// In returns the names of tags, of all that there are by their numbers.
+func (s TagSet) In(all []string) (names []string) {
+	for i, name := range all {
+		if s&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// TagsOf is the opposite of In. Names that there are no more are left out.
+func TagsOf(names, all []string) (s TagSet) {
+	for _, name := range names {
+		if i := slices.Index(all, name); i >= 0 {
+			s |= 1 << i
+		}
+	}
+	return s
+}
 
 // Write is what a sink is to write of a record that has come to it.
 type Write struct {

@@ -208,6 +208,7 @@ const (
 	AnyEpochOfJob    Bug = "any-epoch-job"     // the end of a part counts for the job whenever it was
 	InboxEndless     Bug = "inbox-endless"     // an inbox of a section takes whatever comes
 	UnreadIdle       Bug = "unread-idle"       // a shard is idle for a section that has not read what it has sent
+	IdleForever      Bug = "idle-forever"      // a shard that was idle when the job ran last is idle until it tells otherwise
 	PassedStays      Bug = "passed-stays"      // what was passed before a job was restored is taken after it
 	EndUnheard       Bug = "end-unheard"       // a section does not hear that those in front have come to their end
 )

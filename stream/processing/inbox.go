@@ -275,13 +275,22 @@ func (w *work) dropInbox(j *job, section uint16) {
 	w.tx.Delete(inboxKey(j.ref, section))
 }
 
-// passed codes records of a message. sources are the numbers of the job's sources: a record of one that there is no more is as one that an operator has made.
+// passed codes records of a message. sources are the numbers of the job's sources, and tags the names of its tags: a record of a source that there is no more is as one that
+// an operator has made, and a tag that there is no more is none. The message has the names of all its tags in front.
 type passed struct {
 	records []pipeline.Record
 	sources []uint16
+	tags    []string // taken from the message if asIs
+	asIs    bool
 }
 
 func (p *passed) code(c *codec.Coder) {
+	tags := p.tags
+	codec.List(c, &tags, func(c *codec.Coder, name *string) { c.String(name) })
+	if p.asIs {
+		p.tags = tags
+	}
+	same := slices.Equal(tags, p.tags)
 	codec.List(c, &p.records, func(c *codec.Coder, r *pipeline.Record) {
 		c.View(&r.Key)
 		c.View(&r.Value)
@@ -290,9 +299,11 @@ func (p *passed) code(c *codec.Coder) {
 			c.String(&t.Name)
 			c.String(&t.Value)
 		})
-		tags := uint64(r.Tags)
-		c.Uvarint(&tags)
-		r.Tags = pipeline.TagSet(tags)
+		set := uint64(r.Tags)
+		c.Uvarint(&set)
+		if r.Tags = pipeline.TagSet(set); c.Reading() && !same {
+			r.Tags = pipeline.TagsOf(r.Tags.In(tags), p.tags)
+		}
 		c.Bool(&r.Right)
 		p.codeOrigin(c, &r.Origin)
 	})
@@ -370,12 +381,13 @@ func (t *task) lookInto(v *engine.View, sec *section) (*input, error) {
 // more reports whether there is something to be read.
 func (m *mail) more() bool { return m.next < m.head.next }
 
-// marks returns the upstreams as partitions. One of which something waits is not idle, and holds the watermark where it was when it was heard last.
+// marks returns the upstreams as partitions. One of which something waits is not idle, and holds the watermark where it was when it was heard last. So does one that
+// has not been heard since the job has begun to run: what came meanwhile it may not have read yet.
 func (m *mail) marks() []pipeline.Part {
 	all := make([]pipeline.Part, len(m.upstreams))
 	for i := range m.upstreams {
 		s := &m.upstreams[i].stands
-		idle := s.idle && (!m.head.waits(m.upstreams[i].from, m.next) || plant.On(plant.UnreadIdle))
+		idle := s.idle && (!m.head.waits(m.upstreams[i].from, m.next) || plant.On(plant.UnreadIdle)) && (m.upstreams[i].epoch == m.task.epoch || plant.On(plant.IdleForever))
 		all[i] = pipeline.Part{Seen: s.seen, Newest: s.newest, Arrived: s.arrived, IdleAfter: -1, Idle: idle, Bounded: s.bounded, Bound: s.bound}
 	}
 	return all
@@ -421,7 +433,7 @@ func (m *mail) read(limit, most int, batch *[]pipeline.Record) (bytes int, err e
 
 // records returns the records of a message that have not been read. Their bytes are their own.
 func (m *mail) records(msg *passCommand) ([]pipeline.Record, error) {
-	p := passed{sources: m.task.sources}
+	p := passed{sources: m.task.sources, tags: m.task.prog.Tags()}
 	c := codec.NewDecoder(slices.Clone(msg.records))
 	p.code(&c)
 	if err := c.Done(); err != nil || m.skip > len(p.records) {

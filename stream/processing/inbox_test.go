@@ -9,7 +9,7 @@ import (
 // TestUnreadIsNotIdle: a shard that was idle, and has sent something since, holds the watermark of a section until that has been read.
 func TestUnreadIsNotIdle(t *testing.T) {
 	busy, idle := upstream{0, 0}, upstream{0, 1}
-	m := &mail{next: 7, upstreams: []heard{
+	m := &mail{task: new(task), next: 7, upstreams: []heard{
 		{from: busy, stands: standing{seen: true, newest: 900}},
 		{from: idle, stands: standing{seen: true, idle: true, newest: 100, arrived: 5}},
 	}}
@@ -35,7 +35,7 @@ func TestClocksOfShards(t *testing.T) {
 	const now, idleFor = 10_000_000, 700
 	for _, ahead := range []int64{-7_200_000, 0, 7_200_000} {
 		told := standing{seen: true, idle: true, newest: 5_000, arrived: now + ahead - idleFor}
-		m := &mail{next: 1, upstreams: []heard{{stands: told.heardAt(now, now+ahead)}}}
+		m := &mail{task: new(task), next: 1, upstreams: []heard{{stands: told.heardAt(now, now+ahead)}}}
 		m.head = inboxRow{first: 1, next: 1}
 		if mark, idle := pipeline.Watermark(m.marks(), now+50, pipeline.MinTime); mark != 5_000+idleFor+50 || !idle {
 			t.Errorf("a shard whose clock is ahead by %d ms: the watermark is %d (idle %v), want %d", ahead, mark, idle, 5_000+idleFor+50)

@@ -234,7 +234,7 @@ func (k keptMap) inInbox(kind byte, section uint16, value []byte) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
-	var records passed
+	records := passed{asIs: true}
 	for was := range k {
 		records.sources = append(records.sources, was)
 	}

@@ -40,6 +40,7 @@ func TestPlanted(t *testing.T) {
 		{plant.AnyEpochOfJob, "TestSpreadEnds"},
 		{plant.InboxEndless, "TestSpreadInboxFull"},
 		{plant.UnreadIdle, "TestUnreadIsNotIdle"},
+		{plant.IdleForever, "TestSpreadIdleThenRestored"},
 		{plant.EndUnheard, "TestSpreadEnd"},
 		{plant.PassedStays, "TestSpreadSavepoint"},
 	})

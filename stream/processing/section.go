@@ -208,7 +208,7 @@ func (m *passing) outputs(s *step, at place) (all []output) {
 		m.full = append(m.full, m.records)
 	}
 	for i, records := range m.full {
-		p := passed{records, t.sources}
+		p := passed{records: records, sources: t.sources, tags: t.prog.Tags()}
 		c := passCommand{
 			job: t.ref, epoch: t.epoch, to: t.sections[at.section].number, from: upstream{sec.number, uint16(t.shard)},
 			says: i == len(m.full)-1, told: s.began, stands: s.stands, records: encode(nil, &p, (*passed).code),

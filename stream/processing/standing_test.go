@@ -1,0 +1,151 @@
+package processing_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/stream"
+	"github.com/floedb/floe/stream/processing"
+)
+
+// TestSpreadIdleThenRestored: what was appended while a job did not run is not late, although all of its parts were idle when it ran last: a part that has not told
+// how far it has come since then holds the others. Once the first part to read its records made those of the others late.
+func TestSpreadIdleThenRestored(t *testing.T) {
+	for _, from := range []string{"as it stands", "savepoint"} {
+		t.Run(from, func(t *testing.T) {
+			s, ctx := newSpread(t, 4), context.Background()
+			id := s.submit(keyedSums)
+			base := s.Now() / 10_000 * 10_000
+			var sales []sale
+			sell := func(n int64) {
+				first := int64(len(sales))
+				for i := first; i < first+n; i++ {
+					sales = append(sales, sale{fmt.Sprint("w", i*7%11), base + i*1000 - i*37%2000, i})
+				}
+				s.sell("in", sales[first:]...)
+			}
+			sell(16)
+			s.end()
+			var opts []processing.RestoreOption
+			if from == "savepoint" {
+				sp, err := s.jobs.Savepoint(ctx, id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.settle()
+				opts = append(opts, processing.FromSavepoint(sp))
+			}
+			if _, err := s.jobs.Stop(ctx, id); err != nil {
+				t.Fatal(err)
+			}
+			base += 600_000
+			sell(300)
+			if _, err := s.jobs.Restore(ctx, id, opts...); err != nil {
+				t.Fatal(err)
+			}
+			s.end()
+			if got, want := s.windowsOf("copy"), summedUp(sales, 10_000); !slices.Equal(got, want) {
+				t.Errorf("%d windows %+v, want %d %+v", len(got), got, len(want), want)
+			}
+			if m := s.job(id).Metrics; m.RecordsIn != 316 || m.Late != 0 {
+				t.Errorf("metrics %+v", m)
+			}
+		})
+	}
+}
+
+const taggedPairs = `
+name: pairs
+sources:
+  - { name: in, stream: { name: in } }
+  - { name: visits, stream: { name: visits } }
+operators:
+  - { type: classify, rules: [%s] }
+  - { name: met, type: join, source: visits, on: $.who, within: 1h }
+sinks:
+  - { name: out, match: large, stream: { name: copy } }
+  - { name: other, match: small, stream: { name: other } }
+`
+
+// TestTagsOfAnotherDefinition: what waits for a partner, and what is on its way to it, has the tags that it had, although another definition has others in front of them. Tags
+// were kept by their place in the definition.
+func TestTagsOfAnotherDefinition(t *testing.T) {
+	for name, s := range map[string]*stage{"one shard": newStage(t, 1), "spread": newSpread(t, 3)} {
+		for _, from := range []string{"as it stands", "savepoint"} {
+			t.Run(name+", "+from, func(t *testing.T) {
+				ctx := context.Background()
+				for _, of := range []string{"in", "visits", "copy"} {
+					_ = s.streams.Delete(ctx, of, stream.Force())
+					if err := s.streams.Create(ctx, of, stream.Partitions(8)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				id := s.submit(fmt.Sprintf(taggedPairs, `{condition: "json:$.n>=4", tag: large}`))
+				for i := range int64(8) {
+					s.sell("in", sale{fmt.Sprint("w", i), 0, i})
+				}
+				s.Hold(true)
+				for shard := range s.Shards() {
+					s.leadApart(engine.ShardID(shard))
+				}
+				var opts []processing.RestoreOption
+				if from == "savepoint" {
+					_, _ = s.jobs.Savepoint(canceled(), id)
+				}
+				s.Hold(false)
+				if from == "savepoint" {
+					s.settle()
+					all, err := s.jobs.Savepoints(ctx, id)
+					if err != nil || len(all) != 1 {
+						t.Fatal(all, err)
+					}
+					opts = append(opts, processing.FromSavepoint(all[0].ID))
+				}
+				if _, err := s.jobs.Stop(ctx, id); err != nil {
+					t.Fatal(err)
+				}
+				edited := fmt.Sprintf(taggedPairs, `{condition: "json:$.n<4", tag: small}, {condition: "json:$.n>=4", tag: large}`)
+				if _, err := s.jobs.Restore(ctx, id, append(opts, processing.WithDefinition([]byte(edited)))...); err != nil {
+					t.Fatal(err)
+				}
+				for i := range int64(8) {
+					s.sell("visits", sale{fmt.Sprint("w", i), 0, i})
+				}
+				s.settle()
+				if got := len(s.allOf("copy")); got != 4 {
+					t.Errorf("%d of 8 pairs have the tag that 4 have: %v", got, s.allOf("copy"))
+				}
+				if got := s.read("other"); got != "" {
+					t.Errorf("records with a tag that none had: %s", got)
+				}
+			})
+		}
+	}
+}
+
+// TestSpreadSourceAgain: a stream that is deleted and made again ends a job in a spread namespace, whichever of the shards had records of the first and have some of the second.
+func TestSpreadSourceAgain(t *testing.T) {
+	s, ctx := newSpread(t, 4), context.Background()
+	id := s.submit(keyedSums)
+	s.sell("in", sale{"a", 1000, 1})
+	s.pass()
+	if err := s.streams.Delete(ctx, "in", stream.Force()); err != nil {
+		t.Fatal(err)
+	}
+	s.pass()
+	if j := s.job(id); j.Status != processing.Running {
+		t.Errorf("job %s: %s", j.Status, j.Reason)
+	}
+	if err := s.streams.Create(ctx, "in", stream.Partitions(8)); err != nil {
+		t.Fatal(err)
+	}
+	s.sell("in", sale{"a", 1000, 2}, sale{"a", 1000, 4}, sale{"a", 1000, 6})
+	s.pass()
+	if j := s.job(id); j.Status != processing.Failed || !strings.Contains(j.Reason, "made again") {
+		t.Errorf("job %s: %s, %+v", j.Status, j.Reason, j.Metrics)
+	}
+}
