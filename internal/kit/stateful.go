@@ -36,8 +36,10 @@ type sample struct {
 	T  int64  `json:"t"`
 }
 
+// Shards whose clocks jump tell times that are hours apart, and a record has the time of one and may be in the other.
 const sampled = `
 batch_size: 9
+max_future_ms: 86400000
 sources:
   - name: readings
     stream: { name: readings, partitions: all }
