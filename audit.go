@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -180,7 +181,9 @@ func (g *gatekeeper) write(ctx context.Context, entries ...AuditEntry) {
 	ctx, cancel := context.WithTimeout(ctx, auditTime)
 	defer cancel()
 	messages := make([]stream.Message, 0, len(entries))
-	for _, e := range entries {
+	for i := range entries {
+		e := &entries[i]
+		e.Action, e.Result = withoutSecrets(e.Action), withoutSecrets(e.Result)
 		payload, err := json.Marshal(e)
 		if err != nil {
 			g.log.Error("audit entry was not written", "action", e.Action, "key", e.Key, "err", err)
@@ -203,6 +206,11 @@ func (g *gatekeeper) append(ctx context.Context, messages []stream.Message) erro
 	}
 	return g.send(ctx, stream.AppendManyOp(AuditStream, messages))
 }
+
+// secrets are keys and session tokens, wherever somebody has put them by mistake.
+var secrets = regexp.MustCompile(`floe_s[kt]_[0-9A-Za-z_-]+`)
+
+func withoutSecrets(text string) string { return secrets.ReplaceAllLiteralString(text, "***") }
 
 // send writes to the system namespace, which is closed to users.
 func (g *gatekeeper) send(ctx context.Context, op engine.Operation) error {

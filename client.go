@@ -39,6 +39,9 @@ func WithTLS(c *tls.Config) DialOption { return func(o *dialOptions) { o.tls = c
 // WithAPIKey shows a key, as Keys.Create returns it, to the nodes. Those without a key store let everybody in, whatever he shows.
 func WithAPIKey(key string) DialOption { return func(o *dialOptions) { o.key = key } }
 
+// maxKeyText is more than any key has.
+const maxKeyText = 1024
+
 // Dial connects to a node, or to a cluster by some or all of its nodes, each as host:port. It returns when one of them has answered. ctx bounds
 // that only.
 //
@@ -50,6 +53,9 @@ func Dial(ctx context.Context, addrs []string, opts ...DialOption) (*Client, err
 	var o dialOptions
 	for _, opt := range opts {
 		opt(&o)
+	}
+	if len(o.key) > maxKeyText { // a node would not even read it
+		return nil, engine.Errorf(ErrUnauthorized, "floe: dial: wrong API key: it has %d bytes", len(o.key))
 	}
 	door, err := peer.Dial(ctx, peer.Config{Wire: engine.NewWire(primitive.All()), TLS: o.tls, Key: auth.Secret(o.key)}, addrs)
 	if err != nil {

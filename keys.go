@@ -60,6 +60,7 @@ type KeyOption func(*keyOptions)
 type keyOptions struct {
 	name       string
 	namespaces []string
+	keep       func(Key, string) error
 }
 
 // KeyName gives a key a name, for people, of at most 255 bytes without control characters.
@@ -74,21 +75,28 @@ func ForNamespaces(names ...string) KeyOption {
 	}
 }
 
+// KeepKey has keep called with a key, and as its holder shows it, before there is the key: it is not made if keep fails, and what keep has stored is of no use if
+// it could not be made. So no key is lost because the program ends, or can not write, when it has just been made: of the first one that would lock everybody out.
+func KeepKey(keep func(k Key, key string) error) KeyOption {
+	return func(o *keyOptions) { o.keep = keep }
+}
+
 // Bootstrap makes the key store, with a first key, an admin's. It returns the key as its holder shows it, which nobody can ever read again. Through a
 // Client that works from the machine of the node only.
 //
-// Options: KeyName. Errors: ErrExists if there is a key store.
+// Options: KeyName, KeepKey. Errors: ErrExists if there is a key store; that of KeepKey.
 func (k *Keys) Bootstrap(ctx context.Context, opts ...KeyOption) (Key, string, error) {
 	if err := k.allowed(); err != nil {
 		return Key{}, "", err
 	}
-	return k.created(ctx, "bootstrap with")(k.gate.gate.Bootstrap(ctx, described(0, opts)))
+	key, keep := described(0, opts)
+	return k.created(ctx, "bootstrap with")(k.gate.gate.Bootstrap(ctx, key, keep))
 }
 
 // Create makes a key, and returns it as its holder shows it, which nobody can ever read again.
 //
-// Options: KeyName, ForNamespaces. Errors: ErrInvalid for an unknown role or malformed options; ErrConflict if there is no key store; ErrBusy if there are
-// 1000 keys; ErrUnauthorized without the role admin.
+// Options: KeyName, ForNamespaces, KeepKey. Errors: ErrInvalid for an unknown role or malformed options; ErrConflict if there is no key store; ErrBusy if there
+// are 1000 keys; ErrUnauthorized without the role admin; that of KeepKey.
 func (k *Keys) Create(ctx context.Context, role Role, opts ...KeyOption) (Key, string, error) {
 	r, err := auth.ParseRole(string(role))
 	if err != nil {
@@ -97,20 +105,29 @@ func (k *Keys) Create(ctx context.Context, role Role, opts ...KeyOption) (Key, s
 	if err := k.allowed(); err != nil {
 		return Key{}, "", err
 	}
-	return k.created(ctx, "create")(k.gate.gate.Create(ctx, described(r, opts)))
+	key, keep := described(r, opts)
+	return k.created(ctx, "create")(k.gate.gate.Create(ctx, key, keep))
 }
 
-func described(role auth.Role, opts []KeyOption) auth.Key {
+func described(role auth.Role, opts []KeyOption) (auth.Key, auth.Keep) {
 	var o keyOptions
 	for _, opt := range opts {
 		opt(&o)
 	}
-	return auth.Key{Name: o.name, Role: role, Namespaces: o.namespaces}
+	key := auth.Key{Name: o.name, Role: role, Namespaces: o.namespaces}
+	if o.keep == nil {
+		return key, nil
+	}
+	return key, func(k auth.Key, secret auth.Secret) error { return o.keep(newKey(k), string(secret)) }
 }
 
 func (k *Keys) created(ctx context.Context, verb string) func(auth.Key, auth.Secret, error) (Key, string, error) {
 	return func(made auth.Key, secret auth.Secret, err error) (Key, string, error) {
-		k.audit(ctx, verb+" key "+made.ID+", "+made.Role.String(), err)
+		what := verb + " a key"
+		if made.ID != "" {
+			what = verb + " key " + made.ID + ", " + made.Role.String()
+		}
+		k.audit(ctx, what, err)
 		if err != nil {
 			return Key{}, "", err
 		}
@@ -193,7 +210,7 @@ func (k *Keys) AuthenticateKey(ctx context.Context, key, from string) (*Holder, 
 	if err := k.gate.start(ctx); err != nil {
 		return nil, err
 	}
-	grant, err := k.gate.gate.Enter(ctx, auth.Secret(key), from)
+	grant, err := k.gate.gate.Enter(ctx, auth.Secret(key), from, false)
 	if err != nil {
 		return nil, err
 	}

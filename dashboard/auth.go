@@ -134,7 +134,11 @@ func (h *handler) allowOrigin(out *reply, r *http.Request) (done bool) {
 // sessionRequest is the body {"api_key": "..."}.
 type sessionRequest struct{ key, from string }
 
+// maxSessionBody is a key in its longest spelling, with some space. Whoever asks has shown nothing yet, and so gets none of the room that bodies have.
+const maxSessionBody = 4 << 10
+
 func (q *sessionRequest) parse(in *input) {
+	in.maxBody = min(in.maxBody, maxSessionBody)
 	q.key = in.body().text("api_key")
 	q.from = in.from()
 }

@@ -62,6 +62,7 @@ func authContract(key string) []contractRow {
 		{"POST /api/v1/auth/session", "/api/v1/auth/session", `{"api_key":"floe_sk_0123456789abcdef_00"}`, 401, failure},
 		{"POST /api/v1/auth/session", "/api/v1/auth/session", `{}`, 400, failure},
 		{"POST /api/v1/auth/session", "/api/v1/auth/session", `{"api_key":null}`, 400, failure},
+		{"POST /api/v1/auth/session", "/api/v1/auth/session", `{"api_key":"` + strings.Repeat("x", maxSessionBody) + `"}`, 413, failure},
 		{"GET /api/v1/namespaces", "/api/v1/namespaces", "", 401, failure},
 		{"GET /health", "/health", "", 200, fields{"status": is{"ok"}}},
 	}
@@ -260,6 +261,7 @@ func TestAudit(t *testing.T) {
 	record(h, request("PUT", "/api/v1/kv/namespaces/shop/keys/a", `{"value":"payload"}`, admin))
 	record(h, request("GET", "/api/v1/kv/namespaces/shop/keys/a", "", admin))
 	record(h, request("DELETE", "/api/v1/kv/namespaces/shop/keys/a", "", reader))
+	record(h, request("DELETE", "/api/v1/kv/namespaces/shop/keys/a?api_key="+key, "", admin))
 	var entries []floe.AuditEntry
 	all := ""
 	records, err := node.Stream("_system").Read(t.Context(), floe.AuditStream, stream.FromBeginning())
@@ -274,8 +276,8 @@ func TestAudit(t *testing.T) {
 		all += string(r.Payload)
 		entries = append(entries, e)
 	}
-	if len(entries) != 4 {
-		t.Fatalf("entries: %+v, want a bootstrap, a new key and two changes", entries)
+	if len(entries) != 5 || !strings.HasSuffix(entries[4].Action, "/a?api_key=***") {
+		t.Fatalf("entries: %+v, want a bootstrap, a new key and three changes", entries)
 	}
 	put, refused := entries[2], entries[3]
 	if put.Action != "PUT /api/v1/kv/namespaces/shop/keys/a" || put.Result != "ok" || put.Namespace != "shop" || put.From == "" || put.At == 0 || put.Role != "admin" {

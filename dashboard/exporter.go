@@ -39,6 +39,7 @@ type Measured interface {
 type exporter struct {
 	*handler
 	metrics http.Handler
+	scrapes chan struct{} // one for each that is under way
 }
 
 // NewExporter returns the handler of a node's metrics for Prometheus, at /metrics, with those of the Go runtime and the process, and of /health, which
@@ -54,7 +55,7 @@ func NewExporter(node Measured, opts ...Options) http.Handler {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(node.Collector(o.MetricsObjects), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return &exporter{handler: newHandler(node, o), metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+	return &exporter{handler: newHandler(node, o), scrapes: make(chan struct{}, maxScrapes), metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		MaxRequestsInFlight: maxScrapes, Timeout: scrapeTime, EnableOpenMetrics: true, ErrorHandling: promhttp.ContinueOnError,
 	})}
 }
@@ -89,6 +90,12 @@ func (e *exporter) serveRoute(out *reply, r *http.Request) error {
 	}
 	if err := e.admitScraper(r); err != nil {
 		return err
+	}
+	select {
+	case e.scrapes <- struct{}{}:
+		defer func() { <-e.scrapes }()
+	default:
+		return engine.Errorf(engine.ErrBusy, "%d scrapes are under way, the limit is %d", maxScrapes, maxScrapes)
 	}
 	out.Header().Set("Cache-Control", "no-store")
 	out.Header().Set("X-Content-Type-Options", "nosniff")

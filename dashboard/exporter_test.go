@@ -8,9 +8,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/budget"
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/queue"
 	"github.com/floedb/floe/stream"
 )
@@ -282,4 +284,37 @@ func hasSeries(all map[string]float64, labels string) bool {
 		}
 	}
 	return false
+}
+
+// TestExporterAtCapacity: one scrape too many is told to come again.
+func TestExporterAtCapacity(t *testing.T) {
+	e := NewExporter(openNode(t)).(*exporter)
+	for range maxScrapes {
+		e.scrapes <- struct{}{}
+	}
+	got := record(e, request("GET", "/metrics", "", ""))
+	if checkError(t, "a scrape too many", got, 429, "4 scrapes are under way"); got.header.Get("Retry-After") != "1" {
+		t.Errorf("Retry-After: %v", got.header)
+	}
+	if got := record(e, request("GET", "/health", "", "")); got.status != 200 {
+		t.Errorf("health: %v", got)
+	}
+	<-e.scrapes
+	if got := record(e, request("GET", "/metrics", "", "")); got.status != 200 || len(e.scrapes) != maxScrapes-1 {
+		t.Errorf("when one has ended: %v, %d scrapes", got, len(e.scrapes))
+	}
+}
+
+// again is an error that knows when to come again.
+type again time.Duration
+
+func (again) Error() string               { return "later" }
+func (a again) RetryAfter() time.Duration { return time.Duration(a) }
+
+func TestRetryAfter(t *testing.T) {
+	for want, err := range map[string]error{"1": engine.ErrBusy, "60": fmt.Errorf("busy: %w", again(59*time.Second+1)), "2": again(2 * time.Second)} {
+		if got := retryAfter(err); got != want {
+			t.Errorf("%v: Retry-After %s, want %s", err, got, want)
+		}
+	}
 }

@@ -117,6 +117,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.fail(out, err)
 		return
 	}
+	if path == "" && r.Method == http.MethodConnect { // which names no path, but where it wants to go
+		h.fail(out, engine.Errorf(errMethod, "method CONNECT is not allowed: this is no proxy"))
+		return
+	}
 	if path == "" { // the mount, without its slash
 		console.Redirect(out, r)
 		return

@@ -436,3 +436,10 @@ func TestLargeReadsAreBounded(t *testing.T) {
 	}
 	ends[1]()
 }
+
+// TestConnect: the handler is no proxy, and says so. The path of such a request is empty, as that of the mount is.
+func TestConnect(t *testing.T) {
+	r := httptest.NewRequest("CONNECT", "/", nil)
+	r.URL = &url.URL{Host: "example.com:443"}
+	checkError(t, "CONNECT", record(New(openNode(t)), r), 405, "no proxy")
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -53,8 +54,14 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// retryAfterSeconds goes with 429 and 503: a node gets over both within moments or not by itself.
-const retryAfterSeconds = "1"
+// retryAfter goes with 429 and 503: a node gets over both within moments or not by itself, unless the error knows better.
+func retryAfter(err error) string {
+	var later interface{ RetryAfter() time.Duration }
+	if errors.As(err, &later) {
+		return strconv.Itoa(max(int(math.Ceil(later.RetryAfter().Seconds())), 1))
+	}
+	return "1"
+}
 
 // errorBody is the body of an error.
 type errorBody struct {
@@ -83,7 +90,7 @@ func (h *handler) fail(out *reply, err error) {
 		body = errorBody{"internal error"}
 	}
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-		out.Header().Set("Retry-After", retryAfterSeconds)
+		out.Header().Set("Retry-After", retryAfter(err))
 	}
 	if status == http.StatusUnauthorized {
 		out.Header().Set("WWW-Authenticate", "Bearer")

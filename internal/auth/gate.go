@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -205,14 +205,14 @@ func (g *Gate) Wait() *Grant {
 	return g.waiting
 }
 
-// Enter lets in who shows a key at a port, "" being none. Errors: ErrUnauthorized; ErrBusy after too many wrong keys from the address;
-// ErrUnavailable while the keys are not known.
-func (g *Gate) Enter(ctx context.Context, key Secret, from string) (*Grant, error) {
+// Enter lets in who shows a key at a port, "" being none; near says that he does so on this machine. Errors: ErrUnauthorized; ErrBusy after too many wrong keys
+// from the address; ErrUnavailable while the keys are not known.
+func (g *Gate) Enter(ctx context.Context, key Secret, from string, near bool) (*Grant, error) {
 	s, err := g.await(ctx)
 	switch {
 	case err != nil:
 		return nil, err
-	case !s.exists && isLoopback(from):
+	case !s.exists && near:
 		return s.neighbor, nil
 	case !s.exists:
 		return s.nobody, nil
@@ -221,10 +221,10 @@ func (g *Gate) Enter(ctx context.Context, key Secret, from string) (*Grant, erro
 	}
 	// A right key is let in however many wrong ones came from the same address: a process there that goes on with a revoked one must not keep others
 	// out.
-	if g.failed.check(from, g.now()) != nil {
+	if tooMany := g.failed.check(from, g.now()); tooMany != nil {
 		grant, _, ok := g.fitting(key, func(id string) *Grant { return g.state.Load().grants[id] })
 		if !ok {
-			return nil, errTooMany
+			return nil, tooMany
 		}
 		return grant, nil
 	}
@@ -232,17 +232,8 @@ func (g *Gate) Enter(ctx context.Context, key Secret, from string) (*Grant, erro
 	return grant, err
 }
 
-func isLoopback(from string) bool {
-	addr, err := netip.ParseAddr(from)
-	return err == nil && addr.Unmap().IsLoopback()
-}
-
 // holder returns what a key is good for, and its secret.
 func (g *Gate) holder(ctx context.Context, key Secret, from string) (*Grant, []byte, error) {
-	now := g.now()
-	if err := g.failed.check(from, now); err != nil {
-		return nil, nil, err
-	}
 	var unknown error
 	grant, secret, ok := g.fitting(key, func(id string) (grant *Grant) {
 		grant, unknown = g.find(ctx, id)
@@ -252,8 +243,7 @@ func (g *Gate) holder(ctx context.Context, key Secret, from string) (*Grant, []b
 	case unknown != nil:
 		return nil, nil, unknown
 	case !ok:
-		g.failed.note(from, now)
-		return nil, nil, errWrongKey
+		return nil, nil, g.failed.note(from, g.now())
 	}
 	return grant, secret, nil
 }
@@ -297,7 +287,13 @@ func (g *Gate) Session(ctx context.Context, key Secret, from string) (Secret, ti
 	if !s.exists {
 		return "", time.Time{}, engine.Errorf(engine.ErrUnauthorized, "there is no key store: everything is open, and no key is good")
 	}
+	if err := g.failed.check(from, g.now()); err != nil {
+		return "", time.Time{}, err
+	}
 	grant, secret, err := g.holder(ctx, key, from)
+	if err == nil { // attempts at the same time count too, or there would be as many as one likes
+		err = g.failed.check(from, g.now())
+	}
 	if err != nil {
 		return "", time.Time{}, err
 	}
@@ -361,34 +357,56 @@ func (g *Gate) remember(hash [sha256.Size]byte, c checked) {
 	g.sessions[hash] = c
 }
 
-// Bootstrap makes the key store, with a first admin key. Errors: ErrExists.
-func (g *Gate) Bootstrap(ctx context.Context, k Key) (Key, Secret, error) {
+// Keep is told a key, and the secret of it, before there is the key. It is not made if Keep fails. nil does nothing.
+type Keep func(Key, Secret) error
+
+// Bootstrap makes the key store, with a first admin key. Errors: ErrExists; keep's.
+func (g *Gate) Bootstrap(ctx context.Context, k Key, keep Keep) (Key, Secret, error) {
 	k.Role, k.Namespaces = Admin, nil
-	return g.add(ctx, kindBootstrap, k)
+	if keep != nil { // it is better not told a key that there will not be
+		switch _, err := g.List(ctx); {
+		case err == nil:
+			return k, "", errStore
+		case !errors.Is(err, errNoStore):
+			return k, "", err
+		}
+	}
+	return g.add(ctx, kindBootstrap, k, keep)
 }
 
-// Create makes a key. Errors: ErrInvalid; ErrConflict without a key store; ErrBusy if there are too many.
-func (g *Gate) Create(ctx context.Context, k Key) (Key, Secret, error) {
-	return g.add(ctx, kindCreate, k)
+// Create makes a key. Errors: ErrInvalid; ErrConflict without a key store; ErrBusy if there are too many; keep's.
+func (g *Gate) Create(ctx context.Context, k Key, keep Keep) (Key, Secret, error) {
+	return g.add(ctx, kindCreate, k, keep)
 }
 
-func (g *Gate) add(ctx context.Context, kind uint8, k Key) (Key, Secret, error) {
+func (g *Gate) add(ctx context.Context, kind uint8, k Key, keep Keep) (Key, Secret, error) {
 	var secret []byte
 	k.ID, secret = newSecret()
 	if err := k.check(); err != nil {
 		return k, "", err
 	}
+	k.Created = g.now().Truncate(time.Millisecond)
+	if keep != nil {
+		if err := keep(k, spell(k.ID, secret)); err != nil {
+			return k, "", err
+		}
+	}
 	c := createCommand{k, prove(secret)}
 	if err := g.change(ctx, command(kind, c.code)); err != nil {
 		return k, "", err
 	}
-	k.Created = g.now().Truncate(time.Millisecond)
 	return k, spell(k.ID, secret), nil
 }
 
-// Revoke ends a key, and all that was begun with it: here before Revoke returns, on other nodes as soon as they hear of it. Errors: ErrNotFound;
-// ErrConflict for the last admin key.
+// Revoke ends a key, by its id or by all of it, and all that was begun with it: here before Revoke returns, on other nodes as soon as they hear of it. Errors:
+// ErrNotFound; ErrConflict for the last admin key; ErrInvalid for what is no id.
 func (g *Gate) Revoke(ctx context.Context, id string) error {
+	if whole, _, ok := Secret(id).parse(); ok { // whoever shows all of a key means its id, and the rest should not get into the log
+		id = whole
+	}
+	if strings.HasPrefix(id, keyPrefix) {
+		return engine.Errorf(engine.ErrInvalid, "key: that is no id: of floe_sk_<id>_<secret> it is the middle")
+	}
 	r := revokeCommand{id}
 	return g.change(ctx, command(kindRevoke, r.code))
 }

@@ -19,12 +19,23 @@ type door struct {
 	exists   bool
 	revision uint64
 	asked    int
+	during   func() // nil, or what happens while it is asked
+	revoked  string
+}
+
+func (d *door) Propose(_ context.Context, _ engine.ShardID, cmd engine.Command) ([]byte, error) {
+	r, err := decodeRevoke(cmd)
+	d.revoked = r.id
+	return nil, err
 }
 
 func (d *door) Query(_ context.Context, _ engine.ShardID, q engine.Query) error {
 	k := q.(*keysQuery)
 	k.exists, k.revision, k.keys = d.exists, d.revision, d.keys
 	d.asked++
+	if d.during != nil {
+		d.during()
+	}
 	return nil
 }
 
@@ -77,7 +88,7 @@ func TestRevoked(t *testing.T) {
 	d.add(t, Admin)
 	key := d.add(t, Write)
 	g, _ := newTestGate(t, d)
-	grant, err := g.Enter(t.Context(), key, "192.0.2.1")
+	grant, err := g.Enter(t.Context(), key, "192.0.2.1", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +101,7 @@ func TestRevoked(t *testing.T) {
 	if err := grant.Err(); !errors.Is(err, engine.ErrUnauthorized) || !strings.Contains(err.Error(), "revoked") {
 		t.Errorf("the grant of a revoked key: %v", err)
 	}
-	if _, err := g.Enter(t.Context(), key, "192.0.2.1"); !errors.Is(err, engine.ErrUnauthorized) {
+	if _, err := g.Enter(t.Context(), key, "192.0.2.1", false); !errors.Is(err, engine.ErrUnauthorized) {
 		t.Errorf("a revoked key: %v", err)
 	}
 }
@@ -106,11 +117,11 @@ func TestRightKeyPassesWrongOnes(t *testing.T) {
 		if i >= maxFailures {
 			want = engine.ErrBusy
 		}
-		if _, err := g.Enter(t.Context(), wrong, "2001:db8::1"); !errors.Is(err, want) {
+		if _, err := g.Enter(t.Context(), wrong, "2001:db8::1", false); !errors.Is(err, want) {
 			t.Errorf("wrong key %d: %v, want %v", i+1, err, want)
 		}
 	}
-	if _, err := g.Enter(t.Context(), key, "2001:db8::2"); err != nil {
+	if _, err := g.Enter(t.Context(), key, "2001:db8::2", false); err != nil {
 		t.Errorf("the right one: %v", err)
 	}
 	if _, _, err := g.Session(t.Context(), key, "2001:db8::3"); !errors.Is(err, engine.ErrBusy) {
@@ -128,7 +139,7 @@ func TestNewKeyIsFound(t *testing.T) {
 	d.add(t, Admin)
 	g, now := newTestGate(t, d)
 	*now = now.Add(time.Second)
-	if _, err := g.Enter(t.Context(), d.add(t, Read), "192.0.2.1"); err != nil {
+	if _, err := g.Enter(t.Context(), d.add(t, Read), "192.0.2.1", false); err != nil {
 		t.Error(err)
 	}
 }
@@ -188,4 +199,50 @@ func FuzzCommand(f *testing.F) {
 			t.Errorf("%+v becomes %+v, %v", c, again, err)
 		}
 	})
+}
+
+// TestAttemptsAtOnce: attempts that begin before others have failed count as well. Of a hundred at a time ten hear that their key was wrong, and who has the right
+// one after these has to wait.
+func TestAttemptsAtOnce(t *testing.T) {
+	d := new(door)
+	d.add(t, Admin)
+	g, now := newTestGate(t, d)
+	*now = now.Add(time.Second)
+	key := d.add(t, Read) // is asked for
+	d.during = func() {
+		wrong := 0
+		for range 100 {
+			if errors.Is(g.failed.note("192.0.2.1", *now), engine.ErrUnauthorized) {
+				wrong++
+			}
+		}
+		if wrong != maxFailures || len(g.failed.by["192.0.2.1"]) != maxFailures {
+			t.Errorf("%d hear that their key was wrong, %d are remembered, want %d", wrong, len(g.failed.by["192.0.2.1"]), maxFailures)
+		}
+		*now = now.Add(10 * time.Second)
+	}
+	_, _, err := g.Session(t.Context(), key, "192.0.2.1")
+	var later interface{ RetryAfter() time.Duration }
+	if !errors.Is(err, engine.ErrBusy) || !errors.As(err, &later) || later.RetryAfter() != failureTime-10*time.Second {
+		t.Errorf("a session: %v, want ErrBusy for 50 s", err)
+	}
+	d.during = nil
+	*now = now.Add(failureTime - 10*time.Second)
+	if _, _, err := g.Session(t.Context(), key, "192.0.2.1"); err != nil {
+		t.Errorf("50 s later: %v", err)
+	}
+}
+
+// TestRevokeTakesTheMiddle: who gives all of a key where its id is asked for means its id, and the secret does not get into the log.
+func TestRevokeTakesTheMiddle(t *testing.T) {
+	d := new(door)
+	d.add(t, Admin)
+	key := d.add(t, Write)
+	g, _ := newTestGate(t, d)
+	if err := g.Revoke(t.Context(), string(key)); err != nil || d.revoked != d.keys[1].ID {
+		t.Errorf("with all of the key: %v, %q", err, d.revoked)
+	}
+	if err := g.Revoke(t.Context(), string(key)+"0"); !errors.Is(err, engine.ErrInvalid) || d.revoked != d.keys[1].ID {
+		t.Errorf("with more than that: %v, %q", err, d.revoked)
+	}
 }

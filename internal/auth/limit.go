@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
@@ -23,17 +24,32 @@ type failures struct {
 	by map[string][]time.Time // address -> when, the last maxFailures of them
 }
 
-// check returns ErrBusy when too many wrong keys came from an address.
+// tooManyError refuses an address from which too many wrong keys came.
+type tooManyError struct{ wait time.Duration }
+
+func (e *tooManyError) Error() string {
+	return fmt.Sprintf("too many wrong keys from this address: try again in %v", e.wait.Round(time.Second))
+}
+
+// Unwrap makes it ErrBusy.
+func (*tooManyError) Unwrap() error { return engine.ErrBusy }
+
+// RetryAfter returns when a key may be tried again.
+func (e *tooManyError) RetryAfter() time.Duration { return e.wait }
+
+// check returns a tooManyError when too many wrong keys came from an address.
 func (f *failures) check(from string, now time.Time) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.recentLocked(source(from), now)) >= maxFailures {
-		return errTooMany
-	}
-	return nil
+	return tooMany(f.recentLocked(source(from), now), now)
 }
 
-var errTooMany = engine.Errorf(engine.ErrBusy, "too many wrong keys from this address: try again in a minute")
+func tooMany(recent []time.Time, now time.Time) error {
+	if len(recent) < maxFailures {
+		return nil
+	}
+	return &tooManyError{failureTime - now.Sub(recent[0])}
+}
 
 func (f *failures) recentLocked(from string, now time.Time) []time.Time {
 	recent := f.by[from]
@@ -43,10 +59,10 @@ func (f *failures) recentLocked(from string, now time.Time) []time.Time {
 	return recent
 }
 
-// note notes a wrong key.
-func (f *failures) note(from string, now time.Time) {
+// note notes a wrong key, and returns what to tell whoever has shown it: of those who do so at the same time, too, no more than maxFailures hear that it was wrong.
+func (f *failures) note(from string, now time.Time) error {
 	if plant.On(plant.FailuresForgotten) {
-		return
+		return errWrongKey
 	}
 	from = source(from)
 	f.mu.Lock()
@@ -54,10 +70,15 @@ func (f *failures) note(from string, now time.Time) {
 	if f.by == nil {
 		f.by = make(map[string][]time.Time)
 	}
+	recent := f.recentLocked(from, now)
+	if err := tooMany(recent, now); err != nil {
+		return err
+	}
 	if _, known := f.by[from]; !known && len(f.by) >= maxRemembered {
 		f.forgetLocked(now)
 	}
-	f.by[from] = append(slices.Clone(f.recentLocked(from, now)), now)
+	f.by[from] = append(slices.Clone(recent), now)
+	return errWrongKey
 }
 
 // forgetLocked makes room: of those that count no more, or of any one.

@@ -78,7 +78,7 @@ func create(tx *engine.Tx, cmd engine.Command) error {
 	s, exists := loadStore(tx)
 	switch first := cmd.Kind == kindBootstrap; {
 	case first && exists && !plant.On(plant.SecondStore):
-		return engine.Errorf(engine.ErrExists, "there is a key store already: its admins create further keys")
+		return errStore
 	case !first && !exists:
 		return errNoStore
 	case first && c.key.Role != Admin:
@@ -99,6 +99,8 @@ func create(tx *engine.Tx, cmd engine.Command) error {
 	s.save(tx)
 	return nil
 }
+
+var errStore = engine.Errorf(engine.ErrExists, "there is a key store already: its admins create further keys")
 
 var errNoStore = engine.Errorf(engine.ErrConflict, "there is no key store yet: make one with floe server bootstrap")
 

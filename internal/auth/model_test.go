@@ -56,7 +56,7 @@ func TestKeysModel(t *testing.T) {
 		if h.token, _, err = g.Session(ctx, secret, "192.0.2.1"); err != nil {
 			t.Fatal(err)
 		}
-		if h.grant, err = g.Enter(ctx, secret, "192.0.2.1"); err != nil {
+		if h.grant, err = g.Enter(ctx, secret, "192.0.2.1", false); err != nil {
 			t.Fatal(err)
 		}
 		there[k.ID] = h
@@ -66,7 +66,7 @@ func TestKeysModel(t *testing.T) {
 		r.Pass(1000)
 		switch n := rng.IntN(10); {
 		case n < 1:
-			k, secret, err := g.Bootstrap(ctx, Key{})
+			k, secret, err := g.Bootstrap(ctx, Key{}, nil)
 			want := error(nil)
 			if len(there) > 0 {
 				want = engine.ErrExists
@@ -81,7 +81,7 @@ func TestKeysModel(t *testing.T) {
 			if len(there) == 0 {
 				want = engine.ErrConflict
 			}
-			k, secret, err := g.Create(ctx, k)
+			k, secret, err := g.Create(ctx, k, nil)
 			made(k, secret, err, want)
 		case len(there) > 0:
 			id := slices.Sorted(maps.Keys(there))[rng.IntN(len(there))]
@@ -119,11 +119,11 @@ func TestKeysModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, h := range there {
-		if got, err := other.Enter(ctx, h.secret, "192.0.2.2"); err != nil || got.Key().Role != h.Role {
+		if got, err := other.Enter(ctx, h.secret, "192.0.2.2", false); err != nil || got.Key().Role != h.Role {
 			t.Errorf("key %s at another node: %v", h.ID, err)
 		}
 		forged := Secret(string(h.secret[:len(h.secret)-8]) + "00000000")
-		if _, err := other.Enter(ctx, forged, "192.0.2.3"); !errors.Is(err, engine.ErrUnauthorized) && !errors.Is(err, engine.ErrBusy) {
+		if _, err := other.Enter(ctx, forged, "192.0.2.3", false); !errors.Is(err, engine.ErrUnauthorized) && !errors.Is(err, engine.ErrBusy) {
 			t.Errorf("a key with another secret: %v", err)
 		}
 		_, secret := newSecret()
@@ -132,7 +132,7 @@ func TestKeysModel(t *testing.T) {
 		}
 	}
 	for _, h := range gone {
-		if _, err := other.Enter(ctx, h.secret, "192.0.2.4"); err == nil || strings.Contains(err.Error(), string(h.secret)) {
+		if _, err := other.Enter(ctx, h.secret, "192.0.2.4", false); err == nil || strings.Contains(err.Error(), string(h.secret)) {
 			t.Errorf("a revoked key at another node: %v", err)
 		}
 	}

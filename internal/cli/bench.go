@@ -14,6 +14,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/stress"
+	"github.com/floedb/floe/kv"
 )
 
 // benchOptions are what the flags of floe bench say.
@@ -59,6 +60,9 @@ namespace bench, or the one of --namespace, and stays there.`,
 	flags.StringVar(&o.dataDir, "data-dir", "", "run on a node in this process with this `dir`")
 	flags.StringVar(&o.durability, "durability", "sync", "of a node in this process: sync or async")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := exclusive(cmd, "addr", "embedded", "data-dir"); err != nil {
+			return err
+		}
 		loads, err := o.check(cmd, args)
 		if err != nil {
 			return err
@@ -69,13 +73,18 @@ namespace bench, or the one of --namespace, and stays there.`,
 		if !o.embedded && o.dataDir == "" {
 			ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 			defer cancel()
-			return coded(f.connected(ctx, cmd, func(s *session) error { return f.bench(cmd.Context(), o, s.Client, loads) }))
+			return coded(f.connected(ctx, cmd, func(s *session) error {
+				if most := s.MaxValueSize(); o.valueSize > most {
+					return &usageError{fmt.Errorf("--value-size=%d: the node takes values of %d bytes at most", o.valueSize, most), helpHint(cmd)}
+				}
+				return f.bench(cmd.Context(), o, s.Client, loads)
+			}))
 		}
 		durability := floe.Sync
 		if o.durability == "async" {
 			durability = floe.Async
 		}
-		node, err := floe.Open(floe.Config{DataDir: o.dataDir, Durability: durability})
+		node, err := floe.Open(floe.Config{DataDir: o.dataDir, Durability: durability, MaxValueSize: max(o.valueSize, kv.DefaultMaxValueBytes)})
 		if err != nil {
 			return coded(err)
 		}
@@ -94,6 +103,8 @@ func (o *benchOptions) check(cmd *cobra.Command, args []string) (loads []stress.
 		err = fmt.Errorf("--value-size=%d: it takes 1 to %d", o.valueSize, mostValue)
 	case o.keys < 1 || o.keys > mostKeys:
 		err = fmt.Errorf("--keys=%d: it takes 1 to %d", o.keys, mostKeys)
+	case cmd.Flags().Changed("durability") && o.dataDir == "":
+		err = fmt.Errorf("--durability=%s: is for a node with --data-dir; another one has its own", o.durability)
 	case o.durability != "sync" && o.durability != "async":
 		err = fmt.Errorf("--durability=%s: not one of async, sync", o.durability)
 	}

@@ -25,7 +25,8 @@ func TestBench(t *testing.T) {
 	if out := expectRun(t, env, 0, "bench", "kv-get", "--for", "20ms", "--keys", "10"); !strings.HasPrefix(out, "LOAD") || !strings.Contains(out, "kv-get") {
 		t.Errorf("as a table:\n%s", out)
 	}
-	for _, bad := range []string{"bench kv-pit", "bench --clients 0", "bench --keys -1", "bench --for 0s", "bench --durability never"} {
+	for _, bad := range []string{"bench kv-pit", "bench --clients 0", "bench --keys -1", "bench --for 0s", "bench --durability never", "bench --durability async",
+		"bench --embedded --data-dir x", "bench kv-put --for 20ms --value-size 1048577"} {
 		expectRun(t, env, exitUsage, strings.Fields(bad)...)
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 	"time"
 
@@ -40,46 +42,81 @@ same machine, on one that is running. There is no way back.`,
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), bootstrapTime)
 		defer cancel()
-		k, secret, err := c.bootstrap(ctx)
+		shown := false
+		k, err := c.bootstrap(ctx, floe.KeepKey(func(k floe.Key, secret string) error {
+			if err := showFirst(p.Stdout, out, k, secret); err != nil {
+				return fmt.Errorf("there is no key store, as its key could not be shown: %w", err)
+			}
+			shown = true
+			return nil
+		}))
 		if err != nil {
-			return coded(err)
+			return coded(explainBootstrap(err, shown))
 		}
-		if out.format != formatTable {
-			return out.printKey(k, secret)
+		if out.format == formatTable {
+			fmt.Fprintf(p.Stderr, "floe: there is a key store now, and this is key %s, an admin's, which nobody can show again\n", k.ID)
 		}
-		fmt.Fprintf(p.Stderr, "floe: there is a key store now; this is key %s, an admin's, which nobody can show again:\n", k.ID)
-		_, err = fmt.Fprintln(p.Stdout, secret)
-		return err
+		return nil
 	}
 	return cmd
 }
 
+// showFirst shows the first key before there is one: if that fails, or the process is killed, nobody is locked out by a key that nobody has.
+func showFirst(stdout io.Writer, out *output, k floe.Key, secret string) error {
+	if out.format != formatTable {
+		if err := out.printKey(k, secret); err != nil {
+			return err
+		}
+	} else if _, err := fmt.Fprintln(stdout, secret); err != nil {
+		return err
+	}
+	file, ok := stdout.(*os.File)
+	if !ok {
+		return nil
+	}
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	return file.Sync() // a full disk may be found only now
+}
+
+// explainBootstrap says what becomes of a key that has been shown when the store could not be made.
+func explainBootstrap(err error, shown bool) error {
+	switch hinted := (*hintedError)(nil); {
+	case !shown || errors.As(err, &hinted):
+		return err
+	case errors.Is(err, floe.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
+		return &hintedError{err, "there may be a key store now: then the key that was shown is good"}
+	}
+	return &hintedError{err, "the key that was shown is good for nothing"}
+}
+
 // bootstrap makes the key store of the data directory, or of the node that has it.
-func (c *config) bootstrap(ctx context.Context) (floe.Key, string, error) {
+func (c *config) bootstrap(ctx context.Context, keep floe.KeyOption) (floe.Key, error) {
 	if c.peers == nil {
 		if err := c.checkDataDir(); err != nil {
-			return floe.Key{}, "", err
+			return floe.Key{}, err
 		}
 		node, err := floe.Open(floe.Config{DataDir: c.dataDir, Shards: c.shards})
 		if err == nil {
-			k, secret, err := node.Keys().Bootstrap(ctx)
+			k, _, err := node.Keys().Bootstrap(ctx, keep)
 			if closeErr := node.Close(); err == nil && closeErr != nil {
 				err = closeErr
 			}
-			return k, secret, err
+			return k, err
 		}
 		if !errors.Is(err, floe.ErrInUse) {
-			return floe.Key{}, "", err
+			return floe.Key{}, err
 		}
 	}
-	return c.bootstrapRunning(ctx)
+	return c.bootstrapRunning(ctx, keep)
 }
 
 // bootstrapRunning asks the node that runs with these settings on this machine.
-func (c *config) bootstrapRunning(ctx context.Context) (floe.Key, string, error) {
+func (c *config) bootstrapRunning(ctx context.Context, keep floe.KeyOption) (floe.Key, error) {
 	opts, err := c.dialSelf()
 	if err != nil {
-		return floe.Key{}, "", err
+		return floe.Key{}, err
 	}
 	host := c.bind
 	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
@@ -88,13 +125,14 @@ func (c *config) bootstrapRunning(ctx context.Context) (floe.Key, string, error)
 	addr := net.JoinHostPort(host, strconv.Itoa(c.port))
 	client, err := floe.Dial(ctx, []string{addr}, opts...)
 	if errors.Is(err, floe.ErrUnauthorized) {
-		return floe.Key{}, "", &hintedError{fmt.Errorf("the node at %s has a key store already", addr), "its admins create further keys with floe key create"}
+		return floe.Key{}, &hintedError{&textError{floe.ErrExists, fmt.Sprintf("the node at %s has a key store already", addr)}, "its admins create further keys with floe key create"}
 	}
 	if err != nil {
-		return floe.Key{}, "", &hintedError{fmt.Errorf("no node answers at %s: %w", addr, err), "start it, or say with --port and --bind where it listens"}
+		return floe.Key{}, &hintedError{&textError{err, fmt.Sprintf("no node answers at %s: %s", addr, reason(err, []string{addr}))}, "start it, or say with --port and --bind where it listens"}
 	}
 	defer client.Close()
-	return client.Keys().Bootstrap(ctx)
+	k, _, err := client.Keys().Bootstrap(ctx, keep)
+	return k, err
 }
 
 // dialSelf returns how to connect to a node with these settings: it is believed by its own certificate, and shown the same.

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -42,6 +43,7 @@ type config struct {
 	dashboardTLS   tlsFiles
 
 	memory         int64 // 0: no bound
+	allowed        int64 // what the memory was found to be, 0 if it was said or is not known
 	maxConnections int   // this and the following: 0: as memory allows
 	maxInFlight    int
 	maxWaiting     int
@@ -110,8 +112,11 @@ func (c *config) check() []error {
 		return []error{err}
 	}
 	var bad []error
+	if err := c.checkMemory(); err != nil {
+		bad = append(bad, err)
+	}
 	if !c.noMetrics {
-		bad = c.checkPort("metrics-port", "the metrics", &c.metricsPort, 1)
+		bad = append(bad, c.checkPort("metrics-port", "the metrics", &c.metricsPort, 1)...)
 	}
 	if !c.noDashboard {
 		if err := c.checkSiteTLS(&c.dashboardTLS, "dashboard-"); err != nil {
@@ -189,11 +194,43 @@ func (c *config) secret() ([]byte, error) {
 	if c.secretFile == "" {
 		return nil, nil
 	}
-	b, err := os.ReadFile(c.secretFile)
+	b, err := readSmall(c.secretFile)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.spelled["secret-file"], err)
 	}
-	return bytes.TrimSpace(b), nil
+	if b = bytes.TrimSpace(b); len(b) < minSecret {
+		return nil, fmt.Errorf("%s: holds %d bytes, a secret has at least %d", c.spelled["secret-file"], len(b), minSecret)
+	}
+	return b, nil
+}
+
+// minSecret is how many bytes a node takes for a secret.
+const minSecret = 16
+
+// credentials are what is in the files that a server is told of.
+type credentials struct {
+	secret                   []byte
+	node, dashboard, metrics *tls.Config // nil: clear text
+}
+
+// credentials reads them.
+func (c *config) credentials() (_ *credentials, err error) {
+	var all credentials
+	if all.secret, err = c.secret(); err != nil {
+		return nil, err
+	}
+	if all.node, err = c.serverTLS(); err != nil {
+		return nil, err
+	}
+	if !c.noDashboard {
+		if all.dashboard, err = c.dashboardEncryption(); err != nil {
+			return nil, err
+		}
+	}
+	if !c.noMetrics {
+		all.metrics, err = c.metricsEncryption()
+	}
+	return &all, err
 }
 
 // listenAddr is where the node listens for clients and other nodes.

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -39,7 +40,7 @@ func findConfigFile(cmd *cobra.Command, p Process) (*configFile, error) {
 	if !chosen {
 		name = defaultConfigFile
 	}
-	b, err := os.ReadFile(name)
+	b, err := readSmall(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !chosen:
 		return &configFile{}, nil
@@ -47,6 +48,23 @@ func findConfigFile(cmd *cobra.Command, p Process) (*configFile, error) {
 		return nil, &usageError{fmt.Errorf("%s=%s: %w", from, name, err), helpHint(cmd)}
 	}
 	return parseConfigFile(name, b), nil
+}
+
+// maxSmallFile bounds what is read of a file of settings: whoever names a device should be told so, and not be out of memory.
+const maxSmallFile = 1 << 20
+
+// readSmall reads a file of settings.
+func readSmall(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxSmallFile+1))
+	if err == nil && len(b) > maxSmallFile {
+		err = fmt.Errorf("is longer than %d bytes", maxSmallFile)
+	}
+	return b, err
 }
 
 // parseConfigFile reads a file in TOML. Everything that is wrong with it is in bad.
@@ -135,6 +153,8 @@ func (f *configFile) walk(path string, t map[string]any, lines map[string]int) {
 		switch {
 		case s == nil && isTable && isSection(key):
 			f.walk(key, below, lines)
+		case s == nil && isSection(key):
+			f.bad = append(f.bad, &lineError{f.name, line, fmt.Sprintf("%s is a table: its keys go below one line with [%s]", key, key)})
 		case s == nil:
 			f.unknown(key, isTable, line)
 		default:
@@ -150,8 +170,23 @@ func (f *configFile) walk(path string, t map[string]any, lines map[string]int) {
 }
 
 func shownValue(value any) string {
-	if s, ok := value.(string); ok {
-		return strconv.Quote(s)
+	switch v := value.(type) {
+	case string:
+		return strconv.Quote(v)
+	case float64:
+		text := strconv.FormatFloat(v, 'g', -1, 64)
+		if !strings.ContainsAny(text, ".eNI") {
+			text += ".0" // or it would look like an integer
+		}
+		return text
+	case map[string]any:
+		return "a table"
+	case []any:
+		parts := make([]string, len(v))
+		for i := range v {
+			parts[i] = shownValue(v[i])
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
 	}
 	return fmt.Sprint(value)
 }
@@ -160,13 +195,20 @@ func shownValue(value any) string {
 func (f *configFile) unknown(key string, isTable bool, line int) {
 	what, near := "key", ""
 	var names []string
+	name := ""
 	for _, s := range settings {
 		names = append(names, s.path())
+		if s.flag == strings.NewReplacer("_", "-", ".", "-").Replace(key) { // as it is called elsewhere
+			name = s.path()
+		}
 	}
 	if isTable {
-		what, names = "table", sections()
+		what, name, names = "table", "", sections()
 	}
-	if name := nearest(key, names); name != "" {
+	if name == "" {
+		name = nearest(key, names)
+	}
+	if name != "" {
 		near = fmt.Sprintf(": did you mean %s?", name)
 	}
 	f.bad = append(f.bad, &lineError{f.name, line, fmt.Sprintf("unknown %s %s%s", what, key, near)})
@@ -198,11 +240,12 @@ func isSection(name string) bool { return slices.Contains(sections(), name) }
 
 // What a value is in the file.
 const (
-	tomlString  = "a string"
-	tomlInteger = "an integer"
-	tomlBoolean = "true or false"
-	tomlList    = "a list of strings"
-	tomlSize    = "a string such as \"64MiB\", or bytes"
+	tomlString   = "a string"
+	tomlInteger  = "an integer"
+	tomlBoolean  = "true or false"
+	tomlList     = "a list of strings without commas"
+	tomlSize     = "a string such as \"64MiB\", or bytes"
+	tomlDuration = "a string such as \"100ms\""
 )
 
 // tomlKind returns what the setting is in the file.
@@ -214,6 +257,8 @@ func (s *setting) tomlKind() string {
 		return tomlInteger
 	case s.kind == "size":
 		return tomlSize
+	case s.kind == "duration":
+		return tomlDuration
 	case strings.HasSuffix(s.kind, ",..."):
 		return tomlList
 	}
@@ -225,7 +270,7 @@ func (s *setting) fromFile(value any) (string, error) {
 	kind := s.tomlKind()
 	switch v := value.(type) {
 	case string:
-		if kind == tomlString || kind == tomlSize {
+		if kind == tomlString || kind == tomlSize || kind == tomlDuration {
 			return v, nil
 		}
 	case int64:

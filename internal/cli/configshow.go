@@ -71,7 +71,7 @@ func (c *config) origin(s *setting) string {
 	case c.file != "" && strings.HasPrefix(spelled, c.file+":"):
 		place, _, _ := strings.Cut(strings.TrimPrefix(spelled, c.file+":"), ":")
 		return c.file + ", line " + place
-	case name == s.env():
+	case name == s.env(), name == "GOMEMLIMIT", name == "cgroup":
 		return name
 	case c.flagged[s.flag]:
 		return "--" + s.flag
@@ -86,7 +86,10 @@ func (s *setting) inFile(text string) string {
 		on := switches[text]
 		return strconv.FormatBool(on != strings.HasPrefix(s.key, "!"))
 	case tomlInteger:
-		return text
+		if digits := strings.TrimLeft(text, "+0"); digits != "" { // TOML has no 007
+			return digits
+		}
+		return "0"
 	case tomlList:
 		var parts []string
 		for _, part := range splitList(text) {

@@ -39,9 +39,15 @@ With one seed the same orders come every time. Nothing is kept: it ends with the
   floe demo --seed 7 --dashboard-port 8080 --no-open`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for flag, n := range map[string]int{"port": o.port, "metrics-port": o.metricsPort, "dashboard-port": o.dashboardPort} {
-				if _, err := port(strconv.Itoa(n)); err != nil {
-					return &usageError{fmt.Errorf("--%s=%d: %w", flag, n, err), helpHint(cmd)}
+			for i, f := range []struct {
+				flag string
+				port *int
+			}{{"port", &o.port}, {"metrics-port", &o.metricsPort}, {"dashboard-port", &o.dashboardPort}} {
+				if o.port != 0 && !cmd.Flags().Changed(f.flag) { // beside any free port it is on another
+					*f.port = o.port + i
+				}
+				if _, err := port(strconv.Itoa(*f.port)); err != nil {
+					return &usageError{fmt.Errorf("--%s=%d: %w", f.flag, *f.port, err), helpHint(cmd)}
 				}
 			}
 			return runDemo(cmd.Context(), p, o)
@@ -51,8 +57,8 @@ With one seed the same orders come every time. Nothing is kept: it ends with the
 	flags.SortFlags = false
 	flags.Uint64Var(&o.seed, "seed", 1, "what the shop is made of: the same `number`, the same shop")
 	flags.IntVar(&o.port, "port", defaultPort, "`port` for clients, 0 for any that is free")
-	flags.IntVar(&o.metricsPort, "metrics-port", defaultPort+1, "`port` of the metrics for Prometheus, 0 for any that is free")
-	flags.IntVar(&o.dashboardPort, "dashboard-port", defaultPort+2, "`port` of the dashboard, 0 for any that is free")
+	flags.IntVar(&o.metricsPort, "metrics-port", 0, "`port` of the metrics for Prometheus, 0 for any that is free (default --port + 1)")
+	flags.IntVar(&o.dashboardPort, "dashboard-port", 0, "`port` of the dashboard, 0 for any that is free (default --port + 2)")
 	flags.BoolVar(&o.noOpen, "no-open", false, "print where the dashboard is, and open no browser")
 	return cmd
 }

@@ -9,6 +9,15 @@ import (
 	"testing"
 )
 
+// TestDemoPorts: the other ports follow the one for clients.
+func TestDemoPorts(t *testing.T) {
+	for port, want := range map[string]string{"65535": "--metrics-port=65536: not a port", "65534": "--dashboard-port=65536: not a port"} {
+		if code, _, stderr := run(t, nil, "demo", "--no-open", "--port", port); code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("--port %s: exit code %d, %s, want %q", port, code, stderr, want)
+		}
+	}
+}
+
 // TestDemo: the demo says where it is, has something in every primitive when it says so, and ends in order.
 func TestDemo(t *testing.T) {
 	out, stdout := io.Pipe()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,6 +44,9 @@ func (k keySummary) shownNamespaces() string {
 	return strings.Join(k.Namespaces, ",")
 }
 
+// roles are those that a key can have.
+var roles = []string{string(floe.RoleAdmin), string(floe.RoleWrite), string(floe.RoleRead)}
+
 func keyCreate(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create",
@@ -55,10 +59,13 @@ func keyCreate(f *frame) *cobra.Command {
 	role := flags.String("role", "", "`role` of the holder: admin, write or read")
 	namespaces := flags.StringSlice("namespaces", nil, "`names` of the namespaces that it is for, separated by commas (default all)")
 	name := flags.String("name", "", "what to call it in lists")
-	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"admin", "write", "read"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(roles, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *role == "" {
 			return &usageError{errors.New("--role is missing"), "it takes admin, write or read"}
+		}
+		if !slices.Contains(roles, *role) {
+			return &usageError{fmt.Errorf("--role=%s: not one of %s", *role, strings.Join(roles, ", ")), helpHint(cmd)}
 		}
 		opts := []floe.KeyOption{floe.KeyName(*name)}
 		if cmd.Flags().Changed("namespaces") {
@@ -72,7 +79,10 @@ func keyCreate(f *frame) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return s.printKey(k, secret)
+			if err := s.printKey(k, secret); err != nil {
+				return &hintedError{fmt.Errorf("key %s was made, and could not be shown: %w", k.ID, err), "end it with floe key revoke " + k.ID}
+			}
+			return nil
 		})
 	}
 	return cmd

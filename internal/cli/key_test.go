@@ -121,6 +121,9 @@ func TestBootstrapRunning(t *testing.T) {
 	env["FLOE_API_KEY"] = admin
 	expectRun(t, env, 0, "kv", "get", "k")
 	mustCall(t, 401, "GET", s.url+"/api/v1/namespaces", "")
+	if stdout := expectRun(t, nil, exitConflict, "server", "bootstrap", "--data-dir", dir, "--port", port); stdout != "" {
+		t.Errorf("a second bootstrap shows %q", stdout)
+	}
 	s.stop()
 }
 
@@ -200,4 +203,39 @@ func awaitAudit(t *testing.T, env map[string]string, parts ...string) {
 		}
 	}
 	t.Errorf("no entry of the audit has %q:\n%s", parts, audit)
+}
+
+// lostOutput takes some bytes, and then fails as a full disk does.
+type lostOutput struct{ room int }
+
+func (o *lostOutput) Write(p []byte) (int, error) {
+	n := min(len(p), o.room)
+	if o.room -= n; n < len(p) {
+		return n, syscall.ENOSPC
+	}
+	return n, nil
+}
+
+// TestBootstrapShowsFirst: a key that could not be shown makes no key store, so nobody is locked out.
+func TestBootstrapShowsFirst(t *testing.T) {
+	dir := t.TempDir()
+	for _, output := range []string{"table", "json", "raw"} {
+		var stderr strings.Builder
+		code := Run(t.Context(), Process{
+			Args: []string{"server", "bootstrap", "--data-dir", dir, "--shards", "1", "-o", output}, Stdout: &lostOutput{20}, Stderr: &stderr, LookupEnv: lookup(nil),
+		})
+		if code != exitFailure || !strings.Contains(stderr.String(), "there is no key store, as its key could not be shown: ") {
+			t.Errorf("-o %s: exit code %d\n%s", output, code, stderr.String())
+		}
+	}
+	expectRun(t, nil, 0, "server", "bootstrap", "--data-dir", dir)
+	if stdout := expectRun(t, nil, exitConflict, "server", "bootstrap", "--data-dir", dir); stdout != "" {
+		t.Errorf("a second bootstrap shows %q", stdout)
+	}
+}
+
+// TestBadKeys: what can not be a key, or its role, is refused where it is given.
+func TestBadKeys(t *testing.T) {
+	expectRun(t, nil, exitUsage, "key", "create", "--role", "reed")
+	expectRun(t, nil, exitUnauthorized, "kv", "list", "--addr", "127.0.0.1:1", "--api-key", strings.Repeat("x", 2000))
 }

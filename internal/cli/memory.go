@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"runtime/debug"
+	"strings"
 
 	"github.com/floedb/floe/internal/budget"
 )
@@ -20,12 +21,33 @@ func (c *config) findMemory() {
 		return
 	}
 	total, from := budget.Found()
-	if total < budget.Least { // too little to be meant for a node, or nobody says anything
+	if total == 0 { // nobody says anything
 		return
 	}
-	total = min(total, 1<<45) / (1 << 20) * (1 << 20)
+	c.allowed = total
+	total = max(min(total, 1<<45)/(1<<20)*(1<<20), budget.Least) // with less there is no node, and without a bound it would be killed the sooner
 	c.memory = total
 	c.text["memory"], c.spelled["memory"] = shownSize(total), from+"="+shownSize(total)
+}
+
+// checkMemory returns an error if the parts of the memory do not fit into it: then it would be no bound.
+func (c *config) checkMemory() error {
+	if c.memory == 0 {
+		return nil
+	}
+	l := c.limits()
+	shares := l.Shares(c.memory, c.dividedShards())
+	rest := shares[len(shares)-1].Bytes
+	if rest >= 0 {
+		return nil
+	}
+	var given []string
+	for _, flag := range []string{"cache-size", "max-connections", "max-in-flight", "max-waiting", "max-requests", "shards"} {
+		if spelled := c.spelled[flag]; spelled != "" {
+			given = append(given, spelled)
+		}
+	}
+	return fmt.Errorf("%s: the parts come to %s with %s: make them smaller, or the memory larger", c.spelled["memory"], budget.Size((c.memory-rest)>>20<<20), strings.Join(given, ", "))
 }
 
 // boundMemory has Go's runtime collect garbage earlier rather than exceed the memory.

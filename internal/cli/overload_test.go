@@ -156,6 +156,9 @@ func testConnections(t *testing.T, path string) {
 	c := client(t)
 	awaitStatus(t, c, s.url+"/api/v1/namespaces", http.StatusTooManyRequests)
 	awaitStatus(t, c, s.url+"/health", http.StatusOK)
+	open(strings.TrimSuffix(strings.TrimPrefix(s.scrape, "http://"), "/metrics"), limit)
+	awaitStatus(t, c, s.scrape, http.StatusTooManyRequests)
+	awaitStatus(t, c, strings.TrimSuffix(s.scrape, "metrics")+"health", http.StatusOK)
 	open(s.addr, limit)
 	env := map[string]string{"FLOE_ADDR": s.addr}
 	for late := time.Now().Add(patience); ; {

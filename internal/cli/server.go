@@ -14,6 +14,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/dashboard"
+	"github.com/floedb/floe/internal/budget"
 )
 
 // closeTime is how long the node may take to close: the 5 s for which it waits for others, and one for the disk. One that hangs would keep it
@@ -69,6 +70,9 @@ type server struct {
 func runServer(ctx context.Context, c *config, p Process) error {
 	s := &server{config: c, log: c.logger(p)}
 	c.boundMemory()
+	if c.allowed > 0 && c.allowed < budget.Least {
+		s.log.Warn("there is less memory than a node needs", "memory", shownSize(c.allowed), "least", shownSize(budget.Least))
+	}
 	if err := s.open(); err != nil {
 		return err
 	}
@@ -82,35 +86,32 @@ func runServer(ctx context.Context, c *config, p Process) error {
 	return s.stop(err)
 }
 
-// open listens before it opens the node, which may take seconds: a port in use is known at once, and /health answers meanwhile.
+// open listens before it opens the node, which may take seconds: a port in use is known at once, and /health answers meanwhile. Before that it reads all files that
+// it was told of, so that nothing is begun with one that is missing.
 func (s *server) open() (err error) {
+	files, err := s.config.credentials()
+	if err != nil {
+		return err
+	}
 	defer func() {
 		if err != nil {
 			s.closeSites()
 		}
 	}()
 	if !s.config.noDashboard {
-		encryption, err := s.config.dashboardEncryption()
-		if err != nil {
-			return err
-		}
-		if s.dashboard, err = listen(s.config.dashboardAddr(), encryption, s.log); err != nil {
+		if s.dashboard, err = listen(s.config.dashboardAddr(), files.dashboard, s.log); err != nil {
 			return listenError(s.config.spelled["dashboard-port"], "--dashboard-", err)
+		}
+	}
+	if !s.config.noMetrics {
+		if s.metrics, err = listen(s.config.metricsAddr(), files.metrics, s.log); err != nil {
+			return listenError(s.config.spelled["metrics-port"], "--metrics-", err)
 		}
 	}
 	for _, site := range s.sites() {
 		site.crowd.limit.Store(int64(s.config.limits().HTTPConnections))
 	}
-	if !s.config.noMetrics {
-		encryption, err := s.config.metricsEncryption()
-		if err != nil {
-			return err
-		}
-		if s.metrics, err = listen(s.config.metricsAddr(), encryption, s.log); err != nil {
-			return listenError(s.config.spelled["metrics-port"], "--metrics-", err)
-		}
-	}
-	if s.node, err = openNode(s.config, s.log); err != nil {
+	if s.node, err = openNode(s.config, files, s.log); err != nil {
 		return err
 	}
 	if s.metrics != nil {
@@ -144,22 +145,14 @@ func (s *server) closeSites() {
 	}
 }
 
-func openNode(c *config, log *slog.Logger) (*floe.Node, error) {
+func openNode(c *config, files *credentials, log *slog.Logger) (*floe.Node, error) {
 	if err := c.checkDataDir(); err != nil {
-		return nil, err
-	}
-	secret, err := c.secret()
-	if err != nil {
-		return nil, err
-	}
-	encryption, err := c.serverTLS()
-	if err != nil {
 		return nil, err
 	}
 	node, err := floe.Open(floe.Config{
 		DataDir: c.dataDir, Shards: c.shards, Durability: c.durability, SyncInterval: c.syncInterval, CacheSize: c.cacheSize, MaxValueSize: int(c.maxValueSize), Logger: log,
 		Memory: c.memory, MaxConnections: c.maxConnections, MaxInFlight: c.maxInFlight, MaxWaiting: c.maxWaiting,
-		Listen: c.listenAddr(), NodeID: c.nodeID, Peers: c.peers, Secret: secret, TLS: encryption,
+		Listen: c.listenAddr(), NodeID: c.nodeID, Peers: c.peers, Secret: files.secret, TLS: files.node,
 	})
 	var network *net.OpError
 	switch {

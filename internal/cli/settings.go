@@ -131,7 +131,7 @@ var settings = []setting{
 	{"dashboard-hosts", "dashboard.hosts", "name,...", "", "further names by which the dashboard may be called while it is bound to this machine and there are no keys",
 		func(c *config, v string) error {
 			c.dashboardHosts = splitList(v)
-			return nil
+			return hostNames(c.dashboardHosts)
 		}},
 	{"dashboard-cors-origins", "dashboard.cors_origins", "origin,...", "", "other sites, such as https://ops.example.com, whose pages may call the dashboard",
 		func(c *config, v string) error {
@@ -165,7 +165,7 @@ var settings = []setting{
 	{"metrics-hosts", "metrics.hosts", "name,...", "", "further names by which the metrics may be asked for while they are bound to this machine and there are no keys",
 		func(c *config, v string) error {
 			c.metricsHosts = splitList(v)
-			return nil
+			return hostNames(c.metricsHosts)
 		}},
 	{"metrics-tls-cert", "metrics.tls_cert", "file", "", "encrypt the metrics with the certificate in this file (default: that of the dashboard, if it has one)", func(c *config, v string) error {
 		c.metricsTLS.cert.name = v
@@ -331,10 +331,19 @@ func peers(v string) ([]floe.Peer, error) {
 		if slices.ContainsFunc(all, func(p floe.Peer) bool { return p.ID == id }) {
 			return nil, fmt.Errorf("node %d is there twice", id)
 		}
+		if at := slices.IndexFunc(all, func(p floe.Peer) bool { return p.Addr == addr }); at >= 0 {
+			return nil, fmt.Errorf("nodes %d and %d have the same address, %s", all[at].ID, id, addr)
+		}
+		if len(all) == maxPeers {
+			return nil, fmt.Errorf("a cluster has at most %d nodes", maxPeers)
+		}
 		all = append(all, floe.Peer{ID: id, Addr: addr})
 	}
 	return all, nil
 }
+
+// maxPeers is how many nodes a cluster takes.
+const maxPeers = 7
 
 // hostPort checks an address to connect to.
 func hostPort(v string) error {
@@ -348,6 +357,22 @@ func hostPort(v string) error {
 func address(v string) error {
 	if _, err := netip.ParseAddr(v); err != nil && v != "localhost" {
 		return errors.New("not an IP address")
+	}
+	return nil
+}
+
+// hostNames checks names as they come in requests, without their ports.
+func hostNames(names []string) error {
+	for _, name := range names {
+		if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil {
+			continue
+		}
+		bad := strings.IndexFunc(name, func(r rune) bool {
+			return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-._", r))
+		})
+		if bad >= 0 {
+			return fmt.Errorf("%q is no name or address of a host: it takes letters, digits, - and ., and no scheme, port or path", name)
+		}
 	}
 	return nil
 }

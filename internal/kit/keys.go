@@ -32,7 +32,7 @@ func keysOf(w World) *auth.Gate {
 
 func (j *keysJob) Open(w World) bool {
 	return insist(w, func() error {
-		_, _, err := keysOf(w).Bootstrap(context.Background(), auth.Key{})
+		_, _, err := keysOf(w).Bootstrap(context.Background(), auth.Key{}, nil)
 		if errors.Is(err, engine.ErrExists) {
 			return nil
 		}
@@ -56,7 +56,7 @@ func (j *keysJob) Do(w World) {
 
 func (j *keysJob) create(w World, g *auth.Gate) {
 	role := auth.Role(1 + w.Rand().IntN(int(auth.Admin)))
-	k, _, err := g.Create(context.Background(), auth.Key{Role: role})
+	k, _, err := g.Create(context.Background(), auth.Key{Role: role}, nil)
 	if w.Note(err); err == nil {
 		j.live[k.ID] = role
 	} else {

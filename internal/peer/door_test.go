@@ -3,6 +3,7 @@ package peer
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 	"time"
 
@@ -20,5 +21,27 @@ func TestDoorBeforeAttach(t *testing.T) {
 	}
 	if _, err := p.Door().Propose(ctx, 0, engine.CreateNamespace("a", false)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, engine.ErrUnknownOutcome) {
 		t.Errorf("command before Attach: %v, want the deadline, and a definite refusal", err)
+	}
+}
+
+// TestNear: a connection comes from this machine if it does from a loopback address, or from the one it goes to: a node of a cluster may listen on nothing else.
+func TestNear(t *testing.T) {
+	for _, c := range []struct {
+		remote, local string
+		near          bool
+	}{
+		{"127.0.0.1:5000", "127.0.0.1:9000", true}, {"127.0.0.9:5000", "0.0.0.0:9000", true}, {"[::1]:5000", "[::1]:9000", true}, {"[::ffff:127.0.0.1]:5000", "127.0.0.1:9000", true},
+		{"10.0.0.1:5000", "10.0.0.1:9000", true}, {"10.0.0.1:5000", "[::ffff:10.0.0.1]:9000", true}, {"10.0.0.2:5000", "10.0.0.1:9000", false}, {"unknown", "10.0.0.1:9000", false},
+	} {
+		local, err := net.ResolveTCPAddr("tcp", c.local)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := isNear(c.remote, local); got != c.near {
+			t.Errorf("from %s to %s: %t", c.remote, c.local, got)
+		}
+	}
+	if isNear("10.0.0.1:5000", nil) {
+		t.Error("to nowhere")
 	}
 }

@@ -159,6 +159,7 @@ type wire struct {
 
 	// Of a stream that was accepted:
 	from    string          // address of the other end, without its port
+	near    bool            // it is on this machine
 	until   func(time.Time) // when what is read has to have come; zero: whenever
 	crowded error           // why a client can not stay; nil: it can
 }
@@ -261,7 +262,7 @@ func (p *Peer) welcome(ctx context.Context, s *wire, nodesOnly bool) (*hello, er
 		refusal = s.crowded
 	}
 	if refusal == nil && h.role == roleClient && p.cfg.Gate != nil {
-		h.grant, refusal = p.enterGate(ctx, h.key, s.from)
+		h.grant, refusal = p.enterGate(ctx, h.key, s)
 	}
 	if refusal != nil {
 		w.refusal = p.cfg.Wire.AppendError(nil, refusal)
@@ -293,13 +294,13 @@ func (p *Peer) welcome(ctx context.Context, s *wire, nodesOnly bool) (*hello, er
 }
 
 // enterGate finds out what a client may do.
-func (p *Peer) enterGate(ctx context.Context, key auth.Secret, from string) (*auth.Grant, error) {
+func (p *Peer) enterGate(ctx context.Context, key auth.Secret, s *wire) (*auth.Grant, error) {
 	if grant := p.cfg.Gate.Wait(); grant != nil {
 		return grant, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
 	defer cancel()
-	return p.cfg.Gate.Enter(ctx, key, from)
+	return p.cfg.Gate.Enter(ctx, key, s.from, s.near)
 }
 
 // receive judges a node that has proved to know the secret.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -97,6 +98,8 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.from, _, _ = net.SplitHostPort(r.RemoteAddr); s.from == "" {
 		s.from = r.RemoteAddr
 	}
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	s.near = isNear(r.RemoteAddr, local)
 	// The writer may not be touched once the stream has been served, and whoever aborts does not know.
 	var mu sync.Mutex
 	served := false
@@ -131,6 +134,21 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if errors.Is(err, errFrame) {
 		p.log.Warn("ended a stream", "from", r.RemoteAddr, "path", r.URL.Path, "error", err)
 	}
+}
+
+// isNear reports whether a connection comes from this machine: from a loopback address, or from the very one that it goes to, as those do that are opened to an
+// address of one's own.
+func isNear(remote string, local net.Addr) bool {
+	from, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return false
+	}
+	addr := from.Addr().Unmap()
+	if addr.IsLoopback() {
+		return true
+	}
+	tcp, ok := local.(*net.TCPAddr)
+	return ok && tcp.AddrPort().Addr().Unmap() == addr
 }
 
 // crowded returns why a client can not stay: there are too many connections. Nodes can, on all paths that are theirs alone.
