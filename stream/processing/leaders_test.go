@@ -289,7 +289,7 @@ func TestRestoreToEqualCursors(t *testing.T) {
 			case "running":
 				s.run()
 			}
-			if out := s.Entry(0, d.held[0])[0]; !errors.Is(out.Err, engine.ErrConflict) {
+			if out := s.Entry(0, d.held[0].cmd)[0]; !errors.Is(out.Err, engine.ErrConflict) {
 				t.Errorf("the tick of before: %v, want ErrConflict", out.Err)
 			}
 			if when == "stopped" {

@@ -34,15 +34,21 @@ const (
 	mishaps
 )
 
-// disturbed is the door of a leader, one of whose proposals has a mishap.
+// disturbed is the door of the leaders, one of whose proposals has a mishap.
 type disturbed struct {
 	*stage
-	at     int // the proposal, from 0; it counts down
+	shard  engine.ShardID // of the leader that is at work
+	at     int            // the proposal, from 0; it counts down
 	what   mishap
-	held   []engine.Command
+	held   []proposal
 	before bool // held comes before what is proposed now
 	over   bool // the process has ended
 	count  int  // proposals
+}
+
+type proposal struct {
+	shard engine.ShardID
+	cmd   engine.Command
 }
 
 var errOver = errors.New("the process has ended")
@@ -77,26 +83,26 @@ func (d *disturbed) Propose(_ context.Context, cmd engine.Command) ([]byte, erro
 	case lost:
 		return nil, unknown
 	case unheard:
-		d.Entry(0, cmd)
+		d.Entry(d.shard, cmd)
 		return nil, unknown
 	case belated, ahead:
-		d.held, d.before = []engine.Command{cmd}, what == ahead
+		d.held, d.before = []proposal{{d.shard, cmd}}, what == ahead
 		return nil, unknown
 	case overtaken:
 		d.lead(&disturbed{stage: d.stage, at: -2})
-		out = d.Entry(0, cmd)[0]
+		out = d.Entry(d.shard, cmd)[0]
 	case ended:
-		d.Entry(0, cmd)
+		d.Entry(d.shard, cmd)
 		d.over = true
 		return nil, errOver
 	case failed:
 		d.over = true
 		return nil, errOver
 	case repeated:
-		out = d.Entry(0, cmd)[0]
-		d.Entry(0, cmd)
+		out = d.Entry(d.shard, cmd)[0]
+		d.Entry(d.shard, cmd)
 	default:
-		out = d.Entry(0, cmd)[0]
+		out = d.Entry(d.shard, cmd)[0]
 	}
 	if !d.before {
 		d.apply(held)
@@ -104,26 +110,30 @@ func (d *disturbed) Propose(_ context.Context, cmd engine.Command) ([]byte, erro
 	return out.Result, out.Err
 }
 
-func (d *disturbed) apply(held []engine.Command) {
-	for _, cmd := range held {
-		d.Entry(0, cmd)
+func (d *disturbed) apply(held []proposal) {
+	for _, p := range held {
+		d.Entry(p.shard, p.cmd)
 	}
 }
 
-// lead lets a leader do all that there is to do. One whose process ends is followed by another one.
+// lead lets the leaders of all shards do all that there is to do. Those whose process ends are followed by others.
 func (s *stage) lead(d *disturbed) {
 	s.t.Helper()
 	for before := -1; before != d.count; {
 		before = d.count
-		for _, duty := range s.Executor(0).Duties(1, func() engine.LeadDoor { return d }) {
-			if err := duty.Run(context.Background(), duty.Lead); !errors.Is(err, errAsleep) && !errors.Is(err, errOver) && !errors.Is(err, engine.ErrUnknownOutcome) {
-				s.t.Errorf("duty %v: %v", duty, err)
-			}
-			if d.over {
-				s.Restart()
-				d.over = false
+		for shard := range engine.ShardID(s.Shards()) {
+			for _, duty := range s.Executor(shard).Duties(1, func() engine.LeadDoor { return d }) {
+				d.shard = shard
+				if err := duty.Run(context.Background(), duty.Lead); !errors.Is(err, errAsleep) && !errors.Is(err, errOver) && !errors.Is(err, engine.ErrUnknownOutcome) {
+					s.t.Errorf("duty %v: %v", duty, err)
+				}
+				if d.over {
+					s.Restart()
+					d.over = false
+				}
 			}
 		}
+		s.Deliver()
 	}
 	d.apply(d.held) // the last one
 	d.held = nil
@@ -152,14 +162,20 @@ var remembering = func() (all []string) {
 //
 //	go test -run '^TestTickAtEveryPoint$' -every 1 ./stream/processing
 func TestTickAtEveryPoint(t *testing.T) {
+	atEveryPoint(t, *everyFlag, journeyOf)
+}
+
+// atEveryPoint goes on a journey again and again, with each mishap of each so many-th proposal. All come to the same.
+func atEveryPoint(t *testing.T, every int, journeyOf func(t *testing.T, seed uint64, at int, what mishap) (map[string]string, int)) {
+	t.Helper()
 	seed := rig.Seed(t)
 	want, points := journeyOf(t, seed, 0, none)
 	if len(want) < 8 || points < 40 {
 		t.Fatalf("there are %d sinks after %d proposals: %v", len(want), points, want)
 	}
-	first := int(seed % uint64(*everyFlag))
+	first := int(seed % uint64(every))
 	n := 0
-	for at := first; at < points; at += *everyFlag {
+	for at := first; at < points; at += every {
 		for what := lost; what < mishaps; what++ {
 			n++
 			got, _ := journeyOf(t, seed, at, what)
@@ -170,7 +186,7 @@ func TestTickAtEveryPoint(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d mishaps at %d of %d points", n, (points-first+*everyFlag-1) / *everyFlag, points)
+	t.Logf("%d mishaps at %d of %d points", n, (points-first+every-1)/every, points)
 }
 
 // journeyOf has jobs read what comes at random, with a mishap, and returns what is in their sinks, and how many proposals there were.
