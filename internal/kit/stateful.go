@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -47,7 +48,8 @@ sources:
     watermark: { max_out_of_orderness_ms: 30, idle_timeout_ms: 300 }
 `
 
-// stateful are the jobs, by name, and what they have to come to.
+// stateful are the jobs, by name, and what they have to come to. The last one is also restored from savepoints, and with another definition: its sink has the same however often it is
+// written.
 var stateful = []struct {
 	name, rest string
 	settled    func(p *statePipes, all, right []sample) (missing string, err error) // "": it is all there
@@ -88,6 +90,24 @@ operators:
 sinks:
   - { name: out, stream: { name: pairs out } }
 `, (*statePipes).pairs},
+	{rewound, `
+operators:
+  - { name: once, type: dedup, key: "$.id" }
+  - { name: by, type: keyby, key_expression: "$.k" }
+  - { name: sum, type: aggregate, function: sum, field: n }
+sinks:
+  - { name: keys, kv: { key: "$.key", key_prefix: rewound, separator: "/" } }
+`, (*statePipes).rewound},
+}
+
+const rewound = "rewound"
+
+// definition returns that of a job, or another one that keeps all of its state.
+func (p *statePipes) definition(name, rest string, edited bool) []byte {
+	if edited {
+		rest = strings.Replace(rest, "operators:\n", "operators:\n  - { name: more, type: set, more: 1 }\n", 1)
+	}
+	return []byte("name: " + name + sampled + strings.ReplaceAll(rest[1:], "APART ", p.apart))
 }
 
 // statePipes is a client of the jobs.
@@ -137,7 +157,7 @@ func (p *statePipes) open() bool {
 		}
 	}
 	for _, s := range stateful {
-		definition := []byte("name: " + s.name + sampled + strings.ReplaceAll(s.rest[1:], "APART ", p.apart))
+		definition := p.definition(s.name, s.rest, false)
 		if problems := processing.Validate(definition); len(problems) > 0 {
 			p.Failf("processing: job %s: %v", s.name, problems)
 			return false
@@ -166,9 +186,38 @@ func (j *stateJob) Do(w World) {
 		case n < 8:
 			w.Note(p.append(ctx, partners, "p"))
 		default:
-			w.Note(disturb(w, p.jobs, stateful[w.Rand().IntN(len(stateful))].name))
+			switch s := stateful[w.Rand().IntN(len(stateful))]; {
+			case s.name == rewound && w.Rand().IntN(3) == 0:
+				w.Note(p.rewind(ctx, p.definition(s.name, s.rest, w.Rand().IntN(2) == 0)))
+			default:
+				w.Note(disturb(w, p.jobs, s.name))
+			}
 		}
 	}
+}
+
+// rewind has the job go on from one of its savepoints, if there is any, with a definition.
+func (p *statePipes) rewind(ctx context.Context, definition []byte) error {
+	id, err := theJob(p.jobs, rewound)
+	if err != nil || id == "" {
+		return err
+	}
+	saved, err := p.jobs.Savepoints(ctx, id)
+	if err != nil {
+		return err
+	}
+	opts := []processing.RestoreOption{processing.WithDefinition(definition)}
+	saved = slices.DeleteFunc(saved, func(s processing.Savepoint) bool { return !s.Complete })
+	if len(saved) > 0 {
+		opts = append(opts, processing.FromSavepoint(saved[p.Rand().IntN(len(saved))].ID))
+	}
+	if _, err = p.jobs.Stop(ctx, id); err == nil {
+		_, err = p.jobs.Restore(ctx, id, opts...)
+	}
+	if errors.Is(err, engine.ErrConflict) || errors.Is(err, engine.ErrBusy) || errors.Is(err, engine.ErrNotFound) { // the savepoint was one too many
+		return nil
+	}
+	return err
 }
 
 // append appends records of about now. Some come twice, which is for dedup to find.
@@ -379,6 +428,29 @@ func (p *statePipes) sums(all, _ []sample) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// rewound: the sum of each key is under it, whatever it was in between.
+func (p *statePipes) rewound(all, _ []sample) (string, error) {
+	distinct := make(map[string]sample)
+	for _, s := range all {
+		distinct[s.ID] = s
+	}
+	want, got := make(map[string]tallied), make(map[string]tallied)
+	for _, s := range distinct {
+		want[s.K] = want[s.K].plus(tallied{1, s.N})
+	}
+	for item, err := range p.keys.All(context.Background(), kv.Prefix("rewound/")) {
+		var r result
+		if err == nil {
+			err = json.Unmarshal(item.Value, &r)
+		}
+		if err != nil {
+			return "", err
+		}
+		got[r.Key] = tallied{r.Count, r.Value}
+	}
+	return compareTallies(p, rewound, want, got), nil
 }
 
 // pair is a record that was joined with another one, or was not.
