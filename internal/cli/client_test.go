@@ -21,10 +21,15 @@ import (
 	"github.com/floedb/floe/queue"
 )
 
-// TestClient runs the scripts of testdata/scripts, each against a server of its own. The golden part is written anew with -rewrite.
+// TestClient runs the scripts of testdata/scripts, each against a server of its own, of one shard, or four if its name ends in -spread. The golden part is written anew
+// with -rewrite.
 func TestClient(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
-		s := start(t, "--data-dir", t.TempDir(), "--shards", "1")
+		shards := "1"
+		if strings.HasSuffix(path, "-spread.txt") {
+			shards = "4"
+		}
+		s := start(t, "--data-dir", t.TempDir(), "--shards", shards)
 		defer s.stop()
 		c := &console{t: t, env: map[string]string{"FLOE_ADDR": s.addr}, dir: t.TempDir()}
 		if err := os.WriteFile(filepath.Join(c.dir, "payload"), []byte("from a file,\nin bytes: \x00\xff\n"), 0o600); err != nil {
@@ -49,7 +54,7 @@ type console struct {
 }
 
 // volatile matches what is different in each run.
-var volatile = regexp.MustCompile(`20\d\d-\d\d-\d\dT[\d:.]+Z|("(?:term|reads|\w+_at|timestamp_ms|id_ms|ttl_ms|ack_deadline|lag_ms|last_seen|lease_until|deadline)": )\d+`)
+var volatile = regexp.MustCompile(`20\d\d-\d\d-\d\dT[\d:.]+Z|("(?:term|reads|\w+_at|timestamp_ms|id_ms|ttl_ms|ack_deadline|lag_ms|last_seen|lease_until|deadline)": |"records_processed": \d+,\s+"bytes": )\d+`)
 
 // named matches the IDs of records and runs, and the receipts that a dequeue prints. Scripts have names for them, since they are different in each run.
 var (
