@@ -135,3 +135,25 @@ func (h *handler) serverMetrics(s floe.Stats) serverMetrics {
 		UptimeSeconds: max(0, int64(s.Now.Sub(s.Started)/time.Second)),
 	}
 }
+
+// shardState is an item of /console/shards: a shard as the node that was asked sees it. It answers without a shard, so it works when none does.
+type shardState struct {
+	ID      int    `json:"id"`
+	Leader  uint64 `json:"leader"` // node; 0: none, so that nothing in the shard can be read or written
+	Behind  uint64 `json:"behind"` // entries of the log that are known to be committed and that reads of this replica do not see yet
+	LSN     uint64 `json:"lsn"`
+	Queued  int    `json:"queued"`  // proposals
+	Waiting int    `json:"waiting"` // queries
+}
+
+func (h *handler) shards(ctx context.Context, _ nothing) (listing[shardState], error) {
+	s, err := h.backend.Stats(ctx)
+	if err != nil {
+		return listing[shardState]{}, err
+	}
+	l := listing[shardState]{items: make([]shardState, 0, len(s.Shards))}
+	for _, sh := range s.Shards {
+		l.items = append(l.items, shardState{ID: sh.ID, Leader: sh.Leader, Behind: sh.Commit - min(sh.Applied, sh.Commit), LSN: sh.LSN, Queued: sh.Queued, Waiting: sh.Waiting})
+	}
+	return l, nil
+}

@@ -14,6 +14,7 @@ import (
 var consoleRoutes = []route{
 	endpoint("GET /api/v1/console/me", (*handler).me, "What the caller may do."),
 	endpoint("GET /api/v1/console/rates", (*handler).consoleRates, "What the node has done in each second of the last five minutes."),
+	endpoint("GET /api/v1/console/shards", (*handler).shards, "The shards, and who leads them."),
 	endpoint("GET /api/v1/console/problems", (*handler).problems, "What in a namespace needs somebody to look at it."),
 	endpoint("GET /api/v1/console/queues/:name", (*handler).queueState, "Whether a queue is paused, its bounds, and why its dead letters died."),
 	endpoint("GET /api/v1/console/processing/jobs/:id", (*handler).jobWork, "What each operator of a job has done, and why the job waits or has failed."),

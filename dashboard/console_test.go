@@ -11,6 +11,7 @@ const (
 	meRoute         = "GET /api/v1/console/me"
 	validateRoute   = "POST /api/v1/console/validate"
 	ratesRoute      = "GET /api/v1/console/rates"
+	shardsRoute     = "GET /api/v1/console/shards"
 	problemsRoute   = "GET /api/v1/console/problems"
 	jobWorkRoute    = "GET /api/v1/console/processing/jobs/:id"
 	queueStateRoute = "GET /api/v1/console/queues/:name"
@@ -47,6 +48,9 @@ var consoleContract = []contractRow{
 		},
 	}},
 	{ratesRoute, "/api/v1/console/rates", "", 200, fields{"step_ms": is{1000}, "commands": numbers{}, "bytes_in": numbers{}, "bytes_out": numbers{}}},
+	{shardsRoute, "/api/v1/console/shards", "", 200, list{fields{
+		"id": integer, "leader": is{1}, "behind": is{0}, "lsn": integer, "queued": integer, "waiting": integer,
+	}}},
 	{problemsRoute, "/api/v1/console/problems?namespace=calm", "", 200, fields{
 		"namespace": is{"calm"}, "problems": items{}, "partial": items{}, "truncated": is{false},
 	}},

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/floedb/floe/action"
@@ -37,7 +39,7 @@ type problemList struct {
 
 // finding is something that needs somebody to look at it.
 type finding struct {
-	Kind     string `json:"kind"`     // node, queue, group, action, workflow, worker or job
+	Kind     string `json:"kind"`     // node, shard, queue, group, action, workflow, worker or job
 	Name     string `json:"name"`     // of that
 	Of       string `json:"of"`       // of a group its stream, of a job its id, of a workflow the status of the runs, of a queue the state of the messages; or ""
 	Severity string `json:"severity"` // crit or warn
@@ -56,7 +58,7 @@ var checks = []struct {
 	what  string
 	check func(h *handler, ctx context.Context, ns string, add func(finding)) (more bool, err error)
 }{
-	{"nodes", (*handler).checkNodes},
+	{"nodes and shards", (*handler).checkNodes},
 	{"queues", (*handler).checkQueues},
 	{"consumer groups", (*handler).checkGroups},
 	{"actions", (*handler).checkActions},
@@ -65,18 +67,44 @@ var checks = []struct {
 	{"processing jobs", (*handler).checkJobs},
 }
 
+// look is what a check has come to.
+type look struct {
+	found []finding
+	more  bool
+	err   error
+
+	panicked error
+}
+
 // problems looks for what is wrong in a namespace. What can not be read is said, and the rest is told all the same: it is asked for when something is wrong.
+// All is looked at at once: a shard without a leader keeps a read waiting for seconds, which would add up.
 func (h *handler) problems(ctx context.Context, q namespaceRequest) (problemList, error) {
 	list := problemList{Namespace: q.namespace, Problems: []finding{}, Partial: []missingPart{}}
-	for _, c := range checks {
-		more, err := c.check(h, ctx, q.namespace, func(p finding) { list.Problems = append(list.Problems, p) })
+	looks := make([]look, len(checks))
+	var under sync.WaitGroup
+	for i, c := range checks {
+		under.Go(func() {
+			l := &looks[i]
+			defer func() {
+				if cause := recover(); cause != nil {
+					l.panicked = fmt.Errorf("%v\n%s", cause, debug.Stack())
+				}
+			}()
+			l.more, l.err = c.check(h, ctx, q.namespace, func(p finding) { l.found = append(l.found, p) })
+		})
+	}
+	under.Wait()
+	for i, l := range looks {
 		switch {
-		case errors.Is(err, engine.ErrUnauthorized), ctx.Err() != nil:
-			return problemList{}, cmp.Or(err, ctx.Err())
-		case err != nil:
-			list.Partial = append(list.Partial, missingPart{c.what, err.Error()})
+		case l.panicked != nil:
+			panic(l.panicked) // where the handler recovers it
+		case errors.Is(l.err, engine.ErrUnauthorized), ctx.Err() != nil:
+			return problemList{}, cmp.Or(l.err, ctx.Err())
+		case l.err != nil:
+			list.Partial = append(list.Partial, missingPart{checks[i].what, l.err.Error()})
 		}
-		list.Truncated = list.Truncated || more
+		list.Problems = append(list.Problems, l.found...)
+		list.Truncated = list.Truncated || l.more
 	}
 	slices.SortStableFunc(list.Problems, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(b.Count, a.Count)) // crit is before warn
@@ -97,6 +125,11 @@ func (h *handler) checkNodes(ctx context.Context, _ string, add func(finding)) (
 	for _, n := range s.Nodes {
 		if n.Status != "healthy" || n.Problem != "" {
 			add(finding{Kind: "node", Name: n.ID, Severity: "crit", Count: 1, Text: "is " + n.Status + suffix(": ", n.Problem)})
+		}
+	}
+	for _, sh := range s.Shards {
+		if sh.Leader == 0 {
+			add(finding{Kind: "shard", Name: strconv.Itoa(sh.ID), Severity: "crit", Count: 1, Text: "has no leader: what is in it can not be read or written"})
 		}
 	}
 	if s.Disk.ReadOnly {

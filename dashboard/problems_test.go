@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -122,4 +123,71 @@ func TestProblemsOfLongAgo(t *testing.T) {
 			t.Errorf("after %v: %v, %v, want %d problems", age, list.Problems, err, want)
 		}
 	}
+}
+
+// TestShardsWithoutLeader: they are named, as the worst of what is wrong.
+func TestShardsWithoutLeader(t *testing.T) {
+	node := openNode(t)
+	h := New(backend{node, func(ctx context.Context) (floe.Stats, error) {
+		s, err := node.Stats(ctx)
+		s.Shards[2].Leader, s.Shards[2].Commit, s.Shards[2].Applied = 0, 9, 7
+		return s, err
+	}})
+	var shards []shardState
+	if err := json.Unmarshal(get(h, "/api/v1/console/shards").body, &shards); err != nil || len(shards) != 4 {
+		t.Fatalf("GET console/shards: %v, %v", shards, err)
+	}
+	for i, s := range shards {
+		want := shardState{ID: i, Leader: 1, LSN: s.LSN, Queued: s.Queued, Waiting: s.Waiting}
+		if i == 2 {
+			want.Leader, want.Behind = 0, 2
+		}
+		if s != want {
+			t.Errorf("shard %d is %+v, want %+v", i, s, want)
+		}
+	}
+	var list problemList
+	want := finding{Kind: "shard", Name: "2", Severity: "crit", Count: 1, Text: "has no leader: what is in it can not be read or written"}
+	if err := json.Unmarshal(get(h, "/api/v1/console/problems").body, &list); err != nil || len(list.Problems) != 1 || list.Problems[0] != want {
+		t.Errorf("problems are %+v, %v, want %+v", list.Problems, err, want)
+	}
+}
+
+// meeting is a node two of whose calls wait for each other.
+type meeting struct {
+	Backend
+	asked, answered chan struct{}
+}
+
+func (m meeting) Stats(ctx context.Context) (floe.Stats, error) {
+	close(m.asked)
+	select {
+	case <-m.answered:
+		return floe.Stats{}, floe.ErrUnavailable
+	case <-ctx.Done():
+		return floe.Stats{}, ctx.Err()
+	}
+}
+
+func (m meeting) Queue(ns string, opts ...floe.AccessOption) *queue.Store {
+	<-m.asked
+	close(m.answered)
+	return m.Backend.Queue(ns, opts...)
+}
+
+// TestProblemsWaitTogether: a part that takes long holds up no other, and what has failed is named.
+func TestProblemsWaitTogether(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	m := meeting{openNode(t), make(chan struct{}), make(chan struct{})}
+	list, err := newHandler(m, Options{}).problems(ctx, namespaceRequest{"shop"})
+	if want := (missingPart{"nodes and shards", "unavailable"}); err != nil || len(list.Partial) != 1 || list.Partial[0] != want {
+		t.Errorf("problems are %+v, %v, want that %v are missing", list, err, want)
+	}
+}
+
+// TestProblemsPanic: a bug in one part is an answer like any other, not the end of the program.
+func TestProblemsPanic(t *testing.T) {
+	h := New(backend{openNode(t), func(context.Context) (floe.Stats, error) { panic("a bug in floe") }})
+	checkError(t, "GET console/problems", get(h, "/api/v1/console/problems"), 500, "internal error")
 }
