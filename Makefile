@@ -53,7 +53,7 @@ browser: packages ## the tests of the console: its parts, what it weighs, and al
 	$(NPM) run -s build
 	@changed=$$(git status --porcelain dashboard/console/dist); if [ -n "$$changed" ]; then echo "dist is not what its sources build: run make console and commit it"; echo "$$changed"; exit 1; fi
 	$(NPM) run -s lint && npm run -s budget && npm test -s
-	FLOE_CHROMIUM="$(or $(CHROMIUM),/usr/bin/chromium)" $(GO) test -count=1 -vet=off $(LINK) -tags console $(if $(FULL),-timeout 30m) -run '^TestBrowser$$' ./dashboard/console $(if $(FULL),-full)
+	FLOE_CHROMIUM="$(or $(CHROMIUM),/usr/bin/chromium)" $(GO) test -v -count=1 -vet=off $(LINK) -tags console $(if $(FULL),-timeout 30m) -run '^TestBrowser$$' ./dashboard/console $(if $(FULL),-full)
 
 monitoring: packages ## a real Prometheus scrapes a node, and the alerts of examples/monitoring are tested, in a few seconds
 	$(banner) 'monitoring'

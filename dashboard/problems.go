@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -127,10 +128,16 @@ func (h *handler) checkNodes(ctx context.Context, _ string, add func(finding)) (
 			add(finding{Kind: "node", Name: n.ID, Severity: "crit", Count: 1, Text: "is " + n.Status + suffix(": ", n.Problem)})
 		}
 	}
+	var unled []string
 	for _, sh := range s.Shards {
 		if sh.Leader == 0 {
-			add(finding{Kind: "shard", Name: strconv.Itoa(sh.ID), Severity: "crit", Count: 1, Text: "has no leader: what is in it can not be read or written"})
+			unled = append(unled, strconv.Itoa(sh.ID))
 		}
+	}
+	if n := len(unled); n > 0 {
+		const most = 16
+		name := strings.Join(unled[:min(n, most)], ", ") + suffix(", ", strings.Repeat("...", min(1, n/(most+1))))
+		add(finding{Kind: "shard", Name: name, Severity: "crit", Count: int64(n), Text: "without a leader: what is there can not be read or written"})
 	}
 	if s.Disk.ReadOnly {
 		add(finding{Kind: "node", Name: strconv.FormatUint(s.Node, 10), Severity: "crit", Count: 1, Text: "has a full disk: what takes space is refused"})

@@ -147,7 +147,7 @@ func TestShardsWithoutLeader(t *testing.T) {
 		}
 	}
 	var list problemList
-	want := finding{Kind: "shard", Name: "2", Severity: "crit", Count: 1, Text: "has no leader: what is in it can not be read or written"}
+	want := finding{Kind: "shard", Name: "2", Severity: "crit", Count: 1, Text: "without a leader: what is there can not be read or written"}
 	if err := json.Unmarshal(get(h, "/api/v1/console/problems").body, &list); err != nil || len(list.Problems) != 1 || list.Problems[0] != want {
 		t.Errorf("problems are %+v, %v, want %+v", list.Problems, err, want)
 	}

@@ -1,6 +1,6 @@
-import type { Page } from 'playwright-core'
 import { expect, test } from 'vitest'
-import { allow, at, full, h1, later, open, settled, theContext, to } from './browser'
+import { accessible, allow, at, fits, full, h1, later, open, settled, signIn, theContext, to } from './browser'
+import { address, views } from './views'
 
 for (const mount of full ? (['root', 'prefix', 'proxy'] as const) : (['prefix', 'proxy'] as const)) {
   test(`mount: the console works at ${mount}`, async () => {
@@ -53,20 +53,43 @@ test('overview: what needs somebody is there, leads to where it is, and changes 
 test('overview: what could not be looked at is said', async () => {
   const p = await open(at.root)
   await p.route('**/console/problems**', r =>
-    r.fulfill({ json: { namespace: 'shop', problems: [], partial: [{ what: 'queues', error: 'shard 2 has no leader' }], truncated: false } }),
+    r.fulfill({
+      json: { namespace: 'shop', problems: [], partial: ['queues', 'runs'].map(what => ({ what, error: 'shard 2 has no leader' })), truncated: false },
+    }),
   )
   await to(p, '#/shop/overview')
-  await p.locator('[data-test=partial]').getByText('queues (shard 2 has no leader)').waitFor()
+  await p.locator('[data-test=partial]').getByText('queues, runs (shard 2 has no leader)').waitFor()
+})
+
+test('shards without a leader are named on every screen, until they have one', async () => {
+  const p = await open('about:blank')
+  const shard = (id: number, leader: number) => ({ id, leader, behind: 0, lsn: 7, queued: 0, waiting: 0 })
+  await p.route('**/console/shards', r => r.fulfill({ json: [shard(0, 1), shard(1, 0), shard(2, 1), shard(3, 0)] }))
+  await p.goto(at.root)
+  for (const [name, hash] of full ? views : views.slice(0, 2)) {
+    await to(p, await address(hash))
+    await settled(p)
+    await p.locator('[data-test=unled]').getByText('2 of 4 shards have no leader (1, 3)').waitFor()
+    await fits(p, name)
+  }
+  await to(p, '#/shop/overview')
+  await p.locator('.health').getByText('2 shards without a leader').waitFor()
+  await p.locator('[data-test=shards] tbody tr').first().getByText('no leader').waitFor()
+  await accessible(p, 'shards without a leader')
+  await p.unroute('**/console/shards')
+  await p.keyboard.press('r')
+  await p.locator('[data-test=unled]').waitFor({ state: 'detached' })
+  await p.locator('[data-test=shards]').getByText('healthy').first().waitFor()
 })
 
 test('overview: its figures are those of the API', async () => {
-  const p = await open(at.root + '#/shop/overview')
+  const p = await open(at.root + '#/warehouse/overview')
   const namespaces = (await (await fetch(at.root + 'api/v1/namespaces')).json()) as { name: string; kv_count: number; queue_count: number }[]
-  const shop = namespaces.find(n => n.name === 'shop')!
+  const warehouse = namespaces.find(n => n.name === 'warehouse')!
   const panel = p.locator('[data-test=namespace]')
   await panel.waitFor()
-  expect(await panel.getByRole('link', { name: /^Keys/ }).innerText()).toContain(shop.kv_count.toLocaleString('en-US'))
-  expect(await panel.getByRole('link', { name: /^Queues/ }).innerText()).toContain(String(shop.queue_count))
+  expect(await panel.getByRole('link', { name: /^Keys/ }).innerText()).toContain(warehouse.kv_count.toLocaleString('en-US'))
+  expect(await panel.getByRole('link', { name: /^Queues/ }).innerText()).toContain(String(warehouse.queue_count))
   await p.locator('[data-test=nodes]').getByText('healthy').waitFor()
   await p.getByRole('img', { name: /^Commands per second/ }).waitFor()
   await panel.getByRole('link', { name: /^Queues/ }).click()
@@ -122,26 +145,26 @@ test('shell: theme, zone and pause are kept', async () => {
   expect(reads - first).toBe(0)
 })
 
-/** Signs in on the page that asks for a key. */
-async function signIn(p: Page, key: string) {
-  await h1(p, 'Sign in')
-  await p.getByLabel('API key').fill(key)
-  await p.keyboard.press('Enter')
-}
-
 test('sign-in: a key is asked for, a wrong one refused, the way back kept', async () => {
   const p = await open(at.guarded + '#/shop/kv/count%2Forders')
   allow(/401/)
   await signIn(p, 'floe_sk_wrong')
   await p.getByText('This key is not valid').waitFor()
+  const waiting = await theContext().newPage()
+  await waiting.goto(at.guarded + '#/shop/kv')
+  await h1(waiting, 'Sign in')
   await signIn(p, at.admin)
   await p.locator('.counter').waitFor()
   expect(p.url()).toContain('#/shop/kv/count%2Forders')
+  // A tab that was waiting for a key has the session too.
+  await h1(waiting, 'KV')
+  expect(waiting.url()).toContain('#/shop/kv')
+  await waiting.close()
   expect(await p.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }]))).not.toContain(at.admin)
   expect(await p.getByRole('button', { name: 'Edit' }).isDisabled()).toBe(false)
   // A new tab of the same mount is signed in.
   const other = await theContext().newPage()
-  await other.goto(at.guarded + '#/shop/overview')
+  await other.goto(at.guarded + '#/shop/overview?refresh=paused')
   await other.getByText('Commands per second').waitFor()
   await p.getByRole('button', { name: 'Sign out' }).click()
   await h1(p, 'Sign in')
@@ -173,11 +196,12 @@ test('sign-in: a key for some namespaces sees these, and of others that it may n
 })
 
 test('sign-in: when the key is taken back the session is over, and one comes back to where one was', async () => {
-  const p = await open(at.guarded + '#/shop/queues')
+  const p = await open(at.guarded + '#/shop/queues', { clock: true })
   allow(/401/)
   await signIn(p, at.guest)
   await p.getByRole('row', { name: /^mail/ }).waitFor()
   expect((await fetch(at.revoke)).status).toBe(200)
+  await p.clock.runFor(2000)
   await h1(p, 'Sign in')
   expect(await p.evaluate(() => JSON.stringify({ ...sessionStorage }))).toBe('{}')
   await signIn(p, at.admin)
@@ -296,11 +320,12 @@ test('an update: what the tab can not load any more says so, and a reload goes o
 })
 
 test('freshness: a node that can not be reached leaves what was read, and comes back', async () => {
-  for (const [hash, shown] of [
-    ['#/shop/queues', 'mail'],
+  const screens = [
     ['#/shop/ts/cpu?range=15m', 'usage'],
+    ['#/shop/queues', 'mail'],
     ['#/shop/floql?q=cpu%5B1h%5D%20%7C%20avg()', ' series,'],
-  ] as const) {
+  ] as const
+  for (const [hash, shown] of full ? screens : screens.slice(0, 2)) {
     const p = await open(at.root + hash, { clock: true })
     allow(/ERR_INTERNET_DISCONNECTED|Failed to load/)
     const what = p.locator('#main h2, #main [role=row], [data-test=result]').filter({ hasText: shown }).first()

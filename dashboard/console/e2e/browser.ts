@@ -117,6 +117,13 @@ export async function settled(p: Page) {
 
 export const h1 = (p: Page, text: string | RegExp) => p.getByRole('heading', { level: 1, name: text }).waitFor()
 
+/** Signs in on the page that asks for a key. */
+export async function signIn(p: Page, key: string) {
+  await h1(p, 'Sign in')
+  await p.getByLabel('API key').fill(key)
+  await p.keyboard.press('Enter')
+}
+
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
 /** Fails if axe finds anything. */

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { accessible, allow, at, fits, full, h1, later, open, settled, shot, to } from './browser'
+import { accessible, allow, at, fits, full, h1, later, open, settled, shot, signIn, to } from './browser'
 import { address, views } from './views'
 
 const pipeline = (type: string) => `kind: Processing
@@ -191,7 +191,7 @@ test('an editor keeps up with one who types faster than it is drawn', async () =
   await p.getByRole('button', { name: 'Submit a job' }).click()
   const dialog = p.getByRole('dialog')
   await dialog.locator('.editor .cm-content').click()
-  for (let i = 0; i < 8; i++) {
+  for (let i = 0; i < (full ? 8 : 4); i++) {
     await p.keyboard.press('Control+a')
     await p.keyboard.press('Delete')
     await p.keyboard.insertText(pipeline(`filter${i}`))
@@ -280,6 +280,47 @@ for (const theme of full ? (['light', 'dark'] as const) : (['light'] as const)) 
         if (full) await shot(p, `${name}-${theme}-${width}`)
       }
       expect(wrong).toEqual([])
+    })
+
+    test(`look: what lies over the screens, ${theme}, ${width} px`, async () => {
+      const p = await open(at.guarded + '#/shop/kv/config%2Fmail', { theme, width })
+      allow(/401/)
+      const look = async (name: string) => {
+        await fits(p, name)
+        await accessible(p, name)
+        if (full) await shot(p, `${name}-${theme}-${width}`)
+      }
+      await h1(p, 'Sign in')
+      await look('sign-in')
+      if (full) {
+        await signIn(p, 'floe_sk_wrong')
+        await p.getByText('This key is not valid').waitFor()
+        await look('sign-in-refused')
+      }
+      await signIn(p, at.admin)
+      await settled(p)
+      await p.keyboard.press('Control+k')
+      const palette = p.getByRole('combobox', { name: /Go to/ })
+      await palette.waitFor()
+      if (full) await look('palette')
+      await palette.fill('thumb')
+      await p
+        .getByRole('option', { name: /thumbnails/ })
+        .first()
+        .waitFor()
+      await look('palette-found')
+      await p.keyboard.press('Escape')
+      await p.keyboard.press('?')
+      await p.getByRole('dialog', { name: 'Keyboard' }).waitFor()
+      await look('help')
+      await p.keyboard.press('Escape')
+      await p.getByRole('button', { name: 'Edit' }).click()
+      await p.getByRole('dialog', { name: /^Edit/ }).waitFor()
+      // The node does not know the token any more.
+      await p.route('**/api/**', r => r.continue({ headers: { ...r.request().headers(), authorization: 'Bearer gone' } }))
+      await p.getByRole('dialog').getByRole('button', { name: 'Save' }).click()
+      await h1(p, 'Sign in')
+      await look('sign-in-again')
     })
   }
 }

@@ -2,7 +2,7 @@ import './css/tokens.css'
 import './css/base.css'
 import { QueryClientProvider } from '@tanstack/preact-query'
 import { render } from 'preact'
-import { call, refused } from './api/client'
+import { call, refused, sessionOver } from './api/client'
 import { client, watchSelection } from './api/hooks'
 import { asking, authEnabled, forget, joinTabs, token } from './api/session'
 import { startKeys } from './lib/keys'
@@ -29,10 +29,10 @@ async function boot() {
     authEnabled.set(data.auth_enabled)
     if (data.auth_enabled && !data.authenticated) {
       forget() // a token that this tab has kept is good no more
-      await joinTabs()
+      await joinTabs(sessionOver)
       // Nothing is open yet: the login leads to where one wanted to go.
       if (!token.get() && !atLogin()) replace(formatRoute({ ns: '', screen: 'login', id: [], query: { next: location.hash } }))
-    } else void joinTabs()
+    } else void joinTabs(sessionOver)
   } catch {
     // A node that can not be reached, or does not know of keys: the screens say so, or are open.
   }

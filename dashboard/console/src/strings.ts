@@ -2,6 +2,9 @@
 // come formatted. In texts with {names} the page puts elements: see ui/Sentence.
 import { count, plural } from './lib/format'
 
+/** The first of many numbers. */
+const few = (all: readonly number[]) => all.slice(0, 16).join(', ') + (all.length > 16 ? '…' : '')
+
 export const strings = {
   loading: 'Loading',
   retry: 'Try again',
@@ -98,6 +101,7 @@ export const strings = {
     signOut: 'Sign out',
     unreachable: 'unreachable',
     someNodes: (bad: number, all: number, status: string) => `${count(bad)} of ${count(all)} ${status}`,
+    someShards: (n: number) => `${plural(n, 'shard')} without a leader`,
     noScreen: 'No such screen',
     overview: 'Overview',
   },
@@ -182,6 +186,8 @@ export const strings = {
   calm: (ns: string) => `Nothing in the namespace ${ns} needs anybody.`,
   partial: (what: string) => `This is not all: the node could not look at ${what}.`,
   notAllLooked: 'There is more here than was looked at.',
+  unled: (ids: readonly number[], all: number) =>
+    `${count(ids.length)} of ${plural(all, 'shard')} ${ids.length === 1 ? 'has' : 'have'} no leader (${few(ids)}): what is there can not be read or written, and what is shown of it is old.`,
   words: {
     keyboard: 'Keyboard',
     overview: 'Overview',

@@ -138,18 +138,18 @@ describe('json', () => {
 
 test('formats', () => {
   expect([0.4, 5, 999, 1000, 59_900, 61_000, 3_700_000, 90_000_000].map(duration)).toEqual([
-    '0.40 ms',
-    '5 ms',
-    '999 ms',
-    '1.0 s',
-    '60 s',
+    '0.40\u00a0ms', // which no line breaks at
+    '5\u00a0ms',
+    '999\u00a0ms',
+    '1.0\u00a0s',
+    '60\u00a0s',
     '1m 1s',
     '1h 1m',
     '1d 1h',
   ])
-  expect([0, 1023, 1024, 10 << 20].map(bytes)).toEqual(['0 B', '1,023 B', '1.0 KiB', '10 MiB'])
+  expect([0, 1023, 1024, 10 << 20].map(bytes)).toEqual(['0\u00a0B', '1,023\u00a0B', '1.0\u00a0KiB', '10\u00a0MiB'])
   expect([0, 0.251, 3.44, 1200.4].map(rate)).toEqual(['0', '0.25', '3.4', '1,200'])
-  expect(percent(1, 30)).toBe('3.3 %')
+  expect(percent(1, 30)).toBe('3.3\u00a0%')
   expect(ago(1000, 500)).toBe('now')
   expect(ago(0, 61_000)).toBe('1m ago')
   expect(dateTime(1_700_000_000_123, 'utc')).toBe('2023-11-14 22:13:20.123Z')

@@ -23,6 +23,13 @@ const members = new Set(['title', 'hint', 'text', 'label', 'doc', 'message'])
 /** The same in every language: names, keys of a keyboard, notations. */
 const names = new Set(['floe', 'FloQL', 'KV', 'LSN', 'API', 'UTC', 'Ctrl K', 'Ctrl Enter', 'Del', 'JSON', 'Hex', 'Base64', 'ns', 'ms', 'Esc'])
 
+/** Whether a function that returns here makes text of numbers and times: one of lib/format. */
+function formats(n: ts.Node): boolean {
+  if (!n.getSourceFile().fileName.endsWith('lib/format.ts')) return false
+  const f = ts.findAncestor(n, a => ts.isFunctionDeclaration(a) || ts.isArrowFunction(a)) as ts.FunctionDeclaration | ts.ArrowFunction | undefined
+  return f?.type?.getText() === 'string'
+}
+
 /** Whether what stands here is seen by who looks at the page: as text, in an attribute that is read out, in a column's heading, in a toast. */
 function isSeen(node: ts.Node): boolean {
   let from = node
@@ -39,6 +46,7 @@ function isSeen(node: ts.Node): boolean {
     else if (ts.isJsxAttribute(n)) return attributes.has(n.name.getText())
     else if (ts.isPropertyAssignment(n)) return members.has(n.name.getText())
     else if (ts.isNewExpression(n)) return n.expression.getText() === 'Error' || n.expression.getText() === 'ApiError'
+    else if (ts.isReturnStatement(n) || ts.isArrowFunction(n)) return formats(n)
     else if (ts.isCallExpression(n)) return n.expression.getText() === 'toast' && n.arguments[0] !== from
     else if (!ts.isParenthesizedExpression(n) && !ts.isTemplateSpan(n) && !ts.isTemplateExpression(n) && !ts.isAsExpression(n)) return false
   }
@@ -90,6 +98,8 @@ test('the check of texts finds what it is for', () => {
     'toast("ok", say.done)',
     '<p title={x === "some" ? say.a : say.b} />',
   ]
+  const word = 'function ago(n: number): string { return n < 2 ? "now" : `${n} s ago` }'
+  expect([literals('lib/format.ts', word).length, literals('lib/other.ts', word).length]).toEqual([2, 0])
   for (const b of bad) expect([b, literals('x.tsx', b).length]).toEqual([b, 1])
   for (const g of good) expect([g, literals('x.tsx', g).length]).toEqual([g, 0])
 })

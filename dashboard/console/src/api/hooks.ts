@@ -14,7 +14,6 @@ export const client = new QueryClient({
     queries: {
       retry: 0,
       networkMode: 'always',
-      staleTime: 0,
       gcTime: 60_000,
       refetchOnWindowFocus: () => modeOf(route.get(), cadence.get()) !== 'paused',
       refetchOnReconnect: () => modeOf(route.get(), cadence.get()) !== 'paused',
@@ -96,6 +95,7 @@ export function useRead<K extends keyof Routes & string>(
   const q = useQuery<Answer<Routes[K]>, ApiError>({
     queryKey,
     enabled: opts.enabled ?? true,
+    staleTime: every / 2, // what another part of the page has just read is not read again
     queryFn: async ({ signal }) => {
       try {
         const answer = await call(route, args, { signal, ...(opts.raw ? { raw: opts.raw } : {}), ...(opts.body !== undefined ? { body: opts.body } : {}) })

@@ -1,3 +1,13 @@
 // The routes of the API with the types of their answers, as the node's route table prints them, by the names that screens have for them.
-export type { Caller as Me, GraphEdge, GraphNode, JobWork, ProblemList as Problems, QueueState, Routes, StreamActivity as Activity } from './types.gen'
+export type {
+  Caller as Me,
+  GraphEdge,
+  GraphNode,
+  JobWork,
+  ProblemList as Problems,
+  QueueState,
+  Routes,
+  ShardState as Shard,
+  StreamActivity as Activity,
+} from './types.gen'
 export type { RawJSON } from '../lib/json'

@@ -26,7 +26,13 @@ export const asking = store<boolean>(false)
 
 let channel: BroadcastChannel | null = null
 
+/** Begins a session here, and in the tabs of this mount that wait for one. */
 export function signIn(next: string) {
+  take(next)
+  channel?.postMessage({ token: next })
+}
+
+function take(next: string) {
   token.set(next)
   try {
     sessionStorage.setItem(name(), next)
@@ -49,14 +55,14 @@ export function forget() {
   }
 }
 
-/** Shares the token with other tabs of this mount, and asks them for theirs: the origin is the border of trust. */
-export async function joinTabs(): Promise<void> {
+/** Shares the token with other tabs of this mount, and asks them for theirs: the origin is the border of trust. out is called when another one has signed out. */
+export async function joinTabs(out: () => void): Promise<void> {
   if (typeof BroadcastChannel === 'undefined') return
   const bus = (channel = new BroadcastChannel(name()))
   bus.onmessage = ({ data }: MessageEvent<{ ask?: boolean; token?: string; out?: boolean }>) => {
     if (data.ask && token.get()) bus.postMessage({ token: token.get() })
-    else if (data.token && !token.get()) signIn(data.token)
-    else if (data.out) forget()
+    else if (data.token && !token.get()) take(data.token)
+    else if (data.out && token.get()) out()
   }
   if (token.get()) return
   bus.postMessage({ ask: true })

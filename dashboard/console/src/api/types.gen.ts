@@ -653,6 +653,15 @@ export interface SessionAnswer {
   token: string
 }
 
+export interface ShardState {
+  id: number
+  leader: number
+  behind: number
+  lsn: number
+  queued: number
+  waiting: number
+}
+
 export interface StepResult {
   outcome: string
   output: RawJSON | null
@@ -868,6 +877,8 @@ export interface Routes {
   'GET /api/v1/console/me': Caller
   /** What the node has done in each second of the last five minutes. */
   'GET /api/v1/console/rates': Rates
+  /** The shards, and who leads them. */
+  'GET /api/v1/console/shards': ShardState[]
   /** What in a namespace needs somebody to look at it. */
   'GET /api/v1/console/problems': ProblemList
   /** Whether a queue is paused, its bounds, and why its dead letters died. */

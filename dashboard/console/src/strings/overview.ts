@@ -1,4 +1,4 @@
-import { plural } from '../lib/format'
+import { count, plural } from '../lib/format'
 
 export const overview = {
   role: (role: string) => `role ${role}`,
@@ -21,5 +21,11 @@ export const overview = {
   sentLabel: (peak: string) => `Sent per second over five minutes, at most ${peak}`,
   namespace: (ns: string) => `Namespace ${ns}`,
   noNamespace: 'This namespace does not exist yet. The first write creates it.',
+  noLeader: 'no leader',
+  behind: (n: number) => `${count(n)} behind`,
+  shard: 'Shard',
+  queued: '#Proposals',
+  waiting: '#Waiting reads',
+  lsn: '#LSN',
   activeRuns: 'Active runs',
 }

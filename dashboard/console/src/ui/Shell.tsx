@@ -17,6 +17,7 @@ import { Help } from './Help'
 import { Palette } from './Palette'
 import { Boundary } from './Panel'
 import { State } from './State'
+import { Unled, unled, useShards } from './Unled'
 import { Toasts, toast } from './toasts'
 
 const words = strings.words
@@ -144,6 +145,7 @@ export function Shell() {
           </ul>
         </nav>
         <main id="main">
+          <Unled />
           <Page name={route.screen} />
         </main>
         {palette && <Palette close={() => setPalette(false)} />}
@@ -306,6 +308,7 @@ function ThemeSwitch() {
 
 function Health() {
   const q = useRead('GET /api/v1/cluster/stats', {}, 2000)
+  const without = unled(useShards().data?.data ?? []).length
   useStore(shortcuts)
   if (q.error && q.error.status === 0) return <State state="unavailable" word={say.unreachable} />
   const s = q.data?.data
@@ -313,7 +316,13 @@ function Health() {
   const bad = s.nodes.filter(n => n.status !== 'healthy')
   return (
     <a class="health" href={link('overview')} title={say.floe(s.version)}>
-      {bad.length > 0 ? <State state={bad[0]!.status} word={say.someNodes(bad.length, s.nodes.length, bad[0]!.status)} /> : <State state="healthy" />}
+      {bad.length > 0 ? (
+        <State state={bad[0]!.status} word={say.someNodes(bad.length, s.nodes.length, bad[0]!.status)} />
+      ) : without > 0 ? (
+        <State state="unavailable" word={say.someShards(without)} />
+      ) : (
+        <State state="healthy" />
+      )}
       <span class="dim version">{s.version}</span>
     </a>
   )

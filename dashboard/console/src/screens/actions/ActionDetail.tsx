@@ -1,4 +1,4 @@
-import { useMemo, useState } from 'preact/hooks'
+import { useEffect, useMemo, useState } from 'preact/hooks'
 import { useRead } from '../../api/hooks'
 import { useReadOnly } from '../../api/me'
 import type { Routes } from '../../api/routes'
@@ -46,13 +46,19 @@ export function ActionDetail({ name }: { name: string }) {
   const status = query['status'] ?? ''
   const open = query['run'] ?? ''
   const q = useRead('GET /api/v1/actions/:name', { name, namespace: ns }, 3000, { raw: ['recent_runs.*.input', 'recent_runs.*.output', 'workers.*.metadata'] })
-  const runs = useRead('GET /api/v1/actions/:name/runs', { name, namespace: ns, status, limit: 200 }, 3000, { keep: true, raw: ['*.input', '*.output'] })
+  const [following, follow] = useState(false)
+  const runs = useRead('GET /api/v1/actions/:name/runs', { name, namespace: ns, status, limit: 200 }, following ? 1000 : 3000, {
+    keep: true,
+    raw: ['*.input', '*.output'],
+  })
   const readOnly = useReadOnly()
   const [invoking, setInvoking] = useState(false)
   useKeys(readOnly ? {} : { n: () => setInvoking(true) })
   const d = q.data?.data
   const rows = runs.data?.data ?? []
   const selected = useMemo(() => rows.find(r => r.run_id === open) ?? d?.recent_runs.find(r => r.run_id === open), [rows, d, open])
+  // A run that is looked at is followed to its end.
+  useEffect(() => follow(selected?.completed_at === null), [selected])
   const columns: Column<Run>[] = [
     { key: 'id', title: words.run, width: 'minmax(140px, 1fr)', cell: r => <span class="mono">{r.run_id}</span> },
     { key: 'status', title: words.status, width: '105px', cell: r => <State state={r.status} /> },

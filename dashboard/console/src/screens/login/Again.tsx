@@ -27,7 +27,7 @@ export default function Again() {
   }, [signedIn])
   return (
     <dialog ref={ref} class="login-again" aria-label={strings.login.title} onCancel={e => e.preventDefault()}>
-      <KeyForm intro={strings.login.again} done={() => {}} />
+      <KeyForm intro={strings.login.again} />
     </dialog>
   )
 }

@@ -2,8 +2,9 @@ import './Login.css'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { ApiError, call } from '../../api/client'
 import { client } from '../../api/hooks'
-import { signIn } from '../../api/session'
+import { signIn, token } from '../../api/session'
 import { replace, useRoute } from '../../lib/router'
+import { useStore } from '../../lib/store'
 import { strings } from '../../strings'
 
 const say = strings.login
@@ -11,21 +12,22 @@ const say = strings.login
 /** Where a visit begins that needs a key. */
 export default function Login() {
   const next = useRoute().query['next'] ?? ''
+  const signedIn = useStore(token) !== ''
+  // Here, or in another tab.
+  useEffect(() => {
+    if (!signedIn) return
+    client.clear()
+    replace(next.startsWith('#/') && !next.startsWith('#/login') ? next : '#/default/overview')
+  }, [signedIn])
   return (
     <main class="login">
-      <KeyForm
-        intro={say.intro}
-        done={() => {
-          client.clear()
-          replace(next.startsWith('#/') && !next.startsWith('#/login') ? next : '#/default/overview')
-        }}
-      />
+      <KeyForm intro={say.intro} />
     </main>
   )
 }
 
 /** Exchanges an API key for the token of this session. */
-export function KeyForm({ intro, done }: { intro: string; done: () => void }) {
+export function KeyForm({ intro }: { intro: string }) {
   const [key, setKey] = useState('')
   const [pending, setPending] = useState(false)
   const [problem, setProblem] = useState('')
@@ -46,7 +48,6 @@ export function KeyForm({ intro, done }: { intro: string; done: () => void }) {
       const { data } = await call('POST /api/v1/auth/session', {}, { body: JSON.stringify({ api_key: key.trim() }) })
       signIn(data.token)
       setKey('')
-      done()
     } catch (e) {
       const error = e as ApiError
       setProblem(error.status === 401 ? say.invalid : error.status === 429 ? say.tooMany : error.message)

@@ -8,6 +8,7 @@ import { Panel, Query } from '../../ui/Panel'
 import { Spark } from '../../ui/Spark'
 import { State } from '../../ui/State'
 import { Table } from '../../ui/Table'
+import { useShards } from '../../ui/Unled'
 import { Problems } from './Problems'
 import { strings } from '../../strings'
 import { overview as say } from '../../strings/overview'
@@ -185,27 +186,73 @@ export default function Overview() {
             )}
           </Query>
         </Panel>
-        <Panel title={words.nodes} flush>
-          <Query q={stats}>
-            {s => (
-              <Table label={words.nodes} heads={[words.node, words.status, words.role]} test="nodes">
-                {[...s.nodes]
-                  .sort((a, b) => Number(a.status === 'healthy') - Number(b.status === 'healthy'))
-                  .map(n => (
-                    <tr key={n.id}>
-                      <td class="mono">{n.id}</td>
-                      <td>
-                        <State state={n.status} />
-                      </td>
-                      <td>{n.role}</td>
-                    </tr>
-                  ))}
-              </Table>
-            )}
-          </Query>
-        </Panel>
+        <div class="stack">
+          <Panel title={words.nodes} flush>
+            <Query q={stats}>
+              {s => (
+                <Table label={words.nodes} heads={[words.node, words.status, words.role]} test="nodes">
+                  {[...s.nodes]
+                    .sort((a, b) => Number(a.status === 'healthy') - Number(b.status === 'healthy'))
+                    .map(n => (
+                      <tr key={n.id}>
+                        <td class="mono">{n.id}</td>
+                        <td>
+                          <State state={n.status} />
+                        </td>
+                        <td>{n.role}</td>
+                      </tr>
+                    ))}
+                </Table>
+              )}
+            </Query>
+          </Panel>
+          <Shards />
+        </div>
       </div>
     </div>
+  )
+}
+
+const mostShards = 16
+/** So many entries of its log may a replica have before it that reads do not see yet. */
+const muchBehind = 1000
+
+/** The shards, those without a leader first, then those of which the node knows less than others. */
+function Shards() {
+  const q = useShards()
+  return (
+    <Panel title={words.shards} flush>
+      <Query q={q}>
+        {all => (
+          <>
+            <Table label={words.shards} heads={[say.shard, words.status, words.leader, say.lsn, say.queued, say.waiting]} test="shards">
+              {[...all]
+                .sort((a, b) => Number(a.leader !== 0) - Number(b.leader !== 0) || b.behind - a.behind || a.id - b.id)
+                .slice(0, mostShards)
+                .map(s => (
+                  <tr key={s.id}>
+                    <td class="mono">{s.id}</td>
+                    <td>
+                      {s.leader === 0 ? (
+                        <State state="unavailable" word={say.noLeader} />
+                      ) : s.behind > muchBehind ? (
+                        <State state="lagging" word={say.behind(s.behind)} />
+                      ) : (
+                        <State state="healthy" />
+                      )}
+                    </td>
+                    <td class="mono">{s.leader === 0 ? '–' : s.leader}</td>
+                    <td class="num">{count(s.lsn)}</td>
+                    <td class="num">{count(s.queued)}</td>
+                    <td class="num">{count(s.waiting)}</td>
+                  </tr>
+                ))}
+            </Table>
+            {all.length > mostShards && <div class="note">{strings.theFirst(mostShards, all.length)}</div>}
+          </>
+        )}
+      </Query>
+    </Panel>
   )
 }
 

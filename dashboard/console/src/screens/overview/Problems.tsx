@@ -28,6 +28,13 @@ function hrefOf(p: Problem): string {
   }
 }
 
+/** What was not looked at, with each reason once: what is in one shard is out of reach together. */
+function reasons(missing: List['partial']): string {
+  const whats = new Map<string, string[]>()
+  for (const m of missing) whats.set(m.error, [...(whats.get(m.error) ?? []), m.what])
+  return [...whats].map(([error, what]) => `${what.join(', ')} (${error})`).join('; ')
+}
+
 /** What the node finds wrong in a namespace: what somebody who was woken up wants to read first. */
 export function Problems({ ns }: { ns: string }) {
   const q = useRead('GET /api/v1/console/problems', { namespace: ns }, 5000, { keep: true })
@@ -39,7 +46,7 @@ export function Problems({ ns }: { ns: string }) {
           <>
             {d.partial.length > 0 && (
               <div class="note warn" role="status" data-test="partial">
-                {strings.partial(d.partial.map(p => `${p.what} (${p.error})`).join(', '))}
+                {strings.partial(reasons(d.partial))}
               </div>
             )}
             {d.problems.length === 0 ? (

@@ -102,13 +102,13 @@ function GroupInspector({ ns, stream, group, close }: { ns: string; stream: stri
               <dd>{g.max_deliver > 0 ? say.atMost(count(g.max_deliver)) : say.anyNumber}</dd>
             </dl>
             <h3>{words.cursors}</h3>
-            <Table label={words.cursors} heads={[words.partition, words.delivered, words.acknowledged, `#${words.lag}`]} boxed>
+            <Table label={words.cursors} heads={[words.partition, `#${words.lag}`, words.delivered, words.acknowledged]} boxed>
               {g.cursors.map(c => (
                 <tr key={c.partition}>
                   <td>{c.partition}</td>
+                  <td class={c.lag > 0 ? 'num warn' : 'num'}>{count(c.lag)}</td>
                   <td class="mono nowrap">{zero(c.last_delivered)}</td>
                   <td class="mono nowrap">{zero(c.acked)}</td>
-                  <td class={c.lag > 0 ? 'num warn' : 'num'}>{count(c.lag)}</td>
                 </tr>
               ))}
             </Table>
