@@ -25,7 +25,7 @@ import (
 //	go test -run TestModel -seed 7 -runs 6000 ./kv
 func TestModel(t *testing.T) {
 	rig.Models{
-		Primitives: primitives, Runs: 60, Steps: 1000, ShortRuns: 12, ShortSteps: 400, MaxShards: 5,
+		Primitives: primitives, Runs: 24, Steps: 1000, ShortRuns: 12, ShortSteps: 400, MaxShards: 5,
 		Begin: func(t *testing.T, rng *rand.Rand, g rig.Ground, spread bool) rig.Model {
 			return newGroundModel(t, rng, g, spread)
 		},

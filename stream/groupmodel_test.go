@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	groupRuns = flag.Int("group-runs", 8, "runs of TestGroupHistories for each mode")
+	groupRuns = flag.Int("group-runs", 4, "runs of TestGroupHistories for each mode")
 	groupSeed = flag.Uint64("group-seed", 0, "the one run of TestGroupHistories to repeat")
 )
 

@@ -177,6 +177,7 @@ func oneDocument(text string) error {
 }
 
 func TestNoServer(t *testing.T) {
+	t.Parallel()
 	free, other := rig.FreeAddr(t), rig.FreeAddr(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

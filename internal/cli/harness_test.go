@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -142,16 +143,36 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// build returns the path of the program, built for this test.
+// build returns the path of the program.
 func build(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "floe")
-	args := append([]string{"build", "-o", path, "-ldflags=-w"}, plant.BuildFlags()...)
-	if out, err := exec.Command("go", append(args, "../../cmd/floe")...).CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	path, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return path
 }
+
+// built compiles the program once for all tests, into binDir.
+var built = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "floe-cli")
+	if err != nil {
+		return "", err
+	}
+	binDir = dir
+	if err := os.Chmod(dir, 0o755); err != nil { // a test runs it as another user
+		return "", err
+	}
+	path := filepath.Join(dir, "floe")
+	args := append([]string{"build", "-o", path, "-ldflags=-w"}, plant.BuildFlags()...)
+	if out, err := exec.Command("go", append(args, "../../cmd/floe")...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// binDir is removed when all tests have ended.
+var binDir string
 
 // client is an HTTP client that leaves nothing behind.
 func client(t *testing.T) *http.Client {

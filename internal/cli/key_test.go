@@ -15,6 +15,7 @@ import (
 
 // TestKeys runs a node with keys as an operator would, the program itself with real sockets: from bootstrap to a key that is revoked under a follower.
 func TestKeys(t *testing.T) {
+	t.Parallel()
 	path, dir := build(t), t.TempDir()
 	admin := bootstrapBy(t, path, dir)
 	if out, err := exec.Command(path, "server", "bootstrap", "--data-dir", dir).CombinedOutput(); exitCode(err) != exitConflict || !strings.Contains(string(out), "already") {

@@ -165,6 +165,7 @@ func stick(t *testing.T, s *running) net.Conn {
 }
 
 func testStuckClient(t *testing.T, path string) {
+	t.Parallel()
 	s := startBy(t, binary(path, nil), "--data-dir", t.TempDir())
 	stick(t, s)
 	s.signal(syscall.SIGTERM)
@@ -177,6 +178,7 @@ func testStuckClient(t *testing.T, path string) {
 // testStuckCluster stops a node that leads when the others hang: nobody takes over from it, the writes it has have no outcome, and a client is
 // stuck.
 func testStuckCluster(t *testing.T, path string) {
+	t.Parallel()
 	if most := graceTime + cutTime + closeTime; most >= stopTime {
 		t.Errorf("the drain may take %v, the promise is %v", most, stopTime)
 	}

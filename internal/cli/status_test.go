@@ -51,6 +51,7 @@ func mustDecode(t *testing.T, env map[string]string, into any, args ...string) {
 
 // TestNoQuorum asks a node that is left alone: it says how it is, and why it can do nothing.
 func TestNoQuorum(t *testing.T) {
+	t.Parallel()
 	addr := rig.FreeAddr(t)
 	_, port, _ := net.SplitHostPort(addr)
 	s := start(t, "--data-dir", t.TempDir(), "--shards", "1", "--port", port, "--node-id", "1",

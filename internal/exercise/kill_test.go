@@ -14,7 +14,7 @@ import (
 	"github.com/floedb/floe/internal/rig"
 )
 
-var killsFlag = flag.Int("kills", 16, "how often TestKill kills its child, with each durability half of it")
+var killsFlag = flag.Int("kills", 8, "how often TestKill kills its child, with each durability half of it")
 
 // TestKill kills a process with 8 writers, a watcher and timers at random moments, crash upon crash on the same directory. After
 // each kill all that was acknowledged, or shown by a watch, is there, each transaction as a whole, with Async as well: history

@@ -343,6 +343,7 @@ func (c *counting) audit() {
 // TestProcesses kills and stops nodes that are processes, under load: nothing that was acknowledged is lost, and writes go on without the
 // node soon.
 func TestProcesses(t *testing.T) {
+	t.Parallel()
 	failovers := *failoversFlag
 	if testing.Short() {
 		failovers = 1

@@ -13,11 +13,12 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-var stopsFlag = flag.Int("stops", 3, "how many nodes TestStops stops")
+var stopsFlag = flag.Int("stops", 1, "how many nodes TestStops stops")
 
 // TestStops stops the nodes of a cluster one after the other, each when it leads what is written to, and says for how long nothing was acknowledged to those
 // who write: through a node that stays, a client of the one that goes, and one of another. No write fails.
 func TestStops(t *testing.T) {
+	t.Parallel()
 	c := newThree(t)
 	stops := *stopsFlag
 	if testing.Short() {

@@ -170,6 +170,7 @@ func namespaces() (names []string) {
 
 // TestRollingRestart stops and starts each node in turn, under load: nobody notices, neither those at a node that stays nor those at a client.
 func TestRollingRestart(t *testing.T) {
+	t.Parallel()
 	c := newThree(t)
 	client := c.dial(0, 1, 2)
 	ctx, stop := context.WithCancel(t.Context())

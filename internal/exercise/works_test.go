@@ -20,7 +20,7 @@ import (
 	"github.com/floedb/floe/internal/rig"
 )
 
-var workKillsFlag = flag.Int("work-kills", 2, "how many processes TestWorks kills, of a cluster and of a node alone each")
+var workKillsFlag = flag.Int("work-kills", 1, "how many processes TestWorks kills, of a cluster and of a node alone each")
 
 // TestWorks has clients do the works of all primitives beside each other, on processes that are killed: three of them, and one alone.
 func TestWorks(t *testing.T) {

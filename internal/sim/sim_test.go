@@ -32,9 +32,9 @@ type suite struct {
 }
 
 var (
-	oneNode = suite{"TestNode", 24, 10, 500, 1}
-	cluster = suite{"TestCluster", 5, 3, 2000, 3}
-	five    = suite{"TestFive", 2, 1, 2000, 5}
+	oneNode = suite{"TestNode", 12, 10, 500, 1}
+	cluster = suite{"TestCluster", 3, 3, 2000, 3}
+	five    = suite{"TestFive", 1, 1, 2000, 5}
 )
 
 // TestNode runs a node that is alone: crashes of all kinds, with either durability.

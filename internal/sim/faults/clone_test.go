@@ -18,7 +18,7 @@ import (
 
 var (
 	crashSeed = flag.Uint64("crash-seed", 0, "seed of the crash suites; 0: a random one")
-	cloneAcks = flag.Int("clone-acks", 500, "acknowledgements after which a crash is tried, over both durabilities")
+	cloneAcks = flag.Int("clone-acks", 200, "acknowledgements after which a crash is tried, over both durabilities")
 )
 
 // TestMain collects garbage less often: a suite opens thousands of nodes, each of which is garbage soon, and takes a third less time.

@@ -20,7 +20,7 @@ import (
 	"github.com/floedb/floe/internal/shard"
 )
 
-var corruptCases = flag.Int("corrupt-cases", 300, "damaged directories that are opened")
+var corruptCases = flag.Int("corrupt-cases", 100, "damaged directories that are opened")
 
 // TestCorrupt damages one thing in the directory of a node: a bit, a block, the end of a file, a file, two files. Whatever it is, the
 // node never gives a wrong answer: it does not open, naming the file, or what needs the damaged part fails, or the damage does no

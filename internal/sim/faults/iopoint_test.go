@@ -20,7 +20,7 @@ import (
 
 var (
 	pointWorkloads = flag.Int("point-workloads", 1, "workloads whose file operations are points of failure")
-	pointStep      = flag.Int("point-step", 12, "of so many file operations one is a point of failure; 1: each")
+	pointStep      = flag.Int("point-step", 30, "of so many file operations one is a point of failure; 1: each")
 )
 
 // pointSkip returns of how many points a test tries one.
