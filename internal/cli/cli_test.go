@@ -253,7 +253,7 @@ func TestStartRefused(t *testing.T) {
 		{[]string{"--no-dashboard", "--no-metrics", "--port", takenPort}, "--port=" + takenPort + ": |address already in use|hint: another node may be running; choose another port with --port"},
 		{[]string{"--no-dashboard", "--bind", "192.0.2.1"}, "192.0.2.1:0|hint: choose an address of this machine with --bind"},
 		{[]string{"--no-dashboard", "--node-id", "1", "--peers", "1=127.0.0.1:1,2=127.0.0.1:2", "--secret-file", file + "2"}, "--secret-file=|no such file"},
-		{[]string{"--no-dashboard", "--node-id", "1", "--peers", "1=127.0.0.1:1,2=127.0.0.1:2", "--secret-file", short}, "secret of 5 bytes is shorter than 16"},
+		{[]string{"--no-dashboard", "--node-id", "1", "--peers", "1=127.0.0.1:1,2=127.0.0.1:2", "--secret-file", short}, "holds 5 bytes, a secret has at least 16"},
 		{[]string{"--no-dashboard", "--tls-cert", file, "--tls-key", file}, "--tls-cert=" + file + ", --tls-key=" + file + ": "},
 		{[]string{"--no-dashboard", "--data-dir", file}, "--data-dir=" + file + ": |not a directory|hint: choose another directory"},
 		{[]string{"--no-dashboard", "--data-dir", filepath.Join(file, "below")}, "not a directory"},
