@@ -12,7 +12,7 @@ import (
 	"github.com/floedb/floe/internal/rig"
 )
 
-var cutsFlag = flag.Int("cuts", 6, "how often TestPower cuts the power, with each durability half of it")
+var cutsFlag = flag.Int("cuts", 12, "how often TestPower cuts the power, with each durability half of it")
 
 // powerInterval is between two syncs of an Async child.
 const powerInterval = 20 * time.Millisecond
