@@ -99,6 +99,7 @@ test-long: ## randomised suites in their long forms, races in full; for the nigh
 	$(GO) test -count=1 -timeout 60m -run '^TestLongRun$$' ./workflow -run-steps 10000
 	$(GO) test -count=1 -timeout 60m -run '^TestTakesBesideFullKeys$$' ./action -behind 1000000 -v
 	$(GO) test -count=1 -timeout 60m -run '^Test(TickAtEveryPoint|KilledWhileFiring|ManyKeys)$$' ./stream/processing -every 1 -windows 1000000 -keys 1000000 -v
+	$(GO) test -count=1 -timeout 60m -run '^TestProcess$$/^(capacity|memory|fairness)$$' ./internal/cli -overload 16s -v
 	$(banner) 'ten million messages, a million series, a hundred million points, ten thousand idle queues and groups'
 	$(GO) test -count=1 -timeout 60m -run '^TestVolume$$' ./internal/exercise -volume 10000000 -v
 	$(GO) test -count=1 -timeout 60m -run '^TestManySeries$$' ./internal/exercise -many-series 1000000 -v

@@ -3,11 +3,15 @@ package dashboard
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
 )
 
@@ -111,6 +115,58 @@ func TestSlotsOfNamespaces(t *testing.T) {
 		s.leave()
 		if s.taken != 0 || s.waiting != 0 || len(s.lines) != 0 {
 			t.Errorf("%d slots are taken, %d requests wait in %d lines", s.taken, s.waiting, len(s.lines))
+		}
+	})
+}
+
+// TestRequestsOfNamespaces is the same over HTTP: requests of one namespace take all the room there is, and those of another one, however they name it, are served;
+// for each of them the latest of the many that wait is refused.
+func TestRequestsOfNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node, err := floe.Open(floe.Config{Shards: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer node.Close()
+		h := New(node, Options{MaxConcurrent: 1})
+		first, finish := io.Pipe()
+		floods, others := make(chan answer, 100), make(chan answer, 100)
+		send := func(method, target string, body io.Reader, done chan answer) {
+			go func() { done <- record(h, httptest.NewRequest(method, target, body)) }()
+			synctest.Wait()
+		}
+		const flood = "/api/v1/kv/namespaces/flood/keys/k"
+		send("PUT", flood, first, floods) // and has the slot until its body is there
+		for range waitersOf {
+			send("PUT", flood, strings.NewReader(`{"value":"v"}`), floods)
+		}
+		if len(floods) > 0 {
+			t.Fatalf("there is room for %d, and one was answered: %v", 1+waitersOf, <-floods)
+		}
+		send("PUT", "/api/v1/kv/namespaces/other/keys/k", strings.NewReader(`{"value":"v"}`), others)
+		send("POST", "/api/v1/queues/q?namespace=another", strings.NewReader("v"), others)
+		if len(floods) != 2 || len(others) > 0 {
+			t.Fatalf("%d of the flood are answered and %d of the others, want 2 and none", len(floods), len(others))
+		}
+		for range 2 {
+			got := <-floods
+			if checkError(t, "the latest of the flood", got, 429, "the limit is 1"); got.header.Get("Retry-After") == "" {
+				t.Errorf("Retry-After: %v", got.header)
+			}
+		}
+		if _, err := io.WriteString(finish, `{"value":"v"}`); err != nil {
+			t.Fatal(err)
+		}
+		finish.Close()
+		for range 2 {
+			if got := <-others; got.status != 200 {
+				t.Errorf("of another namespace: %v", got)
+			}
+		}
+		for range waitersOf - 1 {
+			if got := <-floods; got.status != 200 {
+				t.Errorf("of the flood: %v", got)
+			}
 		}
 	})
 }

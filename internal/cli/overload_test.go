@@ -207,29 +207,9 @@ func testCapacity(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	for port, call := range map[string]caller{
-		"http": func(key string) outcome {
-			resp, err := put(c, s.url, key)
-			switch {
-			case err == nil && resp.StatusCode == http.StatusOK:
-				return succeeded
-			case err == nil && resp.StatusCode == http.StatusTooManyRequests:
-				return refused
-			}
-			return failed
-		},
-		"client port": func(key string) outcome {
-			_, err := db.KV("default").Put(t.Context(), key, []byte("v"))
-			switch {
-			case err == nil:
-				return succeeded
-			case errors.Is(err, floe.ErrBusy):
-				return refused
-			}
-			return failed
-		},
-	} {
+	for port, of := range callersAt(t, s, c, db) {
 		t.Run(port, func(t *testing.T) {
+			call := of("default")
 			// In turns: what else the machine does is then in all of them.
 			var closed, twice, fourTimes offered
 			part := *overloadFor / rounds
@@ -257,6 +237,85 @@ func testCapacity(t *testing.T, path string) {
 				t.Errorf("a second later %d are refused", again.of[refused])
 			}
 		})
+	}
+}
+
+// callersAt returns, for each port of a server, who writes there to a namespace.
+func callersAt(t *testing.T, s *running, c *http.Client, db *floe.Client) map[string]func(namespace string) caller {
+	return map[string]func(string) caller{
+		"http": func(namespace string) caller {
+			return func(key string) outcome {
+				status, _, err := call(c, "PUT", s.url+"/api/v1/kv/namespaces/"+namespace+"/keys/"+key, `{"value":"v"}`)
+				switch {
+				case err == nil && status == http.StatusOK:
+					return succeeded
+				case err == nil && status == http.StatusTooManyRequests:
+					return refused
+				}
+				return failed
+			}
+		},
+		"client port": func(namespace string) caller {
+			store := db.KV(namespace)
+			return func(key string) outcome {
+				_, err := store.Put(t.Context(), key, []byte("v"))
+				switch {
+				case err == nil:
+					return succeeded
+				case errors.Is(err, floe.ErrBusy):
+					return refused
+				}
+				return failed
+			}
+		},
+	}
+}
+
+// testFairness has 256 callers of one namespace write as fast as they can beside a few of another one, at each port. With -overload it measures what is left to
+// those few: a fourth of what they do alone at least. Of one alone that is told only: what he waits for is a processor, which his rivals, who are in his process, and
+// the server want too. Without -overload it only looks that all are answered, and those few too; TestRequestsOfNamespaces and TestTurns do the counting.
+func testFairness(t *testing.T, path string) {
+	s := startBy(t, binary(path, nil), "--data-dir", t.TempDir(), "--shards", "1", "--max-requests", "64")
+	defer s.stop()
+	c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 512}, Timeout: patience}
+	defer c.CloseIdleConnections()
+	db, err := floe.Dial(t.Context(), []string{s.addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	last, few := 100*time.Millisecond, []int{1}
+	if *overloadFor > 0 {
+		last, few = *overloadFor/rounds, []int{1, 16}
+	}
+	for port, of := range callersAt(t, s, c, db) {
+		for _, n := range few {
+			t.Run(fmt.Sprintf("%s/%d", port, n), func(t *testing.T) {
+				flood, other := of("flood"), of("other")
+				var alone, beside, crowd offered
+				turns := 1
+				if *overloadFor > 0 {
+					turns = rounds
+				}
+				for range turns { // what else the machine does is then in both
+					alone.add(offer(other, n, 0, last))
+					var flooding sync.WaitGroup
+					flooding.Go(func() { crowd.add(offer(flood, 256, 0, last)) })
+					beside.add(offer(other, n, 0, last))
+					flooding.Wait()
+				}
+				share := float64(beside.of[succeeded]) / float64(max(alone.of[succeeded], 1))
+				t.Logf("alone: %v", alone)
+				t.Logf("beside 256: %v, %.0f %%", beside, 100*share)
+				t.Logf("the 256: %v", crowd)
+				if alone.of[failed]+beside.of[failed]+crowd.of[failed] > 0 {
+					t.Error("some answers are neither success nor busy")
+				}
+				if beside.of[succeeded] == 0 || crowd.of[succeeded] == 0 || *overloadFor > 0 && n > 1 && share < 0.25 {
+					t.Errorf("beside 256 callers of another namespace %d make %.0f %% of what they make alone, want 25 %%", n, 100*share)
+				}
+			})
+		}
 	}
 }
 
