@@ -13,14 +13,15 @@ interface Target {
   what: string
   name: string
   href: string
+  id?: string // by which it can be found too
 }
 
 /** Everything of a namespace that has a name, as far as one read each tells. */
 async function names(ns: string, signal: AbortSignal): Promise<Target[]> {
   const opts = { signal }
-  const of = async <T,>(read: Promise<{ data: T[] }>, what: string, name: (t: T) => string, screen: string) => {
+  const of = async <T,>(read: Promise<{ data: T[] }>, what: string, name: (t: T) => string, screen: string, id = name) => {
     try {
-      return (await read).data.map(t => ({ what, name: name(t), href: link(screen, [name(t)], {}, ns) }))
+      return (await read).data.map(t => ({ what, name: name(t), href: link(screen, [id(t)], {}, ns), id: id(t) }))
     } catch {
       return []
     }
@@ -32,7 +33,13 @@ async function names(ns: string, signal: AbortSignal): Promise<Target[]> {
     of(call('GET /api/v1/actions', { namespace: ns }, opts), say.kinds.action, s => s.name, 'actions'),
     of(call('GET /api/v1/workflow/definitions', { namespace: ns }, opts), say.kinds.workflow, s => s.name, 'workflows'),
     of(call('GET /api/v1/workers', { namespace: ns }, opts), say.kinds.worker, s => s.worker_id, 'workers'),
-    of(call('GET /api/v1/processing/jobs', { namespace: ns }, opts), say.kinds.job, s => s.job_id, 'processing'),
+    of(
+      call('GET /api/v1/processing/jobs', { namespace: ns }, opts),
+      say.kinds.job,
+      s => s.name,
+      'processing',
+      s => s.job_id,
+    ),
   ])
   return all.flat()
 }
@@ -94,7 +101,7 @@ export function Palette({ close }: { close: () => void }) {
   ]
   const sought = text.trim().toLowerCase()
   const matching = everything
-    .map(t => ({ t, at: t.name.toLowerCase().indexOf(sought) }))
+    .map(t => ({ t, at: Math.max(t.name.toLowerCase().indexOf(sought), t.id?.toLowerCase() === sought ? 0 : -1) }))
     .filter(m => m.at >= 0)
     .sort((a, b) => Math.min(a.at, 1) - Math.min(b.at, 1))
     .map(m => m.t)
