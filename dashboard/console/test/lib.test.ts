@@ -89,7 +89,7 @@ describe('json', () => {
       '[}',
       '{]',
       '{"a":]',
-      '['.repeat(100_000),
+      '['.repeat(30_000), // deeper than calls can be,
     ]) {
       expect(isJSON(bad)).toBe(false)
       expect(() => pretty(bad)).toThrow(SyntaxError)
@@ -99,7 +99,7 @@ describe('json', () => {
     const next = random(11)
     const parts = ['{', '}', '[', ']', ',', ':', '"a"', '1', 'true', ' ']
     let taken = 0
-    for (let i = 0; i < 20_000; i++) {
+    for (let i = 0; i < 5000; i++) {
       const text = Array.from({ length: 1 + Math.floor(next() * 7) }, () => parts[Math.floor(next() * parts.length)]).join('')
       let formatted = true
       try {
