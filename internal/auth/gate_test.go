@@ -20,13 +20,18 @@ type door struct {
 	revision uint64
 	asked    int
 	during   func() // nil, or what happens while it is asked
+	proposed int
 	revoked  string
 }
 
 func (d *door) Propose(_ context.Context, _ engine.ShardID, cmd engine.Command) ([]byte, error) {
-	r, err := decodeRevoke(cmd)
-	d.revoked = r.id
-	return nil, err
+	d.proposed++
+	if cmd.Kind == kindRevoke {
+		r, err := decodeRevoke(cmd)
+		d.revoked = r.id
+		return nil, err
+	}
+	return nil, nil
 }
 
 func (d *door) Query(_ context.Context, _ engine.ShardID, q engine.Query) error {

@@ -1,0 +1,239 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/internal/toy"
+)
+
+// grantOf returns what the holder of a key may do.
+func grantOf(role Role, namespaces ...string) *Grant {
+	return newGrant(storedKey{Key: Key{ID: "0123456789abcdef", Role: role, Namespaces: namespaces}})
+}
+
+// aboutAll is a query about all namespaces.
+type aboutAll struct{ engine.Query }
+
+func (aboutAll) Machine() engine.MachineID { return engine.MachineTest }
+
+// TestGrants: what each key is good for: commands and queries in its namespaces and in others, about all of them, and about keys.
+func TestGrants(t *testing.T) {
+	p := toy.Primitive()
+	p.Commands = slices.Clone(p.Commands)
+	for i := range p.Commands {
+		p.Commands[i].Reaches = p.Commands[i].Kind == toy.Send // stands for what goes on in other namespaces
+	}
+	wire := engine.NewWire([]engine.Primitive{p})
+	nobody := newGrant(storedKey{})
+	nobody.open = true
+	neighbor := *nobody
+	neighbor.local = true
+	create := createCommand{key: Key{ID: "0123456789abcdef", Role: Read}}
+	bootstrap, createKey := command(kindBootstrap, create.code), command(kindCreate, create.code)
+	revoke := revokeCommand{"0123456789abcdef"}
+	revokeKey := command(kindRevoke, revoke.code)
+	write, reach := toy.Command{Kind: toy.Add, Name: "n", Delta: 1}, toy.Command{Kind: toy.Send, Name: "n"}
+	allowed := map[string]func(*Grant) error{
+		"read a":      func(g *Grant) error { return g.Query(&engine.NamespaceQuery{Name: "a"}) },
+		"read b":      func(g *Grant) error { return g.Query(&engine.NamespaceQuery{Name: "b"}) },
+		"read system": func(g *Grant) error { return g.Query(&engine.NamespaceQuery{Name: engine.SystemNamespace}) },
+		"read all":    func(g *Grant) error { return g.Query(aboutAll{}) },
+		"read keys":   func(g *Grant) error { return g.Query(new(keysQuery)) },
+		"write a":     func(g *Grant) error { return g.Command(wire, write.In("a")) },
+		"write b":     func(g *Grant) error { return g.Command(wire, write.In("b")) },
+		"reach":       func(g *Grant) error { return g.Command(wire, reach.In("a")) },
+		"bootstrap":   func(g *Grant) error { return g.Command(wire, bootstrap) },
+		"create":      func(g *Grant) error { return g.Command(wire, createKey) },
+		"revoke":      func(g *Grant) error { return g.Command(wire, revokeKey) },
+	}
+	everything := []string{"read a", "read b", "read system", "read all", "read keys", "write a", "write b", "reach", "bootstrap", "create", "revoke"}
+	for name, c := range map[string]struct {
+		grant *Grant
+		may   []string
+	}{
+		"nobody":          {nobody, slices.DeleteFunc(slices.Clone(everything), func(what string) bool { return what == "bootstrap" })},
+		"nobody, near":    {&neighbor, everything},
+		"an admin":        {grantOf(Admin), everything},
+		"a writer":        {grantOf(Write), []string{"read a", "read b", "read all", "write a", "write b", "reach"}},
+		"a reader":        {grantOf(Read), []string{"read a", "read b", "read all"}},
+		"a writer for a":  {grantOf(Write, "a"), []string{"read a", "write a"}},
+		"a reader for a":  {grantOf(Read, "a"), []string{"read a"}},
+		"a reader for ab": {grantOf(Read, "a", "b"), []string{"read a", "read b"}},
+	} {
+		for what, may := range allowed {
+			if err := may(c.grant); (err == nil) != slices.Contains(c.may, what) || err != nil && !errors.Is(err, engine.ErrUnauthorized) {
+				t.Errorf("%s, %s: %v", name, what, err)
+			}
+		}
+	}
+}
+
+// TestNamespacesOfGrant: a listing of namespaces has those that the holder may see, in pages that are full up to the last one.
+func TestNamespacesOfGrant(t *testing.T) {
+	all := []string{engine.SystemNamespace}
+	for i := range 20 {
+		all = append(all, fmt.Sprintf("n%02d", i))
+	}
+	pages := func(q engine.Query) error {
+		list := q.(*engine.NamespacesQuery)
+		for _, name := range all {
+			if name > list.After && len(list.Infos) < list.Limit {
+				list.Infos = append(list.Infos, engine.NamespaceInfo{Name: name})
+			}
+		}
+		return nil
+	}
+	for _, c := range []struct {
+		grant *Grant
+		after string
+		want  []string
+	}{
+		{grantOf(Admin), "", all[:3]}, {grantOf(Read), "", all[1:4]}, {grantOf(Read, "n01", "n08", "n15", "n19"), "", []string{"n01", "n08", "n15"}},
+		{grantOf(Read, "n01", "n08", "n15", "n19"), "n15", []string{"n19"}}, {grantOf(Read, "x"), "", nil},
+	} {
+		q := &engine.NamespacesQuery{After: c.after, Limit: 3}
+		if err := c.grant.Ask(q, pages); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, info := range q.Infos {
+			got = append(got, info.Name)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%v after %q: %v, want %v", c.grant.Key(), c.after, got, c.want)
+		}
+	}
+}
+
+// TestKeyStoreSendsAway: whoever came in while there was no key store, from near or afar, is sent away when there is one.
+func TestKeyStoreSendsAway(t *testing.T) {
+	d := new(door)
+	g, _ := newTestGate(t, d)
+	near, errNear := g.Enter(t.Context(), "", "127.0.0.1", true)
+	far, errFar := g.Enter(t.Context(), "", "192.0.2.1", false)
+	if err := errors.Join(errNear, errFar); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	far.AfterEnd(func() { close(ended) })
+	d.add(t, Admin)
+	if err := g.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	if !errors.Is(near.Err(), engine.ErrUnauthorized) || !errors.Is(far.Err(), engine.ErrUnauthorized) {
+		t.Errorf("from near: %v, from afar: %v", near.Err(), far.Err())
+	}
+	if _, err := g.Enter(t.Context(), "", "127.0.0.1", true); !errors.Is(err, engine.ErrUnauthorized) {
+		t.Errorf("without a key: %v", err)
+	}
+}
+
+// TestKeysThatCanNotBe: keys that nobody should have are refused before they are proposed, and what Keep says stops one that could.
+func TestKeysThatCanNotBe(t *testing.T) {
+	d := new(door)
+	d.add(t, Admin)
+	g, _ := newTestGate(t, d)
+	many := make([]string, MaxNamespaces+1)
+	for i := range many {
+		many[i] = fmt.Sprintf("n%03d", i)
+	}
+	for name, k := range map[string]Key{
+		"no role": {}, "an unknown role": {Role: Admin + 1}, "an admin of a namespace": {Role: Admin, Namespaces: []string{"a"}}, "a namespace twice": {Role: Read, Namespaces: []string{"a", "a"}},
+		"namespaces in no order": {Role: Read, Namespaces: []string{"b", "a"}}, "a system namespace": {Role: Write, Namespaces: []string{"_system"}},
+		"too many namespaces": {Role: Read, Namespaces: many}, "a name with a control character": {Role: Read, Name: "a\n"},
+	} {
+		if _, _, err := g.Create(t.Context(), k, nil); !errors.Is(err, engine.ErrInvalid) || d.proposed > 0 {
+			t.Errorf("%s: %v, %d commands", name, err, d.proposed)
+		}
+	}
+	if _, _, err := g.Create(t.Context(), Key{Role: Read, Namespaces: many[1:]}, nil); err != nil || d.proposed != 1 {
+		t.Errorf("as many namespaces as may be: %v, %d commands", err, d.proposed)
+	}
+	lost := errors.New("lost")
+	var told Secret
+	_, secret, err := g.Create(t.Context(), Key{Role: Read}, func(_ Key, s Secret) error { told = s; return lost })
+	if !errors.Is(err, lost) || secret != "" || told == "" || d.proposed != 1 {
+		t.Errorf("a key that is not kept: %v, %d commands", err, d.proposed)
+	}
+	_, _, err = g.Bootstrap(t.Context(), Key{}, func(Key, Secret) error { t.Error("told a key that there will not be"); return nil })
+	if !errors.Is(err, engine.ErrExists) || d.proposed != 1 {
+		t.Errorf("a second bootstrap: %v, %d commands", err, d.proposed)
+	}
+}
+
+// TestBoundsOfMemory: neither sessions nor addresses that wrong keys come from are remembered without bound.
+func TestBoundsOfMemory(t *testing.T) {
+	d := new(door)
+	key := d.add(t, Read)
+	g, now := newTestGate(t, d)
+	grant, err := g.Enter(t.Context(), key, "192.0.2.1", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range maxSessions + 10 {
+		g.remember([32]byte{byte(i), byte(i >> 8)}, checked{grant: grant})
+	}
+	if n := len(g.sessions); n > maxSessions {
+		t.Errorf("%d sessions are remembered, the limit is %d", n, maxSessions)
+	}
+	for i := range maxRemembered + 10 {
+		if err := g.failed.note(fmt.Sprintf("10.0.%d.%d", i>>8, i&255), *now); !errors.Is(err, engine.ErrUnauthorized) {
+			t.Fatal(err)
+		}
+	}
+	if n := len(g.failed.by); n > maxRemembered {
+		t.Errorf("%d addresses are remembered, the limit is %d", n, maxRemembered)
+	}
+	*now = now.Add(failureTime)
+	_ = g.failed.note("192.0.2.9", *now)
+	if n := len(g.failed.by); n != 1 {
+		t.Errorf("%d addresses are remembered when the time of all others is over", n)
+	}
+}
+
+// TestOneAddress: an address is one however it is written, and a network of IPv6 is one.
+func TestOneAddress(t *testing.T) {
+	for _, pair := range [][2]string{{"192.0.2.1", "::ffff:192.0.2.1"}, {"2001:db8::1", "2001:db8::ffff:1"}, {"fe80::1%eth0", "fe80::1%eth1"}, {"::1", "::1"}} {
+		if source(pair[0]) != source(pair[1]) {
+			t.Errorf("%s and %s: %s, %s", pair[0], pair[1], source(pair[0]), source(pair[1]))
+		}
+	}
+	for _, pair := range [][2]string{{"192.0.2.1", "192.0.2.2"}, {"2001:db8::1", "2001:db8:0:1::1"}, {"::1", "127.0.0.1"}, {"odd", "odder"}} {
+		if source(pair[0]) == source(pair[1]) {
+			t.Errorf("%s and %s are one: %s", pair[0], pair[1], source(pair[0]))
+		}
+	}
+}
+
+// TestTooManyKeys: there are no more keys than MaxKeys, and when one goes there is room again.
+func TestTooManyKeys(t *testing.T) {
+	r, g, ctx := rig.New(t, 1, Primitive()), NewGate(1), context.Background()
+	g.Attach(r, r)
+	if _, _, err := g.Bootstrap(ctx, Key{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	id := ""
+	for range MaxKeys - 1 {
+		k, _, err := g.Create(ctx, Key{Role: Read}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id = k.ID
+	}
+	if _, _, err := g.Create(ctx, Key{Role: Read}, nil); !errors.Is(err, engine.ErrBusy) {
+		t.Errorf("a key too many: %v, want ErrBusy", err)
+	}
+	if err := g.Revoke(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := g.Create(ctx, Key{Role: Read}, nil); err != nil {
+		t.Errorf("when one has gone: %v", err)
+	}
+}
