@@ -26,7 +26,8 @@ import (
 //
 // A message says how far its sender has come behind its records: its watermark, or that it is idle. The watermark of a section is the least of its upstreams, which
 // are the sections in front of it in all shards, as pipeline.Watermark makes it of the partitions of a source. That a section is idle is told with what event time runs on from, and
-// up to where: the next window that it may still fire. If there are no records to pass, the same is told alone, at most ten times a second, and only if it has changed.
+// up to where: the next window that it may still fire. If there are no records to pass, the same is told alone, at most ten times a second, or less often if there are more than
+// four shards, and only if it has changed.
 //
 // An inbox that is full refuses messages for now. They wait at the sender, whose section holds when there are more than maxOutBytes of them; so does
 // one in front of a full inbox in its own shard. Messages of each section are in a lane of their own, and count for themselves: a section waits for those behind it, never
@@ -37,8 +38,10 @@ const (
 	maxInboxBytes = 8 << 20
 	// maxMessages is how many messages a tick takes out of an inbox.
 	maxMessages = 1000
-	// tellMillis is how long a section waits before it tells once more how far it has come, and nothing else.
-	tellMillis = 100
+	// minTellMillis is how long a section waits at least before it tells once more how far it has come, and nothing else.
+	minTellMillis = 100
+	// tellMillisPerShard makes that longer where there are many shards. All tell all, so what is told in all would grow with their square.
+	tellMillisPerShard = 25
 )
 
 // standing is how far a section has come in a shard, as others are told.

@@ -42,3 +42,13 @@ func TestClocksOfShards(t *testing.T) {
 		}
 	}
 }
+
+// TestTellsPerShard: what sections tell each other alone grows with the number of shards, not with its square.
+func TestTellsPerShard(t *testing.T) {
+	for shards := 1; shards <= 256; shards *= 2 {
+		every := (&task{shards: shards}).tellMillis()
+		if n := int64(shards*shards) * 1000 / every; every < minTellMillis || n > 40*int64(shards) {
+			t.Errorf("%d shards tell every %d ms: %d messages a second", shards, every, n)
+		}
+	}
+}

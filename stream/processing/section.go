@@ -123,11 +123,16 @@ func (t *task) toTell(v *engine.View, sec *section, in *input, now int64) (bool,
 	if err != nil || t.knows(sec, s) {
 		return false, err
 	}
-	if at := sec.toldAt + tellMillis; at > now {
+	if at := sec.toldAt + t.tellMillis(); at > now {
 		v.WakeAt(at)
 		return false, nil
 	}
 	return true, nil
+}
+
+// tellMillis is how long a section waits before it tells once more how far it has come.
+func (t *task) tellMillis() int64 {
+	return max(minTellMillis, tellMillisPerShard*int64(t.shards))
 }
 
 // ended reports whether a section that has read all there will be has told so.
@@ -159,7 +164,7 @@ func (s *step) passes() (all []output) {
 		m.add(&p.Record)
 	}
 	// The end is told at once: the part may have ended before there is another chance.
-	s.told, s.alone = nil, s.stands.done || s.began >= sec.toldAt+tellMillis
+	s.told, s.alone = nil, s.stands.done || s.began >= sec.toldAt+t.tellMillis()
 	for _, at := range t.places(sec) {
 		m, told := makers[at], sec.told[at]
 		if m == nil && (!s.alone || told == s.stands) {
