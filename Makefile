@@ -188,10 +188,10 @@ race:
 		echo "ok $$1"' '$(BULKY)'
 
 # A suite is a package and flags of its tests. Those that have a time (-for) are random: they take new seeds in each run, which they print, so that short
-# runs add up, and fail if they do too little in it (-least). Of the simulator's planted bugs one is chosen at random.
-suite-sim-node:     suite = internal/sim -test.run '^TestNode$$' -for 6s -least 10
-suite-sim-cluster:  suite = internal/sim -test.run '^TestCluster$$' -for 12s -least 2
-suite-sim-five:     suite = internal/sim -test.run '^TestFive$$' -for 8s -least 1
+# runs add up, and go on until they have done the least of it (-least). Of the simulator's planted bugs one is chosen at random.
+suite-sim-node:     suite = internal/sim -test.run '^TestNode$$' -for 6s -least 5
+suite-sim-cluster:  suite = internal/sim -test.run '^TestCluster$$' -for 8s -least 1
+suite-sim-five:     suite = internal/sim -test.run '^TestFive$$' -for 5s -least 1
 suite-sim-rest:     suite = internal/sim -test.run '^Test(Replay|CrashBetweenSnapshotAndLog)$$' -seeds 2
 suite-planted:      suite = internal/sim -test.run '^TestPlanted$$' -plant-rotate 1
 suite-planted-rest: suite = internal/engine -test.run '^TestPlanted$$'
