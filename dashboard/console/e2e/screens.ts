@@ -1,3 +1,4 @@
+import type { Page } from 'playwright-core'
 import { expect, test } from 'vitest'
 import { accessible, allow, at, fits, full, h1, later, open, settled, shot, signIn, to } from './browser'
 import { address, views } from './views'
@@ -282,45 +283,49 @@ for (const theme of full ? (['light', 'dark'] as const) : (['light'] as const)) 
       expect(wrong).toEqual([])
     })
 
-    test(`look: what lies over the screens, ${theme}, ${width} px`, async () => {
+    const look = async (p: Page, name: string) => {
+      await fits(p, name)
+      await accessible(p, name)
+      if (full) await shot(p, `${name}-${theme}-${width}`)
+    }
+
+    test(`look: the sign-in, ${theme}, ${width} px`, async () => {
       const p = await open(at.guarded + '#/shop/kv/config%2Fmail', { theme, width })
       allow(/401/)
-      const look = async (name: string) => {
-        await fits(p, name)
-        await accessible(p, name)
-        if (full) await shot(p, `${name}-${theme}-${width}`)
-      }
       await h1(p, 'Sign in')
-      await look('sign-in')
+      await look(p, 'sign-in')
       if (full) {
         await signIn(p, 'floe_sk_wrong')
         await p.getByText('This key is not valid').waitFor()
-        await look('sign-in-refused')
+        await look(p, 'sign-in-refused')
       }
       await signIn(p, at.admin)
-      await settled(p)
-      await p.keyboard.press('Control+k')
-      const palette = p.getByRole('combobox', { name: /Go to/ })
-      await palette.waitFor()
-      if (full) await look('palette')
-      await palette.fill('thumb')
-      await p
-        .getByRole('option', { name: /thumbnails/ })
-        .first()
-        .waitFor()
-      await look('palette-found')
-      await p.keyboard.press('Escape')
-      await p.keyboard.press('?')
-      await p.getByRole('dialog', { name: 'Keyboard' }).waitFor()
-      await look('help')
-      await p.keyboard.press('Escape')
       await p.getByRole('button', { name: 'Edit' }).click()
       await p.getByRole('dialog', { name: /^Edit/ }).waitFor()
       // The node does not know the token any more.
       await p.route('**/api/**', r => r.continue({ headers: { ...r.request().headers(), authorization: 'Bearer gone' } }))
       await p.getByRole('dialog').getByRole('button', { name: 'Save' }).click()
       await h1(p, 'Sign in')
-      await look('sign-in-again')
+      await look(p, 'sign-in-again')
+    })
+
+    test(`look: the palette and the help, ${theme}, ${width} px`, async () => {
+      const p = await open(at.root + '#/shop/kv/config%2Fmail', { theme, width })
+      await settled(p)
+      await p.keyboard.press('Control+k')
+      const palette = p.getByRole('combobox', { name: /Go to/ })
+      await palette.waitFor()
+      if (full) await look(p, 'palette')
+      await palette.fill('thumb')
+      await p
+        .getByRole('option', { name: /thumbnails/ })
+        .first()
+        .waitFor()
+      await look(p, 'palette-found')
+      await p.keyboard.press('Escape')
+      await p.keyboard.press('?')
+      await p.getByRole('dialog', { name: 'Keyboard' }).waitFor()
+      await look(p, 'help')
     })
   }
 }
