@@ -1,6 +1,7 @@
 package processing
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/floedb/floe/internal/pipeline"
@@ -51,4 +52,41 @@ func TestTellsPerShard(t *testing.T) {
 			t.Errorf("%d shards tell every %d ms: %d messages a second", shards, every, n)
 		}
 	}
+}
+
+// TestRenumberedMessage: a message of a savepoint has the numbers that sections and sources have in another definition, and its records have the tags that they had.
+func TestRenumberedMessage(t *testing.T) {
+	records := passed{records: []pipeline.Record{{Key: []byte("k"), Value: []byte("v"), Tags: 1}}, sources: []uint16{3}, tags: []string{"large"}}
+	msg := passCommand{to: 6, from: upstream{7, 1}, records: encode(nil, &records, (*passed).code)}
+	value, err := keptMap{3: 5, 6: 9, 7: 8}.inInbox(rowMessage, 9, encode(nil, &msg, (*passCommand).code))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if msg, err = decode(value, (*passCommand).code); err != nil || msg.to != 9 || msg.from != (upstream{8, 1}) {
+		t.Fatalf("message %+v, %v", msg, err)
+	}
+	m := &mail{task: &task{sources: []uint16{4, 5}, prog: tagged(t)}}
+	got, err := m.records(&msg)
+	if err != nil || len(got) != 1 || got[0].Origin.Source != 1 || fmt.Sprint(got[0].Tags.In(m.task.prog.Tags())) != "[large]" {
+		t.Errorf("records %+v, %v", got, err)
+	}
+}
+
+// tagged returns a program with the tags small and large.
+func tagged(t *testing.T) *pipeline.Program {
+	t.Helper()
+	job, problems := pipeline.Parse([]byte(`
+name: tagged
+sources: [{name: in, stream: {name: in}}]
+operators: [{name: c, type: classify, rules: [{condition: not_empty, tag: small}, {condition: not_empty, tag: large}]}]
+sinks: [{name: out, stream: {name: out}}]
+`))
+	if job == nil {
+		t.Fatal(problems)
+	}
+	p, err := pipeline.Compile(job, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
