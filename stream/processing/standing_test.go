@@ -149,3 +149,33 @@ func TestSpreadSourceAgain(t *testing.T) {
 		t.Errorf("job %s: %s, %+v", j.Status, j.Reason, j.Metrics)
 	}
 }
+
+// TestSpreadSavepointWhileRestoring: a savepoint that is asked for while some parts are still being restored is made when they have been.
+func TestSpreadSavepointWhileRestoring(t *testing.T) {
+	s, ctx := newSpread(t, 3), context.Background()
+	id := s.submit(keyedSums)
+	s.sell("in", sale{"a", 1000, 1})
+	s.pass()
+	first, err := s.jobs.Savepoint(ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.settle()
+	if _, err := s.jobs.Stop(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	s.Hold(true)
+	_, _ = s.jobs.Restore(canceled(), id, processing.FromSavepoint(first))
+	home, _ := processing.Lane(id)
+	s.leadApart(engine.ShardID(home))
+	_, _ = s.jobs.Savepoint(canceled(), id)
+	s.Hold(false)
+	s.settle()
+	all, err := s.jobs.Savepoints(ctx, id)
+	if err != nil || len(all) != 2 || !all[1].Complete {
+		t.Errorf("savepoints %+v, %v", all, err)
+	}
+	if j := s.job(id); j.Held || j.Status != processing.Running {
+		t.Errorf("job %+v", j)
+	}
+}
