@@ -2,6 +2,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"flag"
@@ -51,52 +52,42 @@ func serve(ctx context.Context, out io.Writer) error {
 		return err
 	}
 
-	first, err := start(ctx, out, node.Addr().String(), "ann", "-hangs")
+	first := worker(ctx, node.Addr().String(), "ann", "-hangs")
+	says, err := first.StdoutPipe()
 	if err != nil {
 		return err
 	}
-	if err := begun(ctx, press, i.Run); err != nil {
+	if err := first.Start(); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "ann is killed")
+	begun, err := bufio.NewReader(says).ReadString('\n')
+	if err != nil {
+		return errors.Join(err, first.Wait())
+	}
+	fmt.Fprint(out, begun+"ann is killed\n")
 	if err := first.Process.Kill(); err != nil {
 		return err
 	}
 	_ = first.Wait() // it was killed
 
-	second, err := start(ctx, out, node.Addr().String(), "bob")
-	if err != nil {
+	second := worker(ctx, node.Addr().String(), "bob")
+	second.Stdout = out
+	if err := second.Start(); err != nil {
 		return err
 	}
 	run, err := press.Wait(ctx, i.Run)
-	if err != nil {
+	if err := errors.Join(err, second.Process.Signal(os.Interrupt), second.Wait()); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "the run is %s by %s in attempt %d: %s\n", run.Status, run.WorkerID, run.Attempt, run.Output)
-	return errors.Join(second.Process.Signal(os.Interrupt), second.Wait())
+	return nil
 }
 
-func start(ctx context.Context, out io.Writer, addr, name string, more ...string) (*exec.Cmd, error) {
+// worker is this program as a worker of the node at addr.
+func worker(ctx context.Context, addr, name string, more ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, os.Args[0], append([]string{"-addr", addr, "-name", name}, more...)...)
-	cmd.Stdout, cmd.Stderr = out, os.Stderr
-	return cmd, cmd.Start()
-}
-
-// begun waits until a worker has a run.
-func begun(ctx context.Context, press *action.Store, id action.RunID) error {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		run, err := press.Run(ctx, id)
-		if err != nil || run.Status == action.Running {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	cmd.Stderr = os.Stderr
+	return cmd
 }
 
 // work is the worker: it connects, and carries out what there is until ctx ends.
