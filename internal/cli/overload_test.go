@@ -43,7 +43,7 @@ func testOverload(t *testing.T, path string) {
 					refused.Add(1)
 				case resp.StatusCode == http.StatusOK:
 					acked.Add(1)
-					mustBeThere(t, s, key)
+					mustBeThere(t, c, s, key)
 				default:
 					t.Errorf("PUT %s: status %d, Retry-After %q", key, resp.StatusCode, resp.Header.Get("Retry-After"))
 				}
@@ -122,9 +122,8 @@ func put(c *http.Client, url, key string) (*http.Response, error) {
 }
 
 // mustBeThere reads a key over HTTP, however busy the node is.
-func mustBeThere(t *testing.T, s *running, key string) {
+func mustBeThere(t *testing.T, c *http.Client, s *running, key string) {
 	t.Helper()
-	c := client(t)
 	for {
 		switch status, answer, err := call(c, "GET", s.url+keyPath(key), ""); {
 		case err == nil && status == http.StatusTooManyRequests:
@@ -380,8 +379,9 @@ func testKilledInOverload(t *testing.T, path string) {
 	}
 	s = startBy(t, binary(path, nil), "--data-dir", dir)
 	defer s.stop()
+	c := client(t)
 	for _, key := range acked {
-		mustBeThere(t, s, key)
+		mustBeThere(t, c, s, key)
 	}
 }
 
