@@ -162,7 +162,7 @@ ifdef BIN
 	| xargs -n 4 -P 8 sh -c '\
 		name="$${1##*/}"; case "$$1" in */examples/*) name="examples/$$name";; esac; cd "$$2" || exit 255; log="$(BIN)/$$name-$$3.log"; run=.; \
 		[ "$$4" = 1 ] || run="^($$("$(BIN)/$$name.test" -test.list . | awk "NR % $$4 == $$3" | paste -sd "|"))\$$"; \
-		"$(BIN)/$$name.test" -test.short -test.paniconexit0 -test.timeout 10m -test.run "$$run" -test.skip "$$0" >"$$log" 2>&1 || { echo "FAIL $$1"; cat "$$log"; exit 1; }; \
+		"$(BIN)/$$name.test" -test.short -test.parallel 2 -test.paniconexit0 -test.timeout 10m -test.run "$$run" -test.skip "$$0" >"$$log" 2>&1 || { echo "FAIL $$1"; cat "$$log"; exit 1; }; \
 		[ "$$4" = 1 ] && echo "ok $$1" || echo "ok $$1, part $$(($$3 + 1)) of $$4"' '$(SUITED)'
 else
 	$(GO) test -short -vet=off $(LINK) -p 8 ./...

@@ -7,6 +7,7 @@ import (
 )
 
 func TestBench(t *testing.T) {
+	t.Parallel()
 	s := start(t, "--data-dir", t.TempDir())
 	defer s.stop()
 	env := map[string]string{"FLOE_ADDR": s.addr}

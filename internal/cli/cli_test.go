@@ -13,9 +13,12 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/floedb/floe/internal/rig"
 )
 
 func TestMain(m *testing.M) {
+	rig.AtOnce(6)
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if binDir != "" {
 			os.RemoveAll(binDir)

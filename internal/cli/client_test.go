@@ -24,6 +24,7 @@ import (
 // TestClient runs the scripts of testdata/scripts, each against a server of its own, of one shard, or four if its name ends in -spread. The golden part is written anew
 // with -rewrite.
 func TestClient(t *testing.T) {
+	t.Parallel()
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		shards := "1"
 		if strings.HasSuffix(path, "-spread.txt") {
@@ -249,6 +250,7 @@ func (zeros) Read(b []byte) (int, error) {
 
 // TestCompletionOfNames asks a node for the names of what it has.
 func TestCompletionOfNames(t *testing.T) {
+	t.Parallel()
 	s := start(t, "--data-dir", t.TempDir(), "--shards", "1")
 	defer s.stop()
 	c := &console{t: t, env: map[string]string{"FLOE_ADDR": s.addr}, dir: t.TempDir()}

@@ -20,6 +20,7 @@ func TestDemoPorts(t *testing.T) {
 
 // TestDemo: the demo says where it is, has something in every primitive when it says so, and ends in order.
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	out, stdout := io.Pipe()
 	var stderr lockedBuffer
 	signal, exited := inProcess(t, []string{"demo", "--port", "0", "--metrics-port", "0", "--dashboard-port", "0", "--seed", "7", "--no-open"}, stdout, &stderr)

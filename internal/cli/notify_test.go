@@ -17,6 +17,7 @@ import (
 // TestService runs the program as systemd does: it is told when the node serves and when it stops, and a SIGHUP has the dashboard show its new
 // certificate, and the metrics, which have the same one.
 func TestService(t *testing.T) {
+	t.Parallel()
 	path, a := build(t), newAuthority(t)
 	issue := func(number int64) {
 		a.issue("node", &x509.Certificate{

@@ -60,6 +60,7 @@ func keyPath(key string) string {
 
 // TestProcess runs the program as an operator would.
 func TestProcess(t *testing.T) {
+	t.Parallel()
 	path := build(t)
 	t.Run("drain under load", func(t *testing.T) { testDrain(t, path) })
 	t.Run("overload", func(t *testing.T) { testOverload(t, path) })

@@ -17,6 +17,7 @@ import (
 )
 
 func TestServerStatus(t *testing.T) {
+	t.Parallel()
 	before := time.Now().Truncate(time.Millisecond)
 	s := start(t, "--data-dir", t.TempDir(), "--shards", "2")
 	defer s.stop()
@@ -89,6 +90,7 @@ func secretFile(t *testing.T) string {
 
 // TestClusterCommands starts three nodes and finds them all from any of them.
 func TestClusterCommands(t *testing.T) {
+	t.Parallel()
 	secret := secretFile(t)
 	addrs := []string{rig.FreeAddr(t), rig.FreeAddr(t), rig.FreeAddr(t)}
 	peers := fmt.Sprintf("1=%s,2=%s,3=%s", addrs[0], addrs[1], addrs[2])

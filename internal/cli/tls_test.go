@@ -78,6 +78,7 @@ func (a *authority) certify(name string) {
 
 // TestTLS has a node that encrypts, and one that also wants certificates, and clients of all kinds.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	a.certify("node")
 	a.certify("client")
@@ -143,6 +144,7 @@ func TestTLS(t *testing.T) {
 
 // TestTLSCluster runs three nodes that show each other certificates.
 func TestTLSCluster(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	a.certify("node")
 	secret := secretFile(t)

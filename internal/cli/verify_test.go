@@ -150,6 +150,7 @@ func TestVerify(t *testing.T) {
 
 // TestVerifyInUse verifies the directory of a server, in its own process and in another: it is refused, and the server keeps its lock.
 func TestVerifyInUse(t *testing.T) {
+	t.Parallel()
 	dir, path := t.TempDir(), build(t)
 	s := start(t, "--data-dir", dir)
 	code, stdout, stderr := run(t, nil, "server", "verify", dir)

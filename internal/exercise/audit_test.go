@@ -33,6 +33,7 @@ const (
 // TestAudit kills processes while producers send and consumers take; some die with what they have, give it back, or take too long. No item
 // that was sent is lost, none is delivered behind its ack, none more often than it may be, and in order where that is promised.
 func TestAudit(t *testing.T) {
+	t.Parallel()
 	crashes := *crashesFlag
 	for name, start := range map[string]func(*testing.T) *processes{"cluster": newProcesses, "alone": newProcess} {
 		t.Run(name, func(t *testing.T) {

@@ -100,6 +100,7 @@ func say(words ...any) {
 // TestConsumers has three processes consume. One or another is killed, as is a node now and then: nothing is lost, and nothing is delivered once it has
 // been acknowledged.
 func TestConsumers(t *testing.T) {
+	t.Parallel()
 	for name, start := range map[string]func(*testing.T) *processes{"three": newProcesses, "one": newProcess} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

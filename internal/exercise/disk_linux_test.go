@@ -317,6 +317,7 @@ func (l *diskLoad) resume() time.Duration {
 // and in one that is killed on the full disk and comes up on it again. Nothing acknowledged is lost, reads and deletes always work, and
 // with space the node writes again by itself.
 func TestDisk(t *testing.T) {
+	t.Parallel()
 	disk := newTmpfs(t, diskBytes)
 	p := &parent{t: t, rng: rand.New(rand.NewPCG(rig.Seed(t), 3))}
 	dir := filepath.Join(disk.root, "data")

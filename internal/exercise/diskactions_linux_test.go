@@ -20,6 +20,7 @@ import (
 // TestActionsOnAFullDisk: nothing is invoked, taken or renewed, and nothing new is waited for in vain. What is under way comes to its end if its output is
 // small, or is cancelled, so that no attempt is made again of what is done; what is larger waits until there is space.
 func TestActionsOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	disk := newTmpfs(t, diskBytes)
 	node, err := floe.Open(floe.Config{DataDir: filepath.Join(disk.root, "data"), Shards: 1})
 	if err != nil {

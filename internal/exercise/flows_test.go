@@ -168,6 +168,7 @@ func doFlowWork(ctx context.Context, notes *kv.Store, t *action.Task, f func(err
 // TestFlows has many runs of a workflow under way at once while the processes that work for them, and nodes, are killed. Each run comes to what its definition
 // and its input say, each call that this takes was carried out, and what is compensated is exactly what has to be, once and in reverse.
 func TestFlows(t *testing.T) {
+	t.Parallel()
 	for name, start := range map[string]func(*testing.T) *processes{"three": newProcesses, "one": newProcess} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -23,6 +23,7 @@ const (
 // TestHerd has many consumers wait, and gives them few messages: as many of them get one, those who have waited longest, and the others stay where
 // they are. The shard sees one command for each of the few.
 func TestHerd(t *testing.T) {
+	t.Parallel()
 	for name, h := range map[string]*herd{
 		"queue":      {send: sendMany, one: dequeueOne},
 		"shared":     {send: appendMany, one: readOne(stream.Shared)},

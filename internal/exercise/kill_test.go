@@ -20,6 +20,7 @@ var killsFlag = flag.Int("kills", 8, "how often TestKill kills its child, with e
 // each kill all that was acknowledged, or shown by a watch, is there, each transaction as a whole, with Async as well: history
 // and counts agree with it, Verify has nothing to report, and opening was quick. In the end each kind of moment has been hit.
 func TestKill(t *testing.T) {
+	t.Parallel()
 	kills := *killsFlag / 2
 	if testing.Short() {
 		kills = 2 * momentCount

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/internal/shard"
 )
 
@@ -48,6 +49,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	rig.AtOnce(6)
 	goleak.VerifyTestMain(m, goleak.Cleanup(exit))
 }
 

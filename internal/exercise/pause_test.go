@@ -25,6 +25,7 @@ const pauseClusters = 4
 // elect a new one and write. When it goes on it must not answer from its old state what was asked after the write: it finds the
 // messages of the others in its mailbox, or was cut off and has to ask.
 func TestPausedLeader(t *testing.T) {
+	t.Parallel()
 	pauses := *pausesFlag / pauseClusters
 	if testing.Short() {
 		pauses = 2

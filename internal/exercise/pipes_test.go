@@ -18,6 +18,7 @@ const actsOfPipes = 25
 //
 //	go test -run '^TestPipes$' -pipe-kills 200 ./internal/exercise
 func TestPipes(t *testing.T) {
+	t.Parallel()
 	works := slices.DeleteFunc(slices.Clone(kit.Works), func(w kit.Work) bool { return w.Name != "processing" && w.Name != "state" })
 	for i := range works {
 		works[i].Clients = 2
@@ -35,6 +36,7 @@ var triggerKillsFlag = flag.Int("trigger-kills", 2, "how many processes TestTrig
 // TestTriggers kills processes while records start runs: of their namespace, of another one and of a spread one. An auditor finds each record in the input of exactly one run, whoever led
 // when it was handed out.
 func TestTriggers(t *testing.T) {
+	t.Parallel()
 	works := slices.DeleteFunc(slices.Clone(kit.Works), func(w kit.Work) bool { return w.Name != "trigger" })
 	for name, start := range map[string]func(*testing.T) *processes{"three": newProcesses, "one": newProcess} {
 		t.Run(name, func(t *testing.T) {

@@ -21,6 +21,7 @@ const powerInterval = 20 * time.Millisecond
 // acknowledged is lost. With Async a shard loses the end of what was acknowledged, and nothing from before its last sync, which
 // is at most an interval ago; what is lost leaves no revision that is given out again.
 func TestPower(t *testing.T) {
+	t.Parallel()
 	cuts := *cutsFlag / 2
 	if testing.Short() {
 		cuts = 6

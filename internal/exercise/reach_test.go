@@ -34,6 +34,7 @@ func (j *journal) logger() *slog.Logger {
 
 // TestMisconfiguredNode: a node that hears the others and can tell them nothing is not healthy, and says why; so do the others. It said "ok".
 func TestMisconfiguredNode(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		change      func(*testing.T, *floe.Config)
 		here, there string // what node 3, and node 1, say of each other

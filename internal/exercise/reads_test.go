@@ -14,7 +14,7 @@ import (
 	"github.com/floedb/floe/kv"
 )
 
-var writesFlag = flag.Int("writes", 2000, "how many writes the readers of TestReadsNeverGoBack see")
+var writesFlag = flag.Int("writes", 300, "how many writes the readers of TestReadsNeverGoBack see")
 
 // TestReadsNeverGoBack increments a few counters while readers look at them in every way there is, by turns: one finds the row in
 // memory, another in the database, another in a snapshot of it. What one has seen no later one may miss.

@@ -82,6 +82,7 @@ func carryOut(ctx context.Context, notes *kv.Store, in job) (int, error) {
 // TestWorkers has three processes carry out runs: one or another is killed, as is a node now and then, and one is stopped for longer than its lease: each run is completed once,
 // by its last attempt, which somebody has had; what a process had that was killed is retried by others after the lease, and what comes late from the one that was stopped is refused.
 func TestWorkers(t *testing.T) {
+	t.Parallel()
 	for name, start := range map[string]func(*testing.T) *processes{"three": newProcesses, "one": newProcess} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -97,6 +97,7 @@ func TestReaderThatTakesNothing(t *testing.T) {
 
 // TestCloseWithReaderThatTakesNothing asks for more than fits into the window and reads none of it: the node closes all the same.
 func TestCloseWithReaderThatTakesNothing(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	honest := r.dial()
 	store := engine.StoreOf(kv.Primitive, engine.NewRouter(honest), "large", 0)

@@ -76,6 +76,7 @@ func asNode(h *hello) {
 
 // TestHostileOpening sends what no honest node or client begins with.
 func TestHostileOpening(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	honest := r.dial()
 	client := r.http()

@@ -50,6 +50,7 @@ func TestOtherShards(t *testing.T) {
 // TestTwoOfOneNode: a copy of a node's directory that is started beside the original is kept out while that is connected, and the original stays. When it
 // has gone, whoever comes with its directory is that node.
 func TestTwoOfOneNode(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	n := r.peer.nodes[2]
 	leave := n.enter("original")

@@ -15,7 +15,7 @@ import (
 // TestCrashBetweenSnapshotAndLog crashes a node when its state holds an installed snapshot and its log does not yet begin behind
 // it: the node has to open again, and must not take this for a log that has lost its end.
 func TestCrashBetweenSnapshotAndLog(t *testing.T) {
-	seeds := uint64(10)
+	seeds := uint64(5)
 	if testing.Short() {
 		seeds = 2
 	}
@@ -53,7 +53,7 @@ func (s *sim) crashBetween(lagging *node) {
 // TestTakesWaitThroughAChangeOfTheLeader: consumers of a queue and of groups in all modes wait when their leader is cut off, or stands still for some time. Whoever
 // leads next serves them with what comes then, and each gets it.
 func TestTakesWaitThroughAChangeOfTheLeader(t *testing.T) {
-	seeds := uint64(12)
+	seeds := uint64(8)
 	if testing.Short() {
 		seeds = 4
 	}
