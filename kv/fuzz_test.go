@@ -41,6 +41,8 @@ func FuzzApplyCommand(f *testing.F) {
 	f.Add(kv.KindPut, kv.PutCommandBody("k", math.MaxInt64), uint16(1))
 	f.Add(kv.KindPut, kv.PutCommandBody("k", math.MaxUint64), uint16(1))
 	f.Add(uint8(0), []byte{}, uint16(0))
+	once := command(f, kv.IncrOp("once", 24, kv.Min(24), kv.Max(24)))
+	f.Add(once.Kind, once.Body, uint16(1))
 	f.Fuzz(func(t *testing.T, kind uint8, body []byte, wait uint16) {
 		r := newRig(t, 1)
 		for _, op := range someOps() {
@@ -53,7 +55,8 @@ func FuzzApplyCommand(f *testing.F) {
 			out := r.Entry(0, cmd)[0]
 			var refused *engine.Error
 			var conflict *kv.ConflictError
-			if out.Err != nil && !errors.As(out.Err, &refused) && !errors.As(out.Err, &conflict) {
+			var bound *kv.BoundError
+			if out.Err != nil && !errors.As(out.Err, &refused) && !errors.As(out.Err, &conflict) && !errors.As(out.Err, &bound) {
 				t.Errorf("kind %d, body %q: %v is no definite refusal", kind, body, out.Err)
 			}
 			if out.Err == nil && kv.DecodeBody(kind, body) != nil {
