@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -18,6 +20,18 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if text := os.Getenv(floodEnv); text != "" {
+		var f flood
+		err := json.Unmarshal([]byte(text), &f)
+		if err == nil {
+			err = f.run(os.Stdin, os.Stdout)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	rig.AtOnce(6)
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if binDir != "" {

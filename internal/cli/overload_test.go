@@ -2,12 +2,15 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -206,7 +209,7 @@ func testCapacity(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	for port, of := range callersAt(t, s, c, db) {
+	for port, of := range callersAt(t.Context(), s.url, c, db) {
 		t.Run(port, func(t *testing.T) {
 			call := of("default")
 			// In turns: what else the machine does is then in all of them.
@@ -240,11 +243,11 @@ func testCapacity(t *testing.T, path string) {
 }
 
 // callersAt returns, for each port of a server, who writes there to a namespace.
-func callersAt(t *testing.T, s *running, c *http.Client, db *floe.Client) map[string]func(namespace string) caller {
+func callersAt(ctx context.Context, url string, c *http.Client, db *floe.Client) map[string]func(namespace string) caller {
 	return map[string]func(string) caller{
 		"http": func(namespace string) caller {
 			return func(key string) outcome {
-				status, _, err := call(c, "PUT", s.url+"/api/v1/kv/namespaces/"+namespace+"/keys/"+key, `{"value":"v"}`)
+				status, _, err := call(c, "PUT", url+"/api/v1/kv/namespaces/"+namespace+"/keys/"+key, `{"value":"v"}`)
 				switch {
 				case err == nil && status == http.StatusOK:
 					return succeeded
@@ -257,7 +260,7 @@ func callersAt(t *testing.T, s *running, c *http.Client, db *floe.Client) map[st
 		"client port": func(namespace string) caller {
 			store := db.KV(namespace)
 			return func(key string) outcome {
-				_, err := store.Put(t.Context(), key, []byte("v"))
+				_, err := store.Put(ctx, key, []byte("v"))
 				switch {
 				case err == nil:
 					return succeeded
@@ -270,9 +273,9 @@ func callersAt(t *testing.T, s *running, c *http.Client, db *floe.Client) map[st
 	}
 }
 
-// testFairness has 256 callers of one namespace write as fast as they can beside a few of another one, at each port. With -overload it measures what is left to
-// those few: a fourth of what they do alone at least. Of one alone that is told only: what he waits for is a processor, which his rivals, who are in his process, and
-// the server want too. Without -overload it only looks that all are answered, and those few too; TestRequestsOfNamespaces and TestTurns do the counting.
+// testFairness has 256 callers of one namespace, in a process of their own, write as fast as they can beside a few of another one, at each port. With -overload
+// it measures what is left to those few: a fourth of what they do alone at least. Of one alone that is told only: what he waits for is a processor, which his
+// rivals and the server want too. Without -overload it only looks that all are answered, and those few too; TestRequestsOfNamespaces and TestTurns do the counting.
 func testFairness(t *testing.T, path string) {
 	s := startBy(t, binary(path, nil), "--data-dir", t.TempDir(), "--shards", "1", "--max-requests", "64")
 	defer s.stop()
@@ -287,35 +290,116 @@ func testFairness(t *testing.T, path string) {
 	if *overloadFor > 0 {
 		last, few = *overloadFor/rounds, []int{1, 16}
 	}
-	for port, of := range callersAt(t, s, c, db) {
+	for port, of := range callersAt(t.Context(), s.url, c, db) {
 		for _, n := range few {
 			t.Run(fmt.Sprintf("%s/%d", port, n), func(t *testing.T) {
-				flood, other := of("flood"), of("other")
-				var alone, beside, crowd offered
+				other := of("other")
+				var alone, beside offered
+				var crowd [outcomes]int64
 				turns := 1
 				if *overloadFor > 0 {
 					turns = rounds
 				}
 				for range turns { // what else the machine does is then in both
 					alone.add(offer(other, n, 0, last))
-					var flooding sync.WaitGroup
-					flooding.Go(func() { crowd.add(offer(flood, 256, 0, last)) })
+					rivals := startFlood(t, flood{URL: s.url, Addr: s.addr, Port: port, Callers: 256})
 					beside.add(offer(other, n, 0, last))
-					flooding.Wait()
+					for i, n := range rivals() {
+						crowd[i] += n
+					}
 				}
 				share := float64(beside.of[succeeded]) / float64(max(alone.of[succeeded], 1))
 				t.Logf("alone: %v", alone)
 				t.Logf("beside 256: %v, %.0f %%", beside, 100*share)
-				t.Logf("the 256: %v", crowd)
-				if alone.of[failed]+beside.of[failed]+crowd.of[failed] > 0 {
+				t.Logf("the 256: %d succeeded, %d refused, %d else", crowd[succeeded], crowd[refused], crowd[failed])
+				if alone.of[failed]+beside.of[failed]+crowd[failed] > 0 {
 					t.Error("some answers are neither success nor busy")
 				}
-				if beside.of[succeeded] == 0 || crowd.of[succeeded] == 0 || *overloadFor > 0 && n > 1 && share < 0.25 {
+				if beside.of[succeeded] == 0 || crowd[succeeded] == 0 || *overloadFor > 0 && n > 1 && share < 0.25 {
 					t.Errorf("beside 256 callers of another namespace %d make %.0f %% of what they make alone, want 25 %%", n, 100*share)
 				}
 			})
 		}
 	}
+}
+
+// flood is what callers in a process of their own do until their input ends.
+type flood struct {
+	URL, Addr, Port string
+	Callers         int
+}
+
+const floodEnv = "FLOE_TEST_FLOOD"
+
+// startFlood starts a flood, and returns when its first call has succeeded. What it returns ends it and tells what became of its calls since then.
+func startFlood(t *testing.T, f flood) (end func() [outcomes]int64) {
+	t.Helper()
+	text, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env, cmd.Stderr = append(os.Environ(), floodEnv+"="+string(text)), os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	told := json.NewDecoder(stdout)
+	var begun [outcomes]int64
+	if err := told.Decode(&begun); err != nil {
+		t.Fatalf("the flood did not begin: %v", err)
+	}
+	return func() (made [outcomes]int64) {
+		stdin.Close()
+		if err := errors.Join(told.Decode(&made), cmd.Wait()); err != nil {
+			t.Errorf("the flood: %v", err)
+		}
+		return made
+	}
+}
+
+// run is the process of a flood.
+func (f flood) run(in io.Reader, out io.Writer) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	db, err := floe.Dial(ctx, []string{f.Addr})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: f.Callers}, Timeout: patience}
+	call := callersAt(ctx, f.URL, c, db)[f.Port]("flood")
+	for call("first") != succeeded {
+	}
+	told := json.NewEncoder(out)
+	if err := told.Encode([outcomes]int64{}); err != nil {
+		return err
+	}
+	var of [outcomes]atomic.Int64
+	var all sync.WaitGroup
+	var over atomic.Bool
+	for id := range f.Callers {
+		all.Go(func() {
+			for i := 0; !over.Load(); i++ {
+				of[call(fmt.Sprintf("%d-%d", id, i%100))].Add(1)
+			}
+		})
+	}
+	_, err = io.Copy(io.Discard, in)
+	over.Store(true)
+	all.Wait()
+	var made [outcomes]int64
+	for i := range of {
+		made[i] = of[i].Load()
+	}
+	return errors.Join(err, told.Encode(made))
 }
 
 // testKilledInOverload kills a server that refuses most of what it is asked: what it acknowledged is there when it is back.
