@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -411,6 +412,21 @@ func TestProfile(t *testing.T) {
 	for _, kind := range []string{"cpu", "allocs", "block", "mutex"} {
 		if info, err := os.Stat(b.profileFile(kind)); err != nil || info.Size() == 0 {
 			t.Errorf("profile %s: %v, %v, want a file that is not empty", kind, info, err)
+		}
+	}
+}
+
+// TestFormsAreWhole: a form that leaves out how much is measured measures nothing, or panics.
+func TestFormsAreWhole(t *testing.T) {
+	for _, args := range [][]string{nil, {"-short"}} {
+		_, s, err := parse(args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for field, v := range reflect.ValueOf(s).Fields() {
+			if v.IsZero() {
+				t.Errorf("%v: %s is 0", args, field.Name)
+			}
 		}
 	}
 }

@@ -143,7 +143,7 @@ func (s *settings) fill(short bool) {
 	if short {
 		full = settings{rounds: 3, last: 1500 * time.Millisecond, keys: 300_000, hot: 10_000}
 	}
-	s.counted = 2000
+	s.counted, s.hot = 2000, full.hot
 	if s.rounds == 0 {
 		s.rounds = full.rounds
 	}

@@ -165,22 +165,23 @@ func (backfill) measure(b *bench) (res result, err error) {
 	var values []float64
 	var all, alone []figures
 	for i := range b.settings.rounds {
-		quiet, busy, err := b.besideJob()
+		quiet, busy, rate, err := b.besideJob()
 		if err != nil {
 			return res, err
 		}
-		b.log("  round %d: a put takes %v, p99 %v; beside a job %v, p99 %v", i+1, short(quiet.p50), short(quiet.p99), short(busy.p50), short(busy.p99))
+		b.log("  round %d: a put takes %v, p99 %v; beside a job, which reads %.0f records a second, %v, p99 %v",
+			i+1, short(quiet.p50), short(quiet.p99), rate, short(busy.p50), short(busy.p99))
 		values = append(values, float64(busy.p99)/float64(quiet.p99))
 		all, alone = append(all, busy), append(alone, quiet)
 	}
 	return result{value: median(values), figures: medians(all), limit: medians(alone)}, nil
 }
 
-// besideJob returns how long puts take before a job begins, and while it reads.
-func (b *bench) besideJob() (quiet, busy figures, err error) {
+// besideJob returns how long puts take before a job begins, and while it reads, and how many records a second it reads then.
+func (b *bench) besideJob() (quiet, busy figures, rate float64, err error) {
 	n, done, err := b.jobNode()
 	if err != nil {
-		return quiet, busy, err
+		return quiet, busy, rate, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
 	ctx, records := context.Background(), min(b.settings.behind, 500_000)
@@ -190,22 +191,23 @@ func (b *bench) besideJob() (quiet, busy figures, err error) {
 			continue
 		}
 		if _, err := n.streams.AppendMany(ctx, jobIn, batch); err != nil {
-			return quiet, busy, err
+			return quiet, busy, rate, err
 		}
 		batch = batch[:0]
 	}
 	atRest()
 	from := time.Now()
 	if quiet, err = b.putsUntil(n, func() bool { return time.Since(from) > 2*time.Second }); err != nil {
-		return quiet, busy, err
+		return quiet, busy, rate, err
 	}
 	definition := jobOf(1000)
 	definition.StopAtEnd = true
 	made, err := n.jobs.Submit(ctx, definition.YAML())
 	if err != nil {
-		return quiet, busy, err
+		return quiet, busy, rate, err
 	}
 	var job processing.Job
+	from = time.Now()
 	busy, putErr := b.putsUntil(n, func() bool {
 		job, err = n.jobs.Job(ctx, made.Job)
 		return err != nil || job.Status != processing.Running
@@ -213,7 +215,7 @@ func (b *bench) besideJob() (quiet, busy figures, err error) {
 	if err = errors.Join(err, putErr); err == nil && job.Status != processing.Completed {
 		err = fmt.Errorf("job is %v (%s)", job.Status, job.Reason)
 	}
-	return quiet, busy, err
+	return quiet, busy, float64(records) / time.Since(from).Seconds(), err
 }
 
 // putsUntil puts values until something is true, which is asked 20 times a second.

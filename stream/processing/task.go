@@ -23,12 +23,19 @@ const noTime = math.MinInt64
 const (
 	maxBatches   = 10 // of batch_size records
 	maxReadBytes = 512 << 10
-	crowdRecords = 256      // of a tick, and
-	crowdBytes   = 48 << 10 // that it reads, while users write to the shard
 	maxTickBytes = 1 << 20
 	maxTickRows  = 8192
 	hardBytes    = 32 << 20
 	hardRows     = 1 << 17
+)
+
+// What a tick reads while users write to its shard, who wait until it is applied. In a spread namespace much of what comes of it goes to other shards, in
+// messages: many small ones would cost the users there more than few large ones.
+const (
+	crowdRecords       = 64
+	crowdBytes         = 8 << 10
+	spreadCrowdRecords = 256
+	spreadCrowdBytes   = 48 << 10
 )
 
 // maxOutBytes is how much may wait for sinks in other shards.
@@ -332,7 +339,8 @@ func (t *task) fail(v *engine.View, reason string) *step {
 func (t *task) compute(ctx context.Context, v *engine.View, sec *section, in *input) (*step, error) {
 	most := sec.limit
 	if t.crowd.is && !plant.On(plant.LargeTicks) {
-		most = min(most, crowdRecords)
+		records, _ := t.crowded()
+		most = min(most, records)
 	}
 	for limit := most; ; limit = max(limit/2, 1) {
 		s, err := t.try(ctx, v, sec, in, limit)
@@ -497,6 +505,14 @@ func limitsOf(records int) pipeline.Limits {
 	return l
 }
 
+// crowded returns how many records, and how many bytes, a tick reads while users write to the shard.
+func (t *task) crowded() (records, bytes int) {
+	if t.spread {
+		return spreadCrowdRecords, spreadCrowdBytes
+	}
+	return crowdRecords, crowdBytes
+}
+
 // readAll adds batches to a tick, until it has enough, and returns the watermark after them, and what makes it.
 func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limit int) (int64, []pipeline.Part, error) {
 	t := s.task
@@ -505,7 +521,7 @@ func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limi
 	}
 	r := in.begin()
 	if t.crowd.is {
-		r.most = crowdBytes
+		_, r.most = t.crowded()
 	}
 	for s.read < limit && r.bytes < r.most {
 		batch, failures, err := r.batch(t, min(t.job.batch, limit-s.read))

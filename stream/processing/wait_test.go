@@ -206,7 +206,10 @@ sinks: [{ name: work, queue: { name: work } }, { name: copy, stream: { name: cop
 
 // TestTicksAmongOthers: while users write to the shard ticks are small, so that what they write does not wait long, and large when nobody does.
 func TestTicksAmongOthers(t *testing.T) {
-	for _, test := range []struct{ calls, least, most int64 }{{4, 1000, 2000}, {20, 100, 256}} {
+	for _, test := range []struct {
+		calls, least, most int64
+		record             string
+	}{{4, 1000, 2000, "more"}, {20, 30, 64, "more"}, {20, 2, 3, strings.Repeat("m", 3000)}} {
 		s := newStage(t, 1)
 		id := s.submit(`
 name: copy
@@ -223,8 +226,8 @@ sinks: [{ name: out, stream: { name: out } }]
 			if b.calls > 0 {
 				largest = max(largest, in-read)
 			} else {
-				s.append("in", slices.Repeat([]string{"more"}, 1000)...)
-				s.append("in", slices.Repeat([]string{"more"}, 1000)...)
+				s.append("in", slices.Repeat([]string{test.record}, 1000)...)
+				s.append("in", slices.Repeat([]string{test.record}, 1000)...)
 			}
 			read = in
 			b.calls += test.calls
@@ -232,7 +235,8 @@ sinks: [{ name: out, stream: { name: out } }]
 		}
 		s.dutyOf(shard, name, &b)
 		if read != 2001 || largest < test.least || largest > test.most {
-			t.Errorf("with %d writes in 200 ms %d records were read, %d at once; want 2001, and %d-%d", test.calls, read, largest, test.least, test.most)
+			t.Errorf("with %d writes in 200 ms %d records of %d bytes were read, %d at once; want 2001, and %d-%d",
+				test.calls, read, len(test.record), largest, test.least, test.most)
 		}
 	}
 }
