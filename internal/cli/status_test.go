@@ -65,7 +65,8 @@ func TestNoQuorum(t *testing.T) {
 		{args: "cluster status -o raw", stdout: "\tunhealthy\t0\t-\t-\nshard\t0\tnone\t", stderr: "error: no leader of shard 0\n"},
 		{args: "cluster status -o raw", stdout: "\nproblem\t2\t1\tit can not be reached at ", stderr: "error: no leader of shard 0\n"},
 		{args: "server status -o raw", stdout: "\nstate\tno quorum\n"},
-		{args: "kv get k --timeout 100ms", stderr: "none is known)\nfloe: hint: the call may take 100ms; allow more with --timeout, or see floe cluster status\n"},
+		// Within so short a time it may have come no further than to a node that is not there.
+		{args: "kv get k --timeout 100ms", stderr: "\nfloe: hint: the call may take 100ms; allow more with --timeout, or see floe cluster status\n"},
 		{args: "kv set k v", stderr: "none is known)\nfloe: hint: floe cluster status shows which nodes answer and which shards have a leader\n"},
 	} {
 		code, stdout, stderr := run(t, env, strings.Fields(tc.args)...)
