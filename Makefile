@@ -72,7 +72,7 @@ test-long: ## randomised suites in their long forms, races in full; for the nigh
 	$(banner) 'simulations, long'
 	$(GO) test -count=1 -timeout 180m ./internal/sim -run '^Test(Node|Cluster)$$' -seeds 20000
 	$(GO) test -count=1 -timeout 180m ./internal/sim -run '^TestFive$$' -seeds 7000
-	$(GO) test -count=1 -timeout 60m ./internal/sim -run '^TestReplay$$' -seeds 80
+	$(GO) test -count=1 -timeout 60m ./internal/sim -run '^Test(Replay|CrashBetweenSnapshotAndLog|TakesWaitThroughAChangeOfTheLeader)$$' -seeds 80
 	$(GO) test -count=1 -timeout 60m -tags plant ./internal/sim ./internal/engine ./internal/shard ./internal/worker ./internal/roster ./kv ./queue ./stream ./ts ./action ./workflow ./internal/flow ./internal/pipeline ./stream/processing ./internal/auth -run '^TestPlanted$$'
 	$(banner) 'crashes, failures and damage, long'
 	$(GO) test -count=1 -timeout 180m ./internal/sim/faults -clone-acks 50000 -point-workloads 20 -point-step 1 -corrupt-cases 20000
@@ -98,7 +98,7 @@ test-long: ## randomised suites in their long forms, races in full; for the nigh
 	$(GO) test -count=1 -timeout 60m -run '^Test(Dispatch|Schedule)Model$$' ./action -for 5m -runs 400
 	$(GO) test -count=1 -timeout 60m -run '^TestLongRun$$' ./workflow -run-steps 10000
 	$(GO) test -count=1 -timeout 60m -run '^TestTakesBesideFullKeys$$' ./action -behind 1000000 -v
-	$(GO) test -count=1 -timeout 60m -run '^Test(TickAtEveryPoint|KilledWhileFiring|ManyKeys)$$' ./stream/processing -every 1 -windows 1000000 -keys 1000000 -v
+	$(GO) test -count=1 -timeout 60m -run '^Test((Spread)?TickAtEveryPoint|KilledWhileFiring|ManyKeys)$$' ./stream/processing -every 1 -every-spread 5 -windows 1000000 -keys 1000000 -v
 	$(GO) test -count=1 -timeout 60m -run '^TestProcess$$/^(capacity|memory|fairness)$$' ./internal/cli -overload 16s -v
 	$(banner) 'ten million messages, a million series, a hundred million points, ten thousand idle queues and groups'
 	$(GO) test -count=1 -timeout 60m -run '^TestVolume$$' ./internal/exercise -volume 10000000 -v
@@ -196,6 +196,9 @@ suite-sim-rest:     suite = internal/sim -test.run '^Test(Replay|CrashBetweenSna
 suite-planted:      suite = internal/sim -test.run '^TestPlanted$$' -plant-rotate 1
 suite-planted-rest: suite = internal/engine -test.run '^TestPlanted$$'
 suite-planted-shard: suite = internal/shard -test.run '^TestPlanted$$'
+suite-planted-kv:   suite = kv -test.run '^TestPlanted$$'
+suite-planted-queue: suite = queue -test.run '^TestPlanted$$'
+suite-planted-roster: suite = internal/roster -test.run '^TestPlanted$$'
 suite-planted-groups: suite = stream -test.run '^TestPlanted$$'
 suite-planted-ts:   suite = ts -test.run '^TestPlanted$$'
 suite-planted-worker: suite = internal/worker -test.run '^TestPlanted$$'
@@ -213,7 +216,7 @@ suite-queue:        suite = queue -test.run '^TestModel$$' -for 5s -least 3
 suite-ts:           suite = ts -test.run '^TestModel$$' -for 5s -least 2
 suite-stream:       suite = stream -test.run '^TestModel$$' -for 5s -least 2
 suite-dispatch:     suite = action -test.run '^TestDispatchModel$$' -for 3s -least 4
-suite-ticks:        suite = stream/processing -test.run '^TestTickAtEveryPoint$$'
+suite-ticks:        suite = stream/processing -test.run '^Test(Spread)?TickAtEveryPoint$$'
 suite-groups:       suite = stream -test.run '^TestGroupHistories$$' -for 2s -least 3
 suite-ual:          suite = internal/ual -test.run '^Test(EveryBitFlip|CrashAtEveryIOPoint|Model|ManyLives)$$'
 suite-space:        suite = internal/shard -test.run '^TestNoSpaceAtEveryOperation$$'
@@ -233,7 +236,7 @@ suite-chaos:        suite = internal/peer -test.run '^TestChaos$$' -chaos 8s
 
 # Two pools: suites that compute, and suites that mostly wait for clocks, disks and processes, run side by side, two of each at a time. The longest are
 # first.
-COMPUTING = sim-cluster sim-five points planted planted-rest planted-shard planted-groups planted-ts planted-worker planted-action planted-workflow planted-flow planted-pipeline planted-processing planted-auth sim-node model queue stream ts dispatch ticks groups clones corrupt ual space sim-rest
+COMPUTING = sim-cluster sim-five points planted planted-rest planted-shard planted-kv planted-queue planted-roster planted-groups planted-ts planted-worker planted-action planted-workflow planted-flow planted-pipeline planted-processing planted-auth sim-node model queue stream ts dispatch ticks groups clones corrupt ual space sim-rest
 WAITING   = audit works flows pipes consumers workers processes kill pause linear chaos power reads
 
 .PHONY: tested $(COMPUTING:%=suite-%) $(WAITING:%=suite-%)
@@ -248,7 +251,7 @@ else
 endif
 
 # What suites are made of.
-BINARIES = ./kv ./queue ./stream ./ts ./action ./workflow ./internal/flow ./internal/pipeline ./stream/processing ./internal/auth ./internal/worker ./internal/sim ./internal/sim/faults ./internal/exercise ./internal/ual ./internal/shard ./internal/peer ./internal/engine
+BINARIES = ./kv ./queue ./stream ./ts ./action ./workflow ./internal/flow ./internal/pipeline ./stream/processing ./internal/auth ./internal/worker ./internal/roster ./internal/sim ./internal/sim/faults ./internal/exercise ./internal/ual ./internal/shard ./internal/peer ./internal/engine
 
 # Each test binary is compiled once, with the bugs that are planted on purpose in it and switched off.
 tested:

@@ -251,8 +251,8 @@ func TestBruteForce(t *testing.T) {
 	}
 }
 
-// TestAudit: what keys are used to change is noted, with who, what, when and what came of it; what they read is not.
-func TestAudit(t *testing.T) {
+// TestAuditOfRequests: what keys are used to change is noted, with who, what, when and what came of it; what they read is not.
+func TestAuditOfRequests(t *testing.T) {
 	node := openNode(t)
 	h := New(node)
 	admin := login(t, h, bootstrap(t, node))

@@ -139,11 +139,11 @@ func parse(args []string) (o options, s settings, err error) {
 
 // fill sets what is zero.
 func (s *settings) fill(short bool) {
-	full := settings{rounds: 5, last: 10 * time.Second, keys: 10_000_000, hot: 10_000}
+	full := settings{rounds: 5, last: 10 * time.Second, keys: 10_000_000}
 	if short {
-		full = settings{rounds: 3, last: 1500 * time.Millisecond, keys: 300_000, hot: 10_000}
+		full = settings{rounds: 3, last: 1500 * time.Millisecond, keys: 300_000}
 	}
-	s.counted, s.hot = 2000, full.hot
+	s.counted, s.hot = 2000, 10_000
 	if s.rounds == 0 {
 		s.rounds = full.rounds
 	}

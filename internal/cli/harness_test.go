@@ -54,14 +54,22 @@ type launch func(t *testing.T, args []string, stdout io.WriteCloser, stderr io.W
 
 // inProcess launches in this process; every signal is one that asks it to stop.
 func inProcess(t *testing.T, args []string, stdout io.WriteCloser, stderr io.Writer) (func(os.Signal), <-chan int) {
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
-	exited := make(chan int, 1)
-	go func() {
-		defer stdout.Close()
-		exited <- Run(ctx, Process{Args: args, Stdout: stdout, Stderr: stderr, LookupEnv: lookup(nil)})
-	}()
-	return func(os.Signal) { cancel() }, exited
+	return as(Process{LookupEnv: lookup(nil)})(t, args, stdout, stderr)
+}
+
+// as is inProcess with an environment and hangups.
+func as(p Process) launch {
+	return func(t *testing.T, args []string, stdout io.WriteCloser, stderr io.Writer) (func(os.Signal), <-chan int) {
+		ctx, cancel := context.WithCancel(context.Background())
+		t.Cleanup(cancel)
+		p.Args, p.Stdout, p.Stderr = args, stdout, stderr
+		exited := make(chan int, 1)
+		go func() {
+			defer stdout.Close()
+			exited <- Run(ctx, p)
+		}()
+		return func(os.Signal) { cancel() }, exited
+	}
 }
 
 // binary launches a process of the program at path; wrap may change the command.

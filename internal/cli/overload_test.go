@@ -377,7 +377,10 @@ func (f flood) run(in io.Reader, out io.Writer) error {
 	defer db.Close()
 	c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: f.Callers}, Timeout: patience}
 	call := callersAt(ctx, f.URL, c, db)[f.Port]("flood")
-	for call("first") != succeeded {
+	for o := refused; o != succeeded; {
+		if o = call("first"); o == failed {
+			return errors.New("the first call has failed")
+		}
 	}
 	told := json.NewEncoder(out)
 	if err := told.Encode([outcomes]int64{}); err != nil {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"os"
@@ -31,17 +30,7 @@ format = "json"
 	if err := os.WriteFile(name, []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	by := func(t *testing.T, args []string, stdout io.WriteCloser, stderr io.Writer) (func(os.Signal), <-chan int) {
-		ctx, cancel := context.WithCancel(context.Background())
-		t.Cleanup(cancel)
-		exited := make(chan int, 1)
-		go func() {
-			defer stdout.Close()
-			exited <- Run(ctx, Process{Args: args, Stdout: stdout, Stderr: stderr, LookupEnv: lookup(map[string]string{"FLOE_CONFIG": name})})
-		}()
-		return func(os.Signal) { cancel() }, exited
-	}
-	s := startBy(t, by, "--data-dir", t.TempDir(), "--shards", "2")
+	s := startBy(t, as(Process{LookupEnv: lookup(map[string]string{"FLOE_CONFIG": name})}), "--data-dir", t.TempDir(), "--shards", "2")
 	if !strings.Contains(s.stdout, "(shards: 2, ") {
 		t.Errorf("the flag does not go before the file:\n%s", s.stdout)
 	}

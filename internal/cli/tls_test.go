@@ -1,14 +1,12 @@
 package cli
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"math/big"
 	"net"
 	"os"
@@ -169,17 +167,7 @@ func TestReloadAuthorities(t *testing.T) {
 	after.certify("node")
 	after.certify("client")
 	hangups := make(chan os.Signal, 1)
-	by := func(t *testing.T, args []string, stdout io.WriteCloser, stderr io.Writer) (func(os.Signal), <-chan int) {
-		ctx, cancel := context.WithCancel(context.Background())
-		t.Cleanup(cancel)
-		exited := make(chan int, 1)
-		go func() {
-			defer stdout.Close()
-			exited <- Run(ctx, Process{Args: args, Stdout: stdout, Stderr: stderr, LookupEnv: lookup(nil), Hangups: hangups})
-		}()
-		return func(os.Signal) { cancel() }, exited
-	}
-	s := startBy(t, by, "--shards", "1", "--data-dir", t.TempDir(), "--tls-cert", before.file("node.pem"), "--tls-key", before.file("node.key"), "--tls-client-ca", before.file("ca.pem"))
+	s := startBy(t, as(Process{LookupEnv: lookup(nil), Hangups: hangups}), "--shards", "1", "--data-dir", t.TempDir(), "--tls-cert", before.file("node.pem"), "--tls-key", before.file("node.key"), "--tls-client-ca", before.file("ca.pem"))
 	defer s.stop()
 	as := func(a *authority) int {
 		code, _, _ := run(t, nil, "server", "status", "--addr", s.addr, "--tls-ca", a.file("ca.pem"), "--tls-cert", a.file("client.pem"), "--tls-key", a.file("client.key"))

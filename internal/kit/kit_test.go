@@ -47,9 +47,9 @@ func (w *world) Sleep(d time.Duration) bool {
 	return !w.t.Failed()
 }
 
-// TestWorks does all works one after the other. Every primitive has to be in one of them, and in a tally if it is not key-value, with which those are
+// TestAllWorks does all works one after the other. Every primitive has to be in one of them, and in a tally if it is not key-value, with which those are
 // compared.
-func TestWorks(t *testing.T) {
+func TestAllWorks(t *testing.T) {
 	seed := rig.Seed(t)
 	synctest.Test(t, func(t *testing.T) {
 		const acts = 400

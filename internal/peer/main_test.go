@@ -1,16 +1,14 @@
 package peer
 
 import (
-	"flag"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	testrig "github.com/floedb/floe/internal/rig" // a type of this package is called rig
 )
 
 func TestMain(m *testing.M) {
-	// Most tests wait, however few processors there are.
-	if err := flag.Set("test.parallel", "6"); err != nil {
-		panic(err)
-	}
+	testrig.AtOnce(6)
 	goleak.VerifyTestMain(m)
 }

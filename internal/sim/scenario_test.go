@@ -19,6 +19,9 @@ func TestCrashBetweenSnapshotAndLog(t *testing.T) {
 	if testing.Short() {
 		seeds = 2
 	}
+	if *seedsFlag != 0 {
+		seeds = 5 * uint64(*seedsFlag)
+	}
 	for seed := uint64(1); seed <= seeds; seed++ {
 		cryptotest.SetGlobalRandom(t, seed)
 		rng := rand.New(rand.NewPCG(seed, 99))
@@ -56,6 +59,9 @@ func TestTakesWaitThroughAChangeOfTheLeader(t *testing.T) {
 	seeds := uint64(8)
 	if testing.Short() {
 		seeds = 4
+	}
+	if *seedsFlag != 0 {
+		seeds = 4 * uint64(*seedsFlag)
 	}
 	for seed := uint64(1); seed <= seeds; seed++ {
 		cryptotest.SetGlobalRandom(t, seed)

@@ -17,7 +17,7 @@ import (
 
 var (
 	seedFlag     = flag.Uint64("seed", 0, "run this seed alone; 0 runs many, from a random one on")
-	seedsFlag    = flag.Int("seeds", 0, "how many seeds each suite runs; 0: its default")
+	seedsFlag    = flag.Int("seeds", 0, "how many seeds each suite runs, some of them several for each of it; 0: its default")
 	commandsFlag = flag.Int("commands", 0, "commands of a seed before everything heals; 0: the suite's default")
 	traceFlag    = flag.Bool("trace", false, "print the last steps of a seed that passes, too")
 )

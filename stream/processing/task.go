@@ -31,12 +31,12 @@ const (
 
 // What a tick reads while users write to its shard, who wait until it is applied. In a spread namespace much of what comes of it goes to other shards, in
 // messages: many small ones would cost the users there more than few large ones.
-const (
-	crowdRecords       = 64
-	crowdBytes         = 8 << 10
-	spreadCrowdRecords = 256
-	spreadCrowdBytes   = 48 << 10
+var (
+	crowdPortion       = portion{64, 8 << 10}
+	spreadCrowdPortion = portion{256, 48 << 10}
 )
+
+type portion struct{ records, bytes int }
 
 // maxOutBytes is how much may wait for sinks in other shards.
 const maxOutBytes = 8 << 20
@@ -339,8 +339,7 @@ func (t *task) fail(v *engine.View, reason string) *step {
 func (t *task) compute(ctx context.Context, v *engine.View, sec *section, in *input) (*step, error) {
 	most := sec.limit
 	if t.crowd.is && !plant.On(plant.LargeTicks) {
-		records, _ := t.crowded()
-		most = min(most, records)
+		most = min(most, t.crowded().records)
 	}
 	for limit := most; ; limit = max(limit/2, 1) {
 		s, err := t.try(ctx, v, sec, in, limit)
@@ -505,12 +504,12 @@ func limitsOf(records int) pipeline.Limits {
 	return l
 }
 
-// crowded returns how many records, and how many bytes, a tick reads while users write to the shard.
-func (t *task) crowded() (records, bytes int) {
+// crowded returns what a tick reads while users write to the shard.
+func (t *task) crowded() portion {
 	if t.spread {
-		return spreadCrowdRecords, spreadCrowdBytes
+		return spreadCrowdPortion
 	}
-	return crowdRecords, crowdBytes
+	return crowdPortion
 }
 
 // readAll adds batches to a tick, until it has enough, and returns the watermark after them, and what makes it.
@@ -521,7 +520,7 @@ func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limi
 	}
 	r := in.begin()
 	if t.crowd.is {
-		_, r.most = t.crowded()
+		r.most = t.crowded().bytes
 	}
 	for s.read < limit && r.bytes < r.most {
 		batch, failures, err := r.batch(t, min(t.job.batch, limit-s.read))

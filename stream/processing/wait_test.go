@@ -209,8 +209,15 @@ func TestTicksAmongOthers(t *testing.T) {
 	for _, test := range []struct {
 		calls, least, most int64
 		record             string
-	}{{4, 1000, 2000, "more"}, {20, 30, 64, "more"}, {20, 2, 3, strings.Repeat("m", 3000)}} {
+		spread             bool
+	}{
+		{4, 1000, 2000, "more", false}, {20, 30, 64, "more", false}, {20, 2, 3, strings.Repeat("m", 3000), false},
+		{20, 65, 256, "more", true}, {20, 4, 17, strings.Repeat("m", 3000), true},
+	} {
 		s := newStage(t, 1)
+		if test.spread {
+			s = newSpread(t, 1)
+		}
 		id := s.submit(`
 name: copy
 batch_size: 1000
