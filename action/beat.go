@@ -26,7 +26,7 @@ func (l *link) beatAll(s *seat) {
 		}
 		if time.Since(heard) > s.lease && !told {
 			told = true
-			l.cancelAll(s, engine.Errorf(ErrConflict, "%v", errSilent))
+			l.cancelAll(s, errSilent)
 		}
 		l.pool.tell(err)
 		pauses.wait(s.ctx)

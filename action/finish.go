@@ -1,10 +1,6 @@
 package action
 
-import (
-	"context"
-
-	"github.com/floedb/floe/internal/worker"
-)
+import "context"
 
 // Finish ends a run that a worker got from Await with what a Handler has returned, as a Worker does: for loops that call handlers by themselves.
 //
@@ -14,6 +10,6 @@ func (s *Store) Finish(ctx context.Context, id string, t *Task, result any, err 
 	if bad != nil {
 		return bad
 	}
-	p := piece{Task: *t, taken: taken{ref: at.Ref, attempt: int64(t.Attempt)}, result: result}
-	return s.end(ctx, t.Run, id, p.conclusion(worker.Result{Err: err}, s.scope.MaxPayload()))
+	p := piece{taken: taken{ref: at.Ref, attempt: int64(t.Attempt)}}
+	return s.end(ctx, t.Run, id, p.conclude(result, err, s.scope.MaxPayload()))
 }

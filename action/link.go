@@ -77,7 +77,7 @@ func bare(r call.Ref) call.Ref {
 }
 
 // errSilent is why handlers are cancelled whose process could not reach the shard for so long that their runs are retried elsewhere.
-var errSilent = errors.New("the shard could not be reached for 30 s")
+var errSilent = engine.Errorf(ErrConflict, "the shard could not be reached for 30 s")
 
 // run has a session in the shard until ctx ends.
 func (l *link) run(ctx context.Context) {
@@ -376,6 +376,7 @@ func (l *link) accept(s *seat, wants []wanted, all []taken) {
 		}
 		one := &piece{Task: taskOf(l.shard, t), taken: *t, link: l, seat: s, src: wants[t.want].src}
 		one.Task.touch = one.extend
+		one.concluded = one.back() // unless its handler is called
 		s.held[ref] = one
 		delete(s.strange, ref)
 		if s.cancelled[ref] {

@@ -60,19 +60,17 @@ type outcome struct {
 
 func (o *outcome) Error() string { return fmt.Sprintf("outcome %q", o.name) }
 
-// conclusion says how an attempt ends with what its handler has returned.
-func (p *piece) conclusion(r worker.Result, maxPayload int) end {
+// conclude returns how an attempt ends with what its handler has returned. It calls methods of both values, which may panic.
+func (p *piece) conclude(result any, err error, maxPayload int) end {
 	e := end{ref: p.taken.ref, attempt: p.taken.attempt, how: completed, delay: -1}
-	data := p.result
 	var named *outcome
-	if err := r.Err; errors.As(err, &named) || err == nil && asOutcome(data, &named) {
-		e.outcome, data = named.name, named.data
+	if errors.As(err, &named) || err == nil && asOutcome(result, &named) {
+		e.outcome, result = named.name, named.data
 	} else if err != nil {
-		e.failed(r)
+		e.failed(err)
 		return e
 	}
-	var err error
-	if e.output, err = outputOf(data); err != nil {
+	if e.output, err = outputOf(result); err != nil {
 		e.refuse(CodeBadOutput, fmt.Sprintf("the result has no JSON: %v", err))
 	} else if n := len(e.output); n > maxPayload {
 		e.refuse(CodeOutputTooLarge, fmt.Sprintf("the result of %d bytes exceeds max_value_size (%d bytes)", n, maxPayload))
@@ -93,31 +91,38 @@ func (e *end) refuse(code, message string) {
 	e.how, e.code, e.message, e.output, e.outcome = refused, code, message, nil, ""
 }
 
-// failed says how an attempt ends whose handler has returned an error, or none.
-func (e *end) failed(r worker.Result) {
-	e.how, e.message = failed, shorten(r.Err.Error(), MaxErrorBytes)
+// failed sets how an attempt ends whose handler has returned an error.
+func (e *end) failed(err error) {
 	var (
 		snoozed_  *snoozeError
 		coded     *codeError
 		permanent *permanentError
-		panicked  *worker.PanicError
 	)
-	switch {
-	case r.GiveBack():
-		e.how, e.message = released, ""
+	if errors.As(err, &snoozed_) {
+		e.how, e.delay = snoozed, min(snoozed_.d.Milliseconds(), maxMillis)
 		return
-	case errors.As(r.Err, &snoozed_):
-		e.how, e.message, e.delay = snoozed, "", min(snoozed_.d.Milliseconds(), maxMillis)
-		return
-	case errors.As(r.Err, &panicked):
-		e.code = CodePanic
 	}
-	if errors.As(r.Err, &coded) {
+	e.how, e.message = failed, shorten(err.Error(), MaxErrorBytes)
+	if errors.As(err, &coded) {
 		e.code = shorten(coded.code, MaxOutcomeBytes)
 	}
-	if errors.As(r.Err, &permanent) {
+	if errors.As(err, &permanent) {
 		e.how = refused
 	}
+}
+
+// end returns how an attempt ends whose handler has returned, or has not. An error that comes after the process was cut off for too long is taken for a consequence of
+// that, as one that comes after the worker's end is.
+func (p *piece) end(r worker.Result) end {
+	switch {
+	case r.Panic != nil:
+		return end{
+			ref: p.taken.ref, attempt: p.taken.attempt, how: failed, delay: -1, code: CodePanic, message: shorten(r.Panic.Error(), MaxErrorBytes),
+		}
+	case r.GiveBack(), r.Err != nil && errors.Is(p.over(), errSilent):
+		return p.back()
+	}
+	return p.concluded
 }
 
 // outputOf returns the output that a result is kept as: bytes as they are, all else as JSON. nil has none.

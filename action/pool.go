@@ -69,12 +69,13 @@ type source struct {
 // piece is an attempt that a worker has.
 type piece struct {
 	Task
-	taken  taken
-	link   *link
-	seat   *seat
-	src    *source
-	timer  *time.Timer // of the time limit
-	result any         // of the handler
+	taken taken
+	link  *link
+	seat  *seat
+	src   *source
+	timer *time.Timer // of the time limit
+
+	concluded end // by what the handler has returned
 
 	// Guarded by the pool's mu.
 	freed bool  // its slot is
@@ -231,7 +232,7 @@ func (s *source) Take(ctx context.Context, most int) ([]*piece, error) {
 // Settle is of worker.Source.
 func (s *source) Settle(ctx context.Context, p *piece, r worker.Result) error {
 	p.stopTimer()
-	return await(ctx, p.link.settle(p, p.conclusion(r, s.pool.scope.MaxPayload())))
+	return await(ctx, p.link.settle(p, p.end(r)))
 }
 
 // Release is of worker.Releaser.
@@ -347,7 +348,7 @@ func (p *pool) tell(err error) {
 	p.mu.Unlock()
 	for _, s := range all {
 		if s.report != nil {
-			s.report(err)
+			worker.Callback(func() { s.report(err) })
 		}
 	}
 }

@@ -3,7 +3,6 @@ package action
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -189,9 +188,15 @@ func (w *Worker) handle(ctx context.Context, p *piece) (err error) {
 	}
 	f := w.handlers[p.Action]
 	if f == nil {
-		return Code(CodeNoHandler, fmt.Errorf("worker %q has no handler for %q", w.config.ID, p.Action))
+		f = func(context.Context, *Task) (any, error) {
+			return nil, Code(CodeNoHandler, fmt.Errorf("worker %q has no handler for %q", w.config.ID, p.Action))
+		}
 	}
-	p.result, err = f(context.WithValue(ctx, taskKey{}, &p.Task), &p.Task)
+	result, err := f(context.WithValue(ctx, taskKey{}, &p.Task), &p.Task)
+	p.concluded = p.conclude(result, err, w.store.scope.MaxPayload())
+	if p.concluded.how == completed || p.concluded.how == snoozed {
+		return nil // Outcome and Snooze are errors only in form
+	}
 	return err
 }
 
@@ -199,14 +204,11 @@ func (w *Worker) onError(p **piece, err error) {
 	if w.config.OnError == nil {
 		return
 	}
-	var named *outcome
-	var later *snoozeError
-	switch {
-	case p == nil:
+	if p == nil {
 		w.config.OnError(nil, err)
-	case !errors.As(err, &named) && !errors.As(err, &later): // these are no failures
-		w.config.OnError(&(*p).Task, err)
+		return
 	}
+	w.config.OnError(&(*p).Task, err)
 }
 
 // listing has a loop listed as a worker while it runs.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/internal/rig"
 )
 
 // working runs a worker until the test ends, or stop is called, which returns what Run has.
@@ -126,6 +129,41 @@ func TestEnds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHostileResults: errors and results whose methods panic, or end the goroutine, are failed attempts, and so is what a panic has thrown; the worker goes on.
+func TestHostileResults(t *testing.T) {
+	returns := map[string]func() (any, error){
+		"MarshalJSON":             func() (any, error) { return hostileJSON(func() { panic("hostile") }), nil },
+		"Goexit":                  func() (any, error) { return hostileJSON(runtime.Goexit), nil },
+		"MarshalJSON of an error": func() (any, error) { return nil, action.Outcome("o", hostileJSON(func() { panic("hostile") })) },
+	}
+	for name, err := range rig.HostileErrors() {
+		returns[name] = func() (any, error) { return nil, err }
+		returns["permanent "+name] = func() (any, error) { return nil, action.Permanent(err) }
+		returns["panic "+name] = func() (any, error) { panic(err) }
+	}
+	s := openWith(t, "a")
+	w := s.Worker(action.WorkerConfig{OnError: func(*action.Task, error) { panic("in OnError") }})
+	action.Handle(w, "a", func(_ context.Context, name string) (any, error) { return returns[name]() })
+	working(t, w)
+	for name := range returns {
+		r, err := s.InvokeAndWait(short(t), "a", []byte(strconv.Quote(name)))
+		if err != nil || r.Status != action.Failed {
+			t.Errorf("%s: %+v, %v; want a failed run", name, r, err)
+		}
+		if panics := name != "Is" && name != "permanent Is"; panics && (r.Attempt != 2 || r.Code != action.CodePanic) { // no Is is called
+			t.Errorf("%s: %+v, want two attempts that failed by a panic", name, r)
+		}
+	}
+}
+
+// hostileJSON is a result with a MarshalJSON of the test's.
+type hostileJSON func()
+
+func (f hostileJSON) MarshalJSON() ([]byte, error) {
+	f()
+	return []byte("null"), nil
 }
 
 // TestCancelReachesTheHandler, and its slot is free when it has returned.

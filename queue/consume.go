@@ -124,7 +124,7 @@ func (s *Store) Consume(ctx context.Context, name string, handle func(ctx contex
 	c := worker.Config[*consumed]{
 		Source: &consumer{s, name, o.lease}, Concurrency: o.concurrency, Grace: o.grace,
 		Status: worker.Status{Kind: "queue", Namespace: s.Namespace(), Name: name},
-		Handle: func(ctx context.Context, c *consumed) error { return c.settledBy(handle(ctx, c.Message)) },
+		Handle: func(ctx context.Context, c *consumed) error { return c.handled(handle(ctx, c.Message)) },
 	}
 	c.Observer, _ = s.scope.Attached().(worker.Observer)
 	if o.onError != nil {
@@ -142,15 +142,23 @@ func (s *Store) Consume(ctx context.Context, name string, handle func(ctx contex
 // consumed is a message that Consume has.
 type consumed struct {
 	Message
-	settled bool // by its handler
+	// What its handler has returned. It is looked at in the handler's place, because methods of the error may panic.
+	settled   bool
+	permanent bool
+	reason    string
 }
 
-// settledBy takes note of what the handler has returned.
-func (c *consumed) settledBy(err error) error {
+// handled keeps what the handler has returned.
+func (c *consumed) handled(err error) error {
+	if err == nil {
+		return nil
+	}
 	if errors.Is(err, ErrSettled) {
 		c.settled = true
 		return nil
 	}
+	text := err.Error()
+	c.permanent, c.reason = isPermanent(err), text[:min(len(text), MaxReasonBytes)]
 	return err
 }
 
@@ -179,19 +187,19 @@ func (c *consumer) Settle(ctx context.Context, m *consumed, r worker.Result) err
 		return nil
 	case r.Err == nil || plant.On(plant.AckFailed):
 		return c.store.Ack(ctx, c.name, m.Receipt)
-	case isPermanent(r.Err):
-		return c.store.Nack(ctx, c.name, m.Receipt, ToDLQ(), reason(r.Err))
+	case r.Panic != nil:
+		text := r.Panic.Error()
+		return c.store.Nack(ctx, c.name, m.Receipt, reason(text[:min(len(text), MaxReasonBytes)]))
+	case m.permanent:
+		return c.store.Nack(ctx, c.name, m.Receipt, ToDLQ(), reason(m.reason))
 	case r.GiveBack():
 		return c.Release(ctx, []*consumed{m})
 	}
-	return c.store.Nack(ctx, c.name, m.Receipt, reason(r.Err))
+	return c.store.Nack(ctx, c.name, m.Receipt, reason(m.reason))
 }
 
-// reason returns as much of an error as is kept.
-func reason(err error) NackOption {
-	text := err.Error()
-	return Reason(strings.ToValidUTF8(text[:min(len(text), MaxReasonBytes)], ""))
-}
+// reason returns the option for a text that may have been cut within a character.
+func reason(text string) NackOption { return Reason(strings.ToValidUTF8(text, "")) }
 
 func (c *consumer) Lease() time.Duration { return c.lease }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/internal/worker"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/queue"
@@ -124,6 +125,29 @@ func TestConsumeOutcomes(t *testing.T) {
 		}
 		if len(reported) != 9 {
 			t.Errorf("reported %q, want each failure", reported)
+		}
+	})
+}
+
+// TestConsumeHostileErrors: an error whose methods panic is a failure like another one, and so is an OnError that panics.
+func TestConsumeHostileErrors(t *testing.T) {
+	inBubble(t, func(t *testing.T, node *floe.Node) {
+		jobs, hostile := node.Queue("default"), rig.HostileErrors()
+		for name := range hostile {
+			must(jobs.Enqueue(t.Context(), "q", []byte(name), queue.MaxAttempts(1)))
+		}
+		c := consume(t, jobs, "q", func(_ context.Context, m queue.Message) error { return hostile[string(m.Payload)] },
+			queue.OnError(func(*queue.Message, error) { panic("in OnError") }))
+		pass(time.Minute)
+		c.end(t)
+		dead := 0
+		for m, err := range jobs.DeadLetters("q").All(t.Context()) {
+			if dead++; err != nil || !strings.Contains(m.LastError, "panicked") {
+				t.Errorf("dead letter %s: %q, %v; want a panic", m.Payload, m.LastError, err)
+			}
+		}
+		if dead != len(hostile) {
+			t.Errorf("%d dead letters, want %d", dead, len(hostile))
 		}
 	})
 }

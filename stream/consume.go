@@ -73,8 +73,11 @@ type consumer struct {
 
 // consumed is what one call of the handler is about.
 type consumed struct {
-	ds      []Delivery
-	settled bool // by the handler
+	ds []Delivery
+	// What the handler has returned. It is looked at in the handler's place, because methods of the error may panic.
+	settled   bool
+	permanent bool
+	reason    string
 }
 
 func (c *consumer) run(ctx context.Context, handle func(ctx context.Context, ds []Delivery) error) error {
@@ -91,7 +94,7 @@ func (c *consumer) run(ctx context.Context, handle func(ctx context.Context, ds 
 	config := worker.Config[*consumed]{
 		Source: c, Concurrency: c.o.concurrency, Grace: c.o.grace, OnError: c.report,
 		Status: worker.Status{Kind: "stream", Namespace: c.s.Namespace(), Name: c.stream + "/" + c.group, Worker: c.o.consumer},
-		Handle: func(ctx context.Context, p *consumed) error { return p.settledBy(handle(ctx, p.ds)) },
+		Handle: func(ctx context.Context, p *consumed) error { return p.handled(handle(ctx, p.ds)) },
 	}
 	if !c.o.read.noAck {
 		config.Source = &acking{c}
@@ -102,12 +105,17 @@ func (c *consumer) run(ctx context.Context, handle func(ctx context.Context, ds 
 	return err
 }
 
-// settledBy takes note of what the handler has returned.
-func (p *consumed) settledBy(err error) error {
+// handled keeps what the handler has returned.
+func (p *consumed) handled(err error) error {
+	if err == nil {
+		return nil
+	}
 	if errors.Is(err, ErrSettled) {
 		p.settled = true
 		return nil
 	}
+	text := err.Error()
+	p.permanent, p.reason = isPermanent(err), text[:min(len(text), maxReasonBytes)]
 	return err
 }
 
@@ -121,7 +129,7 @@ func (c *consumer) report(p **consumed, err error) {
 	}
 }
 
-func (c *consumer) reportOutage(err error) { c.report(nil, err) }
+func (c *consumer) reportOutage(err error) { worker.Callback(func() { c.report(nil, err) }) }
 
 // open finds out what the group is like, or makes it, when there is a stream.
 func (c *consumer) open(ctx context.Context) error {
@@ -163,7 +171,7 @@ func (c *consumer) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
 	defer cancel()
 	if err := c.s.Leave(ctx, c.stream, c.group, c.o.consumer); err != nil && !errors.Is(err, ErrNotFound) {
-		c.report(nil, err)
+		c.reportOutage(err)
 	}
 }
 
@@ -214,12 +222,15 @@ func (c *acking) Settle(ctx context.Context, p *consumed, r worker.Result) error
 		return nil
 	case r.Err == nil || plant.On(plant.AckFailedToo):
 		n, err = c.s.Ack(ctx, c.stream, c.group, refs...)
-	case isPermanent(r.Err):
-		n, err = c.s.Nack(ctx, c.stream, c.group, refs, ToDLQ(), reason(r.Err))
+	case r.Panic != nil:
+		text := r.Panic.Error()
+		n, err = c.s.Nack(ctx, c.stream, c.group, refs, reason(text[:min(len(text), maxReasonBytes)]))
+	case p.permanent:
+		n, err = c.s.Nack(ctx, c.stream, c.group, refs, ToDLQ(), reason(p.reason))
 	case r.GiveBack():
 		return nil // it is handed back when the consumer leaves
 	default:
-		n, err = c.s.Nack(ctx, c.stream, c.group, refs, reason(r.Err))
+		n, err = c.s.Nack(ctx, c.stream, c.group, refs, reason(p.reason))
 	}
 	if err == nil && n < len(refs) {
 		err = c.notPending(p)
@@ -227,11 +238,8 @@ func (c *acking) Settle(ctx context.Context, p *consumed, r worker.Result) error
 	return err
 }
 
-// reason returns as much of an error as is kept.
-func reason(err error) NackOption {
-	text := err.Error()
-	return Reason(strings.ToValidUTF8(text[:min(len(text), maxReasonBytes)], ""))
-}
+// reason returns the option for a text that may have been cut within a character.
+func reason(text string) NackOption { return Reason(strings.ToValidUTF8(text, "")) }
 
 func (c *acking) notPending(p *consumed) error {
 	d := &p.ds[0]

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/kv"
 	"github.com/floedb/floe/stream"
 )
@@ -141,6 +142,32 @@ func TestConsumeOutcomes(t *testing.T) {
 		}
 		if len(reported.lines) != 9 {
 			t.Errorf("reported %q, want each failure", reported.lines)
+		}
+	})
+}
+
+// TestConsumeHostileErrors: an error whose methods panic is a failure like another one, and so is an OnError that panics.
+func TestConsumeHostileErrors(t *testing.T) {
+	inBubbles(t, func(t *testing.T, node *floe.Node, s *stream.Store) {
+		name, hostile := "{log}", rig.HostileErrors()
+		for what := range hostile {
+			appendAll(t, s, name, ":"+what)
+		}
+		c := begin(t, func(ctx context.Context) error {
+			return s.Consume(ctx, name, "g", func(_ context.Context, d stream.Delivery) error { return hostile[string(d.Payload)] },
+				stream.MaxDeliver(1), stream.OnError(func(*stream.Delivery, error) { panic("in OnError") }))
+		})
+		pass(time.Minute)
+		c.end(t)
+		recs, err := s.Read(t.Context(), name+".dlq")
+		must(t, err)
+		if len(recs) != len(hostile) {
+			t.Errorf("%d dead letters, want %d", len(recs), len(hostile))
+		}
+		for _, r := range recs {
+			if !strings.Contains(r.Headers[stream.HeaderError], "panicked") {
+				t.Errorf("dead letter %s: %q, want a panic", r.Payload, r.Headers[stream.HeaderError])
+			}
 		}
 	})
 }

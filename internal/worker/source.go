@@ -40,7 +40,10 @@ type Laner[T any] interface {
 
 // Result is how the handler has ended.
 type Result struct {
-	Err error // what it returned; a *PanicError if it did not
+	// Err is what the handler returned, or Panic. It is a user's value, whose methods may panic: a Source compares it with nil, and no more.
+	Err error
+	// Panic is set if the handler did not return.
+	Panic *PanicError
 	// Cause says why its context was cancelled meanwhile, nil if it was not.
 	Cause error
 	// Stopped means that the loop has ended before the handler, and cancelled it: an Err is not to be taken for a failure.
@@ -48,23 +51,25 @@ type Result struct {
 }
 
 // GiveBack reports whether the piece should be given back, instead of having failed: it was stopped, and has not panicked.
-func (r Result) GiveBack() bool {
-	var p *PanicError
-	return r.Stopped && r.Err != nil && !errors.As(r.Err, &p)
-}
+func (r Result) GiveBack() bool { return r.Stopped && r.Err != nil && r.Panic == nil }
 
 // PanicError is the error of a handler that did not return.
 type PanicError struct {
 	Value any    // of the panic; nil if the handler called runtime.Goexit
 	Stack []byte // where it was, nil for Goexit
+	text  string
 }
 
-func (e *PanicError) Error() string {
-	if e.Stack == nil {
-		return "handler called runtime.Goexit"
+// newPanicError formats the value at once, where a panic of its methods is still recovered.
+func newPanicError(value any, stack []byte) *PanicError {
+	e := &PanicError{Value: value, Stack: stack, text: "handler called runtime.Goexit"}
+	if stack != nil {
+		e.text = fmt.Sprintf("handler panicked: %v\n%s", value, stack)
 	}
-	return fmt.Sprintf("handler panicked: %v\n%s", e.Value, e.Stack)
+	return e
 }
+
+func (e *PanicError) Error() string { return e.text }
 
 // Unwrap returns the value of the panic, if it is an error.
 func (e *PanicError) Unwrap() error {

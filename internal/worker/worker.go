@@ -15,6 +15,9 @@ import (
 type Config[T any] struct {
 	Source Source[T]
 	// Handle works a piece off. Its ctx has the values of Run's, but ends only when the piece is lost or cancelled, or the Grace is over: context.Cause says why.
+	//
+	// Handle is where methods of a user's values may be called, such as Error, As and MarshalJSON, because it may panic: what Settle needs to know of them, Handle
+	// keeps in the piece.
 	Handle func(ctx context.Context, piece T) error
 	// Concurrency is how many pieces are run at once. 0 means 1.
 	Concurrency int
@@ -22,7 +25,8 @@ type Config[T any] struct {
 	Hold int
 	// Grace is how long handlers may go on when the loop ends, before they are cancelled. 0 means not at all.
 	Grace time.Duration
-	// OnError is told what has failed, nil is nobody: handlers and Settles with their piece, all else with nil. It may be called by several goroutines at once.
+	// OnError is called with every failure, unless it is nil: of handlers and Settles with their piece, all else with nil. Several goroutines may call it at
+	// once. A panic of OnError is recovered and dropped.
 	OnError func(piece *T, err error)
 
 	Observer Observer                    // nil: none
@@ -232,9 +236,10 @@ func (l *Loop[T]) run(h *held[T]) {
 		l.drop(h)
 		return
 	}
-	r := Result{Err: &PanicError{}} // unless the handler returns or panics, it has ended this goroutine
+	exited := newPanicError(nil, nil) // unless the handler returns or panics, it has ended this goroutine
+	r := Result{Err: exited, Panic: exited}
 	defer func() { l.conclude(h, r) }()
-	r.Err = l.handle(h)
+	l.handle(h, &r)
 }
 
 // conclude settles a piece and frees its slot.
@@ -311,12 +316,6 @@ func (l *Loop[T]) isLost(h *held[T]) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return h.lost
-}
-
-func (l *Loop[T]) report(piece *T, err error) {
-	if l.cfg.OnError != nil {
-		l.cfg.OnError(piece, err)
-	}
 }
 
 // giveBack gives pieces back that were not run to their end. Those that can not be come back by themselves, when their leases end.

@@ -102,6 +102,33 @@ func TestPanicIsAFailure(t *testing.T) {
 	})
 }
 
+// TestCallbackPanics: an OnError that panics, or ends its goroutine, harms neither the piece nor the loop.
+func TestCallbackPanics(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b, failed, reports := newBoard(t, 0, jobs(2)...), errors.New("failed"), new(atomic.Int32)
+		loop := start(t, worker.Config[job]{
+			Source: b, Concurrency: 2,
+			OnError: func(j *job, _ error) {
+				if reports.Add(1); j.id == 0 {
+					panic("in OnError")
+				}
+				runtime.Goexit()
+			},
+			Handle: func(_ context.Context, j job) error {
+				if j.delivery <= 2 {
+					return failed
+				}
+				return nil
+			},
+		})
+		pass(time.Minute)
+		loop.end(t)
+		if b.done() != 2 || reports.Load() != 2 || len(b.ends[0]) != 2 || len(b.ends[1]) != 2 {
+			t.Errorf("%d of 2 are done, %d reports, ends %v", b.done(), reports.Load(), b.ends)
+		}
+	})
+}
+
 func TestLeasesAreRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := newBoard(t, 30*time.Second, jobs(50)...)
