@@ -48,6 +48,7 @@ func (l *link) census(s *seat) error {
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(s.ctx, s.beatEvery())
 	defer cancel()
+	began := time.Now()
 	q := beatQuery{namespace: p.scope.Namespace(), session: s.id, census: true}
 	if err := p.scope.QueryShard(ctx, l.shard, &q); err != nil {
 		return err
@@ -56,13 +57,17 @@ func (l *link) census(s *seat) error {
 		s.lease = min(s.lease, d)
 	}
 	p.mu.Lock()
-	strange := make(map[call.Ref]bool)
+	strange := make(map[call.Ref]time.Time)
 	for _, ref := range q.held {
 		if s.held[ref] != nil || plant.On(plant.CensusIgnored) {
 			continue
 		}
-		if !s.strange[ref] { // its answer may be on its way
-			strange[ref] = true
+		since, known := s.strange[ref]
+		if !known {
+			since = began
+		}
+		if began.Sub(since) < doubtAfter { // its answer may be on its way: another census may have been taken just before
+			strange[ref] = since
 			continue
 		}
 		l.ends = append(l.ends, &ending{end: end{ref: ref, how: released}, src: nobody})

@@ -3,6 +3,7 @@ package action
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,9 +52,9 @@ type seat struct {
 	lose  context.CancelCauseFunc
 	lease time.Duration // for which the process may be silent, as the leader has said; of beatAll
 
-	held      map[call.Ref]*piece // by the ref without its tag
-	cancelled map[call.Ref]bool   // those that are, as the shard has said
-	strange   map[call.Ref]bool   // those that the shard had in the last census, and this process does not know of
+	held      map[call.Ref]*piece    // by the ref without its tag
+	cancelled map[call.Ref]bool      // those that are, as the shard has said
+	strange   map[call.Ref]time.Time // those that the shard had in the last census, and this process does not know of, and since when
 }
 
 // ending is an end that is to be sent.
@@ -129,7 +130,7 @@ func decodeSession(b []byte) (uint64, error) {
 
 // serve works with a session until ctx ends, when it is closed, or the session is lost.
 func (l *link) serve(ctx context.Context, id uint64) {
-	s := &seat{id: id, lease: leaseMillis * time.Millisecond, held: make(map[call.Ref]*piece), cancelled: make(map[call.Ref]bool), strange: make(map[call.Ref]bool)}
+	s := &seat{id: id, lease: leaseMillis * time.Millisecond, held: make(map[call.Ref]*piece), cancelled: make(map[call.Ref]bool), strange: make(map[call.Ref]time.Time)}
 	s.ctx, s.lose = context.WithCancelCause(context.Background())
 	stop := context.AfterFunc(ctx, func() { s.lose(ctx.Err()) })
 	defer stop()
@@ -379,6 +380,7 @@ func (l *link) accept(s *seat, wants []wanted, all []taken) {
 		one.concluded = one.back() // unless its handler is called
 		s.held[ref] = one
 		delete(s.strange, ref)
+		l.keepLocked(ref)
 		if s.cancelled[ref] {
 			one.cause = ErrCancelled
 		}
@@ -393,6 +395,11 @@ func (l *link) accept(s *seat, wants []wanted, all []taken) {
 		signal(one.src.ready)
 		one.src.changedLocked()
 	}
+}
+
+// keepLocked takes back that a stranger is about to be given back: the answer by which the process has it was only late.
+func (l *link) keepLocked(ref call.Ref) {
+	l.ends = slices.DeleteFunc(l.ends, func(e *ending) bool { return e.src == nobody && bare(e.end.ref) == ref })
 }
 
 // giveBackLocked gives a piece back that was not begun. Nobody waits for that.
@@ -556,6 +563,10 @@ func (l *link) sendBatch(s *seat, batch []*ending, wants []wanted, c *workComman
 	ctx, cancel := context.WithTimeout(s.ctx, callTime)
 	defer cancel()
 	got, err := proposeWork(ctx, &p.scope, workOp(l.route, c), c)
+	if errors.Is(err, ErrInvalid) {
+		l.sendOnes(s, batch, wants, err)
+		return
+	}
 	if err == nil && len(got.verdicts) != len(batch) {
 		err = engine.Errorf(engine.ErrUnknownOutcome, "action: %d verdicts for %d ends", len(got.verdicts), len(batch))
 	}
@@ -563,12 +574,7 @@ func (l *link) sendBatch(s *seat, batch []*ending, wants []wanted, c *workComman
 		err = &worker.LostError{Err: err}
 	}
 	p.mu.Lock()
-	l.unreserveLocked(wants)
-	if len(wants) > 0 {
-		if l.wanting--; l.wanting == 0 && l.changing {
-			signal(l.take)
-		}
-	}
+	l.unwantLocked(wants)
 	for i, e := range batch {
 		if err != nil {
 			if e.done == nil { // nobody tries it again: the census does, which finds what this process does not have
@@ -592,6 +598,40 @@ func (l *link) sendBatch(s *seat, batch []*ending, wants []wanted, c *workComman
 	defer p.mu.Unlock()
 	for _, e := range batch {
 		e.src.idleLocked()
+	}
+}
+
+// unwantLocked takes back what a batch wanted.
+func (l *link) unwantLocked(wants []wanted) {
+	l.unreserveLocked(wants)
+	if len(wants) == 0 {
+		return
+	}
+	if l.wanting--; l.wanting == 0 && l.changing {
+		signal(l.take)
+	}
+}
+
+// sendOnes sends the ends of a refused batch one by one, because one of them is the reason: the limits of the node may be smaller than when the handler returned. A
+// result that is refused alone fails its run.
+func (l *link) sendOnes(s *seat, batch []*ending, wants []wanted, refusal error) {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	l.unwantLocked(wants)
+	if e := batch[0]; len(batch) == 1 && e.end.how != completed {
+		l.dropLocked(s, e.end.ref, e.piece)
+		e.reply(refusal)
+		e.src.idleLocked()
+		return
+	} else if len(batch) == 1 {
+		e.end.refuse(CodeOutputTooLarge, shorten(refusal.Error(), MaxErrorBytes))
+	}
+	for i := range batch {
+		one := batch[i : i+1]
+		c := l.workLocked(s, one, nil)
+		l.pool.mu.Unlock()
+		l.sendBatch(s, one, nil, c)
+		l.pool.mu.Lock()
 	}
 }
 

@@ -3,6 +3,8 @@ package action
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,11 +19,28 @@ type lateDoor struct {
 	shard engine.ShardID
 	late  chan struct{} // closed when they come
 	vain  bool          // ends do not get there at all
+	most  int           // an output larger than that is refused; 0: none is
+	hold  chan struct{} // nil, or closed when answers to takes come
+}
+
+func (d *lateDoor) Take(ctx context.Context, shard engine.ShardID, t engine.Take) ([]byte, error) {
+	b, err := d.Rig.Take(ctx, shard, t)
+	if d.hold != nil {
+		<-d.hold
+	}
+	return b, err
 }
 
 func (d *lateDoor) Propose(ctx context.Context, shard engine.ShardID, cmd engine.Command) ([]byte, error) {
 	if cmd.Kind == kindWork && shard == d.shard && d.vain {
 		return nil, engine.Errorf(engine.ErrUnknownOutcome, "the node was killed")
+	}
+	if cmd.Kind == kindWork && d.most > 0 {
+		for _, e := range must(decode(cmd.Body, (*workCommand).code)).ends {
+			if err := engine.CheckPayload(len(e.output), d.most); err != nil {
+				return nil, err
+			}
+		}
 	}
 	b, err := d.Rig.Propose(ctx, shard, cmd)
 	if cmd.Kind == kindWork && shard == d.shard {
@@ -122,6 +141,86 @@ func TestGivenBackInVain(t *testing.T) {
 		<-time.After(time.Minute) // of censuses
 		w.done <- struct{}{}
 		<-time.After(time.Minute)
+		w.check(first, second)
+	})
+}
+
+// TestRefusedEnd: one result that the node no longer takes, because its limit has become smaller, fails its own run. It failed all workers of the process, with what was
+// sent in the same batch.
+func TestRefusedEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const runs = 20
+		d := &lateDoor{Rig: rig.New(t, 1, table()), shard: 99, most: 100}
+		router := engine.NewRouter(d)
+		if err := engine.NewNamespaces(router).Create(t.Context(), "n", false); err != nil {
+			t.Fatal(err)
+		}
+		store := engine.StoreOf(Primitive, router, "n", 1<<20)
+		if _, err := store.Register(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		start := make(chan struct{})
+		worker := store.Worker(WorkerConfig{Concurrency: runs})
+		Handle(worker, "a", func(_ context.Context, n int) (string, error) {
+			<-start
+			return strings.Repeat("x", map[bool]int{true: 1000, false: 10}[n%7 == 3]), nil
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- worker.Run(ctx) }()
+		var ids []RunID
+		for n := range runs {
+			i, err := store.Invoke(t.Context(), "a", []byte(strconv.Itoa(n)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, i.Run)
+		}
+		synctest.Wait()
+		close(start) // all of them end together
+		bounded, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		for n, id := range ids {
+			r, err := store.Wait(bounded, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n%7 == 3 && (r.Status != Failed || r.Code != CodeOutputTooLarge || r.Attempt != 1) || n%7 != 3 && r.Status != Completed {
+				t.Errorf("run %d is %+v", n, r)
+			}
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+	})
+}
+
+// TestTwoCensusesAtOnce: what a take has got is not given back because two censuses, one right after the other, do not find it in this process: the answer of the take
+// is on its way.
+func TestTwoCensusesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newOneSlot(t)
+		w.shard, w.hold = 99, make(chan struct{})
+		first := w.invoke(0)
+		all := engine.Shared(&w.store.scope, func() *pools { return nil }).all["n"]
+		for range 3 {
+			all.mu.Lock()
+			l := all.links[0]
+			s := l.seat
+			all.mu.Unlock()
+			if err := l.census(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		close(w.hold)
+		synctest.Wait()
+		if r, err := w.store.Run(t.Context(), first); err != nil || r.Status != Running {
+			t.Errorf("the run is %+v, %v; want it to be running", r, err)
+		}
+		w.done <- struct{}{}
+		second := w.invoke(1)
 		w.check(first, second)
 	})
 }
