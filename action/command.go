@@ -535,7 +535,7 @@ func admit(cmd engine.Command, maxPayload int) error {
 func decodeBody[T any](b []byte, code func(*T, *codec.Coder)) (T, error) {
 	v, err := decode(b, code)
 	if err != nil {
-		return v, engine.Errorf(ErrInvalid, "action: command: %v", err)
+		return v, engine.Errorf(engine.ErrMalformed, "action: command: %v", err)
 	}
 	return v, nil
 }

@@ -141,7 +141,7 @@ func decodeCommand(kind uint8, b []byte) (c command, err error) {
 		c.path = r.Bytes()
 	}
 	if err := r.Done(); err != nil {
-		return c, engine.Errorf(ErrInvalid, "kv: command: %v", err)
+		return c, engine.Errorf(engine.ErrMalformed, "kv: command: %v", err)
 	}
 	keeps := kind == kindPut && c.o.ttlMillis == keepTTL
 	if c.o.cond >= numConditions || c.o.ttlMillis < 0 || c.o.ttlMillis > maxTTLMillis && !keeps || c.maxBytes < 0 {

@@ -29,7 +29,7 @@ func (m *machine) putMany(tx *engine.Tx, body []byte) ([]byte, error) {
 	for r := codec.NewReader(body); r.Len() > 0; {
 		b := r.Bytes()
 		if err := r.Err(); err != nil {
-			return nil, engine.Errorf(ErrInvalid, "kv: command: %v", err)
+			return nil, engine.Errorf(engine.ErrMalformed, "kv: command: %v", err)
 		}
 		c, err := decodeCommand(kindPut, b)
 		if err != nil {

@@ -297,7 +297,7 @@ func (c *command) decode(kind uint8, b []byte) error {
 	return c.check(kind)
 }
 
-func malformed(err error) error { return engine.Errorf(ErrInvalid, "queue: command: %v", err) }
+func malformed(err error) error { return engine.Errorf(engine.ErrMalformed, "queue: command: %v", err) }
 
 func (c *command) decodeMessages(r *codec.Reader) {
 	for r.Len() > 0 && len(c.messages) <= MaxBatch {

@@ -397,7 +397,7 @@ func decodeCommand(kind uint8, b []byte) (c command, err error) {
 		ok = c.group.read(kind, &r) && ok
 	}
 	if err := r.Done(); err != nil {
-		return c, engine.Errorf(ErrInvalid, "stream: command: %v", err)
+		return c, engine.Errorf(engine.ErrMalformed, "stream: command: %v", err)
 	}
 	if !ok {
 		return c, engine.Errorf(ErrInvalid, "stream: command out of range")

@@ -67,7 +67,7 @@ func (m *machine) applyPush(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 
 func decodeBody[T any](b []byte, code func(*T, *codec.Coder)) (v T, err error) {
 	if v, err = codec.Decode(b, code); err != nil {
-		err = engine.Errorf(ErrInvalid, "stream: command: %v", err)
+		err = engine.Errorf(engine.ErrMalformed, "stream: command: %v", err)
 	}
 	return v, err
 }

@@ -170,7 +170,7 @@ func decodeWrite(body []byte) (w writeCommand, err error) {
 		w.sections = append(w.sections, s)
 	}
 	if err := r.Done(); err != nil {
-		return w, engine.Errorf(ErrInvalid, "ts: write: %v", err)
+		return w, engine.Errorf(engine.ErrMalformed, "ts: write: %v", err)
 	}
 	return w, nil
 }
@@ -186,7 +186,7 @@ func readSection(r *codec.Reader) (s section, err error) {
 	}
 	if r.Bool() {
 		if s.known.ids, err = readIDs(r); err != nil {
-			return s, engine.Errorf(ErrInvalid, "ts: write: %v", err)
+			return s, engine.Errorf(engine.ErrMalformed, "ts: write: %v", err)
 		}
 		s.known.prints, s.known.span, s.known.points = r.Uvarint(), readSpan(r), r.Bytes()
 	}
@@ -200,7 +200,7 @@ func readSection(r *codec.Reader) (s section, err error) {
 		s.fresh.span, s.fresh.points = readSpan(r), r.Bytes()
 	}
 	if err := r.Err(); err != nil {
-		return s, engine.Errorf(ErrInvalid, "ts: write: %v", err)
+		return s, engine.Errorf(engine.ErrMalformed, "ts: write: %v", err)
 	}
 	return s, s.check()
 }

@@ -116,7 +116,7 @@ func decodeBody[T any](body []byte, code func(*T, *codec.Coder)) (v T, err error
 	c := codec.NewDecoder(body)
 	code(&v, &c)
 	if err := c.Done(); err != nil {
-		return v, engine.Errorf(ErrInvalid, "ts: command: %v", err)
+		return v, engine.Errorf(engine.ErrMalformed, "ts: command: %v", err)
 	}
 	return v, nil
 }

@@ -393,7 +393,7 @@ func admitCreate(body []byte) error {
 func decodeBody[T any](b []byte, code func(*T, *codec.Coder)) (T, error) {
 	v, err := decode(b, code)
 	if err != nil {
-		return v, engine.Errorf(ErrInvalid, "workflow: command: %v", err)
+		return v, engine.Errorf(engine.ErrMalformed, "workflow: command: %v", err)
 	}
 	return v, nil
 }

@@ -59,14 +59,14 @@ func command(kind uint8, code func(*codec.Coder)) engine.Command {
 
 func decodeCreate(cmd engine.Command) (c createCommand, err error) {
 	if err := decode(cmd.Body, c.code); err != nil {
-		return c, engine.Errorf(engine.ErrInvalid, "key: %v", err)
+		return c, engine.Errorf(engine.ErrMalformed, "key: command: %v", err)
 	}
 	return c, c.key.check()
 }
 
 func decodeRevoke(cmd engine.Command) (r revokeCommand, err error) {
 	if err := decode(cmd.Body, r.code); err != nil {
-		return r, engine.Errorf(engine.ErrInvalid, "key: %v", err)
+		return r, engine.Errorf(engine.ErrMalformed, "key: command: %v", err)
 	}
 	return r, nil
 }

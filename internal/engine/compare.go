@@ -28,7 +28,7 @@ func (tx *Tx) applyCompare(body []byte) error {
 	c := Comparison{Node: r.Uvarint(), Index: r.Uvarint()}
 	hash := r.Rest()
 	if r.Err() != nil || len(hash) != 8 {
-		return Errorf(ErrInvalid, "compare: %d bytes are no comparison", len(body))
+		return Errorf(ErrMalformed, "compare: %d bytes are no comparison", len(body))
 	}
 	c.Hash = binary.LittleEndian.Uint64(hash)
 	tx.x.compared = append(tx.x.compared, c)

@@ -177,7 +177,7 @@ func (o *laneOutcome) reply(n LSN) *messageOutcome {
 func (tx *Tx) applyDeliver(body []byte) ([]byte, error) {
 	d, err := decodeDelivery(body)
 	if err != nil {
-		return nil, Errorf(ErrInvalid, "delivery: %v", err)
+		return nil, Errorf(ErrMalformed, "delivery: %v", err)
 	}
 	r := tx.received(d.sender)
 	if next := d.number == r.number+1; next || d.number > 0 && d.number <= r.number && plant.On(plant.DeliverTwice) {
@@ -253,9 +253,9 @@ func (tx *Tx) runMessage(m *message, alone bool) (tell *messageOutcome, again er
 func (tx *Tx) runForeign(m *message) ([]byte, error) {
 	cmd, err := DecodeCommand(m.command)
 	if err != nil {
-		return nil, Errorf(ErrInvalid, "message %d: %v", m.number, err)
+		tx.mustDecode(Command{Machine: machineEngine, Kind: kindDeliver}, fmt.Errorf("message %d: %w", m.number, err))
 	}
-	if err := tx.x.table.sent(cmd, FromShards); err != nil {
+	if err := tx.known(cmd, FromShards); err != nil {
 		return nil, err
 	}
 	tx.followed = 0

@@ -181,10 +181,10 @@ func decodeFenced(body []byte) (term uint64, cmd Command, err error) {
 	term = r.Uvarint()
 	rest := r.Rest()
 	if err := r.Err(); err != nil {
-		return 0, cmd, Errorf(ErrInvalid, "duty: %v", err)
+		return 0, cmd, Errorf(ErrMalformed, "duty: %v", err)
 	}
 	if cmd, err = DecodeCommand(rest); err != nil {
-		return 0, cmd, Errorf(ErrInvalid, "duty: %v", err)
+		return 0, cmd, Errorf(ErrMalformed, "duty: %v", err)
 	}
 	return term, cmd, nil
 }
@@ -194,7 +194,7 @@ func (tx *Tx) applyFenced(body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := tx.x.table.sent(cmd, FromLeaders); err != nil {
+	if err := tx.known(cmd, FromLeaders); err != nil {
 		return nil, err
 	}
 	if term != tx.term && !plant.On(plant.UnfencedDuty) {

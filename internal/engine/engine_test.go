@@ -527,6 +527,21 @@ func TestPanicsNameThePlace(t *testing.T) {
 		"no command":      {(&engine.Entry{Commands: [][]byte{{7}}}).AppendTo(nil), "command version 7"},
 		"unknown machine": {(&engine.Entry{Commands: [][]byte{engine.Command{Machine: 9, Kind: 1, Namespace: "n"}.AppendTo(nil)}}).AppendTo(nil), "machine 9 kind 1"},
 		"unknown kind":    {(&engine.Entry{Commands: [][]byte{engine.Command{Kind: 77}.AppendTo(nil)}}).AppendTo(nil), "engine kind 77"},
+		"cut body":        {entryOf(cut(addTo("a", 1).In("n"))), "toy: command 1 (add) does not decode: toy: malformed record"},
+		"cut part":        {entryOf(engine.Command{Kind: 1, Namespace: "n", Body: txnWith(cut(addTo("a", 1).In("n")))}), "toy: command 1 (add) does not decode"},
+		"unknown part":    {entryOf(engine.Command{Kind: 1, Namespace: "n", Body: txnWith(engine.Command{Machine: engine.MachineTest, Kind: 77})}), "machine 15 kind 77"},
+		"cut transaction": {entryOf(engine.Command{Kind: 1, Namespace: "n", Body: []byte{0, 1, 7}}), "engine: command 1 (transaction) does not decode"},
+		"cut delivery":    {entryOf(engine.Command{Kind: 3, Body: []byte{0}}), "engine: command 3 (deliver) does not decode"},
+		"cut message":     {entryOf(deliveryOf([]byte{1, 15})), "engine: command 3 (deliver) does not decode: message 5"},
+		"unknown message": {entryOf(deliveryOf(engine.Command{Machine: 9, Kind: 1, Namespace: "n"}.AppendTo(nil))), "machine 9 kind 1"},
+		"message cut": {entryOf(engine.CreateNamespace("n", false), deliveryOf(cut(addTo("a", 1).In("n")).AppendTo(nil))),
+			"toy: command 1 (add) does not decode"},
+		"cut settling":   {entryOf(engine.Command{Kind: 4, Body: []byte{0}}), "engine: command 4 (settle) does not decode"},
+		"cut skip":       {entryOf(engine.Command{Kind: 5}), "engine: command 5 (skip) does not decode"},
+		"cut creation":   {entryOf(engine.Command{Kind: 6, Namespace: "n"}), "engine: command 6 (create namespace) does not decode"},
+		"cut comparison": {entryOf(engine.Command{Kind: 7, Body: []byte{0, 0}}), "engine: command 7 (compare) does not decode"},
+		"cut duty":       {entryOf(engine.Command{Kind: 8, Body: []byte{1, 1}}), "engine: command 8 (duty) does not decode"},
+		"unknown duty":   {entryOf(engine.Command{Kind: 8, Body: engine.Command{Machine: 9, Kind: 1, Namespace: "n"}.AppendTo([]byte{1})}), "machine 9 kind 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 1)
@@ -539,6 +554,28 @@ func TestPanicsNameThePlace(t *testing.T) {
 			r.execs[0].Apply(1, 1, c.data, nil)
 		})
 	}
+}
+
+func entryOf(cmds ...engine.Command) []byte {
+	var e engine.Entry
+	for _, c := range cmds {
+		e.Commands = append(e.Commands, c.AppendTo(nil))
+	}
+	return e.AppendTo(nil)
+}
+
+// cut returns a command without the last byte of its body.
+func cut(c engine.Command) engine.Command {
+	c.Body = c.Body[:len(c.Body)-1]
+	return c
+}
+
+func txnWith(part engine.Command) []byte { return codec.AppendBytes([]byte{0, 1}, part.AppendTo(nil)) }
+
+// deliveryOf delivers a message with the number 5 from shard 0, as the first one.
+func deliveryOf(message []byte) engine.Command {
+	body := codec.AppendBytes([]byte{0, 1, 1, byte(engine.MachineTest), 0, 0, 1, 5, 0, 1}, message)
+	return engine.Command{Kind: 3, Body: body}
 }
 
 // TestEntriesLeaveNoGap: an entry that is not the next one is a bug, and applying it would part the replicas.
@@ -622,12 +659,10 @@ func FuzzTxn(f *testing.F) {
 	f.Add(uint8(4), []byte{0, 0})
 	f.Add(uint8(5), []byte{1})
 	f.Fuzz(func(t *testing.T, kind uint8, body []byte) {
-		if kind == 3 {
-			return // deliveries are made by the engine and never come from outside
-		}
 		r := newRig(t, 1)
 		cmd := engine.Command{Kind: kind, Namespace: "n", Body: body}
-		if r.execs[0].Check(cmd) != nil || slicesContainPanic(body) {
+		wire := engine.NewWire([]engine.Primitive{toy.Primitive()})
+		if r.execs[0].Check(cmd) != nil || wire.Admit(cmd, 1<<20) != nil || slicesContainPanic(body) {
 			return
 		}
 		r.apply(0, cmd)

@@ -3,6 +3,8 @@ package engine
 import (
 	"errors"
 	"fmt"
+
+	"github.com/floedb/floe/internal/codec"
 )
 
 // The errors of floe, grouped by what the caller can conclude. Packages re-export these very values; use errors.Is.
@@ -22,6 +24,10 @@ var (
 	// ErrUnauthorized: the credentials are missing, wrong or not sufficient.
 	ErrUnauthorized = errors.New("unauthorized")
 )
+
+// ErrMalformed is the refusal of a command whose body does not decode, and matches ErrInvalid. Clients get it from Admit. A body that
+// has reached the log and does not decode was written by a build with another layout, so Apply must not refuse it: see Tx.mustDecode.
+var ErrMalformed = fmt.Errorf("%w: %w", ErrInvalid, codec.ErrCorrupt)
 
 // The node's state.
 var (

@@ -635,7 +635,7 @@ func (tx *Tx) applySkip(body []byte) error {
 	r := codec.NewReader(body)
 	to := LSN(r.Uvarint())
 	if err := r.Done(); err != nil {
-		return Errorf(ErrInvalid, "skip: %v", err)
+		return Errorf(ErrMalformed, "skip: %v", err)
 	}
 	tx.x.applied.LSN = max(tx.x.applied.LSN, to)
 	return nil

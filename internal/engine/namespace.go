@@ -176,16 +176,24 @@ func (tx *Tx) applyCreateNamespace(cmd Command) ([]byte, error) {
 	if err := CheckName("namespace", cmd.Namespace); err != nil {
 		return nil, err
 	}
-	r := codec.NewReader(cmd.Body)
-	spread := r.Bool()
-	if err := r.Done(); err != nil {
-		return nil, Errorf(ErrInvalid, "create namespace: %v", err)
+	spread, err := decodeCreateNamespace(cmd.Body)
+	if err != nil {
+		return nil, err
 	}
 	if tx.x.dir.lookup(cmd.Namespace) != nil {
 		return nil, Errorf(ErrExists, "namespace %q already exists", cmd.Namespace)
 	}
-	_, err := tx.createNamespace(cmd.Namespace, spread)
+	_, err = tx.createNamespace(cmd.Namespace, spread)
 	return nil, err
+}
+
+func decodeCreateNamespace(body []byte) (spread bool, err error) {
+	r := codec.NewReader(body)
+	spread = r.Bool()
+	if err := r.Done(); err != nil {
+		return false, Errorf(ErrMalformed, "create namespace: %v", err)
+	}
+	return spread, nil
 }
 
 // CreateNamespace is the command that creates a namespace explicitly.

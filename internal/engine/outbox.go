@@ -240,7 +240,7 @@ func (tx *Tx) applySettle(body []byte) ([]byte, error) {
 	codeShard(&c, &target)
 	codec.List(&c, &outcomes, func(c *codec.Coder, o *laneOutcome) { o.code(c) })
 	if err := c.Done(); err != nil {
-		return nil, Errorf(ErrInvalid, "settle: %v", err)
+		return nil, Errorf(ErrMalformed, "settle: %v", err)
 	}
 	settled := 0
 	for i := range outcomes {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -322,9 +323,12 @@ func (tx *Tx) runTop(encoded []byte) (result []byte, err error) {
 func (tx *Tx) dispatch(cmd Command) (result []byte, err error) {
 	defer tx.catch(&err)
 	if cmd.Machine == machineEngine {
-		return tx.applyEngine(cmd)
+		if result, err = tx.applyEngine(cmd); err != nil {
+			tx.mustDecode(cmd, err)
+		}
+		return result, err
 	}
-	if err := tx.known(cmd); err != nil {
+	if err := tx.known(cmd, FromUsers); err != nil {
 		return nil, err
 	}
 	if tx.x.table.isGlobal(cmd) {
@@ -340,12 +344,12 @@ func (tx *Tx) dispatch(cmd Command) (result []byte, err error) {
 	return tx.run(cmd)
 }
 
-// known returns why a command may not come from users. One that no machine knows was written by another version, or never was one.
-func (tx *Tx) known(cmd Command) error {
+// known returns why a command may not come from there. One that no machine knows was written by another version, or never was one.
+func (tx *Tx) known(cmd Command, from Senders) error {
 	if tx.x.table.command(cmd) == nil {
 		panic(fmt.Sprintf("shard %d, index %d: unknown command: machine %d kind %d", tx.x.shard, tx.index, cmd.Machine, cmd.Kind))
 	}
-	return tx.x.table.sent(cmd, FromUsers)
+	return tx.x.table.sent(cmd, from)
 }
 
 // run carries out a command with its follow-ups, in the namespace admitted before. The caller takes everything back on error.
@@ -368,7 +372,21 @@ func (tx *Tx) run(cmd Command) (result []byte, err error) {
 func (tx *Tx) apply(cmd Command) ([]byte, error) {
 	tx.Step()
 	tx.enter(cmd.Machine)
-	return tx.x.machines[cmd.Machine].Apply(tx, cmd)
+	result, err := tx.x.machines[cmd.Machine].Apply(tx, cmd)
+	if err != nil {
+		tx.mustDecode(cmd, err)
+	}
+	return result, err
+}
+
+// mustDecode stops the shard if a command was refused because its body does not decode. Every body was decoded before it was proposed (see Primitive.Admit),
+// so the log was written by a build with another layout: to skip the command would lose a write that was acknowledged.
+func (tx *Tx) mustDecode(cmd Command, err error) {
+	if errors.Is(err, codec.ErrCorrupt) {
+		p := tx.x.table.byID[cmd.Machine]
+		panic(fmt.Sprintf("shard %d, index %d: %s: command %d (%s) does not decode: %v: it was written by another version of floe, or is damaged",
+			tx.x.shard, tx.index, p.Name, cmd.Kind, p.Command(cmd.Kind).Name, err))
+	}
 }
 
 // enter gives the turn to a machine, which is not at work.
@@ -411,7 +429,7 @@ func (tx *Tx) applyTxn(cmd Command) ([]byte, error) {
 }
 
 func (tx *Tx) runPart(part Command) ([]byte, error) {
-	if err := tx.known(part); err != nil {
+	if err := tx.known(part, FromUsers); err != nil {
 		return nil, err
 	}
 	if tx.x.table.isGlobal(part) {
@@ -429,7 +447,7 @@ func decodeTxn(body []byte, namespace string) (parts []Command, conditions int, 
 	for range nc + no {
 		part, err := decodeCommand(r.Bytes(), namespace)
 		if err != nil {
-			return nil, 0, Errorf(ErrInvalid, "transaction: %v", err)
+			return nil, 0, Errorf(ErrMalformed, "transaction: %v", err)
 		}
 		if part.Machine == machineEngine {
 			return nil, 0, Errorf(ErrInvalid, "transaction: an operation of the engine itself")
@@ -437,7 +455,7 @@ func decodeTxn(body []byte, namespace string) (parts []Command, conditions int, 
 		parts = append(parts, part)
 	}
 	if err := r.Done(); err != nil {
-		return nil, 0, Errorf(ErrInvalid, "transaction: %v", err)
+		return nil, 0, Errorf(ErrMalformed, "transaction: %v", err)
 	}
 	return parts, int(nc), nil
 }

@@ -182,8 +182,11 @@ func admitTxn(cmd Command, _ int) error {
 	return nil
 }
 
-// admitNamespace leaves the name to Wire.Admit and the rest to Apply.
-func admitNamespace(Command, int) error { return nil }
+// admitNamespace leaves the name to Wire.Admit, and whether the namespace exists to Apply.
+func admitNamespace(cmd Command, _ int) error {
+	_, err := decodeCreateNamespace(cmd.Body)
+	return err
+}
 
 // NotLeaderError is ErrUnavailable because a replica that is not, or no longer, the leader was asked. The operation did not happen.
 type NotLeaderError struct {

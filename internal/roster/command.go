@@ -119,7 +119,7 @@ func admit(cmd engine.Command, _ int) error { return Admit(cmd) }
 func decodeBody[T any](b []byte, code func(*T, *codec.Coder)) (T, error) {
 	v, err := decode(b, code)
 	if err != nil {
-		return v, engine.Errorf(engine.ErrInvalid, "worker: command: %v", err)
+		return v, engine.Errorf(engine.ErrMalformed, "worker: command: %v", err)
 	}
 	return v, nil
 }

@@ -56,7 +56,7 @@ func Decode(cmd engine.Command) (Command, error) {
 	r := codec.NewReader(cmd.Body)
 	c := Command{Kind: cmd.Kind, Name: r.String(), Delta: r.Varint(), Delay: r.Varint(), Target: r.String()}
 	if err := r.Done(); err != nil {
-		return Command{}, engine.Errorf(engine.ErrInvalid, "toy: %v", err)
+		return Command{}, engine.Errorf(engine.ErrMalformed, "toy: %v", err)
 	}
 	return c, nil
 }

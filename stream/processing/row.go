@@ -319,7 +319,7 @@ func decode[T any](b []byte, code func(*T, *codec.Coder)) (v T, err error) {
 // decodeBody is decode for what comes from elsewhere.
 func decodeBody[T any](b []byte, code func(*T, *codec.Coder)) (v T, err error) {
 	if v, err = codec.Decode(b, code); err != nil {
-		err = engine.Errorf(ErrInvalid, "processing: %v", err)
+		err = engine.Errorf(engine.ErrMalformed, "processing: command: %v", err)
 	}
 	return v, err
 }
