@@ -19,8 +19,8 @@ const (
 	maxAllWaits = engine.MaxWaiters
 	maxTaken    = 256 << 20 // bytes of the requests of a stream
 
-	// Frames beyond smallFrame take their memory from one pool for all streams, where one address has a share: the largest frame fits in it twice.
-	smallFrame = 64 << 10
+	// Messages beyond smallFrame take their memory from one pool for all streams, where one address has a share: the largest message fits in it twice.
+	smallFrame = 32 << 10
 	shareOf    = 4 // of the pool
 )
 

@@ -2,7 +2,6 @@ package peer
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"net/http"
 	"runtime"
@@ -255,9 +254,8 @@ func TestUnfinishedFrames(t *testing.T) {
 		}
 		s := r.stream(client, pathDoor)
 		s.open(roleClient)
-		head := binary.LittleEndian.AppendUint32(nil, size)
 		go func() { // what is not read is not taken
-			_, _ = s.w.Write(append(head, make([]byte, size/2)...))
+			_, _ = s.w.Write(partsOf(make([]byte, size))[:size/2])
 		}()
 	}
 	await(t, "frames", func() bool {

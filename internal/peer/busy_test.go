@@ -16,7 +16,7 @@ import (
 // idleSession is a session that sends nothing.
 func idleSession(limit int) *session {
 	return &session{
-		peer: New(Config{Wire: testWire()}), welcome: &welcome{maxValue: 1000}, out: newOutbox(limit), cancel: func() {}, calls: make(map[uint64]chan answer), ended: make(chan struct{}),
+		peer: New(Config{Wire: testWire()}), welcome: &welcome{maxValue: 1000}, out: newOutbox(limit), cancel: func() {}, calls: make(map[uint64]call), ended: make(chan struct{}),
 	}
 }
 

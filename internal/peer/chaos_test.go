@@ -12,23 +12,11 @@ import (
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
+	testrig "github.com/floedb/floe/internal/rig" // a type of this package is called rig
 	"github.com/floedb/floe/kv"
 )
 
-var (
-	chaosFlag = flag.Duration("chaos", 1500*time.Millisecond, "how long TestChaos harms connections")
-	seedFlag  = flag.Uint64("seed", 0, "seed of randomised tests; 0 chooses one")
-)
-
-// seed returns the seed of a randomised test and prints how to repeat it.
-func seed(t *testing.T) uint64 {
-	s := *seedFlag
-	if s == 0 {
-		s = rand.Uint64()
-	}
-	t.Logf("repeat with: go test ./internal/peer -run '^%s$' -seed %d", t.Name(), s)
-	return s
-}
+var chaosFlag = flag.Duration("chaos", 1500*time.Millisecond, "how long TestChaos harms connections")
 
 // chaos cuts connections in the middle of what passes, delays it, and stalls them in both directions without an end.
 type chaos struct {
@@ -68,7 +56,7 @@ func (x *chaos) tamper(conn int) tamper {
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	x := &chaos{seed: seed(t)}
+	x := &chaos{seed: testrig.Seed(t)}
 	const clients, writers, keys = 4, 8, 4
 	var load sync.WaitGroup
 	var acked, unknown [keys]atomic.Int64

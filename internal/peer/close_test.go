@@ -3,7 +3,6 @@ package peer
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -92,20 +91,10 @@ func TestCloseWithHalfASnapshot(t *testing.T) {
 // TestSomethingElseAnswers dials a server that is none of floe's: the answer made the opener of a stream call nil.
 func TestSomethingElseAnswers(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var protocols http.Protocols
-	protocols.SetUnencryptedHTTP2(true)
-	server := &http.Server{Handler: http.NotFoundHandler(), Protocols: &protocols}
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(l) })
-	defer serving.Wait()
-	defer server.Close()
+	addr := serveHTTP2(t, http.NotFound)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, err := Dial(ctx, Config{Wire: testWire()}, []string{l.Addr().String()}); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), "404") {
+	if _, err := Dial(ctx, Config{Wire: testWire()}, []string{addr}); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), "404") {
 		t.Errorf("dial: %v, want that its time is over, with what is answered", err)
 	}
 }
@@ -113,7 +102,7 @@ func TestSomethingElseAnswers(t *testing.T) {
 // TestCallsCountUntilTheyEnd: a cancel asks a call to end, which a command may not do before it is committed.
 func TestCallsCountUntilTheyEnd(t *testing.T) {
 	v := &visitor{peer: New(Config{Wire: testWire()}), tally: newTally("this connection", 2, 1), calls: make(map[uint64]context.CancelFunc)}
-	ctx, err := v.begin(t.Context(), &request{id: 1}, maxTaken-10)
+	ctx, err := v.begin(t.Context(), &request{id: 1}, maxTaken-10, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,11 +110,11 @@ func TestCallsCountUntilTheyEnd(t *testing.T) {
 	if ctx.Err() == nil {
 		t.Error("the call is not cancelled")
 	}
-	if _, err := v.begin(t.Context(), &request{id: 2}, 20); !errors.Is(err, engine.ErrBusy) {
+	if _, err := v.begin(t.Context(), &request{id: 2}, 20, false); !errors.Is(err, engine.ErrBusy) {
 		t.Errorf("a call beyond the bytes of all: %v, want ErrBusy", err)
 	}
 	v.end(&request{id: 1}, maxTaken-10)
-	if _, err := v.begin(t.Context(), &request{id: 3}, 20); err != nil {
+	if _, err := v.begin(t.Context(), &request{id: 3}, 20, false); err != nil {
 		t.Errorf("a call when the large one has ended: %v", err)
 	}
 	v.end(&request{id: 3}, 20)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/floedb/floe/internal/shard"
 )
@@ -13,7 +14,8 @@ import (
 // crowd is connections that can all be closed. An HTTP server forgets those that speak HTTP/2 in clear text, and an HTTP client does not close
 // one on which a stream has ended a moment ago.
 type crowd struct {
-	limit int
+	limit   int
+	silence time.Duration // after which a connection is given up
 
 	received, sent atomic.Int64 // bytes
 
@@ -26,17 +28,28 @@ type crowd struct {
 type guest struct {
 	net.Conn
 	crowd *crowd
+
+	heard  atomic.Bool // something came since the last look
+	lost   atomic.Bool // nothing came for too long
+	silent int         // looks in a row before which nothing came; by the one goroutine that looks
+	look   *time.Timer
 }
 
-func newCrowd(limit int) *crowd { return &crowd{limit: limit, conns: make(map[*guest]bool)} }
+// looks is how often in its silence a connection is looked at. One look alone, late because the process did not run, ends none.
+const looks = 4
+
+func newCrowd(limit int, silence time.Duration) *crowd {
+	return &crowd{limit: limit, silence: silence, conns: make(map[*guest]bool)}
+}
 
 // admit returns the connection as one of the crowd, or closes it and returns nil if there are too many, or all have been closed.
 func (c *crowd) admit(conn net.Conn) *guest {
-	g := &guest{conn, c}
+	g := &guest{Conn: conn, crowd: c}
 	c.mu.Lock()
 	fits := len(c.conns) < c.limit && !c.closed
 	if fits {
 		c.conns[g] = true
+		g.look = time.AfterFunc(c.silence/looks, g.check)
 	}
 	c.mu.Unlock()
 	if !fits {
@@ -46,8 +59,31 @@ func (c *crowd) admit(conn net.Conn) *guest {
 	return g
 }
 
+// check closes the connection if nothing has come for too long.
+func (g *guest) check() {
+	if g.silent++; g.heard.Swap(false) {
+		g.silent = 0
+	}
+	g.crowd.mu.Lock()
+	open, over := g.crowd.conns[g], g.silent >= looks
+	if open && !over {
+		g.look.Reset(g.crowd.silence / looks)
+	}
+	g.crowd.mu.Unlock()
+	if open && over {
+		g.lost.Store(true)
+		g.Close()
+	}
+}
+
 func (g *guest) Read(p []byte) (int, error) {
 	n, err := g.Conn.Read(p)
+	if n > 0 {
+		g.heard.Store(true)
+	}
+	if err != nil && g.lost.Load() {
+		err = errSilent
+	}
 	g.crowd.received.Add(int64(n))
 	return n, err
 }
@@ -61,6 +97,7 @@ func (g *guest) Write(p []byte) (int, error) {
 func (g *guest) Close() error {
 	g.crowd.mu.Lock()
 	delete(g.crowd.conns, g)
+	g.look.Stop()
 	g.crowd.mu.Unlock()
 	return g.Conn.Close()
 }

@@ -3,8 +3,12 @@ package peer
 import (
 	"bytes"
 	"errors"
+	"io"
 	"reflect"
+	"slices"
 	"testing"
+	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -16,7 +20,7 @@ import (
 )
 
 func frameOf(b []byte) []byte {
-	return appendFrame(nil, func(dst []byte) []byte { return append(dst, b...) })
+	return appendFrame(nil, wholeFrame, func(dst []byte) []byte { return append(dst, b...) })
 }
 
 func FuzzFrame(f *testing.F) {
@@ -31,6 +35,32 @@ func FuzzFrame(f *testing.F) {
 		}
 		if err == nil && cap(got) > 2*len(b)+1<<20 {
 			t.Errorf("%d bytes take %d", len(b), cap(got))
+		}
+	})
+}
+
+func FuzzInbox(f *testing.F) {
+	f.Add(frameOf([]byte("small")))
+	f.Add(append(partsOf(make([]byte, 2*smallFrame+1)), frameOf(nil)...))
+	f.Add(append(partsOf([]byte("large"))[:frameHead], partsOf(make([]byte, smallFrame))...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		const limit = 1 << 20
+		taken := 0
+		in := inbox{wire: &wire{r: newReader(bytes.NewReader(b))}, out: newOutbox(limit), limit: limit, admit: func(n int) (func(), error) {
+			taken += n
+			return func() { taken -= n }, nil
+		}}
+		read := 0
+		for {
+			m, _, release, err := in.next()
+			if err != nil {
+				break
+			}
+			release()
+			read += len(m)
+		}
+		if in.end(); taken != 0 || read > len(b) {
+			t.Errorf("%x is read as %d bytes, and %d are not given back", b, read, taken)
 		}
 	})
 }
@@ -114,14 +144,75 @@ func TestMessagesArriveAsTheyWere(t *testing.T) {
 	}
 }
 
+// TestLanes sends messages of all sizes at once: those of a lane arrive in order, and small ones do not wait for large ones.
+func TestLanes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe()
+		out := newOutbox(maxWaiting)
+		var sent [2][][]byte
+		for i, size := range []int{10 * smallFrame, 0, smallFrame + 1, 1, smallFrame, maxWindow * smallFrame, 1, 3 * smallFrame} {
+			m, lane := bytes.Repeat([]byte{byte(i)}, size), 0
+			appendTo := func(dst []byte) []byte { return append(dst, m...) }
+			send := func() error { return out.send(appendTo) }
+			if isLarge(size) {
+				lane, send = 1, func() error { return out.sendLarge(size, appendTo) }
+			}
+			if err := send(); err != nil {
+				t.Fatal(err)
+			}
+			sent[lane] = append(sent[lane], m)
+		}
+		go func() { _ = out.run(&wire{w: w, flush: func() error { return nil }, abort: func() { w.Close() }}) }()
+		back := newOutbox(maxWaiting) // of the other end, whose confirmations it returns at once
+		in := inbox{wire: &wire{r: newReader(r)}, out: back, limit: maxAnswer}
+		confirmed := make(chan struct{})
+		go func() {
+			defer close(confirmed)
+			for range back.wake {
+				b, over, _ := back.take()
+				for range len(b) / frameHead {
+					if !out.confirmed() {
+						t.Error("more parts are confirmed than were sent")
+					}
+				}
+				if over {
+					return
+				}
+			}
+		}()
+		var got [2][][]byte
+		for len(got[0])+len(got[1]) < len(sent[0])+len(sent[1]) {
+			m, large, _, err := in.next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if lane := map[bool]int{true: 1}[large]; lane == 1 && len(got[0]) < len(sent[0]) {
+				t.Errorf("a message of %d bytes comes before %d small ones", len(m), len(sent[0])-len(got[0]))
+			} else {
+				got[lane] = append(got[lane], m)
+			}
+		}
+		for lane := range sent {
+			if !slices.EqualFunc(got[lane], sent[lane], bytes.Equal) {
+				t.Errorf("the messages of lane %d are not those that were sent, in order", lane)
+			}
+		}
+		back.end(nil)
+		<-confirmed
+		out.end(nil)
+	})
+}
+
 // TestDamagedFrame flips each bit of a frame, and cuts it anywhere.
 func TestDamagedFrame(t *testing.T) {
 	good := frameOf([]byte("what was said"))
+	starved := errors.New("nothing more comes") // on a stream it would be waited for
 	for i := range 8 * len(good) {
 		bad := bytes.Clone(good)
 		bad[i/8] ^= 1 << (i % 8)
-		if b, err := readFrame(newReader(bytes.NewReader(bad)), nil, maxHello); err == nil {
-			t.Errorf("with bit %d flipped it is read as %q", i, b)
+		b, err := readFrame(newReader(io.MultiReader(bytes.NewReader(bad), iotest.ErrReader(starved))), nil, maxHello)
+		if !errors.Is(err, errFrame) || errors.Is(err, starved) {
+			t.Errorf("with bit %d flipped it is read as %q, %v, want a malformed frame", i, b, err)
 		}
 	}
 	for n := range good {

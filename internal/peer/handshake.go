@@ -155,7 +155,8 @@ type wire struct {
 	r     *bufio.Reader
 	w     io.Writer
 	flush func() error
-	abort func() // ends it, also for a write or read under way
+	abort func()      // ends it, also for a write or read under way
+	slow  *time.Timer // aborts it if a frame that has begun does not go on; nil: none has begun yet
 
 	// Of a stream that was accepted:
 	from    string          // address of the other end, without its port
@@ -165,10 +166,27 @@ type wire struct {
 }
 
 func (s *wire) write(b []byte) error {
-	if _, err := s.w.Write(appendFrame(nil, func(dst []byte) []byte { return append(dst, b...) })); err != nil {
+	if _, err := s.w.Write(appendFrame(nil, wholeFrame, func(dst []byte) []byte { return append(dst, b...) })); err != nil {
 		return err
 	}
 	return s.flush()
+}
+
+// hurry aborts the stream unless rest or hurry is called within writeTimeout.
+func (s *wire) hurry() {
+	switch {
+	case s.abort == nil:
+	case s.slow == nil:
+		s.slow = time.AfterFunc(writeTimeout, s.abort)
+	default:
+		s.slow.Reset(writeTimeout)
+	}
+}
+
+func (s *wire) rest() {
+	if s.slow != nil {
+		s.slow.Stop()
+	}
 }
 
 // greet is the opener's side. It returns what the listener said, which is a node that knows the secret if role is roleNode.

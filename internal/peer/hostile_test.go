@@ -141,12 +141,36 @@ func (fakeHost) Past() []string                              { return []string{"
 func (fakeHost) Shards() int                                 { return 2 }
 func (fakeHost) Cluster() string                             { return "" }
 
+// partsOf returns the frames of a large message.
+func partsOf(b []byte) []byte {
+	out := newOutbox(len(b))
+	out.begin(func() {})
+	_ = out.sendLarge(len(b), func(dst []byte) []byte { return append(dst, b...) })
+	out.end(nil) // nobody confirms
+	var frames []byte
+	for over := false; !over; {
+		b, over, _ = out.take()
+		frames = append(frames, b...)
+	}
+	out.discard()
+	return frames
+}
+
 func (s *stream) ask(q request) answer {
 	s.t.Helper()
-	if err := s.write(q.appendTo(nil)); err != nil {
+	var err error
+	if b := q.appendTo(nil); isLarge(len(b)) {
+		_, err = s.w.Write(partsOf(b))
+	} else {
+		err = s.write(b)
+	}
+	if err != nil {
 		s.t.Fatal(err)
 	}
-	b, err := readFrame(s.r, nil, maxAnswer)
+	kind, b, err := s.readFrame(nil, smallFrame)
+	for err == nil && kind == gotFrame {
+		kind, b, err = s.readFrame(nil, smallFrame)
+	}
 	if err != nil {
 		s.t.Fatalf("no answer: %v", err)
 	}

@@ -16,10 +16,18 @@ import (
 // Times of connections.
 const (
 	dialTimeout = 3 * time.Second
-	pingAfter   = time.Second // of silence: a connection whose other end is gone without a word is noticed within two of these
+	pingAfter   = time.Second // without a frame: then the other end has to send something
+	pongTimeout = 30 * time.Second
 	minPause    = 20 * time.Millisecond
 	maxPause    = time.Second
 )
+
+// A connection is given up when nothing comes for two (the end that opened it) or four times pingAfter (the other one): see guest. Any byte counts, because the
+// answer to a ping may be behind much else on a slow connection. If that answer takes longer than pongTimeout, the connection is given up although bytes come.
+// The end that accepted a connection pings later than the other one gives up: its ping would be a sign of life on a connection that works in one direction.
+
+// dataFrame is the largest frame of HTTP/2: a ping may have to wait for one.
+const dataFrame = 64 << 10
 
 // newClient returns an HTTP client with one connection of its own to each address.
 func newClient(conf *tls.Config, dial dialFunc, conns *crowd) *http.Client {
@@ -31,7 +39,7 @@ func newClient(conf *tls.Config, dial dialFunc, conns *crowd) *http.Client {
 		TLSClientConfig: conf.Clone(), // it is changed
 		Protocols:       &protocols,
 		HTTP2: &http.HTTP2Config{
-			MaxReadFrameSize: 1 << 20, SendPingTimeout: pingAfter, PingTimeout: pingAfter,
+			MaxReadFrameSize: dataFrame, SendPingTimeout: pingAfter, PingTimeout: pongTimeout,
 			MaxReceiveBufferPerConnection: 16 << 20, MaxReceiveBufferPerStream: 4 << 20,
 		},
 	}}
@@ -165,6 +173,9 @@ func (l *link) open() {
 	if l.session = s; err != nil {
 		if errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "http2: client connection lost") {
 			err = errSilent // the deadline is not the caller's; pings that get no answer end in the other one, which has no type
+		}
+		if errors.Is(err, context.Canceled) {
+			err = errEnded // nor has the ctx of a call ended
 		}
 		l.session = nil
 		l.pacer.failed(plain(err))

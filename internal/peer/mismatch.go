@@ -12,6 +12,13 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
+// versionError says that a node has another version of the protocol.
+type versionError struct{ theirs string }
+
+func (e *versionError) Error() string {
+	return fmt.Sprintf("it speaks protocol version %.20q, this end speaks %d", e.theirs, Version)
+}
+
 // The first byte of a connection tells TLS from HTTP/2 in clear text, which begins with "P" and is answered by a length below 65,536.
 const (
 	tlsAlert     = 0x15
@@ -105,7 +112,8 @@ func plain(err error) error {
 func isFinal(err error) bool {
 	var untrusted *tls.CertificateVerificationError
 	var alert *net.OpError
-	return errors.Is(err, errTLS) || errors.Is(err, errClearText) || errors.As(err, &untrusted) || errors.As(err, &alert) && alert.Op == "remote error"
+	var version *versionError
+	return errors.As(err, &version) || errors.Is(err, errTLS) || errors.Is(err, errClearText) || errors.As(err, &untrusted) || errors.As(err, &alert) && alert.Op == "remote error"
 }
 
 // finalError is a notSentError that trying again will not change.

@@ -5,7 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/http"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,6 +53,46 @@ func TestMismatchedEnds(t *testing.T) {
 	}
 	defer d.Close()
 	clear.well(d)
+}
+
+// TestOtherVersion: two ends with different versions of the protocol say so by name, at once, and read no frame of each other.
+func TestOtherVersion(t *testing.T) {
+	r := newRig(t)
+	resp, err := r.http().Post("http://"+r.addr+"/floe/99/door", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if v := resp.Header.Get(versionHeader); resp.StatusCode != http.StatusNotFound || v != strconv.Itoa(Version) {
+		t.Errorf("a stream of version 99 is answered with %s, version %q", resp.Status, v)
+	}
+	addr := serveHTTP2(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(versionHeader, "99")
+		http.NotFound(w, nil)
+	})
+	const want = `it speaks protocol version "99", this end speaks`
+	if _, err := Dial(t.Context(), Config{Wire: testWire()}, []string{addr}); !errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+		t.Errorf("dial: %v, want ErrUnavailable with %q", err, want)
+	}
+}
+
+// serveHTTP2 serves HTTP/2 in clear text and returns where.
+func serveHTTP2(t *testing.T, h http.HandlerFunc) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{Handler: h, Protocols: &protocols}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(l) })
+	t.Cleanup(func() {
+		server.Close()
+		serving.Wait()
+	})
+	return l.Addr().String()
 }
 
 // TestDialNobody dials addresses that refuse connections, or take them and say nothing: the error names each, once.

@@ -110,7 +110,7 @@ func New(c Config) *Peer {
 		p.limits = *c.Limits
 	}
 	l := &p.limits
-	p.opened, p.accepted = newCrowd(maxConnections), newCrowd(l.Connections+latecomers(l.Connections))
+	p.opened, p.accepted = newCrowd(maxConnections, 2*pingAfter), newCrowd(l.Connections+latecomers(l.Connections), 4*pingAfter)
 	p.tally, p.frames = newTally("this node", l.Calls, min(l.Waits, maxAllWaits)), newMemory(l.Requests, max(l.Requests/shareOf, 2*maxRequest))
 	p.requests.limit, p.answers.limit, p.readers = l.Requests, l.Answers, engine.NewReaders(l.Answers)
 	p.ctx, p.cancel = context.WithCancel(context.Background())

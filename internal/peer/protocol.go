@@ -3,10 +3,10 @@
 // Everything goes through streams of frames: an HTTP/2 request whose body is the one direction and whose response the other, open
 // for as long as both sides want it.
 //
-//	POST /floe/1/door      what goes through an engine.Door: many calls at once, answered in any order
-//	POST /floe/1/raft      entries of raft, one way
-//	POST /floe/1/pulse     heartbeats and all other messages of raft, one way
-//	POST /floe/1/snapshot  one snapshot of a shard, then one answer
+//	POST /floe/2/door      what goes through an engine.Door: many calls at once, answered in any order
+//	POST /floe/2/raft      entries of raft, one way
+//	POST /floe/2/pulse     heartbeats and all other messages of raft, one way
+//	POST /floe/2/snapshot  one snapshot of a shard, then one answer
 //
 // A stream begins with a handshake, see handshake.go. Doors are open to clients, the others to nodes alone. Each node has a connection
 // of its own to every other one for each of the four, so neither a snapshot nor entries ever delay a heartbeat.
@@ -28,20 +28,29 @@ import (
 )
 
 // Version is the version of the protocol.
-const Version = 1
+const Version = 2
+
+// versionHeader has the version of a node in each of its responses. The paths have it too, so that no version reads the frames of another one.
+const versionHeader = "Floe-Protocol"
 
 // Paths of the streams.
 const (
-	pathDoor     = "/floe/1/door"
-	pathRaft     = "/floe/1/raft"
-	pathPulse    = "/floe/1/pulse"
-	pathSnapshot = "/floe/1/snapshot"
+	pathDoor     = "/floe/2/door"
+	pathRaft     = "/floe/2/raft"
+	pathPulse    = "/floe/2/pulse"
+	pathSnapshot = "/floe/2/snapshot"
 )
 
-// A frame is length u32 | CRC-32C of the payload u32 | payload; little-endian. The checksum of TCP lets one in some ten thousand damaged
-// packets pass, and what raft is told has to be what was said.
+// A frame is
+//
+//	kind u8 | length u32 | CRC-32C of the payload u32 | CRC-32C of the head up to here u32 | payload
+//
+// with integers in little-endian. The checksum of TCP misses about one in ten thousand damaged packets, and raft relies on every bit of a message. The head
+// has a checksum of its own: with a damaged length the receiver would wait for bytes that do not come.
+//
+// At a door a message of more than smallFrame bytes travels in parts, between which small frames pass; see lane.go.
 const (
-	frameHead = 8
+	frameHead = 13
 
 	// maxRequest is what a frame has beside a value or a transaction, at most: key, namespace, conditions.
 	maxRequest = 8 << 20
@@ -54,66 +63,85 @@ const (
 	maxRaft = 64 << 20
 )
 
+// Kinds of frames.
+const (
+	wholeFrame byte = iota + 1
+	partFrame       // a part of a large message
+	gotFrame        // a part has arrived; no payload
+)
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // errFrame is matched by every defect of a stream's frames.
 var errFrame = errors.New("malformed frame")
 
-// frameSize waits for a frame of up to limit bytes and returns how many it has.
-func frameSize(r *bufio.Reader, limit int) (int, error) {
-	head, err := r.Peek(frameHead)
-	if err != nil {
-		return 0, err
+// readFrame reads a whole frame of up to limit bytes into buf[:0], which is replaced by a larger one as more comes in.
+func readFrame(r *bufio.Reader, buf []byte, limit int) ([]byte, error) {
+	kind, b, err := (&wire{r: r}).readFrame(buf, limit)
+	if err == nil && kind != wholeFrame {
+		return nil, fmt.Errorf("%w: of kind %d", errFrame, kind)
 	}
-	n := int(binary.LittleEndian.Uint32(head))
-	if n > limit {
-		return 0, fmt.Errorf("%w: %d bytes, the limit is %d", errFrame, n, limit)
-	}
-	return n, nil
+	return b, err
 }
 
-// readFrame reads a frame of up to limit bytes into buf[:0], which is replaced by a larger one as more comes in.
-func readFrame(r *bufio.Reader, buf []byte, limit int) ([]byte, error) {
-	n, err := frameSize(r, limit)
+// readFrame waits for a frame of up to limit bytes and reads it into buf[:0], which is replaced by a larger one as more comes in. Once the frame has begun,
+// the stream is aborted if less than readStep of it comes within writeTimeout.
+func (s *wire) readFrame(buf []byte, limit int) (kind byte, b []byte, err error) {
+	if _, err := s.r.Peek(1); err != nil {
+		return 0, nil, err
+	}
+	s.hurry()
+	defer s.rest()
+	head, err := s.r.Peek(frameHead)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
-	head, err := r.Peek(frameHead)
-	if err != nil {
-		return nil, err
+	if got, want := crc32.Checksum(head[:9], castagnoli), binary.LittleEndian.Uint32(head[9:]); got != want {
+		return 0, nil, fmt.Errorf("%w: checksum %08x of its head is not %08x: damaged on the way", errFrame, got, want)
 	}
-	sum := binary.LittleEndian.Uint32(head[4:])
-	if _, err := r.Discard(frameHead); err != nil {
-		return nil, err
+	kind = head[0]
+	n, sum := int(binary.LittleEndian.Uint32(head[1:])), binary.LittleEndian.Uint32(head[5:])
+	if n > limit {
+		return 0, nil, fmt.Errorf("%w: %d bytes, the limit is %d", errFrame, n, limit)
 	}
-	// Memory grows with what comes, not with what the length claims.
-	const step = 1 << 20
-	buf = buf[:0]
-	for len(buf) < n {
-		part := min(n-len(buf), step)
-		if cap(buf)-len(buf) < part {
-			grown := make([]byte, len(buf), min(max(2*cap(buf), len(buf)+part), n))
-			buf = append(grown[:0], buf...)
+	if _, err := s.r.Discard(frameHead); err != nil {
+		return 0, nil, err
+	}
+	b = buf[:0]
+	for len(b) < n {
+		at := len(b)
+		b = grow(b, min(n-at, readStep), n)
+		if _, err := io.ReadFull(s.r, b[at:]); err != nil {
+			return 0, nil, fmt.Errorf("%w: cut after %d of %d bytes: %w", errFrame, at, n, err)
 		}
-		at := len(buf)
-		buf = buf[:at+part]
-		if _, err := io.ReadFull(r, buf[at:]); err != nil {
-			return nil, fmt.Errorf("%w: cut after %d of %d bytes: %w", errFrame, at, n, err)
-		}
+		s.hurry()
 	}
-	if got := crc32.Checksum(buf, castagnoli); got != sum {
-		return nil, fmt.Errorf("%w: checksum %08x of %d bytes is not %08x: damaged on the way", errFrame, got, n, sum)
+	if got := crc32.Checksum(b, castagnoli); got != sum {
+		return 0, nil, fmt.Errorf("%w: checksum %08x of %d bytes is not %08x: damaged on the way", errFrame, got, n, sum)
 	}
-	return buf, nil
+	return kind, b, nil
+}
+
+// readStep is how much of a frame memory is taken for at a time.
+const readStep = 64 << 10
+
+// grow makes b longer by more bytes. Its capacity grows with its length up to n, the length that it will have: n is not believed before it has come.
+func grow(b []byte, more, n int) []byte {
+	if cap(b)-len(b) < more {
+		b = append(make([]byte, 0, min(max(2*cap(b), len(b)+more), n)), b...)
+	}
+	return b[:len(b)+more]
 }
 
 // appendFrame appends a frame whose payload is what payload appends.
-func appendFrame(dst []byte, payload func([]byte) []byte) []byte {
+func appendFrame(dst []byte, kind byte, payload func([]byte) []byte) []byte {
 	at := len(dst)
 	dst = payload(append(dst, make([]byte, frameHead)...))
-	sent := dst[at+frameHead:]
-	binary.LittleEndian.PutUint32(dst[at:], uint32(len(sent)))
-	binary.LittleEndian.PutUint32(dst[at+4:], crc32.Checksum(sent, castagnoli))
+	head, sent := dst[at:at+frameHead], dst[at+frameHead:]
+	head[0] = kind
+	binary.LittleEndian.PutUint32(head[1:], uint32(len(sent)))
+	binary.LittleEndian.PutUint32(head[5:], crc32.Checksum(sent, castagnoli))
+	binary.LittleEndian.PutUint32(head[9:], crc32.Checksum(head[:9], castagnoli))
 	return dst
 }
 
@@ -190,7 +218,7 @@ func (q *request) namespace() uint64 {
 //
 //	id uvarint | refused u8 | result, or error as of engine.Wire
 //
-// The one with id 0 is the good-bye: id uvarint of the last request that is answered.
+// The one with id 0 is the good-bye: ids (uvarints) of the last small and the last large request that is answered.
 type answer struct {
 	id      uint64
 	refused bool

@@ -50,7 +50,13 @@ func openRig(t *testing.T, addr string, fsys vfs.FS) *rig {
 
 func openRigAt(t *testing.T, l net.Listener, fsys vfs.FS) *rig {
 	t.Helper()
-	host, err := shard.Open(shard.Config{Dir: "node", FS: fsys, Shards: 2, MaxValue: 64 << 10, Primitives: []engine.Primitive{engine.TableOf(kv.Primitive), toy.Primitive()}})
+	return openRigFor(t, l, fsys, 64<<10)
+}
+
+// openRigFor opens a node for values of up to so many bytes.
+func openRigFor(t *testing.T, l net.Listener, fsys vfs.FS, maxValue int) *rig {
+	t.Helper()
+	host, err := shard.Open(shard.Config{Dir: "node", FS: fsys, Shards: 2, MaxValue: maxValue, Primitives: []engine.Primitive{engine.TableOf(kv.Primitive), toy.Primitive()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +80,7 @@ func (r *rig) close() {
 
 // http returns a client for tests that speak for themselves.
 func (r *rig) http() *http.Client {
-	conns := newCrowd(maxConnections)
+	conns := newCrowd(maxConnections, 2*pingAfter)
 	r.t.Cleanup(conns.closeAll)
 	return newClient(nil, nil, conns)
 }

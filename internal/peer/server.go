@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"sync"
 	"time"
 
@@ -33,7 +34,7 @@ func (p *Peer) Serve(l net.Listener) {
 	server := &http.Server{
 		Handler: p, Protocols: &protocols, TLSConfig: p.cfg.TLS.Clone(), ReadHeaderTimeout: greetTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 8 << 10,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: min(1<<20, buffer), SendPingTimeout: 2 * pingAfter, PingTimeout: 2 * pingAfter,
+			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: min(dataFrame, buffer), SendPingTimeout: 3 * pingAfter, PingTimeout: pongTimeout,
 			MaxReceiveBufferPerConnection: buffer, MaxReceiveBufferPerStream: min(2<<20, buffer),
 		},
 		BaseContext: func(net.Listener) context.Context { return p.ctx },
@@ -65,6 +66,7 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serve := map[string]func(context.Context, *wire, *hello) error{
 		pathDoor: p.serveDoor, pathRaft: p.serveRaft, pathPulse: p.serveRaft, pathSnapshot: p.serveSnapshot,
 	}[r.URL.Path]
+	w.Header().Set(versionHeader, strconv.Itoa(Version))
 	if serve == nil || r.Method != http.MethodPost || r.ProtoMajor != 2 {
 		http.Error(w, "floe: this port is for floe's own protocol over HTTP/2", http.StatusNotFound)
 		return
@@ -196,9 +198,9 @@ type visitor struct {
 
 	mu      sync.Mutex // guards what follows
 	calls   map[uint64]context.CancelFunc
-	taken   int    // bytes of their requests
-	last    uint64 // request
-	leaving bool   // good-bye has been said
+	taken   int       // bytes of their requests
+	last    [2]uint64 // small and large request
+	leaving bool      // good-bye has been said
 }
 
 // serveDoor answers calls until the stream ends, or the node does: then it says good-bye, and answers what it has been asked.
@@ -228,9 +230,9 @@ func (p *Peer) serveDoor(ctx context.Context, s *wire, h *hello) error {
 		}
 	})
 	err := v.serve(ctx, s, &calls)
-	cancel() // whoever asked is gone
+	v.out.end(err) // first: the client must not take the error of a ctx that ends here for that of its own
+	cancel()
 	calls.Wait()
-	v.out.end(err)
 	writer.Wait()
 	return err
 }
@@ -243,18 +245,22 @@ func (v *visitor) goodBye() {
 	_ = v.out.sendSmall(func(dst []byte) []byte { return append(dst, goodBye(v.last)...) })
 }
 
-func goodBye(last uint64) []byte {
-	return (&answer{body: codec.AppendUvarint(nil, last)}).appendTo(nil)
+func goodBye(last [2]uint64) []byte {
+	return (&answer{body: codec.AppendUvarint(codec.AppendUvarint(nil, last[0]), last[1])}).appendTo(nil)
 }
 
 // serve reads requests until the stream ends.
 func (v *visitor) serve(ctx context.Context, s *wire, calls *sync.WaitGroup) error {
-	limit := v.peer.host.MaxValue() + maxRequest
+	in := inbox{wire: s, out: v.out, limit: v.peer.host.MaxValue() + maxRequest, admit: func(n int) (func(), error) { return v.admitLarge(ctx, s, n) }}
+	defer in.end()
 	for {
 		// The command is kept until it has been carried out.
-		b, release, err := v.readRequest(ctx, s, limit)
+		b, large, release, err := in.next()
 		if err != nil {
 			return err
+		}
+		if large {
+			s.until(time.Time{})
 		}
 		q, err := decodeRequest(b)
 		if err == nil && q.kind == askCancel {
@@ -264,7 +270,7 @@ func (v *visitor) serve(ctx context.Context, s *wire, calls *sync.WaitGroup) err
 		}
 		var callCtx context.Context
 		if err == nil {
-			callCtx, err = v.begin(ctx, &q, len(b))
+			callCtx, err = v.begin(ctx, &q, len(b), large)
 		}
 		if err != nil {
 			release()
@@ -303,41 +309,31 @@ func (v *visitor) serve(ctx context.Context, s *wire, calls *sync.WaitGroup) err
 	}
 }
 
-// readRequest reads the next frame. One that is not small waits for its memory, which release gives back, and has to come within a time.
-func (v *visitor) readRequest(ctx context.Context, s *wire, limit int) (b []byte, release func(), err error) {
-	n, err := frameSize(s.r, limit)
-	if err != nil {
-		return nil, nil, err
-	}
-	if n <= smallFrame {
-		b, err = readFrame(s.r, nil, limit)
-		return b, func() {}, err
-	}
+// admitLarge waits for the memory of a large request, which then has to come within a time.
+func (v *visitor) admitLarge(ctx context.Context, s *wire, n int) (release func(), err error) {
 	pool := v.peer.frames
 	if err := pool.take(ctx, s.from, int64(n)); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	release = func() { pool.giveBack(s.from, int64(n)) }
 	s.until(time.Now().Add(writeTimeout * time.Duration(1+n/writePart)))
-	if b, err = readFrame(s.r, make([]byte, 0, n), limit); err != nil {
-		release()
-		return nil, nil, err
-	}
-	s.until(time.Time{})
-	return b, release, nil
+	return func() { pool.giveBack(s.from, int64(n)) }, nil
 }
 
-// begin admits a call whose request has so many bytes.
-func (v *visitor) begin(ctx context.Context, q *request, size int) (context.Context, error) {
+// begin admits a call whose request has so many bytes, and came in parts if it is large.
+func (v *visitor) begin(ctx context.Context, q *request, size int, large bool) (context.Context, error) {
+	last := &v.last[0]
+	if large {
+		last = &v.last[1]
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch {
 	case v.leaving:
 		return nil, errStops
-	case q.id <= v.last:
-		return nil, fmt.Errorf("%w: request %d after %d", errFrame, q.id, v.last)
+	case q.id <= *last || v.calls[q.id] != nil:
+		return nil, fmt.Errorf("%w: request %d after %d", errFrame, q.id, *last)
 	}
-	v.last = q.id
+	*last = q.id
 	if err := v.roomFor(q, size); err != nil {
 		return nil, err
 	}
@@ -407,7 +403,11 @@ func (v *visitor) answer(id uint64, result []byte, err error) {
 		a.refused = true
 		a.body = v.peer.cfg.Wire.AppendError(nil, engine.Errorf(engine.ErrInvalid, "an answer of %d bytes exceeds %d: ask for less at once", len(a.body), maxAnswer-maxHead))
 	}
-	if err := v.out.send(a.appendTo); err != nil {
+	send := v.out.send
+	if isLarge(len(a.body)) {
+		send = func(payload func([]byte) []byte) error { return v.out.sendLarge(len(a.body)+maxHead, payload) }
+	}
+	if err := send(a.appendTo); err != nil {
 		v.out.end(err) // an answer that is left out would be waited for
 	}
 }

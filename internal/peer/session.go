@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -22,12 +24,18 @@ type session struct {
 	cancel  context.CancelFunc
 
 	mu    sync.Mutex // guards what follows; nothing is called under it but out
-	calls map[uint64]chan answer
+	calls map[uint64]call
 	next  uint64
 	err   error         // why it has ended
 	ended chan struct{} // closed with err
 
 	leaving bool // the other side takes no calls any more, or none can be sent
+}
+
+// call is one that waits for its answer.
+type call struct {
+	answer chan answer
+	large  bool // its request
 }
 
 // maxWaiting bounds what waits to be sent on a stream.
@@ -69,6 +77,9 @@ func (p *Peer) open(ctx context.Context, client *http.Client, url string, role u
 			hangUp()
 		}
 	}()
+	if v := resp.Header.Get(versionHeader); v != "" && v != strconv.Itoa(Version) {
+		return nil, nil, nil, &versionError{theirs: v}
+	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, nil, nil, fmt.Errorf("no node answers there, but %s", resp.Status)
 	}
@@ -84,7 +95,7 @@ func (p *Peer) newSession(ctx context.Context, client *http.Client, url string, 
 		return nil, err
 	}
 	s := &session{
-		peer: p, welcome: w, out: newOutbox(maxWaiting), cancel: end, calls: make(map[uint64]chan answer), ended: make(chan struct{}),
+		peer: p, welcome: w, out: newOutbox(maxWaiting), cancel: end, calls: make(map[uint64]call), ended: make(chan struct{}),
 	}
 	if !p.spawn(func() { _ = s.out.run(stream); s.mute() }) || !p.spawn(func() { s.fail(s.receive(stream)) }) {
 		s.fail(engine.ErrClosed)
@@ -95,9 +106,9 @@ func (p *Peer) newSession(ctx context.Context, client *http.Client, url string, 
 
 // receive hands answers to those who wait for them.
 func (s *session) receive(stream *wire) error {
+	in := inbox{wire: stream, out: s.out, limit: maxAnswer}
 	for {
-		// The answer is the caller's to keep.
-		b, err := readFrame(stream.r, nil, maxAnswer)
+		b, _, _, err := in.next()
 		if err != nil {
 			return err
 		}
@@ -112,12 +123,12 @@ func (s *session) receive(stream *wire) error {
 			continue
 		}
 		s.mu.Lock()
-		c := s.calls[a.id]
+		c, waits := s.calls[a.id]
 		delete(s.calls, a.id)
 		over := s.leaving && len(s.calls) == 0
 		s.mu.Unlock()
-		if c != nil {
-			c <- a
+		if waits {
+			c.answer <- a
 		}
 		if over {
 			return errStops
@@ -128,11 +139,11 @@ func (s *session) receive(stream *wire) error {
 // errStops is why calls were not taken by a node that said good-bye.
 var errStops = errors.New("the node stops")
 
-// goodBye notes that no calls are taken any more behind the one that was the last. The answers to those before are still to come, unless it is
+// goodBye notes that no calls are taken any more behind those that were the last of each lane. The answers to those before are still to come, unless it is
 // over.
 func (s *session) goodBye(b []byte) (over bool, err error) {
 	r := codec.NewReader(b)
-	last := r.Uvarint()
+	small, large := r.Uvarint(), r.Uvarint()
 	if err := r.Done(); err != nil {
 		return false, fmt.Errorf("%w: good-bye: %w", errFrame, err)
 	}
@@ -140,9 +151,9 @@ func (s *session) goodBye(b []byte) (over bool, err error) {
 	defer s.mu.Unlock()
 	s.leaving = true
 	for id, c := range s.calls {
-		if id > last {
+		if !c.large && id > small || c.large && id > large {
 			delete(s.calls, id)
-			c <- answer{untaken: true}
+			c.answer <- answer{untaken: true}
 		}
 	}
 	return len(s.calls) == 0, nil
@@ -158,8 +169,8 @@ func (s *session) mute() {
 
 // fail ends the session.
 func (s *session) fail(err error) {
-	if err == nil {
-		err = errEnded
+	if err == nil || isContextual(err) {
+		err = errEnded // it is not the ctx of a call that has ended
 	}
 	s.mu.Lock()
 	first := s.err == nil
@@ -202,7 +213,7 @@ func (s *session) call(ctx context.Context, q request) ([]byte, error) {
 	if engine.IsLasting(ctx) {
 		q.flags |= flagLasting
 	}
-	c := make(chan answer, 1)
+	c := call{make(chan answer, 1), isLarge(len(q.body))}
 	s.mu.Lock()
 	if err := s.err; err != nil || s.leaving {
 		s.mu.Unlock()
@@ -210,7 +221,7 @@ func (s *session) call(ctx context.Context, q request) ([]byte, error) {
 	}
 	s.next++
 	q.id = s.next
-	err := s.out.send(q.appendTo) // in the order of the ids
+	err := s.send(&q, c.large) // in the order of the ids
 	if err == nil {
 		s.calls[q.id] = c
 	}
@@ -225,19 +236,37 @@ func (s *session) call(ctx context.Context, q request) ([]byte, error) {
 		q.trip.left = time.Now()
 	}
 	select {
-	case a := <-c:
+	case a := <-c.answer:
 		return s.open(a)
 	case <-ctx.Done():
 		s.forget(q.id)
-		_ = s.out.sendSmall((&request{kind: askCancel, id: q.id}).appendTo) // else it has ended
+		s.sendCancel(q.id, c.large)
 		return nil, ctx.Err()
 	case <-s.ended:
 	}
 	select {
-	case a := <-c: // it came just before
+	case a := <-c.answer: // it came just before
 		return s.open(a)
 	default:
 		return nil, &lostError{s.err}
+	}
+}
+
+func (s *session) send(q *request, large bool) error {
+	if large {
+		return s.out.sendLarge(len(q.body)+maxHead, q.appendTo)
+	}
+	return s.out.send(q.appendTo)
+}
+
+// sendCancel cancels a call, in the lane of its request: it would have no effect before that has arrived.
+func (s *session) sendCancel(id uint64, large bool) {
+	cancel := (&request{kind: askCancel, id: id}).appendTo
+	// An error means that the stream has ended, and the call with it.
+	if large {
+		_ = s.out.putLarge(maxHead, cancel, math.MaxInt)
+	} else {
+		_ = s.out.sendSmall(cancel)
 	}
 }
 
@@ -246,9 +275,21 @@ func (s *session) open(a answer) ([]byte, error) {
 		return nil, &notSentError{reason: errStops}
 	}
 	if a.refused {
-		return nil, s.peer.cfg.Wire.DecodeError(a.body)
+		err := s.peer.cfg.Wire.DecodeError(a.body)
+		if isContextual(err) {
+			err = &lostError{errInterrupted} // a ctx of the other side: that of this call goes on
+		}
+		return nil, err
 	}
 	return a.body, nil
+}
+
+// errInterrupted is why a call has no result whose ctx has not ended here.
+var errInterrupted = errors.New("the node interrupted the call")
+
+// isContextual reports whether an error is, or wraps, that of a ctx.
+func isContextual(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 func (s *session) forget(id uint64) {

@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/floedb/floe/internal/engine"
+	testrig "github.com/floedb/floe/internal/rig" // a type of this package is called rig
 	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/internal/toy"
 	"github.com/floedb/floe/kv"
@@ -261,7 +262,7 @@ func TestDamagedSnapshotStream(t *testing.T) {
 	store := c.dial()
 	var damaged atomic.Int64
 	const times = 3
-	from := seed(t)
+	from := testrig.Seed(t)
 	c.fall(store, func(conn int) tamper {
 		rng := rand.New(rand.NewPCG(from, uint64(conn))) // for the one direction
 		next := func() int { return 64<<10 + rng.IntN(900<<10) }
