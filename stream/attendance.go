@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 
@@ -67,9 +68,10 @@ func (a *attendance) add(who attendee, silence, now int64) {
 	}
 	h := a.heard[who]
 	if h == nil {
-		h = &hearing{silence: silence}
+		h = new(hearing)
 		a.heard[who] = h
 	}
+	h.silence = silence
 	h.hear(now)
 }
 
@@ -262,6 +264,18 @@ func (m *machine) asked(tx *engine.Tx, g *group, consumer string, fed bool) {
 	}
 	m.saveMember(tx, g, consumer, mem)
 	m.rosterChanged(tx, g)
+}
+
+// adaptAttendance notes that the settings of a group have changed: those who are attended count as just heard of.
+func (m *machine) adaptAttendance(tx *engine.Tx, g *group) {
+	silence, now := g.silence(), tx.Now()
+	for _, consumer := range slices.Sorted(maps.Keys(g.members)) {
+		if g.members[consumer].attended {
+			who := attendee{tx.NamespaceName(), g.name, g.group, consumer, tx.Spread()}
+			tx.OnCommit(func() { m.attendance.add(who, silence, now) })
+			tx.Notify(attendanceTopic(), -1)
+		}
+	}
 }
 
 // noteHeard notes that one who is attended is there.

@@ -47,6 +47,8 @@ const (
 	kindGrant     = kindEnd + 2 // its answer
 
 	kindPour = feed.KindPour // the body is that of append: of other machines, for all partitions
+
+	kindConfigureGroup = kindPour + 1
 )
 
 // turn spreads messages without a key over the partitions where the sender has to choose one.
@@ -59,13 +61,13 @@ var turn atomic.Uint64
 //	set retention: retention
 //	append:        partition + 1 uvarint (0: by key, or in turn) | expect u8 | last id, if expect | producer (length, bytes; empty: none) | its sequence
 //	               number uvarint, if there is one | messages uvarint | message (uvarint length, bytes) ...
-//	trim:          bound u8 (0 length, 1 age, 2 id) | length or age in ms uvarint, or id | dry run u8
+//	trim:          bound u8 (0 length, 1 age, 2 id, 3 bytes) | length, age in ms or bytes uvarint, or id | dry run u8
 //	delete:        force u8
 //	check last:    partition uvarint | id
 //	adopt, drop:   nothing
 //	of groups:     see groupCommand
 //
-//	retention: max age ms uvarint | max length uvarint
+//	retention: max age ms uvarint | max length uvarint | max bytes uvarint
 //	id:        ms uvarint | sequence uvarint
 //	message:   key (length, bytes) | headers uvarint | name, value (length, bytes) ... in order of names | payload
 type command struct {
@@ -89,7 +91,7 @@ type appendCommand struct {
 
 type trimCommand struct {
 	bound  trimBound
-	n      uint64 // length or age
+	n      uint64 // length, age or bytes
 	before ID
 	dryRun bool
 }
@@ -100,36 +102,46 @@ const (
 	trimToLen trimBound = iota
 	trimToAge
 	trimToID
+	trimToBytes
 	numTrimBounds
 )
 
 // policy is a Retention as it is stored.
 type policy struct {
-	maxAge int64 // ms
-	maxLen uint64
+	maxAge   int64 // ms
+	maxLen   uint64
+	maxBytes uint64
 }
 
 func (r Retention) policy() policy {
-	return policy{int64((r.MaxAge + time.Millisecond - 1) / time.Millisecond), uint64(max(r.MaxLen, 0))}
+	return policy{max(millis(r.MaxAge), 0), uint64(max(r.MaxLen, 0)), uint64(max(r.MaxBytes, 0))}
 }
 
 func (p policy) retention() Retention {
-	return Retention{time.Duration(p.maxAge) * time.Millisecond, int64(p.maxLen)}
+	return Retention{saturated(p.maxAge), int64(p.maxLen), int64(p.maxBytes)}
 }
 
 func (p policy) append(b []byte) []byte {
-	return codec.AppendUvarint(codec.AppendUvarint(b, uint64(p.maxAge)), p.maxLen)
+	return codec.AppendUvarint(codec.AppendUvarint(codec.AppendUvarint(b, uint64(p.maxAge)), p.maxLen), p.maxBytes)
 }
 
-func readPolicy(r *codec.Reader) policy { return policy{int64(r.Uvarint()), r.Uvarint()} }
+func readPolicy(r *codec.Reader) policy { return policy{int64(r.Uvarint()), r.Uvarint(), r.Uvarint()} }
 
 // ok reports whether the bounds can be calculated with.
 func (p policy) ok() bool {
-	return p.maxAge >= 0 && p.maxAge <= maxAgeMillis && p.maxLen <= math.MaxInt64
+	return p.maxAge >= 0 && p.maxAge <= maxAgeMillis && p.maxLen <= math.MaxInt64 && p.maxBytes <= math.MaxInt64
 }
 
 // maxAgeMillis is what a time.Duration can hold, rounded up.
 const maxAgeMillis = math.MaxInt64/int64(time.Millisecond) + 1
+
+// saturated returns a duration of so many ms, or the longest one.
+func saturated(millis int64) time.Duration {
+	if millis > math.MaxInt64/int64(time.Millisecond) {
+		return math.MaxInt64
+	}
+	return duration(millis)
+}
 
 func (id ID) append(b []byte) []byte {
 	return codec.AppendUvarint(codec.AppendUvarint(b, uint64(id.Millis)), id.Seq)
@@ -336,6 +348,8 @@ func trimOp(name string, o trimOptions, sp *spec) engine.Op {
 	switch {
 	case o.byLen:
 		b = codec.AppendUvarint([]byte{byte(trimToLen)}, uint64(max(o.maxLen, 0)))
+	case o.byBytes:
+		b = codec.AppendUvarint([]byte{byte(trimToBytes)}, uint64(max(o.maxBytes, 0)))
 	case o.maxAge > 0:
 		b = codec.AppendUvarint([]byte{byte(trimToAge)}, uint64(Retention{MaxAge: o.maxAge}.policy().maxAge))
 	default:

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
@@ -29,12 +30,15 @@ import (
 // In a KeyShared group the records of a key (and partition) are handled one after the other, in their order, whatever the Concurrency; when one fails, those behind it
 // wait until it has been delivered again, or is a dead letter. With NoAck nothing is acknowledged, and what was delivered is handled once, or not at all.
 //
-// An outage does not end Consume: it goes on when there is somebody to ask; likewise it waits for a stream that does not exist. When ctx ends, it reads no more records. Handlers have
+// An outage does not end Consume: it goes on when there is somebody to ask; likewise it waits for a stream that does not exist yet. It creates the group at most
+// once; if the group is deleted later, by itself or with its stream, Consume returns ErrNotFound, or goes on with a group of that name which was created
+// since. When ctx ends, it reads no more records. Handlers have
 // the Grace to finish; their ctx, which has the values of Consume's, is cancelled only then, with the same cause. Handlers that have not returned 5 s later are left
 // alone. In the end the consumer leaves the group: what was not handled is delivered to others, and that it was delivered here is not one of its attempts.
 //
 // Consume returns nil when ctx has ended and it has left. Options: Concurrency (1), Consumer (a name that nobody has), Grace (10 s), NoAck, OnError, and those of CreateGroup, for when
-// there is no such group. Errors: ErrInvalid for names or options out of their limits; ErrClosed, ErrUnauthorized; one that says how many handlers have not returned.
+// there is no such group. Errors: ErrInvalid for names or options out of their limits; ErrNotFound as above; ErrClosed, ErrUnauthorized; one that says how many handlers
+// have not returned.
 func (s *Store) Consume(ctx context.Context, stream, group string, handle func(ctx context.Context, d Delivery) error, opts ...ConsumeOption) error {
 	c := &consumer{s: s, stream: stream, group: group, o: consumeOptionsOf(opts)}
 	c.o.read.limit = MaxReadLimit
@@ -68,7 +72,7 @@ type consumer struct {
 	many          bool // pieces are what one ReadGroup returns
 	o             consumeOptions
 	mode          Mode
-	ackTimeout    time.Duration
+	ackTimeout    atomic.Int64 // ns
 }
 
 // consumed is what one call of the handler is about.
@@ -136,20 +140,22 @@ func (c *consumer) open(ctx context.Context) error {
 	for {
 		info, err := c.s.GroupStats(ctx, c.stream, c.group)
 		if err == nil {
-			c.mode, c.ackTimeout = info.Mode, info.AckTimeout
+			c.mode = info.Mode
+			c.ackTimeout.Store(int64(info.AckTimeout))
 			return nil
 		}
 		if !errors.Is(err, ErrNotFound) {
 			return err
 		}
 		r := &groupReader{s: c.s, stream: c.stream, group: c.group, consumer: c.o.consumer, o: &c.o.read}
-		if err := r.found(ctx); err != nil {
+		if err := r.create(ctx); err != nil {
 			if !errors.Is(err, ErrNotFound) {
 				return err
 			}
 			if err := c.s.awaitStream(ctx, c.stream); err != nil {
 				return err
 			}
+			c.o.read.group.start = c.o.read.group.start.ofNew()
 		}
 	}
 }
@@ -183,11 +189,17 @@ func (c *consumer) Take(ctx context.Context, n int) ([]*consumed, error) {
 	if !c.many {
 		limit = min(limit, n)
 	}
-	opts := []GroupReadOption{groupOption(func(o *groupOptions) { *o = c.o.read.group }), Limit(limit), Wait(consumeWait)}
-	if c.o.read.noAck {
-		opts = append(opts, NoAck())
+	o := c.o.read
+	o.limit, o.wait = limit, consumeWait
+	r := &groupReader{s: c.s, stream: c.stream, group: c.group, consumer: c.o.consumer, o: &o, found: true}
+	ds, err := r.read(ctx)
+	if r.ackTimeout > 0 {
+		c.mode = r.mode
+		c.ackTimeout.Store(int64(r.ackTimeout))
 	}
-	ds, err := c.s.ReadGroup(ctx, c.stream, c.group, c.o.consumer, opts...)
+	if errors.Is(err, ErrNotFound) {
+		err = worker.Final(err)
+	}
 	if c.many && len(ds) > 0 {
 		return []*consumed{{ds: ds}}, err
 	}
@@ -250,7 +262,8 @@ func (c *acking) notPending(p *consumed) error {
 	return &ConflictError{Stream: c.stream, Partition: d.Partition, Reason: text}
 }
 
-func (c *acking) Lease() time.Duration { return c.ackTimeout }
+// Lease is the ack timeout of the group as it was when records came last.
+func (c *acking) Lease() time.Duration { return time.Duration(c.ackTimeout.Load()) }
 
 // Release does nothing: what is left is handed back when the consumer leaves.
 func (c *acking) Release(context.Context, []*consumed) error { return nil }
@@ -269,7 +282,7 @@ func (c *acking) renew(ctx context.Context, pieces []*consumed, lost []error) er
 	n := 0
 	if len(refs) <= maxRefs || len(pieces) == 1 {
 		var err error
-		n, err = c.s.Extend(ctx, c.stream, c.group, c.ackTimeout, refs...)
+		n, err = c.s.Extend(ctx, c.stream, c.group, c.Lease(), refs...)
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}

@@ -35,7 +35,7 @@ func (m *machine) readGroup(tx *engine.Tx, st *stream, g *group, c *groupCommand
 // claim notes that a consumer is there, and finds out whether it may get records now. While the records of others are taken back nobody does, so that none
 // overtakes them: there is more then, and whoever asks again gets on with that. Likewise while there is more due than one command does.
 func (m *machine) claim(tx *engine.Tx, st *stream, g *group, c *groupCommand) (*claims, error) {
-	out := &claims{active: true, more: true}
+	out := &claims{active: true, more: true, mode: g.mode, ackTimeout: g.ackTimeout}
 	if (g.ending > 0 || g.overdue(tx.Now())) && !plant.On(plant.ReadWhileEnding) {
 		return out, nil
 	}
@@ -71,7 +71,7 @@ func (d *delivery) partition(p int) {
 		d.keyShared(p)
 		return
 	}
-	d.redeliver(p, nil)
+	d.redeliver(p)
 	part, cursor := &d.st.parts[p], &d.g.parts[p]
 	next := max(cursor.next, part.first)
 	n := min(uint64(d.limit), part.last+1-next)
@@ -152,57 +152,48 @@ func (d *delivery) fit(size int) bool {
 	return true
 }
 
-// redeliver hands out records of a partition whose time has come again; those for which may is false are left, nil means all.
-func (d *delivery) redeliver(p int, may func(f *failure) bool) {
+// redeliver hands out records of a partition whose time has come again.
+func (d *delivery) redeliver(p int) {
 	part := &d.g.parts[p]
-	var left, offsets, keys []uint64
-	attempt, excused := uint64(0), uint64(0)
-	flush := func() {
-		if len(offsets) > 0 {
-			d.give(p, attempt+1, excused, offsets, keys)
+	var taken []*failure
+	for len(part.again) > 0 && len(taken) < d.limit && d.bytes > 0 && !d.stopped() {
+		d.tx.Worked(1)
+		f := part.failed[part.again[0]]
+		gone := f == nil || !d.g.isAnnounced(p, f)
+		if !gone && f.offset >= d.st.parts[p].first {
+			if !d.fits(p, f.offset) {
+				break
+			}
+			taken = append(taken, f)
 		}
+		if part.again = part.again[1:]; !gone {
+			d.m.unfail(d.tx, d.g, p, f)
+		}
+	}
+	d.giveAgain(p, taken)
+}
+
+// giveAgain makes records the consumer's that were delivered before, in the order of their offsets.
+func (d *delivery) giveAgain(p int, taken []*failure) {
+	for len(taken) > 0 {
+		first, n := taken[0], 1
+		for n < len(taken) && taken[n].attempts == first.attempts && taken[n].excused == first.excused {
+			n++
+		}
+		var offsets, keys []uint64
+		for _, f := range taken[:n] {
+			offsets = append(offsets, f.offset)
+			if d.g.mode == KeyShared {
+				keys = append(keys, f.hash)
+			}
+		}
+		taken = taken[n:]
+		d.give(p, first.attempts+1, first.excused, offsets, keys)
 		if d.c.noAck {
 			for _, hash := range keys {
 				d.m.freed(d.tx, d.g, p, hash) // nobody is going to acknowledge it
 			}
 		}
-		offsets, keys = nil, nil
-	}
-	rest := part.again
-	for len(rest) > 0 && len(offsets) < d.limit && d.bytes > 0 && !d.stopped() {
-		o := rest[0]
-		f := part.failed[o]
-		if f == nil || !d.g.isAnnounced(p, f) {
-			rest = rest[1:]
-			continue
-		}
-		if o < d.st.parts[p].first {
-			d.m.unfail(d.tx, d.g, p, f)
-			d.m.freed(d.tx, d.g, p, f.hash)
-			rest = rest[1:]
-			continue
-		}
-		if may != nil && !may(f) {
-			left, rest = append(left, o), rest[1:]
-			continue
-		}
-		if !d.fits(p, o) {
-			break
-		}
-		rest = rest[1:]
-		if f.attempts != attempt || f.excused != excused {
-			flush()
-			attempt, excused = f.attempts, f.excused
-		}
-		d.m.unfail(d.tx, d.g, p, f)
-		offsets = append(offsets, o)
-		if d.g.mode == KeyShared {
-			keys = append(keys, f.hash)
-		}
-	}
-	flush()
-	if part.again = rest; len(left) > 0 {
-		part.again = append(left, rest...)
 	}
 }
 

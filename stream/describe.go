@@ -88,6 +88,9 @@ func (w *view) describeGroup(name string, g *groupHeader) (GroupStats, error) {
 			continue
 		}
 		at, err := w.cursor(g, p)
+		if err == nil && g.id == 0 { // the shard does not know the group yet
+			at.next, err = g.start.offset(w.v.Get, w.gen, p, &parts[p])
+		}
 		if err != nil {
 			return info, err
 		}

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,12 +30,43 @@ func RefsOf(ds []Delivery) []Ref {
 	return refs
 }
 
-// CreateGroup makes a consumer group of a stream. ReadGroup makes one too.
+// CreateGroup makes a consumer group of a stream. ReadGroup makes one too. When it returns nil, the group has its place in every partition: with
+// FromEnd, all records appended from now on are delivered.
 //
 // Options: WithMode, AckTimeout, MaxDeliver, Backoff, and where it begins: From, After, FromTime, FromEnd, FromBeginning (the default). Errors: ErrExists; ErrNotFound if
-// there is no such stream; ErrInvalid.
+// there is no such stream; ErrInvalid. In a spread namespace other errors, such as ErrUnavailable, may come after the group was created: with FromEnd it
+// then begins in the partitions of some shards only when these learn of it.
 func (s *Store) CreateGroup(ctx context.Context, stream, group string, opts ...GroupOption) error {
-	_, err := s.propose(ctx, engine.OpOf(CreateGroupOp(stream, group, opts...)))
+	return s.createGroup(ctx, stream, group, groupOptionsOf(opts))
+}
+
+// createGroup creates a group at home. If it begins at the end, that is where the end is in each shard now, and not when the message of the home arrives
+// there. A group that exists may still be on its way: it is placed likewise before ErrExists is returned.
+func (s *Store) createGroup(ctx context.Context, stream, group string, o groupOptions) error {
+	_, err := s.propose(ctx, createGroupOp(stream, group, o))
+	if o.start.kind != startEnd || err != nil && !errors.Is(err, ErrExists) {
+		return err
+	}
+	places, placesErr := s.places(ctx, stream, group)
+	if errors.Is(placesErr, ErrNotFound) {
+		return err // deleted since
+	}
+	for i := 1; i < len(places) && placesErr == nil; i++ {
+		_, placesErr = s.propose(ctx, at(groupOp(kindAdoptGroup, places[i].place, nil, nil), places[i].route))
+		if errors.Is(placesErr, ErrNotFound) {
+			return err // likewise
+		}
+	}
+	return cmp.Or(placesErr, err)
+}
+
+// ConfigureGroup changes settings of a consumer group; those for which there is no option stay as they are. They hold from the next delivery or
+// failure of a record on: deadlines and pauses that have begun do not change. What counts as silence of a consumer, a multiple of the ack timeout,
+// changes at once. Consume takes a new ack timeout over when it next receives records.
+//
+// Options: AckTimeout, MaxDeliver, Backoff. Errors: ErrNotFound; ErrInvalid, also if there is no option.
+func (s *Store) ConfigureGroup(ctx context.Context, stream, group string, opts ...SettingOption) error {
+	_, err := s.propose(ctx, engine.OpOf(ConfigureGroupOp(stream, group, opts...)))
 	return err
 }
 
@@ -53,31 +85,19 @@ func (s *Store) DeleteGroup(ctx context.Context, stream, group string) error {
 // when their time is over, or, with NoAck, never. In a spread namespace it may return records with such an error: those that it has got from some shards, before another one
 // did not answer. With Wait it waits for a record, and also for the stream, if there is none; when it has waited in vain, the result is empty and the error nil.
 //
-// Options: Limit, Wait, NoAck, and those of CreateGroup, for when there is no such group. Errors: ErrNotFound if there is no such stream; ErrBusy if 100,000
+// A call creates the group at most once, when it first finds the stream. If the group is deleted while the call waits, by itself or with its stream, the
+// call returns ErrNotFound, or goes on with a group of that name which was created since. With FromEnd, a call that has waited for the stream begins
+// with the stream's first record.
+//
+// Options: Limit, Wait, NoAck, and those of CreateGroup, for when there is no such group. Errors: ErrNotFound if there is no such stream, or as above; ErrBusy if 100,000
 // records of the group are not acknowledged, or it has 1,000 members; ErrInvalid.
 func (s *Store) ReadGroup(ctx context.Context, stream, group, consumer string, opts ...GroupReadOption) ([]Delivery, error) {
 	o := groupReadOptionsOf(opts)
 	if err := readGroupOp(place{stream: stream, group: group}, consumer, &o, 0).Err; err != nil {
 		return nil, err
 	}
-	r := &groupReader{s: s, stream: stream, group: group, consumer: consumer, o: &o, began: time.Now()}
-	if o.wait == 0 {
-		return r.look(ctx)
-	}
-	ctx = engine.Lasting(ctx)
-	waiting, cancel := context.WithTimeout(ctx, o.wait)
-	defer cancel()
-	for {
-		ds, err := r.lookOrWait(ctx, waiting)
-		switch {
-		case ctx.Err() != nil:
-			return ds, firstError(err, ctx.Err())
-		case len(ds) > 0 || err != nil && waiting.Err() == nil && !errors.Is(err, ErrNotFound), o.noAck && errors.Is(err, engine.ErrUnknownOutcome):
-			return ds, err
-		case waiting.Err() != nil:
-			return nil, nil
-		}
-	}
+	r := &groupReader{s: s, stream: stream, group: group, consumer: consumer, o: &o}
+	return r.read(ctx)
 }
 
 // groupReader is a ReadGroup.
@@ -87,7 +107,36 @@ type groupReader struct {
 	o                       *groupReadOptions
 	began                   time.Time
 	since                   int64 // when it began to wait, by the clock of the shard; 0: it has not
+	found                   bool  // the group: it is not created again
+
+	mode       Mode          // of the group that was read last, if ackTimeout is not 0
+	ackTimeout time.Duration // likewise
 }
+
+// read is ReadGroup for options that have been checked.
+func (r *groupReader) read(ctx context.Context) ([]Delivery, error) {
+	r.began = time.Now()
+	if r.o.wait == 0 {
+		return r.look(ctx)
+	}
+	ctx = engine.Lasting(ctx)
+	waiting, cancel := context.WithTimeout(ctx, r.o.wait)
+	defer cancel()
+	for {
+		ds, err := r.lookOrWait(ctx, waiting)
+		switch {
+		case ctx.Err() != nil:
+			return ds, firstError(err, ctx.Err())
+		case len(ds) > 0 || err != nil && waiting.Err() == nil && !errors.Is(err, errMoved), r.o.noAck && errors.Is(err, engine.ErrUnknownOutcome):
+			return ds, err
+		case waiting.Err() != nil:
+			return nil, nil
+		}
+	}
+}
+
+// errMoved says that the stream or group is not, or is no more, what the reader took it for: it has to look for it again.
+var errMoved = errors.New("stream or group has changed")
 
 // groupPlace is what one shard has of the group.
 type groupPlace struct {
@@ -101,7 +150,9 @@ func (r *groupReader) look(ctx context.Context) ([]Delivery, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.ask(ctx, places, right)
+	ds, err := r.ask(ctx, places, right)
+	r.found = r.found || err == nil
+	return ds, err
 }
 
 // lookOrWait asks for records, or waits until there may be some.
@@ -111,20 +162,45 @@ func (r *groupReader) lookOrWait(ctx, waiting context.Context) ([]Delivery, erro
 		return nil, err
 	}
 	places, right, err := r.locate(ctx)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		q := specQuery{namespace: r.s.scope.Namespace(), stream: r.stream, wait: true}
-		return nil, r.s.scope.Query(waiting, r.stream, &q)
-	case err != nil:
+	if err == nil {
+		// What is waited for has to be a group that exists, or its deletion would go unnoticed.
+		if alone := len(places) == 1; alone && r.found {
+			ds, err := r.take(ctx, &places[0], r.o.limit, 0, max(r.o.wait-time.Since(r.began), 1))
+			return ds, r.moved(err, &places[0])
+		}
+		var ds []Delivery
+		if ds, err = r.ask(ctx, places, right); len(ds) > 0 || err != nil && !errors.Is(err, ErrNotFound) {
+			return ds, err
+		}
+		if err = r.moved(err, &places[0]); err == nil {
+			if r.found = true; len(places) > 1 {
+				err = r.await(waiting, places, right)
+			}
+			return nil, err
+		}
+	}
+	if !errors.Is(err, ErrNotFound) || r.found {
 		return nil, err
-	case len(places) == 1:
-		return r.take(ctx, &places[0], r.o.limit, 0, max(r.o.wait-time.Since(r.began), 1))
 	}
-	ds, err := r.ask(ctx, places, right)
-	if err != nil || len(ds) > 0 {
-		return ds, err
+	r.o.group.start = r.o.group.start.ofNew()
+	q := specQuery{namespace: r.s.scope.Namespace(), stream: r.stream, wait: true}
+	return nil, r.s.scope.Query(waiting, r.stream, &q)
+}
+
+// moved returns errMoved instead of ErrNotFound from shards that were told which group is meant: there may be another one by now.
+func (r *groupReader) moved(err error, home *groupPlace) error {
+	if home.groupSpec != nil && errors.Is(err, ErrNotFound) {
+		return errMoved
 	}
-	return nil, r.await(waiting, places, right)
+	return err
+}
+
+// ofNew returns where reading begins in a stream that did not exist when it was asked for: all that it holds has come since.
+func (s start) ofNew() start {
+	if s.kind == startEnd {
+		return start{}
+	}
+	return s
 }
 
 // right is that to consume a group in several shards: everybody's, or in an exclusive group one consumer's.
@@ -137,11 +213,14 @@ type right struct {
 func (r *groupReader) locate(ctx context.Context) ([]groupPlace, right, error) {
 	q := groupSpecQuery{namespace: r.s.scope.Namespace(), stream: r.stream, group: r.group, consumer: r.consumer}
 	places, err := r.s.placesOf(ctx, &q)
-	if errors.Is(err, errNoGroup) {
-		if err := r.found(ctx); err != nil {
+	if errors.Is(err, errNoGroup) && !r.found {
+		if err := r.create(ctx); err != nil {
 			return nil, right{}, err
 		}
 		places, err = r.s.placesOf(ctx, &q)
+	}
+	if err == nil && places[0].groupSpec != nil {
+		r.found = true
 	}
 	if err != nil || len(places) == 1 || q.config.config.mode != Exclusive {
 		return places, right{held: true}, err
@@ -153,12 +232,12 @@ func (r *groupReader) locate(ctx context.Context) ([]groupPlace, right, error) {
 	return places, have, err
 }
 
-// found makes the group.
-func (r *groupReader) found(ctx context.Context) error {
-	op := groupOp(kindCreateGroup, place{stream: r.stream, group: r.group}, r.o.err, r.o.group.append(nil))
-	if _, err := r.s.propose(ctx, op); err != nil && !errors.Is(err, ErrExists) {
+// create makes the group.
+func (r *groupReader) create(ctx context.Context) error {
+	if err := r.s.createGroup(ctx, r.stream, r.group, r.o.group); err != nil && !errors.Is(err, ErrExists) {
 		return err
 	}
+	r.found = true
 	return nil
 }
 
@@ -198,7 +277,7 @@ func (r *groupReader) ask(ctx context.Context, places []groupPlace, have right) 
 // take asks one shard for records, and waits for them there.
 func (r *groupReader) take(ctx context.Context, p *groupPlace, limit int, epoch uint64, wait time.Duration) ([]Delivery, error) {
 	o := *r.o
-	o.limit = limit
+	o.limit, o.existing = limit, r.found
 	op := at(readGroupOp(p.place, r.consumer, &o, epoch), p.route)
 	for began := time.Now(); ; {
 		t := engine.Take{Wait: wait, Waited: time.Since(r.began), Once: o.noAck}
@@ -206,6 +285,9 @@ func (r *groupReader) take(ctx context.Context, p *groupPlace, limit int, epoch 
 			t.Wait = max(wait-time.Since(began), 1)
 		}
 		c, err := engine.TakeFrom(ctx, &r.s.scope, op, t, decodeClaims)
+		if err == nil && c.ackTimeout > 0 {
+			r.mode, r.ackTimeout = c.mode, duration(c.ackTimeout)
+		}
 		if err != nil || len(c.claims) == 0 && !c.more {
 			return nil, err
 		}
@@ -263,6 +345,7 @@ func (r *groupReader) await(ctx context.Context, places []groupPlace, have right
 	for i := range places {
 		queries[i] = groupWaitQuery{
 			namespace: r.s.scope.Namespace(), stream: r.stream, group: r.group, consumer: r.consumer, epoch: have.epoch, since: r.since,
+			id: places[i].groupSpec.id, home: i == 0,
 		}
 		if !have.held {
 			queries[i].epoch = 0
@@ -398,10 +481,24 @@ func (s *Store) Leave(ctx context.Context, stream, group, consumer string) error
 }
 
 // Seek moves the group's cursors: what was delivered and not acknowledged is forgotten, and records from there on are delivered, also those that were before.
-// Errors: ErrNotFound.
-func (s *Store) Seek(ctx context.Context, stream, group string, to SeekOption) error {
+// With Partition it does so in that partition alone.
+//
+// Options: Partition. Errors: ErrNotFound; ErrInvalid for a partition that the stream does not have.
+func (s *Store) Seek(ctx context.Context, stream, group string, to SeekOption, opts ...SeekPartOption) error {
+	o := seekOptionsOf(opts)
+	if o.err != nil {
+		return o.err
+	}
 	places, err := s.places(ctx, stream, group)
-	return errors.Join(err, s.atAll(ctx, places, func(at place) engine.Op { return seekOp(at, to) }))
+	if err == nil && len(places) > 1 && o.partition > 0 {
+		partitions := places[1].spec.partitions
+		if o.partition > partitions {
+			return noSuchPartition(stream, partitions, o.partition-1)
+		}
+		shard := s.shardOf(stream, o.partition-1)
+		places = slices.DeleteFunc(places, func(p groupPlace) bool { return s.scope.SpreadShard(p.route) != shard })
+	}
+	return errors.Join(err, s.atAll(ctx, places, func(at place) engine.Op { return seekOp(at, to, o) }))
 }
 
 // atAll proposes an operation to several shards.

@@ -3,9 +3,10 @@ package stream
 import (
 	"container/heap"
 	"fmt"
+	"slices"
 
+	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
-	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/plant"
 )
 
@@ -18,6 +19,10 @@ const maxExpire = 1000
 // applyGroup carries out a command for a group of a stream that exists, but for one that makes the group.
 func (m *machine) applyGroup(tx *engine.Tx, st *stream, cmd engine.Command, c *command) ([]byte, error) {
 	gc := &c.group
+	if cmd.Kind == kindDropGroup {
+		m.learnDropped(tx, st, gc)
+		return nil, nil
+	}
 	g, err := m.openGroup(tx, st, gc)
 	if err == nil {
 		err = st.refuseFed(cmd.Kind, gc.group)
@@ -35,7 +40,7 @@ func (m *machine) applyGroup(tx *engine.Tx, st *stream, cmd engine.Command, c *c
 		}
 		return nil, err
 	case kindReadGroup:
-		if g == nil {
+		if g == nil && gc.create {
 			if g, err = m.foundGroup(tx, st, gc.group, gc.config); err != nil {
 				return nil, err
 			}
@@ -44,21 +49,13 @@ func (m *machine) applyGroup(tx *engine.Tx, st *stream, cmd engine.Command, c *c
 		return nil, nil // done on opening
 	}
 	if g == nil {
-		if cmd.Kind == kindDropGroup {
-			return nil, nil
-		}
 		return nil, groupNotFound(c.name, gc.group)
 	}
-	m.touchGroup(tx, g)
-	switch cmd.Kind {
-	case kindDeleteGroup:
-		m.tellGroup(tx, st, g, kindDropGroup)
-		m.dropGroup(tx, st, g)
-		return nil, nil
-	case kindDropGroup:
-		m.dropGroup(tx, st, g)
+	if cmd.Kind == kindDeleteGroup {
+		m.deleteGroup(tx, st, g)
 		return nil, nil
 	}
+	m.touchGroup(tx, g)
 	m.expire(tx, st, g)
 	m.takeBack(tx, st, g)
 	m.heard(tx, g, gc)
@@ -84,7 +81,14 @@ func (m *machine) applyMembers(tx *engine.Tx, st *stream, g *group, kind uint8, 
 		m.leave(tx, st, g, c.consumer)
 		return nil, nil
 	case kindSeek:
-		m.seek(tx, st, g, c.config.start)
+		if c.partition > st.partitions {
+			return nil, noSuchPartition(st.name, st.partitions, c.partition-1)
+		}
+		m.seek(tx, st, g, c.config.start, c.partition-1)
+		return nil, nil
+	case kindConfigureGroup:
+		m.configureGroup(tx, g, c.changes.of(g.groupConfig), g.version+1)
+		m.tellGroup(tx, st, g, kindAdoptGroup, nil)
 		return nil, nil
 	case kindHold:
 		out, err := m.claim(tx, st, g, c)
@@ -110,22 +114,57 @@ func groupNotFound(stream, group string) error {
 	return engine.Errorf(ErrNotFound, "stream %q: consumer group %q not found", stream, group)
 }
 
-// openGroup returns the group a command is for, nil if there is none. If the command carries a spec, the group is made, or
-// replaced, as it says, but in the stream's home, which knows best.
+// openGroup returns the group a command is for, nil if there is none. If the command carries a spec, the group is made, replaced or configured as
+// it says, but in the stream's home, which knows best.
 func (m *machine) openGroup(tx *engine.Tx, st *stream, c *groupCommand) (*group, error) {
-	g := m.loadGroup(tx, st, c.group)
-	if c.spec == nil || g != nil && g.home == c.spec.id {
+	g, home := m.loadGroup(tx, st, c.group), here(tx, st.name, 0)
+	switch {
+	case c.spec == nil:
 		return g, nil
-	}
-	if g != nil && g.home > c.spec.id || here(tx, st.name, 0) {
-		return nil, groupNotFound(st.name, c.group) // it has been deleted and made again since the sender looked
-	}
-	if g != nil {
+	case g != nil && g.home == c.spec.id:
+		if !home && g.version < c.spec.version {
+			m.touchGroup(tx, g)
+			m.configureGroup(tx, g, c.spec.config, c.spec.version)
+			m.flush(tx, g)
+		}
+		return g, nil
+	case home || g != nil && g.home > c.spec.id || c.spec.id <= st.dropped && !plant.On(plant.ReviveGroup):
+		return nil, groupNotFound(st.name, c.group) // it has been deleted, or made again, since the sender looked
+	case g != nil:
 		m.dropGroup(tx, st, g)
 	}
-	g = m.makeGroup(tx, st, c.group, c.spec.config, c.spec.id)
+	g = m.makeGroup(tx, st, c.group, c.spec)
 	m.noteFed(tx, st, c.group)
 	return g, nil
+}
+
+// deleteGroup removes a group in the home of its stream, which tells the other shards.
+func (m *machine) deleteGroup(tx *engine.Tx, st *stream, g *group) {
+	m.touchGroup(tx, g)
+	m.tellGroup(tx, st, g, kindDropGroup, codec.AppendUvarint(nil, uint64(tx.LSN())))
+	m.dropGroup(tx, st, g)
+}
+
+// learnDropped removes a group that has been deleted at home, and keeps commands for it that come later from bringing it back.
+func (m *machine) learnDropped(tx *engine.Tx, st *stream, c *groupCommand) {
+	if here(tx, st.name, 0) {
+		return
+	}
+	m.touch(tx, st)
+	st.dropped = max(st.dropped, c.dropped)
+	m.save(tx, st)
+	if g := m.loadGroup(tx, st, c.group); g != nil && g.home <= c.spec.id {
+		m.touchGroup(tx, g)
+		m.dropGroup(tx, st, g)
+	}
+}
+
+// configureGroup changes the settings of a group. What is with consumers keeps its deadlines, and what waits its time.
+func (m *machine) configureGroup(tx *engine.Tx, g *group, to groupConfig, version uint64) {
+	to.mode, to.start = g.mode, g.start
+	g.groupConfig, g.version, g.changed = to, version, true
+	m.adaptAttendance(tx, g)
+	m.membersChanged(tx, g)
 }
 
 // foundGroup makes a group in the home of its stream.
@@ -137,43 +176,47 @@ func (m *machine) foundGroup(tx *engine.Tx, st *stream, name string, config grou
 	if st.groups >= MaxGroups {
 		return nil, engine.Errorf(engine.ErrBusy, "stream %q has %d consumer groups, the limit", st.name, MaxGroups)
 	}
-	g := m.makeGroup(tx, st, name, config, uint64(tx.LSN()))
-	m.tellGroup(tx, st, g, kindAdoptGroup)
+	g := m.makeGroup(tx, st, name, &groupSpec{uint64(tx.LSN()), 1, config})
+	m.tellGroup(tx, st, g, kindAdoptGroup, nil)
 	return g, nil
 }
 
 // makeGroup adds a group to the shard.
-func (m *machine) makeGroup(tx *engine.Tx, st *stream, name string, config groupConfig, home uint64) *group {
+func (m *machine) makeGroup(tx *engine.Tx, st *stream, name string, sp *groupSpec) *group {
 	g := newGroup(groupName{st.streamName, name}, st, groupHeader{
-		groupConfig: config, id: uint64(tx.LSN()), home: home, createdAt: tx.Now(), roster: uint64(tx.LSN()),
+		groupConfig: sp.config, id: uint64(tx.LSN()), home: sp.id, version: sp.version, createdAt: tx.Now(), roster: uint64(tx.LSN()),
 	})
 	m.groups.Replace(tx, g.groupName, g, g.weight())
 	m.touch(tx, st)
 	if st.groups >= 0 {
 		st.groups++
 	}
-	m.placeCursors(tx, st, g, config.start)
+	for p := range g.parts {
+		m.placeCursor(tx, st, g, p, sp.config.start)
+	}
 	g.changed = true
 	m.flush(tx, g)
 	tx.Notify(groupTopic(tx.NamespaceName(), st.name, name), -1)
 	return g
 }
 
-// placeCursors sets the cursors of a group under which nothing is under way.
-func (m *machine) placeCursors(tx *engine.Tx, st *stream, g *group, from start) {
-	for p := range g.parts {
-		part := &st.parts[p]
-		next := part.first
-		switch from.kind {
-		case startEnd:
-			next = part.last + 1
-		case startAt:
-			next = must(offsetOf(getterOf(tx), st.gen, p, part.first, part.last, from.id))
-		}
-		if g.parts[p].groupCursor = (groupCursor{next: next}); next > 1 {
-			g.parts[p].changed = true
-		}
+// placeCursor sets the cursor of a partition of which nothing is under way.
+func (m *machine) placeCursor(tx *engine.Tx, st *stream, g *group, p int, from start) {
+	next := must(from.offset(getterOf(tx), st.gen, p, &st.parts[p]))
+	if g.parts[p].groupCursor = (groupCursor{next: next}); next > 1 {
+		g.parts[p].changed = true
 	}
+}
+
+// offset returns where a group begins in a partition.
+func (s start) offset(get getter, gen uint64, p int, part *partition) (uint64, error) {
+	switch s.kind {
+	case startEnd:
+		return part.last + 1, nil
+	case startAt:
+		return offsetOf(get, gen, p, part.first, part.last, s.id)
+	}
+	return part.first, nil
 }
 
 // touchGroup has to be called before anything about the group changes.
@@ -188,8 +231,7 @@ func (m *machine) dropGroup(tx *engine.Tx, st *stream, g *group) {
 		st.groups--
 	}
 	for _, kind := range groupKinds {
-		prefix := groupPrefix(nil, kind, g.gen, g.id)
-		tx.DeleteRange(prefix, key.PrefixEnd(prefix))
+		tx.DeletePrefix(groupPrefix(nil, kind, g.gen, g.id))
 	}
 	if g.timer != 0 {
 		tx.Unschedule(g.timer, groupToken(g))
@@ -201,10 +243,8 @@ func (m *machine) dropGroup(tx *engine.Tx, st *stream, g *group) {
 }
 
 // tellGroup sends a command about a group to the other shards that may have a part of its stream.
-func (m *machine) tellGroup(tx *engine.Tx, st *stream, g *group, kind uint8) {
-	m.tellAll(tx, st, func() engine.Op {
-		return groupOp(kind, place{st.name, g.group, &st.spec, &groupSpec{g.home, g.groupConfig}}, nil, nil)
-	})
+func (m *machine) tellGroup(tx *engine.Tx, st *stream, g *group, kind uint8, body []byte) {
+	m.tellAll(tx, st, func() engine.Op { return groupOp(kind, place{st.name, g.group, &st.spec, g.toSpec()}, nil, body) })
 }
 
 // ready wakes those who may have up to n records (-1: any number) that have become ready for delivery otherwise than by being appended.
@@ -249,7 +289,7 @@ func (m *machine) expire(tx *engine.Tx, st *stream, g *group) {
 		done++
 		p := &g.parts[d.partition]
 		f := p.failed[d.offset]
-		if g.spent(f.attempts, f.excused) {
+		if f.spent {
 			m.buryWaiting(tx, st, g, d.partition, f)
 			continue
 		}
@@ -273,31 +313,29 @@ func (m *machine) expire(tx *engine.Tx, st *stream, g *group) {
 	}
 }
 
-// seek moves the cursors; nothing is under way any more.
-func (m *machine) seek(tx *engine.Tx, st *stream, g *group, to start) {
+// seek moves the cursors of a partition, or of all if that is -1; nothing of it is under way any more.
+func (m *machine) seek(tx *engine.Tx, st *stream, g *group, to start, only int) {
 	for _, kind := range deliveryKinds {
-		prefix := groupPrefix(nil, kind, g.gen, g.id)
-		tx.DeleteRange(prefix, key.PrefixEnd(prefix))
-	}
-	for p := range g.parts {
-		g.parts[p] = groupPart{number: p}
-	}
-	g.pending, g.dirty, g.recalls = 0, nil, nil
-	for consumer, mem := range g.members {
-		if mem.pending > 0 {
-			mem.pending = 0
-			g.members[consumer] = mem
-			g.countedAgain(consumer)
+		if only < 0 {
+			tx.DeletePrefix(groupPrefix(nil, kind, g.gen, g.id))
+		} else {
+			tx.DeletePrefix(partPrefix(nil, kind, g.gen, g.id, only))
 		}
 	}
-	if !plant.On(plant.SeekKeepsDue) {
-		g.due = nil
-	}
-	g.again, g.heads, g.headsIn, g.changed = 0, slotSet{}, nil, true
-	m.placeCursors(tx, st, g, to)
+	moved := func(p int) bool { return only < 0 || p == only }
 	for p := range g.parts {
-		g.parts[p].changed = true
+		if moved(p) {
+			g.forget(p)
+			m.placeCursor(tx, st, g, p, to)
+			g.parts[p].changed = true
+		}
 	}
+	g.dirty = slices.DeleteFunc(g.dirty, func(b *batch) bool { return moved(b.partition) })
+	if !plant.On(plant.SeekKeepsDue) {
+		g.due = slices.DeleteFunc(g.due, func(d deadline) bool { return moved(d.partition) })
+		heap.Init(&g.due)
+	}
+	g.recalls, g.changed = nil, true
 	m.ready(tx, g, -1)
 }
 

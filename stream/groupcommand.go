@@ -11,32 +11,38 @@ import (
 // shard that has the stream's record, else 1 and the spec's fields. Then follows:
 //
 //	create group: config
-//	read group:   consumer (length, bytes) | limit uvarint | no ack u8 | config, for when there is no such group | epoch uvarint
+//	read group:   consumer (length, bytes) | limit uvarint | no ack u8 | create u8 | config of the group to create | epoch uvarint
 //	ack:          strict u8 | refs
 //	nack:         delay + 2 ms uvarint (1: the group's back-off, 0: to the dead letters) | reason (length, bytes) | refs
 //	extend:       ms uvarint | refs
 //	leave, hold:  consumer (length, bytes)
-//	seek:         start
+//	seek:         start | partition + 1 uvarint (0: all)
+//	configure:    settings that change u8 | config, of which the others count for nothing
 //	follow:       consumer | epoch uvarint
 //	miss:         number uvarint | consumer, when it was heard of ms (varint) ...
-//	delete group, adopt group, drop group: nothing
+//	drop group:   LSN of the deletion in the stream's home uvarint
+//	delete group, adopt group: nothing
 //
 //	config: mode u8 | start | ack timeout ms | max deliver | back-off min, max ms (uvarints)
 //	start:  kind u8 | id
 //	refs:   runs uvarint | partition, first offset, number, attempt (uvarints; attempt 0: any) ...
 type groupCommand struct {
-	group    string
-	spec     *groupSpec
-	config   groupConfig
-	consumer string
-	limit    int
-	noAck    bool
-	epoch    uint64
-	strict   bool
-	delay    int64
-	reason   string
-	runs     []refRun
-	missed   []missed
+	group     string
+	spec      *groupSpec
+	config    groupConfig
+	consumer  string
+	limit     int
+	noAck     bool
+	create    bool // the group, if there is none
+	epoch     uint64
+	dropped   uint64 // LSN of a deletion at home
+	changes   groupChanges
+	partition int // of a seek, counted from 1; 0: all
+	strict    bool
+	delay     int64
+	reason    string
+	runs      []refRun
+	missed    []missed
 }
 
 // missed is a consumer that has not been heard of since a time, ms.
@@ -47,8 +53,41 @@ type missed struct {
 
 // groupSpec is what the record of a group says, for shards that do not have the stream's.
 type groupSpec struct {
-	id     uint64 // LSN of its creation at home
+	id      uint64 // LSN of its creation at home
+	version uint64 // of the config
+	config  groupConfig
+}
+
+func (g *groupHeader) toSpec() *groupSpec { return &groupSpec{g.home, g.version, g.groupConfig} }
+
+// groupChanges are the settings that a command changes, the others of config being of no meaning.
+type groupChanges struct {
+	set    settings
 	config groupConfig
+}
+
+// settings is a set of the settings of a group.
+type settings uint8
+
+const (
+	setAckTimeout settings = 1 << iota
+	setMaxDeliver
+	setBackoff
+	allSettings = 1<<iota - 1
+)
+
+// of returns a config as the changes leave it.
+func (c *groupChanges) of(config groupConfig) groupConfig {
+	if c.set&setAckTimeout != 0 {
+		config.ackTimeout = c.config.ackTimeout
+	}
+	if c.set&setMaxDeliver != 0 {
+		config.maxDeliver = c.config.maxDeliver
+	}
+	if c.set&setBackoff != 0 {
+		config.backoffMin, config.backoffMax = c.config.backoffMin, c.config.backoffMax
+	}
+	return config
 }
 
 // refRun is a number of records one behind the other.
@@ -85,14 +124,15 @@ func (s *groupSpec) append(b []byte) []byte {
 	if s == nil {
 		return append(b, 0)
 	}
-	return s.config.append(codec.AppendUvarint(append(b, 1), s.id))
+	b = codec.AppendUvarint(codec.AppendUvarint(append(b, 1), s.id), s.version)
+	return s.config.append(b)
 }
 
 func readGroupSpec(r *codec.Reader) *groupSpec {
 	if !r.Bool() {
 		return nil
 	}
-	return &groupSpec{r.Uvarint(), readGroupConfig(r)}
+	return &groupSpec{r.Uvarint(), r.Uvarint(), readGroupConfig(r)}
 }
 
 // place is where a group is: for shards without the stream's record with what they need to know.
@@ -114,10 +154,26 @@ func consumerOp(kind uint8, at place, consumer string) engine.Op {
 	return groupOp(kind, at, engine.CheckName("consumer", consumer), codec.AppendString(nil, consumer))
 }
 
-// CreateGroupOp is CreateGroup as an operation of a transaction.
+// CreateGroupOp is CreateGroup as an operation of a transaction. In a spread namespace a group that begins at the end of a stream without a {tag} does so, in the
+// partitions of other shards, only when these learn of it.
 func CreateGroupOp(stream, group string, opts ...GroupOption) Op {
-	o := groupOptionsOf(opts)
-	return Op{engine.Hide(groupOp(kindCreateGroup, place{stream: stream, group: group}, o.err, o.append(nil)))}
+	return Op{engine.Hide(createGroupOp(stream, group, groupOptionsOf(opts)))}
+}
+
+func createGroupOp(stream, group string, o groupOptions) engine.Op {
+	return groupOp(kindCreateGroup, place{stream: stream, group: group}, o.err, o.append(nil))
+}
+
+// ConfigureGroupOp is ConfigureGroup as an operation of a transaction.
+func ConfigureGroupOp(stream, group string, opts ...SettingOption) Op {
+	o := defaultGroup()
+	for _, opt := range opts {
+		opt.applySetting(&o)
+	}
+	if o.set == 0 {
+		o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream %q: consumer group %q: no setting to change", stream, group))
+	}
+	return Op{engine.Hide(groupOp(kindConfigureGroup, place{stream: stream, group: group}, o.err, o.append([]byte{byte(o.set)})))}
 }
 
 // DeleteGroupOp is DeleteGroup as an operation of a transaction.
@@ -127,7 +183,7 @@ func DeleteGroupOp(stream, group string) Op {
 
 func readGroupOp(at place, consumer string, o *groupReadOptions, epoch uint64) engine.Op {
 	b := codec.AppendUvarint(codec.AppendString(nil, consumer), uint64(max(o.limit, 0)))
-	b = o.group.append(codec.AppendBool(b, o.noAck))
+	b = o.group.append(codec.AppendBool(codec.AppendBool(b, o.noAck), !o.existing))
 	op := groupOp(kindReadGroup, at, firstError(o.err, engine.CheckName("consumer", consumer)), codec.AppendUvarint(b, epoch))
 	op.Decode = func(b []byte) (any, error) { return decodeClaims(b) }
 	return op
@@ -206,15 +262,16 @@ func LeaveOp(stream, group, consumer string) Op {
 	return Op{engine.Hide(consumerOp(kindLeave, place{stream: stream, group: group}, consumer))}
 }
 
-// SeekOp is Seek as an operation of a transaction.
-func SeekOp(stream, group string, to SeekOption) Op {
-	return Op{engine.Hide(seekOp(place{stream: stream, group: group}, to))}
+// SeekOp is Seek as an operation of a transaction. In a spread namespace it moves the group in the partitions of the stream's own shard alone, so give the
+// name of the stream a {tag}.
+func SeekOp(stream, group string, to SeekOption, opts ...SeekPartOption) Op {
+	return Op{engine.Hide(seekOp(place{stream: stream, group: group}, to, seekOptionsOf(opts)))}
 }
 
-func seekOp(at place, to SeekOption) engine.Op {
+func seekOp(at place, to SeekOption, part seekOptions) engine.Op {
 	var o groupOptions
 	to.applyGroup(&o)
-	return groupOp(kindSeek, at, nil, o.start.append(nil))
+	return groupOp(kindSeek, at, part.err, codec.AppendUvarint(o.start.append(nil), uint64(part.partition)))
 }
 
 // maxRefs is how many records an acknowledgement can name.
@@ -267,7 +324,9 @@ func readRefs(r *codec.Reader) (runs []refRun, ok bool) {
 }
 
 // isGroupKind reports whether the command is for a group.
-func isGroupKind(kind uint8) bool { return kind >= kindCreateGroup && kind <= kindMiss }
+func isGroupKind(kind uint8) bool {
+	return kind >= kindCreateGroup && kind <= kindMiss || kind == kindConfigureGroup
+}
 
 // read reports whether what was read is in its limits.
 func (c *groupCommand) read(kind uint8, r *codec.Reader) (ok bool) {
@@ -278,7 +337,7 @@ func (c *groupCommand) read(kind uint8, r *codec.Reader) (ok bool) {
 		c.config = readGroupConfig(r)
 		return ok && c.config.ok()
 	case kindReadGroup:
-		c.consumer, c.limit, c.noAck = r.String(), readCount(r, MaxReadLimit), r.Bool()
+		c.consumer, c.limit, c.noAck, c.create = r.String(), readCount(r, MaxReadLimit), r.Bool(), r.Bool()
 		c.config, c.epoch = readGroupConfig(r), r.Uvarint()
 		return ok && c.limit > 0 && c.config.ok()
 	case kindAck:
@@ -295,6 +354,9 @@ func (c *groupCommand) read(kind uint8, r *codec.Reader) (ok bool) {
 	case kindFollow:
 		c.consumer, c.epoch = r.String(), r.Uvarint()
 		return ok
+	case kindDropGroup:
+		c.dropped = r.Uvarint()
+		return ok && c.spec != nil
 	case kindMiss:
 		for range readCount(r, MaxMembers) {
 			c.missed = append(c.missed, missed{r.String(), r.Varint()})
@@ -304,8 +366,11 @@ func (c *groupCommand) read(kind uint8, r *codec.Reader) (ok bool) {
 		}
 		return ok && len(c.missed) > 0
 	case kindSeek:
-		c.config.start = readStart(r)
-		return ok && c.config.start.ok()
+		c.config.start, c.partition = readStart(r), readCount(r, MaxPartitions)
+		return ok && c.config.start.ok() && c.partition >= 0
+	case kindConfigureGroup:
+		c.changes = groupChanges{settings(r.Byte()), readGroupConfig(r)}
+		return ok && c.changes.set > 0 && c.changes.set <= allSettings && c.changes.config.ok()
 	default:
 		return ok
 	}
@@ -316,7 +381,7 @@ func (c *groupCommand) read(kind uint8, r *codec.Reader) (ok bool) {
 
 // claims is what a consumer has been given.
 //
-//	active u8 | epoch uvarint | more u8 | number uvarint | claim ...
+//	active u8 | epoch uvarint | more u8 | mode u8 | ack timeout ms uvarint | number uvarint | claim ...
 //	claim: partition | attempt | deadline ms | offsets
 //	offsets: number of runs uvarint | distance from the end of the one before, length (uvarints) ...
 type claims struct {
@@ -324,6 +389,9 @@ type claims struct {
 	epoch  uint64
 	more   bool // there are more records to look at
 	claims []claim
+
+	mode       Mode  // of the group
+	ackTimeout int64 // likewise, ms
 }
 
 type claim struct {
@@ -335,7 +403,8 @@ type claim struct {
 
 func (c *claims) encode() []byte {
 	b := codec.AppendUvarint(codec.AppendBool(nil, c.active), c.epoch)
-	b = codec.AppendBool(b, c.more)
+	b = append(codec.AppendBool(b, c.more), byte(c.mode))
+	b = codec.AppendUvarint(b, uint64(c.ackTimeout))
 	b = codec.AppendUvarint(b, uint64(len(c.claims)))
 	for i := range c.claims {
 		cl := &c.claims[i]
@@ -351,7 +420,7 @@ func decodeClaims(b []byte) (*claims, error) {
 		return new(claims), nil
 	}
 	r := codec.NewReader(b)
-	c := &claims{active: r.Bool(), epoch: r.Uvarint(), more: r.Bool()}
+	c := &claims{active: r.Bool(), epoch: r.Uvarint(), more: r.Bool(), mode: Mode(r.Byte()), ackTimeout: int64(r.Uvarint())}
 	for range readCount(&r, MaxReadLimit) {
 		cl := claim{partition: int(r.Uvarint()), attempt: r.Uvarint(), deadline: r.Varint()}
 		cl.offsets = readOffsets(&r)

@@ -60,6 +60,7 @@ type GroupOption interface{ applyGroup(*groupOptions) }
 
 type groupOptions struct {
 	groupConfig
+	set settings // those that options gave
 	err error
 }
 
@@ -75,6 +76,24 @@ type ConfigOption interface {
 	ConsumeOption
 }
 
+// SettingOption is a ConfigOption that ConfigureGroup takes too: a setting that can be changed.
+type SettingOption interface {
+	ConfigOption
+	applySetting(*groupOptions)
+}
+
+type settingOption struct{ groupOption }
+
+func (s settingOption) applySetting(o *groupOptions) { s.groupOption(o) }
+
+// setting returns the option that gives one of the settings.
+func setting(which settings, f func(*groupOptions)) SettingOption {
+	return settingOption{func(o *groupOptions) {
+		o.set |= which
+		f(o)
+	}}
+}
+
 // WithMode gives the group a mode other than Shared.
 func WithMode(m Mode) ConfigOption {
 	return groupOption(func(o *groupOptions) {
@@ -85,8 +104,8 @@ func WithMode(m Mode) ConfigOption {
 }
 
 // AckTimeout makes a record that is not acknowledged after d be delivered again. The default is 30 s.
-func AckTimeout(d time.Duration) ConfigOption {
-	return groupOption(func(o *groupOptions) {
+func AckTimeout(d time.Duration) SettingOption {
+	return setting(setAckTimeout, func(o *groupOptions) {
 		o.ackTimeout = millis(d)
 		if d < time.Millisecond || o.ackTimeout > maxGroupMillis {
 			o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: ack timeout %v is not in 1ms-%v", d, maxGroupTime))
@@ -96,8 +115,8 @@ func AckTimeout(d time.Duration) ConfigOption {
 
 // MaxDeliver makes a record that has been delivered n times in vain go to the stream of dead letters. The default is 5; 0 means never. A delivery that
 // ended because the consumer left (Leave) does not count, nor, in a KeyShared group, one that was taken back because an earlier record of the key failed.
-func MaxDeliver(n int) ConfigOption {
-	return groupOption(func(o *groupOptions) {
+func MaxDeliver(n int) SettingOption {
+	return setting(setMaxDeliver, func(o *groupOptions) {
 		o.maxDeliver = uint64(max(n, 0))
 		if n < 0 || n > maxDeliverLimit {
 			o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: max deliver %d is not in 0-%d", n, maxDeliverLimit))
@@ -107,8 +126,8 @@ func MaxDeliver(n int) ConfigOption {
 
 // Backoff is the pause before a record is delivered again: minimum after the first time, then twice as long each time, up to maximum. The default is 1 s to
 // 5 min; 0 means none.
-func Backoff(minimum, maximum time.Duration) ConfigOption {
-	return groupOption(func(o *groupOptions) {
+func Backoff(minimum, maximum time.Duration) SettingOption {
+	return setting(setBackoff, func(o *groupOptions) {
 		o.backoffMin, o.backoffMax = millis(minimum), millis(maximum)
 		if minimum < 0 || maximum < minimum || o.backoffMax > maxGroupMillis {
 			o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: back-off of %v to %v is not in 0s-%v", minimum, maximum, maxGroupTime))
@@ -130,6 +149,25 @@ type SeekOption interface {
 func (StartOption) seeks() {}
 func (NewOption) seeks()   {}
 
+// SeekPartOption bounds what Seek moves: Partition.
+type SeekPartOption interface{ applySeek(*seekOptions) }
+
+type seekOptions struct {
+	partition int // one more than the one asked for; 0: all
+	err       error
+}
+
+func (p PartitionOption) applySeek(o *seekOptions) {
+	o.partition, o.err = p.partition+1, firstError(o.err, p.check())
+}
+
+func seekOptionsOf(opts []SeekPartOption) (o seekOptions) {
+	for _, opt := range opts {
+		opt.applySeek(&o)
+	}
+	return o
+}
+
 // Limits of a group's figures.
 const (
 	maxGroupTime    = 30 * 24 * time.Hour
@@ -138,7 +176,13 @@ const (
 )
 
 // millis returns a duration in ms, rounded up.
-func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+func millis(d time.Duration) int64 {
+	n := int64(d / time.Millisecond)
+	if d%time.Millisecond > 0 {
+		n++ // adding first would overflow for the longest durations
+	}
+	return n
+}
 
 func defaultGroup() groupOptions {
 	return groupOptions{groupConfig: groupConfig{
@@ -164,6 +208,8 @@ type groupReadOptions struct {
 	wait  time.Duration
 	noAck bool
 	err   error
+
+	existing bool // the group is not created
 }
 
 // NoAckOption is the option of NoAck; ReadGroup and Consume take it.

@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"errors"
+
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
 )
@@ -33,6 +35,8 @@ type groupWaitQuery struct {
 	consumer  string
 	epoch     uint64 // of the consumer's right in an exclusive group, 0: none
 	since     int64  // also a result: when it began to wait, 0: now
+	id        uint64 // of the group: one that is not there any more is not waited for
+	home      bool   // the shard is that of the stream's record
 }
 
 // groupsQuery asks for groups of a stream: one of a name, or those with a prefix after a name.
@@ -43,6 +47,8 @@ type groupsQuery struct {
 	prefix    string
 	after     string
 	limit     int
+	id        uint64     // of the stream; 0: whichever there is
+	spec      *groupSpec // of the group of the name, for shards that may not know it yet; nil: none
 
 	found bool // the stream
 	infos []GroupStats
@@ -98,7 +104,7 @@ func (m *machine) queryGroupSpec(v *engine.View, q *groupSpecQuery) error {
 	if err != nil || g == nil {
 		return err
 	}
-	q.found, q.config = true, groupSpec{g.home, g.groupConfig}
+	q.found, q.config = true, *g.toSpec()
 	if q.consumer == "" || g.mode != Exclusive || g.recalling {
 		return nil
 	}
@@ -112,8 +118,14 @@ func (m *machine) queryGroupWait(v *engine.View, q *groupWaitQuery) error {
 		q.since = v.Now()
 	}
 	v.Freeze()
-	l := look{m: m, v: v, namespace: q.namespace, name: q.stream, group: q.group, consumer: q.consumer, epoch: q.epoch, limit: 1, waits: true, since: q.since}
+	l := look{
+		m: m, v: v, namespace: q.namespace, name: q.stream, group: q.group, consumer: q.consumer, epoch: q.epoch, limit: 1, waits: true, since: q.since,
+		id: q.id, home: q.home,
+	}
 	n, err := l.look()
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -137,12 +149,15 @@ func groupOf(v *engine.View, namespace, stream, group string) (*view, *groupHead
 func (m *machine) queryGroups(v *engine.View, q *groupsQuery) error {
 	v.Freeze()
 	w, err := viewOf(v, q.namespace, q.stream)
-	if err != nil || w == nil {
+	if err != nil || w == nil || q.id != 0 && q.id != w.id {
 		return err
 	}
 	q.found = true
 	if q.name != "" {
 		g, err := w.group(q.name)
+		if q.spec != nil && (g == nil || g.home != q.spec.id) {
+			g = &groupHeader{groupConfig: q.spec.config}
+		}
 		if err != nil || g == nil {
 			return err
 		}

@@ -66,6 +66,7 @@ type groupHeader struct {
 	groupConfig
 	id        uint64 // of the rows
 	home      uint64 // LSN of its creation in the stream's home
+	version   uint64 // of the config
 	createdAt int64
 	timer     int64   // when the group's timer is due, 0: none is set
 	announced mark    // failures due by then are ready for delivery again, but for those that are spent
@@ -122,7 +123,7 @@ func readSlotSet(r *codec.Reader) (s slotSet) {
 
 func (g *groupHeader) encode(b []byte) []byte {
 	b = g.groupConfig.append(append(b, rowVersion))
-	b = codec.AppendUvarint(codec.AppendUvarint(b, g.id), g.home)
+	b = codec.AppendUvarint(codec.AppendUvarint(codec.AppendUvarint(b, g.id), g.home), g.version)
 	b = codec.AppendVarint(codec.AppendVarint(b, g.createdAt), g.timer)
 	b = codec.AppendUvarint(codec.AppendVarint(b, g.announced.at), uint64(g.announced.partition))
 	b = codec.AppendUvarint(codec.AppendUvarint(b, g.announced.offset), g.again)
@@ -134,7 +135,7 @@ func decodeGroup(b []byte) (g groupHeader, err error) {
 	r := codec.NewReader(b)
 	version := r.Byte()
 	g.groupConfig = readGroupConfig(&r)
-	g.id, g.home = r.Uvarint(), r.Uvarint()
+	g.id, g.home, g.version = r.Uvarint(), r.Uvarint(), r.Uvarint()
 	g.createdAt, g.timer = r.Varint(), r.Varint()
 	g.announced = mark{r.Varint(), readCount(&r, MaxPartitions-1), r.Uvarint()}
 	g.again, g.heads, g.recalling, g.roster = r.Uvarint(), readSlotSet(&r), r.Bool(), r.Uvarint()
@@ -199,11 +200,12 @@ func decodeBatch(k, v []byte) (*batch, error) {
 
 // failure is a record that waits to be delivered again. Its row:
 //
-//	version u8 | attempts, excused uvarint | delivered, due ms (varints) | key hash u64 | reason
+//	version u8 | attempts, excused uvarint | spent u8 | delivered, due ms (varints) | key hash u64 | reason
 type failure struct {
 	offset    uint64
 	attempts  uint64 // how often it has been delivered
 	excused   uint64 // how many of them do not count against MaxDeliver
+	spent     bool   // it waits for the dead letters: MaxDeliver was reached when it failed
 	delivered int64  // when it was the last time
 	due       int64
 	hash      uint64 // of the key, 0 unless KeyShared
@@ -216,14 +218,14 @@ func failureKey(dst []byte, gen, id uint64, partition int, offset uint64) []byte
 
 func (f *failure) encode(dst []byte) []byte {
 	dst = codec.AppendUvarint(codec.AppendUvarint(append(dst, rowVersion), f.attempts), f.excused)
-	dst = codec.AppendVarint(codec.AppendVarint(dst, f.delivered), f.due)
+	dst = codec.AppendVarint(codec.AppendVarint(codec.AppendBool(dst, f.spent), f.delivered), f.due)
 	return append(key.AppendUint64(dst, f.hash), f.reason...)
 }
 
 func decodeFailure(k, v []byte) (*failure, error) {
 	r := codec.NewReader(v)
 	version := r.Byte()
-	f := &failure{attempts: r.Uvarint(), excused: r.Uvarint(), delivered: r.Varint(), due: r.Varint()}
+	f := &failure{attempts: r.Uvarint(), excused: r.Uvarint(), spent: r.Bool(), delivered: r.Varint(), due: r.Varint()}
 	rest := r.Rest()
 	if r.Err() != nil || version != rowVersion || len(rest) < 8 || len(k) != behindPart+8 {
 		return nil, fmt.Errorf("stream failure row: %w: %x", codec.ErrCorrupt, v[:min(len(v), 16)])

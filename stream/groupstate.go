@@ -40,7 +40,7 @@ type group struct {
 	changed bool            // the group's row has to be written
 	ending  int             // members whose records are being taken back
 	recalls []*batch        // what they have, in order; nil: to be found out
-	headsIn []int           // keys that make each slot one of heads; nil: none
+	headsIn []int           // heads of keys in each slot; nil: none
 }
 
 // groupPart is what a group has under way in a partition.
@@ -49,7 +49,8 @@ type groupPart struct {
 	number  int
 	batches map[uint64]*batch   // by offset
 	failed  map[uint64]*failure // by offset
-	again   []uint64            // offsets of failed that are announced, in order; some may no longer be failed
+	again   []uint64            // offsets of failed that are announced, in order; some may no longer be failed; unless KeyShared
+	heads   [][]uint64          // by slot: the heads of keys (see group.recount), in order; in a KeyShared group; nil: none
 	keys    map[uint64]*busyKey // by hash; in a KeyShared group
 	free    [slots]freeSlot     // likewise
 	changed bool                // the cursor's row has to be written
@@ -245,45 +246,79 @@ func (g *group) addFailure(partition int, f *failure) {
 
 // isAnnounced reports whether a record that waits is ready for delivery again. That follows from rows alone: memory that is made anew comes to the same.
 func (g *group) isAnnounced(partition int, f *failure) bool {
-	return g.announced.covers(partition, f) && !g.spent(f.attempts, f.excused)
+	return !f.spent && g.announced.covers(partition, f)
 }
 
 // announce notes that a record is ready for delivery again.
 func (g *group) announce(p *groupPart, f *failure) {
-	p.again = insert(p.again, f.offset)
+	if g.mode != KeyShared {
+		p.again = insert(p.again, f.offset)
+	}
 	g.again++
 	g.changed = g.changed || !plant.On(plant.ForgetAnnounced)
 	g.recount(p, f.hash)
 }
 
-// recount notes whether a key is one of a slot's heads, after something about it has changed.
+// recount notes the head of a key after something about it has changed: its first record, if that is announced and none of the key is with a consumer.
 func (g *group) recount(p *groupPart, hash uint64) {
 	k := p.keys[hash]
 	if g.mode != KeyShared || k == nil {
 		return
 	}
-	head := len(k.out) == 0 && len(k.failed) > 0
-	if head {
-		f := p.failed[k.failed[0]]
-		head = f != nil && g.isAnnounced(p.number, f)
+	head := uint64(0)
+	if len(k.out) == 0 && len(k.failed) > 0 {
+		if f := p.failed[k.failed[0]]; f != nil && g.isAnnounced(p.number, f) {
+			head = f.offset
+		}
 	}
 	if head == k.head {
 		return
 	}
-	k.head = head
+	if p.heads == nil {
+		p.heads = make([][]uint64, slots)
+	}
+	slot := slotOf(hash)
+	if k.head != 0 {
+		p.heads[slot] = remove(p.heads[slot], k.head)
+		g.countHeads(slot, -1)
+	}
+	if k.head = head; head != 0 {
+		p.heads[slot] = insert(p.heads[slot], head)
+		g.countHeads(slot, 1)
+	}
+}
+
+// countHeads notes that a slot has n more heads.
+func (g *group) countHeads(slot, n int) {
 	if g.headsIn == nil {
 		g.headsIn = make([]int, slots)
 	}
-	slot := slotOf(hash)
-	if head {
-		g.headsIn[slot]++
-	} else {
-		g.headsIn[slot]--
-	}
+	g.headsIn[slot] += n
 	if in := g.headsIn[slot] > 0; in != g.heads.has(slot) {
 		g.heads.set(slot, in)
 		g.changed = true
 	}
+}
+
+// forget drops all that is under way in a partition, but for its rows and what is due of it.
+func (g *group) forget(p int) {
+	part := &g.parts[p]
+	for _, b := range part.batches {
+		g.count(part, b.consumer, -1)
+	}
+	for _, f := range part.failed {
+		if g.isAnnounced(p, f) {
+			g.again--
+		}
+		g.count(part, "", -1)
+	}
+	for slot, heads := range part.heads {
+		if len(heads) > 0 {
+			g.countHeads(slot, -len(heads))
+		}
+	}
+	*part = groupPart{number: p}
+	g.changed = true
 }
 
 // insert adds an offset to increasing ones.
@@ -301,8 +336,11 @@ func insert(offsets []uint64, o uint64) []uint64 {
 // remove takes an offset out of increasing ones.
 func remove(offsets []uint64, o uint64) []uint64 {
 	at, found := slices.BinarySearch(offsets, o)
-	if !found {
+	switch {
+	case !found:
 		return offsets
+	case at == 0:
+		return offsets[1:] // what is first goes first, and the others need not move
 	}
 	return slices.Delete(offsets, at, at+1)
 }

@@ -64,6 +64,9 @@ func (s *Store) GroupStats(ctx context.Context, stream, group string) (GroupStat
 	var info GroupStats
 	for i, p := range places {
 		q := groupsQuery{namespace: s.scope.Namespace(), stream: stream, name: group, limit: 1}
+		if i > 0 {
+			q.id, q.spec = p.spec.id, p.groupSpec
+		}
 		if err := s.scope.Query(ctx, p.route, &q); err != nil {
 			return GroupStats{}, err
 		}
@@ -89,7 +92,7 @@ func (s *Store) GroupStats(ctx context.Context, stream, group string) (GroupStat
 	return info, nil
 }
 
-// complete adds the cursors of partitions in shards that do not know the group yet.
+// complete adds the cursors of partitions in shards that do not know the stream yet: they are empty.
 func (g *GroupStats) complete(partitions int) {
 	known := make(map[int]bool, len(g.Cursors))
 	for _, c := range g.Cursors {

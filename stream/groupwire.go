@@ -17,6 +17,7 @@ func (s *spec) code(c *codec.Coder) {
 	c.Int(&s.partitions)
 	c.Varint(&s.policy.maxAge)
 	c.Uvarint(&s.policy.maxLen)
+	c.Uvarint(&s.policy.maxBytes)
 	if s.partitions < 0 || s.partitions > MaxPartitions {
 		c.Fail("partitions out of range")
 	}
@@ -24,6 +25,7 @@ func (s *spec) code(c *codec.Coder) {
 
 func (s *groupSpec) code(c *codec.Coder) {
 	c.Uvarint(&s.id)
+	c.Uvarint(&s.version)
 	c.Byte((*byte)(&s.config.mode))
 	c.Byte((*byte)(&s.config.start.kind))
 	codeID(c, &s.config.start.id)
@@ -57,6 +59,8 @@ func (q *groupWaitQuery) Arguments(c *codec.Coder) {
 	c.String(&q.consumer)
 	c.Uvarint(&q.epoch)
 	c.Varint(&q.since)
+	c.Uvarint(&q.id)
+	c.Bool(&q.home)
 }
 
 func (q *groupWaitQuery) Results(c *codec.Coder) { c.Varint(&q.since) }
@@ -70,6 +74,17 @@ func (q *groupsQuery) Arguments(c *codec.Coder) {
 	c.Int(&q.limit)
 	if q.limit < 1 || q.limit > MaxReadLimit {
 		c.Fail("limit out of range")
+	}
+	c.Uvarint(&q.id)
+	there := q.spec != nil
+	if c.Bool(&there); !there {
+		return
+	}
+	if c.Reading() {
+		q.spec = new(groupSpec)
+	}
+	if q.spec.code(c); !q.spec.config.ok() {
+		c.Fail("group out of range")
 	}
 }
 

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -27,7 +28,7 @@ const maxScan = 1000
 type busyKey struct {
 	out    []uint64 // offsets with a consumer, in order
 	failed []uint64 // offsets that wait to be delivered again, in order
-	head   bool     // see group.recount
+	head   uint64   // offset, see group.recount; 0: none
 }
 
 // first returns the first record of a key that is under way.
@@ -181,7 +182,7 @@ func (m *machine) freed(tx *engine.Tx, g *group, partition int, hash uint64) {
 		return
 	}
 	if k := g.parts[partition].keys[hash]; k != nil {
-		if k.head {
+		if k.head != 0 {
 			m.readyFor(tx, g, slotOf(hash), 1)
 		}
 		return
@@ -213,16 +214,8 @@ func (m *machine) readyFor(tx *engine.Tx, g *group, slot, n int) {
 // keyShared hands out records of a partition of a KeyShared group.
 func (d *delivery) keyShared(p int) {
 	d.mine = make(map[uint64]bool)
-	part := &d.g.parts[p]
-	d.redeliver(p, func(f *failure) bool {
-		k := part.keys[f.hash]
-		if !d.owns(f.hash) || k.failed[0] != f.offset || len(k.out) > 0 && !d.mine[f.hash] {
-			return false
-		}
-		d.mine[f.hash] = true
-		return true
-	})
-	if part.held > 0 {
+	d.redeliverKeys(p)
+	if part := &d.g.parts[p]; part.held > 0 {
 		for i := range slots {
 			slot := (i + int(d.tx.LSN()%slots)) % slots
 			if d.limit > 0 && d.g.owner(d.tx.Now(), slot) == d.c.consumer {
@@ -233,6 +226,40 @@ func (d *delivery) keyShared(p int) {
 	if d.limit > 0 {
 		d.scan(p)
 	}
+}
+
+// redeliverKeys hands out records of a partition whose time has come again: the heads of the consumer's slots, and what comes behind them.
+func (d *delivery) redeliverKeys(p int) {
+	part := &d.g.parts[p]
+	var taken []*failure
+	full := false
+	for i := 0; i < len(part.heads) && !full; i++ {
+		slot := (i + int(d.tx.LSN()%slots)) % slots
+		if len(part.heads[slot]) == 0 || d.g.owner(d.tx.Now(), slot) != d.c.consumer {
+			continue
+		}
+		// What comes behind a head that is taken is a head then.
+		for len(part.heads[slot]) > 0 && !full {
+			if full = len(taken) >= d.limit || d.bytes <= 0 || d.stopped(); full {
+				break
+			}
+			d.tx.Worked(1)
+			f := part.failed[part.heads[slot][0]]
+			if f.offset < d.st.parts[p].first {
+				d.m.unfail(d.tx, d.g, p, f)
+				d.m.freed(d.tx, d.g, p, f.hash)
+				continue
+			}
+			if full = !d.fits(p, f.offset); full {
+				break
+			}
+			d.m.unfail(d.tx, d.g, p, f)
+			d.mine[f.hash] = true
+			taken = append(taken, f)
+		}
+	}
+	slices.SortFunc(taken, func(a, b *failure) int { return cmp.Compare(a.offset, b.offset) })
+	d.giveAgain(p, taken)
 }
 
 func (d *delivery) owns(hash uint64) bool {

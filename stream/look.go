@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"errors"
 	"sync"
 
 	"github.com/floedb/floe/internal/engine"
@@ -19,17 +18,20 @@ func (m *machine) Takeable(v *engine.View, cmd engine.Command, waits bool) (n, m
 	}
 	gc := &c.group
 	l := look{
-		m: m, v: v, namespace: cmd.Namespace, name: c.name, spec: c.spec, group: gc.group, groupSpec: gc.spec, consumer: gc.consumer, epoch: gc.epoch,
-		limit: gc.limit, waits: waits,
+		m: m, v: v, namespace: cmd.Namespace, name: c.name, spec: c.spec, group: gc.group, consumer: gc.consumer, epoch: gc.epoch,
+		limit: gc.limit, waits: waits, existing: !gc.create, home: c.spec == nil,
+	}
+	if gc.spec != nil {
+		l.id = gc.spec.id
 	}
 	n, err = l.look()
 	return n, gc.limit, err
 }
 
-// Took reports whether a consumer has got something, or was refused. That there is no stream is nothing to one that waits.
+// Took reports whether a consumer has got something, or was refused.
 func (m *machine) Took(_ uint8, result []byte, err error) bool {
 	if err != nil {
-		return !errors.Is(err, ErrNotFound)
+		return true
 	}
 	c, err := decodeClaims(result)
 	return err != nil || len(c.claims) > 0
@@ -65,7 +67,9 @@ type look struct {
 	group     string
 	consumer  string
 	spec      *spec
-	groupSpec *groupSpec
+	id        uint64 // of the group at home; 0: whichever there is
+	home      bool   // the shard is that of the stream's record
+	existing  bool   // the group is not made
 	epoch     uint64
 	limit     int
 	waits     bool
@@ -97,15 +101,17 @@ func (l *look) look() (n int, err error) {
 		return 0, err
 	}
 	if l.w == nil {
-		if err := l.wait(0, around); err != nil || l.waits || l.spec != nil {
-			return 0, err
+		if l.home {
+			return 0, notFound(l.name)
 		}
-		return 0, notFound(l.name)
+		return 0, l.wait(0, around)
 	}
 	if l.g, err = l.w.group(l.group); err != nil {
 		return 0, err
 	}
-	if l.g == nil || l.spec != nil && l.spec.id != l.w.id || l.groupSpec != nil && l.groupSpec.id != l.g.home {
+	if other := l.g == nil || l.id != 0 && l.id != l.g.home; other && l.home && (l.existing || l.id != 0) {
+		return 0, groupNotFound(l.name, l.group)
+	} else if other || l.spec != nil && l.spec.id != l.w.id {
 		return engine.Any, l.wait(0, around) // the command finds out, and makes what is to be there
 	}
 	there, err := l.member()

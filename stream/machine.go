@@ -144,7 +144,11 @@ func (m *machine) open(tx *engine.Tx, c *command) (*stream, error) {
 		m.enforce(tx, st)
 		m.save(tx, st)
 	case st == nil || st.id < c.spec.id:
-		if st != nil && !st.deleted() {
+		switch {
+		case st == nil:
+		case st.deleted():
+			m.setTimer(tx, st, 0)
+		default:
 			m.drop(tx, st, false)
 		}
 		st = m.make(tx, c.name, *c.spec)
@@ -270,6 +274,9 @@ func (m *machine) delete(tx *engine.Tx, st *stream, c *command) error {
 	return nil
 }
 
+// rememberMillis is for how long a shard remembers that a stream has been deleted: commands made for it before do not come later.
+const rememberMillis = 24 * 60 * 60 * 1000
+
 // drop removes the stream from the shard. If it is remembered, only its id stays.
 func (m *machine) drop(tx *engine.Tx, st *stream, remember bool) {
 	for _, kind := range genKinds {
@@ -279,9 +286,9 @@ func (m *machine) drop(tx *engine.Tx, st *stream, remember bool) {
 	m.setTimer(tx, st, 0)
 	m.detachAll(tx, st)
 	if remember {
-		left := header{spec: spec{id: st.id}}
-		m.buf, m.row = streamKey(m.buf[:0], st.ns, st.name), left.encode(m.row[:0])
-		tx.Set(m.buf, m.row)
+		left := stream{streamName: st.streamName, header: header{spec: spec{id: st.id}, gen: uint64(tx.LSN())}}
+		m.setTimer(tx, &left, tx.Now()+rememberMillis)
+		m.save(tx, &left)
 	} else {
 		tx.Delete(streamKey(nil, st.ns, st.name))
 	}

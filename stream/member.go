@@ -97,7 +97,7 @@ func (m *machine) hold(tx *engine.Tx, st *stream, g *group, consumer string) boo
 func (m *machine) tellHolder(tx *engine.Tx, st *stream, g *group) {
 	body := codec.AppendUvarint(codec.AppendString(nil, g.holder), g.epoch)
 	m.tellAll(tx, st, func() engine.Op {
-		return groupOp(kindFollow, place{st.name, g.group, &st.spec, &groupSpec{g.home, g.groupConfig}}, nil, body)
+		return groupOp(kindFollow, place{st.name, g.group, &st.spec, g.toSpec()}, nil, body)
 	})
 }
 

@@ -41,6 +41,9 @@ func checkRetention(r Retention) error {
 	if r.MaxLen < 0 {
 		return engine.Errorf(ErrInvalid, "stream: max length %d is negative", r.MaxLen)
 	}
+	if r.MaxBytes < 0 {
+		return engine.Errorf(ErrInvalid, "stream: max bytes %d is negative", r.MaxBytes)
+	}
 	return nil
 }
 
@@ -85,6 +88,26 @@ func (l LengthOption) applyTrim(o *trimOptions) {
 	}
 }
 
+// BytesOption is the option of MaxBytes; Create and Trim take it.
+type BytesOption struct{ bytes int64 }
+
+// MaxBytes bounds how many bytes of records each partition keeps, as Stats counts them: see Retention. Trim takes 0, which leaves none.
+func MaxBytes(bytes int64) BytesOption { return BytesOption{bytes} }
+
+func (b BytesOption) applyCreate(o *createOptions) {
+	o.retention.MaxBytes = b.bytes
+	if b.bytes < 1 {
+		o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: max bytes %d is not positive", b.bytes))
+	}
+}
+
+func (b BytesOption) applyTrim(o *trimOptions) {
+	o.maxBytes, o.byBytes = b.bytes, true
+	if b.bytes < 0 {
+		o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: max bytes %d is negative", b.bytes))
+	}
+}
+
 func firstError(first, second error) error {
 	if first != nil {
 		return first
@@ -96,12 +119,14 @@ func firstError(first, second error) error {
 type TrimOption interface{ applyTrim(*trimOptions) }
 
 type trimOptions struct {
-	byLen  bool
-	maxLen int64
-	maxAge time.Duration
-	before ID
-	dryRun bool
-	err    error
+	byLen    bool
+	maxLen   int64
+	byBytes  bool
+	maxBytes int64
+	maxAge   time.Duration
+	before   ID
+	dryRun   bool
+	err      error
 }
 
 type trimOption func(*trimOptions)
@@ -119,8 +144,8 @@ func trimOptionsOf(opts []TrimOption) trimOptions {
 	for _, opt := range opts {
 		opt.applyTrim(&o)
 	}
-	if o.err == nil && !o.byLen && o.maxAge == 0 && o.before.IsZero() {
-		o.err = engine.Errorf(ErrInvalid, "stream: trim without a bound: give a length, an age or an id")
+	if o.err == nil && !o.byLen && !o.byBytes && o.maxAge == 0 && o.before.IsZero() {
+		o.err = engine.Errorf(ErrInvalid, "stream: trim without a bound: give a length, bytes, an age or an id")
 	}
 	return o
 }
@@ -194,10 +219,10 @@ func appendOptionsOf(opts []AppendOption) (o appendOptions) {
 	return o
 }
 
-// PartitionOption is the option of Partition; Append, Read and Follow take it.
+// PartitionOption is the option of Partition; Append, Read, Follow and Seek take it.
 type PartitionOption struct{ partition int }
 
-// Partition appends to, or reads, one partition, counted from 0.
+// Partition appends to one partition, reads it, or moves a group in it. Partitions are counted from 0.
 func Partition(p int) PartitionOption { return PartitionOption{p} }
 
 func (p PartitionOption) check() error {
@@ -257,9 +282,20 @@ func From(id ID) StartOption { return StartOption{start{startAt, id}} }
 // After begins with the first record behind an ID.
 func After(id ID) StartOption { return StartOption{start{startAt, id.next()}} }
 
-// FromTime begins with the first record appended at t or later.
+// FromTime begins with the first record appended at t or later. A time outside the years 1970 to 292278994 means the nearest one in them.
 func FromTime(t time.Time) StartOption {
-	return StartOption{start{startAt, ID{Millis: max(t.UnixMilli(), 0)}}}
+	return StartOption{start{startAt, ID{Millis: millisAt(t)}}}
+}
+
+// millisAt returns the ms of a time, or the nearest ones that an ID can have. time.Time.UnixMilli is undefined for times further off.
+func millisAt(t time.Time) int64 {
+	switch s := t.Unix(); {
+	case s < 0:
+		return 0
+	case s >= math.MaxInt64/1000:
+		return math.MaxInt64
+	}
+	return t.UnixMilli()
 }
 
 // FromBeginning begins with the oldest record, as is the default.
@@ -275,12 +311,23 @@ func (f readOption) applyRead(o *readOptions) { f(o) }
 // Tail reads the last records of the stream, as many as Limit says, oldest first.
 func Tail() ReadOption { return readOption(func(o *readOptions) { o.start = start{kind: startTail} }) }
 
-// Until reads no record behind an ID.
-func Until(id ID) ReadOption { return readOption(func(o *readOptions) { o.end = id }) }
+// Until reads no record behind an ID. No record has the zero ID, so Until(ID{}) reads nothing.
+func Until(id ID) ReadOption {
+	if id.IsZero() {
+		id = beforeAll
+	}
+	return readOption(func(o *readOptions) { o.end = id })
+}
 
-// UntilTime reads no record that was appended after t.
+// beforeAll is an ID before those of all records.
+var beforeAll = ID{Millis: -1}
+
+// UntilTime reads no record that was appended after t; before 1970 there is none.
 func UntilTime(t time.Time) ReadOption {
-	return readOption(func(o *readOptions) { o.end = ID{t.UnixMilli(), math.MaxUint64} })
+	if t.Unix() < 0 {
+		return Until(beforeAll)
+	}
+	return Until(ID{millisAt(t), math.MaxUint64})
 }
 
 // NewOption is the option of FromEnd; Follow and CreateGroup take it.

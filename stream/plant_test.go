@@ -18,6 +18,7 @@ var planted = []plant.Planted{
 	{plant.MissNobody, "TestAWaitingConsumerThatIsLostIsMissed"},
 	{plant.ForgetAnnounced, "TestRefusedRecordsAreThereAtOnce"},
 	{plant.UnboundedExpire, "TestWhatIsDueTogetherIsDoneInParts"},
+	{plant.ReviveGroup, "TestLateCommandForADeletedGroup"},
 }
 
 // TestPlanted switches on one bug after the other.

@@ -41,7 +41,7 @@ func table() engine.Primitive {
 			{Kind: kindLeave, Name: "leave", From: engine.FromUsers, Admit: admit, Shrinks: true},
 			{Kind: kindSeek, Name: "seek", From: engine.FromUsers, Admit: admit},
 			{Kind: kindHold, Name: "hold", From: engine.FromUsers, Admit: admit},
-			{Kind: kindAdoptGroup, Name: "adopt group", From: engine.FromShards},
+			{Kind: kindAdoptGroup, Name: "adopt group", From: engine.FromUsers | engine.FromShards, Admit: admit},
 			{Kind: kindDropGroup, Name: "drop group", From: engine.FromShards, Shrinks: true},
 			{Kind: kindFollow, Name: "follow", From: engine.FromShards},
 			{Kind: kindMiss, Name: "miss", From: engine.FromLeaders},
@@ -52,6 +52,7 @@ func table() engine.Primitive {
 			{Kind: kindWant, Name: "want a batch", From: engine.FromShards, Shrinks: true},
 			{Kind: kindGrant, Name: "grant a batch", From: engine.FromShards, Shrinks: true},
 			{Kind: kindPour, Name: "pour", From: engine.FromShards | engine.FromMachines},
+			{Kind: kindConfigureGroup, Name: "configure group", From: engine.FromUsers, Admit: admit},
 		},
 		Queries: []engine.QueryType{
 			{Kind: querySpec, Name: "spec", New: engine.NewQuery[specQuery]},

@@ -195,9 +195,7 @@ func (f *pushing) leave(st *stream) {
 		}
 	}
 	if g := f.m.loadGroup(f.tx, st, f.Group); g != nil {
-		f.m.touchGroup(f.tx, g)
-		f.m.tellGroup(f.tx, st, g, kindDropGroup)
-		f.m.dropGroup(f.tx, st, g)
+		f.m.deleteGroup(f.tx, st, g)
 	}
 }
 

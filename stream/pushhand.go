@@ -142,7 +142,7 @@ func (f *pushing) takeLeft(st *stream, g *group, p int) []uint64 {
 	if g.mode == KeyShared {
 		d.keyShared(p)
 	} else {
-		d.redeliver(p, nil)
+		d.redeliver(p)
 	}
 	g.owners = owners{}
 	if len(d.claims.claims) == 0 {

@@ -3,6 +3,7 @@ package stream
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
@@ -14,19 +15,27 @@ import (
 type Retention struct {
 	MaxAge time.Duration // records older than that go, within a second or a hundredth of it
 	MaxLen int64         // records of each partition beyond the newest so many go
+	// MaxBytes bounds each partition: its oldest records go while it has more bytes, as PartitionStats.Bytes counts them. The newest record stays,
+	// however large it is.
+	MaxBytes int64
 }
 
 // String returns the policy as words, such as "7d, 10000 records", or "∞" if there is none.
 func (r Retention) String() string {
-	switch {
-	case r.MaxAge > 0 && r.MaxLen > 0:
-		return fmt.Sprintf("%s, %d records", shortDuration(r.MaxAge), r.MaxLen)
-	case r.MaxAge > 0:
-		return shortDuration(r.MaxAge)
-	case r.MaxLen > 0:
-		return fmt.Sprintf("%d records", r.MaxLen)
+	var bounds []string
+	if r.MaxAge > 0 {
+		bounds = append(bounds, shortDuration(r.MaxAge))
 	}
-	return "∞"
+	if r.MaxLen > 0 {
+		bounds = append(bounds, fmt.Sprintf("%d records", r.MaxLen))
+	}
+	if r.MaxBytes > 0 {
+		bounds = append(bounds, fmt.Sprintf("%d bytes", r.MaxBytes))
+	}
+	if len(bounds) == 0 {
+		return "∞"
+	}
+	return strings.Join(bounds, ", ")
 }
 
 // shortDuration writes whole days, hours, minutes and seconds with one unit: 7d, 36h.
@@ -55,11 +64,51 @@ const (
 // minAgeStep is the least time between two looks for records that are too old.
 const minAgeStep = 1000
 
-// shorten removes what is beyond the length that the stream keeps.
+// shorten removes what is beyond the length and the bytes that the stream keeps.
 func (m *machine) shorten(tx *engine.Tx, st *stream, p int) {
-	if keep := st.policy.maxLen; keep > 0 && st.parts[p].records() > keep {
-		m.advance(tx, st, p, st.parts[p].last+1-keep)
+	if first := m.bound(tx, st, p); first > st.parts[p].first {
+		m.advance(tx, st, p, first)
 	}
+}
+
+// bound returns the first offset of a partition that its length and bytes let it keep.
+func (m *machine) bound(tx *engine.Tx, st *stream, p int) uint64 {
+	part, keep := &st.parts[p], &st.policy
+	first := part.first
+	if keep.maxLen > 0 && part.records() > keep.maxLen {
+		first = part.last + 1 - keep.maxLen
+	}
+	if keep.maxBytes > 0 && part.records() > 0 {
+		first = min(m.lightest(tx, st, p, first, keep.maxBytes), part.last)
+	}
+	return first
+}
+
+// lightest returns the first offset, from one on, at which the rest of a partition has at most so many bytes; behind its last record if there is none.
+// An append pushes out about as much as it adds: the offset is close to from, and is found by steps that double.
+func (m *machine) lightest(tx *engine.Tx, st *stream, p int, from, maxBytes uint64) uint64 {
+	part, get := &st.parts[p], getterOf(tx)
+	if part.bytes <= maxBytes {
+		return from
+	}
+	fits := func(offset uint64) bool {
+		return offset > part.last || part.bytes-must(storedAt(get, st.gen, p, offset)).before <= maxBytes
+	}
+	if fits(from) {
+		return from
+	}
+	lo, hi := from, from+1 // lo does not fit
+	for step := uint64(1); !fits(hi); step *= 2 {
+		lo, hi = hi, min(hi+2*step, part.last+1)
+	}
+	for lo+1 < hi {
+		if mid := lo + (hi-lo)/2; fits(mid) {
+			hi = mid
+		} else {
+			lo = mid
+		}
+	}
+	return hi
 }
 
 // advance makes first the first offset of a partition and deletes rows when there are enough.
@@ -96,9 +145,7 @@ func (m *machine) cut(tx *engine.Tx, st *stream, p int, first uint64) {
 // enforce applies a policy that is new.
 func (m *machine) enforce(tx *engine.Tx, st *stream) {
 	for p := range st.parts {
-		if keep := st.policy.maxLen; keep > 0 && st.parts[p].records() > keep {
-			m.cut(tx, st, p, st.parts[p].last+1-keep)
-		}
+		m.cut(tx, st, p, m.bound(tx, st, p))
 	}
 	m.setTimer(tx, st, m.expireOld(tx, st))
 }
@@ -160,6 +207,11 @@ func (m *machine) onRetention(tx *engine.Tx, token []byte) {
 	if st == nil || st.gen != gen || st.timer == 0 {
 		return
 	}
+	if st.deleted() {
+		tx.Delete(streamKey(nil, st.ns, st.name))
+		m.streams.Remove(tx, st.streamName)
+		return
+	}
 	m.touch(tx, st)
 	st.timer = 0
 	m.setTimer(tx, st, m.expireOld(tx, st))
@@ -195,6 +247,8 @@ func (m *machine) trimPoint(tx *engine.Tx, st *stream, p int, t *trimCommand) ui
 			return part.last + 1 - t.n
 		}
 		return part.first
+	case trimToBytes:
+		return m.lightest(tx, st, p, part.first, t.n)
 	case trimToAge:
 		oldest := ID{Millis: max(tx.Now()-int64(t.n), 0)}
 		return must(offsetOf(getterOf(tx), st.gen, p, part.first, part.last, oldest))

@@ -11,7 +11,8 @@ import (
 
 // Rows of a shard. gen is the LSN at which the shard got to know the stream: a stream that is deleted and made again has other rows.
 //
-//	'S' | namespace u32 | name               the stream: version u8 | gen | id | spec version | partitions (0: deleted) | policy | created ms | timer ms (0: none)
+//	'S' | namespace u32 | name               the stream: version u8 | gen | id | spec version | partitions (0: deleted) | policy | created ms | timer ms (0: none) |
+//	                                         groups dropped at
 //	'p' | gen u64 | partition u16            a partition that has had records, see partition
 //	'r' | gen u64 | partition u16 | offset   a record: id | LSN | bytes of the partition's records before it | message
 //	'd' | gen u64 | producer                 what a producer appended last, see producerRow
@@ -69,10 +70,13 @@ type header struct {
 	gen       uint64
 	createdAt int64
 	timer     int64 // when the retention timer is due, 0: none is set
+	// dropped is the LSN at home of the last deletion of a group that this shard has learned of. The home's messages about a stream arrive in order, so
+	// a group older than that which is not here has been deleted. It is 0 at home.
+	dropped uint64
 }
 
 // deleted reports whether only the id is remembered: in shards that are not the stream's home, so that a command made for a stream that has
-// been deleted does not bring it back.
+// been deleted does not bring it back. The row goes when no such command can be under way any more, see rememberMillis.
 func (h *header) deleted() bool { return h.partitions == 0 }
 
 func (h *header) encode(b []byte) []byte {
@@ -81,7 +85,7 @@ func (h *header) encode(b []byte) []byte {
 	b = codec.AppendUvarint(b, h.version)
 	b = codec.AppendUvarint(b, uint64(h.partitions))
 	b = h.policy.append(b)
-	return codec.AppendVarint(codec.AppendVarint(b, h.createdAt), h.timer)
+	return codec.AppendUvarint(codec.AppendVarint(codec.AppendVarint(b, h.createdAt), h.timer), h.dropped)
 }
 
 func decodeHeader(b []byte) (h header, err error) {
@@ -91,7 +95,7 @@ func decodeHeader(b []byte) (h header, err error) {
 	h.id, h.version = r.Uvarint(), r.Uvarint()
 	h.partitions = readCount(&r, MaxPartitions)
 	h.policy = readPolicy(&r)
-	h.createdAt, h.timer = r.Varint(), r.Varint()
+	h.createdAt, h.timer, h.dropped = r.Varint(), r.Varint(), r.Uvarint()
 	if err := r.Done(); err != nil || version != rowVersion || h.partitions < 0 || !h.policy.ok() {
 		return h, fmt.Errorf("stream row: %w: %x", codec.ErrCorrupt, b[:min(len(b), 16)])
 	}

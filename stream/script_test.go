@@ -54,6 +54,12 @@ func scriptOp(verb string, a rig.Args) (op engine.Operation, ok bool) {
 		if a.Has("len") {
 			opts = append(opts, stream.MaxLen(rig.Number(a.Named["len"])))
 		}
+		if a.Has("bytes") {
+			opts = append(opts, stream.MaxBytes(rig.Number(a.Named["bytes"])))
+		}
+		if a.Has("dry") {
+			opts = append(opts, stream.DryRun())
+		}
 		return stream.TrimOp(s, opts...), true
 	case "retention":
 		return stream.SetRetentionOp(s, retention(a)), true
@@ -80,7 +86,12 @@ func scriptOp(verb string, a rig.Args) (op engine.Operation, ok bool) {
 	case "leave":
 		return stream.LeaveOp(s, group, a.Word(2)), true
 	case "seek":
+		if a.Has("partition") {
+			return stream.SeekOp(s, group, seekTo(a), stream.Partition(int(rig.Number(a.Named["partition"])))), true
+		}
 		return stream.SeekOp(s, group, seekTo(a)), true
+	case "configure":
+		return stream.ConfigureGroupOp(s, group, settings(a)...), true
 	case "drop":
 		return stream.DeleteGroupOp(s, group), true
 	}
@@ -118,6 +129,9 @@ func createOptions(a rig.Args) (opts []stream.CreateOption) {
 	if a.Has("len") {
 		opts = append(opts, stream.MaxLen(rig.Number(a.Named["len"])))
 	}
+	if a.Has("bytes") {
+		opts = append(opts, stream.MaxBytes(rig.Number(a.Named["bytes"])))
+	}
 	return opts
 }
 
@@ -127,6 +141,9 @@ func retention(a rig.Args) (r stream.Retention) {
 	}
 	if a.Has("len") {
 		r.MaxLen = rig.Number(a.Named["len"])
+	}
+	if a.Has("bytes") {
+		r.MaxBytes = rig.Number(a.Named["bytes"])
 	}
 	return r
 }
@@ -140,6 +157,14 @@ func config(a rig.Args) (opts []stream.ConfigOption) {
 		}
 		opts = append(opts, stream.WithMode(mode))
 	}
+	for _, o := range settings(a) {
+		opts = append(opts, o)
+	}
+	return opts
+}
+
+// settings are those of a group that can be changed.
+func settings(a rig.Args) (opts []stream.SettingOption) {
 	if a.Has("timeout") {
 		opts = append(opts, stream.AckTimeout(rig.Duration(a.Named["timeout"])))
 	}

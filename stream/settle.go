@@ -168,7 +168,7 @@ func (m *machine) fail(tx *engine.Tx, st *stream, g *group, b *batch, offset uin
 		return
 	case spent:
 		hash := g.release(&g.parts[b.partition], b, offset)
-		m.wait(tx, g, b.partition, &failure{offset, b.attempt, b.excused, b.delivered, tx.Now(), hash, reason})
+		m.wait(tx, g, b.partition, &failure{offset, b.attempt, b.excused, true, b.delivered, tx.Now(), hash, reason})
 		return
 	}
 	if delay < 0 {
@@ -181,7 +181,7 @@ func (m *machine) fail(tx *engine.Tx, st *stream, g *group, b *batch, offset uin
 // has too are handed back as well, before any is delivered.
 func (m *machine) handBack(tx *engine.Tx, g *group, b *batch, offset uint64) {
 	hash := g.release(&g.parts[b.partition], b, offset)
-	m.wait(tx, g, b.partition, &failure{offset, b.attempt, b.excused + 1, b.delivered, tx.Now(), hash, leaving.reason()})
+	m.wait(tx, g, b.partition, &failure{offset, b.attempt, b.excused + 1, false, b.delivered, tx.Now(), hash, leaving.reason()})
 }
 
 // spent reports whether a record that failed at an attempt is not delivered again.
@@ -200,7 +200,7 @@ func (m *machine) buryWaiting(tx *engine.Tx, st *stream, g *group, partition int
 func (m *machine) again(tx *engine.Tx, g *group, b *batch, offset uint64, due int64, reason string) {
 	p := &g.parts[b.partition]
 	hash := g.release(p, b, offset)
-	m.wait(tx, g, b.partition, &failure{offset, b.attempt, b.excused, b.delivered, due, hash, reason})
+	m.wait(tx, g, b.partition, &failure{offset, b.attempt, b.excused, false, b.delivered, due, hash, reason})
 	if g.mode != KeyShared {
 		return
 	}
@@ -209,7 +209,7 @@ func (m *machine) again(tx *engine.Tx, g *group, b *batch, offset uint64, due in
 		later := k.out[len(k.out)-1]
 		of := p.batches[later]
 		g.release(p, of, later)
-		m.wait(tx, g, b.partition, &failure{later, of.attempt, of.excused + 1, of.delivered, due, hash, ""})
+		m.wait(tx, g, b.partition, &failure{later, of.attempt, of.excused + 1, false, of.delivered, due, hash, ""})
 	}
 }
 

@@ -257,3 +257,142 @@ func TestTagged(t *testing.T) {
 		t.Errorf("AppendOp without a key: %v", err)
 	}
 }
+
+// TestFromEndInASpreadNamespace: records appended after a group was created from the end were never delivered where the shard of their partition heard of
+// the group only later.
+func TestFromEndInASpreadNamespace(t *testing.T) {
+	ctx := context.Background()
+	for name, begin := range map[string]func(s *stream.Store) error{
+		"create": func(s *stream.Store) error { return s.CreateGroup(ctx, "log", "g", stream.FromEnd()) },
+		"read": func(s *stream.Store) error {
+			ds, err := s.ReadGroup(ctx, "log", "g", "a", stream.FromEnd(), stream.Limit(1))
+			if len(ds) > 0 {
+				err = fmt.Errorf("read %s", deliveries(ds))
+			}
+			return err
+		},
+		"create again": func(s *stream.Store) error {
+			if err := s.CreateGroup(ctx, "log", "g"); err != nil {
+				return err
+			}
+			if err := s.DeleteGroup(ctx, "log", "g"); err != nil {
+				return err
+			}
+			return s.CreateGroup(ctx, "log", "g", stream.FromEnd())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, s := wideGroup(t)
+			r.Hold(true) // the shards do not hear of each other
+			must(t, begin(s))
+			for p := range wide {
+				_, err := s.Append(ctx, "log", text("new %d", p), stream.Partition(p))
+				must(t, err)
+			}
+			info, err := s.GroupStats(ctx, "log", "g")
+			if err != nil || info.Lag() != wide {
+				t.Errorf("GroupStats: lag %d, %v, want %d", info.Lag(), err, wide)
+			}
+			a := consumer{t, s, "log", "g", "a"}
+			attempts := readAll(a)
+			for p, n := range attempts {
+				if n != 1 {
+					t.Errorf("the record of partition %d was delivered %d times, want once", p, n)
+				}
+			}
+			r.Hold(false)
+			r.Deliver()
+			if again := readAll(a); again != ([wide]int{}) {
+				t.Errorf("delivered again: %v", again)
+			}
+		})
+	}
+}
+
+// TestLagBeforeShardsKnowTheGroup: partitions of shards that have not heard of the group counted as read to their end.
+func TestLagBeforeShardsKnowTheGroup(t *testing.T) {
+	r, s := wideGroup(t)
+	mid, err := s.Append(t.Context(), "log", text("new"), stream.Partition(wide-1))
+	must(t, err)
+	r.Hold(true)
+	must(t, s.CreateGroup(t.Context(), "log", "all"))
+	must(t, s.CreateGroup(t.Context(), "log", "some", stream.From(mid.ID)))
+	for group, want := range map[string]int64{"all": wide + 1, "some": 1} {
+		info, err := s.GroupStats(t.Context(), "log", group)
+		if err != nil || info.Lag() != want || len(info.Cursors) != wide {
+			t.Errorf("GroupStats of %s = %+v, %v, want a lag of %d", group, info, err, want)
+		}
+	}
+}
+
+// TestLateCommandForADeletedGroup: a command that was under way when its group was deleted brought it back in the shards that had removed it already.
+func TestLateCommandForADeletedGroup(t *testing.T) {
+	for p := range wide {
+		r, s := wideGroup(t)
+		must(t, s.CreateGroup(t.Context(), "log", "other"))
+		must(t, s.CreateGroup(t.Context(), "log", "g"))
+		d := &betweenDoor{Rig: r}
+		late := engine.StoreOf(stream.Primitive, engine.NewRouter(d), "wide", 0)
+		d.before = func() { must(t, s.DeleteGroup(t.Context(), "log", "g")) }
+		n, err := late.Ack(t.Context(), "log", "g", stream.Ref{Partition: p, Offset: 1})
+		wantError(t, fmt.Sprintf("Ack of a record of partition %d = %d", p, n), err, stream.ErrNotFound, `consumer group "g" not found`)
+		for shard := range 4 {
+			if g := rowsOf(r, engine.ShardID(shard), 'g'); g > 1 {
+				t.Errorf("shard %d has %d groups, want only the other one", shard, g)
+			}
+		}
+		// What was created before the deletion, and what is created after it, is not concerned.
+		must(t, s.CreateGroup(t.Context(), "log", "g"))
+		for _, name := range []string{"g", "other"} {
+			if ds, err := s.ReadGroup(t.Context(), "log", name, "a"); err != nil || len(ds) != wide {
+				t.Errorf("ReadGroup of %s = %s, %v", name, deliveries(ds), err)
+			}
+		}
+	}
+}
+
+// rowsOf returns how many rows of a kind a shard has.
+func rowsOf(r *rig.Rig, shard engine.ShardID, kind byte) (n int) {
+	for _, row := range r.Rows(shard) {
+		if row.Machine == engine.MachineStream && row.Key[0] == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// TestDeletedStreamsAreForgotten: shards remembered for ever that a stream had been deleted.
+func TestDeletedStreamsAreForgotten(t *testing.T) {
+	r, s := newSpread(t, 4)
+	for i := range 10 {
+		name := fmt.Sprint("log", i)
+		create(t, s, name, stream.Partitions(8))
+		for p := range 8 {
+			_, err := s.Append(t.Context(), name, text("x"), stream.Partition(p))
+			must(t, err)
+		}
+		remove(t, s, name)
+	}
+	create(t, s, "log0", stream.Partitions(8))
+	_, err := s.AppendMany(t.Context(), "log0", []stream.Message{{Key: "a"}, {Key: "b"}, {Key: "c"}, {Key: "d"}})
+	must(t, err)
+	rows := func() (n int) {
+		for shard := range 4 {
+			n += rowsOf(r, engine.ShardID(shard), 'S')
+		}
+		return n
+	}
+	before := rows()
+	r.Restart()
+	r.Advance((24 * time.Hour).Milliseconds() - 1)
+	if n := rows(); n != before || n < 20 {
+		t.Errorf("%d rows of streams a millisecond before the day is over, there were %d", n, before)
+	}
+	r.Advance(1)
+	if n := rows(); n < 1 || n > 4 {
+		t.Errorf("%d rows of streams are left, want those of one stream in at most 4 shards", n)
+	}
+	if due := r.NextDue(); due != engine.NoTimer {
+		t.Errorf("a timer is due at %d", due)
+	}
+}

@@ -228,3 +228,90 @@ func TestReadGroupWaitsForItsStream(t *testing.T) {
 		})
 	}
 }
+
+// TestReadGroupWhoseGroupGoes: a consumer that waited created its group again when that was deleted, or, in a spread namespace, slept on when the group was
+// there again.
+func TestReadGroupWhoseGroupGoes(t *testing.T) {
+	inNodes(t, func(t *testing.T, node *floe.Node, s *stream.Store, mode stream.Mode) {
+		ctx := t.Context()
+		for _, name := range []string{"one", "log"} {
+			if name == "one" {
+				must(t, s.Create(ctx, name))
+			}
+			wait := func() chan error {
+				ended := make(chan error, 1)
+				go func() {
+					ds, err := s.ReadGroup(ctx, name, "g", "c", stream.WithMode(mode), stream.Wait(100*time.Hour))
+					if err == nil && (len(ds) != 1 || string(ds[0].Payload) != "new") {
+						err = fmt.Errorf("got %s", deliveries(ds))
+					}
+					ended <- err
+				}()
+				pass(time.Minute)
+				return ended
+			}
+			for what, end := range map[string]func() error{
+				"the group":  func() error { return s.DeleteGroup(ctx, name, "g") },
+				"the stream": func() error { return errors.Join(s.Delete(ctx, name), s.Create(ctx, name, stream.Partitions(5))) },
+			} {
+				ended := wait()
+				must(t, end())
+				pass(time.Second)
+				if err := <-ended; !errors.Is(err, stream.ErrNotFound) {
+					t.Errorf("%s: %s is deleted: ReadGroup = %v, want ErrNotFound", name, what, err)
+				}
+				if _, err := s.GroupStats(ctx, name, "g"); !errors.Is(err, stream.ErrNotFound) {
+					t.Errorf("%s: %s is deleted: GroupStats = %v, want ErrNotFound", name, what, err)
+				}
+			}
+			for what, again := range map[string][]floe.Op{
+				"the group":  {stream.DeleteGroupOp(name, "g"), stream.CreateGroupOp(name, "g", stream.WithMode(mode))},
+				"the stream": {stream.DeleteOp(name, stream.Force()), stream.CreateOp(name, stream.Partitions(5)), stream.CreateGroupOp(name, "g", stream.WithMode(mode))},
+			} {
+				ended := wait()
+				_, err := node.Txn(s.Namespace()).Do(again...).Commit(ctx)
+				must(t, err)
+				pass(time.Minute)
+				_, err = s.Append(ctx, name, text("new"))
+				must(t, err)
+				pass(time.Second)
+				select {
+				case err := <-ended:
+					if err != nil {
+						t.Errorf("%s: %s is created again: ReadGroup = %v", name, what, err)
+					}
+				default:
+					t.Fatalf("%s: %s was created again, and ReadGroup waits for the old one", name, what)
+				}
+				must(t, s.DeleteGroup(ctx, name, "g"))
+				_, err = s.Trim(ctx, name, stream.MaxLen(0))
+				must(t, err)
+			}
+		}
+	})
+}
+
+// TestReadGroupFromTheEndOfAStreamToCome: what a stream holds that was waited for is new, also to a group that begins at its end.
+func TestReadGroupFromTheEndOfAStreamToCome(t *testing.T) {
+	inBubbles(t, func(t *testing.T, _ *floe.Node, s *stream.Store) {
+		w := startWaiter(t, s, "c", stream.FromEnd())
+		var consumed notes
+		c := begin(t, func(ctx context.Context) error {
+			return s.Consume(ctx, "log", "other", func(_ context.Context, d stream.Delivery) error {
+				consumed.add("%s", d.Payload)
+				return nil
+			}, stream.FromEnd())
+		})
+		pass(time.Minute)
+		_, err := s.Append(t.Context(), "log", text("1"))
+		must(t, err)
+		pass(time.Second)
+		if got := deliveries(<-w.got); got != "1" {
+			t.Errorf("ReadGroup got %q, want the record that made the stream", got)
+		}
+		c.end(t)
+		if got := consumed.sorted(); got != "1" {
+			t.Errorf("Consume got %q, want the record that made the stream", got)
+		}
+	})
+}

@@ -75,7 +75,7 @@ func (v *verifier) streams() error {
 		}
 		s.row()
 		if s.deleted() {
-			return nil
+			return s.leftover()
 		}
 		for _, check := range []func() error{s.readPartitions, s.records, s.producers, s.timer, s.groups} {
 			if err := check(); err != nil {

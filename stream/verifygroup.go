@@ -220,7 +220,7 @@ func (g *groupAudit) failure(k, value []byte) error {
 		g.problem("a failure makes no sense: %+v", *f)
 	}
 	p, due := partitionIn(k), f.due
-	announced := g.announced.covers(p, f) && !g.spent(f.attempts, f.excused)
+	announced := !f.spent && g.announced.covers(p, f)
 	if announced {
 		g.found++
 		due = 0

@@ -41,11 +41,13 @@ func (s *streamAudit) row() {
 	switch {
 	case s.id == 0:
 		s.problem("has no id")
-	case s.deleted() && (home || s.header != header{spec: spec{id: s.id}}):
+	case s.deleted() && (home || s.gen == 0 || s.header != header{spec: spec{id: s.id}, gen: s.gen, timer: s.header.timer}):
 		s.problem("is said to be deleted, by %+v", s.header)
 	case s.deleted():
 	case s.gen == 0 || s.gen > uint64(last.LSN):
 		s.problem("was made at LSN %d, the shard's last one is %d", s.gen, last.LSN)
+	case home && s.dropped > 0:
+		s.problem("knows of groups dropped at LSN %d, and is at home", s.dropped)
 	case home && s.id != s.gen:
 		s.problem("was made at LSN %d and has id %d", s.gen, s.id)
 	case s.createdAt > last.Stamp:
@@ -167,6 +169,8 @@ func (r *recordAudit) row(partition int, offset uint64, value []byte) {
 		r.problem("offset %d of partition %d has id %v, behind %v", offset, partition, rec.id, r.id)
 	case rec.id.Millis > last.Stamp:
 		r.problem("offset %d of partition %d has id %v, after all there is, which ends at %d", offset, partition, rec.id, last.Stamp)
+	case offset == part.first && offset < part.last && r.policy.maxBytes > 0 && part.bytes-rec.before > r.policy.maxBytes:
+		r.problem("partition %d holds %d bytes, more than %d", partition, part.bytes-rec.before, r.policy.maxBytes)
 	case rec.lsn == 0 || rec.lsn < r.lsn || rec.lsn > uint64(last.LSN):
 		r.problem("offset %d of partition %d has LSN %d, behind %d; the shard's last one is %d", offset, partition, rec.lsn, r.lsn, last.LSN)
 	case r.counted && rec.before != r.bytes:
@@ -221,6 +225,15 @@ func (s *streamAudit) appended(producer string, a producerAppend) {
 			return
 		}
 	}
+}
+
+// leftover checks that the row of a stream that has been deleted goes in time.
+func (s *streamAudit) leftover() error {
+	set, err := s.HasTimer(s.header.timer, s.ns, retentionToken(s.gen, s.name))
+	if err == nil && (!set || s.header.timer > s.Applied.Stamp+rememberMillis) {
+		s.problem("was deleted, and no timer at %d removes what is left of it", s.header.timer)
+	}
+	return err
 }
 
 // timer checks that what has to go is waited for.

@@ -141,6 +141,7 @@ func codeStats(c *codec.Coder, i *Stats) {
 	age := int64(i.Retention.MaxAge)
 	c.Varint(&age)
 	c.Varint(&i.Retention.MaxLen)
+	c.Varint(&i.Retention.MaxBytes)
 	c.Time(&i.CreatedAt)
 	c.Varint(&i.Appended)
 	c.Varint(&i.Reads)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/plant"
 )
 
@@ -102,6 +103,31 @@ func (tx *Tx) DeleteRange(lower, upper []byte) {
 		panic(fmt.Sprintf("shard %d: a range of cached rows: %x", tx.x.shard, lo))
 	}
 	tx.x.over.deleteRange(bytes.Clone(lo), append(tx.x.rowKey(nil, tx.machine), upper...))
+}
+
+// fewRows is up to how many rows DeletePrefix deletes one by one.
+const fewRows = 64
+
+// DeletePrefix removes all rows whose keys begin with prefix, whose number does not matter. Few rows are deleted one by one: a range costs the same
+// whatever it holds, and makes each later iterator that comes near it dearer until it has been compacted away. The limits of DeleteRange hold.
+func (tx *Tx) DeletePrefix(prefix []byte) {
+	end := key.PrefixEnd(prefix)
+	var few [][]byte
+	it := tx.Iter(prefix, end)
+	more := it.First()
+	for ; more && len(few) < fewRows; more = it.Next() {
+		few = append(few, bytes.Clone(it.Key()))
+	}
+	if err := it.Close(); err != nil {
+		panic(storageFailure{err})
+	}
+	if more {
+		tx.DeleteRange(prefix, end)
+		return
+	}
+	for _, k := range few {
+		tx.Delete(k)
+	}
 }
 
 // Iter iterates over the rows with lower <= key < upper as they are now; later writes do not show. Close it.

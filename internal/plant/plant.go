@@ -256,6 +256,7 @@ const (
 	MissNobody      Bug = "miss-nobody"       // the leader does not notice that one who waited is gone
 	ForgetAnnounced Bug = "forget-announced"  // that a record is ready again is not noted in the group's row
 	UnboundedExpire Bug = "unbounded-expire"  // all that is due is done by one command
+	ReviveGroup     Bug = "revive-group"      // a late command brings a deleted group back in one of its shards
 )
 
 // The bugs in time series.

@@ -14,15 +14,23 @@ import (
 // pause, as long as the lease has not ended.
 
 // leaseLocked notes that a lease begins, or began, at a time.
-func (l *Loop[T]) leaseLocked(h *held[T], from time.Time) {
+func (l *Loop[T]) leaseLocked(h *held[T], from time.Time, lease time.Duration) {
 	if l.renewer == nil {
 		return
 	}
-	h.until, h.renewAt = from.Add(l.lease), from.Add(l.lease/3)
+	h.lease, h.until, h.renewAt = lease, from.Add(lease), from.Add(lease/3)
 	if l.nextDue.IsZero() || h.renewAt.Before(l.nextDue) {
 		l.nextDue = h.renewAt
 		signal(l.renewSoon)
 	}
+}
+
+// lease returns for how long pieces are leased now, 0 if they are not.
+func (l *Loop[T]) lease() time.Duration {
+	if l.renewer == nil {
+		return 0
+	}
+	return l.renewer.Lease()
 }
 
 // renewAll renews leases until ctx ends.
@@ -39,7 +47,7 @@ func (l *Loop[T]) renewAll(ctx context.Context) {
 		}
 		if err := l.renew(ctx, due, ends); err != nil {
 			l.report(nil, err)
-			l.postpone(due, min(pauses.next(), l.lease/10))
+			l.postpone(due, min(pauses.next(), l.lease()/10))
 		} else {
 			pauses.reset()
 		}
@@ -62,7 +70,7 @@ func (l *Loop[T]) due(now time.Time) (due []*held[T], next, ends time.Time) {
 		}
 		urgent = urgent || !now.Before(h.renewAt)
 		next, ends = earlier(next, h.renewAt), earlier(ends, h.until)
-		if !now.Before(h.renewAt.Add(-l.lease / 6)) {
+		if !now.Before(h.renewAt.Add(-h.lease / 6)) {
 			due = append(due, h)
 		}
 	}
@@ -104,9 +112,11 @@ func (l *Loop[T]) renew(ctx context.Context, due []*held[T], ends time.Time) err
 	for i, h := range due {
 		pieces[i] = h.piece
 	}
-	bounded, cancel := context.WithDeadline(ctx, earlier(began.Add(l.lease/3), ends))
+	lease := l.lease()
+	bounded, cancel := context.WithDeadline(ctx, earlier(began.Add(lease/3), ends))
 	defer cancel()
 	lost, err := l.renewer.Renew(bounded, pieces)
+	lease = min(lease, l.lease()) // which of them the source went by is not known
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, h := range due {
@@ -115,7 +125,7 @@ func (l *Loop[T]) renew(ctx context.Context, due []*held[T], ends time.Time) err
 			l.loseLocked(h)
 			h.cancel(&LostError{Err: lost[i]})
 		case err == nil && !h.lost:
-			l.leaseLocked(h, began)
+			l.leaseLocked(h, began, lease)
 		}
 	}
 	return err
@@ -125,7 +135,7 @@ func (l *Loop[T]) renew(ctx context.Context, due []*held[T], ends time.Time) err
 func (l *Loop[T]) confirm(h *held[T]) bool {
 	var pauses backoff
 	for {
-		began := time.Now()
+		began, lease := time.Now(), l.lease()
 		lost, err := l.renewer.Renew(l.settling, []T{h.piece})
 		switch {
 		case lost != nil && lost[0] != nil:
@@ -133,7 +143,7 @@ func (l *Loop[T]) confirm(h *held[T]) bool {
 		case err == nil:
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			l.leaseLocked(h, began)
+			l.leaseLocked(h, began, min(lease, l.lease()))
 			return true
 		}
 		l.report(&h.piece, err)

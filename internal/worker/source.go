@@ -21,7 +21,8 @@ type Source[T any] interface {
 
 // Renewer is a Source whose pieces are leased.
 type Renewer[T any] interface {
-	// Lease returns for how long a piece is leased, when it is taken and when it is renewed. 0 means for ever.
+	// Lease returns for how long a piece is leased, when it is taken and when it is renewed. 0 means for ever, and it does not change from or to that;
+	// otherwise it may change with a Take.
 	Lease() time.Duration
 	// Renew makes leases last for Lease from now on. lost is nil, or has an error for each piece whose lease has ended and nil for the others. With an
 	// err nothing has become of the others, as far as is known, and Renew is called again.
@@ -108,7 +109,19 @@ func Passing(err error) bool {
 	return true
 }
 
+// Final marks the error of a Take after which it is of no use to take again, of a kind that would pass otherwise.
+func Final(err error) error { return &finalError{err} }
+
+type finalError struct{ err error }
+
+func (e *finalError) Error() string { return e.err.Error() }
+func (e *finalError) Unwrap() error { return e.err }
+
 // final reports whether it is of no use to take again after err. What does not exist, or is in conflict, may change.
 func final(err error) bool {
+	var marked *finalError
+	if errors.As(err, &marked) {
+		return true
+	}
 	return errors.Is(err, engine.ErrInvalid) || errors.Is(err, engine.ErrUnauthorized) || errors.Is(err, engine.ErrClosed)
 }

@@ -44,7 +44,6 @@ type Loop[T any] struct {
 	renewer  Renewer[T]  // source, if it is one, else nil; likewise:
 	releaser Releaser[T] //
 	laner    Laner[T]
-	lease    time.Duration // 0: for ever
 
 	values    context.Context // of handlers
 	settling  context.Context // of Settles: ends when all is over
@@ -73,8 +72,9 @@ type held[T any] struct {
 
 	// Guarded by the loop's mu.
 	running  bool
-	doubtful bool      // one before it in its lane has failed: it may have been taken back
-	returned bool      // its handler has
+	doubtful bool // one before it in its lane has failed: it may have been taken back
+	returned bool // its handler has
+	lease    time.Duration
 	until    time.Time // when its lease ends, as far as this process can tell; zero: never
 	renewAt  time.Time
 	expired  bool // until has passed
@@ -97,7 +97,7 @@ func New[T any](cfg Config[T]) *Loop[T] {
 	l.releaser, _ = cfg.Source.(Releaser[T])
 	l.laner, _ = cfg.Source.(Laner[T])
 	if r, ok := cfg.Source.(Renewer[T]); ok {
-		if l.lease = r.Lease(); l.lease > 0 {
+		if r.Lease() > 0 {
 			l.renewer = r
 		}
 	}
@@ -205,7 +205,7 @@ func (l *Loop[T]) begin(ctx context.Context, pieces []T) {
 		l.giveBack(pieces)
 		return
 	}
-	now := time.Now()
+	now, lease := time.Now(), l.lease()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, p := range pieces {
@@ -213,7 +213,7 @@ func (l *Loop[T]) begin(ctx context.Context, pieces []T) {
 		h := &held[T]{piece: p, serial: l.serial}
 		h.ctx, h.cancel = context.WithCancelCause(l.values)
 		l.held[h] = struct{}{}
-		l.leaseLocked(h, now)
+		l.leaseLocked(h, now, lease)
 		if l.enterLocked(h) {
 			l.runLocked(h)
 		}
