@@ -1,6 +1,13 @@
 package queue
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
 )
 
@@ -19,6 +26,45 @@ func (s *session) pause(paused bool) {
 	s.woken = s.ready
 }
 
+// remove removes a message that is not leased.
+func (s *session) remove(seq uint64) error {
+	if l := s.memory.leases.bySeq[seq]; l != nil {
+		return engine.Errorf(ErrConflict, "queue %q: message %d is leased until %s", s.name, seq, time.UnixMilli(l.deadline).UTC().Format(time.RFC3339))
+	}
+	p, row, ok := s.find(seq, s.tx.Get)
+	if !ok {
+		if err := s.discard(seq); err != nil {
+			return noMessage(string(s.name), seq)
+		}
+		return nil
+	}
+	s.changed = true
+	w := must(decodeMessage(row))
+	s.bytes -= w.bytes()
+	s.purged++
+	kind, available := kindOf(w.flags), w.availableAt
+	if kind == 'm' && s.isFresh(p) {
+		s.ready--
+		s.note(change{kind: takenFresh, item: s.memory.fresh.remove(p)})
+		s.deleteMessageRow(kind, p)
+		return nil
+	}
+	if l, delivered := s.leaseRow('o', p); delivered {
+		available = l.at
+		s.deleteMessageRow('o', p)
+	}
+	s.deleteMessageRow(kind, p)
+	if _, ready := s.tx.Get(messageKey(nil, 'r', s.gen, p)); ready {
+		s.ready--
+		s.note(change{kind: takenAgain, item: s.memory.again.remove(p)})
+		s.deleteMessageRow('r', p)
+		return nil
+	}
+	s.delayed--
+	s.tx.Delete(delayedKey(nil, s.gen, available, p))
+	return nil
+}
+
 // purge removes all messages but the dead letters, by a new generation, and returns how many.
 func (s *session) purge() int64 {
 	n := s.held()
@@ -33,14 +79,62 @@ func (s *session) purge() int64 {
 	return n
 }
 
+// fewRows is up to how many messages or dead letters are removed one by one with their queue. A deleted range costs every iterator that is opened
+// until it has been compacted away, as much as some dozens of deleted rows: where few rows are, it costs more than it saves.
+const fewRows = 128
+
 func (s *session) removeMessages() {
-	if s.held() > 0 {
-		s.deleteRows(s.gen, 'd', 'l', 'm', 'r')
+	if s.held() > fewRows {
+		s.deleteRanges(s.gen, "dlmnor")
+		return
+	}
+	leases := slices.Clone(s.memory.leases.heap)
+	slices.SortFunc(leases, func(a, b *lease) int { return cmp.Compare(a.at.seq, b.at.seq) }) // the heap's order depends on when it was loaded
+	for _, l := range leases {
+		s.deleteMessageRow('l', l.at)
+		s.deleteMessageRow(l.kind(), l.at)
+	}
+	for _, l := range s.lanes {
+		s.eachKey(messageKey(nil, 'm', s.gen, l.start()), append(numberKey(nil, 'm', s.gen), l.priority), s.tx.Delete)
+	}
+	notFresh := func(k []byte) {
+		p, _ := placeAt(k, len(k)-placeBytes)
+		s.tx.Delete(k)
+		for _, kind := range []byte("mno") {
+			s.deleteMessageRow(kind, p)
+		}
+	}
+	if s.record.again != end {
+		s.eachKey(messageKey(nil, 'r', s.gen, s.record.again), numberKey(nil, 'r', s.gen), notFresh)
+	}
+	if s.nextDelayed != never {
+		s.eachKey(dueKey(nil, 'd', s.gen, s.nextDelayed), numberKey(nil, 'd', s.gen), notFresh)
 	}
 }
 
-func (s *session) deleteRows(number uint64, kinds ...byte) {
-	for _, kind := range kinds {
+func (s *session) removeDeadLetters() {
+	switch {
+	case s.dead > fewRows:
+		s.deleteRanges(s.id, "xy")
+	case s.dead > 0:
+		s.eachKey(dueKey(nil, 'y', s.id, s.nextDead), numberKey(nil, 'y', s.id), func(k []byte) {
+			s.tx.Delete(k)
+			s.tx.Delete(deadKey(nil, s.id, binary.BigEndian.Uint64(k[dueAt:])))
+		})
+	}
+}
+
+// eachKey calls f for the keys of the rows with a prefix, from one on.
+func (s *session) eachKey(from, prefix []byte, f func(k []byte)) {
+	it := s.tx.Iter(from, key.PrefixEnd(prefix))
+	for ok := it.First(); ok; ok = it.Next() {
+		f(bytes.Clone(it.Key()))
+	}
+	mustClose(it)
+}
+
+func (s *session) deleteRanges(number uint64, kinds string) {
+	for _, kind := range []byte(kinds) {
 		prefix := numberKey(nil, kind, number)
 		s.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
 	}
@@ -50,9 +144,7 @@ func (s *session) deleteRows(number uint64, kinds ...byte) {
 func (s *session) delete() {
 	s.tellRoom()
 	s.removeMessages()
-	if s.dead > 0 {
-		s.deleteRows(s.id, 'x', 'y')
-	}
+	s.removeDeadLetters()
 	s.unschedule()
 	if s.nextDedup != never {
 		s.tx.Set(numberKey(nil, 'g', s.id), nil)

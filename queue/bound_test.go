@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/queue"
@@ -14,7 +16,12 @@ import (
 // largest returns the most that commands of a kind have taken.
 func largest(t *testing.T, r *rig.Rig, command string) engine.Effort {
 	t.Helper()
-	for _, e := range r.Efforts() {
+	return effortOf(t, r.Efforts(), command)
+}
+
+func effortOf(t *testing.T, all []engine.Effort, command string) engine.Effort {
+	t.Helper()
+	for _, e := range all {
 		if e.Command == command {
 			return e
 		}
@@ -65,5 +72,97 @@ func TestManyQueuesAreDueTogether(t *testing.T) {
 	e := largest(t, r, "engine fire")
 	if e.Count < 2 || e.Rows > 1<<13 || e.Looks > 4*e.Rows {
 		t.Errorf("%v, want few rows in many Fires, and no more looks than a few for each", e)
+	}
+}
+
+// TestTakingPassesNothingOver: what a dequeue looks at grows with what it takes, not with how many messages are delayed or were delivered, also when the queue
+// was not in memory. With 100,000 delayed messages of 10 KB it read a gigabyte, while its shard stood still.
+func TestTakingPassesNothingOver(t *testing.T) {
+	for _, others := range []int{100, 30_000} {
+		r := newRig(t, 1)
+		s, ctx := storeOf(r, "n"), t.Context()
+		must(0, s.Configure(ctx, "q", queue.Settings{BackoffMin: time.Hour}))
+		fillQueue(t, s, others)
+		for left := others; left > 0; {
+			left -= len(must(s.Dequeue(ctx, "q", queue.Max(min(left, queue.MaxBatch)), queue.Lease(time.Second))))
+		}
+		r.Advance(1000) // all of them wait for their second attempt
+		delayed := make([]queue.NewMessage, min(others, queue.MaxBatch))
+		for i := range delayed {
+			delayed[i] = queue.NewMessage{Options: []queue.EnqueueOption{queue.Delay(time.Hour)}}
+		}
+		for left := others; left > 0; left -= len(delayed) {
+			must(s.EnqueueMany(ctx, "q", delayed))
+		}
+		for _, priority := range []int{queue.DefaultPriority + 1, queue.DefaultPriority, 0} {
+			must(s.Enqueue(ctx, "q", nil, queue.Priority(priority)))
+		}
+		r.Restart()
+		s = storeOf(r, "n")
+		for _, want := range []int{0, queue.DefaultPriority, queue.DefaultPriority + 1} {
+			if got := must(s.Dequeue(ctx, "q")); len(got) != 1 || got[0].Priority != want {
+				t.Fatalf("Dequeue = %+v, want the message of priority %d", got, want)
+			}
+		}
+		if e := effortOf(t, r.Executor(0).Efforts(), "queue dequeue"); e.Looks > 20 || e.Steps > 40 {
+			t.Errorf("beside %d messages that can not be delivered: %v", 2*others, e)
+		}
+	}
+}
+
+// TestTakingReadsAhead: the window reads about as many messages as are taken, and in a long run of small calls ever more at a time.
+func TestTakingReadsAhead(t *testing.T) {
+	r := newRig(t, 1)
+	s := storeOf(r, "n")
+	fillQueue(t, s, 5000)
+	r.Restart()
+	s = storeOf(r, "n")
+	takeBatch(t, s, 1)
+	if e := effortOf(t, r.Executor(0).Efforts(), "queue dequeue"); e.Looks > 20 {
+		t.Errorf("one message: %v", e)
+	}
+	for range 3000 {
+		takeBatch(t, s, 1)
+	}
+	if e := effortOf(t, r.Executor(0).Efforts(), "queue dequeue"); e.Sum.Iters > 30 {
+		t.Errorf("3,000 messages: %d iterators, want some", e.Sum.Iters)
+	}
+}
+
+// TestDeletedQueuesLeaveNoRanges: a range that was deleted costs every later iterator, so queues with few messages are deleted row by row, and an empty one
+// without any.
+func TestDeletedQueuesLeaveNoRanges(t *testing.T) {
+	ranges := func(r *rig.Rig) (n uint64) {
+		must(0, r.DB().Flush())
+		for _, level := range must(r.DB().SSTables(pebble.WithProperties())) {
+			for _, table := range level {
+				n += table.Properties.NumRangeDeletions
+			}
+		}
+		return n
+	}
+	r := newRig(t, 1)
+	for range 20 {
+		for _, op := range append(someOps(), queue.PurgeOp("fresh"), queue.DeleteOp("fresh"), queue.DeleteOp("q"), queue.ConfigureOp("q", queue.Settings{}), queue.DeleteOp("q")) {
+			r.Entry(0, command(t, op))
+		}
+	}
+	r.Verify()
+	if n := ranges(r); n != 0 {
+		t.Errorf("queues with few messages left %d ranges", n)
+	}
+	s := storeOf(r, "n")
+	for _, op := range []engine.Operation{queue.PurgeOp("q"), queue.DeleteOp("q")} {
+		fillQueue(t, s, 1000)
+		r.Entry(0, command(t, op))
+		r.Verify()
+	}
+	if n := ranges(r); n == 0 || n > 12 {
+		t.Errorf("two times 1,000 messages left %d ranges, want a few", n)
+	}
+	for _, command := range []string{"queue purge", "queue delete"} {
+		if e := largest(t, r, command); e.Rows > 100 || e.Looks > 50 {
+			t.Errorf("%v, want few rows", e)
+		}
 	}
 }

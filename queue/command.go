@@ -24,6 +24,7 @@ const (
 	kindDiscard
 	kindRenew
 	kindRelease
+	kindRemove
 )
 
 // Flags of a nack.
@@ -45,7 +46,7 @@ const (
 //	pause:               u8, 0 resumes
 //	renew:               lease ms uvarint | for each receipt: seq | LSN
 //	release:             for each receipt: seq | LSN
-//	requeue, discard:    seq uvarint
+//	requeue, discard, remove: seq uvarint
 //	redrive:             behind seq, up to seq (uvarints) | text
 //	purge, delete:       nothing
 //
@@ -286,7 +287,7 @@ func (c *command) decode(kind uint8, b []byte) error {
 		return c.decodeSettings(r.Rest(), r.Err())
 	case kindPause:
 		c.pause = r.Bool()
-	case kindRequeue, kindDiscard:
+	case kindRequeue, kindDiscard, kindRemove:
 		c.seq = r.Uvarint()
 	case kindRedrive:
 		c.seq, c.until, c.text = r.Uvarint(), r.Uvarint(), r.Rest()

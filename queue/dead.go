@@ -11,7 +11,7 @@ import (
 
 // bury ends a lease and makes the message a dead letter.
 func (s *session) bury(l *lease, now int64, reason []byte) {
-	w := must(decodeMessage(s.messageRow(l.at)))
+	w := must(decodeMessage(s.messageRow(l.kind(), l.at)))
 	s.end(l)
 	s.removeMessage(l)
 	m, seq := s.m, l.at.seq
@@ -73,6 +73,7 @@ func (s *session) requeue(seq uint64) error {
 	}
 	s.removeDead(seq, &w)
 	p := place{w.priority, seq}
+	s.addLane(p.priority)
 	s.setMessage(p, &row)
 	s.bytes += row.bytes()
 	s.enter(p, nil)

@@ -25,8 +25,8 @@ func (s *session) dequeue(limit int, millis int64) ([]byte, error) {
 	limit = int(min(int64(limit), s.ready, free))
 	deadline := s.tx.Now() + millis
 	var result []byte
-	for range limit {
-		p, row, fresh := s.first()
+	for i := range limit {
+		p, row, fresh := s.first(limit - i)
 		d := s.read(p, row, fresh)
 		switch {
 		case result == nil:
@@ -37,7 +37,7 @@ func (s *session) dequeue(limit int, millis int64) ([]byte, error) {
 			return result, nil
 		}
 		result = d.append(result)
-		s.leave(p, fresh)
+		s.leave(&d, fresh)
 		s.lease(&d, deadline)
 	}
 	s.scheduleEnd(deadline)
@@ -51,14 +51,14 @@ func (s *session) scheduleEnd(deadline int64) {
 	}
 }
 
-// first returns the message that is to be delivered next. There is one.
-func (s *session) first() (p place, row []byte, fresh bool) {
+// first returns the message that is to be delivered next, of so many that will be. There is one.
+func (s *session) first(want int) (p place, row []byte, fresh bool) {
 	q := s.memory
 	if len(q.fresh.live()) == 0 && q.fresh.rest != end {
-		q.fillFresh(s.tx)
+		q.fillFresh(s.tx, s.lanes, want)
 	}
 	if len(q.again.live()) == 0 && q.again.rest != end {
-		q.fillAgain(s.tx)
+		q.fillAgain(s.tx, want)
 	}
 	fresh1, again1 := end, end
 	if live := q.fresh.live(); len(live) > 0 {
@@ -78,22 +78,26 @@ func (s *session) first() (p place, row []byte, fresh bool) {
 
 // read returns what is delivered of a message.
 func (s *session) read(p place, row []byte, fresh bool) delivery {
-	if row == nil {
-		row = s.messageRow(p)
-	}
-	w := must(decodeMessage(row))
-	d := delivery{at: p, attempts: 1, maxAttempts: w.maxAttempts, enqueuedAt: w.enqueuedAt, headers: w.headers, payload: w.payload}
+	d := delivery{at: p, attempts: 1}
+	kind := byte('m')
 	if !fresh {
-		if l, ok := s.leaseRow(p); ok {
-			d.attempts, d.lastError = l.attempts+1, l.lastError
+		l, delivered := s.leaseRow('o', p)
+		d.attempts, d.lastError = l.attempts+1, l.lastError
+		if d.again, d.indexed = delivered, !delivered || l.flags&flagIndexed != 0; d.indexed {
+			kind = 'n'
 		}
 	}
+	if row == nil {
+		row = s.messageRow(kind, p)
+	}
+	w := must(decodeMessage(row))
+	d.maxAttempts, d.enqueuedAt, d.headers, d.payload = w.maxAttempts, w.enqueuedAt, w.headers, w.payload
 	return d
 }
 
 // messageRow reads a message, which is there.
-func (s *session) messageRow(p place) []byte {
-	s.m.buf = messageKey(s.m.buf[:0], 'm', s.gen, p)
+func (s *session) messageRow(kind byte, p place) []byte {
+	s.m.buf = messageKey(s.m.buf[:0], kind, s.gen, p)
 	row, ok := s.tx.Get(s.m.buf)
 	if !ok {
 		panic(fmt.Sprintf("queue %q: message %d has no row", s.name, p.seq))
@@ -101,8 +105,8 @@ func (s *session) messageRow(p place) []byte {
 	return row
 }
 
-func (s *session) leaseRow(p place) (w leaseRow, ok bool) {
-	s.m.buf = messageKey(s.m.buf[:0], 'l', s.gen, p)
+func (s *session) leaseRow(kind byte, p place) (w leaseRow, ok bool) {
+	s.m.buf = messageKey(s.m.buf[:0], kind, s.gen, p)
 	b, ok := s.tx.Get(s.m.buf)
 	if !ok {
 		return leaseRow{}, false
@@ -110,34 +114,41 @@ func (s *session) leaseRow(p place) (w leaseRow, ok bool) {
 	return must(decodeLease(b)), true
 }
 
-func (s *session) setLease(p place, w *leaseRow) {
+func (s *session) setLease(kind byte, p place, w *leaseRow) {
 	m := s.m
-	m.buf, m.row = messageKey(m.buf[:0], 'l', s.gen, p), w.encode(m.row[:0])
+	m.buf, m.row = messageKey(m.buf[:0], kind, s.gen, p), w.encode(m.row[:0])
 	s.tx.Set(m.buf, m.row)
 }
 
+func (s *session) deleteMessageRow(kind byte, p place) {
+	s.m.buf = messageKey(s.m.buf[:0], kind, s.gen, p)
+	s.tx.Delete(s.m.buf)
+}
+
 // leave takes the first message out of its index.
-func (s *session) leave(p place, fresh bool) {
+func (s *session) leave(d *delivery, fresh bool) {
 	s.ready--
-	q := s.memory
+	q, p := s.memory, d.at
 	if fresh {
-		s.record.fresh = p.next()
+		s.lane(p.priority).first = p.seq + 1
 		s.note(change{kind: takenFresh, item: q.fresh.take()})
 		return
 	}
 	s.record.again = p.next()
-	s.m.buf = messageKey(s.m.buf[:0], 'r', s.gen, p)
-	s.tx.Delete(s.m.buf)
+	s.deleteMessageRow('r', p)
 	s.note(change{kind: takenAgain, item: q.again.take()})
 }
 
 func (s *session) lease(d *delivery, deadline int64) {
 	l := lease{
-		at: d.at, lsn: uint64(s.tx.LSN()), deadline: deadline, attempts: d.attempts, maxAttempts: d.maxAttempts, size: d.bytes(),
+		at: d.at, lsn: uint64(s.tx.LSN()), deadline: deadline, attempts: d.attempts, maxAttempts: d.maxAttempts, size: d.bytes(), indexed: d.indexed,
 	}
-	s.setLease(d.at, &leaseRow{
-		flags: flagLeased, attempts: l.attempts, maxAttempts: l.maxAttempts, size: l.size, lsn: l.lsn, at: deadline, lastError: d.lastError,
-	})
+	w := l.row()
+	w.lastError = d.lastError
+	s.setLease('l', d.at, &w)
+	if d.again {
+		s.deleteMessageRow('o', d.at)
+	}
 	s.inflight++
 	s.deliveries++
 	s.memory.leases.add(l)
@@ -188,10 +199,8 @@ func (s *session) ack(receipts []receipt) error {
 // removeMessage removes the rows of a message whose lease has been ended.
 func (s *session) removeMessage(l *lease) {
 	s.bytes -= l.size
-	for _, kind := range [...]byte{'m', 'l'} {
-		s.m.buf = messageKey(s.m.buf[:0], kind, s.gen, l.at)
-		s.tx.Delete(s.m.buf)
-	}
+	s.deleteMessageRow(l.kind(), l.at)
+	s.deleteMessageRow('l', l.at)
 }
 
 // nack ends a lease without success.
@@ -218,14 +227,19 @@ func (s *session) giveBack(l *lease, from, delay int64, reason []byte) {
 		return
 	}
 	s.end(l)
-	w := leaseRow{attempts: l.attempts, maxAttempts: l.maxAttempts, size: l.size, lsn: l.lsn, lastError: reason}
-	if due := from + delay; due > s.tx.Now() {
+	w := l.row()
+	w.at, w.lastError = 0, reason
+	due := from + delay
+	later := due > s.tx.Now()
+	if later {
 		w.at = due
-		s.setLease(l.at, &w)
+	}
+	s.setLease('o', l.at, &w)
+	s.deleteMessageRow('l', l.at)
+	if later {
 		s.postpone(l.at, due)
 		return
 	}
-	s.setLease(l.at, &w)
 	s.enter(l.at, nil)
 }
 
@@ -261,7 +275,9 @@ func (s *session) releaseAll(receipts []receipt) (released int) {
 		}
 		w := s.leaseRowOf(l)
 		s.end(l)
-		s.setLease(l.at, &leaseRow{attempts: l.attempts - 1, maxAttempts: l.maxAttempts, size: l.size, lsn: l.lsn, lastError: bytes.Clone(w.lastError)})
+		w.attempts, w.at, w.lastError = l.attempts-1, 0, bytes.Clone(w.lastError)
+		s.setLease('o', l.at, &w)
+		s.deleteMessageRow('l', l.at)
 		s.enter(l.at, nil)
 		released++
 	}
@@ -270,7 +286,7 @@ func (s *session) releaseAll(receipts []receipt) (released int) {
 
 // leaseRowOf reads the row of a lease.
 func (s *session) leaseRowOf(l *lease) leaseRow {
-	w, ok := s.leaseRow(l.at)
+	w, ok := s.leaseRow('l', l.at)
 	if !ok {
 		panic(fmt.Sprintf("queue %q: lease of message %d has no row", s.name, l.at.seq))
 	}
@@ -283,7 +299,7 @@ func (s *session) prolong(l *lease, millis int64) {
 	s.changed = true
 	before := *l
 	w.at = s.tx.Now() + millis
-	s.setLease(l.at, &w)
+	s.setLease('l', l.at, &w)
 	s.memory.leases.move(l, w.at)
 	s.note(change{kind: moved, lease: before})
 	s.schedule(w.at)

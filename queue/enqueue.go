@@ -31,6 +31,7 @@ func (s *session) add(n *newMessage) (seq uint64, duplicate bool, err error) {
 	if err := s.checkRoom(1, n.bytes()); err != nil {
 		return 0, false, err
 	}
+	s.addLane(n.priority)
 	s.seq++
 	s.enqueued++
 	s.bytes += n.bytes()
@@ -56,7 +57,7 @@ func (s *session) add(n *newMessage) (seq uint64, duplicate bool, err error) {
 // setMessage writes a message's row, which is left in m.row.
 func (s *session) setMessage(p place, w *messageRow) {
 	m := s.m
-	m.buf, m.row = messageKey(m.buf[:0], 'm', s.gen, p), w.encode(m.row[:0])
+	m.buf, m.row = messageKey(m.buf[:0], kindOf(w.flags), s.gen, p), w.encode(m.row[:0])
 	s.tx.Insert(m.buf, m.row)
 }
 

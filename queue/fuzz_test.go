@@ -49,6 +49,7 @@ func otherOps() []engine.Operation {
 	return []engine.Operation{
 		queue.PurgeOp("q"), queue.DeleteOp("q"), queue.RequeueOp("q", 1), queue.DeleteDeadOp("q", 1), queue.RedriveOp("q", 0, 0, "d"),
 		queue.RedriveOp("q", 1<<64-1, 1<<64-1, ""), queue.RenewOp("q", time.Second, "7-11", "2-4"), queue.ReleaseOp("q", "7-11", "2-4"),
+		queue.DeleteMessageOp("q", 1), queue.DeleteMessageOp("q", 4), queue.DeleteMessageOp("q", 5),
 	}
 }
 

@@ -8,8 +8,33 @@ type lease struct {
 	attempts    int64
 	maxAttempts int64
 	size        int64
+	indexed     bool // see flagIndexed
 
 	heap int // position in leases.heap
+}
+
+// lease returns the lease that a row 'l' says.
+func (w *leaseRow) lease(p place) lease {
+	return lease{
+		at: p, lsn: w.lsn, deadline: w.at, attempts: w.attempts, maxAttempts: w.maxAttempts, size: w.size, indexed: w.flags&flagIndexed != 0,
+	}
+}
+
+// row returns the row of a lease, or what it becomes when the lease has ended.
+func (l *lease) row() leaseRow {
+	w := leaseRow{attempts: l.attempts, maxAttempts: l.maxAttempts, size: l.size, lsn: l.lsn, at: l.deadline}
+	if l.indexed {
+		w.flags = flagIndexed
+	}
+	return w
+}
+
+// kind returns the kind of the message's row.
+func (l *lease) kind() byte {
+	if l.indexed {
+		return 'n'
+	}
+	return 'm'
 }
 
 // before is the order in which leases end; of those that end together, the one of the first message is the first.

@@ -250,6 +250,37 @@ func parsePlace(cursor string) (place, bool) {
 	return at, err1 == nil && err2 == nil && at.cursor() == cursor
 }
 
+// Message returns a message by its Seq, in whichever state it is: ready, delayed, leased or dead. Looking at it changes nothing. It takes a look or two
+// for each priority that messages of the queue have, however many messages there are. Receipt is empty.
+//
+// Errors: ErrNotFound if the queue does not exist, or no message of it has this Seq: it was acked, purged or deleted, or never existed.
+func (s *Store) Message(ctx context.Context, name string, seq uint64) (Message, error) {
+	q := messageQuery{namespace: s.scope.Namespace(), name: name, seq: seq}
+	if err := s.look(ctx, name, nil, &q); err != nil {
+		return Message{}, err
+	}
+	switch {
+	case !q.found:
+		return Message{}, notFound(name)
+	case len(q.items) == 0:
+		return Message{}, noMessage(name, seq)
+	}
+	return q.items[0], nil
+}
+
+// DeleteMessage deletes a message by its Seq if it is ready, delayed or a dead letter; its DedupKey stays remembered. A message that is leased is
+// its consumer's to settle.
+//
+// Errors: ErrConflict if the message is leased; ErrNotFound if the queue does not exist, or no message of it has this Seq.
+func (s *Store) DeleteMessage(ctx context.Context, name string, seq uint64) error {
+	_, err := engine.Propose(ctx, &s.scope, seqCommand(kindRemove, name, seq), decodeNothing)
+	return err
+}
+
+func noMessage(name string, seq uint64) error {
+	return engine.Errorf(ErrNotFound, "queue %q: message %d not found", name, seq)
+}
+
 // DeadLetters are the dead letters of a queue.
 type DeadLetters struct {
 	store *Store

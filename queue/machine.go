@@ -93,11 +93,11 @@ func (m *machine) open(tx *engine.Tx, name []byte, create bool) (*session, error
 		return nil, nil
 	}
 	s := &m.session
-	*s = session{m: m, tx: tx, name: name, leases: m.inflight}
+	*s = session{m: m, tx: tx, name: name, leases: m.inflight, record: record{lanes: s.lanes[:0]}}
 	if !ok {
 		return s, s.create()
 	}
-	s.record = must(decodeRecord(b))
+	must(0, s.record.decode(b))
 	s.held0, s.bytes0 = s.held(), s.bytes
 	if s.memory, ok = m.queues.Get(s.id); !ok {
 		s.memory = m.load(tx, &s.record)
@@ -113,7 +113,7 @@ func (s *session) create() error {
 		return err
 	}
 	s.changed = true
-	s.record = newRecord(uint64(s.tx.LSN()), s.tx.Now())
+	s.record = newRecord(uint64(s.tx.LSN()), s.tx.Now(), s.lanes)
 	s.renew(s.id)
 	s.tx.Count(countQueues, 1)
 	return nil
@@ -121,7 +121,7 @@ func (s *session) create() error {
 
 // renew gives the queue another generation, which is empty.
 func (s *session) renew(gen uint64) {
-	s.gen, s.record.fresh, s.record.again, s.nextDelayed = gen, end, end, never
+	s.gen, s.lanes, s.record.again, s.nextDelayed = gen, s.lanes[:0], end, never
 	s.release()
 	s.memory = s.m.newMemory(&s.record)
 	s.m.queues.Replace(s.tx, s.id, s.memory, s.memory.footprint())
@@ -174,6 +174,8 @@ func (s *session) apply(kind uint8, c *command) ([]byte, error) {
 		return s.redrive(c.seq, c.until, c.text)
 	case kindDiscard:
 		return nil, s.discard(c.seq)
+	case kindRemove:
+		return nil, s.remove(c.seq)
 	}
 	panic(fmt.Sprintf("queue: unknown command kind %d", kind))
 }
@@ -182,6 +184,9 @@ func (s *session) apply(kind uint8, c *command) ([]byte, error) {
 func (s *session) save() {
 	if !s.changed {
 		return
+	}
+	if s.held() == 0 {
+		s.lanes = s.lanes[:0]
 	}
 	m := s.m
 	m.buf, m.row = queueKey(m.buf[:0], s.tx.Namespace(), s.name), s.record.encode(m.row[:0])
@@ -245,7 +250,6 @@ func (s *session) enter(p place, row []byte) {
 		s.m.buf = messageKey(s.m.buf[:0], 'r', s.gen, p)
 		s.tx.Insert(s.m.buf, nil)
 	} else {
-		s.record.fresh = lesser(s.record.fresh, p)
 		w, kind = &s.memory.fresh, putFresh
 	}
 	if w.wants(p) {

@@ -12,7 +12,7 @@ import (
 // the batch being applied included, so that no answer depends on whether a queue is remembered.
 type memory struct {
 	id, gen uint64
-	fresh   window // of rows 'm' that are neither indexed nor have a row 'l'
+	fresh   window // of fresh messages
 	again   window // of rows 'r'
 	leases  leases
 }
@@ -73,7 +73,11 @@ func (m *machine) undo(q *memory, c change) {
 
 // newMemory remembers nothing of a queue yet but where its indexes begin.
 func (m *machine) newMemory(r *record) *memory {
-	return &memory{id: r.id, gen: r.gen, fresh: window{rest: r.fresh, max: &m.limits}, again: window{rest: r.again, max: &m.limits}}
+	fresh := end
+	if len(r.lanes) > 0 {
+		fresh = r.lanes[0].start()
+	}
+	return &memory{id: r.id, gen: r.gen, fresh: window{rest: fresh, max: &m.limits}, again: window{rest: r.again, max: &m.limits}}
 }
 
 // load reads a queue into memory.
@@ -94,63 +98,49 @@ func (q *memory) loadLeases(tx *engine.Tx) {
 	it := tx.Iter(prefix, key.PrefixEnd(prefix))
 	for ok := it.First(); ok; ok = it.Next() {
 		w := must(decodeLease(it.Value()))
-		if w.flags&flagLeased == 0 {
-			continue
-		}
 		p, _ := placeAt(it.Key(), numberAt)
-		q.leases.add(lease{at: p, lsn: w.lsn, deadline: w.at, attempts: w.attempts, maxAttempts: w.maxAttempts, size: w.size})
+		q.leases.add(w.lease(p))
 	}
 	mustClose(it)
 }
 
-// fillFresh fills the window of fresh messages, which is empty, from the state.
-func (q *memory) fillFresh(tx *engine.Tx) {
-	upper := key.PrefixEnd(numberKey(nil, 'm', q.gen))
-	it := tx.Iter(messageKey(nil, 'm', q.gen, q.fresh.rest), upper)
-	delivered := tx.Iter(messageKey(nil, 'l', q.gen, q.fresh.rest), key.PrefixEnd(numberKey(nil, 'l', q.gen)))
-	known := delivered.First()
-	rest := end
-	for ok := it.First(); ok; ok = it.Next() {
-		p, _ := placeAt(it.Key(), numberAt)
-		if q.fresh.full() {
-			rest = p
-			break
+// fillFresh fills the window of fresh messages, which is empty, from the state: with as many as are wanted, and some more.
+func (q *memory) fillFresh(tx *engine.Tx, lanes []lane, want int) {
+	w := &q.fresh
+	w.widen(want)
+	for i := range lanes {
+		from := lanes[i].start()
+		if from.less(w.rest) {
+			from = w.rest
 		}
-		for known {
-			if l, _ := placeAt(delivered.Key(), numberAt); !l.less(p) {
-				break
-			}
-			known = delivered.Next()
+		if from.priority != lanes[i].priority {
+			continue // the window is behind this lane
 		}
-		if known {
-			if l, _ := placeAt(delivered.Key(), numberAt); l == p {
-				continue
-			}
+		if w.full() {
+			w.rest = from
+			return
 		}
-		row := it.Value()
-		if must(decodeMessage(row)).flags&flagIndexed == 0 {
-			q.fresh.append(p, row)
+		it := tx.Iter(messageKey(nil, 'm', q.gen, from), key.PrefixEnd(append(numberKey(nil, 'm', q.gen), from.priority)))
+		rest, more := w.fill(it, true)
+		mustClose(it)
+		if more {
+			w.rest = rest
+			return
 		}
 	}
-	q.fresh.rest = rest
-	mustClose(delivered)
-	mustClose(it)
+	w.rest = end
 }
 
 // fillAgain fills the window of messages that are ready again, which is empty, from the state.
-func (q *memory) fillAgain(tx *engine.Tx) {
-	it := tx.Iter(messageKey(nil, 'r', q.gen, q.again.rest), key.PrefixEnd(numberKey(nil, 'r', q.gen)))
-	rest := end
-	for ok := it.First(); ok; ok = it.Next() {
-		p, _ := placeAt(it.Key(), numberAt)
-		if q.again.full() {
-			rest = p
-			break
-		}
-		q.again.append(p, nil)
-	}
-	q.again.rest = rest
+func (q *memory) fillAgain(tx *engine.Tx, want int) {
+	w := &q.again
+	w.widen(want)
+	it := tx.Iter(messageKey(nil, 'r', q.gen, w.rest), key.PrefixEnd(numberKey(nil, 'r', q.gen)))
+	rest, more := w.fill(it, false)
 	mustClose(it)
+	if w.rest = end; more {
+		w.rest = rest
+	}
 }
 
 // must returns the value of a row that only the machine itself can have written.

@@ -40,6 +40,30 @@ func (m *model) drawDead(name string) modelOp {
 	}}
 }
 
+// drawDelete deletes a message by its seq, in any state.
+func (m *model) drawDelete(name string) modelOp {
+	seq := uint64(m.rng.IntN(5))
+	if q := m.queues[name]; q != nil && m.rng.IntN(10) > 0 {
+		seq = uint64(m.rng.IntN(int(q.seq) + 2))
+	}
+	return modelOp{name: fmt.Sprintf("delete %s %d", name, seq), op: queue.DeleteMessageOp(name, seq), apply: func() (any, error) {
+		q := m.queues[name]
+		if q == nil || q.messages[seq] == nil {
+			return nil, queue.ErrNotFound
+		}
+		switch q.messages[seq].m.State {
+		case queue.Leased:
+			return nil, queue.ErrConflict
+		case queue.Dead:
+			q.stats.Discarded++
+		default:
+			q.stats.Purged++
+		}
+		delete(q.messages, seq)
+		return nil, nil
+	}}
+}
+
 func (m *model) drawAdmin(name string) modelOp {
 	n := m.rng.IntN(10)
 	if n < 5 {

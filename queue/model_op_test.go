@@ -142,8 +142,10 @@ func (m *model) draw() modelOp {
 		return m.drawRenew(name)
 	case n < 90:
 		return m.drawRelease(name)
-	case n < 93:
+	case n < 92:
 		return m.drawDead(name)
+	case n < 94:
+		return m.drawDelete(name)
 	}
 	return m.drawAdmin(name)
 }

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -236,10 +237,26 @@ func (m *model) Compare() {
 		m.compareMessages("Messages leased", name, collect(m.store.Messages(name).All(ctx, queue.InState(queue.Leased))), q.in(queue.Leased))
 		dead := q.in(queue.Dead)
 		slices.SortFunc(dead, func(a, b *modelMessage) int { return cmp.Compare(a.m.Seq, b.m.Seq) })
+		m.compareBySeq(name, q)
 		m.compareMessages("DeadLetters", name, collect(m.store.DeadLetters(name).All(ctx, queue.Limit(1+m.rng.IntN(20)))), dead)
 	}
 	if got := collect(m.store.All(ctx, queue.Limit(1+m.rng.IntN(3)))); !slices.Equal(got, want) {
 		m.errorf("List = %+v\nwant %+v", got, want)
+	}
+}
+
+// compareBySeq looks some messages up, also some that do not exist.
+func (m *model) compareBySeq(name string, q *modelQueue) {
+	for range 3 {
+		seq := uint64(m.rng.IntN(int(q.seq) + 2))
+		got, err := m.store.Message(m.t.Context(), name, seq)
+		want := q.messages[seq]
+		switch {
+		case want != nil && err == nil:
+			m.compareMessages("Message", name, []queue.Message{got}, []*modelMessage{want})
+		case want != nil || !errors.Is(err, queue.ErrNotFound):
+			m.errorf("Message %s %d = %+v, %v, want %+v", name, seq, got, err, want)
+		}
 	}
 }
 

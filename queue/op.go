@@ -83,6 +83,11 @@ func DeleteDeadOp(name string, seq uint64) Op {
 	return Op{engine.Hide(seqCommand(kindDiscard, name, seq))}
 }
 
+// DeleteMessageOp is DeleteMessage as an operation of a transaction.
+func DeleteMessageOp(name string, seq uint64) Op {
+	return Op{engine.Hide(seqCommand(kindRemove, name, seq))}
+}
+
 // Held holds while the receipt's lease has not ended.
 func Held(name string, receipt Receipt) Condition {
 	return Condition{engine.HideCondition(receiptCommand(kindCheck, name, receipt, nil))}

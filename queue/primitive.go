@@ -37,12 +37,14 @@ func table() engine.Primitive {
 			{Kind: kindDiscard, Name: "discard", From: engine.FromUsers, Admit: admit, Shrinks: true},
 			{Kind: kindRenew, Name: "renew", From: engine.FromUsers, Admit: admit},
 			{Kind: kindRelease, Name: "release", From: engine.FromUsers, Admit: admit},
+			{Kind: kindRemove, Name: "remove", From: engine.FromUsers, Admit: admit, Shrinks: true},
 		},
 		Queries: []engine.QueryType{
 			{Kind: queryStats, Name: "stats", New: engine.NewQuery[statsQuery]},
 			{Kind: queryList, Name: "list", New: engine.NewQuery[listQuery]},
 			{Kind: queryPeek, Name: "peek", New: engine.NewQuery[peekQuery]},
 			{Kind: queryDead, Name: "dead letters", New: engine.NewQuery[deadQuery]},
+			{Kind: queryMessage, Name: "message", New: engine.NewQuery[messageQuery]},
 		},
 		Errors: []engine.ErrorType{engine.NewErrorType(errorReceipt, "receipt", codeReceipt)},
 		Counters: []engine.CounterType{

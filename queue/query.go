@@ -62,10 +62,22 @@ type deadQuery struct {
 	more  bool
 }
 
+// messageQuery asks for a message by its seq.
+type messageQuery struct {
+	namespace string
+	name      string
+	seq       uint64
+
+	found bool      // the queue
+	items []Message // it, or none
+}
+
 func (*statsQuery) Machine() engine.MachineID { return engine.MachineQueue }
 func (*listQuery) Machine() engine.MachineID  { return engine.MachineQueue }
 func (*peekQuery) Machine() engine.MachineID  { return engine.MachineQueue }
 func (*deadQuery) Machine() engine.MachineID  { return engine.MachineQueue }
+
+func (*messageQuery) Machine() engine.MachineID { return engine.MachineQueue }
 
 // Query answers a query of the store.
 func (m *machine) Query(v *engine.View, q engine.Query) error {
@@ -78,6 +90,8 @@ func (m *machine) Query(v *engine.View, q engine.Query) error {
 		return m.queryPeek(v, q)
 	case *deadQuery:
 		return m.queryDead(v, q)
+	case *messageQuery:
+		return m.queryMessage(v, q)
 	}
 	return engine.Errorf(ErrInvalid, "queue: unknown query %T", q)
 }
@@ -158,60 +172,101 @@ func (m *machine) queryPeek(v *engine.View, q *peekQuery) error {
 	if q.found = found; err != nil || !found {
 		return err
 	}
-	delivered, err := v.Iter(append(messageKey(nil, 'l', r.gen, q.after), 0), key.PrefixEnd(numberKey(nil, 'l', r.gen)))
-	if err != nil {
-		return err
+	p := peek{q: q, view: v, name: q.name, now: v.Now(), record: &r}
+	return p.walk()
+}
+
+// peek walks over the messages of a queue, which have rows of two kinds, and, beside them, over what is known of those that were delivered: all
+// of it is in the same order.
+type peek struct {
+	q        *peekQuery
+	view     *engine.View
+	name     string
+	now      int64
+	record   *record
+	rows     [4]rows // of the kinds 'm', 'n', 'l' and 'o'
+	payloads int     // bytes of payloads and headers on the page
+}
+
+// rows are those of a kind, from one on.
+type rows struct {
+	it *engine.Iter
+	ok bool // it is at a row
+}
+
+// has moves to a message and reports whether it has a row.
+func (r *rows) has(message []byte) bool {
+	for r.ok && bytes.Compare(r.it.Key()[1:], message) < 0 {
+		r.ok = r.it.Next()
 	}
-	p := peek{q: q, view: v, name: q.name, now: v.Now(), delivered: delivered, known: delivered.First()}
-	err = scan(v, append(messageKey(nil, 'm', r.gen, q.after), 0), key.PrefixEnd(numberKey(nil, 'm', r.gen)), p.row)
-	if closeErr := delivered.Close(); err == nil {
-		err = closeErr
+	return r.ok && bytes.Equal(r.it.Key()[1:], message)
+}
+
+func (p *peek) walk() (err error) {
+	for i, kind := range []byte("mnlo") {
+		r := &p.rows[i]
+		r.it, err = p.view.Iter(append(messageKey(nil, kind, p.record.gen, p.q.after), 0), key.PrefixEnd(numberKey(nil, kind, p.record.gen)))
+		if err != nil {
+			break
+		}
+		r.ok = r.it.First()
+	}
+	for more := err == nil; more; {
+		more, err = p.next()
+	}
+	for _, r := range p.rows {
+		if r.it == nil {
+			break
+		}
+		if closeErr := r.it.Close(); err == nil {
+			err = closeErr
+		}
 	}
 	return err
 }
 
-// peek walks over the messages of a queue and, beside them, over what is known of those that were delivered: both are in the same order.
-type peek struct {
-	q         *peekQuery
-	view      *engine.View
-	name      string
-	now       int64
-	delivered *engine.Iter
-	known     bool // delivered is at a row
-	payloads  int  // bytes of payloads and headers on the page
+// next looks at the next message.
+func (p *peek) next() (more bool, err error) {
+	m, n := &p.rows[0], &p.rows[1]
+	switch {
+	case !m.ok && !n.ok:
+		return false, nil
+	case !m.ok || n.ok && bytes.Compare(n.it.Key()[1:], m.it.Key()[1:]) < 0:
+		m = n
+	}
+	if more, err = p.row(m.it.Key()[1:], m.it.Value()); more {
+		m.ok = m.it.Next()
+	}
+	return more, err
 }
 
-func (p *peek) row(k, value []byte) (more bool, err error) {
+// row looks at a message: the key of its row without the kind, and the value.
+func (p *peek) row(message, value []byte) (more bool, err error) {
 	q := p.q
 	if len(q.items) == q.limit || p.payloads > q.maxBytes || q.next != (place{}) && p.view.Full() {
 		q.more = true
 		return false, nil
 	}
-	at, ok := placeAt(k, numberAt)
+	at, ok := placeAt(message, numberAt-1)
 	w, err := decodeMessage(value)
 	if err != nil || !ok {
 		return false, err
 	}
 	q.next = at
-	m := Message{
-		Queue: p.name, Seq: at.seq, Priority: int(at.priority), State: Ready, MaxAttempts: int(w.maxAttempts), EnqueuedAt: time.UnixMilli(w.enqueuedAt),
-		Size: len(w.payload),
+	var l *leaseRow
+	leased := p.rows[2].has(message)
+	if leased || p.rows[3].has(message) {
+		known := &p.rows[3]
+		if leased {
+			known = &p.rows[2]
+		}
+		row, err := decodeLease(known.it.Value())
+		if err != nil {
+			return false, err
+		}
+		l = &row
 	}
-	available := w.availableAt
-	l, delivered, err := p.lease(k)
-	if err != nil {
-		return false, err
-	}
-	if delivered {
-		available = l.at
-		m.Attempts, m.LastError = int(l.attempts), string(l.lastError)
-	}
-	switch {
-	case delivered && l.flags&flagLeased != 0:
-		m.State, m.LeaseUntil = Leased, time.UnixMilli(l.at)
-	case available > p.now:
-		m.State, m.AvailableAt = Delayed, time.UnixMilli(available)
-	}
+	m := w.public(p.name, at, l, leased, p.now)
 	if q.state != 0 && q.state != m.State {
 		return true, nil
 	}
@@ -227,16 +282,85 @@ func (p *peek) row(k, value []byte) (more bool, err error) {
 	return true, nil
 }
 
-// lease returns the row 'l' of the message with the key k of its row 'm'.
-func (p *peek) lease(k []byte) (w leaseRow, ok bool, err error) {
-	for p.known && bytes.Compare(p.delivered.Key()[1:], k[1:]) < 0 {
-		p.known = p.delivered.Next()
+// public returns a message without its payload and headers. l is its row 'l', if it is leased, or its row 'o'; nil if it has neither.
+func (w *messageRow) public(name string, at place, l *leaseRow, leased bool, now int64) Message {
+	m := Message{
+		Queue: name, Seq: at.seq, Priority: int(at.priority), State: Ready, MaxAttempts: int(w.maxAttempts), EnqueuedAt: time.UnixMilli(w.enqueuedAt),
+		Size: len(w.payload),
 	}
-	if !p.known || !bytes.Equal(p.delivered.Key()[1:], k[1:]) {
-		return w, false, nil
+	available := w.availableAt
+	if l != nil {
+		available = l.at
+		m.Attempts, m.LastError = int(l.attempts), string(l.lastError)
 	}
-	w, err = decodeLease(p.delivered.Value())
-	return w, true, err
+	switch {
+	case leased:
+		m.State, m.LeaseUntil = Leased, time.UnixMilli(l.at)
+	case available > now:
+		m.State, m.AvailableAt = Delayed, time.UnixMilli(available)
+	}
+	return m
+}
+
+// queryMessage looks a message up by its seq. Its priority is not known: it is in one of the queue's lanes, or is a dead letter.
+func (m *machine) queryMessage(v *engine.View, q *messageQuery) error {
+	v.Freeze()
+	r, found, err := lookUp(v, q.namespace, q.name)
+	if q.found = found; err != nil || !found {
+		return err
+	}
+	get := func(k []byte) (value []byte, ok bool) {
+		if err == nil {
+			value, ok, err = v.Get(k)
+		}
+		return value, ok
+	}
+	var headers, payload []byte
+	if value, ok := get(deadKey(nil, r.id, q.seq)); ok {
+		var w deadRow
+		if w, err = decodeDead(value); err == nil {
+			q.items, headers, payload = []Message{w.public(q.name, q.seq)}, w.headers, w.payload
+		}
+	} else if p, value, ok := r.find(q.seq, get); ok {
+		var w messageRow
+		var l *leaseRow
+		if w, err = decodeMessage(value); err == nil {
+			headers, payload = w.headers, w.payload
+		}
+		row, leased := get(messageKey(nil, 'l', r.gen, p))
+		known := leased
+		if !leased {
+			row, known = get(messageKey(nil, 'o', r.gen, p))
+		}
+		if known && err == nil {
+			l = new(leaseRow)
+			*l, err = decodeLease(row)
+		}
+		if err == nil {
+			q.items = []Message{w.public(q.name, p, l, leased, v.Now())}
+		}
+	}
+	if err == nil && len(q.items) > 0 {
+		q.items[0].Payload = bytes.Clone(payload)
+		q.items[0].Headers, err = engine.DecodeHeaders(headers)
+	}
+	return err
+}
+
+// find looks for the row of a message that is not dead, with two looks for each priority that messages of the queue have.
+func (r *record) find(seq uint64, get func(k []byte) ([]byte, bool)) (p place, row []byte, ok bool) {
+	if seq == 0 || seq > r.seq {
+		return place{}, nil, false
+	}
+	for _, l := range r.lanes {
+		p = place{l.priority, seq}
+		for _, kind := range []byte("mn") {
+			if row, ok = get(messageKey(nil, kind, r.gen, p)); ok {
+				return p, row, true
+			}
+		}
+	}
+	return place{}, nil, false
 }
 
 func (m *machine) queryDead(v *engine.View, q *deadQuery) error {

@@ -70,6 +70,8 @@ func decodeEnqueuedMany(b []byte) ([]Enqueued, error) {
 //	priority u8 | seq | attempts | max attempts (uvarints) | enqueued at varint (ms) | last error, headers, payload (each uvarint length, bytes)
 type delivery struct {
 	at          place
+	again       bool // it was delivered before
+	indexed     bool // see flagIndexed
 	attempts    int64
 	maxAttempts int64
 	enqueuedAt  int64

@@ -1,9 +1,11 @@
 package queue
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/key"
@@ -13,8 +15,10 @@ import (
 // or last purged it, so that a purge leaves all messages behind at once; prio is a u8, seq and the LSNs are u64.
 //
 //	'q' | ns u32 | name            the queue: settings, counters, low marks of its indexes (see record)
-//	'm' | gen | prio | seq         a message, written once (see messageRow)
-//	'l' | gen | prio | seq         what is known of it since it was first delivered: attempts, lease, last error (see leaseRow)
+//	'm' | gen | prio | seq         a message that was ready when it was enqueued, written once (see messageRow)
+//	'n' | gen | prio | seq         any other message: it was enqueued with a delay, or requeued as a dead letter (see messageRow)
+//	'l' | gen | prio | seq         it is leased (see leaseRow)
+//	'o' | gen | prio | seq         it was delivered before, and is not leased (see leaseRow)
 //	'r' | gen | prio | seq         it is ready, and not fresh -> nothing
 //	'd' | gen | due | prio | seq   it is not ready before due (ms, as key.AppendInt64) -> nothing
 //	'x' | id | seq                 a dead letter (see deadRow)
@@ -26,12 +30,14 @@ import (
 //
 // A message is in one of four states, as its rows say:
 //
-//	fresh    'm' not indexed, no 'l': ready, never delivered, as it was enqueued
-//	ready    'm', 'r', and 'l' if it has been delivered
-//	delayed  'm', 'd', and 'l' likewise
-//	leased   'm', 'l' with flagLeased
+//	fresh    'm', at or behind the mark of its lane: ready, never delivered, as it was enqueued
+//	ready    'm' or 'n', 'r', and 'o' if it has been delivered
+//	delayed  'm' or 'n', 'd', and 'o' likewise
+//	leased   'm' or 'n', and 'l'
 //
-// Fresh messages are most of all there are, and have just the one row.
+// Fresh messages are most of all there are, and have just the one row. Those of one priority are delivered in order of their seqs, and a seq is
+// never used twice: so all rows 'm' of a priority before a mark were delivered, and all others are fresh (see lane). Looking for fresh messages
+// therefore never passes over those that are delayed or were delivered, however many they are.
 
 // place is where a message is in its queue: the next one is that with the least place.
 type place struct {
@@ -73,10 +79,41 @@ type record struct {
 
 	// Low marks: no message of the index is before it, so that looking for the first one never walks over the remains of those that
 	// were there.
-	fresh, again                     place
+	again                            place
 	nextDelayed, nextDead, nextDedup int64
 
 	timer int64 // when the queue's one timer is due; it may be early
+
+	lanes []lane // by priority: of each that a message of the queue has, but for dead letters
+}
+
+// lane is what a queue knows of a priority. A queue that becomes empty forgets its lanes.
+type lane struct {
+	priority uint8
+	first    uint64 // rows 'm' with a lesser seq were delivered, the others are fresh
+}
+
+func (l *lane) start() place { return place{l.priority, l.first} }
+
+func byPriority(l lane, priority uint8) int { return cmp.Compare(l.priority, priority) }
+
+// lane returns the lane of a priority, which must exist.
+func (r *record) lane(priority uint8) *lane {
+	i, _ := slices.BinarySearchFunc(r.lanes, priority, byPriority)
+	return &r.lanes[i]
+}
+
+// addLane adds the lane of a priority for a message that is not there yet, unless it exists.
+func (r *record) addLane(priority uint8) {
+	if i, found := slices.BinarySearchFunc(r.lanes, priority, byPriority); !found {
+		r.lanes = slices.Insert(r.lanes, i, lane{priority, r.seq + 1})
+	}
+}
+
+// isFresh reports whether a message with a row 'm' is fresh.
+func (r *record) isFresh(p place) bool {
+	i, found := slices.BinarySearchFunc(r.lanes, p.priority, byPriority)
+	return found && p.seq >= r.lanes[i].first
 }
 
 // settings are Settings as they are kept: in ms, and with defaults filled in.
@@ -94,16 +131,18 @@ func (s *settings) code(c *codec.Coder) {
 	}
 }
 
-func newRecord(id uint64, now int64) record {
+// newRecord returns the row of a queue that is being created, with the room for lanes of another one.
+func newRecord(id uint64, now int64, lanes []lane) record {
 	return record{
-		id: id, gen: id, createdAt: now, settings: defaultSettings, fresh: end, again: end, nextDelayed: never, nextDead: never, nextDedup: never, timer: never,
+		lanes: lanes[:0], id: id, gen: id, createdAt: now, settings: defaultSettings, again: end, nextDelayed: never, nextDead: never, nextDedup: never, timer: never,
 	}
 }
 
 // held returns how many messages a bound counts.
 func (r *record) held() int64 { return r.ready + r.delayed + r.inflight }
 
-// code lays the row out: version u8 | paused u8 | all further fields in order, as varints; the priority of a low mark is a u8.
+// code lays the row out: version u8 | paused u8 | all further fields in order, as varints; a priority is a u8, and lanes are a list with its length in
+// front.
 func (r *record) code(c *codec.Coder) {
 	version := byte(1)
 	if c.Byte(&version); version != 1 {
@@ -120,10 +159,29 @@ func (r *record) code(c *codec.Coder) {
 	} {
 		c.Varint(v)
 	}
-	r.fresh.code(c)
 	r.again.code(c)
 	for _, v := range [...]*int64{&r.nextDelayed, &r.nextDead, &r.nextDedup, &r.timer} {
 		codeTime(c, v)
+	}
+	r.codeLanes(c)
+}
+
+func (r *record) codeLanes(c *codec.Coder) {
+	n := uint64(len(r.lanes))
+	if c.Uvarint(&n); c.Reading() {
+		if n > MaxPriority+1 {
+			c.Fail(fmt.Sprintf("%d lanes", n))
+			return
+		}
+		r.lanes = slices.Grow(r.lanes[:0], int(n))[:n]
+	}
+	for i := range r.lanes {
+		l := &r.lanes[i]
+		c.Byte(&l.priority)
+		c.Uvarint(&l.first)
+		if i > 0 && l.priority <= r.lanes[i-1].priority {
+			c.Fail("lanes out of order")
+		}
 	}
 }
 
@@ -149,12 +207,18 @@ func codeTime(c *codec.Coder, t *int64) {
 }
 
 func decodeRecord(b []byte) (q record, err error) {
+	err = q.decode(b)
+	return q, err
+}
+
+// decode reads a row into the record, whose lanes it uses again.
+func (r *record) decode(b []byte) error {
 	c := codec.NewDecoder(b)
-	q.code(&c)
+	r.code(&c)
 	if err := c.Done(); err != nil {
-		return q, fmt.Errorf("queue row: %w", err)
+		return fmt.Errorf("queue row: %w", err)
 	}
-	return q, nil
+	return nil
 }
 
 func (r *record) encode(dst []byte) []byte {
@@ -163,13 +227,21 @@ func (r *record) encode(dst []byte) []byte {
 	return c.Encoded()
 }
 
-// flagIndexed marks a message that has not been fresh: it was enqueued with a delay, or was a dead letter.
+// flagIndexed marks a message that has never been fresh: its row is of kind 'n'.
 const flagIndexed = 1
+
+// kindOf returns the kind of the row of a message with these flags.
+func kindOf(flags uint8) byte {
+	if flags&flagIndexed != 0 {
+		return 'n'
+	}
+	return 'm'
+}
 
 // flagHeaders marks a message that has headers.
 const flagHeaders = 2
 
-// messageRow is the value of a row 'm':
+// messageRow is the value of a row 'm' or 'n':
 //
 //	version u8 | flags u8 | enqueued at varint (ms) | max attempts uvarint | available at varint (ms, if indexed) |
 //	headers (uvarint length, bytes, if there are any; see engine.AppendHeaders) | payload
@@ -201,7 +273,7 @@ func (w *messageRow) encode(dst []byte) []byte {
 	return append(dst, w.payload...)
 }
 
-// decodeMessage reads a row 'm'; its payload aliases b.
+// decodeMessage reads a row 'm' or 'n'; its payload aliases b.
 func decodeMessage(b []byte) (w messageRow, err error) {
 	r := codec.NewReader(b)
 	version := r.Byte()
@@ -222,14 +294,11 @@ func decodeMessage(b []byte) (w messageRow, err error) {
 	return w, nil
 }
 
-// flagLeased marks the row 'l' of a message that is leased.
-const flagLeased = 1
-
-// leaseRow is the value of a row 'l':
+// leaseRow is the value of a row 'l' or 'o':
 //
 //	version u8 | flags u8 | attempts | max attempts | bytes of payload and headers | LSN of the delivery (uvarints) | at varint (ms) | last error
 //
-// at is when the lease ends; of a message that is not leased, when it is ready again. A message whose first delivery was released has 0 attempts.
+// flags are flagIndexed or none. at is when the lease ends; of a message that is not leased, when it is ready again. A message whose first delivery was released has 0 attempts.
 type leaseRow struct {
 	flags       uint8
 	attempts    int64
@@ -249,7 +318,7 @@ func (w *leaseRow) encode(dst []byte) []byte {
 	return append(dst, w.lastError...)
 }
 
-// decodeLease reads a row 'l'; its last error aliases b.
+// decodeLease reads a row 'l' or 'o'; its last error aliases b.
 func decodeLease(b []byte) (w leaseRow, err error) {
 	r := codec.NewReader(b)
 	version := r.Byte()
@@ -258,7 +327,7 @@ func decodeLease(b []byte) (w leaseRow, err error) {
 	if err := r.Err(); err != nil {
 		return w, fmt.Errorf("queue lease row: %w", err)
 	}
-	if version != 1 || w.flags > flagLeased || w.attempts < int64(w.flags&flagLeased) || w.maxAttempts < 1 || w.size < 0 {
+	if version != 1 || w.flags > flagIndexed || w.attempts < 0 || w.maxAttempts < 1 || w.size < 0 {
 		return w, fmt.Errorf("queue lease row: %w: version %d, flags %#x, %d attempts", codec.ErrCorrupt, version, w.flags, w.attempts)
 	}
 	return w, nil
@@ -340,9 +409,12 @@ func messageKey(dst []byte, kind byte, gen uint64, p place) []byte {
 	return p.append(numberKey(dst, kind, gen))
 }
 
+// placeBytes is the length of a place in a key.
+const placeBytes = 9
+
 // placeAt reads the place from the end of a key; ok is false if it has not the length of one with n bytes in front.
 func placeAt(k []byte, n int) (p place, ok bool) {
-	if len(k) != n+9 {
+	if len(k) != n+placeBytes {
 		return place{}, false
 	}
 	return place{k[n], binary.BigEndian.Uint64(k[n+1:])}, true

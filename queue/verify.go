@@ -58,7 +58,7 @@ func (v *verifier) unknownRows() error {
 		v.Reportf("queue: row %x is of no known kind", k)
 		return nil
 	}
-	const kinds = "dgijklmqrxy"
+	const kinds = "dgijklmnoqrxy"
 	if err := v.Scan(nil, []byte{kinds[0]}, unknown); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (v *verifier) all() error {
 
 // orphans reports rows of no queue.
 func (v *verifier) orphans() error {
-	for _, kind := range []byte("dlmrxykj") {
+	for _, kind := range []byte("dlmnorxykj") {
 		lower, upper := []byte{kind}, []byte{kind + 1}
 		for lower != nil {
 			number, found, err := v.firstNumber(lower, upper)
@@ -122,7 +122,7 @@ func (v *verifier) orphans() error {
 			}
 			live, known := v.ids[number]
 			switch kind {
-			case 'd', 'l', 'm', 'r':
+			case 'd', 'l', 'm', 'n', 'o', 'r':
 				known = v.gens[number]
 			case 'x', 'y':
 				known = live

@@ -3,6 +3,7 @@ package queue
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
@@ -16,11 +17,10 @@ type audited struct {
 	name   []byte
 	memory *memory // nil: it is not remembered
 
-	delivered *engine.Iter // rows 'l', beside those of the messages
-	known     bool         // delivered is at a row
-	seen      record       // what is counted
-	fresh     int          // messages that the window should hold, so far
-	indexed   int64        // messages that are in one of the indexes
+	seen    record // what is counted
+	fresh   int    // messages that the window should hold, so far
+	indexed int64  // messages that are in one of the indexes
+	known   int64  // messages that have a row 'l' or 'o'
 }
 
 // problem reports a problem of the queue.
@@ -59,55 +59,79 @@ func (q *audited) row() {
 			q.problem("a counter is %d", n)
 		}
 	}
+	for i, l := range q.lanes {
+		if l.first > q.seq+1 || q.held() == 0 || i > 0 && l.priority <= q.lanes[i-1].priority {
+			q.problem("its lane %d begins at %d, the last message is %d", l.priority, l.first, q.seq)
+		}
+	}
 	if q.memory != nil && q.memory.gen != q.gen {
 		q.problem("is at generation %d, memory at %d", q.gen, q.memory.gen)
 	}
 }
 
-// messages walks over the messages, and what is known of those that were delivered.
-func (q *audited) messages() (err error) {
-	lower := numberKey(nil, 'l', q.gen)
-	if q.delivered, err = q.Iter(lower, key.PrefixEnd(lower)); err != nil {
-		return err
+// messages walks over the messages: that each row 'l' and 'o' is of one is known when there are as many.
+func (q *audited) messages() error {
+	for _, kind := range []byte("mn") {
+		prefix := numberKey(nil, kind, q.gen)
+		if err := q.Scan(prefix, key.PrefixEnd(prefix), q.message); err != nil {
+			return err
+		}
 	}
-	q.known = q.delivered.First()
-	prefix := numberKey(nil, 'm', q.gen)
-	err = q.Scan(prefix, key.PrefixEnd(prefix), q.message)
-	for ; q.known; q.known = q.delivered.Next() {
-		q.problem("row %x is of no message", q.delivered.Key())
+	for _, kind := range []byte("lo") {
+		prefix := numberKey(nil, kind, q.gen)
+		err := q.Scan(prefix, key.PrefixEnd(prefix), func(k, _ []byte) error {
+			q.known--
+			return nil
+		})
+		if err != nil {
+			return err
+		}
 	}
-	if closeErr := q.delivered.Close(); err == nil {
-		err = closeErr
-	}
-	return err
+	return nil
 }
 
 func (q *audited) message(k, value []byte) error {
 	p, ok := placeAt(k, numberAt)
 	w, err := decodeMessage(value)
-	if err != nil || !ok || p.seq == 0 || p.seq > q.seq || w.enqueuedAt > q.Applied.Stamp {
-		q.problem("message row %x: enqueued at %d, the last message is %d: %v", k, w.enqueuedAt, q.seq, err)
+	if err != nil || !ok || p.seq == 0 || p.seq > q.seq || w.enqueuedAt > q.Applied.Stamp || kindOf(w.flags) != k[0] {
+		q.problem("message row %x: flags %#x, enqueued at %d, the last message is %d: %v", k, w.flags, w.enqueuedAt, q.seq, err)
 		return nil
+	}
+	if _, found := slices.BinarySearchFunc(q.lanes, p.priority, byPriority); !found {
+		q.problem("message %s has a priority that its row does not know", p.cursor())
 	}
 	q.seen.bytes += w.bytes()
 	q.headers(p.seq, w.headers)
-	for q.known && bytes.Compare(q.delivered.Key()[1:], k[1:]) < 0 {
-		q.problem("row %x is of no message", q.delivered.Key())
-		q.known = q.delivered.Next()
+	if k[0] == 'm' && q.isFresh(p) {
+		q.freshMessage(p, value)
+		return nil
 	}
-	if q.known && bytes.Equal(q.delivered.Key()[1:], k[1:]) {
-		l, err := decodeLease(q.delivered.Value())
-		q.known = q.delivered.Next()
+	rows := 0
+	for _, kind := range []byte("lo") {
+		b, found, err := q.Get(messageKey(nil, kind, q.gen, p))
+		if err != nil {
+			return err
+		}
+		if !found {
+			continue
+		}
+		rows++
+		q.known++
+		l, err := decodeLease(b)
 		if err != nil {
 			q.problem("message %d: %v", p.seq, err)
-			return nil
+			continue
 		}
-		return q.deliveredMessage(p, &w, &l)
+		if err := q.deliveredMessage(p, &w, &l, kind); err != nil {
+			return err
+		}
 	}
-	if w.flags&flagIndexed != 0 {
+	if rows == 0 && k[0] == 'n' {
 		return q.inOneIndex(p, w.availableAt)
 	}
-	q.freshMessage(p, value)
+	if rows != 1 {
+		q.problem("message %s was delivered, and has %d rows that tell of it", p.cursor(), rows)
+	}
 	return nil
 }
 
@@ -121,9 +145,6 @@ func (q *audited) headers(seq uint64, b []byte) {
 // freshMessage checks that a fresh message is where it will be found.
 func (q *audited) freshMessage(p place, row []byte) {
 	q.seen.ready++
-	if p.less(q.record.fresh) {
-		q.problem("message %s is fresh, but before the mark %s", p.cursor(), q.record.fresh.cursor())
-	}
 	if q.memory == nil || !p.less(q.memory.fresh.rest) {
 		return
 	}
@@ -134,11 +155,11 @@ func (q *audited) freshMessage(p place, row []byte) {
 	q.fresh++
 }
 
-func (q *audited) deliveredMessage(p place, w *messageRow, l *leaseRow) error {
-	if l.size != w.bytes() || l.maxAttempts != w.maxAttempts || l.attempts > l.maxAttempts || l.lsn > uint64(q.Applied.LSN) {
+func (q *audited) deliveredMessage(p place, w *messageRow, l *leaseRow, kind byte) error {
+	if l.size != w.bytes() || l.flags != w.flags&flagIndexed || l.maxAttempts != w.maxAttempts || l.attempts > l.maxAttempts || l.lsn > uint64(q.Applied.LSN) {
 		q.problem("message %d: %d bytes, %d attempts at most; its delivery %d says %d, %d of %d", p.seq, w.bytes(), w.maxAttempts, l.lsn, l.size, l.attempts, l.maxAttempts)
 	}
-	if l.flags&flagLeased == 0 {
+	if kind == 'o' {
 		if l.attempts == l.maxAttempts {
 			q.problem("message %d is not dead after %d attempts", p.seq, l.attempts)
 		}
@@ -151,8 +172,7 @@ func (q *audited) deliveredMessage(p place, w *messageRow, l *leaseRow) error {
 	if q.memory == nil {
 		return nil
 	}
-	want := lease{at: p, lsn: l.lsn, deadline: l.at, attempts: l.attempts, maxAttempts: l.maxAttempts, size: l.size}
-	if known := q.memory.leases.bySeq[p.seq]; known == nil || !known.same(want) {
+	if known := q.memory.leases.bySeq[p.seq]; known == nil || !known.same(l.lease(p)) {
 		q.problem("memory differs from the lease of message %d", p.seq)
 	}
 	return nil
@@ -232,10 +252,14 @@ func (q *audited) dead() error {
 		if err == nil && !ok {
 			q.problem("dead letter %d died at %d, but is not in the index", seq, w.diedAt)
 		}
-		if _, alive, getErr := q.Get(messageKey(nil, 'm', q.gen, place{w.priority, seq})); err == nil && alive {
-			q.problem("message %d is dead and alive", seq)
-		} else if err == nil {
-			err = getErr
+		for _, kind := range []byte("mn") {
+			_, alive, getErr := q.Get(messageKey(nil, kind, q.gen, place{w.priority, seq}))
+			if err == nil {
+				err = getErr
+			}
+			if alive {
+				q.problem("message %d is dead and alive", seq)
+			}
 		}
 		return err
 	})
@@ -262,7 +286,7 @@ func (q *audited) compare() {
 		says, seen int64
 	}{
 		{"ready", q.ready, q.seen.ready}, {"delayed", q.delayed, q.seen.delayed}, {"leased", q.inflight, q.seen.inflight},
-		{"dead", q.record.dead, q.seen.dead}, {"bytes", q.bytes, q.seen.bytes}, {"in more or fewer than one index", 0, q.indexed},
+		{"dead", q.record.dead, q.seen.dead}, {"bytes", q.bytes, q.seen.bytes}, {"in more or fewer than one index", 0, q.indexed}, {"rows of deliveries that are of no message", 0, -q.known},
 	} {
 		if c.says != c.seen {
 			q.problem("%s: its row counts %d, there are %d", c.what, c.says, c.seen)

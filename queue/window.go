@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"sort"
+
+	"github.com/floedb/floe/internal/engine"
 )
 
 // window is the beginning of an index of messages that is kept in memory, so that taking the first one needs no look into the state:
@@ -18,13 +20,14 @@ type window struct {
 	head  int // items before it have been taken
 	bytes int // of the rows in items
 	rest  place
+	batch int // how many items it is filled with, at most
 	max   *limits
 }
 
 // item is a message of the index.
 type item struct {
 	at  place
-	row []byte // of kind 'm'; nil if it has to be read
+	row []byte // of a fresh message; nil if it has to be read
 }
 
 // limits are what the machine keeps in memory at most; they show in no answer.
@@ -71,8 +74,31 @@ func (w *window) put(it item) {
 	}
 }
 
+// firstBatch is how many messages a window that has just been made is filled with.
+const firstBatch = 8
+
+// widen makes the window read as many messages as are wanted the next time it is filled, and twice as many as the last time: what it costs to
+// fill it grows with what is taken, also if the queue is forgotten after each command, and many calls share an iterator if it is not.
+func (w *window) widen(want int) { w.batch = min(max(firstBatch, 2*w.batch, want), w.max.items) }
+
 // full reports whether nothing more should be added behind the last item.
-func (w *window) full() bool { return len(w.live()) >= w.max.items || w.bytes >= w.max.bytes }
+func (w *window) full() bool { return len(w.live()) >= w.batch || w.bytes >= w.max.bytes }
+
+// fill appends the messages of an iterator, with their rows if they are to be remembered. It returns the first one it leaves, if there is one.
+func (w *window) fill(it *engine.Iter, rows bool) (rest place, more bool) {
+	for ok := it.First(); ok; ok = it.Next() {
+		p, _ := placeAt(it.Key(), numberAt)
+		if w.full() {
+			return p, true
+		}
+		var row []byte
+		if rows {
+			row = it.Value()
+		}
+		w.append(p, row)
+	}
+	return end, false
+}
 
 // take removes the first item.
 func (w *window) take() item {
@@ -92,13 +118,17 @@ func (w *window) take() item {
 	return it
 }
 
-// remove removes the message, if it is there.
-func (w *window) remove(p place) {
-	if i, found := w.find(p); found {
-		i += w.head
-		w.bytes -= len(w.items[i].row)
-		w.items = slices.Delete(w.items, i, i+1)
+// remove removes a message, if it is there. It returns its item, without the row if it was not.
+func (w *window) remove(p place) item {
+	i, found := w.find(p)
+	if !found {
+		return item{at: p}
 	}
+	i += w.head
+	it := w.items[i]
+	w.bytes -= len(it.row)
+	w.items = slices.Delete(w.items, i, i+1)
+	return it
 }
 
 // append adds a message behind all others, from the state. The row is copied.

@@ -11,12 +11,15 @@ const (
 	queryList
 	queryPeek
 	queryDead
+	queryMessage
 )
 
 func (*statsQuery) Kind() uint8 { return queryStats }
 func (*listQuery) Kind() uint8  { return queryList }
 func (*peekQuery) Kind() uint8  { return queryPeek }
 func (*deadQuery) Kind() uint8  { return queryDead }
+
+func (*messageQuery) Kind() uint8 { return queryMessage }
 
 func (q *statsQuery) Arguments(c *codec.Coder) {
 	c.String(&q.namespace)
@@ -79,6 +82,17 @@ func (q *deadQuery) Results(c *codec.Coder) {
 	codec.List(c, &q.items, codeMessage)
 	c.Uvarint(&q.next)
 	c.Bool(&q.more)
+}
+
+func (q *messageQuery) Arguments(c *codec.Coder) {
+	c.String(&q.namespace)
+	c.String(&q.name)
+	c.Uvarint(&q.seq)
+}
+
+func (q *messageQuery) Results(c *codec.Coder) {
+	c.Bool(&q.found)
+	codec.List(c, &q.items, codeMessage)
 }
 
 // codeLimit codes a limit of a query, which is at least 1.
