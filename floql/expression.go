@@ -20,6 +20,7 @@ import (
 type expression struct {
 	program *vm.Program
 	simple  *simple // instead of the program, for `value OP number`
+	steps   linear  // of one evaluation, see steps
 }
 
 // point is what an expression can look at.
@@ -36,6 +37,7 @@ var functions = []string{"abs", "ceil", "floor", "round", "int", "float", "max",
 const (
 	maxExpression      = 4096
 	maxExpressionNodes = 500
+	maxPattern         = 10_000 // instructions of the patterns of an expression
 )
 
 // expressionError says what is wrong with an expression, and at which byte of it.
@@ -71,7 +73,8 @@ func compileExpression(text string, condition bool) (*expression, error) {
 	if err != nil {
 		return nil, expressionErrorOf(text, err)
 	}
-	return &expression{program: program, simple: simplify(tree.Node, condition)}, nil
+	steps, _ := measure(tree.Node)
+	return &expression{program: program, simple: simplify(tree.Node, condition), steps: steps}, nil
 }
 
 // expressionErrorOf returns an error of expr-lang/expr without its drawing.
@@ -80,7 +83,11 @@ func expressionErrorOf(text string, err error) error {
 	if !ok {
 		return &expressionError{0, err.Error()}
 	}
-	return &expressionError{byteOf(text, e.From), strings.TrimSuffix(e.Message, "\n")}
+	message := strings.TrimSuffix(e.Message, "\n")
+	if strings.HasPrefix(message, "invalid operation: % ") {
+		message += ": % takes whole numbers, as in int(value) % 2"
+	}
+	return &expressionError{byteOf(text, e.From), message}
 }
 
 // byteOf returns at which byte a character of a text begins.
@@ -98,8 +105,9 @@ func byteOf(text string, character int) int {
 
 // checker looks for what an expression may not have.
 type checker struct {
-	text string
-	err  error
+	text    string
+	pattern int64 // instructions of the patterns so far
+	err     error
 }
 
 func (c *checker) refuse(n ast.Node, format string, args ...any) {
@@ -161,8 +169,13 @@ func (c *checker) binary(n *ast.BinaryNode) {
 	case "..":
 		c.refuse(n, "found a range, expected a list like [1, 2]")
 	case "matches":
-		if _, constant := n.Right.(*ast.StringNode); !constant {
+		text, constant := n.Right.(*ast.StringNode)
+		if !constant {
 			c.refuse(n, "the pattern of matches has to be a string")
+			return
+		}
+		if c.pattern += patternSize(text.Value); c.pattern > maxPattern {
+			c.refuse(n, "patterns of %d instructions, expected no more than %d", c.pattern, maxPattern)
 		}
 	case "in", "not in":
 		if list, ok := n.Right.(*ast.ArrayNode); ok {
@@ -262,6 +275,14 @@ func (s *simple) compute(v float64) float64 {
 	return a / b
 }
 
+// expression returns the expression of a stage that needs the virtual machine, nil if there is none.
+func (s *stage) expression() *expression {
+	if len(s.args) == 0 || s.args[0].expr == nil || s.args[0].expr.simple != nil {
+		return nil
+	}
+	return s.args[0].expr
+}
+
 // evaluator runs an expression for the points of one series.
 type evaluator struct {
 	program *vm.Program
@@ -269,6 +290,7 @@ type evaluator struct {
 	point   point
 }
 
+// newEvaluator returns what runs an expression for a series.
 func newEvaluator(e *expression, s *Series) *evaluator {
 	tags := make(map[string]string, len(s.Tags))
 	for _, t := range s.Tags {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"sort"
 
 	"github.com/floedb/floe/internal/agg"
 )
@@ -13,10 +12,13 @@ import (
 var ranks = []string{"avg", "max", "min", "last", "sum"}
 
 // rank returns what a series is ranked by; false if it has no points.
-func (s *frameSeries) rank(by string) (float64, bool) {
+func (r *run) rank(s *frameSeries, by string) (rank float64, ok bool, err error) {
 	var sum agg.Sum
 	n, least, greatest, last := uint64(0), math.Inf(1), math.Inf(-1), 0.0
-	for _, v := range s.values {
+	for i, v := range s.values {
+		if err := r.ended(i); err != nil {
+			return 0, false, err
+		}
 		if isNull(v) {
 			continue
 		}
@@ -25,19 +27,27 @@ func (s *frameSeries) rank(by string) (float64, bool) {
 		sum.Add(v)
 	}
 	if n == 0 {
-		return 0, false
+		return 0, false, nil
 	}
 	switch by {
 	case "max":
-		return greatest, true
+		return greatest, true, nil
 	case "min":
-		return least, true
+		return least, true, nil
 	case "last":
-		return last, true
+		return last, true, nil
 	case "sum":
-		return sum.Float(), true
+		return sum.Float(), true, nil
 	}
-	return sum.Mean(n), true
+	return sum.Mean(n), true, nil
+}
+
+// ended returns the error of ctx, which it looks at for every chunk of a loop over points: i counts them from 0.
+func (r *run) ended(i int) error {
+	if i%chunk != 0 {
+		return nil
+	}
+	return r.ctx.Err()
 }
 
 func topk(r *run, f *frame, s *stage) error    { return r.keepRanked(f, s, -1) }
@@ -52,10 +62,11 @@ func (r *run) keepRanked(f *frame, s *stage, direction int) error {
 	}
 	var all []ranked
 	for i, fs := range f.series {
-		if err := r.ctx.Err(); err != nil {
+		v, ok, err := r.rank(fs, s.args[1].text)
+		if err != nil {
 			return err
 		}
-		if v, ok := fs.rank(s.args[1].text); ok {
+		if ok {
 			all = append(all, ranked{i, v})
 		}
 	}
@@ -73,20 +84,34 @@ func (r *run) keepRanked(f *frame, s *stage, direction int) error {
 }
 
 // sortSeries orders series by their last value, those without one last; equal ones stay in their order.
-func sortSeries(_ *run, f *frame, s *stage) error {
+func sortSeries(r *run, f *frame, s *stage) error {
 	direction := 1
 	if s.args[0].text == "desc" {
 		direction = -1
 	}
 	f.sorted = true
-	slices.SortStableFunc(f.series, func(a, b *frameSeries) int {
-		x, hasX := a.rank("last")
-		y, hasY := b.rank("last")
-		if !hasX || !hasY {
-			return cmp.Compare(boolToInt(!hasX), boolToInt(!hasY))
+	type ranked struct {
+		series *frameSeries
+		last   float64
+		any    bool
+	}
+	all := make([]ranked, len(f.series))
+	for i, fs := range f.series {
+		last, ok, err := r.rank(fs, "last")
+		if err != nil {
+			return err
 		}
-		return direction * cmp.Compare(x, y)
+		all[i] = ranked{fs, last, ok}
+	}
+	slices.SortStableFunc(all, func(a, b ranked) int {
+		if !a.any || !b.any {
+			return cmp.Compare(boolToInt(!a.any), boolToInt(!b.any))
+		}
+		return direction * cmp.Compare(a.last, b.last)
 	})
+	for i := range all {
+		f.series[i] = all[i].series
+	}
 	return nil
 }
 
@@ -99,81 +124,104 @@ func boolToInt(b bool) int {
 
 // fill gives every series a point in each bucket, as far as that is possible.
 func fill(r *run, f *frame, s *stage) error {
-	if f.windows == nil {
+	if f.windows == nil || len(f.series) == 0 {
 		return nil
 	}
 	r.bytes -= f.bytes()
-	n := f.windows.Count()
-	if err := cmp.Or(r.limits.checkResult(n*int64(len(f.series))), r.limits.CheckBytes(r.bytes+16*n*int64(len(f.series)))); err != nil {
+	buckets, series := f.windows.Count(), int64(len(f.series))
+	if err := r.limits.checkResult(product(buckets, series)); err != nil {
 		return err
 	}
-	starts := make([]int64, n)
-	for i := range starts {
-		starts[i], _, _ = f.windows.Bucket(int64(i))
+	// The times of the buckets are listed once, and are the times of each series.
+	if err := r.limits.CheckBytes(sum(r.bytes, product(16, product(buckets, series+1)))); err != nil {
+		return err
 	}
-	for _, fs := range f.series {
-		if err := r.ctx.Err(); err != nil {
+	var starts []int64
+	for i := range buckets {
+		if err := r.ended(int(i)); err != nil {
 			return err
 		}
-		fs.spread(starts)
-		fs.fill(&s.args[0])
+		start, _, _ := f.windows.Bucket(i)
+		starts = append(starts, start)
+	}
+	for _, fs := range f.series {
+		if err := fs.spread(starts, r.ended); err != nil {
+			return err
+		}
+		if err := fs.fill(&s.args[0], r.ended); err != nil {
+			return err
+		}
 	}
 	r.bytes += f.bytes()
 	return nil
 }
 
-// spread gives a series a point in every bucket, null where it had none.
-func (s *frameSeries) spread(starts []int64) {
-	times, values := make([]int64, 0, len(starts)), make([]float64, 0, len(starts))
-	i := 0
-	for _, t := range starts {
-		v := math.NaN()
-		if i < len(s.times) && s.times[i] == t {
-			v = s.values[i]
-			i++
-		}
-		times, values = append(times, t), append(values, v)
+// product and sum are those of numbers that are not negative. What exceeds the greatest int64 is that, so that a check against a limit fails.
+func product(a, b int64) int64 {
+	if b > 0 && a > math.MaxInt64/b {
+		return math.MaxInt64
 	}
-	s.times, s.values = times, values
+	return a * b
+}
+
+func sum(a, b int64) int64 { return a + min(b, math.MaxInt64-a) }
+
+// spread gives a series a point in every bucket, null where it had none.
+func (s *frameSeries) spread(starts []int64, ended func(int) error) error {
+	values := make([]float64, len(starts))
+	at := 0
+	for i, t := range starts {
+		if err := ended(i); err != nil {
+			return err
+		}
+		values[i] = math.NaN()
+		if at < len(s.times) && s.times[at] == t {
+			values[i] = s.values[at]
+			at++
+		}
+	}
+	s.times, s.values = slices.Clone(starts), values
+	return nil
 }
 
 // fill replaces nulls.
-func (s *frameSeries) fill(with *arg) {
-	switch with.text {
-	case "null":
-		return
-	case "prev":
-		for i := 1; i < len(s.values); i++ {
-			if isNull(s.values[i]) {
-				s.values[i] = s.values[i-1]
-			}
+func (s *frameSeries) fill(with *arg, ended func(int) error) error {
+	if with.text == "null" {
+		return nil
+	}
+	before, at := math.NaN(), -1 // the latest point
+	for i, v := range s.values {
+		if err := ended(i); err != nil {
+			return err
 		}
-	case "linear":
-		s.interpolate()
-	default:
-		for i, v := range s.values {
-			if isNull(v) {
-				s.values[i] = with.number
+		switch null := isNull(v); {
+		case with.text == "prev" && null:
+			s.values[i] = before
+		case with.text == "" && null:
+			s.values[i] = with.number
+		case !null:
+			if with.text == "linear" && at >= 0 {
+				s.interpolate(at, i)
 			}
+			before, at = v, i
 		}
 	}
 	s.times, s.values = only(s.times, s.values, notNull) // the nulls that are left are at the ends
+	return nil
 }
 
-// interpolate replaces nulls between two points by what lies on the line between them.
-func (s *frameSeries) interpolate() {
-	before := -1
-	for i, v := range s.values {
-		if isNull(v) {
-			continue
+// interpolate replaces the nulls between two points by what lies on the line between them. Where their difference exceeds the greatest number, as from
+// -1e308 to 1e308, each of them gets its weight instead, so that the result is finite.
+func (s *frameSeries) interpolate(from, to int) {
+	a, b, span := s.values[from], s.values[to], float64(s.times[to]-s.times[from])
+	d := b - a
+	for i := from + 1; i < to; i++ {
+		part := float64(s.times[i]-s.times[from]) / span
+		if isFinite(d) {
+			s.values[i] = a + float64(d*part)
+		} else {
+			s.values[i] = float64(a*(1-part)) + float64(b*part)
 		}
-		if before >= 0 {
-			from, span := s.values[before], float64(s.times[i]-s.times[before])
-			for j := before + 1; j < i; j++ {
-				s.values[j] = from + float64((v-from)*(float64(s.times[j]-s.times[before])/span))
-			}
-		}
-		before = i
 	}
 }
 
@@ -198,7 +246,9 @@ func join(r *run, f *frame, s *stage) error {
 		if err != nil {
 			return err
 		}
-		fs.combine(op, with)
+		if err := fs.combine(op, with, r.ended); err != nil {
+			return err
+		}
 	}
 	f.dropEmpty()
 	r.bytes += f.bytes()
@@ -223,10 +273,17 @@ func partner(s *stage, fs *frameSeries, with []*frameSeries) (*frameSeries, erro
 }
 
 // combine computes the points at times that both have; what is not finite goes.
-func (s *frameSeries) combine(op simple, with *frameSeries) {
-	n := 0
+func (s *frameSeries) combine(op simple, with *frameSeries, ended func(int) error) error {
+	n, j := 0, 0
 	for i, t := range s.times {
-		j := sort.Search(len(with.times), func(k int) bool { return with.times[k] >= t })
+		if err := ended(i); err != nil {
+			return err
+		}
+		for ; j < len(with.times) && with.times[j] < t; j++ {
+			if err := ended(j); err != nil {
+				return err
+			}
+		}
 		if j == len(with.times) || with.times[j] != t {
 			continue
 		}
@@ -241,4 +298,5 @@ func (s *frameSeries) combine(op simple, with *frameSeries) {
 		n++
 	}
 	s.times, s.values = s.times[:n], s.values[:n]
+	return nil
 }

@@ -2,12 +2,17 @@ package floql
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"unicode/utf8"
 )
 
-// maxAlternatives bounds what the braces of a glob multiply to: {a,b}{c,d} are 4.
-const maxAlternatives = 1024
+// Bounds of a pattern, so that no value takes more than some ms to match.
+const (
+	maxAlternatives = 1024     // that its braces multiply to: {a,b}{c,d} are 4
+	maxGlobBytes    = 64 << 10 // of all alternatives
+	maxStarBytes    = 8 << 10  // of those with a *, which may look at a value once for each of their bytes
+)
 
 // parseGlob checks a glob and returns its alternatives, without braces: * any characters, ? any one, [a-z] one of a set, [!a-z] one that is not, {a,b}
 // one of several globs, and a backslash before any of them that character itself.
@@ -19,17 +24,24 @@ func parseGlob(pattern string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	stars := 0
 	for _, g := range globs {
 		if err := checkGlob(g); err != nil {
 			return nil, err
 		}
+		if strings.Contains(g, "*") {
+			stars += len(g)
+		}
+	}
+	if stars > maxStarBytes {
+		return nil, fmt.Errorf("the alternatives with * have %d bytes in all, expected no more than %d", stars, maxStarBytes)
 	}
 	return globs, nil
 }
 
 // expandBraces replaces the first braces by each of their alternatives, and goes on with what that gives.
 func expandBraces(pattern string) ([]string, error) {
-	done, todo := []string(nil), []string{pattern}
+	done, todo, bytes := []string(nil), []string{pattern}, len(pattern)
 	for len(todo) > 0 {
 		p := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
@@ -41,8 +53,15 @@ func expandBraces(pattern string) ([]string, error) {
 			done = append(done, p)
 			continue
 		}
-		if len(done)+len(todo)+len(alternatives) > maxAlternatives {
-			return nil, errors.New("too many alternatives in the pattern")
+		if n := len(done) + len(todo) + len(alternatives); n > maxAlternatives {
+			return nil, fmt.Errorf("pattern with %d alternatives or more, expected no more than %d", n, maxAlternatives)
+		}
+		bytes -= len(p)
+		for _, a := range alternatives {
+			bytes += open + len(a) + len(p) - end
+		}
+		if bytes > maxGlobBytes {
+			return nil, fmt.Errorf("the alternatives of the pattern have %d bytes in all or more, expected no more than %d", bytes, maxGlobBytes)
 		}
 		for i := len(alternatives) - 1; i >= 0; i-- {
 			todo = append(todo, p[:open]+alternatives[i]+p[end:])

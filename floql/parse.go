@@ -13,7 +13,8 @@ import (
 const (
 	maxText   = 64 << 10
 	maxStages = 100
-	maxDepth  = 8 // of queries in joins
+	maxNested = 1000 // stages of a query and of all queries in it
+	maxDepth  = 8    // of queries in joins
 )
 
 // Query is a parsed query. It does not change, and can be used by many at once.
@@ -103,7 +104,8 @@ func invalidUTF8(text string) int {
 
 type reader struct {
 	lexer
-	depth int
+	depth  int
+	stages int // of all queries so far
 }
 
 func (p *reader) query() *Query {
@@ -121,6 +123,9 @@ func (p *reader) query() *Query {
 	for p.err == nil && p.eat("|") {
 		if p.space(); len(q.stages) == maxStages {
 			p.fail(p.pos, "found more than %d stages", maxStages)
+		}
+		if p.stages++; p.stages > maxNested {
+			p.fail(p.pos, "found more than %d stages in the query and those in it", maxNested)
 		}
 		q.stages = append(q.stages, p.stage())
 	}

@@ -3,6 +3,7 @@ package floql
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 
@@ -89,7 +90,7 @@ func (p *Partial) Plan() []byte {
 
 // Series returns what adds points of a series, which it keeps nothing of. It counts as a series as soon as it has a point.
 //
-// Errors: *LimitError.
+// Errors: *LimitError; *StageError if the stages before the aggregation cost too much for the strings of the series.
 func (p *Partial) Series(s *Series) (*PartialSeries, error) {
 	t, err := p.table.Series(groupID(s, &p.plan.by), tagsID(s.Tags))
 	if err != nil {
@@ -97,7 +98,10 @@ func (p *Partial) Series(s *Series) (*PartialSeries, error) {
 	}
 	ps := &PartialSeries{p: p, s: t}
 	if len(p.plan.first) > 0 {
-		ps.pipe = newPipe(s, p.plan.first)
+		var failed int
+		if ps.pipe, failed, err = newPipe(s, p.plan.first); err != nil {
+			return nil, &StageError{failed, err.Error()}
+		}
 	}
 	return ps, nil
 }
@@ -105,8 +109,7 @@ func (p *Partial) Series(s *Series) (*PartialSeries, error) {
 // Bytes returns the memory that the states take.
 func (p *Partial) Bytes() int64 { return p.table.Bytes() }
 
-// Computes reports whether points go through stages before they are aggregated, expressions perhaps, at up to a µs for each: who adds them looks the more
-// often whether somebody still waits.
+// Computes reports whether points go through stages before they are aggregated, expressions perhaps. See PartialSeries.AtOnce.
 func (p *Partial) Computes() bool { return len(p.plan.first) > 0 }
 
 // StageError says that a stage before the aggregation has failed for a point. Who adds points elsewhere hands it on to the query, which knows where in its
@@ -139,6 +142,14 @@ type PartialSeries struct {
 	p    *Partial
 	s    *agg.Series
 	pipe *pipe // nil if points are added as they are
+}
+
+// AtOnce returns how many points Add should be given between two looks at whether the query has ended: up to a few milliseconds of work.
+func (s *PartialSeries) AtOnce() int {
+	if s.pipe == nil {
+		return math.MaxInt
+	}
+	return s.pipe.atOnce
 }
 
 // Add adds points: finite values, in the order of their times, which are later than those of the calls before. It keeps neither slice. Points outside of

@@ -96,19 +96,39 @@ func (r *run) hint(q *Query) {
 
 // pipe is the state of the first steps for one series.
 type pipe struct {
-	apply []pointFunc
-	keeps int64 // how many points the steps remember at most
-	seen  int64
-	grew  int64 // points since grown was asked
+	apply  []pointFunc
+	keeps  []int64 // how many points each step remembers at most, if those are not a few
+	seen   int64
+	bytes  int64 // of memory that were not told yet
+	atOnce int   // points between two looks at ctx
 }
 
-func newPipe(s *Series, steps []step) *pipe {
-	p := new(pipe)
-	for _, st := range steps {
+// What a step takes in memory for each series: its state, and the machine that runs an expression.
+const (
+	stepBytes    = 200
+	machineBytes = 1500
+)
+
+// newPipe returns the pipe of a series, or an error and the step that it is about.
+func newPipe(s *Series, steps []step) (_ *pipe, failed int, err error) {
+	p := &pipe{bytes: stepBytes}
+	cost := int64(0)
+	for i, st := range steps {
+		cost = sum(cost, st.stage.cost(s))
+		if err := checkCost(cost, s); err != nil {
+			return nil, i, err
+		}
 		p.apply = append(p.apply, st.points(s))
-		p.keeps += st.stage.keeps()
+		p.bytes += stepBytes
+		if e := st.stage.expression(); e != nil {
+			p.bytes += machineBytes + s.bytes()
+		}
+		if n := st.stage.keeps(); n > 0 {
+			p.keeps = append(p.keeps, n)
+		}
 	}
-	return p
+	p.atOnce = atOnce(cost)
+	return p, 0, nil
 }
 
 // keeps returns how many points of a series a stage remembers at most, if those are not a few.
@@ -121,8 +141,10 @@ func (s *stage) keeps() int64 {
 
 // run takes points through the steps. If one fails it returns which.
 func (p *pipe) run(times []int64, values []float64) (_ []int64, _ []float64, failed int, err error) {
-	more := min(int64(len(times)), p.keeps-p.seen)
-	p.seen, p.grew = p.seen+more, p.grew+more
+	for _, keeps := range p.keeps {
+		p.bytes += 8 * max(min(int64(len(times)), keeps-p.seen), 0)
+	}
+	p.seen += int64(len(times))
 	for i, apply := range p.apply {
 		if times, values, err = apply(times, values); err != nil {
 			return nil, nil, i, err
@@ -133,8 +155,8 @@ func (p *pipe) run(times []int64, values []float64) (_ []int64, _ []float64, fai
 
 // grown returns by how many bytes the state has grown.
 func (p *pipe) grown() int64 {
-	n := 8 * p.grew
-	p.grew = 0
+	n := p.bytes
+	p.bytes = 0
 	return n
 }
 
@@ -152,8 +174,11 @@ func (r *run) stream(in *input, to func(*Series, []int64, []float64) error) erro
 		times, values := c.Times, c.Values
 		p, series := pipes[c.Series], int64(0)
 		if p == nil {
-			p, series = newPipe(c.Series, in.points), 1
-			pipes[c.Series] = p
+			failed := 0
+			if p, failed, err = newPipe(c.Series, in.points); err != nil {
+				return in.points[failed].failed(err)
+			}
+			pipes[c.Series], series = p, 1
 		}
 		if err := r.count(int64(len(times)), series); err != nil {
 			return err
@@ -193,7 +218,7 @@ func (r *run) through(steps []step, p *pipe, times []int64, values []float64) ([
 	times, values, err := r.chunked(func(t []int64, v []float64) (_ []int64, _ []float64, err error) {
 		t, v, failed, err = p.run(t, v)
 		return t, v, err
-	}, times, values)
+	}, p.atOnce, times, values)
 	if err != nil {
 		return nil, nil, steps[failed].failed(err)
 	}

@@ -82,7 +82,7 @@ func (r *run) finish(p *Partial, w *agg.Windows, f *frame) error {
 	return r.limits.CheckSeries(int64(len(f.series)))
 }
 
-func (s *frameSeries) bytes() int64 { return int64(16*len(s.times)) + 100 }
+func (s *frameSeries) bytes() int64 { return int64(16*len(s.times)) + 100 + s.Series.bytes() }
 
 func (f *frame) bytes() (n int64) {
 	for _, s := range f.series {

@@ -45,7 +45,7 @@ func (q *Query) Eval(ctx context.Context, src Source, opts Options) (*Result, er
 		ctx, cancel = context.WithTimeoutCause(ctx, limits.Time, late)
 		defer cancel()
 	}
-	r := &run{ctx: ctx, src: src, now: opts.Now.UnixMilli(), limits: limits}
+	r := &run{ctx: ctx, src: src, now: max(min(opts.Now.UnixMilli(), agg.MaxTime), -agg.MaxTime), limits: limits}
 	f, err := r.query(q, hour)
 	if err == nil {
 		err = ctx.Err()
@@ -110,6 +110,9 @@ func (r *run) query(q *Query, inherited timeRange) (*frame, error) {
 		}
 		f.rng.From = from
 	}
+	if from := f.rng.From - q.plan.shift; from < -2*agg.MaxTime {
+		return nil, errorAt(q.text, 0, "the query reads from %d ms on, expected no earlier than %d ms", from, -2*agg.MaxTime)
+	}
 	rest, err := r.read(q, f)
 	if err != nil {
 		return nil, err
@@ -143,8 +146,12 @@ func (r *run) step(s *step, f *frame) error {
 func (r *run) pointWise(s *step, f *frame) (err error) {
 	r.bytes -= f.bytes()
 	for _, fs := range f.series {
+		cost := s.stage.cost(&fs.Series)
+		if err = checkCost(cost, &fs.Series); err != nil {
+			return s.failed(err)
+		}
 		apply := s.points(&fs.Series)
-		if fs.times, fs.values, err = r.chunked(apply, fs.times, fs.values); err != nil {
+		if fs.times, fs.values, err = r.chunked(apply, atOnce(cost), fs.times, fs.values); err != nil {
 			return s.failed(err)
 		}
 	}
@@ -164,17 +171,17 @@ func (s *step) failed(err error) error {
 	return errorAt(s.stage.text, s.stage.args[0].offset, "%v", err)
 }
 
-// chunk is how many points are looked at between two looks at ctx: a few ms, at the speed of the slowest expressions.
+// chunk is how many points are looked at, at most, between two looks at ctx.
 const chunk = 4096
 
-// chunked applies a function to points, in chunks.
-func (r *run) chunked(apply pointFunc, times []int64, values []float64) ([]int64, []float64, error) {
+// chunked applies a function to points, so many at once.
+func (r *run) chunked(apply pointFunc, atOnce int, times []int64, values []float64) ([]int64, []float64, error) {
 	n := 0
-	for from := 0; from < len(times); from += chunk {
+	for from := 0; from < len(times); from += atOnce {
 		if err := r.ctx.Err(); err != nil {
 			return nil, nil, err
 		}
-		to := min(from+chunk, len(times))
+		to := min(from+atOnce, len(times))
 		t, v, err := apply(times[from:to], values[from:to])
 		if err != nil {
 			return nil, nil, err

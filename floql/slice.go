@@ -75,7 +75,19 @@ func (s *Slice) Read(ctx context.Context, sel Selection) iter.Seq2[Column, error
 			}
 			from, _ := slices.BinarySearch(p.times, sel.From-sel.LookBack)
 			to, _ := slices.BinarySearch(p.times, sel.To)
-			if from < to && sel.Selects(&p.series) && !yield(Column{&p.series, p.times[from:to], p.values[from:to]}, nil) {
+			if from == to {
+				continue
+			}
+			// A filter may take milliseconds for a long value.
+			selected := true
+			for i := 0; i < len(sel.Filters) && selected; i++ {
+				if err := ctx.Err(); err != nil {
+					yield(Column{}, err)
+					return
+				}
+				selected = sel.Filters[i].Matches(p.series.Tag(sel.Filters[i].Tag))
+			}
+			if selected && sel.selectsField(p.series.Field) && !yield(Column{&p.series, p.times[from:to], p.values[from:to]}, nil) {
 				return
 			}
 		}
@@ -84,7 +96,7 @@ func (s *Slice) Read(ctx context.Context, sel Selection) iter.Seq2[Column, error
 
 // Selects reports whether the filters and fields of a selection have a series.
 func (s *Selection) Selects(series *Series) bool {
-	if len(s.Fields) > 0 && !slices.Contains(s.Fields, series.Field) {
+	if !s.selectsField(series.Field) {
 		return false
 	}
 	for i := range s.Filters {
@@ -93,6 +105,10 @@ func (s *Selection) Selects(series *Series) bool {
 		}
 	}
 	return true
+}
+
+func (s *Selection) selectsField(field string) bool {
+	return len(s.Fields) == 0 || slices.Contains(s.Fields, field)
 }
 
 // Tag returns the value of a tag, "" if the series has it not.

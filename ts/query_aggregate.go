@@ -115,13 +115,6 @@ func (a *aggregation) grown() {
 	}
 }
 
-// computeAtOnce is how many points go through expressions between two looks at whether somebody still waits, and as how many each counts that does: a few
-// milliseconds, at the speed of the slowest.
-const (
-	computeAtOnce = 4096
-	computeWeight = maxUnseen / computeAtOnce
-)
-
 // points adds the points of the scan.
 func (a *aggregation) points() error {
 	return a.run(frontOf(math.MinInt64), func(at spot, times []int64, values []float64) error {
@@ -137,14 +130,15 @@ func (a *aggregation) points() error {
 	})
 }
 
-// compute adds points that go through expressions first.
+// compute adds points that go through expressions first, which may cost so much that it looks after every point whether the query has ended.
 func (a *aggregation) compute(to *floql.PartialSeries, times []int64, values []float64) error {
 	for len(times) > 0 {
-		n := min(len(times), computeAtOnce)
+		atOnce := to.AtOnce()
+		n := min(len(times), atOnce)
 		if err := to.Add(times[:n], values[:n]); err != nil {
 			return err
 		}
-		if err := a.ended(n * computeWeight); err != nil {
+		if err := a.ended((maxUnseen*n + atOnce - 1) / atOnce); err != nil {
 			return err
 		}
 		times, values = times[n:], values[n:]

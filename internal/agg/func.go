@@ -74,27 +74,53 @@ type block struct {
 
 // group is the states of all panes of what is aggregated together. Panes without points take no memory, but those that share a block.
 type group struct {
-	blocks []block // by number
+	blocks []block // by number, unless there is an index
 	latest int     // the block used last
+	// index has the places of all blocks, by number, since one came that is not behind all others: to insert each where it belongs
+	// would take the square of their number.
+	index map[int64]int
 }
 
-// find returns the block with a number, or where it belongs.
+// find returns the block with a number, or false.
 func (g *group) find(number int64) (int, bool) {
 	if i := g.latest; i < len(g.blocks) && g.blocks[i].number == number {
 		return i, true
 	}
-	if n := len(g.blocks); n == 0 || g.blocks[n-1].number < number {
-		return n, false
+	if n := len(g.blocks); g.index == nil && (n == 0 || g.blocks[n-1].number < number) {
+		return 0, false
 	}
-	i, found := slices.BinarySearchFunc(g.blocks, number, func(b block, number int64) int { return cmp.Compare(b.number, number) })
+	i, found := g.index[number]
+	if g.index == nil {
+		i, found = slices.BinarySearchFunc(g.blocks, number, block.compare)
+	}
 	if found {
 		g.latest = i
 	}
 	return i, found
 }
 
-// insert puts a block where find said.
-func (g *group) insert(i int, b block) {
-	g.blocks = slices.Insert(g.blocks, i, b)
-	g.latest = i
+func (b block) compare(number int64) int { return cmp.Compare(b.number, number) }
+
+// add adds a block that find has not found, and returns its place.
+func (g *group) add(b block) int {
+	g.latest = len(g.blocks)
+	if g.index == nil && g.latest > 0 && g.blocks[g.latest-1].number > b.number {
+		g.index = make(map[int64]int)
+		for i := range g.blocks {
+			g.index[g.blocks[i].number] = i
+		}
+	}
+	if g.index != nil {
+		g.index[b.number] = g.latest
+	}
+	g.blocks = append(g.blocks, b)
+	return g.latest
+}
+
+// sort puts the blocks into their order.
+func (g *group) sort() {
+	if g.index != nil {
+		slices.SortFunc(g.blocks, func(a, b block) int { return a.compare(b.number) })
+		g.index, g.latest = nil, 0
+	}
 }

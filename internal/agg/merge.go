@@ -77,6 +77,7 @@ func (s state) ready(stop func() error) error {
 // states goes over the states that are not empty, by pane.
 func (g *group) states() func(yield func(int64, state) bool) {
 	return func(yield func(int64, state) bool) {
+		g.sort()
 		for _, b := range g.blocks {
 			for i := range blockLen {
 				if !b.column.empty(i) && !yield(b.number*blockLen+int64(i), state{b.column, i}) {
@@ -243,14 +244,17 @@ func (t *Table) Finish(groupID string, w *Windows, stop func() error) (times []i
 		}
 		return times, values, nil
 	}
-	buckets, err := t.buckets(g, w)
+	buckets, err := t.buckets(g, w, stop)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, bucket := range buckets {
 		start, first, end := w.Bucket(bucket)
-		s := t.slide(g, first, end)
-		if err := cmp.Or(stop(), s.ready(stop)); err != nil {
+		s, err := t.slide(g, first, end, stop)
+		if err == nil {
+			err = s.ready(stop)
+		}
+		if err != nil {
 			return nil, nil, err
 		}
 		if v, ok := s.column.final(0); ok {
@@ -260,37 +264,55 @@ func (t *Table) Finish(groupID string, w *Windows, stop func() error) (times []i
 	return times, values, nil
 }
 
-// buckets returns which buckets of a group have points.
-func (t *Table) buckets(g *group, w *Windows) (found []int64, err error) {
+// bucketRun is how many buckets are listed between two questions whether to stop.
+const bucketRun = 1 << 12
+
+// buckets returns which buckets of a group have points. A single point may be in as many as there are.
+func (t *Table) buckets(g *group, w *Windows, stop func() error) (found []int64, err error) {
 	next := int64(0)
 	for pane := range g.states() {
 		first, end := w.containing(pane)
-		for b := max(first, next); b < end && err == nil; b++ {
+		for b := max(first, next); b < end; b++ {
+			if len(found)%bucketRun == 0 {
+				err = stop()
+			}
+			if err = cmp.Or(err, t.grow(bucketBytes)); err != nil {
+				return nil, err
+			}
 			found = append(found, b)
-			err = t.grow(bucketBytes)
 		}
 		next = max(next, end)
 	}
-	return found, err
+	return found, nil
 }
 
-// slide merges the panes of a bucket, one of which has points.
-func (t *Table) slide(g *group, first, end int64) state {
-	all := funcs[t.plan.Func].column(t.plan.Func, t.plan.P)
+// slide merges the panes of a bucket, one of which has points. What it merges counts as memory while it does.
+func (t *Table) slide(g *group, first, end int64, stop func() error) (state, error) {
+	all, held := funcs[t.plan.Func].column(t.plan.Func, t.plan.P), int64(0)
+	defer func() { t.bytes -= held }()
 	for _, b := range g.between(first, end) {
+		if err := stop(); err != nil {
+			return state{}, err
+		}
 		for i := range blockLen {
 			pane := b.number*blockLen + int64(i)
 			if pane < first || pane >= end || b.column.empty(i) {
 				continue
 			}
 			all.merge(0, b.column, i)
+			n := all.bytes(0) - held
+			held += n
+			if err := t.grow(n); err != nil {
+				return state{}, err
+			}
 		}
 	}
-	return state{all, 0}
+	return state{all, 0}, nil
 }
 
 // between returns the blocks that have a pane of those given, the last excluded.
 func (g *group) between(first, end int64) []block {
+	g.sort()
 	i, _ := slices.BinarySearchFunc(g.blocks, floorDiv(first, blockLen), func(b block, number int64) int { return cmpBool(b.number < number) })
 	j, _ := slices.BinarySearchFunc(g.blocks, floorDiv(end-1, blockLen), func(b block, number int64) int { return cmpBool(b.number <= number) })
 	return g.blocks[i:max(i, j)]

@@ -69,7 +69,7 @@ type Table struct {
 // Memory that is not counted in states, roughly: of a group, a block, a series, and what comes of a bucket.
 const (
 	groupBytes  = 160
-	blockBytes  = 64
+	blockBytes  = 96 // with its place in an index
 	seriesBytes = 160
 	bucketBytes = 24 // of a sliding window: its number, time and value
 )
@@ -106,7 +106,7 @@ func (t *Table) Series(groupID, key string) (*Series, error) {
 		s.counter = new(counter)
 		t.open = append(t.open, s)
 	}
-	return s, t.grow(seriesBytes)
+	return s, t.grow(seriesBytes + int64(len(key)))
 }
 
 func (t *Table) group(id string) *group {
@@ -255,7 +255,7 @@ func (t *Table) state(g *group, pane int64) (column, int) {
 	i, found := g.find(number)
 	if !found {
 		f := &funcs[t.plan.Func]
-		g.insert(i, block{number, f.column(t.plan.Func, t.plan.P)})
+		i = g.add(block{number, f.column(t.plan.Func, t.plan.P)})
 		t.bytes += blockBytes + blockLen*f.bytes
 	}
 	return g.blocks[i].column, int(pane - number*blockLen)
