@@ -1,6 +1,7 @@
 package ts
 
 import (
+	"errors"
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
@@ -22,8 +23,10 @@ type batch struct {
 	byKey        map[string]int32
 	rows         []batchRow
 	values       []batchValue
-	shards       int // of the node if the namespace is spread, else 0
-	pending      int // rows that are neither written nor refused
+	fieldsBefore int        // fields of its measurement before the point that was begun last
+	held         *line.Line // read, for the next batch: this one has no room for its fields; valid until the scanner moves
+	shards       int        // of the node if the namespace is spread, else 0
+	pending      int        // rows that are neither written nor refused
 
 	result  *Result
 	encoder points.Encoder
@@ -72,7 +75,7 @@ func (s *Store) newBatch(result *Result) *batch {
 	if b == nil {
 		b = &batch{store: s, byName: make(map[string]int), byKey: make(map[string]int32)}
 	}
-	b.result, b.now = result, time.Now().UnixMilli()
+	b.result, b.now, b.held = result, time.Now().UnixMilli(), nil
 	return b
 }
 
@@ -145,12 +148,23 @@ func (m *batchMeasurement) field(name []byte, kind FieldType, guess int) (uint16
 		return 0, err
 	}
 	if len(m.fields) == MaxFields {
-		return 0, tooManyFieldsError(m.name, string(name))
+		return 0, &fullError{tooManyFieldsError(m.name, string(name))}
 	}
 	n := uint16(len(m.fields))
 	m.fields = append(m.fields, field{string(name), kind})
 	m.numbers[string(name)] = n
 	return n, nil
+}
+
+// fullError says that the batch has no room for the fields of a point. The measurement may have: other points of the batch may be refused.
+type fullError struct{ error }
+
+func (e *fullError) Unwrap() error { return e.error }
+
+// full reports whether a point is refused only because of the points before it in the batch.
+func (b *batch) full(err error) bool {
+	_, full := errors.AsType[*fullError](err)
+	return full && b.pending > 0
 }
 
 func tooManyFieldsError(measurement, name string) error {
@@ -166,6 +180,7 @@ func (b *batch) begin(at int, series int32, time int64) error {
 		return engine.Errorf(ErrInvalid, "ts: time %d ms is out of range", time)
 	}
 	b.rows = append(b.rows, batchRow{series: series, at: at, time: time, from: int32(len(b.values))})
+	b.fieldsBefore = len(b.measurements[b.series[series].measurement].fields)
 	return nil
 }
 
@@ -175,9 +190,14 @@ const (
 	maxTime = points.MaxTime
 )
 
-// abandon takes the point that was begun back.
+// abandon takes back the point that was begun, with the fields that it added: they must not use up the room of others.
 func (b *batch) abandon() {
 	last := len(b.rows) - 1
+	m := &b.measurements[b.series[b.rows[last].series].measurement]
+	for _, f := range m.fields[b.fieldsBefore:] {
+		delete(m.numbers, f.name)
+	}
+	m.fields = m.fields[:b.fieldsBefore]
 	b.values = b.values[:b.rows[last].from]
 	b.rows = b.rows[:last]
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -232,5 +233,126 @@ func TestSealedAlike(t *testing.T) {
 		} else if got != first {
 			t.Error("the same points are others when they come in another order")
 		}
+	}
+}
+
+// TestTransactionIsWhole: a transaction at the limits of one write stores every point of it; one beyond a limit is refused, and stores nothing.
+func TestTransactionIsWhole(t *testing.T) {
+	many := func(n int, of func(i int) ts.Point) []ts.Point {
+		all := make([]ts.Point, n)
+		for i := range all {
+			all[i] = of(i)
+		}
+		return all
+	}
+	named := func(i int) ts.Point {
+		p := point("a", 0, float64(i))
+		p.Measurement = fmt.Sprint("m", i)
+		return p
+	}
+	wide := func(i int) ts.Point { // 64 values, so that 1,024 of them are as many as a write holds
+		p := point("a", int64(i)*second, 0)
+		for f := range 64 {
+			p.Fields[fmt.Sprint("f", f)] = math.Sqrt(float64(i*64 + f))
+		}
+		delete(p.Fields, "value")
+		return p
+	}
+	fields := func(n int) []ts.Point {
+		p := point("a", 0, 0)
+		for f := range n - 1 {
+			p.Fields[fmt.Sprint("f", f)] = float64(f)
+		}
+		return []ts.Point{p}
+	}
+	for name, kind := range map[string]struct {
+		limit int
+		make  func(n int) []ts.Point
+	}{
+		"measurements": {1000, func(n int) []ts.Point { return many(n, named) }},
+		"series": {1000, func(n int) []ts.Point {
+			return many(n, func(i int) ts.Point { return point(fmt.Sprint("h", i), 0, 1) })
+		}},
+		"days":   {1024, func(n int) []ts.Point { return many(n, func(i int) ts.Point { return point("a", -int64(i)*day, 1) }) }},
+		"points": {1024, func(n int) []ts.Point { return many(n, wide) }},
+		"fields": {ts.MaxFields, fields},
+		"bytes": {1 << 16, func(n int) []ts.Point { // points that do not pack
+			rng := rand.New(rand.NewPCG(1, 1))
+			return many(n, func(i int) ts.Point {
+				return point(fmt.Sprint("h", i%1000), -rng.Int64N(1000*day), math.Float64frombits(rng.Uint64()>>2|1<<52))
+			})
+		}},
+	} {
+		for _, d := range []int{-1, 0, 1} {
+			t.Run(fmt.Sprint(name, "=", kind.limit+d), func(t *testing.T) {
+				points := kind.make(kind.limit + d)
+				values := 0
+				for _, p := range points {
+					values += len(p.Fields)
+				}
+				r := newRig(t, 1)
+				_, err := r.Txn("n").Do(ts.WriteOp(points...)).Commit(t.Context())
+				if d > 0 && !errors.Is(err, ts.ErrInvalid) || d <= 0 && err != nil {
+					t.Errorf("Commit = %v", err)
+				}
+				want := values
+				if d > 0 {
+					want = 0
+				}
+				if n := len(ts.Contents(r, 0, 0, 0)); n != want {
+					t.Errorf("the transaction has stored %d values, want %d", n, want)
+				}
+				alone := newRig(t, 1)
+				result, err := storeOf(alone, "n").Write(t.Context(), points...)
+				refused := name == "fields" && d > 0
+				if (err != nil) != refused || result.Written+result.Refused != len(points) || result.Refused > 0 != refused {
+					t.Errorf("Write = %+v, %v", result, err)
+				}
+				if refused {
+					values = 0
+				}
+				if n := len(ts.Contents(alone, 0, 0, 0)); n != values {
+					t.Errorf("Write has stored %d values, want %d", n, values)
+				}
+			})
+		}
+	}
+}
+
+// TestOneLineOfTooManyFields: a point of more fields than a measurement can have is refused alone, wherever it stands among others.
+func TestOneLineOfTooManyFields(t *testing.T) {
+	line := func(fields int, prefix string, at int) string {
+		var b strings.Builder
+		b.WriteString("cpu,host=a ")
+		for f := range fields {
+			fmt.Fprintf(&b, "%s%d=%d,", prefix, f, f)
+		}
+		return fmt.Sprintf("%s %d\n", strings.TrimSuffix(b.String(), ","), rig.Epoch+int64(at))
+	}
+	r := newRig(t, 1)
+	s := storeOf(r, "n")
+	result, err := s.WriteLine(t.Context(), strings.NewReader(line(5, "a", 0)+line(1100, "b", 1)+line(5, "c", 2)), ts.Milliseconds)
+	if err != nil || result.Written != 2 || result.Refused != 1 || len(result.Errors) != 1 || result.Errors[0].At != 2 || !strings.Contains(result.Errors[0].Err.Error(), "1024 fields") {
+		t.Errorf("WriteLine = %+v, %v, want line 2 refused", result, err)
+	}
+	// Points that the shard refuses leave the room of their fields to those behind them.
+	old := ts.Retention{RawTTL: time.Hour}
+	if err := s.SetRetention(t.Context(), "cpu", old); err != nil {
+		t.Fatal(err)
+	}
+	result, err = s.WriteLine(t.Context(), strings.NewReader(line(1000, "old", -int(2*hour))+line(1000, "new", 3)), ts.Milliseconds)
+	if err != nil || result.Written != 1 || result.Refused != 1 || len(result.Errors) != 1 || result.Errors[0].At != 1 {
+		t.Errorf("WriteLine = %+v, %v, want line 1 refused", result, err)
+	}
+	wide := func(prefix string, millis int64) ts.Point {
+		p := point("a", millis, 1)
+		for f := range 1000 {
+			p.Fields[fmt.Sprint(prefix, f)] = 1
+		}
+		return p
+	}
+	got, err := s.Write(t.Context(), wide("older", -2*hour), wide("new", 4))
+	if err == nil || got.Written != 1 || got.Refused != 1 || got.Errors[0].At != 0 {
+		t.Errorf("Write = %+v, %v, want the first point refused", got, err)
 	}
 }

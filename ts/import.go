@@ -71,15 +71,20 @@ func (s *Store) WriteLine(ctx context.Context, r io.Reader, precision Precision)
 // fill adds lines until the batch is large enough. It returns whether all have been read.
 func (b *batch) fill(scanner *line.Scanner) (end bool, err error) {
 	for len(b.values) < importValues {
-		l, err := scanner.Next()
-		if err != nil {
-			if end, err = b.refuseLine(err); end || err != nil {
-				return end, err
+		l := b.held
+		if b.held = nil; l == nil {
+			if l, err = scanner.Next(); err != nil {
+				if end, err = b.refuseLine(err); end || err != nil {
+					return end, err
+				}
+				continue
 			}
-			continue
+			b.result.Strings += l.Strings
 		}
-		b.result.Strings += l.Strings
-		if err := b.addLine(l); err != nil {
+		if err := b.addLine(l); b.full(err) {
+			b.held = l
+			return false, nil
+		} else if err != nil {
 			b.refuse(l.Number, err)
 		}
 	}

@@ -43,10 +43,11 @@ func writeOp(all []Point) engine.Op {
 		s.hash, s.fingerprint = s.tags.identity()
 	}
 	plans := b.planAll()
-	for _, sec := range plans[0].sections {
-		if sec.closed {
-			return engine.Op{Err: engine.Errorf(ErrInvalid, "ts: %d points of %d series are too many for a transaction", len(all), len(b.series))}
-		}
+	if p := plans[0]; p.left > 0 {
+		return engine.Op{Err: engine.Errorf(ErrInvalid,
+			"ts: a transaction of %d points, %d values, %d series and %d measurements exceeds what one write holds by %d points: "+
+				"the limits are %d values, %d series and %d measurements, of each measurement %d days",
+			len(all), len(b.values), len(b.series), len(b.measurements), p.left, maxBatch, maxNewSeries, maxSections, maxPartitions)}
 	}
 	first := &b.series[b.rows[0].series]
 	route := routeOf(b.measurements[first.measurement].name, first.tags)

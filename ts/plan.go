@@ -17,6 +17,7 @@ type plan struct {
 	fresh    int // series that it defines
 	tags     int // and their tags
 	values   int
+	left     int // points for which there was no room
 }
 
 // planSection is what a plan has of a measurement.
@@ -61,12 +62,14 @@ func (b *batch) planAll() []*plan {
 	return plans
 }
 
+// add adds a point, or counts it as left for the next plan.
 func (p *plan) add(b *batch, i int32) {
 	r := &b.rows[i]
 	s := &b.series[r.series]
 	sec := p.byName[s.measurement]
 	if sec == nil {
 		if len(p.sections) == maxSections {
+			p.left++
 			return
 		}
 		sec = &planSection{measurement: s.measurement, partitions: make(map[int64]bool), partition: minTime - 1}
@@ -75,6 +78,7 @@ func (p *plan) add(b *batch, i int32) {
 	}
 	if sec.closed || !p.fits(b, sec, r, s) {
 		sec.closed = true
+		p.left++
 		return
 	}
 	part := &sec.known

@@ -68,7 +68,15 @@ func (s *Store) Write(ctx context.Context, points ...Point) (Result, error) {
 	b := s.newBatch(&result)
 	defer b.release()
 	for i := range points {
-		if err := b.addPoint(i, &points[i]); err != nil {
+		err := b.addPoint(i, &points[i])
+		if b.full(err) {
+			if err := b.flush(ctx); err != nil {
+				return result, err
+			}
+			b.reset()
+			err = b.addPoint(i, &points[i])
+		}
+		if err != nil {
 			b.refuse(i, err)
 		}
 		if len(b.values) >= maxBatch {
