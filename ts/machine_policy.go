@@ -3,6 +3,7 @@ package ts
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
@@ -149,7 +150,7 @@ func (o *open) close(tx *engine.Tx, before *policy) {
 	}
 	cut := before.oldest(tx.Now())
 	if o.content.kept = max(o.content.kept, cut); o.content.oldest < cut {
-		o.content.closed = append(o.content.closed, closing{cut, uint64(tx.LSN())})
+		o.content.closed = append(o.content.closed, closing{cut, uint64(tx.LSN()), before.next})
 	}
 }
 
@@ -183,6 +184,7 @@ func (m *machine) usePolicy(tx *engine.Tx, c policyCommand) {
 func bucketOf(at, every int64) int64 { return floorDiv(at, every) * every }
 
 func (m *machine) dropTier(tx *engine.Tx, o *open, id tierID) {
+	o.content.lost = slices.DeleteFunc(o.content.lost, func(l lost) bool { return l.tier == id })
 	for _, kind := range []byte{rowPartition, rowPage, rowDirty} {
 		prefix := tierKey(nil, kind, o.inc, id)
 		tx.DeleteRange(prefix, key.PrefixEnd(prefix))
@@ -262,50 +264,54 @@ func (m *machine) OnTimer(tx *engine.Tx, token []byte) {
 	}
 	m.touch(tx, o)
 	o.content.timer = 0
-	done := m.expire(tx, o, rawTier, o.policy.rawTTL, o.partition)
+	m.expireRaw(tx, o)
 	for i := range o.policy.tiers {
-		t := &o.policy.tiers[i]
-		done = done && m.expire(tx, o, t.id, t.ttl, t.partition(o.partition))
-	}
-	if !done {
-		o.content.timer = tx.Now()
-		tx.Schedule(o.content.timer, token)
-		m.saveContent(tx, o)
-		return
+		if t := &o.policy.tiers[i]; t.ttl > 0 {
+			m.expire(tx, o, t.id, floorDiv(tx.Now()-t.ttl, t.partition(o.partition)))
+		}
 	}
 	m.armRetention(tx, o)
 }
 
-// expire removes the partitions of a tier that end before what is kept begins. It returns false if the command is full before all are gone.
-func (m *machine) expire(tx *engine.Tx, o *open, id tierID, ttl, length int64) (done bool) {
-	if ttl == 0 {
-		return true
+// expireRaw removes partitions of points that are too old, but for those that a rollup is still to be made of.
+func (m *machine) expireRaw(tx *engine.Tx, o *open) {
+	if o.policy.rawTTL == 0 {
+		return
 	}
-	cut := floorDiv(tx.Now()-ttl, length)
+	floor := must(o.neededFrom(tx.Now(), func(lower, upper []byte) (*engine.Iter, error) { return tx.Iter(lower, upper), nil }))
+	last, some := m.expire(tx, o, rawTier, floorDiv(floor, o.partition))
+	if !some {
+		return
+	}
+	o.content.oldest = max(o.content.oldest, min(floorDiv(floor, o.partition)*o.partition, o.content.newest))
+	for i := range o.policy.tiers {
+		o.content.lose(&o.policy.tiers[i], (last+1)*o.partition)
+	}
+}
+
+// expire removes the partitions of a tier before one, and returns the last of them, and whether there were any.
+func (m *machine) expire(tx *engine.Tx, o *open, id tierID, cut int64) (last int64, some bool) {
 	first := tierKey(nil, rowPartition, o.inc, id)
-	last := partKey(nil, rowPartition, o.inc, id, cut)
-	it := tx.Iter(first, last)
-	points, some := int64(0), false
+	end := partKey(nil, rowPartition, o.inc, id, cut)
+	it := tx.Iter(first, end)
+	points := int64(0)
 	for ok := it.First(); ok; ok = it.Next() {
-		some = true
+		last, some = partitionOf(it.Key()), true
 		points += must(decodePartition(it.Value())).points
 	}
 	if err := it.Close(); err != nil {
 		panic(err)
 	}
 	if !some {
-		return true
+		return 0, false
 	}
-	tx.DeleteRange(first, last)
+	tx.DeleteRange(first, end)
 	tx.DeleteRange(tierKey(nil, rowPage, o.inc, id), partKey(nil, rowPage, o.inc, id, cut))
 	o.content.points -= points
 	tx.Count(countPoints, -points)
 	o.content.shape, o.content.expired = uint64(tx.LSN()), uint64(tx.LSN())
-	if id == rawTier {
-		o.content.oldest = max(o.content.oldest, min(cut*length, o.content.newest))
-	}
 	tx.Notify(tendTopic(), -1)
-	return true
+	return last, true
 }
 
 func (m *machine) setLimit(tx *engine.Tx, body []byte) error {

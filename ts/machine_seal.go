@@ -110,10 +110,12 @@ func (m *machine) seal(tx *engine.Tx, body []byte) error {
 	if s.upTo == c.last {
 		c.blocks.since = 0
 	}
+	c.blocks.sealed(s.upTo, c.last)
 	m.addUnsealed(tx, -s.bytes)
 	for _, d := range s.dirty {
 		m.markDirty(tx, o, d.tier, d.from, d.until)
 	}
+	m.expireRaw(tx, o)
 	m.saveContent(tx, o)
 	return nil
 }
@@ -361,6 +363,7 @@ func (m *machine) rollup(tx *engine.Tx, body []byte) error {
 		tx.Set(k, r.is.encode(nil))
 	}
 	o.content.rolled = uint64(tx.LSN())
+	m.expireRaw(tx, o)
 	m.saveContent(tx, o)
 	return nil
 }

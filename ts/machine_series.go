@@ -263,6 +263,13 @@ func (m *machine) forget(tx *engine.Tx, body []byte) error {
 			o.content.deleted--
 		}
 	}
+	for _, c := range l.closed {
+		for i := range o.policy.tiers {
+			if t := &o.policy.tiers[i]; t.id < c.tiers {
+				o.content.lose(t, c.before)
+			}
+		}
+	}
 	o.content.closed = slices.DeleteFunc(o.content.closed, func(c closing) bool { return slices.Contains(l.closed, c) })
 	m.saveContent(tx, o)
 	return nil

@@ -355,6 +355,7 @@ func (s *sectionWrite) addBlock(b block, n int) {
 	c.blocks.bytes += size
 	c.points += b.span.points
 	c.last = lsn
+	c.blocks.add(b.span.oldest)
 	c.oldest, c.newest = min(c.oldest, b.span.oldest), max(c.newest, b.span.newest)
 	if before.since == 0 {
 		c.blocks.since = s.tx.Now()

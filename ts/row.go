@@ -121,13 +121,17 @@ type content struct {
 	timer      int64  // when retention looks again, 0: never
 	kept       int64  // points from before this time have been too old once: what there is of them was written later
 	closed     []closing
+	lost       []lost // of tiers, ascending
 }
 
 // closing says that a longer retention was set: points from before a time were too old by then, and those of them that had been written up to an LSN stay
 // gone, though they may still be in blocks and pages.
+//
+// Tiers that there were by then are made of those points all the same: pages keep them until that is done. Later tiers have lower bounds.
 type closing struct {
 	before int64
 	upTo   uint64
+	tiers  tierID // tiers of lower numbers are those that there were
 }
 
 // maxClosings is how often a retention may be made longer before what was too old has been removed.
@@ -136,6 +140,49 @@ const maxClosings = 16
 func (l *closing) code(c *codec.Coder) {
 	c.Varint(&l.before)
 	c.Uvarint(&l.upTo)
+	c.Uint16((*uint16)(&l.tiers))
+}
+
+// lost says that points from before a time were removed after a tier had been made of them: buckets that begin earlier can not be computed anew.
+type lost struct {
+	tier   tierID
+	before int64 // begin of a bucket
+}
+
+func (l *lost) code(c *codec.Coder) {
+	c.Uint16((*uint16)(&l.tier))
+	c.Varint(&l.before)
+}
+
+// lostBefore returns the time before which no bucket of a tier can be computed anew.
+func (n *content) lostBefore(id tierID) int64 {
+	for _, l := range n.lost {
+		if l.tier == id {
+			return l.before
+		}
+	}
+	return minTime
+}
+
+// lose notes that points from before a time are removed, of which a tier has been made.
+func (n *content) lose(t *tier, before int64) {
+	before = ceil(before, t.every)
+	i, ok := slices.BinarySearchFunc(n.lost, t.id, func(l lost, id tierID) int { return int(l.tier) - int(id) })
+	if !ok {
+		n.lost = slices.Insert(n.lost, i, lost{t.id, before})
+	}
+	n.lost[i].before = max(n.lost[i].before, before)
+}
+
+// kept returns the time before which a tier is not made of what was written up to an LSN.
+func (n *content) keptFor(id tierID, lsn uint64) int64 {
+	before := int64(minTime)
+	for _, l := range n.closed {
+		if id >= l.tiers && lsn <= l.upTo {
+			before = max(before, l.before)
+		}
+	}
+	return before
 }
 
 // goneBefore returns the time before which what was written up to an LSN is gone, whatever the retention says now.
@@ -149,15 +196,40 @@ func (n *content) goneBefore(lsn uint64) int64 {
 	return before
 }
 
+// closesBetween reports whether a longer retention was set between two writes: they are not to be in one generation, as other points of them are gone.
+func (n *content) closesBetween(before, after uint64) bool {
+	return slices.ContainsFunc(n.closed, func(l closing) bool { return before <= l.upTo && l.upTo < after })
+}
+
 // waiting counts what is not sealed.
 type waiting struct {
 	points int64
 	bytes  int64
 	since  int64 // stamp of the oldest block, 0: there is none
+	// No point of a block up to the LSN turn is before oldest, and no point of a later one before later. Two marks that take turns
+	// follow the blocks as they are sealed, without looking at all of them.
+	oldest, later int64
+	turn          uint64
 }
 
+// add notes the time of the oldest point of a block.
+func (w *waiting) add(oldest int64) { w.later = min(w.later, oldest) }
+
+// sealed notes that blocks up to an LSN are pages now, of those up to last.
+func (w *waiting) sealed(upTo, last uint64) {
+	if upTo >= w.turn {
+		w.oldest, w.later, w.turn = w.later, math.MaxInt64, last
+	}
+	if upTo == last {
+		w.oldest = math.MaxInt64
+	}
+}
+
+// least returns a time before which no block has a point: math.MaxInt64 if there is no block.
+func (w *waiting) least() int64 { return min(w.oldest, w.later) }
+
 func newContent() content {
-	return content{oldest: math.MaxInt64, newest: math.MinInt64, kept: minTime}
+	return content{oldest: math.MaxInt64, newest: math.MinInt64, kept: minTime, blocks: waiting{oldest: math.MaxInt64, later: math.MaxInt64}}
 }
 
 func (n *content) code(c *codec.Coder) {
@@ -165,13 +237,16 @@ func (n *content) code(c *codec.Coder) {
 	for _, v := range []*uint32{&n.series, &n.nextSeries, &n.deleted, &n.retiring} {
 		c.Uint32(v)
 	}
-	for _, v := range []*int64{&n.points, &n.timer, &n.kept, &n.blocks.points, &n.blocks.bytes, &n.blocks.since, &n.oldest, &n.newest} {
+	for _, v := range []*int64{&n.points, &n.timer, &n.kept, &n.blocks.points, &n.blocks.bytes, &n.blocks.since, &n.blocks.oldest, &n.blocks.later, &n.oldest, &n.newest} {
 		c.Varint(v)
 	}
-	for _, v := range []*uint64{&n.sealed, &n.last, &n.shape, &n.rolled, &n.expired, &n.swept} {
+	for _, v := range []*uint64{&n.sealed, &n.last, &n.shape, &n.rolled, &n.expired, &n.swept, &n.blocks.turn} {
 		c.Uvarint(v)
 	}
 	if codec.List(c, &n.closed, func(c *codec.Coder, l *closing) { l.code(c) }); len(n.closed) > maxClosings {
+		c.Fail("content out of its limits")
+	}
+	if codec.List(c, &n.lost, func(c *codec.Coder, l *lost) { l.code(c) }); len(n.lost) > MaxTiers {
 		c.Fail("content out of its limits")
 	}
 }

@@ -128,9 +128,13 @@ func (b *batch) addPoint(i int, p *Point) error {
 	return nil
 }
 
-// SetRetention sets how long a measurement, which need not exist, keeps its points and which rollups it has. What is too old goes by itself. A rollup
-// that is added is made from the points that there are; one that is left out is removed. Points that are too old for the retention that there was do not come
-// back with a longer one; from then on they can be written again.
+// SetRetention sets how long a measurement, which need not exist, keeps its points and which rollups it has. Points older than RawTTL are
+// invisible at once and removed in the background. A rollup that is added is computed from the points that exist; a rollup that is left out is
+// removed. Points that exceed the previous RawTTL do not come back with a longer one; from then on such times can be written again.
+//
+// Points are removed only after all rollups of that time have been computed, so a call that sets RawTTL and rollups of existing points loses
+// nothing. A partition also stays as long as one of its buckets can still take points: with buckets of 30 days, points stay on disk for up to
+// RawTTL and 30 days. Buckets whose points have been removed are final: points written there later, under a longer RawTTL, do not change them.
 //
 // Errors: ErrInvalid for a retention out of its limits; ErrBusy if it has been made longer 16 times before what was too old has been removed.
 func (s *Store) SetRetention(ctx context.Context, measurement string, r Retention) error {

@@ -49,17 +49,21 @@ type purge struct {
 // purge takes the next step of the walk. Blocks of deleted series are left out when they are sealed, so that nothing of them comes to pages. It comes before
 // merges and rollups, and begins anew when a longer retention is set meanwhile: so those find no points in pages that had been too old before it.
 func (t *tending) purge() (*step, error) {
-	if t.content.deleted == 0 && len(t.content.closed) == 0 {
+	closed, err := t.closings()
+	if err != nil {
+		return nil, err
+	}
+	if t.content.deleted == 0 && len(closed) == 0 {
 		delete(t.purges, t.inc)
 		return nil, nil
 	}
 	p := t.purges[t.inc]
-	if p == nil || !slices.Equal(p.closed, t.content.closed) {
+	if p == nil || !slices.Equal(p.closed, closed) {
 		gone, err := t.deletions()
 		if err != nil {
 			return nil, err
 		}
-		p = &purge{gone: gone, ids: make(map[seriesID]bool), closed: slices.Clone(t.content.closed), at: incKey(nil, rowPage, t.inc)}
+		p = &purge{gone: gone, ids: make(map[seriesID]bool), closed: closed, at: incKey(nil, rowPage, t.inc)}
 		for _, g := range gone {
 			p.ids[g.id] = true
 		}
@@ -90,12 +94,27 @@ func (t *tending) oldestBlock(p *purge) bool {
 			return true
 		}
 	}
-	for _, c := range p.closed {
-		if t.content.sealed < min(t.content.last, c.upTo) {
-			return true
+	return false
+}
+
+// closings returns those whose points can be removed: all are in pages, and the tiers that there were are made of them.
+func (t *tending) closings() (ready []closing, err error) {
+	for _, c := range t.content.closed {
+		wait := t.content.sealed < min(t.content.last, c.upTo)
+		for i := range t.policy.tiers {
+			if tier := &t.policy.tiers[i]; !wait && tier.id < c.tiers {
+				rolled, err := t.rolledUpTo(t.view.Iter, tier)
+				if err != nil {
+					return nil, err
+				}
+				wait = rolled < c.before
+			}
+		}
+		if !wait {
+			ready = append(ready, c)
 		}
 	}
-	return false
+	return ready, nil
 }
 
 // purgeSome rewrites pages of one partition, nil if there are no more pages to rewrite.
@@ -118,12 +137,12 @@ func (t *tending) purgeSome(p *purge) (*step, error) {
 			break
 		}
 		var held bool
-		if held, err = t.holds(&page, p.ids); err == nil && (held || page.row.from < t.goneIn(&page)) {
+		if held, err = t.holds(&page, p.ids); err == nil && (held || page.row.from < p.goneIn(&page)) {
 			if cmd == nil {
 				at := page.group
 				cmd = &rewriteCommand{name: t.name, inc: t.inc, shape: t.content.shape, tier: at.tier, partition: at.partition}
 			}
-			err = t.rewriteWithout(cmd, &page, p.ids)
+			err = t.rewriteWithout(cmd, &page, p)
 			size += page.bytes
 		}
 		p.at = append(p.at, 0)
@@ -154,20 +173,20 @@ func (t *tending) holds(p *heldPage, ids map[seriesID]bool) (held bool, err erro
 	return held, nil
 }
 
-// goneIn returns the time before which the points of a page are gone.
-func (t *tending) goneIn(p *heldPage) int64 {
-	if p.group.tier != rawTier {
+// goneIn returns the time before which the points of a page are to be removed.
+func (p *purge) goneIn(page *heldPage) int64 {
+	if page.group.tier != rawTier {
 		return minTime
 	}
-	return t.content.goneBefore(p.generation)
+	return (&content{closed: p.closed}).goneBefore(page.generation)
 }
 
 // rewriteWithout replaces a page by what it has of other series, as far as that is not gone too.
-func (t *tending) rewriteWithout(cmd *rewriteCommand, p *heldPage, ids map[seriesID]bool) error {
+func (t *tending) rewriteWithout(cmd *rewriteCommand, p *heldPage, of *purge) error {
 	var e points.Encoder
-	gone := t.goneIn(p)
+	gone := of.goneIn(p)
 	err := t.eachRun(p, func(id seriesID, times []int64, values []float64) {
-		if ids[id] {
+		if of.ids[id] {
 			return
 		}
 		times, values = since(times, values, gone)

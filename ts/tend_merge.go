@@ -49,7 +49,7 @@ func (t *tending) mergeFrom(from []byte) (*step, error) {
 			break
 		}
 		tier, partition := tierOf(it.Key()), partitionOf(it.Key())
-		if merged := t.toMerge(&p, t.endOf(tier, partition)); len(merged) > 1 {
+		if merged := t.toMerge(t.apart(tier, &p), t.endOf(tier, partition)); len(merged) > 1 {
 			f = &found{tier, partition, merged}
 			t.mergedAt[t.inc] = slices.Clone(it.Key())
 		}
@@ -70,6 +70,17 @@ func (t *tending) endOf(id tierID, partition int64) int64 {
 		length = tier.partition(t.partition)
 	}
 	return (partition + 1) * length
+}
+
+// apart returns the partition without the generations of which some points are gone: with others they would come back.
+func (t *tending) apart(id tierID, p *partitionRow) *partitionRow {
+	rest := *p
+	for _, c := range t.content.closed {
+		for id == rawTier && len(rest.generations) > 0 && rest.generations[0].number <= c.upTo {
+			rest.generations = rest.generations[1:]
+		}
+	}
+	return &rest
 }
 
 // toMerge returns the generations of a partition that are to be merged now, the oldest first.

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/points"
 )
 
@@ -21,7 +20,7 @@ const (
 func (t *tending) rollup() (*step, error) {
 	for i := range t.policy.tiers {
 		tier := &t.policy.tiers[i]
-		until, d, ok, err := t.firstDirty(tier.id)
+		until, d, ok, err := firstDirty(t.view.Iter, t.inc, tier.id)
 		if err != nil {
 			return nil, err
 		}
@@ -38,20 +37,6 @@ func (t *tending) rollup() (*step, error) {
 	return nil, nil
 }
 
-// firstDirty returns the first range of dirty buckets of a tier, or false if there is none.
-func (t *tending) firstDirty(id tierID) (until int64, d dirty, ok bool, err error) {
-	prefix := tierKey(nil, rowDirty, t.inc, id)
-	it, err := t.view.Iter(prefix, key.PrefixEnd(prefix))
-	if err != nil {
-		return 0, d, false, err
-	}
-	if ok = it.First(); ok {
-		until = partitionOf(it.Key())
-		d, err = decodeDirty(it.Value())
-	}
-	return until, d, ok, cmp.Or(err, it.Close())
-}
-
 // area is what one step rolls up: buckets from one time to another, of series from one to another.
 type area struct {
 	from, until int64
@@ -61,8 +46,8 @@ type area struct {
 // rollupSome computes some buckets of a dirty range, those before a time.
 func (t *tending) rollupSome(tier *tier, until int64, d dirty, over int64) (*step, error) {
 	cmd := rollupCommand{name: t.name, inc: t.inc, tier: tier.id, shape: t.content.shape, until: until, was: d, is: d}
-	// Points of partitions that retention has removed can not be had any more; what was computed of them stays.
-	from := max(d.from, bucketOf(t.keptFrom()+tier.every-1, tier.every))
+	// What was computed of points that have been removed since stays, and what the tier does not keep is not made.
+	from := max(d.from, t.content.lostBefore(tier.id), bucketOf(tier.oldest(t.view.Now()), tier.every))
 	if d.series > 0 && from != d.from {
 		d.series = 0 // the buckets that it was about are no more
 	}
@@ -107,14 +92,6 @@ func (t *tending) rollupSome(tier *tier, until int64, d dirty, over int64) (*ste
 		cmd.is = dirty{from: a.from, lsn: d.lsn, chunk: a.until, series: uint32(a.last)}
 	}
 	return stepOf(t, kindRollup, &cmd, (*rollupCommand).code), nil
-}
-
-// keptFrom returns from when on no partition has been removed.
-func (t *tending) keptFrom() int64 {
-	if t.policy.rawTTL == 0 {
-		return math.MinInt64 / 2
-	}
-	return floorDiv(t.view.Now()-t.policy.rawTTL, t.partition) * t.partition
 }
 
 // narrow returns the series up to which the pages of an area have about rollupInput bytes, math.MaxInt64 if all have.
@@ -172,7 +149,7 @@ func (t *tending) compute(tier *tier, a area, cmd *rollupCommand) (size int, err
 			if int64(id) < a.first || int64(id) >= a.last {
 				return
 			}
-			from, _ := slices.BinarySearch(times, a.from)
+			from, _ := slices.BinarySearch(times, max(a.from, t.content.keptFor(tier.id, p.generation)))
 			to, _ := slices.BinarySearch(times, a.until)
 			if from >= to {
 				return

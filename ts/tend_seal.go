@@ -58,7 +58,11 @@ func (t *tending) sealUpTo(input int) (cmd sealCommand, writes int, err error) {
 	cmd = sealCommand{name: t.name, inc: t.inc, from: t.content.sealed, shape: t.content.shape}
 	s := &sealing{tending: t, cut: math.MinInt64}
 	if t.policy.rawTTL > 0 {
-		s.cut = floorDiv(t.view.Now()-t.policy.rawTTL, t.partition)
+		needed, err := t.neededFrom(t.view.Now(), t.view.Iter)
+		if err != nil {
+			return cmd, 0, err
+		}
+		s.cut = floorDiv(needed, t.partition)
 	}
 	for _, tier := range t.policy.tiers {
 		s.lengths = append(s.lengths, tier.every)
@@ -75,7 +79,7 @@ func (t *tending) sealUpTo(input int) (cmd sealCommand, writes int, err error) {
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
 		lsn := blockLSN(it.Key())
 		if lsn != cmd.upTo {
-			if writes > 0 && (int(cmd.bytes) >= input || cmd.written >= sealPoints) {
+			if writes > 0 && (int(cmd.bytes) >= input || cmd.written >= sealPoints || t.content.closesBetween(cmd.upTo, lsn)) {
 				break
 			}
 			writes++
@@ -87,7 +91,7 @@ func (t *tending) sealUpTo(input int) (cmd sealCommand, writes int, err error) {
 			cmd.bytes += int64(len(row))
 			cmd.written += b.span.points
 			if !plant.On(plant.SealDropsNewest) || lsn != t.content.last || lsn == t.content.sealed+1 {
-				err = s.add(&b, lsn)
+				err = s.add(&b)
 			}
 		}
 	}
@@ -118,8 +122,7 @@ func (t *tending) deletedSeries() (map[seriesID]bool, error) {
 }
 
 // add sorts the points of a block by partitions and fields.
-func (s *sealing) add(b *block, lsn uint64) error {
-	gone := s.content.goneBefore(lsn)
+func (s *sealing) add(b *block) error {
 	if err := s.reader.Open(b.points); err != nil {
 		return err
 	}
@@ -137,7 +140,6 @@ func (s *sealing) add(b *block, lsn uint64) error {
 			}
 			if id := b.ids[place]; !s.deleted[id] || plant.On(plant.SealDeleted) {
 				times, values := s.cursor.Read()
-				times, values = since(times, values, gone)
 				s.addRun(b.fields[local], id, times, values)
 			}
 		}

@@ -222,6 +222,12 @@ func (a *auditedMeasurement) leavers() error {
 }
 
 func (a *auditedMeasurement) blocks() error {
+	least := a.content.blocks.least()
+	for _, l := range a.content.lost {
+		if t := a.policy.find(l.tier); t == nil || l.before%t.every != 0 {
+			a.problem("points before %d are lost to tier %d, which there is not, or has no such bucket", l.before, l.tier)
+		}
+	}
 	err := a.each(rowBlock, blockKeyLen, func(k, value []byte) error {
 		b, err := decodeBlock(value)
 		if err != nil {
@@ -233,6 +239,9 @@ func (a *auditedMeasurement) blocks() error {
 		}
 		if err := checkEncoded(&a.reader, b.points, b.span, len(b.ids), len(b.fields)); err != nil {
 			a.problem("block %x: %v", k, err)
+		}
+		if b.span.oldest < least {
+			a.problem("block %x: a point of %d, its row says that none is before %d", k, b.span.oldest, least)
 		}
 		for _, f := range b.fields {
 			if int(f) >= len(a.fields) {

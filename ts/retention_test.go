@@ -1,0 +1,170 @@
+package ts_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/ts"
+)
+
+// history is points of a measurement, and what rollups of them have to say.
+type history struct {
+	t      *testing.T
+	r      *rig.Rig
+	s      *ts.Store
+	points map[string]map[int64]float64 // by host and time
+}
+
+func newHistory(t *testing.T) *history {
+	r := newRig(t, 1)
+	return &history{t, r, storeOf(r, "n"), make(map[string]map[int64]float64)}
+}
+
+func (h *history) write(points ...ts.Point) {
+	h.t.Helper()
+	write(h.t, h.s, points...)
+	for _, p := range points {
+		host := p.Tags["host"]
+		if h.points[host] == nil {
+			h.points[host] = make(map[int64]float64)
+		}
+		h.points[host][p.Time.UnixMilli()] = p.Fields["value"]
+	}
+}
+
+// years writes points over three years, two hosts in turns.
+func (h *history) years() {
+	var batch []ts.Point
+	for at := -3 * 365 * day; at < 0; at += 7 * hour {
+		batch = append(batch, point(fmt.Sprint("h", at/hour&1), at, float64(at/hour%1000)/8))
+	}
+	h.write(batch...)
+}
+
+// tend has one step of the duty done.
+func (h *history) tend(steps int) {
+	h.t.Helper()
+	door := &tendDoor{ground: h.r, steps: steps}
+	for _, d := range h.r.Executor(0).Duties(1, func() engine.LeadDoor { return door }) {
+		if err := d.Run(h.t.Context(), d.Lead); !errors.Is(err, errEnough) {
+			h.t.Fatalf("duty: %v", err)
+		}
+	}
+}
+
+// check compares the buckets of a tier that are over with a fold of all points; buckets before a time need not be there.
+func (h *history) check(tier uint16, every, from int64) {
+	h.t.Helper()
+	counts, sums := make(map[ts.At]float64), make(map[ts.At]float64)
+	for host, points := range h.points {
+		for at, v := range points {
+			k := ts.At{Measurement: "cpu", Tags: "host=" + host + ";", Field: "value", Time: at - (at%every+every)%every}
+			if k.Time >= from && k.Time+every <= h.r.Now()-hour {
+				counts[k]++
+				sums[k] += v // exact: all are multiples of 1/8
+			}
+		}
+	}
+	gotCounts, gotSums := ts.Contents(h.r, 0, tier, 1), ts.Contents(h.r, 0, tier, 2)
+	wrong := 0
+	for k, n := range counts {
+		if gotCounts[k] != n || gotSums[k] != sums[k] {
+			if wrong++; wrong < 5 {
+				h.t.Errorf("bucket %v of tier %d: count %v, sum %v, want %v, %v", time.UnixMilli(k.Time).UTC(), tier, gotCounts[k], gotSums[k], n, sums[k])
+			}
+		}
+	}
+	if len(counts) == 0 || wrong > 0 {
+		h.t.Errorf("%d of %d buckets of tier %d are wrong", wrong, len(counts), tier)
+	}
+}
+
+// kept checks that raw points from before a time are gone.
+func (h *history) kept(from int64) {
+	h.t.Helper()
+	for k := range ts.Contents(h.r, 0, 0, 0) {
+		if k.Time < from {
+			h.t.Errorf("a point of %v is still there, want none before %v", time.UnixMilli(k.Time).UTC(), time.UnixMilli(from).UTC())
+			return
+		}
+	}
+}
+
+var history3 = ts.Retention{
+	RawTTL: 7 * 24 * time.Hour,
+	Downsample: []ts.Downsample{
+		{Every: time.Hour}, {Every: 24 * time.Hour, TTL: 90 * 24 * time.Hour}, {Every: 30 * 24 * time.Hour}, // longer than points are kept
+	},
+}
+
+// TestRetentionWithRollups: a retention that brings rollups with it loses nothing of what was there: points go when the buckets that they are in are made,
+// however the duty is interrupted, whether they were sealed or not, and however long the buckets are.
+func TestRetentionWithRollups(t *testing.T) {
+	for _, sealed := range []bool{false, true} {
+		for _, steps := range []int{1, 3, 1 << 30} {
+			t.Run(fmt.Sprint("sealed=", sealed, "/steps=", steps), func(t *testing.T) {
+				h := newHistory(t)
+				h.years()
+				if sealed {
+					h.r.Advance(6 * minute)
+				}
+				must(0, h.s.SetRetention(t.Context(), "cpu", history3))
+				rng := rand.New(rand.NewPCG(rig.Seed(t), 1))
+				for range 40 {
+					h.r.Pass(rng.Int64N(2 * hour))
+					h.r.Fire()
+					h.tend(steps)
+					if rng.IntN(4) == 0 {
+						h.r.Restart()
+					}
+					// Points that are as late as they may be.
+					late := h.r.Now() - rig.Epoch - 7*day + rng.Int64N(day)
+					h.write(point("late", late, float64(late/second%100)))
+				}
+				h.r.Advance(2 * hour)
+				for range 45 {
+					h.r.Advance(day)
+				}
+				h.r.Advance(hour)
+				h.check(1, hour, -1<<50)
+				h.check(2, day, h.r.Now()-89*day)
+				h.check(3, 30*day, -1<<50)
+				h.kept(h.r.Now() - (7+30+2)*day)
+				h.r.Verify()
+			})
+		}
+	}
+}
+
+// TestRetentionChangesWhileRollingUp: what is still to be rolled up is kept through changes of the retention, also such as make it longer and bring tiers back.
+func TestRetentionChangesWhileRollingUp(t *testing.T) {
+	h := newHistory(t)
+	h.years()
+	set := func(ttl time.Duration, rollups ...ts.Downsample) {
+		t.Helper()
+		must(0, h.s.SetRetention(t.Context(), "cpu", ts.Retention{RawTTL: ttl, Downsample: rollups}))
+		h.r.Pass(hour)
+		h.r.Fire()
+		h.tend(2)
+	}
+	hours, days := ts.Downsample{Every: time.Hour}, ts.Downsample{Every: 24 * time.Hour}
+	set(30*24*time.Hour, hours, days) // tiers 1 and 2
+	set(10*24*time.Hour, hours, days)
+	set(20*24*time.Hour, hours, days) // longer
+	set(20*24*time.Hour, days)
+	set(5*24*time.Hour, hours, days) // the hours are tier 3
+	for range 10 {
+		h.r.Advance(day)
+	}
+	h.r.Advance(hour)
+	h.check(2, day, -1<<50)
+	h.kept(h.r.Now() - 7*day)
+	// Tier 3 was made of the points that were left: all but those that a longer retention had left out.
+	h.check(3, hour, rig.Epoch-8*day)
+	h.r.Verify()
+}
