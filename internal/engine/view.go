@@ -250,16 +250,24 @@ func (x *Executor) Cached(p *Place, m MachineID, kind byte, name string, hash ui
 	return x.rows.getNamed(m, kind, ns, name, hash)
 }
 
+// getRow returns a copy of a row's value. It does not use Get of Pebble, which ignores the bloom filters of the lowest level: there a missing
+// row would cost reading the block that could hold it, which is as large as the values beside it.
 func getRow(r pebble.Reader, k []byte) (value []byte, ok bool, err error) {
-	b, closer, err := r.Get(k)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, false, nil
+	it, err := r.NewIter(&pebble.IterOptions{UseL6Filters: true})
+	if err != nil {
+		return nil, false, fmt.Errorf("read state: %w", err)
+	}
+	b, ok, err := seek(it, k)
+	if ok {
+		value = append(make([]byte, 0, len(b)), b...)
+	}
+	if closeErr := it.Close(); err == nil {
+		err = closeErr
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("read state: %w", err)
 	}
-	value = append(make([]byte, 0, len(b)), b...)
-	return value, true, closer.Close()
+	return value, ok, nil
 }
 
 func (v *View) release() {
