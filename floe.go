@@ -17,6 +17,8 @@ package floe
 
 import (
 	"context"
+	"runtime/debug"
+	"strings"
 
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/floql"
@@ -31,6 +33,35 @@ import (
 
 // Version is the version of this program, as /cluster/stats reports it.
 const Version = "0.1.0"
+
+// build names the program in data directories: the version, and what of its sources is known, as in "floe 0.1.0 (4f2a9c1d03be, modified)".
+func build() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "floe " + Version
+	}
+	var details []string
+	for _, m := range append([]*debug.Module{&info.Main}, info.Deps...) {
+		if m.Path == modulePath && m.Version != "" && m.Version != "(devel)" {
+			details = append(details, m.Version)
+		}
+	}
+	for _, s := range info.Settings {
+		switch {
+		case info.Main.Path != modulePath: // they are about the program around the node
+		case s.Key == "vcs.revision" && len(details) == 0:
+			details = append(details, s.Value[:min(len(s.Value), 12)])
+		case s.Key == "vcs.modified" && s.Value == "true":
+			details = append(details, "modified")
+		}
+	}
+	if len(details) == 0 {
+		return "floe " + Version
+	}
+	return "floe " + Version + " (" + strings.Join(details, ", ") + ")"
+}
+
+const modulePath = "github.com/floedb/floe"
 
 // The errors of floe; the same values in every package. Use errors.Is.
 var (

@@ -68,7 +68,7 @@ func (n *Node) open(c Config) error {
 	conf := shard.Config{
 		Dir: c.DataDir, Shards: c.Shards, Durability: shard.Durability(c.Durability), SyncInterval: c.SyncInterval, CacheBytes: c.CacheSize, MaxValue: c.MaxValueSize,
 		QueueBytes: limits.Proposals, LogCacheBytes: limits.LogCache, StateBytes: limits.State,
-		Logger: c.Logger, Primitives: primitive.All(), NodeID: c.NodeID,
+		Logger: c.Logger, Build: build(), Primitives: primitive.All(), NodeID: c.NodeID,
 	}
 	if c.Memory > 0 {
 		conf.CacheBytes, conf.MemTableMost = limits.Cache, uint64(limits.MemTable)

@@ -12,6 +12,9 @@ import (
 type VerifyReport struct {
 	Problems   []string      `json:"problems"`    // each names the file and offset, or the shard and row; at most 1,000
 	Unlisted   int           `json:"unlisted"`    // problems beyond those
+	Format     int           `json:"format"`      // version of the directory's layout; 0: it can not be read
+	CreatedBy  string        `json:"created_by"`  // build of floe that made it, "" if it does not say so
+	WrittenBy  string        `json:"written_by"`  // build that has opened it last
 	Shards     int           `json:"shards"`      // 0: the directory was never completed
 	Segments   int           `json:"segments"`    // files of the log
 	LogBytes   int64         `json:"log_bytes"`   // of the log's records

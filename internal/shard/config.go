@@ -57,6 +57,7 @@ type Config struct {
 	CacheBytes   int64         // 0: 256 MiB, in memory 16 MiB
 	MaxValue     int           // 0: DefaultMaxValue
 	Logger       *slog.Logger
+	Build        string             // the program, as FORMAT names it: version and revision
 	Primitives   []engine.Primitive // one machine each is made per shard
 
 	NodeID    uint64                   // 0: 1

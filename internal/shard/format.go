@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -16,8 +18,9 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// formatVersion is the layout of a data directory: FORMAT, LOCK, log/ (internal/ual) and state/ (Pebble).
-const formatVersion = 1
+// FormatVersion is the layout of a data directory: FORMAT, LOCK, log/ (internal/ual) and state/ (Pebble), and of the commands and rows in them. It is raised with
+// every change of a layout that a build of an earlier version could have written; internal/golden has data of each, and fails when it is forgotten.
+const FormatVersion = 2
 
 // format is the content of the file FORMAT, written last when a directory is created: what can not change afterwards, and who the node is to
 // others, see identity.
@@ -26,6 +29,8 @@ type format struct {
 	Shards  int                 `json:"shards"`
 	NodeID  uint64              `json:"node_id"`
 	Voters  []uint64            `json:"voters"`
+	Created string              `json:"created_by,omitempty"` // the build that made the directory
+	Written string              `json:"written_by,omitempty"` // the build that has opened it last
 	Self    Identity            `json:"self,omitzero"`
 	Past    []string            `json:"past,omitempty"` // runs before that of Self
 	Met     map[uint64]Identity `json:"met,omitempty"`
@@ -44,7 +49,9 @@ func (f format) sum() string {
 
 // lockDir makes sure that no other Host, of this or another process, works in dir.
 func lockDir(fsys vfs.FS, dir string) (io.Closer, error) {
-	if err := makeDir(fsys, dir); err != nil {
+	if err := makeDir(fsys, dir); errors.Is(err, syscall.ENOTDIR) {
+		return nil, engine.Errorf(engine.ErrInvalid, "create data directory: %v", err)
+	} else if err != nil {
 		return nil, fmt.Errorf("create data directory: %w", err)
 	}
 	lock, err := lockFile(fsys, fsys.PathJoin(dir, "LOCK"))
@@ -86,7 +93,7 @@ func absolute(fsys vfs.FS, dir string) (string, error) {
 	return filepath.Abs(dir)
 }
 
-// readFormat returns the directory's format, or nil if it has not been created yet.
+// readFormat returns the directory's format, or nil if it has not been created yet. With an error it is what there is of a format of another version, or nil.
 func readFormat(fsys vfs.FS, dir string) (*format, error) {
 	name := fsys.PathJoin(dir, "FORMAT")
 	f, err := fsys.Open(name)
@@ -105,8 +112,13 @@ func readFormat(fsys vfs.FS, dir string) (*format, error) {
 	if err := json.Unmarshal(b, got); err != nil {
 		return nil, fmt.Errorf("%s is damaged: %w", name, err)
 	}
-	if got.Version > formatVersion {
-		return nil, fmt.Errorf("%s: data directory has format %d, this program knows up to %d: use a newer floe", name, got.Version, formatVersion)
+	if got.Version > FormatVersion {
+		return got, engine.Errorf(engine.ErrInvalid, "%s: data directory has format %d, last written by %s, this program knows up to %d: use a newer floe",
+			name, got.Version, cmp.Or(got.Written, unknownBuild), FormatVersion)
+	}
+	if got.Version >= 1 && got.Version < FormatVersion {
+		return got, engine.Errorf(engine.ErrInvalid, "%s: data directory has format %d, a layout before the first release, written by %s; this program reads format %d: "+
+			"open it with the build that wrote it, or begin with an empty directory", name, got.Version, cmp.Or(got.Written, unknownBuild), FormatVersion)
 	}
 	if got.Version < 1 || got.Shards < 1 || got.Shards > MaxShards || len(got.Voters) == 0 {
 		return nil, fmt.Errorf("%s is damaged: format %d, %d shards, %d voters", name, got.Version, got.Shards, len(got.Voters))
@@ -117,17 +129,24 @@ func readFormat(fsys vfs.FS, dir string) (*format, error) {
 	return got, nil
 }
 
+// unknownBuild stands for the build that wrote a directory that does not say so.
+const unknownBuild = "an unnamed build"
+
 // agree checks the configuration against what the directory was created with.
 func (f *format) agree(c *Config) error {
+	var bad []string
 	if c.Shards != 0 && c.Shards != f.Shards {
-		return engine.Errorf(engine.ErrInvalid, "data directory %s was created with %d shards, not %d: the number can not be changed", c.Dir, f.Shards, c.Shards)
+		bad = append(bad, fmt.Sprintf("was created with %d shards, not %d: the number can not be changed", f.Shards, c.Shards))
 	}
 	if c.NodeID != f.NodeID {
-		return engine.Errorf(engine.ErrInvalid, "data directory %s belongs to node %d, not %d", c.Dir, f.NodeID, c.NodeID)
+		bad = append(bad, fmt.Sprintf("belongs to node %d, not %d", f.NodeID, c.NodeID))
 	}
 	have, want := slices.Sorted(slices.Values(f.Voters)), slices.Sorted(slices.Values(c.Voters))
 	if !slices.Equal(have, want) {
-		return engine.Errorf(engine.ErrInvalid, "data directory %s belongs to a cluster of the nodes %v, not %v: members can not be changed", c.Dir, have, want)
+		bad = append(bad, fmt.Sprintf("belongs to a cluster of the nodes %v, not %v: members can not be changed", have, want))
+	}
+	if len(bad) > 0 {
+		return engine.Errorf(engine.ErrInvalid, "data directory %s %s", c.Dir, strings.Join(bad, "; "))
 	}
 	return nil
 }

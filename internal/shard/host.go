@@ -154,8 +154,12 @@ func (h *Host) open() error {
 	if err := errors.Join(h.removeSpools(spoolPrefix), h.held.release(h.fs)); err != nil {
 		return err
 	}
-	if f == nil {
-		f = &format{Version: formatVersion, Shards: h.cfg.Shards, NodeID: h.cfg.NodeID, Voters: h.cfg.Voters}
+	created := f == nil
+	if created {
+		f = &format{Version: FormatVersion, Shards: h.cfg.Shards, NodeID: h.cfg.NodeID, Voters: h.cfg.Voters, Created: h.cfg.Build}
+	}
+	if created || h.cfg.Build != "" && f.Written != h.cfg.Build {
+		f.Written = h.cfg.Build
 		if err := h.space.retry(func() error { return writeFormat(h.fs, h.cfg.Dir, *f) }); err != nil {
 			return err
 		}

@@ -157,7 +157,7 @@ func FuzzFormat(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		fsys := vfs.NewMem()
 		must(t, writeFile(fsys, "FORMAT", b))
-		if got, err := readFormat(fsys, ""); err == nil && (got.Shards < 1 || got.Shards > MaxShards || got.Version != 1) {
+		if got, err := readFormat(fsys, ""); err == nil && (got.Shards < 1 || got.Shards > MaxShards || got.Version != FormatVersion) {
 			t.Errorf("readFormat(%q) = %+v", b, got)
 		}
 	})

@@ -33,6 +33,9 @@ const maxProblems = 1000
 type VerifyReport struct {
 	Problems   []string      `json:"problems"`    // each names the file, or the shard and row; at most 1,000
 	Unlisted   int           `json:"unlisted"`    // problems beyond those
+	Format     int           `json:"format"`      // version of the directory's layout; 0: it can not be read
+	CreatedBy  string        `json:"created_by"`  // build of floe that made it, "" if it does not say so
+	WrittenBy  string        `json:"written_by"`  // build that has opened it last
 	Shards     int           `json:"shards"`      // 0: the directory was never completed
 	Segments   int           `json:"segments"`    // of the log
 	LogBytes   int64         `json:"log_bytes"`   // of their records
@@ -122,6 +125,9 @@ func (v *verification) run() error {
 	if err := tables.verify(); err != nil || len(v.report.Problems) > files {
 		return errors.Join(err, tables.close())
 	}
+	if v.format == nil && v.report.Format != 0 && v.report.Format != FormatVersion {
+		return tables.close() // rows of another layout: this program can not tell what is wrong with them
+	}
 	if files > 0 {
 		return errors.Join(tables.verifyRows(), tables.close())
 	}
@@ -147,6 +153,9 @@ func (v *verification) problemf(format string, args ...any) {
 // verifyFormat reads FORMAT, which must be exactly what this program writes.
 func (v *verification) verifyFormat() error {
 	f, err := readFormat(v.base, v.dir)
+	if f != nil {
+		v.report.Format, v.report.CreatedBy, v.report.WrittenBy = f.Version, f.Created, f.Written
+	}
 	switch {
 	case err != nil:
 		v.problemf("%v", err)
