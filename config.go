@@ -63,7 +63,7 @@ type Config struct {
 	// NodeID is the node's own of Peers, not 0.
 	NodeID uint64
 	// Peers are the nodes of a cluster, this one too: 3 or 5 as a rule, 7 at most. They are fixed when the directory is created. nil is
-	// a node alone.
+	// a node alone, and so is a cluster of one: it needs no Secret, and others can not join it later.
 	Peers []Peer
 	// Secret is what the nodes of a cluster know each other by, at least 16 bytes, the same for all.
 	Secret []byte
@@ -73,11 +73,39 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// limits returns what the node bounds itself by. Errors: ErrInvalid.
-func (c *Config) limits() (*budget.Limits, error) {
-	if c.Memory != 0 && c.Memory < budget.Least || c.MaxConnections < 0 || c.MaxInFlight < 0 || c.MaxWaiting < 0 {
-		return nil, engine.Errorf(ErrInvalid, "floe: configuration: memory %d (0, or %d and more), connections %d, calls %d or waits %d are out of range", c.Memory, budget.Least, c.MaxConnections, c.MaxInFlight, c.MaxWaiting)
+// check returns ErrInvalid naming every bad field, and makes Listen what it is by default.
+func (c *Config) check() error {
+	shards := shard.Config{Shards: c.Shards, Durability: shard.Durability(c.Durability), SyncInterval: c.SyncInterval, CacheBytes: c.CacheSize, MaxValue: c.MaxValueSize}
+	bad := append(shards.Faults(), c.clusterFaults()...)
+	if c.Memory != 0 && c.Memory < budget.Least {
+		bad = append(bad, fmt.Errorf("memory %d is neither 0 nor at least %d bytes", c.Memory, budget.Least))
 	}
+	for _, field := range []struct {
+		name  string
+		value int
+	}{{"connections", c.MaxConnections}, {"calls in flight", c.MaxInFlight}, {"waiting calls", c.MaxWaiting}} {
+		if field.value < 0 {
+			bad = append(bad, fmt.Errorf("maximum of %s %d is negative", field.name, field.value))
+		}
+	}
+	if _, _, err := net.SplitHostPort(c.Listen); c.Listen != "" && err != nil {
+		bad = append(bad, fmt.Errorf("listen address %q is not host:port", c.Listen))
+	}
+	if len(bad) > 0 {
+		return engine.Errorf(ErrInvalid, "floe: configuration: %v", errors.Join(bad...))
+	}
+	if c.Listen == "" {
+		for _, p := range c.Peers {
+			if p.ID == c.NodeID {
+				c.Listen = p.Addr
+			}
+		}
+	}
+	return nil
+}
+
+// limits returns what the node bounds itself by.
+func (c *Config) limits() *budget.Limits {
 	l := budget.Default()
 	if c.Memory > 0 {
 		shards := c.Shards
@@ -97,7 +125,7 @@ func (c *Config) limits() (*budget.Limits, error) {
 			*set.limit = set.to
 		}
 	}
-	return &l, nil
+	return &l
 }
 
 // Peer is a node of a cluster.
@@ -114,20 +142,16 @@ func members(peers []Peer) []peer.Member {
 	return all
 }
 
-// checkCluster returns ErrInvalid naming what is wrong with the fields for a cluster, and makes Listen what it is by default.
-func (c *Config) checkCluster() error {
+// clusterFaults returns what is wrong with the fields for a cluster.
+func (c *Config) clusterFaults() (bad []error) {
 	if len(c.Peers) == 0 {
 		if c.NodeID > 1 {
-			return engine.Errorf(ErrInvalid, "floe: configuration: node id %d without peers", c.NodeID)
+			bad = append(bad, fmt.Errorf("node id %d without peers", c.NodeID))
 		}
-		return nil
+		return bad
 	}
-	var bad []error
-	self, ids := -1, make(map[uint64]bool)
-	for i, p := range c.Peers {
-		if p.ID == c.NodeID {
-			self = i
-		}
+	ids := make(map[uint64]bool)
+	for _, p := range c.Peers {
 		if p.ID == 0 || ids[p.ID] {
 			bad = append(bad, fmt.Errorf("peer id %d is 0 or there twice", p.ID))
 		}
@@ -136,10 +160,8 @@ func (c *Config) checkCluster() error {
 		}
 		ids[p.ID] = true
 	}
-	if self < 0 {
+	if !ids[c.NodeID] {
 		bad = append(bad, fmt.Errorf("node id %d is not among the peers", c.NodeID))
-	} else if c.Listen == "" {
-		c.Listen = c.Peers[self].Addr
 	}
 	if n := len(c.Peers); n > maxPeers {
 		bad = append(bad, fmt.Errorf("%d peers exceed %d", n, maxPeers))
@@ -147,10 +169,7 @@ func (c *Config) checkCluster() error {
 	if n := len(c.Secret); n < minSecret && len(c.Peers) > 1 {
 		bad = append(bad, fmt.Errorf("secret of %d bytes is shorter than %d", n, minSecret))
 	}
-	if len(bad) > 0 {
-		return engine.Errorf(ErrInvalid, "floe: configuration: %v", errors.Join(bad...))
-	}
-	return nil
+	return bad
 }
 
 const (

@@ -33,10 +33,43 @@ type Node struct {
 // when it takes part, and calls wait, up to 5 seconds, for the leaders that the nodes elect. It brings the state forward from the log, so
 // after a crash it takes up to a few seconds.
 //
-// Errors: ErrInvalid naming every bad field; ErrInUse if another node, of this or another process, has the directory; an error naming what it found
-// if the directory is of a newer format, has another number of shards or another cluster, or is damaged (nothing is changed then).
-func Open(c Config) (*Node, error) {
-	if err := c.checkCluster(); err != nil {
+// It waits for no other node, and for a disk only as long as that answers: a disk that is stuck for 20 seconds fails it. OpenContext bounds it otherwise.
+//
+// Errors: ErrInvalid naming every bad field, or what does not fit if the directory is of another format, has another number of shards or another cluster, or is
+// a file; ErrInUse if another node, of this or another process, has the directory; ErrUnavailable with what else was found, such as damage, missing
+// permissions, or a port that is taken. The directory is as it was then.
+func Open(c Config) (*Node, error) { return OpenContext(context.Background(), c) }
+
+// OpenContext is Open that gives up when ctx is done, releases what it has opened, and returns ctx's error. The context is of no use to the node once it
+// is open.
+func OpenContext(ctx context.Context, c Config) (*Node, error) {
+	n, err := openNode(ctx, c)
+	if err != nil {
+		return nil, classified(err)
+	}
+	return n, nil
+}
+
+// classified makes errors of opening match a sentinel: what is not the caller's mistake, nor the end of his context, is a node that is not available.
+func classified(err error) error {
+	for _, kind := range []error{ErrInvalid, ErrUnavailable, ErrClosed, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, kind) {
+			return err
+		}
+	}
+	return &openError{err}
+}
+
+// openError is ErrUnavailable with the error that is the reason.
+type openError struct{ err error }
+
+func (e *openError) Error() string { return e.err.Error() }
+
+// Unwrap returns ErrUnavailable and the reason.
+func (e *openError) Unwrap() []error { return []error{ErrUnavailable, e.err} }
+
+func openNode(ctx context.Context, c Config) (*Node, error) {
+	if err := c.check(); err != nil {
 		return nil, err
 	}
 	n := &Node{peers: slices.Clone(c.Peers)}
@@ -48,7 +81,7 @@ func Open(c Config) (*Node, error) {
 		}
 		n.addr = listener.Addr()
 	}
-	if err := n.open(c); err != nil {
+	if err := n.open(ctx, c); err != nil {
 		if listener != nil {
 			err = errors.Join(err, listener.Close())
 		}
@@ -60,11 +93,9 @@ func Open(c Config) (*Node, error) {
 	return n, nil
 }
 
-func (n *Node) open(c Config) error {
-	limits, err := c.limits()
-	if err != nil {
-		return err
-	}
+func (n *Node) open(ctx context.Context, c Config) error {
+	limits := c.limits()
+	cluster := len(c.Peers) > 1 // a cluster of one node is a node alone: there is nobody to talk to
 	conf := shard.Config{
 		Dir: c.DataDir, Shards: c.Shards, Durability: shard.Durability(c.Durability), SyncInterval: c.SyncInterval, CacheBytes: c.CacheSize, MaxValue: c.MaxValueSize,
 		QueueBytes: limits.Proposals, LogCacheBytes: limits.LogCache, StateBytes: limits.State,
@@ -74,24 +105,28 @@ func (n *Node) open(c Config) error {
 		conf.CacheBytes, conf.MemTableMost = limits.Cache, uint64(limits.MemTable)
 	}
 	n.gate.open(max(c.NodeID, 1), &n.stores, n, cmp.Or(c.Logger, slog.New(slog.DiscardHandler)))
+	var others []peer.Member
+	if cluster {
+		others = members(c.Peers)
+	}
 	if c.Listen != "" {
 		n.wire = engine.NewWire(primitive.All())
 		n.peer = peer.New(peer.Config{
-			Node: max(c.NodeID, 1), Wire: n.wire, Members: members(c.Peers), Secret: c.Secret, TLS: c.TLS, Logger: c.Logger,
+			Node: max(c.NodeID, 1), Wire: n.wire, Members: others, Secret: c.Secret, TLS: c.TLS, Logger: c.Logger,
 			Gate: n.gate.gate, Changed: n.changed, Limits: limits,
 		})
 	}
 	if n.peer != nil {
 		conf.Traffic = n.peer.Traffic
 	}
-	if len(c.Peers) > 0 {
+	if cluster {
 		for _, p := range c.Peers {
 			conf.Voters = append(conf.Voters, p.ID)
 		}
 		conf.Transport, conf.Door, conf.Alive = n.peer, n.peer.Door(), n.peer.Alive
 		conf.Problem, conf.Clocks = n.peer.Problem, true
 	}
-	host, err := shard.Open(conf)
+	host, err := shard.OpenContext(ctx, conf)
 	if err != nil {
 		if n.peer != nil {
 			n.peer.Close()
@@ -100,7 +135,7 @@ func (n *Node) open(c Config) error {
 	}
 	n.host, n.router, n.maxValue = host, engine.NewRouter(host), host.MaxValue
 	n.stale = n.router
-	if len(c.Peers) > 0 {
+	if cluster {
 		if err := host.Identify(); err != nil {
 			return errors.Join(err, n.Close())
 		}

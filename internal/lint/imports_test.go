@@ -74,6 +74,7 @@ var imports = map[string]struct{ allowed, reason string }{
 	"internal/quota":     {"", "any suite may count its rounds"},
 	"internal/rig":       {"internal/engine internal/shard internal/quota " + helpers, "a rig runs machines of any kind"},
 	"internal/toy":       {"internal/engine " + helpers, "a machine for tests is written like any other"},
+	"internal/golden":    {"internal/engine internal/shard internal/auth internal/kit internal/primitive " + helpers + " " + primitives, "it records and reads what all primitives write"},
 	"internal/sim":       {". internal/engine internal/shard internal/ual internal/peer internal/check internal/primitive internal/toy " + helpers + " " + primitives, "the simulator replaces the world around shards"},
 }
 

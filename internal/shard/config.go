@@ -101,9 +101,8 @@ type Config struct {
 	logSpares  int                  // files that the log keeps to use again; negative in memory, where nothing is gained
 }
 
-// withDefaults fills in what is zero and returns ErrInvalid listing everything that is out of range.
-func (c Config) withDefaults() (Config, error) {
-	var bad []error
+// Faults returns what is out of range.
+func (c *Config) Faults() (bad []error) {
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
 			bad = append(bad, fmt.Errorf(format, args...))
@@ -117,7 +116,12 @@ func (c Config) withDefaults() (Config, error) {
 	check(c.QueueBytes >= 0, "bytes of proposals %d are negative", c.QueueBytes)
 	check(c.LogCacheBytes >= 0, "log cache size %d is negative", c.LogCacheBytes)
 	check(c.MaxValue >= 0 && c.MaxValue <= LargestMaxValue, "max value size %d is not in 1-%d bytes", c.MaxValue, LargestMaxValue)
-	if len(bad) > 0 {
+	return bad
+}
+
+// withDefaults fills in what is zero and returns ErrInvalid listing everything that is out of range.
+func (c Config) withDefaults() (Config, error) {
+	if bad := c.Faults(); len(bad) > 0 {
 		return c, engine.Errorf(engine.ErrInvalid, "floe: configuration: %v", errors.Join(bad...))
 	}
 	orDefault(&c.SyncInterval, DefaultSyncInterval)

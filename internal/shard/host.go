@@ -77,7 +77,10 @@ var (
 )
 
 // Open opens or creates a host. With this node as the only voter it returns when every shard can be written to.
-func Open(c Config) (*Host, error) {
+func Open(c Config) (*Host, error) { return OpenContext(context.Background(), c) }
+
+// OpenContext is Open that gives up when ctx is done, with its error: between the steps of opening, and while it waits for the log to be applied.
+func OpenContext(ctx context.Context, c Config) (*Host, error) {
 	c, err := c.withDefaults()
 	if err != nil {
 		return nil, err
@@ -109,7 +112,7 @@ func Open(c Config) (*Host, error) {
 	if h.lock, err = lockDir(c.FS, c.Dir); err != nil {
 		return nil, err
 	}
-	if err := h.open(); err != nil {
+	if err := h.open(ctx); err != nil {
 		if cause := h.Err(); cause != nil {
 			err = cause
 		}
@@ -119,7 +122,7 @@ func Open(c Config) (*Host, error) {
 	return h, nil
 }
 
-func (h *Host) open() error {
+func (h *Host) open(ctx context.Context) error {
 	f, err := readFormat(h.cfg.FS, h.cfg.Dir)
 	if err != nil {
 		return err
@@ -136,10 +139,13 @@ func (h *Host) open() error {
 	if err := h.openStores(f != nil); err != nil {
 		return err
 	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if h.shards, err = h.restoreShards(); err != nil {
 		return err
 	}
-	if err := h.reconcile(); err != nil {
+	if err := errors.Join(ctx.Err(), h.reconcile()); err != nil {
 		return err
 	}
 	for _, s := range h.shards {
@@ -167,7 +173,7 @@ func (h *Host) open() error {
 	h.identity.format = *f
 	if !h.cfg.manual {
 		h.start()
-		if err := h.awaitLeaders(); err != nil {
+		if err := h.awaitLeaders(ctx); err != nil {
 			return err
 		}
 	}
@@ -313,7 +319,7 @@ func (h *Host) pokeCouriers() {
 }
 
 // awaitLeaders makes a node that is alone lead its shards and waits until they have caught up with the log.
-func (h *Host) awaitLeaders() error {
+func (h *Host) awaitLeaders(ctx context.Context) error {
 	if len(h.cfg.Voters) > 1 {
 		return nil
 	}
@@ -325,13 +331,15 @@ func (h *Host) awaitLeaders() error {
 		case <-s.led:
 		case <-h.ctx.Done():
 			return h.stopError()
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 		// A command behind everything in the log has seen all of it applied.
-		if _, err := s.propose(h.ctx, engine.Skip(0)); err != nil {
+		if _, err := s.propose(ctx, engine.Skip(0)); err != nil {
 			return err
 		}
 	}
-	return h.createDefault(h.ctx)
+	return h.createDefault(ctx)
 }
 
 // errNotLed says that a node does not lead the shard that something is for.

@@ -1,0 +1,169 @@
+package floe_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe"
+)
+
+// TestOpenErrors: each error of Open matches its sentinel, says what is wrong, and says it once.
+func TestOpenErrors(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	dir := t.TempDir()
+	open := filepath.Join(dir, "open")
+	node, err := floe.Open(floe.Config{DataDir: open, Shards: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	made := func(name string, change func(path string)) string {
+		path := filepath.Join(dir, name)
+		n, err := floe.Open(floe.Config{DataDir: path, Shards: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+		change(path)
+		return path
+	}
+	write := func(path, content string) {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	edit := func(old, new string) func(string) {
+		return func(path string) {
+			b, err := os.ReadFile(filepath.Join(path, "FORMAT"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(filepath.Join(path, "FORMAT"), strings.Replace(string(b), old, new, 1))
+		}
+	}
+	file := filepath.Join(dir, "file")
+	write(file, "")
+	three := []floe.Peer{{ID: 1, Addr: "127.0.0.1:1"}, {ID: 2, Addr: "127.0.0.1:2"}, {ID: 3, Addr: "127.0.0.1:3"}}
+	secret := make([]byte, 16)
+	rand.Read(secret)
+	for name, c := range map[string]struct {
+		config floe.Config
+		is     error
+		want   []string
+	}{
+		"in use":         {floe.Config{DataDir: open}, floe.ErrInUse, []string{open, "in use by another node"}},
+		"shards":         {floe.Config{DataDir: made("shards", func(string) {}), Shards: 3}, floe.ErrInvalid, []string{"was created with 2 shards, not 3"}},
+		"cluster":        {floe.Config{DataDir: made("cluster", func(string) {}), NodeID: 2, Peers: three, Secret: secret, Listen: "127.0.0.1:0"}, floe.ErrInvalid, []string{"belongs to node 1, not 2", "nodes [1], not [1 2 3]"}},
+		"damaged FORMAT": {floe.Config{DataDir: made("damaged", func(p string) { write(filepath.Join(p, "FORMAT"), "{") })}, floe.ErrUnavailable, []string{"FORMAT is damaged"}},
+		"changed FORMAT": {floe.Config{DataDir: made("changed", edit(`"shards": 2`, `"shards": 3`))}, floe.ErrUnavailable, []string{"FORMAT is damaged", "checksum"}},
+		"newer":          {floe.Config{DataDir: made("newer", edit(`"floe_format": 2`, `"floe_format": 77`))}, floe.ErrInvalid, []string{"format 77", "floe " + floe.Version, "use a newer floe"}},
+		"older":          {floe.Config{DataDir: made("older", edit(`"floe_format": 2`, `"floe_format": 1`))}, floe.ErrInvalid, []string{"format 1", "before the first release", "floe " + floe.Version}},
+		"no FORMAT":      {floe.Config{DataDir: made("lost", func(p string) { os.Remove(filepath.Join(p, "FORMAT")) })}, floe.ErrUnavailable, []string{"no FORMAT file"}},
+		"no log":         {floe.Config{DataDir: made("nolog", func(p string) { os.RemoveAll(filepath.Join(p, "log")) })}, floe.ErrUnavailable, []string{"the log holds 0 of 2 shards"}},
+		"a file":         {floe.Config{DataDir: file}, floe.ErrInvalid, []string{file, "not a directory"}},
+		"below a file":   {floe.Config{DataDir: filepath.Join(file, "data")}, floe.ErrInvalid, []string{file, "not a directory"}},
+		"port":           {floe.Config{Listen: taken.Addr().String()}, syscall.EADDRINUSE, []string{taken.Addr().String()}},
+		"address":        {floe.Config{Listen: "9000"}, floe.ErrInvalid, []string{`listen address "9000" is not host:port`}},
+		"many": {floe.Config{Shards: -1, Durability: 7, SyncInterval: -1, CacheSize: -1, Memory: 5, MaxConnections: -1, MaxInFlight: -2, MaxWaiting: -3, MaxValueSize: 1 << 30, NodeID: 9}, floe.ErrInvalid,
+			[]string{"shards -1", "durability", "sync interval", "cache size -1", "memory 5", "connections -1", "calls in flight -2", "waiting calls -3", "max value size", "node id 9 without peers"}},
+		"peers": {floe.Config{NodeID: 9, Memory: 1, Peers: append(three[:2:2], floe.Peer{Addr: "x"})}, floe.ErrInvalid,
+			[]string{"node id 9 is not among the peers", "peer id 0", `address "x"`, "secret of 0 bytes", "memory 1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, err := floe.Open(c.config)
+			if err == nil {
+				n.Close()
+				t.Fatal("Open succeeded")
+			}
+			if !errors.Is(err, c.is) || !errors.Is(err, floe.ErrInvalid) && !errors.Is(err, floe.ErrUnavailable) {
+				t.Errorf("error %v (%T) does not match %v and a sentinel", err, err, c.is)
+			}
+			for _, want := range append(c.want, "data directory", "configuration", c.config.DataDir) {
+				if n := strings.Count(err.Error(), want); n > 1 || n == 0 && want != "data directory" && want != "configuration" {
+					if want != "" {
+						t.Errorf("error %q has %q %d times", err, want, n)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestOpenOnePeer: a cluster of one node is a node alone, for its users and for clients.
+func TestOpenOnePeer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	c := floe.Config{DataDir: t.TempDir(), NodeID: 3, Peers: []floe.Peer{{ID: 3, Addr: addr}}}
+	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		n, err := floe.OpenContext(ctx, c)
+		cancel() // of no use any more
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := floe.Dial(t.Context(), []string{addr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, db := range []floe.DB{n, client} {
+			if _, err := db.KV("n").Incr(t.Context(), "k", 1); err != nil {
+				t.Error(err)
+			}
+			if s, err := db.Stats(t.Context()); err != nil || len(s.Nodes) != 1 || s.Nodes[0].ID != "3" || s.Nodes[0].Addr != addr {
+				t.Errorf("Stats = %+v, %v; want node 3 at %s", s.Nodes, err, addr)
+			}
+		}
+		if err := errors.Join(client.Close(), n.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestOpenContext: a node that is not to be opened any more leaves nothing behind.
+func TestOpenContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	dir := t.TempDir()
+	if _, err := floe.OpenContext(ctx, floe.Config{DataDir: dir}); !errors.Is(err, context.Canceled) {
+		t.Errorf("OpenContext with a context that is done = %v, want context.Canceled", err)
+	}
+	n, err := floe.Open(floe.Config{DataDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Close()
+}
+
+// TestVerifyNamesBuild: a directory says which build made it and which wrote it last.
+func TestVerifyNamesBuild(t *testing.T) {
+	dir := t.TempDir()
+	n, err := floe.Open(floe.Config{DataDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Close()
+	r, err := floe.Verify(t.Context(), dir)
+	if err != nil || r.Format != 2 || !strings.HasPrefix(r.CreatedBy, "floe "+floe.Version) || r.WrittenBy != r.CreatedBy || len(r.Problems) > 0 {
+		b, _ := json.Marshal(r)
+		t.Errorf("Verify = %s, %v", b, err)
+	}
+}
