@@ -3,7 +3,6 @@ package kv_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -24,13 +23,6 @@ func TestAnswersAreBounded(t *testing.T) {
 		}
 	}
 	limit := fmt.Sprint(engine.MaxAnswerBytes)
-	keys := slices.Repeat([]string{"k"}, engine.MaxAnswerBytes/size)
-	if got, err := store.GetMany(t.Context(), keys...); err != nil || len(got) != 1 {
-		t.Errorf("GetMany up to the limit = %d entries, %v", len(got), err)
-	}
-	if _, err := store.GetMany(t.Context(), append(keys, "k")...); !errors.Is(err, kv.ErrInvalid) || !strings.Contains(err.Error(), limit) {
-		t.Errorf("GetMany above the limit: %v, want ErrInvalid with %s", err, limit)
-	}
 	if _, err := store.History(t.Context(), "k"); !errors.Is(err, kv.ErrInvalid) || !strings.Contains(err.Error(), limit) {
 		t.Errorf("History above the limit: %v, want ErrInvalid with %s", err, limit)
 	}

@@ -3,6 +3,8 @@ package kv
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
@@ -121,9 +123,10 @@ func (s *Store) query(ctx context.Context, key string, buf []byte) (Entry, error
 	return e, nil
 }
 
-// GetMany returns the entries of those keys that exist, in no particular order, with one round trip per shard.
+// GetMany returns the entries of those keys that exist, by key. A key that is given twice is read once. The shards are read concurrently, each with one round
+// trip for about 8 MiB of values, or 1 MiB of keys; the entries of one round trip are of one state of their shard.
 //
-// Errors: ErrInvalid if the values that one shard has of them exceed 128 MiB together.
+// Errors: ErrInvalid for a key that is not 1-4096 bytes.
 func (s *Store) GetMany(ctx context.Context, keys ...string) (map[string]Entry, error) {
 	byShard := make(map[engine.ShardID][]string)
 	for _, k := range keys {
@@ -136,15 +139,38 @@ func (s *Store) GetMany(ctx context.Context, keys ...string) (map[string]Entry, 
 		}
 		byShard[shard] = append(byShard[shard], k)
 	}
+	shards := slices.Sorted(maps.Keys(byShard))
+	parts, errs := make([][]Entry, len(shards)), make([]error, len(shards))
+	s.scope.Each(len(shards), func(i int) { parts[i], errs[i] = s.getFrom(ctx, shards[i], byShard[shards[i]]) })
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		return nil, errs[i]
+	}
 	found := make(map[string]Entry, len(keys))
-	for shard, part := range byShard {
-		q := getQuery{namespace: s.scope.Namespace(), keys: part}
+	for _, part := range parts {
+		for _, e := range part {
+			found[e.Key] = e
+		}
+	}
+	return found, nil
+}
+
+// maxGetKeys bounds the bytes of the keys in one query: a request has room for 8 MiB.
+const maxGetKeys = 1 << 20
+
+// getFrom returns the entries of those keys that a shard has, with as many queries as the bounds of a request and of an answer make necessary.
+func (s *Store) getFrom(ctx context.Context, shard engine.ShardID, keys []string) (found []Entry, err error) {
+	slices.Sort(keys)
+	for keys = slices.Compact(keys); len(keys) > 0; {
+		n := 0
+		for size := 0; n < len(keys) && size < maxGetKeys; n++ {
+			size += len(keys[n])
+		}
+		q := getQuery{namespace: s.scope.Namespace(), keys: keys[:n]}
 		if err := s.scope.QueryShard(ctx, shard, &q); err != nil {
 			return nil, err
 		}
-		for _, e := range q.entries {
-			found[e.Key] = e
-		}
+		found = append(found, q.entries...)
+		keys = keys[n-q.left:]
 	}
 	return found, nil
 }

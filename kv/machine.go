@@ -369,6 +369,9 @@ func (m *machine) Committed(changes []engine.Change, wake engine.Waker) {
 		changes = changes[1:]
 	}
 	m.recent.add(changes)
+	if len(changes) > 0 {
+		defer m.recent.tell(changes[len(changes)-1].LSN)
+	}
 	if !wake.Waiting() {
 		return
 	}

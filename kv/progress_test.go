@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/floedb/floe/kv"
 )
@@ -27,6 +29,79 @@ func TestProgress(t *testing.T) {
 	if e, err, _ := resumed.next(); err != nil || e.Type != kv.EventProgress || e.Revision < last.Revision {
 		t.Errorf("after the changes the watch tells %+v, %v; want progress up to %d", e, err, last.Revision)
 	}
+}
+
+// TestProgressOfQuietPrefix: while other keys of the shard change, a watch of keys that do not gets progress, though more changes than the shard
+// remembers; it is not woken for them, and what changes after such a progress is missed neither by it nor by a watch that is resumed there.
+func TestProgressOfQuietPrefix(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, s := newAsked(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		must(s.Put(ctx, "quiet/a", []byte("1")))
+		events := make(chan kv.Event)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for e, err := range s.Watch(ctx, "quiet/", kv.Progress()) {
+				if err == nil {
+					events <- e
+				}
+			}
+		}()
+		defer func() { cancel(); <-done }()
+		want := func(what string, typ kv.EventType, atLeast uint64) kv.Event {
+			t.Helper()
+			synctest.Wait()
+			select {
+			case e := <-events:
+				if e.Type != typ || e.Revision < atLeast {
+					t.Fatalf("%s: %v at %d, want %v at %d or later", what, e.Type, e.Revision, typ, atLeast)
+				}
+				return e
+			default:
+				t.Fatalf("%s: no event, want %v", what, typ)
+				return kv.Event{}
+			}
+		}
+		want("snapshot", kv.EventPut, 1)
+		last := want("snapshot", kv.EventProgress, 1).Revision
+		quarter := func() {
+			a.Pass(2500)
+			time.Sleep(2500 * time.Millisecond)
+			synctest.Wait()
+		}
+		for round := range 2 {
+			synctest.Wait()
+			looks := a.looks.Load()
+			for range 4 {
+				putMany(t, a.Rig, "busy%05d", kv.MaxRecent/3, 0)
+				quarter()
+			}
+			e := want("quiet time", kv.EventProgress, last+kv.MaxRecent)
+			last = e.Revision
+			synctest.Wait()
+			if n := a.looks.Load() - looks; n > 4 {
+				t.Errorf("round %d: the watch has looked %d times at what does not concern it", round, n)
+			}
+		}
+		// Nothing at all changes: nothing is told.
+		for range 12 {
+			quarter()
+		}
+		select {
+		case e := <-events:
+			t.Errorf("in a shard at rest: %v at %d", e.Type, e.Revision)
+		default:
+		}
+		w := must(s.Put(ctx, "quiet/b", nil))
+		if e := want("change", kv.EventPut, w.Revision); e.Key != "quiet/b" {
+			t.Errorf("put of %q", e.Key)
+		}
+		want("change", kv.EventProgress, w.Revision)
+		resumed := watch(t, ctx, s, "quiet/", kv.FromRevision(last))
+		resumed.want("put quiet/b=")
+		resumed.stop()
+	})
 }
 
 // TestProgressOfSnapshotUnderWrites resumes from the first progress of a watch whose snapshot, of several pages, was taken while

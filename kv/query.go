@@ -22,6 +22,7 @@ type getQuery struct {
 	withoutValues bool
 
 	entries []Entry
+	left    int // keys that were not looked at because the answer was full; fewer than there are keys
 }
 
 type scanQuery struct {
@@ -70,6 +71,11 @@ type changesQuery struct {
 	queue     []recentKey // also a result: changes that were found and not told, oldest first
 	queueEnd  uint64      // also a result: with the queue everything up to here is told
 	scanned   string      // also a result: a look at all keys has come to this one, and the queue is not complete; "": there is none
+	patience  int64       // ms after which it answers without changes, if the shard has moved on; 0: never
+
+	waited bool   // a look has found that all changes up to after are told, and what comes later wakes the query
+	from   uint64 // after, when the query came
+	due    int64  // when patience ends
 
 	events    []Event
 	next      uint64 // revision to go on from
@@ -108,9 +114,9 @@ func (m *machine) queryGet(v *engine.View, q *getQuery) error {
 	if len(q.keys) > 1 {
 		v.Freeze()
 	}
-	q.entries = q.entries[:0] // of a try before the log had come to the end of a key
+	q.entries, q.left = q.entries[:0], 0 // of a try before the log had come to the end of a key
 	size := 0
-	for _, k := range q.keys {
+	for i, k := range q.keys {
 		w, err := current(v, ns, []byte(k))
 		if err != nil {
 			return err
@@ -121,13 +127,17 @@ func (m *machine) queryGet(v *engine.View, q *getQuery) error {
 		if q.withoutValues {
 			w.value = nil
 		}
-		if size += len(w.value); size > engine.MaxAnswerBytes {
-			return engine.Errorf(ErrInvalid, "kv: the values of %d keys exceed %d bytes together: ask for fewer at once", len(q.keys), engine.MaxAnswerBytes)
-		}
 		q.entries = append(q.entries, w.entry(k))
+		if size += len(w.value); size > maxGetBytes {
+			q.left = len(q.keys) - i - 1
+			break
+		}
 	}
 	return nil
 }
+
+// maxGetBytes bounds the values of one answer, which ends with the one that exceeds it.
+const maxGetBytes = 8 << 20
 
 func current(v *engine.View, ns uint32, k []byte) (row, error) {
 	b, ok, err := v.Get(currentKey(nil, ns, k))
@@ -308,12 +318,20 @@ func (m *machine) queryWait(v *engine.View, q *waitQuery) error {
 }
 
 func (m *machine) queryChanges(v *engine.View, q *changesQuery) error {
+	quiet := m.recent.toldUpTo() // before it is looked whether anything has woken the query
 	before, err := v.WaitOnPrefix(q.namespace, []byte(q.prefix))
 	if err != nil {
 		return err
 	}
 	if before > 0 {
-		q.after = max(q.after, uint64(before)-1) // since the view before, no such key has changed until then
+		quiet = before - 1
+	}
+	// Since the look before, no such key has changed until then.
+	if q.waited && m.recent.woken(engine.LSN(q.after)) {
+		q.after = max(q.after, uint64(quiet))
+	}
+	if q.due == 0 {
+		q.from, q.due = q.after, v.Now()+q.patience
 	}
 	ns, ok := v.Namespace(q.namespace)
 	if !ok {
@@ -329,10 +347,27 @@ func (m *machine) queryChanges(v *engine.View, q *changesQuery) error {
 		q.next = q.after
 		return nil
 	case len(q.queue) == 0:
-		q.after = q.queueEnd
-		return engine.ErrWait
+		q.after, q.waited = q.queueEnd, true
+		return q.wait(v)
 	}
 	return m.fetch(v, ns, q)
+}
+
+// wait waits for a change, or answers how far the shard has come if that takes long. So a watcher of keys that do not change can be resumed from a
+// late revision, and is woken for the changes of others once in a while, not for each.
+func (q *changesQuery) wait(v *engine.View) error {
+	if q.patience == 0 {
+		return engine.ErrWait
+	}
+	if now := v.Now(); now >= q.due {
+		if q.after > q.from {
+			q.next = q.after
+			return nil
+		}
+		q.due = now + q.patience
+	}
+	v.LookAgainAt(q.due)
+	return engine.ErrWait
 }
 
 // findChanges fills the queue, from memory if that reaches back far enough.

@@ -29,6 +29,8 @@ type recentChanges struct {
 	written uint64     // bytes ever written to keys
 	floor   engine.LSN // every change after floor ...
 	covered engine.LSN // ... up to covered is in the ring
+	told    engine.LSN // every change up to here has woken the queries that wait for it, but for those ...
+	origin  engine.LSN // ... up to origin, which came with a snapshot
 }
 
 type recentChange struct {
@@ -42,6 +44,27 @@ func (r *recentChanges) reset(lsn engine.LSN) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.first, r.next, r.written, r.floor, r.covered = 0, 0, 0, lsn, lsn
+	r.told, r.origin = lsn, lsn
+}
+
+func (r *recentChanges) tell(lsn engine.LSN) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told = lsn
+}
+
+// toldUpTo returns the last change of which all waiting queries have been woken.
+func (r *recentChanges) toldUpTo() engine.LSN {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.told
+}
+
+// woken reports whether all changes after an LSN have woken the queries that wait for them: those of a snapshot have not.
+func (r *recentChanges) woken(after engine.LSN) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return after >= r.origin
 }
 
 func (r *recentChanges) add(changes []engine.Change) {

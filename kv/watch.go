@@ -63,10 +63,18 @@ func FromRevision(r uint64) WatchOption {
 	return func(o *watchOptions) { o.from, o.resumed = r, true }
 }
 
-// Progress adds EventProgress events: after the snapshot, and whenever the watch has told all it found. A watch that is
+// Progress adds EventProgress events: after the snapshot, whenever the watch has told all it found, and about every 10 s while other keys of the shard
+// change and none with the prefix does. A watch that is
 // resumed from the revision of one misses nothing and repeats nothing; the revision of a snapshot's event would not do,
 // because a snapshot comes in the order of keys. In a spread namespace they come per shard and are of no use.
 func Progress() WatchOption { return func(o *watchOptions) { o.progress = true } }
+
+// How long a watch waits for changes, in ms, before it asks how far the shard has come: with Progress, and without, where only a watch that is resumed
+// after its node is gone profits.
+const (
+	minPatience = 10_000
+	maxPatience = 60_000
+)
 
 // watchPage is how many changes or entries one look fetches.
 const watchPage = 256
@@ -190,7 +198,10 @@ func (w *shardWatch) run(ctx context.Context, yield func(Event, error) bool) {
 		}
 		q := changesQuery{
 			namespace: w.store.scope.Namespace(), prefix: w.prefix, after: w.after, limit: watchPage, queue: w.queue, queueEnd: w.queueEnd,
-			scanned: w.scanned,
+			scanned: w.scanned, patience: maxPatience,
+		}
+		if w.progress {
+			q.patience = minPatience
 		}
 		if err := w.store.scope.QueryShard(ctx, w.shard, &q); err != nil {
 			yield(Event{}, err)

@@ -28,7 +28,13 @@ func (q *getQuery) Arguments(c *codec.Coder) {
 	c.Bool(&q.withoutValues)
 }
 
-func (q *getQuery) Results(c *codec.Coder) { codec.List(c, &q.entries, codeEntry) }
+func (q *getQuery) Results(c *codec.Coder) {
+	codec.List(c, &q.entries, codeEntry)
+	c.Int(&q.left)
+	if c.Reading() && (q.left < 0 || q.left > 0 && q.left >= len(q.keys)) {
+		c.Fail("more keys left than asked for")
+	}
+}
 
 func (q *scanQuery) Arguments(c *codec.Coder) {
 	c.String(&q.namespace)
@@ -91,8 +97,12 @@ func (q *changesQuery) Arguments(c *codec.Coder) {
 	c.Int(&q.limit)
 	q.codeQueue(c)
 	c.String(&q.scanned)
+	c.Varint(&q.patience)
 	if q.limit < 1 || q.limit > watchPage {
 		c.Fail("limit out of range")
+	}
+	if q.patience != 0 && (q.patience < minPatience || q.patience > maxPatience) {
+		c.Fail("patience out of range")
 	}
 }
 

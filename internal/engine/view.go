@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -26,6 +27,7 @@ type View struct {
 	wakeAt  int64 // of a duty
 	scan    scan
 
+	again     int64 // see LookAgainAt; 0: never
 	stale     bool  // see Stale
 	stamp     int64 // the log had come to it before anything was read
 	asked     int64 // when the query came, by the clock; 0: nobody has wanted to know
@@ -184,6 +186,17 @@ func (v *View) WakeAt(at int64) {
 	v.wakeAt = min(v.wakeAt, at)
 }
 
+// LookAgainAt makes a query that returns ErrWait look again at a time, ms, if nothing wakes it before.
+func (v *View) LookAgainAt(at int64) { v.again = at }
+
+// untilAgain returns a channel that fires at the time of LookAgainAt, nil if there is none.
+func (v *View) untilAgain() <-chan time.Time {
+	if v.again == 0 {
+		return nil
+	}
+	return time.After(time.Duration(max(v.again-v.now(), 1)) * time.Millisecond)
+}
+
 // Claim says that the answer tells of something that only one can take, and no more have been told than there is to take (Tx.Notify
 // with a number). In case the one told never takes it, somebody else who waits for the topic is made to look in a second.
 func (v *View) Claim(t Topic) { v.claims = append(v.claims, t) }
@@ -310,7 +323,7 @@ func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
 			}
 		}
 		v.claims = v.claims[:0]
-		v.stamp, v.unsettled = x.stamp.Load(), 0
+		v.stamp, v.unsettled, v.again = x.stamp.Load(), 0, 0
 		v.scan.rows, v.scan.bytes, v.scan.held, v.scan.skims = 0, 0, 0, false
 		err := x.answer(&v, q)
 		v.release()
@@ -339,6 +352,8 @@ func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
 		v.letGo()
 		select {
 		case <-v.waiter.c:
+			v.asked = 0
+		case <-v.untilAgain():
 			v.asked = 0
 		case <-ctx.Done():
 			return ctx.Err()
