@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -209,6 +210,20 @@ func FuzzJSONSet(f *testing.F) {
 		}
 		if err == nil {
 			equal(t, "set", doc, path, out, want)
+			if got, err := kv.GetJSON("k", out, path); segments[len(segments)-1] != "-1" {
+				if err != nil {
+					t.Fatalf("get %q after it was set in %q: %v", path, doc, err)
+				}
+				equal(t, "get", out, path, got, value)
+			}
+			if got, err := kv.DeleteJSON("k", out, path); err == nil {
+				// In an array the next element comes in its place.
+				if still, err := kv.GetJSON("k", got, path); err == nil && !isIndex(segments[len(segments)-1]) {
+					t.Errorf("%q is %s after it was deleted from %q", path, still, out)
+				}
+			}
+		} else if got, err := kv.GetJSON("k", doc, path); err == nil && !tooDeep(want) {
+			t.Errorf("get %q from %q gives %s, and set is refused: %v", path, doc, got, wantErr)
 		}
 		out, err = kv.DeleteJSON("k", doc, path)
 		want, wantErr = removeAt(clone(before), segments)
@@ -223,6 +238,11 @@ func FuzzJSONSet(f *testing.F) {
 		}
 		equal(t, "delete", doc, path, out, want)
 	})
+}
+
+func isIndex(segment string) bool {
+	_, err := strconv.Atoi(segment)
+	return err == nil
 }
 
 // ambiguous reports whether an object has a name twice, or bytes that encoding/json replaces.

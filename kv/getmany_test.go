@@ -26,8 +26,8 @@ func TestGetManyInParts(t *testing.T) {
 	}
 	must(s.Put(t.Context(), long[599], []byte("last")))
 	for _, c := range []struct {
-		what          string
-		keys          []string
+		what         string
+		keys         []string
 		found, asked int
 	}{
 		{"no key", nil, 0, 0},

@@ -18,11 +18,26 @@ const (
 	maxJSONPath  = 4096 // bytes
 )
 
-// JSONGet returns the raw JSON at a path of the document stored at key. A path is gjson's ("user.tags.0", "items.#.id"), or a
-// JSON path of names and indexes beginning with "$" ("$.user.tags[0]"); "$" and "" name the whole document.
+// JSONGet returns the raw JSON at a path of the document stored at key.
 //
-// Errors: ErrNotFound if the key or the path does not exist; ErrInvalid if the value is not JSON or the path is malformed.
+// A path is up to 128 names and indexes, in at most 4,096 bytes, in one of two forms. JSONGet, JSONSet and JSONDelete read it alike:
+//
+//   - "user.tags.0": parts between dots. A backslash takes the next character literally, as in "a\.b"; one of . * ? # @ | and a backslash, and a $ at the
+//     beginning, need it in a name.
+//   - "$.user.tags[0]" or "$['a b'][0]": names after dots, indexes and quoted names in brackets.
+//
+// "" and "$" are the whole document. No part is empty. In an object each part is a name, also "0"; in an array it is an index from 0, without sign or
+// leading zeros, or -1, the place behind the last element, where JSONSet appends. If an object has a name twice, JSONGet returns the first value.
+//
+// JSONGet alone also takes the queries of gjson, which may match several places: a path of the first form with an unescaped * ? # or |, such as
+// "items.#.id" or "items.#(id==2).name". Modifiers (@) and multipaths are not supported.
+//
+// Errors: ErrNotFound if the key or the path does not exist; ErrInvalid if the value is not JSON, the path is malformed, or a part of it that meets an array
+// is no index.
 func (s *Store) JSONGet(ctx context.Context, key, path string) ([]byte, error) {
+	if err := checkReadPath(path); err != nil {
+		return nil, err
+	}
 	e, err := s.Get(ctx, key)
 	if err != nil {
 		return nil, err
@@ -32,7 +47,7 @@ func (s *Store) JSONGet(ctx context.Context, key, path string) ([]byte, error) {
 
 // JSONSet stores raw JSON at a path of the document at key, atomically; an expiry stays. Missing objects on the way are
 // created (always objects: set an empty array first where one is wanted), as is the document itself; an array is extended by the
-// index that equals its length, or by -1. Paths are as for JSONGet, but of names and indexes only.
+// index that equals its length, or by -1. Paths are those of JSONGet, without queries.
 //
 // Errors: ErrInvalid if raw or the value is not JSON, the path is malformed, leads through a number or string, or past the end of
 // an array, or the result exceeds the limit for values.
@@ -97,32 +112,60 @@ func (m *machine) jsonDelete(tx *engine.Tx, c *command, cur row) ([]byte, error)
 }
 
 func getJSON(key string, doc []byte, path string) ([]byte, error) {
+	if err := checkReadPath(path); err != nil {
+		return nil, err
+	}
 	if err := checkDocument(key, doc); err != nil {
 		return nil, err
 	}
-	if path == "" || path == "$" {
-		return doc, nil
+	if isQuery(path) {
+		return rawJSON(key, path, gjson.GetBytes(doc, path))
 	}
-	if len(path) > maxJSONPath {
-		return nil, engine.Errorf(ErrInvalid, "kv: path of %d bytes exceeds %d", len(path), maxJSONPath)
+	segments, err := parsePath(path)
+	if err != nil || len(segments) == 0 {
+		return doc, err
 	}
-	if strings.HasPrefix(path, "$") {
-		segments, err := parsePath(path)
-		if err != nil {
-			return nil, err
+	at := gjson.ParseBytes(doc)
+	for _, segment := range segments {
+		if _, ok := arrayIndex(segment); at.IsArray() && !ok {
+			return nil, engine.Errorf(ErrInvalid, "kv: key %q: %.64q is no index of an array", shown(key), segment)
 		}
-		at, _ := follow(gjson.ParseBytes(doc), segments)
-		return rawJSON(key, path, at)
+		at = child(at, segment)
 	}
-	if err := checkQuery(path); err != nil {
-		return nil, err
+	return rawJSON(key, path, at)
+}
+
+// checkReadPath refuses a path that JSONGet does not take, whatever the document is.
+func checkReadPath(path string) error {
+	if isQuery(path) {
+		return checkQuery(path)
 	}
-	return rawJSON(key, path, gjson.GetBytes(doc, path))
+	_, err := parsePath(path)
+	return err
+}
+
+// isQuery reports whether a path may name several places: that is for gjson, and for reading only.
+func isQuery(path string) bool {
+	if strings.HasPrefix(path, "$") {
+		return false
+	}
+	for i := 0; i < len(path); i++ {
+		switch path[i] {
+		case '\\':
+			i++
+		case '*', '?', '#', '|':
+			return true
+		}
+	}
+	return false
 }
 
 // checkQuery refuses what makes gjson build new JSON out of the document: modifiers (@, !) and multipaths ({ and [). A few
 // of them, one behind the other, grow a document without bound.
 func checkQuery(path string) error {
+	if err := checkPathText(path); err != nil {
+		return err
+	}
 	start := true // of a part
 	for i := 0; i < len(path); i++ {
 		switch c := path[i]; {
@@ -130,7 +173,7 @@ func checkQuery(path string) error {
 			i++
 			start = false
 		case c == '@' || c == '!' && start || start && (c == '{' || c == '['):
-			return engine.Errorf(ErrInvalid, "kv: path %.64q: %q must be escaped with a backslash: modifiers and multipaths are not supported", path, c)
+			return pathError(path, i, "%q must be escaped with a backslash: modifiers and multipaths are not supported", c)
 		default:
 			start = c == '.' || c == '|'
 		}
@@ -138,9 +181,30 @@ func checkQuery(path string) error {
 	return nil
 }
 
+func checkPathText(path string) error {
+	if len(path) > maxJSONPath {
+		return engine.Errorf(ErrInvalid, "kv: path of %d bytes exceeds %d", len(path), maxJSONPath)
+	}
+	if !utf8.ValidString(path) {
+		return engine.Errorf(ErrInvalid, "kv: path %q is not valid UTF-8", shown(path))
+	}
+	return nil
+}
+
+// pathError says what is wrong with a path, and at which of its bytes, counted from 0.
+func pathError(path string, at int, format string, args ...any) error {
+	return engine.Errorf(ErrInvalid, "kv: path %q, byte %d: "+format, append([]any{shown(path), at}, args...)...)
+}
+
+// arrayIndex returns the index that a part of a path is in an array, -1 for behind the end. ok is false if it is none.
+func arrayIndex(segment string) (index int, ok bool) {
+	index, err := strconv.Atoi(segment)
+	return index, err == nil && index >= -1 && strconv.Itoa(index) == segment
+}
+
 func rawJSON(key, path string, at gjson.Result) ([]byte, error) {
 	if !at.Exists() {
-		return nil, engine.Errorf(ErrNotFound, "kv: key %q has nothing at %q", key, path)
+		return nil, engine.Errorf(ErrNotFound, "kv: key %q has nothing at %q", shown(key), shown(path))
 	}
 	return []byte(at.Raw), nil
 }
@@ -151,7 +215,7 @@ func setJSON(key string, doc []byte, path string, raw []byte, maxBytes int) ([]b
 	}
 	out, err := editJSON(key, doc, path, string(raw))
 	if err == nil && len(out) > maxBytes {
-		err = engine.Errorf(ErrInvalid, "kv: key %q: document of %d bytes exceeds max_value_size (%d bytes)", key, len(out), maxBytes)
+		err = engine.Errorf(ErrInvalid, "kv: key %q: document of %d bytes exceeds max_value_size (%d bytes)", shown(key), len(out), maxBytes)
 	}
 	return out, err
 }
@@ -163,11 +227,8 @@ func deleteJSON(key string, doc []byte, path string) ([]byte, error) {
 // parsePath splits a path of names and indexes. In "a.b.0" a backslash takes the next character as it is; "$.a['b c'][0]"
 // has brackets for indexes and quoted names. No segments means the whole document.
 func parsePath(path string) ([]string, error) {
-	if len(path) > maxJSONPath {
-		return nil, engine.Errorf(ErrInvalid, "kv: path of %d bytes exceeds %d", len(path), maxJSONPath)
-	}
-	if !utf8.ValidString(path) {
-		return nil, engine.Errorf(ErrInvalid, "kv: path %.64q is not valid UTF-8", path)
+	if err := checkPathText(path); err != nil {
+		return nil, err
 	}
 	p := pathParser{path: path, rest: path}
 	if strings.HasPrefix(path, "$") {
@@ -178,9 +239,6 @@ func parsePath(path string) ([]string, error) {
 	} else if path != "" {
 		p.dotted()
 	}
-	if p.err == nil && len(p.segments) > MaxJSONDepth {
-		p.fail("more than %d parts", MaxJSONDepth)
-	}
 	return p.segments, p.err
 }
 
@@ -190,40 +248,47 @@ type pathParser struct {
 	err        error
 }
 
-func (p *pathParser) fail(format string, args ...any) {
-	p.err = engine.Errorf(ErrInvalid, "kv: path %.64q: "+format, append([]any{p.path}, args...)...)
+// fail says what is wrong at so many bytes behind the beginning of rest.
+func (p *pathParser) fail(at int, format string, args ...any) {
+	p.err = pathError(p.path, len(p.path)-len(p.rest)+at, format, args...)
 }
 
-func (p *pathParser) add(segment string) {
-	if segment == "" {
-		p.fail("an empty part")
-		return
+// add adds the segment that begins at so many bytes behind the beginning of rest.
+func (p *pathParser) add(at int, segment string) {
+	switch {
+	case segment == "":
+		p.fail(at, "empty part")
+	case len(p.segments) == MaxJSONDepth:
+		p.fail(at, "more than %d parts", MaxJSONDepth)
+	default:
+		p.segments = append(p.segments, segment)
 	}
-	p.segments = append(p.segments, segment)
 }
 
 // dotted reads "a.b.0". Wildcards and queries of gjson are refused: a write must name one place.
 func (p *pathParser) dotted() {
 	var segment strings.Builder
+	start := 0
 	for i := 0; i < len(p.rest) && p.err == nil; i++ {
 		switch c := p.rest[i]; c {
 		case '\\':
 			if i++; i == len(p.rest) {
-				p.fail("ends with a backslash")
+				p.fail(i-1, "backslash at the end")
 				return
 			}
 			segment.WriteByte(p.rest[i])
 		case '.':
-			p.add(segment.String())
+			p.add(start, segment.String())
 			segment.Reset()
+			start = i + 1
 		case '*', '?', '#', '@', '|':
-			p.fail("%q must be escaped with a backslash", c)
+			p.fail(i, "%q must be escaped with a backslash", c)
 		default:
 			segment.WriteByte(c)
 		}
 	}
 	if p.err == nil {
-		p.add(segment.String())
+		p.add(start, segment.String())
 	}
 }
 
@@ -234,11 +299,11 @@ func (p *pathParser) jsonPathStep() {
 		if end := strings.IndexAny(name, ".["); end >= 0 {
 			name = name[:end]
 		}
-		if strings.ContainsAny(name, "*?#@|]") {
-			p.fail("%q names no single place", name)
+		if bad := strings.IndexAny(name, "*?#@|]"); bad >= 0 {
+			p.fail(1+bad, "%q in a name that is not in brackets and quotes", name[bad])
 			return
 		}
-		p.add(name)
+		p.add(1, name)
 		p.rest = p.rest[1+len(name):]
 	case '[':
 		end, quote := "]", ""
@@ -248,30 +313,18 @@ func (p *pathParser) jsonPathStep() {
 		}
 		inside, after, ok := strings.Cut(p.rest[1+len(quote):], end)
 		if !ok {
-			p.fail("[ without %s", end)
+			p.fail(0, "[ without %s", end)
 			return
 		}
-		if _, err := strconv.Atoi(inside); err != nil && quote == "" {
-			p.fail("[%.16s] is neither an index nor a quoted name", inside)
+		if _, ok := arrayIndex(inside); !ok && quote == "" {
+			p.fail(1, "%.16q is neither an index nor a quoted name", inside)
 			return
 		}
-		p.add(inside)
+		p.add(1+len(quote), inside)
 		p.rest = after
 	default:
-		p.fail("found %q, expected . or [", p.rest[0])
+		p.fail(0, "found %q, expected . or [", p.rest[0])
 	}
-}
-
-// follow walks the segments as far as they exist and returns what is there, and how many were walked.
-func follow(at gjson.Result, segments []string) (gjson.Result, int) {
-	for i, segment := range segments {
-		next := child(at, segment)
-		if !next.Exists() {
-			return next, i
-		}
-		at = next
-	}
-	return at, len(segments)
 }
 
 func child(at gjson.Result, segment string) gjson.Result {
@@ -293,7 +346,7 @@ func child(at gjson.Result, segment string) gjson.Result {
 }
 
 func checkDocument(key string, doc []byte) error {
-	return checkJSON("kv: the value of key "+strconv.Quote(key), doc)
+	return checkJSON(engine.Text("kv: the value of key %q", shown(key)), doc)
 }
 
 // checkJSON refuses what is not JSON or nests too deeply: gjson recurses without a bound.

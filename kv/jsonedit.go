@@ -2,7 +2,6 @@ package kv
 
 import (
 	"bytes"
-	"strconv"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -47,7 +46,7 @@ type editor struct {
 }
 
 func (e *editor) fail(kind error, format string, args ...any) {
-	e.err = engine.Errorf(kind, "kv: key %q: "+format, append([]any{e.key}, args...)...)
+	e.err = engine.Errorf(kind, "kv: key %q: "+format, append([]any{shown(e.key)}, args...)...)
 }
 
 // edit appends the container that begins here, changed at the segments, and goes behind it.
@@ -59,7 +58,7 @@ func (e *editor) edit(segments []string) {
 		e.editArray(segments)
 	default:
 		kind := strings.ToLower(gjson.ParseBytes(e.value()).Type.String())
-		e.fail(ErrInvalid, "path %.64q leads through a %s at %.64q", e.path, kind, segments[0])
+		e.fail(ErrInvalid, "path %q leads through a %s at %.64q", shown(e.path), kind, segments[0])
 	}
 }
 
@@ -101,7 +100,7 @@ func (e *editor) editObject(segments []string) {
 	case found > 1:
 		e.fail(ErrInvalid, "the document holds the name %.64q %d times", name, found)
 	case found == 0 && e.raw == "":
-		e.fail(ErrNotFound, "there is nothing at %.64q", e.path)
+		e.fail(ErrNotFound, "there is nothing at %q", shown(e.path))
 	case found == 0:
 		e.separate()
 		e.out = append(gjson.AppendJSONString(e.out, name), ':')
@@ -131,8 +130,8 @@ func (e *editor) build(rest []string) {
 
 func (e *editor) editArray(segments []string) {
 	const none = -2 // what is no index must not lead into an element
-	index, err := strconv.Atoi(segments[0])
-	if err != nil || segments[0] != strconv.Itoa(index) {
+	index, ok := arrayIndex(segments[0])
+	if !ok {
 		index = none
 	}
 	rest := segments[1:]
@@ -155,7 +154,7 @@ func (e *editor) editArray(segments []string) {
 	case index < -1 || index > n:
 		e.fail(ErrInvalid, "%.64q is no index of an array of length %d", segments[0], n)
 	case (index == n || index == -1) && e.raw == "":
-		e.fail(ErrNotFound, "there is nothing at %.64q", e.path)
+		e.fail(ErrNotFound, "there is nothing at %q", shown(e.path))
 	case index == n || index == -1:
 		e.separate()
 		e.build(rest)

@@ -38,7 +38,7 @@ func (e *ConflictError) Error() string {
 	if e.Revision != 0 {
 		present = fmt.Sprintf("at revision %d", e.Revision)
 	}
-	return fmt.Sprintf("kv: key %q is %s, want %s", e.Key, present, e.Want)
+	return fmt.Sprintf("kv: key %q is %s, want %s", shown(e.Key), present, e.Want)
 }
 
 // Unwrap returns ErrConflict.
@@ -53,7 +53,7 @@ type BoundError struct {
 }
 
 func (e *BoundError) Error() string {
-	return fmt.Sprintf("kv: key %q: %d + %d = %d is not in [%d, %d]", e.Key, e.Value, e.Delta, e.Value+e.Delta, e.Min, e.Max)
+	return fmt.Sprintf("kv: key %q: %d + %d = %d is not in [%d, %d]", shown(e.Key), e.Value, e.Delta, e.Value+e.Delta, e.Min, e.Max)
 }
 
 // Unwrap returns ErrConflict.
@@ -226,4 +226,9 @@ func checkKey(key string) error {
 	return nil
 }
 
-func notFound(key string) error { return engine.Errorf(ErrNotFound, "kv: key %q not found", key) }
+func notFound(key string) error {
+	return engine.Errorf(ErrNotFound, "kv: key %q not found", shown(key))
+}
+
+// shown returns the front of an argument for an error: keys and paths may be long.
+func shown(s string) string { return engine.Cut(s, 200) }

@@ -138,12 +138,12 @@ func (m *machine) incr(tx *engine.Tx, c *command, cur row) ([]byte, error) {
 	if present {
 		var err error
 		if old, err = strconv.ParseInt(string(cur.value), 10, 64); err != nil {
-			return nil, engine.Errorf(ErrInvalid, "kv: value of key %q is not a decimal integer", c.key)
+			return nil, engine.Errorf(ErrInvalid, "kv: value of key %q is not a decimal integer", shown(string(c.key)))
 		}
 	}
 	sum := old + c.delta
 	if (sum > old) != (c.delta > 0) && c.delta != 0 {
-		return nil, engine.Errorf(ErrInvalid, "kv: key %q: %d + %d leaves the int64 range", c.key, old, c.delta)
+		return nil, engine.Errorf(ErrInvalid, "kv: key %q: %d + %d leaves the int64 range", shown(string(c.key)), old, c.delta)
 	}
 	if sum < c.o.minV || sum > c.o.maxV {
 		return nil, &BoundError{Key: string(c.key), Value: old, Delta: c.delta, Min: c.o.minV, Max: c.o.maxV}

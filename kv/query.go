@@ -456,7 +456,7 @@ func (m *machine) scanChanges(v *engine.View, ns uint32, q *changesQuery) error 
 	}
 	upper := key.PrefixEnd(prefix)
 	if bytes.Compare(lower, upper) >= 0 {
-		return engine.Errorf(ErrInvalid, "kv: key %q is not one of the prefix %q", q.scanned, q.prefix)
+		return engine.Errorf(ErrInvalid, "kv: key %q is not one of the prefix %q", shown(q.scanned), shown(q.prefix))
 	}
 	it, err := v.Iter(lower, upper)
 	if err != nil {

@@ -38,6 +38,9 @@ func (s *Store) Update(ctx context.Context, key string, f func(e Entry) ([]byte,
 	if len(put) == 0 {
 		put = append(put, KeepTTL())
 	}
+	if o := putOptions(put); o.err != nil {
+		return Written{}, o.err // also if f leaves the key as it is
+	}
 	for pause := minUpdatePause; ; pause = min(2*pause, maxUpdatePause) {
 		w, late, err := s.tryUpdate(ctx, key, f, put)
 		if !late {

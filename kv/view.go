@@ -51,7 +51,7 @@ type DecodeError struct {
 }
 
 func (e *DecodeError) Error() string {
-	return fmt.Sprintf("kv: value of key %q at revision %d: %v", e.Key, e.Revision, e.Err)
+	return fmt.Sprintf("kv: value of key %q at revision %d: %v", shown(e.Key), e.Revision, e.Err)
 }
 
 // Unwrap returns ErrInvalid and Err.
@@ -166,7 +166,7 @@ func decode[T any](key string, revision uint64, b []byte) (value T, err error) {
 func encode[T any](key string, value T) ([]byte, error) {
 	b, err := json.Marshal(value)
 	if err != nil {
-		return nil, engine.Errorf(ErrInvalid, "kv: value for key %q: %v", key, err)
+		return nil, engine.Errorf(ErrInvalid, "kv: value for key %q: %v", shown(key), err)
 	}
 	return b, nil
 }

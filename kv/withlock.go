@@ -87,7 +87,7 @@ func (h *holding) renew(ctx context.Context) {
 		case err == nil:
 			h.until, next = began.Add(h.ttl), h.ttl/3
 		case isLost(err) || !time.Now().Before(h.until):
-			lost := engine.Errorf(ErrConflict, "kv: lock %q was lost: %v", h.lock.key, err)
+			lost := engine.Errorf(ErrConflict, "kv: lock %q was lost: %v", shown(h.lock.key), err)
 			h.cancel(lost)
 			<-h.over
 			h.ended <- lost
@@ -120,7 +120,7 @@ func (h *holding) unlock(ctx context.Context) error {
 		case err == nil || unknown && isLost(err):
 			return nil
 		case isLost(err):
-			return engine.Errorf(ErrConflict, "kv: lock %q was lost: %v", h.lock.key, err)
+			return engine.Errorf(ErrConflict, "kv: lock %q was lost: %v", shown(h.lock.key), err)
 		case errors.Is(err, engine.ErrClosed) || rest(ctx, min(h.ttl/10, time.Until(h.until))) != nil || !time.Now().Before(h.until):
 			return nil // it ends by itself
 		}
