@@ -67,7 +67,7 @@ func TestProgressOfQuietPrefix(t *testing.T) {
 		last := want("snapshot", kv.EventProgress, 1).Revision
 		quarter := func() {
 			a.Pass(2500)
-			time.Sleep(2500 * time.Millisecond)
+			<-time.After(2500 * time.Millisecond)
 			synctest.Wait()
 		}
 		for round := range 2 {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -184,17 +183,6 @@ func (v *View) WakeAt(at int64) {
 		v.looked.wakeAt = min(v.looked.wakeAt, at)
 	}
 	v.wakeAt = min(v.wakeAt, at)
-}
-
-// LookAgainAt makes a query that returns ErrWait look again at a time, ms, if nothing wakes it before.
-func (v *View) LookAgainAt(at int64) { v.again = at }
-
-// untilAgain returns a channel that fires at the time of LookAgainAt, nil if there is none.
-func (v *View) untilAgain() <-chan time.Time {
-	if v.again == 0 {
-		return nil
-	}
-	return time.After(time.Duration(max(v.again-v.now(), 1)) * time.Millisecond)
 }
 
 // Claim says that the answer tells of something that only one can take, and no more have been told than there is to take (Tx.Notify
