@@ -11,11 +11,14 @@ import (
 // MaxActivityParts is the largest Parts of an ActivitySpan.
 const MaxActivityParts = 1000
 
-const maxActivityStep = 365 * 24 * time.Hour
+const (
+	maxActivityStep   = 365 * 24 * time.Hour
+	maxActivityMillis = 1 << 48 // about 8,900 years around 1970
+)
 
 // ActivitySpan is a time in parts of the same length.
 type ActivitySpan struct {
-	From       time.Time
+	From       time.Time     // less than 8,900 years from 1970
 	Step       time.Duration // of a part; whole milliseconds, at least one, at most a year
 	Parts      int           // 1 to MaxActivityParts
 	Partitions []int         // those to look at; nil: all
@@ -35,6 +38,12 @@ func (s *Store) Activity(ctx context.Context, name string, span ActivitySpan) (A
 	}
 	if span.Step < time.Millisecond || span.Step%time.Millisecond != 0 || span.Step > maxActivityStep {
 		return Activity{}, engine.Errorf(ErrInvalid, "stream: activity in steps of %v, it takes whole milliseconds up to %v", span.Step, maxActivityStep)
+	}
+	if from := span.From.Unix(); from < -maxActivityMillis/1000 || from > maxActivityMillis/1000 {
+		return Activity{}, engine.Errorf(ErrInvalid, "stream: activity from %d s is too far from 1970, the limit is %d s", from, int64(maxActivityMillis/1000))
+	}
+	if n := len(span.Partitions); n > MaxPartitions {
+		return Activity{}, engine.Errorf(ErrInvalid, "stream: activity of %d partitions, the limit is %d", n, MaxPartitions)
 	}
 	stats, err := s.Stats(ctx, name)
 	if err != nil {

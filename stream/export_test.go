@@ -33,6 +33,20 @@ func AdoptOp(name string) engine.Op {
 // DropOp is described with AdoptOp.
 func DropOp(name string) engine.Op { return op(kindDrop, name, &spec{id: 1, partitions: 1}, nil, nil) }
 
+// AdoptGroupOp and DropGroupOp are likewise.
+func AdoptGroupOp(stream, group string) engine.Op {
+	return groupOp(kindAdoptGroup, strangePlace(stream, group), nil, nil)
+}
+
+// DropGroupOp is described with AdoptGroupOp.
+func DropGroupOp(stream, group string) engine.Op {
+	return groupOp(kindDropGroup, strangePlace(stream, group), nil, []byte{100})
+}
+
+func strangePlace(stream, group string) place {
+	return place{stream, group, &spec{id: 1, partitions: 1}, &groupSpec{2, 3, defaultGroup().groupConfig}}
+}
+
 // DecodeBody decodes a command's body and says whether that worked.
 func DecodeBody(kind uint8, b []byte) error {
 	_, err := decodeCommand(kind, b)

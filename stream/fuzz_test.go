@@ -31,8 +31,13 @@ func someOps() []engine.Operation {
 		stream.AppendOp("log", stream.Message{Payload: []byte("y")}, stream.Partition(2), stream.Dedup("p", 7)),
 		stream.AppendOp("log", stream.Message{Payload: []byte("z")}, stream.Partition(2), stream.Dedup("p", 8)),
 		stream.AppendOp("auto", stream.Message{Payload: []byte("1")}, stream.IfLastID(stream.ID{})),
-		stream.SetRetentionOp("log", stream.Retention{MaxAge: time.Hour, MaxLen: 2}),
+		stream.SetRetentionOp("log", stream.Retention{MaxAge: time.Hour, MaxLen: 2, MaxBytes: 1 << 20}),
 		stream.TrimOp("log", stream.MaxLen(1)),
+		stream.TrimOp("log", stream.MaxBytes(1<<20)),
+		stream.CreateGroupOp("log", "g", stream.FromEnd()),
+		stream.ConfigureGroupOp("log", "g", stream.AckTimeout(time.Second), stream.MaxDeliver(1), stream.Backoff(0, time.Second)),
+		stream.SeekOp("log", "g", stream.FromBeginning(), stream.Partition(2)),
+		stream.ReadGroupOp("log", "g", "c", stream.Limit(1)),
 		stream.TrimOp("log", stream.MaxAge(time.Second), stream.DryRun()),
 		stream.TrimOp("log", stream.Before(stream.ID{Millis: rig.Epoch, Seq: 1})),
 		engine.OpOfCondition(stream.LastIDIs("none", 0, stream.ID{})),
@@ -45,7 +50,7 @@ func someOps() []engine.Operation {
 func strangeOps() []engine.Operation {
 	return []engine.Operation{
 		stream.AppendWithSpec("log", 1, 0, 3, 1), stream.AppendWithSpec("log", math.MaxUint64, math.MaxUint64, 1024, 5), stream.AppendWithSpec("new", 9, 9, 2, 1),
-		stream.AdoptOp("log"), stream.DropOp("log"), stream.DropOp("new"),
+		stream.AdoptOp("log"), stream.DropOp("log"), stream.DropOp("new"), stream.AdoptGroupOp("log", "g"), stream.DropGroupOp("log", "g"), stream.DropGroupOp("new", "g"),
 	}
 }
 

@@ -414,9 +414,9 @@ func (s *Store) placesOf(ctx context.Context, q *groupSpecQuery) ([]groupPlace, 
 
 // Ack takes records as done: they are not delivered again. It returns how many were pending, as the deliveries that the refs name; of those that were not
 // some may have been acknowledged already, or delivered to another consumer because their time was over. See AckOp for a stricter one. Within ReadGroup's
-// terms, a Ref without an Attempt means whichever delivery it is; Refs finds those of IDs.
+// terms, a Ref without an Attempt means whichever delivery it is; Refs finds those of IDs. Without refs it does nothing and returns 0.
 //
-// Errors: ErrNotFound if there is no such stream or group; ErrInvalid for more than 10,000 records.
+// Errors: ErrNotFound if there is no such stream or group; ErrInvalid for more than 10,000 records, and for a Ref named twice.
 func (s *Store) Ack(ctx context.Context, stream, group string, refs ...Ref) (int, error) {
 	return s.forRefs(ctx, stream, group, refs, func(at place, refs []Ref) engine.Op { return ackOp(at, refs, false) })
 }
@@ -439,6 +439,9 @@ func (s *Store) Extend(ctx context.Context, stream, group string, d time.Duratio
 func (s *Store) forRefs(ctx context.Context, stream, group string, refs []Ref, op func(place, []Ref) engine.Op) (n int, err error) {
 	if len(refs) == 0 {
 		return 0, nil
+	}
+	if err := op(place{stream: stream, group: group}, refs).Err; err != nil {
+		return 0, err
 	}
 	places, err := s.places(ctx, stream, group)
 	if err != nil {

@@ -1,7 +1,9 @@
 package stream_test
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -481,3 +483,52 @@ func TestIdleGroupsCostNothing(t *testing.T) {
 		t.Errorf("a timer is due at %d", due)
 	}
 }
+
+// TestOddArguments: what a Node took and a Client refused, or the other way round, is refused by the Store.
+func TestOddArguments(t *testing.T) {
+	eachKind(t, func(t *testing.T, r *rig.Rig, s *stream.Store) {
+		ctx := t.Context()
+		remove(t, s, "log")
+		create(t, s, "log", stream.Partitions(4))
+		ids := appendTexts(t, s, "log", "1", "2", "3")
+		must(t, s.CreateGroup(ctx, "log", "g"))
+		far := time.Unix(math.MaxInt64/4, 0)
+		once := stream.Ref{Partition: 1, Offset: 7}
+		for what, err := range map[string]error{
+			"activity far from now":        second(s.Activity(ctx, "log", stream.ActivitySpan{From: far, Step: time.Second, Parts: 1})),
+			"activity of many partitions":  second(s.Activity(ctx, "log", stream.ActivitySpan{Step: time.Second, Parts: 1, Partitions: make([]int, 2000)})),
+			"records of a partition -1":    second(s.Records(ctx, "log", stream.Ref{Partition: -1, Offset: 1})),
+			"records of a partition 5,000": second(s.Records(ctx, "log", stream.Ref{Partition: 5000, Offset: 1})),
+			"ack of a record twice":        second(s.Ack(ctx, "log", "g", once, stream.Ref{Partition: 2, Offset: 1}, once)),
+			"nack of a record twice":       second(s.Nack(ctx, "log", "g", []stream.Ref{once, once})),
+			"extend of a record twice":     second(s.Extend(ctx, "log", "g", time.Second, once, stream.Ref{Partition: 1, Offset: 7, Attempt: 1}, once)),
+			"ack in a partition -1":        second(s.Ack(ctx, "log", "g", stream.Ref{Partition: -1, Offset: 7})),
+			"extend for too long":          second(s.Extend(ctx, "none", "g", math.MaxInt64, once)),
+			"a delay that is too long":     second(s.Nack(ctx, "none", "g", []stream.Ref{once}, stream.Delay(math.MaxInt64))),
+			"ack timeout too long":         s.CreateGroup(ctx, "log", "h", stream.AckTimeout(math.MaxInt64)),
+			"seek in a partition 4":        s.Seek(ctx, "log", "g", stream.FromEnd(), stream.Partition(4)),
+			"seek in a partition -1":       s.Seek(ctx, "log", "g", stream.FromEnd(), stream.Partition(-1)),
+			"no setting":                   s.ConfigureGroup(ctx, "log", "g"),
+			"negative bytes":               s.SetRetention(ctx, "log", stream.Retention{MaxBytes: -1}),
+		} {
+			if !errors.Is(err, stream.ErrInvalid) {
+				t.Errorf("%s: %v, want ErrInvalid", what, err)
+			}
+		}
+		if n, err := s.Ack(ctx, "none", "none"); n != 0 || err != nil {
+			t.Errorf("Ack without refs = %d, %v, want nothing", n, err)
+		}
+		wantRead(t, s, "log", "1 2 3", stream.FromTime(time.Unix(math.MinInt64/4, 0)), stream.UntilTime(far))
+		wantRead(t, s, "log", "", stream.FromTime(far))
+		wantRead(t, s, "log", "", stream.UntilTime(time.Unix(math.MinInt64/4, 0)))
+		wantRead(t, s, "log", "", stream.Until(stream.ID{}))
+		wantRead(t, s, "log", "", stream.Until(stream.ID{}), stream.Tail())
+		wantRead(t, s, "log", "1", stream.Until(ids[0]))
+		must(t, s.SetRetention(ctx, "log", stream.Retention{MaxAge: math.MaxInt64}))
+		if info, err := s.Stats(ctx, "log"); err != nil || info.Retention.MaxAge != math.MaxInt64 || info.Records() != 3 {
+			t.Errorf("Stats = %+v, %v, want the longest MaxAge", info, err)
+		}
+	})
+}
+
+func second[T any](_ T, err error) error { return err }

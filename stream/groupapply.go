@@ -7,6 +7,7 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/plant"
 )
 
@@ -231,7 +232,8 @@ func (m *machine) dropGroup(tx *engine.Tx, st *stream, g *group) {
 		st.groups--
 	}
 	for _, kind := range groupKinds {
-		tx.DeletePrefix(groupPrefix(nil, kind, g.gen, g.id))
+		prefix := groupPrefix(nil, kind, g.gen, g.id)
+		tx.DeleteRange(prefix, key.PrefixEnd(prefix))
 	}
 	if g.timer != 0 {
 		tx.Unschedule(g.timer, groupToken(g))
@@ -316,11 +318,11 @@ func (m *machine) expire(tx *engine.Tx, st *stream, g *group) {
 // seek moves the cursors of a partition, or of all if that is -1; nothing of it is under way any more.
 func (m *machine) seek(tx *engine.Tx, st *stream, g *group, to start, only int) {
 	for _, kind := range deliveryKinds {
-		if only < 0 {
-			tx.DeletePrefix(groupPrefix(nil, kind, g.gen, g.id))
-		} else {
-			tx.DeletePrefix(partPrefix(nil, kind, g.gen, g.id, only))
+		prefix := groupPrefix(nil, kind, g.gen, g.id)
+		if only >= 0 {
+			prefix = partPrefix(nil, kind, g.gen, g.id, only)
 		}
+		tx.DeleteRange(prefix, key.PrefixEnd(prefix))
 	}
 	moved := func(p int) bool { return only < 0 || p == only }
 	for p := range g.parts {

@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
@@ -282,6 +284,9 @@ func appendRefs(b []byte, refs []Ref) ([]byte, error) {
 		return nil, engine.Errorf(ErrInvalid, "stream: %d records are not in 1-%d", n, maxRefs)
 	}
 	var runs []refRun
+	if err := checkOnce(refs); err != nil {
+		return nil, err
+	}
 	for _, r := range refs {
 		if r.Partition < 0 || r.Partition >= MaxPartitions || r.Offset == 0 || r.Attempt < 0 {
 			return nil, engine.Errorf(ErrInvalid, "stream: no record can be at %+v", r)
@@ -300,6 +305,21 @@ func appendRefs(b []byte, refs []Ref) ([]byte, error) {
 		b = codec.AppendUvarint(codec.AppendUvarint(b, r.n), uint64(r.Attempt))
 	}
 	return b, nil
+}
+
+// checkOnce checks that no delivery is named twice. Two of one record may be: one of them came too late. Most refs are in order, which shows it.
+func checkOnce(refs []Ref) error {
+	order := func(a, b Ref) int { return cmp.Or(a.compare(b), cmp.Compare(a.Attempt, b.Attempt)) }
+	if slices.IsSortedFunc(refs, func(a, b Ref) int { return cmp.Or(order(a, b), -1) }) {
+		return nil
+	}
+	sorted := slices.SortedFunc(slices.Values(refs), order)
+	for i := 1; i < len(sorted); i++ {
+		if r := sorted[i]; r == sorted[i-1] {
+			return engine.Errorf(ErrInvalid, "stream: record %d of partition %d is named twice, as attempt %d", r.Offset, r.Partition, r.Attempt)
+		}
+	}
+	return nil
 }
 
 // readRefs reports whether the runs are in their limits.

@@ -44,20 +44,21 @@ func TestGroupHistories(t *testing.T) {
 
 // history is a group under test and what is known of it.
 type history struct {
-	t       *testing.T
-	rng     *rand.Rand
-	r       *rig.Rig
-	s       *stream.Store
-	mode    stream.Mode
-	opts    []stream.GroupOption
-	records map[stream.Ref]*tracked
-	order   map[string][]stream.Ref // of each key and partition, as appended
-	held    map[string][]stream.Delivery
-	newest  map[int]uint64 // offset of the latest first delivery, by partition
-	most    int            // deliveries of a record; 0: any number
-	count   int
-	trimmed bool
-	buried  map[string]int // dead letters that there were when it was moved last
+	partitions int
+	t          *testing.T
+	rng        *rand.Rand
+	r          *rig.Rig
+	s          *stream.Store
+	mode       stream.Mode
+	opts       []stream.GroupOption
+	records    map[stream.Ref]*tracked
+	order      map[string][]stream.Ref // of each key and partition, as appended
+	held       map[string][]stream.Delivery
+	newest     map[int]uint64 // offset of the latest first delivery, by partition
+	most       int            // deliveries of a record; 0: any number
+	count      int
+	trimmed    bool
+	buried     map[string]int // dead letters that there were when it was moved last
 }
 
 type tracked struct {
@@ -92,7 +93,8 @@ func runHistory(t *testing.T, mode stream.Mode, seed uint64) {
 		h.r = rig.New(t, 1, engine.TableOf(stream.Primitive))
 	}
 	h.s = engine.StoreOf(stream.Primitive, h.r.Router(), namespace, 0)
-	must(t, h.s.Create(t.Context(), "log", stream.Partitions(1+rng.IntN(3))))
+	h.partitions = 1 + rng.IntN(3)
+	must(t, h.s.Create(t.Context(), "log", stream.Partitions(h.partitions)))
 	h.opts = []stream.GroupOption{
 		stream.WithMode(mode), stream.AckTimeout(historyAckTimeout * time.Millisecond), stream.MaxDeliver(h.most),
 		stream.Backoff(time.Duration(rng.IntN(3))*50*time.Millisecond, 200*time.Millisecond),
@@ -143,6 +145,8 @@ func (h *history) step() {
 		h.leave(h.consumer())
 	case n < 98:
 		h.seek()
+	case n < 99:
+		h.configure()
 	default:
 		h.trim()
 	}
@@ -278,7 +282,16 @@ func (h *history) deadLetters() map[string]int {
 	}
 }
 
-// seek moves the group to the beginning, to the end, or to a record.
+// configure changes the pauses. Other settings would change what is expected of each record.
+func (h *history) configure() {
+	low := time.Duration(h.rng.IntN(3)) * 50 * time.Millisecond
+	must(h.t, h.s.ConfigureGroup(h.t.Context(), "log", "g", stream.Backoff(low, 200*time.Millisecond)))
+	if g, err := h.s.GroupStats(h.t.Context(), "log", "g"); err != nil || g.BackoffMin != low || g.MaxDeliver != h.most || g.AckTimeout != historyAckTimeout*time.Millisecond {
+		h.t.Errorf("after the back-off was changed to %v: GroupStats = %+v, %v", low, g, err)
+	}
+}
+
+// seek moves the group to the beginning, to the end, or to a record, in one partition or in all.
 func (h *history) seek() {
 	var from stream.ID
 	to := stream.SeekOption(stream.FromBeginning())
@@ -292,15 +305,31 @@ func (h *history) seek() {
 			to = stream.From(from)
 		}
 	}
-	must(h.t, h.s.Seek(h.t.Context(), "log", "g", to))
-	h.buried = h.deadLetters()
-	clear(h.held)
-	clear(h.newest)
-	for _, rec := range h.records {
-		*rec = tracked{id: rec.id, text: rec.text, key: rec.key, acked: rec.id.Compare(from) < 0}
+	only, opts := -1, []stream.SeekPartOption(nil)
+	if h.rng.IntN(2) == 0 {
+		only = h.rng.IntN(h.partitions)
+		opts = append(opts, stream.Partition(only))
 	}
-	if pending := h.pending(); len(pending) > 0 {
-		h.t.Errorf("a group that has just been moved has %d records under way", len(pending))
+	before := h.pending()
+	must(h.t, h.s.Seek(h.t.Context(), "log", "g", to, opts...))
+	moved := func(partition int) bool { return only < 0 || partition == only }
+	if h.buried == nil {
+		h.buried = make(map[string]int)
+	}
+	dead := h.deadLetters()
+	for c := range h.held {
+		h.held[c] = slices.DeleteFunc(h.held[c], func(d stream.Delivery) bool { return moved(d.Partition) })
+	}
+	maps.DeleteFunc(h.newest, func(p int, _ uint64) bool { return moved(p) })
+	for ref, rec := range h.records {
+		if moved(ref.Partition) {
+			h.buried[rec.text] = dead[rec.text]
+			*rec = tracked{id: rec.id, text: rec.text, key: rec.key, acked: rec.id.Compare(from) < 0}
+		}
+	}
+	maps.DeleteFunc(before, func(ref stream.Ref, _ stream.PendingRecord) bool { return moved(ref.Partition) })
+	if after := h.pending(); !maps.Equal(after, before) {
+		h.t.Errorf("a group that has just been moved in partition %d (-1: all) has %v under way, want %v", only, after, before)
 	}
 }
 

@@ -160,3 +160,43 @@ func TestKeySharedOrderWithNoAck(t *testing.T) {
 	}
 	replayed(r)
 }
+
+// TestReadsPassOverTheRecordsOfOthers: each read walked all records of other consumers that wait to be delivered again.
+func TestReadsPassOverTheRecordsOfOthers(t *testing.T) {
+	const pending = 6000
+	r, s, a, b := manyPending(t, stream.KeyShared, pending)
+	a.want("")
+	b.want("") // it has half of the keys from now on
+	for _, p := range pendingOf(t, s) {
+		if n, err := s.Nack(t.Context(), "log", "g", []stream.Ref{p.Ref}, stream.Delay(0)); n != 1 || err != nil {
+			t.Fatalf("Nack = %d, %v", n, err)
+		}
+	}
+	for {
+		if ds, _ := b.read(stream.Limit(1000)); len(ds) == 0 {
+			break
+		}
+	}
+	r.Executor(0).ForgetEfforts()
+	a.read(stream.Limit(1))
+	for range 10 {
+		keyed(t, s, "new:1")
+		a.read(stream.Limit(1))
+		b.read(stream.Limit(1))
+	}
+	for _, e := range r.Efforts() {
+		if e.Command == "stream read group" && e.Rows > 50 {
+			t.Errorf("a read of one record, with thousands of another consumer waiting, took too much: %v", e)
+		}
+	}
+}
+
+// pendingOf returns what group g of the log has under way.
+func pendingOf(t *testing.T, s *stream.Store) (all []stream.PendingRecord) {
+	t.Helper()
+	for p, err := range s.Pending("log", "g").All(t.Context(), stream.Limit(1000)) {
+		must(t, err)
+		all = append(all, p)
+	}
+	return all
+}

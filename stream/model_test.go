@@ -217,6 +217,7 @@ func (m *model) draw(name string) modelOp {
 func (m *model) retention() stream.Retention {
 	return stream.Retention{
 		MaxAge: []time.Duration{0, 5 * time.Millisecond, time.Second, time.Hour}[m.rng.IntN(4)], MaxLen: []int64{0, 0, 1, 7}[m.rng.IntN(4)],
+		MaxBytes: []int64{0, 0, 1, 60, 200}[m.rng.IntN(5)],
 	}
 }
 
@@ -227,6 +228,9 @@ func (m *model) drawCreate(name string) modelOp {
 	}
 	if r.MaxLen > 0 {
 		opts = append(opts, stream.MaxLen(r.MaxLen))
+	}
+	if r.MaxBytes > 0 {
+		opts = append(opts, stream.MaxBytes(r.MaxBytes))
 	}
 	return modelOp{
 		what: fmt.Sprintf("create %s %v", name, r), op: stream.CreateOp(name, opts...),
@@ -277,6 +281,20 @@ func (st *modelStream) shorten(p int) {
 		part := &st.parts[p]
 		part.records = part.records[max(len(part.records)-int(n), 0):]
 	}
+	if n := st.retention.MaxBytes; n > 0 {
+		part := &st.parts[p]
+		for len(part.records) > 1 && part.bytes() > n {
+			part.records = part.records[1:]
+		}
+	}
+}
+
+// bytes returns how many bytes the records of a partition count.
+func (p *modelPart) bytes() (n int64) {
+	for _, rec := range p.records {
+		n += 2 + int64(len(rec.msg.Key)+len(rec.msg.Payload))
+	}
+	return n
 }
 
 func (m *model) drawDelete(name string) modelOp {
@@ -306,7 +324,11 @@ func (m *model) drawDelete(name string) modelOp {
 func (m *model) drawTrim(name string) modelOp {
 	var opt stream.TrimOption
 	var gone func(p *modelPart) func(rec *modelRecord) bool
-	switch m.rng.IntN(3) {
+	switch m.rng.IntN(4) {
+	case 3:
+		n := m.rng.Int64N(300)
+		opt = stream.MaxBytes(n)
+		gone = func(p *modelPart) func(*modelRecord) bool { return func(*modelRecord) bool { return p.bytes() > n } }
 	case 0:
 		n := m.rng.IntN(10)
 		opt = stream.MaxLen(int64(n))
@@ -444,9 +466,7 @@ func (m *model) compare(name string) {
 
 func (m *model) comparePartition(name string, p int, part *modelPart, got stream.PartitionStats) {
 	want := stream.PartitionStats{Partition: p, Records: int64(len(part.records)), First: part.appended + 1 - uint64(len(part.records)), Last: part.appended, Shard: got.Shard}
-	for _, rec := range part.records {
-		want.Bytes += 2 + int64(len(rec.msg.Key)+len(rec.msg.Payload))
-	}
+	want.Bytes = part.bytes()
 	if part.last != nil {
 		want.LastID = part.last.id
 	}

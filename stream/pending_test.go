@@ -1,6 +1,7 @@
 package stream_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -33,7 +34,10 @@ func TestPagesOfPendingRecords(t *testing.T) {
 				for range 300 {
 					refs = append(refs, all[rng.IntN(len(all))])
 				}
-				return refs
+				slices.SortFunc(refs, func(a, b stream.Ref) int {
+					return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
+				})
+				return slices.Compact(refs)
 			}
 			acked := some()
 			_, err := s.Ack(t.Context(), "log", "g", acked...)

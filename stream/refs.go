@@ -36,12 +36,18 @@ func (s *Store) Refs(ctx context.Context, name string, ids ...ID) ([]Ref, error)
 }
 
 // Records returns the records at the given places, at most 1,000, in their order, leaving out those that there are not (any more).
+// Errors: ErrNotFound; ErrInvalid for more than 1,000, and for a partition that is not 0-1023.
 func (s *Store) Records(ctx context.Context, name string, refs ...Ref) ([]Record, error) {
 	if err := engine.CheckName("stream", name); err != nil {
 		return nil, err
 	}
 	if len(refs) > MaxReadLimit {
 		return nil, engine.Errorf(ErrInvalid, "stream: %d records exceed %d", len(refs), MaxReadLimit)
+	}
+	for _, ref := range refs {
+		if err := Partition(ref.Partition).check(); err != nil {
+			return nil, err
+		}
 	}
 	parts, err := s.parts(ctx, name)
 	if err != nil {

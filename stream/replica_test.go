@@ -1,8 +1,10 @@
 package stream_test
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -93,7 +95,9 @@ func randomOp(m *model) engine.Operation {
 		}
 		at.Offset++
 	}
-	switch n := rng.IntN(40); {
+	slices.SortFunc(refs, func(a, b stream.Ref) int { return cmp.Compare(a.Offset, b.Offset) })
+	refs = slices.Compact(refs)
+	switch n := rng.IntN(43); {
 	case n < 18:
 		opts := []stream.GroupReadOption{
 			stream.Limit(1 + rng.IntN(12)), stream.WithMode(mode), stream.AckTimeout(time.Duration(1+rng.IntN(200)) * time.Millisecond),
@@ -116,6 +120,11 @@ func randomOp(m *model) engine.Operation {
 		return stream.LeaveOp(name, group, consumer)
 	case n < 39:
 		return stream.SeekOp(name, group, stream.FromBeginning())
+	case n < 40:
+		return stream.SeekOp(name, group, stream.FromEnd(), stream.Partition(rng.IntN(m.partitions)))
+	case n < 42:
+		opts := []stream.SettingOption{stream.MaxDeliver(rng.IntN(4)), stream.AckTimeout(time.Duration(1+rng.IntN(200)) * time.Millisecond), stream.Backoff(0, time.Second)}
+		return stream.ConfigureGroupOp(name, group, opts[rng.IntN(3)])
 	}
 	return stream.DeleteGroupOp(name, group)
 }

@@ -218,8 +218,7 @@ func (q *activityQuery) Arguments(c *codec.Coder) {
 	c.Varint(&q.step)
 	c.Int(&q.count)
 	codec.List(c, &q.partitions, (*codec.Coder).Int)
-	const most = 1 << 48 // ms
-	if q.from < -most || q.from > most || q.step < 1 || q.step > most/MaxActivityParts || q.count < 1 || q.count > MaxActivityParts || len(q.partitions) > MaxPartitions {
+	if q.from < -maxActivityMillis || q.from > maxActivityMillis || q.step < 1 || q.step > maxActivityMillis/MaxActivityParts || q.count < 1 || q.count > MaxActivityParts || len(q.partitions) > MaxPartitions {
 		c.Fail("span out of range")
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/floedb/floe/internal/codec"
-	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/plant"
 )
 
@@ -90,30 +89,35 @@ func (tx *Tx) Insert(k, value []byte) { tx.insertRow(append(tx.rowKey(tx.machine
 // Delete removes a row, which need not exist.
 func (tx *Tx) Delete(k []byte) { tx.deleteRow(append(tx.rowKey(tx.machine), k...)) }
 
+// fewRows is up to how many rows DeleteRange deletes one by one.
+const fewRows = 64
+
 // DeleteRange removes all rows with lower <= key < upper, whose number does not matter. They must not be rows that the machine has cached
 // (see Primitive.Caches).
+//
+// Few rows are deleted one by one: a range in the state costs the same whatever it holds, and makes each iterator dearer until it has been compacted away.
 func (tx *Tx) DeleteRange(lower, upper []byte) {
 	if bytes.Compare(lower, upper) >= 0 {
 		return
 	}
-	tx.spend(len(lower) + len(upper))
 	lo := append(tx.rowKey(tx.machine), lower...)
 	tx.scratch = lo[:0]
 	if tx.x.caches(lo) {
 		panic(fmt.Sprintf("shard %d: a range of cached rows: %x", tx.x.shard, lo))
 	}
+	if tx.deleteFew(lower, upper) {
+		return
+	}
+	tx.spend(len(lower) + len(upper))
+	lo = append(tx.rowKey(tx.machine), lower...)
+	tx.scratch = lo[:0]
 	tx.x.over.deleteRange(bytes.Clone(lo), append(tx.x.rowKey(nil, tx.machine), upper...))
 }
 
-// fewRows is up to how many rows DeletePrefix deletes one by one.
-const fewRows = 64
-
-// DeletePrefix removes all rows whose keys begin with prefix, whose number does not matter. Few rows are deleted one by one: a range costs the same
-// whatever it holds, and makes each later iterator that comes near it dearer until it has been compacted away. The limits of DeleteRange hold.
-func (tx *Tx) DeletePrefix(prefix []byte) {
-	end := key.PrefixEnd(prefix)
+// deleteFew deletes the rows with lower <= key < upper, unless there are more than fewRows.
+func (tx *Tx) deleteFew(lower, upper []byte) bool {
 	var few [][]byte
-	it := tx.Iter(prefix, end)
+	it := tx.Iter(lower, upper)
 	more := it.First()
 	for ; more && len(few) < fewRows; more = it.Next() {
 		few = append(few, bytes.Clone(it.Key()))
@@ -122,12 +126,12 @@ func (tx *Tx) DeletePrefix(prefix []byte) {
 		panic(storageFailure{err})
 	}
 	if more {
-		tx.DeleteRange(prefix, end)
-		return
+		return false
 	}
 	for _, k := range few {
 		tx.Delete(k)
 	}
+	return true
 }
 
 // Iter iterates over the rows with lower <= key < upper as they are now; later writes do not show. Close it.

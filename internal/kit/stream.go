@@ -142,9 +142,10 @@ func (s *streamClient) forget(store *stream.Store) error {
 	case 0:
 		return store.Delete(ctx, name, stream.Force())
 	case 1:
-		return store.SetRetention(ctx, name, stream.Retention{MaxAge: time.Duration(rng.IntN(300)) * time.Millisecond, MaxLen: rng.Int64N(5)})
+		return store.SetRetention(ctx, name, stream.Retention{MaxAge: time.Duration(rng.IntN(300)) * time.Millisecond, MaxLen: rng.Int64N(5), MaxBytes: 50 * rng.Int64N(5)})
 	case 2:
-		_, err := store.Trim(ctx, name, stream.MaxLen(rng.Int64N(10)))
+		opt := []stream.TrimOption{stream.MaxLen(rng.Int64N(10)), stream.MaxBytes(rng.Int64N(500))}[rng.IntN(2)]
+		_, err := store.Trim(ctx, name, opt)
 		return err
 	case 3:
 		if err := store.Create(ctx, name, stream.Partitions(4), stream.MaxAge(time.Duration(1+rng.IntN(300))*time.Millisecond)); !errors.Is(err, engine.ErrExists) {
