@@ -22,8 +22,8 @@
 // one after the other. A record has an Offset, which counts the records of its partition from 1 without gaps, and an ID: the time at which it was
 // appended and a sequence number. IDs increase within a partition also when a clock goes back, and no two records of a stream have the same.
 //
-// Read and Follow return the records of all partitions together, in the order of IDs, or those of one. What a stream keeps is bounded by age
-// or by length (Retention), enforced without being asked; Trim removes more. Where somebody has come to is an ID: readers leave nothing behind.
+// Read and Follow return the records of all partitions together, in the order of IDs, or those of one. What a stream keeps is bounded by age,
+// by length or by bytes (Retention), enforced without being asked; Trim removes more. Where somebody has come to is an ID: readers leave nothing behind.
 //
 // A consumer group shares the records among its consumers. One that is delivered has to be acknowledged in time, or it is delivered again, after a pause
 // that doubles each time, to whoever asks; when it was delivered too often it goes to the stream of dead letters, "orders.dlq". In a Shared group

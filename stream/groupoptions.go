@@ -76,7 +76,7 @@ type ConfigOption interface {
 	ConsumeOption
 }
 
-// SettingOption is a ConfigOption that ConfigureGroup takes too: a setting that can be changed.
+// SettingOption is a ConfigOption that ConfigureGroup takes too: a setting of a group that can be changed later.
 type SettingOption interface {
 	ConfigOption
 	applySetting(*groupOptions)

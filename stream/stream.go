@@ -74,7 +74,7 @@ func (s *Store) Namespace() string { return s.scope.Namespace() }
 
 // Create makes a stream. A first append makes one too, with one partition and no retention.
 //
-// Options: Partitions, MaxAge, MaxLen. Errors: ErrExists; ErrInvalid for a name that is not 1-255 bytes of UTF-8 without control characters,
+// Options: Partitions, MaxAge, MaxLen, MaxBytes. Errors: ErrExists; ErrInvalid for a name that is not 1-255 bytes of UTF-8 without control characters,
 // for partitions that are not 1-1024, and for a retention that is not positive.
 func (s *Store) Create(ctx context.Context, name string, opts ...CreateOption) error {
 	_, err := s.propose(ctx, engine.OpOf(CreateOp(name, opts...)))
@@ -119,7 +119,7 @@ func (s *Store) AppendMany(ctx context.Context, name string, msgs []Message, opt
 }
 
 // Trim removes records from the front of every partition and returns how many: those beyond the newest ones that MaxLen names, for each partition, those
-// older than MaxAge, or those before an ID (Before). With several bounds MaxLen counts, else MaxAge. Consumer groups that have
+// beyond the newest bytes that MaxBytes names, those older than MaxAge, or those before an ID (Before). With several bounds the first of these counts. Consumer groups that have
 // not had them go on behind them. With DryRun nothing is removed.
 //
 // Errors: ErrNotFound; ErrInvalid without a bound.

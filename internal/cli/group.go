@@ -16,7 +16,7 @@ import (
 func groupCommand(f *frame) *cobra.Command {
 	return group("group", "Consume streams in groups: each record goes to one consumer of a group",
 		groupCreate(f), groupRead(f), groupAck(f), groupNack(f), groupExtend(f), groupPending(f), groupMembers(f), groupLeave(f),
-		groupSeek(f), groupInfo(f), groupList(f), groupDelete(f))
+		groupSeek(f), groupConfigure(f), groupInfo(f), groupList(f), groupDelete(f))
 }
 
 // groupDone is a change of a group that has no more to say.
@@ -459,8 +459,66 @@ func groupLeave(f *frame) *cobra.Command {
 	}, streamNames, groupNames, consumerNames)
 }
 
+func groupConfigure(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "configure STREAM GROUP",
+		Short: "Change settings of a group; others stay",
+		Long: `Change settings of a group; others stay. They hold from the next delivery or failure of a
+record on. Its mode is for ever.`,
+		Example: `  floe stream group configure orders billing --ack-timeout 5m
+  floe stream group configure orders billing --max-deliver 0 --backoff-max 1h`,
+		Args: takes("STREAM", "GROUP"),
+	}
+	var ackTimeout, backoffMin, backoffMax time.Duration
+	var maxDeliver int
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.Var(newFlag(&ackTimeout, "duration", positiveDuration), "ack-timeout", "when a record that is not acknowledged is delivered again")
+	flags.Var(newFlag(&maxDeliver, "n", within(0, maxDeliveries)), "max-deliver", "how often a record is delivered before it is a dead letter; 0: no limit")
+	flags.Var(newFlag(&backoffMin, "duration", durationOrNone), "backoff-min", "pause before the second delivery; before each further one twice as long")
+	flags.Var(newFlag(&backoffMax, "duration", durationOrNone), "backoff-max", "longest pause")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var opts []stream.SettingOption
+		if flags.Changed("ack-timeout") {
+			opts = append(opts, stream.AckTimeout(ackTimeout))
+		}
+		if flags.Changed("max-deliver") {
+			opts = append(opts, stream.MaxDeliver(maxDeliver))
+		}
+		pauses := flags.Changed("backoff-min") || flags.Changed("backoff-max")
+		if len(opts) == 0 && !pauses {
+			return &usageError{errors.New("there is nothing to change: none of --ack-timeout, --max-deliver, --backoff-min, --backoff-max"), helpHint(cmd)}
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			if pauses {
+				g, err := s.Stream(s.namespace).GroupStats(ctx, args[0], args[1])
+				if err != nil {
+					return err
+				}
+				if !flags.Changed("backoff-min") {
+					backoffMin = g.BackoffMin
+				}
+				if !flags.Changed("backoff-max") {
+					backoffMax = g.BackoffMax
+				}
+				shortest, longest, err := backoff(cmd, backoffMin, backoffMax)
+				if err != nil {
+					return err
+				}
+				opts = append(opts, stream.Backoff(shortest, longest))
+			}
+			if err := s.Stream(s.namespace).ConfigureGroup(ctx, args[0], args[1], opts...); err != nil {
+				return err
+			}
+			return s.printGroupDone("GROUP", args[0], args[1])
+		})
+	}
+	return f.completing(cmd, streamNames, groupNames)
+}
+
 func groupSeek(f *frame) *cobra.Command {
-	return f.completing(&cobra.Command{
+	var partition int
+	cmd := &cobra.Command{
 		Use:   "seek STREAM GROUP WHERE",
 		Short: "Move a group to an ID, a time, the beginning or the end",
 		Long: `Move a group to WHERE: an ID, a time such as 2025-11-21T16:00:00Z, beginning or end. Records
@@ -472,13 +530,19 @@ from there on are delivered, also those that were before; what is pending is for
 				return &usageError{fmt.Errorf("WHERE: %q is %w", args[2], err), helpHint(cmd)}
 			}
 			return f.call(cmd, func(ctx context.Context, s *session) error {
-				if err := s.Stream(s.namespace).Seek(ctx, args[0], args[1], to); err != nil {
+				var opts []stream.SeekPartOption
+				if cmd.Flags().Changed("partition") {
+					opts = append(opts, stream.Partition(partition))
+				}
+				if err := s.Stream(s.namespace).Seek(ctx, args[0], args[1], to, opts...); err != nil {
 					return err
 				}
 				return s.printGroupDone("GROUP", args[0], args[1])
 			})
 		},
-	}, streamNames, groupNames, startNames)
+	}
+	cmd.Flags().Var(newFlag(&partition, "n", within(0, stream.MaxPartitions-1)), "partition", "the partition to move the group in (default all)")
+	return f.completing(cmd, streamNames, groupNames, startNames)
 }
 
 func startNames(context.Context, *session, []string, string) ([]string, error) {

@@ -124,6 +124,7 @@ func streamCreate(f *frame) *cobra.Command {
 	flags.Var(newFlag(&partitions, "n", within(1, stream.MaxPartitions)), "partitions", "how many partitions it has, for ever; order is kept in each (default 1)")
 	flags.Var(newFlag(&keeps.MaxAge, "duration", positiveDuration), "max-age", "how long records are kept (default for ever)")
 	flags.Var(newFlag(&keeps.MaxLen, "n", count(1)), "max-len", "how many records each partition keeps (default all)")
+	flags.Var(newFlag(&keeps.MaxBytes, "n", count(1)), "max-bytes", "how many bytes of records each partition keeps (default all)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		opts := []stream.CreateOption{stream.Partitions(partitions)}
 		if keeps.MaxAge > 0 {
@@ -131,6 +132,9 @@ func streamCreate(f *frame) *cobra.Command {
 		}
 		if keeps.MaxLen > 0 {
 			opts = append(opts, stream.MaxLen(keeps.MaxLen))
+		}
+		if keeps.MaxBytes > 0 {
+			opts = append(opts, stream.MaxBytes(keeps.MaxBytes))
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			err := s.Stream(s.namespace).Create(ctx, args[0], opts...)
@@ -676,9 +680,10 @@ func streamConfigure(f *frame) *cobra.Command {
 	flags.SortFlags = false
 	flags.Var(newFlag(&to.MaxAge, "duration", durationOrNone), "max-age", "how long records are kept; 0s: for ever")
 	flags.Var(newFlag(&to.MaxLen, "n", count(0)), "max-len", "how many records each partition keeps; 0: all")
+	flags.Var(newFlag(&to.MaxBytes, "n", count(0)), "max-bytes", "how many bytes of records each partition keeps; 0: all")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if !flags.Changed("max-age") && !flags.Changed("max-len") {
-			return &usageError{errors.New("there is nothing to change: neither --max-age nor --max-len"), helpHint(cmd)}
+		if !flags.Changed("max-age") && !flags.Changed("max-len") && !flags.Changed("max-bytes") {
+			return &usageError{errors.New("there is nothing to change: none of --max-age, --max-len, --max-bytes"), helpHint(cmd)}
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			info, err := s.Stream(s.namespace).Stats(ctx, args[0])
@@ -691,6 +696,9 @@ func streamConfigure(f *frame) *cobra.Command {
 			}
 			if flags.Changed("max-len") {
 				keeps.MaxLen = to.MaxLen
+			}
+			if flags.Changed("max-bytes") {
+				keeps.MaxBytes = to.MaxBytes
 			}
 			if err := s.Stream(s.namespace).SetRetention(ctx, args[0], keeps); err != nil {
 				return err
@@ -713,34 +721,37 @@ type streamTrimmed struct {
 func streamTrim(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trim NAME",
-		Short: "Remove the oldest records, by length, age or ID",
+		Short: "Remove the oldest records, by length, bytes, age or ID",
 		Example: `  floe stream trim orders --max-len 1000 --dry-run
   floe stream trim orders --before 1763740800000-0`,
 		Args: takes("NAME"),
 	}
-	var maxLen int64
+	var maxLen, maxBytes int64
 	var maxAge time.Duration
 	var before stream.ID
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.Var(newFlag(&maxLen, "n", count(0)), "max-len", "leave so many records in each partition")
+	flags.Var(newFlag(&maxBytes, "n", count(0)), "max-bytes", "leave at most so many bytes of records in each partition")
 	flags.Var(newFlag(&maxAge, "duration", positiveDuration), "max-age", "leave the records that are not older")
 	flags.Var(newFlag(&before, "id", recordID), "before", "leave this record and those behind it")
 	dryRun := flags.Bool("dry-run", false, "remove nothing, but say how many it would be")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := exclusive(cmd, "max-len", "max-age", "before"); err != nil {
+		if err := exclusive(cmd, "max-len", "max-bytes", "max-age", "before"); err != nil {
 			return err
 		}
 		bound, head := stream.TrimOption(nil), "REMOVED"
 		switch {
 		case flags.Changed("max-len"):
 			bound = stream.MaxLen(maxLen)
+		case flags.Changed("max-bytes"):
+			bound = stream.MaxBytes(maxBytes)
 		case flags.Changed("max-age"):
 			bound = stream.MaxAge(maxAge)
 		case flags.Changed("before"):
 			bound = stream.Before(before)
 		default:
-			return &usageError{errors.New("there is no bound: none of --max-len, --max-age, --before"), helpHint(cmd)}
+			return &usageError{errors.New("there is no bound: none of --max-len, --max-bytes, --max-age, --before"), helpHint(cmd)}
 		}
 		opts := []stream.TrimOption{bound}
 		if *dryRun {

@@ -332,7 +332,7 @@ func TestSavepoints(t *testing.T) {
 		inner := tx.Savepoint()
 		waste(tx, "inner")
 		tx.Rollback(inner)
-		if v, _ := tx.Get([]byte("outer")); tx.Counted(countSteps) != 102 || v != nil {
+		if v, ok := tx.Get([]byte("outer")); tx.Counted(countSteps) != 102 || ok {
 			t.Errorf("after the inner rollback: %d counted, row %q", tx.Counted(countSteps), v)
 		}
 		set(tx, "again")
