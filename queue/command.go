@@ -153,14 +153,34 @@ func receiptsCommand(kind uint8, name string, body []byte, receipts []Receipt) e
 	if n := len(receipts); n < 1 || n > MaxBatch {
 		return op(kind, name, engine.Errorf(ErrInvalid, "queue: %d receipts are not 1-%d", n, MaxBatch), nil)
 	}
-	for _, r := range receipts {
+	all := make([]receipt, len(receipts))
+	for i, r := range receipts {
 		parsed, parseErr := r.parse()
 		if parseErr != nil {
 			err = parseErr
 		}
 		body = parsed.append(body)
+		all[i] = parsed
+	}
+	if err == nil && kind == kindAck {
+		err = checkDistinct(all)
 	}
 	return op(kind, name, err, body)
+}
+
+// checkDistinct reports a receipt that is there twice.
+func checkDistinct(receipts []receipt) error {
+	if len(receipts) < 2 {
+		return nil
+	}
+	seen := make(map[receipt]bool, len(receipts))
+	for _, r := range receipts {
+		if seen[r] {
+			return engine.Errorf(ErrInvalid, "queue: receipt %s is given twice", r.public())
+		}
+		seen[r] = true
+	}
+	return nil
 }
 
 func renewCommand(name string, lease time.Duration, receipts []Receipt) engine.Op {
@@ -349,6 +369,8 @@ func (c *command) check(kind uint8) error {
 		return engine.Errorf(ErrInvalid, "queue: lease of %d ms is not in 1-%d", c.lease, maxDurationMillis)
 	case (kind == kindAck || kind == kindRenew || kind == kindRelease) && (len(c.receipts) < 1 || len(c.receipts) > MaxBatch):
 		return engine.Errorf(ErrInvalid, "queue: %d receipts are not 1-%d", len(c.receipts), MaxBatch)
+	case kind == kindAck:
+		return checkDistinct(c.receipts)
 	case kind == kindNack && (c.nack.delay < 0 || c.nack.delay > maxDurationMillis):
 		return engine.Errorf(ErrInvalid, "queue: delay of %d ms is not in 0-%d", c.nack.delay, maxDurationMillis)
 	case kind == kindNack && len(c.text) > MaxReasonBytes:

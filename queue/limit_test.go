@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -60,6 +61,7 @@ func TestInvalid(t *testing.T) {
 		}, []string{"can not wait 1s"}},
 		{"receipt", func() error { return jobs.Ack(ctx, "q", "1") }, []string{`"1"`}},
 		{"no receipts", func() error { return jobs.Ack(ctx, "q") }, []string{"0 receipts"}},
+		{"receipt twice", func() error { return jobs.Ack(ctx, "q", "1-1", "2-1", "1-1") }, []string{"receipt 1-1 is given twice"}},
 		{"receipts", func() error { return jobs.Ack(ctx, "q", make([]queue.Receipt, 1001)...) }, []string{"1001 receipts", "1000"}},
 		{"nack delay", nack(queue.Delay(-1)), []string{"delay -1ns"}},
 		{"nack both", nack(queue.Delay(1), queue.ToDLQ()), []string{"contradict"}},
@@ -67,7 +69,7 @@ func TestInvalid(t *testing.T) {
 		{"extend", func() error { _, err := jobs.Extend(ctx, "q", "1-1", 0); return err }, []string{"lease 0s"}},
 		{"max length", configure(queue.Settings{MaxLen: -1}), []string{"max length -1"}},
 		{"attempts", configure(queue.Settings{MaxAttempts: 1_000_001}), []string{"1000001", "1000000"}},
-		{"back-off", configure(queue.Settings{BackoffMin: time.Hour, BackoffMax: time.Minute}), []string{"1h", "1m"}},
+		{"back-off", configure(queue.Settings{BackoffMin: time.Hour, BackoffMax: time.Minute}), []string{"min back-off 1h", "max back-off 1m"}},
 		{"retention", configure(queue.Settings{DeadRetention: -1}), []string{"retention"}},
 		{"limit 0", func() error { _, err := jobs.Messages("q").Page(ctx, queue.Limit(0)); return err }, []string{"limit 0", "1000"}},
 		{"limit", func() error { _, err := jobs.Page(ctx, queue.Limit(1001)); return err }, []string{"limit 1001"}},
@@ -289,4 +291,28 @@ func TestPauseAndResume(t *testing.T) {
 			t.Errorf("Dequeue returned %d messages after Resume, want 1", n)
 		}
 	})
+}
+
+// TestShortMaxBackoff: a BackoffMax below the default of BackoffMin was refused, and the error named a BackoffMin of 0s.
+func TestShortMaxBackoff(t *testing.T) {
+	jobs, ctx := openStore(t), within(t)
+	must(0, jobs.Configure(ctx, "q", queue.Settings{BackoffMax: 500 * time.Millisecond}))
+	if s := must(jobs.Stats(ctx, "q")).Settings; s.BackoffMin != 500*time.Millisecond || s.BackoffMax != 500*time.Millisecond {
+		t.Errorf("back-off of %v to %v, want 500ms", s.BackoffMin, s.BackoffMax)
+	}
+}
+
+// TestLongWaits: a wait of more than 100 years was refused through a Client, and not by a Node.
+func TestLongWaits(t *testing.T) {
+	node := open(t, floe.Config{Shards: 1, Listen: "127.0.0.1:0"})
+	ctx := within(t)
+	client := must(floe.Dial(ctx, []string{node.Addr().String()}))
+	defer client.Close()
+	for name, h := range map[string]handles{"node": node, "client": client} {
+		jobs := h.Queue("default")
+		must(jobs.Enqueue(ctx, "q", nil))
+		if got, err := jobs.Dequeue(ctx, "q", queue.Wait(math.MaxInt64), queue.Lease(math.MaxInt64)); len(got) != 1 || err != nil {
+			t.Errorf("%s: Dequeue = %v, %v", name, got, err)
+		}
+	}
 }

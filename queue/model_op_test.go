@@ -314,8 +314,9 @@ func (m *model) drawAck(name string) modelOp {
 	var receipts []queue.Receipt
 	var find []func() *modelMessage
 	for range 1 + m.rng.IntN(2) {
-		r, msg := m.receipt(name)
-		receipts, find = append(receipts, r), append(find, msg)
+		if r, msg := m.receipt(name); !slices.Contains(receipts, r) {
+			receipts, find = append(receipts, r), append(find, msg)
+		}
 	}
 	return modelOp{name: fmt.Sprintf("ack %s %v", name, receipts), op: queue.AckOp(name, receipts...), apply: func() (any, error) {
 		q := m.queues[name]

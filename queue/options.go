@@ -158,6 +158,9 @@ func Max(n int) DequeueOption {
 	})
 }
 
+// maxWait is what a longer wait is cut to, as more is refused by a node that a Client asks.
+const maxWait = 100 * 365 * 24 * time.Hour
+
 // LeaseOption is the option of Lease; Dequeue and Consume take it.
 type LeaseOption struct{ d time.Duration }
 
@@ -185,7 +188,7 @@ func Wait(d time.Duration) DequeueOption {
 		if d < 0 {
 			o.fail(engine.Errorf(ErrInvalid, "queue: wait %v is negative", d))
 		}
-		o.wait = d
+		o.wait = min(d, maxWait)
 	})
 }
 
@@ -268,13 +271,15 @@ func (s Settings) millis() (settings, error) {
 		m.backoffMax = max(m.backoffMax, m.backoffMin)
 	}
 	if s.BackoffMax > 0 {
-		m.backoffMax = millis(s.BackoffMax)
+		if m.backoffMax = millis(s.BackoffMax); s.BackoffMin == 0 {
+			m.backoffMin = min(m.backoffMin, m.backoffMax)
+		}
 	}
 	if s.BackoffMin < 0 {
 		m.backoffMin, m.backoffMax = 0, 0
 	}
 	if m.backoffMin > m.backoffMax {
-		return m, engine.Errorf(ErrInvalid, "queue: back-off of %v exceeds its maximum of %v", s.BackoffMin, s.BackoffMax)
+		return m, engine.Errorf(ErrInvalid, "queue: min back-off %v exceeds max back-off %v", s.BackoffMin, s.BackoffMax)
 	}
 	return m, nil
 }

@@ -18,15 +18,15 @@ const MaxBatchBytes = 4 << 20
 
 // The errors of the store; the same values as in package floe.
 var (
-	ErrNotFound = engine.ErrNotFound // the queue or the dead letter does not exist
-	ErrConflict = engine.ErrConflict // the lease of a receipt has ended, a *ReceiptError
+	ErrNotFound = engine.ErrNotFound // the queue or the message does not exist
+	ErrConflict = engine.ErrConflict // the lease of a receipt has ended, a *ReceiptError; or the message to delete is leased
 	ErrInvalid  = engine.ErrInvalid  // an argument is malformed or out of its limits
 	ErrBusy     = engine.ErrBusy     // the queue is bounded and full, or too much is leased
 )
 
 // Enqueued says where a message is in its queue.
 type Enqueued struct {
-	Seq       uint64 // its number in the queue, by which dead letters are named
+	Seq       uint64 // its number in the queue, by which Message, DeleteMessage and the calls about dead letters name it
 	LSN       uint64 // log sequence number of the call
 	Duplicate bool   // its DedupKey was used before; Seq is that of the message enqueued then
 }
@@ -80,7 +80,7 @@ type Settings struct {
 	// MaxAttempts is how often a message is delivered before it becomes a dead letter, unless it says so itself: 1 to 1,000,000. 0 means 5.
 	MaxAttempts int
 	// BackoffMin is how long a message waits before it is delivered the second time, if its consumer did not say so: twice as long before the
-	// third, and so on. 0 means 1 s; negative (NoBackoff) means that it does not wait.
+	// third, and so on. 0 means 1 s, or BackoffMax if that is shorter; negative (NoBackoff) means that it does not wait.
 	BackoffMin time.Duration
 	// BackoffMax bounds these times. 0 means 5 min, or BackoffMin if that is longer.
 	BackoffMax time.Duration
@@ -113,7 +113,7 @@ type Stats struct {
 	Dequeued   int64 // deliveries
 	Acked      int64
 	Expired    int64 // leases that ended by themselves
-	Purged     int64 // messages removed by Purge
+	Purged     int64 // messages removed by Purge or DeleteMessage
 	Discarded  int64 // dead letters that were deleted, or whose retention ended
 }
 
@@ -170,7 +170,7 @@ func (s *Store) Dequeue(ctx context.Context, name string, opts ...DequeueOption)
 // Ack ends leases and removes their messages: all of them, up to 1,000, or none.
 //
 // Errors: *ReceiptError, which is ErrConflict, for the first receipt whose lease has ended; ErrNotFound if the queue does not exist; ErrInvalid
-// for what is no receipt, and for one that is there twice.
+// for no receipts or more than 1,000, what is no receipt, and one that is given twice.
 func (s *Store) Ack(ctx context.Context, name string, receipts ...Receipt) error {
 	_, err := engine.Propose(ctx, &s.scope, ackCommand(name, receipts), decodeNothing)
 	return err
@@ -213,7 +213,7 @@ func (s *Store) Resume(ctx context.Context, name string) error {
 	return err
 }
 
-// Purge removes all messages but the dead letters, also those that are leased or delayed, and returns how many. It takes the same time for
+// Purge removes all messages but the dead letters, also those that are leased or delayed, and returns how many. It takes about the same time for
 // any number. Errors: ErrNotFound.
 func (s *Store) Purge(ctx context.Context, name string) (purged int64, err error) {
 	return engine.Propose(ctx, &s.scope, purgeCommand(name), decodeCount)

@@ -70,27 +70,32 @@ func (l *selection) read(cmd *cobra.Command, args []string) error {
 	case !filtered && len(args) == 0:
 		return &usageError{errors.New("SEQ is missing"), "name dead letters by their SEQ, or take them by --all or --contains"}
 	}
-	l.seqs = nil
+	var err error
+	l.seqs, err = readSeqs(cmd, args)
+	return err
+}
+
+func readSeqs(cmd *cobra.Command, args []string) (seqs []uint64, err error) {
 	for _, arg := range args {
 		seq, err := strconv.ParseUint(arg, 10, 64)
 		if err != nil {
-			return &usageError{fmt.Errorf("SEQ: %q is not a whole number", arg), helpHint(cmd)}
+			return nil, &usageError{fmt.Errorf("SEQ: %q is not a whole number", arg), helpHint(cmd)}
 		}
-		l.seqs = append(l.seqs, seq)
+		seqs = append(seqs, seq)
 	}
-	return nil
+	return seqs, nil
 }
 
-// deadDone says of how many dead letters a call was.
-type deadDone struct {
+// seqsDone says how many messages a call has changed.
+type seqsDone struct {
 	OK        bool   `json:"ok"`
 	Queue     string `json:"queue"`
 	Namespace string `json:"namespace"`
 	Count     int64  `json:"count"`
 }
 
-func (s *session) printDead(head, name string, n int64) error {
-	return s.print(deadDone{true, name, s.namespace, n}, table{head: []string{"QUEUE", head}, rows: [][]string{{name, decimal(n)}}})
+func (s *session) printSeqs(head, name string, n int64) error {
+	return s.print(seqsDone{true, name, s.namespace, n}, table{head: []string{"QUEUE", head}, rows: [][]string{{name, decimal(n)}}})
 }
 
 func dlqRequeue(f *frame) *cobra.Command {
@@ -110,14 +115,14 @@ with the given SEQs, all of them or none, or by --all or --contains as many as t
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			n, err := int64(len(which.seqs)), error(nil)
 			if n > 0 {
-				err = s.onDead(ctx, args[0], which.seqs, s.Queue(s.namespace).Requeue, queue.RequeueOp)
+				err = s.onSeqs(ctx, args[0], which.seqs, s.Queue(s.namespace).Requeue, queue.RequeueOp)
 			} else {
 				n, err = s.requeueAll(ctx, args[0], &which)
 			}
 			if err != nil {
 				return full(err)
 			}
-			return s.printDead("REQUEUED", args[0], n)
+			return s.printSeqs("REQUEUED", args[0], n)
 		})
 	}
 	return f.completing(cmd, queueNames, deadSeqs)
@@ -135,8 +140,8 @@ func (s *session) requeueAll(ctx context.Context, name string, which *selection)
 	return n, err
 }
 
-// onDead does something with dead letters in one transaction.
-func (s *session) onDead(ctx context.Context, name string, seqs []uint64, one func(context.Context, string, uint64) error, op func(string, uint64) queue.Op) error {
+// onSeqs does something with messages in one transaction.
+func (s *session) onSeqs(ctx context.Context, name string, seqs []uint64, one func(context.Context, string, uint64) error, op func(string, uint64) queue.Op) error {
 	if len(seqs) == 1 {
 		return one(ctx, name, seqs[0]) // whose error is about it, and not about an operation
 	}
@@ -165,14 +170,14 @@ as many as there are.`,
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			n, err := int64(len(which.seqs)), error(nil)
 			if n > 0 {
-				err = s.onDead(ctx, args[0], which.seqs, s.Queue(s.namespace).DeleteDead, queue.DeleteDeadOp)
+				err = s.onSeqs(ctx, args[0], which.seqs, s.Queue(s.namespace).DeleteDead, queue.DeleteDeadOp)
 			} else {
 				n, err = s.deleteAll(ctx, args[0], &which)
 			}
 			if err != nil {
 				return err
 			}
-			return s.printDead("DELETED", args[0], n)
+			return s.printSeqs("DELETED", args[0], n)
 		})
 	}
 	return f.completing(cmd, queueNames, deadSeqs)
@@ -198,7 +203,7 @@ func (s *session) deleteAll(ctx context.Context, name string, which *selection) 
 		if len(seqs) == 0 {
 			continue
 		}
-		if err := s.onDead(ctx, name, seqs, s.Queue(s.namespace).DeleteDead, queue.DeleteDeadOp); err != nil {
+		if err := s.onSeqs(ctx, name, seqs, s.Queue(s.namespace).DeleteDead, queue.DeleteDeadOp); err != nil {
 			return n, err
 		}
 		n += int64(len(seqs))

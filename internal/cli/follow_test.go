@@ -156,7 +156,7 @@ func TestManyPages(t *testing.T) {
 	if first, last := list.Records[0].Payload, list.Records[len(list.Records)-1].Payload; list.Count != all || first != "p0000" || last != "p2000" {
 		t.Errorf("stream read: %d records from %s to %s, want %d from p0000 to p2000", list.Count, first, last, all)
 	}
-	var done deadDone
+	var done seqsDone
 	if mustDecode(t, env, &done, "queue", "dlq", "delete", "q", "--all", "-o", "json"); done.Count != 3000 {
 		t.Errorf("queue dlq delete --all: %d, want 3000", done.Count)
 	}

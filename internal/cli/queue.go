@@ -17,7 +17,7 @@ import (
 func queueCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
 	cmd := group("queue", "Enqueue messages and consume them",
-		queueEnqueue(f), queueDequeue(f), queueAck(f), queueNack(f), queueExtend(f), queuePeek(f), queueStats(f), queueList(f), queuePurge(f),
+		queueEnqueue(f), queueDequeue(f), queueAck(f), queueNack(f), queueExtend(f), queuePeek(f), queueGet(f), queueRemove(f), queueStats(f), queueList(f), queuePurge(f),
 		queuePause(f), queueResume(f), queueConfigure(f), queueDelete(f), dlqCommand(f))
 	f.equip(cmd)
 	return cmd
@@ -406,6 +406,55 @@ func queuePeek(f *frame) *cobra.Command {
 		})
 	}
 	return f.completing(cmd, queueNames)
+}
+
+func queueGet(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "get NAME SEQ",
+		Short: "Show a message by its SEQ, in any state",
+		Args:  takes("NAME", "SEQ"),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		seqs, err := readSeqs(cmd, args[1:])
+		if err != nil {
+			return err
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			m, err := s.Queue(s.namespace).Message(ctx, args[0], seqs[0])
+			if err != nil {
+				return err
+			}
+			return s.print(newMessageText(m), table{rows: [][]string{
+				{"seq", decimal(m.Seq)}, {"state", m.State.String()}, {"priority", decimal(m.Priority)}, {"attempts", fmt.Sprintf("%d/%d", m.Attempts, m.MaxAttempts)},
+				{"enqueued", shownTime(m.EnqueuedAt)}, {"leased until", shownOptionalTime(m.LeaseUntil)}, {"available", shownOptionalTime(m.AvailableAt)},
+				{"died", shownOptionalTime(m.DiedAt)}, {"last error", m.LastError}, {"headers", shownHeaders(m.Headers)}, {"payload", s.cell(m.Payload)},
+			}})
+		})
+	}
+	return f.completing(cmd, queueNames, nil)
+}
+
+func queueRemove(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "remove NAME SEQ...",
+		Short: "Delete messages by their SEQs",
+		Long: `Delete messages by their SEQs, all of them or none: those that are ready, delayed or dead
+letters. A message that is leased is its consumer's to settle.`,
+		Args: atLeast("NAME", "SEQ"),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		seqs, err := readSeqs(cmd, args[1:])
+		if err != nil {
+			return err
+		}
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			if err := s.onSeqs(ctx, args[0], seqs, s.Queue(s.namespace).DeleteMessage, queue.DeleteMessageOp); err != nil {
+				return err
+			}
+			return s.printSeqs("REMOVED", args[0], int64(len(seqs)))
+		})
+	}
+	return f.completing(cmd, queueNames, nil)
 }
 
 func messageState(v string) (state queue.State, err error) {
