@@ -55,6 +55,8 @@ type Options struct {
 	// /health. 0 means 1024, less than 0 no limit.
 	MaxConcurrent int
 	// MaxHeldBytes bounds the bodies of all requests under way; more are answered with 429. 0 or less means 64 MiB. One body of MaxBodyBytes always fits.
+	// One request per 4 MiB of it, and at least two, may read more than 16 KiB at a time; seven times as many wait for that, for up to 30 s, and more are
+	// answered with 429.
 	MaxHeldBytes int64
 	// Logger hears of panics and of errors that are not the client's, never of plain requests. nil means no log.
 	Logger *slog.Logger

@@ -11,8 +11,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
-	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/budget"
+	"github.com/floedb/floe/ts"
 )
 
 // exchange sends "METHOD target" with a body over a connection of its own, byte for byte, and returns the answer. With headers
@@ -400,41 +404,68 @@ func FuzzRequestTarget(f *testing.F) {
 	})
 }
 
-// TestLargeReadsAreBounded: so many requests read much at a time as their memory allows. More get 429; small ones are served.
-func TestLargeReadsAreBounded(t *testing.T) {
-	node := openNode(t)
-	h := New(node, Options{MaxHeldBytes: 1}).(*handler)
-	store := node.KV("default")
-	for key, size := range map[string]int{"large": 50 << 10, "small": 10} {
-		if _, err := store.Put(t.Context(), key, make([]byte, size)); err != nil {
+// TestLargeReadsWaitForMemory: so many requests read much at a time as their memory allows. Some more wait until those have ended, such as the panels of a page on
+// a small node, of which most were refused; any more get 429 at once. Small ones are served.
+func TestLargeReadsWaitForMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const memory, slots, panels, places = 128 << 20, 2, 8, 14
+		node, err := floe.Open(floe.Config{Shards: 1, Memory: memory})
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	const slots = 2
-	var ends []func()
-	for range slots {
-		ctx, end := h.readers.Begin(t.Context())
-		if _, err := store.Page(ctx, kv.Prefix("large")); err != nil {
+		defer node.Close()
+		limits := budget.Divide(memory, 1)
+		h := New(node, Options{MaxConcurrent: limits.HTTPRequests, MaxHeldBytes: limits.HTTPBodies}).(*handler)
+		var lines strings.Builder
+		for i := range 2000 {
+			fmt.Fprintf(&lines, "m f=%d %d\n", i*i%7919, i)
+		}
+		if _, err := node.TS("default").WriteLine(t.Context(), strings.NewReader(lines.String()), ts.Milliseconds); err != nil {
 			t.Fatal(err)
 		}
-		ends = append(ends, end)
-	}
-	scan := func(prefix string) int {
-		return record(h, request("GET", "/api/v1/kv/namespaces/default/keys?prefix="+prefix, "", "")).status
-	}
-	if got := scan("large"); got != 429 {
-		t.Errorf("one large read too many: %d, want 429", got)
-	}
-	if got := scan("small"); got != 200 {
-		t.Errorf("a small one: %d, want 200", got)
-	}
-	ends[0]()
-	for range 2 * slots { // each gives its slot back
-		if got := scan("large"); got != 200 {
-			t.Errorf("with a slot: %d, want 200", got)
+		var ends []func()
+		for range slots {
+			ctx, end := h.readers.Begin(t.Context())
+			if _, err := node.TS("default").Query(ctx, "m[0..2000]"); err != nil {
+				t.Fatal(err)
+			}
+			ends = append(ends, end)
 		}
-	}
-	ends[1]()
+		answers := make(chan answer, places+1)
+		ask := func(n int) {
+			for range n {
+				go func() {
+					answers <- record(h, request("POST", floqlPath, "m[0..2000]", ""))
+				}()
+			}
+			synctest.Wait()
+		}
+		ask(panels)
+		<-time.After(5 * time.Second)
+		synctest.Wait()
+		if len(answers) > 0 {
+			t.Fatalf("a panel did not wait for memory: %v", <-answers)
+		}
+		ask(places - panels)
+		ask(1)
+		if len(answers) != 1 {
+			t.Fatalf("%d requests are answered, want the one that is too many", len(answers))
+		}
+		if got := <-answers; got.status != 429 || got.header.Get("Retry-After") == "" {
+			t.Errorf("a request too many: %v, want 429 with Retry-After", got)
+		}
+		if got := record(h, request("GET", "/api/v1/kv/namespaces/default/keys", "", "")); got.status != 200 {
+			t.Errorf("a small one: %v, want 200", got)
+		}
+		for _, end := range ends {
+			end()
+		}
+		for range places {
+			if got := <-answers; got.status != 200 {
+				t.Errorf("with memory: %v", got)
+			}
+		}
+	})
 }
 
 // TestConnect: the handler is no proxy, and says so. The path of such a request is empty, as that of the mount is.

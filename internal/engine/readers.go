@@ -21,8 +21,8 @@ const (
 	// LargeRead is what is counted for a slot: a page, as large as they are.
 	LargeRead = 4 << 20
 
-	readersWait = 7 // calls may wait for each slot: what they have read so far is in memory too
-	readerTime  = time.Second
+	readersWait = 7                // calls may wait for each slot: what they have read so far is in memory too
+	readerTime  = 30 * time.Second // a call waits for a slot, unless its ctx ends first: as long as a FloQL query may take
 )
 
 // NewReaders returns Readers that hold about so many bytes at a time.
