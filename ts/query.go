@@ -289,18 +289,19 @@ func (t *target) scan(v *engine.View, sel *floql.Selection) (*scan, *selector, e
 	if !plant.On(plant.ReadExpired) {
 		s.from = max(s.from, t.oldest(v.Now()))
 	}
-	if len(sel.Filters) == 0 {
-		if err := limits.CheckSeries(int64(t.open.content.series)); err != nil {
-			return nil, nil, err
-		}
-	}
-	found, err := selectSeries(v, t.open.inc, sel.Filters)
+	// The limit of series is about those that have points of the range, and those are counted as they are found. The numbers of all that
+	// match the filters are part of the memory of the query.
+	found, err := selectSeries(v, t.open.inc, sel.Filters, limits)
 	if err != nil {
 		return nil, nil, err
 	}
 	s.ids = found.ids
-	v.Holds(seriesBytes * len(s.ids))
-	return s, found, limits.CheckSeries(int64(len(s.ids)))
+	held := int64(seriesBytes * len(s.ids))
+	v.Holds(int(held))
+	if s.bytes >= 0 {
+		s.bytes = max(s.bytes-held, 0)
+	}
+	return s, found, nil
 }
 
 func (q *readQuery) answer(v *engine.View) error { return q.refused.note(q.read(v)) }
@@ -380,5 +381,7 @@ func (q *readQuery) collect(s *scan, found *selector, start spot) error {
 func goneError(sel *floql.Selection, kept int64) error {
 	return engine.Errorf(ErrInvalid, "ts: of %q only rollups are kept before %s, and the query takes the points themselves: begin there, aggregate first "+
 		"(avg, sum, count, min, max, first, last, spread in windows that the rollups divide), or ask for a rollup by its name",
-		sel.Measurement, time.UnixMilli(kept).UTC().Format(time.RFC3339))
+		sel.Measurement, formatTime(kept))
 }
+
+func formatTime(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }

@@ -10,6 +10,7 @@ import (
 	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/plant"
 )
 
@@ -117,7 +118,15 @@ func (a *aggregation) grown() {
 
 // points adds the points of the scan.
 func (a *aggregation) points() error {
-	return a.run(frontOf(math.MinInt64), func(at spot, times []int64, values []float64) error {
+	if err := a.hold(); err != nil {
+		return err
+	}
+	return a.heldPoints()
+}
+
+// heldPoints adds them once the blocks have been read.
+func (a *aggregation) heldPoints() error {
+	return a.runHeld(frontOf(math.MinInt64), func(at spot, times []int64, values []float64) error {
 		to, err := a.member(a.fields[at.field], at.series)
 		if err != nil {
 			return err
@@ -180,15 +189,94 @@ func (a *aggregation) withRollups(sel *floql.Selection) error {
 	if split < kept && split < sel.To && !plant.On(plant.PartialAnswer) {
 		return goneError(sel, kept)
 	}
+	return a.addRanges(ranges, split)
+}
+
+// addRanges adds the rollups of ranges, the newest of which comes first, and the points from a time on. Buckets whose rollups are still to be
+// computed are read from their points, which stay until then.
+func (a *aggregation) addRanges(ranges []tierRange, split int64) error {
+	end := a.scan.to
+	if a.from = split; len(ranges) > 0 {
+		a.from = ranges[len(ranges)-1].from
+	}
+	if a.from >= end {
+		return nil
+	}
+	if err := a.hold(); err != nil {
+		return err
+	}
+	points := func(from, to int64) error {
+		if a.from, a.scan.to = from, to; from >= to {
+			return nil
+		}
+		return a.heldPoints()
+	}
 	for _, r := range slices.Backward(ranges) {
-		if err := a.rollups(r); err != nil {
+		open, err := a.unrolled(r)
+		if err != nil {
+			return err
+		}
+		at := r.from
+		for _, o := range open {
+			if err := a.rollups(tierRange{r.tier, at, o.from}); err != nil {
+				return err
+			}
+			if err := points(o.from, o.until); err != nil {
+				return err
+			}
+			at = o.until
+		}
+		if err := a.rollups(tierRange{r.tier, at, r.to}); err != nil {
 			return err
 		}
 	}
-	if a.from = split; a.from < a.scan.to {
-		return a.points()
+	return points(split, end)
+}
+
+// unrolled returns the buckets of a range whose rollups lack points: those that are still to be computed, and those of points that are not sealed. They
+// ascend, and do not touch.
+//
+// Errors: ErrInvalid if some of their points may be gone.
+func (a *aggregation) unrolled(r tierRange) (all []dirtyRange, err error) {
+	prefix := tierKey(nil, rowDirty, a.open.inc, r.tier.id)
+	it, err := a.view.Iter(prefix, key.PrefixEnd(prefix))
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	add := func(from, until int64) {
+		if from, until = max(from, r.from), min(until, r.to); from < until {
+			all = append(all, dirtyRange{r.tier.id, from, until})
+		}
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		var d dirty
+		d, err = decodeDirty(it.Value())
+		add(d.from, partitionOf(it.Key()))
+	}
+	if err = cmp.Or(err, it.Close()); err != nil {
+		return nil, err
+	}
+	for _, blocks := range a.blocks {
+		for _, b := range blocks {
+			add(bucketOf(b.span.oldest, r.tier.every), bucketOf(b.span.newest, r.tier.every)+r.tier.every)
+		}
+	}
+	slices.SortFunc(all, func(x, y dirtyRange) int { return cmp.Compare(x.from, y.from) })
+	joined := all[:0]
+	for _, d := range all {
+		if n := len(joined); n > 0 && d.from <= joined[n-1].until {
+			joined[n-1].until = max(joined[n-1].until, d.until)
+		} else {
+			joined = append(joined, d)
+		}
+	}
+	// Retention removes whole partitions.
+	c := &a.open.content
+	if kept := floorDiv(c.oldest, a.open.partition) * a.open.partition; len(joined) > 0 && c.expired > 0 && joined[0].from < kept {
+		return nil, engine.Errorf(ErrInvalid, "ts: the rollups of %q every %v are not computed from %s on, and some points before %s are not kept any more: ask again later",
+			a.open.name, duration(r.tier.every), formatTime(joined[0].from), formatTime(kept))
+	}
+	return joined, nil
 }
 
 // ceil returns the least multiple that is not before a time.
@@ -207,6 +295,9 @@ type tierRange struct {
 
 // rollups adds the buckets of a tier.
 func (a *aggregation) rollups(r tierRange) error {
+	if r.from >= r.to {
+		return nil
+	}
 	s := *a.scan
 	s.tier, s.from, s.to, s.blocks = r.tier, r.from, r.to, nil
 	partitions, err := s.partitions(math.MinInt64)

@@ -3,6 +3,7 @@ package ts
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -129,6 +130,80 @@ type heldBlock struct {
 	reader points.Reader
 }
 
+// blockParts calls keep for what a block has of each partition, as far as there are points of a range. One that lies in several partitions is decoded once,
+// and written anew for each of them: so none of them goes over the points of the others.
+func blockParts(row []byte, lsn uint64, length, from, to int64, keep func(partition int64, h *heldBlock) error) error {
+	b, err := decodeBlock(row)
+	if err != nil || b.span.oldest >= to || b.span.newest < from {
+		return err
+	}
+	if first := floorDiv(b.span.oldest, length); first == floorDiv(b.span.newest, length) {
+		h, err := holdBlock(row)
+		if err != nil {
+			return err
+		}
+		h.lsn = lsn
+		return keep(first, h)
+	}
+	ids := slices.Clone(b.ids)
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	type piece struct {
+		points.Encoder
+		span span
+	}
+	pieces := make(map[int64]*piece)
+	err = b.eachRun(func(field uint16, id seriesID, times []int64, values []float64) {
+		place, _ := slices.BinarySearch(ids, id)
+		times, values = within(times, values, from, to)
+		for len(times) > 0 {
+			partition := floorDiv(times[0], length)
+			n, _ := slices.BinarySearch(times, (partition+1)*length)
+			p := pieces[partition]
+			if p == nil {
+				p = &piece{span: span{0, times[0], times[0]}}
+				pieces[partition] = p
+			}
+			p.span = span{p.span.points + int64(n), min(p.span.oldest, times[0]), max(p.span.newest, times[n-1])}
+			p.Run(uint32(place), field, times[:n], values[:n])
+			times, values = times[n:], values[n:]
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, partition := range slices.Sorted(maps.Keys(pieces)) {
+		p := pieces[partition]
+		h := &heldBlock{block: block{ids: ids, fields: b.fields, span: p.span, points: p.Append(nil)}, lsn: lsn}
+		if err := cmp.Or(h.reader.Open(h.points), keep(partition, h)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachRun calls f for the runs of a block: a field by its place in those of the block, and a series.
+func (b *block) eachRun(f func(field uint16, id seriesID, times []int64, values []float64)) error {
+	var r points.Reader
+	var c points.Cursor
+	if err := r.Open(b.points); err != nil {
+		return err
+	}
+	for _, field := range r.Fields(nil) {
+		if _, err := r.Runs(field, &c); err != nil {
+			return err
+		}
+		for c.Next() {
+			if int(c.Series()) >= len(b.ids) {
+				return missingPlace(c.Series(), b)
+			}
+			times, values := c.Read()
+			f(field, b.ids[c.Series()], times, values)
+		}
+	}
+	return nil
+}
+
 // holdBlock reads a block. One whose series are not in the order of their numbers is written anew.
 func holdBlock(row []byte) (*heldBlock, error) {
 	b, err := decodeBlock(row)
@@ -149,24 +224,13 @@ func holdBlock(row []byte) (*heldBlock, error) {
 func (h *heldBlock) sort() error {
 	ids := slices.Clone(h.ids)
 	slices.Sort(ids)
-	var r points.Reader
-	var c points.Cursor
 	var e points.Encoder
-	if err := r.Open(h.points); err != nil {
+	err := h.eachRun(func(field uint16, id seriesID, times []int64, values []float64) {
+		place, _ := slices.BinarySearch(ids, id)
+		e.Run(uint32(place), field, times, values)
+	})
+	if err != nil {
 		return err
-	}
-	for _, field := range r.Fields(nil) {
-		if _, err := r.Runs(field, &c); err != nil {
-			return err
-		}
-		for c.Next() {
-			if int(c.Series()) >= len(h.ids) {
-				return missingPlace(c.Series(), &h.block)
-			}
-			place, _ := slices.BinarySearch(ids, h.ids[c.Series()])
-			times, values := c.Read()
-			e.Run(uint32(place), field, times, values)
-		}
 	}
 	h.ids, h.points = slices.Compact(ids), e.Append(nil)
 	return nil

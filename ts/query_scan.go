@@ -25,8 +25,8 @@ type scan struct {
 	ids    []seriesID
 	from   int64
 	to     int64
-	bytes  int64 // of memory, see merger
-	blocks []*heldBlock
+	bytes  int64                  // of memory, see merger
+	blocks map[int64][]*heldBlock // by partition, in the order in which they were written
 	limits floql.Limits
 	whole  bool // it takes all series, and there is one field: so many points as are counted
 	unseen int  // points since it was looked whether somebody still waits
@@ -71,13 +71,13 @@ func (s *scan) partitions(after int64) (all []partitionAt, err error) {
 	if closeErr := it.Close(); err == nil {
 		err = closeErr
 	}
-	for _, b := range s.blocks {
-		for n := max(floorDiv(b.span.oldest, length), first); n <= min(floorDiv(b.span.newest, length), last); n++ {
-			if at, found := slices.BinarySearchFunc(all, n, partitionAt.compare); !found {
-				all = slices.Insert(all, at, partitionAt{number: n})
-			}
+	stored := all
+	for n := range s.blocks {
+		if _, found := slices.BinarySearchFunc(stored, n, partitionAt.compare); !found && n >= first && n <= last {
+			all = append(all, partitionAt{number: n})
 		}
 	}
+	slices.SortFunc(all, func(a, b partitionAt) int { return a.compare(b.number) })
 	return all, err
 }
 
@@ -100,16 +100,15 @@ func (s *scan) hold() error {
 		return err
 	}
 	held := int64(0)
+	s.blocks = make(map[int64][]*heldBlock)
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
-		var b *heldBlock
-		if b, err = holdBlock(it.Value()); err == nil && b.span.oldest < s.to && b.span.newest >= s.from {
-			b.lsn = blockLSN(it.Key())
-			s.blocks = append(s.blocks, b)
+		err = blockParts(it.Value(), blockLSN(it.Key()), s.length(), s.from, s.to, func(partition int64, b *heldBlock) error {
+			s.blocks[partition] = append(s.blocks[partition], b)
 			n := int64(len(b.points)) + blockBytes + seriesBytes*int64(len(b.ids))
 			s.view.Holds(int(n))
 			held += n
-			err = s.limits.CheckBytes(held)
-		}
+			return s.limits.CheckBytes(held)
+		})
 	}
 	if closeErr := it.Close(); err == nil {
 		err = closeErr
@@ -147,11 +146,7 @@ func (s *scan) feeds(m *merger, p *partitionAt, field fieldID, c column) error {
 	if s.tier != nil {
 		return nil
 	}
-	begin, end := p.number*s.length(), (p.number+1)*s.length()
-	for _, b := range s.blocks {
-		if b.span.oldest >= end || b.span.newest < begin {
-			continue
-		}
+	for _, b := range s.blocks[p.number] {
 		f, err := b.feed(field)
 		if err != nil {
 			return err
@@ -177,9 +172,17 @@ const maxUnseen = 1 << 17
 
 // run calls f with all points, beginning at a place; f may end the scan with an error.
 func (s *scan) run(start spot, f func(at spot, times []int64, values []float64) error) error {
+	if start.partition > floorDiv(s.from, s.length()) {
+		s.from = start.partition * s.length() // the blocks before are not needed
+	}
 	if err := s.hold(); err != nil {
 		return err
 	}
+	return s.runHeld(start, f)
+}
+
+// runHeld is run once the blocks have been read.
+func (s *scan) runHeld(start spot, f func(at spot, times []int64, values []float64) error) error {
 	partitions, err := s.partitions(start.partition)
 	if err != nil {
 		return err
@@ -225,6 +228,9 @@ func (s *scan) runField(p *partitionAt, at spot, f func(at spot, times []int64, 
 	defer func() { err = cmp.Or(err, m.close()) }()
 	if err := s.feeds(&m, p, s.fields[at.field], s.column); err != nil {
 		return err
+	}
+	if len(m.feeds) == 0 {
+		return nil
 	}
 	from, to := max(s.from, p.number*s.length()), min(s.to, (p.number+1)*s.length())
 	first, _ := slices.BinarySearch(s.ids, seriesID(at.series))

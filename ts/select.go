@@ -15,6 +15,7 @@ import (
 type selector struct {
 	view   *engine.View
 	inc    incarnation
+	limits floql.Limits
 	ids    []seriesID // ascending; meaningful once narrowed
 	narrow bool       // ids are those that are left
 	tags   map[seriesID]tagList
@@ -24,9 +25,9 @@ type selector struct {
 // rows of the index, which are next to each other.
 const fewSeries = 256
 
-// selectSeries returns the series for which all filters hold, ascending.
-func selectSeries(v *engine.View, inc incarnation, filters []floql.Filter) (*selector, error) {
-	s := &selector{view: v, inc: inc, tags: make(map[seriesID]tagList)}
+// selectSeries returns the series for which all filters hold, ascending. Their numbers take no more memory than the limits allow.
+func selectSeries(v *engine.View, inc incarnation, filters []floql.Filter, limits floql.Limits) (*selector, error) {
+	s := &selector{view: v, inc: inc, limits: limits, tags: make(map[seriesID]tagList)}
 	equal, others, err := s.order(filters)
 	if err != nil || equal == nil && s.narrow {
 		return s, err
@@ -105,7 +106,7 @@ func (s *selector) keepIf(keep func(seriesID) (bool, error)) error {
 	kept := s.ids[:0]
 	for _, id := range s.ids {
 		ok, err := keep(id)
-		if err != nil {
+		if err = cmp.Or(err, s.view.Ended()); err != nil { // a pattern may take milliseconds for a long value
 			return err
 		}
 		if ok {
@@ -171,12 +172,18 @@ func (s *selector) having(tag string, f *floql.Filter, matches bool) (found []se
 			break
 		}
 		head := append([]byte(nil), it.Key()[:len(it.Key())-4]...)
-		if values++; f.Matches(string(value)) != matches {
+		values++
+		matched := f.Matches(string(value)) == matches
+		if err = s.view.Ended(); err != nil { // a pattern may take milliseconds for a long value
+			break
+		}
+		if !matched {
 			ok = it.SeekGE(key.PrefixEnd(head))
 			continue
 		}
-		for ; ok && bytes.HasPrefix(it.Key(), head); ok = it.Next() {
+		for ; ok && err == nil && bytes.HasPrefix(it.Key(), head); ok = it.Next() {
 			found = append(found, seriesOf(it.Key()))
+			err = s.checkRoom(len(found))
 		}
 	}
 	if closeErr := it.Close(); err == nil {
@@ -196,10 +203,16 @@ func (s *selector) all() error {
 		return err
 	}
 	s.ids, s.narrow = s.ids[:0], true
-	for ok := it.First(); ok; ok = it.Next() {
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
 		s.ids = append(s.ids, seriesOf(it.Key()))
+		err = s.checkRoom(len(s.ids))
 	}
-	return it.Close()
+	return cmp.Or(err, it.Close())
+}
+
+// checkRoom returns a *floql.LimitError if n more numbers of series than are kept already take too much memory.
+func (s *selector) checkRoom(n int) error {
+	return s.limits.CheckBytes(seriesBytes * int64(n+len(s.ids)))
 }
 
 func (s *selector) intersect(found []seriesID) {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/key"
 )
 
@@ -54,7 +55,7 @@ func (p place) compare(o place) int {
 
 // countPlaces counts the points of a partition, by ranges of series.
 func (t *tending) countPlaces(p *partitionAt) (n int64, err error) {
-	found, err := selectSeries(t.view, t.inc, nil)
+	found, err := selectSeries(t.view, t.inc, nil, floql.Limits{Bytes: -1})
 	if err != nil {
 		return 0, err
 	}

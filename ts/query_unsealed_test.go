@@ -1,0 +1,129 @@
+package ts_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/floql"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/ts"
+)
+
+// apart writes writes of points that are a day apart each, so that each lies in as many partitions, and returns what was written as a source of its own.
+func apart(t testing.TB, s *ts.Store, writes, days int) *floql.Slice {
+	t.Helper()
+	var all floql.Slice
+	for w := range writes {
+		var batch []ts.Point
+		for d := range int64(days) {
+			for h := range 3 {
+				p := point(fmt.Sprint("h", (h+w)%4), -d*day+int64(w)*second, float64(w*days)+float64(d))
+				p.Fields["other"] = float64(h)
+				batch = append(batch, p)
+				for field, v := range p.Fields {
+					if err := all.Add("cpu", p.Tags, field, p.Time.UnixMilli(), v); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		write(t, s, batch...)
+	}
+	return &all
+}
+
+// TestUnsealedPartitions: blocks over many partitions give the points that were written, whatever part of them a query takes.
+func TestUnsealedPartitions(t *testing.T) {
+	s := storeOf(newRig(t, 1), "n")
+	all := apart(t, s, 20, 40)
+	for _, r := range [][2]int64{{-40 * day, day}, {-7*day - 3, -7*day + 9*second}, {-39 * day, -38 * day}, {0, 1}, {-3 * day, -3*day + 1}} {
+		for _, stages := range []string{"", " | window(1d) | group_by(host) | sum()", " | field(other) | window(7d) | last()", " | count()"} {
+			query := fmt.Sprintf("cpu[%d..%d]%s", rig.Epoch+r[0], rig.Epoch+r[1], stages)
+			got, err := s.Query(t.Context(), query)
+			want, wantErr := floql.Eval(t.Context(), all, query, floql.Options{})
+			if err != nil || wantErr != nil {
+				t.Fatalf("%s: %v, %v", query, err, wantErr)
+			}
+			if g, w := shown(got), shown(want); g != w {
+				t.Errorf("%s\ngot\n%s\nwant\n%s", query, g, w)
+			}
+		}
+	}
+}
+
+// BenchmarkQueryUnsealed aggregates blocks that lie in many partitions each.
+func BenchmarkQueryUnsealed(b *testing.B) {
+	s := storeOf(newRig(b, 1), "n")
+	apart(b, s, 50, 360)
+	query := fmt.Sprintf("cpu[%d..%d] | window(1d) | sum()", rig.Epoch-360*day, rig.Epoch+day)
+	for b.Loop() {
+		if _, err := s.Query(b.Context(), query); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// TestSeriesWithoutPoints: series that have no points in the range do not count towards the limit of series, and the memory of a query bounds how many are
+// looked at.
+func TestSeriesWithoutPoints(t *testing.T) {
+	s := storeOf(newRig(t, 1), "n")
+	var batch []ts.Point
+	for i := range int64(50) {
+		batch = append(batch, point(fmt.Sprint("old", i), -10*day, 1))
+	}
+	write(t, s, append(batch, point("a", 0, 1), point("b", 0, 2))...)
+	for _, query := range []string{"cpu[%d..%d] | sum()", "cpu{host!=x}[%d..%d]", "cpu{host=~*}[%d..%d] | group_by(host) | max()"} {
+		query = fmt.Sprintf(query, rig.Epoch, rig.Epoch+1)
+		for series, limit := range map[int64]string{2: "", 1: "series"} {
+			_, err := s.Query(t.Context(), query, floql.Options{Limits: floql.Limits{Series: series}})
+			l, _ := errors.AsType[*floql.LimitError](err)
+			if limit == "" && err != nil || limit != "" && (l == nil || l.Limit != limit) {
+				t.Errorf("%s with a limit of %d series: %v, want %q", query, series, err, limit)
+			}
+		}
+		_, err := s.Query(t.Context(), query, floql.Options{Limits: floql.Limits{Bytes: 200}})
+		if l, ok := errors.AsType[*floql.LimitError](err); !ok || l.Limit != "bytes" {
+			t.Errorf("%s with 200 bytes: %v, want the limit of bytes", query, err)
+		}
+	}
+}
+
+// TestRollupsNotComputed: buckets that are older than the points are kept, and whose rollups are not computed, come from the points that are still there.
+func TestRollupsNotComputed(t *testing.T) {
+	r := newRig(t, 1)
+	s := storeOf(r, "n")
+	retention := ts.Retention{RawTTL: 2 * time.Minute, Downsample: []ts.Downsample{{Every: time.Minute}, {Every: 5 * time.Minute}}}
+	if err := s.SetRetention(t.Context(), "cpu", retention); err != nil {
+		t.Fatal(err)
+	}
+	var all floql.Slice
+	start := r.Now() - r.Now()%hour + hour
+	r.Advance(start - r.Now())
+	for i := range int64(90) {
+		for h := range int64(2) {
+			p := point(fmt.Sprint("h", h), 0, float64(i*7%31))
+			p.Time = time.UnixMilli(r.Now() + h)
+			write(t, s, p)
+			if err := all.Add("cpu", p.Tags, "value", p.Time.UnixMilli(), p.Fields["value"]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.Advance(20 * second)
+		for _, stages := range []string{"window(1m) | sum()", "window(5m) | group_by(host) | last()", "window(10m) | count()"} {
+			query := fmt.Sprintf("cpu[%d..%d] | %s", start, start+hour, stages)
+			got, err := s.Query(t.Context(), query)
+			if err != nil {
+				t.Fatalf("after %d points: %s: %v", i, query, err)
+			}
+			want, err := floql.Eval(t.Context(), &all, query, floql.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if g, w := shown(got), shown(want); g != w {
+				t.Fatalf("after %d points: %s\ngot\n%s\nwant\n%s", i, query, g, w)
+			}
+		}
+	}
+}
