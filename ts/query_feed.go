@@ -130,9 +130,14 @@ type heldBlock struct {
 	reader points.Reader
 }
 
-// blockParts calls keep for what a block has of each partition, as far as there are points of a range. One that lies in several partitions is decoded once,
+// splitter divides blocks by partitions. Its encoders are used again for every block.
+type splitter struct {
+	encoders []*points.Encoder
+}
+
+// parts calls keep for what a block has of each partition, as far as there are points of a range. One that lies in several partitions is decoded once,
 // and written anew for each of them: so none of them goes over the points of the others.
-func blockParts(row []byte, lsn uint64, length, from, to int64, keep func(partition int64, h *heldBlock) error) error {
+func (s *splitter) parts(row []byte, lsn uint64, length, from, to int64, keep func(partition int64, h *heldBlock) error) error {
 	b, err := decodeBlock(row)
 	if err != nil || b.span.oldest >= to || b.span.newest < from {
 		return err
@@ -149,7 +154,7 @@ func blockParts(row []byte, lsn uint64, length, from, to int64, keep func(partit
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
 	type piece struct {
-		points.Encoder
+		*points.Encoder
 		span span
 	}
 	pieces := make(map[int64]*piece)
@@ -161,7 +166,11 @@ func blockParts(row []byte, lsn uint64, length, from, to int64, keep func(partit
 			n, _ := slices.BinarySearch(times, (partition+1)*length)
 			p := pieces[partition]
 			if p == nil {
-				p = &piece{span: span{0, times[0], times[0]}}
+				if len(pieces) == len(s.encoders) {
+					s.encoders = append(s.encoders, new(points.Encoder))
+				}
+				p = &piece{s.encoders[len(pieces)], span{0, times[0], times[0]}}
+				p.Reset()
 				pieces[partition] = p
 			}
 			p.span = span{p.span.points + int64(n), min(p.span.oldest, times[0]), max(p.span.newest, times[n-1])}

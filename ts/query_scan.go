@@ -101,8 +101,9 @@ func (s *scan) hold() error {
 	}
 	held := int64(0)
 	s.blocks = make(map[int64][]*heldBlock)
+	var split splitter
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
-		err = blockParts(it.Value(), blockLSN(it.Key()), s.length(), s.from, s.to, func(partition int64, b *heldBlock) error {
+		err = split.parts(it.Value(), blockLSN(it.Key()), s.length(), s.from, s.to, func(partition int64, b *heldBlock) error {
 			s.blocks[partition] = append(s.blocks[partition], b)
 			n := int64(len(b.points)) + blockBytes + seriesBytes*int64(len(b.ids))
 			s.view.Holds(int(n))
