@@ -378,6 +378,25 @@ func exclusive(cmd *cobra.Command, names ...string) error {
 	return nil
 }
 
+// parseTime takes a time as every command does: ms since the epoch, RFC 3339, now, or a duration before now as -1h or now-1h.
+func parseTime(v string) (time.Time, error) {
+	if v == "now" {
+		return time.Now(), nil
+	}
+	if ms, err := strconv.ParseInt(v, 10, 64); err == nil {
+		return time.UnixMilli(ms), nil
+	}
+	if ago, found := strings.CutPrefix(strings.TrimPrefix(v, "now"), "-"); found {
+		if d, err := positiveDuration(ago); err == nil {
+			return time.Now().Add(-d), nil
+		}
+	}
+	if t, err := time.Parse(time.RFC3339, v); err == nil {
+		return t, nil
+	}
+	return time.Time{}, errors.New("not a time: ms since the epoch, RFC 3339 such as 2025-11-21T16:00:00Z, now or -1h")
+}
+
 func wholeNumber(v string) (int64, error) {
 	n, err := strconv.ParseInt(v, 10, 64)
 	if err != nil {

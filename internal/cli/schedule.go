@@ -79,7 +79,7 @@ expressions of every hour follow real time.`,
 }
 
 func anchorOf(v string) (time.Time, error) {
-	t, err := time.Parse(time.RFC3339, v)
+	t, err := parseTime(v)
 	if err != nil {
 		return t, errors.New("not a time such as 2025-11-21T16:00:00Z")
 	}

@@ -85,7 +85,7 @@ func parseStart(v string) (stream.SeekOption, error) {
 	if id, err := stream.ParseID(v); err == nil {
 		return stream.From(id), nil
 	}
-	if t, err := time.Parse(time.RFC3339, v); err == nil {
+	if t, err := parseTime(v); err == nil {
 		return stream.FromTime(t), nil
 	}
 	return nil, errors.New("not beginning, end, an ID such as 1763740800000-0 or a time such as 2025-11-21T16:00:00Z")
@@ -95,7 +95,7 @@ func parseEnd(v string) (stream.ReadOption, error) {
 	if id, err := stream.ParseID(v); err == nil {
 		return stream.Until(id), nil
 	}
-	if t, err := time.Parse(time.RFC3339, v); err == nil {
+	if t, err := parseTime(v); err == nil {
 		return stream.UntilTime(t), nil
 	}
 	return nil, errors.New("not an ID such as 1763740800000-0 or a time such as 2025-11-21T16:00:00Z")

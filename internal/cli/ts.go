@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -45,13 +44,12 @@ func tsWrite(f *frame) *cobra.Command {
 	}
 	p := ts.Point{}
 	var value float64
-	var millis int64
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.Var(newFlag(&p.Tags, "k=v,...", tagPairs), "tags", "the tags, which with the measurement name the series")
 	flags.Var(newFlag(&value, "number", finiteNumber), "value", "value of the field value")
 	flags.Var(newFlag(&p.Fields, "k=number,...", fieldPairs), "fields", "the fields with their values")
-	flags.Var(newFlag(&millis, "ms", wholeNumber), "timestamp", "time in ms since the epoch (default now)")
+	flags.Var(newFlag(&p.Time, "time", parseTime), "timestamp", "time: ms since the epoch, RFC 3339 or -1h (default now)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := exclusive(cmd, "value", "fields"); err != nil {
 			return err
@@ -61,9 +59,6 @@ func tsWrite(f *frame) *cobra.Command {
 			p.Fields = map[string]float64{"value": value}
 		case p.Fields == nil:
 			return &usageError{errors.New("--value or --fields is missing"), helpHint(cmd)}
-		}
-		if flags.Changed("timestamp") {
-			p.Time = time.UnixMilli(millis)
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			result, err := s.TS(s.namespace).Write(ctx, p)

@@ -105,41 +105,35 @@ type sampleText struct {
 func tsRead(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "read MEASUREMENT",
-		Short: "Print the points of a field as they were written, the oldest first",
-		Example: `  floe ts read cpu --tags host=web-01 --from 1700000000000 --limit 20
+		Short: "Print the newest points of a field, in the order of time",
+		Example: `  floe ts read cpu --tags host=web-01 --from -1h --limit 20
+  floe ts read cpu --from 2025-11-21T16:00:00Z --to 1763744400000
   floe ts read cpu:5m:max --field usage -o raw`,
 		Args: takes("MEASUREMENT"),
 	}
 	var tags map[string]string
-	var from, to int64
+	var begin, end time.Time
 	limit := int64(1000)
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	field := flags.String("field", "", "the field; not needed if there is one only, or one called value")
 	flags.Var(newFlag(&tags, "k=v,...", tagPairs), "tags", "only series that carry these, whatever others they have")
-	flags.Var(newFlag(&from, "ms", wholeNumber), "from", "no points before this time")
-	flags.Var(newFlag(&to, "ms", wholeNumber), "to", "no points from this time on")
-	flags.Var(newFlag(&limit, "n", count(0)), "limit", "how many points at most; 0: all (default 1000)")
+	flags.Var(newFlag(&begin, "time", parseTime), "from", "no points before this time: ms since the epoch, RFC 3339, now or -1h")
+	flags.Var(newFlag(&end, "time", parseTime), "to", "no points from this time on")
+	flags.Var(newFlag(&limit, "n", count(0)), "limit", "maximum number of points, of which the newest are printed; 0: all (default 1000)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		var begin, end time.Time
-		if flags.Changed("from") {
-			begin = time.UnixMilli(from)
-		}
-		if flags.Changed("to") {
-			end = time.UnixMilli(to)
-		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			store := s.TS(s.namespace)
 			name, err := readField(ctx, store, args[0], *field)
 			if err != nil {
 				return err
 			}
-			points, cut, err := oldest(ctx, store, args[0], name, int(limit), ts.Tags(tags), ts.Between(begin, end))
+			points, cut, err := newest(ctx, store, args[0], name, int(limit), ts.Tags(tags), ts.Between(begin, end))
 			if err != nil {
 				return err
 			}
 			if cut {
-				fmt.Fprintf(f.Stderr, "floe: hint: there are more than %d points: go on with --from, or raise --limit\n", limit)
+				fmt.Fprintf(f.Stderr, "floe: hint: there are more than %d points, these are the newest: raise --limit, or set --to\n", limit)
 			}
 			return s.printSamples(args[0], name, points)
 		})
@@ -175,8 +169,8 @@ func readField(ctx context.Context, store *ts.Store, measurement, asked string) 
 	return "", &hintedError{&textError{floe.ErrNotFound, fmt.Sprintf("measurement %q has no field %q", measurement, asked)}, "it has " + strings.Join(names, ", ")}
 }
 
-// oldest returns the first points by time, up to a limit if that is not 0, and whether there are more.
-func oldest(ctx context.Context, store *ts.Store, measurement, field string, limit int, opts ...ts.ReadOption) (points []ts.Sample, cut bool, err error) {
+// newest returns the last points by time, up to a limit if that is not 0, in the order of time, and whether there are more.
+func newest(ctx context.Context, store *ts.Store, measurement, field string, limit int, opts ...ts.ReadOption) (points []ts.Sample, cut bool, err error) {
 	byTime := func(a, b ts.Sample) int { return cmp.Compare(a.Time.UnixMilli(), b.Time.UnixMilli()) }
 	for p, err := range store.Read(ctx, measurement, field, opts...) {
 		if err != nil {
@@ -184,12 +178,12 @@ func oldest(ctx context.Context, store *ts.Store, measurement, field string, lim
 		}
 		if points = append(points, p); limit > 0 && len(points) > 4*limit+1000 {
 			slices.SortStableFunc(points, byTime)
-			points, cut = points[:limit], true
+			points, cut = slices.Clone(points[len(points)-limit:]), true
 		}
 	}
 	slices.SortStableFunc(points, byTime)
 	if limit > 0 && len(points) > limit {
-		points, cut = points[:limit], true
+		points, cut = points[len(points)-limit:], true
 	}
 	return points, cut, nil
 }
