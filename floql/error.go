@@ -42,6 +42,14 @@ func (e *Error) Caret() string {
 
 // errorAt returns the error at a byte of a text.
 func errorAt(text string, offset int, format string, args ...any) *Error {
+	for i, a := range args {
+		switch a := a.(type) {
+		case string:
+			args[i] = cut(a)
+		case error:
+			args[i] = cut(a.Error())
+		}
+	}
 	offset = min(offset, len(text))
 	before := text[:offset]
 	line := before[strings.LastIndexByte(before, '\n')+1:]
@@ -52,6 +60,21 @@ func errorAt(text string, offset int, format string, args ...any) *Error {
 		Message: fmt.Sprintf(format, args...),
 		text:    text,
 	}
+}
+
+// maxShown is how many bytes of an argument an error shows.
+const maxShown = 200
+
+// cut returns a text, or the beginning of one that is long.
+func cut(text string) string {
+	if len(text) <= maxShown {
+		return text
+	}
+	n := maxShown
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n] + "..."
 }
 
 // suggest returns ` (did you mean "...")?` for the known name that is nearest to one that is not, "" if none is near.

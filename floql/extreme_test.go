@@ -157,8 +157,20 @@ func TestExtremeCosts(t *testing.T) {
 		if want == "" && err != nil && !errors.Is(err, context.DeadlineExceeded) || want != "" && !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("%.200s: %v, want %q", query, err, want)
 		}
-		if err != nil && len(err.Error()) > 400 {
-			t.Errorf("%.200s: an error of %d bytes", query, len(err.Error()))
+	}
+}
+
+// TestLongArguments: an error does not repeat what is long, wherever it stands.
+func TestLongArguments(t *testing.T) {
+	x := strings.Repeat("x", 60_000)
+	for _, query := range []string{
+		x + "{", "m | " + x + "()", "m | window(1" + x + ")", "m[" + x + "]", "m{a=b} " + x, "m | topk(" + strings.Repeat("9", 60_000) + ")", "m | where(" + x[:4000] + ")",
+		"m | sort(" + x + ")", "m | window(1d, tz=" + x + ")", "m | avg(" + x + "=1)", "m | field(" + x[:9000] + "," + x[:9000] + ")", "m[" + strings.Repeat("9", 60_000) + "..now]",
+		"m | where(tags.a matches \"" + x[:3000] + "[\")", "m | where(value > 0) | fill(\"" + x + "\")",
+	} {
+		_, err := floql.Parse(query)
+		if err == nil || len(err.Error()) > 500 {
+			t.Errorf("%.40s: an error of %d bytes: %.300v", query, len(fmt.Sprint(err)), err)
 		}
 	}
 }

@@ -19,7 +19,12 @@ const (
 var ops = [...]string{Equal: "=", NotEqual: "!=", Match: "=~", NotMatch: "!~"}
 
 // String returns the operator as it is written.
-func (o Op) String() string { return ops[o] }
+func (o Op) String() string {
+	if int(o) >= len(ops) {
+		return fmt.Sprintf("Op(%d)", o)
+	}
+	return ops[o]
+}
 
 // Filter is a condition on a tag. A series without the tag is one whose value is empty: host!=a and host!~a* hold for it, and host="" for it only.
 type Filter struct {

@@ -58,13 +58,34 @@ func (f Filters) applyRead(o *readOptions) { o.filters = f }
 // maxFilters is how many filters a call may have.
 const maxFilters = 100
 
-func checkFilters(all []floql.Filter) error {
+// checkFilters returns filters that can be asked, also for such as were not made by floql.NewFilter, or ErrInvalid.
+func checkFilters(all []floql.Filter) ([]floql.Filter, error) {
 	if len(all) > maxFilters {
-		return engine.Errorf(ErrInvalid, "ts: %d filters exceed %d", len(all), maxFilters)
+		return nil, engine.Errorf(ErrInvalid, "ts: %d filters exceed %d", len(all), maxFilters)
 	}
+	made := make([]floql.Filter, len(all))
 	for i := range all {
-		if f := &all[i]; f.Tag == "" || len(f.Tag) > MaxTagBytes || len(f.Value) > MaxTagValueBytes {
-			return engine.Errorf(ErrInvalid, "ts: filter %s: tags have names of 1-%d and values of 0-%d bytes", f, MaxTagBytes, MaxTagValueBytes)
+		f := &all[i]
+		if f.Tag == "" || len(f.Tag) > MaxTagBytes || len(f.Value) > MaxTagValueBytes {
+			return nil, engine.Errorf(ErrInvalid, "ts: filter of tag %.200q by %d bytes: tags have names of 1-%d and values of 0-%d bytes",
+				f.Tag, len(f.Value), MaxTagBytes, MaxTagValueBytes)
+		}
+		var err error
+		if made[i], err = floql.NewFilter(f.Tag, f.Op, f.Value); err != nil {
+			return nil, engine.Errorf(ErrInvalid, "ts: filter of tag %q: %v", f.Tag, err)
+		}
+	}
+	return made, nil
+}
+
+// checkTags returns ErrInvalid for tags that no series can have.
+func checkTags(tags map[string]string) error {
+	if len(tags) > MaxTags {
+		return engine.Errorf(ErrInvalid, "ts: %d tags exceed %d", len(tags), MaxTags)
+	}
+	for name, value := range tags {
+		if err := checkTag(name, value); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -232,24 +253,23 @@ func (l SeriesList) page(ctx context.Context, o *listOptions) (p seriesPage, err
 	if err := engine.CheckLimit("ts", o.Limit); err != nil {
 		return p, err
 	}
-	for name, value := range o.tags {
-		if err := checkTag(name, value); err != nil {
-			return p, err
-		}
+	if err := checkTags(o.tags); err != nil {
+		return p, err
+	}
+	filters, err := checkFilters(o.filters)
+	if err != nil {
+		return p, err
 	}
 	scope := &l.store.scope
 	shards, err := scope.Shards(ctx)
 	if err != nil {
 		return p, err
 	}
-	if err := checkFilters(o.filters); err != nil {
-		return p, err
-	}
 	at, from, inc, err := parseSeriesCursor(o.Cursor, len(shards))
 	if err != nil {
 		return p, err
 	}
-	q := seriesQuery{namespace: scope.Namespace(), name: l.name, tags: tagListOf(o.tags), filters: o.filters, from: from, limit: o.Limit}
+	q := seriesQuery{namespace: scope.Namespace(), name: l.name, tags: tagListOf(o.tags), filters: filters, from: from, limit: o.Limit}
 	if err := scope.QueryShard(ctx, shards[at], &q); err != nil {
 		return p, err
 	}

@@ -219,7 +219,7 @@ func (q *seriesQuery) Arguments(c *codec.Coder) {
 	if len(q.tags) > MaxTags {
 		c.Fail("too many tags")
 	}
-	if checkFilters(q.filters) != nil {
+	if _, err := checkFilters(q.filters); err != nil {
 		c.Fail("filters out of their limits")
 	}
 }

@@ -3,7 +3,6 @@ package ts
 import (
 	"context"
 	"iter"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -197,15 +196,15 @@ func (o *readOptions) selection(measurement, field string) (floql.Selection, err
 		return sel, err
 	}
 	if !o.from.IsZero() {
-		sel.From = max(sel.From, o.from.UnixMilli())
+		sel.From = max(sel.From, nearMillis(o.from))
 	}
 	if !o.to.IsZero() {
 		sel.To = min(sel.To, ceilMillis(o.to))
 	}
+	if err := checkTags(o.tags); err != nil {
+		return sel, err
+	}
 	for name, value := range o.tags {
-		if err := checkTag(name, value); err != nil {
-			return sel, err
-		}
 		f, err := floql.NewFilter(name, floql.Equal, value)
 		if err != nil {
 			return sel, engine.Errorf(ErrInvalid, "ts: tag %q: %v", name, err)
@@ -213,14 +212,22 @@ func (o *readOptions) selection(measurement, field string) (floql.Selection, err
 		sel.Filters = append(sel.Filters, f)
 	}
 	slices.SortFunc(sel.Filters, func(a, b floql.Filter) int { return strings.Compare(a.Tag, b.Tag) })
-	sel.Filters = append(sel.Filters, o.filters...)
-	return sel, checkFilters(o.filters)
+	filters, err := checkFilters(o.filters)
+	sel.Filters = append(sel.Filters, filters...)
+	return sel, err
+}
+
+// nearMillis returns a time in ms, or the nearest that is a little before or behind all points.
+func nearMillis(t time.Time) int64 {
+	s := max(min(t.Unix(), points.MaxTime/1000+1), points.MinTime/1000-1)
+	return time.Unix(s, int64(t.Nanosecond())).UnixMilli()
 }
 
 // ceilMillis returns the first ms that is not before a time.
 func ceilMillis(t time.Time) int64 {
-	if ms := t.UnixMilli(); t.Equal(time.UnixMilli(ms)) || ms == math.MaxInt64 {
-		return ms
+	ms := nearMillis(t)
+	if t.Nanosecond()%1_000_000 > 0 {
+		ms++
 	}
-	return t.UnixMilli() + 1
+	return ms
 }
