@@ -142,7 +142,8 @@ func (s *stage) keeps() int64 {
 // run takes points through the steps. If one fails it returns which.
 func (p *pipe) run(times []int64, values []float64) (_ []int64, _ []float64, failed int, err error) {
 	for _, keeps := range p.keeps {
-		p.bytes += 8 * max(min(int64(len(times)), keeps-p.seen), 0)
+		n := 8 * max(min(int64(len(times)), keeps-p.seen), 0)
+		p.bytes += n
 	}
 	p.seen += int64(len(times))
 	for i, apply := range p.apply {

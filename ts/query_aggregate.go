@@ -147,7 +147,11 @@ func (a *aggregation) compute(to *floql.PartialSeries, times []int64, values []f
 		if err := to.Add(times[:n], values[:n]); err != nil {
 			return err
 		}
-		if err := a.ended((maxUnseen*n + atOnce - 1) / atOnce); err != nil {
+		weight := maxUnseen
+		if n < atOnce {
+			weight = maxUnseen / atOnce * n
+		}
+		if err := a.ended(weight); err != nil {
 			return err
 		}
 		times, values = times[n:], values[n:]
