@@ -186,7 +186,8 @@ func (s *PartialSeries) through(times []int64, values []float64) ([]int64, []flo
 type Rollup struct {
 	Start        int64   // ms since the epoch, when its bucket begins
 	Count        uint64  // of points, at least 1
-	Sum, SumLost float64 // the sum is Sum + SumLost, to twice the precision of a float64
+	Sum, SumLost float64 // the exact sum is Sum + SumLost + all of SumRest
+	SumRest      []float64
 	Min, Max     float64
 	First, Last  float64
 	FirstTime    int64 // ms, of First; Start if it is not known

@@ -71,8 +71,9 @@ const rawTier tierID = 0
 // column is what a page holds of a field: in tier 0 its values, in other tiers the aggregates of each bucket.
 type column uint8
 
-// The columns of pages. Time of a value is that of the point in tier 0, and the begin of the bucket elsewhere. Sums are double-double: sum and what it
-// was rounded by. Times of first and last are ms, as numbers.
+// The columns of pages. Time of a value is that of the point in tier 0, and the begin of the bucket elsewhere. Times of first and last are ms, as
+// numbers. The exact sum is that of columnSum, which is the sum rounded to the nearest float64, columnSumLow, and as many of the columns from columnSumRest
+// on as columnSumParts says, nearly always none. Only those may lack buckets of the others, or have values of earlier generations that do not count.
 const (
 	columnValue column = iota
 	columnCount
@@ -84,7 +85,12 @@ const (
 	columnFirstTime
 	columnLast
 	columnLastTime
+	columnSumParts
+	columnSumRest
 )
+
+// maxSumParts bounds the columns from columnSumRest on. The exact sum of finite values has at most 40 parts, unless it exceeds the greatest float64.
+const maxSumParts = 62
 
 // Lengths of keys, and where things are in them.
 const (

@@ -318,8 +318,8 @@ func (a *aggregation) rollups(r tierRange) error {
 	return nil
 }
 
-// rollupColumnCount is how many columns a rollup has.
-const rollupColumnCount = int(columnLastTime - columnCount + 1)
+// rollupColumnCount is how many columns a rollup has, but for those of sumRests.
+const rollupColumnCount = int(columnSumParts - columnCount + 1)
 
 // rollupField adds the buckets of a field in a partition. All columns have the same buckets.
 func (a *aggregation) rollupField(s *scan, p *partitionAt, field fieldID) (err error) {
@@ -337,6 +337,8 @@ func (a *aggregation) rollupField(s *scan, p *partitionAt, field fieldID) (err e
 	}
 	var columns [rollupColumnCount][]float64
 	var times []int64
+	rests := sumRests{scan: s, partition: p, field: field}
+	defer func() { err = cmp.Or(err, rests.close()) }()
 	for _, id := range s.ids {
 		for i := range mergers {
 			columns[i] = columns[i][:0]
@@ -364,8 +366,13 @@ func (a *aggregation) rollupField(s *scan, p *partitionAt, field fieldID) (err e
 		if err != nil {
 			return err
 		}
+		if err := rests.read(id, times, columns[columnSumParts-columnCount]); err != nil {
+			return err
+		}
 		for k := range times {
-			if err := to.AddRollup(rollupOf(times[k], &columns, k)); err != nil {
+			r := rollupOf(times[k], &columns, k)
+			r.SumRest = rests.of(k, columns[columnSumParts-columnCount][k])
+			if err := to.AddRollup(r); err != nil {
 				return err
 			}
 		}

@@ -3,10 +3,12 @@ package ts_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/floedb/floe/floql"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/ts"
@@ -167,4 +169,67 @@ func TestRetentionChangesWhileRollingUp(t *testing.T) {
 	// Tier 3 was made of the points that were left: all but those that a longer retention had left out.
 	h.check(3, hour, rig.Epoch-8*day)
 	h.r.Verify()
+}
+
+// TestExactSumsOfRollups: the sum of a bucket is that of its points, rounded once, whatever they are, and so is a sum over many buckets whose points are gone,
+// also when late points have changed how many parts a sum takes.
+func TestExactSumsOfRollups(t *testing.T) {
+	r := newRig(t, 1)
+	s := storeOf(r, "n")
+	must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{RawTTL: 24 * time.Hour, Downsample: []ts.Downsample{{Every: time.Minute}}}))
+	var all floql.Slice
+	put := func(batch ...ts.Point) {
+		t.Helper()
+		write(t, s, batch...)
+		for _, p := range batch {
+			for field, v := range p.Fields {
+				must(0, all.Add(p.Measurement, p.Tags, field, p.Time.UnixMilli(), v))
+			}
+		}
+	}
+	rng := rand.New(rand.NewPCG(rig.Seed(t), 2))
+	mixed := []float64{1e300, -1e300, 1e16, 1, 1e-16, -1e16, 1e-300, 5e-324, 0.1, 3}
+	start := -rig.Epoch%minute + minute
+	for i := range int64(200) {
+		var batch []ts.Point
+		for k := range 1 + rng.Int64N(12) {
+			v := mixed[rng.IntN(len(mixed))]
+			if i%4 == 0 {
+				v = math.Round(rng.NormFloat64()*1e4) / 100
+			}
+			batch = append(batch, point("a", start+i*minute+k*second, v*(1+rng.Float64())))
+		}
+		put(batch...)
+	}
+	r.Advance(4 * hour)
+	for i := range int64(20) { // late: some sums take fewer parts now
+		for k := range int64(12) {
+			put(point("a", start+10*i*minute+k*second, float64(i)))
+		}
+	}
+	window := fmt.Sprintf("cpu[%d..%d]", rig.Epoch+start, rig.Epoch+start+200*minute)
+	queries := []string{" | window(1m) | sum()", " | window(1m) | avg()", " | window(20m) | sum()", " | window(20m) | avg()", " | window(200m) | sum()"}
+	for range 4 {
+		r.Advance(12 * hour)
+	}
+	for _, q := range queries {
+		got, err := s.Query(t.Context(), window+q, floql.Options{Now: time.UnixMilli(r.Now())})
+		if err != nil {
+			t.Fatalf("%s: %v", q, err)
+		}
+		want := must(floql.Eval(t.Context(), &all, window+q, floql.Options{Now: time.UnixMilli(r.Now())}))
+		if g, w := fmt.Sprint(got.Series), fmt.Sprint(want.Series); g != w || len(got.Series) == 0 {
+			t.Errorf("%s\ngot\n%s\nwant\n%s", q, g, w)
+		}
+	}
+	sums := make(map[int64]float64)
+	for p, err := range s.Read(t.Context(), "cpu:1m:sum", "value") {
+		sums[p.Time.UnixMilli()] = must(p, err).Value
+	}
+	want := must(floql.Eval(t.Context(), &all, window+queries[0], floql.Options{Now: time.UnixMilli(r.Now())}))
+	for _, p := range want.Series[0].Points {
+		if got, ok := sums[p.Timestamp]; !ok || got != p.Value {
+			t.Errorf("cpu:1m:sum at %d is %v, want %v", p.Timestamp, got, p.Value)
+		}
+	}
 }

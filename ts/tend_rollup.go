@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/floedb/floe/internal/agg"
 	"github.com/floedb/floe/internal/points"
 )
 
@@ -166,10 +167,12 @@ func (t *tending) compute(tier *tier, a area, cmd *rollupCommand) (size int, err
 		return 0, err
 	}
 	length := tier.partition(t.partition)
+	var columns []float64
 	for f, e := range gathered {
 		if err := t.aggregate(f, e, func(id seriesID, b *bucket) {
 			at := pageGroup{t.inc, tier.id, floorDiv(b.start, length), f, columnValue}
-			for i, v := range b.columns() {
+			columns = b.columns(columns[:0])
+			for i, v := range columns {
 				at.column = columnCount + column(i)
 				t.encoder(at).Float(uint32(id), uint16(f), b.start, v)
 			}
@@ -215,11 +218,11 @@ func (t *tending) aggregate(f fieldID, e *points.Encoder, yield func(seriesID, *
 	return nil
 }
 
-// bucket is what a tier keeps of the points of a series and field in a bucket. The sum is double-double, so that sums of sums are exact.
+// bucket is what a tier keeps of the points of a series and field in a bucket.
 type bucket struct {
 	start           int64
 	count           float64
-	sum, low        float64
+	sum             agg.Sum
 	least, most     float64
 	first, last     float64
 	firstAt, lastAt int64
@@ -232,23 +235,16 @@ func (b *bucket) add(at int64, v float64) {
 	b.count++
 	b.least, b.most = min(b.least, v), max(b.most, v)
 	b.last, b.lastAt = v, at
-	b.sum, b.low = addExactly(b.sum, b.low, v)
+	b.sum.Add(v)
 }
 
-// addExactly adds v to a sum in two parts.
-func addExactly(high, low, v float64) (sum, rest float64) {
-	s := float64(high + v)
-	bb := float64(s - high)
-	e := float64(float64(high-float64(s-bb)) + float64(v-bb))
-	low = float64(low + e)
-	sum = float64(s + low)
-	return sum, float64(low - float64(sum-s))
-}
-
-// columns returns what is kept, in the order of the columns.
-func (b *bucket) columns() [9]float64 {
-	if math.IsInf(b.sum, 0) || math.IsNaN(b.sum) || math.IsNaN(b.low) || math.IsInf(b.low, 0) {
-		b.sum, b.low = math.Copysign(math.MaxFloat64, b.most+b.least), 0 // there is no sum: the nearest number there is
+// columns appends what is kept, in the order of the columns: as many of the last ones as the sum takes.
+func (b *bucket) columns(dst []float64) []float64 {
+	var room [4]float64
+	parts := b.sum.Parts(room[:0], 2+maxSumParts)
+	for len(parts) < 2 {
+		parts = append(parts, 0)
 	}
-	return [9]float64{b.count, b.sum, b.low, b.least, b.most, b.first, float64(b.firstAt), b.last, float64(b.lastAt)}
+	dst = append(dst, b.count, parts[0], parts[1], b.least, b.most, b.first, float64(b.firstAt), b.last, float64(b.lastAt), float64(len(parts)-2))
+	return append(dst, parts[2:]...)
 }

@@ -137,6 +137,26 @@ func (s *Sum) Mean(n uint64) float64 {
 	return math.Ldexp(all.float()/float64(n), 64)
 }
 
+// Parts takes the sum apart into at most so many finite values, and leaves 0: each is what is left, rounded to the nearest float64, or the greatest
+// one if that is beyond it. Their exact sum is the sum. Of a finite sum the first is what Float returns; few values have more than two.
+//
+// If the parts are not enough, which only sums of some dozens of the greatest float64 take, the least of it is left out.
+func (s *Sum) Parts(dst []float64, most int) []float64 {
+	for ; most > 0; most-- {
+		v := s.Float()
+		if v == 0 {
+			break
+		}
+		if math.IsInf(v, 0) {
+			v = math.Copysign(math.MaxFloat64, v)
+		}
+		dst = append(dst, v)
+		s.Add(-v)
+	}
+	*s = Sum{}
+	return dst
+}
+
 // whole returns the sum as one number.
 func (s *Sum) whole() wide {
 	all := wide{base: sumBase, w: []uint64{s.w0, s.w1, s.w2, uint64(int64(s.w2) >> 63)}}

@@ -135,3 +135,36 @@ func BenchmarkSum(b *testing.B) {
 		})
 	}
 }
+
+// TestSumParts: the parts of a sum add up to it exactly, and the first is what it is rounded to.
+func TestSumParts(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for n := range 2000 {
+		var s, again Sum
+		for range rng.IntN(20) {
+			v := math.Float64frombits(rng.Uint64())
+			switch {
+			case n%3 == 0:
+				v = float64(rng.IntN(1e6)) / 100
+			case math.IsNaN(v) || math.IsInf(v, 0):
+				v = -math.MaxFloat64
+			}
+			s.Add(v)
+			again.Add(v)
+		}
+		want := s.Float()
+		parts := s.Parts(nil, 64)
+		if s.Float() != 0 || len(parts) > 64 {
+			t.Fatalf("%d parts, %v is left", len(parts), s.Float())
+		}
+		if len(parts) > 0 && !math.IsInf(want, 0) && parts[0] != want {
+			t.Fatalf("the first part is %v, want %v", parts[0], want)
+		}
+		for _, v := range parts {
+			again.Add(-v)
+		}
+		if again.Float() != 0 {
+			t.Fatalf("%v is not in the parts %v of %v", again.Float(), parts, want)
+		}
+	}
+}

@@ -273,7 +273,8 @@ func (t *Table) grow(n int64) error {
 type Rollup struct {
 	Start               int64   // ms; no bound of a pane lies between two of the points
 	Count               uint64  // at least 1
-	Sum, SumLost        float64 // the exact sum is about Sum + SumLost, to twice the precision of a float64
+	Sum, SumLost        float64 // the exact sum is Sum + SumLost + all of SumRest
+	SumRest             []float64
 	Min, Max            float64
 	First, Last         float64
 	FirstTime, LastTime int64 // ms, or Start
@@ -304,6 +305,9 @@ func (s *Series) AddRollup(r *Rollup) error {
 	switch c := c.(type) {
 	case *moment:
 		c.addSum(i, r.Count, r.Sum, r.SumLost)
+		for _, v := range r.SumRest {
+			c.addSum(i, 0, v, 0)
+		}
 	case *extreme:
 		c.addRange(i, r.Min, r.Max)
 	case *edge:
