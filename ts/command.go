@@ -29,6 +29,7 @@ const (
 	kindAnnounce
 	kindCount
 	kindWithdraw
+	kindDeleteRange
 )
 
 // Bounds of what one command holds.

@@ -58,6 +58,9 @@ func Recode(kind byte, b []byte) (again []byte, ok bool) {
 	case rowPartition:
 		r, err := decodePartition(b)
 		return encode(nil, &r, (*partitionRow).code), err == nil
+	case rowErased:
+		r, err := decodeErasure(b)
+		return encode(nil, &r, (*erasure).code), err == nil
 	case rowDirty:
 		r, err := decodeDirty(b)
 		return r.encode(nil), err == nil
@@ -172,4 +175,10 @@ func CountRows(r *rig.Rig, shard engine.ShardID, kind byte) (rows, bytes int) {
 		}
 	}
 	return rows, bytes
+}
+
+// CountErased returns how many deletions of time ranges a shard has not purged.
+func CountErased(r *rig.Rig, shard int) int {
+	n, _ := CountRows(r, engine.ShardID(shard), rowErased)
+	return n
 }

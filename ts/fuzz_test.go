@@ -33,6 +33,8 @@ func someCommands(tb testing.TB) []engine.Command {
 	must(0, s.SetRetention(tb.Context(), "cpu", ts.Retention{RawTTL: 72 * time.Hour, Downsample: []ts.Downsample{{Every: time.Minute, TTL: 96 * time.Hour}}}))
 	must(0, s.SetSeriesLimit(tb.Context(), 10))
 	must(s.DeleteSeries(tb.Context(), "cpu", map[string]string{"host": "b"}))
+	must(s.DeleteRange(tb.Context(), "cpu", at(0), at(second), map[string]string{"host": "a"}))
+	must(s.DeleteRange(tb.Context(), "cpu", at(-2*day), at(-day), nil))
 	for _, op := range []engine.Operation{ts.WriteOp(point("d", 0, 1), point("a", second, 2)), ts.DeleteMeasurementOp("cpu")} {
 		cmd := must(engine.OpOf(op).Limit(1 << 20))
 		cmd.Namespace = "n"

@@ -26,6 +26,7 @@ import (
 //	'g' | incarnation | tier u16 | partition i64 | field u16 | column u8 | generation u64 | series u32 | time i64 -> page
 //	'x' | incarnation | tier u16 | until i64                               -> begin of a range of dirty buckets, see dirty
 //	't' | incarnation | series u32                                         -> LSN of the deletion: its points are still in pages
+//	'e' | incarnation | LSN u64                                            -> deletion of a time range, see erasure
 //	'r' | incarnation | series u32                                         -> its fingerprint: it is being retired
 //
 // Series are numbered from 0 in each incarnation, and no number is given twice. Tags and values end as key.AppendString ends them. A partition is the
@@ -49,12 +50,13 @@ const (
 	rowDirty       = 'x'
 	rowDeleted     = 't'
 	rowRetiring    = 'r'
+	rowErased      = 'e'
 )
 
 // allKinds are the kinds of rows in order; ofIncarnation are those that a measurement is deleted with.
 const (
-	allKinds      = "bcdfghlmnpqrstuvxy"
-	ofIncarnation = "bcdfghmpqrstvx"
+	allKinds      = "bcdefghlmnpqrstuvxy"
+	ofIncarnation = "bcdefghmpqrstvx"
 )
 
 // incarnation is a measurement from when it is made until it is deleted.
@@ -155,6 +157,11 @@ func postingPrefix(dst []byte, m incarnation, tag, value string) []byte {
 
 func postingKey(dst []byte, m incarnation, tag, value string, id seriesID) []byte {
 	return key.AppendUint32(postingPrefix(dst, m, tag, value), uint32(id))
+}
+
+// erasedKey is the key of the deletion of a time range.
+func erasedKey(dst []byte, m incarnation, lsn uint64) []byte {
+	return key.AppendUint64(incKey(dst, rowErased, m), lsn)
 }
 
 func printsKey(dst []byte, m incarnation, page uint32) []byte {

@@ -99,6 +99,8 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		return nil, m.count(tx, cmd.Body)
 	case kindAnnounce:
 		return nil, m.announced(tx, cmd.Body)
+	case kindDeleteRange:
+		return m.deleteRange(tx, cmd.Body)
 	case kindWithdraw:
 		return nil, m.withdrawn(tx, cmd.Body)
 	}

@@ -73,6 +73,7 @@ type seriesList struct {
 	swept uint64    // what retention has removed up to this LSN has been looked at
 	// of forget
 	closed []closing // nothing is left of them
+	erased []uint64  // LSNs of deletions of time ranges of which nothing is left
 }
 
 // printed is a series with its fingerprint.
@@ -93,6 +94,7 @@ func (l *seriesList) code(c *codec.Coder) {
 	codec.List(c, &l.kept, func(c *codec.Coder, p *printed) { p.code(c) })
 	c.Uvarint(&l.swept)
 	codec.List(c, &l.closed, func(c *codec.Coder, l *closing) { l.code(c) })
+	codec.List(c, &l.erased, (*codec.Coder).Uvarint)
 	if len(l.series)+len(l.kept) > maxDeletes {
 		c.Fail("too many series")
 	}
@@ -263,6 +265,7 @@ func (m *machine) forget(tx *engine.Tx, body []byte) error {
 			o.content.deleted--
 		}
 	}
+	m.forgetErased(tx, o, l.erased)
 	for _, c := range l.closed {
 		for i := range o.policy.tiers {
 			if t := &o.policy.tiers[i]; t.id < c.tiers {

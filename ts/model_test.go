@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -82,6 +83,8 @@ func (m *model) Step() {
 		m.deleteMeasurement()
 	case n < 70:
 		m.setRetention()
+	case n < 73:
+		m.deleteRange()
 	case n < 85:
 		m.let()
 	case n < 95:
@@ -274,6 +277,25 @@ func (m *model) deleteMeasurement() {
 		delete(m.ttl, name)
 	}
 	m.forget(func(measurement, _ string) bool { return measurement == name })
+}
+
+func (m *model) deleteRange() {
+	name, from := measurements[m.rng.IntN(2)], m.ground.Now()-m.rng.Int64N(3*day)+hour
+	to := from + m.rng.Int64N(day) + 1
+	tags, host := map[string]string(nil), ""
+	if m.rng.IntN(2) == 0 {
+		host = fmt.Sprintf("{x}%d", m.rng.IntN(5))
+		tags = map[string]string{"host": host}
+	}
+	m.last = fmt.Sprintf("delete %s of %q from %d to %d", name, host, from, to)
+	_, err := m.store.DeleteRange(m.t.Context(), name, time.UnixMilli(from), time.UnixMilli(to), tags)
+	if err != nil && !errors.Is(err, ts.ErrNotFound) {
+		m.errorf("DeleteRange: %v", err)
+	}
+	maps.DeleteFunc(m.points, func(k ts.At, _ float64) bool {
+		return k.Measurement == name && k.Time >= from && k.Time < to && (host == "" || strings.HasSuffix(k.Tags, "host="+host+";"))
+	})
+	m.read()
 }
 
 func (m *model) forget(gone func(measurement, tags string) bool) {

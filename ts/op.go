@@ -99,11 +99,17 @@ func deleteOp(name, route string) engine.Op {
 }
 
 func deleteSeriesOp(measurement string, found *seriesPage) engine.Op {
-	l := seriesList{name: measurement, inc: found.inc}
-	for _, s := range found.items {
+	l := found.list(measurement)
+	return tsOp(kindDeleteSeries, found.route, encode(nil, &l, (*seriesList).code))
+}
+
+// list returns the series of a page for a command.
+func (p *seriesPage) list(measurement string) seriesList {
+	l := seriesList{name: measurement, inc: p.inc}
+	for _, s := range p.items {
 		l.series = append(l.series, printed{s.id, s.row.fingerprint})
 	}
-	return tsOp(kindDeleteSeries, found.route, encode(nil, &l, (*seriesList).code))
+	return l
 }
 
 func decodeNumber(b []byte) (int64, error) {
@@ -131,6 +137,9 @@ func checkCommand(cmd engine.Command) error {
 		return engine.CheckName("measurement", name)
 	case kindDeleteSeries:
 		_, err := decodeSeriesList(cmd.Body)
+		return err
+	case kindDeleteRange:
+		_, err := decodeRange(cmd.Body)
 		return err
 	case kindSetRetention:
 		c, err := decodeBody(cmd.Body, (*policyCommand).code)

@@ -39,6 +39,7 @@ func table() engine.Primitive {
 			{Kind: kindAnnounce, Name: "announce", From: engine.FromShards},
 			{Kind: kindCount, Name: "count", From: engine.FromLeaders, Shrinks: true},
 			{Kind: kindWithdraw, Name: "withdraw", From: engine.FromShards, Shrinks: true},
+			{Kind: kindDeleteRange, Name: "delete range", From: engine.FromUsers, Admit: admit, Shrinks: true},
 		},
 		Queries: []engine.QueryType{
 			{Kind: queryResolve, Name: "resolve", New: engine.NewQuery[resolveQuery]},

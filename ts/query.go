@@ -295,6 +295,9 @@ func (t *target) scan(v *engine.View, sel *floql.Selection) (*scan, *selector, e
 	if err != nil {
 		return nil, nil, err
 	}
+	if s.erased, err = t.open.erasures(v); err != nil {
+		return nil, nil, err
+	}
 	s.ids = found.ids
 	held := int64(seriesBytes * len(s.ids))
 	v.Holds(int(held))

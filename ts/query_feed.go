@@ -298,10 +298,11 @@ type merger struct {
 	bytes  int64 // that may be held to sort points
 }
 
-// fed is a feed without the points before a time.
+// fed is a feed without the points before a time, and those in holes.
 type fed struct {
 	feed
-	from int64
+	from  int64
+	holes []hole
 }
 
 // part is a run that was copied: a piece of times and values.
@@ -333,29 +334,27 @@ func (m *merger) each(id seriesID, from, to int64, f func(times []int64, values 
 		}
 	}
 	if len(m.active) == 1 {
-		return eachRun(m.active[0].feed, max(from, m.active[0].from), to, f)
+		return m.active[0].eachRun(id, from, to, f)
 	}
 	m.times, m.values, m.parts = m.times[:0], m.values[:0], m.parts[:0]
 	for _, feed := range m.active {
-		if err := eachRun(feed.feed, max(from, feed.from), to, m.keep); err != nil {
+		if err := feed.eachRun(id, from, to, m.keep); err != nil {
 			return err
 		}
 	}
 	return m.join(f)
 }
 
-// eachRun calls f with the runs of the present series of a feed, as far as they are within a range.
-func eachRun(feed feed, from, to int64, f func(times []int64, values []float64) error) error {
+// eachRun calls f with the runs of the present series of a feed, as far as they are within a range and in no hole.
+func (f fed) eachRun(id seriesID, from, to int64, yield func(times []int64, values []float64) error) error {
 	for ok := true; ok; {
-		times, values := feed.read()
-		times, values = within(times, values, from, to)
-		if len(times) > 0 {
-			if err := f(times, values); err != nil {
-				return err
-			}
+		times, values := f.read()
+		times, values = within(times, values, max(from, f.from), to)
+		if err := outside(f.holes, id, times, values, yield); err != nil {
+			return err
 		}
 		var err error
-		if ok, err = feed.next(); err != nil {
+		if ok, err = f.next(); err != nil {
 			return err
 		}
 	}

@@ -29,7 +29,8 @@ type scan struct {
 	blocks map[int64][]*heldBlock // by partition, in the order in which they were written
 	limits floql.Limits
 	whole  bool // it takes all series, and there is one field: so many points as are counted
-	unseen int  // points since it was looked whether somebody still waits
+	erased []erasure
+	unseen int // points since it was looked whether somebody still waits
 }
 
 // spot is a place in the order of a scan.
@@ -142,7 +143,7 @@ func (s *scan) feeds(m *merger, p *partitionAt, field fieldID, c column) error {
 		if s.tier == nil {
 			from = s.open.content.goneBefore(g.number)
 		}
-		m.feeds = append(m.feeds, fed{f, from})
+		m.feeds = append(m.feeds, fed{f, from, holesOf(s.erased, at.tier, g.number)})
 	}
 	if s.tier != nil {
 		return nil
@@ -153,7 +154,7 @@ func (s *scan) feeds(m *merger, p *partitionAt, field fieldID, c column) error {
 			return err
 		}
 		if f != nil {
-			m.feeds = append(m.feeds, fed{f, s.open.content.goneBefore(b.lsn)})
+			m.feeds = append(m.feeds, fed{f, s.open.content.goneBefore(b.lsn), holesOf(s.erased, rawTier, b.lsn)})
 		}
 	}
 	return nil
@@ -208,7 +209,7 @@ func (s *scan) runHeld(start spot, f func(at spot, times []int64, values []float
 
 // atLeast returns how many points there are at least, as far as that is known before they are read.
 func (s *scan) atLeast(partitions []partitionAt) (n int64) {
-	if !s.whole || len(s.fields) == 0 || s.tier != nil || s.open.content.deleted > 0 || len(s.open.content.closed) > 0 {
+	if !s.whole || len(s.fields) == 0 || s.tier != nil || s.open.content.deleted > 0 || len(s.erased) > 0 || len(s.open.content.closed) > 0 {
 		return 0
 	}
 	for i := range partitions {

@@ -116,6 +116,7 @@ type content struct {
 	rolled     uint64 // LSN of the view of the last rollup
 	expired    uint64 // LSN of the last time that retention has removed something
 	swept      uint64 // LSN up to which series without points have left
+	erased     uint32 // rows of deletions of time ranges
 	deleted    uint32 // series whose points may still be in pages
 	retiring   uint32 // series that are being retired
 	timer      int64  // when retention looks again, 0: never
@@ -234,7 +235,7 @@ func newContent() content {
 
 func (n *content) code(c *codec.Coder) {
 	codeVersion(c)
-	for _, v := range []*uint32{&n.series, &n.nextSeries, &n.deleted, &n.retiring} {
+	for _, v := range []*uint32{&n.series, &n.nextSeries, &n.deleted, &n.retiring, &n.erased} {
 		c.Uint32(v)
 	}
 	for _, v := range []*int64{&n.points, &n.timer, &n.kept, &n.blocks.points, &n.blocks.bytes, &n.blocks.since, &n.blocks.oldest, &n.blocks.later, &n.oldest, &n.newest} {

@@ -37,11 +37,13 @@ func (t *tending) numbered(kind byte) (all []printed, err error) {
 }
 
 // purge is a walk over all pages of a measurement, which removes what was gone before it began: the points of series that had been deleted, and points that
-// had been too old before a longer retention was set.
+// had been too old before a longer retention was set, and
+// points of time ranges that had been deleted.
 type purge struct {
 	gone   []printed // with the LSNs of their deletion
 	ids    map[seriesID]bool
 	closed []closing
+	erased []erasure
 	at     []byte // the key of the page to go on from
 	done   bool   // all pages have been seen
 }
@@ -53,17 +55,22 @@ func (t *tending) purge() (*step, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.content.deleted == 0 && len(closed) == 0 {
+	erased, err := t.erasures(t.view)
+	if err != nil {
+		return nil, err
+	}
+	if t.content.deleted == 0 && len(closed) == 0 && len(erased) == 0 {
 		delete(t.purges, t.inc)
 		return nil, nil
 	}
 	p := t.purges[t.inc]
-	if p == nil || !slices.Equal(p.closed, closed) {
+	sameErased := p != nil && slices.EqualFunc(p.erased, erased, func(a, b erasure) bool { return a.upTo == b.upTo })
+	if p == nil || !slices.Equal(p.closed, closed) || !sameErased {
 		gone, err := t.deletions()
 		if err != nil {
 			return nil, err
 		}
-		p = &purge{gone: gone, ids: make(map[seriesID]bool), closed: closed, at: incKey(nil, rowPage, t.inc)}
+		p = &purge{gone: gone, ids: make(map[seriesID]bool), closed: closed, erased: erased, at: incKey(nil, rowPage, t.inc)}
 		for _, g := range gone {
 			p.ids[g.id] = true
 		}
@@ -82,6 +89,9 @@ func (t *tending) purge() (*step, error) {
 	l := seriesList{name: t.name, inc: t.inc, series: p.gone[:n]}
 	if p.gone = p.gone[n:]; len(p.gone) == 0 {
 		l.closed = p.closed
+		for _, e := range p.erased {
+			l.erased = append(l.erased, e.upTo)
+		}
 		delete(t.purges, t.inc)
 	}
 	return stepOf(t, kindForget, &l, (*seriesList).code), nil
@@ -91,6 +101,11 @@ func (t *tending) purge() (*step, error) {
 func (t *tending) oldestBlock(p *purge) bool {
 	for _, g := range p.gone {
 		if t.content.sealed < min(t.content.last, g.fingerprint) {
+			return true
+		}
+	}
+	for _, e := range p.erased {
+		if t.content.sealed < min(t.content.last, e.upTo) {
 			return true
 		}
 	}
@@ -137,7 +152,7 @@ func (t *tending) purgeSome(p *purge) (*step, error) {
 			break
 		}
 		var held bool
-		if held, err = t.holds(&page, p.ids); err == nil && (held || page.row.from < p.goneIn(&page)) {
+		if held, err = t.holds(&page, p); err == nil && (held || page.row.from < p.goneIn(&page)) {
 			if cmd == nil {
 				at := page.group
 				cmd = &rewriteCommand{name: t.name, inc: t.inc, shape: t.content.shape, tier: at.tier, partition: at.partition}
@@ -156,9 +171,10 @@ func (t *tending) purgeSome(p *purge) (*step, error) {
 	return stepOf(t, kindRewrite, cmd, (*rewriteCommand).code), nil
 }
 
-// holds reports whether a page has points of one of the series.
-func (t *tending) holds(p *heldPage, ids map[seriesID]bool) (held bool, err error) {
-	if len(ids) == 0 {
+// holds reports whether a page has points of a series that was deleted, or of a time range that was.
+func (t *tending) holds(p *heldPage, of *purge) (held bool, err error) {
+	holes := of.holesIn(p)
+	if len(of.ids) == 0 && len(holes) == 0 {
 		return false, nil
 	}
 	if err := t.reader.Open(p.row.data); err != nil {
@@ -168,9 +184,27 @@ func (t *tending) holds(p *heldPage, ids map[seriesID]bool) (held bool, err erro
 		return false, err
 	}
 	for t.cursor.Next() && !held {
-		held = ids[seriesID(t.cursor.Series())]
+		id := seriesID(t.cursor.Series())
+		if held = of.ids[id]; held || len(holes) == 0 {
+			continue
+		}
+		times, left := t.cursor.Times(), 0
+		err := outside(holes, id, times, make([]float64, len(times)), func(times []int64, _ []float64) error {
+			left += len(times)
+			return nil
+		})
+		if held = left < len(times); err != nil {
+			return false, err
+		}
 	}
 	return held, nil
+}
+
+// holesIn returns what time ranges that were deleted hide of a page.
+func (p *purge) holesIn(page *heldPage) []hole {
+	return slices.DeleteFunc(holesOf(p.erased, page.group.tier, page.generation), func(h hole) bool {
+		return page.row.to < h.from || page.row.from >= h.to
+	})
 }
 
 // goneIn returns the time before which the points of a page are to be removed.
@@ -184,13 +218,16 @@ func (p *purge) goneIn(page *heldPage) int64 {
 // rewriteWithout replaces a page by what it has of other series, as far as that is not gone too.
 func (t *tending) rewriteWithout(cmd *rewriteCommand, p *heldPage, of *purge) error {
 	var e points.Encoder
-	gone := of.goneIn(p)
+	gone, holes := of.goneIn(p), of.holesIn(p)
 	err := t.eachRun(p, func(id seriesID, times []int64, values []float64) {
 		if of.ids[id] {
 			return
 		}
 		times, values = since(times, values, gone)
-		e.Run(uint32(id), uint16(p.group.field), times, values)
+		_ = outside(holes, id, times, values, func(times []int64, values []float64) error {
+			e.Run(uint32(id), uint16(p.group.field), times, values)
+			return nil
+		})
 	})
 	cmd.old = append(cmd.old, p.old())
 	cmd.addPages(p.group, p.generation, &e)

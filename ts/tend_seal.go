@@ -50,6 +50,7 @@ type sealing struct {
 	cut     int64 // partitions before are not kept any more
 	buckets []map[int64]bool
 	lengths []int64 // of the buckets of each tier
+	erased  []erasure
 }
 
 // sealUpTo makes pages of about so many bytes of blocks, whole writes, the oldest first. It returns of how many writes.
@@ -69,6 +70,9 @@ func (t *tending) sealUpTo(input int) (cmd sealCommand, writes int, err error) {
 		s.buckets = append(s.buckets, make(map[int64]bool))
 	}
 	if s.deleted, err = t.deletedSeries(); err != nil {
+		return cmd, 0, err
+	}
+	if s.erased, err = t.erasures(t.view); err != nil {
 		return cmd, 0, err
 	}
 	prefix := incKey(nil, rowBlock, t.inc)
@@ -91,7 +95,7 @@ func (t *tending) sealUpTo(input int) (cmd sealCommand, writes int, err error) {
 			cmd.bytes += int64(len(row))
 			cmd.written += b.span.points
 			if !plant.On(plant.SealDropsNewest) || lsn != t.content.last || lsn == t.content.sealed+1 {
-				err = s.add(&b)
+				err = s.add(&b, lsn)
 			}
 		}
 	}
@@ -122,7 +126,8 @@ func (t *tending) deletedSeries() (map[seriesID]bool, error) {
 }
 
 // add sorts the points of a block by partitions and fields.
-func (s *sealing) add(b *block) error {
+func (s *sealing) add(b *block, lsn uint64) error {
+	holes := holesOf(s.erased, rawTier, lsn)
 	if err := s.reader.Open(b.points); err != nil {
 		return err
 	}
@@ -140,7 +145,12 @@ func (s *sealing) add(b *block) error {
 			}
 			if id := b.ids[place]; !s.deleted[id] || plant.On(plant.SealDeleted) {
 				times, values := s.cursor.Read()
-				s.addRun(b.fields[local], id, times, values)
+				if err := outside(holes, id, times, values, func(times []int64, values []float64) error {
+					s.addRun(b.fields[local], id, times, values)
+					return nil
+				}); err != nil {
+					return err
+				}
 			}
 		}
 	}

@@ -208,6 +208,19 @@ func (a *auditedMeasurement) leavers() error {
 		a.problem("%d deleted series, its row counts %d", n, a.content.deleted)
 	}
 	n = 0
+	if err := a.each(rowErased, numberAt+8, func(k, value []byte) error {
+		n++
+		if _, err := decodeErasure(value); err != nil {
+			a.problem("deletion of a range %x: %v", k, err)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if n != a.content.erased {
+		a.problem("%d deletions of ranges, its row counts %d", n, a.content.erased)
+	}
+	n = 0
 	err := a.each(rowRetiring, seriesKeyLen, func(k, value []byte) error {
 		n++
 		if _, err := decodeCount(value); err != nil || !a.live.has(seriesOf(k)) {

@@ -29,7 +29,7 @@ func (a *auditedMeasurement) pages() error {
 			delete(a.ofPages, g.number)
 		}
 		a.points += p.points
-		settled := p.state == exact && len(p.generations) == 1 && a.content.deleted == 0 && len(a.content.closed) == 0
+		settled := p.state == exact && len(p.generations) == 1 && a.content.deleted == 0 && a.content.erased == 0 && len(a.content.closed) == 0
 		if settled && tierOf(k) == rawTier && len(a.fields) == 1 && p.points != a.values {
 			a.problem("partition %x: %d points, its row counts %d", k, a.values, p.points)
 		}

@@ -1,0 +1,301 @@
+package ts
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/floedb/floe/floql"
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/key"
+)
+
+// The deletion of a time range is a row that hides what was written before it: of blocks and pages up to its LSN. Queries leave that out as they read, sealing
+// does not take it into pages, and the purge of the duty rewrites the pages that have some of it; then the row goes. Later writes are not touched.
+//
+// Buckets of rollups that have points of the range are hidden too. Those whose points are still there become dirty, and are computed anew behind the
+// purge. Of others, those that are wholly in the range are deleted, and those that are partly in it stay as they are.
+
+// erasure is the row of the deletion of a time range.
+type erasure struct {
+	upTo   uint64 // LSN, from the key
+	ids    []seriesID
+	ranges []erasedRange
+}
+
+// erasedRange is what a deletion hides of a tier: of points, or of buckets by their begin. All of ids empty are all series.
+type erasedRange struct {
+	tier     tierID
+	from, to int64
+}
+
+func (e *erasure) code(c *codec.Coder) {
+	codeVersion(c)
+	codec.List(c, &e.ids, func(c *codec.Coder, id *seriesID) { c.Uint32((*uint32)(id)) })
+	codec.List(c, &e.ranges, func(c *codec.Coder, r *erasedRange) {
+		c.Uint16((*uint16)(&r.tier))
+		c.Varint(&r.from)
+		c.Varint(&r.to)
+	})
+	if len(e.ids) > maxDeletes || len(e.ranges) > MaxTiers+1 || !slices.IsSorted(e.ids) {
+		c.Fail("deletion of a range out of its limits")
+	}
+}
+
+func decodeErasure(b []byte) (erasure, error) { return decode(b, "erasure", (*erasure).code) }
+
+// maxErasures bounds the deletions of time ranges that are not purged yet: each is looked at for each page that a query reads.
+const maxErasures = 256
+
+// erasures reads the deletions of time ranges.
+func (o *open) erasures(v *engine.View) (all []erasure, err error) {
+	if o.content.erased == 0 {
+		return nil, nil
+	}
+	prefix := incKey(nil, rowErased, o.inc)
+	it, err := v.Iter(prefix, key.PrefixEnd(prefix))
+	if err != nil {
+		return nil, err
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		var e erasure
+		e, err = decodeErasure(it.Value())
+		e.upTo = blockLSN(it.Key())
+		all = append(all, e)
+	}
+	if closeErr := it.Close(); err == nil {
+		err = closeErr
+	}
+	return all, err
+}
+
+// hole is a range of times that is hidden: of some series, or of all.
+type hole struct {
+	from, to int64
+	ids      []seriesID // ascending; empty: all
+}
+
+// holesOf returns what is hidden of what was written up to an LSN, of a tier.
+func holesOf(all []erasure, tier tierID, lsn uint64) (holes []hole) {
+	for i := range all {
+		for _, r := range all[i].ranges {
+			if r.tier == tier && lsn <= all[i].upTo {
+				holes = append(holes, hole{r.from, r.to, all[i].ids})
+			}
+		}
+	}
+	return holes
+}
+
+// has reports whether a point of a series is hidden, if it is within the range.
+func (h *hole) has(id seriesID) bool {
+	if len(h.ids) == 0 {
+		return true
+	}
+	_, ok := slices.BinarySearch(h.ids, id)
+	return ok
+}
+
+// outside calls f with the pieces of a run that are in none of the holes.
+func outside(holes []hole, id seriesID, times []int64, values []float64, f func(times []int64, values []float64) error) error {
+	for i := range holes {
+		h := &holes[i]
+		if len(times) == 0 || times[0] >= h.to || times[len(times)-1] < h.from || !h.has(id) {
+			continue
+		}
+		from, _ := slices.BinarySearch(times, h.from)
+		to, _ := slices.BinarySearch(times, h.to)
+		if from == to {
+			continue
+		}
+		if err := outside(holes[i+1:], id, times[:from], values[:from], f); err != nil {
+			return err
+		}
+		times, values = times[to:], values[to:]
+	}
+	if len(times) == 0 {
+		return nil
+	}
+	return f(times, values)
+}
+
+// rangeCommand deletes a time range.
+type rangeCommand struct {
+	name     string
+	all      bool // series; the incarnation does not matter then
+	from, to int64
+	list     seriesList
+}
+
+func (r *rangeCommand) code(c *codec.Coder) {
+	c.String(&r.name)
+	c.Bool(&r.all)
+	c.Varint(&r.from)
+	c.Varint(&r.to)
+	r.list.code(c)
+	if r.from < minTime || r.to > maxTime+1 || r.from >= r.to {
+		c.Fail("range out of the limits of times")
+	}
+}
+
+func decodeRange(body []byte) (rangeCommand, error) {
+	r, err := decodeBody(body, (*rangeCommand).code)
+	if err == nil {
+		err = checkMeasurement(r.name)
+	}
+	return r, err
+}
+
+// deleteRange hides the points of a range, of all series or of those listed, and returns of how many.
+func (m *machine) deleteRange(tx *engine.Tx, body []byte) ([]byte, error) {
+	r, err := decodeRange(body)
+	if err != nil {
+		return nil, err
+	}
+	o := m.load(tx, r.name)
+	switch {
+	case o == nil && r.all && tx.Spread():
+		return encodeCount(nil, 0), nil // it is in other shards
+	case o == nil && r.all:
+		return nil, notFound(r.name)
+	case !r.all && (o == nil || o.inc != r.list.inc):
+		return nil, overtaken(r.name)
+	}
+	e := erasure{}
+	if !r.all {
+		for _, p := range r.list.series {
+			if row, ok := tx.Get(seriesKey(nil, rowSeries, o.inc, p.id)); ok && must(decodeSeries(row)).fingerprint == p.fingerprint {
+				e.ids = append(e.ids, p.id)
+			}
+		}
+		slices.Sort(e.ids)
+	}
+	n := uint64(len(e.ids))
+	if r.all {
+		n = uint64(o.content.series)
+	}
+	if n == 0 || r.from > o.content.newest {
+		return encodeCount(nil, n), nil
+	}
+	if o.content.erased == maxErasures {
+		return nil, engine.Errorf(ErrBusy, "measurement %q: %d deletions of time ranges are not purged yet, the limit", r.name, maxErasures)
+	}
+	m.touch(tx, o)
+	e.ranges = []erasedRange{{rawTier, r.from, r.to}}
+	for i := range o.policy.tiers {
+		m.eraseBuckets(tx, o, &o.policy.tiers[i], r.from, r.to, &e)
+	}
+	tx.Insert(erasedKey(nil, o.inc, uint64(tx.LSN())), encode(nil, &e, (*erasure).code))
+	o.content.erased++
+	o.content.shape = uint64(tx.LSN()) // what a duty has been doing with these points is out of date
+	m.saveContent(tx, o)
+	tx.Notify(tendTopic(), -1)
+	return encodeCount(nil, n), nil
+}
+
+// eraseBuckets adds the buckets that a range hides of a tier, and has those computed anew whose points are there.
+func (m *machine) eraseBuckets(tx *engine.Tx, o *open, t *tier, from, to int64, e *erasure) {
+	lost := o.content.lostBefore(t.id)
+	first, end := bucketOf(from, t.every), bucketOf(to-1, t.every)+t.every
+	if first < lost && first < from {
+		first += t.every // partly in the range, and nothing to compute it from
+	}
+	if end <= lost && end > to {
+		end -= t.every
+	}
+	if first >= end {
+		return
+	}
+	e.ranges = append(e.ranges, erasedRange{t.id, first, end})
+	first, end = max(first, lost, bucketOf(o.content.oldest, t.every)), min(end, bucketOf(o.content.newest, t.every)+t.every)
+	if first < end {
+		m.markDirty(tx, o, t.id, first, end)
+	}
+}
+
+// forgetErased removes the rows of deletions of which nothing is left. Series may have no points any more: the duty looks for such.
+func (m *machine) forgetErased(tx *engine.Tx, o *open, lsns []uint64) {
+	for _, lsn := range lsns {
+		k := erasedKey(nil, o.inc, lsn)
+		if _, ok := tx.Get(k); ok {
+			tx.Delete(k)
+			o.content.erased--
+			o.content.expired = uint64(tx.LSN())
+		}
+	}
+}
+
+// DeleteRange deletes the points of a measurement from one time up to another, which is excluded; a zero time is no bound. It deletes those of all series, or
+// of the series that carry all of the tags, whatever others they have, and for which all filters hold (see Matching). It returns how many series were
+// looked at, also beside an error. When it returns nil, no query finds the points; points that are written later are not affected. Room on disk and the
+// counts of points come back within minutes. Series without points leave the index.
+//
+// Rollups follow: a bucket is hidden at once, and computed anew from the points that are left in it. Where the points themselves are gone by then
+// (Retention.RawTTL), buckets that lie wholly in the range are deleted, and buckets that are partly in it stay as they are.
+//
+// With tags or filters it goes in steps of up to 1,000 series; in a spread namespace, shard by shard. A call that fails can be repeated.
+//
+// Errors: ErrNotFound if there is no such measurement; ErrInvalid for a range that is empty or has no bound at all; ErrBusy if 256 deletions of the measurement
+// have not been purged yet; ErrConflict if it was deleted and made again meanwhile.
+func (s *Store) DeleteRange(ctx context.Context, measurement string, from, to time.Time, tags map[string]string, filters ...floql.Filter) (series int64, err error) {
+	r := rangeCommand{name: measurement, all: len(tags)+len(filters) == 0, from: minTime, to: maxTime + 1}
+	if from.IsZero() && to.IsZero() {
+		return 0, engine.Errorf(ErrInvalid, "ts: deleting a range without bounds: delete the measurement or series instead")
+	}
+	if !from.IsZero() {
+		r.from = max(r.from, ceilMillis(from))
+	}
+	if !to.IsZero() {
+		r.to = min(r.to, ceilMillis(to))
+	}
+	if r.from >= r.to {
+		return 0, engine.Errorf(ErrInvalid, "ts: the range from %s to %s is empty", from.UTC().Format(time.RFC3339Nano), to.UTC().Format(time.RFC3339Nano))
+	}
+	if _, err := s.Measurement(ctx, measurement); err != nil {
+		return 0, err
+	}
+	if !r.all {
+		return s.deleteOfSeries(ctx, &r, []ListOption{Limit(maxDeletes), WithTags(tags), Matching(filters...)})
+	}
+	spread, err := s.scope.Spread(ctx)
+	if err != nil {
+		return 0, err
+	}
+	routes := []string{""}
+	if spread {
+		routes = routes[:0]
+		for shard := range engine.ShardID(s.scope.NodeShards()) {
+			routes = append(routes, engine.RouteTo(s.Namespace(), shard, s.scope.NodeShards()))
+		}
+	}
+	for _, route := range routes {
+		n, err := engine.Propose(ctx, &s.scope, tsOp(kindDeleteRange, route, encode(nil, &r, (*rangeCommand).code)), decodeNumber)
+		if series += n; err != nil {
+			return series, err
+		}
+	}
+	return series, nil
+}
+
+// deleteOfSeries deletes a range of the series that options list.
+func (s *Store) deleteOfSeries(ctx context.Context, r *rangeCommand, opts []ListOption) (series int64, err error) {
+	o := listOptionsOf(opts)
+	list := s.Series(r.name)
+	for {
+		found, err := list.page(ctx, &o)
+		if err != nil {
+			return series, err
+		}
+		if len(found.items) > 0 {
+			r.list = found.list(r.name)
+			n, err := engine.Propose(ctx, &s.scope, tsOp(kindDeleteRange, found.route, encode(nil, r, (*rangeCommand).code)), decodeNumber)
+			if series += n; err != nil {
+				return series, err
+			}
+		}
+		if o.Cursor = found.next; o.Cursor == "" {
+			return series, nil
+		}
+	}
+}
