@@ -206,3 +206,31 @@ func (f *failingFile) SyncData() error {
 	}
 	return f.File.SyncData()
 }
+
+// TestMalformedCommand: a command that does not decode, written by a build with another layout, stops the host by name instead of being skipped, each time
+// the directory is opened, and Verify reports it.
+func TestMalformedCommand(t *testing.T) {
+	ctx, fsys := t.Context(), vfs.NewCrashableMem()
+	h := open(t, config(fsys))
+	cmd := toy.Command{Kind: toy.Add, Name: "a", Delta: 1}.In(homed(0))
+	cmd.Body = cmd.Body[:len(cmd.Body)-1]
+	const want = "toy: command 1 (add) does not decode"
+	if _, err := h.Propose(ctx, 0, cmd); err == nil || errors.Is(err, engine.ErrInvalid) {
+		t.Errorf("Propose = %v, want a host that has failed", err)
+	}
+	if err := h.Err(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the host failed with %v, want %q", err, want)
+	}
+	_ = h.Close() // it says what it has failed of
+	fsys = fsys.CrashClone(vfs.CrashCloneCfg{})
+	if h, err := Open(config(fsys)); err == nil {
+		_ = h.Close()
+		t.Error("Open succeeded")
+	} else if fsys = fsys.CrashClone(vfs.CrashCloneCfg{}); !strings.Contains(err.Error(), want) || errors.Is(err, engine.ErrInvalid) {
+		t.Errorf("Open = %v, want %q", err, want)
+	}
+	r, err := Verify(ctx, VerifyConfig{Dir: "node", FS: fsys, Primitives: []engine.Primitive{toy.Primitive()}})
+	if err != nil || !strings.Contains(strings.Join(r.Problems, "\n"), want) {
+		t.Errorf("Verify = %v, %v; want %q", r.Problems, err, want)
+	}
+}
