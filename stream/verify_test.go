@@ -154,6 +154,11 @@ func TestVerifyReports(t *testing.T) {
 		"made later":             {func(w tamperer) { w.stream("empty", func(h *header) { h.createdAt = 1 << 60 }) }, "after all there is"},
 		"fewer partitions":       {func(w tamperer) { w.stream("log", func(h *header) { h.partitions = 2 }) }, "is of none of its 2 partitions"},
 		"too long":               {func(w tamperer) { w.stream("short", func(h *header) { h.policy.maxLen = 4 }) }, "holds 5 records, more than 4"},
+		"too many bytes":         {func(w tamperer) { w.stream("short", func(h *header) { h.policy.maxBytes = 8 }) }, "bytes, more than 8"},
+		"a left row": {func(w tamperer) {
+			w.set(streamKey(nil, 0, "gone"), (&header{spec: spec{id: 1}, gen: 1, timer: 5}).encode(nil))
+		}, "is said to be deleted"},
+		"dropped at home":        {func(w tamperer) { w.stream("log", func(h *header) { h.dropped = 1 }) }, "knows of groups dropped at LSN 1"},
 		"timer not set":          {func(w tamperer) { w.stream("log", func(h *header) { h.timer = 0 }) }, "no timer is set"},
 		"timer of another time":  {func(w tamperer) { w.stream("log", func(h *header) { h.timer++ }) }, "has no timer at"},
 		"timer unknown":          {func(w tamperer) { w.stream("log", func(h *header) { h.timer++ }) }, "that it does not know"},
