@@ -1,6 +1,8 @@
 package dashboard
 
 import (
+	"bytes"
+	"compress/gzip"
 	"io"
 	"net/http"
 	"net/url"
@@ -167,6 +169,50 @@ func (in *input) readBody() ([]byte, error) {
 		err = engine.Errorf(engine.ErrInvalid, "read body: %v", err)
 	}
 	return raw, err
+}
+
+// readEncodedBody reads the body as its Content-Encoding says: as it is, or gzip. The limit of a body holds for it decoded too.
+func (in *input) readEncodedBody() ([]byte, error) {
+	raw, err := in.readBody()
+	if err != nil {
+		return nil, err
+	}
+	switch encoding := strings.ToLower(in.request.Header.Get("Content-Encoding")); encoding {
+	case "", "identity":
+		return raw, nil
+	case "gzip":
+	default:
+		return nil, engine.Errorf(errUnsupported, "content encoding %.64q is not supported, only gzip is", encoding)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		return nil, engine.Errorf(engine.ErrInvalid, "gzip body: %v", err)
+	}
+	decoded, err := io.ReadAll(bodyDecoder{in, z})
+	if err != nil && statusOf(err) == http.StatusInternalServerError {
+		err = engine.Errorf(engine.ErrInvalid, "gzip body: %v", err)
+	}
+	return decoded, err
+}
+
+// bodyDecoder counts what a body is decoded to as bodyReader counts the body: a small body may decode to a very large one.
+type bodyDecoder struct {
+	in *input
+	r  io.Reader
+}
+
+func (d bodyDecoder) Read(p []byte) (int, error) {
+	h := d.in.handler
+	n, err := d.r.Read(p)
+	d.in.held += int64(n)
+	held := h.traffic.held.Add(int64(n))
+	switch {
+	case d.in.held > d.in.maxBody:
+		return n, bodyTooLarge(d.in.maxBody)
+	case held > h.maxHeld:
+		return n, engine.Errorf(engine.ErrBusy, "bodies of %d bytes are being read, the limit is %d", held, h.maxHeld)
+	}
+	return n, err
 }
 
 func bodyTooLarge(limit int64) error {

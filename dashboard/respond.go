@@ -21,6 +21,7 @@ var (
 	errForbidden   = errors.New("forbidden")
 	errMethod      = errors.New("method not allowed")
 	errTooLarge    = errors.New("too large")
+	errUnsupported = errors.New("unsupported media type")
 	errMisdirected = errors.New("misdirected request")
 )
 
@@ -37,6 +38,7 @@ var statuses = []struct {
 	{engine.ErrConflict, http.StatusConflict},
 	{engine.ErrExists, http.StatusConflict},
 	{errTooLarge, http.StatusRequestEntityTooLarge},
+	{errUnsupported, http.StatusUnsupportedMediaType},
 	{errMisdirected, http.StatusMisdirectedRequest},
 	{engine.ErrBusy, http.StatusTooManyRequests},
 	{engine.ErrUnavailable, http.StatusServiceUnavailable}, // and ErrUnknownOutcome

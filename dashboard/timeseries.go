@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -332,7 +333,7 @@ func (q *writeRequest) parse(in *input) {
 	}
 	if in.err == nil {
 		var err error
-		q.lines, err = in.readBody()
+		q.lines, err = in.readEncodedBody()
 		in.check(err)
 	}
 }
@@ -346,6 +347,8 @@ type refusedLine struct {
 // writtenLines says what became of lines.
 type writtenLines struct {
 	Written int           `json:"written"` // points
+	Refused int           `json:"refused"` // lines
+	Strings int           `json:"strings"` // fields that were left out because they are strings
 	Errors  []refusedLine `json:"errors"`  // of the first 100 that were refused
 }
 
@@ -354,9 +357,24 @@ func (h *handler) writeLines(ctx context.Context, q writeRequest) (writtenLines,
 	if err != nil {
 		return writtenLines{}, err
 	}
-	answer := writtenLines{Written: result.Written, Errors: []refusedLine{}}
+	if result.Written == 0 && result.Refused > 0 {
+		return writtenLines{}, engine.Errorf(floe.ErrInvalid, "all %d lines were refused: %s", result.Refused, refusals(result.Errors))
+	}
+	answer := writtenLines{Written: result.Written, Refused: result.Refused, Strings: result.Strings, Errors: []refusedLine{}}
 	for _, e := range result.Errors {
 		answer.Errors = append(answer.Errors, refusedLine{e.At, e.Err.Error()})
 	}
 	return answer, nil
+}
+
+// maxShownRefusals bounds the lines that an error tells of.
+const maxShownRefusals = 10
+
+// refusals says why the first lines were refused.
+func refusals(all []ts.PointError) string {
+	var lines []string
+	for _, e := range all[:min(len(all), maxShownRefusals)] {
+		lines = append(lines, fmt.Sprintf("line %d: %v", e.At, e.Err))
+	}
+	return strings.Join(lines, "; ")
 }

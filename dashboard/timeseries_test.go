@@ -1,8 +1,12 @@
 package dashboard
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -143,11 +147,11 @@ var timeseriesContract = []contractRow{
 	}},
 	{tagsRoute, "/api/v1/console/timeseries/cpu/tags", "", 404, failure},
 
-	{linesRoute, "/api/v1/console/timeseries/write?namespace=lines&precision=s", "m,t=v f=1 1700000000\nm f= 5\n# no line\nm f=2 1700000001\n", 200, fields{
+	{linesRoute, "/api/v1/console/timeseries/write?namespace=lines&precision=s", "m,t=v f=1 1700000000\nm f= 5\n# no line\nm f=2 1700000001\n", 200, fields{"refused": is{1}, "strings": is{0},
 		"written": is{2}, "errors": items{fields{"line": is{2}, "error": text}},
 	}},
-	{linesRoute, "/api/v1/console/timeseries/write?namespace=lines", "m f=3 1700000002000", 200, fields{"written": is{1}, "errors": none}},
-	{linesRoute, "/api/v1/console/timeseries/write?namespace=lines", "", 200, fields{"written": is{0}, "errors": none}},
+	{linesRoute, "/api/v1/console/timeseries/write?namespace=lines", "m f=3 1700000002000", 200, fields{"refused": is{0}, "strings": is{0}, "written": is{1}, "errors": none}},
+	{linesRoute, "/api/v1/console/timeseries/write?namespace=lines", "", 200, fields{"refused": is{0}, "strings": is{0}, "written": is{0}, "errors": none}},
 	{linesRoute, "/api/v1/console/timeseries/write?precision=m", "m f=3", 400, failure},
 	{linesRoute, "/api/v1/console/timeseries/write?precison=s", "m f=3", 400, failure},
 	{linesRoute, "/api/v1/console/timeseries/write?namespace=_floe", "m f=3", 400, failure},
@@ -216,5 +220,47 @@ func TestDataInParts(t *testing.T) {
 	peak := slices.ContainsFunc(d.Series, func(p dataPoint) bool { return p.Value == 1e9 })
 	if len(d.Series) > 100 || len(d.Series) < 4 || !peak || !slices.IsSortedFunc(d.Series, byTime) {
 		t.Errorf("%d points, the greatest is there: %t", len(d.Series), peak)
+	}
+}
+
+// TestWriteEncoded: bodies come as gzip too, within the limit of a body when they are decoded; other encodings, and bodies of which no line is taken, are refused.
+func TestWriteEncoded(t *testing.T) {
+	base := serve(t, New(openNode(t), Options{MaxBodyBytes: 4096}))
+	zip := func(text string) string {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		z.Write([]byte(text))
+		z.Close()
+		return b.String()
+	}
+	for _, c := range []struct {
+		encoding, body string
+		status         int
+		answer         string
+	}{
+		{"gzip", zip("m f=1 1700000000000\nm f= 2\n"), 200, `"written":1,"refused":1`},
+		{"identity", "m f=1 1700000000000", 200, `"written":1,"refused":0`},
+		{"gzip", zip(strings.Repeat("# no line\n", 1000)), 413, "4096"},
+		{"gzip", "m f=1", 400, "gzip"},
+		{"gzip", zip("m f=1")[:15], 400, "gzip"},
+		{"br", "m f=1", 415, "br"},
+		{"", "m f= 1\nm,t= f=1", 400, "line 2"},
+	} {
+		r, err := http.NewRequest("POST", base+"/api/v1/console/timeseries/write", strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.encoding != "" {
+			r.Header.Set("Content-Encoding", c.encoding)
+		}
+		got, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, _ := io.ReadAll(got.Body)
+		got.Body.Close()
+		if got.StatusCode != c.status || !strings.Contains(string(answer), c.answer) {
+			t.Errorf("%s %.20q: status %d, %s, want %d with %q", c.encoding, c.body, got.StatusCode, answer, c.status, c.answer)
+		}
 	}
 }

@@ -23,6 +23,7 @@ type batch struct {
 	byKey        map[string]int32
 	rows         []batchRow
 	values       []batchValue
+	patient      bool       // what is too much now is not refused: flush returns ErrBusy
 	fieldsBefore int        // fields of its measurement before the point that was begun last
 	held         *line.Line // read, for the next batch: this one has no room for its fields; valid until the scanner moves
 	shards       int        // of the node if the namespace is spread, else 0
@@ -75,7 +76,7 @@ func (s *Store) newBatch(result *Result) *batch {
 	if b == nil {
 		b = &batch{store: s, byName: make(map[string]int), byKey: make(map[string]int32)}
 	}
-	b.result, b.now, b.held = result, time.Now().UnixMilli(), nil
+	b.result, b.now, b.held, b.patient = result, time.Now().UnixMilli(), nil, false
 	return b
 }
 

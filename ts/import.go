@@ -3,6 +3,7 @@ package ts
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"time"
@@ -48,23 +49,63 @@ const importValues = 20_000
 //
 // Errors: ErrInvalid for an unknown precision; those of r; and those of Write that are about no point. Result says what had been written before.
 func (s *Store) WriteLine(ctx context.Context, r io.Reader, precision Precision) (Result, error) {
+	return s.writeLines(ctx, r, precision, false)
+}
+
+// Import is WriteLine for much data: while too much is not sealed yet, and while the node or its leader cannot be reached, it waits and
+// repeats the batch, with pauses of up to 5 s, until ctx is done. To repeat a batch changes nothing, so a node may restart meanwhile.
+//
+// Errors: those of WriteLine but ErrBusy and ErrUnavailable; when ctx is done while it waits, its error with the one it waited for.
+func (s *Store) Import(ctx context.Context, r io.Reader, precision Precision) (Result, error) {
+	return s.writeLines(ctx, r, precision, true)
+}
+
+func (s *Store) writeLines(ctx context.Context, r io.Reader, precision Precision, patient bool) (Result, error) {
 	var result Result
 	if precision > Seconds {
 		return result, engine.Errorf(ErrInvalid, "ts: unknown precision %d", precision)
 	}
 	b := s.newBatch(&result)
 	defer b.release()
+	b.patient = patient
 	b.scanner.Reset(r, line.Precision(precision))
 	for {
 		b.now = time.Now().UnixMilli()
 		end, err := b.fill(&b.scanner)
-		if flushErr := b.flush(ctx); flushErr != nil {
+		if flushErr := b.flushPatiently(ctx); flushErr != nil {
 			return result, flushErr
 		}
 		if err != nil || end {
 			return result, err
 		}
 		b.reset()
+	}
+}
+
+// Pauses of an import between two attempts to write a batch.
+const (
+	firstPause = 100 * time.Millisecond
+	maxPause   = 5 * time.Second
+)
+
+// flushPatiently writes what the batch holds; a patient batch waits as long as that is refused only for now.
+func (b *batch) flushPatiently(ctx context.Context) error {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		before := b.pending
+		err := b.flush(ctx)
+		if !b.patient || !errors.Is(err, ErrBusy) && !errors.Is(err, engine.ErrUnavailable) {
+			return err
+		}
+		if b.pending < before {
+			pause = firstPause
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("%w: %w", ctx.Err(), err)
+		}
 	}
 }
 
@@ -105,6 +146,9 @@ func (b *batch) refuseLine(err error) (end bool, _ error) {
 
 // addLine adds a line, or returns why it is refused.
 func (b *batch) addLine(l *line.Line) error {
+	if len(l.Series) > 0 && l.Series[0] == pointKey {
+		return engine.Errorf(ErrInvalid, "ts: the measurement begins with a NUL") // which begins other keys of the cache
+	}
 	series, ok := b.member(l.Series)
 	if !ok {
 		measurement, tags, err := readSeriesKey(string(l.Series))

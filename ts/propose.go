@@ -109,6 +109,11 @@ func (b *batch) settlePart(sec *planSection, part *planPart, o *outcome) error {
 			b.store.cache.refuse(b.series[i].key, &e, now)
 		}
 		b.refuseErrors()
+	case tooMuch:
+		if b.patient {
+			return o.err(name)
+		}
+		fallthrough
 	default:
 		for _, i := range part.rows {
 			b.refuseRow(i, o.err(name))

@@ -1,11 +1,14 @@
 package ts_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/floedb/floe/floql"
@@ -230,6 +233,76 @@ func TestExactSumsOfRollups(t *testing.T) {
 	for _, p := range want.Series[0].Points {
 		if got, ok := sums[p.Timestamp]; !ok || got != p.Value {
 			t.Errorf("cpu:1m:sum at %d is %v, want %v", p.Timestamp, got, p.Value)
+		}
+	}
+}
+
+// flaky is a door whose node is away now and then, and seals only after a while.
+type flaky struct {
+	*rig.Rig
+	calls int
+}
+
+func (f *flaky) Propose(ctx context.Context, shard engine.ShardID, cmd engine.Command) ([]byte, error) {
+	f.calls++
+	switch f.calls % 5 {
+	case 1:
+		return nil, engine.ErrUnavailable
+	case 2: // written, and nobody knows
+		_, _ = f.Rig.Propose(ctx, shard, cmd)
+		return nil, engine.ErrUnavailable
+	case 3:
+		f.Advance(6 * minute)
+		f.Restart()
+	}
+	return f.Rig.Propose(ctx, shard, cmd)
+}
+
+// TestImportWaits: an import goes on when the node was away, or had too much that was not sealed; it ends with its context.
+func TestImportWaits(t *testing.T) {
+	r := newRigOf(t, 1, func() engine.Machine { return ts.NewCramped(100_000) })
+	var lines strings.Builder
+	for i := range int64(100_000) {
+		fmt.Fprintf(&lines, "cpu,host=a value=%v %d\n", math.Sqrt(float64(i)), rig.Epoch-i*second)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := engine.StoreOf(ts.Primitive, engine.NewRouter(&flaky{Rig: r}), "n", 0)
+		result, err := s.Import(t.Context(), strings.NewReader(lines.String()), ts.Milliseconds)
+		if err != nil || result.Written != 100_000 || result.Refused != 0 {
+			t.Errorf("Import = %+v, %v", result, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		away := engine.StoreOf(ts.Primitive, engine.NewRouter(&ahead{Rig: r}), "n", 0)
+		if _, err := away.Import(ctx, strings.NewReader(lines.String()), ts.Milliseconds); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ts.ErrBusy) {
+			t.Errorf("Import into a shard that does not seal = %v, want that of the context and ErrBusy", err)
+		}
+	})
+}
+
+// TestTagsOfTelegraf: a backslash stands for itself unless it is before a comma, a space or an equals sign, as in models/points.go of InfluxDB and
+// plugins/serializers/influx/escape.go of Telegraf; a NUL does not make a line another series.
+func TestTagsOfTelegraf(t *testing.T) {
+	r := newRig(t, 1)
+	s := storeOf(r, "n")
+	escape := strings.NewReplacer(",", `\,`, " ", `\ `, "=", `\=`)
+	var lines strings.Builder
+	values := []string{`C:\` + `x`, `C:\\x`, `a\\\b`, `a\,b`, `a\ b`, `a\=b`, `\n`, `a, b=c`, `\"q\"`}
+	for i, v := range values {
+		fmt.Fprintf(&lines, "disk,path=%s value=%d %d\n", escape.Replace(v), i, rig.Epoch)
+	}
+	lines.WriteString("\x00disk,path=a value=1\n")
+	result, err := s.WriteLine(t.Context(), strings.NewReader(lines.String()), ts.Milliseconds)
+	if err != nil || result.Written != len(values) || result.Refused != 1 {
+		t.Errorf("WriteLine = %+v, %v", result, err)
+	}
+	got := make(map[string]float64)
+	for p, err := range s.Read(t.Context(), "disk", "value") {
+		got[must(p, err).Tags[0].Value] = p.Value
+	}
+	for i, v := range values {
+		if got[v] != float64(i) || len(got) != len(values) {
+			t.Errorf("path %q is %v of %d series, want %d", v, got[v], len(got), i)
 		}
 	}
 }

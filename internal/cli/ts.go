@@ -159,7 +159,7 @@ func tsImport(f *frame) *cobra.Command {
 
 Lines that are refused are reported by their numbers, and the command fails; the others are
 written. Fields that are strings are left out and counted. To import again what was written
-changes nothing.`,
+changes nothing. While the node is busy or restarts, the import waits and goes on.`,
 		Example: `  floe ts import metrics.lp --precision ns
   telegraf --test --outputs file | floe ts import - --precision ns`,
 		Args: takes("FILE"),
@@ -184,7 +184,7 @@ changes nothing.`,
 		}
 		progress := &progress{r: in, to: f.Stderr, shown: isTerminal(f.Stderr)}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
-			result, err := s.TS(s.namespace).WriteLine(ctx, progress, precision)
+			result, err := s.TS(s.namespace).Import(ctx, progress, precision)
 			progress.end()
 			if err != nil {
 				return fmt.Errorf("%d points were written before: %w", result.Written, err)

@@ -92,7 +92,8 @@ func TestLines(t *testing.T) {
 		{`m=x f=1`, "1: m=x[] f=1e-0f\n"},
 		{`m,t\ 1\,\==v\ 1\,\= f\ 1\,\==1`, "1: m[{t 1,= v 1,=}] f 1,==1e-0f\n"},
 		{`m,path=C:\dir\x f=1`, `1: m[{path C:\dir\x}] f=1e-0f` + "\n"},
-		{`m,t=a\\ f=1`, `1: m[{t a\}] f=1e-0f` + "\n"},
+		{`m,t=a\\b f=1`, `1: m[{t a\\b}] f=1e-0f` + "\n"}, // a backslash escapes no backslash
+		{`m,t=a\\ b f=1`, `1: m[{t a\ b}] f=1e-0f` + "\n"},
 		{`m,t="q" f=1`, `1: m[{t "q"}] f=1e-0f` + "\n"},
 		{`"m",t=v "f"=1`, `1: "m"[{t v}] "f"=1e-0f` + "\n"},
 		{"m,t=🙂 🍭=1", "1: m[{t 🙂}] 🍭=1e-0f\n"},

@@ -39,7 +39,7 @@ func seriesEnd(text []byte) int {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '\\':
-			i++
+			i = skipEscaped(text, i)
 		case ' ':
 			return i
 		}
@@ -86,12 +86,21 @@ func nameEnd(b []byte) (end int, escaped bool) {
 			return i, escaped
 		case '\\':
 			escaped = true
-			i++
+			i = skipEscaped(b, i)
 		case ',', ' ':
 			return -1, escaped
 		}
 	}
 	return -1, escaped
+}
+
+// skipEscaped returns the place of what the backslash at i may escape. As in InfluxDB a backslash escapes no backslash: both stand for themselves, and
+// the second may escape what follows.
+func skipEscaped(b []byte, i int) int {
+	if i+1 < len(b) && b[i+1] == '\\' {
+		return i
+	}
+	return i + 1
 }
 
 // unescape returns a name without its backslashes.
@@ -101,11 +110,12 @@ func (s *Scanner) unescape(name []byte) []byte {
 	return s.unescaped[from:]
 }
 
-// appendUnescaped appends text without the backslashes that take a meaning from what is behind them; equals says whether that may be an equals sign.
+// appendUnescaped appends text without the backslashes before a comma, a space and, if equals says so, an equals sign. All other backslashes are literal
+// (unescapeMeasurement and unescapeTag in models/points.go of influxdata/influxdb 1.8; Telegraf's serializer escapes no backslash).
 func appendUnescaped(dst, text []byte, equals bool) []byte {
 	for i := 0; i < len(text); i++ {
 		if c := text[i]; c == '\\' && i+1 < len(text) {
-			if next := text[i+1]; next == ',' || next == ' ' || next == '\\' || next == '=' && equals {
+			if next := text[i+1]; next == ',' || next == ' ' || next == '=' && equals {
 				i++
 			}
 		}

@@ -60,7 +60,7 @@ func partEnd(b []byte, c byte) int {
 	for i := 0; i < len(b); i++ {
 		switch b[i] {
 		case '\\':
-			i++
+			i = skipEscaped(b, i)
 		case c:
 			return i
 		}

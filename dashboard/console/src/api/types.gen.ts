@@ -772,6 +772,8 @@ export interface WorkflowMetrics {
 
 export interface WrittenLines {
   written: number
+  refused: number
+  strings: number
   errors: RefusedLine[]
 }
 
