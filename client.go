@@ -50,6 +50,10 @@ func Dial(ctx context.Context, addrs []string, opts ...DialOption) (*Client, err
 	if len(addrs) == 0 {
 		return nil, engine.Errorf(ErrInvalid, "floe: dial: no address")
 	}
+	opts, err := engine.Given(opts)
+	if err != nil {
+		return nil, fmt.Errorf("floe: dial: %w", err)
+	}
 	var o dialOptions
 	for _, opt := range opts {
 		opt(&o)

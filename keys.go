@@ -89,7 +89,10 @@ func (k *Keys) Bootstrap(ctx context.Context, opts ...KeyOption) (Key, string, e
 	if err := k.allowed(); err != nil {
 		return Key{}, "", err
 	}
-	key, keep := described(0, opts)
+	key, keep, err := described(0, opts)
+	if err != nil {
+		return Key{}, "", err
+	}
 	return k.created(ctx, "bootstrap with")(k.gate.gate.Bootstrap(ctx, key, keep))
 }
 
@@ -105,20 +108,27 @@ func (k *Keys) Create(ctx context.Context, role Role, opts ...KeyOption) (Key, s
 	if err := k.allowed(); err != nil {
 		return Key{}, "", err
 	}
-	key, keep := described(r, opts)
+	key, keep, err := described(r, opts)
+	if err != nil {
+		return Key{}, "", err
+	}
 	return k.created(ctx, "create")(k.gate.gate.Create(ctx, key, keep))
 }
 
-func described(role auth.Role, opts []KeyOption) (auth.Key, auth.Keep) {
+func described(role auth.Role, opts []KeyOption) (auth.Key, auth.Keep, error) {
+	opts, err := engine.Given(opts)
+	if err != nil {
+		return auth.Key{}, nil, err
+	}
 	var o keyOptions
 	for _, opt := range opts {
 		opt(&o)
 	}
 	key := auth.Key{Name: o.name, Role: role, Namespaces: o.namespaces}
 	if o.keep == nil {
-		return key, nil
+		return key, nil, nil
 	}
-	return key, func(k auth.Key, secret auth.Secret) error { return o.keep(newKey(k), string(secret)) }
+	return key, func(k auth.Key, secret auth.Secret) error { return o.keep(newKey(k), string(secret)) }, nil
 }
 
 func (k *Keys) created(ctx context.Context, verb string) func(auth.Key, auth.Secret, error) (Key, string, error) {

@@ -59,6 +59,10 @@ type Counts struct {
 // Options: Spread. Errors: ErrExists; ErrInvalid for a name that is not 1-255 bytes of UTF-8 without control characters, or that begins with "_".
 func (n *Namespaces) Create(ctx context.Context, name string, opts ...NamespaceOption) error {
 	var o namespaceOptions
+	opts, err := engine.Given(opts)
+	if err != nil {
+		return err
+	}
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -78,6 +82,10 @@ func (n *Namespaces) Stats(ctx context.Context, name string) (NamespaceStats, er
 // is no name with the prefix.
 func (n *Namespaces) Page(ctx context.Context, opts ...ListOption) (page Page[NamespaceStats], err error) {
 	l := listing(engine.NewListing())
+	opts, err = engine.Given(opts)
+	if err != nil {
+		return page, err
+	}
 	for _, opt := range opts {
 		opt(&l)
 	}

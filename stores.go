@@ -45,6 +45,7 @@ func Stale() AccessOption {
 
 func (s *stores) pick(opts []AccessOption) *engine.Router {
 	var a access
+	opts, _ = engine.Given(opts) // a nil one changes nothing: there is no error to say so
 	for _, opt := range opts {
 		a = opt(a)
 	}

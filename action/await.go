@@ -124,6 +124,7 @@ func Wait(d time.Duration) AwaitOption {
 // (see Drain), or has come to while this waits.
 func (s *Store) Await(ctx context.Context, worker string, actions []string, opts ...AwaitOption) ([]Task, error) {
 	o := awaitOptions{max: 1}
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyAwait(&o)
 	}
@@ -207,6 +208,10 @@ func (s *Store) Fail(ctx context.Context, run RunID, worker string, message stri
 
 func (s *Store) ended(ctx context.Context, run RunID, worker string, e end, opts []EndOption) error {
 	how := e.how
+	opts, err := engine.Given(opts)
+	if err != nil {
+		return err
+	}
 	for _, opt := range opts {
 		opt.applyEnd(&e)
 	}

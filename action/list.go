@@ -45,8 +45,16 @@ func (o *listOptions) fail(err error) {
 // PageOption is an option of every listing.
 type PageOption struct{ set func(*listOptions) }
 
-func (p PageOption) applyList(o *listOptions) { p.set(o) }
-func (p PageOption) applyRuns(o *listOptions) { p.set(o) }
+func (p PageOption) applyList(o *listOptions) { p.apply(o) }
+func (p PageOption) applyRuns(o *listOptions) { p.apply(o) }
+
+func (p PageOption) apply(o *listOptions) {
+	if p.set == nil {
+		o.err = engine.Errorf(ErrInvalid, "action: an option that no function of the package made")
+		return
+	}
+	p.set(o)
+}
 
 // Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
 func Limit(n int) PageOption {
@@ -107,6 +115,7 @@ func (s *Store) Action(ctx context.Context, name string) (Info, error) {
 // the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Info], err error) {
 	o := listOptions{Listing: engine.NewListing()}
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyList(&o)
 	}
@@ -202,6 +211,7 @@ func (s *Store) Runs(action string) Runs { return Runs{s, action} }
 // Options: Limit, Cursor, InState. Errors: ErrNotFound if the action does not exist; ErrInvalid for options out of their limits and for what is no cursor.
 func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[Run], err error) {
 	o := listOptions{Listing: engine.NewListing()}
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyRuns(&o)
 	}

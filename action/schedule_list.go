@@ -16,8 +16,9 @@ import (
 // Options: Limit, Cursor. Errors: ErrInvalid for a limit that is not 1-1000, and for what is no cursor.
 func (s Schedules) Page(ctx context.Context, opts ...PageOption) (page Page[Schedule], err error) {
 	o := listOptions{Listing: engine.NewListing()}
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
-		opt.set(&o)
+		opt.apply(&o)
 	}
 	if o.err != nil {
 		return page, o.err

@@ -88,6 +88,7 @@ func scheduleNameCommand(kind uint8, action, name string, flag bool) engine.Op {
 
 func setScheduleCommand(action, name string, spec ScheduleSpec, opts []ScheduleOption) engine.Op {
 	o := invokeOptions{Invoke: call.Invoke{Priority: DefaultPriority}}
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applySchedule(&o)
 	}

@@ -1,6 +1,7 @@
 package action
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -185,6 +186,7 @@ func anyNothing([]byte) (any, error) { return nil, nil }
 
 func registerOp(name string, opts []RegisterOption) engine.Op {
 	o := registerOptions{spec: defaultSpec}
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -205,14 +207,18 @@ func nameOp(kind uint8, name string, flag bool) engine.Op {
 }
 
 func deleteOp(name string, opts []DeleteOption) (op engine.Op, force bool) {
+	opts, err := engine.Given(opts)
 	for _, opt := range opts {
 		opt(&force)
 	}
-	return nameOp(kindDelete, name, force), force
+	op = nameOp(kindDelete, name, force)
+	op.Err = cmp.Or(op.Err, err)
+	return op, force
 }
 
 func invokeOp(name string, input []byte, opts []InvokeOption) engine.Op {
 	o := invokeOptions{Invoke: call.Invoke{Name: name, Input: input, Priority: DefaultPriority}}
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyInvoke(&o)
 	}

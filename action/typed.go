@@ -11,6 +11,9 @@ import (
 // Handle is Worker.Handle for a function of Go values: the input of a run is read into an In, and the Out that f returns is its output, both as JSON. A
 // run whose input does not fit has failed, with the code bad_input. TaskOf returns the task, by ctx.
 func Handle[In, Out any](w *Worker, action string, f func(ctx context.Context, in In) (Out, error)) *Worker {
+	if f == nil {
+		return w.Handle(action, nil)
+	}
 	return w.Handle(action, func(ctx context.Context, t *Task) (any, error) {
 		var in In
 		if err := t.Decode(&in); err != nil {

@@ -68,6 +68,7 @@ func putCommand(key string, value []byte, opts []PutOption) engine.Op {
 
 func putOptions(opts []PutOption) writeOptions {
 	var o writeOptions
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyPut(&o)
 	}
@@ -76,6 +77,7 @@ func putOptions(opts []PutOption) writeOptions {
 
 func deleteCommand(key string, opts []DeleteOption) engine.Op {
 	var o writeOptions
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyDelete(&o)
 	}
@@ -84,6 +86,7 @@ func deleteCommand(key string, opts []DeleteOption) engine.Op {
 
 func touchCommand(key string, ttl time.Duration, opts []TouchOption) engine.Op {
 	var o writeOptions
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyTouch(&o)
 	}

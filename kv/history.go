@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"github.com/floedb/floe/internal/engine"
 	"time"
 )
 
@@ -30,6 +31,10 @@ func (s *Store) History(ctx context.Context, key string, opts ...HistoryOption) 
 		return nil, err
 	}
 	q := historyQuery{namespace: s.scope.Namespace(), key: key}
+	opts, err := engine.Given(opts)
+	if err != nil {
+		return nil, err
+	}
 	for _, opt := range opts {
 		opt.applyHistory(&q)
 	}

@@ -38,7 +38,7 @@ func (e *ConflictError) Error() string {
 	if e.Revision != 0 {
 		present = fmt.Sprintf("at revision %d", e.Revision)
 	}
-	return fmt.Sprintf("kv: key %q is %s, want %s", shown(e.Key), present, e.Want)
+	return engine.Text("kv: key %q is %s, want %s", e.Key, present, e.Want)
 }
 
 // Unwrap returns ErrConflict.
@@ -53,7 +53,7 @@ type BoundError struct {
 }
 
 func (e *BoundError) Error() string {
-	return fmt.Sprintf("kv: key %q: %d + %d = %d is not in [%d, %d]", shown(e.Key), e.Value, e.Delta, e.Value+e.Delta, e.Min, e.Max)
+	return engine.Text("kv: key %q: %d + %d = %d is not in [%d, %d]", e.Key, e.Value, e.Delta, e.Value+e.Delta, e.Min, e.Max)
 }
 
 // Unwrap returns ErrConflict.

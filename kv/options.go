@@ -141,6 +141,7 @@ func Max(v int64) IncrOption { return incrOption(func(o *writeOptions) { o.maxV 
 
 func incrOptions(opts []IncrOption) writeOptions {
 	o := writeOptions{minV: math.MinInt64, maxV: math.MaxInt64}
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyIncr(&o)
 	}

@@ -91,7 +91,14 @@ type PageBuffer struct {
 // PageInto is Page for who reads often: the page is in the memory of buf, where it stays until the next call with it. Then nothing of it, no
 // key and no value, may be used any more; but the options of that call may be made of it.
 func (s *Store) PageInto(ctx context.Context, buf *PageBuffer, opts ...ListOption) (Page[Item], error) {
+	if buf == nil {
+		return Page[Item]{}, engine.Errorf(ErrInvalid, "kv: no page buffer")
+	}
 	o := listOptions{Listing: engine.NewListing()}
+	opts, err := engine.Given(opts)
+	if err != nil {
+		return Page[Item]{}, err
+	}
 	for _, opt := range opts {
 		opt.applyList(&o)
 	}

@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"errors"
+	"github.com/floedb/floe/internal/engine"
 	"math/rand/v2"
 	"time"
 
@@ -31,6 +32,13 @@ func (t TTLOption) applyUpdate(o *[]PutOption) { *o = append(*o, t) }
 //
 // Options: TTL. Errors: that of f; ErrInvalid for a key that is not 1-4096 bytes, a value over the limit, a TTL that is not positive.
 func (s *Store) Update(ctx context.Context, key string, f func(e Entry) ([]byte, error), opts ...UpdateOption) (Written, error) {
+	opts, err := engine.Given(opts)
+	if err == nil && f == nil {
+		err = engine.Errorf(ErrInvalid, "kv: update %q: no function", key)
+	}
+	if err != nil {
+		return Written{}, err
+	}
 	var put []PutOption
 	for _, opt := range opts {
 		opt.applyUpdate(&put)

@@ -3,7 +3,6 @@ package kv
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"iter"
 	"time"
 
@@ -51,7 +50,7 @@ type DecodeError struct {
 }
 
 func (e *DecodeError) Error() string {
-	return fmt.Sprintf("kv: value of key %q at revision %d: %v", shown(e.Key), e.Revision, e.Err)
+	return engine.Text("kv: value of key %q at revision %d: %v", e.Key, e.Revision, e.Err)
 }
 
 // Unwrap returns ErrInvalid and Err.
@@ -92,6 +91,9 @@ func (v View[T]) PutOp(key string, value T, opts ...PutOption) Op {
 
 // Update replaces the value at key by what f makes of the present one: Store.Update. The entry is the zero EntryOf if the key does not exist. Errors: also *DecodeError.
 func (v View[T]) Update(ctx context.Context, key string, f func(e EntryOf[T]) (T, error), opts ...UpdateOption) (Written, error) {
+	if f == nil {
+		return v.store.Update(ctx, key, nil, opts...)
+	}
 	return v.store.Update(ctx, key, func(e Entry) ([]byte, error) {
 		var present EntryOf[T]
 		if e.Revision > 0 {

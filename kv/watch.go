@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -88,12 +89,13 @@ const watchPage = 256
 // replica that has not come to the revision is waited for.
 func (s *Store) Watch(ctx context.Context, prefix string, opts ...WatchOption) iter.Seq2[Event, error] {
 	var o watchOptions
+	opts, bad := engine.Given(opts)
 	for _, opt := range opts {
 		opt(&o)
 	}
 	return func(yield func(Event, error) bool) {
 		ctx := engine.Lasting(ctx)
-		if err := engine.CheckPrefix("kv", prefix, MaxKeyBytes); err != nil {
+		if err := cmp.Or(bad, engine.CheckPrefix("kv", prefix, MaxKeyBytes)); err != nil {
 			yield(Event{}, err)
 			return
 		}

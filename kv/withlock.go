@@ -29,6 +29,9 @@ func LockOf(ctx context.Context) *Lock {
 // Errors: that of f; ErrConflict if the lock was lost; ErrInvalid for a ttl that is not positive; ctx's, if it ends before the lock is taken. After ErrUnknownOutcome f was
 // not called, and the lock may be taken until ttl ends.
 func (s *Store) WithLock(ctx context.Context, key string, ttl time.Duration, f func(ctx context.Context) error) error {
+	if f == nil {
+		return engine.Errorf(ErrInvalid, "kv: lock %q: no function", key)
+	}
 	l, until, err := s.lock(ctx, key, ttl)
 	if err != nil {
 		return err

@@ -114,6 +114,7 @@ func tooLong() error {
 
 func newMessageOf(payload []byte, opts []EnqueueOption) newMessage {
 	m := newMessage{priority: DefaultPriority, payload: payload}
+	opts, m.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyEnqueue(&m)
 	}

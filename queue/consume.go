@@ -112,6 +112,7 @@ func isPermanent(err error) bool {
 // options out of their limits; ErrClosed, ErrUnauthorized; one that says how many handlers have not returned.
 func (s *Store) Consume(ctx context.Context, name string, handle func(ctx context.Context, m Message) error, opts ...ConsumeOption) error {
 	o := consumeOptions{concurrency: 1, lease: DefaultLease, grace: DefaultGrace}
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyConsume(&o)
 	}
@@ -120,6 +121,9 @@ func (s *Store) Consume(ctx context.Context, name string, handle func(ctx contex
 	}
 	if o.err != nil {
 		return o.err
+	}
+	if handle == nil {
+		return engine.Errorf(ErrInvalid, "queue: consume %q: no handler", name)
 	}
 	c := worker.Config[*consumed]{
 		Source: &consumer{s, name, o.lease}, Concurrency: o.concurrency, Grace: o.grace,

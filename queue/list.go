@@ -144,10 +144,11 @@ func (s *Store) Stats(ctx context.Context, name string) (Stats, error) {
 // the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Stats], err error) {
 	o := newListOptions()
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyList(&o)
 	}
-	if err := o.Check("queue"); err != nil {
+	if err := cmp.Or(o.err, o.Check("queue")); err != nil {
 		return page, err
 	}
 	parts, _, err := engine.AskAll(ctx, &s.scope, listQuery{namespace: s.scope.Namespace(), prefix: o.Prefix, after: o.Cursor, limit: o.Limit})
@@ -194,6 +195,7 @@ func (s *Store) Messages(name string) Messages { return Messages{s, name} }
 // for what is no cursor.
 func (l Messages) Page(ctx context.Context, opts ...MessageOption) (page Page[Message], err error) {
 	o := newListOptions()
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyMessages(&o)
 	}
@@ -297,6 +299,7 @@ func (s *Store) DeadLetters(name string) DeadLetters { return DeadLetters{s, nam
 // for what is no cursor.
 func (l DeadLetters) Page(ctx context.Context, opts ...DeadOption) (page Page[Message], err error) {
 	o := newListOptions()
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyDead(&o)
 	}
@@ -338,8 +341,12 @@ func (s *Store) Requeue(ctx context.Context, name string, seq uint64) error {
 // Options: Contains. Errors: ErrNotFound; ErrInvalid for a filter over its limit; ErrBusy if the queue is bounded and becomes full.
 func (s *Store) RequeueAll(ctx context.Context, name string, opts ...FilterOption) (requeued int64, err error) {
 	var o listOptions
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyFilter(&o)
+	}
+	if o.err != nil {
+		return 0, o.err
 	}
 	for d := (redriven{more: true}); d.more; {
 		if d, err = engine.Propose(ctx, &s.scope, redriveCommand(name, d.seen, d.until, o.text), decodeRedriven); err != nil {

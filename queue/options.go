@@ -194,6 +194,7 @@ func Wait(d time.Duration) DequeueOption {
 
 func newDequeueOptions(opts []DequeueOption) dequeueOptions {
 	o := dequeueOptions{max: 1, lease: DefaultLease.Milliseconds()}
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyDequeue(&o)
 	}
@@ -233,6 +234,7 @@ func Reason(text string) NackOption {
 
 func newNackOptions(opts []NackOption) nackOptions {
 	var o nackOptions
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyNack(&o)
 	}

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -41,7 +40,7 @@ type ReceiptError struct {
 }
 
 func (e *ReceiptError) Error() string {
-	return fmt.Sprintf("queue %q: receipt %s: %s", e.Queue, e.Receipt, e.Reason)
+	return engine.Text("queue %q: receipt %s: %s", e.Queue, e.Receipt, e.Reason)
 }
 
 // Unwrap returns ErrConflict.

@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 
 	"github.com/floedb/floe/internal/engine"
 )
@@ -34,7 +33,7 @@ type DecodeError struct {
 }
 
 func (e *DecodeError) Error() string {
-	return fmt.Sprintf("queue %q: payload of message %d: %v", e.Queue, e.Seq, e.Err)
+	return engine.Text("queue %q: payload of message %d: %v", e.Queue, e.Seq, e.Err)
 }
 
 // Unwrap returns ErrInvalid and Err.
@@ -71,6 +70,9 @@ func (v View[T]) Decode(m Message) (MessageOf[T], error) {
 
 // Consume works a queue off: Store.Consume. A message whose payload can not be read is a dead letter at once, with the *DecodeError as its reason.
 func (v View[T]) Consume(ctx context.Context, name string, handle func(ctx context.Context, m MessageOf[T]) error, opts ...ConsumeOption) error {
+	if handle == nil {
+		return v.store.Consume(ctx, name, nil, opts...)
+	}
 	return v.store.Consume(ctx, name, func(ctx context.Context, m Message) error {
 		decoded, err := v.Decode(m)
 		if err != nil {

@@ -367,7 +367,8 @@ func TrimOp(name string, opts ...TrimOption) Op {
 
 // DeleteOp is Delete as an operation of a transaction.
 func DeleteOp(name string, opts ...DeleteOption) Op {
-	return Op{engine.Hide(op(kindDelete, name, nil, nil, codec.AppendBool(nil, deleteOptionsOf(opts).force)))}
+	o := deleteOptionsOf(opts)
+	return Op{engine.Hide(op(kindDelete, name, nil, o.err, codec.AppendBool(nil, o.force)))}
 }
 
 // LastIDIs holds if the last record that the partition has ever had is the one with this ID; the zero ID means that there never was one, or that the stream does

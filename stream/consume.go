@@ -42,6 +42,9 @@ import (
 func (s *Store) Consume(ctx context.Context, stream, group string, handle func(ctx context.Context, d Delivery) error, opts ...ConsumeOption) error {
 	c := &consumer{s: s, stream: stream, group: group, o: consumeOptionsOf(opts)}
 	c.o.read.limit = MaxReadLimit
+	if handle == nil {
+		return noHandler(stream)
+	}
 	return c.run(ctx, func(ctx context.Context, ds []Delivery) error { return handle(ctx, ds[0]) })
 }
 
@@ -53,7 +56,14 @@ func (s *Store) ConsumeMany(
 	c := &consumer{s: s, stream: stream, group: group, many: true, o: consumeOptionsOf(opts)}
 	Limit(most).applyGroupRead(&c.o.read)
 	c.o.err = firstError(c.o.err, c.o.read.err)
+	if handle == nil {
+		return noHandler(stream)
+	}
 	return c.run(ctx, handle)
+}
+
+func noHandler(stream string) error {
+	return engine.Errorf(ErrInvalid, "stream: consume %q: no handler", stream)
 }
 
 // newConsumer returns a name for a consumer that nobody else has, and that tells who it is.

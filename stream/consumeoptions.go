@@ -68,6 +68,7 @@ func OnError(f func(d *Delivery, err error)) ConsumeOption {
 
 func consumeOptionsOf(opts []ConsumeOption) consumeOptions {
 	o := consumeOptions{read: groupReadOptionsOf(nil), concurrency: 1, grace: DefaultGrace}
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyConsume(&o)
 	}

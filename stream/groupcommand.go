@@ -272,8 +272,11 @@ func SeekOp(stream, group string, to SeekOption, opts ...SeekPartOption) Op {
 
 func seekOp(at place, to SeekOption, part seekOptions) engine.Op {
 	var o groupOptions
-	to.applyGroup(&o)
-	return groupOp(kindSeek, at, part.err, codec.AppendUvarint(o.start.append(nil), uint64(part.partition)))
+	given, err := engine.Given([]SeekOption{to})
+	for _, to := range given {
+		to.applyGroup(&o)
+	}
+	return groupOp(kindSeek, at, cmp.Or(err, part.err), codec.AppendUvarint(o.start.append(nil), uint64(part.partition)))
 }
 
 // maxRefs is how many records an acknowledgement can name.

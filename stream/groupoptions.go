@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
@@ -162,9 +163,11 @@ func (p PartitionOption) applySeek(o *seekOptions) {
 }
 
 func seekOptionsOf(opts []SeekPartOption) (o seekOptions) {
-	for _, opt := range opts {
+	given, err := engine.Given(opts)
+	for _, opt := range given {
 		opt.applySeek(&o)
 	}
+	o.err = cmp.Or(err, o.err)
 	return o
 }
 
@@ -193,6 +196,7 @@ func defaultGroup() groupOptions {
 
 func groupOptionsOf(opts []GroupOption) groupOptions {
 	o := defaultGroup()
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyGroup(&o)
 	}
@@ -230,6 +234,7 @@ func (w WaitOption) applyGroupRead(o *groupReadOptions) {
 
 func groupReadOptionsOf(opts []GroupReadOption) groupReadOptions {
 	o := groupReadOptions{group: defaultGroup(), limit: defaultReadLimit}
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyGroupRead(&o)
 	}
@@ -288,6 +293,7 @@ const maxReasonBytes = 1024
 
 func nackOptionsOf(opts []NackOption) nackOptions {
 	o := nackOptions{delay: byBackoff}
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyNack(&o)
 	}

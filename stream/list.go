@@ -34,10 +34,11 @@ type listOptions struct{ engine.Listing }
 
 func listOptionsOf(opts []ListOption) (listOptions, error) {
 	o := listOptions{engine.NewListing()}
+	opts, err := engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyList(&o)
 	}
-	return o, o.Check("stream")
+	return o, firstError(err, o.Check("stream"))
 }
 
 func (l LimitOption) applyList(o *listOptions)    { o.Limit = l.n }
@@ -285,6 +286,10 @@ func (s *Store) Pending(stream, group string) Pending { return Pending{s, stream
 // Options: Limit, Cursor. Errors: ErrNotFound if there is no such stream or group; ErrInvalid for a limit that is not 1-1000 and for what is no cursor.
 func (l Pending) Page(ctx context.Context, opts ...PendingOption) (page Page[PendingRecord], err error) {
 	o := listOptions{engine.NewListing()}
+	opts, err = engine.Given(opts)
+	if err != nil {
+		return page, err
+	}
 	for _, opt := range opts {
 		opt.applyPending(&o)
 	}

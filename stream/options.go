@@ -25,6 +25,7 @@ func Partitions(n int) CreateOption { return createOption(func(o *createOptions)
 
 func createOptionsOf(opts []CreateOption) createOptions {
 	o := createOptions{partitions: 1}
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyCreate(&o)
 	}
@@ -141,6 +142,7 @@ func DryRun() TrimOption { return trimOption(func(o *trimOptions) { o.dryRun = t
 
 func trimOptionsOf(opts []TrimOption) trimOptions {
 	var o trimOptions
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyTrim(&o)
 	}
@@ -153,7 +155,10 @@ func trimOptionsOf(opts []TrimOption) trimOptions {
 // DeleteOption changes what Delete removes.
 type DeleteOption interface{ applyDelete(*deleteOptions) }
 
-type deleteOptions struct{ force bool }
+type deleteOptions struct {
+	force bool
+	err   error
+}
 
 type deleteOption func(*deleteOptions)
 
@@ -163,6 +168,7 @@ func (f deleteOption) applyDelete(o *deleteOptions) { f(o) }
 func Force() DeleteOption { return deleteOption(func(o *deleteOptions) { o.force = true }) }
 
 func deleteOptionsOf(opts []DeleteOption) (o deleteOptions) {
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyDelete(&o)
 	}
@@ -213,6 +219,7 @@ func IfLastID(id ID) AppendOption {
 }
 
 func appendOptionsOf(opts []AppendOption) (o appendOptions) {
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyAppend(&o)
 	}

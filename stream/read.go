@@ -20,6 +20,7 @@ import (
 // a limit that is not 1-1000 or a partition that there is not.
 func (s *Store) Read(ctx context.Context, name string, opts ...ReadOption) ([]Record, error) {
 	o := readOptions{limit: defaultReadLimit}
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyRead(&o)
 	}
@@ -52,6 +53,7 @@ func (s *Store) Read(ctx context.Context, name string, opts ...ReadOption) ([]Re
 // Options: From, After, FromTime, FromBeginning (the default), FromEnd, Partition.
 func (s *Store) Follow(ctx context.Context, name string, opts ...FollowOption) iter.Seq2[Record, error] {
 	o := readOptions{limit: MaxReadLimit}
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyFollow(&o)
 	}

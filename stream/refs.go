@@ -45,7 +45,7 @@ func (s *Store) Records(ctx context.Context, name string, refs ...Ref) ([]Record
 		return nil, engine.Errorf(ErrInvalid, "stream: %d records exceed %d", len(refs), MaxReadLimit)
 	}
 	for _, ref := range refs {
-		if err := Partition(ref.Partition).check(); err != nil {
+		if err := (PartitionOption{ref.Partition}).check(); err != nil {
 			return nil, err
 		}
 	}

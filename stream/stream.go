@@ -142,6 +142,9 @@ func (s *Store) Trim(ctx context.Context, name string, opts ...TrimOption) (remo
 // Delete removes a stream with its consumer groups. Errors: ErrNotFound; *ConflictError if it holds records and Force is not given.
 func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) error {
 	o := deleteOptionsOf(opts)
+	if o.err != nil {
+		return o.err
+	}
 	if spread, err := s.scattered(ctx, name); err != nil {
 		return err
 	} else if spread && !o.force {
@@ -165,7 +168,7 @@ type ConflictError struct {
 	Reason    string // such as "last id 5-0, want 4-0"
 }
 
-func (e *ConflictError) Error() string { return fmt.Sprintf("stream %q: %s", e.Stream, e.Reason) }
+func (e *ConflictError) Error() string { return engine.Text("stream %q: %s", e.Stream, e.Reason) }
 
 // Unwrap returns ErrConflict.
 func (e *ConflictError) Unwrap() error { return ErrConflict }

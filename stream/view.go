@@ -3,7 +3,6 @@ package stream
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"iter"
 
 	"github.com/floedb/floe/internal/engine"
@@ -42,7 +41,7 @@ type DecodeError struct {
 }
 
 func (e *DecodeError) Error() string {
-	return fmt.Sprintf("stream %q: payload of record %d of partition %d: %v", e.Stream, e.Offset, e.Partition, e.Err)
+	return engine.Text("stream %q: payload of record %d of partition %d: %v", e.Stream, e.Offset, e.Partition, e.Err)
 }
 
 // Unwrap returns ErrInvalid and Err.
@@ -98,6 +97,9 @@ func (v View[T]) Follow(ctx context.Context, name string, opts ...FollowOption) 
 
 // Consume works the records of a group off: Store.Consume. One whose payload can not be read goes to the dead letters at once, with the *DecodeError as its reason.
 func (v View[T]) Consume(ctx context.Context, stream, group string, handle func(ctx context.Context, d DeliveryOf[T]) error, opts ...ConsumeOption) error {
+	if handle == nil {
+		return v.store.Consume(ctx, stream, group, nil, opts...)
+	}
 	return v.store.Consume(ctx, stream, group, func(ctx context.Context, d Delivery) error {
 		r, err := v.record(stream, d.Record)
 		if err != nil {

@@ -65,6 +65,9 @@ func (s *Store) writeLines(ctx context.Context, r io.Reader, precision Precision
 	if precision > Seconds {
 		return result, engine.Errorf(ErrInvalid, "ts: unknown precision %d", precision)
 	}
+	if r == nil {
+		return result, engine.Errorf(ErrInvalid, "ts: no reader of lines")
+	}
 	b := s.newBatch(&result)
 	defer b.release()
 	b.patient = patient

@@ -29,6 +29,7 @@ type listOptions struct {
 	engine.Listing
 	tags    map[string]string
 	filters []floql.Filter
+	err     error
 }
 
 // Limit sets how many items a page holds at most, 1 to 1000; the default is 100. Iterators read pages of this size.
@@ -93,6 +94,7 @@ func checkTags(tags map[string]string) error {
 
 func listOptionsOf(opts []ListOption) listOptions {
 	o := listOptions{Listing: engine.NewListing()}
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyList(&o)
 	}
@@ -125,7 +127,7 @@ func (s *Store) Measurement(ctx context.Context, name string) (Measurement, erro
 // with the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Measurement], err error) {
 	o := listOptionsOf(opts)
-	if err := o.Check("ts"); err != nil {
+	if err := cmp.Or(o.err, o.Check("ts")); err != nil {
 		return page, err
 	}
 	q := measurementsQuery{namespace: s.scope.Namespace(), prefix: o.Prefix, after: o.Cursor, limit: o.Limit}
@@ -250,7 +252,7 @@ func (l SeriesList) page(ctx context.Context, o *listOptions) (p seriesPage, err
 	if err := engine.CheckName("measurement", l.name); err != nil {
 		return p, err
 	}
-	if err := engine.CheckLimit("ts", o.Limit); err != nil {
+	if err := cmp.Or(o.err, engine.CheckLimit("ts", o.Limit)); err != nil {
 		return p, err
 	}
 	if err := checkTags(o.tags); err != nil {

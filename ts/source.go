@@ -1,6 +1,7 @@
 package ts
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -168,11 +169,12 @@ func (s *Store) Read(ctx context.Context, measurement, field string, opts ...Rea
 // columns reads what Read reads, in columns.
 func (s *Store) columns(ctx context.Context, measurement, field string, opts []ReadOption) iter.Seq2[floql.Column, error] {
 	var o readOptions
+	opts, bad := engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyRead(&o)
 	}
 	sel, err := o.selection(measurement, field)
-	if err != nil {
+	if err = cmp.Or(bad, err); err != nil {
 		return func(yield func(floql.Column, error) bool) { yield(floql.Column{}, err) }
 	}
 	if sel.From >= sel.To {

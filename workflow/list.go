@@ -159,6 +159,7 @@ func (s *Store) Workflow(ctx context.Context, name string) (Info, error) {
 // the prefix.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Info], err error) {
 	o := listOptions{Listing: engine.NewListing()}
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyList(&o)
 	}
@@ -237,6 +238,7 @@ func (s *Store) Runs() Runs { return Runs{s} }
 // Options: Limit, Cursor, Of, InState, Active, With, StartedBetween. Errors: ErrInvalid for options out of their limits and for what is no cursor.
 func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[RunInfo], err error) {
 	o := listOptions{Listing: engine.NewListing(), filter: filter{before: math.MaxInt64}}
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyRuns(&o)
 	}
@@ -364,6 +366,7 @@ func (h *historyCursor) code(c *codec.Coder) {
 // Options: Limit, Cursor. Errors: ErrNotFound if there is no such run; ErrInvalid for a limit that is not 1-1000, for what is no cursor and for what is no id.
 func (h History) Page(ctx context.Context, opts ...HistoryOption) (page Page[Event], err error) {
 	o := listOptions{Listing: engine.NewListing()}
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyHistory(&o)
 	}

@@ -1,6 +1,10 @@
 package workflow
 
-import "github.com/floedb/floe/internal/engine"
+import (
+	"cmp"
+
+	"github.com/floedb/floe/internal/engine"
+)
 
 type hiddenOp = engine.HiddenOp
 
@@ -42,8 +46,11 @@ func DisableOp(name string) Op { return Op{engine.Hide(nameOp(kindEnable, name, 
 // DeleteOp is Delete as an operation of a transaction.
 func DeleteOp(name string, opts ...DeleteOption) Op {
 	force := false
+	opts, err := engine.Given(opts)
 	for _, opt := range opts {
 		opt(&force)
 	}
-	return Op{engine.Hide(nameOp(kindDelete, name, force))}
+	op := nameOp(kindDelete, name, force)
+	op.Err = cmp.Or(op.Err, err)
+	return Op{engine.Hide(op)}
 }

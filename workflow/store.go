@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -68,10 +69,14 @@ func Force() DeleteOption { return func(force *bool) { *force = true } }
 // Options: Force. Errors: ErrNotFound; ErrConflict if there are active runs.
 func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) error {
 	force := false
+	opts, err := engine.Given(opts)
 	for _, opt := range opts {
 		opt(&force)
 	}
-	_, err := engine.Propose(ctx, &s.scope, nameOp(kindDelete, name, force), decodeNothing)
+	if err != nil {
+		return err
+	}
+	_, err = engine.Propose(ctx, &s.scope, nameOp(kindDelete, name, force), decodeNothing)
 	return err
 }
 
@@ -277,10 +282,13 @@ func nameOp(kind uint8, name string, flag bool) engine.Op {
 
 func startOp(name string, input []byte, opts []StartOption) engine.Op {
 	c := startCommand{name: name, input: input}
+	opts, err := engine.Given(opts)
 	for _, opt := range opts {
 		opt(&c)
 	}
-	err := c.check()
+	if err == nil {
+		err = c.check()
+	}
 	if err == nil {
 		err = checkJSON("input", input)
 	}
@@ -334,10 +342,13 @@ func cancelOp(id RunID, reason string) engine.Op {
 
 func retryOp(id RunID, opts []RetryOption) engine.Op {
 	var c retryCommand
+	opts, err := engine.Given(opts)
 	for _, opt := range opts {
 		opt(&c)
 	}
-	return runOp(kindRetry, id, &c, &c.target, c.input, "input", (*retryCommand).check, (*retryCommand).code)
+	op := runOp(kindRetry, id, &c, &c.target, c.input, "input", (*retryCommand).check, (*retryCommand).code)
+	op.Err = cmp.Or(op.Err, err)
+	return op
 }
 
 // routeTo routes what is about something in a shard.

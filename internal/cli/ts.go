@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -429,29 +430,21 @@ type tsDeleted struct {
 	Series      *int64 `json:"series"` // null: the whole measurement; of a time range those that were looked at
 }
 
-// optionalTime returns the time of a flag in ms, the zero time if it is not given.
-func optionalTime(cmd *cobra.Command, flag string, ms int64) time.Time {
-	if !cmd.Flags().Changed(flag) {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms)
-}
-
 func tsDelete(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete MEASUREMENT",
 		Short: "Delete a measurement, some of its series, or a time range",
 		Example: `  floe ts delete cpu --tags host=web-01
-  floe ts delete cpu --tags host=web-01 --from 1700000000000 --to 1700003600000
+  floe ts delete cpu --tags host=web-01 --from 2025-11-21T16:00:00Z --to -1h
   floe ts delete cpu --match 'host=~test-*,region!=eu'`,
 		Args: takes("MEASUREMENT"),
 	}
 	var tags map[string]string
 	var match []floql.Filter
-	var from, to int64
+	var from, to time.Time
 	cmd.Flags().SortFlags = false
-	cmd.Flags().Var(newFlag(&from, "ms", wholeNumber), "from", "delete only points from this time on")
-	cmd.Flags().Var(newFlag(&to, "ms", wholeNumber), "to", "delete only points before this time")
+	cmd.Flags().Var(newFlag(&from, "time", parseTime), "from", "delete only points from this time on")
+	cmd.Flags().Var(newFlag(&to, "time", parseTime), "to", "delete only points before this time")
 	cmd.Flags().Var(newFlag(&tags, "k=v,...", tagPairs), "tags", "delete only series that carry these, whatever others they have")
 	cmd.Flags().Var(newFlag(&match, "filters", floql.ParseFilters), "match", "delete only series for which these filters hold, as queries have them in braces")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -460,9 +453,8 @@ func tsDelete(f *frame) *cobra.Command {
 			if cmd.Flags().Changed("match") && len(match) == 0 {
 				return &usageError{errors.New("--match has no filters"), helpHint(cmd)}
 			}
-			begin, end := optionalTime(cmd, "from", from), optionalTime(cmd, "to", to)
-			if !begin.IsZero() || !end.IsZero() {
-				n, err := s.TS(s.namespace).DeleteRange(ctx, args[0], begin, end, tags, match...)
+			if cmd.Flags().Changed("from") || cmd.Flags().Changed("to") {
+				n, err := s.TS(s.namespace).DeleteRange(ctx, args[0], from, to, tags, match...)
 				if err != nil {
 					return err
 				}

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Text is fmt.Sprintf for what machines keep and answer: strings and bytes that are quoted (%q) look the same in every build. Package strconv follows the
+// Text is fmt.Sprintf for what machines keep and answer: strings and bytes that are quoted (%q) look the same in every build, and end after 200 bytes. Package strconv follows the
 // Unicode tables of the Go release, which say what can be printed.
 func Text(format string, args ...any) string {
 	own := make([]any, len(args))
@@ -32,6 +32,9 @@ func quoted(a any) any {
 	return a
 }
 
+// maxQuoted is how many bytes of a text are quoted at most: a message must not repeat a name or key of any length.
+const maxQuoted = 200
+
 // quotable is a text that is formatted as what it is made of, but for %q.
 type quotable struct {
 	text string
@@ -44,8 +47,9 @@ func (q quotable) Format(f fmt.State, verb rune) {
 		fmt.Fprintf(f, fmt.FormatString(f, verb), q.of)
 		return
 	}
-	s := q.text
-	if n, ok := f.Precision(); ok {
+	s := Cut(q.text, maxQuoted)
+	n, precise := f.Precision()
+	if precise {
 		for i := range s {
 			if n--; n < 0 {
 				s = s[:i]
@@ -53,7 +57,11 @@ func (q quotable) Format(f fmt.State, verb rune) {
 			}
 		}
 	}
-	_, _ = f.Write(appendQuoted(nil, s))
+	b := appendQuoted(nil, s)
+	if len(s) < len(q.text) && !precise {
+		b = append(b, "..."...)
+	}
+	_, _ = f.Write(b)
 }
 
 // appendQuoted appends a text in double quotes: with escapes for quotes, backslashes, control characters and what is no UTF-8.

@@ -446,16 +446,22 @@ func (tx *Tx) applyTxn(cmd Command) ([]byte, error) {
 			tx.budget.spent = work{}
 		}
 		out, err := tx.runPart(part)
-		switch {
-		case err != nil && i < conditions:
-			return nil, &TxnError{Index: i, Condition: true, Err: err}
-		case err != nil:
-			return nil, &TxnError{Index: i - conditions, Err: err}
-		case i >= conditions:
+		if err != nil {
+			return nil, partError(i, conditions, err)
+		}
+		if i >= conditions {
 			result = codec.AppendBytes(result, out)
 		}
 	}
 	return result, nil
+}
+
+// partError returns the refusal of a part of a transaction, whose first parts are conditions.
+func partError(i, conditions int, err error) error {
+	if i < conditions {
+		return &TxnError{Index: i, Condition: true, Err: err}
+	}
+	return &TxnError{Index: i - conditions, Err: err}
 }
 
 func (tx *Tx) runPart(part Command) ([]byte, error) {

@@ -139,9 +139,11 @@ func (w *Wire) Admit(cmd Command, maxPayload int) error {
 	if err := w.admit(cmd, maxPayload); err != nil || cmd.Machine != machineEngine || cmd.Kind != kindTxn {
 		return err
 	}
-	parts, _, err := decodeTxn(cmd.Body, cmd.Namespace)
+	parts, conditions, err := decodeTxn(cmd.Body, cmd.Namespace)
 	for i := 0; i < len(parts) && err == nil; i++ {
-		err = w.admit(parts[i], maxPayload)
+		if refused := w.admit(parts[i], maxPayload); refused != nil {
+			err = partError(i, conditions, refused)
+		}
 	}
 	return err
 }

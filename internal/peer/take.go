@@ -9,10 +9,10 @@ import (
 	"github.com/floedb/floe/internal/engine"
 )
 
-// appendTake appends a take: wait | waited (uvarints, us) | command.
+// appendTake appends a take: wait | waited (uvarints, us, at most maxTakeWait) | command.
 func appendTake(dst []byte, t engine.Take) []byte {
-	dst = codec.AppendUvarint(dst, uint64((t.Wait + time.Microsecond - 1).Microseconds()))
-	dst = codec.AppendUvarint(dst, uint64(t.Waited.Microseconds()))
+	dst = codec.AppendUvarint(dst, uint64((min(t.Wait, maxTakeWait) + time.Microsecond - 1).Microseconds()))
+	dst = codec.AppendUvarint(dst, uint64(min(t.Waited, maxTakeWait).Microseconds()))
 	return t.Command.AppendTo(dst)
 }
 

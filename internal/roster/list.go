@@ -85,16 +85,23 @@ func Register(ctx context.Context, s *engine.Scope, w Worker) error {
 }
 
 // Heartbeat says that a worker that calls by itself is there, how much it has, and all it has done since it was registered. Errors: ErrNotFound if it is to register
-// again.
+// again; ErrInvalid for negative figures, and for a process that is given twice.
 func Heartbeat(ctx context.Context, s *engine.Scope, id string, load int, processes []Process) error {
 	if err := CheckID(id); err != nil {
 		return err
+	}
+	if load < 0 {
+		return engine.Errorf(engine.ErrInvalid, "worker %q: negative load %d", id, load)
+	}
+	present := talliesOf(processes)
+	if err := present.check(); err != nil {
+		return engine.Errorf(engine.ErrInvalid, "worker %q: %v", id, err)
 	}
 	shard, err := s.Shard(ctx, id)
 	if err != nil {
 		return err
 	}
-	q := reportQuery{namespace: s.Namespace(), list: []report{{id: id, load: load, present: talliesOf(processes)}}}
+	q := reportQuery{namespace: s.Namespace(), list: []report{{id: id, load: load, present: present}}}
 	if err := s.QueryShard(ctx, shard, &q); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package roster
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -64,15 +65,28 @@ func (t *tallies) code(c *codec.Coder) {
 	if !c.Reading() || c.Err() != nil {
 		return
 	}
+	if err := t.check(); err != nil {
+		c.Fail(err.Error())
+	}
+}
+
+// check returns what is wrong with the tallies.
+func (t *tallies) check() error {
+	if len(t.list) > maxProcesses {
+		return fmt.Errorf("%d processes exceed %d", len(t.list), maxProcesses)
+	}
 	for i := range t.list {
-		if at := &t.list[i]; i > 0 && t.list[i-1].compare(at) >= 0 || at.failures < 0 || at.runs < at.failures {
-			c.Fail(fmt.Sprintf("processes out of order, or %d failures of %d", at.failures, at.runs))
-			return
+		switch at := &t.list[i]; {
+		case at.failures < 0 || at.runs < at.failures:
+			return errors.New(engine.Text("process %q: %d failures of %d runs", at.name, at.failures, at.runs))
+		case i > 0 && t.list[i-1].compare(at) >= 0:
+			return errors.New(engine.Text("process %q is given twice, or out of order", at.name))
 		}
 	}
-	if len(t.list) > maxProcesses || t.completed < 0 || t.failed < 0 {
-		c.Fail(fmt.Sprintf("%d processes, %d completed, %d failed", len(t.list), t.completed, t.failed))
+	if t.completed < 0 || t.failed < 0 {
+		return fmt.Errorf("%d completed and %d failed runs", t.completed, t.failed)
 	}
+	return nil
 }
 
 // talliesOf returns the tallies that processes have.

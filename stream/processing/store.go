@@ -224,7 +224,11 @@ func Named(name string) ListOption {
 
 // InState lists only jobs in a state.
 func InState(status Status) ListOption {
-	return listOption(func(o *listOptions) { o.status = status })
+	return listOption(func(o *listOptions) {
+		if o.status = status; status > Completed {
+			o.err = engine.Errorf(ErrInvalid, "processing: unknown state %d", status)
+		}
+	})
 }
 
 // Page returns a page of the jobs of the namespace, in order of their names, and those with one name in the order of their submission. A page with filters may be
@@ -233,6 +237,7 @@ func InState(status Status) ListOption {
 // Options: Limit, Cursor, Prefix, Named, InState. Errors: ErrInvalid for options out of their limits and for what is no cursor.
 func (s *Store) Page(ctx context.Context, opts ...ListOption) (page Page[Job], err error) {
 	o := listOptions{Listing: engine.NewListing()}
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt.applyList(&o)
 	}
@@ -384,6 +389,7 @@ func (s *Store) change(ctx context.Context, kind uint8, id JobID, n uint64) (cha
 type RestoreOption func(*restoreOptions)
 
 type restoreOptions struct {
+	err        error
 	savepoint  SavepointID
 	definition []byte
 	drop       bool
@@ -434,6 +440,7 @@ func (s *Store) Plan(ctx context.Context, id JobID, opts ...RestoreOption) (Plan
 }
 
 func restoreOptionsOf(opts []RestoreOption) (o restoreOptions) {
+	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -443,6 +450,9 @@ func restoreOptionsOf(opts []RestoreOption) (o restoreOptions) {
 // restoring returns the command that restores a job, and what it keeps.
 func (s *Store) restoring(ctx context.Context, id JobID, opts []RestoreOption) (*restoreCommand, Plan, error) {
 	o := restoreOptionsOf(opts)
+	if o.err != nil {
+		return nil, Plan{}, o.err
+	}
 	q, err := s.query(ctx, id, s.Namespace())
 	if err != nil {
 		return nil, Plan{}, err

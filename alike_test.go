@@ -1,0 +1,576 @@
+package floe_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"math"
+	"reflect"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/floql"
+	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/queue"
+	"github.com/floedb/floe/stream"
+	"github.com/floedb/floe/stream/processing"
+	"github.com/floedb/floe/ts"
+	"github.com/floedb/floe/workflow"
+)
+
+// exported are the functions of each package that arguments are made with, by the directory of the package; TestAlikeIsComplete compares them with it.
+var exported = map[string][]any{
+	".": {floe.Stale, floe.Spread, floe.Prefix, floe.Limit, floe.Cursor, floe.KeyName, floe.ForNamespaces, floe.KeepKey},
+	"kv": {
+		kv.Absent, kv.Present, kv.RevisionIs, kv.Max, kv.Min, kv.After, kv.Cursor, kv.Limit, kv.Prefix, kv.LockOf, kv.DeleteOp, kv.IncrOp, kv.JSONDeleteOp,
+		kv.JSONSetOp, kv.PersistOp, kv.PutOp, kv.TouchOp, kv.IfAbsent, kv.IfPresent, kv.KeepTTL, kv.IfRevision, kv.TTL, kv.WithoutValues, kv.FromRevision, kv.Progress,
+	},
+	"stream": {
+		stream.DeadLetters, stream.Permanent, stream.MaxAge, stream.Dedup, stream.IfLastID, stream.LastIDIs, stream.AckTimeout, stream.Backoff, stream.MaxDeliver,
+		stream.WithMode, stream.Concurrency, stream.Consumer, stream.Grace, stream.OnError, stream.Partitions, stream.Cursor, stream.Force, stream.ParseID,
+		stream.MaxLen, stream.Limit, stream.Prefix, stream.ParseMode, stream.Delay, stream.Reason, stream.ToDLQ, stream.FromEnd, stream.NoAck, stream.AckOp,
+		stream.AppendManyOp, stream.AppendOp, stream.CreateGroupOp, stream.CreateOp, stream.DeleteGroupOp, stream.DeleteOp, stream.ExtendOp, stream.LeaveOp,
+		stream.NackOp, stream.ReadGroupOp, stream.SeekOp, stream.SetRetentionOp, stream.TrimOp, stream.Partition, stream.Tail, stream.Until, stream.UntilTime,
+		stream.RefsOf, stream.After, stream.From, stream.FromBeginning, stream.FromTime, stream.Before, stream.DryRun, stream.Wait,
+	},
+	"queue": {
+		queue.Permanent, queue.Held, queue.Concurrency, queue.Grace, queue.OnError, queue.Contains, queue.Delay, queue.Max, queue.Wait, queue.DedupKey,
+		queue.Headers, queue.MaxAttempts, queue.Priority, queue.Lease, queue.Prefix, queue.InState, queue.Reason, queue.ToDLQ, queue.AckOp, queue.ConfigureOp,
+		queue.DeleteDeadOp, queue.DeleteOp, queue.DequeueOp, queue.EnqueueManyOp, queue.EnqueueOp, queue.ExtendOp, queue.NackOp, queue.PauseOp, queue.PurgeOp,
+		queue.ReleaseOp, queue.RequeueOp, queue.ResumeOp, queue.Cursor, queue.Limit, queue.WithoutPayload,
+	},
+	"ts": {
+		ts.Matching, ts.Cursor, ts.Limit, ts.Prefix, ts.WithTags, ts.DeleteMeasurementOp, ts.SetRetentionOp, ts.WriteOp, ts.ParsePrecision, ts.Between, ts.Tags,
+	},
+	"floql": {floql.NewFilter, floql.ParseFilters, floql.NewPartial, floql.Parse, floql.Eval, floql.DecodeSelection, floql.Stages},
+	"action": {
+		action.Code, action.Outcome, action.Permanent, action.Snooze, action.Max, action.Wait, action.ParseCatchUp, action.Force, action.OfAttempt, action.Retry,
+		action.WithCode, action.WithOutcome, action.Delay, action.IdempotencyKey, action.Labels, action.Prefix, action.CancelOp, action.DeleteOp,
+		action.DeleteScheduleOp, action.DisableOp, action.EnableOp, action.InvokeOp, action.PauseScheduleOp, action.RegisterOp, action.ResumeScheduleOp,
+		action.SetScheduleOp, action.TriggerOp, action.ParseOverlap, action.Cursor, action.Limit, action.Backoff, action.Description, action.MaxRetries,
+		action.MaxRunning, action.MaxRunningPerKey, action.Owner, action.RateLimit, action.Retain, action.Timeout, action.InState, action.ConcurrencyKey,
+		action.Priority, action.ParseStatus, action.TaskOf, action.HandlersOf, action.OfType,
+	},
+	"workflow": {
+		workflow.New, workflow.Force, workflow.Prefix, workflow.CancelOp, workflow.CreateOp, workflow.DeleteOp, workflow.DisableOp, workflow.EnableOp,
+		workflow.RetryOp, workflow.SignalOp, workflow.StartOp, workflow.Cursor, workflow.Limit, workflow.Validate, workflow.FromStep, workflow.WithInput,
+		workflow.Active, workflow.InState, workflow.Of, workflow.StartedBetween, workflow.With, workflow.IdempotencyKey, workflow.Version, workflow.WithRunID,
+		workflow.ParseStatus, workflow.Call, workflow.Each, workflow.Parallel, workflow.Sleep, workflow.SleepUntil, workflow.WaitFor,
+	},
+	"stream/processing": {
+		processing.DefinitionNamespace, processing.ErrorStream, processing.Cursor, processing.InState, processing.Limit, processing.Named, processing.Prefix,
+		processing.Validate, processing.DropState, processing.FromSavepoint, processing.WithDefinition, processing.ParseStatus, processing.Records,
+		processing.Session, processing.Sliding, processing.Tumbling,
+	},
+}
+
+// without are exported functions that make no argument of a call to a store.
+var without = []string{"Open", "OpenMemory", "Dial", "Verify", "WithTLS", "WithAPIKey"}
+
+// TestAlikeIsComplete: whoever adds an option or an operation adds it to the calls of TestNodeAndClientAlike.
+func TestAlikeIsComplete(t *testing.T) {
+	for dir, funcs := range exported {
+		var have []string
+		for _, f := range funcs {
+			name := runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name()
+			have = append(have, name[strings.LastIndex(name, ".")+1:])
+		}
+		pkgs, err := parser.ParseDir(token.NewFileSet(), dir, func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pkg := range pkgs {
+			for _, file := range pkg.Files {
+				for _, d := range file.Decls {
+					f, ok := d.(*ast.FuncDecl)
+					if !ok || f.Recv != nil || !f.Name.IsExported() || f.Type.TypeParams != nil || dir == "." && slices.Contains(without, f.Name.Name) {
+						continue
+					}
+					if !slices.Contains(have, f.Name.Name) {
+						t.Errorf("package %s: %s is not listed", dir, f.Name.Name)
+					}
+				}
+			}
+		}
+	}
+}
+
+// arg makes a new argument for each side.
+type arg struct {
+	name string
+	make func() reflect.Value
+	bad  bool // it is refused with ErrInvalid: a function or an option that is nil
+}
+
+func constant(v any) arg {
+	name := fmt.Sprintf("%.40q", fmt.Sprintf("%#v", v))
+	return arg{name: name, make: func() reflect.Value { return reflect.ValueOf(v) }}
+}
+
+var (
+	aContext = reflect.TypeFor[context.Context]()
+	anError  = reflect.TypeFor[error]()
+	longText = strings.Repeat("long", 75_000)
+)
+
+// values returns arguments of a type: first a plain one, then extremes.
+func values(t reflect.Type, depth int) (all []arg) {
+	add := func(vs ...any) {
+		for _, v := range vs {
+			v := v
+			all = append(all, arg{name: fmt.Sprintf("%T(%.40q)", v, fmt.Sprint(v)), make: func() reflect.Value { return reflect.ValueOf(v).Convert(t) }})
+		}
+	}
+	zero := arg{name: fmt.Sprintf("zero %v", t), make: func() reflect.Value { return reflect.Zero(t) }}
+	switch t {
+	case aContext:
+		return []arg{{name: "ctx", make: func() reflect.Value { return reflect.ValueOf(context.Background()) }}}
+	case reflect.TypeFor[time.Time]():
+		add(time.UnixMilli(1_700_000_000_000), time.Time{}, time.Unix(0, 0), time.Unix(-1, 0), time.Unix(math.MaxInt64/4, 0), time.Unix(math.MinInt64/4, 0), time.Unix(math.MaxInt64, 999_999_999))
+		return all
+	case reflect.TypeFor[time.Duration]():
+		add(time.Second, time.Duration(0), time.Duration(-1), time.Duration(1), time.Duration(math.MaxInt64), time.Duration(math.MinInt64), 101*365*24*time.Hour)
+		return all
+	case reflect.TypeFor[io.Reader]():
+		return []arg{{name: "a line", make: func() reflect.Value { return reflect.ValueOf(strings.NewReader("x,a=b v=1\n")) }}, zero}
+	case anError:
+		return []arg{constant(errors.New("x")), zero}
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		add(true, false)
+	case reflect.Int, reflect.Int64:
+		add(1, 0, -1, 1000, 1001, math.MaxInt, math.MinInt)
+	case reflect.Int8, reflect.Int16, reflect.Int32:
+		add(1, 0, -1, 7, 127)
+	case reflect.Uint, reflect.Uint64:
+		add(uint64(1), uint64(0), uint64(1001), uint64(math.MaxInt64)+1, uint64(math.MaxUint64))
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32:
+		add(1, 0, 7, 255)
+	case reflect.Float32, reflect.Float64:
+		add(1.0, 0.0, -1.0, math.Inf(1), math.NaN())
+	case reflect.String:
+		add("x", "", "y", strings.Repeat("n", 255), strings.Repeat("n", 256), "a\x00b", "\xff", "_system", longText)
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			add([]byte(`{"a":1}`), []byte("\xff"), []byte(longText))
+			return append(all, zero, arg{name: "empty", make: func() reflect.Value { return reflect.MakeSlice(t, 0, 0) }})
+		}
+		for _, e := range values(t.Elem(), depth+1) {
+			all = append(all, arg{name: "[" + e.name + "]", make: func() reflect.Value { return reflect.Append(reflect.Zero(t), fit(e.make(), t.Elem())) }})
+		}
+		if len(all) > 0 {
+			e := values(t.Elem(), depth+1)[0]
+			all = append(all, arg{name: "1,001 of " + e.name, make: func() reflect.Value {
+				s := reflect.Zero(t)
+				for range 1001 {
+					s = reflect.Append(s, fit(e.make(), t.Elem()))
+				}
+				return s
+			}})
+		}
+		all = append(all, zero)
+	case reflect.Map:
+		if t.Key().Kind() == reflect.String && t.Elem().Kind() == reflect.String {
+			add(map[string]string{"a": "b"}, map[string]string{"": ""}, map[string]string{"\xff": "\x00"}, map[string]string{longText: longText})
+			many := make(map[string]string)
+			for i := range 1001 {
+				many[fmt.Sprint(i)] = "v"
+			}
+			add(many)
+		}
+		all = append(all, zero)
+	case reflect.Func:
+		zero.bad = true
+		all = append(all, arg{name: "a function", make: func() reflect.Value {
+			return reflect.MakeFunc(t, func([]reflect.Value) (out []reflect.Value) {
+				for i := range t.NumOut() {
+					out = append(out, reflect.Zero(t.Out(i)))
+				}
+				return out
+			})
+		}}, zero)
+	case reflect.Pointer:
+		if depth < 3 {
+			for _, e := range values(t.Elem(), depth+1) {
+				all = append(all, arg{name: "&" + e.name, make: func() reflect.Value {
+					p := reflect.New(t.Elem())
+					p.Elem().Set(fit(e.make(), t.Elem()))
+					return p
+				}})
+			}
+		}
+		all = append(all, zero)
+	case reflect.Struct:
+		all = append(all, zero)
+		for i := range t.NumField() {
+			f := t.Field(i)
+			if !f.IsExported() || depth > 2 {
+				continue
+			}
+			for _, v := range values(f.Type, depth+1) {
+				all = append(all, arg{name: t.Name() + "." + f.Name + "=" + v.name, make: func() reflect.Value {
+					s := reflect.New(t).Elem()
+					s.Field(i).Set(fit(v.make(), f.Type))
+					return s
+				}})
+			}
+		}
+	case reflect.Interface:
+		if t.NumMethod() == 0 {
+			return append(all, constant("x"), zero, constant(math.NaN()), constant(make(chan int)), constant(-1))
+		}
+		zero.bad = true
+		all = append(made(t, depth), zero)
+	default:
+		all = append(all, zero)
+	}
+	return all
+}
+
+// fit converts a nil value to a type.
+func fit(v reflect.Value, t reflect.Type) reflect.Value {
+	if !v.IsValid() {
+		return reflect.Zero(t)
+	}
+	return v
+}
+
+// made returns what the exported functions return that is of a type, with each of their arguments at its extremes.
+func made(t reflect.Type, depth int) (all []arg) {
+	if depth > 3 {
+		return nil
+	}
+	for _, funcs := range exported {
+		for _, f := range funcs {
+			v := reflect.ValueOf(f)
+			if v.Type().NumOut() != 1 || !v.Type().Out(0).AssignableTo(t) {
+				continue
+			}
+			name := runtime.FuncForPC(v.Pointer()).Name()
+			name = name[strings.LastIndex(name, "/")+1:]
+			for _, args := range variations(v.Type(), 0, depth+1) {
+				all = append(all, arg{name: name + named(args), make: func() reflect.Value { return call(v, args)[0] }})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b arg) int { return strings.Compare(a.name, b.name) })
+	return all
+}
+
+// variations returns lists of arguments of a function, from one on: the plain one, and those where a single one is another.
+func variations(t reflect.Type, from, depth int) (all [][]arg) {
+	var plain []arg
+	var extremes [][]arg
+	fixed := t.NumIn()
+	if t.IsVariadic() {
+		fixed--
+	}
+	for i := from; i < fixed; i++ {
+		vs := values(t.In(i), depth)
+		plain, extremes = append(plain, vs[0]), append(extremes, vs[1:])
+	}
+	all = append(all, plain)
+	for i, vs := range extremes {
+		for _, v := range vs {
+			one := slices.Clone(plain)
+			one[i] = v
+			all = append(all, one)
+		}
+	}
+	if t.IsVariadic() && depth < 3 {
+		for _, v := range values(t.In(fixed).Elem(), depth+1) {
+			all = append(all, append(slices.Clone(plain), v))
+			if depth == 0 {
+				all = append(all, append(slices.Clone(plain), v, v))
+			}
+		}
+	}
+	return all
+}
+
+func named(args []arg) string {
+	var names []string
+	for _, a := range args {
+		names = append(names, a.name)
+	}
+	return "(" + strings.Join(names, ", ") + ")"
+}
+
+func call(f reflect.Value, args []arg, before ...reflect.Value) []reflect.Value {
+	in := before
+	for _, a := range args {
+		t := f.Type()
+		at := t.In(min(len(in), t.NumIn()-1))
+		if t.IsVariadic() && len(in) >= t.NumIn()-1 {
+			at = at.Elem()
+		}
+		in = append(in, fit(a.make(), at))
+	}
+	return f.Call(in)
+}
+
+// stores are what a Node and a Client have in common.
+type bothStores interface {
+	KV(string, ...floe.AccessOption) *kv.Store
+	Stream(string, ...floe.AccessOption) *stream.Store
+	Queue(string, ...floe.AccessOption) *queue.Store
+	Action(string, ...floe.AccessOption) *action.Store
+	Workflow(string, ...floe.AccessOption) *workflow.Store
+	Processing(string, ...floe.AccessOption) *processing.Store
+	TS(string, ...floe.AccessOption) *ts.Store
+	FloQL(context.Context, string, string, ...floql.Options) (*floql.Result, error)
+	Txn(string) *floe.Txn
+	Namespaces(...floe.AccessOption) *floe.Namespaces
+	Keys() *floe.Keys
+}
+
+// side is one of the two, in a namespace of its own.
+type side struct {
+	stores bothStores
+	name   string // of the namespace
+}
+
+const aWorkflow = "kind: workflow\nmetadata:\n  name: x\nspec:\n  steps:\n    - name: x\n      action: x\n"
+
+// roots are what methods are called of.
+var roots = map[string]func(s side) any{
+	"kv":         func(s side) any { return s.stores.KV(s.name) },
+	"kv view":    func(s side) any { return kv.JSON[any](s.stores.KV(s.name)) },
+	"stream":     func(s side) any { return s.stores.Stream(s.name) },
+	"streamview": func(s side) any { return stream.JSON[any](s.stores.Stream(s.name)) },
+	"queue":      func(s side) any { return s.stores.Queue(s.name) },
+	"queueview":  func(s side) any { return queue.JSON[any](s.stores.Queue(s.name)) },
+	"action":     func(s side) any { return s.stores.Action(s.name) },
+	"workflow":   func(s side) any { return s.stores.Workflow(s.name) },
+	"processing": func(s side) any { return s.stores.Processing(s.name) },
+	"ts":         func(s side) any { return s.stores.TS(s.name) },
+	"namespaces": func(s side) any { return s.stores.Namespaces() },
+	"keys":       func(s side) any { return s.stores.Keys() },
+	"stores":     func(s side) any { return s.stores },
+	"txn":        func(s side) any { return txn{s} },
+}
+
+// txn commits a part of a transaction.
+type txn struct{ s side }
+
+func (x txn) Do(ctx context.Context, op floe.Op) (*floe.TxnResult, error) {
+	return x.s.stores.Txn(x.s.name).Do(op).Commit(ctx)
+}
+
+func (x txn) If(ctx context.Context, c floe.Condition) (*floe.TxnResult, error) {
+	return x.s.stores.Txn(x.s.name).If(c).Do(kv.PutOp("x", nil)).Commit(ctx)
+}
+
+// outcome is the errors that a call returns, in a form that is the same wherever it is made: its sentinels and its message.
+type outcome struct{ err string }
+
+var (
+	// changing are parts of messages that differ from call to call: times, ids and numbers of the log.
+	changing  = regexp.MustCompile(`\d{5,}-\d+|\b[0-9a-f]{8,}\b|\d{4}-\d\d-\d\d[T ][0-9:.]+(Z| \S+ UTC)?|run-[0-9a-z-]+|job-[0-9a-z-]+|revision \d+|\d+ (runs|records)|\d{5,}(-\d+)?`)
+	sentinels = []error{
+		floe.ErrNotFound, floe.ErrConflict, floe.ErrExists, floe.ErrInvalid, floe.ErrBusy, floe.ErrUnavailable, floe.ErrUnknownOutcome, floe.ErrUnauthorized,
+		floe.ErrClosed, floe.ErrReadOnly, floe.ErrInUse, context.DeadlineExceeded, context.Canceled,
+	}
+)
+
+// panicked finds the line of floe's that panics.
+var panicked = regexp.MustCompile(`floe/(\w+/)*\w+\.go:\d+|peer/(\w+/)*\w+\.go:\d+`)
+
+const longestMessage = 900
+
+// outcomeOf makes a call and takes what an iterator yields, up to three steps.
+func (s side) outcomeOf(t *testing.T, name string, limit time.Duration, f func(ctx context.Context) []reflect.Value) outcome {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	done := make(chan outcome, 1)
+	go func() {
+		var o outcome
+		defer func() {
+			if p := recover(); p != nil {
+				t.Errorf("%s: %s panics: %v, %s", name, s.name, p, panicked.FindString(string(debug.Stack())))
+				o.err = fmt.Sprint("panic: ", p)
+			}
+			done <- o
+		}()
+		for _, v := range f(ctx) {
+			o.add(v)
+		}
+	}()
+	select {
+	case o := <-done:
+		if len(o.err) > longestMessage {
+			t.Errorf("%s: %s: the error has %d bytes: %.200s", name, s.name, len(o.err), o.err)
+		}
+		o.err = changing.ReplaceAllString(strings.ReplaceAll(o.err, s.name, "NAMESPACE"), "#")
+		return o
+	case <-time.After(limit + 20*time.Second):
+		t.Errorf("%s: %s hangs", name, s.name)
+		return outcome{err: "hangs"}
+	}
+}
+
+func (o *outcome) add(v reflect.Value) {
+	if v.Type() == anError {
+		if err, _ := v.Interface().(error); err != nil {
+			for _, s := range sentinels {
+				if errors.Is(err, s) {
+					o.err += fmt.Sprintf("[%v]", s)
+				}
+			}
+			if !errors.Is(err, context.DeadlineExceeded) {
+				o.err += err.Error()
+			}
+		}
+		return
+	}
+	if v.Kind() == reflect.Func && v.Type().CanSeq2() && !v.IsNil() {
+		steps := 0
+		for _, err := range v.Seq2() {
+			if o.add(err); steps == 2 || !err.IsNil() {
+				break
+			}
+			steps++
+		}
+	}
+}
+
+// TestNodeAndClientAlike calls each method of each store with each argument and each option at its extremes, of a Node and of a Client of an equal node:
+// both return the same error or none, nothing panics, hangs, or repeats a long argument in its message.
+func TestNodeAndClientAlike(t *testing.T) {
+	open := func() *floe.Node {
+		node, err := floe.Open(floe.Config{Shards: 1, Listen: "127.0.0.1:0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { node.Close() })
+		return node
+	}
+	client, err := floe.Dial(t.Context(), []string{open().Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	node := open()
+	for name, root := range roots {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			label := strings.ReplaceAll(name, " ", "")
+			a := &alike{t: t, sides: [2]side{{node, "node-" + label}, {client, "clnt-" + label}}}
+			a.prepare()
+			began := time.Now()
+			a.walk(name, func(s side) reflect.Value { return reflect.ValueOf(root(s)) }, false)
+			t.Logf("%d calls in %v", a.calls, time.Since(began))
+		})
+	}
+}
+
+type alike struct {
+	t     *testing.T
+	sides [2]side
+	calls int
+}
+
+// prepare makes what the plain calls find.
+func (a *alike) prepare() {
+	ctx := a.t.Context()
+	for _, s := range a.sides {
+		_, put := s.stores.KV(s.name).Put(ctx, "x", []byte("1"))
+		_, appended := s.stores.Stream(s.name).Append(ctx, "x", stream.Message{Payload: []byte("v")})
+		_, enqueued := s.stores.Queue(s.name).Enqueue(ctx, "x", []byte("v"))
+		_, registered := s.stores.Action(s.name).Register(ctx, "x")
+		_, written := s.stores.TS(s.name).WriteLine(ctx, strings.NewReader("x,a=b v=1\n"), ts.Milliseconds)
+		if err := errors.Join(put, appended, s.stores.Stream(s.name).CreateGroup(ctx, "x", "x"), enqueued, registered, written); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+}
+
+// skipped are methods that end what is tested, or are none of a store's.
+var skipped = []string{"Close", "Drain", "Backup", "Serve", "Metrics", "ServeHTTP", "WriteMetrics", "Bootstrap", "Addr"}
+
+// walk calls the methods of what root returns, those that delete last. plain: without extremes.
+func (a *alike) walk(path string, root func(side) reflect.Value, plain bool) {
+	t := root(a.sides[0]).Type()
+	var methods []reflect.Method
+	for i := range t.NumMethod() {
+		if m := t.Method(i); !slices.Contains(skipped, m.Name) {
+			methods = append(methods, m)
+		}
+	}
+	slices.SortStableFunc(methods, func(a, b reflect.Method) int {
+		return strings.Compare(strings.Replace(a.Name, "Delete", "~", 1), strings.Replace(b.Name, "Delete", "~", 1))
+	})
+	for _, m := range methods {
+		from := 1
+		waits := m.Type.NumIn() > 1 && m.Type.In(1) == aContext
+		if waits {
+			from = 2
+		} else if path == "stores" {
+			continue // the accessors
+		}
+		for i, args := range variations(m.Type, from, 0) {
+			if i > 0 && plain {
+				break
+			}
+			name := path + "." + m.Name + named(args)
+			if len(name) > 300 {
+				name = name[:300]
+			}
+			method := func(s side) reflect.Value { return root(s).MethodByName(m.Name) }
+			if !waits && m.Type.NumOut() == 1 && m.Type.Out(0).NumMethod() > 0 && m.Type.Out(0) != anError && m.Type.Out(0).Kind() != reflect.Interface && strings.Count(path, ".") == 0 {
+				a.walk(name, func(s side) reflect.Value { return call(method(s), args)[0] }, i > 0)
+				continue
+			}
+			bad := waits && slices.ContainsFunc(args, func(a arg) bool { return a.bad })
+			a.compare(name, bad, func(s side, ctx context.Context) []reflect.Value {
+				if waits {
+					return call(method(s), args, reflect.ValueOf(ctx))
+				}
+				return call(method(s), args)
+			})
+		}
+	}
+}
+
+// waiting are the calls that may wait until their ctx ends.
+var waiting = regexp.MustCompile(`Wait|Watch|Follow|Consume|Await|Lock|\.Run\(`)
+
+// compare makes a call at both sides. Two that differ because one had too little time are made again with more.
+func (a *alike) compare(name string, bad bool, f func(side, context.Context) []reflect.Value) {
+	a.calls++
+	var got [2]outcome
+	limits := []time.Duration{10 * time.Second} // a call that is cut may have happened at one side only
+	if waiting.MatchString(name) {
+		limits = []time.Duration{20 * time.Millisecond, 2 * time.Second}
+	}
+	for _, limit := range limits {
+		var both sync.WaitGroup
+		for i, s := range a.sides {
+			both.Go(func() {
+				got[i] = s.outcomeOf(a.t, name, limit, func(ctx context.Context) []reflect.Value { return f(s, ctx) })
+			})
+		}
+		both.Wait()
+		if got[0] == got[1] {
+			if bad && !strings.Contains(got[0].err, fmt.Sprintf("[%v]", floe.ErrInvalid)) {
+				a.t.Errorf("%s: %q, want ErrInvalid", name, got[0].err)
+			}
+			return
+		}
+	}
+	a.t.Errorf("%s:\n\tnode:   %.300s\n\tclient: %.300s", name, got[0].err, got[1].err)
+}
