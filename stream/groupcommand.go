@@ -169,10 +169,11 @@ func createGroupOp(stream, group string, o groupOptions) engine.Op {
 // ConfigureGroupOp is ConfigureGroup as an operation of a transaction.
 func ConfigureGroupOp(stream, group string, opts ...SettingOption) Op {
 	o := defaultGroup()
-	for _, opt := range opts {
+	given, err := engine.Given(opts)
+	for _, opt := range given {
 		opt.applySetting(&o)
 	}
-	if o.set == 0 {
+	if o.err = firstError(o.err, err); o.set == 0 {
 		o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream %q: consumer group %q: no setting to change", stream, group))
 	}
 	return Op{engine.Hide(groupOp(kindConfigureGroup, place{stream: stream, group: group}, o.err, o.append([]byte{byte(o.set)})))}
