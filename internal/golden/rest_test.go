@@ -61,8 +61,9 @@ func (w *world) restOfStreams(ns string) {
 	ctx, s := w.t.Context(), engine.StoreOf(stream.Primitive, w.router, ns, kit.MaxValue)
 	const name, group = "rest", "readers"
 	w.must(s.Create(ctx, name, stream.Partitions(3)))
-	w.must(s.SetRetention(ctx, name, stream.Retention{MaxLen: 1000, MaxAge: 24 * time.Hour}))
+	w.must(s.SetRetention(ctx, name, stream.Retention{MaxLen: 1000, MaxAge: 24 * time.Hour, MaxBytes: 1 << 20}))
 	w.must(s.CreateGroup(ctx, name, group, stream.AckTimeout(time.Minute), stream.MaxDeliver(2), stream.Backoff(0, time.Second)))
+	w.must(s.ConfigureGroup(ctx, name, group, stream.MaxDeliver(3)))
 	var last stream.Appended
 	for n := range 9 {
 		last = ok[stream.Appended](w)(s.Append(ctx, name, stream.Message{Payload: []byte("p"), Headers: map[string]string{"h": "v"}}, stream.Dedup("producer", uint64(n+1))))
@@ -110,6 +111,8 @@ func (w *world) restOfQueues(ns string) {
 	w.must(s.DeleteDead(ctx, name, ms[3].Seq))
 	w.must(s.Requeue(ctx, name, ms[2].Seq))
 	ok[int64](w)(s.RequeueAll(ctx, name))
+	gone := ok[queue.Enqueued](w)(s.Enqueue(ctx, name, []byte("p")))
+	w.must(s.DeleteMessage(ctx, name, gone.Seq))
 	w.must(s.Pause(ctx, name))
 	w.must(s.Resume(ctx, name))
 	ok[queue.Enqueued](w)(s.Enqueue(ctx, "{tag}gone", nil))
@@ -140,6 +143,7 @@ func (w *world) restOfSeries(ns string) {
 		write(9 * time.Hour) // into what is sealed
 	}
 	ok[int64](w)(s.DeleteSeries(ctx, name, map[string]string{"host": "a"}))
+	ok[int64](w)(s.DeleteRange(ctx, name, w.now().Add(-6*time.Hour), w.now(), map[string]string{"host": "b"}))
 	for range 10 {
 		w.sleep(6 * time.Hour)
 	}
