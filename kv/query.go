@@ -318,6 +318,9 @@ func (m *machine) queryWait(v *engine.View, q *waitQuery) error {
 }
 
 func (m *machine) queryChanges(v *engine.View, q *changesQuery) error {
+	if !v.Waited() {
+		q.waited, q.due = false, 0 // what an earlier call has found is true of the time before it
+	}
 	quiet := m.recent.toldUpTo() // before it is looked whether anything has woken the query
 	before, err := v.WaitOnPrefix(q.namespace, []byte(q.prefix))
 	if err != nil {

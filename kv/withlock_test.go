@@ -121,11 +121,14 @@ func TestWithLockGivesBack(t *testing.T) {
 			_ = s.WithLock(t.Context(), "l", time.Hour, func(context.Context) error { panic("boom") })
 		}()
 		free("a panic")
-		if err := s.WithLock(ctx, "l", time.Hour, nil); err != context.Canceled {
+		if err := s.WithLock(ctx, "l", time.Hour, func(context.Context) error { return nil }); err != context.Canceled {
 			t.Errorf("WithLock with a context that has ended = %v", err)
 		}
-		if err := s.WithLock(t.Context(), "l", 0, nil); !errors.Is(err, kv.ErrInvalid) {
+		if err := s.WithLock(t.Context(), "l", 0, func(context.Context) error { return nil }); !errors.Is(err, kv.ErrInvalid) {
 			t.Errorf("WithLock without a ttl = %v", err)
+		}
+		if err := s.WithLock(t.Context(), "l", time.Hour, nil); !errors.Is(err, kv.ErrInvalid) {
+			t.Errorf("WithLock without a function = %v", err)
 		}
 	})
 }

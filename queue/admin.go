@@ -136,7 +136,7 @@ func (s *session) eachKey(from, prefix []byte, f func(k []byte)) {
 func (s *session) deleteRanges(number uint64, kinds string) {
 	for _, kind := range []byte(kinds) {
 		prefix := numberKey(nil, kind, number)
-		s.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
+		s.tx.DeleteMany(prefix, key.PrefixEnd(prefix))
 	}
 }
 

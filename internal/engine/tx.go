@@ -97,6 +97,13 @@ const fewRows = 64
 //
 // Few rows are deleted one by one: a range in the state costs the same whatever it holds, and makes each iterator dearer until it has been compacted away.
 func (tx *Tx) DeleteRange(lower, upper []byte) {
+	if bytes.Compare(lower, upper) < 0 && !tx.deleteFew(lower, upper) {
+		tx.DeleteMany(lower, upper)
+	}
+}
+
+// DeleteMany is DeleteRange for rows that are known to be many: it does not look how many there are.
+func (tx *Tx) DeleteMany(lower, upper []byte) {
 	if bytes.Compare(lower, upper) >= 0 {
 		return
 	}
@@ -105,12 +112,7 @@ func (tx *Tx) DeleteRange(lower, upper []byte) {
 	if tx.x.caches(lo) {
 		panic(fmt.Sprintf("shard %d: a range of cached rows: %x", tx.x.shard, lo))
 	}
-	if tx.deleteFew(lower, upper) {
-		return
-	}
 	tx.spend(len(lower) + len(upper))
-	lo = append(tx.rowKey(tx.machine), lower...)
-	tx.scratch = lo[:0]
 	tx.x.over.deleteRange(bytes.Clone(lo), append(tx.x.rowKey(nil, tx.machine), upper...))
 }
 

@@ -117,6 +117,10 @@ func (v *View) Counted(name string, c Counter) (int64, error) {
 	return got.counts[v.x.table.base[v.machine]+int(c)], nil
 }
 
+// Waited reports whether the query has subscribed before in this call, and so was woken by whatever happened since. A call that is repeated, at another
+// replica or at the same one, has not.
+func (v *View) Waited() bool { return v.waiter != nil }
+
 // CountRead counts a read of the namespace for its statistics.
 func (v *View) CountRead(name string) {
 	if ns := v.x.dir.visible(name); ns != nil {
@@ -291,6 +295,8 @@ type Replica struct {
 	// Stale says that the replica may lag behind what has been acknowledged.
 	Stale bool
 	Stop  <-chan struct{} // closed when the replica stops
+	// NoWait makes a query that would wait fail with context.Canceled.
+	NoWait bool
 	// Settle returns when the log has come to a time that the clock has come to; nil for reads that need not be linearizable.
 	Settle func(ctx context.Context, at int64) error
 }
@@ -338,6 +344,9 @@ func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
 			continue
 		}
 		v.letGo()
+		if r.NoWait {
+			return context.Canceled
+		}
 		select {
 		case <-v.waiter.c:
 			v.asked = 0

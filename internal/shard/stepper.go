@@ -152,12 +152,10 @@ func (t *ReadTicket) Ready() (ready bool, err error) {
 	}
 }
 
-// Query answers from this replica's state, whoever leads. It does not wait: what would is answered by the context's error.
+// Query answers from this replica's state, whoever leads. It does not wait: a query that would fails with context.Canceled.
 func (s *Stepper) Query(id engine.ShardID, q engine.Query) error {
 	sh := s.host.shards[id]
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return sh.exec.Query(ctx, q, engine.Replica{Now: sh.clock.now})
+	return sh.exec.Query(context.Background(), q, engine.Replica{Now: sh.clock.now, NoWait: true})
 }
 
 // NewDispatch returns what delivers the messages of one shard to another, for the time for which this node leads the first in one term.
