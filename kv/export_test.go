@@ -113,3 +113,23 @@ func (s *Store) ChangesBytes(ctx context.Context, shard engine.ShardID, after ui
 
 // MachineOf returns a machine that keeps so many tombstones of a namespace.
 func MachineOf(tombstones int64) engine.Machine { return &machine{tombstones: tombstones} }
+
+// Changes is a question for the changes after a revision that can be asked again, as a router does when the shard has got another leader.
+type Changes struct {
+	store *Store
+	q     changesQuery
+}
+
+// Changes returns the question for the keys with a prefix.
+func (s *Store) Changes(prefix string, after uint64) *Changes {
+	return &Changes{s, changesQuery{namespace: s.scope.Namespace(), prefix: prefix, after: after, limit: watchPage, patience: minPatience}}
+}
+
+// Ask asks shard 0 and returns the keys that have changed.
+func (c *Changes) Ask(ctx context.Context) (keys []string, err error) {
+	err = c.store.scope.QueryShard(ctx, 0, &c.q)
+	for _, e := range c.q.events {
+		keys = append(keys, e.Key)
+	}
+	return keys, err
+}

@@ -175,3 +175,33 @@ func TestProgressOfSnapshotUnderWrites(t *testing.T) {
 		t.Errorf("the watch knows %d keys that do not exist: %.200v", len(state), state)
 	}
 }
+
+// TestChangesAskedAgain: a question for changes that is asked again, after its call has failed, is told what has changed between the calls. It went on behind that.
+func TestChangesAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, s := newAsked(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		watching := make(chan struct{})
+		go func() { // changes wake somebody all the time
+			defer close(watching)
+			for range s.Watch(ctx, "") {
+			}
+		}()
+		defer func() { cancel(); <-watching }()
+		w := must(s.Put(ctx, "quiet/a", nil))
+		c := s.Changes("quiet/", w.Revision)
+		once, stop := context.WithTimeout(ctx, time.Second)
+		defer stop()
+		if keys, err := c.Ask(once); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("changes %q, %v; want none", keys, err)
+		}
+		must(s.Put(ctx, "quiet/b", nil))
+		must(s.Put(ctx, "other", nil))
+		synctest.Wait()
+		bounded, stop := context.WithTimeout(ctx, time.Minute)
+		defer stop()
+		if keys, err := c.Ask(bounded); err != nil || len(keys) != 1 || keys[0] != "quiet/b" {
+			t.Errorf("changes %q, %v; want quiet/b", keys, err)
+		}
+	})
+}
