@@ -8,8 +8,8 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
-	"io/fs"
 	"math"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"runtime"
@@ -88,20 +88,25 @@ func TestAlikeIsComplete(t *testing.T) {
 			name := runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name()
 			have = append(have, name[strings.LastIndex(name, ".")+1:])
 		}
-		pkgs, err := parser.ParseDir(token.NewFileSet(), dir, func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, 0)
+		names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, pkg := range pkgs {
-			for _, file := range pkg.Files {
-				for _, d := range file.Decls {
-					f, ok := d.(*ast.FuncDecl)
-					if !ok || f.Recv != nil || !f.Name.IsExported() || f.Type.TypeParams != nil || dir == "." && slices.Contains(without, f.Name.Name) {
-						continue
-					}
-					if !slices.Contains(have, f.Name.Name) {
-						t.Errorf("package %s: %s is not listed", dir, f.Name.Name)
-					}
+		for _, name := range names {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range file.Decls {
+				f, ok := d.(*ast.FuncDecl)
+				if !ok || f.Recv != nil || !f.Name.IsExported() || f.Type.TypeParams != nil || dir == "." && slices.Contains(without, f.Name.Name) {
+					continue
+				}
+				if !slices.Contains(have, f.Name.Name) {
+					t.Errorf("package %s: %s is not listed", dir, f.Name.Name)
 				}
 			}
 		}
@@ -343,8 +348,6 @@ type side struct {
 	stores bothStores
 	name   string // of the namespace
 }
-
-const aWorkflow = "kind: workflow\nmetadata:\n  name: x\nspec:\n  steps:\n    - name: x\n      action: x\n"
 
 // roots are what methods are called of.
 var roots = map[string]func(s side) any{
