@@ -1,6 +1,7 @@
 package stream_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -121,16 +122,22 @@ func oneNode(t *testing.T, test func(t *testing.T, node *floe.Node, s *stream.St
 	})
 }
 
-// TestReadGroupIsServedOverAndOver: what a take has got is not kept from those behind it.
-func TestReadGroupIsServedOverAndOver(t *testing.T) {
+// TestConsumeIsServedOverAndOver: a call that waits is served at once as long as there are records, one after the other.
+func TestConsumeIsServedOverAndOver(t *testing.T) {
 	oneNode(t, func(t *testing.T, _ *floe.Node, s *stream.Store) {
 		_, err := s.AppendMany(t.Context(), "log", []stream.Message{text("1"), text("2"), text("3"), text("4")})
 		must(t, err)
-		for i := range 4 {
-			ds, err := s.ReadGroup(t.Context(), "log", "g", "a", stream.Limit(1), stream.Wait(time.Second))
-			if len(ds) != 1 || err != nil {
-				t.Fatalf("ReadGroup of record %d = %v, %v", i, ds, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		handled := 0
+		must(t, s.Consume(ctx, "log", "g", func(context.Context, stream.Delivery) error {
+			if handled++; handled == 4 {
+				cancel()
 			}
+			return nil
+		}))
+		if handled != 4 {
+			t.Errorf("%d of 4 records were handled in a second", handled)
 		}
 	})
 }
