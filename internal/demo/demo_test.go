@@ -15,6 +15,7 @@ import (
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/stream/processing"
+	"github.com/floedb/floe/ts"
 	"github.com/floedb/floe/workflow"
 )
 
@@ -212,6 +213,10 @@ func TestNothingGrows(t *testing.T) {
 	node, s := opened(t, 1)
 	live(t, s, 61)
 	ctx := t.Context()
+	// The job that writes revenue does so when its first window ends, seconds from now.
+	if _, err := node.TS(Main).Write(ctx, ts.Point{Measurement: "revenue", Fields: map[string]float64{"cents": 1}}); err != nil {
+		t.Fatal(err)
+	}
 	for _, ns := range []string{Main, Warehouse, Analytics} {
 		for st, err := range node.Stream(ns).All(ctx) {
 			if err != nil {

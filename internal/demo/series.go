@@ -36,7 +36,7 @@ func (s *Shop) loadSeries(ctx context.Context) error {
 	}
 	_, err := store.WriteLine(ctx, strings.NewReader(lines.String()), ts.Milliseconds)
 	errs := []error{err}
-	for _, name := range []string{"cpu", "checkout", "orders_total"} {
+	for _, name := range []string{"cpu", "checkout", "orders_total", "revenue"} {
 		errs = append(errs, store.SetRetention(ctx, name, keep))
 	}
 	return errors.Join(errs...)
