@@ -62,17 +62,18 @@ var exported = map[string][]any{
 		action.DeleteScheduleOp, action.DisableOp, action.EnableOp, action.InvokeOp, action.PauseScheduleOp, action.RegisterOp, action.ResumeScheduleOp,
 		action.SetScheduleOp, action.TriggerOp, action.ParseOverlap, action.Cursor, action.Limit, action.Backoff, action.Description, action.MaxRetries,
 		action.MaxRunning, action.MaxRunningPerKey, action.Owner, action.RateLimit, action.Retain, action.Timeout, action.InState, action.ConcurrencyKey,
-		action.Priority, action.ParseStatus, action.TaskOf, action.HandlersOf, action.OfType,
+		action.Priority, action.ParseStatus, action.TaskOf, action.HandlersOf, action.OfType, action.Expire, action.CompleteOp, action.FailOp, action.Held,
+		action.RetryOp, action.RunNowOp, action.With, action.InvokedBetween, action.Label,
 	},
 	"workflow": {
 		workflow.New, workflow.Force, workflow.Prefix, workflow.CancelOp, workflow.CreateOp, workflow.DeleteOp, workflow.DisableOp, workflow.EnableOp,
-		workflow.RetryOp, workflow.SignalOp, workflow.StartOp, workflow.Cursor, workflow.Limit, workflow.Validate, workflow.FromStep, workflow.WithInput,
-		workflow.Active, workflow.InState, workflow.Of, workflow.StartedBetween, workflow.With, workflow.IdempotencyKey, workflow.Version, workflow.WithRunID,
+		workflow.RemoveVersionOp, workflow.RetryOp, workflow.SignalOp, workflow.StartOp, workflow.Cursor, workflow.Limit, workflow.Validate, workflow.FromStep, workflow.WithInput,
+		workflow.Active, workflow.AttributeValue, workflow.InState, workflow.Of, workflow.StartedBetween, workflow.With, workflow.IdempotencyKey, workflow.Version, workflow.WithRunID,
 		workflow.ParseStatus, workflow.Call, workflow.Each, workflow.Parallel, workflow.Sleep, workflow.SleepUntil, workflow.WaitFor,
 	},
 	"stream/processing": {
 		processing.DefinitionNamespace, processing.ErrorStream, processing.Cursor, processing.InState, processing.Limit, processing.Named, processing.Prefix,
-		processing.Validate, processing.DropState, processing.FromSavepoint, processing.WithDefinition, processing.ParseStatus, processing.Records,
+		processing.Validate, processing.Test, processing.DropState, processing.FromSavepoint, processing.RestartSource, processing.WithDefinition, processing.ParseStatus, processing.Records,
 		processing.Session, processing.Sliding, processing.Tumbling,
 	},
 }
@@ -386,7 +387,7 @@ type outcome struct {
 
 var (
 	// changing are parts of messages that differ from call to call: times, ids and numbers of the log.
-	changing  = regexp.MustCompile(`\d{5,}-\d+|\b[0-9a-f]{8,}\b|\d{4}-\d\d-\d\d[T ][0-9:.]+(Z| \S+ UTC)?|run-[0-9a-z-]+|job-[0-9a-z-]+|revision \d+|\d+ (runs|records)|\d{5,}(-\d+)?`)
+	changing  = regexp.MustCompile(`\d{5,}-\d+|\b[0-9a-f]{8,}\b|\d{4}-\d\d-\d\d[T ][0-9:.]+(Z| \S+ UTC)?|run-[0-9a-z-]+|job-[0-9a-z-]+|revision \d+|which is at \d+|\d+ (runs|records)|\d{5,}(-\d+)?`)
 	sentinels = []error{
 		floe.ErrNotFound, floe.ErrConflict, floe.ErrExists, floe.ErrInvalid, floe.ErrBusy, floe.ErrUnavailable, floe.ErrUnknownOutcome, floe.ErrUnauthorized,
 		floe.ErrClosed, floe.ErrReadOnly, floe.ErrInUse, context.DeadlineExceeded, context.Canceled,

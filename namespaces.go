@@ -52,6 +52,7 @@ type Counts struct {
 	Timers                                                                          int64 // of runs of workflows that have gone off, ever
 	Steps                                                                           int64 // that runs of workflows have begun, ever
 	Schedules                                                                       int64 // of workflows that are neither paused nor disabled
+	CompensationsFailed                                                             int64 // of runs of workflows, ever
 }
 
 // Create makes a namespace.

@@ -71,8 +71,8 @@ func TestOpenErrors(t *testing.T) {
 		"cluster":        {floe.Config{DataDir: made("cluster", func(string) {}), NodeID: 2, Peers: three, Secret: secret, Listen: "127.0.0.1:0"}, floe.ErrInvalid, []string{"belongs to node 1, not 2", "nodes [1], not [1 2 3]"}},
 		"damaged FORMAT": {floe.Config{DataDir: made("damaged", func(p string) { write(filepath.Join(p, "FORMAT"), "{") })}, floe.ErrUnavailable, []string{"FORMAT is damaged"}},
 		"changed FORMAT": {floe.Config{DataDir: made("changed", edit(`"shards": 2`, `"shards": 3`))}, floe.ErrUnavailable, []string{"FORMAT is damaged", "checksum"}},
-		"newer":          {floe.Config{DataDir: made("newer", edit(`"floe_format": 2`, `"floe_format": 77`))}, floe.ErrInvalid, []string{"format 77", "floe " + floe.Version, "use a newer floe"}},
-		"older":          {floe.Config{DataDir: made("older", edit(`"floe_format": 2`, `"floe_format": 1`))}, floe.ErrInvalid, []string{"format 1", "before the first release", "floe " + floe.Version}},
+		"newer":          {floe.Config{DataDir: made("newer", edit(`"floe_format": 3`, `"floe_format": 77`))}, floe.ErrInvalid, []string{"format 77", "floe " + floe.Version, "use a newer floe"}},
+		"older":          {floe.Config{DataDir: made("older", edit(`"floe_format": 3`, `"floe_format": 1`))}, floe.ErrInvalid, []string{"format 1", "before the first release", "floe " + floe.Version}},
 		"no FORMAT":      {floe.Config{DataDir: made("lost", func(p string) { os.Remove(filepath.Join(p, "FORMAT")) })}, floe.ErrUnavailable, []string{"no FORMAT file"}},
 		"no log":         {floe.Config{DataDir: made("nolog", func(p string) { os.RemoveAll(filepath.Join(p, "log")) })}, floe.ErrUnavailable, []string{"the log holds 0 of 2 shards"}},
 		"a file":         {floe.Config{DataDir: file}, floe.ErrInvalid, []string{file, "not a directory"}},
@@ -162,7 +162,7 @@ func TestVerifyNamesBuild(t *testing.T) {
 	}
 	n.Close()
 	r, err := floe.Verify(t.Context(), dir)
-	if err != nil || r.Format != 2 || !strings.HasPrefix(r.CreatedBy, "floe "+floe.Version) || r.WrittenBy != r.CreatedBy || len(r.Problems) > 0 {
+	if err != nil || r.Format != 3 || !strings.HasPrefix(r.CreatedBy, "floe "+floe.Version) || r.WrittenBy != r.CreatedBy || len(r.Problems) > 0 {
 		b, _ := json.Marshal(r)
 		t.Errorf("Verify = %s, %v", b, err)
 	}

@@ -68,6 +68,7 @@ const (
 	CodeBadOutput      = "bad_output"       // the handler's result has no JSON
 	CodeBadInput       = "bad_input"        // the input does not fit the type that the handler takes
 	CodeNoHandler      = "no_handler"       // the worker has no handler for the action
+	CodeExpired        = "expired"          // no worker has begun the run in its time, see Expire
 )
 
 // Rate bounds how many runs of an action are begun: Limit in each time of Per, Burst of them at once. The zero value is no bound.

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/roster"
 )
@@ -168,7 +167,9 @@ func (s *Store) takeSelf(ctx context.Context, shard engine.ShardID, c *workComma
 	}
 	got, err := engine.TakeFrom(ctx, &s.scope, s.at(shard, workOp("", c)), engine.Take{Wait: wait}, decodeWorked)
 	for i := range got.taken {
-		tasks = append(tasks, taskOf(shard, &got.taken[i]))
+		t := taskOf(shard, &got.taken[i])
+		t.self = c.self
+		tasks = append(tasks, t)
 	}
 	return tasks, err
 }
@@ -207,18 +208,27 @@ func (s *Store) Fail(ctx context.Context, run RunID, worker string, message stri
 }
 
 func (s *Store) ended(ctx context.Context, run RunID, worker string, e end, opts []EndOption) error {
+	e, err := e.with(opts)
+	if err != nil {
+		return err
+	}
+	return s.end(ctx, run, worker, e)
+}
+
+// with returns the end as options say.
+func (e end) with(opts []EndOption) (end, error) {
 	how := e.how
 	opts, err := engine.Given(opts)
 	if err != nil {
-		return err
+		return e, err
 	}
 	for _, opt := range opts {
 		opt.applyEnd(&e)
 	}
 	if how == completed && (e.how != completed || e.code != "") || how != completed && e.outcome != "" {
-		return engine.Errorf(ErrInvalid, "action: an option of Fail for Complete, or the other way round")
+		return e, engine.Errorf(ErrInvalid, "action: an option of Fail for Complete, or the other way round")
 	}
-	return s.end(ctx, run, worker, e)
+	return e, nil
 }
 
 func (s *Store) end(ctx context.Context, run RunID, worker string, e end) error {
@@ -256,7 +266,7 @@ func (s *Store) Touch(ctx context.Context, run RunID, worker string, d time.Dura
 	if err != nil {
 		return time.Time{}, err
 	}
-	op, err := touchOp(0, worker, call.Ref{Action: p.Action, Run: p.Run, Tag: p.Tag}, 0, d)
+	op, err := touchOp(touchCommand{self: worker, ref: p.Ref}, d)
 	if err != nil {
 		return time.Time{}, err
 	}

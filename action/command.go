@@ -3,6 +3,7 @@ package action
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/floedb/floe/internal/call"
@@ -34,10 +35,10 @@ const (
 	maxEnds       = 64  // ends of attempts in a command: each may have follow-ups
 	maxTaken      = 100 // runs that a command takes
 	maxTakenBytes = 4 << 20
-	maxGroups     = 100  // of a session
-	maxNames      = 1000 // of a session, in all its groups
-	maxHeld       = 1000 // runs that a session has at a time
-	maxMillis     = math.MaxInt64/int64(1e6) + 1
+	maxGroups     = 100                          // of a session
+	maxNames      = 1000                         // of a session, in all its groups
+	maxHeld       = 1000                         // runs that a session has at a time
+	maxMillis     = math.MaxInt64/int64(1e6) + 1 // what the longest time.Duration is when it is rounded up, see duration
 )
 
 // registerCommand is the body of kindRegister.
@@ -112,6 +113,11 @@ func (w *workCommand) code(c *codec.Coder) {
 	codec.List(c, &w.ends, func(c *codec.Coder, e *end) { e.layout(c) })
 	codec.List(c, &w.wants, func(c *codec.Coder, w *want) { w.code(c) })
 	c.Int(&w.waiting)
+	if c.More(slices.ContainsFunc(w.ends, func(e end) bool { return e.begun != 0 })) {
+		for i := range w.ends {
+			c.Varint(&w.ends[i].begun)
+		}
+	}
 }
 
 // maxSettled bounds the output of an end that a node with a full disk takes. As many runs as can be under way fit into what it keeps in reserve.
@@ -158,6 +164,7 @@ func (w *want) code(c *codec.Coder) {
 type end struct {
 	ref     call.Ref
 	attempt int64 // 0: the present one
+	begun   int64 // how often the run had been begun then; 0: it is not known
 	how     how
 	outcome string // of completed
 	code    string // of failed
@@ -203,6 +210,7 @@ type taken struct {
 	action         string
 	want           int // of the command, which it answers
 	attempt        int64
+	begun          int64 // how often the run has been begun: attempts that do not count included
 	maxAttempts    int64
 	timeout        int64 // ms
 	createdAt      int64
@@ -240,6 +248,25 @@ type worked struct {
 func (w *worked) code(c *codec.Coder) {
 	codec.List(c, &w.verdicts, func(c *codec.Coder, v *verdict) { c.Byte((*byte)(v)) })
 	codec.List(c, &w.taken, func(c *codec.Coder, t *taken) { t.layout(c) })
+	again := c.More(slices.ContainsFunc(w.taken, func(t taken) bool { return t.begun != t.attempt }))
+	for i := range w.taken {
+		t := &w.taken[i]
+		codeBegun(c, &t.begun, t.attempt, again)
+	}
+}
+
+// codeBegun codes how often a run has been begun by how much more often that is than its attempts count; nothing if it is not said.
+func codeBegun(c *codec.Coder, begun *int64, attempts int64, said bool) {
+	extra := int64(0)
+	if !c.Reading() {
+		extra = *begun - attempts
+	}
+	if said {
+		c.Varint(&extra)
+	}
+	if c.Reading() {
+		*begun = attempts + extra
+	}
 }
 
 // touchCommand is the body of kindTouch: the attempt may last for a time from now.
@@ -251,6 +278,7 @@ type touchCommand struct {
 	ref     call.Ref
 	attempt int64 // 0: the present one
 	extend  int64 // ms
+	begun   int64 // as that of an end
 }
 
 func (t *touchCommand) code(c *codec.Coder) {
@@ -260,6 +288,9 @@ func (t *touchCommand) code(c *codec.Coder) {
 	t.ref.Code(c)
 	c.Varint(&t.attempt)
 	c.Varint(&t.extend)
+	if c.More(t.begun != 0) {
+		c.Varint(&t.begun)
+	}
 }
 
 // sessionCommand is the body of kindClose, and of kindExpire. What a session has is given back without counting the attempts if it is closed.
@@ -335,6 +366,8 @@ func checkInvoke(v *call.Invoke) error {
 		return engine.Errorf(ErrInvalid, "action: delay of %d ms is not in 0-%d", v.Delay, maxMillis)
 	case v.Timeout < 0 || v.Timeout > maxMillis:
 		return engine.Errorf(ErrInvalid, "action: timeout of %d ms is not in 1-%d", v.Timeout, maxMillis)
+	case v.Expires < 0 || v.Expires > maxMillis:
+		return engine.Errorf(ErrInvalid, "action: expiry of %d ms is not in 1-%d", v.Expires, maxMillis)
 	case v.MaxAttempts < 0 || v.MaxAttempts > MaxRetriesLimit+1:
 		return engine.Errorf(ErrInvalid, "action: %d attempts are not in 1-%d", v.MaxAttempts, MaxRetriesLimit+1)
 	case len(v.ConcurrencyKey) > MaxKeyBytes:
@@ -434,8 +467,8 @@ func (e *end) check() error {
 	switch {
 	case e.how < completed || e.how >= howEnd:
 		return engine.Errorf(ErrInvalid, "action: an attempt that ends in way %d", e.how)
-	case e.attempt < 0:
-		return engine.Errorf(ErrInvalid, "action: attempt %d", e.attempt)
+	case e.attempt < 0 || e.begun < 0:
+		return engine.Errorf(ErrInvalid, "action: attempt %d, begun %d times", e.attempt, e.begun)
 	case len(e.outcome) > MaxOutcomeBytes || len(e.code) > MaxOutcomeBytes:
 		return engine.Errorf(ErrInvalid, "action: outcome of %d bytes or code of %d exceeds %d", len(e.outcome), len(e.code), MaxOutcomeBytes)
 	case len(e.message) > MaxErrorBytes:
@@ -463,7 +496,7 @@ func admit(cmd engine.Command, maxPayload int) error {
 		if err != nil {
 			return err
 		}
-		if v.Notify.Machine != 0 || v.Source != "" || v.Timeout != 0 || v.MaxAttempts != 0 || v.Repeated {
+		if v.Notify.Machine != 0 || v.Source != "" || v.Repeated {
 			return engine.Errorf(ErrInvalid, "action: an invocation as machines make it")
 		}
 		if err := checkInput(v.Input); err != nil {
@@ -517,7 +550,21 @@ func admit(cmd engine.Command, maxPayload int) error {
 			return err
 		}
 		return w.checkSettle()
-	case kindTouch:
+	case kindEnd:
+		w, err := decodeBody(cmd.Body, (*workCommand).code)
+		if err != nil {
+			return err
+		}
+		for i := range w.ends {
+			if err := engine.CheckPayload(len(w.ends[i].output), maxPayload); err != nil {
+				return err
+			}
+		}
+		return w.checkEnd()
+	case kindRetry, kindRunNow:
+		_, err := decodeBody(cmd.Body, (*refCommand).code)
+		return err
+	case kindTouch, kindHeld:
 		t, err := decodeBody(cmd.Body, (*touchCommand).code)
 		if err != nil {
 			return err

@@ -64,6 +64,7 @@ type modelLane struct {
 	set      int
 	key      string
 	since    int
+	gone     bool // it has nothing
 	ready    bool
 	priority uint8
 }
@@ -141,7 +142,7 @@ func (m *dispatchModel) limit(name string) {
 	lanes := slices.Clone(a.lanes)
 	slices.SortFunc(lanes, func(x, y *modelLane) int { return cmp.Or(cmp.Compare(x.set, y.set), cmp.Compare(x.key, y.key)) })
 	for _, l := range lanes {
-		m.settleLane(a, l)
+		m.settleOne(a, l)
 	}
 }
 
@@ -179,7 +180,7 @@ func (a *modelAction) lane(set int, key string) *modelLane {
 			return l
 		}
 	}
-	l := &modelLane{set: set, key: key}
+	l := &modelLane{set: set, key: key, gone: true}
 	a.lanes = append(a.lanes, l)
 	return l
 }
@@ -209,17 +210,39 @@ func (m *dispatchModel) passTime() {
 	}
 }
 
-// settleLane says whether a lane with a key can be begun, and since when.
+// settleLane says whether the lanes of a key can be begun, and since when: in turn.
 func (m *dispatchModel) settleLane(a *modelAction, l *modelLane) {
 	if l.key == "" {
 		return
 	}
-	first, running := m.first(a, l), int64(0)
-	for _, r := range m.runs {
-		if r.of == a && r.lane == l && r.session != 0 {
-			running++
+	var all []*modelLane
+	for _, other := range a.lanes {
+		if other.key == l.key {
+			all = append(all, other)
 		}
 	}
+	slices.SortFunc(all, func(x, y *modelLane) int { return cmp.Compare(x.since, y.since) })
+	for _, one := range all {
+		m.settleOne(a, one)
+	}
+}
+
+func (m *dispatchModel) settleOne(a *modelAction, l *modelLane) {
+	if l.key == "" {
+		return
+	}
+	first, running, used := m.first(a, l), int64(0), false
+	for _, r := range m.runs {
+		if r.of == a && r.lane.key == l.key && r.session != 0 {
+			running++
+			used = used || r.lane == l
+		}
+	}
+	if first != nil && l.gone { // it is another lane from now on
+		m.clock++
+		l.since = m.clock
+	}
+	l.gone = first == nil && !used
 	can := first != nil && (a.maxPerKey == 0 || running < a.maxPerKey)
 	if can && (!l.ready || l.priority != first.priority) {
 		m.clock++
@@ -400,7 +423,7 @@ func (m *dispatchModel) begin(r *modelRun, session uint64) {
 	m.clock++
 	a.served = m.clock
 	if a.rate.limit > 0 {
-		a.allowed = max(a.allowed, m.r.Now()*1000) + a.perRun()
+		a.allowed = max(a.allowed, (m.r.Now()-rateSlackMillis)*1000) + a.perRun()
 	}
 	r.lane.since, r.lane.ready = m.clock, false
 	m.settleLane(a, r.lane)

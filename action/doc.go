@@ -30,12 +30,12 @@
 // When Invoke returns nil, the run is committed as floe.Config.Durability says. It is carried out at least once, and has one result: what an attempt says that is over
 // is refused. Runs, attempts and the times for which they wait survive crashes and changes of leaders; a node that fails while runs are active ends none of them, and a worker's
 // process that is killed has its runs retried elsewhere. With an IdempotencyKey an invocation can be repeated. Invocations and all else that writes can be part of a
-// transaction (floe.Node.Txn).
+// transaction (floe.Node.Txn), and so can the end of an attempt, with what its handler writes: see CompleteOp.
 //
 // Waiting costs nothing: all workers of a process share one waiting call per shard, and neither idle nor busy ones write anything for being alive.
 //
 // # Limits
 //
 // Inputs and outputs have up to floe.Config.MaxValueSize (1 MiB by default). The workers of a process have up to 1,000 runs in a shard at a time, and up to 100 different sets of
-// labels and handlers with 1,000 names. Runs of one action ask for up to 64 different sets of labels.
+// labels and handlers with 1,000 names. The runs that are kept of one action ask for up to 64 different sets of labels, none at all included.
 package action

@@ -19,6 +19,7 @@ func (a *act) catchUp() {
 		return
 	}
 	left := a.endDelays(maxDue)
+	left = a.expireRuns(left)
 	left = a.forgetEnded(left)
 	if a.forgetKeys(left); a.sweep {
 		a.sweepLanes()
@@ -28,11 +29,13 @@ func (a *act) catchUp() {
 
 // nextDue returns when there is something to do next.
 func (r *record) nextDue() int64 {
-	next := min(r.nextDelayed, r.nextKey)
+	next := min(r.nextDelayed, r.nextKey, r.nextExpiry)
 	if r.nextEnded != never {
-		if next = min(next, r.nextEnded+r.retainFor); r.kept > r.retainRuns+r.slack()+2 {
-			next = 0 // the number was lowered
+		ends := r.nextEnded + r.retainFor
+		if r.kept > r.retainRuns+r.slack()+2 || r.handover > 0 && r.kept > r.retainRuns {
+			ends = 0 // the number was lowered, or some are kept until who waits can have seen them
 		}
+		next = min(next, max(ends, r.handover))
 	}
 	if r.sweep {
 		next = 0
@@ -56,6 +59,22 @@ func (a *act) endDelays(left int) int {
 	return left
 }
 
+// expireRuns fails runs that nobody has begun in their time.
+func (a *act) expireRuns(left int) int {
+	if a.nextExpiry > a.tx.Now() {
+		return left
+	}
+	a.nextExpiry, left = a.scan(rowExpiry, a.nextExpiry, a.tx.Now(), left, func(k, _ []byte) {
+		ref := call.Ref{Action: a.id, Run: lastOf(k)}
+		st := a.stateOf(ref)
+		a.withdraw(ref, st)
+		a.failed++
+		st.outcome, st.code, st.message = OutcomeFailure, CodeExpired, "no worker has begun the run in its time"
+		a.finish(ref, st, Failed)
+	})
+	return left
+}
+
 // slack is how many ended runs more than asked for may be kept, one in a hundred: they are forgotten some at a time, as to look for the oldest costs more than to
 // forget it.
 func (s *spec) slack() int64 { return min(s.retainRuns/100, maxSlack) }
@@ -67,15 +86,26 @@ func (a *act) forgetEnded(left int) int {
 	if a.nextEnded == never {
 		return left
 	}
-	old := a.tx.Now() - a.retainFor
-	goes := func(at int64) bool { return at <= old || a.kept > a.retainRuns }
+	old, seen := a.tx.Now()-a.retainFor, a.tx.Now()-handoverMillis
+	a.handover = 0
+	goes := func(at int64, value []byte) bool {
+		if at > old && a.kept <= a.retainRuns {
+			return false
+		}
+		if at > seen && must(decode(value, (*endedRow).code)).awaited {
+			a.handover = at + handoverMillis
+			return false
+		}
+		return true
+	}
 	a.nextEnded, left = a.scanWhile(rowEnded, a.nextEnded, a.tx.Now(), left, goes, func(k, value []byte) {
 		run := lastOf(k)
 		a.tx.Delete(k)
 		a.kept--
 		a.tx.Delete(runKey(nil, rowRun, a.id, run))
-		if must(decode(value, (*endedRow).code)).status != Cancelled || !a.unconfirmedRun(run) {
+		if row := must(decode(value, (*endedRow).code)); row.status != Cancelled || !a.unconfirmedRun(run) {
 			a.tx.Delete(runKey(nil, rowState, a.id, run))
+			a.leaveSet(row.set)
 		}
 	})
 	return left
@@ -103,7 +133,7 @@ func (a *act) forgetKeys(left int) {
 		}
 		row := must(decode(b, (*keyRow).code))
 		if a.active(row.ref) {
-			row.until = a.tx.Now() + idempotencyMillis
+			row.until, row.over = a.tx.Now()+idempotencyMillis, true
 			again[name] = row
 			order = append(order, name)
 			return
@@ -135,17 +165,17 @@ func (a *act) sweepLanes() {
 // scan calls f for up to left rows of an index by time, from one time up to another. It returns the time of the first row it leaves, and how many more it
 // would have done.
 func (a *act) scan(kind byte, from, to int64, left int, f func(k, value []byte)) (next int64, more int) {
-	return a.scanWhile(kind, from, to, left, func(int64) bool { return true }, f)
+	return a.scanWhile(kind, from, to, left, func(int64, []byte) bool { return true }, f)
 }
 
-func (a *act) scanWhile(kind byte, from, to int64, left int, while func(at int64) bool, f func(k, value []byte)) (next int64, more int) {
+func (a *act) scanWhile(kind byte, from, to int64, left int, while func(at int64, value []byte) bool, f func(k, value []byte)) (next int64, more int) {
 	it := a.tx.Iter(timeKey(nil, kind, a.id, from), key.PrefixEnd(numberKey(nil, kind, a.id)))
 	defer mustClose(it)
 	var k []byte
 	for ok := it.First(); ok; ok = it.Next() {
 		k = append(k[:0], it.Key()...)
 		at := key.Int64(k[numberAt:])
-		if at > to || left <= 0 || a.crowded() || !while(at) {
+		if at > to || left <= 0 || a.crowded() || !while(at, it.Value()) {
 			return at, left
 		}
 		f(k, it.Value())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/kv"
 )
 
 func Example() {
@@ -109,4 +110,41 @@ func ExampleStore_Await() {
 	// Output:
 	// attempt 1 of resize: {"image": 7}
 	// completed by python-1: "done"
+}
+
+// What a handler writes, and the end of its attempt, are one transaction: it is written once, however often the run is begun.
+func ExampleCompleteOp() {
+	node, err := floe.Open(floe.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer node.Close()
+	ctx := context.Background()
+	actions := node.Action("shop")
+	if _, err := actions.Register(ctx, "charge"); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := actions.Invoke(ctx, "charge", []byte(`{"order":42}`)); err != nil {
+		log.Fatal(err)
+	}
+
+	tasks, err := actions.Await(ctx, "worker-1", []string{"charge"}) // a Handler has such a Task too
+	if err != nil || len(tasks) != 1 {
+		log.Fatal(len(tasks), err)
+	}
+	charge := func() error {
+		_, err := node.Txn("shop").
+			If(action.Held(&tasks[0])).
+			Do(kv.IncrOp("charged", 1), action.CompleteOp(&tasks[0], []byte(`"paid"`))).
+			Commit(ctx)
+		return err
+	}
+	fmt.Println(charge())
+	fmt.Println(errors.Is(charge(), floe.ErrConflict)) // the attempt is over
+	charged, err := node.KV("shop").Get(ctx, "charged")
+	fmt.Println(string(charged.Value), err)
+	// Output:
+	// <nil>
+	// true
+	// 1 <nil>
 }

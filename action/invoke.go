@@ -1,6 +1,7 @@
 package action
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -52,6 +53,9 @@ func (w *work) begin(v *call.Invoke) (res invoked, err error) {
 	keyed := v.IdempotencyKey != "" && !v.Repeated
 	if keyed {
 		if res.Ref, res.duplicate, err = a.recall(v); err != nil || res.duplicate {
+			if res.duplicate && v.Awaited && a.active(res.Ref) {
+				a.await(res.Ref)
+			}
 			return res, err
 		}
 		res.Ref = ref
@@ -101,7 +105,7 @@ func keyRoute(action, key string) string { return action + "\x00" + key }
 type placeError struct{ action, route string }
 
 func (e *placeError) Error() string {
-	return fmt.Sprintf("action %q: its limits, or the idempotency key, ask for another shard", e.action)
+	return engine.Text("action %q: its limits, or the idempotency key, ask for another shard", e.action)
 }
 
 // CallRoute returns a name in whose shard the run can be made; it is for machines that invoke.
@@ -120,12 +124,16 @@ type keyRow struct {
 	ref   call.Ref
 	hash  uint64
 	until int64
+	over  bool // its 24 h have passed: it means something only as long as the run has not ended
 }
 
 func (k *keyRow) code(c *codec.Coder) {
 	k.ref.Code(c)
 	c.Fixed64(&k.hash)
 	c.Varint(&k.until)
+	if c.More(k.over) {
+		c.Bool(&k.over)
+	}
 }
 
 // recall returns the run that has an idempotency key, if there is one.
@@ -135,10 +143,13 @@ func (a *act) recall(v *call.Invoke) (earlier call.Ref, found bool, err error) {
 		return earlier, false, nil
 	}
 	row := must(decode(b, (*keyRow).code))
+	if (row.over || row.until <= a.tx.Now()) && !a.active(row.ref) {
+		return earlier, false, nil
+	}
 	if row.hash != xxhash.Sum64(v.Input) {
 		return earlier, false, engine.Errorf(ErrConflict, "action %q: idempotency key %q was used with another input", a.name, v.IdempotencyKey)
 	}
-	return row.ref, row.until > a.tx.Now() || a.active(row.ref), nil
+	return row.ref, true, nil
 }
 
 // remember remembers the idempotency key of a run. It may belong to one that nobody has to know of any more.
@@ -147,7 +158,7 @@ func (a *act) remember(ref call.Ref, v *call.Invoke) {
 		row := must(decode(b, (*keyRow).code))
 		a.tx.Delete(append(timeKey(nil, rowKeyEnd, a.id, row.until), v.IdempotencyKey...))
 	}
-	a.setKey(v.IdempotencyKey, keyRow{ref, xxhash.Sum64(v.Input), a.tx.Now() + idempotencyMillis})
+	a.setKey(v.IdempotencyKey, keyRow{ref: ref, hash: xxhash.Sum64(v.Input), until: a.tx.Now() + idempotencyMillis})
 }
 
 // setKey writes an idempotency key with its end.
@@ -176,21 +187,51 @@ func (a *act) findSet(labels []byte) (uint8, bool) {
 
 // checkSet refuses another set of labels for an action that has too many.
 func (a *act) checkSet(labels []byte) error {
-	if _, ok := a.findSet(labels); !ok && len(a.sets) == maxSets {
+	if _, ok := a.findSet(labels); !ok && len(a.sets) == maxSets && a.unusedSet() == 0 {
 		return engine.Errorf(ErrInvalid, "action %q: its runs ask for %d different sets of labels already, the limit is %d", a.name, len(a.sets), maxSets)
 	}
 	return nil
 }
 
-// setOf returns the number of a set of labels, which the action has from now on.
+// setOf returns the number of a set of labels, which the action has from now on. It may have been that of another set, which no run asks for any more.
 func (a *act) setOf(labels []byte) uint8 {
-	if set, ok := a.findSet(labels); ok {
+	set, known := a.findSet(labels)
+	if known {
 		return set
 	}
-	a.sets = append(a.sets, labelSet{labels: string(labels)})
+	if set = a.unusedSet(); set == 0 {
+		set = uint8(len(a.sets))
+		a.sets = append(a.sets, labelSet{})
+	}
+	a.mapped = a.mapped || a.idle()
+	a.sets[set] = labelSet{labels: string(labels)}
 	a.changed, a.match = true, nil
 	a.tx.Notify(setsTopic(a.tx.NamespaceName(), a.name), -1)
-	return uint8(len(a.sets) - 1)
+	return set
+}
+
+// unusedSet returns the number of a set that no run has, 0 if there is none: that is the number of no labels.
+func (a *act) unusedSet() uint8 {
+	for i := 1; i < len(a.sets); i++ {
+		if a.sets[i].runs == 0 || a.idle() {
+			return uint8(i)
+		}
+	}
+	return 0
+}
+
+// idle reports whether the action has no runs, and so none of which an older version has not counted all that is counted now.
+func (a *act) idle() bool { return a.pending+a.running+a.unconfirmed+a.kept == 0 }
+
+// leaveSet notes that a run with a number of a set is not kept any more.
+func (a *act) leaveSet(set uint8) {
+	if s := &a.sets[set]; set > 0 && s.runs > 0 {
+		s.runs--
+		a.changed = true
+	}
+	for n := len(a.sets); n > 1 && a.sets[n-1].runs == 0; n-- {
+		a.sets, a.match = a.sets[:n-1], nil
+	}
 }
 
 // insert writes a run, which waits from now on.
@@ -206,11 +247,18 @@ func (a *act) insert(ref call.Ref, v *call.Invoke, set uint8) {
 	if v.MaxAttempts > 0 {
 		row.maxAttempts = v.MaxAttempts
 	}
+	if row.awaited = v.Awaited; v.Expires > 0 {
+		row.expires = now + v.Expires
+	}
 	a.buf, a.row = runKey(a.buf[:0], rowRun, a.id, ref.Run), encode(a.row[:0], &row, (*runRow).code)
 	a.tx.Insert(a.buf, a.row)
 	a.pending++
 	a.changed = true
+	if s := &a.sets[set]; set > 0 && s.runs >= 0 {
+		s.runs++
+	}
 	st := row.state(ref)
+	a.expect(ref, st)
 	if v.Delay > 0 {
 		a.postpone(ref, st, now+v.Delay)
 		return
@@ -224,7 +272,46 @@ func (r *runRow) state(ref call.Ref) *stateRow {
 	if r.notify.Machine != 0 {
 		st.flags |= flagNotify
 	}
+	if r.awaited {
+		st.flags |= flagAwaited
+	}
+	if r.expires != 0 {
+		st.flags |= flagExpires
+	}
 	return st
+}
+
+// expect has a run fail when its time is over, if it has one and no attempt counts.
+func (a *act) expect(ref call.Ref, st *stateRow) {
+	if st.flags&flagExpires == 0 || st.attempts > 0 {
+		return
+	}
+	at := a.runOf(ref).expires
+	a.tx.Set(timedRunKey(nil, rowExpiry, a.id, at, ref.Run), nil)
+	a.nextExpiry, a.changed = min(a.nextExpiry, at), true
+	a.schedule(at)
+}
+
+// unexpect ends that: the run is begun, or ends.
+func (a *act) unexpect(ref call.Ref, st *stateRow) {
+	if st.flags&flagExpires != 0 && st.attempts == 0 {
+		a.tx.Delete(timedRunKey(nil, rowExpiry, a.id, a.runOf(ref).expires, ref.Run))
+	}
+}
+
+// await notes that somebody waits for the end of a run that was made before.
+func (a *act) await(ref call.Ref) {
+	row := a.runOf(ref)
+	if row.awaited {
+		return
+	}
+	row.awaited = true
+	a.tx.Set(runKey(nil, rowRun, a.id, ref.Run), encode(nil, row, (*runRow).code))
+	if b, ok := a.tx.Get(runKey(nil, rowState, a.id, ref.Run)); ok {
+		st := must(decode(b, (*stateRow).layout))
+		st.flags |= flagAwaited
+		a.setState(ref, &st)
+	}
 }
 
 // stateOf returns the state of a run that is there.
@@ -307,8 +394,9 @@ func (a *act) dequeue(st *stateRow) {
 // lane is what waits with a concurrency key while a command changes it.
 type lane struct {
 	laneRow
-	set uint8
-	key string
+	set   uint8
+	key   string
+	fresh bool // it has no row yet
 }
 
 // lane returns the lane of a key, a new one if it has none.
@@ -318,16 +406,90 @@ func (a *act) lane(set uint8, key string) *lane {
 		l.laneRow = must(decode(b, (*laneRow).code))
 	} else {
 		a.turn++
-		l.number = a.turn + maxSets
+		l.number, l.turn, l.fresh = a.turn+maxSets, a.turn, true
 	}
 	return l
 }
 
-// settleLane writes a lane that has changed, with its place among those whose next run can be begun.
-func (a *act) settleLane(l *lane) {
+// siblings returns the lanes of the same key with other sets of labels, of an action whose limit per key is for all of them together.
+func (a *act) siblings(l *lane) (all []*lane) {
+	if a.maxPerKey == 0 {
+		return nil
+	}
+	in := ^uint64(0)
+	if a.mapped {
+		in = 1 | a.setsOfKey(l.key)
+	}
+	for i := range a.sets {
+		if set := uint8(i); set != l.set && in>>i&1 != 0 {
+			if b, ok := a.tx.Get(lanesKey(nil, a.id, set, l.key)); ok {
+				all = append(all, &lane{laneRow: must(decode(b, (*laneRow).code)), set: set, key: l.key})
+			}
+		}
+	}
+	return all
+}
+
+// setsOfKey returns the sets of labels but the first in which a key has lanes, as bits.
+func (a *act) setsOfKey(name string) (sets uint64) {
+	if len(a.sets) > 1 {
+		b, _ := a.tx.Get(keySetsKey(nil, a.id, name))
+		sets, _ = binary.Uvarint(b)
+	}
+	return sets
+}
+
+// mapLane notes whether a lane has a row.
+func (a *act) mapLane(l *lane, has bool) {
+	if l.set == 0 || !a.mapped {
+		return
+	}
+	k, sets := keySetsKey(nil, a.id, l.key), a.setsOfKey(l.key)&^(1<<l.set)
+	if has {
+		sets |= 1 << l.set
+	}
+	if sets == 0 {
+		a.tx.Delete(k)
+		return
+	}
+	a.tx.Set(k, binary.AppendUvarint(nil, sets))
+}
+
+// freeSlot reports whether another run with the key of a lane may be begun.
+func (a *act) freeSlot(l *lane, siblings []*lane) bool {
+	running := l.running
+	for _, s := range siblings {
+		running += s.running
+	}
+	return a.maxPerKey == 0 || running < a.maxPerKey
+}
+
+// settleLane writes a lane in which another run is first, with its place among those whose next run can be begun.
+func (a *act) settleLane(l *lane) { a.writeLane(l, a.freeSlot(l, a.siblings(l))) }
+
+// settleKey writes a lane of which another number of runs is under way, and those lanes of the key for which that makes a difference: in turn, so that none of
+// them is always before the others. wakes says whether somebody may have to be told of what can be begun now.
+func (a *act) settleKey(l *lane, wakes bool) {
+	siblings := a.siblings(l)
+	slot := a.freeSlot(l, siblings)
+	all := append(siblings, l)
+	slices.SortFunc(all, func(x, y *lane) int { return cmp.Compare(x.turn, y.turn) })
+	for _, one := range all {
+		was := one.eligible
+		if can := slot && one.queue.first() != nil; one != l && can == was {
+			continue
+		}
+		if a.writeLane(one, slot); one.eligible && !was && wakes {
+			a.wake(one.set, 1)
+		}
+	}
+}
+
+// writeLane writes a lane. slot says whether its key has one.
+func (a *act) writeLane(l *lane, slot bool) {
 	a.changed = true
 	first := l.queue.first()
-	can := first != nil && (a.maxPerKey == 0 || l.running < a.maxPerKey)
+	can := first != nil && slot
 	lanes := &a.sets[l.set].lanes
 	if l.eligible && (!can || l.priority != first.priority) {
 		a.tx.Delete(eligibleKey(nil, a.id, l.set, l.priority, l.turn))
@@ -343,9 +505,14 @@ func (a *act) settleLane(l *lane) {
 	k := lanesKey(nil, a.id, l.set, l.key)
 	if first == nil && l.running == 0 {
 		a.tx.Delete(k)
+		a.mapLane(l, false)
 		return
 	}
 	a.tx.Set(k, encode(nil, &l.laneRow, (*laneRow).code))
+	if l.fresh {
+		a.mapLane(l, true)
+		l.fresh = false
+	}
 }
 
 // hasLabels reports whether a worker with labels has all of those that are asked for; both encoded.

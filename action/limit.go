@@ -16,6 +16,7 @@ const (
 	MaxRateLimit      = 1_000_000
 	MaxLabelSets      = maxSets // different sets of labels that runs of one action ask for
 	maxRatePer        = 366 * 24 * 3600 * 1000
+	handoverMillis    = 10_000           // how long an ended run is kept, however few its action keeps, when somebody waits for its end
 	idempotencyMillis = 24 * 3600 * 1000 // how long an idempotency key is remembered, at least
 	leaseMillis       = 30_000           // how long a process may be silent
 	leastLease        = 3_000            // that is less where duties are in a hurry, but not too little for what processes have to do meanwhile
@@ -28,6 +29,7 @@ const (
 	microsPerMilli    = 1000
 	maxLatencySample  = 1024
 	maxRateMicros     = 1 << 60 // of a burst at its rate
+	rateSlackMillis   = 10      // what is taken late catches up by: takes come when they come, and the log counts in milliseconds
 )
 
 var defaultSpec = spec{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/floedb/floe/internal/call"
@@ -18,7 +19,7 @@ const (
 	takeWait   = time.Hour        // of a take; what it gets while it is given up is found by the next census
 	doubtAfter = time.Second / 4  // until the census when something that was taken may have been lost on its way
 	callTime   = 10 * time.Second // for calls that do not wait
-	closeTime  = 5 * time.Second  // to give everything back
+	closeTime  = 2 * time.Second  // to give everything back
 	maxSending = 4                // batches of ends under way
 	maxEndSize = 4 << 20          // of the outputs in a batch
 )
@@ -376,7 +377,7 @@ func (l *link) accept(s *seat, wants []wanted, all []taken) {
 			continue // the census finds it, if it is the session's
 		}
 		one := &piece{Task: taskOf(l.shard, t), taken: *t, link: l, seat: s, src: wants[t.want].src}
-		one.Task.touch = one.extend
+		one.Task.touch, one.Task.session, one.Task.settled = one.extend, s.id, new(atomic.Bool)
 		one.concluded = one.back() // unless its handler is called
 		s.held[ref] = one
 		delete(s.strange, ref)
@@ -391,7 +392,7 @@ func (l *link) accept(s *seat, wants []wanted, all []taken) {
 		}
 		one.src.free--
 		one.src.buffer = append(one.src.buffer, one)
-		one.limitLocked(time.Duration(t.timeout) * time.Millisecond)
+		one.limitLocked(duration(t.timeout))
 		signal(one.src.ready)
 		one.src.changedLocked()
 	}
@@ -584,7 +585,7 @@ func (l *link) sendBatch(s *seat, batch []*ending, wants []wanted, c *workComman
 			continue
 		}
 		l.dropLocked(s, e.end.ref, e.piece)
-		if got.verdicts[i] == overtaken {
+		if got.verdicts[i] == overtaken && (e.piece == nil || !e.piece.settled.Load()) { // else a transaction may have ended it
 			e.reply(errOver)
 		} else {
 			e.reply(nil)
@@ -637,7 +638,7 @@ func (l *link) sendOnes(s *seat, batch []*ending, wants []wanted, refusal error)
 
 // extend is Task.Touch.
 func (p *piece) extend(ctx context.Context, d time.Duration) error {
-	op, err := touchOp(p.seat.id, "", p.taken.ref, p.taken.attempt, d)
+	op, err := touchOp(touchCommand{session: p.seat.id, ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun}, d)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,9 @@ import (
 	"encoding/base32"
 	"iter"
 	"math"
+	"math/bits"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
@@ -32,8 +34,11 @@ type RunOption interface{ applyRuns(*listOptions) }
 type listOptions struct {
 	workers roster.Filter
 	engine.Listing
-	status Status
-	err    error
+	status     Status
+	attributes []attribute
+	since      int64 // ms; 0: no bound
+	until      int64 // likewise
+	err        error
 }
 
 func (o *listOptions) fail(err error) {
@@ -86,6 +91,98 @@ func (s statusOption) applyRuns(o *listOptions) {
 
 // InState lists only runs in a state.
 func InState(s Status) RunOption { return statusOption(s) }
+
+// Attribute is something of runs by which they are listed, see With.
+type Attribute string
+
+// The attributes of runs. A label has the name of Label.
+const (
+	AttributeSource         Attribute = "source"
+	AttributeConcurrencyKey Attribute = "concurrency_key"
+	AttributeIdempotencyKey Attribute = "idempotency_key"
+	AttributeWorker         Attribute = "worker"
+	AttributeOutcome        Attribute = "outcome"
+	AttributeCode           Attribute = "code"
+)
+
+const labelAttribute = "label."
+
+// Label returns the attribute of runs that is a label which they ask for.
+func Label(name string) Attribute { return labelAttribute + Attribute(name) }
+
+// maxAttributes is how many attributes one listing asks for.
+const maxAttributes = 16
+
+// attribute is what runs that are listed have.
+type attribute struct{ name, value string }
+
+func (a *attribute) code(c *codec.Coder) {
+	c.String(&a.name)
+	c.String(&a.value)
+}
+
+// known reports whether there is such an attribute.
+func (a *attribute) known() bool {
+	if strings.HasPrefix(a.name, labelAttribute) {
+		return true
+	}
+	switch Attribute(a.name) {
+	case AttributeSource, AttributeConcurrencyKey, AttributeIdempotencyKey, AttributeWorker, AttributeOutcome, AttributeCode:
+		return true
+	}
+	return false
+}
+
+// of reports whether a run has it.
+func (a *attribute) of(r *Run) bool {
+	if name, ok := strings.CutPrefix(a.name, labelAttribute); ok {
+		value, has := r.Labels[name]
+		return has && value == a.value
+	}
+	switch Attribute(a.name) {
+	case AttributeSource:
+		return r.Source == a.value
+	case AttributeConcurrencyKey:
+		return r.ConcurrencyKey == a.value
+	case AttributeIdempotencyKey:
+		return r.IdempotencyKey == a.value
+	case AttributeWorker:
+		return r.WorkerID == a.value
+	case AttributeOutcome:
+		return r.Outcome == a.value
+	}
+	return r.Code == a.value
+}
+
+type runOption func(*listOptions)
+
+func (f runOption) applyRuns(o *listOptions) { f(o) }
+
+// With lists only runs whose attribute has a value; given several times, those that have all of them, up to 16.
+func With(name Attribute, value string) RunOption {
+	return runOption(func(o *listOptions) {
+		a := attribute{string(name), value}
+		if !a.known() {
+			o.fail(engine.Errorf(ErrInvalid, "action: runs have no attribute %q: source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>", a.name))
+		}
+		if o.attributes = append(o.attributes, a); len(o.attributes) > maxAttributes {
+			o.fail(engine.Errorf(ErrInvalid, "action: %d attributes of a listing exceed %d", len(o.attributes), maxAttributes))
+		}
+	})
+}
+
+// InvokedBetween lists only runs that were invoked at a time or after, and before another one; the zero time is no bound.
+func InvokedBetween(from, to time.Time) RunOption {
+	return runOption(func(o *listOptions) {
+		o.since, o.until = 0, 0
+		if !from.IsZero() {
+			o.since = from.UnixMilli()
+		}
+		if !to.IsZero() {
+			o.until = to.UnixMilli()
+		}
+	})
+}
 
 // Action returns an action with what has become of its runs. Errors: ErrNotFound.
 func (s *Store) Action(ctx context.Context, name string) (Info, error) {
@@ -171,7 +268,7 @@ func merge(parts []shardInfo) (infos []Info) {
 // sum adds up what shards have of the runs of an action.
 func sum(info Info, parts []shardInfo) Info {
 	var took []int64
-	var total time.Duration
+	var high, low uint64 // ns: all of them may be more than a time.Duration holds
 	info.Runs, info.Latency = RunCounts{}, Latency{}
 	for i := range parts {
 		r, more := &info.Runs, &parts[i].Runs
@@ -183,11 +280,14 @@ func sum(info Info, parts []shardInfo) Info {
 		r.Cancelled += more.Cancelled
 		r.TimedOut += more.TimedOut
 		info.Latency.Count += parts[i].Latency.Count
-		total += parts[i].Latency.Average * time.Duration(parts[i].Latency.Count)
+		h, l := bits.Mul64(uint64(parts[i].Latency.Average), uint64(parts[i].Latency.Count))
+		low, l = bits.Add64(low, l, 0)
+		high, _ = bits.Add64(high, h, l)
 		took = append(took, parts[i].took...)
 	}
 	if n := info.Latency.Count; n > 0 {
-		info.Latency.Average = total / time.Duration(n)
+		average, _ := bits.Div64(high, low, uint64(n))
+		info.Latency.Average = time.Duration(average)
 	}
 	if n := len(took); n > 0 {
 		slices.Sort(took)
@@ -205,10 +305,10 @@ type Runs struct {
 // Runs returns what lists the runs of an action.
 func (s *Store) Runs(action string) Runs { return Runs{s, action} }
 
-// Page returns a page of the runs, the newest first. A page ends early when its inputs and outputs exceed 4 MiB; with InState it may be empty and not
-// the last.
+// Page returns a page of the runs, the newest first. A page ends early when its inputs and outputs exceed 4 MiB; with InState, With and InvokedBetween it may be empty
+// and not the last.
 //
-// Options: Limit, Cursor, InState. Errors: ErrNotFound if the action does not exist; ErrInvalid for options out of their limits and for what is no cursor.
+// Options: Limit, Cursor, InState, With, InvokedBetween. Errors: ErrNotFound if the action does not exist; ErrInvalid for options out of their limits and for what is no cursor.
 func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[Run], err error) {
 	o := listOptions{Listing: engine.NewListing()}
 	opts, o.err = engine.Given(opts)
@@ -229,7 +329,8 @@ func (l Runs) Page(ctx context.Context, opts ...RunOption) (page Page[Run], err 
 	}
 	parts := make([]*runsQuery, len(shards))
 	for i := range shards {
-		parts[i] = &runsQuery{namespace: l.store.Namespace(), name: l.action, before: at.before[i], status: o.status, limit: o.Limit, maxBytes: maxPageBytes}
+		parts[i] = &runsQuery{namespace: l.store.Namespace(), name: l.action, before: at.before[i], status: o.status, limit: o.Limit, maxBytes: maxPageBytes,
+			attributes: o.attributes, since: o.since, until: o.until}
 	}
 	if err := engine.FanOut(ctx, scope, shards, parts); err != nil {
 		return page, err

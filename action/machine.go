@@ -26,9 +26,8 @@ type machine struct {
 	work   *work // of the applying goroutine
 
 	mu     sync.Mutex       // guards what follows, which is of the shard's leader, for its duty alone
-	pulses map[uint64]int64 // when each session was last heard of, ms
+	pulses map[uint64]int64 // when each session was last heard of, ms by engine.View.Mono
 	term   uint64           // in which the duty was begun last
-	begin  int64            // and when that was
 	lease  int64            // ms for which a process may be silent; 0: leaseMillis
 }
 
@@ -37,6 +36,8 @@ type work struct {
 	m        *machine
 	tx       *engine.Tx
 	actions  []*act
+	byName   map[string]*act // the same by name: those that were buried are replaced
+	byNumber map[uint64]*act
 	sessions []*session
 	told     bool   // somebody is told the end of a run
 	waiting  int64  // takes that wait for the same as the one that is carried out
@@ -57,6 +58,7 @@ type act struct {
 	share   int64   // how many more of its runs this command may take
 	shared  bool    // share is known
 	match   []match // by what workers have: which sets they may take
+	moves   int     // counts changes of what is next
 }
 
 // session is a process that takes runs while a command changes it.
@@ -67,12 +69,20 @@ type session struct {
 	dropped bool
 }
 
+// fewActions is how many actions the maps of a work have room for from one command to the next.
+const fewActions = 32
+
 func (m *machine) start(tx *engine.Tx) *work {
 	w := m.work
 	if w == nil {
 		w = &work{m: m}
 		m.work = w
 	}
+	if len(w.actions) > fewActions {
+		w.byName, w.byNumber = nil, nil // to clear large ones again and again would take longer
+	}
+	clear(w.byName)
+	clear(w.byNumber)
 	clear(w.actions)
 	clear(w.sessions)
 	w.tx, w.actions, w.sessions, w.told = tx, w.actions[:0], w.sessions[:0], false
@@ -117,6 +127,14 @@ func (w *work) apply(cmd engine.Command) ([]byte, error) {
 		return carryOut(cmd.Body, (*workCommand).code, w.workOn)
 	case kindSettle:
 		return carryOut(cmd.Body, (*workCommand).code, w.settleOn)
+	case kindEnd:
+		return carryOut(cmd.Body, (*workCommand).code, w.endHeld)
+	case kindHeld:
+		return carryOut(cmd.Body, (*touchCommand).code, w.held)
+	case kindRetry:
+		return carryOut(cmd.Body, (*refCommand).code, w.again)
+	case kindRunNow:
+		return carryOut(cmd.Body, (*refCommand).code, w.hurry)
 	case kindTouch:
 		return carryOut(cmd.Body, (*touchCommand).code, w.touch)
 	case kindClose:
@@ -161,10 +179,8 @@ func (m *machine) OnReply(_ *engine.Tx, r engine.Reply) {
 
 // action returns an action, nil if there is none.
 func (w *work) action(name string) *act {
-	for _, a := range w.actions {
-		if a.name == name && !a.deleted && !a.dropped {
-			return a
-		}
+	if a := w.byName[name]; a != nil && !a.deleted && !a.dropped {
+		return a
 	}
 	w.buf = namedKey(w.buf[:0], rowAction, w.tx.Namespace(), name)
 	b, ok := w.tx.Get(w.buf)
@@ -176,10 +192,8 @@ func (w *work) action(name string) *act {
 
 // byID returns the action that is known by a number, also one that is deleted; nil if there is none.
 func (w *work) byID(id uint64) *act {
-	for _, a := range w.actions {
-		if a.id == id && !a.dropped {
-			return a
-		}
+	if a := w.byNumber[id]; a != nil && !a.dropped {
+		return a
 	}
 	w.buf = numberKey(w.buf[:0], rowName, id)
 	b, ok := w.tx.Get(w.buf)
@@ -203,12 +217,23 @@ func (w *work) byID(id uint64) *act {
 
 // opened is told of an action that has been read. What is due happens first, as its timer would have done it.
 func (w *work) opened(a *act) *act {
-	w.actions = append(w.actions, a)
+	w.add(a)
 	if a.timer <= w.tx.Now() {
 		a.catchUp()
 		w.tx.Step() // runs that were due have numbers in their lanes: one that the command makes gets another
 	}
 	return a
+}
+
+// add adds an action to those that the command is about.
+func (w *work) add(a *act) {
+	if w.byName == nil {
+		w.byName, w.byNumber = make(map[string]*act), make(map[uint64]*act)
+	}
+	w.actions = append(w.actions, a)
+	if w.byNumber[a.id] = a; !a.deleted {
+		w.byName[a.name] = a
+	}
 }
 
 // save writes what has changed, and wakes who can have what is to be had.
@@ -233,7 +258,7 @@ func (a *act) save() {
 		return
 	}
 	if a.ended > 0 {
-		if slack := int(a.slack()); a.kept > a.retainRuns+int64(slack) {
+		if slack := int(a.slack()); a.kept > a.retainRuns+int64(slack) && a.handover <= a.tx.Now() {
 			a.forgetEnded(slack + a.ended + 1) // one more than have come: there may be too many since the number was lowered
 		}
 		a.schedule(a.nextDue())
@@ -245,7 +270,7 @@ func (a *act) save() {
 	a.row = encode(a.row[:0], &a.record, (*record).code)
 	a.tx.Set(a.buf, a.row)
 	for i, n := range a.woken {
-		if n > 0 && !a.deleted {
+		if n > 0 && !a.deleted && i < len(a.sets) {
 			a.tx.Notify(setTopic(a.tx.NamespaceName(), a.name, a.sets[i].labels), int(min(n, maxTaken)))
 		}
 	}

@@ -24,6 +24,8 @@ type world struct {
 	of   map[call.Ref]uint64 // session
 	live []uint64
 	all  []call.Ref
+
+	together bool // runs are made and taken in one entry
 }
 
 func newWorld(t testing.TB, rng *rand.Rand) *world {
@@ -125,12 +127,22 @@ func (w *world) step() {
 		if rng.IntN(6) == 0 {
 			v.IdempotencyKey = w.name()
 		}
+		if v.Awaited = rng.IntN(4) == 0; rng.IntN(4) == 0 {
+			v.Expires = 1 + int64(rng.IntN(5000))
+		}
 		_, err := w.invoke(v)
 		w.definite(err)
 	case n < 75:
 		w.turn()
 	case n < 80 && len(w.all) > 0:
 		_, err := w.do(kindCancel, encode(nil, &call.Cancel{Ref: w.all[rng.IntN(len(w.all))]}, (*call.Cancel).Code))
+		w.definite(err)
+	case n < 81 && len(w.all) > 0:
+		kind := uint8(kindRetry)
+		if rng.IntN(2) == 0 {
+			kind = kindRunNow
+		}
+		_, err := w.do(kind, encode(nil, &refCommand{w.all[rng.IntN(len(w.all))]}, (*refCommand).code))
 		w.definite(err)
 	case n < 82 && len(w.held) > 0:
 		h := w.held[rng.IntN(len(w.held))]

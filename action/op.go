@@ -18,6 +18,12 @@ func InvokeOp(name string, input []byte, opts ...InvokeOption) Op {
 // CancelOp is Cancel as an operation of a transaction.
 func CancelOp(id RunID, reason string) Op { return Op{engine.Hide(cancelOp(id, reason))} }
 
+// RetryOp is Retry as an operation of a transaction.
+func RetryOp(id RunID) Op { return Op{engine.Hide(refOp(kindRetry, id))} }
+
+// RunNowOp is RunNow as an operation of a transaction.
+func RunNowOp(id RunID) Op { return Op{engine.Hide(refOp(kindRunNow, id))} }
+
 // RegisterOp is Register as an operation of a transaction; its value in the result is an int, the version.
 func RegisterOp(name string, opts ...RegisterOption) Op {
 	return Op{engine.Hide(registerOp(name, opts))}

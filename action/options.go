@@ -8,7 +8,33 @@ import (
 )
 
 // RegisterOption says something of an action that is registered.
-type RegisterOption func(*registerOptions)
+type RegisterOption interface{ applyRegister(*registerOptions) }
+
+type registerOption func(*registerOptions)
+
+func (f registerOption) applyRegister(o *registerOptions) { f(o) }
+
+// AttemptOption is an option of Register, for all runs of the action, and of Invoke, for one of them.
+type AttemptOption struct {
+	register func(*registerOptions)
+	invoke   func(*invokeOptions)
+}
+
+func (a AttemptOption) applyRegister(o *registerOptions) {
+	if a.register == nil {
+		o.fail(engine.Errorf(ErrInvalid, "action: an option that no function of the package made"))
+		return
+	}
+	a.register(o)
+}
+
+func (a AttemptOption) applyInvoke(o *invokeOptions) {
+	if a.invoke == nil {
+		o.fail(engine.Errorf(ErrInvalid, "action: an option that no function of the package made"))
+		return
+	}
+	a.invoke(o)
+}
 
 type registerOptions struct {
 	spec spec
@@ -23,66 +49,78 @@ func (o *registerOptions) fail(err error) {
 
 // Owner says whose action it is, in up to 1,024 bytes.
 func Owner(owner string) RegisterOption {
-	return func(o *registerOptions) { o.spec.owner = owner }
+	return registerOption(func(o *registerOptions) { o.spec.owner = owner })
 }
 
 // Description says what the action does, in up to 1,024 bytes.
 func Description(text string) RegisterOption {
-	return func(o *registerOptions) { o.spec.description = text }
+	return registerOption(func(o *registerOptions) { o.spec.description = text })
 }
 
-// Timeout bounds an attempt; the default is 30 s. A handler that needs longer at times can ask for it, see Task.Touch.
-func Timeout(d time.Duration) RegisterOption {
-	return func(o *registerOptions) {
+// Timeout bounds an attempt; the default is 30 s, and for a run what its action says. A handler that needs longer at times can ask for it, see Task.Touch.
+func Timeout(d time.Duration) AttemptOption {
+	fail := func(fail func(error)) {
 		if d <= 0 {
-			o.fail(engine.Errorf(ErrInvalid, "action: timeout %v is not positive", d))
+			fail(engine.Errorf(ErrInvalid, "action: timeout %v is not positive", d))
 		}
-		o.spec.timeout = millis(d)
+	}
+	return AttemptOption{
+		func(o *registerOptions) { fail(o.fail); o.spec.timeout = millis(d) },
+		func(o *invokeOptions) { fail(o.fail); o.Timeout = millis(d) },
 	}
 }
 
-// MaxRetries sets how many attempts may follow the first one, 0 to 1,000,000; the default is 3.
-func MaxRetries(n int) RegisterOption {
-	return func(o *registerOptions) { o.spec.maxRetries = int64(n) }
+// MaxRetries sets how many attempts may follow the first one, 0 to 1,000,000; the default is 3, and for a run what its action says.
+func MaxRetries(n int) AttemptOption {
+	return AttemptOption{
+		func(o *registerOptions) { o.spec.maxRetries = int64(n) },
+		func(o *invokeOptions) {
+			if n < 0 || n > MaxRetriesLimit {
+				o.fail(engine.Errorf(ErrInvalid, "action: max retries of %d is not in 0-%d", n, MaxRetriesLimit))
+			}
+			o.MaxAttempts = int64(n) + 1
+		},
+	}
 }
 
 // Backoff sets how long a run waits for its second attempt; each further wait is twice as long, up to the longest, less up to a quarter by chance. The
 // default is 1 s to 5 min; with 0 and 0 there is no wait.
 func Backoff(shortest, longest time.Duration) RegisterOption {
-	return func(o *registerOptions) {
+	return registerOption(func(o *registerOptions) {
 		if shortest < 0 || longest < shortest {
 			o.fail(engine.Errorf(ErrInvalid, "action: back-off of %v to %v", shortest, longest))
 		}
 		o.spec.backoffMin, o.spec.backoffMax = millis(shortest), millis(longest)
-	}
+	})
 }
 
 // Retain sets how long ended runs are kept, and how many of them: when there are more the oldest go, some at a time, so that there may be one in a hundred too
 // many, 64 at most. The default is 7 days and 10,000; of an action in a spread namespace, in each shard.
 func Retain(d time.Duration, runs int) RegisterOption {
-	return func(o *registerOptions) {
+	return registerOption(func(o *registerOptions) {
 		if d <= 0 {
 			o.fail(engine.Errorf(ErrInvalid, "action: retention %v is not positive", d))
 		}
 		o.spec.retainFor, o.spec.retainRuns = millis(d), int64(runs)
-	}
+	})
 }
 
 // MaxRunning bounds how many runs of the action are under way at a time, over all workers; 0 is no bound. A run that was cancelled counts until its handler
 // has returned. In a spread namespace all runs that a limit is about are in one shard, that of the action's name; those that were invoked before it was
 // set, in others, do not count.
 func MaxRunning(n int) RegisterOption {
-	return func(o *registerOptions) { o.spec.maxRunning = int64(n) }
+	return registerOption(func(o *registerOptions) { o.spec.maxRunning = int64(n) })
 }
 
 // MaxRunningPerKey bounds how many runs with one ConcurrencyKey are under way at a time; 0 is no bound. Runs of other keys do not wait for them.
 func MaxRunningPerKey(n int) RegisterOption {
-	return func(o *registerOptions) { o.spec.maxPerKey = int64(n) }
+	return registerOption(func(o *registerOptions) { o.spec.maxPerKey = int64(n) })
 }
 
-// RateLimit bounds how many runs of the action are begun, attempts after the first one included.
+// RateLimit bounds how many runs of the action are begun, attempts after the first one included. It is kept in steps of 10 ms: what the rate allows in such a
+// time may begin at once, beside the Burst.
 func RateLimit(r Rate) RegisterOption {
-	return func(o *registerOptions) {
+	return registerOption(func(o *registerOptions) {
 		if r.Burst == 0 {
 			r.Burst = r.Limit
 		}
@@ -90,7 +128,7 @@ func RateLimit(r Rate) RegisterOption {
 			o.fail(engine.Errorf(ErrInvalid, "action: a rate of %d runs in %v", r.Limit, r.Per))
 		}
 		o.spec.rate = rate{int64(r.Limit), millis(r.Per), int64(r.Burst)}
-	}
+	})
 }
 
 // DeleteOption changes what Delete does.
@@ -146,6 +184,17 @@ func Delay(d time.Duration) InvokeOption {
 	})
 }
 
+// Expire has the run fail, with the code expired, if no worker has begun it d after its invocation, a Delay included. It is counted in milliseconds, rounded up.
+// Attempts after the first one are not bound by it.
+func Expire(d time.Duration) InvokeOption {
+	return invokeOption(func(o *invokeOptions) {
+		if d <= 0 {
+			o.fail(engine.Errorf(ErrInvalid, "action: expiry %v is not positive", d))
+		}
+		o.Expires = millis(d)
+	})
+}
+
 // IdempotencyKey makes a run only if none was made with the same key, of 1 to 255 bytes, while that run had not ended, or in the 24 h since it was made: a repeat
 // returns that one, and Duplicate. With another input it is ErrConflict. Setting or removing limits of the action changes nothing of that.
 func IdempotencyKey(key string) InvokeOption {
@@ -172,7 +221,7 @@ func ConcurrencyKey(key string) RunSetting {
 type LabelsOption struct{ labels map[string]string }
 
 // Labels has the run wait for a worker that has all these labels: names of 1-255 bytes of UTF-8, any values, 1,024 bytes together. Runs of one action may
-// ask for up to 64 different sets of labels.
+// ask for up to 64 different sets of labels, of those that are kept.
 func Labels(labels map[string]string) LabelsOption { return LabelsOption{labels} }
 
 func (l LabelsOption) applyInvoke(o *invokeOptions) {

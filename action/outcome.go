@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/worker"
 )
 
@@ -58,11 +59,11 @@ type outcome struct {
 	data any
 }
 
-func (o *outcome) Error() string { return fmt.Sprintf("outcome %q", o.name) }
+func (o *outcome) Error() string { return engine.Text("outcome %q", o.name) }
 
 // conclude returns how an attempt ends with what its handler has returned. It calls methods of both values, which may panic.
 func (p *piece) conclude(result any, err error, maxPayload int) end {
-	e := end{ref: p.taken.ref, attempt: p.taken.attempt, how: completed, delay: -1}
+	e := end{ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun, how: completed, delay: -1}
 	var named *outcome
 	if errors.As(err, &named) || err == nil && asOutcome(result, &named) {
 		e.outcome, result = named.name, named.data
@@ -71,7 +72,7 @@ func (p *piece) conclude(result any, err error, maxPayload int) end {
 		return e
 	}
 	if e.output, err = outputOf(result); err != nil {
-		e.refuse(CodeBadOutput, fmt.Sprintf("the result has no JSON: %v", err))
+		e.refuse(CodeBadOutput, "the result has no JSON: "+engine.Cut(err.Error(), maxShown))
 	} else if n := len(e.output); n > maxPayload {
 		e.refuse(CodeOutputTooLarge, fmt.Sprintf("the result of %d bytes exceeds max_value_size (%d bytes)", n, maxPayload))
 	} else if len(e.outcome) > MaxOutcomeBytes {
@@ -117,7 +118,7 @@ func (p *piece) end(r worker.Result) end {
 	switch {
 	case r.Panic != nil:
 		return end{
-			ref: p.taken.ref, attempt: p.taken.attempt, how: failed, delay: -1, code: CodePanic, message: shorten(r.Panic.Error(), MaxErrorBytes),
+			ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun, how: failed, delay: -1, code: CodePanic, message: shorten(r.Panic.Error(), MaxErrorBytes),
 		}
 	case r.GiveBack(), r.Err != nil && errors.Is(p.over(), errSilent):
 		return p.back()

@@ -254,7 +254,9 @@ func (s *source) Release(ctx context.Context, pieces []*piece) error {
 }
 
 // back is the end of an attempt that does not count.
-func (p *piece) back() end { return end{ref: p.taken.ref, attempt: p.taken.attempt, how: released} }
+func (p *piece) back() end {
+	return end{ref: p.taken.ref, attempt: p.taken.attempt, begun: p.taken.begun, how: released}
+}
 
 // over returns why the piece is over before its handler has begun, nil if it is not.
 func (p *piece) over() error {

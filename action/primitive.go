@@ -52,6 +52,10 @@ func table() engine.Primitive {
 			{Kind: kindTick, Name: "tick schedules", From: engine.FromLeaders},
 			{Kind: kindScheduledEnd, Name: "end scheduled run", From: engine.FromMachines},
 			{Kind: kindSettle, Name: "settle", From: engine.FromUsers, Admit: admit, Shrinks: true},
+			{Kind: kindEnd, Name: "end", From: engine.FromUsers, Admit: admit},
+			{Kind: kindHeld, Name: "held", From: engine.FromUsers, Admit: admit},
+			{Kind: kindRetry, Name: "retry", From: engine.FromUsers, Admit: admit},
+			{Kind: kindRunNow, Name: "run now", From: engine.FromUsers, Admit: admit},
 		},
 		Queries: []engine.QueryType{
 			{Kind: queryInfo, Name: "info", New: engine.NewQuery[infoQuery]},

@@ -2,6 +2,7 @@ package action
 
 import (
 	"errors"
+	"math"
 	"time"
 
 	"github.com/floedb/floe/internal/call"
@@ -49,6 +50,9 @@ type runsQuery struct {
 	status    Status // 0: all
 	limit     int
 	maxBytes  int // of inputs and outputs; the page ends with the one that exceeds it
+
+	attributes   []attribute // that they have
+	since, until int64       // ms; 0: no bound
 
 	found bool
 	items []Run
@@ -163,7 +167,7 @@ func (r *record) info(v *engine.View, namespace, name string) (i shardInfo, err 
 		Latency: Latency{Count: r.completed},
 	}
 	if r.completed > 0 {
-		i.Latency.Average = time.Duration(r.took) * time.Millisecond / time.Duration(r.completed)
+		i.Latency.Average = duration(r.took/r.completed) + duration(r.took%r.completed)/time.Duration(r.completed)
 	}
 	i.home = !v.Spread(namespace) || engine.NameShard(namespace, name, v.Shards()) == v.Shard()
 	i.took, err = r.sample(v)
@@ -194,7 +198,14 @@ func (r *record) sample(v *engine.View) (took []int64, err error) {
 	return took, it.Close()
 }
 
-func duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+// duration returns a time as a time.Duration, the longest one if it is longer.
+func duration(ms int64) time.Duration {
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	if ms > most {
+		return math.MaxInt64
+	}
+	return time.Duration(ms) * time.Millisecond
+}
 
 func (m *machine) queryList(v *engine.View, q *listQuery) error {
 	ns, ok := v.Namespace(q.namespace)
@@ -300,13 +311,29 @@ func (m *machine) queryRuns(v *engine.View, q *runsQuery) error {
 			break
 		}
 		q.next = lastOf(it.Key())
+		if row.createdAt < q.since { // and so are all before it
+			break
+		}
+		if q.until != 0 && row.createdAt >= q.until {
+			continue
+		}
 		var run Run
-		if run, err = l.run(q.next, &row); err == nil && (q.status == 0 || run.Status == q.status) {
+		if run, err = l.run(q.next, &row); err == nil && q.wants(&run) {
 			q.items = append(q.items, run)
 			bytes += len(run.Input) + len(run.Output)
 		}
 	}
 	return errors.Join(err, it.Close())
+}
+
+// wants reports whether a run is one of those that are listed.
+func (q *runsQuery) wants(r *Run) bool {
+	for i := range q.attributes {
+		if !q.attributes[i].of(r) {
+			return false
+		}
+	}
+	return q.status == 0 || r.Status == q.status
 }
 
 // runLook looks at runs of an action.
@@ -347,6 +374,7 @@ func (l *runLook) runIn(number uint64, row *runRow, state []byte) (r Run, err er
 	if err != nil {
 		return r, err
 	}
+	r.MaxAttempts = int(st.maxAttempts)
 	r.Status, r.Attempt, r.Output, r.Outcome, r.Error, r.Code, r.WorkerID = st.status, int(st.attempts), st.output, st.outcome, st.message, st.code, st.worker
 	if st.due > 0 {
 		r.AvailableAt = time.UnixMilli(st.due)
@@ -409,7 +437,7 @@ func (m *machine) queryBeat(v *engine.View, q *beatQuery) error {
 	case !found:
 		return noSession(q.session)
 	}
-	m.heard(q.session, v.Now())
+	m.heard(q.session, v.Mono())
 	q.lease = m.leaseNow()
 	known := make(map[call.Ref]bool)
 	for _, ref := range q.known {

@@ -117,7 +117,7 @@ func (s *Store) ready(ctx context.Context, shard engine.ShardID, c *workCommand)
 		if err != nil || q.pause == 0 {
 			return err
 		}
-		t := time.NewTimer(time.Duration(q.pause) * time.Millisecond)
+		t := time.NewTimer(duration(q.pause))
 		select {
 		case <-t.C:
 		case <-ctx.Done():

@@ -85,7 +85,7 @@ func (w *work) use(name string, d definition) {
 	if !known {
 		a = &act{record: newRecord(uint64(tx.LSN())), work: w, name: name}
 		a.sets = []labelSet{{}}
-		w.actions = append(w.actions, a)
+		w.add(a)
 		tx.Insert(numberKey(nil, rowName, a.id), encode(nil, &nameRow{ns: tx.Namespace(), name: name}, (*nameRow).code))
 		if tx.Here(name) {
 			tx.Count(countActions, 1)
@@ -148,7 +148,7 @@ func (a *act) bury() {
 // drop removes all rows of an action that is deleted, and has no runs left.
 func (a *act) drop() {
 	a.unschedule()
-	for _, kind := range [...]byte{rowDelayed, rowEligible, rowEnded, rowRun, rowKeyEnd, rowKey, rowLane, rowState, rowWaiting} {
+	for _, kind := range [...]byte{rowDelayed, rowEligible, rowEnded, rowRun, rowKeyEnd, rowKey, rowLane, rowKeySets, rowExpiry, rowState, rowWaiting} {
 		prefix := numberKey(nil, kind, a.id)
 		a.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
 	}

@@ -17,6 +17,7 @@ import (
 //
 //	'a' | ns u32 | name              the action: what was registered, counters, what waits without a key (see record)
 //	'b' | id                         -> whether it is deleted u8 | ns u32 | name
+//	'h' | id | expires | run         a run that fails then (ms) if nobody has begun it -> nothing
 //	'i' | id | run                   a run as it was invoked, written once (see runRow)
 //	's' | id | run                   what has become of it, once a worker has had it or it has ended (see stateRow)
 //	'w' | id | lane | prio | seq     a run that a worker can have -> nothing if it is fresh, and seq its number; else run uvarint
@@ -29,6 +30,7 @@ import (
 //	'j' | id | until | key           the same by its end -> nothing
 //	'g' | id                         an action that was deleted by force, and has runs left to end -> as 'a'
 //	'o' | session                    a process that takes runs (see sessionRow)
+//	'm' | id | key                   in which sets of labels but the first a key has lanes -> a bit for each, uvarint
 //	'n' | ns u32 | worker id         the session of a worker that calls Await by itself -> session uvarint
 //	'x' | ns u32 | worker id         a worker as it is listed (see internal/roster)
 //
@@ -47,10 +49,12 @@ const (
 	rowEligible  = 'e'
 	rowEnded     = 'f'
 	rowGrave     = 'g'
+	rowExpiry    = 'h'
 	rowRun       = 'i'
 	rowKeyEnd    = 'j'
 	rowKey       = 'k'
 	rowLane      = 'l'
+	rowKeySets   = 'm'
 	rowSelf      = 'n'
 	rowSession   = 'o'
 	rowHeld      = 'r'
@@ -134,7 +138,9 @@ type record struct {
 	served                                                   uint64 // turn of the namespace's actions: the LSN of the last take
 
 	// Low marks: no row of the index is before it.
-	nextDelayed, nextEnded, nextKey int64
+	nextDelayed, nextEnded, nextKey, nextExpiry int64
+
+	handover int64 // until when the oldest ended run is kept in any case, 0 if it is not: see handoverMillis
 
 	timer int64 // when the action's one timer is due; it may be early
 
@@ -142,11 +148,12 @@ type record struct {
 	sweepKey   string // set u8 | key
 	cancelFrom uint64 // of a deleted action: runs before it have ended
 
-	sets []labelSet
+	sets   []labelSet
+	mapped bool // the keys of all lanes have rows 'm', which older versions did not write
 }
 
 func newRecord(id uint64) record {
-	return record{id: id, nextDelayed: never, nextEnded: never, nextKey: never, timer: never}
+	return record{id: id, mapped: true, nextDelayed: never, nextEnded: never, nextKey: never, nextExpiry: never, timer: never}
 }
 
 // nameRow is the value of a row 'b'.
@@ -166,6 +173,7 @@ func (n *nameRow) code(c *codec.Coder) {
 type labelSet struct {
 	labels string // encoded, see engine.AppendHeaders; "" asks for nothing
 	turn   uint64 // of the last run without a key that was begun
+	runs   int64  // that have its number, ended ones included; -1: an older version has not counted them. Those of the first set are not counted
 	queue  queue  // of runs without a key, by seq
 	lanes  queue  // of rows 'e', by turn
 }
@@ -264,7 +272,21 @@ func (r *record) code(c *codec.Coder) {
 		c.Uvarint(&s.turn)
 		s.queue.code(c)
 		s.lanes.code(c)
+		if c.Reading() {
+			s.runs = -1
+		}
 	})
+	if c.Reading() {
+		r.mapped, r.nextExpiry = len(r.sets) < 2, never
+	}
+	if c.More(len(r.sets) > 1 || r.handover != 0 || r.nextExpiry != never) {
+		c.Bool(&r.mapped)
+		for i := range r.sets {
+			c.Varint(&r.sets[i].runs)
+		}
+		codeTime(c, &r.handover)
+		codeTime(c, &r.nextExpiry)
+	}
 }
 
 // runRow is the value of a row 'i'.
@@ -281,6 +303,8 @@ type runRow struct {
 	source         string
 	notify         call.Notify
 	input          []byte
+	awaited        bool  // somebody waits for its end
+	expires        int64 // when it fails if nobody has begun it; 0: never
 }
 
 func (r *runRow) code(c *codec.Coder) {
@@ -296,6 +320,10 @@ func (r *runRow) code(c *codec.Coder) {
 	c.String(&r.source)
 	r.notify.Code(c)
 	c.Bytes(&r.input)
+	if c.More(r.awaited || r.expires != 0) {
+		c.Bool(&r.awaited)
+		c.Varint(&r.expires)
+	}
 }
 
 // tagOfRun reads the tag of a run's row, without the rest.
@@ -327,6 +355,7 @@ type stateRow struct {
 	key         string
 	attempts    int64 // that count, the present one included
 	maxAttempts int64
+	begun       int64  // attempts, and those that did not count
 	seq         uint64 // in its lane: of a waiting run, and of one that was taken from there
 	due         int64  // of a delayed run
 	session     uint64 // of a running run, and of a cancelled one whose worker has not confirmed that
@@ -344,6 +373,8 @@ const (
 	flagNotify  = 1 << iota // somebody is told the end, see runRow
 	flagHeld                // it has a row 'r'
 	flagRefused             // the last attempt has failed, and said that no other may follow
+	flagAwaited             // somebody waits for the end, see runRow
+	flagExpires             // it has a row 'h' while it waits and no attempt counts
 	allFlags    = 1<<iota - 1
 )
 
@@ -365,6 +396,7 @@ func (s *stateRow) layout(c *codec.Coder) {
 		c.String(v)
 	}
 	c.Bytes(&s.output)
+	codeBegun(c, &s.begun, s.attempts, c.More(s.begun != s.attempts))
 	if s.status < Pending || s.status > TimedOut || s.flags > allFlags {
 		c.Fail(fmt.Sprintf("status %d, flags %#x", s.status, s.flags))
 	}
@@ -509,6 +541,10 @@ func waitingKey(dst []byte, id, lane uint64, priority uint8, seq uint64) []byte 
 
 func lanesKey(dst []byte, id uint64, set uint8, name string) []byte {
 	return append(append(numberKey(dst, rowLane, id), set), name...)
+}
+
+func keySetsKey(dst []byte, id uint64, name string) []byte {
+	return append(numberKey(dst, rowKeySets, id), name...)
 }
 
 func eligibleKey(dst []byte, id uint64, set, priority uint8, turn uint64) []byte {

@@ -215,22 +215,23 @@ func (s *scheduled) come(at int64) {
 		s.buffered = at
 		s.decide(tick{at: at, result: TickBuffered})
 	default:
-		if active && s.overlap == OverlapReplace {
-			s.cancelBefore("replaced by the next tick of schedule " + s.name)
+		before := s.run
+		if s.begin(at) && active && s.overlap == OverlapReplace {
+			s.cancelBefore(before, "replaced by the next tick of schedule "+s.name)
 		}
-		s.begin(at)
 	}
 }
 
-// begin begins the run of a tick.
-func (s *scheduled) begin(at int64) {
+// begin begins the run of a tick, and reports whether the action took it.
+func (s *scheduled) begin(at int64) (begun bool) {
 	i, err := s.invoke(sourceSchedule + s.name + ":" + time.UnixMilli(at).UTC().Format(tickLayout))
 	if err != nil {
 		s.decide(tick{at: at, result: TickRefused, message: engine.Cut(err.Error(), maxScheduleMessage)})
-		return
+		return false
 	}
 	s.run, s.begun = i.Ref, true
 	s.decide(tick{at: at, result: TickRan, run: i.Ref})
+	return true
 }
 
 // beginBuffered begins the tick that has waited.
@@ -272,10 +273,10 @@ func (s *scheduled) decide(t tick) {
 // busy reports whether the run that the schedule has begun last has not ended.
 func (s *scheduled) busy() bool { return s.begun && s.active(s.run) }
 
-// cancelBefore cancels that run.
-func (s *scheduled) cancelBefore(reason string) {
-	a := s.byID(s.run.Action)
-	a.cancelRun(s.run, a.stateOf(s.run), reason)
+// cancelBefore cancels the run before the one that has been begun.
+func (s *scheduled) cancelBefore(before call.Ref, reason string) {
+	a := s.byID(before.Action)
+	a.cancelRun(before, a.stateOf(before), reason)
 }
 
 // trigger begins a run now, whatever the time, paused or not.
@@ -291,7 +292,7 @@ func (s *scheduled) trigger() ([]byte, error) {
 		return nil, err
 	}
 	if busy && s.overlap == OverlapReplace {
-		s.cancelBefore("replaced by a run of schedule " + s.name + " that was triggered")
+		s.cancelBefore(s.run, "replaced by a run of schedule "+s.name+" that was triggered")
 	}
 	s.run, s.begun = i.Ref, true
 	s.decide(tick{at: s.tx.Now(), result: TickTriggered, run: i.Ref})

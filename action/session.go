@@ -15,7 +15,7 @@ import (
 )
 
 // A session is a process that takes runs in a shard, on behalf of all its workers in the namespace. While it is heard of, what it has is its own; when it was silent
-// for 30 s, its attempts have failed and its runs are for others. Whether it was is known to the shard's leader alone, which does not write down that it was not:
+// for 30 s, by a clock that nobody sets, its attempts have failed and its runs are for others. Whether it was is known to the shard's leader alone, which does not write down that it was not:
 // so neither idle nor busy workers write anything for being alive, and a new leader begins to count anew.
 //
 // A worker that calls by itself, without a process that goes on between its calls, has a session of its own, for as long as it has a run. Nobody expects to
@@ -185,7 +185,7 @@ func (w *work) eachHeld(s *session, f func(ref call.Ref, h held)) (more bool) {
 
 // lose ends an attempt that its worker does not end.
 func (w *work) lose(s *session, ref call.Ref, code, message string) {
-	a, st := w.attemptOf(s, ref, 0)
+	a, st := w.attemptOf(s, ref, 0, 0)
 	switch {
 	case st == nil:
 		panic("action: a session has a run that is not its own")
@@ -260,29 +260,32 @@ func sessionsTopic() engine.Topic {
 	return engine.TopicOf(engine.MachineAction, "", []byte("sessions"))
 }
 
-// heard notes that a session is alive. It is for queries, where the shard is led.
-func (m *machine) heard(session uint64, now int64) {
+// heard notes that a session is alive, by a clock that nobody sets. It is for queries, where the shard is led.
+func (m *machine) heard(session uint64, mono int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.pulses[session] = now
+	m.pulses[session] = mono
 }
 
-// led returns when the present term began here, in which processes have a lease. Before, nobody was heard of.
-func (m *machine) led(term uint64, now, lease int64) int64 {
+// led begins a term here, in which processes have a lease. Nobody was heard of before.
+func (m *machine) led(term uint64, lease int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lease = lease
 	if m.term != term {
-		m.term, m.begin = term, now
+		m.term = term
+		clear(m.pulses)
 	}
-	return m.begin
 }
 
-// silentSince returns when a session was last heard of, begin at the earliest.
-func (m *machine) silentSince(session uint64, begin int64) int64 {
+// silentSince returns when a session was last heard of, now if it is the first time in the term that anybody looks.
+func (m *machine) silentSince(session uint64, mono int64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return max(m.pulses[session], begin)
+	if _, known := m.pulses[session]; !known {
+		m.pulses[session] = mono
+	}
+	return m.pulses[session]
 }
 
 // leaseNow returns for how long a process may be silent, ms.
@@ -310,13 +313,13 @@ func (m *machine) Duties() []engine.Duty {
 
 // watchSessions ends sessions that are silent for too long.
 func (m *machine) watchSessions(ctx context.Context, lead *engine.Lead) error {
-	begin := m.led(lead.Term(), lead.Now(), max(lead.Patience(leaseMillis), leastLease))
+	m.led(lead.Term(), max(lead.Patience(leaseMillis), leastLease))
 	for {
 		var silent uint64
 		var namespace string
 		var spread bool
 		err := lead.View(ctx, func(v *engine.View) (err error) {
-			silent, namespace, err = m.silent(v, begin)
+			silent, namespace, err = m.silent(v)
 			spread = err == nil && v.Spread(namespace)
 			return err
 		})
@@ -331,7 +334,7 @@ func (m *machine) watchSessions(ctx context.Context, lead *engine.Lead) error {
 }
 
 // silent returns a session that was silent for too long. Without one it waits until the first one would be.
-func (m *machine) silent(v *engine.View, begin int64) (session uint64, namespace string, err error) {
+func (m *machine) silent(v *engine.View) (session uint64, namespace string, err error) {
 	if err := v.WaitOn(sessionsTopic()); err != nil {
 		return 0, "", err
 	}
@@ -350,12 +353,12 @@ func (m *machine) silent(v *engine.View, begin int64) (session uint64, namespace
 		if s.self {
 			continue
 		}
-		until := m.silentSince(id, max(begin, s.openedAt)) + m.leaseNow()
+		left := m.silentSince(id, v.Mono()) + m.leaseNow() - v.Mono()
 		if plant.On(plant.SilentForever) {
 			continue
 		}
-		if until > v.Now() {
-			v.WakeAt(until)
+		if left > 0 {
+			v.WakeAt(v.Now() + left)
 			continue
 		}
 		name, ok := v.NamespaceName(s.ns)

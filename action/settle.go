@@ -14,7 +14,7 @@ import (
 
 // settle ends an attempt that a session has.
 func (w *work) settle(s *session, e *end) verdict {
-	a, st := w.attemptOf(s, e.ref, e.attempt)
+	a, st := w.attemptOf(s, e.ref, e.attempt, e.begun)
 	if st == nil {
 		return overtaken
 	}
@@ -36,10 +36,12 @@ func (w *work) settle(s *session, e *end) verdict {
 		if !plant.On(plant.ReleaseCounts) {
 			st.attempts--
 		}
+		a.expect(e.ref, st)
 		a.pending++
 		a.enqueue(e.ref, st, false)
 	case snoozed:
 		st.attempts--
+		st.flags &^= flagExpires // it was begun
 		a.retry(e.ref, st, e.delay)
 	default:
 		st.code, st.message = e.code, e.message
@@ -51,8 +53,9 @@ func (w *work) settle(s *session, e *end) verdict {
 	return accepted
 }
 
-// attemptOf returns an attempt that a session has, a nil state if it is over. One that was cancelled is one that it has until that is confirmed.
-func (w *work) attemptOf(s *session, ref call.Ref, attempt int64) (*act, *stateRow) {
+// attemptOf returns an attempt that a session has, a nil state if it is over. One that was cancelled is one that it has until that is confirmed. Who knows how
+// often the run had been begun says that, because an attempt that does not count has the number of the next one.
+func (w *work) attemptOf(s *session, ref call.Ref, attempt, begun int64) (*act, *stateRow) {
 	a := w.byID(ref.Action)
 	if a == nil {
 		return nil, nil
@@ -62,7 +65,8 @@ func (w *work) attemptOf(s *session, ref call.Ref, attempt int64) (*act, *stateR
 		return nil, nil
 	}
 	st := must(decode(b, (*stateRow).layout))
-	if st.flags&flagHeld == 0 || st.session != s.id || attempt != 0 && attempt != st.attempts && !plant.On(plant.AnyAttempt) {
+	other := attempt != 0 && attempt != st.attempts || begun != 0 && begun != st.begun
+	if st.flags&flagHeld == 0 || st.session != s.id || other && !plant.On(plant.AnyAttempt) {
 		return nil, nil
 	}
 	return a, &st
@@ -73,9 +77,13 @@ func (a *act) confirm(s *session, ref call.Ref, st *stateRow) {
 	a.letGo(s, ref, st)
 	if _, kept := a.tx.Get(timedRunKey(nil, rowEnded, a.id, st.endedAt, ref.Run)); !kept {
 		a.tx.Delete(runKey(nil, rowState, a.id, ref.Run))
+		a.leaveSet(st.set)
 		return
 	}
 	a.setState(ref, st)
+	if st.flags&flagNotify != 0 && a.runOf(ref).notify.Machine == engine.MachineWorkflow {
+		a.tellEnd(ref, st) // again, as nobody else waits for it: its handler has returned
+	}
 }
 
 // letGo takes a run from its session, and gives its slots back. Its state is yet to be written.
@@ -99,10 +107,7 @@ func (a *act) letGo(s *session, ref call.Ref, st *stateRow) {
 	if st.key != "" {
 		l := a.lane(st.set, st.key)
 		l.running--
-		was := l.eligible
-		if a.settleLane(l); l.eligible && !was {
-			a.wake(l.set, 1)
-		}
+		a.settleKey(l, true)
 	}
 }
 
@@ -110,7 +115,7 @@ func (a *act) letGo(s *session, ref call.Ref, st *stateRow) {
 func (a *act) fail(ref call.Ref, st *stateRow, again bool, delay int64, status Status) {
 	if again && st.attempts < st.maxAttempts && !a.deleted {
 		if delay < 0 {
-			delay = a.backoff(st.attempts)
+			delay = a.backoff(a.runOf(ref).maxAttempts - (st.maxAttempts - st.attempts)) // since it was retried
 		}
 		a.retry(ref, st, delay)
 		return
@@ -140,7 +145,7 @@ func (a *act) retry(ref call.Ref, st *stateRow, delay int64) {
 // so that those which have failed together do not come back together.
 func (a *act) backoff(attempt int64) int64 {
 	d := a.backoffMin
-	for i := int64(1); i < attempt && d < a.backoffMax; i++ {
+	for i := int64(1); i < attempt && d > 0 && d < a.backoffMax; i++ {
 		d *= 2
 	}
 	d = min(d, a.backoffMax)
@@ -154,7 +159,7 @@ func (a *act) finish(ref call.Ref, st *stateRow, status Status) {
 	now := a.tx.Now()
 	st.status, st.endedAt, st.due = status, now, 0
 	a.setState(ref, st)
-	row := endedRow{status: status}
+	row := endedRow{status: status, set: st.set, awaited: st.flags&flagAwaited != 0}
 	if st.startedAt > 0 {
 		row.took = now - st.startedAt
 	}
@@ -175,7 +180,7 @@ func (a *act) tellEnd(ref call.Ref, st *stateRow) {
 	ref.Tag = row.tag
 	end := call.End{
 		Token: n.Token, Ref: ref, Status: uint8(st.status), Refused: st.flags&flagRefused != 0, Attempt: st.attempts, Outcome: st.outcome,
-		Code: st.code, Message: st.message, Output: st.output,
+		Code: st.code, Message: st.message, Output: st.output, Held: st.status == Cancelled && st.flags&flagHeld != 0,
 	}
 	a.tx.Then(engine.Command{Machine: n.Machine, Kind: n.Command, Body: encode(nil, &end, (*call.End).Encode)})
 	a.tx.Cause(endCause(a.tx.NamespaceName(), a.id))
@@ -186,11 +191,18 @@ func (a *act) tellEnd(ref call.Ref, st *stateRow) {
 type endedRow struct {
 	status Status
 	took   int64 // ms, by the last attempt
+	set    uint8 // of labels
+
+	awaited bool // see handoverMillis
 }
 
 func (e *endedRow) code(c *codec.Coder) {
 	c.Byte((*byte)(&e.status))
 	c.Varint(&e.took)
+	if c.More(e.set != 0 || e.awaited) {
+		c.Byte(&e.set)
+		c.Bool(&e.awaited)
+	}
 }
 
 // cancel ends a run before its handler does.
@@ -198,15 +210,10 @@ func (w *work) cancel(c *call.Cancel) ([]byte, error) {
 	if err := checkReason(c.Reason); err != nil {
 		return nil, err
 	}
-	a := w.byID(c.Ref.Action)
-	if a == nil {
-		return nil, noRun(c.Ref, w.tx.Shard())
+	a, st, err := w.find(c.Ref)
+	if err != nil {
+		return nil, err
 	}
-	b, ok := w.tx.Get(runKey(nil, rowRun, c.Ref.Action, c.Ref.Run))
-	if !ok || must(decode(b, (*runRow).code)).tag != c.Ref.Tag {
-		return nil, noRun(c.Ref, w.tx.Shard())
-	}
-	st := a.stateOf(c.Ref)
 	if st.status.Final() {
 		return nil, engine.Errorf(ErrConflict, "run %s has ended: it is %s", place{w.tx.Shard(), c.Ref}.id(), st.status)
 	}
@@ -229,17 +236,25 @@ func (a *act) cancelRun(ref call.Ref, st *stateRow, reason string) {
 		h.cancelled = true
 		a.tx.Set(k, encode(nil, &h, (*held).code))
 		a.tx.Notify(sessionTopic(a.tx.NamespaceName(), st.session), -1)
-	case st.due > 0:
-		a.pending--
-		a.delayed--
-		a.tx.Delete(timedRunKey(nil, rowDelayed, a.id, st.due, ref.Run))
 	default:
-		a.pending--
-		a.dequeue(st)
+		a.withdraw(ref, st)
 	}
 	a.cancelled++
 	st.outcome, st.code, st.message = OutcomeCancelled, "", reason
 	a.finish(ref, st, Cancelled)
+}
+
+// withdraw takes a run that waits out of where it does.
+func (a *act) withdraw(ref call.Ref, st *stateRow) {
+	a.unexpect(ref, st)
+	a.pending--
+	a.changed = true
+	if st.due == 0 {
+		a.dequeue(st)
+		return
+	}
+	a.delayed--
+	a.tx.Delete(timedRunKey(nil, rowDelayed, a.id, st.due, ref.Run))
 }
 
 // touch makes the present attempt of a run last for a time from now.
@@ -251,7 +266,7 @@ func (w *work) touch(c *touchCommand) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, st := w.attemptOf(s, c.ref, c.attempt)
+	a, st := w.attemptOf(s, c.ref, c.attempt, c.begun)
 	if st == nil || st.status != Running {
 		return nil, engine.Errorf(ErrConflict, "run %s is not the worker's any more", place{w.tx.Shard(), c.ref}.id())
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -90,7 +91,7 @@ func checkActive(name string, n int64) error {
 // returns nil, the run is committed (see floe.Config.Durability). After a ctx error or ErrUnknownOutcome there may or may not be one: with an
 // IdempotencyKey the call can be repeated without harm.
 //
-// Options: Priority, Delay, IdempotencyKey, Labels, ConcurrencyKey. Errors: ErrNotFound if the action was not registered; ErrConflict if it is disabled, or the
+// Options: Priority, Delay, Expire, IdempotencyKey, Labels, ConcurrencyKey, and Timeout and MaxRetries in place of those of the action. Errors: ErrNotFound if the action was not registered; ErrConflict if it is disabled, or the
 // idempotency key was used with another input; ErrInvalid for an input that is no JSON or too long, and for options out of their limits.
 func (s *Store) Invoke(ctx context.Context, name string, input []byte, opts ...InvokeOption) (Invoked, error) {
 	op := invokeOp(name, input, opts)
@@ -118,14 +119,18 @@ func (s *Store) invoke(ctx context.Context, op engine.Op) (Invoked, error) {
 
 // InvokeAndWait is Invoke and Wait: it returns the run when it has ended, however it has.
 //
-// Options and errors are those of Invoke. After an error there may be a run all the same.
+// The run is kept for 10 s at least, however little its action retains. Options and errors are those of Invoke; ErrNotFound also if an IdempotencyKey stands for a
+// run that ended before and is not kept any more. After an error there may be a run all the same.
 func (s *Store) InvokeAndWait(ctx context.Context, name string, input []byte, opts ...InvokeOption) (Run, error) {
-	i, err := s.Invoke(ctx, name, input, opts...)
+	i, err := s.Invoke(ctx, name, input, append(slices.Clip(opts), awaited)...)
 	if err != nil {
 		return Run{}, err
 	}
 	return s.Wait(ctx, i.Run)
 }
+
+// awaited is the option of InvokeAndWait.
+var awaited = invokeOption(func(o *invokeOptions) { o.Awaited = true })
 
 // Run returns a run. Errors: ErrNotFound if there is none, or none any more; ErrInvalid for what is no id.
 func (s *Store) Run(ctx context.Context, id RunID) (Run, error) { return s.run(ctx, id, false) }
@@ -188,7 +193,7 @@ func registerOp(name string, opts []RegisterOption) engine.Op {
 	o := registerOptions{spec: defaultSpec}
 	opts, o.err = engine.Given(opts)
 	for _, opt := range opts {
-		opt(&o)
+		opt.applyRegister(&o)
 	}
 	err := checkAction(name)
 	if err == nil {

@@ -69,7 +69,7 @@ func (m *machine) Conclude(tx *engine.Tx, cmd engine.Command, result []byte) ([]
 // takeAll takes runs for those who want some.
 func (w *work) takeAll(s *session, c *workCommand, res worked) ([]byte, error) {
 	w.waiting = int64(c.waiting)
-	size := 0
+	size, menus := 0, make(map[int]*menu)
 	for i := range c.wants {
 		if s.held >= maxHeld || size > maxTakenBytes {
 			break
@@ -78,7 +78,10 @@ func (w *work) takeAll(s *session, c *workCommand, res worked) ([]byte, error) {
 		if want.group >= len(s.groups) {
 			return nil, engine.Errorf(ErrInvalid, "action: session %d has %d groups, not %d", s.id, len(s.groups), want.group+1)
 		}
-		res.taken = w.takeFor(s, i, want, res.taken, &size)
+		if menus[want.group] == nil {
+			menus[want.group] = w.menu(&s.groups[want.group])
+		}
+		res.taken = w.takeFor(s, i, want, menus[want.group], res.taken, &size)
 	}
 	if c.session == 0 {
 		w.keepSelf(s)
@@ -95,17 +98,16 @@ func (w *worked) encode() []byte {
 }
 
 // takeFor takes runs for a worker.
-func (w *work) takeFor(s *session, index int, want *want, all []taken, size *int) []taken {
-	g := &s.groups[want.group]
+func (w *work) takeFor(s *session, index int, want *want, m *menu, all []taken, size *int) []taken {
 	for n := 0; n < want.slots && s.held < maxHeld && *size <= maxTakenBytes; n++ {
-		c := w.choose(g)
-		for c.a != nil && c.keyed && c.a.sweep && !c.a.hasSlot(&c) {
-			c = w.choose(g)
+		c := m.choose()
+		for c != nil && c.keyed && c.a.sweep && !c.a.hasSlot(c) {
+			c = m.choose()
 		}
-		if c.a == nil {
+		if c == nil {
 			break
 		}
-		t := c.a.begin(s, &c, want.worker)
+		t := c.a.begin(s, c, want.worker)
 		t.want = index
 		*size += len(t.input) + 200
 		all = append(all, t)
@@ -146,28 +148,71 @@ func (c *candidate) whose() uint64 {
 	return c.turn
 }
 
-// choose returns the run that is next for workers of a group.
-func (w *work) choose(g *group) (best candidate) {
+// menu is what workers of a group may take: the next run of each action that has one. A command makes it once, and looks at an action again when something of it
+// was taken, so that it costs no more than the names and what is taken.
+type menu struct {
+	labels  string
+	entries []menuEntry // in the order of the group's names
+}
+
+type menuEntry struct {
+	next  candidate
+	moves int // of the action when it was looked at
+}
+
+func (w *work) menu(g *group) *menu {
+	m := &menu{labels: g.labels}
+	seen := make(map[*act]bool, len(g.names))
 	for _, name := range g.names {
 		a := w.action(name)
-		if a == nil || !a.opens() {
+		if a == nil || seen[a] {
 			continue
 		}
-		sets := a.matching(g.labels)
-		for i := range a.sets {
-			if sets>>i&1 == 0 {
-				continue
+		if c := a.nextFor(g.labels); c.a != nil {
+			seen[a] = true
+			m.entries = append(m.entries, menuEntry{c, a.moves})
+		}
+	}
+	return m
+}
+
+// choose returns the run that is next, nil if there is none.
+func (m *menu) choose() (best *candidate) {
+	left := m.entries[:0]
+	for _, e := range m.entries {
+		if a := e.next.a; e.moves != a.moves {
+			if e = (menuEntry{a.nextFor(m.labels), a.moves}); e.next.a == nil {
+				continue // nothing that this command does lets it be begun
 			}
-			set := &a.sets[i]
-			if h := set.queue.first(); h != nil {
-				if c := (candidate{a: a, set: uint8(i), priority: h.priority, turn: set.turn}); c.before(&best) {
-					best = c
-				}
+		}
+		left = append(left, e)
+		if c := &left[len(left)-1].next; best == nil || c.before(best) {
+			best = c
+		}
+	}
+	m.entries = left
+	return best
+}
+
+// nextFor returns the next run of the action for workers with labels, if the command may begin one.
+func (a *act) nextFor(labels string) (best candidate) {
+	if !a.opens() {
+		return best
+	}
+	sets := a.matching(labels)
+	for i := range a.sets {
+		if sets>>i&1 == 0 {
+			continue
+		}
+		set := &a.sets[i]
+		if h := set.queue.first(); h != nil {
+			if c := (candidate{a: a, set: uint8(i), priority: h.priority, turn: set.turn}); c.before(&best) {
+				best = c
 			}
-			if h := set.lanes.first(); h != nil {
-				if c := (candidate{a: a, set: uint8(i), keyed: true, priority: h.priority}); c.before(&best) {
-					best = c
-				}
+		}
+		if h := set.lanes.first(); h != nil {
+			if c := (candidate{a: a, set: uint8(i), keyed: true, priority: h.priority}); c.before(&best) {
+				best = c
 			}
 		}
 	}
@@ -252,8 +297,10 @@ func (r *record) matching(labels string) (sets uint64) {
 func (a *act) begin(s *session, c *candidate, worker string) taken {
 	now := a.tx.Now()
 	ref, st, row := a.next(c)
+	a.unexpect(ref, st)
 	st.status, st.session, st.worker, st.startedAt = Running, s.id, worker, now
 	st.attempts++
+	st.begun++
 	st.flags |= flagHeld
 	a.setState(ref, st)
 	h := held{deadline: now + row.timeout}
@@ -264,12 +311,13 @@ func (a *act) begin(s *session, c *candidate, worker string) taken {
 	a.pending--
 	a.running++
 	a.share--
+	a.moves++
 	a.served = uint64(a.tx.Step())
 	if a.rate.limit > 0 && !(plant.On(plant.RetryUnrated) && st.attempts > 1) {
-		a.allowed = max(a.allowed, now*microsPerMilli) + a.rate.interval()
+		a.allowed = max(a.allowed, (now-rateSlackMillis)*microsPerMilli) + a.rate.interval()
 	}
 	t := taken{
-		ref: ref, action: a.name, attempt: st.attempts, maxAttempts: row.maxAttempts, timeout: row.timeout, createdAt: row.createdAt, priority: row.priority,
+		ref: ref, action: a.name, attempt: st.attempts, begun: st.begun, maxAttempts: st.maxAttempts, timeout: row.timeout, createdAt: row.createdAt, priority: row.priority,
 		labels: []byte(a.sets[row.set].labels), key: row.key, idempotencyKey: row.idempotencyKey, source: row.source, code: st.code, message: st.message,
 		input: row.input,
 	}
@@ -316,19 +364,21 @@ func (a *act) firstTurn(set uint8) (turn uint64, name string) {
 // hasSlot reports whether the next run of the lane that was chosen may be begun, and takes the lane out of the index if not: its limit was lowered.
 func (a *act) hasSlot(c *candidate) bool {
 	l := a.firstLane(c.set)
-	if a.maxPerKey == 0 || l.running < a.maxPerKey {
+	if a.freeSlot(l, a.siblings(l)) {
 		return true
 	}
+	a.moves++
 	a.settleLane(l)
 	return false
 }
 
-// pass ends the turn of the first lane.
+// pass ends the turn of the first lane, whose run is being begun.
 func (a *act) pass(l *lane) {
 	a.tx.Delete(eligibleKey(nil, a.id, l.set, l.priority, l.turn))
 	a.sets[l.set].lanes.pop(l.priority, l.turn)
-	l.eligible = false
-	a.settleLane(l)
+	a.turn++
+	l.eligible, l.turn = false, a.turn
+	a.settleKey(l, false)
 }
 
 // firstIn returns the first run of a lane, whose row 'w' it deletes, with the seq that it had there.
@@ -423,6 +473,7 @@ func (l *look) session(id uint64) (sessionRow, error) {
 
 // at looks at what there is for workers of a group.
 func (l *look) at(g *group) error {
+	now := l.v.Now()
 	for _, name := range g.names {
 		l.sets = append(l.sets, setsTopic(l.namespace, name))
 		r, found, err := findAction(l.v, l.namespace, name)
@@ -431,11 +482,11 @@ func (l *look) at(g *group) error {
 			return err
 		case !found:
 			continue
-		case r.timer <= l.v.Now():
+		case r.timer <= now:
 			l.n++ // what is due happens first
 		}
 		open := r.maxRunning == 0 || r.running+r.unconfirmed < r.maxRunning
-		if at := r.nextAllowed(); at > l.v.Now() {
+		if at := r.nextAllowed(); at > now {
 			l.v.WakeAt(at)
 			if r.pending > r.delayed {
 				l.again = min(l.again, at)
@@ -465,10 +516,10 @@ func (l *look) at(g *group) error {
 
 // wait waits on what was looked at.
 func (l *look) wait() error {
-	within := call.Takers(l.namespace)
+	within, now := call.Takers(l.namespace), l.v.Now()
 	for _, topics := range [...][]engine.Topic{l.busy, l.idle, l.sets} {
 		for _, t := range topics {
-			if err := l.v.WaitTurnWithin(within, t, l.v.Now()); err != nil {
+			if err := l.v.WaitTurnWithin(within, t, now); err != nil {
 				return err
 			}
 		}
@@ -490,7 +541,7 @@ func (m *machine) Makes(cmd engine.Command, made func(engine.Made)) {
 		if v, err := decode(cmd.Body, (*call.Cancel).Code); err == nil {
 			made(madeByEnds(cmd.Namespace, v.Ref.Action, 1))
 		}
-	case kindWork, kindSettle:
+	case kindWork, kindSettle, kindEnd:
 		c, err := decode(cmd.Body, (*workCommand).code)
 		if err != nil {
 			return

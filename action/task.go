@@ -3,9 +3,9 @@ package action
 import (
 	"context"
 	"encoding/json"
+	"sync/atomic"
 	"time"
 
-	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 )
@@ -26,7 +26,11 @@ type Task struct {
 	LastError      string // of the attempt before, "" if there was none or it did not fail
 	LastCode       string // of that error
 
-	touch func(ctx context.Context, d time.Duration) error
+	begun   int64        // how often the run had been begun with this attempt
+	session uint64       // that has it, 0: that of
+	self    string       // a worker that calls by itself
+	settled *atomic.Bool // an operation was made that ends it; nil: nobody looks
+	touch   func(ctx context.Context, d time.Duration) error
 }
 
 // Decode reads the input into v, as json.Unmarshal does. Errors: permanent ones, with the code bad_input, so that a handler can return them.
@@ -59,13 +63,13 @@ func taskOf(shard engine.ShardID, t *taken) Task {
 	return Task{
 		Run: place{shard, t.ref}.id(), Action: t.action, Attempt: int(t.attempt), MaxAttempts: int(t.maxAttempts), Input: t.input, Priority: int(t.priority),
 		Labels: labels, ConcurrencyKey: t.key, IdempotencyKey: t.idempotencyKey, Source: source, CreatedAt: time.UnixMilli(t.createdAt),
-		LastError: t.message, LastCode: t.code,
+		LastError: t.message, LastCode: t.code, begun: t.begun,
 	}
 }
 
 // touchOp has an attempt last for a time from now on.
-func touchOp(session uint64, self string, ref call.Ref, attempt int64, d time.Duration) (engine.Op, error) {
-	c := touchCommand{session: session, self: self, ref: ref, attempt: attempt, extend: int64((d + time.Millisecond - 1) / time.Millisecond)}
+func touchOp(c touchCommand, d time.Duration) (engine.Op, error) {
+	c.extend = millis(d)
 	return command(kindTouch, "", c.check(), encode(nil, &c, (*touchCommand).code)), c.check()
 }
 

@@ -3,12 +3,12 @@ package action
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 
 	"github.com/floedb/floe/internal/engine"
 )
 
-// Handle is Worker.Handle for a function of Go values: the input of a run is read into an In, and the Out that f returns is its output, both as JSON. A
+// Handle is Worker.Handle for a function of Go values: the input of a run is read into an In, and the Out that f returns is its output, both as JSON. An Out of bytes
+// ([]byte or json.RawMessage) is the output as it is, as Invoke and Result read it. A
 // run whose input does not fit has failed, with the code bad_input. TaskOf returns the task, by ctx.
 func Handle[In, Out any](w *Worker, action string, f func(ctx context.Context, in In) (Out, error)) *Worker {
 	if f == nil {
@@ -29,7 +29,7 @@ func Handle[In, Out any](w *Worker, action string, f func(ctx context.Context, i
 func Invoke[Out any](ctx context.Context, s *Store, action string, input any, opts ...InvokeOption) (out Out, err error) {
 	b, err := json.Marshal(input)
 	if err != nil {
-		return out, engine.Errorf(ErrInvalid, "action: input of %q: %v", action, err)
+		return out, engine.Errorf(ErrInvalid, "action: input of %q: %s", action, engine.Cut(err.Error(), maxShown))
 	}
 	run, err := s.InvokeAndWait(ctx, action, b, opts...)
 	if err != nil {
@@ -38,7 +38,7 @@ func Invoke[Out any](ctx context.Context, s *Store, action string, input any, op
 	return Result[Out](run)
 }
 
-// Result reads the output of a run that has ended. No output is the zero value. Errors: a *RunError if the run was not completed; ErrInvalid if its output does not fit
+// Result reads the output of a run that has ended, as JSON; into bytes ([]byte or json.RawMessage) as it is. No output is the zero value. Errors: a *RunError if the run was not completed; ErrInvalid if its output does not fit
 // an Out.
 func Result[Out any](run Run) (out Out, err error) {
 	if run.Status != Completed {
@@ -47,19 +47,30 @@ func Result[Out any](run Run) (out Out, err error) {
 	if len(run.Output) == 0 {
 		return out, nil
 	}
+	switch b := any(&out).(type) {
+	case *[]byte:
+		*b = run.Output
+		return out, nil
+	case *json.RawMessage:
+		*b = run.Output
+		return out, nil
+	}
 	if err := json.Unmarshal(run.Output, &out); err != nil {
-		return out, engine.Errorf(ErrInvalid, "action: output of run %s: %v", run.ID, err)
+		return out, engine.Errorf(ErrInvalid, "action: output of run %s: %s", run.ID, engine.Cut(err.Error(), maxShown))
 	}
 	return out, nil
 }
+
+// maxShown is how many bytes of a text that is not floe's a message repeats.
+const maxShown = 200
 
 // RunError is the error of a run that has no result.
 type RunError struct{ Run Run }
 
 func (e *RunError) Error() string {
-	text := fmt.Sprintf("action %q: run %s is %s", e.Run.Action, e.Run.ID, e.Run.Status)
+	text := engine.Text("action %q: run %s is %s", e.Run.Action, e.Run.ID, e.Run.Status)
 	if e.Run.Error != "" {
-		text += ": " + e.Run.Error
+		text += ": " + engine.Cut(e.Run.Error, maxShown)
 	}
 	return text
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"math/bits"
 	"slices"
 
 	"github.com/floedb/floe/internal/call"
@@ -15,7 +16,7 @@ import (
 var _ engine.Verifier = (*machine)(nil)
 
 // allKinds are the kinds of rows, in order.
-const allKinds = "abcdefghijklnoprswxy"
+const allKinds = "abcdefghijklmnoprswxy"
 
 // Verify checks that all rows of the machine fit together, see the comment on rows for what they are: above all that every run that has not ended has an owner
 // or a time.
@@ -172,6 +173,11 @@ func (v *verifier) action(r *record, n *nameRow) error {
 	a.count("unconfirmed", r.unconfirmed, a.unconfirmed)
 	a.count("delayed", r.delayed, a.delayed)
 	a.count("kept", r.kept, a.kept)
+	for i := range r.sets {
+		if s := &r.sets[i]; i > 0 && s.runs >= 0 {
+			a.count(fmt.Sprintf("of set %d", i), s.runs, a.sets[i])
+		}
+	}
 	return nil
 }
 
@@ -182,6 +188,7 @@ type auditedAction struct {
 	n *nameRow
 
 	pending, running, unconfirmed, delayed, kept int64
+	sets                                         [256]int64              // runs by set
 	lanes                                        map[string]*auditedLane // by set and key; of runs without a key too
 }
 
@@ -217,7 +224,7 @@ func (a *auditedAction) runs() error {
 		}
 		if !ok {
 			a.want[rowState]--
-			return a.run(ref, row.state(ref), true)
+			return a.run(ref, row.state(ref), row.expires, true)
 		}
 		st, err := decode(b, (*stateRow).layout)
 		if err != nil {
@@ -227,7 +234,7 @@ func (a *auditedAction) runs() error {
 		if st.set != row.set || st.key != row.key || st.priority != row.priority || (st.flags&flagNotify != 0) != (row.notify.Machine != 0) {
 			a.Reportf("action %q: run %d and its state differ: %+v, %+v", a.n.name, ref.Run, row, st)
 		}
-		return a.run(ref, &st, false)
+		return a.run(ref, &st, row.expires, false)
 	})
 	if err != nil {
 		return err
@@ -243,14 +250,16 @@ func (a *auditedAction) runs() error {
 			return nil
 		}
 		a.want[rowState]++
+		a.sets[st.set]++
 		return a.held(call.Ref{Action: a.r.id, Run: lastOf(k)}, st)
 	})
 }
 
 // run checks that a run has the rows that its state asks for.
-func (a *auditedAction) run(ref call.Ref, st *stateRow, fresh bool) error {
+func (a *auditedAction) run(ref call.Ref, st *stateRow, expires int64, fresh bool) error {
 	a.want[rowRun]++
 	a.want[rowState]++
+	a.sets[st.set]++
 	if int(st.set) >= len(a.r.sets) {
 		a.Reportf("action %q: run %d asks for set %d of labels, there are %d", a.n.name, ref.Run, st.set, len(a.r.sets))
 		return nil
@@ -265,12 +274,16 @@ func (a *auditedAction) run(ref call.Ref, st *stateRow, fresh bool) error {
 			a.Reportf("action %q: run %d is running, and nobody has it", a.n.name, ref.Run)
 		}
 		return a.held(ref, st)
-	case st.due > 0:
-		a.pending++
+	}
+	if st.flags&flagExpires != 0 && st.attempts == 0 {
+		if err := a.wants(rowExpiry, timedRunKey(nil, rowExpiry, a.r.id, expires, ref.Run), ref, st); err != nil {
+			return err
+		}
+	}
+	if a.pending++; st.due > 0 {
 		a.delayed++
 		return a.wants(rowDelayed, timedRunKey(nil, rowDelayed, a.r.id, st.due, ref.Run), ref, st)
 	}
-	a.pending++
 	l := a.lane(st.set, st.key)
 	if n := l.waiting[st.priority]; n == 0 || st.seq < l.first[st.priority] {
 		l.first[st.priority] = st.seq
@@ -350,6 +363,11 @@ func (a *auditedAction) checkLanes() error {
 	for i := range eligible {
 		eligible[i] = auditedLane{waiting: make(map[uint8]int64), first: make(map[uint8]uint64)}
 	}
+	mapped := 0                       // lanes that rows of their keys have to name
+	running := make(map[string]int64) // by key
+	for name, l := range a.lanes {
+		running[name[1:]] += l.running
+	}
 	err := each(a.verifier, numberKey(nil, rowLane, a.r.id), 0, (*laneRow).code, func(k []byte, row *laneRow) error {
 		if len(k) <= numberAt+1 || int(k[numberAt]) >= len(a.r.sets) {
 			a.Reportf("action %q: row %x is no lane", a.n.name, k)
@@ -358,11 +376,18 @@ func (a *auditedAction) checkLanes() error {
 		set, name := k[numberAt], string(k[numberAt+1:])
 		l := a.lane(set, name)
 		delete(a.lanes, string(k[numberAt:]))
+		if set > 0 && a.r.mapped {
+			b, _, err := a.Get(keySetsKey(nil, a.r.id, name))
+			if sets, _ := binary.Uvarint(b); err != nil || sets>>set&1 == 0 {
+				a.Reportf("action %q: lane %q of set %d is not among those of its key: %v", a.n.name, name, set, err)
+			}
+			mapped++
+		}
 		if l.running != row.running {
 			a.Reportf("action %q: lane %q counts %d that run, there are %d", a.n.name, name, row.running, l.running)
 		}
 		a.queue(fmt.Sprintf("lane %q", name), &row.queue, l)
-		can := len(row.queue.heads) > 0 && (a.r.maxPerKey == 0 || row.running < a.r.maxPerKey)
+		can := len(row.queue.heads) > 0 && (a.r.maxPerKey == 0 || running[name] < a.r.maxPerKey)
 		if can != row.eligible && !a.r.sweep {
 			a.Reportf("action %q: lane %q: can be begun %t, its row says %t", a.n.name, name, can, row.eligible)
 		}
@@ -383,6 +408,17 @@ func (a *auditedAction) checkLanes() error {
 	})
 	if err != nil {
 		return err
+	}
+	if err := a.Scan(numberKey(nil, rowKeySets, a.r.id), key.PrefixEnd(numberKey(nil, rowKeySets, a.r.id)), func(k, value []byte) error {
+		a.want[rowKeySets]++
+		sets, _ := binary.Uvarint(value)
+		mapped -= bits.OnesCount64(sets)
+		return nil
+	}); err != nil {
+		return err
+	}
+	if mapped != 0 {
+		a.Reportf("action %q: %d lanes more than those of which their keys know", a.n.name, mapped)
 	}
 	for i := range a.r.sets {
 		set := &a.r.sets[i]
@@ -417,7 +453,7 @@ func (a *auditedAction) ended() error {
 	for _, index := range []struct {
 		kind byte
 		next int64
-	}{{rowEnded, a.r.nextEnded}, {rowDelayed, a.r.nextDelayed}, {rowKeyEnd, a.r.nextKey}} {
+	}{{rowEnded, a.r.nextEnded}, {rowDelayed, a.r.nextDelayed}, {rowKeyEnd, a.r.nextKey}, {rowExpiry, a.r.nextExpiry}} {
 		prefix := numberKey(nil, index.kind, a.r.id)
 		first := true
 		if err := a.Scan(prefix, key.PrefixEnd(prefix), func(k, _ []byte) error {
@@ -454,7 +490,7 @@ func (a *auditedAction) timer() error {
 
 // orphans reports rows of no action or run.
 func (v *verifier) orphans() error {
-	for _, kind := range [...]byte{rowDelayed, rowEligible, rowEnded, rowRun, rowKeyEnd, rowKey, rowLane, rowState, rowWaiting, rowName} {
+	for _, kind := range [...]byte{rowDelayed, rowEligible, rowEnded, rowRun, rowKeyEnd, rowKey, rowLane, rowKeySets, rowExpiry, rowState, rowWaiting, rowName} {
 		var last uint64
 		if err := v.Scan([]byte{kind}, []byte{kind + 1}, func(k, _ []byte) error {
 			v.found[kind]++

@@ -1,6 +1,8 @@
 package action
 
 import (
+	"slices"
+
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
@@ -69,6 +71,14 @@ func (q *runsQuery) Arguments(c *codec.Coder) {
 	codeLimit(c, &q.maxBytes, maxPageBytes)
 	if c.Byte((*byte)(&q.status)); q.status > TimedOut {
 		c.Fail("unknown state")
+	}
+	if c.More(len(q.attributes) > 0 || q.since != 0 || q.until != 0) {
+		codec.List(c, &q.attributes, func(c *codec.Coder, a *attribute) { a.code(c) })
+		c.Varint(&q.since)
+		c.Varint(&q.until)
+	}
+	if len(q.attributes) > maxAttributes || slices.ContainsFunc(q.attributes, func(a attribute) bool { return !a.known() }) {
+		c.Fail("attributes out of range")
 	}
 }
 

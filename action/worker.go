@@ -3,6 +3,7 @@ package action
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -112,7 +113,7 @@ func (w *Worker) listed() (roster.Worker, error) {
 	if w.config.Metadata != nil {
 		var err error
 		if l.Metadata, err = json.Marshal(w.config.Metadata); err != nil {
-			return l, engine.Errorf(ErrInvalid, "action: metadata of worker %q: %v", l.ID, err)
+			return l, engine.Errorf(ErrInvalid, "action: metadata of worker %q: %s", l.ID, engine.Cut(err.Error(), maxShown))
 		}
 		if string(l.Metadata) == "null" {
 			l.Metadata = nil
@@ -135,7 +136,7 @@ const kindOfWorkers = "action"
 // do because of that are given back: that attempt does not count. So are those of handlers that have not returned 5 s later; these are left alone.
 //
 // Run returns nil when ctx has ended and everything is settled or given back. Errors: ErrInvalid for a configuration out of its limits, no handlers, or a second Run;
-// ErrClosed, ErrUnauthorized; one that says how many handlers have not returned.
+// ErrClosed, ErrUnauthorized; ones that say how many handlers have not returned, and how many results could not be handed over (ErrUnknownOutcome).
 func (w *Worker) Run(ctx context.Context) error {
 	if len(w.handlers) == 0 {
 		w.fail(engine.Errorf(ErrInvalid, "action: worker %q has no handlers", w.config.ID))
@@ -189,7 +190,7 @@ func (w *Worker) handle(ctx context.Context, p *piece) (err error) {
 	f := w.handlers[p.Action]
 	if f == nil {
 		f = func(context.Context, *Task) (any, error) {
-			return nil, Code(CodeNoHandler, fmt.Errorf("worker %q has no handler for %q", w.config.ID, p.Action))
+			return nil, Code(CodeNoHandler, errors.New(engine.Text("worker %q has no handler for %q", w.config.ID, p.Action)))
 		}
 	}
 	result, err := f(context.WithValue(ctx, taskKey{}, &p.Task), &p.Task)

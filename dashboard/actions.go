@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -163,6 +164,12 @@ type runsRequest struct {
 	after  string
 	limit  int
 	status action.Status // 0: all
+	with   []action.RunOption
+}
+
+// runAttributes are the parameters by which runs are listed.
+var runAttributes = []action.Attribute{
+	action.AttributeSource, action.AttributeConcurrencyKey, action.AttributeIdempotencyKey, action.AttributeWorker, action.AttributeOutcome, action.AttributeCode,
 }
 
 func (q *runsRequest) parse(in *input) {
@@ -175,11 +182,28 @@ func (q *runsRequest) parse(in *input) {
 			in.invalid("parameter status is %.64q, it takes pending, running, completed, failed, cancelled or timed_out", name)
 		}
 	}
+	for _, name := range runAttributes {
+		if value, given := in.param(string(name)); given {
+			q.with = append(q.with, action.With(name, value))
+		}
+	}
+	q.with = append(q.with, action.InvokedBetween(givenTime(in.optional("from", anyMillis)), givenTime(in.optional("to", anyMillis))))
+}
+
+// anyMillis is a time in ms since the epoch.
+var anyMillis = span{min: 1, max: 1 << 50}
+
+// givenTime returns a time in ms, the zero time for nil.
+func givenTime(ms *int64) time.Time {
+	if ms == nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(*ms)
 }
 
 func (h *handler) actionRuns(ctx context.Context, q runsRequest) (listing[actionRun], error) {
 	page := func(after string, n int) ([]action.Run, string, error) {
-		opts := []action.RunOption{action.Limit(n), action.Cursor(after)}
+		opts := append([]action.RunOption{action.Limit(n), action.Cursor(after)}, q.with...)
 		if q.status != 0 {
 			opts = append(opts, action.InState(q.status))
 		}
@@ -196,15 +220,28 @@ type invokeRequest struct {
 	delay    time.Duration
 	key      string
 	input    []byte
+	opts     []action.InvokeOption // of those that are given
 }
 
 func (q *invokeRequest) parse(in *input) {
 	q.actionRequest.parse(in)
 	q.priority = int(in.integer("priority", span{absent: action.DefaultPriority, min: 0, max: action.MaxPriority}))
 	q.delay = time.Duration(in.integer("delay_ms", delayMillis)) * time.Millisecond
+	if ms := in.optional("expire_ms", attemptMillis); ms != nil {
+		q.opts = append(q.opts, action.Expire(time.Duration(*ms)*time.Millisecond))
+	}
+	if ms := in.optional("timeout_ms", attemptMillis); ms != nil {
+		q.opts = append(q.opts, action.Timeout(time.Duration(*ms)*time.Millisecond))
+	}
+	if n := in.optional("max_retries", span{min: 0, max: action.MaxRetriesLimit}); n != nil {
+		q.opts = append(q.opts, action.MaxRetries(int(*n)))
+	}
 	q.key = in.idempotencyKey()
 	q.input = in.jsonPayload()
 }
+
+// attemptMillis is what times of a run's attempts may be.
+var attemptMillis = span{min: 1, max: delayMillis.max}
 
 // jsonPayload returns the body, which has to be JSON if there is one.
 func (in *input) jsonPayload() []byte {
@@ -243,7 +280,7 @@ type invocation struct {
 }
 
 func (h *handler) invoke(ctx context.Context, q invokeRequest) (invocation, error) {
-	opts := []action.InvokeOption{action.Priority(q.priority), action.Delay(q.delay)}
+	opts := append([]action.InvokeOption{action.Priority(q.priority), action.Delay(q.delay)}, q.opts...)
 	if q.key != "" {
 		opts = append(opts, action.IdempotencyKey(q.key))
 	}
@@ -318,17 +355,28 @@ func (h *handler) workers(ctx context.Context, q listRequest) (listing[workerRec
 }
 
 // workerRequest names a worker.
-type workerRequest struct{ namespace, id string }
+type workerRequest struct {
+	located
+	id string
+}
 
 func (q *workerRequest) parse(in *input) {
-	q.namespace = in.namespace()
+	q.located.parse(in)
 	q.id = in.segment("id")
 }
 
 func (h *handler) worker(ctx context.Context, q workerRequest) (workerRecord, error) {
-	w, err := h.backend.Action(q.namespace).Workers().Find(ctx, q.id)
+	find := func(ctx context.Context, namespace string) error {
+		_, err := h.backend.Action(namespace).Workers().Find(ctx, q.id)
+		return err
+	}
+	namespace, err := h.locate(ctx, q.located, engine.Text("worker %q", q.id), find)
 	if err != nil {
 		return workerRecord{}, err
 	}
-	return showWorker(q.namespace, w), nil
+	w, err := h.backend.Action(namespace).Workers().Find(ctx, q.id)
+	if err != nil {
+		return workerRecord{}, err
+	}
+	return showWorker(namespace, w), nil
 }

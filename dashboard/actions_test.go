@@ -133,6 +133,10 @@ var actionContract = []contractRow{
 	{runsRoute, "/api/v1/actions/charge/runs?namespace=shop&limit=2", "", 200, items{waitingRun, failedRun}},
 	{runsRoute, "/api/v1/actions/charge/runs?namespace=shop&status=completed", "", 200, items{completedRun}},
 	{runsRoute, "/api/v1/actions/charge/runs?namespace=shop&status=timed_out", "", 200, items{}},
+	{runsRoute, "/api/v1/actions/charge/runs?namespace=shop&from=1&outcome=success", "", 200, items{completedRun}},
+	{runsRoute, "/api/v1/actions/charge/runs?namespace=shop&from=1&to=2", "", 200, items{}},
+	{runsRoute, "/api/v1/actions/charge/runs?namespace=shop&worker=nobody&code=none", "", 200, items{}},
+	{runsRoute, "/api/v1/actions/charge/runs?namespace=shop&to=yesterday", "", 400, failure},
 	{runsRoute, "/api/v1/actions/charge/runs?namespace=shop&status=done", "", 400, failure},
 	{runsRoute, "/api/v1/actions/charge/runs?namespace=shop&limit=1001", "", 400, failure},
 	{runsRoute, "/api/v1/actions/charge/runs?namespace=shop&after=what", "", 400, failure},
@@ -147,6 +151,10 @@ var actionContract = []contractRow{
 	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop&prio=3", `4`, 400, failure},
 	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop&priority=256", `4`, 400, failure},
 	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop&delay_ms=-1", `4`, 400, failure},
+	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop&timeout_ms=60000&max_retries=0&expire_ms=3600000&idempotency_key=k", `4`, 200, invocationOfCharge},
+	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop&timeout_ms=0", `4`, 400, failure},
+	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop&max_retries=1000001", `4`, 400, failure},
+	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop&expire_ms=-1", `4`, 400, failure},
 	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop", `{"order":`, 400, failure},
 	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=shop", "\"\xff\"", 400, failure},
 	{invokeRoute, "/api/v1/actions/none/invoke?namespace=shop", `4`, 404, failure},
@@ -156,7 +164,10 @@ var actionContract = []contractRow{
 	{workersRoute, "/api/v1/workers?namespace=shop&after=w/1", "", 200, items{}},
 	{workersRoute, "/api/v1/workers", "", 200, items{}},
 	{workerRoute, "/api/v1/workers/w%2F1?namespace=shop", "", 200, seededWorker},
+	{workerRoute, "/api/v1/workers/w%2F1", "", 200, seededWorker},
+	{workerRoute, "/api/v1/workers/w%2F1?namespace=default", "", 404, failure},
 	{workerRoute, "/api/v1/workers/none?namespace=shop", "", 404, failure},
+	{workerRoute, "/api/v1/workers/none", "", 404, failure},
 }
 
 // TestInvokeAgain: what an Idempotency-Key has made is told again, as far as it has come.

@@ -67,7 +67,10 @@ func (h *handler) carryOut(rt route, who *floe.Holder, in *input) (answer any, e
 	if who == nil || who.Key().ID == "" {
 		return rt.serve(h, in)
 	}
-	if err = who.Require(rt.role()); err == nil && rt.role() != floe.RoleRead && rt.path != namespacesPath {
+	if only := who.Key().Namespaces; len(only) == 1 {
+		in.home = only[0]
+	}
+	if err = who.Require(rt.role()); err == nil && rt.role() != floe.RoleRead && rt.path != namespacesPath && !in.toBeFound(rt) {
 		err = who.RequireNamespace(in.namespace()) // nothing of it has to be looked at
 	}
 	if err == nil {

@@ -160,9 +160,9 @@ func TestNamespacesOfKeys(t *testing.T) {
 		t.Errorf("a write to its own namespace: %v", got)
 	}
 	for _, escape := range []string{
-		"GET /api/v1/kv/namespaces/default/keys/a", "GET /api/v1/streams", "GET /api/v1/queues?namespace=default", "GET /api/v1/namespaces/default",
-		"PUT /api/v1/kv/namespaces/default/keys/a", "GET /api/v1/kv/namespaces/_system/keys", "POST /api/v1/queues/q", "POST /api/v1/queues/q?namespace=other",
-		"GET /api/v1/timeseries/floql?q=cpu", "POST /api/v1/namespaces",
+		"GET /api/v1/kv/namespaces/default/keys/a", "GET /api/v1/streams?namespace=default", "GET /api/v1/queues?namespace=default", "GET /api/v1/namespaces/default",
+		"PUT /api/v1/kv/namespaces/default/keys/a", "GET /api/v1/kv/namespaces/_system/keys", "POST /api/v1/queues/q?namespace=default", "POST /api/v1/queues/q?namespace=other",
+		"GET /api/v1/timeseries/floql?q=cpu&namespace=default", "POST /api/v1/namespaces",
 	} {
 		method, target, _ := strings.Cut(escape, " ")
 		body := `{"value":"b"}`
@@ -173,6 +173,24 @@ func TestNamespacesOfKeys(t *testing.T) {
 			target, body = strings.ReplaceAll(target, "q=cpu", "q=cpu%5B1h%5D"), ""
 		}
 		checkError(t, escape, record(h, request(method, target, body, token)), 403, "namespace")
+	}
+	// Requests that name no namespace are about its own, and ids are looked for there.
+	for _, own := range []string{"POST /api/v1/queues/q", "GET /api/v1/streams", "GET /api/v1/timeseries/floql?q=cpu%5B1h%5D"} {
+		method, target, _ := strings.Cut(own, " ")
+		if got := record(h, request(method, target, "", token)); got.status != 200 {
+			t.Errorf("%s without a namespace: %v", own, got)
+		}
+	}
+	if s, err := node.Queue("mine").Stats(t.Context(), "q"); err != nil || s.Ready != 1 {
+		t.Errorf("the queue of the key's namespace: %+v, %v, want a message", s, err)
+	}
+	for _, target := range []string{"GET /api/v1/workers/w%2F1", "GET /api/v1/workflow/runs/three", "DELETE /api/v1/workflow/runs/three", "POST /api/v1/workflow/runs/three/signal?signal=other"} {
+		method, target, _ := strings.Cut(target, " ")
+		checkError(t, target, record(h, request(method, target, "", token)), 404, "not found")
+	}
+	_, key = newKey(t, node, floe.RoleWrite, floe.ForNamespaces("mine", "shop"))
+	if got := record(h, request("POST", "/api/v1/workflow/runs/three/signal?signal=other", "", login(t, h, key))); got.status != 200 {
+		t.Errorf("a run in one of the namespaces of a key is not found: %v", got)
 	}
 	// What a definition sets going may work in other namespaces.
 	definition := `{"name":"w","version":"1","start":{"waitForSignal":{"type":"a"},"transitions":{"success":"flo.Completed"}}}`

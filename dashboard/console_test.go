@@ -77,7 +77,7 @@ var consoleContract = []contractRow{
 		"reasons": list{fields{"reason": text, "count": integer}},
 	}},
 	{queueStateRoute, "/api/v1/console/queues/mail", "", 404, failure},
-	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&limit=1&partition=1&max_payload=2", "", 200, items{recordOf(1, 3, "", fields{}, "tw")}},
+	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&limit=1&partition=1&max_payload=2&fields=all", "", 200, items{recordOf(1, 3, "", fields{}, "tw")}},
 }
 
 // numbers is an array of integers, which may be empty.

@@ -131,6 +131,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer end()
 	routed := r.WithContext(ctx)
 	routed.URL = &url.URL{Path: path, RawQuery: r.URL.RawQuery}
+	if path == healthPath {
+		routed.URL.RawQuery = "" // whatever it says, the answer is 200 or 503
+	}
 	if r.Method == http.MethodHead {
 		routed.Method = http.MethodGet
 	}

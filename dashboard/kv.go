@@ -43,12 +43,12 @@ func (h *handler) kvNamespaces(ctx context.Context, q namespacesRequest) (listin
 	})
 }
 
-// keysRequest asks for a page of keys. The cursor is that of the page before, with the same prefix.
+// keysRequest asks for a page of keys: behind the cursor of the page before, with the same prefix, or behind a key, written as the listing writes keys.
 type keysRequest struct {
 	namespace string
 	prefix    string
 	limit     int
-	cursor    string
+	place     kv.ListOption // where to go on
 	encoding  encoding
 }
 
@@ -56,8 +56,17 @@ func (q *keysRequest) parse(in *input) {
 	q.namespace = in.namespace()
 	q.prefix = in.text("prefix")
 	q.limit = int(in.integer("limit", pageLimit))
-	q.cursor = in.text("cursor")
 	q.encoding = in.encoding()
+	cursor, given := in.named("cursor")
+	after, also := in.named("after")
+	if given && also {
+		in.invalid("parameters cursor, of the page before, and after, a key, exclude each other")
+	}
+	if q.place = kv.Cursor(cursor); also {
+		key, err := q.encoding.decoded("parameter after", after)
+		in.check(err)
+		q.place = kv.After(key)
+	}
 }
 
 // keyPage is a page of keys; Cursor is "" if there are no more.
@@ -83,7 +92,7 @@ func (e encoding) item(item kv.Item) scanItem {
 }
 
 func (h *handler) keys(ctx context.Context, q keysRequest) (keyPage, error) {
-	page, err := h.backend.KV(q.namespace).Page(ctx, kv.Prefix(q.prefix), kv.WithoutValues(), kv.Limit(q.limit), kv.Cursor(q.cursor))
+	page, err := h.backend.KV(q.namespace).Page(ctx, kv.Prefix(q.prefix), kv.WithoutValues(), kv.Limit(q.limit), q.place)
 	if err != nil {
 		return keyPage{}, err
 	}

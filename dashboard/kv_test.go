@@ -246,7 +246,7 @@ func TestReplacedBytesAreTold(t *testing.T) {
 		"/kv/namespaces/text/keys": false, "/kv/namespaces/shop/keys": true, "/kv/namespaces/shop/keys?encoding=base64": false,
 		"/namespaces/shop/kv": true, "/namespaces/shop/kv?encoding=base64": false, "/namespaces": false,
 		"/streams/orders/messages?namespace=shop": true, "/streams/orders/messages?namespace=shop&encoding=base64": false,
-		"/streams/s/messages?namespace=text":   true,
+		"/streams/s/messages?namespace=text": false, "/streams/s/messages?namespace=text&fields=all": true,
 		"/queues/mail/messages?namespace=shop": true, "/queues/mail/messages?namespace=shop&encoding=base64": false,
 		"/queues/mail/dlq?namespace=shop": true, "/queues/mail/dlq?namespace=shop&encoding=base64": false,
 	} {

@@ -105,14 +105,25 @@ func (h *handler) namespace(ctx context.Context, q namespaceRequest) (namespaceD
 // listRequest asks for limit items of a namespace whose names come after one.
 type listRequest struct {
 	namespace string
+	below     bool // the path names it
 	after     string
 	limit     int
 }
 
 func (q *listRequest) parse(in *input) {
 	q.namespace = in.namespace()
+	q.below = in.path.ByName("namespace") != ""
 	q.after = in.lastName()
 	q.limit = in.listLimit()
+}
+
+// exists returns ErrNotFound if the request is for what is below a namespace that does not exist.
+func (q *listRequest) exists(ctx context.Context, h *handler) error {
+	if !q.below {
+		return nil
+	}
+	_, err := h.backend.Namespaces().Stats(ctx, q.namespace)
+	return err
 }
 
 // namespaceKeysRequest asks for limit keys that come after one. after is written as the listing writes keys.
@@ -128,11 +139,14 @@ func (q *namespaceKeysRequest) parse(in *input) {
 	q.limit = in.listLimit()
 	q.encoding = in.encoding()
 	var err error
-	q.after, err = q.encoding.decoded("parameter after", in.text("after"))
+	q.after, err = q.encoding.decoded("parameter "+in.called("after"), in.text("after"))
 	in.check(err)
 }
 
 func (h *handler) namespaceKeys(ctx context.Context, q namespaceKeysRequest) (listing[scanItem], error) {
+	if _, err := h.backend.Namespaces().Stats(ctx, q.namespace); err != nil {
+		return listing[scanItem]{}, err
+	}
 	page := func(after string, n int) ([]kv.Item, string, error) {
 		page, err := h.backend.KV(q.namespace).Page(ctx, kv.WithoutValues(), kv.Limit(n), kv.After(after))
 		if err != nil || page.Cursor == "" {

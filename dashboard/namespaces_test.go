@@ -39,7 +39,7 @@ var namespaceContract = []contractRow{
 		fields{"key": is{"dzI="}, "size": is{1}, "version": integer},
 	}},
 	{"GET /api/v1/namespaces/:namespace/kv", "/api/v1/namespaces/wide/kv?after=w1&encoding=base64", "", 400, failure},
-	{"GET /api/v1/namespaces/:namespace/kv", "/api/v1/namespaces/nowhere/kv", "", 200, items{}},
+	{"GET /api/v1/namespaces/:namespace/kv", "/api/v1/namespaces/nowhere/kv", "", 404, failure},
 	{"POST /api/v1/namespaces", "/api/v1/namespaces?unknown=1", `{"name":"new"}`, 400, failure},
 	{"POST /api/v1/namespaces", "/api/v1/namespaces?namespace=shop", `{"name":"new"}`, 200, fields{"ok": is{true}, "name": is{"new"}}},
 	{"POST /api/v1/namespaces", "/api/v1/namespaces", `{"name":"new"}`, 409, failure},

@@ -29,8 +29,31 @@ func (s span) parse(text string) (n int64, ok bool) {
 	return n, err == nil && s.min <= n && n <= s.max
 }
 
-// param returns a query parameter, which may be given once.
+// param returns a query parameter, which may be given once. That which continues a listing, after, is called cursor too.
 func (in *input) param(name string) (value string, given bool) {
+	value, given = in.named(name)
+	if name != "after" {
+		return value, given
+	}
+	other, also := in.named("cursor")
+	switch {
+	case !also:
+		return value, given
+	case given && value != other:
+		in.invalid("parameter after is %.64q, cursor, which means the same, is %.64q", value, other)
+	}
+	return other, true
+}
+
+// called returns the name by which a parameter was given.
+func (in *input) called(name string) string {
+	if name == "after" && in.query["after"] == nil && in.query["cursor"] != nil {
+		return "cursor"
+	}
+	return name
+}
+
+func (in *input) named(name string) (value string, given bool) {
 	if !slices.Contains(in.asked, name) {
 		in.asked = append(in.asked, name)
 	}
@@ -54,7 +77,7 @@ func (in *input) text(name string) string {
 func (in *input) lastName() string {
 	name := in.text("after")
 	if name != "" {
-		in.check(engine.CheckName("parameter after:", name))
+		in.check(engine.CheckName("parameter "+in.called("after")+":", name))
 	}
 	return name
 }
@@ -67,7 +90,7 @@ func (in *input) integer(name string, s span) int64 {
 	}
 	n, ok := s.parse(value)
 	if !ok {
-		in.invalid("parameter %s is %.64q, it takes an integer from %d to %d", name, value, s.min, s.max)
+		in.invalid("parameter %s is %.64q, it takes an integer from %d to %d", in.called(name), value, s.min, s.max)
 	}
 	return n
 }
@@ -132,6 +155,16 @@ func (e encoding) decoded(what, text string) (string, error) {
 		return "", engine.Errorf(engine.ErrInvalid, "%s is not base64: %v", what, err)
 	}
 	return string(bytes), nil
+}
+
+// fieldsAsked says whether a payload has more fields than it is specified to have.
+type fieldsAsked struct{ all bool }
+
+func (f *fieldsAsked) parse(in *input) {
+	fields, given := in.param("fields")
+	if f.all = given; given && fields != "all" {
+		in.invalid("parameter fields is %.64q, it takes all", fields)
+	}
 }
 
 // maxPayload returns the parameter max_payload of a listing: up to so many bytes of each payload are shown. 0 is all.

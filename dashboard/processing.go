@@ -138,15 +138,13 @@ func allJobMistakes(err error) error {
 
 // jobRequest names a job. The id says where it is; a namespace that is given has to be its own.
 type jobRequest struct {
-	namespace string
-	given     bool
-	id        processing.JobID
+	located
+	id processing.JobID
 }
 
 func (q *jobRequest) parse(in *input) {
 	q.id = processing.JobID(in.segment("id"))
-	q.namespace = in.namespace()
-	_, q.given = in.param("namespace")
+	q.located.parse(in)
 }
 
 // store returns the store of the job's namespace. What is no id is that of no job.

@@ -52,6 +52,9 @@ func summarizeQueue(namespace string, s queue.Stats) queueSummary {
 }
 
 func (h *handler) queues(ctx context.Context, q listRequest) (listing[queueSummary], error) {
+	if err := q.exists(ctx, h); err != nil {
+		return listing[queueSummary]{}, err
+	}
 	page := func(after string, n int) ([]queue.Stats, string, error) {
 		page, err := h.backend.Queue(q.namespace).Page(ctx, queue.Limit(n), queue.Cursor(after))
 		return page.Items, page.Cursor, err
@@ -151,7 +154,7 @@ func (in *input) place(name string) string {
 	p, ok := priorities.parse(priority)
 	n, okay := seqs.parse(seq)
 	if !ok || !okay {
-		in.invalid("parameter %s is %.64q, it takes priority and seq of a message, such as 100-17", name, value)
+		in.invalid("parameter %s is %.64q, it takes priority and seq of a message, such as 100-17", in.called(name), value)
 	}
 	return fmt.Sprintf("%d-%d", p, n)
 }

@@ -97,7 +97,7 @@ var queueContract = []contractRow{
 	{queuesRoute, "/api/v1/queues?limit=0", "", 400, failure},
 	{"GET /api/v1/namespaces/:namespace/queues", "/api/v1/namespaces/shop/queues", "", 200, items{seededEmpty, seededMail}},
 	{"GET /api/v1/namespaces/:namespace/queues", "/api/v1/namespaces/shop/queues?limit=1&after=b", "", 200, items{seededMail}},
-	{"GET /api/v1/namespaces/:namespace/queues", "/api/v1/namespaces/nowhere/queues", "", 200, items{}},
+	{"GET /api/v1/namespaces/:namespace/queues", "/api/v1/namespaces/nowhere/queues", "", 404, failure},
 
 	{queueRoute, mailPath + "?namespace=shop", "", 200, seededMail},
 	{queueRoute, "/api/v1/queues/a%2Fb%20%C3%A9?namespace=shop", "", 200, seededEmpty},

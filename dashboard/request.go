@@ -27,13 +27,14 @@ type input struct {
 	held     int64 // bytes of the body in memory
 	bodyRead bool
 
+	home       string // the namespace of requests that name none
 	namespaced bool   // namespace has been called
 	about      string // what it returned
 	err        error
 }
 
 func newInput(h *handler, r *http.Request, path httprouter.Params) *input {
-	in := &input{handler: h, request: r, path: path, asked: []string{"namespace"}, maxBody: h.maxBody}
+	in := &input{handler: h, request: r, path: path, asked: []string{"namespace"}, maxBody: h.maxBody, home: engine.DefaultNamespace}
 	var err error
 	if in.query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
 		in.invalid("query: %v", err)
@@ -63,7 +64,7 @@ func (in *input) check(err error) {
 	}
 }
 
-// finish returns the first problem. On what is no read an unknown parameter is one: it may be a mistyped option or condition.
+// finish returns the first problem. An unknown parameter is one, which may be a mistyped option or condition; on reads only one that is about pages.
 func (in *input) finish() error {
 	if in.object != nil {
 		in.object.finish()
@@ -71,15 +72,18 @@ func (in *input) finish() error {
 	if !in.namespaced { // the parameter is accepted everywhere, and checked everywhere
 		in.namespace()
 	}
-	if in.request.Method != http.MethodGet {
-		in.refuseUnknown()
-	}
+	in.refuseUnknown()
 	return in.err
 }
 
+// paging are the names by which parameters of pages go. An endpoint that knows one of them by another name, or has no pages, must not ignore it: the caller
+// would take the answer for the page that it has asked for.
+var paging = []string{"after", "before", "cursor", "limit", "offset", "page", "page_size", "page_token", "per_page", "skip", "start", "count"}
+
 func (in *input) refuseUnknown() {
+	reads := in.request.Method == http.MethodGet
 	for name := range in.query {
-		if !slices.Contains(in.asked, name) {
+		if !slices.Contains(in.asked, name) && (!reads || slices.Contains(paging, name)) {
 			in.invalid("unknown parameter %.64q: this endpoint takes %s", name, strings.Join(in.asked, ", "))
 		}
 	}
@@ -107,8 +111,8 @@ func (in *input) number(name string, s span) int64 {
 	return n
 }
 
-// namespace returns the namespace that the path names, else the parameter, else the default one. If both name one, they must
-// agree.
+// namespace returns the namespace that the path names, else the parameter, else the only one of the key, else the default one. If path and parameter name one,
+// they must agree.
 func (in *input) namespace() string {
 	in.namespaced = true
 	name, given := in.param("namespace")
@@ -119,7 +123,7 @@ func (in *input) namespace() string {
 		}
 		name = segment
 	} else if !given {
-		name = engine.DefaultNamespace
+		name = in.home
 	}
 	in.check(engine.CheckName("namespace", name))
 	in.about = name

@@ -43,6 +43,9 @@ func summarizeStream(namespace string, s stream.Stats) streamSummary {
 }
 
 func (h *handler) streams(ctx context.Context, q listRequest) (listing[streamSummary], error) {
+	if err := q.exists(ctx, h); err != nil {
+		return listing[streamSummary]{}, err
+	}
 	page := func(after string, n int) ([]stream.Stats, string, error) {
 		page, err := h.backend.Stream(q.namespace).Page(ctx, stream.Limit(n), stream.Cursor(after))
 		return page.Items, page.Cursor, err
@@ -129,6 +132,7 @@ func summarizeGroup(g *stream.GroupStats) consumerGroup {
 type streamMessagesRequest struct {
 	streamRequest
 	shown
+	fieldsAsked
 	limit     int
 	partition *int64              // nil: all
 	options   []stream.ReadOption // where to begin
@@ -141,6 +145,7 @@ func (q *streamMessagesRequest) parse(in *input) {
 	q.streamRequest.parse(in)
 	q.shown.parse(in)
 	q.limit = int(in.integer("limit", pageLimit))
+	q.fieldsAsked.parse(in)
 	q.options = []stream.ReadOption{stream.Limit(q.limit)}
 	if q.partition = in.optional("partition", partitions); q.partition != nil {
 		q.options = append(q.options, stream.Partition(int(*q.partition)))
@@ -171,21 +176,22 @@ func (in *input) recordID(name string) (id stream.ID, given bool) {
 	}
 	id, err := stream.ParseID(value)
 	if err != nil {
-		in.invalid("parameter %s is %.64q, it takes the id of a message, such as 1763740800000-0", name, value)
+		in.invalid("parameter %s is %.64q, it takes the id of a message, such as 1763740800000-0", in.called(name), value)
 	}
 	return id, true
 }
 
-// streamMessage is a record in a listing. Key, payload and the values of headers are encoded as was asked for; names of headers are text.
+// streamMessage is a record in a listing. Key, payload and the values of headers are encoded as was asked for; names of headers are text. Partition, key and
+// headers are there with fields=all.
 type streamMessage struct {
 	IDMillis  int64             `json:"id_ms"`
 	IDSeq     uint64            `json:"id_seq"`
 	UALIndex  uint64            `json:"ual_index"` // log sequence number of the append
 	Size      int               `json:"size"`      // bytes of the payload
-	Partition int               `json:"partition"`
-	Key       string            `json:"key"`
-	Headers   map[string]string `json:"headers"`
 	Payload   string            `json:"payload"`
+	Partition *int              `json:"partition,omitempty"`
+	Key       *string           `json:"key,omitempty"`
+	Headers   map[string]string `json:"headers,omitzero"`
 }
 
 func (h *handler) streamMessages(ctx context.Context, q streamMessagesRequest) (listing[streamMessage], error) {
@@ -196,20 +202,14 @@ func (h *handler) streamMessages(ctx context.Context, q streamMessagesRequest) (
 	}
 	messages := listing[streamMessage]{items: make([]streamMessage, 0, len(records))}
 	for _, r := range records {
-		headers := make(map[string]string, len(r.Headers))
-		for name, value := range r.Headers {
-			headers[name] = q.encoding.encoded(value)
+		m := streamMessage{IDMillis: r.ID.Millis, IDSeq: r.ID.Seq, UALIndex: r.LSN, Size: len(r.Payload), Payload: q.payload(r.Payload)}
+		if q.all {
+			m.Partition, m.Key, m.Headers = &r.Partition, new(q.encoding.encoded(r.Key)), make(map[string]string, len(r.Headers))
+			for name, value := range r.Headers {
+				m.Headers[name] = q.encoding.encoded(value)
+			}
 		}
-		messages.items = append(messages.items, streamMessage{
-			IDMillis:  r.ID.Millis,
-			IDSeq:     r.ID.Seq,
-			UALIndex:  r.LSN,
-			Size:      len(r.Payload),
-			Partition: r.Partition,
-			Key:       q.encoding.encoded(r.Key),
-			Headers:   headers,
-			Payload:   q.payload(r.Payload),
-		})
+		messages.items = append(messages.items, m)
 	}
 	if len(records) == 0 {
 		return messages, nil

@@ -83,6 +83,10 @@ func recordOf(partition, size int, key string, headers fields, payload string) f
 	}
 }
 
+func bareRecord(size int, payload string) fields {
+	return fields{"id_ms": integer, "id_seq": integer, "ual_index": integer, "size": is{size}, "payload": is{payload}}
+}
+
 func trimmed(dryRun bool) fields {
 	return fields{"ok": is{true}, "stream": is{"orders"}, "dry_run": is{dryRun}}
 }
@@ -98,7 +102,7 @@ var streamContract = []contractRow{
 	{streamsRoute, "/api/v1/streams?limit=1001", "", 400, failure},
 	{"GET /api/v1/namespaces/:namespace/streams", "/api/v1/namespaces/shop/streams", "", 200, items{seededBlank, seededOrders}},
 	{"GET /api/v1/namespaces/:namespace/streams", "/api/v1/namespaces/shop/streams?limit=1&after=b", "", 200, items{seededOrders}},
-	{"GET /api/v1/namespaces/:namespace/streams", "/api/v1/namespaces/nowhere/streams", "", 200, items{}},
+	{"GET /api/v1/namespaces/:namespace/streams", "/api/v1/namespaces/nowhere/streams", "", 404, failure},
 
 	{streamRoute, ordersPath + "?namespace=shop", "", 200, fields{
 		"name": is{"orders"}, "namespace": is{"shop"}, "ingest_rate": is{3}, "reads": integer, "retention": is{"7d, 10000 records"},
@@ -122,14 +126,20 @@ var streamContract = []contractRow{
 	{streamRoute, ordersPath + "?namespace=nowhere", "", 404, failure},
 
 	{streamMessagesRoute, ordersPath + "/messages?namespace=shop", "", 200, items{
+		bareRecord(6, "<one>\ufffd"), bareRecord(3, "two"), bareRecord(5, "three"),
+	}},
+	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&fields=key", "", 400, failure},
+	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&fields=all", "", 200, items{
 		recordOf(0, 6, "k\ufffd", fields{"type": is{"order"}, "raw": is{"\ufffd"}}, "<one>\ufffd"), recordOf(1, 3, "", fields{}, "two"), recordOf(0, 5, "", fields{}, "three"),
 	}},
-	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&limit=1&encoding=base64", "", 200, items{
+	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&limit=1&fields=all&encoding=base64", "", 200, items{
 		recordOf(0, 6, "a/8=", fields{"type": is{"b3JkZXI="}, "raw": is{"/g=="}}, "PG9uZT7/"),
 	}},
-	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&limit=1&tail=true", "", 200, items{recordOf(0, 5, "", fields{}, "three")}},
-	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&partition=1&from=0-0", "", 200, items{recordOf(1, 3, "", fields{}, "two")}},
+	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&limit=1&tail=true", "", 200, items{bareRecord(5, "three")}},
+	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&partition=1&from=0-0&fields=all", "", 200, items{recordOf(1, 3, "", fields{}, "two")}},
 	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&after=9223372036854775807-0", "", 200, items{}},
+	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&cursor=9223372036854775807-0", "", 200, items{}},
+	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&cursor=0-1&after=0-0", "", 400, failure},
 	{streamMessagesRoute, ordersPath + "/messages?namespace=shop&partition=2", "", 400, failure},
 	{streamMessagesRoute, ordersPath + "/messages", "", 404, failure},
 

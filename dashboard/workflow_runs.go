@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rawjson"
@@ -22,13 +23,19 @@ type flowRunSummary struct {
 	DurationMillis    int64   `json:"duration_ms"`
 	Error             *string `json:"error"`
 	HistoryEventCount int64   `json:"history_event_count"`
+
+	// How many visits to steps could not be compensated, so that what they have done is still there: with fields=all.
+	CompensationsFailed *int64 `json:"compensations_failed,omitempty"`
 }
 
-func summarizeFlowRun(r workflow.RunInfo) flowRunSummary {
+func (f fieldsAsked) summarize(r workflow.RunInfo) flowRunSummary {
 	s := flowRunSummary{
 		RunID: string(r.ID), Workflow: r.Workflow, Version: r.Version, Status: r.Status.String(), TriggeredBy: r.TriggeredBy,
 		CurrentStep: given(r.CurrentStep), StartedAt: r.StartedAt.UnixMilli(), DurationMillis: r.Duration().Milliseconds(), Error: given(r.Error),
 		HistoryEventCount: r.Events,
+	}
+	if f.all {
+		s.CompensationsFailed = &r.CompensationsFailed
 	}
 	if !r.CompletedAt.IsZero() {
 		s.CompletedAt = r.CompletedAt.UnixMilli()
@@ -42,9 +49,11 @@ type flowRunsRequest struct {
 	after     string
 	limit     int
 	filters   []workflow.RunOption
+	fieldsAsked
 }
 
 func (q *flowRunsRequest) parse(in *input) {
+	q.fieldsAsked.parse(in)
 	q.namespace = in.namespace()
 	q.after = in.text("after")
 	q.limit = int(in.integer("limit", pageLimit))
@@ -58,6 +67,27 @@ func (q *flowRunsRequest) parse(in *input) {
 		}
 		q.filters = append(q.filters, workflow.InState(status))
 	}
+	if is, given := in.param("attribute"); given {
+		name, value, ok := strings.Cut(is, "=")
+		if !ok || name == "" {
+			in.invalid("parameter attribute is %.64q, it takes NAME=VALUE", is)
+		}
+		q.filters = append(q.filters, workflow.With(name, workflow.AttributeValue(value)))
+	}
+	if from, to := in.optional("started_from", startTimes), in.optional("started_before", startTimes); from != nil || to != nil {
+		q.filters = append(q.filters, workflow.StartedBetween(millisTime(from), millisTime(to)))
+	}
+}
+
+// startTimes is what started_from and started_before may be, ms since 1970.
+var startTimes = span{min: 1, max: 253402300799999}
+
+// millisTime returns a time that was given in ms, the zero time if none was.
+func millisTime(ms *int64) time.Time {
+	if ms == nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(*ms)
 }
 
 func (h *handler) flowRuns(ctx context.Context, q flowRunsRequest) (listing[flowRunSummary], error) {
@@ -66,7 +96,7 @@ func (h *handler) flowRuns(ctx context.Context, q flowRunsRequest) (listing[flow
 		page, err := h.backend.Workflow(q.namespace).Runs().Page(ctx, opts...)
 		return page.Items, page.Cursor, err
 	}
-	return collect(q.after, q.limit, page, summarizeFlowRun, nil)
+	return collect(q.after, q.limit, page, q.summarize, nil)
 }
 
 // startFlowRequest starts a run: the body is its input.
@@ -114,22 +144,34 @@ func (h *handler) startFlow(ctx context.Context, q startFlowRequest) (flowStarte
 	return flowStarted{true, string(started.Run), q.workflow, started.Status.String()}, nil
 }
 
-// flowRunRequest names a run. An id of floe's own says in which namespace it is.
+// flowRunRequest names a run. An id of floe's own says in which namespace it is; one that was chosen may be in several.
 type flowRunRequest struct {
-	namespace string
-	id        workflow.RunID
+	located
+	id workflow.RunID
 }
 
 func (q *flowRunRequest) parse(in *input) {
 	q.id = workflow.RunID(in.segment("id"))
-	q.namespace = in.namespace()
+	q.located.parse(in)
 	own, ok := q.id.Namespace()
-	if _, given := in.param("namespace"); ok && !given {
-		q.namespace = own
+	if ok && !q.given {
+		q.namespace, q.given = own, true
 	}
 	if strings.HasPrefix(string(q.id), "wfr-") && !ok { // nobody has such an id, however wrong it is
 		in.check(engine.Errorf(engine.ErrNotFound, "run %.64s not found", q.id))
 	}
+}
+
+// runStore returns the store of the run's namespace.
+func (h *handler) runStore(ctx context.Context, q flowRunRequest) (*workflow.Store, error) {
+	namespace, err := h.locate(ctx, q.located, engine.Text("run %q", q.id), func(ctx context.Context, namespace string) error {
+		_, err := h.backend.Workflow(namespace).Run(ctx, q.id)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h.backend.Workflow(namespace), nil
 }
 
 // flowRunDetail is the body of /workflow/runs/:id.
@@ -157,13 +199,28 @@ type pendingSignal struct {
 	ReceivedAt int64  `json:"received_at"`
 }
 
-func (h *handler) flowRun(ctx context.Context, q flowRunRequest) (flowRunDetail, error) {
-	r, err := h.backend.Workflow(q.namespace).Run(ctx, q.id)
+// flowDetailRequest asks for all about a run.
+type flowDetailRequest struct {
+	flowRunRequest
+	fieldsAsked
+}
+
+func (q *flowDetailRequest) parse(in *input) {
+	q.flowRunRequest.parse(in)
+	q.fieldsAsked.parse(in)
+}
+
+func (h *handler) flowRun(ctx context.Context, q flowDetailRequest) (flowRunDetail, error) {
+	store, err := h.runStore(ctx, q.flowRunRequest)
+	if err != nil {
+		return flowRunDetail{}, err
+	}
+	r, err := store.Run(ctx, q.id)
 	if err != nil {
 		return flowRunDetail{}, err
 	}
 	d := flowRunDetail{
-		flowRunSummary: summarizeFlowRun(r.RunInfo), Input: rawjson.Value(r.Input), Output: rawjson.Value(r.Output), StepResults: make(map[string]stepResult),
+		flowRunSummary: q.summarize(r.RunInfo), Input: rawjson.Value(r.Input), Output: rawjson.Value(r.Output), StepResults: make(map[string]stepResult),
 		PendingSignals: []pendingSignal{},
 	}
 	for _, s := range r.Steps {
@@ -196,8 +253,12 @@ type flowEvent struct {
 }
 
 func (h *handler) flowHistory(ctx context.Context, q flowHistoryRequest) (listing[flowEvent], error) {
+	store, err := h.runStore(ctx, q.flowRunRequest)
+	if err != nil {
+		return listing[flowEvent]{}, err
+	}
 	page := func(after string, n int) ([]workflow.Event, string, error) {
-		page, err := h.backend.Workflow(q.namespace).History(q.id).Page(ctx, workflow.Limit(n), workflow.Cursor(after))
+		page, err := store.History(q.id).Page(ctx, workflow.Limit(n), workflow.Cursor(after))
 		return page.Items, page.Cursor, err
 	}
 	return collect(q.after, q.limit, page, func(e workflow.Event) flowEvent { return flowEvent{e.Type.String(), e.Step, e.At.UnixMilli()} }, nil)
@@ -211,7 +272,11 @@ type flowChanged struct {
 }
 
 func (h *handler) cancelFlow(ctx context.Context, q flowRunRequest) (flowChanged, error) {
-	status, err := h.backend.Workflow(q.namespace).Cancel(ctx, q.id, "")
+	store, err := h.runStore(ctx, q)
+	if err != nil {
+		return flowChanged{}, err
+	}
+	status, err := store.Cancel(ctx, q.id, "")
 	if err != nil {
 		return flowChanged{}, err
 	}
@@ -242,7 +307,11 @@ func (q *signalFlowRequest) parse(in *input) {
 }
 
 func (h *handler) signalFlow(ctx context.Context, q signalFlowRequest) (flowChanged, error) {
-	status, err := h.backend.Workflow(q.namespace).Signal(ctx, q.id, q.signal, q.payload)
+	store, err := h.runStore(ctx, q.flowRunRequest)
+	if err != nil {
+		return flowChanged{}, err
+	}
+	status, err := store.Signal(ctx, q.id, q.signal, q.payload)
 	if err != nil {
 		return flowChanged{}, err
 	}

@@ -20,6 +20,8 @@ var workflowRoutes = []route{
 	endpoint("GET "+definitionsPath, (*handler).definitions, "The workflows of a namespace."),
 	endpoint("POST "+definitionsPath, (*handler).createDefinition, "Make a workflow known, or a version of one; the body is its definition, YAML or JSON."),
 	endpoint("GET "+definitionsPath+"/:name", (*handler).definition, "One workflow, with the definition that new runs have."),
+	endpoint("GET "+definitionsPath+"/:name/versions", (*handler).definitionVersions, "The versions of a workflow, the newest first."),
+	endpoint("DELETE "+definitionsPath+"/:name/versions/:version", (*handler).removeDefinitionVersion, "Remove a version of a workflow; runs of it go on."),
 	endpoint("PUT "+definitionsPath+"/:name/enable", (*handler).enableDefinition, "Let a disabled workflow be started again."),
 	endpoint("PUT "+definitionsPath+"/:name/disable", (*handler).disableDefinition, "Refuse starts of a workflow; its runs go on."),
 	endpoint("GET "+flowRunsPath, (*handler).flowRuns, "The runs of the workflows of a namespace, the newest first."),
@@ -40,7 +42,7 @@ func withAliases(routes []route) []route {
 		switch {
 		case ofRun:
 			rt.path = workflowsPath + "/:id" + run
-		case ofDefinition && definition != "/:name":
+		case ofDefinition && definition != "/:name" && !strings.HasPrefix(definition, "/:name/versions"): // which Flo does not have
 			rt.path = workflowsPath + definition
 		default:
 			continue
@@ -164,6 +166,50 @@ func (h *handler) definition(ctx context.Context, q definitionRequest) (definiti
 		status = "disabled"
 	}
 	return definitionDetail{summarizeDefinition(info), string(source), status, info.Runs.Total}, nil
+}
+
+// definitionVersion is a version of a workflow.
+type definitionVersion struct {
+	Version   string `json:"version"`
+	Default   bool   `json:"default"`
+	CreatedAt int64  `json:"created_at"`
+}
+
+// definitionVersionList is the body of /workflow/definitions/:name/versions.
+type definitionVersionList struct {
+	Name     string              `json:"name"`
+	Versions []definitionVersion `json:"versions"`
+}
+
+func (h *handler) definitionVersions(ctx context.Context, q definitionRequest) (definitionVersionList, error) {
+	all, err := h.backend.Workflow(q.namespace).Versions(ctx, q.name)
+	list := definitionVersionList{q.name, []definitionVersion{}}
+	for _, v := range all {
+		list.Versions = append(list.Versions, definitionVersion{v.Version, v.Default, v.CreatedAt.UnixMilli()})
+	}
+	return list, err
+}
+
+// versionRequest names a version of a workflow.
+type versionRequest struct{ namespace, name, version string }
+
+func (q *versionRequest) parse(in *input) {
+	q.namespace = in.namespace()
+	q.name, q.version = in.segment("name"), in.segment("version")
+}
+
+// versionRemoved is the answer when a version was removed.
+type versionRemoved struct {
+	OK      bool   `json:"ok"`
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+func (h *handler) removeDefinitionVersion(ctx context.Context, q versionRequest) (versionRemoved, error) {
+	if err := h.backend.Workflow(q.namespace).RemoveVersion(ctx, q.name, q.version); err != nil {
+		return versionRemoved{}, err
+	}
+	return versionRemoved{true, q.name, q.version}, nil
 }
 
 // definitionEnabled is the answer when a workflow was enabled or disabled.

@@ -56,6 +56,8 @@ const (
 	definitionRoute  = "GET /api/v1/workflow/definitions/:name"
 	enableRoute      = "PUT /api/v1/workflow/definitions/:name/enable"
 	disableRoute     = "PUT /api/v1/workflow/definitions/:name/disable"
+	versionsRoute    = "GET /api/v1/workflow/definitions/:name/versions"
+	versionRoute     = "DELETE /api/v1/workflow/definitions/:name/versions/:version"
 	flowRunsRoute    = "GET /api/v1/workflow/runs"
 	startRoute       = "POST /api/v1/workflow/runs"
 	flowRunRoute     = "GET /api/v1/workflow/runs/:id"
@@ -167,7 +169,8 @@ var workflowContract = slices.Concat(workflowReads, aliasesOf(workflowReads), []
 	{signalRoute, "/api/v1/workflow/runs/r1/signal?namespace=shop&type=approval", `{"by":"eve"}`, 200, changeOf("r1", "completed")},
 	{signalRoute, "/api/v1/workflow/runs/r1/signal?namespace=shop&signal=approval", `{}`, 409, failure},
 	{signalRoute, "/api/v1/workflow/runs/none/signal?namespace=shop&signal=approval", `{}`, 404, failure},
-	{signalRoute, "/api/v1/workflow/runs/r1/signal?signal=approval", `{}`, 404, failure},
+	{signalRoute, "/api/v1/workflow/runs/r1/signal?signal=approval", `{}`, 409, failure}, // it is found, and has ended
+	{signalRoute, "/api/v1/workflow/runs/r1/signal?signal=approval&namespace=default", `{}`, 404, failure},
 	{"POST /api/v1/workflows/:id/signal", "/api/v1/workflows/three/signal?namespace=shop&signal=other", `1`, 200, changeOf("three", "waiting")},
 
 	{cancelRoute, "/api/v1/workflow/runs/none?namespace=shop", "", 404, failure},
@@ -177,6 +180,22 @@ var workflowContract = slices.Concat(workflowReads, aliasesOf(workflowReads), []
 	{cancelRoute, "/api/v1/workflow/runs/three?namespace=shop", "", 409, failure},
 	{startRoute, "/api/v1/workflow/runs?namespace=shop&workflow=order&run_id=r3", `{}`, 200, startOf(is{"r3"}, "waiting")},
 	{"DELETE /api/v1/workflows/:id", "/api/v1/workflows/r3?namespace=shop", "", 200, changeOf("r3", "cancelled")},
+
+	{versionsRoute, "/api/v1/workflow/definitions/order/versions?namespace=shop", "", 200, fields{
+		"name": is{"order"}, "versions": items{
+			fields{"version": is{"2"}, "default": is{true}, "created_at": integer}, fields{"version": is{"1"}, "default": is{false}, "created_at": integer},
+		},
+	}},
+	{versionsRoute, "/api/v1/workflow/definitions/none/versions?namespace=shop", "", 404, failure},
+	{versionRoute, "/api/v1/workflow/definitions/order/versions/2?namespace=shop", "", 409, failure},
+	{versionRoute, "/api/v1/workflow/definitions/order/versions/9?namespace=shop", "", 404, failure},
+	{createRoute, "/api/v1/workflow/definitions?namespace=old", orderFlow, 200, madeOf("order", "created")},
+	{createRoute, "/api/v1/workflow/definitions?namespace=old", strings.Replace(orderFlow, `"1"`, "next", 1), 200, madeOf("order", "updated")},
+	{versionRoute, "/api/v1/workflow/definitions/order/versions/1?namespace=old", "", 200, fields{"ok": is{true}, "name": is{"order"}, "version": is{"1"}}},
+	{flowRunsRoute, "/api/v1/workflow/runs?namespace=shop&attribute=none%3D1", "", 200, items{}},
+	{flowRunsRoute, "/api/v1/workflow/runs?namespace=shop&attribute=none", "", 400, failure},
+	{flowRunsRoute, "/api/v1/workflow/runs?namespace=shop&started_before=1000", "", 200, items{}},
+	{flowRunsRoute, "/api/v1/workflow/runs?namespace=shop&started_from=tomorrow", "", 400, failure},
 
 	{enableRoute, "/api/v1/workflow/definitions/a%2Fb%20%C3%A9/enable?namespace=shop", "", 200, enabledOf("a/b é", true)},
 	{enableRoute, "/api/v1/workflow/definitions/order/enable?namespace=shop&now=1", "", 400, failure},
@@ -241,7 +260,10 @@ var workflowReads = []contractRow{
 
 	{flowRunRoute, "/api/v1/workflow/runs/one%2F%C3%A9?namespace=shop", "", 200, detailOne},
 	{flowRunRoute, "/api/v1/workflow/runs/three?namespace=shop", "", 200, detailThree},
-	{flowRunRoute, "/api/v1/workflow/runs/three", "", 404, failure},
+	{flowRunRoute, "/api/v1/workflow/runs/three", "", 200, detailThree},
+	{flowRunRoute, "/api/v1/workflow/runs/three?fields=all", "", 200, with(detailThree, fields{"compensations_failed": is{0}})},
+	{flowRunRoute, "/api/v1/workflow/runs/three?fields=some", "", 400, failure},
+	{flowRunRoute, "/api/v1/workflow/runs/three?namespace=default", "", 404, failure},
 	{flowRunRoute, "/api/v1/workflow/runs/none?namespace=shop", "", 404, failure},
 	{flowRunRoute, "/api/v1/workflow/runs/wfr-none", "", 404, failure},
 	{flowRunRoute, "/api/v1/workflow/runs/%00?namespace=shop", "", 400, failure},
@@ -408,4 +430,35 @@ func everyPage[T any](t *testing.T, target, query string) (all []T) {
 	}
 	t.Fatalf("%s does not end", target)
 	return nil
+}
+
+// TestRunIsFound: a run with an id that was chosen is found without its namespace while there is one of the id, first in the default one.
+func TestRunIsFound(t *testing.T) {
+	node := openNode(t)
+	h := New(node)
+	const definition = `{"name":"w","version":"1","start":{"waitForSignal":{"type":"a"},"transitions":{"success":"flo.Completed"}}}`
+	start := func(namespace string) {
+		t.Helper()
+		store := node.Workflow(namespace)
+		if _, err := store.Create(t.Context(), []byte(definition)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Start(t.Context(), "w", nil, workflow.WithRunID("mine")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start("one")
+	start("three")
+	checkError(t, "a run in two namespaces", get(h, "/api/v1/workflow/runs/mine"), 400, `run "mine" is in the namespaces "one" and "three"`)
+	start("default")
+	for range 2 {
+		if got := record(h, httptest.NewRequest("DELETE", "/api/v1/workflow/runs/mine", nil)); got.status != 200 && got.status != 409 {
+			t.Errorf("a run in the default namespace: %v", got)
+		}
+	}
+	for namespace, want := range map[string]workflow.Status{"default": workflow.Cancelled, "one": workflow.Waiting, "three": workflow.Waiting} {
+		if r, err := node.Workflow(namespace).Run(t.Context(), "mine"); err != nil || r.Status != want {
+			t.Errorf("the run in %s is %v, %v, want %v", namespace, r.Status, err, want)
+		}
+	}
 }

@@ -21,7 +21,7 @@
 // names, by =, != and by globs, =~ and !~: *, ?, [a-z], {a,b}. A series without a tag is one whose value of it is empty, so host!=a holds for it, and host=""
 // for nothing else. A range is a duration up to now, or two times, the second excluded: [30m], [now-2h..now-1h], [1714521600000..now],
 // [2024-05-01T00:00:00Z..2024-06-01T00:00:00Z]. now is the same everywhere in a query. A start that is relative is rounded down to the first window, so that
-// the first bucket is whole.
+// the first bucket is whole. Sliding windows begin with the first that begins within the range.
 //
 // # Stages
 //
@@ -41,7 +41,9 @@
 //
 // Sums are exact and rounded once, avg is the sum divided by the count, stddev (of a sample) comes from exact sums: results depend neither on the order of
 // points nor on how many shards they come from. rate and increase use the point before the range if there is one within the window or an hour, take
-// a value below the one before for a reset of the counter, and extrapolate nothing. Windows of days, weeks, months and years with tz= go by the calendar
+// a value below the one before for a reset of the counter, and extrapolate nothing; rate divides by the part of the bucket that the points cover, from the
+// first point of the series on. What is not finite, such as a sum beyond the largest number or a division by 0, is no point, and fill takes its bucket for
+// an empty one. Windows of days, weeks, months and years with tz= go by the calendar
 // of that zone, with days of 23 and 25 hours.
 //
 // # Limits

@@ -61,6 +61,30 @@ func TestListingPassesOverManyExpiredKeys(t *testing.T) {
 	}
 }
 
+// TestWatchLooksAtVersionsOnce: a watch that tells of many changes of a key looks at each version once, and at the present one for each.
+func TestWatchLooksAtVersionsOnce(t *testing.T) {
+	r, s := newAsked(t)
+	put := func() { must(s.Put(t.Context(), "a", nil)) }
+	put()
+	resume := uint64(r.Executor(0).Applied().LSN)
+	for range kv.MaxVersions {
+		put()
+	}
+	r.Restart() // what has happened is no longer in memory
+	before, told := r.Executor(0).Scanned(), 0
+	for e, err := range s.Watch(t.Context(), "a", kv.FromRevision(resume)) {
+		if err != nil || e.Type != kv.EventPut || e.Version != uint64(told+2) {
+			t.Fatalf("after %d changes: %+v, %v", told, e, err)
+		}
+		if told++; told == kv.MaxVersions {
+			break
+		}
+	}
+	if n, most := r.Executor(0).Scanned()-before, int64(4*kv.MaxVersions+10); n > most {
+		t.Errorf("%d rows were looked at for %d changes, want %d at most", n, told, most)
+	}
+}
+
 // TestWatchFindsChangesInParts: a watch that is resumed from long ago looks at all keys, in more than one query, while they change.
 func TestWatchFindsChangesInParts(t *testing.T) {
 	r, s := newAsked(t)

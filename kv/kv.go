@@ -100,16 +100,18 @@ func (s *Store) GetInto(ctx context.Context, key string, buf []byte) (Entry, err
 	if err := checkKey(key); err != nil {
 		return Entry{}, err
 	}
-	if b, ok := s.scope.Cached(engine.MachineKV, 'c', key); ok && ctx.Err() == nil {
+	b, cached := s.scope.Cached(engine.MachineKV, 'c', key)
+	if cached && ctx.Err() == nil {
 		if e, ok := plainEntry(key, b, buf); ok {
 			return e, nil
 		}
 	}
-	return s.query(ctx, key, buf)
+	return s.query(ctx, key, buf, cached)
 }
 
-func (s *Store) query(ctx context.Context, key string, buf []byte) (Entry, error) {
-	q := getQuery{namespace: s.scope.Namespace(), keys: []string{key}}
+// query reads a key from its shard. counted says that the read is in the statistics already.
+func (s *Store) query(ctx context.Context, key string, buf []byte, counted bool) (Entry, error) {
+	q := getQuery{namespace: s.scope.Namespace(), keys: []string{key}, counted: counted}
 	if err := s.scope.Query(ctx, key, &q); err != nil {
 		return Entry{}, err
 	}

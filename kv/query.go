@@ -2,6 +2,7 @@ package kv
 
 import (
 	"bytes"
+	"cmp"
 	"container/heap"
 	"fmt"
 	"slices"
@@ -20,6 +21,7 @@ type getQuery struct {
 	namespace     string
 	keys          []string
 	withoutValues bool
+	counted       bool // the read is in the statistics already; not sent
 
 	entries []Entry
 	left    int // keys that were not looked at because the answer was full; fewer than there are keys
@@ -110,7 +112,9 @@ func (m *machine) queryGet(v *engine.View, q *getQuery) error {
 	if !ok {
 		return nil
 	}
-	v.CountRead(q.namespace)
+	if !q.counted {
+		v.CountRead(q.namespace)
+	}
 	if len(q.keys) > 1 {
 		v.Freeze()
 	}
@@ -298,6 +302,9 @@ func (m *machine) queryWait(v *engine.View, q *waitQuery) error {
 	if err != nil {
 		return err
 	}
+	if lsn, err := v.LSN(); err != nil || q.after > uint64(lsn) && !v.Stale() {
+		return cmp.Or(err, aheadError(q.after, lsn))
+	}
 	if q.exists && w.lives(v) || !q.exists && w.revision > q.after {
 		q.event = w.event([]byte(q.key))
 		return nil
@@ -384,7 +391,7 @@ func (m *machine) findChanges(v *engine.View, ns uint32, q *changesQuery) error 
 		if v.Stale() {
 			return engine.ErrWait // the replica lags: there will be a change with a later revision, or none to tell of
 		}
-		return engine.Errorf(ErrInvalid, "kv: revision %d is ahead of the shard, which is at %d", q.after, lsn)
+		return aheadError(q.after, lsn)
 	}
 	if ok {
 		q.queue, q.queueEnd, q.scanned = changes, uint64(upTo), ""
@@ -396,12 +403,17 @@ func (m *machine) findChanges(v *engine.View, ns uint32, q *changesQuery) error 
 	return m.scanChanges(v, ns, q)
 }
 
+func aheadError(revision uint64, lsn engine.LSN) error {
+	return engine.Errorf(ErrInvalid, "kv: revision %d is ahead of the shard, which is at %d", revision, lsn)
+}
+
 // fetch reads the versions that come next in the queue, until the answer is full.
 func (m *machine) fetch(v *engine.View, ns uint32, q *changesQuery) error {
 	v.Freeze()
+	told := make(map[string]uint64) // versions, by key
 	for size := 0; len(q.queue) > 0 && len(q.events) < q.limit && size <= maxPageBytes; q.queue = q.queue[1:] {
 		c := q.queue[0]
-		w, found, err := versionAt(v, ns, c)
+		w, found, err := versionAt(v, ns, c, told[string(c.key)])
 		if err != nil {
 			return err
 		}
@@ -410,6 +422,7 @@ func (m *machine) fetch(v *engine.View, ns uint32, q *changesQuery) error {
 			q.compact()
 			return nil
 		}
+		told[string(c.key)] = w.version
 		q.events = append(q.events, w.event(c.key))
 		q.next = c.revision
 		size += len(w.value)
@@ -420,10 +433,22 @@ func (m *machine) fetch(v *engine.View, ns uint32, q *changesQuery) error {
 	return nil
 }
 
-// versionAt walks a key's versions back to the one with the revision.
-func versionAt(v *engine.View, ns uint32, c recentKey) (w row, found bool, err error) {
+// versionAt returns the version of a key with the revision. Mostly it is the present one, or that behind a version that was told before, if that is not 0;
+// else it walks back.
+func versionAt(v *engine.View, ns uint32, c recentKey, told uint64) (w row, found bool, err error) {
 	if w, err = current(v, ns, c.key); err != nil || w.revision == c.revision && w.exists() {
 		return w, err == nil, err
+	}
+	if next := told + 1; told > 0 && next < w.version {
+		b, ok, err := v.Get(historyKey(nil, ns, c.key, next))
+		if err != nil {
+			return row{}, false, err
+		}
+		if ok {
+			if w, err := decodeRow(b); err != nil || w.revision == c.revision {
+				return w, err == nil, err
+			}
+		}
 	}
 	for version := w.version; version > 1 && w.previous >= c.revision; {
 		version--

@@ -299,6 +299,8 @@ func (s *Store) Wait(ctx context.Context, key string) (Entry, error) {
 // WaitChange returns the latest change of key as soon as it is later than revision after: a put, delete or expiry. Changes in
 // between are skipped. With after 0 it waits for the first one. If the history of deleted keys has been forgotten since after and
 // key does not exist, that counts as a delete: it may have been one.
+//
+// Errors: ErrInvalid for a revision ahead of the key's shard; with floe.Stale a replica that has not come to it is waited for. ErrUnavailable; that of ctx.
 func (s *Store) WaitChange(ctx context.Context, key string, after uint64) (Event, error) {
 	if err := checkKey(key); err != nil {
 		return Event{}, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -459,6 +460,17 @@ func TestWaitChange(t *testing.T) {
 	put = must(s.Put(ctx, "k", []byte("2"), kv.TTL(5*time.Millisecond)))
 	if e, err = s.WaitChange(ctx, "k", put.Revision); err != nil || e.Type != kv.EventExpire || e.Version != put.Version+1 {
 		t.Errorf("WaitChange(%d) = %v, %v, want the expiry", put.Revision, e, err)
+	}
+}
+
+// TestWaitChangeAhead: a revision that the shard has not come to is refused, as Watch does it; it was waited for without end.
+func TestWaitChangeAhead(t *testing.T) {
+	ctx, s := within(t), openStore(t)
+	put := must(s.Put(ctx, "k", []byte("1")))
+	for _, after := range []uint64{put.Revision + 1000, math.MaxUint64} {
+		if e, err := s.WaitChange(ctx, "k", after); !errors.Is(err, kv.ErrInvalid) {
+			t.Errorf("WaitChange behind revision %d, after %d: %+v, %v, want ErrInvalid", after, put.Revision, e, err)
+		}
 	}
 }
 

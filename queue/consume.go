@@ -109,7 +109,7 @@ func isPermanent(err error) bool {
 // delivery is not one of their attempts. Handlers that have not returned 5 s later are left alone, and their messages released.
 //
 // Consume returns nil when ctx has ended and all messages are settled or released. Options: Concurrency (1), Lease (30 s), Grace (10 s), OnError. Errors: ErrInvalid for a name or
-// options out of their limits; ErrClosed, ErrUnauthorized; one that says how many handlers have not returned.
+// options out of their limits; ErrClosed, ErrUnauthorized; ones that say how many handlers have not returned, and how many results could not be handed over (ErrUnknownOutcome).
 func (s *Store) Consume(ctx context.Context, name string, handle func(ctx context.Context, m Message) error, opts ...ConsumeOption) error {
 	o := consumeOptions{concurrency: 1, lease: DefaultLease, grace: DefaultGrace}
 	opts, o.err = engine.Given(opts)

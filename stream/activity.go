@@ -27,7 +27,7 @@ type ActivitySpan struct {
 // Activity is what a stream holds of a time, part by part.
 type Activity struct {
 	Records []int64
-	Bytes   []int64 // of keys, headers and payloads
+	Bytes   []int64 // as in PartitionStats
 }
 
 // Activity returns how much of what a stream holds was appended when, by the times in the IDs. It costs a few looks for each part and partition, however much the

@@ -37,8 +37,8 @@ import (
 // alone. In the end the consumer leaves the group: what was not handled is delivered to others, and that it was delivered here is not one of its attempts.
 //
 // Consume returns nil when ctx has ended and it has left. Options: Concurrency (1), Consumer (a name that nobody has), Grace (10 s), NoAck, OnError, and those of CreateGroup, for when
-// there is no such group. Errors: ErrInvalid for names or options out of their limits; ErrNotFound as above; ErrClosed, ErrUnauthorized; one that says how many handlers
-// have not returned.
+// there is no such group. Errors: ErrInvalid for names or options out of their limits; ErrNotFound as above; ErrClosed, ErrUnauthorized; ones that say how many handlers
+// have not returned, and how many results could not be handed over (ErrUnknownOutcome).
 func (s *Store) Consume(ctx context.Context, stream, group string, handle func(ctx context.Context, d Delivery) error, opts ...ConsumeOption) error {
 	c := &consumer{s: s, stream: stream, group: group, o: consumeOptionsOf(opts)}
 	c.o.read.limit = MaxReadLimit

@@ -19,7 +19,8 @@ const (
 	HeaderError     = "floe-error"
 )
 
-// DeadLetters returns the name of the stream of a stream's dead letters.
+// DeadLetters returns the name of the stream of a stream's dead letters: its own with DeadLetterSuffix. Names of more than 251 bytes are cut for that, so
+// streams whose first 251 bytes are the same share their dead letters; the header HeaderStream tells them apart.
 func DeadLetters(stream string) string {
 	for n := engine.MaxNameBytes - len(DeadLetterSuffix); n < len(stream); n-- {
 		if name := stream[:n] + DeadLetterSuffix; name != stream && engine.CheckName("stream", stream[:n]) == nil {

@@ -62,6 +62,8 @@ type pendingQuery struct {
 	group     string
 	after     Ref
 	limit     int
+	// The stream and the group, for shards that may not know them yet, or still know earlier ones of these names; 0: whichever there are.
+	streamID, groupID uint64
 
 	found   bool
 	records []PendingRecord

@@ -130,6 +130,8 @@ func (q *pendingQuery) Arguments(c *codec.Coder) {
 	if q.limit < 1 || q.limit > MaxReadLimit {
 		c.Fail("limit out of range")
 	}
+	c.Uvarint(&q.streamID)
+	c.Uvarint(&q.groupID)
 }
 
 // codeAttempt codes a ref with its attempt.

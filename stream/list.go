@@ -308,6 +308,9 @@ func (l Pending) Page(ctx context.Context, opts ...PendingOption) (page Page[Pen
 	more := false
 	for i, p := range places {
 		q := pendingQuery{namespace: s.scope.Namespace(), stream: l.stream, group: l.group, after: after, limit: o.Limit}
+		if i > 0 {
+			q.streamID, q.groupID = p.spec.id, p.groupSpec.id
+		}
 		if err := s.scope.Query(ctx, p.route, &q); err != nil {
 			return Page[PendingRecord]{}, err
 		}

@@ -328,7 +328,9 @@ func (m *model) drawTrim(name string) modelOp {
 	case 3:
 		n := m.rng.Int64N(300)
 		opt = stream.MaxBytes(n)
-		gone = func(p *modelPart) func(*modelRecord) bool { return func(*modelRecord) bool { return p.bytes() > n } }
+		gone = func(p *modelPart) func(*modelRecord) bool {
+			return func(*modelRecord) bool { return p.bytes() > n && (n == 0 || len(p.records) > 1) }
+		}
 	case 0:
 		n := m.rng.IntN(10)
 		opt = stream.MaxLen(int64(n))

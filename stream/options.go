@@ -92,7 +92,8 @@ func (l LengthOption) applyTrim(o *trimOptions) {
 // BytesOption is the option of MaxBytes; Create and Trim take it.
 type BytesOption struct{ bytes int64 }
 
-// MaxBytes bounds how many bytes of records each partition keeps, as Stats counts them: see Retention. Trim takes 0, which leaves none.
+// MaxBytes bounds how many bytes of records each partition keeps, as Stats counts them: see Retention. The newest record stays, however large it is; only Trim
+// takes 0, which leaves none.
 func MaxBytes(bytes int64) BytesOption { return BytesOption{bytes} }
 
 func (b BytesOption) applyCreate(o *createOptions) {

@@ -13,7 +13,7 @@ import (
 func (m *machine) queryPending(v *engine.View, q *pendingQuery) error {
 	v.Freeze()
 	w, g, err := groupOf(v, q.namespace, q.stream, q.group)
-	if err != nil || g == nil {
+	if err != nil || g == nil || q.streamID != 0 && q.streamID != w.id || q.groupID != 0 && q.groupID != g.home {
 		return err
 	}
 	q.found = true

@@ -169,3 +169,27 @@ func TestStatsLeaveOutWhatWasTrimmed(t *testing.T) {
 		replayed(r)
 	}
 }
+
+// TestPendingOfGroupMadeAgain: what a deleted group had under way is not listed for one that was made again with its name, also while other shards have not
+// heard of that.
+func TestPendingOfGroupMadeAgain(t *testing.T) {
+	r, s := newSpread(t, 3)
+	must(t, s.Create(t.Context(), "log", stream.Partitions(4)))
+	for i := range 4 {
+		_, err := s.Append(t.Context(), "log", text("%d", i), stream.Partition(i))
+		must(t, err)
+	}
+	got, err := s.ReadGroup(t.Context(), "log", "g", "old", stream.Limit(100))
+	if must(t, err); len(got) == 0 {
+		t.Fatal("nothing was delivered")
+	}
+	r.Hold(true)
+	must(t, s.DeleteGroup(t.Context(), "log", "g"))
+	_, err = s.ReadGroup(t.Context(), "log", "g", "new", stream.Limit(1))
+	must(t, err)
+	for p, err := range s.Pending("log", "g").All(t.Context()) {
+		if must(t, err); p.Consumer != "new" {
+			t.Errorf("the listing shows %+v of the group that was deleted", p)
+		}
+	}
+}

@@ -248,7 +248,11 @@ func (m *machine) trimPoint(tx *engine.Tx, st *stream, p int, t *trimCommand) ui
 		}
 		return part.first
 	case trimToBytes:
-		return m.lightest(tx, st, p, part.first, t.n)
+		first := m.lightest(tx, st, p, part.first, t.n)
+		if t.n > 0 {
+			first = min(first, part.last) // the newest record stays, however large it is
+		}
+		return first
 	case trimToAge:
 		oldest := ID{Millis: max(tx.Now()-int64(t.n), 0)}
 		return must(offsetOf(getterOf(tx), st.gen, p, part.first, part.last, oldest))

@@ -21,7 +21,7 @@ type Stats struct {
 type PartitionStats struct {
 	Partition int
 	Records   int64
-	Bytes     int64  // of keys, headers and payloads
+	Bytes     int64  // of keys, headers and payloads as they are stored: about 2 more for each record and each header
 	First     uint64 // offset of the first record; one more than Last if there is none
 	Last      uint64 // offset of the last record ever appended
 	FirstID   ID     // zero if there is no record

@@ -119,8 +119,8 @@ func (s *Store) AppendMany(ctx context.Context, name string, msgs []Message, opt
 }
 
 // Trim removes records from the front of every partition and returns how many: those beyond the newest ones that MaxLen names, for each partition, those
-// beyond the newest bytes that MaxBytes names, those older than MaxAge, or those before an ID (Before). With several bounds the first of these counts. Consumer groups that have
-// not had them go on behind them. With DryRun nothing is removed.
+// beyond the newest bytes that MaxBytes names, those older than MaxAge, or those before an ID (Before). Of several bounds one
+// counts: MaxLen before MaxBytes before MaxAge before Before. Consumer groups that have not had the records go on behind them. With DryRun nothing is removed.
 //
 // Errors: ErrNotFound; ErrInvalid without a bound.
 func (s *Store) Trim(ctx context.Context, name string, opts ...TrimOption) (removed int64, err error) {

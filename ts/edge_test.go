@@ -356,3 +356,22 @@ func TestOneLineOfTooManyFields(t *testing.T) {
 		t.Errorf("Write = %+v, %v, want the first point refused", got, err)
 	}
 }
+
+// TestTimesBeyondMilliseconds: a time that no integer of ms can hold is refused like others out of range. It was taken for another time.
+func TestTimesBeyondMilliseconds(t *testing.T) {
+	r := newRig(t, 1)
+	s := storeOf(r, "n")
+	for _, far := range []time.Time{time.Unix(math.MinInt64/2, 0), time.Unix(1<<61+5, 0), time.Unix(math.MaxInt64/1000+1, 0), time.Unix(1<<62, 0)} {
+		p := point("a", 0, 1)
+		p.Time = far
+		if result, err := s.Write(t.Context(), p); !errors.Is(err, ts.ErrInvalid) || result.Written != 0 {
+			t.Errorf("%d s: %+v, %v, want ErrInvalid", far.Unix(), result, err)
+		}
+		if _, err := r.Txn("n").Do(ts.WriteOp(p)).Commit(t.Context()); !errors.Is(err, ts.ErrInvalid) {
+			t.Errorf("%d s in a transaction: %v, want ErrInvalid", far.Unix(), err)
+		}
+	}
+	for p, err := range s.Read(t.Context(), "cpu", "value") {
+		t.Errorf("there is %v, %v", p, err)
+	}
+}

@@ -161,3 +161,45 @@ func TestDeleteRangeRefused(t *testing.T) {
 	check(t, r, "cpu host=a; value 0 1")
 	r.Verify()
 }
+
+// TestExtentAfterDeletions: the oldest and newest time of a measurement, and its number of points, are those of what can be read, after deletions of ranges, by
+// the retention, and of all.
+func TestExtentAfterDeletions(t *testing.T) {
+	r := newRig(t, 1)
+	s := storeOf(r, "n")
+	day0 := (rig.Epoch/day+1)*day - rig.Epoch - 20*day
+	for i := range int64(10) {
+		write(t, s, point("a", day0+i*day, 1), point("a", day0+i*day+hour, 2))
+	}
+	want := func(state string, points, oldest, newest, slack int64) {
+		t.Helper()
+		m := must(s.Measurement(t.Context(), "cpu"))
+		from, to := m.Oldest.UnixMilli()-rig.Epoch, m.Newest.UnixMilli()-rig.Epoch
+		if m.Points != points || from > oldest || from < oldest-slack || to < newest || to > newest+slack {
+			t.Errorf("%s: %d points from %v to %v, want %d from %v to %v", state, m.Points, m.Oldest, m.Newest, points, at(oldest), at(newest))
+		}
+	}
+	want("written", 20, day0, day0+9*day+hour, 0)
+	r.Advance(10 * minute)
+	want("sealed", 20, day0, day0+9*day+hour, 0)
+	must(s.DeleteRange(t.Context(), "cpu", time.Time{}, at(day0+2*day), nil))
+	must(s.DeleteRange(t.Context(), "cpu", at(day0+8*day), time.Time{}, nil))
+	must(s.DeleteRange(t.Context(), "cpu", at(day0+7*day), at(day0+8*day), nil))
+	want("deleted", 20, day0+2*day, day0+6*day+hour, day)
+	r.Advance(hour)
+	want("purged", 10, day0+2*day, day0+6*day+hour, day)
+	must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{RawTTL: time.Duration(r.Now()-rig.Epoch-day0-3*day) * time.Millisecond}))
+	want("expired", 8, day0+3*day, day0+6*day+hour, day)
+	r.Advance(hour)
+	want("retired", 8, day0+3*day+hour, day0+6*day+hour, day)
+	must(s.DeleteRange(t.Context(), "cpu", time.Time{}, at(day0+30*day), nil))
+	for _, state := range []string{"emptied", "empty"} {
+		if m, err := s.Measurement(t.Context(), "cpu"); err == nil && (!m.Oldest.IsZero() || !m.Newest.IsZero()) {
+			t.Errorf("%s: from %v to %v", state, m.Oldest, m.Newest)
+		}
+		r.Advance(hour)
+	}
+	write(t, s, point("a", day0+5*day, 1))
+	r.Advance(10 * minute)
+	want("written again", 1, day0+5*day, day0+5*day, day)
+}

@@ -13,6 +13,9 @@ import (
 
 // What the tests, which are users of the package, need to see of its inside.
 
+// LastPage is how many series a page of Last has.
+const LastPage = lastPage
+
 // NumKinds is the highest kind of a command.
 var NumKinds = uint8(len(table().Commands))
 

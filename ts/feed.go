@@ -1,10 +1,13 @@
 package ts
 
 import (
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/floedb/floe/internal/engine"
 	samples "github.com/floedb/floe/internal/feed"
+	"github.com/floedb/floe/internal/key"
 )
 
 // SamplesOf is of feed.Sampler: other machines read points in duties of theirs.
@@ -33,4 +36,42 @@ func (m *machine) SamplesOf(v *engine.View, s *samples.Samples) (found []samples
 		}
 	}
 	return found, q.more, nil
+}
+
+// LateOf is of feed.Sampler. Blocks say from when their points are, so that most are not looked into.
+func (m *machine) LateOf(v *engine.View, s *samples.Samples, since uint64) (n int64, err error) {
+	v.Freeze()
+	t, ok, err := find(v, s.Namespace, s.Measurement)
+	if err != nil || !ok || t.tier != nil {
+		return 0, err
+	}
+	o := readOptions{tags: s.Tags}
+	sel, err := o.selection(s.Measurement, s.Field)
+	if err != nil {
+		return 0, err
+	}
+	fields := fieldsOf(t.open, []string{s.Field})
+	it, err := v.Iter(blockKey(nil, t.open.inc, max(since, t.open.content.sealed)+1, 0), key.PrefixEnd(incKey(nil, rowBlock, t.open.inc)))
+	if err != nil {
+		return 0, err
+	}
+	var found *selector
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		var b block
+		if b, err = decodeBlock(it.Value()); err != nil || b.span.oldest >= s.From {
+			continue
+		}
+		if found == nil {
+			if found, err = selectSeries(v, t.open.inc, sel.Filters, sel.Limits.WithDefaults()); err != nil {
+				break
+			}
+		}
+		err = b.eachRun(func(field uint16, id seriesID, times []int64, _ []float64) {
+			if _, ok := slices.BinarySearch(found.ids, id); ok && slices.Contains(fields, b.fields[field]) {
+				before, _ := slices.BinarySearch(times, s.From)
+				n += int64(before)
+			}
+		})
+	}
+	return n, errors.Join(err, it.Close())
 }

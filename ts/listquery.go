@@ -54,16 +54,87 @@ func measurementNow(v *engine.View, ns uint32, name string) (m Measurement, ok b
 		return m, false, err
 	}
 	m = Measurement{
-		Name: name, CreatedAt: time.UnixMilli(o.createdAt), Series: int64(o.content.series), Points: o.content.points,
+		Name: name, CreatedAt: time.UnixMilli(o.createdAt), Series: int64(o.content.series),
 		Retention: o.policy.retention(), version: o.policy.version,
 	}
-	if c := &o.content; c.oldest <= c.newest {
-		m.Oldest, m.Newest = time.UnixMilli(c.oldest), time.UnixMilli(c.newest)
+	kept, err := o.extent(v)
+	if err != nil {
+		return m, false, err
+	}
+	if kept.oldest <= kept.newest {
+		m.Points, m.Oldest, m.Newest = kept.points, time.UnixMilli(kept.oldest), time.UnixMilli(kept.newest)
 	}
 	for _, f := range o.fields {
 		m.Fields = append(m.Fields, Field{f.name, f.kind})
 	}
 	return m, true, nil
+}
+
+// extent returns how many points can be read, and two times with none before and after: see Measurement. Partitions that are kept for rollups only do not
+// count.
+func (o *open) extent(v *engine.View) (span, error) {
+	c := &o.content
+	s := span{c.points, max(c.oldest, o.policy.oldest(v.Now())), c.newest}
+	if c.oldest > c.newest { // nothing was ever written
+		return s, nil
+	}
+	erased, err := o.erasures(v)
+	if err != nil {
+		return s, err
+	}
+	prefix := tierKey(nil, rowPartition, o.inc, rawTier)
+	it, err := v.Iter(prefix, key.PrefixEnd(prefix))
+	if err != nil {
+		return s, err
+	}
+	first, newest := int64(math.MaxInt64), int64(math.MinInt64) // of what is stored
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		from := partitionOf(it.Key()) * o.partition
+		if from+o.partition > s.oldest {
+			first = from
+			break
+		}
+		var p partitionRow
+		p, err = decodePartition(it.Value())
+		s.points -= p.points
+	}
+	if err == nil && it.SeekLT(key.PrefixEnd(prefix)) {
+		var p partitionRow
+		p, err = decodePartition(it.Value())
+		newest = p.newest
+	}
+	if closeErr := it.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return s, err
+	}
+	s.oldest = max(s.oldest, min(first, c.blocks.least()))
+	if c.blocks.points == 0 {
+		s.newest = min(s.newest, newest)
+	}
+	for near := true; near && s.oldest <= s.newest; {
+		near = false
+		for i := range erased {
+			if e := &erased[i]; len(e.ids) == 0 && c.last <= e.upTo {
+				near = s.without(e.ranges[0]) || near // of the points
+			}
+		}
+	}
+	return s, nil
+}
+
+// without leaves out a range at one of the ends, and reports whether it was there.
+func (s *span) without(r erasedRange) bool {
+	switch {
+	case r.from <= s.oldest && s.oldest < r.to:
+		s.oldest = r.to
+	case r.from <= s.newest && s.newest < r.to:
+		s.newest = r.from - 1
+	default:
+		return false
+	}
+	return true
 }
 
 // openView reads a measurement for a query or a duty, or returns false if there is none.

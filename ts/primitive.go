@@ -49,6 +49,7 @@ func table() engine.Primitive {
 			{Kind: queryRead, Name: "read", New: engine.NewQuery[readQuery]},
 			{Kind: queryAggregate, Name: "aggregate", New: engine.NewQuery[aggregateQuery]},
 			{Kind: queryTags, Name: "tags", New: engine.NewQuery[tagsQuery]},
+			{Kind: queryLast, Name: "last", New: engine.NewQuery[lastQuery]},
 		},
 		Errors: []engine.ErrorType{engine.NewErrorType(errorLimit, "limit", codeLimit)},
 		Counters: []engine.CounterType{

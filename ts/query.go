@@ -250,6 +250,15 @@ func find(v *engine.View, namespace, name string) (t target, ok bool, err error)
 	return t, false, nil
 }
 
+// findAgain is find for a query of several pages: inc is what the page before has read, 0 on the first.
+func findAgain(v *engine.View, namespace, name string, inc incarnation) (t target, ok bool, err error) {
+	t, ok, err = find(v, namespace, name)
+	if ok && inc != 0 && inc != t.open.inc {
+		err = engine.Errorf(ErrConflict, "measurement %q was deleted while it was read", name)
+	}
+	return t, ok, err
+}
+
 // oldest returns the time before which nothing is kept of a target.
 func (t *target) oldest(now int64) int64 {
 	if t.tier == nil {
@@ -313,12 +322,9 @@ func (q *readQuery) read(v *engine.View) error {
 	q.series, q.runs, q.more, q.refused = nil, nil, false, ""
 	v.Freeze()
 	v.Skims()
-	t, ok, err := find(v, q.namespace, q.selection.Measurement)
+	t, ok, err := findAgain(v, q.namespace, q.selection.Measurement, q.inc)
 	if err != nil || !ok {
 		return err
-	}
-	if q.inc != 0 && q.inc != t.open.inc {
-		return engine.Errorf(ErrConflict, "measurement %q was deleted while it was read", q.selection.Measurement)
 	}
 	if q.exact && t.gone(q.selection.From, v.Now()) {
 		return goneError(&q.selection, t.open.keptFrom(v.Now()))

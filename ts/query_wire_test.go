@@ -39,6 +39,10 @@ func TestQueriesArriveAsTheyWere(t *testing.T) {
 	tagsAnswer := &tagsQuery{namespace: "n", name: "m", found: true, tags: []TagValues{{"host", []string{"a", "b"}, true}, {"none", nil, false}}}
 	for _, tt := range []struct{ asked, answered engine.Query }{
 		{read, readAnswer}, {tags, tagsAnswer},
+		{&lastQuery{namespace: "n", selection: exampleSelection(t), inc: 9, first: 17}, &lastQuery{
+			namespace: "n", selection: exampleSelection(t), inc: 9, first: 17,
+			points: []lastPoint{{tagList{{"host", "a"}}, -7, 0.1 + 0.2}, {nil, 1 << 40, 1e300}}, next: 12, more: true, refused: "bytes",
+		}},
 		{&aggregateQuery{namespace: "n", selection: exampleSelection(t), plan: []byte{1, 2}}, &aggregateQuery{namespace: "n", selection: exampleSelection(t), plan: []byte{1, 2}, partial: []byte{3}, refused: "bytes"}},
 		{&aggregateQuery{namespace: "n", selection: exampleSelection(t)}, &aggregateQuery{namespace: "n", selection: exampleSelection(t), failed: &floql.StageError{Stage: 1, Message: "no number"}}},
 	} {

@@ -15,6 +15,7 @@ const (
 	queryRead
 	queryAggregate
 	queryTags
+	queryLast
 )
 
 // answerer is a query of this package: it knows how to answer itself.

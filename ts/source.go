@@ -122,7 +122,7 @@ type Sample struct {
 	Tags  []floql.Tag // of its series, sorted; shared by all of its samples: not to be changed
 }
 
-// ReadOption says which points Store.Read reads.
+// ReadOption says which points Store.Read and Store.Last read.
 type ReadOption interface{ applyRead(*readOptions) }
 
 type readOption func(*readOptions)
@@ -135,12 +135,12 @@ type readOptions struct {
 	from, to time.Time
 }
 
-// Tags reads only series that carry all of the tags, whatever others they have.
+// Tags selects only series that carry all of the tags, whatever others they have.
 func Tags(tags map[string]string) ReadOption {
 	return readOption(func(o *readOptions) { o.tags = tags })
 }
 
-// Between reads only points from a time up to another one, which is excluded. A zero time is no bound.
+// Between selects only points from a time up to another one, which is excluded. A zero time is no bound.
 func Between(from, to time.Time) ReadOption {
 	return readOption(func(o *readOptions) { o.from, o.to = from, to })
 }
@@ -168,19 +168,24 @@ func (s *Store) Read(ctx context.Context, measurement, field string, opts ...Rea
 
 // columns reads what Read reads, in columns.
 func (s *Store) columns(ctx context.Context, measurement, field string, opts []ReadOption) iter.Seq2[floql.Column, error] {
-	var o readOptions
-	opts, bad := engine.Given(opts)
-	for _, opt := range opts {
-		opt.applyRead(&o)
-	}
-	sel, err := o.selection(measurement, field)
-	if err = cmp.Or(bad, err); err != nil {
+	sel, err := readSelection(measurement, field, opts)
+	if err != nil {
 		return func(yield func(floql.Column, error) bool) { yield(floql.Column{}, err) }
 	}
 	if sel.From >= sel.To {
 		return func(func(floql.Column, error) bool) {}
 	}
 	return source{s, false}.Read(ctx, sel)
+}
+
+func readSelection(measurement, field string, opts []ReadOption) (floql.Selection, error) {
+	var o readOptions
+	opts, bad := engine.Given(opts)
+	for _, opt := range opts {
+		opt.applyRead(&o)
+	}
+	sel, err := o.selection(measurement, field)
+	return sel, cmp.Or(bad, err)
 }
 
 // readBytes is what a page of points may take of memory: all that a shard has not sealed, and as much for sorting.

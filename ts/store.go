@@ -110,7 +110,7 @@ func (b *batch) addPoint(i int, p *Point) error {
 	}
 	at := b.now
 	if !p.Time.IsZero() {
-		at = p.Time.UnixMilli()
+		at = nearMillis(p.Time)
 	}
 	if err := b.begin(i, series, at); err != nil {
 		return err

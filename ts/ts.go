@@ -116,8 +116,10 @@ type Measurement struct {
 	Fields    []Field // in the order in which they were first written
 	Series    int64   // how many series it has
 	Points    int64   // each once, however many fields it has; what was written twice, or is deleted, leaves the count some minutes later
+	// No point is before Oldest and none is after Newest; both are zero without points. There are points at both until some are deleted or expire. From
+	// then on they may be up to a day off, and for some minutes after a write Newest may still be that of a deleted point.
 	Oldest    time.Time
-	Newest    time.Time // greatest time of a point; both are zero without points
+	Newest    time.Time
 	Retention Retention
 
 	version uint64 // of the retention

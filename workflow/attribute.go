@@ -92,28 +92,6 @@ func (l *live) setAttribute(name string, value any) {
 	l.tx.Set(attributeKey(nil, l.tx.Namespace(), s, l.run), nil)
 }
 
-// setLaterAttributes sets the search attributes that come from results of steps or signals, once they are there.
-func (l *live) setLaterAttributes() {
-	for i := range l.def.Attributes {
-		a := &l.def.Attributes[i]
-		if a.From.Root() == flow.RootInput || l.hasAttribute(a.Name) {
-			continue
-		}
-		if value, err := l.attribute(a); err == nil && value != nil {
-			l.setAttribute(a.Name, value)
-		}
-	}
-}
-
-func (l *live) hasAttribute(name string) bool {
-	for _, s := range l.attributes {
-		if n, _, _ := parseAttribute(s); n == name {
-			return true
-		}
-	}
-	return false
-}
-
 // attribute returns the value of an attribute, nil if it has none.
 func (l *live) attribute(a *flow.Attribute) (value any, err error) {
 	raw := a.From.Append(nil, l)

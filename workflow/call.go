@@ -1,8 +1,11 @@
 package workflow
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/floedb/floe/action"
 	"github.com/floedb/floe/internal/call"
@@ -25,6 +28,8 @@ type callState struct {
 	ref     call.Ref       // the action's run, once it is known
 	child   uint64         // or the child, with its tag in ref
 	plan    planState
+
+	ambiguous bool // nobody knows whether an attempt that is over has had an effect; coded behind all else of the call's row
 }
 
 // phase is what a call does.
@@ -112,7 +117,44 @@ func (s *slot) begin() {
 	s.state.firstAt = s.tx.Now()
 	s.state.attempt = 1
 	s.changed = true
+	s.keepSent()
 	s.try()
+}
+
+// keepSent keeps the input of a step that may have to be compensated: what it is made of may change until then.
+func (s *slot) keepSent() {
+	if s.number != slotStep || !s.keepsSent() {
+		return
+	}
+	if input := s.input(s.call); len(input) <= flow.MaxRendered {
+		s.tx.Set(partKey(nil, s.run, partSent), input)
+	}
+}
+
+// keepsSent reports whether the input with which the present step calls is kept: one that the run's input is not.
+func (l *live) keepsSent() bool {
+	step := l.at()
+	return step.Kind == flow.KindCall && step.Compensate != nil && (step.Call.Input != nil || l.edited != 0)
+}
+
+// sent returns the input with which the present step has called.
+func (l *live) sent() []byte {
+	if l.keepsSent() && !plant.On(plant.SentAnew) {
+		if b, ok := l.tx.Get(partKey(nil, l.run, partSent)); ok {
+			return b
+		}
+	}
+	if step := l.at(); step.Kind == flow.KindCall {
+		return l.callInput(&step.Call, l)
+	}
+	return l.inputJSON()
+}
+
+// dropSent forgets the input with which the present step has called.
+func (l *live) dropSent() {
+	if l.keepsSent() {
+		l.tx.Delete(partKey(nil, l.run, partSent))
+	}
 }
 
 // try makes an attempt: that of a plan is one of an executor.
@@ -140,7 +182,6 @@ func (s *slot) invoke(c *flow.Call, input []byte) {
 		})
 		return
 	}
-	s.spins = 0
 	tok := s.tokenOf(c)
 	if c.Target == flow.TargetWorkflow {
 		s.startChild(c, input, tok)
@@ -180,7 +221,12 @@ func (s *slot) key() string {
 	case s.branch != nil:
 		i = fmt.Sprintf("[%d]", s.branch.index)
 	}
-	return fmt.Sprintf("%s/%s#%d%s", s.name(), step, visit, i)
+	key := fmt.Sprintf("%s/%s#%d%s", s.name(), step, visit, i)
+	if len(key) <= action.MaxKeyBytes {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return fmt.Sprintf("%s.../%x#%d%s", strings.ToValidUTF8(key[:100], ""), sum[:16], visit, i)
 }
 
 // startChild starts a run of another workflow.
@@ -292,8 +338,12 @@ func (s *slot) reached(result []byte) {
 		res := must(decode(result, (*started).code))
 		s.state.child, s.state.ref.Tag, s.state.shard = res.run, res.tag, res.shard
 		s.note(event{kind: ChildStarted, detail: string(res.name())})
+		if !res.status.Final() { // one that has ended at once was not waited for
+			s.spins = 0
+		}
 		return
 	}
+	s.spins = 0
 	_, ref, err := call.PlaceOf(result)
 	s.state.ref = must(ref, err)
 }
@@ -363,15 +413,23 @@ func (w *work) done(e *call.End, child bool) ([]byte, error) {
 	if l == nil || l.tag != t.tag {
 		return nil, nil
 	}
+	if !e.Held {
+		l.returned(t.seq)
+	}
 	s := l.slotOf(&t)
 	if s == nil || s.state.phase != phaseCalled {
+		l.advance()
 		return nil, nil
 	}
 	s.changed = true
+	if e.Held {
+		s.atWork(t.seq)
+	}
 	if l.wait == waitChildren {
+		l.childEnded(e)
 		l.beginUndo()
 	} else if s.branch != nil && l.fan.stopping {
-		s.stopped()
+		s.stopped(e)
 	} else if child {
 		s.note(event{kind: ChildCompleted, attempt: s.state.attempt, outcome: Status(e.Status).String(), detail: e.Message})
 		s.answer(childResult(e))
@@ -456,15 +514,16 @@ func (s *slot) answer(r result) {
 func (s *slot) settle(r result) {
 	st, c := s.state, s.call
 	r.attempt = st.attempt
+	st.ambiguous = st.ambiguous || r.ambiguous
 	switch {
 	case r.outcome == OutcomePending && c.Poll != nil:
 		s.poll(c.Poll)
 		return
-	case r.bad() && !r.refused && (st.attempt < c.Retry.Attempts || st.attempt == c.Retry.Attempts && plant.On(plant.OneAttemptMore)):
+	case r.bad() && !r.refused && !s.wordy() && (st.attempt < c.Retry.Attempts || st.attempt == c.Retry.Attempts && plant.On(plant.OneAttemptMore)):
 		pause := c.Retry.Backoff.Pause(st.attempt, s.random())
 		if w := c.Retry.Within; w == 0 || s.tx.Now()+pause-st.firstAt <= w || plant.On(plant.WithinIgnored) {
 			s.note(event{kind: StepRetry, attempt: st.attempt + 1, outcome: r.outcome, detail: r.message})
-			st.phase, st.due = phasePause, s.tx.Now()+pause
+			st.phase, st.due, st.polls = phasePause, s.tx.Now()+pause, 0
 			return
 		}
 	}
@@ -473,6 +532,7 @@ func (s *slot) settle(r result) {
 
 // finished hands the result of the call to whom it belongs to.
 func (s *slot) finished(r result) {
+	r.ambiguous = r.ambiguous || s.state.ambiguous && !plant.On(plant.AmbiguousForgotten)
 	*s.state = noCall()
 	switch {
 	case s.branch != nil:
@@ -519,6 +579,8 @@ func (s *slot) due() {
 		c := s.present()
 		if !plant.On(plant.TimedOutRuns) {
 			s.withdrawCall("the step has timed out")
+			st.due = never
+			s.atWork(st.seq)
 		}
 		r := result{outcome: OutcomeTimeout, code: "timeout", message: fmt.Sprintf("no result after %d ms", c.Timeout), ambiguous: true}
 		s.answer(r)
@@ -530,6 +592,7 @@ func (s *slot) cancel(reason string) (child bool) {
 	called := s.state.phase == phaseCalled
 	if called {
 		s.withdrawCall(reason)
+		s.atWork(s.state.seq)
 	}
 	child = called && s.target() == flow.TargetWorkflow && s.state.child != 0
 	s.state.due = never
@@ -537,6 +600,62 @@ func (s *slot) cancel(reason string) (child bool) {
 		s.state.phase = phaseNone
 	}
 	return child
+}
+
+// open reports whether nobody knows what the call has done, if it is given up as it stands.
+func (s *slot) open() bool {
+	st := s.state
+	return st.phase == phaseCalled || st.phase == phasePoll || st.polls > 0 || st.ambiguous ||
+		st.plan.begun && (st.plan.ambiguous || st.plan.polls > 0)
+}
+
+// atWork notes that the handler of a call may still be at work, though it was cancelled: what it does is compensated when it has returned, or was given the time of
+// its attempt to.
+func (s *slot) atWork(seq uint64) {
+	if s.undo != nil || s.call == nil || s.at().Compensate == nil || s.target() == flow.TargetWorkflow || plant.On(plant.UndoneBeside) {
+		return
+	}
+	until := s.tx.Now() + childrenPatience
+	if s.state.phase == phaseCalled {
+		until = max(min(until, s.state.due), s.tx.Now())
+	}
+	for i := range s.busy {
+		if b := &s.busy[i]; b.seq == seq {
+			return
+		}
+	}
+	s.changed = true
+	if len(s.busy) == maxHandlers {
+		last := &s.busy[maxHandlers-1]
+		*last = handler{visit: max(last.visit, s.visit), until: max(last.until, until)}
+		return
+	}
+	s.busy = append(s.busy, handler{s.visit, seq, until})
+}
+
+// returned notes that the handler of a call has returned.
+func (l *live) returned(seq uint64) {
+	n := len(l.busy)
+	l.busy = slices.DeleteFunc(l.busy, func(b handler) bool { return b.seq == seq })
+	if len(l.busy) == n {
+		return
+	}
+	l.changed = true
+	if l.wait == waitHandler {
+		l.wait, l.due = waitTurn, l.tx.Now()
+	}
+}
+
+// handlersUntil returns until when the handlers of a visit that may be at work are waited for, 0 if there are none.
+func (l *live) handlersUntil(visit uint64) (until int64) {
+	now := l.tx.Now()
+	l.busy = slices.DeleteFunc(l.busy, func(b handler) bool { return b.until <= now })
+	for _, b := range l.busy {
+		if b.visit == visit || b.seq == 0 && visit <= b.visit {
+			until = max(until, b.until)
+		}
+	}
+	return until
 }
 
 // withdrawCall cancels what was called. That it can not be, because it has ended just now, does not matter.

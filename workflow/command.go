@@ -27,6 +27,7 @@ const (
 	kindScheduledEnd // a call.End
 	kindPauseSchedule
 	kindTrigger // a push.Batch
+	kindRemoveVersion
 )
 
 // createCommand is the body of kindCreate.
@@ -354,6 +355,8 @@ func admit(cmd engine.Command, maxPayload int) error {
 			return err
 		}
 		return admitPayload(v.check(), "input", v.input, maxPayload)
+	case kindRemoveVersion:
+		return admitRemove(cmd.Body)
 	case kindInvalidate:
 		v, err := decodeBody(cmd.Body, (*planCommand).code)
 		if err != nil {

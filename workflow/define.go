@@ -62,7 +62,8 @@ func (k *kind) version(version string) (v versionIndex, ok bool) {
 	if !ok {
 		return v, false
 	}
-	return must(decode(b, (*versionIndex).code)), true
+	v = must(decode(b, (*versionIndex).code))
+	return v, !v.gone
 }
 
 // enable enables or disables a workflow at its home: a disabled one takes no starts, and what was started before goes on.
@@ -114,8 +115,8 @@ func (k *kind) add(c *createCommand) {
 	k.m.definitions.Replace(k.tx, versionID{k.id, k.current}, &d, len(c.compiled))
 	row := versionRow{c.version, k.tx.Now(), c.source, c.compiled}
 	k.tx.Insert(versionKey(nil, k.id, k.current), encode(nil, &row, (*versionRow).code))
-	index := versionIndex{k.current, xxhash.Sum64(c.source), k.tx.Now()}
-	k.tx.Insert(append(numberKey(nil, rowVersions, k.id), c.version...), encode(nil, &index, (*versionIndex).code))
+	index := versionIndex{number: k.current, hash: xxhash.Sum64(c.source), createdAt: k.tx.Now()}
+	k.tx.Set(append(numberKey(nil, rowVersions, k.id), c.version...), encode(nil, &index, (*versionIndex).code))
 }
 
 // tell sends what the home of a workflow says to all other shards of a spread namespace.

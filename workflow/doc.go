@@ -43,8 +43,21 @@
 //     waits gets it in turn. In a spread namespace each shard has its share of a limit.
 //   - Only outputs of the outcome success are cached, and none whose key has a path that leads nowhere, to at most MaxCached outputs of MaxCachedBytes in a shard. A
 //     signal of one of the types in invalidate_on, to any run, and Store.InvalidatePlan make all of them invalid.
-//   - An error in fatal, or one that is not in retryable if that names any, ends the plan. Otherwise the outcome is exhausted when no executor is left, unless
-//     there is a fallback.
+//   - An error in fatal ends the plan. One that is not in retryable, if that names any, is not retried: the next executor is tried at once. The outcome is exhausted
+//     when no executor is left, unless there is a fallback.
+//
+// # Compensation
+//
+// A run that does not complete compensates its visits to steps with compensate, the last one first: those that went well, and those of which nobody knows what they
+// have done, because an attempt timed out, was lost or was cancelled, or a poll was due. A parallel step is compensated if a branch of it may have done something. The
+// call gets {"input", "output"} of the visit, the input as it was sent and the outputs of branches in their order, null where there is none; in its own input,
+// $.steps.<the step>.output is that of the visit. While the handler of a cancelled call is at work its visit is not compensated, for 60 s at most. A
+// compensation that fails is retried as it says, counted in RunInfo.CompensationsFailed, and the next one follows.
+//
+// # Limits of a run
+//
+// A run takes max_steps steps in all (100,000 unless the definition says otherwise), at most 10,000 of them in a row without a wait or a call that begins, and has
+// MaxEvents events. In a spread namespace each shard keeps as many ended runs as retention says.
 //
 // # Schedules
 //
@@ -58,7 +71,8 @@
 // The default version of a workflow may have a trigger: each batch of records of a stream starts one run, whatever crashes meanwhile. The records are taken from a
 // consumer group, which package stream lists with its lag, and which has no other consumers; they are acknowledged in the command that starts the run, or sends the
 // start to the shard of the workflow. A batch has records of one partition, in their order: batch_size of them at most (1 by default), of 1 MiB together
-// at most, or as many as there are when the first has waited for batch_timeout_ms (5 s by default). The input of the run is an array of
+// at most, or as many as there are when the first has waited for batch_timeout_ms (5 s by default). With a batch_size of 1 the input of the run is the payload of the
+// record; with more it is an array of
 //
 //	{"stream": "orders", "partition": 0, "id": "1700000000000-0", "timestamp": 1700000000000, "key": "customer-7", "headers": {"h": "v"}, "payload": {"total": 12}}
 //

@@ -39,12 +39,8 @@ func TestEndlessLoop(t *testing.T) {
 		workflow.New("turn").Start(workflow.Sleep(time.Millisecond).To("success", "again")).
 			Step("again", workflow.Call("@actions/x").When("flo.timestamp < 1000000001500").To("success", "_start").To("failure", "flo.Completed").To("skipped", "flo.Completed")).Definition(),
 	)
-	run := w.Run("spin", "1")
-	if run.Status != workflow.Failed || run.Code != "too_many_steps" || !strings.Contains(run.Error, "10000") {
-		t.Errorf("a loop without end: %s, %s, %s", run.Status, run.Code, run.Error)
-	}
 	w.Return("x", nil, nil)
-	run = w.Run("turn", "1")
+	run := w.Run("turn", "1")
 	if run.Status != workflow.Completed || run.Events < 10_000 {
 		t.Errorf("a loop of 3,000 steps: %s, %s, %d events", run.Status, run.Error, run.Events)
 	}
@@ -56,6 +52,79 @@ func TestEndlessLoop(t *testing.T) {
 	}
 	if n != run.Events {
 		t.Errorf("%d events are listed, there are %d", n, run.Events)
+	}
+	run = w.Run("spin", "1")
+	if run.Status != workflow.Failed || run.Code != "too_many_steps" || !strings.Contains(run.Error, "10000") {
+		t.Errorf("a loop without end: %s, %s, %s", run.Status, run.Code, run.Error)
+	}
+}
+
+// TestLoopOverRefusals: steps that come back at once are stopped, whatever they are; those that have something begin are counted too. Meanwhile the shard is there
+// for others.
+func TestLoopOverRefusals(t *testing.T) {
+	back := func(s *workflow.Step) []byte {
+		return workflow.New("loop").Start(s.To("success", "_start").To("failure", "_start")).Definition()
+	}
+	for name, step := range map[string]*workflow.Step{
+		"a missing action":             workflow.Call("@actions/none"),
+		"a disabled action":            workflow.Call("@actions/off"),
+		"a missing workflow":           workflow.Call("@workflow/none"),
+		"a child that ends at once":    workflow.Call("@workflow/blink"),
+		"a branch that can not begin":  workflow.Parallel(0).Branch("a", workflow.Call("@actions/none")),
+		"a branch that ends at once":   workflow.Parallel(0).Branch("a", workflow.Call("@workflow/blink")),
+		"a branch and too few of them": workflow.Parallel(1).Branch("a", workflow.Call("@actions/none")).Branch("b", workflow.Call("@actions/off")),
+		"no branch":                    workflow.Each("$.input", workflow.Call("@actions/none"), 0),
+		"a sleep that is over":         workflow.Sleep(0),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := workflowtest.New(t)
+			w.Create(workflow.New("blink").Start(workflow.Sleep(0).To("success", "flo.Completed")).Retain(time.Hour, 1).Definition(), back(step))
+			w.Return("off", nil, nil)
+			if err := w.Actions().Disable(t.Context(), "off"); err != nil {
+				t.Fatal(err)
+			}
+			w.Pass(time.Second)
+			id := w.Start("loop", "[]")
+			w.Pass(time.Second)
+			if run := w.Get(id); run.Status.Final() {
+				t.Errorf("the run has taken its shard for itself: %d events in a second", run.Events)
+			}
+			w.Pass(5 * time.Minute)
+			if run := w.Get(id); run.Status != workflow.Failed || run.Code != "too_many_steps" || !strings.Contains(run.Error, "without waiting") {
+				t.Errorf("the run is %s, %s, at %d events", run.Status, run.Error, run.Events)
+			}
+		})
+	}
+}
+
+// TestMaxSteps: a run takes so many steps in all, also if it waits in between, and when it is retried so many again.
+func TestMaxSteps(t *testing.T) {
+	w := workflowtest.New(t)
+	w.Create([]byte("name: w\nmax_steps: 300\nstart: { sleep: { ms: 10 }, transitions: { success: _start } }\n"))
+	id := w.Start("w", "1")
+	w.Pass(time.Minute)
+	for range 2 {
+		run := w.Get(id)
+		n := 0
+		for e, err := range w.Workflows().History(id).All(t.Context(), workflow.Limit(1000)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Type == workflow.WorkflowRetried {
+				n = 0
+			}
+			if e.Type == workflow.StepCompleted {
+				n++
+			}
+		}
+		if run.Status != workflow.Failed || run.Code != "too_many_steps" || n != 300 {
+			t.Errorf("the run is %s, %s, after %d steps", run.Status, run.Error, n)
+		}
+		if _, err := w.Workflows().Retry(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		w.Pass(time.Minute)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
@@ -112,6 +113,20 @@ func With(attribute string, value any) RunOption {
 		}
 		o.filter.attribute = string(appendAttribute(nil, attribute, value))
 	})
+}
+
+// AttributeValue reads the value of a search attribute for With, as people write it: a number, a time in RFC 3339, or else a string, which quotes make of anything.
+func AttributeValue(text string) any {
+	if n, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(n) && !math.IsInf(n, 0) {
+		return n
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t
+	}
+	if len(text) >= 2 && text[0] == '"' && text[len(text)-1] == '"' {
+		return text[1 : len(text)-1]
+	}
+	return text
 }
 
 // StartedBetween lists only runs that were started at a time or after, and before another one; the zero time is no bound.

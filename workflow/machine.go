@@ -137,6 +137,8 @@ func (w *work) apply(cmd engine.Command) ([]byte, error) {
 		return carryOut(cmd.Body, (*call.End).Encode, w.scheduledEnd)
 	case kindTrigger:
 		return carryOut(cmd.Body, (*push.Batch).Code, w.trigger)
+	case kindRemoveVersion:
+		return carryOut(cmd.Body, (*removeCommand).code, w.removeVersion)
 	case kindPauseSchedule:
 		return carryOut(cmd.Body, (*nameCommand).code, w.pauseSchedule)
 	}

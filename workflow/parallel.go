@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
@@ -29,6 +30,7 @@ type fanState struct {
 	until     int64  // for so long the end of children is waited for
 	first     string // what has failed first
 	code      string
+	touched   bool // a branch may have done something; coded behind all else of the run's row
 }
 
 func noFan() fanState { return fanState{next: never, until: never} }
@@ -72,6 +74,9 @@ func (b *branchRow) layout(c *codec.Coder) {
 	c.Bytes(&b.item)
 	c.Bool(&b.bad)
 	c.Bytes(&b.output)
+	if c.More(b.call.ambiguous) {
+		c.Bool(&b.call.ambiguous)
+	}
 	if b.state < branchRunning || b.state > branchCancelled {
 		c.Fail(fmt.Sprintf("branch in state %d", b.state))
 	}
@@ -125,7 +130,6 @@ func (l *live) beginParallel(p *flow.Parallel) {
 		l.join(p)
 		return
 	}
-	l.spins = 0
 	l.startBranches(p)
 }
 
@@ -253,8 +257,9 @@ func (s *slot) branchDone(r result) {
 		f.running--
 	}
 	if len(b.output) > MaxOutput {
-		b.output, b.bad, r.code, r.message = nil, true, OutcomeOutputTooLarge, fmt.Sprintf("output of %d bytes exceeds %d", len(b.output), MaxOutput)
+		b.output, b.bad, r.ambiguous, r.code, r.message = nil, true, true, OutcomeOutputTooLarge, fmt.Sprintf("output of %d bytes exceeds %d", len(b.output), MaxOutput)
 	}
+	f.touched = f.touched || !b.bad || r.ambiguous
 	if b.bad {
 		if f.failed++; f.failed == 1 {
 			f.first = engine.Cut(engine.Text("branch %s: outcome %q at attempt %d: %s", s.branchName(b), r.outcome, r.attempt, r.message), maxFailure)
@@ -308,6 +313,7 @@ func (l *live) stopSome() {
 		}
 		n++
 		s := l.slotIn(b)
+		f.touched = f.touched || s.open()
 		if plant.On(plant.SiblingsRun) || !s.cancel("its parallel step is over") {
 			b.state, b.item = branchCancelled, nil
 			f.running--
@@ -322,7 +328,10 @@ func (l *live) stopSome() {
 }
 
 // stopped ends a branch whose child was cancelled, and has ended.
-func (s *slot) stopped() {
+func (s *slot) stopped(e *call.End) {
+	if Status(e.Status) == Completed {
+		s.branch.output = asJSON(e.Output)
+	}
 	s.branch.state, s.branch.item = branchCancelled, nil
 	s.branch.call = noCall()
 	if !plant.On(plant.StoppedCounts) {
@@ -338,6 +347,10 @@ func (s *slot) stopped() {
 func (l *live) fanStopped() {
 	l.due = never
 	if l.ending.status != 0 {
+		p := &l.at().Parallel
+		if l.at().Compensate != nil && l.fan.touched && !plant.On(plant.FanForgets) {
+			l.addUndo(&result{partial: l.partial(p)})
+		}
 		l.dropBranches()
 		l.beginUndo()
 		return
@@ -401,6 +414,9 @@ func (l *live) join(p *flow.Parallel) {
 		if p.Any > 0 {
 			r.message = fmt.Sprintf("%d of %d branches have failed, %d have to succeed; %s", f.failed, f.total, need, f.first)
 		}
+		if l.at().Compensate != nil && f.touched && !plant.On(plant.FanForgets) {
+			r.ambiguous, r.partial = true, l.partial(p)
+		}
 	} else {
 		r.output = l.outputs(p)
 	}
@@ -442,6 +458,14 @@ func (l *live) outputs(p *flow.Parallel) []byte {
 		}
 	}
 	return append(b, end)
+}
+
+// partial returns the outputs of the branches that have ended well, null if they are too large together.
+func (l *live) partial(p *flow.Parallel) []byte {
+	if b := l.outputs(p); len(b) <= MaxOutput {
+		return b
+	}
+	return []byte("null")
 }
 
 // branchName is what a branch is called.

@@ -270,6 +270,8 @@ func (s *slot) planDue() bool {
 	}
 	if called {
 		s.withdrawCall("the step has timed out")
+		st.due = never
+		s.atWork(st.seq)
 	}
 	overdue := p.deadline <= now
 	st.phase, st.due = phaseNone, never
@@ -299,19 +301,20 @@ func (s *slot) answerPlan(r result) {
 		return
 	}
 	st.failed++
+	st.polls = 0
 	st.ambiguous = st.ambiguous || r.ambiguous
 	st.cause, st.message = r.code, engine.Cut(engine.Text("executor %q: %s", e.Name, describeAttempt(&r, st.tries)), maxDetail)
 	switch {
 	case p.Fallback != nil && p.Fallback.AnyError:
 		s.fallBack()
-	case class != classRetryable:
+	case class == classFatal, class == classCancelled:
 		r.ambiguous = st.ambiguous
 		if r.message != "" {
 			r.message = engine.Text("plan %q: %s", p.Name, st.message)
 		}
 		r.refused = true
 		s.endPlan(r)
-	case s.retryExecutor(&r):
+	case class == classRetryable && s.retryExecutor(&r):
 	default:
 		s.note(event{kind: PlanExecutorExhausted, attempt: st.tries, outcome: r.outcome, detail: st.message})
 		s.nextExecutor()
@@ -424,6 +427,7 @@ type class uint8
 const (
 	classSuccess   class = iota
 	classRetryable       // another attempt or executor may do better
+	classElsewhere       // another attempt would make no sense, another executor may do better
 	classFatal           // it would make no sense anywhere
 	classCancelled       // somebody does not want it
 )
@@ -442,7 +446,7 @@ func classify(p *flow.Plan, r *result) class {
 	case !r.bad():
 		return classSuccess
 	case len(p.Retryable) > 0:
-		return classFatal
+		return classElsewhere
 	}
 	return classRetryable
 }
@@ -452,7 +456,7 @@ func (c class) verdict() verdict {
 	switch c {
 	case classSuccess:
 		return verdictGood
-	case classRetryable:
+	case classRetryable, classElsewhere:
 		return verdictBad
 	}
 	return verdictNone

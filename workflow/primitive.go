@@ -15,6 +15,7 @@ const (
 	countTimers
 	countSteps
 	countSchedules
+	countUndoFailed
 )
 
 // Primitive is what package floe makes nodes and clients with workflows of; programs have no use for it.
@@ -51,6 +52,7 @@ func table() engine.Primitive {
 			{Kind: kindScheduledEnd, Name: "end scheduled run", From: ended},
 			{Kind: kindPauseSchedule, Name: "pause schedule", From: engine.FromUsers, Admit: admit, Shrinks: true},
 			{Kind: kindTrigger, Name: "trigger", From: engine.FromShards | engine.FromMachines},
+			{Kind: kindRemoveVersion, Name: "remove version", From: engine.FromUsers | engine.FromShards, Admit: admit, Shrinks: true},
 		},
 		Queries: []engine.QueryType{
 			{Kind: queryInfo, Name: "info", New: engine.NewQuery[infoQuery]},
@@ -58,6 +60,7 @@ func table() engine.Primitive {
 			{Kind: queryRun, Name: "run", New: engine.NewQuery[runQuery]},
 			{Kind: queryRuns, Name: "runs", New: engine.NewQuery[runsQuery]},
 			{Kind: queryHistory, Name: "history", New: engine.NewQuery[historyQuery]},
+			{Kind: queryVersions, Name: "versions", New: engine.NewQuery[versionsQuery]},
 		},
 		Counters: []engine.CounterType{
 			{Counter: countWorkflows, Name: "workflows", Field: func(c *engine.Counts) *int64 { return &c.Workflows }},
@@ -71,6 +74,7 @@ func table() engine.Primitive {
 			{Counter: countTimers, Name: "timers", Field: func(c *engine.Counts) *int64 { return &c.Timers }},
 			{Counter: countSteps, Name: "steps", Field: func(c *engine.Counts) *int64 { return &c.Steps }},
 			{Counter: countSchedules, Name: "schedules", Field: func(c *engine.Counts) *int64 { return &c.Schedules }},
+			{Counter: countUndoFailed, Name: "failed compensations", Field: func(c *engine.Counts) *int64 { return &c.CompensationsFailed }},
 		},
 		// Rows of workflows and of their names, and where runs stand.
 		Caches: func(k []byte) bool {

@@ -518,7 +518,10 @@ func TestLoopIsStopped(t *testing.T) {
 	if err != nil || s.Status.Final() {
 		t.Fatalf("the run is %s: %v", s.Status, err)
 	}
-	fires(r, 5)
+	for range 5 {
+		r.Pass(10)
+		r.Fire()
+	}
 	run, err := flows.Run(t.Context(), s.Run)
 	if err != nil || run.Status != workflow.Failed || run.Code != "too_many_steps" {
 		t.Fatalf("the run is %s, %s: %v", run.Status, run.Code, err)

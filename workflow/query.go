@@ -20,6 +20,7 @@ const (
 	queryRun
 	queryRuns
 	queryHistory
+	queryVersions
 )
 
 // The queries of the machine: arguments first, results after the blank line.
@@ -34,6 +35,8 @@ type infoQuery struct {
 	known  bool // the version
 	info   shardInfo
 	source []byte
+
+	revision uint64 // of the workflow: that of its home, as far as the shard has heard
 }
 
 // listQuery asks for workflows with a prefix behind a name, in order of their names.
@@ -126,6 +129,8 @@ func (m *machine) Query(v *engine.View, q engine.Query) error {
 		return m.seen.runs(v, q)
 	case *historyQuery:
 		return m.seen.history(v, q)
+	case *versionsQuery:
+		return versions(v, q)
 	}
 	return engine.Errorf(ErrInvalid, "workflow: unknown query %T", q)
 }
@@ -150,11 +155,11 @@ func (s *seen) info(v *engine.View, q *infoQuery) error {
 	if err != nil || !ok {
 		return err
 	}
-	q.found = true
+	q.found, q.revision = true, r.revision
 	number := r.current
 	if q.version != "" {
 		i, ok, err := getRow(v, append(numberKey(nil, rowVersions, r.id), q.version...), (*versionIndex).code)
-		if err != nil || !ok {
+		if err != nil || !ok || i.gone {
 			return err
 		}
 		number = i.number
@@ -333,6 +338,7 @@ func (l *runLook) info(run uint64, h *header) (r RunInfo, err error) {
 	r = RunInfo{
 		ID: RunID(h.id), Workflow: of.name, Version: v.version, Status: h.status, TriggeredBy: h.source, StartedAt: time.UnixMilli(h.startedAt),
 		Error: h.failure.message, Code: h.failure.code, Events: h.events, IdempotencyKey: h.idempotencyKey, Parent: RunID(h.parent),
+		CompensationsFailed: h.undid,
 	}
 	if r.ID == "" {
 		r.ID = place{l.v.Shard(), run, h.tag, l.namespace}.id()
@@ -389,6 +395,8 @@ func (h *header) waitsFor(d *flow.Definition) string {
 	switch {
 	case h.status.Final():
 		return ""
+	case h.wait == waitHandler:
+		return "the handler of a cancelled call"
 	case h.wait == waitChildren:
 		return "the end of a child that was cancelled"
 	case h.ending.status != 0:

@@ -2,6 +2,7 @@ package workflow_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -30,6 +31,8 @@ type world struct {
 	defs    map[string]*flow.Definition
 	runs    []workflow.RunID
 	tasks   []action.Task
+	calls   *calls
+	strict  bool // all is in one shard: what a worker is told of a run is what the run knows
 }
 
 var (
@@ -38,7 +41,7 @@ var (
 )
 
 func newWorld(t *testing.T, rng *rand.Rand, r *rig.Rig, namespace string) *world {
-	w := &world{t: t, rng: rng, r: r, flows: flowsOf(r, namespace), actions: actionsOf(r, namespace), defs: make(map[string]*flow.Definition)}
+	w := &world{t: t, rng: rng, r: r, flows: flowsOf(r, namespace), actions: actionsOf(r, namespace), defs: make(map[string]*flow.Definition), calls: newCalls()}
 	for _, name := range actionNames {
 		if _, err := w.actions.Register(t.Context(), name, action.MaxRetries(1), action.Backoff(time.Second, time.Second)); err != nil {
 			t.Fatal(err)
@@ -64,6 +67,7 @@ func TestRandom(t *testing.T) {
 	for q := quota.New(t, 4); q.More(); {
 		r := newRig(t, 1)
 		w := newWorld(t, rand.New(rand.NewPCG(seed, uint64(q.Rounds()))), r, "n")
+		w.strict = true
 		for n := range 300 {
 			w.step()
 			if n%20 == 0 {
@@ -74,6 +78,26 @@ func TestRandom(t *testing.T) {
 		w.audit()
 		tables := []engine.Primitive{engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(workflow.Primitive)}
 		rig.EqualReplicas(t, r.Log(0), tables, rig.Replica{}, rig.Replica{Name: "restarts", Commit: 3, Restart: 40})
+	}
+}
+
+// TestRandomSpread: likewise, in a namespace that is spread over shards.
+func TestRandomSpread(t *testing.T) {
+	seed := rig.Seed(t)
+	for q := quota.New(t, 2); q.More(); {
+		r := newRig(t, 3)
+		if err := engine.NewNamespaces(r.Router()).Create(t.Context(), "s", true); err != nil {
+			t.Fatal(err)
+		}
+		w := newWorld(t, rand.New(rand.NewPCG(seed, uint64(q.Rounds()))), r, "s")
+		for n := range 300 {
+			w.step()
+			if n%20 == 0 {
+				r.Verify()
+			}
+		}
+		w.heal()
+		w.audit()
 	}
 }
 
@@ -152,8 +176,31 @@ func (w *world) start(ctx context.Context) error {
 
 func (w *world) take(ctx context.Context) error {
 	tasks, err := w.actions.Await(ctx, "w", actionNames, action.Max(1+w.rng.IntN(5)))
+	w.begin(tasks)
 	w.tasks = append(w.tasks, tasks...)
 	return err
+}
+
+func (w *world) begin(tasks []action.Task) {
+	for i := range tasks {
+		w.calls.took(w.t, &tasks[i], w.r.Now(), w.strict)
+	}
+}
+
+// complete completes a task.
+func (w *world) complete(ctx context.Context, task *action.Task, output []byte, opts ...action.EndOption) error {
+	err := w.actions.Complete(ctx, task.Run, "w", output, opts...)
+	came := output
+	if err != nil || len(opts) > 0 || !json.Valid(output) {
+		came = nil
+	}
+	w.calls.returned(task, came)
+	return err
+}
+
+func (w *world) fail(ctx context.Context, task *action.Task, text string, opt action.EndOption) error {
+	w.calls.returned(task, nil)
+	return w.actions.Fail(ctx, task.Run, "w", text, opt)
 }
 
 // end ends a task in one way or another, or leaves it alone until its time is over.
@@ -166,19 +213,19 @@ func (w *world) end(ctx context.Context) error {
 	w.tasks = slices.Delete(w.tasks, i, i+1)
 	switch w.rng.IntN(10) {
 	case 0:
-		return w.actions.Fail(ctx, task.Run, "w", "by chance", action.Retry())
+		return w.fail(ctx, &task, "by chance", action.Retry())
 	case 1:
-		return w.actions.Fail(ctx, task.Run, "w", "for good", action.WithCode("bad"))
+		return w.fail(ctx, &task, "for good", action.WithCode("bad"))
 	case 2:
-		return w.actions.Complete(ctx, task.Run, "w", nil, action.WithOutcome([]string{"failure", "again", "declined", "pending", "odd"}[w.rng.IntN(5)]))
+		return w.complete(ctx, &task, nil, action.WithOutcome([]string{"failure", "again", "declined", "pending", "odd"}[w.rng.IntN(5)]))
 	case 3:
 		return nil
 	case 4:
 		return w.actions.Cancel(ctx, task.Run, "by chance")
 	case 5:
-		return w.actions.Complete(ctx, task.Run, "w", []byte("no JSON"))
+		return w.complete(ctx, &task, []byte("no JSON"))
 	}
-	return w.actions.Complete(ctx, task.Run, "w", []byte(`{"id":1}`))
+	return w.complete(ctx, &task, fmt.Appendf(nil, `{"id":%d}`, w.rng.IntN(1000)))
 }
 
 func (w *world) change(ctx context.Context) error {
@@ -209,8 +256,9 @@ func (w *world) heal() {
 			if len(tasks) == 0 {
 				break
 			}
+			w.begin(tasks)
 			for _, task := range tasks {
-				w.definite(w.actions.Complete(ctx, task.Run, "w", []byte(`{"id":1}`))) // one before may have decided what this one is for
+				w.definite(w.complete(ctx, &task, fmt.Appendf(nil, `{"id":%d}`, w.rng.IntN(1000)))) // one before may have decided what this one is for
 			}
 		}
 		active := 0
@@ -262,70 +310,4 @@ func (w *world) audit() {
 	if n == 0 {
 		w.t.Error("there are no runs")
 	}
-}
-
-// auditHistory folds a history: it returns what does not fit together in it, or with the run.
-func auditHistory(d *flow.Definition, run *workflow.RunInfo, events []workflow.Event) string {
-	if len(events) == 0 || events[0].Type != workflow.WorkflowStarted {
-		return "its history does not begin with a start"
-	}
-	var undo []string // steps that have to be compensated if the run does not complete
-	open := ""        // the step that is being taken
-	ended := workflow.Status(0)
-	for _, e := range events {
-		step := compensated(d, e.Step)
-		if ended != 0 && e.Type != workflow.WorkflowRetried {
-			return "it goes on after its end: " + e.Type.String()
-		}
-		switch e.Type {
-		case workflow.StepStarted:
-			if open != "" {
-				return "step " + e.Step + " begins while " + open + " is taken"
-			}
-			open = e.Step
-		case workflow.StepCompleted:
-			if open != e.Step {
-				return "step " + e.Step + " ends, and " + open + " is taken"
-			}
-			if open = ""; step && undone(e.Outcome) {
-				undo = append(undo, e.Step)
-			}
-		case workflow.CompensationStarted:
-			if open != "" { // nobody knows what it has done
-				if compensated(d, open) && e.Step == open {
-					undo = append(undo, open)
-				}
-				open = ""
-			}
-			if len(undo) == 0 || undo[len(undo)-1] != e.Step {
-				return fmt.Sprintf("step %s is compensated, and %v are to be", e.Step, undo)
-			}
-			undo = undo[:len(undo)-1]
-		case workflow.WorkflowCompleted:
-			ended, undo = workflow.Completed, nil
-		case workflow.WorkflowFailed, workflow.WorkflowCancelled, workflow.WorkflowTimedOut:
-			ended = map[workflow.EventType]workflow.Status{
-				workflow.WorkflowFailed: workflow.Failed, workflow.WorkflowCancelled: workflow.Cancelled, workflow.WorkflowTimedOut: workflow.TimedOut,
-			}[e.Type]
-			if len(undo) > 0 {
-				return fmt.Sprintf("it has ended, and %v are not compensated", undo)
-			}
-		case workflow.WorkflowRetried:
-			ended, open = 0, ""
-		}
-	}
-	if ended != run.Status {
-		return fmt.Sprintf("its history says %s", ended)
-	}
-	return ""
-}
-
-func compensated(d *flow.Definition, name string) bool {
-	i := slices.IndexFunc(d.Steps, func(s flow.Step) bool { return s.Name == name })
-	return i >= 0 && d.Steps[i].Compensate != nil
-}
-
-// undone reports whether a step with an outcome is compensated: it was successful, or nobody knows.
-func undone(outcome string) bool {
-	return !slices.Contains([]string{"failure", "failed", "timed_out", "exhausted", "target_not_found", "target_disabled", "execution_failure"}, outcome)
 }

@@ -52,7 +52,9 @@ type retried struct {
 func (l *live) retryFrom(c *retryCommand) (r retried, err error) {
 	name := c.step
 	if name == "" {
-		name = l.failure.step
+		if name = l.origin; name == "" || plant.On(plant.RetryLast) {
+			name = l.failure.step
+		}
 	}
 	r.step = slices.IndexFunc(l.def.Steps, func(s flow.Step) bool { return s.Name == name })
 	if r.step < 0 {
@@ -119,8 +121,9 @@ func (l *live) reopen() {
 			l.voided = slices.Delete(l.voided, 0, 1)
 		}
 	}
-	l.status, l.endedAt, l.deadline, l.spins = Running, 0, never, 0
+	l.status, l.endedAt, l.deadline, l.spins, l.steps = Running, 0, never, 0, 0
 	l.failure, l.ending = failure{}, ending{}
+	l.origin, l.onwards, l.undid = "", false, 0
 	if l.def.Timeout > 0 {
 		l.deadline = tx.Now() + l.def.Timeout
 	}

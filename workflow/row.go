@@ -46,6 +46,7 @@ import (
 //	'x' | index u32                  a branch of the parallel step (see branchRow)
 //	't' | due | index u32            when a branch has something to do
 //	'n' | number u32                 elements of the array that the parallel step is about (see itemsRow)
+//	'd'                              the input with which the present step has called, if its definition makes one and it may have to be compensated
 //	'y'                              the input of a step that is retried with another one
 const (
 	rowWorkflow  = 'd'
@@ -81,6 +82,7 @@ const (
 	partBranchTime = 't'
 	partItems      = 'n'
 	partEdited     = 'y'
+	partSent       = 'd'
 
 	partAt = 9 // where the kind stands in keys of rows of a run
 )
@@ -173,12 +175,16 @@ type versionIndex struct {
 	number    uint32
 	hash      uint64 // XXH64 of the source
 	createdAt int64
+	gone      bool // it was removed: runs alone have it still
 }
 
 func (v *versionIndex) code(c *codec.Coder) {
 	c.Uint32(&v.number)
 	c.Fixed64(&v.hash)
 	c.Varint(&v.createdAt)
+	if c.More(v.gone) {
+		c.Bool(&v.gone)
+	}
 }
 
 // keyRow is the value of a row 'k'.
@@ -232,7 +238,22 @@ type header struct {
 	ending  ending
 
 	attributes []string // search attributes as they stand in keys
+
+	busy    []handler // that may still be at work though they were cancelled
+	undid   int64     // compensations that have failed
+	origin  string    // the step at which what the run fails of has begun: the first of those that have failed one after the other
+	onwards bool      // a step has gone well since
 }
+
+// handler is one that was cancelled, and may not have returned yet: what it does is not compensated before it has.
+type handler struct {
+	visit uint64
+	seq   uint64 // of its call, 0: there are more than are told apart
+	until int64  // when it is not waited for any longer
+}
+
+// maxHandlers bounds the handlers of a run that are told apart.
+const maxHandlers = 64
 
 // wait is what a run waits for.
 type wait uint8
@@ -247,6 +268,7 @@ const (
 	waitParallel
 	waitChildren // which are cancelled, before what they have done is compensated
 	waitUndo     // the call that compensates a visit
+	waitHandler  // the return of a handler that was cancelled, before what it has done is compensated
 	waitEnd
 )
 
@@ -321,6 +343,18 @@ func (h *header) code(c *codec.Coder) {
 	h.failure.layout(c)
 	h.ending.code(c)
 	codec.List(c, &h.attributes, (*codec.Coder).String)
+	if c.More(h.call.ambiguous || len(h.busy) > 0 || h.fan.touched || h.undid > 0 || h.origin != "") {
+		c.Bool(&h.call.ambiguous)
+		c.Bool(&h.fan.touched)
+		codec.List(c, &h.busy, func(c *codec.Coder, b *handler) {
+			c.Uvarint(&b.visit)
+			c.Uvarint(&b.seq)
+			c.Varint(&b.until)
+		})
+		c.Varint(&h.undid)
+		c.String(&h.origin)
+		c.Bool(&h.onwards)
+	}
 	if h.status < Pending || h.status > TimedOut || h.wait >= waitEnd {
 		c.Fail(fmt.Sprintf("status %d, wait %d", h.status, h.wait))
 	}
@@ -367,15 +401,19 @@ func (s *signalRow) code(c *codec.Coder) {
 
 // undoRow is the value of a row 'c' of a run.
 type undoRow struct {
-	step   int
-	input  []byte
-	output []byte
+	step    int
+	input   []byte // as it was sent
+	output  []byte // of that visit
+	outcome string // likewise
 }
 
 func (u *undoRow) code(c *codec.Coder) {
 	c.Int(&u.step)
 	c.Bytes(&u.input)
 	c.Bytes(&u.output)
+	if c.More(u.outcome != "") {
+		c.String(&u.outcome)
+	}
 }
 
 // eventRow is the value of a row 'e' of a run.

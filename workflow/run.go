@@ -343,6 +343,10 @@ func (l *live) dueWait(now int64) {
 		if l.due <= now {
 			l.beginUndo()
 		}
+	case waitHandler:
+		if l.due <= now {
+			l.wait = waitTurn
+		}
 	}
 }
 
@@ -352,10 +356,16 @@ func (l *live) Root(r flow.Root, name string) []byte {
 	case flow.RootInput:
 		return l.inputJSON()
 	case flow.RootOutput:
+		if u := l.ownUndo(name); u != nil {
+			return u.output
+		}
 		if s, ok := l.stepRow(name); ok {
 			return s.output
 		}
 	case flow.RootOutcome:
+		if u := l.ownUndo(name); u != nil && u.outcome != "" {
+			return rawjson.AppendText(nil, u.outcome)
+		}
 		if s, ok := l.stepRow(name); ok {
 			return rawjson.AppendText(nil, s.outcome)
 		}
@@ -368,6 +378,18 @@ func (l *live) Root(r flow.Root, name string) []byte {
 		return strconv.AppendInt(nil, l.tx.Now(), 10)
 	}
 	return nil
+}
+
+// ownUndo returns the visit that is being compensated if it was one to a step: paths in its compensation lead to that very visit.
+func (l *live) ownUndo(step string) *undoRow {
+	if l.wait != waitUndo || plant.On(plant.LastVisitUndone) {
+		return nil
+	}
+	u, ok := l.undoRow()
+	if !ok || l.def.Steps[u.step].Name != step {
+		return nil
+	}
+	return &u
 }
 
 func (l *live) inputJSON() []byte {

@@ -245,3 +245,48 @@ func TestStartsBeforeShardsHaveHeard(t *testing.T) {
 	}
 	r.Verify()
 }
+
+// TestSpreadIsHeard: when a call has returned, starts in all shards go by it.
+func TestSpreadIsHeard(t *testing.T) {
+	ctx := t.Context()
+	_, flows, _ := spread(t)
+	definition := func(version int) []byte {
+		return fmt.Appendf(nil, "name: w\nversion: \"%d\"\nstart: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }\n", version)
+	}
+	starts := func(want error, version string) {
+		t.Helper()
+		for i := range 16 {
+			var opts []workflow.StartOption
+			if i%2 == 1 {
+				opts = append(opts, workflow.IdempotencyKey(fmt.Sprint(version, i)))
+			}
+			s, err := flows.Start(ctx, "w", nil, opts...)
+			if !errors.Is(err, want) {
+				t.Fatalf("start %d: %v, want %v", i, err, want)
+			}
+			if want != nil {
+				continue
+			}
+			if run, err := flows.Run(ctx, s.Run); err != nil || run.Version != version {
+				t.Fatalf("start %d runs version %q, want %q: %v", i, run.Version, version, err)
+			}
+		}
+	}
+	for version := range 3 {
+		if _, err := flows.Create(ctx, definition(version)); err != nil {
+			t.Fatal(err)
+		}
+		starts(nil, fmt.Sprint(version))
+	}
+	if err := flows.Disable(ctx, "w"); err != nil {
+		t.Fatal(err)
+	}
+	starts(workflow.ErrConflict, "")
+	if err := flows.Delete(ctx, "w"); !errors.Is(err, workflow.ErrConflict) {
+		t.Fatalf("Delete of a workflow with active runs: %v", err)
+	}
+	if err := flows.Delete(ctx, "w", workflow.Force()); err != nil {
+		t.Fatal(err)
+	}
+	starts(workflow.ErrNotFound, "")
+}

@@ -23,6 +23,8 @@ type result struct {
 	attempt   int64
 	ambiguous bool // nobody knows whether it has had an effect
 	refused   bool // another attempt would make no sense
+
+	partial []byte // what branches have come to, of a parallel step that has failed
 }
 
 // bad reports whether the result is a failure of some kind.
@@ -33,13 +35,23 @@ func (r *result) bad() bool {
 // goTo makes the run take a step next.
 func (l *live) goTo(step int) {
 	l.step = step
-	l.wait, l.due = waitTurn, l.tx.Now()
+	l.wait, l.due = waitTurn, l.tx.Now()+l.rest()
 	l.changed = true
 }
 
+// rest returns for how long a run that has taken steps without waiting for anything leaves its shard to others before the next one: for a while after each 64.
+func (l *live) rest() int64 {
+	if l.spins == 0 || l.spins%maxTransitions != 0 {
+		return 0
+	}
+	return min(l.spins/maxTransitions, longestRest)
+}
+
+const longestRest = 20 // ms
+
 // advance takes steps until the run has to wait for something, or has done enough for one command.
 func (l *live) advance() {
-	for n := 0; l.wait == waitTurn && n < maxTransitions && !l.crowded(); n++ {
+	for n := 0; l.wait == waitTurn && l.ready() && n < maxTransitions && !l.crowded(); n++ {
 		l.due = never
 		if l.ending.status != 0 {
 			l.undoNext()
@@ -47,10 +59,13 @@ func (l *live) advance() {
 			l.enter()
 		}
 	}
-	if l.wait == waitTurn {
+	if l.wait == waitTurn && l.ready() {
 		l.due = l.tx.Now()
 	}
 }
+
+// ready reports whether a run whose turn it is may take its next step.
+func (l *live) ready() bool { return l.due <= l.tx.Now() }
 
 // crowded reports whether what is left to do has to wait for another entry.
 func (w *work) crowded() bool { return w.tx.Full() || w.tx.FollowUpsLeft() < engine.MaxFollowUps/2 }
@@ -63,12 +78,9 @@ func (l *live) enter() {
 	l.spins++
 	l.tx.Count(countSteps, 1)
 	step := l.at()
-	if l.spins > l.def.MaxVisits && !plant.On(plant.EndlessLoop) {
+	if code, message := l.tooMany(); code != "" && !plant.On(plant.EndlessLoop) {
 		l.event(event{kind: StepStarted, step: step.Name})
-		l.fail(failure{
-			step: step.Name, code: "too_many_steps",
-			message: engine.Text("step %q: stopped after %d steps without waiting for anything", step.Name, l.def.MaxVisits),
-		})
+		l.fail(failure{step: step.Name, code: code, message: engine.Text("step %q: %s", step.Name, message)})
 		return
 	}
 	if step.When != nil {
@@ -98,6 +110,28 @@ func (l *live) enter() {
 	default:
 		panic(fmt.Sprintf("workflow: step of kind %d", step.Kind))
 	}
+}
+
+// tooMany says why the run may not take the step that it has come to: its loop does not seem to end.
+func (l *live) tooMany() (code, message string) {
+	most := l.def.MaxSteps
+	if most == 0 {
+		most = flow.DefaultSteps
+	}
+	switch {
+	case l.spins > l.def.MaxVisits:
+		return "too_many_steps", fmt.Sprintf("stopped after %d steps without waiting for anything", l.def.MaxVisits)
+	case l.steps > most:
+		return "too_many_steps", fmt.Sprintf("stopped after %d steps, the limit of a run", most)
+	case l.wordy():
+		return "too_many_events", fmt.Sprintf("stopped after %d events, the limit of a run", MaxEvents)
+	}
+	return "", ""
+}
+
+// wordy reports whether the run has as many events as it may have. What it has done is compensated all the same.
+func (l *live) wordy() bool {
+	return l.header.events+int64(len(l.events)) >= MaxEvents && l.ending.status == 0
 }
 
 // beginSleep makes the run wait for a time.
@@ -141,16 +175,21 @@ func (l *live) finishStep(r result) {
 		l.event(event{kind: StepCompleted, step: step.Name, attempt: r.attempt, outcome: r.outcome, detail: r.message})
 	}
 	if step.Compensate != nil && r.outcome != OutcomeSkipped && (r.ambiguous && !plant.On(plant.AmbiguousStays) || !r.bad() || plant.On(plant.FailureUndone)) {
-		l.addUndo(r.output)
+		l.addUndo(&r)
 	}
+	l.dropSent()
 	l.wait, l.due, l.call, l.edited = waitNothing, never, noCall(), 0
-	l.setLaterAttributes()
 	l.leave(r)
 }
 
 // leave goes where the outcome of a step leads.
 func (l *live) leave(r result) {
 	step := l.at()
+	if !r.bad() {
+		l.onwards = l.origin != ""
+	} else if l.origin == "" || l.onwards {
+		l.origin, l.onwards = step.Name, false
+	}
 	if r.bad() {
 		l.failure = failure{step.Name, r.outcome, r.attempt, r.code, describe(step.Name, &r)}
 	}
@@ -256,17 +295,14 @@ func (l *live) abandon(status Status) {
 	switch wait {
 	case waitCall:
 		s := l.slot()
-		if l.call.phase == phaseCalled && l.at().Compensate != nil && !plant.On(plant.CancelForgets) {
-			l.addUndo(nil)
+		if s.open() && l.at().Compensate != nil && !plant.On(plant.CancelForgets) {
+			l.addUndo(new(result))
 		}
 		if s.cancel(reason) && !plant.On(plant.ChildUnawaited) {
 			l.wait, l.due = waitChildren, l.tx.Now()+childrenPatience
 			return
 		}
 	case waitParallel:
-		if l.at().Compensate != nil {
-			l.addUndo(nil)
-		}
 		l.stopFan()
 		return
 	}
@@ -289,14 +325,22 @@ func (l *live) end(status Status, terminal int64) {
 // close ends the run for good.
 func (l *live) close() {
 	status, place := l.ending.status, l.ending.place
-	if status == Completed {
-		l.failure = failure{}
-	}
 	output := l.outputAt(status, place)
 	if len(output) > MaxOutput {
-		output, status = nil, Failed
-		l.failure = failure{code: OutcomeOutputTooLarge, message: fmt.Sprintf("the output of the run exceeds %d bytes", MaxOutput)}
+		tooLarge := fmt.Sprintf("the output of the run exceeds %d bytes", MaxOutput)
+		if status == Completed && !plant.On(plant.LargeStays) { // what it has done is of no use
+			l.failure = failure{step: l.stepName(), code: OutcomeOutputTooLarge, message: tooLarge}
+			l.end(Failed, -1)
+			return
+		}
+		output = nil
+		l.failure.message = engine.Cut(joined(l.failure.message, tooLarge), maxFailure)
 	}
+	if status == Completed {
+		l.failure, l.origin, l.onwards = failure{}, "", false
+	}
+	l.busy = nil
+	l.dropSent()
 	if output != nil {
 		l.tx.Set(partKey(nil, l.run, partOutput), output)
 	}
@@ -320,6 +364,13 @@ func (l *live) close() {
 	l.tx.Insert(endedKey(nil, k.id, now, l.run), nil)
 	l.tellEnd(output)
 	l.tx.Notify(runTopic(l.tx.NamespaceName(), l.run), -1)
+}
+
+func joined(message, more string) string {
+	if message == "" {
+		return more
+	}
+	return message + "; " + more
 }
 
 var endEvents = [...]EventType{Completed: WorkflowCompleted, Failed: WorkflowFailed, Cancelled: WorkflowCancelled, TimedOut: WorkflowTimedOut}

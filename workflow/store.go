@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/floedb/floe/internal/codec"
@@ -32,6 +33,9 @@ type Created struct {
 // Create makes a workflow known, or another version of one: it is the default one for runs that start from now on; those that run keep theirs. definition
 // is YAML or JSON, see the package's documentation. One that is there already changes nothing, so that programs may create theirs whenever they start.
 //
+// In a spread namespace Create, Enable, Disable and Delete return when all shards know what has changed, or after about a second if one of them can not be reached:
+// it hears of that later. Operations in transactions do not wait.
+//
 // Errors: ErrInvalid, a *DefinitionError, for a definition with mistakes; ErrExists if the version is there with another definition; ErrInvalid for
 // one of more than MaxDefinition bytes, and for a workflow with MaxVersions versions.
 func (s *Store) Create(ctx context.Context, definition []byte) (Created, error) {
@@ -42,19 +46,49 @@ func (s *Store) Create(ctx context.Context, definition []byte) (Created, error) 
 	if ns := c.namespace; ns != "" && ns != s.Namespace() {
 		return Created{}, engine.Errorf(ErrInvalid, "workflow %q is for namespace %q, not %q", c.name, ns, s.Namespace())
 	}
-	return engine.Propose(ctx, &s.scope, createOp(c), func(b []byte) (Created, error) { return decodeCreated(&c, b) })
+	created, err := engine.Propose(ctx, &s.scope, createOp(c), func(b []byte) (Created, error) { return decodeCreated(&c, b) })
+	if err == nil {
+		s.heard(ctx, c.name)
+	}
+	return created, err
+}
+
+// heard waits until all shards of a spread namespace know of a workflow what its home does. It gives up after a while, as one of them may not be there.
+func (s *Store) heard(ctx context.Context, name string) {
+	if spread, err := s.scope.Spread(ctx); err != nil || !spread {
+		return
+	}
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for range maxHeard {
+		parts, _, err := engine.AskAll(ctx, &s.scope, infoQuery{namespace: s.Namespace(), name: name})
+		if err != nil || !slices.ContainsFunc(parts, func(q *infoQuery) bool { return q.found != parts[0].found || q.revision != parts[0].revision }) {
+			return
+		}
+		t.Reset(heardPause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Enable lets a disabled workflow be started again. Errors: ErrNotFound.
 func (s *Store) Enable(ctx context.Context, name string) error {
-	_, err := engine.Propose(ctx, &s.scope, nameOp(kindEnable, name, true), decodeNothing)
-	return err
+	return s.use(ctx, name, true)
 }
 
-// Disable refuses starts of a workflow from now on, with ErrConflict, and pauses its schedule and trigger. What was started before goes on. In a spread
-// namespace other shards than that of the workflow's name hear of it a moment later. Errors: ErrNotFound.
+// Disable refuses starts of a workflow from now on, with ErrConflict, and pauses its schedule and trigger. What was started before goes on. Errors: ErrNotFound.
 func (s *Store) Disable(ctx context.Context, name string) error {
-	_, err := engine.Propose(ctx, &s.scope, nameOp(kindEnable, name, false), decodeNothing)
+	return s.use(ctx, name, false)
+}
+
+func (s *Store) use(ctx context.Context, name string, enabled bool) error {
+	_, err := engine.Propose(ctx, &s.scope, nameOp(kindEnable, name, enabled), decodeNothing)
+	if err == nil {
+		s.heard(ctx, name)
+	}
 	return err
 }
 
@@ -64,7 +98,8 @@ type DeleteOption func(force *bool)
 // Force deletes a workflow also if runs of it are active: they go on.
 func Force() DeleteOption { return func(force *bool) { *force = true } }
 
-// Delete removes a workflow with all its versions. Its ended runs stay for as long as they would have.
+// Delete removes a workflow with all its versions. Its ended runs stay for as long as they would have. In a spread namespace a run that is started at the same time
+// may be missed: then it goes on, as if the call had Force.
 //
 // Options: Force. Errors: ErrNotFound; ErrConflict if there are active runs.
 func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) error {
@@ -76,8 +111,31 @@ func (s *Store) Delete(ctx context.Context, name string, opts ...DeleteOption) e
 	if err != nil {
 		return err
 	}
+	if !force {
+		if err := s.checkIdle(ctx, name); err != nil {
+			return err
+		}
+	}
 	_, err = engine.Propose(ctx, &s.scope, nameOp(kindDelete, name, force), decodeNothing)
+	if err == nil {
+		s.heard(ctx, name)
+	}
 	return err
+}
+
+// checkIdle refuses the deletion of a workflow with active runs in any shard of a spread namespace: its home knows of its own alone.
+func (s *Store) checkIdle(ctx context.Context, name string) error {
+	if spread, err := s.scope.Spread(ctx); err != nil || !spread {
+		return err
+	}
+	info, err := s.Workflow(ctx, name)
+	if err != nil {
+		return err
+	}
+	if n := info.Runs.Active; n > 0 {
+		return engine.Errorf(ErrConflict, "workflow %q has %d active runs", name, n)
+	}
+	return nil
 }
 
 // StartOption says something of a run that is started.
@@ -96,7 +154,7 @@ func WithRunID(id RunID) StartOption { return func(c *startCommand) { c.id = str
 // Started says which run a start has made.
 type Started struct {
 	Run       RunID
-	Status    Status // already Failed, for instance, if its first step can not begin
+	Status    Status // when the start was taken; what its first step calls may be refused right behind it, which Run shows
 	Duplicate bool   // the IdempotencyKey was used before, with the same input: Run is that of then
 	LSN       uint64 // log sequence number of the call
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
+	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/push"
 	"github.com/floedb/floe/internal/rawjson"
 )
@@ -102,8 +103,49 @@ func (k *kind) subscriber() push.Subscriber {
 // records go to the dead letters.
 //
 // The batch's key is the idempotency key of its run: a batch that comes again has its run already.
+//
+// Somebody who moves the group back has batches made anew, which may have other ends: records that a run has already had are left out of the next one.
 func (w *work) trigger(b *push.Batch) ([]byte, error) {
-	c := startCommand{name: b.Name, source: "trigger:" + b.Stream, key: b.Key(), input: batchInput(b), taken: true}
+	left := *b
+	for len(left.Records) > 0 {
+		had := w.hadBefore(&left)
+		if had == 0 {
+			return w.triggerRun(&left)
+		}
+		left.Records = left.Records[min(had, len(left.Records)):]
+	}
+	return encode(nil, &push.Taken{Repeated: true}, (*push.Taken).Code), nil
+}
+
+// hadBefore returns how many of a batch's first records the run has had that was started for the first of them, 0 if there is no such run.
+func (w *work) hadBefore(b *push.Batch) int {
+	k := w.workflow(b.Name)
+	if k == nil || plant.On(plant.BatchConflicts) {
+		return 0
+	}
+	row, ok := w.tx.Get(append(numberKey(nil, rowKey, k.id), b.Key()...))
+	if !ok {
+		return 0
+	}
+	input, _ := w.tx.Get(partKey(nil, must(decode(row, (*keyRow).code)).run, partInput))
+	had := 0
+	rawjson.Elements(input, func(e []byte) bool {
+		id, _ := rawjson.Text(rawjson.Member(e, "id"))
+		if had == len(b.Records) || id != b.Records[had].ID() {
+			return false
+		}
+		had++
+		return true
+	})
+	return max(had, 1)
+}
+
+// triggerRun starts a run for a batch.
+func (w *work) triggerRun(b *push.Batch) ([]byte, error) {
+	c := startCommand{name: b.Name, source: "trigger:" + b.Stream, key: b.Key(), taken: true}
+	if k := w.workflow(b.Name); k != nil {
+		c.input = batchInput(b, w.definition(k.id, k.current).Trigger)
+	}
 	if b.End != nil {
 		c.notify = call.Notify{Machine: engine.MachineStream, Command: push.KindEnd, Token: b.End}
 	}
@@ -119,8 +161,13 @@ func (w *work) trigger(b *push.Batch) ([]byte, error) {
 //
 //	{"stream": "orders", "partition": 0, "id": "1700000000000-0", "timestamp": 1700000000000, "key": "customer-7", "headers": {"h": "v"}, "payload": {...}}
 //
-// A payload that is JSON stands there as it is, text as a string, and anything else as a string in base64, with "encoding": "base64" behind it.
-func batchInput(b *push.Batch) []byte {
+// A payload that is JSON stands there as it is, text as a string, and anything else as a string in base64, with "encoding": "base64" behind it. With a batch size of 1
+// the input is the payload alone, in the same way.
+func batchInput(b *push.Batch, t *flow.Trigger) []byte {
+	if t != nil && t.Batch == 1 && len(b.Records) == 1 {
+		in, _ := appendPayload(nil, b.Records[0].Payload)
+		return in
+	}
 	in := []byte{'['}
 	for i := range b.Records {
 		r := &b.Records[i]
@@ -139,24 +186,27 @@ func batchInput(b *push.Batch) []byte {
 			}
 			in = rawjson.AppendText(append(rawjson.AppendText(in, h.Name), ':'), h.Value)
 		}
-		in = appendPayload(append(in, `},"payload":`...), r.Payload)
+		var encoded bool
+		if in, encoded = appendPayload(append(in, `},"payload":`...), r.Payload); encoded {
+			in = append(in, `,"encoding":"base64"`...)
+		}
 		in = append(in, '}')
 	}
 	return append(in, ']')
 }
 
-// appendPayload appends a payload as JSON. Text that would take more room than base64 does is given in that.
-func appendPayload(in, payload []byte) []byte {
+// appendPayload appends a payload as JSON, and reports whether it is in base64. Text that would take more room than base64 does is given in that.
+func appendPayload(in, payload []byte) (out []byte, encoded bool) {
 	if rawjson.Valid(payload) {
-		return append(in, payload...)
+		return append(in, payload...), false
 	}
 	before := len(in)
 	if utf8.Valid(payload) {
 		in = rawjson.AppendText(in, string(payload))
 		if len(in)-before <= 64+base64.StdEncoding.EncodedLen(len(payload)) {
-			return in
+			return in, false
 		}
 	}
 	in = base64.StdEncoding.AppendEncode(append(in[:before], '"'), payload)
-	return append(in, `","encoding":"base64"`...)
+	return append(in, '"'), true
 }

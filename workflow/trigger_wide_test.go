@@ -262,7 +262,7 @@ func TestTriggerRefused(t *testing.T) {
 		ctx := t.Context()
 		p.makeStream(t)
 		d := strings.Replace(string(triggered("order", p.trigger(`, "max_concurrent": 1`))), `"name"`,
-			`"input_schema": {"type": "array", "items": {"type": "object", "properties": {"payload": {"type": "number", "maximum": 5}}}}, "name"`, 1)
+			`"input_schema": {"type": "number", "maximum": 5}, "name"`, 1)
 		create(t, p.flows, []byte(d))
 		p.append(t, 0, 3)
 		p.append(t, 10, 12)

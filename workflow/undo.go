@@ -3,18 +3,16 @@ package workflow
 import (
 	"math"
 
+	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/plant"
 )
 
 // addUndo notes that the visit that ends has to be compensated if the run does not complete.
-func (l *live) addUndo(output []byte) {
-	step := l.at()
-	u := undoRow{step: l.step, output: output}
-	if step.Kind == flow.KindCall {
-		u.input = l.callInput(&step.Call, l)
-	} else {
-		u.input = l.inputJSON()
+func (l *live) addUndo(r *result) {
+	u := undoRow{step: l.step, output: r.output, outcome: r.outcome, input: l.sent()}
+	if l.at().Kind == flow.KindParallel && r.partial != nil {
+		u.output = r.partial
 	}
 	l.tx.Set(undoKey(nil, l.run, l.visit), encode(nil, &u, (*undoRow).code))
 }
@@ -34,6 +32,10 @@ func (l *live) undoNext() {
 		l.close()
 		return
 	}
+	if until := l.handlersUntil(visit); until > 0 {
+		l.wait, l.due = waitHandler, until
+		return
+	}
 	l.ending.visit, l.ending.undone = visit, visit
 	l.event(event{kind: CompensationStarted, step: l.def.Steps[u.step].Name})
 	l.wait, l.spins = waitUndo, 0
@@ -49,12 +51,25 @@ func (l *live) undone(r result) {
 	kind := CompensationCompleted
 	if r.bad() {
 		kind = CompensationFailed
+		l.undid++
+		l.tx.Count(countUndoFailed, 1)
 	}
 	l.event(event{kind: kind, step: step, attempt: r.attempt, outcome: r.outcome, detail: r.message})
 	if !plant.On(plant.UndoneTwice) {
 		l.tx.Delete(undoKey(nil, l.run, l.ending.visit))
 	}
 	l.wait, l.due, l.call = waitTurn, l.tx.Now(), noCall()
+}
+
+// childEnded notes what a child has come to that the run has waited for before it compensates: one that has completed has an output.
+func (l *live) childEnded(e *call.End) {
+	b, ok := l.tx.Get(undoKey(nil, l.run, l.visit))
+	if !ok || Status(e.Status) != Completed {
+		return
+	}
+	u := must(decode(b, (*undoRow).code))
+	u.output, u.outcome = asJSON(e.Output), OutcomeSuccess
+	l.tx.Set(undoKey(nil, l.run, l.visit), encode(nil, &u, (*undoRow).code))
 }
 
 // undoRow returns the visit that is being compensated.

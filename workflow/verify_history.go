@@ -19,6 +19,7 @@ type history struct {
 	ended    Status // 0: it has not
 	received int64  // signals
 	matched  int64
+	undid    int64              // compensations that have failed, since the last retry
 	last     map[string]visited // by steps
 }
 
@@ -57,7 +58,7 @@ func (h *history) take(e *event) error {
 	}
 	switch e.kind {
 	case WorkflowRetried:
-		h.ended, h.open = 0, false
+		h.ended, h.open, h.undid = 0, false, 0
 	case StepStarted, StepSkipped:
 		if h.open || h.undoing != "" {
 			return fmt.Errorf("step %q is under way", h.step)
@@ -83,6 +84,9 @@ func (h *history) take(e *event) error {
 			return errors.New("it is not being compensated")
 		}
 		h.undoing = ""
+		if e.kind == CompensationFailed {
+			h.undid++
+		}
 	case SignalReceived:
 		h.received++
 	case SignalMatched:
@@ -151,6 +155,8 @@ func (r *auditedRun) checkHistory(d *flow.Definition) error {
 		return fmt.Errorf("%d visits to steps, not %d", f.visits, h.visit)
 	case f.received-f.matched != h.pending:
 		return fmt.Errorf("%d signals that nobody has taken, not %d", f.received-f.matched, h.pending)
+	case f.undid != h.undid:
+		return fmt.Errorf("%d compensations have failed, not %d", f.undid, h.undid)
 	case len(f.last) > 0:
 		return fmt.Errorf("%d steps have come to an end without rows", len(f.last))
 	case status != 0:

@@ -115,7 +115,7 @@ func (r *auditedRun) part(part byte, rest, value []byte) (err error) {
 		var row itemsRow
 		row, err = decode(value, (*itemsRow).code)
 		r.items += int64(len(row.items))
-	case partTaken, partEdited:
+	case partTaken, partEdited, partSent:
 	default:
 		err = fmt.Errorf("a row of no known kind")
 	}
@@ -181,7 +181,7 @@ func (r *auditedRun) checkWait() {
 	switch h.wait {
 	case waitNothing:
 		stuck = true
-	case waitTurn, waitSleep, waitChildren:
+	case waitTurn, waitSleep, waitChildren, waitHandler:
 		stuck = h.due == never
 	case waitCall, waitUndo:
 		stuck = h.call.phase == phaseNone || h.call.phase != phaseCalled && h.call.due == never

@@ -20,6 +20,9 @@ func (q *infoQuery) Results(c *codec.Coder) {
 		q.info.code(c)
 		c.Bytes(&q.source)
 	}
+	if c.More(q.revision > 0) {
+		c.Uvarint(&q.revision)
+	}
 }
 
 func (q *listQuery) Arguments(c *codec.Coder) {
@@ -67,6 +70,19 @@ func (q *runsQuery) Results(c *codec.Coder) {
 	c.Uvarint(&q.next)
 	if c.Bool(&q.more); c.Reading() && len(q.numbers) != len(q.items) {
 		c.Fail("as many numbers as runs")
+		return
+	}
+	undid, some := make([]int64, len(q.items)), false
+	for i := range q.items {
+		undid[i] = q.items[i].CompensationsFailed
+		some = some || undid[i] > 0
+	}
+	if !c.More(some) {
+		return
+	}
+	for i := range undid {
+		c.Varint(&undid[i])
+		q.items[i].CompensationsFailed = undid[i]
 	}
 }
 
@@ -193,4 +209,7 @@ func (r *Run) code(c *codec.Coder) {
 		c.Bytes(&s.Payload)
 		c.Time(&s.ReceivedAt)
 	})
+	if c.More(r.CompensationsFailed > 0) {
+		c.Varint(&r.CompensationsFailed)
+	}
 }

@@ -82,6 +82,7 @@ const (
 	MaxSignalType     = 255     // bytes
 	MaxIdempotencyKey = 1024    // bytes
 	MaxReason         = 1024    // bytes
+	MaxEvents         = 1 << 20 // of a run's history: a run that comes to more is stopped, and what it has done is compensated
 	MaxRunID          = 255     // bytes
 	MaxDepth          = 32      // children of children
 	MaxVersions       = 10_000  // of a workflow
@@ -129,6 +130,9 @@ type RunInfo struct {
 	Error       string    // why it has failed: names step, outcome, attempt and cause
 	Code        string    // of the error of the action that has made it fail, or ""
 	Events      int64     // of its history
+
+	// CompensationsFailed says how many visits to steps could not be compensated, since the run was retried last: what they have done is still there.
+	CompensationsFailed int64
 
 	IdempotencyKey string
 	Parent         RunID

@@ -2,6 +2,8 @@ package auth
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/floedb/floe/internal/engine"
 )
@@ -107,7 +109,12 @@ func (g *Grant) Query(q engine.Query) error {
 		return g.Require(Admin)
 	}
 	if _, ok := q.(*engine.NamespacesQuery); ok {
-		return nil // see Trim
+		return nil // see Ask
+	}
+	if _, ok := q.(engine.LeaderQuery); ok {
+		if err := g.Require(Write); err != nil {
+			return err
+		}
 	}
 	if ns, ok := engine.NamespaceOf(q); ok {
 		return g.About(ns)
@@ -126,6 +133,9 @@ func (g *Grant) Ask(q engine.Query, ask func(engine.Query) error) error {
 	list, ok := q.(*engine.NamespacesQuery)
 	if !ok || g.open || g.key.Role == Admin {
 		return ask(q)
+	}
+	if g.restricted() {
+		return g.askEach(list, ask)
 	}
 	// A page may have to be made of several: those of others would make it short, and a short one is the last.
 	var seen []engine.NamespaceInfo
@@ -146,6 +156,25 @@ func (g *Grant) Ask(q engine.Query, ask func(engine.Query) error) error {
 		}
 		page.After = page.Infos[len(page.Infos)-1].Name
 	}
+}
+
+// askEach makes a page of the namespaces of the key, however many others there are.
+func (g *Grant) askEach(list *engine.NamespacesQuery, ask func(engine.Query) error) error {
+	names := slices.Compact(slices.Sorted(slices.Values(g.key.Namespaces)))
+	list.Infos = nil
+	for _, name := range names {
+		if name <= list.After || !strings.HasPrefix(name, list.Prefix) || !g.Sees(name) || len(list.Infos) == list.Limit {
+			continue
+		}
+		one := engine.NamespaceQuery{Name: name}
+		if err := ask(&one); err != nil {
+			return err
+		}
+		if one.Found {
+			list.Infos = append(list.Infos, one.Info)
+		}
+	}
+	return nil
 }
 
 // Door returns a door through which the holder does what he may.

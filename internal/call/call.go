@@ -27,6 +27,8 @@ type Invoke struct {
 	Repeated       bool   // IdempotencyKey is for the handler alone: a run with it may have been before, and it is not remembered
 	Source         string // as Run.Source shows it; "" is "api"
 	Notify         Notify // who is told the end
+	Awaited        bool   // the caller waits for the end: the run is kept until it can have seen it
+	Expires        int64  // ms after which the run fails if nobody has begun it; 0: never
 }
 
 // Takers is the topic that the topics of all takes of runs in a namespace are within.
@@ -56,6 +58,10 @@ func (v *Invoke) Code(c *codec.Coder) {
 	c.Bool(&v.Repeated)
 	v.Notify.Code(c)
 	c.Bytes(&v.Input)
+	if c.More(v.Awaited || v.Expires != 0) {
+		c.Bool(&v.Awaited)
+		c.Varint(&v.Expires)
+	}
 }
 
 // Code codes who is told.
@@ -114,6 +120,7 @@ type End struct {
 	Code    string // of the error
 	Message string
 	Output  []byte
+	Held    bool // of a run that was cancelled: its handler has not returned yet, and when it has, another End follows
 }
 
 // Encode codes the body, in both directions.
@@ -127,4 +134,7 @@ func (v *End) Encode(c *codec.Coder) {
 		c.String(s)
 	}
 	c.Bytes(&v.Output)
+	if c.More(v.Held) {
+		c.Bool(&v.Held)
+	}
 }

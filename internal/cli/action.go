@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,7 +20,7 @@ func actionCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
 	cmd := group("action", "Register actions, invoke them, and look at their runs",
 		actionRegister(f), actionInvoke(f), actionStatus(f), actionRuns(f), actionList(f), actionEnable(f, true), actionEnable(f, false), actionCancel(f),
-		actionDelete(f), scheduleCommand(f))
+		actionRetry(f), actionRunNow(f), actionDelete(f), scheduleCommand(f))
 	f.equip(cmd)
 	return cmd
 }
@@ -124,12 +126,16 @@ run is completed.`,
 		Args: takes("NAME", "[JSON]"),
 	}
 	priority := action.DefaultPriority
-	var delay time.Duration
+	var delay, expire, timeout time.Duration
+	var retries int
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	wait := flags.Bool("wait", false, "wait for the end of the run, and print its output")
 	flags.Var(newFlag(&priority, "n", within(0, action.MaxPriority)), "priority", "0 to 255, lower is more urgent (default 100)")
 	flags.Var(newFlag(&delay, "duration", durationOrNone), "delay", "how long it waits before it can be begun (default 0s)")
+	flags.Var(newFlag(&expire, "duration", positiveDuration), "expire", "fail it if no worker has begun it in this time (default never)")
+	flags.Var(newFlag(&timeout, "duration", positiveDuration), "attempt-timeout", "how long an attempt may take (default what the action says)")
+	flags.Var(newFlag(&retries, "n", within(0, action.MaxRetriesLimit)), "max-retries", "how many attempts may follow the first one (default what the action says)")
 	key := flags.String("key", "", "make a run only if none was made with the same key in the last 24 hours")
 	concurrency := flags.String("concurrency-key", "", "whose run it is, for --max-running-per-key and turns")
 	var labels map[string]string
@@ -139,6 +145,15 @@ run is completed.`,
 		opts := []action.InvokeOption{action.Priority(priority), action.Delay(delay), action.Labels(labels)}
 		if flags.Changed("key") {
 			opts = append(opts, action.IdempotencyKey(*key))
+		}
+		if flags.Changed("expire") {
+			opts = append(opts, action.Expire(expire))
+		}
+		if flags.Changed("attempt-timeout") {
+			opts = append(opts, action.Timeout(timeout))
+		}
+		if flags.Changed("max-retries") {
+			opts = append(opts, action.MaxRetries(retries))
 		}
 		if flags.Changed("concurrency-key") {
 			opts = append(opts, action.ConcurrencyKey(*concurrency))
@@ -270,16 +285,26 @@ func actionRuns(f *frame) *cobra.Command {
 	flags.Var(newFlag(&status, "state", runStatus), "status", "only those that are pending, running, completed, failed, cancelled or timed_out")
 	_ = cmd.RegisterFlagCompletionFunc("status",
 		cobra.FixedCompletions([]string{"pending", "running", "completed", "failed", "cancelled", "timed_out"}, cobra.ShellCompDirectiveNoFileComp))
+	var from, to time.Time
+	flags.Var(newFlag(&from, "time", parseTime), "from", "only those invoked at this time or later: ms since the epoch, RFC 3339, now or -1h")
+	flags.Var(newFlag(&to, "time", parseTime), "to", "only those invoked before this time")
+	var with map[string]string
+	addAttribute := func(v string) (map[string]string, error) { return withHeader(with, v) }
+	flags.Var(newFlag(&with, "k=v", addAttribute), "with",
+		"only those with a source, concurrency_key, idempotency_key, worker, outcome, code or label.<name>; several with --with again")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		opts := []action.RunOption{action.Limit(int(min(limit, action.MaxPageItems)))}
+		opts := []action.RunOption{action.Limit(int(min(limit, action.MaxPageItems))), action.InvokedBetween(from, to)}
 		if status != 0 {
 			opts = append(opts, action.InState(status))
+		}
+		for _, name := range slices.Sorted(maps.Keys(with)) {
+			opts = append(opts, action.With(action.Attribute(name), with[name]))
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			row := func(r action.Run) []string {
 				return []string{
 					string(r.ID), r.Status.String(), fmt.Sprintf("%d/%d", r.Attempt, r.MaxAttempts), shownTime(r.CreatedAt), shownOptionalTime(r.CompletedAt),
-					r.WorkerID, r.Error, s.cell(r.Input), s.cell(r.Output),
+					r.WorkerID, r.Error, s.line(r.Input), s.line(r.Output),
 				}
 			}
 			head := []string{"RUN", "STATUS", "ATTEMPT", "CREATED", "COMPLETED", "WORKER", "ERROR", "INPUT", "OUTPUT"}
@@ -437,6 +462,38 @@ func actionCancel(f *frame) *cobra.Command {
 		})
 	}
 	return f.completing(cmd)
+}
+
+func actionRetry(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "retry RUN",
+		Short: "Carry a run out again that has ended without success",
+		Args:  takes("RUN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				if err := s.Action(s.namespace).Retry(ctx, action.RunID(args[0])); err != nil {
+					return err
+				}
+				return s.printRunDone("RETRIED", args[0], action.Pending.String())
+			})
+		},
+	})
+}
+
+func actionRunNow(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use:   "run-now RUN",
+		Short: "Begin a run that waits for a time",
+		Args:  takes("RUN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				if err := s.Action(s.namespace).RunNow(ctx, action.RunID(args[0])); err != nil {
+					return err
+				}
+				return s.printRunDone("READY", args[0], action.Pending.String())
+			})
+		},
+	})
 }
 
 func actionDelete(f *frame) *cobra.Command {

@@ -12,7 +12,7 @@ func TestBench(t *testing.T) {
 	defer s.stop()
 	env := map[string]string{"FLOE_ADDR": s.addr}
 	for _, where := range []string{"", " --embedded", " --durability async --data-dir " + t.TempDir()} {
-		out := expectRun(t, env, 0, strings.Fields("bench kv-put queue --for 50ms --clients 4 --keys 10 -o json"+where)...)
+		out := expectRun(t, env, 0, strings.Fields("bench kv-put queue --for 500ms --clients 4 --keys 10 -o json"+where)...)
 		var results []benchResult
 		if err := json.Unmarshal([]byte(out), &results); err != nil || len(results) != 2 {
 			t.Fatalf("bench%s: %v\n%s", where, err, out)

@@ -29,12 +29,13 @@ func bootstrapCommand(p Process) *cobra.Command {
 From then on clients and users of the dashboard need a key. It takes the settings of
 server start, and works on the data directory of a node that is stopped, or, from the
 same machine, on one that is running. There is no way back.`,
-		Example: `  floe server bootstrap > admin.key
+		Example: `  floe server bootstrap --out admin.key
   floe server bootstrap --data-dir /var/lib/floe -o json`,
 		Args: takes(),
 	}
 	addSettings(cmd)
 	out := addOutput(cmd, p)
+	file := addSecretOut(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := readConfig(cmd, p)
 		if err != nil {
@@ -44,14 +45,18 @@ same machine, on one that is running. There is no way back.`,
 		defer cancel()
 		shown := false
 		k, err := c.bootstrap(ctx, floe.KeepKey(func(k floe.Key, secret string) error {
-			if err := showFirst(p.Stdout, out, k, secret); err != nil {
+			if err := showFirst(p.Stdout, out, *file, k, secret); err != nil {
 				return fmt.Errorf("there is no key store, as its key could not be shown: %w", err)
 			}
 			shown = true
 			return nil
 		}))
 		if err != nil {
-			return coded(explainBootstrap(err, shown))
+			err, useless := explainBootstrap(err, shown)
+			if useless && *file != "" {
+				os.Remove(*file)
+			}
+			return coded(err)
 		}
 		if out.format == formatTable {
 			fmt.Fprintf(p.Stderr, "floe: there is a key store now, and this is key %s, an admin's, which nobody can show again\n", k.ID)
@@ -62,33 +67,45 @@ same machine, on one that is running. There is no way back.`,
 }
 
 // showFirst shows the first key before there is one: if that fails, or the process is killed, nobody is locked out by a key that nobody has.
-func showFirst(stdout io.Writer, out *output, k floe.Key, secret string) error {
+func showFirst(stdout io.Writer, out *output, file string, k floe.Key, secret string) error {
+	if file != "" {
+		f, err := createSecret(file)
+		if err == nil {
+			err = writeSecret(f, secret)
+		}
+		if err != nil {
+			return err
+		}
+		secret = ""
+	}
 	if out.format != formatTable {
 		if err := out.printKey(k, secret); err != nil {
 			return err
 		}
-	} else if _, err := fmt.Fprintln(stdout, secret); err != nil {
-		return err
+	} else if file == "" {
+		if _, err := fmt.Fprintln(stdout, secret); err != nil {
+			return err
+		}
 	}
-	file, ok := stdout.(*os.File)
+	to, ok := stdout.(*os.File)
 	if !ok {
 		return nil
 	}
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+	if info, err := to.Stat(); err != nil || !info.Mode().IsRegular() {
 		return err
 	}
-	return file.Sync() // a full disk may be found only now
+	return to.Sync() // a full disk may be found only now
 }
 
-// explainBootstrap says what becomes of a key that has been shown when the store could not be made.
-func explainBootstrap(err error, shown bool) error {
+// explainBootstrap says what becomes of a key that has been shown when the store could not be made, and whether it is certainly useless.
+func explainBootstrap(err error, shown bool) (explained error, useless bool) {
 	switch hinted := (*hintedError)(nil); {
 	case !shown || errors.As(err, &hinted):
-		return err
+		return err, false
 	case errors.Is(err, floe.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
-		return &hintedError{err, "there may be a key store now: then the key that was shown is good"}
+		return &hintedError{err, "there may be a key store now: then the key that was shown is good"}, false
 	}
-	return &hintedError{err, "the key that was shown is good for nothing"}
+	return &hintedError{err, "the key that was shown is good for nothing"}, true
 }
 
 // bootstrap makes the key store of the data directory, or of the node that has it.

@@ -159,6 +159,9 @@ func (f *frame) key(cmd *cobra.Command) (string, error) {
 		return strings.TrimSpace(given), nil
 	}
 	b, err := readFile(from, name)
+	if err == nil {
+		warnOfReaders(f.Stderr, name)
+	}
 	return string(bytes.TrimSpace(b)), err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -52,13 +53,14 @@ func keyCreate(f *frame) *cobra.Command {
 		Use:   "create",
 		Short: "Create a key, and show it once",
 		Example: `  floe key create --role write --namespaces shop,billing --name checkout
-  floe key create --role read --output raw > reader.key`,
+  floe key create --role read --out reader.key`,
 		Args: takes(),
 	}
 	flags := cmd.Flags()
 	role := flags.String("role", "", "`role` of the holder: admin, write or read")
 	namespaces := flags.StringSlice("namespaces", nil, "`names` of the namespaces that it is for, separated by commas (default all)")
 	name := flags.String("name", "", "what to call it in lists")
+	file := addSecretOut(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(roles, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *role == "" {
@@ -75,11 +77,28 @@ func keyCreate(f *frame) *cobra.Command {
 			opts = append(opts, floe.ForNamespaces(*namespaces...))
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
+			var into *os.File
+			if *file != "" {
+				var err error
+				if into, err = createSecret(*file); err != nil {
+					return fmt.Errorf("--out: %w", err)
+				}
+			}
 			k, secret, err := s.Keys().Create(ctx, floe.Role(*role), opts...)
 			if err != nil {
+				if into != nil {
+					into.Close()
+					os.Remove(*file)
+				}
 				return err
 			}
-			if err := s.printKey(k, secret); err != nil {
+			if into != nil {
+				err, secret = writeSecret(into, secret), ""
+			}
+			if err == nil {
+				err = s.printKey(k, secret)
+			}
+			if err != nil {
 				return &hintedError{fmt.Errorf("key %s was made, and could not be shown: %w", k.ID, err), "end it with floe key revoke " + k.ID}
 			}
 			return nil
@@ -90,12 +109,20 @@ func keyCreate(f *frame) *cobra.Command {
 
 // printKey shows a new key.
 func (o *output) printKey(k floe.Key, secret string) error {
+	if o.format == formatRaw && secret == "" { // it is in a file
+		_, err := fmt.Fprintln(o.w, k.ID)
+		return err
+	}
 	if o.format == formatRaw {
 		_, err := fmt.Fprintln(o.w, secret)
 		return err
 	}
 	sum := summarizeKey(k, secret)
-	return o.print(sum, table{head: []string{"ID", "ROLE", "NAMESPACES", "KEY"}, rows: [][]string{{sum.ID, sum.Role, sum.shownNamespaces(), secret}}})
+	t := table{head: []string{"ID", "ROLE", "NAMESPACES"}, rows: [][]string{{sum.ID, sum.Role, sum.shownNamespaces()}}}
+	if secret != "" {
+		t.head, t.rows[0] = append(t.head, "KEY"), append(t.rows[0], secret)
+	}
+	return o.print(sum, t)
 }
 
 func apiKeyList(f *frame) *cobra.Command {

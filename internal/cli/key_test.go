@@ -2,7 +2,9 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -232,6 +234,54 @@ func TestBootstrapShowsFirst(t *testing.T) {
 	expectRun(t, nil, 0, "server", "bootstrap", "--data-dir", dir)
 	if stdout := expectRun(t, nil, exitConflict, "server", "bootstrap", "--data-dir", dir); stdout != "" {
 		t.Errorf("a second bootstrap shows %q", stdout)
+	}
+}
+
+// TestKeysInFiles: with --out a key is in a new file that only its owner can read, and not in the output. A file that exists stays as it is, and no key is made.
+func TestKeysInFiles(t *testing.T) {
+	dir, keys := t.TempDir(), t.TempDir()
+	admin, reader := filepath.Join(keys, "admin"), filepath.Join(keys, "reader")
+	if err := os.WriteFile(reader, []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	expectRun(t, nil, exitFailure, "server", "bootstrap", "--data-dir", dir, "--out", reader)
+	if out := expectRun(t, nil, 0, "server", "bootstrap", "--data-dir", dir, "--out", admin); out != "" {
+		t.Errorf("bootstrap shows %q", out)
+	}
+	s := start(t, "--data-dir", dir)
+	defer s.stop()
+	env := map[string]string{"FLOE_ADDR": s.addr, "FLOE_API_KEY": "@" + admin}
+	expectRun(t, env, exitFailure, "key", "create", "--role", "read", "--out", reader)
+	if b, err := os.ReadFile(reader); err != nil || string(b) != "mine" {
+		t.Errorf("the file that was there is %q, %v", b, err)
+	}
+	expectRun(t, env, exitFailure, "key", "create", "--role", "read", "--namespaces", strings.Repeat("x", 256), "--out", reader+"2")
+	if _, err := os.Stat(reader + "2"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a key that was refused leaves its file: %v", err)
+	}
+	out := expectRun(t, env, 0, "key", "create", "--role", "read", "--out", reader+"3", "-o", "json")
+	for _, name := range []string{admin, reader + "3"} {
+		b, err := os.ReadFile(name)
+		info, statErr := os.Stat(name)
+		if err != nil || statErr != nil || info.Mode().Perm() != 0o600 || !strings.HasPrefix(string(b), "floe_sk_") || strings.Contains(out, strings.TrimSpace(string(b))) {
+			t.Errorf("%s: %v, %v, mode %v, shown: %s", name, err, statErr, info.Mode(), out)
+		}
+		env["FLOE_API_KEY"] = "@" + name
+		expectRun(t, env, 0, "kv", "list")
+	}
+	if list := expectRun(t, map[string]string{"FLOE_ADDR": s.addr, "FLOE_API_KEY": "@" + admin}, 0, "key", "list", "-o", "raw"); strings.Count(list, "\n") != 2 {
+		t.Errorf("there are other keys:\n%s", list)
+	}
+	var stderr strings.Builder
+	for mode, warns := range map[fs.FileMode]bool{0o600: false, 0o640: true, 0o604: true} {
+		stderr.Reset()
+		if err := os.Chmod(admin, mode); err != nil {
+			t.Fatal(err)
+		}
+		warnOfReaders(&stderr, admin)
+		if strings.Contains(stderr.String(), "others can read "+admin) != warns {
+			t.Errorf("mode %v: %q", mode, stderr.String())
+		}
 	}
 }
 

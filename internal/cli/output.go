@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -108,6 +109,15 @@ func (o *output) cell(bytes []byte) string {
 		return string(bytes)
 	}
 	return shortened(bytes)
+}
+
+// line is cell for JSON of which a script reads a row from a line: it has no line breaks and tabs between its values.
+func (o *output) line(document []byte) string {
+	var compact bytes.Buffer
+	if o.format == formatRaw && json.Compact(&compact, document) == nil {
+		return compact.String()
+	}
+	return o.cell(document)
 }
 
 // printValue prints a result that is a single value. Scripts get its bytes and nothing else, whichever way they ask; on a terminal a line

@@ -185,6 +185,7 @@ type jobText struct {
 	Late          int64   `json:"late"`
 	Dropped       int64   `json:"dropped"`
 	Missed        int64   `json:"missed"`
+	RecordsBehind int64   `json:"records_behind"`
 	InPerSecond   float64 `json:"throughput_per_sec"`
 	WatermarkLag  int64   `json:"watermark_lag_ms"`
 	LatencyMillis float64 `json:"latency_avg_ms"`
@@ -195,7 +196,7 @@ func textOfJob(j processing.Job) jobText {
 	return jobText{
 		JobID: string(j.ID), Name: j.Name, Namespace: j.Namespace, Status: j.Status.String(), Held: j.Held, Reason: j.Reason, Parallelism: j.Parallelism,
 		BatchSize: j.BatchSize, CreatedAt: j.CreatedAt.UnixMilli(), RecordsIn: m.RecordsIn, RecordsOut: m.RecordsOut, Errors: m.Errors, Late: m.Late,
-		Dropped: m.Dropped, Missed: m.Missed, InPerSecond: m.InPerSecond, WatermarkLag: m.Lag.Milliseconds(),
+		Dropped: m.Dropped, Missed: m.Missed, RecordsBehind: m.RecordsBehind, InPerSecond: m.InPerSecond, WatermarkLag: m.Lag.Milliseconds(),
 		LatencyMillis: float64(m.LatencyAvg) / float64(time.Millisecond),
 	}
 }
@@ -207,7 +208,7 @@ type jobsText struct {
 	Count     int       `json:"count"`
 }
 
-var jobHead = []string{"JOB", "NAME", "STATUS", "IN", "OUT", "ERRORS", "LATE", "LAG", "REASON"}
+var jobHead = []string{"JOB", "NAME", "STATUS", "IN", "OUT", "ERRORS", "LATE", "BEHIND", "LAG", "REASON"}
 
 func rowOfJob(j processing.Job) []string {
 	m := &j.Metrics
@@ -216,7 +217,7 @@ func rowOfJob(j processing.Job) []string {
 		lag = m.Lag.Round(time.Millisecond).String()
 	}
 	return []string{
-		string(j.ID), j.Name, j.Status.String(), decimal(m.RecordsIn), decimal(m.RecordsOut), decimal(m.Errors), decimal(m.Late), lag, orDash(j.Reason),
+		string(j.ID), j.Name, j.Status.String(), decimal(m.RecordsIn), decimal(m.RecordsOut), decimal(m.Errors), decimal(m.Late), decimal(m.RecordsBehind), lag, orDash(j.Reason),
 	}
 }
 
@@ -344,7 +345,11 @@ func processingSavepoint(f *frame) *cobra.Command {
 // restoreFlags are the flags of restore and plan.
 func (f *frame) restoreFlags(cmd *cobra.Command) func(args []string) ([]processing.RestoreOption, error) {
 	file := addFile(cmd)
+	again := cmd.Flags().StringSlice("restart-source", nil, "name of a source that begins anew")
 	return func(args []string) (opts []processing.RestoreOption, err error) {
+		for _, name := range *again {
+			opts = append(opts, processing.RestartSource(name))
+		}
 		if len(args) > 1 {
 			opts = append(opts, processing.FromSavepoint(processing.SavepointID(args[1])))
 		}
@@ -367,7 +372,8 @@ func processingRestore(f *frame) *cobra.Command {
 then, and what was written after it is written again; without one it goes on where it was.
 
 With --file the job gets another pipeline: sources and operators whose names and keys are unchanged
-keep their state. "floe processing plan" says which ones.`,
+keep their state. "floe processing plan" says which ones. --restart-source is for a source whose stream
+was deleted and made again: it begins anew, and operators keep their state.`,
 		Args: takes("JOB", "[SAVEPOINT]"),
 	}
 	options := f.restoreFlags(cmd)
@@ -400,6 +406,7 @@ type planText struct {
 	Kept    []string `json:"kept"`
 	Dropped []string `json:"dropped"`
 	New     []string `json:"new"`
+	Notes   []string `json:"notes"`
 }
 
 func processingPlan(f *frame) *cobra.Command {
@@ -427,12 +434,12 @@ func processingPlan(f *frame) *cobra.Command {
 			for _, part := range []struct {
 				title string
 				names []string
-			}{{"kept", p.Kept}, {"dropped", p.Dropped}, {"new", p.New}} {
+			}{{"kept", p.Kept}, {"dropped", p.Dropped}, {"new", p.New}, {"note", p.Notes}} {
 				for _, name := range part.names {
 					t.rows = append(t.rows, []string{part.title, name})
 				}
 			}
-			return s.print(planText{orEmpty(p.Kept), orEmpty(p.Dropped), orEmpty(p.New)}, t)
+			return s.print(planText{orEmpty(p.Kept), orEmpty(p.Dropped), orEmpty(p.New), orEmpty(p.Notes)}, t)
 		})
 	}
 	return f.completing(cmd)
@@ -483,7 +490,7 @@ unchanged keep their state. A job that has the pipeline already is left as it is
 			}
 			p, job := &done.Plan, jobDone{true, string(done.Job), s.namespace, done.Status.String()}
 			return s.print(
-				appliedText{job, done.Made, done.Changed, planText{orEmpty(p.Kept), orEmpty(p.Dropped), orEmpty(p.New)}},
+				appliedText{job, done.Made, done.Changed, planText{orEmpty(p.Kept), orEmpty(p.Dropped), orEmpty(p.New), orEmpty(p.Notes)}},
 				table{head: []string{"JOB", "STATUS", "WHAT"}, rows: [][]string{{job.JobID, job.Status, what}}},
 			)
 		})

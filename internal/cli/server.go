@@ -73,6 +73,7 @@ func runServer(ctx context.Context, c *config, p Process) error {
 	if c.allowed > 0 && c.allowed < budget.Least {
 		s.log.Warn("there is less memory than a node needs", "memory", shownSize(c.allowed), "least", shownSize(budget.Least))
 	}
+	warnOfReaders(p.Stderr, c.secretFile)
 	if err := s.open(); err != nil {
 		return err
 	}

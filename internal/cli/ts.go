@@ -22,7 +22,7 @@ import (
 func tsCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
 	cmd := group("ts", "Write time series and query them",
-		tsWrite(f), tsImport(f), tsQuery(f), tsRead(f), tsList(f), tsSeries(f), tsRetention(f), tsDelete(f))
+		tsWrite(f), tsImport(f), tsQuery(f), tsRead(f), tsLast(f), tsList(f), tsSeries(f), tsRetention(f), tsDelete(f))
 	f.equip(cmd)
 	return cmd
 }

@@ -141,24 +141,93 @@ func tsRead(f *frame) *cobra.Command {
 	return f.completing(cmd, measurementNames)
 }
 
-// readField returns which field is read of a measurement, or of that whose rollup it names.
-func readField(ctx context.Context, store *ts.Store, measurement, asked string) (string, error) {
+// lastPoints are the newest points of the series of a measurement, in JSON.
+type lastPoints struct {
+	Measurement string          `json:"measurement"`
+	Namespace   string          `json:"namespace"`
+	Points      []lastPointText `json:"points"`
+	Count       int             `json:"count"`
+}
+
+type lastPointText struct {
+	Timestamp int64             `json:"timestamp"`
+	Field     string            `json:"field"`
+	Value     float64           `json:"value"`
+	Tags      map[string]string `json:"tags"`
+}
+
+func tsLast(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "last MEASUREMENT",
+		Short: "Print the newest point of each series",
+		Example: `  floe ts last cpu --tags region=eu
+  floe ts last cpu --field usage --from -1h -o json
+  floe ts last cpu:5m:max`,
+		Args: takes("MEASUREMENT"),
+	}
+	var tags map[string]string
+	var begin, end time.Time
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	field := flags.String("field", "", "only this field (default all)")
+	flags.Var(newFlag(&tags, "k=v,...", tagPairs), "tags", "only series that carry these tags, whatever others they have")
+	flags.Var(newFlag(&begin, "time", parseTime), "from", "no points before this time: ms since the epoch, RFC 3339, now or -1h")
+	flags.Var(newFlag(&end, "time", parseTime), "to", "no points from this time on")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			store := s.TS(s.namespace)
+			fields, err := fieldNames(ctx, store, args[0])
+			if err == nil && *field != "" {
+				fields, err = oneField(args[0], *field, fields)
+			}
+			if err != nil {
+				return err
+			}
+			document := lastPoints{args[0], s.namespace, []lastPointText{}, 0}
+			for _, name := range fields {
+				for p, err := range store.Last(ctx, args[0], name, ts.Tags(tags), ts.Between(begin, end)) {
+					if err != nil {
+						return err
+					}
+					document.Points = append(document.Points, lastPointText{p.Time.UnixMilli(), name, p.Value, tagMap(p.Tags)})
+				}
+			}
+			document.Count = len(document.Points)
+			slices.SortFunc(document.Points, func(a, b lastPointText) int {
+				return cmp.Or(strings.Compare(shownTags(a.Tags), shownTags(b.Tags)), strings.Compare(a.Field, b.Field))
+			})
+			t := table{head: []string{"TIME", "FIELD", "VALUE", "TAGS"}}
+			for _, p := range document.Points {
+				t.rows = append(t.rows, []string{pointTime(p.Timestamp, s.format), p.Field, shownNumber(p.Value), shownTags(p.Tags)})
+			}
+			return s.print(document, t)
+		})
+	}
+	return f.completing(cmd, measurementNames)
+}
+
+// fieldNames returns the fields of a measurement, or of the one whose rollup it names.
+func fieldNames(ctx context.Context, store *ts.Store, measurement string) ([]string, error) {
 	m, err := store.Measurement(ctx, measurement)
 	if parts := strings.Split(measurement, ":"); errors.Is(err, floe.ErrNotFound) && len(parts) > 2 {
 		if parent, parentErr := store.Measurement(ctx, strings.Join(parts[:len(parts)-2], ":")); parentErr == nil {
 			m, err = parent, nil
 		}
 	}
-	if err != nil {
-		return "", err
-	}
 	var names []string
 	for _, f := range m.Fields {
 		names = append(names, f.Name)
 	}
+	return names, err
+}
+
+// readField returns the field to read: the one that was asked for, the only one, or "value".
+func readField(ctx context.Context, store *ts.Store, measurement, asked string) (string, error) {
+	names, err := fieldNames(ctx, store, measurement)
+	if err != nil {
+		return "", err
+	}
 	switch {
-	case asked != "" && slices.Contains(names, asked):
-		return asked, nil
 	case asked == "" && len(names) == 1:
 		return names[0], nil
 	case asked == "" && slices.Contains(names, "value"):
@@ -166,7 +235,16 @@ func readField(ctx context.Context, store *ts.Store, measurement, asked string) 
 	case asked == "":
 		return "", &hintedError{fmt.Errorf("measurement %q has %d fields", measurement, len(names)), "say with --field which one: " + strings.Join(names, ", ")}
 	}
-	return "", &hintedError{&textError{floe.ErrNotFound, fmt.Sprintf("measurement %q has no field %q", measurement, asked)}, "it has " + strings.Join(names, ", ")}
+	_, err = oneField(measurement, asked, names)
+	return asked, err
+}
+
+// oneField picks a field out of those that a measurement has.
+func oneField(measurement, field string, names []string) ([]string, error) {
+	if !slices.Contains(names, field) {
+		return nil, &hintedError{&textError{floe.ErrNotFound, fmt.Sprintf("measurement %q has no field %q", measurement, field)}, "it has " + strings.Join(names, ", ")}
+	}
+	return []string{field}, nil
 }
 
 // newest returns the last points by time, up to a limit if that is not 0, in the order of time, and whether there are more.
@@ -188,14 +266,19 @@ func newest(ctx context.Context, store *ts.Store, measurement, field string, lim
 	return points, cut, nil
 }
 
+func tagMap(tags []floql.Tag) map[string]string {
+	m := make(map[string]string)
+	for _, tag := range tags {
+		m[tag.Key] = tag.Value
+	}
+	return m
+}
+
 func (s *session) printSamples(measurement, field string, points []ts.Sample) error {
 	document := samples{measurement, field, s.namespace, []sampleText{}, len(points)}
 	t := table{head: []string{"TIME", "VALUE", "TAGS"}}
 	for _, p := range points {
-		tags := make(map[string]string)
-		for _, tag := range p.Tags {
-			tags[tag.Key] = tag.Value
-		}
+		tags := tagMap(p.Tags)
 		document.Points = append(document.Points, sampleText{p.Time.UnixMilli(), p.Value, tags})
 		t.rows = append(t.rows, []string{pointTime(p.Time.UnixMilli(), s.format), shownNumber(p.Value), shownTags(tags)})
 	}

@@ -91,7 +91,7 @@ That there are none is no failure.`,
 			t := table{head: []string{"RUN", "ACTION", "ATTEMPT", "INPUT"}}
 			for _, task := range tasks {
 				list.Runs = append(list.Runs, newTaskText(task))
-				t.rows = append(t.rows, []string{string(task.Run), task.Action, strconv.Itoa(task.Attempt), s.cell(task.Input)})
+				t.rows = append(t.rows, []string{string(task.Run), task.Action, strconv.Itoa(task.Attempt), s.line(task.Input)})
 			}
 			return s.print(list, t)
 		})
@@ -147,6 +147,9 @@ func workerComplete(f *frame) *cobra.Command {
 			var err error
 			if output, err = f.payload(cmd, "--result", []string{*result}); err != nil {
 				return err
+			}
+			if !json.Valid(output) {
+				return &usageError{fmt.Errorf("--result is no JSON: %.40q", output), "a text is given in double quotes, such as --result '\"done\"'"}
 			}
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {

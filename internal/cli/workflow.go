@@ -16,7 +16,7 @@ func workflowCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
 	cmd := group("workflow", "Create workflows, start them, and look at their runs",
 		workflowCreate(f), workflowValidate(f), workflowStart(f), workflowStatus(f), workflowHistory(f), workflowSignal(f), workflowCancel(f), workflowRetry(f),
-		workflowList(f), workflowInfo(f), workflowRuns(f), workflowEnable(f, true), workflowEnable(f, false), workflowScheduleCommand(f), workflowDelete(f))
+		workflowList(f), workflowInfo(f), workflowRuns(f), workflowEnable(f, true), workflowEnable(f, false), workflowScheduleCommand(f), workflowVersionCommand(f), workflowDelete(f))
 	f.equip(cmd)
 	return cmd
 }

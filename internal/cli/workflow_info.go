@@ -141,6 +141,59 @@ func ofMost(n int64, most int) string {
 	return decimal(n) + " of " + strconv.Itoa(most)
 }
 
+// versionText is a version of a workflow, in JSON.
+type versionText struct {
+	Version   string `json:"version"`
+	Default   bool   `json:"default"`
+	CreatedAt int64  `json:"created_at"`
+}
+
+// versionList is the versions of a workflow, in JSON.
+type versionList struct {
+	Workflow  string        `json:"workflow"`
+	Namespace string        `json:"namespace"`
+	Versions  []versionText `json:"versions"`
+	Count     int           `json:"count"`
+}
+
+func workflowVersionCommand(f *frame) *cobra.Command {
+	return group("version", "List the versions of a workflow, and remove one", workflowVersionList(f), workflowVersionRemove(f))
+}
+
+func workflowVersionList(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use: "list NAME", Short: "List the versions of a workflow, the newest first", Args: takes("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				all, err := s.Workflow(s.namespace).Versions(ctx, args[0])
+				if err != nil {
+					return uncreated(err)
+				}
+				list, t := versionList{args[0], s.namespace, []versionText{}, len(all)}, table{head: []string{"VERSION", "DEFAULT", "CREATED"}}
+				for _, v := range all {
+					list.Versions = append(list.Versions, versionText{v.Version, v.Default, v.CreatedAt.UnixMilli()})
+					t.rows = append(t.rows, []string{v.Version, strconv.FormatBool(v.Default), shownTime(v.CreatedAt)})
+				}
+				return s.print(list, t)
+			})
+		},
+	}, workflowNames)
+}
+
+func workflowVersionRemove(f *frame) *cobra.Command {
+	return f.completing(&cobra.Command{
+		Use: "remove NAME VERSION", Short: "Remove a version of a workflow; runs of it go on", Args: takes("NAME", "VERSION"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.call(cmd, func(ctx context.Context, s *session) error {
+				if err := s.Workflow(s.namespace).RemoveVersion(ctx, args[0], args[1]); err != nil {
+					return err
+				}
+				return s.printWorkflowDone("REMOVED", args[0])
+			})
+		},
+	}, workflowNames)
+}
+
 func workflowScheduleCommand(f *frame) *cobra.Command {
 	return group("schedule", "Pause the schedule of a workflow, and let it go on", workflowPause(f, true), workflowPause(f, false))
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -125,6 +126,8 @@ type flowText struct {
 	Events         int64          `json:"events"`
 	StartedAt      int64          `json:"started_at"`
 	CompletedAt    *int64         `json:"completed_at"`
+
+	CompensationsFailed int64 `json:"compensations_failed"`
 }
 
 func newFlowText(namespace string, r *workflow.RunInfo) flowText {
@@ -139,6 +142,7 @@ func newFlowText(namespace string, r *workflow.RunInfo) flowText {
 		RunID: string(r.ID), Workflow: r.Workflow, Namespace: namespace, Version: r.Version, Status: r.Status.String(), TriggeredBy: r.TriggeredBy,
 		CurrentStep: r.CurrentStep, Error: r.Error, Code: r.Code, IdempotencyKey: r.IdempotencyKey, Parent: string(r.Parent), Attributes: attributes,
 		Events: r.Events, StartedAt: r.StartedAt.UnixMilli(), CompletedAt: optionalMillis(r.CompletedAt),
+		CompensationsFailed: r.CompensationsFailed,
 	}
 }
 
@@ -393,6 +397,11 @@ func workflowRuns(f *frame) *cobra.Command {
 	flags.SortFlags = false
 	of := flags.String("workflow", "", "only those of a workflow")
 	flags.Var(newFlag(&status, "state", flowStatus), "status", "only those that are pending, running, waiting, completed, failed, cancelled or timed_out")
+	var attribute attributeIs
+	var since, until time.Time
+	flags.Var(newFlag(&attribute, "NAME=VALUE", parseAttribute), "attribute", `only those with a search attribute: a number, an RFC 3339 time or text, which "" make of anything`)
+	flags.Var(newFlag(&since, "time", parseTime), "since", "only those started at this time or later: ms since the epoch, RFC 3339, now or -1h")
+	flags.Var(newFlag(&until, "time", parseTime), "until", "only those started before this time")
 	flags.Var(newFlag(&limit, "n", count(1)), "limit", "how many at most (default 100)")
 	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(
 		[]string{"pending", "running", "waiting", "completed", "failed", "cancelled", "timed_out"}, cobra.ShellCompDirectiveNoFileComp))
@@ -403,6 +412,12 @@ func workflowRuns(f *frame) *cobra.Command {
 		}
 		if status != 0 {
 			opts = append(opts, workflow.InState(status))
+		}
+		if attribute.name != "" {
+			opts = append(opts, workflow.With(attribute.name, attribute.value))
+		}
+		if !since.IsZero() || !until.IsZero() {
+			opts = append(opts, workflow.StartedBetween(since, until))
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
 			row := func(r workflow.RunInfo) []string {
@@ -425,6 +440,20 @@ func workflowRuns(f *frame) *cobra.Command {
 		return f.completing(&cobra.Command{}, workflowNames).ValidArgsFunction(cmd, nil, begun)
 	})
 	return cmd
+}
+
+// attributeIs is a search attribute with a value.
+type attributeIs struct {
+	name  string
+	value any
+}
+
+func parseAttribute(v string) (a attributeIs, err error) {
+	name, value, ok := strings.Cut(v, "=")
+	if !ok || name == "" {
+		return a, errors.New("not NAME=VALUE")
+	}
+	return attributeIs{name, workflow.AttributeValue(value)}, nil
 }
 
 func flowStatus(v string) (status workflow.Status, err error) {

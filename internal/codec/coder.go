@@ -149,6 +149,21 @@ func (c *Coder) Float64(v *float64) {
 // Len returns how many bytes a decoder has left.
 func (c *Coder) Len() int { return c.src.Len() }
 
+// More reports whether a record goes on with fields that a later layout appended:
+//
+//	if c.More(p.color != 0) {
+//		c.Varint(&p.color)
+//	}
+//
+// An encoder goes on if set, which says that one of them is not zero, so that records without them stay as they were. A decoder goes on if anything is left.
+// That holds for the last fields of a record, and not for the elements of a list.
+func (c *Coder) More(set bool) bool {
+	if c.reading {
+		return c.src.Len() > 0
+	}
+	return set
+}
+
 // Bool codes a boolean.
 func (c *Coder) Bool(v *bool) {
 	if c.reading {

@@ -29,6 +29,7 @@ type Counts struct {
 	Timers                                                                          int64 // of runs that have gone off, ever
 	Steps                                                                           int64 // that runs have begun, ever
 	Schedules                                                                       int64 // of workflows that are neither paused nor disabled
+	CompensationsFailed                                                             int64 // of runs of workflows, ever
 }
 
 // all returns the numbers, in the order in which they are sent.
@@ -37,6 +38,7 @@ func (c *Counts) all() []*int64 {
 		&c.Keys, &c.KeyBytes, &c.KeyReads, &c.KeySets, &c.KeyDeletes, &c.DeadKeys, &c.Streams, &c.Queues, &c.Measurements, &c.Series,
 		&c.Points, &c.Actions, &c.Workflows, &c.Jobs,
 		&c.RunsActive, &c.RunsStarted, &c.RunsCompleted, &c.RunsFailed, &c.RunsCancelled, &c.RunsTimedOut, &c.Signals, &c.Timers, &c.Steps, &c.Schedules,
+		&c.CompensationsFailed,
 	}
 }
 

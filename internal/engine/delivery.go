@@ -263,6 +263,10 @@ func (tx *Tx) runForeign(m *message) ([]byte, error) {
 		ns := tx.x.dir.lookup(cmd.Namespace)
 		cmd.Spread = ns != nil && ns.spread
 	}
+	if ns := tx.x.dir.lookup(cmd.Namespace); ns != nil && ns.spread && !cmd.Spread && HomeShard(cmd.Namespace, tx.x.shards) == tx.x.shard {
+		// The home shard knows, and the placement of a namespace never changes: the message would wait forever, and all behind it.
+		return nil, Errorf(ErrInvalid, "namespace %q is spread over all shards, the message is for one in a single shard", cmd.Namespace)
+	}
 	if err := tx.admit(cmd); err != nil {
 		// What this shard knows of the namespace may be out of date, or lost: that is not for the sender to bear.
 		return nil, Errorf(ErrUnavailable, "%v", err)

@@ -92,6 +92,21 @@ func (l *Lead) Term() uint64 { return l.term }
 // Now returns the shard's present time in ms since the epoch.
 func (l *Lead) Now() int64 { return l.door.Now() }
 
+// Mono returns the time of a clock of this process that nobody sets, see View.Mono.
+func (l *Lead) Mono() int64 {
+	if mono := l.mono(); mono != nil {
+		return mono()
+	}
+	return l.door.Now()
+}
+
+func (l *Lead) mono() func() int64 {
+	if d, ok := l.door.(interface{ Mono() int64 }); ok {
+		return d.Mono
+	}
+	return nil
+}
+
 // Calls returns how many writes users have asked the shard for since the node began, 0 where that is not counted: what a duty proposes they wait for.
 func (l *Lead) Calls() int64 {
 	if c, ok := l.door.(interface{ Calls() int64 }); ok {
@@ -110,7 +125,7 @@ func (l *Lead) Awaited(t Topic) bool { return l.x.hub.awaited(t) }
 // nothing to do yet, after it has said what it waits for: View.WaitOn for topics, View.WakeAt for a time. Then it is called again, with a new view, when
 // one of them has come; what is notified while it looks is not missed. It returns f's error, or that of ctx.
 func (l *Lead) View(ctx context.Context, f func(v *View) error) error {
-	v := View{x: l.x, machine: l.machine, now: l.door.Now, scan: scan{ctx: ctx, endless: true}, duty: true}
+	v := View{x: l.x, machine: l.machine, now: l.door.Now, mono: l.mono(), scan: scan{ctx: ctx, endless: true}, duty: true}
 	defer func() {
 		if v.waiter != nil {
 			l.x.hub.unsubscribe(v.waiter)
@@ -123,6 +138,7 @@ func (l *Lead) View(ctx context.Context, f func(v *View) error) error {
 		topics := v.topics()
 		v.wakeAt = NoTimer
 		v.scan.rows, v.scan.bytes = 0, 0
+		v.stamp = l.x.stamp.Load()
 		v.Freeze()
 		err := f(&v)
 		v.release()

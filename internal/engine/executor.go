@@ -64,6 +64,7 @@ type Executor struct {
 	over     *overlay
 	answered int              // bytes of the results since the last Commit
 	points   *pebble.Iterator // over the committed state, for lookups of this batch; made by the first
+	ranges   *pebble.Iterator // the same for the first rows of ranges: it has bounds, which points must not have
 	tables   *pebble.Iterator // over the part of it that had been flushed when it was made, for lookups of rows not in fresh
 	durable  uint64           // index that tables has come to
 	flushed  atomic.Bool      // a new tables would come further
@@ -343,33 +344,49 @@ func (x *Executor) openPoints() (err error) {
 
 // firstRow returns the first row with lower <= key < upper, valid until the next lookup.
 func (x *Executor) firstRow(lower, upper []byte) (k, value []byte, ok bool, err error) {
-	if err := x.openPoints(); err != nil {
-		return nil, nil, false, err
-	}
-	if x.strict {
-		before := stepsOf(x.points)
-		defer func() { x.tx.toil.Steps += stepsOf(x.points) - before }()
-	}
 	first := x.over.first(lower, upper)
 	if first != nil {
 		upper = first.key
 	}
-	for valid := x.points.SeekGE(lower); valid && bytes.Compare(x.points.Key(), upper) < 0; {
+	if bytes.Compare(lower, upper) >= 0 {
+		return firstOf(first)
+	}
+	// Without an upper bound the iterator goes on to the next row, wherever that is, over the remains of all that were deleted in between.
+	if x.ranges == nil {
+		if x.ranges, err = x.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper}); err != nil {
+			return nil, nil, false, err
+		}
+	} else {
+		x.ranges.SetBounds(lower, upper)
+	}
+	if x.strict {
+		before := stepsOf(x.ranges)
+		defer func() { x.tx.toil.Steps += stepsOf(x.ranges) - before }()
+	}
+	for valid := x.ranges.SeekGE(lower); valid; {
 		x.tx.toil.Looks++
-		if r := x.over.ranges.find(x.points.Key()); r != nil {
-			valid = x.points.SeekGE(r.upper)
+		if r := x.over.ranges.find(x.ranges.Key()); r != nil {
+			valid = x.ranges.SeekGE(r.upper)
 			continue
 		}
-		if _, ok := x.over.get(x.points.Key()); !ok {
-			value, err := x.points.ValueAndErr()
-			return x.points.Key(), value, err == nil, err
+		if _, ok := x.over.get(x.ranges.Key()); !ok {
+			value, err := x.ranges.ValueAndErr()
+			return x.ranges.Key(), value, err == nil, err
 		}
-		valid = x.points.Next() // deleted by this batch, or first would be at it
+		valid = x.ranges.Next() // deleted by this batch, or first would be at it
 	}
-	if err := x.points.Error(); err != nil || first == nil {
+	if err := x.ranges.Error(); err != nil {
 		return nil, nil, false, err
 	}
-	return first.key, first.value, true, nil
+	return firstOf(first)
+}
+
+// firstOf returns a row of this batch that comes before all others, if there is one.
+func firstOf(op *overlayOp) (k, value []byte, ok bool, err error) {
+	if op == nil {
+		return nil, nil, false, nil
+	}
+	return op.key, op.value, true, nil
 }
 
 // openTables makes tables if it is time for another. Not after every flush: until the tables that flushes add are merged, they would only
@@ -412,12 +429,14 @@ func seek(it *pebble.Iterator, k []byte) (value []byte, ok bool, err error) {
 
 // endBatch closes what lookups of a batch have opened.
 func (x *Executor) endBatch() error {
-	if x.points == nil {
-		return nil
+	var errs []error
+	for _, it := range [...]**pebble.Iterator{&x.points, &x.ranges} {
+		if *it != nil {
+			errs = append(errs, (*it).Close())
+			*it = nil
+		}
 	}
-	err := x.points.Close()
-	x.points = nil
-	return err
+	return errors.Join(errs...)
 }
 
 func (x *Executor) closeTables() error {

@@ -65,7 +65,8 @@ type Query interface {
 	Results(c *codec.Coder)
 }
 
-// LeaderQuery is a Query that only the leader of the shard can answer, also if whoever asks would be content with any replica.
+// LeaderQuery is a Query that tells the leader something, such as that a worker is alive. No other replica can answer it, even to a caller that would be content
+// with any, and who may only read may not ask it.
 type LeaderQuery interface {
 	Query
 	OfLeader()

@@ -75,6 +75,32 @@ type directory struct {
 	dirty     []*namespace // owned by the executor
 	restored  atomic.Int64 // how often it was read anew: namespaces found before are others
 	looked    func()       // of a test, nil otherwise: called in the middle of visible
+
+	order struct { // of names, of those that were committed when it was made
+		sync.Mutex
+		all      []*namespace
+		restored int64
+	}
+}
+
+// inOrder returns the committed namespaces, sorted by name. They are not to be changed.
+func (d *directory) inOrder() []*namespace {
+	o := &d.order
+	o.Lock()
+	defer o.Unlock()
+	d.mu.RLock()
+	restored, n := d.restored.Load(), min(int(d.committed.Load()), len(d.byID))
+	if restored == o.restored && n == len(o.all) {
+		d.mu.RUnlock()
+		return o.all
+	}
+	if restored != o.restored || n < len(o.all) {
+		o.all = nil // it has been read anew
+	}
+	o.restored, o.all = restored, append(slices.Clone(o.all), d.byID[len(o.all):n]...)
+	d.mu.RUnlock()
+	slices.SortFunc(o.all, func(a, b *namespace) int { return strings.Compare(a.name, b.name) })
+	return o.all
 }
 
 func (d *directory) lookup(name string) *namespace {
@@ -242,16 +268,13 @@ func (v *View) queryNamespace(q *NamespaceQuery) error {
 }
 
 func (v *View) queryNamespaces(q *NamespacesQuery) error {
-	d := &v.x.dir
-	d.mu.RLock()
-	all := slices.Clone(d.byID[:min(int(d.committed.Load()), len(d.byID))])
-	d.mu.RUnlock()
-	slices.SortFunc(all, func(a, b *namespace) int { return strings.Compare(a.name, b.name) })
-	for _, ns := range all {
-		if ns.name <= q.After || !strings.HasPrefix(ns.name, q.Prefix) {
+	all := v.x.dir.inOrder()
+	first, _ := slices.BinarySearchFunc(all, max(q.After, q.Prefix), func(ns *namespace, name string) int { return strings.Compare(ns.name, name) })
+	for _, ns := range all[first:] {
+		if ns.name == q.After {
 			continue
 		}
-		if len(q.Infos) == q.Limit {
+		if len(q.Infos) == q.Limit || !strings.HasPrefix(ns.name, q.Prefix) {
 			break
 		}
 		info, found, err := v.namespaceInfo(ns)

@@ -140,13 +140,26 @@ type looked struct {
 	n, most int
 	only    Slots
 	topics  []Topic
+	known   map[Topic]bool // the same, if they are more than fewTopics: a worker may have a thousand names
 	parent  Topic
 	wakeAt  int64
 }
 
+const fewTopics = 16
+
 func (l *looked) waitFor(t Topic) {
-	if !slices.Contains(l.topics, t) {
-		l.topics = append(l.topics, t)
+	if l.known == nil && slices.Contains(l.topics, t) || l.known[t] {
+		return
+	}
+	l.topics = append(l.topics, t)
+	switch {
+	case l.known != nil:
+		l.known[t] = true
+	case len(l.topics) > fewTopics:
+		l.known = make(map[Topic]bool, 2*len(l.topics))
+		for _, t := range l.topics {
+			l.known[t] = true
+		}
 	}
 }
 

@@ -17,7 +17,9 @@ type View struct {
 	x       *Executor
 	machine MachineID
 	now     func() int64
-	frozen  *pebble.Snapshot
+	mono    func() int64 // nil: now
+	frozen  *frozen
+	counted string // namespace, see CountRead
 	scratch []byte
 	waiter  *waiter
 	looked  *looked // of a look on behalf of a take
@@ -35,6 +37,17 @@ type View struct {
 
 // Now returns the shard's present time in ms since the epoch: never before the stamp of anything applied.
 func (v *View) Now() int64 { return v.now() }
+
+// Stamp returns the time to which the log has come, in what the view sees at least: what is applied later has no earlier stamp.
+func (v *View) Stamp() int64 { return v.stamp }
+
+// Mono returns the time of a clock of this process that nobody sets, in ms: differences alone mean something. Silence is measured with it.
+func (v *View) Mono() int64 {
+	if v.mono == nil {
+		return v.now()
+	}
+	return v.mono()
+}
 
 // Passed reports whether something is over that ends at a time (ms). The log decides that: while it has not come to the time, an entry may be under
 // way that was stamped before it, and puts the end off; and the next leader's clock may be behind. So once the clock has come to the time and
@@ -121,17 +134,13 @@ func (v *View) Counted(name string, c Counter) (int64, error) {
 // replica or at the same one, has not.
 func (v *View) Waited() bool { return v.waiter != nil }
 
-// CountRead counts a read of the namespace for its statistics.
-func (v *View) CountRead(name string) {
-	if ns := v.x.dir.visible(name); ns != nil {
-		ns.reads.Add(1)
-	}
-}
+// CountRead counts a read of the namespace for its statistics, once the query has been answered.
+func (v *View) CountRead(name string) { v.counted = name }
 
 // Freeze makes all further reads of this view see one state.
 func (v *View) Freeze() {
 	if v.frozen == nil {
-		v.frozen = v.x.db.NewSnapshot()
+		v.frozen = &frozen{Snapshot: v.x.db.NewSnapshot()}
 	}
 }
 
@@ -218,7 +227,7 @@ func (v *View) Iter(lower, upper []byte) (*Iter, error) {
 
 func (v *View) reader() pebble.Reader {
 	if v.frozen != nil {
-		return v.frozen
+		return v.frozen.Snapshot
 	}
 	return v.x.db
 }
@@ -230,8 +239,11 @@ func (v *View) rowKey(m MachineID) []byte {
 
 func (v *View) getRow(k []byte) (value []byte, ok bool, err error) {
 	x := v.x
-	if v.frozen != nil || !x.caches(k) {
-		return getRow(v.reader(), k)
+	if v.frozen != nil {
+		return v.frozen.get(k)
+	}
+	if !x.caches(k) {
+		return getRow(x.db, k)
 	}
 	if value, ok := x.rows.get(k); ok {
 		return bytes.Clone(value), true, nil
@@ -253,6 +265,35 @@ func (x *Executor) Cached(p *Place, m MachineID, kind byte, name string, hash ui
 		return nil, false
 	}
 	return x.rows.getNamed(m, kind, ns, name, hash)
+}
+
+// frozen is the state that a query sees from View.Freeze on.
+type frozen struct {
+	*pebble.Snapshot
+	points *pebble.Iterator // for single rows: nil before the first
+}
+
+func (f *frozen) get(k []byte) (value []byte, ok bool, err error) {
+	if f.points == nil {
+		if f.points, err = f.NewIter(&pebble.IterOptions{UseL6Filters: true}); err != nil {
+			return nil, false, fmt.Errorf("read state: %w", err)
+		}
+	}
+	b, ok, err := seek(f.points, k)
+	if err != nil {
+		return nil, false, fmt.Errorf("read state: %w", err)
+	}
+	if ok {
+		value = append(make([]byte, 0, len(b)), b...)
+	}
+	return value, ok, nil
+}
+
+func (f *frozen) close() {
+	if f.points != nil {
+		f.points.Close() // its error is that of the last seek
+	}
+	f.Close()
 }
 
 // getRow returns a copy of a row's value. It does not use Get of Pebble, which ignores the bloom filters of the lowest level: there a missing
@@ -277,7 +318,7 @@ func getRow(r pebble.Reader, k []byte) (value []byte, ok bool, err error) {
 
 func (v *View) release() {
 	if v.frozen != nil {
-		v.frozen.Close()
+		v.frozen.close()
 		v.frozen = nil
 	}
 }
@@ -290,8 +331,9 @@ func (x *Executor) WakeAll() { x.hub.notifyAll() }
 
 // Replica is what a query needs to know of the replica that answers it.
 type Replica struct {
-	Now func() int64 // the shard's time
-	May func() error // whether it may (still) answer; nil: always. WakeAll makes waiting queries ask again
+	Now  func() int64 // the shard's time
+	Mono func() int64 // see View.Mono; nil: Now
+	May  func() error // whether it may (still) answer; nil: always. WakeAll makes waiting queries ask again
 	// Stale says that the replica may lag behind what has been acknowledged.
 	Stale bool
 	Stop  <-chan struct{} // closed when the replica stops
@@ -303,7 +345,7 @@ type Replica struct {
 
 // Query answers q, waiting within ctx when the machine asks to wait. It ends early, with ctx's error or ErrClosed, also while the machine looks at rows.
 func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
-	v := View{x: x, machine: q.Machine(), now: r.Now, stale: r.Stale, scan: scan{ctx: ctx, stop: r.Stop}}
+	v := View{x: x, machine: q.Machine(), now: r.Now, mono: r.Mono, stale: r.Stale, scan: scan{ctx: ctx, stop: r.Stop}}
 	defer func() {
 		if v.waiter != nil {
 			x.hub.unsubscribe(v.waiter)
@@ -337,6 +379,11 @@ func (x *Executor) Query(ctx context.Context, q Query, r Replica) error {
 			x.hub.claim(t)
 		}
 		if !errors.Is(err, ErrWait) {
+			if err == nil && v.counted != "" {
+				if ns := x.dir.visible(v.counted); ns != nil {
+					ns.reads.Add(1)
+				}
+			}
 			return err
 		}
 		// What happened between looking and subscribing has woken nobody: look once more after the first time.

@@ -93,7 +93,7 @@ const (
 	refused       // its last step fails
 	declined      // the signal says so
 	dropped       // it is cancelled while it waits for the signal
-	broken        // one of its legs fails
+	broken        // one of its legs fails; others that may have done something by then have the step compensated
 	fateCount
 )
 
@@ -366,6 +366,9 @@ func (f *flows) audit(place string, n int) {
 		return
 	}
 	started, completed, undone, problem := f.fold(place, id)
+	if f.fate(n) == broken && len(undone) > 0 && undone[0] == "fan" {
+		want.undone = implied[refused].undone
+	}
 	var steps []string
 	for _, at := range want.undone {
 		step, _, _ := strings.Cut(at, "#")

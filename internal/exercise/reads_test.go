@@ -134,6 +134,17 @@ func TestCachedReads(t *testing.T) {
 	if err != nil || info.Counts.KeyReads != reads {
 		t.Errorf("%d reads are counted, want %d (%v)", info.Counts.KeyReads, reads, err)
 	}
+	if _, err := node.KV("expiring").Put(ctx, "k", []byte("value"), kv.TTL(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	for range reads {
+		if _, err := node.KV("expiring").Get(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info, err := node.Namespaces().Stats(ctx, "expiring"); err != nil || info.Counts.KeyReads != reads {
+		t.Errorf("%d reads of a key that expires are counted, want %d (%v)", info.Counts.KeyReads, reads, err)
+	}
 	if st, err := node.Stats(ctx); err != nil || st.Commands < reads {
 		t.Errorf("%d calls are counted, want at least %d (%v)", st.Commands, reads, err)
 	}

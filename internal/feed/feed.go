@@ -167,14 +167,34 @@ type Sample struct {
 type Sampler interface {
 	// SamplesOf returns the points that a view of the machine's rows sees, in no order; more says that there are others. A measurement that does not exist has none.
 	SamplesOf(v *engine.View, s *Samples) (found []Sample, more bool, err error)
+	// LateOf counts the points before From that were written behind an LSN, as far as they have not been sealed since.
+	LateOf(v *engine.View, s *Samples, since uint64) (int64, error)
 }
 
 // Read returns the points that a view of another machine sees, in no order; more says that there are others.
 func (s *Samples) Read(v *engine.View) (found []Sample, more bool, err error) {
+	beside, samples, err := sampler(v)
+	if err != nil {
+		return nil, false, err
+	}
+	return samples.SamplesOf(beside, s)
+}
+
+// Late counts the points before From that were written behind an LSN: they come too late for whoever has read up to there. Those that have been sealed since
+// are not seen.
+func (s *Samples) Late(v *engine.View, since uint64) (int64, error) {
+	beside, samples, err := sampler(v)
+	if err != nil {
+		return 0, err
+	}
+	return samples.LateOf(beside, s, since)
+}
+
+func sampler(v *engine.View) (*engine.View, Sampler, error) {
 	beside, m := v.Beside(engine.MachineTS)
 	samples, ok := m.(Sampler)
 	if !ok {
-		return nil, false, fmt.Errorf("feed: machine %d has no time series", engine.MachineTS)
+		return nil, nil, fmt.Errorf("feed: machine %d has no time series", engine.MachineTS)
 	}
-	return samples.SamplesOf(beside, s)
+	return beside, samples, nil
 }

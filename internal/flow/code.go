@@ -26,6 +26,9 @@ func (d *Definition) Code(c *codec.Coder) {
 	list(c, &d.Steps, MaxSteps, codeStep)
 	list(c, &d.Terminals, MaxTerminals, codeTerminal)
 	list(c, &d.Plans, MaxPlans, codePlan)
+	if c.More(d.MaxSteps > 0) {
+		naturals(c, &d.MaxSteps)
+	}
 	if c.Reading() && c.Err() == nil {
 		d.refer(c)
 	}

@@ -20,7 +20,8 @@ const (
 	MaxNames       = 100 // of a list of errors or signals
 	MaxAttempts    = 1000
 	MaxExpression  = 4 << 10 // bytes
-	DefaultVisits  = 10_000  // steps that a run takes without a durable wait, before it is stopped
+	DefaultVisits  = 10_000  // steps that a run takes in a row, without a wait or a call that begins, before it is stopped
+	DefaultSteps   = 100_000 // steps that a run takes in all
 )
 
 // Definition is a workflow as it was read, checked and compiled. All times are ms.
@@ -31,7 +32,8 @@ type Definition struct {
 	Namespace   string // it is for; "": any
 	Idempotency Idempotency
 	Timeout     int64 // of a run; 0: none
-	MaxVisits   int64 // steps that a run takes without a durable wait
+	MaxVisits   int64 // steps that a run takes in a row, without a wait or a call that begins
+	MaxSteps    int64 // steps that a run takes in all; 0: DefaultSteps
 	RetainFor   int64 // how long ended runs are kept
 	RetainRuns  int64 // and how many
 	Input       *Schema
@@ -260,7 +262,7 @@ type Plan struct {
 	Health    Health
 	Cache     *Cache
 	Fallback  *Fallback
-	Retryable []string // codes or outcomes of errors after which the next attempt or executor follows; empty: all
+	Retryable []string // codes or outcomes of errors after which the next attempt follows, after others it is the next executor; empty: all
 	Fatal     []string // codes or outcomes of errors that end the plan
 }
 

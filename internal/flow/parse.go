@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/floedb/floe/internal/document"
 )
@@ -45,7 +46,7 @@ func readDefinition(doc *document.Node, found *document.Report) *Definition {
 		document.Field{Names: "idempotency", Read: document.Word(&r.Reader, &d.Idempotency, document.Is("optional", IdempotencyOptional),
 			document.Is("none", IdempotencyNone), document.Is("required", IdempotencyRequired))},
 		document.Field{Names: "timeout_ms timeout", Read: r.Millis(&d.Timeout, 1)},
-		document.Field{Names: "max_steps", Read: r.Count(&d.MaxVisits, 1, maxCount)},
+		document.Field{Names: "max_steps", Read: r.Count(&d.MaxSteps, 1, maxCount)},
 		document.Field{Names: "retention", Read: r.retention},
 		document.Field{Names: "input_schema", Read: r.schema(&d.Input)},
 		document.Field{Names: "signals", Read: r.signals},
@@ -63,6 +64,9 @@ func readDefinition(doc *document.Node, found *document.Report) *Definition {
 	)
 	if doc.Get("name") == nil {
 		r.Fail(doc.Line, "missing", "%s has no name", document.Top)
+	}
+	if d.MaxSteps > 0 {
+		d.MaxVisits = min(d.MaxVisits, d.MaxSteps)
 	}
 	if d.Trigger != nil && d.Trigger.Group == "" {
 		d.Trigger.Group = "wf-" + d.Name
@@ -160,10 +164,27 @@ func (r *reader) reserved(name string, line int, at string) bool {
 	return true
 }
 
+// status reads the status of a terminal. As in Flo, one that is not known counts as failed.
+func (r *reader) status(v *Status) func(*document.Node, string) {
+	known := []document.Choice[Status]{
+		document.Is("completed", Completed), document.Is("failed", Failed), document.Is("cancelled canceled", Cancelled), document.Is("timed_out", TimedOut),
+	}
+	return func(n *document.Node, at string) {
+		isKnown := slices.ContainsFunc(known, func(c document.Choice[Status]) bool {
+			return slices.ContainsFunc(strings.Fields(c.Words), func(s string) bool { return document.Dashed(s) == document.Dashed(n.Text) })
+		})
+		if n.Kind != document.Text || isKnown {
+			document.Word(&r.Reader, v, known...)(n, at)
+			return
+		}
+		*v = Failed
+		r.Warn(n.Line, "unknown-status", "%s is %s, which is none of completed, failed, cancelled and timed_out: it counts as failed", at, document.Quote(n.Text))
+	}
+}
+
 func (r *reader) terminal(name string, p *document.Pair, at string) {
 	t := Terminal{Name: name, Status: Failed}
-	status := document.Word(&r.Reader, &t.Status, document.Is("completed", Completed), document.Is("failed", Failed),
-		document.Is("cancelled canceled", Cancelled), document.Is("timed_out", TimedOut))
+	status := r.status(&t.Status)
 	switch p.Value.Kind {
 	case document.Null:
 	case document.Text:

@@ -258,8 +258,8 @@ func (r *reader) outcomes(s *Step, n *document.Node, at string) {
 	}
 }
 
-// timeout says what becomes of a step whose signal does not come: onTimeout names an outcome, a step or a terminal. Without it the outcome is timeout, or failure,
-// and a run without a transition for either is timed out.
+// timeout says what becomes of a step whose signal does not come: onTimeout names an outcome, a step or a terminal. Without it the outcome is timeout, and a run
+// without a transition for that is timed out, whatever its step does in other failures.
 func (r *reader) timeout(s *Step, n *document.Node, at string) {
 	w := &s.Wait
 	named := w.OnTimeout
@@ -267,7 +267,7 @@ func (r *reader) timeout(s *Step, n *document.Node, at string) {
 		if named == "" {
 			w.OnTimeout = OutcomeTimeout
 		}
-		if w.Timeout > 0 && !s.leads(w.OnTimeout) && !s.leads(OutcomeFailure) {
+		if w.Timeout > 0 && !s.leads(w.OnTimeout) && (named == "" || !s.leads(OutcomeFailure)) {
 			s.Transitions = append(s.Transitions, Transition{OutcomeTimeout, ^Place(TerminalTimedOut)})
 		}
 	} else if to, known := r.place(named); known {

@@ -60,6 +60,12 @@ func (r *run) apply(t *term) (value, error) {
 	case opSlice:
 		return slice(args)
 	}
+	if t.op == opMatches && x.kind == isString {
+		// A step takes about as long as going over 8 bytes.
+		if err := r.pay(8 * t.steps * len(x.text)); err != nil {
+			return value{}, err
+		}
+	}
 	return search(t, x, y)
 }
 

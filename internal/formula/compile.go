@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 
@@ -361,9 +362,28 @@ func (c *compiler) matches(n *ast.BinaryNode) (term, types, error) {
 		return term{}, 0, refuse(n, "%w", err)
 	}
 	t, is, err := c.op(n, opMatches, 0, n.Left)
-	t.match = re
+	t.match, t.steps = re, stepsOf(re)
 	return t, is, err
 }
+
+// stepsOf returns how many steps a pattern may take for a byte: as many as its program has instructions, since each of them may be tried. Plain text takes none.
+func stepsOf(re *regexp.Regexp) int {
+	if _, complete := re.LiteralPrefix(); complete {
+		return 0
+	}
+	parsed, err := syntax.Parse(re.String(), syntax.Perl)
+	if err != nil {
+		return maxSteps
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return maxSteps
+	}
+	return min(len(program.Inst), maxSteps)
+}
+
+// maxSteps is more than the programs of patterns have that fit into an expression.
+const maxSteps = 1 << 20
 
 func (c *compiler) conditional(n *ast.ConditionalNode) (term, types, error) {
 	t := term{op: opIf}

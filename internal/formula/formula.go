@@ -80,6 +80,7 @@ type term struct {
 	path  Path
 	name  string // of a header, or function
 	match *regexp.Regexp
+	steps int // of the pattern, for each byte that it is matched against; 0: it is plain text
 	call  *function
 	at    int // of the variable that a predicate reads
 }

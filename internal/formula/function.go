@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
 )
@@ -61,10 +62,10 @@ var functions = []function{
 	{"hasPrefix", 2, 2, isBool, "s", func(_ *run, a []value) (value, error) { return boolean(strings.HasPrefix(a[0].text, a[1].text)), nil }},
 	{"hasSuffix", 2, 2, isBool, "s", func(_ *run, a []value) (value, error) { return boolean(strings.HasSuffix(a[0].text, a[1].text)), nil }},
 	{"indexOf", 2, 2, isInt, "s", func(_ *run, a []value) (value, error) {
-		return integer(int64(strings.Index(a[0].text, a[1].text))), nil
+		return characters(a[0].text, strings.Index(a[0].text, a[1].text)), nil
 	}},
 	{"lastIndexOf", 2, 2, isInt, "s", func(_ *run, a []value) (value, error) {
-		return integer(int64(strings.LastIndex(a[0].text, a[1].text))), nil
+		return characters(a[0].text, strings.LastIndex(a[0].text, a[1].text)), nil
 	}},
 	{"replace", 3, 3, isString, "s", func(r *run, a []value) (value, error) {
 		n := strings.Count(a[0].text, a[1].text)
@@ -121,6 +122,14 @@ var functions = []function{
 var loops = []string{"all", "any", "none", "one", "filter", "map", "count", "find", "sum"}
 
 func wrong(v value, want string) error { return fmt.Errorf("%s, expected %s", article(v.kind), want) }
+
+// characters returns how many characters are in front of a place in a string, as slices and len count them; -1 for no place.
+func characters(s string, at int) value {
+	if at < 0 {
+		return integer(-1)
+	}
+	return integer(int64(utf8.RuneCountInString(s[:at])))
+}
 
 // check says whether arguments are what a function takes.
 func (f *function) check(args []value) error {

@@ -15,26 +15,14 @@ import (
 // TestMalformed cuts and extends the body of each kind of command in the golden log. Put straight into a log, a body that does not decode stops the shard, and
 // one that clients may send is refused by Admit before, alone and in a transaction: a client must not be able to stop a node.
 func TestMalformed(t *testing.T) {
-	logs, wire, table := readLogs(t, filepath.Join(present, "log.gz")), engine.NewWire(primitive.All()), make(map[engine.MachineID]engine.Primitive)
-	for _, p := range engine.WithEngine(primitive.All()) {
-		table[p.ID] = p
-	}
+	wire, stops := engine.NewWire(primitive.All()), make(map[string]bool)
+	samples, table := sampled(t, readLogs(t, filepath.Join(present, "log.gz")))
 	var r *rig.Rig
-	samples, stops := make(map[string][]engine.Command), make(map[string]bool)
-	eachCommand(t, logs, func(cmd engine.Command) {
-		p := table[cmd.Machine]
-		name := p.Name + " " + p.Command(cmd.Kind).Name
-		if len(samples[name]) < 1 || len(samples[name]) < 3 && len(cmd.Body) > 2*len(samples[name][0].Body) {
-			samples[name] = append(samples[name], cmd)
-		}
-	})
 	for name, cmds := range samples {
 		c := table[cmds[0].Machine].Commands[cmds[0].Kind-1]
 		for _, cmd := range cmds {
 			cmd.Spread = false // the shard is the only one, and creates the namespace
-			if cmd.Namespace == "" && !table[cmd.Machine].Global && cmd.Machine != 0 {
-				cmd.Namespace = kit.Plain // a part of a transaction
-			}
+			cmd = placed(table, cmd)
 			for _, body := range mutations(cmd.Body) {
 				bad := cmd
 				bad.Body = body
@@ -71,6 +59,30 @@ func TestMalformed(t *testing.T) {
 			t.Errorf("%s: no body that is cut or extended stops the shard", name)
 		}
 	}
+}
+
+// sampled returns a few commands of each kind in logs, by name, and what kinds there are.
+func sampled(t *testing.T, logs [][][]byte) (map[string][]engine.Command, map[engine.MachineID]engine.Primitive) {
+	samples, table := make(map[string][]engine.Command), make(map[engine.MachineID]engine.Primitive)
+	for _, p := range engine.WithEngine(primitive.All()) {
+		table[p.ID] = p
+	}
+	eachCommand(t, logs, func(cmd engine.Command) {
+		p := table[cmd.Machine]
+		name := p.Name + " " + p.Command(cmd.Kind).Name
+		if len(samples[name]) < 1 || len(samples[name]) < 3 && len(cmd.Body) > 2*len(samples[name][0].Body) {
+			samples[name] = append(samples[name], cmd)
+		}
+	})
+	return samples, table
+}
+
+// placed returns a command in a namespace: parts of transactions have none of their own.
+func placed(table map[engine.MachineID]engine.Primitive, cmd engine.Command) engine.Command {
+	if cmd.Namespace == "" && !table[cmd.Machine].Global && cmd.Machine != 0 {
+		cmd.Namespace = kit.Plain // a part of a transaction
+	}
+	return cmd
 }
 
 // bodies says why no body of a kind stops a shard.

@@ -3,6 +3,7 @@ package golden
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -165,6 +166,22 @@ func (w *world) restOfActions(ns string) {
 		ok[time.Time](w)(s.Touch(ctx, task.Run, "worker", time.Minute))
 		w.must(s.Complete(ctx, task.Run, "worker", []byte(`1`)))
 	}
+	for _, fails := range []bool{true, false} {
+		run := ok[action.Invoked](w)(s.Invoke(ctx, "rest", nil, action.Delay(time.Hour), action.MaxRetries(1), action.Timeout(time.Minute), action.Expire(2*time.Hour))).Run
+		if fails {
+			w.must(s.Cancel(ctx, run, "no"))
+			w.must(s.Retry(ctx, run))
+		} else {
+			w.must(s.RunNow(ctx, run))
+		}
+		for _, task := range ok[[]action.Task](w)(s.Await(ctx, "worker", []string{"rest"})) {
+			end := action.CompleteOp(&task, []byte(`1`))
+			if fails {
+				end = action.FailOp(&task, "no")
+			}
+			ok[*engine.TxnResult](w)(w.txn(ns).If(action.Held(&task)).Do(end).Commit(ctx))
+		}
+	}
 	w.consume(ns, s)
 	w.must(s.Schedules("rest").Pause(ctx, "s"))
 	w.must(s.Schedules("rest").Delete(ctx, "s"))
@@ -211,6 +228,8 @@ func (w *world) restOfWorkflows(ns string) {
 		w.sleep(10 * time.Second)
 	}
 	ok[workflow.Status](w)(s.Retry(ctx, failed))
+	ok[workflow.Created](w)(s.Create(ctx, []byte(strings.Replace(lookup, `version: "1"`, `version: "2"`, 1))))
+	w.must(s.RemoveVersion(ctx, "lookup", "1"))
 	w.must(s.PauseSchedule(ctx, "tick"))
 	w.must(s.ResumeSchedule(ctx, "tick"))
 	w.sleep(2 * time.Minute)
@@ -249,6 +268,7 @@ func (w *world) restOfJobs(ns string) {
 		if job.Status != processing.Running {
 			continue
 		}
+		w.must(s.Rescale(ctx, job.ID, 2))
 		sp := ok[processing.SavepointID](w)(s.Savepoint(ctx, job.ID))
 		for range 5 {
 			w.sleep(time.Second)

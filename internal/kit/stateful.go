@@ -56,7 +56,7 @@ var stateful = []struct {
 }{
 	{"windows", `
 operators:
-  - { name: seen, type: kv_lookup, lookup_key: "sum/${$.k}" }
+  - { name: seen, type: kv_lookup, lookup_key: "sum/${$.k}", mode: enrich }
   - { name: by, type: keyby, key_expression: "$.k" }
   - { name: total, type: aggregate, function: sum, field: n, window: sliding, window_size_ms: 100, slide_ms: 100 }
 sinks:

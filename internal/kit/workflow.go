@@ -274,6 +274,7 @@ func foldTrip(run *workflow.Run, events []workflow.Event) string {
 		return fmt.Sprintf("its history has %d events, of %d", len(events), run.Events)
 	}
 	undo, open := []string(nil), ""
+	failed := "" // the step that has failed last: what its calls have done before has to be undone, if there is anything
 	for _, e := range events {
 		compensated := e.Step == "_start" || e.Step == "fan"
 		switch e.Type {
@@ -283,14 +284,16 @@ func foldTrip(run *workflow.Run, events []workflow.Event) string {
 			if open != e.Step {
 				return fmt.Sprintf("step %s ends, and %q is taken", e.Step, open)
 			}
-			if open = ""; compensated && e.Outcome != workflow.OutcomeFailure {
+			if open, failed = "", ""; compensated && e.Outcome != workflow.OutcomeFailure {
 				undo = append(undo, e.Step)
+			} else if compensated {
+				failed = e.Step
 			}
 		case workflow.CompensationStarted:
-			if open == e.Step { // it was cancelled, and nobody knows what it has done
-				undo = append(undo, open)
+			if e.Step == open || e.Step == failed { // it was cancelled, or nobody knows what it has done
+				undo = append(undo, e.Step)
 			}
-			if open = ""; len(undo) == 0 || undo[len(undo)-1] != e.Step {
+			if open, failed = "", ""; len(undo) == 0 || undo[len(undo)-1] != e.Step {
 				return fmt.Sprintf("step %s is undone, and %v are to be", e.Step, undo)
 			}
 			undo = undo[:len(undo)-1]

@@ -37,6 +37,7 @@ var (
 		counter("workflow_steps_total", "Steps that runs of workflows have begun, ever.", "namespace"),
 		counter("workflow_signals_total", "Signals that runs of workflows have got, ever.", "namespace"),
 		counter("workflow_timers_total", "Timers of runs of workflows that have gone off, ever.", "namespace"),
+		counter("workflow_compensations_failed_total", "Compensations of runs of workflows that have failed, ever.", "namespace"),
 	}
 	queueMetrics = []description{
 		gauge("queue_ready", "Messages that can be delivered now.", "namespace", "queue"),
@@ -66,6 +67,7 @@ var (
 		counter("job_errors_total", "Records that went to the stream of errors.", "namespace", "job", "name"),
 		counter("job_late_total", "Records that came too late for a window.", "namespace", "job", "name"),
 		gauge("job_watermark_lag_seconds", "How far the watermark is behind.", "namespace", "job", "name"),
+		gauge("job_records_behind", "Records of the sources' streams that are not read yet.", "namespace", "job", "name"),
 		gauge("job_backlog_bytes", "Bytes for sinks in other shards that wait to be taken.", "namespace", "job", "name"),
 	}
 	operatorMetrics = []description{
@@ -115,7 +117,7 @@ func (s *scrape) contents(ctx context.Context) {
 		c := info.Counts
 		namespaces.add([]float64{
 			float64(c.Keys), float64(c.KeyBytes), float64(c.Streams), float64(c.Queues), float64(c.Series), float64(c.Points),
-			float64(c.Actions), float64(c.Workflows), float64(c.Jobs), float64(c.Steps), float64(c.Signals), float64(c.Timers),
+			float64(c.Actions), float64(c.Workflows), float64(c.Jobs), float64(c.Steps), float64(c.Signals), float64(c.Timers), float64(c.CompensationsFailed),
 		}, info.Name)
 		s.queues(ctx, queues, info)
 		s.streams(ctx, streams, groups, info)
@@ -187,7 +189,7 @@ func (s *scrape) jobs(ctx context.Context, k, operators *kind, info engine.Names
 		m := &j.Metrics
 		k.add([]float64{
 			truth(j.Status == processing.Running), truth(j.Status == processing.Failed), float64(m.RecordsIn), float64(m.RecordsOut), float64(m.Errors), float64(m.Late),
-			m.Lag.Seconds(), float64(m.Backlog),
+			m.Lag.Seconds(), float64(m.RecordsBehind), float64(m.Backlog),
 		}, info.Name, string(j.ID), j.Name)
 		for i := range m.Operators {
 			o := &m.Operators[i]

@@ -36,7 +36,7 @@ func newClient(conf *tls.Config, dial dialFunc, conns *crowd) *http.Client {
 	protocols.SetUnencryptedHTTP2(conf == nil)
 	return &http.Client{Transport: &http.Transport{
 		DialContext:     dialer(conf != nil, dial, conns),
-		TLSClientConfig: conf.Clone(), // it is changed
+		TLSClientConfig: modern(conf),
 		Protocols:       &protocols,
 		HTTP2: &http.HTTP2Config{
 			MaxReadFrameSize: dataFrame, SendPingTimeout: pingAfter, PingTimeout: pongTimeout,

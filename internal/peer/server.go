@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,7 +34,7 @@ func (p *Peer) Serve(l net.Listener) {
 	protocols.SetUnencryptedHTTP2(p.cfg.TLS == nil)
 	buffer := int(p.limits.ConnBuffer)
 	server := &http.Server{
-		Handler: p, Protocols: &protocols, TLSConfig: p.cfg.TLS.Clone(), ReadHeaderTimeout: greetTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 8 << 10,
+		Handler: p, Protocols: &protocols, TLSConfig: modern(p.cfg.TLS), ReadHeaderTimeout: greetTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 8 << 10,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: min(dataFrame, buffer), SendPingTimeout: 3 * pingAfter, PingTimeout: pongTimeout,
 			MaxReceiveBufferPerConnection: buffer, MaxReceiveBufferPerStream: min(2<<20, buffer),
@@ -61,6 +63,32 @@ func (p *Peer) Serve(l net.Listener) {
 	}
 }
 
+// modern returns a configuration that takes nothing older than TLS 1.3, whatever the one that it is made of says: both ends are floe.
+func modern(conf *tls.Config) *tls.Config {
+	if conf == nil {
+		return nil
+	}
+	conf = conf.Clone()
+	conf.MinVersion = tls.VersionTLS13
+	if each := conf.GetConfigForClient; each != nil {
+		conf.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			own, err := each(hello)
+			return modern(own), err
+		}
+	}
+	return conf
+}
+
+// ofBrowser reports whether a page in a browser has sent a request: no floe does, and a foreign page could use the port of who reads it.
+func ofBrowser(r *http.Request) bool {
+	for name := range r.Header {
+		if name == "Origin" || strings.HasPrefix(name, "Sec-Fetch-") {
+			return true
+		}
+	}
+	return false
+}
+
 // ServeHTTP serves one stream.
 func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serve := map[string]func(context.Context, *wire, *hello) error{
@@ -69,6 +97,10 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(versionHeader, strconv.Itoa(Version))
 	if serve == nil || r.Method != http.MethodPost || r.ProtoMajor != 2 {
 		http.Error(w, "floe: this port is for floe's own protocol over HTTP/2", http.StatusNotFound)
+		return
+	}
+	if ofBrowser(r) {
+		http.Error(w, "floe: this port is not for pages of the web", http.StatusForbidden)
 		return
 	}
 	select {

@@ -1,7 +1,10 @@
 package peer
 
 import (
+	"crypto/tls"
 	"errors"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -32,6 +35,57 @@ func (r *rig) greetAs(s stranger) error {
 	p.host = s
 	_, err := p.greet(&r.stream(r.http(), pathRaft).wire, roleNode, 1)
 	return err
+}
+
+// TestPagesAreRefused: what a page in a browser sends is refused before anything of it is looked at, whatever it looks like.
+func TestPagesAreRefused(t *testing.T) {
+	r := newRig(t)
+	for _, header := range []string{"Origin", "Sec-Fetch-Site", "sec-fetch-mode"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.peer.url(r.addr)+pathDoor, strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set(header, "null")
+		resp, err := r.http().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusForbidden {
+			t.Errorf("with %s: %s, want 403", header, resp.Status)
+		}
+	}
+}
+
+// TestOldTLS: neither end takes part in a handshake of a version before 1.3, also where a configuration per client allows it.
+func TestOldTLS(t *testing.T) {
+	plain := testTLS(t)
+	plain.MinVersion = tls.VersionTLS10
+	each := plain.Clone()
+	each.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return plain, nil }
+	for _, server := range []*tls.Config{modern(plain), modern(each)} {
+		for version, ok := range map[uint16]bool{tls.VersionTLS12: false, tls.VersionTLS13: true} {
+			client := plain.Clone()
+			client.ServerName, client.MaxVersion = "127.0.0.1", version
+			a, b := net.Pipe()
+			served := make(chan error, 1)
+			go func() { served <- tls.Server(a, server).HandshakeContext(t.Context()) }()
+			conn := tls.Client(b, client)
+			err := conn.HandshakeContext(t.Context())
+			if (err == nil) != ok {
+				t.Errorf("a client of TLS %#x: %v", version, err)
+			}
+			b.Close()
+			a.Close()
+			<-served
+		}
+	}
+	if modern(nil) != nil {
+		t.Error("clear text has become TLS")
+	}
+	if conf := newClient(plain, nil, nil).Transport.(*http.Transport).TLSClientConfig; conf.MinVersion != tls.VersionTLS13 {
+		t.Errorf("what a node opens takes TLS %#x", conf.MinVersion)
+	}
 }
 
 // TestOtherShards: a node with another number of shards is refused, and both are told both numbers. It took part, and the same key read differently at

@@ -219,7 +219,7 @@ func canonical(r gjson.Result) string {
 		return "\"" + r.Str
 	case gjson.Number:
 		if !math.IsInf(r.Num, 0) && len(r.Raw) < 16 {
-			return strconv.FormatFloat(r.Num, 'g', -1, 64)
+			return strconv.FormatFloat(r.Num+0, 'g', -1, 64) // -0 is 0
 		}
 	}
 	return r.Raw

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -84,7 +85,7 @@ func exprCondition(text string) (condition, error) {
 }
 
 // comparisons are the operators of json:, those that others begin with behind them.
-var comparisons = []string{"!^=", "!*=", "!=", "^=", "*=", ">=", "<=", "=", ">", "<"}
+var comparisons = []string{"!^=", "!*=", "!=", "^=", "*=", ">=", "<=", "==", "=", ">", "<"}
 
 // jsonCondition reads <path><op><value>.
 func jsonCondition(text string) (condition, error) {
@@ -99,11 +100,10 @@ func jsonCondition(text string) (condition, error) {
 	}
 	want := strings.TrimSpace(text[at+len(op):])
 	literal := unquoted(want)
-	number, err := strconv.ParseFloat(want, 64)
-	numeric := err == nil
+	number, numeric := finite(want)
 	negated := strings.HasPrefix(op, "!")
 	switch strings.TrimPrefix(op, "!") {
-	case "=":
+	case "=", "==":
 		return func(it *item) (bool, error) {
 			return equalsText(it.at(&path), literal, number, numeric) != negated, nil
 		}, nil
@@ -119,6 +119,37 @@ func jsonCondition(text string) (condition, error) {
 		}, nil
 	}
 	return func(it *item) (bool, error) { return ordered(it.at(&path), op, literal, number, numeric), nil }, nil
+}
+
+// finite reads a number that has an order: NaN has none.
+func finite(text string) (float64, bool) {
+	n, err := strconv.ParseFloat(text, 64)
+	return n, err == nil && !math.IsNaN(n) && !math.IsInf(n, 0)
+}
+
+// doubtful says what is wrong with a condition of json: that compares with text which looks like a part of an expression. Such a text has to stand in quotes.
+func doubtful(text string) error {
+	rest, ok := strings.CutPrefix(strings.TrimSpace(text), "json:")
+	if !ok {
+		return nil
+	}
+	rest = strings.TrimSpace(rest)
+	at, op := findComparison(rest)
+	want := strings.TrimSpace(rest[at+len(op):])
+	if unquoted(want) != want {
+		return nil
+	}
+	for _, sign := range []string{"=", ">", "<", "!"} {
+		if strings.HasPrefix(want, sign) {
+			return fmt.Errorf("unknown operator %s%s, expected one of = != ^= *= !^= !*= > >= < <=", op, sign)
+		}
+	}
+	for _, sign := range []string{"&&", "||", " and ", " or "} {
+		if strings.Contains(want, sign) {
+			return fmt.Errorf("%s is a part of the text that is compared: put the text in quotes, or write expr: for several conditions", strings.TrimSpace(sign))
+		}
+	}
+	return nil
 }
 
 // findComparison finds the operator behind a path, in which names in quotes may hold any sign.
@@ -167,8 +198,8 @@ func ordered(r gjson.Result, op, literal string, number float64, numeric bool) b
 	case r.Type == gjson.Number && numeric:
 		c = order(r.Num, number)
 	case r.Type == gjson.String && numeric:
-		n, err := strconv.ParseFloat(r.Str, 64)
-		if err != nil {
+		n, ok := finite(r.Str)
+		if !ok {
 			return false
 		}
 		c = order(n, number)
@@ -210,6 +241,9 @@ func (r *reader) condition(v *condition) func(*document.Node, string) {
 			return
 		}
 		c, err := parseCondition(text)
+		if err == nil && !r.stored {
+			err = doubtful(text)
+		}
 		if err != nil {
 			r.Fail(n.Line, "bad-condition", "%s is %s: %v", at, document.Quote(text), err)
 			return

@@ -9,9 +9,11 @@ import (
 )
 
 // dedup drops records whose key has been seen. Time is that of the records' ids: a key is forgotten when its first record is older than the newest one by the ttl.
+// Behind an operator that makes records, which have no ids, it is the event time of all of them.
 type dedup struct {
-	key *expression
-	ttl int64 // ms; 0: for ever
+	key    *expression
+	ttl    int64 // ms; 0: for ever
+	events bool  // by event time
 }
 
 func readDedup(r *reader, o *Operator, n *document.Node, at string) {
@@ -49,7 +51,7 @@ func (d *dedup) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 			continue
 		}
 		at := it.Origin.ID.Millis
-		if it.Origin.Source < 0 {
+		if d.events || it.Origin.Source < 0 {
 			at = it.EventTime
 		}
 		now = max(now, at)

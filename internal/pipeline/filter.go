@@ -103,15 +103,11 @@ func (r *reader) given(v *TagSet) func(*document.Node, string) {
 	}
 }
 
-// apply gives the tags of all rules that hold, and the default if none does.
+// apply gives the tags of all rules that hold, and the default if none does. A rule that can not be evaluated does not hold: no record is dropped.
 func (c *classifier) apply(w *worker, i int, it *item) error {
 	held := false
 	for j := range c.rules {
-		yes, err := c.rules[j].holds(it)
-		if err != nil {
-			return err
-		}
-		if yes {
+		if yes, err := c.rules[j].holds(it); yes && err == nil {
 			it.Tags |= c.rules[j].tag
 			held = true
 		}

@@ -106,7 +106,7 @@ func (j *join) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 		}
 		until := it.EventTime + j.within
 		switch {
-		case ok && until > t.watermark:
+		case ok && until > t.mark(s):
 			number++
 			j.wait(t, s, &mine, it.Right, on, number)
 		case !it.Right && j.left && !mine.matched:
@@ -225,8 +225,10 @@ func (j *join) fire(t *Tick, s *stage, to int64, at []byte) ([]byte, error) {
 					return nil, err
 				}
 				if !w.matched {
-					// It is known from now on that there is no partner.
-					w.rec.EventTime = due
+					// It is known from now on that there is no partner. Event time behind a left join is behind by the bound, so that it is not late.
+					if plant.On(plant.JoinPunctual) {
+						w.rec.EventTime = due
+					}
 					made = append(made, item{Record: w.rec, from: -1})
 				}
 			}

@@ -31,7 +31,7 @@ const perLookup = 1000
 
 func readLookup(r *reader, o *Operator, n *document.Node, at string) {
 	l := &lookup{}
-	filters, field := false, "lookup"
+	filters, field := n.Get("enrich_field field") == nil && !enriches(n.Get("on_missing")), "lookup"
 	r.fields(o, n, at,
 		document.Field{Names: "lookup_key key", Read: r.templateOf(&l.key)},
 		document.Field{Names: "namespace", Read: r.Name(&l.namespace)},
@@ -57,6 +57,11 @@ func readLookup(r *reader, o *Operator, n *document.Node, at string) {
 		l.enrich = field
 	}
 	o.Looks, o.Lookup, o.private.spec = l.key.text, l.namespace, l
+}
+
+// enriches reports whether on_missing says what only makes sense for records that take the value: without mode, and without a field to take it, a lookup filters.
+func enriches(n *document.Node) bool {
+	return n != nil && hasWord("pass keep null", n.Text)
 }
 
 var errMissing = errors.New("KV has nothing under the key")

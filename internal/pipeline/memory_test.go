@@ -7,13 +7,18 @@ import (
 
 // memory is a State in memory.
 type memory struct {
-	keys []string // sorted
-	rows map[string][]byte
+	keys  []string // sorted
+	rows  map[string][]byte
+	read  int // rows that have been read
+	scans int
 }
 
 func newMemory() *memory { return &memory{rows: make(map[string][]byte)} }
 
-func (m *memory) Get(k []byte) ([]byte, error) { return m.rows[string(k)], nil }
+func (m *memory) Get(k []byte) ([]byte, error) {
+	m.read++
+	return m.rows[string(k)], nil
+}
 
 func (m *memory) Put(k, v []byte) {
 	if _, there := m.rows[string(k)]; !there {
@@ -47,13 +52,10 @@ func (m *memory) DeleteRange(lower, upper []byte) {
 
 func (m *memory) Scan(lower, upper []byte, f func(k, v []byte) bool) error {
 	i, j := m.between(lower, upper)
-	type row struct{ k, v []byte }
-	var rows []row
+	m.scans++
 	for _, k := range m.keys[i:j] {
-		rows = append(rows, row{[]byte(k), m.rows[k]})
-	}
-	for _, r := range rows {
-		if !f(r.k, slices.Clone(r.v)) {
+		m.read++
+		if !f([]byte(k), slices.Clone(m.rows[k])) {
 			break
 		}
 	}

@@ -145,12 +145,12 @@ func (r *reader) common(o *Operator) []document.Field {
 	}
 }
 
-// others are the keys that fields does not know: those of an object to make.
+// others are the keys that fields does not know: those of an object to make. A description is one of them, unless the object stands under a key of its own.
 func (r *reader) others(o *Operator, n *document.Node, at, known string) (rest []document.Pair) {
 	own := &document.Node{Kind: document.Table, Line: n.Line}
 	for _, p := range n.Pairs {
-		switch p.Key {
-		case "name", "type", "description", known:
+		switch {
+		case p.Key == "name" || p.Key == "type" || p.Key == known || p.Key == "description" && n.Get(known) != nil:
 			own.Pairs = append(own.Pairs, p)
 		default:
 			rest = append(rest, p)

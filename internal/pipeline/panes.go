@@ -68,7 +68,7 @@ func (p *panes) purged(mark int64) int64 {
 func (p *panes) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 	k := s.row(rowPane)
 	rows := p.cache(len(in))
-	purged := p.purged(t.watermark)
+	purged := p.purged(t.mark(s))
 	for i := range in {
 		it := &in[i]
 		one, ok := t.sample(s, p.fn, p.field, it, true)
@@ -102,12 +102,12 @@ func (t *Tick) lost(s *stage, it *item, tag TagSet) item {
 
 // dirty notes the windows of a pane that have fired.
 func (p *panes) dirty(t *Tick, s *stage, pane int64, key []byte) {
-	if t.watermark < pane || plant.On(plant.LateUntold) {
+	if t.mark(s) < pane || plant.On(plant.LateUntold) {
 		return
 	}
 	// A window of it that is over is not waited for.
-	t.put(s.row(rowMark), appendTime(nil, t.watermark))
-	for end := p.windowFrom(max(pane, t.watermark-p.lateness+1)); end < pane+p.size && end <= t.watermark; end += p.slide {
+	t.put(s.row(rowMark), appendTime(nil, t.mark(s)))
+	for end := p.windowFrom(max(pane, t.mark(s)-p.lateness+1)); end < pane+p.size && end <= t.mark(s); end += p.slide {
 		t.put(append(appendTime(s.row(rowDirty), end), key...), nil)
 	}
 }
@@ -126,10 +126,10 @@ func (p *panes) fire(t *Tick, s *stage, to int64, at []byte) ([]byte, error) {
 		}
 		at = nil
 	}
-	if len(at) == 0 && to == t.watermark {
+	if len(at) == 0 && to == t.mark(s) {
 		return nil, nil
 	}
-	after, key := t.watermark, []byte(nil)
+	after, key := t.mark(s), []byte(nil)
 	if len(at) > 0 {
 		if len(at) < 9 || at[0] > atKey {
 			return nil, errPosition
@@ -220,10 +220,25 @@ func (p *panes) again(t *Tick, s *stage) (done bool, err error) {
 	}
 }
 
+// paneFrom returns the first pane that is there, of those from one to another: a window may be a thousand panes, few of which are.
+func (p *panes) paneFrom(state State, s *stage, from, to int64) (pane int64, there bool, err error) {
+	row, there, err := first(state, appendTime(s.row(rowPane), from), appendTime(s.row(rowPane), to+1))
+	if err != nil || !there {
+		return 0, false, err
+	}
+	pane, _, err = timeOfRow(row.k)
+	return pane, true, err
+}
+
 // windowOf puts a window of a key together.
 func (p *panes) windowOf(t *Tick, s *stage, end int64, key []byte) (*accumulator, error) {
 	all := new(accumulator)
 	for pane := end - p.size + p.pane; pane <= end; pane += p.pane {
+		at, there, err := p.paneFrom(t.state, s, pane, end)
+		if err != nil || !there {
+			return all, err
+		}
+		pane = at
 		acc, err := p.row(t.state, append(appendTime(s.row(rowPane), pane), key...))
 		if err != nil {
 			return nil, err
@@ -268,6 +283,13 @@ func (p *panes) next(state State, s *stage, after int64) (end int64, there bool,
 func (p *panes) fireWindow(t *Tick, s *stage, end int64, after []byte) (last []byte, done bool, err error) {
 	var cursors []*paneCursor
 	for pane := end - p.size + p.pane; pane <= end; pane += p.pane {
+		there := false
+		if pane, there, err = p.paneFrom(t.state, s, pane, end); err != nil {
+			return nil, false, err
+		}
+		if !there {
+			break
+		}
 		c := &paneCursor{state: t.state, prefix: appendTime(s.row(rowPane), pane), after: after, from: after != nil}
 		if err := c.fill(); err != nil {
 			return nil, false, err

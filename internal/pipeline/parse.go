@@ -30,15 +30,21 @@ const (
 	defaultDisorder = 5000 // of event times in the value
 	defaultIdle     = 30_000
 	defaultPoll     = 1000
+	defaultDelay    = 5000 // of points of a series
 )
 
 // Parse reads a definition in YAML or JSON. It returns everything that is wrong with it, by line and at most 100 problems; the job is nil if one of them is no
 // warning.
-func Parse(src []byte) (*Job, []Problem) {
+func Parse(src []byte) (*Job, []Problem) { return parse(src, false) }
+
+// Stored is Parse of what was parsed when it was submitted: what is refused since then is taken as it was.
+func Stored(src []byte) (*Job, []Problem) { return parse(src, true) }
+
+func parse(src []byte, stored bool) (*Job, []Problem) {
 	var found document.Report
 	var job *Job
 	if doc := document.Read(src, &found); doc != nil {
-		job = readJob(doc, &found)
+		job = readJob(doc, &found, stored, nil)
 	}
 	if found.Failed {
 		job = nil
@@ -55,11 +61,15 @@ type reader struct {
 	document.Reader
 	job  *Job
 	tags map[string]int // lines where tags are given
+
+	stored bool // nothing is refused that was taken before
+	seen   func(at string, n *document.Node, fields []document.Field)
 }
 
-func readJob(doc *document.Node, found *document.Report) *Job {
+// readJob reads a definition. seen is called with the keys of each table that is read, if it is not nil.
+func readJob(doc *document.Node, found *document.Report, stored bool, seen func(at string, n *document.Node, fields []document.Field)) *Job {
 	j := &Job{Parallelism: 1, BatchSize: defaultBatch, MaxFuture: defaultFuture}
-	r := &reader{Reader: document.Reader{Report: found}, job: j, tags: make(map[string]int)}
+	r := &reader{Reader: document.Reader{Report: found}, job: j, tags: make(map[string]int), stored: stored, seen: seen}
 	parallelism, batch := int64(1), int64(defaultBatch)
 	r.Table(doc, document.Top,
 		document.Field{Names: "kind", Read: document.Word(&r.Reader, new(bool), document.Is("Processing", true))},
@@ -90,6 +100,14 @@ func readJob(doc *document.Node, found *document.Report) *Job {
 	}
 	r.check(doc)
 	return j
+}
+
+// Table is document.Reader.Table.
+func (r *reader) Table(n *document.Node, at string, fields ...document.Field) {
+	if r.seen != nil {
+		r.seen(at, n, fields)
+	}
+	r.Reader.Table(n, at, fields...)
 }
 
 const noWASM = "floe runs no WebAssembly: write the condition or the value as an expr:"
@@ -158,6 +176,9 @@ func (r *reader) check(doc *document.Node) {
 			// State by one key is of no use by another.
 			o.Shape += " by " + key
 		}
+		if d, ok := o.private.spec.(*dedup); ok {
+			d.events = slices.ContainsFunc(j.Operators[:i], makesRecords)
+		}
 		if o.Source == "" {
 			continue
 		}
@@ -176,6 +197,15 @@ func (r *reader) check(doc *document.Node) {
 	for i := range j.Sinks {
 		r.checkSink(&j.Sinks[i])
 	}
+}
+
+// makesRecords reports whether records of an operator are its own, and not such as a source has read.
+func makesRecords(o Operator) bool {
+	switch o.private.spec.(type) {
+	case *join, *panes, *sessions:
+		return true
+	}
+	return false
 }
 
 func (r *reader) sourceNames() (names []string) {

@@ -13,6 +13,8 @@ import (
 //	go test -tags plant -run '^TestPlanted$' ./internal/pipeline
 func TestPlanted(t *testing.T) {
 	plant.Run(t, []plant.Planted{
+		{plant.JoinPunctual, "TestScripts"},
+		{plant.FailureEach, "TestScripts"},
 		{plant.EndInside, "TestNaive"},
 		{plant.LateUntold, "TestNaive"},
 		{plant.PurgeEarly, "TestNaive"},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/floedb/floe/internal/plant"
 	"github.com/floedb/floe/internal/rawjson"
 )
 
@@ -31,7 +32,16 @@ type stage struct {
 	stateless stateless
 	stateful  stateful
 	timed     timed
-	until     int // of stateless: the next that is not
+	until     int   // of stateless: the next that is not
+	lag       int64 // how far event time is behind what the sources have come to, by the left joins in front
+}
+
+// lags returns for how long an operator keeps records before it passes them on with the event times that they have. Those are not late behind it.
+func (s *stage) lags() int64 {
+	if j, ok := s.stateful.(*join); ok && j.left && !plant.On(plant.JoinPunctual) {
+		return j.within
+	}
+	return 0
 }
 
 // Compile prepares a job that Parse has returned. numbers gives each operator with a Shape the number that its state has.
@@ -58,6 +68,11 @@ func Compile(j *Job, numbers map[string]uint16) (*Program, error) {
 			if o.Source != "" && j.Sources[k].Name == o.Source {
 				p.enters[k] = i
 			}
+		}
+	}
+	for i := 1; i < len(p.stages); i++ {
+		if p.stages[i].lag = p.stages[i-1].lag; p.stages[i-1].lags() > 0 {
+			p.stages[i].lag = min(p.stages[i].lag+p.stages[i-1].lags(), beyond)
 		}
 	}
 	next := len(p.stages)

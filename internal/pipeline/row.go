@@ -127,7 +127,7 @@ func encode(code func(c *codec.Coder)) []byte {
 // fail notes a record that an operator with state could not work with.
 func (t *Tick) fail(s *stage, err error, it *item) {
 	t.counts[s.index].Errors++
-	t.failures = append(t.failures, fail(s.name, err, it, t.batch))
+	t.fails(fail(s.name, err, it, t.batch))
 }
 
 // emit takes what an operator has made to those behind it.

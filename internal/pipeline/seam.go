@@ -218,7 +218,7 @@ type State interface {
 	Delete(k []byte)
 	// DeleteRange removes all keys with lower <= key < upper.
 	DeleteRange(lower, upper []byte)
-	// Scan calls f with keys and values, lower <= key < upper, as they were when it was called, until f returns false. They are valid during the call.
+	// Scan calls f with keys and values, lower <= key < upper, until f returns false. They are valid during the call; f changes nothing.
 	Scan(lower, upper []byte, f func(k, v []byte) bool) error
 }
 

@@ -48,6 +48,29 @@ func (s *Section) First() int { return s.from }
 // Namespace returns that of the keys by which records are placed, "" for the job's own.
 func (s *Section) Namespace() string { return s.program.job.Operators[s.from].Lookup }
 
+// Lag returns how far event time behind the section is behind that in front of it, ms: see stage.lags.
+func (s *Section) Lag() int64 {
+	if s.from == s.until {
+		return 0
+	}
+	last := &s.program.stages[s.until-1]
+	return last.lag + last.lags() - s.program.stages[s.from].lag
+}
+
+// lag returns how far event time at an operator of the section is behind that of the section.
+func (s *Section) lag(o *stage) int64 { return o.lag - s.program.stages[s.from].lag }
+
+// at returns how far event time has come at an operator, when the section has come to a watermark.
+func (s *Section) at(o *stage, mark int64) int64 { return Behind(mark, s.lag(o)) }
+
+// Behind returns a watermark that is behind another by some time. The ends of all times stay where they are.
+func Behind(mark, lag int64) int64 {
+	if mark >= beyond || mark <= -beyond {
+		return mark
+	}
+	return mark - lag
+}
+
 // Targets returns the sections that a section passes records to.
 func (s *Section) Targets() (all []int) {
 	if s.until < len(s.program.stages) {
@@ -94,7 +117,7 @@ func (s *Section) Next(state State) (at int64, waits bool, err error) {
 			return 0, false, err
 		}
 		if there {
-			at, waits = min(at, due), true
+			at, waits = min(at, Behind(due, -s.lag(o))), true
 		}
 	}
 	return at, waits, nil

@@ -9,9 +9,11 @@ import (
 
 // sessions are windows that end when a key has had no record for so long. A session goes from its first record to the gap behind its last one.
 //
-// Its row is found by key and end. Timers are rows by time and key, and only say that the sessions of the key are to be looked at: each session that has not
-// fired has one that is not after its end, so a record that extends a session moves no timer. A session that has fired stays for the lateness; what extends it
-// until then makes it fire once more, at the end of the tick or, if the watermark has not passed its new end, by a timer.
+// Its row is found by key and end. Timers are rows by time and key, and only say that a session of the key is to be looked at: each session that has not
+// fired has one that is within it, so a record that extends a session moves no timer. A session that has fired stays for the lateness, with a timer at the end of
+// that; what extends it until then makes it fire once more, at the end of the tick or, if the watermark has not passed its new end, by a timer.
+//
+// Sessions of a key do not touch, and are in the order of their times. So what a record or a timer is about are few of them, however many there are.
 type sessions struct{ aggregate }
 
 // session is a row.
@@ -33,10 +35,9 @@ func (a *sessions) code(v *session) func(*codec.Coder) {
 	}
 }
 
-// of returns the sessions of a key that end after a time.
-func (a *sessions) of(t *Tick, s *stage, key []byte, after int64) ([]session, error) {
+// each calls f with the sessions of a key that end after a time, in their order, until it returns false.
+func (a *sessions) each(t *Tick, s *stage, key []byte, after int64, f func(one *session) bool) error {
 	prefix := appendKey(s.row(rowSession), key)
-	var list []session
 	var failed error
 	err := t.state.Scan(appendTime(bytes.Clone(prefix), after+1), above(prefix), func(k, v []byte) bool {
 		if len(k) != len(prefix)+8 {
@@ -45,13 +46,12 @@ func (a *sessions) of(t *Tick, s *stage, key []byte, after int64) ([]session, er
 		}
 		one := session{end: timeIn(k[len(prefix):])}
 		failed = decode(k, v, a.code(&one))
-		list = append(list, one)
-		return failed == nil
+		return failed == nil && f(&one)
 	})
 	if err == nil {
 		err = failed
 	}
-	return list, err
+	return err
 }
 
 func (a *sessions) add(t *Tick, s *stage, in, out []item) ([]item, error) {
@@ -76,22 +76,23 @@ func (a *sessions) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 func (a *sessions) extend(t *Tick, s *stage, it *item, one *sample) (late bool, err error) {
 	merged := session{start: one.at, end: one.at + a.gap}
 	merged.acc.add(a.fn, one)
-	list, err := a.of(t, s, it.Key, one.at)
+	var list []session
+	err = a.each(t, s, it.Key, one.at, func(other *session) bool {
+		if other.start >= one.at+a.gap {
+			return false
+		}
+		list = append(list, *other)
+		return true
+	})
 	if err != nil {
 		return false, err
 	}
-	touched := 0
-	for i := range list {
-		if list[i].start >= one.at+a.gap {
-			break
-		}
-		touched++
-	}
+	touched := len(list)
 	if plant.On(plant.SessionsApart) {
 		touched = min(touched, 1)
 	}
 	list = list[:touched]
-	if touched == 0 && (merged.end+a.lateness <= t.watermark || plant.On(plant.SessionLate) && merged.end <= t.watermark) {
+	if touched == 0 && (merged.end+a.lateness <= t.mark(s) || plant.On(plant.SessionLate) && merged.end <= t.mark(s)) {
 		return true, nil
 	}
 	timed := false
@@ -116,7 +117,7 @@ func (a *sessions) extend(t *Tick, s *stage, it *item, one *sample) (late bool, 
 			}
 		}
 	}
-	merged.fired = merged.end <= t.watermark
+	merged.fired = merged.end <= t.mark(s)
 	t.put(a.key(s, it.Key, merged.end), encode(a.code(&merged)))
 	switch {
 	case merged.fired:
@@ -161,45 +162,90 @@ func (a *sessions) fire(t *Tick, s *stage, to int64, at []byte) ([]byte, error) 
 // look works timers off, until one makes another that is before the rest.
 func (a *sessions) look(t *Tick, s *stage, rows []pair, to int64) error {
 	var made []item
+	last, _, err := timeOfRow(rows[len(rows)-1].k)
+	if err != nil {
+		return err
+	}
 	for i, row := range rows {
 		at, key, err := timeOfRow(row.k)
 		if err != nil {
 			return err
 		}
 		t.remove(row.k)
-		list, err := a.of(t, s, key, MinTime)
+		list, err := a.dueAt(t, s, key, at)
 		if err != nil {
 			return err
 		}
 		earliest := int64(EndOfTime)
 		for j := range list {
 			one := &list[j]
-			switch {
-			case !one.fired && one.end <= at:
+			fires := !one.fired && one.end <= at
+			if fires {
 				made = a.result(t, s, made, one, key)
-				if one.fired = true; a.lateness == 0 {
-					t.remove(a.key(s, key, one.end))
-					continue
-				}
-				t.put(a.key(s, key, one.end), encode(a.code(one)))
-			case one.fired && one.end+a.lateness <= at:
-				t.remove(a.key(s, key, one.end))
-				continue
+				one.fired = true
 			}
 			next := one.end
 			if one.fired {
 				next += a.lateness
 			}
-			a.timer(t, s, key, next)
-			earliest = min(earliest, next)
-		}
-		if i+1 < len(rows) && earliest <= to {
-			if last, _, err := timeOfRow(rows[len(rows)-1].k); err != nil || earliest <= last {
-				break
+			switch {
+			case one.fired && next <= at:
+				t.remove(a.key(s, key, one.end))
+				continue
+			case fires:
+				t.put(a.key(s, key, one.end), encode(a.code(one)))
 			}
+			if new, err := a.timed(t, s, key, next); err != nil {
+				return err
+			} else if new {
+				earliest = min(earliest, next)
+			}
+		}
+		if i+1 < len(rows) && earliest <= to && earliest <= last {
+			break
 		}
 	}
 	return t.emit(s, made)
+}
+
+// dueAt returns the sessions that a timer of a key may be about: those whose lateness is over, the first of those that have fired and stay, and the one that the
+// time is in, or that ends then.
+func (a *sessions) dueAt(t *Tick, s *stage, key []byte, at int64) (list []session, err error) {
+	stays := false
+	err = a.each(t, s, key, MinTime, func(one *session) bool {
+		switch {
+		case one.end <= at-a.lateness:
+			list = append(list, *one)
+			return true
+		case one.end < at:
+			list, stays = append(list, *one), true
+			return false
+		}
+		if one.start <= at {
+			list = append(list, *one)
+		}
+		return false
+	})
+	if err != nil || !stays {
+		return list, err
+	}
+	err = a.each(t, s, key, at-1, func(one *session) bool {
+		if one.start <= at {
+			list = append(list, *one)
+		}
+		return false
+	})
+	return list, err
+}
+
+// timed has the key of a session looked at again at a time, and says whether that was not so already.
+func (a *sessions) timed(t *Tick, s *stage, key []byte, at int64) (bool, error) {
+	v, err := t.state.Get(append(appendTime(s.row(rowTimer), at), key...))
+	if err != nil || v != nil {
+		return false, err
+	}
+	a.timer(t, s, key, at)
+	return true, nil
 }
 
 // result makes the record of a session.

@@ -167,7 +167,7 @@ func (r *reader) start(v *Start, id *ID) func(*document.Node, string) {
 
 func (r *reader) tsSource(s *Source) func(*document.Node, string) {
 	return func(n *document.Node, at string) {
-		v := &TSSource{Field: "value", Poll: defaultPoll}
+		v := &TSSource{Field: "value", Poll: defaultPoll, Delay: defaultDelay}
 		s.TS = v
 		var id ID
 		r.Table(n, at,

@@ -47,6 +47,7 @@ type Tick struct {
 	writes   []Write
 	passes   []Pass
 	failures []failure
+	failed   map[failedAt]bool // of this batch
 	counts   []Counts
 	parts    []byte    // of values; see part
 	lent     []*[]item // of the batch, which go back when it has been run
@@ -59,6 +60,12 @@ type Tick struct {
 type failure struct {
 	Failure
 	from int32
+}
+
+// failedAt is an operator, or sink, and a record of the batch that it has failed with.
+type failedAt struct {
+	operator string
+	from     int32
 }
 
 // NewTick is Section.NewTick of all operators.
@@ -74,6 +81,19 @@ func (p *Program) Spent(writes []Write) {
 	clear(writes)
 	writes = writes[:0]
 	p.spent.Put(&writes)
+}
+
+// fails notes a failure, one for each operator, or sink, and record. Sinks take turns, so that those of a record do not stand together.
+func (t *Tick) fails(f failure) {
+	at := failedAt{f.Operator, f.from}
+	if f.from >= 0 && t.failed[at] && !plant.On(plant.FailureEach) {
+		return
+	}
+	if t.failed == nil {
+		t.failed = make(map[failedAt]bool)
+	}
+	t.failed[at] = true
+	t.failures = append(t.failures, f)
 }
 
 // Writes returns what sinks are to write, in order.
@@ -98,7 +118,7 @@ func (t *Tick) Counts() []Counts { return t.counts }
 // watermark stands still: what late records have changed is told then.
 // Errors: those of state, lookup and ctx, and ErrBatch; the tick is of no use after one.
 func (t *Tick) Add(ctx context.Context, batch []Record) error {
-	t.ctx, t.batch, t.grown = ctx, batch, 0
+	t.ctx, t.batch, t.grown, t.failed = ctx, batch, 0, nil
 	defer t.end()
 	main := t.items(len(batch))
 	side := make(map[int][]item)
@@ -173,7 +193,9 @@ func (t *Tick) run(i int, in []item, side map[int][]item) error {
 	if t.section.until < len(t.program.stages) {
 		in = t.passOn(in)
 	}
-	t.sink(in)
+	if err := t.sink(in); err != nil {
+		return err
+	}
 	return t.tooMuch()
 }
 
@@ -248,7 +270,9 @@ func (t *Tick) stateless(from, until int, in []item) ([]item, error) {
 		if i > 0 {
 			out = append(out, w.out...)
 		}
-		t.failures = append(t.failures, w.failures...)
+		for _, f := range w.failures {
+			t.fails(f)
+		}
 		t.grown += w.grown
 		for j := from; j < until; j++ {
 			t.counts[j].add(&w.counts[j])
@@ -297,11 +321,21 @@ func (w *worker) enter(i int, it *item) {
 	s := &w.program.stages[i]
 	if err := s.stateless.apply(w, i, it); err != nil && (w.over == nil || !errors.Is(err, errStop)) {
 		w.counts[i].Errors++
-		w.failures = append(w.failures, fail(s.name, err, it, w.batch))
+		w.failures = noted(w.failures, fail(s.name, err, it, w.batch))
 		if errors.Is(err, errGrowth) {
 			w.over = errStop
 		}
 	}
+}
+
+// noted adds a failure to those that there are, unless the operator has failed with a part of the same record: that would say the same of the same bytes.
+func noted(all []failure, f failure) []failure {
+	for i := len(all) - 1; i >= 0 && f.from >= 0 && all[i].from == f.from; i-- {
+		if all[i].Operator == f.Operator && !plant.On(plant.FailureEach) {
+			return all
+		}
+	}
+	return append(all, f)
 }
 
 // errStop ends what is done with a record that has become too large, which has been told.
@@ -345,11 +379,28 @@ func fail(name string, err error, it *item, batch []Record) failure {
 	return f
 }
 
-// sink makes writes of records: of each sink whose tags they carry.
-func (t *Tick) sink(in []item) {
+// What becomes of one record, or of one step of firing, in sinks.
+const (
+	maxWrites     = 100_000
+	maxWriteBytes = 24 << 20
+)
+
+var errWrites = fmt.Errorf("more than %d records, or %d MiB of them, would go to sinks", maxWrites, maxWriteBytes>>20)
+
+// sink makes writes of records: of each sink whose tags they carry. Too many of one record are none, and a failure of that; those of several are ErrBatch.
+func (t *Tick) sink(in []item) error {
 	sinks := t.program.job.Sinks
 	t.writes = slices.Grow(t.writes, len(in))
+	writes, bytes, rows := len(t.writes), t.bytes, t.rows
 	for i := range in {
+		if len(t.writes)-writes > maxWrites || t.bytes-bytes > maxWriteBytes {
+			if len(t.batch) > 1 || len(t.batch) == 0 && t.limits.Rows > 1 {
+				return ErrBatch
+			}
+			t.fails(fail(sinks[t.writes[writes].Sink].Name, errWrites, &in[0], t.batch))
+			t.writes, t.bytes, t.rows = t.writes[:writes], bytes, rows
+			return nil
+		}
 		it := &in[i]
 		for j := range sinks {
 			match := sinks[j].private.match
@@ -358,7 +409,7 @@ func (t *Tick) sink(in []item) {
 			}
 			w, err := sinks[j].write(j, it)
 			if err != nil {
-				t.failures = append(t.failures, fail(sinks[j].Name, err, it, t.batch))
+				t.fails(fail(sinks[j].Name, err, it, t.batch))
 				continue
 			}
 			t.writes = append(t.writes, w)
@@ -366,6 +417,7 @@ func (t *Tick) sink(in []item) {
 			t.rows++
 		}
 	}
+	return nil
 }
 
 // full reports whether the tick has come to one of its limits.
@@ -388,6 +440,9 @@ func (t *Tick) part(n int) []byte {
 	t.parts = t.parts[:at+n]
 	return t.parts[at : at : at+n]
 }
+
+// mark returns the watermark at an operator, when the last tick ended.
+func (t *Tick) mark(s *stage) int64 { return t.section.at(s, t.watermark) }
 
 // slice returns how many rows are gone over before the limits are looked at again.
 func (t *Tick) slice() int {
@@ -424,7 +479,7 @@ func (t *Tick) Advance(ctx context.Context, to int64, at []byte) (next []byte, e
 		}
 		if !begun || !t.full() {
 			begun = true
-			if rest, err = s.timed.fire(t, s, to, rest); err != nil {
+			if rest, err = s.timed.fire(t, s, t.section.at(s, to), rest); err != nil {
 				return nil, err
 			}
 			if rest == nil {

@@ -37,6 +37,18 @@ func Watermark(parts []Part, now, before int64) (mark int64, idle bool) {
 	return max(before, min(greatest+max(0, now-arrived), bound)), true
 }
 
+// Reached returns the greatest event time that partitions have come to, within their bound, and no less than the watermark that was: that to which event time does
+// not have to run on.
+func Reached(parts []Part, before int64) int64 {
+	greatest := int64(MinTime)
+	for i := range parts {
+		if parts[i].Seen {
+			greatest = max(greatest, parts[i].mark())
+		}
+	}
+	return max(before, min(greatest, Bound(parts)))
+}
+
 // Bound returns what the watermark of some partitions does not pass, however idle they are.
 func Bound(parts []Part) int64 {
 	bound := int64(EndOfTime)

@@ -102,34 +102,42 @@ const (
 
 // The bugs in runs of workflows.
 const (
-	AnyEnd            Bug = "any-end"            // the end of an earlier call of a step is that of the present one
-	DueLater          Bug = "due-later"          // what comes at a deadline, before its timer, is in time
-	SignalKept        Bug = "signal-kept"        // the bytes of a signal that was taken count for ever
-	EventLost         Bug = "event-lost"         // the history does not say that a step is tried again
-	AmbiguousStays    Bug = "ambiguous-stays"    // what a step may have done unknown to anybody is not compensated
-	FailureUndone     Bug = "failure-undone"     // steps that have failed are compensated
-	CancelForgets     Bug = "cancel-forgets"     // the step at which a run is cancelled is not compensated
-	UndoneTwice       Bug = "undone-twice"       // what was compensated is so again when the run is retried and fails
-	TimedOutRuns      Bug = "timed-out-runs"     // what a step has called goes on when the step has timed out
-	OneAttemptMore    Bug = "one-attempt-more"   // a step is tried once more than it may be
-	WithinIgnored     Bug = "within-ignored"     // a step is tried again however long it has taken
-	OnePollMore       Bug = "one-poll-more"      // a call is asked once more than it may be
-	BranchesUnbounded Bug = "branches-unbounded" // all branches of a step run at once
-	SiblingsRun       Bug = "siblings-run"       // branches go on whose step is decided
-	StoppedCounts     Bug = "stopped-counts"     // a branch whose child was cancelled counts as one that runs
-	FailedCounts      Bug = "failed-counts"      // a branch that has failed counts as one that runs
-	FailureWaits      Bug = "failure-waits"      // a parallel step waits for all its branches when one has failed
-	ChildUnawaited    Bug = "child-unawaited"    // a run compensates while a child of it still ends
-	EndlessLoop       Bug = "endless-loop"       // steps that wait for nothing go on for ever
-	RunEternal        Bug = "run-eternal"        // a run has no timer for when it has taken too long
-	AnyInput          Bug = "any-input"          // a start with a key of before and another input is the start of before
-	KeepAll           Bug = "keep-all"           // more runs are kept than the definition says
-	RelayLost         Bug = "relay-lost"         // the end of a call does not find a run in another shard
-	DisownNobody      Bug = "disown-nobody"      // what was called for a call that is over runs all the same
-	UnheardIsAbsent   Bug = "unheard-is-absent"  // what a shard has not heard of yet is not there
-	RetryKeepsKey     Bug = "retry-keeps-key"    // a step that was compensated is retried under the key of before
-	RetryAnywhere     Bug = "retry-anywhere"     // a run goes on behind what was compensated
-	RetryForgets      Bug = "retry-forgets"      // likewise, after a retry that was in vain
+	AnyEnd             Bug = "any-end"             // the end of an earlier call of a step is that of the present one
+	DueLater           Bug = "due-later"           // what comes at a deadline, before its timer, is in time
+	SignalKept         Bug = "signal-kept"         // the bytes of a signal that was taken count for ever
+	EventLost          Bug = "event-lost"          // the history does not say that a step is tried again
+	AmbiguousStays     Bug = "ambiguous-stays"     // what a step may have done unknown to anybody is not compensated
+	FailureUndone      Bug = "failure-undone"      // steps that have failed are compensated
+	CancelForgets      Bug = "cancel-forgets"      // the step at which a run is cancelled is not compensated
+	UndoneTwice        Bug = "undone-twice"        // what was compensated is so again when the run is retried and fails
+	TimedOutRuns       Bug = "timed-out-runs"      // what a step has called goes on when the step has timed out
+	OneAttemptMore     Bug = "one-attempt-more"    // a step is tried once more than it may be
+	WithinIgnored      Bug = "within-ignored"      // a step is tried again however long it has taken
+	OnePollMore        Bug = "one-poll-more"       // a call is asked once more than it may be
+	BranchesUnbounded  Bug = "branches-unbounded"  // all branches of a step run at once
+	SiblingsRun        Bug = "siblings-run"        // branches go on whose step is decided
+	StoppedCounts      Bug = "stopped-counts"      // a branch whose child was cancelled counts as one that runs
+	FailedCounts       Bug = "failed-counts"       // a branch that has failed counts as one that runs
+	FailureWaits       Bug = "failure-waits"       // a parallel step waits for all its branches when one has failed
+	ChildUnawaited     Bug = "child-unawaited"     // a run compensates while a child of it still ends
+	EndlessLoop        Bug = "endless-loop"        // steps that wait for nothing go on for ever
+	RunEternal         Bug = "run-eternal"         // a run has no timer for when it has taken too long
+	AnyInput           Bug = "any-input"           // a start with a key of before and another input is the start of before
+	KeepAll            Bug = "keep-all"            // more runs are kept than the definition says
+	RelayLost          Bug = "relay-lost"          // the end of a call does not find a run in another shard
+	DisownNobody       Bug = "disown-nobody"       // what was called for a call that is over runs all the same
+	UnheardIsAbsent    Bug = "unheard-is-absent"   // what a shard has not heard of yet is not there
+	RetryKeepsKey      Bug = "retry-keeps-key"     // a step that was compensated is retried under the key of before
+	RetryAnywhere      Bug = "retry-anywhere"      // a run goes on behind what was compensated
+	RetryForgets       Bug = "retry-forgets"       // likewise, after a retry that was in vain
+	BatchConflicts     Bug = "batch-conflicts"     // a batch that begins as one before, and ends elsewhere, goes to the dead letters
+	RetryLast          Bug = "retry-last"          // a run goes on from the end of its path of failure
+	AmbiguousForgotten Bug = "ambiguous-forgotten" // what an attempt may have done is forgotten when the next one ends
+	UndoneBeside       Bug = "undone-beside"       // what a handler does is compensated while it does it
+	LargeStays         Bug = "large-stays"         // a run that fails at its very end compensates nothing
+	LastVisitUndone    Bug = "last-visit-undone"   // each visit is compensated with what the last one has come to
+	FanForgets         Bug = "fan-forgets"         // a parallel step that has failed leaves what its branches have done
+	SentAnew           Bug = "sent-anew"           // a visit is compensated with what it would be called with now
 )
 
 // The bugs in plans and schedules of workflows.
@@ -179,6 +187,11 @@ const (
 	MarkFalls      Bug = "mark-falls"      // the watermark goes back
 	IdleStands     Bug = "idle-stands"     // time stands still when all partitions are idle
 	LateEverywhere Bug = "late-everywhere" // late records go to all sinks
+	IdleRuns       Bug = "idle-runs"       // event time runs on by the clock although nothing waits for it
+	FirstRefused   Bug = "first-refused"   // a leader is told of the first output that was refused, and not of the others
+	JoinPunctual   Bug = "join-punctual"   // a left record that finds no partner is moved to the time at which that is known
+	LateUncounted  Bug = "late-uncounted"  // points that are written before where a source has come to are not counted
+	FailureEach    Bug = "failure-each"    // a record of which many parts fail is told of each of them
 	FailureCooked  Bug = "failure-cooked"  // a record that fails is told as the operators have left it
 )
 

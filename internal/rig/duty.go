@@ -35,6 +35,9 @@ type dutyDoor struct {
 // Now returns the rig's time.
 func (d *dutyDoor) Now() int64 { return d.r.Now() }
 
+// Mono returns the time that has passed.
+func (d *dutyDoor) Mono() int64 { return d.r.mono() }
+
 // Propose applies the command.
 func (d *dutyDoor) Propose(_ context.Context, cmd engine.Command) ([]byte, error) {
 	d.proposed = true

@@ -42,6 +42,7 @@ type Rig struct {
 	mu    sync.Mutex // guards everything below
 	execs []*engine.Executor
 	now   int64
+	leapt int64 // by which the clock was set forward, see Leap
 	term  uint64
 	hold  bool
 	log   []logged
@@ -226,7 +227,7 @@ func (r *Rig) Query(ctx context.Context, shard engine.ShardID, q engine.Query) e
 	r.mu.Lock()
 	x := r.execs[shard]
 	r.mu.Unlock()
-	return x.Query(ctx, q, engine.Replica{Now: r.Now})
+	return x.Query(ctx, q, engine.Replica{Now: r.Now, Mono: r.mono})
 }
 
 // Now returns the time, ms.
@@ -234,6 +235,20 @@ func (r *Rig) Now() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.now
+}
+
+func (r *Rig) mono() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.now - r.leapt
+}
+
+// Leap sets the clock forward, as somebody may do on whose machine a node is: no time passes.
+func (r *Rig) Leap(millis int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now += millis
+	r.leapt += millis
 }
 
 // Pass moves the time, and nothing more.

@@ -32,6 +32,9 @@ type Crews struct {
 // callTime is how long a call may take.
 const callTime = 5 * time.Second
 
+// leaveTime is how long it may take to have a worker listed no more: its program waits for that in order to end, and it is forgotten anyway.
+const leaveTime = 2 * time.Second
+
 // NewCrews returns what keeps workers listed through a router.
 func NewCrews(r *engine.Router) *Crews {
 	return &Crews{router: r, every: reportMillis * time.Millisecond, soon: time.Second, all: make(map[string]*crew)}
@@ -288,7 +291,7 @@ func (c *crew) join(part []*Member) error {
 	for _, m := range part {
 		body.list = append(body.list, joining{m.worker, m.life, m.status().Draining})
 	}
-	err := c.propose(command(KindJoin, part[0].worker.ID, &body, (*joinCommand).code))
+	err := c.propose(callTime, command(KindJoin, part[0].worker.ID, &body, (*joinCommand).code))
 	for i, m := range part {
 		// What may have happened has to be taken back in the end, and comes out with the next report.
 		m.joined = err == nil || errors.Is(err, engine.ErrUnknownOutcome) || errors.Is(err, context.DeadlineExceeded)
@@ -302,7 +305,11 @@ func (c *crew) leave(part []*Member, drain bool) error {
 	for _, m := range part {
 		body.list = append(body.list, leaving{m.worker.ID, m.life})
 	}
-	err := c.propose(command(KindLeave, part[0].worker.ID, &body, (*leaveCommand).code))
+	within := callTime
+	if !drain {
+		within = leaveTime
+	}
+	err := c.propose(within, command(KindLeave, part[0].worker.ID, &body, (*leaveCommand).code))
 	if errors.Is(err, engine.ErrNotFound) {
 		err = nil
 	}
@@ -312,8 +319,8 @@ func (c *crew) leave(part []*Member, drain bool) error {
 	return err
 }
 
-func (c *crew) propose(op engine.Op) error {
-	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+func (c *crew) propose(within time.Duration, op engine.Op) error {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	_, err := engine.Propose(ctx, &c.scope, op, func([]byte) (struct{}, error) { return struct{}{}, nil })
 	return err

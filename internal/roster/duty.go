@@ -12,7 +12,7 @@ func (r *Roster) Duty() engine.Duty { return engine.Duty{Name: "workers", Run: r
 
 // tend walks over the rows every 10 s, as long as there are any, and keeps in them what has been heard.
 func (r *Roster) tend(ctx context.Context, lead *engine.Lead) error {
-	r.lead(lead.Term(), lead.Now())
+	r.lead(lead.Term(), moment{lead.Now(), lead.Mono()})
 	defer func() {
 		if ctx.Err() != nil { // else this replica leads on
 			r.rest()
@@ -89,12 +89,12 @@ func (r *Roster) walk(v *engine.View, p *pass) error {
 		if p.rows++; p.name == "" {
 			return true, nil
 		}
-		return true, r.look(v.Now(), p, w, value)
+		return true, r.look(present(v), p, w, value)
 	})
 }
 
 // look adds to the command what there is to note of a worker.
-func (r *Roster) look(now int64, p *pass, w who, value []byte) error {
+func (r *Roster) look(now moment, p *pass, w who, value []byte) error {
 	kept, err := decodeRow(value)
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ type hearsay struct {
 	mu    sync.Mutex // guards all below
 	term  uint64     // in which this replica leads or has led last
 	leads bool       // the duty does its work
-	since int64      // when the term began here, ms
+	since moment     // when the term began here
 	heard map[who]*hearing
 }
 
@@ -22,17 +22,23 @@ type who struct {
 	id string
 }
 
+// moment is a time by the shard's clock, which is kept and shown, and by one that nobody sets: silence is measured with that. Both in ms.
+type moment struct{ at, mono int64 }
+
+// unmeasured is the mono of something that a command has told, which has no clock. It is measured from the next look on.
+const unmeasured = -1 << 63
+
 // hearing is what was heard of a life of a worker last.
 type hearing struct {
-	life    uint64
-	at      int64 // ms
+	life uint64
+	moment
 	load    int
 	present tallies
 	early   bool // it was heard before the duty of the term has begun
 }
 
 // lead begins a term. What was heard in others is forgotten, but for who has reported to this replica a moment ago.
-func (h *hearsay) lead(term uint64, now int64) {
+func (h *hearsay) lead(term uint64, now moment) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.leads = true; h.term == term {
@@ -40,7 +46,7 @@ func (h *hearsay) lead(term uint64, now int64) {
 	}
 	h.term, h.since = term, now
 	for w, at := range h.heard {
-		if !at.early || now-at.at >= silentMillis {
+		if !at.early || at.mono != unmeasured && now.mono-at.mono >= silentMillis {
 			delete(h.heard, w)
 		}
 		at.early = false
@@ -56,13 +62,13 @@ func (h *hearsay) rest() {
 
 // joined notes, when the command is done, that a worker is there.
 func (h *hearsay) joined(tx *engine.Tx, id string, r *row) {
-	w, heard := who{tx.Namespace(), id}, &hearing{r.life, r.seen, r.load, r.present, false}
+	w, heard := who{tx.Namespace(), id}, &hearing{r.life, moment{r.seen, unmeasured}, r.load, r.present, false}
 	tx.OnCommit(func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		switch at := h.heard[w]; {
 		case at != nil && at.life == heard.life && heard.life != 0:
-			at.at = max(at.at, heard.at)
+			at.at, at.mono = max(at.at, heard.at), unmeasured
 		case h.leads:
 			h.set(w, heard)
 		default:
@@ -83,19 +89,19 @@ func (h *hearsay) left(tx *engine.Tx, id string) {
 }
 
 // update notes the report of a worker, if that has been heard of before in this life.
-func (h *hearsay) update(w who, r *report, now int64) (known bool) {
+func (h *hearsay) update(w who, r *report, now moment) (known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	at := h.heard[w]
 	if at == nil || at.life != r.life || !h.leads && !at.early {
 		return false
 	}
-	at.at, at.load, at.present = max(at.at, now), r.load, r.present
+	at.at, at.mono, at.load, at.present = max(at.at, now.at), now.mono, r.load, r.present
 	return true
 }
 
 // begin notes the first report of a worker whose row was read.
-func (h *hearsay) begin(w who, r *report, now int64) {
+func (h *hearsay) begin(w who, r *report, now moment) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.set(w, &hearing{r.life, now, r.load, r.present, !h.leads})
@@ -111,27 +117,36 @@ func (h *hearsay) set(w who, at *hearing) {
 
 // overlay puts what has been heard over what a row says. age is for how long the worker has been silent, ms; one that the row does not call silent was heard of
 // when the term began. Where nobody leads only the row says who is silent.
-func (h *hearsay) overlay(w who, at *row, now int64) (age int64) {
+func (h *hearsay) overlay(w who, at *row, now moment) (age int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	age = now.at - at.seen // of one that was silent before the term: it may have been in another process
 	if heard := h.heard[w]; heard != nil && heard.life == at.life && heard.at >= at.seen {
-		at.silent = at.silent && heard.at == at.seen
+		if heard.mono == unmeasured {
+			heard.mono = now.mono
+		}
+		if still := at.silent && heard.at == at.seen; !still {
+			at.silent, age = false, now.mono-heard.mono
+		}
 		at.seen, at.load, at.present = heard.at, heard.load, heard.present
 	} else if !at.silent && h.leads {
-		at.seen = max(at.seen, h.since)
+		at.seen, age = max(at.seen, h.since.at), now.mono-h.since.mono
 	}
 	if !h.leads {
 		return 0
 	}
-	return now - at.seen
+	return age
 }
 
 // settled reports whether the term has lasted for so long that who is silent now has not merely not found the leader yet.
-func (h *hearsay) settled(now int64) bool {
+func (h *hearsay) settled(now moment) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return now-h.since >= settleMillis
+	return now.mono-h.since.mono >= settleMillis
 }
+
+// present returns the time of a look.
+func present(v *engine.View) moment { return moment{v.Now(), v.Mono()} }
 
 // topic is notified when the duty may have somebody more to look after.
 func topic() engine.Topic { return engine.TopicOf(engine.MachineAction, "", []byte{rowWorker}) }

@@ -184,7 +184,7 @@ func (r *Roster) queryReport(v *engine.View, q *reportQuery) error {
 	for i := range q.list {
 		one := &q.list[i]
 		w := who{ns, one.id}
-		if ok && r.update(w, one, v.Now()) {
+		if ok && r.update(w, one, present(v)) {
 			continue
 		}
 		at, found, err := viewRow(v, w)
@@ -194,7 +194,7 @@ func (r *Roster) queryReport(v *engine.View, q *reportQuery) error {
 		case !ok || !found || at.life != one.life:
 			q.unknown = append(q.unknown, i)
 		default:
-			r.begin(w, one, v.Now())
+			r.begin(w, one, present(v))
 		}
 	}
 	return nil
@@ -273,7 +273,7 @@ func (r *Roster) queryHandlers(v *engine.View, q *handlersQuery) error {
 
 // status puts what was heard of a worker over its row, and says how it is.
 func (r *Roster) status(v *engine.View, w who, at *row) Status {
-	switch age := r.overlay(w, at, v.Now()); {
+	switch age := r.overlay(w, at, present(v)); {
 	case at.silent || age >= silentMillis:
 		return Unhealthy
 	case at.draining:

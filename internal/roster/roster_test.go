@@ -369,3 +369,23 @@ func FuzzApplyCommand(f *testing.F) {
 		}
 	})
 }
+
+// TestClockLeap: that somebody sets the clock forward makes no worker silent.
+func TestClockLeap(t *testing.T) {
+	g := newGround(t, 1, false)
+	g.mustPropose(roster.JoinOp(7, named("w")))
+	g.Advance(0)
+	for _, leap := range []int64{roster.SilentMillis, 400 * 24 * 3600_000} {
+		g.Leap(leap)
+		g.Advance(0)
+		if got := g.find("w").Status; got != roster.Active {
+			t.Errorf("the clock leapt %d ms: it is %v", leap, got)
+		}
+		g.Advance(roster.ReportMillis)
+		g.report(roster.Reported{ID: "w", Life: 7})
+	}
+	g.Advance(roster.SilentMillis)
+	if got := g.find("w").Status; got != roster.Unhealthy {
+		t.Errorf("90 s after it was heard of it is %v", got)
+	}
+}

@@ -52,6 +52,9 @@ func (c *shardClock) now() int64 {
 	return c.last
 }
 
+// mono returns the time of a clock that nobody sets, in ms.
+func (c *shardClock) mono() int64 { return c.clock.Source.Mono().Milliseconds() }
+
 // observe makes the clock never tell a time before stamp.
 func (c *shardClock) observe(stamp int64) {
 	mono := c.clock.Source.Mono()

@@ -20,7 +20,12 @@ import (
 
 // FormatVersion is the layout of a data directory: FORMAT, LOCK, log/ (internal/ual) and state/ (Pebble), and of the commands and rows in them. It is raised with
 // every change of a layout that a build of an earlier version could have written; internal/golden has data of each, and fails when it is forgotten.
-const FormatVersion = 2
+//
+// Directories back to oldestFormat are opened, and have the present format from then on, so that no older build opens them again: records gain fields only
+// behind codec.Coder.More.
+const FormatVersion = 3
+
+const oldestFormat = 2
 
 // format is the content of the file FORMAT, written last when a directory is created: what can not change afterwards, and who the node is to
 // others, see identity.
@@ -116,9 +121,9 @@ func readFormat(fsys vfs.FS, dir string) (*format, error) {
 		return got, engine.Errorf(engine.ErrInvalid, "%s: data directory has format %d, last written by %s, this program knows up to %d: use a newer floe",
 			name, got.Version, cmp.Or(got.Written, unknownBuild), FormatVersion)
 	}
-	if got.Version >= 1 && got.Version < FormatVersion {
-		return got, engine.Errorf(engine.ErrInvalid, "%s: data directory has format %d, a layout before the first release, written by %s; this program reads format %d: "+
-			"open it with the build that wrote it, or begin with an empty directory", name, got.Version, cmp.Or(got.Written, unknownBuild), FormatVersion)
+	if got.Version >= 1 && got.Version < oldestFormat {
+		return got, engine.Errorf(engine.ErrInvalid, "%s: data directory has format %d, a layout before the first release, written by %s; this program reads formats %d to %d: "+
+			"open it with the build that wrote it, or begin with an empty directory", name, got.Version, cmp.Or(got.Written, unknownBuild), oldestFormat, FormatVersion)
 	}
 	if got.Version < 1 || got.Shards < 1 || got.Shards > MaxShards || len(got.Voters) == 0 {
 		return nil, fmt.Errorf("%s is damaged: format %d, %d shards, %d voters", name, got.Version, got.Shards, len(got.Voters))

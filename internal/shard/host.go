@@ -164,8 +164,8 @@ func (h *Host) open(ctx context.Context) error {
 	if created {
 		f = &format{Version: FormatVersion, Shards: h.cfg.Shards, NodeID: h.cfg.NodeID, Voters: h.cfg.Voters, Created: h.cfg.Build}
 	}
-	if created || h.cfg.Build != "" && f.Written != h.cfg.Build {
-		f.Written = h.cfg.Build
+	if created || f.Version != FormatVersion || h.cfg.Build != "" && f.Written != h.cfg.Build {
+		f.Version, f.Written = FormatVersion, h.cfg.Build
 		if err := h.space.retry(func() error { return writeFormat(h.fs, h.cfg.Dir, *f) }); err != nil {
 			return err
 		}

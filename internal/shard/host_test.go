@@ -279,11 +279,11 @@ func TestOpenRefuses(t *testing.T) {
 		{"other node", func(t *testing.T, fsys *vfs.MemFS, c *Config) { c.NodeID = 7 }, "belongs to node 1, not 7"},
 		{"other members", func(t *testing.T, fsys *vfs.MemFS, c *Config) { c.Voters = []uint64{3, 1, 2} }, "belongs to a cluster of the nodes [1], not [1 2 3]"},
 		{"newer format", func(t *testing.T, fsys *vfs.MemFS, c *Config) {
-			must(t, writeFormat(fsys, "node", format{Version: 3, Shards: 2, NodeID: 1, Voters: []uint64{1}, Written: "floe 9.0.0"}))
-		}, "has format 3, last written by floe 9.0.0, this program knows up to 2: use a newer floe"},
+			must(t, writeFormat(fsys, "node", format{Version: FormatVersion + 1, Shards: 2, NodeID: 1, Voters: []uint64{1}, Written: "floe 9.0.0"}))
+		}, "has format 4, last written by floe 9.0.0, this program knows up to 3: use a newer floe"},
 		{"older format", func(t *testing.T, fsys *vfs.MemFS, c *Config) {
 			must(t, writeFormat(fsys, "node", format{Version: 1, Shards: 2, NodeID: 1, Voters: []uint64{1}}))
-		}, "has format 1, a layout before the first release, written by an unnamed build; this program reads format 2"},
+		}, "has format 1, a layout before the first release, written by an unnamed build; this program reads formats 2 to 3"},
 		{"other shards and node", func(t *testing.T, fsys *vfs.MemFS, c *Config) { c.Shards, c.NodeID = 3, 7 }, "was created with 2 shards, not 3: the number can not be changed; belongs to node 1, not 7; belongs"},
 		{"damaged format", func(t *testing.T, fsys *vfs.MemFS, c *Config) {
 			must(t, writeFile(fsys, "node/FORMAT", []byte("{")))

@@ -26,7 +26,7 @@ func (s *shard) query(ctx context.Context, q engine.Query) error {
 func (s *shard) queryStale(ctx context.Context, q engine.Query) error { return s.ask(ctx, q, nil) }
 
 func (s *shard) ask(ctx context.Context, q engine.Query, may func() error) error {
-	r := engine.Replica{Now: s.clock.now, May: may, Stale: may == nil, Stop: s.host.ctx.Done()}
+	r := engine.Replica{Now: s.clock.now, Mono: s.clock.mono, May: may, Stale: may == nil, Stop: s.host.ctx.Done()}
 	if may != nil {
 		r.Settle = s.settle
 	}

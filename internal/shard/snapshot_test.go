@@ -153,11 +153,11 @@ func FuzzSnapshot(f *testing.F) {
 
 func FuzzFormat(f *testing.F) {
 	f.Add([]byte(`{"floe_format":1,"shards":4,"node_id":1,"voters":[1]}`))
-	f.Add([]byte(`{"floe_format":2}`))
+	f.Add([]byte(`{"floe_format":3}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		fsys := vfs.NewMem()
 		must(t, writeFile(fsys, "FORMAT", b))
-		if got, err := readFormat(fsys, ""); err == nil && (got.Shards < 1 || got.Shards > MaxShards || got.Version != FormatVersion) {
+		if got, err := readFormat(fsys, ""); err == nil && (got.Shards < 1 || got.Shards > MaxShards || got.Version < oldestFormat || got.Version > FormatVersion) {
 			t.Errorf("readFormat(%q) = %+v", b, got)
 		}
 	})

@@ -155,7 +155,7 @@ func (t *ReadTicket) Ready() (ready bool, err error) {
 // Query answers from this replica's state, whoever leads. It does not wait: a query that would fails with context.Canceled.
 func (s *Stepper) Query(id engine.ShardID, q engine.Query) error {
 	sh := s.host.shards[id]
-	return sh.exec.Query(context.Background(), q, engine.Replica{Now: sh.clock.now, NoWait: true})
+	return sh.exec.Query(context.Background(), q, engine.Replica{Now: sh.clock.now, Mono: sh.clock.mono, NoWait: true})
 }
 
 // NewDispatch returns what delivers the messages of one shard to another, for the time for which this node leads the first in one term.

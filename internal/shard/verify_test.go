@@ -216,8 +216,8 @@ func TestVerifyReportsDamage(t *testing.T) {
 		"number of shards less":  {replace(`"shards": 3`, `"shards": 2`), []string{"the log holds 3 shards, but FORMAT says 2"}},
 		"number of shards more":  {replace(`"shards": 3`, `"shards": 5`), []string{"the log holds 3 of 5 shards"}},
 		"other node":             {replace(`"node_id": 1`, `"node_id": 3`), []string{"node 3 is not among the voters [1]"}},
-		"newer":                  {replace(`"floe_format": 2`, `"floe_format": 9`), []string{"use a newer floe"}},
-		"older":                  {replace(`"floe_format": 2`, `"floe_format": 1`), []string{"has format 1, a layout before the first release, written by an unnamed build"}},
+		"newer":                  {replace(`"floe_format": 3`, `"floe_format": 9`), []string{"use a newer floe"}},
+		"older":                  {replace(`"floe_format": 3`, `"floe_format": 1`), []string{"has format 1, a layout before the first release, written by an unnamed build"}},
 		"two things":             {func(i image) { flip(segment, 300)(i); flip(table, 100)(i) }, []string{segment, table}},
 		"log, and a counter too": {func(i image) { flip(segment, 300)(i); replace(`"node_id": 1`, `"node_id": 3`)(i) }, []string{segment, "FORMAT"}},
 	} {

@@ -1,20 +1,34 @@
 package worker
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
-// drain waits until what is under way has ended: for the Grace, then, when the handlers have been cancelled, for lastWords. cause is why.
+// drain waits until what is under way has ended: for the Grace, then, when the handlers have been cancelled, for lastWords until they have returned. What has become of
+// pieces is sent while they do, and for lastCalls at most behind that. cause is why.
 func (l *Loop[T]) drain(cause error) error {
+	grace := time.Now().Add(l.cfg.Grace)
 	l.giveBack(l.close())
-	if l.await(l.cfg.Grace, l.idle) {
-		return nil
+	if l.await(time.Until(grace), l.idle) {
+		return l.unsettled()
 	}
 	l.stop(cause)
-	if l.await(lastWords, l.idle) {
+	if !l.await(lastWords, l.returned) || !l.await(lastCalls, l.idle) {
+		l.giveUp() // Settle, and what waits to be settled
+		l.await(lastCalls, l.onlyBlocked)
+	}
+	return errors.Join(l.abandon(), l.unsettled())
+}
+
+// unsettled returns the error of results that could not be handed over.
+func (l *Loop[T]) unsettled() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.missed == 0 {
 		return nil
 	}
-	l.giveUp() // Settle, and what waits to be settled
-	l.await(lastWords, l.onlyBlocked)
-	return l.abandon()
+	return &UnsettledError{l.missed, l.why}
 }
 
 // close notes that nothing new is taken, and returns what waits in lanes, if it can be given back.
@@ -61,6 +75,16 @@ func (l *Loop[T]) abandon() error {
 }
 
 func (l *Loop[T]) idle() bool { return len(l.held) == 0 }
+
+// returned reports whether no handler is at work.
+func (l *Loop[T]) returned() bool {
+	for h := range l.held {
+		if h.running && !h.returned {
+			return false
+		}
+	}
+	return true
+}
 
 // onlyBlocked reports whether nothing is held but by handlers that have not returned.
 func (l *Loop[T]) onlyBlocked() bool {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/worker"
 )
 
@@ -138,7 +139,7 @@ func TestBlocked(t *testing.T) {
 	})
 }
 
-// TestDrainInAnOutage: the loop ends though it can not say what has become of a piece.
+// TestDrainInAnOutage: the loop ends though it can not say what has become of a piece, and says that. It had returned nil, long after its grace.
 func TestDrainInAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := newBoard(t, 30*time.Second, jobs(1)...)
@@ -150,8 +151,12 @@ func TestDrainInAnOutage(t *testing.T) {
 		b.setFail(errors.New("away"))
 		pass(time.Minute)
 		began := time.Now()
-		loop.end(t)
-		if d := time.Since(began); d > 2*time.Minute {
+		loop.stop(errStop)
+		var unsettled *worker.UnsettledError
+		if err := <-loop.ended; !errors.As(err, &unsettled) || unsettled.Results != 1 || !errors.Is(err, engine.ErrUnknownOutcome) {
+			t.Errorf("Run = %v, want an UnsettledError of one", err)
+		}
+		if d := time.Since(began); d > time.Minute+5*time.Second {
 			t.Errorf("the drain took %v", d)
 		}
 	})

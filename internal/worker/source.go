@@ -97,6 +97,20 @@ func (e *BlockedError) Error() string {
 	return fmt.Sprintf("%d handlers have not returned, %v after their contexts were cancelled", e.Handlers, lastWords)
 }
 
+// UnsettledError says that results could not be handed over until the loop had to end: what they are about is done again, when its leases end. It matches
+// engine.ErrUnknownOutcome.
+type UnsettledError struct {
+	Results int
+	Err     error // of the last one
+}
+
+func (e *UnsettledError) Error() string {
+	return fmt.Sprintf("%d results could not be handed over: %v", e.Results, e.Err)
+}
+
+// Unwrap returns ErrUnknownOutcome and Err.
+func (e *UnsettledError) Unwrap() []error { return []error{engine.ErrUnknownOutcome, e.Err} }
+
 // Passing reports whether a call that failed with err may succeed when it is made again. Only what is known to be definite is not.
 func Passing(err error) bool {
 	for _, definite := range []error{

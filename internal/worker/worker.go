@@ -37,6 +37,9 @@ type Config[T any] struct {
 // lastWords is how long handlers may take to return when their context has been cancelled because the loop ends.
 const lastWords = 5 * time.Second
 
+// lastCalls is how long calls may take by which the loop hands over what it has when all else is over.
+const lastCalls = 2 * time.Second
+
 // Loop is a loop that works pieces off. It is run once.
 type Loop[T any] struct {
 	cfg      Config[T]
@@ -59,6 +62,8 @@ type Loop[T any] struct {
 	load    int    // slots in use
 	nextDue time.Time
 	tallies tallies
+	missed  int   // results that could not be handed over
+	why     error // of the last of them
 	stopped error // why the handlers have been cancelled, those that begin from now on too; nil: they have not
 }
 
@@ -104,8 +109,8 @@ func New[T any](cfg Config[T]) *Loop[T] {
 	return l
 }
 
-// Run takes pieces and works them off until ctx ends, and returns when all handlers have returned, or have been given up. Errors: a *BlockedError; that of
-// a Take that can not succeed. That ctx has ended is none.
+// Run takes pieces and works them off until ctx ends, and returns when all handlers have returned, or have been given up. Errors: a *BlockedError; an
+// *UnsettledError; that of a Take that can not succeed. That ctx has ended is none.
 func (l *Loop[T]) Run(ctx context.Context) error {
 	l.values = context.WithoutCancel(ctx)
 	l.settling, l.giveUp = context.WithCancel(l.values)
@@ -246,6 +251,7 @@ func (l *Loop[T]) run(h *held[T]) {
 func (l *Loop[T]) conclude(h *held[T], r Result) {
 	l.mu.Lock()
 	h.returned = true
+	signal(l.changed) // a drain waits for handlers to return
 	r.Cause, r.Stopped = context.Cause(h.ctx), h.stopped
 	lost := h.lost && !plant.On(plant.SettleLost)
 	l.mu.Unlock()
@@ -258,6 +264,12 @@ func (l *Loop[T]) conclude(h *held[T], r Result) {
 	}
 	if err != nil {
 		l.report(&h.piece, err)
+	}
+	if !lost && err != nil && (Passing(err) || errors.Is(err, engine.ErrClosed)) {
+		l.mu.Lock()
+		l.missed++
+		l.why = err
+		l.mu.Unlock()
 	}
 	l.finish(h, r.Err != nil || err != nil)
 }
@@ -323,7 +335,7 @@ func (l *Loop[T]) giveBack(pieces []T) {
 	if len(pieces) == 0 || l.releaser == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(l.values, lastWords)
+	ctx, cancel := context.WithTimeout(l.values, lastCalls)
 	defer cancel()
 	if err := l.releaser.Release(ctx, pieces); err != nil {
 		l.report(nil, err)

@@ -120,6 +120,14 @@ func (s *sent) passes() int64 {
 	return 0
 }
 
+// sunk returns how many records of sinks are in the message. Those of other sections and of the stream of errors were never counted as written.
+func (s *sent) sunk() int64 {
+	if s.pass || len(s.lost) == 0 {
+		return 0
+	}
+	return s.records
+}
+
 // write gives an output of a section to its machine.
 func (w *work) write(j *job, section uint16, i int, o *output) {
 	cmd := engine.Command{Machine: o.machine, Kind: o.kind, Body: o.body}
@@ -145,6 +153,7 @@ func (w *work) write(j *job, section uint16, i int, o *output) {
 	out.messages++
 	out.passes += s.passes()
 	out.bytes += s.bytes
+	out.records += s.sunk()
 	w.setOut(j.ref, section, out)
 	w.tx.Send(engine.Message{Command: cmd, Name: o.route, Lane: laneOf(j.ref, section), Token: encode([]byte{tokenThere}, &s, (*sent).code), Reply: true})
 }
@@ -173,8 +182,8 @@ func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 		var i int
 		var tolerant bool
 		c.Int(&i)
-		if c.Bool(&tolerant); r.Err != nil && !tolerant && m.refused == nil {
-			m.refused = &refusedError{i, r.Err}
+		if c.Bool(&tolerant); r.Err != nil && !tolerant && (len(m.refused) == 0 || !plant.On(plant.FirstRefused)) {
+			m.refused = append(m.refused, refusedOutput{i, r.Err})
 		}
 	case tokenThere:
 		w := &work{m: m, tx: tx}
@@ -196,6 +205,7 @@ func (w *work) answered(s sent, err error) {
 	if !plant.On(plant.BacklogStays) {
 		out.bytes -= s.bytes
 	}
+	out.records = max(out.records-s.sunk(), 0) // what was sent before records were counted is not in it
 	refused := err != nil && !s.tolerant
 	if refused {
 		out.refused += s.records
@@ -220,21 +230,26 @@ func (w *work) answered(s sent, err error) {
 	}
 }
 
-// refusedError says which output of a tick was refused, and why.
-type refusedError struct {
+// refusedOutput is an output of a tick that was refused, and why.
+type refusedOutput struct {
 	output int
 	err    error
 }
 
-func (e *refusedError) Error() string { return fmt.Sprintf("output %d: %v", e.output, e.err) }
+// refusedError says which outputs of a tick were refused: all of them, so that the next proposal leaves them all out.
+type refusedError struct{ outputs []refusedOutput }
 
-// Unwrap returns the refusal.
-func (e *refusedError) Unwrap() error { return e.err }
+func (e *refusedError) Error() string {
+	return fmt.Sprintf("%d outputs were refused, the first is %d: %v", len(e.outputs), e.outputs[0].output, e.outputs[0].err)
+}
 
-// Conclude refuses a tick whose output was refused.
+// Unwrap returns the first refusal.
+func (e *refusedError) Unwrap() error { return e.outputs[0].err }
+
+// Conclude refuses a tick whose outputs were refused.
 func (m *machine) Conclude(_ *engine.Tx, _ engine.Command, result []byte) ([]byte, error) {
-	if m.refused != nil && !plant.On(plant.RefusedStands) {
-		return nil, m.refused
+	if len(m.refused) > 0 && !plant.On(plant.RefusedStands) {
+		return nil, &refusedError{m.refused}
 	}
 	return result, nil
 }

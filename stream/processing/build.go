@@ -65,7 +65,7 @@ type FromSeries struct {
 	Field       string            // "" means value
 	Tags        map[string]string // that a series has to have
 	Poll        time.Duration     // how often is looked for points; 0 means a second
-	Delay       time.Duration     // how old a point has to be to be read
+	Delay       time.Duration     // how old a point has to be to be read; 0 means 5 s, negative none. Points that come later are missed, and counted
 	Start       string            // earliest or latest; "" means earliest
 }
 
@@ -287,7 +287,7 @@ func (s FromSeries) input() (string, doc) {
 	all.opt("field", s.Field)
 	all.pairs("tags", s.Tags)
 	all.opt("poll_interval_ms", ms(s.Poll))
-	all.opt("delay_ms", ms(s.Delay))
+	all.orNone("delay_ms", s.Delay)
 	all.opt("start", s.Start)
 	return "ts", all
 }
@@ -350,9 +350,11 @@ func (a Aggregate) work() (string, doc) {
 func (l Lookup) work() (string, doc) {
 	all := doc{{"lookup_key", l.Key}}
 	all.opt("namespace", l.Namespace)
+	mode := "enrich"
 	if l.Filter {
-		all.set("mode", "filter")
+		mode = "filter"
 	}
+	all.set("mode", mode)
 	all.opt("enrich_field", l.Field)
 	all.opt("on_missing", l.OnMissing)
 	return "kv_lookup", all

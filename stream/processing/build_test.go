@@ -77,7 +77,7 @@ operators:
   - { name: visits, type: aggregate, function: count, window: session, gap_ms: 1800000 }
   - { name: tens, type: aggregate, function: max, field: value, window: count, window_size: 10 }
   - { name: ever, type: aggregate, function: count }
-  - { name: user, type: kv_lookup, lookup_key: "user:${$.id}", namespace: n, enrich_field: user, on_missing: "null" }
+  - { name: user, type: kv_lookup, lookup_key: "user:${$.id}", namespace: n, mode: enrich, enrich_field: user, on_missing: "null" }
   - { name: known, type: kv_lookup, lookup_key: $.id, mode: filter }
   - { name: tags, type: classify, rules: [{ condition: not_empty, tag: some }, { condition: "expr: value > 1", tag: high }], default_tag: low }
   - { name: once, type: dedup, key: $.id, ttl_ms: 3600000 }

@@ -32,6 +32,14 @@ type submitCommand struct {
 	maxPayload  int
 	source      []byte
 	numbers     []numbered
+	only        bool // of kindSubmit: there must be no other job of the name, cancelled ones left out
+}
+
+// codeSubmit is code of the body of kindSubmit, where it stands alone.
+func (s *submitCommand) codeSubmit(c *codec.Coder) {
+	if s.code(c); c.More(s.only) {
+		c.Bool(&s.only)
+	}
 }
 
 func (s *submitCommand) code(c *codec.Coder) {

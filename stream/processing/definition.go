@@ -160,8 +160,11 @@ type Plan struct {
 	Kept    []string // sources and operators that go on where they are
 	Dropped []string // those whose state is lost: they are gone, are called otherwise or are of another shape
 	New     []string // those that begin anew
-	numbers []numbered
-	last    uint16
+	Notes   []string // what is worth knowing of what is kept
+
+	numbers     []numbered
+	last        uint16
+	parallelism int // of the job
 }
 
 // Drops reports whether state of operators would be lost.
@@ -196,6 +199,45 @@ func plan(was, is []numbered, current []numbered, last uint16) Plan {
 	}
 	p.last = last
 	return p
+}
+
+// restarted leaves sources that are to begin anew out of what there is, so that they get numbers that no cursor has.
+func restarted(names []string, is, was, current []numbered) (_, _ []numbered, err error) {
+	for _, name := range names {
+		called := func(n numbered) bool { return n.source && n.name == name }
+		if !slices.ContainsFunc(is, called) {
+			return nil, nil, engine.Errorf(ErrInvalid, "processing: the job has no source %q", name)
+		}
+		was, current = slices.DeleteFunc(slices.Clone(was), called), slices.DeleteFunc(slices.Clone(current), called)
+	}
+	return was, current, nil
+}
+
+// notes says what a new definition changes of the event time of sources that go on: what is there is compared with watermarks of the old one.
+func notes(before, after []byte, p *Plan) (all []string) {
+	old, err := parse(before)
+	if err != nil {
+		return nil
+	}
+	is, err := parse(after)
+	if err != nil {
+		return nil
+	}
+	said := func(path string) string {
+		if path == "" {
+			return "the time of the append"
+		}
+		return path
+	}
+	for i := range is.job.Sources {
+		s := &is.job.Sources[i]
+		at := slices.IndexFunc(old.job.Sources, func(o pipeline.Source) bool { return o.Name == s.Name })
+		if title := "source " + s.Name; at >= 0 && old.job.Sources[at].EventTime != s.EventTime && slices.Contains(p.Kept, title) {
+			all = append(all, fmt.Sprintf("%s: event_time was %s and is %s: records before the watermark that the job has come to are late", title,
+				said(old.job.Sources[at].EventTime), said(s.EventTime)))
+		}
+	}
+	return all
 }
 
 func find(all []numbered, n *numbered) *numbered {

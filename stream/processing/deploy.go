@@ -18,7 +18,8 @@ type Applied struct {
 }
 
 // Apply has a job of the definition's name run with the definition, whatever there was: it submits one, stops the one that there is and restores it with the
-// definition, or leaves it as it is when it has the definition already and runs, or is completed. Cancelled jobs do not count. The same call again changes nothing.
+// definition, or leaves it as it is when it has the definition already and runs, or is completed. Cancelled jobs do not count. The same call again changes nothing. Of several calls at
+// once one submits the job, and the others find it.
 //
 // Options: DropState; FromSavepoint. Errors: those of Submit and Restore; ErrConflict also if several jobs have the name. When state would be lost that DropState does
 // not allow to lose, the job goes on as it is; so it does, or is stopped, after another error.
@@ -27,43 +28,56 @@ func (s *Store) Apply(ctx context.Context, definition []byte, opts ...RestoreOpt
 	if err != nil {
 		return Applied{}, err
 	}
-	id, err := s.only(ctx, p.job.Name)
-	if err != nil {
-		return Applied{}, err
-	}
-	if id == "" {
-		made, err := s.Submit(ctx, definition)
-		return Applied{Job: made.Job, Status: made.Status, Made: true}, err
-	}
-	d, err := s.Detail(ctx, id)
-	if err != nil {
-		return Applied{}, err
-	}
-	done := Applied{Job: id, Status: d.Status}
-	if bytes.Equal(d.Definition, definition) && (d.Status == Running || d.Status == Completed) {
-		return done, nil
-	}
-	opts = append(opts[:len(opts):len(opts)], WithDefinition(definition))
-	if done.Plan, err = s.Plan(ctx, id, opts...); err != nil {
-		return done, err
-	}
-	if done.Plan.Drops() && !restoreOptionsOf(opts).drop {
-		return done, lost(id, &done.Plan)
-	}
-	if d.Status == Running {
-		if _, err := s.Stop(ctx, id); err != nil {
+	for try := 1; ; try++ {
+		done, overtaken, err := s.apply(ctx, p.job.Name, definition, opts)
+		if !overtaken || try == maxApplies {
 			return done, err
 		}
 	}
+}
+
+// maxApplies is how often Apply begins again because others have changed the job meanwhile. Each time one of those has got on.
+const maxApplies = 20
+
+// apply is Apply once. overtaken says that it could not because another call has submitted or changed the job.
+func (s *Store) apply(ctx context.Context, name string, definition []byte, opts []RestoreOption) (done Applied, overtaken bool, err error) {
+	id, err := s.only(ctx, name)
+	if err != nil {
+		return Applied{}, false, err
+	}
+	if id == "" {
+		made, err := s.submit(ctx, definition, true)
+		return Applied{Job: made.Job, Status: made.Status, Made: err == nil}, errors.Is(err, ErrConflict), err
+	}
+	d, err := s.Detail(ctx, id)
+	if err != nil {
+		return Applied{}, errors.Is(err, ErrNotFound), err
+	}
+	done = Applied{Job: id, Status: d.Status}
+	if bytes.Equal(d.Definition, definition) && (d.Status == Running || d.Status == Completed) {
+		return done, false, nil
+	}
+	opts = append(opts[:len(opts):len(opts)], WithDefinition(definition))
+	if done.Plan, err = s.Plan(ctx, id, opts...); err != nil {
+		return done, false, err
+	}
+	if done.Plan.Drops() && !restoreOptionsOf(opts).drop {
+		return done, false, lost(id, &done.Plan)
+	}
+	if d.Status == Running {
+		if _, err := s.Stop(ctx, id); err != nil {
+			return done, errors.Is(err, ErrConflict), err
+		}
+	}
 	if done.Status, err = s.Restore(ctx, id, opts...); err != nil {
-		if d.Status == Running {
+		if overtaken = errors.Is(err, ErrConflict); d.Status == Running && !overtaken {
 			_, again := s.Restore(ctx, id) // as it was
 			err = errors.Join(err, again)
 		}
-		return done, err
+		return done, overtaken, err
 	}
 	done.Changed = true
-	return done, nil
+	return done, false, nil
 }
 
 // only returns the job of a name that is not cancelled, "" if there is none. Errors: ErrConflict if there are several.

@@ -16,7 +16,7 @@
 //	    stream: { name: large-orders }
 //	`))
 //
-// A definition can be written in Go, too: see Definition.
+// A definition can be written in Go, too: see Definition. REFERENCE.md, beside this package, has all keys, and the language of expressions.
 //
 // # Jobs
 //
@@ -38,7 +38,11 @@
 // # Time
 //
 // The event time of a record is that of its id, or what event_time finds in it. The watermark of a job is how far the event times of its sources have come, less
-// the disorder they are allowed. It fires windows. A partition in which nothing comes any more does not hold it up.
+// the disorder they are allowed. It fires windows. A partition in which nothing comes any more does not hold it up. When nothing comes anywhere, event time runs on
+// with the clock as far as something waits for it, so that the last windows fire.
+//
+// Time series are read by the time of their points, up to those that are as old as the delay of the source (5 s). Points that are written later than that, before what
+// has been read, are missed: Metrics.Missed counts them, except such as were sealed before the job looked, which takes minutes or megabytes.
 //
 // # Limits
 //

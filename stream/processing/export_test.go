@@ -1,6 +1,7 @@
 package processing
 
 import (
+	"context"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
 )
@@ -56,4 +57,9 @@ func Observed(bytes int) (table engine.Primitive, looks func() int64, remembered
 		return int(used)
 	}
 	return table, looks, remembered
+}
+
+// SubmitOnly is the submission of Apply, which has seen no job of the name: ErrConflict if there is one by now.
+func (s *Store) SubmitOnly(ctx context.Context, definition []byte) (Submitted, error) {
+	return s.submit(ctx, definition, true)
 }

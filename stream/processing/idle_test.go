@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/floedb/floe/stream/processing"
@@ -174,5 +176,99 @@ func TestStopAtEnd(t *testing.T) {
 	}
 	if _, err := s.jobs.Stop(ctx, id); !errors.Is(err, processing.ErrConflict) {
 		t.Errorf("Stop of a job that is completed: %v", err)
+	}
+}
+
+// TestApplyAtOnce: of several calls at once one submits a job, and the others find it; so it is when they change one.
+func TestApplyAtOnce(t *testing.T) {
+	s, ctx := newSpread(t, 3), context.Background()
+	for _, definition := range []string{filtered, strings.Replace(filtered, "amount>100", "amount>10", 1)} {
+		var calls sync.WaitGroup
+		made, changed := atomic.Int32{}, atomic.Int32{}
+		jobs := sync.Map{}
+		for range 20 {
+			calls.Go(func() {
+				done, err := s.jobs.Apply(ctx, []byte(definition))
+				if err != nil || done.Status != processing.Running {
+					t.Errorf("Apply = %+v, %v", done, err)
+				}
+				if jobs.Store(done.Job, true); done.Made {
+					made.Add(1)
+				}
+				if done.Changed {
+					changed.Add(1)
+				}
+			})
+		}
+		calls.Wait()
+		n := 0
+		jobs.Range(func(any, any) bool { n++; return true })
+		if n != 1 || made.Load()+changed.Load() < 1 || made.Load() > 1 {
+			t.Errorf("%d jobs, made %d times, changed %d times", n, made.Load(), changed.Load())
+		}
+	}
+}
+
+// TestPlanNotes: a plan says when the event time of a source that goes on is another.
+func TestPlanNotes(t *testing.T) {
+	s, ctx := newStage(t, 1), context.Background()
+	id := s.submit(filtered)
+	timed := strings.Replace(filtered, "stream: { name: orders }", "stream: { name: orders }\n    event_time: $.at", 1)
+	p, err := s.jobs.Plan(ctx, id, processing.WithDefinition([]byte(timed)))
+	if err != nil || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "source orders: event_time was the time of the append and is $.at") {
+		t.Errorf("Plan = %+v, %v", p, err)
+	}
+	if p, err = s.jobs.Plan(ctx, id, processing.WithDefinition([]byte(filtered))); err != nil || len(p.Notes) != 0 {
+		t.Errorf("Plan = %+v, %v", p, err)
+	}
+}
+
+// TestBackfillInParts: old records that come in parts, with pauses in between, are late only in windows that have fired, however long the clock goes on meanwhile.
+func TestBackfillInParts(t *testing.T) {
+	s, ctx := newStage(t, 1), context.Background()
+	s.append("in", `{"t":1000}`, `{"t":11000}`)
+	s.Advance(3_600_000) // they were appended long before they are read
+	id := s.submit(`
+name: back
+sources: [{ name: in, event_time: $.t, stream: { name: in }, watermark: { max_out_of_orderness_ms: 0, idle_timeout_ms: 1000 } }]
+operators: [{ name: w, type: aggregate, function: count, window: tumbling, window_size: 10 }]
+sinks: [{ name: out, stream: { name: out } }]
+`)
+	s.run()
+	s.Advance(60_000)
+	s.append("in", `{"t":21000}`, `{"t":29000}`)
+	s.run()
+	if _, err := s.jobs.Stop(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	s.Advance(3_600_000)
+	if _, err := s.jobs.Restore(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	s.run()
+	s.append("in", `{"t":31000}`)
+	s.Advance(60_000)
+	if m := s.job(id).Metrics; m.Late != 0 || strings.Count(s.read("out"), `"count"`) != 4 {
+		t.Errorf("late %d, windows %s", m.Late, s.read("out"))
+	}
+}
+
+// TestSubmitUnlessThere: what Apply submits is refused when another call has submitted a job of the name since it looked. Cancelled jobs do not count.
+func TestSubmitUnlessThere(t *testing.T) {
+	s, ctx := newSpread(t, 3), context.Background()
+	for range 2 {
+		made, err := s.jobs.SubmitOnly(ctx, []byte(filtered))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.jobs.SubmitOnly(ctx, []byte(filtered)); !errors.Is(err, processing.ErrConflict) || !strings.Contains(err.Error(), string(made.Job)) {
+			t.Errorf("a second job of the name: %v", err)
+		}
+		if done, err := s.jobs.Apply(ctx, []byte(filtered)); err != nil || done.Made || done.Job != made.Job {
+			t.Errorf("Apply = %+v, %v", done, err)
+		}
+		if _, err := s.jobs.Cancel(ctx, made.Job); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -32,6 +32,7 @@ type part struct {
 
 	samples []feed.Sample // of a measurement: those before upTo
 	upTo    uint64
+	late    int64 // points that have been written before the cursor since the last look
 }
 
 // more reports whether there is something to be read now.
@@ -98,7 +99,7 @@ func (t *task) lookAt(v *engine.View, in *input, i int, s *pipeline.Source) erro
 		}
 		c, known := t.cursors[cursorID{i, p}]
 		if known && c.stream != st.ID && !plant.On(plant.AnyStream) {
-			in.failure = fmt.Sprintf("source %q: stream %q was deleted and made again: restore the job from a savepoint, or submit it anew", s.Name, name)
+			in.failure = fmt.Sprintf("source %q: stream %q was deleted and made again: restore the job with the source begun anew (RestartSource, floe processing restore --restart-source)", s.Name, name)
 			return nil
 		}
 		end, err := t.end(st, p)
@@ -152,6 +153,16 @@ func (p *part) measure(s *pipeline.Source) {
 // records reports whether there is anything to read.
 func (in *input) records() bool {
 	return in.mail != nil && in.mail.more() || slices.ContainsFunc(in.parts, (*part).more)
+}
+
+// behind returns how many records of streams are to be read.
+func (in *input) behind() (n int64) {
+	for _, p := range in.parts {
+		if p.stream != nil && p.cursor.next < p.end {
+			n += int64(p.end - max(p.cursor.next, p.first))
+		}
+	}
+	return n
 }
 
 func (in *input) marks() []pipeline.Part {

@@ -231,7 +231,7 @@ func TestSpreadAsOneShard(t *testing.T) {
   - { name: user, type: kv_lookup, lookup_key: "user:${$.who}", on_missing: drop, enrich_field: user }
   - { name: known, type: kv_lookup, namespace: m, lookup_key: $.who, mode: filter }
   - { name: total, type: aggregate, function: sum, field: n, window: tumbling, window_size: 3 }
-  - { name: again, type: kv_lookup, lookup_key: "user:${$.key}", on_missing: fail }`},
+  - { name: again, type: kv_lookup, lookup_key: "user:${$.key}", mode: enrich, on_missing: fail }`},
 		"join": {keyedVisits, `
   - { name: met, type: join, source: visits, on: $.who, within_ms: 700, mode: left }
   - { type: keyby, key_expression: $.n }

@@ -16,10 +16,10 @@ const tokenForget = 'f'
 
 // machine is the state machine of the jobs of one shard.
 type machine struct {
-	refused *refusedError // of the command being applied: the first output that was refused
-	live    sync.Map      // of ref to *live: what a leader knows of tasks and no row says
-	stuck   sync.Map      // of ref to string: why a savepoint, or a restore, does not get on
-	memory  *memory       // of keyed state, of all shards of the node
+	refused []refusedOutput // of the command being applied: the outputs that were refused
+	live    sync.Map        // of ref to *live: what a leader knows of tasks and no row says
+	stuck   sync.Map        // of ref to string: why a savepoint, or a restore, does not get on
+	memory  *memory         // of keyed state, of all shards of the node
 }
 
 // Restore has nothing to read: rows are read when they are used.
@@ -30,7 +30,7 @@ func (m *machine) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 	w := &work{m: m, tx: tx}
 	switch cmd.Kind {
 	case kindSubmit:
-		return carryOut(cmd.Body, (*submitCommand).code, w.submit)
+		return carryOut(cmd.Body, (*submitCommand).codeSubmit, w.submit)
 	case kindStop:
 		return carryOut(cmd.Body, (*jobCommand).code, w.stop)
 	case kindCancel:
@@ -150,6 +150,11 @@ func jobsTopic() engine.Topic { return engine.TopicOf(engine.MachineProcessing, 
 
 func (w *work) submit(s *submitCommand) ([]byte, error) {
 	tx := w.tx
+	if s.only {
+		if other, ok := w.called(s.name); ok {
+			return nil, engine.Errorf(ErrConflict, "job %s is called %q", other, s.name)
+		}
+	}
 	j := w.begin(ref{uint16(tx.Shard()), uint64(tx.LSN())}, jobRow{
 		name: s.name, created: tx.Now(), parallelism: s.parallelism, batch: s.batch, maxPayload: s.maxPayload, numbers: lastNumber(s.numbers),
 	})
@@ -159,6 +164,23 @@ func (w *work) submit(s *submitCommand) ([]byte, error) {
 	w.save(j)
 	res := submitted{j.ref, j.created, uint64(tx.LSN())}
 	return encode(nil, &res, (*submitted).code), nil
+}
+
+// called returns a job of a name that is not cancelled. All jobs of a name are at home in one shard.
+func (w *work) called(name string) (JobID, bool) {
+	prefix := append(namePrefix(w.tx.Namespace(), name), 0)
+	it := w.tx.Iter(prefix, key.PrefixEnd(prefix))
+	found, ok := JobID(""), false
+	for more := it.First(); more && !ok; more = it.Next() {
+		_, r := parseNameKey(it.Key())
+		if j := w.load(r); j != nil && j.status != Cancelled {
+			found, ok = jobID(j.created, j.ref), true
+		}
+	}
+	if err := it.Close(); err != nil {
+		panic(fmt.Sprintf("processing: jobs called %q: %v", name, err))
+	}
+	return found, ok
 }
 
 // begin makes a job that runs, or the part of it that is in this shard, with its task.

@@ -60,7 +60,7 @@ func tableOf(shared *memory) engine.Primitive {
 func admit(cmd engine.Command, maxPayload int) error {
 	switch cmd.Kind {
 	case kindSubmit:
-		s, err := decodeBody(cmd.Body, (*submitCommand).code)
+		s, err := decodeBody(cmd.Body, (*submitCommand).codeSubmit)
 		if err != nil {
 			return err
 		}

@@ -85,7 +85,8 @@ type Metrics struct {
 	Errors        int64 // records that went to the stream of errors
 	Late          int64 // records that came too late for a window
 	Dropped       int64 // records that an operator dropped because it can not work with them
-	Missed        int64 // records that were trimmed before they were read
+	Missed        int64 // records that were trimmed before they were read, and points of series that came when later ones had been read
+	RecordsBehind int64 // records of streams that were not read yet when the job last looked
 	InPerSecond   float64
 	OutPerSecond  float64
 	LastReadCount int           // of the last tick, at most BatchSize

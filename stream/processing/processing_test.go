@@ -3,6 +3,7 @@ package processing_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -130,4 +131,19 @@ func TestSourceAgain(t *testing.T) {
 		t.Errorf("job %v: %s", j.Status, j.Reason)
 	}
 	s.want("large", amount(200)+" "+amount(203))
+	if _, err := s.jobs.Restore(ctx, id, processing.RestartSource("other")); !errors.Is(err, processing.ErrInvalid) {
+		t.Errorf("RestartSource of none: %v", err)
+	}
+	if p, err := s.jobs.Plan(ctx, id, processing.RestartSource("orders")); err != nil || p.Drops() || fmt.Sprint(p.New) != "[source orders]" {
+		t.Errorf("Plan = %+v, %v", p, err)
+	}
+	if status, err := s.jobs.Restore(ctx, id, processing.RestartSource("orders")); err != nil || status != processing.Running {
+		t.Fatalf("Restore = %v, %v", status, err)
+	}
+	s.append("orders", amount(300))
+	s.run()
+	s.want("large", amount(200)+" "+amount(203)+" "+amount(999)+" "+amount(300))
+	if j := s.job(id); j.Status != processing.Running || j.Metrics.RecordsIn != 4 {
+		t.Errorf("job %+v", j)
+	}
 }

@@ -188,6 +188,7 @@ func (m *machine) describe(v *engine.View, namespace string, r ref, j *jobRow) (
 		CreatedAt: timeOf(j.created), EndedAt: timeOf(j.ended), Metrics: t.metrics(),
 	}
 	job.Metrics.Errors += out.refused
+	job.Metrics.RecordsOut -= out.refused + out.records
 	job.Metrics.Backlog = out.bytes
 	if l, ok := m.live.Load(r); ok && j.status == Running {
 		job.add(l.(*live), v.Now())
@@ -228,7 +229,7 @@ func readOut(v *engine.View, r ref, t *taskRow) (sum outRow, err error) {
 		if err != nil {
 			return sum, err
 		}
-		sum.bytes, sum.refused = sum.bytes+out.bytes, sum.refused+out.refused
+		sum.bytes, sum.refused, sum.records = sum.bytes+out.bytes, sum.refused+out.refused, sum.records+out.records
 	}
 	return sum, nil
 }
@@ -265,6 +266,7 @@ func (j *Job) add(l *live, now int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := &j.Metrics
+	m.RecordsBehind = l.behind
 	m.LastReadCount, m.LatencyLast = l.lastRead, time.Duration(l.last)*time.Millisecond
 	if l.polled != 0 {
 		m.Idle = time.Duration(max(now-l.polled, 0)) * time.Millisecond
@@ -328,6 +330,9 @@ func (q *jobQuery) Results(c *codec.Coder) {
 	if len(q.saved) != len(q.savepoints) {
 		c.Fail("savepoints without numbers")
 	}
+	if c.More(q.job.Metrics.RecordsBehind != 0) {
+		c.Varint(&q.job.Metrics.RecordsBehind)
+	}
 }
 
 // Arguments is of engine.Query.
@@ -349,6 +354,21 @@ func (q *jobsQuery) Results(c *codec.Coder) {
 	codec.List(c, &q.jobs, func(c *codec.Coder, j *Job) { j.code(c) })
 	c.Bytes(&q.last)
 	c.Bool(&q.more)
+	codeBehind(c, len(q.jobs), func(i int) *int64 { return &q.jobs[i].Metrics.RecordsBehind })
+}
+
+// codeBehind codes how far jobs of a list are behind, in the tail of the list's record: its elements can not be longer than they were.
+func codeBehind(c *codec.Coder, n int, of func(i int) *int64) {
+	set := false
+	for i := range n {
+		set = set || *of(i) != 0
+	}
+	if !c.More(set) {
+		return
+	}
+	for i := range n {
+		c.Varint(of(i))
+	}
 }
 
 func (s *Savepoint) code(c *codec.Coder) {

@@ -247,6 +247,7 @@ type outRow struct {
 	passes   int64 // of them, those for other sections
 	bytes    int64
 	refused  int64 // records
+	records  int64 // for sinks, in the messages that have not been answered
 }
 
 func (o *outRow) code(c *codec.Coder) {
@@ -255,6 +256,9 @@ func (o *outRow) code(c *codec.Coder) {
 	c.Varint(&o.passes)
 	c.Varint(&o.bytes)
 	c.Varint(&o.refused)
+	if c.More(o.records != 0) {
+		c.Varint(&o.records)
+	}
 }
 
 // cursor is the value of a row 'c'.

@@ -87,13 +87,19 @@ func (t *task) reason() string {
 func (t *task) stands(sec *section, state pipeline.State, marks []pipeline.Part, now, mark int64) (standing, error) {
 	sum := pipeline.Sum(marks, now, mark)
 	if !sum.Idle {
-		return standingOf(sum), nil
+		return standingOf(behind(sum, sec.Lag())), nil
 	}
 	at, waits, err := sec.Next(state)
 	if waits && (!sum.Bounded || at-1 < sum.Bound) {
 		sum.Bounded, sum.Bound = true, at-1
 	}
-	return standingOf(sum), err
+	return standingOf(behind(sum, sec.Lag())), err
+}
+
+// behind is what parts are together, some time before.
+func behind(sum pipeline.Part, lag int64) pipeline.Part {
+	sum.Newest, sum.Bound = pipeline.Behind(sum.Newest, lag), pipeline.Behind(sum.Bound, lag)
+	return sum
 }
 
 // standsAt is a section that has fired what is due at a watermark, or not all of it yet.

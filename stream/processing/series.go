@@ -9,9 +9,14 @@ import (
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/feed"
 	"github.com/floedb/floe/internal/pipeline"
+	"github.com/floedb/floe/internal/plant"
 )
 
-// A source of time series is read by time: the points from where it has come to up to a moment ago. What is written to an earlier time afterwards is missed.
+// A source of time series is read by time: the points from where it has come to up to a moment ago, which is the delay of the source, and not beyond what has been
+// applied. What is written to an earlier time afterwards is missed, and counted as that. The stream of a cursor is the LSN up to which writes have been looked at.
+
+// maxUnderWay is how long a write is under way at most, ms: what the clock has come to before is read although the log has not come to it.
+const maxUnderWay = 5000
 
 // firstSpan is how much time the first look at a series takes in, ms; it is halved while there are too many points in it, and doubled while there are few.
 const firstSpan = int64(1) << 42
@@ -26,7 +31,12 @@ func (t *task) lookAtSeries(v *engine.View, in *input, i int, s *pipeline.Source
 			c.next = uint64(t.job.created)
 		}
 	}
-	end := now - s.TS.Delay
+	lsn, err := v.LSN()
+	if err != nil {
+		return err
+	}
+	// A write that is under way has the stamp of the log at least, while its points may be older by as long as it has been under way.
+	end := min(now-s.TS.Delay, max(v.Stamp(), now-maxUnderWay))
 	if t.def.StopAtEnd {
 		end = min(end, t.job.created)
 	}
@@ -35,10 +45,21 @@ func (t *task) lookAtSeries(v *engine.View, in *input, i int, s *pipeline.Source
 	for _, tag := range s.TS.Tags {
 		q.Tags[tag.Name] = tag.Value
 	}
+	if known && c.stream != 0 && !plant.On(plant.LateUncounted) {
+		q.From = int64(c.next)
+		if p.late, err = q.Late(v, c.stream); err != nil {
+			return err
+		}
+		in.fresh = in.fresh || p.late > 0
+	}
+	p.cursor.stream = uint64(lsn)
 	if err := p.load(v, &q, t.sections[0].limit); err != nil {
 		return err
 	}
-	if len(p.samples) == 0 && known {
+	switch {
+	case len(p.samples) == 0 && known && p.late > 0:
+		p.cursor.next = p.upTo
+	case len(p.samples) == 0 && known:
 		p.cursor.next = p.upTo // it is known that nothing is there; that need not be written
 		t.cursors[id] = p.cursor
 	}

@@ -29,7 +29,7 @@ kind: Processing
 name: load
 sources:
   - name: cpu
-    ts: { measurement: cpu, field: load, poll_interval_ms: 1000 }
+    ts: { measurement: cpu, field: load, poll_interval_ms: 1000, delay_ms: 0 }
 operators:
   - { name: not-c, type: filter, condition: "json:$.value!=4" }
 sinks:
@@ -50,4 +50,46 @@ sinks:
 	if m := s.job(id).Metrics; m.RecordsIn != 5 {
 		t.Errorf("metrics %+v", m)
 	}
+}
+
+// TestLatePoints: points are read when they are old enough, and those that are written before what has been read are counted as missed, each once, across restarts.
+func TestLatePoints(t *testing.T) {
+	s, ctx := newStage(t, 1), context.Background()
+	write := func(host, field string, at int64) {
+		t.Helper()
+		p := ts.Point{Measurement: "cpu", Tags: map[string]string{"host": host}, Fields: map[string]float64{field: float64(at)}, Time: time.UnixMilli(rig.Epoch + at)}
+		if _, err := s.series.Write(ctx, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := s.submit("name: late\nsources: [{name: cpu, ts: {measurement: cpu, field: load, tags: {host: a}}}]\noperators: [{type: map, v: $.value}]\nsinks: [{name: out, stream: {name: out}}]\n")
+	wants := func(when string, missed int64, out string) {
+		t.Helper()
+		s.want("out", out)
+		if m := s.job(id).Metrics; m.Missed != missed || m.Errors != 0 {
+			t.Errorf("%s: missed %d, want %d, errors %d", when, m.Missed, missed, m.Errors)
+		}
+	}
+	s.Advance(10_000)
+	write("a", "load", 9000)
+	s.Advance(1000)
+	wants("a point that is too young", 0, "")
+	write("a", "load", 7000) // behind the other, and in time
+	s.Advance(4000)
+	wants("both are old enough", 0, `{"v":7000} {"v":9000}`)
+	s.Advance(10_000)
+	write("a", "load", 8000)
+	write("a", "load", 8500)
+	write("b", "load", 8000)
+	write("a", "other", 8000)
+	s.Advance(2000)
+	wants("two of four are of the source, and late", 2, `{"v":7000} {"v":9000}`)
+	s.Restart()
+	write("a", "load", 24_000)
+	s.Advance(20_000)
+	wants("after a restart", 2, `{"v":7000} {"v":9000} {"v":24000}`)
+	write("a", "load", 1)
+	s.Restart()
+	s.Advance(2000)
+	wants("late while nobody looked", 3, `{"v":7000} {"v":9000} {"v":24000}`)
 }

@@ -402,32 +402,39 @@ func sortedCursors(m map[cursorID]cursor) []cursorID {
 	return all
 }
 
-// refusedOutput goes on after a sink has refused a tick: for now, when the task waits, or for good: then the record goes to the stream of errors, once it is known
-// which one it is.
-func (t *task) refusedOutput(s *step, refused *refusedError, now int64) {
-	o := &s.tick.outputs[refused.output]
-	name := "the stream of errors"
-	if o.sink >= 0 {
-		name = "sink " + t.def.Sinks[o.sink].Name
-	}
-	if forNow(refused.err) || o.sink < 0 {
-		reason := fmt.Sprintf("%s: %v", name, refused.err)
-		if most := min(s.section.limit, max(s.read, len(s.effects.writes))); most > 1 {
-			s.section.limit = most / 2 // there may be room for a part of it
-			t.live.hold(reason)
-			return
+// refusedOutputs goes on after sinks have refused a tick. Records that are refused for good go to the stream of errors, once it is known which ones they are. If
+// there are none, the task waits.
+func (t *task) refusedOutputs(s *step, refused *refusedError, now int64) {
+	e, forGood := &s.effects, false
+	for _, r := range refused.outputs {
+		o := &s.tick.outputs[r.output]
+		switch {
+		case o.sink < 0 || forNow(r.err):
+			continue
+		case len(o.at) > 1:
+			e.split = with(e.split, o.sink, true)
+		default:
+			e.refused = with(e.refused, o.at[0], r.err.Error())
 		}
-		t.held(now, reason)
+		forGood = true
+	}
+	if forGood {
+		s.finish()
+		t.again = s
 		return
 	}
-	e := &s.effects
-	if len(o.at) > 1 {
-		e.split = with(e.split, o.sink, true)
-	} else {
-		e.refused = with(e.refused, o.at[0], refused.err.Error())
+	first := refused.outputs[0]
+	name := "the stream of errors"
+	if o := &s.tick.outputs[first.output]; o.sink >= 0 {
+		name = "sink " + t.def.Sinks[o.sink].Name
 	}
-	s.finish()
-	t.again = s
+	reason := fmt.Sprintf("%s: %v", name, first.err)
+	if most := min(s.section.limit, max(s.read, len(s.effects.writes))); most > 1 {
+		s.section.limit = most / 2 // there may be room for a part of it
+		t.live.hold(reason)
+		return
+	}
+	t.held(now, reason)
 }
 
 // forNow reports whether a refusal may be none if the same comes again. That a namespace may have no more series is none of those.

@@ -166,3 +166,24 @@ func TestOtherShards(t *testing.T) {
 		t.Errorf("metrics %+v", m)
 	}
 }
+
+// TestManyRefused: all outputs of a tick that are refused are told at once, so that a tick of many is proposed a few times and not once for each.
+func TestManyRefused(t *testing.T) {
+	s, ctx := newStage(t, 1), context.Background()
+	if err := s.series.SetSeriesLimit(ctx, 2); err != nil {
+		t.Fatal(err)
+	}
+	s.Hold(true)
+	id := s.submit(fanned)
+	for i := range 50 {
+		s.append("in", reading(fmt.Sprint("k", i), i))
+	}
+	d := &disturbed{stage: s, at: -2}
+	s.lead(d)
+	if m := s.job(id).Metrics; m.RecordsIn != 50 || m.Errors != 48 {
+		t.Errorf("metrics %+v", m)
+	}
+	if d.count > 12 {
+		t.Errorf("%d proposals", d.count)
+	}
+}

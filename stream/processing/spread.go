@@ -279,7 +279,9 @@ func (q *partsQuery) Results(c *codec.Coder) {
 	})
 	if c.Reading() && len(q.parts) != len(q.jobs) {
 		c.Fail("not one answer for each job")
+		return
 	}
+	codeBehind(c, len(q.parts), func(i int) *int64 { return &q.parts[i].job.Metrics.RecordsBehind })
 }
 
 func (m *machine) queryParts(v *engine.View, q *partsQuery) error {
@@ -400,7 +402,7 @@ func (m *Metrics) add(o *Metrics) {
 		part int64
 	}{
 		{&m.RecordsIn, o.RecordsIn}, {&m.RecordsOut, o.RecordsOut}, {&m.Errors, o.Errors}, {&m.Late, o.Late}, {&m.Dropped, o.Dropped},
-		{&m.Missed, o.Missed}, {&m.Backlog, o.Backlog},
+		{&m.Missed, o.Missed}, {&m.RecordsBehind, o.RecordsBehind}, {&m.Backlog, o.Backlog},
 	} {
 		*n.to += n.part
 	}

@@ -27,7 +27,7 @@ var passing = func() (all []string) {
 			"{name: out, stream: {name: sessions}}, {name: q, queue: {name: work}}"},
 		{"sums", in, "{name: d, type: dedup, key: $.id}, {type: keyby, key_expression: $.k}, {name: a, type: aggregate, function: sum, field: n}",
 			"{name: keys, kv: {key: $.key, key_prefix: sum, write_mode: versioned}}"},
-		{"pairs", in + ", " + side, "{name: l, type: kv_lookup, lookup_key: \"of ${$.k}\"}, {name: j, type: join, source: side, on: $.k, within_ms: 700, mode: left, enrich_field: p}",
+		{"pairs", in + ", " + side, "{name: l, type: kv_lookup, lookup_key: \"of ${$.k}\", mode: enrich}, {name: j, type: join, source: side, on: $.k, within_ms: 700, mode: left, enrich_field: p}",
 			"{name: out, stream: {name: pairs}}"},
 	} {
 		all = append(all, fmt.Sprintf("name: %s\nbatch_size: 3\nsources: [%s]\noperators: [%s]\nsinks: [%s]\n", j[0], j[1], j[2], j[3]))

@@ -33,6 +33,11 @@ type Submitted struct {
 // Errors: *DefinitionError, which is ErrInvalid, for a definition with mistakes; ErrInvalid for one of more than MaxDefinition bytes, for one of another
 // namespace, and for one with a sink or a lookup in a namespace that the job can not reach.
 func (s *Store) Submit(ctx context.Context, definition []byte) (Submitted, error) {
+	return s.submit(ctx, definition, false)
+}
+
+// submit is Submit; with only, it is ErrConflict if there is a job of the name that is not cancelled.
+func (s *Store) submit(ctx context.Context, definition []byte, only bool) (Submitted, error) {
 	p, err := s.parse(definition)
 	if err != nil {
 		return Submitted{}, err
@@ -41,9 +46,9 @@ func (s *Store) Submit(ctx context.Context, definition []byte) (Submitted, error
 		return Submitted{}, err
 	}
 	cmd := p.command(definition, s.scope.MaxPayload())
-	cmd.numbers = numberAll(p.parts)
+	cmd.numbers, cmd.only = numberAll(p.parts), only
 	op := engine.Op{
-		Command: engine.Command{Machine: engine.MachineProcessing, Kind: kindSubmit, Body: encode(nil, &cmd, (*submitCommand).code)}, Route: cmd.name,
+		Command: engine.Command{Machine: engine.MachineProcessing, Kind: kindSubmit, Body: encode(nil, &cmd, (*submitCommand).codeSubmit)}, Route: cmd.name,
 	}
 	res, err := engine.Propose(ctx, &s.scope, op, func(b []byte) (submitted, error) { return decode(b, (*submitted).code) })
 	if err != nil {
@@ -295,6 +300,7 @@ func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Job, erro
 }
 
 // Stop ends a job, which can be restored: nothing of a record is done that was not done when Stop returns, or all of it. A job that is stopped already is left as it is.
+// What its sinks have sent to other shards arrives later: Metrics.Backlog is 0 when all of it has, and until then RecordsOut does not count it.
 //
 // Errors: ErrNotFound; ErrConflict if it has failed, is completed or cancelled; ErrBusy while it is being restored in a namespace that is spread over all shards.
 func (s *Store) Stop(ctx context.Context, id JobID) (Status, error) {
@@ -393,6 +399,7 @@ type restoreOptions struct {
 	savepoint  SavepointID
 	definition []byte
 	drop       bool
+	anew       []string // sources
 }
 
 // FromSavepoint restores the state of a savepoint: what was written after it is written again. Without it a job goes on where it was.
@@ -408,10 +415,16 @@ func WithDefinition(definition []byte) RestoreOption {
 // DropState allows a definition for which state is lost.
 func DropState() RestoreOption { return func(o *restoreOptions) { o.drop = true } }
 
+// RestartSource has a source, by its name, begin anew, where its definition says: its cursors are dropped, and the state of operators stays. It is for a
+// source whose stream was deleted and made again. It does not go with FromSavepoint: restore the savepoint first.
+func RestartSource(name string) RestoreOption {
+	return func(o *restoreOptions) { o.anew = append(o.anew, name) }
+}
+
 // Restore has a job that does not run go on. With a savepoint its state is that of then; it takes a moment until it runs. If none of its sources goes on where
 // it was, event time begins anew.
 //
-// Options: FromSavepoint, WithDefinition, DropState. Errors: ErrNotFound for job and savepoint; ErrConflict if the job runs or is cancelled, or if state would be
+// Options: FromSavepoint, WithDefinition, DropState, RestartSource. Errors: ErrNotFound for job and savepoint; ErrConflict if the job runs or is cancelled, or if state would be
 // lost that DropState does not allow to lose; ErrBusy while a savepoint is being made in a namespace that is spread over all shards; those of Submit.
 func (s *Store) Restore(ctx context.Context, id JobID, opts ...RestoreOption) (Status, error) {
 	for try := 0; ; try++ {
@@ -424,6 +437,9 @@ func (s *Store) Restore(ctx context.Context, id JobID, opts ...RestoreOption) (S
 		}
 		op := atJob(kindRestore, cmd.target, cmd, (*restoreCommand).code)
 		res, err := engine.Propose(ctx, &s.scope, op, func(b []byte) (changed, error) { return decode(b, (*changed).code) })
+		if o := restoreOptionsOf(opts); err == nil && len(o.anew) > 0 && o.definition == nil && cmd.parallelism != p.parallelism {
+			return res.status, s.Rescale(ctx, id, p.parallelism) // as it was
+		}
 		if err == nil {
 			return res.status, s.heard(ctx, id)
 		}
@@ -470,18 +486,33 @@ func (s *Store) restoring(ctx context.Context, id JobID, opts []RestoreOption) (
 		}
 		cmd.savepoint, was = r.number, q.saved[i]
 	}
-	is := q.numbers
-	if o.definition != nil {
-		p, err := s.parse(o.definition)
+	is, current, definition := q.numbers, q.numbers, o.definition
+	if len(o.anew) > 0 {
+		if o.savepoint != "" {
+			return nil, Plan{}, engine.Errorf(ErrInvalid, "processing: RestartSource and FromSavepoint exclude each other")
+		}
+		if definition == nil {
+			definition = q.source
+		}
+	}
+	if definition != nil {
+		p, err := s.parse(definition)
 		if err == nil {
 			err = s.check(ctx, p)
 		}
 		if err != nil {
 			return nil, Plan{}, err
 		}
-		cmd.edited, cmd.submitCommand, is = true, p.command(o.definition, s.scope.MaxPayload()), p.parts
+		cmd.edited, cmd.submitCommand, is = true, p.command(definition, s.scope.MaxPayload()), p.parts
 	}
-	p := plan(was, is, q.numbers, q.last)
+	if was, current, err = restarted(o.anew, is, was, current); err != nil {
+		return nil, Plan{}, err
+	}
+	p := plan(was, is, current, q.last)
+	p.parallelism = q.job.Parallelism
+	if o.definition != nil {
+		p.Notes = notes(q.source, o.definition, &p)
+	}
 	cmd.numbers, cmd.last = p.numbers, p.last
 	return cmd, p, nil
 }

@@ -101,6 +101,7 @@ type live struct {
 	last     int64 // latency of the last tick that has read something, ms
 	pending  latency
 	mark     int64
+	behind   int64 // records that are to be read
 	reason   string
 }
 
@@ -161,7 +162,7 @@ func (t *task) compile(v *engine.View) error {
 	if err != nil {
 		return err
 	}
-	job, problems := pipeline.Parse(d.source)
+	job, problems := pipeline.Stored(d.source)
 	if job == nil {
 		return fmt.Errorf("processing: the definition of job %v is none: %v", t.ref, problems)
 	}
@@ -266,6 +267,9 @@ func (t *task) nextOf(ctx context.Context, v *engine.View, sec *section) (*step,
 	if err != nil {
 		return nil, err
 	}
+	if sec.index == 0 {
+		t.live.isBehind(in.behind())
+	}
 	if in.failure != "" {
 		return t.fail(v, in.failure), nil
 	}
@@ -341,8 +345,9 @@ func (t *task) compute(ctx context.Context, v *engine.View, sec *section, in *in
 	if t.crowd.is && !plant.On(plant.LargeTicks) {
 		most = min(most, t.crowded().records)
 	}
+	spoiled := "" // why the one record that a step reads can not be worked with
 	for limit := most; ; limit = max(limit/2, 1) {
-		s, err := t.try(ctx, v, sec, in, limit)
+		s, err := t.try(ctx, v, sec, in, limit, spoiled)
 		if errors.Is(err, pipeline.ErrBatch) && limit > 1 {
 			continue
 		}
@@ -365,8 +370,11 @@ func (t *task) compute(ctx context.Context, v *engine.View, sec *section, in *in
 			s.finish()
 			return s, nil
 		}
-		if s.read <= 1 {
-			return t.fail(v, fmt.Sprintf("one record comes to %d bytes in %d rows", size, rows)), nil
+		if s.read == 0 || spoiled != "" {
+			return t.fail(v, fmt.Sprintf("a window comes to %d bytes in %d rows, at most %d and %d are allowed", size, rows, hardBytes, hardRows)), nil
+		}
+		if s.read == 1 {
+			spoiled = fmt.Sprintf("the record comes to %d bytes in %d rows, at most %d and %d are allowed", size, rows, hardBytes, hardRows)
 		}
 		limit = min(limit, s.read)
 		sec.limit = limit / 2
@@ -456,8 +464,8 @@ func (t *task) held(now int64, reason string) {
 	t.live.hold(reason)
 }
 
-// try computes a tick of a section, of at most so many records.
-func (t *task) try(ctx context.Context, v *engine.View, sec *section, in *input, limit int) (*step, error) {
+// try computes a tick of a section, of at most so many records. If they are spoiled, the tick reads them, and does nothing with them.
+func (t *task) try(ctx context.Context, v *engine.View, sec *section, in *input, limit int, spoiled string) (*step, error) {
 	s := &step{task: t, section: sec, began: v.Now(), state: newOverlay(v, t, min(sec.changes, 2*limit)), cursors: make(map[cursorID]cursor), mark: sec.mark}
 	s.tick = tickCommand{job: t.ref, revision: t.job.revision, task: t.row, section: sec.number, status: Running}
 	s.tick.task.sections = slices.Clone(t.row.sections)
@@ -468,7 +476,7 @@ func (t *task) try(ctx context.Context, v *engine.View, sec *section, in *input,
 	var marks []pipeline.Part
 	if in != nil {
 		var err error
-		if target, marks, err = s.readAll(ctx, tick, in, limit); err != nil {
+		if target, marks, err = s.readAll(ctx, tick, in, limit, spoiled); err != nil {
 			return nil, err
 		}
 	}
@@ -487,7 +495,7 @@ func (t *task) try(ctx context.Context, v *engine.View, sec *section, in *input,
 	case ended:
 		s.stands = theEnd
 	case in == nil || next != nil:
-		s.stands = standsAt(s.mark)
+		s.stands = standsAt(pipeline.Behind(s.mark, sec.Lag()))
 	default:
 		s.stands, err = t.stands(sec, s.state, marks, s.began, s.mark)
 	}
@@ -513,7 +521,7 @@ func (t *task) crowded() portion {
 }
 
 // readAll adds batches to a tick, until it has enough, and returns the watermark after them, and what makes it.
-func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limit int) (int64, []pipeline.Part, error) {
+func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limit int, spoiled string) (int64, []pipeline.Part, error) {
 	t := s.task
 	if in.done {
 		return pipeline.EndOfTime, nil, nil
@@ -533,6 +541,12 @@ func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limi
 		}
 		s.read, s.last = s.read+n, n
 		s.effects.failures = append(s.effects.failures, failures...)
+		if spoiled != "" {
+			for i := range batch {
+				s.effects.failures = append(s.effects.failures, t.failureOf(&pipeline.Failure{Operator: t.def.Name, Reason: spoiled, Record: batch[i]}))
+			}
+			continue
+		}
 		if err := tick.Add(ctx, batch); err != nil {
 			return 0, nil, err
 		}
@@ -540,6 +554,9 @@ func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limi
 		t.spare = batch[:0]
 	}
 	s.effects.failures = append(s.effects.failures, r.gaps...)
+	for _, p := range r.parts {
+		r.missed += p.late
+	}
 	s.effects.missed = r.missed
 	for _, p := range r.parts {
 		if was, ok := t.cursors[p.id]; !ok || was != p.cursor {
@@ -550,8 +567,23 @@ func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limi
 		r.mail.keep(&s.tick)
 	}
 	marks := r.marks()
-	mark, _ := pipeline.Watermark(marks, s.began, s.section.mark)
-	return mark, marks, nil
+	mark, idle := pipeline.Watermark(marks, s.began, s.section.mark)
+	var err error
+	if idle && !plant.On(plant.IdleRuns) {
+		mark, err = s.runsOn(marks, mark)
+	}
+	return mark, marks, err
+}
+
+// runsOn returns how far event time runs on when all is idle: no further than something waits for it. What comes after a pause would be late otherwise, if the clock has
+// gone on for longer than its event times have.
+func (s *step) runsOn(marks []pipeline.Part, mark int64) (int64, error) {
+	at, waits, err := s.section.Next(s.state)
+	to := pipeline.Reached(marks, s.section.mark)
+	if waits {
+		to = max(to, at)
+	}
+	return min(mark, to), err
 }
 
 // lookup answers kv_lookup from the view.
@@ -577,7 +609,7 @@ func (t *task) proposed(s *step, err error, now int64) {
 	case err == nil:
 		t.applied(s, now)
 	case errors.As(err, &refused):
-		t.refusedOutput(s, refused, now)
+		t.refusedOutputs(s, refused, now)
 	case errors.Is(err, engine.ErrUnknownOutcome), errors.Is(err, engine.ErrConflict):
 		t.broken = true // it is known anew what has been applied
 	case errors.Is(err, engine.ErrReadOnly), errors.Is(err, engine.ErrBusy):
@@ -634,6 +666,12 @@ func (l *live) hold(reason string) {
 	l.reason = reason
 }
 
+func (l *live) isBehind(records int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.behind = records
+}
+
 func (l *live) ticked(s *step, pending latency) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -643,5 +681,8 @@ func (l *live) ticked(s *step, pending latency) {
 	}
 	if s.read > 0 {
 		l.lastRead, l.last = s.last, pending.sum
+		if s.section.index == 0 {
+			l.behind = max(l.behind-int64(s.read), 0)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package workflowtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -25,6 +26,7 @@ type door struct {
 	x      *engine.Executor
 	router *engine.Router
 	now    int64
+	woken  int64 // when a duty has something to do next
 }
 
 var _ engine.Door = (*door)(nil)
@@ -38,7 +40,7 @@ func open(t TB) *door {
 	if err != nil {
 		t.Fatalf("workflowtest: %v", err)
 	}
-	d := &door{t: t, now: begin}
+	d := &door{t: t, now: begin, woken: never}
 	d.x = engine.NewExecutor(engine.Config{
 		Shards: 1, DB: db, Primitives: []engine.Primitive{engine.TableOf(action.Primitive), engine.TableOf(stream.Primitive), engine.TableOf(workflow.Primitive)},
 	})
@@ -66,6 +68,9 @@ func (d *door) flows() *workflow.Store {
 }
 func (d *door) actions() *action.Store {
 	return engine.StoreOf(action.Primitive, d.router, namespace, maxPayload)
+}
+func (d *door) streams() *stream.Store {
+	return engine.StoreOf(stream.Primitive, d.router, namespace, maxPayload)
 }
 func (d *door) Shards() int { return 1 }
 func (d *door) Now() int64  { return d.now }
@@ -100,4 +105,53 @@ func (d *door) fire() {
 			d.t.Fatalf("workflowtest: %v", err)
 		}
 	}
+}
+
+// nextDue returns when something is due next.
+func (d *door) nextDue() int64 { return min(d.x.NextDue(), d.woken) }
+
+// duties does what a leader does beside commands, which schedules tick by and triggers are handed records by, until there is nothing to do now.
+func (d *door) duties() {
+	for range maxRounds {
+		led := &dutyDoor{door: d, next: never}
+		for _, duty := range d.x.Duties(term, func() engine.LeadDoor { return led }) {
+			if err := duty.Run(context.Background(), duty.Lead); !errors.Is(err, errIdle) {
+				d.t.Fatalf("workflowtest: %v: %v", &duty, err)
+			}
+		}
+		if d.woken = led.next; !led.proposed {
+			return
+		}
+		d.fire()
+	}
+	d.t.Fatalf("workflowtest: schedules and triggers do not come to an end")
+}
+
+var errIdle = errors.New("the duty has nothing to do now")
+
+// dutyDoor is what a duty needs of its shard. Where others sleep, it ends the duty.
+type dutyDoor struct {
+	door     *door
+	proposed bool
+	next     int64
+}
+
+func (l *dutyDoor) Now() int64 { return l.door.now }
+
+func (l *dutyDoor) Propose(ctx context.Context, cmd engine.Command) ([]byte, error) {
+	l.proposed = true
+	return l.door.Propose(ctx, 0, cmd)
+}
+
+func (l *dutyDoor) Sleep(_ context.Context, wake <-chan struct{}, until int64) error {
+	select {
+	case <-wake:
+		return nil
+	default:
+	}
+	if until <= l.door.now {
+		return nil
+	}
+	l.next = min(l.next, until)
+	return errIdle
 }

@@ -1,5 +1,5 @@
-// Package workflowtest runs workflows in tests of programs: actions are functions of the test, and time passes at once when nothing else is left to do. The
-// machine is the one of a node, over a store in memory.
+// Package workflowtest runs workflows in tests of programs: actions are functions of the test, and time passes at once when nothing else is left to do. Schedules
+// tick, and triggers start runs for records, as that time passes. The machine is the one of a node, over a store in memory.
 //
 //	w := workflowtest.New(t)
 //	w.Create(definition)
@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/workflow"
 )
 
@@ -43,6 +44,7 @@ const (
 	worker     = "workflowtest"
 	maxPayload = 16 << 20 // as of a node by default
 	maxRounds  = 100_000  // after which a test does not end by itself
+	maxTicks   = 1000     // after which a run is not waited for that has no time of its own to wait for
 )
 
 // New returns an empty Test.
@@ -57,6 +59,9 @@ func (w *Test) Workflows() *workflow.Store { return w.flows }
 
 // Actions returns the store of the actions.
 func (w *Test) Actions() *action.Store { return w.actions }
+
+// Streams returns the store of the streams whose records start runs: what is appended there is handed out as time passes, see Pass.
+func (w *Test) Streams() *stream.Store { return w.door.streams() }
 
 // Now returns the time.
 func (w *Test) Now() time.Time { return time.UnixMilli(w.door.Now()) }
@@ -142,12 +147,17 @@ func (w *Test) Get(id workflow.RunID) workflow.Run {
 // Finish lets time pass until a run has ended, and returns it. It ends the test if that would never be, as of a run that waits for a signal.
 func (w *Test) Finish(id workflow.RunID) workflow.Run {
 	w.t.Helper()
+	w.settle()
+	ticks := 0
 	for range maxRounds {
 		run := w.Get(id)
 		if run.Status.Final() {
 			return run
 		}
-		if !w.skip(never) {
+		if w.door.x.NextDue() == never { // schedules tick for ever, which hardly ends a run
+			ticks++
+		}
+		if ticks > maxTicks || !w.skip(never) {
 			w.t.Fatalf("workflowtest: run %s of %q is %s at step %q and waits for %s, which does not come", id, run.Workflow, run.Status, run.CurrentStep, run.Waits)
 			return run
 		}
@@ -159,6 +169,7 @@ func (w *Test) Finish(id workflow.RunID) workflow.Run {
 // Pass lets a time pass, with all that is due meanwhile.
 func (w *Test) Pass(d time.Duration) {
 	w.t.Helper()
+	w.settle() // which finds what the test has done meanwhile
 	until := w.door.Now() + d.Milliseconds()
 	for range maxRounds {
 		if !w.skip(until) {
@@ -172,7 +183,7 @@ func (w *Test) Pass(d time.Duration) {
 
 // skip goes to the next time at which something is due, up to a time, and does it. It reports whether there was something.
 func (w *Test) skip(until int64) bool {
-	due := w.door.x.NextDue()
+	due := w.door.nextDue()
 	if due == never || due > until {
 		return false
 	}
@@ -187,6 +198,7 @@ func (w *Test) settle() {
 	w.t.Helper()
 	ctx := context.Background()
 	for range maxRounds {
+		w.door.duties()
 		if len(w.names) == 0 {
 			return
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/stream"
 	"github.com/floedb/floe/workflow"
 	"github.com/floedb/floe/workflow/workflowtest"
 )
@@ -86,4 +87,24 @@ func TestStuck(t *testing.T) {
 		}
 	}()
 	w.Finish(id)
+}
+
+// TestStarters: schedules tick and triggers start runs as time passes.
+func TestStarters(t *testing.T) {
+	w := workflowtest.New(t)
+	nap := func() *workflow.Step { return workflow.Sleep(time.Second).To("success", "flo.Completed") }
+	w.Create(
+		workflow.New("hourly").Schedule(map[string]any{"cron": "0 * * * *"}).Start(nap()).Definition(),
+		workflow.New("order").Trigger(map[string]any{"stream": "orders", "batch_size": 2, "batch_timeout_ms": 1000}).Start(nap()).Definition(),
+	)
+	w.Pass(3 * time.Hour)
+	if _, err := w.Streams().AppendMany(t.Context(), "orders", []stream.Message{{Payload: []byte("1")}, {Payload: []byte("2")}, {Payload: []byte("3")}}); err != nil {
+		t.Fatal(err)
+	}
+	w.Pass(3 * time.Second)
+	for name, want := range map[string]int64{"hourly": 3, "order": 2} {
+		if i, err := w.Workflows().Workflow(t.Context(), name); err != nil || i.Runs.Completed != want {
+			t.Errorf("%s: %+v, want %d runs, %v", name, i.Runs, want, err)
+		}
+	}
 }

@@ -153,6 +153,17 @@ export interface DefinitionSummary {
   steps: string[]
 }
 
+export interface DefinitionVersion {
+  version: string
+  default: boolean
+  created_at: number
+}
+
+export interface DefinitionVersionList {
+  name: string
+  versions: DefinitionVersion[]
+}
+
 export interface Finding {
   kind: string
   name: string
@@ -186,6 +197,7 @@ export interface FlowRunDetail {
   duration_ms: number
   error: string | null
   history_event_count: number
+  compensations_failed?: number | null
   input: RawJSON | null
   output: RawJSON | null
   step_results: Record<string, StepResult>
@@ -204,6 +216,7 @@ export interface FlowRunSummary {
   duration_ms: number
   error: string | null
   history_event_count: number
+  compensations_failed?: number | null
 }
 
 export interface FlowSchedule {
@@ -698,10 +711,10 @@ export interface StreamMessage {
   id_seq: number
   ual_index: number
   size: number
-  partition: number
-  key: string
-  headers: Record<string, string>
   payload: string
+  partition?: number | null
+  key?: string | null
+  headers: Record<string, string>
 }
 
 export interface StreamPartition {
@@ -731,6 +744,12 @@ export interface StreamTrimmed {
 export interface Validation {
   problems: Problem[]
   graph: Graph
+}
+
+export interface VersionRemoved {
+  ok: boolean
+  name: string
+  version: string
 }
 
 export interface WorkerProcess {
@@ -895,6 +914,10 @@ export interface Routes {
   'POST /api/v1/workflow/definitions': DefinitionCreated
   /** One workflow, with the definition that new runs have. */
   'GET /api/v1/workflow/definitions/:name': DefinitionDetail
+  /** The versions of a workflow, the newest first. */
+  'GET /api/v1/workflow/definitions/:name/versions': DefinitionVersionList
+  /** Remove a version of a workflow; runs of it go on. */
+  'DELETE /api/v1/workflow/definitions/:name/versions/:version': VersionRemoved
   /** Let a disabled workflow be started again. */
   'PUT /api/v1/workflow/definitions/:name/enable': DefinitionEnabled
   /** Refuse starts of a workflow; its runs go on. */

@@ -29,7 +29,15 @@ const overlapMillis = 2000
 const mostPages = 5 // in a row while following: then it is drawn, and goes on
 
 /** The read of the last messages, which the tape shares. */
-export const lastMessages = (name: string, ns: string, partition: string) => ({ name, namespace: ns, partition, limit: page, max_payload: preview, tail: true })
+export const lastMessages = (name: string, ns: string, partition: string) => ({
+  name,
+  namespace: ns,
+  partition,
+  limit: page,
+  max_payload: preview,
+  fields: 'all',
+  tail: true,
+})
 
 const idOf = (m: Message) => `${m.id_ms}-${m.id_seq}`
 
@@ -43,7 +51,7 @@ export function Messages({ name, partitions }: { name: string; partitions: numbe
   const open = query['msg'] ?? ''
   const follow = query['follow'] === '1'
   const filter = query['filter'] ?? ''
-  const base = { name, namespace: ns, partition, limit: page, max_payload: preview }
+  const base = { name, namespace: ns, partition, limit: page, max_payload: preview, fields: 'all' }
   const first = useRead(route, from ? { ...base, from } : lastMessages(name, ns, partition), from || follow ? 0 : 2000, { keep: true })
   const [more, setMore] = useState<Message[]>([])
   const [next, setNext] = useState('')
@@ -64,7 +72,7 @@ export function Messages({ name, partitions }: { name: string; partitions: numbe
     const joined = follow && !from && more.length > 0 ? more : from ? join(first.data?.data ?? [], more) : (first.data?.data ?? [])
     return joined.filter(m => m.id_ms < to)
   }, [first.data, more, from, follow, to])
-  const rows = useMemo(() => (filter ? all.filter(m => m.key.includes(filter) || m.payload.includes(filter)) : all), [all, filter])
+  const rows = useMemo(() => (filter ? all.filter(m => m.key?.includes(filter) || m.payload.includes(filter)) : all), [all, filter])
   const load = async () => {
     if (busy.current || next === '' || all.length >= mostKept || (all[all.length - 1]?.id_ms ?? 0) >= to) return
     busy.current = true
@@ -80,7 +88,7 @@ export function Messages({ name, partitions }: { name: string; partitions: numbe
   }
   const columns: Column<Message>[] = [
     { key: 'time', title: words.time, width: '190px', cell: m => <span title={idOf(m)}>{dateTime(m.id_ms, zone)}</span> },
-    ...(partitions > 1 ? [{ key: 'partition', title: words.part, width: '40px', num: true, spare: 1, cell: (m: Message) => String(m.partition) }] : []),
+    ...(partitions > 1 ? [{ key: 'partition', title: words.part, width: '40px', num: true, spare: 1, cell: (m: Message) => String(m.partition ?? '') }] : []),
     { key: 'key', title: words.key, width: 'minmax(80px, 160px)', spare: 2, cell: m => <span class="mono">{m.key || <span class="dim">–</span>}</span> },
     { key: 'size', title: words.size, width: '70px', num: true, spare: 3, cell: m => bytes(m.size) },
     { key: 'payload', title: words.payload, width: 'minmax(120px, 1fr)', cell: m => <span class="mono">{m.payload}</span> },
@@ -146,7 +154,7 @@ export function Messages({ name, partitions }: { name: string; partitions: numbe
 
 /** Reads on from what was seen last, page by page, so that nothing is missing however much comes. */
 function useFollow(
-  base: { name: string; namespace: string; partition: string; limit: number; max_payload: number },
+  base: { name: string; namespace: string; partition: string; limit: number; max_payload: number; fields: string },
   on: boolean,
   seen: readonly Message[],
   set: (next: (now: Message[]) => Message[]) => void,
@@ -200,7 +208,7 @@ export function join(a: readonly Message[], b: readonly Message[]): Message[] {
 }
 
 function MessageInspector({ ns, stream, id, known, close }: { ns: string; stream: string; id: string; known: Message | undefined; close: () => void }) {
-  const args = { name: stream, namespace: ns, from: id, limit: 1 }
+  const args = { name: stream, namespace: ns, from: id, limit: 1, fields: 'all' }
   const q = useRead(route, args, 0)
   const m = q.data?.data[0] && idOf(q.data.data[0]) === id ? q.data.data[0] : known
   return (
@@ -232,7 +240,7 @@ function MessageInspector({ ns, stream, id, known, close }: { ns: string; stream
                 <dd>{count(m.ual_index)}</dd>
                 <dt>{words.size}</dt>
                 <dd>{bytes(m.size)}</dd>
-                {Object.entries(m.headers)
+                {Object.entries(m.headers ?? {})
                   .sort(([a], [b]) => (a < b ? -1 : 1))
                   .map(([k, v]) => [
                     <dt key={k}>{k}</dt>,

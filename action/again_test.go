@@ -1,0 +1,301 @@
+package action_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe"
+	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/kv"
+)
+
+// TestHandOver: who waits for a run gets it, however few its action keeps, and whoever else has invoked it with the same key.
+func TestHandOver(t *testing.T) {
+	s := openWith(t)
+	if _, err := s.Register(short(t), "a", action.Retain(time.Millisecond, 0)); err != nil {
+		t.Fatal(err)
+	}
+	begin := make(chan struct{})
+	working(t, s.Worker(action.WorkerConfig{Concurrency: 20}).Handle("a", func(_ context.Context, task *action.Task) (any, error) {
+		<-begin
+		return task.Input, nil
+	}))
+	const callers = 40
+	got := make(chan error, callers)
+	for i := range callers {
+		go func() {
+			run, err := s.InvokeAndWait(short(t), "a", fmt.Appendf(nil, "%d", i/2), action.IdempotencyKey(fmt.Sprint(i/2)))
+			if err == nil && (run.Status != action.Completed || string(run.Output) != fmt.Sprint(i/2)) {
+				err = fmt.Errorf("%+v", run)
+			}
+			got <- err
+		}()
+	}
+	for pending := int64(0); pending < callers/2; {
+		i, err := s.Action(short(t), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		pending = i.Runs.Pending + i.Runs.Running
+	}
+	close(begin)
+	for range callers {
+		if err := <-got; err != nil {
+			t.Errorf("InvokeAndWait: %v", err)
+		}
+	}
+}
+
+// TestRetryRuns: a run that has ended without success is carried out again, with as many attempts as before, and one that waits is begun now.
+func TestRetryRuns(t *testing.T) {
+	for name, s := range map[string]*action.Store{"plain": openWith(t), "spread": openSpread(t)} {
+		t.Run(name, func(t *testing.T) {
+			ctx := short(t)
+			if _, err := s.Register(ctx, "a", action.MaxRetries(1), action.Backoff(time.Hour, time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			i, err := s.Invoke(ctx, "a", []byte(`1`), action.Delay(time.Hour))
+			if err != nil {
+				t.Fatal(err)
+			}
+			step := func(attempt, most int, end func(id action.RunID) error) {
+				t.Helper()
+				if err := s.RunNow(ctx, i.Run); err != nil {
+					t.Fatalf("RunNow = %v", err)
+				}
+				got, err := s.Await(ctx, "w", []string{"a"}, action.Wait(time.Minute))
+				if err != nil || len(got) != 1 || got[0].Attempt != attempt || got[0].MaxAttempts != most || got[0].Run != i.Run {
+					t.Fatalf("Await = %+v, %v", got, err)
+				}
+				if err := s.RunNow(ctx, i.Run); !errors.Is(err, action.ErrConflict) {
+					t.Errorf("RunNow of one that is under way = %v", err)
+				}
+				if err := s.Retry(ctx, i.Run); !errors.Is(err, action.ErrConflict) {
+					t.Errorf("Retry of one that is under way = %v", err)
+				}
+				if err := end(i.Run); err != nil {
+					t.Fatal(err)
+				}
+			}
+			fail := func(id action.RunID) error { return s.Fail(ctx, id, "w", "no luck", action.Retry()) }
+			step(1, 2, fail)
+			step(2, 2, fail)
+			if run, err := s.Run(ctx, i.Run); err != nil || run.Status != action.Failed {
+				t.Fatalf("%+v, %v", run, err)
+			}
+			if err := s.Retry(ctx, i.Run); err != nil {
+				t.Fatalf("Retry = %v", err)
+			}
+			step(3, 4, fail)
+			if err := s.Cancel(ctx, i.Run, "enough"); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Retry(ctx, i.Run); err != nil {
+				t.Fatalf("Retry = %v", err)
+			}
+			step(4, 5, func(id action.RunID) error { return s.Complete(ctx, id, "w", []byte(`2`)) })
+			if err := s.Retry(ctx, i.Run); !errors.Is(err, action.ErrConflict) {
+				t.Errorf("Retry of a completed run = %v", err)
+			}
+			info, err := s.Action(ctx, "a")
+			if want := (action.RunCounts{Total: 1, Completed: 1}); err != nil || info.Runs != want {
+				t.Errorf("%+v, %v", info.Runs, err)
+			}
+			if err := s.Retry(ctx, "run-0"); !errors.Is(err, action.ErrInvalid) {
+				t.Errorf("Retry of no run = %v", err)
+			}
+		})
+	}
+}
+
+// TestOptionsOfARun: a run may have another timeout, other attempts, and a time in which it has to be begun.
+func TestOptionsOfARun(t *testing.T) {
+	s, ctx := openWith(t, "a"), short(t)
+	i, err := s.Invoke(ctx, "a", nil, action.MaxRetries(0), action.Timeout(50*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Await(ctx, "w", []string{"a"}); err != nil || len(got) != 1 || got[0].MaxAttempts != 1 {
+		t.Fatalf("Await = %+v, %v", got, err)
+	}
+	if run, err := s.Wait(ctx, i.Run); err != nil || run.Status != action.TimedOut {
+		t.Errorf("%+v, %v", run, err)
+	}
+	for _, delay := range []time.Duration{0, time.Hour} {
+		run, err := s.InvokeAndWait(ctx, "a", nil, action.Expire(30*time.Millisecond), action.Delay(delay))
+		if err != nil || run.Status != action.Failed || run.Code != action.CodeExpired || run.Attempt != 0 {
+			t.Errorf("a run that nobody begins: %+v, %v", run, err)
+		}
+	}
+	i, err = s.Invoke(ctx, "a", nil, action.Expire(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Await(ctx, "w", []string{"a"}); err != nil || len(got) != 1 {
+		t.Fatalf("Await = %+v, %v", got, err)
+	}
+	if err := s.Complete(ctx, i.Run, "w", nil); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []action.InvokeOption{action.Expire(0), action.Timeout(-1), action.MaxRetries(-1), action.MaxRetries(action.MaxRetriesLimit + 1), action.AttemptOption{}} {
+		if _, err := s.Invoke(ctx, "a", nil, bad); !errors.Is(err, action.ErrInvalid) {
+			t.Errorf("Invoke = %v", err)
+		}
+	}
+}
+
+// TestEndInATransaction: what a handler writes and the end of its attempt are one transaction. What the handler returns behind it is of no effect, and an attempt that is over
+// writes nothing.
+func TestEndInATransaction(t *testing.T) {
+	node := floe.OpenMemory(t)
+	s, values := node.Action("n"), node.KV("n")
+	ctx := short(t)
+	if _, err := s.Register(ctx, "a", action.Backoff(0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	var problems []error
+	w := s.Worker(action.WorkerConfig{OnError: func(_ *action.Task, err error) { problems = append(problems, err) }, Concurrency: 1})
+	working(t, w.Handle("a", func(ctx context.Context, task *action.Task) (any, error) {
+		txn := func(op action.Op) error {
+			_, err := node.Txn("n").If(action.Held(task)).Do(kv.IncrOp("sum", 1), op).Commit(ctx)
+			return err
+		}
+		if task.Attempt == 1 {
+			if err := txn(action.FailOp(task, "once more", action.WithCode("again"), action.Retry())); err != nil {
+				return nil, err
+			}
+			if err := txn(action.CompleteOp(task, nil)); !errors.Is(err, floe.ErrConflict) {
+				return nil, fmt.Errorf("an attempt that is over: %w", err)
+			}
+			return "of no effect", nil
+		}
+		if task.LastCode != "again" {
+			t.Errorf("the second attempt is %+v", task)
+		}
+		return nil, txn(action.CompleteOp(task, []byte(`"done"`), action.WithOutcome("paid")))
+	}))
+	for n := 1; n <= 3; n++ {
+		run, err := s.InvokeAndWait(ctx, "a", nil)
+		if err != nil || run.Status != action.Completed || run.Attempt != 2 || run.Outcome != "paid" || string(run.Output) != `"done"` {
+			t.Errorf("%+v, %v", run, err)
+		}
+		if sum, err := values.Get(ctx, "sum"); err != nil || string(sum.Value) != fmt.Sprint(2*n) {
+			t.Errorf("%s was written, %v", sum.Value, err)
+		}
+	}
+	for _, err := range problems {
+		if !strings.Contains(err.Error(), "once more") {
+			t.Errorf("reported: %v", err)
+		}
+	}
+
+	// Those of Await, and a run that is cancelled.
+	if _, err := s.Register(ctx, "b"); err != nil {
+		t.Fatal(err)
+	}
+	for _, cancelled := range []bool{false, true} {
+		i, err := s.Invoke(ctx, "b", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Await(ctx, "w", []string{"b"})
+		if err != nil || len(got) != 1 {
+			t.Fatalf("Await = %+v, %v", got, err)
+		}
+		if cancelled {
+			if err := s.Cancel(ctx, i.Run, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err = node.Txn("n").If(action.Held(&got[0])).Do(kv.IncrOp("b", 1)).Commit(ctx)
+		if errors.Is(err, floe.ErrConflict) != cancelled || (err != nil) != cancelled {
+			t.Errorf("cancelled %t: the condition is %v", cancelled, err)
+		}
+		_, err = node.Txn("n").Do(kv.IncrOp("b", 1), action.CompleteOp(&got[0], nil)).Commit(ctx)
+		if errors.Is(err, floe.ErrConflict) != cancelled || (err != nil) != cancelled {
+			t.Errorf("cancelled %t: the end is %v", cancelled, err)
+		}
+		if sum, err := values.Get(ctx, "b"); err != nil || string(sum.Value) != "2" {
+			t.Errorf("%s was written, %v", sum.Value, err)
+		}
+	}
+	for _, op := range []action.Op{action.CompleteOp(nil, nil), action.FailOp(nil, ""), action.CompleteOp(&action.Task{Run: "x"}, nil)} {
+		if _, err := node.Txn("n").Do(op).Commit(ctx); !errors.Is(err, floe.ErrInvalid) {
+			t.Errorf("the end of no task: %v", err)
+		}
+	}
+	if _, err := node.Txn("n").If(action.Held(nil)).Do(kv.IncrOp("b", 1)).Commit(ctx); !errors.Is(err, floe.ErrInvalid) {
+		t.Errorf("no task is held: %v", err)
+	}
+}
+
+// TestRunsWith: runs are listed by what they have and by when they were invoked.
+func TestRunsWith(t *testing.T) {
+	for name, s := range map[string]*action.Store{"plain": openWith(t), "spread": openSpread(t)} {
+		t.Run(name, func(t *testing.T) {
+			ctx := short(t)
+			if _, err := s.Register(ctx, "a"); err != nil {
+				t.Fatal(err)
+			}
+			var middle time.Time
+			var all []time.Time
+			for i := range 12 {
+				opts := []action.InvokeOption{action.ConcurrencyKey(fmt.Sprint(i % 3)), action.IdempotencyKey(fmt.Sprint(i))}
+				if i%2 == 0 {
+					opts = append(opts, action.Labels(map[string]string{"gpu": "yes"}))
+				}
+				made, err := s.Invoke(ctx, "a", nil, opts...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				run, err := s.Run(ctx, made.Run)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if all = append(all, run.CreatedAt); i == 6 {
+					middle = run.CreatedAt
+				}
+			}
+			before := 0
+			for _, at := range all {
+				if at.Before(middle) {
+					before++
+				}
+			}
+			for _, c := range []struct {
+				want int
+				opts []action.RunOption
+			}{
+				{12, nil},
+				{4, []action.RunOption{action.With(action.AttributeConcurrencyKey, "1")}},
+				{6, []action.RunOption{action.With(action.Label("gpu"), "yes")}},
+				{2, []action.RunOption{action.With(action.Label("gpu"), "yes"), action.With(action.AttributeConcurrencyKey, "1"), action.InState(action.Pending)}},
+				{1, []action.RunOption{action.With(action.AttributeIdempotencyKey, "7")}},
+				{12, []action.RunOption{action.With(action.AttributeSource, "api")}},
+				{0, []action.RunOption{action.With(action.AttributeWorker, "w")}},
+				{0, []action.RunOption{action.With(action.AttributeCode, "c"), action.With(action.AttributeOutcome, "o")}},
+				{12 - before, []action.RunOption{action.InvokedBetween(middle, time.Time{})}},
+				{before, []action.RunOption{action.InvokedBetween(time.Time{}, middle)}},
+				{0, []action.RunOption{action.InvokedBetween(middle, middle)}},
+			} {
+				n := 0
+				for _, err := range s.Runs("a").All(ctx, append(c.opts, action.Limit(2))...) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					n++
+				}
+				if n != c.want {
+					t.Errorf("%d runs are listed, want %d", n, c.want)
+				}
+			}
+			if _, err := s.Runs("a").Page(ctx, action.With("color", "red")); !errors.Is(err, action.ErrInvalid) {
+				t.Errorf("Page = %v", err)
+			}
+		})
+	}
+}

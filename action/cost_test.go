@@ -1,0 +1,167 @@
+package action
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/engine"
+)
+
+// TestCosts: what a run takes, from its invocation until its end, does not grow with what there is besides: names, label sets, keys, waiting and forgotten runs. It is counted
+// for twice as many of them, again and again.
+func TestCosts(t *testing.T) {
+	const runs = 64
+	set := func(i int) []byte { return []byte(labels(map[string]string{"n": fmt.Sprint(i)})) }
+	for _, c := range []struct {
+		name   string
+		least  int
+		most   int
+		before func(w *world, n int)
+		invoke func(i, n int) call.Invoke // of run i beside n of something
+	}{
+		{"keys at once", 250, 2000, func(w *world, n int) {
+			for i := range n {
+				w.mustInvoke(call.Invoke{ConcurrencyKey: fmt.Sprint(i), Priority: 100})
+			}
+		}, func(i, n int) call.Invoke { return call.Invoke{ConcurrencyKey: fmt.Sprint("other", i)} }},
+		{"keys one after the other", 250, 2000, func(w *world, n int) {
+			for i := range n {
+				w.carryOut(call.Invoke{ConcurrencyKey: fmt.Sprint(i)})
+			}
+		}, func(i, n int) call.Invoke { return call.Invoke{ConcurrencyKey: fmt.Sprint("other", i)} }},
+		{"keys one after the other, in one entry", 250, 2000, func(w *world, n int) {
+			for i := range n {
+				w.carryOut(call.Invoke{ConcurrencyKey: fmt.Sprint(i)})
+			}
+			w.together = true
+		}, func(i, n int) call.Invoke { return call.Invoke{ConcurrencyKey: fmt.Sprint("other", i)} }},
+		{"waiting", 250, 2000, func(w *world, n int) {
+			for range n {
+				w.mustInvoke(call.Invoke{Priority: 100})
+			}
+		}, func(i, n int) call.Invoke { return call.Invoke{Priority: uint8(10 + i%2)} }},
+		{"delayed", 250, 2000, func(w *world, n int) {
+			for i := range n {
+				w.mustInvoke(call.Invoke{Delay: 1_000_000 + int64(i)})
+			}
+		}, func(int, int) call.Invoke { return call.Invoke{} }},
+		{"forgotten", 250, 2000, func(w *world, n int) {
+			for i := range n {
+				w.carryOut(call.Invoke{IdempotencyKey: fmt.Sprint("before", i)})
+			}
+		}, func(i, n int) call.Invoke { return call.Invoke{IdempotencyKey: fmt.Sprint(i)} }},
+		{"sets of labels", 15, 60, func(w *world, n int) {
+			for i := range n {
+				w.mustInvoke(call.Invoke{Labels: set(i), ConcurrencyKey: fmt.Sprint(i)})
+			}
+		}, func(i, n int) call.Invoke { return call.Invoke{ConcurrencyKey: fmt.Sprint(i)} }},
+		{"sets one after the other", 250, 2000, func(w *world, n int) {
+			for i := range n {
+				ref := w.mustInvoke(call.Invoke{Labels: set(i)})
+				if _, err := w.do(kindCancel, encode(nil, &call.Cancel{Ref: ref}, (*call.Cancel).Code)); err != nil {
+					w.t.Fatal(err)
+				}
+				w.r.Pass(1)
+			}
+		}, func(i, n int) call.Invoke { return call.Invoke{Labels: set(-1 - i)} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			least := 0
+			for n := c.least; n <= c.most; n *= 2 {
+				s := defaultSpec
+				s.retainRuns, s.maxPerKey, s.maxRetries = 20, 1000, 0
+				w := newWorld(t, rand.New(rand.NewPCG(1, 1)))
+				w.register("a", s)
+				c.before(w, n)
+				before := w.toil()
+				for i := range runs {
+					w.carryOut(c.invoke(i, n))
+				}
+				toil := (w.toil() - before) / runs
+				if least == 0 {
+					least = toil
+				}
+				t.Logf("%d: a run looks at %d rows and positions", n, toil)
+				if toil > least+least/2 {
+					t.Errorf("beside %d a run takes %d looks, seeks, steps and moves, beside %d %d", n, toil, c.least, least)
+				}
+			}
+		})
+	}
+}
+
+// TestCostOfNames: a take costs what the names of its worker are, and no more: not for each run that it takes, and not for each worker of the process.
+func TestCostOfNames(t *testing.T) {
+	for _, workers := range []int{1, 50} {
+		least := 0
+		for n := 125; n <= 1000; n *= 2 {
+			w := newWorld(t, rand.New(rand.NewPCG(1, 1)))
+			g := group{}
+			for i := range n {
+				name := fmt.Sprint(i)
+				w.register(name, defaultSpec)
+				g.names = append(g.names, name)
+				if _, err := w.invoke(call.Invoke{Name: name}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c := workCommand{session: w.open(g)}
+			for i := range workers {
+				c.wants = append(c.wants, want{0, fmt.Sprint(i), 50 / workers})
+			}
+			before := w.toil()
+			got, err := w.work(c)
+			if err != nil || len(got.taken) != 50 {
+				t.Fatalf("%d runs are taken: %v", len(got.taken), err)
+			}
+			toil := w.toil() - before
+			if least == 0 {
+				least = toil
+			}
+			if toil > least*n/125*3/2 {
+				t.Errorf("%d workers of %d names: the take looks at %d rows and positions, of 125 at %d", workers, n, toil, least)
+			}
+		}
+	}
+}
+
+// toil returns what all commands until now have looked at.
+func (w *world) toil() (n int) {
+	for _, e := range w.r.Efforts() {
+		if e.Command == "entry" || e.Command == "commit" {
+			continue
+		}
+		n += e.Sum.Looks + e.Sum.Iters + e.Sum.Steps + e.Sum.Moves
+	}
+	return n
+}
+
+// carryOut has a run made, taken and ended, by a worker that has its labels.
+func (w *world) carryOut(v call.Invoke) {
+	w.t.Helper()
+	w.r.Pass(1)
+	self := "w"
+	take := workCommand{self: self, group: group{string(v.Labels), []string{"a"}}, wants: []want{{0, self, 1}}}
+	var got worked
+	var err error
+	if w.together {
+		v.Name = "a"
+		out := w.r.Entry(0,
+			engine.Command{Machine: engine.MachineAction, Kind: kindInvoke, Namespace: "n", Body: encode(nil, &v, (*call.Invoke).Code)},
+			engine.Command{Machine: engine.MachineAction, Kind: kindWork, Namespace: "n", Body: encode(nil, &take, (*workCommand).code)})
+		got, err = decodeWorked(out[1].Result)
+	} else {
+		w.mustInvoke(v)
+		got, err = w.work(take)
+	}
+	if err != nil || len(got.taken) != 1 || got.taken[0].key != v.ConcurrencyKey || got.taken[0].priority != v.Priority {
+		w.t.Fatalf("the run is not taken: %+v, %v", got.taken, err)
+	}
+	ref := got.taken[0].ref
+	if _, err := w.work(workCommand{self: self, ends: []end{{ref: ref, attempt: got.taken[0].attempt, how: completed}}}); err != nil {
+		w.t.Fatal(err)
+	}
+}

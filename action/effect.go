@@ -1,0 +1,115 @@
+package action
+
+import (
+	"fmt"
+
+	"github.com/floedb/floe/internal/engine"
+)
+
+// CompleteOp completes the run of a task as an operation of a transaction: what the handler has to write is in the same one, so that it is written once, however often the
+// run is begun. It is for tasks of handlers, and for those of Await. What the handler returns is of no effect then.
+//
+//	res, err := node.Txn("shop").
+//		If(action.Held(t)).
+//		Do(kv.PutOp("order:42", paid), action.CompleteOp(t, nil)).
+//		Commit(ctx)
+//
+// It is refused with ErrConflict if the attempt is over, or the run was cancelled. In a spread namespace the other parts have to live in the shard of the run, which an
+// IdempotencyKey or an action's name with their {tag} sees to.
+//
+// Options: WithOutcome.
+func CompleteOp(t *Task, output []byte, opts ...EndOption) Op {
+	return Op{engine.Hide(endTaskOp(t, end{how: completed, output: output}, opts))}
+}
+
+// FailOp is CompleteOp for an attempt that has failed, with the error. Without Retry the run has failed. Options: WithCode, Retry.
+func FailOp(t *Task, message string, opts ...EndOption) Op {
+	return Op{engine.Hide(endTaskOp(t, end{how: refused, message: shorten(message, MaxErrorBytes), delay: -1}, opts))}
+}
+
+type hiddenCondition = engine.HiddenCondition
+
+// Condition is a condition of a transaction, made by Held; see floe.Txn. It is good for any number of transactions. The zero Condition is refused with ErrInvalid.
+type Condition struct{ hiddenCondition }
+
+// Held holds while the attempt of a task goes on: it has not ended, and the run was not cancelled.
+func Held(t *Task) Condition {
+	if t == nil {
+		return Condition{engine.HideCondition(engine.Op{Err: errNoTask("held")})}
+	}
+	p, err := t.Run.parse()
+	c := touchCommand{session: t.session, self: t.self, ref: p.Ref, attempt: int64(t.Attempt), begun: t.begun, extend: 1}
+	op := command(kindHeld, "", err, encode(nil, &c, (*touchCommand).code))
+	op.RouteTo = routeTo(p.shard)
+	return Condition{engine.HideCondition(op)}
+}
+
+func errNoTask(what string) error { return engine.Errorf(ErrInvalid, "action: %s: no task", what) }
+
+func endTaskOp(t *Task, e end, opts []EndOption) engine.Op {
+	if t == nil {
+		return engine.Op{Err: errNoTask("end of an attempt")}
+	}
+	p, err := t.Run.parse()
+	if err == nil {
+		e, err = e.with(opts)
+	}
+	e.ref, e.attempt, e.begun = p.Ref, int64(t.Attempt), t.begun
+	c := workCommand{session: t.session, self: t.self, ends: []end{e}}
+	if err == nil {
+		err = c.check()
+	}
+	if t.settled != nil {
+		t.settled.Store(true)
+	}
+	op := command(kindEnd, "", err, encode(nil, &c, (*workCommand).code))
+	op.RouteTo = routeTo(p.shard)
+	op.Payload = len(e.output)
+	return op
+}
+
+// endHeld ends an attempt that goes on, or is refused.
+func (w *work) endHeld(c *workCommand) ([]byte, error) {
+	if err := c.checkEnd(); err != nil {
+		return nil, err
+	}
+	e := &c.ends[0]
+	t := touchCommand{session: c.session, self: c.self, ref: e.ref, attempt: e.attempt, begun: e.begun}
+	s, err := w.holder(&t)
+	if err != nil {
+		return nil, err
+	}
+	if v := w.settle(s, e); v != accepted {
+		panic(fmt.Sprintf("action: an attempt that goes on ends with verdict %d", v))
+	}
+	if c.session == 0 {
+		w.keepSelf(s)
+	}
+	return nil, nil
+}
+
+// checkEnd says what is wrong with a work command as the body of kindEnd: one end.
+func (w *workCommand) checkEnd() error {
+	if len(w.ends) != 1 || len(w.wants) != 0 {
+		return engine.Errorf(ErrInvalid, "action: %d ends and %d wants, for one end", len(w.ends), len(w.wants))
+	}
+	return w.check()
+}
+
+// held is refused if an attempt does not go on.
+func (w *work) held(c *touchCommand) ([]byte, error) {
+	_, err := w.holder(c)
+	return nil, err
+}
+
+// holder returns the session that has an attempt which goes on.
+func (w *work) holder(c *touchCommand) (*session, error) {
+	s, err := w.named(c.session, c.self)
+	if err != nil {
+		return nil, err
+	}
+	if _, st := w.attemptOf(s, c.ref, c.attempt, c.begun); st == nil || st.status != Running {
+		return nil, engine.Errorf(ErrConflict, "run %s is not the worker's any more", place{w.tx.Shard(), c.ref}.id())
+	}
+	return s, nil
+}

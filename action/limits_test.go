@@ -1,0 +1,276 @@
+package action
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/call"
+	"github.com/floedb/floe/internal/rig"
+)
+
+// plain returns a world with an action.
+func plain(t testing.TB, s spec, names ...string) (w *world, session uint64) {
+	t.Helper()
+	w = newWorld(t, rand.New(rand.NewPCG(1, 1)))
+	w.register("a", s)
+	return w, w.open(group{labels(map[string]string{"gpu": "a"}), append([]string{"a"}, names...)})
+}
+
+func (w *world) mustInvoke(v call.Invoke) call.Ref {
+	w.t.Helper()
+	v.Name = "a"
+	i, err := w.invoke(v)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return i.Ref
+}
+
+func (w *world) take(session uint64, n int) []taken {
+	w.t.Helper()
+	got, err := w.work(workCommand{session: session, wants: []want{{0, "w", n}}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return got.taken
+}
+
+func (w *world) end(session uint64, e end) verdict {
+	w.t.Helper()
+	got, err := w.work(workCommand{session: session, ends: []end{e}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return got.verdicts[0]
+}
+
+// TestKeyAcrossSets: the limit of runs per key is one for all sets of labels. Each set had a limit of its own, and the sets of a key are served in turn.
+func TestKeyAcrossSets(t *testing.T) {
+	s := defaultSpec
+	s.maxPerKey = 1
+	w, session := plain(t, s)
+	sets := [][]byte{nil, []byte(labels(map[string]string{"gpu": "a"}))}
+	for range 6 {
+		for _, set := range sets {
+			w.mustInvoke(call.Invoke{ConcurrencyKey: "k", Labels: set})
+		}
+	}
+	counts := make(map[string]int)
+	for range 6 {
+		got := w.take(session, 10)
+		if len(got) != 1 {
+			t.Fatalf("%d runs of the key are begun at once", len(got))
+		}
+		counts[string(got[0].labels)]++
+		w.end(session, end{ref: got[0].ref, attempt: got[0].attempt, how: completed})
+	}
+	if counts[""] != 3 || counts[string(sets[1])] != 3 {
+		t.Errorf("the sets of labels had %v", counts)
+	}
+}
+
+// TestLateResultOfSnoozed: an attempt that did not count has the number of the next one; what it says was taken for what that says.
+func TestLateResultOfSnoozed(t *testing.T) {
+	for _, how := range []how{snoozed, released} {
+		w, session := plain(t, defaultSpec)
+		w.mustInvoke(call.Invoke{})
+		first := w.take(session, 1)[0]
+		if v := w.end(session, end{ref: first.ref, attempt: first.attempt, begun: first.begun, how: how}); v != accepted {
+			t.Fatal(v)
+		}
+		second := w.take(session, 1)[0]
+		if first.attempt != 1 || second.attempt != 1 || first.begun == second.begun {
+			t.Fatalf("attempts %d and %d, begun %d and %d times", first.attempt, second.attempt, first.begun, second.begun)
+		}
+		for one, want := range map[*taken]verdict{&first: overtaken, &second: accepted} {
+			if want == overtaken {
+				if v := w.end(session, end{ref: one.ref, attempt: one.attempt, begun: one.begun, how: completed}); v != want {
+					t.Errorf("the result of the first attempt: %v", v)
+				}
+				_, err := w.do(kindTouch, encode(nil, &touchCommand{session: session, ref: one.ref, attempt: one.attempt, begun: one.begun, extend: 1000}, (*touchCommand).code))
+				if !errors.Is(err, ErrConflict) {
+					t.Errorf("Touch of the first attempt: %v", err)
+				}
+			}
+		}
+		if v := w.end(session, end{ref: second.ref, attempt: second.attempt, begun: second.begun, how: completed}); v != accepted {
+			t.Errorf("the result of the second attempt: %v", v)
+		}
+	}
+}
+
+// TestKeyAfterItsDay: an idempotency key means something as long as its run has not ended and in the 24 h since it was made. That of a run which took longer went on
+// to, and an input was compared with that of a key whose time was over.
+func TestKeyAfterItsDay(t *testing.T) {
+	s := defaultSpec
+	s.timeout = maxMillis
+	w, session := plain(t, s)
+	first := w.mustInvoke(call.Invoke{IdempotencyKey: "k", Input: []byte("1")})
+	run := w.take(session, 1)[0]
+	w.r.Advance(idempotencyMillis + 1000)
+	if again := w.mustInvoke(call.Invoke{IdempotencyKey: "k", Input: []byte("1")}); again != first {
+		t.Errorf("the key of a run that has not ended made another one")
+	}
+	w.end(session, end{ref: run.ref, attempt: 1, how: completed})
+	second := w.mustInvoke(call.Invoke{IdempotencyKey: "k", Input: []byte("2")})
+	if second == first {
+		t.Errorf("the key of a run that has ended, made a day ago, made none")
+	}
+	if third := w.mustInvoke(call.Invoke{IdempotencyKey: "k", Input: []byte("2")}); third != second {
+		t.Errorf("the key of the second run made another one")
+	}
+	w.r.Pass(idempotencyMillis) // and the timer has not told yet
+	run = w.take(session, 1)[0]
+	w.end(session, end{ref: run.ref, attempt: 1, how: completed})
+	if third := w.mustInvoke(call.Invoke{IdempotencyKey: "k", Input: []byte("3")}); third == second {
+		t.Errorf("the key of the second run made none after a day")
+	}
+}
+
+// TestLongestTimes: the longest times there are do not overflow, where they are counted in ms and where they are counted in ns.
+func TestLongestTimes(t *testing.T) {
+	if got := duration(millis(math.MaxInt64)); got != math.MaxInt64 {
+		t.Errorf("the longest time is %v", got)
+	}
+	w, session := plain(t, spec{timeout: maxMillis, maxRetries: 5, backoffMin: maxMillis, backoffMax: maxMillis, retainFor: maxMillis, retainRuns: 10})
+	w.mustInvoke(call.Invoke{})
+	w.mustInvoke(call.Invoke{Delay: maxMillis})
+	got := w.take(session, 10)
+	if len(got) != 1 || duration(got[0].timeout) != math.MaxInt64 {
+		t.Fatalf("%+v", got)
+	}
+	if _, err := w.do(kindTouch, encode(nil, &touchCommand{session: session, ref: got[0].ref, extend: millis(math.MaxInt64)}, (*touchCommand).code)); err != nil {
+		t.Error(err)
+	}
+	w.r.Advance(1000)
+	if v := w.end(session, end{ref: got[0].ref, attempt: 1, how: failed, delay: -1}); v != accepted {
+		t.Error(v)
+	}
+	q := infoQuery{namespace: "n", name: "a"}
+	if err := w.r.Query(t.Context(), 0, &q); err != nil || q.info.Timeout != math.MaxInt64 || q.info.BackoffMax != math.MaxInt64 || q.info.RetainFor != math.MaxInt64 {
+		t.Errorf("%+v, %v", q.info, err)
+	}
+}
+
+// TestRateOfOne: a rate whose Burst is 1 is reached, though the log counts in milliseconds and takes come when they come. 5,000 a second were 665.
+func TestRateOfOne(t *testing.T) {
+	for _, c := range []struct{ limit, every int64 }{{5000, 1}, {5000, 7}, {300, 3}, {7, 9}} {
+		s := defaultSpec
+		s.rate = rate{c.limit, 1000, 1}
+		w, session := plain(t, s)
+		for range c.limit + c.limit/10 + 100 {
+			w.mustInvoke(call.Invoke{MaxAttempts: 1})
+		}
+		begun := int64(0)
+		for at := int64(0); at < 1000; at += c.every {
+			for more := true; more; {
+				got := w.take(session, maxTaken)
+				more = len(got) == maxTaken
+				for i := range got {
+					w.end(session, end{ref: got[i].ref, attempt: 1, how: completed})
+				}
+				begun += int64(len(got))
+			}
+			w.r.Pass(c.every)
+		}
+		if least, most := c.limit*97/100, c.limit+1+c.limit*rateSlackMillis/1000; begun < least || begun > most {
+			t.Errorf("%d a second, taken every %d ms: %d were begun, want %d to %d", c.limit, c.every, begun, least, most)
+		}
+	}
+}
+
+// TestSetsAreUsedAgain: the number of a set of labels that no run has is given to another set. 64 sets were all that an action ever had.
+func TestSetsAreUsedAgain(t *testing.T) {
+	s := defaultSpec
+	s.retainRuns = 10
+	w, _ := plain(t, s)
+	set := func(n int) []byte { return []byte(labels(map[string]string{"n": fmt.Sprint(n)})) }
+	for n := range 5 * maxSets {
+		ref := w.mustInvoke(call.Invoke{Labels: set(n), ConcurrencyKey: "k"})
+		session := w.open(group{labels(map[string]string{"n": fmt.Sprint(n)}), []string{"a"}})
+		if got := w.take(session, 10); len(got) != 1 || got[0].ref != ref || string(got[0].labels) != string(set(n)) {
+			t.Fatalf("set %d: %+v", n, got)
+		}
+		how := completed
+		if n%3 == 0 {
+			if _, err := w.do(kindCancel, encode(nil, &call.Cancel{Ref: ref}, (*call.Cancel).Code)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.end(session, end{ref: ref, attempt: 1, how: how})
+		w.r.Pass(1)
+	}
+	var last error
+	for n := range maxSets + 1 {
+		_, last = w.invoke(call.Invoke{Name: "a", Labels: set(1000 + n)})
+	}
+	if !errors.Is(last, ErrInvalid) {
+		t.Errorf("a set more than %d that runs have: %v", maxSets, last)
+	}
+	if q := (runsQuery{namespace: "n", name: "a", before: math.MaxUint64, limit: 1000, maxBytes: 1 << 20}); w.r.Query(t.Context(), 0, &q) != nil || len(q.items) < maxSets-1 {
+		t.Errorf("%d runs", len(q.items))
+	} else {
+		for _, r := range q.items {
+			if r.Labels["n"] == "" {
+				t.Errorf("run %+v has lost its labels", r)
+			}
+		}
+	}
+	w.r.Verify()
+}
+
+// TestReplaceBeginsFirst: a tick that replaces a run which goes on, of an action that is disabled, ended it and began none.
+func TestReplaceBeginsFirst(t *testing.T) {
+	r := rig.New(t, 1, table())
+	a := newActions(t, r, "n")
+	a.register("a")
+	if err := a.store.Schedules("a").Set(t.Context(), "s", ScheduleSpec{Every: time.Hour, Overlap: OverlapReplace}); err != nil {
+		t.Fatal(err)
+	}
+	r.Advance(2 * 3600_000)
+	before := a.runsOf("a")
+	a.change(kindEnable, "a", false)
+	r.Advance(3600_000)
+	after := a.runsOf("a")
+	if n := len(before); n == 0 || len(after) != n || after[n-1].Status != Pending {
+		t.Errorf("%d runs, then %+v", len(before), after)
+	}
+	a.change(kindEnable, "a", true)
+	r.Advance(3600_000)
+	if again := a.runsOf("a"); len(again) != len(after)+1 || again[len(after)-1].Status != Cancelled {
+		t.Errorf("of an action that is enabled again: %+v", again)
+	}
+}
+
+// TestClockLeap: that somebody sets the clock forward makes no process silent: one that is heard of three times in a lease keeps what it has, one that is not loses it.
+func TestClockLeap(t *testing.T) {
+	s := defaultSpec
+	s.timeout = maxMillis
+	w, session := plain(t, s)
+	w.r.Advance(0)
+	w.mustInvoke(call.Invoke{})
+	run := w.take(session, 1)[0]
+	for _, leap := range []int64{60_000, 400 * 24 * 3600_000} {
+		for range 5 {
+			q := beatQuery{namespace: "n", session: session, census: true}
+			if err := w.r.Query(t.Context(), 0, &q); err != nil {
+				t.Fatalf("it is heard of: %v", err)
+			}
+			w.r.Advance(leaseMillis / 3)
+			w.r.Leap(leap)
+			w.r.Advance(0)
+		}
+	}
+	if _, err := w.do(kindTouch, encode(nil, &touchCommand{session: session, ref: run.ref, attempt: 1, extend: maxMillis / 2}, (*touchCommand).code)); err != nil {
+		t.Errorf("the clock was set: %v", err)
+	}
+	w.r.Advance(leaseMillis)
+	q := beatQuery{namespace: "n", session: session, census: true}
+	if err := w.r.Query(t.Context(), 0, &q); !errors.Is(err, ErrConflict) {
+		t.Errorf("a silent session: %v", err)
+	}
+}

@@ -1,0 +1,150 @@
+package floql
+
+import (
+	"context"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// randomGlob returns a pattern, and a regular expression that matches the same.
+func randomGlob(rng *rand.Rand, depth int) (glob, expr string) {
+	const literals = "abé-*?[]{}\\,!"
+	literal := func() string {
+		all := []rune(literals)
+		return string(all[rng.IntN(len(all))])
+	}
+	for range rng.IntN(5) {
+		switch n := rng.IntN(10); {
+		case n < 2:
+			glob, expr = glob+"*", expr+"(?s:.*)"
+		case n < 3:
+			glob, expr = glob+"?", expr+"(?s:.)"
+		case n < 4:
+			not := []string{"", "!"}[rng.IntN(2)]
+			glob, expr = glob+"["+not+`a-bé\]]`, expr+"["+strings.ReplaceAll(not, "!", "^")+`a-bé\]]`
+		case n < 5 && depth > 0:
+			var globs, exprs []string
+			for range 1 + rng.IntN(3) {
+				g, e := randomGlob(rng, depth-1)
+				globs, exprs = append(globs, g), append(exprs, "(?:"+e+")")
+			}
+			glob, expr = glob+"{"+strings.Join(globs, ",")+"}", expr+"(?:"+strings.Join(exprs, "|")+")"
+		case n < 8:
+			l := literal()
+			glob, expr = glob+`\`+l, expr+regexp.QuoteMeta(l)
+		default:
+			l := []string{"a", "b", "é", "-"}[rng.IntN(4)]
+			glob, expr = glob+l, expr+l
+		}
+	}
+	return glob, expr
+}
+
+// TestGlobLikeRegexp compares random patterns with regular expressions.
+func TestGlobLikeRegexp(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	matched := 0
+	for range 5000 {
+		glob, expr := randomGlob(rng, 2)
+		filter, err := NewFilter("t", Match, glob)
+		if err != nil {
+			t.Fatalf("%q: %v", glob, err)
+		}
+		re := regexp.MustCompile("^(?:" + expr + ")$")
+		for range 20 {
+			var value strings.Builder
+			for range rng.IntN(6) {
+				value.WriteString([]string{"a", "b", "é", "-", "*", "]", "\n"}[rng.IntN(7)])
+			}
+			want := re.MatchString(value.String())
+			if got := filter.Matches(value.String()); got != want {
+				t.Fatalf("%q matches %q: %t, want %t as %s does", glob, value.String(), got, want, expr)
+			}
+			if want {
+				matched++
+			}
+		}
+	}
+	if matched < 5000 {
+		t.Errorf("only %d of 100000 values match: the test tells little", matched)
+	}
+}
+
+// TestTextLimits: queries and filters of the greatest length are parsed, and those a byte longer are refused with the limit.
+func TestTextLimits(t *testing.T) {
+	for what, parse := range map[string]func(text string) error{
+		"query":   func(text string) error { _, err := Parse(text); return err },
+		"filters": func(text string) error { _, err := ParseFilters(text); return err },
+	} {
+		text := map[string]string{"query": "cpu[1h]", "filters": "a=b"}[what]
+		text += strings.Repeat(" ", 64<<10-len(text))
+		if err := parse(text); err != nil {
+			t.Errorf("%s of %d bytes: %v", what, len(text), err)
+		}
+		if err := parse(text + " "); err == nil || !strings.Contains(err.Error(), "expected no more than 65536") {
+			t.Errorf("%s of %d bytes: %v, want the limit", what, len(text)+1, err)
+		}
+	}
+	stages := func(n int) string { return "cpu[1h]" + strings.Repeat(" | abs()", n) }
+	if _, err := Parse(stages(100)); err != nil {
+		t.Errorf("100 stages: %v", err)
+	}
+	if _, err := Parse(stages(101)); err == nil {
+		t.Error("101 stages are parsed")
+	}
+}
+
+// TestCut: what is shown of a long text is as much of it as has 200 bytes, and ends with a whole character.
+func TestCut(t *testing.T) {
+	for at := range 4 {
+		text := strings.Repeat("a", at) + strings.Repeat("漢", 100)
+		got, ok := strings.CutSuffix(cut(text), "...")
+		if !ok || !strings.HasPrefix(text, got) || !utf8.ValidString(got) || len(got) > 200 || len(got) < 198 {
+			t.Errorf("cut(%q) = %q", text, got)
+		}
+	}
+	if got := cut(strings.Repeat("a", 200)); len(got) != 200 {
+		t.Errorf("a text of 200 bytes is cut to %q", got)
+	}
+}
+
+// TestEscapes: a backslash takes the character behind it as it is, and one at the end of the text leaves the string open.
+func TestEscapes(t *testing.T) {
+	for text, want := range map[string]string{`host="a\"b"`: `a"b`, `host="a\\"`: `a\`, `host='\''`: `'`} {
+		if all, err := ParseFilters(text); err != nil || len(all) != 1 || all[0].Value != want {
+			t.Errorf("%s: %v, %v, want %q", text, all, err, want)
+		}
+	}
+	for _, text := range []string{`host="a\`, `host="\`, `host="a\"`} {
+		if all, err := ParseFilters(text); err == nil {
+			t.Errorf("%s is parsed as %v", text, all)
+		}
+	}
+}
+
+// TestTakesRollups: rollups stand for points only where no stage changes points before they are aggregated, and where windows are made of whole buckets.
+func TestTakesRollups(t *testing.T) {
+	for query, want := range map[string]bool{
+		"cpu[0..3600000] | window(5m) | sum()": true, "cpu[0..3600000] | sum()": true, "cpu[0..3600000] | abs() | window(5m) | sum()": false,
+		"cpu[0..3600000] | window(90s) | sum()": false, "cpu[0..3600000] | window(5m) | stddev()": false, "cpu[1..3600000] | window(5m) | sum()": false,
+	} {
+		var s rollupSource
+		if _, err := Eval(t.Context(), &s, query, Options{}); err != nil || !s.asked || s.takes != want {
+			t.Errorf("%s takes rollups: %t (asked: %t), %v, want %t", query, s.takes, s.asked, err, want)
+		}
+	}
+}
+
+// rollupSource asks of a query whether it takes rollups of minutes.
+type rollupSource struct {
+	Slice
+	asked, takes bool
+}
+
+func (s *rollupSource) Aggregate(_ context.Context, _ Selection, p *Partial) error {
+	s.asked, s.takes = true, p.TakesRollups(60_000)
+	return nil
+}

@@ -1,0 +1,70 @@
+package processing_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/stream/processing"
+)
+
+// TestTest: a definition runs on samples as it does in a job: windows fire by event time, late records and failures are told, lookups and sinks to time series are seen.
+func TestTest(t *testing.T) {
+	definition := []byte(`
+name: totals
+sources: [{ name: orders, event_time: $.at, stream: { name: orders }, watermark: { max_out_of_orderness_ms: 0 } }, { name: paid, stream: { name: paid } }]
+operators:
+  - { name: user, type: kv_lookup, lookup_key: "user:${$.id}", enrich_field: user }
+  - { name: by, type: keyby, key_expression: $.user.name }
+  - { name: sum, type: aggregate, function: sum, field: $.n, window: tumbling, window_size: 10 }
+sinks:
+  - { name: out, stream: { name: out } }
+  - { name: late, match: late, stream: { name: late } }
+  - { name: points, ts: { measurement: m, tags: { who: key }, value_field: value } }
+`)
+	sample := func(at, n int, id string) processing.Sample {
+		return processing.Sample{Value: fmt.Appendf(nil, `{"at":%d,"n":%d,"id":%q}`, at, n, id), Headers: map[string]string{"h": "1"}}
+	}
+	records := []processing.Sample{sample(1000, 1, "a"), sample(2000, 2, "b"), sample(3000, 3, "a"), sample(12_000, 4, "a"), sample(5000, 5, "a"), {Source: "orders", Value: []byte("none")}}
+	got, err := processing.Test(t.Context(), definition, processing.Samples{Records: records, KV: func(namespace, key string) []byte {
+		if namespace != "" || !strings.HasPrefix(key, "user:") {
+			t.Errorf("lookup of %q in %q", key, namespace)
+		}
+		return fmt.Appendf(nil, `{"name":"user %s"}`, strings.TrimPrefix(key, "user:"))
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, w := range got.Written {
+		if w.Point == nil {
+			all = append(all, fmt.Sprintf("%s %s %d %v %s", w.Sink, w.Key, w.Time.UnixMilli(), w.Tags, w.Value))
+		} else {
+			all = append(all, fmt.Sprintf("%s %v %v", w.Sink, w.Point.Tags, w.Point.Fields))
+		}
+	}
+	want := `out user a 9999 [] {"key":"user a","value":4,"count":2,"window_start":0,"window_end":10000}
+points map[who:user a] map[value:4]
+out user b 9999 [] {"key":"user b","value":2,"count":1,"window_start":0,"window_end":10000}
+points map[who:user b] map[value:2]
+late user a 5000 [late] {"at":5000,"n":5,"id":"a","user":{"name":"user a"}}
+out user a 19999 [] {"key":"user a","value":4,"count":1,"window_start":10000,"window_end":20000}
+points map[who:user a] map[value:4]`
+	if text := strings.Join(all, "\n"); text != want {
+		t.Errorf("written:\n%s\nwant:\n%s", text, want)
+	}
+	if len(got.Failures) != 1 || got.Failures[0].Where != "orders" || string(got.Failures[0].Value) != "none" {
+		t.Errorf("failures %+v", got.Failures)
+	}
+	if o := got.Operators[2]; o.Name != "sum" || o.In != 5 || o.Out != 3 || o.Late != 1 {
+		t.Errorf("operators %+v", got.Operators)
+	}
+	if _, err := processing.Test(t.Context(), definition, processing.Samples{Records: []processing.Sample{{Source: "other", Time: time.Now()}}}); !errors.Is(err, processing.ErrInvalid) {
+		t.Errorf("a sample of no source: %v", err)
+	}
+	if _, err := processing.Test(t.Context(), []byte("name: x"), processing.Samples{}); !errors.Is(err, processing.ErrInvalid) {
+		t.Errorf("no definition: %v", err)
+	}
+}

@@ -1,0 +1,316 @@
+package workflow_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/internal/rig"
+	"github.com/floedb/floe/workflow"
+)
+
+// undoing is a run whose compensations a test looks at.
+type undoing struct {
+	t       *testing.T
+	r       *rig.Rig
+	flows   *workflow.Store
+	actions *action.Store
+	run     workflow.RunID
+}
+
+// startUndoing starts a run of a definition that calls the actions do and other, and compensates with undo.
+func startUndoing(t *testing.T, definition string, opts ...workflow.StartOption) *undoing {
+	t.Helper()
+	r := newRig(t, 1)
+	u := &undoing{t: t, r: r, flows: flowsOf(r, "n"), actions: actionsOf(r, "n")}
+	for _, name := range []string{"do", "other", "undo"} {
+		if _, err := u.actions.Register(t.Context(), name, action.MaxRetries(0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := u.flows.Create(t.Context(), []byte("name: w\n"+definition)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := u.flows.Start(t.Context(), "w", []byte(`{"n":[1,2]}`), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.run = s.Run
+	return u
+}
+
+// take returns the one task that there is of an action.
+func (u *undoing) take(name string) action.Task {
+	u.t.Helper()
+	tasks, err := u.actions.Await(u.t.Context(), "w", []string{name})
+	if err != nil || len(tasks) != 1 {
+		u.t.Fatalf("%d tasks of %q, %v", len(tasks), name, err)
+	}
+	return tasks[0]
+}
+
+func (u *undoing) done(name, output string, opts ...action.EndOption) {
+	u.t.Helper()
+	if err := u.actions.Complete(u.t.Context(), u.take(name).Run, "w", []byte(output), opts...); err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+func (u *undoing) fail(name string, opts ...action.EndOption) {
+	u.t.Helper()
+	if err := u.actions.Fail(u.t.Context(), u.take(name).Run, "w", "no", opts...); err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+func (u *undoing) pass(ms int64) {
+	u.r.Pass(ms)
+	u.r.Fire()
+}
+
+func (u *undoing) cancel() {
+	u.t.Helper()
+	if _, err := u.flows.Cancel(u.t.Context(), u.run, "by chance"); err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+// undone completes all compensations that follow, and returns their inputs.
+func (u *undoing) undone() (inputs []string) {
+	u.t.Helper()
+	for {
+		tasks, err := u.actions.Await(u.t.Context(), "w", []string{"undo"}, action.Max(10))
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		if len(tasks) == 0 {
+			break
+		}
+		for _, task := range tasks {
+			inputs = append(inputs, string(task.Input))
+			if err := u.actions.Complete(u.t.Context(), task.Run, "w", nil); err != nil {
+				u.t.Fatal(err)
+			}
+		}
+	}
+	run, err := u.flows.Run(u.t.Context(), u.run)
+	if err != nil || !run.Status.Final() {
+		u.t.Errorf("the run is %s at %q, %v", run.Status, run.CurrentStep, err)
+	}
+	u.r.Verify()
+	return inputs
+}
+
+// TestUndone is the table of the ways in which a visit to a step can end or be left: it is compensated once if it may have done something, with what it had.
+func TestUndone(t *testing.T) {
+	const (
+		ends  = "  transitions: { success: flo.Failed, failure: flo.Failed }\n"
+		retry = "  retry: { max_attempts: 3, initial_delay_ms: 1000 }\n"
+		poll  = "  poll: { initialDelayMs: 1000, maxAttempts: 5 }\n"
+		call  = "start:\n  run: \"@actions/do\"\n  timeout_ms: 5000\n  compensate: \"@actions/undo\"\n" + ends
+		fan   = "start:\n  parallel: { branches: { a: { run: \"@actions/do\" }, b: { run: \"@actions/other\" } } }\n  compensate: \"@actions/undo\"\n" + ends
+		each  = "start:\n  parallel: { each: \"$.input.n\", run: \"@actions/do\", max_concurrency: 1 }\n  compensate: \"@actions/undo\"\n" + ends
+		made  = "start:\n  run: \"@actions/do\"\n  input: { n: \"$.input.n\", at: \"$.signals.go\" }\n  compensate: \"@actions/undo\"\n" + ends
+		kid   = "start:\n  run: \"@workflow/kid\"\n  compensate: \"@actions/undo\"\n" + ends
+	)
+	data := func(output string) string { return `{"input":{"n":[1,2]},"output":` + output + `}` }
+	for _, c := range []struct {
+		name, definition string
+		play             func(u *undoing)
+		want             []string
+	}{
+		{"success", call, func(u *undoing) { u.done("do", `7`) }, []string{data("7")}},
+		{"failure", call, func(u *undoing) { u.fail("do") }, nil},
+		{"timeout", call, func(u *undoing) { u.take("do"); u.pass(5000); u.pass(60_000) }, []string{data(`{"error":"no result after 5000 ms","code":"timeout"}`)}},
+		{"timeout, then failure", call + retry, func(u *undoing) {
+			u.take("do")
+			u.pass(5000)
+			u.pass(1000)
+			u.fail("do")
+			u.pass(60_000)
+		}, []string{data(`{"error":"no"}`)}},
+		{"cancel in a pause after a timeout", call + retry, func(u *undoing) { u.take("do"); u.pass(5000); u.cancel(); u.pass(60_000) }, []string{data("null")}},
+		{"cancel in a pause after a failure", call + retry, func(u *undoing) { u.fail("do", action.Retry()); u.cancel() }, nil},
+		{"cancel before a worker has it", call, func(u *undoing) { u.cancel() }, []string{data("null")}},
+		{"cancel between polls", call + poll, func(u *undoing) { u.done("do", "1", action.WithOutcome("pending")); u.cancel() }, []string{data("null")}},
+		{"failure after a poll", call + poll, func(u *undoing) { u.done("do", "1", action.WithOutcome("pending")); u.pass(1000); u.fail("do") }, nil},
+		{"the run's timeout between polls", "timeout_ms: 5500\n" + strings.Replace(call+poll, "initialDelayMs: 1000", "initialDelayMs: 9000", 1),
+			func(u *undoing) { u.done("do", "1", action.WithOutcome("pending")); u.pass(6000) }, []string{data("null")}},
+		{"a parallel step that fails", fan, func(u *undoing) { u.done("do", `{"id":1}`); u.fail("other") }, []string{data(`{"a":{"id":1},"b":null}`)}},
+		{"a parallel step whose branches all fail", fan, func(u *undoing) { u.fail("other") }, []string{data(`{"a":null,"b":null}`)}},
+		{"a parallel step of which one fails first", each, func(u *undoing) { u.fail("do") }, nil},
+		{"a parallel step of which one fails second", each, func(u *undoing) { u.done("do", "1"); u.fail("do") }, []string{data("[1,null]")}},
+		{"cancel of a parallel step", fan, func(u *undoing) { u.done("do", "1"); u.cancel() }, []string{data(`{"a":1,"b":null}`)}},
+		{"cancel of a parallel step that has done nothing", each, func(u *undoing) { u.cancel() }, []string{data("[null,null]")}},
+		{"an input of its own", made, func(u *undoing) {
+			if _, err := u.flows.Signal(u.t.Context(), u.run, "go", []byte("1")); err != nil {
+				u.t.Fatal(err)
+			}
+			u.done("do", "7")
+		}, []string{`{"input":{"n":[1,2],"at":null},"output":7}`}},
+		{"a child that is missing", kid, nil, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			u := startUndoing(t, c.definition)
+			if c.play != nil {
+				c.play(u)
+			}
+			if got := u.undone(); !slices.Equal(got, c.want) {
+				t.Errorf("compensated with %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestUndoneInALoop: each visit is compensated with what it had itself, not with what the last one has come to.
+func TestUndoneInALoop(t *testing.T) {
+	u := startUndoing(t, `start:
+  run: "@actions/do"
+  input: { last: "$.steps._start.output.id" }
+  compensate: { run: "@actions/undo", input: { id: "$.steps._start.output.id", as: "$.steps._start.outcome" } }
+  transitions: { success: _start, odd: _start, failure: flo.Failed }
+`)
+	u.done("do", `{"id":1}`)
+	u.done("do", `{"id":2}`, action.WithOutcome("odd"))
+	u.done("do", `{"id":3}`)
+	u.fail("do")
+	want := []string{`{"id":3,"as":"success"}`, `{"id":2,"as":"odd"}`, `{"id":1,"as":"success"}`}
+	if got := u.undone(); !slices.Equal(got, want) {
+		t.Errorf("compensated with %s, want %s", got, want)
+	}
+	u = startUndoing(t, `start:
+  run: "@actions/do"
+  input: { last: "$.steps._start.output.id" }
+  compensate: "@actions/undo"
+  transitions: { success: _start, failure: flo.Failed }
+`)
+	u.done("do", `{"id":1}`)
+	u.done("do", `{"id":2}`)
+	u.fail("do")
+	want = []string{`{"input":{"last":1},"output":{"id":2}}`, `{"input":{"last":null},"output":{"id":1}}`}
+	if got := u.undone(); !slices.Equal(got, want) {
+		t.Errorf("compensated with %s, want %s", got, want)
+	}
+}
+
+// TestUndoWaitsForHandler: what a handler does that was cancelled is compensated when it has returned, or has had the time to.
+func TestUndoWaitsForHandler(t *testing.T) {
+	const definition = "start:\n  run: \"@actions/do\"\n  compensate: \"@actions/undo\"\n  transitions: { success: flo.Completed }\n"
+	taken := func(u *undoing) int {
+		tasks, err := u.actions.Await(u.t.Context(), "w2", []string{"undo"})
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		return len(tasks)
+	}
+	for name, over := range map[string]func(u *undoing, task action.Task){
+		"returned": func(u *undoing, task action.Task) {
+			_ = u.actions.Complete(u.t.Context(), task.Run, "w", nil)
+		},
+		"had its time": func(u *undoing, task action.Task) { u.pass(60_000) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := startUndoing(t, definition)
+			task := u.take("do")
+			u.cancel()
+			if u.r.Verify(); taken(u) != 0 {
+				t.Error("the step is compensated while its handler is at work")
+			}
+			if run, err := u.flows.Run(t.Context(), u.run); err != nil || run.Status != workflow.Running || run.Waits != "the handler of a cancelled call" {
+				t.Errorf("the run is %s and waits for %q, %v", run.Status, run.Waits, err)
+			}
+			over(u, task)
+			if u.r.Verify(); taken(u) != 1 {
+				t.Error("the step is not compensated when its handler is through")
+			}
+		})
+	}
+}
+
+// TestUndoneAtTheEnd: a run whose output is too large has failed, and what it has done is compensated. So has one whose compensation fails, which is shown.
+func TestUndoneAtTheEnd(t *testing.T) {
+	u := startUndoing(t, `start:
+  run: "@actions/do"
+  compensate: { run: "@actions/undo", input: { n: "$.input.n" } }
+  transitions: { success: flo.Completed }
+output: { a: "$.steps._start.output", b: "$.steps._start.output" }
+`)
+	u.done("do", `"`+strings.Repeat("x", workflow.MaxOutput/2)+`"`)
+	u.fail("undo")
+	if got := u.undone(); len(got) != 0 {
+		t.Errorf("compensated with %s, again", got)
+	}
+	run, err := u.flows.Run(t.Context(), u.run)
+	if err != nil || run.Status != workflow.Failed || run.Code != workflow.OutcomeOutputTooLarge || run.CompensationsFailed != 1 {
+		t.Errorf("the run is %s (%s), %d compensations have failed, %v", run.Status, run.Code, run.CompensationsFailed, err)
+	}
+	for run, err := range u.flows.Runs().All(t.Context()) {
+		if err != nil || run.CompensationsFailed != 1 {
+			t.Errorf("%d failed compensations are listed, %v", run.CompensationsFailed, err)
+		}
+	}
+}
+
+// TestRetryOfFirstFailure: a run that has failed goes on from the step that failed, not from the one that told somebody about it.
+func TestRetryOfFirstFailure(t *testing.T) {
+	const definition = `start: { run: "@actions/do", transitions: { success: flo.Completed, failure: tell } }
+steps:
+  tell: { run: "@actions/other", transitions: { success: flo.Failed, failure: flo.Failed } }
+`
+	for _, told := range []bool{true, false} {
+		u := startUndoing(t, definition)
+		if u.fail("do"); told {
+			u.done("other", "1")
+		} else {
+			u.fail("other")
+		}
+		if _, err := u.flows.Retry(t.Context(), u.run); err != nil {
+			t.Fatal(err)
+		}
+		u.done("do", "1")
+		if run, err := u.flows.Run(t.Context(), u.run); err != nil || run.Status != workflow.Completed {
+			t.Errorf("the run is %s at %q, %v", run.Status, run.CurrentStep, err)
+		}
+	}
+}
+
+// TestLongNames: ids, names and namespaces may be as long as they are allowed to be: what they call is called all the same.
+func TestLongNames(t *testing.T) {
+	r := newRig(t, 1)
+	step, id := strings.Repeat("s", 255), strings.Repeat("i", workflow.MaxRunID)
+	for _, namespace := range []string{"n", strings.Repeat("n", 255)} {
+		flows, actions := flowsOf(r, namespace), actionsOf(r, namespace)
+		if _, err := actions.Register(t.Context(), "do"); err != nil {
+			t.Fatal(err)
+		}
+		fan := workflow.Each("$.input", workflow.Call("@actions/do"), 0).Compensate(workflow.Call("@actions/do"))
+		if _, err := flows.Create(t.Context(), workflow.New("w").Start(workflow.Call("@actions/do").To("success", step)).Step(step, fan.To("success", "flo.Failed")).Definition()); err != nil {
+			t.Fatal(err)
+		}
+		for _, opts := range [][]workflow.StartOption{nil, {workflow.WithRunID(workflow.RunID(id))}} {
+			s, err := flows.Start(t.Context(), "w", []byte("[1,2]"), opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys := make(map[string]bool)
+			for n := range 4 {
+				tasks, err := actions.Await(t.Context(), "w", []string{"do"}, action.Max(1))
+				if err != nil || len(tasks) != 1 {
+					t.Fatalf("%d tasks, %v", len(tasks), err)
+				}
+				if keys[tasks[0].IdempotencyKey] {
+					t.Errorf("call %d has a key of before: %s", n, tasks[0].IdempotencyKey)
+				}
+				keys[tasks[0].IdempotencyKey] = true
+				if err := actions.Complete(t.Context(), tasks[0].Run, "w", fmt.Append(nil, n)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if run, err := flows.Run(t.Context(), s.Run); err != nil || run.Status != workflow.Failed || run.CompensationsFailed > 0 {
+				t.Errorf("the run is %s: %s, %v", run.Status, run.Error, err)
+			}
+		}
+	}
+}

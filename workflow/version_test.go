@@ -1,0 +1,85 @@
+package workflow_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/workflow"
+)
+
+// TestVersions: versions are listed, chosen by starts, and removed; runs of one that was removed go on.
+func TestVersions(t *testing.T) {
+	for name, spread := range map[string]bool{"plain": false, "spread": true} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			r := newRig(t, 3)
+			if err := engine.NewNamespaces(r.Router()).Create(ctx, "v", spread); err != nil {
+				t.Fatal(err)
+			}
+			flows := flowsOf(r, "v")
+			definition := func(version, output string) []byte {
+				return fmt.Appendf(nil, "name: w\nversion: %q\nstart: { waitForSignal: { type: go }, transitions: { success: flo.Completed } }\noutput: { is: %q }\n", version, output)
+			}
+			list := func(want string) {
+				t.Helper()
+				got := ""
+				all, err := flows.Versions(ctx, "w")
+				for _, v := range all {
+					got += v.Version
+					if v.Default {
+						got += "*"
+					}
+					if got += " "; v.CreatedAt.IsZero() {
+						t.Errorf("version %q was made at no time", v.Version)
+					}
+				}
+				if err != nil || got != want {
+					t.Errorf("the versions are %q, want %q: %v", got, want, err)
+				}
+			}
+			for _, v := range []string{"1", "2", "3"} {
+				create(t, flows, definition(v, v))
+			}
+			list("3* 2 1 ")
+			old, err := flows.Start(ctx, "w", nil, workflow.Version("1"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := flows.RemoveVersion(ctx, "w", "1"); err != nil {
+				t.Fatal(err)
+			}
+			for range 6 {
+				if _, err := flows.Start(ctx, "w", nil, workflow.Version("1")); !errors.Is(err, workflow.ErrNotFound) {
+					t.Errorf("a start of a version that was removed: %v", err)
+				}
+			}
+			if _, err := flows.Definition(ctx, "w", "1"); !errors.Is(err, workflow.ErrNotFound) {
+				t.Errorf("the definition of a version that was removed: %v", err)
+			}
+			list("3* 2 ")
+			for version, want := range map[string]error{"3": workflow.ErrConflict, "1": workflow.ErrNotFound, "": workflow.ErrInvalid} {
+				if err := flows.RemoveVersion(ctx, "w", version); !errors.Is(err, want) {
+					t.Errorf("RemoveVersion of %q: %v, want %v", version, err, want)
+				}
+			}
+			if _, err := flows.Versions(ctx, "x"); !errors.Is(err, workflow.ErrNotFound) {
+				t.Errorf("Versions of no workflow: %v", err)
+			}
+			create(t, flows, definition("1", "another"))
+			list("1* 3 2 ")
+			if _, err := flows.Signal(ctx, old.Run, "go", nil); err != nil {
+				t.Fatal(err)
+			}
+			if run, err := flows.Run(ctx, old.Run); err != nil || run.Version != "1" || string(run.Output) != `{"is":"1"}` {
+				t.Errorf("the run of a version that was removed is of %q and came to %s, %v", run.Version, run.Output, err)
+			}
+			r.Verify()
+			if err := flows.Delete(ctx, "w"); err != nil {
+				t.Fatal(err)
+			}
+			r.Verify()
+		})
+	}
+}
