@@ -1,4 +1,4 @@
-# Everything needs Go, git, make and gcc (for the race detector), and nothing else that make does not fetch itself.
+# Two commands: make test needs Go and git, and installs nothing outside the module cache. make prove is everything else, and says what it needs.
 
 GO         ?= go
 FUZZTIME   ?= 2s
@@ -19,7 +19,7 @@ CHECKS = all,-ST1000,-ST1020,-ST1021,-ST1022,-QF*
 LINK = -ldflags=-w
 
 .DEFAULT_GOAL = help
-.PHONY: help build console packages browser monitoring check test test-long bench bench-check bench-baseline profile fmt format vet staticcheck mod modules unit race suites fuzz tested
+.PHONY: help build console needs browser monitoring check test prove test-long bench bench-check bench-baseline profile fmt format vet staticcheck mod modules unit race suites fuzz
 
 banner = @printf '\n== %s\n'
 
@@ -41,32 +41,46 @@ console: ## build the web console, dashboard/console/dist, from its sources; nee
 	@$(NPM_CI)
 	$(NPM) run -s build
 
-# What tests need and Go does not bring. A fresh machine has no lists of Debian's packages either.
-packages:
-	@command -v npm >/dev/null || { echo 'Node (20.19 or later) and npm are missing: the console is built and tested with them'; exit 1; }
-	@missing=; [ -n "$(CHROMIUM)" ] || missing=chromium; command -v prometheus >/dev/null && command -v promtool >/dev/null || missing="$$missing prometheus"; \
-	if [ -n "$$missing" ]; then echo "missing, and installed now: apt-get install $$missing"; apt-get -qq update && apt-get -qq install -y --no-install-recommends $$missing >/dev/null; fi
+# What make prove needs and Go does not bring. Only continuous integration, where CI is set, has it installed: a fresh machine has no lists of packages either.
+needs:
+	@missing=; for c in npm:npm gcc:gcc promtool:prometheus prometheus:prometheus; do command -v $${c%:*} >/dev/null || missing="$$missing $${c#*:}"; done; \
+	[ -n "$(CHROMIUM)" ] || missing="$$missing chromium"; \
+	if [ -z "$$missing" ]; then :; \
+	elif [ -n "$(CI)" ]; then echo "missing, and installed now:$$missing"; apt-get -qq update && apt-get -qq install -y --no-install-recommends $$missing >/dev/null; \
+	else echo "make prove needs Node 20.19 or later with npm, gcc, Chromium (or FLOE_CHROMIUM=path) and Prometheus."; echo "Missing here:$$missing. On Debian: apt-get install$$missing"; exit 1; fi
 	@$(NPM_CI)
 
-browser: packages ## the tests of the console: its parts, what it weighs, and all of it in a real browser, for a minute
+browser: needs ## the tests of the console: its parts, what it weighs, and all of it in a real browser, for a minute
 	$(banner) 'console'
 	$(NPM) run -s build
 	@changed=$$(git status --porcelain dashboard/console/dist); if [ -n "$$changed" ]; then echo "dist is not what its sources build: run make console and commit it"; echo "$$changed"; exit 1; fi
 	$(NPM) run -s lint && npm run -s budget && npm test -s
 	FLOE_CHROMIUM="$(or $(CHROMIUM),/usr/bin/chromium)" $(GO) test -v -count=1 -vet=off $(LINK) -tags console $(if $(FULL),-timeout 30m) -run '^TestBrowser$$' ./dashboard/console $(if $(FULL),-full)
 
-monitoring: packages ## a real Prometheus scrapes a node, and the alerts of examples/monitoring are tested, in a few seconds
+monitoring: needs ## a real Prometheus scrapes a node, and the alerts of examples/monitoring are tested, in a few seconds
 	$(banner) 'monitoring'
 	$(GO) test -count=1 -vet=off $(LINK) -tags monitoring -run '^Test(Monitoring|Alerts)$$' ./internal/cli
 
-check: format vet staticcheck mod unit ## what must pass before every commit, in a minute or two
+check: format vet staticcheck mod unit ## what must pass before every commit
 
-# Packages come over the network while Go compiles. What mostly waits runs beside what computes, which is nice about it: staticcheck beside the short tests,
-# the race detector and the fuzzer beside the browser.
-test: ## everything, as CI runs it, in about ten minutes on two cores
-	@$(MAKE) --no-print-directory packages & packages=$$!; \
-	$(MAKE) --no-print-directory modules format vet mod; checks=$$?; wait $$packages && exit $$checks
-	@$(MAKE) --no-print-directory tested
+# Packages wait for disks, clocks and processes much more than they compute, so go vet runs beside them.
+test: format ## format, vet, all unit tests, every example and a short run of each suite: Go and git only, a few minutes
+	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; $(MAKE) --no-print-directory vet >"$$log" 2>&1 & vet=$$!; \
+	$(MAKE) --no-print-directory unit; unit=$$?; wait $$vet; vet=$$?; cat "$$log"; [ $$unit$$vet = 00 ]
+
+# Each group prints its verdict and its time; those after a failed one run all the same. Groups that compute run beside those that mostly wait, and are nice
+# about it: staticcheck beside the suites, the race detector and the fuzzer beside the browser. Each test binary is compiled once, with the bugs that are
+# planted on purpose in it and switched off.
+prove: needs ## everything else: staticcheck, long suites, planted bugs, race detector, fuzzing, browser, Prometheus; at most 25 minutes on two cores
+	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; export bin; \
+	group() { \
+		start=$$(date +%s); if $$nice $(MAKE) --no-print-directory "$$1" BIN="$$bin" >"$$bin/$$1.out" 2>&1; then verdict=ok; else verdict=FAILED; cat "$$bin/$$1.out"; echo "$$1" >>"$$bin/failed"; fi; \
+		printf '%-6s %-12s %4d s\n' "$$verdict" "$$1" $$(($$(date +%s) - start)); \
+	}; \
+	group modules; group mod; group binaries; \
+	{ nice=nice; group vet; group staticcheck; group race; group fuzz; } & beside=$$!; nice=; \
+	group suites; group browser; group monitoring; wait $$beside; \
+	if [ -e "$$bin/failed" ]; then echo "make prove: failed groups:" $$(sort "$$bin/failed"); exit 1; fi
 
 test-long: ## randomised suites in their long forms, races in full; for the night
 	$(banner) 'simulations, long'
@@ -130,10 +144,10 @@ format:
 	$(banner) 'gofmt'
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "run make fmt, these are not formatted:"; echo "$$unformatted"; exit 1; fi
 
-# With the tag of the test binaries, here and below, so that packages are compiled once for all; the race detector's are without it.
+# Beside the binaries of make prove with their tag, so that packages are compiled once for both.
 vet:
 	$(banner) 'go vet'
-	$(GO) vet -tags plant ./...
+	$(GO) vet $(if $(BIN),-tags plant) ./...
 
 staticcheck:
 	$(banner) 'staticcheck'
@@ -151,24 +165,12 @@ modules:
 	$(GO) list -deps -test -tags plant ./... >/dev/null && $(GO) list -modfile=$(TOOLS) -deps tool >/dev/null && \
 	$(GO) list -C internal/bench/bbolt -deps ./... >/dev/null
 
-# What the suites do many times is done a few times here: without -short go test ./... does more of it, and with no make at all. Packages wait for
-# disks, clocks and processes much more than they compute, so eight of them run at a time. Go vet has been here before. In make test the binaries are
-# those of the suites, what suites do anyway is done by them only, and the packages that wait longest run in parts.
+# What the suites do many times is done a few times here: without -short go test ./... does more of it, and with no make at all. Results of packages that have
+# not changed are taken from Go's cache; COUNT=1 runs them again. A machine has few cores, but most packages wait, so that eight of them run at a time.
+COUNT ?=
 unit:
 	$(banner) 'go test -short'
-ifdef BIN
-	@$(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' ./... \
-	| awk '{ n = ($$1 ~ /internal\/exercise$$/) ? 5 : ($$1 ~ /internal\/(cli|peer)$$/) ? 3 : 1; for (i = 0; i < n; i++) print (n == 1), $$1, $$2, i, n }' | sort -s -n | cut -d ' ' -f 2- \
-	| xargs -n 4 -P 8 sh -c '\
-		name="$${1##*/}"; case "$$1" in */examples/*) name="examples/$$name";; esac; cd "$$2" || exit 255; log="$(BIN)/$$name-$$3.log"; run=.; \
-		[ "$$4" = 1 ] || run="^($$("$(BIN)/$$name.test" -test.list . | awk "NR % $$4 == $$3" | paste -sd "|"))\$$"; \
-		"$(BIN)/$$name.test" -test.short -test.parallel 2 -test.paniconexit0 -test.timeout 10m -test.run "$$run" -test.skip "$$0" >"$$log" 2>&1 || { echo "FAIL $$1"; cat "$$log"; exit 1; }; \
-		[ "$$4" = 1 ] && echo "ok $$1" || echo "ok $$1, part $$(($$3 + 1)) of $$4"' '$(SUITED)'
-else
-	$(GO) test -short -vet=off $(LINK) -p 8 ./...
-endif
-
-SUITED = ^Test(Node|Cluster|Five|Replay|AckClone|.*AtEveryPoint|Corrupt|TrioCorrupt|GroupHistories|EveryBitFlip|CrashAtEveryIOPoint|ManyLives|NoSpaceAtEveryOperation|Kill|Power|Linear|PausedLeader|ReadsNeverGoBack|Processes|Audit|Works|Pipes|Triggers|Consumers|Workers|Flows|DispatchModel|Chaos|Planted)$$
+	@$(GO) test -short -vet=off $(LINK) -p 8 $(if $(COUNT),-count=$(COUNT)) ./...
 
 # The packages that start goroutines, without the tests that move megabytes or wait for processes: the race detector makes all of it ten to twenty times
 # slower. Of the machines, which have no goroutines, the tests that use them from many. The simulators have one. make test-long leaves nothing out.
@@ -239,7 +241,7 @@ suite-chaos:        suite = internal/peer -test.run '^TestChaos$$' -chaos 8s
 COMPUTING = sim-cluster sim-five points planted planted-rest planted-shard planted-kv planted-queue planted-roster planted-groups planted-ts planted-worker planted-action planted-workflow planted-flow planted-pipeline planted-processing planted-auth sim-node model queue stream ts dispatch ticks groups clones corrupt ual space sim-rest
 WAITING   = audit works flows pipes consumers workers processes kill pause linear chaos power reads
 
-.PHONY: tested $(COMPUTING:%=suite-%) $(WAITING:%=suite-%)
+.PHONY: binaries $(COMPUTING:%=suite-%) $(WAITING:%=suite-%)
 
 # BIN holds test binaries; without it, go test makes one.
 $(COMPUTING:%=suite-%) $(WAITING:%=suite-%):
@@ -253,19 +255,8 @@ endif
 # What suites are made of.
 BINARIES = ./kv ./queue ./stream ./ts ./action ./workflow ./internal/flow ./internal/pipeline ./stream/processing ./internal/auth ./internal/worker ./internal/roster ./internal/sim ./internal/sim/faults ./internal/exercise ./internal/ual ./internal/shard ./internal/peer ./internal/engine
 
-# Each test binary is compiled once, with the bugs that are planted on purpose in it and switched off.
-tested:
-	$(banner) 'compile tests'
-	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; mkdir "$$bin/examples"; \
-	tests=$$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...) && \
-	$(GO) test -c -vet=off -tags plant $(LINK) -o "$$bin/" $$(echo "$$tests" | grep -v /examples/) && \
-	$(GO) test -c -vet=off -tags plant $(LINK) -o "$$bin/examples/" $$(echo "$$tests" | grep /examples/) && \
-	$(call beside,staticcheck,unit BIN="$$bin") && \
-	$(MAKE) --no-print-directory suites BIN="$$bin" && \
-	$(call beside,race fuzz BIN="$$bin",browser monitoring)
-
-# Makes the first targets beside the second, out of their way, and tells of them afterwards.
-beside = { nice $(MAKE) --no-print-directory $1 >"$$bin/beside.log" 2>&1 & beside=$$!; $(MAKE) --no-print-directory $2; main=$$?; wait $$beside; beside=$$?; cat "$$bin/beside.log"; [ $$main$$beside = 00 ]; }
+binaries:
+	$(GO) test -c -vet=off -tags plant $(LINK) -o "$(BIN)/" $(BINARIES) $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u)
 
 suites: ## the random and exhaustive suites, as many of each as a change has to pass; suite-<name> runs one
 	$(banner) 'suites'
@@ -274,8 +265,7 @@ ifdef BIN
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(WAITING:%=suite-%); waiting=$$?; wait $$computing && exit $$waiting
 else
 	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; \
-	$(GO) test -c -tags plant $(LINK) -o "$$bin/" $(BINARIES) && \
-	$(MAKE) --no-print-directory suites BIN="$$bin"
+	$(MAKE) --no-print-directory binaries suites BIN="$$bin"
 endif
 
 # Go test ./... tries the corpora. In a short run new inputs are made without a look at what they reach, by the same binaries as the suites: to instrument all

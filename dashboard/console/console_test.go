@@ -22,7 +22,7 @@ import (
 	"github.com/floedb/floe/dashboard/console"
 )
 
-// TestSource: dist was built from the sources that are here. It is the test of those who have no Node; make test builds again and compares.
+// TestSource: dist was built from the sources that are here. It is the test of those who have no Node; make prove builds it again and compares.
 func TestSource(t *testing.T) {
 	var names []string
 	for _, root := range []string{"index.html", "package.json", "package-lock.json", "public", "src", "tsconfig.json", "vite.config.ts"} {
