@@ -170,6 +170,7 @@ func (m *machine) usePolicy(tx *engine.Tx, c policyCommand) {
 			m.dropTier(tx, o, t.id)
 		}
 	}
+	o.limitTiers(tx.Now(), &before)
 	for _, t := range c.policy.tiers {
 		if before.find(t.id) == nil && o.content.oldest <= o.content.newest {
 			m.markDirty(tx, o, t.id, bucketOf(o.content.oldest, t.every), bucketOf(o.content.newest, t.every)+t.every)
@@ -180,11 +181,31 @@ func (m *machine) usePolicy(tx *engine.Tx, c policyCommand) {
 	tx.Notify(tendTopic(), -1)
 }
 
+// limitTiers records from when on the tiers of a new policy are complete: a tier that is added has no buckets of points that retention has removed, and one that
+// is kept for longer than before lacks the buckets that were too old. Queries take another tier for earlier times.
+func (o *open) limitTiers(now int64, before *policy) {
+	limit := func(t *tier, from int64) {
+		if from > minTime && (o.content.expired > 0 || o.content.oldest < from) {
+			o.content.since = raise(o.content.since, t, from)
+		}
+	}
+	for i := range o.policy.tiers {
+		t := &o.policy.tiers[i]
+		switch was := before.find(t.id); {
+		case was == nil:
+			limit(t, max(before.oldest(now), o.content.kept))
+		case was.ttl > 0 && (t.ttl == 0 || t.ttl > was.ttl):
+			limit(t, was.oldest(now))
+		}
+	}
+}
+
 // bucketOf returns when the bucket begins that a time is in.
 func bucketOf(at, every int64) int64 { return floorDiv(at, every) * every }
 
 func (m *machine) dropTier(tx *engine.Tx, o *open, id tierID) {
-	o.content.lost = slices.DeleteFunc(o.content.lost, func(l lost) bool { return l.tier == id })
+	its := func(l lost) bool { return l.tier == id }
+	o.content.lost, o.content.since = slices.DeleteFunc(o.content.lost, its), slices.DeleteFunc(o.content.since, its)
 	for _, kind := range []byte{rowPartition, rowPage, rowDirty} {
 		prefix := tierKey(nil, kind, o.inc, id)
 		tx.DeleteRange(prefix, key.PrefixEnd(prefix))

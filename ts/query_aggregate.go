@@ -177,7 +177,7 @@ func (a *aggregation) withRollups(sel *floql.Selection) error {
 	split := a.partial.Split(kept)
 	var ranges []tierRange // the newest first
 	for _, t := range usable {
-		begin, end := max(sel.From, a.partial.Split(max(t.oldest(now), sel.From))), split
+		begin, end := max(sel.From, a.partial.Split(max(t.oldest(now), a.open.content.wholeFrom(t.id), sel.From))), split
 		if n := len(ranges); n > 0 {
 			end = ranges[n-1].from
 		} else if end = ceil(kept, t.every); end > sel.To {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -123,6 +124,56 @@ func TestRollupsReplacePoints(t *testing.T) {
 			if n < 3*24 {
 				t.Errorf("Read of a rollup yields %d samples", n)
 			}
+		})
+	}
+}
+
+// TestTiersThatCameLater: rollups that are added when points or finer rollups are gone do not take the place of those that still have them.
+func TestTiersThatCameLater(t *testing.T) {
+	const days = 40
+	hourly, minutely := ts.Downsample{Every: time.Hour}, ts.Downsample{Every: 5 * time.Minute}
+	short, long := ts.Downsample{Every: 5 * time.Minute, TTL: 9 * 24 * time.Hour}, ts.Downsample{Every: 5 * time.Minute, TTL: 30 * 24 * time.Hour}
+	twoDays := 48 * time.Hour
+	for name, settings := range map[string][]ts.Retention{
+		"added":              {{Downsample: []ts.Downsample{hourly}}, {RawTTL: twoDays, Downsample: []ts.Downsample{hourly}}, {RawTTL: twoDays, Downsample: []ts.Downsample{hourly, minutely}}},
+		"added with longer":  {{Downsample: []ts.Downsample{hourly}}, {RawTTL: twoDays, Downsample: []ts.Downsample{hourly}}, {Downsample: []ts.Downsample{hourly, minutely}}},
+		"kept longer":        {{RawTTL: twoDays, Downsample: []ts.Downsample{hourly, short}}, {}, {RawTTL: twoDays, Downsample: []ts.Downsample{hourly, long}}},
+		"kept for ever":      {{RawTTL: twoDays, Downsample: []ts.Downsample{hourly, short}}, {}, {RawTTL: twoDays, Downsample: []ts.Downsample{hourly, minutely}}},
+		"replaced and again": {{RawTTL: twoDays, Downsample: []ts.Downsample{hourly, minutely}}, {RawTTL: twoDays, Downsample: []ts.Downsample{hourly}}, {RawTTL: twoDays, Downsample: []ts.Downsample{hourly, minutely}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1)
+			s := storeOf(r, "n")
+			from := (r.Now()/day + 1) * day
+			query := fmt.Sprintf("cpu[%d..%d] | window(1d) | sum()", from, from+days*day)
+			var want []string
+			for d := range int64(days) {
+				if setting := d / (days / 3); d%(days/3) == 0 && setting < 3 && (setting == 0 || len(settings[setting].Downsample) > 0) {
+					if err := s.SetRetention(t.Context(), "cpu", settings[setting]); err != nil {
+						t.Fatal(err)
+					}
+				}
+				r.Advance(from + d*day + 12*hour - r.Now())
+				p := point("a", 0, float64(d+1))
+				p.Time = time.UnixMilli(from + d*day)
+				write(t, s, p)
+				want = append(want, fmt.Sprintf("%d %d", from+d*day, d+1))
+				r.Advance(6 * hour)
+				got, err := s.Query(t.Context(), query, floql.Options{Now: time.UnixMilli(r.Now())})
+				if err != nil {
+					t.Fatalf("day %d: %v", d, err)
+				}
+				var sums []string
+				for _, series := range got.Series {
+					for _, p := range series.Points {
+						sums = append(sums, fmt.Sprintf("%d %v", p.Timestamp, p.Value))
+					}
+				}
+				if !slices.Equal(sums, want) {
+					t.Fatalf("day %d: sums of days are\n%s, want\n%s", d, strings.Join(sums, "\n"), strings.Join(want, "\n"))
+				}
+			}
+			r.Verify()
 		})
 	}
 }

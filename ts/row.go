@@ -123,6 +123,7 @@ type content struct {
 	kept       int64  // points from before this time have been too old once: what there is of them was written later
 	closed     []closing
 	lost       []lost // of tiers, ascending
+	since      []lost // of tiers, ascending: buckets that begin earlier lack points that retention had removed before the tier was made, or are gone
 }
 
 // closing says that a longer retention was set: points from before a time were too old by then, and those of them that had been written up to an LSN stay
@@ -165,14 +166,28 @@ func (n *content) lostBefore(id tierID) int64 {
 	return minTime
 }
 
-// lose notes that points from before a time are removed, of which a tier has been made.
-func (n *content) lose(t *tier, before int64) {
-	before = ceil(before, t.every)
-	i, ok := slices.BinarySearchFunc(n.lost, t.id, func(l lost, id tierID) int { return int(l.tier) - int(id) })
-	if !ok {
-		n.lost = slices.Insert(n.lost, i, lost{t.id, before})
+// wholeFrom returns the time from which the buckets of a tier are complete.
+func (n *content) wholeFrom(id tierID) int64 {
+	for _, s := range n.since {
+		if s.tier == id {
+			return s.before
+		}
 	}
-	n.lost[i].before = max(n.lost[i].before, before)
+	return minTime
+}
+
+// lose notes that points from before a time are removed, of which a tier has been made.
+func (n *content) lose(t *tier, before int64) { n.lost = raise(n.lost, t, before) }
+
+// raise moves the time of a tier to the first bucket that begins at or after one, unless it is later already.
+func raise(all []lost, t *tier, before int64) []lost {
+	before = ceil(before, t.every)
+	i, ok := slices.BinarySearchFunc(all, t.id, func(l lost, id tierID) int { return int(l.tier) - int(id) })
+	if !ok {
+		all = slices.Insert(all, i, lost{t.id, before})
+	}
+	all[i].before = max(all[i].before, before)
+	return all
 }
 
 // kept returns the time before which a tier is not made of what was written up to an LSN.
@@ -249,6 +264,11 @@ func (n *content) code(c *codec.Coder) {
 	}
 	if codec.List(c, &n.lost, func(c *codec.Coder, l *lost) { l.code(c) }); len(n.lost) > MaxTiers {
 		c.Fail("content out of its limits")
+	}
+	if c.More(len(n.since) > 0) {
+		if codec.List(c, &n.since, func(c *codec.Coder, l *lost) { l.code(c) }); len(n.since) > MaxTiers {
+			c.Fail("content out of its limits")
+		}
 	}
 }
 

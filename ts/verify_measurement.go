@@ -3,6 +3,7 @@ package ts
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/floedb/floe/internal/key"
 	"github.com/floedb/floe/internal/points"
@@ -236,9 +237,9 @@ func (a *auditedMeasurement) leavers() error {
 
 func (a *auditedMeasurement) blocks() error {
 	least := a.content.blocks.least()
-	for _, l := range a.content.lost {
+	for _, l := range slices.Concat(a.content.lost, a.content.since) {
 		if t := a.policy.find(l.tier); t == nil || l.before%t.every != 0 {
-			a.problem("points before %d are lost to tier %d, which there is not, or has no such bucket", l.before, l.tier)
+			a.problem("the bucket at %d of tier %d is limited, but the tier or the bucket does not exist", l.before, l.tier)
 		}
 	}
 	err := a.each(rowBlock, blockKeyLen, func(k, value []byte) error {
