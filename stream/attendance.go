@@ -53,8 +53,10 @@ const minAttendLook = 100
 
 func (h *hearing) hear(now int64) {
 	h.at = max(h.at, now)
-	h.look = h.at + max(h.silence/8, minAttendLook)
+	h.lookSoon()
 }
+
+func (h *hearing) lookSoon() { h.look = h.at + max(h.silence/8, minAttendLook) }
 
 // attendanceTopic is notified when the duty has somebody more to look after.
 func attendanceTopic() engine.Topic { return engine.TopicOf(engine.MachineStream, "", nil) }
@@ -73,6 +75,16 @@ func (a *attendance) add(who attendee, silence, now int64) {
 	}
 	h.silence = silence
 	h.hear(now)
+}
+
+// adapt changes how long an attendee may be silent, and not since when it is.
+func (a *attendance) adapt(who attendee, silence int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if h := a.heard[who]; h != nil {
+		h.silence = silence
+		h.lookSoon()
+	}
 }
 
 // hear notes that an attendee is there.
@@ -266,13 +278,14 @@ func (m *machine) asked(tx *engine.Tx, g *group, consumer string, fed bool) {
 	m.rosterChanged(tx, g)
 }
 
-// adaptAttendance notes that the settings of a group have changed: those who are attended count as just heard of.
+// adaptAttendance applies a group's new ack timeout to its consumers that are attended. They stay as silent as they have been: settings that are made again and
+// again must not keep a dead consumer in the group.
 func (m *machine) adaptAttendance(tx *engine.Tx, g *group) {
-	silence, now := g.silence(), tx.Now()
+	silence := g.silence()
 	for _, consumer := range slices.Sorted(maps.Keys(g.members)) {
 		if g.members[consumer].attended {
 			who := attendee{tx.NamespaceName(), g.name, g.group, consumer, tx.Spread()}
-			tx.OnCommit(func() { m.attendance.add(who, silence, now) })
+			tx.OnCommit(func() { m.attendance.adapt(who, silence) })
 			tx.Notify(attendanceTopic(), -1)
 		}
 	}

@@ -475,3 +475,34 @@ func TestConsumeTakesOnNewSettings(t *testing.T) {
 		})
 	}
 }
+
+// TestConfiguringKeepsNobody: a consumer that last asked in vain and is silent since leaves its group when it is due to, however often the group is configured.
+func TestConfiguringKeepsNobody(t *testing.T) {
+	inBubbles(t, func(t *testing.T, _ *floe.Node, s *stream.Store) {
+		for mode := stream.Shared; mode <= stream.Exclusive; mode++ {
+			name := mode.String()
+			create(t, s, name, stream.Partitions(4))
+			must(t, s.CreateGroup(t.Context(), name, "g", stream.WithMode(mode), stream.AckTimeout(10*time.Second)))
+			if _, err := s.ReadGroup(t.Context(), name, "g", "silent", stream.Wait(time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			appendAll(t, s, name, "a", "b", "c", "d", "e", "f", "g", "h")
+			got := 0
+			for range 40 {
+				must(t, s.ConfigureGroup(t.Context(), name, "g", stream.AckTimeout(10*time.Second)))
+				ds, err := s.ReadGroup(t.Context(), name, "g", "b", stream.Limit(100))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got += len(ds)
+				if _, err := s.Ack(t.Context(), name, "g", stream.RefsOf(ds)...); err != nil {
+					t.Fatal(err)
+				}
+				pass(time.Second)
+			}
+			if info, err := s.GroupStats(t.Context(), name, "g"); err != nil || got != 8 || len(info.Members) != 1 {
+				t.Errorf("%s: b got %d of 8 records; %+v, %v: want b as the only member", name, got, info, err)
+			}
+		}
+	})
+}
