@@ -100,6 +100,11 @@ func formats(t *testing.T) []string {
 }
 
 func replay(t *testing.T, logs [][][]byte, forgetful bool) state {
+	return stateOf(applied(t, logs, forgetful))
+}
+
+// applied returns shards that have applied logs.
+func applied(t *testing.T, logs [][][]byte, forgetful bool) *rig.Rig {
 	r := rig.Open(t, rig.Config{Shards: len(logs), Primitives: primitive.All(), Forgetful: forgetful})
 	for id, log := range logs {
 		x := r.Executor(engine.ShardID(id))
@@ -110,7 +115,7 @@ func replay(t *testing.T, logs [][][]byte, forgetful bool) state {
 			}
 		}
 	}
-	return stateOf(r)
+	return r
 }
 
 func stateOf(r *rig.Rig) state {
