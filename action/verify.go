@@ -324,8 +324,17 @@ func (a *auditedAction) wants(kind byte, k []byte, ref call.Ref, st *stateRow) e
 }
 
 func (a *auditedAction) finished(ref call.Ref, st *stateRow) error {
-	if err := a.wants(rowEnded, timedRunKey(nil, rowEnded, a.r.id, st.endedAt, ref.Run), ref, st); err != nil || st.flags&flagHeld == 0 {
+	k := timedRunKey(nil, rowEnded, a.r.id, st.endedAt, ref.Run)
+	if err := a.wants(rowEnded, k, ref, st); err != nil {
 		return err
+	}
+	if b, ok, err := a.Get(k); err != nil {
+		return err
+	} else if row, err := decode(b, (*endedRow).code); ok && (err != nil || row.status != st.status) {
+		a.Reportf("action %q: run %d is %s, row %x says %s: %v", a.n.name, ref.Run, st.status, k, row.status, err)
+	}
+	if st.flags&flagHeld == 0 {
+		return nil
 	}
 	if st.status != Cancelled {
 		a.Reportf("action %q: run %d is %s, and a worker has it", a.n.name, ref.Run, st.status)

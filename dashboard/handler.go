@@ -141,6 +141,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serve(rt, out, newInput(h, routed, nil))
 		return
 	}
+	if path == floqlPath && routed.Method == http.MethodDelete { // which the router would take for the name of a measurement
+		out.Header().Set("Allow", "GET, OPTIONS, POST")
+		h.methodNotAllowed(out, routed)
+		return
+	}
 	h.router.ServeHTTP(out, routed)
 }
 

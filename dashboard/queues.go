@@ -18,6 +18,8 @@ var queueRoutes = []route{
 	endpoint("GET /api/v1/queues/:name", (*handler).queue, "One queue."),
 	endpoint("POST /api/v1/queues/:name", (*handler).enqueue, "Add a message, which is the body."),
 	endpoint("GET /api/v1/queues/:name/messages", (*handler).queueMessages, "The messages of a queue, the most urgent first."),
+	endpoint("GET /api/v1/queues/:name/messages/:seq", (*handler).queueMessage, "One message, in whichever state it is."),
+	endpoint("DELETE /api/v1/queues/:name/messages/:seq", (*handler).deleteMessage, "Delete a message that is not leased."),
 	endpoint("POST /api/v1/queues/:name/purge", (*handler).purge, "Remove all messages but the dead letters."),
 	endpoint("GET /api/v1/queues/:name/dlq", (*handler).deadLetters, "The dead letters of a queue."),
 	endpoint("POST /api/v1/queues/:name/dlq/:seq/requeue", (*handler).requeueDead, "Make a dead letter ready again."),
@@ -173,19 +175,22 @@ type queueMessage struct {
 // messageStates are the names of states in the API, which has none for a delayed message.
 var messageStates = map[queue.State]string{queue.Ready: "ready", queue.Delayed: "ready", queue.Leased: "leased", queue.Dead: "dlq"}
 
+// queueMessage returns a message with its payload.
+func (s shown) queueMessage(m queue.Message, now time.Time) queueMessage {
+	return queueMessage{
+		Seq:                  m.Seq,
+		Priority:             m.Priority,
+		State:                messageStates[m.State],
+		Attempts:             m.Attempts,
+		LeaseRemainingMillis: remainingMillis(m, now),
+		Size:                 m.Size,
+		Payload:              s.payload(m.Payload),
+	}
+}
+
 // queueMessages lists messages with their payloads.
 func (s shown) queueMessages(after string, limit int, page func(after string, n int) (queue.Page[queue.Message], error), now time.Time) (listing[queueMessage], error) {
-	convert := func(m queue.Message) queueMessage {
-		return queueMessage{
-			Seq:                  m.Seq,
-			Priority:             m.Priority,
-			State:                messageStates[m.State],
-			Attempts:             m.Attempts,
-			LeaseRemainingMillis: remainingMillis(m, now),
-			Size:                 m.Size,
-			Payload:              s.payload(m.Payload),
-		}
-	}
+	convert := func(m queue.Message) queueMessage { return s.queueMessage(m, now) }
 	return collect(after, limit, func(after string, n int) ([]queue.Message, string, error) {
 		page, err := page(after, n)
 		return page.Items, page.Cursor, err
@@ -247,25 +252,51 @@ func (h *handler) purge(ctx context.Context, q queueRequest) (queuePurged, error
 // seqs is what the seq of a message may be.
 var seqs = span{min: 1, max: math.MaxInt64}
 
-// deadLetterRequest names a dead letter.
-type deadLetterRequest struct {
+// seqRequest names a message.
+type seqRequest struct {
 	queueRequest
 	seq uint64
 }
 
-func (q *deadLetterRequest) parse(in *input) {
+func (q *seqRequest) parse(in *input) {
 	q.queueRequest.parse(in)
 	q.seq = uint64(in.number("seq", seqs))
 }
 
-func (h *handler) requeueDead(ctx context.Context, q deadLetterRequest) (queueSeq, error) {
+// queueMessageRequest asks for a message.
+type queueMessageRequest struct {
+	seqRequest
+	shown
+}
+
+func (q *queueMessageRequest) parse(in *input) {
+	q.seqRequest.parse(in)
+	q.shown.parse(in)
+}
+
+func (h *handler) queueMessage(ctx context.Context, q queueMessageRequest) (queueMessage, error) {
+	m, err := h.backend.Queue(q.namespace).Message(ctx, q.name, q.seq)
+	if err != nil {
+		return queueMessage{}, err
+	}
+	return q.shown.queueMessage(m, h.now()), nil
+}
+
+func (h *handler) deleteMessage(ctx context.Context, q seqRequest) (queueSeq, error) {
+	if err := h.backend.Queue(q.namespace).DeleteMessage(ctx, q.name, q.seq); err != nil {
+		return queueSeq{}, err
+	}
+	return queueSeq{OK: true, Queue: q.name, Seq: q.seq}, nil
+}
+
+func (h *handler) requeueDead(ctx context.Context, q seqRequest) (queueSeq, error) {
 	if err := h.backend.Queue(q.namespace).Requeue(ctx, q.name, q.seq); err != nil {
 		return queueSeq{}, err
 	}
 	return queueSeq{OK: true, Queue: q.name, Seq: q.seq}, nil
 }
 
-func (h *handler) deleteDead(ctx context.Context, q deadLetterRequest) (queueSeq, error) {
+func (h *handler) deleteDead(ctx context.Context, q seqRequest) (queueSeq, error) {
 	if err := h.backend.Queue(q.namespace).DeleteDead(ctx, q.name, q.seq); err != nil {
 		return queueSeq{}, err
 	}

@@ -57,6 +57,8 @@ const (
 	queueRoute    = "GET /api/v1/queues/:name"
 	enqueueRoute  = "POST /api/v1/queues/:name"
 	messagesRoute = "GET /api/v1/queues/:name/messages"
+	messageRoute  = "GET /api/v1/queues/:name/messages/:seq"
+	removeRoute   = "DELETE /api/v1/queues/:name/messages/:seq"
 	purgeRoute    = "POST /api/v1/queues/:name/purge"
 	deadRoute     = "GET /api/v1/queues/:name/dlq"
 	requeueRoute  = "POST /api/v1/queues/:name/dlq/:seq/requeue"
@@ -117,6 +119,14 @@ var queueContract = []contractRow{
 	{messagesRoute, mailPath + "/messages?namespace=shop&after=5", "", 400, failure},
 	{messagesRoute, mailPath + "/messages", "", 404, failure},
 
+	{messageRoute, mailPath + "/messages/4?namespace=shop", "", 200, messageOf(4, 10, "leased", 1, integer, 8, "to: bob\ufffd")},
+	{messageRoute, mailPath + "/messages/4?namespace=shop&encoding=base64&max_payload=3", "", 200, messageOf(4, 10, "leased", 1, integer, 8, "dG86")},
+	{messageRoute, mailPath + "/messages/5?namespace=shop", "", 200, messageOf(5, 100, "ready", 0, integer, 5, "later")},
+	{messageRoute, mailPath + "/messages/1?namespace=shop", "", 200, messageOf(1, 100, "dlq", 1, is{0}, 3, "bad")},
+	{messageRoute, mailPath + "/messages/6?namespace=shop", "", 404, failure},
+	{messageRoute, mailPath + "/messages/4", "", 404, failure},
+	{messageRoute, mailPath + "/messages/0?namespace=shop", "", 400, failure},
+
 	{deadRoute, mailPath + "/dlq?namespace=shop", "", 200, items{
 		messageOf(1, 100, "dlq", 1, is{0}, 3, "bad"), messageOf(2, 100, "dlq", 1, is{0}, 6, "worse\ufffd"),
 	}},
@@ -142,8 +152,16 @@ var queueContract = []contractRow{
 	{discardRoute, mailPath + "/dlq/0?namespace=shop", "", 400, failure},
 	{discardRoute, mailPath + "/dlq/2?namespace=_floe", "", 400, failure},
 
+	{removeRoute, mailPath + "/messages/5?namespace=shop&force=true", "", 400, failure},
+	{removeRoute, mailPath + "/messages/5?namespace=shop", "", 200, changedMessage("mail", 5)},
+	{removeRoute, mailPath + "/messages/5?namespace=shop", "", 404, failure},
+	{removeRoute, mailPath + "/messages/4?namespace=shop", "", 409, failure}, // it is leased
+	{removeRoute, mailPath + "/messages/3", "", 404, failure},
+	{removeRoute, mailPath + "/messages/3?namespace=_floe", "", 400, failure},
+	{removeRoute, mailPath + "/messages/x?namespace=shop", "", 400, failure},
+
 	{purgeRoute, mailPath + "/purge?namespace=shop&dry_run=true", "", 400, failure},
-	{purgeRoute, mailPath + "/purge?namespace=shop", "", 200, fields{"ok": is{true}, "purged": is{4}}},
+	{purgeRoute, mailPath + "/purge?namespace=shop", "", 200, fields{"ok": is{true}, "purged": is{3}}},
 	{purgeRoute, mailPath + "/purge?namespace=shop", "", 200, fields{"ok": is{true}, "purged": is{0}}},
 	{purgeRoute, mailPath + "/purge", "", 404, failure},
 	{purgeRoute, mailPath + "/purge?namespace=nowhere", "", 404, failure},

@@ -23,6 +23,7 @@ const floqlPath = "/api/v1/timeseries/floql"
 var timeseriesRoutes = []route{
 	endpoint("GET /api/v1/timeseries", (*handler).measurements, "The measurements of a namespace."),
 	endpoint("GET /api/v1/timeseries/:measurement", (*handler).measurement, "One measurement."),
+	endpoint("DELETE /api/v1/timeseries/:measurement", (*handler).deleteRange, "Delete the points of a range of time."),
 	endpoint("GET /api/v1/timeseries/:measurement/data", (*handler).measurementData, "Points of a field, the newest last."),
 	endpoint("GET "+floqlPath, (*handler).floql, "Evaluate a FloQL query, the parameter q."),
 	endpoint("POST "+floqlPath, (*handler).floql, "Evaluate a FloQL query, which is the body."),
@@ -89,25 +90,57 @@ func (h *handler) measurement(ctx context.Context, q measurementRequest) (measur
 // times is what a time in ms may be.
 var times = span{min: -(1 << 48), max: 1 << 48}
 
-// dataRequest asks for points of a field.
-type dataRequest struct {
+// rangeRequest names a range of time of a measurement, or of its series that carry tags.
+type rangeRequest struct {
 	measurementRequest
-	field     string // "": the only one
-	from, to  *int64 // ms; to is excluded
-	tags      map[string]string
-	maxPoints int // 0: all
-	maxListed int
+	from, to *int64 // ms; to is excluded
+	tags     map[string]string
 }
 
-func (q *dataRequest) parse(in *input) {
+func (q *rangeRequest) parse(in *input) {
 	q.measurementRequest.parse(in)
-	q.field = in.text("field")
 	q.from = in.optional("from", times)
 	q.to = in.optional("to", times)
 	if q.from != nil && q.to != nil && *q.from > *q.to {
 		in.invalid("parameter from is %d, which is after to, %d", *q.from, *q.to)
 	}
 	q.tags = in.tags("tags")
+}
+
+// rangeDeleted is the answer to the deletion of a range.
+type rangeDeleted struct {
+	OK          bool   `json:"ok"`
+	Measurement string `json:"measurement"`
+	Series      int64  `json:"series"` // that were looked at
+}
+
+func (h *handler) deleteRange(ctx context.Context, q rangeRequest) (rangeDeleted, error) {
+	n, err := h.backend.TS(q.namespace).DeleteRange(ctx, q.name, timeOf(q.from), timeOf(q.to), q.tags)
+	if err != nil {
+		return rangeDeleted{}, err
+	}
+	return rangeDeleted{OK: true, Measurement: q.name, Series: n}, nil
+}
+
+// timeOf returns a time in ms, the zero time if it is not given.
+func timeOf(ms *int64) time.Time {
+	if ms == nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(*ms)
+}
+
+// dataRequest asks for points of a field.
+type dataRequest struct {
+	rangeRequest
+	field     string // "": the only one
+	maxPoints int    // 0: all
+	maxListed int
+}
+
+func (q *dataRequest) parse(in *input) {
+	q.rangeRequest.parse(in)
+	q.field = in.text("field")
 	q.maxPoints = int(in.integer("max_points", span{absent: 0, min: 2, max: 100_000}))
 	q.maxListed = in.handler.maxListed
 }

@@ -43,6 +43,7 @@ cpu,host=db-01 usage=10 1700000120000
 const (
 	measurementsRoute = "GET /api/v1/timeseries"
 	measurementRoute  = "GET /api/v1/timeseries/:measurement"
+	deleteRangeRoute  = "DELETE /api/v1/timeseries/:measurement"
 	dataRoute         = "GET /api/v1/timeseries/:measurement/data"
 	floqlRoute        = "GET /api/v1/timeseries/floql"
 	floqlPostRoute    = "POST /api/v1/timeseries/floql"
@@ -157,6 +158,17 @@ var timeseriesContract = []contractRow{
 	{linesRoute, "/api/v1/console/timeseries/write?namespace=_floe", "m f=3", 400, failure},
 	{dataRoute, "/api/v1/timeseries/m/data?namespace=lines", "", 200, fields{"measurement": is{"m"}, "field": is{"f"},
 		"series": pointsOf("1700000000000=1", "1700000001000=2", "1700000002000=3")}},
+
+	{deleteRangeRoute, "/api/v1/timeseries/m?namespace=lines", "", 400, failure}, // a range without bounds
+	{deleteRangeRoute, "/api/v1/timeseries/m?namespace=lines&tags=t=v", "", 400, failure},
+	{deleteRangeRoute, "/api/v1/timeseries/m?namespace=lines&from=1700000001000&to=1700000001000", "", 400, failure},
+	{deleteRangeRoute, "/api/v1/timeseries/m?namespace=lines&from=2&to=1", "", 400, failure},
+	{deleteRangeRoute, "/api/v1/timeseries/m?namespace=lines&from=-1h", "", 400, failure},
+	{deleteRangeRoute, "/api/v1/timeseries/m?namespace=lines&from=1&tag=t=v", "", 400, failure},
+	{deleteRangeRoute, "/api/v1/timeseries/m?from=1", "", 404, failure},
+	{deleteRangeRoute, "/api/v1/timeseries/m?namespace=lines&to=1700000002000&tags=t=v", "", 200, fields{"ok": is{true}, "measurement": is{"m"}, "series": is{1}}},
+	{deleteRangeRoute, "/api/v1/timeseries/m?namespace=lines&from=1700000002000", "", 200, fields{"ok": is{true}, "measurement": is{"m"}, "series": integer}},
+	{dataRoute, "/api/v1/timeseries/m/data?namespace=lines&field=f", "", 200, fields{"measurement": is{"m"}, "field": is{"f"}, "series": pointsOf("1700000001000=2")}},
 }
 
 // TestHint: a filter that looks like a regular expression and selects nothing is explained in a header.

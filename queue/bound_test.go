@@ -166,3 +166,34 @@ func TestDeletedQueuesLeaveNoRanges(t *testing.T) {
 		}
 	}
 }
+
+// TestLeasesAreNotLoadedByCommands: what the first command about a queue looks at after a restart does not grow with the queue's leases. Loading a million of
+// them stopped the shard.
+func TestLeasesAreNotLoadedByCommands(t *testing.T) {
+	looks := func(n int) (most int64) {
+		r := newRig(t, 1)
+		s, ctx := storeOf(r, "n"), t.Context()
+		fillQueue(t, s, n+1)
+		var leased []queue.Message
+		for len(leased) < n {
+			leased = append(leased, must(s.Dequeue(ctx, "q", queue.Max(min(n-len(leased), queue.MaxBatch)), queue.Lease(time.Hour)))...)
+		}
+		for _, first := range []func(s *queue.Store){
+			func(s *queue.Store) { must(0, s.Ack(ctx, "q", leased[0].Receipt)) },
+			func(s *queue.Store) { must(s.Extend(ctx, "q", leased[1].Receipt, 2*time.Hour)) },
+			func(s *queue.Store) { must(0, s.Nack(ctx, "q", leased[2].Receipt)) },
+			func(s *queue.Store) { takeBatch(t, s, 1) },
+		} {
+			r.Restart()
+			first(storeOf(r, "n"))
+			r.Verify()
+			for _, e := range r.Executor(0).Efforts() {
+				most = max(most, int64(e.Looks), int64(e.Steps))
+			}
+		}
+		return most
+	}
+	if few, many := looks(2000), looks(4000); many > few || many > 50 {
+		t.Errorf("%d looks beside 2,000 leases, %d beside 4,000", few, many)
+	}
+}

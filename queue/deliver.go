@@ -151,8 +151,7 @@ func (s *session) lease(d *delivery, deadline int64) {
 	}
 	s.inflight++
 	s.deliveries++
-	s.memory.leases.add(l)
-	s.m.inflight++
+	s.m.addLease(s.memory, l)
 	s.note(change{kind: leased, lease: l})
 }
 
@@ -177,8 +176,7 @@ func (s *session) leaseOf(r receipt) (*lease, error) {
 func (s *session) end(l *lease) {
 	s.changed = true
 	s.inflight--
-	s.memory.leases.remove(l)
-	s.m.inflight--
+	s.m.removeLease(s.memory, l)
 	s.note(change{kind: ended, lease: *l})
 }
 

@@ -19,7 +19,8 @@ const (
 // machine is the queue state machine of one shard.
 type machine struct {
 	queues      *engine.Memory[uint64, *memory, change] // by id
-	inflight    int64                                   // leases of all queues of the shard, also of those that are not remembered
+	leases      map[uint64]*leases                      // by gen: of the queues that have some, also of those that are not remembered
+	inflight    int64                                   // how many these are
 	maxInflight int64
 	limits      limits
 	cmd         command // these are of the applying goroutine
@@ -31,7 +32,7 @@ type machine struct {
 // Memories returns what is remembered of the rows.
 func (m *machine) Memories() []engine.Remembered { return []engine.Remembered{m.queues} }
 
-// Restore reads how many leases there are. Queues are read when they are used.
+// Restore reads the leases. The rest of a queue is read when it is used.
 func (m *machine) Restore(v *engine.View) error {
 	b, ok, err := v.Get([]byte{'i'})
 	if err != nil {
@@ -43,7 +44,7 @@ func (m *machine) Restore(v *engine.View) error {
 			return fmt.Errorf("queue: row of leases: %w", err)
 		}
 	}
-	return nil
+	return m.restoreLeases(v)
 }
 
 // Apply carries out a command.
@@ -100,7 +101,7 @@ func (m *machine) open(tx *engine.Tx, name []byte, create bool) (*session, error
 	must(0, s.record.decode(b))
 	s.held0, s.bytes0 = s.held(), s.bytes
 	if s.memory, ok = m.queues.Get(s.id); !ok {
-		s.memory = m.load(tx, &s.record)
+		s.memory = m.load(&s.record)
 	}
 	if s.timer <= tx.Now() {
 		s.catchUp()
@@ -132,6 +133,7 @@ func (s *session) release() {
 	if s.memory != nil {
 		s.note(change{kind: released})
 		s.m.inflight -= int64(s.memory.leases.len())
+		delete(s.m.leases, s.memory.gen)
 	}
 }
 

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/floedb/floe/internal/engine"
@@ -8,19 +9,19 @@ import (
 	"github.com/floedb/floe/internal/plant"
 )
 
-// memory is what the applying goroutine remembers of a queue: where its indexes begin, and its leases. It says what the rows say, those of
-// the batch being applied included, so that no answer depends on whether a queue is remembered.
+// memory is what the applying goroutine remembers of a queue: where its indexes begin. It says what the rows say, those of the batch being
+// applied included, so that no answer depends on whether a queue is remembered.
 type memory struct {
 	id, gen uint64
-	fresh   window // of fresh messages
-	again   window // of rows 'r'
-	leases  leases
+	fresh   window  // of fresh messages
+	again   window  // of rows 'r'
+	leases  *leases // those of the machine, see machine.leases
 }
 
-// footprint is about what a queue takes in memory. Leases beyond the first few are left to their own bound, maxInflight.
+// footprint is about what a queue takes in memory. Leases stay in memory also if the queue does not, and have their own bound, maxInflight.
 func (q *memory) footprint() int {
-	const fixed, perItem, perLease, fewLeases = 512, 40, 128, 1000
-	return fixed + q.fresh.bytes + perItem*(cap(q.fresh.items)+cap(q.again.items)) + perLease*min(q.leases.len(), fewLeases)
+	const fixed, perItem = 512, 40
+	return fixed + q.fresh.bytes + perItem*(cap(q.fresh.items)+cap(q.again.items))
 }
 
 // change is something done to what is remembered of a queue, and what it takes to undo it (see engine.Memory).
@@ -59,15 +60,34 @@ func (m *machine) undo(q *memory, c change) {
 			q.again.put(c.item)
 		}
 	case leased:
-		q.leases.remove(q.leases.bySeq[c.lease.at.seq])
-		m.inflight--
+		m.removeLease(q, q.leases.bySeq[c.lease.at.seq])
 	case ended:
-		q.leases.add(c.lease)
-		m.inflight++
+		m.addLease(q, c.lease)
 	case moved:
 		q.leases.move(q.leases.bySeq[c.lease.at.seq], c.lease.deadline)
 	case released:
-		m.inflight += int64(q.leases.len())
+		if n := q.leases.len(); n > 0 {
+			m.leases[q.gen] = q.leases
+			m.inflight += int64(n)
+		}
+	}
+}
+
+// addLease adds a lease of a queue.
+func (m *machine) addLease(q *memory, l lease) {
+	if q.leases.len() == 0 {
+		m.leases[q.gen] = q.leases
+	}
+	q.leases.add(l)
+	m.inflight++
+}
+
+// removeLease removes a lease of a queue.
+func (m *machine) removeLease(q *memory, l *lease) {
+	q.leases.remove(l)
+	m.inflight--
+	if q.leases.len() == 0 {
+		delete(m.leases, q.gen)
 	}
 }
 
@@ -77,15 +97,16 @@ func (m *machine) newMemory(r *record) *memory {
 	if len(r.lanes) > 0 {
 		fresh = r.lanes[0].start()
 	}
-	return &memory{id: r.id, gen: r.gen, fresh: window{rest: fresh, max: &m.limits}, again: window{rest: r.again, max: &m.limits}}
+	l := m.leases[r.gen]
+	if l == nil {
+		l = new(leases)
+	}
+	return &memory{id: r.id, gen: r.gen, fresh: window{rest: fresh, max: &m.limits}, again: window{rest: r.again, max: &m.limits}, leases: l}
 }
 
-// load reads a queue into memory.
-func (m *machine) load(tx *engine.Tx, r *record) *memory {
+// load remembers a queue.
+func (m *machine) load(r *record) *memory {
 	q := m.newMemory(r)
-	if r.inflight > 0 {
-		q.loadLeases(tx)
-	}
 	if n := int64(q.leases.len()); n != r.inflight {
 		panic(fmt.Sprintf("queue %d: %d leases, its row counts %d", r.id, n, r.inflight))
 	}
@@ -93,15 +114,25 @@ func (m *machine) load(tx *engine.Tx, r *record) *memory {
 	return q
 }
 
-func (q *memory) loadLeases(tx *engine.Tx) {
-	prefix := numberKey(nil, 'l', q.gen)
-	it := tx.Iter(prefix, key.PrefixEnd(prefix))
-	for ok := it.First(); ok; ok = it.Next() {
-		w := must(decodeLease(it.Value()))
-		p, _ := placeAt(it.Key(), numberAt)
-		q.leases.add(w.lease(p))
-	}
-	mustClose(it)
+// restoreLeases reads the leases of all queues. Apply can not do that: it would stop the shard for as long as a million of them take. A row that does not
+// decode is left to load, which misses it, and to Verify.
+func (m *machine) restoreLeases(v *engine.View) error {
+	m.leases = make(map[uint64]*leases)
+	return scan(v, []byte{'l'}, []byte{'l' + 1}, func(k, value []byte) (more bool, err error) {
+		w, bad := decodeLease(value)
+		p, ok := placeAt(k, numberAt)
+		if bad != nil || !ok {
+			return true, nil
+		}
+		gen := binary.BigEndian.Uint64(k[1:])
+		of := m.leases[gen]
+		if of == nil {
+			of = new(leases)
+			m.leases[gen] = of
+		}
+		of.add(w.lease(p))
+		return true, nil
+	})
 }
 
 // fillFresh fills the window of fresh messages, which is empty, from the state: with as many as are wanted, and some more.

@@ -178,6 +178,11 @@ func (v *verifier) timers() error {
 
 // leased checks the count of all leases.
 func (v *verifier) leased() error {
+	for gen := range v.m.leases {
+		if !v.gens[gen] {
+			v.Reportf("queue: memory has leases of generation %d, which is no queue's", gen)
+		}
+	}
 	if memory := v.m.inflight; memory != v.leases {
 		v.Reportf("queue: %d messages are leased, memory counts %d", v.leases, memory)
 	}

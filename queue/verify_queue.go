@@ -169,13 +169,18 @@ func (q *audited) deliveredMessage(p place, w *messageRow, l *leaseRow, kind byt
 	if l.at < q.record.timer {
 		q.problem("the lease of message %d ends at %d, the timer is at %d", p.seq, l.at, q.record.timer)
 	}
-	if q.memory == nil {
-		return nil
-	}
-	if known := q.memory.leases.bySeq[p.seq]; known == nil || !known.same(l.lease(p)) {
+	if known := q.leases().bySeq[p.seq]; known == nil || !known.same(l.lease(p)) {
 		q.problem("memory differs from the lease of message %d", p.seq)
 	}
 	return nil
+}
+
+// leases returns those of the queue in memory.
+func (q *audited) leases() *leases {
+	if l := q.m.leases[q.gen]; l != nil {
+		return l
+	}
+	return new(leases)
 }
 
 func (l lease) same(o lease) bool {
@@ -292,14 +297,15 @@ func (q *audited) compare() {
 			q.problem("%s: its row counts %d, there are %d", c.what, c.says, c.seen)
 		}
 	}
+	l := q.leases()
+	if n := int64(l.len()); n != q.inflight || len(l.bySeq) != int(n) || n > 0 && q.memory != nil && q.memory.leases != l {
+		q.problem("memory has %d leases, the row counts %d", n, q.inflight)
+	}
 	if q.memory == nil {
 		return
 	}
 	if live := len(q.memory.fresh.live()); live != q.fresh {
 		q.problem("memory has %d fresh messages, the state %d of them", live, q.fresh)
-	}
-	if n := int64(q.memory.leases.len()); n != q.inflight || len(q.memory.leases.bySeq) != int(n) {
-		q.problem("memory has %d leases, the row counts %d", n, q.inflight)
 	}
 }
 

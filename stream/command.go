@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"encoding/binary"
 	"maps"
 	"math"
@@ -127,9 +128,9 @@ func (p policy) append(b []byte) []byte {
 
 func readPolicy(r *codec.Reader) policy { return policy{int64(r.Uvarint()), r.Uvarint(), r.Uvarint()} }
 
-// ok reports whether the bounds can be calculated with.
-func (p policy) ok() bool {
-	return p.maxAge >= 0 && p.maxAge <= maxAgeMillis && p.maxLen <= math.MaxInt64 && p.maxBytes <= math.MaxInt64
+// check refuses bounds that can not be calculated with.
+func (p policy) check() error {
+	return cmp.Or(within("max age in ms", uint64(p.maxAge), 0, uint64(maxAgeMillis)), within("max len", p.maxLen, 0, math.MaxInt64), within("max bytes", p.maxBytes, 0, math.MaxInt64))
 }
 
 // maxAgeMillis is what a time.Duration can hold, rounded up.
@@ -167,13 +168,33 @@ func (s *spec) append(b []byte) []byte {
 	return s.policy.append(b)
 }
 
-func readSpec(r *codec.Reader) *spec {
+// within refuses a number of a command that is out of its limits.
+func within(what string, n, least, most uint64) error {
+	if n < least || n > most {
+		return engine.Errorf(ErrInvalid, "stream: %s %d is not in %d-%d", what, n, least, most)
+	}
+	return nil
+}
+
+// bounds keeps the first number of a command that is out of its limits.
+type bounds struct{ err error }
+
+func (b *bounds) check(err error) { b.err = cmp.Or(b.err, err) }
+
+// count reads a number.
+func (b *bounds) count(r *codec.Reader, what string, least, most uint64) int {
+	n := r.Uvarint()
+	b.check(within(what, n, least, most))
+	return int(min(n, most))
+}
+
+// spec reads a spec.
+func (b *bounds) spec(r *codec.Reader) *spec {
 	if !r.Bool() {
 		return nil
 	}
-	s := &spec{id: r.Uvarint(), version: r.Uvarint()}
-	s.partitions = readCount(r, MaxPartitions)
-	s.policy = readPolicy(r)
+	s := &spec{id: r.Uvarint(), version: r.Uvarint(), partitions: b.count(r, "number of partitions", 1, MaxPartitions), policy: readPolicy(r)}
+	b.check(s.policy.check())
 	return s
 }
 
@@ -381,18 +402,18 @@ func LastIDIs(name string, partition int, id ID) Condition {
 func decodeCommand(kind uint8, b []byte) (c command, err error) {
 	r := codec.NewReader(b)
 	c.name = r.String()
-	c.spec = readSpec(&r)
-	ok := c.spec == nil || c.spec.partitions >= 1 && c.spec.policy.ok()
+	var in bounds
+	c.spec = in.spec(&r)
 	switch kind {
 	case kindCreate:
-		c.partitions = readCount(&r, MaxPartitions)
+		c.partitions = in.count(&r, "number of partitions", 1, MaxPartitions)
 		c.retention = readPolicy(&r)
-		ok = ok && c.partitions >= 1 && c.retention.ok()
+		in.check(c.retention.check())
 	case kindSetRetention:
 		c.retention = readPolicy(&r)
-		ok = ok && c.retention.ok()
+		in.check(c.retention.check())
 	case kindAppend, kindPour:
-		ok = c.append.read(&r) && ok
+		c.append.read(&r, &in)
 	case kindTrim:
 		c.trim.bound = trimBound(r.Byte())
 		if c.trim.bound == trimToID {
@@ -401,21 +422,24 @@ func decodeCommand(kind uint8, b []byte) (c command, err error) {
 			c.trim.n = r.Uvarint()
 		}
 		c.trim.dryRun = r.Bool()
-		ok = ok && c.trim.bound < numTrimBounds && c.trim.n <= math.MaxInt64 && (c.trim.bound != trimToAge || c.trim.n <= uint64(maxAgeMillis))
+		most := uint64(math.MaxInt64)
+		if c.trim.bound == trimToAge {
+			most = uint64(maxAgeMillis)
+		}
+		in.check(cmp.Or(within("kind of bound", uint64(c.trim.bound), 0, uint64(numTrimBounds-1)), within("bound", c.trim.n, 0, most)))
 	case kindDelete:
 		c.force = r.Bool()
 	case kindCheckLast:
-		c.partition, c.id = readCount(&r, MaxPartitions-1), readID(&r)
-		ok = ok && c.partition >= 0
+		c.partition, c.id = in.count(&r, "partition", 0, MaxPartitions-1), readID(&r)
 	case kindAdopt, kindDrop:
 	default:
-		ok = c.group.read(kind, &r) && ok
+		c.group.read(kind, &r, &in)
 	}
 	if err := r.Done(); err != nil {
 		return c, engine.Errorf(engine.ErrMalformed, "stream: command: %v", err)
 	}
-	if !ok {
-		return c, engine.Errorf(ErrInvalid, "stream: command out of range")
+	if in.err != nil {
+		return c, in.err
 	}
 	if err := engine.CheckName("stream", c.name); err != nil || !isGroupKind(kind) {
 		return c, err
@@ -430,24 +454,19 @@ func decodeCommand(kind uint8, b []byte) (c command, err error) {
 	return c, nil
 }
 
-// read reports whether what was read is in its limits.
-func (a *appendCommand) read(r *codec.Reader) (ok bool) {
-	a.options.partition = readCount(r, MaxPartitions)
+func (a *appendCommand) read(r *codec.Reader, in *bounds) {
+	a.options.partition = in.count(r, "partition", 0, MaxPartitions)
 	if a.options.expect = r.Bool(); a.options.expect {
 		a.options.lastID = readID(r)
 	}
 	if a.options.producer = r.String(); a.options.producer != "" {
 		a.options.sequence = r.Uvarint()
 	}
-	n := readCount(r, MaxBatch)
-	if n < 1 || n > r.Len() {
-		return false
-	}
-	a.messages = make([][]byte, n)
+	n := in.count(r, "number of messages", 1, MaxBatch)
+	a.messages = make([][]byte, min(n, r.Len()+1)) // one more than there can be is an error of the reader
 	for i := range a.messages {
 		a.messages[i] = r.Bytes()
 	}
-	return a.options.partition >= 0
 }
 
 // check refuses messages that appendOp would not have made.

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -115,12 +116,18 @@ func readGroupConfig(r *codec.Reader) groupConfig {
 	return c
 }
 
-func (c *groupConfig) ok() bool {
-	return c.mode < numModes && c.start.ok() && c.ackTimeout > 0 && c.ackTimeout <= maxGroupMillis && c.maxDeliver <= maxDeliverLimit &&
-		c.backoffMin >= 0 && c.backoffMin <= c.backoffMax && c.backoffMax <= maxGroupMillis
+func (c *groupConfig) check() error {
+	return cmp.Or(within("mode", uint64(c.mode), 0, uint64(numModes-1)), c.start.check(), within("ack timeout in ms", uint64(c.ackTimeout), 1, uint64(maxGroupMillis)),
+		within("max deliver", c.maxDeliver, 0, maxDeliverLimit), within("longest back-off in ms", uint64(c.backoffMax), 0, uint64(maxGroupMillis)),
+		within("shortest back-off in ms", uint64(c.backoffMin), 0, uint64(c.backoffMax)))
 }
 
-func (s start) ok() bool { return s.kind < numStarts && s.kind != startTail }
+func (s start) check() error {
+	if s.kind == startTail {
+		return engine.Errorf(ErrInvalid, "stream: a group can not begin with the last records")
+	}
+	return within("kind of start", uint64(s.kind), 0, uint64(numStarts-1))
+}
 
 func (s *groupSpec) append(b []byte) []byte {
 	if s == nil {
@@ -326,25 +333,19 @@ func checkOnce(refs []Ref) error {
 	return nil
 }
 
-// readRefs reports whether the runs are in their limits.
-func readRefs(r *codec.Reader) (runs []refRun, ok bool) {
-	n := readCount(r, maxRefs)
-	if n < 1 || n > r.Len() {
-		return nil, false
-	}
-	total := uint64(0)
-	for range n {
-		run := refRun{Ref: Ref{Partition: readCount(r, MaxPartitions-1), Offset: r.Uvarint()}}
-		run.n, run.Attempt = r.Uvarint(), readCount(r, 1<<40)
-		if run.Partition < 0 || run.Offset == 0 || run.n == 0 || run.n > maxRefs || run.Offset+run.n < run.Offset || run.Attempt < 0 {
-			return nil, false
+func readRefs(r *codec.Reader, in *bounds) (runs []refRun) {
+	left := uint64(maxRefs)
+	for range min(in.count(r, "number of references", 1, maxRefs), r.Len()+1) { // one more than there can be is an error of the reader
+		run := refRun{Ref: Ref{Partition: in.count(r, "partition", 0, MaxPartitions-1), Offset: r.Uvarint()}}
+		run.n, run.Attempt = r.Uvarint(), in.count(r, "attempt", 0, 1<<40)
+		in.check(cmp.Or(within("number of records", run.n, 1, left), within("offset", run.Offset, 1, math.MaxUint64-run.n)))
+		if in.err != nil || r.Err() != nil {
+			return nil
 		}
-		if total += run.n; total > maxRefs {
-			return nil, false
-		}
+		left -= run.n
 		runs = append(runs, run)
 	}
-	return runs, true
+	return runs
 }
 
 // isGroupKind reports whether the command is for a group.
@@ -353,54 +354,54 @@ func isGroupKind(kind uint8) bool {
 }
 
 // read reports whether what was read is in its limits.
-func (c *groupCommand) read(kind uint8, r *codec.Reader) (ok bool) {
+func (c *groupCommand) read(kind uint8, r *codec.Reader, in *bounds) {
 	c.group, c.spec = r.String(), readGroupSpec(r)
-	ok = c.spec == nil || c.spec.config.ok()
+	if c.spec != nil {
+		in.check(c.spec.config.check())
+	}
 	switch kind {
 	case kindCreateGroup:
 		c.config = readGroupConfig(r)
-		return ok && c.config.ok()
+		in.check(c.config.check())
 	case kindReadGroup:
-		c.consumer, c.limit, c.noAck, c.create = r.String(), readCount(r, MaxReadLimit), r.Bool(), r.Bool()
+		c.consumer, c.limit, c.noAck, c.create = r.String(), in.count(r, "limit", 1, MaxReadLimit), r.Bool(), r.Bool()
 		c.config, c.epoch = readGroupConfig(r), r.Uvarint()
-		return ok && c.limit > 0 && c.config.ok()
+		in.check(c.config.check())
 	case kindAck:
 		c.strict = r.Bool()
+		c.runs = readRefs(r, in)
 	case kindNack:
-		c.delay, c.reason = int64(r.Uvarint())+toDLQ, r.String()
-		ok = ok && c.delay >= toDLQ && c.delay <= maxGroupMillis && len(c.reason) <= maxReasonBytes
+		delay := r.Uvarint()
+		in.check(within("delay in ms", delay, 0, uint64(maxGroupMillis-toDLQ)))
+		c.delay, c.reason = int64(delay)+toDLQ, r.String()
+		in.check(within("bytes of the reason", uint64(len(c.reason)), 0, maxReasonBytes))
+		c.runs = readRefs(r, in)
 	case kindExtend:
 		c.delay = int64(r.Uvarint())
-		ok = ok && c.delay > 0 && c.delay <= maxGroupMillis
+		in.check(within("extension in ms", uint64(c.delay), 1, uint64(maxGroupMillis)))
+		c.runs = readRefs(r, in)
 	case kindLeave, kindHold:
 		c.consumer = r.String()
-		return ok
 	case kindFollow:
 		c.consumer, c.epoch = r.String(), r.Uvarint()
-		return ok
 	case kindDropGroup:
-		c.dropped = r.Uvarint()
-		return ok && c.spec != nil
+		if c.dropped = r.Uvarint(); c.spec == nil {
+			in.check(engine.Errorf(ErrInvalid, "stream: the group to drop has no settings"))
+		}
 	case kindMiss:
-		for range readCount(r, MaxMembers) {
+		for range in.count(r, "number of members", 1, MaxMembers) {
 			c.missed = append(c.missed, missed{r.String(), r.Varint()})
 			if r.Err() != nil {
 				break
 			}
 		}
-		return ok && len(c.missed) > 0
 	case kindSeek:
-		c.config.start, c.partition = readStart(r), readCount(r, MaxPartitions)
-		return ok && c.config.start.ok() && c.partition >= 0
+		c.config.start, c.partition = readStart(r), in.count(r, "partition", 0, MaxPartitions)
+		in.check(c.config.start.check())
 	case kindConfigureGroup:
 		c.changes = groupChanges{settings(r.Byte()), readGroupConfig(r)}
-		return ok && c.changes.set > 0 && c.changes.set <= allSettings && c.changes.config.ok()
-	default:
-		return ok
+		in.check(cmp.Or(within("set of settings", uint64(c.changes.set), 1, uint64(allSettings)), c.changes.config.check()))
 	}
-	var fine bool
-	c.runs, fine = readRefs(r)
-	return ok && fine
 }
 
 // claims is what a consumer has been given.

@@ -140,7 +140,7 @@ func decodeGroup(b []byte) (g groupHeader, err error) {
 	g.announced = mark{r.Varint(), readCount(&r, MaxPartitions-1), r.Uvarint()}
 	g.again, g.heads, g.recalling, g.roster = r.Uvarint(), readSlotSet(&r), r.Bool(), r.Uvarint()
 	g.holder, g.epoch = r.String(), r.Uvarint()
-	if err := r.Done(); err != nil || version != rowVersion || !g.groupConfig.ok() || g.announced.partition < 0 {
+	if err := r.Done(); err != nil || version != rowVersion || g.groupConfig.check() != nil || g.announced.partition < 0 {
 		return g, fmt.Errorf("stream group row: %w: %x", codec.ErrCorrupt, b[:min(len(b), 16)])
 	}
 	return g, nil

@@ -83,7 +83,7 @@ func (q *groupsQuery) Arguments(c *codec.Coder) {
 	if c.Reading() {
 		q.spec = new(groupSpec)
 	}
-	if q.spec.code(c); !q.spec.config.ok() {
+	if q.spec.code(c); q.spec.config.check() != nil {
 		c.Fail("group out of range")
 	}
 }

@@ -3,6 +3,7 @@ package stream_test
 import (
 	"context"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,7 +27,7 @@ func TestAdmit(t *testing.T) {
 			t.Errorf("Admit of %+v: %v", op, err)
 		}
 	}
-	kind := engine.OpOf(someOps()[1]).Command.Kind
+	kind, none := engine.OpOf(someOps()[1]).Command.Kind, stream.AppendCommandBody("log")
 	large := command(t, stream.AppendOp("log", stream.Message{Payload: make([]byte, 101)})).Body
 	for name, c := range map[string]struct {
 		kind  uint8
@@ -35,7 +36,8 @@ func TestAdmit(t *testing.T) {
 	}{
 		"no kind":                  {0, nil, "command"},
 		"large payload":            {kind, large, "value of 101 bytes exceeds max_value_size (100 bytes)"},
-		"no message":               {kind, stream.AppendCommandBody("log"), "command out of range"},
+		"no message":               {kind, stream.AppendCommandBody("log"), "number of messages 0 is not in 1-1000"},
+		"partition":                {kind, slices.Concat(none[:5], []byte{0x81, 8}, none[6:]), "partition 1025 is not in 0-1024"},
 		"headers out of order":     {kind, stream.AppendCommandBody("log", []byte{0, 2, 1, 'b', 0, 1, 'a', 0}), "headers out of order"},
 		"header twice":             {kind, stream.AppendCommandBody("log", []byte{0, 2, 1, 'a', 0, 1, 'a', 0}), "headers out of order"},
 		"header without a name":    {kind, stream.AppendCommandBody("log", []byte{0, 1, 0, 0}), "header name is empty"},

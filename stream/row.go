@@ -96,7 +96,7 @@ func decodeHeader(b []byte) (h header, err error) {
 	h.partitions = readCount(&r, MaxPartitions)
 	h.policy = readPolicy(&r)
 	h.createdAt, h.timer, h.dropped = r.Varint(), r.Varint(), r.Uvarint()
-	if err := r.Done(); err != nil || version != rowVersion || h.partitions < 0 || !h.policy.ok() {
+	if err := r.Done(); err != nil || version != rowVersion || h.partitions < 0 || h.policy.check() != nil {
 		return h, fmt.Errorf("stream row: %w: %x", codec.ErrCorrupt, b[:min(len(b), 16)])
 	}
 	return h, nil

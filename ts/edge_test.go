@@ -133,9 +133,14 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("SetRetention to %+v = %v, want ErrInvalid", bad, err)
 		}
 	}
-	for _, n := range []int64{0, -1, 1 << 40} {
+	for _, n := range []int64{0, -1, 1<<31 + 1, 1 << 40} {
 		if err := s.SetSeriesLimit(t.Context(), n); !errors.Is(err, ts.ErrInvalid) {
 			t.Errorf("SetSeriesLimit to %d = %v, want ErrInvalid", n, err)
+		}
+	}
+	for _, n := range []int64{1, 1 << 31} {
+		if err := s.SetSeriesLimit(t.Context(), n); err != nil {
+			t.Errorf("SetSeriesLimit to %d = %v", n, err)
 		}
 	}
 	check(t, r, "cpu host=a; value 0 1")

@@ -134,6 +134,10 @@ func TestSeriesLimit(t *testing.T) {
 	if !errors.As(err, &full) || !errors.Is(err, ts.ErrBusy) || full.Limit != 10 || full.Room != 1 || full.Wanted != 5 || result.Written != 2 || result.Refused != 4 {
 		t.Errorf("Write beyond the limit = %+v, %v (%+v), want 2 written: a known series, and the one that there is room for", result, err, full)
 	}
+	var lasting interface{ Lasts() bool } // what the engine asks: nothing from another shard waits until there is room
+	if !errors.As(err, &lasting) || !lasting.Lasts() {
+		t.Errorf("%v does not last: what comes from another shard would wait for ever", err)
+	}
 	entries := len(r.Log(0))
 	for range 3 {
 		if result, err = s.Write(t.Context(), flood[1:]...); !errors.As(err, &full) || result.Written != 0 {

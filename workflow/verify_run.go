@@ -230,7 +230,13 @@ func (r *auditedRun) checkIndexes(w *audited) error {
 		add(rowEnded, endedKey(nil, h.of, h.endedAt, r.run))
 	}
 	if h.idempotencyKey != "" {
-		add(rowKey, append(numberKey(nil, rowKey, h.of), h.idempotencyKey...))
+		k := append(numberKey(nil, rowKey, h.of), h.idempotencyKey...)
+		add(rowKey, k)
+		if b, ok, err := r.Get(k); err != nil {
+			return err
+		} else if row, err := decode(b, (*keyRow).code); ok && (err != nil || row.run != r.run) {
+			r.Reportf("workflow: %s has an idempotency key, row %x is of run %d: %v", r.who, k, row.run, err)
+		}
 	}
 	if h.id != "" {
 		add(rowID, namedKey(nil, rowID, w.ns, h.id))

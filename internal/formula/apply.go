@@ -34,13 +34,7 @@ func (r *run) apply(t *term) (value, error) {
 	case opNot, opNegate, opPlus:
 		return unary(t.op, x)
 	case opEqual, opDiffer:
-		if x.kind >= isArray && y.kind >= isArray {
-			// Both are taken apart.
-			if err := r.make(4 * cost); err != nil {
-				return value{}, err
-			}
-		}
-		same, err := equal(x, y)
+		same, err := r.equal(x, y)
 		return boolean(same == (t.op == opEqual)), err
 	case opLess, opLessEqual, opGreater, opGreaterEqual:
 		return compare(t.op, x, y)
@@ -58,11 +52,11 @@ func (r *run) apply(t *term) (value, error) {
 	case opMember:
 		return memberOf(x, y)
 	case opSlice:
-		return slice(args)
+		return r.slice(args)
 	}
 	if t.op == opMatches && x.kind == isString {
-		// A step takes about as long as going over 8 bytes.
-		if err := r.pay(8 * t.steps * len(x.text)); err != nil {
+		// A step takes about as long as going over 8 bytes. At the end of the text all of them are tried once more.
+		if err := r.pay(8 * t.steps * (len(x.text) + 1)); err != nil {
 			return value{}, err
 		}
 	}
@@ -175,7 +169,7 @@ func (r *run) in(x, y *value) (value, error) {
 				return false, err
 			}
 			var err error
-			found, err = equal(x, &e)
+			found, err = r.equal(x, &e)
 			return !found, err
 		})
 		return boolean(found), err
@@ -229,7 +223,7 @@ func element(x *value, at int64) (found value, err error) {
 }
 
 // slice is x[from:to], of a string by its characters, or of an array. What is beyond the ends is left out.
-func slice(args [3]value) (value, error) {
+func (r *run) slice(args [3]value) (value, error) {
 	x, from, to := &args[0], &args[1], &args[2]
 	n, ok := x.size()
 	if !ok || x.kind == isObject || from.kind != isInt || to.kind != isInt && to.kind != isNull {
@@ -243,7 +237,7 @@ func slice(args [3]value) (value, error) {
 	if x.kind == isString {
 		return text(runes(x.text, first, last)), nil
 	}
-	items, err := x.items()
+	items, err := r.elements(x)
 	if err != nil {
 		return value{}, err
 	}
@@ -317,7 +311,7 @@ func (r *run) loop(t *term) (value, error) {
 		switch t.name {
 		case "map":
 			out = append(out, got)
-			return true, r.make(16 + got.cost())
+			return true, r.make(itemBytes + got.cost())
 		case "sum":
 			sum, err = arithmetic(opAdd, &sum, &got)
 			return true, err
@@ -331,7 +325,7 @@ func (r *run) loop(t *term) (value, error) {
 		switch {
 		case t.name == "filter" && got.yes():
 			out = append(out, e)
-			return true, r.make(16 + e.cost())
+			return true, r.make(itemBytes + e.cost())
 		case t.name == "find" && got.yes():
 			done = e
 		case t.name == "any" && got.yes(), t.name == "all" && !got.yes(), t.name == "none" && got.yes():

@@ -2,18 +2,21 @@ package formula
 
 import (
 	"cmp"
+	"errors"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/tidwall/gjson"
 )
 
 // equal compares as == does: values of different types differ, numbers are equal by value, arrays and objects by what they hold.
-func equal(a, b *value) (bool, error) {
+func (r *run) equal(a, b *value) (bool, error) {
 	switch {
 	case a.number() && b.number():
 		return compareNumbers(a, b) == 0, nil
 	case a.array() && b.array():
-		return equalLists(a, b)
+		return r.equalLists(a, b)
 	case a.kind != b.kind:
 		return false, nil
 	}
@@ -23,22 +26,22 @@ func equal(a, b *value) (bool, error) {
 	case isString:
 		return a.text == b.text, nil
 	case isObject:
-		return equalObjects(a, b)
+		return r.equalObjects(a, b)
 	}
 	return true, nil
 }
 
-func equalLists(a, b *value) (bool, error) {
-	as, err := a.items()
+func (r *run) equalLists(a, b *value) (bool, error) {
+	as, err := r.elements(a)
 	if err != nil {
 		return false, err
 	}
-	bs, err := b.items()
+	bs, err := r.elements(b)
 	if err != nil || len(as) != len(bs) {
 		return false, err
 	}
 	for i := range as {
-		if same, err := equal(&as[i], &bs[i]); err != nil || !same {
+		if same, err := r.equal(&as[i], &bs[i]); err != nil || !same {
 			return false, err
 		}
 	}
@@ -46,24 +49,34 @@ func equalLists(a, b *value) (bool, error) {
 }
 
 // members returns the members of an object by name.
-func (v *value) members() map[string]gjson.Result {
+func (r *run) members(v *value) (map[string]gjson.Result, error) {
+	if err := r.pay(len(v.text)); err != nil {
+		return nil, err
+	}
 	all := make(map[string]gjson.Result)
-	gjson.Parse(v.text).ForEach(func(k, r gjson.Result) bool {
+	var failed error
+	gjson.Parse(v.text).ForEach(func(k, member gjson.Result) bool {
 		if _, there := all[k.Str]; !there {
-			all[k.Str] = r
+			all[k.Str] = member
+			failed = r.make(memberBytes)
 		}
-		return true
+		return failed == nil
 	})
-	return all
+	return all, failed
 }
 
-// equalObjects: all members have to be equal, so their order decides nothing; numbers that are out of range differ from all.
-func equalObjects(a, b *value) (bool, error) {
-	as, bs := a.members(), b.members()
-	if len(as) != len(bs) {
-		return false, nil
+// equalObjects: all members have to be equal; numbers that are out of range differ from all.
+func (r *run) equalObjects(a, b *value) (bool, error) {
+	as, err := r.members(a)
+	if err != nil {
+		return false, err
 	}
-	for name, x := range as {
+	bs, err := r.members(b)
+	if err != nil || len(as) != len(bs) {
+		return false, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(as)) { // in order: the cost may end it anywhere
+		x := as[name]
 		y, there := bs[name]
 		if !there {
 			return false, nil
@@ -76,7 +89,11 @@ func equalObjects(a, b *value) (bool, error) {
 		if err != nil {
 			return false, nil
 		}
-		if same, err := equal(&xv, &yv); err != nil || !same {
+		same, err := r.equal(&xv, &yv)
+		switch {
+		case errors.Is(err, errCost) || errors.Is(err, errMade):
+			return false, err
+		case err != nil || !same:
 			return false, nil
 		}
 	}

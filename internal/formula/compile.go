@@ -96,8 +96,9 @@ func (t types) String() string {
 
 // compiler makes terms of what the parser returns, and says what they may come to.
 type compiler struct {
-	terms int
-	depth int // of predicates
+	terms   int
+	depth   int // of predicates
+	pattern int // instructions of the patterns so far
 }
 
 // refuse says what an expression must not have, and where.
@@ -357,6 +358,13 @@ func (c *compiler) matches(n *ast.BinaryNode) (term, types, error) {
 	if !ok {
 		return term{}, 0, refuse(n, "matches needs a pattern in quotes")
 	}
+	parsed, err := syntax.Parse(pattern.Value, syntax.Perl)
+	if err != nil {
+		return term{}, 0, refuse(n, "%w", err)
+	}
+	if c.pattern += instructions(parsed); c.pattern > maxPattern {
+		return term{}, 0, refuse(n, "the patterns of the expression have more than %d instructions", maxPattern)
+	}
 	re, err := regexp.Compile(pattern.Value)
 	if err != nil {
 		return term{}, 0, refuse(n, "%w", err)
@@ -364,6 +372,24 @@ func (c *compiler) matches(n *ast.BinaryNode) (term, types, error) {
 	t, is, err := c.op(n, opMatches, 0, n.Left)
 	t.match, t.steps = re, stepsOf(re)
 	return t, is, err
+}
+
+// maxPattern is how many instructions the patterns of an expression may have: a repetition of repetitions has millions in a few bytes.
+const maxPattern = 100_000
+
+// instructions returns about how many instructions a pattern has.
+func instructions(re *syntax.Regexp) int {
+	n := 1
+	if re.Op == syntax.OpLiteral {
+		n = len(re.Rune)
+	}
+	for _, s := range re.Sub {
+		n += instructions(s)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(re.Min+1, re.Max)
+	}
+	return min(n, maxPattern+1)
 }
 
 // stepsOf returns how many steps a pattern may take for a byte: as many as its program has instructions, since each of them may be tried. Plain text takes none.

@@ -235,7 +235,7 @@ func (r *run) path(t *term) (value, error) {
 	if err != nil {
 		return value{}, err
 	}
-	if err := r.pay(len(json) / 16); err != nil {
+	if err := r.pay(len(json) / 4); err != nil { // the parser skips quickly
 		return value{}, err
 	}
 	return fromJSON(t.path.Of(json))
@@ -273,16 +273,16 @@ func mismatch(name string, args ...value) error {
 // many evaluates terms of any number.
 func (r *run) many(t *term) (value, error) {
 	args := make([]value, len(t.args))
-	cost := 16 * len(args)
+	cost := itemBytes * len(args)
 	for i := range args {
 		var err error
 		if args[i], err = r.eval(&t.args[i]); err != nil {
 			return value{}, err
 		}
-		cost += args[i].cost()
-	}
-	if err := r.pay(cost); err != nil {
-		return value{}, err
+		n := args[i].cost()
+		if cost += n; r.pay(16+n) != nil { // before the next one is gone over: all may be the same large list
+			return value{}, errCost
+		}
 	}
 	switch t.op {
 	case opArray:

@@ -75,7 +75,7 @@ var functions = []function{
 		return text(strings.ReplaceAll(a[0].text, a[1].text, a[2].text)), nil
 	}},
 	{"split", 2, 2, isList, "s", func(r *run, a []value) (value, error) {
-		if err := r.make(32 * (1 + strings.Count(a[0].text, a[1].text))); err != nil {
+		if err := r.make((itemBytes + 16) * (1 + strings.Count(a[0].text, a[1].text))); err != nil {
 			return value{}, err
 		}
 		var list []value
@@ -154,9 +154,14 @@ func making(f func(string) string) func(*run, []value) (value, error) {
 }
 
 func trimming(space func(string) string, of func(s, cut string) string) func(*run, []value) (value, error) {
-	return func(_ *run, a []value) (value, error) {
+	return func(r *run, a []value) (value, error) {
 		switch {
 		case len(a) == 2:
+			if space != nil { // each character may be compared with all of the second string
+				if err := r.pay(len(a[0].text) * len(a[1].text)); err != nil {
+					return value{}, err
+				}
+			}
 			return text(of(a[0].text, a[1].text)), nil
 		case space == nil:
 			return a[0], nil
@@ -210,26 +215,24 @@ func toFloat(v value) (value, error) {
 // extreme finds the least or greatest number of its arguments, or of an array.
 func extreme(sign int) func(*run, []value) (value, error) {
 	return func(_ *run, a []value) (value, error) {
-		list := a
+		list := value{kind: isList, list: a}
 		if len(a) == 1 && a[0].array() {
-			var err error
-			if list, err = a[0].items(); err != nil {
-				return value{}, err
-			}
+			list = a[0]
 		}
 		best := value{}
-		for i := range list {
+		err := list.each(func(e value) (bool, error) {
 			switch {
-			case !list[i].number():
-				return value{}, wrong(list[i], "numbers")
-			case best.kind == isNull || compareNumbers(&list[i], &best)*sign > 0:
-				best = list[i]
+			case !e.number():
+				return false, wrong(e, "numbers")
+			case best.kind == isNull || compareNumbers(&e, &best)*sign > 0:
+				best = e
 			}
+			return true, nil
+		})
+		if err == nil && best.kind == isNull {
+			err = errors.New("the array is empty")
 		}
-		if best.kind == isNull {
-			return value{}, errors.New("the array is empty")
-		}
-		return best, nil
+		return best, err
 	}
 }
 
@@ -252,7 +255,7 @@ func parts(r *run, v value, keys bool) (value, error) {
 	var list []value
 	var failed error
 	gjson.Parse(v.text).ForEach(func(k, e gjson.Result) bool {
-		if failed = r.make(32); failed != nil {
+		if failed = r.make(itemBytes); failed != nil {
 			return false
 		}
 		item := text(k.Str)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/tidwall/gjson"
 
@@ -183,14 +184,23 @@ func (v *value) each(yield func(e value) (bool, error)) error {
 	return failed
 }
 
-// items returns the elements of an array.
-func (v *value) items() (list []value, err error) {
+// What elements and members take in memory when they are taken out of their JSON.
+const (
+	itemBytes   = int(unsafe.Sizeof(value{}))
+	memberBytes = int(unsafe.Sizeof(gjson.Result{})) + 32
+)
+
+// elements returns the elements of an array.
+func (r *run) elements(v *value) (list []value, err error) {
 	if v.kind == isList {
 		return v.list, nil
 	}
+	if err := r.pay(len(v.text)); err != nil {
+		return nil, err
+	}
 	err = v.each(func(e value) (bool, error) {
 		list = append(list, e)
-		return true, nil
+		return true, r.make(itemBytes)
 	})
 	return list, err
 }

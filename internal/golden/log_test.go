@@ -100,6 +100,11 @@ func formats(t *testing.T) []string {
 }
 
 func replay(t *testing.T, logs [][][]byte, forgetful bool) state {
+	return stateOf(applied(t, logs, forgetful))
+}
+
+// applied returns shards that have applied logs.
+func applied(t *testing.T, logs [][][]byte, forgetful bool) *rig.Rig {
 	r := rig.Open(t, rig.Config{Shards: len(logs), Primitives: primitive.All(), Forgetful: forgetful})
 	for id, log := range logs {
 		x := r.Executor(engine.ShardID(id))
@@ -110,7 +115,7 @@ func replay(t *testing.T, logs [][][]byte, forgetful bool) state {
 			}
 		}
 	}
-	return stateOf(r)
+	return r
 }
 
 func stateOf(r *rig.Rig) state {
@@ -201,11 +206,10 @@ var absent = map[string]string{
 	"workflow end action":        "runs behind the command that ends the action",
 	"workflow end child":         "runs behind the command that ends the child",
 	"workflow end scheduled run": "runs behind the command that ends the run",
-	"workflow relay end":         "only where a child lives in another shard than its parent's home",
+	"workflow relay end":         "only while a shard has not heard yet of the action or workflow that a run calls",
 	"action settle":              "only on a node whose disk is full",
 	"action expire session":      "only after a process was gone for long",
-	"ts retire":                  "only for partitions beyond their retention",
-	"processing report":          "only while sections of a job stop in several shards",
+	"processing report":          "only when a part of a job fails, or is done, in another shard than its home",
 }
 
 // eachCommand calls f for all commands of the logs, those inside of others too.

@@ -145,6 +145,8 @@ func (w *world) restOfSeries(ns string) {
 	}
 	ok[int64](w)(s.DeleteSeries(ctx, name, map[string]string{"host": "a"}))
 	ok[int64](w)(s.DeleteRange(ctx, name, w.now().Add(-6*time.Hour), w.now(), map[string]string{"host": "b"}))
+	w.must(s.SetRetention(ctx, "passing", ts.Retention{RawTTL: 24 * time.Hour})) // whose series are retired
+	ok[ts.Result](w)(s.Write(ctx, ts.Point{Measurement: "passing", Time: w.now(), Fields: map[string]float64{"f": 1}}))
 	for range 10 {
 		w.sleep(6 * time.Hour)
 	}

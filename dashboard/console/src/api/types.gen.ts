@@ -635,6 +635,12 @@ export interface QueueSummary {
   dlq_count: number
 }
 
+export interface RangeDeleted {
+  ok: boolean
+  measurement: string
+  series: number
+}
+
 export interface Rates {
   step_ms: number
   commands: number[]
@@ -860,6 +866,10 @@ export interface Routes {
   'POST /api/v1/queues/:name': QueueSeq
   /** The messages of a queue, the most urgent first. */
   'GET /api/v1/queues/:name/messages': QueueMessage[]
+  /** One message, in whichever state it is. */
+  'GET /api/v1/queues/:name/messages/:seq': QueueMessage
+  /** Delete a message that is not leased. */
+  'DELETE /api/v1/queues/:name/messages/:seq': QueueSeq
   /** Remove all messages but the dead letters. */
   'POST /api/v1/queues/:name/purge': QueuePurged
   /** The dead letters of a queue. */
@@ -872,6 +882,8 @@ export interface Routes {
   'GET /api/v1/timeseries': MeasurementSummary[]
   /** One measurement. */
   'GET /api/v1/timeseries/:measurement': MeasurementDetail
+  /** Delete the points of a range of time. */
+  'DELETE /api/v1/timeseries/:measurement': RangeDeleted
   /** Points of a field, the newest last. */
   'GET /api/v1/timeseries/:measurement/data': MeasurementData
   /** Evaluate a FloQL query, the parameter q. */
