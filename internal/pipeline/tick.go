@@ -50,6 +50,7 @@ type Tick struct {
 	failed   map[failedAt]bool // of this batch
 	counts   []Counts
 	parts    []byte    // of values; see part
+	samples  []sample  // of the measures of one record
 	lent     []*[]item // of the batch, which go back when it has been run
 	grown    int       // bytes that the batch has become
 	bytes    int       // of writes and rows
