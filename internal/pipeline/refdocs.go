@@ -19,6 +19,7 @@ var tableDocs = map[string]string{
 	"operators.rules":       "A rule of `classify`.",
 	"operators.dedup":       "Drops records whose key has been seen, by the time of their append; behind a join or a window by event time.",
 	"operators.join":        "Joins records with those of another source that have the same key. The records of that source enter here.",
+	"operators.func":        "Calls a Go function of the program that the node is a part of, see `processing.Func`. A record for which it returns none is dropped. On a node that does not have it the job waits.",
 	"operators.passthrough": "Does nothing.",
 	"sinks":                 "Where records go to: each has one of `stream`, `kv`, `queue` and `ts`. What does not exist is made.",
 	"sinks.stream":          "A stream; its name alone is enough.",
@@ -72,6 +73,7 @@ var keyDocs = map[string]string{
 	"operators.dedup.ttl_ms": "how long a key is remembered; default: for ever", "operators.join.source": "whose records enter here", "operators.join.on": "the key: a path, text with `${$.path}`, or `expr: ...`",
 	"operators.join.within_ms":    "by how much event times may differ",
 	"operators.join.mode":         "`inner` (default), or `left`: also pass on records that find no partner, with their own event time, when the time is over",
+	"operators.func.function":     "its name in `floe.Config.Funcs`",
 	"operators.join.enrich_field": "member that takes the partner; default: the name of the source",
 
 	"sinks.name": "for messages and errors", "sinks.match": "a tag or a list: only records that carry all of them; default: every record that is not late", "sinks.stream": "see sinks.stream",

@@ -30,6 +30,7 @@ operators:
   - {name: classify, type: classify, rules: [{condition: not_empty, tag: x}]}
   - {name: dedup, type: dedup}
   - {name: join, type: join, source: b, on: $.x, within_ms: 1}
+  - {name: func, type: func, function: x}
   - {name: passthrough, type: passthrough}
 sinks:
   - {name: c, stream: {name: c}}

@@ -238,6 +238,7 @@ func (t *Tick) tooMuch() error {
 
 // worker runs records through operators that have no state, one after the other.
 type worker struct {
+	ctx      context.Context // of the tick
 	program  *Program
 	until    int // the operator behind the last
 	out      []item
@@ -257,7 +258,7 @@ func (t *Tick) stateless(from, until int, in []item) ([]item, error) {
 	for i := range workers {
 		w := &workers[i]
 		part := in[i*len(in)/n : (i+1)*len(in)/n]
-		*w = worker{program: t.program, until: until, out: t.items(len(part)), counts: make([]Counts, len(t.counts)), batch: t.batch}
+		*w = worker{ctx: t.ctx, program: t.program, until: until, out: t.items(len(part)), counts: make([]Counts, len(t.counts)), batch: t.batch}
 		if i == n-1 {
 			w.all(from, part)
 			break

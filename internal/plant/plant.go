@@ -173,6 +173,7 @@ const (
 
 // The bugs in the operators of stream processing.
 const (
+	FuncPanics       Bug = "func-panics"       // a record whose function panics is dropped
 	BlockStays       Bug = "block-stays"       // a late record does not change the block of its pane
 	EndInside        Bug = "end-inside"        // a record at the end of a window is in it
 	LateUntold       Bug = "late-untold"       // what late records change is not told

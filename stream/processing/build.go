@@ -73,10 +73,10 @@ type FromSeries struct {
 type Operator struct {
 	Name        string // by which a restored job finds its state; "" makes one up
 	Description string
-	Do          Work // Filter, Map, Set, FlatMap, KeyBy, Aggregate, Lookup, Classify, Dedup, Join or Passthrough
+	Do          Work // Filter, Map, Set, FlatMap, KeyBy, Aggregate, Lookup, Classify, Dedup, Join, Call or Passthrough
 }
 
-// Work is what an operator does: Filter, Map, Set, FlatMap, KeyBy, Aggregate, Lookup, Classify, Dedup, Join or Passthrough.
+// Work is what an operator does: Filter, Map, Set, FlatMap, KeyBy, Aggregate, Lookup, Classify, Dedup, Join, Call or Passthrough.
 type Work interface {
 	work() (typ string, fields doc)
 }
@@ -178,6 +178,9 @@ type Join struct {
 	Left   bool   // also pass on records that find no partner, when the time is over
 	Field  string // that takes the partner; "" means the name of the source
 }
+
+// Call calls a Go function of the program that the node is a part of, see Func.
+type Call struct{ Func string }
 
 // Passthrough does nothing.
 type Passthrough struct{}
@@ -406,6 +409,8 @@ func (j Join) work() (string, doc) {
 	all.opt("enrich_field", j.Field)
 	return "join", all
 }
+
+func (c Call) work() (string, doc) { return "func", doc{{"function", c.Func}} }
 
 func (Passthrough) work() (string, doc) { return "passthrough", nil }
 

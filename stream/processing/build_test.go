@@ -46,6 +46,7 @@ var built = processing.Definition{
 		{Name: "tags", Do: processing.Classify{Rules: []processing.Rule{{"not_empty", "some"}, {"expr: value > 1", "high"}}, Default: "low"}},
 		{Name: "once", Do: processing.Dedup{Key: "$.id", TTL: time.Hour}},
 		{Name: "pay", Do: processing.Join{Source: "paid", On: "$.id", Within: time.Minute, Left: true, Field: "payment"}},
+		{Name: "own", Do: processing.Call{Func: "score"}},
 		{Name: "end", Do: processing.Passthrough{}},
 	},
 	Sinks: []processing.Sink{
@@ -87,6 +88,7 @@ operators:
   - { name: tags, type: classify, rules: [{ condition: not_empty, tag: some }, { condition: "expr: value > 1", tag: high }], default_tag: low }
   - { name: once, type: dedup, key: $.id, ttl_ms: 3600000 }
   - { name: pay, type: join, source: paid, on: $.id, within_ms: 60000, mode: left, enrich_field: payment }
+  - { name: own, type: func, function: score }
   - { name: end, type: passthrough }
 sinks:
   - { name: out, stream: { name: totals, key: $.id, namespace: n }, match: [high, some] }
