@@ -42,7 +42,8 @@
 // with the clock as far as something waits for it, so that the last windows fire.
 //
 // Time series are read by the time of their points, up to those that are as old as the delay of the source (5 s). Points that are written later than that, before what
-// has been read, are missed: Metrics.Missed counts them, except such as were sealed before the job looked, which takes minutes or megabytes.
+// has been read, are missed. Metrics.Missed counts them when the job looks for points, unless they have been sealed since they were written. A measurement seals its
+// points after five minutes, or when it has 4 MiB of them: a job that was stopped or held for longer, or a flood of points, can miss some that are not counted.
 //
 // # Values
 //
