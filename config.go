@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/floedb/floe/internal/budget"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/peer"
 	"github.com/floedb/floe/internal/shard"
+	"github.com/floedb/floe/stream/processing"
 )
 
 // Durability says when a write is acknowledged.
@@ -69,6 +72,8 @@ type Config struct {
 	Secret []byte
 	// TLS encrypts Listen, and what the node itself opens to others: Certificates, RootCAs, ClientCAs. nil means clear text.
 	TLS *tls.Config
+	// Funcs are the Go functions that operators of stream-processing jobs call by their names, see processing.Func. In a cluster all nodes should have the same.
+	Funcs map[string]processing.Func
 	// Logger hears of changes of state and background failures, not of requests. nil means no log.
 	Logger *slog.Logger
 }
@@ -86,6 +91,13 @@ func (c *Config) check() error {
 	}{{"connections", c.MaxConnections}, {"calls in flight", c.MaxInFlight}, {"waiting calls", c.MaxWaiting}} {
 		if field.value < 0 {
 			bad = append(bad, fmt.Errorf("maximum of %s %d is negative", field.name, field.value))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Funcs)) {
+		if err := engine.CheckName("function", name); err != nil {
+			bad = append(bad, err)
+		} else if c.Funcs[name] == nil {
+			bad = append(bad, fmt.Errorf("function %q is nil", name))
 		}
 	}
 	if _, _, err := net.SplitHostPort(c.Listen); c.Listen != "" && err != nil {

@@ -101,6 +101,11 @@ func (n *Node) open(ctx context.Context, c Config) error {
 		QueueBytes: limits.Proposals, LogCacheBytes: limits.LogCache, StateBytes: limits.State,
 		Logger: c.Logger, Build: build(), Primitives: primitive.All(), NodeID: c.NodeID,
 	}
+	for _, p := range conf.Primitives {
+		if p.Given != nil {
+			p.Given(c.Funcs)
+		}
+	}
 	if c.Memory > 0 {
 		conf.CacheBytes, conf.MemTableMost = limits.Cache, uint64(limits.MemTable)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/stream/processing"
 )
 
 // TestOpenErrors: each error of Open matches its sentinel, says what is wrong, and says it once.
@@ -79,6 +80,7 @@ func TestOpenErrors(t *testing.T) {
 		"below a file":   {floe.Config{DataDir: filepath.Join(file, "data")}, floe.ErrInvalid, []string{file, "not a directory"}},
 		"port":           {floe.Config{Listen: taken.Addr().String()}, syscall.EADDRINUSE, []string{taken.Addr().String()}},
 		"address":        {floe.Config{Listen: "9000"}, floe.ErrInvalid, []string{`listen address "9000" is not host:port`}},
+		"functions":      {floe.Config{Funcs: map[string]processing.Func{"": nil, "score": nil}}, floe.ErrInvalid, []string{"function name is empty", `function "score" is nil`}},
 		"many": {floe.Config{Shards: -1, Durability: 7, SyncInterval: -1, CacheSize: -1, Memory: 5, MaxConnections: -1, MaxInFlight: -2, MaxWaiting: -3, MaxValueSize: 1 << 30, NodeID: 9}, floe.ErrInvalid,
 			[]string{"shards -1", "durability", "sync interval", "cache size -1", "memory 5", "connections -1", "calls in flight -2", "waiting calls -3", "max value size", "node id 9 without peers"}},
 		"peers": {floe.Config{NodeID: 9, Memory: 1, Peers: append(three[:2:2], floe.Peer{Addr: "x"})}, floe.ErrInvalid,

@@ -49,9 +49,12 @@ type jobMetrics struct {
 	LatencyAvg       float64 `json:"latency_avg_ms"`
 	LatencyMax       float64 `json:"latency_max_ms"`
 	Running          bool    `json:"running"`
+
+	// How many records of its streams the job had not read yet when it last looked: with fields=all.
+	RecordsBehind *int64 `json:"records_behind,omitempty"`
 }
 
-func summarizeJob(j processing.Job) jobSummary {
+func (f fieldsAsked) summarizeJob(j processing.Job) jobSummary {
 	m := &j.Metrics
 	s := jobSummary{
 		JobID: string(j.ID), Name: j.Name, Namespace: j.Namespace, Status: j.Status.String(), Parallelism: j.Parallelism, BatchSize: j.BatchSize,
@@ -62,6 +65,9 @@ func summarizeJob(j processing.Job) jobSummary {
 			LatencyAvg: millisOf(m.LatencyAvg), LatencyMax: millisOf(m.LatencyMax), Running: j.Status == processing.Running,
 		},
 	}
+	if f.all {
+		s.Metrics.RecordsBehind = &m.RecordsBehind
+	}
 	if !m.Watermark.IsZero() {
 		s.Metrics.WatermarkMillis = m.Watermark.UnixMilli()
 	}
@@ -70,12 +76,23 @@ func summarizeJob(j processing.Job) jobSummary {
 
 func millisOf(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-func (h *handler) jobs(ctx context.Context, q listRequest) (listing[jobSummary], error) {
+// jobsRequest asks for the jobs of a namespace.
+type jobsRequest struct {
+	listRequest
+	fieldsAsked
+}
+
+func (q *jobsRequest) parse(in *input) {
+	q.listRequest.parse(in)
+	q.fieldsAsked.parse(in)
+}
+
+func (h *handler) jobs(ctx context.Context, q jobsRequest) (listing[jobSummary], error) {
 	page := func(after string, n int) ([]processing.Job, string, error) {
 		page, err := h.backend.Processing(q.namespace).Page(ctx, processing.Limit(n), processing.Cursor(after))
 		return page.Items, page.Cursor, err
 	}
-	return collect(q.after, q.limit, page, summarizeJob, nil)
+	return collect(q.after, q.limit, page, q.summarizeJob, nil)
 }
 
 // submitJobRequest is a pipeline: the body as it is.
@@ -181,8 +198,19 @@ type jobSavepoint struct {
 	RecordsProcessed int64  `json:"records_processed"`
 }
 
-func (h *handler) job(ctx context.Context, q jobRequest) (jobDetail, error) {
-	store, err := h.jobStore(ctx, q)
+// jobDetailRequest asks for all about a job.
+type jobDetailRequest struct {
+	jobRequest
+	fieldsAsked
+}
+
+func (q *jobDetailRequest) parse(in *input) {
+	q.jobRequest.parse(in)
+	q.fieldsAsked.parse(in)
+}
+
+func (h *handler) job(ctx context.Context, q jobDetailRequest) (jobDetail, error) {
+	store, err := h.jobStore(ctx, q.jobRequest)
 	if err != nil {
 		return jobDetail{}, err
 	}
@@ -190,7 +218,7 @@ func (h *handler) job(ctx context.Context, q jobRequest) (jobDetail, error) {
 	if err != nil {
 		return jobDetail{}, noSuchJob(q.id, err)
 	}
-	detail := jobDetail{summarizeJob(d.Job), string(d.Definition), []jobSavepoint{}}
+	detail := jobDetail{q.summarizeJob(d.Job), string(d.Definition), []jobSavepoint{}}
 	for _, s := range d.Savepoints {
 		if s.Complete {
 			detail.Savepoints = append(detail.Savepoints, jobSavepoint{string(s.ID), s.CreatedAt.UnixMilli(), s.RecordsProcessed})

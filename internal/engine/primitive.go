@@ -28,6 +28,8 @@ type Primitive struct {
 	Caches func(k []byte) bool
 	// Kept is what the machines of a node keep in memory beside their rows, of all its shards; nil: nothing to speak of.
 	Kept Kept
+	// Given takes what the host program gives the machines of a node, of a type that the primitive knows; nil: nothing. It is called before there are any machines.
+	Given func(v any)
 	// Reads is where Counts shows how many reads of it a node has answered since it started; nil: they are not counted.
 	Reads func(*Counts) *int64
 }

@@ -26,13 +26,25 @@ const (
 	fnLast
 	fnDistinct
 	fnPercentile
+	fnEach // several of the others
 )
 
-// sample is what a record has for an aggregate.
+// measure is what an aggregate computes of one field, or several of them by their names.
+type measure struct {
+	name     string
+	fn       function
+	field    *formula.Path
+	quantile float64
+	each     []measure
+}
+
+// sample is what a record has for a measure.
 type sample struct {
 	number float64
 	raw    string
 	at     int64
+	lacks  bool // the field: the measure goes without the record
+	each   []sample
 }
 
 // accumulator is what an aggregate knows of records: for each function a part of it is used. Sums are exact, so that the order of records makes no difference.
@@ -44,11 +56,12 @@ type accumulator struct {
 	raw      string  // first, last: JSON
 	distinct distinct
 	sketch   sketch
+	each     []accumulator // of several measures, each of the records that have its field
 }
 
 // add adds a record.
-func (a *accumulator) add(fn function, s *sample) {
-	switch first := a.count == 0; fn {
+func (a *accumulator) add(m *measure, s *sample) {
+	switch first := a.count == 0; m.fn {
 	case fnSum, fnAvg:
 		a.sum.Add(s.number)
 	case fnMin:
@@ -71,6 +84,15 @@ func (a *accumulator) add(fn function, s *sample) {
 		a.distinct.add(hash(s.raw))
 	case fnPercentile:
 		a.sketch.add(s.number)
+	case fnEach:
+		if a.each == nil {
+			a.each = make([]accumulator, len(m.each))
+		}
+		for i := range a.each {
+			if !s.each[i].lacks {
+				a.each[i].add(&m.each[i], &s.each[i])
+			}
+		}
 	}
 	if a.count == 0 || s.at < a.from {
 		a.from = s.at
@@ -82,7 +104,7 @@ func (a *accumulator) add(fn function, s *sample) {
 }
 
 // merge adds what another knows, of records that came later or have other event times.
-func (a *accumulator) merge(fn function, b *accumulator) {
+func (a *accumulator) merge(m *measure, b *accumulator) {
 	if b.count == 0 {
 		return
 	}
@@ -90,7 +112,7 @@ func (a *accumulator) merge(fn function, b *accumulator) {
 		*a = *b
 		return
 	}
-	switch fn {
+	switch m.fn {
 	case fnSum, fnAvg:
 		a.sum.Merge(&b.sum)
 	case fnMin:
@@ -109,6 +131,10 @@ func (a *accumulator) merge(fn function, b *accumulator) {
 		a.distinct.merge(&b.distinct)
 	case fnPercentile:
 		a.sketch.merge(&b.sketch)
+	case fnEach:
+		for i := range a.each {
+			a.each[i].merge(&m.each[i], &b.each[i])
+		}
 	}
 	if !plant.On(plant.MergeUncounted) {
 		a.count += b.count
@@ -119,7 +145,9 @@ func (a *accumulator) merge(fn function, b *accumulator) {
 // code codes an accumulator:
 //
 //	count, from, to - from (varints) | what the function needs: the sum, 8 bytes, JSON, hashes or registers, or buckets
-func (a *accumulator) code(c *codec.Coder, fn function) {
+//
+// Of several measures, each has a boolean, and the same again if that is true: a record has had its field.
+func (a *accumulator) code(c *codec.Coder, m *measure) {
 	c.Uvarint(&a.count)
 	c.Varint(&a.from)
 	length := uint64(a.to) - uint64(a.from)
@@ -130,7 +158,7 @@ func (a *accumulator) code(c *codec.Coder, fn function) {
 			c.Fail("accumulator of nothing")
 		}
 	}
-	switch fn {
+	switch m.fn {
 	case fnSum, fnAvg:
 		a.sum.Code(c)
 	case fnMin, fnMax:
@@ -141,12 +169,23 @@ func (a *accumulator) code(c *codec.Coder, fn function) {
 		a.distinct.code(c)
 	case fnPercentile:
 		a.sketch.code(c)
+	case fnEach:
+		if c.Reading() {
+			a.each = make([]accumulator, len(m.each))
+		}
+		for i := range a.each {
+			one := &a.each[i]
+			there := one.count > 0
+			if c.Bool(&there); there {
+				one.code(c, &m.each[i])
+			}
+		}
 	}
 }
 
-// appendResult appends what the aggregate comes to. Errors: it is beyond the numbers of JSON.
-func (a *accumulator) appendResult(dst []byte, fn function, quantile float64) ([]byte, error) {
-	switch fn {
+// appendResult appends what the measure comes to. Errors: it is beyond the numbers of JSON.
+func (a *accumulator) appendResult(dst []byte, m *measure) ([]byte, error) {
+	switch m.fn {
 	case fnSum:
 		return formula.AppendFloat(dst, a.sum.Float())
 	case fnAvg:
@@ -158,15 +197,40 @@ func (a *accumulator) appendResult(dst []byte, fn function, quantile float64) ([
 	case fnDistinct:
 		return strconv.AppendUint(dst, a.distinct.size(), 10), nil
 	case fnPercentile:
-		return formula.AppendFloat(dst, a.sketch.quantile(quantile))
+		return formula.AppendFloat(dst, a.sketch.quantile(m.quantile))
+	case fnEach:
+		return a.appendEach(dst, m)
 	}
 	return strconv.AppendUint(dst, a.count, 10), nil
 }
 
-// sample returns what a record has for a function, timed if it goes by the time of the record. ok is false for one that is dropped, or that can not be worked with:
+// appendEach appends an object of what several measures come to. One whose field no record has had is null, or counts nothing.
+func (a *accumulator) appendEach(dst []byte, m *measure) (_ []byte, err error) {
+	for i := range m.each {
+		one, of := &a.each[i], &m.each[i]
+		if i == 0 {
+			dst = append(dst, '{')
+		} else {
+			dst = append(dst, ',')
+		}
+		if dst = append(rawjson.AppendText(dst, of.name), ':'); one.count == 0 && of.fn != fnCount && of.fn != fnDistinct {
+			dst = append(dst, "null"...)
+			continue
+		}
+		if plant.On(plant.MeasuresTogether) {
+			one.count = a.count
+		}
+		if dst, err = one.appendResult(dst, of); err != nil {
+			return dst, &fieldError{of.name, err}
+		}
+	}
+	return append(dst, '}'), nil
+}
+
+// sample returns what a record has for a measure, timed if it goes by the time of the record. ok is false for one that is dropped, or that can not be worked with:
 // it is counted, and noted.
-func (t *Tick) sample(s *stage, fn function, field *formula.Path, it *item, timed bool) (one sample, ok bool) {
-	one, ok, err := sampleOf(fn, field, it)
+func (t *Tick) sample(s *stage, m *measure, it *item, timed bool) (one sample, ok bool) {
+	one, err := t.sampleOf(m, it)
 	switch {
 	case err != nil:
 	case len(it.Key) > maxKey:
@@ -178,38 +242,57 @@ func (t *Tick) sample(s *stage, fn function, field *formula.Path, it *item, time
 		t.fail(s, err, it)
 		return one, false
 	}
-	if !ok {
+	if one.lacks {
 		t.counts[s.index].Dropped++
 	}
-	return one, ok
+	return one, !one.lacks
 }
 
-// sampleOf returns what a record has for a function; ok is false if it lacks the field, or has null there.
-func sampleOf(fn function, field *formula.Path, it *item) (s sample, ok bool, err error) {
+// sampleOf returns what a record has for a measure. It lacks a field that is null, and all of several measures if it lacks the field of each.
+func (t *Tick) sampleOf(m *measure, it *item) (s sample, err error) {
+	if m.fn != fnEach {
+		return partOf(m, it)
+	}
+	t.samples = t.samples[:0] // nothing keeps those of the record before
+	s.at, s.lacks = it.EventTime, true
+	for i := range m.each {
+		one, err := partOf(&m.each[i], it)
+		if err != nil {
+			return s, err
+		}
+		s.lacks = s.lacks && one.lacks
+		t.samples = append(t.samples, one)
+	}
+	s.each = t.samples
+	return s, nil
+}
+
+func partOf(m *measure, it *item) (s sample, err error) {
 	s.at = it.EventTime
-	if field == nil {
-		return s, true, nil
+	if m.field == nil {
+		return s, nil
 	}
 	json, err := it.JSON()
 	if err != nil {
-		return s, false, err
+		return s, err
 	}
-	r := field.Of(json)
+	r := m.field.Of(json)
 	if r.Type == gjson.Null {
-		return s, false, nil
+		s.lacks = true
+		return s, nil
 	}
-	switch fn {
+	switch m.fn {
 	case fnCount:
 	case fnFirst, fnLast, fnDistinct:
-		if s.raw = r.Raw; fn == fnDistinct {
+		if s.raw = r.Raw; m.fn == fnDistinct {
 			s.raw = canonical(r)
 		}
 	default:
 		if s.number, err = numberOf(r); err != nil {
-			return s, false, &fieldError{field.String(), err}
+			return s, &fieldError{m.field.String(), err}
 		}
 	}
-	return s, true, nil
+	return s, nil
 }
 
 // canonical returns what tells a value from others: a number that is written in two ways is one.
@@ -226,8 +309,8 @@ func canonical(r gjson.Result) string {
 }
 
 // appendAggregate appends the record that an aggregate emits.
-func (a *accumulator) appendAggregate(dst []byte, key []byte, fn function, quantile float64) ([]byte, error) {
+func (a *accumulator) appendAggregate(dst []byte, key []byte, m *measure) ([]byte, error) {
 	dst = append(rawjson.AppendText(append(dst, `{"key":`...), stringOf(key)), `,"value":`...)
-	dst, err := a.appendResult(dst, fn, quantile)
+	dst, err := a.appendResult(dst, m)
 	return strconv.AppendUint(append(dst, `,"count":`...), a.count, 10), err
 }

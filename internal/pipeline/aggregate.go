@@ -6,14 +6,11 @@ import (
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/document"
-	"github.com/floedb/floe/internal/formula"
 )
 
 // aggregate is what aggregates of all windows have in common.
 type aggregate struct {
-	fn       function
-	field    *formula.Path
-	quantile float64
+	measure
 	window   window
 	size     int64 // ms; records of a count window
 	slide    int64
@@ -35,21 +32,19 @@ const (
 
 const (
 	maxPanes    = 1000 // of a sliding window
+	maxMeasures = 32   // of an operator
 	maxPerCount = 1_000_000_000
 )
 
 func (a *aggregate) lateTag() TagSet { return a.late }
 
 func readAggregate(r *reader, o *Operator, n *document.Node, at string) {
-	a := aggregate{quantile: 0.95}
-	percentile, count, late := 0.0, int64(0), ""
+	var a aggregate
+	count, late := int64(0), ""
 	lateLine := n.Line
 	isCount := n.Get("window") != nil && n.Get("window").Text == "count"
-	r.fields(o, n, at,
-		document.Field{Names: "function", Read: document.Word(&r.Reader, &a.fn, document.Is("sum", fnSum), document.Is("count", fnCount), document.Is("avg mean average", fnAvg),
-			document.Is("min", fnMin), document.Is("max", fnMax), document.Is("first", fnFirst), document.Is("last", fnLast), document.Is("distinct", fnDistinct), document.Is("percentile", fnPercentile))},
-		document.Field{Names: "field", Read: r.path(&a.field)},
-		document.Field{Names: "percentile", Read: r.number(&percentile, 0, 100)},
+	r.fields(o, n, at, append(r.measure(&a.measure),
+		document.Field{Names: "aggregates", Read: r.Each(maxMeasures, func(n *document.Node, at string) { r.several(&a, n, at) })},
 		document.Field{Names: "window", Read: func(n *document.Node, at string) {
 			if n.Kind == document.Text && n.Text == "global" {
 				r.Fail(n.Line, "not-supported", "%s is global, which would never fire: leave window out for a running aggregate", at)
@@ -74,12 +69,22 @@ func readAggregate(r *reader, o *Operator, n *document.Node, at string) {
 		document.Field{Names: "allowed_lateness", Read: r.seconds(&a.lateness, 0)},
 		document.Field{Names: "allowed_lateness_ms", Read: r.Millis(&a.lateness, 0)},
 		document.Field{Names: "late_tag", Read: func(n *document.Node, at string) { r.Text(&late)(n, at); lateLine = n.Line }},
-	)
-	if r.needs(n, at, "function"); a.fn == 0 {
-		return
+	)...)
+	if list := n.Get("aggregates"); list == nil {
+		r.checkMeasure(&a.measure, n, at)
+	} else {
+		if list.Kind == document.List && len(list.Items) == 0 {
+			r.Fail(list.Line, "missing", "%s.aggregates is empty", at)
+		}
+		for _, key := range []string{"function", "field", "percentile"} {
+			if k := n.Get(key); k != nil {
+				r.Fail(k.Line, "misplaced-key", "%s of %s does not go with aggregates: each of them has its own", key, at)
+			}
+		}
+		a.fn = fnEach
 	}
-	if n.Get("percentile") != nil {
-		a.quantile = percentile / 100
+	if a.fn == 0 {
+		return
 	}
 	if a.window == windowCount && count > 0 {
 		a.size = count
@@ -99,7 +104,7 @@ func readAggregate(r *reader, o *Operator, n *document.Node, at string) {
 		o.private.spec = &sessions{a}
 	default:
 		if a.slide > 0 && a.size > 0 {
-			o.private.spec = &panes{aggregate: a, pane: gcd(a.size, a.slide)}
+			o.private.spec = newPanes(a)
 		}
 	}
 }
@@ -109,11 +114,59 @@ func (a *aggregate) windowed() bool { return a.window != windowNone && a.window 
 
 // shape tells what rows an aggregate has.
 func (a *aggregate) shape() string {
+	return fmt.Sprintf("aggregate %s window %d %d %d %d", a.measure.shape(), a.window, a.size, a.slide, a.gap)
+}
+
+// shape tells what an accumulator holds, whatever its results are called.
+func (m *measure) shape() string {
 	field := ""
-	if a.field != nil {
-		field = a.field.String()
+	if m.field != nil {
+		field = m.field.String()
 	}
-	return fmt.Sprintf("aggregate %d %s window %d %d %d %d", a.fn, field, a.window, a.size, a.slide, a.gap)
+	text := fmt.Sprintf("%d %s", m.fn, field)
+	for i := range m.each {
+		text += fmt.Sprintf("[%s]", m.each[i].shape())
+	}
+	return text
+}
+
+// measure reads the keys that say what is computed.
+func (r *reader) measure(m *measure) []document.Field {
+	m.quantile = 0.95
+	return []document.Field{
+		{Names: "function", Read: document.Word(&r.Reader, &m.fn, document.Is("sum", fnSum), document.Is("count", fnCount), document.Is("avg mean average", fnAvg),
+			document.Is("min", fnMin), document.Is("max", fnMax), document.Is("first", fnFirst), document.Is("last", fnLast), document.Is("distinct", fnDistinct), document.Is("percentile", fnPercentile))},
+		{Names: "field", Read: r.path(&m.field)},
+		{Names: "percentile", Read: func(n *document.Node, at string) {
+			percentile := 100 * m.quantile
+			r.number(&percentile, 0, 100)(n, at)
+			m.quantile = percentile / 100
+		}},
+	}
+}
+
+// several reads one of several measures.
+func (r *reader) several(a *aggregate, n *document.Node, at string) {
+	var m measure
+	if r.Table(n, at, append(r.measure(&m), document.Field{Names: "name", Read: r.Name(&m.name)})...); n.Kind != document.Table {
+		return
+	}
+	r.needs(n, at, "name")
+	r.checkMeasure(&m, n, at)
+	called(r, n, at, m.name, a.each, func(m *measure) string { return m.name })
+	a.each = append(a.each, m)
+}
+
+func (r *reader) checkMeasure(m *measure, n *document.Node, at string) {
+	if r.needs(n, at, "function"); m.fn == 0 {
+		return
+	}
+	if m.field == nil && m.fn != fnCount && n.Get("field") == nil {
+		r.Fail(n.Line, "missing", "%s has no field: say what is aggregated", at)
+	}
+	if k := n.Get("percentile"); k != nil && m.fn != fnPercentile {
+		r.Fail(k.Line, "misplaced-key", "percentile of %s goes only with function: percentile", at)
+	}
 }
 
 func (r *reader) checkAggregate(a *aggregate, n *document.Node, at string) {
@@ -122,12 +175,6 @@ func (r *reader) checkAggregate(a *aggregate, n *document.Node, at string) {
 			return k.Line
 		}
 		return n.Line
-	}
-	if a.field == nil && a.fn != fnCount && n.Get("field") == nil {
-		r.Fail(n.Line, "missing", "%s has no field: say what is aggregated", at)
-	}
-	if n.Get("percentile") != nil && a.fn != fnPercentile {
-		r.Fail(line("percentile"), "misplaced-key", "percentile of %s goes only with function: percentile", at)
 	}
 	allowed := map[window]string{windowTumbling: "window_size window_size_ms size allowed_lateness allowed_lateness_ms late_tag",
 		windowSliding: "window_size window_size_ms size slide slide_ms allowed_lateness allowed_lateness_ms late_tag",
@@ -178,7 +225,7 @@ func gcd(a, b int64) int64 {
 
 // code codes the accumulator of a row.
 func (a *aggregate) code(acc *accumulator) func(*codec.Coder) {
-	return func(c *codec.Coder) { acc.code(c, a.fn) }
+	return func(c *codec.Coder) { acc.code(c, &a.measure) }
 }
 
 // row reads an accumulator; that of a row that is not there is empty.
@@ -197,7 +244,10 @@ func (a *aggregate) emit(t *Tick, acc *accumulator, key []byte, start, end int64
 	if start != end {
 		about += 72
 	}
-	b, err := acc.appendAggregate(t.part(about+len(key)+len(acc.raw)), key, a.fn, a.quantile)
+	for i := range acc.each {
+		about += 32 + len(a.each[i].name) + len(acc.each[i].raw)
+	}
+	b, err := acc.appendAggregate(t.part(about+len(key)+len(acc.raw)), key, &a.measure)
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +295,7 @@ func (c *cache) get(t *Tick, k []byte) (*accumulator, error) {
 	c.room = c.room[1:]
 	if v != nil {
 		c.coder = codec.NewDecoder(v)
-		acc.code(&c.coder, c.of.fn)
+		acc.code(&c.coder, &c.of.measure)
 		if err := c.coder.Done(); err != nil {
 			return nil, fmt.Errorf("pipeline: row %x: %w", k, err)
 		}
@@ -265,7 +315,7 @@ func (c *cache) flush(t *Tick) {
 			continue
 		}
 		c.coder = codec.NewEncoder(buf[:0])
-		row.acc.code(&c.coder, c.of.fn)
+		row.acc.code(&c.coder, &c.of.measure)
 		buf = c.coder.Encoded()
 		t.put(bytesOf(row.key), buf)
 	}
@@ -283,7 +333,7 @@ func (a *running) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 	rows := a.cache(len(in))
 	for i := range in {
 		it := &in[i]
-		one, ok := t.sample(s, a.fn, a.field, it, false)
+		one, ok := t.sample(s, &a.measure, it, false)
 		if !ok {
 			continue
 		}
@@ -291,7 +341,7 @@ func (a *running) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 		if err != nil {
 			return nil, err
 		}
-		acc.add(a.fn, &one)
+		acc.add(&a.measure, &one)
 		if a.window == windowCount && acc.count < uint64(a.size) {
 			continue
 		}

@@ -98,6 +98,42 @@ func TestPatternWithinBudget(t *testing.T) {
 	}
 }
 
+// TestWindowOfManyPanes: a window that fires costs far less than its panes, all of which are there, and a late record that changes a thousand windows, too.
+func TestWindowOfManyPanes(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		cost := func(panes int) int {
+			p, state := jobOf(t, fmt.Sprintf("{name: w, type: aggregate, function: sum, field: n, window: sliding, window_size: %d, slide: 1, allowed_lateness: 3000}", panes))
+			var values []string
+			for i := range 3 * panes {
+				values = append(values, fmt.Sprintf(`{"t":%d,"n":1}`, i*1000))
+			}
+			tick := p.NewTick(state, nil, Limits{}, MinTime)
+			if err := tick.Add(context.Background(), valued(t, p, values...)); err != nil {
+				t.Fatal(err)
+			}
+			to := int64(2 * panes * 1000)
+			if next, err := tick.Advance(context.Background(), to, nil); err != nil || next != nil {
+				t.Fatal(next, err)
+			}
+			if late {
+				state.read = 0
+				tick = p.NewTick(state, nil, Limits{}, to)
+				if err := tick.Add(context.Background(), valued(t, p, fmt.Sprintf(`{"t":%d,"n":1}`, panes/2*1000))); err != nil {
+					t.Fatal(err)
+				}
+				if next, err := tick.Advance(context.Background(), to, nil); err != nil || next != nil {
+					t.Fatal(next, err)
+				}
+			}
+			return state.read / len(tick.Writes())
+		}
+		// A root makes 1.4 of it, and what a window costs beside its pieces is the same.
+		if once, twice := cost(500), cost(1000); twice > once*16/10 || twice > 500 {
+			t.Errorf("late %v: a window of 500 panes reads %d rows, one of 1,000 reads %d", late, once, twice)
+		}
+	}
+}
+
 // TestWindowOfFewPanes: a window of a thousand panes costs as much as those that are there.
 func TestWindowOfFewPanes(t *testing.T) {
 	p, state := jobOf(t, `{name: w, type: aggregate, function: sum, field: n, window: sliding, window_size: 1000, slide: 1}`)

@@ -15,7 +15,7 @@ var naiveRuns = flag.Int("runs", 300, "random histories of windows")
 
 // naive is what windows are to do, in the plainest way: it keeps all records for ever and looks at all of them.
 type naive struct {
-	session                    bool
+	session, several           bool
 	size, slide, gap, lateness int64
 	mark                       int64
 	taken                      []event
@@ -45,16 +45,28 @@ func (s *naiveSession) bounds(gap int64) (start, end int64) {
 }
 
 func (m *naive) emit(key string, start, end int64, events []event) {
-	sum := int64(0)
+	sum, odd := int64(0), 0.0
+	n := 0
 	for _, e := range events {
 		sum += e.n
+		if e.n%2 == 1 {
+			odd += float64(e.n)
+			n++
+		}
 	}
-	m.out = append(m.out, fmt.Sprintf(`%d {"key":"%s","value":%d,"count":%d,"window_start":%d,"window_end":%d}`, end-1, key, sum, len(events), start, end))
+	value := fmt.Sprint(sum)
+	switch {
+	case m.several && n > 0:
+		value = fmt.Sprintf(`{"sum":%d,"odd":%v}`, sum, odd/float64(n))
+	case m.several:
+		value = fmt.Sprintf(`{"sum":%d,"odd":null}`, sum)
+	}
+	m.out = append(m.out, fmt.Sprintf(`%d {"key":"%s","value":%s,"count":%d,"window_start":%d,"window_end":%d}`, end-1, key, value, len(events), start, end))
 }
 
 // windows returns the ends of all windows that a time is in.
 func (m *naive) windows(t int64) (ends []int64) {
-	for start := -40 * m.slide; start <= t; start += m.slide {
+	for start := -(m.size/m.slide + 40) * m.slide; start <= t; start += m.slide {
 		if t < start+m.size {
 			ends = append(ends, start+m.size)
 		}
@@ -186,8 +198,13 @@ func TestNaive(t *testing.T) {
 	for seed := range *naiveRuns {
 		r := rand.New(rand.NewPCG(uint64(seed), 5))
 		m := &naive{mark: -1 << 40, lateness: []int64{0, 0, 3, 20}[r.IntN(4)]}
-		definition := "function: sum, field: n, allowed_lateness_ms: " + fmt.Sprint(m.lateness)
-		switch r.IntN(3) {
+		definition := "allowed_lateness_ms: " + fmt.Sprint(m.lateness)
+		if m.several = r.IntN(2) == 0; m.several {
+			definition += ", aggregates: [{name: sum, function: sum, field: n}, {name: odd, function: avg, field: odd}]"
+		} else {
+			definition += ", function: sum, field: n"
+		}
+		switch r.IntN(4) {
 		case 0:
 			m.size = 1 + r.Int64N(10)
 			m.slide = m.size
@@ -195,6 +212,10 @@ func TestNaive(t *testing.T) {
 		case 1:
 			m.slide = 1 + r.Int64N(6)
 			m.size = m.slide + r.Int64N(12)
+			definition += fmt.Sprintf(", window: sliding, window_size_ms: %d, slide_ms: %d", m.size, m.slide)
+		case 2:
+			m.slide = 1 + r.Int64N(3)
+			m.size = m.slide * (fewPanes + 1 + r.Int64N(40))
 			definition += fmt.Sprintf(", window: sliding, window_size_ms: %d, slide_ms: %d", m.size, m.slide)
 		default:
 			m.session, m.gap = true, 1+r.Int64N(8)
@@ -232,7 +253,11 @@ func naiveRun(t *testing.T, r *rand.Rand, m *naive, definition string) bool {
 		for range r.IntN(6) {
 			e := event{string(rune('a' + r.IntN(3))), clock - r.Int64N(15), r.Int64N(5)}
 			batch = append(batch, e)
-			records = append(records, Record{Key: []byte(e.key), Value: fmt.Appendf(nil, `{"n":%d}`, e.n), EventTime: e.time})
+			value := fmt.Appendf(nil, `{"n":%d}`, e.n)
+			if e.n%2 == 1 {
+				value = fmt.Appendf(nil, `{"n":%d,"odd":%d}`, e.n, e.n)
+			}
+			records = append(records, Record{Key: []byte(e.key), Value: value, EventTime: e.time})
 		}
 		to := max(mark, clock-r.Int64N(8))
 		if step == 29 {

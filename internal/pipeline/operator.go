@@ -51,7 +51,7 @@ func (k *kind) named(name string) bool {
 func operatorKinds() []kind {
 	return []kind{
 		{"filter", readFilter}, {"map", readMap}, {"set", readSet}, {"flatmap", readFlatMap}, {"keyby", readKeyBy}, {"aggregate", readAggregate}, {"kv_lookup", readLookup},
-		{"classify", readClassify}, {"dedup", readDedup}, {"join", readJoin}, {"passthrough", readPassthrough},
+		{"classify", readClassify}, {"dedup", readDedup}, {"join", readJoin}, {"func", readFunc}, {"passthrough", readPassthrough},
 	}
 }
 

@@ -14,9 +14,64 @@ import (
 // The rows of panes are ordered by (end, key) and so are their own timers: a window fires by going over its panes by key, and when no window needs a pane any
 // more it goes with all that are older by deleting a range. A late record that changes a window that has fired leaves a row that says so, with which the window
 // fires once more when the tick ends.
+//
+// Windows of many panes also have blocks: what some panes are together, which is written when the window fires that ends where the block does, and from then on changes with
+// its panes. So a window of P panes is put together of about 3 * sqrt(P) rows. State that an earlier version of floe has left has blocks behind the last window that it fired.
 type panes struct {
 	aggregate
-	pane int64
+	pane  int64
+	block int64 // a multiple of the slide; 0: there are none
+}
+
+// fewPanes is of how many panes a window is that has no blocks. It is not to change: the state of jobs has blocks, or has none.
+const fewPanes = 64
+
+func newPanes(a aggregate) *panes {
+	p := &panes{aggregate: a, pane: gcd(a.size, a.slide)}
+	if n := a.size / p.pane; n > fewPanes {
+		root := int64(math.Sqrt(float64(n))) * p.pane
+		p.block = (root + a.slide - 1) / a.slide * a.slide
+	}
+	return p
+}
+
+// blockFrom returns the earliest end of a block that is not before t. Windows end there, too.
+func (p *panes) blockFrom(t int64) int64 {
+	offset := p.size % p.slide
+	return floor(t-offset+p.block-1, p.block) + offset
+}
+
+// fired is the row that says what windows have fired. It is there as long as there are panes.
+type fired struct {
+	mark   int64
+	blocks int64 // blocks that end later are there
+	known  bool  // the row says so
+}
+
+func (p *panes) fired(state State, s *stage) (f fired, there bool, err error) {
+	v, err := state.Get(s.row(rowMark))
+	f = fired{mark: MinTime, blocks: MinTime}
+	if len(v) >= 8 {
+		f.mark = timeIn(v)
+		f.blocks = f.mark // of a version without blocks
+	}
+	if len(v) >= 16 {
+		f.blocks, f.known = timeIn(v[8:]), true
+	}
+	return f, v != nil, err
+}
+
+func (p *panes) setFired(t *Tick, s *stage, mark int64) error {
+	f, _, err := p.fired(t.state, s)
+	if err != nil {
+		return err
+	}
+	v := appendTime(nil, mark)
+	if p.block > 0 {
+		v = appendTime(v, f.blocks)
+	}
+	t.put(s.row(rowMark), v)
+	return nil
 }
 
 // beyond is a time after all others that records have.
@@ -69,9 +124,13 @@ func (p *panes) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 	k := s.row(rowPane)
 	rows := p.cache(len(in))
 	purged := p.purged(t.mark(s))
+	closed, err := p.closed(t, s)
+	if err != nil {
+		return nil, err
+	}
 	for i := range in {
 		it := &in[i]
-		one, ok := t.sample(s, p.fn, p.field, it, true)
+		one, ok := t.sample(s, &p.measure, it, true)
 		if !ok {
 			continue
 		}
@@ -84,11 +143,32 @@ func (p *panes) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 		if err != nil {
 			return nil, err
 		}
-		acc.add(p.fn, &one)
-		p.dirty(t, s, end, it.Key)
+		acc.add(&p.measure, &one)
+		if block, ok := closed(end); ok && !plant.On(plant.BlockStays) {
+			if acc, err = rows.get(t, append(appendTime(s.row(rowBlock), block), it.Key...)); err != nil {
+				return nil, err
+			}
+			acc.add(&p.measure, &one)
+		}
+		if err := p.dirty(t, s, end, it.Key); err != nil {
+			return nil, err
+		}
 	}
 	rows.flush(t)
 	return out, nil
+}
+
+// closed returns what tells the block of a pane, if it has been written.
+func (p *panes) closed(t *Tick, s *stage) (func(pane int64) (end int64, ok bool), error) {
+	if p.block == 0 {
+		return func(int64) (int64, bool) { return 0, false }, nil
+	}
+	f, _, err := p.fired(t.state, s)
+	mark := t.mark(s)
+	return func(pane int64) (int64, bool) {
+		end := p.blockFrom(pane)
+		return end, end <= mark && end > f.blocks
+	}, err
 }
 
 // lost makes of a record that came too late one that goes to sinks for such.
@@ -101,15 +181,18 @@ func (t *Tick) lost(s *stage, it *item, tag TagSet) item {
 }
 
 // dirty notes the windows of a pane that have fired.
-func (p *panes) dirty(t *Tick, s *stage, pane int64, key []byte) {
+func (p *panes) dirty(t *Tick, s *stage, pane int64, key []byte) error {
 	if t.mark(s) < pane || plant.On(plant.LateUntold) {
-		return
+		return nil
 	}
 	// A window of it that is over is not waited for.
-	t.put(s.row(rowMark), appendTime(nil, t.mark(s)))
+	if err := p.setFired(t, s, t.mark(s)); err != nil {
+		return err
+	}
 	for end := p.windowFrom(max(pane, t.mark(s)-p.lateness+1)); end < pane+p.size && end <= t.mark(s); end += p.slide {
 		t.put(append(appendTime(s.row(rowDirty), end), key...), nil)
 	}
+	return nil
 }
 
 // Positions of fire: what it is at, and for a window that is being fired its end and the last key.
@@ -138,6 +221,9 @@ func (p *panes) fire(t *Tick, s *stage, to int64, at []byte) ([]byte, error) {
 			key = at[9:]
 		}
 	}
+	if err := p.begin(t, s, at, after); err != nil {
+		return nil, err
+	}
 	fired := len(at) > 0 || t.full()
 	for {
 		end, there, err := p.next(t.state, s, after)
@@ -163,6 +249,22 @@ func (p *panes) fire(t *Tick, s *stage, to int64, at []byte) ([]byte, error) {
 	return nil, p.purge(t, s, to, fired)
 }
 
+// begin notes from where on there are blocks, before the first of them is written. A version without blocks may have fired up to where the tick goes on.
+func (p *panes) begin(t *Tick, s *stage, at []byte, after int64) error {
+	f, there, err := p.fired(t.state, s)
+	switch {
+	case err != nil || p.block == 0 || there && f.known:
+		return err
+	case len(at) > 0:
+		t.put(s.row(rowMark), appendTime(appendTime(nil, f.mark), after+1))
+		return nil
+	}
+	if _, waits, err := p.next(t.state, s, after); err != nil || !waits {
+		return err
+	}
+	return p.setFired(t, s, t.mark(s))
+}
+
 // purge removes the panes that no window needs.
 func (p *panes) purge(t *Tick, s *stage, to int64, fired bool) error {
 	lower, upper := s.row(rowPane), appendTime(s.row(rowPane), p.purged(to)+1)
@@ -178,14 +280,21 @@ func (p *panes) purge(t *Tick, s *stage, to int64, fired bool) error {
 	if err != nil || !there && !fired {
 		return err
 	}
+	if p.block > 0 && there {
+		blocks := s.row(rowBlock)
+		end := appendTime(s.row(rowBlock), p.purged(to)+1)
+		if !left {
+			end = above(blocks)
+		}
+		t.state.DeleteRange(blocks, end)
+		t.rows++
+	}
 	// What has fired is only of interest as long as there are panes.
-	mark := s.row(rowMark)
 	if !left {
-		t.remove(mark)
+		t.remove(s.row(rowMark))
 		return nil
 	}
-	t.put(mark, appendTime(nil, to))
-	return nil
+	return p.setFired(t, s, to)
 }
 
 // again fires the windows that late records have changed.
@@ -220,30 +329,66 @@ func (p *panes) again(t *Tick, s *stage) (done bool, err error) {
 	}
 }
 
-// paneFrom returns the first pane that is there, of those from one to another: a window may be a thousand panes, few of which are.
-func (p *panes) paneFrom(state State, s *stage, from, to int64) (pane int64, there bool, err error) {
-	row, there, err := first(state, appendTime(s.row(rowPane), from), appendTime(s.row(rowPane), to+1))
-	if err != nil || !there {
-		return 0, false, err
+// pieces are rows of one kind that a window is made of: those that end between two times, both included.
+type pieces struct {
+	row      byte
+	from, to int64
+}
+
+// piecesOf returns what a window is made of: blocks as far as there are, and panes in front of them and behind.
+func (p *panes) piecesOf(state State, s *stage, end int64) ([]pieces, error) {
+	panes := func(from, to int64) pieces { return pieces{rowPane, from + p.pane, to} }
+	start := end - p.size
+	if p.block == 0 {
+		return []pieces{panes(start, end)}, nil
 	}
-	pane, _, err = timeOfRow(row.k)
-	return pane, true, err
+	f, _, err := p.fired(state, s)
+	if err != nil {
+		return nil, err
+	}
+	// The block that ends with the window is written by it.
+	first, last := p.blockFrom(max(start, f.blocks)), p.blockFrom(end)-p.block
+	if first >= last {
+		return []pieces{panes(start, end)}, nil
+	}
+	return []pieces{panes(start, first), {rowBlock, first + p.block, last}, panes(last, end)}, nil
+}
+
+// each calls f with the ends of the pieces that are there: a window may be of a thousand panes, few of which are.
+func (w pieces) each(state State, s *stage, f func(end int64) error) error {
+	for at := w.from; at <= w.to; at++ {
+		row, there, err := first(state, appendTime(s.row(w.row), at), appendTime(s.row(w.row), w.to+1))
+		if err != nil || !there {
+			return err
+		}
+		if at, _, err = timeOfRow(row.k); err != nil {
+			return err
+		}
+		if err := f(at); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // windowOf puts a window of a key together.
 func (p *panes) windowOf(t *Tick, s *stage, end int64, key []byte) (*accumulator, error) {
 	all := new(accumulator)
-	for pane := end - p.size + p.pane; pane <= end; pane += p.pane {
-		at, there, err := p.paneFrom(t.state, s, pane, end)
-		if err != nil || !there {
-			return all, err
-		}
-		pane = at
-		acc, err := p.row(t.state, append(appendTime(s.row(rowPane), pane), key...))
+	made, err := p.piecesOf(t.state, s, end)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range made {
+		err := w.each(t.state, s, func(end int64) error {
+			acc, err := p.row(t.state, append(appendTime(s.row(w.row), end), key...))
+			if err == nil {
+				all.merge(&p.measure, acc)
+			}
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}
-		all.merge(p.fn, acc)
 	}
 	return all, nil
 }
@@ -281,23 +426,31 @@ func (p *panes) next(state State, s *stage, after int64) (end int64, there bool,
 
 // fireWindow fires a window for the keys behind one. It goes over all of its panes at once, by key.
 func (p *panes) fireWindow(t *Tick, s *stage, end int64, after []byte) (last []byte, done bool, err error) {
+	whole, err := p.piecesOf(t.state, s, end)
+	if err != nil {
+		return nil, false, err
+	}
 	var cursors []*paneCursor
-	for pane := end - p.size + p.pane; pane <= end; pane += p.pane {
-		there := false
-		if pane, there, err = p.paneFrom(t.state, s, pane, end); err != nil {
+	block := 0 // cursors from there on are of the block that ends with the window
+	for _, w := range whole {
+		err := w.each(t.state, s, func(piece int64) error {
+			c := &paneCursor{state: t.state, prefix: appendTime(s.row(w.row), piece), after: after, from: after != nil}
+			if err := c.fill(); err != nil {
+				return err
+			}
+			if len(c.rows) > 0 {
+				cursors = append(cursors, c)
+			}
+			if w.row == rowBlock || piece <= end-p.block {
+				block = len(cursors)
+			}
+			return nil
+		})
+		if err != nil {
 			return nil, false, err
-		}
-		if !there {
-			break
-		}
-		c := &paneCursor{state: t.state, prefix: appendTime(s.row(rowPane), pane), after: after, from: after != nil}
-		if err := c.fill(); err != nil {
-			return nil, false, err
-		}
-		if len(c.rows) > 0 {
-			cursors = append(cursors, c)
 		}
 	}
+	closes := p.block > 0 && p.blockFrom(end) == end
 	var made []item
 	slice := t.slice()
 	for {
@@ -306,15 +459,23 @@ func (p *panes) fireWindow(t *Tick, s *stage, end int64, after []byte) (last []b
 			return nil, true, t.emit(s, made)
 		}
 		key := bytes.Clone(least)
-		all := new(accumulator)
-		for _, c := range cursors {
+		all, last := new(accumulator), new(accumulator)
+		for i, c := range cursors {
 			acc, err := c.take(p, key)
 			if err != nil {
 				return nil, false, err
 			}
-			if acc != nil {
-				all.merge(p.fn, acc)
+			switch {
+			case acc == nil:
+			case closes && i >= block:
+				last.merge(&p.measure, acc)
+			default:
+				all.merge(&p.measure, acc)
 			}
+		}
+		if last.count > 0 {
+			t.put(append(appendTime(s.row(rowBlock), end), key...), encode(p.code(last)))
+			all.merge(&p.measure, last)
 		}
 		made = p.result(t, s, made, all, end, key)
 		if len(made) < slice {
@@ -387,15 +548,11 @@ func (p *panes) due(state State, s *stage) (at int64, there bool, err error) {
 	if _, there, err := first(state, dirty, above(dirty)); err != nil || there {
 		return MinTime, there, err
 	}
-	mark := int64(MinTime)
-	v, err := state.Get(s.row(rowMark))
+	f, _, err := p.fired(state, s)
 	if err != nil {
 		return 0, false, err
 	}
-	if len(v) == 8 {
-		mark = timeIn(v)
-	}
-	at, there, err = p.next(state, s, mark)
+	at, there, err = p.next(state, s, f.mark)
 	if err != nil {
 		return 0, false, err
 	}

@@ -16,6 +16,8 @@ func TestPlanted(t *testing.T) {
 		{plant.JoinPunctual, "TestScripts"},
 		{plant.FailureEach, "TestScripts"},
 		{plant.EndInside, "TestNaive"},
+		{plant.BlockStays, "TestNaive"},
+		{plant.MeasuresTogether, "TestNaive"},
 		{plant.LateUntold, "TestNaive"},
 		{plant.PurgeEarly, "TestNaive"},
 		{plant.MergeUncounted, "TestNaive"},

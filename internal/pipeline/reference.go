@@ -25,10 +25,12 @@ operators:
   - {name: flatmap, type: flatmap, array_field: $.x}
   - {name: keyby, type: keyby, key_expression: $.x}
   - {name: aggregate, type: aggregate, function: count}
+  - {name: several, type: aggregate, aggregates: [{name: n, function: count}]}
   - {name: kv_lookup, type: kv_lookup, lookup_key: $.x}
   - {name: classify, type: classify, rules: [{condition: not_empty, tag: x}]}
   - {name: dedup, type: dedup}
   - {name: join, type: join, source: b, on: $.x, within_ms: 1}
+  - {name: func, type: func, function: x}
   - {name: passthrough, type: passthrough}
 sinks:
   - {name: c, stream: {name: c}}
@@ -50,14 +52,15 @@ func tables() (all []table) {
 	var found document.Report
 	readJob(document.Read([]byte(everything), &found), &found, false, func(at string, n *document.Node, fields []document.Field) {
 		t := table{name: index.ReplaceAllString(at, "")}
+		operator := t.name == "operators"
 		switch {
 		case at == document.Top:
 			t.name = "job"
-		case t.name == "operators":
+		case operator:
 			t.name = "operators." + n.Get("type").Text
 		}
 		for _, f := range fields {
-			if names := strings.Fields(f.Names); names[0] != "wasm" && names[0] != "triggers" && !(strings.HasPrefix(t.name, "operators.") && slices.Contains(common, names[0])) {
+			if names := strings.Fields(f.Names); names[0] != "wasm" && names[0] != "triggers" && !(operator && slices.Contains(common, names[0])) {
 				t.keys = append(t.keys, names)
 			}
 		}

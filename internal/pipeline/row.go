@@ -15,12 +15,13 @@ import (
 // with times as 8 bytes that sort as they do, big endian. Where something stands behind a record's key, 2 bytes in front of it say how long it is.
 const (
 	rowRunning = 'a' // key: accumulator
+	rowBlock   = 'b' // end, key: accumulator of some panes
 	rowCount   = 'c' // key: accumulator of the window that is filling
 	rowDirty   = 'd' // end, key: a window that has fired and changed since
 	rowExpiry  = 'e' // time, key: of dedup
 	rowSeen    = 'k' // key: of dedup
 	rowLeft    = 'l' // key, time, sequence: of a join
-	rowMark    = 'm' // what has fired
+	rowMark    = 'm' // what has fired, and from where on there are blocks
 	rowNumber  = 'n' // a sequence, or a time
 	rowRight   = 'r'
 	rowSession = 's' // key, end: session

@@ -31,7 +31,7 @@ func (a *sessions) code(v *session) func(*codec.Coder) {
 	return func(c *codec.Coder) {
 		c.Varint(&v.start)
 		c.Bool(&v.fired)
-		v.acc.code(c, a.fn)
+		v.acc.code(c, &a.measure)
 	}
 }
 
@@ -57,7 +57,7 @@ func (a *sessions) each(t *Tick, s *stage, key []byte, after int64, f func(one *
 func (a *sessions) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 	for i := range in {
 		it := &in[i]
-		one, ok := t.sample(s, a.fn, a.field, it, true)
+		one, ok := t.sample(s, &a.measure, it, true)
 		if !ok {
 			continue
 		}
@@ -75,7 +75,7 @@ func (a *sessions) add(t *Tick, s *stage, in, out []item) ([]item, error) {
 // extend adds a record to the sessions that it touches, which become one. A record whose session would have been purged, and that touches none, is late.
 func (a *sessions) extend(t *Tick, s *stage, it *item, one *sample) (late bool, err error) {
 	merged := session{start: one.at, end: one.at + a.gap}
-	merged.acc.add(a.fn, one)
+	merged.acc.add(&a.measure, one)
 	var list []session
 	err = a.each(t, s, it.Key, one.at, func(other *session) bool {
 		if other.start >= one.at+a.gap {
@@ -103,10 +103,10 @@ func (a *sessions) extend(t *Tick, s *stage, it *item, one *sample) (late bool, 
 			merged.start, merged.end = min(merged.start, list[i].start), max(merged.end, list[i].end)
 			timed = timed || !list[i].fired
 			if i > 0 {
-				whole.merge(a.fn, &list[i].acc)
+				whole.merge(&a.measure, &list[i].acc)
 			}
 		}
-		whole.add(a.fn, one)
+		whole.add(&a.measure, one)
 		merged.acc = whole
 	}
 	for i := range list {

@@ -50,6 +50,7 @@ type Tick struct {
 	failed   map[failedAt]bool // of this batch
 	counts   []Counts
 	parts    []byte    // of values; see part
+	samples  []sample  // of the measures of one record
 	lent     []*[]item // of the batch, which go back when it has been run
 	grown    int       // bytes that the batch has become
 	bytes    int       // of writes and rows
@@ -237,6 +238,7 @@ func (t *Tick) tooMuch() error {
 
 // worker runs records through operators that have no state, one after the other.
 type worker struct {
+	ctx      context.Context // of the tick
 	program  *Program
 	until    int // the operator behind the last
 	out      []item
@@ -256,7 +258,7 @@ func (t *Tick) stateless(from, until int, in []item) ([]item, error) {
 	for i := range workers {
 		w := &workers[i]
 		part := in[i*len(in)/n : (i+1)*len(in)/n]
-		*w = worker{program: t.program, until: until, out: t.items(len(part)), counts: make([]Counts, len(t.counts)), batch: t.batch}
+		*w = worker{ctx: t.ctx, program: t.program, until: until, out: t.items(len(part)), counts: make([]Counts, len(t.counts)), batch: t.batch}
 		if i == n-1 {
 			w.all(from, part)
 			break

@@ -173,26 +173,29 @@ const (
 
 // The bugs in the operators of stream processing.
 const (
-	EndInside      Bug = "end-inside"      // a record at the end of a window is in it
-	LateUntold     Bug = "late-untold"     // what late records change is not told
-	PurgeEarly     Bug = "purge-early"     // windows are forgotten when they fire, whatever the lateness
-	LastAgain      Bug = "last-again"      // firing goes on with the window that was the last one
-	MergeUncounted Bug = "merge-uncounted" // panes of a window do not add up
-	SessionsApart  Bug = "sessions-apart"  // a record that is between two sessions is in one
-	SessionUntimed Bug = "session-untimed" // a session has no timer
-	SessionLate    Bug = "session-late"    // sessions have no lateness
-	PartnerUnnoted Bug = "partner-unnoted" // a record that has found a partner has none in the end
-	SeenForever    Bug = "seen-forever"    // what has been seen is never forgotten
-	IdleHolds      Bug = "idle-holds"      // idle partitions hold the watermark
-	MarkFalls      Bug = "mark-falls"      // the watermark goes back
-	IdleStands     Bug = "idle-stands"     // time stands still when all partitions are idle
-	LateEverywhere Bug = "late-everywhere" // late records go to all sinks
-	IdleRuns       Bug = "idle-runs"       // event time runs on by the clock although nothing waits for it
-	FirstRefused   Bug = "first-refused"   // a leader is told of the first output that was refused, and not of the others
-	JoinPunctual   Bug = "join-punctual"   // a left record that finds no partner is moved to the time at which that is known
-	LateUncounted  Bug = "late-uncounted"  // points that are written before where a source has come to are not counted
-	FailureEach    Bug = "failure-each"    // a record of which many parts fail is told of each of them
-	FailureCooked  Bug = "failure-cooked"  // a record that fails is told as the operators have left it
+	FuncPanics       Bug = "func-panics"       // a record whose function panics is dropped
+	BlockStays       Bug = "block-stays"       // a late record does not change the block of its pane
+	EndInside        Bug = "end-inside"        // a record at the end of a window is in it
+	LateUntold       Bug = "late-untold"       // what late records change is not told
+	PurgeEarly       Bug = "purge-early"       // windows are forgotten when they fire, whatever the lateness
+	LastAgain        Bug = "last-again"        // firing goes on with the window that was the last one
+	MeasuresTogether Bug = "measures-together" // an average of several measures is divided by the records of all of them
+	MergeUncounted   Bug = "merge-uncounted"   // panes of a window do not add up
+	SessionsApart    Bug = "sessions-apart"    // a record that is between two sessions is in one
+	SessionUntimed   Bug = "session-untimed"   // a session has no timer
+	SessionLate      Bug = "session-late"      // sessions have no lateness
+	PartnerUnnoted   Bug = "partner-unnoted"   // a record that has found a partner has none in the end
+	SeenForever      Bug = "seen-forever"      // what has been seen is never forgotten
+	IdleHolds        Bug = "idle-holds"        // idle partitions hold the watermark
+	MarkFalls        Bug = "mark-falls"        // the watermark goes back
+	IdleStands       Bug = "idle-stands"       // time stands still when all partitions are idle
+	LateEverywhere   Bug = "late-everywhere"   // late records go to all sinks
+	IdleRuns         Bug = "idle-runs"         // event time runs on by the clock although nothing waits for it
+	FirstRefused     Bug = "first-refused"     // a leader is told of the first output that was refused, and not of the others
+	JoinPunctual     Bug = "join-punctual"     // a left record that finds no partner is moved to the time at which that is known
+	LateUncounted    Bug = "late-uncounted"    // points that are written before where a source has come to are not counted
+	FailureEach      Bug = "failure-each"      // a record of which many parts fail is told of each of them
+	FailureCooked    Bug = "failure-cooked"    // a record that fails is told as the operators have left it
 )
 
 // The bugs in jobs of stream processing.

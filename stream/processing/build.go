@@ -73,10 +73,10 @@ type FromSeries struct {
 type Operator struct {
 	Name        string // by which a restored job finds its state; "" makes one up
 	Description string
-	Do          Work // Filter, Map, Set, FlatMap, KeyBy, Aggregate, Lookup, Classify, Dedup, Join or Passthrough
+	Do          Work // Filter, Map, Set, FlatMap, KeyBy, Aggregate, Lookup, Classify, Dedup, Join, Call or Passthrough
 }
 
-// Work is what an operator does: Filter, Map, Set, FlatMap, KeyBy, Aggregate, Lookup, Classify, Dedup, Join or Passthrough.
+// Work is what an operator does: Filter, Map, Set, FlatMap, KeyBy, Aggregate, Lookup, Classify, Dedup, Join, Call or Passthrough.
 type Work interface {
 	work() (typ string, fields doc)
 }
@@ -106,14 +106,23 @@ type FlatMap struct {
 // KeyBy sets the key of records: to what a path leads to, text with ${paths}, or an expression ("expr: ..."). Records that lack it keep theirs.
 type KeyBy struct{ Key string }
 
-// Aggregate computes one value of all records with the same key.
+// Aggregate computes one value of all records with the same key, or several by their names.
 type Aggregate struct {
-	Function   string  // sum, count, avg, min, max, first, last, distinct or percentile
-	Field      string  // path; "" only with count
-	Percentile float64 // of percentile, 0-100; 0 means 95
-	Window     Window  // zero: the aggregate of all records so far, told with each
+	Function   string    // sum, count, avg, min, max, first, last, distinct or percentile; "" with Each
+	Field      string    // path; "" only with count
+	Percentile float64   // of percentile, 0-100; 0 means 95
+	Each       []Measure // up to 32, in place of Function and Field: the value is an object of them
+	Window     Window    // zero: the aggregate of all records so far, told with each
 	Lateness   time.Duration
 	LateTag    string // that records behind Lateness get, for sinks that match it; "" means late
+}
+
+// Measure is one of several values of an Aggregate. A record without the field does not change it; before the first record it is null, and 0 of count and distinct.
+type Measure struct {
+	Name       string  // of the member of the value
+	Function   string  // as of Aggregate
+	Field      string  // path; "" only with count
+	Percentile float64 // of percentile, 0-100; 0 means 95
 }
 
 // Window says which records of a key are aggregated together: Tumbling, Sliding, Session or Records, or the zero value for all.
@@ -169,6 +178,9 @@ type Join struct {
 	Left   bool   // also pass on records that find no partner, when the time is over
 	Field  string // that takes the partner; "" means the name of the source
 }
+
+// Call calls a Go function of the program that the node is a part of, see Func.
+type Call struct{ Func string }
 
 // Passthrough does nothing.
 type Passthrough struct{}
@@ -327,9 +339,14 @@ func (f FlatMap) work() (string, doc) {
 func (k KeyBy) work() (string, doc) { return "keyby", doc{{"key_expression", k.Key}} }
 
 func (a Aggregate) work() (string, doc) {
-	all := doc{{"function", a.Function}}
-	all.opt("field", a.Field)
-	all.opt("percentile", a.Percentile)
+	var each list
+	for _, m := range a.Each {
+		each = append(each, append(doc{{"name", m.Name}}, measureOf(m.Function, m.Field, m.Percentile)...))
+	}
+	all := doc{{"aggregates", each}}
+	if each == nil {
+		all = measureOf(a.Function, a.Field, a.Percentile)
+	}
 	all.opt("window", a.Window.kind)
 	switch a.Window.kind {
 	case "tumbling":
@@ -345,6 +362,13 @@ func (a Aggregate) work() (string, doc) {
 	all.opt("allowed_lateness_ms", ms(a.Lateness))
 	all.opt("late_tag", a.LateTag)
 	return "aggregate", all
+}
+
+func measureOf(function, field string, percentile float64) doc {
+	all := doc{{"function", function}}
+	all.opt("field", field)
+	all.opt("percentile", percentile)
+	return all
 }
 
 func (l Lookup) work() (string, doc) {
@@ -385,6 +409,8 @@ func (j Join) work() (string, doc) {
 	all.opt("enrich_field", j.Field)
 	return "join", all
 }
+
+func (c Call) work() (string, doc) { return "func", doc{{"function", c.Func}} }
 
 func (Passthrough) work() (string, doc) { return "passthrough", nil }
 

@@ -37,11 +37,16 @@ var built = processing.Definition{
 		{Name: "visits", Do: processing.Aggregate{Function: "count", Window: processing.Session(30 * time.Minute)}},
 		{Name: "tens", Do: processing.Aggregate{Function: "max", Field: "value", Window: processing.Records(10)}},
 		{Name: "ever", Do: processing.Aggregate{Function: "count"}},
+		{Name: "day", Do: processing.Aggregate{
+			Each:   []processing.Measure{{Name: "orders", Function: "count"}, {Name: "p90", Function: "percentile", Field: "$.ms", Percentile: 90}},
+			Window: processing.Tumbling(24 * time.Hour),
+		}},
 		{Name: "user", Do: processing.Lookup{Key: "user:${$.id}", Namespace: "n", Field: "user", OnMissing: "null"}},
 		{Name: "known", Do: processing.Lookup{Key: "$.id", Filter: true}},
 		{Name: "tags", Do: processing.Classify{Rules: []processing.Rule{{"not_empty", "some"}, {"expr: value > 1", "high"}}, Default: "low"}},
 		{Name: "once", Do: processing.Dedup{Key: "$.id", TTL: time.Hour}},
 		{Name: "pay", Do: processing.Join{Source: "paid", On: "$.id", Within: time.Minute, Left: true, Field: "payment"}},
+		{Name: "own", Do: processing.Call{Func: "score"}},
 		{Name: "end", Do: processing.Passthrough{}},
 	},
 	Sinks: []processing.Sink{
@@ -77,11 +82,13 @@ operators:
   - { name: visits, type: aggregate, function: count, window: session, gap_ms: 1800000 }
   - { name: tens, type: aggregate, function: max, field: value, window: count, window_size: 10 }
   - { name: ever, type: aggregate, function: count }
+  - { name: day, type: aggregate, aggregates: [{ name: orders, function: count }, { name: p90, function: percentile, field: $.ms, percentile: 90 }], window: tumbling, window_size_ms: 86400000 }
   - { name: user, type: kv_lookup, lookup_key: "user:${$.id}", namespace: n, mode: enrich, enrich_field: user, on_missing: "null" }
   - { name: known, type: kv_lookup, lookup_key: $.id, mode: filter }
   - { name: tags, type: classify, rules: [{ condition: not_empty, tag: some }, { condition: "expr: value > 1", tag: high }], default_tag: low }
   - { name: once, type: dedup, key: $.id, ttl_ms: 3600000 }
   - { name: pay, type: join, source: paid, on: $.id, within_ms: 60000, mode: left, enrich_field: payment }
+  - { name: own, type: func, function: score }
   - { name: end, type: passthrough }
 sinks:
   - { name: out, stream: { name: totals, key: $.id, namespace: n }, match: [high, some] }

@@ -46,6 +46,9 @@ func (e *DefinitionError) Unwrap() error { return ErrInvalid }
 
 // Validate returns what is wrong with a definition, by line, and what is worth knowing of it: with warnings alone it can be submitted.
 func Validate(definition []byte) []Problem {
+	if len(definition) > MaxDefinition {
+		return []Problem{{Line: 1, Code: "too-large", Message: tooLarge(definition)}}
+	}
 	job, problems := pipeline.Parse(definition)
 	all := problemsOf(problems)
 	if job != nil {
@@ -54,6 +57,10 @@ func Validate(definition []byte) []Problem {
 		}
 	}
 	return all
+}
+
+func tooLarge(definition []byte) string {
+	return fmt.Sprintf("definition of %d bytes exceeds %d", len(definition), MaxDefinition)
 }
 
 func problemsOf(problems []pipeline.Problem) (all []Problem) {
@@ -72,7 +79,7 @@ type parsed struct {
 // parse reads a definition. Errors: *DefinitionError, ErrInvalid.
 func parse(source []byte) (*parsed, error) {
 	if len(source) > MaxDefinition {
-		return nil, engine.Errorf(ErrInvalid, "processing: definition of %d bytes exceeds %d", len(source), MaxDefinition)
+		return nil, engine.Errorf(ErrInvalid, "processing: %s", tooLarge(source))
 	}
 	job, problems := pipeline.Parse(source)
 	if job == nil {

@@ -42,11 +42,18 @@
 // with the clock as far as something waits for it, so that the last windows fire.
 //
 // Time series are read by the time of their points, up to those that are as old as the delay of the source (5 s). Points that are written later than that, before what
-// has been read, are missed: Metrics.Missed counts them, except such as were sealed before the job looked, which takes minutes or megabytes.
+// has been read, are missed. Metrics.Missed counts them when the job looks for points, unless they have been sealed since they were written. A measurement seals its
+// points after five minutes, or when it has 4 MiB of them: a job that was stopped or held for longer, or a flood of points, can miss some that are not counted.
+//
+// # Values
+//
+// Sums are exact, whatever the order of records, and rounded when they are written. A sum beyond the numbers of JSON (about 1.8e308) is an error record in place of the
+// record that an aggregate would emit; what has been summed up stays, so a later record may bring it back. An average has no such limit, and -0 is written as 0.
 //
 // # Limits
 //
-// A definition has up to 256 KiB, a job up to 100 sources, operators and sinks each.
+// A sliding window has up to 1,000 panes, of the greatest length that divides its size and its slide. When one fires, it costs about three times the root of their number for
+// each key. An aggregate computes up to 32 values. A definition has up to 256 KiB, a job up to 100 sources, operators and sinks each.
 //
 // In a namespace that is spread over all shards a job has a part in each, which reads the partitions, and the series, that are there. What has one key in one
 // partition stays in its order. Calls that change a job return when all shards have heard of it. Operators that keep state by key (aggregate, dedup, join) have each key in

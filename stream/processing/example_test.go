@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"strings"
 	"time"
 
 	"github.com/floedb/floe"
@@ -48,4 +49,47 @@ func ExampleDefinition() {
 	// Output:
 	// RUNNING
 	// {"key":"ann","value":110,"count":2}
+}
+
+// A function of the program is an operator: it takes the cents of an amount, which no expression does.
+func ExampleFunc() {
+	ctx := context.Background()
+	cents := func(_ context.Context, rec processing.Record) ([]processing.Record, error) {
+		units, part, found := strings.Cut(string(rec.Value), ",")
+		if !found || len(part) != 2 {
+			return nil, fmt.Errorf("%q is no amount", rec.Value)
+		}
+		rec.Value = []byte(units + part)
+		return []processing.Record{rec}, nil
+	}
+	node, err := floe.Open(floe.Config{Funcs: map[string]processing.Func{"cents": cents}}) // in memory
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer node.Close()
+	definition := processing.Definition{
+		Name:      "cents",
+		Sources:   []processing.Source{{Name: "amounts", From: processing.FromStream{Name: "amounts"}}},
+		Operators: []processing.Operator{{Name: "cents", Do: processing.Call{Func: "cents"}}},
+		Sinks:     []processing.Sink{{Name: "out", To: processing.ToStream{Name: "cents"}}},
+	}
+	if _, err := node.Processing("default").Submit(ctx, definition.YAML()); err != nil {
+		log.Fatal(err)
+	}
+	amounts := node.Stream("default")
+	for _, amount := range []string{"a lot", "12,50"} {
+		if _, err := amounts.Append(ctx, "amounts", stream.Message{Payload: []byte(amount)}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	for _, name := range []string{"cents", processing.ErrorStream("cents")} {
+		recs, err := amounts.Read(ctx, name, stream.Wait(time.Minute))
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s: %s\n", name, recs[0].Payload)
+	}
+	// Output:
+	// cents: 1250
+	// cents.errors: a lot
 }

@@ -6,6 +6,9 @@ import (
 	"github.com/floedb/floe/internal/rig"
 )
 
+// KindSubmit is the kind of the command of Submit.
+const KindSubmit = kindSubmit
+
 // MaxOutBytes is how much may wait for sinks in other shards.
 const MaxOutBytes = maxOutBytes
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/stream/processing"
 )
 
@@ -179,9 +180,27 @@ func TestStopAtEnd(t *testing.T) {
 	}
 }
 
-// TestApplyAtOnce: of several calls at once one submits a job, and the others find it; so it is when they change one.
+// together is a door at which submissions wait until all calls have come to theirs: each has seen no job.
+type together struct {
+	engine.Door
+	calls sync.WaitGroup
+}
+
+// Propose passes a command on.
+func (d *together) Propose(ctx context.Context, shard engine.ShardID, cmd engine.Command) ([]byte, error) {
+	if cmd.Machine == engine.MachineProcessing && cmd.Kind == processing.KindSubmit {
+		d.calls.Done()
+		d.calls.Wait()
+	}
+	return d.Door.Propose(ctx, shard, cmd)
+}
+
+// TestApplyAtOnce: of several calls at once, none of which has seen a job, one submits it, and the others find it; so it is when they change one.
 func TestApplyAtOnce(t *testing.T) {
 	s, ctx := newSpread(t, 3), context.Background()
+	door := &together{Door: s.Rig}
+	door.calls.Add(20)
+	s.jobs = engine.StoreOf(processing.Primitive, engine.NewRouter(door), "n", 1<<20)
 	for _, definition := range []string{filtered, strings.Replace(filtered, "amount>100", "amount>10", 1)} {
 		var calls sync.WaitGroup
 		made, changed := atomic.Int32{}, atomic.Int32{}

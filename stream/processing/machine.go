@@ -8,6 +8,7 @@ import (
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/key"
+	"github.com/floedb/floe/internal/pipeline"
 	"github.com/floedb/floe/internal/plant"
 )
 
@@ -20,6 +21,7 @@ type machine struct {
 	live    sync.Map        // of ref to *live: what a leader knows of tasks and no row says
 	stuck   sync.Map        // of ref to string: why a savepoint, or a restore, does not get on
 	memory  *memory         // of keyed state, of all shards of the node
+	funcs   map[string]pipeline.Func
 }
 
 // Restore has nothing to read: rows are read when they are used.

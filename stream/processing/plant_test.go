@@ -16,6 +16,7 @@ func TestPlanted(t *testing.T) {
 		{plant.LastAgain, "TestKilledWhileFiring"},
 		{plant.IdleHolds, "TestEveryOrderOfIdlePartitions"},
 		{plant.FailureCooked, "TestRawFailures"},
+		{plant.FuncPanics, "TestFunc"},
 		{plant.IdleRuns, "TestBackfillInParts"},
 		{plant.FirstRefused, "TestManyRefused"},
 		{plant.LateUncounted, "TestLatePoints"},

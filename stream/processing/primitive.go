@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/pipeline"
 )
 
 // countJobs is the counter of the machine: jobs that are not cancelled.
@@ -23,8 +24,10 @@ func newWiring() wiring { return wiring{engine.NewWiring(table, newStore)} }
 func table() engine.Primitive { return tableOf(newMemory(cacheBytes)) }
 
 func tableOf(shared *memory) engine.Primitive {
+	var funcs map[string]pipeline.Func
 	return engine.Primitive{
-		ID: engine.MachineProcessing, Name: "processing", New: func() engine.Machine { return &machine{memory: shared} }, Kept: shared,
+		ID: engine.MachineProcessing, Name: "processing", New: func() engine.Machine { return &machine{memory: shared, funcs: funcs} }, Kept: shared,
+		Given: func(v any) { funcs = pipelineFuncs(v.(map[string]Func)) },
 		// On a full disk jobs are held, and can be ended.
 		Commands: []engine.CommandType{
 			{Kind: kindSubmit, Name: "submit", From: engine.FromUsers, Admit: admit, Reaches: true},

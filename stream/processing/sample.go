@@ -19,6 +19,8 @@ type Samples struct {
 	Records []Sample
 	// KV returns the value that kv_lookup finds under a key, nil if there is none. The namespace is "" for that of the job. A nil function finds nothing.
 	KV func(namespace, key string) []byte
+	// Funcs are the functions that operators of type func call, by their names.
+	Funcs map[string]Func
 }
 
 // Sample is a record of a source.
@@ -65,7 +67,7 @@ type FailedSample struct {
 // Test runs a definition on sample records, without a node: one after the other, each with what its event time makes fire, and at the end everything that still waits,
 // as a job with stop_at: latest does. It is for tests of definitions; that operators do the same in a job is tested by floe.
 //
-// Errors: *DefinitionError, which is ErrInvalid; ErrInvalid for more than MaxSamples and for a sample of a source that the definition does not have; that of ctx.
+// Errors: *DefinitionError, which is ErrInvalid; ErrInvalid for more than MaxSamples, for a function that is not among Funcs, and for a sample of a source that the definition does not have; that of ctx.
 func Test(ctx context.Context, definition []byte, samples Samples) (Tested, error) {
 	p, err := parse(definition)
 	if err != nil {
@@ -79,6 +81,9 @@ func Test(ctx context.Context, definition []byte, samples Samples) (Tested, erro
 		if !n.source {
 			numbers[n.name] = n.number
 		}
+	}
+	if err := p.job.Use(pipelineFuncs(samples.Funcs)); err != nil {
+		return Tested{}, engine.Errorf(ErrInvalid, "processing: %w", err)
 	}
 	prog, err := pipeline.Compile(p.job, numbers)
 	if err != nil {

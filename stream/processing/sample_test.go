@@ -10,6 +10,26 @@ import (
 	"github.com/floedb/floe/stream/processing"
 )
 
+// TestSeveralAggregates: one operator computes several values of each key, and each goes by the records that have its field.
+func TestSeveralAggregates(t *testing.T) {
+	definition := processing.Definition{
+		Name:    "totals",
+		Sources: []processing.Source{{From: processing.FromStream{Name: "orders"}}},
+		Operators: []processing.Operator{{Name: "sums", Do: processing.Aggregate{Each: []processing.Measure{
+			{Name: "total", Function: "sum", Field: "$.cents"}, {Name: "mean", Function: "avg", Field: "$.tip"}, {Name: "orders", Function: "count"},
+		}}}},
+		Sinks: []processing.Sink{{To: processing.ToStream{Name: "out"}}},
+	}
+	got, err := processing.Test(t.Context(), definition.YAML(), processing.Samples{Records: []processing.Sample{{Value: []byte(`{"cents":5}`)}, {Value: []byte(`{"cents":7,"tip":2}`)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"key":"","value":{"total":12,"mean":2,"orders":2},"count":2}`
+	if n := len(got.Written); n != 2 || string(got.Written[1].Value) != want {
+		t.Errorf("written %+v, the last one to be %s", got.Written, want)
+	}
+}
+
 // TestTest: a definition runs on samples as it does in a job: windows fire by event time, late records and failures are told, lookups and sinks to time series are seen.
 func TestTest(t *testing.T) {
 	definition := []byte(`

@@ -93,3 +93,34 @@ func TestLatePoints(t *testing.T) {
 	s.Advance(2000)
 	wants("late while nobody looked", 3, `{"v":7000} {"v":9000} {"v":24000}`)
 }
+
+// TestLatePointsOfAPause: points that come while a job is stopped, and before what it has read, are missed; they are counted unless they are sealed before it looks.
+func TestLatePointsOfAPause(t *testing.T) {
+	for _, test := range []struct {
+		pause, missed int64 // ms
+	}{{1000, 1}, {3_600_000, 0}} {
+		s, ctx := newStage(t, 1), context.Background()
+		write := func(at int64) {
+			t.Helper()
+			if _, err := s.series.Write(ctx, ts.Point{Measurement: "cpu", Fields: map[string]float64{"load": float64(at)}, Time: time.UnixMilli(rig.Epoch + at)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(1000)
+		id := s.submit("name: late\nsources: [{name: cpu, ts: {measurement: cpu, field: load}}]\noperators: [{type: map, v: $.value}]\nsinks: [{name: out, stream: {name: out}}]\n")
+		s.Advance(20_000)
+		if _, err := s.jobs.Stop(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+		write(500)
+		s.Advance(test.pause)
+		if _, err := s.jobs.Restore(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+		s.Advance(2000)
+		s.want("out", `{"v":1000}`)
+		if m := s.job(id).Metrics; m.Missed != test.missed {
+			t.Errorf("after a pause of %d ms: missed %d, want %d", test.pause, m.Missed, test.missed)
+		}
+	}
+}

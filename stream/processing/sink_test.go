@@ -167,6 +167,39 @@ func TestOtherShards(t *testing.T) {
 	}
 }
 
+// TestStopBeforeAFullQueue: Stop does not wait for what has been sent to another shard, where a full queue may hold it for ever; that arrives when there is room.
+func TestStopBeforeAFullQueue(t *testing.T) {
+	s, ctx := newStage(t, 4), context.Background()
+	other := "" // a namespace in another shard
+	for i := 0; other == "" || engine.HomeShard(other, 4) == engine.HomeShard("n", 4); i++ {
+		other = fmt.Sprint("other", i)
+	}
+	queues := engine.StoreOf(queue.Primitive, s.Router(), other, 1<<20)
+	if err := queues.Configure(ctx, "work", queue.Settings{MaxLen: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := queues.Enqueue(ctx, "work", []byte("first")); err != nil {
+		t.Fatal(err)
+	}
+	id := s.submit("name: held\nsources: [{name: in, stream: {name: in}}]\nsinks: [{name: work, queue: {name: work, namespace: " + other + "}}]\n")
+	s.append("in", "a")
+	s.run()
+	s.Deliver()
+	if status, err := s.jobs.Stop(ctx, id); err != nil || status != processing.Stopped {
+		t.Errorf("Stop = %v, %v", status, err)
+	}
+	if m := s.job(id).Metrics; m.RecordsIn != 1 || m.RecordsOut != 0 || m.Backlog == 0 {
+		t.Errorf("while the queue is full: %+v", m)
+	}
+	if err := queues.Configure(ctx, "work", queue.Settings{}); err != nil {
+		t.Fatal(err)
+	}
+	s.Advance(60_000)
+	if m := s.job(id).Metrics; m.RecordsOut != 1 || m.Backlog != 0 {
+		t.Errorf("when there is room: %+v", m)
+	}
+}
+
 // TestManyRefused: all outputs of a tick that are refused are told at once, so that a tick of many is proposed a few times and not once for each.
 func TestManyRefused(t *testing.T) {
 	s, ctx := newStage(t, 1), context.Background()

@@ -300,7 +300,8 @@ func (s *Store) All(ctx context.Context, opts ...ListOption) iter.Seq2[Job, erro
 }
 
 // Stop ends a job, which can be restored: nothing of a record is done that was not done when Stop returns, or all of it. A job that is stopped already is left as it is.
-// What its sinks have sent to other shards arrives later: Metrics.Backlog is 0 when all of it has, and until then RecordsOut does not count it.
+// What its sinks have sent to other shards arrives later: Metrics.Backlog is 0 when all of it has, and until then RecordsOut does not count it. Stop does not wait for that: a
+// full queue there may hold it for ever, and a job before a full queue has to be one that can be stopped.
 //
 // Errors: ErrNotFound; ErrConflict if it has failed, is completed or cancelled; ErrBusy while it is being restored in a namespace that is spread over all shards.
 func (s *Store) Stop(ctx context.Context, id JobID) (Status, error) {

@@ -131,7 +131,7 @@ func (m *machine) open(v *engine.View, r ref) (*task, error) {
 			return nil, nil // there is nothing for it to do
 		}
 	}
-	if err := t.compile(v); err != nil {
+	if err := t.compile(v, m.funcs); err != nil {
 		return nil, err
 	}
 	t.divide()
@@ -157,7 +157,7 @@ func readDefinition(v *engine.View, r ref) (d definitionRow, err error) {
 	return decode(b, (*definitionRow).code)
 }
 
-func (t *task) compile(v *engine.View) error {
+func (t *task) compile(v *engine.View, funcs map[string]pipeline.Func) error {
 	d, err := readDefinition(v, t.ref)
 	if err != nil {
 		return err
@@ -165,6 +165,9 @@ func (t *task) compile(v *engine.View) error {
 	job, problems := pipeline.Stored(d.source)
 	if job == nil {
 		return fmt.Errorf("processing: the definition of job %v is none: %v", t.ref, problems)
+	}
+	if err := job.Use(funcs); err != nil {
+		return err
 	}
 	job.Parallelism = t.job.parallelism
 	operators, sources := make(map[string]uint16), make(map[string]uint16)

@@ -22,6 +22,7 @@ type bed struct {
 	shard    engine.ShardID
 	asleep   func(wake <-chan struct{}, until int64)
 	proposed func()
+	refuse   func(cmd engine.Command) error // nil takes all
 	calls    int64
 }
 
@@ -30,6 +31,11 @@ func (b *bed) Calls() int64 { return b.calls }
 func (b *bed) Now() int64 { return b.s.Now() }
 
 func (b *bed) Propose(_ context.Context, cmd engine.Command) ([]byte, error) {
+	if b.refuse != nil {
+		if err := b.refuse(cmd); err != nil {
+			return nil, err
+		}
+	}
 	out := b.s.Entry(b.shard, cmd)[0]
 	if b.proposed != nil {
 		b.proposed()

@@ -367,6 +367,7 @@ export interface JobMetrics {
   latency_avg_ms: number
   latency_max_ms: number
   running: boolean
+  records_behind?: number | null
 }
 
 export interface JobSavepoint {

@@ -1,0 +1,152 @@
+package processing_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/stream/processing"
+)
+
+// TestLimitsOfDefinitions: what stands at a limit is taken, and what is one beyond it is refused, with the limit.
+func TestLimitsOfDefinitions(t *testing.T) {
+	const (
+		sources = "sources: [{name: in, stream: {name: in}}]\n"
+		sinks   = "sinks: [{name: out, stream: {name: out}}]\n"
+	)
+	list := func(n int, format string) string {
+		var all []string
+		for i := range n {
+			all = append(all, strings.ReplaceAll(format, "#", fmt.Sprint(i)))
+		}
+		return strings.Join(all, ", ")
+	}
+	operator := func(text string) string { return sources + sinks + "operators: [" + text + "]\n" }
+	kvSink := func(text string) string { return sources + "sinks: [{name: out, " + text + "}]\n" }
+	for name, test := range map[string]struct {
+		most, least int // -1: there is no least
+		say         string
+		make        func(n int) string
+	}{
+		"parallelism": {64, 1, "1 to 64", func(n int) string { return fmt.Sprintf("parallelism: %d\n", n) + sources + sinks }},
+		"batch_size":  {10_000, 1, "1 to 10000", func(n int) string { return fmt.Sprintf("batch_size: %d\n", n) + sources + sinks }},
+		"sources":     {100, 1, "100", func(n int) string { return "sources: [" + list(n, "{name: s#, stream: {name: s#}}") + "]\n" + sinks }},
+		"sinks":       {100, 1, "100", func(n int) string { return sources + "sinks: [" + list(n, "{name: s#, stream: {name: o#}}") + "]\n" }},
+		"operators":   {100, -1, "100", func(n int) string { return operator(list(n, "{name: o#, type: passthrough}")) }},
+		"tags": {32, -1, "32", func(n int) string {
+			return operator("{name: c, type: classify, rules: [" + list(n, "{condition: not_empty, tag: t#}") + "]}")
+		}},
+		"rules": {1000, -1, "1000", func(n int) string {
+			return operator("{name: c, type: classify, rules: [" + list(n, "{condition: not_empty, tag: t}") + "]}")
+		}},
+		"aggregates": {32, 1, "32", func(n int) string {
+			return operator("{name: a, type: aggregate, aggregates: [" + list(n, "{name: a#, function: count}") + "]}")
+		}},
+		"fields": {1000, -1, "1000", func(n int) string { return operator("{name: m, type: map, fields: {" + list(n, "f#: 1") + "}}") }},
+		"percentile": {100, 0, "0 to 100", func(n int) string {
+			return operator(fmt.Sprintf("{name: p, type: aggregate, function: percentile, field: n, percentile: %d}", n))
+		}},
+		"panes": {1000, 1, "1000", func(n int) string {
+			return operator(fmt.Sprintf("{name: w, type: aggregate, function: count, window: sliding, window_size_ms: %d, slide_ms: 1}", n))
+		}},
+		"records of a window": {1_000_000_000, 1, "1 to 1000000000", func(n int) string {
+			return operator(fmt.Sprintf("{name: w, type: aggregate, function: count, window: count, count: %d}", n))
+		}},
+		"priority": {255, 0, "0 to 255", func(n int) string { return kvSink(fmt.Sprintf("queue: {name: q, priority: %d}", n)) }},
+		"name":     {255, 1, "255", func(n int) string { return kvSink("stream: {name: " + strings.Repeat("n", n) + "}") }},
+		"bytes": {processing.MaxDefinition, -1, "262144", func(n int) string {
+			text := sources + sinks + "#"
+			return text + strings.Repeat("x", max(n-len(text)-len("name: limits\n"), 0))
+		}},
+		"depth": {99, -1, "100 levels", func(n int) string { // below the definition
+			return sources + sinks + "version: " + strings.Repeat("[", n) + strings.Repeat("]", n) + "\n"
+		}},
+	} {
+		for _, n := range []int{test.least - 1, test.least, test.most - 1, test.most, test.most + 1} {
+			if n < 0 && test.least < 0 {
+				continue
+			}
+			var said []string
+			for _, p := range processing.Validate([]byte("name: limits\n" + test.make(n))) {
+				if !p.Warning {
+					said = append(said, p.String())
+				}
+			}
+			switch good := n >= test.least && n <= test.most; {
+			case good && len(said) > 0:
+				t.Errorf("%s: %d is refused: %s", name, n, said[0])
+			case !good && len(said) == 0:
+				t.Errorf("%s: %d is taken", name, n)
+			case n > test.most && !strings.Contains(strings.ReplaceAll(strings.Join(said, "\n"), ",", ""), test.say):
+				t.Errorf("%s: %d is refused with %q, which does not say %q", name, n, said, test.say)
+			}
+		}
+	}
+}
+
+// TestLimitOfSavepoints: a job has up to 100 savepoints; with one more the oldest goes, and no other.
+func TestLimitOfSavepoints(t *testing.T) {
+	s, ctx := newStage(t, 1), context.Background()
+	id := s.submit(filtered)
+	var made []processing.SavepointID
+	for n := 1; n <= processing.MaxSavepoints+1; n++ {
+		sp, err := s.jobs.Savepoint(ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made = append(made, sp)
+		s.run()
+		got, err := s.jobs.Savepoints(ctx, id)
+		want := made[max(n-processing.MaxSavepoints, 0):]
+		if err != nil || len(got) != len(want) || got[0].ID != want[0] || got[len(got)-1].ID != want[len(want)-1] {
+			t.Fatalf("after %d: %d savepoints from %v, %v, want %d from %v", n, len(got), got[0].ID, err, len(want), want[0])
+		}
+	}
+}
+
+// TestKeysExpire: keys that a sink writes have its ttl_ms, and without it they stay.
+func TestKeysExpire(t *testing.T) {
+	s, ctx := newStage(t, 1), context.Background()
+	s.submit("name: k\nsources: [{name: in, stream: {name: in}}]\nsinks: [{name: a, kv: {key: $.k, key_prefix: a, ttl_ms: 5000}}, {name: b, kv: {key: $.k, key_prefix: b}}]\n")
+	s.append("in", `{"k":"x"}`)
+	s.run()
+	for _, key := range []string{"a:x", "b:x"} {
+		if _, err := s.keys.Get(ctx, key); err != nil {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	s.Advance(5001)
+	if _, err := s.keys.Get(ctx, "a:x"); !errors.Is(err, kv.ErrNotFound) {
+		t.Errorf("a:x after its time: %v", err)
+	}
+	if _, err := s.keys.Get(ctx, "b:x"); err != nil {
+		t.Errorf("b:x: %v", err)
+	}
+}
+
+// TestTooLargeForTheLog: a tick that the log refuses as too large is made of fewer records, until it fits.
+func TestTooLargeForTheLog(t *testing.T) {
+	s := newStage(t, 1)
+	id := s.submit(filtered)
+	for n := range 100 {
+		s.append("orders", amount(1000+n))
+	}
+	refused := 0
+	s.lane(id, bed{refuse: func(cmd engine.Command) error {
+		if len(cmd.Body) <= 600 || refused == 100 {
+			return nil
+		}
+		refused++
+		return engine.Errorf(engine.ErrInvalid, "a command of %d bytes is too large", len(cmd.Body))
+	}})
+	if refused == 0 || refused == 100 {
+		t.Errorf("%d ticks were refused", refused)
+	}
+	if m := s.job(id).Metrics; m.RecordsIn != 100 || m.RecordsOut != 100 || m.Errors != 0 {
+		t.Errorf("metrics %+v", m)
+	}
+}
