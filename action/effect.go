@@ -38,7 +38,7 @@ func Held(t *Task) Condition {
 		return Condition{engine.HideCondition(engine.Op{Err: errNoTask("held")})}
 	}
 	p, err := t.Run.parse()
-	c := touchCommand{session: t.session, self: t.self, ref: p.Ref, attempt: int64(t.Attempt), begun: t.begun, extend: 1}
+	c := touchCommand{session: t.session, self: t.self, ref: p.Ref, attempt: int64(t.Attempt), begun: int64(t.Delivery), extend: 1}
 	op := command(kindHeld, "", err, encode(nil, &c, (*touchCommand).code))
 	op.RouteTo = routeTo(p.shard)
 	return Condition{engine.HideCondition(op)}
@@ -54,7 +54,7 @@ func endTaskOp(t *Task, e end, opts []EndOption) engine.Op {
 	if err == nil {
 		e, err = e.with(opts)
 	}
-	e.ref, e.attempt, e.begun = p.Ref, int64(t.Attempt), t.begun
+	e.ref, e.attempt, e.begun = p.Ref, int64(t.Attempt), int64(t.Delivery)
 	c := workCommand{session: t.session, self: t.self, ends: []end{e}}
 	if err == nil {
 		err = c.check()

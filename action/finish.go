@@ -17,6 +17,6 @@ func (s *Store) Finish(ctx context.Context, id string, t *Task, result any, err 
 	if bad != nil {
 		return bad
 	}
-	p := piece{taken: taken{ref: at.Ref, attempt: int64(t.Attempt), begun: t.begun}}
+	p := piece{taken: taken{ref: at.Ref, attempt: int64(t.Attempt), begun: int64(t.Delivery)}}
 	return s.end(ctx, t.Run, id, p.conclude(result, err, s.scope.MaxPayload()))
 }

@@ -16,6 +16,7 @@ type Task struct {
 	Action         string
 	Attempt        int // from 1
 	MaxAttempts    int
+	Delivery       int    // from 1: how often the run has been begun, attempts that do not count included. See OfDelivery
 	Input          []byte // JSON; nil if the run was invoked with nothing
 	Priority       int
 	Labels         map[string]string
@@ -26,7 +27,6 @@ type Task struct {
 	LastError      string // of the attempt before, "" if there was none or it did not fail
 	LastCode       string // of that error
 
-	begun   int64        // how often the run had been begun with this attempt
 	session uint64       // that has it, 0: that of
 	self    string       // a worker that calls by itself
 	settled *atomic.Bool // an operation was made that ends it; nil: nobody looks
@@ -63,7 +63,7 @@ func taskOf(shard engine.ShardID, t *taken) Task {
 	return Task{
 		Run: place{shard, t.ref}.id(), Action: t.action, Attempt: int(t.attempt), MaxAttempts: int(t.maxAttempts), Input: t.input, Priority: int(t.priority),
 		Labels: labels, ConcurrencyKey: t.key, IdempotencyKey: t.idempotencyKey, Source: source, CreatedAt: time.UnixMilli(t.createdAt),
-		LastError: t.message, LastCode: t.code, begun: t.begun,
+		LastError: t.message, LastCode: t.code, Delivery: int(t.begun),
 	}
 }
 

@@ -180,3 +180,55 @@ func TestOtherRuntime(t *testing.T) {
 		}
 	}
 }
+
+// TestOfDelivery: a result of an attempt that was given back is not taken for one of the next attempt, which has the same number.
+func TestOfDelivery(t *testing.T) {
+	ctx := context.Background()
+	node, err := floe.Open(floe.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { node.Close() })
+	s := node.Action("default")
+	if _, err := s.Register(ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RegisterWorker(ctx, action.NewWorker{ID: "w"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Invoke(ctx, "a", nil); err != nil {
+		t.Fatal(err)
+	}
+	take := func() action.Task {
+		t.Helper()
+		tasks, err := s.Await(ctx, "w", []string{"a"})
+		if err != nil || len(tasks) != 1 {
+			t.Fatalf("%d tasks, %v", len(tasks), err)
+		}
+		return tasks[0]
+	}
+	one := take()
+	if err := s.Deregister(ctx, "w"); err != nil {
+		t.Fatal(err)
+	}
+	other := take()
+	if one.Attempt != 1 || other.Attempt != 1 || one.Delivery != 1 || other.Delivery != 2 {
+		t.Errorf("attempts %d and %d, deliveries %d and %d", one.Attempt, other.Attempt, one.Delivery, other.Delivery)
+	}
+	for what, end := range map[string]func(*action.Task) error{
+		"Complete": func(task *action.Task) error {
+			return s.Complete(ctx, task.Run, "w", nil, action.OfDelivery(task.Delivery))
+		},
+		"Fail": func(task *action.Task) error {
+			return s.Fail(ctx, task.Run, "w", "no", action.OfDelivery(task.Delivery))
+		},
+		"Finish": func(task *action.Task) error { return s.Finish(ctx, "w", task, nil, nil) },
+	} {
+		if err := end(&one); !errors.Is(err, floe.ErrConflict) {
+			t.Errorf("%s of an attempt that was given back: %v", what, err)
+		}
+	}
+	if err := s.Complete(ctx, other.Run, "w", nil, action.OfDelivery(other.Delivery)); err != nil {
+		t.Error(err)
+	}
+}

@@ -15,6 +15,8 @@ var actionRoutes = []route{
 	endpoint("GET /api/v1/actions/:name", (*handler).action, "One action, with its last runs and its workers."),
 	endpoint("GET /api/v1/actions/:name/runs", (*handler).actionRuns, "The runs of an action, the newest first."),
 	endpoint("POST /api/v1/actions/:name/invoke", (*handler).invoke, "Have an action carried out; the body is its input, JSON."),
+	endpoint("POST /api/v1/actions/:name/runs/:id/retry", (*handler).retryRun, "Carry out again a run that has ended without success."),
+	endpoint("POST /api/v1/actions/:name/runs/:id/run-now", (*handler).runNow, "Begin a run that waits for a time."),
 	endpoint("GET /api/v1/workers", (*handler).workers, "The workers of a namespace."),
 	endpoint("GET /api/v1/workers/:id", (*handler).worker, "One worker."),
 }
@@ -211,6 +213,54 @@ func (h *handler) actionRuns(ctx context.Context, q runsRequest) (listing[action
 		return page.Items, page.Cursor, err
 	}
 	return collect(q.after, q.limit, page, showRun, func(r action.Run) int { return len(r.Input) + len(r.Output) })
+}
+
+// runRequest names a run of an action.
+type runRequest struct {
+	located
+	name string
+	id   action.RunID
+}
+
+func (q *runRequest) parse(in *input) {
+	q.name = in.segment("name")
+	q.id = action.RunID(in.segment("id"))
+	q.located.parse(in)
+}
+
+// runChanged is the answer when a run was retried or begun; the status is that after it.
+type runChanged struct {
+	OK        bool   `json:"ok"`
+	RunID     string `json:"run_id"`
+	Namespace string `json:"namespace"`
+	Status    string `json:"status"`
+}
+
+func (h *handler) retryRun(ctx context.Context, q runRequest) (runChanged, error) {
+	return h.changeRun(ctx, q, (*action.Store).Retry)
+}
+
+func (h *handler) runNow(ctx context.Context, q runRequest) (runChanged, error) {
+	return h.changeRun(ctx, q, (*action.Store).RunNow)
+}
+
+func (h *handler) changeRun(ctx context.Context, q runRequest, change func(*action.Store, context.Context, action.RunID) error) (runChanged, error) {
+	namespace, err := h.locate(ctx, q.located, engine.Text("run %q", q.id), func(ctx context.Context, namespace string) error {
+		run, err := h.backend.Action(namespace).Run(ctx, q.id)
+		if err == nil && run.Action != q.name {
+			err = engine.Errorf(engine.ErrNotFound, "action %q has no run %s", q.name, q.id)
+		}
+		return err
+	})
+	if err != nil {
+		return runChanged{}, err
+	}
+	store := h.backend.Action(namespace)
+	if err := change(store, ctx, q.id); err != nil {
+		return runChanged{}, err
+	}
+	run, err := store.Run(ctx, q.id)
+	return runChanged{err == nil, string(q.id), namespace, run.Status.String()}, err
 }
 
 // invokeRequest is an invocation: the body is its input.

@@ -13,7 +13,7 @@ import (
 )
 
 // seedActions writes, in the namespace shop, the action charge with a run that a worker has completed, one that has failed, and one that waits; and one without runs
-// whose name is awkward in a path.
+// whose name is awkward in a path. Rows of the contract name the one that has failed {failed}.
 func seedActions(t *testing.T, node *floe.Node) {
 	t.Helper()
 	ctx := t.Context()
@@ -45,6 +45,7 @@ func seedActions(t *testing.T, node *floe.Node) {
 		if i == 0 {
 			err = shop.Complete(ctx, tasks[0].Run, "w/1", []byte("no JSON \xff"))
 		} else {
+			seededIDs["{failed}"] = string(tasks[0].Run)
 			err = shop.Fail(ctx, tasks[0].Run, "w/1", "card refused")
 		}
 		if err != nil {
@@ -58,6 +59,8 @@ const (
 	actionRoute  = "GET /api/v1/actions/:name"
 	runsRoute    = "GET /api/v1/actions/:name/runs"
 	invokeRoute  = "POST /api/v1/actions/:name/invoke"
+	retryRoute   = "POST /api/v1/actions/:name/runs/:id/retry"
+	runNowRoute  = "POST /api/v1/actions/:name/runs/:id/run-now"
 	workersRoute = "GET /api/v1/workers"
 	workerRoute  = "GET /api/v1/workers/:id"
 )
@@ -102,6 +105,7 @@ var (
 		"max_concurrent": is{4}, "tasks_completed": is{0}, "tasks_failed": is{0}, "last_seen": integer, "registered_at": integer,
 		"metadata": fields{"zone": is{"a"}}, "processes": items{},
 	}
+	runChangedOf       = fields{"ok": is{true}, "run_id": text, "namespace": is{"shop"}, "status": is{"pending"}}
 	invocationOfCharge = fields{"ok": is{true}, "action": is{"charge"}, "namespace": is{"shop"}, "status": is{"pending"}, "run_id": text}
 )
 
@@ -160,6 +164,16 @@ var actionContract = []contractRow{
 	{invokeRoute, "/api/v1/actions/none/invoke?namespace=shop", `4`, 404, failure},
 	{invokeRoute, "/api/v1/actions/charge/invoke?namespace=_system", `4`, 400, failure},
 
+	{retryRoute, "/api/v1/actions/charge/runs/{failed}/retry?namespace=default", "", 404, failure},
+	{retryRoute, "/api/v1/actions/charge/runs/{failed}/retry", "", 200, runChangedOf},
+	{retryRoute, "/api/v1/actions/charge/runs/{failed}/retry?namespace=shop", "", 409, failure},
+	{runNowRoute, "/api/v1/actions/charge/runs/{failed}/run-now", "", 200, runChangedOf},
+	{runNowRoute, "/api/v1/actions/a%2Fb%20%C3%A9/runs/{failed}/run-now", "", 404, failure},
+	{retryRoute, "/api/v1/actions/charge/runs/none/retry", "", 400, failure},
+	{retryRoute, "/api/v1/actions/charge/runs/none/retry?namespace=shop", "", 400, failure},
+	{runNowRoute, "/api/v1/actions/charge/runs/none/run-now?namespace=shop", "", 400, failure},
+	{runNowRoute, "/api/v1/actions/charge/runs/none/run-now?namespace=shop&at=1", "", 400, failure},
+
 	{workersRoute, "/api/v1/workers?namespace=shop", "", 200, items{seededWorker}},
 	{workersRoute, "/api/v1/workers?namespace=shop&after=w/1", "", 200, items{}},
 	{workersRoute, "/api/v1/workers", "", 200, items{}},
@@ -195,6 +209,47 @@ func TestInvokeAgain(t *testing.T) {
 	}
 	if got := invoke("8"); got.status != 409 {
 		t.Errorf("with another input: %v", got)
+	}
+}
+
+// TestRunAgain: a run that has failed is retried, and one that waits for a time is begun, wherever they are; others are not.
+func TestRunAgain(t *testing.T) {
+	node := openNode(t)
+	seedActions(t, node)
+	base := serve(t, New(node)) + "/api/v1/actions/"
+	delayed, err := node.Action("shop").Invoke(t.Context(), "a/b é", nil, action.Delay(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]string{"delayed": string(delayed.Run)}
+	for _, r := range listed[actionRun](t, "runs", send(t, "GET "+base+"charge/runs?namespace=shop", "")) {
+		ids[r.Status] = r.RunID
+	}
+	for _, c := range []struct {
+		run, do, query string
+		status         int
+	}{
+		{"failed", "run-now", "", 409},
+		{"failed", "retry", "?namespace=default", 404},
+		{"failed", "retry", "", 200},
+		{"failed", "retry", "", 409}, // it waits
+		{"completed", "retry", "", 409},
+		{"pending", "retry", "?namespace=shop", 409},
+		{"delayed", "run-now", "?namespace=shop", 200},
+		{"delayed", "run-now", "", 200}, // it goes on to wait for a worker
+	} {
+		var want shape = failure
+		if c.status == 200 {
+			want = fields{"ok": is{true}, "run_id": is{ids[c.run]}, "namespace": is{"shop"}, "status": is{"pending"}}
+		}
+		of := "charge"
+		if c.run == "delayed" {
+			of = "a%2Fb%20%C3%A9"
+		}
+		got := send(t, "POST "+base+of+"/runs/"+ids[c.run]+"/"+c.do+c.query, "")
+		for _, diff := range (contractRow{route: retryRoute, send: c.run + " " + c.do + c.query, status: c.status, want: want}).diffs(got) {
+			t.Error(diff)
+		}
 	}
 }
 

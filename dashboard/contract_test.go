@@ -155,7 +155,7 @@ func TestContract(t *testing.T) {
 			rows := contract()
 			check := func(row contractRow) {
 				method, _, _ := strings.Cut(row.route, " ")
-				for name, id := range seededJobs {
+				for name, id := range seededIDs {
 					row.send = strings.ReplaceAll(row.send, name, id)
 				}
 				got := send(t, method+" "+base+row.send, row.body)

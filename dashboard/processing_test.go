@@ -44,17 +44,17 @@ func seedProcessing(t *testing.T, node *floe.Node) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seededJobs[name] = string(made.Job)
+		seededIDs[name] = string(made.Job)
 	}
-	if _, err := jobs.Stop(ctx, processing.JobID(seededJobs["{stopped}"])); err != nil {
+	if _, err := jobs.Stop(ctx, processing.JobID(seededIDs["{stopped}"])); err != nil {
 		t.Fatal(err)
 	}
 	awaitRecords(t, node, "large", 1)
-	awaitJob(t, jobs, processing.JobID(seededJobs["{job}"]), 2)
+	awaitJob(t, jobs, processing.JobID(seededIDs["{job}"]), 2)
 }
 
-// seededJobs are the ids of jobs, by what the contract calls them.
-var seededJobs = map[string]string{}
+// seededIDs are ids of jobs and runs, by what the contract calls them.
+var seededIDs = map[string]string{}
 
 // awaitRecords waits until a stream has so many records.
 func awaitRecords(t *testing.T, node *floe.Node, name string, n int) {

@@ -41,7 +41,7 @@ func (m *machine) applyPush(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.ended(tx, &t)
+		m.ended(tx, &t, e.Status)
 		return nil, nil
 	case kindWant:
 		c, err := decodeBody(cmd.Body, (*creditCommand).code)
@@ -386,29 +386,43 @@ func (f *pushing) over(right credit) {
 		f.release(right)
 	default:
 		t := f.token(right)
-		f.m.sendEnd(f.tx, &t)
+		f.m.sendEnd(f.tx, &t, 0)
 	}
 }
 
-func (m *machine) sendEnd(tx *engine.Tx, t *push.EndToken) {
-	e := call.End{Token: encodeBody(t, (*push.EndToken).Code)}
+func (m *machine) sendEnd(tx *engine.Tx, t *push.EndToken, status uint8) {
+	e := call.End{Token: encodeBody(t, (*push.EndToken).Code), Status: status}
 	tx.Send(engine.Message{
 		Command: engine.Command{Machine: engine.MachineStream, Kind: push.KindEnd, Namespace: t.Namespace, Spread: t.Spread, Body: encodeBody(&e, (*call.End).Encode)},
 		Name:    t.Stream, Lane: laneOf(t.Stream),
 	})
 }
 
-// ended is told that what came of a batch has ended.
-func (m *machine) ended(tx *engine.Tx, t *push.EndToken) {
+// ended is told that what came of a batch has ended, or goes on again.
+func (m *machine) ended(tx *engine.Tx, t *push.EndToken, status uint8) {
 	if t.Namespace != tx.NamespaceName() || !here(tx, t.Stream, 0) {
-		m.sendEnd(tx, t)
+		m.sendEnd(tx, t, status)
 		return
 	}
 	if f := m.push(tx, t.Stream, t.Key); f != nil {
-		f.release(credit{t.ID, t.Number})
+		if right := (credit{t.ID, t.Number}); status == push.StatusAgain {
+			f.resume(right)
+		} else {
+			f.release(right)
+		}
 		f.look(true)
 		f.save()
 	}
+}
+
+// resume counts a batch again whose end was told, be there more than there may be then.
+func (f *pushing) resume(right credit) {
+	k := pushEndKey(right.id, right.number)
+	if _, ok := f.tx.Get(k); ok || right.id != f.id {
+		return
+	}
+	f.tx.Insert(k, nil)
+	f.active++
 }
 
 // release makes room for another batch. An end that is told again makes none.

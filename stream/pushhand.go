@@ -2,6 +2,7 @@ package stream
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
@@ -264,10 +265,10 @@ func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 	elsewhere := t.to == toRoute || t.to == toHere && tx.Spread() && !tx.Here(f.Subscriber.Name)
 	switch {
 	case r.Err == nil:
-		f.accepted(must(decodeBody(r.Result, (*push.Taken).Code)), t.right)
+		f.accepted(st, &t, must(decodeBody(r.Result, (*push.Taken).Code)))
 	case elsewhere && errors.Is(r.Err, ErrNotFound) && st != nil:
 		t.to = toHome // that shard may not have heard of the subscriber yet
-		f.give(st, &t)
+		f.giveAgain(st, &t)
 	default:
 		f.bury(st, &t, r.Err.Error())
 	}
@@ -275,14 +276,28 @@ func (m *machine) OnReply(tx *engine.Tx, r engine.Reply) {
 	f.save()
 }
 
-// accepted counts a batch that the subscriber has taken.
-func (f *pushing) accepted(r push.Taken, right credit) {
-	if !r.Repeated {
+// accepted counts a batch that the subscriber has taken. What it leaves of one goes to the shard that knows whether that was taken before.
+func (f *pushing) accepted(st *stream, t *handedToken, r push.Taken) {
+	switch {
+	case r.Had > 0 && st != nil:
+		t.to, t.offsets = toRoute, t.offsets[min(r.Had, len(t.offsets)):]
+		f.giveAgain(st, t)
+	case !r.Repeated && r.Had == 0:
 		f.taken++
+	default:
+		f.repeated++
+		f.over(t.right)
+	}
+}
+
+// giveAgain gives records to another receiver. Those that have been trimmed since are gone.
+func (f *pushing) giveAgain(st *stream, t *handedToken) {
+	first := st.parts[t.partition].first
+	if t.offsets = slices.DeleteFunc(t.offsets, func(o uint64) bool { return o < first }); len(t.offsets) == 0 {
+		f.over(t.right)
 		return
 	}
-	f.repeated++
-	f.over(right)
+	f.give(st, t)
 }
 
 // maxNote bounds what is kept of why a batch was refused, in bytes.

@@ -43,8 +43,9 @@
 //     waits gets it in turn. In a spread namespace each shard has its share of a limit.
 //   - Only outputs of the outcome success are cached, and none whose key has a path that leads nowhere, to at most MaxCached outputs of MaxCachedBytes in a shard. A
 //     signal of one of the types in invalidate_on, to any run, and Store.InvalidatePlan make all of them invalid.
-//   - An error in fatal ends the plan. One that is not in retryable, if that names any, is not retried: the next executor is tried at once. The outcome is exhausted
-//     when no executor is left, unless there is a fallback.
+//   - An error in fatal is not retried: the next executor is tried at once. So is one that is not in retryable, if that names any. A fatal error does not count
+//     for the breaker and the health of its executor. The outcome is exhausted when no executor is left, unless there is a fallback. The step's own retry calls
+//     the plan again, unless the error of the last executor was fatal.
 //
 // # Compensation
 //

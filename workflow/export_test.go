@@ -11,6 +11,21 @@ func ShardOf(id RunID) (shard int, ok bool) {
 // TableOf returns the primitive with machines whose plans cache so much at most.
 func TableOf(maxCached, maxCachedBytes int64) engine.Primitive {
 	p := table()
-	p.New = func() engine.Machine { return newMachineOf(maxCached, maxCachedBytes) }
+	p.New = func() engine.Machine {
+		m := newMachine()
+		m.maxCached, m.maxCachedBytes = maxCached, maxCachedBytes
+		return m
+	}
+	return p
+}
+
+// TableLimitedTo returns the primitive with machines whose runs have so many events at most.
+func TableLimitedTo(maxEvents int64) engine.Primitive {
+	p := table()
+	p.New = func() engine.Machine {
+		m := newMachine()
+		m.maxEvents = maxEvents
+		return m
+	}
 	return p
 }

@@ -43,3 +43,42 @@ terminals: { Odd: { status: rejected } }
 		t.Errorf("a terminal whose status is not known: %s", run.Status)
 	}
 }
+
+// TestFatal: errors that are listed as fatal, as retryable, and neither: how often each executor is called, and what comes of the plan.
+func TestFatal(t *testing.T) {
+	for _, test := range []struct {
+		lists, code string
+		one, two    int
+		outcome     string
+	}{
+		{"{ fatal: [bad] }", "bad", 1, 1, workflow.OutcomeExhausted},
+		{"{ fatal: [bad] }", "other", 6, 6, workflow.OutcomeExhausted}, // three attempts, and the step has the plan called twice
+		{"{ retryable: [busy] }", "busy", 6, 6, workflow.OutcomeExhausted},
+		{"{ retryable: [busy] }", "other", 2, 2, workflow.OutcomeExhausted},
+		{"{ retryable: [busy], fatal: [bad] }", "bad", 1, 1, workflow.OutcomeExhausted},
+		{"{ retryable: [busy], fatal: [bad] }", "busy", 6, 6, workflow.OutcomeExhausted},
+		{"{ retryable: [busy], fatal: [bad] }", "other", 2, 2, workflow.OutcomeExhausted},
+	} {
+		w := workflowtest.New(t)
+		w.Create([]byte(`name: lists
+start: { run: "@plan/p", retry: { max_attempts: 2, initial_delay_ms: 10 }, transitions: { success: flo.Completed, failure: flo.Failed } }
+plans:
+  p:
+    executors:
+      - { name: one, run: "@actions/one", retry: { max_attempts: 3, initial_delay_ms: 10 } }
+      - { name: two, run: "@actions/two", retry: { max_attempts: 3, initial_delay_ms: 10 } }
+    errors: ` + test.lists + "\n"))
+		calls := map[string]int{}
+		for _, name := range []string{"one", "two"} {
+			w.Handle(name, action.Handler(func(context.Context, *action.Task) (any, error) {
+				calls[name]++
+				return nil, action.Code(test.code, errors.New("no"))
+			}))
+		}
+		run := w.Run("lists", "1")
+		if run.Status != workflow.Failed || calls["one"] != test.one || calls["two"] != test.two || run.Steps[0].Outcome != test.outcome || run.Code != test.code {
+			t.Errorf("errors %s, all with %s: %s (%s), outcome %q, %d and %d calls; want %q, %d and %d",
+				test.lists, test.code, run.Status, run.Code, run.Steps[0].Outcome, calls["one"], calls["two"], test.outcome, test.one, test.two)
+		}
+	}
+}

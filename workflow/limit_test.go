@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/workflow"
 	"github.com/floedb/floe/workflow/workflowtest"
 )
@@ -125,6 +128,55 @@ func TestMaxSteps(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.Pass(time.Minute)
+	}
+}
+
+// TestMaxEvents: a run that has as many events as it may have begins no other step, whatever it still has to do.
+func TestMaxEvents(t *testing.T) {
+	const before = 5 // events when the third step is to begin
+	for limit, want := range map[int64]string{before - 1: "too_many_events", before: "too_many_events", before + 1: ""} {
+		r := rig.New(t, 1, engine.TableOf(action.Primitive), workflow.TableLimitedTo(limit))
+		flows := flowsOf(r, "n")
+		step := func(to string) *workflow.Step { return workflow.Sleep(0).To("success", to) }
+		create(t, flows, workflow.New("w").Start(step("second")).Step("second", step("third")).Step("third", step("flo.Completed")).Definition())
+		s, err := flows.Start(t.Context(), "w", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, err := flows.Run(t.Context(), s.Run)
+		if err != nil || run.Code != want || want != "" && !strings.Contains(run.Error, fmt.Sprint(limit)) {
+			t.Errorf("%d events are allowed: %s, %s (%s), want %q, %v", limit, run.Status, run.Error, run.Code, want, err)
+		}
+		r.Verify()
+	}
+}
+
+// TestSkippedOutcome: an action whose outcome is called skipped was carried out, and is compensated.
+func TestSkippedOutcome(t *testing.T) {
+	r := newRig(t, 1)
+	flows, actions := flowsOf(r, "n"), actionsOf(r, "n")
+	for _, name := range []string{"a", "undo"} {
+		if _, err := actions.Register(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(t, flows, workflow.New("w").Start(workflow.Call("@actions/a").Compensate(workflow.Call("@actions/undo")).To("success", "flo.Failed")).Definition())
+	s, err := flows.Start(t.Context(), "w", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "undo"} {
+		tasks, err := actions.Await(t.Context(), "w", []string{name})
+		if err != nil || len(tasks) != 1 {
+			t.Fatalf("%d tasks of %s, %v", len(tasks), name, err)
+		}
+		if err := actions.Complete(t.Context(), tasks[0].Run, "w", nil, action.WithOutcome("skipped")); err != nil {
+			t.Fatal(err)
+		}
+		r.Verify()
+	}
+	if run, err := flows.Run(t.Context(), s.Run); err != nil || run.Status != workflow.Failed || run.CompensationsFailed > 0 {
+		t.Errorf("%+v, %v", run, err)
 	}
 }
 

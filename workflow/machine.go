@@ -31,6 +31,7 @@ type machine struct {
 	seen        seen
 
 	maxCached, maxCachedBytes int64 // of each plan
+	maxEvents                 int64 // of each run
 }
 
 // versionID is a version of a workflow.
@@ -39,13 +40,9 @@ type versionID struct {
 	number uint32
 }
 
-func newMachine() engine.Machine {
-	return newMachineOf(MaxCached, MaxCachedBytes)
-}
-
-func newMachineOf(maxCached, maxCachedBytes int64) *machine {
+func newMachine() *machine {
 	return &machine{
-		definitions: engine.NewMemory[versionID, *flow.Definition, struct{}](maxRemembered, nil), maxCached: maxCached, maxCachedBytes: maxCachedBytes,
+		definitions: engine.NewMemory[versionID, *flow.Definition, struct{}](maxRemembered, nil), maxCached: MaxCached, maxCachedBytes: MaxCachedBytes, maxEvents: MaxEvents,
 	}
 }
 

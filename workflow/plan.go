@@ -171,7 +171,7 @@ func (s *slot) nextExecutor() {
 		}
 	}
 	if first < 0 {
-		s.exhausted()
+		s.exhausted(false)
 		return
 	}
 	st.at = int(st.rest[first])
@@ -307,7 +307,7 @@ func (s *slot) answerPlan(r result) {
 	switch {
 	case p.Fallback != nil && p.Fallback.AnyError:
 		s.fallBack()
-	case class == classFatal, class == classCancelled:
+	case class == classCancelled:
 		r.ambiguous = st.ambiguous
 		if r.message != "" {
 			r.message = engine.Text("plan %q: %s", p.Name, st.message)
@@ -317,6 +317,10 @@ func (s *slot) answerPlan(r result) {
 	case class == classRetryable && s.retryExecutor(&r):
 	default:
 		s.note(event{kind: PlanExecutorExhausted, attempt: st.tries, outcome: r.outcome, detail: st.message})
+		if s.skipBroken(); len(st.rest) == 0 {
+			s.exhausted(class == classFatal)
+			return
+		}
 		s.nextExecutor()
 	}
 }
@@ -379,14 +383,14 @@ func (s *slot) pollExecutor() bool {
 	return true
 }
 
-// exhausted ends a plan that has no executor left.
-func (s *slot) exhausted() {
+// exhausted ends a plan that has no executor left. After a fatal error the step does not try it again.
+func (s *slot) exhausted(fatal bool) {
 	p, st := s.plan(), &s.state.plan
 	if p.Fallback != nil {
 		s.fallBack()
 		return
 	}
-	s.endPlan(result{outcome: OutcomeExhausted, code: st.cause, message: s.whyExhausted(), ambiguous: st.ambiguous})
+	s.endPlan(result{outcome: OutcomeExhausted, code: st.cause, message: s.whyExhausted(), ambiguous: st.ambiguous, refused: fatal})
 }
 
 func (s *slot) whyExhausted() string {
@@ -428,7 +432,7 @@ const (
 	classSuccess   class = iota
 	classRetryable       // another attempt or executor may do better
 	classElsewhere       // another attempt would make no sense, another executor may do better
-	classFatal           // it would make no sense anywhere
+	classFatal           // likewise, and the error says nothing about the executor
 	classCancelled       // somebody does not want it
 )
 

@@ -63,6 +63,7 @@ func TestPlanted(t *testing.T) {
 		{plant.FatalRetried, "TestScripts"},
 		{plant.TrackForever, "TestScripts"},
 		{plant.OneRunMore, "TestScripts"},
+		{plant.RestUnrouted, "TestTriggerMovedBack"},
 		{plant.EndTwice, "TestScheduledRunRetried"},
 		{plant.ResumeCatchesUp, "TestScripts"},
 		{plant.ScheduleTwice, "TestStaleTick"},

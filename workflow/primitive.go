@@ -32,7 +32,7 @@ func table() engine.Primitive {
 	const start = engine.FromUsers | engine.FromShards | engine.FromMachines
 	const ended = engine.FromMachines
 	return engine.Primitive{
-		ID: engine.MachineWorkflow, Name: "workflow", New: newMachine,
+		ID: engine.MachineWorkflow, Name: "workflow", New: func() engine.Machine { return newMachine() },
 		// On a full disk what is under way comes to its end, and what is cancelled does.
 		Commands: []engine.CommandType{
 			{Kind: kindCreate, Name: "create", From: engine.FromUsers, Admit: admit, Reaches: true},

@@ -392,7 +392,8 @@ func TestScheduledRunRetried(t *testing.T) {
 	if _, err := actions.Register(ctx, "a", action.MaxRetries(0), action.Timeout(24*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := flows.Create(ctx, []byte("name: w\nschedule: { interval: 60000, max_concurrent: 1 }\nstart: { run: \"@actions/a\", transitions: { success: flo.Completed, failure: flo.Failed } }\n")); err != nil {
+	const source = "name: w\nschedule: { interval: 60000, max_concurrent: 1 }\nstart: { run: \"@actions/a\", transitions: { success: flo.Completed, failure: flo.Failed } }\n"
+	if _, err := flows.Create(ctx, []byte(source)); err != nil {
 		t.Fatal(err)
 	}
 	end := func(err error) {
@@ -426,9 +427,21 @@ func TestScheduledRunRetried(t *testing.T) {
 	if _, err := flows.Retry(ctx, id); err != nil {
 		t.Fatal(err)
 	}
+	active(1)
 	r.Advance(60_000)
-	active(1) // the one of the second tick
-	end(nil)
+	active(1) // the second tick is skipped
+	end(errors.New("no"))
+	active(0)
+	// Runs of a schedule that was removed meanwhile are not counted.
+	if _, err := flows.Retry(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{"2", "3"} {
+		if _, err := flows.Create(ctx, []byte(strings.Replace(source, "schedule", map[string]string{"2": "version: \"2\"\n#", "3": "version: \"3\"\nschedule"}[version], 1))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	active(0)
 	end(nil)
 	active(0)
 	r.Verify()

@@ -3,9 +3,11 @@ package workflow
 import (
 	"slices"
 
+	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/flow"
 	"github.com/floedb/floe/internal/plant"
+	"github.com/floedb/floe/internal/push"
 )
 
 // retry makes a run that has failed go on from a step.
@@ -127,5 +129,28 @@ func (l *live) reopen() {
 	if l.def.Timeout > 0 {
 		l.deadline = tx.Now() + l.def.Timeout
 	}
+	switch n := &l.notify; {
+	case n.Machine == engine.MachineWorkflow && n.Command == kindScheduledEnd:
+		l.countScheduled(n.Token)
+	case n.Machine == engine.MachineStream:
+		e := call.End{Token: n.Token, Status: push.StatusAgain}
+		tx.Then(engine.Command{Machine: n.Machine, Kind: n.Command, Body: encode(nil, &e, (*call.End).Encode)})
+	}
 	l.changed = true
+}
+
+// countScheduled has a run that goes on count again among those that its schedule has active, be they more than max_concurrent then.
+func (w *work) countScheduled(token []byte) {
+	run := must(decode(token, (*scheduledRun).code))
+	k := w.byID(run.id)
+	if k == nil || k.deleted {
+		return
+	}
+	c := k.calendar()
+	if c == nil {
+		return
+	}
+	c.active++
+	c.tx.Insert(tickedKey(&run), nil)
+	c.save()
 }

@@ -298,7 +298,7 @@ func tickedKey(r *scheduledRun) []byte {
 	return key.AppendUint64(numberKey(nil, rowTicked, r.id), r.run)
 }
 
-// scheduledEnd counts a run that has ended. One that ends again, as it was retried, is not counted again.
+// scheduledEnd counts a run that has ended. One whose schedule was removed meanwhile is not counted.
 func (w *work) scheduledEnd(e *call.End) ([]byte, error) {
 	run := must(decode(e.Token, (*scheduledRun).code))
 	if _, ok := w.tx.Get(tickedKey(&run)); !ok && !plant.On(plant.EndTwice) {

@@ -23,6 +23,7 @@ type result struct {
 	attempt   int64
 	ambiguous bool // nobody knows whether it has had an effect
 	refused   bool // another attempt would make no sense
+	skipped   bool // when was false: nothing was carried out
 
 	partial []byte // what branches have come to, of a parallel step that has failed
 }
@@ -92,7 +93,7 @@ func (l *live) enter() {
 		}
 		if !ok {
 			l.event(event{kind: StepSkipped, step: step.Name})
-			l.finishStep(result{outcome: OutcomeSkipped})
+			l.finishStep(result{outcome: OutcomeSkipped, skipped: true})
 			return
 		}
 	}
@@ -124,14 +125,14 @@ func (l *live) tooMany() (code, message string) {
 	case l.steps > most:
 		return "too_many_steps", fmt.Sprintf("stopped after %d steps, the limit of a run", most)
 	case l.wordy():
-		return "too_many_events", fmt.Sprintf("stopped after %d events, the limit of a run", MaxEvents)
+		return "too_many_events", fmt.Sprintf("stopped after %d events, the limit of a run", l.m.maxEvents)
 	}
 	return "", ""
 }
 
 // wordy reports whether the run has as many events as it may have. What it has done is compensated all the same.
 func (l *live) wordy() bool {
-	return l.header.events+int64(len(l.events)) >= MaxEvents && l.ending.status == 0
+	return l.header.events+int64(len(l.events)) >= l.m.maxEvents && l.ending.status == 0
 }
 
 // beginSleep makes the run wait for a time.
@@ -171,10 +172,10 @@ func (l *live) finishStep(r result) {
 		visit: l.visit, key: l.keyVisit(), outcome: r.outcome, code: r.code, message: r.message, attempts: r.attempt, startedAt: l.stepAt, endedAt: now, output: r.output,
 	}
 	l.tx.Set(append(partKey(nil, l.run, partStep), step.Name...), encode(nil, &row, (*stepRow).layout))
-	if r.outcome != OutcomeSkipped {
+	if !r.skipped {
 		l.event(event{kind: StepCompleted, step: step.Name, attempt: r.attempt, outcome: r.outcome, detail: r.message})
 	}
-	if step.Compensate != nil && r.outcome != OutcomeSkipped && (r.ambiguous && !plant.On(plant.AmbiguousStays) || !r.bad() || plant.On(plant.FailureUndone)) {
+	if step.Compensate != nil && !r.skipped && (r.ambiguous && !plant.On(plant.AmbiguousStays) || !r.bad() || plant.On(plant.FailureUndone)) {
 		l.addUndo(&r)
 	}
 	l.dropSent()

@@ -104,17 +104,26 @@ func (k *kind) subscriber() push.Subscriber {
 //
 // The batch's key is the idempotency key of its run: a batch that comes again has its run already.
 //
-// Somebody who moves the group back has batches made anew, which may have other ends: records that a run has already had are left out of the next one.
+// When the group is moved back, batches are made anew and may have other ends: records that a run has already had are left out of the next one. That works for batches
+// that begin where an earlier one did. One that begins in the middle of an earlier batch starts a run for records that have had one.
 func (w *work) trigger(b *push.Batch) ([]byte, error) {
 	left := *b
 	for len(left.Records) > 0 {
 		had := w.hadBefore(&left)
+		if n := len(b.Records) - len(left.Records); had == 0 && n > 0 && w.routed(&left) {
+			return encode(nil, &push.Taken{Had: n}, (*push.Taken).Code), nil
+		}
 		if had == 0 {
 			return w.triggerRun(&left)
 		}
 		left.Records = left.Records[min(had, len(left.Records)):]
 	}
 	return encode(nil, &push.Taken{Repeated: true}, (*push.Taken).Code), nil
+}
+
+// routed reports whether another shard is the one that knows whether a run was started for a batch: if the namespace is spread, and the records are in another one.
+func (w *work) routed(b *push.Batch) bool {
+	return w.tx.Spread() && b.Namespace != w.tx.NamespaceName() && !w.tx.Here(b.Route()) && !plant.On(plant.RestUnrouted)
 }
 
 // hadBefore returns how many of a batch's first records the run has had that was started for the first of them, 0 if there is no such run.

@@ -132,32 +132,6 @@ func TestTrigger(t *testing.T) {
 		rig.Replica{}, rig.Replica{Name: "crashes behind each entry", Commit: 1, Restart: 1}, rig.Replica{Name: "forgets", Forgetful: true})
 }
 
-// TestTriggerMovedBack: a group that is moved back makes other batches of what is there. Records that a run has had start no other one, and the others do.
-func TestTriggerMovedBack(t *testing.T) {
-	ctx := context.Background()
-	r := newRig(t, 1)
-	flows, streams := flowsOf(r, "n"), streamsOf(r, "n")
-	create(t, flows, triggered("order", `"stream": "orders", "batch_size": 3, "batch_timeout_ms": 1000`))
-	appendAll(t, streams, "orders", `1`, `2`)
-	r.Advance(0)
-	r.Advance(1000)
-	appendAll(t, streams, "orders", `3`, `4`)
-	r.Advance(0)
-	if err := streams.Seek(ctx, "orders", "wf-order", stream.FromBeginning()); err != nil {
-		t.Fatal(err)
-	}
-	r.Advance(0)
-	for range 5 {
-		r.Advance(1000)
-	}
-	if got := payloads(inputs(t, flows)); got != "1 2, 3, 4" {
-		t.Fatalf("runs of %s", got)
-	}
-	if i := trigger(t, flows, "order"); i.Refused != 0 || i.Lag != 0 {
-		t.Errorf("%+v", i)
-	}
-}
-
 // TestTriggersOfOneStream: a stream that is made gets the groups of several triggers at once, each of its own.
 func TestTriggersOfOneStream(t *testing.T) {
 	r := newRig(t, 1)

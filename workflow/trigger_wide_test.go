@@ -256,6 +256,82 @@ func TestTriggerLimit(t *testing.T) {
 	})
 }
 
+// TestTriggeredRunRetried: a run of a trigger that has failed and is retried counts again among those that may be active.
+func TestTriggeredRunRetried(t *testing.T) {
+	eachPlace(t, func(t *testing.T, p *placed) {
+		ctx := t.Context()
+		p.makeStream(t)
+		create(t, p.flows, fmt.Appendf(nil, `{"name": "order", "trigger": {%s},
+			"start": {"waitForSignal": {"type": "go"}, "transitions": {"success": "flo.Completed", "bad": "flo.Failed"}}}`, p.trigger(`, "max_concurrent": 1`)))
+		p.append(t, 0, 1)
+		p.settle()
+		id := p.active(t)[0]
+		for range 2 {
+			if _, err := p.flows.Signal(ctx, id, "go", []byte(`{"outcome": "bad"}`)); err != nil {
+				t.Fatal(err)
+			}
+			p.settle()
+			if i := trigger(t, p.flows, "order"); i.Active != 0 {
+				t.Fatalf("a run that has ended is active: %+v", i)
+			}
+			if _, err := p.flows.Retry(ctx, id); err != nil {
+				t.Fatal(err)
+			}
+			p.settle()
+			if i := trigger(t, p.flows, "order"); i.Active != 1 {
+				t.Fatalf("a run that was retried is not active: %+v", i)
+			}
+		}
+		p.append(t, 1, 2)
+		p.settle()
+		p.wantRecords(t, 0, 1)
+		if _, err := p.flows.Signal(ctx, id, "go", nil); err != nil {
+			t.Fatal(err)
+		}
+		p.settle()
+		p.wantRecords(t, 0, 2)
+	})
+}
+
+// TestTriggerMovedBack: a group that is moved back makes other batches of what is there, wherever runs of their records are. Records that a run has had start no other one,
+// and the others do.
+func TestTriggerMovedBack(t *testing.T) {
+	eachPlace(t, func(t *testing.T, p *placed) {
+		p.partitions = 1
+		p.makeStream(t)
+		create(t, p.flows, triggered("order", p.trigger(`, "batch_size": 3, "batch_timeout_ms": 1000`)))
+		pass := func() {
+			p.settle()
+			p.r.Advance(1000)
+			p.settle()
+		}
+		back := func() {
+			t.Helper()
+			if err := p.streams.Seek(t.Context(), "orders", "wf-order", stream.FromBeginning()); err != nil {
+				t.Fatal(err)
+			}
+			pass()
+		}
+		p.settle()
+		p.append(t, 0, 2)
+		pass() // a run of records 0 and 1
+		p.append(t, 2, 3)
+		pass() // one of record 2
+		for range 3 {
+			back() // what is left of 0, 1 and 2 has its run, which may be in another shard
+			p.wantRecords(t, 0, 3)
+		}
+		p.append(t, 3, 4)
+		pass()
+		p.append(t, 4, 20)
+		back()
+		p.wantRecords(t, 0, 20)
+		if i := trigger(t, p.flows, "order"); i.Refused != 0 || i.Lag != 0 || i.Repeated == 0 {
+			t.Errorf("%+v", i)
+		}
+	})
+}
+
 // TestTriggerRefused: records that are not as the schema says go to the dead letters, and others start runs.
 func TestTriggerRefused(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *placed) {

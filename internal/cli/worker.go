@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -30,6 +31,7 @@ type taskText struct {
 	Action         string            `json:"action"`
 	Attempt        int               `json:"attempt"`
 	MaxAttempts    int               `json:"max_attempts"`
+	Delivery       int               `json:"delivery"`
 	Input          any               `json:"input"`
 	Priority       int               `json:"priority"`
 	Labels         map[string]string `json:"labels"`
@@ -41,7 +43,7 @@ type taskText struct {
 
 func newTaskText(t action.Task) taskText {
 	return taskText{
-		RunID: string(t.Run), Action: t.Action, Attempt: t.Attempt, MaxAttempts: t.MaxAttempts, Input: rawjson.Value(t.Input), Priority: t.Priority,
+		RunID: string(t.Run), Action: t.Action, Attempt: t.Attempt, MaxAttempts: t.MaxAttempts, Delivery: t.Delivery, Input: rawjson.Value(t.Input), Priority: t.Priority,
 		Labels: t.Labels, ConcurrencyKey: t.ConcurrencyKey, IdempotencyKey: t.IdempotencyKey, Source: t.Source, CreatedAt: t.CreatedAt.UnixMilli(),
 	}
 }
@@ -61,9 +63,13 @@ func workerAwait(f *frame) *cobra.Command {
 		Long: `Take runs of actions, for a worker that ends them with floe worker complete or fail. A run
 that is not ended within the action's timeout is retried; floe worker touch puts that off.
 
+DELIVERY tells attempts of a run apart: an attempt that does not count has the ATTEMPT of the
+next one. With --delivery the end of an earlier one is refused.
+
 That there are none is no failure.`,
-		Example: `  floe worker await send-email --worker-id mailer-1 --wait 20s -o raw | while IFS=$'\t' read -r run action attempt input; do
-    send "$input" && floe worker complete "$run" --worker-id mailer-1 || floe worker fail "$run" --worker-id mailer-1 --error 'no luck' --retry
+		Example: `  floe worker await send-email --worker-id mailer-1 --wait 20s -o raw | while IFS=$'\t' read -r run action attempt delivery input; do
+    send "$input" && floe worker complete "$run" --delivery "$delivery" --worker-id mailer-1 ||
+      floe worker fail "$run" --delivery "$delivery" --worker-id mailer-1 --error 'no luck' --retry
   done`,
 		Args: atLeast("ACTION"),
 	}
@@ -88,10 +94,10 @@ That there are none is no failure.`,
 				return err
 			}
 			list := taskList{*id, s.namespace, []taskText{}, len(tasks)}
-			t := table{head: []string{"RUN", "ACTION", "ATTEMPT", "INPUT"}}
+			t := table{head: []string{"RUN", "ACTION", "ATTEMPT", "DELIVERY", "INPUT"}}
 			for _, task := range tasks {
 				list.Runs = append(list.Runs, newTaskText(task))
-				t.rows = append(t.rows, []string{string(task.Run), task.Action, strconv.Itoa(task.Attempt), s.line(task.Input)})
+				t.rows = append(t.rows, []string{string(task.Run), task.Action, strconv.Itoa(task.Attempt), strconv.Itoa(task.Delivery), s.line(task.Input)})
 			}
 			return s.print(list, t)
 		})
@@ -133,12 +139,12 @@ func workerComplete(f *frame) *cobra.Command {
 	flags.SortFlags = false
 	result := flags.String("result", "", "its output: JSON, @FILE, or - for stdin (default none)")
 	outcome := flags.String("outcome", "", "its outcome (default success)")
-	attempt := attemptFlag(cmd)
+	delivery := deliveryFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := needs(cmd, "worker-id"); err != nil {
 			return err
 		}
-		opts := []action.EndOption{action.OfAttempt(*attempt)}
+		opts := []action.EndOption{action.OfDelivery(*delivery)}
 		if *outcome != "" {
 			opts = append(opts, action.WithOutcome(*outcome))
 		}
@@ -162,11 +168,11 @@ func workerComplete(f *frame) *cobra.Command {
 	return f.completing(cmd)
 }
 
-// attemptFlag adds the flag that says which attempt has ended.
-func attemptFlag(cmd *cobra.Command) *int {
-	attempt := new(int)
-	cmd.Flags().Var(newFlag(attempt, "n", within(1, action.MaxRetriesLimit+1)), "attempt", "which attempt it was (default the present one)")
-	return attempt
+// deliveryFlag adds the flag that says which attempt has ended.
+func deliveryFlag(cmd *cobra.Command) *int {
+	delivery := new(int)
+	cmd.Flags().Var(newFlag(delivery, "n", within(1, math.MaxInt32)), "delivery", "the DELIVERY of the attempt that has ended (default the present one)")
+	return delivery
 }
 
 func workerFail(f *frame) *cobra.Command {
@@ -181,12 +187,12 @@ func workerFail(f *frame) *cobra.Command {
 	text := flags.String("error", "", "what went wrong")
 	code := flags.String("code", "", "a code for it, for those who decide by it")
 	retry := flags.Bool("retry", false, "have another attempt follow, if any are left (default the run has failed)")
-	attempt := attemptFlag(cmd)
+	delivery := deliveryFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := needs(cmd, "worker-id", "error"); err != nil {
 			return err
 		}
-		opts := []action.EndOption{action.OfAttempt(*attempt)}
+		opts := []action.EndOption{action.OfDelivery(*delivery)}
 		if *code != "" {
 			opts = append(opts, action.WithCode(*code))
 		}

@@ -231,6 +231,9 @@ func (s *session) flowTables(r *workflow.Run) []table {
 	if r.Parent != "" {
 		tables[0].rows = append(tables[0].rows, []string{"parent", string(r.Parent)})
 	}
+	if r.CompensationsFailed > 0 {
+		tables[0].rows = append(tables[0].rows, []string{"uncompensated", decimal(r.CompensationsFailed)})
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {
 		tables[0].rows = append(tables[0].rows, []string{"attribute " + name, shownAttribute(r.Attributes[name])})
 	}
@@ -390,7 +393,9 @@ func workflowRuns(f *frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
 		Short: "List the runs of the workflows of the namespace, the newest first",
-		Args:  takes(),
+		Long: `List the runs of the workflows of the namespace, the newest first. UNCOMPENSATED is the number of
+steps whose compensation failed: what they have done is still there.`,
+		Args: takes(),
 	}
 	limit, status := int64(defaultMessages), workflow.Status(0)
 	flags := cmd.Flags()
@@ -423,10 +428,10 @@ func workflowRuns(f *frame) *cobra.Command {
 			row := func(r workflow.RunInfo) []string {
 				return []string{
 					string(r.ID), r.Workflow, r.Version, r.Status.String(), r.CurrentStep, r.TriggeredBy, shownTime(r.StartedAt), shownOptionalTime(r.CompletedAt),
-					r.Error,
+					decimal(r.CompensationsFailed), r.Error,
 				}
 			}
-			head := []string{"RUN", "WORKFLOW", "VERSION", "STATUS", "STEP", "TRIGGERED BY", "STARTED", "COMPLETED", "ERROR"}
+			head := []string{"RUN", "WORKFLOW", "VERSION", "STATUS", "STEP", "TRIGGERED BY", "STARTED", "COMPLETED", "UNCOMPENSATED", "ERROR"}
 			document := func(r workflow.RunInfo) flowText { return newFlowText(s.namespace, &r) }
 			list, err := printEach(s.output, first(s.Workflow(s.namespace).Runs().All(ctx, opts...), limit), head, document, row)
 			if err != nil || s.format != formatJSON {

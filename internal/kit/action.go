@@ -228,11 +228,11 @@ func (c *actionClient) settle(which int, t *action.Task, e check.RunEnd) error {
 	call := func() error {
 		switch e.How {
 		case check.Completes:
-			return store.Complete(ctx, e.Run, e.Worker, []byte(e.Text), action.OfAttempt(e.Attempt))
+			return store.Complete(ctx, e.Run, e.Worker, []byte(e.Text), action.OfDelivery(t.Delivery))
 		case check.Fails:
-			return store.Fail(ctx, e.Run, e.Worker, e.Text, action.OfAttempt(e.Attempt), action.WithCode("code"))
+			return store.Fail(ctx, e.Run, e.Worker, e.Text, action.OfDelivery(t.Delivery), action.WithCode("code"))
 		}
-		return store.Fail(ctx, e.Run, e.Worker, e.Text, action.OfAttempt(e.Attempt), action.Retry())
+		return store.Fail(ctx, e.Run, e.Worker, e.Text, action.OfDelivery(t.Delivery), action.Retry())
 	}
 	if t.Action == brief {
 		return call()

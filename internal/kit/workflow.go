@@ -182,13 +182,13 @@ func (c *flowClient) work(which int, well bool) error {
 		var end error
 		switch n := rng.IntN(10); {
 		case well || n < 6:
-			if end = c.actions[which].Complete(ctx, t.Run, worker, []byte(`{"n":1}`), action.OfAttempt(t.Attempt)); end == nil {
+			if end = c.actions[which].Complete(ctx, t.Run, worker, []byte(`{"n":1}`), action.OfDelivery(t.Delivery)); end == nil {
 				c.completed(t)
 			}
 		case n < 8:
-			end = c.actions[which].Fail(ctx, t.Run, worker, "by chance", action.OfAttempt(t.Attempt), action.Retry())
+			end = c.actions[which].Fail(ctx, t.Run, worker, "by chance", action.OfDelivery(t.Delivery), action.Retry())
 		case n < 9:
-			end = c.actions[which].Fail(ctx, t.Run, worker, "for good", action.OfAttempt(t.Attempt))
+			end = c.actions[which].Fail(ctx, t.Run, worker, "for good", action.OfDelivery(t.Delivery))
 		}
 		if end != nil && !errors.Is(end, engine.ErrConflict) {
 			err = end

@@ -156,6 +156,7 @@ const (
 	FatalRetried    Bug = "fatal-retried"     // a fatal error is one of many
 	TrackForever    Bug = "track-forever"     // an outcome is waited for however long it takes
 	OneRunMore      Bug = "one-run-more"      // a schedule has one run more than it may
+	RestUnrouted    Bug = "rest-unrouted"     // what is left of a batch starts a run where the whole of it belongs
 	EndTwice        Bug = "end-twice"         // a run of a schedule that was retried ends twice
 	ResumeCatchesUp Bug = "resume-catches-up" // a schedule that goes on makes up for its pause
 	ScheduleTwice   Bug = "schedule-twice"    // a workflow is started by a tick that is decided

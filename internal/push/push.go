@@ -21,8 +21,11 @@ import (
 const (
 	KindRelay     uint8 = 22 // a Subscription, for whichever shard has the stream
 	KindSubscribe uint8 = 23 // a Subscription, for the shard that has the stream
-	KindEnd       uint8 = 25 // a call.End with an EndToken: what came of a batch has ended
+	KindEnd       uint8 = 25 // a call.End with an EndToken: what came of a batch has ended, or, if its status is StatusAgain, goes on after it has
 )
+
+// StatusAgain is the status of a call.End that is none: what has ended goes on, and its end will be told again.
+const StatusAgain uint8 = 255
 
 // QueryInfo is the kind of Query.
 const QueryInfo uint8 = 11
@@ -163,10 +166,16 @@ func (b *Batch) Code(c *codec.Coder) {
 // Taken is the result of a Subscriber's command.
 type Taken struct {
 	Repeated bool // the batch had been taken before: nothing comes of it, and no end will be told
+	Had      int  // if not 0: only so many of its first records had been, and the rest belongs to another shard, to which it is to be given
 }
 
 // Code codes the result.
-func (t *Taken) Code(c *codec.Coder) { c.Bool(&t.Repeated) }
+func (t *Taken) Code(c *codec.Coder) {
+	c.Bool(&t.Repeated)
+	if c.More(t.Had > 0) {
+		c.Int(&t.Had)
+	}
+}
 
 // EndToken says whose end KindEnd is about.
 type EndToken struct {

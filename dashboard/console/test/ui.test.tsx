@@ -6,6 +6,7 @@ import { startKeys } from '../src/lib/keys'
 import { conditionOf, Empty, Boundary, NoMatch, Query, type Condition } from '../src/ui/Panel'
 import { State, toneOf } from '../src/ui/State'
 import { VirtualRows } from '../src/ui/VirtualRows'
+import { whatFailed } from '../src/screens/workflows/Runs'
 import { Heartbeat } from '../src/screens/workers/Workers'
 
 afterEach(cleanup)
@@ -37,6 +38,18 @@ const show = (q: Read<string[]>) =>
       )}
     </Query>,
   )
+
+test('a run says what went wrong, and what was not compensated', () => {
+  const error = 'step "charge": outcome "failure" at attempt 3: card refused'
+  for (const [failed, error_, want] of [
+    [0, null, ''],
+    [0, error, 'card refused'],
+    [1, error, '1 step not compensated: card refused'],
+    [2, null, '2 steps not compensated'],
+    [undefined, 'cancelled', 'cancelled'],
+  ] as const)
+    expect(whatFailed({ error: error_, ...(failed === undefined ? {} : { compensations_failed: failed }) })).toBe(want)
+})
 
 describe('a panel', () => {
   const minute = 60_000

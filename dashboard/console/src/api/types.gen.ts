@@ -654,6 +654,13 @@ export interface RefusedLine {
   error: string
 }
 
+export interface RunChanged {
+  ok: boolean
+  run_id: string
+  namespace: string
+  status: string
+}
+
 export interface ScanItem {
   key: string
   size: number
@@ -903,6 +910,10 @@ export interface Routes {
   'GET /api/v1/actions/:name/runs': ActionRun[]
   /** Have an action carried out; the body is its input, JSON. */
   'POST /api/v1/actions/:name/invoke': Invocation
+  /** Carry out again a run that has ended without success. */
+  'POST /api/v1/actions/:name/runs/:id/retry': RunChanged
+  /** Begin a run that waits for a time. */
+  'POST /api/v1/actions/:name/runs/:id/run-now': RunChanged
   /** The workers of a namespace. */
   'GET /api/v1/workers': WorkerRecord[]
   /** One worker. */

@@ -1,3 +1,5 @@
+import { plural } from '../lib/format'
+
 export const workflows = {
   isEnabled: (name: string) => `Workflow ${name} is enabled.`,
   isDisabled: (name: string) => `Workflow ${name} is disabled.`,
@@ -16,6 +18,8 @@ export const workflows = {
   byDefault: (version: string) => `by default ${version}`,
   isCancelled: (run: string) => `Run ${run} is cancelled.`,
   cancelRun: 'Cancel the run',
+  notCompensated: 'Not compensated',
+  uncompensated: (n: number) => `${plural(n, 'step')} not compensated`,
   noRun: (run: string) => `There is no run ${run}, or it is not kept any more.`,
   soFar: 'So far',
   undrawable: 'The definition can not be drawn.',

@@ -87,7 +87,7 @@ export function walked(
 export default function Run() {
   const { id, ns, query } = useRoute()
   const run = id[0] ?? ''
-  const q = useRead('GET /api/v1/workflow/runs/:id', { id: run, namespace: ns }, 1000, { raw })
+  const q = useRead('GET /api/v1/workflow/runs/:id', { id: run, namespace: ns, fields: 'all' }, 1000, { raw })
   const d = q.data?.data
   const over = d ? isOver(d.status) : false
   const history = useHistory(run, ns, over)
@@ -143,6 +143,12 @@ export default function Run() {
                   <>
                     <dt>{words.error}</dt>
                     <dd class="whole crit">{d.error}</dd>
+                  </>
+                )}
+                {!!d.compensations_failed && (
+                  <>
+                    <dt>{say.notCompensated}</dt>
+                    <dd class="whole crit">{say.uncompensated(d.compensations_failed)}</dd>
                   </>
                 )}
                 <dt>{words.version}</dt>

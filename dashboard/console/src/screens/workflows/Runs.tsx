@@ -29,8 +29,11 @@ function stepOf(r: Run): string {
   return step === '_start' ? strings.words.startStep : step
 }
 
-/** What went wrong, without where: a list has a column for that. */
-const whatFailed = (error: string | null) => (error ?? '').replace(failedStep, '')
+/** What went wrong, without where: a list has a column for that. What a failed compensation has left comes first. */
+export function whatFailed(r: Pick<Run, 'error' | 'compensations_failed'>): string {
+  const error = (r.error ?? '').replace(failedStep, '')
+  return [r.compensations_failed ? say.uncompensated(r.compensations_failed) : '', error].filter(Boolean).join(': ')
+}
 
 /** How long a run took, or has taken so far. */
 export function Took({ run }: { run: { status: string; started_at: number; duration_ms: number } }) {
@@ -42,7 +45,7 @@ export function Took({ run }: { run: { status: string; started_at: number; durat
 export function Runs({ ns, workflow }: { ns: string; workflow: string }) {
   const { query } = useRoute()
   const status = query['status'] ?? ''
-  const args = { namespace: ns, workflow, status, limit: 100 }
+  const args = { namespace: ns, workflow, status, limit: 100, fields: 'all' }
   const q = useRead('GET /api/v1/workflow/runs', args, 3000, { keep: true })
   const [more, setMore] = useState<Run[]>([])
   const [next, setNext] = useState<string | null>(null)
@@ -91,7 +94,7 @@ export function Runs({ ns, workflow }: { ns: string; workflow: string }) {
       spare: 3,
       cell: r => (
         <span class="crit" title={r.error ?? ''}>
-          {whatFailed(r.error)}
+          {whatFailed(r)}
         </span>
       ),
     },
