@@ -240,6 +240,12 @@ func (l *lexer) raw() string {
 			for ; i < len(b) && b[i] != '\n'; i++ {
 				b[i] = ' '
 			}
+		case '/':
+			// The compiler of expressions would take the rest of the line, or of the expression, for a comment of its own.
+			if i+1 < len(b) && (b[i+1] == '/' || b[i+1] == '*') {
+				l.fail(l.pos+i, "found %q, expected an operator: comments begin with #", b[i:i+2])
+				return ""
+			}
 		}
 	}
 	l.fail(len(l.text), "found the end of the query, expected %q", closing(open))

@@ -104,7 +104,7 @@ func WithMode(m Mode) ConfigOption {
 	})
 }
 
-// AckTimeout makes a record that is not acknowledged after d be delivered again. The default is 30 s.
+// AckTimeout makes a record that is not acknowledged after d be delivered again. The default is 30 s, the least 1 ms, the most 30 days.
 func AckTimeout(d time.Duration) SettingOption {
 	return setting(setAckTimeout, func(o *groupOptions) {
 		o.ackTimeout = millis(d)
@@ -114,8 +114,8 @@ func AckTimeout(d time.Duration) SettingOption {
 	})
 }
 
-// MaxDeliver makes a record that has been delivered n times in vain go to the stream of dead letters. The default is 5; 0 means never. A delivery that
-// ended because the consumer left (Leave) does not count, nor, in a KeyShared group, one that was taken back because an earlier record of the key failed.
+// MaxDeliver makes a record that has been delivered n times in vain go to the stream of dead letters. The default is 5, the most 1,000,000; 0 means never. A
+// delivery that ended because the consumer left (Leave) does not count, nor, in a KeyShared group, one that was taken back because an earlier record of the key failed.
 func MaxDeliver(n int) SettingOption {
 	return setting(setMaxDeliver, func(o *groupOptions) {
 		o.maxDeliver = uint64(max(n, 0))
@@ -126,7 +126,7 @@ func MaxDeliver(n int) SettingOption {
 }
 
 // Backoff is the pause before a record is delivered again: minimum after the first time, then twice as long each time, up to maximum. The default is 1 s to
-// 5 min; 0 means none.
+// 5 min, the most 30 days; 0 means none.
 func Backoff(minimum, maximum time.Duration) SettingOption {
 	return setting(setBackoff, func(o *groupOptions) {
 		o.backoffMin, o.backoffMax = millis(minimum), millis(maximum)
@@ -261,7 +261,7 @@ type nackOption func(*nackOptions)
 
 func (f nackOption) applyNack(o *nackOptions) { f(o) }
 
-// Delay makes the records be delivered again after d, instead of after the group's back-off. 0 means at once.
+// Delay makes the records be delivered again after d, at most 30 days, instead of after the group's back-off. 0 means at once.
 func Delay(d time.Duration) NackOption {
 	return nackOption(func(o *nackOptions) {
 		if o.delay == toDLQ {

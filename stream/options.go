@@ -51,7 +51,7 @@ func checkRetention(r Retention) error {
 // AgeOption is the option of MaxAge; Create and Trim take it.
 type AgeOption struct{ age time.Duration }
 
-// MaxAge bounds the age of records.
+// MaxAge bounds the age of records, to 1 ms at least.
 func MaxAge(d time.Duration) AgeOption { return AgeOption{d} }
 
 func (a AgeOption) check() error {
