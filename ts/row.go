@@ -266,7 +266,7 @@ func (n *content) code(c *codec.Coder) {
 		c.Fail("content out of its limits")
 	}
 	if c.More(len(n.since) > 0) {
-		if codec.List(c, &n.since, func(c *codec.Coder, l *lost) { l.code(c) }); len(n.since) > MaxTiers {
+		if codec.List(c, &n.since, func(c *codec.Coder, l *lost) { l.code(c) }); len(n.since) == 0 || len(n.since) > MaxTiers {
 			c.Fail("content out of its limits")
 		}
 	}
