@@ -19,7 +19,7 @@ CHECKS = all,-ST1000,-ST1020,-ST1021,-ST1022,-QF*
 LINK = -ldflags=-w
 
 .DEFAULT_GOAL = help
-.PHONY: help build console needs browser monitoring check test prove test-long bench bench-check bench-baseline profile fmt format vet staticcheck mod modules unit race suites fuzz
+.PHONY: help build console needs browser monitoring check test prove test-long mutants bench bench-check bench-baseline profile fmt format vet staticcheck mod modules unit race suites fuzz
 
 banner = @printf '\n== %s\n'
 
@@ -124,6 +124,11 @@ test-long: ## randomised suites in their long forms, races in full; for the nigh
 	$(banner) 'go test -race'
 	CGO_ENABLED=1 $(GO) test -count=1 -race -timeout 60m ./...
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=$(LONG) INSTRUMENT='-fuzz=.'
+
+MUTANTS ?= 200
+
+mutants: ## plant MUTANTS random bugs (200), one at a time; at least 95 % must be noticed by the tests of their own package; takes hours
+	$(GO) run ./internal/mutants -n $(MUTANTS)
 
 bench: ## floe beside the limits of this machine, in an hour, with the README's table; or the rows that begin with BENCH, without
 	$(GO) run ./internal/bench $(if $(BENCH),-only '$(BENCH)',-write README.md)

@@ -71,6 +71,7 @@ var imports = map[string]struct{ allowed, reason string }{
 	"internal/exercise":  {". dashboard internal/engine internal/primitive internal/shard internal/check " + primitives, "the command line is exercised as a process"},
 	"internal/floqltest": {"floql", "the tests of the language run on any source"},
 	"internal/kit":       {"internal/auth internal/engine internal/check " + primitives, "works use what users use, and say what is checked of it"},
+	"internal/mutants":   {"", "it changes sources, and knows none of them"},
 	"internal/quota":     {"", "any suite may count its rounds"},
 	"internal/rig":       {"internal/engine internal/shard internal/quota " + helpers, "a rig runs machines of any kind"},
 	"internal/toy":       {"internal/engine " + helpers, "a machine for tests is written like any other"},

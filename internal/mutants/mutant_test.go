@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const sample = `package sample
+
+const limit = 3
+
+func within(n int) (bool, error) {
+	if n < 0 {
+		return false, errorf("%d is less than %d", n, 0+1)
+	}
+	count++
+	note(n)
+	return n <= limit && n != 2, err
+}
+`
+
+// TestMutantsIn lists every bug that can be planted in a small file.
+func TestMutantsIn(t *testing.T) {
+	found, err := mutantsIn("./sample", "sample.go", []byte(sample))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range found {
+		got = append(got, m.id())
+	}
+	want := []string{
+		"sample.go -: 3 -> 4 in `const limit = 3`",
+		"sample.go within: < -> <= in `if n < 0 {`",
+		"sample.go within: 0 -> 1 in `if n < 0 {`",
+		"sample.go within: count++ -> _ = 0 in `count++`",
+		"sample.go within: note(n) -> _ = 0 in `note(n)`",
+		"sample.go within: err -> nil in `return n <= limit && n != 2, err`",
+		"sample.go within: && -> || in `return n <= limit && n != 2, err`",
+		"sample.go within: <= -> < in `return n <= limit && n != 2, err`",
+		"sample.go within: != -> == in `return n <= limit && n != 2, err`",
+		"sample.go within: 2 -> 3 in `return n <= limit && n != 2, err`",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("mutants:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestTry plants one bug that a test notices, one that none does, and one that does not compile.
+func TestTry(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	files := map[string]string{
+		"go.mod":    "module sample\n\ngo 1.26\n",
+		"a.go":      "package sample\n\nfunc less(a, b int) bool { return a < b }\n\nfunc limit() int { return 3 }\n\nfunc use() { x := limit(); note(x) }\n\nfunc note(int) {}\n",
+		"a_test.go": "package sample\n\nimport \"testing\"\n\nfunc TestLess(t *testing.T) {\n\tif less(1, 1) {\n\t\tt.Fatal()\n\t}\n\tuse()\n}\n",
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := mutantsOf(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]verdict{}
+	for i, m := range found {
+		v, by := m.try(context.Background(), filepath.Join(t.TempDir(), "overlay"), time.Minute)
+		if got[m.old+" -> "+m.new] = v; v == noticed && by != "by TestLess" {
+			t.Errorf("mutant %d: %v noticed %q, want by TestLess", i, m, by)
+		}
+	}
+	for change, want := range map[string]verdict{"< -> <=": noticed, "3 -> 4": survived, "note(x) -> _ = 0": invalid} {
+		if got[change] != want {
+			t.Errorf("%s: %q, want %q", change, got[change], want)
+		}
+	}
+}
