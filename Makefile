@@ -15,6 +15,10 @@ STATICCHECK = $(GO) tool -modfile=$(TOOLS) staticcheck
 #   QF*                    quick fixes for editors: suggestions of taste
 CHECKS = all,-ST1000,-ST1020,-ST1021,-ST1022,-QF*
 
+# Without cgo, as the program is shipped: no C compiler is needed, and a cold build takes a fifth less. Only the race detector needs cgo.
+CGO_ENABLED ?= 0
+export CGO_ENABLED
+
 # Programs that only run tests carry no debug information: linking them takes half the time.
 LINK = -ldflags=-w
 
@@ -27,7 +31,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build the program, as ./floe: static, so that it runs anywhere
-	CGO_ENABLED=0 $(GO) build -o floe ./cmd/floe
+	$(GO) build -o floe ./cmd/floe
 
 # The console is built from TypeScript, and what was built is committed: only who changes it needs Node. npm ci removes what is there first, so it runs only
 # when the lock file is newer.
