@@ -469,7 +469,7 @@ func (o *outcome) print(v reflect.Value) {
 
 var (
 	// differing are fields that are set at both sides or at neither: positions in logs that others write too, and times.
-	differing = []string{"LSN", "Revision", "Receipt", "Timestamp"}
+	differing = []string{"LSN", "Revision", "Receipt", "Timestamp", "Commit", "Applied"}
 	// passing are fields that tell how long something took, or what the process does besides.
 	passing = []string{"Elapsed", "LagTime", "Port"}
 )
@@ -546,22 +546,24 @@ func show(b *strings.Builder, v reflect.Value, depth int) {
 }
 
 // TestNodeAndClientAlike calls each method of each store with each argument and each option at its extremes, of a Node and of a Client of an equal node:
-// both return the same error or none, nothing panics, hangs, or repeats a long argument in its message.
+// both return the same results, and the same error or none, nothing panics, hangs, or repeats a long argument in its message.
 func TestNodeAndClientAlike(t *testing.T) {
-	node, client := openAlike(t)
-	for name, root := range roots {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+	for _, spread := range []bool{false, true} {
+		node, client := openAlike(t)
+		for name, root := range roots {
 			label := strings.ReplaceAll(name, " ", "")
-			a := &alike{t: t, label: label, sides: [2]side{{stores: node}, {stores: client}}}
-			if slices.Contains(ofNode, label) {
-				a.sides[0].stores, a.sides[1].stores = openAlike(t) // what others do at the same time is seen by them
-			}
-			a.prepare()
-			began := time.Now()
-			a.walk(name, func(s side) reflect.Value { return reflect.ValueOf(root(s)) }, false)
-			t.Logf("%d calls in %v", a.calls, time.Since(began))
-		})
+			t.Run(fmt.Sprintf("%s/spread=%t", label, spread), func(t *testing.T) {
+				t.Parallel()
+				a := &alike{t: t, label: label, spread: spread, sides: [2]side{{stores: node}, {stores: client}}}
+				if slices.Contains(ofNode, label) {
+					a.sides[0].stores, a.sides[1].stores = openAlike(t) // what others do at the same time is seen by them
+				}
+				a.prepare()
+				began := time.Now()
+				a.walk(name, func(s side) reflect.Value { return reflect.ValueOf(root(s)) }, false)
+				t.Logf("%d calls in %v", a.calls, time.Since(began))
+			})
+		}
 	}
 }
 
@@ -569,7 +571,7 @@ func TestNodeAndClientAlike(t *testing.T) {
 func openAlike(t *testing.T) (*floe.Node, *floe.Client) {
 	var nodes [2]*floe.Node
 	for i := range nodes {
-		node, err := floe.Open(floe.Config{Shards: 1, Listen: "127.0.0.1:0"})
+		node, err := floe.Open(floe.Config{Shards: 3, Listen: "127.0.0.1:0"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -585,11 +587,12 @@ func openAlike(t *testing.T) (*floe.Node, *floe.Client) {
 }
 
 type alike struct {
-	t     *testing.T
-	sides [2]side
-	label string
-	calls int
-	moves int
+	t      *testing.T
+	sides  [2]side
+	label  string
+	spread bool
+	calls  int
+	moves  int
 }
 
 // ofNode are the roots whose methods change what is not in a namespace.
@@ -611,6 +614,11 @@ func (a *alike) prepare() {
 		a.sides[i].name = fmt.Sprintf("ns-%s%d", a.label, a.moves)
 	}
 	for _, s := range a.sides {
+		if a.spread {
+			if err := s.stores.Namespaces().Create(ctx, s.name, floe.Spread()); err != nil {
+				a.t.Fatal(err)
+			}
+		}
 		_, put := s.stores.KV(s.name).Put(ctx, "x", []byte("1"))
 		_, appended := s.stores.Stream(s.name).AppendMany(ctx, "x", slices.Repeat([]stream.Message{{Payload: []byte("v")}}, 3)) // as many as are taken of an endless iterator
 		_, enqueued := s.stores.Queue(s.name).Enqueue(ctx, "x", []byte("v"))
@@ -673,7 +681,7 @@ func (a *alike) walk(path string, root func(side) reflect.Value, plain bool) {
 var waiting = regexp.MustCompile(`Wait|Watch|Follow|Consume|Await|Lock|\.Run\(`)
 
 // brief are the calls after which a millisecond has to pass at both sides before the next: what lasts for one is over then, and points of now do not replace each other.
-var brief = regexp.MustCompile(`Duration\("1ns"\)|\.Write`)
+var brief = regexp.MustCompile(`Duration\("1ns"\)|\.(Write|Import)`)
 
 // compare makes a call at both sides. Two that differ because one had too little time are made again with more, in other namespaces.
 func (a *alike) compare(name string, bad bool, f func(side, context.Context) []reflect.Value) {
