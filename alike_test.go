@@ -57,7 +57,7 @@ var exported = map[string][]any{
 	},
 	"floql": {floql.NewFilter, floql.ParseFilters, floql.NewPartial, floql.Parse, floql.Eval, floql.DecodeSelection, floql.Stages},
 	"action": {
-		action.Code, action.Outcome, action.Permanent, action.Snooze, action.Max, action.Wait, action.ParseCatchUp, action.Force, action.OfDelivery, action.Retry,
+		action.Code, action.Outcome, action.Permanent, action.Snooze, action.Max, action.Wait, action.ParseCatchUp, action.Force, action.OfAttempt, action.OfDelivery, action.Retry,
 		action.WithCode, action.WithOutcome, action.Delay, action.IdempotencyKey, action.Labels, action.Prefix, action.CancelOp, action.DeleteOp,
 		action.DeleteScheduleOp, action.DisableOp, action.EnableOp, action.InvokeOp, action.PauseScheduleOp, action.RegisterOp, action.ResumeScheduleOp,
 		action.SetScheduleOp, action.TriggerOp, action.ParseOverlap, action.Cursor, action.Limit, action.Backoff, action.Description, action.MaxRetries,
