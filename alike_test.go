@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -57,7 +58,7 @@ var exported = map[string][]any{
 	},
 	"floql": {floql.NewFilter, floql.ParseFilters, floql.NewPartial, floql.Parse, floql.Eval, floql.DecodeSelection, floql.Stages},
 	"action": {
-		action.Code, action.Outcome, action.Permanent, action.Snooze, action.Max, action.Wait, action.ParseCatchUp, action.Force, action.OfDelivery, action.Retry,
+		action.Code, action.Outcome, action.Permanent, action.Snooze, action.Max, action.Wait, action.ParseCatchUp, action.Force, action.OfAttempt, action.OfDelivery, action.Retry,
 		action.WithCode, action.WithOutcome, action.Delay, action.IdempotencyKey, action.Labels, action.Prefix, action.CancelOp, action.DeleteOp,
 		action.DeleteScheduleOp, action.DisableOp, action.EnableOp, action.InvokeOp, action.PauseScheduleOp, action.RegisterOp, action.ResumeScheduleOp,
 		action.SetScheduleOp, action.TriggerOp, action.ParseOverlap, action.Cursor, action.Limit, action.Backoff, action.Description, action.MaxRetries,
@@ -381,8 +382,9 @@ func (x txn) If(ctx context.Context, c floe.Condition) (*floe.TxnResult, error) 
 
 // outcome is the errors that a call returns, in a form that is the same wherever it is made: its sentinels and its message.
 type outcome struct {
-	err string
-	cut bool // its ctx had ended when it returned, so that what it does may have happened or not
+	err    string
+	result string // what else it returns, in a form that is the same wherever it is made
+	cut    bool   // its ctx had ended when it returned, so that what it does may have happened or not
 }
 
 var (
@@ -447,29 +449,121 @@ func (o *outcome) add(v reflect.Value) {
 	}
 	if v.Kind() == reflect.Func && v.Type().CanSeq2() && !v.IsNil() {
 		steps := 0
-		for _, err := range v.Seq2() {
+		for item, err := range v.Seq2() {
+			o.print(item)
 			if o.add(err); steps == 2 || !err.IsNil() {
 				break
 			}
 			steps++
 		}
+		return
+	}
+	o.print(v)
+}
+
+func (o *outcome) print(v reflect.Value) {
+	var b strings.Builder
+	show(&b, v, 0)
+	o.result += b.String() + "; "
+}
+
+var (
+	// differing are fields that are set at both sides or at neither: positions in logs that others write too, and times.
+	differing = []string{"LSN", "Revision", "Receipt", "Timestamp", "Commit", "Applied"}
+	// passing are fields that tell how long something took, or what the process does besides.
+	passing = []string{"Elapsed", "LagTime", "Port"}
+)
+
+// show prints a result without what differs from call to call: of times, ids and positions in the log it says whether they are set.
+func show(b *strings.Builder, v reflect.Value, depth int) {
+	if !v.IsValid() || depth > 8 {
+		b.WriteString("-")
+		return
+	}
+	t := v.Type()
+	if v.CanInterface() && (t == reflect.TypeFor[time.Time]() || t == reflect.TypeFor[stream.ID]()) {
+		fmt.Fprintf(b, "%s(%v)", t.Name(), !v.IsZero())
+		return
+	}
+	switch v.Kind() {
+	case reflect.Func, reflect.Chan, reflect.UnsafePointer:
+		fmt.Fprintf(b, "%v(%v)", v.Kind(), !v.IsNil())
+	case reflect.Pointer, reflect.Interface:
+		if v.IsNil() {
+			b.WriteString("nil")
+			return
+		}
+		show(b, v.Elem(), depth+1)
+	case reflect.Struct:
+		b.WriteString("{")
+		for i := range t.NumField() {
+			f := t.Field(i)
+			if !f.IsExported() {
+				continue
+			}
+			b.WriteString(" " + f.Name + ":")
+			if slices.Contains(differing, f.Name) {
+				b.WriteString(strconv.FormatBool(!v.Field(i).IsZero()))
+				continue
+			}
+			if slices.Contains(passing, f.Name) {
+				continue
+			}
+			show(b, v.Field(i), depth+1)
+		}
+		b.WriteString("}")
+	case reflect.Slice, reflect.Array:
+		if t.Elem().Kind() == reflect.Uint8 {
+			fmt.Fprintf(b, "%.100q", fmt.Sprintf("%s", v.Interface()))
+			return
+		}
+		if v.Kind() == reflect.Slice && v.IsNil() {
+			b.WriteString("nil")
+			return
+		}
+		b.WriteString("[")
+		for i := range min(v.Len(), 20) {
+			show(b, v.Index(i), depth+1)
+			b.WriteString(" ")
+		}
+		fmt.Fprintf(b, "%d]", v.Len())
+	case reflect.Map:
+		var keys []string
+		for _, k := range v.MapKeys() {
+			var one strings.Builder
+			show(&one, k, depth+1)
+			one.WriteString("=")
+			show(&one, v.MapIndex(k), depth+1)
+			keys = append(keys, one.String())
+		}
+		slices.Sort(keys)
+		fmt.Fprintf(b, "map%v", keys)
+	case reflect.String:
+		fmt.Fprintf(b, "%.100q", changing.ReplaceAllString(v.String(), "#"))
+	default:
+		fmt.Fprint(b, v)
 	}
 }
 
 // TestNodeAndClientAlike calls each method of each store with each argument and each option at its extremes, of a Node and of a Client of an equal node:
-// both return the same error or none, nothing panics, hangs, or repeats a long argument in its message.
+// both return the same results, and the same error or none, nothing panics, hangs, or repeats a long argument in its message.
 func TestNodeAndClientAlike(t *testing.T) {
-	node, client := openAlike(t)
-	for name, root := range roots {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+	for _, spread := range []bool{false, true} {
+		node, client := openAlike(t)
+		for name, root := range roots {
 			label := strings.ReplaceAll(name, " ", "")
-			a := &alike{t: t, label: label, sides: [2]side{{stores: node}, {stores: client}}}
-			a.prepare()
-			began := time.Now()
-			a.walk(name, func(s side) reflect.Value { return reflect.ValueOf(root(s)) }, false)
-			t.Logf("%d calls in %v", a.calls, time.Since(began))
-		})
+			t.Run(fmt.Sprintf("%s/spread=%t", label, spread), func(t *testing.T) {
+				t.Parallel()
+				a := &alike{t: t, label: label, spread: spread, sides: [2]side{{stores: node}, {stores: client}}}
+				if slices.Contains(ofNode, label) {
+					a.sides[0].stores, a.sides[1].stores = openAlike(t) // what others do at the same time is seen by them
+				}
+				a.prepare()
+				began := time.Now()
+				a.walk(name, func(s side) reflect.Value { return reflect.ValueOf(root(s)) }, false)
+				t.Logf("%d calls in %v", a.calls, time.Since(began))
+			})
+		}
 	}
 }
 
@@ -477,7 +571,7 @@ func TestNodeAndClientAlike(t *testing.T) {
 func openAlike(t *testing.T) (*floe.Node, *floe.Client) {
 	var nodes [2]*floe.Node
 	for i := range nodes {
-		node, err := floe.Open(floe.Config{Shards: 1, Listen: "127.0.0.1:0"})
+		node, err := floe.Open(floe.Config{Shards: 3, Listen: "127.0.0.1:0"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -493,11 +587,12 @@ func openAlike(t *testing.T) (*floe.Node, *floe.Client) {
 }
 
 type alike struct {
-	t     *testing.T
-	sides [2]side
-	label string
-	calls int
-	moves int
+	t      *testing.T
+	sides  [2]side
+	label  string
+	spread bool
+	calls  int
+	moves  int
 }
 
 // ofNode are the roots whose methods change what is not in a namespace.
@@ -515,10 +610,17 @@ func (a *alike) move() {
 // prepare makes what the plain calls find.
 func (a *alike) prepare() {
 	ctx := a.t.Context()
-	a.sides[0].name, a.sides[1].name = fmt.Sprintf("node-%s%d", a.label, a.moves), fmt.Sprintf("clnt-%s%d", a.label, a.moves)
+	for i := range a.sides {
+		a.sides[i].name = fmt.Sprintf("ns-%s%d", a.label, a.moves)
+	}
 	for _, s := range a.sides {
+		if a.spread {
+			if err := s.stores.Namespaces().Create(ctx, s.name, floe.Spread()); err != nil {
+				a.t.Fatal(err)
+			}
+		}
 		_, put := s.stores.KV(s.name).Put(ctx, "x", []byte("1"))
-		_, appended := s.stores.Stream(s.name).Append(ctx, "x", stream.Message{Payload: []byte("v")})
+		_, appended := s.stores.Stream(s.name).AppendMany(ctx, "x", slices.Repeat([]stream.Message{{Payload: []byte("v")}}, 3)) // as many as are taken of an endless iterator
 		_, enqueued := s.stores.Queue(s.name).Enqueue(ctx, "x", []byte("v"))
 		_, registered := s.stores.Action(s.name).Register(ctx, "x")
 		_, written := s.stores.TS(s.name).WriteLine(ctx, strings.NewReader("x,a=b v=1\n"), ts.Milliseconds)
@@ -578,6 +680,9 @@ func (a *alike) walk(path string, root func(side) reflect.Value, plain bool) {
 // waiting are the calls that may wait until their ctx ends.
 var waiting = regexp.MustCompile(`Wait|Watch|Follow|Consume|Await|Lock|\.Run\(`)
 
+// brief are the calls after which a millisecond has to pass at both sides before the next: what lasts for one is over then, and points of now do not replace each other.
+var brief = regexp.MustCompile(`Duration\("1ns"\)|\.(Write|Import)`)
+
 // compare makes a call at both sides. Two that differ because one had too little time are made again with more, in other namespaces.
 func (a *alike) compare(name string, bad bool, f func(side, context.Context) []reflect.Value) {
 	a.calls++
@@ -597,12 +702,21 @@ func (a *alike) compare(name string, bad bool, f func(side, context.Context) []r
 		if got[0].cut || got[1].cut {
 			a.move()
 		}
-		if strings.Contains(name, `Duration("1ns")`) {
-			<-time.After(2 * time.Millisecond) // what lasts for 1 ms is over at both sides before the next call
+		if brief.MatchString(name) {
+			<-time.After(2 * time.Millisecond)
 		}
 		if got[0].err == got[1].err {
 			if bad && !strings.Contains(got[0].err, fmt.Sprintf("[%v]", floe.ErrInvalid)) {
 				a.t.Errorf("%s: %q, want ErrInvalid", name, got[0].err)
+			}
+			if !got[0].cut && !got[1].cut && got[0].result != got[1].result {
+				n, c := got[0].result, got[1].result
+				i := 0
+				for i < min(len(n), len(c)) && n[i] == c[i] {
+					i++
+				}
+				i = max(0, i-40)
+				a.t.Errorf("%.120s:\n\tnode:   %.150s\n\tclient: %.150s", name, n[i:], c[i:])
 			}
 			return
 		}

@@ -15,12 +15,18 @@ import (
 	"github.com/floedb/floe/stream"
 )
 
-// AuditStream is the stream, in the namespace "_system", of what users of keys have changed: an AuditEntry as a JSON document in each record.
-const AuditStream = "audit"
+// Streams in the namespace "_system" that record what users of keys have done: an AuditEntry as a JSON document in each record.
+const (
+	// AuditStream has changes of data, refusals and wrong keys, up to 90 days and a million entries of them.
+	AuditStream = "audit"
+	// AuditKeysStream has changes of keys. It keeps all of them, so that no amount of other entries can push one out.
+	AuditKeysStream = "audit-keys"
+)
 
-// AuditEntry says who has done what. Requests of the dashboard have an entry each. What comes through the port for clients, perhaps a hundred
-// thousand times a second, is summed up: what the same key has done from the same address with the same action, namespace and result within about a second
-// is one entry.
+// AuditEntry says who has done what. Changes of keys, and changes by requests of the dashboard, have an entry each. What comes through the port for
+// clients, perhaps a hundred thousand times a second, is summed up: what the same key has done from the same address with the same action, namespace
+// and result within about a second is one entry. Refusals for lack of rights are summed up by key, address and result, at both ports, and Action and
+// Namespace are those of the first one. A key has at most 10 entries a second in the long run, and 100 in a burst: what exceeds that is summed up by result.
 type AuditEntry struct {
 	At        int64  `json:"at"`              // ms since the epoch; of several, when the first was done
 	Key       string `json:"key"`             // id
@@ -34,7 +40,7 @@ type AuditEntry struct {
 	Until     int64  `json:"until,omitempty"` // when the last was done, of a sum
 }
 
-// Bounds of the audit stream: what is older or more goes.
+// Bounds of AuditStream: what is older or more goes.
 const (
 	auditAge = 90 * 24 * time.Hour
 	auditLen = 1_000_000
@@ -51,12 +57,27 @@ const (
 	auditEvery = time.Second
 	// maxSums bounds the different ones within that time. What is beyond is summed up by key alone.
 	maxSums = 10_000
+	// sumsBurst and sumsRate, of a second, bound those of a key: nobody fills the stream alone.
+	sumsBurst = 100
+	sumsRate  = 10
 )
 
 // sums gathers what clients do until it is written.
 type sums struct {
-	mu  sync.Mutex // guards all; nothing is called under it
-	all map[sumOf]*sum
+	mu    sync.Mutex // guards what follows; nothing is called under it
+	all   map[sumOf]*sum
+	rates map[*auth.Grant]*sumRate
+}
+
+// sumRate counts the entries of a key: each takes a token of sumsBurst, which come back at sumsRate.
+type sumRate struct {
+	tokens float64
+	at     int64 // ms
+}
+
+func (r *sumRate) refill(now int64) {
+	r.tokens = min(sumsBurst, r.tokens+sumsRate*float64(max(0, now-r.at))/1000)
+	r.at = now
 }
 
 // sumOf is what entries are summed up by.
@@ -65,19 +86,35 @@ type sumOf struct {
 	from, action, namespace, result string
 }
 
-type sum struct{ count, first, last int64 }
+type sum struct {
+	count, first, last int64
+	action, namespace  string // of the first one
+}
+
+const various = "various"
+
+// refused is add for what a key has no right to: by what names it was tried makes no further entries.
+func (s *sums) refused(k sumOf, now int64) {
+	action, namespace := k.action, k.namespace
+	k.action, k.namespace = "", ""
+	s.addAs(k, action, namespace, now)
+}
 
 // add notes something.
-func (s *sums) add(k sumOf, now int64) {
+func (s *sums) add(k sumOf, now int64) { s.addAs(k, k.action, k.namespace, now) }
+
+// addAs notes something whose entry shows this action and namespace.
+func (s *sums) addAs(k sumOf, action, namespace string, now int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.all[k]
-	if one == nil && len(s.all) >= maxSums {
-		k = sumOf{grant: k.grant, action: "various", result: k.result}
+	if one == nil && !s.allowLocked(k.grant, now) {
+		k = sumOf{grant: k.grant, action: various, result: k.result}
+		action, namespace = various, ""
 		one = s.all[k]
 	}
 	if one == nil {
-		one = &sum{first: now}
+		one = &sum{first: now, action: action, namespace: namespace}
 		if s.all == nil {
 			s.all = make(map[sumOf]*sum)
 		}
@@ -87,14 +124,48 @@ func (s *sums) add(k sumOf, now int64) {
 	one.last = now
 }
 
+// allow reports whether a key may have one more entry, which is not a sum.
+func (s *sums) allow(grant *auth.Grant, now int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.allowLocked(grant, now)
+}
+
+// allowLocked reports whether a key may have one more entry of its own.
+func (s *sums) allowLocked(grant *auth.Grant, now int64) bool {
+	r := s.rates[grant]
+	if r == nil {
+		if s.rates == nil {
+			s.rates = make(map[*auth.Grant]*sumRate)
+		}
+		r = &sumRate{tokens: sumsBurst, at: now}
+		s.rates[grant] = r
+	}
+	if r.refill(now); r.tokens < 1 || len(s.all) >= maxSums {
+		return false
+	}
+	r.tokens--
+	return true
+}
+
+// forgetLocked drops the rates of keys that have all their tokens, those of keys that are gone among them.
+func (s *sums) forgetLocked(now int64) {
+	for grant, r := range s.rates {
+		if r.refill(now); r.tokens == sumsBurst {
+			delete(s.rates, grant)
+		}
+	}
+}
+
 // take returns what there is, in the order of time.
-func (s *sums) take() (entries []AuditEntry) {
+func (s *sums) take(now int64) (entries []AuditEntry) {
 	s.mu.Lock()
 	all := s.all
 	s.all = nil
+	s.forgetLocked(now)
 	s.mu.Unlock()
 	for k, one := range all {
-		e := AuditEntry{At: one.first, Until: one.last, Count: one.count, From: k.from, Action: k.action, Namespace: k.namespace, Result: k.result}
+		e := AuditEntry{At: one.first, Until: one.last, Count: one.count, From: k.from, Action: one.action, Namespace: one.namespace, Result: k.result}
 		e.of(k.grant)
 		entries = append(entries, e)
 	}
@@ -112,28 +183,42 @@ func (e *AuditEntry) of(grant *auth.Grant) {
 	}
 }
 
-// Audit appends an entry to the audit stream. At, Result and what belongs to the key are filled in; err is what came of the action. It does nothing if
-// there is no key store, and through a Client. That the entry could not be written is told in the log.
+// Audit appends an entry to AuditStream. At, Result and the fields of the key are filled in; err is the outcome of the action. An action that the key has
+// no right to is summed up with others, and written about a second later. Audit does nothing if there is no key store, and through a Client. An entry that
+// could not be written is logged.
 func (h *Holder) Audit(ctx context.Context, e AuditEntry, err error) {
 	if _, remote := h.of.db.(*Client); remote || h.grant.IsOpen() {
 		return
 	}
-	h.of.note(ctx, h.grant, e, err)
+	h.of.note(ctx, AuditStream, h.grant, e, err)
 }
 
 // note appends an entry about what a holder did, nil being the host program. It goes on when ctx ends: whoever hangs up has done it all the same.
-func (g *gatekeeper) note(ctx context.Context, grant *auth.Grant, e AuditEntry, err error) {
+func (g *gatekeeper) note(ctx context.Context, name string, grant *auth.Grant, e AuditEntry, err error) {
+	if errors.Is(err, ErrUnauthorized) {
+		g.record(grant, e.From, e.Action, e.Namespace, err)
+		return
+	}
 	e.At, e.Result = time.Now().UnixMilli(), "ok"
+	if name == AuditStream && !g.sums.allow(grant, e.At) {
+		g.sums.add(sumOf{grant: grant, action: various, result: kindOf(err)}, e.At)
+		return
+	}
 	if err != nil {
 		e.Result = err.Error()
 	}
 	e.of(grant)
-	g.write(context.WithoutCancel(ctx), e)
+	g.write(context.WithoutCancel(ctx), name, e)
 }
 
 // record notes what a client did; it is written later, so that nobody waits for it.
 func (g *gatekeeper) record(grant *auth.Grant, from, action, namespace string, err error) {
-	g.sums.add(sumOf{grant, from, action, namespace, kindOf(err)}, time.Now().UnixMilli())
+	k, now := sumOf{grant, from, action, namespace, kindOf(err)}, time.Now().UnixMilli()
+	if errors.Is(err, ErrUnauthorized) {
+		g.sums.refused(k, now)
+		return
+	}
+	g.sums.add(k, now)
 }
 
 // kindOf says in a word what went wrong, so that entries can be summed up by it.
@@ -171,13 +256,13 @@ func (g *gatekeeper) runAudit() {
 
 // flush writes what clients have done so far.
 func (g *gatekeeper) flush(ctx context.Context) {
-	for part := range slices.Chunk(g.sums.take(), stream.MaxBatch) {
-		g.write(ctx, part...)
+	for part := range slices.Chunk(g.sums.take(time.Now().UnixMilli()), stream.MaxBatch) {
+		g.write(ctx, AuditStream, part...)
 	}
 }
 
-// write appends entries.
-func (g *gatekeeper) write(ctx context.Context, entries ...AuditEntry) {
+// write appends entries to one of the streams.
+func (g *gatekeeper) write(ctx context.Context, name string, entries ...AuditEntry) {
 	ctx, cancel := context.WithTimeout(ctx, auditTime)
 	defer cancel()
 	messages := make([]stream.Message, 0, len(entries))
@@ -191,20 +276,23 @@ func (g *gatekeeper) write(ctx context.Context, entries ...AuditEntry) {
 		}
 		messages = append(messages, stream.Message{Payload: payload})
 	}
-	if err := g.append(ctx, messages); err != nil && !errors.Is(err, ErrClosed) {
+	if err := g.append(ctx, name, messages); err != nil && !errors.Is(err, ErrClosed) {
 		g.log.Error("audit entries were not written", "entries", len(entries), "first", entries[0].Action, "key", entries[0].Key, "err", err)
 	}
 }
 
-func (g *gatekeeper) append(ctx context.Context, messages []stream.Message) error {
+func (g *gatekeeper) append(ctx context.Context, name string, messages []stream.Message) error {
 	if !g.audited.Load() {
-		err := g.send(ctx, stream.CreateOp(AuditStream, stream.MaxAge(auditAge), stream.MaxLen(auditLen)))
-		if err != nil && !errors.Is(err, ErrExists) {
-			return err
+		for _, op := range []engine.Operation{
+			stream.CreateOp(AuditKeysStream), stream.CreateOp(AuditStream, stream.MaxAge(auditAge), stream.MaxLen(auditLen)),
+		} {
+			if err := g.send(ctx, op); err != nil && !errors.Is(err, ErrExists) {
+				return err
+			}
 		}
 		g.audited.Store(true)
 	}
-	return g.send(ctx, stream.AppendManyOp(AuditStream, messages))
+	return g.send(ctx, stream.AppendManyOp(name, messages))
 }
 
 // secrets are keys and session tokens, wherever somebody has put them by mistake.

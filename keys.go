@@ -150,7 +150,7 @@ func (k *Keys) audit(ctx context.Context, what string, err error) {
 	if _, remote := k.gate.db.(*Client); remote {
 		return
 	}
-	k.gate.note(ctx, k.grant, AuditEntry{Action: what}, err)
+	k.gate.note(ctx, AuditKeysStream, k.grant, AuditEntry{Action: what}, err)
 }
 
 // List returns all keys, by id. Errors: ErrConflict if there is no key store; ErrUnauthorized without the role admin.
@@ -280,7 +280,7 @@ type gatekeeper struct {
 	db   DB
 	log  *slog.Logger
 
-	audited atomic.Bool // the stream of audits is there
+	audited atomic.Bool // the streams of the audit are there
 	sums    sums
 
 	ctx     context.Context

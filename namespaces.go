@@ -17,7 +17,7 @@ type NamespaceOption func(*namespaceOptions)
 
 type namespaceOptions struct{ spread bool }
 
-// Spread makes the namespace spread over all shards by key, stream partition and queue: for data that outgrows one core or one leader.
+// Spread makes the namespace spread over all shards by key, stream partition, queue and run: for data that outgrows one core or one leader.
 // Transactions in it need names with a common {tag}.
 func Spread() NamespaceOption { return func(o *namespaceOptions) { o.spread = true } }
 

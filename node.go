@@ -158,7 +158,7 @@ func (n *Node) open(ctx context.Context, c Config) error {
 // changed notes what a client has changed, or tried to: the keys at once, anything else with what others do.
 func (n *Node) changed(ctx context.Context, g *auth.Grant, from string, cmd engine.Command, err error) {
 	if what, keys := auth.Changes(cmd); keys {
-		n.gate.note(ctx, g, AuditEntry{From: from, Action: what}, err)
+		n.gate.note(ctx, AuditKeysStream, g, AuditEntry{From: from, Action: what}, err)
 		return
 	}
 	if g.IsOpen() {

@@ -181,8 +181,11 @@ type endOption func(*end)
 
 func (f endOption) applyEnd(e *end) { f(e) }
 
-// OfDelivery names the attempt that has ended by its Task.Delivery. The default is the present attempt, if the worker has it. Task.Attempt would not do: an attempt that does
+// OfAttempt names the attempt that has ended by its Task.Attempt. The default is the present attempt, if the worker has it. OfDelivery is stricter: an attempt that does
 // not count, as it was given back or put off, has the number of the next one.
+func OfAttempt(n int) EndOption { return endOption(func(e *end) { e.attempt = int64(n) }) }
+
+// OfDelivery names the attempt that has ended by its Task.Delivery, which no other attempt of the run has.
 func OfDelivery(n int) EndOption { return endOption(func(e *end) { e.begun = int64(n) }) }
 
 // WithOutcome names the outcome of a run that is completed, in up to 255 bytes. The default is "success".
@@ -196,14 +199,14 @@ func Retry() EndOption { return endOption(func(e *end) { e.how = failed }) }
 
 // Complete ends a run that a worker got from Await, with its output: JSON, or other bytes; nil is none.
 //
-// Options: OfDelivery, WithOutcome. Errors: ErrConflict if the worker does not have the run any more, or it was cancelled; ErrInvalid for an output that is too large.
+// Options: OfAttempt, OfDelivery, WithOutcome. Errors: ErrConflict if the worker does not have the run any more, or it was cancelled; ErrInvalid for an output that is too large.
 func (s *Store) Complete(ctx context.Context, run RunID, worker string, output []byte, opts ...EndOption) error {
 	return s.ended(ctx, run, worker, end{how: completed, output: output}, opts)
 }
 
 // Fail ends an attempt that a worker got from Await, with the error. Without Retry the run has failed.
 //
-// Options: OfDelivery, WithCode, Retry. Errors: ErrConflict if the worker does not have the run any more, or it was cancelled.
+// Options: OfAttempt, OfDelivery, WithCode, Retry. Errors: ErrConflict if the worker does not have the run any more, or it was cancelled.
 func (s *Store) Fail(ctx context.Context, run RunID, worker string, message string, opts ...EndOption) error {
 	return s.ended(ctx, run, worker, end{how: refused, message: shorten(message, MaxErrorBytes), delay: -1}, opts)
 }

@@ -14,8 +14,8 @@ import (
 //		Do(kv.PutOp("order:42", paid), action.CompleteOp(t, nil)).
 //		Commit(ctx)
 //
-// It is refused with ErrConflict if the attempt is over, or the run was cancelled. In a spread namespace the other parts have to live in the shard of the run, which an
-// IdempotencyKey or an action's name with their {tag} sees to.
+// It is refused with ErrConflict if the attempt is over, or the run was cancelled. In a spread namespace the other parts have to live in the shard of the run: their
+// {tag} must be that of the action's name, or else of the run's IdempotencyKey.
 //
 // Options: WithOutcome.
 func CompleteOp(t *Task, output []byte, opts ...EndOption) Op {

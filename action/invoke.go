@@ -82,7 +82,7 @@ func (a *act) place(v *call.Invoke) error {
 }
 
 // route returns a name in whose shard a run has to be, "" if it can be in any. Those that a limit is about are at the home of the action, so that the limit
-// holds.
+// holds. So are those of an action whose name has a {tag}, for transactions with what else has it.
 //
 // A run with an idempotency key is in the shard of that key, where a repeat looks for it. Once the action has had limits it is at the home: a repeat still looks in the
 // shard of the key first, where there may be one that was made before, and makes none there any more. So no change of limits makes two of one run.
@@ -90,7 +90,7 @@ func (a *act) place(v *call.Invoke) error {
 func (a *act) route(v *call.Invoke) string {
 	keyed := v.IdempotencyKey != "" && v.Notify.Machine == 0
 	switch {
-	case a.limited(v.ConcurrencyKey), keyed && a.homed:
+	case a.limited(v.ConcurrencyKey), keyed && a.homed, engine.Tagged(a.name):
 		return a.name
 	case keyed:
 		return keyRoute(a.name, v.IdempotencyKey)

@@ -8,9 +8,11 @@ type hiddenOp = engine.HiddenOp
 // refused with ErrInvalid.
 type Op struct{ hiddenOp }
 
-// InvokeOp is Invoke as an operation of a transaction; its value in the result is an Invoked. In a spread namespace it is in the shard of the other parts; one
-// with an IdempotencyKey needs their {tag} in that key or in the action's name. A limit of the action may ask for another shard: then the transaction is
-// refused with ErrConflict, unless the action's name has the tag.
+// InvokeOp is Invoke as an operation of a transaction; its value in the result is an Invoked.
+//
+// In a spread namespace the runs of an action whose name has a {tag} live in the shard of that tag, which must be the tag of the other parts. Without one, the
+// run is made in the shard of the other parts; an IdempotencyKey then needs their {tag}, and a limit of the action may ask for another shard, in which case
+// the transaction is refused with ErrConflict.
 func InvokeOp(name string, input []byte, opts ...InvokeOption) Op {
 	return Op{engine.Hide(invokeOp(name, input, opts))}
 }

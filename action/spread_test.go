@@ -9,6 +9,8 @@ import (
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/kv"
+	"github.com/floedb/floe/workflow"
 )
 
 // openSpread returns the actions of a spread namespace.
@@ -137,3 +139,57 @@ func TestDeleteLooksEverywhere(t *testing.T) {
 }
 
 func nothing(context.Context, *action.Task) (any, error) { return nil, nil }
+
+// TestTagPlacesRuns: the runs of an action whose name has a {tag} live in the shard of the tag, whoever has invoked them, so that their ends can be parts of
+// transactions about what has the tag too. Runs without an idempotency key were in any shard.
+func TestTagPlacesRuns(t *testing.T) {
+	node, err := floe.Open(floe.Config{Shards: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	if err := node.Namespaces().Create(t.Context(), "wide", floe.Spread()); err != nil {
+		t.Fatal(err)
+	}
+	s, flows := node.Action("wide"), node.Workflow("wide")
+	if _, err := s.Register(short(t), "pay{o42}"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := flows.Create(short(t), workflow.New("order").Start(workflow.Call("@actions/pay{o42}").To("success", "flo.Completed")).Definition()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Schedules("pay{o42}").Set(short(t), "hourly", action.ScheduleSpec{Every: time.Hour, Overlap: action.OverlapAllow}); err != nil {
+		t.Fatal(err)
+	}
+	const each = 8
+	for i := range each {
+		if _, err := s.Invoke(short(t), "pay{o42}", nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Invoke(short(t), "pay{o42}", nil, action.IdempotencyKey(fmt.Sprint("{other}", i))); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := flows.Start(short(t), "order", nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Schedules("pay{o42}").Trigger(short(t), "hourly"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := node.Txn("wide").Do(kv.PutOp("{o42}invoked", nil), action.InvokeOp("pay{o42}", nil)).Commit(short(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := node.Txn("wide").Do(kv.PutOp("{o43}", nil), action.InvokeOp("pay{o42}", nil)).Commit(short(t)); !errors.Is(err, floe.ErrInvalid) {
+		t.Errorf("a transaction over two tags: %v", err)
+	}
+	for n := range 5 * each {
+		tasks, err := s.Await(short(t), "w", []string{"pay{o42}"})
+		if err != nil || len(tasks) != 1 {
+			t.Fatal(tasks, err)
+		}
+		task := &tasks[0]
+		if _, err := node.Txn("wide").If(action.Held(task)).Do(kv.PutOp("{o42}paid", nil), action.CompleteOp(task, nil)).Commit(short(t)); err != nil {
+			t.Fatalf("end %d, of a run of %q: %v", n, task.Source, err)
+		}
+	}
+}

@@ -235,7 +235,9 @@ func invokeOp(name string, input []byte, opts []InvokeOption) engine.Op {
 		err = checkInput(input)
 	}
 	route := ""
-	if o.IdempotencyKey != "" {
+	if engine.Tagged(name) {
+		route = name
+	} else if o.IdempotencyKey != "" {
 		route = keyRoute(name, o.IdempotencyKey)
 	}
 	op := command(kindInvoke, route, err, encode(nil, &o.Invoke, (*call.Invoke).Code))

@@ -76,11 +76,11 @@ func (h *handler) carryOut(rt route, who *floe.Holder, in *input) (answer any, e
 	if err == nil {
 		answer, err = rt.serve(h.as(who), in)
 	}
-	if errors.Is(err, engine.ErrUnauthorized) && who.Err() == nil {
-		err = engine.Errorf(errForbidden, "%v", err)
-	}
 	if rt.role() != floe.RoleRead {
 		who.Audit(in.request.Context(), in.audited(), err)
+	}
+	if errors.Is(err, engine.ErrUnauthorized) && who.Err() == nil {
+		err = engine.Errorf(errForbidden, "%v", err)
 	}
 	return answer, err
 }

@@ -52,6 +52,6 @@
 // the range count. What is wrong with a query is an *Error, with its position.
 //
 // The stages that look at the points of a series one by one may take up to 2,000,000 steps for a point: instructions of patterns times bytes of tags, for
-// the most part. The patterns of an expression have up to 10,000 instructions. The alternatives of a glob are up to 1,024 of 64 KiB in all, 8 KiB of those
-// with a *. A query has up to 100 stages, and up to 1,000 with the queries in it.
+// the most part. The patterns of an expression have up to 10,000 instructions, those of a query up to 50,000. The alternatives of a glob are up to 1,024 of
+// 64 KiB in all, 8 KiB of those with a *. A query has up to 100 stages, and up to 1,000 with the queries in it.
 package floql

@@ -38,6 +38,7 @@ const (
 	maxExpression      = 4096
 	maxExpressionNodes = 500
 	maxPattern         = 10_000 // instructions of the patterns of an expression
+	maxPatterns        = 50_000 // and of all expressions of a query: 10 ms to compile, and 2 MiB
 )
 
 // expressionError says what is wrong with an expression, and at which byte of it.
@@ -48,7 +49,8 @@ type expressionError struct {
 
 func (e *expressionError) Error() string { return e.message }
 
-func compileExpression(text string, condition bool) (*expression, error) {
+// compileExpression compiles an expression, and adds the size of its patterns to that of the query.
+func compileExpression(text string, condition bool, patterns *int64) (*expression, error) {
 	if len(text) > maxExpression {
 		return nil, &expressionError{0, fmt.Sprintf("expression of %d bytes, expected no more than %d", len(text), maxExpression)}
 	}
@@ -59,6 +61,13 @@ func compileExpression(text string, condition bool) (*expression, error) {
 	c := checker{text: text}
 	if c.check(tree.Node); c.err != nil {
 		return nil, c.err
+	}
+	if *patterns = sum(*patterns, c.pattern); *patterns > maxPatterns {
+		return nil, &expressionError{0, fmt.Sprintf("patterns of %d instructions in the query, expected at most %d", *patterns, maxPatterns)}
+	}
+	steps, _ := measure(tree.Node)
+	if simple := simplify(tree.Node, condition); simple != nil {
+		return &expression{simple: simple, steps: steps}, nil
 	}
 	options := []expr.Option{expr.Env(point{}), expr.DisableAllBuiltins(), expr.MaxNodes(maxExpressionNodes)}
 	for _, f := range functions {
@@ -73,8 +82,7 @@ func compileExpression(text string, condition bool) (*expression, error) {
 	if err != nil {
 		return nil, expressionErrorOf(text, err)
 	}
-	steps, _ := measure(tree.Node)
-	return &expression{program: program, simple: simplify(tree.Node, condition), steps: steps}, nil
+	return &expression{program: program, steps: steps}, nil
 }
 
 // expressionErrorOf returns an error of expr-lang/expr without its drawing.
@@ -174,7 +182,7 @@ func (c *checker) binary(n *ast.BinaryNode) {
 			c.refuse(n, "the pattern of matches has to be a string")
 			return
 		}
-		if c.pattern += patternSize(text.Value); c.pattern > maxPattern {
+		if c.pattern = sum(c.pattern, patternSize(text.Value)); c.pattern > maxPattern {
 			c.refuse(n, "patterns of %d instructions, expected no more than %d", c.pattern, maxPattern)
 		}
 	case "in", "not in":

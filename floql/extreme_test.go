@@ -1,6 +1,7 @@
 package floql_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -156,6 +157,29 @@ func TestExtremeCosts(t *testing.T) {
 		err := evalExtreme(t, source, query, floql.Limits{Bytes: 32 << 20})
 		if want == "" && err != nil && !errors.Is(err, context.DeadlineExceeded) || want != "" && !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("%.200s: %v, want %q", query, err, want)
+		}
+	}
+}
+
+// TestParseCosts: the memory that a query takes to parse, and with it the time, grows with its text and not with the text times the number of stages. Parse
+// has no context.
+func TestParseCosts(t *testing.T) {
+	nested := func(stage string, n int) string {
+		part := "m" + strings.Repeat("|"+stage, 90)
+		return part + strings.Repeat("|join(+,("+part+"))", n/90-1)
+	}
+	for query, want := range map[string]string{
+		nested("math(value*2)", 900) + strings.Repeat(" ", 40_000):                "",
+		nested("math(value*value)", 90) + strings.Repeat("#", 60_000):             "",
+		nested("where(value>1#"+strings.Repeat("x", 50)+"\n)", 540):               "",
+		nested("where(field matches '"+strings.Repeat("[a-z]{200}", 9)+"')", 540): "patterns of 50659 instructions in the query, expected at most 50000",
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := floql.Parse(query)
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > 8<<20 || !strings.Contains(fmt.Sprint(err), cmp.Or(want, "<nil>")) {
+			t.Errorf("%.100s: %v after %d KiB, want %q", query, err, n>>10, want)
 		}
 	}
 }

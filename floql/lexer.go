@@ -213,16 +213,17 @@ func (l *lexer) letters() string {
 
 // raw reads up to a closing parenthesis that was not opened in between, quotes and comments aside, and returns what stands there with comments blanked out.
 func (l *lexer) raw() string {
-	b := []byte(l.text[l.pos:])
-	var open []byte
-	for i := 0; i < len(b); i++ {
-		switch c := b[i]; c {
+	text := l.text[l.pos:]
+	var open, kept []byte
+	begin := 0 // of the text that is not in kept yet
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; c {
 		case '(', '[', '{':
 			open = append(open, c)
 		case ')', ']', '}':
 			if len(open) == 0 && c == ')' {
 				l.pos += i
-				return string(b[:i])
+				return string(append(kept, text[begin:i]...))
 			}
 			if len(open) == 0 || open[len(open)-1] != opening(c) {
 				l.fail(l.pos+i, "found %q, expected %q", string(rune(c)), closing(open))
@@ -230,20 +231,20 @@ func (l *lexer) raw() string {
 			}
 			open = open[:len(open)-1]
 		case '"', '\'', '`':
-			end := stringEnd(b, i)
+			end := stringEnd(text, i)
 			if end < 0 {
 				l.fail(l.pos+i, "found no end of the string that begins here, expected %c", c)
 				return ""
 			}
 			i = end
 		case '#':
-			for ; i < len(b) && b[i] != '\n'; i++ {
-				b[i] = ' '
-			}
+			end := lineEnd(text, i)
+			kept = append(append(kept, text[begin:i]...), strings.Repeat(" ", end-i)...)
+			begin, i = end, end-1
 		case '/':
 			// The compiler of expressions would take the rest of the line, or of the expression, for a comment of its own.
-			if i+1 < len(b) && (b[i+1] == '/' || b[i+1] == '*') {
-				l.fail(l.pos+i, "found %q, expected an operator: comments begin with #", b[i:i+2])
+			if i+1 < len(text) && (text[i+1] == '/' || text[i+1] == '*') {
+				l.fail(l.pos+i, "found %q, expected an operator: comments begin with #", text[i:i+2])
 				return ""
 			}
 		}
@@ -276,7 +277,7 @@ func closing(open []byte) string {
 }
 
 // stringEnd returns where the string ends that begins at i, -1 if it does not.
-func stringEnd(b []byte, i int) int {
+func stringEnd(b string, i int) int {
 	for j := i + 1; j < len(b); j++ {
 		switch {
 		case b[j] == '\\' && b[i] != '`':

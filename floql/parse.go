@@ -104,8 +104,10 @@ func invalidUTF8(text string) int {
 
 type reader struct {
 	lexer
-	depth  int
-	stages int // of all queries so far
+	depth int
+	// Of all queries so far:
+	stages   int
+	patterns int64 // instructions
 }
 
 func (p *reader) query() *Query {
@@ -428,7 +430,7 @@ func (p *reader) readExpression(q *param, a *arg) {
 		return
 	}
 	var err error
-	if a.expr, err = compileExpression(a.text, q.kind == aCondition); err != nil {
+	if a.expr, err = compileExpression(a.text, q.kind == aCondition, &p.patterns); err != nil {
 		at := 0
 		if e, ok := errors.AsType[*expressionError](err); ok {
 			at = e.offset

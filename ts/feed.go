@@ -66,11 +66,10 @@ func (m *machine) LateOf(v *engine.View, s *samples.Samples, since uint64) (n in
 				break
 			}
 		}
-		err = b.eachRun(func(field uint16, id seriesID, times []int64, _ []float64) {
-			if _, ok := slices.BinarySearch(found.ids, id); ok && slices.Contains(fields, b.fields[field]) {
-				before, _ := slices.BinarySearch(times, s.From)
-				n += int64(before)
-			}
+		wanted := (&scan{fields: fields, ids: found.ids}).wanted(&b)
+		err = b.eachRun(wanted, func(_ uint16, _ seriesID, times []int64, _ []float64) {
+			before, _ := slices.BinarySearch(times, s.From)
+			n += int64(before)
 		})
 	}
 	return n, errors.Join(err, it.Close())

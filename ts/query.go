@@ -361,7 +361,8 @@ func (q *readQuery) collect(s *scan, found *selector, start spot) error {
 	}
 	places := make(map[member]int)
 	n := 0
-	return s.run(start, func(at spot, times []int64, values []float64) error {
+	s.page = pagePoints
+	err := s.run(start, func(at spot, times []int64, values []float64) error {
 		if n >= pagePoints {
 			q.next = at
 			q.next.time = times[0]
@@ -384,6 +385,10 @@ func (q *readQuery) collect(s *scan, found *selector, start spot) error {
 		q.runs = append(q.runs, readRun{place, slices.Clone(times), slices.Clone(values)})
 		return nil
 	})
+	if err == nil && s.cut {
+		q.next, err = frontOf(floorDiv(s.to, s.length())), errFull
+	}
+	return err
 }
 
 // goneError says that a query takes points that are not kept any more.

@@ -3,7 +3,6 @@ package ts
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 
@@ -128,18 +127,56 @@ type heldBlock struct {
 	block
 	lsn    uint64
 	reader points.Reader
+	runs   []heldRun // instead of points, by field and series
+	split  int64     // how many points were copied for it, 0 if the block lies in one partition
 }
 
-// splitter divides blocks by partitions. Its encoders are used again for every block.
+// heldRun is points of one series and field, which is its place in the fields of the block.
+type heldRun struct {
+	field  uint16
+	id     seriesID
+	times  []int64
+	values []float64
+}
+
+// fewPoints is how many points of a block and a partition are held as they are: encoded, they would not take less memory.
+const fewPoints = 32
+
+// bytes returns the memory that a block takes.
+func (h *heldBlock) bytes() int64 {
+	n := blockBytes + int64(len(h.points)) + seriesBytes*int64(len(h.ids)) + runBytes*int64(len(h.runs))
+	if len(h.runs) > 0 {
+		n += pointBytes * h.split
+	}
+	return n
+}
+
+// splitter divides blocks by partitions. Its memory is used again for every block.
 type splitter struct {
-	encoders []*points.Encoder
+	encoder points.Encoder
+	times   []int64
+	values  []float64
+	cuts    []cut
 }
 
-// parts calls keep for what a block has of each partition, as far as there are points of a range. One that lies in several partitions is decoded once,
-// and written anew for each of them: so none of them goes over the points of the others.
-func (s *splitter) parts(row []byte, lsn uint64, length, from, to int64, keep func(partition int64, h *heldBlock) error) error {
+// cut is the points of a run that lie in one partition, from one place to another in those of the splitter.
+type cut struct {
+	partition int64
+	field     uint16
+	id        seriesID
+	from, to  int
+}
+
+func (c cut) compare(o cut) int {
+	return cmp.Or(cmp.Compare(c.partition, o.partition), cmp.Compare(c.field, o.field), cmp.Compare(c.id, o.id))
+}
+
+// parts calls keep for what a block has of each partition, as far as there are points of a scan. One that lies in several partitions is decoded once,
+// and the points of the scan are copied for each of them: so none of them goes over the points of the others.
+func (s *splitter) parts(row []byte, lsn uint64, scan *scan, keep func(partition int64, h *heldBlock) error) error {
+	length := scan.length()
 	b, err := decodeBlock(row)
-	if err != nil || b.span.oldest >= to || b.span.newest < from {
+	if err != nil || b.span.oldest >= scan.to || b.span.newest < scan.from {
 		return err
 	}
 	if first := floorDiv(b.span.oldest, length); first == floorDiv(b.span.newest, length) {
@@ -150,49 +187,85 @@ func (s *splitter) parts(row []byte, lsn uint64, length, from, to int64, keep fu
 		h.lsn = lsn
 		return keep(first, h)
 	}
-	ids := slices.Clone(b.ids)
-	slices.Sort(ids)
-	ids = slices.Compact(ids)
-	type piece struct {
-		*points.Encoder
-		span span
-	}
-	pieces := make(map[int64]*piece)
-	err = b.eachRun(func(field uint16, id seriesID, times []int64, values []float64) {
-		place, _ := slices.BinarySearch(ids, id)
-		times, values = within(times, values, from, to)
+	s.times, s.values, s.cuts = s.times[:0], s.values[:0], s.cuts[:0]
+	err = b.eachRun(scan.wanted(&b), func(field uint16, id seriesID, times []int64, values []float64) {
+		times, values = within(times, values, scan.from, scan.to)
+		at := len(s.times)
+		s.times, s.values = append(s.times, times...), append(s.values, values...)
 		for len(times) > 0 {
 			partition := floorDiv(times[0], length)
 			n, _ := slices.BinarySearch(times, (partition+1)*length)
-			p := pieces[partition]
-			if p == nil {
-				if len(pieces) == len(s.encoders) {
-					s.encoders = append(s.encoders, new(points.Encoder))
-				}
-				p = &piece{s.encoders[len(pieces)], span{0, times[0], times[0]}}
-				p.Reset()
-				pieces[partition] = p
-			}
-			p.span = span{p.span.points + int64(n), min(p.span.oldest, times[0]), max(p.span.newest, times[n-1])}
-			p.Run(uint32(place), field, times[:n], values[:n])
-			times, values = times[n:], values[n:]
+			s.cuts = append(s.cuts, cut{partition, field, id, at, at + n})
+			times, at = times[n:], at+n
 		}
 	})
 	if err != nil {
 		return err
 	}
-	for _, partition := range slices.Sorted(maps.Keys(pieces)) {
-		p := pieces[partition]
-		h := &heldBlock{block: block{ids: ids, fields: b.fields, span: p.span, points: p.Append(nil)}, lsn: lsn}
-		if err := cmp.Or(h.reader.Open(h.points), keep(partition, h)); err != nil {
+	slices.SortStableFunc(s.cuts, cut.compare)
+	for cuts := s.cuts; len(cuts) > 0; {
+		n := 1
+		for n < len(cuts) && cuts[n].partition == cuts[0].partition {
+			n++
+		}
+		h, err := s.hold(cuts[:n])
+		if err != nil {
 			return err
 		}
+		h.lsn, h.fields = lsn, b.fields
+		if err := keep(cuts[0].partition, h); err != nil {
+			return err
+		}
+		cuts = cuts[n:]
 	}
 	return nil
 }
 
-// eachRun calls f for the runs of a block: a field by its place in those of the block, and a series.
-func (b *block) eachRun(f func(field uint16, id seriesID, times []int64, values []float64)) error {
+// hold copies what a block has of one partition.
+func (s *splitter) hold(cuts []cut) (*heldBlock, error) {
+	h := &heldBlock{block: block{span: span{oldest: math.MaxInt64, newest: math.MinInt64}}}
+	for _, c := range cuts {
+		h.split += int64(c.to - c.from)
+		h.span.oldest, h.span.newest = min(h.span.oldest, s.times[c.from]), max(h.span.newest, s.times[c.to-1])
+	}
+	if h.split <= fewPoints {
+		h.runs = make([]heldRun, len(cuts))
+		times, values := make([]int64, 0, h.split), make([]float64, 0, h.split)
+		for i, c := range cuts {
+			at := len(times)
+			times, values = append(times, s.times[c.from:c.to]...), append(values, s.values[c.from:c.to]...)
+			h.runs[i] = heldRun{c.field, c.id, times[at:], values[at:]}
+		}
+		return h, nil
+	}
+	for _, c := range cuts {
+		h.ids = append(h.ids, c.id)
+	}
+	slices.Sort(h.ids)
+	h.ids = slices.Compact(h.ids)
+	s.encoder.Reset()
+	for _, c := range cuts {
+		place, _ := slices.BinarySearch(h.ids, c.id)
+		s.encoder.Run(uint32(place), c.field, s.times[c.from:c.to], s.values[c.from:c.to])
+	}
+	h.points = s.encoder.Append(nil)
+	return h, h.reader.Open(h.points)
+}
+
+// wanted returns whether a run of a block belongs to the fields and series of the scan.
+func (s *scan) wanted(b *block) func(field uint16, id seriesID) bool {
+	fields := make([]bool, len(b.fields))
+	for i, f := range b.fields {
+		fields[i] = slices.Contains(s.fields, f)
+	}
+	return func(field uint16, id seriesID) bool {
+		_, ok := slices.BinarySearch(s.ids, id)
+		return ok && int(field) < len(fields) && fields[field]
+	}
+}
+
+// eachRun calls f for the runs of a block, or for those that are wanted: a field by its place in those of the block, and a series.
+func (b *block) eachRun(wanted func(field uint16, id seriesID) bool, f func(field uint16, id seriesID, times []int64, values []float64)) error {
 	var r points.Reader
 	var c points.Cursor
 	if err := r.Open(b.points); err != nil {
@@ -206,8 +279,10 @@ func (b *block) eachRun(f func(field uint16, id seriesID, times []int64, values 
 			if int(c.Series()) >= len(b.ids) {
 				return missingPlace(c.Series(), b)
 			}
-			times, values := c.Read()
-			f(field, b.ids[c.Series()], times, values)
+			if id := b.ids[c.Series()]; wanted == nil || wanted(field, id) {
+				times, values := c.Read()
+				f(field, id, times, values)
+			}
 		}
 	}
 	return nil
@@ -234,7 +309,7 @@ func (h *heldBlock) sort() error {
 	ids := slices.Clone(h.ids)
 	slices.Sort(ids)
 	var e points.Encoder
-	err := h.eachRun(func(field uint16, id seriesID, times []int64, values []float64) {
+	err := h.eachRun(nil, func(field uint16, id seriesID, times []int64, values []float64) {
 		place, _ := slices.BinarySearch(ids, id)
 		e.Run(uint32(place), field, times, values)
 	})
@@ -253,10 +328,19 @@ type blockFeed struct {
 }
 
 // feed returns the points of a field, nil if there are none.
-func (h *heldBlock) feed(field fieldID) (*blockFeed, error) {
+func (h *heldBlock) feed(field fieldID) (feed, error) {
 	local := slices.Index(h.fields, field)
 	if local < 0 {
 		return nil, nil
+	}
+	if h.runs != nil {
+		before := func(r heldRun, field int) int { return cmp.Compare(int(r.field), field) }
+		from, found := slices.BinarySearchFunc(h.runs, local, before)
+		to, _ := slices.BinarySearchFunc(h.runs, local+1, before)
+		if !found {
+			return nil, nil
+		}
+		return &runFeed{h.runs[from:to]}, nil
 	}
 	f := &blockFeed{ids: h.ids}
 	ok, err := h.reader.Runs(uint16(local), &f.cursor)
@@ -265,6 +349,26 @@ func (h *heldBlock) feed(field fieldID) (*blockFeed, error) {
 	}
 	return f, nil
 }
+
+// runFeed reads one field of a block of few points: the runs that are left.
+type runFeed struct{ runs []heldRun }
+
+func (f *runFeed) seek(id seriesID) (bool, error) {
+	for len(f.runs) > 0 && f.runs[0].id < id {
+		f.runs = f.runs[1:]
+	}
+	return len(f.runs) > 0 && f.runs[0].id == id, nil
+}
+
+func (f *runFeed) read() ([]int64, []float64) { return f.runs[0].times, f.runs[0].values }
+
+func (f *runFeed) next() (bool, error) {
+	id := f.runs[0].id
+	f.runs = f.runs[1:]
+	return len(f.runs) > 0 && f.runs[0].id == id, nil
+}
+
+func (f *runFeed) close() error { return nil }
 
 func (f *blockFeed) seek(id seriesID) (bool, error) {
 	if f.at < len(f.ids) && f.ids[f.at] < id {

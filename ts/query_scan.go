@@ -3,6 +3,7 @@ package ts
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 
@@ -28,7 +29,9 @@ type scan struct {
 	bytes  int64                  // of memory, see merger
 	blocks map[int64][]*heldBlock // by partition, in the order in which they were written
 	limits floql.Limits
-	whole  bool // it takes all series, and there is one field: so many points as are counted
+	whole  bool  // it takes all series, and there is one field: so many points as are counted
+	page   int64 // how many points fill a page; 0: all are read at once
+	cut    bool  // to is before the end of the range: the blocks of the partitions before it fill a page
 	erased []erasure
 	unseen int // points since it was looked whether somebody still waits
 }
@@ -90,7 +93,8 @@ type partitionAt struct {
 
 func (p partitionAt) compare(n int64) int { return cmp.Compare(p.number, n) }
 
-// hold reads the blocks that have points of the range. They are part of the memory of the query.
+// hold reads the blocks that have points of the range. They are part of the memory of the query. Blocks over many partitions are held only up to the one
+// that fills the page: otherwise each page would write the points of all later ones anew.
 func (s *scan) hold() error {
 	if s.tier != nil {
 		return nil
@@ -100,17 +104,33 @@ func (s *scan) hold() error {
 	if err != nil {
 		return err
 	}
-	held := int64(0)
+	held, split := int64(0), int64(0)
 	s.blocks = make(map[int64][]*heldBlock)
-	var split splitter
+	var splitter splitter
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
-		err = split.parts(it.Value(), blockLSN(it.Key()), s.length(), s.from, s.to, func(partition int64, b *heldBlock) error {
+		err = splitter.parts(it.Value(), blockLSN(it.Key()), s, func(partition int64, b *heldBlock) error {
 			s.blocks[partition] = append(s.blocks[partition], b)
-			n := int64(len(b.points)) + blockBytes + seriesBytes*int64(len(b.ids))
+			n := b.bytes()
 			s.view.Holds(int(n))
-			held += n
+			held, split = held+n, split+b.split
 			return s.limits.CheckBytes(held)
 		})
+		if s.page == 0 || split <= s.page {
+			continue
+		}
+		for _, newest := range slices.Backward(slices.Sorted(maps.Keys(s.blocks))) {
+			var bytes, points int64
+			for _, b := range s.blocks[newest] {
+				bytes, points = bytes+b.bytes(), points+b.split
+			}
+			if split-points < s.page {
+				break
+			}
+			delete(s.blocks, newest)
+			s.to, s.cut = newest*s.length(), true
+			s.view.Holds(-int(bytes))
+			held, split = held-bytes, split-points
+		}
 	}
 	if closeErr := it.Close(); err == nil {
 		err = closeErr
@@ -121,10 +141,11 @@ func (s *scan) hold() error {
 	return err
 }
 
-// What a block takes in memory beside its points: itself, and each of its series.
+// What a block takes in memory beside its points: itself, each of its series, and each run of one that is not encoded.
 const (
 	blockBytes  = 300
 	seriesBytes = 4
+	runBytes    = 64
 )
 
 // feeds fills a merger with what there is of a column of a field in a partition: the generations, then the blocks, in the order in which they replace each

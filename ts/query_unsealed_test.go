@@ -3,6 +3,7 @@ package ts_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -50,6 +51,43 @@ func TestUnsealedPartitions(t *testing.T) {
 				t.Errorf("%s\ngot\n%s\nwant\n%s", query, g, w)
 			}
 		}
+	}
+}
+
+// TestReadUnsealedPages: blocks over many partitions are read in pages, each of which holds what it needs: no point is left out or comes twice, and a series
+// is read without writing those of the others anew.
+func TestReadUnsealedPages(t *testing.T) {
+	s := storeOf(newRig(t, 1), "n")
+	const points, days = 150_000, 1000
+	for n := 0; n < points; {
+		var batch []ts.Point
+		for range 5000 {
+			batch = append(batch, point(fmt.Sprint("h", n%10), -int64(n/10%days)*day+int64(n/10/days)*second, float64(n)))
+			n++
+		}
+		write(t, s, batch...)
+	}
+	read := func(opts ...ts.ReadOption) (n int, bytes uint64) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		seen := make([]bool, points)
+		for p, err := range s.Read(t.Context(), "cpu", "value", opts...) {
+			if must(p, err); seen[int(p.Value)] {
+				t.Fatalf("%v comes twice", p)
+			}
+			seen[int(p.Value)] = true
+			n++
+		}
+		runtime.ReadMemStats(&after)
+		return n, after.TotalAlloc - before.TotalAlloc
+	}
+	all, allBytes := read()
+	one, oneBytes := read(ts.Tags(map[string]string{"host": "h3"}))
+	if all != points || one != points/10 || oneBytes > allBytes/3 {
+		t.Errorf("%d points with %d KiB, of one series %d with %d KiB", all, allBytes>>10, one, oneBytes>>10)
+	}
+	if n, _ := read(ts.Between(at(-500*day), time.Time{})); n != points/2+5*int(points/days)/5 {
+		t.Errorf("%d points of the later half", n)
 	}
 }
 

@@ -321,7 +321,7 @@ func compile(source []byte) (v createCommand, err error) {
 func admit(cmd engine.Command, maxPayload int) error {
 	switch cmd.Kind {
 	case kindCreate:
-		return admitCreate(cmd.Body)
+		return admitCreate(cmd)
 	case kindEnable, kindDelete, kindPauseSchedule:
 		v, err := decodeBody(cmd.Body, (*nameCommand).code)
 		if err != nil {
@@ -378,8 +378,8 @@ func admitPayload(err error, what string, payload []byte, most int) error {
 }
 
 // admitCreate compiles a definition anew: what the machine runs is never what somebody else has made of it.
-func admitCreate(body []byte) error {
-	v, err := decodeBody(body, (*createCommand).code)
+func admitCreate(cmd engine.Command) error {
+	v, err := decodeBody(cmd.Body, (*createCommand).code)
 	if err != nil {
 		return err
 	}
@@ -389,6 +389,14 @@ func admitCreate(body []byte) error {
 	}
 	if own.name != v.name || own.version != v.version || string(own.compiled) != string(v.compiled) {
 		return engine.Errorf(ErrInvalid, "workflow %q: the definition was compiled by another version of floe", v.name)
+	}
+	return own.isFor(cmd.Namespace)
+}
+
+// isFor returns ErrInvalid if the definition names another namespace than the one it is created in.
+func (v *createCommand) isFor(namespace string) error {
+	if v.namespace != "" && v.namespace != namespace {
+		return engine.Errorf(ErrInvalid, "workflow %q is for namespace %q, not %q", v.name, v.namespace, namespace)
 	}
 	return nil
 }

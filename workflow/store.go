@@ -43,8 +43,8 @@ func (s *Store) Create(ctx context.Context, definition []byte) (Created, error) 
 	if err != nil {
 		return Created{}, err
 	}
-	if ns := c.namespace; ns != "" && ns != s.Namespace() {
-		return Created{}, engine.Errorf(ErrInvalid, "workflow %q is for namespace %q, not %q", c.name, ns, s.Namespace())
+	if err := c.isFor(s.Namespace()); err != nil {
+		return Created{}, err
 	}
 	created, err := engine.Propose(ctx, &s.scope, createOp(c), func(b []byte) (Created, error) { return decodeCreated(&c, b) })
 	if err == nil {

@@ -93,7 +93,7 @@ func TestKeys(t *testing.T) {
 	}
 	expectRun(t, reader, exitUnauthorized, "kv", "get", "k", "-n", "mine")
 	expectRun(t, env, exitConflict, "key", "revoke", strings.Split(admin, "_")[2])
-	audit := expectRun(t, env, 0, "stream", "read", "audit", "-n", "_system", "-o", "raw")
+	audit := expectRun(t, env, 0, "stream", "read", "audit-keys", "-n", "_system", "-o", "raw")
 	if !strings.Contains(audit, "create key "+made.ID) || !strings.Contains(audit, "revoke key "+made.ID) {
 		t.Errorf("the audit:\n%s", audit)
 	}

@@ -63,13 +63,14 @@ func workerAwait(f *frame) *cobra.Command {
 		Long: `Take runs of actions, for a worker that ends them with floe worker complete or fail. A run
 that is not ended within the action's timeout is retried; floe worker touch puts that off.
 
-DELIVERY tells attempts of a run apart: an attempt that does not count has the ATTEMPT of the
-next one. With --delivery the end of an earlier one is refused.
+With --attempt the end of an earlier attempt is refused. --delivery is stricter: an attempt
+that does not count, as it was given back, has the ATTEMPT of the next one, but a DELIVERY of
+its own. With -o raw INPUT is the rest of the line; DELIVERY is in tables and in -o json.
 
 That there are none is no failure.`,
-		Example: `  floe worker await send-email --worker-id mailer-1 --wait 20s -o raw | while IFS=$'\t' read -r run action attempt delivery input; do
-    send "$input" && floe worker complete "$run" --delivery "$delivery" --worker-id mailer-1 ||
-      floe worker fail "$run" --delivery "$delivery" --worker-id mailer-1 --error 'no luck' --retry
+		Example: `  floe worker await send-email --worker-id mailer-1 --wait 20s -o raw | while IFS=$'\t' read -r run action attempt input; do
+    send "$input" && floe worker complete "$run" --attempt "$attempt" --worker-id mailer-1 ||
+      floe worker fail "$run" --attempt "$attempt" --worker-id mailer-1 --error 'no luck' --retry
   done`,
 		Args: atLeast("ACTION"),
 	}
@@ -94,10 +95,14 @@ That there are none is no failure.`,
 				return err
 			}
 			list := taskList{*id, s.namespace, []taskText{}, len(tasks)}
-			t := table{head: []string{"RUN", "ACTION", "ATTEMPT", "DELIVERY", "INPUT"}}
+			t := table{head: []string{"RUN", "ACTION", "ATTEMPT", "INPUT", "DELIVERY"}}
 			for _, task := range tasks {
 				list.Runs = append(list.Runs, newTaskText(task))
-				t.rows = append(t.rows, []string{string(task.Run), task.Action, strconv.Itoa(task.Attempt), strconv.Itoa(task.Delivery), s.line(task.Input)})
+				row := []string{string(task.Run), task.Action, strconv.Itoa(task.Attempt), s.line(task.Input)}
+				if s.format != formatRaw { // scripts read the rest of a line as the input
+					row = append(row, strconv.Itoa(task.Delivery))
+				}
+				t.rows = append(t.rows, row)
 			}
 			return s.print(list, t)
 		})
@@ -139,12 +144,12 @@ func workerComplete(f *frame) *cobra.Command {
 	flags.SortFlags = false
 	result := flags.String("result", "", "its output: JSON, @FILE, or - for stdin (default none)")
 	outcome := flags.String("outcome", "", "its outcome (default success)")
-	delivery := deliveryFlag(cmd)
+	which := attemptFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := needs(cmd, "worker-id"); err != nil {
 			return err
 		}
-		opts := []action.EndOption{action.OfDelivery(*delivery)}
+		opts := which()
 		if *outcome != "" {
 			opts = append(opts, action.WithOutcome(*outcome))
 		}
@@ -168,11 +173,15 @@ func workerComplete(f *frame) *cobra.Command {
 	return f.completing(cmd)
 }
 
-// deliveryFlag adds the flag that says which attempt has ended.
-func deliveryFlag(cmd *cobra.Command) *int {
-	delivery := new(int)
-	cmd.Flags().Var(newFlag(delivery, "n", within(1, math.MaxInt32)), "delivery", "the DELIVERY of the attempt that has ended (default the present one)")
-	return delivery
+// attemptFlags adds the flags that say which attempt has ended.
+func attemptFlags(cmd *cobra.Command) (options func() []action.EndOption) {
+	var attempt, delivery int
+	flags := cmd.Flags()
+	flags.Var(newFlag(&attempt, "n", within(1, action.MaxRetriesLimit+1)), "attempt", "the ATTEMPT that has ended (default the present one)")
+	flags.Var(newFlag(&delivery, "n", within(1, math.MaxInt32)), "delivery", "its DELIVERY, which no other attempt has")
+	return func() []action.EndOption {
+		return []action.EndOption{action.OfAttempt(attempt), action.OfDelivery(delivery)}
+	}
 }
 
 func workerFail(f *frame) *cobra.Command {
@@ -187,12 +196,12 @@ func workerFail(f *frame) *cobra.Command {
 	text := flags.String("error", "", "what went wrong")
 	code := flags.String("code", "", "a code for it, for those who decide by it")
 	retry := flags.Bool("retry", false, "have another attempt follow, if any are left (default the run has failed)")
-	delivery := deliveryFlag(cmd)
+	which := attemptFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := needs(cmd, "worker-id", "error"); err != nil {
 			return err
 		}
-		opts := []action.EndOption{action.OfDelivery(*delivery)}
+		opts := which()
 		if *code != "" {
 			opts = append(opts, action.WithCode(*code))
 		}

@@ -47,6 +47,8 @@ func (w work) exceeds(o work) bool { return w.rows > o.rows || w.bytes > o.bytes
 
 func (w work) minus(o work) work { return work{w.rows - o.rows, w.bytes - o.bytes} }
 
+func (w *work) add(o work) { *w = work{w.rows + o.rows, w.bytes + o.bytes} }
+
 // budget counts what an entry writes. It is a function of the log: of every call that writes, refused commands included, and not of what the batch
 // being applied happens to hold.
 type budget struct {
@@ -77,10 +79,13 @@ func (tx *Tx) startCommand(first bool) bool {
 }
 
 // Full reports whether the command has written so much that what else is due has to wait: a machine then stops, at a place from which it can go on,
-// and schedules a timer for now. It has to get on by one step at least each time its timer fires.
+// and schedules a timer for now. It has to get on by one step at least each time its timer fires. Follow-ups that have not run yet count with what
+// they carry, since they are a part of the command.
 func (tx *Tx) Full() bool {
 	b := &tx.budget
-	return b.spent.minus(b.before).exceeds(work{fullRows, fullBytes}) && !plant.On(plant.EndlessFire)
+	done := b.spent.minus(b.before)
+	done.add(tx.enlisted)
+	return done.exceeds(work{fullRows, fullBytes}) && !plant.On(plant.EndlessFire)
 }
 
 // A step of a machine: what it may write at most, in tests, when its command is Full already.

@@ -235,3 +235,44 @@ func TestDeliveryEndsEarly(t *testing.T) {
 		t.Errorf("%d messages were refused", n)
 	}
 }
+
+// TestFollowUpsMakeACommandFull: what is enlisted counts before it has run. A timer that gives commands away until it is Full would come to the limit
+// of commands otherwise, which stops the shard, as a timer can not be refused. Follow-ups that were taken back do not count.
+func TestFollowUpsMakeACommandFull(t *testing.T) {
+	s := newStage(t)
+	const size, all = 1 << 20, 100
+	body := "large" + strings.Repeat(".", size)
+	s.two.steps[body] = func(tx *engine.Tx) error { tx.Set(fmt.Append(nil, tx.LSN()), []byte(body)); return nil }
+	s.one.steps["arm"] = func(tx *engine.Tx) error { tx.Schedule(tx.Now(), []byte("ring")); return nil }
+	left, most := all, 0
+	s.one.steps["ring"] = func(tx *engine.Tx) error {
+		undone := tx.Savepoint()
+		for range 20 {
+			tx.Then(s.cmd(s.two, body))
+		}
+		if tx.Rollback(undone); tx.Full() {
+			t.Error("follow-ups that were taken back count")
+		}
+		n := 0
+		for ; left > 0 && !tx.Full(); left-- {
+			if n++; left%2 == 0 {
+				tx.Then(s.cmd(s.two, body))
+			} else {
+				tx.Ask(s.cmd(s.two, body), []byte("t"))
+			}
+		}
+		if most = max(most, n); left > 0 {
+			tx.Schedule(tx.Now(), []byte("ring"))
+		}
+		return nil
+	}
+	s.do(s.one, "arm")
+	for fires := 0; s.execs[0].NextDue() <= s.now; fires++ {
+		if s.apply(0, engine.Fire()); fires > all {
+			t.Fatal("the timer goes on and on")
+		}
+	}
+	if left != 0 || most < 2 || most > 6 {
+		t.Errorf("%d follow-ups are left, up to %d in a command of about 4 MiB", left, most)
+	}
+}

@@ -258,6 +258,10 @@ func (tx *Tx) runForeign(m *message) ([]byte, error) {
 	if err := tx.known(cmd, FromShards); err != nil {
 		return nil, err
 	}
+	// No machine sends to a system namespace on its own account: the name came from a definition of a user.
+	if IsSystem(cmd.Namespace) {
+		return nil, CheckWritable(cmd.Namespace)
+	}
 	tx.followed = 0
 	if tx.x.table.command(cmd).AtHome {
 		ns := tx.x.dir.lookup(cmd.Namespace)

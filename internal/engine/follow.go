@@ -74,7 +74,25 @@ func (tx *Tx) enlist(f followUp) {
 	f.cmd.Namespace, f.cmd.Spread = tx.ns.name, tx.ns.spread
 	f.cmd.Body = tx.x.over.arena.Copy(f.cmd.Body)
 	tx.followed++
+	tx.enlisted.add(f.work())
 	tx.follow = append(tx.follow, f)
+}
+
+// work is what the follow-up writes at least, as far as that is known before it runs: its row, with what its body carries.
+func (f *followUp) work() work {
+	if f.cmd.Machine == 0 {
+		return work{} // it has run
+	}
+	return work{1, len(f.cmd.Body) + len(f.token)}
+}
+
+// dropFollowUps shortens the list of follow-ups.
+func (tx *Tx) dropFollowUps(to int) {
+	for i := range tx.follow[to:] {
+		tx.enlisted = tx.enlisted.minus(tx.follow[to+i].work())
+	}
+	clear(tx.follow[to:])
+	tx.follow = tx.follow[:to]
 }
 
 func (tx *Tx) replier(id MachineID) Replier {
@@ -88,10 +106,12 @@ func (tx *Tx) replier(id MachineID) Replier {
 // runFollowUps carries out the follow-ups from a place in the list on, unless there is an error already.
 func (tx *Tx) runFollowUps(base int, err error) error {
 	for i := base; i < len(tx.follow) && err == nil; i++ {
-		err = tx.runFollowUp(tx.follow[i])
+		f := tx.follow[i]
+		tx.enlisted = tx.enlisted.minus(f.work())
+		tx.follow[i] = followUp{} // from now on its writes count instead
+		err = tx.runFollowUp(f)
 	}
-	clear(tx.follow[base:])
-	tx.follow = tx.follow[:base]
+	tx.dropFollowUps(base)
 	return err
 }
 

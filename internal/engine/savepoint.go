@@ -63,8 +63,7 @@ func (tx *Tx) rollback(s Savepoint) {
 	x.applied.LSN, tx.lsn, tx.ns, tx.machine = s.lsn, s.current, s.ns, s.machine
 	clear(x.hooks[s.hooks:])
 	x.wakes, x.hooks, x.changes = x.wakes[:s.wakes], x.hooks[:s.hooks], x.changes[:s.changes]
-	clear(tx.follow[s.follow:])
-	tx.follow = tx.follow[:s.follow]
+	tx.dropFollowUps(s.follow)
 	if forgotten := plant.On(plant.CountRefused) && !s.nested || plant.On(plant.CountUndone) && s.nested; !forgotten {
 		tx.counts = tx.counts[:s.counts]
 	}

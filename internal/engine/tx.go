@@ -32,6 +32,7 @@ type Tx struct {
 	onRollback    []func()
 	follow        []followUp // to be run behind the present command, in order
 	followed      int        // how many there were
+	enlisted      work       // of those that have not run yet
 	goesOn        bool       // the present command calls Conclude behind its follow-ups
 	causes        []Topic    // of what the present command makes
 	firstWake     int        // of the present command, among those of the batch

@@ -107,10 +107,10 @@ func (w *watchedFS) do(op, name string, f func() error) error {
 			return w.check(op, name, err)
 		}
 		if !w.park {
-			w.space.noticed()
+			w.space.noticed(err)
 			return w.giveUp(op, name, false, err)
 		}
-		if w.space.full() || w.yield() {
+		if w.space.full(err) || w.yield() {
 			continue
 		}
 		if !w.space.await(w.space.closed) {
@@ -143,8 +143,12 @@ func (w *watchedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, erro
 	// Pebble syncs a new manifest, but not its directory, before it creates the marker that points to it. A file system may keep
 	// the marker's name and lose the manifest's.
 	if strings.HasPrefix(w.PathBase(name), "marker.") {
-		if err := syncDir(w.FS, w.PathDir(name)); err != nil {
-			return nil, w.check("sync", w.PathDir(name), err)
+		dir, err := w.OpenDir(w.PathDir(name))
+		if err != nil {
+			return nil, err
+		}
+		if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+			return nil, err
 		}
 	}
 	table := w.tableOf(c)
@@ -173,6 +177,12 @@ func (w *watchedFS) tableOf(c vfs.DiskWriteCategory) *tableGate {
 // takes a block that can not be read for the end of the table, and drops the rows of all shards behind it.
 func (w *watchedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	f, err := w.FS.Open(name, opts...)
+	for noDescriptor(err) && w.park {
+		if w.space.noticed(err); !w.space.await(w.space.closed) {
+			break
+		}
+		f, err = w.FS.Open(name, opts...)
+	}
 	if err != nil || !w.park {
 		return f, err
 	}

@@ -114,7 +114,7 @@ func (h *Host) prepareLog(ctx context.Context) error {
 // truncateFull is truncate on a disk that may be full: that frees space, but begins with a record.
 func (h *Host) truncateFull() error {
 	err := h.truncate()
-	if noSpace(err) && h.space.full() {
+	if noSpace(err) && h.space.full(err) {
 		err = h.truncate()
 	}
 	if noSpace(err) {

@@ -106,9 +106,15 @@ func (s *space) open(ballastBytes int64) (volume int64) {
 	return volume
 }
 
-// noSpace reports whether an operation has failed because the disk, or the quota, is full.
+// noSpace reports whether an operation has failed because the disk, or the quota, is full, or because the process has no file descriptor left: that
+// passes too, when connections are closed.
 func noSpace(err error) bool {
-	return err != nil && (vfs.IsNoSpaceError(err) || errors.Is(err, syscall.EDQUOT))
+	return err != nil && (vfs.IsNoSpaceError(err) || errors.Is(err, syscall.EDQUOT) || noDescriptor(err))
+}
+
+// noDescriptor reports whether an operation has failed because too many files are open.
+func noDescriptor(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 func (s *space) look() {
@@ -170,26 +176,34 @@ func (s *space) wrote(n int) {
 }
 
 // noticed is called when an operation has found no space. It makes the node read-only.
-func (s *space) noticed() {
+func (s *space) noticed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.noticedLocked()
+	s.noticedLocked(err)
 }
 
-func (s *space) noticedLocked() {
+func (s *space) noticedLocked(err error) {
 	s.errors.Add(1)
 	s.failed = true
 	if s.level.Load() == plenty {
-		s.enterLocked("no space left")
+		why := "no space left"
+		if noDescriptor(err) {
+			why = "too many open files: raise the limit of open files (ulimit -n), or lower that of connections"
+		}
+		s.enterLocked(why)
 	}
 	s.lookLocked()
 }
 
 // full is called when an operation has found no space that has to be done. It reports whether that may be tried again at once, because a piece
 // of the ballast has been given up for it. The last pieces are kept for Open: a node that is killed on a full disk has to come up on it
-// again.
-func (s *space) full() (again bool) {
-	if s.opened.Load() {
+// again. For want of a file descriptor none is given up.
+func (s *space) full(err error) (again bool) {
+	switch {
+	case noDescriptor(err):
+		s.noticed(err)
+		return false
+	case s.opened.Load():
 		return s.release(keptPieces)
 	}
 	return s.release(0)
@@ -200,7 +214,7 @@ func (s *space) release(keep int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	released := s.ballast.release(keep)
-	s.noticedLocked()
+	s.noticedLocked(syscall.ENOSPC)
 	return released
 }
 
@@ -216,7 +230,7 @@ func (s *space) retry(f func() error) error {
 		s.waiting.Add(-1)
 		s.look()
 	}()
-	for noSpace(err) && (s.full() || s.await(s.stopping)) {
+	for noSpace(err) && (s.full(err) || s.await(s.stopping)) {
 		err = f()
 	}
 	if noSpace(err) && s.stopping.Err() != nil {

@@ -126,6 +126,9 @@ func checkJob(job *pipeline.Job) error {
 	if err := engine.CheckName("stream", ErrorStream(job.Name)); err != nil {
 		return err
 	}
+	if err := checkNamespaces(job); err != nil {
+		return err
+	}
 	for i := range job.Sources {
 		s := &job.Sources[i]
 		for j := range job.Sinks {
@@ -142,6 +145,30 @@ func checkJob(job *pipeline.Job) error {
 		}
 		if s.Stream.Stream == ErrorStream(job.Name) {
 			return engine.Errorf(ErrInvalid, "source %q reads stream %q, which the job writes its errors to", s.Name, s.Stream.Stream)
+		}
+	}
+	return nil
+}
+
+// checkNamespaces refuses system namespaces: a job would read or write there with the rights of the node instead of those of the key that submitted it.
+func checkNamespaces(job *pipeline.Job) error {
+	refuse := func(what, name, namespace string) error {
+		if namespace == "" || !engine.IsSystem(namespace) {
+			return nil
+		}
+		return engine.Errorf(ErrInvalid, "%s %q: namespace %q is a system namespace, which no job can use", what, name, namespace)
+	}
+	if err := refuse("job", job.Name, job.Namespace); err != nil {
+		return err
+	}
+	for i := range job.Sinks {
+		if err := refuse("sink", job.Sinks[i].Name, job.Sinks[i].Namespace); err != nil {
+			return err
+		}
+	}
+	for i := range job.Operators {
+		if err := refuse("operator", job.Operators[i].Name, job.Operators[i].Lookup); err != nil {
+			return err
 		}
 	}
 	return nil

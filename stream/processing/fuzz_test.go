@@ -2,6 +2,7 @@ package processing
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/floedb/floe/internal/codec"
@@ -20,22 +21,32 @@ func TestAdmit(t *testing.T) {
 		c := p.command([]byte(smallest), 1000)
 		c.numbers = numberAll(append([]numbered(nil), p.parts...))
 		change(&c)
-		return admit(engine.Command{Kind: kindSubmit, Body: encode(nil, &c, (*submitCommand).code)}, 1000)
+		return admit(engine.Command{Namespace: "own", Kind: kindSubmit, Body: encode(nil, &c, (*submitCommand).code)}, 1000)
+	}
+	with := func(old, new string) func(*submitCommand) {
+		return func(c *submitCommand) { c.source = []byte(strings.Replace(smallest, old, new, 1)) }
+	}
+	if err := submit(with(`"name":"j"`, `"name":"j","namespace":"own"`)); err != nil {
+		t.Error(err)
 	}
 	if err := submit(func(*submitCommand) {}); err != nil {
 		t.Fatal(err)
 	}
 	for what, change := range map[string]func(*submitCommand){
-		"another name":     func(c *submitCommand) { c.name = "k" },
-		"another batch":    func(c *submitCommand) { c.batch++ },
-		"more workers":     func(c *submitCommand) { c.parallelism = 1 << 20 },
-		"larger payloads":  func(c *submitCommand) { c.maxPayload++ },
-		"no numbers":       func(c *submitCommand) { c.numbers = nil },
-		"another number":   func(c *submitCommand) { c.numbers[0].number = 7 },
-		"another part":     func(c *submitCommand) { c.numbers[0].name = "x" },
-		"no definition":    func(c *submitCommand) { c.source = nil },
-		"a wrong one":      func(c *submitCommand) { c.source = []byte("name: j") },
-		"one that is long": func(c *submitCommand) { c.source = append(c.source, bytes.Repeat([]byte(" "), MaxDefinition)...) },
+		"another name":                func(c *submitCommand) { c.name = "k" },
+		"another batch":               func(c *submitCommand) { c.batch++ },
+		"more workers":                func(c *submitCommand) { c.parallelism = 1 << 20 },
+		"larger payloads":             func(c *submitCommand) { c.maxPayload++ },
+		"no numbers":                  func(c *submitCommand) { c.numbers = nil },
+		"another number":              func(c *submitCommand) { c.numbers[0].number = 7 },
+		"another part":                func(c *submitCommand) { c.numbers[0].name = "x" },
+		"no definition":               func(c *submitCommand) { c.source = nil },
+		"a wrong one":                 func(c *submitCommand) { c.source = []byte("name: j") },
+		"one that is long":            func(c *submitCommand) { c.source = append(c.source, bytes.Repeat([]byte(" "), MaxDefinition)...) },
+		"another namespace":           with(`"name":"j"`, `"name":"j","namespace":"other"`),
+		"a sink for the audit":        with(`{"name":"b"}`, `{"name":"audit","namespace":"_system"}`),
+		"a sink for a reserved name":  with(`{"name":"b"}`, `{"name":"b","namespace":"_new"}`),
+		"a lookup in a reserved name": with(`"sinks"`, `"operators":[{"type":"kv_lookup","lookup_key":"$.id","namespace":"_system"}],"sinks"`),
 	} {
 		if err := submit(change); err == nil {
 			t.Errorf("%s: admitted", what)

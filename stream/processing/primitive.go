@@ -67,13 +67,13 @@ func admit(cmd engine.Command, maxPayload int) error {
 		if err != nil {
 			return err
 		}
-		return s.check(cmd.Spread, maxPayload, numberAll)
+		return s.check(cmd, maxPayload, numberAll)
 	case kindRestore:
 		r, err := decodeBody(cmd.Body, (*restoreCommand).code)
 		if err != nil || !r.edited {
 			return err
 		}
-		return r.submitCommand.check(cmd.Spread, maxPayload, func(p []numbered) []numbered {
+		return r.submitCommand.check(cmd, maxPayload, func(p []numbered) []numbered {
 			seen := make(map[uint16]bool)
 			for i := range p {
 				if n := r.numbers[min(i, len(r.numbers)-1)].number; n > 0 && n <= r.last && !seen[n] {
@@ -88,12 +88,15 @@ func admit(cmd engine.Command, maxPayload int) error {
 }
 
 // check refuses a command that does not say what its definition says. number gives the parts of the definition their numbers.
-func (s *submitCommand) check(spread bool, maxPayload int, number func([]numbered) []numbered) error {
+func (s *submitCommand) check(cmd engine.Command, maxPayload int, number func([]numbered) []numbered) error {
 	p, err := parse(s.source)
 	if err != nil {
 		return err
 	}
-	if spread {
+	if err := p.isFor(cmd.Namespace); err != nil {
+		return err
+	}
+	if cmd.Spread {
 		p.spread()
 	}
 	if len(s.numbers) != len(p.parts) {

@@ -64,10 +64,15 @@ func (s *Store) parse(definition []byte) (*parsed, error) {
 	if err != nil {
 		return nil, err
 	}
-	if ns := p.job.Namespace; ns != "" && ns != s.Namespace() {
-		return nil, engine.Errorf(ErrInvalid, "job %q is for namespace %q, not %q", p.job.Name, ns, s.Namespace())
+	return p, p.isFor(s.Namespace())
+}
+
+// isFor returns ErrInvalid if the definition names another namespace than the one it is submitted to.
+func (p *parsed) isFor(namespace string) error {
+	if ns := p.job.Namespace; ns != "" && ns != namespace {
+		return engine.Errorf(ErrInvalid, "job %q is for namespace %q, not %q", p.job.Name, ns, namespace)
 	}
-	return p, nil
+	return nil
 }
 
 // check refuses sinks and lookups in other namespaces that a job of the namespace can not reach.
@@ -84,9 +89,6 @@ func (s *Store) check(ctx context.Context, p *parsed) error {
 		k := &job.Sinks[i]
 		if k.Namespace == "" || k.Namespace == s.Namespace() {
 			continue
-		}
-		if err := engine.CheckWritable(k.Namespace); err != nil {
-			return err
 		}
 		if spread, err := s.scope.SpreadOf(ctx, k.Namespace); err != nil {
 			return err

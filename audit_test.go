@@ -1,0 +1,118 @@
+package floe
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/stream"
+)
+
+// auditOf returns the entries of one of the streams of a node.
+func auditOf(t *testing.T, n *Node, name string) (entries []AuditEntry) {
+	t.Helper()
+	records, err := n.Stream(engine.SystemNamespace).Read(t.Context(), name, stream.FromBeginning(), stream.Limit(1000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range records {
+		var e AuditEntry
+		if err := json.Unmarshal(r.Payload, &e); err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// TestAuditIsNotFlooded: a key that may only read makes one entry of its refusals, whatever it tries, and one that may write makes a bounded number; changes
+// of keys are in a stream that has neither length nor age.
+func TestAuditIsNotFlooded(t *testing.T) {
+	n, err := Open(Config{Shards: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	ctx := t.Context()
+	if _, _, err := n.Keys().Bootstrap(ctx); err != nil {
+		t.Fatal(err)
+	}
+	holder := func(role Role) *Holder {
+		t.Helper()
+		_, secret, err := n.Keys().Create(ctx, role)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := n.Keys().AuthenticateKey(ctx, secret, "192.0.2.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	const many = 1000
+	reader, writer := holder(RoleRead), holder(RoleWrite)
+	refused := engine.Errorf(ErrUnauthorized, "no")
+	for i := range many {
+		ns := fmt.Sprintf("invented%d", i)
+		n.gate.record(reader.grant, "192.0.2.1", fmt.Sprintf("try %d", i), ns, refused)
+		reader.Audit(ctx, AuditEntry{From: "192.0.2.1", Action: "PUT /" + ns, Namespace: ns}, refused)
+		n.gate.note(ctx, AuditKeysStream, reader.grant, AuditEntry{From: "192.0.2.1", Action: "revoke key " + ns}, refused)
+		n.gate.record(writer.grant, "192.0.2.1", "kv put", ns, nil)
+		writer.Audit(ctx, AuditEntry{From: "192.0.2.1", Action: "PUT /" + ns, Namespace: ns}, nil)
+	}
+	n.gate.flush(ctx)
+	byKey, counts := map[string]int{}, map[string]int64{}
+	for _, e := range auditOf(t, n, AuditStream) {
+		byKey[e.Key]++
+		counts[e.Key] += max(1, e.Count)
+		if e.Key == reader.Key().ID && (e.Action != "try 0" || e.Namespace != "invented0" || e.Result != "not allowed") {
+			t.Errorf("the entry of refusals: %+v, want it to show the first", e)
+		}
+	}
+	if got := byKey[reader.Key().ID]; got < 1 || got > 3 { // the node flushes once a second too
+		t.Errorf("%d entries of refusals, want one", got)
+	}
+	if got := byKey[writer.Key().ID]; got > 2*sumsBurst {
+		t.Errorf("%d entries of a key that writes, want about %d", got, sumsBurst)
+	}
+	if r, w := counts[reader.Key().ID], counts[writer.Key().ID]; r != 3*many || w != 2*many {
+		t.Errorf("entries count %d refusals and %d writes, want %d and %d", r, w, 3*many, 2*many)
+	}
+	if got := len(auditOf(t, n, AuditKeysStream)); got != 3 {
+		t.Errorf("%d changes of keys, want the three that were made", got)
+	}
+	info, err := n.Stream(engine.SystemNamespace).Stats(ctx, AuditKeysStream)
+	if err != nil || info.Retention != (stream.Retention{}) {
+		t.Errorf("retention of the changes of keys: %+v, %v, want none", info.Retention, err)
+	}
+}
+
+// TestRateOfSums: a key has its burst, then its rate, and its tokens are forgotten when they are all there.
+func TestRateOfSums(t *testing.T) {
+	var s sums
+	entries := func(now int64) (own int) {
+		for i := range 2 * sumsBurst {
+			s.add(sumOf{action: fmt.Sprint(now, i)}, now)
+		}
+		for _, e := range s.take(now) {
+			if e.Action != various {
+				own++
+			}
+		}
+		return own
+	}
+	second := time.Second.Milliseconds()
+	for _, c := range []struct {
+		at   int64
+		want int
+	}{{0, sumsBurst}, {0, 0}, {second, sumsRate}, {100 * second, sumsBurst}} {
+		if got := entries(c.at); got != c.want {
+			t.Errorf("at %d ms: %d entries, want %d", c.at, got, c.want)
+		}
+	}
+	if s.take(200 * second); len(s.rates) != 0 {
+		t.Errorf("%d rates are kept of keys that do nothing", len(s.rates))
+	}
+}

@@ -1,0 +1,29 @@
+package workflow_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/floedb/floe/action"
+	"github.com/floedb/floe/workflow"
+	"github.com/floedb/floe/workflow/workflowtest"
+)
+
+// TestLargeFanBehindTimer: a run that comes to a parallel step by a timer starts its branches some at a time, however large what they get is. What it
+// gave away at once used to come to the limit of commands, which stopped the shard: a timer can not be refused.
+func TestLargeFanBehindTimer(t *testing.T) {
+	const branches = 100
+	w := workflowtest.New(t)
+	done := 0
+	w.Handle("big", func(context.Context, *action.Task) (any, error) { done++; return nil, nil })
+	fan := workflow.Parallel(0)
+	for i := range branches {
+		fan = fan.Branch(fmt.Sprint("b", i), workflow.Call("@actions/big"))
+	}
+	w.Create(workflow.New("fan").Start(workflow.Sleep(1000).To("success", "all")).Step("all", fan.To("success", "flo.Completed")).Definition())
+	if run := w.Run("fan", `"`+strings.Repeat("x", 1<<20-100)+`"`); run.Status != workflow.Completed || done != branches {
+		t.Errorf("%s: %s, %d branches done, want %d", run.Status, run.Error, done, branches)
+	}
+}
