@@ -13,7 +13,7 @@ import (
 const (
 	firstPort = 10_000
 	lastPort  = 32_000
-	portBlock = 100
+	portBlock = 200
 )
 
 var ports struct {
@@ -21,9 +21,10 @@ var ports struct {
 	held net.Listener // on the first of the block, until the process ends
 	base int
 	next int
+	used [portBlock]bool // by tests that have not ended
 }
 
-// FreeAddr returns an address at which nothing listens, and that nothing else is given soon.
+// FreeAddr returns an address at which nothing listens. No other test of the process gets it before t has ended, also while its node is down.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	ports.mu.Lock()
@@ -34,10 +35,20 @@ func FreeAddr(t testing.TB) string {
 		}
 	}
 	for range portBlock {
-		addr := local(ports.base + 1 + ports.next%(portBlock-1))
+		i := 1 + ports.next%(portBlock-1)
 		ports.next++
+		if ports.used[i] {
+			continue
+		}
+		addr := local(ports.base + i)
 		if l, err := net.Listen("tcp", addr); err == nil {
 			l.Close()
+			ports.used[i] = true
+			t.Cleanup(func() {
+				ports.mu.Lock()
+				defer ports.mu.Unlock()
+				ports.used[i] = false
+			})
 			return addr
 		}
 	}
