@@ -27,6 +27,7 @@ var timeseriesRoutes = []route{
 	endpoint("GET /api/v1/timeseries/:measurement/data", (*handler).measurementData, "Points of a field, the newest last."),
 	endpoint("GET "+floqlPath, (*handler).floql, "Evaluate a FloQL query, the parameter q."),
 	endpoint("POST "+floqlPath, (*handler).floql, "Evaluate a FloQL query, which is the body."),
+	endpoint("GET /api/v1/console/timeseries/:measurement", (*handler).measurementState, "The extent of a measurement, and the rollup that holds back old points."),
 	endpoint("GET /api/v1/console/timeseries/:measurement/tags", (*handler).measurementTags, "The tags of a measurement with their values."),
 	endpoint("POST /api/v1/console/timeseries/write", (*handler).writeLines, "Write points, which are the body in line protocol."),
 }
@@ -85,6 +86,38 @@ func (h *handler) measurement(ctx context.Context, q measurementRequest) (measur
 		detail.Fields = append(detail.Fields, measurementField{f.Name, f.Type.String()})
 	}
 	return detail, nil
+}
+
+// measurementState is the body of /console/timeseries/:measurement: what the specified detail has no fields for.
+type measurementState struct {
+	Name       string  `json:"name"`
+	Points     int64   `json:"points"`
+	Oldest     *int64  `json:"oldest"` // ms; null without points
+	Newest     *int64  `json:"newest"`
+	HeldPoints int64   `json:"held_points"` // on disk after their time
+	HeldBy     *rollup `json:"held_by"`     // the rollup that they wait for, or null
+}
+
+// rollup is a rollup of a measurement.
+type rollup struct {
+	EveryMillis int64 `json:"every_ms"`
+	TTLMillis   int64 `json:"ttl_ms"` // 0: for ever
+}
+
+func (h *handler) measurementState(ctx context.Context, q measurementRequest) (measurementState, error) {
+	m, err := h.backend.TS(q.namespace).Measurement(ctx, q.name)
+	if err != nil {
+		return measurementState{}, err
+	}
+	s := measurementState{Name: m.Name, Points: m.Points, HeldPoints: m.Held}
+	if !m.Newest.IsZero() {
+		oldest, newest := m.Oldest.UnixMilli(), m.Newest.UnixMilli()
+		s.Oldest, s.Newest = &oldest, &newest
+	}
+	if m.Held > 0 {
+		s.HeldBy = &rollup{m.HeldBy.Every.Milliseconds(), m.HeldBy.TTL.Milliseconds()}
+	}
+	return s, nil
 }
 
 // times is what a time in ms may be.

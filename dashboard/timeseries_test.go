@@ -47,6 +47,7 @@ const (
 	dataRoute         = "GET /api/v1/timeseries/:measurement/data"
 	floqlRoute        = "GET /api/v1/timeseries/floql"
 	floqlPostRoute    = "POST /api/v1/timeseries/floql"
+	extentRoute       = "GET /api/v1/console/timeseries/:measurement"
 	tagsRoute         = "GET /api/v1/console/timeseries/:measurement/tags"
 	linesRoute        = "POST /api/v1/console/timeseries/write"
 	cpuPath           = "/api/v1/timeseries/cpu"
@@ -142,6 +143,10 @@ var timeseriesContract = []contractRow{
 	{floqlPostRoute, floqlPath, "", 400, failure},
 	{floqlPostRoute, floqlPath, "cpu | window(5m)", 400, failure},
 
+	{extentRoute, "/api/v1/console/timeseries/cpu?namespace=shop", "", 200, fields{
+		"name": is{"cpu"}, "points": integer, "oldest": integer, "newest": integer, "held_points": is{0}, "held_by": is{nil},
+	}},
+	{extentRoute, "/api/v1/console/timeseries/nosuch?namespace=shop", "", 404, failure},
 	{tagsRoute, "/api/v1/console/timeseries/cpu/tags?namespace=shop", "", 200, items{
 		fields{"key": is{"host"}, "values": items{is{"db-01"}, is{"web-01"}, is{"web-02"}}, "truncated": is{false}},
 		fields{"key": is{"region"}, "values": items{is{"eu"}}, "truncated": is{false}},

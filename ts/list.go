@@ -185,6 +185,10 @@ func (m Measurement) hollow() bool { return len(m.Fields) == 0 }
 
 func (m *Measurement) join(p Measurement) {
 	m.Series, m.Points = m.Series+p.Series, m.Points+p.Points
+	if m.Held == 0 {
+		m.HeldBy = p.HeldBy
+	}
+	m.Held += p.Held
 	if p.CreatedAt.Before(m.CreatedAt) {
 		m.CreatedAt = p.CreatedAt
 	}

@@ -57,9 +57,20 @@ func measurementNow(v *engine.View, ns uint32, name string) (m Measurement, ok b
 		Name: name, CreatedAt: time.UnixMilli(o.createdAt), Series: int64(o.content.series),
 		Retention: o.policy.retention(), version: o.policy.version,
 	}
-	kept, err := o.extent(v)
+	kept, past, err := o.extent(v)
 	if err != nil {
 		return m, false, err
+	}
+	if len(past) > 0 {
+		needed, by, err := o.neededFrom(v.Now(), v.Iter)
+		if err != nil {
+			return m, false, err
+		}
+		for _, p := range past { // some of which may go within the hour
+			if by != nil && p.number >= floorDiv(needed, o.partition) {
+				m.Held, m.HeldBy = m.Held+p.row.points, Downsample{duration(by.every), duration(by.ttl)}
+			}
+		}
 	}
 	if kept.oldest <= kept.newest {
 		m.Points, m.Oldest, m.Newest = kept.points, time.UnixMilli(kept.oldest), time.UnixMilli(kept.newest)
@@ -70,22 +81,22 @@ func measurementNow(v *engine.View, ns uint32, name string) (m Measurement, ok b
 	return m, true, nil
 }
 
-// extent returns how many points can be read, and two times with none before and after: see Measurement. Partitions that are kept for rollups only do not
-// count.
-func (o *open) extent(v *engine.View) (span, error) {
+// extent returns how many points can be read, and two times with none before and after: see Measurement. Partitions whose points are all too old do
+// not count: they are the second result.
+func (o *open) extent(v *engine.View) (s span, past []partitionAt, err error) {
 	c := &o.content
-	s := span{c.points, max(c.oldest, o.policy.oldest(v.Now())), c.newest}
+	s = span{c.points, max(c.oldest, o.policy.oldest(v.Now())), c.newest}
 	if c.oldest > c.newest { // nothing was ever written
-		return s, nil
+		return s, past, nil
 	}
 	erased, err := o.erasures(v)
 	if err != nil {
-		return s, err
+		return s, past, err
 	}
 	prefix := tierKey(nil, rowPartition, o.inc, rawTier)
 	it, err := v.Iter(prefix, key.PrefixEnd(prefix))
 	if err != nil {
-		return s, err
+		return s, past, err
 	}
 	first, newest := int64(math.MaxInt64), int64(math.MinInt64) // of what is stored
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
@@ -96,6 +107,7 @@ func (o *open) extent(v *engine.View) (span, error) {
 		}
 		var p partitionRow
 		p, err = decodePartition(it.Value())
+		past = append(past, partitionAt{partitionOf(it.Key()), p})
 		s.points -= p.points
 	}
 	if err == nil && it.SeekLT(key.PrefixEnd(prefix)) {
@@ -107,7 +119,7 @@ func (o *open) extent(v *engine.View) (span, error) {
 		err = closeErr
 	}
 	if err != nil {
-		return s, err
+		return s, past, err
 	}
 	s.oldest = max(s.oldest, min(first, c.blocks.least()))
 	if c.blocks.points == 0 {
@@ -121,7 +133,7 @@ func (o *open) extent(v *engine.View) (span, error) {
 			}
 		}
 	}
-	return s, nil
+	return s, past, nil
 }
 
 // without leaves out a range at one of the ends, and reports whether it was there.
@@ -180,10 +192,16 @@ func codeMeasurement(c *codec.Coder, m *Measurement) {
 	c.Time(&m.Newest)
 	c.Varint((*int64)(&m.Retention.RawTTL))
 	codec.List(c, &m.Retention.Downsample, func(c *codec.Coder, d *Downsample) {
-		c.Varint((*int64)(&d.Every))
-		c.Varint((*int64)(&d.TTL))
+		d.code(c)
 	})
+	c.Varint(&m.Held)
+	m.HeldBy.code(c)
 	c.Uvarint(&m.version)
+}
+
+func (d *Downsample) code(c *codec.Coder) {
+	c.Varint((*int64)(&d.Every))
+	c.Varint((*int64)(&d.TTL))
 }
 
 // measurementsQuery asks for a page of the measurements of a shard.

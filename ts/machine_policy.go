@@ -299,8 +299,8 @@ func (m *machine) expireRaw(tx *engine.Tx, o *open) {
 	if o.policy.rawTTL == 0 {
 		return
 	}
-	floor := must(o.neededFrom(tx.Now(), func(lower, upper []byte) (*engine.Iter, error) { return tx.Iter(lower, upper), nil }))
-	last, some := m.expire(tx, o, rawTier, floorDiv(floor, o.partition))
+	floor, _, err := o.neededFrom(tx.Now(), func(lower, upper []byte) (*engine.Iter, error) { return tx.Iter(lower, upper), nil })
+	last, some := m.expire(tx, o, rawTier, floorDiv(must(floor, err), o.partition))
 	if !some {
 		return
 	}

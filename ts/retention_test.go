@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -143,6 +144,44 @@ func TestRetentionWithRollups(t *testing.T) {
 				h.r.Verify()
 			})
 		}
+	}
+}
+
+// TestHeldBack: a measurement names the rollup for which points stay on disk after their time, and how many.
+func TestHeldBack(t *testing.T) {
+	for _, shards := range []int{1, 3} {
+		r := newRig(t, shards)
+		if shards > 1 {
+			spread(t, r, "n")
+		}
+		s := storeOf(r, "n")
+		var batch []ts.Point
+		for at := -20 * day; at <= 0; at += day {
+			for host := range 10 {
+				batch = append(batch, point(fmt.Sprint(host), at, 1))
+			}
+		}
+		write(t, s, batch...)
+		r.Advance(6 * minute)
+		check := func(when string, points, held int64, by ts.Downsample) {
+			t.Helper()
+			m := must(s.Measurement(t.Context(), "cpu"))
+			listed := collect(s.All(t.Context()))
+			if m.Points != points || m.Held != held || m.HeldBy != by || len(listed) != 1 || !reflect.DeepEqual(listed[0], m) {
+				t.Errorf("%d shards, %s: %d points, %d held by %v, want %d, %d by %v; listed as %+v", shards, when, m.Points, m.Held, m.HeldBy, points, held, by, listed)
+			}
+		}
+		check("for ever", 210, 0, ts.Downsample{})
+		hours, months := ts.Downsample{Every: time.Hour, TTL: 15 * 24 * time.Hour}, ts.Downsample{Every: 30 * 24 * time.Hour}
+		must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{RawTTL: 7 * 24 * time.Hour, Downsample: []ts.Downsample{hours}}))
+		r.Deliver()
+		check("to be rolled up", 80, 80, hours) // before 15 days no rollup needs them
+		r.Advance(2 * hour)
+		check("rolled up", 80, 0, ts.Downsample{})
+		must(0, s.SetRetention(t.Context(), "cpu", ts.Retention{RawTTL: 3 * 24 * time.Hour, Downsample: []ts.Downsample{hours, months}}))
+		r.Deliver()
+		r.Advance(2 * hour)
+		check("in a bucket that is open", 40, 40, months)
 	}
 }
 

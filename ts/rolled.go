@@ -47,18 +47,21 @@ func (o *open) rolledUpTo(iter iterate, t *tier) (int64, error) {
 }
 
 // neededFrom returns the time from which on points are kept: those that are not too old, and those of buckets that are still to be computed, or may be once
-// more, as points are still taken for them. So a bucket is always computed of all its points, also one that is longer than points are kept.
-func (o *open) neededFrom(now int64, iter iterate) (int64, error) {
+// more, as points are still taken for them. So a bucket is always computed of all its points, also one that is longer than points are kept. It also returns
+// the tier that needs the oldest of them, nil if none needs any.
+func (o *open) neededFrom(now int64, iter iterate) (needed int64, by *tier, err error) {
 	oldest := o.policy.oldest(now)
-	needed := oldest
+	needed = oldest
 	for i := range o.policy.tiers {
 		t := &o.policy.tiers[i]
 		rolled, err := o.rolledUpTo(iter, t)
 		if err != nil {
-			return 0, err
+			return 0, nil, err
 		}
 		from := min(bucketOf(oldest, t.every), rolled)
-		needed = min(needed, max(from, bucketOf(t.oldest(now), t.every))) // what the tier does not keep need not be made
+		if from = max(from, bucketOf(t.oldest(now), t.every)); from < needed { // what the tier does not keep need not be made
+			needed, by = from, t
+		}
 	}
-	return needed, nil
+	return needed, by, nil
 }

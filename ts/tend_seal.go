@@ -59,7 +59,7 @@ func (t *tending) sealUpTo(input int) (cmd sealCommand, writes int, err error) {
 	cmd = sealCommand{name: t.name, inc: t.inc, from: t.content.sealed, shape: t.content.shape}
 	s := &sealing{tending: t, cut: math.MinInt64}
 	if t.policy.rawTTL > 0 {
-		needed, err := t.neededFrom(t.view.Now(), t.view.Iter)
+		needed, _, err := t.neededFrom(t.view.Now(), t.view.Iter)
 		if err != nil {
 			return cmd, 0, err
 		}

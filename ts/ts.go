@@ -121,6 +121,10 @@ type Measurement struct {
 	Oldest    time.Time
 	Newest    time.Time
 	Retention Retention
+	// Held is the number of points that stay on disk after Retention.RawTTL, which Points does not count, and HeldBy the rollup that is still to be computed
+	// from them. Both are zero if no rollup holds points back.
+	Held   int64
+	HeldBy Downsample
 
 	version uint64 // of the retention
 }

@@ -250,6 +250,8 @@ type measurementSummary struct {
 	Oldest      *int64      `json:"oldest"`
 	Newest      *int64      `json:"newest"`
 	Retention   string      `json:"retention"`
+	HeldPoints  int64       `json:"held_points"` // on disk after their time
+	HeldBy      string      `json:"held_by"`     // the rollup that they wait for: 5m
 }
 
 type fieldType struct {
@@ -261,11 +263,20 @@ func (s *session) summarizeMeasurement(m ts.Measurement) measurementSummary {
 	summary := measurementSummary{
 		Name: m.Name, Namespace: s.namespace, SeriesCount: m.Series, FieldCount: len(m.Fields), Points: m.Points, Fields: []fieldType{},
 		Oldest: optionalMillis(m.Oldest), Newest: optionalMillis(m.Newest), Retention: m.Retention.String(),
+		HeldPoints: m.Held, HeldBy: heldBy(m),
 	}
 	for _, f := range m.Fields {
 		summary.Fields = append(summary.Fields, fieldType{f.Name, f.Type.String()})
 	}
 	return summary
+}
+
+// heldBy names the rollup that holds points back, "" if none does.
+func heldBy(m ts.Measurement) string {
+	if m.Held == 0 {
+		return ""
+	}
+	return shownDuration(m.HeldBy.Every)
 }
 
 func tsList(f *frame) *cobra.Command {
@@ -280,8 +291,12 @@ func tsList(f *frame) *cobra.Command {
 					for _, f := range m.Fields {
 						fields = append(fields, f.Name)
 					}
+					retention := m.Retention.String()
+					if m.Held > 0 {
+						retention += fmt.Sprintf(" (%s older points held by %s)", decimal(m.Held), heldBy(m))
+					}
 					return []string{
-						m.Name, decimal(m.Series), decimal(m.Points), shownOptionalTime(m.Oldest), shownOptionalTime(m.Newest), m.Retention.String(),
+						m.Name, decimal(m.Series), decimal(m.Points), shownOptionalTime(m.Oldest), shownOptionalTime(m.Newest), retention,
 						strings.Join(fields, ","),
 					}
 				}

@@ -476,6 +476,15 @@ export interface MeasurementField {
   type: string
 }
 
+export interface MeasurementState {
+  name: string
+  points: number
+  oldest: number | null
+  newest: number | null
+  held_points: number
+  held_by: Rollup | null
+}
+
 export interface MeasurementSummary {
   name: string
   series_count: number
@@ -652,6 +661,11 @@ export interface Rates {
 export interface RefusedLine {
   line: number
   error: string
+}
+
+export interface Rollup {
+  every_ms: number
+  ttl_ms: number
 }
 
 export interface RunChanged {
@@ -898,6 +912,8 @@ export interface Routes {
   'GET /api/v1/timeseries/floql': QueryResult
   /** Evaluate a FloQL query, which is the body. */
   'POST /api/v1/timeseries/floql': QueryResult
+  /** The extent of a measurement, and the rollup that holds back old points. */
+  'GET /api/v1/console/timeseries/:measurement': MeasurementState
   /** The tags of a measurement with their values. */
   'GET /api/v1/console/timeseries/:measurement/tags': MeasurementTag[]
   /** Write points, which are the body in line protocol. */
