@@ -147,8 +147,13 @@ func decodeCommand(kind uint8, b []byte) (c command, err error) {
 		return c, engine.Errorf(engine.ErrMalformed, "kv: command: %v", err)
 	}
 	keeps := kind == kindPut && c.o.ttlMillis == keepTTL
-	if c.o.cond >= numConditions || c.o.ttlMillis < 0 || c.o.ttlMillis > maxTTLMillis && !keeps || c.maxBytes < 0 {
-		return c, engine.Errorf(ErrInvalid, "kv: command out of range")
+	switch {
+	case c.o.cond >= numConditions:
+		return c, engine.Errorf(ErrInvalid, "kv: condition %d is not in 0-%d", c.o.cond, numConditions-1)
+	case (c.o.ttlMillis < 0 || c.o.ttlMillis > maxTTLMillis) && !keeps:
+		return c, engine.Errorf(ErrInvalid, "kv: ttl of %d ms is not in 0-%d ms", uint64(c.o.ttlMillis), maxTTLMillis)
+	case c.maxBytes < 0:
+		return c, engine.Errorf(ErrInvalid, "kv: a document limit of %d bytes exceeds %d", uint64(c.maxBytes), math.MaxInt)
 	}
 	return c, checkKey(string(c.key))
 }

@@ -109,7 +109,7 @@ func enqueueManyCommand(name string, messages []NewMessage) engine.Op {
 }
 
 func tooLong() error {
-	return engine.Errorf(ErrInvalid, "queue: messages exceed %d bytes together", MaxBatchBytes)
+	return engine.Errorf(ErrInvalid, "queue: messages exceed %d bytes together, counting %d for each beside payload and headers", MaxBatchBytes, messageOverhead)
 }
 
 func newMessageOf(payload []byte, opts []EnqueueOption) newMessage {
@@ -121,7 +121,7 @@ func newMessageOf(payload []byte, opts []EnqueueOption) newMessage {
 	return m
 }
 
-// messageOverhead is about what a message takes beside its payload.
+// messageOverhead is about what a message takes beside its payload and headers.
 const messageOverhead = 16
 
 func (m *newMessage) size() int { return len(m.payload) + len(m.headers) + len(m.dedup) + 28 }

@@ -70,7 +70,7 @@ func TestInvalid(t *testing.T) {
 		{"max length", configure(queue.Settings{MaxLen: -1}), []string{"max length -1"}},
 		{"attempts", configure(queue.Settings{MaxAttempts: 1_000_001}), []string{"1000001", "1000000"}},
 		{"back-off", configure(queue.Settings{BackoffMin: time.Hour, BackoffMax: time.Minute}), []string{"min back-off 1h", "max back-off 1m"}},
-		{"retention", configure(queue.Settings{DeadRetention: -1}), []string{"retention"}},
+		{"retention", configure(queue.Settings{DeadRetention: -1}), []string{"dead letter retention -1ns"}},
 		{"limit 0", func() error { _, err := jobs.Messages("q").Page(ctx, queue.Limit(0)); return err }, []string{"limit 0", "1000"}},
 		{"limit", func() error { _, err := jobs.Page(ctx, queue.Limit(1001)); return err }, []string{"limit 1001"}},
 		{"cursor", func() error { _, err := jobs.Messages("q").Page(ctx, queue.Cursor("256-1")); return err }, []string{`"256-1"`}},

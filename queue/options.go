@@ -247,14 +247,16 @@ func newNackOptions(opts []NackOption) nackOptions {
 // millis checks the settings and returns them as they are kept.
 func (s Settings) millis() (settings, error) {
 	for _, f := range []struct {
-		name  string
-		value int64
+		name     string
+		shown    any
+		negative bool
 	}{
-		{"max length", s.MaxLen}, {"max bytes", s.MaxBytes}, {"max attempts", int64(s.MaxAttempts)}, {"max back-off", int64(s.BackoffMax)},
-		{"dead letter retention", int64(s.DeadRetention)}, {"dedup window", int64(s.DedupWindow)},
+		{"max length", s.MaxLen, s.MaxLen < 0}, {"max bytes", s.MaxBytes, s.MaxBytes < 0}, {"max attempts", s.MaxAttempts, s.MaxAttempts < 0},
+		{"max back-off", s.BackoffMax, s.BackoffMax < 0}, {"dead letter retention", s.DeadRetention, s.DeadRetention < 0},
+		{"dedup window", s.DedupWindow, s.DedupWindow < 0},
 	} {
-		if f.value < 0 {
-			return settings{}, engine.Errorf(ErrInvalid, "queue: %s %d is negative", f.name, f.value)
+		if f.negative {
+			return settings{}, engine.Errorf(ErrInvalid, "queue: %s %v is negative", f.name, f.shown)
 		}
 	}
 	if s.MaxAttempts > MaxAttemptsLimit {

@@ -13,7 +13,7 @@ const DefaultMaxPayloadBytes = 1 << 20
 // MaxBatch is how many messages EnqueueMany takes, Dequeue returns and Ack ends at most.
 const MaxBatch = 1000
 
-// MaxBatchBytes bounds what EnqueueMany takes and Dequeue returns, if it is more than one message.
+// MaxBatchBytes bounds what EnqueueMany takes and Dequeue returns, if it is more than one message: payloads and headers, and 16 bytes for each message.
 const MaxBatchBytes = 4 << 20
 
 // The errors of the store; the same values as in package floe.

@@ -130,8 +130,13 @@ func MaxDeliver(n int) SettingOption {
 func Backoff(minimum, maximum time.Duration) SettingOption {
 	return setting(setBackoff, func(o *groupOptions) {
 		o.backoffMin, o.backoffMax = millis(minimum), millis(maximum)
-		if minimum < 0 || maximum < minimum || o.backoffMax > maxGroupMillis {
-			o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: back-off of %v to %v is not in 0s-%v", minimum, maximum, maxGroupTime))
+		switch {
+		case minimum < 0 || o.backoffMin > maxGroupMillis:
+			o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: min back-off %v is not in 0s-%v", minimum, maxGroupTime))
+		case maximum < 0 || o.backoffMax > maxGroupMillis:
+			o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: max back-off %v is not in 0s-%v", maximum, maxGroupTime))
+		case minimum > maximum:
+			o.err = firstError(o.err, engine.Errorf(ErrInvalid, "stream: min back-off %v exceeds max back-off %v", minimum, maximum))
 		}
 	})
 }
