@@ -610,15 +610,16 @@ func (s *slot) open() bool {
 }
 
 // atWork notes that the handler of a call may still be at work, though it was cancelled: what it does is compensated when it has returned, or was given the time of
-// its attempt to.
+// its attempt to. Its worker may have begun only now, however long ago it was called.
 func (s *slot) atWork(seq uint64) {
 	if s.undo != nil || s.call == nil || s.at().Compensate == nil || s.target() == flow.TargetWorkflow || plant.On(plant.UndoneBeside) {
 		return
 	}
-	until := s.tx.Now() + childrenPatience
-	if s.state.phase == phaseCalled {
-		until = max(min(until, s.state.due), s.tx.Now())
+	patience := int64(childrenPatience)
+	if own := s.present().Timeout; own > 0 {
+		patience = min(patience, own)
 	}
+	until := s.tx.Now() + patience
 	for i := range s.busy {
 		if b := &s.busy[i]; b.seq == seq {
 			return

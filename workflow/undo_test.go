@@ -227,6 +227,30 @@ func TestUndoWaitsForHandler(t *testing.T) {
 			}
 		})
 	}
+	timed := strings.Replace(definition, "  compensate", "  timeout_ms: 5000\n  compensate", 1)
+	for name, cancel := range map[string]func(u *undoing, task action.Task){
+		"the run is cancelled": func(u *undoing, _ action.Task) { u.cancel() },
+		"the action's run is cancelled": func(u *undoing, task action.Task) {
+			if err := u.actions.Cancel(u.t.Context(), task.Run, "by chance"); err != nil {
+				u.t.Fatal(err)
+			}
+		},
+		"the step times out": func(u *undoing, _ action.Task) { u.pass(500) },
+	} {
+		t.Run("taken late, "+name, func(t *testing.T) {
+			u := startUndoing(t, timed)
+			u.pass(4500)
+			cancel(u, u.take("do"))
+			u.pass(4400)
+			if u.r.Verify(); taken(u) != 0 {
+				t.Error("the step is compensated within the time of its handler, which began later than the step")
+			}
+			u.pass(5000)
+			if u.r.Verify(); taken(u) != 1 {
+				t.Error("the step is not compensated when its handler has had its time")
+			}
+		})
+	}
 }
 
 // TestUndoneAtTheEnd: a run whose output is too large has failed, and what it has done is compensated. So has one whose compensation fails, which is shown.

@@ -45,6 +45,8 @@ func TestPlanted(t *testing.T) {
 		{plant.InboxEndless, "TestSpreadInboxFull"},
 		{plant.UnreadIdle, "TestUnreadIsNotIdle"},
 		{plant.IdleForever, "TestSpreadIdleThenRestored"},
+		{plant.StaleIdle, "TestSpreadUnreadAtRestart"},
+		{plant.HoldsUnsaid, "TestSpreadIdleButFull"},
 		{plant.EndUnheard, "TestSpreadEnd"},
 		{plant.PassedStays, "TestSpreadSavepoint"},
 	})

@@ -179,3 +179,91 @@ func TestSpreadSavepointWhileRestoring(t *testing.T) {
 		t.Errorf("job %+v", j)
 	}
 }
+
+// TestSpreadUnreadAtRestart: what was appended while all parts of a job were idle, and had not been read when the node was closed, is not late, whichever shard is led first then.
+func TestSpreadUnreadAtRestart(t *testing.T) {
+	for first := range engine.ShardID(4) {
+		t.Run(fmt.Sprint("shard ", first), func(t *testing.T) {
+			s := newSpread(t, 4)
+			id := s.submit(keyedSums)
+			base := s.Now() / 10_000 * 10_000
+			var sales []sale
+			sell := func(n int64) {
+				from := int64(len(sales))
+				for i := from; i < from+n; i++ {
+					sales = append(sales, sale{fmt.Sprint("w", i*7%11), base + i*1000 - i*37%2000, i})
+				}
+				s.sell("in", sales[from:]...)
+			}
+			sell(16)
+			s.end()
+			base += 600_000
+			sell(300)
+			s.Restart()
+			for range 200 {
+				s.leadApart(first)
+				s.Deliver()
+			}
+			s.Pass(20_000) // the idle timeout is longer
+			s.settle()
+			s.end()
+			if got, want := s.windowsOf("copy"), summedUp(sales, 10_000); !slices.Equal(got, want) {
+				t.Errorf("%d windows, want %d", len(got), len(want))
+			}
+			if m := s.job(id).Metrics; m.RecordsIn != 316 || m.Late != 0 {
+				t.Errorf("metrics %+v", m)
+			}
+		})
+	}
+}
+
+// TestSpreadIdleButFull: a shard that has said that it is idle, and can not read its next records because another shard takes nothing more from it, says that it is not idle, so
+// that they are not late where there is room.
+func TestSpreadIdleButFull(t *testing.T) {
+	s, ctx := newSpread(t, 3), context.Background()
+	id := s.submit(keyedSums)
+	base := s.Now() / 10_000 * 10_000
+	shardOf := func(name string) engine.ShardID { return engine.NameShard("n", name, 3) }
+	keys := make(map[engine.ShardID]string) // a key of each shard
+	for i := 0; len(keys) < 3; i++ {
+		keys[shardOf(fmt.Sprint("w", i))] = fmt.Sprint("w", i)
+	}
+	from := func(shard engine.ShardID) (partition int64) { // of the source
+		for partition = 1; shardOf(fmt.Sprint("in/", partition)) != shard; {
+			partition++
+		}
+		return partition
+	}
+	const full, busy, other = 0, 1, 2
+	for n := range int64(8) {
+		s.sell("in", sale{keys[other], base, n})
+	}
+	s.end()
+	base += 600_000
+	padding := strings.Repeat("x", 500<<10)
+	for range 40 {
+		payload := fmt.Sprintf(`{"who":%q,"ts":%d,"n":1,"padding":%q}`, keys[full], base, padding)
+		if _, err := s.streams.Append(ctx, "in", stream.Message{Payload: []byte(payload)}, stream.Partition(int(from(busy)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lead := func(shards ...engine.ShardID) {
+		for range 20 {
+			s.Pass(10_000)
+			for _, shard := range shards {
+				s.leadApart(shard)
+			}
+			s.Deliver()
+		}
+	}
+	lead(busy, other)
+	s.sell("in", sale{keys[other], base + 1000, from(busy)})
+	lead(busy, other)
+	s.sell("in", sale{keys[other], base + 50_000, from(other)})
+	lead(busy, other)
+	s.end()
+	s.end()
+	if m := s.job(id).Metrics; m.RecordsIn != 50 || m.Late != 0 {
+		t.Errorf("metrics %+v", m)
+	}
+}
