@@ -221,6 +221,19 @@ func (g *gatekeeper) record(grant *auth.Grant, from, action, namespace string, e
 	g.sums.add(k, now)
 }
 
+// wrongKeyEvery is how often, at most, wrong keys are logged.
+const wrongKeyEvery = 10 * time.Second
+
+// wrongKey notes that a wrong key has come from an address: a sum in the audit, and a line in the log now and then.
+func (g *gatekeeper) wrongKey(from string) {
+	now := time.Now().UnixMilli()
+	g.sums.add(sumOf{from: from, action: "present a key", result: "wrong key"}, now)
+	g.wrong.Add(1)
+	if last := g.wrongTold.Load(); now-last >= wrongKeyEvery.Milliseconds() && g.wrongTold.CompareAndSwap(last, now) {
+		g.log.Warn("wrong API keys were presented", "count", g.wrong.Swap(0), "last_from", from)
+	}
+}
+
 // kindOf says in a word what went wrong, so that entries can be summed up by it.
 func kindOf(err error) string {
 	if err == nil {

@@ -3,6 +3,8 @@ package floe
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,6 +88,44 @@ func TestAuditIsNotFlooded(t *testing.T) {
 	info, err := n.Stream(engine.SystemNamespace).Stats(ctx, AuditKeysStream)
 	if err != nil || info.Retention != (stream.Retention{}) {
 		t.Errorf("retention of the changes of keys: %+v, %v, want none", info.Retention, err)
+	}
+}
+
+// TestWrongKeysLeaveATrace: wrong keys are summed up by address in the audit, and logged once in a while, without the key.
+func TestWrongKeysLeaveATrace(t *testing.T) {
+	var log strings.Builder
+	n, err := Open(Config{Shards: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, secret, err := n.Keys().Bootstrap(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := secret[:len(secret)-4] + "0000"
+	for range 50 {
+		if _, _, err := n.Keys().OpenSession(t.Context(), wrong, "192.0.2.1"); err == nil {
+			t.Fatal("a wrong key opens a session")
+		}
+		if _, err := n.Keys().AuthenticateKey(t.Context(), wrong, "192.0.2.1"); err == nil {
+			t.Fatal("a wrong key is good")
+		}
+	}
+	n.gate.flush(t.Context())
+	count, entries := int64(0), auditOf(t, n, AuditStream)
+	for _, e := range entries {
+		if count += e.Count; e.From != "192.0.2.1" || e.Key != "" || e.Result != "wrong key" {
+			t.Errorf("an entry: %+v", e)
+		}
+	}
+	if count != 100 || len(entries) > 3 { // the node flushes once a second too
+		t.Errorf("%d wrong keys in %d entries, want 100 in one", count, len(entries))
+	}
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+	if lines := strings.Count(log.String(), "wrong API keys"); lines != 1 || !strings.Contains(log.String(), "192.0.2.1") || strings.Contains(log.String(), wrong) {
+		t.Errorf("%d lines, want one with the address and without the key:\n%s", lines, log.String())
 	}
 }
 

@@ -137,6 +137,9 @@ func (c *Config) limits() *budget.Limits {
 			*set.limit = set.to
 		}
 	}
+	if files := budget.Files(); c.Listen != "" && l.FitFiles(files) && c.Logger != nil {
+		c.Logger.Warn("the limit of open files is low: fewer connections are taken", "open_files", files, "connections", l.Connections)
+	}
 	return &l
 }
 

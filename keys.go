@@ -192,7 +192,7 @@ func (k *Keys) Enabled(ctx context.Context) (bool, error) {
 // OpenSession returns a token for a key, which is good for 12 hours, on every node, unless the key is revoked before; and when it ends. from is the
 // address of whoever shows the key, without a port.
 //
-// Errors: ErrUnauthorized for a wrong key, and if there is no key store; ErrBusy after 10 wrong ones within a minute from an address.
+// Errors: ErrUnauthorized for a wrong key, and if there is no key store; ErrBusy for a wrong one after 10 of them within a minute from an address.
 func (k *Keys) OpenSession(ctx context.Context, key, from string) (token string, ends time.Time, err error) {
 	if err := k.gate.start(ctx); err != nil {
 		return "", time.Time{}, err
@@ -280,6 +280,9 @@ type gatekeeper struct {
 	db   DB
 	log  *slog.Logger
 
+	wrongTold atomic.Int64 // when wrong keys were logged last, in ms
+	wrong     atomic.Int64 // keys since
+
 	audited atomic.Bool // the streams of the audit are there
 	sums    sums
 
@@ -297,6 +300,9 @@ func (g *gatekeeper) open(node uint64, base *stores, db DB, log *slog.Logger) {
 	g.gate, g.base, g.db, g.log = auth.NewGate(node), base, db, log
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.views = make(map[*auth.Grant]*granted)
+	if _, remote := db.(*Client); !remote {
+		g.gate.Wrong = g.wrongKey
+	}
 }
 
 // run makes the gate learn what keys there are, until close.

@@ -1,12 +1,15 @@
 package dashboard
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
@@ -139,6 +142,30 @@ type sessionRequest struct{ key, from string }
 
 // maxSessionBody is a key in its longest spelling, with some space. Whoever asks has shown nothing yet, and so gets none of the room that bodies have.
 const maxSessionBody = 4 << 10
+
+// sessionBodyTime is how long the body of a request for a session may take.
+const sessionBodyTime = 5 * time.Second
+
+// readEarly reads the body of a request for a session before it takes a slot: a client that sends it slowly would hold one, without a key.
+func readEarly(w http.ResponseWriter, r *http.Request) {
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(sessionBodyTime)) // an error: whoever made the request sets no deadlines
+	b, err := io.ReadAll(io.LimitReader(r.Body, maxSessionBody+1))
+	_ = rc.SetReadDeadline(time.Time{})
+	rest := io.Reader(r.Body)
+	if err != nil {
+		rest = failed{err}
+	}
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(b), rest), r.Body}
+}
+
+// failed is a reader that has failed.
+type failed struct{ err error }
+
+func (f failed) Read([]byte) (int, error) { return 0, f.err }
 
 func (q *sessionRequest) parse(in *input) {
 	in.maxBody = min(in.maxBody, maxSessionBody)

@@ -19,6 +19,7 @@ import (
 
 const (
 	defaultConcurrent = 1024
+	strangersOf       = 8 // requests without a session that are served at once are this part of all
 	// longestSpelling is how many bytes of JSON one byte of a value can take: \u0000.
 	longestSpelling = 6
 	bodyOverhead    = 64 << 10
@@ -32,6 +33,7 @@ type handler struct {
 	maxBody     int64
 	maxHeld     int64
 	slots       *slots
+	strangers   *slots // of requests for a session, which everyone can make
 	readers     *engine.Readers
 	maxListed   int
 	log         *slog.Logger
@@ -70,6 +72,10 @@ func newHandler(backend Backend, o Options) *handler {
 		traffic:     new(traffic),
 		cors:        o.CORSOrigins,
 	}
+	h.strangers = newSlots(h.slots.limit)
+	if limit := h.slots.limit; limit > 0 {
+		h.strangers = newSlots(max(limit/strangersOf, 1))
+	}
 	if node, ok := backend.(rater); ok {
 		h.rates = node.Rates
 	}
@@ -102,9 +108,16 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	path := escapedPath(r.URL)
 	err := h.admit(r, path)
+	slots := h.slots
+	if path == sessionPath {
+		slots = h.strangers
+		if err == nil {
+			readEarly(out, r)
+		}
+	}
 	if err == nil && path != healthPath {
-		if err = h.slots.take(r.Context(), r.URL); err == nil {
-			defer h.slots.leave()
+		if err = slots.take(r.Context(), r.URL); err == nil {
+			defer slots.leave()
 		}
 	}
 	if h.allowOrigin(out, r) && err == nil {

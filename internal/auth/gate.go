@@ -19,6 +19,8 @@ type Gate struct {
 	follow engine.Door // to a replica that is near
 	now    func() time.Time
 
+	Wrong func(from string) // hears of each wrong key, and must not wait; set before Run; nil: nobody does
+
 	known   chan struct{} // closed when state is there
 	over    chan struct{} // closed when it has stopped running
 	waiting *Grant        // of those who come before
@@ -219,34 +221,39 @@ func (g *Gate) Enter(ctx context.Context, key Secret, from string, near bool) (*
 	case key == "":
 		return nil, errNoKey
 	}
-	// A right key is let in however many wrong ones came from the same address: a process there that goes on with a revoked one must not keep others
-	// out.
-	if tooMany := g.failed.check(from, g.now()); tooMany != nil {
-		grant, _, ok := g.fitting(key, func(id string) *Grant { return g.state.Load().grants[id] })
-		if !ok {
-			return nil, tooMany
-		}
-		return grant, nil
-	}
 	grant, _, err := g.holder(ctx, key, from)
 	return grant, err
 }
 
-// holder returns what a key is good for, and its secret.
+// holder returns what a key is good for, and its secret. A right key is let in however many wrong ones came from the same address: a process there that goes
+// on with a revoked one must not keep others out.
 func (g *Gate) holder(ctx context.Context, key Secret, from string) (*Grant, []byte, error) {
+	tooMany := g.failed.check(from, g.now())
+	wanted := g.now()
+	if tooMany != nil { // the leader is asked once in a while only, however many ids are invented
+		wanted = wanted.Add(-askAgain)
+	}
 	var unknown error
 	grant, secret, ok := g.fitting(key, func(id string) (grant *Grant) {
-		grant, unknown = g.find(ctx, id)
+		grant, unknown = g.find(ctx, id, wanted)
 		return grant
 	})
 	switch {
 	case unknown != nil:
 		return nil, nil, unknown
-	case !ok:
-		return nil, nil, g.failed.note(from, g.now())
+	case ok:
+		return grant, secret, nil
+	case tooMany == nil:
+		tooMany = g.failed.note(from, g.now())
 	}
-	return grant, secret, nil
+	if g.Wrong != nil {
+		g.Wrong(source(from))
+	}
+	return nil, nil, tooMany
 }
+
+// askAgain is how old the Gate's knowledge may be for an address from which too many wrong keys came.
+const askAgain = time.Second
 
 // fitting returns the grant that find has for a key, and the key's secret; ok is false if there is none with that secret.
 func (g *Gate) fitting(key Secret, find func(id string) *Grant) (grant *Grant, secret []byte, ok bool) {
@@ -262,12 +269,12 @@ func (g *Gate) fitting(key Secret, find func(id string) *Grant) (grant *Grant, s
 	return grant, secret, fits && grant != nil
 }
 
-// find returns the grant of a key. One that is not known may have been made a moment ago: then the leader is asked, for all who want to know at once.
-func (g *Gate) find(ctx context.Context, id string) (*Grant, error) {
+// find returns the grant of a key. One that is not known may have been made a moment ago: then the leader is asked, for all who want to know at once, unless
+// it has been since wanted.
+func (g *Gate) find(ctx context.Context, id string, wanted time.Time) (*Grant, error) {
 	if grant := g.state.Load().grants[id]; grant != nil {
 		return grant, nil
 	}
-	wanted := g.now()
 	g.refresh.Lock()
 	defer g.refresh.Unlock()
 	if g.state.Load().asked.Before(wanted) && !plant.On(plant.NewKeyUnasked) {
@@ -287,13 +294,7 @@ func (g *Gate) Session(ctx context.Context, key Secret, from string) (Secret, ti
 	if !s.exists {
 		return "", time.Time{}, engine.Errorf(engine.ErrUnauthorized, "there is no key store: everything is open, and no key is good")
 	}
-	if err := g.failed.check(from, g.now()); err != nil {
-		return "", time.Time{}, err
-	}
 	grant, secret, err := g.holder(ctx, key, from)
-	if err == nil { // attempts at the same time count too, or there would be as many as one likes
-		err = g.failed.check(from, g.now())
-	}
 	if err != nil {
 		return "", time.Time{}, err
 	}
@@ -319,7 +320,7 @@ func (g *Gate) Holder(ctx context.Context, s Secret) (*Grant, time.Time, error) 
 	if !ok {
 		return nil, time.Time{}, errToken
 	}
-	grant, err := g.find(ctx, t.id)
+	grant, err := g.find(ctx, t.id, g.now())
 	if err != nil {
 		return nil, time.Time{}, err
 	}

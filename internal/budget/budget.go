@@ -44,6 +44,8 @@ type Limits struct {
 	Calls       int // of clients under way
 	Waits       int // calls of clients that wait
 
+	Tables int // files of the state database that are open; 0: as many as it likes
+
 	HTTPRequests    int   // under way, of the dashboard
 	HTTPConnections int   // to it
 	HTTPBodies      int64 // of all requests, in bytes
@@ -80,6 +82,37 @@ func Divide(total int64, shards int) Limits {
 	l.HTTPConnections = 4 * l.HTTPRequests
 	return l
 }
+
+// Files of a process that may have few of them open.
+const (
+	ownFiles   = 64     // the log, standard streams, connections to other nodes, and what else is open now and then
+	mostTables = 1000   // that the state database has open, if it may
+	leastFiles = 512    // with fewer there is no node
+	manyFiles  = 40_000 // with so many nothing has to be fitted
+)
+
+// FitFiles lowers the limits so that a process that may have so many files open, 0 being any number, never has that many: connections are files too, and what
+// is written needs some. It reports whether it had to.
+func (l *Limits) FitFiles(files int) (lowered bool) {
+	if files == 0 || files >= manyFiles {
+		return false
+	}
+	files = max(files, leastFiles)
+	l.Tables = min(files/4, mostTables)
+	rest := files - ownFiles - l.Tables
+	for _, fit := range []struct {
+		limit *int
+		most  int
+	}{{&l.Connections, rest / 2 * 10 / 11}, {&l.HTTPConnections, rest/4 - httpLatecomers}} { // those who hear that there is no place, and two ports of HTTP
+		if most := max(fit.most, 16); *fit.limit > most {
+			*fit.limit, lowered = most, true
+		}
+	}
+	return lowered
+}
+
+// httpLatecomers are connections that the ports of HTTP take beyond their limit.
+const httpLatecomers = 64
 
 // MemTables returns the bytes of all memtables.
 func (l *Limits) MemTables() int64 { return tableCount * l.MemTable }

@@ -41,6 +41,30 @@ func TestGrows(t *testing.T) {
 	}
 }
 
+// TestFitFiles: with few files allowed, all connections, those that are told to go away, and tables together are fewer, and some are left for what is written.
+func TestFitFiles(t *testing.T) {
+	for _, files := range []int{leastFiles, 1024, 4096, 20_000, manyFiles - 1} {
+		l := Default()
+		l.FitFiles(files)
+		most := l.Connections + max(l.Connections/10, 16) + 2*(l.HTTPConnections+httpLatecomers) + l.Tables
+		if left := files - most; left < ownFiles/2 {
+			t.Errorf("of %d files %d are left, %+v", files, left, l)
+		}
+		if l.Connections < 16 || l.HTTPConnections < 16 || l.Tables < 64 {
+			t.Errorf("%d files: %d and %d connections, %d tables", files, l.Connections, l.HTTPConnections, l.Tables)
+		}
+	}
+	for files, want := range map[int]bool{0: false, 1024: true, manyFiles: false} {
+		l := Default()
+		if got := l.FitFiles(files); got != want || got == (l == Default()) {
+			t.Errorf("%d files: lowered %t, want %t", files, got, want)
+		}
+	}
+	if Files() < 0 {
+		t.Error("a negative number of files")
+	}
+}
+
 func TestCgroupLimit(t *testing.T) {
 	root := t.TempDir()
 	write := func(name, text string) {

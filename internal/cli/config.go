@@ -44,6 +44,7 @@ type config struct {
 
 	memory         int64 // 0: no bound
 	allowed        int64 // what the memory was found to be, 0 if it was said or is not known
+	files          int   // that the process may have open; 0: any number
 	maxConnections int   // this and the following: 0: as memory allows
 	maxInFlight    int
 	maxWaiting     int

@@ -95,6 +95,7 @@ func (c *config) limits() budget.Limits {
 	if c.maxConnections > 0 {
 		l.HTTPConnections = min(c.maxConnections, defaultHTTPConnections)
 	}
+	l.FitFiles(c.files)
 	return l
 }
 

@@ -109,6 +109,7 @@ func (s *server) open() (err error) {
 			return listenError(s.config.spelled["metrics-port"], "--metrics-", err)
 		}
 	}
+	s.config.files = budget.Files()
 	for _, site := range s.sites() {
 		site.crowd.limit.Store(int64(s.config.limits().HTTPConnections))
 	}

@@ -3,6 +3,7 @@ package peer
 import (
 	"container/list"
 	"context"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,9 @@ const (
 	// Messages beyond smallFrame take their memory from one pool for all streams, where one address has a share: the largest message fits in it twice.
 	smallFrame = 32 << 10
 	shareOf    = 4 // of the pool
+
+	maxGreeted   = 1024 // streams that are greeted at a time, or fewer
+	placesOfNode = 8    // connections that are kept for each other node of the cluster
 )
 
 // room is bytes that all streams share. Who finds none is refused.
@@ -34,6 +38,15 @@ func (r *room) full() bool { return r.used.Load() > r.limit }
 
 // Of connections beyond the limit so many more are let in as far as to hear why they can not stay. Others are closed without a word.
 func latecomers(limit int) int { return max(limit/10, 16) }
+
+// tellShare logs, once a minute, that an address has its share of the connections.
+func (p *Peer) tellShare(addr netip.Addr) {
+	now := time.Now().UnixNano()
+	if last := p.shareTold.Load(); now-last < int64(time.Minute) || !p.shareTold.CompareAndSwap(last, now) {
+		return
+	}
+	p.log.Warn("closed a connection: its address has its share of them", "from", addr, "share", p.accepted.share, "limit", p.limits.Connections)
+}
 
 // tally counts calls that are under way. Those of one namespace may leave no less than a fourth of what there is to others, see budget.Fair.
 type tally struct {

@@ -1,8 +1,10 @@
 package peer
 
 import (
+	"crypto/tls"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,10 +19,20 @@ type crowd struct {
 	limit   int
 	silence time.Duration // after which a connection is given up
 
+	// Of connections that others open:
+	share    int                   // of the limit, for one address; 0: all
+	reserved int                   // places beyond the limit for nodes of the cluster
+	strange  time.Duration         // after which a connection without a stream that was welcomed is closed; 0: never
+	crowds   func(addr netip.Addr) // hears of an address that has its share; nil: nobody does
+
+	met func(addr string) // hears of each address that a connection was opened to; nil: nobody does
+
 	received, sent atomic.Int64 // bytes
 
 	mu     sync.Mutex // guards what follows; nothing is called under it
 	conns  map[*guest]bool
+	by     map[netip.Addr]int // those of an address that has a share
+	nodes  map[netip.Addr]bool
 	closed bool
 }
 
@@ -28,6 +40,11 @@ type crowd struct {
 type guest struct {
 	net.Conn
 	crowd *crowd
+	addr  netip.Addr // of the other end, as shares count it; zero: it is not counted
+
+	strange  *time.Timer // closes it; nil: it is not a stranger's
+	streams  int         // that are being greeted, guarded by crowd.mu, like the next one
+	welcomed bool        // one of its streams
 
 	heard  atomic.Bool // something came since the last look
 	lost   atomic.Bool // nothing came for too long
@@ -39,24 +56,119 @@ type guest struct {
 const looks = 4
 
 func newCrowd(limit int, silence time.Duration) *crowd {
-	return &crowd{limit: limit, silence: silence, conns: make(map[*guest]bool)}
+	return &crowd{limit: limit, silence: silence, conns: make(map[*guest]bool), by: make(map[netip.Addr]int), nodes: make(map[netip.Addr]bool)}
+}
+
+// host returns the address that counts for an end of a connection: of IPv6 a network, since one customer has all of it.
+func host(addr netip.Addr) netip.Addr {
+	addr = addr.Unmap().WithZone("")
+	if addr.Is6() && !addr.IsLoopback() {
+		if network, err := addr.Prefix(64); err == nil {
+			return network.Addr()
+		}
+	}
+	return addr
+}
+
+// learn notes that a node of the cluster is at an address, which may have a port.
+func (c *crowd) learn(at string) {
+	addr, err := netip.ParseAddr(at)
+	if withPort, portErr := netip.ParseAddrPort(at); portErr == nil {
+		addr, err = withPort.Addr(), nil
+	}
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodes[host(addr)] = true
+}
+
+// isNode reports whether a node of the cluster is at an address.
+func (c *crowd) isNode(at string) bool {
+	addr, err := netip.ParseAddr(at)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return err == nil && c.nodes[host(addr)]
 }
 
 // admit returns the connection as one of the crowd, or closes it and returns nil if there are too many, or all have been closed.
 func (c *crowd) admit(conn net.Conn) *guest {
 	g := &guest{Conn: conn, crowd: c}
+	addr := netip.Addr{}
+	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		addr = host(tcp.AddrPort().Addr())
+	}
 	c.mu.Lock()
-	fits := len(c.conns) < c.limit && !c.closed
+	limit, full := c.limit, false
+	if c.nodes[addr] {
+		limit += c.reserved
+	} else if c.share > 0 && addr.IsValid() && !addr.IsLoopback() { // others on this machine could do worse
+		g.addr, full = addr, c.by[addr] >= c.share
+	}
+	fits := len(c.conns) < limit && !full && !c.closed
 	if fits {
 		c.conns[g] = true
+		if g.addr.IsValid() {
+			c.by[g.addr]++
+		}
 		g.look = time.AfterFunc(c.silence/looks, g.check)
+		if c.strange > 0 {
+			g.strange = time.AfterFunc(c.strange, func() { g.Close() })
+		}
 	}
 	c.mu.Unlock()
+	if full && c.crowds != nil {
+		c.crowds(addr)
+	}
 	if !fits {
 		conn.Close()
 		return nil
 	}
 	return g
+}
+
+// guestKey is the key of a context's *guest.
+type guestKey struct{}
+
+// guestOf returns what entrance has made of a connection, nil if it is another's.
+func guestOf(c net.Conn) *guest {
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
+	if d, ok := c.(*doorman); ok {
+		g, _ := d.Conn.(*guest)
+		return g
+	}
+	return nil
+}
+
+// begins notes that a stream is to be greeted, which has a deadline of its own.
+func (g *guest) begins() {
+	if g == nil || g.strange == nil {
+		return
+	}
+	g.crowd.mu.Lock()
+	defer g.crowd.mu.Unlock()
+	g.streams++
+	g.strange.Stop()
+}
+
+// greeted notes what has become of the stream.
+func (g *guest) greeted(welcome, node bool) {
+	if g == nil || g.strange == nil {
+		return
+	}
+	if node {
+		g.crowd.learn(g.RemoteAddr().String())
+	}
+	g.crowd.mu.Lock()
+	defer g.crowd.mu.Unlock()
+	g.streams--
+	g.welcomed = g.welcomed || welcome
+	if g.streams == 0 && !g.welcomed && g.crowd.conns[g] {
+		g.strange.Reset(g.crowd.strange)
+	}
 }
 
 // check closes the connection if nothing has come for too long.
@@ -95,10 +207,19 @@ func (g *guest) Write(p []byte) (int, error) {
 }
 
 func (g *guest) Close() error {
-	g.crowd.mu.Lock()
-	delete(g.crowd.conns, g)
+	c := g.crowd
+	c.mu.Lock()
+	if c.conns[g] && g.addr.IsValid() {
+		if c.by[g.addr]--; c.by[g.addr] == 0 {
+			delete(c.by, g.addr)
+		}
+	}
+	delete(c.conns, g)
 	g.look.Stop()
-	g.crowd.mu.Unlock()
+	if g.strange != nil {
+		g.strange.Stop()
+	}
+	c.mu.Unlock()
 	return g.Conn.Close()
 }
 

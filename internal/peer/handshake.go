@@ -18,13 +18,14 @@ import (
 
 // A stream begins with
 //
-//	-> hello
+//	-> hello       of a node with a seal
 //	<- welcome, or why not
 //	-> proof       of a node, none of a client
 //	<- verdict     for a node: empty, or why not
 //
 // Between nodes both sides prove that they know the secret, by an HMAC-SHA256 over both hellos, each with a nonce. It says nothing about the
-// frames behind it: who can change what is on its way needs TLS to be kept from that.
+// frames behind it: who can change what is on its way needs TLS to be kept from that. The opener comes first, with an HMAC over its hello: a stranger
+// gets no HMAC with which to try secrets, and does not learn who is a member.
 
 // Roles of who opens a stream.
 const (
@@ -54,6 +55,7 @@ type hello struct {
 	cluster  string   // of a node, "" if it does not know
 	nonce    []byte
 	key      auth.Secret // of a client
+	seal     []byte      // of a node: an HMAC over all before
 
 	grant *auth.Grant // is not sent: what the key is good for; nil: everything
 }
@@ -70,6 +72,7 @@ func (h *hello) code(c *codec.Coder) {
 	key := string(h.key)
 	c.String(&key)
 	h.key = auth.Secret(key)
+	c.Bytes(&h.seal)
 	if len(h.nonce) != nonceBytes {
 		c.Fail("nonce of another size")
 	}
@@ -141,11 +144,22 @@ func prove(secret []byte, side string, h *hello, w *welcome) []byte {
 	return m.Sum(nil)
 }
 
-// Sides of a proof.
+// Sides of a proof, and what tells a seal from one.
 const (
 	openerSide   = "floe opener"
 	listenerSide = "floe listener"
+	sealSide     = "floe opener's hello"
 )
+
+// sealed returns the seal of a hello.
+func (h *hello) sealed(secret []byte) []byte {
+	bare := *h
+	bare.seal = nil
+	m := hmac.New(sha256.New, secret)
+	m.Write(codec.AppendBytes(nil, []byte(sealSide)))
+	m.Write(codec.AppendBytes(nil, encoded(bare.code)))
+	return m.Sum(nil)
+}
 
 // errSecret refuses who does not know the cluster's secret.
 var errSecret = engine.Errorf(engine.ErrUnauthorized, "the other node does not know this cluster's secret")
@@ -197,6 +211,7 @@ func (p *Peer) greet(s *wire, role uint8, to uint64) (*welcome, error) {
 	}
 	if role == roleNode {
 		h.identity, h.past, h.shards, h.cluster = p.host.Identity(), p.host.Past(), uint64(p.host.Shards()), p.host.Cluster()
+		h.seal = h.sealed(p.cfg.Secret)
 	}
 	if err := s.write(encoded(h.code)); err != nil {
 		return nil, err
@@ -269,13 +284,12 @@ func (p *Peer) welcome(ctx context.Context, s *wire, nodesOnly bool) (*hello, er
 	if err := decoded("hello", b, h.code); err != nil {
 		return nil, err
 	}
-	w := welcome{
-		identity: p.host.Identity(), shards: uint64(p.host.Shards()), maxValue: uint64(p.host.MaxValue()), members: p.cfg.Members, nonce: p.nonce(),
-	}
-	if h.role == roleNode {
+	w := welcome{shards: uint64(p.host.Shards()), maxValue: uint64(p.host.MaxValue()), nonce: p.nonce()}
+	known := h.role == roleNode && len(p.cfg.Secret) > 0 && hmac.Equal(h.seal, h.sealed(p.cfg.Secret))
+	if known {
 		w.past, w.cluster = p.host.Past(), p.host.Cluster()
 	}
-	refusal := p.judge(h, nodesOnly)
+	refusal := p.judge(h, nodesOnly, known)
 	if refusal == nil && h.role == roleClient {
 		refusal = s.crowded
 	}
@@ -285,7 +299,10 @@ func (p *Peer) welcome(ctx context.Context, s *wire, nodesOnly bool) (*hello, er
 	if refusal != nil {
 		w.refusal = p.cfg.Wire.AppendError(nil, refusal)
 	}
-	if h.role == roleNode && len(p.cfg.Secret) > 0 {
+	if known || refusal == nil { // a stranger learns no more than why it is refused
+		w.identity, w.members = p.host.Identity(), p.cfg.Members
+	}
+	if known {
 		w.proof = prove(p.cfg.Secret, listenerSide, h, &w)
 	}
 	if err := s.write(encoded(w.code)); err != nil || refusal != nil {
@@ -338,13 +355,15 @@ func unequal(node, shards uint64, p *Peer) error {
 }
 
 // judge returns why an opener is refused before it has proved anything, or nil.
-func (p *Peer) judge(h *hello, nodesOnly bool) error {
+func (p *Peer) judge(h *hello, nodesOnly, known bool) error {
 	self := p.cfg.Node
 	switch {
 	case h.version != Version:
 		return engine.Errorf(engine.ErrInvalid, "protocol version %d, this node speaks %d", h.version, Version)
 	case h.role != roleClient && h.role != roleNode:
 		return engine.Errorf(engine.ErrInvalid, "unknown role %d", h.role)
+	case h.role == roleNode && len(p.cfg.Secret) > 0 && !known:
+		return errSecret
 	case h.to != 0 && h.to != self:
 		return engine.Errorf(engine.ErrInvalid, "this is node %d, not %d", self, h.to)
 	case nodesOnly && h.role != roleNode:

@@ -71,6 +71,9 @@ func dialer(secure bool, dial dialFunc, conns *crowd) dialFunc {
 		if g == nil {
 			return nil, errEnded
 		}
+		if conns.met != nil {
+			conns.met(c.RemoteAddr().String())
+		}
 		return &sniffer{Conn: g, secure: secure}, nil
 	}
 }

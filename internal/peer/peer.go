@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/floedb/floe/internal/auth"
@@ -79,8 +80,9 @@ type Peer struct {
 	closed     bool
 	disconnect func() // ends what Serve has accepted; nil: it does not serve
 	running    sync.WaitGroup
-	opened     *crowd // connections to others
-	accepted   *crowd // connections that Serve has accepted
+	opened     *crowd       // connections to others
+	shareTold  atomic.Int64 // when it was logged last that an address has its share, in ns
+	accepted   *crowd       // connections that Serve has accepted
 
 	began time.Time // what it tells others of its own time counts from here
 
@@ -90,6 +92,7 @@ type Peer struct {
 
 	limits   budget.Limits
 	tally    *tally  // calls of all who are connected
+	greeting *memory // for those that have not been welcomed
 	frames   *memory // for their requests that are large
 	requests room    // for all requests of clients
 	readers  *engine.Readers
@@ -111,6 +114,10 @@ func New(c Config) *Peer {
 	}
 	l := &p.limits
 	p.opened, p.accepted = newCrowd(maxConnections, 2*pingAfter), newCrowd(l.Connections+latecomers(l.Connections), 4*pingAfter)
+	p.accepted.share, p.accepted.strange, p.accepted.crowds = max(l.Connections/shareOf*(shareOf-1), 16), greetTimeout, p.tellShare
+	p.opened.met = p.accepted.learn
+	greeted := int64(min(max(l.Connections, 64), maxGreeted)) * maxHello
+	p.greeting = newMemory(greeted, greeted/shareOf)
 	p.tally, p.frames = newTally("this node", l.Calls, min(l.Waits, maxAllWaits)), newMemory(l.Requests, max(l.Requests/shareOf, 2*maxRequest))
 	p.requests.limit, p.answers.limit, p.readers = l.Requests, l.Answers, engine.NewReaders(l.Answers)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
@@ -118,6 +125,8 @@ func New(c Config) *Peer {
 	for _, m := range c.Members {
 		if m.ID != c.Node {
 			p.nodes[m.ID] = p.newNode(m)
+			p.accepted.learn(m.Addr)
+			p.accepted.reserved += placesOfNode
 		}
 	}
 	return p

@@ -28,7 +28,7 @@ import (
 )
 
 // Version is the version of the protocol.
-const Version = 2
+const Version = 3
 
 // versionHeader has the version of a node in each of its responses. The paths have it too, so that no version reads the frames of another one.
 const versionHeader = "Floe-Protocol"

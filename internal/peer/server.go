@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -40,7 +41,10 @@ func (p *Peer) Serve(l net.Listener) {
 			MaxReceiveBufferPerConnection: buffer, MaxReceiveBufferPerStream: min(2<<20, buffer),
 		},
 		BaseContext: func(net.Listener) context.Context { return p.ctx },
-		ErrorLog:    slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, guestKey{}, guestOf(c))
+		},
+		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
 	all := p.accepted
 	p.mu.Lock()
@@ -128,7 +132,7 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer p.doors.Done()
 	}
 	rc := http.NewResponseController(w)
-	s := &wire{r: newReader(r.Body), w: w, flush: rc.Flush, until: func(t time.Time) { _ = rc.SetReadDeadline(t) }}
+	s := &wire{r: bufio.NewReaderSize(r.Body, greetBuffer), w: w, flush: rc.Flush, until: func(t time.Time) { _ = rc.SetReadDeadline(t) }}
 	if s.from, _, _ = net.SplitHostPort(r.RemoteAddr); s.from == "" {
 		s.from = r.RemoteAddr
 	}
@@ -158,8 +162,12 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if rc.Flush() != nil {
 		return
 	}
-	h, err := p.welcome(r.Context(), s, r.URL.Path != pathDoor)
+	guest, _ := r.Context().Value(guestKey{}).(*guest)
+	guest.begins()
+	h, err := p.greetOnce(r.Context(), s, r.URL.Path != pathDoor)
+	guest.greeted(err == nil, err == nil && h.role == roleNode)
 	if err == nil {
+		s.r = newReader(s.r)
 		_ = rc.SetReadDeadline(time.Time{})
 		err = serve(r.Context(), s, h)
 	} else if r.Context().Err() == nil || errors.Is(err, errUnproved) {
@@ -168,6 +176,19 @@ func (p *Peer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if errors.Is(err, errFrame) {
 		p.log.Warn("ended a stream", "from", r.RemoteAddr, "path", r.URL.Path, "error", err)
 	}
+}
+
+// greetOnce is welcome for one of those that may be greeted at a time; others wait for their turn.
+func (p *Peer) greetOnce(ctx context.Context, s *wire, nodesOnly bool) (*hello, error) {
+	if !p.accepted.isNode(s.from) {
+		waiting, cancel := context.WithTimeout(ctx, greetTimeout)
+		defer cancel()
+		if err := p.greeting.take(waiting, s.from, maxHello); err != nil {
+			return nil, err
+		}
+		defer p.greeting.giveBack(s.from, maxHello)
+	}
+	return p.welcome(ctx, s, nodesOnly)
 }
 
 // isNear reports whether a connection comes from this machine: from a loopback address, or from the very one that it goes to, as those do that are opened to an

@@ -254,3 +254,6 @@ func (o *outbox) giveBack(b []byte) {
 const readBuffer = 64 << 10
 
 func newReader(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, readBuffer) }
+
+// greetBuffer is readBuffer for an opener that has not been welcomed.
+const greetBuffer = 2 << 10

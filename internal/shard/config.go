@@ -55,6 +55,7 @@ type Config struct {
 	Durability   Durability    // Async with several voters is Sync: raft counts on what a voter has acknowledged
 	SyncInterval time.Duration // 0: DefaultSyncInterval
 	CacheBytes   int64         // 0: 256 MiB, in memory 16 MiB
+	TableFiles   int           // of the state database that are open at a time; 0: 1000
 	MaxValue     int           // 0: DefaultMaxValue
 	Logger       *slog.Logger
 	Build        string             // the program, as FORMAT names it: version and revision

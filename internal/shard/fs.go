@@ -356,6 +356,7 @@ func (c Config) StateOptions() *pebble.Options {
 	orDefault(&c.L0Tables, defaultL0Tables)
 	opts := &pebble.Options{
 		CacheSize:                   c.CacheBytes - c.CacheBytes/rowCachePart,
+		MaxOpenFiles:                c.TableFiles,
 		DisableWAL:                  true,
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                c.MemTableBytes,

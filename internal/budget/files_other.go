@@ -1,0 +1,6 @@
+//go:build !unix
+
+package budget
+
+// Files returns 0: the system does not say how many files a process may have open.
+func Files() int { return 0 }
