@@ -225,10 +225,11 @@ func (a *aggregation) addRanges(ranges []tierRange, split int64) error {
 			if err := a.rollups(tierRange{r.tier, at, o.from}); err != nil {
 				return err
 			}
+			a.stands = r.tier.id
 			if err := points(o.from, o.until); err != nil {
 				return err
 			}
-			at = o.until
+			a.stands, at = rawTier, o.until
 		}
 		if err := a.rollups(tierRange{r.tier, at, r.to}); err != nil {
 			return err

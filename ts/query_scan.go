@@ -20,7 +20,8 @@ var errMergeBytes = errors.New("points to sort exceed the memory of a query")
 type scan struct {
 	view   *engine.View
 	open   *open
-	tier   *tier // nil: the points as they were written
+	tier   *tier  // nil: the points as they were written
+	stands tierID // the points stand for buckets of this tier that are not computed yet, unless it is rawTier
 	column column
 	fields []fieldID
 	ids    []seriesID
@@ -162,7 +163,7 @@ func (s *scan) feeds(m *merger, p *partitionAt, field fieldID, c column) error {
 		}
 		from := int64(minTime)
 		if s.tier == nil {
-			from = s.open.content.goneBefore(g.number)
+			from = s.keptFrom(g.number)
 		}
 		m.feeds = append(m.feeds, fed{f, from, holesOf(s.erased, at.tier, g.number)})
 	}
@@ -175,10 +176,19 @@ func (s *scan) feeds(m *merger, p *partitionAt, field fieldID, c column) error {
 			return err
 		}
 		if f != nil {
-			m.feeds = append(m.feeds, fed{f, s.open.content.goneBefore(b.lsn), holesOf(s.erased, rawTier, b.lsn)})
+			m.feeds = append(m.feeds, fed{f, s.keptFrom(b.lsn), holesOf(s.erased, rawTier, b.lsn)})
 		}
 	}
 	return nil
+}
+
+// keptFrom returns the time before which points that were written up to an LSN are gone. Those that were too old when a longer retention was set still count
+// for the tiers that there were: their buckets will be made of them.
+func (s *scan) keptFrom(lsn uint64) int64 {
+	if s.stands != rawTier {
+		return s.open.content.keptFor(s.stands, lsn)
+	}
+	return s.open.content.goneBefore(lsn)
 }
 
 // ended looks now and then whether somebody still waits for the answer, as points are gone through.
