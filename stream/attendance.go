@@ -45,6 +45,7 @@ func (a *attendee) compare(b *attendee) int {
 type hearing struct {
 	at      int64
 	silence int64 // for how long it may not be
+	spared  int64 // until when it may not be, see member
 	look    int64 // when to look whether it waits
 }
 
@@ -52,7 +53,7 @@ type hearing struct {
 const minAttendLook = 100
 
 func (h *hearing) hear(now int64) {
-	h.at = max(h.at, now)
+	h.at, h.spared = max(h.at, now), 0
 	h.lookSoon()
 }
 
@@ -77,11 +78,17 @@ func (a *attendance) add(who attendee, silence, now int64) {
 	h.hear(now)
 }
 
-// adapt changes how long an attendee may be silent, and not since when it is.
+// end is until when the attendee may be silent.
+func (h *hearing) end() int64 { return max(h.at+h.silence, h.spared) }
+
+// adapt changes how long an attendee may be silent, and not since when it is. What it has of that time it keeps.
 func (a *attendance) adapt(who attendee, silence int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if h := a.heard[who]; h != nil {
+		if silence < h.silence {
+			h.spared = h.end()
+		}
 		h.silence = silence
 		h.lookSoon()
 	}
@@ -140,11 +147,11 @@ func (a *attendance) missing(now int64, awaited func(engine.Topic) bool) (all []
 		if now >= h.look {
 			if awaited(who.topic()) {
 				h.hear(now)
-			} else if now >= h.at+h.silence && !plant.On(plant.MissNobody) {
+			} else if now >= h.end() && !plant.On(plant.MissNobody) {
 				all = append(all, who)
 				continue
 			} else {
-				h.look = min(now+max(h.silence/8, minAttendLook), h.at+h.silence)
+				h.look = min(now+max(h.silence/8, minAttendLook), h.end())
 			}
 		}
 		next = min(next, h.look)
@@ -264,10 +271,10 @@ func (m *machine) asked(tx *engine.Tx, g *group, consumer string, fed bool) {
 	who := attendee{tx.NamespaceName(), g.name, g.group, consumer, tx.Spread()}
 	switch {
 	case fed && mem.attended:
-		mem.attended, mem.seen = false, tx.Now()
+		mem.attended, mem.seen, mem.spared = false, tx.Now(), 0
 		tx.OnCommit(func() { m.attendance.forget(who) })
 	case !fed && !mem.attended:
-		mem.attended = true
+		mem.attended, mem.spared = true, 0
 		silence, now := g.silence(), tx.Now()
 		tx.OnCommit(func() { m.attendance.add(who, silence, now) })
 		tx.Notify(attendanceTopic(), -1)

@@ -272,16 +272,24 @@ func (c *acking) notPending(p *consumed) error {
 	return &ConflictError{Stream: c.stream, Partition: d.Partition, Reason: text}
 }
 
-// Lease is the ack timeout of the group as it was when records came last.
+// Lease is the ack timeout of the group as it was when records came, or were renewed, last.
 func (c *acking) Lease() time.Duration { return time.Duration(c.ackTimeout.Load()) }
 
 // Release does nothing: what is left is handed back when the consumer leaves.
 func (c *acking) Release(context.Context, []*consumed) error { return nil }
 
 // Renew extends all deadlines at once. That tells how many of the records are still the consumer's, not which: if some are not it asks for halves.
+// A consumer that is busy receives nothing: here it learns that the ack timeout has changed.
 func (c *acking) Renew(ctx context.Context, pieces []*consumed) ([]error, error) {
 	lost := make([]error, len(pieces))
-	return lost, c.renew(ctx, pieces, lost)
+	if err := c.renew(ctx, pieces, lost); err != nil {
+		return lost, err
+	}
+	q := groupSpecQuery{namespace: c.s.Namespace(), stream: c.stream, group: c.group}
+	if err := c.s.scope.Query(ctx, c.stream, &q); err == nil && q.found {
+		c.ackTimeout.Store(int64(duration(q.config.config.ackTimeout)))
+	}
+	return lost, nil
 }
 
 func (c *acking) renew(ctx context.Context, pieces []*consumed, lost []error) error {

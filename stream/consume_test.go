@@ -506,3 +506,47 @@ func TestConfiguringKeepsNobody(t *testing.T) {
 		}
 	})
 }
+
+// TestConfiguringTakesNothingAway: an ack timeout that became much shorter counted at once, also for the time before, so that a consumer that was busy with
+// a record lost it to one that stood by. It keeps the time that it had, and renews by the new ack timeout from then on.
+func TestConfiguringTakesNothingAway(t *testing.T) {
+	for _, mode := range []stream.Mode{stream.Shared, stream.Exclusive, stream.KeyShared} {
+		t.Run(mode.String(), func(t *testing.T) {
+			inBubbles(t, func(t *testing.T, _ *floe.Node, s *stream.Store) {
+				must(t, s.Create(t.Context(), "log", stream.Partitions(3)))
+				must(t, s.CreateGroup(t.Context(), "log", "g", stream.WithMode(mode), stream.AckTimeout(5*time.Minute)))
+				var handled notes
+				consume := func(ctx context.Context) error {
+					return s.Consume(ctx, "log", "g", func(ctx context.Context, d stream.Delivery) error {
+						select {
+						case <-ctx.Done():
+							handled.add("%s#%d %v", d.Payload, d.Attempt, context.Cause(ctx))
+						case <-time.After(10 * time.Minute):
+							handled.add("%s#%d", d.Payload, d.Attempt)
+						}
+						return nil
+					}, stream.Concurrency(3))
+				}
+				busy := begin(t, consume)
+				pass(time.Minute)
+				for p := range 3 {
+					_, err := s.Append(t.Context(), "log", text("%d", p), stream.Partition(p))
+					must(t, err)
+				}
+				pass(time.Minute)
+				idle := begin(t, consume)
+				pass(80 * time.Second) // the busy one renews each 100 s
+				for range 3 {
+					must(t, s.ConfigureGroup(t.Context(), "log", "g", stream.AckTimeout(2*time.Second)))
+					pass(5 * time.Second)
+				}
+				pass(10 * time.Minute)
+				busy.end(t)
+				idle.end(t)
+				if got, want := handled.sorted(), "0#1, 1#1, 2#1"; got != want {
+					t.Errorf("handled: %s, want %s", got, want)
+				}
+			})
+		})
+	}
+}

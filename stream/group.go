@@ -62,7 +62,8 @@ func (s *Store) createGroup(ctx context.Context, stream, group string, o groupOp
 
 // ConfigureGroup changes settings of a consumer group; those for which there is no option stay as they are. They hold from the next delivery or
 // failure of a record on: deadlines and pauses that have begun do not change. What counts as silence of a consumer, a multiple of the ack timeout,
-// changes at once. Consume takes a new ack timeout over when it next receives records.
+// changes at once; but consumers that are busy when it becomes shorter keep the time that they had, until they are heard of again. Consume takes a new ack
+// timeout over when it next receives or renews records.
 //
 // Options: AckTimeout, MaxDeliver, Backoff. Errors: ErrNotFound; ErrInvalid, also if there is no option.
 func (s *Store) ConfigureGroup(ctx context.Context, stream, group string, opts ...SettingOption) error {

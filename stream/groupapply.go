@@ -3,6 +3,7 @@ package stream
 import (
 	"container/heap"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/floedb/floe/internal/codec"
@@ -163,9 +164,23 @@ func (m *machine) learnDropped(tx *engine.Tx, st *stream, c *groupCommand) {
 // configureGroup changes the settings of a group. What is with consumers keeps its deadlines, and what waits its time.
 func (m *machine) configureGroup(tx *engine.Tx, g *group, to groupConfig, version uint64) {
 	to.mode, to.start = g.mode, g.start
+	if to.ackTimeout < g.ackTimeout {
+		m.spare(tx, g)
+	}
 	g.groupConfig, g.version, g.changed = to, version, true
 	m.adaptAttendance(tx, g)
 	m.membersChanged(tx, g)
+}
+
+// spare has the members keep, until they are heard of, the time that the ack timeout gives them before it becomes shorter: those that are busy with records go
+// by it. It adds nothing to that time, however often settings are changed.
+func (m *machine) spare(tx *engine.Tx, g *group) {
+	for _, consumer := range slices.Sorted(maps.Keys(g.members)) {
+		if mem := g.members[consumer]; mem.there() && !mem.attended {
+			mem.spared = mem.silentAt(&g.groupHeader)
+			m.saveMember(tx, g, consumer, mem)
+		}
+	}
 }
 
 // foundGroup makes a group in the home of its stream.
@@ -351,8 +366,8 @@ func (m *machine) schedule(tx *engine.Tx, g *group) {
 		if !mem.there() || mem.attended {
 			continue
 		}
-		at := mem.seen + 3*g.ackTimeout
-		if silent := mem.seen + g.silence(); g.mode != Shared && silent > tx.Now() {
+		at := mem.goneAt(&g.groupHeader)
+		if silent := mem.silentAt(&g.groupHeader); g.mode != Shared && silent > tx.Now() {
 			at = silent
 		}
 		if next == 0 || at < next {

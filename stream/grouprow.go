@@ -267,17 +267,27 @@ type member struct {
 	end      ending
 	attended bool   // it asks in vain, and the leader sees whether it goes on, see attendance
 	pending  uint64 // records in its batches
+	spared   int64  // until when it is not silent, by an ack timeout that has become shorter since it was last heard of; 0: none has
 }
 
 func (m member) encode(dst []byte) []byte {
 	dst = codec.AppendBool(append(codec.AppendVarint(codec.AppendVarint(dst, m.joined), m.seen), byte(m.end)), m.attended)
-	return codec.AppendUvarint(dst, m.pending)
+	dst = codec.AppendUvarint(dst, m.pending)
+	if m.spared != 0 {
+		dst = codec.AppendVarint(dst, m.spared)
+	}
+	return dst
 }
 
 func decodeMember(b []byte) (m member, err error) {
 	r := codec.NewReader(b)
 	m.joined, m.seen, m.end, m.attended = r.Varint(), r.Varint(), ending(r.Byte()), r.Bool()
 	m.pending = r.Uvarint()
+	if r.Len() > 0 {
+		if m.spared = r.Varint(); m.spared == 0 {
+			return m, fmt.Errorf("stream member row: %w: %x", codec.ErrCorrupt, b)
+		}
+	}
 	if err := r.Done(); err != nil || m.end >= numEndings {
 		return m, fmt.Errorf("stream member row: %w: %x", codec.ErrCorrupt, b)
 	}

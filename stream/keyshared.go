@@ -99,7 +99,7 @@ func (g *groupHeader) ownersOf(members map[string]member, now int64) owners {
 			continue
 		}
 		if !mem.attended {
-			all.until = min(all.until, mem.seen+g.silence())
+			all.until = min(all.until, mem.silentAt(g))
 		}
 		seed := xxhash.Sum64String(name)
 		for slot := range best {

@@ -24,7 +24,7 @@ func (m *machine) join(tx *engine.Tx, g *group, consumer string) error {
 	if !known {
 		mem.joined = tx.Now()
 	}
-	mem.seen = tx.Now()
+	mem.seen, mem.spared = tx.Now(), 0
 	m.saveMember(tx, g, consumer, mem)
 	if !known || silent {
 		m.membersChanged(tx, g)
@@ -50,15 +50,17 @@ func (m *machine) heard(tx *engine.Tx, g *group, c *groupCommand) {
 // silence is for how long a member is not heard of when others may take over from it. What is stored of when it was is behind by an eighth.
 func (g *groupHeader) silence() int64 { return g.ackTimeout + g.ackTimeout/8 }
 
+// silentAt returns when others may take over from the member, if it is not heard of before.
+func (m member) silentAt(g *groupHeader) int64 { return max(m.seen+g.silence(), m.spared) }
+
+// goneAt returns when the member has left the group by its silence.
+func (m member) goneAt(g *groupHeader) int64 { return max(m.seen+3*g.ackTimeout, m.spared) }
+
 // silent reports whether others may take over from the member.
-func (m member) silent(g *groupHeader, now int64) bool {
-	return !m.attended && now >= m.seen+g.silence()
-}
+func (m member) silent(g *groupHeader, now int64) bool { return !m.attended && now >= m.silentAt(g) }
 
 // gone reports whether the member has left the group by its silence.
-func (m member) gone(g *groupHeader, now int64) bool {
-	return !m.attended && now >= m.seen+3*g.ackTimeout
-}
+func (m member) gone(g *groupHeader, now int64) bool { return !m.attended && now >= m.goneAt(g) }
 
 // rosterChanged notes that others may be members, or count as such.
 func (m *machine) rosterChanged(tx *engine.Tx, g *group) {
