@@ -36,6 +36,36 @@ type room struct {
 
 func (r *room) full() bool { return r.used.Load() > r.limit }
 
+// shares are bytes that each of many may have so many of.
+type shares struct {
+	limit int64
+
+	mu sync.Mutex // guards by
+	by map[string]int64
+}
+
+// add takes n bytes for one of them. Errors: ErrBusy, unless it has none yet.
+func (s *shares) add(whose string, n int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if has := s.by[whose]; has > 0 && has+n > s.limit {
+		return engine.Errorf(engine.ErrBusy, "the large calls of %s take %d bytes, its share is %d", whose, has+n, s.limit)
+	}
+	if s.by == nil {
+		s.by = make(map[string]int64)
+	}
+	s.by[whose] += n
+	return nil
+}
+
+func (s *shares) remove(whose string, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.by[whose] -= n; s.by[whose] == 0 {
+		delete(s.by, whose)
+	}
+}
+
 // Of connections beyond the limit so many more are let in as far as to hear why they can not stay. Others are closed without a word.
 func latecomers(limit int) int { return max(limit/10, 16) }
 

@@ -113,11 +113,11 @@ func TestCallsCountUntilTheyEnd(t *testing.T) {
 	if _, err := v.begin(t.Context(), &request{id: 2}, 20, false); !errors.Is(err, engine.ErrBusy) {
 		t.Errorf("a call beyond the bytes of all: %v, want ErrBusy", err)
 	}
-	v.end(&request{id: 1}, maxTaken-10)
+	v.end(&request{id: 1}, maxTaken-10, false)
 	if _, err := v.begin(t.Context(), &request{id: 3}, 20, false); err != nil {
 		t.Errorf("a call when the large one has ended: %v", err)
 	}
-	v.end(&request{id: 3}, 20)
+	v.end(&request{id: 3}, 20, false)
 }
 
 // TestRequestOverTheLimit is refused before it leaves: the node would end the stream, with all calls on it.

@@ -94,6 +94,7 @@ type Peer struct {
 	greeting *memory // for those that have not been welcomed
 	frames   *memory // for their requests that are large
 	requests room    // for all requests of clients
+	large    shares  // of it, for the large ones of each client
 	readers  *engine.Readers
 	answers  room // for what was not sent yet
 
@@ -117,7 +118,8 @@ func New(c Config) *Peer {
 	p.opened.met = p.accepted.learn
 	greeted := int64(min(max(l.Connections, 64), maxGreeted)) * maxHello
 	p.greeting = newMemory(greeted, greeted/shareOf)
-	p.tally, p.frames = newTally("this node", l.Calls, min(l.Waits, maxAllWaits)), newMemory(l.Requests, max(l.Requests/shareOf, 2*maxRequest))
+	p.tally, p.frames = newTally("this node", l.Calls, min(l.Waits, maxAllWaits)), newMemory(l.Requests, l.Requests/shareOf)
+	p.large.limit = l.Requests / 2
 	p.requests.limit, p.answers.limit, p.readers = l.Requests, l.Answers, engine.NewReaders(l.Answers)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.draining, p.drain = context.WithCancel(context.Background())

@@ -246,6 +246,7 @@ type visitor struct {
 	node  bool        // one of the cluster's
 	grant *auth.Grant // of a client; nil: everything
 	from  string      // its address
+	whose string      // the key, or the address of who shows none: what has shares
 	tally *tally      // its calls
 	out   *outbox
 
@@ -266,7 +267,10 @@ func (p *Peer) serveDoor(ctx context.Context, s *wire, h *hello) error {
 	}
 	v := &visitor{
 		peer: p, node: h.role == roleNode, grant: h.grant, from: s.from, tally: newTally("this connection", maxInFlight, waits), out: newOutbox(maxUnsent),
-		calls: make(map[uint64]context.CancelFunc),
+		calls: make(map[uint64]context.CancelFunc), whose: s.from,
+	}
+	if h.grant != nil && !h.grant.IsOpen() {
+		v.whose = h.grant.Key().ID
 	}
 	v.tally.alone = !v.node
 	v.out.all = &p.answers.used
@@ -337,22 +341,25 @@ func (v *visitor) serve(ctx context.Context, s *wire, calls *sync.WaitGroup) err
 		case err != nil:
 			return err
 		}
+		size := len(b)
+		b = nil // a query that waits keeps no more than what was decoded
+		release = sync.OnceFunc(release)
 		calls.Go(func() {
 			lasting := q.flags&flagLasting != 0
 			if err := v.peer.tally.take(callCtx, lasting, q.space); err != nil {
-				v.end(&q, len(b))
+				v.end(&q, size, large)
 				release()
 				v.answer(q.id, nil, err)
 				return
 			}
 			readCtx, end := v.peer.readers.Begin(callCtx)
 			defer end() // when the answer is among those that wait to be sent, which are counted
-			result, err := v.carryOut(readCtx, &q)
+			result, err := v.carryOut(readCtx, &q, release)
 			v.peer.tally.remove(lasting, q.space)
 			if v.grant != nil && q.kind != askPropose {
 				err = v.grant.Explain(err)
 			}
-			v.end(&q, len(b))
+			v.end(&q, size, large)
 			release()
 			if err == nil && q.kind == askQuery && !v.node {
 				err = v.roomFor(&q, 0) // a read can be asked again, and many answers may have been made at a time
@@ -373,7 +380,7 @@ func (v *visitor) admitLarge(ctx context.Context, s *wire, n int) (release func(
 }
 
 // begin admits a call whose request has so many bytes, and came in parts if it is large.
-func (v *visitor) begin(ctx context.Context, q *request, size int, large bool) (context.Context, error) {
+func (v *visitor) begin(ctx context.Context, q *request, size int, large bool) (_ context.Context, err error) {
 	last := &v.last[0]
 	if large {
 		last = &v.last[1]
@@ -392,6 +399,16 @@ func (v *visitor) begin(ctx context.Context, q *request, size int, large bool) (
 	}
 	if v.taken+size > maxTaken {
 		return nil, engine.Errorf(engine.ErrBusy, "the calls on this connection take %d bytes, the limit is %d", v.taken+size, maxTaken)
+	}
+	if large && !v.node {
+		if err := v.peer.large.add(v.whose, int64(size)); err != nil {
+			return nil, err
+		}
+		defer func() {
+			if err != nil {
+				v.peer.large.remove(v.whose, int64(size))
+			}
+		}()
 	}
 	lasting := q.flags&flagLasting != 0
 	q.space = q.namespace()
@@ -437,8 +454,11 @@ func (v *visitor) cancel(id uint64) {
 	}
 }
 
-func (v *visitor) end(q *request, size int) {
+func (v *visitor) end(q *request, size int, large bool) {
 	v.cancel(q.id)
+	if large && !v.node {
+		v.peer.large.remove(v.whose, int64(size))
+	}
 	v.tally.remove(q.flags&flagLasting != 0, q.space)
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -468,8 +488,9 @@ func (v *visitor) answer(id uint64, result []byte, err error) {
 // maxHead is what an answer has before its body, at most.
 const maxHead = 32
 
-// carryOut does what a request asks for. What a client sends is checked as if it were the worst.
-func (v *visitor) carryOut(ctx context.Context, q *request) ([]byte, error) {
+// carryOut does what a request asks for. What a client sends is checked as if it were the worst. release is called when the frame of the request is not needed
+// any more, if that is before the end: a query may wait for hours.
+func (v *visitor) carryOut(ctx context.Context, q *request, release func()) ([]byte, error) {
 	p := v.peer
 	if q.kind == askStats {
 		if v.node {
@@ -509,6 +530,11 @@ func (v *visitor) carryOut(ctx context.Context, q *request) ([]byte, error) {
 	query, err := p.cfg.Wire.DecodeQuery(q.body)
 	if err != nil {
 		return nil, err
+	}
+	q.body = nil
+	release()
+	if ns, ok := engine.NamespaceOf(query); ok && len(ns) > engine.MaxNameBytes {
+		return nil, engine.Errorf(engine.ErrInvalid, "namespace name of %d bytes exceeds %d", len(ns), engine.MaxNameBytes)
 	}
 	ask := func(query engine.Query) error {
 		switch {
