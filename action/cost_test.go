@@ -1,16 +1,22 @@
 package action
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/floedb/floe/internal/call"
 	"github.com/floedb/floe/internal/engine"
 )
 
+var costsFlag = flag.Int("costs", 2000, "beside how many of each TestCosts looks at a run")
+
 // TestCosts: what a run takes, from its invocation until its end, does not grow with what there is besides: names, label sets, keys, waiting and forgotten runs. It is counted
 // for twice as many of them, again and again.
+//
+//	go test -run '^TestCosts$' -costs 100000 ./action
 func TestCosts(t *testing.T) {
 	const runs = 64
 	set := func(i int) []byte { return []byte(labels(map[string]string{"n": fmt.Sprint(i)})) }
@@ -21,33 +27,33 @@ func TestCosts(t *testing.T) {
 		before func(w *world, n int)
 		invoke func(i, n int) call.Invoke // of run i beside n of something
 	}{
-		{"keys at once", 250, 2000, func(w *world, n int) {
+		{"keys at once", 250, *costsFlag, func(w *world, n int) {
 			for i := range n {
 				w.mustInvoke(call.Invoke{ConcurrencyKey: fmt.Sprint(i), Priority: 100})
 			}
 		}, func(i, n int) call.Invoke { return call.Invoke{ConcurrencyKey: fmt.Sprint("other", i)} }},
-		{"keys one after the other", 250, 2000, func(w *world, n int) {
+		{"keys one after the other", 250, *costsFlag, func(w *world, n int) {
 			for i := range n {
 				w.carryOut(call.Invoke{ConcurrencyKey: fmt.Sprint(i)})
 			}
 		}, func(i, n int) call.Invoke { return call.Invoke{ConcurrencyKey: fmt.Sprint("other", i)} }},
-		{"keys one after the other, in one entry", 250, 2000, func(w *world, n int) {
+		{"keys one after the other, in one entry", 250, *costsFlag, func(w *world, n int) {
 			for i := range n {
 				w.carryOut(call.Invoke{ConcurrencyKey: fmt.Sprint(i)})
 			}
 			w.together = true
 		}, func(i, n int) call.Invoke { return call.Invoke{ConcurrencyKey: fmt.Sprint("other", i)} }},
-		{"waiting", 250, 2000, func(w *world, n int) {
+		{"waiting", 250, *costsFlag, func(w *world, n int) {
 			for range n {
 				w.mustInvoke(call.Invoke{Priority: 100})
 			}
 		}, func(i, n int) call.Invoke { return call.Invoke{Priority: uint8(10 + i%2)} }},
-		{"delayed", 250, 2000, func(w *world, n int) {
+		{"delayed", 250, *costsFlag, func(w *world, n int) {
 			for i := range n {
 				w.mustInvoke(call.Invoke{Delay: 1_000_000 + int64(i)})
 			}
 		}, func(int, int) call.Invoke { return call.Invoke{} }},
-		{"forgotten", 250, 2000, func(w *world, n int) {
+		{"forgotten", 250, *costsFlag, func(w *world, n int) {
 			for i := range n {
 				w.carryOut(call.Invoke{IdempotencyKey: fmt.Sprint("before", i)})
 			}
@@ -57,7 +63,7 @@ func TestCosts(t *testing.T) {
 				w.mustInvoke(call.Invoke{Labels: set(i), ConcurrencyKey: fmt.Sprint(i)})
 			}
 		}, func(i, n int) call.Invoke { return call.Invoke{ConcurrencyKey: fmt.Sprint(i)} }},
-		{"sets one after the other", 250, 2000, func(w *world, n int) {
+		{"sets one after the other", 250, *costsFlag, func(w *world, n int) {
 			for i := range n {
 				ref := w.mustInvoke(call.Invoke{Labels: set(i)})
 				if _, err := w.do(kindCancel, encode(nil, &call.Cancel{Ref: ref}, (*call.Cancel).Code)); err != nil {
@@ -163,5 +169,49 @@ func (w *world) carryOut(v call.Invoke) {
 	ref := got.taken[0].ref
 	if _, err := w.work(workCommand{self: self, ends: []end{{ref: ref, attempt: got.taken[0].attempt, how: completed}}}); err != nil {
 		w.t.Fatal(err)
+	}
+}
+
+// TestBytesOfSets: what an invocation, its take and its end write does not depend on how many sets of labels and priorities the other runs of the action have.
+// All of them were in the row of the action, which each command writes.
+func TestBytesOfSets(t *testing.T) {
+	const runs = 64
+	set := func(i int) []byte {
+		if i == 0 {
+			return nil
+		}
+		return []byte(labels(map[string]string{"zone": fmt.Sprint(strings.Repeat("z", 200), i)}))
+	}
+	written := func(sets, priorities int) int {
+		w := newWorld(t, rand.New(rand.NewPCG(1, 1)))
+		w.register("a", defaultSpec)
+		for i := range sets {
+			for p := range priorities {
+				for _, key := range []string{"", fmt.Sprint("k", p)} {
+					w.mustInvoke(call.Invoke{Labels: set(i), Priority: uint8(200 - p), ConcurrencyKey: key})
+				}
+			}
+		}
+		bytes := func() (n int) {
+			for _, e := range w.r.Efforts() {
+				if e.Command != "entry" && e.Command != "commit" {
+					n += e.Sum.Bytes
+				}
+			}
+			return n
+		}
+		before := bytes()
+		for i := range runs {
+			w.carryOut(call.Invoke{Labels: set(i % min(2, sets)), Priority: 10})
+		}
+		return (bytes() - before) / runs
+	}
+	least := written(2, 1)
+	for _, c := range []struct{ sets, priorities int }{{4, 1}, {16, 1}, {64, 1}, {2, 4}, {64, 4}} {
+		got := written(c.sets, c.priorities)
+		t.Logf("%d sets, %d priorities: a run writes %d bytes", c.sets, c.priorities, got)
+		if got > least+least/2 {
+			t.Errorf("beside runs of %d sets and %d priorities a run writes %d bytes, beside 2 and 1 %d", c.sets, c.priorities, got, least)
+		}
 	}
 }

@@ -179,61 +179,6 @@ func (w *work) active(ref call.Ref) bool {
 	return ok // it is fresh
 }
 
-// findSet returns the number of a set of labels, if the action has it.
-func (a *act) findSet(labels []byte) (uint8, bool) {
-	i := slices.IndexFunc(a.sets, func(s labelSet) bool { return s.labels == string(labels) })
-	return uint8(max(i, 0)), i >= 0
-}
-
-// checkSet refuses another set of labels for an action that has too many.
-func (a *act) checkSet(labels []byte) error {
-	if _, ok := a.findSet(labels); !ok && len(a.sets) == maxSets && a.unusedSet() == 0 {
-		return engine.Errorf(ErrInvalid, "action %q: its runs ask for %d different sets of labels already, the limit is %d", a.name, len(a.sets), maxSets)
-	}
-	return nil
-}
-
-// setOf returns the number of a set of labels, which the action has from now on. It may have been that of another set, which no run asks for any more.
-func (a *act) setOf(labels []byte) uint8 {
-	set, known := a.findSet(labels)
-	if known {
-		return set
-	}
-	if set = a.unusedSet(); set == 0 {
-		set = uint8(len(a.sets))
-		a.sets = append(a.sets, labelSet{})
-	}
-	a.mapped = a.mapped || a.idle()
-	a.sets[set] = labelSet{labels: string(labels)}
-	a.changed, a.match = true, nil
-	a.tx.Notify(setsTopic(a.tx.NamespaceName(), a.name), -1)
-	return set
-}
-
-// unusedSet returns the number of a set that no run has, 0 if there is none: that is the number of no labels.
-func (a *act) unusedSet() uint8 {
-	for i := 1; i < len(a.sets); i++ {
-		if a.sets[i].runs == 0 || a.idle() {
-			return uint8(i)
-		}
-	}
-	return 0
-}
-
-// idle reports whether the action has no runs, and so none of which an older version has not counted all that is counted now.
-func (a *act) idle() bool { return a.pending+a.running+a.unconfirmed+a.kept == 0 }
-
-// leaveSet notes that a run with a number of a set is not kept any more.
-func (a *act) leaveSet(set uint8) {
-	if s := &a.sets[set]; set > 0 && s.runs > 0 {
-		s.runs--
-		a.changed = true
-	}
-	for n := len(a.sets); n > 1 && a.sets[n-1].runs == 0; n-- {
-		a.sets, a.match = a.sets[:n-1], nil
-	}
-}
-
 // insert writes a run, which waits from now on.
 func (a *act) insert(ref call.Ref, v *call.Invoke, set uint8) {
 	now := a.tx.Now()
@@ -254,8 +199,8 @@ func (a *act) insert(ref call.Ref, v *call.Invoke, set uint8) {
 	a.tx.Insert(a.buf, a.row)
 	a.pending++
 	a.changed = true
-	if s := &a.sets[set]; set > 0 && s.runs >= 0 {
-		s.runs++
+	if set > 0 && a.set(set).runs >= 0 {
+		a.change(set).runs++
 	}
 	st := row.state(ref)
 	a.expect(ref, st)
@@ -360,7 +305,7 @@ func (a *act) enqueue(ref call.Ref, st *stateRow, fresh bool) {
 	}
 	number := uint64(st.set)
 	if st.key == "" {
-		a.sets[st.set].queue.push(st.priority, st.seq)
+		a.change(st.set).queue.push(st.priority, st.seq)
 	} else {
 		l := a.lane(st.set, st.key)
 		l.queue.push(st.priority, st.seq)
@@ -381,7 +326,7 @@ func (a *act) dequeue(st *stateRow) {
 	a.changed = true
 	number := uint64(st.set)
 	if st.key == "" {
-		a.sets[st.set].queue.remove(st.priority, st.seq)
+		a.change(st.set).queue.remove(st.priority, st.seq)
 	} else {
 		l := a.lane(st.set, st.key)
 		l.queue.remove(st.priority, st.seq)
@@ -490,17 +435,16 @@ func (a *act) writeLane(l *lane, slot bool) {
 	a.changed = true
 	first := l.queue.first()
 	can := first != nil && slot
-	lanes := &a.sets[l.set].lanes
 	if l.eligible && (!can || l.priority != first.priority) {
 		a.tx.Delete(eligibleKey(nil, a.id, l.set, l.priority, l.turn))
-		lanes.remove(l.priority, l.turn)
+		a.change(l.set).lanes.remove(l.priority, l.turn)
 		l.eligible = false
 	}
 	if can && !l.eligible && !(plant.On(plant.LaneForgotten) && l.running > 0) {
 		a.turn++
 		l.eligible, l.priority, l.turn = true, first.priority, a.turn
 		a.tx.Insert(eligibleKey(nil, a.id, l.set, l.priority, l.turn), []byte(l.key))
-		lanes.push(l.priority, l.turn)
+		a.change(l.set).lanes.push(l.priority, l.turn)
 	}
 	k := lanesKey(nil, a.id, l.set, l.key)
 	if first == nil && l.running == 0 {

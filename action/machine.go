@@ -59,6 +59,9 @@ type act struct {
 	shared  bool    // share is known
 	match   []match // by what workers have: which sets they may take
 	moves   int     // counts changes of what is next
+
+	read, touched        uint64 // sets of labels that have been read, and that have changed, as bits
+	labelled, relabelled bool   // their labels have been read, and have changed
 }
 
 // session is a process that takes runs while a command changes it.
@@ -217,6 +220,9 @@ func (w *work) byID(id uint64) *act {
 
 // opened is told of an action that has been read. What is due happens first, as its timer would have done it.
 func (w *work) opened(a *act) *act {
+	if a.read = 1; a.inline {
+		a.read, a.touched, a.labelled, a.relabelled, a.inline = ^uint64(0), ^uint64(0), true, true, false
+	}
 	w.add(a)
 	if a.timer <= w.tx.Now() {
 		a.catchUp()
@@ -267,11 +273,12 @@ func (a *act) save() {
 	if a.deleted {
 		a.buf = numberKey(a.buf[:0], rowGrave, a.id)
 	}
+	a.saveSets()
 	a.row = encode(a.row[:0], &a.record, (*record).code)
 	a.tx.Set(a.buf, a.row)
 	for i, n := range a.woken {
 		if n > 0 && !a.deleted && i < len(a.sets) {
-			a.tx.Notify(setTopic(a.tx.NamespaceName(), a.name, a.sets[i].labels), int(min(n, maxTaken)))
+			a.tx.Notify(setTopic(a.tx.NamespaceName(), a.name, a.labelsOf(uint8(i))), int(min(n, maxTaken)))
 		}
 	}
 }

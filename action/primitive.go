@@ -73,9 +73,9 @@ func table() engine.Primitive {
 		Counters: []engine.CounterType{
 			{Counter: countActions, Name: "actions", Field: func(c *engine.Counts) *int64 { return &c.Actions }},
 		},
-		// Rows of actions, of their names, and of sessions.
+		// Rows of actions, of their names and sets of labels, and of sessions.
 		Caches: func(k []byte) bool {
-			return k[0] == rowAction || k[0] == rowName || k[0] == rowSession
+			return k[0] == rowAction || k[0] == rowName || k[0] == rowSet || k[0] == rowSession
 		},
 	}
 	p.Queries = append(p.Queries, roster.Queries()...)

@@ -300,7 +300,7 @@ func (m *machine) queryRuns(v *engine.View, q *runsQuery) error {
 	if err != nil {
 		return err
 	}
-	l := runLook{v: v, name: q.name, id: r.id, sets: r.sets}
+	l := runLook{v: v, name: q.name, id: r.id, of: &r}
 	bytes := 0
 	for ok := it.SeekLT(runKey(nil, rowRun, r.id, q.before)); ok && err == nil; ok = it.Prev() {
 		if q.more = len(q.items) == q.limit || bytes > q.maxBytes || q.next != 0 && v.Full(); q.more {
@@ -341,7 +341,9 @@ type runLook struct {
 	v    *engine.View
 	name string
 	id   uint64
-	sets []labelSet // nil: they have not been read
+	of   *record // nil: it has not been read
+
+	labelled bool // the labels of its sets have been read
 }
 
 // run returns a run.
@@ -394,36 +396,44 @@ func (l *runLook) labels(set uint8) (map[string]string, error) {
 	if set == 0 {
 		return nil, nil // the first set is that of no labels
 	}
-	if l.sets == nil {
-		if err := l.readSets(); err != nil {
-			return nil, err
-		}
+	if err := l.readLabels(); err != nil {
+		return nil, err
 	}
-	if int(set) >= len(l.sets) {
+	if l.of == nil || int(set) >= len(l.of.sets) {
 		return nil, engine.Errorf(ErrNotFound, "action %q: set %d of labels", l.name, set)
 	}
-	return engine.DecodeHeaders([]byte(l.sets[set].labels))
+	return engine.DecodeHeaders([]byte(l.of.sets[set].labels))
 }
 
-func (l *runLook) readSets() error {
-	b, ok, err := l.v.Get(numberKey(nil, rowName, l.id))
-	if err != nil || !ok {
-		return err
+// readLabels reads the labels of the action's sets, once.
+func (l *runLook) readLabels() error {
+	if l.labelled {
+		return nil
 	}
-	n, err := decode(b, (*nameRow).code)
-	if err != nil {
-		return err
+	if l.of == nil {
+		b, ok, err := l.v.Get(numberKey(nil, rowName, l.id))
+		if err != nil || !ok {
+			return err
+		}
+		n, err := decode(b, (*nameRow).code)
+		if err != nil {
+			return err
+		}
+		k := namedKey(nil, rowAction, n.ns, n.name)
+		if n.deleted {
+			k = numberKey(nil, rowGrave, l.id)
+		}
+		if b, ok, err = l.v.Get(k); err != nil || !ok {
+			return err
+		}
+		r, err := decode(b, (*record).code)
+		if err != nil {
+			return err
+		}
+		l.of = &r
 	}
-	k := namedKey(nil, rowAction, n.ns, n.name)
-	if n.deleted {
-		k = numberKey(nil, rowGrave, l.id)
-	}
-	if b, ok, err = l.v.Get(k); err != nil || !ok {
-		return err
-	}
-	r, err := decode(b, (*record).code)
-	l.sets = r.sets
-	return err
+	l.labelled = true
+	return l.of.readLabels(l.v)
 }
 
 func (m *machine) queryBeat(v *engine.View, q *beatQuery) error {

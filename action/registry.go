@@ -84,7 +84,7 @@ func (w *work) use(name string, d definition) {
 	known := a != nil
 	if !known {
 		a = &act{record: newRecord(uint64(tx.LSN())), work: w, name: name}
-		a.sets = []labelSet{{}}
+		a.sets, a.read = []labelSet{{}}, 1
 		w.add(a)
 		tx.Insert(numberKey(nil, rowName, a.id), encode(nil, &nameRow{ns: tx.Namespace(), name: name}, (*nameRow).code))
 		if tx.Here(name) {
@@ -109,8 +109,9 @@ func (w *work) use(name string, d definition) {
 // wakeAll wakes who waits for runs of the action: some more may be begun.
 func (a *act) wakeAll() {
 	for i := range a.sets {
-		if n := a.sets[i].queue.len() + a.sets[i].lanes.len(); n > 0 {
-			a.wake(uint8(i), n)
+		if a.ready(i) {
+			s := a.set(uint8(i))
+			a.wake(uint8(i), s.queue.len()+s.lanes.len())
 		}
 	}
 }
@@ -152,8 +153,14 @@ func (a *act) drop() {
 		prefix := numberKey(nil, kind, a.id)
 		a.tx.DeleteRange(prefix, key.PrefixEnd(prefix))
 	}
-	a.tx.Delete(numberKey(nil, rowName, a.id))
-	a.tx.Delete(numberKey(nil, rowGrave, a.id))
+	for i := range a.sets {
+		if i > 0 {
+			a.tx.Delete(setKey(nil, a.id, uint8(i)))
+		}
+	}
+	for _, kind := range [...]byte{rowSet, rowName, rowGrave} {
+		a.tx.Delete(numberKey(nil, kind, a.id))
+	}
 	a.dropped = true
 }
 

@@ -22,6 +22,8 @@ import (
 //	's' | id | run                   what has become of it, once a worker has had it or it has ended (see stateRow)
 //	'w' | id | lane | prio | seq     a run that a worker can have -> nothing if it is fresh, and seq its number; else run uvarint
 //	'd' | id | due | run             a run that has to wait until due (ms, as key.AppendInt64) -> nothing
+//	'q' | id                         the labels of an action's sets but the first, if it has any (see labelsRow)
+//	'q' | id | set                   what waits with one of these sets (see labelSet)
 //	'r' | session | id | run         a worker of the session has it -> deadline varint (ms) | cancelled u8
 //	'f' | id | ended | run           a run that has ended (ms) -> status u8 | ms of its last attempt uvarint
 //	'l' | id | set | key             a lane: what waits with a concurrency key (see laneRow)
@@ -55,6 +57,7 @@ const (
 	rowKey       = 'k'
 	rowLane      = 'l'
 	rowKeySets   = 'm'
+	rowSet       = 'q'
 	rowSelf      = 'n'
 	rowSession   = 'o'
 	rowHeld      = 'r'
@@ -148,7 +151,10 @@ type record struct {
 	sweepKey   string // set u8 | key
 	cancelFrom uint64 // of a deleted action: runs before it have ended
 
-	sets   []labelSet
+	sets                []labelSet // of the first one there is all; of others, see act.set
+	readySets, usedSets uint64     // bits of the others: those that have something ready, and those that have runs
+	inline              bool       // all sets are in the row, as older versions wrote it
+
 	mapped bool // the keys of all lanes have rows 'm', which older versions did not write
 }
 
@@ -168,18 +174,6 @@ func (n *nameRow) code(c *codec.Coder) {
 	c.Uint32(&n.ns)
 	c.String(&n.name)
 }
-
-// labelSet is what runs ask of their workers, and what waits with it without a key: that is a lane of its own, whose number is its place in the list.
-type labelSet struct {
-	labels string // encoded, see engine.AppendHeaders; "" asks for nothing
-	turn   uint64 // of the last run without a key that was begun
-	runs   int64  // that have its number, ended ones included; -1: an older version has not counted them. Those of the first set are not counted
-	queue  queue  // of runs without a key, by seq
-	lanes  queue  // of rows 'e', by turn
-}
-
-// maxSets is how many sets of labels an action has. The number of the lane without a key is that of its set; those of others are greater.
-const maxSets = 64
 
 // queue says where the first rows of an index are whose keys end in a priority and a number, so that nobody who looks for them walks over the remains of
 // others. Numbers come in ascending order, or nearly so.
@@ -249,9 +243,12 @@ func (q *queue) code(c *codec.Coder) {
 	})
 }
 
-// code lays the row out: version u8 | all fields in order, times and counts as varints.
+// code lays the row out: version u8 | all fields in order, times and counts as varints. Version 1, which is read only, had all sets in it.
 func (r *record) code(c *codec.Coder) {
-	version(c, "action")
+	v := byte(2)
+	if c.Byte(&v); v != 1 && v != 2 {
+		c.Fail(fmt.Sprintf("action row of version %d", v))
+	}
 	c.Uvarint(&r.id)
 	r.definition.code(c)
 	for _, v := range [...]*int64{
@@ -267,19 +264,40 @@ func (r *record) code(c *codec.Coder) {
 	c.Bool(&r.sweep)
 	c.String(&r.sweepKey)
 	c.Uvarint(&r.cancelFrom)
+	if v == 1 {
+		r.codeInline(c)
+		return
+	}
+	n := len(r.sets)
+	if c.Int(&n); n < 1 || n > maxSets {
+		c.Fail(fmt.Sprintf("%d sets of labels", n))
+		return
+	}
+	if c.Reading() {
+		r.sets, r.mapped, r.nextExpiry = make([]labelSet, n), n == 1, never
+	}
+	r.sets[0].codeQueues(c)
+	if c.More(n > 1 || !r.mapped || r.handover != 0 || r.nextExpiry != never) {
+		c.Uvarint(&r.readySets)
+		c.Uvarint(&r.usedSets)
+		c.Bool(&r.mapped)
+		codeTime(c, &r.handover)
+		codeTime(c, &r.nextExpiry)
+	}
+}
+
+// codeInline reads the sets of a row of version 1, and what is behind them.
+func (r *record) codeInline(c *codec.Coder) {
 	codec.List(c, &r.sets, func(c *codec.Coder, s *labelSet) {
 		c.String(&s.labels)
-		c.Uvarint(&s.turn)
-		s.queue.code(c)
-		s.lanes.code(c)
-		if c.Reading() {
-			s.runs = -1
-		}
+		s.codeQueues(c)
+		s.runs = -1
 	})
-	if c.Reading() {
-		r.mapped, r.nextExpiry = len(r.sets) < 2, never
+	if len(r.sets) < 1 || len(r.sets) > maxSets {
+		c.Fail(fmt.Sprintf("%d sets of labels", len(r.sets)))
 	}
-	if c.More(len(r.sets) > 1 || r.handover != 0 || r.nextExpiry != never) {
+	r.inline, r.mapped, r.nextExpiry = true, len(r.sets) < 2, never
+	if c.More(false) {
 		c.Bool(&r.mapped)
 		for i := range r.sets {
 			c.Varint(&r.sets[i].runs)

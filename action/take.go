@@ -201,10 +201,10 @@ func (a *act) nextFor(labels string) (best candidate) {
 	}
 	sets := a.matching(labels)
 	for i := range a.sets {
-		if sets>>i&1 == 0 {
+		if sets>>i&1 == 0 || !a.ready(i) {
 			continue
 		}
-		set := &a.sets[i]
+		set := a.set(uint8(i))
 		if h := set.queue.first(); h != nil {
 			if c := (candidate{a: a, set: uint8(i), priority: h.priority, turn: set.turn}); c.before(&best) {
 				best = c
@@ -279,6 +279,7 @@ func (a *act) matching(labels string) (sets uint64) {
 			return m.sets
 		}
 	}
+	a.readLabels()
 	sets = a.record.matching(labels)
 	a.match = append(a.match, match{labels, sets})
 	return sets
@@ -318,7 +319,7 @@ func (a *act) begin(s *session, c *candidate, worker string) taken {
 	}
 	t := taken{
 		ref: ref, action: a.name, attempt: st.attempts, begun: st.begun, maxAttempts: st.maxAttempts, timeout: row.timeout, createdAt: row.createdAt, priority: row.priority,
-		labels: []byte(a.sets[row.set].labels), key: row.key, idempotencyKey: row.idempotencyKey, source: row.source, code: st.code, message: st.message,
+		labels: []byte(a.labelsOf(row.set)), key: row.key, idempotencyKey: row.idempotencyKey, source: row.source, code: st.code, message: st.message,
 		input: row.input,
 	}
 	return t
@@ -327,8 +328,7 @@ func (a *act) begin(s *session, c *candidate, worker string) taken {
 // next takes the run that was chosen out of its lane, whose turn has passed.
 func (a *act) next(c *candidate) (call.Ref, *stateRow, *runRow) {
 	a.changed = true
-	set := &a.sets[c.set]
-	if !c.keyed {
+	if set := a.change(c.set); !c.keyed {
 		if a.turn++; !plant.On(plant.KeylessFirst) {
 			set.turn = a.turn
 		}
@@ -352,7 +352,7 @@ func (a *act) firstLane(set uint8) *lane {
 
 // firstTurn returns the first turn among the lanes of a set, and the key of that lane.
 func (a *act) firstTurn(set uint8) (turn uint64, name string) {
-	h := a.sets[set].lanes.first()
+	h := a.set(set).lanes.first()
 	prefix := append(numberKey(nil, rowEligible, a.id), set, h.priority)
 	k, value, ok := a.tx.First(key.AppendUint64(bytes.Clone(prefix), h.seq), key.PrefixEnd(prefix))
 	if !ok {
@@ -375,7 +375,7 @@ func (a *act) hasSlot(c *candidate) bool {
 // pass ends the turn of the first lane, whose run is being begun.
 func (a *act) pass(l *lane) {
 	a.tx.Delete(eligibleKey(nil, a.id, l.set, l.priority, l.turn))
-	a.sets[l.set].lanes.pop(l.priority, l.turn)
+	a.change(l.set).lanes.pop(l.priority, l.turn)
 	a.turn++
 	l.eligible, l.turn = false, a.turn
 	a.settleKey(l, false)
@@ -493,13 +493,22 @@ func (l *look) at(g *group) error {
 			}
 			open = false
 		}
+		if err := r.readLabels(l.v); err != nil {
+			return err
+		}
 		sets := r.matching(g.labels)
 		for i := range r.sets {
 			if sets>>i&1 == 0 {
 				continue
 			}
-			topic := setTopic(l.namespace, name, r.sets[i].labels)
-			ready := r.sets[i].queue.len() + r.sets[i].lanes.len()
+			topic, ready := setTopic(l.namespace, name, r.sets[i].labels), int64(0)
+			if i == 0 || r.inline || r.readySets>>i&1 != 0 {
+				s, err := r.readSet(l.v, i)
+				if err != nil {
+					return err
+				}
+				ready = s.queue.len() + s.lanes.len()
+			}
 			if r.maxRunning > 0 {
 				ready = min(ready, r.maxRunning-r.running-r.unconfirmed)
 			}

@@ -16,7 +16,7 @@ import (
 var _ engine.Verifier = (*machine)(nil)
 
 // allKinds are the kinds of rows, in order.
-const allKinds = "abcdefghijklmnoprswxy"
+const allKinds = "abcdefghijklmnopqrswxy"
 
 // Verify checks that all rows of the machine fit together, see the comment on rows for what they are: above all that every run that has not ended has an owner
 // or a time.
@@ -163,6 +163,9 @@ func (v *verifier) action(r *record, n *nameRow) error {
 		v.Reportf("action %q: the row of its number %d says %+v: %v", n.name, r.id, row, err)
 	}
 	a := &auditedAction{verifier: v, r: r, n: n, lanes: make(map[string]*auditedLane)}
+	if err := a.labelSets(); err != nil {
+		return err
+	}
 	for _, step := range []func() error{a.runs, a.checkLanes, a.ended, a.keys, a.timer} {
 		if err := step(); err != nil {
 			return err
@@ -213,6 +216,40 @@ func (a *auditedAction) lane(set uint8, key string) *auditedLane {
 		a.lanes[name] = l
 	}
 	return l
+}
+
+// labelSets reads the sets of labels that have rows of their own.
+func (a *auditedAction) labelSets() error {
+	if a.r.inline {
+		return nil
+	}
+	if len(a.r.sets) > 1 {
+		a.want[rowSet]++
+	}
+	for i := 1; i < len(a.r.sets); i++ {
+		b, ok, err := a.Get(setKey(nil, a.r.id, uint8(i)))
+		if err != nil {
+			return err
+		}
+		s, err := decode(b, (*labelSet).code)
+		if !ok || err != nil {
+			a.Reportf("action %q: the row of set %d: %v", a.n.name, i, err)
+			continue
+		}
+		a.want[rowSet]++
+		a.r.sets[i] = s
+		if ready, used := a.r.readySets>>i&1 != 0, a.r.usedSets>>i&1 != 0; ready != s.ready() || used != (s.runs != 0) {
+			a.Reportf("action %q: set %d has something ready %t, and runs %t; its row says %+v", a.n.name, i, ready, used, s)
+		}
+	}
+	b, ok, err := a.Get(numberKey(nil, rowSet, a.r.id))
+	if err != nil {
+		return err
+	}
+	if l, err := decode(b, (*labelsRow).code); ok && err != nil || len(l.labels) != len(a.r.sets)-1 {
+		a.Reportf("action %q: the labels of its %d sets are %q: %v", a.n.name, len(a.r.sets), l.labels, err)
+	}
+	return nil
 }
 
 func (a *auditedAction) runs() error {
@@ -499,7 +536,7 @@ func (a *auditedAction) timer() error {
 
 // orphans reports rows of no action or run.
 func (v *verifier) orphans() error {
-	for _, kind := range [...]byte{rowDelayed, rowEligible, rowEnded, rowRun, rowKeyEnd, rowKey, rowLane, rowKeySets, rowExpiry, rowState, rowWaiting, rowName} {
+	for _, kind := range [...]byte{rowDelayed, rowEligible, rowEnded, rowRun, rowKeyEnd, rowKey, rowLane, rowKeySets, rowSet, rowExpiry, rowState, rowWaiting, rowName} {
 		var last uint64
 		if err := v.Scan([]byte{kind}, []byte{kind + 1}, func(k, _ []byte) error {
 			v.found[kind]++
