@@ -73,30 +73,6 @@ func TestGlobLikeRegexp(t *testing.T) {
 	}
 }
 
-// TestTextLimits: queries and filters of the greatest length are parsed, and those a byte longer are refused with the limit.
-func TestTextLimits(t *testing.T) {
-	for what, parse := range map[string]func(text string) error{
-		"query":   func(text string) error { _, err := Parse(text); return err },
-		"filters": func(text string) error { _, err := ParseFilters(text); return err },
-	} {
-		text := map[string]string{"query": "cpu[1h]", "filters": "a=b"}[what]
-		text += strings.Repeat(" ", 64<<10-len(text))
-		if err := parse(text); err != nil {
-			t.Errorf("%s of %d bytes: %v", what, len(text), err)
-		}
-		if err := parse(text + " "); err == nil || !strings.Contains(err.Error(), "expected no more than 65536") {
-			t.Errorf("%s of %d bytes: %v, want the limit", what, len(text)+1, err)
-		}
-	}
-	stages := func(n int) string { return "cpu[1h]" + strings.Repeat(" | abs()", n) }
-	if _, err := Parse(stages(100)); err != nil {
-		t.Errorf("100 stages: %v", err)
-	}
-	if _, err := Parse(stages(101)); err == nil {
-		t.Error("101 stages are parsed")
-	}
-}
-
 // TestCut: what is shown of a long text is as much of it as has 200 bytes, and ends with a whole character.
 func TestCut(t *testing.T) {
 	for at := range 4 {

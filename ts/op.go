@@ -15,8 +15,9 @@ type hiddenOp = engine.HiddenOp
 // with ErrInvalid.
 type Op struct{ hiddenOp }
 
-// WriteOp is Write as an operation of a transaction: all points are written, or the transaction is refused. They may be of up to 1,000 series; in a spread
-// namespace all of them have to live in one shard, so their tags need a common {tag}. The time of points that have none is that of the call.
+// WriteOp is Write as an operation of a transaction: all points are written, or the transaction is refused. They may be of up to 1,000 series and 1,000
+// measurements, have up to 65,536 values, and those of one measurement may lie in up to 1,024 days (UTC); in a spread namespace all of them have to live in
+// one shard, so their tags need a common {tag}. The time of points that have none is that of the call.
 func WriteOp(points ...Point) Op { return Op{engine.Hide(writeOp(points))} }
 
 // SetRetentionOp is Store.SetRetention as an operation of a transaction.
