@@ -93,6 +93,7 @@ func (w *work) again(c *refCommand) ([]byte, error) {
 	st.flags &^= flagRefused | flagExpires
 	st.maxAttempts = st.attempts + row.maxAttempts
 	st.endedAt, st.outcome, st.output = 0, "", nil
+	a.endDelay(c.ref, row)
 	a.retry(c.ref, st, 0)
 	return nil, nil
 }
@@ -110,7 +111,16 @@ func (w *work) hurry(c *refCommand) ([]byte, error) {
 	}
 	w.tx.Delete(timedRunKey(nil, rowDelayed, a.id, st.due, c.ref.Run))
 	a.delayed--
+	a.endDelay(c.ref, a.runOf(c.ref))
 	st.seq = uint64(w.tx.Step())
 	a.enqueue(c.ref, st, false)
 	return nil, nil
+}
+
+// endDelay notes that a run may begin before its delay is over.
+func (a *act) endDelay(ref call.Ref, row *runRow) {
+	if row.due > a.tx.Now() {
+		row.due = a.tx.Now()
+		a.tx.Set(runKey(nil, rowRun, a.id, ref.Run), encode(nil, row, (*runRow).code))
+	}
 }

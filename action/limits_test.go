@@ -274,3 +274,70 @@ func TestClockLeap(t *testing.T) {
 		t.Errorf("a silent session: %v", err)
 	}
 }
+
+// TestAvailableAt: a run whose delay is ended, by RunNow or by a Retry of one that was cancelled in it, is available from then on. It said the end of its delay.
+func TestAvailableAt(t *testing.T) {
+	for _, cancelled := range []bool{false, true} {
+		w, session := plain(t, defaultSpec)
+		ref := w.mustInvoke(call.Invoke{Delay: 3600_000})
+		w.r.Advance(1000)
+		kind := kindRunNow
+		if cancelled {
+			kind = kindRetry
+			if _, err := w.do(kindCancel, encode(nil, &call.Cancel{Ref: ref}, (*call.Cancel).Code)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := w.do(kind, encode(nil, &refCommand{ref}, (*refCommand).code)); err != nil {
+			t.Fatal(err)
+		}
+		now := w.r.Now()
+		for range 2 { // it waits, and runs
+			w.r.Pass(10)
+			q := runQuery{namespace: "n", ref: ref}
+			if err := w.r.Query(t.Context(), 0, &q); err != nil || q.run.AvailableAt.UnixMilli() != now {
+				t.Errorf("cancelled %t: a %s run is available at %v, %v; want %v", cancelled, q.run.Status, q.run.AvailableAt, err, now)
+			}
+			w.take(session, 1)
+		}
+	}
+}
+
+// TestExpireOfGivenBack: an attempt that is given back does not count, so a run that no other worker begins in its time expires. One whose time has passed while a
+// worker had it was begun in its time, and goes on: it failed, with what its handler had done so far.
+func TestExpireOfGivenBack(t *testing.T) {
+	give := map[string]func(w *world, session uint64, got taken){
+		"release": func(w *world, session uint64, got taken) {
+			w.end(session, end{ref: got.ref, attempt: 1, how: released})
+		},
+		"close": func(w *world, session uint64, _ taken) {
+			if _, err := w.do(kindClose, encode(nil, &sessionCommand{session: session}, (*sessionCommand).code)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	for name, back := range give {
+		for _, late := range []bool{false, true} {
+			w, session := plain(t, defaultSpec)
+			ref := w.mustInvoke(call.Invoke{Expires: 10_000})
+			w.r.Advance(1000)
+			got := w.take(session, 1)[0]
+			if w.r.Advance(1000); late {
+				w.r.Advance(20_000)
+			}
+			back(w, session, got)
+			w.r.Advance(20_000)
+			want := Failed
+			if late {
+				want = Pending
+			}
+			q := runQuery{namespace: "n", ref: ref}
+			if err := w.r.Query(t.Context(), 0, &q); err != nil || q.run.Status != want {
+				t.Errorf("%s, late %t: the run is %s (%s), %v; want %s", name, late, q.run.Status, q.run.Code, err, want)
+			}
+			if again := w.open(group{"", []string{"a"}}); late && len(w.take(again, 1)) != 1 {
+				t.Errorf("%s: the run is not begun again", name)
+			}
+		}
+	}
+}

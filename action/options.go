@@ -185,7 +185,7 @@ func Delay(d time.Duration) InvokeOption {
 }
 
 // Expire has the run fail, with the code expired, if no worker has begun it d after its invocation, a Delay included. It is counted in milliseconds, rounded up.
-// Attempts after the first one are not bound by it.
+// Attempts after the first one are not bound by it. A run that is given back, as its worker drains, is bound as before, unless its time has passed meanwhile.
 func Expire(d time.Duration) InvokeOption {
 	return invokeOption(func(o *invokeOptions) {
 		if d <= 0 {

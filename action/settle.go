@@ -36,6 +36,9 @@ func (w *work) settle(s *session, e *end) verdict {
 		if !plant.On(plant.ReleaseCounts) {
 			st.attempts--
 		}
+		if st.flags&flagExpires != 0 && st.attempts == 0 && a.runOf(e.ref).expires <= w.tx.Now() {
+			st.flags &^= flagExpires // it was begun in its time
+		}
 		a.expect(e.ref, st)
 		a.pending++
 		a.enqueue(e.ref, st, false)
