@@ -98,8 +98,12 @@ func FuzzTake(f *testing.F) {
 }
 
 func FuzzHandshake(f *testing.F) {
-	h := hello{version: 1, role: roleNode, to: 2, identity: shard.Identity{Node: 1, Directory: "d", Boot: 3, Run: "r"}, past: []string{"p", "q"}, shards: 4, cluster: "c", nonce: make([]byte, nonceBytes)}
-	w := welcome{identity: h.identity, shards: 4, cluster: "c", maxValue: 1 << 20, members: testMembers, nonce: h.nonce, proof: []byte("proof")}
+	self := shard.Introduction{
+		Identity: shard.Identity{Node: 1, Directory: "d", Boot: 3, Run: "r"}, Cluster: "c", Shown: []shard.Shown{{Node: 2, Runs: []string{"p", "q"}}},
+		Met: []shard.Meeting{{Identity: shard.Identity{Node: 3, Directory: "e", Boot: 1, Run: "s"}, Shown: []shard.Shown{{Node: 2, Runs: []string{"t"}}}}},
+	}
+	h := hello{version: 1, role: roleNode, to: 2, identity: self, shards: 4, nonce: make([]byte, nonceBytes)}
+	w := welcome{identity: self, shards: 4, maxValue: 1 << 20, members: testMembers, nonce: h.nonce, proof: []byte("proof")}
 	f.Add(encoded(h.code))
 	f.Add(encoded(w.code))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -49,10 +49,8 @@ type hello struct {
 	version  uint64
 	role     uint8
 	to       uint64 // node that is meant, 0: whichever
-	identity shard.Identity
-	past     []string // of a node
-	shards   uint64   // of a node
-	cluster  string   // of a node, "" if it does not know
+	identity shard.Introduction
+	shards   uint64 // of a node
 	nonce    []byte
 	key      auth.Secret // of a client
 	seal     []byte      // of a node: an HMAC over all before
@@ -64,10 +62,8 @@ func (h *hello) code(c *codec.Coder) {
 	c.Uvarint(&h.version)
 	c.Byte(&h.role)
 	c.Uvarint(&h.to)
-	codeIdentity(c, &h.identity)
-	codec.List(c, &h.past, (*codec.Coder).String)
+	codeIntroduction(c, &h.identity)
 	c.Uvarint(&h.shards)
-	c.String(&h.cluster)
 	c.Bytes(&h.nonce)
 	key := string(h.key)
 	c.String(&key)
@@ -80,10 +76,8 @@ func (h *hello) code(c *codec.Coder) {
 
 // welcome is the answer.
 type welcome struct {
-	identity shard.Identity
-	past     []string // for a node
+	identity shard.Introduction // for a client only the Identity
 	shards   uint64
-	cluster  string // for a node
 	maxValue uint64
 	members  []Member
 	nonce    []byte
@@ -97,10 +91,8 @@ func (w *welcome) code(c *codec.Coder) {
 }
 
 func (w *welcome) codeUnproved(c *codec.Coder) {
-	codeIdentity(c, &w.identity)
-	codec.List(c, &w.past, (*codec.Coder).String)
+	codeIntroduction(c, &w.identity)
 	c.Uvarint(&w.shards)
-	c.String(&w.cluster)
 	c.Uvarint(&w.maxValue)
 	codec.List(c, &w.members, func(c *codec.Coder, m *Member) {
 		c.Uvarint(&m.ID)
@@ -111,6 +103,23 @@ func (w *welcome) codeUnproved(c *codec.Coder) {
 	if w.shards < 1 || w.shards > shard.MaxShards || w.maxValue > shard.LargestMaxValue {
 		c.Fail("shards or value size out of range")
 	}
+}
+
+func codeIntroduction(c *codec.Coder, i *shard.Introduction) {
+	codeIdentity(c, &i.Identity)
+	c.String(&i.Cluster)
+	codeShown(c, &i.Shown)
+	codec.List(c, &i.Met, func(c *codec.Coder, m *shard.Meeting) {
+		codeIdentity(c, &m.Identity)
+		codeShown(c, &m.Shown)
+	})
+}
+
+func codeShown(c *codec.Coder, all *[]shard.Shown) {
+	codec.List(c, all, func(c *codec.Coder, s *shard.Shown) {
+		c.Uvarint(&s.Node)
+		codec.List(c, &s.Runs, (*codec.Coder).String)
+	})
 }
 
 func codeIdentity(c *codec.Coder, i *shard.Identity) {
@@ -210,7 +219,11 @@ func (p *Peer) greet(s *wire, role uint8, to uint64) (*welcome, error) {
 		h.key = p.cfg.Key
 	}
 	if role == roleNode {
-		h.identity, h.past, h.shards, h.cluster = p.host.Identity(), p.host.Past(), uint64(p.host.Shards()), p.host.Cluster()
+		var err error
+		if h.identity, err = p.host.Introduce(to); err != nil {
+			return nil, err
+		}
+		h.shards = uint64(p.host.Shards())
 		h.seal = h.sealed(p.cfg.Secret)
 	}
 	if err := s.write(encoded(h.code)); err != nil {
@@ -243,7 +256,7 @@ func (p *Peer) greet(s *wire, role uint8, to uint64) (*welcome, error) {
 	if w.shards != uint64(p.host.Shards()) {
 		return nil, unequal(w.identity.Node, w.shards, p)
 	}
-	if err := p.host.Meet(w.identity, w.past, w.cluster); err != nil {
+	if err := p.host.Meet(w.identity); err != nil {
 		return nil, err
 	}
 	if err := s.write(prove(p.cfg.Secret, openerSide, &h, w)); err != nil {
@@ -256,6 +269,7 @@ func (p *Peer) greet(s *wire, role uint8, to uint64) (*welcome, error) {
 	if len(verdict) > 0 {
 		return nil, &refusedError{node: w.identity.Node, reason: p.cfg.Wire.DecodeError(verdict)}
 	}
+	p.host.Confirmed(w.identity.Node)
 	return w, nil
 }
 
@@ -286,10 +300,15 @@ func (p *Peer) welcome(ctx context.Context, s *wire, nodesOnly bool) (*hello, er
 	}
 	w := welcome{shards: uint64(p.host.Shards()), maxValue: uint64(p.host.MaxValue()), nonce: p.nonce()}
 	known := h.role == roleNode && len(p.cfg.Secret) > 0 && hmac.Equal(h.seal, h.sealed(p.cfg.Secret))
-	if known {
-		w.past, w.cluster = p.host.Past(), p.host.Cluster()
-	}
 	refusal := p.judge(h, nodesOnly, known)
+	self := shard.Introduction{Identity: p.host.Identity()}
+	if refusal == nil && known {
+		if i, err := p.host.Introduce(h.identity.Node); err != nil {
+			refusal = err
+		} else {
+			self = i
+		}
+	}
 	if refusal == nil && h.role == roleClient {
 		refusal = s.crowded
 	}
@@ -300,7 +319,7 @@ func (p *Peer) welcome(ctx context.Context, s *wire, nodesOnly bool) (*hello, er
 		w.refusal = p.cfg.Wire.AppendError(nil, refusal)
 	}
 	if known || refusal == nil { // a stranger learns no more than why it is refused
-		w.identity, w.members = p.host.Identity(), p.cfg.Members
+		w.identity, w.members = self, p.cfg.Members
 	}
 	if known {
 		w.proof = prove(p.cfg.Secret, listenerSide, h, &w)
@@ -346,7 +365,11 @@ func (p *Peer) receive(h *hello) error {
 	if n := p.nodes[h.identity.Node]; n != nil && n.isElsewhere(h.identity.Run) {
 		return engine.Errorf(engine.ErrInUse, "node %d is connected already, and is another process: two have been started with one id, or with copies of one data directory", h.identity.Node)
 	}
-	return p.host.Meet(h.identity, h.past, h.cluster)
+	if err := p.host.Meet(h.identity); err != nil {
+		return err
+	}
+	p.host.Confirmed(h.identity.Node) // it has met this node before it proved itself
+	return nil
 }
 
 // unequal is why a node with another number of shards is refused: the shards of the two have nothing to do with each other.

@@ -71,7 +71,7 @@ func testHello(change func(*hello)) []byte {
 }
 
 func asNode(h *hello) {
-	h.role, h.identity = roleNode, shard.Identity{Node: 2, Directory: "d", Boot: 1, Run: "r"}
+	h.role, h.identity = roleNode, shard.Introduction{Identity: shard.Identity{Node: 2, Directory: "d", Boot: 1, Run: "r"}}
 }
 
 // TestHostileOpening sends what no honest node or client begins with.
@@ -136,10 +136,12 @@ type fakeHost struct{ Host }
 func (fakeHost) Identity() shard.Identity {
 	return shard.Identity{Node: 2, Directory: "d", Boot: 1, Run: "r"}
 }
-func (fakeHost) Meet(shard.Identity, []string, string) error { return nil }
-func (fakeHost) Past() []string                              { return []string{"q"} }
-func (fakeHost) Shards() int                                 { return 2 }
-func (fakeHost) Cluster() string                             { return "" }
+func (h fakeHost) Introduce(uint64) (shard.Introduction, error) {
+	return shard.Introduction{Identity: h.Identity(), Shown: []shard.Shown{{Node: 1, Runs: []string{"q", "r"}}}}, nil
+}
+func (fakeHost) Meet(shard.Introduction) error { return nil }
+func (fakeHost) Confirmed(uint64)              {}
+func (fakeHost) Shards() int                   { return 2 }
 
 // partsOf returns the frames of a large message.
 func partsOf(b []byte) []byte {

@@ -33,15 +33,14 @@ type Host interface {
 	MaxValue() int
 	// Identity returns who this node is.
 	Identity() shard.Identity
-	// Past returns the earlier runs of the node's directory.
-	Past() []string
+	// Introduce returns what this node says of itself to another one; Confirmed notes that the other one remembers it.
+	Introduce(to uint64) (shard.Introduction, error)
+	Confirmed(node uint64)
 	// Wall returns what the node's clock shows, ms since the epoch; ObserveClock notes what that of another node shows now, give or take.
 	Wall() int64
 	ObserveClock(node uint64, wall, uncertain int64)
-	// Cluster returns the name of the cluster that the node's directory belongs to, "" if it does not know yet.
-	Cluster() string
-	// Meet judges a node that knows the secret, ErrConflict if it is another one than before, ErrInvalid if it is of another cluster.
-	Meet(other shard.Identity, past []string, cluster string) error
+	// Meet judges a node that knows the secret, ErrConflict if it is another one than before, ErrInvalid if the two do not belong together.
+	Meet(other shard.Introduction) error
 	// Fail stops the node for good.
 	Fail(err error)
 	// Err returns why the node has failed, or nil.

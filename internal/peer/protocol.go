@@ -3,10 +3,10 @@
 // Everything goes through streams of frames: an HTTP/2 request whose body is the one direction and whose response the other, open
 // for as long as both sides want it.
 //
-//	POST /floe/2/door      what goes through an engine.Door: many calls at once, answered in any order
-//	POST /floe/2/raft      entries of raft, one way
-//	POST /floe/2/pulse     heartbeats and all other messages of raft, one way
-//	POST /floe/2/snapshot  one snapshot of a shard, then one answer
+//	POST /floe/3/door      what goes through an engine.Door: many calls at once, answered in any order
+//	POST /floe/3/raft      entries of raft, one way
+//	POST /floe/3/pulse     heartbeats and all other messages of raft, one way
+//	POST /floe/3/snapshot  one snapshot of a shard, then one answer
 //
 // A stream begins with a handshake, see handshake.go. Doors are open to clients, the others to nodes alone. Each node has a connection
 // of its own to every other one for each of the four, so neither a snapshot nor entries ever delay a heartbeat.
@@ -35,10 +35,10 @@ const versionHeader = "Floe-Protocol"
 
 // Paths of the streams.
 const (
-	pathDoor     = "/floe/2/door"
-	pathRaft     = "/floe/2/raft"
-	pathPulse    = "/floe/2/pulse"
-	pathSnapshot = "/floe/2/snapshot"
+	pathDoor     = "/floe/3/door"
+	pathRaft     = "/floe/3/raft"
+	pathPulse    = "/floe/3/pulse"
+	pathSnapshot = "/floe/3/snapshot"
 )
 
 // A frame is

@@ -25,6 +25,10 @@ func (s stranger) Identity() shard.Identity {
 	return id
 }
 
+func (s stranger) Introduce(uint64) (shard.Introduction, error) {
+	return shard.Introduction{Identity: s.Identity()}, nil
+}
+
 func (s stranger) Shards() int { return s.shards }
 
 // greetAs opens a raft stream as a stranger.
@@ -96,7 +100,7 @@ func TestOtherShards(t *testing.T) {
 	if !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), "3") || !strings.Contains(err.Error(), "2") {
 		t.Errorf("the opener is told %v, want ErrInvalid with both numbers", err)
 	}
-	if err := r.peer.receive(&hello{identity: shard.Identity{Node: 2, Run: "r"}, shards: 3}); !errors.Is(err, engine.ErrInvalid) {
+	if err := r.peer.receive(&hello{identity: shard.Introduction{Identity: shard.Identity{Node: 2, Run: "r"}}, shards: 3}); !errors.Is(err, engine.ErrInvalid) {
 		t.Errorf("the listener says %v, want ErrInvalid", err)
 	}
 }

@@ -30,16 +30,17 @@ const oldestFormat = 2
 // format is the content of the file FORMAT, written last when a directory is created: what can not change afterwards, and who the node is to
 // others, see identity.
 type format struct {
-	Version int                 `json:"floe_format"`
-	Shards  int                 `json:"shards"`
-	NodeID  uint64              `json:"node_id"`
-	Voters  []uint64            `json:"voters"`
-	Created string              `json:"created_by,omitempty"` // the build that made the directory
-	Written string              `json:"written_by,omitempty"` // the build that has opened it last
-	Self    Identity            `json:"self,omitzero"`
-	Past    []string            `json:"past,omitempty"` // runs before that of Self
-	Met     map[uint64]Identity `json:"met,omitempty"`
-	Sum     string              `json:"crc32c"` // of the rest, see sum
+	Version int                `json:"floe_format"`
+	Shards  int                `json:"shards"`
+	NodeID  uint64             `json:"node_id"`
+	Voters  []uint64           `json:"voters"`
+	Created string             `json:"created_by,omitempty"` // the build that made the directory
+	Written string             `json:"written_by,omitempty"` // the build that has opened it last
+	Self    Identity           `json:"self,omitzero"`
+	Past    []string           `json:"past,omitempty"` // runs before that of Self, in directories that have no Shown yet
+	Shown   []Shown            `json:"shown,omitempty"`
+	Met     map[uint64]Meeting `json:"met,omitempty"`
+	Sum     string             `json:"crc32c"` // of the rest, see sum
 }
 
 // sum returns the checksum of the other fields, in hexadecimal: a changed digit would be another node, or another cluster.

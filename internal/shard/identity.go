@@ -20,17 +20,60 @@ type Identity struct {
 	Run       string `json:"run"`       // random, of the process: a copy of the directory opened as often is another
 }
 
-// maxPast is how many earlier runs a directory remembers. A node that has been away for more starts of another one does not know it any more.
-const maxPast = 2048
+// Introduction is what a node says of itself to another node of its cluster.
+//
+// A directory remembers, for each other node, in which of its runs that node may have met it: the run it has last confirmed, and
+// every later one in which there was an introduction. A node that met this directory in a run that is not among them met another copy
+// of it. The list stays short however often the directory is opened, and it needs no memory of runs that no node has met.
+//
+// The meetings with third nodes show two nodes whether they know one history of a third: see Host.Meet.
+type Introduction struct {
+	Identity
+	Cluster string // that the directory belongs to, "" if that is not known yet; see Host.Cluster
+	Shown   []Shown
+	Met     []Meeting // with other nodes; of each only what concerns the node that it is said to
+}
 
-// pastRun is what a directory remembers of a run: a part of its name, so that many fit in a handshake.
-func pastRun(run string) string { return run[:min(len(run), 16)] }
+// Shown are the runs of a directory in which another node may have met it, the latest last.
+type Shown struct {
+	Node uint64   `json:"node"`
+	Runs []string `json:"runs"` // each as of shortRun
+}
+
+// Meeting is how a node has last met another one: as what it came, and in which of its runs it believed then that others had met it.
+type Meeting struct {
+	Identity
+	Shown []Shown `json:"shown,omitempty"`
+}
+
+// shownTo returns the runs that a node may have met.
+func shownTo(node uint64, all []Shown) []string {
+	if i := slices.IndexFunc(all, func(s Shown) bool { return s.Node == node }); i >= 0 {
+		return all[i].Runs
+	}
+	return nil
+}
+
+// withShown returns all with other runs for a node.
+func withShown(all []Shown, node uint64, runs []string) []Shown {
+	all = slices.DeleteFunc(slices.Clone(all), func(s Shown) bool { return s.Node == node })
+	return append(all, Shown{node, runs})
+}
+
+// maxShown bounds the runs that a node has been shown and has not confirmed: it takes a connection that was cut at that very moment in each
+// of them. Beyond it the oldest of these goes, never the one that was confirmed.
+const maxShown = 256
+
+// shortRun returns the part of a run's name that is remembered: a handshake has a place for many.
+func shortRun(run string) string { return run[:min(len(run), 16)] }
 
 // identity is the part of FORMAT that changes: who this node is, and whom it has met.
 type identity struct {
 	mu     sync.Mutex // guards format, and is held while that is written
 	format format
-	theirs map[uint64]string // clusters of the nodes that were met in this run
+	// By node, of those that were met in this run:
+	clusters map[uint64]string
+	theirs   map[uint64]Introduction // with what they have said
 }
 
 // Identify begins a new life of the node among others: from here on Identity returns it, durably.
@@ -46,8 +89,14 @@ func (h *Host) Identify() error {
 			return err
 		}
 	}
-	if f.Self.Run != "" {
-		f.Past = append(slices.Clone(f.Past[max(0, len(f.Past)-maxPast+1):]), pastRun(f.Self.Run))
+	if f.Past != nil { // of a build that remembered all its runs, whoever had met them
+		runs := append(slices.Clone(f.Past[max(0, len(f.Past)-maxShown+1):]), shortRun(f.Self.Run))
+		for _, node := range f.Voters {
+			if node != f.NodeID {
+				f.Shown = withShown(f.Shown, node, runs)
+			}
+		}
+		f.Past = nil
 	}
 	f.Self.Boot++
 	if f.Self.Run, err = h.randomName(); err != nil {
@@ -71,44 +120,122 @@ func (h *Host) Identity() Identity {
 	return h.identity.format.Self
 }
 
-// Past returns the earlier runs of the node's directory, the latest last; it is not changed.
-func (h *Host) Past() []string {
-	h.identity.mu.Lock()
-	defer h.identity.mu.Unlock()
-	return h.identity.format.Past
-}
-
-// Meet notes, durably, that another node has proved to be one of the cluster; past are the earlier runs of its directory. The one that was met before
-// has to be among them: a directory that was put back to what it was before counts its starts up like any other, and would come to a number that was never met.
-// cluster is what it says about the cluster that its directory belongs to.
-//
-// Errors: ErrConflict if it is not the one that was met before under its id; ErrInvalid if it is of another cluster.
-func (h *Host) Meet(other Identity, past []string, cluster string) error {
+// Introduce returns what this node says of itself to another one, which may remember this run from then on: that is noted, durably, before.
+func (h *Host) Introduce(to uint64) (Introduction, error) {
 	i := &h.identity
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if err := h.compareClustersLocked(other, cluster); err != nil {
+	run, runs := shortRun(i.format.Self.Run), shownTo(to, i.format.Shown)
+	if slices.Contains(i.format.Voters, to) && !slices.Contains(runs, run) {
+		if runs = append(slices.Clone(runs), run); len(runs) > maxShown {
+			runs = slices.Delete(runs, 1, 2)
+		}
+		f := i.format
+		f.Shown = withShown(f.Shown, to, runs)
+		if err := h.rewriteFormatLocked(f); err != nil {
+			return Introduction{}, err
+		}
+	}
+	self := Introduction{Identity: i.format.Self, Cluster: i.cluster(), Shown: i.format.Shown}
+	for _, node := range slices.Sorted(maps.Keys(i.format.Met)) {
+		m := i.format.Met[node]
+		self.Met = append(self.Met, Meeting{m.Identity, []Shown{{to, shownTo(to, m.Shown)}}})
+	}
+	return self, nil
+}
+
+// Confirmed notes that another node remembers this run: it will not ask for an earlier one any more. It becomes durable with the next change; without
+// it the list is only longer.
+func (h *Host) Confirmed(node uint64) {
+	i := &h.identity
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if len(shownTo(node, i.format.Shown)) > 1 {
+		i.format.Shown = withShown(i.format.Shown, node, []string{shortRun(i.format.Self.Run)})
+	}
+}
+
+// Meet notes, durably, that another node has proved to be one of the cluster, and what it says of itself.
+//
+// The run in which this node has met it before has to be among those that its directory remembers to have shown: one that was put back to what it
+// was before counts its starts up like any other, and would come to a number that was never met. This node may never have met the later life of
+// such a directory. Then others tell it, if they are here; and if they are not, the two have formed a quorum that does not know what was
+// acknowledged in that later life. So nodes compare how they have met third ones when they meet: if it was in runs that do not belong to one history,
+// the two must not merge their logs.
+//
+// Errors: ErrConflict if it is not the one that was met before under its id; ErrInvalid if it is of another cluster, or has met another copy of a third
+// node's directory.
+func (h *Host) Meet(other Introduction) error {
+	i := &h.identity
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if err := h.compareClustersLocked(&other); err != nil {
 		return err
 	}
 	met, known := i.format.Met[other.Node]
 	switch {
-	case !known:
-	case met == other:
-		return nil
-	case met.Directory != other.Directory:
+	case known && met.Directory != other.Directory:
 		return engine.Errorf(engine.ErrConflict, "node %d comes with another data directory than before: it was wiped or exchanged, so it can not "+
-			"know what it has promised; put the old one back, or replace the node as a member under a new id", other.Node)
-	case other.Boot <= met.Boot || !slices.Contains(past, pastRun(met.Run)):
-		return engine.Errorf(engine.ErrConflict, "node %d comes with an older copy of its data directory (start %d, start %d is known): it can not "+
-			"know what it has promised since; put the newest one back, or replace the node as a member under a new id", other.Node, other.Boot, met.Boot)
+			"know what it has promised; put the old one back", other.Node)
+	case known && met.Identity != other.Identity && (other.Boot <= met.Boot || !slices.Contains(shownTo(i.format.NodeID, other.Shown), shortRun(met.Run))):
+		return olderCopy(&other, met.Boot)
+	}
+	if err := i.compareMeetingsLocked(&other); err != nil {
+		return err
+	}
+	i.theirs[other.Node] = other
+	if known && met.Identity == other.Identity {
+		return nil
 	}
 	f := i.format
 	f.Met = maps.Clone(f.Met)
 	if f.Met == nil {
-		f.Met = make(map[uint64]Identity)
+		f.Met = make(map[uint64]Meeting)
 	}
-	f.Met[other.Node] = other
+	f.Met[other.Node] = Meeting{other.Identity, other.Shown}
 	return h.rewriteFormatLocked(f)
+}
+
+func olderCopy(other *Introduction, known uint64) error {
+	return engine.Errorf(engine.ErrConflict, "node %d comes with an older copy of its data directory (start %d, start %d is known): it can not "+
+		"know what it has promised since; put the newest one back", other.Node, other.Boot, known)
+}
+
+// compareMeetingsLocked compares how this node, others that it has met in this run, and another one have met third nodes.
+func (i *identity) compareMeetingsLocked(other *Introduction) error {
+	for _, theirs := range i.theirs {
+		for _, m := range theirs.Met {
+			// Not whether the run is among those that were shown: it may have met a later one since it said this.
+			if m.Node == other.Node && m.Directory == other.Directory && m.Identity != other.Identity && other.Boot <= m.Boot {
+				return olderCopy(other, m.Boot)
+			}
+		}
+	}
+	for _, theirs := range other.Met {
+		ours, known := i.format.Met[theirs.Node]
+		if known && !oneHistory(i.format.NodeID, ours, other.Node, theirs) {
+			return engine.Errorf(engine.ErrInvalid, "nodes %d and %d have met different copies of the data directory of node %d (its starts %d and %d): an older one was put "+
+				"back, and each side may have acknowledged writes that the other does not have, so they do not join; keep the side whose data is to be kept, with the newest "+
+				"directory of node %d that belongs to it", i.format.NodeID, other.Node, theirs.Node, ours.Boot, theirs.Boot, theirs.Node)
+		}
+	}
+	return nil
+}
+
+// oneHistory reports whether a node was met by two others in runs of one history of its directory: in the later one it has to know of the other.
+func oneHistory(a uint64, metA Meeting, b uint64, metB Meeting) bool {
+	if metA.Boot < metB.Boot {
+		a, metA, b, metB = b, metB, a, metA
+	}
+	switch {
+	case metA.Identity == metB.Identity:
+		return true
+	case metA.Directory != metB.Directory:
+		return false
+	case metA.Shown == nil:
+		return true // noted by a build that did not ask
+	}
+	return slices.Contains(shownTo(b, metA.Shown), shortRun(metB.Run))
 }
 
 func (h *Host) rewriteFormatLocked(f format) error {
@@ -141,16 +268,16 @@ func (i *identity) cluster() string {
 
 // compareClustersLocked refuses a node whose directory belongs to another cluster. Which of the two is the wrong one the others know: if most nodes are
 // of one other cluster it is this one's, and the node fails. So the log that names a directory is that of the node that has it.
-func (h *Host) compareClustersLocked(other Identity, cluster string) error {
+func (h *Host) compareClustersLocked(other *Introduction) error {
 	i := &h.identity
-	own := i.cluster()
+	if i.clusters == nil {
+		i.clusters, i.theirs = make(map[uint64]string), make(map[uint64]Introduction)
+	}
+	own, cluster := i.cluster(), other.Cluster
 	if cluster == "" || own == "" {
 		return nil
 	}
-	if i.theirs == nil {
-		i.theirs = make(map[uint64]string)
-	}
-	i.theirs[other.Node] = cluster
+	i.clusters[other.Node] = cluster
 	if cluster == own {
 		return nil
 	}
@@ -171,7 +298,7 @@ func (h *Host) compareClustersLocked(other Identity, cluster string) error {
 
 // agree returns the nodes that were met in this run and are of a cluster.
 func (i *identity) agree(cluster string) (nodes []uint64) {
-	for node, c := range i.theirs {
+	for node, c := range i.clusters {
 		if c == cluster {
 			nodes = append(nodes, node)
 		}

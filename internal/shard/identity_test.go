@@ -2,6 +2,8 @@ package shard
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -11,58 +13,237 @@ import (
 	"github.com/floedb/floe/internal/toy"
 )
 
+// member is a node whose directory is opened, copied and put back; it has no goroutine that speaks to others.
+type member struct {
+	t    *testing.T
+	id   uint64
+	fs   *vfs.MemFS
+	host *Host // nil: it is down
+}
+
+func newMember(t *testing.T, id uint64) *member {
+	m := &member{t: t, id: id, fs: vfs.NewMem()}
+	m.start()
+	t.Cleanup(m.stop)
+	return m
+}
+
+func (m *member) start() {
+	m.t.Helper()
+	m.stop()
+	h, err := Open(Config{Dir: "node", FS: m.fs, Shards: 1, NodeID: m.id, Voters: []uint64{1, 2, 3}, Primitives: []engine.Primitive{toy.Primitive()}})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if err := h.Identify(); err != nil {
+		m.t.Fatal(err)
+	}
+	m.host = h
+}
+
+func (m *member) stop() {
+	if m.host != nil {
+		m.host.Close()
+		m.host = nil
+	}
+}
+
+// copied returns a copy of the directory, as of a node that is down.
+func (m *member) copied() *vfs.MemFS {
+	m.t.Helper()
+	m.stop()
+	old := vfs.NewMem()
+	if _, err := vfs.Clone(m.fs, old, "node", "node"); err != nil {
+		m.t.Fatal(err)
+	}
+	return old
+}
+
+// meet is a handshake: each judges the other by what that said at its beginning, the opener first.
+func (m *member) meet(other *member) error {
+	m.t.Helper()
+	self, err := m.host.Introduce(other.id)
+	must(m.t, err)
+	theirs, err := other.host.Introduce(m.id)
+	must(m.t, err)
+	if err := m.host.Meet(theirs); err != nil {
+		return fmt.Errorf("node %d refuses node %d: %w", m.id, other.id, err)
+	}
+	if err := other.host.Meet(self); err != nil {
+		return fmt.Errorf("node %d refuses node %d: %w", other.id, m.id, err)
+	}
+	other.host.Confirmed(m.id)
+	m.host.Confirmed(other.id)
+	return nil
+}
+
 // TestMeetOlderCopy: a directory that was put back to what it was is refused at each of its starts, however high they count. It was let in as soon as it had
 // been started as often as the one before.
 func TestMeetOlderCopy(t *testing.T) {
-	open := func(fsys vfs.FS) *Host {
-		t.Helper()
-		h, err := Open(Config{Dir: "node", FS: fsys, Shards: 1, Primitives: []engine.Primitive{toy.Primitive()}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := h.Identify(); err != nil {
-			t.Fatal(err)
-		}
-		return h
-	}
-	start := func(fsys vfs.FS) (Identity, []string) {
-		t.Helper()
-		h := open(fsys)
-		defer h.Close()
-		return h.Identity(), h.Past()
-	}
-	fsys, old := vfs.NewMem(), vfs.NewMem()
-	judge := open(vfs.NewMem())
-	defer judge.Close()
-	meet := func(id Identity, past []string) error { return judge.Meet(id, past, "") }
+	node, judge := newMember(t, 2), newMember(t, 1)
 	for range 3 {
-		if err := meet(start(fsys)); err != nil {
+		node.start()
+		if err := judge.meet(node); err != nil {
 			t.Fatalf("a node that was started again: %v", err)
 		}
 	}
-	if _, err := vfs.Clone(fsys, old, "node", "node"); err != nil {
-		t.Fatal(err)
-	}
+	old, newest := node.copied(), node.fs
 	for range 3 {
-		start(fsys) // nobody meets it
+		node.start() // nobody meets it
 	}
-	if err := meet(start(fsys)); err != nil {
+	if err := judge.meet(node); err != nil {
 		t.Fatalf("a node that was started some times since: %v", err)
 	}
+	node.fs = old
 	for i := range 10 {
-		if err := meet(start(old)); !errors.Is(err, engine.ErrConflict) {
+		node.start()
+		if err := judge.meet(node); !errors.Is(err, engine.ErrConflict) {
 			t.Errorf("start %d of an older copy: %v, want ErrConflict", i+1, err)
 		}
 	}
-	if err := meet(start(fsys)); err != nil {
-		t.Errorf("the newest one, started again: %v", err)
+	node.fs = newest
+	if node.start(); judge.meet(node) != nil {
+		t.Errorf("the newest one, started again, is refused")
 	}
-	for range maxPast + 10 {
-		judge.identity.format.Past = append(judge.identity.format.Past, "0123456789abcdef")
+}
+
+// TestMeetAfterManyStarts: a node that was away for thousands of starts of another one knows it still, and what is remembered for that stays small. It refused
+// it for good as one with an older copy of its directory, after 2,048.
+func TestMeetAfterManyStarts(t *testing.T) {
+	node, here, away := newMember(t, 3), newMember(t, 1), newMember(t, 2)
+	must(t, here.meet(node))
+	must(t, away.meet(node))
+	for i := range 2100 {
+		must(t, node.host.Identify())
+		if i%100 == 0 {
+			must(t, node.meet(here))
+		}
 	}
-	if err := judge.Identify(); err != nil || len(judge.Past()) != maxPast {
-		t.Errorf("%d past runs are kept, %v, want %d", len(judge.Past()), err, maxPast)
+	for range 2 * maxShown { // and in some the connection was cut before it was confirmed
+		must(t, node.host.Identify())
+		_, err := node.host.Introduce(away.id)
+		must(t, err)
 	}
+	if err := away.meet(node); err != nil {
+		t.Errorf("after %d starts: %v", node.host.Identity().Boot, err)
+	}
+	if self, err := node.host.Introduce(away.id); err != nil || len(self.Shown) != 2 || len(shownTo(away.id, self.Shown)) != 1 || len(shownTo(here.id, self.Shown)) != 1 {
+		t.Errorf("it still remembers %d bytes of runs: %.300v, %v", len(fmt.Sprint(self.Shown)), self.Shown, err)
+	}
+}
+
+// TestMeetRemembersEarlierBuilds: a directory that remembers all its runs, as those of earlier builds do, is known by others.
+func TestMeetRemembersEarlierBuilds(t *testing.T) {
+	node, other := newMember(t, 2), newMember(t, 1)
+	must(t, other.meet(node))
+	f := &node.host.identity.format
+	f.Past, f.Shown = []string{"0123456789abcdef"}, nil
+	must(t, node.host.Identify())
+	if err := other.meet(node); err != nil || f.Past != nil {
+		t.Errorf("%v; it keeps the runs %v", err, f.Past)
+	}
+}
+
+// TestForkedHistory: an older copy of node 3's directory forms a quorum with node 2, which has not met its later life. Node 1, which has, and whose
+// acknowledged writes these two do not know, must not join either of them: their replicas would part for good, and all would call themselves healthy.
+func TestForkedHistory(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		lived, forked int // starts of the true directory, and of the older copy, behind the moment of the copy
+		copyIsUpAgain bool
+	}{
+		{name: "as often", lived: 1, forked: 1},
+		{name: "as often, and it is up", lived: 1, forked: 1, copyIsUpAgain: true},
+		{name: "less often", lived: 4, forked: 1},
+		{name: "more often", lived: 1, forked: 4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			one, two, three := newMember(t, 1), newMember(t, 2), newMember(t, 3)
+			for _, pair := range [][2]*member{{one, two}, {one, three}, {two, three}} {
+				must(t, pair[0].meet(pair[1]))
+			}
+			old := three.copied()
+			two.stop()
+			for range c.lived {
+				three.start()
+				must(t, three.meet(one)) // and writes are acknowledged
+			}
+			one.stop()
+			three.stop()
+			three.fs = old
+			two.start()
+			for range c.forked {
+				three.start()
+				if err := three.meet(two); err != nil {
+					t.Fatalf("node 2 can not know: %v", err)
+				}
+			}
+			one.start()
+			if c.copyIsUpAgain {
+				if err := one.meet(three); !errors.Is(err, engine.ErrConflict) {
+					t.Errorf("node 1 meets the older copy: %v", err)
+				}
+			}
+			for range 2 {
+				for _, pair := range [][2]*member{{one, two}, {two, one}} {
+					if err := pair[0].meet(pair[1]); !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), "have met different copies of the data directory of node 3") {
+						t.Errorf("node %d meets node %d: %v", pair[0].id, pair[1].id, err)
+					}
+				}
+				one.start()
+				two.start()
+			}
+		})
+	}
+}
+
+// TestOneHistory: nodes that were away in turn, and met others in different runs, know one history.
+func TestOneHistory(t *testing.T) {
+	s := seed(t)
+	rng := rand.New(rand.NewPCG(s, 1))
+	nodes := []*member{newMember(t, 1), newMember(t, 2), newMember(t, 3)}
+	for range 300 {
+		a, b := nodes[rng.IntN(3)], nodes[rng.IntN(3)]
+		switch {
+		case a == b:
+			must(t, a.host.Identify()) // as with a start
+			a.host.identity.theirs = nil
+			a.host.identity.clusters = nil
+		case rng.IntN(4) == 0: // cut before anything was judged
+			_, err := a.host.Introduce(b.id)
+			must(t, err)
+		case rng.IntN(4) == 0: // cut before it was confirmed
+			self, err := a.host.Introduce(b.id)
+			must(t, err)
+			must(t, b.host.Meet(self))
+		default:
+			must(t, a.meet(b))
+		}
+	}
+}
+
+// TestOlderCopyAmongOthers: a node that has not met the later life of a directory refuses an older copy of it if another node, which it has met, has.
+func TestOlderCopyAmongOthers(t *testing.T) {
+	one, two, three := newMember(t, 1), newMember(t, 2), newMember(t, 3)
+	must(t, two.meet(three))
+	must(t, one.meet(three))
+	old, newest := three.copied(), three.fs
+	two.stop()
+	three.start()
+	must(t, three.meet(one))
+	three.stop()
+	two.start()
+	must(t, two.meet(one))
+	three.fs = old
+	three.start()
+	if err := two.meet(three); !errors.Is(err, engine.ErrConflict) || !strings.Contains(err.Error(), "an older copy") {
+		t.Errorf("node 2 meets an older copy: %v", err)
+	}
+	three.stop()
+	three.fs = newest
+	three.start()
+	must(t, two.meet(three))
+	must(t, one.meet(three))
 }
 
 // TestForeignCluster: a directory of another cluster is named by the node that has it, which fails once most nodes agree; it used to call the others
@@ -81,7 +262,11 @@ func TestForeignCluster(t *testing.T) {
 		}
 		return h
 	}
-	meet := func(h, other *Host) error { return h.Meet(other.Identity(), other.Past(), other.Cluster()) }
+	meet := func(h, other *Host) error {
+		self, err := other.Introduce(h.cfg.NodeID)
+		must(t, err)
+		return h.Meet(self)
+	}
 	var here, there []*Host
 	for _, cluster := range []*[]*Host{&here, &there} {
 		for _, node := range voters {
@@ -98,7 +283,7 @@ func TestForeignCluster(t *testing.T) {
 		}
 	}
 	stray := there[2]
-	stray.identity.theirs = nil // started again, among others
+	stray.identity.clusters = nil // started again, among others
 	for i, h := range here[:2] {
 		if err := meet(h, stray); !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), "node 3 comes with a data directory of another cluster") {
 			t.Errorf("node %d says %v", i+1, err)
