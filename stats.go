@@ -12,7 +12,7 @@ type Stats struct {
 	Node       uint64    // that says this
 	Now        time.Time // by its clock
 	Started    time.Time
-	State      string // "ok", "no quorum" if there is a shard to which the node can not write, itself or through its leader, "failed"
+	State      string // "ok", "no quorum" if there is a shard to which the node can not write, itself or through its leader, "replicas differ" if one is stopped for that, "failed"
 	Durability string // "sync" or "async"; a node of a cluster is always the former
 	Commands   int64  // reads and writes since the start
 	Rate       int64  // reads and writes a second, over the last 10 s
@@ -58,6 +58,7 @@ type ShardStats struct {
 	LSN     uint64 // of the last change that reads see
 	Queued  int    // proposals waiting
 	Waiting int    // queries waiting
+	Problem string // why it is stopped on this node, "" if it is not: only stale reads see it then
 }
 
 // Rates are what a node has done in each of the last seconds, the oldest first: up to 300, all slices of one length.

@@ -225,6 +225,20 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// TestHealthNamesProblem: a node that has stopped a shard says why to whoever asks how it is, and so does one whose clock is off and which serves; why a
+// node has failed is not for everybody, because it names files.
+func TestHealthNamesProblem(t *testing.T) {
+	for state, want := range map[string]string{
+		"replicas differ": `{"status":"replicas differ","problem":"own"}`, "ok": `{"status":"ok","problem":"own"}`, "failed": `{"status":"failed"}`,
+	} {
+		stats := floe.Stats{Node: 2, State: state, Nodes: []floe.NodeStats{{ID: "1", Problem: "of another one"}, {ID: "2", Problem: "own"}}}
+		h := New(backend{openNode(t), func(context.Context) (floe.Stats, error) { return stats, nil }})
+		if got := get(h, "/health"); string(bytes.TrimSpace(got.body)) != want {
+			t.Errorf("GET /health = %v, want %s", got, want)
+		}
+	}
+}
+
 func TestHealthOnFullDisk(t *testing.T) {
 	full := floe.Stats{State: "ok", Disk: floe.DiskStats{ReadOnly: true}}
 	h := New(backend{openNode(t), func(context.Context) (floe.Stats, error) { return full, nil }})

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
+	"github.com/floedb/floe"
 	"github.com/floedb/floe/internal/engine"
 )
 
@@ -26,28 +28,42 @@ func (*nothing) parse(*input) {}
 type healthState struct {
 	Status   string `json:"status"`
 	ReadOnly bool   `json:"read_only,omitempty"` // the disk is full; a restart would not help, so the status stays ok
+	Problem  string `json:"problem,omitempty"`   // of the node that was asked: a shard that is stopped, or its clock
 }
 
 // notReady is the error of a node that does not serve.
-type notReady struct{ status string }
+type notReady struct{ status, problem string }
 
 func (e *notReady) Error() string { return fmt.Sprintf("node is not ready: %s", e.status) }
 
 // Unwrap makes it 503.
 func (*notReady) Unwrap() error { return engine.ErrUnavailable }
 
-func (e *notReady) body() any { return healthState{Status: e.status} }
+func (e *notReady) body() any { return healthState{Status: e.status, Problem: e.problem} }
 
 // health answers without touching any shard, so it works when nothing else does.
 func (h *handler) health(ctx context.Context, _ nothing) (healthState, error) {
 	stats, err := h.backend.Stats(ctx)
 	switch {
 	case errors.Is(err, engine.ErrClosed):
-		return healthState{}, &notReady{"stopping"}
+		return healthState{}, &notReady{status: "stopping"}
 	case err != nil:
-		return healthState{}, &notReady{"unavailable"}
+		return healthState{}, &notReady{status: "unavailable"}
 	case stats.State != stateOK:
-		return healthState{}, &notReady{stats.State}
+		return healthState{}, &notReady{stats.State, problemOf(&stats)}
 	}
-	return healthState{Status: stats.State, ReadOnly: stats.Disk.ReadOnly}, nil
+	return healthState{Status: stats.State, ReadOnly: stats.Disk.ReadOnly, Problem: problemOf(&stats)}, nil
+}
+
+// stateFailed is the State of a node that has failed. Why, with the names of its files, is not for all who can ask how it is.
+const stateFailed = "failed"
+
+// problemOf returns what a node says is wrong with itself.
+func problemOf(s *floe.Stats) string {
+	for _, n := range s.Nodes {
+		if n.ID == strconv.FormatUint(s.Node, 10) && s.State != stateFailed {
+			return n.Problem
+		}
+	}
+	return ""
 }

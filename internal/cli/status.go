@@ -260,7 +260,7 @@ func (sh *shardStats) appliedBy(id string) string {
 type serverStats struct {
 	Version       string    `json:"version"`
 	Node          uint64    `json:"node"`
-	State         string    `json:"state"` // ok, no quorum, failed
+	State         string    `json:"state"` // ok, no quorum, replicas differ, failed
 	StartedAt     int64     `json:"started_at"`
 	Uptime        string    `json:"uptime"`
 	UptimeSeconds int64     `json:"uptime_seconds"`

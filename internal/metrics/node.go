@@ -44,6 +44,7 @@ var (
 	shardQueued  = gauge("shard_proposals", "Proposals that wait.", "shard")
 	shardBytes   = gauge("shard_proposal_bytes", "Bytes of the proposals that wait.", "shard")
 	shardWaiting = gauge("shard_waiting_queries", "Queries that wait.", "shard")
+	shardStopped = gauge("shard_stopped", "Whether the shard is stopped on this node because its replicas differ and no majority agrees: 1, or 0.", "shard")
 )
 
 // Metrics of the log and of Pebble, which holds the state.
@@ -101,6 +102,7 @@ func (s *scrape) node() bool {
 		s.send(shardApplied, float64(sh.Applied), id)
 		s.send(shardLSN, float64(sh.LSN), id)
 		s.send(shardWaiting, float64(sh.Waiting), id)
+		s.send(shardStopped, truth(sh.Problem != ""), id)
 	}
 	m, err := s.source.Host.Measure()
 	if err == nil {

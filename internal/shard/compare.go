@@ -15,7 +15,8 @@ import (
 //
 // Now and then the leader says in the log what its state hash was at an entry; whoever applies that says its own, once. All see the
 // same claims in the same order, so they agree on what most of them had, and the node of a replica that had something else fails.
-// While no majority agrees, because nodes are down or there are but two, the difference is only told.
+// If no majority agrees, and does not within Config.Unsettled because nodes are down or there are but two, the shard stops on each of them:
+// what one of them acknowledged the other one would answer differently. Started again with more nodes they find a majority.
 //
 // It belongs to the goroutine that applies. Nothing of it is state: a replica that was opened since, or got a snapshot, does not know its
 // hash of then, and says nothing.
@@ -26,6 +27,8 @@ type comparer struct {
 	lsn     engine.LSN                   // up to which there was a comparison
 	asked   engine.LSN                   // when this node last asked for one because there were many changes
 	told    uint64                       // last entry that a difference was told of
+	since   time.Duration                // when that was, by the monotonic clock; 0: it is settled
+	term    uint64                       // of the last comparison that was asked for because this node has begun to lead
 	equal   atomic.Uint64                // last entry at which most replicas, this one among them, were equal
 }
 
@@ -36,6 +39,7 @@ const (
 	maxCompared     = 16               // entries that are being compared
 	maxClaims       = 1024             // claims on their way into the log
 	claimWithin     = 10 * time.Second
+	unsettledFor    = 10 * time.Second // a node that has the third claim, and is only slow, has said so by then
 )
 
 // due returns the comparison that this node should ask for, if it leads and there were changes after an LSN.
@@ -55,11 +59,25 @@ func (c *comparer) applied() error {
 			return err
 		}
 	}
+	if ask, ok := c.begins(); ok {
+		c.shard.host.claim(c.shard, ask)
+	}
 	if ask, ok := c.due(max(c.lsn, c.asked) + compareEvery); ok {
 		c.asked = c.shard.exec.Applied().LSN
 		c.shard.host.claim(c.shard, ask)
 	}
 	return nil
+}
+
+// begins returns the comparison that this node asks for when it begins to lead, changes or not: replicas that have parted before must not acknowledge more.
+func (c *comparer) begins() (engine.Comparison, bool) {
+	s := c.shard
+	applied := s.exec.Applied()
+	if len(s.host.cfg.Voters) < 2 || !s.leading.Load() || applied.Term != s.term.Load() || applied.Term == c.term {
+		return engine.Comparison{}, false
+	}
+	c.term = applied.Term
+	return engine.Comparison{Node: s.host.cfg.NodeID, Index: applied.Index, Hash: applied.Hash}, true
 }
 
 func (c *comparer) take(claim engine.Comparison) error {
@@ -102,14 +120,27 @@ func (c *comparer) judge(index, own uint64, claims map[uint64]uint64) error {
 			return fmt.Errorf("shard %d: the state of this replica at entry %d is not that of most others: its hash is %016x, theirs %016x", s.id, index, own, hash)
 		default:
 			c.equal.Store(max(c.equal.Load(), index))
+			if index >= c.told {
+				c.since = 0
+			}
 			return nil
 		}
 	}
 	if len(votes) > 1 && c.told < index {
-		c.told = index
+		if c.told = index; c.since == 0 {
+			c.since = s.host.cfg.Clock.Source.Mono()
+		}
 		s.host.log.Error("replicas of a shard differ, and no majority agrees", "shard", s.id, "entry", index, "nodes", slices.Sorted(maps.Keys(claims)))
 	}
 	return nil
+}
+
+// settle stops the shard if its replicas have differed for too long without a majority.
+func (c *comparer) settle() {
+	s := c.shard
+	if c.since != 0 && s.host.cfg.Clock.Source.Mono()-c.since >= s.host.cfg.Unsettled {
+		s.halt(fmt.Sprintf("its replicas on the nodes %v differ at entry %d, and no majority agrees", slices.Sorted(maps.Keys(c.claims[c.told])), c.told))
+	}
 }
 
 // claimed is a comparison on its way into the log of its shard.
@@ -131,10 +162,18 @@ func (h *Host) compare() {
 	defer h.running.Done()
 	tick := time.NewTicker(h.cfg.CompareInterval)
 	defer tick.Stop()
+	look := time.NewTicker(h.cfg.Unsettled)
+	defer look.Stop()
 	for {
 		select {
 		case c := <-h.claims:
 			h.proposeClaim(c)
+		case <-look.C:
+			for _, s := range h.shards {
+				s.applyRun.Lock()
+				s.comparer.settle()
+				s.applyRun.Unlock()
+			}
 		case <-tick.C:
 			for _, s := range h.shards {
 				s.applyRun.Lock()

@@ -3,6 +3,7 @@ package shard
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -118,13 +119,15 @@ func TestPartedReplica(t *testing.T) {
 	}
 }
 
-// TestUnsettledDifference: with one of three nodes down nobody can tell who is right, so both say so and go on. The third decides.
+// TestUnsettledDifference: with one of three nodes down nobody can tell which of the two others is right. They used to go on, each healthy, and to answer
+// differently. The shard stops on both, and they say so; other shards go on. Started again with the third they find a majority.
 func TestUnsettledDifference(t *testing.T) {
 	ctx := testContext(t)
 	said := new(lines)
+	patience := time.Millisecond
 	c := newCluster(t, seed(t), func(cfg *Config) {
 		straying(2)(cfg)
-		cfg.Logger = slog.New(slog.NewTextHandler(said, nil))
+		cfg.Logger, cfg.Unsettled = slog.New(slog.NewTextHandler(said, nil)), patience
 	})
 	c.add(ctx, "sound")
 	for id := uint64(1); id <= 3; id++ {
@@ -132,12 +135,62 @@ func TestUnsettledDifference(t *testing.T) {
 	}
 	c.stop(3)
 	c.add(ctx, "part")
-	until(ctx, t, "the difference is told", func() bool { return said.has("no majority agrees") })
+	until(ctx, t, "the shard to be stopped", func() bool {
+		return c.host(1).shards[0].halted.Load() != nil && c.host(2).shards[0].halted.Load() != nil
+	})
+	const why = "its replicas on the nodes [1 2] differ at entry "
+	for id := uint64(1); id <= 2; id++ {
+		h := c.host(id)
+		_, err := h.Propose(ctx, 0, toy.Command{Kind: toy.Add, Name: "sound", Delta: 1}.In("default"))
+		if !errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), why) {
+			t.Errorf("node %d writes: %v", id, err)
+		}
+		if err := h.Query(ctx, 0, &toy.Sum{}); !errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), why) {
+			t.Errorf("node %d reads: %v", id, err)
+		}
+		if err := h.QueryStale(ctx, 0, &toy.Sum{}); err != nil {
+			t.Errorf("node %d reads what it has: %v", id, err)
+		}
+		until(ctx, t, "it leads no more", func() bool { return !h.Leads(0) })
+		s, err := h.Stats()
+		if err != nil || s.State != "replicas differ" || !strings.Contains(s.Nodes[id-1].Problem, why) || !strings.Contains(s.Shards[0].Problem, why) || s.Shards[0].Leader != 0 || s.Shards[1].Problem != "" {
+			t.Errorf("node %d says %+v, %v", id, s, err)
+		}
+	}
+	if _, err := c.Propose(ctx, 1, engine.Skip(0)); err != nil {
+		t.Errorf("the other shard: %v", err)
+	}
+	patience = 0
+	c.stop(1)
+	c.stop(2)
+	for id := uint64(1); id <= 3; id++ {
+		c.start(id)
+	}
 	c.add(ctx, "sound")
-	c.start(3)
 	c.awaitFailure(ctx, 2)
 	c.discard(2)
 	c.add(ctx, "sound")
+}
+
+// TestComparisonAtBeginning: replicas that have parted are found when a node begins to lead, without a change: they acknowledge nothing before.
+func TestComparisonAtBeginning(t *testing.T) {
+	ctx := testContext(t)
+	c := newCluster(t, seed(t), straying())
+	c.add(ctx, "sound")
+	c.settle(ctx)
+	for id := uint64(1); id <= 3; id++ {
+		c.stop(id)
+	}
+	c.config = func(cfg *Config) {
+		straying()(cfg)
+		cfg.CompareInterval = time.Hour
+	}
+	for id := uint64(1); id <= 3; id++ {
+		c.start(id)
+	}
+	for id := uint64(1); id <= 3; id++ {
+		c.awaitEqual(ctx, id, 1)
+	}
 }
 
 // TestIdleComparison: replicas are compared when there was a change, and then no more.
@@ -149,12 +202,13 @@ func TestIdleComparison(t *testing.T) {
 	for id := uint64(1); id <= 3; id++ {
 		c.awaitEqual(ctx, id, at)
 	}
-	h := c.host(1)
-	h.shards[0].applyRun.Lock()
-	defer h.shards[0].applyRun.Unlock()
-	if ask, ok := h.shards[0].comparer.due(h.shards[0].comparer.lsn); ok && h.Leads(0) {
-		t.Errorf("nothing has changed since the last comparison, but one at entry %d is due", ask.Index)
-	}
+	until(ctx, t, "no comparison to be due any more", func() bool {
+		s := c.host(1).shards[0]
+		s.applyRun.Lock()
+		defer s.applyRun.Unlock()
+		_, ok := s.comparer.due(s.comparer.lsn)
+		return !ok
+	})
 }
 
 // lines gathers what is logged.

@@ -91,6 +91,7 @@ type Config struct {
 	StuckDisk    time.Duration // one that takes longer fails the host; 0: 20 s
 
 	CompareInterval time.Duration // between comparisons of the replicas of a shard that changes; 0: 30 s
+	Unsettled       time.Duration // how long replicas may differ without a majority until the shard stops; 0: 10 s
 
 	Forgetful bool  // see engine.Config: for tests
 	Haste     int64 // see engine.Config and HastenDuties: for tests
@@ -135,6 +136,7 @@ func (c Config) withDefaults() (Config, error) {
 	orDefault(&c.SlowDisk, defaultSlowDisk)
 	orDefault(&c.StuckDisk, defaultStuckDisk)
 	orDefault(&c.CompareInterval, compareInterval)
+	orDefault(&c.Unsettled, unsettledFor)
 	if c.Dir == "" && c.FS == nil {
 		orDefault(&c.CacheBytes, defaultMemoryCache)
 		c.FS, c.logSpares = vfs.NewMem(), -1

@@ -331,6 +331,26 @@ func (c *core) lead(nextDue int64, gather bool, out *output) {
 	}
 }
 
+// halt is Step of a shard that has stopped: it takes part in nothing any more, and refuses what is asked of it.
+func (c *core) halt(in input, why error) (out output) {
+	c.turns.end(math.MaxUint64)
+	c.turns.putOff(in.putOff)
+	for _, p := range in.proposals {
+		c.turns.add(p, c.sequence+1)
+	}
+	for c.turns.waiting > 0 {
+		out.refused = append(out.refused, refusal{c.turns.take(), why})
+	}
+	out.unread = slices.Clone(in.reads)
+	for _, reads := range c.reading {
+		out.unread = append(out.unread, reads...)
+	}
+	clear(c.reading)
+	out.changed, out.lost = c.leader != 0 || c.isLeader, c.isLeader
+	c.leader, c.isLeader = 0, false
+	return out
+}
+
 // handOver gives the leadership away once all that was proposed is applied: callers of what is still under way would never know what became of
 // it.
 func (c *core) handOver() {

@@ -226,6 +226,9 @@ func (h *Host) Stats() (Stats, error) {
 			ID: int(s.id), Leader: s.leader.Load(), Term: s.term.Load(), Applied: s.exec.Visible(),
 			LSN: s.visibleLSN.Load(), Queued: int(s.queued.Load()), Waiting: s.exec.Waiting(),
 		}
+		if why := s.halted.Load(); why != nil {
+			sh.Problem = why.why
+		}
 		sh.Commit = max(s.committed.Load(), sh.Applied) // what was applied before the start is committed
 		st.Waiting += sh.Waiting
 		st.Shards = append(st.Shards, sh)
@@ -251,6 +254,8 @@ func (h *Host) Stats() (Stats, error) {
 			}
 		case st.State == "failed":
 			n.Problem = h.Err().Error()
+		case st.State == differ:
+			n.Problem = h.haltedShard().Error()
 		case h.cfg.asyncUnmet:
 			n.Problem = asyncUnmet
 		}
@@ -273,6 +278,9 @@ func (h *Host) state() string {
 	if h.Err() != nil {
 		return "failed"
 	}
+	if h.haltedShard() != nil {
+		return differ
+	}
 	for _, s := range h.shards {
 		// To hear a leader is not enough: what this node has to say has to reach it.
 		if leader := s.leader.Load(); leader == 0 || leader != h.cfg.NodeID && h.problem(leader) != "" {
@@ -280,6 +288,19 @@ func (h *Host) state() string {
 		}
 	}
 	return "ok"
+}
+
+// differ is the state of a node on which a shard has stopped.
+const differ = "replicas differ"
+
+// haltedShard returns why the first shard that has stopped did, nil if none has.
+func (h *Host) haltedShard() *haltedError {
+	for _, s := range h.shards {
+		if why := s.halted.Load(); why != nil {
+			return why
+		}
+	}
+	return nil
 }
 
 // problem returns what keeps this node and another one from reaching each other, "" if nothing does.

@@ -38,6 +38,9 @@ func (s *shard) ask(ctx context.Context, q engine.Query, may func() error) error
 }
 
 func (s *shard) mayAnswer() error {
+	if err := s.halted.Load(); err != nil {
+		return err
+	}
 	if s.leading.Load() {
 		return nil
 	}

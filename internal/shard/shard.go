@@ -54,7 +54,8 @@ type shard struct {
 	leader       atomic.Uint64
 	term         atomic.Uint64
 	leading      atomic.Bool
-	acknowledged atomic.Uint64 // what raft knows to be applied; it may still look at entries behind that
+	halted       atomic.Pointer[haltedError] // why the shard has stopped on this node; nil: it has not
+	acknowledged atomic.Uint64               // what raft knows to be applied; it may still look at entries behind that
 
 	hasLed bool          // guarded by stepMu
 	led    chan struct{} // closed when this node leads for the first time
@@ -206,6 +207,11 @@ func (s *shard) step(ticks int) (wakeAt int64) {
 	if s.in = s.mail.take(s.in); s.in.installed {
 		s.release()
 	}
+	if why := s.halted.Load(); why != nil {
+		s.through = false
+		s.carryOut(s.core.halt(s.in, why))
+		return engine.NoTimer
+	}
 	s.in.ticks, s.in.nextDue = ticks, s.exec.NextDue()
 	if s.sinceRemind += ticks; s.sinceRemind >= ticksToRemind {
 		s.sinceRemind = 0
@@ -222,6 +228,23 @@ func (s *shard) step(ticks int) (wakeAt int64) {
 // maxThrough is how many commands at most are taken through all stages by the loop alone. A caller that is alone would wait for a
 // goroutine to wake up at each stage, which takes longer than the work. With more callers, stages that overlap gain more.
 const maxThrough = 2
+
+// haltedError is why a shard has stopped.
+type haltedError struct {
+	shard engine.ShardID
+	why   string
+}
+
+func (e *haltedError) Error() string { return fmt.Sprintf("shard %d is stopped: %s", e.shard, e.why) }
+func (e *haltedError) Unwrap() error { return engine.ErrUnavailable }
+
+// halt ends the shard on this node until that is opened again: it leads nothing, follows nobody, and answers only stale reads. The other shards go on.
+func (s *shard) halt(why string) {
+	if s.halted.CompareAndSwap(nil, &haltedError{s.id, why}) {
+		s.host.log.Error("a shard is stopped", "shard", s.id, "reason", why)
+		s.mail.poke()
+	}
+}
 
 // goesThrough, asked by the loop, reports whether an append holds every command that is under way, and few of them.
 func (s *shard) goesThrough(out *output) bool {
@@ -670,6 +693,9 @@ func (h *Host) newProposal() *proposal {
 // submit queues a command, unless the queue is full.
 func (s *shard) submit(ctx context.Context, cmd engine.Command) (*proposal, error) {
 	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := s.halted.Load(); err != nil {
 		return nil, err
 	}
 	if err := s.exec.Check(cmd); err != nil {

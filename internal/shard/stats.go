@@ -8,7 +8,7 @@ type Stats struct {
 	Node       uint64    // that says this
 	Now        time.Time // by its clock
 	Started    time.Time
-	State      string // "ok", "no quorum" if there is a shard to which it can not write, "failed"
+	State      string // "ok", "no quorum" if there is a shard to which it can not write, "replicas differ" if one has stopped for that, "failed"
 	Durability string // "sync", "async": what it does
 	Commands   int64  // reads and writes since the start
 	Rate       int64  // reads and writes a second, over the last 10 s
@@ -52,6 +52,7 @@ type ShardStats struct {
 	Commit  uint64 // raft index up to which this node knows the log to be committed
 	Applied uint64 // raft index up to which queries see it
 	LSN     uint64
-	Queued  int // proposals waiting
-	Waiting int // queries waiting
+	Queued  int    // proposals waiting
+	Waiting int    // queries waiting
+	Problem string // why it has stopped on this node, "" if it has not
 }

@@ -323,6 +323,7 @@ export interface GroupMember {
 export interface HealthState {
   status: string
   read_only?: boolean
+  problem?: string
 }
 
 export interface Invocation {
