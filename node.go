@@ -129,7 +129,7 @@ func (n *Node) open(ctx context.Context, c Config) error {
 			conf.Voters = append(conf.Voters, p.ID)
 		}
 		conf.Transport, conf.Door, conf.Alive = n.peer, n.peer.Door(), n.peer.Alive
-		conf.Problem, conf.Clocks = n.peer.Problem, true
+		conf.Full, conf.Problem, conf.Clocks = n.peer.Full, n.peer.Problem, true
 	}
 	host, err := shard.OpenContext(ctx, conf)
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/floedb/floe/internal/shard"
 	"github.com/floedb/floe/kv"
 )
@@ -20,6 +22,50 @@ type skewed struct {
 
 func (c *skewed) Wall() int64         { return time.Now().UnixMilli() + c.by.Load() }
 func (c *skewed) Mono() time.Duration { return time.Since(c.start) }
+
+// fullable is a file system whose disk can be full.
+type fullable struct {
+	vfs.FS
+	full atomic.Bool
+}
+
+func (f *fullable) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	const size = 1 << 30
+	u := vfs.DiskUsage{TotalBytes: size, AvailBytes: size / 2}
+	if f.full.Load() {
+		u.AvailBytes = size / 100
+	}
+	u.UsedBytes = u.TotalBytes - u.AvailBytes
+	return u, nil
+}
+
+// TestFullDiskOfLeader: a node whose disk is full gives up what it leads and gets it back when there is space again, so writes go on. They were refused for as
+// long as it was full, although two other nodes had space.
+func TestFullDiskOfLeader(t *testing.T) {
+	t.Parallel()
+	disk := &fullable{FS: vfs.NewMem()}
+	c := &trio{t: t}
+	c.fs[0] = disk
+	c.open()
+	store := c.dial()
+	leader := func() uint64 {
+		s, err := c.rigs[1].host.Stats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Shards[0].Leader
+	}
+	await(t, "node 1 to lead", func() bool { return leader() == 1 })
+	disk.full.Store(true)
+	await(t, "node 1 to be read-only", func() bool { return c.rigs[0].host.ReadOnly() })
+	await(t, "another leader", func() bool { return leader() > 1 })
+	if _, err := store.Put(t.Context(), "key", make([]byte, 16<<10)); err != nil {
+		t.Errorf("put while the disk of one of three nodes is full: %v", err)
+	}
+	await(t, "the others to know", func() bool { return c.rigs[1].peer.Full(1) && c.rigs[2].peer.Full(1) })
+	disk.full.Store(false)
+	await(t, "node 1 to lead again", func() bool { return leader() == 1 })
+}
 
 // lockedLog is a log of warnings.
 type lockedLog struct {

@@ -36,6 +36,8 @@ type Host interface {
 	// Introduce returns what this node says of itself to another one; Confirmed notes that the other one remembers it.
 	Introduce(to uint64) (shard.Introduction, error)
 	Confirmed(node uint64)
+	// ReadOnly reports whether the node's disk is full.
+	ReadOnly() bool
 	// Wall returns what the node's clock shows, ms since the epoch; ObserveClock notes what that of another node shows now, give or take.
 	Wall() int64
 	ObserveClock(node uint64, wall, uncertain int64)
@@ -263,6 +265,7 @@ type node struct {
 	heard time.Time      // last sign of life
 	here  map[string]int // streams of raft messages that are open, by run
 	left  bool           // it has said that it leaves, and has not come again
+	full  bool           // it has said that its disk is
 	reach reach
 
 	transfer transfer
@@ -347,6 +350,25 @@ func (p *Peer) Alive(id uint64) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return time.Since(n.heard) < aliveTime && !n.left
+}
+
+// Full reports whether another node has said that its disk is full.
+func (p *Peer) Full(id uint64) bool {
+	n := p.nodes[id]
+	if n == nil {
+		return false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.full
+}
+
+// lives notes a sign of life, and whether the node's disk is full.
+func (n *node) lives(full bool) {
+	n.seen()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.full = full
 }
 
 // leaves notes that the node has said so.

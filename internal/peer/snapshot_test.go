@@ -53,7 +53,9 @@ func (c *trio) open() {
 		if err != nil {
 			t.Fatal(err)
 		}
-		listeners[i], c.addrs[i], c.fs[i] = l, l.Addr().String(), vfs.NewMem()
+		if listeners[i], c.addrs[i] = l, l.Addr().String(); c.fs[i] == nil {
+			c.fs[i] = vfs.NewMem()
+		}
 	}
 	c.proxy = newProxy(t, c.addrs[2], nil)
 	t.Cleanup(func() {
@@ -78,7 +80,7 @@ func (c *trio) start(i int, l net.Listener) {
 	r := &rig{t: c.t, addr: c.addrs[i], fs: c.fs[i]}
 	r.peer = New(Config{Node: uint64(i + 1), Wire: testWire(), Members: members, Secret: testSecret})
 	host, err := shard.Open(shard.Config{
-		Dir: "node", FS: r.fs, Shards: 1, NodeID: uint64(i + 1), Voters: []uint64{1, 2, 3}, Transport: r.peer, Door: r.peer.Door(), Alive: r.peer.Alive,
+		Dir: "node", FS: r.fs, Shards: 1, NodeID: uint64(i + 1), Voters: []uint64{1, 2, 3}, Transport: r.peer, Door: r.peer.Door(), Alive: r.peer.Alive, Full: r.peer.Full,
 		Primitives: []engine.Primitive{engine.TableOf(kv.Primitive), toy.Primitive()}, MemTableBytes: 256 << 10, SegmentBytes: 64 << 10, MaxLogBytes: 128<<10 + int64(c.keep)<<20, KeepEntries: max(c.keep, 10),
 		MaxValue: shard.LargestMaxValue, Clocks: true, Clock: c.clocks[i], Logger: c.log[i],
 	})

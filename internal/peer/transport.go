@@ -33,8 +33,8 @@ const (
 // raftStream carries raft messages, and what else a node has to say to all others, to one of them:
 //
 //	message u8 | shard uvarint | message (protobuf)
-//	life u8    | when it was sent, by the sender's own time, uvarint ns
-//	time u8    | the same | the wall clock of who answers, varint ms
+//	life u8    | when it was sent, by the sender's own time, uvarint ns | whether the sender's disk is full, u8
+//	time u8    | the same time | the wall clock of who answers, varint ms
 //	leaving u8
 //	mark u8    | number of the message, uvarint
 //	passed u8  | the same
@@ -159,7 +159,10 @@ func (s *raftStream) current() *outbox {
 // beat sends a sign of life, which may be lost as well.
 func (s *raftStream) beat() {
 	sent := time.Since(s.node.peer.began)
-	_ = s.current().send(func(dst []byte) []byte { return codec.AppendUvarint(append(dst, frameLife), uint64(sent)) })
+	full := s.node.peer.host.ReadOnly()
+	_ = s.current().send(func(dst []byte) []byte {
+		return codec.AppendBool(codec.AppendUvarint(append(dst, frameLife), uint64(sent)), full)
+	})
 }
 
 // tellTime answers a sign of life.
@@ -291,8 +294,8 @@ func (n *node) hear(kind byte, b []byte) error {
 	r := codec.NewReader(b)
 	switch kind {
 	case frameLife:
-		if sent := r.Uvarint(); r.Done() == nil {
-			n.seen()
+		if sent, full := r.Uvarint(), r.Bool(); r.Done() == nil {
+			n.lives(full)
 			n.pulse.tellTime(sent)
 		}
 	case frameMark:

@@ -167,16 +167,3 @@ func (h *Host) ObserveClock(node uint64, wall, uncertain int64) {
 		h.clocks.observe(node, wall, max(uncertain, 0))
 	}
 }
-
-// stepDown gives what this node leads to others if its clock is off, and reports whether it is.
-func (h *Host) stepDown() bool {
-	if !h.clocks.isOff() {
-		return false
-	}
-	for _, s := range h.shards {
-		if ids := s.successors(); len(ids) > 0 {
-			s.transfer(ids[int(s.id)%len(ids)])
-		}
-	}
-	return true
-}

@@ -65,6 +65,7 @@ type Config struct {
 	Voters    []uint64                 // members of every shard's raft group; nil: this node alone
 	Transport Transport                // nil: none, for a node alone
 	Alive     func(node uint64) bool   // whether another node has been heard of a moment ago; nil: always
+	Full      func(node uint64) bool   // whether another node has said that its disk is full; nil: none has
 	Problem   func(node uint64) string // what keeps this node and another one from reaching each other, "": nothing; nil: nothing ever does
 	Traffic   func() Traffic           // over the port for clients and other nodes; nil: there is none
 	Clocks    bool                     // nodes tell each other their time, by Host.ObserveClock

@@ -18,7 +18,7 @@ const (
 )
 
 // successors returns the voters that could lead the shard at once, in order of their ids; nil unless this node leads it. If none of them is abreast
-// with this node, it is the one that is least behind, unless that is far.
+// with this node, it is the one that is least behind, unless that is far. Nodes whose disks are full are none: they would refuse what takes space.
 func (s *shard) successors() []uint64 {
 	s.stepMu.Lock()
 	defer s.stepMu.Unlock()
@@ -29,8 +29,27 @@ func (s *shard) successors() []uint64 {
 	return ids
 }
 
-// successorsLocked returns the voters that could lead the shard and are at most so many entries behind.
+// heirs are the successors, or if there are none the nodes that would be but for their disks: when this node goes, one that refuses what takes space is
+// better than none.
+func (s *shard) heirs() []uint64 {
+	if ids := s.successors(); ids != nil {
+		return ids
+	}
+	s.stepMu.Lock()
+	defer s.stepMu.Unlock()
+	return s.candidatesLocked(abreast)
+}
+
+// successorsLocked returns the voters that could lead the shard, have space, and are at most so many entries behind.
 func (s *shard) successorsLocked(behind uint64) []uint64 {
+	ids := slices.DeleteFunc(s.candidatesLocked(behind), s.host.isFull)
+	if len(ids) == 0 {
+		return nil
+	}
+	return ids
+}
+
+func (s *shard) candidatesLocked(behind uint64) []uint64 {
 	if !s.core.isLeader {
 		return nil
 	}
@@ -73,6 +92,31 @@ func (h *Host) lead() {
 			return
 		}
 	}
+}
+
+// stepDown gives what this node leads to others if it should not lead, because its clock is off or its disk is full, and reports whether that is so. While
+// most disks are full nothing is won: a leader with space would take in what its followers can not write, and nobody would say why nothing goes on.
+func (h *Host) stepDown() bool {
+	full := 0
+	for _, id := range h.cfg.Voters {
+		if h.isFull(id) {
+			full++
+		}
+	}
+	crammed := h.space.readOnly() && full <= (len(h.cfg.Voters)-1)/2
+	if off := h.clocks.isOff(); !off && !crammed {
+		return false
+	}
+	for _, s := range h.shards {
+		if ids := s.successors(); len(ids) > 0 {
+			to := ids[int(s.id)%len(ids)]
+			if crammed {
+				h.log.Info("the disk is full: the leadership goes to another node", "shard", s.id, "node", to)
+			}
+			s.transfer(to)
+		}
+	}
+	return true
 }
 
 // spreadTicks is how often leaders are looked after: an election takes as long.
@@ -124,7 +168,7 @@ func (h *Host) HandOver(ctx context.Context) {
 			}
 			quiet = 0
 			// One that has none at the moment may have one at the next look.
-			if ids := s.successors(); len(ids) > 0 && turn-asked[i] >= again {
+			if ids := s.heirs(); len(ids) > 0 && turn-asked[i] >= again {
 				s.transfer(ids[(i+turn/again)%len(ids)])
 				asked[i] = turn
 			}
@@ -138,6 +182,17 @@ func (h *Host) HandOver(ctx context.Context) {
 		}
 	}
 }
+
+// isFull reports whether the disk of a node is full, as far as this one knows.
+func (h *Host) isFull(id uint64) bool {
+	if id == h.cfg.NodeID {
+		return h.space.readOnly()
+	}
+	return h.cfg.Full != nil && h.cfg.Full(id)
+}
+
+// ReadOnly reports whether the disk of this node is full.
+func (h *Host) ReadOnly() bool { return h.space.readOnly() }
 
 func (h *Host) isAlive(id uint64) bool { return h.cfg.Alive == nil || h.cfg.Alive(id) }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/floedb/floe/internal/toy"
 )
 
@@ -81,5 +83,55 @@ func TestSuccessorsAreAbreast(t *testing.T) {
 			t.Errorf("node %d is cut off and misses entries, node %d has all: the successors are %v; that the first one is abreast: %v", behind, other, ids, abreast)
 		}
 		c.net.Heal()
+	}
+}
+
+// TestFullNodesLeadNothing: a node with a full disk hands over what it leads, and is preferred by nobody until there is space again. When most disks are full
+// it keeps it, and refuses what takes space; when the last node with space goes, one without takes over.
+func TestFullNodesLeadNothing(t *testing.T) {
+	var full [4]atomic.Bool
+	small := newSmallFS(vfs.NewMem(), 64<<20)
+	c := newCluster(t, 1, func(c *Config) {
+		if c.NodeID == 1 {
+			c.FS = small
+		}
+		c.SegmentBytes, c.MaxLogBytes, c.MinFreeBytes, c.BallastBytes, c.DiskInterval = 64<<10, 512<<10, 1<<20, 512<<10, 20*time.Millisecond
+		c.Full = func(id uint64) bool { return full[id].Load() }
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	until(ctx, t, "node 1 to lead", func() bool { return c.host(1).Leads(0) })
+	full[2].Store(true)
+	full[3].Store(true)
+	small.eat(700 << 10)
+	until(ctx, t, "the disk to be full", c.host(1).ReadOnly)
+	if c.host(1).stepDown() {
+		t.Error("a node gives up what it leads although all disks are full")
+	}
+	full[3].Store(false)
+	if c.host(1).stepDown() {
+		t.Error("a node gives up what it leads although most disks are full")
+	}
+	full[1].Store(true) // as the others hear
+	full[2].Store(false)
+	until(ctx, t, "another leader", func() bool { return c.host(2).Leads(0) || c.host(3).Leads(0) })
+	c.add(ctx, "sound")
+	for range 5 {
+		c.host(2).spread()
+		c.host(3).spread()
+	}
+	c.settle(ctx)
+	if c.host(1).Leads(0) {
+		t.Error("the node with the full disk got the leadership back")
+	}
+	small.takenByOthers(0)
+	until(ctx, t, "there to be space again", func() bool { return !c.host(1).ReadOnly() })
+	full[1].Store(false)
+	until(ctx, t, "node 1 to lead again", func() bool { return c.host(1).Leads(0) })
+	full[2].Store(true)
+	full[3].Store(true)
+	c.host(1).HandOver(ctx)
+	if c.host(1).Leads(0) {
+		t.Error("a node that goes keeps what it leads because the others have no space")
 	}
 }
