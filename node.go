@@ -76,7 +76,7 @@ func openNode(ctx context.Context, c Config) (*Node, error) {
 	var listener net.Listener
 	if c.Listen != "" {
 		var err error
-		if listener, err = net.Listen("tcp", c.Listen); err != nil {
+		if listener, err = peer.Listen(c.Listen); err != nil {
 			return nil, err
 		}
 		n.addr = listener.Addr()

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"syscall"
 	"time"
+
+	"github.com/floedb/floe/internal/peer"
 )
 
 // The limits of an HTTP server. The drain, graceTime and cutTime, and closeTime stay together under stopTime.
@@ -45,7 +47,7 @@ type site struct {
 
 // listen starts a site. The caller has to drain or close it.
 func listen(addr string, encryption *tls.Config, log *slog.Logger) (*site, error) {
-	listener, err := net.Listen("tcp", addr)
+	listener, err := peer.Listen(addr)
 	if err != nil {
 		return nil, err
 	}
