@@ -18,11 +18,8 @@ import (
 //
 //	go test -run TestRetentionModel -seed 7 ./ts
 func TestRetentionModel(t *testing.T) {
-	seed, runs := rig.Seed(t), uint64(40)
-	if testing.Short() {
-		runs = 8
-	}
-	for i := range runs {
+	seed := rig.Seed(t)
+	for i := range uint64(8) {
 		m := newRetentionModel(t, rand.New(rand.NewPCG(seed, i)))
 		for range 60 {
 			m.step()
