@@ -147,6 +147,9 @@ func recordLog(t *testing.T) {
 		for _, ns := range []string{kit.Plain, kit.Spread} {
 			w.rest(ns)
 		}
+		for _, ns := range []string{kit.Plain, kit.Spread} {
+			w.leave(ns)
+		}
 		r.Entry(0, engine.Skip(0))
 		r.Entry(0, engine.Compare(engine.Comparison{Node: 1, Index: 1, Hash: 1}))
 		var logs [][][]byte
