@@ -394,11 +394,14 @@ func (a *auditedAction) held(ref call.Ref, st *stateRow) error {
 	}
 	s.runs++
 	k := heldKey(nil, st.session, a.r.id, ref.Run)
-	b, _, err := a.Get(k)
+	b, there, err := a.Get(k)
 	if err != nil {
 		return err
 	}
-	if h, err := decode(b, (*held).code); err == nil && (h.deadline < s.timer || h.cancelled != (st.status == Cancelled)) {
+	switch h, err := decode(b, (*held).code); {
+	case err != nil && there:
+		a.Reportf("action: row %x: %v", k, err)
+	case err == nil && (h.deadline < s.timer || h.cancelled != (st.status == Cancelled)):
 		a.Reportf("action %q: run %d is %s until %d, the timer of its session goes off at %d", a.n.name, ref.Run, st.status, h.deadline, s.timer)
 	}
 	return a.wants(rowHeld, k, ref, st)

@@ -239,7 +239,13 @@ func (r *auditedRun) checkIndexes(w *audited) error {
 		}
 	}
 	if h.id != "" {
-		add(rowID, namedKey(nil, rowID, w.ns, h.id))
+		k := namedKey(nil, rowID, w.ns, h.id)
+		add(rowID, k)
+		if b, ok, err := r.Get(k); err != nil {
+			return err
+		} else if run, n := binary.Uvarint(b); ok && (n != len(b) || run != r.run) {
+			r.Reportf("workflow: %s has the id %q, row %x is not of it: %x", r.who, h.id, k, b)
+		}
 	}
 	for _, a := range h.attributes {
 		add(rowAttribute, attributeKey(nil, w.ns, a, r.run))

@@ -112,7 +112,10 @@ func recordDirectory(t *testing.T) {
 	if !kit.Open(w) {
 		t.Fatal("the namespaces were not created")
 	}
-	w.work(8)
+	w.work(6)
+	for _, ns := range []string{kit.Plain, kit.Spread} {
+		w.leave(ns)
+	}
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}

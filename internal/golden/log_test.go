@@ -133,7 +133,7 @@ func stateOf(r *rig.Rig) state {
 func recordLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rig.New(t, shards, primitive.All()...)
-		w := &world{t: t, router: r.Router(), rng: rand.New(rand.NewPCG(shard.FormatVersion, 0)), now: func() time.Time { return time.UnixMilli(r.Now()) }, sleep: func(d time.Duration) {
+		w := &world{t: t, router: r.Router(), door: r, rng: rand.New(rand.NewPCG(shard.FormatVersion, 0)), now: func() time.Time { return time.UnixMilli(r.Now()) }, sleep: func(d time.Duration) {
 			<-time.After(d)
 			r.Advance(d.Milliseconds())
 		}}
@@ -146,6 +146,9 @@ func recordLog(t *testing.T) {
 		w.work(14)
 		for _, ns := range []string{kit.Plain, kit.Spread} {
 			w.rest(ns)
+		}
+		for _, ns := range []string{kit.Plain, kit.Spread} {
+			w.leave(ns)
 		}
 		r.Entry(0, engine.Skip(0))
 		r.Entry(0, engine.Compare(engine.Comparison{Node: 1, Index: 1, Hash: 1}))
@@ -207,8 +210,6 @@ var absent = map[string]string{
 	"workflow end child":         "runs behind the command that ends the child",
 	"workflow end scheduled run": "runs behind the command that ends the run",
 	"workflow relay end":         "only while a shard has not heard yet of the action or workflow that a run calls",
-	"action settle":              "only on a node whose disk is full",
-	"action expire session":      "only after a process was gone for long",
 	"processing report":          "only when a part of a job fails, or is done, in another shard than its home",
 }
 
@@ -278,6 +279,7 @@ func within(t *testing.T, b []byte, f func(engine.Command)) {
 type world struct {
 	t      *testing.T
 	router *engine.Router
+	door   engine.Door // of the router
 	rng    *rand.Rand
 	now    func() time.Time
 	sleep  func(time.Duration)
