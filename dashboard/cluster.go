@@ -67,7 +67,7 @@ type metrics struct {
 	Server       serverMetrics   `json:"server"`
 	Streams      int64           `json:"streams"`
 	Queues       int64           `json:"queues"`
-	KVNamespaces int64           `json:"kv_namespaces"`
+	KVNamespaces int64           `json:"kv_namespaces"` // those that hold keys
 	Workflows    workflowMetrics `json:"workflows"`
 }
 
@@ -103,7 +103,9 @@ func (h *handler) metrics(ctx context.Context, _ nothing) (metrics, error) {
 		if err != nil {
 			return metrics{}, err
 		}
-		m.KVNamespaces++
+		if info.Counts.Keys > 0 {
+			m.KVNamespaces++
+		}
 		m.Streams += info.Counts.Streams
 		m.Queues += info.Counts.Queues
 		m.Workflows.add(info.Counts)

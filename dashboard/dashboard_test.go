@@ -174,6 +174,28 @@ func TestErrorToStatus(t *testing.T) {
 	}
 }
 
+// TestErrorsNameNoAddresses: what is answered when a node can not be reached does not say where it is.
+func TestErrorsNameNoAddresses(t *testing.T) {
+	node := openNode(t)
+	for text, want := range map[string]string{
+		"no connection: dial tcp 10.1.2.3:9000: connect: connection refused":       "no connection: dial tcp a node: connect: connection refused",
+		"read tcp [fe80::1%eth0]:5000->[2001:db8::7]:9000: reset":                  "read tcp a node->a node: reset",
+		"dial tcp: lookup db-2.internal on 10.0.0.53:53: no such host":             "dial tcp: a node: no such host",
+		"db-2.internal:9000 answers nothing":                                       "a node answers nothing",
+		"shard 3: node 1 is not its leader (none is known)":                        "shard 3: node 1 is not its leader (none is known)",
+		"stream \"orders\": at 12:30:05 the outcome is unknown: shard 1, index 77": "stream \"orders\": at 12:30:05 the outcome is unknown: shard 1, index 77",
+	} {
+		h := New(backend{node, func(context.Context) (floe.Stats, error) {
+			return floe.Stats{}, engine.Errorf(engine.ErrUnavailable, "%s", text)
+		}})
+		var body struct{ Error string }
+		got := get(h, "/api/v1/cluster/stats")
+		if err := json.Unmarshal(got.body, &body); err != nil || got.status != 503 || body.Error != want {
+			t.Errorf("%s is answered as %v, want %s", text, got, want)
+		}
+	}
+}
+
 func TestPanicIsLoggedAnd500(t *testing.T) {
 	var log bytes.Buffer
 	broken := backend{openNode(t), func(context.Context) (floe.Stats, error) { panic("a bug in floe") }}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"gopkg.in/yaml.v3"
+	"github.com/floedb/floe/internal/yaml"
 )
 
 // jobGraph returns the sources, operators and sinks of a pipeline, and what flows between them: all records go through the operators in their order, and then

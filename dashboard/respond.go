@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"regexp"
 	"runtime/debug"
 	"strconv"
 	"time"
@@ -91,6 +92,9 @@ func (h *handler) fail(out *reply, err error) {
 		h.log.Error("dashboard: request failed", "method", out.request.Method, "path", out.request.URL.Path, "err", err)
 		body = errorBody{"internal error"}
 	}
+	if status == http.StatusServiceUnavailable && own == nil {
+		body = errorBody{withoutAddresses(err.Error())}
+	}
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		out.Header().Set("Retry-After", retryAfter(err))
 	}
@@ -99,6 +103,12 @@ func (h *handler) fail(out *reply, err error) {
 	}
 	h.send(out, status, body)
 }
+
+// addresses are those of nodes, and names that were looked up for one, as errors of connections have them.
+var addresses = regexp.MustCompile(`\blookup [\w.-]+(?: on [\w.-]+(?::\d+)?)?|\[[0-9A-Fa-f:.%a-z]+\]:\d+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?|\b[\w.-]*[A-Za-z][\w.-]*:\d{1,5}\b`)
+
+// withoutAddresses returns the text of an error without the addresses of other nodes: the client need not know where they are, and may not be meant to.
+func withoutAddresses(text string) string { return addresses.ReplaceAllString(text, "a node") }
 
 // recoverPanic turns a panic into 500, or breaks the connection off if the answer has been begun.
 func (h *handler) recoverPanic(out *reply) {

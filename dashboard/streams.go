@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/stream"
 )
 
@@ -273,6 +274,7 @@ func (h *handler) streamActivity(ctx context.Context, q activityRequest) (stream
 // trimRequest says what to remove from a stream.
 type trimRequest struct {
 	streamRequest
+	maxLen *int64 // of the stream
 	bounds []stream.TrimOption
 	dryRun bool
 }
@@ -285,20 +287,21 @@ var (
 // parse takes several bounds; that the length wins over the age is the store's rule.
 func (q *trimRequest) parse(in *input) {
 	q.streamRequest.parse(in)
-	if n := in.optional("max_len", trimLengths); n != nil {
-		q.bounds = append(q.bounds, stream.MaxLen(*n))
-	}
+	q.maxLen = in.optional("max_len", trimLengths)
 	if s := in.optional("max_age_s", trimSeconds); s != nil {
 		q.bounds = append(q.bounds, stream.MaxAge(time.Duration(*s)*time.Second))
 	}
 	if _, given := in.param("max_bytes"); given {
 		in.invalid("parameter max_bytes is given, but a stream can not be trimmed by bytes: give max_len or max_age_s")
 	}
-	if len(q.bounds) == 0 {
+	if len(q.bounds) == 0 && q.maxLen == nil {
 		in.invalid("trim without a bound: give max_len or max_age_s")
 	}
 	if q.dryRun = in.boolean("dry_run"); q.dryRun {
 		q.bounds = append(q.bounds, stream.DryRun())
+	}
+	if force := in.boolean("force"); q.maxLen != nil && *q.maxLen == 0 && !force && !q.dryRun {
+		in.invalid("max_len=0 removes all records: give force=true too")
 	}
 }
 
@@ -316,11 +319,75 @@ func (a streamTrimmed) setHeader(header http.Header) {
 }
 
 func (h *handler) trim(ctx context.Context, q trimRequest) (streamTrimmed, error) {
-	removed, err := h.backend.Stream(q.namespace).Trim(ctx, q.name, q.bounds...)
+	store := h.backend.Stream(q.namespace)
+	if err := engine.CheckWritable(q.namespace); err != nil {
+		return streamTrimmed{}, err
+	}
+	if q.maxLen != nil {
+		bound, err := lengthBound(ctx, store, q.name, *q.maxLen)
+		if err != nil {
+			return streamTrimmed{}, err
+		}
+		q.bounds = append(q.bounds, bound)
+		if _, ofAll := bound.(stream.LengthOption); !ofAll { // an age would win over an ID
+			q.bounds = []stream.TrimOption{bound}
+			if q.dryRun {
+				q.bounds = append(q.bounds, stream.DryRun())
+			}
+		}
+	}
+	removed, err := store.Trim(ctx, q.name, q.bounds...)
 	if err != nil {
 		return streamTrimmed{}, err
 	}
 	return streamTrimmed{OK: true, Stream: q.name, DryRun: q.dryRun, removed: removed}, nil
+}
+
+// lengthBound returns what leaves the newest n records of a stream as it is now, whichever partitions they are in: the store's own length is of each partition.
+// Of several partitions it looks for the ID before which as many records are as have to go, by trims that remove nothing.
+func lengthBound(ctx context.Context, store *stream.Store, name string, n int64) (stream.TrimOption, error) {
+	stats, err := store.Stats(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if total := stats.Records(); n == 0 || len(stats.Partitions) == 1 || total <= n {
+		return stream.MaxLen(n), nil
+	}
+	first, last := int64(math.MaxInt64), int64(0)
+	for _, p := range stats.Partitions {
+		if p.Records > 0 {
+			first, last = min(first, p.FirstID.Millis), max(last, p.LastID.Millis)
+		}
+	}
+	excess := stats.Records() - n
+	goes := func(id stream.ID) (bool, error) { // enough of them
+		removed, err := store.Trim(ctx, name, stream.Before(id), stream.DryRun())
+		return removed >= excess, err
+	}
+	millis, err := least(uint64(first), uint64(last)+1, func(ms uint64) (bool, error) { return goes(stream.ID{Millis: int64(ms)}) })
+	if err != nil {
+		return nil, err
+	}
+	before := int64(millis) - 1 // the last record that goes is of this millisecond
+	seq, err := least(0, math.MaxUint32, func(seq uint64) (bool, error) { return goes(stream.ID{Millis: before, Seq: seq}) })
+	return stream.Before(stream.ID{Millis: before, Seq: seq}), err
+}
+
+// least returns the least number from low to high for which holds is true, as it is for all behind it; high if there is none.
+func least(low, high uint64, holds func(uint64) (bool, error)) (uint64, error) {
+	for low < high {
+		middle := low + (high-low)/2
+		ok, err := holds(middle)
+		switch {
+		case err != nil:
+			return 0, err
+		case ok:
+			high = middle
+		default:
+			low = middle + 1
+		}
+	}
+	return low, nil
 }
 
 // deleteStreamRequest names a stream and says whether it may hold records.

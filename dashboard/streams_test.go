@@ -146,6 +146,8 @@ var streamContract = []contractRow{
 	{trimRoute, ordersPath + "/trim?namespace=shop", "", 400, failure},
 	{trimRoute, ordersPath + "/trim?namespace=shop&max_bytes=5", "", 400, failure},
 	{trimRoute, ordersPath + "/trim?namespace=shop&max_len=1&max_bytes=5", "", 400, failure},
+	{trimRoute, ordersPath + "/trim?namespace=shop&max_len=0", "", 400, failure},
+	{trimRoute, ordersPath + "/trim?namespace=shop&max_len=0&dry_run=true", "", 200, trimmed(true)},
 	{trimRoute, ordersPath + "/trim?namespace=shop&max_len=1&dry_rn=true", "", 400, failure},
 	{trimRoute, ordersPath + "/trim?namespace=shop&max_len=1&dry_run=true", "", 200, trimmed(true)},
 	{trimRoute, ordersPath + "/trim?namespace=shop&max_len=1&dry_run", "", 200, trimmed(true)},
@@ -235,7 +237,11 @@ func TestTrim(t *testing.T) {
 		{"?max_len=1&dry_run", 200, `"dry_run":true`, "3", "0 1 2 3"},      // rule 4
 		{"?dry_run&max_len=1", 200, `"dry_run":true`, "3", "0 1 2 3"},      // rule 4
 		{"?max_len=2&dry_run=false", 200, `"dry_run":false`, "2", "2 3"},   // rule 4
-		{"?max_len=0", 200, `"dry_run":false`, "4", ""},
+		{"?max_len=0", 400, "force=true", "", "0 1 2 3"},
+		{"?max_len=0&force=false", 400, "force=true", "", "0 1 2 3"},
+		{"?max_len=0&dry_run", 200, `"dry_run":true`, "4", "0 1 2 3"},
+		{"?max_len=0&force=true", 200, `"dry_run":false`, "4", ""},
+		{"?max_len=1&force", 200, "", "3", "3"},
 		{"?max_len=4", 200, "", "0", "0 1 2 3"},
 		{"?max_len=9223372036854775807", 200, "", "0", "0 1 2 3"},
 	}
@@ -253,6 +259,47 @@ func TestTrim(t *testing.T) {
 		}
 		if left := sent(listed[streamMessage](t, "messages", get(h, "/api/v1/streams/s/messages"))); left != tt.left {
 			t.Errorf("trim%s leaves %q, want %q", tt.query, left, tt.left)
+		}
+	}
+}
+
+// TestTrimToLength: max_len is of the stream: of several partitions the oldest records go, wherever they are, also when many have the same millisecond.
+func TestTrimToLength(t *testing.T) {
+	node := openNode(t)
+	store, ctx := node.Stream("default"), t.Context()
+	if err := store.Create(ctx, "s", stream.Partitions(4)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 { // eight at a time, for all partitions
+		var msgs []stream.Message
+		for j := range 8 {
+			msgs = append(msgs, stream.Message{Key: fmt.Sprint("key", j), Payload: fmt.Append(nil, 8*i+j)})
+		}
+		if _, err := store.AppendMany(ctx, "s", msgs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := New(node)
+	held := 320
+	for _, n := range []int{500, 320, 319, 200, 77, 1} {
+		for _, dry := range []string{"true", "false"} {
+			got := record(h, httptest.NewRequest("POST", fmt.Sprintf("/api/v1/streams/s/trim?max_len=%d&max_age_s=3600&dry_run=%s", n, dry), nil))
+			if want := fmt.Sprint(max(held-n, 0)); got.status != 200 || got.header.Get("X-Floe-Trimmed") != want {
+				t.Errorf("max_len=%d, dry_run=%s: %v, X-Floe-Trimmed %q, want %s", n, dry, got, got.header.Get("X-Floe-Trimmed"), want)
+			}
+		}
+		held = min(held, n)
+		var left []string
+		records, err := store.Read(ctx, "s", stream.FromBeginning(), stream.Limit(1000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.SortFunc(records, func(a, b stream.Record) int { return a.ID.Compare(b.ID) })
+		for _, r := range records {
+			left = append(left, string(r.Payload))
+		}
+		if len(left) != held || left[0] != fmt.Sprint(320-held) {
+			t.Errorf("max_len=%d leaves %d records, the oldest %s; want %d from %d on", n, len(left), left[0], held, 320-held)
 		}
 	}
 }
@@ -300,7 +347,7 @@ func TestStreamCountsAreCumulative(t *testing.T) {
 		look()
 		listed[streamMessage](t, "messages", get(h, "/api/v1/streams/s/messages"))
 		look()
-		record(h, httptest.NewRequest("POST", "/api/v1/streams/s/trim?max_len=0", nil))
+		record(h, httptest.NewRequest("POST", "/api/v1/streams/s/trim?max_len=0&force=true", nil))
 		look()
 	}
 	if want := []string{"3 0", "3 3", "3 3", "6 3", "6 6", "6 6"}; !slices.Equal(got, want) {

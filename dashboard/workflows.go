@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,12 +85,13 @@ func (h *handler) definitions(ctx context.Context, q listRequest) (listing[defin
 // createDefinitionRequest is a definition: the body as it is.
 type createDefinitionRequest struct {
 	namespace  string
+	given      bool // the request names it
 	definition []byte
 }
 
 func (q *createDefinitionRequest) parse(in *input) {
 	q.namespace = in.namespace()
-	if in.err != nil {
+	if _, q.given = in.param("namespace"); in.err != nil {
 		return
 	}
 	in.maxBody = min(in.maxBody, workflow.MaxDefinition)
@@ -105,7 +107,15 @@ type definitionCreated struct {
 	Status string `json:"status"`
 }
 
+// createDefinition makes a workflow known in the namespace of the request, or in that of the definition if the request names none.
 func (h *handler) createDefinition(ctx context.Context, q createDefinitionRequest) (definitionCreated, error) {
+	if !q.given {
+		own, err := workflow.DefinitionNamespace(q.definition)
+		if err != nil {
+			return definitionCreated{}, allMistakes(err)
+		}
+		q.namespace = cmp.Or(own, q.namespace)
+	}
 	made, err := h.backend.Workflow(q.namespace).Create(ctx, q.definition)
 	if err != nil {
 		return definitionCreated{}, allMistakes(err)

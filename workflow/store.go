@@ -471,6 +471,12 @@ func Validate(definition []byte) []Problem {
 	return problemsOf(problems)
 }
 
+// DefinitionNamespace returns the namespace that a definition names, "" if it names none. Errors: *DefinitionError.
+func DefinitionNamespace(definition []byte) (string, error) {
+	c, err := compile(definition)
+	return c.namespace, err
+}
+
 func problemsOf(problems []flow.Problem) (all []Problem) {
 	for _, p := range problems {
 		severity := Warning

@@ -144,7 +144,7 @@ func (f *frame) bench(ctx context.Context, o benchOptions, db floe.DB, loads []s
 	results := make([]benchResult, 0, len(loads))
 	t := table{head: []string{"LOAD", "CALLS", "PER SECOND", "P50", "P90", "P99", "P99.9", "MAX", "BUSY", "FAILED"}}
 	tell := f.benchProgress()
-	failed := false
+	failed, none := false, error(nil)
 	for i := range loads {
 		r, err := loads[i].Run(ctx, stress.Target{DB: db, Namespace: f.namespace, ValueSize: o.valueSize, Keys: o.keys, Callers: o.clients}, o.last, tell)
 		if ctx.Err() != nil {
@@ -154,6 +154,9 @@ func (f *frame) bench(ctx context.Context, o benchOptions, db floe.DB, loads []s
 			return err
 		}
 		one := newBenchResult(&r)
+		if r.Calls == 0 && none == nil {
+			none = &textError{floe.ErrUnavailable, fmt.Sprintf("%s: no call has succeeded: %d found the node busy, %d failed", one.Load, one.Busy, one.Failed)}
+		}
 		if one.Error != "" {
 			failed = true
 			fmt.Fprintf(f.Stderr, "floe: %s: %d calls have failed, the first with: %s\n", one.Load, one.Failed, one.Error)
@@ -169,6 +172,9 @@ func (f *frame) bench(ctx context.Context, o benchOptions, db floe.DB, loads []s
 	}
 	if ctx.Err() != nil {
 		return errInterrupted
+	}
+	if none != nil {
+		return coded(none)
 	}
 	if failed {
 		return errors.New("some calls have failed")

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -63,6 +65,35 @@ type guest struct {
 	net.Conn
 	crowd *crowd
 	once  sync.Once
+}
+
+// Write writes what net/http answers to what is no request, in its own words and as text, as the other answers are: in JSON. Of an encrypted connection that can not
+// be seen.
+func (g *guest) Write(p []byte) (int, error) {
+	if status, text, ok := bareRefusal(p); ok {
+		if _, err := g.Conn.Write(refusalInJSON(status, text)); err != nil {
+			return 0, err
+		}
+		return len(p), nil
+	}
+	return g.Conn.Write(p)
+}
+
+// bareHead is how an answer of net/http itself goes on behind its status line.
+const bareHead = "\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
+
+// bareRefusal returns the status line and the text of an answer that net/http has made itself, which is written at once.
+func bareRefusal(p []byte) (status, text string, ok bool) {
+	status, text, ok = strings.Cut(string(p[:min(len(p), 1024)]), bareHead)
+	return status, text, ok && len(p) < 1024 && strings.HasPrefix(status, "HTTP/1.1 ") && !strings.Contains(status, "\r\n")
+}
+
+func refusalInJSON(status, text string) []byte {
+	body, err := json.Marshal(map[string]string{"error": strings.ToLower(strings.TrimSpace(text))})
+	if err != nil {
+		body = []byte(`{"error":"bad request"}`)
+	}
+	return fmt.Appendf(nil, "%s\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", status, len(body), body)
 }
 
 func (g *guest) Close() error {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +57,8 @@ func workflowCreate(f *frame) *cobra.Command {
 		Short: "Make a workflow known, or another version of one",
 		Long: `Make a workflow known, or another version of one, which is the one that runs have from now
 on; those that run keep theirs. A version that is known with the same definition changes
-nothing, one with another definition is refused.`,
+nothing, one with another definition is refused. The namespace is that of --namespace, else
+the one that the definition names.`,
 		Example: `  floe workflow create -f order.yaml
   generate-order | floe workflow create -f -`,
 		Args: takes(),
@@ -68,6 +70,13 @@ nothing, one with another definition is refused.`,
 			return err
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
+			if !cmd.Flags().Changed("namespace") {
+				own, err := workflow.DefinitionNamespace(definition)
+				if err != nil {
+					return mistakes(err)
+				}
+				s.namespace = cmp.Or(own, s.namespace)
+			}
 			made, err := s.Workflow(s.namespace).Create(ctx, definition)
 			if err != nil {
 				return mistakes(err)

@@ -11,9 +11,8 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"gopkg.in/yaml.v3"
-
 	"github.com/floedb/floe/internal/rawjson"
+	"github.com/floedb/floe/internal/yaml"
 )
 
 // Node is a value of a document, with the line where it begins.

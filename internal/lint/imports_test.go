@@ -23,12 +23,12 @@ var imports = map[string]struct{ allowed, reason string }{
 	"cmd":                   {"internal/cli", "cmd is a doorway: what it does belongs into internal/cli, where it can be tested"},
 	"examples":              {". dashboard " + primitives, "examples show what a user can do, and a user has no internal packages"},
 	"internal/cli":          {". dashboard internal/budget internal/stress internal/demo internal/peer internal/rawjson " + primitives, "the command line is written against the public API"},
-	"dashboard":             {". dashboard/console internal/engine internal/flow internal/rawjson " + primitives, "the dashboard must work on a node as well as on a remote client; it draws definitions, which internal/flow reads"},
+	"dashboard":             {". dashboard/console internal/engine internal/flow internal/rawjson internal/yaml " + primitives, "the dashboard must work on a node as well as on a remote client; it draws definitions, which internal/flow reads"},
 	"dashboard/console":     {"", "the console is files and a handler of them"},
 	".":                     {"internal/auth internal/budget internal/engine internal/shard internal/peer internal/primitive internal/roster internal/metrics " + primitives, "the root puts primitives and shards together; it knows nothing of what serves it"},
 	"kv":                    {"internal/engine internal/feed internal/worker " + helpers, "primitives know the engine, not each other"},
 	"stream":                {"internal/call internal/engine internal/feed internal/push internal/worker internal/roster " + helpers, "primitives know the engine, not each other"},
-	"stream/processing":     {"stream kv queue ts internal/engine internal/feed internal/pipeline " + helpers, "processing takes only command types of its sources and sinks"},
+	"stream/processing":     {"stream kv queue ts internal/engine internal/feed internal/pipeline internal/yaml " + helpers, "processing takes only command types of its sources and sinks"},
 	"queue":                 {"internal/engine internal/feed internal/worker internal/roster " + helpers, "primitives know the engine, not each other"},
 	"ts":                    {"floql internal/agg internal/engine internal/feed internal/line internal/points " + helpers, "primitives know the engine, not each other; ts carries out FloQL"},
 	"floql":                 {"internal/agg internal/codec", "FloQL knows nothing of storage"},
@@ -49,7 +49,7 @@ var imports = map[string]struct{ allowed, reason string }{
 	"internal/codec":        {"", "helpers depend on nothing"},
 	"internal/cron":         {"", "what times a schedule has is told apart from who runs it"},
 	"internal/feed":         {"internal/engine", "how rows of one machine are read by another, whoever they are"},
-	"internal/document":     {"internal/rawjson", "a reader of documents knows nothing of what they define"},
+	"internal/document":     {"internal/rawjson internal/yaml", "a reader of documents knows nothing of what they define"},
 	"internal/flow":         {"internal/codec internal/cron internal/document internal/plant internal/rawjson", "the language of definitions knows nothing of who runs them"},
 	"internal/formula":      {"internal/document internal/rawjson", "expressions know nothing of where records come from"},
 	"internal/pipeline":     {"internal/agg internal/codec internal/document internal/formula internal/plant internal/rawjson", "what jobs compute knows nothing of who runs them"},
@@ -61,6 +61,7 @@ var imports = map[string]struct{ allowed, reason string }{
 	"internal/plant":        {"", "helpers depend on nothing"},
 	"internal/rawjson":      {"", "helpers depend on nothing"},
 	"internal/roster":       {"internal/engine internal/worker " + helpers, "the list of workers knows nothing of what they work on"},
+	"internal/yaml":         {"", "helpers depend on nothing"},
 	"internal/worker":       {"internal/engine internal/plant", "the loop knows nothing of what it works off; of the engine it takes the errors"},
 	"internal/lint":         {"", "the rules apply to the project, they are no part of it"},
 	// Suites for tests; nothing but tests imports them.
@@ -77,6 +78,22 @@ var imports = map[string]struct{ allowed, reason string }{
 	"internal/toy":       {"internal/engine " + helpers, "a machine for tests is written like any other"},
 	"internal/golden":    {"internal/engine internal/shard internal/auth internal/kit internal/primitive " + helpers + " " + primitives, "it records and reads what all primitives write"},
 	"internal/sim":       {". internal/engine internal/shard internal/ual internal/peer internal/check internal/primitive internal/toy " + helpers + " " + primitives, "the simulator replaces the world around shards"},
+}
+
+// behind are libraries that one package alone imports, so that they can be replaced there.
+var behind = map[string]struct{ by, reason string }{
+	"gopkg.in/yaml.v3": {"internal/yaml", "it is archived"},
+}
+
+func TestSeams(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, spec := range s.ast.Imports {
+			name, _ := strconv.Unquote(spec.Path.Value)
+			if seam, ok := behind[name]; ok && s.dir() != seam.by {
+				t.Errorf("%s: only %s imports %s: %s", s.at(spec), seam.by, name, seam.reason)
+			}
+		}
+	}
 }
 
 func TestImports(t *testing.T) {

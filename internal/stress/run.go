@@ -95,6 +95,7 @@ func (w *Workload) Run(ctx context.Context, t Target, last time.Duration, tell f
 
 // run is one caller.
 func (r *Result) run(ctx context.Context, c *caller, call func(context.Context, *caller) error, done, wrong *atomic.Uint64) {
+	refused := 0 // in a row
 	for ctx.Err() == nil {
 		start := time.Now()
 		err := call(ctx, c)
@@ -105,6 +106,7 @@ func (r *Result) run(ctx context.Context, c *caller, call func(context.Context, 
 			r.Latency.Add(took)
 			r.Slowest = max(r.Slowest, took)
 			done.Add(1)
+			refused = 0
 			continue
 		case ctx.Err() != nil: // cut short by the end
 			return
@@ -117,13 +119,21 @@ func (r *Result) run(ctx context.Context, c *caller, call func(context.Context, 
 			}
 		}
 		wrong.Add(1)
-		pause(ctx)
+		pause(ctx, refused)
+		refused++
 	}
 }
 
-// pause keeps a caller that was refused from asking again at once.
-func pause(ctx context.Context) {
-	t := time.NewTimer(time.Millisecond)
+// Pauses of a caller that is refused time after time.
+const (
+	firstPause = time.Millisecond
+	mostPause  = 128 * time.Millisecond
+)
+
+// pause keeps a caller that was refused, and had been so many times in a row before, from asking again at once: it waits twice as long each time, about.
+func pause(ctx context.Context, refused int) {
+	d := min(firstPause<<min(refused, 10), mostPause)
+	t := time.NewTimer(d/2 + rand.N(d))
 	defer t.Stop()
 	select {
 	case <-t.C:

@@ -1,7 +1,10 @@
 package stress
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/floedb/floe"
@@ -22,4 +25,25 @@ func TestWorkloads(t *testing.T) {
 		}
 		t.Logf("%-14s %6d calls, p99 %v", w.Name, r.Calls, r.Latency.Quantile(0.99))
 	}
+}
+
+// TestBusyCallersBackOff: a caller that is refused time after time comes back less and less often, and at once when it was served.
+func TestBusyCallersBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		var done, wrong atomic.Uint64
+		var r Result
+		served := false
+		r.run(ctx, nil, func(context.Context, *caller) error {
+			if r.Busy == 20 && !served {
+				served = true
+				return nil
+			}
+			return floe.ErrBusy
+		}, &done, &wrong)
+		if r.Calls != 1 || r.Busy < 25 || r.Busy > 60 {
+			t.Errorf("%d calls, %d refused within 2 s, want some 35", r.Calls, r.Busy)
+		}
+	})
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"gopkg.in/yaml.v3"
+	"github.com/floedb/floe/internal/yaml"
 )
 
 // Definition is the definition of a job as a value. YAML returns it as text, for Submit, Validate, WithDefinition and Plan, which check it as they check what

@@ -7,8 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"gopkg.in/yaml.v3"
-
+	"github.com/floedb/floe/internal/yaml"
 	"github.com/floedb/floe/stream/processing"
 )
 
