@@ -125,14 +125,17 @@ func (t *task) toTell(v *engine.View, sec *section, in *input, now int64) (bool,
 	if len(sec.targets) == 0 {
 		return false, nil
 	}
+	trustAt := in.trustAt(now)
+	if trustAt > 0 { // the standing may be another one then, without any message
+		v.WakeAt(trustAt)
+	}
 	s, err := t.stands(sec, newOverlay(v, t, 0), in.marks(now), now, sec.mark)
 	if err != nil || t.knows(sec, s) {
 		return false, err
 	}
-	if at := in.trustAt(now); at > 0 {
-		trusting, err := t.stands(sec, newOverlay(v, t, 0), in.marks(at), now, sec.mark)
+	if trustAt > 0 {
+		trusting, err := t.stands(sec, newOverlay(v, t, 0), in.marks(trustAt), now, sec.mark)
 		if err != nil || t.knows(sec, trusting) { // it is where it was, as far as has been heard
-			v.WakeAt(at)
 			return false, err
 		}
 	}

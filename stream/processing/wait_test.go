@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -428,5 +429,31 @@ func TestMarkWhileFiring(t *testing.T) {
 	}
 	if mark < base+10_000 {
 		t.Errorf("the watermark is %d", mark-base)
+	}
+}
+
+// TestSpreadGraceWakes: sections that hold their watermark for the grace of idle upstreams wake when it is over. Nothing else wakes them: no message says that it is.
+func TestSpreadGraceWakes(t *testing.T) {
+	s := newSpread(t, 3)
+	chained := strings.Replace(keyedSums, "idle_timeout_ms: 30000", "idle_timeout_ms: 300", 1)
+	chained = strings.Replace(chained, "operators:\n", "operators:\n  - { name: user, type: kv_lookup, lookup_key: $.who, on_missing: \"null\" }\n", 1)
+	s.submit(chained)
+	base := s.Now() / 10_000 * 10_000
+	var sales []sale
+	for n := range int64(4) { // not in all shards
+		sales = append(sales, sale{"w", base + n*3000, n})
+	}
+	s.sell("in", sales...)
+	want, began := summedUp(sales, 10_000), s.Now()
+	for len(s.windowsOf("copy")) < len(want) {
+		before, next := len(s.Log(0))+len(s.Log(1))+len(s.Log(2)), int64(math.MaxInt64)
+		s.duties(bed{asleep: func(_ <-chan struct{}, until int64) { next = min(next, until) }})
+		s.Deliver()
+		if len(s.Log(0))+len(s.Log(1))+len(s.Log(2)) > before {
+			continue
+		}
+		if s.Pass(max(next-s.Now(), 1)); s.Now() > began+20_000 {
+			t.Fatalf("after %d ms: %+v, want %+v", s.Now()-began, s.windowsOf("copy"), want)
+		}
 	}
 }
