@@ -45,10 +45,15 @@ const maxKeyText = 1024
 // Dial connects to a node, or to a cluster by some or all of its nodes, each as host:port. It returns when one of them has answered. ctx bounds
 // that only.
 //
-// Errors: ErrInvalid without an address; ErrUnauthorized if they want another key; ErrUnavailable, within 5 seconds, with the reason for each of them.
+// Errors: ErrInvalid without an address, or for one that is not host:port; ErrUnauthorized if they want another key; ErrUnavailable, within 5 seconds, with the reason for each of them.
 func Dial(ctx context.Context, addrs []string, opts ...DialOption) (*Client, error) {
 	if len(addrs) == 0 {
 		return nil, engine.Errorf(ErrInvalid, "floe: dial: no address")
+	}
+	for _, addr := range addrs {
+		if !isHostPort(addr) {
+			return nil, engine.Errorf(ErrInvalid, "floe: dial: address %q is not host:port", addr)
+		}
 	}
 	opts, err := engine.Given(opts)
 	if err != nil {

@@ -100,7 +100,7 @@ func (c *Config) check() error {
 			bad = append(bad, fmt.Errorf("function %q is nil", name))
 		}
 	}
-	if _, _, err := net.SplitHostPort(c.Listen); c.Listen != "" && err != nil {
+	if c.Listen != "" && !isHostPort(c.Listen) {
 		bad = append(bad, fmt.Errorf("listen address %q is not host:port", c.Listen))
 	}
 	if len(bad) > 0 {
@@ -170,7 +170,7 @@ func (c *Config) clusterFaults() (bad []error) {
 		if p.ID == 0 || ids[p.ID] {
 			bad = append(bad, fmt.Errorf("peer id %d is 0 or there twice", p.ID))
 		}
-		if _, _, err := net.SplitHostPort(p.Addr); err != nil {
+		if !isHostPort(p.Addr) {
 			bad = append(bad, fmt.Errorf("address %q of peer %d is not host:port", p.Addr, p.ID))
 		}
 		ids[p.ID] = true
@@ -191,3 +191,12 @@ const (
 	maxPeers  = 7
 	minSecret = 16
 )
+
+// isHostPort reports whether one can listen at an address, or dial it, for all that its form says.
+func isHostPort(addr string) bool {
+	_, port, err := net.SplitHostPort(addr)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	return err == nil
+}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -79,6 +80,7 @@ func TestOpenErrors(t *testing.T) {
 		"a file":         {floe.Config{DataDir: file}, floe.ErrInvalid, []string{file, "not a directory"}},
 		"below a file":   {floe.Config{DataDir: filepath.Join(file, "data")}, floe.ErrInvalid, []string{file, "not a directory"}},
 		"port":           {floe.Config{Listen: taken.Addr().String()}, syscall.EADDRINUSE, []string{taken.Addr().String()}},
+		"port number":    {floe.Config{Listen: "127.0.0.1:99999"}, floe.ErrInvalid, []string{`listen address "127.0.0.1:99999" is not host:port`}},
 		"address":        {floe.Config{Listen: "9000"}, floe.ErrInvalid, []string{`listen address "9000" is not host:port`}},
 		"functions":      {floe.Config{Funcs: map[string]processing.Func{"": nil, "score": nil}}, floe.ErrInvalid, []string{"function name is empty", `function "score" is nil`}},
 		"many": {floe.Config{Shards: -1, Durability: 7, SyncInterval: -1, CacheSize: -1, Memory: 5, MaxConnections: -1, MaxInFlight: -2, MaxWaiting: -3, MaxValueSize: 1 << 30, NodeID: 9}, floe.ErrInvalid,
@@ -103,6 +105,27 @@ func TestOpenErrors(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestDialAddresses: what can be no address is refused at once, not dialled for 5 seconds.
+func TestDialAddresses(t *testing.T) {
+	for _, addr := range []string{"", "here", "127.0.0.1", "127.0.0.1:99999", "::1:9000"} {
+		_, err := floe.Dial(t.Context(), []string{"127.0.0.1:1", addr})
+		if !errors.Is(err, floe.ErrInvalid) || !strings.Contains(err.Error(), fmt.Sprintf("address %q is not host:port", addr)) {
+			t.Errorf("Dial(%q) = %v, want ErrInvalid", addr, err)
+		}
+	}
+}
+
+// TestResultOfNothing: a Commit that fails returns a nil result, which ResultOf panicked on.
+func TestResultOfNothing(t *testing.T) {
+	res, err := floe.OpenMemory(t).Txn("default").Commit(t.Context())
+	if err == nil {
+		t.Fatal("an empty transaction succeeds")
+	}
+	if _, err := floe.ResultOf[int64](res, 0); !errors.Is(err, floe.ErrInvalid) {
+		t.Errorf("ResultOf = %v, want ErrInvalid", err)
 	}
 }
 

@@ -12,14 +12,18 @@ import (
 //	n, err := floe.ResultOf[int64](res, 0)
 //	job, err := floe.ResultOf[queue.Enqueued](res, 1)
 //
-// Errors: ErrInvalid if there is no such operation, or its value is of another type, which the error names.
+// Errors: ErrInvalid if there is no such operation, as in the nil result of a Commit that failed, or its value is of another type, which the error names.
 func ResultOf[T any](r *TxnResult, i int) (none T, err error) {
-	if i < 0 || i >= len(r.Values) {
-		return none, engine.Errorf(ErrInvalid, "transaction: no operation %d of %d", i, len(r.Values))
+	var values []any
+	if r != nil { // Commit has not failed
+		values = r.Values
 	}
-	v, ok := r.Values[i].(T)
+	if i < 0 || i >= len(values) {
+		return none, engine.Errorf(ErrInvalid, "transaction: no operation %d of %d", i, len(values))
+	}
+	v, ok := values[i].(T)
 	if !ok {
-		return none, engine.Errorf(ErrInvalid, "transaction: the value of operation %d is a %T, not a %v", i, r.Values[i], reflect.TypeFor[T]())
+		return none, engine.Errorf(ErrInvalid, "transaction: the value of operation %d is a %T, not a %v", i, values[i], reflect.TypeFor[T]())
 	}
 	return v, nil
 }
