@@ -382,11 +382,18 @@ func checkInvoke(v *call.Invoke) error {
 
 // checkLabels says what is wrong with labels, which are encoded.
 func checkLabels(b []byte) error {
-	if len(b) > MaxLabelBytes {
-		return engine.Errorf(ErrInvalid, "action: labels of %d bytes exceed %d", len(b), MaxLabelBytes)
+	n := len(b)
+	if n <= 4*MaxLabelBytes { // the lengths that are encoded with them do not count
+		labels, err := engine.DecodeHeaders(b)
+		if err != nil {
+			return err
+		}
+		n = engine.HeaderBytes(labels)
 	}
-	_, err := engine.DecodeHeaders(b)
-	return err
+	if n > MaxLabelBytes {
+		return engine.Errorf(ErrInvalid, "action: labels of %d bytes exceed %d", n, MaxLabelBytes)
+	}
+	return nil
 }
 
 func (g *group) check() error {

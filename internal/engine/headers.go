@@ -12,17 +12,23 @@ const MaxHeaderBytes = 64 << 10
 
 // CheckHeaders returns ErrInvalid for headers that no message can have. The message begins with who says so, such as "queue".
 func CheckHeaders(who string, headers map[string]string) error {
-	size := 0
-	for name, value := range headers {
+	for name := range headers {
 		if err := CheckName("header", name); err != nil {
 			return err
 		}
-		size += len(name) + len(value)
 	}
-	if size > MaxHeaderBytes {
+	if size := HeaderBytes(headers); size > MaxHeaderBytes {
 		return Errorf(ErrInvalid, "%s: headers of %d bytes exceed %d", who, size, MaxHeaderBytes)
 	}
 	return nil
+}
+
+// HeaderBytes returns how long names and values are together, as limits of headers and labels count.
+func HeaderBytes(headers map[string]string) (size int) {
+	for name, value := range headers {
+		size += len(name) + len(value)
+	}
+	return size
 }
 
 // AppendHeaders appends name and value (each uvarint length, bytes) of each header, in order of names.

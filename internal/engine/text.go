@@ -16,6 +16,17 @@ func Text(format string, args ...any) string {
 	return fmt.Sprintf(format, own...)
 }
 
+// Thrown returns the text of a value that a user's code has panicked with. Its methods are the user's too: package fmt recovers when they panic, but not when the
+// value that they panic with does so again.
+func Thrown(value any) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = fmt.Sprintf("a %T whose text panics", value)
+		}
+	}()
+	return fmt.Sprint(value)
+}
+
 // quoted returns an argument that is a text as one whose quoting follows no tables.
 func quoted(a any) any {
 	switch a := a.(type) {

@@ -81,6 +81,11 @@ func (c *call) guarded(ctx context.Context, rec Record, tags []string) (made []R
 	go func() {
 		defer close(done)
 		defer func() {
+			if recover() != nil { // of the text of what it has panicked with
+				err = errors.New("panic")
+			}
+		}()
+		defer func() {
 			if v := recover(); v != nil && !plant.On(plant.FuncPanics) {
 				err = fmt.Errorf("panic: %v", v)
 			} else if v != nil {

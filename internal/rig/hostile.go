@@ -2,7 +2,8 @@ package rig
 
 // HostileErrors returns errors whose methods panic when they are called, by name: what a handler returns by mistake, and must not harm the process that called it.
 func HostileErrors() map[string]error {
-	return map[string]error{"typed nil": (*hostileText)(nil), "Error": hostileError{}, "Unwrap": hostileUnwrap{}, "Is": hostileIs{}, "As": hostileAs{}}
+	return map[string]error{"typed nil": (*hostileText)(nil), "Error": hostileError{}, "Unwrap": hostileUnwrap{}, "Is": hostileIs{}, "As": hostileAs{},
+		"Error that panics with itself": hostileSelf{}}
 }
 
 type (
@@ -11,6 +12,7 @@ type (
 	hostileUnwrap struct{}
 	hostileIs     struct{}
 	hostileAs     struct{}
+	hostileSelf   struct{}
 )
 
 func (e *hostileText) Error() string { return e.text }
@@ -22,3 +24,5 @@ func (hostileIs) Error() string     { return "hostile" }
 func (hostileIs) Is(error) bool     { panic("hostile Is") }
 func (hostileAs) Error() string     { return "hostile" }
 func (hostileAs) As(any) bool       { panic("hostile As") }
+
+func (e hostileSelf) Error() string { panic(e) }

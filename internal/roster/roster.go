@@ -148,7 +148,7 @@ func (w *Worker) check() error {
 			return engine.Errorf(engine.ErrInvalid, "worker %q: %q is there twice, or out of order", w.ID, name)
 		}
 	}
-	if n := len(engine.AppendHeaders(nil, w.Labels)); n > MaxLabelBytes {
+	if n := engine.HeaderBytes(w.Labels); n > MaxLabelBytes {
 		return engine.Errorf(engine.ErrInvalid, "worker %q: labels of %d bytes exceed %d", w.ID, n, MaxLabelBytes)
 	}
 	return engine.CheckHeaders("worker", w.Labels)

@@ -65,7 +65,7 @@ type PanicError struct {
 func newPanicError(value any, stack []byte) *PanicError {
 	e := &PanicError{Value: value, Stack: stack, text: "handler called runtime.Goexit"}
 	if stack != nil {
-		e.text = fmt.Sprintf("handler panicked: %v\n%s", value, stack)
+		e.text = fmt.Sprintf("handler panicked: %s\n%s", engine.Thrown(value), stack)
 	}
 	return e
 }

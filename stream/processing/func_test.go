@@ -28,6 +28,11 @@ type typedNil struct{ text string }
 
 func (e *typedNil) Error() string { return e.text }
 
+// worse is an error whose text panics with itself.
+type worse struct{}
+
+func (w worse) Error() string { panic(w) }
+
 // TestFunc: what a function makes of a record goes on, and whatever else it does is an error of that record.
 func TestFunc(t *testing.T) {
 	score := func(_ context.Context, rec processing.Record) ([]processing.Record, error) {
@@ -43,6 +48,8 @@ func TestFunc(t *testing.T) {
 			return nil, (*typedNil)(nil)
 		case "panic":
 			panic(fmt.Errorf("out of range"))
+		case "worse":
+			panic(worse{})
 		case "exit":
 			runtime.Goexit()
 		case "growth":
@@ -54,7 +61,7 @@ func TestFunc(t *testing.T) {
 		return []processing.Record{rec}, nil
 	}
 	var samples processing.Samples
-	for _, v := range []string{"two", "none", "error", "nil error", "panic", "exit", "growth", "seen"} {
+	for _, v := range []string{"two", "none", "error", "nil error", "panic", "worse", "exit", "growth", "seen"} {
 		samples.Records = append(samples.Records, processing.Sample{Key: "k", Value: []byte(v), Headers: map[string]string{"h": "1"}, Time: time.UnixMilli(5)})
 	}
 	cleared := []byte("cleared")
@@ -81,6 +88,7 @@ func TestFunc(t *testing.T) {
 	want := `error: function "score": no score
 nil error: function "score": panic: runtime error: invalid memory address or nil pointer dereference
 panic: function "score": panic: out of range
+worse: function "score": panic
 exit: function "score": it called runtime.Goexit
 growth: the record becomes larger than 16 MiB`
 	if text := strings.Join(all, "\n"); text != want {
@@ -89,7 +97,7 @@ growth: the record becomes larger than 16 MiB`
 	if string(cleared) != "cleared" {
 		t.Errorf("the function has changed the sample to %q", cleared)
 	}
-	if o := got.Operators[1]; o.In != 9 || o.Out != 5 || o.Dropped != 1 || o.Errors != 5 {
+	if o := got.Operators[1]; o.In != 10 || o.Out != 5 || o.Dropped != 1 || o.Errors != 6 {
 		t.Errorf("operator %+v", o)
 	}
 }
