@@ -9,6 +9,7 @@ BENCH      ?=
 # them. As package@version they would be looked for by path, which module proxies may refuse.
 TOOLS       = internal/tools/go.mod
 STATICCHECK = $(GO) tool -modfile=$(TOOLS) staticcheck
+GOVULNCHECK = $(GO) tool -modfile=$(TOOLS) govulncheck
 
 # All checks of staticcheck but these:
 #   ST1000, ST1020-ST1022  comments of packages and exported names: internal/lint checks them, with groups understood
@@ -23,7 +24,7 @@ export CGO_ENABLED
 LINK = -ldflags=-w
 
 .DEFAULT_GOAL = help
-.PHONY: help build console needs browser monitoring check test prove test-long mutants bench bench-check bench-baseline profile fmt format vet staticcheck mod modules unit race suites fuzz
+.PHONY: help build console needs browser monitoring check test prove test-long mutants bench bench-check bench-baseline profile fmt format vet staticcheck vulnerabilities mod modules unit race suites fuzz
 
 banner = @printf '\n== %s\n'
 
@@ -75,14 +76,14 @@ test: format ## format, vet, all unit tests, every example and a short run of ea
 # Each group prints its verdict and its time; those after a failed one run all the same. Groups that compute run beside those that mostly wait, and are nice
 # about it: staticcheck beside the suites, the race detector and the fuzzer beside the browser. Each test binary is compiled once, with the bugs that are
 # planted on purpose in it and switched off.
-prove: needs ## everything else: staticcheck, long suites, planted bugs, race detector, fuzzing, browser, Prometheus; at most 25 minutes on two cores
+prove: needs ## everything else: staticcheck, known vulnerabilities, long suites, planted bugs, race detector, fuzzing, browser, Prometheus; at most 25 minutes on two cores
 	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; export bin; \
 	group() { \
 		start=$$(date +%s); if $$nice $(MAKE) --no-print-directory "$$1" BIN="$$bin" >"$$bin/$$1.out" 2>&1; then verdict=ok; else verdict=FAILED; cat "$$bin/$$1.out"; echo "$$1" >>"$$bin/failed"; fi; \
-		printf '%-6s %-12s %4d s\n' "$$verdict" "$$1" $$(($$(date +%s) - start)); \
+		printf '%-6s %-15s %4d s\n' "$$verdict" "$$1" $$(($$(date +%s) - start)); grep '^not checked' "$$bin/$$1.out" || true; \
 	}; \
 	group modules; group mod; group binaries; \
-	{ nice=nice; group vet; group staticcheck; group race; group fuzz; } & beside=$$!; nice=; \
+	{ nice=nice; group vet; group staticcheck; group vulnerabilities; group race; group fuzz; } & beside=$$!; nice=; \
 	group suites; group browser; group monitoring; wait $$beside; \
 	if [ -e "$$bin/failed" ]; then echo "make prove: failed groups:" $$(sort "$$bin/failed"); exit 1; fi
 
@@ -161,6 +162,11 @@ vet:
 staticcheck:
 	$(banner) 'staticcheck'
 	$(STATICCHECK) -tags plant -checks '$(CHECKS)' ./...
+
+# The database of vulnerabilities is on the network only.
+vulnerabilities:
+	$(banner) 'govulncheck'
+	@out=$$($(GOVULNCHECK) ./... 2>&1); code=$$?; echo "$$out"; case $$out in *'fetching vulnerabilities'*) echo 'not checked for known vulnerabilities: their database can not be reached';; *) exit $$code;; esac
 
 mod:
 	$(banner) 'go.mod is tidy, modules are what go.sum says'

@@ -67,7 +67,7 @@ var exported = map[string][]any{
 		action.RetryOp, action.RunNowOp, action.With, action.InvokedBetween, action.Label,
 	},
 	"workflow": {
-		workflow.New, workflow.Force, workflow.Prefix, workflow.CancelOp, workflow.CreateOp, workflow.DeleteOp, workflow.DisableOp, workflow.EnableOp,
+		workflow.New, workflow.Force, workflow.Prefix, workflow.CancelOp, workflow.DefinitionNamespace, workflow.CreateOp, workflow.DeleteOp, workflow.DisableOp, workflow.EnableOp,
 		workflow.RemoveVersionOp, workflow.RetryOp, workflow.SignalOp, workflow.StartOp, workflow.Cursor, workflow.Limit, workflow.Validate, workflow.FromStep, workflow.WithInput,
 		workflow.Active, workflow.AttributeValue, workflow.InState, workflow.Of, workflow.StartedBetween, workflow.With, workflow.IdempotencyKey, workflow.Version, workflow.WithRunID,
 		workflow.DefinitionNamespace, workflow.ParseStatus, workflow.Call, workflow.Each, workflow.Parallel, workflow.Sleep, workflow.SleepUntil, workflow.WaitFor,

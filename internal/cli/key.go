@@ -15,8 +15,8 @@ import (
 
 func keyCommand(p Process) *cobra.Command {
 	f := &frame{Process: p}
-	cmd := group("key", "Create, list and revoke API keys", keyCreate(f), apiKeyList(f), keyRevoke(f))
-	cmd.Long = `Create, list and revoke API keys.
+	cmd := group("key", "Create, list, rotate and revoke API keys", keyCreate(f), apiKeyList(f), keyRotate(f), keyRevoke(f))
+	cmd.Long = `Create, list, rotate and revoke API keys.
 
 The first one comes from floe server bootstrap, and is an admin's. These commands take the
 role admin. A key is shown once, when it is created: the node keeps a hash of it.`
@@ -77,29 +77,74 @@ func keyCreate(f *frame) *cobra.Command {
 			opts = append(opts, floe.ForNamespaces(*namespaces...))
 		}
 		return f.call(cmd, func(ctx context.Context, s *session) error {
-			var into *os.File
-			if *file != "" {
-				var err error
-				if into, err = createSecret(*file); err != nil {
-					return fmt.Errorf("--out: %w", err)
-				}
-			}
-			k, secret, err := s.Keys().Create(ctx, floe.Role(*role), opts...)
+			_, err := s.createKey(ctx, *file, floe.Role(*role), opts)
+			return err
+		})
+	}
+	return cmd
+}
+
+// createKey creates a key, and shows it or writes it into a file.
+func (s *session) createKey(ctx context.Context, file string, role floe.Role, opts []floe.KeyOption) (floe.Key, error) {
+	var into *os.File
+	if file != "" {
+		var err error
+		if into, err = createSecret(file); err != nil {
+			return floe.Key{}, fmt.Errorf("--out: %w", err)
+		}
+	}
+	k, secret, err := s.Keys().Create(ctx, role, opts...)
+	if err != nil {
+		if into != nil {
+			into.Close()
+			os.Remove(file)
+		}
+		return k, err
+	}
+	if into != nil {
+		err, secret = writeSecret(into, secret), ""
+	}
+	if err == nil {
+		err = s.printKey(k, secret)
+	}
+	if err != nil {
+		return k, &hintedError{fmt.Errorf("key %s was made, and could not be shown: %w", k.ID, err), "end it with floe key revoke " + k.ID}
+	}
+	return k, nil
+}
+
+func keyRotate(f *frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rotate ID",
+		Short: "Replace a key with a new one, shown once",
+		Long: `Replace a key with a new one of the same role, namespaces and name, which is shown once, and
+revoke the old one. With --keep the old one stays, for as long as its holders need to take the
+new one: end it with floe key revoke then.`,
+		Example: `  floe key rotate 0123456789abcdef --out checkout.key --keep`,
+		Args:    takes("ID"),
+	}
+	keep := cmd.Flags().Bool("keep", false, "do not revoke the old key")
+	file := addSecretOut(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return f.call(cmd, func(ctx context.Context, s *session) error {
+			keys, err := s.Keys().List(ctx)
 			if err != nil {
-				if into != nil {
-					into.Close()
-					os.Remove(*file)
-				}
 				return err
 			}
-			if into != nil {
-				err, secret = writeSecret(into, secret), ""
+			at := slices.IndexFunc(keys, func(k floe.Key) bool { return k.ID == args[0] })
+			if at < 0 {
+				return &textError{floe.ErrNotFound, fmt.Sprintf("there is no key %.64q", args[0])}
 			}
-			if err == nil {
-				err = s.printKey(k, secret)
+			old := keys[at]
+			opts := []floe.KeyOption{floe.KeyName(old.Name)}
+			if old.Namespaces != nil {
+				opts = append(opts, floe.ForNamespaces(old.Namespaces...))
 			}
-			if err != nil {
-				return &hintedError{fmt.Errorf("key %s was made, and could not be shown: %w", k.ID, err), "end it with floe key revoke " + k.ID}
+			if _, err := s.createKey(ctx, *file, old.Role, opts); err != nil || *keep {
+				return err
+			}
+			if err := s.Keys().Revoke(ctx, old.ID); err != nil {
+				return &hintedError{fmt.Errorf("the new key is good, and the old one was not revoked: %w", err), "end it with floe key revoke " + old.ID}
 			}
 			return nil
 		})

@@ -87,10 +87,21 @@ func TestKeys(t *testing.T) {
 	if shown, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", follower.Process.Pid)); err == nil && (strings.Contains(string(shown), made.Key[10:]) || !strings.Contains(string(shown), "--api-key=***")) {
 		t.Errorf("the list of processes shows %q", shown)
 	}
+	rotated := filepath.Join(t.TempDir(), "rotated")
+	expectRun(t, env, exitNotFound, "key", "rotate", "0000000000000000")
+	expectRun(t, env, 0, "key", "rotate", made.ID, "--keep", "--out", rotated)
+	reader["FLOE_API_KEY"] = "@" + rotated
+	expectRun(t, reader, 0, "kv", "get", "k", "-n", "mine")
+	expectRun(t, reader, exitUnauthorized, "kv", "set", "k", "w", "-n", "mine")
+	before := admin
+	admin = strings.TrimSpace(expectRun(t, env, 0, "key", "rotate", strings.Split(admin, "_")[2], "-o", "raw")) // that of the command itself
+	expectRun(t, env, exitUnauthorized, "key", "list")
+	env["FLOE_API_KEY"] = admin
 	expectRun(t, env, 0, "key", "revoke", made.ID)
 	if err := follower.Wait(); exitCode(err) != exitUnauthorized {
 		t.Errorf("a follower whose key was revoked: %v", err)
 	}
+	reader["FLOE_API_KEY"] = "@" + keyFile
 	expectRun(t, reader, exitUnauthorized, "kv", "get", "k", "-n", "mine")
 	expectRun(t, env, exitConflict, "key", "revoke", strings.Split(admin, "_")[2])
 	audit := expectRun(t, env, 0, "stream", "read", "audit-keys", "-n", "_system", "-o", "raw")
@@ -103,7 +114,7 @@ func TestKeys(t *testing.T) {
 	if code := s.wait(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	for _, secret := range []string{admin, made.Key, session.Token} {
+	for _, secret := range []string{before, admin, made.Key, session.Token} {
 		tail := secret[len(secret)-40:]
 		if strings.Contains(s.stderr(), tail) || strings.Contains(audit, tail) {
 			t.Error("a secret is in the log or in the audit")
