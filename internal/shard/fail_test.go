@@ -234,3 +234,23 @@ func TestMalformedCommand(t *testing.T) {
 		t.Errorf("Verify = %v, %v; want %q", r.Problems, err, want)
 	}
 }
+
+// TestRemovedDirectory: a node whose directory is removed while it runs fails. It went on with files that nobody would find again.
+func TestRemovedDirectory(t *testing.T) {
+	fsys := vfs.NewMem()
+	h, err := Open(Config{Dir: "node", FS: fsys, Shards: 1, DiskInterval: time.Millisecond, Primitives: []engine.Primitive{toy.Primitive()}})
+	must(t, err)
+	must(t, fsys.RemoveAll("node"))
+	select {
+	case <-h.failed:
+	case <-testContext(t).Done():
+		t.Fatal("the node does not notice that its directory is gone")
+	}
+	if err := h.Err(); err == nil || !strings.Contains(err.Error(), "data directory node was removed") {
+		t.Errorf("it failed with %v", err)
+	}
+	if _, err := h.Propose(t.Context(), 0, engine.Skip(0)); !errors.Is(err, engine.ErrUnavailable) {
+		t.Errorf("a write: %v", err)
+	}
+	_ = h.Close()
+}

@@ -3,6 +3,8 @@ package shard
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"math"
 	"sync"
@@ -337,10 +339,24 @@ func (h *Host) watchSpace() {
 		case <-t.C:
 			h.space.tick()
 			h.clocks.look()
+			if err := h.missed(); err != nil {
+				h.fail(err)
+				return
+			}
 		case <-h.ctx.Done():
 			return
 		}
 	}
+}
+
+// missed returns an error if the data directory has been removed. Its files are open, so the system lets the node go on with them, and acknowledge writes that
+// nothing will find again.
+func (h *Host) missed() error {
+	name := h.fs.PathJoin(h.cfg.Dir, "FORMAT")
+	if _, err := h.cfg.FS.Stat(name); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("data directory %s was removed while the node was running: %s is gone; put the directory back before the node is started again", h.cfg.Dir, name)
+	}
+	return nil
 }
 
 // tick looks at the disk, makes what is missing of the ballast, and ends read-only when there is space again. That what is free can be had
