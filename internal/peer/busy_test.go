@@ -4,10 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/kv"
@@ -16,6 +21,7 @@ import (
 // idleSession is a session that sends nothing.
 func idleSession(limit int) *session {
 	return &session{
+		room: newMemory(maxWaiting/2, maxWaiting/2),
 		peer: New(Config{Wire: testWire()}), welcome: &welcome{maxValue: 1000}, out: newOutbox(limit), cancel: func() {}, calls: make(map[uint64]call), ended: make(chan struct{}),
 	}
 }
@@ -130,4 +136,26 @@ type spyDoor struct {
 func (d *spyDoor) Query(ctx context.Context, id engine.ShardID, q engine.Query) error {
 	d.seen(q)
 	return d.Door.Query(ctx, id, q)
+}
+
+// TestLargeValuesQueue: more large values at a time than a connection, or the queue of a shard, has room for wait for their turn: none is copied to be refused.
+func TestLargeValuesQueue(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := openRigFor(t, l, vfs.NewMem(), 2<<20)
+	t.Cleanup(r.close)
+	store := engine.StoreOf(kv.Primitive, engine.NewRouter(r.dial()), "large", 2<<20)
+	value := make([]byte, 2<<20)
+	var callers sync.WaitGroup
+	for i := range 64 {
+		callers.Go(func() {
+			if _, err := store.Put(t.Context(), fmt.Sprint(i%4), value); err != nil {
+				t.Errorf("put %d: %v", i, err)
+			}
+		})
+	}
+	callers.Wait()
 }

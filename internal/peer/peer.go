@@ -120,7 +120,7 @@ func New(c Config) *Peer {
 	p.opened.met = p.accepted.learn
 	greeted := int64(min(max(l.Connections, 64), maxGreeted)) * maxHello
 	p.greeting = newMemory(greeted, greeted/shareOf)
-	p.tally, p.frames = newTally("this node", l.Calls, min(l.Waits, maxAllWaits)), newMemory(l.Requests, l.Requests/shareOf)
+	p.tally, p.frames = newTally("this node", l.Calls, min(l.Waits, maxAllWaits)), newMemory(l.Requests, min(l.Requests/shareOf, l.Proposals/2))
 	p.large.limit = l.Requests / 2
 	p.requests.limit, p.answers.limit, p.readers = l.Requests, l.Answers, engine.NewReaders(l.Answers)
 	p.ctx, p.cancel = context.WithCancel(context.Background())

@@ -22,6 +22,7 @@ type session struct {
 	welcome *welcome
 	out     *outbox
 	cancel  context.CancelFunc
+	room    *memory // for large commands under way
 
 	mu    sync.Mutex // guards what follows; nothing is called under it but out
 	calls map[uint64]call
@@ -38,7 +39,8 @@ type call struct {
 	large  bool // its request
 }
 
-// maxWaiting bounds what waits to be sent on a stream.
+// maxWaiting bounds what waits to be sent on a stream. Large commands wait for their turn before they are copied there, when half of it is under way: what is refused
+// has cost as much as what is carried out, and comes back.
 const maxWaiting = 64 << 20
 
 // open opens a stream of a path, shakes hands, and returns both directions. ctx bounds the handshake only; the stream ends with end.
@@ -95,7 +97,7 @@ func (p *Peer) newSession(ctx context.Context, client *http.Client, url string, 
 		return nil, err
 	}
 	s := &session{
-		peer: p, welcome: w, out: newOutbox(maxWaiting), cancel: end, calls: make(map[uint64]call), ended: make(chan struct{}),
+		peer: p, welcome: w, out: newOutbox(maxWaiting), cancel: end, room: newMemory(maxWaiting/2, maxWaiting/2), calls: make(map[uint64]call), ended: make(chan struct{}),
 	}
 	if !p.spawn(func() { _ = s.out.run(stream); s.mute() }) || !p.spawn(func() { s.fail(s.receive(stream)) }) {
 		s.fail(engine.ErrClosed)
@@ -214,6 +216,13 @@ func (s *session) call(ctx context.Context, q request) ([]byte, error) {
 		q.flags |= flagLasting
 	}
 	c := call{make(chan answer, 1), isLarge(len(q.body))}
+	if c.large && q.kind == askPropose {
+		n := int64(len(q.body))
+		if err := s.room.take(ctx, "", n); err != nil {
+			return nil, err
+		}
+		defer s.room.giveBack("", n)
+	}
 	s.mu.Lock()
 	if err := s.err; err != nil || s.leaving {
 		s.mu.Unlock()
