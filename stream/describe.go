@@ -13,12 +13,15 @@ import (
 type underWay struct {
 	pending int
 	lowest  uint64 // offset of the first record that is not done, 0: none
+	held    uint64 // records that are held and have not been trimmed; an upper bound if very many are held
 }
 
 // underWay finds out what a group has under way in a partition. The numbers are kept; rows are looked at for the first record, and for those that have been
 // trimmed, which come first. Of these it adds up whose they are.
 func (w *view) underWay(g *groupHeader, p int, part *partition, at groupCursor, trimmed map[string]uint64) (u underWay, err error) {
 	u.pending = int(at.pending)
+	// Those that are held were looked at, so they lie before the cursor; of these only what is still there counts.
+	u.held = min(at.held, max(at.next, part.first)-part.first)
 	if at.pending > 0 {
 		err = w.partRows(rowBatch, g, p, func(k, v []byte) error {
 			b, err := decodeBatch(k, v)
@@ -49,7 +52,7 @@ func (w *view) underWay(g *groupHeader, p int, part *partition, at groupCursor, 
 		})
 	}
 	if err == nil && at.held > 0 {
-		err = w.lowestHeld(g, p, at, &u)
+		err = w.lowestHeld(g, p, part.first, at, &u)
 	}
 	return u, err
 }
@@ -119,10 +122,14 @@ const fewHeld = 1000
 
 // lowestHeld notes the first record that is held, or one before it that is under way. Records that are held have no order but within their keys. Of
 // those whose keys are free the first of each slot is known, and in front of those of a busy key there is one under way, which has been noted.
-func (w *view) lowestHeld(g *groupHeader, p int, at groupCursor, under *underWay) error {
+func (w *view) lowestHeld(g *groupHeader, p int, first uint64, at groupCursor, under *underWay) error {
 	if at.held <= fewHeld {
+		under.held = 0
 		return scanRows(w.v, partPrefix(nil, rowHeld, w.gen, g.id, p), func(k, _ []byte) error {
-			under.add(binary.BigEndian.Uint64(k[behindPart+8:]))
+			if o := binary.BigEndian.Uint64(k[behindPart+8:]); o >= first {
+				under.add(o)
+				under.held++
+			}
 			return nil
 		})
 	}
@@ -158,7 +165,7 @@ func duration(millis int64) time.Duration { return time.Duration(millis) * time.
 func (w *view) describeCursor(p int, part *partition, at groupCursor, under underWay) (c GroupCursor, err error) {
 	c = GroupCursor{Partition: p, Pending: under.pending}
 	next := max(at.next, part.first)
-	c.Lag = int64(part.last+1-next) + int64(at.held)
+	c.Lag = int64(part.last+1-next) + int64(under.held)
 	if c.LastDelivered, err = w.idBefore(p, part, at.next); err != nil {
 		return c, err
 	}
@@ -170,7 +177,7 @@ func (w *view) describeCursor(p int, part *partition, at groupCursor, under unde
 		return c, err
 	}
 	waits := next
-	if at.held > 0 {
+	if under.held > 0 {
 		waits = oldest
 	}
 	if waits <= part.last {

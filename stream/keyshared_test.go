@@ -200,3 +200,38 @@ func pendingOf(t *testing.T, s *stream.Store) (all []stream.PendingRecord) {
 	}
 	return all
 }
+
+// TestLagOfTrimmedHeldRecords: records that were trimmed while they were held behind a record of their key are no lag. They counted until the key was free, so
+// an alert for the group did not clear.
+func TestLagOfTrimmedHeldRecords(t *testing.T) {
+	for _, n := range []int{5, 1500} { // of many not each is looked at
+		_, s := newStore(t)
+		texts := []string{"x:0"}
+		for i := range n {
+			texts = append(texts, fmt.Sprintf("x:%d", i+1))
+		}
+		keyed(t, s, texts...)
+		a, b := consumers(t, s, stream.KeyShared, stream.Backoff(0, 0))
+		a.want("x:0", stream.Limit(1))
+		b.want("") // looks at the others, which are held
+		lag := func() int64 {
+			t.Helper()
+			info, err := s.GroupStats(t.Context(), "log", "g")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return info.Lag()
+		}
+		if got := lag(); got != int64(n) {
+			t.Errorf("%d records wait, the lag is %d", n, got)
+		}
+		for _, left := range []int64{2, 0} {
+			if _, err := s.Trim(t.Context(), "log", stream.MaxLen(left)); err != nil {
+				t.Fatal(err)
+			}
+			if got := lag(); got != left {
+				t.Errorf("%d of %d held records are left, the lag is %d", left, n, got)
+			}
+		}
+	}
+}

@@ -158,6 +158,23 @@ func (k *clocks) isOff() bool {
 	return why != ""
 }
 
+// inFuture says how far the time of a node that is alone is ahead of its clock, "" if it is not. Shard time never goes back: once the node has run with a clock
+// that was ahead, it waits there for the clock, and deadlines, expiry and schedules are early by as much. In a cluster the other clocks hold it back.
+func (h *Host) inFuture() string {
+	if len(h.cfg.Voters) > 1 {
+		return ""
+	}
+	ahead := int64(0)
+	for _, s := range h.shards {
+		ahead = max(ahead, s.exec.Stamp()-h.Wall())
+	}
+	if ahead <= clockTolerance {
+		return ""
+	}
+	return fmt.Sprintf("its data is %v ahead of its clock: it has run with a clock that was ahead, and deadlines, expiry and schedules are early by that until the clock has come there",
+		time.Duration(ahead)*time.Millisecond)
+}
+
 // Wall returns what this node's clock shows, ms since the epoch.
 func (h *Host) Wall() int64 { return h.cfg.Clock.Source.Wall() }
 

@@ -6,6 +6,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/toy"
 )
 
 // TestClocks: a clock may be a second ahead of the median, and is off beyond it; a jump is held back at once; of two that differ nobody knows which is right.
@@ -70,5 +75,44 @@ func TestClockJumpAlone(t *testing.T) {
 	k.look()
 	if got := s.now(); got != source.wall || !s.ready() || !strings.Contains(log.String(), "by=1h0m0s") {
 		t.Errorf("now() = %d, want %d; the log says\n%s", got, source.wall, &log)
+	}
+}
+
+// TestStartedInTheFuture: a node alone that once ran with a clock that was ahead says so at its start and in its figures, until the clock has come there. It
+// stayed in the future and said nothing.
+func TestStartedInTheFuture(t *testing.T) {
+	fsys, source := vfs.NewMem(), &fakeClock{wall: 1_000_000}
+	start := func() (*Host, *bytes.Buffer) {
+		t.Helper()
+		log := new(bytes.Buffer)
+		h, err := Open(Config{
+			Dir: "node", FS: fsys, Shards: 1, Clock: Clock{source}, Primitives: []engine.Primitive{toy.Primitive()},
+			Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		})
+		must(t, err)
+		return h, log
+	}
+	problem := func(h *Host) string {
+		t.Helper()
+		s, err := h.Stats()
+		must(t, err)
+		return s.Nodes[0].Problem
+	}
+	source.wall += 3_600_000
+	h, _ := start()
+	if p := problem(h); p != "" {
+		t.Errorf("with a clock that nobody has set: %s", p)
+	}
+	must(t, h.Close())
+	source.wall -= 3_600_000
+	h, log := start()
+	must(t, h.Close()) // the log is not written any more
+	if !strings.Contains(log.String(), "in the future: its data is 1h0m0s ahead of its clock") {
+		t.Errorf("the log says %s", log)
+	}
+	h, _ = start()
+	defer h.Close()
+	if p := problem(h); !strings.Contains(p, "ahead of its clock") {
+		t.Errorf("an hour ahead: %q", p)
 	}
 }

@@ -94,6 +94,7 @@ func (k *keeper) run() {
 func (k *keeper) do(ctx context.Context, d engine.LedDuty) {
 	s := k.shard
 	defer s.guard()
+	var told failures
 	for pause := minDutyPause; ctx.Err() == nil; {
 		began := time.Now()
 		err := d.Run(ctx, d.Lead)
@@ -104,7 +105,11 @@ func (k *keeper) do(ctx context.Context, d engine.LedDuty) {
 			pause = minDutyPause
 		}
 		if err != nil && !errors.Is(err, engine.ErrConflict) && !errors.Is(err, engine.ErrUnknownOutcome) && !errors.Is(err, engine.ErrClosed) {
-			s.host.log.Warn("duty failed, it is begun again", "shard", s.id, "duty", d.String(), "pause", pause, "error", err)
+			if n := told.failed(time.Now()); n > 0 {
+				s.host.log.Warn("duty failed, it is begun again", "shard", s.id, "duty", d.String(), "failures", n, "error", err)
+			}
+		} else {
+			told = failures{}
 		}
 		if s.sleep(ctx, nil, pause) != nil {
 			return
@@ -112,6 +117,24 @@ func (k *keeper) do(ctx context.Context, d engine.LedDuty) {
 		pause = min(2*pause, maxDutyPause)
 	}
 }
+
+// failures are those of a duty since it was last well. One that fails does so again and again, which is worth a line when it begins and one a minute.
+type failures struct {
+	since int // the last line
+	told  time.Time
+}
+
+// failed counts one, and returns how many a line is to tell of, 0 for no line.
+func (f *failures) failed(now time.Time) (n int) {
+	f.since++
+	if !f.told.IsZero() && now.Sub(f.told) < failuresToldEvery {
+		return 0
+	}
+	n, f.since, f.told = f.since, 0, now
+	return n
+}
+
+const failuresToldEvery = time.Minute
 
 // leadDoor is an engine.LeadDoor to a shard that this node leads.
 type leadDoor shard

@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -111,4 +112,19 @@ type dutiful struct {
 func (d dutiful) Duties() []engine.Duty { return []engine.Duty{{Name: "test", Run: d.run}} }
 func (d dutiful) OnReply(tx *engine.Tx, r engine.Reply) {
 	d.Machine.(engine.Replier).OnReply(tx, r)
+}
+
+// TestFailuresAreToldOnce: a duty that fails all the time has one line in the log, and one a minute with how often it has failed since. It had a line for each.
+func TestFailuresAreToldOnce(t *testing.T) {
+	var f failures
+	now, lines := time.Now(), []int(nil)
+	for range 90 { // with a pause of two seconds
+		if n := f.failed(now); n > 0 {
+			lines = append(lines, n)
+		}
+		now = now.Add(maxDutyPause)
+	}
+	if want := []int{1, 30, 30}; !slices.Equal(lines, want) {
+		t.Errorf("lines tell of %v failures, want %v", lines, want)
+	}
 }

@@ -154,6 +154,9 @@ func (h *Host) open(ctx context.Context) error {
 		}
 	}
 	h.complete.Store(true)
+	if why := h.inFuture(); why != "" {
+		h.log.Warn("the time of this node is in the future: " + why)
+	}
 	// Compactions may have ended while there was nobody yet to tell.
 	h.tellExecutors((*engine.Executor).Merged)
 	// Only now it is clear that nothing is missing which what is left over could help to mend.

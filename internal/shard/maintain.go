@@ -262,6 +262,9 @@ func (h *Host) Stats() (Stats, error) {
 		if n.Problem == "" {
 			n.Problem = h.clocks.problem(id)
 		}
+		if n.Problem == "" && id == h.cfg.NodeID {
+			n.Problem = h.inFuture()
+		}
 		st.Nodes = append(st.Nodes, n)
 	}
 	return st, nil
