@@ -58,9 +58,8 @@
 // In a namespace that is spread over all shards a job has a part in each, which reads the partitions, and the series, that are there. What has one key in one
 // partition stays in its order. Calls that change a job return when all shards have heard of it. Operators that keep state by key (aggregate, dedup, join) have each key in
 // one shard, to which records are passed from all others; those of one shard stay in their order. Event time there is the least of what all shards have come to. A
-// shard whose partitions are idle does not hold it up once a grace is over: one idle timeout, the longest of the job's sources, from when records come again after all shards were
-// idle, and from when a replica has begun to lead. After that the first record of a shard that was idle while others were not may be late by the time that a message
-// takes: allow lateness if that matters. Records are passed to the shard of what kv_lookup looks up, too. A record that such an operator can not work with is in the stream of errors as it was passed to
+// shard whose partitions are idle does not hold it up, so the first record that comes after a while may be late by the time that a message takes: allow lateness if that
+// matters. Records are passed to the shard of what kv_lookup looks up, too. A record that such an operator can not work with is in the stream of errors as it was passed to
 // it, and one that has been passed to an operator which another definition does not keep is dropped with its state. A job stands still while a savepoint of it is made, so that it is of one
 // moment in all shards, and can not be stopped while it is being restored from one. Other namespaces that such a job looks up, or its sinks write to, must not be spread.
 package processing

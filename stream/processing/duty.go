@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"sync"
 
 	"github.com/floedb/floe/internal/engine"
 )
@@ -31,23 +30,6 @@ type lane struct {
 	tasks map[ref]*task
 	last  ref // the job that took its turn last
 	crowd crowd
-}
-
-// led is since when this replica has led the shard.
-type led struct {
-	mu   sync.Mutex // guards both below
-	term uint64
-	at   int64 // ms
-}
-
-// since returns when the first duty of a term began.
-func (l *led) since(lead *engine.Lead) int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.term != lead.Term() {
-		l.term, l.at = lead.Term(), lead.Now()
-	}
-	return l.at
 }
 
 // crowd knows whether users write to the shard so often that ticks have to be small: what is written waits until the tick before it is applied.
@@ -153,7 +135,7 @@ func (l *lane) refresh(ctx context.Context, v *engine.View, number int) error {
 		if err != nil {
 			t = &task{ref: r, job: jobRow{revision: seen[r]}, cache: newCache(l.m.memory)}
 		}
-		t.crowd, t.began = &l.crowd, l.m.led.since(l.lead)
+		t.crowd = &l.crowd
 		if old := l.tasks[r]; old != nil {
 			old.cache.close()
 			t.live, t.hold = old.live, old.hold

@@ -3,7 +3,6 @@ package processing
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/floedb/floe/internal/codec"
@@ -27,8 +26,7 @@ import (
 //
 // A message says how far its sender has come behind its records: its watermark, or that it is idle. The watermark of a section is the least of its upstreams, which
 // are the sections in front of it in all shards, as pipeline.Watermark makes it of the partitions of a source. That a section is idle is told with what event time runs on from, and
-// up to where: the next window that it may still fire. A standing may be older than records that its sender has not read yet, so an idle upstream is left out only after a grace
-// of one idle timeout: from when the first upstream has had records again, and from when this replica has begun to lead. If there are no records to pass, the same is told alone, at most ten times a second, or less often if there are more than
+// up to where: the next window that it may still fire. If there are no records to pass, the same is told alone, at most ten times a second, or less often if there are more than
 // four shards, and only if it has changed.
 //
 // An inbox that is full refuses messages for now. They wait at the sender, whose section holds when there are more than maxOutBytes of them; so does
@@ -40,8 +38,6 @@ const (
 	maxInboxBytes = 8 << 20
 	// maxMessages is how many messages a tick takes out of an inbox.
 	maxMessages = 1000
-	// minGraceMillis is how long the grace of idle upstreams is at least: what they have sent meanwhile has come by then.
-	minGraceMillis = 1000
 	// minTellMillis is how long a section waits at least before it tells once more how far it has come, and nothing else.
 	minTellMillis = 100
 	// tellMillisPerShard makes that longer where there are many shards. All tell all, so what is told in all would grow with their square.
@@ -51,7 +47,7 @@ const (
 // standing is how far a section has come in a shard, as others are told.
 type standing struct {
 	seen, idle, bounded    bool
-	newest, arrived, bound int64 // as of pipeline.Part; of one that is not idle, arrived is when it was first heard that it is not
+	newest, arrived, bound int64 // as of pipeline.Part
 	done                   bool  // it has read all that there will be
 }
 
@@ -388,44 +384,16 @@ func (t *task) lookInto(v *engine.View, sec *section) (*input, error) {
 // more reports whether there is something to be read.
 func (m *mail) more() bool { return m.next < m.head.next }
 
-// marks returns the upstreams as partitions at a time. One of which something waits is not idle, and holds the watermark where it was when it was heard last. So does one that
-// has not been heard since the job has begun to run, and any until the grace is over: what came meanwhile it may not have read yet.
-func (m *mail) marks(now int64) []pipeline.Part {
+// marks returns the upstreams as partitions. One of which something waits is not idle, and holds the watermark where it was when it was heard last. So does one that
+// has not been heard since the job has begun to run: what came meanwhile it may not have read yet.
+func (m *mail) marks() []pipeline.Part {
 	all := make([]pipeline.Part, len(m.upstreams))
-	stale := now < m.trustAt() && !plant.On(plant.StaleIdle)
 	for i := range m.upstreams {
 		s := &m.upstreams[i].stands
-		idle := s.idle && (!m.head.waits(m.upstreams[i].from, m.next) || plant.On(plant.UnreadIdle)) && (m.heardNow(i) || plant.On(plant.IdleForever)) && !stale
+		idle := s.idle && (!m.head.waits(m.upstreams[i].from, m.next) || plant.On(plant.UnreadIdle)) && (m.upstreams[i].epoch == m.task.epoch || plant.On(plant.IdleForever))
 		all[i] = pipeline.Part{Seen: s.seen, Newest: s.newest, Arrived: s.arrived, IdleAfter: -1, Idle: idle, Bounded: s.bounded, Bound: s.bound}
 	}
 	return all
-}
-
-// heardNow reports whether an upstream has been heard in this run of the job.
-func (m *mail) heardNow(i int) bool { return m.upstreams[i].epoch == m.task.epoch }
-
-// trustAt returns when the grace of idle upstreams is over.
-func (m *mail) trustAt() int64 {
-	woke := int64(math.MaxInt64)
-	for i := range m.upstreams {
-		if s := &m.upstreams[i].stands; m.heardNow(i) && !s.idle && !s.done {
-			woke = min(woke, s.arrived)
-		}
-	}
-	at := m.task.began
-	if woke != math.MaxInt64 {
-		at = max(at, woke)
-	}
-	return at + m.task.grace()
-}
-
-// grace returns how long idle upstreams of sections hold the watermark although they are idle.
-func (t *task) grace() int64 {
-	longest := int64(minGraceMillis)
-	for i := range t.def.Sources {
-		longest = max(longest, t.def.Sources[i].IdleAfter)
-	}
-	return longest
 }
 
 // read adds up to limit records to a batch, until they have so many bytes, and hears what messages say when all of their records have been read.
@@ -486,13 +454,7 @@ func (m *mail) hear(msg *passCommand) {
 	if msg.stands.done && plant.On(plant.EndUnheard) {
 		return
 	}
-	stands := msg.stands
-	if was := &m.upstreams[i]; !stands.idle {
-		if stands.arrived = msg.told; was.epoch == msg.epoch && !was.stands.idle {
-			stands.arrived = was.stands.arrived
-		}
-	}
-	m.upstreams[i].stands, m.upstreams[i].epoch = stands, msg.epoch
+	m.upstreams[i].stands, m.upstreams[i].epoch = msg.stands, msg.epoch
 }
 
 // keep writes what has been read into the row of a tick.

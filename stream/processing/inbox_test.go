@@ -10,7 +10,7 @@ import (
 // TestUnreadIsNotIdle: a shard that was idle, and has sent something since, holds the watermark of a section until that has been read.
 func TestUnreadIsNotIdle(t *testing.T) {
 	busy, idle := upstream{0, 0}, upstream{0, 1}
-	m := &mail{task: &task{def: new(pipeline.Job)}, next: 7, upstreams: []heard{
+	m := &mail{task: new(task), next: 7, upstreams: []heard{
 		{from: busy, stands: standing{seen: true, newest: 900}},
 		{from: idle, stands: standing{seen: true, idle: true, newest: 100, arrived: 5}},
 	}}
@@ -18,15 +18,15 @@ func TestUnreadIsNotIdle(t *testing.T) {
 	for range 6 {
 		m.head.arrived(busy)
 	}
-	if mark, _ := pipeline.Watermark(m.marks(1_000), 1_000, pipeline.MinTime); mark != 900 {
+	if mark, _ := pipeline.Watermark(m.marks(), 1000, pipeline.MinTime); mark != 900 {
 		t.Errorf("one that is idle: the watermark is %d, want 900", mark)
 	}
 	m.head.arrived(idle)
-	if mark, _ := pipeline.Watermark(m.marks(1_000), 1_000, pipeline.MinTime); mark != 100 {
+	if mark, _ := pipeline.Watermark(m.marks(), 1000, pipeline.MinTime); mark != 100 {
 		t.Errorf("one that was idle: the watermark is %d, want 100", mark)
 	}
 	m.next = m.head.next
-	if mark, _ := pipeline.Watermark(m.marks(1_000), 1_000, pipeline.MinTime); mark != 900 {
+	if mark, _ := pipeline.Watermark(m.marks(), 1000, pipeline.MinTime); mark != 900 {
 		t.Errorf("when that has been read, the watermark is %d, want 900", mark)
 	}
 }
@@ -36,9 +36,9 @@ func TestClocksOfShards(t *testing.T) {
 	const now, idleFor = 10_000_000, 700
 	for _, ahead := range []int64{-7_200_000, 0, 7_200_000} {
 		told := standing{seen: true, idle: true, newest: 5_000, arrived: now + ahead - idleFor}
-		m := &mail{task: &task{def: new(pipeline.Job)}, next: 1, upstreams: []heard{{stands: told.heardAt(now, now+ahead)}}}
+		m := &mail{task: new(task), next: 1, upstreams: []heard{{stands: told.heardAt(now, now+ahead)}}}
 		m.head = inboxRow{first: 1, next: 1}
-		if mark, idle := pipeline.Watermark(m.marks(now+50), now+50, pipeline.MinTime); mark != 5_000+idleFor+50 || !idle {
+		if mark, idle := pipeline.Watermark(m.marks(), now+50, pipeline.MinTime); mark != 5_000+idleFor+50 || !idle {
 			t.Errorf("a shard whose clock is ahead by %d ms: the watermark is %d (idle %v), want %d", ahead, mark, idle, 5_000+idleFor+50)
 		}
 	}

@@ -165,9 +165,9 @@ func (in *input) behind() (n int64) {
 	return n
 }
 
-func (in *input) marks(now int64) []pipeline.Part {
+func (in *input) marks() []pipeline.Part {
 	if in.mail != nil {
-		return in.mail.marks(now)
+		return in.mail.marks()
 	}
 	return marksOf(in.parts)
 }
@@ -205,23 +205,11 @@ func (in *input) begin() *reading {
 	return r
 }
 
-func (r *reading) marks(now int64) []pipeline.Part {
+func (r *reading) marks() []pipeline.Part {
 	if r.mail != nil {
-		return r.mail.marks(now)
+		return r.mail.marks()
 	}
 	return marksOf(r.parts)
-}
-
-// trustAt returns when a grace is over in which idle upstreams hold the watermark, 0 if there is none.
-func (in *input) trustAt(now int64) int64 {
-	if in.mail == nil || !slices.ContainsFunc(in.mail.upstreams, func(h heard) bool { return h.stands.idle }) {
-		return 0
-	}
-	at := in.mail.trustAt()
-	if at <= now {
-		return 0
-	}
-	return at
 }
 
 // batch reads records, those of the partition with the lowest watermark first. What has no event time is a failure.

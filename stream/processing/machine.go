@@ -21,7 +21,6 @@ type machine struct {
 	live    sync.Map        // of ref to *live: what a leader knows of tasks and no row says
 	stuck   sync.Map        // of ref to string: why a savepoint, or a restore, does not get on
 	memory  *memory         // of keyed state, of all shards of the node
-	led     led
 	funcs   map[string]pipeline.Func
 }
 

@@ -45,8 +45,6 @@ func TestPlanted(t *testing.T) {
 		{plant.InboxEndless, "TestSpreadInboxFull"},
 		{plant.UnreadIdle, "TestUnreadIsNotIdle"},
 		{plant.IdleForever, "TestSpreadIdleThenRestored"},
-		{plant.StaleIdle, "TestSpreadUnreadAtRestart"},
-		{plant.HoldsUnsaid, "TestSpreadIdleButFull"},
 		{plant.EndUnheard, "TestSpreadEnd"},
 		{plant.PassedStays, "TestSpreadSavepoint"},
 	})

@@ -125,16 +125,9 @@ func (t *task) toTell(v *engine.View, sec *section, in *input, now int64) (bool,
 	if len(sec.targets) == 0 {
 		return false, nil
 	}
-	s, err := t.stands(sec, newOverlay(v, t, 0), in.marks(now), now, sec.mark)
+	s, err := t.stands(sec, newOverlay(v, t, 0), in.marks(), now, sec.mark)
 	if err != nil || t.knows(sec, s) {
 		return false, err
-	}
-	if at := in.trustAt(now); at > 0 {
-		trusting, err := t.stands(sec, newOverlay(v, t, 0), in.marks(at), now, sec.mark)
-		if err != nil || t.knows(sec, trusting) { // it is where it was, as far as has been heard
-			v.WakeAt(at)
-			return false, err
-		}
 	}
 	if at := sec.toldAt + t.tellMillis(); at > now {
 		v.WakeAt(at)

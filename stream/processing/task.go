@@ -53,7 +53,6 @@ type task struct {
 	prog      *pipeline.Program
 	sources   []uint16 // their numbers
 	epoch     uint64   // of the part, in a spread namespace
-	began     int64    // ms: when this replica has begun to lead
 	row       taskRow
 	sections  []*section
 	turn      int // the section that is next
@@ -261,11 +260,8 @@ func (t *task) mark() int64 {
 // nextOf returns the next step of a section.
 func (t *task) nextOf(ctx context.Context, v *engine.View, sec *section) (*step, error) {
 	var err error
-	if sec.reason, err = t.overfull(v, sec); err != nil {
+	if sec.reason, err = t.overfull(v, sec); sec.reason != "" || err != nil {
 		return nil, err
-	}
-	if sec.reason != "" {
-		return t.revoke(ctx, v, sec)
 	}
 	if t.row.of(sec.index).fire != nil {
 		return t.compute(ctx, v, sec, nil)
@@ -297,27 +293,6 @@ func (t *task) nextOf(ctx context.Context, v *engine.View, sec *section) (*step,
 	return t.compute(ctx, v, sec, in)
 }
 
-// revoke returns the step in which a section that has said that it is idle says that it is not. It has something to read, and can not do so now: what that comes to
-// would be late in shards that have not heard of it.
-func (t *task) revoke(ctx context.Context, v *engine.View, sec *section) (*step, error) {
-	if len(sec.targets) == 0 || t.row.of(sec.index).fire != nil || plant.On(plant.HoldsUnsaid) {
-		return nil, nil
-	}
-	in, err := t.look(v, sec)
-	if err != nil || in.failure != "" || !in.records() {
-		return nil, err
-	}
-	due, err := t.toTell(v, sec, in, v.Now())
-	if err != nil || !due {
-		return nil, err
-	}
-	s, err := t.try(ctx, v, sec, in, 0, "")
-	if err == nil {
-		s.finish()
-	}
-	return s, err
-}
-
 // overfull says if too much of a section waits for other shards, or for sections behind it.
 func (t *task) overfull(v *engine.View, sec *section) (reason string, err error) {
 	out, err := readOutOf(v, t.ref, sec.number)
@@ -339,11 +314,8 @@ func (t *task) due(v *engine.View, sec *section, in *input, now int64) (bool, er
 	if err != nil || !waits && len(sec.targets) == 0 {
 		return false, err
 	}
-	marks := in.marks(now)
+	marks := in.marks()
 	mark, idle := pipeline.Watermark(marks, now, sec.mark)
-	if at := in.trustAt(now); waits && at > 0 {
-		v.WakeAt(at)
-	}
 	if waits && mark >= at {
 		return true, nil
 	}
@@ -597,7 +569,7 @@ func (s *step) readAll(ctx context.Context, tick *pipeline.Tick, in *input, limi
 	if r.mail != nil {
 		r.mail.keep(&s.tick)
 	}
-	marks := r.marks(s.began)
+	marks := r.marks()
 	mark, idle := pipeline.Watermark(marks, s.began, s.section.mark)
 	var err error
 	if idle && !plant.On(plant.IdleRuns) {
