@@ -276,8 +276,8 @@ binaries:
 suites: ## the random and exhaustive suites, as many of each as a change has to pass; suite-<name> runs one
 	$(banner) 'suites'
 ifdef BIN
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(COMPUTING:%=suite-%) & computing=$$!; \
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(WAITING:%=suite-%); waiting=$$?; wait $$computing && exit $$waiting
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target $(COMPUTING:%=suite-%) & computing=$$!; \
+	$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target $(WAITING:%=suite-%); waiting=$$?; wait $$computing && exit $$waiting
 else
 	@bin=$$(mktemp -d); trap 'rm -rf "$$bin"' EXIT; \
 	$(MAKE) --no-print-directory binaries suites BIN="$$bin"

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -119,17 +120,12 @@ func (c *trio) term() uint64 {
 // fall lets node 3 be away while more is written than the log keeps, and returns when it is back. how says what then happens to connections to it.
 func (c *trio) fall(store *kv.Store, how func(int) tamper) {
 	c.t.Helper()
-	ctx := c.t.Context()
-	if _, err := store.Put(ctx, "begin", nil); err != nil {
-		c.t.Fatal(err)
-	}
+	c.put(store, "begin", nil)
 	c.stop(2)
 	value, rng := make([]byte, 32<<10), rand.NewChaCha8([32]byte{})
 	for i := range 40 {
 		_, _ = rng.Read(value)
-		if _, err := store.Put(ctx, fmt.Sprint("large/", i), value); err != nil {
-			c.t.Fatal(err)
-		}
+		c.put(store, fmt.Sprint("large/", i), value)
 	}
 	c.proxy.change(how)
 	l, err := net.Listen("tcp", c.addrs[2])
@@ -139,12 +135,22 @@ func (c *trio) fall(store *kv.Store, how func(int) tamper) {
 	c.start(2, l)
 }
 
+// put puts until that has certainly happened: a node was stopped, and leadership may move, so that the outcome of a put is unknown.
+func (c *trio) put(store *kv.Store, key string, value []byte) {
+	c.t.Helper()
+	_, err := store.Put(c.t.Context(), key, value)
+	for errors.Is(err, engine.ErrUnknownOutcome) {
+		_, err = store.Put(c.t.Context(), key, value)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // level waits until node 3 has what the others have.
 func (c *trio) level(store *kv.Store) {
 	c.t.Helper()
-	if _, err := store.Put(c.t.Context(), "end", []byte("e")); err != nil {
-		c.t.Fatal(err)
-	}
+	c.put(store, "end", []byte("e"))
 	stale := engine.StoreOf(kv.Primitive, engine.NewRouter(c.rigs[2].peer.StaleDoor()), "trio", 0)
 	await(c.t, "node 3", func() bool { _, err := stale.Get(c.t.Context(), "end"); return err == nil })
 	for i := range 40 {

@@ -1,13 +1,10 @@
 package shard
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -123,11 +120,10 @@ func TestPartedReplica(t *testing.T) {
 // differently. The shard stops on both, and they say so; other shards go on. Started again with the third they find a majority.
 func TestUnsettledDifference(t *testing.T) {
 	ctx := testContext(t)
-	said := new(lines)
 	patience := time.Millisecond
 	c := newCluster(t, seed(t), func(cfg *Config) {
 		straying(2)(cfg)
-		cfg.Logger, cfg.Unsettled = slog.New(slog.NewTextHandler(said, nil)), patience
+		cfg.Unsettled = patience
 	})
 	c.add(ctx, "sound")
 	for id := uint64(1); id <= 3; id++ {
@@ -209,22 +205,4 @@ func TestIdleComparison(t *testing.T) {
 		_, ok := s.comparer.due(s.comparer.lsn)
 		return !ok
 	})
-}
-
-// lines gathers what is logged.
-type lines struct {
-	mu   sync.Mutex // guards text
-	text bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) has(want string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Contains(l.text.String(), want)
 }
