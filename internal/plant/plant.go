@@ -227,7 +227,6 @@ const (
 	UnreadIdle       Bug = "unread-idle"       // a shard is idle for a section that has not read what it has sent
 	IdleForever      Bug = "idle-forever"      // a shard that was idle when the job ran last is idle until it tells otherwise
 	StaleIdle        Bug = "stale-idle"        // a shard that was idle does not hold others, though it may not have read its records yet
-	HoldsUnsaid      Bug = "holds-unsaid"      // a shard that was idle does not say that it has records which it can not read
 	PassedStays      Bug = "passed-stays"      // what was passed before a job was restored is taken after it
 	EndUnheard       Bug = "end-unheard"       // a section does not hear that those in front have come to their end
 )

@@ -46,7 +46,6 @@ func TestPlanted(t *testing.T) {
 		{plant.UnreadIdle, "TestUnreadIsNotIdle"},
 		{plant.IdleForever, "TestSpreadIdleThenRestored"},
 		{plant.StaleIdle, "TestSpreadUnreadAtRestart"},
-		{plant.HoldsUnsaid, "TestSpreadIdleButFull"},
 		{plant.EndUnheard, "TestSpreadEnd"},
 		{plant.PassedStays, "TestSpreadSavepoint"},
 	})

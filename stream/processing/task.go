@@ -261,11 +261,8 @@ func (t *task) mark() int64 {
 // nextOf returns the next step of a section.
 func (t *task) nextOf(ctx context.Context, v *engine.View, sec *section) (*step, error) {
 	var err error
-	if sec.reason, err = t.overfull(v, sec); err != nil {
+	if sec.reason, err = t.overfull(v, sec); sec.reason != "" || err != nil {
 		return nil, err
-	}
-	if sec.reason != "" {
-		return t.revoke(ctx, v, sec)
 	}
 	if t.row.of(sec.index).fire != nil {
 		return t.compute(ctx, v, sec, nil)
@@ -295,27 +292,6 @@ func (t *task) nextOf(ctx context.Context, v *engine.View, sec *section) (*step,
 		return nil, err
 	}
 	return t.compute(ctx, v, sec, in)
-}
-
-// revoke returns the step in which a section that has said that it is idle says that it is not. It has something to read, and can not do so now: what that comes to
-// would be late in shards that have not heard of it.
-func (t *task) revoke(ctx context.Context, v *engine.View, sec *section) (*step, error) {
-	if len(sec.targets) == 0 || t.row.of(sec.index).fire != nil || plant.On(plant.HoldsUnsaid) {
-		return nil, nil
-	}
-	in, err := t.look(v, sec)
-	if err != nil || in.failure != "" || !in.records() {
-		return nil, err
-	}
-	due, err := t.toTell(v, sec, in, v.Now())
-	if err != nil || !due {
-		return nil, err
-	}
-	s, err := t.try(ctx, v, sec, in, 0, "")
-	if err == nil {
-		s.finish()
-	}
-	return s, err
 }
 
 // overfull says if too much of a section waits for other shards, or for sections behind it.
