@@ -79,6 +79,8 @@ func TestOpenErrors(t *testing.T) {
 		"no log":         {floe.Config{DataDir: made("nolog", func(p string) { os.RemoveAll(filepath.Join(p, "log")) })}, floe.ErrUnavailable, []string{"the log holds 0 of 2 shards"}},
 		"a file":         {floe.Config{DataDir: file}, floe.ErrInvalid, []string{file, "not a directory"}},
 		"below a file":   {floe.Config{DataDir: filepath.Join(file, "data")}, floe.ErrInvalid, []string{file, "not a directory"}},
+		"no path":        {floe.Config{DataDir: "a\x00b"}, floe.ErrInvalid, []string{"create data directory", "invalid argument"}},
+		"too long":       {floe.Config{DataDir: strings.Repeat("x", 5000)}, floe.ErrInvalid, []string{"create data directory", "file name too long"}},
 		"port":           {floe.Config{Listen: taken.Addr().String()}, syscall.EADDRINUSE, []string{taken.Addr().String()}},
 		"port number":    {floe.Config{Listen: "127.0.0.1:99999"}, floe.ErrInvalid, []string{`listen address "127.0.0.1:99999" is not host:port`}},
 		"address":        {floe.Config{Listen: "9000"}, floe.ErrInvalid, []string{`listen address "9000" is not host:port`}},
@@ -191,4 +193,45 @@ func TestVerifyNamesBuild(t *testing.T) {
 		b, _ := json.Marshal(r)
 		t.Errorf("Verify = %s, %v", b, err)
 	}
+}
+
+// TestClosedIsNamed: a call says what has been closed, the node or the client.
+func TestClosedIsNamed(t *testing.T) {
+	node, err := floe.Open(floe.Config{Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	client, err := floe.Dial(t.Context(), []string{node.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := client.KV("default").Wait(t.Context(), "never")
+		waiting <- err
+	}()
+	client.Close()
+	said := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, floe.ErrClosed) || err.Error() != what+" is closed" {
+			t.Errorf("error %v, want ErrClosed: %s is closed", err, what)
+		}
+	}
+	said("client", <-waiting)
+	_, err = client.KV("default").Get(t.Context(), "k")
+	said("client", err)
+	_, err = client.KV("default").Put(t.Context(), "k", nil)
+	said("client", err)
+	_, err = client.Stats(t.Context())
+	said("client", err)
+	_, err = client.StatsOf(t.Context(), 1)
+	said("client", err)
+	_, _, err = client.Keys().Create(t.Context(), floe.RoleRead)
+	said("client", err)
+	node.Close()
+	_, err = node.KV("default").Get(t.Context(), "k")
+	said("node", err)
+	_, err = node.Stats(t.Context())
+	said("node", err)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/floedb/floe"
+	"github.com/floedb/floe/internal/codec"
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/rig"
 	"github.com/floedb/floe/kv"
@@ -183,6 +184,26 @@ func TestOverflowingTTL(t *testing.T) {
 			t.Errorf("put with ttl %d ms is accepted and has expired at once, want ErrInvalid or a key that exists", ttl)
 		}
 		r.verify()
+	}
+}
+
+// TestCommandsNameTheField: what is out of bounds in a command of another process is refused with the value and the bound.
+func TestCommandsNameTheField(t *testing.T) {
+	r := newRig(t, 1)
+	put := kv.PutCommandBody("k", 0)
+	conditional := bytes.Clone(put)
+	conditional[2] = 99 // behind the length of the key and the key
+	document := codec.AppendUvarint(bytes.Clone(put[:len(put)-1]), math.MaxUint64)
+	for want, cmd := range map[string]engine.Command{
+		"condition 99 is not in 0-":                                           {Kind: kv.KindPut, Body: conditional},
+		"ttl of 4611686018427387904 ms is not in 0-":                          {Kind: kv.KindPut, Body: kv.PutCommandBody("k", 1<<62)},
+		"ttl of 18446744073709551615 ms is not in 0-":                         {Kind: kv.KindPut, Body: kv.PutCommandBody("k", math.MaxUint64)},
+		"document limit of 18446744073709551615 bytes exceeds 92233720368547": {Kind: kv.KindJSONSet, Body: codec.AppendString(document, "path")},
+	} {
+		cmd.Machine, cmd.Namespace = engine.MachineKV, "n"
+		if _, err := r.Propose(within(t), 0, cmd); !errors.Is(err, kv.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("kind %d: %v, want ErrInvalid that says %q", cmd.Kind, err, want)
+		}
 	}
 }
 

@@ -34,7 +34,7 @@ type Activity struct {
 // stream holds. Errors: ErrNotFound; ErrInvalid for a span that is out of bounds or a partition that there is not.
 func (s *Store) Activity(ctx context.Context, name string, span ActivitySpan) (Activity, error) {
 	if span.Parts < 1 || span.Parts > MaxActivityParts {
-		return Activity{}, engine.Errorf(ErrInvalid, "stream: activity in %d parts, the limit is %d", span.Parts, MaxActivityParts)
+		return Activity{}, engine.Errorf(ErrInvalid, "stream: activity in %d parts is not in 1-%d", span.Parts, MaxActivityParts)
 	}
 	if span.Step < time.Millisecond || span.Step%time.Millisecond != 0 || span.Step > maxActivityStep {
 		return Activity{}, engine.Errorf(ErrInvalid, "stream: activity in steps of %v, it takes whole milliseconds up to %v", span.Step, maxActivityStep)

@@ -60,5 +60,10 @@ func ReadFrom(namespace, name string, id uint64, partition int) engine.Query {
 	}
 }
 
+// ReadOfPartition is a read of a partition that its sender has not checked.
+func ReadOfPartition(namespace, name string, partition int) engine.Query {
+	return &readQuery{namespace: namespace, stream: name, partition: partition, limit: 10, maxBytes: maxReadBytes}
+}
+
 // StartTurns makes what the sender chooses in turn the same in every run.
 func StartTurns() { turn.Store(0) }

@@ -207,3 +207,15 @@ func FuzzQuery(f *testing.F) {
 		}
 	})
 }
+
+// TestQueriesNameTheField: a query of another process that is out of bounds is refused by the name of the field.
+func TestQueriesNameTheField(t *testing.T) {
+	for _, partition := range []int{-2, stream.MaxPartitions} {
+		q := stream.ReadOfPartition("n", "log", partition)
+		c := codec.NewEncoder(nil)
+		q.Arguments(&c)
+		p, d := engine.TableOf(stream.Primitive), codec.NewDecoder(c.Encoded())
+		p.Query(q.Kind()).Arguments(&d)
+		wantError(t, "read of a partition that no stream has", d.Done(), codec.ErrCorrupt, "partition out of range")
+	}
+}

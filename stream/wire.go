@@ -91,8 +91,22 @@ func (q *readQuery) Arguments(c *codec.Coder) {
 	c.Int(&q.limit)
 	c.Int(&q.maxBytes)
 	c.Bool(&q.wait)
-	if q.limit < 1 || q.limit > MaxReadLimit || q.maxBytes < 0 || q.maxBytes > maxReadBytes || q.partition < -1 || q.partition >= MaxPartitions || q.start.kind >= numStarts {
+	checkBounds(c, q.limit, 1, q.maxBytes)
+	if q.partition < -1 || q.partition >= MaxPartitions {
+		c.Fail("partition out of range")
+	}
+	if q.start.kind >= numStarts {
+		c.Fail("start out of range")
+	}
+}
+
+// checkBounds fails for an answer of more records, or bytes, than one may have.
+func checkBounds(c *codec.Coder, records, least, bytes int) {
+	if records < least || records > MaxReadLimit {
 		c.Fail("limit out of range")
+	}
+	if bytes < 0 || bytes > maxReadBytes {
+		c.Fail("bytes out of range")
 	}
 }
 
@@ -189,7 +203,7 @@ func (q *refsQuery) Arguments(c *codec.Coder) {
 	c.Uvarint(&q.id)
 	codec.List(c, &q.ids, codeID)
 	if len(q.ids) > MaxReadLimit {
-		c.Fail("limit out of range")
+		c.Fail("too many ids")
 	}
 }
 
@@ -200,9 +214,7 @@ func (q *recordsQuery) Arguments(c *codec.Coder) {
 	c.String(&q.stream)
 	codec.List(c, &q.refs, codeRef)
 	c.Int(&q.maxBytes)
-	if len(q.refs) > MaxReadLimit || q.maxBytes < 0 || q.maxBytes > maxReadBytes {
-		c.Fail("limit out of range")
-	}
+	checkBounds(c, len(q.refs), 0, q.maxBytes)
 }
 
 func (q *recordsQuery) Results(c *codec.Coder) {
@@ -218,8 +230,11 @@ func (q *activityQuery) Arguments(c *codec.Coder) {
 	c.Varint(&q.step)
 	c.Int(&q.count)
 	codec.List(c, &q.partitions, (*codec.Coder).Int)
-	if q.from < -maxActivityMillis || q.from > maxActivityMillis || q.step < 1 || q.step > maxActivityMillis/MaxActivityParts || q.count < 1 || q.count > MaxActivityParts || len(q.partitions) > MaxPartitions {
+	if q.from < -maxActivityMillis || q.from > maxActivityMillis || q.step < 1 || q.step > maxActivityMillis/MaxActivityParts || q.count < 1 || q.count > MaxActivityParts {
 		c.Fail("span out of range")
+	}
+	if len(q.partitions) > MaxPartitions {
+		c.Fail("too many partitions")
 	}
 }
 

@@ -71,9 +71,17 @@ func (d *nodeDoor) Query(ctx context.Context, id engine.ShardID, q engine.Query)
 func (p *Peer) own(err error) error {
 	var notSent *notSentError
 	if p.draining.Err() != nil && errors.As(err, &notSent) {
-		return engine.Errorf(engine.ErrClosed, "closed")
+		return p.closedError()
 	}
 	return err
+}
+
+// closedError is what calls get that this end can not make any more.
+func (p *Peer) closedError() error {
+	if p.cfg.Node == 0 {
+		return engine.Errorf(engine.ErrClosed, "client is closed")
+	}
+	return engine.Errorf(engine.ErrClosed, "node is closed")
 }
 
 // propose makes one attempt, here or where the leader is.

@@ -96,7 +96,7 @@ func (l *link) get(ctx context.Context, by time.Time) (*session, error) {
 			opening = make(chan struct{})
 			if !l.peer.spawn(l.open) {
 				defer l.mu.Unlock()
-				return nil, &notSentError{reason: engine.ErrClosed}
+				return nil, &notSentError{reason: l.peer.closedError()}
 			}
 			l.opening = opening
 		}

@@ -100,8 +100,9 @@ func (p *Peer) newSession(ctx context.Context, client *http.Client, url string, 
 		peer: p, welcome: w, out: newOutbox(maxWaiting), cancel: end, room: newMemory(maxWaiting/2, maxWaiting/2), calls: make(map[uint64]call), ended: make(chan struct{}),
 	}
 	if !p.spawn(func() { _ = s.out.run(stream); s.mute() }) || !p.spawn(func() { s.fail(s.receive(stream)) }) {
-		s.fail(engine.ErrClosed)
-		return nil, engine.ErrClosed
+		err := p.closedError()
+		s.fail(err)
+		return nil, err
 	}
 	return s, nil
 }

@@ -55,7 +55,7 @@ func (f format) sum() string {
 
 // lockDir makes sure that no other Host, of this or another process, works in dir.
 func lockDir(fsys vfs.FS, dir string) (io.Closer, error) {
-	if err := makeDir(fsys, dir); errors.Is(err, syscall.ENOTDIR) {
+	if err := makeDir(fsys, dir); errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENAMETOOLONG) {
 		return nil, engine.Errorf(engine.ErrInvalid, "create data directory: %v", err)
 	} else if err != nil {
 		return nil, fmt.Errorf("create data directory: %w", err)
