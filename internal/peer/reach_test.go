@@ -35,11 +35,11 @@ func TestReachIsToldOnce(t *testing.T) {
 		if got := lines(); got != 2 {
 			t.Errorf("%d lines about a node that is refused and can not be reached, want 2", got)
 		}
-		time.Sleep(time.Minute)
+		wait(t.Context(), time.Minute)
 		for i := range 600 {
 			n.refuses("x", reasons[i%2])
 			n.cut(&n.raft, reasons[i%2], true)
-			time.Sleep(100 * time.Millisecond)
+			wait(t.Context(), 100 * time.Millisecond)
 		}
 		if got := lines(); got != maxLines {
 			t.Errorf("%d lines in a minute of reasons that alternate, want %d", got, maxLines)
@@ -48,7 +48,7 @@ func TestReachIsToldOnce(t *testing.T) {
 		if got := log.String(); !strings.Contains(got, "a third reason") || strings.Contains(got, "unsaid=0") {
 			t.Errorf("a minute later the log says %s, want the reason and how much had no line", got)
 		}
-		time.Sleep(time.Minute)
+		wait(t.Context(), time.Minute)
 		log.Reset()
 		n.enter("run")
 		n.seen()
