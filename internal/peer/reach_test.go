@@ -39,7 +39,7 @@ func TestReachIsToldOnce(t *testing.T) {
 		for i := range 600 {
 			n.refuses("x", reasons[i%2])
 			n.cut(&n.raft, reasons[i%2], true)
-			wait(t.Context(), 100 * time.Millisecond)
+			wait(t.Context(), 100*time.Millisecond)
 		}
 		if got := lines(); got != maxLines {
 			t.Errorf("%d lines in a minute of reasons that alternate, want %d", got, maxLines)
