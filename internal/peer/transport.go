@@ -205,9 +205,6 @@ func (s *raftStream) run() {
 			pace = pacer{}
 		}
 		s.node.cut(s, err, pace.pause == maxPause || isRefusal(err))
-		if pace.pause < maxPause { // not each of a long row of failures
-			p.log.Info("no raft stream", "to", s.node.member.ID, "addr", s.node.member.Addr, "error", err)
-		}
 		pace.failed(err)
 		wait(p.ctx, pace.pause)
 	}
