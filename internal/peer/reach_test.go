@@ -2,8 +2,10 @@ package peer
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -59,6 +61,25 @@ func TestReachIsToldOnce(t *testing.T) {
 		}
 		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "can be reached again") {
 			t.Errorf("when all is well the log says %s, want one line", got)
+		}
+	})
+}
+
+// TestSilentNodeIsTold: a node at whose address nothing ever answers is in the log after some attempts, however long each of them takes.
+func TestSilentNodeIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := new(bytes.Buffer)
+		hang := func(ctx context.Context, _, _ string) (net.Conn, error) {
+			wait(ctx, time.Minute)
+			return nil, errors.New("no answer")
+		}
+		p := New(Config{Node: 1, Members: testMembers, Wire: testWire(), Secret: testSecret, Logger: slog.New(slog.NewTextHandler(log, nil)), dial: hang})
+		p.spawn(p.nodes[2].raft.run)
+		wait(t.Context(), 10*time.Minute)
+		p.Close()
+		wait(t.Context(), time.Minute) // what was being dialled outlasts it
+		if got := log.String(); !strings.Contains(got, "node=2") || !strings.Contains(got, "can not be reached") {
+			t.Errorf("after ten minutes of silence the log says %q", got)
 		}
 	})
 }

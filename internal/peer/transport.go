@@ -194,14 +194,13 @@ func (s *raftStream) run() {
 	p := s.node.peer
 	var pace pacer
 	for p.ctx.Err() == nil {
-		began := time.Now()
-		err := s.once()
+		lasted, err := s.once()
 		if p.ctx.Err() != nil {
 			return
 		}
 		p.disowned(err)
 		s.renew()
-		if time.Since(began) > maxPause {
+		if lasted > maxPause {
 			pace = pacer{}
 		}
 		s.node.cut(s, err, pace.pause == maxPause || isRefusal(err))
@@ -211,16 +210,17 @@ func (s *raftStream) run() {
 }
 
 // once opens a stream and writes to it until it ends. The other side says nothing behind the handshake, so that when something comes it is the
-// end.
-func (s *raftStream) once() error {
+// end. It returns for how long the stream was open.
+func (s *raftStream) once() (lasted time.Duration, err error) {
 	p := s.node.peer
 	ctx, cancel := context.WithTimeout(p.ctx, dialTimeout)
 	defer cancel()
 	stream, _, end, err := p.open(ctx, s.client, p.url(s.node.member.Addr)+s.path, roleNode, s.node.member.ID)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer end()
+	began := time.Now()
 	s.node.opened(s)
 	s.node.pulse.beat()
 	out := s.current()
@@ -230,14 +230,14 @@ func (s *raftStream) once() error {
 		_, err := stream.r.ReadByte()
 		out.end(fmt.Errorf("stream ended: %w", orEOF(err)))
 	}) {
-		return errEnded
+		return 0, errEnded
 	}
 	stop := context.AfterFunc(p.ctx, func() { out.end(errEnded) })
 	defer stop()
 	err = out.run(stream)
 	end()
 	<-ended
-	return err
+	return time.Since(began), err
 }
 
 func orEOF(err error) error {
