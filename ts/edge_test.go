@@ -278,7 +278,16 @@ func TestTransactionIsWhole(t *testing.T) {
 		"series": {1000, func(n int) []ts.Point {
 			return many(n, func(i int) ts.Point { return point(fmt.Sprint("h", i), 0, 1) })
 		}},
-		"days":   {1024, func(n int) []ts.Point { return many(n, func(i int) ts.Point { return point("a", -int64(i)*day, 1) }) }},
+		"days": {1024, func(n int) []ts.Point { return many(n, func(i int) ts.Point { return point("a", -int64(i)*day, 1) }) }},
+		"days times fields": {4096 / 8, func(n int) []ts.Point {
+			return many(n, func(i int) ts.Point {
+				p := point("a", -int64(i)*day, 1)
+				for f := range 7 {
+					p.Fields[fmt.Sprint("f", f)] = 1
+				}
+				return p
+			})
+		}},
 		"points": {1024, func(n int) []ts.Point { return many(n, wide) }},
 		"fields": {ts.MaxFields, fields},
 		"bytes": {1 << 16, func(n int) []ts.Point { // points that do not pack

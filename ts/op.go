@@ -16,8 +16,9 @@ type hiddenOp = engine.HiddenOp
 type Op struct{ hiddenOp }
 
 // WriteOp is Write as an operation of a transaction: all points are written, or the transaction is refused. They may be of up to 1,000 series and 1,000
-// measurements, have up to 65,536 values, and those of one measurement may lie in up to 1,024 days (UTC); in a spread namespace all of them have to live in
-// one shard, so their tags need a common {tag}. The time of points that have none is that of the call.
+// measurements, have up to 65,536 values, and those of one measurement may lie in up to 1,024 days (UTC), or 4,096 divided by its number of fields if that
+// is less. In a spread namespace all of them have to live in one shard, so their tags need a common {tag}. The time of points that have none is that of the
+// call.
 func WriteOp(points ...Point) Op { return Op{engine.Hide(writeOp(points))} }
 
 // SetRetentionOp is Store.SetRetention as an operation of a transaction.
@@ -47,8 +48,8 @@ func writeOp(all []Point) engine.Op {
 	if p := plans[0]; p.left > 0 {
 		return engine.Op{Err: engine.Errorf(ErrInvalid,
 			"ts: a transaction of %d points, %d values, %d series and %d measurements exceeds what one write holds by %d points: "+
-				"the limits are %d values, %d series and %d measurements, of each measurement %d days",
-			len(all), len(b.values), len(b.series), len(b.measurements), p.left, maxBatch, maxNewSeries, maxSections, maxPartitions)}
+				"the limits are %d values, %d series and %d measurements, of each measurement %d days and %d days times fields",
+			len(all), len(b.values), len(b.series), len(b.measurements), p.left, maxBatch, maxNewSeries, maxSections, maxPartitions, maxSpread)}
 	}
 	first := &b.series[b.rows[0].series]
 	route := routeOf(b.measurements[first.measurement].name, first.tags)
