@@ -41,7 +41,8 @@ type machine struct {
 	to       []int // partitions of the messages that are being appended
 	appended []Appended
 
-	reads sync.Map // of gen to *atomic.Int64: records read on this node since it started
+	tried atomic.Pointer[named] // the last batch that was handed out, or refused; for the duty, Apply never reads it
+	reads sync.Map              // of gen to *atomic.Int64: records read on this node since it started
 }
 
 type streamName struct {

@@ -13,50 +13,63 @@ import (
 
 // push is the duty that says when pushes are due. What they have is for Apply to find out.
 func (m *machine) watchPushes(ctx context.Context, lead *engine.Lead) error {
-	most, bury := maxBatches, ""
+	most := maxBatches
 	for {
-		var cmd engine.Command
-		err := lead.View(ctx, func(v *engine.View) error {
+		var c pushCommand
+		cmd := engine.Command{Machine: engine.MachineStream, Kind: kindPush}
+		err := lead.View(ctx, func(v *engine.View) (err error) {
 			if err := v.WaitOn(pushTopic()); err != nil {
 				return err
 			}
-			found, err := nextPushes(v, most, bury, &cmd)
-			if err == nil && !found {
+			c = pushCommand{most: uint64(most)}
+			cmd.Namespace, err = nextPushes(v, &c)
+			if err == nil && cmd.Namespace == "" {
 				err = engine.ErrWait
 			}
+			cmd.Spread = v.Spread(cmd.Namespace)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		var refused *engine.Error
-		switch _, err := lead.Propose(ctx, cmd); {
+		cmd.Body = encodeBody(&c, (*pushCommand).code)
+		_, err = lead.Propose(ctx, cmd)
+		if most == 1 && isTooMuch(err) {
+			// What comes of this batch alone is too much. It is named: other batches may be due by now.
+			c.bury, c.batch = err.Error(), m.tried.Load()
+			cmd.Body = encodeBody(&c, (*pushCommand).code)
+			_, err = lead.Propose(ctx, cmd)
+		}
+		switch {
 		case err == nil || errors.Is(err, ErrConflict):
-			most, bury = maxBatches, ""
-		case !errors.As(err, &refused) || !errors.Is(err, ErrInvalid):
-			return err
-		case most > 1:
+			most = maxBatches
+		case most > 1 && isTooMuch(err):
 			most = 1 // what comes of so many batches is too much for one command
-		case bury == "":
-			bury = err.Error()
 		default:
 			return err
 		}
 	}
 }
 
-// nextPushes makes a command for what is due now: pushes of one namespace, or the first one alone if only one batch is to be handed out.
-func nextPushes(v *engine.View, most int, bury string, cmd *engine.Command) (found bool, err error) {
+// isTooMuch reports whether a command was refused for what it would write.
+func isTooMuch(err error) bool {
+	var refused *engine.Error
+	return errors.As(err, &refused) && errors.Is(err, ErrInvalid)
+}
+
+// nextPushes adds to a command what is due now: pushes of one namespace, or the first one alone if only one batch is to be handed out. It returns the
+// namespace, "" if nothing is due.
+func nextPushes(v *engine.View, c *pushCommand) (namespace string, err error) {
 	it, err := v.Iter([]byte{rowPushDue}, []byte{rowPushDue + 1})
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
-	c, of := pushCommand{most: uint64(most), bury: bury}, uint32(0)
-	for ok := it.First(); ok && len(c.pushes) < most; ok = it.Next() {
+	of := uint32(0)
+	for ok := it.First(); ok && uint64(len(c.pushes)) < c.most; ok = it.Next() {
 		due, ns, stream, subscriber, ok := parsePushDue(it.Key())
 		if !ok {
-			return false, fmt.Errorf("stream: row %x: %w", it.Key(), codec.ErrCorrupt)
+			return "", fmt.Errorf("stream: row %x: %w", it.Key(), codec.ErrCorrupt)
 		}
 		if due > v.Now() {
 			v.WakeAt(due)
@@ -68,14 +81,13 @@ func nextPushes(v *engine.View, most int, bury string, cmd *engine.Command) (fou
 		c.pushes, of = append(c.pushes, fedBy{stream, subscriber}), ns
 	}
 	if len(c.pushes) == 0 {
-		return false, nil
+		return "", nil
 	}
-	name, ok := v.NamespaceName(of)
+	namespace, ok := v.NamespaceName(of)
 	if !ok {
-		return false, fmt.Errorf("stream: pushes of namespace %d, which is not known", of)
+		return "", fmt.Errorf("stream: pushes of namespace %d, which is not known", of)
 	}
-	*cmd = engine.Command{Machine: engine.MachineStream, Kind: kindPush, Namespace: name, Spread: v.Spread(name), Body: encodeBody(&c, (*pushCommand).code)}
-	return true, nil
+	return namespace, nil
 }
 
 // queryPush answers how a subscription stands.

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"errors"
+	"math"
 	"slices"
 
 	"github.com/floedb/floe/internal/codec"
@@ -21,6 +22,7 @@ type pushCommand struct {
 	pushes []fedBy
 	most   uint64 // batches
 	bury   string // not "": a batch goes to the dead letters instead, for this reason
+	batch  *named // the batch that is buried; nil in commands of earlier builds, which buried the next one
 }
 
 // fedBy names a push.
@@ -33,6 +35,34 @@ func (c *pushCommand) code(cd *codec.Coder) {
 	})
 	cd.Uvarint(&c.most)
 	cd.String(&c.bury)
+	if cd.More(c.batch != nil) {
+		if cd.Reading() {
+			c.batch = new(named)
+		}
+		c.batch.code(cd)
+	}
+}
+
+// named identifies the batch that was refused, so that exactly this one is buried: partitions take turns with every command, and records may have been
+// appended since.
+type named struct {
+	gen         uint64 // of the stream
+	partition   int
+	first, last uint64
+	count       int
+}
+
+func (n *named) code(c *codec.Coder) {
+	c.Uvarint(&n.gen)
+	c.Int(&n.partition)
+	c.Uvarint(&n.first)
+	c.Uvarint(&n.last)
+	c.Int(&n.count)
+}
+
+// names returns the name of a batch.
+func (b *taken) named(st *stream) named {
+	return named{st.gen, b.partition, b.offsets[0], b.offsets[len(b.offsets)-1], len(b.offsets)}
 }
 
 // room is how much more one command may hand out.
@@ -51,12 +81,40 @@ func (m *machine) handOut(tx *engine.Tx, c *pushCommand) error {
 			continue
 		}
 		done = true
-		f.handOut(&r, c.bury)
+		if c.batch != nil {
+			if err := f.buryNamed(c); err != nil {
+				return err
+			}
+		} else {
+			f.handOut(&r, c.bury)
+		}
 		f.save()
 	}
 	if !done {
 		return engine.Errorf(ErrConflict, "overtaken: nothing is due")
 	}
+	return nil
+}
+
+// buryNamed buries the batch that was refused. It is refused if what is to be handed out is another one now.
+func (f *pushing) buryNamed(c *pushCommand) error {
+	st := f.m.present(f.tx, f.name)
+	overtaken := engine.Errorf(ErrConflict, "overtaken: the batch to be buried is not the next one")
+	if st == nil || st.gen != c.batch.gen || c.batch.partition < 0 || c.batch.partition >= len(st.parts) || f.rests() || !here(f.tx, f.name, c.batch.partition) {
+		return overtaken
+	}
+	g := f.m.loadGroup(f.tx, st, f.Group)
+	if g == nil {
+		return overtaken
+	}
+	f.m.touchGroup(f.tx, g)
+	b := f.takeFrom(st, g, c.batch.partition, c.batch.last)
+	f.m.flush(f.tx, g)
+	if len(b.offsets) == 0 || b.named(st) != *c.batch {
+		return overtaken
+	}
+	f.hand(st, b, c.bury)
+	f.look(true)
 	return nil
 }
 
@@ -77,6 +135,8 @@ func (f *pushing) handOut(r *room, bury string) {
 		if stuck = !ok; ok {
 			r.batches--
 			r.bytes -= b.size
+			n := b.named(st)
+			f.m.tried.Store(&n)
 			f.hand(st, b, bury)
 		}
 	}
@@ -103,14 +163,15 @@ func (f *pushing) take(st *stream) (b taken, ok bool) {
 		if f.dueOf(st, g, p, true) > f.tx.Now() {
 			continue
 		}
-		if b = f.takeFrom(st, g, p); len(b.offsets) > 0 {
+		if b = f.takeFrom(st, g, p, math.MaxUint64); len(b.offsets) > 0 {
 			return b, true
 		}
 	}
 	return b, false
 }
 
-func (f *pushing) takeFrom(st *stream, g *group, p int) (b taken) {
+// takeFrom takes a batch of a partition, of no new records beyond an offset.
+func (f *pushing) takeFrom(st *stream, g *group, p int, upTo uint64) (b taken) {
 	b.partition = p
 	part, cursor := &st.parts[p], &g.parts[p]
 	if cursor.special(g) {
@@ -122,7 +183,7 @@ func (f *pushing) takeFrom(st *stream, g *group, p int) (b taken) {
 		return b
 	}
 	next := max(cursor.next, part.first)
-	for o := next; o <= part.last && (len(b.offsets) < int(f.Batch) || plant.On(plant.OneRecordMore) && len(b.offsets) == int(f.Batch)); o++ {
+	for o := next; o <= min(part.last, upTo) && (len(b.offsets) < int(f.Batch) || plant.On(plant.OneRecordMore) && len(b.offsets) == int(f.Batch)); o++ {
 		n := len(must(storedAt(getterOf(f.tx), st.gen, p, o)).message)
 		if len(b.offsets) > 0 && b.size+n > push.MaxBatchBytes && !plant.On(plant.BatchUnbounded) {
 			break

@@ -1,0 +1,176 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/floedb/floe/internal/codec"
+	"github.com/floedb/floe/internal/engine"
+	"github.com/floedb/floe/internal/push"
+	"github.com/floedb/floe/internal/rig"
+)
+
+// taker is a subscriber that writes what it is handed. Of a record "poison" it makes more than a command may write.
+type taker struct{}
+
+const (
+	takerSubscribe uint8 = iota + 1
+	takerBatch
+)
+
+var takerPrimitive = engine.Primitive{
+	ID: engine.MachineWorkflow, Name: "taker", New: func() engine.Machine { return taker{} },
+	Commands: []engine.CommandType{{Kind: takerSubscribe, Name: "subscribe", From: engine.FromUsers, Admit: func(engine.Command, int) error { return nil }}, {Kind: takerBatch, Name: "batch", From: engine.FromMachines}},
+}
+
+func (taker) Restore(*engine.View) error { return nil }
+
+func (taker) OnReply(*engine.Tx, engine.Reply) {}
+
+func (taker) OnTimer(*engine.Tx, []byte) {}
+
+func (taker) Query(*engine.View, engine.Query) error { return nil }
+
+func (taker) Apply(tx *engine.Tx, cmd engine.Command) ([]byte, error) {
+	if cmd.Kind == takerSubscribe {
+		tx.Then(engine.Command{Machine: engine.MachineStream, Kind: push.KindSubscribe, Body: cmd.Body})
+		return nil, nil
+	}
+	b := must(codec.Decode(cmd.Body, (*push.Batch).Code))
+	for _, r := range b.Records {
+		if string(r.Payload) == "poison" {
+			tx.Worked(engine.MaxCommandRows + 1)
+		}
+		tx.Insert(append([]byte("taken"), r.Payload...), nil)
+	}
+	return codec.Encode(nil, &push.Taken{}, (*push.Taken).Code), nil
+}
+
+// newTaker returns a stream of five partitions, to which a taker has subscribed.
+func newTaker(t *testing.T, batch int64) (*rig.Rig, *Store) {
+	r := rig.New(t, 1, engine.TableOf(Primitive), takerPrimitive)
+	s := engine.StoreOf(Primitive, r.Router(), "n", 1<<20)
+	if err := s.Create(t.Context(), "in", Partitions(5)); err != nil {
+		t.Fatal(err)
+	}
+	sub := push.Subscription{
+		Subscriber: push.Subscriber{Machine: engine.MachineWorkflow, Command: takerBatch, Namespace: "n", Name: "t"}, Revision: 1, Stream: "in", Group: "g", Batch: batch,
+	}
+	out := r.Entry(0, engine.Command{Machine: engine.MachineWorkflow, Kind: takerSubscribe, Namespace: "n", Body: codec.Encode(nil, &sub, (*push.Subscription).Code)})
+	if out[0].Err != nil {
+		t.Fatal(out[0].Err)
+	}
+	return r, s
+}
+
+// leadDoor is the door of a duty that does not sleep.
+type leadDoor struct {
+	*rig.Rig
+	refused func() // what happens when a command has been refused
+}
+
+func (d leadDoor) Mono() int64 { return d.Now() }
+
+func (d leadDoor) Propose(_ context.Context, cmd engine.Command) ([]byte, error) {
+	out := d.Entry(0, cmd)[0]
+	if out.Err != nil {
+		d.refused()
+	}
+	return out.Result, out.Err
+}
+
+func (leadDoor) Sleep(context.Context, <-chan struct{}, int64) error { return engine.ErrClosed }
+
+// duties returns those of streams.
+func duties(r *rig.Rig, refused func()) []engine.LedDuty {
+	return slices.DeleteFunc(r.Executor(0).Duties(1, func() engine.LeadDoor { return leadDoor{r, refused} }), func(d engine.LedDuty) bool { return d.Machine != "stream" })
+}
+
+// buried returns the payloads of the dead letters.
+func buried(t *testing.T, s *Store) (all []string) {
+	recs, err := s.Read(context.Background(), DeadLetters("in"), Limit(1000))
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		t.Fatal(err)
+	}
+	for _, r := range recs {
+		all = append(all, string(r.Payload))
+	}
+	return all
+}
+
+// TestRefusedBatchIsBuried: the batch of which more comes than a command may write goes to the dead letters, and no other one, whichever partition it is of, and whatever
+// happens in between: partitions take turns with every command.
+func TestRefusedBatchIsBuried(t *testing.T) {
+	for poisoned := range 5 {
+		r, s := newTaker(t, 1)
+		put := func(partition int, payload string) {
+			if _, err := s.Append(context.Background(), "in", Message{Payload: []byte(payload)}, Partition(partition)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 50 {
+			payload := fmt.Sprint(i)
+			if i == 25+poisoned {
+				payload = "poison"
+			}
+			put(i%5, payload)
+		}
+		more := 50
+		for range 50 {
+			for _, d := range duties(r, func() {
+				if more < 100 {
+					more++
+					put(more%5, fmt.Sprint(more))
+				}
+			}) {
+				_ = d.Run(t.Context(), d.Lead)
+			}
+		}
+		taken := 0
+		for _, row := range r.Rows(0) {
+			if bytes.Contains(row.Key, []byte("taken")) {
+				taken++
+			}
+		}
+		if got := buried(t, s); !slices.Equal(got, []string{"poison"}) || taken != more-1 {
+			t.Errorf("partition %d: buried %q, taken %d, want the poison alone and %d", poisoned, got, taken, more-1)
+		}
+	}
+}
+
+// TestBuriesTheNamedBatch: what has been appended since a batch was refused is not buried with it, and nothing is if the group has been moved meanwhile.
+func TestBuriesTheNamedBatch(t *testing.T) {
+	r, s := newTaker(t, 10)
+	for i := range 5 {
+		if _, err := s.Append(t.Context(), "in", Message{Payload: fmt.Append(nil, i)}, Partition(3)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var gen uint64
+	for _, row := range r.Rows(0) {
+		if f, err := decodePush(row.Value); err == nil && f.Stream == "in" {
+			gen = f.stream
+		}
+	}
+	key := (&push.Subscriber{Machine: engine.MachineWorkflow, Namespace: "n", Name: "t"}).Key()
+	for _, c := range []struct {
+		batch named
+		want  error
+	}{
+		{named{gen, 3, 2, 3, 2}, ErrConflict}, {named{gen, 7, 1, 1, 1}, ErrConflict}, {named{gen, 2, 1, 1, 1}, ErrConflict}, {named{gen + 1, 3, 1, 3, 3}, ErrConflict},
+		{named{gen, 3, 1, 3, 3}, nil}, {named{gen, 3, 1, 3, 3}, ErrConflict},
+	} {
+		bury := pushCommand{pushes: []fedBy{{"in", key}}, most: 1, bury: "too much", batch: &c.batch}
+		cmd := engine.Command{Machine: engine.MachineStream, Kind: kindPush, Namespace: "n", Body: encodeBody(&bury, (*pushCommand).code)}
+		if _, err := duties(r, func() {})[0].Lead.Propose(t.Context(), cmd); !errors.Is(err, c.want) {
+			t.Errorf("%+v: %v, want %v", c.batch, err, c.want)
+		}
+	}
+	if got := buried(t, s); !slices.Equal(got, []string{"0", "1", "2"}) {
+		t.Errorf("buried %q, want those that were refused", got)
+	}
+}
