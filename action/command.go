@@ -478,6 +478,8 @@ func (e *end) check() error {
 		return engine.Errorf(ErrInvalid, "action: attempt %d, begun %d times", e.attempt, e.begun)
 	case len(e.outcome) > MaxOutcomeBytes || len(e.code) > MaxOutcomeBytes:
 		return engine.Errorf(ErrInvalid, "action: outcome of %d bytes or code of %d exceeds %d", len(e.outcome), len(e.code), MaxOutcomeBytes)
+	case !utf8.ValidString(e.outcome) || !utf8.ValidString(e.code):
+		return engine.Errorf(ErrInvalid, "action: outcome %q or code %q is not UTF-8", e.outcome, e.code)
 	case len(e.message) > MaxErrorBytes:
 		return engine.Errorf(ErrInvalid, "action: error of %d bytes exceeds %d", len(e.message), MaxErrorBytes)
 	case e.delay > maxMillis:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/floedb/floe/internal/engine"
 	"github.com/floedb/floe/internal/worker"
@@ -50,8 +51,8 @@ type snoozeError struct{ d time.Duration }
 
 func (e *snoozeError) Error() string { return fmt.Sprintf("snoozed for %v", e.d) }
 
-// Outcome is what a handler returns, as its result or as its error, to name the outcome of a run that it completes, such as "approved", in up to 255 bytes. data
-// is the output.
+// Outcome is what a handler returns, as its result or as its error, to name the outcome of a run that it completes, such as "approved", in up to 255 bytes of
+// UTF-8. data is the output.
 func Outcome(name string, data any) error { return &outcome{name, data} }
 
 type outcome struct {
@@ -71,12 +72,17 @@ func (p *piece) conclude(result any, err error, maxPayload int) end {
 		e.failed(err)
 		return e
 	}
-	if e.output, err = outputOf(result); err != nil {
+	var inner *outcome
+	if named != nil && asOutcome(result, &inner) {
+		e.refuse(CodeBadOutput, engine.Text("the data of outcome %q is another outcome, %q", named.name, inner.name))
+	} else if e.output, err = outputOf(result); err != nil {
 		e.refuse(CodeBadOutput, "the result has no JSON: "+engine.Cut(err.Error(), maxShown))
 	} else if n := len(e.output); n > maxPayload {
 		e.refuse(CodeOutputTooLarge, fmt.Sprintf("the result of %d bytes exceeds max_value_size (%d bytes)", n, maxPayload))
 	} else if len(e.outcome) > MaxOutcomeBytes {
 		e.refuse(CodeBadOutput, fmt.Sprintf("the name of the outcome, of %d bytes, exceeds %d", len(e.outcome), MaxOutcomeBytes))
+	} else if !utf8.ValidString(e.outcome) {
+		e.refuse(CodeBadOutput, engine.Text("the name of outcome %q is not UTF-8", e.outcome))
 	}
 	return e
 }
@@ -137,5 +143,10 @@ func outputOf(data any) ([]byte, error) {
 	return json.Marshal(data)
 }
 
-// shorten returns as much of a text as fits.
-func shorten(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }
+// shorten returns as much of a text as fits, with a question mark in place of bytes that are not UTF-8.
+func shorten(s string, most int) string {
+	if len(s) > most {
+		s = engine.Cut(s, most)
+	}
+	return strings.ToValidUTF8(s, "?")
+}

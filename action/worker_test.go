@@ -102,6 +102,11 @@ func TestEnds(t *testing.T) {
 		{"huge", func(*action.Task) (any, error) { return make([]byte, 2<<20), nil }, action.Failed, 1, "failure", action.CodeOutputTooLarge, "2097152", ""},
 		{"outcome", func(*action.Task) (any, error) { return nil, action.Outcome("approved", 7) }, action.Completed, 1, "approved", "", "", "7"},
 		{"outcome as result", func(*action.Task) (any, error) { return action.Outcome("denied", "x"), nil }, action.Completed, 1, "denied", "", "", `"x"`},
+		{"outcome that is not UTF-8", func(*action.Task) (any, error) { return action.Outcome("\xff", 1), nil }, action.Failed, 1, "failure", action.CodeBadOutput, "not UTF-8", ""},
+		{"outcome in an outcome", func(*action.Task) (any, error) { return action.Outcome("a", action.Outcome("b", 2)), nil }, action.Failed, 1, "failure", action.CodeBadOutput, "another outcome", ""},
+		{"code that is not UTF-8", func(*action.Task) (any, error) {
+			return nil, action.Permanent(action.Code(strings.Repeat("\xff", 400), errors.New("never")))
+		}, action.Failed, 1, "failure", "?", "never", ""},
 		{"second", func(task *action.Task) (any, error) {
 			if task.Attempt == 1 {
 				return nil, action.Code("first", errors.New("not yet"))
