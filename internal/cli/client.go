@@ -370,6 +370,11 @@ func count(low int64) func(string) (int64, error) {
 	}
 }
 
+// sizeFrom parses a number of bytes, plain or with a unit, such as 10MiB.
+func sizeFrom(low int64) func(string) (int64, error) {
+	return func(v string) (int64, error) { return size(v, low, math.MaxInt64) }
+}
+
 // exclusive returns an error if more than one of some flags is given.
 func exclusive(cmd *cobra.Command, names ...string) error {
 	first := ""

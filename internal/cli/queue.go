@@ -685,7 +685,7 @@ func queueConfigure(f *frame) *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.Var(newFlag(&to.MaxLen, "n", count(0)), "max-len", "how many messages it takes, dead letters aside; 0: no bound")
-	flags.Var(newFlag(&to.MaxBytes, "n", count(0)), "max-bytes", "how many bytes of payloads it takes; 0: no bound")
+	flags.Var(newFlag(&to.MaxBytes, "size", sizeFrom(0)), "max-bytes", "how many bytes of payloads it takes; 0: no bound")
 	flags.Var(newFlag(&to.MaxAttempts, "n", within(1, queue.MaxAttemptsLimit)), "max-attempts", "how often a message is delivered before it is a dead letter (new queues: 5)")
 	flags.Var(newFlag(&to.BackoffMin, "duration", durationOrNone), "backoff-min", "pause before the second delivery, before each further one twice as long; 0s: none (new queues: 1s)")
 	flags.Var(newFlag(&to.BackoffMax, "duration", positiveDuration), "backoff-max", "longest pause (new queues: 5m)")

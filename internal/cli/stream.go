@@ -124,7 +124,7 @@ func streamCreate(f *frame) *cobra.Command {
 	flags.Var(newFlag(&partitions, "n", within(1, stream.MaxPartitions)), "partitions", "how many partitions it has, for ever; order is kept in each (default 1)")
 	flags.Var(newFlag(&keeps.MaxAge, "duration", positiveDuration), "max-age", "how long records are kept (default for ever)")
 	flags.Var(newFlag(&keeps.MaxLen, "n", count(1)), "max-len", "how many records each partition keeps (default all)")
-	flags.Var(newFlag(&keeps.MaxBytes, "n", count(1)), "max-bytes", "how many bytes of records each partition keeps (default all)")
+	flags.Var(newFlag(&keeps.MaxBytes, "size", sizeFrom(1)), "max-bytes", "how many bytes of records each partition keeps (default all)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		opts := []stream.CreateOption{stream.Partitions(partitions)}
 		if keeps.MaxAge > 0 {
@@ -680,7 +680,7 @@ func streamConfigure(f *frame) *cobra.Command {
 	flags.SortFlags = false
 	flags.Var(newFlag(&to.MaxAge, "duration", durationOrNone), "max-age", "how long records are kept; 0s: for ever")
 	flags.Var(newFlag(&to.MaxLen, "n", count(0)), "max-len", "how many records each partition keeps; 0: all")
-	flags.Var(newFlag(&to.MaxBytes, "n", count(0)), "max-bytes", "how many bytes of records each partition keeps; 0: all")
+	flags.Var(newFlag(&to.MaxBytes, "size", sizeFrom(0)), "max-bytes", "how many bytes of records each partition keeps; 0: all")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !flags.Changed("max-age") && !flags.Changed("max-len") && !flags.Changed("max-bytes") {
 			return &usageError{errors.New("there is nothing to change: none of --max-age, --max-len, --max-bytes"), helpHint(cmd)}
@@ -732,7 +732,7 @@ func streamTrim(f *frame) *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.Var(newFlag(&maxLen, "n", count(0)), "max-len", "leave so many records in each partition")
-	flags.Var(newFlag(&maxBytes, "n", count(0)), "max-bytes", "leave at most so many bytes of records in each partition")
+	flags.Var(newFlag(&maxBytes, "size", sizeFrom(0)), "max-bytes", "leave at most so many bytes of records in each partition")
 	flags.Var(newFlag(&maxAge, "duration", positiveDuration), "max-age", "leave the records that are not older")
 	flags.Var(newFlag(&before, "id", recordID), "before", "leave this record and those behind it")
 	dryRun := flags.Bool("dry-run", false, "remove nothing, but say how many it would be")
