@@ -303,7 +303,7 @@ test('refresh: it stops for a dialog, for selected text, in a hidden tab and whe
     expect([what, (await during(7000)) > 1]).toEqual([what, true])
   }
   await p.keyboard.press('p')
-  expect(p.url()).toContain('refresh=paused')
+  await expect.poll(() => p.url()).toContain('refresh=paused')
   await later(p, 1000)
   await show(true)
   await show(false)
@@ -314,7 +314,7 @@ test('refresh: it stops for a dialog, for selected text, in a hidden tab and whe
   expect(reads - before).toBe(1)
   // A colleague who is sent this sees it at rest, and goes on when they want to.
   await p.keyboard.press('p')
-  expect(p.url()).not.toContain('refresh')
+  await expect.poll(() => p.url()).not.toContain('refresh')
 })
 
 test('an update: what the tab can not load any more says so, and a reload goes on where one is', async () => {
