@@ -102,8 +102,8 @@ func buried(t *testing.T, s *Store) (all []string) {
 	return all
 }
 
-// TestRefusedBatchIsBuried: the batch of which more comes than a command may write goes to the dead letters, and no other one, whichever partition it is of, and whatever
-// happens in between: partitions take turns with every command.
+// TestRefusedBatchIsBuried: exactly the batch that exceeds what one command may write goes to the dead letters, for each partition, although partitions take
+// turns with every command and records are appended in between.
 func TestRefusedBatchIsBuried(t *testing.T) {
 	for poisoned := range 5 {
 		r, s := newTaker(t, 1)

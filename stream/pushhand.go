@@ -96,7 +96,7 @@ func (m *machine) handOut(tx *engine.Tx, c *pushCommand) error {
 	return nil
 }
 
-// buryNamed buries the batch that was refused. It is refused if what is to be handed out is another one now.
+// buryNamed sends the refused batch to the dead letters. It returns ErrConflict if the next batch of the partition is a different one.
 func (f *pushing) buryNamed(c *pushCommand) error {
 	st := f.m.present(f.tx, f.name)
 	overtaken := engine.Errorf(ErrConflict, "overtaken: the batch to be buried is not the next one")
