@@ -59,9 +59,7 @@ func TestFullDiskOfLeader(t *testing.T) {
 	disk.full.Store(true)
 	await(t, "node 1 to be read-only", func() bool { return c.rigs[0].host.ReadOnly() })
 	await(t, "another leader", func() bool { return leader() > 1 })
-	if _, err := store.Put(t.Context(), "key", make([]byte, 16<<10)); err != nil {
-		t.Errorf("put while the disk of one of three nodes is full: %v", err)
-	}
+	c.put(store, "key", make([]byte, 16<<10))
 	await(t, "the others to know", func() bool { return c.rigs[1].peer.Full(1) && c.rigs[2].peer.Full(1) })
 	disk.full.Store(false)
 	await(t, "node 1 to lead again", func() bool { return leader() == 1 })
@@ -95,9 +93,7 @@ func TestClockAhead(t *testing.T) {
 	c.log[0] = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	c.open()
 	store := c.dial()
-	if _, err := store.Put(t.Context(), "short", nil, kv.TTL(5*time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	c.put(store, "short", nil, kv.TTL(5*time.Minute))
 	clock.by.Store((10 * time.Minute).Milliseconds())
 	leader := func() uint64 {
 		s, err := c.rigs[0].host.Stats()
@@ -108,9 +104,7 @@ func TestClockAhead(t *testing.T) {
 	}
 	stamped := func(key string) {
 		t.Helper()
-		if _, err := store.Put(t.Context(), key, nil); err != nil {
-			t.Fatal(err)
-		}
+		c.put(store, key, nil)
 		e, err := store.Get(t.Context(), key)
 		if ahead := time.Until(e.UpdatedAt); err != nil || ahead > time.Minute {
 			t.Errorf("%s is stamped %v ahead, %v", key, ahead, err)

@@ -27,15 +27,11 @@ func TestSlowFollower(t *testing.T) {
 	c := &trio{t: t, keep: 1000}
 	c.open()
 	store := c.dial()
-	if _, err := store.Put(t.Context(), "begin", nil); err != nil {
-		t.Fatal(err)
-	}
+	c.put(store, "begin", nil)
 	c.stop(2)
 	const values, size = 48, 32 << 10
 	for i := range values {
-		if _, err := store.Put(t.Context(), fmt.Sprint("large/", i), make([]byte, size)); err != nil {
-			t.Fatal(err)
-		}
+		c.put(store, fmt.Sprint("large/", i), make([]byte, size))
 	}
 	var mu sync.Mutex // guards passed
 	passed := 0

@@ -135,12 +135,12 @@ func (c *trio) fall(store *kv.Store, how func(int) tamper) {
 	c.start(2, l)
 }
 
-// put puts until that has certainly happened: a node was stopped, and leadership may move, so that the outcome of a put is unknown.
-func (c *trio) put(store *kv.Store, key string, value []byte) {
+// put writes key, again while the outcome is unknown: leadership may move under any call, because a node was stopped or because the machine is busy.
+func (c *trio) put(store *kv.Store, key string, value []byte, o ...kv.PutOption) {
 	c.t.Helper()
-	_, err := store.Put(c.t.Context(), key, value)
+	_, err := store.Put(c.t.Context(), key, value, o...)
 	for errors.Is(err, engine.ErrUnknownOutcome) {
-		_, err = store.Put(c.t.Context(), key, value)
+		_, err = store.Put(c.t.Context(), key, value, o...)
 	}
 	if err != nil {
 		c.t.Fatal(err)
